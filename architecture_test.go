@@ -77,7 +77,7 @@ var rooms = []room{
 	{"drill/mesh", []string{"drill/outcome", "facts", "hostsys"}, nil, tries},
 	{"drill/outcome", []string{"facts"}, nil, tries},
 
-	{"fleet", []string{"drill/...", "facts", "fleet/agent", "hostfile", "launch", "launch/nccl", "probe", "remote"}, nil,
+	{"fleet", []string{"drill/...", "facts", "fleet/agent", "hostfile", "hostsys", "launch", "launch/nccl", "probe", "remote"}, nil,
 		"a run gathers: what it is judged by, and how it is shown, must not decide what is looked at"},
 	{"fleet/agent", []string{"drill/...", "facts", "probe", "remote"}, nil, "it runs on nodes, which need nothing of launches, judging and rendering"},
 
@@ -111,7 +111,7 @@ var rooms = []room{
 	{"report/html", append([]string{"report"}, finished...), acts, draws},
 	{"report/formats", []string{"checks", "report", "report/ci", "report/html"}, acts, draws},
 
-	{".", []string{"checks/...", "facts", "fleet/...", "hostfile", "launch/...", "probe", "remote/...", "secret"}, nil,
+	{".", []string{"checks/...", "facts", "fleet/...", "hostfile", "hostsys", "launch/...", "probe", "remote/...", "secret"}, nil,
 		"the story of a run: flags and rendering are whoever's who tells it"},
 
 	{"cmd/preflight/internal/usage", []string{"checks/compare"}, nil, "what is wrong with a command line, in words"},
@@ -134,14 +134,14 @@ var rooms = []room{
 var programs = map[string][]string{
 	"cmd/preflight":     nil,
 	"explain/score":     {"os/exec"},
-	"portable/floor":    {"os/exec"},
+	"portable/floor":    nil,
 	"packaging/sbom":    {"os/exec"},
 	"testhosts/bench":   nil,
 	"testhosts/cluster": nil,
 }
 
 // forTests are what only tests import.
-var forTests = []string{"launch/launchtest", "probe/fixture", "remote/fixture", "checks/fleettest", "checks/fix/sandbox", "report/internal/sample", "secret/secrettest"}
+var forTests = []string{"launch/launchtest", "probe/fixture", "remote/fixture", "checks/fleettest", "checks/fix/sandbox", "report/internal/sample", "secret/secrettest", "checks/fix/sandbox"}
 
 // onlyIn are what one room does for all: importing it elsewhere would be doing it twice.
 var onlyIn = []struct {

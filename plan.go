@@ -14,6 +14,7 @@ import (
 	"preflight/facts"
 	"preflight/fleet"
 	"preflight/hostfile"
+	"preflight/hostsys"
 	"preflight/launch"
 	"preflight/launch/args"
 	"preflight/probe"
@@ -50,6 +51,18 @@ type Plan struct {
 // as that release does, and predicts the launch. It connects to nobody. An error
 // is what cannot be read, or what DeepSpeed itself would refuse.
 func NewPlan(ctx context.Context, intent Intent) (Plan, error) {
+	var err error
+	plan, stood := hostsys.Anew(ctx, func(ctx context.Context) (plan Plan) {
+		plan, err = newPlan(ctx, intent)
+		return plan
+	})
+	if len(stood) > 1 {
+		return plan, fmt.Errorf("%w, and again: it was stopped or asleep while it was looked at", stood[1])
+	}
+	return plan, err
+}
+
+func newPlan(ctx context.Context, intent Intent) (Plan, error) {
 	options := intent.Options
 	plan := Plan{Head: &facts.Node{Name: "launching machine", Reached: true, Missing: map[facts.Section]string{}}, Hostfile: intent.Hostfile}
 	look := probe.Options{WorkDir: options.WorkDir, Deadline: headTime, Launchers: launch.LauncherPrograms()}

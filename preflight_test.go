@@ -41,17 +41,18 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	if !strings.HasPrefix(filepath.Base(os.Args[0]), "preflight-") {
+	if len(os.Args) == 1 || os.Args[1] != "agent" {
 		os.Exit(withSharedHome(m))
 	}
 	var err error
 	switch args := os.Args[1:]; {
-	case slices.Equal(args, []string{"agent"}):
-		err = agent.Run(context.Background(), os.Stdin, os.Stdout)
 	case slices.Equal(args, []string{"agent", "nvml"}):
 		nvml.Serve(os.Stdout)
 	case len(args) == 4 && args[1] == "install":
 		err = remote.Install(args[2], args[3])
+	default:
+		remote.Arrive()
+		err = agent.Run(context.Background(), os.Stdin, os.Stdout)
 	}
 	if err != nil {
 		os.Exit(1)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -26,21 +27,19 @@ const lastWords = 250 * time.Millisecond
 // letGoTime is what a process that was killed needs to let go of all it holds.
 const letGoTime = 200 * time.Millisecond
 
-// counter is the key by which torch counts those who joined
-// (torch/csrc/distributed/c10d/TCPStore.cpp, initKey_).
-const counter = "init/"
-
 // ownKey is in every store that a preflight serves, and in no other.
 const ownKey = "preflight"
 
 // The keys of ours that a rendezvous needs, for a token. The first is there from
 // the start and shows whose store it is: a store that lacks it may be a running
-// job's, which a newcomer's ADD would mislead.
+// job's, which a newcomer's ADD would mislead. Whoever asks for it shows to the store
+// that he is one of ours. The second is what torch counts those who joined by
+// (torch/csrc/distributed/c10d/TCPStore.cpp, initKey_), below the token.
 func storeKey(token string) string {
 	host, _, _ := strings.Cut(token, "/")
 	return "preflight/" + host
 }
-func countKey(token string) string        { return "preflight/" + token + "/count" }
+func countKey(token string) string        { return "preflight/" + token + "/init/" }
 func completeKey(token string) string     { return "preflight/" + token + "/complete" }
 func joinedKey(token, node string) string { return "preflight/" + token + "/joined/" + node }
 
@@ -61,12 +60,17 @@ type Serving struct {
 	// still has it.
 	Waited time.Duration  `json:"waited,omitempty"`
 	Taken  *hostsys.Taken `json:"taken,omitempty"`
+	// Ranks are where ranks of a real launch have called from, MaxRanks of them at most.
+	Ranks []string `json:"ranks,omitempty"`
 }
 
+// MaxRanks is of how many addresses it is told that ranks call from there.
+const MaxRanks = 16
+
 // Serve serves a store until ctx ends; nothing of it is left then. It binds as
-// torch does, whatever address is advertised. ready is called once, when calls
-// are taken, or when another preflight did not leave the port in time. The
-// error keeps the errno of a port that cannot be bound: somebody else has it, who
+// torch does, whatever address is advertised. ready is called when calls
+// are taken, or when another preflight did not leave the port in time, and again when
+// ranks of a real launch come, that mean to meet here. The error keeps the errno of a port that cannot be bound: somebody else has it, who
 // is not waited for.
 func (h Host) Serve(ctx context.Context, ready func(Serving)) error {
 	turn, waited, err := h.takeTurn(ctx)
@@ -86,7 +90,17 @@ func (h Host) Serve(ctx context.Context, ready func(Serving)) error {
 			return err
 		}
 	}
-	ready(Serving{Port: listener.Addr().(*net.TCPAddr).Port, Waited: waited})
+	serving := Serving{Port: listener.Addr().(*net.TCPAddr).Port, Waited: waited}
+	ready(serving)
+	var mu sync.Mutex
+	server.AdmitOnly(storeKey(h.Token), func(from netip.Addr) {
+		mu.Lock()
+		defer mu.Unlock()
+		if len(serving.Ranks) < MaxRanks && !slices.Contains(serving.Ranks, from.String()) {
+			serving.Ranks = append(serving.Ranks, from.String())
+			ready(serving)
+		}
+	})
 	return server.Serve(ctx, listener)
 }
 
@@ -207,23 +221,22 @@ func (j Join) inquire(ctx context.Context, conn net.Conn) (outcome facts.PathOut
 	return "", ""
 }
 
-// recognise begins as a rank does and makes sure that the store is ours.
+// recognise makes sure that the store is ours, which shows to it that we are, and says
+// whatever else a rank begins with.
 func (j Join) recognise(ctx context.Context, client *c10d.Client) error {
-	if err := client.Greet(ctx, rand.Uint32()); err != nil {
-		return err
-	}
+	client.Validate()
 	ours, err := client.Check(ctx, storeKey(j.Token))
 	if err == nil && !ours {
 		err = errForeign
+	}
+	if err == nil && j.Generation == facts.GenerationPings {
+		err = client.Ping(ctx, rand.Uint32())
 	}
 	return err
 }
 
 // enter has this node counted. The last of the world sets the key that the others wait for.
 func (j Join) enter(ctx context.Context, client *c10d.Client) error {
-	if _, err := client.Add(ctx, counter, 1); err != nil {
-		return err
-	}
 	if err := client.Set(ctx, joinedKey(j.Token, j.Node), []byte(j.Node)); err != nil {
 		return err
 	}

@@ -72,28 +72,63 @@ func (c *Catalogue) read(source Source, number int, seen *tally) error {
 // unpacked is the text of a file that may be compressed by gzip or bzip2, or be in
 // UTF-16 with a byte order mark, as PowerShell writes it.
 func unpacked(file io.Reader) (io.Reader, error) {
-	in := bufio.NewReaderSize(file, Sniffed)
-	start, _ := in.Peek(Sniffed)
+	in, start := sniff(file)
+	unpacker := unpackerOf(start)
+	if unpacker == nil {
+		return text(in, start, "it")
+	}
+	inside, err := unpacker(in)
+	if err != nil {
+		return nil, err
+	}
+	in, start = sniff(inside)
+	if unpackerOf(start) != nil {
+		return nil, errors.New("what is compressed in it is compressed itself: unpack it first, until it is text")
+	}
+	return text(in, start, "what is compressed in it")
+}
+
+func sniff(file io.Reader) (in *bufio.Reader, start []byte) {
+	in = bufio.NewReaderSize(file, Sniffed)
+	start, _ = in.Peek(Sniffed)
+	return in, start
+}
+
+// text is that of a file which begins so, or why there is none. A start that cannot be read,
+// or is nothing, is left to whoever reads on.
+func text(in io.Reader, start []byte, what string) (io.Reader, error) {
 	for magic, name := range packed {
 		if bytes.HasPrefix(start, []byte(magic)) {
-			return nil, fmt.Errorf("it is compressed by %s: unpack it first, as in `%s -dc FILE | preflight explain`", name, name)
+			return nil, fmt.Errorf("%s is compressed by %s: unpack it first, as in `%s -dc FILE | preflight explain`", what, name, name)
 		}
 	}
 	switch {
+	case len(start) > tarMagic && bytes.HasPrefix(start[tarMagic:], []byte("ustar")):
+		return nil, fmt.Errorf("%s is an archive: unpack it first, as in `tar -xf FILE`, and name the directory", what)
 	case !Readable(start):
-		return nil, errors.New("it is not text")
-	case bytes.HasPrefix(start, gzipped):
-		return gzip.NewReader(in)
-	case bytes.HasPrefix(start, bzipped):
-		return bzip2.NewReader(in), nil
+		return nil, fmt.Errorf("%s is not text", what)
 	case wide(start):
 		return transform.NewReader(in, unicode.BOMOverride(unicode.UTF8.NewDecoder())), nil
 	}
 	return in, nil
 }
 
+// unpackerOf is what unpacks a file that begins so, nil where it is not compressed.
+func unpackerOf(start []byte) func(io.Reader) (io.Reader, error) {
+	switch {
+	case bytes.HasPrefix(start, gzipped):
+		return func(in io.Reader) (io.Reader, error) { return gzip.NewReader(in) }
+	case bytes.HasPrefix(start, bzipped):
+		return func(in io.Reader) (io.Reader, error) { return bzip2.NewReader(in), nil }
+	}
+	return nil
+}
+
 // Sniffed is how many bytes of a file are enough for Readable.
 const Sniffed = 4096
+
+// tarMagic is where a tar archive says that it is one (POSIX pax, ustar interchange format).
+const tarMagic = 257
 
 // packed are formats that are known and not read.
 var packed = map[string]string{"\xfd7zXZ\x00": "xz", "\x28\xb5\x2f\xfd": "zstd", "PK\x03\x04": "unzip"}

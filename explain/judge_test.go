@@ -282,7 +282,20 @@ func TestUnread(t *testing.T) {
 	fmt.Fprint(gz, "loss 0.5\n", strings.Repeat("no end of words\n", 10_000))
 	gz.Close()
 	torn := read("torn.log.gz", packed.String()[:packed.Len()/2])
-	for start, reason := range map[string]string{"\xfd7zXZ\x00": "xz -dc", "\x7fELF\x02\x01\x01\x00\x03": "it is not text", "\x00\x00\x00": "it is not text"} {
+	squeezed := func(text string) string {
+		var packed bytes.Buffer
+		gz := gzip.NewWriter(&packed)
+		io.WriteString(gz, text)
+		gz.Close()
+		return packed.String()
+	}
+	for start, reason := range map[string]string{
+		squeezed(strings.Repeat("\x00", 5000)):                           "what is compressed in it is not text",
+		squeezed(squeezed("connection closed\n")):                        "what is compressed in it is compressed itself",
+		squeezed("\xfd7zXZ\x00"):                                         "what is compressed in it is compressed by xz",
+		squeezed("w1.log" + strings.Repeat("\x00", 251) + "ustar\x0000"): "what is compressed in it is an archive",
+		"\xfd7zXZ\x00": "xz -dc", "\x7fELF\x02\x01\x01\x00\x03": "it is not text", "\x00\x00\x00": "it is not text",
+	} {
 		if r := small(t).Explain([]Source{read("w1", start)}); r.ExitCode != 2 || len(r.Unread) != 1 || !strings.Contains(r.Unread[0].Reason, reason) {
 			t.Errorf("%q: exit code %d, unread %v", start, r.ExitCode, r.Unread)
 		}

@@ -1,5 +1,7 @@
 package explain
 
+import "strings"
+
 // tally keeps of each message who said it first and how often, so that a log of
 // any length takes the same memory.
 type tally struct {
@@ -62,6 +64,10 @@ func (t *tally) add(e event) *occurrence {
 		known = t.byKey[k]
 	}
 	if known == nil {
+		e = e.kept()
+		if k.speaker != (speaker{}) || k.exception != "" {
+			k.speaker, k.exception = e.speaker, e.exception
+		}
 		known = &occurrence{event: e}
 		t.byKey[k] = known
 		t.occurrences = append(t.occurrences, known)
@@ -72,9 +78,23 @@ func (t *tally) add(e event) *occurrence {
 	known.count++
 	known.last = e.position
 	if e.at.known() && known.at.known() && e.at.earlier(known.at) {
-		known.event = e
+		known.event = e.kept()
 	}
 	return known
+}
+
+// kept is an event without the lines that its words are parts of: one word would keep all of
+// a long line in memory.
+func (e event) kept() event {
+	own := func(text string) string { return strings.Clone(strings.ToValidUTF8(text[:min(len(text), widest)], "")) }
+	e.text, e.exception = own(e.text), own(e.exception)
+	e.speaker = speaker{node: own(e.node), rank: own(e.rank), local: own(e.local)}
+	values := make(map[string]string, len(e.values))
+	for name, value := range e.values {
+		values[name] = own(value)
+	}
+	e.values = values
+	return e
 }
 
 // value notes what a speaker tells that all must tell alike. Its first word counts:
@@ -85,6 +105,8 @@ func (t *tally) value(e event) {
 	if t.valued[who] || len(t.valued) >= mostOccurrences {
 		return
 	}
+	e = e.kept()
+	who.speaker = e.speaker
 	t.valued[who] = true
 	if t.values[s] == nil {
 		t.values[s] = map[string]event{}

@@ -42,6 +42,7 @@ const (
 	PathSilent      PathOutcome = "silent"      // connected, and nobody answered
 	PathStranger    PathOutcome = "stranger"    // connected, and somebody else answered
 	PathMisdirected PathOutcome = "misdirected" // connected, and another node of the fleet answered
+	PathUnproven    PathOutcome = "unproven"    // said to have been answered, without what only the peer could have told
 	PathBlackhole   PathOutcome = "blackhole"   // small messages pass, full packets do not
 	PathBroken      PathOutcome = "broken"      // the caller could not even try; Error says why
 	PathTaken       PathOutcome = "taken"       // another preflight listens on the port, of which no call was made
@@ -58,6 +59,11 @@ type Path struct {
 	Error   string  `json:"error,omitempty"` // in the system's words
 	// Answered is the node that answered instead (misdirected).
 	Answered string `json:"answered,omitempty"`
+	// MAC is what the caller's neighbour table has of the address, "" where it has nothing,
+	// and MACShared whether it has the same of another peer's, as where a router answers for
+	// both.
+	MAC       string `json:"mac,omitempty"`
+	MACShared bool   `json:"mac_shared,omitempty"`
 	// Open and Shut are the peer's other ports that were then tried; Control is
 	// whether its ssh port takes connections, nil when it was not tried.
 	Open    []int `json:"open,omitempty"`
@@ -121,6 +127,9 @@ type Rendezvous struct {
 	Error   string      `json:"error,omitempty" fact:"own"`
 	// Missing are, on the node that serves, those that were never counted.
 	Missing []string `json:"missing,omitempty" fact:"own"`
+	// Ranks are, on the node that serves, the addresses from which ranks of a real launch
+	// called its store meanwhile.
+	Ranks []string `json:"ranks,omitempty" fact:"own"`
 	// Next is the second meeting of torchrun's c10d mode, at the address that
 	// group rank 0 publishes: its own name and a new port. nil in other modes.
 	Next *Rendezvous `json:"next,omitempty" fact:"own"`

@@ -75,6 +75,10 @@ type Fleet struct {
 	// NotTried are the sections that were rightly not looked at on any node,
 	// each with the reason. Nobody misses them.
 	NotTried map[Section]string `json:"not_tried,omitempty"`
+	// StoodStill is for how many seconds, each time, the launching machine stood still while
+	// it looked: stopped, asleep or held. After the first time all was looked at anew; after
+	// a second nothing is known.
+	StoodStill []float64 `json:"stood_still,omitempty"`
 }
 
 // Node is one machine and what it told.

@@ -241,5 +241,7 @@ type SSH struct {
 	ConnectSeconds float64 `json:"connect_seconds,omitempty" fact:"volatile" unit:"s"` // dial to login
 	StartSeconds   float64 `json:"start_seconds,omitempty" fact:"volatile" unit:"s"`   // login to the agent's hello
 	Delivered      bool    `json:"delivered,omitempty" fact:"volatile"`                // the binary was pushed by this run
-	Path           string  `json:"path,omitempty" fact:"own" lasting:"no"`             // where the binary lies
+	// Distrusted is the binary that lay there and why it was not run: it was delivered again.
+	Distrusted string `json:"distrusted,omitempty" fact:"volatile"`
+	Path       string `json:"path,omitempty" fact:"own" lasting:"no"` // where the binary lies
 }

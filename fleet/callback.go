@@ -57,7 +57,7 @@ func (r *run) callBack(ctx context.Context, d Drill) {
 		}
 		seen, err := agent.Call.Ask(ctx, m.agent, calls)
 		told := facts.CallBack{Name: back.Name, Error: seen.Error}
-		told.Reached, told.Failed = r.answered(to, seen)
+		told.Reached, told.Failed = r.answered(to, seen.Mesh)
 		learn(m, &m.CallBack, d.Section, told, err)
 		return err
 	})

@@ -88,6 +88,7 @@ type run struct {
 	shared  map[netip.Addr]int // addresses that several machines hold
 
 	listening sync.Once // for the mesh and throughput
+	secrets   []string  // by member: what it alone proves by that it answered
 	plans     []*addressPlan
 }
 

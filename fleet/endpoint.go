@@ -8,6 +8,8 @@ import (
 	"preflight/drill"
 	"preflight/facts"
 	"preflight/fleet/agent"
+	"preflight/hostsys"
+	"preflight/remote"
 )
 
 // endpointTime is what a machine gets to find out who is at an endpoint.
@@ -24,6 +26,20 @@ type Asked struct {
 // from every node of the launch (there may be none). Whoever is there is asked
 // nothing that could disturb a running job.
 func AskEndpoint(ctx context.Context, job Job, endpoint string) (here facts.Endpoint, nodes []Asked) {
+	nodes, stood := hostsys.Anew(ctx, func(ctx context.Context) (nodes []Asked) {
+		here, nodes = job.askEndpoint(ctx, endpoint)
+		return nodes
+	})
+	if len(stood) > 1 {
+		here.Failed, here.Outcome, here.Error = facts.HopConnect, "", stood[1].Error()
+		for i := range nodes {
+			nodes[i].Seen, nodes[i].Lost = nil, stood[1].Error()
+		}
+	}
+	return here, nodes
+}
+
+func (job Job) askEndpoint(ctx context.Context, endpoint string) (here facts.Endpoint, nodes []Asked) {
 	nodes = make([]Asked, len(job.Prediction.Hosts))
 	for i, node := range job.empty().Nodes {
 		nodes[i].Node = node
@@ -34,7 +50,14 @@ func AskEndpoint(ctx context.Context, job Job, endpoint string) (here facts.Endp
 		job.emit(Event{Phase: Reaching, Step: Began, Nodes: len(nodes)})
 	}
 	opening := job.opening(Asking, len(nodes))
-	eachNode(len(nodes), func(i int) { job.askFrom(ctx, endpoint, opening, &nodes[i]) })
+	atOnce, short := job.Remote.Fit(job.Prediction.HostNames(), false, AtOnce)
+	eachNode(len(nodes), atOnce, func(i int) {
+		if short != nil {
+			nodes[i].SSH = sshFacts(&remote.Trace{}, short)
+			return
+		}
+		job.askFrom(ctx, endpoint, opening, &nodes[i])
+	})
 	own.Wait()
 	job.emit(Event{Phase: Asking, Step: Ended})
 	return here, nodes

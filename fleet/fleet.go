@@ -16,6 +16,7 @@ import (
 
 	"preflight/facts"
 	"preflight/fleet/agent"
+	"preflight/hostsys"
 	"preflight/launch"
 	"preflight/probe"
 	"preflight/remote"
@@ -51,14 +52,44 @@ type Job struct {
 // only their calling each other can show. Results keep hostfile order. The
 // prediction is the job's, settled by what the nodes showed.
 func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
+	return job.anew(ctx, Job.look)
+}
+
+// anew has the fleet looked at, once more where this machine stood still meanwhile, and
+// where that happens again says of no node what it may have said.
+func (job Job) anew(ctx context.Context, look func(Job, context.Context) (facts.Fleet, launch.Prediction)) (facts.Fleet, launch.Prediction) {
+	prediction := job.Prediction
+	fleet, stood := hostsys.Anew(ctx, func(ctx context.Context) (fleet facts.Fleet) {
+		fleet, prediction = look(job, ctx)
+		return fleet
+	})
+	if len(stood) > 1 {
+		fleet, prediction = job.empty(), job.Prediction
+		again := &remote.Error{Stage: remote.StageConnect, Cause: remote.HeadStood, Err: fmt.Errorf("%w, and then for %s", stood[0], facts.Duration(stood[1].For.Seconds()))}
+		for i := range fleet.Nodes {
+			fleet.Nodes[i].SSH, fleet.Nodes[i].Missing = sshFacts(&remote.Trace{}, again), everySection("not reached")
+		}
+	}
+	for _, still := range stood {
+		fleet.StoodStill = append(fleet.StoodStill, still.For.Seconds())
+	}
+	return fleet, prediction
+}
+
+func (job Job) look(ctx context.Context) (facts.Fleet, launch.Prediction) {
 	fleet := job.empty()
 	sections, options := job.probing(ctx)
 	job.emit(Event{Phase: Reaching, Step: Began, Nodes: len(fleet.Nodes)})
 	looking := job.opening(Looking, len(fleet.Nodes))
 	encoded := agent.Encode(options)
 	agents := make([]*remote.Agent, len(fleet.Nodes))
-	eachNode(len(fleet.Nodes), func(i int) {
-		agents[i] = job.look(ctx, &fleet.Nodes[i], agent.Probing{Sections: sections, Options: encoded}, looking)
+	atOnce, short := job.Remote.Fit(job.Prediction.HostNames(), true, AtOnce)
+	eachNode(len(fleet.Nodes), atOnce, func(i int) {
+		if short != nil {
+			fleet.Nodes[i].SSH, fleet.Nodes[i].Missing = sshFacts(&remote.Trace{}, short), everySection("not reached")
+			return
+		}
+		agents[i] = job.lookAt(ctx, &fleet.Nodes[i], agent.Probing{Sections: sections, Options: encoded}, looking)
 	})
 	job.emit(Event{Phase: Looking, Step: Ended})
 	members := membersOf(fleet.Nodes, agents)
@@ -80,10 +111,10 @@ func (job Job) empty() facts.Fleet {
 	return fleet
 }
 
-// eachNode has work done for n nodes, AtOnce of them at any moment.
-func eachNode(n int, work func(i int)) {
+// eachNode has work done for n nodes, so many of them at any moment.
+func eachNode(n, atOnce int, work func(i int)) {
 	var all sync.WaitGroup
-	places := make(chan struct{}, AtOnce)
+	places := make(chan struct{}, atOnce)
 	for i := range n {
 		places <- struct{}{}
 		all.Go(func() {
@@ -107,10 +138,10 @@ func (job Job) reach(ctx context.Context, node *facts.Node, end time.Time) (*rem
 	return agent, trace
 }
 
-// look reaches one node and has it probed. Whatever happens, every section
+// lookAt reaches one node and has it probed. Whatever happens, every section
 // ends up seen or missing with a reason. The agent is the caller's to close; it
 // is nil when the node was lost. looking is called once it is reached.
-func (job Job) look(ctx context.Context, node *facts.Node, probing agent.Probing, looking func()) *remote.Agent {
+func (job Job) lookAt(ctx context.Context, node *facts.Node, probing agent.Probing, looking func()) *remote.Agent {
 	end := time.Now().Add(job.Timeout)
 	at, trace := job.reach(ctx, node, end)
 	if at == nil {
@@ -173,7 +204,7 @@ func lostReason(err error) string {
 func sshFacts(trace *remote.Trace, err error) *facts.SSH {
 	ssh := &facts.SSH{
 		Carrier: trace.Carrier, User: trace.User, Port: trace.Port, Via: trace.Via, Banner: trace.Banner,
-		OpenSSH: trace.OpenSSH, Noise: trace.Noise, Path: trace.Path, Delivered: trace.Delivered,
+		OpenSSH: trace.OpenSSH, Noise: trace.Noise, Path: trace.Path, Delivered: trace.Delivered, Distrusted: trace.Distrusted,
 		ConnectSeconds: trace.Connected.Seconds(), StartSeconds: trace.Started.Seconds(),
 	}
 	var failure *remote.Error

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,7 +18,8 @@ type member struct {
 	*facts.Node
 	agent *remote.Agent
 
-	mu sync.Mutex // over the node's sections and what is missing of it
+	mu    sync.Mutex // over the node's sections, what is missing of it, and
+	ranks []string   // where those of a real launch called its store from
 }
 
 // learn files what a drill showed of a section, or why it showed nothing. A node
@@ -73,12 +75,15 @@ func (all members) each(work func(int, *member)) {
 
 // named is the member of a hostfile name, nil when it is lost.
 func (all members) named(name string) *member {
-	for _, m := range all {
-		if m.Name == name {
-			return m
-		}
+	if i := all.index(name); i >= 0 {
+		return all[i]
 	}
 	return nil
+}
+
+// index is its place, -1 when it is lost.
+func (all members) index(name string) int {
+	return slices.IndexFunc(all, func(m *member) bool { return m.Name == name })
 }
 
 func (all members) nodes() []*facts.Node {

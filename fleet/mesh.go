@@ -3,9 +3,11 @@ package fleet
 import (
 	"cmp"
 	"context"
+	crand "crypto/rand"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -68,6 +70,9 @@ func (r *run) listen(ctx context.Context) []*addressPlan {
 		if !slices.EqualFunc(ranks.choices, peers.choices, func(a, b nccl.Choice) bool { return a.Address == b.Address }) {
 			r.plans = append(r.plans, peers)
 		}
+		for range r.members {
+			r.secrets = append(r.secrets, crand.Text())
+		}
 		r.members.each(func(i int, m *member) { r.listenAt(ctx, i, m) })
 	})
 	return r.plans
@@ -105,7 +110,7 @@ func unfit(choice nccl.Choice, holders map[netip.Addr]int) string {
 }
 
 func (r *run) listenAt(ctx context.Context, i int, m *member) {
-	listen := mesh.Listen{Token: r.token, Node: m.Name}
+	listen := mesh.Listen{Token: r.token, Secret: r.secrets[i], Node: m.Name}
 	for _, plan := range r.plans {
 		if plan.unfit[i] == "" && !slices.Contains(listen.Addresses, plan.choices[i].Address) {
 			listen.Addresses = append(listen.Addresses, plan.choices[i].Address)
@@ -117,7 +122,7 @@ func (r *run) listenAt(ctx context.Context, i int, m *member) {
 	if m.Net != nil {
 		listen.Low, listen.High = m.Net.EphemeralLow, m.Net.EphemeralHigh
 	}
-	listening, err := agent.Listen.Start(ctx, m.agent, listen, listenTime)
+	listening, err := agent.Listen.Start(ctx, m.agent, listen, listenTime, nil)
 	for _, plan := range r.plans {
 		at := slices.IndexFunc(listening, func(l mesh.Listening) bool { return l.Address == plan.choices[i].Address })
 		switch {
@@ -187,34 +192,47 @@ func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, limi
 			Token: r.token, Node: m.Name, Peers: r.peers(plan, callees[i]), AllPorts: len(r.members) <= allPorts, Deadline: limit,
 		})
 		listened.Error = seen.Error
-		listened.Reached, listened.Failed, listened.MSS = r.believable(plan, callees[i], seen)
+		listened.Reached, listened.Failed = r.believable(plan, m, callees[i], seen)
+		listened.MSS = seen.MSS
 		learn(m, plan.into(m), plan.section, listened, err)
 		return err
 	})
 }
 
-// believable is what a node says of those it was to call, and of nobody else.
-func (r *run) believable(plan *addressPlan, called []int, answer facts.Mesh) (reached map[string]float64, failed []facts.Path, mss int) {
-	addresses := map[string]string{}
-	for _, i := range called {
-		addresses[r.members[i].Name] = plan.choices[i].Address
+// believable is what a node says of those it was to call, once of each, and of nobody else.
+// That a node answered it shows by what that node alone could tell it.
+func (r *run) believable(plan *addressPlan, caller *member, called []int, answer mesh.Called) (reached map[string]float64, failed []facts.Path) {
+	said := map[string]facts.Path{}
+	for _, path := range slices.Backward(answer.Failed) {
+		said[path.Peer] = path
 	}
+	hasProof := func(peer string, i int) bool { return answer.Proofs[peer] == mesh.Proof(r.secrets[i], caller.Name) }
 	reached = map[string]float64{}
-	for peer, seconds := range answer.Reached {
-		if addresses[peer] != "" {
-			reached[peer] = seconds
-		}
-	}
-	for _, path := range answer.Failed {
-		if path.To = addresses[path.Peer]; path.To == "" {
+	for _, i := range called {
+		peer := r.members[i].Name
+		path, hasFailed := said[peer]
+		seconds, hasReached := answer.Reached[peer]
+		switch {
+		case plan.unfit[i] != "", !hasFailed && !hasReached:
 			continue
+		case !hasFailed && hasProof(peer, i):
+			reached[peer] = seconds
+			continue
+		case !hasFailed:
+			path = facts.Path{Peer: peer, Port: plan.ports[i][0], Seconds: seconds, Outcome: facts.PathUnproven}
 		}
-		if path.Answered != "" && r.members.named(path.Answered) == nil {
+		path.To = plan.choices[i].Address
+		if at := r.members.index(path.Answered); path.Answered != "" && (at < 0 || !hasProof(peer, at)) {
 			path.Outcome, path.Answered = facts.PathStranger, ""
+		}
+		if mac, err := net.ParseMAC(path.MAC); err != nil {
+			path.MAC = ""
+		} else {
+			path.MAC = mac.String()
 		}
 		failed = append(failed, path)
 	}
-	return reached, failed, answer.MSS
+	return reached, failed
 }
 
 // peers are those of some members that can be called by a plan.

@@ -41,9 +41,7 @@ func (job Job) probing(ctx context.Context) ([]facts.Section, probe.Options) {
 			options.Exports[export.Name] = export.Value
 		}
 	}
-	for _, host := range prediction.Hosts {
-		options.Names = append(options.Names, host.Name)
-	}
+	options.Names = prediction.HostNames()
 	options.Peers = peerAddresses(ctx, options.Names)
 	if config := prediction.Config; config != nil {
 		options.Offload = map[string]string{}
@@ -130,6 +128,10 @@ func take(node *facts.Node, asked []facts.Section, section facts.Section, body j
 // LookHere looks at the launching machine as the one node of a launch that
 // stays there, and needs no ssh.
 func LookHere(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
+	return job.anew(ctx, Job.lookHere)
+}
+
+func (job Job) lookHere(ctx context.Context) (facts.Fleet, launch.Prediction) {
 	fleet := job.empty()
 	node := &fleet.Nodes[0]
 	node.Reached, node.Missing = true, map[facts.Section]string{}

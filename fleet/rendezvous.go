@@ -72,6 +72,7 @@ func (r *run) rendezvous(ctx context.Context, d Drill) {
 	if !served {
 		return
 	}
+	defer r.tellRanks()
 	r.join(ctx, stores, ranks)
 	peer := nccl.PeerAddress(first)
 	switch {
@@ -86,6 +87,17 @@ func (r *run) rendezvous(ctx context.Context, d Drill) {
 		if stores, served = r.serve(serving, peers, first, stores); served {
 			r.join(ctx, stores, peers)
 		}
+	}
+}
+
+// tellRanks files what those that served have met.
+func (r *run) tellRanks() {
+	for _, m := range r.members {
+		m.mu.Lock()
+		if m.Rendezvous != nil {
+			m.Rendezvous.Ranks = m.ranks
+		}
+		m.mu.Unlock()
 	}
 }
 
@@ -137,13 +149,25 @@ func (r *run) serve(ctx context.Context, a attempt, first *facts.Node, already [
 func (r *run) serveAt(ctx context.Context, m *member, host drill.Host) (serving drill.Serving, waited time.Duration, err error) {
 	host.Patience = turnAgain
 	for range max(1, min(turnTime, r.Timeout/2)/turnAgain) { // and no more, should it say so without waiting
-		serving, err = agent.Serve.Start(ctx, m.agent, host, turnAgain+serveTime)
+		serving, err = agent.Serve.Start(ctx, m.agent, host, turnAgain+serveTime, func(s drill.Serving) { r.meet(m, s.Ranks) })
 		waited += serving.Waited
 		if err != nil || serving.Taken == nil {
 			break
 		}
 	}
 	return serving, waited, err
+}
+
+// meet notes of a node that serves whose ranks it has met. What it says is a stranger's.
+func (r *run) meet(m *member, ranks []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ranks = nil
+	for _, text := range ranks[:min(len(ranks), drill.MaxRanks)] {
+		if address, err := netip.ParseAddr(text); err == nil {
+			m.ranks = append(m.ranks, address.String())
+		}
+	}
 }
 
 func unserved(stores []facts.Rendezvous) bool {
@@ -234,7 +258,7 @@ func (r *run) joinNext(ctx context.Context) {
 	}
 	server := r.members.named(host.Name)
 	generation := server.Rendezvous.Generation
-	serving, err := agent.Serve.Start(ctx, server.agent, drill.Host{Token: r.token, Node: server.Name, Generation: generation}, serveTime)
+	serving, err := agent.Serve.Start(ctx, server.agent, drill.Host{Token: r.token, Node: server.Name, Generation: generation}, serveTime, nil)
 	if err != nil {
 		server.Rendezvous.Next = &facts.Rendezvous{Endpoint: fqdn, Serves: true, Generation: generation, Failed: facts.HopServe, Error: err.Error()}
 		return

@@ -36,23 +36,22 @@ func LookedUp(names *facts.Names, host string) (addresses []netip.Addr, known bo
 // more than one holds: docker0's 172.17.0.1, or a twin. Two entries that are
 // one machine count once, and so does one address on two of its interfaces.
 // Loopback addresses are every machine's own; IPv6 link-local ones mean nothing
-// without an interface, and may be the same on any two links.
+// without an interface, and may be the same on any two links. What a node says of the
+// addresses of several others, by [HoldsOthers], takes them from nobody.
 func SharedAddresses(nodes []*facts.Node) map[netip.Addr]int {
+	aside := HoldsOthers(nodes)
 	first := map[netip.Addr]string{} // address → the machine that was met first
 	holders := map[netip.Addr]map[string]bool{}
 	for _, node := range nodes {
 		if node.Net == nil {
 			continue
 		}
-		machine, known := Machine(node)
-		if !known {
-			machine = "entry " + node.Name
-		}
+		machine := machineOr(node)
 		for _, i := range node.Net.Interfaces {
 			for _, text := range i.Addresses {
 				prefix, err := netip.ParsePrefix(text)
 				address := prefix.Addr().Unmap()
-				if err != nil || address.IsLoopback() || address.Is6() && address.IsLinkLocalUnicast() {
+				if err != nil || aside[node.Name][address] != "" || address.IsLoopback() || address.Is6() && address.IsLinkLocalUnicast() {
 					continue
 				}
 				switch earlier, met := first[address]; {
@@ -71,6 +70,48 @@ func SharedAddresses(nodes []*facts.Node) map[netip.Addr]int {
 		shared[address] = len(machines)
 	}
 	return shared
+}
+
+// HoldsOthers is, by node, the addresses of several others that it holds, each with the name
+// of the other: we have reached that one there, and it says that it holds the address, too.
+// One machine with the address of another is a twin, and it may be either that is wrong; one
+// with the addresses of several is wrong, or does not tell the truth.
+func HoldsOthers(nodes []*facts.Node) map[string]map[netip.Addr]string {
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(node *facts.Node) bool { return node.Net == nil })
+	reached := map[netip.Addr]*facts.Node{}
+	for _, node := range nodes {
+		address, err := netip.ParseAddr(node.Address)
+		if err == nil && holds(node, address.Unmap()) {
+			reached[address.Unmap()] = node
+		}
+	}
+	others := map[string]map[netip.Addr]string{}
+	for _, node := range nodes {
+		held := map[netip.Addr]string{}
+		for _, address := range HeldAddresses(node) {
+			at := address.Addr().Unmap()
+			if other := reached[at]; other != nil && node.Address != other.Address && machineOr(node) != machineOr(other) {
+				held[at] = other.Name
+			}
+		}
+		if len(held) > 1 {
+			others[node.Name] = held
+		}
+	}
+	return others
+}
+
+func holds(node *facts.Node, address netip.Addr) bool {
+	return slices.ContainsFunc(HeldAddresses(node), func(held HeldAddress) bool { return held.Addr().Unmap() == address })
+}
+
+// machineOr is a node's machine or, where that is not known, one of its own.
+func machineOr(node *facts.Node) string {
+	machine, known := Machine(node)
+	if !known {
+		return "entry " + node.Name
+	}
+	return machine
 }
 
 // Machine is what two entries of a hostfile have in common when they are one

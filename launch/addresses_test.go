@@ -1,6 +1,9 @@
 package launch
 
 import (
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -42,6 +45,40 @@ func TestSharedAddresses(t *testing.T) {
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestHoldsOthers: one machine with the address of another is a twin, and one with those of
+// several takes them from nobody.
+func TestHoldsOthers(t *testing.T) {
+	node := func(name, reached string, interfaces ...string) *facts.Node {
+		return &facts.Node{Name: name, Address: reached, Facts: facts.Facts{Net: launchtest.Net(interfaces...)}}
+	}
+	honest := []*facts.Node{node("w1", "10.0.0.1", "eth0 10.0.0.1/24"), node("w2", "10.0.0.2", "eth0 10.0.0.2/24"), node("w3", "10.9.0.3", "eth0 10.0.0.3/24")}
+	for name, c := range map[string]struct {
+		last   *facts.Node
+		holds  string // whose addresses it has
+		shared []string
+	}{
+		"its own":                        {node("w4", "10.0.0.4", "eth0 10.0.0.4/24"), "", nil},
+		"one of another":                 {node("w4", "10.0.0.4", "eth0 10.0.0.4/24 10.0.0.1/24"), "", []string{"10.0.0.1"}},
+		"those of two":                   {node("w4", "10.0.0.4", "eth0 10.0.0.4/24 10.0.0.1/24", "eth1 10.0.0.2/24"), "w1 w2", nil},
+		"one by which w3 is not reached": {node("w4", "10.0.0.4", "eth0 10.0.0.4/24 10.0.0.1/24 10.0.0.3/24"), "", []string{"10.0.0.1", "10.0.0.3"}},
+		"no network seen":                {&facts.Node{Name: "w4", Address: "10.0.0.1"}, "", nil},
+	} {
+		nodes := append(slices.Clone(honest), c.last)
+		others := slices.Sorted(maps.Values(HoldsOthers(nodes)["w4"]))
+		if got := strings.Join(others, " "); got != c.holds {
+			t.Errorf("%s: it holds those of %q, want %q", name, got, c.holds)
+		}
+		var shared []string
+		for address := range SharedAddresses(nodes) {
+			shared = append(shared, address.String())
+		}
+		slices.Sort(shared)
+		if diff := cmp.Diff(c.shared, shared); diff != "" {
+			t.Errorf("%s: shared (-want +got):\n%s", name, diff)
 		}
 	}
 }

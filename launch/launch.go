@@ -313,3 +313,12 @@ func (r runner) predict(p *Prediction, head *facts.Node) error {
 	p.Command, p.CommandEnv = r.command(), r.environment()
 	return nil
 }
+
+// HostNames are those of the hostfile, in its order.
+func (p Prediction) HostNames() []string {
+	names := make([]string, len(p.Hosts))
+	for i, host := range p.Hosts {
+		names[i] = host.Name
+	}
+	return names
+}

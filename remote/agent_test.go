@@ -350,7 +350,7 @@ func TestSilentNode(t *testing.T) {
 			agent := beating(t, &fixture.Node{Deaf: deaf}, 100*time.Millisecond)
 			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 			if !deaf {
-				ctx, cancel = context.WithTimeout(t.Context(), 2*patience*agent.every)
+				ctx, cancel = context.WithTimeout(t.Context(), 2*headPatience*agent.every)
 			}
 			defer cancel()
 			var lost *Error

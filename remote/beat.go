@@ -10,14 +10,17 @@ import (
 
 // Each end of the wire says every so often that it is there, for a way that is cut
 // without a word looks like one on which nobody has anything to say. An agent that
-// hears nothing for patience beats ends, with what it has started. A head that
-// hears nothing asks the carrier, and gives the node up if that hears nothing either.
+// hears nothing ends, with what it has started. A head that hears nothing asks the
+// carrier, and gives the node up if that hears nothing either.
 const (
 	// DefaultBeat is how often, when Options.Beat is zero.
 	DefaultBeat = 2 * time.Second
-	// patience is how many beats in a row may be missed. Together with drainGrace, that
-	// is how long an agent outlives the way to its head.
+	// patience is how many beats in a row an agent may miss. Together with drainGrace,
+	// that is how long it outlives the way to its head.
 	patience = 5
+	// headPatience is how many the head may miss: time enough for a carrier to prove what
+	// is wrong with the way (path.go of remote/ssh), which says more than silence.
+	headPatience = 2 * patience
 	// verdictTime is how long a carrier may take to hear from a node that is silent.
 	verdictTime = 2 * time.Second
 )
@@ -26,6 +29,7 @@ const (
 // large one takes its time on a slow way.
 type ear struct {
 	in        io.Reader
+	patience  int          // beats
 	came      atomic.Int64 // bytes
 	listening atomic.Bool
 
@@ -52,7 +56,7 @@ func (e *ear) beat() (silent bool) {
 		e.missed++
 	}
 	e.before = came
-	return e.missed >= patience
+	return e.missed >= e.patience
 }
 
 // pause is the longest that we have been silent ourselves, until now. It is taken from
@@ -75,7 +79,8 @@ func (a *Agent) stoodStill() *Error {
 	if paused <= patience*a.every/2 {
 		return nil
 	}
-	return a.fail(Unheard, map[string]string{"after": InSeconds(paused)}, fmt.Errorf("this machine stood still for %s", InSeconds(paused)))
+	still := fmt.Sprintf("%.0f s", paused.Seconds()) // all nodes in the same words
+	return a.fail(Unheard, map[string]string{"after": still}, fmt.Errorf("this machine stood still for %s", still))
 }
 
 // unheard is the failure of an agent that says it ended because we were silent. We
@@ -122,7 +127,7 @@ func (a *Agent) listenHarder() {
 		a.command.ear.missed = 0
 	case <-a.dead:
 	case <-ctx.Done():
-		silence := InSeconds(patience*a.every + verdictTime)
+		silence := InSeconds(headPatience*a.every + verdictTime)
 		failure := a.fail(Frozen, map[string]string{"after": silence}, fmt.Errorf("nothing came for %s, not even from the server", silence))
 		lookout.Tell(failure)
 		a.hangUp(failure)

@@ -13,6 +13,8 @@ type Carrier interface {
 	// nil, and an error is always an *Error. ctx bounds the way there and not the
 	// connection.
 	Dial(ctx context.Context, name string) (Connection, *Trace, error)
+	// Files is how many files of this process connections to these nodes keep open.
+	Files(names []string) int
 	// Close ends what nodes share on the way. Connections are their callers' to close.
 	Close() error
 }
@@ -68,8 +70,11 @@ type Trace struct {
 	OpenSSH   []string      // what the system's ssh would have done differently, a sentence each
 	Connected time.Duration // from dialling to being logged in
 
-	Noise     []string      // what the login printed on stdout before our agent spoke, escaped and cut
-	Path      string        // where our binary lies on the node
-	Delivered bool          // our binary was pushed by this run
-	Started   time.Duration // from being logged in to the agent's hello
+	Noise     []string // what the login printed on stdout before our agent spoke, escaped and cut
+	Path      string   // where our binary lies on the node
+	Delivered bool     // our binary was pushed by this run
+	// Distrusted is the path of a binary that was delivered again, and why what lay there
+	// was not run; "" where nothing lay there.
+	Distrusted string
+	Started    time.Duration // from being logged in to the agent's hello
 }

@@ -65,7 +65,7 @@ func run(client Connection, host, text string) (*command, *Error) {
 		failure.Host = host
 		return nil, failure
 	}
-	heard := &ear{in: process.Stdout}
+	heard := &ear{in: process.Stdout, patience: headPatience}
 	return &command{host: host, client: client, process: process,
 		stdin: process.Stdin, ear: heard, stdout: newLineReader(heard), stderr: stderr}, nil
 }

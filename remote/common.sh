@@ -11,8 +11,8 @@ p=preflight;
 say() { echo "@@$p $*"; };
 say shell;
 
-# mine: a directory, no symbolic link, and ours. Builtins only, because the
-# usual start should fork nothing.
+# mine: a directory, no symbolic link, and ours. Builtins only, because many are
+# asked for at every start.
 mine() {
 	[ -L "$1" ] && return 1;
 	[ -d "$1" ] && [ -O "$1" ];

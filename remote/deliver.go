@@ -23,6 +23,7 @@ import (
 //
 //	shell                       it runs
 //	heard                       it has read our first line: TAG [MACHINE:LOADER:HASH]…
+//	distrusted PATH: WHY        our binary lies there, or what bears its name, and is not run
 //	tried DIRECTORY: WHY        it cannot use that directory
 //	need OS MACHINE HOW HASH DIR
 //	                            it lacks the binary of that hash, or "-": none of the
@@ -42,10 +43,13 @@ const maxPlaces = 10
 type delivery struct {
 	*command
 	ending
-	tag      string
-	wrote    time.Time // when we last did
-	needs    int       // how often it asked for the binary
-	binaries func(goos, arch string) ([]*Binary, error)
+	tag   string
+	wrote time.Time // when we last did
+	needs int       // how often it asked for the binary
+	again int       // how often it said of one that it will not run it
+
+	distrusted string // the first of them and why, "" for none
+	binaries   func(goos, arch string) ([]*Binary, error)
 }
 
 // bootstrap starts an agent on a connection, which it closes if it fails.
@@ -69,6 +73,9 @@ func (c *Client) bootstrap(ctx context.Context, client Connection, name string, 
 		agent := d.agent(hello, c.options)
 		if dog.dismiss() {
 			trace.Path, trace.Delivered, trace.Started = hello.Path, d.pushed, time.Since(began)
+			if d.pushed {
+				trace.Distrusted = d.distrusted
+			}
 			return agent, nil
 		}
 		agent.Close()
@@ -114,6 +121,9 @@ func (d *delivery) dialogue() (Hello, error) {
 			d.spoke = true
 		case verb == "heard":
 			d.acknowledged = true
+		case verb == "distrusted" && d.again < 2*maxPlaces:
+			d.again++
+			d.distrusted = cmp.Or(d.distrusted, Escape(rest[:min(len(rest), maxTail)]))
 		case verb == "tried" && len(d.tried) < maxPlaces:
 			d.tried = append(d.tried, Escape(rest))
 		case verb == "need" && d.needs < maxPlaces:

@@ -25,16 +25,51 @@ fit() {
 };
 fit;
 
+# image is the file that descriptor 9 has open, whatever has become of its name. What
+# was looked at is what runs: no name is asked for twice.
+image=/proc/self/fd/9;
+
 # become: two threads are plenty, and the agent ends before it needs a garbage
-# collection.
+# collection. Its file, $1, is for whoever lists processes.
 become() {
 	GOMAXPROCS=2; GOGC=off; GOMEMLIMIT=256MiB;
 	export GOMAXPROCS GOGC GOMEMLIMIT;
-	exec "$1/$p-$h" agent;
+	exec $image agent "$1";
 };
 
+# faults: what is wrong with the image, in directory $1. Nothing, if it is the binary of
+# hash h and none but us has a hand in it: a second name may lie in anybody's directory.
+# openssl takes a third of the time of a sha256sum that knows no instructions for it.
+faults() {
+	[ -f $image ] && [ -O $image ] || { echo "not a file of ours"; return; };
+	e=$(cd "$1" && unset TIME_STYLE && LC_ALL=C ls -ldnL . /proc/self/fd/0 <$image 2>&1);
+	set -- $e;
+	case "$*" in
+		"drwx------ "*|"drwx------. "*) ;;
+		*) echo "in a directory that is not private: $1"; return ;;
+	esac;
+	case "$*" in
+		*" . -rwx------ 1 "*|*" . -rwx------. 1 "*) ;;
+		*) e="$*"; set -- ${e#*" . "}; echo "not a private file: $1, $2 names"; return ;;
+	esac;
+	set -- $(openssl dgst -sha256 -r <$image 2>/dev/null || sha256sum <$image 2>/dev/null);
+	case ${1:-} in
+		"$h") ;;
+		"") echo "neither openssl nor sha256sum is there to verify it" ;;
+		*) echo "altered: its SHA-256 is $1" ;;
+	esac;
+};
+
+# look: becomes the binary in directory $1 if it is what it should be, and says otherwise
+# what it is instead. Then it is delivered again.
 look() {
-	mine "$1" && [ -f "$1/$p-$h" ] && [ -O "$1/$p-$h" ] && [ -x "$1/$p-$h" ] && become "$1";
+	f=$1/$p-$h;
+	mine "$1" && [ -f "$f" ] || return;
+	e="cannot be opened";
+	if [ -L "$f" ]; then e="a symbolic link"; else
+		{ e=$(faults "$1"); [ -n "$e" ] || become "$f"; } 9<"$f";
+	fi;
+	say distrusted "$f:" $e;
 };
 look "$c/$p";
 each look;
@@ -43,13 +78,14 @@ if command -v gzip >/dev/null; then how=gzip; unpacker="gzip -dc"; else how=cat;
 command -v head >/dev/null || how=none;
 
 # claim: makes directory $1 unless it is there, and tries whether it is private,
-# can be written to and lets programs run. Never makes a missing home, and takes
-# back a directory that will not do.
+# can be written to and lets programs run. Never makes a missing home, takes
+# back a directory that will not do, and keeps out of where anybody may move it away.
 claim() {
 	LC_ALL=C; export LC_ALL; umask 077;
 	case $1 in "$c/"*) [ -d "$c" ] || mkdir "$c" || [ -d "$c" ] || return 1 ;; esac;
-	[ -d "$1" ] || mkdir "$1" || [ -d "$1" ] || return 1;
-	mine "$1" || { echo "(not a directory of ours)"; return 1; };
+	case $(ls -ldnL "${1%/*}") in d????????[tT]*) ;; d???????w*) echo "(anybody may write beside it)"; return 1 ;; esac;
+	[ -e "$1" ] || [ -L "$1" ] || mkdir "$1" || [ -d "$1" ] || return 1;
+	mine "$1" || { set -- $(ls -ld "$1"); echo "(taken: $1 of $3)"; return 1; };
 	case $(ls -ldn "$1") in "drwx------ "*|"drwx------. "*) ;; *) echo "(mode is not 0700)"; return 1 ;; esac;
 	t=$1/$p-try.$tag;
 	echo : | cat >"$t" && chmod 700 "$t" && { "$t" || { echo "(noexec)"; false; }; };
@@ -63,17 +99,36 @@ unpack() {
 	head -c "$n" | { $unpacker >"$t" && chmod 700 "$t"; s=$?; cat >/dev/null; exit $s; };
 };
 
+# overdue ends a delivery of which nothing more arrives, for a head that is cut off sends
+# no end: the file neither grows nor may run yet. A group is ended only if it is ours:
+# some servers (dropbear) start us in their own.
+overdue() {
+	exec >/dev/null 2>&1 </dev/null;
+	n=0; was=;
+	while [ $n -lt 6 ]; do
+		sleep 2 || exit;
+		[ -e "$t" ] || exit;
+		[ -x "$t" ] && exit;
+		e=$(ls -ln "$t");
+		case $e in "$was") n=$((n+1)) ;; *) n=0; was=$e ;; esac;
+	done;
+	rm -f "$t";
+	kill -TERM -$$ || kill -TERM $$;
+};
+
 # deliver: what ends with 126 or 127 did not start, whatever loader was there:
 # musl that answers to the name of glibc, or a stub that says no (NixOS). Then the
 # next offer is tried.
 deliver() {
 	e=$(claim "$1" 2>&1) || { say tried "$1:" $e; return; };
-	say need "$(uname -s)" "$(uname -m)" $how $h "$1";
-	read -r h n || exit 1;
 	t=$1/$p-$h.$tag;
+	(umask 077; : >"$t") 2>/dev/null;
+	overdue &
+	say need "$(uname -s)" "$(uname -m)" $how $h "$1";
+	read -r h n || { rm -f "$t"; exit 1; };
 	e=$(unpack 2>&1) || { rm -f "$t"; rmdir "$1" 2>/dev/null; say tried "$1:" $e; return; };
-	"$t" agent install "$1" "$h" </dev/null && become "$1";
-	s=$?; rm -f "$t"; h=-;
+	s=1; { $image agent install "$1" "$h" </dev/null && become "$1/$p-$h"; s=$?; } 9<"$t";
+	rm -f "$t"; h=-;
 	case $s in 126|127) fit ;; esac;
 	[ $h = - ] && { say failed $s; exit $s; };
 	each look;

@@ -85,7 +85,7 @@ func TestConcurrentDeliveryToOneHome(t *testing.T) {
 func tools(t *testing.T, without string, replaced map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, tool := range []string{"head", "gzip", "cat", "uname", "id", "ls", "mkdir", "chmod", "rm", "sh", "rmdir"} {
+	for _, tool := range []string{"head", "gzip", "cat", "uname", "id", "ls", "mkdir", "chmod", "rm", "sh", "rmdir", "sha256sum"} {
 		if text, ok := replaced[tool]; ok {
 			fixture.Script(t, filepath.Join(dir, tool), text)
 		} else if tool != without {
@@ -115,7 +115,7 @@ func TestNodePicksTheBinaryForItsMachine(t *testing.T) {
 	other := map[string]string{"amd64": "aarch64", "arm64": "x86_64"}[runtime.GOARCH]
 	client := testClient(t)
 	own := client.options.Binaries
-	foreign := "0000000000000000000000000000000000000000000000000000000000000000"
+	foreign := stub(t, "exit 9").Hash
 	client.options.Binaries = func(_, arch string) ([]*Binary, error) {
 		b, err := own("linux", runtime.GOARCH)
 		if err == nil && arch == runtime.GOARCH {
@@ -128,10 +128,7 @@ func TestNodePicksTheBinaryForItsMachine(t *testing.T) {
 	}
 	client.offer = func() string { return offer(client.options.Binaries) }
 	n := &fixture.Node{Home: t.TempDir(), Env: []string{tools(t, "", map[string]string{"uname": "case $1 in -m) echo " + other + ";; *) echo Linux;; esac"})}}
-	fixture.Script(t, filepath.Join(n.Home, ".cache/preflight/preflight-"+foreign), "exit 9")
-	if err := os.Chmod(filepath.Join(n.Home, ".cache/preflight"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	plant(t, n.Home, foreign, "exit 9")
 	for _, cold := range []bool{true, false} {
 		trace := &Trace{}
 		agent, err := client.bootstrap(t.Context(), connect(t, n), "w1", trace)
@@ -163,6 +160,19 @@ func stub(t *testing.T, text string) *Binary {
 		Hash: hex.EncodeToString(sum[:]), Loader: "/bin/sh", Size: int64(len(text)),
 		Gzip: func() ([]byte, error) { return packed.Bytes(), nil },
 	}
+}
+
+// plant puts a script where deliver.sh looks for the binary of a hash, as private as that is.
+func plant(t *testing.T, home, hash, text string) (path string) {
+	t.Helper()
+	path = filepath.Join(home, ".cache/preflight/preflight-"+hash)
+	fixture.Script(t, path, text)
+	for _, private := range []string{path, filepath.Dir(path)} {
+		if err := os.Chmod(private, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return path
 }
 
 // refuses is what NixOS puts where other systems have a loader.
@@ -213,10 +223,20 @@ func TestNodeWithoutGlibcGetsTheStaticBinary(t *testing.T) {
 	}
 }
 
+// only is a binary for machines like ours, and none for others.
+func only(b *Binary) func(goos, arch string) ([]*Binary, error) {
+	return func(_, arch string) ([]*Binary, error) {
+		if arch != runtime.GOARCH {
+			return nil, os.ErrNotExist
+		}
+		return []*Binary{b}, nil
+	}
+}
+
 // failing is a login that must fail in a named way.
 type failing struct {
 	node     fixture.Node
-	cached   string // a script in place of our binary in the home's cache
+	cached   string // a script that is our binary, and lies in the home's cache
 	limit    time.Duration
 	binaries func(goos, arch string) ([]*Binary, error)
 
@@ -228,6 +248,9 @@ type failing struct {
 
 func (f *failing) try(t *testing.T) {
 	client := testClient(t)
+	if f.cached != "" {
+		f.binaries = only(stub(t, f.cached))
+	}
 	if f.binaries != nil {
 		client.options.Binaries = f.binaries
 		client.offer = func() string { return offer(f.binaries) }
@@ -236,11 +259,7 @@ func (f *failing) try(t *testing.T) {
 		f.node.Home = t.TempDir()
 	}
 	if f.cached != "" {
-		b, err := client.options.Binaries("linux", runtime.GOARCH)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fixture.Script(t, filepath.Join(f.node.Home, ".cache/preflight/preflight-"+b[0].Hash), f.cached)
+		plant(t, f.node.Home, stub(t, f.cached).Hash, f.cached)
 	}
 	if f.limit == 0 {
 		f.limit = 20 * time.Second
@@ -317,14 +336,6 @@ func TestBinariesThatDoNotStart(t *testing.T) {
 		}
 		return []*Binary{{Hash: strings.Repeat("ab", 32), BuildID: b[0].BuildID, Size: b[0].Size, Gzip: b[0].Gzip}}, nil
 	}
-	dynamic := func(b *Binary) func(string, string) ([]*Binary, error) {
-		return func(_, arch string) ([]*Binary, error) {
-			if arch != runtime.GOARCH {
-				return nil, os.ErrNotExist
-			}
-			return []*Binary{b}, nil
-		}
-	}
 	says := func(text string) string { return "printf '" + text + "'" }
 	for name, f := range map[string]*failing{
 		"machine":     {node: machine("Linux", "riscv64"), stage: StageDeliver, cause: WrongArch, detail: map[string]string{"arch": "riscv64", "want": runtime.GOARCH}, text: "`make cross ARCHES=riscv64`"},
@@ -332,9 +343,9 @@ func TestBinariesThatDoNotStart(t *testing.T) {
 		"no head":     {node: fixture.Node{Env: []string{tools(t, "head", nil)}}, stage: StageDeliver, cause: NoUnpacker},
 		"other bytes": {binaries: wrong, stage: StageStart, cause: AgentExited, detail: map[string]string{"status": "1", "stderr": "what arrived has SHA-256"}},
 		"old libc":    {cached: `echo "$0: /lib/libc.so.6: version \"GLIBC_2.34\" not found (required by $0)" >&2; exit 1`, stage: StageStart, cause: LibcTooOld, detail: map[string]string{"message": "GLIBC_2.34"}},
-		"no loader":   {binaries: dynamic(&Binary{Hash: "h", Loader: "/lib/ld-none.so.1"}), stage: StageStart, cause: LibcTooOld, detail: map[string]string{"message": "/lib/ld-none.so.1"}, text: "make cross"},
-		"stub loader": {binaries: dynamic(stub(t, refuses)), stage: StageStart, cause: LibcTooOld, detail: map[string]string{"message": "cannot run"}, text: "make cross"},
-		"binds now":   {binaries: dynamic(stub(t, "exit ${LD_BIND_NOW:-3}")), node: fixture.Node{Env: []string{"LD_BIND_NOW=1"}}, stage: StageStart, cause: AgentExited, detail: map[string]string{"status": "3"}},
+		"no loader":   {binaries: only(&Binary{Hash: "h", Loader: "/lib/ld-none.so.1"}), stage: StageStart, cause: LibcTooOld, detail: map[string]string{"message": "/lib/ld-none.so.1"}, text: "make cross"},
+		"stub loader": {binaries: only(stub(t, refuses)), stage: StageStart, cause: LibcTooOld, detail: map[string]string{"message": "cannot run"}, text: "make cross"},
+		"binds now":   {binaries: only(stub(t, "exit ${LD_BIND_NOW:-3}")), node: fixture.Node{Env: []string{"LD_BIND_NOW=1"}}, stage: StageStart, cause: AgentExited, detail: map[string]string{"status": "3"}},
 		"lost loader": {cached: `exit 127`, stage: StageStart, cause: LibcTooOld, text: "loader"},
 		"other kind":  {cached: `echo "Exec format error" >&2; exit 126`, stage: StageStart, cause: WrongArch, text: "make cross"},
 		"refused":     {cached: `echo "sh: 1: exec: $0: Operation not permitted" >&2; exit 126`, stage: StageStart, cause: NoExec, text: "not permitted"},
@@ -344,7 +355,7 @@ func TestBinariesThatDoNotStart(t *testing.T) {
 		"frozen":      {cached: `exec sleep 100`, limit: 2 * time.Second, node: fixture.Node{Deaf: true}, stage: StageStart, cause: Frozen, text: "not even from the server"},
 		"cut":         {cached: says(`@@preflight {"hello":{"bui`), stage: StageStart, cause: Truncated},
 		"garbage":     {cached: says(`@@preflight \033]0;gotcha\n`), stage: StageStart, cause: Garbage, detail: map[string]string{"text": `\x1b]0;gotcha`}},
-		"insatiable":  {cached: `machine=$(uname -m); while echo "@@preflight need Linux $machine gzip ${0##*-} /d"; do :; done`, limit: 4 * time.Second, stage: StageStart, cause: Garbage, text: "need Linux"},
+		"insatiable":  {cached: `machine=$(uname -m); me=$(readlink $0); while echo "@@preflight need Linux $machine gzip ${me##*-} /d"; do :; done`, limit: 4 * time.Second, stage: StageStart, cause: Garbage, text: "need Linux"},
 		"no hello":    {cached: says(`@@preflight {"helo":1}\n`), stage: StageStart, cause: Garbage},
 		"other build": {cached: says(`@@preflight {"hello":{"build":"x","os":"linux","arch":"` + runtime.GOARCH + `","path":"/p"}}\n`), stage: StageStart, cause: Unexpected, text: "preflight clean"},
 	} {

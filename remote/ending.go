@@ -117,7 +117,9 @@ func (e *ending) explainDirectories() *Error {
 		cause, text = NoPrograms, "PATH leads to no mkdir, ls and the like: "
 	case containsAny(all, fullWords):
 		cause, text = DiskFull, "no space for our binary: "
-	case strings.Contains(all, noexecMark) && !containsAny(all, takenMarks):
+	case strings.Contains(all, takenMark):
+		cause, text = Squatted, "others' directories where ours would be: "
+	case strings.Contains(all, noexecMark):
 		cause, text = NoExec, "no directory that may hold programs: "
 	}
 	return e.fail(StageDeliver, cause, map[string]string{"tried": all}, errors.New(text+all))
@@ -250,12 +252,11 @@ var notText = regexp.MustCompile(`\\x(00|[89a-f][0-9a-f])`)
 // and busybox's ash.
 var noProgram = regexp.MustCompile(`\b(mkdir|ls|cat): (command )?not found`)
 
+// takenMark is what deliver.sh says of what bears the name of our directory and is not ours.
+const takenMark = "(taken: "
+
 // noexecMark is what deliver.sh says of a directory that lets no program run.
 const noexecMark = "(noexec)"
-
-// takenMarks are what it says of one that somebody else has made by our name: no mount is to
-// blame for that.
-var takenMarks = []string{"(not a directory of ours)", "(mode is not 0700)"}
 
 func containsAny(text string, words []string) bool {
 	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(text, word) })

@@ -41,6 +41,7 @@ const (
 	NoCommonAlgorithm  Cause = "no-common-algorithm"  // Detail kind, offered
 
 	HostKeyUnknown   Cause = "host-key-unknown"         // Detail file, fingerprint, type
+	HostsUnreadable  Cause = "known-hosts-unreadable"   // Detail file, reason
 	HostKeyChanged   Cause = "host-key-changed"         // Detail file, line, fingerprint, type
 	HostKeyRevoked   Cause = "host-key-revoked"         // Detail file, line
 	HostKeyOtherType Cause = "host-key-other-algorithm" // Detail known, type
@@ -48,7 +49,9 @@ const (
 	NoKey            Cause = "no-key"            // nothing to offer; Detail looked
 	KeysRefused      Cause = "keys-refused"      // Detail offered, user
 	KeyLocked        Cause = "key-locked"        // passphrase and no agent; Detail file
-	KeyPermissions   Cause = "key-permissions"   // OpenSSH ignores the file; Detail file, mode
+	KeyPermissions   Cause = "key-permissions"   // others may read it, so OpenSSH ignores it; Detail file, mode
+	KeyUnreadable    Cause = "key-unreadable"    // we may not; Detail file, reason
+	KeyBroken        Cause = "key-broken"        // the file holds no private key; Detail file, reason
 	AgentUnreachable Cause = "agent-unreachable" // Detail socket
 	PasswordOnly     Cause = "password-only"     // server accepts only what needs a person; Detail methods
 	AccountClosed    Cause = "account-closed"    // expired or locked, by the server's own words; Detail banner
@@ -67,6 +70,7 @@ const (
 	NoPrograms     Cause = "no-programs"  // PATH leads to no mkdir, ls …; Detail tried
 	DiskFull       Cause = "disk-full"    // Detail tried
 	NoExec         Cause = "noexec"       // Detail tried
+	Squatted       Cause = "squatted"     // others have made directories of our names; Detail tried
 	NoUnpacker     Cause = "no-unpacker"  // no gzip there
 	WrongArch      Cause = "wrong-arch"   // Detail arch, want
 	WrongOS        Cause = "wrong-os"     // Detail os
@@ -80,6 +84,8 @@ const (
 	Truncated      Cause = "truncated"    // the stream ended in the middle of an answer
 	ConnectionLost Cause = "connection-lost"
 	Unheard        Cause = "unheard"     // this machine stood still, suspended, and the agent ends without it; Detail after
+	HeadLimit      Cause = "head-limit"  // this machine, not the node, has too little of something; Detail files
+	HeadStood      Cause = "head-stood"  // this machine stood still, so that nothing is known of the node
 	Interrupted    Cause = "interrupted" // by our own user
 	Unexpected     Cause = "unexpected"  // none of the above; Message has it all
 )

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"syscall"
 	"time"
 )
 
@@ -25,6 +26,17 @@ var (
 	buildName = regexp.MustCompile(`^preflight-[0-9a-f]{64}$`)
 	partName  = regexp.MustCompile(`^preflight-([0-9a-f]{64}|try)\.[0-9a-f]+$`)
 )
+
+// image is the descriptor by which deliver.sh starts an agent.
+const image = 9
+
+// Arrive is for an agent to begin with. It takes back what deliver.sh has left in it,
+// which its children and whoever lists processes would see: a descriptor, and its number
+// for a name.
+func Arrive() {
+	syscall.CloseOnExec(image)
+	_ = os.WriteFile("/proc/self/comm", []byte("preflight"), 0)
+}
 
 // Install is the node's side of a delivery. The running executable, unpacked
 // into dir under a temporary name, proves that it is the file the head node

@@ -19,6 +19,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 5 && os.Args[2] == "install" {
 		err = Install(os.Args[3], os.Args[4])
 	} else {
+		Arrive()
 		err = Serve(context.Background(), os.Stdin, os.Stdout, testMethods)
 	}
 	if err != nil {

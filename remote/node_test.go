@@ -67,6 +67,7 @@ func (blind) Dismiss()    {}
 type nowhere struct{}
 
 func (nowhere) Dial(context.Context, string) (Connection, *Trace, error) { panic("nobody dials") }
+func (nowhere) Files([]string) int                                       { return 0 }
 func (nowhere) Close() error                                             { return nil }
 
 // connect starts the node's server and logs in to it.

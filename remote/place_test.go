@@ -106,12 +106,15 @@ func TestNoDirectory(t *testing.T) {
 	for name, c := range map[string]struct {
 		setup string
 		cause Cause
-		why   string
+		why   string // of every directory
 	}{
 		"read-only": {everywhere(readOnly), NoDirectory, "Read-only file system"},
 		"noexec":    {everywhere(noexec), NoExec, "(noexec)"},
 		"small":     {everywhere(small), DiskFull, "No space left"},
-		"full":      {everywhere(small) + "; full /root; full /var/tmp; full /tmp; full /dev/shm", DiskFull, "No space left"},
+		"squatted": {roomy + "/var/tmp;" + roomy + "/tmp;" + roomy + "/dev/shm;" + noexec + "/root;" +
+			"for d in /var/tmp /tmp /dev/shm; do mkdir $d/preflight-0; chown daemon $d/preflight-0; done", Squatted, ""},
+		"squatted by links": {noexec + "/root;" + roomy + "/var/tmp;" + roomy + "/tmp;" + noexec + "/dev/shm; ln -s /mnt /var/tmp/preflight-0; touch /tmp/preflight-0; chown -h daemon /var/tmp/preflight-0 /tmp/preflight-0", Squatted, ""},
+		"full":              {everywhere(small) + "; full /root; full /var/tmp; full /tmp; full /dev/shm", DiskFull, "No space left"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := start(t, mounted(t, c.setup), 20*time.Second)
@@ -125,6 +128,29 @@ func TestNoDirectory(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What others have made is told by its owner, and keeps nobody from the next directory;
+// that a file system lets no program run is said of that one alone.
+func TestSquattedDirectories(t *testing.T) {
+	fixture.NoLeaks(t)
+	setup := noexec + "/root;" + roomy + "/var/tmp;" + roomy + "/tmp; chmod 777 /tmp;" + roomy + "/dev/shm;" +
+		"mkdir -m 700 /var/tmp/preflight-0; chown daemon /var/tmp/preflight-0;"
+	_, trace, err := start(t, mounted(t, setup), 20*time.Second)
+	if err != nil || !strings.HasPrefix(trace.Path, "/dev/shm/preflight-0/") {
+		t.Errorf("%v; it lies at %s", err, trace.Path)
+	}
+	_, _, err = start(t, mounted(t, setup+"mount -o remount,noexec /dev/shm;"), 20*time.Second)
+	if err == nil {
+		t.Fatal("it worked")
+	}
+	tried := strings.Split(err.Detail["tried"], "; ")
+	want := []string{"/root/.cache/preflight: ", "/var/tmp/preflight-0: (taken: drwx------ of daemon)", "/tmp/preflight-0: (anybody may write beside it)", "/dev/shm/preflight-0: "}
+	for i, prefix := range want {
+		if i >= len(tried) || !strings.HasPrefix(tried[i], prefix) || strings.HasSuffix(prefix, " ") != strings.Contains(tried[i], noexecMark) {
+			t.Errorf("tried %q, want %q", tried, want)
+		}
 	}
 }
 

@@ -48,7 +48,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, methods map[string]
 		return err
 	}
 	requests := make(chan request)
-	head := &ear{in: in}
+	head := &ear{in: in, patience: patience}
 	go func() { cancel(readRequests(ctx, head, requests)) }()
 	s.serve(ctx, requests, head)
 	cancel(nil)

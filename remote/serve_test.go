@@ -189,7 +189,7 @@ func TestServeEndsThoughNobodyReads(t *testing.T) {
 // TestEar: what counts is what comes while somebody listens, and not what time passes.
 func TestEar(t *testing.T) {
 	in, out := io.Pipe()
-	e := &ear{in: in}
+	e := &ear{in: in, patience: patience}
 	beats := func(n int) (silent bool) {
 		for range n {
 			silent = e.beat()
@@ -276,4 +276,22 @@ func (w *failingWriter) Write(p []byte) (int, error) {
 		return 0, w.err
 	}
 	return len(p), nil
+}
+
+// What may be a secret does not leave a node, be it fact or error.
+func TestServeTellsNoSecret(t *testing.T) {
+	c := converse(t, t.Context(), map[string]Method{
+		"look": func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
+			return errors.Join(reply("env", map[string]string{"proxy": "http://me:hunter2@proxy:3128", "x": "<?token=hunter2>"}), errors.New("password=hunter2 is wrong"))
+		},
+	})
+	c.say(`{"open":{"node":"w1","seconds":60}}`, `{"id":1,"method":"look"}`)
+	for _, want := range []string{
+		`{"node":"w1","id":1,"part":"env","body":{"proxy":"http://…@proxy:3128","x":"\u003c?token=…\u003e"}}`,
+		`{"node":"w1","id":1,"done":true,"error":"password=… is wrong"}`,
+	} {
+		if got := c.next(t); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
 }

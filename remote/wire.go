@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"preflight/secret"
 )
 
 // The wire. An agent writes lines to its stdout: the marker, one JSON object, a
@@ -195,6 +197,8 @@ type noise struct {
 const (
 	noiseLines = 20  // kept
 	noiseWidth = 200 // bytes kept of each
+
+	noiseLooked = 4 << 10 // of each, for secrets
 )
 
 // add takes one line, or what stood before the marker in one.
@@ -204,7 +208,8 @@ func (n *noise) add(line []byte) error {
 	n.bytes += len(line)
 	text := bytes.TrimRight(line, "\r\n")
 	if len(text) > 0 && len(n.lines) < noiseLines {
-		n.lines = append(n.lines, Escape(string(text[:min(len(text), noiseWidth)])))
+		shown := secret.Hide(string(text[:min(len(text), noiseLooked)])) // half a token would be taken for none
+		n.lines = append(n.lines, Escape(shown[:min(len(shown), noiseWidth)]))
 	}
 	if n.bytes > maxNoise {
 		return &tooMuch{fmt.Sprintf("%d KiB that are not our agent's", maxNoise>>10)}

@@ -124,6 +124,9 @@ func (w Words) Conclusion() string {
 			text += ", with " + Plural(count[checks.Warn], "warning")
 		}
 	}
+	if len(r.StoodStill) == 1 {
+		text += fmt.Sprintf(" (the launching machine stood still for %s meanwhile: this is of a second look)", facts.Duration(r.StoodStill[0]))
+	}
 	if r.Interrupted {
 		text += " (interrupted: this is what is known so far)"
 	}

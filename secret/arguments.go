@@ -15,16 +15,23 @@ func Arguments(words []string) []string {
 			continue
 		}
 		shown[i] = hideWord(word)
+		const sentence = 5 // words: login NAME password WORD
+		if spoken := spokenAtEnd(strings.Join(words[max(0, i-sentence+1):i+1], " ")); 0 < spoken && spoken <= len(word) {
+			shown[i] = word[:len(word)-spoken] + Hidden
+		}
 	}
 	return shown
 }
 
-// announces is whether the next word is the value of a secret: of an option,
+// announces is whether the next word is the value of a secret: of an option, of a header,
 // or of a variable that the launchers of MPICH take as two words.
 func announces(before []string, next string) bool {
 	name := before[len(before)-1]
 	if variable := len(before) > 1 && slices.Contains([]string{"-env", "-genv"}, before[len(before)-2]); variable {
 		return Named(name)
+	}
+	if header := strings.TrimRight(name, ":="); header != name && !strings.ContainsAny(header, "=:") && Named(header) {
+		return true // typed without quotes
 	}
 	if !strings.HasPrefix(name, "-") || strings.ContainsAny(name, "=:") {
 		return false

@@ -94,10 +94,18 @@ func valueAfter(text string, at int, name string, quoted bool) (none span) {
 	if end == 0 || noSecret(value) {
 		return none
 	}
-	if sentence && len(nameWords(name)) == 1 && !looksSecret(value) && strings.TrimSpace(line) != value {
+	if sentence && !looksSecret(value) && strings.TrimSpace(line) != value &&
+		(len(nameWords(name)) == 1 || slices.Contains(complaints, strings.ToLower(value))) {
 		return none
 	}
 	return span{from, from + end}
+}
+
+// complaints are how it goes on where something is said of a name, and not what it is.
+var complaints = []string{
+	"the", "a", "an", "it", "this", "is", "are", "was", "has", "not", "no", "of", "in", "to", "for", "by", "must", "should", "cannot", "can", "could",
+	"extra", "input", "inputs", "field", "value", "key", "name", "type", "expected", "invalid", "missing", "required", "unknown", "unexpected",
+	"wrong", "empty", "unset", "set", "failed", "refused", "permission", "file", "please", "use", "string",
 }
 
 // header is whether a name is that of a header whose value is a sentence by itself.
@@ -168,7 +176,7 @@ func looksSecret(value string) bool {
 // hideOptions hides the word behind an option that promises a secret, or behind what names
 // none and takes one: curl's user, sshpass' password, a line of netrc.
 func hideOptions(text string) string {
-	if strings.Contains(text, "-") {
+	if strings.Contains(text, "-") && strings.ContainsAny(text, " \t\n") {
 		text = option.ReplaceAllStringFunc(text, func(found string) string {
 			part := option.FindStringSubmatch(found)
 			if hidesNext(part[2], part[4]) {
@@ -189,6 +197,23 @@ func hideOptions(text string) string {
 		}
 	}
 	return text
+}
+
+// spokenAtEnd is how much of the end of a text is a secret behind what names none.
+func spokenAtEnd(text string) int {
+	for _, spoken := range spoken {
+		if !strings.Contains(text, spoken.literal) {
+			continue
+		}
+		all := spoken.pattern.FindAllStringSubmatchIndex(text, -1)
+		if all == nil {
+			continue
+		}
+		if last := all[len(all)-1]; last[1] == len(text) && (spoken.any || looksSecret(text[last[4]:])) {
+			return len(text) - last[4]
+		}
+	}
+	return 0
 }
 
 var option = regexp.MustCompile(`(^|[^\w-])(--?[A-Za-z][\w.-]*)(\s+["']?)([^\s"'\-\\][^\s"'\\]*)`)

@@ -21,7 +21,7 @@ func TestReadable(t *testing.T) {
 		"undefined symbol: _ZN3c1010TensorImpl36_SetDimsTemplate4IlEEvNS_8ArrayRefIT_EE", "_ZN4c10d16ProcessGroupNCCL8WorkNCCLD1Ev",
 		"train-7d9f8b6c5d-x2x4z", "ip-10-0-12-34.us-east-2.compute.internal", "NVIDIA-H100-80GB-HBM3", "mlx5_0:1", "Meta-Llama-3.1-70B-Instruct-FP8",
 		"--world_info=eyJ3MSI6IFswLCAxLCAyLCAzXSwgIncyIjogWzAsIDEsIDIsIDNdfQ==", "w1:0,1@w2:2", "me@host", "host:22", "ssh://host:22/me@x",
-		"Permission denied (publickey,password).", "password: authentication failed for me", "KeyError: 'lm_head.weight'", "host key: ED25519", "max_tokens=512",
+		"Permission denied (publickey,password).", "password: authentication failed for me", "KeyError: 'lm_head.weight'", "wandb.api_key: the newest DeepSpeed does not know it", "wandb.api_key: Extra inputs are not permitted", "host key: ED25519", "max_tokens=512",
 		"no matching host key type found. Their offer: ssh-rsa", "PWD=/home/me", "NCCL_IB_PKEY=0x8001", "tokenizer: gpt2", "passed=7", "keys: 12", "-k 50", "-k https://host",
 		"docker exec -u 1000:1000 x", "use --token TOKEN", "--hf-token <TOKEN>", "password=", "password: ", "token=None", "basic authentication", "Bearer authentication",
 		"store->get('default_pg/0//worker/0') got error: wait timeout after 300000ms", "torch.distributed.DistStoreError", "12D3KooW", "b'8ZUJ'",

@@ -101,7 +101,7 @@ var byFirst = func() (first [256][]shape) {
 // hideShapes hides the tokens in a text of which the beginning or the make is known.
 func hideShapes(text string) string {
 	for _, m := range made {
-		if strings.Contains(text, m.literal) {
+		if len(text) >= shortestMade && strings.Contains(text, m.literal) {
 			text = m.pattern.ReplaceAllString(text, "${1}"+Hidden)
 		}
 	}
@@ -142,6 +142,8 @@ func token(text string) (length, body int) {
 	}
 	return 0, 0
 }
+
+const shortestMade = 24
 
 // made are the tokens that begin with nothing of their own. Each has a literal somewhere, by
 // which it is looked for; what matches the first group stays readable.

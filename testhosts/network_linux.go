@@ -79,8 +79,7 @@ func (n *Node) configureNetwork() error {
 	if err != nil {
 		return err
 	}
-	address := &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP(n.Address), Mask: net.CIDRMask(16, 32)}}
-	if err := netlink.AddrAdd(eth0, address); err != nil {
+	if err := netlink.AddrAdd(eth0, &netlink.Addr{IPNet: n.prefix()}); err != nil {
 		return err
 	}
 	for _, link := range []netlink.Link{lo, eth0} {

@@ -198,6 +198,9 @@ func (n *Node) Restart(ctx context.Context) error {
 	if err := n.cluster.wire([]*Node{n}); err != nil {
 		return err
 	}
+	if err := n.endTwin(); err != nil {
+		return err
+	}
 	if err := n.awaitSSHD(ctx); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package network
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -42,6 +43,42 @@ func holders(view checks.View, address string) (nodes []*facts.Node) {
 		}
 	}
 	return nodes
+}
+
+// twins are nodes and the others that hold the same address, by which one was reached: which
+// of them is wrong nobody can tell from here, and a launch can do with none.
+func twins(view checks.View, address string, beside []string) []string {
+	nodes := slices.Clone(beside)
+	if others := holders(view, address); len(others) <= compare.MostListed {
+		for _, node := range others {
+			if !slices.Contains(nodes, node.Name) {
+				nodes = append(nodes, node.Name)
+			}
+		}
+	}
+	return nodes
+}
+
+// holdings says on which card each machine has an address, so that it is found in the tables
+// of neighbours and switches.
+func holdings(view checks.View, address string) string {
+	var parts []string
+	for _, node := range holders(view, address) {
+		if held, _, known := names.HolderOf(node, address); known && held.MAC != "" {
+			parts = append(parts, fmt.Sprintf("%s on %s (MAC %s)", node.Name, held.Name, held.MAC))
+		}
+	}
+	return compare.List(parts)
+}
+
+// giveBack has the addresses taken from a node by which others were reached.
+func (p *placement) giveBack(node *facts.Node) (commands []fix.Command) {
+	for _, address := range slices.SortedFunc(maps.Keys(p.holdsOthers[node.Name]), netip.Addr.Compare) {
+		if held, network, known := names.HolderOf(node, address.String()); known && len(commands) < compare.MostListed {
+			commands = append(commands, fix.On("sudo ip addr del %s/%s dev %s   # until the next boot", fix.Host(address.String()), fix.Number(network.Bits()), fix.Name(held.Name)))
+		}
+	}
+	return commands
 }
 
 // takeAway has an address taken from the machines that the others reach at another one, on

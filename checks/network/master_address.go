@@ -77,7 +77,12 @@ func (m masterPlace) judgeAddress(address netip.Addr) []checks.Finding {
 	planned := proof.Attended(m.view.All, proof.RendezvousOf)
 	switch {
 	case shared:
-		return []checks.Finding{m.finding(fmt.Sprintf("the ranks will meet at %s, %s", m.place(holder), alsoHeld(m.view, address.String(), []string{m.first.Name})), "each node calls itself there")}
+		f := m.finding(fmt.Sprintf("the ranks will meet at %s, %s", m.place(holder), alsoHeld(m.view, address.String(), []string{m.first.Name})), "each node calls itself there")
+		if nccl.PeerAddress(m.first).Address == m.Host {
+			f.Nodes = twins(m.view, m.Host, f.Nodes)
+			f.Remedy = append(f.Remedy, takeAway(m.view, m.Host)...)
+		}
+		return []checks.Finding{f}
 	case holder != nil && holder != m.first && m.view.Launch.Rendezvous != launch.RendezvousC10d: // c10d lets any node serve
 		return []checks.Finding{m.anothers(m.Host, holder)}
 	case planned.Together():

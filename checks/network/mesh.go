@@ -23,21 +23,19 @@ var NodeMesh = checks.Check{
 	Needs:    []facts.Section{facts.SectionMesh},
 	Doc: "Every node listened on ports of the ephemeral range at the address that NCCL or gloo will take there, and every node called every other and " +
 		"itself, in both directions; above 128 nodes the next one and six at random. What failed is blamed on as few nodes, groups or directions as " +
-		"explain it, and a node's own words (no route) count for more than its peers' silence. sshd's port being open says nothing of these: a " +
+		"explain it, and a node's own words (no route) count for more than its peers' silence. One node's word blames no other that the rest reach: who " +
+		"stands alone is named, and of two who stand against each other both. A call counts as answered with what only the other could have told the " +
+		"caller. Where callers' neighbour tables have a MAC of an address that is none of the node's, two machines hold it, and both are named. sshd's port being open says nothing of these: a " +
 		"training job needs every port of the range, between all pairs.",
 	WouldSee: "connect to ADDRESS<PORT> returned Connection timed out, exceeded error retry count after 35 attempts",
 	Run: func(view checks.View) []checks.Finding {
 		m := newMeshCalls(view)
 		found := proof.Suspects(m.names, m.calls)
 		findings := m.absent()
-		findings = append(findings, m.wrongAnswers()...)
 		findings = append(findings, m.noRoutes()...)
 		findings = append(findings, m.partlyOpen()...)
 		findings = append(findings, m.ownAddresses(found)...)
-		for _, s := range found {
-			findings = append(findings, m.finding(s))
-		}
-		return findings
+		return append(findings, m.judge(found)...)
 	},
 }
 
@@ -62,35 +60,6 @@ func (m *meshCalls) absent() []checks.Finding {
 	}
 	for _, check := range slices.Sorted(maps.Keys(explained)) {
 		findings = append(findings, checks.Skipped(fmt.Sprintf("%s cannot be called where its ranks will listen: see %s", hostfile.Fold(explained[check]), check))...)
-	}
-	return findings
-}
-
-// wrongAnswers is about addresses at which somebody else answers.
-func (m *meshCalls) wrongAnswers() []checks.Finding {
-	var findings []checks.Finding
-	for _, calls := range proof.Gather(m.wrong, func(c proof.Attempt) string { return c.To + " " + c.Path.Answered }) {
-		call := calls[0]
-		f := checks.Finding{
-			Nodes:    []string{call.To},
-			Summary:  "its address is answered by a machine that is no node of this launch",
-			Got:      fmt.Sprintf("%s called %s", hostfile.Fold(callersOf(calls)), where(call.Path)),
-			Want:     "one machine for every address",
-			WouldSee: m.wouldSee(call.Path),
-			Remedy: []fix.Command{
-				fix.On("ip neigh show %s   # the MAC address of who answers there", fix.Host(call.Path.To)).At(call.From),
-				fix.On("ip -br link   # and its own"),
-			},
-		}
-		if !slices.ContainsFunc(calls, m.isMade) {
-			f = oneWay(f)
-		}
-		if slices.ContainsFunc(m.view.All, func(node facts.Node) bool { return node.Name == call.Path.Answered }) {
-			f.Nodes = append(f.Nodes, call.Path.Answered)
-			f.Summary = fmt.Sprintf("calls to %s are answered by %s: two machines hold the address, or it is translated", call.To, call.Path.Answered)
-			f.Remedy[1] = fix.On("ip -br addr")
-		}
-		findings = append(findings, f)
 	}
 	return findings
 }
@@ -141,9 +110,11 @@ func (m *meshCalls) routeTo(call proof.Attempt) string {
 func (m *meshCalls) ownAddresses(found []proof.Suspect) []checks.Finding {
 	var findings []checks.Finding
 	for _, call := range m.own {
-		isSuspect := func(s proof.Suspect) bool { return s.Kind != proof.Outbound && slices.Contains(s.Nodes, call.To) }
+		isSuspect := func(s proof.Suspect) bool {
+			return (s.Kind != proof.Outbound || s.How == call.How && isWrongAnswer(call.Path.Outcome)) && slices.Contains(s.Nodes, call.To)
+		}
 		if slices.ContainsFunc(found, isSuspect) {
-			continue // the same firewall
+			continue // the same firewall, or the same lie
 		}
 		f := checks.Finding{
 			Nodes:    []string{call.To},
@@ -175,14 +146,14 @@ func where(path *facts.Path) string {
 // meshCalls is the whole mesh, each failed call where it is judged.
 type meshCalls struct {
 	view      checks.View
-	names     []string                // of the nodes that could be called, in hostfile order
-	nodes     map[string]*facts.Node  // the same by name
-	misplaced map[string]misplacement // nodes whose rank address is another check's subject
-	reached   map[string]int          // how many others each node reached
-	tried     int                     // calls from a node to another
+	names     []string                 // of the nodes that could be called, in hostfile order
+	nodes     map[string]*facts.Node   // the same by name
+	misplaced map[string]misplacement  // nodes whose rank address is another check's subject
+	reached   map[string]int           // how many others each node reached
+	tried     int                      // calls from a node to another
+	macs      map[string][]*facts.Node // nodes by each of their MACs, once somebody asks
 
 	calls      []proof.Attempt // between different nodes, to find suspects in
-	wrong      []proof.Attempt // somebody else answered
 	unroutable []proof.Attempt // the caller has no route
 	partly     []proof.Attempt // other ports of the callee answer
 	own        []proof.Attempt // a node and its own address
@@ -269,11 +240,9 @@ func (m *meshCalls) record(node *facts.Node) {
 			kind = &m.broken
 		case path.Peer == node.Name:
 			kind = &m.own
-		case path.Outcome == facts.PathMisdirected, path.Outcome == facts.PathStranger:
-			kind = &m.wrong
 		case path.Outcome == facts.PathUnroutable:
 			kind = &m.unroutable
-		case len(path.Open) > 0:
+		case len(path.Open) > 0 && !isWrongAnswer(path.Outcome):
 			kind = &m.partly
 		}
 		*kind = append(*kind, proof.Attempt{From: node.Name, To: path.Peer, Failed: true, How: string(path.Outcome), Path: path})

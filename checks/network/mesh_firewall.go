@@ -83,27 +83,39 @@ func meshNetwork(node *facts.Node) (netip.Prefix, bool) {
 	return names.NetworkOf(node, node.Mesh.Address)
 }
 
-// partlyOpen is about nodes that take connections on some of their ports only.
+// partlyOpen is about nodes that take connections on some of their ports only. One that says
+// it of many, whom others reach, is the suspect itself.
 func (m *meshCalls) partlyOpen() []checks.Finding {
+	if len(m.partly) == 0 {
+		return nil
+	}
+	failed := func(call proof.Attempt) bool { return call.Failed }
 	var findings []checks.Finding
-	slices.SortStableFunc(m.partly, func(a, b proof.Attempt) int {
-		return cmp.Compare(slices.Index(m.names, a.To), slices.Index(m.names, b.To))
-	})
-	for _, calls := range proof.Gather(m.partly, func(c proof.Attempt) string { return c.How }) {
-		var got, nodes []string
-		for _, toOne := range proof.Gather(calls, func(c proof.Attempt) string { return c.To }) {
-			nodes = append(nodes, toOne[0].To)
+	for _, s := range proof.Suspects(m.names, append(slices.DeleteFunc(slices.Clone(m.calls), failed), m.partly...)) {
+		if s.Kind == proof.Outbound {
+			findings = append(findings, m.finding(s))
+			continue
+		}
+		slices.SortStableFunc(s.Failed, func(a, b proof.Attempt) int {
+			return cmp.Compare(slices.Index(m.names, a.To), slices.Index(m.names, b.To))
+		})
+		var got []string
+		for _, toOne := range proof.Gather(s.Failed, func(c proof.Attempt) string { return c.To }) {
 			got = append(got, openAndShut(toOne))
 		}
 		f := checks.Finding{
-			Nodes:    nodes,
-			Summary:  fmt.Sprintf("takes calls on some of %s only, on others they are %s: a firewall opens a part of the range", m.ports(nodes), calls[0].How),
+			Nodes:    s.Nodes,
+			Summary:  fmt.Sprintf("takes calls on some of %s only, on others they are %s: a firewall opens a part of the range", m.ports(s.Nodes), s.How),
 			Got:      strings.Join(atMost(3, got, "%d more nodes"), "; ") + m.sampled(),
 			Want:     "the whole range open to the peers: NCCL and gloo listen on any port of it",
-			WouldSee: m.wouldSee(calls[0].Path),
-			Remedy:   m.openFirewall(proof.Suspect{Kind: proof.Inbound, Nodes: nodes}),
+			WouldSee: m.wouldSee(s.Failed[0].Path),
+			Remedy:   m.openFirewall(proof.Suspect{Kind: proof.Inbound, Nodes: s.Nodes}),
 		}
-		if !slices.ContainsFunc(calls, m.isMade) {
+		if s.Kind == proof.Directions {
+			f.Summary = fmt.Sprintf("%s gets through on some of %s only, on others it is %s: a firewall opens a part of the range",
+				strings.Join(atMost(3, proof.Arrows(s.Failed), "%d more"), ", "), m.ports(calleesOf(s.Failed)), s.How)
+		}
+		if !slices.ContainsFunc(s.Failed, m.isMade) {
 			f = oneWay(f)
 		}
 		findings = append(findings, f)

@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"preflight/checks"
+	"preflight/checks/fix"
 	"preflight/checks/proof"
 	"preflight/checks/ranks"
 	"preflight/facts"
@@ -36,6 +37,14 @@ func (m *meshCalls) finding(s proof.Suspect) checks.Finding {
 	port, answers := m.control(s.Failed)
 	cause := meshCauses[facts.PathOutcome(s.How)]
 	switch {
+	case s.How == string(facts.PathUnproven) && s.Kind == proof.Outbound:
+		cause = "it says that they answered, and what it shows for it is nothing that they have said"
+	case s.How == string(facts.PathUnproven):
+		cause = "the caller says that it was answered, and what it shows for it is nothing that the other has said: it is one of the two"
+	case isWrongAnswer(facts.PathOutcome(s.How)) && s.Kind == proof.Outbound:
+		cause = "another machine answers wherever it calls, as it alone says: its calls are translated on their way, or its word is wrong"
+	case isWrongAnswer(facts.PathOutcome(s.How)):
+		cause = "another machine has the address, as the caller says, or the caller's calls are translated on their way: it is one of the two"
 	case answers && s.Kind == proof.Inbound:
 		f.Summary += fmt.Sprintf(", but port %d answers", port)
 		cause = cmp.Or(hostFirewalls[facts.PathOutcome(s.How)], cause)
@@ -45,7 +54,10 @@ func (m *meshCalls) finding(s proof.Suspect) checks.Finding {
 		f.Summary += fmt.Sprintf(", and port %d does not answer either", port)
 	}
 	f.Summary += ": " + cause
-	if networks := m.networks(); len(networks) > 0 && len(networks) <= 4 {
+	if isWrongAnswer(facts.PathOutcome(s.How)) {
+		f.Remedy = []fix.Command{whoAnswers(s.Failed[0]), fix.On("sudo iptables -t nat -S; sudo nft list ruleset   # look for DNAT and REDIRECT")}
+		f.Want = oneMachine
+	} else if networks := m.networks(); len(networks) > 0 && len(networks) <= 4 {
 		f.Want = fmt.Sprintf("TCP on %s open to %s, both ways", ports, strings.Join(networks, ", "))
 	}
 	if m.sampled() == "" && !slices.ContainsFunc(s.Failed, m.isMade) {
@@ -91,6 +103,7 @@ func (m *meshCalls) oneDirection(s proof.Suspect, ports string) string {
 var becomes = map[facts.PathOutcome]string{
 	facts.PathDropped: "is dropped", facts.PathRefused: "is refused", facts.PathRejected: "is rejected",
 	facts.PathReset: "is reset", facts.PathSilent: "gets no answer",
+	facts.PathStranger: "is answered by another machine", facts.PathMisdirected: "is answered by another machine", facts.PathUnproven: "is not proven",
 }
 
 // ports is the range that the nodes listened in.
@@ -166,7 +179,7 @@ func (m *meshCalls) wouldSee(path *facts.Path) string {
 	switch path.Outcome {
 	case facts.PathReset:
 		return fmt.Sprintf("socketProgress: Connection closed by remote peer %s<%d>", path.To, path.Port)
-	case facts.PathSilent, facts.PathStranger, facts.PathMisdirected:
+	case facts.PathSilent, facts.PathStranger, facts.PathMisdirected, facts.PathUnproven:
 		return "a hang at the first collective: Watchdog caught collective operation timeout: WorkNCCL(…) ran for 600000 milliseconds before timing out"
 	case facts.PathUnroutable:
 		return fmt.Sprintf("connect to %s<%d> failed : %s", path.To, path.Port, cmp.Or(path.Error, "Network is unreachable"))

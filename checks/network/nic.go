@@ -26,7 +26,7 @@ var NICChoice = checks.Check{
 	Doc: "Predicts which interface and address the ranks will listen on, by NCCL's rules (gloo's on cpu) and what they see of the environment, and asks " +
 		"whether the peers can call it there: no loopback, no address that other nodes hold too (docker0's 172.17.0.1), no link-local one, no other " +
 		"family than the peers', up, and answering in the mesh drill. Another interface than the one that leads to the peers is fine where the drill " +
-		"passed on it. Interfaces beyond the first, which NCCL's sockets use too, are warned of when no other node is on their network.",
+		"passed on it. Both holders of an address that leads to a node are named; one that holds those of several others is named alone. Interfaces beyond the first, which NCCL's sockets use too, are warned of when no other node is on their network.",
 	WouldSee: "socketStartConnect: Connect to ADDRESS<PORT> failed : Connection refused (or No route to host), or a hang at the first collective",
 	Run:      judgeChoices,
 }
@@ -50,7 +50,11 @@ func judgeChoices(view checks.View) []checks.Finding {
 		}
 	}
 	kind := func(m misplacement) string {
-		return fmt.Sprint(m.fault, "\x00", m.choice.Interface, "\x00", names.PeerInterface(m.node), m.byOrder)
+		twins := ""
+		if m.hasTwin() {
+			twins = m.choice.Address
+		}
+		return fmt.Sprint(m.fault, "\x00", m.choice.Interface, "\x00", names.PeerInterface(m.node), m.byOrder, twins)
 	}
 	for _, group := range proof.Gather(faulty, kind) {
 		findings = append(findings, p.finding(group))
@@ -87,7 +91,11 @@ func (p *placement) finding(group []misplacement) checks.Finding {
 			f.Want = fmt.Sprintf("%s (%s)%s", peer.Interface, peer.Address, reason)
 		}
 	}
-	if first.fault == heldTwice && first.choice.Interface == names.PeerInterface(first.node) {
+	switch {
+	case p.holdsOthers[first.node.Name] != nil:
+		f.Remedy = append(f.Remedy, p.giveBack(first.node)...)
+	case first.hasTwin():
+		f.Nodes, f.Got = twins(p.view, first.choice.Address, f.Nodes), strings.Trim(holdings(p.view, first.choice.Address)+"; "+f.Got, "; ")
 		f.Remedy = append(f.Remedy, takeAway(p.view, first.choice.Address)...)
 	}
 	return f

@@ -27,17 +27,27 @@ type misplacement struct {
 	byOrder     bool     // nobody's have to, by the order of gloo's addresses
 }
 
+// hasTwin is whether another machine has the very address by which the node was reached.
+func (m misplacement) hasTwin() bool {
+	return m.fault == heldTwice && m.choice.Interface == names.PeerInterface(m.node)
+}
+
 // misplaced is the nodes whose rank address is of no use to their peers, each
 // with the check that says why. What fails on calling them there has that cause,
 // and is not to be reported again.
 func misplaced(view checks.View) map[string]misplacement {
-	p := newPlacement(view)
+	return checks.Remember(view, misplacements{}, func() map[string]misplacement { return newPlacement(view).misplaced() })
+}
+
+type misplacements struct{}
+
+func (p *placement) misplaced() map[string]misplacement {
 	nodes := map[string]misplacement{}
-	for _, node := range view.Everywhere() {
+	for _, node := range p.view.Everywhere() {
 		if node.Net == nil {
 			continue
 		}
-		if m, notKnown := p.of(node); notKnown == "" && m.explainedBy != "" && !view.Policy.SwitchesOff(m.explainedBy) {
+		if m, notKnown := p.of(node); notKnown == "" && m.explainedBy != "" && !p.view.Policy.SwitchesOff(m.explainedBy) {
 			nodes[node.Name] = m
 		}
 	}
@@ -47,14 +57,16 @@ func misplaced(view checks.View) map[string]misplacement {
 // placement is where the ranks of the whole fleet will listen, and what is
 // known of these addresses.
 type placement struct {
-	view       checks.View
-	library    string // NCCL, or gloo where a slot is a process
-	choices    map[*facts.Node]nccl.Choice
-	shared     map[netip.Addr]int  // addresses that several machines hold
-	called     map[string]bool     // nodes that somebody else called at their rank address
-	answered   map[string]bool     // those of them that somebody got an answer from
-	unanswered map[string][]string // node → who got no answer there, and one at the address that leads to the peers
-	isIPv6     bool                // what most of the ranks' addresses are: ssh may well go by the other family
+	view    checks.View
+	library string // NCCL, or gloo where a slot is a process
+	choices map[*facts.Node]nccl.Choice
+	shared  map[netip.Addr]int // addresses that several machines hold
+	// holdsOthers are nodes that hold the addresses of several others besides.
+	holdsOthers map[string]map[netip.Addr]string
+	called      map[string]bool     // nodes that somebody else called at their rank address
+	answered    map[string]bool     // those of them that somebody got an answer from
+	unanswered  map[string][]string // node → who got no answer there, and one at the address that leads to the peers
+	isIPv6      bool                // what most of the ranks' addresses are: ssh may well go by the other family
 	// networks counts the choices on each network, once somebody asks.
 	networks map[netip.Prefix]int
 }
@@ -63,7 +75,8 @@ func newPlacement(view checks.View) *placement {
 	p := &placement{
 		view: view, library: "NCCL",
 		choices: map[*facts.Node]nccl.Choice{}, shared: launch.SharedAddresses(view.Everywhere()),
-		called: map[string]bool{}, answered: map[string]bool{}, unanswered: map[string][]string{},
+		holdsOthers: launch.HoldsOthers(view.Everywhere()),
+		called:      map[string]bool{}, answered: map[string]bool{}, unanswered: map[string][]string{},
 	}
 	if !ranks.UsesNCCL(view) {
 		p.library = "gloo"
@@ -134,7 +147,7 @@ func (p *placement) of(node *facts.Node) (m misplacement, notKnown string) {
 	default:
 		m.explainedBy = "nic-choice"
 	}
-	if p.library == "gloo" && m.fault != "" && m.choice.Error == "" {
+	if p.library == "gloo" && m.fault != "" && m.choice.Error == "" && !p.isUnsafe(m) {
 		if caller := ranks.GlooMesh(p.view).Caller(node); caller != nil {
 			m.caller = caller.Name
 		} else {
@@ -154,6 +167,13 @@ func (p *placement) fault(node *facts.Node, choice nccl.Choice) string {
 	switch {
 	case address.IsLoopback():
 		return "which leads nowhere but to the node itself"
+	case p.holdsOthers[node.Name] != nil:
+		var others []string
+		for _, name := range p.holdsOthers[node.Name] {
+			others = append(others, name)
+		}
+		slices.Sort(others)
+		return fmt.Sprintf("and the node holds the addresses of %s besides: what it sends them ends at itself", hostfile.Fold(others))
 	case p.answered[node.Name] && node.Mesh != nil && node.Mesh.Address == choice.Address:
 		return ""
 	case at.Name != "" && !at.Up:
@@ -170,6 +190,12 @@ func (p *placement) fault(node *facts.Node, choice nccl.Choice) string {
 		return "a network inside the machine"
 	}
 	return ""
+}
+
+// isUnsafe is whether no call of a node is safe, whichever end makes it: another machine has
+// its address, or it has those of others.
+func (p *placement) isUnsafe(m misplacement) bool {
+	return m.hasTwin() || p.holdsOthers[m.node.Name] != nil
 }
 
 // isInside is whether an interface is of those that containers and virtual

@@ -1,11 +1,13 @@
 package network
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"preflight/checks"
+	"preflight/checks/fix"
 	"preflight/checks/names"
 	"preflight/checks/proof"
 	"preflight/facts"
@@ -20,16 +22,56 @@ var Rendezvous = checks.Check{
 	Doc: "A real rendezvous was tried: whoever will serve the store did, on the predicted port, and every node looked the endpoint up, connected, spoke " +
 		"torch's protocol, was counted and waited for all others. The hop where it ended is named, for the fewest nodes that explain it: what nobody gets " +
 		"past is the server's, what few do not is theirs. In torchrun's c10d mode the second meeting, at the full name of group rank 0 and a new port, " +
-		"is judged alike. What another check explains is left to it.",
+		"is judged alike. Ranks of a real launch that call there meanwhile are told from preflight's own, and warned of. What another check explains is left to it.",
 	WouldSee: "The client socket has timed out after … while trying to connect to (HOST, PORT), after 10 minutes or more",
 	Run:      judgeRendezvous,
 }
 
 func judgeRendezvous(view checks.View) []checks.Finding {
-	if findings := newMeeting(view, proof.RendezvousOf).judge(); findings != nil {
+	findings := newMeeting(view, proof.RendezvousOf).judge()
+	if findings == nil {
+		findings = newMeeting(view, func(node *facts.Node) *facts.Rendezvous { return node.Rendezvous.Next }).judge()
+	}
+	if len(findings) == 1 && findings[0].Verdict == checks.Skip {
 		return findings
 	}
-	return newMeeting(view, func(node *facts.Node) *facts.Rendezvous { return node.Rendezvous.Next }).judge()
+	return append(findings, ranksThere(view)...)
+}
+
+// ranksThere warns of ranks that call the endpoint while nobody serves there but the drill:
+// those of a launch that waits for its node 0, or of one that lost it. Those of 2.5 and
+// newer go on calling until they time out, and whoever launches by then has them join.
+func ranksThere(view checks.View) (findings []checks.Finding) {
+	for _, server := range view.Nodes {
+		seen := server.Rendezvous
+		if len(seen.Ranks) == 0 {
+			continue
+		}
+		var nodes []string
+		for i := range view.All {
+			if node := &view.All[i]; node.Net != nil && names.LeadsTo(seen.Ranks, node) {
+				nodes = append(nodes, node.Name)
+			}
+		}
+		callers := fix.On("pgrep -af 'torchrun|torch.distributed|deepspeed'")
+		if len(nodes) == 0 {
+			nodes, callers = []string{server.Name}, callers.At(seen.Ranks[0])
+		}
+		f := checks.Finding{
+			Verdict: checks.Warn, Nodes: nodes,
+			Summary:  fmt.Sprintf("a launch is meeting at %s already: ranks called there, and would join this launch as well if they still do by then", seen.Endpoint),
+			Got:      "calls of torch ranks from " + strings.Join(seen.Ranks, ", "),
+			Want:     "nobody there before this launch",
+			Remedy:   []fix.Command{callers},
+			WouldSee: "Timed out initializing process group in store based barrier on rank 0, for key: … (world_size=…, num_workers_joined=…), with more joined than there are",
+		}
+		if server.Net != nil {
+			m := masterPlace{view, server, view.Launch.Endpoint(server)}
+			f.Remedy = append(f.Remedy, m.atPort(freePort(server.Net, m.Port)))
+		}
+		findings = append(findings, f)
+	}
+	return findings
 }
 
 // meeting is one meeting that was tried, and what came of it.
@@ -139,6 +181,8 @@ func (g meeting) explains(node *facts.Node) string {
 	switch {
 	case (seen.Failed == facts.HopResolve || g.isWrongAddress(node)) && g.view.Failing("host-names")[node.Name]:
 		return "host-names"
+	case misplaced(g.view)[node.Name].hasTwin(): // what is sent to it goes to the other one
+		return "nic-choice"
 	case seen.Failed == facts.HopConnect && g.failsAlike(node):
 		return "node-mesh"
 	}

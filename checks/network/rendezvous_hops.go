@@ -10,6 +10,7 @@ import (
 	"preflight/checks/compare"
 	"preflight/checks/fix"
 	"preflight/checks/names"
+	"preflight/checks/proof"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch/nccl"
@@ -148,6 +149,18 @@ func (g meeting) unmet(waiting []*facts.Node) []checks.Finding {
 	}
 	if len(late) == 0 {
 		return g.tooFew()
+	}
+	said := slices.DeleteFunc(slices.Clone(late), func(name string) bool {
+		return name == g.server.Name || !slices.ContainsFunc(waiting, func(n *facts.Node) bool { return n.Name == name && proof.IsCounted(g.part(n)) })
+	})
+	if len(said) > 1 && 2*len(said) > len(took)-1 { // their word against that of the one that serves
+		return []checks.Finding{{
+			Nodes:    []string{g.server.Name},
+			Summary:  fmt.Sprintf("%s were counted by the store on %s, as they all say, and it does not have them meet", hostfile.Fold(said), g.server.Name),
+			Got:      g.part(waiting[0]).Error,
+			WouldSee: fmt.Sprintf("Timed out after … seconds waiting for clients. %d/%d clients joined.", len(g.nodes)-len(said), len(g.nodes)),
+			Remedy:   []fix.Command{fix.On("uptime")},
+		}}
 	}
 	return []checks.Finding{{
 		Nodes:    late,

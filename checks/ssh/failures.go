@@ -14,8 +14,30 @@ var (
 
 var trySrun = fix.Here("srun --overlap --nodes=1 --ntasks=1 --nodelist={host} hostname")
 
+// ownFile gives a file of the user back to him.
+var ownFile = fix.Here(`sudo chown "$(id -un)" {file} && chmod 600 {file}`)
+
+// headLimit is of the launching machine, whatever is said of the node.
+var headLimit = failure{
+	verdict: checks.Unknown,
+	summary: "a limit of the launching machine itself was in the way: {message}",
+	fix: []fix.Command{
+		fix.Here("sudo prlimit --pid $$ --nofile={files}:{files}   # in the shell that preflight is typed in; ulimit -n {files} does where its hard limit, ulimit -Hn, allows it"),
+		fix.Here("ulimit -a; cat /proc/sys/fs/file-nr /proc/sys/net/ipv4/ip_local_port_range; free -m   # on the launching machine: what it may have, and has"),
+	},
+}
+
+// headStood is of the launching machine too.
+var headStood = failure{
+	verdict: checks.Unknown,
+	summary: "the launching machine was stopped or asleep while it was looked at, and once more when all was looked at anew: {message}",
+	fix:     []fix.Command{fix.Here("preflight -H {hostfile}   # again, on a machine that stays awake, and not stopped by Ctrl-Z")},
+}
+
 // bySrun are those that have other words where srun goes there.
 var bySrun = map[string]failure{
+	"head-limit": headLimit,
+	"head-stood": headStood,
 	"frozen": {
 		summary: "srun started our program or is still about to, and nothing comes: the machine, its slurmd or a file system there hangs",
 		got:     "{message}",
@@ -127,6 +149,8 @@ var failures = map[string]map[string]failure{
 			},
 			wouldSee: "{node}: Unable to negotiate with {host} port {port}: no matching {kind} found.",
 		},
+		"head-limit": headLimit,
+		"head-stood": headStood,
 		"interrupted": {
 			verdict: checks.Unknown,
 			summary: "had not answered when the run was interrupted",
@@ -136,6 +160,11 @@ var failures = map[string]map[string]failure{
 		"host-key-unknown": {
 			summary: "its host key is not in known_hosts, and a launcher has no terminal to ask on",
 			fix:     []fix.Command{remedy.ShowKeys, remedy.TrustKeys, remedy.AskForKey},
+		},
+		"known-hosts-unreadable": {
+			summary:  "no host key is known of it, for {file} cannot be read here: {reason}",
+			fix:      []fix.Command{ownFile, fix.Here("namei -l {file}   # each directory on the way needs an x")},
+			wouldSee: "{node}: Host key verification failed.",
 		},
 		"host-key-changed": {
 			summary:  "its host key is not the one known_hosts has: installed anew, or something else answers under this name",
@@ -184,6 +213,16 @@ var failures = map[string]map[string]failure{
 			summary:  "ssh ignores the key {file}: others may read it (mode {mode})",
 			fix:      []fix.Command{fix.Here("chmod 600 {file}")},
 			wouldSee: "{node}: Permissions {mode} for '{file}' are too open.",
+		},
+		"key-unreadable": {
+			summary:  "the key {file} cannot be read here: {reason}",
+			fix:      []fix.Command{ownFile, fix.Here("namei -l {file}   # each directory on the way needs an x")},
+			wouldSee: `{node}: Load key "{file}": Permission denied`,
+		},
+		"key-broken": {
+			summary:  "{file} is no private key: {reason}",
+			fix:      []fix.Command{fix.Here("ssh-keygen -y -f {file}   # what ssh makes of it"), fix.Here("grep -n IdentityFile ~/.ssh/config /etc/ssh/ssh_config   # what names it")},
+			wouldSee: `{node}: Load key "{file}": invalid format`,
 		},
 		"agent-unreachable": {
 			summary:  "the ssh agent does not answer at {socket}",
@@ -280,6 +319,14 @@ var failures = map[string]map[string]failure{
 			fix:      []fix.Command{fix.On("findmnt -T ~; findmnt -T /tmp; findmnt -T /var/tmp"), fix.On("sudo mount -o remount,exec /tmp")},
 			wouldSee: "ImportError: … failed to map segment from shared object: Operation not permitted",
 		},
+		"squatted": {
+			summary: "somebody else has made what bears the name of our directory, wherever we could run a program from",
+			got:     "{tried}",
+			fix: []fix.Command{
+				fix.On(`ls -ld /var/tmp/preflight-$(id -u) /tmp/preflight-$(id -u) /dev/shm/preflight-$(id -u)   # whose they are`),
+				fix.On(`sudo find /var/tmp /tmp /dev/shm -maxdepth 1 -name preflight-$(id -u) -not -uid $(id -u) -exec rm -r {} +`),
+			},
+		},
 		"no-unpacker": {
 			summary: "has no gzip to unpack the program with",
 			fix:     []fix.Command{fix.On("sudo apt-get install -y gzip   # dnf on Red Hat")},
@@ -314,7 +361,6 @@ var failures = map[string]map[string]failure{
 		"unheard": {
 			verdict: checks.Unknown,
 			summary: "could not be looked at to the end: this machine stood still for {after}, suspended, and what waits for it ends",
-			got:     "{message}",
 			fix:     []fix.Command{fix.Here("preflight -H {hostfile}   # once more, and without Ctrl-Z or a lid that closes")},
 		},
 		"garbage": {

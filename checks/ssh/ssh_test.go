@@ -35,6 +35,9 @@ var met = map[string]facts.SSH{
 	"keys-refused":             {Stage: "login", Detail: map[string]string{"offered": "RSA SHA256:f (agent)", "user": "train"}},
 	"key-locked":               {Stage: "login", Detail: map[string]string{"file": "/home/train/.ssh/id_rsa"}},
 	"key-permissions":          {Stage: "login", Detail: map[string]string{"file": "/home/train/.ssh/id_rsa", "mode": "0644"}},
+	"key-unreadable":           {Stage: "login", Detail: map[string]string{"file": "/home/train/.ssh/id_rsa", "reason": "permission denied"}},
+	"key-broken":               {Stage: "login", Detail: map[string]string{"file": "/home/train/.ssh/id_rsa", "reason": "it is a directory"}},
+	"known-hosts-unreadable":   {Stage: "host-key", Detail: map[string]string{"file": "/home/train/.ssh/known_hosts", "reason": "permission denied"}},
 	"agent-unreachable":        {Stage: "login", Detail: map[string]string{"socket": "/tmp/agent"}},
 	"password-only":            {Stage: "login", Detail: map[string]string{"methods": "password,keyboard-interactive"}},
 	"account-closed":           {Stage: "login", Detail: map[string]string{"banner": "expired"}},
@@ -50,6 +53,7 @@ var met = map[string]facts.SSH{
 	"no-programs":              {Stage: "deliver", Detail: map[string]string{"tried": "/home/train/.cache/preflight: sh: 1: mkdir: not found"}},
 	"disk-full":                {Stage: "deliver", Detail: map[string]string{"tried": "/tmp full"}},
 	"noexec":                   {Stage: "deliver", Detail: map[string]string{"tried": "/tmp noexec"}},
+	"squatted":                 {Stage: "deliver", Detail: map[string]string{"tried": "/tmp/preflight-0: (taken: drwx------ of mallory)"}},
 	"no-unpacker":              {Stage: "deliver"},
 	"wrong-arch":               {Stage: "deliver", Detail: map[string]string{"arch": "arm64", "want": "amd64"}},
 	"wrong-os":                 {Stage: "deliver", Detail: map[string]string{"os": "FreeBSD"}},
@@ -62,6 +66,8 @@ var met = map[string]facts.SSH{
 	"too-much":                 {Stage: "talk", Detail: map[string]string{"limit": "32 MiB"}},
 	"truncated":                {Stage: "talk"},
 	"connection-lost":          {Stage: "talk"},
+	"head-limit":               {Stage: "connect", Detail: map[string]string{"files": "128"}},
+	"head-stood":               {Stage: "connect"},
 	"interrupted":              {Stage: "connect"},
 	"unexpected":               {Stage: "connect"},
 }
@@ -128,7 +134,7 @@ func fails(t *testing.T, check string, ssh facts.SSH) {
 		switch {
 		case at >= 0 && at < own:
 			reason = ""
-		case cause == "interrupted", cause == "not-in-job", cause == "unheard": // which fail nobody
+		case slices.Contains([]string{"interrupted", "head-limit", "head-stood", "not-in-job", "unheard"}, cause): // which fail nobody
 			want, reason = checks.Unknown, outcome.Reason
 		case at == own:
 			want, reason = checks.Fail, ""

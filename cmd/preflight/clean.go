@@ -58,11 +58,16 @@ func cleanAll(ctx context.Context, job preflight.Job) (lines []string, failures 
 	failures = make([]error, len(lines))
 	job.Progress(fleet.Event{Phase: progress.Cleaning, Step: fleet.Began, Nodes: len(lines)})
 	var all sync.WaitGroup
-	places := make(chan struct{}, fleet.AtOnce)
+	atOnce, short := job.Remote.Fit(job.Plan.Prediction.HostNames(), false, fleet.AtOnce)
+	places := make(chan struct{}, atOnce)
 	for i, host := range job.Plan.Prediction.Hosts {
 		places <- struct{}{}
 		all.Go(func() {
 			defer func() { <-places }()
+			if short != nil {
+				failures[i] = fmt.Errorf("%s: %w", host.Name, short.Err)
+				return
+			}
 			ctx, cancel := context.WithTimeout(ctx, job.Timeout)
 			defer cancel()
 			until, _ := ctx.Deadline()

@@ -18,8 +18,9 @@ import (
 // agentCommand is what the binary does on a node; nobody types it.
 func agentCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "agent", Short: "Answer the launching machine", Hidden: true, Args: cobra.NoArgs,
+		Use: "agent [FILE]", Short: "Answer the launching machine", Hidden: true, Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			remote.Arrive()
 			// Signals meant for the login must not cut an answer short: the end
 			// of stdin is what ends an agent.
 			return agent.Run(context.WithoutCancel(cmd.Context()), os.Stdin, os.Stdout)

@@ -2,18 +2,16 @@ package main
 
 import (
 	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
 // TestMain lets the test binary be preflight: for the scripts below, which
-// call it by that name, and on the nodes of the test fleets, where its own
-// delivery has put it under a name of its own.
+// call it by that name, and on the nodes of the test fleets, where it was delivered
+// to be an agent.
 func TestMain(m *testing.M) {
-	if name := filepath.Base(os.Args[0]); strings.HasPrefix(name, "preflight-") || os.Getenv("BE_PREFLIGHT") != "" {
+	if len(os.Args) > 1 && os.Args[1] == "agent" || os.Getenv("BE_PREFLIGHT") != "" {
 		os.Exit(run(os.Args[1:]))
 	}
 	testscript.Main(m, map[string]func(){"preflight": func() { os.Exit(run(os.Args[1:])) }})

@@ -27,7 +27,7 @@ type Client struct {
 	pending    []byte // requests that have no reply, for the next write
 }
 
-// NewClient speaks over a connection that it then owns. Greet or ValidateAndCount
+// NewClient speaks over a connection that it then owns. Validate, Greet or ValidateAndCount
 // has to come first.
 func NewClient(conn net.Conn, g facts.Generation) *Client {
 	return &Client{conn: conn, replies: decoder{from: bufio.NewReader(conn)}, generation: g}
@@ -36,14 +36,18 @@ func NewClient(conn net.Conn, g facts.Generation) *Client {
 // Close ends the connection. The store forgets nothing.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Greet begins as the generation does, in one write. No store answers VALIDATE:
-// without a PING after it, what comes of it shows at the next request.
-func (c *Client) Greet(ctx context.Context, nonce uint32) error {
-	if c.generation == facts.GenerationLegacy {
-		return nil
+// Validate has what is asked next begin as the generation does. No store answers VALIDATE:
+// what comes of it shows at that request.
+func (c *Client) Validate() {
+	if c.generation != facts.GenerationLegacy {
+		c.pending = greeting()
 	}
-	c.pending = greeting()
-	if c.generation == facts.GenerationValidates {
+}
+
+// Greet begins as a rank of the generation does, in one write.
+func (c *Client) Greet(ctx context.Context, nonce uint32) error {
+	c.Validate()
+	if c.generation != facts.GenerationPings {
 		return c.exchange(ctx, nil, nil)
 	}
 	return c.Ping(ctx, nonce)

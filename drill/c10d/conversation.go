@@ -33,7 +33,14 @@ func (s *Server) converse(ctx context.Context, conn net.Conn) {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	defer conn.Close()
 	from := bufio.NewReader(conn)
-	if s.generation != facts.GenerationLegacy {
+	c := &conversation{store: s.store, generation: s.generation, replies: bufio.NewWriter(conn)}
+	if s.admission != nil {
+		admitted := s.admission.admit(conn, from, c)
+		s.admission.leave(conn)
+		if !admitted {
+			return
+		}
+	} else if s.generation != facts.GenerationLegacy {
 		err := readGreeting(from)
 		if errors.Is(err, errNotGreeted) && s.generation == facts.GenerationPings {
 			_, _ = io.Copy(io.Discard, from) // libuv's server leaves strangers without an answer
@@ -42,7 +49,6 @@ func (s *Server) converse(ctx context.Context, conn net.Conn) {
 			return
 		}
 	}
-	c := &conversation{store: s.store, generation: s.generation, replies: bufio.NewWriter(conn)}
 	c.requests = decoder{from: from, spend: c.spend}
 	for err := error(nil); err == nil; {
 		var r request

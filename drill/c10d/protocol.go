@@ -1,8 +1,8 @@
 // Package c10d speaks the protocol of torch's TCPStore, as a client and as a
 // server, in its three generations.
 //
-// The server answers all that torch's ranks may ask; the client asks no more than
-// a rendezvous needs.
+// The server answers all that torch's ranks may ask, everybody or those alone that know a
+// key; the client asks no more than a rendezvous needs.
 //
 // Keys travel as they are given. torch puts a "/" before every key its users
 // name, and none before init/, the count of those who joined.

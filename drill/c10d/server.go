@@ -23,6 +23,7 @@ const fullTime = 10 * time.Millisecond
 type Server struct {
 	generation facts.Generation
 	store      *store
+	admission  *admission // nil where everybody may use it
 }
 
 // NewServer is an empty store of one generation. That of GenerationPings treats
@@ -67,10 +68,15 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 			}
 			return nil
 		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-			time.Sleep(fullTime)
+			if s.admission == nil || !s.admission.dismiss() {
+				time.Sleep(fullTime)
+			}
 			continue
 		case err != nil:
 			return err
+		}
+		if s.admission != nil {
+			s.admission.enter(conn)
 		}
 		select {
 		case places <- struct{}{}:

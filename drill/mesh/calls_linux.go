@@ -16,12 +16,12 @@ const callsAtOnce = 32
 // Run calls every peer and says in Reached, Failed (in the order of Peers) and
 // MSS what came of it; of the rest of Mesh it sets Error alone, where it could
 // not try. It takes no longer than the deadline and ends early with ctx.
-func (c Calls) Run(ctx context.Context) facts.Mesh {
+func (c Calls) Run(ctx context.Context) Called {
 	ctx, cancel := context.WithTimeout(ctx, c.Deadline)
 	defer cancel()
 	poll, err := newPoll()
 	if err != nil {
-		return facts.Mesh{Error: err.Error()}
+		return Called{Mesh: facts.Mesh{Error: err.Error()}}
 	}
 	defer poll.close()
 	defer poll.wake(ctx)()
@@ -210,13 +210,16 @@ func (c *calling) stop() {
 	}
 }
 
-func (c *calling) mesh() facts.Mesh {
-	mesh := facts.Mesh{Reached: make(map[string]float64, len(c.reaches))}
+func (c *calling) mesh() Called {
+	mesh := Called{Mesh: facts.Mesh{Reached: make(map[string]float64, len(c.reaches))}, Proofs: map[string]string{}}
 	for i, r := range c.reaches {
 		if r == nil {
 			r = &reach{peer: c.Peers[i]}
 		}
 		path := r.conclude()
+		if r.proof != "" {
+			mesh.Proofs[path.Peer] = r.proof
+		}
 		if path.Outcome != "" {
 			mesh.Failed = append(mesh.Failed, path)
 			continue
@@ -226,6 +229,7 @@ func (c *calling) mesh() facts.Mesh {
 			mesh.MSS = path.MSS
 		}
 	}
+	c.hardware(mesh.Failed)
 	return mesh
 }
 
@@ -236,6 +240,7 @@ type reach struct {
 	paths   []facts.Path // by its ports; without a port, not called
 	widened bool         // other ports are being tried, because one failed
 	control *bool        // whether its ssh port takes connections
+	proof   string       // of who answered
 }
 
 func (r *reach) port(i int) int { return r.peer.Ports[(r.turn+i)%len(r.peer.Ports)] }

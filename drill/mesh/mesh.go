@@ -21,6 +21,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"preflight/facts"
 )
 
 // The times of a call nest: connecting and what follows fit into the deadline
@@ -43,8 +45,10 @@ const (
 
 // Listen is what a node is to listen on.
 type Listen struct {
-	Token     string   `json:"token"` // alike on all nodes of a run
-	Node      string   `json:"node"`  // what it answers for
+	Token string `json:"token"` // alike on all nodes of a run
+	// Secret is known to this node and to who started the run, and makes its [Proof]s.
+	Secret    string   `json:"secret"`
+	Node      string   `json:"node"` // what it answers for
 	Addresses []string `json:"addresses"`
 	// Low and High bound the ports that the kernel gives out by itself, both
 	// included; anything that is no range stands for Linux' default.
@@ -77,6 +81,13 @@ func (l *Listen) check() error {
 		l.Low, l.High = defaultLow, defaultHigh
 	}
 	return nil
+}
+
+// Called is what came of a node's calls.
+type Called struct {
+	facts.Mesh
+	// Proofs are, by peer, the [Proof] of whoever answered at its address.
+	Proofs map[string]string `json:"proofs,omitempty"`
 }
 
 // Peer is a node to call, at one of its addresses.

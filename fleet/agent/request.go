@@ -60,8 +60,9 @@ func service[Question, Answer any](name string, run func(ctx context.Context, qu
 var ErrNoAnswer = errors.New("no answer")
 
 // Start has the service begin, until ctx ends. It returns as soon as the agent
-// has answered, or has reported why it cannot; with ErrNoAnswer after limit.
-func (s Service[Question, Answer]) Start(ctx context.Context, at *remote.Agent, question Question, limit time.Duration) (Answer, error) {
+// has answered, or has reported why it cannot; with ErrNoAnswer after limit. What it
+// answers after that goes to later, nil where nobody minds.
+func (s Service[Question, Answer]) Start(ctx context.Context, at *remote.Agent, question Question, limit time.Duration, later func(Answer)) (Answer, error) {
 	type outcome struct {
 		answer Answer
 		err    error
@@ -70,11 +71,14 @@ func (s Service[Question, Answer]) Start(ctx context.Context, at *remote.Agent, 
 	go func() {
 		answered := false
 		err := at.Call(ctx, s.name, question, func(_ string, body json.RawMessage) {
-			if !answered {
+			var o outcome
+			o.answer, o.err = decode[Answer](body)
+			switch {
+			case !answered:
 				answered = true
-				var o outcome
-				o.answer, o.err = decode[Answer](body)
 				first <- o
+			case o.err == nil && later != nil:
+				later(o.answer)
 			}
 		})
 		if !answered {

@@ -56,6 +56,9 @@ func New() (*Carrier, error) {
 	return c, nil
 }
 
+// Files are those of a step that runs: its three streams, and what tells its end.
+func (c *Carrier) Files(names []string) int { return 4 * len(names) }
+
 // Close has nothing to end that nodes share.
 func (c *Carrier) Close() error { return nil }
 
@@ -100,6 +103,9 @@ func (s *step) Start(command string, stderr io.Writer) (*remote.Process, *remote
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	failed := func(err error) (*remote.Process, *remote.Error) {
+		if short := remote.Short(remote.StageSession, err); short != nil {
+			return nil, short
+		}
 		return nil, &remote.Error{Stage: remote.StageSession, Cause: remote.StepFailed, Err: err}
 	}
 	if s.isClosed() {

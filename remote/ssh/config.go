@@ -83,6 +83,9 @@ func (r *configReader) read(path string, depth int) (configFile, error) {
 		return nil, fmt.Errorf("%s: too many recursive includes, ssh stops at %d: break the circle", path, maxIncludeDepth)
 	}
 	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("%w: ssh would go on without it, by another way than it says: chmod u+r %s as who owns it", err, path)
+	}
 	if err != nil {
 		return nil, err
 	}

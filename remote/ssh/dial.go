@@ -37,14 +37,39 @@ const (
 // ends, by closing the connection below. The connection that comes back is the
 // caller's to close, which frees its calls in the same way.
 func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *remote.Trace, error) {
-	user, host := userAndHost(name)
-	h := hop{name: host, user: cmp.Or(user, c.options.User), port: c.options.Port}
-	client, trace, failure := c.dialHop(ctx, h, nil)
+	client, trace, failure := c.dialHop(ctx, c.hopTo(name), nil)
 	if failure != nil {
 		failure.Host = name
 		return nil, trace, failure
 	}
 	return client, trace, nil
+}
+
+// Files are a socket each; of what goes through a ProxyCommand also the command's standard
+// error and what tells its end, and of all behind one jump host the one to it.
+func (c *Carrier) Files(names []string) (files int) {
+	jumps := map[hop]bool{}
+	for _, name := range names {
+		t, err := c.resolve(c.hopTo(name))
+		switch {
+		case err != nil: // nobody is called
+		case t.jump != nil && jumps[*t.jump]:
+		case t.jump != nil:
+			jumps[*t.jump] = true
+			files++
+		case t.proxyCommand != "":
+			files += 3
+		default:
+			files++
+		}
+	}
+	return files
+}
+
+// hopTo is a node by the name the hostfile gives it.
+func (c *Carrier) hopTo(name string) hop {
+	user, host := userAndHost(name)
+	return hop{name: host, user: cmp.Or(user, c.options.User), port: c.options.Port}
 }
 
 // dialHop logs in to one hop. crossed are the hops that wait for this one, by
@@ -181,6 +206,9 @@ func (a *attempt) connect(ctx context.Context, crossed []hop) (net.Conn, *remote
 		return a.connectVia(ctx, crossed)
 	case a.target.proxyCommand != "":
 		proxy, err := startProxy(a.target.shell, a.target.proxyCommand)
+		if short := remote.Short(remote.StageConnect, err); short != nil {
+			return nil, short
+		}
 		if err != nil {
 			return nil, &remote.Error{Stage: remote.StageConnect, Cause: remote.ProxyFailed, Err: err, Detail: map[string]string{"command": a.target.proxyCommand}}
 		}
@@ -231,6 +259,9 @@ func (a *attempt) connectTo(ctx context.Context, addresses []netip.Addr) (net.Co
 		if ctx.Err() != nil {
 			break
 		}
+	}
+	if short := remote.Short(remote.StageConnect, errs[len(errs)-1]); short != nil {
+		return nil, short
 	}
 	detail := map[string]string{
 		"address": a.trace.Address,
@@ -301,6 +332,9 @@ func (a *attempt) lookup(ctx context.Context) ([]netip.Addr, *remote.Error) {
 	}
 	if cause := context.Cause(ctx); errors.Is(cause, context.Canceled) {
 		return nil, &remote.Error{Stage: remote.StageResolve, Cause: remote.Interrupted, Err: cause}
+	}
+	if short := remote.Short(remote.StageResolve, err); short != nil {
+		return nil, short
 	}
 	words := resolverWords(err)
 	if ctx.Err() != nil {

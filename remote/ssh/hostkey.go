@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"slices"
 	"strconv"
@@ -130,6 +131,9 @@ func (v *verifier) plainKnown() []knownKey {
 // with it: any but a first key stops ssh unless StrictHostKeyChecking is no.
 func (v *verifier) refuse(cause remote.Cause, shown ssh.PublicKey, known knownKey, what string) *remote.Error {
 	t := v.target
+	if short := remote.Short(remote.StageHostKey, errors.Join(v.problems...)); short != nil {
+		return short
+	}
 	if t.strict == "no" {
 		v.notes = append(v.notes, fmt.Sprintf("%s: %s; ssh goes on as we do, because StrictHostKeyChecking is no", t.keyName, what))
 		return nil
@@ -156,6 +160,9 @@ func (v *verifier) refuse(cause remote.Cause, shown ssh.PublicKey, known knownKe
 		detail["known"] = known.key.Type()
 		detail["known_fingerprint"] = ssh.FingerprintSHA256(known.key)
 		what = fmt.Sprintf("%s (%s:%d: %s %s)", what, known.file, known.line, known.key.Type(), ssh.FingerprintSHA256(known.key))
+	}
+	if at, is := errors.AsType[*fs.PathError](errors.Join(v.problems...)); is && cause == remote.HostKeyUnknown {
+		cause, detail["file"], detail["reason"] = remote.HostsUnreadable, at.Path, reason(at)
 	}
 	for _, problem := range v.problems {
 		what += fmt.Sprintf("; a known_hosts file could not be read: %v", problem)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"regexp"
 	"slices"
 	"sync"
 	"syscall"
@@ -24,7 +25,7 @@ type identity struct {
 	public   ssh.PublicKey // nil when nothing tells it without the passphrase
 	signer   ssh.Signer    // nil when it cannot be used
 	from     string        // the file, or "agent" with the agent's comment
-	unusable remote.Cause  // why there is no signer: key-locked, key-permissions, unexpected
+	unusable remote.Cause  // why there is no signer: key-locked, key-permissions, key-unreadable, key-broken, unexpected
 	problem  error
 	mode     fs.FileMode
 }
@@ -63,12 +64,18 @@ func readIdentity(path string) *identity {
 		id.unusable, id.problem = remote.NoKey, errors.New("only the public half is here") // the agent may hold the other
 		return id
 	}
-	if err != nil || !info.Mode().IsRegular() {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err == nil && info.IsDir():
+		id.unusable, id.problem = remote.KeyBroken, errors.New("it is a directory")
+		return id
+	case err == nil && !info.Mode().IsRegular(): // as IdentityFile /dev/null, for none
 		return nil
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		id.unusable, id.problem, id.mode = remote.KeyPermissions, err, info.Mode().Perm()
+		id.unusable, id.problem = remote.KeyUnreadable, err
 		return id
 	}
 	if public := readPublic(path); public != nil {
@@ -95,10 +102,16 @@ func (i *identity) parse(text []byte) {
 		if locked.PublicKey != nil {
 			i.public = locked.PublicKey
 		}
+	case unknownKind.MatchString(err.Error()):
+		i.unusable, i.problem = remote.Unexpected, err
 	default:
-		i.unusable, i.problem = remote.Unexpected, err // a security key, or no key at all
+		i.unusable, i.problem = remote.KeyBroken, err
 	}
 }
+
+// unknownKind is what x/crypto says of a whole key that it cannot use, as those that stay
+// on a security key.
+var unknownKind = regexp.MustCompile(`unhandled key type|unsupported key type`)
 
 // tooOpen is sshkey_perm_ok of OpenSSH's authfile.c: it minds our own files
 // only.

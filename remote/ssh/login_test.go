@@ -61,6 +61,15 @@ func TestLoginRefusals(t *testing.T) {
 			os.Remove(p.path("id_ed25519"))
 			p.write("locked", "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----\n")
 		}, remote.KeyLocked, "locked by a passphrase", map[string]string{"file": ".ssh/locked"}},
+		{"a directory", nobody(), "", func(p *person) {
+			os.Remove(p.path("id_ed25519"))
+			os.Mkdir(p.path("id_ed25519"), 0o700)
+		}, remote.KeyBroken, "it is a directory", map[string]string{"file": "id_ed25519", "reason": "it is a directory"}},
+		{"no key in it", nobody(), "", func(p *person) { p.write("id_ed25519", "my key") }, remote.KeyBroken, "no key found", map[string]string{"file": "id_ed25519"}},
+		{"in nobody's reach", nobody(), "", func(p *person) { // root would read any file that is there
+			os.Remove(p.path("id_ed25519"))
+			os.Symlink("id_ed25519", p.path("id_ed25519"))
+		}, remote.KeyUnreadable, "too many levels", map[string]string{"file": "id_ed25519", "reason": "too many levels of symbolic links"}},
 		{"too open", nobody(), "", func(p *person) { os.Chmod(p.path("id_ed25519"), 0o644) }, remote.KeysRefused, "", nil},
 		{"gssapi remains", func() *ssh.ServerConfig {
 			c := nobody()

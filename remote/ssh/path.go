@@ -111,7 +111,7 @@ type path struct {
 
 	// Of the last look; only tick uses them, and never runs twice at once.
 	moved packets
-	since time.Time // that nothing has moved although something should
+	since time.Time // that nothing has moved in a direction in which something should
 }
 
 // packets is what our kernel knows of a connection.
@@ -128,9 +128,10 @@ type packets struct {
 	segment, expected, mtu int
 }
 
-// sameAs reports whether nothing arrived anywhere in between.
-func (p packets) sameAs(before packets) bool {
-	return p.acknowledged == before.acknowledged && p.received == before.received
+// stuckSince reports whether something is missing in a direction in which nothing has
+// arrived in between. The other direction may be well: both ends of a talk beat.
+func (p packets) stuckSince(before packets) bool {
+	return p.unanswered && p.acknowledged == before.acknowledged || p.gap && p.received == before.received
 }
 
 // blackHole is a path that was proven to lose full packets.
@@ -189,7 +190,7 @@ func (p *path) tick() {
 	if err != nil || p.life.Err() != nil {
 		return // closed, or a system that does not tell
 	}
-	if !seen.sameAs(p.moved) || !seen.unanswered && !seen.gap {
+	if !seen.stuckSince(p.moved) {
 		p.since = time.Now()
 	}
 	p.moved = seen
@@ -214,7 +215,7 @@ func (p *path) loses(stuck packets) bool {
 	if found.outbound && !p.losesOutbound() || !found.outbound && !p.losesInbound() {
 		return false
 	}
-	if now, err := packetsOf(p.conn); err != nil || !now.sameAs(stuck) {
+	if now, err := packetsOf(p.conn); err != nil || !now.stuckSince(stuck) {
 		return false // it moves after all
 	}
 	p.mu.Lock()

@@ -89,7 +89,7 @@ func (p *path) losesInbound() bool {
 	var opened time.Time
 	var before packets
 	stuck, err := until(ctx, second.path.conn, func(now packets) bool {
-		if !now.gap || !now.sameAs(before) {
+		if !now.gap || !now.stuckSince(before) {
 			opened, before = time.Now(), now
 		}
 		return time.Since(opened) >= gapTime || now.received >= quiet.received+uint64(wanted)

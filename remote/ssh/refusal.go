@@ -3,6 +3,7 @@ package ssh
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"regexp"
 	"slices"
 	"strings"
@@ -39,6 +40,9 @@ func (l *login) explain(err error) *remote.Error {
 		detail["offered"] = describe(l.offered)
 	}
 	e := &remote.Error{Stage: remote.StageLogin, Detail: detail}
+	if short := l.short(); short != nil {
+		return short
+	}
 	switch {
 	case noJob.MatchString(banner + " " + said):
 		e.Cause, e.Err = remote.NoJob, fmt.Errorf("the server turns %s away: %s", l.target.user, strings.TrimSpace(banner+" "+said))
@@ -65,6 +69,16 @@ func (l *login) explain(err error) *remote.Error {
 	return e
 }
 
+// short is the failure of this machine where it was that which kept a key or the agent from
+// being asked, nil elsewhere.
+func (l *login) short() *remote.Error {
+	problems := []error{l.agentProblem}
+	for _, id := range slices.Concat(l.unknowable, l.wanted) {
+		problems = append(problems, id.problem)
+	}
+	return remote.Short(remote.StageLogin, errors.Join(problems...))
+}
+
 // explainWanted is for a key that the server would take and we cannot use.
 func (l *login) explainWanted(e *remote.Error, id *identity) {
 	e.Cause = id.unusable
@@ -74,9 +88,17 @@ func (l *login) explainWanted(e *remote.Error, id *identity) {
 	if e.Cause == remote.NoKey {
 		e.Detail["looked"] = fmt.Sprintf("%s: %v", id.from, id.problem)
 	}
-	e.Detail["file"] = id.from
+	e.Detail["file"], e.Detail["reason"] = id.from, reason(id.problem)
 	e.Detail["mode"] = fmt.Sprintf("%04o", id.mode)
 	e.Err = fmt.Errorf("the server would take the key %s, but %w", id, id.problem)
+}
+
+// reason is what is wrong with a file, without its name.
+func reason(problem error) string {
+	if at, is := errors.AsType[*fs.PathError](problem); is {
+		problem = at.Err
+	}
+	return problem.Error()
 }
 
 // explainRefusal is for a server that took nothing we had.
@@ -107,6 +129,9 @@ func (l *login) explainRefusal(e *remote.Error) {
 		noted = fmt.Errorf("%s@%s accepts none of the keys offered: %s", l.target.user, l.target.host, e.Detail["offered"])
 		if len(l.unknowable) > 0 {
 			e.Detail["locked"] = describe(l.unknowable)
+		}
+		for _, id := range l.unknowable { // one of these may be the one that is missed
+			e.Detail["offered"] += fmt.Sprintf("; not offered: %s: %s", id.from, reason(id.problem))
 		}
 	}
 	e.Err = noted

@@ -308,7 +308,7 @@ func Tokens(seed uint64) (all []Token) {
 				body[i] = p.of[random.IntN(len(p.of))]
 			}
 			token.Text += p.always + string(body)
-			if p.size >= 4 {
+			if p.size >= shortestSecret {
 				token.Secrets = append(token.Secrets, string(body))
 			}
 		}

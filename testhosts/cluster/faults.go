@@ -58,6 +58,14 @@ var faults = append([]fault{
 	}},
 	{"unrouted", "no route to the host", node.Unroute},
 	{"no-routes", "no route to the other nodes, only to the head", node.LoseRoutes},
+	{"duplicate-address", "a machine that is no node holds its address, too, and every second other node calls that one", node.Twin},
+	{"takes-address", "it holds the address of the first other node besides its own", func(n node) (undo, error) {
+		peers := n.Peers()
+		if len(peers) == 0 {
+			return nil, errors.New("takes-address needs a second node")
+		}
+		return n.TakeAddress(peers[0])
+	}},
 	{"mtu", "eth0 has MTU 1400, all others 1500", func(n node) (undo, error) { return n.SetMTU(1400) }},
 	{"mtu-jumbo", "eth0 has MTU 9000, all others and the switch 1500", func(n node) (undo, error) { return n.SetMTU(9000) }},
 	{"narrow-path", "packets above 1300 bytes vanish", func(n node) (undo, error) { return n.NarrowPath(1300) }},

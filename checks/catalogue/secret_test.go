@@ -1,0 +1,70 @@
+package catalogue
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"preflight/secret"
+	"preflight/secret/secrettest"
+)
+
+// TestFixturesAreReadable: of what checks are tested with nothing is taken for a secret, and so
+// nothing that they say.
+func TestFixturesAreReadable(t *testing.T) {
+	t.Parallel()
+	for _, check := range Catalogue {
+		for _, c := range fixturesOf(t, check.ID) {
+			fleet, policy := c.build(t)
+			want := encoded(t, alone(check, fleet, policy))
+			secret.Within(&fleet)
+			secret.Within(&policy)
+			report := alone(check, fleet, policy)
+			secret.Within(&report)
+			if got := encoded(t, report); got != want {
+				at := 0
+				for at < min(len(got), len(want)) && got[at] == want[at] {
+					at++
+				}
+				t.Errorf("%s %s: %.200s\nis %.200s", check.ID, c.name, want[max(0, at-80):], got[max(0, at-80):])
+			}
+		}
+	}
+}
+
+// TestNothingSecretOfFixtures has texts of every fixture hold secrets, of each kind in turn:
+// no report does.
+func TestNothingSecretOfFixtures(t *testing.T) {
+	t.Parallel()
+	planted := secrettest.Planting{Tokens: secrettest.Tokens(1), Each: 7}
+	for _, check := range Catalogue {
+		for i, c := range fixturesOf(t, check.ID) {
+			fleet, policy := c.build(t)
+			node := &fleet.Nodes[i%len(fleet.Nodes)]
+			for _, v := range []any{node, &fleet.Launch, fleet.Head, policy.Baseline} {
+				planted.In(v)
+			}
+			secret.Within(&fleet)
+			secret.Within(&policy)
+			report := alone(check, fleet, policy)
+			report.Fleet.Nodes = nil
+			for _, told := range planted.Found(encoded(t, []any{report, node, fleet.Head})) {
+				t.Errorf("%s %s: %s", check.ID, c.name, told)
+			}
+		}
+	}
+	if planted.Count < 10*len(planted.Tokens) {
+		t.Errorf("%d secrets were planted", planted.Count)
+	}
+}
+
+func encoded(t *testing.T, value any) string {
+	t.Helper()
+	var text strings.Builder
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		t.Fatal(err)
+	}
+	return text.String()
+}

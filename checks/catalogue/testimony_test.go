@@ -1,0 +1,147 @@
+package catalogue
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"preflight/checks"
+	"preflight/checks/engine"
+	"preflight/checks/fleettest"
+	"preflight/checks/network"
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/launch"
+)
+
+// say has a node say of its call to a peer what did not happen.
+func say(fleet fleettest.Fleet, liar, peer int, path facts.Path) {
+	from, to := &fleet.Nodes[liar], &fleet.Nodes[peer]
+	if _, called := from.Mesh.Reached[to.Name]; !called || from == to {
+		return
+	}
+	delete(from.Mesh.Reached, to.Name)
+	path.Peer, path.To, path.Port, path.Seconds = to.Name, to.Address, cmp.Or(path.Port, 44111), 0.2
+	from.Mesh.Failed = append(from.Mesh.Failed, path)
+}
+
+// ofEverybody has a node say the same of all that it called.
+func ofEverybody(path facts.Path) func(fleettest.Fleet, int) {
+	return func(fleet fleettest.Fleet, liar int) {
+		for peer := range fleet.Nodes {
+			say(fleet, liar, peer, path)
+		}
+	}
+}
+
+// lies are what one node of a healthy fleet may say of its peers.
+var lies = map[string]func(fleettest.Fleet, int){
+	"dropped":     ofEverybody(facts.Path{Outcome: facts.PathDropped}),
+	"refused":     ofEverybody(facts.Path{Outcome: facts.PathRefused}),
+	"rejected":    ofEverybody(facts.Path{Outcome: facts.PathRejected}),
+	"reset":       ofEverybody(facts.Path{Outcome: facts.PathReset}),
+	"silent":      ofEverybody(facts.Path{Outcome: facts.PathSilent}),
+	"stranger":    ofEverybody(facts.Path{Outcome: facts.PathStranger}),
+	"partly open": ofEverybody(facts.Path{Outcome: facts.PathDropped, Port: 58123, Open: []int{35007, 44111}}),
+	"swallows":    ofEverybody(facts.Path{Outcome: facts.PathBlackhole, MSS: 8948, Stuck: "to"}),
+	"swallowed":   ofEverybody(facts.Path{Outcome: facts.PathBlackhole, MSS: 8948, Stuck: "from"}),
+	"other MACs":  ofEverybody(facts.Path{Outcome: facts.PathRefused, MAC: "02:66:66:66:66:66"}),
+	"misdirected to one": func(fleet fleettest.Fleet, liar int) {
+		answers := fleet.Nodes[(liar+1)%len(fleet.Nodes)].Name
+		ofEverybody(facts.Path{Outcome: facts.PathMisdirected, Answered: answers})(fleet, liar)
+	},
+	"misdirected to itself": func(fleet fleettest.Fleet, liar int) {
+		ofEverybody(facts.Path{Outcome: facts.PathMisdirected, Answered: fleet.Nodes[liar].Name})(fleet, liar)
+	},
+	"misdirected to the next": func(fleet fleettest.Fleet, liar int) {
+		for peer := range fleet.Nodes {
+			say(fleet, liar, peer, facts.Path{Outcome: facts.PathMisdirected, Answered: fleet.Nodes[(peer+1)%len(fleet.Nodes)].Name})
+		}
+	},
+	"a MAC each": func(fleet fleettest.Fleet, liar int) {
+		for peer := range fleet.Nodes {
+			say(fleet, liar, peer, facts.Path{Outcome: facts.PathRefused, MAC: fmt.Sprintf("02:66:66:66:66:%02x", peer%256)})
+		}
+	},
+	"the others' MACs": func(fleet fleettest.Fleet, liar int) {
+		for peer := range fleet.Nodes {
+			next := fleet.Nodes[(peer+2)%len(fleet.Nodes)]
+			say(fleet, liar, peer, facts.Path{Outcome: facts.PathStranger, MAC: next.Net.Interfaces[1].MAC})
+		}
+	},
+	"holds all addresses": func(fleet fleettest.Fleet, liar int) {
+		own := &fleet.Nodes[liar].Net.Interfaces[1].Addresses
+		for _, node := range fleet.Nodes {
+			if mine := node.Address + "/16"; !slices.Contains(*own, mine) {
+				*own = append(*own, mine)
+			}
+		}
+		for address := range launch.SharedAddresses(checks.View{All: fleet.Nodes}.Everywhere()) { // where nobody is called then
+			for i := range fleet.Nodes {
+				if node := &fleet.Nodes[i]; node.Address == address.String() {
+					node.Mesh = &facts.Mesh{Interface: node.Mesh.Interface, Address: node.Address, Error: node.Address + " is held by 2 nodes"}
+					for _, other := range fleet.Nodes {
+						delete(other.Mesh.Reached, node.Name)
+					}
+				}
+			}
+		}
+	},
+}
+
+// TestOneNodesTestimony has one node of a healthy fleet lie of all others, in fleets of all
+// sizes: who stands alone against the majority is named and is no good host, the others are.
+// Of two, who stand against each other, neither is good.
+func TestOneNodesTestimony(t *testing.T) {
+	for name, lie := range lies {
+		for _, n := range []int{2, 3, 4, 8, 64, 300} {
+			for _, liar := range []int{0, n - 1} {
+				if n > 8 && liar == 0 && name != "holds all addresses" {
+					continue // alike, and dear
+				}
+				t.Run(fmt.Sprintf("%s/w%d of %d", name, liar+1, n), func(t *testing.T) {
+					fleet := fleettest.Healthy(n)
+					lie(fleet, liar)
+					report := engine.Evaluate(Catalogue, fleet.Fleet, fleet.Launch, checks.DefaultPolicy())
+					report.Conclude(false)
+					want := []string{fleet.Nodes[liar].Name}
+					if n == 2 {
+						want = []string{"w1", "w2"}
+					}
+					got := PartitionOf(report)
+					if diff := gocmp.Diff(want, got.Bad); diff != "" || len(got.Good) != n-len(want) {
+						t.Errorf("bad (-want +got):\n%s\ngood %s\n%s", diff, hostfile.Fold(got.Good), fleettest.Spelled(report.Findings))
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestOneLie has a node lie of one peer: of the two who stand against each other both are
+// named, and nobody else, whomever the lie names besides.
+func TestOneLie(t *testing.T) {
+	for _, name := range slices.Sorted(maps.Keys(lies)) {
+		for _, n := range []int{2, 3, 4, 8, 64} {
+			t.Run(fmt.Sprintf("%s/%d", name, n), func(t *testing.T) {
+				fleet, whole := fleettest.Healthy(n), fleettest.Healthy(n)
+				lies[name](whole, 1)
+				fleet.Nodes[1].Mesh.Failed = slices.DeleteFunc(whole.Nodes[1].Mesh.Failed, func(p facts.Path) bool { return p.Peer != "w1" })
+				if len(fleet.Nodes[1].Mesh.Failed) == 0 {
+					t.Skip("no lie of a call")
+				}
+				delete(fleet.Nodes[1].Mesh.Reached, "w1")
+				report := engine.Evaluate([]checks.Check{network.NodeMesh, network.PathMTU}, fleet.Fleet, fleet.Launch, checks.DefaultPolicy())
+				report.Conclude(false)
+				got := PartitionOf(report)
+				if diff := gocmp.Diff([]string{"w1", "w2"}, got.Bad); diff != "" || len(got.Good) != n-2 {
+					t.Errorf("bad (-want +got):\n%s\n%s", diff, fleettest.Spelled(report.Findings))
+				}
+			})
+		}
+	}
+}

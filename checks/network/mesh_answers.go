@@ -1,0 +1,202 @@
+package network
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/checks/names"
+	"preflight/checks/proof"
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+// isWrongAnswer is whether, as the caller says or fails to show, somebody else answered.
+func isWrongAnswer(outcome facts.PathOutcome) bool {
+	return outcome == facts.PathMisdirected || outcome == facts.PathStranger || outcome == facts.PathUnproven
+}
+
+// judge puts suspects into words: first those whose callers' neighbour tables show another
+// machine, then who answers there, then what is in the way.
+func (m *meshCalls) judge(found []proof.Suspect) []checks.Finding {
+	var astray []proof.Attempt
+	var findings []checks.Finding
+	for _, s := range found {
+		calls := m.astray(s)
+		switch {
+		case calls != nil:
+			astray = append(astray, calls...)
+		case isWrongAnswer(facts.PathOutcome(s.How)) && (s.Kind == proof.Inbound || s.Kind == proof.BothWays):
+			findings = append(findings, m.wrongAnswers(s)...)
+		default:
+			findings = append(findings, m.finding(s))
+		}
+	}
+	slices.SortStableFunc(astray, func(a, b proof.Attempt) int {
+		return cmp.Compare(slices.Index(m.names, a.From), slices.Index(m.names, b.From))
+	})
+	for _, calls := range proof.Gather(astray, func(c proof.Attempt) string { return c.To + " " + c.Path.MAC }) {
+		findings = append(findings, m.duplicate(calls))
+	}
+	return findings
+}
+
+// wrongAnswers is about addresses at which, as several say, somebody else answers.
+func (m *meshCalls) wrongAnswers(s proof.Suspect) []checks.Finding {
+	var findings []checks.Finding
+	in := slices.DeleteFunc(slices.Clone(s.Failed), func(c proof.Attempt) bool { return !slices.Contains(s.Nodes, c.To) })
+	for _, calls := range proof.Gather(in, func(c proof.Attempt) string { return c.To }) {
+		answered := mostlyAnswered(calls)
+		call := calls[0]
+		f := checks.Finding{
+			Nodes:    []string{call.To},
+			Summary:  "its address is answered by a machine that is no node of this launch",
+			Got:      fmt.Sprintf("%s called %s", hostfile.Fold(callersOf(calls)), where(call.Path)),
+			Want:     oneMachine,
+			WouldSee: m.wouldSee(call.Path),
+			Remedy:   append([]fix.Command{whoAnswers(call)}, fix.On("ip -br link   # and its own")),
+		}
+		switch {
+		case s.How == string(facts.PathUnproven):
+			f.Summary = "what answers at its address cannot show that it is this node"
+		case answered != "":
+			f.Nodes = append(f.Nodes, answered)
+			f.Summary = fmt.Sprintf("calls to %s are answered by %s: two machines hold the address, or it is translated", call.To, answered)
+			f.Remedy[1] = fix.On("ip -br addr")
+		}
+		if !slices.ContainsFunc(calls, m.isMade) {
+			f = oneWay(f)
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+const oneMachine = "one machine for every address"
+
+func whoAnswers(call proof.Attempt) fix.Command {
+	return fix.On("ip neigh show %s   # the MAC address of who answers there", fix.Host(call.Path.To)).At(call.From)
+}
+
+// mostlyAnswered is the node that at least two callers had an answer from, and most of them,
+// "" for none: what one alone says of another accuses nobody.
+func mostlyAnswered(calls []proof.Attempt) string {
+	count := map[string]int{}
+	for _, call := range calls {
+		if call.Path.Answered != "" {
+			count[call.Path.Answered]++
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(count)) {
+		if count[name] > 1 && 2*count[name] > len(calls) {
+			return name
+		}
+	}
+	return ""
+}
+
+// astray are the calls of a suspect that went to another machine, none where they are not what
+// most of its failures come from. A MAC alone shows nothing: proxies answer for others, and
+// calls pass by them.
+func (m *meshCalls) astray(s proof.Suspect) (astray []proof.Attempt) {
+	for _, call := range s.Failed {
+		if m.isAstray(call) {
+			astray = append(astray, call)
+		}
+	}
+	if s.Kind == proof.Outbound || 2*m.explainedBy(astray, s.Failed) < len(s.Failed) {
+		return nil
+	}
+	return astray
+}
+
+// explainedBy is how many of the failures are between the same two as one that went astray:
+// who has a wrong MAC of a caller answers somebody else, too.
+func (m *meshCalls) explainedBy(astray, failed []proof.Attempt) (count int) {
+	between := map[[2]string]bool{}
+	for _, call := range astray {
+		between[[2]string{call.From, call.To}], between[[2]string{call.To, call.From}] = true, true
+	}
+	for _, call := range failed {
+		if between[[2]string{call.From, call.To}] {
+			count++
+		}
+	}
+	return count
+}
+
+// isAstray is whether a call went to a machine that has none of the callee's MACs, and is no
+// router that answers for several.
+func (m *meshCalls) isAstray(call proof.Attempt) bool {
+	own := macsOf(m.nodes[call.To])
+	if call.Path.MAC == "" || len(own) == 0 || slices.Contains(own, call.Path.MAC) {
+		return false
+	}
+	return !call.Path.MACShared || m.withMAC(call.To, call.Path.MAC) != nil
+}
+
+func macsOf(node *facts.Node) (macs []string) {
+	if node.Net == nil {
+		return nil
+	}
+	for _, i := range node.Net.Interfaces {
+		if i.MAC != "" && !i.Loopback {
+			macs = append(macs, i.MAC)
+		}
+	}
+	return macs
+}
+
+// duplicate names both machines that answer for an address: the node, and the one that some
+// have in its place. Where one node alone says so, it may be that one: they are named both.
+func (m *meshCalls) duplicate(calls []proof.Attempt) checks.Finding {
+	path, node := calls[0].Path, m.nodes[calls[0].To]
+	address, callers := fix.Host(path.To), callersOf(calls)
+	held, network, known := names.HolderOf(node, path.To)
+	own := macsOf(node)[0]
+	f := checks.Finding{
+		Nodes:    []string{node.Name},
+		Got:      fmt.Sprintf("%s called %s and had %s of it, which is no MAC of %s", hostfile.Fold(callers), where(path), path.MAC, node.Name),
+		Want:     oneMachine,
+		WouldSee: m.wouldSee(path),
+		Remedy:   []fix.Command{whoAnswers(calls[0])},
+	}
+	if known {
+		own = cmp.Or(held.MAC, own)
+		f.Remedy = append(f.Remedy, fix.On("sudo arping -D -c 3 -I %s %s   # every other machine that answers", fix.Name(held.Name), address).At(node.Name))
+	}
+	other := fmt.Sprintf("a machine that is no node of this launch (MAC %s)", path.MAC)
+	takeAway := fix.Note("find the machine that is not to have the address by its MAC in the switch's table, and take the address away there: ip addr del")
+	if fellow := m.withMAC(node.Name, path.MAC); fellow != nil {
+		other = fmt.Sprintf("%s (MAC %s)", fellow.Name, path.MAC)
+		if len(callers) > 1 {
+			f.Nodes = append(f.Nodes, fellow.Name)
+		}
+		if theirs, _, also := names.HolderOf(fellow, path.To); also && known {
+			takeAway = fix.On("sudo ip addr del %s/%s dev %s   # until the next boot", address, fix.Number(network.Bits()), fix.Name(theirs.Name)).At(fellow.Name)
+		}
+	}
+	f.Summary = fmt.Sprintf("two machines answer for %s: %s (MAC %s) and %s", path.To, node.Name, own, other)
+	if len(callers) == 1 {
+		f.Nodes = append(f.Nodes, callers[0])
+		f.Got += "; it alone says so"
+	}
+	f.Remedy = append(f.Remedy, takeAway, fix.On("sudo ip neigh flush to %s   # then, for what was learned", address).At(callers...))
+	return f // whichever end calls: what the other sends back goes to the wrong machine
+}
+
+// withMAC is another node of this launch that has a MAC, nil for none.
+func (m *meshCalls) withMAC(but, mac string) *facts.Node {
+	if m.macs == nil {
+		m.macs = map[string][]*facts.Node{}
+		for _, node := range m.view.Everywhere() {
+			for _, own := range macsOf(node) {
+				m.macs[own] = append(m.macs[own], node)
+			}
+		}
+	}
+	return names.First(m.macs[mac], func(node *facts.Node) bool { return node.Name != but })
+}

@@ -1,0 +1,55 @@
+package mesh
+
+import (
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+
+	"preflight/facts"
+)
+
+// hardware is the Ethernet address that the kernel has learned, or was told, of each peer
+// whose call failed: the calls have just asked for it. What it cannot say is left out, for a
+// peer behind a router is nobody's neighbour.
+func (c *calling) hardware(failed []facts.Path) {
+	if len(failed) == 0 {
+		return
+	}
+	learned, err := netlink.NeighList(0, netlink.FAMILY_ALL)
+	if err != nil && len(learned) == 0 { // one that was interrupted is the best there is
+		return
+	}
+	macs := map[netip.Addr]string{}
+	for _, n := range learned {
+		address, isAddress := netip.AddrFromSlice(n.IP)
+		if isAddress && len(n.HardwareAddr) == ethernet && n.State&resolved != 0 {
+			macs[address.Unmap()] = n.HardwareAddr.String()
+		}
+	}
+	holders := map[string]int{} // peers by MAC
+	for _, peer := range c.Peers {
+		if mac := macs[ipOf(peer.Address)]; mac != "" {
+			holders[mac]++
+		}
+	}
+	for i := range failed {
+		mac := macs[ipOf(failed[i].To)]
+		failed[i].MAC, failed[i].MACShared = mac, holders[mac] > 1
+	}
+}
+
+// ethernet is the length of an Ethernet address. Those of InfiniBand begin with flags and a
+// queue that are another for each who asks.
+const ethernet = 6
+
+// resolved are the states of an entry that says something.
+const resolved = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY | netlink.NUD_PROBE | netlink.NUD_PERMANENT
+
+// ipOf is the address of a peer that is the same on every link, which link-local ones are not.
+func ipOf(address string) netip.Addr {
+	ip, err := netip.ParseAddr(address)
+	if err != nil || ip.IsLinkLocalUnicast() && ip.Is6() {
+		return netip.Addr{}
+	}
+	return ip.Unmap()
+}

@@ -1,0 +1,57 @@
+package hostsys
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestAnew: what is waited for while this machine stands still is waited for once more, and
+// what comes of it is kept where it does not stand still again. Time is the test's.
+func TestAnew(t *testing.T) {
+	const sleep = 30 * time.Second
+	for name, sleeps := range map[string][]bool{ // of each time that the work is done
+		"awake": {false}, "asleep once": {true, false}, "asleep twice": {true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var now atomic.Int64
+			times := 0
+			result, stood := anew(t.Context(), func() time.Duration { return time.Duration(now.Load()) }, func(ctx context.Context) int {
+				if sleeps[times] {
+					now.Add(int64(sleep))
+					<-ctx.Done() // as whatever waits
+				}
+				times++
+				return times
+			})
+			want := 0
+			for _, asleep := range sleeps {
+				if asleep {
+					want++
+				}
+			}
+			if result != len(sleeps) || times != len(sleeps) || len(stood) != want {
+				t.Errorf("done %d times, want %d; stood still %v", times, len(sleeps), stood)
+			}
+			if slices.ContainsFunc(stood, func(s *StoodStill) bool { return s.For < sleep-standTick || s.For > sleep }) {
+				t.Errorf("stood still for %v, want %s", stood, sleep)
+			}
+		})
+	}
+	t.Run("seen at the end", func(t *testing.T) { // every wait is over at once, before anybody looks
+		var now atomic.Int64
+		times := 0
+		_, stood := anew(t.Context(), func() time.Duration { return time.Duration(now.Load()) }, func(context.Context) any {
+			if times++; times == 1 {
+				now.Add(int64(sleep))
+			}
+			return nil
+		})
+		if times != 2 || len(stood) != 1 {
+			t.Errorf("done %d times, stood still %v", times, stood)
+		}
+	})
+}

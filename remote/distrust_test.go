@@ -1,0 +1,296 @@
+package remote
+
+import (
+	"bytes"
+	"io"
+
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"preflight/remote/fixture"
+)
+
+// warm is a node that our binary lies on, at path.
+func warm(t *testing.T) (n *fixture.Node, path string) {
+	t.Helper()
+	n = &fixture.Node{Home: t.TempDir(), Env: []string{"XDG_RUNTIME_DIR=" + t.TempDir()}}
+	agent, trace, err := start(t, n, 20*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent.Close()
+	return n, trace.Path
+}
+
+// What bears the name of our binary and is not our binary, or may be another's the next
+// moment, is not run: it is delivered again, once, and the trace says why.
+func TestWhatIsNotOursIsDeliveredAgain(t *testing.T) {
+	fixture.NoLeaks(t)
+	must := func(err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	rewrite := func(path string, change func([]byte) []byte) {
+		content, err := os.ReadFile(path)
+		must(err)
+		must(os.Remove(path)) // it may be running
+		must(os.WriteFile(path, change(content), 0o700))
+	}
+	for name, c := range map[string]struct {
+		spoil func(path string)
+		why   string
+		moves bool // to another directory
+	}{
+		"one byte": {func(path string) {
+			rewrite(path, func(b []byte) []byte { b[len(b)/2] ^= 1; return b })
+		}, "altered: its SHA-256 is ", false},
+		"truncated": {func(path string) {
+			rewrite(path, func(b []byte) []byte { return b[:len(b)/2] })
+		}, "altered: its SHA-256 is ", false},
+		"empty": {func(path string) {
+			rewrite(path, func([]byte) []byte { return nil })
+		}, "altered: its SHA-256 is e3b0c44298fc", false},
+		"longer": {func(path string) {
+			rewrite(path, func(b []byte) []byte { return append(b, 0) })
+		}, "altered: its SHA-256 is ", false},
+		"a link": {func(path string) {
+			must(os.Rename(path, path+"-elsewhere"))
+			must(os.Symlink(path+"-elsewhere", path))
+		}, "a symbolic link", false},
+		"another name": {func(path string) { must(os.Link(path, filepath.Join(t.TempDir(), "mine"))) }, "not a private file: -rwx------, 2 names", false},
+		"anybody's":    {func(path string) { must(os.Chmod(path, 0o777)) }, "not a private file: -rwxrwxrwx, 1 names", false},
+		"our group's":  {func(path string) { must(os.Chmod(path, 0o770)) }, "not a private file: -rwxrwx---, 1 names", false},
+		"not to run":   {func(path string) { must(os.Chmod(path, 0o600)) }, "not a private file: -rw-------, 1 names", false},
+		"open directory": {func(path string) {
+			must(os.Chmod(filepath.Dir(path), 0o777))
+		}, "in a directory that is not private: drwxrwxrwx", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, path := warm(t)
+			c.spoil(path)
+			agent, trace, err := start(t, n, 20*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			agent.Close()
+			if !trace.Delivered || !strings.HasPrefix(trace.Distrusted, path+": "+c.why) || len(trace.Noise) > 0 {
+				t.Errorf("delivered %v, distrusted %q, noise %q; want …%s…", trace.Delivered, trace.Distrusted, trace.Noise, c.why)
+			}
+			if moved := trace.Path != path; moved != c.moves {
+				t.Errorf("delivered to %s", trace.Path)
+			}
+			again, trace, err := start(t, n, 20*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again.Close()
+			if trace.Delivered || trace.Distrusted != "" {
+				t.Errorf("delivered once more: %v, distrusted %q", trace.Delivered, trace.Distrusted)
+			}
+		})
+	}
+}
+
+// Where nothing can verify what lies there, it is delivered every time.
+func TestNothingToVerifyWith(t *testing.T) {
+	fixture.NoLeaks(t)
+	n := &fixture.Node{Home: t.TempDir(), Env: []string{tools(t, "sha256sum", nil)}}
+	for _, why := range []string{"", "neither openssl nor sha256sum is there to verify it"} {
+		agent, trace, err := start(t, n, 20*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		agent.Close()
+		if !trace.Delivered || !strings.HasSuffix(trace.Distrusted, why) {
+			t.Errorf("delivered %v, distrusted %q, want %s", trace.Delivered, trace.Distrusted, why)
+		}
+	}
+}
+
+// Whoever may write in the directory can swap the file at any moment. Whenever that is,
+// what was verified is what runs.
+func TestSwapBetweenVerifyingAndStarting(t *testing.T) {
+	fixture.NoLeaks(t)
+	// Scripts, for a start must cost little: verified, the descriptor stays open to both of them.
+	hello := `echo "@@preflight {\"hello\":{\"os\":\"linux\",\"arch\":\"` + runtime.GOARCH + `\"}}"; cat >/dev/null`
+	good := stub(t, `case $2 in install) mv "$(readlink $0)" "$3/preflight-$4" ;; *) `+hello+` ;; esac`)
+	evil := "#!/bin/sh\ntouch \"$HOME/swapped\"; " + hello + "\n"
+	client := testClient(t)
+	client.options.Binaries = only(good)
+	client.offer = func() string { return offer(client.options.Binaries) }
+	packed, err := good.Gzip()
+	if err != nil {
+		t.Fatal(err)
+	}
+	unpack := exec.Command("gzip", "-dc")
+	unpack.Stdin = bytes.NewReader(packed)
+	text, err := unpack.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &fixture.Node{Home: t.TempDir()}
+	path := plant(t, n.Home, good.Hash, "exit 9")
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			for _, content := range []string{string(text), evil} {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				_ = os.WriteFile(path+"-next", []byte(content), 0o700)
+				_ = os.Rename(path+"-next", path)
+				time.Sleep(time.Millisecond) // or nobody else gets a processor
+			}
+		}
+	}()
+	cold := 0
+	const starts = 200
+	for range starts {
+		trace := &Trace{}
+		agent, err := client.bootstrap(t.Context(), connect(t, n), "w1", trace)
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		agent.Close()
+		if trace.Delivered {
+			cold++
+		}
+	}
+	close(stop)
+	<-stopped
+	if _, err := os.Stat(filepath.Join(n.Home, "swapped")); err == nil {
+		t.Error("what was not verified was run")
+	}
+	if cold == 0 || cold == starts {
+		t.Errorf("%d of %d starts met the wrong file: the race was never run", cold, starts)
+	}
+}
+
+// An agent has no descriptor of its start for its children, and its own name.
+func TestAgentArrives(t *testing.T) {
+	fixture.NoLeaks(t)
+	n, path := warm(t)
+	agent, _, failure := start(t, n, 20*time.Second)
+	if failure != nil {
+		t.Fatal(failure)
+	}
+	pid, _ := child(t, t.Context(), agent)
+	for _, process := range []int{agent.Hello.PID, pid} {
+		for fd := range 20 {
+			target, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(process), "fd", strconv.Itoa(fd)))
+			if err == nil && target == path && process == pid {
+				t.Errorf("the child has descriptor %d of our binary", fd)
+			}
+		}
+	}
+	comm, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(agent.Hello.PID), "comm"))
+	if err != nil || string(comm) != "preflight\n" {
+		t.Errorf("it is called %q, %v", comm, err)
+	}
+	line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(agent.Hello.PID), "cmdline"))
+	if err != nil || !strings.Contains(string(line), path) {
+		t.Errorf("its command line is %q, %v", line, err)
+	}
+	if agent.Hello.Path != path {
+		t.Errorf("it lies at %s, want %s", agent.Hello.Path, path)
+	}
+}
+
+// Whatever /bin/sh is there: cold, warm and with a binary that was altered.
+func TestShellsOfNodes(t *testing.T) {
+	for _, shell := range []string{"dash", "bash", "bash --posix", "busybox sh", "zsh --emulate sh", "ksh", "ksh93", "mksh", "yash"} {
+		program, _, _ := strings.Cut(shell, " ")
+		if _, err := exec.LookPath(program); err != nil {
+			t.Logf("NOT CHECKED: %s is not here", shell)
+			continue
+		}
+		t.Run(shell, func(t *testing.T) {
+			fixture.NoLeaks(t)
+			n := &fixture.Node{
+				Home: filepath.Join(t.TempDir(), "a home"), Env: []string{"PATH=" + os.Getenv("PATH")},
+				Shell: []string{"/bin/sh", "-c", `c=${0#exec /bin/sh -c ?}; exec ` + shell + ` -c "${c%?}"`},
+			}
+			if err := os.Mkdir(n.Home, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range []struct{ delivered, spoil bool }{{true, false}, {false, true}, {true, false}, {false, false}} {
+				agent, trace, err := start(t, n, 20*time.Second)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if trace.Delivered != c.delivered || len(trace.Noise) > 0 {
+					t.Errorf("delivered %v, want %v; distrusted %q, noise %q", trace.Delivered, c.delivered, trace.Distrusted, trace.Noise)
+				}
+				if err := agent.Close(); err != nil {
+					t.Error(err)
+				}
+				if c.spoil {
+					if err := os.Truncate(trace.Path, 1000); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A head that is cut off while it delivers leaves nothing running, and no part of a file.
+func TestDeliveryThatStops(t *testing.T) {
+	t.Parallel()
+	for name, sent := range map[string]string{
+		"before the bytes": "",
+		"among them":       strings.Repeat("0", 64) + " 1000000\n" + strings.Repeat("x", 1000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			home := t.TempDir()
+			cmd := exec.Command("/bin/sh", "-c", deliverCommand)
+			cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			stdin, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			stdout, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer stdin.Close()
+			io.WriteString(stdin, "00ff any:/:"+strings.Repeat("0", 64)+"\n")
+			for lines := newLineReader(stdout); ; {
+				line, err := lines.next()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if strings.HasPrefix(string(line), "need ") {
+					break
+				}
+			}
+			io.WriteString(stdin, sent)
+			if _, err := io.ReadAll(stdout); err != nil { // to the end of all that hold it
+				t.Error(err)
+			}
+			if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "terminated") {
+				t.Errorf("ended by %v", err)
+			}
+			if left, err := filepath.Glob(home + "/.cache/preflight/*"); err != nil || len(left) > 0 {
+				t.Errorf("left %q, %v", left, err)
+			}
+		})
+	}
+}
