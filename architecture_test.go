@@ -141,7 +141,7 @@ var programs = map[string][]string{
 }
 
 // forTests are what only tests import.
-var forTests = []string{"launch/launchtest", "probe/fixture", "remote/fixture", "checks/fleettest", "checks/fix/sandbox", "report/internal/sample", "secret/secrettest", "checks/fix/sandbox"}
+var forTests = []string{"launch/launchtest", "probe/fixture", "remote/fixture", "checks/fleettest", "checks/fix/sandbox", "report/internal/sample", "secret/secrettest"}
 
 // onlyIn are what one room does for all: importing it elsewhere would be doing it twice.
 var onlyIn = []struct {
