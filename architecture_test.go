@@ -51,6 +51,7 @@ var rooms = []room{
 	{"facts", nil, acts, "facts are a vocabulary: whoever speaks it must not drag a room along"},
 	{"secret", nil, acts, "what is a secret is one for everybody, whoever collects, keeps or shows it"},
 	{"hostsys", nil, nil, "a machine is a machine to whoever runs on it: what it is asked for is not known here"},
+	{"hostsys/limits", nil, []string{"os/exec"}, "what a machine has too little of is the same for whoever meets it, and what starts nothing asks too"},
 
 	{"launch", []string{"facts", "hostfile", "launch/dsconfig", "secret"}, acts, byRule},
 	{"launch/args", []string{"hostfile", "launch"}, acts, byRule},
@@ -58,7 +59,7 @@ var rooms = []room{
 	{"launch/nccl", []string{"facts", "hostfile", "launch"}, acts, byRule},
 
 	{"facts/bounded", nil, acts, "it counts values and knows none"},
-	{"remote", []string{"facts/bounded", "hostfile", "hostsys", "secret"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
+	{"remote", []string{"facts/bounded", "hostfile", "hostsys/limits", "secret"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
 	{"remote/ssh", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier: it reaches a node, and what is said over it is not its business"},
 	{"remote/srun", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier, as remote/ssh"},
 

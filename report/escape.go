@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"regexp"
@@ -75,7 +76,24 @@ func EscapeLines(text string) string {
 // Outside of strings JSON has neither.
 type jsonGuard struct{ to io.Writer }
 
-func (g jsonGuard) Write(text []byte) (int, error) {
+// guardedAtOnce is how many bytes, up to the end of a line, are copied at once: a report is large.
+const guardedAtOnce = 64 << 10
+
+func (g jsonGuard) Write(text []byte) (written int, err error) {
+	for err == nil && written < len(text) {
+		part := text[written:]
+		if len(part) > guardedAtOnce {
+			if end := bytes.IndexByte(part[guardedAtOnce:], '\n'); end >= 0 {
+				part = part[:guardedAtOnce+end+1]
+			}
+		}
+		err = g.write(part)
+		written += len(part)
+	}
+	return written, err
+}
+
+func (g jsonGuard) write(text []byte) error {
 	var out strings.Builder
 	for _, r := range markCommand.ReplaceAllString(string(text), `\u0023#$1`) {
 		if r >= 0x7f && r < 0xa0 || unicode.Is(unicode.Bidi_Control, r) {
@@ -84,8 +102,6 @@ func (g jsonGuard) Write(text []byte) (int, error) {
 		}
 		out.WriteRune(r)
 	}
-	if _, err := io.WriteString(g.to, out.String()); err != nil {
-		return 0, err
-	}
-	return len(text), nil
+	_, err := io.WriteString(g.to, out.String())
+	return err
 }

@@ -73,6 +73,20 @@ var lies = map[string]func(fleettest.Fleet, int){
 			say(fleet, liar, peer, facts.Path{Outcome: facts.PathStranger, MAC: next.Net.Interfaces[1].MAC})
 		}
 	},
+	"not where ranks listen": func(fleet fleettest.Fleet, liar int) {
+		for i := range fleet.Nodes {
+			node := &fleet.Nodes[i]
+			reached := *node.Mesh
+			reached.Reached = maps.Clone(reached.Reached)
+			node.PeerMesh = &reached
+			eth0, eth9 := node.Net.Interfaces[1], node.Net.Interfaces[1]
+			eth0.Index = 3
+			eth9.Name, eth9.Addresses = "eth9", []string{fmt.Sprintf("10.9.%d.%d/16", i/250, i%250+1)}
+			node.Net.Interfaces = []facts.Interface{node.Net.Interfaces[0], eth9, eth0}
+			node.Mesh.Interface, node.Mesh.Address = "eth9", fmt.Sprintf("10.9.%d.%d", i/250, i%250+1)
+		}
+		ofEverybody(facts.Path{Outcome: facts.PathDropped})(fleet, liar)
+	},
 	"holds all addresses": func(fleet fleettest.Fleet, liar int) {
 		own := &fleet.Nodes[liar].Net.Interfaces[1].Addresses
 		for _, node := range fleet.Nodes {

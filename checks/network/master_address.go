@@ -88,9 +88,11 @@ func (m masterPlace) judgeAddress(address netip.Addr) []checks.Finding {
 	case planned.Together():
 		return nil
 	}
-	switch cutOff := m.cutOff(holder, address); {
+	switch cutOff, witnesses := m.cutOff(holder, address); {
 	case cutOff != "":
-		return []checks.Finding{m.finding(fmt.Sprintf("the ranks will meet at %s, where %s", m.place(holder), cutOff), "")}
+		f := m.finding(fmt.Sprintf("the ranks will meet at %s, where %s", m.place(holder), cutOff), "")
+		f.Nodes = append(f.Nodes, witnesses...)
+		return []checks.Finding{f}
 	case holder == nil && planned.Took > 1:
 		holds := "holds"
 		if len(m.view.Nodes) < len(m.view.All) {
@@ -154,8 +156,9 @@ func meetAt(view checks.View, address string, port int) fix.Command {
 
 // cutOff says who cannot reach the store because of its address: those who do
 // at the one that leads to node 0's peers or, where that was not tried,
-// everybody, when the address is on a network of node 0 alone. "" for nobody.
-func (m masterPlace) cutOff(holder *facts.Node, address netip.Addr) string {
+// everybody, when the address is on a network of node 0 alone. "" for nobody. Where those
+// are not most of the nodes it may be they: they are the witnesses to name beside node 0.
+func (m masterPlace) cutOff(holder *facts.Node, address netip.Addr) (cutOff string, witnesses []string) {
 	others, barred := 0, 0
 	var elsewhere []string // of those that are barred here
 	for _, node := range m.view.Everywhere() {
@@ -173,11 +176,13 @@ func (m masterPlace) cutOff(holder *facts.Node, address netip.Addr) string {
 	}
 	switch {
 	case others > 0 && barred == others && (elsewhere != nil || m.leadsNowhere(holder, address)):
-		return "no other node reaches node 0"
-	case elsewhere != nil:
-		return hostfile.Fold(elsewhere) + " cannot reach node 0"
+		return "no other node reaches node 0", nil
+	case elsewhere == nil:
+		return "", nil
+	case 2*len(elsewhere) <= others:
+		witnesses = elsewhere
 	}
-	return ""
+	return hostfile.Fold(elsewhere) + " cannot reach node 0", witnesses
 }
 
 // leadsNowhere is whether nothing but the address can be why nobody got there:

@@ -159,7 +159,7 @@ func (m *meshCalls) duplicate(calls []proof.Attempt) checks.Finding {
 	own := macsOf(node)[0]
 	f := checks.Finding{
 		Nodes:    []string{node.Name},
-		Got:      fmt.Sprintf("%s called %s and had %s of it, which is no MAC of %s", hostfile.Fold(callers), where(path), path.MAC, node.Name),
+		Got:      fmt.Sprintf("%s called %s and had %s of it, which is no MAC of the machine that was logged in to as %s", hostfile.Fold(callers), where(path), path.MAC, node.Name),
 		Want:     oneMachine,
 		WouldSee: m.wouldSee(path),
 		Remedy:   []fix.Command{whoAnswers(calls[0])},

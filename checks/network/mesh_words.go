@@ -171,7 +171,7 @@ func (m *meshCalls) wouldSee(path *facts.Path) string {
 			return fmt.Sprintf("Gloo connectFullMesh failed with … Connect timeout [%s]:%d", path.To, path.Port)
 		case facts.PathReset:
 			return fmt.Sprintf("Connection closed by peer [%s]:%d", path.To, path.Port)
-		case facts.PathSilent:
+		case facts.PathSilent, facts.PathStranger, facts.PathMisdirected, facts.PathUnproven:
 			return "a hang in the first collective, until its timeout of 30 minutes"
 		}
 		return fmt.Sprintf("Gloo connectFullMesh failed with … connect [%s]:%d: %s", path.To, path.Port, cmp.Or(words, path.Error))

@@ -82,6 +82,9 @@ func (p *placement) finding(group []misplacement) checks.Finding {
 	if len(group) == 1 && first.callers != nil {
 		f.Got = strings.Trim(fmt.Sprintf("no answer to %s; %s", hostfile.Fold(first.callers), first.choice.Rule), "; ")
 	}
+	if len(group) == 1 && len(first.callers) == 1 { // one word against another
+		f.Nodes = append(f.Nodes, first.callers...)
+	}
 	if first.byOrder {
 		f.Verdict, f.WouldSee = checks.Warn, "nothing, "+ranks.ByOrder
 	}

@@ -64,7 +64,7 @@ type placement struct {
 	// holdsOthers are nodes that hold the addresses of several others besides.
 	holdsOthers map[string]map[netip.Addr]string
 	called      map[string]bool     // nodes that somebody else called at their rank address
-	answered    map[string]bool     // those of them that somebody got an answer from
+	answered    map[string]int      // how many others got an answer there
 	unanswered  map[string][]string // node → who got no answer there, and one at the address that leads to the peers
 	isIPv6      bool                // what most of the ranks' addresses are: ssh may well go by the other family
 	// networks counts the choices on each network, once somebody asks.
@@ -76,7 +76,7 @@ func newPlacement(view checks.View) *placement {
 		view: view, library: "NCCL",
 		choices: map[*facts.Node]nccl.Choice{}, shared: launch.SharedAddresses(view.Everywhere()),
 		holdsOthers: launch.HoldsOthers(view.Everywhere()),
-		called:      map[string]bool{}, answered: map[string]bool{}, unanswered: map[string][]string{},
+		called:      map[string]bool{}, answered: map[string]int{}, unanswered: map[string][]string{},
 	}
 	if !ranks.UsesNCCL(view) {
 		p.library = "gloo"
@@ -103,7 +103,8 @@ func newPlacement(view checks.View) *placement {
 func (p *placement) record(caller *facts.Node) {
 	for callee := range caller.Mesh.Reached {
 		if callee != caller.Name {
-			p.called[callee], p.answered[callee] = true, true
+			p.called[callee] = true
+			p.answered[callee]++
 		}
 	}
 	for _, path := range caller.Mesh.Failed {
@@ -134,8 +135,8 @@ func (p *placement) of(node *facts.Node) (m misplacement, notKnown string) {
 		return m, m.choice.Rule
 	}
 	m.fault = p.fault(node, m.choice)
-	// Peers that reach the node otherwise get no answer at its rank address.
-	if m.fault == "" && p.unanswered[node.Name] != nil && p.choices[node].Address != nccl.PeerAddress(node).Address {
+	// Most peers that reach the node otherwise get no answer at its rank address.
+	if m.fault == "" && len(p.unanswered[node.Name]) > p.answered[node.Name] && p.choices[node].Address != nccl.PeerAddress(node).Address {
 		m.fault, m.callers = fmt.Sprintf("where other nodes get no answer; on %s they do", names.PeerInterface(node)), p.unanswered[node.Name]
 	}
 	switch {
@@ -174,7 +175,7 @@ func (p *placement) fault(node *facts.Node, choice nccl.Choice) string {
 		}
 		slices.Sort(others)
 		return fmt.Sprintf("and the node holds the addresses of %s besides: what it sends them ends at itself", hostfile.Fold(others))
-	case p.answered[node.Name] && node.Mesh != nil && node.Mesh.Address == choice.Address:
+	case p.answered[node.Name] > 0 && node.Mesh != nil && node.Mesh.Address == choice.Address:
 		return ""
 	case at.Name != "" && !at.Up:
 		return "which is down"

@@ -31,6 +31,15 @@ func secondNIC(name, network string, first bool) func(node) (undo, error) {
 	}
 }
 
+// lies are of the kind that condemns everybody where one node is believed.
+const lies = `
+def answered(body):
+    if "reached" in body:
+        names = sorted(body["reached"])
+        body["failed"] = [dict(peer=name, to="", port=44111, seconds=0.2, outcome="misdirected", answered=names[-1]) for name in names]
+        body["reached"] = {}
+`
+
 // gpuFaults give a node GPUs and a driver, in every way that there is one.
 func gpuFaults() []fault {
 	var all []fault
@@ -65,6 +74,9 @@ var faults = append([]fault{
 			return nil, errors.New("takes-address needs a second node")
 		}
 		return n.TakeAddress(peers[0])
+	}},
+	{"lies", "what is between sshd and the agent says that the last node answers whomever it calls", func(n node) (undo, error) {
+		return n.Lie(lies)
 	}},
 	{"mtu", "eth0 has MTU 1400, all others 1500", func(n node) (undo, error) { return n.SetMTU(1400) }},
 	{"mtu-jumbo", "eth0 has MTU 9000, all others and the switch 1500", func(n node) (undo, error) { return n.SetMTU(9000) }},
