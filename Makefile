@@ -18,10 +18,10 @@ OUT     ?= bin
 NAME    ?= pf
 N       ?= 4
 # In tries: Go's fuzzing until a time may end in an error of its own, "context deadline exceeded".
-FUZZTIME ?= 20000x
+FUZZTIME ?= 10000x
 ORACLE  ?= .
 
-.PHONY: build cross release release-check nocgo demo test browser-test race lint docs score fuzz oracle bench cluster cluster-down setup setup-release setup-consumers setup-browser clean
+.PHONY: build cross release release-check nocgo demo test browser-test race lint docs score fuzz fuzz-nightly oracle bench cluster cluster-down setup setup-release setup-consumers setup-browser clean
 
 build: bin/preflight
 
@@ -132,10 +132,23 @@ CORPUS ?= explain/testdata
 score:
 	@go run ./explain/score $(CORPUS)
 
+# What is fuzzed, as DIRECTORY:TARGET. What was found stays in testdata/fuzz of the directory.
+# What is new is made shorter in some tries: by default for a minute, in which nothing is tried.
+FUZZED = $(shell grep -roE '^func Fuzz[A-Za-z]+' --include='*_test.go' . | sed 's|/[^/]*:func |:|' | sort)
+
 fuzz:
-	sh -c 'for target in $$(grep -rl "^func Fuzz" --include=*_test.go . | xargs -n1 dirname | sort -u); do \
-	  for name in $$(grep -rhoE "^func Fuzz[A-Za-z]+" $$target/*_test.go | cut -c6-); do \
-	    go test -run=^$$ -fuzz="^$$name$$" -fuzztime=$(FUZZTIME) $$target || exit 1; done; done'
+	for target in $(FUZZED); do \
+	  go test -run='^$$' -fuzz="^$${target#*:}$$" -fuzztime=$(FUZZTIME) -fuzzminimizetime=100x $${target%:*} || exit 1; done
+
+# As long as NIGHT says, in seconds, each as long as the others, and all of them whatever one
+# finds. Only an input that fails is a finding: see FUZZTIME.
+NIGHT ?= 3600
+fuzz-nightly:
+	@found=0; log=$$(mktemp); for target in $(FUZZED); do \
+	  go test -run='^$$' -fuzz="^$${target#*:}$$" -fuzztime=$$(($(NIGHT) / $(words $(FUZZED))))s -fuzzminimizetime=100x $${target%:*} >$$log 2>&1 && ended=well || ended=badly; \
+	  echo "$$target $$ended: $$(grep -o 'execs: [0-9]*' $$log | tail -1)"; \
+	  if [ $$ended = badly ]; then cat $$log; grep -q 'context deadline exceeded' $$log && ! grep -q 'Failing input' $$log || found=1; fi; \
+	done; rm -f $$log; exit $$found
 
 # The real thing says whether we are right: torch of three generations, its
 # torchrun on real hosts, NCCL, and eight releases of DeepSpeed, whose launcher

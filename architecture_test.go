@@ -51,6 +51,7 @@ var rooms = []room{
 	{"facts", nil, acts, "facts are a vocabulary: whoever speaks it must not drag a room along"},
 	{"secret", nil, acts, "what is a secret is one for everybody, whoever collects, keeps or shows it"},
 	{"hostsys", nil, nil, "a machine is a machine to whoever runs on it: what it is asked for is not known here"},
+	{"hostsys/limits", nil, []string{"os/exec"}, "what a machine has too little of is the same for whoever meets it, and what starts nothing asks too"},
 
 	{"launch", []string{"facts", "hostfile", "launch/dsconfig", "secret"}, acts, byRule},
 	{"launch/args", []string{"hostfile", "launch"}, acts, byRule},
@@ -58,7 +59,7 @@ var rooms = []room{
 	{"launch/nccl", []string{"facts", "hostfile", "launch"}, acts, byRule},
 
 	{"facts/bounded", nil, acts, "it counts values and knows none"},
-	{"remote", []string{"facts/bounded", "hostfile", "hostsys", "secret"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
+	{"remote", []string{"facts/bounded", "hostfile", "hostsys/limits", "secret"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
 	{"remote/ssh", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier: it reaches a node, and what is said over it is not its business"},
 	{"remote/srun", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier, as remote/ssh"},
 
@@ -117,6 +118,7 @@ var rooms = []room{
 	{"cmd/preflight/internal/usage", []string{"checks/compare"}, nil, "what is wrong with a command line, in words"},
 	{"cmd/preflight/internal/policyfile", []string{"checks/...", "cmd/preflight/internal/usage", "hostfile"}, nil, "a policy is read here and nowhere else"},
 	{"cmd/preflight/internal/outputs", []string{"cmd/preflight/internal/usage", "report/..."}, nil, "where reports go, whatever they say"},
+	{"cmd/preflight/internal/closed", nil, []string{"os/exec", "net"}, "it asks one thing, before anything else runs"},
 	{"cmd/preflight/internal/edit", nil, acts, "a text of JSON is edited whatever it says"},
 	{"cmd/preflight/internal/baseline", []string{"checks", "checks/agreement", "cmd/preflight/internal/edit", "facts", "report"}, acts, "what a baseline takes is text in and text out"},
 	{"cmd/preflight/internal/progress", []string{".", "fleet", "hostfile", "remote", "report", "secret"}, nil, "what is shown while a run is under way, which it must not change"},
@@ -140,7 +142,7 @@ var programs = map[string][]string{
 }
 
 // forTests are what only tests import.
-var forTests = []string{"launch/launchtest", "probe/fixture", "remote/fixture", "checks/fleettest", "report/internal/sample", "secret/secrettest", "checks/fix/sandbox"}
+var forTests = []string{"launch/launchtest", "probe/fixture", "remote/fixture", "checks/fleettest", "checks/fix/sandbox", "report/internal/sample", "secret/secrettest"}
 
 // onlyIn are what one room does for all: importing it elsewhere would be doing it twice.
 var onlyIn = []struct {

@@ -67,12 +67,14 @@ func firewall(machine *testhosts.Node, how string) error {
 // sshd, and all processes that sshd or an agent of ours has started.
 func awaitOurs(t *testing.T, node *testhosts.Node, what string, right func(listeners, agents string) bool) {
 	t.Helper()
+	var listeners, agents string
 	for range 600 { // a minute and more: who ends by nothing but its life takes fifteen
-		listeners, err := node.Run(t.Context(), "/bin/sh", "-c", "ss -ltnpH | grep preflight; true")
+		var err error
+		listeners, err = node.Run(t.Context(), "/bin/sh", "-c", "ss -ltnpH | grep preflight; true")
 		if err != nil {
 			t.Fatal(err)
 		}
-		agents, err := node.Run(t.Context(), "/bin/sh", "-c", "ps -eo pid,args | grep -e '/preflight-[0-9a-f]' -e '/usr/bin/ssh -n' | grep -v grep; true")
+		agents, err = node.Run(t.Context(), "/bin/sh", "-c", "ps -eo pid,args | grep -e '/preflight-[0-9a-f]' -e '/usr/bin/ssh -n' | grep -v grep; true")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,5 +83,5 @@ func awaitOurs(t *testing.T, node *testhosts.Node, what string, right func(liste
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	t.Errorf("%s: there is never %s", node.Name, what)
+	t.Errorf("%s: waited in vain for %s:\n%s%s", node.Name, what, listeners, agents)
 }

@@ -178,8 +178,11 @@ type Report struct {
 	Network []Network `json:"network,omitempty"`
 	// Unread are the logs that could not be read to their end.
 	Unread []Unread `json:"unread,omitempty"`
-	Files  int      `json:"files"`
-	Lines  int      `json:"lines"`
+	// Nameless are messages that were counted without who said them: more ranks or nodes
+	// said so, or one of them more often, than is kept.
+	Nameless int `json:"nameless,omitempty"`
+	Files    int `json:"files"`
+	Lines    int `json:"lines"`
 }
 
 // Unread is a log that could not be read to its end, and why.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -311,5 +312,39 @@ func TestUnread(t *testing.T) {
 	}
 	if r := small(t).Explain([]Source{torn}); r.ExitCode != 2 || r.Lines < 100 {
 		t.Errorf("exit code %d after %d lines", r.ExitCode, r.Lines)
+	}
+}
+
+// TestLongLogTakesLittle: what is kept of lines is no more than is shown of them, and what is
+// only counted is said to be.
+func TestLongLogTakesLittle(t *testing.T) {
+	const lines, width = 2 * mostTimes, 10_000
+	tail := strings.Repeat("x", width)
+	log := Source{"log", func() (io.ReadCloser, error) {
+		out, in := io.Pipe()
+		go func() {
+			for n := range lines {
+				fmt.Fprintf(in, "[rank%d]: connection closed %d %s\n", n, n, tail)
+			}
+			in.Close()
+		}()
+		return out, nil
+	}}
+	catalogue := small(t)
+	seen := newTally(1)
+	seen.sources = []string{"log"}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	if err := catalogue.read(log, 0, seen); err != nil {
+		t.Fatal(err)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if kept := int64(after.HeapAlloc) - int64(before.HeapAlloc); kept > lines*width/4 {
+		t.Errorf("%d bytes are kept of %d", kept, lines*width)
+	}
+	if r := catalogue.judge(seen); r.Lines != lines || r.Nameless < lines/3 || short(r.Causes) != "gone" {
+		t.Errorf("%d lines, %d counted without a name, causes %s", r.Lines, r.Nameless, short(r.Causes))
 	}
 }

@@ -187,11 +187,15 @@ func (m *matcher) found(e event) *occurrence {
 // been looked at often enough.
 func (m *matcher) again(s *Signature, digest uint64) bool {
 	h := m.same[digest]
+	counted := false
 	if r := m.repeats[s]; h == nil && r != nil && r.times > mostTimes {
-		h = r.last
+		h, counted = r.last, true
 	}
 	if h == nil || h.signature != s {
 		return false
+	}
+	if counted {
+		m.seen.nameless++
 	}
 	h.count++
 	h.last = m.seen.position

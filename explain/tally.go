@@ -10,6 +10,7 @@ type tally struct {
 	lines       int  // of all sources together
 	position    int  // of the line that is looked at, over all sources
 	unread      []Unread
+	nameless    int // messages that were counted, and not who said them
 	occurrences []*occurrence
 	byKey       map[key]*occurrence
 	bySignature map[string][]*occurrence        // by the signature's ID
@@ -62,6 +63,7 @@ func (t *tally) add(e event) *occurrence {
 	if known == nil && len(t.occurrences) >= mostOccurrences {
 		k.speaker, k.exception = speaker{}, ""
 		known = t.byKey[k]
+		t.nameless++
 	}
 	if known == nil {
 		e = e.kept()

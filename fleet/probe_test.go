@@ -1,10 +1,16 @@
 package fleet
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"slices"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"preflight/facts"
+	"preflight/fleet/agent"
 	"preflight/probe"
 )
 
@@ -36,6 +42,40 @@ func TestTakeBelievesNobody(t *testing.T) {
 				if missing := slices.Contains(test.missing, section); (node.Missing[section] != "") != missing {
 					t.Errorf("%s: missing %q, want %v", section, node.Missing[section], missing)
 				}
+			}
+		})
+	}
+}
+
+// TestTooMuchOfASection: a node that tells too much of a section, for the wire or of what a
+// node may tell, is told so there. The rest of it stays, and the node is reached.
+func TestTooMuchOfASection(t *testing.T) {
+	list := func(n int) json.RawMessage {
+		return json.RawMessage(`{"seen":{"net":{"interfaces":[` + strings.Repeat("{},", n) + `{}]}}}`)
+	}
+	for name, test := range map[string]struct {
+		net  any
+		want string
+	}{
+		"for the wire":    {list(200_000), "the agent sent too many values"},
+		"for a node":      {list(3000), "no more than"},
+		"for its reasons": {agent.Probed{Missing: strings.Repeat("ä", 100_000)}, "ä"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			job := running(t, answers{"probe": func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
+				return errors.Join(reply("net", test.net), reply("host", agent.Probed{Seen: facts.Facts{Host: &facts.Host{Hostname: "w1"}}}))
+			}}, answers{})
+			look, _ := Look(t.Context(), job)
+			node := look.Nodes[0]
+			if !node.Reached || node.Host == nil || node.Net != nil {
+				t.Errorf("reached %t, host %v, net %t", node.Reached, node.Host, node.Net != nil)
+			}
+			if reason := node.Missing[facts.SectionNet]; !strings.Contains(reason, test.want) || len(reason) > longestReason || !utf8.ValidString(reason) {
+				t.Errorf("net is missing for %.200q", reason)
+			}
+			if reason := node.Missing[facts.SectionSHM]; reason != "the agent sent no answer for it" {
+				t.Errorf("shm, which nobody told of, is missing for %q", reason)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"preflight/drill"
@@ -82,6 +83,10 @@ func (r *run) rehearsal(ctx context.Context, d Drill) {
 	var hosts []string
 	limit := rehearsalTime
 	for _, m := range r.members {
+		if strings.Contains(m.Name, "@-") {
+			r.fleet.Head.Missing[d.Section] = fmt.Sprintf("pdsh would hand a part of %q to ssh, which takes it for an option", m.Name)
+			return
+		}
 		hosts = append(hosts, m.Name)
 		login := time.Duration((m.SSH.ConnectSeconds + m.SSH.StartSeconds) * float64(time.Second))
 		limit = min(max(limit, rehearsalFactor*login), max(r.Timeout, rehearsalTime))

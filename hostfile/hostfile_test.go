@@ -86,6 +86,7 @@ func TestParseAccepts(t *testing.T) {
 		{"-x slots=2\n", "-x:2", "pdsh-operator"},
 		{"^x slots=2\n", "^x:2", "pdsh-operator"},
 		{"/x/ slots=2\n", "/x/:2", "pdsh-operator"},
+		{"me@-oProxyCommand=id slots=2\n", "me@-oProxyCommand=id:2", "pdsh-option"},
 		{"w\"1 slots=2\n", "w\"1:2", "quoted-name"},
 		{"u@w slots=2\n", "u@w:2", ""},
 		{"\ufeffw slots=2\n", "\ufeffw:2", "byte-order-mark"},

@@ -46,7 +46,7 @@ func (e *Excess) add(part string, err error) {
 		if *e == nil {
 			*e = Excess{}
 		}
-		(*e)[part] = fmt.Errorf("the agent sent %w, more than is taken of a node: no machine that is well has as much, so look there by hand", err)
+		(*e)[part] = fmt.Errorf("the agent sent %w: no machine that is well has as much to tell, so look there by hand", err)
 	}
 }
 

@@ -103,7 +103,7 @@ func TestTooMuchOfAPart(t *testing.T) {
 		t.Fatalf("got %v, want what three parts had too much of", err)
 	}
 	for part, want := range map[string]string{
-		"long": "sent a line of more than 1 MiB", "many": "sent more than 32767 values", "deep": "more than 32 lists inside each other",
+		"long": "sent a line of more than 1 MiB", "many": "sent too many values", "deep": "more than 32 lists inside each other",
 	} {
 		if got := excess[part]; got == nil || !strings.Contains(got.Error(), want) {
 			t.Errorf("%s: %v, want %q", part, got, want)
@@ -327,13 +327,14 @@ func TestSilentHead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			agent := beating(t, &fixture.Node{}, 200*time.Millisecond)
+			agent := beating(t, &fixture.Node{}, time.Second) // what a busy machine may stand still for is less than half of its patience
 			pid, ended := child(t, t.Context(), agent)
 			hush(agent, c.stopped)
+			err := <-ended
 			fixture.Gone(t, pid)
 			fixture.Gone(t, agent.Hello.PID)
 			var lost *Error
-			if err := <-ended; !errors.As(err, &lost) || lost.Cause != c.cause || !strings.Contains(lost.Error(), c.words) {
+			if !errors.As(err, &lost) || lost.Cause != c.cause || !strings.Contains(lost.Error(), c.words) {
 				t.Errorf("got %v, want %s …%s…", err, c.cause, c.words)
 			}
 		})
@@ -348,15 +349,13 @@ func TestSilentNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			agent := beating(t, &fixture.Node{Deaf: deaf}, 100*time.Millisecond)
-			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
-			if !deaf {
-				ctx, cancel = context.WithTimeout(t.Context(), 2*headPatience*agent.every)
-			}
+			limit := map[bool]time.Duration{true: time.Minute, false: headPatience*agent.every + verdictTime + time.Second}[deaf]
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
 			var lost *Error
 			err := agent.Call(ctx, "stop", nil, fixture.Nothing)
-			if !errors.As(err, &lost) || lost.Cause != Frozen || (ctx.Err() == nil) != deaf {
-				t.Errorf("got %v, want frozen, and before the deadline: %v", err, deaf)
+			if !errors.As(err, &lost) || (ctx.Err() == nil) != deaf || deaf && lost.Cause != Frozen {
+				t.Errorf("got %v, want it before the deadline: %v", err, deaf)
 			}
 			_ = syscall.Kill(agent.Hello.PID, syscall.SIGKILL)
 		})

@@ -119,7 +119,7 @@ func (e *ending) explainDirectories() *Error {
 		cause, text = DiskFull, "no space for our binary: "
 	case strings.Contains(all, takenMark):
 		cause, text = Squatted, "others' directories where ours would be: "
-	case strings.Contains(all, noexecMark):
+	case strings.Contains(all, noexecMark) && !containsAny(all, looseMarks):
 		cause, text = NoExec, "no directory that may hold programs: "
 	}
 	return e.fail(StageDeliver, cause, map[string]string{"tried": all}, errors.New(text+all))
@@ -257,6 +257,9 @@ const takenMark = "(taken: "
 
 // noexecMark is what deliver.sh says of a directory that lets no program run.
 const noexecMark = "(noexec)"
+
+// looseMarks are what it says of one that others may get at: no mount is to blame for that.
+var looseMarks = []string{"(mode is not 0700)", "(anybody may write beside it)"}
 
 func containsAny(text string, words []string) bool {
 	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(text, word) })

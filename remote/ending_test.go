@@ -35,6 +35,8 @@ func TestExplain(t *testing.T) {
 		"mesg":             {ending{runs: true, exit: exit{read: io.EOF, stderr: "mesg: ttyname failed: Inappropriate ioctl for device", Exit: Exit{Status: -1, Missing: true}}}, StageShell, ForcedCommand},
 		"quota":            {ending{exit: ended, runs: true, spoke: true, acknowledged: true, none: true, tried: []string{"/h: Disk quota exceeded", "/tmp: x (noexec)"}}, StageDeliver, DiskFull},
 		"ulimit -f":        {ending{exit: ended, runs: true, spoke: true, acknowledged: true, none: true, tried: []string{"/h: File size limit exceeded"}}, StageDeliver, DiskFull},
+		"taken by another": {ending{exit: ended, runs: true, spoke: true, acknowledged: true, none: true, tried: []string{"/h: x (noexec)", "/tmp: (taken: drwx------ of mallory)"}}, StageDeliver, Squatted},
+		"loose":            {ending{exit: ended, runs: true, spoke: true, acknowledged: true, none: true, tried: []string{"/h: x (noexec)", "/tmp: (mode is not 0700)"}}, StageDeliver, NoDirectory},
 		"mixed":            {ending{exit: ended, runs: true, spoke: true, acknowledged: true, none: true, tried: []string{"/h: Permission denied", "/tmp: x (noexec)"}}, StageDeliver, NoExec},
 		"lost on the way":  {ending{exit: exit{read: io.EOF, lost: io.EOF, Exit: Exit{Status: -1, Missing: true}}, runs: true, spoke: true, acknowledged: true}, StageStart, ConnectionLost},
 		"lost in a line":   {ending{exit: exit{read: io.ErrUnexpectedEOF, lost: io.EOF, Exit: Exit{Status: -1, Missing: true}}, hello: true, runs: true, spoke: true, acknowledged: true}, StageTalk, Truncated},

@@ -7,7 +7,7 @@ import (
 	"os"
 	"strconv"
 
-	"preflight/hostsys"
+	"preflight/hostsys/limits"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 // have the files open that it takes. Those that stay connected need theirs all together.
 // The error says that even one at a time they do not fit: nobody is to be called then.
 func (c *Client) Fit(names []string, stay bool, most int) (atOnce int, err *Error) {
-	open, limit, ok := hostsys.OpenFiles()
+	open, limit, ok := limits.OpenFiles()
 	if !ok || len(names) == 0 {
 		return most, nil
 	}
@@ -47,7 +47,7 @@ func (c *Client) Fit(names []string, stay bool, most int) (atOnce int, err *Erro
 // Short is the failure of a call that this machine itself had too little of something for,
 // nil where err says anything else.
 func Short(stage Stage, err error) *Error {
-	of := hostsys.Shortage(err)
+	of := limits.Shortage(err)
 	if of == "" {
 		return nil
 	}

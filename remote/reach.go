@@ -10,7 +10,7 @@
 //
 // The command is one constant that every login shell passes on unread; what
 // differs from node to node travels on its stdin. It becomes our binary if that
-// lies in a private directory of the node under the name of its SHA-256, and asks
+// lies in a private directory of the node and has the right SHA-256, and asks
 // for it otherwise (deliver.go, deliver.sh).
 //
 // The package refuses to know what is asked and what the answers mean. It refuses

@@ -295,3 +295,14 @@ func TestServeTellsNoSecret(t *testing.T) {
 		}
 	}
 }
+
+// What is left of an agent whose head is gone is gone within a quarter of a minute; and the
+// head waits longer, for the carrier to say what is wrong.
+func TestPatience(t *testing.T) {
+	if end := patience*DefaultBeat + drainGrace; end >= 15*time.Second {
+		t.Errorf("an agent outlives its head by %s", end)
+	}
+	if patience >= headPatience || verdictTime >= headPatience*DefaultBeat {
+		t.Error("a node is given up before its carrier can say why")
+	}
+}

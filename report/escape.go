@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"regexp"
@@ -10,15 +11,15 @@ import (
 
 // Escape makes text from a node harmless on a terminal: control characters,
 // and the invisible ones that reorder or hide text, become \x1b or \u202e, and the first
-// character of what a runner of CI obeys becomes \x23. A line break stays one only where
-// the caller splits lines itself.
+// character of what a runner of CI obeys becomes \x23. A line break becomes a blank: it stays
+// one only where the caller splits lines itself.
 func Escape(text string) string {
 	var out strings.Builder
 	for _, r := range text {
 		switch {
 		case r == unicode.ReplacementChar, unicode.IsPrint(r):
 			out.WriteRune(r)
-		case r == '\t':
+		case r == '\t', r == '\n': // a caller that means lines has split them
 			out.WriteByte(' ')
 		case r < 0x100:
 			fmt.Fprintf(&out, `\x%02x`, r)
@@ -75,7 +76,24 @@ func EscapeLines(text string) string {
 // Outside of strings JSON has neither.
 type jsonGuard struct{ to io.Writer }
 
-func (g jsonGuard) Write(text []byte) (int, error) {
+// guardedAtOnce is how many bytes, up to the end of a line, are copied at once: a report is large.
+const guardedAtOnce = 64 << 10
+
+func (g jsonGuard) Write(text []byte) (written int, err error) {
+	for err == nil && written < len(text) {
+		part := text[written:]
+		if len(part) > guardedAtOnce {
+			if end := bytes.IndexByte(part[guardedAtOnce:], '\n'); end >= 0 {
+				part = part[:guardedAtOnce+end+1]
+			}
+		}
+		err = g.write(part)
+		written += len(part)
+	}
+	return written, err
+}
+
+func (g jsonGuard) write(text []byte) error {
 	var out strings.Builder
 	for _, r := range markCommand.ReplaceAllString(string(text), `\u0023#$1`) {
 		if r >= 0x7f && r < 0xa0 || unicode.Is(unicode.Bidi_Control, r) {
@@ -84,8 +102,6 @@ func (g jsonGuard) Write(text []byte) (int, error) {
 		}
 		out.WriteRune(r)
 	}
-	if _, err := io.WriteString(g.to, out.String()); err != nil {
-		return 0, err
-	}
-	return len(text), nil
+	_, err := io.WriteString(g.to, out.String())
+	return err
 }

@@ -73,7 +73,11 @@ func (p *page) explanationHead(r explain.Report) {
 		text = "no failure that preflight knows is in the log"
 	}
 	p.line("%s  %s", p.colored(verdict, Word(verdict)), Escape(text))
-	p.line("%s", p.faint(Plural(r.Files, "file")+", "+Plural(r.Lines, "line")))
+	read := Plural(r.Files, "file") + ", " + Plural(r.Lines, "line")
+	if r.Nameless > 0 {
+		read += fmt.Sprintf(", %d of them counted without who wrote them: give the log of one rank or node for that", r.Nameless)
+	}
+	p.line("%s", p.faint(read))
 }
 
 // on is where something happened, as the rest of a sentence.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
 
 	"github.com/hashicorp/go-multierror"
 
@@ -273,7 +274,7 @@ func (p *page) command(f Prediction) {
 	}
 	text := ""
 	for _, setting := range f.CommandEnv {
-		text += setting.Name + "=" + fix.Quote(setting.Value) + " "
+		text += setting.Name + "=" + typed(setting.Value) + " "
 	}
 	p.line("\ncommand")
 	text += strings.TrimSpace(shell(" ", f.Command))
@@ -291,7 +292,26 @@ func (p *page) command(f Prediction) {
 func shell(separator string, words []string) string {
 	text := ""
 	for _, word := range words {
-		text += separator + fix.Quote(word)
+		text += separator + typed(word)
 	}
 	return text
+}
+
+// typed is a word as it is typed: one with a line break or the like in it as bash takes it.
+func typed(word string) string {
+	if !strings.ContainsFunc(word, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return fix.Quote(word)
+	}
+	var text strings.Builder
+	for i := range len(word) {
+		switch c := word[i]; {
+		case c == '\'' || c == '\\':
+			text.WriteString(`\` + string(c))
+		case c < ' ' || c > '~':
+			fmt.Fprintf(&text, `\%03o`, c)
+		default:
+			text.WriteByte(c)
+		}
+	}
+	return "$'" + text.String() + "'"
 }

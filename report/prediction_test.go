@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os/exec"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-multierror"
 
+	"preflight/checks/fix/sandbox"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
@@ -117,6 +119,17 @@ func TestReleaseIsOfDeepSpeed(t *testing.T) {
 	for program, want := range map[string]string{launch.ProgramDeepSpeed: "deepspeed 0.19.8", launch.ProgramTorchrun: "torchrun", launch.ProgramAccelerate: "accelerate"} {
 		if got := NewPrediction(launch.Prediction{Program: program, DeepSpeed: "0.19.8"}, nil).program(); got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestCommandsAreTyped: a shell makes the words of them again, whatever is in them, and runs nothing.
+func TestCommandsAreTyped(t *testing.T) {
+	for _, class := range sandbox.Classes {
+		word := class.In("x")
+		out, err := exec.CommandContext(t.Context(), "bash", "-c", "printf %s "+Escape(typed(word))).Output()
+		if err != nil || string(out) != word {
+			t.Errorf("%s: %q becomes %q by %s (%v)", class.Name, word, out, typed(word), err)
 		}
 	}
 }

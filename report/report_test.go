@@ -147,7 +147,7 @@ func TestEscape(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain — ünïcode": "plain — ünïcode",
 		"\x1b[2J":         `\x1b[2J`,
-		"a\tb\nc\x00":     `a b\x0ac\x00`,
+		"a\tb\nc\x00":     `a b c\x00`,
 		"\u009b31m":       `\x9b31m`,
 		"abc\u202edef":    `abc\u202edef`,
 		"\u200bhidden":    `\u200bhidden`,

@@ -9,7 +9,8 @@ import (
 // What reports are read for stays as it is.
 func TestReadable(t *testing.T) {
 	for _, text := range []string{
-		"f1d2d2f924e986ac86fdf7b36c94bcdf32beec15", // a commit
+		"f1d2d2f924e986ac86fdf7b36c94bcdf32beec15",                         // a commit
+		"4b1d9f2d3c6a1e0b7f8d5c4a3b2e1f0d9c8b7a6f5e4d3c2b1a0f9e8d7c6b5a49", // a digest
 		"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
 		"SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU",
 		"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl",

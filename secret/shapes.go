@@ -8,6 +8,7 @@ import (
 // The alphabets of tokens.
 var (
 	hex    = alphabet("0123456789abcdefABCDEF")
+	base32 = alphabet("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")
 	alnum  = alphabet("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 	word   = alnum.and("_-")
 	b64    = alnum.and("+/=_-")
@@ -55,14 +56,14 @@ var shapes = []shape{
 	{"sgp_", word, 30, false}, {"squ_", alnum, 36, false}, {"sqp_", alnum, 36, false}, {"sqa_", alnum, 36, false},
 	{"bkua_", hex, 32, false}, {"CCIPAT_", word, 30, false}, {"cio", alnum, 32, true},
 	// Clouds.
-	{"AKIA", alnum, 16, false}, {"ASIA", alnum, 16, false}, {"ABIA", alnum, 16, false}, {"ACCA", alnum, 16, false}, {"ABSK", b64, 80, false},
+	{"AKIA", base32, 16, false}, {"ASIA", base32, 16, false}, {"ABIA", base32, 16, false}, {"ACCA", base32, 16, false}, {"ABSK", b64, 80, false},
 	{"bedrock-api-key-", b64, 20, false},
 	{"AIza", word, 30, false}, {"GOCSPX-", word, 20, false}, {"ya29.", dotted, 30, false}, {"1//0", word, 30, false},
 	{"LTAI", alnum, 16, false}, {"doo_v1_", hex, 40, false}, {"dop_v1_", hex, 40, false}, {"dor_v1_", hex, 40, false},
 	{"AQVN", word, 32, false}, {"YCAJ", word, 20, false}, {"t1.", dotted, 60, false}, {"HRKU-", word, 30, false}, {"tk-us-", word, 40, false},
 	{"fo1_", word, 40, false}, {"fm1a_", b64, 60, false}, {"fm1r_", b64, 60, false}, {"fm2_", b64, 60, false},
 	{"v1.0-", word, 100, false}, {"sha256~", word, 40, false}, {"ovh", alnum, 40, true}, {"sbp_", hex, 32, false}, {"nfp_", alnum, 32, false},
-	{"pscale_tkn_", dotted, 30, false}, {"pscale_oauth_", dotted, 30, false}, {"pscale_pw_", dotted, 30, false}, {"4b1d", alnum, 38, false},
+	{"pscale_tkn_", dotted, 30, false}, {"pscale_oauth_", dotted, 30, false}, {"pscale_pw_", dotted, 30, false},
 	{"hvs.", word, 20, false}, {"hvb.", word, 40, false}, {"hvr.", word, 20, false}, {"s.", alnum, 24, true},
 	{"pul-", hex, 32, false}, {"ico-", alnum, 32, true}, {"dp.pt.", alnum, 36, false}, {"dp.st.", dotted, 36, false}, {"tskey-", word, 20, false},
 	{"dnkey-", b64, 40, false}, {"ops_eyJ", b64, 40, false}, {"AGE-SECRET-KEY-1", alnum, 40, false}, {"PMAK-", word, 40, false},

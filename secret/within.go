@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"strconv"
+	"strings"
 )
 
 // Within hides in every text that a value holds, also of what it points to and of the keys
@@ -101,8 +102,8 @@ func HideJSON(text []byte) []byte {
 		if i >= len(text) {
 			break // no JSON
 		}
-		var plain string
-		if json.Unmarshal(text[from:i+1], &plain) != nil {
+		plain := string(text[from+1 : i])
+		if strings.Contains(plain, `\`) && json.Unmarshal(text[from:i+1], &plain) != nil {
 			continue
 		}
 		hidden := Hide(plain)

@@ -68,12 +68,22 @@ func (s *statement) names(node string) bool {
 }
 
 func (s *statement) wanted() string {
-	text := s.Fact + " " + strings.Join(s.Is, " or ")
+	text := s.Fact + " " + spaced(strings.Join(s.Is, " or "))
 	if s.At != "" {
 		text += " (" + s.At + ")"
 	}
 	return text
 }
+
+// spaced has a blank behind each operator and before each unit, as everything else that is wanted.
+func spaced(values string) string {
+	return tightUnit.ReplaceAllString(tightOperator.ReplaceAllString(values, "$1 $2"), "$1 $2")
+}
+
+var (
+	tightOperator = regexp.MustCompile(`([<>=!~]=|[<>])([^\s=])`)
+	tightUnit     = regexp.MustCompile(`(\d)((?:[KMGTP]i?)?B|[kMGT]?bit/s)\b`)
+)
 
 // Held are the expectations of a policy, held against a fleet.
 type Held struct{ statements []statement }

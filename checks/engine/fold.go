@@ -62,9 +62,11 @@ func (r addressing) Fold(findings []checks.Finding) []checks.Finding {
 func (r addressing) writeNodes(f *checks.Finding) {
 	f.Fix, f.Notes = nil, nil
 	for _, command := range f.Remedy {
-		if line, isCommand := command.Addressed(fix.Audience{Nodes: f.Nodes, Port: r.port, Srun: r.srun, Hostfile: r.hostfile, IsRoot: r.isRoot}); isCommand {
+		line, isCommand := command.Addressed(fix.Audience{Nodes: f.Nodes, Port: r.port, Srun: r.srun, Hostfile: r.hostfile, IsRoot: r.isRoot})
+		switch { // of several that are refused one says so
+		case isCommand && !slices.Contains(f.Fix, line):
 			f.Fix = append(f.Fix, line)
-		} else {
+		case !isCommand && !slices.Contains(f.Notes, line):
 			f.Notes = append(f.Notes, line)
 		}
 	}

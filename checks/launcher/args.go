@@ -81,6 +81,7 @@ var noteRules = map[string]noteRule{
 	"ignored-text":    {fix: command(fix.Here(`sed -E -i '{line}s/^(\s*\S+\s+slots=[0-9]+).*/\1/' {hostfile}`))},
 	"zero-slots":      {look: zeroSlots},
 	"pdsh-operator":   {fatal: true},
+	"pdsh-option":     {fatal: true, wouldSee: "nothing: the command has run"},
 	"pdsh-range":      {fatal: true, wouldSee: "IndexError: list index out of range, on the node whose rank has no entry"},
 	"pdsh-list":       {fatal: true, wouldSee: "IndexError: list index out of range, on the node whose rank has no entry"},
 	"pdsh-rcmd":       {fatal: true, fix: portOut, wouldSee: `pdsh: No such rcmd module "…"`},

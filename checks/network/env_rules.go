@@ -119,7 +119,7 @@ func ncclInterfaces(r envOfRanks) []checks.Finding {
 	}
 	f := r.finding(name, "NCCL_SOCKET_IFNAME selects no interface of this node")
 	f.Verdict, f.WouldSee = r.fatal(name, "Bootstrap : no socket interface found")
-	f.Want = "one of " + strings.Join(outward(r.node.Net, usable), ", ")
+	f.Want = oneOf(outward(r.node.Net, usable))
 	if f.Verdict == checks.Fail { // taken out first, then set
 		f.Remedy = append(f.Remedy, setForAll(r.view.Launch, name, ifnameList(r.view))...)
 	}
@@ -157,7 +157,7 @@ func exactInterfaces(r envOfRanks) []checks.Finding {
 				f.Summary = name + " has no ^ or =, those are NCCL's: it takes whole interface names"
 			}
 			f.Verdict, f.WouldSee = r.fatal(name, "Unable to find address for: "+item)
-			f.Want = "one of " + strings.Join(outward(r.node.Net, usable), ", ")
+			f.Want = oneOf(outward(r.node.Net, usable))
 			f.Remedy = append(f.Remedy, setForAll(r.view.Launch, name, sharedName(r.view))...)
 			findings = append(findings, f)
 			break
@@ -169,6 +169,14 @@ func exactInterfaces(r envOfRanks) []checks.Finding {
 // outward leaves the loopback out: nobody means it.
 func outward(net *facts.Net, interfaces []string) []string {
 	return slices.DeleteFunc(slices.Clone(interfaces), func(name string) bool { return names.InterfaceOf(net, name).Loopback })
+}
+
+// oneOf is what of the node's interfaces will do.
+func oneOf(interfaces []string) string {
+	if len(interfaces) == 0 {
+		return "an interface that is up and has a carrier and an address: the node has none"
+	}
+	return "one of " + strings.Join(interfaces, ", ")
 }
 
 // setForAll sets interfaces for the whole fleet at once where a value is known

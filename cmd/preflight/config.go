@@ -190,7 +190,7 @@ func (c *Config) fileFor(flags *pflag.FlagSet, command []string) (string, error)
 	for _, file := range candidates {
 		switch _, err := os.Stat(file); {
 		case err == nil:
-			return file, nil
+			return file, keptFromOthers(file)
 		case !errors.Is(err, os.ErrNotExist):
 			return "", policyfile.Unreadable(file, err)
 		}

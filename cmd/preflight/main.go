@@ -17,6 +17,7 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 
+	"preflight/cmd/preflight/internal/closed"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/hostfile"
 	"preflight/launch"
@@ -35,7 +36,10 @@ const (
 // Version is set at build time (-ldflags -X main.Version=…).
 var Version = "dev"
 
-func main() { os.Exit(run(os.Args[1:])) }
+func main() {
+	os.Stdout = closed.Output()
+	os.Exit(run(os.Args[1:]))
+}
 
 // run is one invocation; it returns the exit code.
 func run(args []string) int {

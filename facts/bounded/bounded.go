@@ -8,7 +8,10 @@
 // decoder's to say.
 package bounded
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 const (
 	// MaxDepth is how many lists and objects may be inside each other: facts have eight.
@@ -23,6 +26,9 @@ const (
 	// memory as one that says everything.
 	valuesOfObject = 8
 )
+
+// errTooMany is without a number: what may still be in a text depends on those before it.
+var errTooMany = errors.New("too many values")
 
 // Check returns how many of so many values (texts, numbers and lists are one, objects
 // several, and what they hold besides) a text leaves for others. The error says what it has
@@ -68,7 +74,7 @@ func Check(text []byte, values int) (left int, err error) {
 			}
 		}
 		if total > values {
-			return values, fmt.Errorf("more than %d values", values)
+			return values, errTooMany
 		}
 	}
 	return values - total, nil

@@ -270,5 +270,9 @@ func (o Output) cannot(err error) error {
 
 // CannotWrite says which output, and the system's reason without a path of its own.
 func CannotWrite(asked string, err error) error {
-	return usage.WithHint(fmt.Errorf("%s cannot be written: %w", asked, usage.Reason(err)), "name a file in a directory of yours")
+	cannot := fmt.Errorf("%s cannot be written: %w", asked, usage.Reason(err))
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return usage.WithHint(cannot, "this machine's disk is full: make room there, df -h shows where, or name a file elsewhere")
+	}
+	return usage.WithHint(cannot, "name a file in a directory of yours")
 }

@@ -88,7 +88,7 @@ func TestPhaseState(t *testing.T) {
 		"the slowest first":  {said(began, reach(0, fleet.Began, "w4"), reach(1, fleet.Began, "w1")), 3, "0 of 4 nodes; waiting 3 s for w[1,4], 57 s more at most"},
 		"lost":               {said(began, reach(0, fleet.Began, names...), reach(0.5, fleet.Lost, "w2")), 0.8, "0 of 4 nodes, 1 lost"},
 		"over":               {said(began, reach(0, fleet.Began, names...), reach(0.5, fleet.Lost, "w2"), reach(1.25, fleet.Ended, "w1", "w3", "w4")), 9, "3 of 4 nodes, 1 lost, 1.2 s"},
-		"hostile":            {said(began, reach(0, fleet.Began, "\x1b[2J\u202ew1\n")), 2, `0 of 4 nodes; waiting 2 s for \x1b[2J\u202ew1\x0a, 58 s more at most`},
+		"hostile":            {said(began, reach(0, fleet.Began, "\x1b[2J\u202ew1\n")), 2, `0 of 4 nodes; waiting 2 s for \x1b[2J\u202ew1 , 58 s more at most`},
 		"past its deadline":  {said(began, reach(0, fleet.Began, "w1")), 61, "0 of 4 nodes; waiting 61 s for w1"},
 		"a long wait":        {said(began, []moment{{0, fleet.Event{Phase: fleet.Reaching, Step: fleet.Began, Node: "w1", Until: at(600)}}}), 180, "0 of 4 nodes; waiting 3 min for w1, 7 min more at most"},
 		"one node":           {[]moment{announced(0, fleet.Looking, 1), node(0, fleet.Looking, fleet.Began, "here"), node(0.5, fleet.Looking, fleet.Ended, "here")}, 1, "1 of 1 node, 0.5 s"},
@@ -161,7 +161,7 @@ func TestPlainProgress(t *testing.T) {
 	}
 	want := `preflight:   0.0 s  log in: begins, 3 nodes
 preflight:   0.2 s  look: begins, 3 nodes
-preflight:   0.5 s  log in: lost w3: refused: connection\x0arefused
+preflight:   0.5 s  log in: lost w3: refused: connection refused
 preflight:   5.0 s  log in: 1 of 3 nodes, 1 lost; waiting 5 s for w2, 55 s more at most
 preflight:  10.0 s  log in: 1 of 3 nodes, 1 lost; waiting 10 s for w2, 50 s more at most
 preflight:  20.0 s  log in: 1 of 3 nodes, 1 lost; waiting 20 s for w2, 40 s more at most

@@ -1,4 +1,8 @@
-package hostsys
+// Package limits tells what the machine that it runs on has too little of, by what its
+// calls fail with, and how many files may be open.
+//
+// It refuses to raise a limit, and to know who was to be reached when it was met.
+package limits
 
 import (
 	"errors"

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"preflight/cmd/preflight/internal/usage"
+)
+
+// keptFromOthers refuses a configuration file that nobody has named and that others than the
+// user and root may write, or put another one in place of: it says which program runs on
+// every node, and what a fix is.
+func keptFromOthers(file string) error {
+	for _, path := range []string{file, filepath.Dir(file)} {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil // whoever reads it says so
+		}
+		if why := writers(info); why != "" {
+			return usage.WithHint(fmt.Errorf("%s is not read: %s %s, and it may say what runs on the nodes", file, path, why),
+				"if it is meant, name it: --config %s; else see to it that only its owner may write: chmod go-w %s", file, path)
+		}
+	}
+	return nil
+}
+
+// writers says who but us and root may write a file, or make files in a directory; "" for nobody.
+func writers(info fs.FileInfo) string {
+	mode := info.Mode()
+	if info.IsDir() && mode&fs.ModeSticky != 0 {
+		mode &^= 0o022 // theirs are told by their owner
+	}
+	is, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !ok:
+		return ""
+	case is.Uid != 0 && int(is.Uid) != os.Geteuid() && !(os.Geteuid() == 0 && strconv.Itoa(int(is.Uid)) == os.Getenv("SUDO_UID")):
+		return fmt.Sprintf("is of user %d", is.Uid)
+	case mode&0o002 != 0:
+		return "may be written by everybody"
+	case mode&0o020 != 0 && is.Gid != 0 && !isOurAlone(is.Gid):
+		return fmt.Sprintf("may be written by group %d", is.Gid)
+	}
+	return ""
+}
+
+// isOurAlone is whether a group is the user's own, which has their name, as distributions make them.
+func isOurAlone(gid uint32) bool {
+	if int(gid) != os.Getegid() {
+		return false
+	}
+	group, err := user.LookupGroupId(strconv.Itoa(int(gid)))
+	us, unknown := user.Current()
+	if err != nil || unknown != nil {
+		return int(gid) == os.Geteuid()
+	}
+	return group.Name == us.Username
+}

@@ -1,0 +1,45 @@
+package facts
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestHold: what is too much costs its own section, says so, and leaves the others.
+func TestHold(t *testing.T) {
+	const allowance = 1000
+	for name, c := range map[string]struct {
+		grow func(*Node)
+		gone Section
+	}{
+		"as it should be":     {func(*Node) {}, ""},
+		"entries":             {func(n *Node) { n.Net.Interfaces = make([]Interface, 200) }, SectionNet},
+		"entries of a map":    {func(n *Node) { n.Python.Packages = packages(1500) }, SectionPython},
+		"a text":              {func(n *Node) { n.Host.Kernel = strings.Repeat("x", 64<<10) }, SectionHost},
+		"a name":              {func(n *Node) { n.Python.Packages = map[string]string{strings.Repeat("x", 64<<10): "1"} }, SectionPython},
+		"few, of much inside": {func(n *Node) { n.IB.Devices = []HCA{{Ports: make([]IBPort, 100)}} }, SectionIB},
+	} {
+		n := Node{Facts: Facts{Host: &Host{}, Net: &Net{}, Python: &Python{}, IB: &IB{}}}
+		before := values(n.section(SectionHost)) + values(n.section(SectionNet)) + values(n.section(SectionPython)) + values(n.section(SectionIB))
+		c.grow(&n)
+		held := n.Hold(allowance)
+		if held > allowance || c.gone == "" && held != before {
+			t.Errorf("%s: %d values are held, of %d", name, held, before)
+		}
+		for _, section := range []Section{SectionHost, SectionNet, SectionPython, SectionIB} {
+			reason := n.Missing[section]
+			if gone := section == c.gone; n.Has(section) == gone || gone != strings.Contains(reason, "no more than 1,000 are taken of one node") {
+				t.Errorf("%s: %s seen %t, missing for %q", name, section, n.Has(section), reason)
+			}
+		}
+	}
+}
+
+func packages(n int) map[string]string {
+	all := map[string]string{}
+	for i := range n {
+		all[fmt.Sprint("p", i)] = "1"
+	}
+	return all
+}

@@ -1,0 +1,23 @@
+package hostfile
+
+import "testing"
+
+// Whatever Slurm says of an allocation, its hosts are as many as it lists, each once.
+func FuzzFromSlurm(f *testing.F) {
+	f.Add("gpu[01-04,07],login1", "8(x4),4,2")
+	f.Add("n[1-3]", "gpu:a100:4")
+	f.Add("n1", "99999999999999999999(x99999999999)")
+	f.Fuzz(func(t *testing.T, nodelist, perNode string) {
+		hosts, err := FromSlurm(nodelist, perNode)
+		if err != nil {
+			return
+		}
+		seen := map[string]bool{}
+		for _, host := range hosts {
+			if host.Name == "" || seen[host.Name] || len(host.Slots) > maxRanks {
+				t.Errorf("%q and %q give %q %d slots", nodelist, perNode, host.Name, len(host.Slots))
+			}
+			seen[host.Name] = true
+		}
+	})
+}

@@ -1,0 +1,34 @@
+package hostsys
+
+import (
+	"strings"
+	"testing"
+)
+
+// Whatever the files of a machine and getent say of names, what is made of it are names and
+// addresses.
+func FuzzNames(f *testing.F) {
+	f.Add("127.0.0.1 localhost # x\nfe80::1%eth0\ta b\n10.0.0.1", "hosts: files [NOTFOUND=return] dns[!UNAVAIL=return]\n", "10.0.0.1 STREAM w1\n10.0.0.1 DGRAM\n::ffff:10.0.0.1 STREAM x")
+	f.Add("", "hosts:[", "")
+	f.Fuzz(func(t *testing.T, hosts, nsswitch, answer string) {
+		for _, line := range parseHosts(hosts) {
+			if !line.Address.IsValid() || len(line.Names) == 0 || strings.ContainsAny(strings.Join(line.Names, ""), " \t\n#") {
+				t.Errorf("%q says %+v", hosts, line)
+			}
+		}
+		if line, sources := parseNSSwitch(nsswitch); line == "" && sources != nil || strings.Contains(line, "\n") {
+			t.Errorf("%q says %q, %+v", nsswitch, line, sources)
+		}
+		for _, network := range []string{"ip4", "ip6", "ip"} {
+			addresses, canonical := parseAhosts(network, answer)
+			for i, address := range addresses {
+				if !address.IsValid() || !isOf(network, address) || i > 0 && addresses[i-1] == address {
+					t.Errorf("%q gives %v", answer, addresses)
+				}
+			}
+			if strings.ContainsAny(canonical, " \n") {
+				t.Errorf("%q gives %q", answer, canonical)
+			}
+		}
+	})
+}
