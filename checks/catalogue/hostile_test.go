@@ -118,15 +118,23 @@ func TestWhatANodeSendsIsNoCommand(t *testing.T) {
 	lines.Paste(t)
 }
 
-// TestOnlyNodesAreNamed: who answered is what the caller says.
+// TestOnlyNodesAreNamed: who answered is what the callers say, of whom one alone is named with
+// the one it called.
 func TestOnlyNodesAreNamed(t *testing.T) {
-	for answered, want := range map[string]int{"w3": 2, "w9": 1, "": 1} {
-		fleet := fleettest.Healthy(3)
-		delete(fleet.Nodes[1].Mesh.Reached, "w1")
-		fleet.Nodes[1].Mesh.Failed = []facts.Path{{Peer: "w1", To: "10.0.0.1", Port: 40000, Outcome: facts.PathMisdirected, Answered: answered}}
-		report := judged(fleet, network.NodeMesh)
-		if len(report.Findings) != 1 || len(report.Findings[0].Nodes) != want {
-			t.Errorf("answered by %q: %+v, want %d nodes", answered, report.Findings, want)
+	for answered, named := range map[string]string{"w4": "w1 w4", "w9": "w1", "": "w1"} {
+		for callers, want := range []string{1: "w1 w2", 2: named} {
+			fleet := fleettest.Healthy(4)
+			for i := 1; i <= callers; i++ {
+				delete(fleet.Nodes[i].Mesh.Reached, "w1")
+				fleet.Nodes[i].Mesh.Failed = []facts.Path{{Peer: "w1", To: "10.0.0.1", Port: 40000, Outcome: facts.PathMisdirected, Answered: answered}}
+			}
+			got := ""
+			for _, f := range judged(fleet, network.NodeMesh).Findings {
+				got += strings.Join(f.Nodes, " ")
+			}
+			if got != want {
+				t.Errorf("%d say that %q answered: %q are named, want %q", callers, answered, got, want)
+			}
 		}
 	}
 }

@@ -49,7 +49,7 @@ func (m *meshCalls) wrongAnswers(s proof.Suspect) []checks.Finding {
 	var findings []checks.Finding
 	in := slices.DeleteFunc(slices.Clone(s.Failed), func(c proof.Attempt) bool { return !slices.Contains(s.Nodes, c.To) })
 	for _, calls := range proof.Gather(in, func(c proof.Attempt) string { return c.To }) {
-		answered := mostlyAnswered(calls)
+		answered := m.mostlyAnswered(calls)
 		call := calls[0]
 		f := checks.Finding{
 			Nodes:    []string{call.To},
@@ -81,9 +81,9 @@ func whoAnswers(call proof.Attempt) fix.Command {
 	return fix.On("ip neigh show %s   # the MAC address of who answers there", fix.Host(call.Path.To)).At(call.From)
 }
 
-// mostlyAnswered is the node that at least two callers had an answer from, and most of them,
+// mostlyAnswered is the node of this launch that at least two callers had an answer from, and most of them,
 // "" for none: what one alone says of another accuses nobody.
-func mostlyAnswered(calls []proof.Attempt) string {
+func (m *meshCalls) mostlyAnswered(calls []proof.Attempt) string {
 	count := map[string]int{}
 	for _, call := range calls {
 		if call.Path.Answered != "" {
@@ -91,7 +91,8 @@ func mostlyAnswered(calls []proof.Attempt) string {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(count)) {
-		if count[name] > 1 && 2*count[name] > len(calls) {
+		isNode := slices.ContainsFunc(m.view.All, func(node facts.Node) bool { return node.Name == name })
+		if isNode && count[name] > 1 && 2*count[name] > len(calls) {
 			return name
 		}
 	}
