@@ -42,6 +42,7 @@ become() {
 # openssl takes a third of the time of a sha256sum that knows no instructions for it.
 faults() {
 	[ -f $image ] && [ -O $image ] || { echo "not a file of ours"; return; };
+	[ -x $image ] || { echo "on a mount that lets no program run"; return; };
 	e=$(cd "$1" && unset TIME_STYLE && LC_ALL=C ls -ldnL . /proc/self/fd/0 <$image 2>&1);
 	set -- $e;
 	case "$*" in

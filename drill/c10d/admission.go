@@ -122,7 +122,7 @@ func (a *admission) admit(conn net.Conn, from *bufio.Reader, c *conversation) bo
 			return false
 		}
 		if query(first[0]) != queryValidate {
-			a.hear(conn, from)
+			a.hear(conn, from, c.generation)
 			return false
 		}
 		if readGreeting(from) != nil {
@@ -144,7 +144,7 @@ func (a *admission) admit(conn net.Conn, from *bufio.Reader, c *conversation) bo
 		case known, err == nil && q == queryCheck: // PING of a store that has none, or more than a stranger may ask
 			return false
 		case c.generation == facts.GenerationLegacy:
-			a.hear(conn, from)
+			a.hear(conn, from, c.generation)
 			return false
 		default:
 			a.met(caller(conn))
@@ -188,14 +188,16 @@ func seeksFew(from *bufio.Reader) bool {
 	return true
 }
 
-// hear tells of a rank whose torch speaks another generation than this store, and takes
-// what else it says without an answer, as libuv's server does with everybody.
-func (a *admission) hear(conn net.Conn, from *bufio.Reader) {
-	if isRank(from) {
+// hear tells of a rank whose torch speaks another generation than this store. What else a
+// caller says is taken without an answer where libuv's server would, which treats everybody
+// so; an older one hangs up.
+func (a *admission) hear(conn net.Conn, from *bufio.Reader, g facts.Generation) {
+	switch {
+	case isRank(from):
 		a.met(caller(conn))
-		return
+	case g == facts.GenerationPings:
+		_, _ = io.Copy(io.Discard, from)
 	}
-	_, _ = io.Copy(io.Discard, from)
 }
 
 // isRank is whether a caller begins as a rank does: by VALIDATE and not to look for keys, as

@@ -208,7 +208,7 @@ func TestKnownHostsUnreadable(t *testing.T) {
 	p := newPerson(t)
 	os.Mkdir(p.path("known_hosts"), 0o700) // a directory: opens, cannot be read
 	e := checkKey(p, newSigner(t).PublicKey())
-	if e == nil || e.Cause != remote.HostKeyUnknown || !strings.Contains(e.Error(), "could not be read") {
+	if e == nil || e.Cause != remote.HostsUnreadable || !strings.Contains(e.Error(), "could not be read") {
 		t.Errorf("got %v", e)
 	}
 }
