@@ -60,15 +60,17 @@ func Identify(ctx context.Context, endpoint string, deadline time.Duration) fact
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
-	waited := 0.0
+	waited, met := 0.0, false
 	for {
 		look := time.Now()
 		seen := &facts.Endpoint{Endpoint: endpoint, Addresses: []string{}, Waited: waited}
 		identify(ctx, seen)
 		seen.Seconds = time.Since(began).Seconds()
-		if took := time.Since(look); !seen.Preflight || deadline-time.Since(began) < leaveTime+2*took {
+		leaves := met && seen.Outcome == facts.PathReset // while it was asked
+		if took := time.Since(look); !seen.Preflight && !leaves || deadline-time.Since(began) < leaveTime+2*took {
 			return *seen
 		}
+		met = seen.Preflight
 		time.Sleep(leaveTime)
 		waited = time.Since(began).Seconds()
 	}
