@@ -115,7 +115,7 @@ var rooms = []room{
 	{".", []string{"checks/...", "facts", "fleet/...", "hostfile", "hostsys", "launch/...", "probe", "remote/...", "secret"}, nil,
 		"the story of a run: flags and rendering are whoever's who tells it"},
 
-	{"cmd/preflight/internal/usage", []string{"checks/compare"}, nil, "what is wrong with a command line, in words"},
+	{"cmd/preflight/internal/usage", []string{"checks/compare", "checks/fix"}, nil, "what is wrong with a command line, in words"},
 	{"cmd/preflight/internal/policyfile", []string{"checks/...", "cmd/preflight/internal/usage", "hostfile"}, nil, "a policy is read here and nowhere else"},
 	{"cmd/preflight/internal/outputs", []string{"cmd/preflight/internal/usage", "report/..."}, nil, "where reports go, whatever they say"},
 	{"cmd/preflight/internal/closed", nil, []string{"os/exec", "net"}, "it asks one thing, before anything else runs"},

@@ -182,7 +182,7 @@ func covered(changes []checks.Change, scopes []agreement.Scope, file string) (wa
 		if names = slices.Compact(names); names == nil {
 			return nil, usage.WithHint(err, "nothing has changed there that could be accepted")
 		}
-		return nil, usage.WithHint(err, "changed are %s", compare.List(names))
+		return nil, usage.WithHint(err, "changed are %s", usage.Words(compare.List(names)))
 	}
 	return slices.DeleteFunc(changes, func(c checks.Change) bool {
 		return !slices.ContainsFunc(scopes, func(scope agreement.Scope) bool { return scope.Covers(c) })

@@ -15,7 +15,6 @@ import (
 
 	"preflight"
 	"preflight/checks"
-	"preflight/checks/fix"
 	"preflight/cmd/preflight/internal/outputs"
 	"preflight/cmd/preflight/internal/progress"
 	"preflight/cmd/preflight/internal/usage"
@@ -64,7 +63,7 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 	root.Flags().String("write-env", "", "write the variables this run proved to work to this file, as .deepspeed_env takes them")
 	root.AddCommand(snapshotCommand(), judgeCommand(), diffCommand(), checksCommand(), predictCommand(), rendezvousCommand(), explainCommand(), causesCommand(), cleanCommand(), demoCommand(), agentCommand(), manCommand(), initCommand(), factsCommand())
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usage.WithHint(flagError(c, err), "%s --help lists the flags", c.CommandPath())
+		return usage.WithHint(flagError(c, err), "%s --help lists the flags", usage.Words(c.CommandPath()))
 	})
 	groupedHelp(root)
 	strictCompletion(root)
@@ -92,15 +91,15 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	}
 	switch near := usage.Meant(args[0], names); {
 	case near != "":
-		return usage.WithHint(fmt.Errorf("unknown command %q%s", args[0], near), "%s --help lists them; a hostfile is given as: %s -H %s", cmd.CommandPath(), cmd.CommandPath(), fix.Quote(args[0]))
+		return usage.WithHint(fmt.Errorf("unknown command %q%s", args[0], near), "%s --help lists them; a hostfile is given as: %s -H %s", usage.Words(cmd.CommandPath()), usage.Words(cmd.CommandPath()), args[0])
 	case cmd.Flags().Lookup("output") != nil && (formats.ByEnding(args[0]) != "" || slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(args[0]))):
-		typed := cmd.CommandPath() + " -H hostfile"
+		typed := usage.Words(cmd.CommandPath() + " -H hostfile")
 		if cmd.Flags().Lookup("normalize") != nil { // a file that is kept to compare with is to hold what lasts
 			typed += " --normalize"
 		}
-		return usage.WithHint(unexpected, "a file to write is given as: %s -o %s", typed, fix.Quote(args[0]))
+		return usage.WithHint(unexpected, "a file to write is given as: %s -o %s", typed, args[0])
 	}
-	return usage.WithHint(unexpected, "a hostfile is given as: %s -H %s", cmd.CommandPath(), fix.Quote(args[0]))
+	return usage.WithHint(unexpected, "a hostfile is given as: %s -H %s", usage.Words(cmd.CommandPath()), args[0])
 }
 
 // arguments refuses too few and too many words, and says how they are given.

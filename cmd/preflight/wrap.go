@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"preflight/checks"
+	"preflight/checks/fix"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/launch"
 	"preflight/secret"
@@ -25,13 +26,16 @@ func commandOnly(cmd *cobra.Command, args []string) error {
 	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
 		before = args[:dash]
 		if dash == len(args) {
-			return usage.WithHint(errors.New(`there is no command behind "--"`), "%s -- deepspeed --hostfile hostfile train.py", cmd.CommandPath())
+			return usage.WithHint(errors.New(`there is no command behind "--"`), "%s -- deepspeed --hostfile hostfile train.py", usage.Words(cmd.CommandPath()))
 		}
 	}
 	if len(before) > 0 && slices.Contains(launch.Programs, filepath.Base(before[0])) {
 		// The options among the words were taken for ours, so they are shown as typed.
 		typed := secret.Arguments(os.Args[max(slices.Index(os.Args, before[0]), 0):])
-		return usage.WithHint(fmt.Errorf("unexpected argument %q", before[0]), `the launch to judge comes behind "--": %s -- %s`, cmd.CommandPath(), strings.Join(typed, " "))
+		for i, word := range typed {
+			typed[i] = fix.Quote(word)
+		}
+		return usage.WithHint(fmt.Errorf("unexpected argument %q", before[0]), `the launch to judge comes behind "--": %s -- %s`, usage.Words(cmd.CommandPath()), usage.Words(strings.Join(typed, " ")))
 	}
 	return noArguments(cmd, before)
 }
@@ -45,7 +49,7 @@ var ofTheCommand = []string{"include", "exclude", "num_nodes", "num_gpus", "forc
 func commandDecides(cmd *cobra.Command, command []string) error {
 	if len(command) == 0 {
 		if dry := cmd.Flags().Lookup("dry-run"); dry != nil && dry.Changed && !cmd.Flags().Changed("accept") {
-			return usage.WithHint(errors.New("--dry-run is of a launch command, and there is none"), "%s --dry-run -- deepspeed …", cmd.CommandPath())
+			return usage.WithHint(errors.New("--dry-run is of a launch command, and there is none"), "%s --dry-run -- deepspeed …", usage.Words(cmd.CommandPath()))
 		}
 		return nil
 	}

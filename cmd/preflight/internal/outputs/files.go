@@ -36,7 +36,7 @@ func Writable(outputs []Output, written Product, those map[string]string, onTerm
 		case o.isBareFormat():
 			return usage.WithHint(fmt.Errorf("%s names a format and no file", o.Asked), "-o %s=FILE writes it, --format %s prints it; a file of such a name is ./%s", o.Path, o.Path, o.Path)
 		case o.hasStrangeEnding():
-			return usage.WithHint(fmt.Errorf("%s: no format ends in %s", o.Asked, filepath.Ext(o.Path)), "formats are %s, as in -o %s=%s; text ends in %s or in nothing", strings.Join(written.Formats, ", "), formats.Text, o.Path, strings.Join(textEndings, ", "))
+			return usage.WithHint(fmt.Errorf("%s: no format ends in %s", o.Asked, filepath.Ext(o.Path)), "formats are %s, as in -o %s=%s; text ends in %s or in nothing", usage.Words(strings.Join(written.Formats, ", ")), formats.Text, o.Path, usage.Words(strings.Join(textEndings, ", ")))
 		case o.Printed() && o.row().Unread && onTerminal:
 			return usage.WithHint(fmt.Errorf("%s is not readable on a terminal", o.row().Is), "-o %s=report.%[1]s writes it to a file", o.Format)
 		}
@@ -55,14 +55,14 @@ func Writable(outputs []Output, written Product, those map[string]string, onTerm
 // unknownFormat says which formats there are, the likely one first.
 func (o Output) unknownFormat(known []string) error {
 	if slices.Contains(formats.Names(), o.Format) {
-		return usage.WithHint(fmt.Errorf("%s: this command does not write %s", o.Asked, o.Format), "it writes %s: -o %s=%s", strings.Join(known, ", "), known[0], o.Path)
+		return usage.WithHint(fmt.Errorf("%s: this command does not write %s", o.Asked, o.Format), "it writes %s: -o %s=%s", usage.Words(strings.Join(known, ", ")), known[0], o.Path)
 	}
 	word := o.Format
 	if meant := formats.ByEnding("." + word); slices.Contains(known, meant) {
 		word = meant
 	}
 	return usage.WithHint(fmt.Errorf("%s: unknown format %q%s", o.Asked, o.Format, usage.Nearest(word, known)),
-		"formats are %s; a file of such a name is ./%s=%s", strings.Join(known, ", "), o.Format, o.Path)
+		"formats are %s; a file of such a name is ./%s=%s", usage.Words(strings.Join(known, ", ")), o.Format, o.Path)
 }
 
 // writable is [Writable] of one output; kept is what it will be worth.

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"preflight/checks/compare"
+	"preflight/checks/fix"
 )
 
 // Error is an error with the way out on a line of its own.
@@ -23,8 +24,17 @@ type Error struct {
 // Unwrap is the error without its hint.
 func (e *Error) Unwrap() error { return e.error }
 
-// WithHint adds the way out to an error.
+// Words are a program's own, which stand in a hint as they are.
+type Words string
+
+// WithHint adds the way out to an error. Much of it is pasted, so that every text among the
+// arguments is quoted for a shell, but [Words].
 func WithHint(err error, format string, args ...any) error {
+	for i, arg := range args {
+		if text, is := arg.(string); is {
+			args[i] = fix.Quote(text)
+		}
+	}
 	return &Error{err, fmt.Sprintf(format, args...)}
 }
 

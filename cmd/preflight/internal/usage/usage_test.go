@@ -1,0 +1,32 @@
+package usage
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"preflight/checks/fix/sandbox"
+)
+
+// TestHintsAreSafeToPaste pastes ways out whose arguments are hostile, also where they stand
+// inside of a command that is substituted.
+func TestHintsAreSafeToPaste(t *testing.T) {
+	for _, c := range sandbox.Classes {
+		err := WithHint(errors.New("no"), `true --config %s; true "$(echo %s)" %s`, c.Evil, c.Evil, Words("--help"))
+		dir := t.TempDir()
+		shell := exec.CommandContext(t.Context(), "bash", "-c", err.(*Error).Hint)
+		shell.Dir = dir
+		out, _ := shell.CombinedOutput() // whether it works shows in what it made
+		if made, _ := os.ReadDir(dir); len(made) > 0 {
+			t.Errorf("%s: %q made %v", c.Name, err.(*Error).Hint, made)
+		}
+		if strings.Contains(string(out), "syntax error") {
+			t.Errorf("%s: %s", c.Name, out)
+		}
+	}
+	if hint := WithHint(errors.New("no"), "%s -H %s", Words("preflight predict"), "hosts").(*Error).Hint; hint != "preflight predict -H hosts" {
+		t.Error(hint)
+	}
+}
