@@ -2,6 +2,7 @@ package ssh
 
 import (
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -92,9 +93,24 @@ var AgentStart = onLadder(checks.Check{
 	Title: "preflight's own program runs on every node",
 	Doc: "The facts of a node are gathered by this same program, copied there once into a private directory. This check says what kept it from " +
 		"running or from finishing its answer: another architecture, no directory to run from, no space, a killed process, a frozen machine. " +
-		"Nothing else can be judged on such a node.",
+		"Nothing else can be judged on such a node. The copy that is kept there is verified before it runs; one that is not as it was left is a warning.",
 	WouldSee: "nothing by itself; but what keeps a small static program from running often keeps the launch from running too",
-}, nil)
+}, distrusted)
+
+// distrusted warns where our program did not lie as it was left there. It was not run.
+func distrusted(_ checks.View, node *facts.Node) []checks.Finding {
+	if node.SSH.Distrusted == "" {
+		return nil
+	}
+	return []checks.Finding{{
+		Verdict: checks.Warn, Nodes: []string{node.Name},
+		Summary:  "the preflight that was kept there is not as it was left: it was not run, and was delivered again",
+		Got:      node.SSH.Distrusted,
+		Want:     "a file that nobody but preflight writes to",
+		Remedy:   []fix.Command{fix.On("ls -lan %s", fix.Path(path.Dir(node.SSH.Path)))},
+		WouldSee: "nothing: a copy is cut short where a disk was full, and altered by whoever has that account",
+	}}
+}
 
 // unlikeOpenSSH warns where ssh, which the launch uses, would not act as preflight did.
 func unlikeOpenSSH(view checks.View, node *facts.Node) []checks.Finding {
