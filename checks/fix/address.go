@@ -37,9 +37,9 @@ func (c Command) Addressed(to Audience) (line string, isCommand bool) {
 	case (remote || c.place == eachHost) && !areHosts(nodes):
 		return "by hand: what these machines are called is no text to paste into a shell", false
 	case code.refused && remote:
-		return to.remoteShell(nodes) + remarkMark + "and look there by hand: what it sent is no text to paste into a shell", true
+		return to.remoteShell(nodes) + remarkMark + "and look there by hand: a value in it is no text to paste into a shell", true
 	case code.refused:
-		return "by hand: what was sent is no text to paste into a shell", false
+		return "by hand: a value in it is no text to paste into a shell", false
 	case remote && c.place == onNodes && to.Srun:
 		line = to.remoteShell(nodes) + " sh -c " + Quote(line)
 	case remote && c.place == onNodes:

@@ -23,7 +23,7 @@ func keptFromOthers(file string) error {
 		}
 		if why := writers(info); why != "" {
 			return usage.WithHint(fmt.Errorf("%s is not read: %s %s, and it may say what runs on the nodes", file, path, why),
-				"if it is meant, name it: --config %s; else see to it that only its owner may write: chmod go-w %s", file, path)
+				"if it is meant, name it: --config %s; else see to it that nobody else owns it or may write to it: chown %s %s; chmod go-w %s", file, strconv.Itoa(os.Geteuid()), path, path)
 		}
 	}
 	return nil
