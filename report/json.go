@@ -18,13 +18,6 @@ import (
 	"preflight/secret"
 )
 
-// JSON writes a report in schema 1. Snapshots are the same file.
-func JSON[Report any](w io.Writer, r Report) error {
-	encoder := Encoder(w)
-	encoder.SetIndent("", " ")
-	return encoder.Encode(r)
-}
-
 // Encoder writes JSON without characters that a terminal, a reader of the source or a
 // runner of CI would be misled by.
 func Encoder(w io.Writer) *json.Encoder { return json.NewEncoder(jsonGuard{w}) }
