@@ -17,6 +17,11 @@ const (
 	bytesOfValue = 32 // of a text: each that begins is one value
 )
 
+// mostOf is what is taken of a section whose every name is held against all nodes: of the
+// environment some five hundred variables, where libraries read three hundred; of Python four
+// thousand packages, where all of Anaconda has five hundred.
+var mostOf = map[Section]int{SectionEnv: 1 << 11, SectionPython: 1 << 12}
+
 // Allowance is how many values are taken of a node, in a fleet of so many.
 func Allowance(nodes int) int { return mostTold + toldOfPeer*nodes }
 
@@ -45,12 +50,16 @@ func (n *Node) Hold(allowance int) (held int) {
 	}
 	slices.SortFunc(parts, func(a, b part) int { return cmp.Or(cmp.Compare(a.values, b.values), cmp.Compare(a.Section, b.Section)) })
 	for _, p := range parts {
-		if held+p.values <= allowance {
+		most, limited := mostOf[p.Section]
+		if most = min(most, allowance); !limited {
+			most = allowance
+		}
+		if p.values <= most && held+p.values <= allowance {
 			held += p.values
 			continue
 		}
 		n.leaveOut(p.Section, fmt.Sprintf("it has %s values, and no more than %s are taken of one node: no machine that is well has as many, so look there by hand",
-			humanize.Comma(int64(p.values)), humanize.Comma(int64(allowance))))
+			humanize.Comma(int64(p.values)), humanize.Comma(int64(most))))
 	}
 	return held
 }

@@ -36,6 +36,26 @@ func TestHold(t *testing.T) {
 	}
 }
 
+// TestHoldNames: names are held against all nodes one by one, so there are fewer of them than a
+// node may tell of anything else.
+func TestHoldNames(t *testing.T) {
+	for _, c := range []struct {
+		section Section
+		facts   Facts
+		kept    bool
+	}{
+		{SectionEnv, Facts{Env: &Env{Vars: make([]Setting, 400)}}, true},
+		{SectionEnv, Facts{Env: &Env{Vars: make([]Setting, 700)}}, false},
+		{SectionPython, Facts{Python: &Python{Packages: packages(3000)}}, true},
+		{SectionPython, Facts{Python: &Python{Packages: packages(5000)}}, false},
+	} {
+		n := Node{Facts: c.facts}
+		if held := n.Hold(Allowance(1)); n.Has(c.section) != c.kept || c.kept == strings.Contains(n.Missing[c.section], "are taken of one node") {
+			t.Errorf("%s: seen %t, %d values held, missing for %q", c.section, n.Has(c.section), held, n.Missing[c.section])
+		}
+	}
+}
+
 func packages(n int) map[string]string {
 	all := map[string]string{}
 	for i := range n {

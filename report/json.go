@@ -18,13 +18,6 @@ import (
 	"preflight/secret"
 )
 
-// JSON writes a report in schema 1. Snapshots are the same file.
-func JSON[Report any](w io.Writer, r Report) error {
-	encoder := Encoder(w)
-	encoder.SetIndent("", " ")
-	return encoder.Encode(r)
-}
-
 // Encoder writes JSON without characters that a terminal, a reader of the source or a
 // runner of CI would be misled by.
 func Encoder(w io.Writer) *json.Encoder { return json.NewEncoder(jsonGuard{w}) }
@@ -36,13 +29,18 @@ const (
 	bytesOfValue = 3
 )
 
-// saved is a report as a file has it, its nodes not yet decoded: they are most of it, and are
-// looked at one after the other.
+// saved is a report as a file has it, but for its nodes: they are most of it, and are decoded
+// one after the other.
 type saved struct {
 	checks.Report
-	Head  json.RawMessage   `json:"head"`
-	Nodes []json.RawMessage `json:"nodes"`
+	Head  json.RawMessage `json:"head"`
+	Nodes []passed        `json:"nodes"`
 }
+
+// passed is a value that is counted and not decoded.
+type passed struct{}
+
+func (*passed) UnmarshalJSON([]byte) error { return nil }
 
 // Read reads a report that JSON or [Normalized] wrote. Of a file that is none the error
 // says what is there instead, and in which line.
@@ -56,19 +54,13 @@ func Read(in io.Reader) (checks.Report, error) {
 	if _, err := bounded.Check(text, most); err != nil {
 		return file.Report, fmt.Errorf("not a preflight report: %w", err)
 	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	err = decoder.Decode(&file)
+	err = json.Unmarshal(text, &file)
 	switch {
 	case err != nil:
 	case file.Schema != checks.Schema:
 		return file.Report, fmt.Errorf("its schema is %d, this preflight reads schema %d", file.Schema, checks.Schema)
 	default:
-		end := decoder.InputOffset()
-		if err = decoder.Decode(&struct{}{}); err == io.EOF {
-			err = file.readNodes(text, most)
-		} else {
-			err = fmt.Errorf("unexpected text after its end in line %d", 1+bytes.Count(text[:end], []byte("\n")))
-		}
+		err = file.readNodes(text, most)
 	}
 	r := file.Report
 	if err != nil {
@@ -109,30 +101,50 @@ func (file *saved) readNodes(text []byte, most int) error {
 	if file.Head != nil && string(file.Head) != "null" {
 		head, err := read(file.Head)
 		if err != nil {
-			return within(err, "head", text, file.Head)
+			return within(err, "head", bytes.Index(text, file.Head))
 		}
 		file.Report.Head = &head
 	}
-	file.Report.Nodes = make([]facts.Node, len(file.Nodes))
-	for i, raw := range file.Nodes {
-		var err error
-		if file.Report.Nodes[i], err = read(raw); err != nil {
-			return within(err, "nodes", text, file.Nodes[:i+1]...)
-		}
-	}
-	return nil
+	file.Report.Nodes = make([]facts.Node, 0, len(file.Nodes))
+	return eachNode(text, func(raw json.RawMessage, at int) error {
+		node, err := read(raw)
+		file.Report.Nodes = append(file.Report.Nodes, node)
+		return within(err, "nodes", at)
+	})
 }
 
-// within is what was wrong with the last of some parts of a text, with its place in the whole.
-func within(err error, path string, text []byte, parts ...json.RawMessage) error {
+// eachNode yields the nodes that a report's text lists, and where each begins.
+func eachNode(text []byte, yield func(raw json.RawMessage, at int) error) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	_, err := decoder.Token()
+	for err == nil && decoder.More() {
+		var key json.Token
+		if key, err = decoder.Token(); err != nil {
+			break
+		}
+		if name, _ := key.(string); !strings.EqualFold(name, "nodes") {
+			err = decoder.Decode(&passed{})
+			continue
+		}
+		list, failed := decoder.Token()
+		for err = failed; err == nil && list != nil && decoder.More(); {
+			var raw json.RawMessage
+			if err = decoder.Decode(&raw); err == nil {
+				err = yield(raw, int(decoder.InputOffset())-len(raw))
+			}
+		}
+		if err == nil && list != nil {
+			_, err = decoder.Token()
+		}
+	}
+	return err
+}
+
+// within is what was wrong with a part of a text, with its place in the whole.
+func within(err error, path string, at int) error {
 	wrong, is := errors.AsType[*json.UnmarshalTypeError](err)
 	if !is {
 		return err
-	}
-	at, size := 0, 0
-	for _, part := range parts {
-		at += size + max(bytes.Index(text[at+size:], part), 0)
-		size = len(part)
 	}
 	wrong.Offset, wrong.Field = wrong.Offset+int64(at), strings.TrimSuffix(path+"."+wrong.Field, ".")
 	return wrong
@@ -142,13 +154,17 @@ func within(err error, path string, text []byte, parts ...json.RawMessage) error
 // text; other errors as they are.
 func plain(err error, text []byte) error {
 	line := func(offset int64) int { return 1 + bytes.Count(text[:min(offset, int64(len(text)))], []byte("\n")) }
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("truncated in line %d", line(int64(len(text))))
-	}
-	if errors.Is(err, io.EOF) {
+	if len(bytes.TrimSpace(text)) == 0 {
 		return errors.New("it is empty")
 	}
 	if wrong, is := errors.AsType[*json.SyntaxError](err); is {
+		switch {
+		case strings.HasPrefix(wrong.Error(), "unexpected end"):
+			return fmt.Errorf("truncated in line %d", line(wrong.Offset))
+		case strings.HasSuffix(wrong.Error(), "after top-level value"):
+			end := bytes.TrimRight(text[:wrong.Offset-1], " \t\r\n")
+			return fmt.Errorf("unexpected text after its end in line %d", line(int64(len(end))))
+		}
 		return fmt.Errorf("line %d: %w", line(wrong.Offset-1), err)
 	}
 	if wrong, is := errors.AsType[*json.UnmarshalTypeError](err); is {
