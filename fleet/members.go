@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"preflight/facts"
-	"preflight/fleet/agent"
 	"preflight/remote"
 )
 
@@ -43,7 +42,7 @@ func learn[Section any](m *member, into **Section, name facts.Section, seen Sect
 // is another matter than what it says went wrong.
 func isLost(err error) bool {
 	failure := (*remote.Error)(nil)
-	return errors.As(err, &failure) || errors.Is(err, agent.ErrNoAnswer)
+	return errors.As(err, &failure) || errors.Is(err, remote.ErrNoAnswer)
 }
 
 func (m *member) miss(section facts.Section, format string, values ...any) {

@@ -82,6 +82,10 @@ type call struct {
 	gone  chan struct{} // closed when the caller no longer listens
 }
 
+// ErrNoAnswer is of an agent that is there, as its beats tell, and has not answered in time:
+// its machine is busy, or what it was asked hangs. Nothing is known of what it was asked.
+var ErrNoAnswer = errors.New("no answer")
+
 // errClosed is what a call gets whose agent was closed under it.
 var errClosed = errors.New("the agent was closed")
 
@@ -163,8 +167,8 @@ func (a *Agent) Close() error {
 // call whose each takes its time holds up the others of this node. When ctx ends
 // first, the method on the node is told to stop and Call returns at once.
 //
-// The error is an *Error when the node is lost, late or interrupted; any other
-// is the method's own, or the Excess of parts that each was not called with.
+// The error is an *Error when the node is lost, silent or interrupted, and ErrNoAnswer
+// when it is late; any other is the method's own, or the Excess of parts that each was not called with.
 // Parts are what a stranger sent: valid JSON, not too much of it for Options.Nodes,
 // and no more than that.
 func (a *Agent) Call(ctx context.Context, method string, params any, each func(part string, body json.RawMessage)) error {
@@ -206,17 +210,24 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 		case <-ctx.Done():
 			go a.cancel(id)
 			failure := a.late(ctx, method, began)
+			if failure == nil {
+				return fmt.Errorf("%w to %s within %s", ErrNoAnswer, method, InSeconds(time.Since(began)))
+			}
 			lookout.Tell(failure)
 			return failure
 		}
 	}
 }
 
-// late is the failure of a call whose ctx ended.
+// late is the failure of a call whose ctx ended, nil where only time was up and the
+// agent has just been heard.
 func (a *Agent) late(ctx context.Context, method string, began time.Time) *Error {
 	e := ending{host: a.command.host, hello: true, acknowledged: true}
 	if noise := a.command.stdout.noise.kept(); len(noise) > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return e.nonsense(noise[0])
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) && a.command.ear.heard(began, a.every) {
+		return nil
 	}
 	return e.interrupted(ctx, "answer to "+method, InSeconds(time.Since(began)))
 }

@@ -341,6 +341,22 @@ func TestSilentNode(t *testing.T) {
 	}
 }
 
+// A call that is late says nothing about the node of an agent that was heard meanwhile.
+func TestLateIsNotLost(t *testing.T) {
+	fixture.NoLeaks(t)
+	agent := beating(t, &fixture.Node{}, time.Minute) // longer than any test: what is heard once counts to its end
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	_, ended := child(t, ctx, agent) // which has answered a part of it
+	err := <-ended
+	if lost := (*Error)(nil); !errors.Is(err, ErrNoAnswer) || errors.As(err, &lost) {
+		t.Errorf("got %v, want %v of it", err, ErrNoAnswer)
+	}
+	if err := agent.Call(t.Context(), "echo", nil, fixture.Nothing); err != nil {
+		t.Errorf("the next call got %v", err)
+	}
+}
+
 // An agent whose head node falls silent ends by its own clock.
 func TestAgentLife(t *testing.T) {
 	fixture.NoLeaks(t)

@@ -29,8 +29,9 @@ const (
 // large one takes its time on a slow way.
 type ear struct {
 	in        io.Reader
-	patience  int          // beats
-	came      atomic.Int64 // bytes
+	patience  int                       // beats
+	came      atomic.Int64              // bytes
+	last      atomic.Pointer[time.Time] // when some came; nil before
 	listening atomic.Bool
 
 	// Of whoever counts the beats.
@@ -43,7 +44,18 @@ func (e *ear) Read(p []byte) (int, error) {
 	n, err := e.in.Read(p)
 	e.listening.Store(false)
 	e.came.Add(int64(n))
+	if n > 0 {
+		now := time.Now()
+		e.last.Store(&now)
+	}
 	return n, err
+}
+
+// heard reports whether something has come since began, and within a beat and a half, so
+// that whoever beats at that pace is there.
+func (e *ear) heard(began time.Time, every time.Duration) bool {
+	last := e.last.Load()
+	return last != nil && last.After(began) && time.Since(*last) < every+every/2
 }
 
 // beat is called once a beat and reports whether too many have passed in silence.

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -32,9 +33,10 @@ func TestNoiseBeforeHelloIsToldAndHarmless(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	var lost *Error
-	if err := agent.Call(ctx, "child", nil, fixture.Nothing); !errors.As(err, &lost) || lost.Cause != Frozen {
+	if err := agent.Call(ctx, "stop", nil, fixture.Nothing); !errors.As(err, &lost) || lost.Cause != Frozen {
 		t.Errorf("a late call after a noisy login: %v, want frozen", err)
 	}
+	_ = syscall.Kill(agent.Hello.PID, syscall.SIGKILL)
 	want := []string{"Welcome", `to \x1b[31mw1`, "no newline:"}
 	if diff := cmp.Diff(want, trace.Noise); diff != "" {
 		t.Errorf("noise (-want +got):\n%s", diff)

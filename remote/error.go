@@ -77,7 +77,7 @@ const (
 	LibcTooOld     Cause = "libc-too-old" // Detail message
 	AgentKilled    Cause = "agent-killed" // a signal ended it; Detail signal
 	AgentExited    Cause = "agent-exited" // it ended by itself; Detail status, stderr
-	Frozen         Cause = "frozen"       // connected, then nothing until the deadline; Detail after, seen, jump
+	Frozen         Cause = "frozen"       // connected, then nothing until the deadline; Detail after, seen, unreached, jump
 	BlackHole      Cause = "black-hole"   // small packets pass, full ones vanish; Detail direction, mtu, size
 	Garbage        Cause = "garbage"      // Detail text
 	TooMuch        Cause = "too-much"     // Detail limit

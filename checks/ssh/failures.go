@@ -34,6 +34,17 @@ var headStood = failure{
 	fix:     []fix.Command{fix.Here("preflight -H {hostfile}   # again, on a machine that stays awake, and not stopped by Ctrl-Z")},
 }
 
+// headCut is of the launching machine as well, or of what is next to it.
+var headCut = failure{
+	verdict: checks.Unknown,
+	summary: "every node answered at first and none does any more, nor takes a new connection: the launching machine's own network was lost, or a switch that all are behind",
+	got:     "{seen}",
+	fix: []fix.Command{
+		fix.Here("ip -br link; ip -br addr; ip route   # on the launching machine: is its link up, does it have its address"),
+		fix.Here("ssh -o ConnectTimeout=10 {node} uptime"),
+	},
+}
+
 // bySrun are those that have other words where srun goes there.
 var bySrun = map[string]failure{
 	"head-limit": headLimit,

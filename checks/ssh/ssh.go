@@ -37,9 +37,13 @@ func onLadder(c checks.Check, open func(checks.View, *facts.Node) []checks.Findi
 			return checks.Skipped("reached by " + by)
 		}
 		var findings []checks.Finding
+		cut := allCutOff(view)
 		for _, node := range view.Nodes {
 			if at, f := stoppedAt(node); at == c.Rung {
 				_, what := failureOf(node.SSH)
+				if cut {
+					what, f = headCut, headCut.finding(node)
+				}
 				findings = append(findings, what.weighed(f, node, view.Launch))
 			} else if at == 0 && open != nil {
 				findings = append(findings, open(view, node)...)
@@ -48,6 +52,14 @@ func onLadder(c checks.Check, open func(checks.View, *facts.Node) []checks.Findi
 		return findings
 	}
 	return c
+}
+
+// allCutOff is whether nodes fell silent that had answered, all of them, and none took a new
+// connection: each may have died, but what all have in common is the way from here.
+func allCutOff(view checks.View) bool {
+	return len(view.Nodes) > 1 && !slices.ContainsFunc(view.Nodes, func(node *facts.Node) bool {
+		return node.SSH.Cause != "frozen" || node.SSH.Detail["unreached"] == ""
+	})
 }
 
 // carriedBy is what took us to all nodes in place of ssh, "" for ssh.

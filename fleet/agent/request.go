@@ -56,11 +56,8 @@ func service[Question, Answer any](name string, run func(ctx context.Context, qu
 	return Service[Question, Answer]{name}
 }
 
-// ErrNoAnswer is of an agent that is there and says nothing.
-var ErrNoAnswer = errors.New("no answer")
-
 // Start has the service begin, until ctx ends. It returns as soon as the agent
-// has answered, or has reported why it cannot; with ErrNoAnswer after limit. What it
+// has answered, or has reported why it cannot; with [remote.ErrNoAnswer] after limit. What it
 // answers after that goes to later, nil where nobody minds.
 func (s Service[Question, Answer]) Start(ctx context.Context, at *remote.Agent, question Question, limit time.Duration, later func(Answer)) (Answer, error) {
 	type outcome struct {
@@ -91,6 +88,6 @@ func (s Service[Question, Answer]) Start(ctx context.Context, at *remote.Agent, 
 	case o := <-first:
 		return o.answer, o.err
 	case <-late.C:
-		return outcome{}.answer, fmt.Errorf("%w to %s within %s", ErrNoAnswer, s.name, limit)
+		return outcome{}.answer, fmt.Errorf("%w to %s within %s", remote.ErrNoAnswer, s.name, limit)
 	}
 }

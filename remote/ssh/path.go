@@ -8,6 +8,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -22,8 +23,9 @@ type lookout struct {
 	via   string
 	timer *time.Timer // nil where nobody can call from here
 
-	mu   sync.Mutex
-	seen string
+	mu        sync.Mutex
+	seen      string
+	unreached bool // no word came of a new connection, not even that it is refused
 }
 
 // LookOut stands by until ctx's deadline or until it is dismissed.
@@ -40,24 +42,27 @@ func (c *connection) LookOut(ctx context.Context) remote.Lookout {
 			defer cancel()
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			l.seen = c.path.look(ctx)
+			l.seen, l.unreached = c.path.look(ctx)
 		})
 	}
 	return l
 }
 
-// look says what a new connection meets.
-func (p *path) look(ctx context.Context) string {
+// look says what a new connection meets, and whether it gets there at all.
+func (p *path) look(ctx context.Context) (seen string, unreached bool) {
 	began := time.Now()
 	conn, err := p.greeting(ctx)
 	switch {
 	case err == nil:
 		conn.Close()
-		return "a new connection is greeted: the machine and its SSH server live, and this connection alone hangs"
+		return "a new connection is greeted: the machine and its SSH server live, and this connection alone hangs", false
 	case errors.Is(err, errNotGreeted):
-		return fmt.Sprintf("a new connection is taken and not greeted within %s: the machine or its SSH server hangs", remote.InSeconds(time.Since(began)))
+		return fmt.Sprintf("a new connection is taken and not greeted within %s: the machine or its SSH server hangs", remote.InSeconds(time.Since(began))), false
 	}
-	return fmt.Sprintf("a new connection fails: %v", err)
+	if call, is := errors.AsType[*net.OpError](err); is {
+		err = call.Err // without the node's address, which would keep what is said of many apart
+	}
+	return fmt.Sprintf("a new connection fails: %v", err), !errors.Is(err, syscall.ECONNREFUSED)
 }
 
 func (l *lookout) Dismiss() {
@@ -74,6 +79,9 @@ func (l *lookout) Tell(failure *remote.Error) {
 		return
 	}
 	failure.Detail["seen"] = l.seen
+	if l.unreached {
+		failure.Detail["unreached"] = "yes"
+	}
 	if l.via != "" {
 		failure.Detail["jump"] = l.via
 	}

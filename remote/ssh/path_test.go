@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,9 @@ func TestLookout(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed.Close()
+	cut := &connection{path: &path{again: func(context.Context) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 22}, Err: os.ErrDeadlineExceeded}
+	}}}
 	at := func(address string) *connection {
 		return &connection{path: &path{again: func(ctx context.Context) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
@@ -34,7 +38,8 @@ func TestLookout(t *testing.T) {
 	}{
 		"it lives":              {at(greets), "is greeted"},
 		"it is frozen":          {at(silent), "is taken and not greeted within 0."},
-		"it is gone":            {at(closed.Addr().String()), "connection refused"},
+		"it is gone":            {at(closed.Addr().String()), "a new connection fails: connect: connection refused"},
+		"the way is cut":        {cut, "a new connection fails: i/o timeout"},
 		"behind a jump host":    {at(greets).through("bastion"), "jump host bastion is between"},
 		"behind a command":      {&connection{}, ""},
 		"behind two jumps":      {at(greets).through("outer").through("inner"), "jump host outer is between"},
@@ -51,6 +56,9 @@ func TestLookout(t *testing.T) {
 			l.Tell(failure)
 			if seen := failure.Detail["seen"]; !strings.Contains(seen, test.seen) || seen == "" && test.seen != "" || !strings.HasSuffix(failure.Err.Error(), seen) {
 				t.Errorf("seen %q in %v, want …%s…", seen, failure, test.seen)
+			}
+			if cut := test.client == cut; cut != (failure.Detail["unreached"] != "") {
+				t.Errorf("unreached is %q, want it: %v", failure.Detail["unreached"], cut)
 			}
 			if test.client.via != failure.Detail["jump"] {
 				t.Errorf("jump is %q, want %q", failure.Detail["jump"], test.client.via)
