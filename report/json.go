@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/json"
@@ -27,6 +28,8 @@ func Encoder(w io.Writer) *json.Encoder { return json.NewEncoder(jsonGuard{w}) }
 const (
 	leastValues  = 1 << 16
 	bytesOfValue = 3
+	// maxText is more than the report of ten thousand nodes has.
+	maxText = 256 << 20
 )
 
 // saved is a report as a file has it, but for its nodes: they are most of it, and are decoded
@@ -46,7 +49,7 @@ func (*passed) UnmarshalJSON([]byte) error { return nil }
 // says what is there instead, and in which line.
 func Read(in io.Reader) (checks.Report, error) {
 	var file saved
-	text, err := io.ReadAll(in)
+	text, err := readText(in)
 	if err != nil {
 		return file.Report, err
 	}
@@ -77,6 +80,21 @@ func Read(in io.Reader) (checks.Report, error) {
 		r.Fleet = agreement.LastingFleet(r.Fleet, r.Launch)
 	}
 	return r, nil
+}
+
+// readText reads a file to its end, or no more than the beginning of what is none of JSON: some
+// have no end.
+func readText(in io.Reader) ([]byte, error) {
+	whole := bufio.NewReader(in)
+	beginning, _ := whole.Peek(whole.Size()) // what is wrong shows where it is read
+	if start := bytes.TrimSpace(beginning); len(start) > 0 && !strings.ContainsRune(`{["-0123456789tfn`, rune(start[0])) {
+		return beginning, nil
+	}
+	text, err := io.ReadAll(io.LimitReader(whole, maxText+1))
+	if err == nil && len(text) > maxText {
+		err = fmt.Errorf("not a preflight report: larger than %d MiB", maxText>>20)
+	}
+	return text, err
 }
 
 // unitsOfValue is what a value that is held may have counted in the text, objects weighing

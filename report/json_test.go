@@ -51,3 +51,15 @@ func TestReadHolds(t *testing.T) {
 		t.Errorf("w2: nvml %t, missing %q", n.NVML != nil, n.Missing)
 	}
 }
+
+// zeros is /dev/zero.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// TestReadEndless reads what has no end.
+func TestReadEndless(t *testing.T) {
+	if _, err := Read(zeros{}); err == nil || !strings.Contains(err.Error(), `line 1: invalid character '\x00'`) {
+		t.Error(err)
+	}
+}
