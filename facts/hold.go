@@ -58,8 +58,12 @@ func (n *Node) Hold(allowance int) (held int) {
 			held += p.values
 			continue
 		}
-		n.leaveOut(p.Section, fmt.Sprintf("it has %s values, and no more than %s are taken of one node: no machine that is well has as many, so look there by hand",
-			humanize.Comma(int64(p.values)), humanize.Comma(int64(most))))
+		beside := ""
+		if p.values <= most {
+			beside, most = " beside all else it told", allowance
+		}
+		n.leaveOut(p.Section, fmt.Sprintf("it has %s values%s, and no more than %s are taken of one node (a long text counts as several): no machine that is well has as many, so look there by hand",
+			humanize.Comma(int64(p.values)), beside, humanize.Comma(int64(most))))
 	}
 	return held
 }
