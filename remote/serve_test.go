@@ -174,8 +174,7 @@ func TestServeBeats(t *testing.T) {
 // A head that is stopped takes nothing: an answer that nobody reads does not keep an
 // agent from noticing, whatever is asked meanwhile.
 func TestServeEndsThoughNobodyReads(t *testing.T) {
-	var c *conversation
-	c = converse(t, t.Context(), map[string]Method{
+	c := converse(t, t.Context(), map[string]Method{
 		"talk": func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
 			return reply("p", "nobody reads this")
 		},

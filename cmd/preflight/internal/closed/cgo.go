@@ -2,6 +2,8 @@
 
 package closed
 
+// What looks is a constructor of C: it runs before Go's runtime does.
+
 // extern int preflight_output_was_closed;
 import "C"
 
