@@ -36,6 +36,17 @@ func TestHold(t *testing.T) {
 	}
 }
 
+// TestHoldTogether: what no section has alone counts too, and the largest is left out.
+func TestHoldTogether(t *testing.T) {
+	n := Node{Facts: Facts{Host: &Host{}, Net: &Net{Interfaces: make([]Interface, 20)}, Python: &Python{Packages: packages(900)}, IB: &IB{}}}
+	if held := n.Hold(1000); held > 1000 || n.Has(SectionPython) || !n.Has(SectionNet) || !n.Has(SectionHost) || !n.Has(SectionIB) {
+		t.Errorf("%d values are held; missing is %q", held, n.Missing)
+	}
+	if reason := n.Missing[SectionPython]; !strings.Contains(reason, "beside all else it told, and no more than 1,000 are taken") {
+		t.Error(reason)
+	}
+}
+
 // TestHoldNames: names are held against all nodes one by one, so there are fewer of them than a
 // node may tell of anything else.
 func TestHoldNames(t *testing.T) {
