@@ -2,6 +2,7 @@ package preflight_test
 
 import (
 	"bufio"
+	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -89,7 +90,9 @@ func suspended(t *testing.T, cluster *testhosts.Cluster, want []string) {
 
 // fewFiles: what the launching machine lacks is its own.
 func fewFiles(t *testing.T, cluster *testhosts.Cluster) {
-	report := reported(t, cluster.OnHead(t.Context(), "sh", "-c", `ulimit -n 24 && exec "$@"`, "sh", binary(t), "-H", testhosts.HostfilePath, "--format", "json"))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // whoever lacks files may wait for ever
+	defer cancel()
+	report := reported(t, cluster.OnHead(ctx, "sh", "-c", `ulimit -n 24 && exec "$@"`, "sh", binary(t), "-H", testhosts.HostfilePath, "--format", "json"))
 	if report.ExitCode != 2 {
 		t.Errorf("exit code %d, want 2", report.ExitCode)
 	}

@@ -29,6 +29,7 @@ import (
 //	                            it lacks the binary of that hash, or "-": none of the
 //	                            offered will do; we send HASH SIZE, a newline and SIZE
 //	                            bytes, packed as HOW says: gzip, cat, none (cannot)
+//	stalled                     for a while nothing more of the bytes came, and it ends
 //	failed STATUS               the binary it was sent does not start
 //	none                        there is no directory left to try
 //	{"hello":…}                 the shell has become our agent
@@ -131,6 +132,8 @@ func (d *delivery) dialogue() (Hello, error) {
 			if err := d.supply(strings.SplitN(rest, " ", 5)); err != nil {
 				return Hello{}, err
 			}
+		case verb == "stalled":
+			return Hello{}, d.fail(StageDeliver, ConnectionLost, nil, errors.New("nothing more of our binary arrived there for 12 s: the way is cut, or too slow for so many nodes at once"))
 		case verb == "failed":
 			d.failed = rest
 		case verb == "none":

@@ -113,8 +113,10 @@ overdue() {
 		case $e in "$was") n=$((n+1)) ;; *) n=0; was=$e ;; esac;
 	done;
 	rm -f "$t";
-	kill -TERM -$$ || kill -TERM $$;
+	kill -USR1 -$$ || kill -KILL $$;
 };
+stalled() { say stalled; exit 1; };
+trap stalled USR1;
 
 # deliver: what ends with 126 or 127 did not start, whatever loader was there:
 # musl that answers to the name of glibc, or a stub that says no (NixOS). Then the

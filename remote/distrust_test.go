@@ -246,7 +246,8 @@ func TestShellsOfNodes(t *testing.T) {
 	}
 }
 
-// A head that is cut off while it delivers leaves nothing running, and no part of a file.
+// A head that is cut off while it delivers leaves nothing running, and no part of a file. One
+// that still hears is told.
 func TestDeliveryThatStops(t *testing.T) {
 	t.Parallel()
 	for name, sent := range map[string]string{
@@ -282,10 +283,11 @@ func TestDeliveryThatStops(t *testing.T) {
 				}
 			}
 			io.WriteString(stdin, sent)
-			if _, err := io.ReadAll(stdout); err != nil { // to the end of all that hold it
-				t.Error(err)
+			said, err := io.ReadAll(stdout) // to the end of all that hold it
+			if err != nil || string(said) != marker+"stalled\n" {
+				t.Errorf("said %q, %v", said, err)
 			}
-			if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "terminated") {
+			if err := cmd.Wait(); err == nil || err.Error() != "exit status 1" {
 				t.Errorf("ended by %v", err)
 			}
 			if left, err := filepath.Glob(home + "/.cache/preflight/*"); err != nil || len(left) > 0 {
