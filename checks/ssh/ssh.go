@@ -101,8 +101,9 @@ var Login = onLadder(checks.Check{
 }, unlikeOpenSSH)
 
 var AgentStart = onLadder(checks.Check{
-	ID:    "agent-start",
-	Title: "preflight's own program runs on every node",
+	ID:       "agent-start",
+	Volatile: true,
+	Title:    "preflight's own program runs on every node",
 	Doc: "The facts of a node are gathered by this same program, copied there once into a private directory. This check says what kept it from " +
 		"running or from finishing its answer: another architecture, no directory to run from, no space, a killed process, a frozen machine. " +
 		"Nothing else can be judged on such a node. The copy that is kept there is verified before it runs; one that is not as it was left is a warning.",
