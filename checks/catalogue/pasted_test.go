@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"preflight/checks"
@@ -26,20 +25,14 @@ func TestWhatIsPrintedIsSafeToPaste(t *testing.T) {
 	}
 	var lines sandbox.Lines
 	lasting := hostileHealthy(&lines)
-	var work sync.WaitGroup
-	next := make(chan int)
-	for range 2 {
-		work.Go(func() {
-			for i := range next {
+	t.Run("fixtures", func(t *testing.T) {
+		for i, check := range Catalogue {
+			t.Run(check.ID, func(t *testing.T) {
+				t.Parallel()
 				hostileFixtures(t, i, lasting, &lines)
-			}
-		})
-	}
-	for i := range Catalogue {
-		next <- i
-	}
-	close(next)
-	work.Wait()
+			})
+		}
+	})
 	if lines.Len() < 200 {
 		t.Errorf("only %d lines have what was sent in them", lines.Len())
 	}
