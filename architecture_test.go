@@ -135,7 +135,7 @@ var rooms = []room{
 var programs = map[string][]string{
 	"cmd/preflight":     nil,
 	"explain/score":     {"os/exec"},
-	"portable/floor":    nil,
+	"portable/floor":    {"os/exec"},
 	"packaging/sbom":    {"os/exec"},
 	"testhosts/bench":   nil,
 	"testhosts/cluster": nil,
