@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"preflight/drill"
 	"preflight/fleet/agent"
+	"preflight/hostfile"
 )
 
 const (
@@ -83,7 +83,7 @@ func (r *run) rehearsal(ctx context.Context, d Drill) {
 	var hosts []string
 	limit := rehearsalTime
 	for _, m := range r.members {
-		if strings.Contains(m.Name, "@-") {
+		if hostfile.HandsOption(m.Name) {
 			r.fleet.Head.Missing[d.Section] = fmt.Sprintf("pdsh would hand a part of %q to ssh, which takes it for an option", m.Name)
 			return
 		}

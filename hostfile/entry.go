@@ -122,6 +122,10 @@ func (p *parser) note(line int, name string, slots int, rest string) {
 	}
 }
 
+// HandsOption is whether pdsh hands a part of a name to ssh as an option, which may be one
+// that runs a command on the launching machine. It was tried with pdsh 2.34.
+func HandsOption(name string) bool { return strings.Contains(name, "@-") }
+
 // nameNote finds the names that the launcher or ssh will read as something
 // else, each by its first trouble. What pdsh makes of them was tried with
 // `pdsh -R ssh -Q -w NAME` of pdsh 2.34.
@@ -131,7 +135,7 @@ func nameNote(name string) (trap, message string) {
 		return "byte-order-mark", fmt.Sprintf("the file begins with a byte order mark, which DeepSpeed takes for a part of the name %q, and no such name resolves: save the file as UTF-8 without one", name)
 	case strings.ContainsAny(name[:1], "-^/"):
 		return "pdsh-operator", fmt.Sprintf("pdsh reads the first character of %q as an operator: - leaves hosts out, ^ reads them from a file, / filters; rename the host in ~/.ssh/config", name)
-	case strings.Contains(name, "@-"):
+	case HandsOption(name):
 		return "pdsh-option", fmt.Sprintf("pdsh hands what follows the account in %q to ssh, which takes it for an option: -oProxyCommand=… runs a command on the launching machine; take the line out, and ask who wrote it", name)
 	case strings.Contains(name, "#"):
 		return "comment-in-name", fmt.Sprintf(`"#" starts a comment only in the first column, and before DeepSpeed 0.8.0 nowhere, so the host is really named %q: take the comment out`, name)
