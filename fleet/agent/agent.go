@@ -123,13 +123,11 @@ func answerProbe(ctx context.Context, params json.RawMessage, reply func(string,
 	}
 	options.Deadline = probing.Deadline
 	probe.Run(ctx, options, probing.Sections, func(section facts.Section, seen facts.Facts, missing string) {
-		err := reply(string(section), Probed{Seen: seen, Missing: missing})
-		if errors.Is(err, remote.ErrOversize) {
-			err = reply(string(section), Probed{Missing: "what there is to tell of it is " + err.Error() + ": look there by hand"})
-		}
 		// A reply that cannot be written means the head is gone, and then
 		// stdin ends this process anyway.
-		_ = err
+		if err := reply(string(section), Probed{Seen: seen, Missing: missing}); errors.Is(err, remote.ErrOversize) {
+			_ = reply(string(section), Probed{Missing: "what there is to tell of it is " + err.Error() + ": look there by hand"})
+		}
 	})
 	return nil
 }
