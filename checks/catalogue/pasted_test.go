@@ -20,9 +20,6 @@ import (
 // that only fixtures have. What makes a fixture other than a healthy fleet is what its
 // findings are of: each such field of each fixture meets a class, until they repeat.
 func TestWhatIsPrintedIsSafeToPaste(t *testing.T) {
-	if testing.Short() {
-		t.Skip("judges every fixture many times")
-	}
 	var lines sandbox.Lines
 	lasting := hostileHealthy(&lines)
 	t.Run("fixtures", func(t *testing.T) {

@@ -141,13 +141,13 @@ func TestOneNodesTestimony(t *testing.T) {
 func TestOneLie(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(lies)) {
 		for _, n := range []int{2, 3, 4, 8, 64} {
+			fleet, whole := fleettest.Healthy(n), fleettest.Healthy(n)
+			lies[name](whole, 1)
+			fleet.Nodes[1].Mesh.Failed = slices.DeleteFunc(whole.Nodes[1].Mesh.Failed, func(p facts.Path) bool { return p.Peer != "w1" })
+			if len(fleet.Nodes[1].Mesh.Failed) == 0 {
+				continue // a lie of no call to w1
+			}
 			t.Run(fmt.Sprintf("%s/%d", name, n), func(t *testing.T) {
-				fleet, whole := fleettest.Healthy(n), fleettest.Healthy(n)
-				lies[name](whole, 1)
-				fleet.Nodes[1].Mesh.Failed = slices.DeleteFunc(whole.Nodes[1].Mesh.Failed, func(p facts.Path) bool { return p.Peer != "w1" })
-				if len(fleet.Nodes[1].Mesh.Failed) == 0 {
-					t.Skip("no lie of a call")
-				}
 				delete(fleet.Nodes[1].Mesh.Reached, "w1")
 				report := engine.Evaluate([]checks.Check{network.NodeMesh, network.PathMTU}, fleet.Fleet, fleet.Launch, checks.DefaultPolicy())
 				report.Conclude(false)
