@@ -61,16 +61,6 @@ func failureOf(ssh *facts.SSH) (check string, what failure) {
 	return cmp.Or(checkOf[ssh.Stage], "ssh-reach"), what // of an unknown stage nothing can be said to have passed
 }
 
-// failureBySrun is that of a cause where there was no login: everything is of our program.
-func failureBySrun(cause string) failure {
-	for _, causes := range []map[string]failure{bySrun, failures["agent-start"], {"interrupted": failures["ssh-reach"]["interrupted"]}} {
-		if what, known := causes[cause]; known {
-			return what
-		}
-	}
-	return bySrun["unexpected"]
-}
-
 // finding is the failure written out for one node.
 func (what failure) finding(node *facts.Node) checks.Finding {
 	values := metOnTheWay(node.SSH)

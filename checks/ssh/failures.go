@@ -12,8 +12,6 @@ var (
 	viaSrunAnew = fix.Here("salloc --nodelist={nodes} preflight --via srun   # with the options of this run: srun takes it to the nodes of a job")
 )
 
-var trySrun = fix.Here("srun --overlap --nodes=1 --ntasks=1 --nodelist={host} hostname")
-
 // ownFile gives a file of the user back to him.
 var ownFile = fix.Here(`sudo chown "$(id -un)" {file} && chmod 600 {file}`)
 
@@ -42,27 +40,6 @@ var headCut = failure{
 	fix: []fix.Command{
 		fix.Here("ip -br link; ip -br addr; ip route   # on the launching machine: is its link up, does it have its address"),
 		fix.Here("ssh -o ConnectTimeout=10 {node} uptime"),
-	},
-}
-
-// bySrun are those that have other words where srun goes there.
-var bySrun = map[string]failure{
-	"head-limit": headLimit,
-	"head-stood": headStood,
-	"frozen": {
-		summary: "srun started our program or is still about to, and nothing comes: the machine, its slurmd or a file system there hangs",
-		got:     "{message}",
-		fix:     []fix.Command{trySrun, fix.Here("scontrol show node {host} | grep -E 'State|Reason'"), remedy.LastWords},
-	},
-	"connection-lost": {
-		summary: "srun ended before our program did",
-		got:     "{message}",
-		fix:     []fix.Command{trySrun, fix.Here("scontrol show job $SLURM_JOB_ID | grep -E 'JobState|EndTime'")},
-	},
-	"unexpected": {
-		summary: "could not be reached by srun, in a way preflight has no name for",
-		got:     "{message}",
-		fix:     []fix.Command{trySrun},
 	},
 }
 
