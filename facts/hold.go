@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// mostTold is how many values are taken of a node: some five times what one with sixteen
-	// GPUs has, and of every peer it can tell a few more.
+	// mostTold is how many values are taken of a node: some twelve times what one with eight
+	// GPUs has. Of every peer it can tell a few more.
 	mostTold     = 1 << 14
 	toldOfPeer   = 8
 	bytesOfValue = 32 // of a text: each that begins is one value

@@ -21,7 +21,7 @@ const DefaultAgentLife = 15 * time.Minute
 
 const (
 	// leastValues is how many values one answer may have, as [bounded.Check] counts:
-	// some ten times what a node of eight GPUs has to say of itself.
+	// some fourteen times what a node of eight GPUs has to say of itself.
 	leastValues = 1 << 15
 	// valuesOfPeer is how many more it may have for every node of a run.
 	valuesOfPeer = 16

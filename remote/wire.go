@@ -28,8 +28,9 @@ const marker = "@@preflight "
 
 // What is taken of a node: of one line, of everything together, and of everything
 // that is not ours. More than maxLine costs the line, which is read past; more than
-// the others costs the node, which is hung up on. The longest line of a node among a
-// thousand, with sixteen GPUs, has some 100 KiB, and all of them together 200 KiB.
+// the others costs the node, which is hung up on. The longest line of a node
+// with eight GPUs has 9 KB, and all of them together 19 KB; of each peer that it calls or
+// looks up it tells a little more.
 const (
 	maxLine  = 1 << 20
 	maxTotal = 8 << 20

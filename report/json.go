@@ -24,7 +24,7 @@ import (
 func Encoder(w io.Writer) *json.Encoder { return json.NewEncoder(jsonGuard{w}) }
 
 // What a file may hold for its size, so that a small one takes little memory whatever it
-// says. A report of ours has some six bytes for every value, as [bounded.Check] counts.
+// says. A report of ours has some ten bytes for every value, as [bounded.Check] counts.
 const (
 	leastValues  = 1 << 16
 	bytesOfValue = 3
