@@ -1,7 +1,10 @@
 package proof
 
 import (
+	"fmt"
 	"math"
+
+	"github.com/dustin/go-humanize"
 
 	"preflight/facts"
 )
@@ -42,3 +45,21 @@ func Missed(n, a, b int) float64 {
 
 // PairFound is how probable it is that a sampled mesh of n nodes has called one directed pair, drawn at random.
 func PairFound(n int) float64 { return facts.SampledPeers / float64(n-1) }
+
+// rack is how many nodes the example has that [Power] gives: those of one leaf switch, about.
+const rack = 32
+
+// Power says what a sampled mesh of n nodes finds, and how often.
+func Power(n int) string {
+	return fmt.Sprintf("every node called %d of %s others: a node or a part of the fleet that is cut off is always found, in whichever direction; "+
+		"of single pairs %s that do not reach each other, %s where one direction fails; of %d nodes that do not reach %d others %s; another run calls others",
+		facts.SampledPeers, humanize.Comma(int64(n-1)), percent(2*PairFound(n)), percent(PairFound(n)), rack, rack, percent(1-Missed(n, rack, rack)))
+}
+
+// percent never says that what is probable is certain.
+func percent(p float64) string {
+	if p > 0.99 {
+		return "more than 99 %"
+	}
+	return fmt.Sprintf("%.2g %%", 100*p)
+}
