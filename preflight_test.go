@@ -31,11 +31,14 @@ import (
 	"preflight/testhosts"
 )
 
+// roles are what else this test binary is where a benchmark starts it, by its first argument.
+var roles = map[string]func(args []string) error{}
+
 // TestMain lets this test binary be the agent on the hosts of the fleets
 // below: it is what they are sent, under a name of its own.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 4 && os.Args[1] == "bench-client" {
-		if err := benchClient(os.Args[2], os.Args[3]); err != nil {
+	if len(os.Args) > 1 && roles[os.Args[1]] != nil {
+		if err := roles[os.Args[1]](os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
