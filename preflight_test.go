@@ -25,7 +25,6 @@ import (
 	"preflight/hostfile"
 	"preflight/launch"
 	"preflight/probe"
-	"preflight/probe/nvml"
 	"preflight/remote"
 	"preflight/remote/ssh"
 	"preflight/testhosts"
@@ -47,20 +46,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 1 || os.Args[1] != "agent" {
 		os.Exit(withSharedHome(m))
 	}
-	var err error
-	switch args := os.Args[1:]; {
-	case slices.Equal(args, []string{"agent", "nvml"}):
-		nvml.Serve(os.Stdout)
-	case len(args) == 4 && args[1] == "install":
-		err = remote.Install(args[2], args[3])
-	default:
-		remote.Arrive()
-		err = agent.Run(context.Background(), os.Stdin, os.Stdout)
-	}
-	if err != nil {
-		os.Exit(1)
-	}
-	os.Exit(0)
+	os.Exit(agent.Main(os.Args[2:]))
 }
 
 // sharedHome is the home of most hosts below, like an NFS home: this test
