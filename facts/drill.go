@@ -8,6 +8,9 @@ package facts
 // and nothing less proves anything; of larger fleets it takes samples.
 const FullMesh = 128
 
+// SampledPeers is how many others each node of a larger fleet calls.
+const SampledPeers = 7
+
 // Mesh is one node's part in the mesh drill: what it listened on for the
 // others, and what came of calling them.
 type Mesh struct {

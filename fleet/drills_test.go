@@ -36,7 +36,7 @@ func TestCallees(t *testing.T) {
 		for i, called := range callees {
 			want := n
 			if n > facts.FullMesh {
-				want = 2 + randomPeers
+				want = 1 + facts.SampledPeers
 			}
 			if len(called) != want || !slices.Contains(called, i) || !slices.Contains(called, (i+1)%n) {
 				t.Errorf("of %d: node %d calls %v, want %d with itself and the next", n, i, called, want)

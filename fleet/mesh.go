@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -22,10 +21,6 @@ import (
 const (
 	// listenTime is what a node gets to open its listeners.
 	listenTime = time.Second
-	// randomPeers is how many nodes everybody calls beside the next one in a
-	// fleet too large for everybody to call everybody (facts.FullMesh). It still
-	// finds every node that is shut off, at a price that grows with the fleet.
-	randomPeers = 6
 	// allPorts is up to how many nodes every call tries all ports of its peer,
 	// and not one of them in turn.
 	allPorts = 16
@@ -198,25 +193,19 @@ func usable(ports []int) bool {
 	return len(ports) > 0 && len(ports) <= mostPorts && !slices.ContainsFunc(ports, isNone)
 }
 
-// callees are whom every member calls, by member: everybody, or itself, the next
-// one and a few others.
+// callees are whom every member calls, by member: everybody, or of a large fleet a sample.
 func (r *run) callees() [][]int {
 	n := len(r.members)
+	if n > facts.FullMesh {
+		return sample(n, rand.Uint64())
+	}
 	callees := make([][]int, n)
 	everybody := make([]int, n)
 	for i := range everybody {
 		everybody[i] = i
 	}
 	for i := range callees {
-		if n <= facts.FullMesh {
-			callees[i] = everybody
-			continue
-		}
-		called := map[int]bool{i: true, (i + 1) % n: true}
-		for len(called) < 2+randomPeers {
-			called[rand.IntN(n)] = true
-		}
-		callees[i] = slices.Sorted(maps.Keys(called))
+		callees[i] = everybody
 	}
 	return callees
 }

@@ -107,7 +107,7 @@ func (t opTools) toolkit() []checks.Finding {
 // Source: deepspeed/op_builder/builder.py, assert_no_cuda_mismatch and jit_load,
 // 0.7.7 to 0.19.8.
 func (t opTools) mismatch(ops []string, torch string) []checks.Finding {
-	skipped := ranks.Env(t.view, t.node)["DS_SKIP_CUDA_CHECK"].Value == "1"
+	skipped := ranks.Env(t.view, t.node).Get("DS_SKIP_CUDA_CHECK").Value == "1"
 	if compare.Release(t.CUDA, 1) == compare.Release(torch, 1) || skipped {
 		return nil
 	}
