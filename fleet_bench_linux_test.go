@@ -56,7 +56,7 @@ type measured struct {
 	Allocated  uint64  `json:"allocated"` // bytes
 	Objects    uint64  `json:"objects"`   //
 	Goroutines int     `json:"goroutines"`
-	Report     int     `json:"report"` // bytes of JSON
+	Report     int64   `json:"report"` // bytes of JSON
 	Sent       int64   `json:"sent"`   // bytes of ssh to the nodes, and from them
 	Received   int64   `json:"received"`
 }
@@ -194,14 +194,23 @@ func benchHead(home, list string) error {
 			}
 		},
 	})
-	var text, whole bytes.Buffer
-	if err := errors.Join(report.Text(&text, seen, report.Style{Width: 100}), report.JSON(&whole, seen)); err != nil {
+	var text bytes.Buffer
+	whole, err := os.Create(filepath.Join(home, "report.json"))
+	if err != nil {
+		return err
+	}
+	defer whole.Close()
+	if err := errors.Join(report.Text(&text, seen, report.Style{Width: 100}), report.JSON(whole, seen)); err != nil {
+		return err
+	}
+	size, err := whole.Seek(0, io.SeekEnd)
+	if err != nil {
 		return err
 	}
 	if profiles != "" {
 		_ = os.WriteFile(filepath.Join(profiles, "text"), text.Bytes(), 0o644)
 	}
-	got := measured{Seconds: time.Since(began).Seconds(), Goroutines: int(goroutines.Load()), Report: whole.Len()}
+	got := measured{Seconds: time.Since(began).Seconds(), Goroutines: int(goroutines.Load()), Report: size}
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	got.Allocated, got.Objects = memory.TotalAlloc, memory.Mallocs
