@@ -184,7 +184,11 @@ func benchHead(home, list string) error {
 			}
 			goroutines.Store(int64(runtime.NumGoroutine()))
 			if profiles != "" {
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
 				runtime.GC()
+				runtime.ReadMemStats(&after)
+				fmt.Fprintf(os.Stderr, "%d nodes are there: heap %d KiB, of it live %d, stacks %d, from the system %d\n", len(hosts), before.HeapAlloc>>10, after.HeapAlloc>>10, after.StackInuse>>10, after.Sys>>10)
 				for _, name := range []string{"heap", "goroutine"} {
 					if file, err := os.Create(filepath.Join(profiles, name)); err == nil {
 						_ = pprof.Lookup(name).WriteTo(file, 0)
