@@ -56,7 +56,7 @@ type measured struct {
 	Allocated  uint64  `json:"allocated"` // bytes
 	Objects    uint64  `json:"objects"`   //
 	Goroutines int     `json:"goroutines"`
-	Report     int     `json:"report"` // bytes of JSON
+	Report     int64   `json:"report"` // bytes of JSON
 	Sent       int64   `json:"sent"`   // bytes of ssh to the nodes, and from them
 	Received   int64   `json:"received"`
 }
@@ -184,7 +184,11 @@ func benchHead(home, list string) error {
 			}
 			goroutines.Store(int64(runtime.NumGoroutine()))
 			if profiles != "" {
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
 				runtime.GC()
+				runtime.ReadMemStats(&after)
+				fmt.Fprintf(os.Stderr, "%d nodes are there: heap %d KiB, of it live %d, stacks %d, from the system %d\n", len(hosts), before.HeapAlloc>>10, after.HeapAlloc>>10, after.StackInuse>>10, after.Sys>>10)
 				for _, name := range []string{"heap", "goroutine"} {
 					if file, err := os.Create(filepath.Join(profiles, name)); err == nil {
 						_ = pprof.Lookup(name).WriteTo(file, 0)
@@ -194,14 +198,23 @@ func benchHead(home, list string) error {
 			}
 		},
 	})
-	var text, whole bytes.Buffer
-	if err := errors.Join(report.Text(&text, seen, report.Style{Width: 100}), report.JSON(&whole, seen)); err != nil {
+	var text bytes.Buffer
+	whole, err := os.Create(filepath.Join(home, "report.json"))
+	if err != nil {
+		return err
+	}
+	defer whole.Close()
+	if err := errors.Join(report.Text(&text, seen, report.Style{Width: 100}), report.JSON(whole, seen)); err != nil {
+		return err
+	}
+	size, err := whole.Seek(0, io.SeekEnd)
+	if err != nil {
 		return err
 	}
 	if profiles != "" {
 		_ = os.WriteFile(filepath.Join(profiles, "text"), text.Bytes(), 0o644)
 	}
-	got := measured{Seconds: time.Since(began).Seconds(), Goroutines: int(goroutines.Load()), Report: whole.Len()}
+	got := measured{Seconds: time.Since(began).Seconds(), Goroutines: int(goroutines.Load()), Report: size}
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	got.Allocated, got.Objects = memory.TotalAlloc, memory.Mallocs

@@ -27,7 +27,6 @@ import (
 	"preflight/drill/mesh"
 	"preflight/facts"
 	"preflight/fleet/agent"
-	"preflight/probe"
 	"preflight/remote"
 )
 
@@ -216,15 +215,11 @@ func (h *benchHost) methods() map[string]remote.Method {
 	return map[string]remote.Method{
 		"probe": func(_ context.Context, params json.RawMessage, reply func(string, any) error) error {
 			var asked agent.Probing
-			var options probe.Options
 			if err := json.Unmarshal(params, &asked); err != nil {
 				return err
 			}
-			if err := json.Unmarshal(asked.Options, &options); err != nil {
-				return err
-			}
 			node := fleettest.Node(h.i, h.names)
-			h.lookUp(&node, options)
+			h.lookUp(&node, asked)
 			for _, section := range asked.Sections {
 				var one facts.Facts
 				one.Take(section, node.Facts)
@@ -297,7 +292,7 @@ func (h *benchHost) methods() map[string]remote.Method {
 }
 
 // lookUp has the host resolve and route what it was asked for.
-func (h *benchHost) lookUp(node *facts.Node, options probe.Options) {
+func (h *benchHost) lookUp(node *facts.Node, asked agent.Probing) {
 	address := func(name string) string {
 		i, err := strconv.Atoi(strings.TrimPrefix(name, "w"))
 		if err != nil {
@@ -306,17 +301,14 @@ func (h *benchHost) lookUp(node *facts.Node, options probe.Options) {
 		return fleettest.Address(i - 1)
 	}
 	names := node.Names
-	names.Lookups, names.Asked = []facts.Lookup{{Name: names.Own, Addresses: []string{fleettest.Address(h.i)}}}, len(options.Names)
-	for _, name := range options.Names[:min(len(options.Names), 512)] { // as probe/network takes
+	names.Lookups, names.Asked = []facts.Lookup{{Name: names.Own, Addresses: []string{fleettest.Address(h.i)}}}, asked.Hosts
+	for _, name := range asked.Names {
 		if name != names.Own {
 			names.Lookups = append(names.Lookups, facts.Lookup{Name: name, Addresses: []string{address(name)}})
 		}
 	}
 	node.Net.Routes = nil
-	for name, to := range options.Peers {
-		if len(node.Net.Routes) == 256 {
-			break
-		}
+	for name, to := range asked.Peers {
 		route := facts.Route{Name: name, To: to, Interface: "eth0", Source: fleettest.Address(h.i)}
 		if name == names.Own {
 			route.Interface = "lo"

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"preflight/facts"
-	"preflight/fleet/agent"
 	"preflight/remote"
 )
 
@@ -33,8 +32,7 @@ type arrivals struct {
 func (job Job) lookAtAll(ctx context.Context) *arrivals {
 	nodes := job.empty().Nodes
 	coming := &arrivals{each: make(chan arrival, len(nodes)), most: job.Timeout / 4}
-	sections, options := job.probing(ctx)
-	probing := agent.Probing{Sections: sections, Options: agent.Encode(options)}
+	asking := job.asking(ctx)
 	job.emit(Event{Phase: Reaching, Step: Began, Nodes: len(nodes)})
 	looking := job.opening(Looking, len(nodes))
 	atOnce, short := job.Remote.Fit(job.Prediction.HostNames(), true, AtOnce)
@@ -44,7 +42,7 @@ func (job Job) lookAtAll(ctx context.Context) *arrivals {
 			if short != nil {
 				a.node.SSH, a.node.Missing = sshFacts(&remote.Trace{}, short), everySection("not reached")
 			} else {
-				a.agent = job.lookAt(ctx, &a.node, probing, looking)
+				a.agent = job.lookAt(ctx, &a.node, asking(i), looking)
 			}
 			a.at = time.Now()
 			a.took = a.at.Sub(began)

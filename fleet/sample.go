@@ -7,6 +7,24 @@ import (
 	"preflight/facts"
 )
 
+// lookups is which names of a hostfile of n the i-th node looks up: all, or in a fleet too large for that the
+// first one's, where the master lives, its neighbours' and others that are as far from each other as can be. So
+// every name is looked up by as many nodes, all over the fleet.
+func lookups(n, i int) (places []int) {
+	if n <= facts.FullMesh {
+		for at := range n {
+			places = append(places, at)
+		}
+		return places
+	}
+	places = []int{0, (i + n - 1) % n, (i + 1) % n}
+	for k := range facts.SampledNames {
+		places = append(places, (i+k*n/facts.SampledNames)%n)
+	}
+	slices.Sort(places)
+	return slices.Compact(places)
+}
+
 // sample is whom each of n nodes calls in a fleet too large for everybody to call
 // everybody, by its place: itself, the next one in the hostfile, to whom NCCL's ring leads,
 // and the next one in orders of all nodes drawn at random. Each order is a cycle through

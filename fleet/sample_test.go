@@ -57,6 +57,28 @@ func TestSampleIsEven(t *testing.T) {
 	}
 }
 
+// TestLookups: every node looks up as many names, its own among them, and every name is looked up by as many nodes.
+func TestLookups(t *testing.T) {
+	for _, n := range []int{1, 2, facts.FullMesh, facts.FullMesh + 1, 1000, 10000} {
+		by := make([]int, n)
+		for i := range n {
+			places := lookups(n, i)
+			if !slices.Contains(places, i) || !slices.Contains(places, 0) || !slices.Contains(places, (i+1)%n) || !slices.IsSorted(places) {
+				t.Fatalf("of %d: node %d looks up %v", n, i, places)
+			}
+			if most := min(n, max(facts.FullMesh, facts.SampledNames+3)); n <= facts.FullMesh && len(places) != n || len(places) > most {
+				t.Errorf("of %d: node %d looks up %d names", n, i, len(places))
+			}
+			for _, at := range places {
+				by[at]++
+			}
+		}
+		if least := slices.Min(by); least < min(n, facts.SampledNames) {
+			t.Errorf("of %d: a name is looked up by %d nodes", n, least)
+		}
+	}
+}
+
 // calls counts those that leave a part of a fleet, or come into it.
 func calls(callees [][]int, part map[int]bool, leave bool) (crossing int) {
 	for i, called := range callees {
