@@ -72,6 +72,7 @@ look() {
 	if [ -L "$f" ]; then e="a symbolic link"; else
 		{ faults "$1"; [ -n "$e" ] || { [ -x $image ] || return; become "$f"; }; } 9<"$f";
 	fi;
+	[ -e "$f" ] || [ -L "$f" ] || return;
 	say distrusted "$f:" $e;
 };
 look "$c/$p";
@@ -159,7 +160,8 @@ deliver() {
 	ask "$1";
 	[ "$n" = shared ] && { again "$1"; ask "$1"; };
 	e=$(unpack 2>&1) || { rm -f "$t"; rmdir "$1" 2>/dev/null; say tried "$1:" $e; return; };
-	s=1; { $image agent install "$1" "$h" </dev/null && become "$1/$p-$h"; s=$?; } 9<"$t";
+	s=gone; { s=1; $image agent install "$1" "$h" </dev/null && become "$1/$p-$h"; s=$?; } 9<"$t";
+	[ $s = gone ] && { say tried "$1:" "removed while it was delivered"; return; };
 	rm -f "$t"; h=-;
 	case $s in 126|127) fit ;; esac;
 	[ $h = - ] && { say failed $s; exit $s; };

@@ -44,6 +44,31 @@ func TestNoiseBeforeHelloIsToldAndHarmless(t *testing.T) {
 	}
 }
 
+// Where preflight clean runs beside a delivery, its agent runs none the less.
+func TestDeliveryThatIsCleanedAway(t *testing.T) {
+	fixture.NoLeaks(t)
+	tools := t.TempDir()
+	// It unpacks, and the first time removes that as soon as it may run.
+	fixture.Script(t, filepath.Join(tools, "gzip"), `/bin/gzip "$@" || exit
+mkdir `+tools+`/once 2>/dev/null || exit 0
+(while ! [ -x "$HOME"/.cache/preflight/preflight-*.* ]; do :; done; rm -f "$HOME"/.cache/preflight/*) >/dev/null 2>&1 &`)
+	for name, env := range map[string][]string{
+		"before it is installed": {"CLEANED=1"},
+		"before it is opened":    {"PATH=" + tools + ":" + os.Getenv("PATH"), "XDG_RUNTIME_DIR=" + t.TempDir()},
+	} {
+		home := t.TempDir()
+		agent, _, err := start(t, &fixture.Node{Home: home, Env: env}, time.Minute)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		agent.Close()
+		if left, _ := filepath.Glob(filepath.Join(home, ".cache/preflight/*")); len(left) > 0 {
+			t.Errorf("%s: left in the home: %q", name, left)
+		}
+	}
+}
+
 // Nodes that share a home all start at once: one of them is sent the binary, and none may
 // see half a file.
 func TestConcurrentDeliveryToOneHome(t *testing.T) {
