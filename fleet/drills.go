@@ -30,6 +30,8 @@ type Drill struct {
 	Patience time.Duration
 	// Limit is what a node gets for its part, 0 where the drill says.
 	Limit time.Duration
+	// Slack is what of the limit there is for busy machines alone.
+	Slack time.Duration
 	// notTried is why this launch does without it, "" when it does not; nil when
 	// no launch does.
 	notTried func(*run) string
@@ -114,6 +116,8 @@ func (job Job) drill(ctx context.Context, fleet *facts.Fleet, members members) {
 				return
 			}
 			await(ended[d.After], d.Patience)
+			d.Slack = r.slack(d.Limit)
+			d.Limit += d.Slack
 			d.run(r, ctx, d)
 		})
 	}
@@ -174,10 +178,9 @@ func (r *run) each(ctx context.Context, phase Event, limit time.Duration, work f
 	phase.Step, phase.Nodes = Began, len(r.members)
 	r.emit(phase)
 	r.members.each(func(i int, m *member) {
-		ctx, cancel := within(ctx, limit)
+		ctx, cancel := within(ctx, m.agent, limit)
 		defer cancel()
-		until, _ := ctx.Deadline()
-		r.emit(Event{Phase: phase.Phase, Step: Began, Node: m.Name, Until: until})
+		r.emit(Event{Phase: phase.Phase, Step: Began, Node: m.Name, Until: time.Now().Add(limit + answerTime)})
 		r.ended(phase.Phase, m.Name, work(ctx, i, m))
 	})
 }

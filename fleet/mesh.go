@@ -51,7 +51,7 @@ func (r *run) mesh(ctx context.Context, d Drill) {
 	callees := r.callees()
 	var all sync.WaitGroup
 	for _, plan := range plans {
-		all.Go(func() { r.call(ctx, plan, callees, d.Limit) })
+		all.Go(func() { r.call(ctx, plan, callees, d) })
 	}
 	all.Wait()
 }
@@ -177,8 +177,8 @@ func (r *run) callees() [][]int {
 }
 
 // call has everybody call its callees at the addresses of one plan.
-func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, limit time.Duration) {
-	r.each(ctx, Event{Phase: plan.phase}, limit, func(ctx context.Context, i int, m *member) error {
+func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, d Drill) {
+	r.each(ctx, Event{Phase: plan.phase}, d.Limit, func(ctx context.Context, i int, m *member) error {
 		listened := facts.Mesh{Interface: plan.choices[i].Interface, Address: plan.choices[i].Address, Ports: plan.ports[i], Error: plan.unfit[i]}
 		switch {
 		case plan.unknown[i] != "":
@@ -189,7 +189,7 @@ func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, limi
 			return nil
 		}
 		seen, err := agent.Call.Ask(ctx, m.agent, mesh.Calls{
-			Token: r.token, Node: m.Name, Peers: r.peers(plan, callees[i]), AllPorts: len(r.members) <= allPorts, Deadline: limit,
+			Token: r.token, Node: m.Name, Peers: r.peers(plan, callees[i]), AllPorts: len(r.members) <= allPorts, Deadline: d.Limit, Slack: d.Slack,
 		})
 		listened.Error = seen.Error
 		listened.Reached, listened.Failed = r.believable(plan, m, callees[i], seen)
