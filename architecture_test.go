@@ -80,7 +80,7 @@ var rooms = []room{
 
 	{"fleet", []string{"drill/...", "facts", "fleet/agent", "hostfile", "hostsys", "launch", "launch/nccl", "probe", "remote"}, nil,
 		"a run gathers: what it is judged by, and how it is shown, must not decide what is looked at"},
-	{"fleet/agent", []string{"drill/...", "facts", "probe", "remote"}, nil, "it runs on nodes, which need nothing of launches, judging and rendering"},
+	{"fleet/agent", []string{"drill/...", "facts", "probe", "probe/nvml", "remote"}, nil, "it runs on nodes, which need nothing of launches, judging and rendering"},
 
 	{"checks", []string{"checks/fix", "facts", "hostfile", "launch", "launch/nccl"}, clock, "the types of judging, which every family and whoever shows its outcome shares"},
 	{"checks/compare", []string{"checks", "facts", "hostfile"}, clock, leaf},
@@ -117,6 +117,7 @@ var rooms = []room{
 
 	{"cmd/preflight/internal/usage", []string{"checks/compare", "checks/fix"}, nil, "what is wrong with a command line, in words"},
 	{"cmd/preflight/internal/policyfile", []string{"checks/...", "cmd/preflight/internal/usage", "hostfile"}, nil, "a policy is read here and nowhere else"},
+	{"cmd/preflight/internal/agents", []string{"remote"}, nil, "what nodes are sent lies here, and is made elsewhere"},
 	{"cmd/preflight/internal/outputs", []string{"cmd/preflight/internal/usage", "report/..."}, nil, "where reports go, whatever they say"},
 	{"cmd/preflight/internal/closed", nil, []string{"os/exec", "net"}, "it asks one thing, before anything else runs"},
 	{"cmd/preflight/internal/edit", nil, acts, "a text of JSON is edited whatever it says"},
@@ -131,9 +132,20 @@ var rooms = []room{
 	{"oracle", nil, nil, "tests alone: the real thing says whether we are right"},
 }
 
+// launching are what only the launching machine has a use for: every node is sent, verifies
+// and starts whatever else is linked into an agent.
+var launching = []string{
+	"preflight", "preflight/checks/...", "preflight/explain", "preflight/fleet", "preflight/hostfile/...", "preflight/launch/...",
+	"preflight/remote/ssh", "preflight/remote/srun", "preflight/report/...", "preflight/cmd/...",
+	"crypto/tls", "golang.org/x/crypto/...", "html/...", "net/http/...", "testing/...", "text/template/...",
+	"github.com/hashicorp/go-multierror", "github.com/spf13/...", "go.yaml.in/...", "gopkg.in/...",
+}
+
 // programs may wire whatever they need, but what is listed with them.
 var programs = map[string][]string{
 	"cmd/preflight":     nil,
+	"cmd/agent":         launching,
+	"cmd/agent/pack":    nil,
 	"explain/score":     {"os/exec"},
 	"portable/floor":    {"os/exec"},
 	"packaging/sbom":    {"os/exec"},

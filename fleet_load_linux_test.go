@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,9 +22,11 @@ import (
 	"preflight/checks"
 	"preflight/checks/fleettest"
 	"preflight/facts"
+	"preflight/fleet/agent"
 	"preflight/hostfile"
 	"preflight/hostsys"
 	"preflight/launch"
+	"preflight/probe"
 	"preflight/remote"
 	"preflight/remote/ssh"
 	"preflight/testhosts"
@@ -35,6 +38,19 @@ var (
 	loadRuns     = fromEnvironment("PREFLIGHT_LOAD_RUNS", 1)
 	loadSpinners = fromEnvironment("PREFLIGHT_LOAD", 20) // processes that do nothing else than run
 )
+
+func init() {
+	roles["spin"] = func([]string) error {
+		for {
+		}
+	}
+	roles["load-client"] = func(args []string) error { return loadClient(args[0], args[1], os.Stdout) }
+}
+
+// loadNetwork holds the addresses the hosts tell of. They must all be this
+// machine's own, as `ip route add local 10.99.0.0/16 dev lo` makes them in a
+// network namespace made for it.
+const loadNetwork = "10.99.%d.%d"
 
 func fromEnvironment(name string, otherwise int) int {
 	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
@@ -92,7 +108,7 @@ func TestUnderLoad(t *testing.T) {
 
 // inNetwork skips a test that is not in a network of its own, after having run it in one.
 func inNetwork(t *testing.T) {
-	if probe, err := net.Listen("tcp", fmt.Sprintf(benchNetwork, 1, 1)+":0"); err == nil {
+	if probe, err := net.Listen("tcp", fmt.Sprintf(loadNetwork, 1, 1)+":0"); err == nil {
 		probe.Close()
 		return
 	}
@@ -153,4 +169,36 @@ func loadClient(home, list string, out io.Writer) error {
 	return json.NewEncoder(out).Encode(seen)
 }
 
-var _ = facts.SectionMesh
+// answerWith is the i-th host, whose agent tells recorded facts, without
+// starting a shell or a probe. What the hosts try among themselves is real.
+func answerWith(recorded facts.Facts, i int) func(string, io.Reader, io.Writer, io.Writer) int {
+	network := *recorded.Net
+	network.Interfaces = slices.Clone(network.Interfaces)
+	for at, link := range network.Interfaces {
+		if !link.Loopback {
+			network.Interfaces[at].Addresses = []string{fmt.Sprintf(loadNetwork, i/250, i%250+1) + "/16"}
+		}
+	}
+	recorded.Net = &network
+	methods := agent.Methods()
+	methods["probe"] = func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
+		for _, section := range probe.Of(probe.Nodes) {
+			var one facts.Facts
+			one.Take(section, recorded)
+			if err := reply(string(section), agent.Probed{Seen: one}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return func(_ string, stdin io.Reader, stdout, _ io.Writer) int {
+		in := bufio.NewReader(stdin)
+		if _, err := in.ReadString('\n'); err != nil && !strings.Contains(err.Error(), "EOF") {
+			return 1
+		}
+		if err := remote.Serve(context.Background(), in, stdout, methods); err != nil {
+			return 1
+		}
+		return 0
+	}
+}

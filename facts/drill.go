@@ -8,6 +8,13 @@ package facts
 // and nothing less proves anything; of larger fleets it takes samples.
 const FullMesh = 128
 
+// SampledPeers is how many others each node of a larger fleet calls.
+const SampledPeers = 7
+
+// SampledNames is how many names of the hostfile each node of a larger fleet looks up, and by how many nodes
+// each is looked up; the first name and the neighbours' come besides.
+const SampledNames = 32
+
 // Mesh is one node's part in the mesh drill: what it listened on for the
 // others, and what came of calling them.
 type Mesh struct {

@@ -38,7 +38,7 @@ type Lookup struct {
 type Net struct {
 	Interfaces []Interface `json:"interfaces" fact:"key=name"` // in kernel order (ifindex)
 	// Routes says how packets leave to each node, this one included, whose name
-	// resolves on the launching machine; to a sample of them in a large fleet.
+	// resolves on the launching machine; in a large fleet to those that it looks up.
 	Routes []Route `json:"routes" fact:"own"`
 	// EphemeralLow and EphemeralHigh bound net.ipv4.ip_local_port_range.
 	EphemeralLow  int `json:"ephemeral_low"`

@@ -76,30 +76,27 @@ func (job Job) anew(ctx context.Context, look func(Job, context.Context) (facts.
 	return fleet, prediction
 }
 
+// look is a whole run. Everybody is reached and looked at by itself. The drills begin among
+// those who are there as soon as the others are late, so that one that hangs costs its own
+// time and nobody else's; with those who come late they are tried once all have come or are
+// lost: a second wave, of what the first was without them.
 func (job Job) look(ctx context.Context) (facts.Fleet, launch.Prediction) {
 	fleet := job.empty()
-	sections, options := job.probing(ctx)
-	job.emit(Event{Phase: Reaching, Step: Began, Nodes: len(fleet.Nodes)})
-	looking := job.opening(Looking, len(fleet.Nodes))
-	encoded := agent.Encode(options)
-	agents := make([]*remote.Agent, len(fleet.Nodes))
-	atOnce, short := job.Remote.Fit(job.Prediction.HostNames(), true, AtOnce)
-	eachNode(len(fleet.Nodes), atOnce, func(i int) {
-		if short != nil {
-			fleet.Nodes[i].SSH, fleet.Nodes[i].Missing = sshFacts(&remote.Trace{}, short), everySection("not reached")
-			return
-		}
-		agents[i] = job.lookAt(ctx, &fleet.Nodes[i], agent.Probing{Sections: sections, Options: encoded}, looking)
-	})
-	job.emit(Event{Phase: Looking, Step: Ended})
-	members := membersOf(fleet.Nodes, agents)
-	defer members.close()
-	job.Prediction = job.Prediction.Resolved(fleet.Nodes)
-	job.drill(ctx, &fleet, members)
+	r := job.newRun(&fleet)
+	defer func() { r.all.close() }()
+	drills, end := context.WithCancel(ctx) // ends what listens
+	defer end()
+	coming := job.lookAtAll(ctx)
+	r.take(coming.early())
+	if !coming.over {
+		r.wave(drills, false)
+		r.take(coming.rest())
+	}
+	r.wave(drills, true)
 	for i := range fleet.Nodes {
 		fleet.Nodes[i].Hold(facts.Allowance(len(fleet.Nodes)))
 	}
-	return fleet, job.Prediction
+	return fleet, r.Prediction
 }
 
 // empty is the fleet of whose nodes nothing is known but what the hostfile says.

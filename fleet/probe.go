@@ -22,7 +22,7 @@ import (
 )
 
 // probing is what every node is asked to look at.
-func (job Job) probing(ctx context.Context) ([]facts.Section, probe.Options) {
+func (job Job) probing() ([]facts.Section, probe.Options) {
 	prediction := job.Prediction
 	options := probe.Options{
 		Master:      prediction.EndpointHost(),
@@ -42,8 +42,6 @@ func (job Job) probing(ctx context.Context) ([]facts.Section, probe.Options) {
 			options.Exports[export.Name] = export.Value
 		}
 	}
-	options.Names = prediction.HostNames()
-	options.Peers = peerAddresses(ctx, options.Names)
 	if config := prediction.Config; config != nil {
 		options.Offload = map[string]string{}
 		for _, offload := range config.Offload {
@@ -135,8 +133,8 @@ func (job Job) lookHere(ctx context.Context) (facts.Fleet, launch.Prediction) {
 	fleet := job.empty()
 	node := &fleet.Nodes[0]
 	node.Reached, node.Missing = true, map[facts.Section]string{}
-	sections, options := job.probing(ctx)
-	options.Names, options.Peers, options.Deadline = nil, nil, job.Timeout
+	sections, options := job.probing()
+	options.Deadline = job.Timeout
 	sections = slices.DeleteFunc(sections, func(s facts.Section) bool { return s == facts.SectionNames })
 	job.emit(Event{Phase: Looking, Step: Began, Nodes: 1})
 	job.emit(Event{Phase: Looking, Step: Began, Node: node.Name, Until: time.Now().Add(job.Timeout)})
@@ -162,6 +160,25 @@ func ProbeHere(ctx context.Context, node *facts.Node, options probe.Options, sec
 		}
 		node.Take(section, seen)
 	})
+}
+
+// asking is what each node is asked, by its place: what all are, and its share of the names.
+func (job Job) asking(ctx context.Context) func(i int) agent.Probing {
+	names := job.Prediction.HostNames()
+	addresses := peerAddresses(ctx, names)
+	sections, options := job.probing()
+	alike := agent.Probing{Sections: sections, Options: agent.Encode(options), Hosts: len(names)}
+	return func(i int) agent.Probing {
+		probing := alike
+		probing.Peers = map[string]string{}
+		for _, at := range lookups(len(names), i) {
+			probing.Names = append(probing.Names, names[at])
+			if address := addresses[names[at]]; address != "" {
+				probing.Peers[names[at]] = address
+			}
+		}
+		return probing
+	}
 }
 
 const (

@@ -50,6 +50,7 @@ type lag struct {
 
 	mu      sync.Mutex
 	behind  time.Duration // all that was lost
+	queued  time.Duration // the part of it that was waited for a turn
 	looked  time.Duration // when
 	due     time.Duration // of the next tick
 	waiting int           // deadlines that are under way
@@ -108,18 +109,29 @@ func (l *lag) look(late time.Duration) {
 	if took <= 0 {
 		return
 	}
-	lost := float64(took) * float64(waited) / float64(max(took, ran+waited))
-	l.behind += min(took, max(late, time.Duration(lost)))
+	queued := time.Duration(float64(took) * float64(waited) / float64(max(took, ran+waited)))
+	l.queued += queued
+	l.behind += min(took, max(late, queued))
 }
 
-// lost is all that was lost until now.
-func (l *lag) lost() time.Duration {
+// lost is all that was lost until now, and inQueue the part of it that was waited for a turn.
+func (l *lag) lost() (all time.Duration) {
+	all, _ = l.both()
+	return all
+}
+
+func (l *lag) inQueue() (queued time.Duration) {
+	_, queued = l.both()
+	return queued
+}
+
+func (l *lag) both() (all, queued time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.waiting > 0 && !l.ignored && l.now()-l.looked >= lagTick/10 {
 		l.look(0)
 	}
-	return l.behind
+	return l.behind, l.queued
 }
 
 func (l *lag) worked() time.Duration {

@@ -36,7 +36,7 @@ func (p Prediction) GPUsUsed() func(*facts.Node) []int {
 		cards := node.NVML.Cards
 		used := slotsOf(node)
 		if !p.ChoosesDevices() {
-			used = throughVisible(used, RankEnv(node.Env, p.Exports)["CUDA_VISIBLE_DEVICES"].Value, cards)
+			used = throughVisible(used, RankEnv(node.Env, p.Exports).Get("CUDA_VISIBLE_DEVICES").Value, cards)
 		}
 		if used == nil {
 			used = hostfile.FirstSlots(len(cards))

@@ -277,6 +277,14 @@ func withoutExport(name string) string {
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
+// Env is variables by name, from several places of which some go before others. It
+// copies none of them: there is one for every node, and most is never asked for.
+type Env struct {
+	over, session, files []facts.Setting
+	instead              string // of the node's own NCCL configuration, what NCCL_CONF_FILE names
+	isNamed              bool
+}
+
 // RankEnv is what a rank on a node will really see of the allow-listed
 // variables, by name: the node's own session, what the launcher exports
 // over it, and below both NCCL's configuration files, which never override the
@@ -284,28 +292,57 @@ var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 //
 // An exported NCCL_CONF_FILE replaces the file of the node's home. What that
 // file says is known only when the node looked at the same one.
-func RankEnv(node *facts.Env, exports []facts.Setting) map[string]facts.Setting {
-	all := map[string]facts.Setting{}
+func RankEnv(node *facts.Env, exports []facts.Setting) Env {
+	e := Env{over: exports}
 	if node != nil {
-		for _, s := range node.Vars {
-			all[s.Name] = s
+		e.session = node.Vars
+		confFile, isNamed := e.Lookup("NCCL_CONF_FILE")
+		e.files, e.instead, e.isNamed = node.NCCL, confFile.Value, isNamed
+	}
+	return e
+}
+
+// Lookup finds a variable by its name. Of an environment the last entry of a name counts, of
+// configuration files the first.
+func (e Env) Lookup(name string) (setting facts.Setting, set bool) {
+	for _, from := range [][]facts.Setting{e.over, e.session} {
+		for i := len(from) - 1; i >= 0; i-- {
+			if from[i].Name == name {
+				return from[i], true
+			}
 		}
 	}
-	for _, s := range exports {
-		all[s.Name] = s
-	}
-	if node == nil {
-		return all
-	}
-	confFile, named := all["NCCL_CONF_FILE"]
-	for _, s := range node.NCCL {
-		_, set := all[s.Name]
-		replaced := named && s.Source != confFile.Value && s.Source != systemConf
-		if !set && !replaced && s.Source != "environment" {
-			all[s.Name] = s
+	for i := range e.files {
+		if s := &e.files[i]; s.Name == name && e.reads(s) {
+			return *s, true
 		}
 	}
-	return all
+	return facts.Setting{}, false
+}
+
+func (e Env) reads(s *facts.Setting) bool {
+	replaced := e.isNamed && s.Source != e.instead && s.Source != systemConf
+	return !replaced && s.Source != "environment"
+}
+
+// Get is a variable, with an empty value where it is not set.
+func (e Env) Get(name string) facts.Setting {
+	setting, _ := e.Lookup(name)
+	return setting
+}
+
+// All are the variables, sorted by name.
+func (e Env) All() []facts.Setting {
+	all := slices.Concat(e.over, e.session, e.files)
+	slices.SortStableFunc(all, byName)
+	all = slices.CompactFunc(all, func(a, b facts.Setting) bool { return a.Name == b.Name })
+	kept := all[:0]
+	for _, s := range all {
+		if seen, set := e.Lookup(s.Name); set {
+			kept = append(kept, seen)
+		}
+	}
+	return kept
 }
 
 // byAccelerate is how the rest of the environment reaches the nodes where accelerate

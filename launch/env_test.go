@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -179,7 +178,7 @@ func TestRankEnv(t *testing.T) {
 		{"and is known when the node looked at it", &facts.Env{NCCL: nccl("NCCL_B=job@/job/nccl.conf")},
 			launchtest.Env("", "NCCL_CONF_FILE=/job/nccl.conf"), []string{"NCCL_B=job", "NCCL_CONF_FILE=/job/nccl.conf"}},
 	} {
-		if diff := cmp.Diff(c.want, shown(slices.SortedFunc(maps.Values(RankEnv(c.node, c.exports)), byName))); diff != "" {
+		if diff := cmp.Diff(c.want, shown(RankEnv(c.node, c.exports).All())); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
 		}
 	}

@@ -112,7 +112,7 @@ func (p Prediction) ranksTakeCPU(nodes []facts.Node) bool {
 		if !nodes[i].Reached {
 			continue
 		}
-		if said = RankEnv(nodes[i].Env, p.Exports)["DS_ACCELERATOR"].Value == "cpu"; !said {
+		if said = RankEnv(nodes[i].Env, p.Exports).Get("DS_ACCELERATOR").Value == "cpu"; !said {
 			return false
 		}
 	}

@@ -165,7 +165,7 @@ func (d *delivery) supply(need []string) error {
 	if hash == "-" {
 		loader := binaries[0].Loader
 		return d.fail(StageStart, LibcTooOld, map[string]string{"message": "no " + loader},
-			fmt.Errorf("the node has no %s, the loader our binary asks for (another libc than glibc?): `make cross` builds one that needs none", loader))
+			fmt.Errorf("the node has no %s, the loader our agent asks for (another libc than glibc?): `make cross` builds one that needs none", loader))
 	}
 	i := slices.IndexFunc(binaries, func(b *Binary) bool { return b.Hash == hash })
 	if i < 0 {

@@ -331,9 +331,8 @@ func TestBinariesThatDoNotStart(t *testing.T) {
 	machine := func(system, arch string) fixture.Node {
 		return fixture.Node{Env: []string{tools(t, "", map[string]string{"uname": "case $1 in -m) echo " + arch + ";; *) echo " + system + ";; esac"})}}
 	}
-	own := (&siblings{directories: besideUs}).open
 	wrong := func(goos, arch string) ([]*Binary, error) {
-		b, err := own(goos, arch)
+		b, err := Own(goos, arch)
 		if err != nil {
 			return nil, err
 		}

@@ -38,7 +38,7 @@ type Options struct {
 	Timeout time.Duration // of one node, from its name to a talking agent; 0 = DefaultTimeout
 
 	// Binaries finds the executables for a platform, the one to prefer first;
-	// nil = our own, and those that `make cross` put beside it.
+	// nil = Own.
 	Binaries func(goos, arch string) ([]*Binary, error)
 	// AgentLife bounds every agent's life, also when the end of our connection
 	// never reaches its node; 0 = DefaultAgentLife.
@@ -61,7 +61,7 @@ func New(carrier Carrier, o Options) *Client {
 	o.Timeout, o.AgentLife = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.AgentLife, DefaultAgentLife)
 	o.Beat = cmp.Or(o.Beat, DefaultBeat)
 	if o.Binaries == nil {
-		o.Binaries = (&siblings{directories: besideUs}).open
+		o.Binaries = Own
 	}
 	return &Client{carrier: carrier, options: o, offer: sync.OnceValue(func() string { return offer(o.Binaries) })}
 }

@@ -123,7 +123,7 @@ func adviseAdapters(view checks.View) []checks.AdvisedEnv {
 	names := proof.Common(view.Nodes, func(n *facts.Node) string { return activePorts(view, n) })
 	isFree := func(node *facts.Node) bool {
 		env := ranks.Env(view, node)
-		return !nccl.KeptOffRDMA(env) && env["NCCL_IB_HCA"].Value == ""
+		return !nccl.KeptOffRDMA(env) && env.Get("NCCL_IB_HCA").Value == ""
 	}
 	if !strings.Contains(names, "/Ethernet") || !all(view.Nodes, isFree) {
 		return nil // InfiniBand ports alone need no advice

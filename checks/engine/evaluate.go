@@ -97,12 +97,13 @@ type evaluation struct {
 	// reported are those of them that count, by their nodes, the gravest of each node.
 	reported map[string]map[string]checks.Finding
 	stops    map[*facts.Node]stop
+	sights   map[string]checks.Sight // of checks that need the same
 }
 
 func newEvaluation(catalogue []checks.Check, fleet facts.Fleet, prediction launch.Prediction, policy checks.Policy) *evaluation {
 	e := &evaluation{
 		fleet: fleet, waivers: newWaivers(policy), found: map[string][]checks.Finding{},
-		reported: map[string]map[string]checks.Finding{}, stops: map[*facts.Node]stop{},
+		reported: map[string]map[string]checks.Finding{}, stops: map[*facts.Node]stop{}, sights: map[string]checks.Sight{},
 	}
 	for _, check := range catalogue {
 		if check.Rung > 0 {
@@ -246,7 +247,19 @@ func (e *evaluation) sightOf(check checks.Check) checks.Sight {
 	return sight
 }
 
-func (e *evaluation) sight(check checks.Check) (sight checks.Sight) {
+// sight is looked for once for all checks that need the same sections of nodes.
+func (e *evaluation) sight(check checks.Check) checks.Sight {
+	needs := fmt.Sprint(check.Rung, check.Needs)
+	sight, known := e.sights[needs]
+	if !known {
+		sight = e.look(check)
+		e.sights[needs] = sight
+	}
+	sight.Unknown = slices.Clone(sight.Unknown) // which become the check's own
+	return sight
+}
+
+func (e *evaluation) look(check checks.Check) (sight checks.Sight) {
 	for i := range e.fleet.Nodes {
 		node := &e.fleet.Nodes[i]
 		reason := check.Missing(node)

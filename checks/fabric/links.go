@@ -75,7 +75,7 @@ func isActive(port placedPort) bool { return port.State == "ACTIVE" }
 func portsByName(view checks.View, nodes []*facts.Node) (names []string, ports map[string][]placedPort) {
 	ports = map[string][]placedPort{}
 	for _, node := range nodes {
-		given := ranks.Env(view, node)["NCCL_IB_HCA"].Value
+		given := ranks.Env(view, node).Get("NCCL_IB_HCA").Value
 		for _, device := range node.IB.Devices {
 			for i := range device.Ports {
 				port := &device.Ports[i]

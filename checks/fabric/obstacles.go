@@ -123,7 +123,7 @@ func openVerbs(node *facts.Node, onMetal fix.Command) []fix.Command {
 // NCCL_IB_GID_INDEX names, or any of RoCE v2 for NCCL to find by itself, without which
 // a port cannot connect to its like on nodes that have one.
 func unaddressable(view checks.View, node *facts.Node, ports []nccl.HCAPort, hasV2 map[string]bool) (findings []checks.Finding) {
-	index := ranks.Env(view, node)["NCCL_IB_GID_INDEX"]
+	index := ranks.Env(view, node).Get("NCCL_IB_GID_INDEX")
 	for _, port := range ports {
 		if port.LinkLayer != "Ethernet" || port.Adapter.Kind == "RNIC" {
 			continue
@@ -234,7 +234,7 @@ func leaveOut(view checks.View, node *facts.Node, ports []nccl.HCAPort, is func(
 		return []fix.Command{fix.On("ls /sys/class/infiniband   # and name those that are meant in NCCL_IB_HCA")}
 	}
 	commands := []fix.Command{ranks.ExportLine(view.Launch, "NCCL_IB_HCA", value)}
-	if given := ranks.Env(view, node)["NCCL_IB_HCA"]; given.Value != "" {
+	if given := ranks.Env(view, node).Get("NCCL_IB_HCA"); given.Value != "" {
 		commands = append(ranks.TakeOut(view, given), commands...)
 	}
 	return commands

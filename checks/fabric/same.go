@@ -162,7 +162,7 @@ func takenLayer(view checks.View, node *facts.Node) string {
 // names another, without the bit that says whether as a full member.
 func partition(view checks.View) func(*facts.Node, *facts.IBPort) string {
 	return func(node *facts.Node, port *facts.IBPort) string {
-		slot, _ := nccl.Number(ranks.Env(view, node)["NCCL_IB_PKEY"].Value)
+		slot, _ := nccl.Number(ranks.Env(view, node).Get("NCCL_IB_PKEY").Value)
 		at := int(slot)
 		if port.PKeySlots != nil {
 			at = slices.Index(port.PKeySlots, int(slot))
@@ -241,7 +241,7 @@ func chosenGID(view checks.View, node *facts.Node, port *facts.IBPort) (facts.GI
 func gidKind(view checks.View) func(*facts.Node, *facts.IBPort) string {
 	return func(node *facts.Node, port *facts.IBPort) string {
 		gid, found := chosenGID(view, node, port)
-		index, isNumber := nccl.Number(ranks.Env(view, node)["NCCL_IB_GID_INDEX"].Value)
+		index, isNumber := nccl.Number(ranks.Env(view, node).Get("NCCL_IB_GID_INDEX").Value)
 		given := isNumber && index >= 0
 		if !found || gid.Type == "" || !given && !slices.ContainsFunc(port.GIDs, nccl.IsRoCEv2) {
 			return ""
@@ -328,7 +328,7 @@ func unlikePlugins(view checks.View) (findings []checks.Finding) {
 	} {
 		chosen := func(n *facts.Node) string {
 			env := ranks.Env(view, n)
-			return env[plugin.variable].Value + " " + env["NCCL_NET"].Value
+			return env.Get(plugin.variable).Value + " " + env.Get("NCCL_NET").Value
 		}
 		silent := func(n *facts.Node) bool { return n.IB.Libraries == nil }
 		if slices.ContainsFunc(view.Nodes, silent) || proof.Common(view.Nodes, chosen) == "" {

@@ -337,7 +337,7 @@ func notShown(view checks.View, node *facts.Node) (count int) {
 // hidden is of a node that has the accelerators, and whose CUDA_VISIBLE_DEVICES shows
 // the ranks too few of them. An empty value hides all, so that it is looked at as it is.
 func hidden(view checks.View, node *facts.Node, slots []int, count int) []checks.Finding {
-	visible, set := launch.RankEnv(node.Env, view.Launch.Exports)["CUDA_VISIBLE_DEVICES"]
+	visible, set := launch.RankEnv(node.Env, view.Launch.Exports).Lookup("CUDA_VISIBLE_DEVICES")
 	if !set || node.NVML == nil || !node.NVML.Asked {
 		return nil
 	}

@@ -205,19 +205,19 @@ type cardRule struct {
 	// Finding is that of a node that has such GPUs. In its commands {gpus} becomes
 	// their indices, as nvidia-smi -i takes them.
 	checks.Finding
-	wrong func(*facts.Card) string // what a GPU shows of it, "" for nothing
+	wrong func(*facts.Node, *facts.Card) string // what a GPU shows of it, "" for nothing
 }
 
 // judge is a finding of the node if any of its GPUs are so, and the others.
-func (r cardRule) judge(node *facts.Node, cards []*facts.Card) (findings []checks.Finding, others []*facts.Card) {
-	if !slices.ContainsFunc(cards, func(card *facts.Card) bool { return r.wrong(card) != "" }) {
+func (r *cardRule) judge(node *facts.Node, cards []*facts.Card) (findings []checks.Finding, others []*facts.Card) {
+	if !slices.ContainsFunc(cards, func(card *facts.Card) bool { return r.wrong(node, card) != "" }) {
 		return nil, cards
 	}
 	var shows, numbers []string
 	met := map[string][]*facts.Card{}
 	together := false
 	for _, card := range cards {
-		text := r.wrong(card)
+		text := r.wrong(node, card)
 		if text == "" {
 			others = append(others, card)
 			continue
@@ -246,18 +246,22 @@ func (r cardRule) judge(node *facts.Node, cards []*facts.Card) (findings []check
 
 // firstOf judges by several rules of which a GPU breaks the first one only: what
 // comes later is a part of the same trouble.
-func firstOf(node *facts.Node, cards []*facts.Card, rules []cardRule) (findings []checks.Finding) {
-	for _, rule := range rules {
-		found, others := rule.judge(node, cards)
-		findings, cards = append(findings, found...), others
+func firstOf(node *facts.Node, cards []*facts.Card, lists ...[]cardRule) (findings []checks.Finding) {
+	for _, rules := range lists {
+		for i := range rules {
+			found, others := rules[i].judge(node, cards)
+			findings, cards = append(findings, found...), others
+		}
 	}
 	return findings
 }
 
-func eachOf(node *facts.Node, cards []*facts.Card, rules []cardRule) (findings []checks.Finding) {
-	for _, rule := range rules {
-		found, _ := rule.judge(node, cards)
-		findings = append(findings, found...)
+func eachOf(node *facts.Node, cards []*facts.Card, lists ...[]cardRule) (findings []checks.Finding) {
+	for _, rules := range lists {
+		for i := range rules {
+			found, _ := rules[i].judge(node, cards)
+			findings = append(findings, found...)
+		}
 	}
 	return findings
 }

@@ -27,12 +27,11 @@ var Healthy = checks.Check{
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := judgedGPUs(view)
 		cardsOf := usedCards(view)
-		memory := append(memoryRules, eccRules(usual(nodes, cardsOf, eccMode))...)
+		rules := slices.Concat(memoryRules, eccRules(usual(nodes, cardsOf, eccMode)), correctedFlood, recoveryRules)
 		for _, node := range nodes {
 			findings = append(findings, unusable(node)...)
 			findings = append(findings, refusedFacts(view, node, cardsOf(node), neededForHealth...)...)
-			rules := append(slices.Clip(memory), correctedFlood(node))
-			findings = append(findings, firstOf(node, cardsOf(node), slices.Concat(rules, recoveryRules, xidRules(node), []cardRule{refusedCalls}))...)
+			findings = append(findings, firstOf(node, cardsOf(node), rules, xidRules(node), refusedCalls)...)
 		}
 		return findings
 	},
@@ -67,13 +66,16 @@ func unusable(node *facts.Node) []checks.Finding {
 			failed = append(failed, card)
 		}
 	}
+	if failed == nil {
+		return nil
+	}
 	rule := func(summary, wouldSee string, repair []fix.Command, kinds ...string) cardRule {
 		return cardRule{checks.Finding{
 			Summary:  summary,
 			Want:     "every GPU answers",
 			Remedy:   slices.Concat([]fix.Command{xidLog.Remark("what the driver said of it")}, repair, []fix.Command{withoutNode}),
 			WouldSee: wouldSee,
-		}, func(card *facts.Card) string {
+		}, func(_ *facts.Node, card *facts.Card) string {
 			failure := whyUnusable(card)
 			if kinds == nil || slices.Contains(kinds, failure.Kind) {
 				return answerOf(*failure)
@@ -101,13 +103,13 @@ func unusable(node *facts.Node) []checks.Finding {
 // rights of its own is nobody's trouble.
 //
 // Source: Azure/azhpc-diagnostics, issue 77.
-var refusedCalls = cardRule{checks.Finding{
+var refusedCalls = []cardRule{{checks.Finding{
 	Verdict:  checks.Warn,
 	Summary:  "the driver answers for a GPU, and cannot tell all of it",
 	Want:     "every call answered; if it stays so: reset the GPU, and have it looked at if it does not compute",
 	Remedy:   []fix.Command{fix.On("nvidia-smi -q -i {gpus}   # which values are ERR! or Unknown Error, and do they stay so?"), xidLog},
 	WouldSee: "nothing as a rule: a value that is missing in monitoring",
-}, func(card *facts.Card) string {
+}, func(_ *facts.Node, card *facts.Card) string {
 	if whyUnusable(card) != nil {
 		return ""
 	}
@@ -118,7 +120,7 @@ var refusedCalls = cardRule{checks.Finding{
 		}
 	}
 	return strings.Join(calls, ", ")
-}}
+}}}
 
 func answerOf(failure facts.NVMLFailure) string {
 	return fmt.Sprintf("%s says %q", cmp.Or(failure.Call, "the driver"), failure.Text)
@@ -159,7 +161,7 @@ func recovery(verdict checks.Verdict, summary, wouldSee string, remedy []fix.Com
 		Want:     "no recovery action open",
 		Remedy:   append([]fix.Command{xidLog}, remedy...),
 		WouldSee: wouldSee,
-	}, func(card *facts.Card) string {
+	}, func(_ *facts.Node, card *facts.Card) string {
 		if slices.Contains(actions, card.Recovery) {
 			return recoveryActions[card.Recovery]
 		}
@@ -188,7 +190,7 @@ var memoryRules = []cardRule{{checks.Finding{
 	Want:     "no failed row remap",
 	Remedy:   []fix.Command{fix.On("nvidia-smi -q -d ROW_REMAPPER,ECC -i {gpus}"), fix.Note("have the GPU replaced: NVIDIA takes a failed remap as reason enough"), withoutNode},
 	WouldSee: "RuntimeError: CUDA error: uncorrectable ECC error encountered",
-}, func(card *facts.Card) string {
+}, func(_ *facts.Node, card *facts.Card) string {
 	rows := valueOf(card.Remapped)
 	if rows.Failed {
 		return fmt.Sprintf("row remapping failed, after %s", counted{int64(rows.Corrected + rows.Uncorrected), "remapped row"})
@@ -198,7 +200,7 @@ var memoryRules = []cardRule{{checks.Finding{
 	Summary: "a GPU had memory errors that could not be corrected, and was not reset since",
 	Want:    "no uncorrectable error since the driver was loaded",
 	Remedy:  []fix.Command{resetGPU, fix.On("nvidia-smi -q -d ECC,ROW_REMAPPER -i {gpus}   # if they come again: have the GPU replaced"), withoutNode},
-}, func(card *facts.Card) string {
+}, func(_ *facts.Node, card *facts.Card) string {
 	errors := valueOf(valueOf(card.ECC).Uncorrected)
 	if errors > 0 {
 		return fmt.Sprintf("%s%s", counted{errors, "uncorrectable error"}, when(valueOf(card.Remapped).Pending, ", a row waits to be remapped"))
@@ -210,7 +212,7 @@ var memoryRules = []cardRule{{checks.Finding{
 	Want:     "nothing pending",
 	Remedy:   []fix.Command{resetGPU},
 	WouldSee: "nothing as long as that memory is not used again, then uncorrectable ECC error encountered",
-}, func(card *facts.Card) string {
+}, func(_ *facts.Node, card *facts.Card) string {
 	return cmp.Or(when(valueOf(card.Remapped).Pending, "a row waits to be remapped"), when(valueOf(card.Retired).Pending, "a page waits to be retired"))
 }}, {checks.Finding{
 	Verdict:  checks.Warn,
@@ -218,7 +220,7 @@ var memoryRules = []cardRule{{checks.Finding{
 	Want:     fmt.Sprintf("fewer than %d retired pages; there is room for 64", retiredLimit),
 	Remedy:   []fix.Command{fix.On("nvidia-smi -q -d PAGE_RETIREMENT -i {gpus}"), fix.Note("have the GPU replaced")},
 	WouldSee: "RuntimeError: CUDA error: uncorrectable ECC error encountered, at the next bad page",
-}, func(card *facts.Card) string {
+}, func(_ *facts.Node, card *facts.Card) string {
 	pages := valueOf(card.Retired)
 	total := pages.SingleBit + pages.DoubleBit
 	if total >= retiredLimit {
@@ -227,24 +229,21 @@ var memoryRules = []cardRule{{checks.Finding{
 	return ""
 }}}
 
-// correctedFlood is of a node, as the counters run since the driver was loaded: not
-// longer than the machine.
-func correctedFlood(node *facts.Node) cardRule {
-	days := max(uptime(node)/86400, 1)
-	return cardRule{checks.Finding{
-		Verdict:  checks.Warn,
-		Summary:  "a GPU corrects memory errors all the time",
-		Want:     fmt.Sprintf("fewer than %d a day", floodPerDay),
-		Remedy:   []fix.Command{fix.On("nvidia-smi -q -d ECC -i {gpus}"), resetGPU},
-		WouldSee: "no message: the GPU is slower than the others; often uncorrectable errors later",
-	}, func(card *facts.Card) string {
-		errors := valueOf(valueOf(card.ECC).Corrected)
-		if float64(errors) >= floodPerDay*days {
-			return fmt.Sprintf("%s since the driver was loaded", counted{errors, "corrected error"})
-		}
-		return ""
-	}}
-}
+// correctedFlood is by how long a machine runs, as the counters run since the driver was
+// loaded: not longer.
+var correctedFlood = []cardRule{{checks.Finding{
+	Verdict:  checks.Warn,
+	Summary:  "a GPU corrects memory errors all the time",
+	Want:     fmt.Sprintf("fewer than %d a day", floodPerDay),
+	Remedy:   []fix.Command{fix.On("nvidia-smi -q -d ECC -i {gpus}"), resetGPU},
+	WouldSee: "no message: the GPU is slower than the others; often uncorrectable errors later",
+}, func(node *facts.Node, card *facts.Card) string {
+	errors := valueOf(valueOf(card.ECC).Corrected)
+	if float64(errors) >= floodPerDay*max(uptime(node)/86400, 1) {
+		return fmt.Sprintf("%s since the driver was loaded", counted{errors, "corrected error"})
+	}
+	return ""
+}}}
 
 // eccMode is 2 with error correction, 1 without, 0 where the GPU knows none.
 func eccMode(card *facts.Card) int64 {
@@ -266,13 +265,15 @@ func eccRules(common map[string]int64) []cardRule {
 		Want:     "on everywhere: what is computed wrong here is averaged into every GPU's weights",
 		Remedy:   []fix.Command{fix.On("sudo nvidia-smi -e 1 -i {gpus}"), resetGPU},
 		WouldSee: "no message: a flipped bit is a loss that jumps, or NaN",
-	}, func(card *facts.Card) string { return when(eccMode(card) == 1 && common[card.Name] == 2, "off") }}, {checks.Finding{
+	}, func(_ *facts.Node, card *facts.Card) string {
+		return when(eccMode(card) == 1 && common[card.Name] == 2, "off")
+	}}, {checks.Finding{
 		Verdict:  checks.Warn,
 		Summary:  "error correction changes at the next reset, and with it the size of memory",
 		Want:     "nothing pending",
 		Remedy:   []fix.Command{resetGPU},
 		WouldSee: "nothing now; after a reboot in the middle of the training another size of GPU memory",
-	}, func(card *facts.Card) string {
+	}, func(_ *facts.Node, card *facts.Card) string {
 		onOff := map[bool]string{true: "on", false: "off"}
 		now := valueOf(card.ECC)
 		if now.Pending != nil && *now.Pending != now.Enabled {

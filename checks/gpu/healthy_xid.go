@@ -76,13 +76,13 @@ func xidRules(node *facts.Node) []cardRule {
 		Want:     "no recovery action open; if the GPU was reset or the driver loaded anew since, this is settled",
 		Remedy:   []fix.Command{xidLog, resetGPU, rebootNode.Remark(", where it says Node Reboot Required")},
 		WouldSee: busyCUDA,
-	}, func(card *facts.Card) string { return needs[slotOf(card.Address)] }}, {checks.Finding{
+	}, func(_ *facts.Node, card *facts.Card) string { return needs[slotOf(card.Address)] }}, {checks.Finding{
 		Verdict:  checks.Warn,
 		Summary:  "the driver reported a fault of a GPU in the last 24 hours",
 		Want:     "no Xid that means the hardware; if the GPU was reset since, this is settled",
 		Remedy:   []fix.Command{xidLog, resetGPU, fix.On("dcgmi diag -r 2   # does it come again under load?")},
 		WouldSee: "NVRM: Xid in the kernel log, and a collective that never ends",
-	}, func(card *facts.Card) string { return recentXids(recent[slotOf(card.Address)]) }}}
+	}, func(_ *facts.Node, card *facts.Card) string { return recentXids(recent[slotOf(card.Address)]) }}}
 }
 
 // xidsByGPU is, by PCI slot, the recovery action that the log leaves open (recoveryRules

@@ -36,7 +36,7 @@ var Idle = checks.Check{
 		for _, node := range nodes {
 			findings = append(findings, refusedFacts(view, node, cardsOf(node), neededForUse...)...)
 			findings = append(findings, usedBy(node, cardsOf(node))...)
-			findings = append(findings, firstOf(node, cardsOf(node), hiddenUse(node))...)
+			findings = append(findings, firstOf(node, cardsOf(node), hiddenUse(node, cardsOf(node)))...)
 		}
 		return findings
 	},
@@ -53,7 +53,10 @@ var neededForUse = []essential{
 // processes are not in our process table, nor are those that the driver lost. On
 // aarch64 the kernel may keep files in the memory of a GPU it shares (GH200), which
 // it gives back; a WSL shares its GPU with the desktop of Windows.
-func hiddenUse(node *facts.Node) []cardRule {
+func hiddenUse(node *facts.Node, cards []*facts.Card) []cardRule {
+	if !slices.ContainsFunc(cards, func(card *facts.Card) bool { return unexplainedMemory(card) >= muchMemory }) {
+		return nil
+	}
 	windows := slices.Contains(valueOf(node.GPU).Others, launch.WindowsGPUs)
 	shared := windows || valueOf(node.Host).Arch == "aarch64"
 	commands := []fix.Command{
@@ -70,7 +73,7 @@ func hiddenUse(node *facts.Node) []cardRule {
 			Summary: "memory of a GPU is in use, and no process in sight explains it",
 			Want:    "an idle GPU",
 			Remedy:  commands,
-		}, func(card *facts.Card) string {
+		}, func(_ *facts.Node, card *facts.Card) string {
 			unexplained := unexplainedMemory(card)
 			if unexplained < muchMemory || float64(unexplained) < share*float64(card.Memory) {
 				return ""

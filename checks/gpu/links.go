@@ -31,9 +31,8 @@ var Links = checks.Check{
 		cardsOf, linkedOf := usedCards(view), linkedCards(view)
 		up, speed := usual(nodes, linkedOf, activeLinks), usual(nodes, linkedOf, nvLinkSpeed)
 		generation := usual(nodes, cardsOf, func(card *facts.Card) int64 { return int64(card.Link.MaxGeneration) })
+		nvlink, pcie := nvLinkRules(up, speed), append(pcieRules(generation), replays)
 		for _, node := range nodes {
-			nvlink := nvLinkRules(valueOf(node.GPU).NVSwitches > 0, up, speed)
-			pcie := append(pcieRules(generation), replayRule(uptime(node)))
 			findings = append(findings, refusedFacts(view, node, linkedOf(node), neededForLinks, neededForWidth)...)
 			findings = append(findings, firstOf(node, linkedOf(node), nvlink)...)
 			findings = append(findings, firstOf(node, cardsOf(node), pcie)...)
@@ -68,13 +67,14 @@ var showLinks = fix.On("nvidia-smi nvlink -s -i {gpus}")
 
 // nvLinkRules are by what most GPUs of each model have, links that are up and
 // their speed in bit/s, and by whether the machine shows NVSwitches.
-func nvLinkRules(switched bool, up, speed map[string]int64) []cardRule {
+func nvLinkRules(up, speed map[string]int64) []cardRule {
 	return []cardRule{{checks.Finding{
 		Summary:  "NVLinks to the NVSwitches are down",
 		Want:     "every link active: reset the GPUs, else reseat or replace the GPU or its board",
 		Remedy:   []fix.Command{showLinks, fix.On(`sudo dmesg -T | grep -iE "nvlink|xid"`), resetGPU, fix.On("sudo systemctl restart nvidia-fabricmanager   # after it")},
 		WouldSee: "P2P is disabled between NVLINK connected GPUs, or CUDA failure in NVLS setup",
-	}, func(card *facts.Card) string {
+	}, func(node *facts.Node, card *facts.Card) string {
+		switched := node.GPU != nil && node.GPU.NVSwitches > 0
 		if card.NVLinks == nil || !switched && card.NVLinks.RemoteKind != "switch" {
 			return ""
 		}
@@ -84,12 +84,12 @@ func nvLinkRules(switched bool, up, speed map[string]int64) []cardRule {
 		Summary: "NVLinks are down that other GPUs of the model have up",
 		Want:    "as many links as on most GPUs of the model: look at bridges, boards and cables",
 		Remedy:  []fix.Command{showLinks, fix.On(`sudo dmesg -T | grep -iE "nvlink|xid"`)},
-	}, func(card *facts.Card) string { return downLinks(card, up[card.Name]) }}, {checks.Finding{
+	}, func(_ *facts.Node, card *facts.Card) string { return downLinks(card, up[card.Name]) }}, {checks.Finding{
 		Verdict: checks.Warn,
 		Summary: "NVLinks are slower than they could be",
 		Want:    "full speed on every link",
 		Remedy:  []fix.Command{showLinks, resetGPU},
-	}, func(card *facts.Card) string {
+	}, func(_ *facts.Node, card *facts.Card) string {
 		links := card.NVLinks
 		switch {
 		case links == nil:
@@ -106,7 +106,7 @@ func nvLinkRules(switched bool, up, speed map[string]int64) []cardRule {
 		Want:     fmt.Sprintf("fewer than %d replays and %d recoveries of a link since the driver was loaded", manyReplays, manyRecoveries),
 		Remedy:   []fix.Command{fix.On("nvidia-smi nvlink -e -i {gpus}"), fix.On("dcgmi diag -r 3   # loads the links; hours later the counters tell")},
 		WouldSee: "no message: traffic between GPUs stalls now and then",
-	}, linkErrors}}
+	}, func(_ *facts.Node, card *facts.Card) string { return linkErrors(card) }}}
 }
 
 // downLinks are the links that keep a GPU below so many active ones.
@@ -158,7 +158,7 @@ func pcieRules(generation map[string]int64) []cardRule {
 		Summary: "GPUs have fewer PCIe lanes than they could have",
 		Want:    "all lanes: reseat the GPU, look at riser and slot, and for a BIOS that splits the slot",
 		Remedy:  []fix.Command{showPCIe},
-	}, func(card *facts.Card) string {
+	}, func(_ *facts.Node, card *facts.Card) string {
 		if card.Link.Width > 0 && card.Link.Width < card.Link.MaxWidth {
 			return fmt.Sprintf("x%d of x%d", card.Link.Width, card.Link.MaxWidth)
 		}
@@ -168,7 +168,7 @@ func pcieRules(generation map[string]int64) []cardRule {
 		Summary: "the PCIe links of GPUs are of a lower generation than on most GPUs of the model",
 		Want:    "one generation everywhere: look at slot, riser and the BIOS's limit",
 		Remedy:  []fix.Command{showPCIe},
-	}, func(card *facts.Card) string {
+	}, func(_ *facts.Node, card *facts.Card) string {
 		most := generation[card.Name]
 		if card.Link.MaxGeneration > 0 && int64(card.Link.MaxGeneration) < most {
 			return fmt.Sprintf("generation %d of %d", card.Link.MaxGeneration, most)
@@ -177,21 +177,19 @@ func pcieRules(generation map[string]int64) []cardRule {
 	}}}
 }
 
-// replayRule is by how many seconds a counter may have run.
-func replayRule(seconds float64) cardRule {
-	return cardRule{checks.Finding{
-		Verdict: checks.Warn,
-		Summary: "PCIe links of GPUs send packets again all the time",
-		Want:    fmt.Sprintf("fewer than %d replays a minute: reseat the GPU, look at riser and slot", replaysPerMinute),
-		Remedy:  []fix.Command{showPCIe, fix.On("sudo dmesg -T | grep -i aer")},
-	}, func(card *facts.Card) string {
-		replays := valueOf(card.Link.Replays)
-		if float64(replays) >= max(leastReplays, replaysPerMinute*seconds/60) {
-			return fmt.Sprintf("%d replays", replays)
-		}
-		return ""
-	}}
-}
+// replays is by how long a counter may have run.
+var replays = cardRule{checks.Finding{
+	Verdict: checks.Warn,
+	Summary: "PCIe links of GPUs send packets again all the time",
+	Want:    fmt.Sprintf("fewer than %d replays a minute: reseat the GPU, look at riser and slot", replaysPerMinute),
+	Remedy:  []fix.Command{showPCIe, fix.On("sudo dmesg -T | grep -i aer")},
+}, func(node *facts.Node, card *facts.Card) string {
+	replays := valueOf(card.Link.Replays)
+	if float64(replays) >= max(leastReplays, replaysPerMinute*uptime(node)/60) {
+		return fmt.Sprintf("%d replays", replays)
+	}
+	return ""
+}}
 
 var Fabric = checks.Check{
 	ID:       "gpu-fabric",
@@ -218,7 +216,7 @@ var Fabric = checks.Check{
 			manager := managerFindings(node)
 			findings = append(findings, manager...)
 			if !slices.ContainsFunc(manager, func(f checks.Finding) bool { return f.Verdict == "" }) { // else the GPUs wait for it
-				findings = append(findings, firstOf(node, cardsOf(node), fabricRules(node))...)
+				findings = append(findings, firstOf(node, cardsOf(node), fabricRules)...)
 				findings = append(findings, splitFabric(node, cardsOf(node))...)
 			}
 		}
@@ -304,14 +302,14 @@ func installManager(driver string) []fix.Command {
 
 // fabricRules are what GPUs say of their place in the fabric. Bandwidth that is
 // degraded because links are down is for gpu-links to say.
-func fabricRules(node *facts.Node) []cardRule {
+var fabricRules = func() []cardRule {
 	show := fix.On("nvidia-smi -q -i {gpus}   # Fabric")
 	restart := []fix.Command{show, fix.On("sudo systemctl restart nvidia-fabricmanager   # where it runs, once nothing uses the GPUs"), fix.On("sudo journalctl -u nvidia-fabricmanager -n 20")}
 	return []cardRule{{checks.Finding{
 		Summary: "GPUs are not registered with the NVLink fabric",
 		Want:    "fabric state completed",
 		Remedy:  restart,
-	}, func(card *facts.Card) string {
+	}, func(_ *facts.Node, card *facts.Card) string {
 		state := valueOf(card.Fabric).State
 		if state == "not-started" || state == "in-progress" {
 			return fmt.Sprintf("fabric state %s", state)
@@ -321,7 +319,7 @@ func fabricRules(node *facts.Node) []cardRule {
 		Summary: "the NVLink fabric refused GPUs",
 		Want:    "fabric status success",
 		Remedy:  restart,
-	}, func(card *facts.Card) string {
+	}, func(_ *facts.Node, card *facts.Card) string {
 		fabric := valueOf(card.Fabric)
 		if fabric.Status != "" && fabric.State != "not-supported" {
 			return fmt.Sprintf("fabric state %s, status %s", fabric.State, fabric.Status)
@@ -333,12 +331,12 @@ func fabricRules(node *facts.Node) []cardRule {
 		Want:     "nothing degraded",
 		Remedy:   append([]fix.Command{fix.On("nvidia-smi nvlink -s -i {gpus}")}, restart...),
 		WouldSee: "no message: traffic between GPUs is slower, or hangs where a route is gone",
-	}, func(card *facts.Card) string {
+	}, func(_ *facts.Node, card *facts.Card) string {
 		linksDown := len(valueOf(card.NVLinks).Down) > 0
 		degraded := slices.Clone(valueOf(card.Fabric).Degraded)
 		return strings.Join(slices.DeleteFunc(degraded, func(what string) bool { return linksDown && what == "bandwidth" }), ", ")
 	}}}
-}
+}()
 
 // splitFabric finds GPUs of one machine in two domains, which is never meant.
 // Machines may well be in several: of racks, or by partitions.
@@ -351,13 +349,16 @@ func splitFabric(node *facts.Node, cards []*facts.Card) []checks.Finding {
 		return ""
 	}
 	at := slices.IndexFunc(cards, func(card *facts.Card) bool { return place(card) != "" })
+	if at < 0 {
+		return nil
+	}
 	return eachOf(node, cards, []cardRule{{checks.Finding{
 		Verdict:  checks.Warn,
 		Summary:  "GPUs of one machine are in different NVLink domains",
 		Want:     "one cluster and one clique on a machine",
 		Remedy:   []fix.Command{fix.On("nvidia-smi -q   # Fabric: ClusterUUID and CliqueId"), fix.On("sudo systemctl restart nvidia-fabricmanager   # where it runs, once nothing uses the GPUs")},
 		WouldSee: "no message: traffic between these GPUs does not take NVLink",
-	}, func(card *facts.Card) string {
+	}, func(_ *facts.Node, card *facts.Card) string {
 		if place(card) == "" || place(card) == place(cards[at]) {
 			return ""
 		}

@@ -27,10 +27,14 @@ var Mode = checks.Check{
 		nodes, findings := judgedGPUs(view)
 		cardsOf, slotsOf := usedCards(view), view.Launch.SlotsUsed()
 		common := usual(nodes, cardsOf, func(card *facts.Card) int64 { return int64(card.Clock.AppSM) })
+		rules := append(slices.Clip(modeRules), appClocks(common))
 		for _, node := range nodes {
-			rules := append([]cardRule{prohibited, migEnabled(len(slotsOf(node)))}, modeRules...)
+			mig := migForSeveral
+			if len(slotsOf(node)) < 2 {
+				mig = migForOne
+			}
 			findings = append(findings, refusedFacts(view, node, cardsOf(node), neededForModes...)...)
-			findings = append(findings, eachOf(node, cardsOf(node), append(rules, appClocks(common)))...)
+			findings = append(findings, eachOf(node, cardsOf(node), prohibited, mig, rules)...)
 		}
 		return findings
 	},
@@ -41,26 +45,28 @@ var neededForModes = []essential{
 	{func(card *facts.Card) bool { return card.MIG == "" }, []string{"nvmlDeviceGetMigMode"}},
 }
 
-var prohibited = cardRule{checks.Finding{
+var prohibited = []cardRule{{checks.Finding{
 	Summary: "the compute mode of GPUs forbids to use them",
 	Want:    "compute mode default",
 	Remedy:  []fix.Command{fix.On("sudo nvidia-smi -c 0 -i {gpus}")},
-}, func(card *facts.Card) string {
+}, func(_ *facts.Node, card *facts.Card) string {
 	return when(card.ComputeMode == "prohibited", "compute mode prohibited")
-}}
+}}}
 
-// migEnabled is by the number of ranks on the node, 0 where nothing says: one rank
-// finds one instance.
+// MIG is judged by the number of ranks on the node, of which one finds one instance; where
+// nothing says there is one.
 //
 // Source: NVIDIA, Multi-Instance GPU User Guide, r550, CUDA device enumeration and
 // application considerations.
-func migEnabled(ranks int) cardRule {
+var migForSeveral, migForOne = migEnabled(false), migEnabled(true)
+
+func migEnabled(forOne bool) []cardRule {
 	rule := cardRule{checks.Finding{
 		Summary:  "MIG is enabled, and a process sees one instance of one GPU only",
 		Want:     "MIG disabled where several ranks run on a node",
 		Remedy:   []fix.Command{fix.On("sudo nvidia-smi -mig 0 -i {gpus}   # once nothing uses it; A100 needs a reset after it")},
 		WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
-	}, func(card *facts.Card) string {
+	}, func(_ *facts.Node, card *facts.Card) string {
 		instances := "without any instance"
 		if n := len(card.MIGDevices); n > 0 {
 			instances = counted{int64(n), "instance"}.String()
@@ -70,11 +76,11 @@ func migEnabled(ranks int) cardRule {
 		}
 		return ""
 	}}
-	if ranks < 2 {
+	if forOne {
 		rule.Verdict, rule.Summary = checks.Warn, "MIG is enabled, and a rank gets a part of a GPU"
 		rule.Want, rule.WouldSee = "MIG disabled, unless that part is what is wanted", "torch.OutOfMemoryError: CUDA out of memory, or no CUDA-capable device is detected"
 	}
-	return rule
+	return []cardRule{rule}
 }
 
 var modeRules = []cardRule{{checks.Finding{
@@ -83,7 +89,7 @@ var modeRules = []cardRule{{checks.Finding{
 	Want:     "no change pending",
 	Remedy:   []fix.Command{resetGPU},
 	WouldSee: "nothing now; after a reboot in the middle of the training other GPUs than before",
-}, func(card *facts.Card) string {
+}, func(_ *facts.Node, card *facts.Card) string {
 	changes := slices.Contains([]string{"enabled", "disabled"}, card.MIGPending) && card.MIGPending != card.MIG
 	if changes {
 		return fmt.Sprintf("MIG %s now, %s after the next reset", card.MIG, card.MIGPending)
@@ -95,7 +101,7 @@ var modeRules = []cardRule{{checks.Finding{
 	Want:     "persistence mode on",
 	Remedy:   []fix.Command{fix.On("sudo nvidia-smi -pm 1   # until the next boot"), persistAtBoot},
 	WouldSee: "no message: CUDA starts seconds later, and settings such as power limits are forgotten",
-}, func(card *facts.Card) string {
+}, func(_ *facts.Node, card *facts.Card) string {
 	isAwake := valueOf(card.Persistence) || len(card.Processes) > 0 // who uses it keeps it awake
 	return when(card.Persistence != nil && !isAwake, "persistence mode off")
 }}}
@@ -113,7 +119,7 @@ func appClocks(common map[string]int64) cardRule {
 		Want:     "one setting everywhere",
 		Remedy:   []fix.Command{fix.On("sudo nvidia-smi -rac -i {gpus}")},
 		WouldSee: "no message: every collective waits for the slowest GPU",
-	}, func(card *facts.Card) string {
+	}, func(_ *facts.Node, card *facts.Card) string {
 		most := common[card.Name]
 		if card.Clock.AppSM > 0 && int64(card.Clock.AppSM) < most {
 			return fmt.Sprintf("%d MHz of %d", card.Clock.AppSM, most)
@@ -143,7 +149,7 @@ var Throttle = checks.Check{
 		for _, node := range nodes {
 			findings = append(findings, refusedFacts(view, node, cardsOf(node), neededForBrakes...)...)
 			findings = append(findings, firstOf(node, cardsOf(node), brakes)...)
-			findings = append(findings, eachOf(node, cardsOf(node), []cardRule{powerLimit(limits, cardsOf(node)), clock})...)
+			findings = append(findings, eachOf(node, cardsOf(node), powerLimit(limits, cardsOf(node)), clock)...)
 		}
 		return findings
 	},
@@ -172,23 +178,25 @@ var brakes = []cardRule{{checks.Finding{
 	Summary: "heat brakes GPUs",
 	Want:    "full clocks: look at fans, air flow, cold plates and the room",
 	Remedy:  []fix.Command{showBrakes, fix.On("sudo ipmitool sdr type Fan")},
-}, func(card *facts.Card) string {
+}, func(_ *facts.Node, card *facts.Card) string {
 	return hot(card, "braked by heat", "hw-thermal", "sw-thermal")
 }}, {checks.Finding{
 	Summary: "the power supply brakes GPUs",
 	Want:    "full clocks: a power supply failed, lost its redundancy or is overloaded, or the GPU's power cable is loose",
 	Remedy:  []fix.Command{showBrakes, fix.On("sudo ipmitool sdr type 'Power Supply'")},
-}, func(card *facts.Card) string { return when(throttled(card, "hw-power-brake"), "power brake asserted") }}, {checks.Finding{
+}, func(_ *facts.Node, card *facts.Card) string {
+	return when(throttled(card, "hw-power-brake"), "power brake asserted")
+}}, {checks.Finding{
 	Summary: "the hardware brakes GPUs",
 	Want:    "full clocks: heat or power; the driver does not say which",
 	Remedy:  []fix.Command{showBrakes},
-}, func(card *facts.Card) string {
+}, func(_ *facts.Node, card *facts.Card) string {
 	return hot(card, "hardware slowdown", "hw-slowdown")
 }}, {checks.Finding{
 	Summary: "GPUs are close to the temperature where they brake",
 	Want:    "an idle GPU is cool: look at fans, air flow, cold plates and the room",
 	Remedy:  []fix.Command{showBrakes},
-}, func(card *facts.Card) string {
+}, func(_ *facts.Node, card *facts.Card) string {
 	now, brakesAt := valueOf(card.Temperature), valueOf(card.SlowdownAt)
 	if card.Temperature != nil && brakesAt > nearSlowdown && now >= brakesAt-nearSlowdown {
 		return fmt.Sprintf("%d °C, brakes at %d °C", now, brakesAt)
@@ -213,12 +221,19 @@ func hot(card *facts.Card, what string, reasons ...string) string {
 
 // powerLimit is of a node's GPUs whose limit is below what the factory or most GPUs of
 // the model have. Watts have fractions.
-func powerLimit(common map[string]int64, cards []*facts.Card) cardRule {
+func powerLimit(common map[string]int64, cards []*facts.Card) []cardRule {
+	isLowered := func(card *facts.Card) bool {
+		watts, _ := rightLimit(card, common)
+		return watts > 0
+	}
+	if !slices.ContainsFunc(cards, isLowered) {
+		return nil
+	}
 	rule := cardRule{checks.Finding{
 		Summary: "the power limit of GPUs is lowered",
 		Want:    "the factory's limit, and the same on all GPUs of a model",
 		Remedy:  []fix.Command{fix.On("nvidia-smi -q -d POWER -i {gpus}")},
-	}, func(card *facts.Card) string {
+	}, func(_ *facts.Node, card *facts.Card) string {
 		watts, whose := rightLimit(card, common)
 		if watts > 0 {
 			return fmt.Sprintf("%.0f W, %.0f W %s", card.Power.Limit, watts, whose)
@@ -238,7 +253,7 @@ func powerLimit(common map[string]int64, cards []*facts.Card) cardRule {
 	for _, watts := range wanted {
 		rule.Remedy = append(rule.Remedy, fix.On("sudo nvidia-smi -pl %s -i %s", fix.Number(math.RoundToEven(watts)), fix.Name(strings.Join(on[watts], ","))))
 	}
-	return rule
+	return []cardRule{rule}
 }
 
 // rightLimit is what the limit of a GPU is lowered from, in watts, and whose limit that
@@ -256,16 +271,16 @@ func rightLimit(card *facts.Card, common map[string]int64) (watts float64, whose
 	return 0, ""
 }
 
-func maxClock(common map[string]int64) cardRule {
-	return cardRule{checks.Finding{
+func maxClock(common map[string]int64) []cardRule {
+	return []cardRule{{checks.Finding{
 		Summary: "the highest clock of GPUs is lower than that of others of the model",
 		Want:    "one maximum everywhere",
 		Remedy:  []fix.Command{fix.On("sudo nvidia-smi -rgc -i {gpus}   # takes a lock off the clocks"), fix.On("nvidia-smi -q -d CLOCK -i {gpus}")},
-	}, func(card *facts.Card) string {
+	}, func(_ *facts.Node, card *facts.Card) string {
 		most := common[boardOf(card)]
 		if card.Clock.MaxSM > 0 && int64(card.Clock.MaxSM) < most {
 			return fmt.Sprintf("%d MHz of %d", card.Clock.MaxSM, most)
 		}
 		return ""
-	}}
+	}}}
 }

@@ -95,7 +95,7 @@ func refusedPeers(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Nod
 			findings = append(findings, checks.UnknownFor(node, "nvml: which GPUs reach each other was not reported"))
 			continue
 		}
-		if !nccl.IsOn(ranks.Env(view, node)["NCCL_P2P_DISABLE"].Value) { // of the switch env-sane speaks
+		if !nccl.IsOn(ranks.Env(view, node).Get("NCCL_P2P_DISABLE").Value) { // of the switch env-sane speaks
 			findings = append(findings, refusedPairs(node, pairsOf(node, cardsOf(node)), works)...)
 		}
 	}
@@ -277,7 +277,7 @@ func judgeDirect(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Node
 		if node.IB.Peermem {
 			return "", true
 		}
-		return nccl.LacksForDMABuf(node, ranks.Env(view, node)["NCCL_DMABUF_ENABLE"].Value, nccl.Version(node))
+		return nccl.LacksForDMABuf(node, ranks.Env(view, node).Get("NCCL_DMABUF_ENABLE").Value, nccl.Version(node))
 	}
 	somewhere := slices.ContainsFunc(nodes, func(node *facts.Node) bool {
 		what, known := lacks(node)
@@ -287,7 +287,7 @@ func judgeDirect(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Node
 	return checks.OnEach(func(_ checks.View, node *facts.Node) []checks.Finding {
 		network := ranks.NCCLNetwork(view, node)
 		direct := network.GPUDirect(node)
-		level := ranks.Env(view, node)["NCCL_NET_GDR_LEVEL"]
+		level := ranks.Env(view, node).Get("NCCL_NET_GDR_LEVEL")
 		switch what, known := lacks(node); {
 		case !known:
 			return []checks.Finding{checks.UnknownFor(node, "ib: nvidia_peermem is not loaded, and whether the kernel has DMA-BUF in its place is not to be seen")}

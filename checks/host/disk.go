@@ -51,9 +51,9 @@ var movedBy = map[string][]string{
 
 // usedPlaces leaves out the places that the launch's exports move elsewhere:
 // the probe looked where its own session's environment led it.
-func usedPlaces(v checks.View, node *facts.Node) []facts.Place {
+func usedPlaces(v checks.View, node *facts.Node) (used []*facts.Place) {
 	settings := ranks.Env(v, node)
-	return slices.DeleteFunc(slices.Clone(node.Disk.Places), func(place facts.Place) bool {
+	isElsewhere := func(place *facts.Place) bool {
 		if strings.HasPrefix(place.Role, "offload-") || place.Role == "var-tmp" {
 			return true // offload-path's, and what is fallen back on
 		}
@@ -61,16 +61,22 @@ func usedPlaces(v checks.View, node *facts.Node) []facts.Place {
 			return true // deepspeed-ops says it
 		}
 		for _, name := range movedBy[place.Role] {
-			if setting, set := settings[name]; set {
+			if setting := settings.Get(name); setting.Value != "" {
 				_, isExported := ranks.Exported(v, name)
 				return isExported && path.Clean(setting.Value) != place.Path
 			}
 		}
 		return false
-	})
+	}
+	for i := range node.Disk.Places {
+		if place := &node.Disk.Places[i]; !isElsewhere(place) {
+			used = append(used, place)
+		}
+	}
+	return used
 }
 
-func isTemporary(place facts.Place) bool { return place.Role == "tmp" }
+func isTemporary(place *facts.Place) bool { return place.Role == "tmp" }
 
 // lacksTemporary is what a launch says that does not start on a node for want of a directory
 // of temporary files, "" where it does: Open MPI takes the first and no other, torchrun's
@@ -100,10 +106,9 @@ func lacksTemporary(v checks.View, node *facts.Node) (wouldSee string) {
 	return wouldSee
 }
 
-func fileSystems(places []facts.Place) [][]facts.Place {
-	var groups [][]facts.Place
+func fileSystems(places []*facts.Place) (groups [][]*facts.Place) {
 	for _, place := range places {
-		i := slices.IndexFunc(groups, func(g []facts.Place) bool {
+		i := slices.IndexFunc(groups, func(g []*facts.Place) bool {
 			return g[0].Source == place.Source && g[0].Free == place.Free && g[0].Problem == place.Problem &&
 				g[0].Writable == place.Writable && g[0].ReadOnly == place.ReadOnly && g[0].NoExec == place.NoExec && g[0].InTheWay == place.InTheWay
 		})
@@ -115,8 +120,12 @@ func fileSystems(places []facts.Place) [][]facts.Place {
 	return groups
 }
 
-func judgePlaces(node *facts.Node, places []facts.Place, wanted int64) []checks.Finding {
+func judgePlaces(node *facts.Node, places []*facts.Place, wanted int64) []checks.Finding {
 	first := places[0]
+	hasInodes := first.FreeInodes >= fewInodes || !slices.Contains(ranks.CountInodes, first.FSType)
+	if first.Problem == "" && first.Writable && !first.ReadOnly && !first.NoExec && first.Free >= wanted && hasInodes {
+		return nil
+	}
 	var roles []string
 	f := checks.Finding{Verdict: checks.Warn}
 	for _, place := range places {
@@ -155,7 +164,7 @@ func judgePlaces(node *facts.Node, places []facts.Place, wanted int64) []checks.
 		f.Got = fmt.Sprintf("%s free of %s at %s (%s)", free, humanize.IBytes(uint64(first.Total)), first.Path, first.Source)
 		f.Want = "at least " + least
 		f.Remedy = []fix.Command{fix.On("df -h %s", dir), fix.On("du -xh -d 2 %s | sort -h | tail", dir)}
-	case slices.Contains(ranks.CountInodes, first.FSType) && first.FreeInodes < fewInodes:
+	case !hasInodes:
 		f.Summary = "hardly any inode left: " + what
 		f.Got = fmt.Sprintf("%d at %s (%s)", first.FreeInodes, first.Path, first.Source)
 		f.Want = fmt.Sprintf("at least %d", fewInodes)

@@ -246,7 +246,7 @@ func unexported(view checks.View) []checks.Finding {
 		}
 		var without []string
 		for _, node := range view.Nodes {
-			if node.Env != nil && ranks.Env(view, node)[setting.Name].Value != setting.Value && !takesCPU(view.Launch, node, setting) {
+			if node.Env != nil && ranks.Env(view, node).Get(setting.Name).Value != setting.Value && !takesCPU(view.Launch, node, setting) {
 				without = append(without, node.Name)
 			}
 		}

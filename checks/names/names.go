@@ -290,7 +290,7 @@ func Own(view checks.View, node *facts.Node) []checks.Finding {
 // LooksUpOwn is whether the ranks of a node, or the torchrun that starts them, ask for its
 // own hostname.
 func LooksUpOwn(view checks.View, node *facts.Node) bool {
-	byGloo := ranks.UsesGloo(view) && (node.Env == nil || ranks.Env(view, node)["GLOO_SOCKET_IFNAME"].Value == "")
+	byGloo := ranks.UsesGloo(view) && (node.Env == nil || ranks.Env(view, node).Get("GLOO_SOCKET_IFNAME").Value == "")
 	return byGloo || view.Launch.Rendezvous == launch.RendezvousC10d
 }
 
@@ -303,7 +303,7 @@ func ofOwn(view checks.View, node *facts.Node, lookup facts.Lookup) (checks.Verd
 		return checks.Fail, "socket.gaierror: [Errno -2] Name or service not known, of torchrun on this node"
 	case hidesHost(view, node):
 		return checks.Fail, "The client socket has timed out after 60000ms while trying to connect to the endpoint, on every node: nobody serves it"
-	case ranks.Env(view, node)["GLOO_SOCKET_IFNAME"].Value != "":
+	case ranks.Env(view, node).Get("GLOO_SOCKET_IFNAME").Value != "":
 		return checks.Warn, "nothing: gloo is told which interface to take"
 	case !ranks.UsesGloo(view) && calling == nil:
 		return checks.Warn, "nothing with NCCL, nor with gloo, " + ranks.ByOrder

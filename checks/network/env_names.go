@@ -149,7 +149,8 @@ func knownNames(table string) map[string]bool {
 func wrongNames(r envOfRanks) []checks.Finding {
 	torchIsNew := r.node.Python != nil && r.node.Python.Torch != nil && !hostfile.Before(r.node.Python.Torch.Version, "2.2")
 	var findings []checks.Finding
-	for _, name := range slices.Sorted(maps.Keys(r.vars)) {
+	for _, s := range r.set {
+		name := s.Name
 		instead, isDead := deadNames[name]
 		switch {
 		case isDead:
@@ -172,7 +173,8 @@ func wrongNames(r envOfRanks) []checks.Finding {
 
 // findMisspelt looks for the names that are one for another, once for all nodes.
 func (r envOfRanks) findMisspelt() {
-	for name := range r.vars {
+	for _, s := range r.set {
+		name := s.Name
 		isKnown := ncclNumbers[name] || ncclTexts[name] || torchNames[name] || renamedNames[name]
 		if _, seen := r.meant[name]; !seen && !isKnown {
 			r.meant[name] = nearestName(name)
@@ -207,11 +209,11 @@ func prefixOf(name string) string {
 // that NCCL_IB_DISABLE=true disables nothing.
 func wrongNumbers(r envOfRanks) []checks.Finding {
 	var findings []checks.Finding
-	for _, name := range slices.Sorted(maps.Keys(r.vars)) {
-		if _, isNumber := nccl.Number(r.value(name)); !ncclNumbers[name] || isNumber {
+	for _, s := range r.set {
+		if _, isNumber := nccl.Number(s.Value); !ncclNumbers[s.Name] || isNumber {
 			continue
 		}
-		f := r.finding(name, fmt.Sprintf("NCCL reads a number from %s, and this text counts as 0", name))
+		f := r.finding(s.Name, fmt.Sprintf("NCCL reads a number from %s, and this text counts as 0", s.Name))
 		f.Want = "a number, such as 1"
 		findings = append(findings, f)
 	}

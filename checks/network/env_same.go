@@ -29,18 +29,16 @@ var EnvSame = checks.Check{
 var compared = []string{"NCCL", "TORCH", "GLOO", "TP", "UCX", "CUDA"}
 
 func judgeSameEnv(view checks.View) []checks.Finding {
-	seen := map[string]map[string]facts.Setting{}
 	names := map[string]bool{}
 	for _, node := range view.Nodes {
-		seen[node.Name] = ranks.Env(view, node)
-		for name := range seen[node.Name] {
-			names[name] = names[name] || slices.Contains(compared, prefixOf(name))
+		for _, s := range ranks.Settings(view, node) {
+			names[s.Name] = names[s.Name] || slices.Contains(compared, prefixOf(s.Name))
 		}
 	}
 	var must, should []compare.Comparison
 	unread := map[string][]compare.Comparison{} // by the reason
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		value := compare.Among(view.Nodes, name, func(n *facts.Node) string { return seen[n.Name][name].Value })
+		value := compare.Among(view.Nodes, name, func(n *facts.Node) string { return ranks.Env(view, n).Get(name).Value })
 		switch {
 		case !names[name] || mayDiffer[name]:
 		case ranks.Unread(view, name) != "":
@@ -51,14 +49,14 @@ func judgeSameEnv(view checks.View) []checks.Finding {
 			should = append(should, value)
 		}
 	}
-	findings := settingFindings(view, seen, must)
-	for _, f := range settingFindings(view, seen, should) {
+	findings := settingFindings(view, must)
+	for _, f := range settingFindings(view, should) {
 		f.Verdict = checks.Warn
 		f.WouldSee = "nothing for certain: ranks that are set up differently"
 		findings = append(findings, f)
 	}
 	for _, why := range slices.Sorted(maps.Keys(unread)) {
-		for _, f := range settingFindings(view, seen, unread[why]) {
+		for _, f := range settingFindings(view, unread[why]) {
 			f.Verdict, f.WouldSee = checks.Warn, "nothing: "+why
 			findings = append(findings, f)
 		}
@@ -66,17 +64,21 @@ func judgeSameEnv(view checks.View) []checks.Finding {
 	return append(findings, rareFiles(view, findings)...)
 }
 
-func settingFindings(view checks.View, seen map[string]map[string]facts.Setting, all []compare.Comparison) []checks.Finding {
+func settingFindings(view checks.View, all []compare.Comparison) []checks.Finding {
 	var findings []checks.Finding
 	for i, c := range all {
 		all[i].Among = compare.AsStated(view, compare.AsStated(view, c.Among, "env.vars."+c.Name+".value"), "env.nccl."+c.Name+".value")
+	}
+	byName := map[string]*facts.Node{}
+	for _, node := range view.Nodes {
+		byName[node.Name] = node
 	}
 	for _, d := range compare.Differences(all...) {
 		var commands []fix.Command
 		for i, dev := range d.Deviations {
 			files := map[string][]string{}
 			for _, node := range d.Nodes {
-				setting := seen[node][dev.Name]
+				setting := ranks.Env(view, byName[node]).Get(dev.Name)
 				if strings.HasPrefix(setting.Source, "/") {
 					files[setting.Source] = append(files[setting.Source], node)
 				}

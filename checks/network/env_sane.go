@@ -9,6 +9,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/ranks"
 	"preflight/facts"
+	"preflight/launch"
 )
 
 var EnvSane = checks.Check{
@@ -28,19 +29,20 @@ var EnvSane = checks.Check{
 type envOfRanks struct {
 	view  checks.View
 	node  *facts.Node
-	vars  map[string]facts.Setting
+	vars  launch.Env
+	set   []facts.Setting   // of vars
 	meant map[string]string // misspelt name → the name it is meant for
 }
 
-func (r envOfRanks) value(name string) string { return r.vars[name].Value }
+func (r envOfRanks) value(name string) string { return r.vars.Get(name).Value }
 
 // finding is a warning of one setting, with the way to take it out.
 func (r envOfRanks) finding(name, summary string) checks.Finding {
 	return checks.Finding{
 		Nodes:   []string{r.node.Name},
 		Summary: summary,
-		Got:     ranks.Origin(r.view, r.vars[name]),
-		Remedy:  ranks.TakeOut(r.view, r.vars[name]),
+		Got:     ranks.Origin(r.view, r.vars.Get(name)),
+		Remedy:  ranks.TakeOut(r.view, r.vars.Get(name)),
 	}
 }
 
@@ -48,7 +50,7 @@ func judgeEnv(view checks.View) []checks.Finding {
 	meant := map[string]string{}
 	var findings []checks.Finding
 	for _, node := range view.Nodes {
-		r := envOfRanks{view, node, ranks.Env(view, node), meant}
+		r := envOfRanks{view, node, ranks.Env(view, node), ranks.Settings(view, node), meant}
 		r.findMisspelt()
 		findings = append(findings, r.judge()...)
 	}
@@ -83,7 +85,7 @@ func rareFiles(view checks.View, findings []checks.Finding) []checks.Finding {
 			continue
 		}
 		for _, node := range holders[path] {
-			one := envOfRanks{view: view, node: node, vars: ranks.Env(view, node)}
+			one := envOfRanks{view: view, node: node, vars: ranks.Env(view, node), set: ranks.Settings(view, node)}
 			if named(path, node, append(one.judge(), findings...)) {
 				continue
 			}

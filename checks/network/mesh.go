@@ -22,7 +22,7 @@ var NodeMesh = checks.Check{
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionMesh},
 	Doc: "Every node listened on ports of the ephemeral range at the address that NCCL or gloo will take there, and every node called every other and " +
-		"itself, in both directions; above 128 nodes the next one and six at random. What failed is blamed on as few nodes, groups or directions as " +
+		"itself, in both directions; above 128 nodes seven others, the next one and six at random, so that everybody is called by seven: what cuts a node or a part of the fleet off is always found, a single pair as often as the report says. What failed is blamed on as few nodes, groups or directions as " +
 		"explain it, and a node's own words (no route) count for more than its peers' silence. One node's word blames no other that the rest reach: who " +
 		"stands alone is named, and of two who stand against each other both. A call counts as answered with what only the other could have told the " +
 		"caller. Where callers' neighbour tables have a MAC of an address that is none of the node's, two machines hold it, and both are named. sshd's port being open says nothing of these: a " +
@@ -35,6 +35,9 @@ var NodeMesh = checks.Check{
 		findings = append(findings, m.noRoutes()...)
 		findings = append(findings, m.partlyOpen()...)
 		findings = append(findings, m.ownAddresses(found)...)
+		if len(m.names) > facts.FullMesh && m.tried == len(m.names)*facts.SampledPeers {
+			findings = append(findings, checks.Finding{Verdict: checks.Pass, Summary: proof.Power(len(m.names))})
+		}
 		return append(findings, m.judge(found)...)
 	},
 }
@@ -151,6 +154,7 @@ type meshCalls struct {
 	misplaced map[string]misplacement  // nodes whose rank address is another check's subject
 	reached   map[string]int           // how many others each node reached
 	tried     int                      // calls from a node to another
+	anyFailed bool                     // else nobody asks which calls passed
 	macs      map[string][]*facts.Node // nodes by each of their MACs, once somebody asks
 
 	calls      []proof.Attempt // between different nodes, to find suspects in
@@ -163,7 +167,7 @@ type meshCalls struct {
 func newMeshCalls(view checks.View) *meshCalls {
 	m := &meshCalls{view: view, nodes: map[string]*facts.Node{}, reached: map[string]int{}}
 	hasFailed := func(node *facts.Node) bool { return node.Mesh.Error != "" || len(node.Mesh.Failed) > 0 }
-	if slices.ContainsFunc(view.Nodes, hasFailed) {
+	if m.anyFailed = slices.ContainsFunc(view.Nodes, hasFailed); m.anyFailed {
 		m.misplaced = misplaced(view)
 	}
 	for _, node := range view.Nodes {
@@ -217,7 +221,9 @@ func (m *meshCalls) record(node *facts.Node) {
 	pass := func(peer string) {
 		m.reached[node.Name]++
 		m.tried++
-		m.calls = append(m.calls, proof.Attempt{From: node.Name, To: peer})
+		if m.anyFailed {
+			m.calls = append(m.calls, proof.Attempt{From: node.Name, To: peer})
+		}
 	}
 	mesh := m.callsOf(node)
 	for peer := range mesh.Reached {

@@ -133,8 +133,8 @@ func (p *placement) remedy(node *facts.Node) (want string, commands []fix.Comman
 	}
 	env := ranks.Env(p.view, node)
 	for _, name := range []string{"NCCL_COMM_ID", "NCCL_SOCKET_FAMILY", "NCCL_OOB_NET_IFNAME"} {
-		if env[name].Value != "" {
-			commands = append(commands, ranks.TakeOut(p.view, env[name])...)
+		if env.Get(name).Value != "" {
+			commands = append(commands, ranks.TakeOut(p.view, env.Get(name))...)
 		}
 	}
 	if commands == nil {
@@ -212,7 +212,7 @@ func judgeInterfaces(view checks.View) []checks.Finding {
 	var findings []checks.Finding
 	for _, node := range view.Nodes {
 		switch {
-		case ranks.Env(view, node)["NCCL_SOCKET_IFNAME"].Value != "":
+		case ranks.Env(view, node).Get("NCCL_SOCKET_IFNAME").Value != "":
 		case names.PeerInterface(node) == "":
 			findings = append(findings, checks.UnknownFor(node, "no interface has the address it was reached at, and no route to a peer names one"))
 		default:

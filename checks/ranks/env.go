@@ -11,21 +11,16 @@ import (
 	"preflight/launch"
 )
 
-// Env is what the ranks on a node will see, by name. An empty value counts
-// as not set, which is how NCCL, gloo and torch take it.
-func Env(view checks.View, node *facts.Node) map[string]facts.Setting {
-	return checks.Remember(view, envOn{node}, func() map[string]facts.Setting {
-		settings := map[string]facts.Setting{}
-		for _, setting := range launch.RankEnv(node.Env, view.Launch.Exports) {
-			if setting.Value != "" {
-				settings[setting.Name] = setting
-			}
-		}
-		return settings
-	})
+// Env is what the ranks on a node will see. An empty value counts as not set, which is how
+// NCCL, gloo and torch take it.
+func Env(view checks.View, node *facts.Node) launch.Env {
+	return launch.RankEnv(node.Env, view.Launch.Exports)
 }
 
-type envOn struct{ node *facts.Node }
+// Settings are those of them that are set, sorted by name.
+func Settings(view checks.View, node *facts.Node) []facts.Setting {
+	return slices.DeleteFunc(Env(view, node).All(), func(s facts.Setting) bool { return s.Value == "" })
+}
 
 // Unread is why nothing of the launch reads a variable, as far as its prefix tells whose it
 // is; "" where something may.

@@ -328,10 +328,10 @@ var failures = map[string]map[string]failure{
 			fix:     []fix.Command{fix.On("sudo apt-get install -y gzip   # dnf on Red Hat")},
 		},
 		"wrong-arch": {
-			summary: "is another kind of machine than this one, and there is no preflight for it beside ours",
+			summary: "is a kind of machine for which this preflight carries no agent",
 			got:     "{arch}",
 			fix: []fix.Command{
-				fix.Here("make cross   # where preflight was built: bin/preflight-linux-* belong beside this preflight"),
+				fix.Here("make cross   # where preflight was built: it then carries agents for amd64 and arm64"),
 				fix.Here("make cross ARCHES={arch}   # an architecture that make cross leaves out by itself"),
 			},
 		},
@@ -342,7 +342,7 @@ var failures = map[string]map[string]failure{
 		"libc-too-old": {
 			summary: "its C library is too old for this build of preflight",
 			got:     "{message}",
-			fix:     []fix.Command{fix.Here("make cross   # where preflight was built: bin/preflight-linux-*-static belong beside this preflight")},
+			fix:     []fix.Command{fix.Here("make cross   # where preflight was built: it then carries agents that need no C library")},
 		},
 		"agent-killed": {
 			summary:  "our program was killed there by signal {signal}",

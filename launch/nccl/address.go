@@ -70,7 +70,7 @@ func Bootstrap(p launch.Prediction, node *facts.Node) Choice {
 	}
 	s := newSearch(p, node)
 	choice := Choice{Error: "Bootstrap : no socket interface found"}
-	if id, set := s.env["NCCL_COMM_ID"]; set {
+	if id, set := s.env.Lookup("NCCL_COMM_ID"); set {
 		choice = s.inSubnetOf(id)
 	} else if found := s.find(); len(found) > 0 {
 		choice = found[0]
@@ -112,7 +112,7 @@ type search struct {
 	node       *facts.Node
 	held       []launch.HeldAddress
 	version    string // of NCCL, "" for the newest
-	env        map[string]facts.Setting
+	env        launch.Env
 	candidates []Choice
 }
 
@@ -130,7 +130,7 @@ func newSearch(p launch.Prediction, node *facts.Node) search {
 // Source: NVIDIA/nccl, misc/socket.cc, findInterfaces, 2.4.2 to 2.27.7;
 // os/linux.cc, ncclOsFindInterfaces, 2.28.3 to 2.30.7.
 func (s search) eligible() []Choice {
-	family := s.env["NCCL_SOCKET_FAMILY"].Value
+	family := s.env.Get("NCCL_SOCKET_FAMILY").Value
 	wantsCarrier := !hostfile.Before(s.version, "2.28.3")
 	var found []Choice
 	for _, h := range s.held {
@@ -151,14 +151,14 @@ func (s search) eligible() []Choice {
 // Source: NVIDIA/nccl, misc/socket.cc, ncclFindInterfaces: the order since 2.4.2,
 // virbr a default of its own since 2.28.3.
 func (s search) find() []Choice {
-	if given, set := s.env["NCCL_SOCKET_IFNAME"]; set {
+	if given, set := s.env.Lookup("NCCL_SOCKET_IFNAME"); set {
 		if found, chosen := s.matching(given.Value, cite(s.prediction, given)); chosen {
 			return found[:min(maxIfs, len(found))]
 		}
 	}
 	const only = "NCCL's default: there is nothing but "
 	found, _ := s.matching("ib", "NCCL's default: interfaces named ib… come first")
-	if id, set := s.env["NCCL_COMM_ID"]; set && len(found) == 0 {
+	if id, set := s.env.Lookup("NCCL_COMM_ID"); set && len(found) == 0 {
 		if choice := s.inSubnetOf(id); choice.Address != "" {
 			return []Choice{choice}
 		}
@@ -246,9 +246,9 @@ func (s search) commID(id facts.Setting) (address netip.Addr, problem Choice) {
 //
 // Source: NVIDIA/nccl, bootstrap.cc, netGetDevice, 2.23.4 to 2.30.7.
 func (s search) ringFailure() string {
-	enabled, _ := Number(s.env["NCCL_OOB_NET_ENABLE"].Value)
-	spec := s.env["NCCL_OOB_NET_IFNAME"].Value
-	if enabled == 0 || spec == "" || !strings.EqualFold(s.env["NCCL_NET"].Value, "Socket") || hostfile.Before(s.version, "2.23") {
+	enabled, _ := Number(s.env.Get("NCCL_OOB_NET_ENABLE").Value)
+	spec := s.env.Get("NCCL_OOB_NET_IFNAME").Value
+	if enabled == 0 || spec == "" || !strings.EqualFold(s.env.Get("NCCL_NET").Value, "Socket") || hostfile.Before(s.version, "2.23") {
 		return ""
 	}
 	filter := parseNameFilter(spec, maxIfs)

@@ -37,13 +37,13 @@ func (n Network) GPUDirect(node *facts.Node) GPUDirect {
 		return GPUDirect{Why: "cards made for games do not take it"}
 	}
 	farthest, rule := slices.Index(pathTypes, "P2C"), "NCCL goes no farther than PXB by itself"
-	if given, set := level(n.env["NCCL_NET_GDR_LEVEL"]); set {
-		farthest, rule = given, cite(n.prediction, n.env["NCCL_NET_GDR_LEVEL"])
+	if given, set := level(n.env.Get("NCCL_NET_GDR_LEVEL")); set {
+		farthest, rule = given, cite(n.prediction, n.env.Get("NCCL_NET_GDR_LEVEL"))
 	}
 	switch {
 	case farthest == slices.Index(pathTypes, "SYS"):
 		return direct
-	case n.env["NCCL_TOPO_FILE"].Value != "":
+	case n.env.Get("NCCL_TOPO_FILE").Value != "":
 		return GPUDirect{}
 	}
 	nearest, known := "", true
@@ -72,7 +72,7 @@ func (n Network) GPUDirect(node *facts.Node) GPUDirect {
 // ncclTopoComputePaths; as far as C2C up to 2.28, as P2C since 2.29.
 func (n Network) distance(node *facts.Node, card int, adapter facts.HCA) string {
 	distance := Distance(node, card, adapter)
-	wanted, asked := Number(n.env["NCCL_NET_GDR_C2C"].Value)
+	wanted, asked := Number(n.env.Get("NCCL_NET_GDR_C2C").Value)
 	byC2C := !hostfile.Before(n.nccl, "2.26") && (asked && wanted != 0 || !asked && !hostfile.Before(n.nccl, "2.27"))
 	switch {
 	case pathType(distance) != pathType("PHB") || !byC2C || !hasC2C(node.NVML.Cards[card]):
@@ -100,7 +100,7 @@ func TakesRDMA(card facts.Card) bool {
 }
 
 func byDMABuf(node *facts.Node, network Network) GPUDirect {
-	lacks, known := LacksForDMABuf(node, network.env["NCCL_DMABUF_ENABLE"].Value, network.nccl)
+	lacks, known := LacksForDMABuf(node, network.env.Get("NCCL_DMABUF_ENABLE").Value, network.nccl)
 	switch {
 	case !known:
 		return GPUDirect{}

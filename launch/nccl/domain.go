@@ -40,7 +40,7 @@ func (t Transports) findDomains(nodes []facts.Node) nvlinkDomains {
 		found.nodes[domain]++
 		env := launch.RankEnv(node.Env, t.Exports)
 		for _, name := range []string{"NCCL_MNNVL_UUID", "NCCL_MNNVL_CLIQUE_ID", "NCCL_MNNVL_CROSS_CLIQUE"} {
-			found.altered = found.altered || env[name].Value != ""
+			found.altered = found.altered || env.Get(name).Value != ""
 		}
 	}
 	return found
@@ -67,7 +67,7 @@ func (t Transports) domainOf(node *facts.Node) string {
 func (t Transports) leavesNode(node *facts.Node) bool {
 	env := launch.RankEnv(node.Env, t.Exports)
 	farthest, _ := peerLevel(node, env, len(node.NVML.Cards))
-	return !hostfile.Before(Version(node), "2.21") && !isZero(env["NCCL_MNNVL_ENABLE"]) && !isZero(env["NCCL_CUMEM_ENABLE"]) && farthest >= slices.Index(pathTypes, "NVL")
+	return !hostfile.Before(Version(node), "2.21") && !isZero(env.Get("NCCL_MNNVL_ENABLE")) && !isZero(env.Get("NCCL_CUMEM_ENABLE")) && farthest >= slices.Index(pathTypes, "NVL")
 }
 
 func (t Transports) acrossDomain(node *facts.Node, network Transport) Transport {

@@ -6,6 +6,7 @@ import (
 
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/launch"
 )
 
 // GIDIndex is the index of the GID that NCCL will use on a port. For RoCE it is
@@ -17,19 +18,19 @@ import (
 //
 // Source: NVIDIA/nccl 2.30.7, transport/net_ib/connect.cc, ncclIbGetGidIndex and
 // ncclUpdateGidIndex, the walk alike since 2.21.5; 2.20.5, transport/net_ib.cc.
-func GIDIndex(port facts.IBPort, env map[string]facts.Setting, nccl string) int {
+func GIDIndex(port facts.IBPort, env launch.Env, nccl string) int {
 	if port.LinkLayer == "InfiniBand" {
 		return flidIndex(port, env, nccl)
 	}
-	given, set := parameter(env["NCCL_IB_GID_INDEX"])
+	given, set := parameter(env.Get("NCCL_IB_GID_INDEX"))
 	if set && given >= 0 || hostfile.Before(nccl, "2.21") {
 		return int(given)
 	}
-	walk := gidWalk{wantsIPv4: env["NCCL_IB_ADDR_FAMILY"].Value != "AF_INET6", version: 2}
-	if version, set := parameter(env["NCCL_IB_ROCE_VERSION_NUM"]); set {
+	walk := gidWalk{wantsIPv4: env.Get("NCCL_IB_ADDR_FAMILY").Value != "AF_INET6", version: 2}
+	if version, set := parameter(env.Get("NCCL_IB_ROCE_VERSION_NUM")); set {
 		walk.version = version
 	}
-	walk.within = addressRange(env["NCCL_IB_ADDR_RANGE"].Value, walk.wantsIPv4)
+	walk.within = addressRange(env.Get("NCCL_IB_ADDR_RANGE").Value, walk.wantsIPv4)
 	current := gidEntry{} // index 0, which may be empty
 	for _, gid := range port.GIDs {
 		entry := newGIDEntry(gid)
@@ -41,9 +42,9 @@ func GIDIndex(port facts.IBPort, env map[string]facts.Setting, nccl string) int 
 }
 
 // flidIndex is the rule for InfiniBand. Bytes 4 and 5 of a GID are its FLID.
-func flidIndex(port facts.IBPort, env map[string]facts.Setting, nccl string) int {
+func flidIndex(port facts.IBPort, env launch.Env, nccl string) int {
 	routable := int64(1)
-	if given, set := parameter(env["NCCL_IB_ROUTABLE_FLID_GID_INDEX"]); set {
+	if given, set := parameter(env.Get("NCCL_IB_ROUTABLE_FLID_GID_INDEX")); set {
 		routable = given
 	}
 	if hostfile.Before(nccl, "2.22") {

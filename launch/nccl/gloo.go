@@ -21,7 +21,7 @@ func Gloo(p launch.Prediction, node *facts.Node) Choice {
 	if node.Net == nil {
 		return unseenNet
 	}
-	given, set := launch.RankEnv(node.Env, p.Exports)["GLOO_SOCKET_IFNAME"]
+	given, set := launch.RankEnv(node.Env, p.Exports).Lookup("GLOO_SOCKET_IFNAME")
 	if !set || len(given.Value) < 2 {
 		return ownName(node)
 	}

@@ -36,8 +36,8 @@ func HCAPorts(p launch.Prediction, node *facts.Node) []HCAPort {
 	return hcaPorts(node.IB, launch.RankEnv(node.Env, p.Exports), Version(node))
 }
 
-func hcaPorts(ib *facts.IB, env map[string]facts.Setting, nccl string) []HCAPort {
-	filter, limit := parseNameFilter(env["NCCL_IB_HCA"].Value, maxHCAs), maxHCAs
+func hcaPorts(ib *facts.IB, env launch.Env, nccl string) []HCAPort {
+	filter, limit := parseNameFilter(env.Get("NCCL_IB_HCA").Value, maxHCAs), maxHCAs
 	if hostfile.Before(nccl, "2.18.5") {
 		limit = 16
 	}
@@ -51,7 +51,7 @@ func hcaPorts(ib *facts.IB, env map[string]facts.Setting, nccl string) []HCAPort
 			}
 		}
 	}
-	given, set := Number(env["NCCL_IB_DEVICE_PCI_ORDER"].Value)
+	given, set := Number(env.Get("NCCL_IB_DEVICE_PCI_ORDER").Value)
 	if !hostfile.Before(nccl, "2.29.7") && (!set || given != 0) {
 		slices.SortStableFunc(ports, func(a, b HCAPort) int { return byPCIAddress(a.Adapter, b.Adapter) })
 	}
@@ -89,8 +89,8 @@ func byPCIAddress(a, b *facts.HCA) int {
 // Source: NVIDIA/nccl 2.20.5, transport/net_ib.cc, ncclIbFindMatchingDev; 2.30.7,
 // graph/topo.cc, ncclTopoAutoMerge, and transport/net_ib/init.cc, ncclIbGetPciPath.
 func (n Network) nics() [][]HCAPort {
-	merges := !hostfile.Before(n.nccl, "2.20") && !isZero(n.env["NCCL_IB_MERGE_NICS"]) && (hostfile.Before(n.nccl, "2.22") || n.env["NCCL_NET_MERGE_LEVEL"].Value != "LOC")
-	withVFs, most := !isZero(n.env["NCCL_IB_MERGE_VFS"]), 4
+	merges := !hostfile.Before(n.nccl, "2.20") && !isZero(n.env.Get("NCCL_IB_MERGE_NICS")) && (hostfile.Before(n.nccl, "2.22") || n.env.Get("NCCL_NET_MERGE_LEVEL").Value != "LOC")
+	withVFs, most := !isZero(n.env.Get("NCCL_IB_MERGE_VFS")), 4
 	if hostfile.Before(n.nccl, "2.24") {
 		most = 2
 	}

@@ -29,11 +29,11 @@ func (t Transports) Inside(node *facts.Node) Transport {
 	env := launch.RankEnv(node.Env, t.Exports)
 	m := matrix{prediction: t.Prediction, nvml: node.NVML, cards: cards}
 	m.farthest, m.by = peerLevel(node, env, len(cards))
-	m.fromFile = env["NCCL_TOPO_FILE"].Value != ""
-	m.noNVB = env["NCCL_NVB_DISABLE"].Value != "" && !isZero(env["NCCL_NVB_DISABLE"])
+	m.fromFile = env.Get("NCCL_TOPO_FILE").Value != ""
+	m.noNVB = env.Get("NCCL_NVB_DISABLE").Value != "" && !isZero(env.Get("NCCL_NVB_DISABLE"))
 	m.rest = "shared memory"
-	if disabled, _ := Number(env["NCCL_SHM_DISABLE"].Value); disabled == 1 {
-		m.rest, m.restWhy = "the network", cite(t.Prediction, env["NCCL_SHM_DISABLE"])
+	if disabled, _ := Number(env.Get("NCCL_SHM_DISABLE").Value); disabled == 1 {
+		m.rest, m.restWhy = "the network", cite(t.Prediction, env.Get("NCCL_SHM_DISABLE"))
 	}
 	return m.transport()
 }

@@ -6,6 +6,7 @@ import (
 
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/launch"
 )
 
 // Distance is how far a GPU is from an RDMA adapter of its machine, in the words
@@ -91,12 +92,12 @@ func level(setting facts.Setting) (farthest int, set bool) {
 // processor decided alone: AMD's and IBM's pass such traffic on.
 //
 // Source: NVIDIA/nccl, graph/paths.cc, ncclTopoCheckP2p, 2.12 to 2.22 and 2.23 to 2.30.
-func peerLevel(node *facts.Node, env map[string]facts.Setting, gpus int) (farthest int, by facts.Setting) {
-	if disable, _ := Number(env["NCCL_P2P_DISABLE"].Value); disable == 1 {
-		return slices.Index(pathTypes, "LOC"), env["NCCL_P2P_DISABLE"]
+func peerLevel(node *facts.Node, env launch.Env, gpus int) (farthest int, by facts.Setting) {
+	if disable, _ := Number(env.Get("NCCL_P2P_DISABLE").Value); disable == 1 {
+		return slices.Index(pathTypes, "LOC"), env.Get("NCCL_P2P_DISABLE")
 	}
-	if given, set := level(env["NCCL_P2P_LEVEL"]); set {
-		return given, env["NCCL_P2P_LEVEL"]
+	if given, set := level(env.Get("NCCL_P2P_LEVEL")); set {
+		return given, env.Get("NCCL_P2P_LEVEL")
 	}
 	near, far := slices.Index(pathTypes, "PXB"), slices.Index(pathTypes, "SYS")
 	if node.Host == nil {

@@ -37,8 +37,8 @@ type Network struct {
 	Demanded bool
 
 	prediction launch.Prediction
-	env        map[string]facts.Setting // what the ranks see
-	nccl       string                   // their version
+	env        launch.Env // what the ranks see
+	nccl       string     // their version
 }
 
 // NetworkOf is what the ranks of a node will use, by its InfiniBand section, which must
@@ -48,12 +48,12 @@ type Network struct {
 // openPluginLib, and transport/net_ib/init.cc, ncclIbInitDevices; 2.12 to 2.26, net.cc.
 func NetworkOf(p launch.Prediction, node *facts.Node) Network {
 	env := launch.RankEnv(node.Env, p.Exports)
-	wanted := env["NCCL_NET"]
+	wanted := env.Get("NCCL_NET")
 	n := Network{Demanded: strings.EqualFold(wanted.Value, "IB"), prediction: p, env: env, nccl: Version(node)}
 	if !n.Demanded && !strings.EqualFold(wanted.Value, "Socket") {
-		n.Plugin = netPlugin(node.IB, env["NCCL_NET_PLUGIN"].Value)
+		n.Plugin = netPlugin(node.IB, env.Get("NCCL_NET_PLUGIN").Value)
 	}
-	disable := env["NCCL_IB_DISABLE"]
+	disable := env.Get("NCCL_IB_DISABLE")
 	switch {
 	case IsOn(disable.Value):
 		n.Obstacle, n.Setting = ObstacleDisabled, disable
@@ -62,7 +62,7 @@ func NetworkOf(p launch.Prediction, node *facts.Node) Network {
 	default:
 		ports := hcaPorts(node.IB, env, n.nccl)
 		if n.Obstacle = obstacle(node.IB, ports, env); n.Obstacle == ObstacleHCA {
-			n.Setting = env["NCCL_IB_HCA"]
+			n.Setting = env.Get("NCCL_IB_HCA")
 		}
 		if n.Obstacle == "" {
 			n.Ports = slices.DeleteFunc(ports, func(h HCAPort) bool { return opens(node.IB, h.Adapter) != "" })
@@ -72,8 +72,8 @@ func NetworkOf(p launch.Prediction, node *facts.Node) Network {
 }
 
 // KeptOffRDMA is whether what ranks see has NCCL leave adapters alone.
-func KeptOffRDMA(env map[string]facts.Setting) bool {
-	return IsOn(env["NCCL_IB_DISABLE"].Value) || strings.EqualFold(env["NCCL_NET"].Value, "Socket")
+func KeptOffRDMA(env launch.Env) bool {
+	return IsOn(env.Get("NCCL_IB_DISABLE").Value) || strings.EqualFold(env.Get("NCCL_NET").Value, "Socket")
 }
 
 // netPlugin is the first network plugin that is there of those that NCCL asks:
@@ -99,12 +99,12 @@ func netPlugin(ib *facts.IB, list string) string {
 
 // obstacle is the first thing that stands in the way of the ports that NET/IB would
 // take, "" for none. What cannot be opened is not there for NCCL_IB_HCA to select.
-func obstacle(ib *facts.IB, ports []HCAPort, env map[string]facts.Setting) string {
+func obstacle(ib *facts.IB, ports []HCAPort, env launch.Env) string {
 	lacks := func(library string) bool {
-		listed := ib.Libraries != nil && env["NCCL_IBVERBS_LIB"].Value == ""
+		listed := ib.Libraries != nil && env.Get("NCCL_IBVERBS_LIB").Value == ""
 		return listed && !slices.ContainsFunc(ib.Libraries, func(l facts.RDMALibrary) bool { return l.Name == library })
 	}
-	candidates := hcaPorts(ib, nil, "")
+	candidates := hcaPorts(ib, launch.Env{}, "")
 	switch {
 	case len(ib.Devices) == 0:
 		return ObstacleNoAdapter

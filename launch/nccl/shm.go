@@ -9,6 +9,7 @@ import (
 
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/launch"
 )
 
 type opPool struct {
@@ -130,14 +131,14 @@ func count(n int, noun string) string {
 // v2.26.3-1 and later (issue 2190, PR 2059), in builds by CUDA 12.2 or later,
 // by default with drivers of CUDA 12.6 or later; transport/shm.cc asks
 // NCCL_CUMEM_ENABLE first.
-func CuMemHostProbed(library facts.NCCLLibrary, driverCUDA string, env map[string]facts.Setting) bool {
+func CuMemHostProbed(library facts.NCCLLibrary, driverCUDA string, env launch.Env) bool {
 	if hostfile.Before(library.Version, "2.26.3") || hostfile.Before(library.CUDA, "12.2") || hostfile.Before(driverCUDA, "12.2") {
 		return false
 	}
-	if enable, set := parameter(env["NCCL_CUMEM_ENABLE"]); set && enable == 0 {
+	if enable, set := parameter(env.Get("NCCL_CUMEM_ENABLE")); set && enable == 0 {
 		return false
 	}
-	if host, set := parameter(env["NCCL_CUMEM_HOST_ENABLE"]); set && host != -1 {
+	if host, set := parameter(env.Get("NCCL_CUMEM_HOST_ENABLE")); set && host != -1 {
 		return host != 0
 	}
 	return !hostfile.Before(driverCUDA, "12.6")

@@ -21,10 +21,6 @@ import (
 	"preflight/probe/machine"
 )
 
-// maxRoutes bounds how many peers a node asks its routing table about. Beyond
-// it every n-th peer by name is asked, the same ones on every run.
-const maxRoutes = 256
-
 // tcpSettings are the sysctls that change whether and how fast connections of
 // a launch come up, or how long a dead one is believed alive.
 var tcpSettings = []string{
@@ -108,22 +104,10 @@ func hasIPv6(o machine.Options) bool {
 // the peers' names.
 func routes(peers map[string]string, links []facts.Interface) []facts.Route {
 	found := []facts.Route{}
-	for _, name := range evenly(slices.Sorted(maps.Keys(peers)), maxRoutes) {
+	for _, name := range slices.Sorted(maps.Keys(peers)) {
 		found = append(found, routeTo(name, peers[name], links))
 	}
 	return found
-}
-
-// evenly is at most n of the names, spread over all of them, the first included.
-func evenly(names []string, n int) []string {
-	if len(names) <= n {
-		return names
-	}
-	picked := make([]string, n)
-	for i := range picked {
-		picked[i] = names[i*len(names)/n]
-	}
-	return picked
 }
 
 func routeTo(name, to string, links []facts.Interface) facts.Route {

@@ -275,7 +275,7 @@ func (a *attempt) connectTo(ctx context.Context, addresses []netip.Addr) (net.Co
 type greetingConn struct {
 	net.Conn
 	path     *path // nil where nobody watches it
-	buffered *bufio.Reader
+	buffered *bufio.Reader // nil once all is read that came with the greeting
 	greeting []byte
 	greeted  bool // the version line has been read; greeting does not change any more
 }
@@ -287,8 +287,14 @@ const maxGreeting = 1 << 10
 var errProtocol = errors.New("protocol major versions differ")
 
 func (w *greetingConn) Read(p []byte) (int, error) {
+	if w.buffered == nil {
+		return w.Conn.Read(p)
+	}
 	n, err := w.buffered.Read(p)
 	if w.greeted {
+		if w.buffered.Buffered() == 0 {
+			w.buffered = nil // the library has a buffer of its own for what follows
+		}
 		return n, err
 	}
 	w.greeting = append(w.greeting, p[:min(n, maxGreeting-len(w.greeting))]...)
