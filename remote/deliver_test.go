@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/crypto/ssh"
 
+	"preflight/hostsys"
 	"preflight/remote/fixture"
 )
 
@@ -31,7 +32,7 @@ func TestNoiseBeforeHelloIsToldAndHarmless(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := hostsys.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	var lost *Error
 	if err := agent.Call(ctx, "stop", nil, fixture.Nothing); !errors.As(err, &lost) || lost.Cause != Frozen {
@@ -83,7 +84,7 @@ func TestConcurrentDeliveryToOneHome(t *testing.T) {
 	for i := range nodes {
 		connection := connect(t, &fixture.Node{Home: home})
 		all.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := hostsys.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			trace := &Trace{}
 			agent, err := client.bootstrap(ctx, connection, fmt.Sprint("w", i), trace)
@@ -306,7 +307,7 @@ func (f *failing) try(t *testing.T) {
 		f.limit = 20 * time.Second
 	}
 	conn := connect(t, &f.node) // a key exchange, which takes none of the limit
-	ctx, cancel := context.WithTimeout(t.Context(), f.limit)
+	ctx, cancel := hostsys.WithTimeout(t.Context(), f.limit)
 	defer cancel()
 	began := time.Now()
 	agent, err := client.bootstrap(ctx, conn, "w1", &Trace{})
