@@ -13,7 +13,7 @@ import (
 // that were set up together most of it. Who changes a section of one node therefore replaces it, and
 // does not write into it.
 type alike struct {
-	mu   sync.Mutex
+	mu       sync.Mutex
 	sections map[[sha256.Size]byte]*agent.Probed
 }
 
