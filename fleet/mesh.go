@@ -213,7 +213,10 @@ func (r *run) callees() [][]int {
 // call has everybody call its callees at the addresses of one plan: where one of the two has
 // a new place, for the others have called each other.
 func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, limit time.Duration) {
-	called := map[*member]members{}
+	called, moved := map[*member]members{}, map[string]bool{}
+	for _, m := range r.members {
+		moved[m.Name] = plan.places[m].fresh
+	}
 	who := r.members.only(func(m *member) bool {
 		at := plan.places[m]
 		for _, i := range callees[m.turn] {
@@ -244,27 +247,22 @@ func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, limi
 			m.lose(err)
 			return err
 		}
-		r.addTo(&told, before, plan)
+		if before != nil {
+			r.addTo(&told, *before, moved)
+		}
 		learn(m, plan.into(m), plan.section, told, err)
 		return err
 	})
 }
 
-// addTo adds to what a member told what it told before, of those who are where they were.
-func (r *run) addTo(told, before *facts.Mesh, plan *addressPlan) {
-	if before == nil {
-		return
-	}
-	isOver := func(peer string) bool {
-		m := r.members.named(peer)
-		return m != nil && plan.places[m].fresh
-	}
+// addTo adds to what a member told what it told before, but of those that have moved.
+func (r *run) addTo(told *facts.Mesh, before facts.Mesh, moved map[string]bool) {
 	for peer, seconds := range before.Reached {
-		if !isOver(peer) {
+		if !moved[peer] {
 			told.Reached[peer] = seconds
 		}
 	}
-	told.Failed = append(told.Failed, slices.DeleteFunc(before.Failed, func(path facts.Path) bool { return isOver(path.Peer) })...)
+	told.Failed = append(told.Failed, slices.DeleteFunc(before.Failed, func(path facts.Path) bool { return moved[path.Peer] })...)
 	slices.SortStableFunc(told.Failed, func(a, b facts.Path) int { return r.members.index(a.Peer) - r.members.index(b.Peer) })
 	told.Error = cmp.Or(told.Error, before.Error)
 	if before.MSS > 0 && (told.MSS == 0 || before.MSS < told.MSS) {

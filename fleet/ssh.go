@@ -136,8 +136,8 @@ func after(first, second facts.Rehearsal) facts.Rehearsal {
 		for i := range node.Ranks {
 			node.Ranks[i] += len(first.Nodes)
 		}
-		first.Nodes = append(first.Nodes, node)
 	}
+	first.Nodes = append(first.Nodes, second.Nodes...)
 	first.ExitCode, first.Problem = cmp.Or(first.ExitCode, second.ExitCode), cmp.Or(first.Problem, second.Problem)
 	first.Complaints = append(first.Complaints, second.Complaints...)
 	first.Seconds += second.Seconds

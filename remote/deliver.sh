@@ -37,26 +37,28 @@ become() {
 	exec $image agent "$1";
 };
 
-# faults: what is wrong with the image, in directory $1. Nothing, if it is the binary of
-# hash h and none but us has a hand in it: a second name may lie in anybody's directory.
-# openssl takes a third of the time of a sha256sum that knows no instructions for it.
+# faults: makes e what is wrong with the image, in directory $1. Nothing, if it is the
+# binary of hash h and none but us has a hand in it: a second name may lie in anybody's
+# directory. This costs every start two processes and no more, which become what they
+# run: openssl takes a third of the time of a sha256sum that knows no instructions for it.
 faults() {
-	[ -f $image ] && [ -O $image ] || { echo "not a file of ours"; return; };
-	e=$(cd "$1" && unset TIME_STYLE && LC_ALL=C ls -ldnL . /proc/self/fd/0 <$image 2>&1);
-	set -- $e;
-	case "$*" in
+	[ -f $image ] && [ -O $image ] || { e="not a file of ours"; return; };
+	e=$(cd "$1" && unset TIME_STYLE && LC_ALL=C && export LC_ALL && exec ls -ldnL . /proc/self/fd/0 <$image 2>&1);
+	set -- $e; e="$*";
+	case $e in
 		"drwx------ "*|"drwx------. "*) ;;
-		*) echo "in a directory that is not private: $1"; return ;;
+		*) e="in a directory that is not private: $1"; return ;;
 	esac;
-	case "$*" in
+	case $e in
 		*" . -rwx------ 1 "*|*" . -rwx------. 1 "*) ;;
-		*) e="$*"; set -- ${e#*" . "}; echo "not a private file: $1, $2 names"; return ;;
+		*) set -- ${e#*" . "}; e="not a private file: $1, $2 names"; return ;;
 	esac;
-	set -- $(openssl dgst -sha256 -r <$image 2>/dev/null || sha256sum <$image 2>/dev/null);
+	set -- $(command -v openssl >/dev/null && exec openssl dgst -sha256 -r <$image 2>/dev/null);
+	[ -n "${1:-}" ] || set -- $(sha256sum <$image 2>/dev/null);
 	case ${1:-} in
-		"$h") ;;
-		"") echo "neither openssl nor sha256sum is there to verify it" ;;
-		*) echo "altered: its SHA-256 is $1" ;;
+		"$h") e= ;;
+		"") e="neither openssl nor sha256sum is there to verify it" ;;
+		*) e="altered: its SHA-256 is $1" ;;
 	esac;
 };
 
@@ -67,7 +69,7 @@ look() {
 	mine "$1" && [ -f "$f" ] || return;
 	e="cannot be opened";
 	if [ -L "$f" ]; then e="a symbolic link"; else
-		{ e=$(faults "$1"); [ -n "$e" ] || { [ -x $image ] || return; become "$f"; }; } 9<"$f";
+		{ faults "$1"; [ -n "$e" ] || { [ -x $image ] || return; become "$f"; }; } 9<"$f";
 	fi;
 	say distrusted "$f:" $e;
 };

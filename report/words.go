@@ -127,10 +127,26 @@ func (w Words) Conclusion() string {
 	if len(r.StoodStill) == 1 {
 		text += fmt.Sprintf(" (the launching machine stood still for %s meanwhile: this is of a second look)", facts.Duration(r.StoodStill[0]))
 	}
+	text += w.late()
 	if r.Interrupted {
 		text += " (interrupted: this is what is known so far)"
 	}
 	return text
+}
+
+// late is about nodes that came when the drills were under way.
+func (w Words) late() string {
+	var names []string
+	most := 0.0
+	for i := range w.report.Nodes {
+		if late := w.report.Nodes[i].Late; late > 0 {
+			names, most = append(names, w.report.Nodes[i].Name), max(most, late)
+		}
+	}
+	if names == nil {
+		return ""
+	}
+	return fmt.Sprintf(" (%s came when the others had been calling each other for %s: with it all was tried afterwards)", w.briefly(names), facts.Duration(most))
 }
 
 // Counted is how many findings there are of each verdict, one cause counted once.

@@ -6,20 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/hashicorp/go-version"
 )
-
-// Release is the first parts numbers of a version ("2.5.1+cu124" → "2.5" for
-// two), or the whole text where it is not a version.
-func Release(text string, parts int) string {
-	v, err := version.NewVersion(text)
-	if err != nil {
-		return text
-	}
-	numbers := strings.Split(v.Core().String(), ".")
-	return strings.Join(numbers[:min(parts, len(numbers))], ".")
-}
 
 // Edition is a version as packages, drivers and kernels write it: 2.5.1+cu124,
 // 1.13.0a0, 2.0.post1, 550.54.15, 5.15.0-107-generic. A semantic version has another

@@ -13,6 +13,7 @@ import (
 	"preflight/checks/ranks"
 	"preflight/checks/remedy"
 	"preflight/facts"
+	"preflight/hostfile"
 	"preflight/launch"
 )
 
@@ -201,7 +202,7 @@ func lacksLibcuda(node *facts.Node) []checks.Finding {
 		Remedy: orStartWithGPUs(node, fix.On(`ldconfig -p | grep libcuda; find /usr -name "libcuda.so.1"   # where it is, if it is: then name its directory in /etc/ld.so.conf.d and run ldconfig`)),
 	}
 	if module := moduleVersion(node); module != "" && ranks.ContainerOf(node) == "" {
-		f.Remedy = append(f.Remedy, fix.On("sudo apt-get install -y libnvidia-compute-%s-server", fix.Name(compare.Release(module, 1))).Remark("Ubuntu; where it is not: of the kernel module's version"))
+		f.Remedy = append(f.Remedy, fix.On("sudo apt-get install -y libnvidia-compute-%s-server", fix.Name(hostfile.Release(module, 1))).Remark("Ubuntu; where it is not: of the kernel module's version"))
 	}
 	return []checks.Finding{f}
 }
@@ -313,7 +314,7 @@ func librariesMissing(node *facts.Node) checks.Finding {
 		f.Summary = "the driver's kernel module is loaded, and its libraries are not installed"
 		f.Got = "kernel module " + module
 		f.Remedy = []fix.Command{
-			fix.On("sudo apt-get install -y libnvidia-compute-%[1]s-server nvidia-utils-%[1]s-server", fix.Name(compare.Release(module, 1))).Remark("Ubuntu; what matters is that they are of the module's version"),
+			fix.On("sudo apt-get install -y libnvidia-compute-%[1]s-server nvidia-utils-%[1]s-server", fix.Name(hostfile.Release(module, 1))).Remark("Ubuntu; what matters is that they are of the module's version"),
 			fix.On("ldconfig -p | grep -e libcuda -e libnvidia-ml; nvidia-smi -L"),
 		}
 	}

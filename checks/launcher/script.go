@@ -96,8 +96,9 @@ func unqualified(view checks.View, nodes []*facts.Node) []checks.Finding {
 // those where it was not read.
 func unreadable(view checks.View, nodes []*facts.Node, named facts.LaunchFile) []checks.Finding {
 	var findings []checks.Finding
+	look := []fix.Command{fix.On("namei -l %s", fix.Path(named.Path))}
 	for _, node := range nodes {
-		f := checks.Finding{Nodes: []string{node.Name}, Remedy: []fix.Command{fix.On("namei -l %s", fix.Path(named.Path))}}
+		f := checks.Finding{Remedy: look}
 		switch file := ranks.FileAt(node, named); {
 		case file == nil:
 			findings = append(findings, checks.UnknownFor(node, named.Path+" was not looked at"))
@@ -130,6 +131,7 @@ func unreadable(view checks.View, nodes []*facts.Node, named facts.LaunchFile) [
 		if named.Role == facts.RoleArgument {
 			f.Verdict = checks.Warn
 		}
+		f.Nodes = []string{node.Name}
 		findings = append(findings, ranks.OfMachine(view, node, f))
 	}
 	return findings
@@ -175,6 +177,7 @@ func lackFile(view checks.View, nodes []*facts.Node, named facts.LaunchFile, exp
 		if named.Role == facts.RoleArgument {
 			f.Verdict = checks.Warn
 		}
+		f.Nodes = []string{node.Name}
 		findings = append(findings, ranks.OfMachine(view, node, f))
 	}
 	return findings

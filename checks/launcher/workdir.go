@@ -40,8 +40,10 @@ func judgeWorkDir(view checks.View) []checks.Finding {
 	nowhere := !slices.ContainsFunc(view.Nodes, func(n *facts.Node) bool { return n.Files.WorkDir.Exists })
 	var lacking, closed []checks.Finding
 	for _, node := range view.Nodes {
-		dir, message := node.Files.WorkDir, "No such file or directory"
+		dir, message := &node.Files.WorkDir, "No such file or directory"
 		switch {
+		case dir.Exists && dir.Problem == "":
+			continue
 		case dir.Exists && dir.Problem == "is a file":
 			message = "Not a directory"
 		case dir.Exists:

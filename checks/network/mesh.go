@@ -154,6 +154,7 @@ type meshCalls struct {
 	misplaced map[string]misplacement  // nodes whose rank address is another check's subject
 	reached   map[string]int           // how many others each node reached
 	tried     int                      // calls from a node to another
+	anyFailed bool                     // else nobody asks which calls passed
 	macs      map[string][]*facts.Node // nodes by each of their MACs, once somebody asks
 
 	calls      []proof.Attempt // between different nodes, to find suspects in
@@ -166,7 +167,7 @@ type meshCalls struct {
 func newMeshCalls(view checks.View) *meshCalls {
 	m := &meshCalls{view: view, nodes: map[string]*facts.Node{}, reached: map[string]int{}}
 	hasFailed := func(node *facts.Node) bool { return node.Mesh.Error != "" || len(node.Mesh.Failed) > 0 }
-	if slices.ContainsFunc(view.Nodes, hasFailed) {
+	if m.anyFailed = slices.ContainsFunc(view.Nodes, hasFailed); m.anyFailed {
 		m.misplaced = misplaced(view)
 	}
 	for _, node := range view.Nodes {
@@ -220,7 +221,9 @@ func (m *meshCalls) record(node *facts.Node) {
 	pass := func(peer string) {
 		m.reached[node.Name]++
 		m.tried++
-		m.calls = append(m.calls, proof.Attempt{From: node.Name, To: peer})
+		if m.anyFailed {
+			m.calls = append(m.calls, proof.Attempt{From: node.Name, To: peer})
+		}
 	}
 	mesh := m.callsOf(node)
 	for peer := range mesh.Reached {

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"preflight/checks/compare"
 	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
@@ -13,7 +12,7 @@ import (
 // DriverPackages are Ubuntu's packages of a driver's branch ("550.54.15" is of 550)
 // with a kind of kernel module, and of the fabric manager that must go with it.
 func DriverPackages(node *facts.Node, version, kind string) []string {
-	branch := compare.Release(version, 1)
+	branch := hostfile.Release(version, 1)
 	server := "nvidia-driver-" + branch + "-server"
 	if kind == "open" || openOnly(node) {
 		server += "-open"

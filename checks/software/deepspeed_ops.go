@@ -9,7 +9,6 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"preflight/checks"
-	"preflight/checks/compare"
 	"preflight/checks/fix"
 	"preflight/checks/ranks"
 	"preflight/checks/remedy"
@@ -98,7 +97,7 @@ func (t opTools) toolkit() []checks.Finding {
 	if t.node.Python == nil || t.node.Python.Torch == nil || t.CUDA == "" {
 		return nil
 	}
-	return t.mismatch(ops, compare.Release(t.node.Python.Torch.CUDA, 2))
+	return t.mismatch(ops, hostfile.Release(t.node.Python.Torch.CUDA, 2))
 }
 
 // mismatch compares the toolkit with torch. Releases of one major version go
@@ -108,14 +107,14 @@ func (t opTools) toolkit() []checks.Finding {
 // 0.7.7 to 0.19.8.
 func (t opTools) mismatch(ops []string, torch string) []checks.Finding {
 	skipped := ranks.Env(t.view, t.node).Get("DS_SKIP_CUDA_CHECK").Value == "1"
-	if compare.Release(t.CUDA, 1) == compare.Release(torch, 1) || skipped {
+	if hostfile.Release(t.CUDA, 1) == hostfile.Release(torch, 1) || skipped {
 		return nil
 	}
 	f := t.lacks("the CUDA toolkit is of another version than torch was built with",
 		fmt.Sprintf("Installed CUDA version %s does not match the version torch was compiled with %s, unable to compile cuda/cpp extensions without a matching cuda version.", t.CUDA, torch),
 		ranks.ExportLine(t.view.Launch, "CUDA_HOME", "/usr/local/cuda-"+torch))
 	f.Got = fmt.Sprintf("CUDA %s in %s (by %s), torch for CUDA %s", t.CUDA, t.CUDAHome, t.CUDAFrom, torch)
-	f.Want = fmt.Sprintf("a toolkit of CUDA %s, for %s", compare.Release(torch, 1), strings.Join(ops, ", "))
+	f.Want = fmt.Sprintf("a toolkit of CUDA %s, for %s", hostfile.Release(torch, 1), strings.Join(ops, ", "))
 	if !hostfile.Before(t.view.Launch.DeepSpeed, "0.12.3") {
 		f.Verdict = checks.Warn
 		f.WouldSee = fmt.Sprintf("RuntimeError: Error building extension '%s', or ImportError: undefined symbol when it is loaded", ops[0])
@@ -136,11 +135,11 @@ const buildFiles = 8
 // Source: torch/utils/cpp_extension.py, _get_build_directory and _jit_compile, 2.4.1 and
 // 2.15.0; each was tried with deepspeed_shm_comm of DeepSpeed 0.19.8.
 func (t opTools) directory() (findings []checks.Finding) {
-	for _, place := range t.Builds {
-		if !slices.Contains(t.ops, place.Role) {
+	for i := range t.Builds {
+		if !slices.Contains(t.ops, t.Builds[i].Role) {
 			continue
 		}
-		f, unusable := t.judgeBuild(place)
+		f, unusable := t.judgeBuild(&t.Builds[i])
 		if !unusable {
 			continue
 		}
@@ -157,7 +156,12 @@ func (t opTools) directory() (findings []checks.Finding) {
 	return findings
 }
 
-func (t opTools) judgeBuild(place facts.Place) (f checks.Finding, unusable bool) {
+func (t opTools) judgeBuild(place *facts.Place) (f checks.Finding, unusable bool) {
+	hasInodes := place.FreeInodes >= buildFiles || !slices.Contains(ranks.CountInodes, place.FSType)
+	isFree := slices.Contains(t.Built, place.Role) || place.Free >= buildSize && hasInodes // a lock takes no room
+	if place.Problem == "" && place.InTheWay == "" && !place.ReadOnly && place.Writable && !place.NoExec && isFree {
+		return f, false
+	}
 	elsewhere := ranks.ExportLine(t.view.Launch, "TORCH_EXTENSIONS_DIR", "/var/tmp/torch_extensions").Remark("or another directory of the nodes' own disks")
 	mount := fmt.Sprintf("%s, %s on %s", place.Path, place.FSType, place.Source)
 	switch {
@@ -179,18 +183,14 @@ func (t opTools) judgeBuild(place facts.Place) (f checks.Finding, unusable bool)
 		f = t.lacks("what torch compiles cannot be loaded: its directory is mounted noexec",
 			fmt.Sprintf("ImportError: %s/%s.so: failed to map segment from shared object", place.Path, place.Role), elsewhere, fix.On("findmnt -T %s", fix.Path(place.Path)))
 		f.Got = mount + ", noexec"
-	case slices.Contains(t.Built, place.Role): // it lies there already, and a lock takes no room
-		return f, false
 	case place.Free < buildSize:
 		f = t.lacks("there is no space left for what torch compiles", fmt.Sprintf("RuntimeError: Error building extension '%s', below No space left on device", place.Role),
 			fix.On("df -h %s", fix.Path(place.Path)), elsewhere)
 		f.Got = fmt.Sprintf("%s free for %s", humanize.IBytes(uint64(place.Free)), mount)
-	case slices.Contains(ranks.CountInodes, place.FSType) && place.FreeInodes < buildFiles:
+	default:
 		f = t.lacks("there is no inode left for what torch compiles", fmt.Sprintf("OSError: [Errno 28] No space left on device: '%s'", place.Path),
 			fix.On("df -i %s", fix.Path(place.Path)), elsewhere)
 		f.Got = fmt.Sprintf("%d free inodes for %s", place.FreeInodes, mount)
-	default:
-		return f, false
 	}
 	return f, true
 }
@@ -236,8 +236,8 @@ func (t opTools) lacks(summary, wouldSee string, commands ...fix.Command) checks
 
 // compiler is what every op takes.
 func (t opTools) compiler() (findings []checks.Finding) {
-	failed := fmt.Sprintf("RuntimeError: Error building extension '%s'", t.ops[0])
 	if t.CXX == "" {
+		failed := fmt.Sprintf("RuntimeError: Error building extension '%s'", t.ops[0])
 		findings = append(findings, t.unlessBuilt(t.lacks("there is no C++ compiler", failed, fix.Install(fix.On, remedy.SystemOf(t.node), "build-essential", "gcc-c++")...)))
 	}
 	if t.Ninja == "" {

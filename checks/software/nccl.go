@@ -113,7 +113,7 @@ func hasNCCLWheel(node *facts.Node) bool {
 func installNCCL(pip fix.Pip, nodes []*facts.Node, version string) fix.Command {
 	for _, node := range nodes {
 		for _, name := range slices.Sorted(maps.Keys(node.Python.Packages)) {
-			if strings.HasPrefix(name, "nvidia-nccl") && compare.Release(node.Python.Packages[name], 3) == compare.Release(version, 3) {
+			if strings.HasPrefix(name, "nvidia-nccl") && hostfile.Release(node.Python.Packages[name], 3) == hostfile.Release(version, 3) {
 				return pip.Install([]fix.Requirement{{Name: name, Version: node.Python.Packages[name]}})[0]
 			}
 		}
@@ -158,7 +158,7 @@ func judgeLibrary(view checks.View, node *facts.Node) []checks.Finding {
 	if own := ownNCCL(python); want == "" && own >= 0 {
 		want = python.NCCL[own].Version
 	}
-	if want == "" || first.Version == "" || compare.Release(first.Version, 3) == compare.Release(want, 3) {
+	if want == "" || first.Version == "" || hostfile.Release(first.Version, 3) == hostfile.Release(want, 3) {
 		return nil
 	}
 	f := checks.Finding{

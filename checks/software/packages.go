@@ -28,7 +28,7 @@ var ProtobufSame = checks.Check{
 		if isNowhere(view, "protobuf") { // what asks for it brings it along
 			return ranks.Nowhere(view, "protobuf")
 		}
-		minor := func(n *facts.Node) string { return compare.Release(n.Python.Packages["protobuf"], 2) }
+		minor := func(n *facts.Node) string { return hostfile.Release(n.Python.Packages["protobuf"], 2) }
 		absent, unlike := judgePackage(view, "protobuf")
 		for i := range unlike {
 			if len(compare.GroupBy(ranks.Answering(view), minor)) == 1 {

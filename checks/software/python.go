@@ -10,6 +10,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/ranks"
 	"preflight/facts"
+	"preflight/hostfile"
 )
 
 var PythonSame = checks.Check{
@@ -74,7 +75,7 @@ func judgePython(view checks.View) []checks.Finding {
 func pythonVersions(view checks.View) []checks.Finding {
 	nodes, meant := compare.AsStated(view, ranks.Answering(view), "python.version"), headPython(view)
 	versions := func(verdict checks.Verdict, wouldSee string, parts int) (findings []checks.Finding) {
-		value := func(n *facts.Node) string { return compare.Release(n.Python.Version, parts) }
+		value := func(n *facts.Node) string { return hostfile.Release(n.Python.Version, parts) }
 		wanted := compare.Among(nodes, "python", value)
 		if meant != nil {
 			wanted.Want = value(meant)
@@ -113,7 +114,7 @@ func otherOnHead(view checks.View, nodes []*facts.Node, meant *facts.Node) []che
 	if meant == nil || len(nodes) == 0 {
 		return nil
 	}
-	want, got := compare.Release(meant.Python.Version, 2), compare.Release(nodes[0].Python.Version, 2)
+	want, got := hostfile.Release(meant.Python.Version, 2), hostfile.Release(nodes[0].Python.Version, 2)
 	if want == got {
 		return nil
 	}

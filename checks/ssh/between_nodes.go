@@ -125,6 +125,7 @@ func newLoginTries(view checks.View) *loginTries {
 		l.nodes[node.Name] = node
 	}
 	explained := map[string][]string{} // check → nodes
+	anyFailed := slices.ContainsFunc(view.Nodes, func(node *facts.Node) bool { return len(node.Logins.Failed) > 0 })
 	for _, node := range view.Nodes {
 		logins := node.Logins
 		if logins.Error != "" {
@@ -136,7 +137,7 @@ func newLoginTries(view checks.View) *loginTries {
 			continue
 		}
 		for _, peer := range logins.Passed {
-			if l.nodes[peer] != nil {
+			if anyFailed && l.nodes[peer] != nil { // else nobody asks
 				l.tries = append(l.tries, proof.Attempt{From: node.Name, To: peer})
 			}
 		}
