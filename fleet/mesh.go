@@ -193,7 +193,7 @@ func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, limi
 		})
 		listened.Error = seen.Error
 		listened.Reached, listened.Failed = r.believable(plan, m, callees[i], seen)
-		listened.MSS = seen.MSS
+		listened.MSS, listened.Overflows = seen.MSS, max(0, seen.Overflows)
 		learn(m, plan.into(m), plan.section, listened, err)
 		return err
 	})
