@@ -28,7 +28,7 @@ func Diff(nodes []facts.Node) (diffs []checks.FactDiff, leftOut int) {
 	diffs = []checks.FactDiff{}
 	for _, section := range facts.Sections() {
 		room := roomOfSection + roomOfNode*len(nodes)
-		var seen []*facts.Node
+		seen := make([]*facts.Node, 0, len(nodes))
 		for i := range nodes {
 			if nodes[i].Reached && nodes[i].Has(section) {
 				seen = append(seen, &nodes[i])
