@@ -3,6 +3,7 @@ package nccl
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -121,27 +122,28 @@ func (m matrix) transport() Transport {
 			others = append(others, names[way])
 		}
 	}
-	t.Detail = fmt.Sprintf("%s %s; %s between the others", links, m.islands(m.pairs(best)), strings.Join(others, " or "))
+	t.Detail = fmt.Sprintf("%s %s; %s between the others", links, m.islands(slices.Collect(m.pairs(best))), strings.Join(others, " or "))
 	return t
 }
 
 // pairs are those of GPUs that go one way.
-func (m matrix) pairs(over int) (pairs [][2]int) {
-	for a, i := range m.cards {
-		for _, j := range m.cards[a+1:] {
-			if way, _ := m.transportOf(i, j); way == over {
-				pairs = append(pairs, [2]int{i, j})
+func (m matrix) pairs(over int) iter.Seq[[2]int] {
+	return func(yield func([2]int) bool) {
+		for a, i := range m.cards {
+			for _, j := range m.cards[a+1:] {
+				if way, _ := m.transportOf(i, j); way == over && !yield([2]int{i, j}) {
+					return
+				}
 			}
 		}
 	}
-	return pairs
 }
 
 // labels are the kinds of connection of the pairs that go one way: "NV18", "PIX to PHB". Of
 // pairs that have NVLink by way of a third GPU only the others are named.
 func (m matrix) labels(over int) string {
 	var kinds []string
-	for _, pair := range m.pairs(over) {
+	for pair := range m.pairs(over) {
 		kind := Joined(m.nvml, pair[0], pair[1])
 		if !slices.Contains(kinds, kind) {
 			kinds = append(kinds, kind)
