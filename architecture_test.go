@@ -59,7 +59,7 @@ var rooms = []room{
 	{"launch/nccl", []string{"facts", "hostfile", "launch"}, acts, byRule},
 
 	{"facts/bounded", nil, acts, "it counts values and knows none"},
-	{"remote", []string{"facts/bounded", "hostfile", "hostsys/limits", "secret"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
+	{"remote", []string{"facts/bounded", "hostfile", "hostsys", "hostsys/limits", "secret"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
 	{"remote/ssh", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier: it reaches a node, and what is said over it is not its business"},
 	{"remote/srun", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier, as remote/ssh"},
 

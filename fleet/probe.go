@@ -15,6 +15,7 @@ import (
 	"preflight/facts"
 	"preflight/fleet/agent"
 	"preflight/hostfile"
+	"preflight/hostsys"
 	"preflight/launch"
 	"preflight/probe"
 	"preflight/remote"
@@ -78,10 +79,9 @@ func (job Job) unneeded() map[facts.Section]string {
 	return not
 }
 
-// probe has a node report its sections until end, and notes of each that is
+// probe has a node report its sections, and notes of each that is
 // missing why.
-func (job Job) probe(ctx context.Context, at *remote.Agent, node *facts.Node, probing agent.Probing, end time.Time) error {
-	probing.Deadline = max(time.Until(end)-answerTime, time.Millisecond) // a deadline of 0 would be the probe's own
+func (job Job) probe(ctx context.Context, at *remote.Agent, node *facts.Node, probing agent.Probing) error {
 	err := agent.Probe(ctx, at, probing, func(part string, body json.RawMessage) {
 		job.alike.take(node, probing.Sections, facts.Section(part), body)
 	})
@@ -195,7 +195,7 @@ const (
 // peerAddresses is the first address of every name that resolves here, so that
 // the nodes can say by which interface they would reach it.
 func peerAddresses(ctx context.Context, names []string) map[string]string {
-	ctx, cancel := context.WithTimeout(ctx, peerTime)
+	ctx, cancel := hostsys.WithTimeout(ctx, peerTime)
 	defer cancel()
 	var all sync.WaitGroup
 	var mu sync.Mutex
