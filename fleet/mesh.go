@@ -240,7 +240,7 @@ func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, d Dr
 		seen, err := agent.Call.Ask(ctx, m.agent, mesh.Calls{
 			Token: r.token, Node: m.Name, Peers: r.peers(plan, called[m]), AllPorts: len(r.members) <= allPorts, Deadline: d.Limit, Slack: d.Slack,
 		})
-		told.Error, told.MSS = seen.Error, seen.MSS
+		told.Error, told.MSS, told.Overflows = seen.Error, seen.MSS, max(0, seen.Overflows)
 		told.Reached, told.Failed = r.believable(plan, m, called[m], seen)
 		before := *plan.into(m)
 		if err != nil && before != nil && len(before.Failed) > 0 {
@@ -268,6 +268,7 @@ func (r *run) addTo(told *facts.Mesh, before facts.Mesh, moved map[string]bool) 
 		places[path.Peer] = r.members.index(path.Peer)
 	}
 	slices.SortStableFunc(told.Failed, func(a, b facts.Path) int { return places[a.Peer] - places[b.Peer] })
+	told.Overflows += before.Overflows
 	told.Error = cmp.Or(told.Error, before.Error)
 	if before.MSS > 0 && (told.MSS == 0 || before.MSS < told.MSS) {
 		told.MSS = before.MSS
