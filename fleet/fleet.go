@@ -46,6 +46,8 @@ type Job struct {
 	// Progress gets every step of every node; nil when nobody listens.
 	// It is called from many goroutines at once, which wait for it.
 	Progress func(Event)
+
+	alike *alike // of those that are being looked at
 }
 
 // Look gathers the facts of the planned launch: of all nodes at once, then what

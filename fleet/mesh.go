@@ -241,7 +241,7 @@ func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, d Dr
 		seen, err := agent.Call.Ask(ctx, m.agent, mesh.Calls{
 			Token: r.token, Node: m.Name, Peers: r.peers(plan, called[m]), AllPorts: len(r.members) <= allPorts, Deadline: d.Limit, Slack: d.Slack,
 		})
-		told.Error, told.MSS = seen.Error, seen.MSS
+		told.Error, told.MSS, told.Overflows = seen.Error, seen.MSS, max(0, seen.Overflows)
 		told.Reached, told.Failed = r.believable(plan, before, m, called[m], seen)
 		already := *plan.into(m)
 		if err != nil && already != nil && len(already.Failed) > 0 {
@@ -265,6 +265,7 @@ func (r *run) addTo(told *facts.Mesh, before facts.Mesh, moved map[string]bool) 
 	}
 	told.Failed = append(told.Failed, slices.DeleteFunc(before.Failed, func(path facts.Path) bool { return moved[path.Peer] })...)
 	slices.SortStableFunc(told.Failed, func(a, b facts.Path) int { return r.members.index(a.Peer) - r.members.index(b.Peer) })
+	told.Overflows += before.Overflows
 	told.Error = cmp.Or(told.Error, before.Error)
 	if before.MSS > 0 && (told.MSS == 0 || before.MSS < told.MSS) {
 		told.MSS = before.MSS

@@ -54,6 +54,7 @@ type Client struct {
 	carrier Carrier
 	options Options
 	offer   func() string // see deliver.go; made when the first node asks
+	homes   homes
 }
 
 // New is a Client of the nodes that a carrier reaches, which it owns from then on.

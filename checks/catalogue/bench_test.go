@@ -39,7 +39,7 @@ func BenchmarkEvaluate(b *testing.B) {
 // BenchmarkEvaluateDNSDown judges a fleet of which half resolves no name: what many nodes
 // have in common is found once.
 func BenchmarkEvaluateDNSDown(b *testing.B) {
-	fleet := withoutDNS(2_000)
+	fleet := withoutDNS(10_000)
 	b.ReportAllocs()
 	for b.Loop() {
 		judged(fleet, Catalogue...)

@@ -14,8 +14,8 @@ import (
 // callsAtOnce keeps two processors busy and a node's backlog short.
 const callsAtOnce = 32
 
-// Run calls every peer and says in Reached, Failed (in the order of Peers) and
-// MSS what came of it; of the rest of Mesh it sets Error alone, where it could
+// Run calls every peer and says in Reached, Failed (in the order of Peers), MSS and
+// Overflows what came of it; of the rest of Mesh it sets Error alone, where it could
 // not try. It takes no longer than the deadline and ends early with ctx.
 func (c Calls) Run(ctx context.Context) Called {
 	ctx, cancel := hostsys.WithTimeout(ctx, c.Deadline)
@@ -32,6 +32,7 @@ func (c Calls) Run(ctx context.Context) Called {
 		reaches: make([]*reach, len(c.Peers)), buffer: make([]byte, 64<<10),
 	}
 	calls.opening = speech{kind: meshHello, key: calls.key, node: c.Node}
+	calls.overflown = calls.overflows()
 	calls.run(ctx)
 	return calls.mesh()
 }
@@ -51,6 +52,8 @@ type calling struct {
 	now     time.Duration // of the last wait, as hostsys.Worked
 	opening speech
 	buffer  []byte
+	// overflown is how often the table of neighbours had no room before.
+	overflown int64
 }
 
 // run goes round until every call has ended. All that happens to calls happens
@@ -230,6 +233,8 @@ func (c *calling) mesh() Called {
 			mesh.MSS = path.MSS
 		}
 	}
+	mesh.Overflows = max(0, c.overflows()-c.overflown)
+	nextHops(mesh.Failed, mesh.Overflows > 0)
 	c.hardware(mesh.Failed)
 	return mesh
 }
@@ -283,7 +288,7 @@ func (r *reach) conclude() facts.Path {
 // worse, than one that was called with this outcome.
 func portsDiffer(outcome facts.PathOutcome) bool {
 	switch outcome {
-	case facts.PathUnroutable, facts.PathBroken, facts.PathBlackhole, facts.PathMisdirected:
+	case facts.PathUnroutable, facts.PathBroken, facts.PathBlackhole, facts.PathMisdirected, facts.PathUnresolved:
 		return false
 	}
 	return true

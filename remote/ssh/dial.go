@@ -274,7 +274,7 @@ func (a *attempt) connectTo(ctx context.Context, addresses []netip.Addr) (net.Co
 // by byte, and keeps what came before and with that line.
 type greetingConn struct {
 	net.Conn
-	path     *path // nil where nobody watches it
+	path     *path         // nil where nobody watches it
 	buffered *bufio.Reader // nil once all is read that came with the greeting
 	greeting []byte
 	greeted  bool // the version line has been read; greeting does not change any more
