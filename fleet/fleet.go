@@ -62,7 +62,7 @@ func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 // anew has the fleet looked at, once more where this machine stood still meanwhile, and
 // where that happens again says of no node what it may have said.
 func (job Job) anew(ctx context.Context, look func(Job, context.Context) (facts.Fleet, launch.Prediction)) (facts.Fleet, launch.Prediction) {
-	prediction := job.Prediction
+	prediction, began, before := job.Prediction, time.Now(), hostsys.Lost()
 	fleet, stood := hostsys.Anew(ctx, func(ctx context.Context) (fleet facts.Fleet) {
 		fleet, prediction = look(job, ctx)
 		return fleet
@@ -76,6 +76,9 @@ func (job Job) anew(ctx context.Context, look func(Job, context.Context) (facts.
 	}
 	for _, still := range stood {
 		fleet.StoodStill = append(fleet.StoodStill, still.For.Seconds())
+	}
+	if behind := hostsys.Lost() - before; behind > max(time.Second, time.Since(began)/4) {
+		fleet.Behind = behind.Seconds()
 	}
 	return fleet, prediction
 }

@@ -226,6 +226,7 @@ func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, d Dr
 		}
 		return at.fresh || len(called[m]) > 0 && *plan.into(m) != nil && at.unfit == ""
 	})
+	before := r.losses()
 	r.each(ctx, Event{Phase: plan.phase}, who, d.Limit, func(ctx context.Context, m *member) error {
 		at := plan.places[m]
 		told := facts.Mesh{Interface: at.choice.Interface, Address: at.choice.Address, Ports: at.ports, Error: at.unfit}
@@ -241,14 +242,14 @@ func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, d Dr
 			Token: r.token, Node: m.Name, Peers: r.peers(plan, called[m]), AllPorts: len(r.members) <= allPorts, Deadline: d.Limit, Slack: d.Slack,
 		})
 		told.Error, told.MSS, told.Overflows = seen.Error, seen.MSS, max(0, seen.Overflows)
-		told.Reached, told.Failed = r.believable(plan, m, called[m], seen)
-		before := *plan.into(m)
-		if err != nil && before != nil && len(before.Failed) > 0 {
+		told.Reached, told.Failed = r.believable(plan, before, m, called[m], seen)
+		already := *plan.into(m)
+		if err != nil && already != nil && len(already.Failed) > 0 {
 			m.lose(err)
 			return err
 		}
-		if before != nil {
-			r.addTo(&told, *before, moved)
+		if already != nil {
+			r.addTo(&told, *already, moved)
 		}
 		learn(m, plan.into(m), plan.section, told, err)
 		return err
@@ -277,7 +278,7 @@ func (r *run) addTo(told *facts.Mesh, before facts.Mesh, moved map[string]bool) 
 
 // believable is what a node says of those it was to call, once of each, and of nobody else.
 // That a node answered it shows by what that node alone could tell it.
-func (r *run) believable(plan *addressPlan, caller *member, called members, answer mesh.Called) (reached map[string]float64, failed []facts.Path) {
+func (r *run) believable(plan *addressPlan, before losses, caller *member, called members, answer mesh.Called) (reached map[string]float64, failed []facts.Path) {
 	said := map[string]facts.Path{}
 	for _, path := range slices.Backward(answer.Failed) {
 		said[path.Peer] = path
@@ -308,6 +309,7 @@ func (r *run) believable(plan *addressPlan, caller *member, called members, answ
 		} else {
 			path.MAC = mac.String()
 		}
+		before.excuse(&path, caller, m)
 		failed = append(failed, path)
 	}
 	return reached, failed

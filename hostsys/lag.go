@@ -41,8 +41,9 @@ func IgnoreLag(ignored bool) { own.ignored.Store(ignored) }
 // for goroutines. A machine that is held, or a process that is stopped, wants nothing
 // and only comes late.
 type lag struct {
-	now     func() time.Duration
-	threads func() (ran, waited time.Duration) // of this process and its children, since the last time
+	now        func() time.Duration
+	threads    func() (ran, waited time.Duration) // of this process and its children, since the last time
+	goroutines func() (waited time.Duration)
 
 	looking sync.Mutex    // held by whoever looks: nobody waits for it
 	looked  time.Duration // when
@@ -59,13 +60,7 @@ var own = newLag()
 
 func newLag() *lag {
 	k, g := &kernelView{}, &goView{}
-	return &lag{
-		now: func() time.Duration { return time.Since(started) },
-		threads: func() (ran, waited time.Duration) {
-			ran, waited = k.since()
-			return ran, waited + g.since()
-		},
-	}
+	return &lag{now: func() time.Duration { return time.Since(started) }, threads: k.since, goroutines: g.since}
 }
 
 // begin has the lag measured until end is called as often.
@@ -74,6 +69,7 @@ func (l *lag) begin() {
 		l.looking.Lock()
 		defer l.looking.Unlock()
 		l.threads() // what was before does not count
+		l.goroutines()
 		l.looked = l.now()
 		l.due = l.looked + lagTick
 		time.AfterFunc(lagTick, l.tick)
@@ -96,16 +92,18 @@ func (l *lag) tick() {
 // look adds what was lost since the last time. late is how much later than it should
 // whoever looks has come to it.
 func (l *lag) look(late time.Duration) {
-	now := l.now()
-	took := now - l.looked
 	ran, waited := l.threads()
+	active := ran + waited
+	waited += l.goroutines()
+	now := l.now() // looking takes its time as well
+	took := now - l.looked
 	l.looked = now
 	if took <= 0 {
 		return
 	}
 	queued := time.Duration(float64(took) * float64(waited) / float64(max(took, ran+waited)))
 	l.behind.Add(int64(min(took, max(late, queued))))
-	if still := took - queued - lagTick; still >= standTime {
+	if still := took - lagTick; still >= standTime && active < took/4 { // to the kernel, who is stopped wants nothing
 		l.stopped.Add(int64(still))
 	}
 }

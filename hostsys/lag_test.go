@@ -27,7 +27,7 @@ func TestLost(t *testing.T) {
 		"no time has passed since the last look": {ran: 1 * s, waited: 1 * s},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := &lag{now: func() time.Duration { return test.took }, threads: func() (ran, waited time.Duration) { return test.ran, test.waited }}
+			l := &lag{now: func() time.Duration { return test.took }, threads: func() (ran, waited time.Duration) { return test.ran, test.waited }, goroutines: func() time.Duration { return 0 }}
 			if l.look(test.late); time.Duration(l.behind.Load()) != test.lost {
 				t.Errorf("lost %v, want %v", time.Duration(l.behind.Load()), test.lost)
 			}
@@ -39,7 +39,7 @@ func TestLost(t *testing.T) {
 func busy(share float64) *lag {
 	start := time.Now()
 	last := start
-	return &lag{now: func() time.Duration { return time.Since(start) }, threads: func() (ran, waited time.Duration) {
+	return &lag{now: func() time.Duration { return time.Since(start) }, goroutines: func() time.Duration { return 0 }, threads: func() (ran, waited time.Duration) {
 		took := time.Since(last)
 		last = time.Now()
 		waited = time.Duration(share * float64(took))
