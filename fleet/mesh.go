@@ -268,7 +268,11 @@ func (r *run) addTo(told *facts.Mesh, before facts.Mesh, moved map[string]bool) 
 		}
 	}
 	told.Failed = append(told.Failed, slices.DeleteFunc(before.Failed, func(path facts.Path) bool { return moved[path.Peer] })...)
-	slices.SortStableFunc(told.Failed, func(a, b facts.Path) int { return r.members.index(a.Peer) - r.members.index(b.Peer) })
+	places := map[string]int{}
+	for _, path := range told.Failed {
+		places[path.Peer] = r.members.index(path.Peer)
+	}
+	slices.SortStableFunc(told.Failed, func(a, b facts.Path) int { return places[a.Peer] - places[b.Peer] })
 	told.Overflows += before.Overflows
 	told.Error = cmp.Or(told.Error, before.Error)
 	if before.MSS > 0 && (told.MSS == 0 || before.MSS < told.MSS) {
@@ -299,8 +303,10 @@ func (r *run) believable(plan *addressPlan, before losses, caller *member, calle
 			path = facts.Path{Peer: peer, Port: at.ports[0], Seconds: seconds, Outcome: facts.PathUnproven}
 		}
 		path.To = at.choice.Address
-		if other := r.members.named(path.Answered); path.Answered != "" && (other == nil || !hasProof(peer, other)) {
-			path.Outcome, path.Answered = facts.PathStranger, ""
+		if path.Answered != "" {
+			if other := r.members.named(path.Answered); other == nil || !hasProof(peer, other) {
+				path.Outcome, path.Answered = facts.PathStranger, ""
+			}
 		}
 		if mac, err := net.ParseMAC(path.MAC); err != nil {
 			path.MAC = ""
