@@ -59,7 +59,7 @@ var rooms = []room{
 	{"launch/nccl", []string{"facts", "hostfile", "launch"}, acts, byRule},
 
 	{"facts/bounded", nil, acts, "it counts values and knows none"},
-	{"remote", []string{"facts/bounded", "hostfile", "hostsys/limits", "secret"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
+	{"remote", []string{"facts/bounded", "hostfile", "hostsys", "hostsys/limits", "secret"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
 	{"remote/ssh", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier: it reaches a node, and what is said over it is not its business"},
 	{"remote/srun", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier, as remote/ssh"},
 
@@ -76,7 +76,7 @@ var rooms = []room{
 	{"drill", []string{"drill/c10d", "drill/outcome", "facts", "hostsys"}, nil, tries},
 	{"drill/c10d", []string{"facts"}, nil, tries},
 	{"drill/mesh", []string{"drill/outcome", "facts", "hostsys"}, nil, tries},
-	{"drill/outcome", []string{"facts"}, nil, tries},
+	{"drill/outcome", []string{"facts", "hostsys"}, nil, tries},
 
 	{"fleet", []string{"drill/...", "facts", "fleet/agent", "hostfile", "hostsys", "launch", "launch/nccl", "probe", "remote"}, nil,
 		"a run gathers: what it is judged by, and how it is shown, must not decide what is looked at"},

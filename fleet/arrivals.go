@@ -33,6 +33,7 @@ func (job Job) lookAtAll(ctx context.Context) *arrivals {
 	nodes := job.empty().Nodes
 	coming := &arrivals{each: make(chan arrival, len(nodes)), most: job.Timeout / 4}
 	asking := job.asking(ctx)
+	job.alike = &alike{}
 	job.emit(Event{Phase: Reaching, Step: Began, Nodes: len(nodes)})
 	looking := job.opening(Looking, len(nodes))
 	atOnce, short := job.Remote.Fit(job.Prediction.HostNames(), true, AtOnce)

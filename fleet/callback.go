@@ -51,7 +51,7 @@ func (r *run) callBack(ctx context.Context, d Drill) {
 			return nil
 		}
 		turn := m.turn % len(ports) // where not all ports are called, every one is by somebody
-		calls := mesh.Calls{Token: r.token, Node: m.Name, AllPorts: len(r.members) <= allPorts, Deadline: d.Limit}
+		calls := mesh.Calls{Token: r.token, Node: m.Name, AllPorts: len(r.members) <= allPorts, Deadline: d.Limit, Slack: d.Slack}
 		for _, address := range to {
 			calls.Peers = append(calls.Peers, mesh.Peer{Name: r.fleet.Head.Name, Address: address, Ports: slices.Concat(ports[turn:], ports[:turn])})
 		}

@@ -33,6 +33,8 @@ type Drill struct {
 	Patience time.Duration
 	// Limit is what a node gets for its part, 0 where the drill says.
 	Limit time.Duration
+	// Slack is what of the limit there is for busy machines alone.
+	Slack time.Duration
 	// notTried is why this launch does without it, "" when it does not; nil when
 	// no launch does.
 	notTried func(*run) string
@@ -155,6 +157,8 @@ func (r *run) wave(ctx context.Context, last bool) {
 		all.Go(func() {
 			defer close(ended[d.Section])
 			await(ended[d.After], d.Patience)
+			d.Slack = r.slack(d.Limit)
+			d.Limit += d.Slack
 			d.run(r, ctx, d)
 		})
 	}
@@ -218,10 +222,9 @@ func (r *run) each(ctx context.Context, phase Event, who members, limit time.Dur
 	phase.Step, phase.Nodes = Began, len(who)
 	r.emit(phase)
 	who.each(func(m *member) {
-		ctx, cancel := within(ctx, limit)
+		ctx, cancel := within(ctx, m.agent, limit)
 		defer cancel()
-		until, _ := ctx.Deadline()
-		r.emit(Event{Phase: phase.Phase, Step: Began, Node: m.Name, Until: until})
+		r.emit(Event{Phase: phase.Phase, Step: Began, Node: m.Name, Until: time.Now().Add(limit + answerTime)})
 		r.ended(phase.Phase, m.Name, work(ctx, m))
 	})
 }

@@ -46,6 +46,8 @@ type Job struct {
 	// Progress gets every step of every node; nil when nobody listens.
 	// It is called from many goroutines at once, which wait for it.
 	Progress func(Event)
+
+	alike *alike // of those that are being looked at
 }
 
 // Look gathers the facts of the planned launch: of all nodes at once, then what
@@ -140,6 +142,8 @@ func (job Job) reach(ctx context.Context, node *facts.Node, end time.Time) (*rem
 // is nil when the node was lost. looking is called once it is reached.
 func (job Job) lookAt(ctx context.Context, node *facts.Node, probing agent.Probing, looking func()) *remote.Agent {
 	end := time.Now().Add(job.Timeout)
+	limit, cancel := hostsys.WithTimeout(ctx, job.Timeout)
+	defer cancel()
 	at, trace := job.reach(ctx, node, end)
 	if at == nil {
 		node.Missing = everySection("not reached")
@@ -149,9 +153,11 @@ func (job Job) lookAt(ctx context.Context, node *facts.Node, probing agent.Probi
 	job.emit(Event{Phase: Looking, Step: Began, Node: node.Name, Until: end})
 	node.Missing = map[facts.Section]string{}
 	node.Clock = &facts.Clock{Offset: at.Offset.Seconds(), Uncertainty: at.Uncertainty.Seconds()}
-	ctx, cancel := context.WithDeadline(ctx, end)
-	defer cancel()
-	err := job.probe(ctx, at, node, probing, end)
+	left, _ := hostsys.Left(limit)
+	probing.Deadline = max(left-answerTime, time.Millisecond) // a deadline of 0 would be the probe's own
+	ctx, enough := at.Within(ctx, left)
+	defer enough()
+	err := job.probe(ctx, at, node, probing)
 	job.ended(Looking, node.Name, err)
 	if failure := (*remote.Error)(nil); errors.As(err, &failure) {
 		// The agent started and was lost on the way: that is one root cause, unless

@@ -72,7 +72,7 @@ func (r *run) mesh(ctx context.Context, d Drill) {
 	callees := r.callees()
 	var all sync.WaitGroup
 	for _, plan := range plans {
-		all.Go(func() { r.call(ctx, plan, callees, d.Limit) })
+		all.Go(func() { r.call(ctx, plan, callees, d) })
 	}
 	all.Wait()
 }
@@ -212,7 +212,7 @@ func (r *run) callees() [][]int {
 
 // call has everybody call its callees at the addresses of one plan: where one of the two has
 // a new place, for the others have called each other.
-func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, limit time.Duration) {
+func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, d Drill) {
 	called, moved := map[*member]members{}, map[string]bool{}
 	for _, m := range r.members {
 		moved[m.Name] = plan.places[m].fresh
@@ -226,7 +226,7 @@ func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, limi
 		}
 		return at.fresh || len(called[m]) > 0 && *plan.into(m) != nil && at.unfit == ""
 	})
-	r.each(ctx, Event{Phase: plan.phase}, who, limit, func(ctx context.Context, m *member) error {
+	r.each(ctx, Event{Phase: plan.phase}, who, d.Limit, func(ctx context.Context, m *member) error {
 		at := plan.places[m]
 		told := facts.Mesh{Interface: at.choice.Interface, Address: at.choice.Address, Ports: at.ports, Error: at.unfit}
 		switch {
@@ -238,9 +238,9 @@ func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, limi
 			return nil
 		}
 		seen, err := agent.Call.Ask(ctx, m.agent, mesh.Calls{
-			Token: r.token, Node: m.Name, Peers: r.peers(plan, called[m]), AllPorts: len(r.members) <= allPorts, Deadline: limit,
+			Token: r.token, Node: m.Name, Peers: r.peers(plan, called[m]), AllPorts: len(r.members) <= allPorts, Deadline: d.Limit, Slack: d.Slack,
 		})
-		told.Error, told.MSS = seen.Error, seen.MSS
+		told.Error, told.MSS, told.Overflows = seen.Error, seen.MSS, max(0, seen.Overflows)
 		told.Reached, told.Failed = r.believable(plan, m, called[m], seen)
 		before := *plan.into(m)
 		if err != nil && before != nil && len(before.Failed) > 0 {
@@ -264,6 +264,7 @@ func (r *run) addTo(told *facts.Mesh, before facts.Mesh, moved map[string]bool) 
 	}
 	told.Failed = append(told.Failed, slices.DeleteFunc(before.Failed, func(path facts.Path) bool { return moved[path.Peer] })...)
 	slices.SortStableFunc(told.Failed, func(a, b facts.Path) int { return r.members.index(a.Peer) - r.members.index(b.Peer) })
+	told.Overflows += before.Overflows
 	told.Error = cmp.Or(told.Error, before.Error)
 	if before.MSS > 0 && (told.MSS == 0 || before.MSS < told.MSS) {
 		told.MSS = before.MSS

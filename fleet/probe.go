@@ -15,6 +15,7 @@ import (
 	"preflight/facts"
 	"preflight/fleet/agent"
 	"preflight/hostfile"
+	"preflight/hostsys"
 	"preflight/launch"
 	"preflight/probe"
 	"preflight/remote"
@@ -78,12 +79,11 @@ func (job Job) unneeded() map[facts.Section]string {
 	return not
 }
 
-// probe has a node report its sections until end, and notes of each that is
+// probe has a node report its sections, and notes of each that is
 // missing why.
-func (job Job) probe(ctx context.Context, at *remote.Agent, node *facts.Node, probing agent.Probing, end time.Time) error {
-	probing.Deadline = max(time.Until(end)-answerTime, time.Millisecond) // a deadline of 0 would be the probe's own
+func (job Job) probe(ctx context.Context, at *remote.Agent, node *facts.Node, probing agent.Probing) error {
 	err := agent.Probe(ctx, at, probing, func(part string, body json.RawMessage) {
-		take(node, probing.Sections, facts.Section(part), body)
+		job.alike.take(node, probing.Sections, facts.Section(part), body)
 	})
 	node.Hold(facts.Allowance(len(job.Prediction.Hosts)))
 	var excess remote.Excess
@@ -108,10 +108,12 @@ const longestReason = 1 << 10
 // take files one answered section. A node is not trusted: an answer for a
 // section nobody asked it about, or has the answer of, is dropped, and one that
 // does not hold what it says leaves the section missing.
-func take(node *facts.Node, asked []facts.Section, section facts.Section, body json.RawMessage) {
-	var answer agent.Probed
-	switch err := json.Unmarshal(body, &answer); {
-	case !slices.Contains(asked, section), node.Has(section), node.Missing[section] != "":
+func (told *alike) take(node *facts.Node, asked []facts.Section, section facts.Section, body json.RawMessage) {
+	if !slices.Contains(asked, section) || node.Has(section) || node.Missing[section] != "" {
+		return
+	}
+	answer, err := told.decode(section, body)
+	switch {
 	case err != nil:
 		node.Missing[section] = fmt.Sprintf("the agent's answer is malformed: %v", err)
 	case answer.Missing != "":
@@ -193,7 +195,7 @@ const (
 // peerAddresses is the first address of every name that resolves here, so that
 // the nodes can say by which interface they would reach it.
 func peerAddresses(ctx context.Context, names []string) map[string]string {
-	ctx, cancel := context.WithTimeout(ctx, peerTime)
+	ctx, cancel := hostsys.WithTimeout(ctx, peerTime)
 	defer cancel()
 	var all sync.WaitGroup
 	var mu sync.Mutex

@@ -291,9 +291,9 @@ func TestWhoComesLateMayChangeAnAddress(t *testing.T) {
 	}
 }
 
-// TestLostWhileOthersWereWaitedFor: a node that is lost in the first wave takes no part in the
-// second, and one that came late is known to.
-func TestLostWhileOthersWereWaitedFor(t *testing.T) {
+// TestWhatWasNotSeenStaysSo: what a node could not tell in the first wave is not asked in the
+// second, where it would be only a part.
+func TestWhatWasNotSeenStaysSo(t *testing.T) {
 	m := mocked(4)
 	m.open(1, 2, 3)
 	m.nodes[2]["login"] = func(context.Context, json.RawMessage, func(string, any) error) error { panic("crashed") }
@@ -304,14 +304,48 @@ func TestLostWhileOthersWereWaitedFor(t *testing.T) {
 		}
 	})
 	fleet, _ := Look(t.Context(), job)
-	if len(m.worlds) != 3+4 {
-		t.Errorf("worlds: %v", m.worlds)
-	}
 	if last := fleet.Nodes[3]; last.Mesh == nil || len(last.Mesh.Reached) != 4 || last.Logins == nil {
 		t.Errorf("w4: %+v", last)
 	}
 	if third := fleet.Nodes[2]; third.Logins != nil || third.Missing[facts.SectionLogins] == "" {
-		t.Errorf("w3: %+v, %q: it is not known what it could not tell the first time", third.Logins, third.Missing[facts.SectionLogins])
+		t.Errorf("w3: %+v, missing %q", third.Logins, third.Missing[facts.SectionLogins])
+	}
+}
+
+// TestWhoTakesPart: in the second wave those who came late, in their place, and not who was lost
+// in the first. What needs the quiet is tried once, at the end.
+func TestWhoTakesPart(t *testing.T) {
+	var took []string
+	note := func(r *run, _ context.Context, d Drill) {
+		for _, m := range r.members {
+			name := fmt.Sprintf("%s %s", d.Section, m.Name)
+			if m.fresh {
+				name += " for the first time"
+			}
+			took = append(took, name)
+			if m.Name == "w3" {
+				m.Reached = false
+			}
+		}
+	}
+	all := Drills
+	Drills = []Drill{{Section: "luck", Checks: []string{"lucky"}, run: note}, {Section: "quiet", Checks: []string{"lucky"}, Last: true, After: "luck", run: note}}
+	t.Cleanup(func() { Drills = all })
+	came := func(i int) arrival {
+		return arrival{i: i, agent: new(remote.Agent), at: time.Now(), node: facts.Node{Name: fmt.Sprintf("w%d", i+1), Reached: true}}
+	}
+	fleet := facts.Fleet{Nodes: make([]facts.Node, 4)}
+	r := Job{SwitchedOff: func(string) string { return "" }}.newRun(&fleet)
+	r.take([]arrival{came(3), came(2), came(0)})
+	r.wave(t.Context(), false)
+	r.take([]arrival{came(1)})
+	r.wave(t.Context(), true)
+	want := []string{
+		"luck w1 for the first time", "luck w3 for the first time", "luck w4 for the first time",
+		"luck w1", "luck w2 for the first time", "luck w4", "quiet w1", "quiet w2 for the first time", "quiet w4",
+	}
+	if diff := cmp.Diff(want, took); diff != "" {
+		t.Errorf("who took part (-want +got):\n%s", diff)
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 const (
 	// standTick is how often it is looked whether time has passed us by.
 	standTick = 250 * time.Millisecond
-	// standTime is how late a look has to come for that: a busy machine is later than it
-	// should, and what others are given, from 2.5 s on, is not all gone.
+	// standTime is how late a look has to come for that, beside what a busy machine keeps
+	// us waiting for: that is lost to no deadline (lag.go).
 	standTime = 2 * time.Second
 )
 
@@ -57,13 +57,15 @@ type standstill struct {
 	ticks  *time.Ticker
 	over   chan struct{}
 
-	mu    sync.Mutex
-	last  time.Duration // when it was looked last, by the clock
-	found *StoodStill
+	mu     sync.Mutex
+	last   time.Duration // when it was looked last, by the clock
+	queued time.Duration // until then, we have waited for a turn
+	found  *StoodStill
 }
 
 func watchStandstill(ctx context.Context, clock func() time.Duration) *standstill {
-	w := &standstill{clock: clock, ticks: time.NewTicker(standTick), over: make(chan struct{}), last: clock()}
+	own.begin()
+	w := &standstill{queued: own.inQueue(), clock: clock, ticks: time.NewTicker(standTick), over: make(chan struct{}), last: clock()}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	go func() {
 		for {
@@ -82,17 +84,18 @@ func watchStandstill(ctx context.Context, clock func() time.Duration) *standstil
 func (w *standstill) look() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := w.clock()
-	if late := now - w.last - standTick; late >= standTime && w.found == nil {
+	now, queued := w.clock(), own.inQueue()
+	if late := now - w.last - standTick; late-(queued-w.queued) >= standTime && w.found == nil {
 		w.found = &StoodStill{For: late}
 		w.cancel(w.found)
 	}
-	w.last = now
+	w.last, w.queued = now, queued
 }
 
 // end looks for the last time.
 func (w *standstill) end() *StoodStill {
 	w.look()
+	own.end()
 	w.ticks.Stop()
 	close(w.over)
 	w.cancel(nil)

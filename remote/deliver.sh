@@ -32,6 +32,7 @@ image=/proc/self/fd/9;
 # become: two threads are plenty, and the agent ends before it needs a garbage
 # collection. Its file, $1, is for whoever lists processes.
 become() {
+	[ -e "${t:-}" ] && rm -f "$t";
 	GOMAXPROCS=2; GOGC=off; GOMEMLIMIT=256MiB;
 	export GOMAXPROCS GOGC GOMEMLIMIT;
 	exec $image agent "$1";
@@ -71,6 +72,7 @@ look() {
 	if [ -L "$f" ]; then e="a symbolic link"; else
 		{ faults "$1"; [ -n "$e" ] || { [ -x $image ] || return; become "$f"; }; } 9<"$f";
 	fi;
+	[ -e "$f" ] || [ -L "$f" ] || return;
 	say distrusted "$f:" $e;
 };
 look "$c/$p";
@@ -120,7 +122,32 @@ overdue() {
 stalled() { say stalled; exit 1; };
 trap stalled USR1;
 
-# deliver: what ends with 126 or 127 did not start, whatever loader was there:
+# beside: b is the tags of the deliveries to directory $1 that others make, behind a -. The
+# first few do: see homes in share.go.
+beside() {
+	b=-;
+	set +f; set -- "$1/$p-$h."*; set -f;
+	for f in "$@"; do
+		[ "$f" = "$t" ] || b=$b,${f##*.};
+		[ ${#b} -lt 1000 ] || break;
+	done;
+};
+
+# again: looks into directory $1 once more. What makes a file there is told by an NFS server
+# what others have made since.
+again() {
+	(umask 077; : >"$t"0) 2>/dev/null; rm -f "$t"0;
+	look "$1";
+};
+
+# ask: h and n are what is sent.
+ask() {
+	say need "$(uname -s)" "$(uname -m)" $how $h "$b" "$1";
+	read -r h n || { rm -f "$t"; exit 1; };
+};
+
+# deliver: between the first look and the file that shows us to others, one of these may
+# have come and gone, so there is another look behind it. What ends with 126 or 127 did not start, whatever loader was there:
 # musl that answers to the name of glibc, or a stub that says no (NixOS). Then the
 # next offer is tried.
 deliver() {
@@ -128,10 +155,13 @@ deliver() {
 	t=$1/$p-$h.$tag;
 	(umask 077; : >"$t") 2>/dev/null;
 	overdue &
-	say need "$(uname -s)" "$(uname -m)" $how $h "$1";
-	read -r h n || { rm -f "$t"; exit 1; };
+	beside "$1";
+	[ -f "$1/$p-$h" ] && look "$1";
+	ask "$1";
+	[ "$n" = shared ] && { again "$1"; ask "$1"; };
 	e=$(unpack 2>&1) || { rm -f "$t"; rmdir "$1" 2>/dev/null; say tried "$1:" $e; return; };
-	s=1; { $image agent install "$1" "$h" </dev/null && become "$1/$p-$h"; s=$?; } 9<"$t";
+	s=gone; { s=1; $image agent install "$1" "$h" </dev/null && become "$1/$p-$h"; s=$?; } 9<"$t";
+	[ $s = gone ] && { say tried "$1:" "removed while it was delivered"; return; };
 	rm -f "$t"; h=-;
 	case $s in 126|127) fit ;; esac;
 	[ $h = - ] && { say failed $s; exit $s; };

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -45,7 +47,9 @@ func Arrive() {
 // in dir are then reduced to a few.
 //
 // hash is the SHA-256 in hex. An error means that dir is as before but for the
-// temporary file, which stays its maker's to remove.
+// temporary file, which stays its maker's to remove. Where that has been removed
+// already, as by preflight clean beside this run, there is nothing to
+// install and nothing amiss: what is open runs without a name.
 func Install(dir, hash string) error {
 	name := "preflight-" + hash
 	if !buildName.MatchString(name) {
@@ -71,7 +75,9 @@ func Install(dir, hash string) error {
 	if err != nil {
 		return fmt.Errorf("install: %w", err)
 	}
-	if err := os.Rename(temporary, filepath.Join(dir, name)); err != nil {
+	if err := os.Rename(temporary, filepath.Join(dir, name)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
 		return fmt.Errorf("install: %w", err)
 	}
 	prune(dir, name, time.Now())

@@ -24,6 +24,7 @@ package remote
 import (
 	"cmp"
 	"context"
+	"preflight/hostsys"
 	"sync"
 	"time"
 )
@@ -53,6 +54,7 @@ type Client struct {
 	carrier Carrier
 	options Options
 	offer   func() string // see deliver.go; made when the first node asks
+	homes   homes
 }
 
 // New is a Client of the nodes that a carrier reaches, which it owns from then on.
@@ -73,15 +75,15 @@ func (c *Client) Close() error { return c.carrier.Close() }
 //
 // The error is an *Error. The Trace is never nil.
 func (c *Client) Reach(ctx context.Context, name string) (*Agent, *Trace, error) {
-	reach, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	reach, cancel := hostsys.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	client, trace, err := c.carrier.Dial(reach, name)
 	if err != nil {
-		return nil, trace, err
+		return nil, trace, excused(reach, err)
 	}
 	agent, failure := c.bootstrap(reach, client, name, trace)
 	if failure != nil {
-		return nil, trace, failure
+		return nil, trace, excused(reach, failure)
 	}
 	agent.tieTo(ctx)
 	return agent, trace, nil

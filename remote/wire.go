@@ -63,6 +63,8 @@ type answer struct {
 	Body json.RawMessage `json:"body,omitempty"`
 	Done bool            `json:"done,omitempty"`
 	Err  string          `json:"error,omitempty"` // with Done: why the method failed
+	// Lost are the seconds for which the agent has been kept from its work so far.
+	Lost float64 `json:"lost,omitempty"`
 	// Unheard are the seconds for which nothing came from the head. It is the last
 	// line of an agent that ends for it.
 	Unheard float64 `json:"unheard,omitempty"`

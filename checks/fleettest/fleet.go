@@ -147,6 +147,10 @@ func healthyNet(i int, names []string) *facts.Net {
 		EphemeralLow: 32768, EphemeralHigh: 60999, SoMaxConn: 4096,
 		Listening: []facts.Listener{{Address: "0.0.0.0", Port: 22, PID: 800, Command: "sshd"}},
 		TCP:       map[string]string{"net.ipv4.tcp_syn_retries": "6"},
+		Neighbours: []facts.NeighbourTable{
+			{Name: "arp_cache", GCThresh1: 4096, GCThresh2: 8192, GCThresh3: 16384, Entries: 12, Learned: map[string]int{"eth0": 12}, Overflows: new(int64(0))},
+			{Name: "ndisc_cache", GCThresh1: 128, GCThresh2: 512, GCThresh3: 1024, Entries: 3, Learned: map[string]int{"eth0": 3}, Overflows: new(int64(0))},
+		},
 	}
 	for j, name := range names {
 		if len(names) <= 16 || j == 0 {

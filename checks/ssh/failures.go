@@ -32,6 +32,13 @@ var headStood = failure{
 	fix:     []fix.Command{fix.Here("preflight -H {hostfile}   # again, on a machine that stays awake, and not stopped by Ctrl-Z")},
 }
 
+// headBusy as well.
+var headBusy = failure{
+	verdict: checks.Unknown,
+	summary: "the launching machine was too busy with its own work to tell: {message}",
+	fix:     []fix.Command{fix.Here("uptime; ps -eo pcpu,pid,user,args --sort=-pcpu | head   # what keeps it busy: run preflight where there is less load, or with a longer --timeout")},
+}
+
 // headCut is of the launching machine as well, or of what is next to it.
 var headCut = failure{
 	verdict: checks.Unknown,
@@ -139,6 +146,7 @@ var failures = map[string]map[string]failure{
 		},
 		"head-limit": headLimit,
 		"head-stood": headStood,
+		"head-busy":  headBusy,
 		"interrupted": {
 			verdict: checks.Unknown,
 			summary: "had not answered when the run was interrupted",

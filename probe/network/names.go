@@ -41,11 +41,8 @@ func CollectNames(ctx context.Context, o machine.Options) (*facts.Names, error) 
 	if err != nil {
 		return nil, fmt.Errorf("own hostname: %w", err)
 	}
-	if deadline, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-lastLookup))
-		defer cancel()
-	}
+	ctx, cancel := hostsys.WithTimeLeft(ctx, lastLookup)
+	defer cancel()
 	known := hostsys.NewNames(o.Root)
 	fqdn := ""
 	var asking sync.WaitGroup
@@ -93,7 +90,7 @@ func lookUp(ctx context.Context, ask lookup, name string) facts.Lookup {
 		answer.Error, answer.Unanswered = "not asked: the name service took all the time for other names", true
 		return answer
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
+	ctx, cancel := hostsys.WithTimeout(ctx, lookupLimit)
 	defer cancel()
 	addresses, err := ask(ctx, bare(name))
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"preflight/facts"
+	"preflight/hostsys"
 	"preflight/probe/machine"
 )
 
@@ -71,6 +72,7 @@ func CollectNet(ctx context.Context, o machine.Options) (*facts.Net, error) {
 		SoMaxConn:     somaxconn,
 		TCP:           map[string]string{},
 		IPv6:          hasIPv6(o),
+		Neighbours:    neighbours(),
 	}
 	for _, name := range tcpSettings {
 		if value := sysctl(o, name); value != "" {
@@ -92,6 +94,22 @@ func parsePortRange(text string) (low, high int) {
 	low, _ = strconv.Atoi(from)
 	high, _ = strconv.Atoi(to)
 	return low, high
+}
+
+// neighbours are the kernel's tables of neighbours, nil where it does not tell.
+func neighbours() (tables []facts.NeighbourTable) {
+	found, err := hostsys.NeighbourTables()
+	learned, notListed := hostsys.LearnedNeighbours()
+	if err != nil || notListed != nil {
+		return nil
+	}
+	for _, table := range found {
+		tables = append(tables, facts.NeighbourTable{
+			Name: table.Name, GCThresh1: table.Thresholds[0], GCThresh2: table.Thresholds[1], GCThresh3: table.Thresholds[2],
+			Entries: table.Entries, Learned: learned[table.Name], Overflows: table.Overflows,
+		})
+	}
+	return tables
 }
 
 // hasIPv6 is whether the kernel has IPv6 (its address table is there) and no
