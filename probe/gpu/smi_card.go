@@ -3,6 +3,7 @@ package gpu
 import (
 	"cmp"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -252,17 +253,17 @@ func smiFabric(gpu *element) *facts.GPUFabric {
 
 // A line for a GPU that cannot be asked. It was named by its address, then by its
 // index, then by both (nvidia-smi, drivers 390, 525, 550).
-var unreachableGPU = machine.Pattern(`Unable to determine the device handle for (?i:gpu) ?(?:([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])|(\d{1,4})(?:: ?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]))?): ?(.+)`)
+var unreachableGPU = regexp.MustCompile(`Unable to determine the device handle for (?i:gpu) ?(?:([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])|(\d{1,4})(?:: ?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]))?): ?(.+)`)
 
 // A line at the end, for a GPU that can.
-var damagedInfoROM = machine.Pattern(`infoROM is corrupted at (?i:gpu) ([0-9A-Fa-f:.]+)`)
+var damagedInfoROM = regexp.MustCompile(`infoROM is corrupted at (?i:gpu) ([0-9A-Fa-f:.]+)`)
 
 // addUnreachable puts GPUs that only lines beside the document name where NVML counts
 // them, by address, and numbers all; those that are not shown to us are then
 // counted only. Where there is no document, one without an index has no place.
 func addUnreachable(around string, seen *facts.NVML) {
 	others := len(seen.Cards) > 0
-	for _, match := range unreachableGPU().FindAllStringSubmatch(around, smiCards) {
+	for _, match := range unreachableGPU.FindAllStringSubmatch(around, smiCards) {
 		failure := smiComplaint(match[4])
 		if failure == nil {
 			failure = &facts.NVMLFailure{Kind: facts.FailureOther}
@@ -286,7 +287,7 @@ func addUnreachable(around string, seen *facts.NVML) {
 			seen.Cards[i].Index = i
 		}
 	}
-	for _, match := range damagedInfoROM().FindAllStringSubmatch(around, smiCards) {
+	for _, match := range damagedInfoROM.FindAllStringSubmatch(around, smiCards) {
 		for i, card := range seen.Cards {
 			if card.Failure == nil && card.Address == busAddress(match[1]) && len(card.Refused) < smiRefusals {
 				seen.Cards[i].Refused = append(card.Refused, facts.NVMLFailure{Kind: facts.FailureOther, Code: 14, Text: machine.Clipped(match[0])})

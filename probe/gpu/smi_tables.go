@@ -3,13 +3,13 @@ package gpu
 import (
 	"context"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
 	"preflight/facts"
-	"preflight/probe/machine"
 )
 
 // askTables asks for what the document does not have, by a process for each table.
@@ -64,8 +64,8 @@ func readCapabilities(text string, cards []facts.Card) {
 
 var (
 	// The head of a table is underlined, even in a pipe.
-	underline = machine.Pattern(`\x1b\[[0-9;]*m`)
-	gpuName   = machine.Pattern(`^GPU(\d{1,4})$`)
+	underline = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+	gpuName   = regexp.MustCompile(`^GPU(\d{1,4})$`)
 )
 
 // smiTable is a table of one row for each GPU, whose cells tabs part.
@@ -76,15 +76,15 @@ type smiTable struct {
 
 func readTable(text string) smiTable {
 	table := smiTable{rows: map[int][]string{}}
-	for row := range strings.Lines(underline().ReplaceAllString(text, "")) {
+	for row := range strings.Lines(underline.ReplaceAllString(text, "")) {
 		cells := strings.Split(strings.TrimRight(row, "\r\n"), "\t")
 		for i := range cells {
 			cells[i] = strings.TrimSpace(cells[i])
 		}
-		if gpu := gpuName().FindStringSubmatch(cells[0]); gpu != nil {
+		if gpu := gpuName.FindStringSubmatch(cells[0]); gpu != nil {
 			index, _ := strconv.Atoi(gpu[1]) // four digits
 			table.rows[index] = cells
-		} else if table.head == nil && slices.ContainsFunc(cells, gpuName().MatchString) {
+		} else if table.head == nil && slices.ContainsFunc(cells, gpuName.MatchString) {
 			table.head = cells
 		}
 	}
@@ -105,7 +105,7 @@ func (t smiTable) matrix(n int, words func(cell string) string) [][]string {
 			if column >= len(t.head) {
 				break
 			}
-			gpu := gpuName().FindStringSubmatch(t.head[column])
+			gpu := gpuName.FindStringSubmatch(t.head[column])
 			if gpu == nil {
 				continue
 			}
@@ -118,7 +118,7 @@ func (t smiTable) matrix(n int, words func(cell string) string) [][]string {
 }
 
 // topologyWord is a word of the legend of topo -m. SOC was SYS up to driver 375.
-var topologyWord = machine.Pattern(`^(?:NV\d{1,3}|PIX|PXB|PHB|NODE|SYS)$`)
+var topologyWord = regexp.MustCompile(`^(?:NV\d{1,3}|PIX|PXB|PHB|NODE|SYS)$`)
 
 // readTopology reads topo -m: what joins the GPUs and, into the cards, what of the
 // machine is near them. A node of the machine stands one cell further where the
@@ -131,7 +131,7 @@ func readTopology(text string, cards []facts.Card) [][]string {
 		if near < 0 || near >= len(row) {
 			continue
 		}
-		if cpuList().MatchString(row[near]) {
+		if cpuList.MatchString(row[near]) {
 			cards[i].CPUs = row[near]
 		}
 		for _, cell := range row[near+1 : min(near+3, len(row))] {
@@ -145,12 +145,12 @@ func readTopology(text string, cards []facts.Card) [][]string {
 		if cell == "SOC" {
 			return "SYS"
 		}
-		return topologyWord().FindString(cell)
+		return topologyWord.FindString(cell)
 	})
 }
 
 // cpuList is processors as the kernel lists them.
-var cpuList = machine.Pattern(`^\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*$`)
+var cpuList = regexp.MustCompile(`^\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*$`)
 
 // peerStates are the legend of topo -p2p, by the names that facts have for them.
 var peerStates = map[string]string{
@@ -180,17 +180,17 @@ func mergeDirections(reads, writes [][]string) [][]string {
 }
 
 var (
-	ofGPU      = machine.Pattern(`^GPU (\d{1,4}):`)
-	linkState  = machine.Pattern(`^\s*Link (\d{1,3}): (?:(\d{1,6}(?:\.\d{1,6})?) GB/s|<?inactive>?)`)
-	linkErrors = machine.Pattern(`^\s*Link (\d{1,3}): (Replay|Recovery|CRC) Errors: (\d{1,18})\s*$`)
-	instance   = machine.Pattern(`^\s+MIG (\S{1,64})\s+Device\s`)
+	ofGPU      = regexp.MustCompile(`^GPU (\d{1,4}):`)
+	linkState  = regexp.MustCompile(`^\s*Link (\d{1,3}): (?:(\d{1,6}(?:\.\d{1,6})?) GB/s|<?inactive>?)`)
+	linkErrors = regexp.MustCompile(`^\s*Link (\d{1,3}): (Replay|Recovery|CRC) Errors: (\d{1,18})\s*$`)
+	instance   = regexp.MustCompile(`^\s+MIG (\S{1,64})\s+Device\s`)
 )
 
 // eachGPU calls take for the lines below each GPU's own.
 func eachGPU(text string, cards []facts.Card, take func(card *facts.Card, row string)) {
 	var card *facts.Card
 	for row := range strings.Lines(text) {
-		if gpu := ofGPU().FindStringSubmatch(row); gpu != nil {
+		if gpu := ofGPU.FindStringSubmatch(row); gpu != nil {
 			card = nil
 			if index, _ := strconv.Atoi(gpu[1]); index < len(cards) {
 				card = &cards[index]
@@ -207,7 +207,7 @@ func eachGPU(text string, cards []facts.Card, take func(card *facts.Card, row st
 func readLinks(text string, cards []facts.Card) {
 	speeds := map[*facts.Card][]int64{}
 	eachGPU(text, cards, func(card *facts.Card, row string) {
-		match := linkState().FindStringSubmatch(row)
+		match := linkState.FindStringSubmatch(row)
 		if match == nil {
 			return
 		}
@@ -240,7 +240,7 @@ func readLinks(text string, cards []facts.Card) {
 // these three.
 func readLinkErrors(text string, cards []facts.Card) {
 	eachGPU(text, cards, func(card *facts.Card, row string) {
-		match := linkErrors().FindStringSubmatch(row)
+		match := linkErrors.FindStringSubmatch(row)
 		if match == nil || card.NVLinks == nil {
 			return
 		}
@@ -270,7 +270,7 @@ func readLinkErrors(text string, cards []facts.Card) {
 // readInstances reads -L for the names of the parts that GPUs were cut into.
 func readInstances(text string, cards []facts.Card) {
 	eachGPU(text, cards, func(card *facts.Card, row string) {
-		if match := instance().FindStringSubmatch(row); match != nil {
+		if match := instance.FindStringSubmatch(row); match != nil {
 			card.MIGDevices = append(card.MIGDevices, match[1])
 		}
 	})

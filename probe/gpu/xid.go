@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -55,7 +56,7 @@ func readXids(ctx context.Context, o machine.Options) (xids []facts.Xid, unread 
 //
 //	NVRM: Xid (PCI:0000:4e:00): 79, pid=2131, name=python, GPU has fallen off the bus.
 //	NVRM: Xid (PCI:0000:41:00 GPU-I:05): 43, pid=977, Ch 00000010
-var xidLine = machine.Pattern(`^NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]{1,32})[^)]*\): (\d{1,6})(?:, ?(.*))?$`)
+var xidLine = regexp.MustCompile(`^NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]{1,32})[^)]*\): (\d{1,6})(?:, ?(.*))?$`)
 
 // parseXid reads a record of /dev/kmsg: "4,1234,98765432,-;NVRM: Xid (…", whose
 // third number is microseconds since boot (Linux, Documentation/ABI/testing/dev-kmsg).
@@ -64,7 +65,7 @@ func parseXid(record string, uptime float64) (facts.Xid, bool) {
 	if !strings.HasPrefix(text, "NVRM: Xid ") { // most records
 		return facts.Xid{}, false
 	}
-	match := xidLine().FindStringSubmatch(text)
+	match := xidLine.FindStringSubmatch(text)
 	fields := strings.Split(head, ",")
 	if match == nil || len(fields) < 3 {
 		return facts.Xid{}, false

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"preflight/probe/machine"
 	"preflight/secret"
 )
 
@@ -50,18 +49,18 @@ type configMasker struct {
 // The tokens of Hjson. A string without its end ends with its line, as in a file
 // that DeepSpeed will refuse.
 var (
-	blankToken   = machine.Pattern(`^[\s,]+`)
-	commentToken = machine.Pattern(`^(?:#|//)[^\n]*|^/\*(?s:.*?)(?:\*/|$)`)
-	quotedToken  = machine.Pattern(`^'''(?s:.*?)(?:'''|$)|^"(?:[^"\\\n]|\\.)*"?|^'(?:[^'\\\n]|\\.)*'?`)
-	bareKeyToken = machine.Pattern(`^[^\s,:\[\]{}"']+(\s*):`)
-	numberToken  = machine.Pattern(`^(?:-?[0-9][0-9.eE+-]*|true|false|null)([ \t\r]*(?:[,\]}#\n]|//|/\*|$))`)
-	lineToken    = machine.Pattern(`^[^\n]+`)
-	beforeColon  = machine.Pattern(`^\s*:`)
+	blankToken   = regexp.MustCompile(`^[\s,]+`)
+	commentToken = regexp.MustCompile(`^(?:#|//)[^\n]*|^/\*(?s:.*?)(?:\*/|$)`)
+	quotedToken  = regexp.MustCompile(`^'''(?s:.*?)(?:'''|$)|^"(?:[^"\\\n]|\\.)*"?|^'(?:[^'\\\n]|\\.)*'?`)
+	bareKeyToken = regexp.MustCompile(`^[^\s,:\[\]{}"']+(\s*):`)
+	numberToken  = regexp.MustCompile(`^(?:-?[0-9][0-9.eE+-]*|true|false|null)([ \t\r]*(?:[,\]}#\n]|//|/\*|$))`)
+	lineToken    = regexp.MustCompile(`^[^\n]+`)
+	beforeColon  = regexp.MustCompile(`^\s*:`)
 )
 
 func (m *configMasker) next() {
 	switch first := m.rest[0]; {
-	case m.copy(blankToken()) != "":
+	case m.copy(blankToken) != "":
 	case first == '{' || first == '[':
 		m.open()
 	case first == '}' || first == ']':
@@ -72,10 +71,10 @@ func (m *configMasker) next() {
 	case first == ':':
 		m.out.WriteByte(':')
 		m.rest, m.afterColon = m.rest[1:], true
-	case commentToken().MatchString(m.rest):
-		m.comment(m.take(commentToken()))
-	case quotedToken().MatchString(m.rest):
-		m.quoted(m.take(quotedToken()))
+	case commentToken.MatchString(m.rest):
+		m.comment(m.take(commentToken))
+	case quotedToken.MatchString(m.rest):
+		m.quoted(m.take(quotedToken))
 	default:
 		m.bare()
 	}
@@ -126,7 +125,7 @@ func (m *configMasker) comment(text string) {
 
 // quoted takes in a key or a string.
 func (m *configMasker) quoted(text string) {
-	if beforeColon().MatchString(m.rest) {
+	if beforeColon.MatchString(m.rest) {
 		m.key(strings.Trim(text, `"'`))
 		m.out.WriteString(secret.Hide(text))
 		return
@@ -147,18 +146,18 @@ func (m *configMasker) quoted(text string) {
 // bare takes in what stands without quotes: a key, a number, or a string, which
 // then lasts until the end of its line and may have swallowed a key by mistake.
 func (m *configMasker) bare() {
-	if key := bareKeyToken().FindString(m.rest); key != "" && !m.afterColon {
+	if key := bareKeyToken.FindString(m.rest); key != "" && !m.afterColon {
 		key = strings.TrimSuffix(key, ":")
 		m.key(strings.TrimSpace(key))
 		m.out.WriteString(key)
 		m.rest = m.rest[len(key):]
 		return
 	}
-	number := numberToken().FindStringSubmatchIndex(m.rest)
+	number := numberToken.FindStringSubmatchIndex(m.rest)
 	var text string
 	if number != nil {
 		text = m.rest[:number[2]]
-	} else if text = lineToken().FindString(m.rest); text == "" {
+	} else if text = lineToken.FindString(m.rest); text == "" {
 		text = m.rest[:1]
 	}
 	m.rest = m.rest[len(text):]

@@ -4,10 +4,9 @@ import (
 	"cmp"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
-
-	"preflight/probe/machine"
 )
 
 // scriptSize is up to which size a script is read for what it imports and calls.
@@ -15,15 +14,15 @@ const scriptSize = 1 << 20
 
 var (
 	// importLine is an import that is no part of a block, which may never run.
-	importLine = machine.Pattern(`^(?:import[ \t]+(.+)|from[ \t]+([\pL_][\w.]*)[ \t]+import\b.*)`)
-	moduleName = machine.Pattern(`^[\pL_][\w]*`)
+	importLine = regexp.MustCompile(`^(?:import[ \t]+(.+)|from[ \t]+([\pL_][\w.]*)[ \t]+import\b.*)`)
+	moduleName = regexp.MustCompile(`^[\pL_][\w]*`)
 	// quoted is a text of one line.
-	quoted = machine.Pattern(`'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"`)
+	quoted = regexp.MustCompile(`'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"`)
 )
 
 // elsewhere is what may have python look elsewhere for what is imported behind it, install
 // it, or not get there.
-var elsewhere = machine.Pattern(`\bsys\.(path|modules|meta_path)|from\s+(sys|site|subprocess)\s+import|\b(site|importlib|subprocess|pip|findspark|pyximport|runpy)\.|rootutils|autoroot|\b(exit|exec|__import__)\(|SystemExit|\bos\.(_exit|exec|system|spawn|popen)`)
+var elsewhere = regexp.MustCompile(`\bsys\.(path|modules|meta_path)|from\s+(sys|site|subprocess)\s+import|\b(site|importlib|subprocess|pip|findspark|pyximport|runpy)\.|rootutils|autoroot|\b(exit|exec|__import__)\(|SystemExit|\bos\.(_exit|exec|system|spawn|popen)`)
 
 // imports are the packages that a script names at its top level, sorted, and in its own order
 // those of them that python needs to find where it always looks. The text is scanned and never run: what else
@@ -36,14 +35,14 @@ func imports(script string, isBeside func(module string) bool) (names, needs []s
 		if inText, line = outsideTexts(inText, strings.TrimRight(line, "\r\n")); line == "" {
 			continue
 		}
-		movable = movable || elsewhere().MatchString(line)
+		movable = movable || elsewhere.MatchString(line)
 		for _, statement := range strings.Split(line, ";") {
-			found := importLine().FindStringSubmatch(strings.TrimPrefix(statement, " "))
+			found := importLine.FindStringSubmatch(strings.TrimPrefix(statement, " "))
 			if found == nil || strings.HasPrefix(line, " ") {
 				continue
 			}
 			for _, module := range strings.Split(cmp.Or(found[1], found[2]), ",") {
-				name := moduleName().FindString(strings.TrimSpace(module))
+				name := moduleName.FindString(strings.TrimSpace(module))
 				if name == "" || slices.Contains(names, name) {
 					continue
 				}
@@ -79,7 +78,7 @@ func outsideTexts(inText, line string) (open, code string) {
 			}
 			line, inText = line[end+3:], ""
 		}
-		short := quoted().FindStringIndex(line)
+		short := quoted.FindStringIndex(line)
 		long := -1
 		for _, quotes := range []string{`"""`, "'''"} {
 			if at := strings.Index(line, quotes); at >= 0 && (long < 0 || at < long) {

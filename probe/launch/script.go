@@ -2,20 +2,19 @@ package launch
 
 import (
 	"bytes"
-
-	"preflight/probe/machine"
+	"regexp"
 )
 
 // The calls that make a group of gloo whatever accelerators there are, but in a comment:
 // glooGroup beside another, and glooAlone where no other is named that may be meant for them.
 // One that chooses ("nccl" if … else "gloo") is none.
 var (
-	glooGroup = machine.Pattern(`(?m)^[^#\n]*(?:["'](?:\w+:\w+,)*cpu:gloo\b|\bnew_group\([^)#]*\bbackend\s*=\s*["']gloo["']\s*[,)])`)
-	glooAlone = machine.Pattern(`(?m)^[^#\n]*\binit_process_group\(\s*(?:backend\s*=\s*)?["']gloo["']\s*[,)]`)
+	glooGroup = regexp.MustCompile(`(?m)^[^#\n]*(?:["'](?:\w+:\w+,)*cpu:gloo\b|\bnew_group\([^)#]*\bbackend\s*=\s*["']gloo["']\s*[,)])`)
+	glooAlone = regexp.MustCompile(`(?m)^[^#\n]*\binit_process_group\(\s*(?:backend\s*=\s*)?["']gloo["']\s*[,)]`)
 )
 
 // makesGloo is whether a script asks torch.distributed for a group of gloo by name; what
 // it imports may do so as well. Nothing of its text is kept.
 func makesGloo(text []byte) bool {
-	return glooGroup().Match(text) || glooAlone().Match(text) && !bytes.Contains(text, []byte("nccl"))
+	return glooGroup.Match(text) || glooAlone.Match(text) && !bytes.Contains(text, []byte("nccl"))
 }
