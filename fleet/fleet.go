@@ -166,7 +166,7 @@ func (job Job) lookAt(ctx context.Context, node *facts.Node, probing agent.Probi
 			node.SSH = sshFacts(trace, err)
 			node.Reached = false
 		}
-		at.Close()
+		go at.Close() // which takes a while where it hangs, and is nobody's to wait for
 		return nil
 	}
 	return at
