@@ -79,6 +79,9 @@ type Fleet struct {
 	// it looked: stopped, asleep or held. After the first time all was looked at anew; after
 	// a second nothing is known.
 	StoodStill []float64 `json:"stood_still,omitempty"`
+	// Behind is for how many seconds the launching machine was kept from its own work while it
+	// looked, where that was a good part of them: everybody was waited for that much longer.
+	Behind float64 `json:"behind,omitempty"`
 }
 
 // Node is one machine and what it told.

@@ -230,6 +230,7 @@ func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, d Dr
 		}
 		return at.fresh || len(called[m]) > 0 && *plan.into(m) != nil && at.unfit == ""
 	})
+	before := r.losses()
 	r.each(ctx, Event{Phase: plan.phase}, who, d.Limit, func(ctx context.Context, m *member) error {
 		at := plan.places[m]
 		told := facts.Mesh{Interface: at.choice.Interface, Address: at.choice.Address, Ports: at.ports, Error: at.unfit}
@@ -245,14 +246,14 @@ func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, d Dr
 			Token: r.token, Node: m.Name, Peers: r.peers(plan, called[m]), AllPorts: len(r.members) <= allPorts, Deadline: d.Limit, Slack: d.Slack,
 		})
 		told.Error, told.MSS, told.Overflows = seen.Error, seen.MSS, max(0, seen.Overflows)
-		told.Reached, told.Failed = r.believable(plan, m, called[m], seen)
-		before := *plan.into(m)
-		if err != nil && before != nil && len(before.Failed) > 0 {
+		told.Reached, told.Failed = r.believable(plan, before, m, called[m], seen)
+		already := *plan.into(m)
+		if err != nil && already != nil && len(already.Failed) > 0 {
 			m.lose(err)
 			return err
 		}
-		if before != nil {
-			r.addTo(&told, *before, moved)
+		if already != nil {
+			r.addTo(&told, *already, moved)
 		}
 		learn(m, plan.into(m), plan.section, told, err)
 		return err
@@ -267,7 +268,11 @@ func (r *run) addTo(told *facts.Mesh, before facts.Mesh, moved map[string]bool) 
 		}
 	}
 	told.Failed = append(told.Failed, slices.DeleteFunc(before.Failed, func(path facts.Path) bool { return moved[path.Peer] })...)
-	slices.SortStableFunc(told.Failed, func(a, b facts.Path) int { return r.members.index(a.Peer) - r.members.index(b.Peer) })
+	places := map[string]int{}
+	for _, path := range told.Failed {
+		places[path.Peer] = r.members.index(path.Peer)
+	}
+	slices.SortStableFunc(told.Failed, func(a, b facts.Path) int { return places[a.Peer] - places[b.Peer] })
 	told.Overflows += before.Overflows
 	told.Error = cmp.Or(told.Error, before.Error)
 	if before.MSS > 0 && (told.MSS == 0 || before.MSS < told.MSS) {
@@ -277,7 +282,7 @@ func (r *run) addTo(told *facts.Mesh, before facts.Mesh, moved map[string]bool) 
 
 // believable is what a node says of those it was to call, once of each, and of nobody else.
 // That a node answered it shows by what that node alone could tell it.
-func (r *run) believable(plan *addressPlan, caller *member, called members, answer mesh.Called) (reached map[string]float64, failed []facts.Path) {
+func (r *run) believable(plan *addressPlan, before losses, caller *member, called members, answer mesh.Called) (reached map[string]float64, failed []facts.Path) {
 	said := map[string]facts.Path{}
 	for _, path := range slices.Backward(answer.Failed) {
 		said[path.Peer] = path
@@ -298,14 +303,17 @@ func (r *run) believable(plan *addressPlan, caller *member, called members, answ
 			path = facts.Path{Peer: peer, Port: at.ports[0], Seconds: seconds, Outcome: facts.PathUnproven}
 		}
 		path.To = at.choice.Address
-		if other := r.members.named(path.Answered); path.Answered != "" && (other == nil || !hasProof(peer, other)) {
-			path.Outcome, path.Answered = facts.PathStranger, ""
+		if path.Answered != "" {
+			if other := r.members.named(path.Answered); other == nil || !hasProof(peer, other) {
+				path.Outcome, path.Answered = facts.PathStranger, ""
+			}
 		}
 		if mac, err := net.ParseMAC(path.MAC); err != nil {
 			path.MAC = ""
 		} else {
 			path.MAC = mac.String()
 		}
+		before.excuse(&path, caller, m)
 		failed = append(failed, path)
 	}
 	return reached, failed

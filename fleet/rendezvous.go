@@ -79,7 +79,7 @@ func (r *run) rendezvous(ctx context.Context, d Drill) {
 	isTried := func(m *member) bool { return m.PeerRendezvous != nil }
 	if (!met || slices.ContainsFunc(r.members, isTried)) && !unserved(stores) && peer.Address != "" && peer.Address != ranks.Host {
 		peers := attempt{
-			Endpoint: launch.Endpoint{Host: peer.Address, Port: ranks.Port}, section: facts.SectionPeerRendezvous, phase: rendezvousAgain, name: "peers", limit: againTime,
+			Endpoint: launch.Endpoint{Host: peer.Address, Port: ranks.Port}, section: facts.SectionPeerRendezvous, phase: rendezvousAgain, name: "peers", limit: againTime + r.slack(againTime),
 			into: func(m *member) **facts.Rendezvous { return &m.PeerRendezvous },
 		}
 		if again, served := r.serve(serving, peers, first, stores); served {
@@ -201,10 +201,11 @@ func unserved(stores []facts.Rendezvous) bool {
 // join has everybody join at one endpoint, once the stores are known, and says whether all met.
 func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) (met bool) {
 	hosts := r.members.only(func(m *member) bool { return stores[m.turn].Serves })
-	seen, lost := make([]facts.Rendezvous, len(r.members)), make([]error, len(r.members))
+	seen, lost, before := make([]facts.Rendezvous, len(r.members)), make([]error, len(r.members)), r.losses()
+	nowhere := unserved(stores)
 	r.each(ctx, Event{Phase: a.phase}, r.members, a.limit, func(ctx context.Context, m *member) error {
 		store, joined := stores[m.turn], &seen[m.turn]
-		if unserved(stores) {
+		if nowhere {
 			// Whoever holds the port is not ours to call: it may be a running job.
 			if *joined = store; store.Failed == "" {
 				joined.Failed, joined.Error = facts.HopWait, "the store could not be served"
@@ -227,6 +228,9 @@ func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) (m
 	for i, m := range r.members {
 		if seen[i].Serves && seen[i].Failed == facts.HopWait {
 			seen[i].Missing = missing
+		}
+		if lost[i] == nil && !nowhere {
+			lost[i] = before.unmet(r.members, seen[i])
 		}
 		a.file(m, seen[i], lost[i])
 	}
@@ -283,7 +287,7 @@ func (r *run) joinNext(ctx context.Context, generation facts.Generation) {
 		meet(server, facts.Rendezvous{Endpoint: fqdn, Serves: true, Generation: generation, Failed: facts.HopServe, Error: err.Error()})
 		return
 	}
-	next := attempt{Endpoint: launch.Endpoint{Host: fqdn, Port: serving.Port}, name: "next", limit: againTime}
+	next := attempt{Endpoint: launch.Endpoint{Host: fqdn, Port: serving.Port}, name: "next", limit: againTime + r.slack(againTime)}
 	r.each(ctx, Event{Phase: rendezvousAgain}, r.members, next.limit, func(ctx context.Context, m *member) error {
 		joined, err := r.joinFrom(ctx, m, next, generation, r.storesFor(m, []*member{server}))
 		joined.Endpoint, joined.Generation, joined.Serves = next.endpoint(), generation, m == server

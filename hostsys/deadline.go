@@ -135,12 +135,16 @@ func WithTimeout(ctx context.Context, limit time.Duration, others ...func() time
 
 // WithTimeoutCause is [context.WithTimeoutCause] in the same way.
 func WithTimeoutCause(ctx context.Context, limit time.Duration, cause error, others ...func() time.Duration) (context.Context, context.CancelFunc) {
+	return own.withTimeout(ctx, limit, cause, others)
+}
+
+func (l *lag) withTimeout(ctx context.Context, limit time.Duration, cause error, others []func() time.Duration) (context.Context, context.CancelFunc) {
 	inner, cancel := context.WithCancelCause(ctx)
 	w := &wait{Context: inner, outer: ctx, done: make(chan struct{})}
-	w.timer = AfterFunc(limit, func() {
+	w.timer = l.afterFunc(limit, func() {
 		w.late.Store(true)
 		cancel(cmp.Or(cause, context.DeadlineExceeded))
-	}, others...)
+	}, others)
 	context.AfterFunc(inner, func() {
 		w.timer.Stop()
 		close(w.done)

@@ -4,6 +4,7 @@ import (
 	"math"
 	"runtime/metrics"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,12 +30,7 @@ func Measure() (end func()) {
 
 // IgnoreLag is for tests whose time is not that of a machine (testing/synctest): nothing is
 // lost until it is called again.
-func IgnoreLag(ignored bool) {
-	own.mu.Lock()
-	defer own.mu.Unlock()
-	own.ignored = ignored
-	own.looked, own.due = own.now(), own.now()+lagTick
-}
+func IgnoreLag(ignored bool) { own.ignored.Store(ignored) }
 
 // lag measures how far a process is behind with its work.
 //
@@ -45,103 +41,96 @@ func IgnoreLag(ignored bool) {
 // for goroutines. A machine that is held, or a process that is stopped, wants nothing
 // and only comes late.
 type lag struct {
-	now     func() time.Duration
-	threads func() (ran, waited time.Duration) // of this process and its children, since the last time
+	now        func() time.Duration
+	threads    func() (ran, waited time.Duration) // of this process and its children, since the last time
+	goroutines func() (waited time.Duration)
 
-	mu      sync.Mutex
-	behind  time.Duration // all that was lost
-	queued  time.Duration // the part of it that was waited for a turn
+	looking sync.Mutex    // held by whoever looks: nobody waits for it
 	looked  time.Duration // when
 	due     time.Duration // of the next tick
-	waiting int           // deadlines that are under way
-	shown   time.Duration // by worked
-	ignored bool
+
+	behind  atomic.Int64 // all that was lost
+	stopped atomic.Int64 // what of it was lost at once, and not in any queue
+	shown   atomic.Int64 // by worked
+	waiting atomic.Int64 // deadlines that are under way
+	ignored atomic.Bool
 }
 
 var own = newLag()
 
 func newLag() *lag {
 	k, g := &kernelView{}, &goView{}
-	return &lag{
-		now: func() time.Duration { return time.Since(started) },
-		threads: func() (ran, waited time.Duration) {
-			ran, waited = k.since()
-			return ran, waited + g.since()
-		},
-	}
+	return &lag{now: func() time.Duration { return time.Since(started) }, threads: k.since, goroutines: g.since}
 }
 
 // begin has the lag measured until end is called as often.
 func (l *lag) begin() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.waiting++; l.waiting == 1 && !l.ignored {
+	if l.waiting.Add(1) == 1 && !l.ignored.Load() {
+		l.looking.Lock()
+		defer l.looking.Unlock()
 		l.threads() // what was before does not count
+		l.goroutines()
 		l.looked = l.now()
 		l.due = l.looked + lagTick
 		time.AfterFunc(lagTick, l.tick)
 	}
 }
 
-func (l *lag) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.waiting--
-}
+func (l *lag) end() { l.waiting.Add(-1) }
 
 func (l *lag) tick() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.waiting > 0 && !l.ignored {
-		l.look(max(l.now()-l.due, 0))
-		l.due = l.looked + lagTick
-		time.AfterFunc(lagTick, l.tick)
+	if l.waiting.Load() == 0 || l.ignored.Load() {
+		return
 	}
+	l.looking.Lock()
+	defer l.looking.Unlock()
+	l.look(max(l.now()-l.due, 0))
+	l.due = l.looked + lagTick
+	time.AfterFunc(lagTick, l.tick)
 }
 
 // look adds what was lost since the last time. late is how much later than it should
 // whoever looks has come to it.
 func (l *lag) look(late time.Duration) {
-	now := l.now()
-	took := now - l.looked
 	ran, waited := l.threads()
+	active := ran + waited
+	waited += l.goroutines()
+	now := l.now() // looking takes its time as well
+	took := now - l.looked
 	l.looked = now
 	if took <= 0 {
 		return
 	}
 	queued := time.Duration(float64(took) * float64(waited) / float64(max(took, ran+waited)))
-	l.queued += queued
-	l.behind += min(took, max(late, queued))
-}
-
-// lost is all that was lost until now, and inQueue the part of it that was waited for a turn.
-func (l *lag) lost() (all time.Duration) {
-	all, _ = l.both()
-	return all
-}
-
-func (l *lag) inQueue() (queued time.Duration) {
-	_, queued = l.both()
-	return queued
-}
-
-func (l *lag) both() (all, queued time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.waiting > 0 && !l.ignored && l.now()-l.looked >= lagTick/10 {
-		l.look(0)
+	l.behind.Add(int64(min(took, max(late, queued))))
+	if still := took - lagTick; still >= standTime && active < took/4 { // to the kernel, who is stopped wants nothing
+		l.stopped.Add(int64(still))
 	}
-	return l.behind, l.queued
+}
+
+// lost is all that was lost until now.
+func (l *lag) lost() time.Duration {
+	if l.waiting.Load() > 0 && !l.ignored.Load() && l.looking.TryLock() {
+		if l.now()-l.looked >= lagTick/10 {
+			l.look(0)
+		}
+		l.looking.Unlock()
+	}
+	return time.Duration(l.behind.Load())
 }
 
 func (l *lag) worked() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ignored {
-		return l.now()
+	worked := int64(l.now()) - l.behind.Load()
+	for !l.ignored.Load() {
+		shown := l.shown.Load()
+		if worked <= shown {
+			return time.Duration(shown) // what is found to be lost was so before it was
+		}
+		if l.shown.CompareAndSwap(shown, worked) {
+			break
+		}
 	}
-	l.shown = max(l.shown, l.now()-l.behind) // what is found to be lost was so before it was
-	return l.shown
+	return time.Duration(worked)
 }
 
 // goView is the time that goroutines have waited for their turn.

@@ -57,15 +57,16 @@ type standstill struct {
 	ticks  *time.Ticker
 	over   chan struct{}
 
-	mu     sync.Mutex
-	last   time.Duration // when it was looked last, by the clock
-	queued time.Duration // until then, we have waited for a turn
-	found  *StoodStill
+	mu      sync.Mutex
+	last    time.Duration // when it was looked last, by the clock
+	awake   time.Duration // and by Go's own
+	stopped time.Duration // until then, as lag tells
+	found   *StoodStill
 }
 
 func watchStandstill(ctx context.Context, clock func() time.Duration) *standstill {
 	own.begin()
-	w := &standstill{queued: own.inQueue(), clock: clock, ticks: time.NewTicker(standTick), over: make(chan struct{}), last: clock()}
+	w := &standstill{awake: time.Since(started), stopped: time.Duration(own.stopped.Load()), clock: clock, ticks: time.NewTicker(standTick), over: make(chan struct{}), last: clock()}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	go func() {
 		for {
@@ -80,16 +81,18 @@ func watchStandstill(ctx context.Context, clock func() time.Duration) *standstil
 	return w
 }
 
-// look ends the work when the last look is too long ago.
+// look ends the work when time has passed us by since the last look: asleep, in which Go's
+// own clock stands still, or stopped.
 func (w *standstill) look() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now, queued := w.clock(), own.inQueue()
-	if late := now - w.last - standTick; late-(queued-w.queued) >= standTime && w.found == nil {
-		w.found = &StoodStill{For: late}
+	own.lost()
+	now, awake, stopped := w.clock(), time.Since(started), time.Duration(own.stopped.Load())
+	if still := now - w.last - (awake - w.awake) + stopped - w.stopped; still >= standTime && w.found == nil {
+		w.found = &StoodStill{For: still.Round(time.Millisecond)}
 		w.cancel(w.found)
 	}
-	w.last, w.queued = now, queued
+	w.last, w.awake, w.stopped = now, awake, stopped
 }
 
 // end looks for the last time.

@@ -128,6 +128,9 @@ func (w Words) Conclusion() string {
 		text += fmt.Sprintf(" (the launching machine stood still for %s meanwhile: this is of a second look)", facts.Duration(r.StoodStill[0]))
 	}
 	text += w.late()
+	if r.Behind > 0 {
+		text += fmt.Sprintf(" (the launching machine is busy: it was %s behind with its own work, and waited for everybody that much longer)", facts.Duration(r.Behind))
+	}
 	if r.Interrupted {
 		text += " (interrupted: this is what is known so far)"
 	}
