@@ -49,7 +49,8 @@ const (
 var rooms = []room{
 	{"hostfile", nil, nil, "the grammar stands alone: it is what everything else starts from"},
 	{"facts", nil, acts, "facts are a vocabulary: whoever speaks it must not drag a room along"},
-	{"secret", nil, acts, "what is a secret is one for everybody, whoever collects, keeps or shows it"},
+	{"secret", []string{"lazyregexp"}, acts, "what is a secret is one for everybody, whoever collects, keeps or shows it"},
+	{"lazyregexp", nil, nil, "what every node starts compiles only what it uses"},
 	{"hostsys", nil, nil, "a machine is a machine to whoever runs on it: what it is asked for is not known here"},
 	{"hostsys/limits", nil, []string{"os/exec"}, "what a machine has too little of is the same for whoever meets it, and what starts nothing asks too"},
 
@@ -59,17 +60,17 @@ var rooms = []room{
 	{"launch/nccl", []string{"facts", "hostfile", "launch"}, acts, byRule},
 
 	{"facts/bounded", nil, acts, "it counts values and knows none"},
-	{"remote", []string{"facts/bounded", "hostfile", "hostsys", "hostsys/limits", "secret"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
+	{"remote", []string{"facts/bounded", "hostfile", "hostsys", "hostsys/limits", "lazyregexp", "secret"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
 	{"remote/ssh", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier: it reaches a node, and what is said over it is not its business"},
 	{"remote/srun", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier, as remote/ssh"},
 
 	{"probe", []string{"facts", "probe/gpu", "probe/host", "probe/launch", "probe/machine", "probe/network", "probe/python"}, nil, looks},
-	{"probe/machine", []string{"facts", "hostsys"}, nil, looks},
-	{"probe/host", []string{"facts", "hostsys", "probe/machine", "probe/startlimit"}, nil, looks},
-	{"probe/network", []string{"facts", "hostsys", "probe/machine"}, nil, looks},
-	{"probe/gpu", []string{"facts", "hostsys", "probe/machine", "probe/nvml"}, nil, looks},
-	{"probe/python", []string{"facts", "hostsys", "probe/machine"}, nil, looks},
-	{"probe/launch", []string{"facts", "hostsys", "probe/machine", "secret"}, nil, looks},
+	{"probe/machine", []string{"facts", "hostsys", "lazyregexp"}, nil, looks},
+	{"probe/host", []string{"facts", "hostsys", "lazyregexp", "probe/machine", "probe/startlimit"}, nil, looks},
+	{"probe/network", []string{"facts", "hostsys", "lazyregexp", "probe/machine"}, nil, looks},
+	{"probe/gpu", []string{"facts", "hostsys", "lazyregexp", "probe/machine", "probe/nvml"}, nil, looks},
+	{"probe/python", []string{"facts", "hostsys", "lazyregexp", "probe/machine"}, nil, looks},
+	{"probe/launch", []string{"facts", "hostsys", "lazyregexp", "probe/machine", "secret"}, nil, looks},
 	{"probe/nvml", []string{"facts"}, nil, "it runs in a process of its own, which a driver may hang or kill"},
 	{"probe/startlimit", nil, nil, "it runs before anything else of the program, and must cost it nothing"},
 

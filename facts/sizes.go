@@ -18,7 +18,8 @@ func negativeSize(v reflect.Value, path string) string {
 }
 
 func negative(v reflect.Value, unit string) (below string, found bool) {
-	if !hasSizes(v.Type(), unit) {
+	plan := sizesOf(v.Type(), unit)
+	if !plan.any {
 		return "", false
 	}
 	switch v.Kind() {
@@ -27,13 +28,9 @@ func negative(v reflect.Value, unit string) (below string, found bool) {
 			return negative(v.Elem(), unit)
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			field := v.Type().Field(i)
-			if below, found = negative(v.Field(i), cmp.Or(field.Tag.Get("unit"), unit)); found {
-				if name := jsonName(field); name != "" {
-					below = "." + name + below
-				}
-				return below, true
+		for _, field := range plan.fields {
+			if below, found = negative(v.Field(field.i), field.unit); found {
+				return field.path + below, true
 			}
 		}
 	case reflect.Slice:
@@ -54,36 +51,58 @@ func negative(v reflect.Value, unit string) (below string, found bool) {
 	return "", false
 }
 
-// sized are the types of which it is known, as part of something in a unit.
-var sized sync.Map
+// sizes are what a type has of sizes in bytes. Most of what a node tells has none, and is then
+// not looked through.
+type sizes struct {
+	any    bool
+	fields []sizedField // of a struct, those that have some
+}
+
+type sizedField struct {
+	i          int
+	path, unit string
+}
 
 type inUnit struct {
 	reflect.Type
 	unit string
 }
 
-// hasSizes is whether a value of a type can hold a size in bytes. Most of what a node tells
-// cannot, and is then not looked through.
-func hasSizes(t reflect.Type, unit string) bool {
-	known, is := sized.Load(inUnit{t, unit})
-	if !is {
-		known = holdsSizes(t, unit, nil)
-		sized.Store(inUnit{t, unit}, known)
+// knownSizes has a type's sizes once they were asked for, by inUnit.
+var knownSizes sync.Map
+
+func sizesOf(t reflect.Type, unit string) *sizes {
+	if known, is := knownSizes.Load(inUnit{t, unit}); is {
+		return known.(*sizes)
 	}
-	return known.(bool)
+	plan := &sizes{any: hasSizes(t, unit, nil)}
+	if t.Kind() == reflect.Struct {
+		for i := range t.NumField() {
+			field := sizedField{i: i, unit: cmp.Or(t.Field(i).Tag.Get("unit"), unit)}
+			if name := jsonName(t.Field(i)); name != "" {
+				field.path = "." + name
+			}
+			if hasSizes(t.Field(i).Type, field.unit, nil) {
+				plan.fields = append(plan.fields, field)
+			}
+		}
+	}
+	knownSizes.Store(inUnit{t, unit}, plan)
+	return plan
 }
 
-// holdsSizes is the same, inside of other types, of which one may hold itself.
-func holdsSizes(t reflect.Type, unit string, inside []reflect.Type) bool {
+// hasSizes is whether a value of a type can hold a size in bytes. inside are the types around it: one may
+// hold itself.
+func hasSizes(t reflect.Type, unit string, inside []reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Map:
-		return holdsSizes(t.Elem(), unit, inside)
+		return hasSizes(t.Elem(), unit, inside)
 	case reflect.Struct:
 		if t == reflect.TypeFor[Limit]() || slices.Contains(inside, t) {
 			return false
 		}
 		for i := range t.NumField() {
-			if field := t.Field(i); holdsSizes(field.Type, cmp.Or(field.Tag.Get("unit"), unit), append(inside, t)) {
+			if field := t.Field(i); hasSizes(field.Type, cmp.Or(field.Tag.Get("unit"), unit), append(inside, t)) {
 				return true
 			}
 		}

@@ -3,6 +3,7 @@ package fleet
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"io"
 	"reflect"
 	"sync"
 
@@ -21,7 +22,11 @@ type alike struct {
 
 // decode is what a node told of a section. It must not be changed.
 func (told *alike) decode(section facts.Section, body json.RawMessage) (*agent.Probed, error) {
-	key := sha256.Sum256(append([]byte(section+" "), body...))
+	key := [sha256.Size]byte{}
+	hash := sha256.New()
+	_, _ = io.WriteString(hash, string(section)+" ")
+	_, _ = hash.Write(body)
+	hash.Sum(key[:0])
 	told.mu.RLock()
 	known := told.sections[key]
 	told.mu.RUnlock()

@@ -113,9 +113,16 @@ func (all members) only(take func(*member) bool) (some members) {
 
 func isFresh(m *member) bool { return m.fresh }
 
-// close ends the agents, and with them whatever they still do.
+// close ends the agents, and with them whatever they still do. Those that were lost are not
+// waited for.
 func (all members) close() {
-	all.each(func(m *member) { m.agent.Close() })
+	all.each(func(m *member) {
+		if m.Reached {
+			m.agent.Close()
+		} else {
+			go m.agent.Close()
+		}
+	})
 }
 
 // within bounds one request to an agent: a little more than the agent has, so

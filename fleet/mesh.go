@@ -11,9 +11,11 @@ import (
 	"sync"
 	"time"
 
+	"preflight/drill"
 	"preflight/drill/mesh"
 	"preflight/facts"
 	"preflight/fleet/agent"
+	"preflight/hostsys"
 	"preflight/launch"
 	"preflight/launch/nccl"
 )
@@ -24,6 +26,8 @@ const (
 	// allPorts is up to how many nodes every call tries all ports of its peer,
 	// and not one of them in turn.
 	allPorts = 16
+	// runsAhead is how many other runs may measure before this one does.
+	runsAhead = 3
 )
 
 // addressPlan is one address for every member, on which they call each other.
@@ -264,7 +268,11 @@ func (r *run) addTo(told *facts.Mesh, before facts.Mesh, moved map[string]bool) 
 		}
 	}
 	told.Failed = append(told.Failed, slices.DeleteFunc(before.Failed, func(path facts.Path) bool { return moved[path.Peer] })...)
-	slices.SortStableFunc(told.Failed, func(a, b facts.Path) int { return r.members.index(a.Peer) - r.members.index(b.Peer) })
+	places := map[string]int{}
+	for _, path := range told.Failed {
+		places[path.Peer] = r.members.index(path.Peer)
+	}
+	slices.SortStableFunc(told.Failed, func(a, b facts.Path) int { return places[a.Peer] - places[b.Peer] })
 	told.Overflows += before.Overflows
 	told.Error = cmp.Or(told.Error, before.Error)
 	if before.MSS > 0 && (told.MSS == 0 || before.MSS < told.MSS) {
@@ -295,8 +303,10 @@ func (r *run) believable(plan *addressPlan, before losses, caller *member, calle
 			path = facts.Path{Peer: peer, Port: at.ports[0], Seconds: seconds, Outcome: facts.PathUnproven}
 		}
 		path.To = at.choice.Address
-		if other := r.members.named(path.Answered); path.Answered != "" && (other == nil || !hasProof(peer, other)) {
-			path.Outcome, path.Answered = facts.PathStranger, ""
+		if path.Answered != "" {
+			if other := r.members.named(path.Answered); other == nil || !hasProof(peer, other) {
+				path.Outcome, path.Answered = facts.PathStranger, ""
+			}
 		}
 		if mac, err := net.ParseMAC(path.MAC); err != nil {
 			path.MAC = ""
@@ -333,6 +343,17 @@ func (r *run) noThroughput() string {
 	return ""
 }
 
+// takeTurn waits until no other preflight measures among these nodes, as the first of them
+// knows. One that does not end is not waited for: then both say that they were not alone.
+func (r *run) takeTurn(ctx context.Context, ring members) {
+	if len(ring) == 0 {
+		return
+	}
+	patience := runsAhead * (r.Throughput + mesh.SendOverhead)
+	turn := drill.Turn{Of: hostsys.TurnAtMeasuring, Patience: patience}
+	_, _ = agent.HoldTurn.Start(ctx, ring[0].agent, turn, patience+answerTime, nil)
+}
+
 // throughput has everybody send to the next one that listens, all at once: at the
 // addresses of the ranks, or where not everybody listens there, at the peers'.
 func (r *run) throughput(ctx context.Context, d Drill) {
@@ -343,6 +364,9 @@ func (r *run) throughput(ctx context.Context, d Drill) {
 		plan = plans[len(plans)-1]
 	}
 	ring := r.members.only(listens)
+	ctx, over := context.WithCancel(ctx)
+	defer over()
+	r.takeTurn(ctx, ring)
 	r.each(ctx, Event{Phase: d.Phase, Takes: r.Throughput}, r.members, r.Throughput+mesh.SendOverhead, func(ctx context.Context, m *member) error {
 		at := slices.Index(ring, m)
 		if at < 0 || len(ring) < 2 {

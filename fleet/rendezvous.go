@@ -202,9 +202,10 @@ func unserved(stores []facts.Rendezvous) bool {
 func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) (met bool) {
 	hosts := r.members.only(func(m *member) bool { return stores[m.turn].Serves })
 	seen, lost, before := make([]facts.Rendezvous, len(r.members)), make([]error, len(r.members)), r.losses()
+	nowhere := unserved(stores)
 	r.each(ctx, Event{Phase: a.phase}, r.members, a.limit, func(ctx context.Context, m *member) error {
 		store, joined := stores[m.turn], &seen[m.turn]
-		if unserved(stores) {
+		if nowhere {
 			// Whoever holds the port is not ours to call: it may be a running job.
 			if *joined = store; store.Failed == "" {
 				joined.Failed, joined.Error = facts.HopWait, "the store could not be served"
@@ -228,7 +229,7 @@ func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) (m
 		if seen[i].Serves && seen[i].Failed == facts.HopWait {
 			seen[i].Missing = missing
 		}
-		if lost[i] == nil && !unserved(stores) {
+		if lost[i] == nil && !nowhere {
 			lost[i] = before.unmet(r.members, seen[i])
 		}
 		a.file(m, seen[i], lost[i])

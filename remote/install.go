@@ -10,10 +10,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"syscall"
 	"time"
+
+	"preflight/lazyregexp"
 )
 
 // What one private directory may hold of ours: builds of several versions and
@@ -25,8 +26,8 @@ const (
 
 // The names we give files in a private directory.
 var (
-	buildName = regexp.MustCompile(`^preflight-[0-9a-f]{64}$`)
-	partName  = regexp.MustCompile(`^preflight-([0-9a-f]{64}|try)\.[0-9a-f]+$`)
+	buildName = lazyregexp.New(`^preflight-[0-9a-f]{64}$`)
+	partName  = lazyregexp.New(`^preflight-([0-9a-f]{64}|try)\.[0-9a-f]+$`)
 )
 
 // image is the descriptor by which deliver.sh starts an agent.

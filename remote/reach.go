@@ -60,7 +60,9 @@ type Client struct {
 // New is a Client of the nodes that a carrier reaches, which it owns from then on.
 func New(carrier Carrier, o Options) *Client {
 	o.Timeout, o.AgentLife = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.AgentLife, DefaultAgentLife)
-	o.Beat = cmp.Or(o.Beat, DefaultBeat)
+	if o.Beat == 0 {
+		o.Beat = beatOf(o.Nodes)
+	}
 	if o.Binaries == nil {
 		o.Binaries = Own
 	}

@@ -112,6 +112,11 @@ type lineReader struct {
 	total int
 }
 
+// lines are buffers for one line each, of keptLine bytes at most: what one large answer needed is not kept.
+var lines = sync.Pool{New: func() any { return []byte{} }}
+
+const keptLine = 1 << 16
+
 // readAhead is little, as every node of a run has its reader, most of the time for nothing.
 const readAhead = 1 << 10
 
@@ -147,13 +152,16 @@ func (r *lineReader) next() ([]byte, error) {
 // read fills r.line with everything up to and including the next newline, or
 // with the beginning of that.
 func (r *lineReader) read() error {
-	if cap(r.line) > readAhead {
-		r.line = nil // do not keep what one large answer needed
+	if r.line != nil && cap(r.line) <= keptLine {
+		lines.Put(r.line[:0])
 	}
-	r.line = r.line[:0]
+	r.line = nil // while nothing comes, others have use for it
 	size := 0
 	for {
 		chunk, err := r.in.ReadSlice('\n')
+		if r.line == nil {
+			r.line = lines.Get().([]byte)
+		}
 		r.line = append(r.line, chunk[:min(len(chunk), maxLine-len(r.line))]...)
 		size += len(chunk)
 		if r.total += len(chunk); r.total > maxTotal {

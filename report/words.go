@@ -149,7 +149,11 @@ func (w Words) late() string {
 	if names == nil {
 		return ""
 	}
-	return fmt.Sprintf(" (%s came when the others had been calling each other for %s: with it all was tried afterwards)", w.briefly(names), facts.Duration(most))
+	upTo, them := "", "it"
+	if len(names) > 1 {
+		upTo, them = "up to ", "them"
+	}
+	return fmt.Sprintf(" (%s came %s%s after the drills had begun: what nodes try of each other was tried with %s afterwards)", w.briefly(names), upTo, facts.Duration(most), them)
 }
 
 // Counted is how many findings there are of each verdict, one cause counted once.

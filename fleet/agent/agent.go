@@ -44,6 +44,10 @@ var (
 		listener.Serve(ctx)
 		return err
 	})
+	// HoldTurn waits for a turn, and answers when it has it or another preflight still does.
+	HoldTurn = service("turn", func(ctx context.Context, turn drill.Turn, ready func(drill.Had) error) error {
+		return turn.Hold(ctx, ready)
+	})
 	// Serve serves a store for a rendezvous, and answers with where it does.
 	Serve = service("serve", func(ctx context.Context, host drill.Host, ready func(drill.Serving) error) error {
 		return host.Serve(ctx, func(s drill.Serving) { _ = ready(s) }) // without a reader stdin ends this process

@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"regexp"
 	"strings"
 	"syscall"
 	"time"
 
 	"preflight/facts"
 	"preflight/hostsys"
+	"preflight/lazyregexp"
 	"preflight/probe/machine"
 )
 
@@ -125,7 +125,7 @@ func smiComplaint(text string) *facts.NVMLFailure {
 }
 
 // libraryVersion follows the words for a mismatch since driver 525.
-var libraryVersion = regexp.MustCompile(`NVML library version: (\S+)`)
+var libraryVersion = lazyregexp.New(`NVML library version: (\S+)`)
 
 // smiFailure is why the document is missing or ends early, nil when it is whole.
 // around is what was printed beside it: of a GPU that cannot be asked there is a

@@ -8,13 +8,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"preflight/hostsys"
+	"preflight/lazyregexp"
 )
 
 // Candidate is a file that may be the library that is asked for, and what leads
@@ -59,9 +59,9 @@ func LoaderOf(path string) string {
 type Linked struct {
 	Program string // by whose loader
 	Object  string
-	Dir     string         // the working directory
-	Env     []string       // nil is this session's
-	Needed  *regexp.Regexp // of the names that the loader must find, nil for all
+	Dir     string             // the working directory
+	Env     []string           // nil is this session's
+	Needed  *lazyregexp.Regexp // of the names that the loader must find, nil for all
 }
 
 // loaderLimit is how long the loader may take, which is milliseconds.
@@ -80,7 +80,7 @@ func Refused(ctx context.Context, l Linked) string {
 	return l.refusal(stdout, stderr)
 }
 
-var notFound = regexp.MustCompile(`(?m)^\s*(\S+) => not found`)
+var notFound = lazyregexp.New(`(?m)^\s*(\S+) => not found`)
 
 func (l Linked) refusal(stdout, stderr string) string {
 	for _, missing := range notFound.FindAllStringSubmatch(stdout, -1) {

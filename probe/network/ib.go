@@ -9,13 +9,13 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 
 	"preflight/facts"
+	"preflight/lazyregexp"
 	"preflight/probe/machine"
 )
 
@@ -268,7 +268,7 @@ var rdmaNames = []string{"libibverbs.so.1", "libmlx5.so.1"}
 
 // pluginName is a library that NCCL takes for its network or its tuner, by the name
 // that it asks the loader for: one with a version behind it is never asked for.
-var pluginName = regexp.MustCompile(`^libnccl-(net|tuner)(-[^/]+)?\.so$`)
+var pluginName = lazyregexp.New(`^libnccl-(net|tuner)(-[^/]+)?\.so$`)
 
 // rdmaLibraries are those that there are, each where the loader finds it first; never
 // nil.

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/netip"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +18,7 @@ import (
 
 	"preflight/facts"
 	"preflight/hostsys"
+	"preflight/lazyregexp"
 	"preflight/probe/machine"
 )
 
@@ -229,7 +229,7 @@ func masterName(links []netlink.Link, index int) string {
 
 // dockerBridge is how docker names the bridge of a user-defined network: br-
 // and the first twelve digits of the network's id.
-var dockerBridge = regexp.MustCompile(`^br-[0-9a-f]{12}$`)
+var dockerBridge = lazyregexp.New(`^br-[0-9a-f]{12}$`)
 
 // linkKinds sorts the kernel's link types (IFLA_INFO_KIND) into ours.
 var linkKinds = map[string]string{

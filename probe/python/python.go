@@ -11,12 +11,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"unicode"
 
 	"preflight/facts"
 	"preflight/hostsys"
+	"preflight/lazyregexp"
 	"preflight/probe/machine"
 )
 
@@ -195,8 +195,8 @@ type ownModules struct{ builtin, loaded []string }
 // builtOps is the line that DeepSpeed's setup.py leaves in the package, a Python
 // dictionary: installed_ops={'async_io': False, 'cpu_adam': True}.
 var (
-	builtOps = regexp.MustCompile(`(?m)^installed_ops\s*=\s*\{(.*)\}`)
-	builtOp  = regexp.MustCompile(`['"](\w+)['"]\s*:\s*(True|False)`)
+	builtOps = lazyregexp.New(`(?m)^installed_ops\s*=\s*\{(.*)\}`)
+	builtOp  = lazyregexp.New(`['"](\w+)['"]\s*:\s*(True|False)`)
 )
 
 // readOps reads which of DeepSpeed's ops came compiled with the package, from its

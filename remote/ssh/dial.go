@@ -145,7 +145,7 @@ func (a *attempt) run(ctx context.Context, crossed []hop) (*connection, *remote.
 		a.trace.OpenSSH = append(a.trace.OpenSSH, a.verifier.notes...)
 	}
 	if err == nil && late == nil {
-		a.connection.Client = ssh.NewClient(sshConn, channels, requests)
+		a.connection.Conn, a.connection.channels, a.connection.requests = sshConn, channels, requests
 		return a.connection, nil
 	}
 	a.wire.Close()

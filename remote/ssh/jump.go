@@ -28,10 +28,11 @@ type jumps struct {
 
 // jump is the connection to one jump host, settled when done is closed.
 type jump struct {
-	done   chan struct{}
-	client *connection
-	trace  *remote.Trace
-	err    *remote.Error
+	done    chan struct{}
+	client  *connection
+	tunnels *ssh.Client // on it
+	trace   *remote.Trace
+	err     *remote.Error
 }
 
 func (j *jumps) close() {
@@ -66,6 +67,9 @@ func (c *Carrier) dialJump(j *jump, h hop, crossed []hop) {
 	ctx, cancel := hostsys.WithTimeout(c.jumps.life, c.options.Timeout*4/5)
 	defer cancel()
 	j.client, j.trace, j.err = c.dialHop(ctx, h, crossed)
+	if j.err == nil {
+		j.tunnels = ssh.NewClient(j.client.Conn, j.client.channels, j.client.requests)
+	}
 }
 
 // connectVia opens a channel through the target's jump host.
@@ -99,7 +103,7 @@ func (a *attempt) connectVia(ctx context.Context, crossed []hop) (net.Conn, *rem
 		return nil, failure
 	}
 	a.connection = j.client.through(h.name)
-	return a.tunnel(ctx, j.client.Client, h.name)
+	return a.tunnel(ctx, j.tunnels, h.name)
 }
 
 // tunnel asks the jump host to connect to the target. The wait is ours to end:

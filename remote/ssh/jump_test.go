@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -134,15 +135,15 @@ func TestJumpFreezes(t *testing.T) {
 	}
 	close(frozen)
 	p.failed(c, "w1", 300*time.Millisecond, remote.StageConnect, remote.TimedOut, "from jump host bastion within")
-	waiting := make(chan error)
+	waiting := make(chan *remote.Error)
 	go func() {
-		_, err := client.(*connection).NewSession()
-		waiting <- err
+		_, failure := client.Start("true", io.Discard)
+		waiting <- failure
 	}()
 	time.AfterFunc(100*time.Millisecond, func() { client.Close() })
 	select {
-	case err := <-waiting:
-		if err == nil {
+	case failure := <-waiting:
+		if failure == nil {
 			t.Error("a session on a node that nobody reaches")
 		}
 	case <-time.After(5 * time.Second):

@@ -90,7 +90,10 @@ func (l *lookout) Tell(failure *remote.Error) {
 
 // connection is a login and the way that its packets take.
 type connection struct {
-	*ssh.Client
+	ssh.Conn
+	channels <-chan ssh.NewChannel // that the server wants to open, and
+	requests <-chan *ssh.Request   // what else it asks
+
 	path *path  // to the node or, through a jump host, to the first of them; nil when nobody here sees its packets
 	via  string // the jump host that is crossed last, "" for none
 }

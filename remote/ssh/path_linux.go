@@ -31,17 +31,18 @@ func packetsOfSocket(fd int) (packets, error) {
 	if err != nil {
 		return packets{}, err
 	}
-	readable, err := unix.IoctlGetInt(fd, unix.SIOCINQ)
-	if err != nil {
-		return packets{}, err
-	}
 	// What the socket keeps and nobody can read yet waits for what precedes it.
 	// The first number of SO_MEMINFO is SK_MEMINFO_RMEM_ALLOC (linux/sock_diag.h).
 	memory, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_MEMINFO)
 	if err != nil {
 		return packets{}, err
 	}
-	kept := binary.NativeEndian.Uint32(binary.NativeEndian.AppendUint64(nil, memory))
+	kept, readable := binary.NativeEndian.Uint32(binary.NativeEndian.AppendUint64(nil, memory)), 0
+	if kept > 0 {
+		if readable, err = unix.IoctlGetInt(fd, unix.SIOCINQ); err != nil {
+			return packets{}, err
+		}
+	}
 	return packets{
 		acknowledged: info.Bytes_acked,
 		received:     info.Bytes_received,
