@@ -49,7 +49,8 @@ const (
 var rooms = []room{
 	{"hostfile", nil, nil, "the grammar stands alone: it is what everything else starts from"},
 	{"facts", nil, acts, "facts are a vocabulary: whoever speaks it must not drag a room along"},
-	{"secret", nil, acts, "what is a secret is one for everybody, whoever collects, keeps or shows it"},
+	{"secret", []string{"lazyregexp"}, acts, "what is a secret is one for everybody, whoever collects, keeps or shows it"},
+	{"lazyregexp", nil, nil, "what every node starts compiles only what it uses"},
 	{"hostsys", nil, nil, "a machine is a machine to whoever runs on it: what it is asked for is not known here"},
 	{"hostsys/limits", nil, []string{"os/exec"}, "what a machine has too little of is the same for whoever meets it, and what starts nothing asks too"},
 
@@ -59,28 +60,28 @@ var rooms = []room{
 	{"launch/nccl", []string{"facts", "hostfile", "launch"}, acts, byRule},
 
 	{"facts/bounded", nil, acts, "it counts values and knows none"},
-	{"remote", []string{"facts/bounded", "hostfile", "hostsys/limits", "secret"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
+	{"remote", []string{"facts/bounded", "hostfile", "hostsys", "hostsys/limits", "lazyregexp", "secret"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
 	{"remote/ssh", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier: it reaches a node, and what is said over it is not its business"},
 	{"remote/srun", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier, as remote/ssh"},
 
 	{"probe", []string{"facts", "probe/gpu", "probe/host", "probe/launch", "probe/machine", "probe/network", "probe/python"}, nil, looks},
-	{"probe/machine", []string{"facts", "hostsys"}, nil, looks},
-	{"probe/host", []string{"facts", "hostsys", "probe/machine", "probe/startlimit"}, nil, looks},
-	{"probe/network", []string{"facts", "hostsys", "probe/machine"}, nil, looks},
-	{"probe/gpu", []string{"facts", "hostsys", "probe/machine", "probe/nvml"}, nil, looks},
-	{"probe/python", []string{"facts", "hostsys", "probe/machine"}, nil, looks},
-	{"probe/launch", []string{"facts", "hostsys", "probe/machine", "secret"}, nil, looks},
+	{"probe/machine", []string{"facts", "hostsys", "lazyregexp"}, nil, looks},
+	{"probe/host", []string{"facts", "hostsys", "lazyregexp", "probe/machine", "probe/startlimit"}, nil, looks},
+	{"probe/network", []string{"facts", "hostsys", "lazyregexp", "probe/machine"}, nil, looks},
+	{"probe/gpu", []string{"facts", "hostsys", "lazyregexp", "probe/machine", "probe/nvml"}, nil, looks},
+	{"probe/python", []string{"facts", "hostsys", "lazyregexp", "probe/machine"}, nil, looks},
+	{"probe/launch", []string{"facts", "hostsys", "lazyregexp", "probe/machine", "secret"}, nil, looks},
 	{"probe/nvml", []string{"facts"}, nil, "it runs in a process of its own, which a driver may hang or kill"},
 	{"probe/startlimit", nil, nil, "it runs before anything else of the program, and must cost it nothing"},
 
 	{"drill", []string{"drill/c10d", "drill/outcome", "facts", "hostsys"}, nil, tries},
 	{"drill/c10d", []string{"facts"}, nil, tries},
 	{"drill/mesh", []string{"drill/outcome", "facts", "hostsys"}, nil, tries},
-	{"drill/outcome", []string{"facts"}, nil, tries},
+	{"drill/outcome", []string{"facts", "hostsys"}, nil, tries},
 
 	{"fleet", []string{"drill/...", "facts", "fleet/agent", "hostfile", "hostsys", "launch", "launch/nccl", "probe", "remote"}, nil,
 		"a run gathers: what it is judged by, and how it is shown, must not decide what is looked at"},
-	{"fleet/agent", []string{"drill/...", "facts", "probe", "remote"}, nil, "it runs on nodes, which need nothing of launches, judging and rendering"},
+	{"fleet/agent", []string{"drill/...", "facts", "probe", "probe/nvml", "remote"}, nil, "it runs on nodes, which need nothing of launches, judging and rendering"},
 
 	{"checks", []string{"checks/fix", "facts", "hostfile", "launch", "launch/nccl"}, clock, "the types of judging, which every family and whoever shows its outcome shares"},
 	{"checks/compare", []string{"checks", "facts", "hostfile"}, clock, leaf},
@@ -117,6 +118,7 @@ var rooms = []room{
 
 	{"cmd/preflight/internal/usage", []string{"checks/compare", "checks/fix"}, nil, "what is wrong with a command line, in words"},
 	{"cmd/preflight/internal/policyfile", []string{"checks/...", "cmd/preflight/internal/usage", "hostfile"}, nil, "a policy is read here and nowhere else"},
+	{"cmd/preflight/internal/agents", []string{"remote"}, nil, "what nodes are sent lies here, and is made elsewhere"},
 	{"cmd/preflight/internal/outputs", []string{"cmd/preflight/internal/usage", "report/..."}, nil, "where reports go, whatever they say"},
 	{"cmd/preflight/internal/closed", nil, []string{"os/exec", "net"}, "it asks one thing, before anything else runs"},
 	{"cmd/preflight/internal/edit", nil, acts, "a text of JSON is edited whatever it says"},
@@ -131,9 +133,20 @@ var rooms = []room{
 	{"oracle", nil, nil, "tests alone: the real thing says whether we are right"},
 }
 
+// launching are what only the launching machine has a use for: every node is sent, verifies
+// and starts whatever else is linked into an agent.
+var launching = []string{
+	"preflight", "preflight/checks/...", "preflight/explain", "preflight/fleet", "preflight/hostfile/...", "preflight/launch/...",
+	"preflight/remote/ssh", "preflight/remote/srun", "preflight/report/...", "preflight/cmd/...",
+	"crypto/tls", "golang.org/x/crypto/...", "html/...", "net/http/...", "testing/...", "text/template/...",
+	"github.com/hashicorp/go-multierror", "github.com/spf13/...", "go.yaml.in/...", "gopkg.in/...",
+}
+
 // programs may wire whatever they need, but what is listed with them.
 var programs = map[string][]string{
 	"cmd/preflight":     nil,
+	"cmd/agent":         launching,
+	"cmd/agent/pack":    nil,
 	"explain/score":     {"os/exec"},
 	"portable/floor":    {"os/exec"},
 	"packaging/sbom":    {"os/exec"},

@@ -134,21 +134,21 @@ func inTime(t *testing.T, limit time.Duration, run func()) {
 // binary is what users run, and static what they have where there is no C compiler:
 // the first test that asks builds them.
 var (
-	binary = program("preflight")
+	binary = program("nvml")
 	static = program("static", "CGO_ENABLED=0")
 )
 
 // program builds one, with NVML where there is a C compiler and env allows it.
 func program(name string, env ...string) func(t *testing.T) string {
 	build := sync.OnceValues(func() (string, error) {
-		path := filepath.Join(preflight.Programs, name)
-		cmd := exec.Command("go", "build", "-tags", "netgo,osusergo", "-o", path, "./cmd/preflight")
+		dir := filepath.Join(preflight.Programs, name)
+		cmd := exec.Command("make", "build", "BIN="+dir)
 		cmd.Env = append(os.Environ(), env...)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			err = fmt.Errorf("%w\n%s", err, out)
 		}
-		return path, err
+		return filepath.Join(dir, "preflight"), err
 	})
 	return func(t *testing.T) string {
 		t.Helper()

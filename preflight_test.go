@@ -25,17 +25,19 @@ import (
 	"preflight/hostfile"
 	"preflight/launch"
 	"preflight/probe"
-	"preflight/probe/nvml"
 	"preflight/remote"
 	"preflight/remote/ssh"
 	"preflight/testhosts"
 )
 
+// roles are what else this test binary is where a benchmark starts it, by its first argument.
+var roles = map[string]func(args []string) error{}
+
 // TestMain lets this test binary be the agent on the hosts of the fleets
 // below: it is what they are sent, under a name of its own.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 4 && os.Args[1] == "bench-client" {
-		if err := benchClient(os.Args[2], os.Args[3]); err != nil {
+	if len(os.Args) > 1 && roles[os.Args[1]] != nil {
+		if err := roles[os.Args[1]](os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -44,20 +46,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 1 || os.Args[1] != "agent" {
 		os.Exit(withSharedHome(m))
 	}
-	var err error
-	switch args := os.Args[1:]; {
-	case slices.Equal(args, []string{"agent", "nvml"}):
-		nvml.Serve(os.Stdout)
-	case len(args) == 4 && args[1] == "install":
-		err = remote.Install(args[2], args[3])
-	default:
-		remote.Arrive()
-		err = agent.Run(context.Background(), os.Stdin, os.Stdout)
-	}
-	if err != nil {
-		os.Exit(1)
-	}
-	os.Exit(0)
+	os.Exit(agent.Main(os.Args[2:]))
 }
 
 // sharedHome is the home of most hosts below, like an NFS home: this test

@@ -57,15 +57,17 @@ func callFirst(ctx context.Context, addresses []netip.Addr, port int) (net.Conn,
 	if len(addresses) == 0 {
 		return nil, errNoAddress
 	}
-	ctx, cancel := context.WithTimeout(ctx, reachTime)
+	ctx, cancel := hostsys.WithTimeout(ctx, reachTime)
 	defer cancel()
 	var worst error
 	for i, address := range addresses {
-		end, _ := ctx.Deadline()
+		left, _ := hostsys.Left(ctx)
 		// Each gets its share of the time, so that one that drops the call does
 		// not keep the next from being tried.
-		dialer := net.Dialer{Timeout: time.Until(end) / time.Duration(len(addresses)-i)}
-		conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(address.String(), strconv.Itoa(port)))
+		part, cancel := hostsys.WithTimeout(ctx, left/time.Duration(len(addresses)-i))
+		var dialer net.Dialer
+		conn, err := dialer.DialContext(part, "tcp", net.JoinHostPort(address.String(), strconv.Itoa(port)))
+		cancel()
 		if err == nil {
 			return conn, nil
 		}

@@ -15,6 +15,7 @@ import (
 	"preflight/drill/c10d"
 	"preflight/drill/outcome"
 	"preflight/facts"
+	"preflight/hostsys"
 )
 
 const (
@@ -58,7 +59,7 @@ const maxPlausible = 1 << 32
 // key, which would be more than that one request.
 func Identify(ctx context.Context, endpoint string, deadline time.Duration) facts.Endpoint {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, deadline)
+	ctx, cancel := hostsys.WithTimeout(ctx, deadline)
 	defer cancel()
 	waited, met := 0.0, false
 	for {
@@ -175,7 +176,7 @@ func oldestCount(answer []byte) (keys int64, ok bool) {
 
 // askNewer asks a store of 2.1 or newer. One that does not know PING hangs up.
 func askNewer(ctx context.Context, address string, seen *facts.Endpoint) error {
-	ctx, cancel := context.WithTimeout(ctx, newerTime)
+	ctx, cancel := hostsys.WithTimeout(ctx, newerTime)
 	defer cancel()
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", address)

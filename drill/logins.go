@@ -41,7 +41,7 @@ func (l Logins) Run(ctx context.Context) facts.Logins {
 		result.Error = "ssh is not installed"
 		return result
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.Deadline)
+	ctx, cancel := hostsys.WithTimeout(ctx, l.Deadline)
 	defer cancel()
 	tries := make([]try, len(l.Peers))
 	places := make(chan struct{}, loginsAtOnce)

@@ -109,7 +109,7 @@ func (h Host) takeTurn(ctx context.Context) (turn *hostsys.Turn, waited time.Dur
 	if h.Port == 0 {
 		return &hostsys.Turn{}, 0, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, h.Patience)
+	ctx, cancel := hostsys.WithTimeout(ctx, h.Patience)
 	defer cancel()
 	return hostsys.TakeTurn(ctx, hostsys.TurnAtPort(h.Port))
 }
@@ -150,8 +150,7 @@ type Join struct {
 // named in what it returns; a store that is not this run's is one at validate.
 func (j Join) Run(ctx context.Context) facts.Rendezvous {
 	began := time.Now()
-	end := began.Add(j.Deadline)
-	ctx, cancel := context.WithDeadline(ctx, end)
+	ctx, cancel := hostsys.WithTimeout(ctx, j.Deadline)
 	defer cancel()
 	seen := facts.Rendezvous{
 		Endpoint:   net.JoinHostPort(j.Host, strconv.Itoa(j.Port)),
@@ -190,7 +189,7 @@ func (j Join) Run(ctx context.Context) facts.Rendezvous {
 		return failed(facts.HopJoin, storeOutcome(err), outcome.Words(err))
 	}
 	seen.Joined = time.Since(began).Seconds()
-	if problem := j.await(ctx, client, end); problem != "" {
+	if problem := j.await(ctx, client); problem != "" {
 		return failed(facts.HopWait, "", problem)
 	}
 	seen.Complete = time.Since(began).Seconds()
@@ -248,8 +247,8 @@ func (j Join) enter(ctx context.Context, client *c10d.Client) error {
 }
 
 // await waits for the whole world. It returns the problem, "" for none.
-func (j Join) await(ctx context.Context, client *c10d.Client, end time.Time) string {
-	waiting, cancel := context.WithDeadline(ctx, end.Add(-lastWords))
+func (j Join) await(ctx context.Context, client *c10d.Client) string {
+	waiting, cancel := hostsys.WithTimeLeft(ctx, lastWords)
 	defer cancel()
 	err := client.Wait(waiting, completeKey(j.Token))
 	switch {

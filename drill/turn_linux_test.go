@@ -103,3 +103,32 @@ func TestAPortThatIsLetGoOfLate(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestRunsMeasureInTurn: one run after the other has the turn, and one that is not patient
+// enough is told who has it.
+func TestRunsMeasureInTurn(t *testing.T) {
+	of := t.TempDir() // which no other test wants
+	first, end := context.WithCancel(t.Context())
+	had, second := make(chan Had), make(chan Had)
+	hold := func(ctx context.Context, patience time.Duration, had chan<- Had) {
+		_ = Turn{Of: of, Patience: patience}.Hold(ctx, func(h Had) error { had <- h; return nil })
+	}
+	go hold(first, time.Minute, had)
+	if h := <-had; h.Taken != nil {
+		t.Fatalf("the turn is free, and taken by %v", h.Taken)
+	}
+	go hold(t.Context(), time.Millisecond, had)
+	if h := <-had; h.Taken == nil || h.Taken.PID != os.Getpid() {
+		t.Errorf("the turn is taken by %v", h.Taken)
+	}
+	go hold(t.Context(), time.Minute, second)
+	select {
+	case <-second:
+		t.Error("two have the turn")
+	case <-time.After(50 * time.Millisecond):
+	}
+	end()
+	if h := <-second; h.Taken != nil {
+		t.Errorf("the turn has ended, and is taken by %v", h.Taken)
+	}
+}

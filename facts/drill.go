@@ -8,6 +8,13 @@ package facts
 // and nothing less proves anything; of larger fleets it takes samples.
 const FullMesh = 128
 
+// SampledPeers is how many others each node of a larger fleet calls.
+const SampledPeers = 7
+
+// SampledNames is how many names of the hostfile each node of a larger fleet looks up, and by how many nodes
+// each is looked up; the first name and the neighbours' come besides.
+const SampledNames = 32
+
 // Mesh is one node's part in the mesh drill: what it listened on for the
 // others, and what came of calling them.
 type Mesh struct {
@@ -28,6 +35,9 @@ type Mesh struct {
 	// MSS is the smallest maximum segment of its connections to others, in
 	// bytes; 0 when there was none.
 	MSS int `json:"mss,omitempty" fact:"volatile" unit:"bytes"`
+	// Overflows is how often there was no room for a neighbour in the kernel's table while it
+	// called, which is when it was called.
+	Overflows int64 `json:"overflows,omitempty" fact:"volatile"`
 }
 
 // PathOutcome is what became of a call that failed.
@@ -38,6 +48,8 @@ const (
 	PathRefused     PathOutcome = "refused"     // answered by a reset, although somebody listened
 	PathRejected    PathOutcome = "rejected"    // answered by "host unreachable" or "prohibited", as routers and firewalls do
 	PathUnroutable  PathOutcome = "unroutable"  // the caller itself has no route there
+	PathUnresolved  PathOutcome = "unresolved"  // nobody on the link answered for the address, or for the router's: no ARP, no neighbour discovery
+	PathOverflow    PathOutcome = "overflow"    // the caller's own table of neighbours had no room for the peer
 	PathReset       PathOutcome = "reset"       // connected, then reset
 	PathSilent      PathOutcome = "silent"      // connected, and nobody answered
 	PathStranger    PathOutcome = "stranger"    // connected, and somebody else answered
@@ -64,6 +76,9 @@ type Path struct {
 	// both.
 	MAC       string `json:"mac,omitempty"`
 	MACShared bool   `json:"mac_shared,omitempty"`
+	// Gateway is the router that does not answer for its address, "" where it is the peer
+	// itself (unresolved).
+	Gateway string `json:"gateway,omitempty"`
 	// Open and Shut are the peer's other ports that were then tried; Control is
 	// whether its ssh port takes connections, nil when it was not tried.
 	Open    []int `json:"open,omitempty"`

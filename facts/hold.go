@@ -42,7 +42,7 @@ func (n *Node) Hold(allowance int) (held int) {
 			continue
 		}
 		seen := n.section(section)
-		if negative := negativeSize(seen, "", string(section)); negative != "" {
+		if negative := negativeSize(seen, string(section)); negative != "" {
 			n.leaveOut(section, negative+" is a negative size: no machine has that, so look there by hand")
 			continue
 		}

@@ -38,7 +38,7 @@ type Lookup struct {
 type Net struct {
 	Interfaces []Interface `json:"interfaces" fact:"key=name"` // in kernel order (ifindex)
 	// Routes says how packets leave to each node, this one included, whose name
-	// resolves on the launching machine; to a sample of them in a large fleet.
+	// resolves on the launching machine; in a large fleet to those that it looks up.
 	Routes []Route `json:"routes" fact:"own"`
 	// EphemeralLow and EphemeralHigh bound net.ipv4.ip_local_port_range.
 	EphemeralLow  int `json:"ephemeral_low"`
@@ -50,6 +50,28 @@ type Net struct {
 	// TCP are the settings that change how connections behave, by sysctl name.
 	TCP  map[string]string `json:"tcp"`
 	IPv6 bool              `json:"ipv6"` // the kernel has it and it is not disabled
+	// Neighbours are the kernel's tables of who is at which address of its links, nil where it
+	// does not tell.
+	Neighbours []NeighbourTable `json:"neighbours" fact:"key=name"`
+}
+
+// NeighbourTable is one of the kernel's two tables of neighbours, which all network namespaces
+// of a machine share.
+type NeighbourTable struct {
+	Name string `json:"name"` // arp_cache for IPv4, ndisc_cache for IPv6
+	// GCThresh1 to GCThresh3 are net.ipv4.neigh.default.gc_thresh1 to 3, or those of IPv6: how
+	// many entries are left alone, how many are put up with for five seconds, and how many
+	// there may be.
+	GCThresh1 int `json:"gc_thresh1"`
+	GCThresh2 int `json:"gc_thresh2"`
+	GCThresh3 int `json:"gc_thresh3"`
+	// Entries are all there are, those too that no threshold is about. Learned are those that
+	// count, of this network namespace, by interface.
+	Entries int            `json:"entries" fact:"volatile"`
+	Learned map[string]int `json:"learned" fact:"volatile"`
+	// Overflows is how often since boot there was no room for a neighbour, nil where the kernel
+	// does not count that.
+	Overflows *int64 `json:"overflows" fact:"volatile"`
 }
 
 // Interface is one network interface.

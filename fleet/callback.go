@@ -16,10 +16,10 @@ func (r *run) noCallBack() string { return r.Prediction.NoCallBack(r.fleet.Head)
 // anywhere is where mpirun listens: on all interfaces.
 const anywhere = "0.0.0.0"
 
-// callBack has the launching machine listen as mpirun does, and every member call it as what
-// mpirun starts there does.
+// callBack has the launching machine listen as mpirun does, and every member that has not yet
+// call it as what mpirun starts there does.
 func (r *run) callBack(ctx context.Context, d Drill) {
-	back := r.Prediction.CallBack(r.fleet.Head)
+	back, fresh := r.Prediction.CallBack(r.fleet.Head), r.members.only(isFresh)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	listener, err := mesh.Open(mesh.Listen{Token: r.token, Node: r.fleet.Head.Name, Addresses: []string{anywhere}, Low: back.Low, High: back.High})
@@ -31,13 +31,13 @@ func (r *run) callBack(ctx context.Context, d Drill) {
 		why = listener.Listening()[0].Error
 	}
 	if why != "" {
-		for _, m := range r.members {
+		for _, m := range fresh {
 			m.miss(d.Section, "the launching machine does not listen: %s", why)
 		}
 		return
 	}
 	ports := listener.Listening()[0].Ports
-	r.each(ctx, Event{Phase: d.Phase}, d.Limit, func(ctx context.Context, i int, m *member) error {
+	r.each(ctx, Event{Phase: d.Phase}, fresh, d.Limit, func(ctx context.Context, m *member) error {
 		to, known := back.Addresses, back.Addresses != nil
 		if back.Name != "" {
 			to, known = calledAt(m.Node, back.Name)
@@ -50,8 +50,8 @@ func (r *run) callBack(ctx context.Context, d Drill) {
 			m.miss(d.Section, "whether it resolves %s, by which mpirun has it call back, was not seen", back.Name)
 			return nil
 		}
-		turn := i % len(ports) // where not all ports are called, every one is by somebody
-		calls := mesh.Calls{Token: r.token, Node: m.Name, AllPorts: len(r.members) <= allPorts, Deadline: d.Limit}
+		turn := m.turn % len(ports) // where not all ports are called, every one is by somebody
+		calls := mesh.Calls{Token: r.token, Node: m.Name, AllPorts: len(r.members) <= allPorts, Deadline: d.Limit, Slack: d.Slack}
 		for _, address := range to {
 			calls.Peers = append(calls.Peers, mesh.Peer{Name: r.fleet.Head.Name, Address: address, Ports: slices.Concat(ports[turn:], ports[:turn])})
 		}

@@ -3,8 +3,9 @@ package fleet
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
+	crand "crypto/rand"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,13 +13,15 @@ import (
 	"preflight/launch"
 )
 
-// Drill is something that only trying it shows, once all nodes have been probed.
+// Drill is something that only trying it shows, once nodes have been probed.
 type Drill struct {
 	Section facts.Section // that it fills in, of every node
 	Phase   Phase
 	// Checks are who needs the section, by ID. Where none of them runs, the drill
 	// is not tried.
 	Checks []string
+	// Last is set for what needs the quiet: it is tried once, when all have come or are lost.
+	Last bool
 	// Alone is set for what the launching machine tries by itself: the section is
 	// its own, and no node's.
 	Alone bool
@@ -30,6 +33,8 @@ type Drill struct {
 	Patience time.Duration
 	// Limit is what a node gets for its part, 0 where the drill says.
 	Limit time.Duration
+	// Slack is what of the limit there is for busy machines alone.
+	Slack time.Duration
 	// notTried is why this launch does without it, "" when it does not; nil when
 	// no launch does.
 	notTried func(*run) string
@@ -39,7 +44,8 @@ type Drill struct {
 
 // patience is how long most drills let the one before them run alone. The times
 // measured in a healthy fleet are then its network's and not those of nodes busy
-// with each other's work; a drill that waits for a sick node holds up nobody.
+// with each other's work; a drill that waits for a sick node holds up nobody. It costs a healthy
+// fleet nothing: eight nodes meet and call each other in 0.1 s, and log in to each other in seconds.
 const patience = 500 * time.Millisecond
 
 // Drills are all that there are: the table in which a new one is one row.
@@ -51,7 +57,7 @@ var Drills = []Drill{
 		Section: facts.SectionMesh, Phase: meshPhase, Checks: []string{"node-mesh", "path-mtu"}, Peers: true,
 		After: facts.SectionRendezvous, Patience: patience, Limit: 4 * time.Second, run: (*run).mesh,
 	}, {
-		Section: facts.SectionThroughput, Phase: Phase{"throughput", true}, Checks: []string{"throughput"}, Peers: true,
+		Section: facts.SectionThroughput, Phase: Phase{"throughput", true}, Checks: []string{"throughput"}, Peers: true, Last: true,
 		After: facts.SectionMesh, notTried: (*run).noThroughput, run: (*run).throughput,
 	}, {
 		Section: facts.SectionLogins, Phase: Phase{"node logins", true}, Checks: []string{checkLogins}, Peers: true,
@@ -81,43 +87,85 @@ var (
 
 // run is the drills of one fleet.
 type run struct {
-	Job
-	fleet   *facts.Fleet
-	members members
-	token   string             // distinguishes our calls from strangers'
-	shared  map[netip.Addr]int // addresses that several machines hold
-
-	listening sync.Once // for the mesh and throughput
-	secrets   []string  // by member: what it alone proves by that it answered
-	plans     []*addressPlan
+	Job                            // its prediction settled by those who are there
+	planned launch.Prediction      // before
+	fleet   *facts.Fleet           // of a node that has not come yet it knows the name
+	all     members                // in hostfile order, those that were lost since among them
+	members members                // of this wave
+	token   string                 // distinguishes our calls from strangers'
+	shared  map[netip.Addr]int     // addresses that several machines hold
+	plans   []*addressPlan         // of the mesh
+	began   time.Time              // of the first wave, zero before
+	late    bool                   // this is the second wave
+	tried   map[facts.Section]bool // in the first wave
 }
 
-// drill has the nodes try what they will need of each other. Nodes that were lost
-// take no part, and those that are lost meanwhile cost only themselves.
-func (job Job) drill(ctx context.Context, fleet *facts.Fleet, members members) {
-	ctx, cancel := context.WithCancel(ctx) // ends what listens
-	defer cancel()
-	r := &run{
-		Job: job, fleet: fleet, members: members,
-		token: rand.Text(), shared: launch.SharedAddresses(members.nodes()),
+func (job Job) newRun(fleet *facts.Fleet) *run {
+	return &run{
+		Job: job, planned: job.Prediction, fleet: fleet, token: crand.Text(), tried: map[facts.Section]bool{},
+		plans: addressPlans(),
 	}
-	fleet.NotTried = r.notTried()
-	ended := map[facts.Section]chan struct{}{}
+}
+
+// take takes in who has come, or is lost.
+func (r *run) take(came []arrival) {
+	for _, a := range came {
+		node := &r.fleet.Nodes[a.i]
+		*node = a.node
+		if a.agent == nil {
+			continue
+		}
+		if !r.began.IsZero() {
+			node.Late = a.at.Sub(r.began).Seconds()
+		}
+		r.all = append(r.all, &member{Node: node, agent: a.agent, i: a.i, fresh: true, secret: crand.Text(), listening: map[string]listening{}})
+	}
+	slices.SortFunc(r.all, func(a, b *member) int { return a.i - b.i })
+}
+
+// wave has the nodes that are there try what they will need of each other; in the second one
+// what concerns those who came late, fresh then as all are in the first. What failed in the first
+// is not made good by the second, and tried no second time but where all are needed again.
+// Nodes that were lost take no part, and those that are lost meanwhile cost only themselves.
+func (r *run) wave(ctx context.Context, last bool) {
+	r.late = !r.began.IsZero()
+	if !r.late {
+		r.began = time.Now()
+	}
+	r.Prediction = r.planned.Resolved(r.fleet.Nodes)
+	r.members = r.all.only(func(m *member) bool { return m.Reached })
+	for turn, m := range r.members {
+		m.turn = turn
+	}
+	r.shared = launch.SharedAddresses(r.members.nodes())
+	not, ended := r.notTried(), map[facts.Section]chan struct{}{}
+	fresh := r.members.only(isFresh)
+	var all sync.WaitGroup
 	for _, d := range Drills {
 		ended[d.Section] = make(chan struct{})
 	}
-	var all sync.WaitGroup
 	for _, d := range Drills {
+		why := not[d.Section]
+		if why != "" && r.tried[d.Section] {
+			delete(not, d.Section)
+			fresh.each(func(m *member) { m.miss(d.Section, "%s", why) })
+		}
+		if why != "" || d.Last && !last || !d.Last && r.late && len(fresh) == 0 {
+			close(ended[d.Section])
+			continue
+		}
+		r.tried[d.Section] = true
 		all.Go(func() {
 			defer close(ended[d.Section])
-			if fleet.NotTried[d.Section] != "" {
-				return
-			}
 			await(ended[d.After], d.Patience)
+			d.Slack = r.slack(d.Limit)
+			d.Limit += d.Slack
 			d.run(r, ctx, d)
 		})
 	}
 	all.Wait()
+	r.fleet.NotTried = not
+	fresh.each(func(m *member) { m.fresh = false })
 }
 
 // await waits for what ends, for as long as limit or, with none, to the end. Of
@@ -168,16 +216,24 @@ func (r *run) switchedOff(d Drill) (why string) {
 	return why
 }
 
-// each has every member do its part at once, each within limit, and reports how far
+// each has members do their part at once, each within limit, and reports how far
 // that is. phase is the event of its beginning.
-func (r *run) each(ctx context.Context, phase Event, limit time.Duration, work func(context.Context, int, *member) error) {
-	phase.Step, phase.Nodes = Began, len(r.members)
+func (r *run) each(ctx context.Context, phase Event, who members, limit time.Duration, work func(context.Context, *member) error) {
+	phase.Phase = r.inWave(phase.Phase)
+	phase.Step, phase.Nodes = Began, len(who)
 	r.emit(phase)
-	r.members.each(func(i int, m *member) {
-		ctx, cancel := within(ctx, limit)
+	who.each(func(m *member) {
+		ctx, cancel := within(ctx, m.agent, limit)
 		defer cancel()
-		until, _ := ctx.Deadline()
-		r.emit(Event{Phase: phase.Phase, Step: Began, Node: m.Name, Until: until})
-		r.ended(phase.Phase, m.Name, work(ctx, i, m))
+		r.emit(Event{Phase: phase.Phase, Step: Began, Node: m.Name, Until: time.Now().Add(limit + answerTime)})
+		r.ended(phase.Phase, m.Name, work(ctx, m))
 	})
+}
+
+// inWave is a phase in the words of the wave.
+func (r *run) inWave(phase Phase) Phase {
+	if r.late {
+		phase.Label += ", late"
+	}
+	return phase
 }

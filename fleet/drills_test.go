@@ -20,7 +20,10 @@ import (
 func membersFor(n int) members {
 	var all members
 	for i := range n {
-		all = append(all, &member{Node: &facts.Node{Name: fmt.Sprintf("w%d", i+1), Missing: map[facts.Section]string{}}})
+		all = append(all, &member{
+			Node: &facts.Node{Name: fmt.Sprintf("w%d", i+1), Missing: map[facts.Section]string{}},
+			i:    i, turn: i, fresh: true, secret: fmt.Sprintf("s%d", i+1),
+		})
 	}
 	return all
 }
@@ -33,7 +36,7 @@ func TestCallees(t *testing.T) {
 		for i, called := range callees {
 			want := n
 			if n > facts.FullMesh {
-				want = 2 + randomPeers
+				want = 1 + facts.SampledPeers
 			}
 			if len(called) != want || !slices.Contains(called, i) || !slices.Contains(called, (i+1)%n) {
 				t.Errorf("of %d: node %d calls %v, want %d with itself and the next", n, i, called, want)
@@ -144,14 +147,18 @@ func TestPlannedAddressesAreNotShared(t *testing.T) {
 		m.Net = &facts.Net{Interfaces: []facts.Interface{{Name: "eth0", Up: true, Running: true, Addresses: []string{address}}}}
 	}
 	r := run{members: all, shared: launch.SharedAddresses(all.nodes())}
-	plan := r.planAddresses(func(node *facts.Node) nccl.Choice {
-		return nccl.RankAddress(launch.Prediction{Accelerator: "cuda"}, node)
-	})
+	r.Prediction.Accelerator = "cuda"
+	plan := addressPlans()[0]
+	r.settle(plan)
 	want := []string{"172.17.0.1 is held by 2 nodes", "172.17.0.1 is held by 2 nodes", ""}
-	if diff := cmp.Diff(want, plan.unfit); diff != "" {
+	var got []string
+	for _, m := range all {
+		got = append(got, plan.places[m].unfit)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("unfit (-want +got):\n%s", diff)
 	}
-	if peers := r.peers(plan, []int{0, 1, 2}); len(peers) != 1 || peers[0].Address != "10.0.0.3" {
+	if peers := r.peers(plan, all); len(peers) != 1 || peers[0].Address != "10.0.0.3" {
 		t.Errorf("to be called: %+v, want only 10.0.0.3", peers)
 	}
 }

@@ -70,9 +70,9 @@ func (job Job) askFrom(ctx context.Context, endpoint string, opening func(), nod
 		return
 	}
 	defer at.Close()
-	ctx, cancel := within(ctx, endpointTime)
+	ctx, cancel := within(ctx, at, endpointTime)
 	defer cancel()
-	until, _ := ctx.Deadline()
+	until := time.Now().Add(endpointTime + answerTime)
 	opening()
 	job.emit(Event{Phase: Asking, Step: Began, Node: node.Name, Until: until})
 	seen, err := agent.Identify.Ask(ctx, at, agent.Endpoint{Endpoint: endpoint, Deadline: endpointTime})

@@ -46,6 +46,8 @@ type Job struct {
 	// Progress gets every step of every node; nil when nobody listens.
 	// It is called from many goroutines at once, which wait for it.
 	Progress func(Event)
+
+	alike *alike // of those that are being looked at
 }
 
 // Look gathers the facts of the planned launch: of all nodes at once, then what
@@ -58,7 +60,7 @@ func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 // anew has the fleet looked at, once more where this machine stood still meanwhile, and
 // where that happens again says of no node what it may have said.
 func (job Job) anew(ctx context.Context, look func(Job, context.Context) (facts.Fleet, launch.Prediction)) (facts.Fleet, launch.Prediction) {
-	prediction := job.Prediction
+	prediction, began, before := job.Prediction, time.Now(), hostsys.Lost()
 	fleet, stood := hostsys.Anew(ctx, func(ctx context.Context) (fleet facts.Fleet) {
 		fleet, prediction = look(job, ctx)
 		return fleet
@@ -73,33 +75,33 @@ func (job Job) anew(ctx context.Context, look func(Job, context.Context) (facts.
 	for _, still := range stood {
 		fleet.StoodStill = append(fleet.StoodStill, still.For.Seconds())
 	}
+	if behind := hostsys.Lost() - before; behind > max(time.Second, time.Since(began)/4) {
+		fleet.Behind = behind.Seconds()
+	}
 	return fleet, prediction
 }
 
+// look is a whole run. Everybody is reached and looked at by itself. The drills begin among
+// those who are there as soon as the others are late, so that one that hangs costs its own
+// time and nobody else's; with those who come late they are tried once all have come or are
+// lost: a second wave, of what the first was without them.
 func (job Job) look(ctx context.Context) (facts.Fleet, launch.Prediction) {
 	fleet := job.empty()
-	sections, options := job.probing(ctx)
-	job.emit(Event{Phase: Reaching, Step: Began, Nodes: len(fleet.Nodes)})
-	looking := job.opening(Looking, len(fleet.Nodes))
-	encoded := agent.Encode(options)
-	agents := make([]*remote.Agent, len(fleet.Nodes))
-	atOnce, short := job.Remote.Fit(job.Prediction.HostNames(), true, AtOnce)
-	eachNode(len(fleet.Nodes), atOnce, func(i int) {
-		if short != nil {
-			fleet.Nodes[i].SSH, fleet.Nodes[i].Missing = sshFacts(&remote.Trace{}, short), everySection("not reached")
-			return
-		}
-		agents[i] = job.lookAt(ctx, &fleet.Nodes[i], agent.Probing{Sections: sections, Options: encoded}, looking)
-	})
-	job.emit(Event{Phase: Looking, Step: Ended})
-	members := membersOf(fleet.Nodes, agents)
-	defer members.close()
-	job.Prediction = job.Prediction.Resolved(fleet.Nodes)
-	job.drill(ctx, &fleet, members)
+	r := job.newRun(&fleet)
+	defer func() { r.all.close() }()
+	drills, end := context.WithCancel(ctx) // ends what listens
+	defer end()
+	coming := job.lookAtAll(ctx)
+	r.take(coming.early())
+	if !coming.over {
+		r.wave(drills, false)
+		r.take(coming.rest())
+	}
+	r.wave(drills, true)
 	for i := range fleet.Nodes {
 		fleet.Nodes[i].Hold(facts.Allowance(len(fleet.Nodes)))
 	}
-	return fleet, job.Prediction
+	return fleet, r.Prediction
 }
 
 // empty is the fleet of whose nodes nothing is known but what the hostfile says.
@@ -143,6 +145,8 @@ func (job Job) reach(ctx context.Context, node *facts.Node, end time.Time) (*rem
 // is nil when the node was lost. looking is called once it is reached.
 func (job Job) lookAt(ctx context.Context, node *facts.Node, probing agent.Probing, looking func()) *remote.Agent {
 	end := time.Now().Add(job.Timeout)
+	limit, cancel := hostsys.WithTimeout(ctx, job.Timeout)
+	defer cancel()
 	at, trace := job.reach(ctx, node, end)
 	if at == nil {
 		node.Missing = everySection("not reached")
@@ -152,9 +156,11 @@ func (job Job) lookAt(ctx context.Context, node *facts.Node, probing agent.Probi
 	job.emit(Event{Phase: Looking, Step: Began, Node: node.Name, Until: end})
 	node.Missing = map[facts.Section]string{}
 	node.Clock = &facts.Clock{Offset: at.Offset.Seconds(), Uncertainty: at.Uncertainty.Seconds()}
-	ctx, cancel := context.WithDeadline(ctx, end)
-	defer cancel()
-	err := job.probe(ctx, at, node, probing, end)
+	left, _ := hostsys.Left(limit)
+	probing.Deadline = max(left-answerTime, time.Millisecond) // a deadline of 0 would be the probe's own
+	ctx, enough := at.Within(ctx, left)
+	defer enough()
+	err := job.probe(ctx, at, node, probing)
 	job.ended(Looking, node.Name, err)
 	if failure := (*remote.Error)(nil); errors.As(err, &failure) {
 		// The agent started and was lost on the way: that is one root cause, unless
@@ -163,7 +169,7 @@ func (job Job) lookAt(ctx context.Context, node *facts.Node, probing agent.Probi
 			node.SSH = sshFacts(trace, err)
 			node.Reached = false
 		}
-		at.Close()
+		go at.Close() // which takes a while where it hangs, and is nobody's to wait for
 		return nil
 	}
 	return at

@@ -247,7 +247,7 @@ func TestNewDrill(t *testing.T) {
 			return ""
 		},
 		run: func(r *run, ctx context.Context, d Drill) {
-			r.each(ctx, Event{Phase: d.Phase}, d.Limit, func(_ context.Context, _ int, m *member) error {
+			r.each(ctx, Event{Phase: d.Phase}, r.members, d.Limit, func(_ context.Context, m *member) error {
 				mu.Lock()
 				defer mu.Unlock()
 				tried = append(tried, m.Name)

@@ -12,10 +12,17 @@ import (
 	"preflight/remote"
 )
 
-// member is a node whose agent is still there when all nodes have been probed.
+// member is a node whose agent takes part in the drills.
 type member struct {
 	*facts.Node
 	agent *remote.Agent
+	i     int  // its place in the hostfile
+	turn  int  // its place among the members of a wave
+	fresh bool // it takes part for the first time
+
+	// Of the mesh: what it alone proves by that it answered, and where it listens, by address.
+	secret    string
+	listening map[string]listening
 
 	mu    sync.Mutex // over the node's sections, what is missing of it, and
 	ranks []string   // where those of a real launch called its store from
@@ -23,15 +30,26 @@ type member struct {
 
 // learn files what a drill showed of a section, or why it showed nothing. A node
 // that is lost meanwhile is as lost as one that never answered: what it reported
-// before stays, and what failed at it is its fault.
+// before stays, and what failed at it is its fault. What was well in an earlier wave is not
+// known any more where a later one shows nothing, unless our own user had enough.
 func learn[Section any](m *member, into **Section, name facts.Section, seen Section, err error) {
+	m.lose(err)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err == nil {
+	failure := (*remote.Error)(nil)
+	switch {
+	case err == nil:
 		*into = &seen
-		return
+	case *into != nil && errors.As(err, &failure) && failure.Cause == remote.Interrupted:
+	default:
+		*into, m.Missing[name] = nil, lostReason(err)
 	}
-	m.Missing[name] = lostReason(err)
+}
+
+// lose says of the node that it is lost, where err is of that.
+func (m *member) lose(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if failure := (*remote.Error)(nil); errors.As(err, &failure) && failure.Cause != remote.Interrupted {
 		failed(m.SSH, failure)
 		m.Reached = false
@@ -54,20 +72,10 @@ func (m *member) miss(section facts.Section, format string, values ...any) {
 // members are in hostfile order.
 type members []*member
 
-func membersOf(nodes []facts.Node, agents []*remote.Agent) members {
-	var all members
-	for i, agent := range agents {
-		if agent != nil {
-			all = append(all, &member{Node: &nodes[i], agent: agent})
-		}
-	}
-	return all
-}
-
-func (all members) each(work func(int, *member)) {
+func (all members) each(work func(*member)) {
 	var done sync.WaitGroup
-	for i, m := range all {
-		done.Go(func() { work(i, m) })
+	for _, m := range all {
+		done.Go(func() { work(m) })
 	}
 	done.Wait()
 }
@@ -93,13 +101,32 @@ func (all members) nodes() []*facts.Node {
 	return nodes
 }
 
-// close ends the agents, and with them whatever they still do.
+// only are some of them.
+func (all members) only(take func(*member) bool) (some members) {
+	for _, m := range all {
+		if take(m) {
+			some = append(some, m)
+		}
+	}
+	return some
+}
+
+func isFresh(m *member) bool { return m.fresh }
+
+// close ends the agents, and with them whatever they still do. Those that were lost are not
+// waited for.
 func (all members) close() {
-	all.each(func(_ int, m *member) { m.agent.Close() })
+	all.each(func(m *member) {
+		if m.Reached {
+			m.agent.Close()
+		} else {
+			go m.agent.Close()
+		}
+	})
 }
 
 // within bounds one request to an agent: a little more than the agent has, so
 // that what it has to say of a hang still arrives.
-func within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, limit+answerTime)
+func within(ctx context.Context, at *remote.Agent, limit time.Duration) (context.Context, context.CancelFunc) {
+	return at.Within(ctx, limit+answerTime)
 }

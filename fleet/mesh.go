@@ -3,9 +3,7 @@ package fleet
 import (
 	"cmp"
 	"context"
-	crand "crypto/rand"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -13,22 +11,23 @@ import (
 	"sync"
 	"time"
 
+	"preflight/drill"
 	"preflight/drill/mesh"
 	"preflight/facts"
 	"preflight/fleet/agent"
+	"preflight/hostsys"
+	"preflight/launch"
 	"preflight/launch/nccl"
 )
 
 const (
 	// listenTime is what a node gets to open its listeners.
 	listenTime = time.Second
-	// randomPeers is how many nodes everybody calls beside the next one in a
-	// fleet too large for everybody to call everybody (facts.FullMesh). It still
-	// finds every node that is shut off, at a price that grows with the fleet.
-	randomPeers = 6
 	// allPorts is up to how many nodes every call tries all ports of its peer,
 	// and not one of them in turn.
 	allPorts = 16
+	// runsAhead is how many other runs may measure before this one does.
+	runsAhead = 3
 )
 
 // addressPlan is one address for every member, on which they call each other.
@@ -36,22 +35,48 @@ type addressPlan struct {
 	section facts.Section
 	phase   Phase
 	into    func(*member) **facts.Mesh
-	// By member:
-	choices []nccl.Choice
-	unfit   []string // why nobody could call it there, "" when they can
-	unknown []string // why that is not known, "" when it is
-	ports   [][]int  // once it listens
+	choose  func(launch.Prediction, *facts.Node) nccl.Choice
+	places  map[*member]*place
+}
+
+// place is where a member is called by a plan.
+type place struct {
+	choice  nccl.Choice
+	useless string // why that is no use to others, "" when it may be
+	unfit   string // why nobody could call it there, "" when they can
+	unknown string // why that is not known, "" when it is
+	ports   []int  // once it listens
+	fresh   bool   // nobody called it there in an earlier wave
+}
+
+// listening is what came of having a member listen at an address.
+type listening struct {
+	ports          []int
+	unfit, unknown string
+}
+
+// addressPlans are the addresses of the ranks, and those that lead to the peers.
+func addressPlans() []*addressPlan {
+	return []*addressPlan{{
+		section: facts.SectionMesh, phase: meshPhase, places: map[*member]*place{},
+		choose: nccl.RankAddress,
+		into:   func(m *member) **facts.Mesh { return &m.Mesh },
+	}, {
+		section: facts.SectionPeerMesh, phase: meshAgain, places: map[*member]*place{},
+		choose: func(_ launch.Prediction, node *facts.Node) nccl.Choice { return nccl.PeerAddress(node) },
+		into:   func(m *member) **facts.Mesh { return &m.PeerMesh },
+	}}
 }
 
 // mesh has everybody call each other on the addresses the ranks will use and,
 // where those are not the ones that lead to the peers, on these too, so that
-// what is advised was tried.
+// what is advised was tried. Nobody is called twice at the same address.
 func (r *run) mesh(ctx context.Context, d Drill) {
 	plans := r.listen(ctx)
 	callees := r.callees()
 	var all sync.WaitGroup
 	for _, plan := range plans {
-		all.Go(func() { r.call(ctx, plan, callees, d.Limit) })
+		all.Go(func() { r.call(ctx, plan, callees, d) })
 	}
 	all.Wait()
 }
@@ -60,37 +85,43 @@ func (r *run) mesh(ctx context.Context, d Drill) {
 // planned: those of the ranks, and after them those of the peers where these are
 // others.
 func (r *run) listen(ctx context.Context) []*addressPlan {
-	r.listening.Do(func() {
-		ranks := r.planAddresses(func(node *facts.Node) nccl.Choice { return nccl.RankAddress(r.Prediction, node) })
-		ranks.section, ranks.into = facts.SectionMesh, func(m *member) **facts.Mesh { return &m.Mesh }
-		peers := r.planAddresses(nccl.PeerAddress)
-		peers.section, peers.into = facts.SectionPeerMesh, func(m *member) **facts.Mesh { return &m.PeerMesh }
-		ranks.phase, peers.phase = meshPhase, meshAgain
-		r.plans = []*addressPlan{ranks}
-		if !slices.EqualFunc(ranks.choices, peers.choices, func(a, b nccl.Choice) bool { return a.Address == b.Address }) {
-			r.plans = append(r.plans, peers)
-		}
-		for range r.members {
-			r.secrets = append(r.secrets, crand.Text())
-		}
-		r.members.each(func(i int, m *member) { r.listenAt(ctx, i, m) })
-	})
-	return r.plans
+	plans := r.plans[:1]
+	differ := func(m *member) bool {
+		return nccl.RankAddress(r.Prediction, m.Node).Address != nccl.PeerAddress(m.Node).Address
+	}
+	if len(r.plans[1].places) > 0 || slices.ContainsFunc(r.members, differ) {
+		plans = r.plans
+	}
+	for _, plan := range plans {
+		r.settle(plan)
+	}
+	r.members.each(func(m *member) { r.listenAt(ctx, m, plans) })
+	return plans
 }
 
-func (r *run) planAddresses(choose func(*facts.Node) nccl.Choice) *addressPlan {
-	plan := &addressPlan{ports: make([][]int, len(r.members))}
+// settle says where everybody is to be called by a plan. One whose place changes with who came
+// late is as if it had not been called at all.
+func (r *run) settle(plan *addressPlan) {
 	for _, m := range r.members {
-		choice := choose(m.Node)
-		plan.choices = append(plan.choices, choice)
-		plan.unfit = append(plan.unfit, unfit(choice, r.shared))
-		unknown := ""
-		if choice.Address == "" && choice.Error == "" {
-			unknown = choice.Rule
+		choice := plan.choose(r.Prediction, m.Node)
+		useless := unfit(choice, r.shared)
+		was := plan.places[m]
+		if was != nil && was.choice == choice && was.useless == useless {
+			was.fresh = false
+			continue
 		}
-		plan.unknown = append(plan.unknown, unknown)
+		if was != nil {
+			m.mu.Lock()
+			*plan.into(m) = nil
+			delete(m.Missing, plan.section)
+			m.mu.Unlock()
+		}
+		at := &place{choice: choice, useless: useless, unfit: useless, fresh: true}
+		if choice.Address == "" && choice.Error == "" {
+			at.unknown = choice.Rule
+		}
+		plan.places[m] = at
 	}
-	return plan
 }
 
 // unfit says why an address is of no use to any other node, "" when it may be.
@@ -109,39 +140,52 @@ func unfit(choice nccl.Choice, holders map[netip.Addr]int) string {
 	return ""
 }
 
-func (r *run) listenAt(ctx context.Context, i int, m *member) {
-	listen := mesh.Listen{Token: r.token, Secret: r.secrets[i], Node: m.Name}
-	for _, plan := range r.plans {
-		if plan.unfit[i] == "" && !slices.Contains(listen.Addresses, plan.choices[i].Address) {
-			listen.Addresses = append(listen.Addresses, plan.choices[i].Address)
+// listenAt has a member listen at its new places, where it does not yet.
+func (r *run) listenAt(ctx context.Context, m *member, plans []*addressPlan) {
+	var at []*place
+	listen := mesh.Listen{Token: r.token, Secret: m.secret, Node: m.Name}
+	for _, plan := range plans {
+		place := plan.places[m]
+		if !place.fresh || place.useless != "" {
+			continue
+		}
+		at = append(at, place)
+		address := place.choice.Address
+		if _, listens := m.listening[address]; !listens && !slices.Contains(listen.Addresses, address) {
+			listen.Addresses = append(listen.Addresses, address)
 		}
 	}
-	if len(listen.Addresses) == 0 {
-		return
-	}
-	if m.Net != nil {
-		listen.Low, listen.High = m.Net.EphemeralLow, m.Net.EphemeralHigh
-	}
-	listening, err := agent.Listen.Start(ctx, m.agent, listen, listenTime, nil)
-	for _, plan := range r.plans {
-		at := slices.IndexFunc(listening, func(l mesh.Listening) bool { return l.Address == plan.choices[i].Address })
-		switch {
-		case plan.unfit[i] != "":
-		case isLost(err):
-			plan.unknown[i] = lostReason(err)
-			plan.unfit[i] = plan.unknown[i]
-		case err != nil:
-			plan.unfit[i] = err.Error()
-		case at < 0:
-			plan.unfit[i] = "the agent does not say where it listens"
-		case listening[at].Error != "":
-			plan.unfit[i] = listening[at].Error
-		case !usable(listening[at].Ports):
-			plan.unfit[i] = "the agent names ports that do not exist"
-		default:
-			plan.ports[i] = listening[at].Ports
+	if len(listen.Addresses) > 0 {
+		if m.Net != nil {
+			listen.Low, listen.High = m.Net.EphemeralLow, m.Net.EphemeralHigh
+		}
+		answer, err := agent.Listen.Start(ctx, m.agent, listen, listenTime, nil)
+		for _, address := range listen.Addresses {
+			m.listening[address] = listeningAt(address, answer, err)
 		}
 	}
+	for _, place := range at {
+		came := m.listening[place.choice.Address]
+		place.ports, place.unfit, place.unknown = came.ports, came.unfit, came.unknown
+	}
+}
+
+// listeningAt is what an agent says of one of the addresses where it was to listen.
+func listeningAt(address string, answer []mesh.Listening, err error) listening {
+	at := slices.IndexFunc(answer, func(l mesh.Listening) bool { return l.Address == address })
+	switch {
+	case isLost(err):
+		return listening{unfit: lostReason(err), unknown: lostReason(err)}
+	case err != nil:
+		return listening{unfit: err.Error()}
+	case at < 0:
+		return listening{unfit: "the agent does not say where it listens"}
+	case answer[at].Error != "":
+		return listening{unfit: answer[at].Error}
+	case !usable(answer[at].Ports):
+		return listening{unfit: "the agent names ports that do not exist"}
+	}
+	return listening{ports: answer[at].Ports}
 }
 
 // mostPorts is how many ports an agent listens on at an address. A node is not
@@ -153,76 +197,109 @@ func usable(ports []int) bool {
 	return len(ports) > 0 && len(ports) <= mostPorts && !slices.ContainsFunc(ports, isNone)
 }
 
-// callees are whom every member calls, by member: everybody, or itself, the next
-// one and a few others.
+// callees are whom every member calls, by member: everybody, or of a large fleet a sample.
 func (r *run) callees() [][]int {
 	n := len(r.members)
+	if n > facts.FullMesh {
+		return sample(n, rand.Uint64())
+	}
 	callees := make([][]int, n)
 	everybody := make([]int, n)
 	for i := range everybody {
 		everybody[i] = i
 	}
 	for i := range callees {
-		if n <= facts.FullMesh {
-			callees[i] = everybody
-			continue
-		}
-		called := map[int]bool{i: true, (i + 1) % n: true}
-		for len(called) < 2+randomPeers {
-			called[rand.IntN(n)] = true
-		}
-		callees[i] = slices.Sorted(maps.Keys(called))
+		callees[i] = everybody
 	}
 	return callees
 }
 
-// call has everybody call its callees at the addresses of one plan.
-func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, limit time.Duration) {
-	r.each(ctx, Event{Phase: plan.phase}, limit, func(ctx context.Context, i int, m *member) error {
-		listened := facts.Mesh{Interface: plan.choices[i].Interface, Address: plan.choices[i].Address, Ports: plan.ports[i], Error: plan.unfit[i]}
+// call has everybody call its callees at the addresses of one plan: where one of the two has
+// a new place, for the others have called each other.
+func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, d Drill) {
+	called, moved := map[*member]members{}, map[string]bool{}
+	for _, m := range r.members {
+		moved[m.Name] = plan.places[m].fresh
+	}
+	who := r.members.only(func(m *member) bool {
+		at := plan.places[m]
+		for _, i := range callees[m.turn] {
+			if peer := r.members[i]; at.fresh || plan.places[peer].fresh {
+				called[m] = append(called[m], peer)
+			}
+		}
+		return at.fresh || len(called[m]) > 0 && *plan.into(m) != nil && at.unfit == ""
+	})
+	before := r.losses()
+	r.each(ctx, Event{Phase: plan.phase}, who, d.Limit, func(ctx context.Context, m *member) error {
+		at := plan.places[m]
+		told := facts.Mesh{Interface: at.choice.Interface, Address: at.choice.Address, Ports: at.ports, Error: at.unfit}
 		switch {
-		case plan.unknown[i] != "":
-			m.miss(plan.section, "%s", plan.unknown[i])
+		case at.unknown != "":
+			m.miss(plan.section, "%s", at.unknown)
 			return nil
-		case plan.unfit[i] != "":
-			learn(m, plan.into(m), plan.section, listened, nil)
+		case at.unfit != "":
+			learn(m, plan.into(m), plan.section, told, nil)
 			return nil
 		}
 		seen, err := agent.Call.Ask(ctx, m.agent, mesh.Calls{
-			Token: r.token, Node: m.Name, Peers: r.peers(plan, callees[i]), AllPorts: len(r.members) <= allPorts, Deadline: limit,
+			Token: r.token, Node: m.Name, Peers: r.peers(plan, called[m]), AllPorts: len(r.members) <= allPorts, Deadline: d.Limit, Slack: d.Slack,
 		})
-		listened.Error = seen.Error
-		listened.Reached, listened.Failed = r.believable(plan, m, callees[i], seen)
-		listened.MSS = seen.MSS
-		learn(m, plan.into(m), plan.section, listened, err)
+		told.Error, told.MSS, told.Overflows = seen.Error, seen.MSS, max(0, seen.Overflows)
+		told.Reached, told.Failed = r.believable(plan, before, m, called[m], seen)
+		already := *plan.into(m)
+		if err != nil && already != nil && len(already.Failed) > 0 {
+			m.lose(err)
+			return err
+		}
+		if already != nil {
+			r.addTo(&told, *already, moved)
+		}
+		learn(m, plan.into(m), plan.section, told, err)
 		return err
 	})
 }
 
+// addTo adds to what a member told what it told before, but of those that have moved.
+func (r *run) addTo(told *facts.Mesh, before facts.Mesh, moved map[string]bool) {
+	for peer, seconds := range before.Reached {
+		if !moved[peer] {
+			told.Reached[peer] = seconds
+		}
+	}
+	told.Failed = append(told.Failed, slices.DeleteFunc(before.Failed, func(path facts.Path) bool { return moved[path.Peer] })...)
+	slices.SortStableFunc(told.Failed, func(a, b facts.Path) int { return r.members.index(a.Peer) - r.members.index(b.Peer) })
+	told.Overflows += before.Overflows
+	told.Error = cmp.Or(told.Error, before.Error)
+	if before.MSS > 0 && (told.MSS == 0 || before.MSS < told.MSS) {
+		told.MSS = before.MSS
+	}
+}
+
 // believable is what a node says of those it was to call, once of each, and of nobody else.
 // That a node answered it shows by what that node alone could tell it.
-func (r *run) believable(plan *addressPlan, caller *member, called []int, answer mesh.Called) (reached map[string]float64, failed []facts.Path) {
+func (r *run) believable(plan *addressPlan, before losses, caller *member, called members, answer mesh.Called) (reached map[string]float64, failed []facts.Path) {
 	said := map[string]facts.Path{}
 	for _, path := range slices.Backward(answer.Failed) {
 		said[path.Peer] = path
 	}
-	hasProof := func(peer string, i int) bool { return answer.Proofs[peer] == mesh.Proof(r.secrets[i], caller.Name) }
+	hasProof := func(peer string, m *member) bool { return answer.Proofs[peer] == mesh.Proof(m.secret, caller.Name) }
 	reached = map[string]float64{}
-	for _, i := range called {
-		peer := r.members[i].Name
+	for _, m := range called {
+		peer, at := m.Name, plan.places[m]
 		path, hasFailed := said[peer]
 		seconds, hasReached := answer.Reached[peer]
 		switch {
-		case plan.unfit[i] != "", !hasFailed && !hasReached:
+		case at.unfit != "", !hasFailed && !hasReached:
 			continue
-		case !hasFailed && hasProof(peer, i):
+		case !hasFailed && hasProof(peer, m):
 			reached[peer] = seconds
 			continue
 		case !hasFailed:
-			path = facts.Path{Peer: peer, Port: plan.ports[i][0], Seconds: seconds, Outcome: facts.PathUnproven}
+			path = facts.Path{Peer: peer, Port: at.ports[0], Seconds: seconds, Outcome: facts.PathUnproven}
 		}
-		path.To = plan.choices[i].Address
-		if at := r.members.index(path.Answered); path.Answered != "" && (at < 0 || !hasProof(peer, at)) {
+		path.To = at.choice.Address
+		if other := r.members.named(path.Answered); path.Answered != "" && (other == nil || !hasProof(peer, other)) {
 			path.Outcome, path.Answered = facts.PathStranger, ""
 		}
 		if mac, err := net.ParseMAC(path.MAC); err != nil {
@@ -230,20 +307,21 @@ func (r *run) believable(plan *addressPlan, caller *member, called []int, answer
 		} else {
 			path.MAC = mac.String()
 		}
+		before.excuse(&path, caller, m)
 		failed = append(failed, path)
 	}
 	return reached, failed
 }
 
 // peers are those of some members that can be called by a plan.
-func (r *run) peers(plan *addressPlan, members []int) []mesh.Peer {
-	peers := make([]mesh.Peer, 0, len(members))
-	for _, i := range members {
-		if plan.unfit[i] != "" {
+func (r *run) peers(plan *addressPlan, some members) []mesh.Peer {
+	peers := make([]mesh.Peer, 0, len(some))
+	for _, m := range some {
+		at := plan.places[m]
+		if at.unfit != "" {
 			continue
 		}
-		m := r.members[i]
-		peer := mesh.Peer{Name: m.Name, Address: plan.choices[i].Address, Ports: plan.ports[i]}
+		peer := mesh.Peer{Name: m.Name, Address: at.choice.Address, Ports: at.ports}
 		if m.SSH != nil && m.Address == peer.Address { // else the port is another's
 			peer.Control = m.SSH.Port
 		}
@@ -259,29 +337,39 @@ func (r *run) noThroughput() string {
 	return ""
 }
 
+// takeTurn waits until no other preflight measures among these nodes, as the first of them
+// knows. One that does not end is not waited for: then both say that they were not alone.
+func (r *run) takeTurn(ctx context.Context, ring members) {
+	if len(ring) == 0 {
+		return
+	}
+	patience := runsAhead * (r.Throughput + mesh.SendOverhead)
+	turn := drill.Turn{Of: hostsys.TurnAtMeasuring, Patience: patience}
+	_, _ = agent.HoldTurn.Start(ctx, ring[0].agent, turn, patience+answerTime, nil)
+}
+
 // throughput has everybody send to the next one that listens, all at once: at the
 // addresses of the ranks, or where not everybody listens there, at the peers'.
 func (r *run) throughput(ctx context.Context, d Drill) {
 	plans := r.listen(ctx)
 	plan := plans[0]
-	if slices.ContainsFunc(plan.unfit, func(why string) bool { return why != "" }) {
+	listens := func(m *member) bool { return plan.places[m].unfit == "" }
+	if len(r.members.only(listens)) < len(r.members) {
 		plan = plans[len(plans)-1]
 	}
-	var ring []int
-	for i := range r.members {
-		if plan.unfit[i] == "" {
-			ring = append(ring, i)
-		}
-	}
-	r.each(ctx, Event{Phase: d.Phase, Takes: r.Throughput}, r.Throughput+mesh.SendOverhead, func(ctx context.Context, i int, m *member) error {
-		at := slices.Index(ring, i)
+	ring := r.members.only(listens)
+	ctx, over := context.WithCancel(ctx)
+	defer over()
+	r.takeTurn(ctx, ring)
+	r.each(ctx, Event{Phase: d.Phase, Takes: r.Throughput}, r.members, r.Throughput+mesh.SendOverhead, func(ctx context.Context, m *member) error {
+		at := slices.Index(ring, m)
 		if at < 0 || len(ring) < 2 {
-			m.miss(d.Section, "%s", cmp.Or(plan.unfit[i], "no other node listens"))
+			m.miss(d.Section, "%s", cmp.Or(plan.places[m].unfit, "no other node listens"))
 			return nil
 		}
-		next := r.peers(plan, []int{ring[(at+1)%len(ring)]})[0]
+		next := r.peers(plan, members{ring[(at+1)%len(ring)]})[0]
 		seen, err := agent.Send.Ask(ctx, m.agent, agent.Sending{Token: r.token, Node: m.Name, To: next, For: r.Throughput})
-		seen.Peer, seen.Interface = next.Name, cmp.Or(seen.Interface, plan.choices[i].Interface)
+		seen.Peer, seen.Interface = next.Name, cmp.Or(seen.Interface, plan.places[m].choice.Interface)
 		learn(m, &m.Throughput, d.Section, seen, err)
 		return err
 	})

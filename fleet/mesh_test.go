@@ -14,11 +14,12 @@ import (
 // and that it was answered only with the proof of who answered.
 func TestBelievable(t *testing.T) {
 	all := membersFor(5)
-	r := &run{members: all, secrets: []string{"s1", "s2", "s3", "s4", "s5"}}
-	plan := &addressPlan{choices: make([]nccl.Choice, 5), unfit: []string{4: "it did not listen"}, ports: make([][]int, 5)}
+	r := &run{members: all}
+	plan := &addressPlan{places: map[*member]*place{}}
 	for i, address := range []string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"} {
-		plan.choices[i], plan.ports[i] = nccl.Choice{Address: address}, []int{40000 + i}
+		plan.places[all[i]] = &place{choice: nccl.Choice{Address: address}, ports: []int{40000 + i}}
 	}
+	plan.places[all[4]].unfit = "it did not listen"
 	by := func(secret string) string { return mesh.Proof(secret, "w1") }
 	path := func(peer string, outcome facts.PathOutcome, answered string) facts.Path {
 		return facts.Path{Peer: peer, Outcome: outcome, Answered: answered}
@@ -61,7 +62,7 @@ func TestBelievable(t *testing.T) {
 			nil, []facts.Path{{Peer: "w2", To: "10.0.0.2"}, {Peer: "w3", To: "10.0.0.3", MAC: "02:aa:00:00:00:01"}},
 		},
 	} {
-		got, failed := r.believable(plan, all[0], []int{0, 1, 2, 4}, c.said)
+		got, failed := r.believable(plan, nil, all[0], members{all[0], all[1], all[2], all[4]}, c.said)
 		want := map[string]float64{}
 		for _, peer := range c.reached {
 			want[peer] = 1

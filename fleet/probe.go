@@ -15,13 +15,14 @@ import (
 	"preflight/facts"
 	"preflight/fleet/agent"
 	"preflight/hostfile"
+	"preflight/hostsys"
 	"preflight/launch"
 	"preflight/probe"
 	"preflight/remote"
 )
 
 // probing is what every node is asked to look at.
-func (job Job) probing(ctx context.Context) ([]facts.Section, probe.Options) {
+func (job Job) probing() ([]facts.Section, probe.Options) {
 	prediction := job.Prediction
 	options := probe.Options{
 		Master:      prediction.EndpointHost(),
@@ -41,8 +42,6 @@ func (job Job) probing(ctx context.Context) ([]facts.Section, probe.Options) {
 			options.Exports[export.Name] = export.Value
 		}
 	}
-	options.Names = prediction.HostNames()
-	options.Peers = peerAddresses(ctx, options.Names)
 	if config := prediction.Config; config != nil {
 		options.Offload = map[string]string{}
 		for _, offload := range config.Offload {
@@ -80,12 +79,11 @@ func (job Job) unneeded() map[facts.Section]string {
 	return not
 }
 
-// probe has a node report its sections until end, and notes of each that is
+// probe has a node report its sections, and notes of each that is
 // missing why.
-func (job Job) probe(ctx context.Context, at *remote.Agent, node *facts.Node, probing agent.Probing, end time.Time) error {
-	probing.Deadline = max(time.Until(end)-answerTime, time.Millisecond) // a deadline of 0 would be the probe's own
+func (job Job) probe(ctx context.Context, at *remote.Agent, node *facts.Node, probing agent.Probing) error {
 	err := agent.Probe(ctx, at, probing, func(part string, body json.RawMessage) {
-		take(node, probing.Sections, facts.Section(part), body)
+		job.alike.take(node, probing.Sections, facts.Section(part), body)
 	})
 	node.Hold(facts.Allowance(len(job.Prediction.Hosts)))
 	var excess remote.Excess
@@ -110,10 +108,12 @@ const longestReason = 1 << 10
 // take files one answered section. A node is not trusted: an answer for a
 // section nobody asked it about, or has the answer of, is dropped, and one that
 // does not hold what it says leaves the section missing.
-func take(node *facts.Node, asked []facts.Section, section facts.Section, body json.RawMessage) {
-	var answer agent.Probed
-	switch err := json.Unmarshal(body, &answer); {
-	case !slices.Contains(asked, section), node.Has(section), node.Missing[section] != "":
+func (told *alike) take(node *facts.Node, asked []facts.Section, section facts.Section, body json.RawMessage) {
+	if !slices.Contains(asked, section) || node.Has(section) || node.Missing[section] != "" {
+		return
+	}
+	answer, err := told.decode(section, body)
+	switch {
 	case err != nil:
 		node.Missing[section] = fmt.Sprintf("the agent's answer is malformed: %v", err)
 	case answer.Missing != "":
@@ -135,8 +135,8 @@ func (job Job) lookHere(ctx context.Context) (facts.Fleet, launch.Prediction) {
 	fleet := job.empty()
 	node := &fleet.Nodes[0]
 	node.Reached, node.Missing = true, map[facts.Section]string{}
-	sections, options := job.probing(ctx)
-	options.Names, options.Peers, options.Deadline = nil, nil, job.Timeout
+	sections, options := job.probing()
+	options.Deadline = job.Timeout
 	sections = slices.DeleteFunc(sections, func(s facts.Section) bool { return s == facts.SectionNames })
 	job.emit(Event{Phase: Looking, Step: Began, Nodes: 1})
 	job.emit(Event{Phase: Looking, Step: Began, Node: node.Name, Until: time.Now().Add(job.Timeout)})
@@ -164,6 +164,25 @@ func ProbeHere(ctx context.Context, node *facts.Node, options probe.Options, sec
 	})
 }
 
+// asking is what each node is asked, by its place: what all are, and its share of the names.
+func (job Job) asking(ctx context.Context) func(i int) agent.Probing {
+	names := job.Prediction.HostNames()
+	addresses := peerAddresses(ctx, names)
+	sections, options := job.probing()
+	alike := agent.Probing{Sections: sections, Options: agent.Encode(options), Hosts: len(names)}
+	return func(i int) agent.Probing {
+		probing := alike
+		probing.Peers = map[string]string{}
+		for _, at := range lookups(len(names), i) {
+			probing.Names = append(probing.Names, names[at])
+			if address := addresses[names[at]]; address != "" {
+				probing.Peers[names[at]] = address
+			}
+		}
+		return probing
+	}
+}
+
 const (
 	// peerTime bounds how long the nodes' names are looked up before the nodes are
 	// reached. A name that takes longer is asked no route for; how every node
@@ -176,7 +195,7 @@ const (
 // peerAddresses is the first address of every name that resolves here, so that
 // the nodes can say by which interface they would reach it.
 func peerAddresses(ctx context.Context, names []string) map[string]string {
-	ctx, cancel := context.WithTimeout(ctx, peerTime)
+	ctx, cancel := hostsys.WithTimeout(ctx, peerTime)
 	defer cancel()
 	var all sync.WaitGroup
 	var mu sync.Mutex

@@ -33,7 +33,7 @@ func TestTakeBelievesNobody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			node := facts.Node{Missing: map[facts.Section]string{}}
 			for _, answer := range test.answers {
-				take(&node, probe.Of(probe.Nodes), facts.Section(answer[0]), []byte(answer[1]))
+				(&alike{}).take(&node, probe.Of(probe.Nodes), facts.Section(answer[0]), []byte(answer[1]))
 			}
 			for _, section := range []facts.Section{facts.SectionHost, facts.SectionNet, facts.SectionSSH} {
 				if seen := slices.Contains(test.seen, section); node.Has(section) != seen {

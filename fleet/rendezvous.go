@@ -57,7 +57,8 @@ func (r *run) noRendezvous() string {
 	return ""
 }
 
-// rendezvous is tried at the endpoint the ranks will be given. Where that does
+// rendezvous is tried at the endpoint the ranks will be given, with everybody who is there:
+// once more with those who came late, as the world is another then. Where that does
 // not bring everybody together and node 0 has an address that leads to its peers,
 // it is tried there too, so that what is advised was tried.
 func (r *run) rendezvous(ctx context.Context, d Drill) {
@@ -73,21 +74,43 @@ func (r *run) rendezvous(ctx context.Context, d Drill) {
 		return
 	}
 	defer r.tellRanks()
-	r.join(ctx, stores, ranks)
+	met := r.join(ctx, stores, ranks)
 	peer := nccl.PeerAddress(first)
-	switch {
-	case r.complete() && r.Prediction.Rendezvous == launch.RendezvousC10d:
-		leave() // another preflight may wait for the port
-		r.joinNext(ctx)
-	case !r.complete() && !unserved(stores) && peer.Address != "" && peer.Address != ranks.Host:
+	isTried := func(m *member) bool { return m.PeerRendezvous != nil }
+	if (!met || slices.ContainsFunc(r.members, isTried)) && !unserved(stores) && peer.Address != "" && peer.Address != ranks.Host {
 		peers := attempt{
-			Endpoint: launch.Endpoint{Host: peer.Address, Port: ranks.Port}, section: facts.SectionPeerRendezvous, phase: rendezvousAgain, name: "peers", limit: againTime,
+			Endpoint: launch.Endpoint{Host: peer.Address, Port: ranks.Port}, section: facts.SectionPeerRendezvous, phase: rendezvousAgain, name: "peers", limit: againTime + r.slack(againTime),
 			into: func(m *member) **facts.Rendezvous { return &m.PeerRendezvous },
 		}
-		if stores, served = r.serve(serving, peers, first, stores); served {
-			r.join(ctx, stores, peers)
+		if again, served := r.serve(serving, peers, first, stores); served {
+			r.join(ctx, again, peers)
 		}
 	}
+	if met && r.Prediction.Rendezvous == launch.RendezvousC10d {
+		leave() // another preflight may wait for the port
+		r.joinNext(ctx, stores[0].Generation)
+	}
+}
+
+// stays is whether a member's part of an earlier wave is not to be made good by this one: at the
+// same endpoint it failed, or was not seen. What works the second time, nobody may rely on.
+func (a attempt) stays(m *member) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := *a.into(m)
+	if before == nil {
+		return !m.fresh && m.Missing[a.section] != ""
+	}
+	return before.Endpoint == a.endpoint() && (before.Failed != "" || before.Next != nil && before.Next.Failed != "")
+}
+
+// file has a member's part known.
+func (a attempt) file(m *member, seen facts.Rendezvous, err error) {
+	if a.stays(m) {
+		m.lose(err)
+		return
+	}
+	learn(m, a.into(m), a.section, seen, err)
 }
 
 // tellRanks files what those that served have met.
@@ -101,10 +124,6 @@ func (r *run) tellRanks() {
 	}
 }
 
-func (r *run) complete() bool {
-	return !slices.ContainsFunc(r.members, func(m *member) bool { return m.Rendezvous == nil || m.Rendezvous.Failed != "" })
-}
-
 // serve has whoever holds itself for the host serve a store, until ctx ends;
 // those who already do go on. It returns what is known of every member before it
 // joins. Where one is lost on the way nothing is known of anybody: the section is
@@ -116,7 +135,8 @@ func (r *run) serve(ctx context.Context, a attempt, first *facts.Node, already [
 	}
 	known = make([]facts.Rendezvous, len(r.members))
 	losses := make([]error, len(r.members))
-	r.members.each(func(i int, m *member) {
+	r.members.each(func(m *member) {
+		i := m.turn
 		serves, why := r.Prediction.Serves(a.Endpoint, m.Node, first)
 		known[i] = facts.Rendezvous{Serves: serves, ServesWhy: why, Generation: generation}
 		if !serves || already != nil && already[i].Serves {
@@ -127,7 +147,7 @@ func (r *run) serve(ctx context.Context, a attempt, first *facts.Node, already [
 		switch {
 		case isLost(err):
 			losses[i] = err
-			learn(m, a.into(m), a.section, facts.Rendezvous{}, err)
+			a.file(m, facts.Rendezvous{}, err)
 		case err != nil:
 			known[i].Failed, known[i].Error = facts.HopServe, err.Error()
 		case serving.Taken != nil:
@@ -139,6 +159,10 @@ func (r *run) serve(ctx context.Context, a attempt, first *facts.Node, already [
 		return known, true
 	}
 	for _, m := range r.members {
+		if a.stays(m) || *a.into(m) != nil && ctx.Err() != nil {
+			continue
+		}
+		*a.into(m) = nil
 		m.miss(a.section, "%s was to serve the store: %s", r.members[lost].Name, lostReason(losses[lost]))
 	}
 	return nil, false
@@ -174,32 +198,42 @@ func unserved(stores []facts.Rendezvous) bool {
 	return slices.ContainsFunc(stores, func(r facts.Rendezvous) bool { return r.Failed == facts.HopServe })
 }
 
-// join has everybody join at one endpoint, once the stores are known.
-func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) {
-	var hosts []*member
-	for i, m := range r.members {
-		if stores[i].Serves {
-			hosts = append(hosts, m)
-		}
-	}
-	r.each(ctx, Event{Phase: a.phase}, a.limit, func(ctx context.Context, i int, m *member) error {
-		seen := stores[i]
-		seen.Endpoint = a.endpoint()
+// join has everybody join at one endpoint, once the stores are known, and says whether all met.
+func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) (met bool) {
+	hosts := r.members.only(func(m *member) bool { return stores[m.turn].Serves })
+	seen, lost, before := make([]facts.Rendezvous, len(r.members)), make([]error, len(r.members)), r.losses()
+	r.each(ctx, Event{Phase: a.phase}, r.members, a.limit, func(ctx context.Context, m *member) error {
+		store, joined := stores[m.turn], &seen[m.turn]
 		if unserved(stores) {
 			// Whoever holds the port is not ours to call: it may be a running job.
-			if seen.Failed == "" {
-				seen.Failed, seen.Error = facts.HopWait, "the store could not be served"
+			if *joined = store; store.Failed == "" {
+				joined.Failed, joined.Error = facts.HopWait, "the store could not be served"
 			}
-			learn(m, a.into(m), a.section, seen, nil)
-			return nil
+		} else {
+			*joined, lost[m.turn] = r.joinFrom(ctx, m, a, store.Generation, r.storesFor(m, hosts))
+			joined.Serves, joined.ServesWhy, joined.Waited = store.Serves, store.ServesWhy, store.Waited
 		}
-		joined, err := r.joinFrom(ctx, m, a, seen.Generation, r.storesFor(m, hosts))
-		joined.Endpoint, joined.Generation = seen.Endpoint, seen.Generation
-		joined.Serves, joined.ServesWhy, joined.Waited = seen.Serves, seen.ServesWhy, seen.Waited
-		learn(m, a.into(m), a.section, joined, err)
-		return err
+		joined.Endpoint, joined.Generation = a.endpoint(), store.Generation
+		return lost[m.turn]
 	})
-	r.nameMissing(a)
+	met = true
+	var missing []string // whom those who served waited for
+	for i, m := range r.members {
+		met = met && lost[i] == nil && seen[i].Failed == ""
+		if lost[i] != nil || seen[i].Joined == 0 {
+			missing = append(missing, m.Name)
+		}
+	}
+	for i, m := range r.members {
+		if seen[i].Serves && seen[i].Failed == facts.HopWait {
+			seen[i].Missing = missing
+		}
+		if lost[i] == nil && !unserved(stores) {
+			lost[i] = before.unmet(r.members, seen[i])
+		}
+		a.file(m, seen[i], lost[i])
+	}
+	return met
 }
 
 // storesFor is every address at which a joiner finds one of those who serve, and
@@ -232,24 +266,9 @@ func (r *run) joinFrom(ctx context.Context, m *member, a attempt, generation fac
 	})
 }
 
-// nameMissing notes for those who served whom they waited for.
-func (r *run) nameMissing(a attempt) {
-	var missing []string
-	for _, m := range r.members {
-		if seen := *a.into(m); seen == nil || seen.Joined == 0 {
-			missing = append(missing, m.Name)
-		}
-	}
-	for _, m := range r.members {
-		if seen := *a.into(m); seen != nil && seen.Serves && seen.Failed == facts.HopWait {
-			seen.Missing = missing
-		}
-	}
-}
-
 // joinNext is the second rendezvous of torchrun's c10d mode: group rank 0 opens
 // a new store on a new port and publishes its own name.
-func (r *run) joinNext(ctx context.Context) {
+func (r *run) joinNext(ctx context.Context, generation facts.Generation) {
 	ctx, cancel := context.WithCancel(ctx) // ends the store
 	defer cancel()
 	host, fqdn := r.Prediction.SecondRendezvous(r.members.nodes())
@@ -257,20 +276,24 @@ func (r *run) joinNext(ctx context.Context) {
 		return
 	}
 	server := r.members.named(host.Name)
-	generation := server.Rendezvous.Generation
+	meet := func(m *member, seen facts.Rendezvous) {
+		if m.Rendezvous != nil && m.Rendezvous.Next == nil { // else one that failed in an earlier wave
+			m.Rendezvous.Next = &seen
+		}
+	}
 	serving, err := agent.Serve.Start(ctx, server.agent, drill.Host{Token: r.token, Node: server.Name, Generation: generation}, serveTime, nil)
 	if err != nil {
-		server.Rendezvous.Next = &facts.Rendezvous{Endpoint: fqdn, Serves: true, Generation: generation, Failed: facts.HopServe, Error: err.Error()}
+		meet(server, facts.Rendezvous{Endpoint: fqdn, Serves: true, Generation: generation, Failed: facts.HopServe, Error: err.Error()})
 		return
 	}
-	next := attempt{Endpoint: launch.Endpoint{Host: fqdn, Port: serving.Port}, name: "next", limit: againTime}
-	r.each(ctx, Event{Phase: rendezvousAgain}, next.limit, func(ctx context.Context, _ int, m *member) error {
+	next := attempt{Endpoint: launch.Endpoint{Host: fqdn, Port: serving.Port}, name: "next", limit: againTime + r.slack(againTime)}
+	r.each(ctx, Event{Phase: rendezvousAgain}, r.members, next.limit, func(ctx context.Context, m *member) error {
 		joined, err := r.joinFrom(ctx, m, next, generation, r.storesFor(m, []*member{server}))
 		joined.Endpoint, joined.Generation, joined.Serves = next.endpoint(), generation, m == server
 		if err != nil {
 			joined.Failed, joined.Error = facts.HopWait, err.Error()
 		}
-		m.Rendezvous.Next = &joined
+		meet(m, joined)
 		return err
 	})
 }

@@ -1,12 +1,14 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"preflight/drill"
+	"preflight/facts"
 	"preflight/fleet/agent"
 	"preflight/hostfile"
 )
@@ -33,23 +35,47 @@ func (r *run) noLogins() string {
 // logins has every node log in to its peers by its own ssh, as they do for a launcher whose nodes start each other.
 // What a node does not come to within the limit is not known.
 func (r *run) logins(ctx context.Context, d Drill) {
-	n := len(r.members)
-	r.each(ctx, Event{Phase: d.Phase}, d.Limit, func(ctx context.Context, i int, m *member) error {
-		var peers []string
-		for next := 1; next < n && n <= allLogins; next++ {
-			peers = append(peers, r.members[(i+next)%n].Name) // not all the first at once: see MaxStartups of sshd_config
-		}
-		if n > allLogins {
-			peers = []string{r.members[(i+1)%n].Name, r.members[(i+2+rand.IntN(n-2))%n].Name}
-		}
-		if len(peers) == 0 {
+	peers := map[*member][]string{}
+	who := r.members.only(func(m *member) bool {
+		peers[m] = r.loginPeers(m)
+		return m.fresh || m.Logins != nil && len(peers[m]) > 0
+	})
+	r.each(ctx, Event{Phase: d.Phase}, who, d.Limit, func(ctx context.Context, m *member) error {
+		if len(peers[m]) == 0 {
 			m.miss(d.Section, "no other node was reached")
 			return nil
 		}
-		seen, err := agent.LogIn.Ask(ctx, m.agent, drill.Logins{Peers: peers, Port: r.Prediction.SSHPort, Deadline: d.Limit})
+		seen, err := agent.LogIn.Ask(ctx, m.agent, drill.Logins{Peers: peers[m], Port: r.Prediction.SSHPort, Deadline: d.Limit})
+		if before := m.Logins; before != nil {
+			if err != nil && len(before.Failed) > 0 {
+				m.lose(err)
+				return err
+			}
+			seen.Passed, seen.Failed = append(before.Passed, seen.Passed...), append(before.Failed, seen.Failed...)
+			seen.Untried = append(before.Untried, seen.Untried...)
+		}
 		learn(m, &m.Logins, d.Section, seen, err)
 		return err
 	})
+}
+
+// loginPeers are whom a member logs in to, but those that it did in an earlier wave.
+func (r *run) loginPeers(m *member) (peers []string) {
+	n := len(r.members)
+	ahead := func(by int) *member { return r.members[(m.turn+by)%n] }
+	var some members
+	for next := 1; next < n && n <= allLogins; next++ {
+		some = append(some, ahead(next)) // not all the first at once: see MaxStartups of sshd_config
+	}
+	if n > allLogins {
+		some = members{ahead(1), ahead(2 + rand.IntN(n-2))}
+	}
+	for _, peer := range some {
+		if m.fresh || peer.fresh {
+			peers = append(peers, peer.Name)
+		}
+	}
+	return peers
 }
 
 const (
@@ -74,27 +100,46 @@ func (r *run) noRehearsal() string {
 
 // rehearsal runs the very pdsh that DeepSpeed will run over the nodes that were
 // reached, with an echo in place of the training: what it says is compared with
-// what our own ssh saw.
+// what our own ssh saw. Those that came late have a run of their own.
 func (r *run) rehearsal(ctx context.Context, d Drill) {
-	if len(r.members) == 0 {
-		r.fleet.Head.Missing[d.Section] = "no node was reached"
+	fresh, head := r.members.only(isFresh), r.fleet.Head
+	if len(fresh) == 0 {
+		head.Missing[d.Section] = "no node was reached"
 		return
 	}
 	var hosts []string
 	limit := rehearsalTime
-	for _, m := range r.members {
+	for _, m := range fresh {
 		if hostfile.HandsOption(m.Name) {
-			r.fleet.Head.Missing[d.Section] = fmt.Sprintf("pdsh would hand a part of %q to ssh, which takes it for an option", m.Name)
+			head.Missing[d.Section] = fmt.Sprintf("pdsh would hand a part of %q to ssh, which takes it for an option", m.Name)
 			return
 		}
 		hosts = append(hosts, m.Name)
 		login := time.Duration((m.SSH.ConnectSeconds + m.SSH.StartSeconds) * float64(time.Second))
 		limit = min(max(limit, rehearsalFactor*login), max(r.Timeout, rehearsalTime))
 	}
-	r.emit(Event{Phase: d.Phase, Step: Began, Until: time.Now().Add(limit)})
-	defer r.emit(Event{Phase: d.Phase, Step: Ended})
+	phase := r.inWave(d.Phase)
+	r.emit(Event{Phase: phase, Step: Began, Until: time.Now().Add(limit)})
+	defer r.emit(Event{Phase: phase, Step: Ended})
 	seen := drill.Rehearse(ctx, drill.Rehearsal{
-		Program: r.fleet.Head.Launcher.PDSH.Path, Hosts: hosts, LauncherArgs: r.Prediction.LauncherArgs, Env: r.Prediction.CommandEnv, Limit: limit,
+		Program: head.Launcher.PDSH.Path, Hosts: hosts, LauncherArgs: r.Prediction.LauncherArgs, Env: r.Prediction.CommandEnv, Limit: limit,
 	})
-	r.fleet.Head.Rehearsal = &seen
+	if head.Rehearsal != nil {
+		seen = after(*head.Rehearsal, seen)
+	}
+	head.Rehearsal = &seen
+}
+
+// after is one rehearsal of two, as if the second had gone on counting.
+func after(first, second facts.Rehearsal) facts.Rehearsal {
+	for _, node := range second.Nodes {
+		for i := range node.Ranks {
+			node.Ranks[i] += len(first.Nodes)
+		}
+	}
+	first.Nodes = append(first.Nodes, second.Nodes...)
+	first.ExitCode, first.Problem = cmp.Or(first.ExitCode, second.ExitCode), cmp.Or(first.Problem, second.Problem)
+	first.Complaints = append(first.Complaints, second.Complaints...)
+	first.Seconds += second.Seconds
+	return first
 }

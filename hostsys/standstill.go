@@ -10,8 +10,8 @@ import (
 const (
 	// standTick is how often it is looked whether time has passed us by.
 	standTick = 250 * time.Millisecond
-	// standTime is how late a look has to come for that: a busy machine is later than it
-	// should, and what others are given, from 2.5 s on, is not all gone.
+	// standTime is how late a look has to come for that, beside what a busy machine keeps
+	// us waiting for: that is lost to no deadline (lag.go).
 	standTime = 2 * time.Second
 )
 
@@ -57,13 +57,16 @@ type standstill struct {
 	ticks  *time.Ticker
 	over   chan struct{}
 
-	mu    sync.Mutex
-	last  time.Duration // when it was looked last, by the clock
-	found *StoodStill
+	mu      sync.Mutex
+	last    time.Duration // when it was looked last, by the clock
+	awake   time.Duration // and by Go's own
+	stopped time.Duration // until then, as lag tells
+	found   *StoodStill
 }
 
 func watchStandstill(ctx context.Context, clock func() time.Duration) *standstill {
-	w := &standstill{clock: clock, ticks: time.NewTicker(standTick), over: make(chan struct{}), last: clock()}
+	own.begin()
+	w := &standstill{awake: time.Since(started), stopped: time.Duration(own.stopped.Load()), clock: clock, ticks: time.NewTicker(standTick), over: make(chan struct{}), last: clock()}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	go func() {
 		for {
@@ -78,21 +81,24 @@ func watchStandstill(ctx context.Context, clock func() time.Duration) *standstil
 	return w
 }
 
-// look ends the work when the last look is too long ago.
+// look ends the work when time has passed us by since the last look: asleep, in which Go's
+// own clock stands still, or stopped.
 func (w *standstill) look() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := w.clock()
-	if late := now - w.last - standTick; late >= standTime && w.found == nil {
-		w.found = &StoodStill{For: late}
+	own.lost()
+	now, awake, stopped := w.clock(), time.Since(started), time.Duration(own.stopped.Load())
+	if still := now - w.last - (awake - w.awake) + stopped - w.stopped; still >= standTime && w.found == nil {
+		w.found = &StoodStill{For: still.Round(time.Millisecond)}
 		w.cancel(w.found)
 	}
-	w.last = now
+	w.last, w.awake, w.stopped = now, awake, stopped
 }
 
 // end looks for the last time.
 func (w *standstill) end() *StoodStill {
 	w.look()
+	own.end()
 	w.ticks.Stop()
 	close(w.over)
 	w.cancel(nil)

@@ -19,7 +19,7 @@ func TestAnew(t *testing.T) {
 			t.Parallel()
 			var now atomic.Int64
 			times := 0
-			result, stood := anew(t.Context(), func() time.Duration { return time.Duration(now.Load()) }, func(ctx context.Context) int {
+			result, stood := anew(t.Context(), func() time.Duration { return time.Since(started) + time.Duration(now.Load()) }, func(ctx context.Context) int {
 				if sleeps[times] {
 					now.Add(int64(sleep))
 					<-ctx.Done() // as whatever waits
@@ -44,7 +44,7 @@ func TestAnew(t *testing.T) {
 	t.Run("seen at the end", func(t *testing.T) { // every wait is over at once, before anybody looks
 		var now atomic.Int64
 		times := 0
-		_, stood := anew(t.Context(), func() time.Duration { return time.Duration(now.Load()) }, func(context.Context) any {
+		_, stood := anew(t.Context(), func() time.Duration { return time.Since(started) + time.Duration(now.Load()) }, func(context.Context) any {
 			if times++; times == 1 {
 				now.Add(int64(sleep))
 			}

@@ -21,5 +21,8 @@ func (t *Taken) Error() string {
 // TurnAtThroughput is the turn of whoever sends from a machine as fast as it goes.
 const TurnAtThroughput = "throughput"
 
+// TurnAtMeasuring is the turn of a run whose nodes all send, on the first of them.
+const TurnAtMeasuring = "measuring"
+
 // TurnAtPort is the turn of whoever listens on a TCP port, on all addresses.
 func TurnAtPort(port int) string { return "port/" + strconv.Itoa(port) }

@@ -128,15 +128,14 @@ func (a attempt) time(t *testing.T, c *testhosts.Cluster, ranks int, words ...st
 }
 
 // buildPreflight builds what users run, in a directory that hosts can be shown.
-func buildPreflight(t *testing.T, dir string) (binary string) {
+func buildPreflight(t *testing.T, dir string) string {
 	t.Helper()
-	binary = filepath.Join(dir, "preflight")
-	build := exec.Command("go", "build", "-o", binary, "preflight/cmd/preflight")
+	build := exec.Command("make", "-C", "..", "build", "BIN="+dir)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	return binary
+	return filepath.Join(dir, "preflight")
 }
 
 // attempt is one launch with one flaw, on a cluster of its own.

@@ -1,10 +1,9 @@
 #!/bin/sh
-# Packs the binaries of `make cross` with the manual, completions and examples:
+# Packs finished binaries with the manual, completions and examples:
 #
 #   sh packaging/package.sh DIST VERSION ARCH…
 #
-# DIST has preflight-linux-ARCH, preflight-linux-ARCH-static and preflight-darwin-ARCH,
-# and gets preflight-VERSION-{linux,darwin}-ARCH.tar.gz and preflight_VERSION_ARCH.deb.
+# DIST has preflight-linux-ARCH and preflight-darwin-ARCH, and gets preflight-VERSION-{linux,darwin}-ARCH.tar.gz and preflight_VERSION_ARCH.deb.
 # Needs GNU tar, and dpkg-deb for the last; SOURCE_DATE_EPOCH is the time of everything
 # inside.
 set -eu
@@ -21,21 +20,6 @@ shift 2
 cd "$(dirname "$0")/.."
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
-
-# binaries DIRECTORY OS ARCH: preflight for one machine, and beside it, where it looks
-# for them, those it sends to nodes of another architecture or without glibc.
-binaries() {
-	own=preflight-$2-$3
-	[ -e "$dist/$own" ] || own=$own-static
-	mkdir -p "$1"
-	install -m 755 "$dist/$own" "$1/preflight"
-	for node in "$dist"/preflight-linux-*; do
-		case $node in
-		*.tar.gz | "$dist/$own") ;;
-		*) install -m 755 "$node" "$1/" ;;
-		esac
-	done
-}
 
 # notices: the terms of what others wrote and the binaries hold, which go where these go.
 notices() {
@@ -67,7 +51,7 @@ aged() { find "$1" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +; }
 # archive OS ARCH
 archive() {
 	name=preflight-$version-$1-$2
-	binaries "$tree/$name" "$1" "$2"
+	install -D -m 755 "$dist/preflight-$1-$2" "$tree/$name/preflight"
 	[ "$1" != darwin ] || install -m 644 packaging/macos.txt "$tree/$name/MACOS.txt"
 	cp -R "$tree/man" "$tree/completions" "$tree/$name/"
 	examples "$tree/$name/examples"
@@ -98,13 +82,11 @@ changelog() {
 		"$(debian_version)" "$version" "$maintainer" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")"
 }
 
-# depends: nothing where there is only the static binary, else the glibc that the linker
-# made the other one ask for.
+# depends: nothing where there was no compiler and it is static, else the glibc that the
+# linker made it ask for.
 depends() {
-	binary=$dist/preflight-linux-$1
-	[ -e "$binary" ] || return 0
-	needs=$(go run ./portable/floor "$binary")
-	printf 'Depends: libc6 (>= %s)\n' "${needs##* }"
+	needs=$(go run ./portable/floor "$dist/preflight-linux-$1")
+	case $needs in *" glibc "*) printf 'Depends: libc6 (>= %s)\n' "${needs##* }" ;; esac
 }
 
 # control ARCH SIZE
@@ -118,9 +100,8 @@ control() {
 deb() {
 	root=$tree/deb-$1
 	share=$root/usr/share
-	binaries "$root/usr/lib/preflight" linux "$1"
-	mkdir -p "$root/usr/bin" "$root/DEBIAN" "$share/man/man1"
-	ln -s ../lib/preflight/preflight "$root/usr/bin/preflight"
+	mkdir -p "$root/DEBIAN" "$share/man/man1"
+	install -D -m 755 "$dist/preflight-linux-$1" "$root/usr/bin/preflight"
 	for page in "$tree"/man/*.1; do gzip -9nc "$page" >"$share/man/man1/${page##*/}.gz"; done
 	install -D -m 644 "$tree/completions/preflight.bash" "$share/bash-completion/completions/preflight"
 	install -D -m 644 "$tree/completions/_preflight" "$share/zsh/vendor-completions/_preflight"
@@ -139,7 +120,7 @@ deb() {
 }
 
 # Any of the binaries could write the manual: the one that runs here does.
-here=$dist/preflight-linux-$(go env GOHOSTARCH)-static
+here=$dist/preflight-linux-$(go env GOHOSTARCH)
 mkdir "$tree/man" "$tree/completions" "$tree/notices"
 notices >"$tree/notices/THIRD-PARTY.txt"
 "$here" man "$tree/man"

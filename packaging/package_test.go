@@ -25,20 +25,19 @@ var other = map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH
 // maintainer has the signs that a substitution would stumble over.
 const maintainer = `R&D \1 <gpu/ops@example.org>`
 
-// packed has package.sh pack, into a directory of its own and under a umask, a script
-// that calls the real binary, a small one in the place of that which calls NVML, and words
-// in that of the others: megabytes would only take time.
+// packed has package.sh pack, into a directory of its own and under a umask, what calls the
+// real binary, a small one in the place of that for other machines, and words in that of the
+// one for laptops: megabytes would only take time.
 func packed(t *testing.T, binary, umask string) string {
 	t.Helper()
 	dist := t.TempDir()
-	dynamic, err := os.ReadFile(binary + "-dynamic")
-	if err != nil {
+	dynamic, err1 := os.ReadFile(binary + "-dynamic")
+	static, err2 := os.ReadFile(binary + "-static")
+	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
-	own := "preflight-linux-" + runtime.GOARCH
-	mac := "preflight-darwin-" + runtime.GOARCH
 	for name, content := range map[string][]byte{
-		mac: []byte("for a laptop\n"), own + "-static": []byte("#!/bin/sh\nexec " + binary + ` "$@"` + "\n"), own: dynamic, "preflight-linux-" + other + "-static": []byte("for the others\n"),
+		"preflight-darwin-" + runtime.GOARCH: []byte("for a laptop\n"), "preflight-linux-" + runtime.GOARCH: dynamic, "preflight-linux-" + other: static,
 	} {
 		if err := os.WriteFile(filepath.Join(dist, name), content, 0o700); err != nil {
 			t.Fatal(err)
@@ -71,8 +70,9 @@ func output(t *testing.T, argv ...string) string {
 	return string(out)
 }
 
-// preflight is built once more, as a release is for where there is no glibc. Beside it,
-// with -dynamic behind its name, is a program that asks for the oldest glibc of the machine.
+// preflight is built once more. Beside it, with -dynamic behind its name, is a program that
+// asks for the oldest glibc of the machine and becomes it, and with -static one that does
+// nothing and asks for none.
 func preflight(t *testing.T) string {
 	t.Helper()
 	needs(t, "gcc")
@@ -85,12 +85,24 @@ func preflight(t *testing.T) string {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	gcc := exec.Command("gcc", "-nostartfiles", "-Wl,-z,lazy", "-Wl,-e,main", "-xc", "-", "-o", path+"-dynamic")
-	gcc.Stdin = strings.NewReader("#include <unistd.h>\nint main(void) { _exit(0); }\n")
+	// What the loader itself calls has arguments without the start files, which would ask
+	// for the glibc of this machine.
+	compile(t, path+"-dynamic", `#include <unistd.h>
+		static void become(int argc, char **argv, char **env) { execve("`+path+`", argv, env); _exit(127); }
+		__attribute__((section(".preinit_array"), used)) static void (*first)(int, char **, char **) = become;
+		int main(void) { return 0; }`, "-Wl,-z,lazy")
+	compile(t, path+"-static", "int main(void) { for (;;); }", "-static", "-nostdlib")
+	return path
+}
+
+// compile makes a program without start files.
+func compile(t *testing.T, path, source string, flags ...string) {
+	t.Helper()
+	gcc := exec.Command("gcc", append(flags, "-nostartfiles", "-Wl,-e,main", "-xc", "-", "-o", path)...)
+	gcc.Stdin = strings.NewReader(source)
 	if out, err := gcc.CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}
-	return path
 }
 
 // TestPackages packs twice, as two people would, and looks into what came out.
@@ -117,8 +129,7 @@ func TestPackages(t *testing.T) {
 	t.Run("archive for macOS", func(t *testing.T) {
 		top := "preflight-" + release + "-darwin-" + runtime.GOARCH
 		path := filepath.Join(dist, top+".tar.gz")
-		listed(t, output(t, "tar", "--numeric-owner", "-tvf", path), top+"/MACOS.txt", top+"/preflight-linux-"+runtime.GOARCH,
-			top+"/preflight-linux-"+runtime.GOARCH+"-static", top+"/preflight-linux-"+other+"-static", top+"/completions/_preflight")
+		listed(t, output(t, "tar", "--numeric-owner", "-tvf", path), top+"/MACOS.txt", top+"/completions/_preflight")
 		if said := output(t, "tar", "-xOf", path, top+"/preflight"); said != "for a laptop\n" {
 			t.Errorf("preflight is another binary: %.40q", said)
 		}
@@ -127,7 +138,7 @@ func TestPackages(t *testing.T) {
 		needs(t, "dpkg-deb")
 		file := func(arch string) string { return filepath.Join(dist, "preflight_1.2.0~rc1+5.gabcdef0_"+arch+".deb") }
 		deb(t, file(runtime.GOARCH))
-		// Where there was no compiler for its dynamic binary it has the static one alone.
+		// Where there was no compiler for it, it is static.
 		if said := strings.TrimSpace(output(t, "dpkg-deb", "-f", file(other), "Depends")); said != "" {
 			t.Errorf("a static binary depends on %s", said)
 		}
@@ -163,7 +174,7 @@ func listed(t *testing.T, listing string, always ...string) {
 
 func archive(t *testing.T, path, binary string) {
 	top := strings.TrimSuffix(filepath.Base(path), ".tar.gz") + "/"
-	names := []string{"preflight", "preflight-linux-" + runtime.GOARCH + "-static", "preflight-linux-" + other + "-static", "LICENSE", "README.md", "THIRD-PARTY.txt",
+	names := []string{"preflight", "LICENSE", "README.md", "THIRD-PARTY.txt",
 		"man/preflight.1", "man/preflight-judge.1", "completions/preflight.bash", "completions/_preflight",
 		"completions/preflight.fish", "completions/preflight.ps1", "examples/slurm/prolog.sh", "examples/gitlab/.gitlab-ci.yml"}
 	for i := range names {
@@ -247,8 +258,7 @@ func manual(t *testing.T, dir string) {
 
 func deb(t *testing.T, path string) {
 	listed(t, output(t, "dpkg-deb", "-c", path),
-		"./usr/bin/preflight -> ../lib/preflight/preflight", "./usr/lib/preflight/preflight",
-		"./usr/lib/preflight/preflight-linux-"+other+"-static", "./usr/share/man/man1/preflight.1.gz",
+		"./usr/bin/preflight", "./usr/share/man/man1/preflight.1.gz",
 		"./usr/share/bash-completion/completions/preflight", "./usr/share/zsh/vendor-completions/_preflight",
 		"./usr/share/fish/vendor_completions.d/preflight.fish", "./usr/share/doc/preflight/copyright", "./usr/share/doc/preflight/changelog.gz", "./usr/share/doc/preflight/examples/nagios/check_preflight")
 	oldest := map[string]string{"amd64": "2.2.5", "arm64": "2.17"}[runtime.GOARCH] // glibc, ever
@@ -265,7 +275,7 @@ func deb(t *testing.T, path string) {
 // TestShellcheck reads the scripts that build and install.
 func TestShellcheck(t *testing.T) {
 	needs(t, "shellcheck")
-	output(t, "shellcheck", "package.sh", "../portable/cc.sh", "../portable/roots.sh", "../testhosts/apt.sh")
+	output(t, "shellcheck", "package.sh", "../portable/cc.sh", "../portable/roots.sh", "../cmd/agent/build.sh", "../testhosts/apt.sh")
 }
 
 // TestVersionsOrder: a .deb of a later release replaces that of an earlier one.

@@ -49,15 +49,16 @@ func oldSystems(t *testing.T) []oldSystem {
 }
 
 // inside runs what follows it in a root, whose /proc is real and whose /mnt is
-// the folder of the binaries. Its mounts end with it.
-const inside = `root=$1; mount -t proc proc "$root/proc" && mount --bind ../dist "$root/mnt" && shift && exec chroot "$root" "$@"`
+// the folder of the binary. Its mounts end with it.
+const inside = `root=$1 dir=$2; mount -t proc proc "$root/proc" && mount --bind "$dir" "$root/mnt" && shift 2 && exec chroot "$root" "$@"`
 
-// run starts a released binary on the system, with nothing on its stdin.
+// run starts a finished binary on the system, with nothing on its stdin.
 func (s oldSystem) run(t *testing.T, binary string, args ...string) []byte {
 	t.Helper()
-	argv := append([]string{"unshare", "-m", "sh", "-c", inside, "sh", s.root, "/mnt/" + binary}, args...)
+	dir, name := filepath.Split(binary)
+	argv := append([]string{"unshare", "-m", "sh", "-c", inside, "sh", s.root, dir, "/mnt/" + name}, args...)
 	if s.arch != runtime.GOARCH {
-		argv = append([]string{"qemu-" + gnu[s.arch] + "-static", "-L", s.root, "../dist/" + binary}, args...)
+		argv = append([]string{"qemu-" + gnu[s.arch] + "-static", "-L", s.root, binary}, args...)
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
@@ -70,15 +71,15 @@ func (s oldSystem) run(t *testing.T, binary string, args ...string) []byte {
 	return out
 }
 
-// binaries are the released ones for a machine, the dynamic one first.
-func (s oldSystem) binaries(t *testing.T) []string {
+// agents are those that the release carries for a machine, the dynamic one first.
+func (s oldSystem) agents(t *testing.T) []string {
 	t.Helper()
-	static := "preflight-linux-" + s.arch + "-static"
-	if _, err := os.Stat("../dist/" + static); err != nil {
+	static := "../bin/agents/linux-" + s.arch + "-static"
+	if _, err := os.Stat(static); err != nil {
 		t.Fatalf("%v: make release builds it", err)
 	}
 	dynamic := strings.TrimSuffix(static, "-static")
-	if _, err := os.Stat("../dist/" + dynamic); err != nil {
+	if _, err := os.Stat(dynamic); err != nil {
 		t.Logf("NOT RUN: %s, because there was no compiler for it", dynamic)
 		return []string{static}
 	}
@@ -88,10 +89,10 @@ func (s oldSystem) binaries(t *testing.T) []string {
 func TestReleaseStartsOnOldSystems(t *testing.T) {
 	for _, system := range oldSystems(t) {
 		t.Run(filepath.Base(system.root), func(t *testing.T) {
-			for _, binary := range system.binaries(t) {
-				if out := system.run(t, binary, "--version"); !bytes.HasPrefix(out, []byte("preflight ")) {
-					t.Errorf("%s --version says %q", binary, out)
-				}
+			if out := system.run(t, "../dist/preflight-linux-"+system.arch, "--version"); !bytes.HasPrefix(out, []byte("preflight ")) {
+				t.Errorf("--version says %q", out)
+			}
+			for _, binary := range system.agents(t) {
 				_, text, _ := bytes.Cut(system.run(t, binary, "agent"), []byte(" "))
 				var greeting struct {
 					Hello struct{ OS, Arch string }
@@ -139,7 +140,7 @@ func (s oldSystem) install(t *testing.T) {
 func TestReleaseAsksNVMLOnOldSystems(t *testing.T) {
 	for _, system := range oldSystems(t) {
 		t.Run(filepath.Base(system.root), func(t *testing.T) {
-			binary := system.binaries(t)[0]
+			binary := system.agents(t)[0]
 			if strings.HasSuffix(binary, "-static") {
 				return
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
+	"preflight/hostsys"
 	"preflight/probe/machine"
 )
 
@@ -65,6 +66,8 @@ func TestPanicCostsOnlyItself(t *testing.T) {
 }
 
 func TestHangCostsOnlyItself(t *testing.T) {
+	hostsys.IgnoreLag(true)
+	defer hostsys.IgnoreLag(false)
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan bool)
 		defer close(release)
@@ -85,6 +88,8 @@ func TestHangCostsOnlyItself(t *testing.T) {
 }
 
 func TestSectionIsEmittedAsSoonAsItIsReady(t *testing.T) {
+	hostsys.IgnoreLag(true)
+	defer hostsys.IgnoreLag(false)
 	synctest.Test(t, func(t *testing.T) {
 		table(t, hostRow(3*time.Second, func(context.Context, machine.Options) (*facts.Host, error) {
 			time.Sleep(time.Second)
@@ -129,6 +134,8 @@ func TestReasons(t *testing.T) {
 		"saw nothing": {collect: func(context.Context, machine.Options) (*facts.Host, error) { return nil, nil }, want: "the collector came back with nothing, which is a bug in preflight"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			hostsys.IgnoreLag(true)
+			defer hostsys.IgnoreLag(false)
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -145,6 +152,8 @@ func TestReasons(t *testing.T) {
 }
 
 func TestNodeDeadlineHoldsWhateverHangs(t *testing.T) {
+	hostsys.IgnoreLag(true)
+	defer hostsys.IgnoreLag(false)
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan bool)
 		defer close(release)

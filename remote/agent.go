@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"preflight/facts/bounded"
+	"preflight/hostsys"
 )
 
 // DefaultAgentLife is how long an agent lives at most when Options.AgentLife is
@@ -63,6 +64,7 @@ type Agent struct {
 	writing chan struct{} // holds one token: the right to write to stdin
 	untie   func() bool
 	every   time.Duration // between beats
+	lag     lag           // as it tells
 
 	mu      sync.Mutex
 	last    uint64 // request
@@ -99,6 +101,7 @@ func (d *delivery) agent(hello Hello, o Options) *Agent {
 		Uncertainty: half,
 		values:      leastValues + valuesOfPeer*o.Nodes,
 		every:       o.Beat,
+		lag:         lag{at: time.Now()},
 		command:     d.command,
 		writing:     make(chan struct{}, 1),
 		untie:       func() bool { return true },
@@ -109,7 +112,7 @@ func (d *delivery) agent(hello Hello, o Options) *Agent {
 	// What a login printed is told; what comes between answers is another matter.
 	d.stdout.noise = &noise{}
 	go a.listen(d.ending)
-	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
+	ctx, cancel := hostsys.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
 	a.write(ctx, request{Open: &opening{Node: d.ending.host, Seconds: o.AgentLife.Seconds(), Beat: o.Beat.Seconds()}})
 	time.AfterFunc(a.every, a.beat)
@@ -146,7 +149,7 @@ func (a *Agent) Close() error {
 	a.mu.Lock()
 	a.leaving = true
 	a.mu.Unlock()
-	late := time.AfterFunc(closeGrace, func() {
+	late := hostsys.AfterFunc(closeGrace, func() {
 		a.hangUp(a.fail(Frozen, map[string]string{"after": closeGrace.String()}, fmt.Errorf("the agent did not end within %s", closeGrace)))
 	})
 	defer late.Stop()
@@ -176,7 +179,7 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 	if err != nil {
 		return fmt.Errorf("parameters of %s: %w", method, err)
 	}
-	began, values := time.Now(), a.values
+	w, values := a.waiting(), a.values
 	var excess Excess
 	lookout := a.command.client.LookOut(ctx)
 	defer lookout.Dismiss()
@@ -209,9 +212,9 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 			return a.err
 		case <-ctx.Done():
 			go a.cancel(id)
-			failure := a.late(ctx, method, began)
+			failure := a.late(ctx, method, w)
 			if failure == nil {
-				return fmt.Errorf("%w to %s within %s", ErrNoAnswer, method, InSeconds(time.Since(began)))
+				return fmt.Errorf("%w to %s within %s%s", ErrNoAnswer, method, InSeconds(time.Since(w.began)), w.busy())
 			}
 			lookout.Tell(failure)
 			return failure
@@ -221,15 +224,15 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 
 // late is the failure of a call whose ctx ended, nil where only time was up and the
 // agent has just been heard.
-func (a *Agent) late(ctx context.Context, method string, began time.Time) *Error {
+func (a *Agent) late(ctx context.Context, method string, w wait) *Error {
 	e := ending{host: a.command.host, hello: true, acknowledged: true}
 	if noise := a.command.stdout.noise.kept(); len(noise) > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return e.nonsense(noise[0])
 	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) && a.command.ear.heard(began, a.every) {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) && (hostsys.Overwhelmed(ctx) || a.command.ear.heard(w.worked, a.every, a.lag.pace())) {
 		return nil
 	}
-	return e.interrupted(ctx, "answer to "+method, InSeconds(time.Since(began)))
+	return e.interrupted(ctx, "answer to "+method, InSeconds(time.Since(w.began)))
 }
 
 func (a *Agent) register(c *call) uint64 {
@@ -251,7 +254,7 @@ func (a *Agent) unregister(id uint64) {
 
 // cancel tells the node that nobody waits for request id any more.
 func (a *Agent) cancel(id uint64) {
-	ctx, stop := context.WithTimeout(context.Background(), closeGrace)
+	ctx, stop := hostsys.WithTimeout(context.Background(), closeGrace)
 	defer stop()
 	a.write(ctx, request{ID: id, Cancel: true})
 }
@@ -275,9 +278,11 @@ func (a *Agent) write(ctx context.Context, r request) {
 	written := make(chan struct{})
 	defer close(written)
 	stop := context.AfterFunc(ctx, func() {
+		grace, enough := hostsys.WithTimeout(context.Background(), closeGrace)
+		defer enough()
 		select {
 		case <-written:
-		case <-time.After(closeGrace):
+		case <-grace.Done():
 			a.hangUp(a.fail(Frozen, map[string]string{"after": closeGrace.String()}, errors.New("the node takes no request")))
 		}
 	})
@@ -313,6 +318,9 @@ func (a *Agent) dispatch(line []byte, long bool, e *ending) error {
 	}
 	if err != nil || got.Node != a.command.host {
 		return e.garbage(line)
+	}
+	if got.Lost > 0 {
+		a.lag.tell(got.Lost)
 	}
 	switch {
 	case got.isBeat():

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"preflight/hostsys"
 	"sync/atomic"
 	"time"
 )
@@ -29,14 +30,15 @@ const (
 // large one takes its time on a slow way.
 type ear struct {
 	in        io.Reader
-	patience  int                       // beats
-	came      atomic.Int64              // bytes
-	last      atomic.Pointer[time.Time] // when some came; nil before
+	patience  int          // beats
+	came      atomic.Int64 // bytes
+	last      atomic.Int64 // when some came, by the time in which we worked; 0 before
 	listening atomic.Bool
 
 	// Of whoever counts the beats.
 	before int64
 	missed int
+	lost   time.Duration // by us, until the last one
 }
 
 func (e *ear) Read(p []byte) (int, error) {
@@ -45,29 +47,30 @@ func (e *ear) Read(p []byte) (int, error) {
 	e.listening.Store(false)
 	e.came.Add(int64(n))
 	if n > 0 {
-		now := time.Now()
-		e.last.Store(&now)
+		e.last.Store(int64(hostsys.Worked()))
 	}
 	return n, err
 }
 
 // heard reports whether something has come since began, and within a beat and a half, so
-// that whoever beats at that pace is there.
-func (e *ear) heard(began time.Time, every time.Duration) bool {
-	last := e.last.Load()
-	return last != nil && last.After(began) && time.Since(*last) < every+every/2
+// that whoever beats that often is there, pace being how much of the time it can work.
+func (e *ear) heard(began, every time.Duration, pace float64) bool {
+	last := time.Duration(e.last.Load())
+	silent := hostsys.Worked() - last
+	return last > began && float64(silent)*pace < 1.5*float64(every)
 }
 
 // beat is called once a beat and reports whether too many have passed in silence.
 // They are counted, not measured: whoever was suspended itself has missed one.
-func (e *ear) beat() (silent bool) {
-	came := e.came.Load()
-	if came > e.before || !e.listening.Load() {
+func (e *ear) beat(every time.Duration) (silent bool) {
+	came, lost := e.came.Load(), hostsys.Lost()
+	switch {
+	case came > e.before || !e.listening.Load():
 		e.missed = 0
-	} else {
+	case lost-e.lost < every/2: // what has come lies unread otherwise
 		e.missed++
 	}
-	e.before = came
+	e.before, e.lost = came, lost
 	return e.missed >= e.patience
 }
 
@@ -87,7 +90,7 @@ func (a *Agent) beat() {
 		<-a.writing
 	default: // a request is being written, which says as much
 	}
-	if a.command.ear.beat() {
+	if a.command.ear.beat(a.every) {
 		a.listenHarder()
 	}
 	time.AfterFunc(a.every, a.beat)
@@ -96,7 +99,7 @@ func (a *Agent) beat() {
 // listenHarder asks the carrier about a node whose agent is silent. One whose server
 // answers is busy: what it is asked has a deadline.
 func (a *Agent) listenHarder() {
-	ctx, cancel := context.WithTimeout(context.Background(), verdictTime)
+	ctx, cancel := hostsys.WithTimeout(context.Background(), verdictTime)
 	defer cancel()
 	lookout := a.command.client.LookOut(ctx)
 	defer lookout.Dismiss()

@@ -7,28 +7,26 @@ import (
 	"crypto/sha256"
 	"debug/elf"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 )
 
-// Binary is a preflight executable that nodes can be sent.
+// Binary is a program that nodes can be sent, and that is an agent there.
 type Binary struct {
-	Hash    string // SHA-256 of the file in hex: its name on the nodes
-	BuildID string // Go build ID, which the agent's hello repeats
-	Loader  string // path of the dynamic loader it asks for, "" for a static one
-	Size    int64  // bytes
+	Hash    string `json:"sha256"` // of the file, in hex: its name on the nodes
+	BuildID string `json:"build"`  // Go build ID, which the agent's hello repeats
+	Loader  string `json:"loader"` // path of the dynamic loader it asks for, "" for a static one
+	Size    int64  `json:"size"`   // bytes
 
 	// Gzip is the file compressed, once for all nodes that need it.
-	Gzip func() ([]byte, error)
-
-	path string
+	Gzip func() ([]byte, error) `json:"-"`
 }
 
 // OpenBinary reads the executable at path.
@@ -51,24 +49,26 @@ func OpenBinary(path string) (*Binary, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	b := &Binary{Hash: hex.EncodeToString(sum.Sum(nil)), BuildID: id, Loader: loader, Size: size, path: path}
-	b.Gzip = sync.OnceValues(b.compress)
+	b := &Binary{Hash: hex.EncodeToString(sum.Sum(nil)), BuildID: id, Loader: loader, Size: size}
+	// The nodes wait for it: a better level saves a tenth of the bytes at eight times
+	// the time.
+	b.Gzip = sync.OnceValues(func() ([]byte, error) { return compress(path, gzip.BestSpeed, "") })
 	return b, nil
 }
 
-// compress prefers speed: the nodes wait for it, and a better level saves a
-// tenth of the bytes at three times the time.
-func (b *Binary) compress() ([]byte, error) {
-	f, err := os.Open(b.path)
+// compress packs a file; the comment goes into the header.
+func compress(path string, level int, comment string) ([]byte, error) {
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	var packed bytes.Buffer
-	z, err := gzip.NewWriterLevel(&packed, gzip.BestSpeed)
+	z, err := gzip.NewWriterLevel(&packed, level)
 	if err != nil {
 		return nil, err
 	}
+	z.Comment = comment
 	if _, err := io.Copy(z, f); err != nil {
 		return nil, err
 	}
@@ -76,6 +76,34 @@ func (b *Binary) compress() ([]byte, error) {
 		return nil, err
 	}
 	return packed.Bytes(), nil
+}
+
+// Pack compresses the executable at path as well as gzip can, with what [Packed] tells of it
+// in the header, where the nodes' gzip passes over it.
+func Pack(path string) ([]byte, error) {
+	b, err := OpenBinary(path)
+	if err != nil {
+		return nil, err
+	}
+	comment, err := json.Marshal(b)
+	if err != nil {
+		return nil, err
+	}
+	return compress(path, gzip.BestCompression, string(comment))
+}
+
+// Packed is the executable that [Pack] has compressed. Only the header is read: the nodes
+// verify the rest.
+func Packed(text []byte) (*Binary, error) {
+	z, err := gzip.NewReader(bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	b := &Binary{Gzip: func() ([]byte, error) { return text, nil }}
+	if err := json.Unmarshal([]byte(z.Comment), b); err != nil {
+		return nil, fmt.Errorf("what it is: %w", err)
+	}
+	return b, nil
 }
 
 // self is the running executable, also when its file has been replaced since.
@@ -97,91 +125,24 @@ func goarch(machine string) string {
 	return cmp.Or(machines[machine], machine)
 }
 
-// siblings finds binaries for other machines, and for other C libraries, beside
-// our own. It is safe for concurrent use and opens every file once.
-type siblings struct {
-	directories func() ([]string, error)
-
-	mu    sync.Mutex
-	found map[platform][]*Binary
-}
-
-type platform struct{ goos, arch string }
-
-// besideUs is where `make cross` puts binaries: the directory of our
-// executable, or bin in it.
-func besideUs() ([]string, error) {
-	exe, err := os.Executable()
+// Own is the running executable, as an agent for machines like this one. The error wraps
+// os.ErrNotExist for others, and says what serves them.
+func Own(goos, arch string) ([]*Binary, error) {
+	if runtime.GOOS != "linux" || goos != "linux" || arch != runtime.GOARCH {
+		return nil, NoBinary(goos, arch)
+	}
+	own, err := openOwn()
 	if err != nil {
 		return nil, err
 	}
-	if exe, err = filepath.EvalSymlinks(exe); err != nil {
-		return nil, err
-	}
-	dir := filepath.Dir(exe)
-	return []string{dir, filepath.Join(dir, "bin")}, nil
+	return []*Binary{own}, nil
 }
 
-// open returns our executables for a platform, the one to prefer first: the
-// dynamic one can ask NVIDIA's driver, and the static one behind it starts where
-// there is no glibc. The error wraps os.ErrNotExist when there is none, and says
-// how to build it.
-func (s *siblings) open(goos, arch string) ([]*Binary, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if found := s.found[platform{goos, arch}]; found != nil {
-		return found, nil
-	}
-	paths, err := s.locate(goos, arch)
-	if err != nil {
-		return nil, err
-	}
-	var found []*Binary
-	for _, path := range paths {
-		b, err := OpenBinary(path)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, b)
-		if b.Loader == "" {
-			break // it starts on any node, so none would choose the next
-		}
-	}
-	if s.found == nil {
-		s.found = map[platform][]*Binary{}
-	}
-	s.found[platform{goos, arch}] = found
-	return found, nil
-}
+var openOwn = sync.OnceValues(func() (*Binary, error) { return OpenBinary(self) })
 
-// locate returns the paths of our executables for a platform.
-func (s *siblings) locate(goos, arch string) ([]string, error) {
-	name := fmt.Sprintf("preflight-%s-%s", goos, arch)
-	names := []string{name, name + "-static"}
-	var paths []string
-	if (platform{goos, arch}) == (platform{runtime.GOOS, runtime.GOARCH}) {
-		names, paths = names[1:], []string{self}
-	}
-	dirs, err := s.directories()
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		for _, dir := range dirs {
-			path := filepath.Join(dir, name)
-			if _, err := os.Stat(path); err == nil {
-				paths = append(paths, path)
-				break
-			} else if !errors.Is(err, os.ErrNotExist) {
-				return nil, err
-			}
-		}
-	}
-	if len(paths) == 0 {
-		return nil, fmt.Errorf("no %s in %s: build it with `make cross ARCHES=%s`: %w",
-			name, strings.Join(dirs, " or "), arch, os.ErrNotExist)
-	}
-	return paths, nil
+// NoBinary says that there is no agent for a platform, and what makes one.
+func NoBinary(goos, arch string) error {
+	return fmt.Errorf("this preflight carries no agent for %s/%s: `make cross ARCHES=%s` builds one that does: %w", goos, arch, arch, os.ErrNotExist)
 }
 
 // ownBuildID is the Go build ID of this process, "" where the system does not

@@ -16,6 +16,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func TestOpenBinary(t *testing.T) {
@@ -102,70 +105,60 @@ func TestOpenBinaryTellsTheLoader(t *testing.T) {
 	}
 }
 
-// found are the paths a search for binaries gave.
-func found(t *testing.T, s *siblings, arch string) []string {
-	t.Helper()
-	binaries, err := s.open("linux", arch)
+// Packed is read without unpacking it, and its nodes get what was packed.
+func TestPack(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "program")
+	program(t, path, "/lib/ld.so")
+	text, err := Pack(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var paths []string
-	for _, b := range binaries {
-		paths = append(paths, b.path)
-	}
-	return paths
-}
-
-func TestSiblings(t *testing.T) {
-	dir, bin := t.TempDir(), t.TempDir()
-	beside := func() *siblings {
-		return &siblings{directories: func() ([]string, error) { return []string{dir, bin}, nil }}
-	}
-	if got := found(t, beside(), runtime.GOARCH); !slices.Equal(got, []string{self}) {
-		t.Errorf("alone: %q", got)
-	}
-	_, err := beside().open("linux", "mips")
-	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "`make cross ARCHES=mips`") || !strings.Contains(err.Error(), dir) {
-		t.Errorf("missing sibling: %v", err)
-	}
-	dynamic, static := filepath.Join(bin, "preflight-linux-mips"), filepath.Join(dir, "preflight-linux-mips-static")
-	program(t, static, "")
-	if got := found(t, beside(), "mips"); !slices.Equal(got, []string{static}) {
-		t.Errorf("a static sibling: %q", got)
-	}
-	program(t, dynamic, "/lib/ld.so")
-	both := beside()
-	if got := found(t, both, "mips"); !slices.Equal(got, []string{dynamic, static}) {
-		t.Errorf("two siblings: %q", got)
-	}
-	first, _ := both.open("linux", "mips")
-	if second, err := both.open("linux", "mips"); err != nil || second[0] != first[0] {
-		t.Errorf("read twice: %+v, %v", second, err)
-	}
-	program(t, dynamic, "")
-	if got := found(t, beside(), "mips"); !slices.Equal(got, []string{dynamic}) {
-		t.Errorf("behind a static one: %q", got)
-	}
-}
-
-// A node without our loader is sent the static one of its own machine.
-func TestSiblingsOfOurMachine(t *testing.T) {
-	dir := t.TempDir()
-	static := filepath.Join(dir, "preflight-linux-"+runtime.GOARCH+"-static")
-	program(t, static, "")
-	program(t, strings.TrimSuffix(static, "-static"), "/lib/ld.so")
-	own, err := OpenBinary(self)
+	got, err := Packed(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{self, static}
-	if own.Loader == "" {
-		want = want[:1]
+	want, err := OpenBinary(path)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if got := found(t, &siblings{directories: func() ([]string, error) { return []string{dir}, nil }}, runtime.GOARCH); !slices.Equal(got, want) {
-		t.Errorf("found %q, want %q", got, want)
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Binary{}, "Gzip")); diff != "" || got.Loader == "" {
+		t.Errorf("(-opened +packed):\n%s", diff)
+	}
+	cmd := exec.Command("gzip", "-dc")
+	cmd.Stdin = bytes.NewReader(text)
+	unpacked, err := cmd.Output()
+	if sum := sha256.Sum256(unpacked); err != nil || hex.EncodeToString(sum[:]) != got.Hash {
+		t.Errorf("unpacked: %d bytes of %x (%v), want %d of %s", len(unpacked), sum, err, got.Size, got.Hash)
+	}
+	if again, err := Pack(path); err != nil || !bytes.Equal(again, text) {
+		t.Errorf("packed again it is something else (%v)", err)
+	}
+	if _, err := Packed(text[:9]); err == nil {
+		t.Error("half a header was taken")
+	}
+	if plain, err := want.Gzip(); err != nil {
+		t.Error(err)
+	} else if _, err := Packed(plain); err == nil {
+		t.Error("what does not say what it is was taken")
+	}
+	if _, err := Pack("binary_test.go"); err == nil {
+		t.Error("a text was packed")
 	}
 }
+
+func TestOwn(t *testing.T) {
+	own, err := Own("linux", runtime.GOARCH)
+	if err != nil || len(own) != 1 || own[0].BuildID != ownBuildID() {
+		t.Errorf("%+v, %v", own, err)
+	}
+	for _, other := range []platform{{"linux", "mips"}, {"darwin", runtime.GOARCH}} {
+		if _, err := Own(other.goos, other.arch); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "`make cross ARCHES="+other.arch+"`") {
+			t.Errorf("%s: %v", other, err)
+		}
+	}
+}
+
+type platform struct{ goos, arch string }
 
 func TestOffer(t *testing.T) {
 	none := func(string, string) ([]*Binary, error) { return nil, os.ErrNotExist }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"preflight/hostsys"
 	"strings"
 	"sync"
 	"time"
@@ -85,7 +86,7 @@ func (c *command) leave(err error) exit {
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		c.client.Close()
 	}
-	late := time.AfterFunc(closeGrace, func() { c.client.Close() })
+	late := hostsys.AfterFunc(closeGrace, func() { c.client.Close() })
 	defer late.Stop()
 	e := exit{read: err, Exit: c.process.Wait()}
 	if e.Missing && !c.client.Alive() {
@@ -110,7 +111,7 @@ func LastMoment(left time.Duration) time.Duration { return min(left/4, time.Seco
 // is frozen itself.
 type watchdog struct {
 	client  Connection
-	timer   *time.Timer
+	timer   *hostsys.Timer
 	stop    func() bool
 	lookout Lookout
 
@@ -125,12 +126,11 @@ func watch(ctx context.Context, client Connection) *watchdog {
 		stop:    context.AfterFunc(ctx, func() { client.Close() }),
 		lookout: client.LookOut(ctx),
 	}
-	deadline, ok := ctx.Deadline()
-	if !ok {
+	left, limited := hostsys.Left(ctx)
+	if !limited {
 		return w
 	}
-	left := time.Until(deadline)
-	w.timer = time.AfterFunc(left-LastMoment(left), func() {
+	w.timer = hostsys.AfterFunc(left-LastMoment(left), func() {
 		w.report(false)
 		if client.Alive() {
 			w.report(true)
@@ -170,6 +170,23 @@ type Tail struct {
 }
 
 const maxTail = 4 << 10
+
+// ReadFrom takes all that comes, as [io.Copy] has it do: whose 32 KiB for each node would be most of what an
+// agent holds that has nothing to say.
+func (t *Tail) ReadFrom(from io.Reader) (total int64, err error) {
+	part := make([]byte, 512)
+	for {
+		n, err := from.Read(part)
+		total += int64(n)
+		_, _ = t.Write(part[:n]) // never fails
+		if err == io.EOF {
+			return total, nil
+		}
+		if err != nil {
+			return total, err
+		}
+	}
+}
 
 func (t *Tail) Write(p []byte) (int, error) {
 	t.mu.Lock()

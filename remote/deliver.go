@@ -25,10 +25,12 @@ import (
 //	heard                       it has read our first line: TAG [MACHINE:LOADER:HASH]…
 //	distrusted PATH: WHY        our binary lies there, or what bears its name, and is not run
 //	tried DIRECTORY: WHY        it cannot use that directory
-//	need OS MACHINE HOW HASH DIR
+//	need OS MACHINE HOW HASH TAGS DIR
 //	                            it lacks the binary of that hash, or "-": none of the
 //	                            offered will do; we send HASH SIZE, a newline and SIZE
-//	                            bytes, packed as HOW says: gzip, cat, none (cannot)
+//	                            bytes, packed as HOW says: gzip, cat, none (cannot); or
+//	                            HASH shared, where it has arrived meanwhile from another
+//	                            node. TAGS are those of other deliveries to DIR, behind a -
 //	stalled                     for a while nothing more of the bytes came, and it ends
 //	failed STATUS               the binary it was sent does not start
 //	none                        there is no directory left to try
@@ -49,6 +51,11 @@ type delivery struct {
 	needs int       // how often it asked for the binary
 	again int       // how often it said of one that it will not run it
 
+	homes  *homes
+	dir    string // that it last needed the binary for
+	copy   *sent  // to it, nil when none is on its way
+	looked bool   // again, for one that another node was sent
+
 	distrusted string // the first of them and why, "" for none
 	binaries   func(goos, arch string) ([]*Binary, error)
 }
@@ -58,7 +65,8 @@ func (c *Client) bootstrap(ctx context.Context, client Connection, name string, 
 	began := time.Now()
 	dog := watch(ctx, client)
 	defer dog.dismiss()
-	d := &delivery{ending: ending{host: name}, tag: tag(), binaries: c.options.Binaries}
+	d := &delivery{ending: ending{host: name}, tag: tag(), homes: &c.homes, binaries: c.options.Binaries}
+	defer d.homes.enter(d.tag)()
 	running, failure := run(client, name, deliverCommand)
 	if failure != nil {
 		if late := d.overdue(ctx, dog, d.tag, began); late != nil {
@@ -68,7 +76,7 @@ func (c *Client) bootstrap(ctx context.Context, client Connection, name string, 
 	}
 	d.command, d.runs = running, true
 	d.write(d.tag + " " + c.offer() + "\n")
-	hello, err := d.dialogue()
+	hello, err := d.dialogue(ctx)
 	trace.Noise = d.stdout.noise.kept()
 	if err == nil {
 		agent := d.agent(hello, c.options)
@@ -110,13 +118,15 @@ func (d *delivery) write(text string) {
 
 // dialogue answers the script until the agent says hello. The error is an
 // *Error when the failure is known already, and otherwise why reading ended.
-func (d *delivery) dialogue() (Hello, error) {
+func (d *delivery) dialogue(ctx context.Context) (Hello, error) {
+	defer d.arrived(false)
 	for {
 		line, err := d.stdout.next()
 		if err != nil {
 			return Hello{}, err
 		}
 		verb, rest, _ := strings.Cut(string(line), " ")
+		d.arrived(strings.HasPrefix(verb, "{"))
 		switch {
 		case verb == "shell":
 			d.spoke = true
@@ -129,7 +139,7 @@ func (d *delivery) dialogue() (Hello, error) {
 			d.tried = append(d.tried, Escape(rest))
 		case verb == "need" && d.needs < maxPlaces:
 			d.needs++
-			if err := d.supply(strings.SplitN(rest, " ", 5)); err != nil {
+			if err := d.supply(ctx, strings.SplitN(rest, " ", 6)); err != nil {
 				return Hello{}, err
 			}
 		case verb == "stalled":
@@ -146,9 +156,18 @@ func (d *delivery) dialogue() (Hello, error) {
 	}
 }
 
-// supply sends the binary a node needs.
-func (d *delivery) supply(need []string) error {
-	if len(need) != 5 {
+// arrived ends the copy that is on its way, if one is: whatever a node says after it, it
+// has come to an end, and only an agent that says hello has taken its place.
+func (d *delivery) arrived(well bool) {
+	if d.copy != nil {
+		d.copy.end(well)
+		d.copy = nil
+	}
+}
+
+// supply sends the binary a node needs, or has it look again.
+func (d *delivery) supply(ctx context.Context, need []string) error {
+	if len(need) != 6 {
 		return d.garbage([]byte(strings.Join(need, " ")))
 	}
 	system, machine, how, hash := Escape(need[0]), Escape(need[1]), need[2], need[3]
@@ -165,11 +184,28 @@ func (d *delivery) supply(need []string) error {
 	if hash == "-" {
 		loader := binaries[0].Loader
 		return d.fail(StageStart, LibcTooOld, map[string]string{"message": "no " + loader},
-			fmt.Errorf("the node has no %s, the loader our binary asks for (another libc than glibc?): `make cross` builds one that needs none", loader))
+			fmt.Errorf("the node has no %s, the loader our agent asks for (another libc than glibc?): `make cross` builds one that needs none", loader))
 	}
 	i := slices.IndexFunc(binaries, func(b *Binary) bool { return b.Hash == hash })
 	if i < 0 {
 		return d.garbage([]byte(strings.Join(need, " ")))
+	}
+	if how != "gzip" && how != "cat" {
+		return d.fail(StageDeliver, NoUnpacker, nil, errors.New("the node has no head(1) to receive our binary with"))
+	}
+	if dir := need[5]; dir != d.dir {
+		if d.dir != "" {
+			d.homes.move(d.tag)
+		}
+		d.dir = dir
+	}
+	d.homes.meet(d.tag, strings.Split(need[4], ","))
+	if !d.looked {
+		if d.copy = d.homes.turn(ctx, d.tag, hash); d.copy == nil {
+			d.looked = true
+			d.write(hash + " shared\n")
+			return nil
+		}
 	}
 	if err := d.send(binaries[i], how); err != nil {
 		return err
@@ -181,9 +217,6 @@ func (d *delivery) supply(need []string) error {
 
 // send writes a binary as the node can unpack it.
 func (d *delivery) send(b *Binary, how string) error {
-	if how != "gzip" && how != "cat" {
-		return d.fail(StageDeliver, NoUnpacker, nil, errors.New("the node has no head(1) to receive our binary with"))
-	}
 	packed, err := b.Gzip()
 	if err != nil {
 		return d.fail(StageDeliver, Unexpected, nil, fmt.Errorf("our own binary: %w", err))
@@ -198,7 +231,7 @@ func (d *delivery) send(b *Binary, how string) error {
 	}
 	// As with write, the next line read says what went wrong.
 	_, _ = fmt.Fprintf(d.stdin, "%s %d\n", b.Hash, size)
-	_, _ = io.Copy(d.stdin, content)
+	_, _ = io.Copy(d.stdin, watched{content, d.copy})
 	return nil
 }
 

@@ -32,31 +32,34 @@ image=/proc/self/fd/9;
 # become: two threads are plenty, and the agent ends before it needs a garbage
 # collection. Its file, $1, is for whoever lists processes.
 become() {
+	[ -e "${t:-}" ] && rm -f "$t";
 	GOMAXPROCS=2; GOGC=off; GOMEMLIMIT=256MiB;
 	export GOMAXPROCS GOGC GOMEMLIMIT;
 	exec $image agent "$1";
 };
 
-# faults: what is wrong with the image, in directory $1. Nothing, if it is the binary of
-# hash h and none but us has a hand in it: a second name may lie in anybody's directory.
-# openssl takes a third of the time of a sha256sum that knows no instructions for it.
+# faults: makes e what is wrong with the image, in directory $1. Nothing, if it is the
+# binary of hash h and none but us has a hand in it: a second name may lie in anybody's
+# directory. This costs every start two processes and no more, which become what they
+# run: openssl takes a third of the time of a sha256sum that knows no instructions for it.
 faults() {
-	[ -f $image ] && [ -O $image ] || { echo "not a file of ours"; return; };
-	e=$(cd "$1" && unset TIME_STYLE && LC_ALL=C ls -ldnL . /proc/self/fd/0 <$image 2>&1);
-	set -- $e;
-	case "$*" in
+	[ -f $image ] && [ -O $image ] || { e="not a file of ours"; return; };
+	e=$(cd "$1" && unset TIME_STYLE && LC_ALL=C && export LC_ALL && exec ls -ldnL . /proc/self/fd/0 <$image 2>&1);
+	set -- $e; e="$*";
+	case $e in
 		"drwx------ "*|"drwx------. "*) ;;
-		*) echo "in a directory that is not private: $1"; return ;;
+		*) e="in a directory that is not private: $1"; return ;;
 	esac;
-	case "$*" in
+	case $e in
 		*" . -rwx------ 1 "*|*" . -rwx------. 1 "*) ;;
-		*) e="$*"; set -- ${e#*" . "}; echo "not a private file: $1, $2 names"; return ;;
+		*) set -- ${e#*" . "}; e="not a private file: $1, $2 names"; return ;;
 	esac;
-	set -- $(openssl dgst -sha256 -r <$image 2>/dev/null || sha256sum <$image 2>/dev/null);
+	set -- $(command -v openssl >/dev/null && exec openssl dgst -sha256 -r <$image 2>/dev/null);
+	[ -n "${1:-}" ] || set -- $(sha256sum <$image 2>/dev/null);
 	case ${1:-} in
-		"$h") ;;
-		"") echo "neither openssl nor sha256sum is there to verify it" ;;
-		*) echo "altered: its SHA-256 is $1" ;;
+		"$h") e= ;;
+		"") e="neither openssl nor sha256sum is there to verify it" ;;
+		*) e="altered: its SHA-256 is $1" ;;
 	esac;
 };
 
@@ -67,8 +70,9 @@ look() {
 	mine "$1" && [ -f "$f" ] || return;
 	e="cannot be opened";
 	if [ -L "$f" ]; then e="a symbolic link"; else
-		{ e=$(faults "$1"); [ -n "$e" ] || { [ -x $image ] || return; become "$f"; }; } 9<"$f";
+		{ faults "$1"; [ -n "$e" ] || { [ -x $image ] || return; become "$f"; }; } 9<"$f";
 	fi;
+	[ -e "$f" ] || [ -L "$f" ] || return;
 	say distrusted "$f:" $e;
 };
 look "$c/$p";
@@ -118,7 +122,32 @@ overdue() {
 stalled() { say stalled; exit 1; };
 trap stalled USR1;
 
-# deliver: what ends with 126 or 127 did not start, whatever loader was there:
+# beside: b is the tags of the deliveries to directory $1 that others make, behind a -. The
+# first few do: see homes in share.go.
+beside() {
+	b=-;
+	set +f; set -- "$1/$p-$h."*; set -f;
+	for f in "$@"; do
+		[ "$f" = "$t" ] || b=$b,${f##*.};
+		[ ${#b} -lt 1000 ] || break;
+	done;
+};
+
+# again: looks into directory $1 once more. What makes a file there is told by an NFS server
+# what others have made since.
+again() {
+	(umask 077; : >"$t"0) 2>/dev/null; rm -f "$t"0;
+	look "$1";
+};
+
+# ask: h and n are what is sent.
+ask() {
+	say need "$(uname -s)" "$(uname -m)" $how $h "$b" "$1";
+	read -r h n || { rm -f "$t"; exit 1; };
+};
+
+# deliver: between the first look and the file that shows us to others, one of these may
+# have come and gone, so there is another look behind it. What ends with 126 or 127 did not start, whatever loader was there:
 # musl that answers to the name of glibc, or a stub that says no (NixOS). Then the
 # next offer is tried.
 deliver() {
@@ -126,10 +155,13 @@ deliver() {
 	t=$1/$p-$h.$tag;
 	(umask 077; : >"$t") 2>/dev/null;
 	overdue &
-	say need "$(uname -s)" "$(uname -m)" $how $h "$1";
-	read -r h n || { rm -f "$t"; exit 1; };
+	beside "$1";
+	[ -f "$1/$p-$h" ] && look "$1";
+	ask "$1";
+	[ "$n" = shared ] && { again "$1"; ask "$1"; };
 	e=$(unpack 2>&1) || { rm -f "$t"; rmdir "$1" 2>/dev/null; say tried "$1:" $e; return; };
-	s=1; { $image agent install "$1" "$h" </dev/null && become "$1/$p-$h"; s=$?; } 9<"$t";
+	s=gone; { s=1; $image agent install "$1" "$h" </dev/null && become "$1/$p-$h"; s=$?; } 9<"$t";
+	[ $s = gone ] && { say tried "$1:" "removed while it was delivered"; return; };
 	rm -f "$t"; h=-;
 	case $s in 126|127) fit ;; esac;
 	[ $h = - ] && { say failed $s; exit $s; };

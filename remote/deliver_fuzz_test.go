@@ -14,9 +14,9 @@ import (
 // says of the node what can be shown, and sends the binary no more often than there are places.
 func FuzzDialogue(f *testing.F) {
 	for _, said := range []string{
-		"motd\n@@preflight shell\n@@preflight heard\n@@preflight tried /tmp: noexec\n@@preflight need Linux x86_64 gzip HASH /tmp\n@@preflight failed 126\n@@preflight none\n",
+		"motd\n@@preflight shell\n@@preflight heard\n@@preflight tried /tmp: noexec\n@@preflight need Linux x86_64 gzip HASH - /tmp\n@@preflight failed 126\n@@preflight none\n",
 		`@@preflight {"hello":{"build":"BUILD","os":"linux","arch":"` + runtime.GOARCH + `","host":"w1","pid":1}}` + "\n",
-		"@@preflight need Linux aarch64 gzip - /tmp\n", "@@preflight need Darwin\n", "@@preflight {}\n", "@@preflight need Linux x86_64 none HASH \x1b\n",
+		"@@preflight need Linux aarch64 gzip - - /tmp\n", "@@preflight need Darwin\n", "@@preflight {}\n", "@@preflight need Linux x86_64 none HASH - \x1b\n",
 	} {
 		f.Add([]byte(said))
 	}
@@ -26,9 +26,11 @@ func FuzzDialogue(f *testing.F) {
 		d := &delivery{
 			command:  &command{host: "w1", stdout: &lineReader{in: bufio.NewReaderSize(bytes.NewReader(said), 16), noise: &noise{}}, stdin: nopCloser{&sent}},
 			ending:   ending{host: "w1"},
+			homes:    &homes{},
 			binaries: func(string, string) ([]*Binary, error) { return []*Binary{binary}, nil },
 		}
-		hello, err := d.dialogue()
+		defer d.homes.enter(d.tag)()
+		hello, err := d.dialogue(t.Context())
 		if err == nil && (hello.Build != binary.BuildID || !d.hello) {
 			t.Errorf("%q is greeted as %+v", said, hello)
 		}

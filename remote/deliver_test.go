@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/crypto/ssh"
 
+	"preflight/hostsys"
 	"preflight/remote/fixture"
 )
 
@@ -30,7 +32,7 @@ func TestNoiseBeforeHelloIsToldAndHarmless(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := hostsys.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	var lost *Error
 	if err := agent.Call(ctx, "stop", nil, fixture.Nothing); !errors.As(err, &lost) || lost.Cause != Frozen {
@@ -43,22 +45,54 @@ func TestNoiseBeforeHelloIsToldAndHarmless(t *testing.T) {
 	}
 }
 
-// Nodes that share a home all start at once; none may see half a file.
+// Where preflight clean runs beside a delivery, its agent runs none the less.
+func TestDeliveryThatIsCleanedAway(t *testing.T) {
+	fixture.NoLeaks(t)
+	tools := t.TempDir()
+	// It unpacks, and the first time removes that as soon as it may run.
+	fixture.Script(t, filepath.Join(tools, "gzip"), `/bin/gzip "$@" || exit
+mkdir `+tools+`/once 2>/dev/null || exit 0
+(while ! [ -x "$HOME"/.cache/preflight/preflight-*.* ]; do :; done; rm -f "$HOME"/.cache/preflight/*) >/dev/null 2>&1 &`)
+	for name, env := range map[string][]string{
+		"before it is installed": {"CLEANED=1"},
+		"before it is opened":    {"PATH=" + tools + ":" + os.Getenv("PATH"), "XDG_RUNTIME_DIR=" + t.TempDir()},
+	} {
+		home := t.TempDir()
+		agent, _, err := start(t, &fixture.Node{Home: home, Env: env}, time.Minute)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		agent.Close()
+		if left, _ := filepath.Glob(filepath.Join(home, ".cache/preflight/*")); len(left) > 0 {
+			t.Errorf("%s: left in the home: %q", name, left)
+		}
+	}
+}
+
+// Nodes that share a home all start at once: one of them is sent the binary, and none may
+// see half a file.
 func TestConcurrentDeliveryToOneHome(t *testing.T) {
 	fixture.NoLeaks(t)
 	const nodes = 12
 	home := t.TempDir()
 	client := testClient(t)
+	client.homes.stillness, client.homes.longestWait = time.Hour, time.Hour // a busy machine may stand still
 	failures := make([]*Error, nodes)
+	var delivered atomic.Int32
 	var all sync.WaitGroup
 	for i := range nodes {
 		connection := connect(t, &fixture.Node{Home: home})
 		all.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := hostsys.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			agent, err := client.bootstrap(ctx, connection, fmt.Sprint("w", i), &Trace{})
+			trace := &Trace{}
+			agent, err := client.bootstrap(ctx, connection, fmt.Sprint("w", i), trace)
 			if failures[i] = err; err == nil {
 				agent.Close()
+			}
+			if trace.Delivered {
+				delivered.Add(1)
 			}
 		})
 	}
@@ -67,6 +101,12 @@ func TestConcurrentDeliveryToOneHome(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+	}
+	if delivered.Load() != 1 {
+		t.Errorf("%d nodes were sent the binary, and share a home", delivered.Load())
+	}
+	if len(client.homes.of) != 0 {
+		t.Errorf("kept: %v", client.homes.of)
 	}
 	entries, err := os.ReadDir(filepath.Join(home, ".cache/preflight"))
 	if err != nil {
@@ -267,7 +307,7 @@ func (f *failing) try(t *testing.T) {
 		f.limit = 20 * time.Second
 	}
 	conn := connect(t, &f.node) // a key exchange, which takes none of the limit
-	ctx, cancel := context.WithTimeout(t.Context(), f.limit)
+	ctx, cancel := hostsys.WithTimeout(t.Context(), f.limit)
 	defer cancel()
 	began := time.Now()
 	agent, err := client.bootstrap(ctx, conn, "w1", &Trace{})
@@ -330,9 +370,8 @@ func TestBinariesThatDoNotStart(t *testing.T) {
 	machine := func(system, arch string) fixture.Node {
 		return fixture.Node{Env: []string{tools(t, "", map[string]string{"uname": "case $1 in -m) echo " + arch + ";; *) echo " + system + ";; esac"})}}
 	}
-	own := (&siblings{directories: besideUs}).open
 	wrong := func(goos, arch string) ([]*Binary, error) {
-		b, err := own(goos, arch)
+		b, err := Own(goos, arch)
 		if err != nil {
 			return nil, err
 		}
@@ -357,7 +396,7 @@ func TestBinariesThatDoNotStart(t *testing.T) {
 		"frozen":      {cached: `exec sleep 100`, limit: 2 * time.Second, node: fixture.Node{Deaf: true}, stage: StageStart, cause: Frozen, text: "not even from the server"},
 		"cut":         {cached: says(`@@preflight {"hello":{"bui`), stage: StageStart, cause: Truncated},
 		"garbage":     {cached: says(`@@preflight \033]0;gotcha\n`), stage: StageStart, cause: Garbage, detail: map[string]string{"text": `\x1b]0;gotcha`}},
-		"insatiable":  {cached: `machine=$(uname -m); me=$(readlink $0); while echo "@@preflight need Linux $machine gzip ${me##*-} /d"; do :; done`, limit: 4 * time.Second, stage: StageStart, cause: Garbage, text: "need Linux"},
+		"insatiable":  {cached: `machine=$(uname -m); me=$(readlink $0); while echo "@@preflight need Linux $machine gzip ${me##*-} - /d"; do :; done`, limit: 4 * time.Second, stage: StageStart, cause: Garbage, text: "need Linux"},
 		"no hello":    {cached: says(`@@preflight {"helo":1}\n`), stage: StageStart, cause: Garbage},
 		"other build": {cached: says(`@@preflight {"hello":{"build":"x","os":"linux","arch":"` + runtime.GOARCH + `","path":"/p"}}\n`), stage: StageStart, cause: Unexpected, text: "preflight clean"},
 	} {

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"preflight/lazyregexp"
 )
 
 // ending is everything that was seen of a command that ended before its time.
@@ -243,14 +244,14 @@ var (
 )
 
 // lostShell is sshd's perror of a login shell that cannot be executed.
-var lostShell = regexp.MustCompile(`^/[^ ;]+: (No such file or directory|Permission denied)$`)
+var lostShell = lazyregexp.New(`^/[^ ;]+: (No such file or directory|Permission denied)$`)
 
 // notText matches what escape makes of bytes that are in no text.
-var notText = regexp.MustCompile(`\\x(00|[89a-f][0-9a-f])`)
+var notText = lazyregexp.New(`\\x(00|[89a-f][0-9a-f])`)
 
 // noProgram is what a shell says of what deliver.sh runs first in any directory: dash, bash
 // and busybox's ash.
-var noProgram = regexp.MustCompile(`\b(mkdir|ls|cat): (command )?not found`)
+var noProgram = lazyregexp.New(`\b(mkdir|ls|cat): (command )?not found`)
 
 // takenMark is what deliver.sh says of what bears the name of our directory and is not ours.
 const takenMark = "(taken: "

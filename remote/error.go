@@ -85,6 +85,7 @@ const (
 	ConnectionLost Cause = "connection-lost"
 	HeadLimit      Cause = "head-limit"  // this machine, not the node, has too little of something; Detail files
 	HeadStood      Cause = "head-stood"  // this machine stood still, so that nothing is known of the node
+	HeadBusy       Cause = "head-busy"   // this machine was so busy that nothing is known of the node
 	Interrupted    Cause = "interrupted" // by our own user
 	Unexpected     Cause = "unexpected"  // none of the above; Message has it all
 )

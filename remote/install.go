@@ -4,14 +4,17 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"syscall"
 	"time"
+
+	"preflight/lazyregexp"
 )
 
 // What one private directory may hold of ours: builds of several versions and
@@ -23,8 +26,8 @@ const (
 
 // The names we give files in a private directory.
 var (
-	buildName = regexp.MustCompile(`^preflight-[0-9a-f]{64}$`)
-	partName  = regexp.MustCompile(`^preflight-([0-9a-f]{64}|try)\.[0-9a-f]+$`)
+	buildName = lazyregexp.New(`^preflight-[0-9a-f]{64}$`)
+	partName  = lazyregexp.New(`^preflight-([0-9a-f]{64}|try)\.[0-9a-f]+$`)
 )
 
 // image is the descriptor by which deliver.sh starts an agent.
@@ -45,7 +48,9 @@ func Arrive() {
 // in dir are then reduced to a few.
 //
 // hash is the SHA-256 in hex. An error means that dir is as before but for the
-// temporary file, which stays its maker's to remove.
+// temporary file, which stays its maker's to remove. Where that has been removed
+// already, as by preflight clean beside this run, there is nothing to
+// install and nothing amiss: what is open runs without a name.
 func Install(dir, hash string) error {
 	name := "preflight-" + hash
 	if !buildName.MatchString(name) {
@@ -71,7 +76,9 @@ func Install(dir, hash string) error {
 	if err != nil {
 		return fmt.Errorf("install: %w", err)
 	}
-	if err := os.Rename(temporary, filepath.Join(dir, name)); err != nil {
+	if err := os.Rename(temporary, filepath.Join(dir, name)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
 		return fmt.Errorf("install: %w", err)
 	}
 	prune(dir, name, time.Now())

@@ -117,23 +117,21 @@ func connect(t *testing.T, n *fixture.Node) *testConnection {
 
 // testBinary is packed once for all clients, before any limit begins: with many tests at
 // once, each for itself would have the processors busy with nothing else.
-var testBinary = sync.OnceValues(func() (func(goos, arch string) ([]*Binary, error), error) {
-	binaries := New(nowhere{}, Options{}).options.Binaries
-	found, err := binaries("linux", runtime.GOARCH)
+var testBinary = sync.OnceValue(func() error {
+	found, err := Own("linux", runtime.GOARCH)
 	if err == nil {
 		_, err = found[0].Gzip()
 	}
-	return binaries, err
+	return err
 })
 
 // testClient delivers the test binary.
 func testClient(t *testing.T) *Client {
 	t.Helper()
-	binaries, err := testBinary()
-	if err != nil {
+	if err := testBinary(); err != nil {
 		t.Fatal(err)
 	}
-	c := New(nowhere{}, Options{Binaries: binaries})
+	c := New(nowhere{}, Options{})
 	t.Cleanup(func() { c.Close() })
 	return c
 }

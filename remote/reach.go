@@ -24,6 +24,7 @@ package remote
 import (
 	"cmp"
 	"context"
+	"preflight/hostsys"
 	"sync"
 	"time"
 )
@@ -37,7 +38,7 @@ type Options struct {
 	Timeout time.Duration // of one node, from its name to a talking agent; 0 = DefaultTimeout
 
 	// Binaries finds the executables for a platform, the one to prefer first;
-	// nil = our own, and those that `make cross` put beside it.
+	// nil = Own.
 	Binaries func(goos, arch string) ([]*Binary, error)
 	// AgentLife bounds every agent's life, also when the end of our connection
 	// never reaches its node; 0 = DefaultAgentLife.
@@ -53,6 +54,7 @@ type Client struct {
 	carrier Carrier
 	options Options
 	offer   func() string // see deliver.go; made when the first node asks
+	homes   homes
 }
 
 // New is a Client of the nodes that a carrier reaches, which it owns from then on.
@@ -60,7 +62,7 @@ func New(carrier Carrier, o Options) *Client {
 	o.Timeout, o.AgentLife = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.AgentLife, DefaultAgentLife)
 	o.Beat = cmp.Or(o.Beat, DefaultBeat)
 	if o.Binaries == nil {
-		o.Binaries = (&siblings{directories: besideUs}).open
+		o.Binaries = Own
 	}
 	return &Client{carrier: carrier, options: o, offer: sync.OnceValue(func() string { return offer(o.Binaries) })}
 }
@@ -73,15 +75,15 @@ func (c *Client) Close() error { return c.carrier.Close() }
 //
 // The error is an *Error. The Trace is never nil.
 func (c *Client) Reach(ctx context.Context, name string) (*Agent, *Trace, error) {
-	reach, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	reach, cancel := hostsys.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	client, trace, err := c.carrier.Dial(reach, name)
 	if err != nil {
-		return nil, trace, err
+		return nil, trace, excused(reach, err)
 	}
 	agent, failure := c.bootstrap(reach, client, name, trace)
 	if failure != nil {
-		return nil, trace, failure
+		return nil, trace, excused(reach, failure)
 	}
 	agent.tieTo(ctx)
 	return agent, trace, nil

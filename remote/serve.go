@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"preflight/hostsys"
 	"preflight/secret"
 )
 
@@ -43,7 +44,8 @@ const (
 func Serve(ctx context.Context, in io.Reader, out io.Writer, methods map[string]Method) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s := &server{out: out, methods: methods, end: cancel, running: map[uint64]context.CancelFunc{}}
+	defer hostsys.Measure()()
+	s := &server{out: out, methods: methods, end: cancel, lost: hostsys.Lost(), running: map[uint64]context.CancelFunc{}}
 	if err := s.greet(); err != nil {
 		return err
 	}
@@ -113,6 +115,7 @@ type server struct {
 	methods map[string]Method
 	end     context.CancelCauseFunc
 	working sync.WaitGroup
+	lost    time.Duration // before it began
 
 	writing sync.Mutex // held for as long as the head takes nothing
 	out     io.Writer
@@ -138,7 +141,7 @@ func (s *server) serve(ctx context.Context, requests <-chan request, head *ear) 
 			s.end(errors.New("the agent's time is up"))
 			return
 		case <-beat.C:
-			if head.beat() {
+			if head.beat(every) {
 				silence := unheard(patience * every)
 				s.end(&silence)
 				return
@@ -242,6 +245,7 @@ func (s *server) named(a answer) answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a.Node = s.node
+	a.Lost = (hostsys.Lost() - s.lost).Round(time.Millisecond).Seconds()
 	return a
 }
 

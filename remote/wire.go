@@ -63,6 +63,8 @@ type answer struct {
 	Body json.RawMessage `json:"body,omitempty"`
 	Done bool            `json:"done,omitempty"`
 	Err  string          `json:"error,omitempty"` // with Done: why the method failed
+	// Lost are the seconds for which the agent has been kept from its work so far.
+	Lost float64 `json:"lost,omitempty"`
 	// Unheard are the seconds for which nothing came from the head. It is the last
 	// line of an agent that ends for it.
 	Unheard float64 `json:"unheard,omitempty"`
@@ -110,8 +112,11 @@ type lineReader struct {
 	total int
 }
 
+// readAhead is little, as every node of a run has its reader, most of the time for nothing.
+const readAhead = 1 << 10
+
 func newLineReader(in io.Reader) *lineReader {
-	return &lineReader{in: bufio.NewReader(in), noise: &noise{}}
+	return &lineReader{in: bufio.NewReaderSize(in, readAhead), noise: &noise{}}
 }
 
 // next returns the next of our lines without its marker and newline, valid
@@ -142,7 +147,7 @@ func (r *lineReader) next() ([]byte, error) {
 // read fills r.line with everything up to and including the next newline, or
 // with the beginning of that.
 func (r *lineReader) read() error {
-	if cap(r.line) > 1<<16 {
+	if cap(r.line) > readAhead {
 		r.line = nil // do not keep what one large answer needed
 	}
 	r.line = r.line[:0]

@@ -1,9 +1,10 @@
 package secret
 
 import (
-	"regexp"
 	"slices"
 	"strings"
+
+	"preflight/lazyregexp"
 )
 
 // hideNamed hides what follows the name of a secret and "=" or ":" — in an assignment, a
@@ -114,7 +115,7 @@ func header(name string) bool {
 	return len(words) > 0 && slices.Contains([]string{"authorization", "cookie"}, words[len(words)-1])
 }
 
-var scheme = regexp.MustCompile(`(?i)^(?:basic|bearer|token|digest|negotiate|apikey|aws4-hmac-sha256)\s+\S`)
+var scheme = lazyregexp.New(`(?i)^(?:basic|bearer|token|digest|negotiate|apikey|aws4-hmac-sha256)\s+\S`)
 
 // quotedValue is where the inside of a quoted value begins and ends; a backslash before the
 // quotes is that of a text inside another.
@@ -150,7 +151,7 @@ func valueEnd(text string) int {
 	return len(strings.TrimRight(text[:end], ")]},;."))
 }
 
-var parameter = regexp.MustCompile(`[&?][\w.-]+=`)
+var parameter = lazyregexp.New(`[&?][\w.-]+=`)
 
 // noSecret is what no secret is, whatever its name promises.
 func noSecret(value string) bool {
@@ -216,7 +217,7 @@ func spokenAtEnd(text string) int {
 	return 0
 }
 
-var option = regexp.MustCompile(`(^|[^\w-])(--?[A-Za-z][\w.-]*)(\s+["']?)([^\s"'\-\\][^\s"'\\]*)`)
+var option = lazyregexp.New(`(^|[^\w-])(--?[A-Za-z][\w.-]*)(\s+["']?)([^\s"'\-\\][^\s"'\\]*)`)
 
 // hidesNext is whether a word behind an option is the secret that the option promises: not
 // a name for it in capitals, as help has.
@@ -234,15 +235,15 @@ func hidesNext(option, value string) bool {
 	return Named(option)
 }
 
-var number = regexp.MustCompile(`^[-+]?[0-9][0-9._]*(?:[eE][-+]?[0-9]+)?$`)
+var number = lazyregexp.New(`^[-+]?[0-9][0-9._]*(?:[eE][-+]?[0-9]+)?$`)
 
 var spoken = []struct {
 	literal string
-	pattern *regexp.Regexp
+	pattern *lazyregexp.Regexp
 	any     bool // whatever the word looks like
 }{
-	{"sshpass", regexp.MustCompile(`(sshpass\s+(?:-[a-oq-z]\s+)*-p\s*["']?)([^\s"'\\]+)`), true},
-	{"login", regexp.MustCompile(`(login\s+\S+\s+password\s+)([^\s"'\\]+)`), true},
-	{"earer ", regexp.MustCompile(`([Bb]earer\s+)([\w.~+/=-]{8,})`), false},
-	{"asic ", regexp.MustCompile(`([Bb]asic\s+)([\w+/=-]{8,})`), false},
+	{"sshpass", lazyregexp.New(`(sshpass\s+(?:-[a-oq-z]\s+)*-p\s*["']?)([^\s"'\\]+)`), true},
+	{"login", lazyregexp.New(`(login\s+\S+\s+password\s+)([^\s"'\\]+)`), true},
+	{"earer ", lazyregexp.New(`([Bb]earer\s+)([\w.~+/=-]{8,})`), false},
+	{"asic ", lazyregexp.New(`([Bb]asic\s+)([\w+/=-]{8,})`), false},
 }

@@ -3,10 +3,11 @@ package secret
 import (
 	"encoding/base64"
 	"math"
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"preflight/lazyregexp"
 )
 
 const (
@@ -137,7 +138,7 @@ func random(text string) bool {
 	return true
 }
 
-var uuid = regexp.MustCompile(`[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`) // also of GPUs and their parts
+var uuid = lazyregexp.New(`[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`) // also of GPUs and their parts
 
 // characteristics are how many characters of a word are what, and how often one is followed
 // by another kind.

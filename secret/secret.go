@@ -11,8 +11,9 @@
 package secret
 
 import (
-	"regexp"
 	"strings"
+
+	"preflight/lazyregexp"
 )
 
 // Hidden stands in the place of what may be a secret.
@@ -42,7 +43,7 @@ func hideKeys(text string) string {
 	return privateKey.ReplaceAllString(text, "${1}"+Hidden+"${2}")
 }
 
-var privateKey = regexp.MustCompile(`(?s)(-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----).+?(-----END [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----|$)`)
+var privateKey = lazyregexp.New(`(?s)(-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----).+?(-----END [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----|$)`)
 
 // HideUsers replaces who logs in, with or without a password, in every address of
 // a text: a token may be either.
@@ -63,7 +64,7 @@ func HideUsers(text string) string {
 }
 
 var (
-	userInfo = regexp.MustCompile(`//[^/?#\s"']+@`)
+	userInfo = lazyregexp.New(`//[^/?#\s"']+@`)
 	// Without a scheme there are a name and a password: as proxies are given to nc.
-	userAndPassword = regexp.MustCompile(`(?:^|[\s"'=,(])[\w.+%-]+:[^\s"'/:]+@[\w.\[]`)
+	userAndPassword = lazyregexp.New(`(?:^|[\s"'=,(])[\w.+%-]+:[^\s"'/:]+@[\w.\[]`)
 )

@@ -1,8 +1,9 @@
 package secret
 
 import (
-	"regexp"
 	"strings"
+
+	"preflight/lazyregexp"
 )
 
 // The alphabets of tokens.
@@ -152,21 +153,21 @@ const shortestMade = 24
 // Source: as that of shapes, and RFC 7519 for tokens of JSON.
 var made = []struct {
 	literal string
-	pattern *regexp.Regexp
+	pattern *lazyregexp.Regexp
 }{
-	{"eyJ", regexp.MustCompile(`\b(eyJ)[\w-]{8,}\.[\w-]{8,}[\w.-]*`)},
-	{"pat", regexp.MustCompile(`\b(pat)[A-Za-z0-9]{14}\.[a-f0-9]{40,}`)},
-	{"at.", regexp.MustCompile(`\b([ps]at\.)[\w-]{22}\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{20}`)},
-	{":AA", regexp.MustCompile(`()\b\d{5,16}:AA[\w-]{30,}`)},
-	{"Q~", regexp.MustCompile(`()[\w~.-]{3}\dQ~[\w~.-]{31,34}`)},
-	{".atlasv1.", regexp.MustCompile(`()[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{50,}`)},
-	{"|", regexp.MustCompile(`()\b\d{15,16}\|[\w-]{27,40}`)},
-	{"-us", regexp.MustCompile(`()\b[a-f0-9]{32}-us\d{1,2}\b`)},
-	{"_mmk", regexp.MustCompile(`()\b[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk\b`)},
-	{"A3-", regexp.MustCompile(`\b(A3-)[A-Z0-9]{6}-[A-Z0-9-]{20,}`)},
-	{"hooks.slack.com", regexp.MustCompile(`(hooks\.slack\.com/[a-z]+/)[^\s"'\\…]+`)},
-	{"/api/webhooks/", regexp.MustCompile(`(/api/webhooks/)[^\s"'\\…]+`)},
-	{"webhook.office.com", regexp.MustCompile(`(webhook\.office\.com/)[^\s"'\\…]+`)},
+	{"eyJ", lazyregexp.New(`\b(eyJ)[\w-]{8,}\.[\w-]{8,}[\w.-]*`)},
+	{"pat", lazyregexp.New(`\b(pat)[A-Za-z0-9]{14}\.[a-f0-9]{40,}`)},
+	{"at.", lazyregexp.New(`\b([ps]at\.)[\w-]{22}\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{20}`)},
+	{":AA", lazyregexp.New(`()\b\d{5,16}:AA[\w-]{30,}`)},
+	{"Q~", lazyregexp.New(`()[\w~.-]{3}\dQ~[\w~.-]{31,34}`)},
+	{".atlasv1.", lazyregexp.New(`()[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{50,}`)},
+	{"|", lazyregexp.New(`()\b\d{15,16}\|[\w-]{27,40}`)},
+	{"-us", lazyregexp.New(`()\b[a-f0-9]{32}-us\d{1,2}\b`)},
+	{"_mmk", lazyregexp.New(`()\b[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk\b`)},
+	{"A3-", lazyregexp.New(`\b(A3-)[A-Z0-9]{6}-[A-Z0-9-]{20,}`)},
+	{"hooks.slack.com", lazyregexp.New(`(hooks\.slack\.com/[a-z]+/)[^\s"'\\…]+`)},
+	{"/api/webhooks/", lazyregexp.New(`(/api/webhooks/)[^\s"'\\…]+`)},
+	{"webhook.office.com", lazyregexp.New(`(webhook\.office\.com/)[^\s"'\\…]+`)},
 }
 
 // holdsToken is whether a text without signs may be, or hold, a token: it has a word as long.

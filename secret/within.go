@@ -6,13 +6,25 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"unsafe"
 )
 
 // Within hides in every text that a value holds, also of what it points to and of the keys
 // of its maps. The value of what has a Name goes by that. All of it must be the caller's.
-func Within[Value any](value *Value) { within(reflect.ValueOf(value).Elem()) }
+func Within[Value any](value *Value) {
+	w := walk{}
+	w.within(reflect.ValueOf(value).Elem())
+}
 
-func within(v reflect.Value) {
+// walk knows what it has been at: what many share is looked through once.
+type walk map[visit]bool
+
+type visit struct {
+	at unsafe.Pointer
+	as reflect.Type
+}
+
+func (w walk) within(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
 		if text := v.String(); v.CanSet() {
@@ -21,20 +33,24 @@ func within(v reflect.Value) {
 			}
 		}
 	case reflect.Pointer:
-		if !v.IsNil() {
-			within(v.Elem())
+		if v.IsNil() || plain(v.Type().Elem().Kind()) {
+			return
+		}
+		if here := (visit{v.UnsafePointer(), v.Type()}); !w[here] {
+			w[here] = true
+			w.within(v.Elem())
 		}
 	case reflect.Interface:
 		if !v.IsNil() && v.CanSet() {
 			held := reflect.New(v.Elem().Type()).Elem()
 			held.Set(v.Elem())
-			within(held)
+			w.within(held)
 			v.Set(held)
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
 			if field := v.Field(i); field.CanSet() {
-				within(field)
+				w.within(field)
 			}
 		}
 		withinSetting(v)
@@ -47,10 +63,10 @@ func within(v reflect.Value) {
 			return
 		}
 		for i := range v.Len() {
-			within(v.Index(i))
+			w.within(v.Index(i))
 		}
 	case reflect.Map:
-		withinMap(v)
+		w.withinMap(v)
 	}
 }
 
@@ -68,7 +84,7 @@ func withinSetting(v reflect.Value) {
 	}
 }
 
-func withinMap(v reflect.Value) {
+func (w walk) withinMap(v reflect.Value) {
 	if v.Type().Key().Kind() != reflect.String && plain(v.Type().Elem().Kind()) {
 		return
 	}
@@ -76,8 +92,8 @@ func withinMap(v reflect.Value) {
 		newKey, value := reflect.New(key.Type()).Elem(), reflect.New(v.Type().Elem()).Elem()
 		newKey.Set(key)
 		value.Set(v.MapIndex(key))
-		within(newKey)
-		within(value)
+		w.within(newKey)
+		w.within(value)
 		if !newKey.Equal(key) {
 			v.SetMapIndex(key, reflect.Value{})
 		}

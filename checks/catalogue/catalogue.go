@@ -82,6 +82,7 @@ var Catalogue = []checks.Check{
 
 	network.NICChoice,
 	network.NICSame,
+	network.NeighbourTable,
 	network.NodeMesh,
 	network.PathMTU,
 	network.MasterAddress,

@@ -48,7 +48,7 @@ func Healthy(n int) Fleet {
 		fleet.Launch.Hosts = append(fleet.Launch.Hosts, hostfile.Host{Name: names[i], Slots: slots, Line: i + 1})
 	}
 	for i := range n {
-		fleet.Nodes = append(fleet.Nodes, healthyNode(i, names))
+		fleet.Nodes = append(fleet.Nodes, Node(i, names))
 	}
 	fleet.Head = &facts.Node{
 		Name: "launching machine", Reached: true,
@@ -65,12 +65,13 @@ func Healthy(n int) Fleet {
 	return fleet
 }
 
-// address is where the i-th machine is, w1 first.
-func address(i int) string { return fmt.Sprintf("10.0.%d.%d", i/250, i%250+1) }
+// Address is where the i-th machine is, w1 first.
+func Address(i int) string { return fmt.Sprintf("10.0.%d.%d", i/250, i%250+1) }
 
-func healthyNode(i int, names []string) facts.Node {
+// Node is the i-th machine of a healthy fleet of these names.
+func Node(i int, names []string) facts.Node {
 	return facts.Node{
-		Name: names[i], Address: address(i), Slots: 8, Reached: true,
+		Name: names[i], Address: Address(i), Slots: 8, Reached: true,
 		Facts: facts.Facts{
 			SSH:   &facts.SSH{User: "train", Port: 22, Banner: "SSH-2.0-OpenSSH_9.2p1", ConnectSeconds: 0.02, StartSeconds: 0.01, Path: "/home/train/.cache/preflight/preflight-1"},
 			Host:  HealthyHost(i),
@@ -127,7 +128,7 @@ func healthyNames(i int, names []string) *facts.Names {
 	seen := &facts.Names{Own: names[i], FQDN: names[i] + ".cluster", Asked: len(names), Resolver: "files dns"}
 	for j, name := range names {
 		if len(names) <= 16 || j == 0 || j == i {
-			seen.Lookups = append(seen.Lookups, facts.Lookup{Name: name, Addresses: []string{address(j)}})
+			seen.Lookups = append(seen.Lookups, facts.Lookup{Name: name, Addresses: []string{Address(j)}})
 		}
 	}
 	return seen
@@ -140,16 +141,20 @@ func healthyNet(i int, names []string) *facts.Net {
 			{Name: "lo", Index: 1, Up: true, Running: true, Loopback: true, MTU: 65536, Kind: "loopback", Addresses: []string{"127.0.0.1/8"}},
 			{
 				Name: "eth0", Index: 2, Up: true, Running: true, MTU: 9000, MAC: fmt.Sprintf("02:00:00:00:%02x:%02x", i/250, i%250+1),
-				Kind: "physical", Driver: "mlx5_core", Speed: &speed, Addresses: []string{address(i) + "/16"},
+				Kind: "physical", Driver: "mlx5_core", Speed: &speed, Addresses: []string{Address(i) + "/16"},
 			},
 		},
 		EphemeralLow: 32768, EphemeralHigh: 60999, SoMaxConn: 4096,
 		Listening: []facts.Listener{{Address: "0.0.0.0", Port: 22, PID: 800, Command: "sshd"}},
 		TCP:       map[string]string{"net.ipv4.tcp_syn_retries": "6"},
+		Neighbours: []facts.NeighbourTable{
+			{Name: "arp_cache", GCThresh1: 4096, GCThresh2: 8192, GCThresh3: 16384, Entries: 12, Learned: map[string]int{"eth0": 12}, Overflows: new(int64(0))},
+			{Name: "ndisc_cache", GCThresh1: 128, GCThresh2: 512, GCThresh3: 1024, Entries: 3, Learned: map[string]int{"eth0": 3}, Overflows: new(int64(0))},
+		},
 	}
 	for j, name := range names {
 		if len(names) <= 16 || j == 0 {
-			route := facts.Route{Name: name, To: address(j), Interface: "eth0", Source: address(i)}
+			route := facts.Route{Name: name, To: Address(j), Interface: "eth0", Source: Address(i)}
 			if j == i {
 				route.Interface = "lo"
 			}
@@ -256,7 +261,7 @@ func healthyFiles() *facts.Files {
 // healthyMesh is full up to 128 nodes. Above, each calls the next in the ring
 // and six others, here in strides that no fleet of a test is a multiple of.
 func healthyMesh(i int, names []string) *facts.Mesh {
-	seen := &facts.Mesh{Interface: "eth0", Address: address(i), Ports: []int{35007, 44111, 58123}, Reached: map[string]float64{names[i]: 0.0001}, MSS: 8948}
+	seen := &facts.Mesh{Interface: "eth0", Address: Address(i), Ports: []int{35007, 44111, 58123}, Reached: map[string]float64{names[i]: 0.0001}, MSS: 8948}
 	if len(names) <= 128 {
 		for _, name := range names {
 			seen.Reached[name] = 0.0002
@@ -271,7 +276,7 @@ func healthyMesh(i int, names []string) *facts.Mesh {
 
 func healthyRendezvous(i int) *facts.Rendezvous {
 	seen := &facts.Rendezvous{
-		Endpoint: address(0) + ":29500", Generation: facts.GenerationPings, Addresses: []string{address(0)}, Address: address(0), Interface: "eth0",
+		Endpoint: Address(0) + ":29500", Generation: facts.GenerationPings, Addresses: []string{Address(0)}, Address: Address(0), Interface: "eth0",
 		Joined: 0.002, Complete: 0.03,
 	}
 	if i == 0 {

@@ -61,7 +61,7 @@ var Large = []struct {
 			for j := range n {
 				if _, called := node.Mesh.Reached[name(j)]; called && j != i && j%100 == 5 {
 					delete(node.Mesh.Reached, name(j))
-					node.Mesh.Failed = append(node.Mesh.Failed, facts.Path{Peer: name(j), To: address(j), Port: 35007, Outcome: facts.PathDropped, Error: "i/o timeout"})
+					node.Mesh.Failed = append(node.Mesh.Failed, facts.Path{Peer: name(j), To: Address(j), Port: 35007, Outcome: facts.PathDropped, Error: "i/o timeout"})
 				}
 				if len(node.Mesh.Reached) < 3 {
 					break

@@ -121,6 +121,7 @@ var whyShut = map[facts.PathOutcome]string{
 	facts.PathRefused:    "a firewall answers with a reset, or the address is another machine's",
 	facts.PathRejected:   "a firewall or router rejects the calls",
 	facts.PathUnroutable: "it has no route there",
+	facts.PathUnresolved: "nobody on its link answers ARP for the address, or for its router's",
 	facts.PathReset:      "calls are accepted and then reset, by a firewall or proxy that looks into them",
 	facts.PathBlackhole:  "small messages pass, full packets do not: see path-mtu",
 	facts.PathStranger:   "another machine answers there",

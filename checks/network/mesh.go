@@ -17,15 +17,17 @@ import (
 )
 
 var NodeMesh = checks.Check{
-	ID:       "node-mesh",
-	Title:    "every node reaches every other, and itself, on the addresses the ranks will use",
-	Severity: checks.Error,
-	Needs:    []facts.Section{facts.SectionMesh},
+	ID:        "node-mesh",
+	Title:     "every node reaches every other, and itself, on the addresses the ranks will use",
+	Severity:  checks.Error,
+	Needs:     []facts.Section{facts.SectionMesh},
+	DependsOn: []string{"neighbour-table"},
 	Doc: "Every node listened on ports of the ephemeral range at the address that NCCL or gloo will take there, and every node called every other and " +
-		"itself, in both directions; above 128 nodes the next one and six at random. What failed is blamed on as few nodes, groups or directions as " +
+		"itself, in both directions; above 128 nodes seven others, the next one and six at random, so that everybody is called by seven: what cuts a node or a part of the fleet off is always found, a single pair as often as the report says. What failed is blamed on as few nodes, groups or directions as " +
 		"explain it, and a node's own words (no route) count for more than its peers' silence. One node's word blames no other that the rest reach: who " +
 		"stands alone is named, and of two who stand against each other both. A call counts as answered with what only the other could have told the " +
-		"caller. Where callers' neighbour tables have a MAC of an address that is none of the node's, two machines hold it, and both are named. sshd's port being open says nothing of these: a " +
+		"caller. Where callers' neighbour tables have a MAC of an address that is none of the node's, two machines hold it, and both are named; where nobody has answered ARP for it, no " +
+		"firewall is blamed. sshd's port being open says nothing of these: a " +
 		"training job needs every port of the range, between all pairs.",
 	WouldSee: "connect to ADDRESS<PORT> returned Connection timed out, exceeded error retry count after 35 attempts",
 	Run: func(view checks.View) []checks.Finding {
@@ -35,6 +37,9 @@ var NodeMesh = checks.Check{
 		findings = append(findings, m.noRoutes()...)
 		findings = append(findings, m.partlyOpen()...)
 		findings = append(findings, m.ownAddresses(found)...)
+		if len(m.names) > facts.FullMesh && m.tried == len(m.names)*facts.SampledPeers {
+			findings = append(findings, checks.Finding{Verdict: checks.Pass, Summary: proof.Power(len(m.names))})
+		}
 		return append(findings, m.judge(found)...)
 	},
 }
@@ -57,6 +62,9 @@ func (m *meshCalls) absent() []checks.Finding {
 	}
 	for _, calls := range proof.Gather(m.broken, caller) {
 		findings = append(findings, checks.UnknownFor(m.nodes[calls[0].From], fmt.Sprintf("mesh: could not call %s: %s", hostfile.Fold(calleesOf(calls)), calls[0].Path.Error)))
+	}
+	for _, calls := range proof.Gather(m.crowded, func(c proof.Attempt) string { return m.full[c.Path] }) {
+		findings = append(findings, checks.Skipped(fmt.Sprintf("calls are lost to the neighbour table of %s: see %s", m.full[calls[0].Path], NeighbourTable.ID))...)
 	}
 	for _, check := range slices.Sorted(maps.Keys(explained)) {
 		findings = append(findings, checks.Skipped(fmt.Sprintf("%s cannot be called where its ranks will listen: see %s", hostfile.Fold(explained[check]), check))...)
@@ -159,6 +167,9 @@ type meshCalls struct {
 	partly     []proof.Attempt // other ports of the callee answer
 	own        []proof.Attempt // a node and its own address
 	broken     []proof.Attempt // the caller could not try
+	crowded    []proof.Attempt // a full table of neighbours has swallowed it
+
+	full map[*facts.Path]string // calls of crowded → the node whose table it is
 }
 
 func newMeshCalls(view checks.View) *meshCalls {
@@ -166,6 +177,9 @@ func newMeshCalls(view checks.View) *meshCalls {
 	hasFailed := func(node *facts.Node) bool { return node.Mesh.Error != "" || len(node.Mesh.Failed) > 0 }
 	if m.anyFailed = slices.ContainsFunc(view.Nodes, hasFailed); m.anyFailed {
 		m.misplaced = misplaced(view)
+		m.full = maps.Clone(lostCalls(view).calls)
+		reported := view.Failing(NeighbourTable.ID)
+		maps.DeleteFunc(m.full, func(_ *facts.Path, node string) bool { return !reported[node] })
 	}
 	for _, node := range view.Nodes {
 		if mesh := m.callsOf(node); mesh != nil && mesh.Error == "" {
@@ -243,6 +257,8 @@ func (m *meshCalls) record(node *facts.Node) {
 			kind = &m.broken
 		case path.Peer == node.Name:
 			kind = &m.own
+		case m.full[path] != "":
+			kind = &m.crowded
 		case path.Outcome == facts.PathUnroutable:
 			kind = &m.unroutable
 		case len(path.Open) > 0 && !isWrongAnswer(path.Outcome):

@@ -37,6 +37,8 @@ func (m *meshCalls) finding(s proof.Suspect) checks.Finding {
 	port, answers := m.control(s.Failed)
 	cause := meshCauses[facts.PathOutcome(s.How)]
 	switch {
+	case s.How == string(facts.PathUnresolved):
+		cause = unresolvedCause(s)
 	case s.How == string(facts.PathUnproven) && s.Kind == proof.Outbound:
 		cause = "it says that they answered, and what it shows for it is nothing that they have said"
 	case s.How == string(facts.PathUnproven):
@@ -57,6 +59,10 @@ func (m *meshCalls) finding(s proof.Suspect) checks.Finding {
 	if isWrongAnswer(facts.PathOutcome(s.How)) {
 		f.Remedy = []fix.Command{whoAnswers(s.Failed[0]), fix.On("sudo iptables -t nat -S; sudo nft list ruleset   # look for DNAT and REDIRECT")}
 		f.Want = oneMachine
+	} else if s.How == string(facts.PathUnresolved) {
+		f.Want, f.Remedy = "an answer to ARP, or to neighbour discovery of IPv6, for every address on the link", m.findOnLink(s)
+	} else if s.How == string(facts.PathOverflow) {
+		f.Want, f.Remedy = "room for everybody on the link", []fix.Command{fix.On("sysctl -a -r 'neigh.default.gc_thresh'; ip neigh | wc -l")}
 	} else if networks := m.networks(); len(networks) > 0 && len(networks) <= 4 {
 		f.Want = fmt.Sprintf("TCP on %s open to %s, both ways", ports, strings.Join(networks, ", "))
 	}
@@ -71,6 +77,7 @@ var meshCauses = map[facts.PathOutcome]string{
 	facts.PathDropped:  "a firewall drops the calls or their answers",
 	facts.PathRefused:  "a firewall answers with a reset, or the address is translated; the drill did listen there",
 	facts.PathRejected: "a firewall or router rejects the calls, or no machine on the link has the address",
+	facts.PathOverflow: "the caller's neighbour table has no room for the peer",
 	facts.PathReset:    "calls are accepted and then reset, by a firewall or proxy that looks into them",
 	facts.PathSilent:   "calls are accepted and then get no answer, by a proxy or a machine that hangs",
 }
@@ -102,7 +109,7 @@ func (m *meshCalls) oneDirection(s proof.Suspect, ports string) string {
 // becomes is what is said of a call that failed.
 var becomes = map[facts.PathOutcome]string{
 	facts.PathDropped: "is dropped", facts.PathRefused: "is refused", facts.PathRejected: "is rejected",
-	facts.PathReset: "is reset", facts.PathSilent: "gets no answer",
+	facts.PathReset: "is reset", facts.PathSilent: "gets no answer", facts.PathUnresolved: "finds nobody who answers for the address", facts.PathOverflow: "finds no room in the caller's neighbour table",
 	facts.PathStranger: "is answered by another machine", facts.PathMisdirected: "is answered by another machine", facts.PathUnproven: "is not proven",
 }
 
@@ -164,10 +171,11 @@ func (m *meshCalls) got(s proof.Suspect) string {
 func (m *meshCalls) wouldSee(path *facts.Path) string {
 	words := map[facts.PathOutcome]string{
 		facts.PathDropped: "Connection timed out", facts.PathRefused: "Connection refused", facts.PathRejected: "No route to host",
+		facts.PathUnresolved: "No route to host", facts.PathOverflow: "Connection timed out",
 	}[path.Outcome]
 	if !ranks.UsesNCCL(m.view) {
 		switch path.Outcome {
-		case facts.PathDropped:
+		case facts.PathDropped, facts.PathOverflow:
 			return fmt.Sprintf("Gloo connectFullMesh failed with … Connect timeout [%s]:%d", path.To, path.Port)
 		case facts.PathReset:
 			return fmt.Sprintf("Connection closed by peer [%s]:%d", path.To, path.Port)

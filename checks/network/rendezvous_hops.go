@@ -252,6 +252,9 @@ func (g meeting) cutOff(outcome facts.PathOutcome, callers []string) checks.Find
 	case facts.PathUnroutable:
 		f.Summary = fmt.Sprintf("has no route to %s, where the ranks will meet", g.host)
 		f.Want, f.WouldSee, f.Remedy = "a route there", g.rejected("101 - Network is unreachable"), f.Remedy[:1]
+	case facts.PathUnresolved:
+		f.Summary = fmt.Sprintf("nobody on its link answers ARP for %s at %s, or for the router on the way", g.server.Name, g.endpoint())
+		f.Want, f.WouldSee, f.Remedy = "an answer to ARP", g.rejected("113 - No route to host"), []fix.Command{fix.On("ip neigh"), f.Remedy[0]}
 	case facts.PathRejected:
 		f.Summary = fmt.Sprintf("is rejected on the way to the store on %s at %s", g.server.Name, g.endpoint())
 		f.WouldSee = g.rejected("113 - No route to host")
@@ -316,6 +319,10 @@ func (g meeting) closed(outcome facts.PathOutcome, callers []string) checks.Find
 		Remedy:   g.open(),
 	}
 	switch outcome {
+	case facts.PathUnresolved:
+		f.Summary = "nobody answers ARP for its address: the other nodes find no machine there"
+		f.WouldSee = g.rejected("113 - No route to host")
+		f.Remedy = []fix.Command{fix.On("ip neigh show %s", g.address(g.caller(callers[0]))).At(callers[0]), fix.On("ip -br addr")}
 	case facts.PathRejected:
 		f.Summary = fmt.Sprintf("a firewall on it rejects what comes in on port %s", g.port)
 		f.WouldSee = g.rejected("113 - No route to host")

@@ -32,6 +32,13 @@ var headStood = failure{
 	fix:     []fix.Command{fix.Here("preflight -H {hostfile}   # again, on a machine that stays awake, and not stopped by Ctrl-Z")},
 }
 
+// headBusy as well.
+var headBusy = failure{
+	verdict: checks.Unknown,
+	summary: "the launching machine was too busy with its own work to tell: {message}",
+	fix:     []fix.Command{fix.Here("uptime; ps -eo pcpu,pid,user,args --sort=-pcpu | head   # what keeps it busy: run preflight where there is less load, or with a longer --timeout")},
+}
+
 // headCut is of the launching machine as well, or of what is next to it.
 var headCut = failure{
 	verdict: checks.Unknown,
@@ -139,6 +146,7 @@ var failures = map[string]map[string]failure{
 		},
 		"head-limit": headLimit,
 		"head-stood": headStood,
+		"head-busy":  headBusy,
 		"interrupted": {
 			verdict: checks.Unknown,
 			summary: "had not answered when the run was interrupted",
@@ -320,10 +328,10 @@ var failures = map[string]map[string]failure{
 			fix:     []fix.Command{fix.On("sudo apt-get install -y gzip   # dnf on Red Hat")},
 		},
 		"wrong-arch": {
-			summary: "is another kind of machine than this one, and there is no preflight for it beside ours",
+			summary: "is a kind of machine for which this preflight carries no agent",
 			got:     "{arch}",
 			fix: []fix.Command{
-				fix.Here("make cross   # where preflight was built: bin/preflight-linux-* belong beside this preflight"),
+				fix.Here("make cross   # where preflight was built: it then carries agents for amd64 and arm64"),
 				fix.Here("make cross ARCHES={arch}   # an architecture that make cross leaves out by itself"),
 			},
 		},
@@ -334,7 +342,7 @@ var failures = map[string]map[string]failure{
 		"libc-too-old": {
 			summary: "its C library is too old for this build of preflight",
 			got:     "{message}",
-			fix:     []fix.Command{fix.Here("make cross   # where preflight was built: bin/preflight-linux-*-static belong beside this preflight")},
+			fix:     []fix.Command{fix.Here("make cross   # where preflight was built: it then carries agents that need no C library")},
 		},
 		"agent-killed": {
 			summary:  "our program was killed there by signal {signal}",

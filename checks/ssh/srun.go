@@ -21,6 +21,7 @@ var trySrun = fix.Here("srun --overlap --nodes=1 --ntasks=1 --nodelist={host} ho
 var bySrun = map[string]failure{
 	"head-limit": headLimit,
 	"head-stood": headStood,
+	"head-busy":  headBusy,
 	"frozen": {
 		summary: "srun started our program or is still about to, and nothing comes: the machine, its slurmd or a file system there hangs",
 		got:     "{message}",

@@ -140,6 +140,9 @@ func atEndpoint(endpoint string, nodes []string, e *facts.Endpoint) []checks.Fin
 	case e.Outcome == facts.PathRejected:
 		f.Summary = fmt.Sprintf("a firewall or router turns away what is sent to port %s of %s", port, address)
 		f.Remedy = []fix.Command{firewall, route}
+	case e.Outcome == facts.PathUnresolved:
+		f.Summary = fmt.Sprintf("nobody on the link answers ARP for %s, or for the router on the way: the machine is off, or on another network", address)
+		f.Remedy = []fix.Command{fix.On("ip neigh; ip route get %s", fix.Host(cmp.Or(append([]string{e.Address}, e.Addresses...)...)))}
 	case e.Outcome == facts.PathUnroutable:
 		f.Summary = "there is no route to " + address
 		f.Remedy = []fix.Command{route}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -15,6 +16,7 @@ import (
 	"preflight"
 	"preflight/cmd/preflight/internal/progress"
 	"preflight/fleet"
+	"preflight/hostsys"
 	"preflight/report"
 )
 
@@ -68,9 +70,9 @@ func cleanAll(ctx context.Context, job preflight.Job) (lines []string, failures 
 				failures[i] = fmt.Errorf("%s: %w", host.Name, short.Err)
 				return
 			}
-			ctx, cancel := context.WithTimeout(ctx, job.Timeout)
+			ctx, cancel := hostsys.WithTimeout(ctx, job.Timeout)
 			defer cancel()
-			until, _ := ctx.Deadline()
+			until := time.Now().Add(job.Timeout)
 			job.Progress(fleet.Event{Phase: progress.Cleaning, Step: fleet.Began, Node: host.Name, Until: until})
 			removed, _, err := job.Remote.Clean(ctx, host.Name)
 			var gone []string

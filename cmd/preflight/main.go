@@ -19,6 +19,7 @@ import (
 
 	"preflight/cmd/preflight/internal/closed"
 	"preflight/cmd/preflight/internal/usage"
+	"preflight/fleet/agent"
 	"preflight/hostfile"
 	"preflight/launch"
 	_ "preflight/portable"
@@ -43,6 +44,9 @@ func main() {
 
 // run is one invocation; it returns the exit code.
 func run(args []string) int {
+	if len(args) > 0 && args[0] == "agent" { // a preflight that carries no agents is one
+		return agent.Main(args[1:])
+	}
 	// The first Ctrl-C ends the run, which then prints what it knows; a second
 	// one kills at once, because stop restores the default.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

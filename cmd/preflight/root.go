@@ -15,6 +15,7 @@ import (
 
 	"preflight"
 	"preflight/checks"
+	"preflight/cmd/preflight/internal/agents"
 	"preflight/cmd/preflight/internal/outputs"
 	"preflight/cmd/preflight/internal/progress"
 	"preflight/cmd/preflight/internal/usage"
@@ -61,7 +62,7 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 	baselineFlag(root.Flags())
 	root.Flags().Bool("dry-run", false, "judge the command behind \"--\" and do not start it")
 	root.Flags().String("write-env", "", "write the variables this run proved to work to this file, as .deepspeed_env takes them")
-	root.AddCommand(snapshotCommand(), judgeCommand(), diffCommand(), checksCommand(), predictCommand(), rendezvousCommand(), explainCommand(), causesCommand(), cleanCommand(), demoCommand(), agentCommand(), manCommand(), initCommand(), factsCommand())
+	root.AddCommand(snapshotCommand(), judgeCommand(), diffCommand(), checksCommand(), predictCommand(), rendezvousCommand(), explainCommand(), causesCommand(), cleanCommand(), demoCommand(), manCommand(), initCommand(), factsCommand())
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage.WithHint(flagError(c, err), "%s --help lists the flags", usage.Words(c.CommandPath()))
 	})
@@ -187,7 +188,7 @@ func (c Config) job(ctx context.Context, command []string) (preflight.Job, func(
 	if err != nil {
 		return preflight.Job{}, nil, err
 	}
-	client := remote.New(carrier, remote.Options{Timeout: c.Timeout, Nodes: len(plan.Prediction.Hosts)})
+	client := remote.New(carrier, remote.Options{Timeout: c.Timeout, Nodes: len(plan.Prediction.Hosts), Binaries: agents.Open})
 	shown := progress.Start(c.Progress, c.Quiet)
 	job := preflight.Job{Plan: plan, Remote: client, Timeout: c.Timeout, Progress: shown.Take}
 	if c.Throughput {

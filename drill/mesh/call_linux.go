@@ -28,15 +28,16 @@ type call struct {
 	// that repeats this.
 	doubted, second *call
 
-	fd         int // -1 when there is none
-	began, end time.Time
-	connected  bool
-	unsent     []byte
-	answer     []byte // as far as it has come, while it is not complete
-	answered   bool
-	received   bool  // by the peer: all our payload
-	missing    int   // bytes of the peer's payload
-	err        error // that ended it, where it repeats another
+	fd        int // -1 when there is none
+	began     time.Time
+	end       time.Duration // by the time in which we could work
+	connected bool
+	unsent    []byte
+	answer    []byte // as far as it has come, while it is not complete
+	answered  bool
+	received  bool  // by the peer: all our payload
+	missing   int   // bytes of the peer's payload
+	err       error // that ended it, where it repeats another
 }
 
 // dial starts to connect. The kernel chooses the own address, as for NCCL.
@@ -144,7 +145,7 @@ func (c *call) speak(calls *calling) error {
 	}
 	if c.doubted == nil {
 		c.unsent = text[n:]
-		c.end = calls.now.Add(exchangeTime)
+		c.end = calls.now + exchangeTime + calls.Slack
 	}
 	c.connected, c.path.MSS = true, mss
 	return nil
@@ -201,9 +202,9 @@ func (c *call) receive(calls *calling, b []byte) error {
 }
 
 // expired is what a call is that took too long by now.
-func (c *call) expired(now time.Time) error {
+func (c *call) expired(now time.Duration) error {
 	switch {
-	case now.Before(c.end):
+	case now < c.end:
 		c.path.Outcome = facts.PathBroken
 		return errNoTime
 	case !c.connected:
@@ -228,7 +229,7 @@ func (c *call) expired(now time.Time) error {
 
 // explained is what a call is that had no answer in time, by how far the second
 // one came. If that had one, this one still had none.
-func (c *call) explained(now time.Time) error {
+func (c *call) explained(now time.Duration) error {
 	second := c.second
 	if second.complete() {
 		c.path.Outcome = facts.PathSilent
@@ -242,8 +243,8 @@ func (c *call) explained(now time.Time) error {
 	return err
 }
 
-func (c *call) inDoubt(now time.Time) bool {
-	return c.connected && c.doubted == nil && c.second == nil && !now.Before(c.end.Add(-stepsTime))
+func (c *call) inDoubt(now time.Duration) bool {
+	return c.connected && c.doubted == nil && c.second == nil && now >= c.end-stepsTime
 }
 
 // hangUp ends the connection at once, without leaving a state in the kernel.

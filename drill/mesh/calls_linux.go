@@ -8,16 +8,17 @@ import (
 
 	"preflight/drill/outcome"
 	"preflight/facts"
+	"preflight/hostsys"
 )
 
 // callsAtOnce keeps two processors busy and a node's backlog short.
 const callsAtOnce = 32
 
-// Run calls every peer and says in Reached, Failed (in the order of Peers) and
-// MSS what came of it; of the rest of Mesh it sets Error alone, where it could
+// Run calls every peer and says in Reached, Failed (in the order of Peers), MSS and
+// Overflows what came of it; of the rest of Mesh it sets Error alone, where it could
 // not try. It takes no longer than the deadline and ends early with ctx.
 func (c Calls) Run(ctx context.Context) Called {
-	ctx, cancel := context.WithTimeout(ctx, c.Deadline)
+	ctx, cancel := hostsys.WithTimeout(ctx, c.Deadline)
 	defer cancel()
 	poll, err := newPoll()
 	if err != nil {
@@ -27,10 +28,11 @@ func (c Calls) Run(ctx context.Context) Called {
 	defer poll.wake(ctx)()
 
 	calls := &calling{
-		Calls: c, key: keyOf(c.Token), poll: poll, live: map[int]*call{}, now: time.Now(),
+		Calls: c, key: keyOf(c.Token), poll: poll, live: map[int]*call{}, now: hostsys.Worked(),
 		reaches: make([]*reach, len(c.Peers)), buffer: make([]byte, 64<<10),
 	}
 	calls.opening = speech{kind: meshHello, key: calls.key, node: c.Node}
+	calls.overflown = calls.overflows()
 	calls.run(ctx)
 	return calls.mesh()
 }
@@ -47,16 +49,18 @@ type calling struct {
 	young   int           // live calls that keep others from starting
 	begun   int           // peers whose turn has come
 	reaches []*reach      // one per peer
-	now     time.Time     // of the last wait
+	now     time.Duration // of the last wait, as hostsys.Worked
 	opening speech
 	buffer  []byte
+	// overflown is how often the table of neighbours had no room before.
+	overflown int64
 }
 
 // run goes round until every call has ended. All that happens to calls happens
 // here, so nothing is locked.
 func (c *calling) run(ctx context.Context) {
 	own := max(0, slices.IndexFunc(c.Peers, func(p Peer) bool { return p.Name == c.Node }))
-	tick := c.now.Add(callPatience)
+	tick := time.Now().Add(callPatience)
 	for c.begun < len(c.Peers) || len(c.live) > 0 {
 		for c.begun < len(c.Peers) && c.young < callsAtOnce {
 			at := (own + c.begun) % len(c.Peers)
@@ -64,7 +68,7 @@ func (c *calling) run(ctx context.Context) {
 			c.begin(at, own+at)
 		}
 		news := c.poll.wait(ctx, tick)
-		c.now = time.Now()
+		c.now = hostsys.Worked()
 		for _, n := range news {
 			if call := c.live[int(n.Fd)]; call != nil {
 				call.ready(c, n.Events)
@@ -74,8 +78,8 @@ func (c *calling) run(ctx context.Context) {
 			c.stop()
 			return
 		}
-		if len(news) == 0 && !c.now.Before(tick) { // who has news has not expired
-			tick = c.now.Add(callPatience)
+		if len(news) == 0 && !time.Now().Before(tick) { // who has news has not expired
+			tick = time.Now().Add(callPatience)
 			c.expire()
 		}
 	}
@@ -99,7 +103,7 @@ func (c *calling) start(call *call, port int) {
 	to := call.reach.peer
 	call.path = facts.Path{Peer: to.Name, To: to.Address, Port: port}
 	call.fd, call.began = -1, time.Now()
-	if call.end = c.now.Add(connectTime); call.doubted != nil {
+	if call.end = c.now + connectTime + c.Slack; call.doubted != nil {
 		call.end = call.doubted.end
 	}
 	if call.young {
@@ -195,7 +199,7 @@ func (c *calling) expire() {
 			if call.doubted.fd < 0 { // which is over
 				c.finish(call, errHungUp)
 			}
-		case !c.now.Before(call.end):
+		case c.now >= call.end:
 			c.finish(call, call.expired(c.now))
 		case call.inDoubt(c.now):
 			c.repeat(call)
@@ -229,6 +233,8 @@ func (c *calling) mesh() Called {
 			mesh.MSS = path.MSS
 		}
 	}
+	mesh.Overflows = max(0, c.overflows()-c.overflown)
+	nextHops(mesh.Failed, mesh.Overflows > 0)
 	c.hardware(mesh.Failed)
 	return mesh
 }
@@ -282,7 +288,7 @@ func (r *reach) conclude() facts.Path {
 // worse, than one that was called with this outcome.
 func portsDiffer(outcome facts.PathOutcome) bool {
 	switch outcome {
-	case facts.PathUnroutable, facts.PathBroken, facts.PathBlackhole, facts.PathMisdirected:
+	case facts.PathUnroutable, facts.PathBroken, facts.PathBlackhole, facts.PathMisdirected, facts.PathUnresolved:
 		return false
 	}
 	return true

@@ -111,4 +111,7 @@ type Calls struct {
 	// callers have the same list, every port is called by somebody.
 	AllPorts bool          `json:"all_ports"`
 	Deadline time.Duration `json:"deadline"` // for all calls together
+	// Slack is how much longer than else a peer may take, because machines are known to be
+	// busy. Deadline has it.
+	Slack time.Duration `json:"slack,omitempty"`
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"preflight/facts"
+	"preflight/hostsys"
 )
 
 // hardware is the Ethernet address that the kernel has learned, or was told, of each peer
@@ -35,6 +36,47 @@ func (c *calling) hardware(failed []facts.Path) {
 	for i := range failed {
 		mac := macs[ipOf(failed[i].To)]
 		failed[i].MAC, failed[i].MACShared = mac, holders[mac] > 1
+	}
+}
+
+// overflows is how often there was no room in the table of neighbours that the peers belong
+// into, 0 where the kernel does not count it.
+func (c *calling) overflows() int64 {
+	tables, _ := hostsys.NeighbourTables() // nil where it does not tell
+	for _, table := range tables {
+		for _, peer := range c.Peers {
+			ip, err := netip.ParseAddr(peer.Address)
+			if err == nil && table.Name == hostsys.TableOf(ip) && table.Overflows != nil {
+				return *table.Overflows
+			}
+		}
+	}
+	return 0
+}
+
+// nextHops says of calls without an answer what the table of neighbours has to do with it. A
+// connection that finds no room there for the peer is told nothing: what it sends is thrown
+// away, and it tries again until its time is up. Who is not in the table by then, while
+// others were refused, was refused as well.
+//
+// Source: ip_finish_output2 in net/ipv4/ip_output.c, whose ENOBUFS tcp_connect leaves aside
+// (net/ipv4/tcp_output.c), Linux 6.18.
+func nextHops(failed []facts.Path, hasOverflown bool) {
+	for i := range failed {
+		path := &failed[i]
+		isLost := path.Outcome == facts.PathDropped && hasOverflown
+		to, err := netip.ParseAddr(path.To)
+		if err != nil || !isLost && path.Outcome != facts.PathUnresolved {
+			continue
+		}
+		hop, err := hostsys.NextHopTo(to)
+		switch {
+		case err != nil:
+		case isLost && !hop.Known:
+			path.Outcome = facts.PathOverflow
+		case !isLost && hop.Address != to.Unmap():
+			path.Gateway = hop.Address.String()
+		}
 	}
 }
 

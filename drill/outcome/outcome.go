@@ -14,13 +14,16 @@ import (
 	"syscall"
 
 	"preflight/facts"
+	"preflight/hostsys"
 )
 
 // Of is what an error of a connection attempt, or of the connection it
 // led to, says about the path, "" for no error.
 //
-// What a router answers and what the caller's own routing table answers is the
-// same error; they are told apart by asking the table again, without a packet.
+// What a router answers, what the caller's own routing table answers and what comes
+// of a peer that nobody on the link answers for is the same error, and of the last
+// there may be none in time; they are told apart by asking the tables of routes and
+// neighbours again, without a packet.
 func Of(err error) facts.PathOutcome {
 	switch {
 	case err == nil:
@@ -32,10 +35,13 @@ func Of(err error) facts.PathOutcome {
 	// A route of type blackhole answers with EINVAL, and a packet filter that
 	// judges system calls instead of packets with EPERM.
 	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.EINVAL):
-		if routed(err) {
-			return facts.PathRejected
+		switch {
+		case !routed(err):
+			return facts.PathUnroutable
+		case isUnresolved(err):
+			return facts.PathUnresolved
 		}
-		return facts.PathUnroutable
+		return facts.PathRejected
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM), errors.Is(err, syscall.ENOPROTOOPT), errors.Is(err, syscall.EHOSTDOWN):
 		return facts.PathRejected
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.Is(err, syscall.ETIMEDOUT):
@@ -49,7 +55,30 @@ func unanswered(err error) facts.PathOutcome {
 	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op != "dial" {
 		return facts.PathSilent
 	}
+	if isUnresolved(err) {
+		return facts.PathUnresolved
+	}
 	return facts.PathDropped
+}
+
+// isUnresolved is whether the kernel had nobody to hand the packets to, because nobody on the
+// link has answered for the address: not to ARP, not to neighbour discovery. A connection
+// that is tried for longer than its three requests, one a second, then fails with "no route
+// to host"; one that is given up earlier only waits.
+//
+// Source: neigh_timer_handler in net/core/neighbour.c, ipv4_link_failure in net/ipv4/route.c,
+// Linux 6.18.
+func isUnresolved(err error) bool {
+	op := (*net.OpError)(nil)
+	if !errors.As(err, &op) || op.Addr == nil {
+		return false
+	}
+	to, err := netip.ParseAddrPort(op.Addr.String())
+	if err != nil {
+		return false
+	}
+	hop, err := hostsys.NextHopTo(to.Addr())
+	return err == nil && hop.Unanswered
 }
 
 // routed is whether this machine has a route to where the failed attempt went.

@@ -44,6 +44,10 @@ var (
 		listener.Serve(ctx)
 		return err
 	})
+	// HoldTurn waits for a turn, and answers when it has it or another preflight still does.
+	HoldTurn = service("turn", func(ctx context.Context, turn drill.Turn, ready func(drill.Had) error) error {
+		return turn.Hold(ctx, ready)
+	})
 	// Serve serves a store for a rendezvous, and answers with where it does.
 	Serve = service("serve", func(ctx context.Context, host drill.Host, ready func(drill.Serving) error) error {
 		return host.Serve(ctx, func(s drill.Serving) { _ = ready(s) }) // without a reader stdin ends this process
@@ -91,9 +95,12 @@ const nameProbe = "probe"
 // Probing is what a node is to look at.
 type Probing struct {
 	Sections []facts.Section `json:"sections"`
-	// Options are probe.Options, alike for every node and long for a long
-	// hostfile, so that they are encoded once for all.
+	// Options are probe.Options, alike for every node, so that they are encoded once for all.
 	Options json.RawMessage `json:"options"`
+	// Names and Peers are the node's share of what all nodes together look up, of so many Hosts.
+	Names []string          `json:"names,omitempty"`
+	Peers map[string]string `json:"peers,omitempty"`
+	Hosts int               `json:"hosts,omitempty"`
 	// Deadline is for all sections together: what logging in has left of the
 	// node's time, so that the agent gives a hung section up before we give up
 	// the agent.
@@ -122,6 +129,7 @@ func answerProbe(ctx context.Context, params json.RawMessage, reply func(string,
 		return err
 	}
 	options.Deadline = probing.Deadline
+	options.Names, options.Peers, options.Hosts = probing.Names, probing.Peers, probing.Hosts
 	probe.Run(ctx, options, probing.Sections, func(section facts.Section, seen facts.Facts, missing string) {
 		// A reply that cannot be written means the head is gone, and then
 		// stdin ends this process anyway.

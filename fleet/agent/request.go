@@ -82,12 +82,12 @@ func (s Service[Question, Answer]) Start(ctx context.Context, at *remote.Agent, 
 			first <- outcome{err: err}
 		}
 	}()
-	late := time.NewTimer(limit)
-	defer late.Stop()
+	waiting, cancel := at.Within(ctx, limit)
+	defer cancel()
 	select {
 	case o := <-first:
 		return o.answer, o.err
-	case <-late.C:
+	case <-waiting.Done():
 		return outcome{}.answer, fmt.Errorf("%w to %s within %s", remote.ErrNoAnswer, s.name, limit)
 	}
 }

@@ -3,12 +3,12 @@ package gpu
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 
 	"preflight/facts"
+	"preflight/lazyregexp"
 	"preflight/probe/machine"
 )
 
@@ -33,7 +33,7 @@ func loadedModules(o machine.Options) []string {
 // moduleBanner is in the first line of /proc/driver/nvidia/version: "NVRM version:
 // NVIDIA UNIX x86_64 Kernel Module  550.54.15", of the open one "NVIDIA UNIX Open
 // Kernel Module for x86_64  550.54.15".
-var moduleBanner = regexp.MustCompile(`(Open )?Kernel Module(?: for \S+)? +(\d+(?:\.\d+)+)`)
+var moduleBanner = lazyregexp.New(`(Open )?Kernel Module(?: for \S+)? +(\d+(?:\.\d+)+)`)
 
 // driverModule is the version of the loaded kernel module, "" when none is loaded,
 // and whether it is the open one, which only its own line tells.
@@ -117,11 +117,11 @@ const libcudaName = "libcuda.so.1"
 var (
 	// libcudaFile is what the name leads to. Releases have three digits at first;
 	// WSL 2 has a libcuda.so.1.1, which tells none.
-	libcudaFile = regexp.MustCompile(`^libcuda\.so\.(\d{3,}(?:\.\d+)+)$`)
+	libcudaFile = lazyregexp.New(`^libcuda\.so\.(\d{3,}(?:\.\d+)+)$`)
 	// compatPath is where the packages of forward compatibility put theirs:
 	// /usr/local/cuda-12.4/compat, NVIDIA's images /usr/local/cuda/compat/lib, conda
 	// a directory cuda-compat (CUDA Compatibility, "Forward Compatibility").
-	compatPath = regexp.MustCompile(`/(?:cuda[^/]*/compat|cuda-compat)/`)
+	compatPath = lazyregexp.New(`/(?:cuda[^/]*/compat|cuda-compat)/`)
 )
 
 // findLibcuda lists the drivers' user halves that there are, in the order in which

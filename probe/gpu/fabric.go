@@ -5,13 +5,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
 
 	"preflight/facts"
 	"preflight/hostsys"
+	"preflight/lazyregexp"
 	"preflight/probe/machine"
 )
 
@@ -23,7 +23,7 @@ const (
 )
 
 // fabricVersion is in "Fabric Manager version is : 550.54.15".
-var fabricVersion = regexp.MustCompile(`[Vv]ersion is\s*:?\s*(\d+(?:\.\d+)+)`)
+var fabricVersion = lazyregexp.New(`[Vv]ersion is\s*:?\s*(\d+(?:\.\d+)+)`)
 
 // fabricManager looks for the service that configures NVSwitches, nil where there
 // is neither it nor a switch that shows. In a container it runs outside, and where

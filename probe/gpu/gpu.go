@@ -9,17 +9,17 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"preflight/facts"
+	"preflight/lazyregexp"
 	"preflight/probe/machine"
 )
 
 // deviceName takes the number off the name of a device node, for an order by it.
-var deviceName = regexp.MustCompile(`^(nvidia|accel|davinci)(\d+)$`)
+var deviceName = lazyregexp.New(`^(nvidia|accel|davinci)(\d+)$`)
 
 // CollectGPU looks for accelerators and, where one is NVIDIA's, at what of its
 // driver the kernel and the file system show. Whether any of it works is for the

@@ -67,7 +67,7 @@ func nvmlChild() hostsys.Child {
 // child, or had too little time for it.
 func askNVML(ctx context.Context, ask func(context.Context, io.Writer) (stderr string, err error), quiet time.Duration) (*facts.NVML, error) {
 	report, end := listen(ctx, ask, quiet)
-	silent := time.Since(report.last).Round(100 * time.Millisecond)
+	silent := (hostsys.Worked() - report.last).Round(100 * time.Millisecond)
 	switch {
 	case report.done:
 	case errors.Is(ctx.Err(), context.Canceled):
@@ -99,13 +99,9 @@ type ending struct {
 // listen takes a child's lines until it ends, is silent for too long, or the time
 // that ctx leaves is over.
 func listen(ctx context.Context, ask func(context.Context, io.Writer) (string, error), quiet time.Duration) (*childReport, ending) {
-	asking, stop := context.WithCancel(ctx)
+	asking, stop := hostsys.WithTimeLeft(ctx, 2*nvmlEnding) // what is reported by then has to be handed in before its end
 	defer stop()
-	if deadline, ok := ctx.Deadline(); ok { // what is reported by then has to be handed in before it
-		asking, stop = context.WithDeadline(asking, deadline.Add(-2*nvmlEnding))
-		defer stop()
-	}
-	silence := time.AfterFunc(quiet, stop)
+	silence := hostsys.AfterFunc(quiet, stop)
 	defer silence.Stop()
 	talk := newChildOutput(func(done bool) {
 		if done {

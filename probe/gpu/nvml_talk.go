@@ -36,13 +36,13 @@ type childOutput struct {
 // childReport are what the lines of a child come to.
 type childReport struct {
 	seen facts.NVML
-	at   nvml.Line // the call announced last
-	last time.Time // when a line came
+	at   nvml.Line     // the call announced last
+	last time.Duration // when a line came, as hostsys.Worked
 	done bool
 }
 
 func newChildOutput(onLine func(done bool)) *childOutput {
-	return &childOutput{onLine: onLine, childReport: childReport{seen: facts.NVML{Cards: []facts.Card{}}, last: time.Now()}}
+	return &childOutput{onLine: onLine, childReport: childReport{seen: facts.NVML{Cards: []facts.Card{}}, last: hostsys.Worked()}}
 }
 
 // Write takes the child's output. What is no line of ours is noise of the library.
@@ -78,7 +78,7 @@ func (t *childOutput) close() *childReport {
 
 // take adds one line to the facts.
 func (w *childReport) take(line nvml.Line) {
-	w.last = time.Now()
+	w.last = hostsys.Worked()
 	switch {
 	case line.Call != "":
 		w.at = line

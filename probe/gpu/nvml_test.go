@@ -128,6 +128,8 @@ func TestSilence(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			hostsys.IgnoreLag(true)
+			defer hostsys.IgnoreLag(false)
 			synctest.Test(t, func(t *testing.T) {
 				ctx := t.Context()
 				if test.deadline > 0 {
@@ -160,6 +162,8 @@ func errorText(err error) string {
 }
 
 func TestChildThatCannotBeKilledIsNotAwaited(t *testing.T) {
+	hostsys.IgnoreLag(true)
+	defer hostsys.IgnoreLag(false)
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan bool)
 		stuck := func(_ context.Context, out io.Writer) (string, error) {

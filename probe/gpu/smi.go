@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"regexp"
 	"strings"
 	"syscall"
 	"time"
 
 	"preflight/facts"
 	"preflight/hostsys"
+	"preflight/lazyregexp"
 	"preflight/probe/machine"
 )
 
@@ -69,13 +69,11 @@ type smiAnswer struct {
 
 // run starts nvidia-smi and waits for it within its limit.
 func (s smi) run(ctx context.Context, args ...string) (smiAnswer, error) {
-	asking, stop := context.WithTimeout(ctx, s.limit)
+	inTime, early := hostsys.WithTimeLeft(ctx, 2*nvmlEnding) // what is seen by then has to be handed in before its end
+	defer early()
+	asking, stop := hostsys.WithTimeout(inTime, s.limit)
 	defer stop()
-	if deadline, ok := ctx.Deadline(); ok { // what is seen by then has to be handed in before it
-		asking, stop = context.WithDeadline(asking, deadline.Add(-2*nvmlEnding))
-		defer stop()
-	}
-	started := time.Now()
+	started := hostsys.Worked()
 	answer, err := machine.Within(asking, func() (smiAnswer, error) {
 		out := hostsys.Output{Limit: smiOutput}
 		// Its words are read: they shall be those of no other language.
@@ -85,7 +83,7 @@ func (s smi) run(ctx context.Context, args ...string) (smiAnswer, error) {
 	if err != nil { // abandoned
 		answer.err = asking.Err()
 	}
-	answer.took = time.Since(started)
+	answer.took = hostsys.Worked() - started
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return answer, ctx.Err()
@@ -127,7 +125,7 @@ func smiComplaint(text string) *facts.NVMLFailure {
 }
 
 // libraryVersion follows the words for a mismatch since driver 525.
-var libraryVersion = regexp.MustCompile(`NVML library version: (\S+)`)
+var libraryVersion = lazyregexp.New(`NVML library version: (\S+)`)
 
 // smiFailure is why the document is missing or ends early, nil when it is whole.
 // around is what was printed beside it: of a GPU that cannot be asked there is a

@@ -3,12 +3,12 @@ package gpu
 import (
 	"cmp"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"preflight/facts"
+	"preflight/lazyregexp"
 	"preflight/probe/machine"
 )
 
@@ -253,10 +253,10 @@ func smiFabric(gpu *element) *facts.GPUFabric {
 
 // A line for a GPU that cannot be asked. It was named by its address, then by its
 // index, then by both (nvidia-smi, drivers 390, 525, 550).
-var unreachableGPU = regexp.MustCompile(`Unable to determine the device handle for (?i:gpu) ?(?:([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])|(\d{1,4})(?:: ?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]))?): ?(.+)`)
+var unreachableGPU = lazyregexp.New(`Unable to determine the device handle for (?i:gpu) ?(?:([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])|(\d{1,4})(?:: ?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]))?): ?(.+)`)
 
 // A line at the end, for a GPU that can.
-var damagedInfoROM = regexp.MustCompile(`infoROM is corrupted at (?i:gpu) ([0-9A-Fa-f:.]+)`)
+var damagedInfoROM = lazyregexp.New(`infoROM is corrupted at (?i:gpu) ([0-9A-Fa-f:.]+)`)
 
 // addUnreachable puts GPUs that only lines beside the document name where NVML counts
 // them, by address, and numbers all; those that are not shown to us are then

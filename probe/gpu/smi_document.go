@@ -2,12 +2,12 @@ package gpu
 
 import (
 	"encoding/xml"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"preflight/facts"
+	"preflight/lazyregexp"
 )
 
 const (
@@ -167,7 +167,7 @@ func (e *element) complaints() (all []facts.NVMLFailure) {
 }
 
 // quantity is a number with its unit: "81559 MiB", "700.00 W", "16x", "-5 C".
-var quantity = regexp.MustCompile(`^(-?\d{1,12}(?:\.\d{1,9})?)(?:x| ?[A-Za-z%/]*)$`)
+var quantity = lazyregexp.New(`^(-?\d{1,12}(?:\.\d{1,9})?)(?:x| ?[A-Za-z%/]*)$`)
 
 // number is the number at the first of several places that tells one.
 func (e *element) number(paths ...string) (float64, bool) {

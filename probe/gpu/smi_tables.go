@@ -3,13 +3,13 @@ package gpu
 import (
 	"context"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
 	"preflight/facts"
+	"preflight/lazyregexp"
 )
 
 // askTables asks for what the document does not have, by a process for each table.
@@ -64,8 +64,8 @@ func readCapabilities(text string, cards []facts.Card) {
 
 var (
 	// The head of a table is underlined, even in a pipe.
-	underline = regexp.MustCompile(`\x1b\[[0-9;]*m`)
-	gpuName   = regexp.MustCompile(`^GPU(\d{1,4})$`)
+	underline = lazyregexp.New(`\x1b\[[0-9;]*m`)
+	gpuName   = lazyregexp.New(`^GPU(\d{1,4})$`)
 )
 
 // smiTable is a table of one row for each GPU, whose cells tabs part.
@@ -118,7 +118,7 @@ func (t smiTable) matrix(n int, words func(cell string) string) [][]string {
 }
 
 // topologyWord is a word of the legend of topo -m. SOC was SYS up to driver 375.
-var topologyWord = regexp.MustCompile(`^(?:NV\d{1,3}|PIX|PXB|PHB|NODE|SYS)$`)
+var topologyWord = lazyregexp.New(`^(?:NV\d{1,3}|PIX|PXB|PHB|NODE|SYS)$`)
 
 // readTopology reads topo -m: what joins the GPUs and, into the cards, what of the
 // machine is near them. A node of the machine stands one cell further where the
@@ -150,7 +150,7 @@ func readTopology(text string, cards []facts.Card) [][]string {
 }
 
 // cpuList is processors as the kernel lists them.
-var cpuList = regexp.MustCompile(`^\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*$`)
+var cpuList = lazyregexp.New(`^\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*$`)
 
 // peerStates are the legend of topo -p2p, by the names that facts have for them.
 var peerStates = map[string]string{
@@ -180,10 +180,10 @@ func mergeDirections(reads, writes [][]string) [][]string {
 }
 
 var (
-	ofGPU      = regexp.MustCompile(`^GPU (\d{1,4}):`)
-	linkState  = regexp.MustCompile(`^\s*Link (\d{1,3}): (?:(\d{1,6}(?:\.\d{1,6})?) GB/s|<?inactive>?)`)
-	linkErrors = regexp.MustCompile(`^\s*Link (\d{1,3}): (Replay|Recovery|CRC) Errors: (\d{1,18})\s*$`)
-	instance   = regexp.MustCompile(`^\s+MIG (\S{1,64})\s+Device\s`)
+	ofGPU      = lazyregexp.New(`^GPU (\d{1,4}):`)
+	linkState  = lazyregexp.New(`^\s*Link (\d{1,3}): (?:(\d{1,6}(?:\.\d{1,6})?) GB/s|<?inactive>?)`)
+	linkErrors = lazyregexp.New(`^\s*Link (\d{1,3}): (Replay|Recovery|CRC) Errors: (\d{1,18})\s*$`)
+	instance   = lazyregexp.New(`^\s+MIG (\S{1,64})\s+Device\s`)
 )
 
 // eachGPU calls take for the lines below each GPU's own.

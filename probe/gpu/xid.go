@@ -6,12 +6,12 @@ import (
 	"errors"
 	"io"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
 
 	"preflight/facts"
+	"preflight/lazyregexp"
 	"preflight/probe/machine"
 )
 
@@ -56,7 +56,7 @@ func readXids(ctx context.Context, o machine.Options) (xids []facts.Xid, unread 
 //
 //	NVRM: Xid (PCI:0000:4e:00): 79, pid=2131, name=python, GPU has fallen off the bus.
 //	NVRM: Xid (PCI:0000:41:00 GPU-I:05): 43, pid=977, Ch 00000010
-var xidLine = regexp.MustCompile(`^NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]{1,32})[^)]*\): (\d{1,6})(?:, ?(.*))?$`)
+var xidLine = lazyregexp.New(`^NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]{1,32})[^)]*\): (\d{1,6})(?:, ?(.*))?$`)
 
 // parseXid reads a record of /dev/kmsg: "4,1234,98765432,-;NVRM: Xid (…", whose
 // third number is microseconds since boot (Linux, Documentation/ABI/testing/dev-kmsg).

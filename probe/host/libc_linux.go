@@ -4,19 +4,19 @@ import (
 	"debug/elf"
 	"io"
 	"path/filepath"
-	"regexp"
 	"strings"
 
+	"preflight/lazyregexp"
 	"preflight/probe/machine"
 )
 
 var (
 	// Before 2.34 the loader's real file is named after its release.
-	glibcFile = regexp.MustCompile(`^ld-(2\.\d+(?:\.\d+)?)\.so$`)
+	glibcFile = lazyregexp.New(`^ld-(2\.\d+(?:\.\d+)?)\.so$`)
 	// What ld.so --version prints, since 2.33 (glibc, elf/dl-usage.c).
-	glibcBanner = regexp.MustCompile(` release version (2\.\d+(?:\.\d+)?)`)
+	glibcBanner = lazyregexp.New(` release version (2\.\d+(?:\.\d+)?)`)
 	// musl keeps its version as a string of its own (src/internal/version.c).
-	muslVersion = regexp.MustCompile(`\x00(1\.\d+\.\d+)(?:-git-[^\x00]*)?\x00`)
+	muslVersion = lazyregexp.New(`\x00(1\.\d+\.\d+)(?:-git-[^\x00]*)?\x00`)
 )
 
 // libc is the C library that programs here are started with, found without

@@ -1,10 +1,10 @@
 package launch
 
 import (
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
+	"preflight/lazyregexp"
 	"preflight/secret"
 )
 
@@ -49,13 +49,13 @@ type configMasker struct {
 // The tokens of Hjson. A string without its end ends with its line, as in a file
 // that DeepSpeed will refuse.
 var (
-	blankToken   = regexp.MustCompile(`^[\s,]+`)
-	commentToken = regexp.MustCompile(`^(?:#|//)[^\n]*|^/\*(?s:.*?)(?:\*/|$)`)
-	quotedToken  = regexp.MustCompile(`^'''(?s:.*?)(?:'''|$)|^"(?:[^"\\\n]|\\.)*"?|^'(?:[^'\\\n]|\\.)*'?`)
-	bareKeyToken = regexp.MustCompile(`^[^\s,:\[\]{}"']+(\s*):`)
-	numberToken  = regexp.MustCompile(`^(?:-?[0-9][0-9.eE+-]*|true|false|null)([ \t\r]*(?:[,\]}#\n]|//|/\*|$))`)
-	lineToken    = regexp.MustCompile(`^[^\n]+`)
-	beforeColon  = regexp.MustCompile(`^\s*:`)
+	blankToken   = lazyregexp.New(`^[\s,]+`)
+	commentToken = lazyregexp.New(`^(?:#|//)[^\n]*|^/\*(?s:.*?)(?:\*/|$)`)
+	quotedToken  = lazyregexp.New(`^'''(?s:.*?)(?:'''|$)|^"(?:[^"\\\n]|\\.)*"?|^'(?:[^'\\\n]|\\.)*'?`)
+	bareKeyToken = lazyregexp.New(`^[^\s,:\[\]{}"']+(\s*):`)
+	numberToken  = lazyregexp.New(`^(?:-?[0-9][0-9.eE+-]*|true|false|null)([ \t\r]*(?:[,\]}#\n]|//|/\*|$))`)
+	lineToken    = lazyregexp.New(`^[^\n]+`)
+	beforeColon  = lazyregexp.New(`^\s*:`)
 )
 
 func (m *configMasker) next() {
@@ -81,13 +81,13 @@ func (m *configMasker) next() {
 }
 
 // take cuts a token off the front, "" when there is none of this kind.
-func (m *configMasker) take(token *regexp.Regexp) string {
+func (m *configMasker) take(token *lazyregexp.Regexp) string {
 	taken := token.FindString(m.rest)
 	m.rest = m.rest[len(taken):]
 	return taken
 }
 
-func (m *configMasker) copy(token *regexp.Regexp) string {
+func (m *configMasker) copy(token *lazyregexp.Regexp) string {
 	taken := m.take(token)
 	m.out.WriteString(taken)
 	return taken

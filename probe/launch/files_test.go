@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
+	"preflight/hostsys"
 	"preflight/probe/fixture"
 	"preflight/probe/machine"
 )
@@ -161,6 +162,8 @@ func TestDigestMindsItsTime(t *testing.T) {
 
 // A file on a dead mount costs neither its neighbours nor the section.
 func TestOneFileHangs(t *testing.T) {
+	hostsys.IgnoreLag(true)
+	defer hostsys.IgnoreLag(false)
 	synctest.Test(t, func(t *testing.T) {
 		var o machine.Options
 		for i := range readTogether {
@@ -193,6 +196,8 @@ func TestOneFileHangs(t *testing.T) {
 
 // No more files are read at a time than there are places, and all of them in the end.
 func TestFilesAreReadInTurn(t *testing.T) {
+	hostsys.IgnoreLag(true)
+	defer hostsys.IgnoreLag(false)
 	synctest.Test(t, func(t *testing.T) {
 		o := machine.Options{Files: make([]facts.LaunchFile, 2*readTogether+1)}
 		var counting sync.Mutex

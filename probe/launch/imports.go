@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
+
+	"preflight/lazyregexp"
 )
 
 // scriptSize is up to which size a script is read for what it imports and calls.
@@ -14,15 +15,15 @@ const scriptSize = 1 << 20
 
 var (
 	// importLine is an import that is no part of a block, which may never run.
-	importLine = regexp.MustCompile(`^(?:import[ \t]+(.+)|from[ \t]+([\pL_][\w.]*)[ \t]+import\b.*)`)
-	moduleName = regexp.MustCompile(`^[\pL_][\w]*`)
+	importLine = lazyregexp.New(`^(?:import[ \t]+(.+)|from[ \t]+([\pL_][\w.]*)[ \t]+import\b.*)`)
+	moduleName = lazyregexp.New(`^[\pL_][\w]*`)
 	// quoted is a text of one line.
-	quoted = regexp.MustCompile(`'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"`)
+	quoted = lazyregexp.New(`'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"`)
 )
 
 // elsewhere is what may have python look elsewhere for what is imported behind it, install
 // it, or not get there.
-var elsewhere = regexp.MustCompile(`\bsys\.(path|modules|meta_path)|from\s+(sys|site|subprocess)\s+import|\b(site|importlib|subprocess|pip|findspark|pyximport|runpy)\.|rootutils|autoroot|\b(exit|exec|__import__)\(|SystemExit|\bos\.(_exit|exec|system|spawn|popen)`)
+var elsewhere = lazyregexp.New(`\bsys\.(path|modules|meta_path)|from\s+(sys|site|subprocess)\s+import|\b(site|importlib|subprocess|pip|findspark|pyximport|runpy)\.|rootutils|autoroot|\b(exit|exec|__import__)\(|SystemExit|\bos\.(_exit|exec|system|spawn|popen)`)
 
 // imports are the packages that a script names at its top level, sorted, and in its own order
 // those of them that python needs to find where it always looks. The text is scanned and never run: what else

@@ -8,11 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"preflight/facts"
 	"preflight/hostsys"
+	"preflight/lazyregexp"
 	"preflight/probe/machine"
 )
 
@@ -82,12 +82,12 @@ func parseSSHVersion(banner string) string {
 // mpiruns are the MPIs whose mpirun is known by what `mpirun --version` prints. All of
 // these were run but MVAPICH's, whose process manager is MPICH's.
 var mpiruns = []struct {
-	says          *regexp.Regexp // with the version
+	says          *lazyregexp.Regexp // with the version
 	name, options string
 }{
-	{regexp.MustCompile(`^\S+ \((?:Open MPI|OpenRTE)\) (\S+)`), "Open MPI", facts.OptionsOpenMPI},
-	{regexp.MustCompile(`^Intel\(R\) MPI Library .*Version (\S+)`), "Intel MPI", facts.OptionsHydra},
-	{regexp.MustCompile(`^HYDRA build details:\n\s*Version:\s*(\S+)`), "Hydra", facts.OptionsHydra},
+	{lazyregexp.New(`^\S+ \((?:Open MPI|OpenRTE)\) (\S+)`), "Open MPI", facts.OptionsOpenMPI},
+	{lazyregexp.New(`^Intel\(R\) MPI Library .*Version (\S+)`), "Intel MPI", facts.OptionsHydra},
+	{lazyregexp.New(`^HYDRA build details:\n\s*Version:\s*(\S+)`), "Hydra", facts.OptionsHydra},
 }
 
 func parseMPIRun(output string) *facts.MPIRun {
@@ -120,7 +120,7 @@ func mpiDaemon(ctx context.Context, version string, programs map[string]string) 
 }
 
 // startsOrted is of Open MPI before 5, which starts PRRTE's prted.
-var startsOrted = regexp.MustCompile(`^Open MPI [1-4]\.`)
+var startsOrted = lazyregexp.New(`^Open MPI [1-4]\.`)
 
 func parseDaemon(ompiInfo string) string {
 	prefix, byDefault := "", ""

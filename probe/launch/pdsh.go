@@ -7,12 +7,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 
 	"preflight/facts"
 	"preflight/hostsys"
+	"preflight/lazyregexp"
 	"preflight/probe/machine"
 )
 
@@ -51,7 +51,7 @@ func parsePDSHVersion(output string) (version string, modules []string) {
 }
 
 // builtInDir is the module directory as it stands in pdsh's own data.
-var builtInDir = regexp.MustCompile(`(/[\w./+-]+/pdsh)\x00`)
+var builtInDir = lazyregexp.New(`(/[\w./+-]+/pdsh)\x00`)
 
 // moduleDir finds where this pdsh loads its modules from: the path compiled
 // into it (Debian hides the program behind a script, as pdsh.bin) or, should

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"preflight/facts"
 	"preflight/hostsys"
+	"preflight/lazyregexp"
 	"preflight/probe/machine"
 )
 
@@ -81,7 +81,7 @@ func gitDirectory(o machine.Options, path string) string {
 }
 
 // commitID is a commit as git writes it, by SHA-1 or SHA-256.
-var commitID = regexp.MustCompile(`^[0-9a-f]{40}(?:[0-9a-f]{24})?$`)
+var commitID = lazyregexp.New(`^[0-9a-f]{40}(?:[0-9a-f]{24})?$`)
 
 // gitHead reads what is checked out. Both are "" in a repository that keeps its
 // references in another way than in files.

@@ -6,9 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"preflight/lazyregexp"
 )
 
 // Line is the first line of a small kernel file without the space around it,
@@ -38,9 +39,9 @@ func Exists(path string) bool {
 var (
 	// A root of the PCI bus, "pci0000:3a". Domains of five digits are those that
 	// a disk controller (Intel's VMD) opens below a device of its own.
-	PCIRoot = regexp.MustCompile(`^pci[0-9a-f]{4,8}:[0-9a-f]{2}$`)
+	PCIRoot = lazyregexp.New(`^pci[0-9a-f]{4,8}:[0-9a-f]{2}$`)
 	// A function on it, "0000:4e:00.0".
-	PCIAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
+	PCIAddress = lazyregexp.New(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 )
 
 // PCIPath is the way from the root complex to a device, by address, the device

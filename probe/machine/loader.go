@@ -8,13 +8,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"preflight/hostsys"
+	"preflight/lazyregexp"
 )
 
 // Candidate is a file that may be the library that is asked for, and what leads
@@ -59,9 +59,9 @@ func LoaderOf(path string) string {
 type Linked struct {
 	Program string // by whose loader
 	Object  string
-	Dir     string         // the working directory
-	Env     []string       // nil is this session's
-	Needed  *regexp.Regexp // of the names that the loader must find, nil for all
+	Dir     string             // the working directory
+	Env     []string           // nil is this session's
+	Needed  *lazyregexp.Regexp // of the names that the loader must find, nil for all
 }
 
 // loaderLimit is how long the loader may take, which is milliseconds.
@@ -80,7 +80,7 @@ func Refused(ctx context.Context, l Linked) string {
 	return l.refusal(stdout, stderr)
 }
 
-var notFound = regexp.MustCompile(`(?m)^\s*(\S+) => not found`)
+var notFound = lazyregexp.New(`(?m)^\s*(\S+) => not found`)
 
 func (l Linked) refusal(stdout, stderr string) string {
 	for _, missing := range notFound.FindAllStringSubmatch(stdout, -1) {
@@ -136,23 +136,16 @@ var DefaultLibraryDirs = func() []string {
 	return []string{"/lib/" + triplet, "/usr/lib/" + triplet, "/lib64", "/usr/lib64", "/lib", "/usr/lib"}
 }()
 
-// loaderCache is the header of /etc/ld.so.cache (glibc sysdeps/generic/
-// dl-cache.h, struct cache_file_new). String offsets count from its start.
-type loaderCache struct {
-	Magic   [20]byte // "glibc-ld.so.cache1.1"
-	Count   uint32
-	Strings uint32
-	Flags   uint32
-	_       [4]uint32
-}
-
-// loaderEntry is one library of the cache (struct file_entry_new).
-type loaderEntry struct {
-	Flags      int32
-	Name, Path uint32
-	_          uint32
-	Hardware   uint64
-}
+// The layout of /etc/ld.so.cache (glibc sysdeps/generic/dl-cache.h): struct
+// cache_file_new is the magic, the count of entries and what else makes up the header;
+// struct file_entry_new is the flags, the offsets of name and path, and more. Older
+// ldconfig writes the previous format in front of this one. Read by hand, because
+// every look at a node reads thousands of entries a few times over.
+const (
+	loaderMagic  = "glibc-ld.so.cache1.1"
+	loaderHeader = 48
+	loaderEntry  = 24
+)
 
 // LoaderFlags marks the libraries of this architecture: ELF for glibc, in the
 // ABI this program was built for (sysdeps/generic/ldconfig.h).
@@ -179,35 +172,31 @@ func LoaderCacheEntries(file string, wanted func(name string) bool) []cachedLibr
 	if err != nil {
 		return nil
 	}
-	// Older ldconfig writes the previous format in front of this one.
-	start := bytes.Index(data, []byte("glibc-ld.so.cache1.1"))
-	if start < 0 {
+	start := bytes.Index(data, []byte(loaderMagic))
+	if start < 0 || len(data)-start < loaderHeader {
 		return nil
 	}
-	data = data[start:]
-	reader := bytes.NewReader(data)
-	var header loaderCache
-	if binary.Read(reader, binary.NativeEndian, &header) != nil || int64(header.Count)*24 > int64(reader.Len()) {
+	data = data[start:] // offsets count from here
+	count := int(binary.NativeEndian.Uint32(data[len(loaderMagic):]))
+	if count > (len(data)-loaderHeader)/loaderEntry {
 		return nil
 	}
-	entries := make([]loaderEntry, header.Count)
-	if binary.Read(reader, binary.NativeEndian, entries) != nil {
-		return nil
-	}
+	text := string(data)
 	var found []cachedLibrary
-	for _, entry := range entries {
-		if name := cString(data, entry.Name); entry.Flags == LoaderFlags && wanted(name) {
-			found = append(found, cachedLibrary{name, cString(data, entry.Path)})
+	for entry := range slices.Chunk(data[loaderHeader:][:count*loaderEntry], loaderEntry) {
+		flags := int32(binary.NativeEndian.Uint32(entry))
+		if name := cString(text, binary.NativeEndian.Uint32(entry[4:])); flags == LoaderFlags && wanted(name) {
+			found = append(found, cachedLibrary{name, cString(text, binary.NativeEndian.Uint32(entry[8:]))})
 		}
 	}
 	return found
 }
 
 // cString is the NUL-terminated text at an offset, "" outside the data.
-func cString(data []byte, offset uint32) string {
+func cString(data string, offset uint32) string {
 	if int64(offset) >= int64(len(data)) {
 		return ""
 	}
-	text, _, _ := bytes.Cut(data[offset:], []byte{0})
-	return string(text)
+	text, _, _ := strings.Cut(data[offset:], "\x00")
+	return text
 }

@@ -1,14 +1,15 @@
 package machine
 
 import (
-	"regexp"
 	"testing"
+
+	"preflight/lazyregexp"
 )
 
 func TestRefusal(t *testing.T) {
-	torch := regexp.MustCompile("^libtorch")
+	torch := lazyregexp.New("^libtorch")
 	for _, c := range []struct {
-		needed       *regexp.Regexp
+		needed       *lazyregexp.Regexp
 		stdout, want string
 	}{
 		{torch, "\tlibtorch_cpu.so => not found\n\tlibm.so.6 => /lib/libm.so.6 (0x7f)\n", "libtorch_cpu.so: not found"},

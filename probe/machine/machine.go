@@ -20,7 +20,8 @@ import (
 // nodes of a fleet travels as JSON. The zero value is the machine itself, nothing asked.
 type Options struct {
 	Root        string   `json:"-"`                     // prefix of /proc, /sys, /dev, /etc; "" is the real one
-	Names       []string `json:"names,omitempty"`       // hostfile names to resolve
+	Names       []string `json:"-"`                     // hostfile names to resolve
+	Hosts       int      `json:"-"`                     // how many the hostfile has, of which Names may be a share
 	Master      string   `json:"master,omitempty"`      // name or address of the master, when one is given
 	CallBack    string   `json:"call_back,omitempty"`   // name of the launching machine that its launcher tells the nodes to call
 	Daemon      string   `json:"daemon,omitempty"`      // program that the launcher starts on the nodes, a path or a name in PATH
@@ -41,7 +42,7 @@ type Options struct {
 	Ops      []string          `json:"ops,omitempty"`
 	Modules  []string          `json:"modules,omitempty"`
 	WorkDir  string            `json:"workdir,omitempty"` // where the launch runs
-	Peers    map[string]string `json:"peers,omitempty"`   // hostfile name → IP address to ask a route for
+	Peers    map[string]string `json:"-"`                 // hostfile name → IP address to ask a route for
 	Deadline time.Duration     `json:"-"`                 // for all sections together; 0 is DefaultDeadline
 }
 

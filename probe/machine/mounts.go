@@ -1,11 +1,12 @@
 package machine
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/prometheus/procfs"
+
+	"preflight/lazyregexp"
 )
 
 // Mounts is the mount table of this process in the order the mounts were made,
@@ -59,4 +60,4 @@ func unescape(name string) string {
 	})
 }
 
-var octal = regexp.MustCompile(`\\[0-3][0-7]{2}`)
+var octal = lazyregexp.New(`\\[0-3][0-7]{2}`)

@@ -9,13 +9,13 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 
 	"preflight/facts"
+	"preflight/lazyregexp"
 	"preflight/probe/machine"
 )
 
@@ -268,7 +268,7 @@ var rdmaNames = []string{"libibverbs.so.1", "libmlx5.so.1"}
 
 // pluginName is a library that NCCL takes for its network or its tuner, by the name
 // that it asks the loader for: one with a version behind it is never asked for.
-var pluginName = regexp.MustCompile(`^libnccl-(net|tuner)(-[^/]+)?\.so$`)
+var pluginName = lazyregexp.New(`^libnccl-(net|tuner)(-[^/]+)?\.so$`)
 
 // rdmaLibraries are those that there are, each where the loader finds it first; never
 // nil.
@@ -285,18 +285,29 @@ func rdmaLibraries(o machine.Options, libraryPath string) []facts.RDMALibrary {
 	return found
 }
 
+func isPlugin(name string) bool {
+	return strings.HasPrefix(name, "libnccl-") && pluginName.MatchString(name)
+}
+
 // pluginNames are NCCL's plugins in the directories that the loader searches, sorted.
 func pluginNames(o machine.Options, libraryPath string) []string {
 	var names []string
+	var seen []os.FileInfo
 	for _, c := range machine.LoaderOrder(o, libraryPath, "") { // of no name: the directories themselves
-		entries, _ := os.ReadDir(o.At(c.Path)) // none, where the directory is not there
-		for _, entry := range entries {
-			if strings.HasPrefix(entry.Name(), "libnccl-") && pluginName.MatchString(entry.Name()) {
-				names = append(names, entry.Name())
-			}
+		dir, err := os.Open(o.At(c.Path))
+		if err != nil {
+			continue
 		}
+		info, err := dir.Stat()
+		same := func(other os.FileInfo) bool { return os.SameFile(info, other) }
+		if err == nil && !slices.ContainsFunc(seen, same) { // /lib is mostly /usr/lib, and either has thousands
+			seen = append(seen, info)
+			entries, _ := dir.Readdirnames(-1) // a part is better than nothing
+			names = append(names, slices.DeleteFunc(entries, func(name string) bool { return !isPlugin(name) })...)
+		}
+		dir.Close()
 	}
-	for _, entry := range machine.LoaderCacheEntries(o.At("/etc/ld.so.cache"), pluginName.MatchString) {
+	for _, entry := range machine.LoaderCacheEntries(o.At("/etc/ld.so.cache"), isPlugin) {
 		names = append(names, entry.Name)
 	}
 	slices.Sort(names)

@@ -32,7 +32,7 @@ func listeners(ctx context.Context, o machine.Options) ([]facts.Listener, error)
 	if err != nil {
 		return nil, fmt.Errorf("listening ports: %w", err)
 	}
-	found, err := listening(proc)
+	found, err := listening(o, proc)
 	if err != nil {
 		return nil, fmt.Errorf("listening ports: %w", err)
 	}
@@ -48,7 +48,7 @@ func listeners(ctx context.Context, o machine.Options) ([]facts.Listener, error)
 	findHolders(ctx, proc, wanted)
 	if isHere {
 		// What is gone by now could no longer be asked whose it was, and is in nobody's way.
-		left, err := listening(proc)
+		left, err := listening(o, proc)
 		if err != nil {
 			return nil, fmt.Errorf("listening ports: %w", err)
 		}
@@ -88,7 +88,14 @@ func (s *socket) isPreflight() bool {
 	return s.turn.UID == s.UID
 }
 
-func listening(proc procfs.FS) (found []*socket, err error) {
+// listening are the sockets that are listened on. Of a recorded machine, and where the
+// kernel was built without answers for that, a file tells.
+func listening(o machine.Options, proc procfs.FS) (found []*socket, err error) {
+	if o.Root == "" {
+		if found, err := listeningByKernel(); err == nil {
+			return found, nil
+		}
+	}
 	//lint:ignore SA1019 what it recommends has all connections told at length, and no recorded machine
 	sockets, err := proc.NetTCP()
 	if err != nil {

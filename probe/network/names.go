@@ -23,9 +23,6 @@ import (
 )
 
 const (
-	// maxNames bounds how many hostfile names one node resolves. With a
-	// hundred nodes all pairs are asked for; with ten thousand a sample is.
-	maxNames = 512
 	// lookupLimit is for one name. A name server that takes longer would
 	// delay every connection of the launch by as much.
 	lookupLimit = 3 * time.Second
@@ -44,16 +41,13 @@ func CollectNames(ctx context.Context, o machine.Options) (*facts.Names, error) 
 	if err != nil {
 		return nil, fmt.Errorf("own hostname: %w", err)
 	}
-	if deadline, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-lastLookup))
-		defer cancel()
-	}
+	ctx, cancel := hostsys.WithTimeLeft(ctx, lastLookup)
+	defer cancel()
 	known := hostsys.NewNames(o.Root)
 	fqdn := ""
 	var asking sync.WaitGroup
 	asking.Go(func() { fqdn = known.Canonical(ctx, own) })
-	wanted := append([]string{own, o.Master, o.CallBack}, sampleNames(o.Names, own)...)
+	wanted := append([]string{own, o.Master, o.CallBack}, o.Names...)
 	lookups := lookUpAll(ctx, func(ctx context.Context, name string) ([]netip.Addr, error) {
 		return known.LookupNetIP(ctx, "ip", name)
 	}, wanted, known.AtOnce())
@@ -62,7 +56,7 @@ func CollectNames(ctx context.Context, o machine.Options) (*facts.Names, error) 
 		fqdn = "" // a name without an address has no other
 	}
 	return &facts.Names{
-		Own: own, FQDN: fqdn, Lookups: lookups, Asked: len(o.Names),
+		Own: own, FQDN: fqdn, Lookups: lookups, Asked: o.Hosts,
 		Resolver: known.Sources, HostsTraps: hostsTraps(known.Hosts, own),
 	}, nil
 }
@@ -96,7 +90,7 @@ func lookUp(ctx context.Context, ask lookup, name string) facts.Lookup {
 		answer.Error, answer.Unanswered = "not asked: the name service took all the time for other names", true
 		return answer
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
+	ctx, cancel := hostsys.WithTimeout(ctx, lookupLimit)
 	defer cancel()
 	addresses, err := ask(ctx, bare(name))
 	if err != nil {
@@ -150,30 +144,4 @@ func hostsTraps(hosts []hostsys.HostsLine, own string) []string {
 		}
 	}
 	return traps
-}
-
-// sampleNames bounds names to maxNames: the first (where the master lives),
-// this node's neighbours in rank order, and others evenly spread. The same
-// hostfile gives the same sample on every run.
-func sampleNames(names []string, own string) []string {
-	if len(names) <= maxNames {
-		return names
-	}
-	isOwn := func(name string) bool {
-		host := bare(name)
-		short, _, _ := strings.Cut(host, ".")
-		return host == own || short == own
-	}
-	me := max(slices.IndexFunc(names, isOwn), 0)
-	picked := map[int]bool{0: true, me: true, (me + 1) % len(names): true, (me + len(names) - 1) % len(names): true}
-	for k := 0; len(picked) < maxNames; k++ {
-		picked[k*len(names)/maxNames] = true
-	}
-	var sample []string
-	for i, name := range names {
-		if picked[i] {
-			sample = append(sample, name)
-		}
-	}
-	return sample
 }

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -39,34 +38,6 @@ func TestHostsTraps(t *testing.T) {
 	}
 }
 
-func TestSampleNames(t *testing.T) {
-	var names []string
-	for i := range 5000 {
-		names = append(names, fmt.Sprintf("u@w%04d.cluster", i))
-	}
-	if got := sampleNames(names[:maxNames], "w0001"); len(got) != maxNames {
-		t.Errorf("%d names are sampled down to %d", maxNames, len(got))
-	}
-	sample := sampleNames(names, "w3333")
-	if len(sample) != maxNames {
-		t.Errorf("a sample of %d, want %d", len(sample), maxNames)
-	}
-	if !slices.IsSorted(sample) || len(slices.Compact(slices.Clone(sample))) != len(sample) {
-		t.Error("the sample is out of order or repeats itself")
-	}
-	for _, i := range []int{0, 3332, 3333, 3334} {
-		if !slices.Contains(sample, names[i]) {
-			t.Errorf("the sample lacks %s", names[i])
-		}
-	}
-	if last := sample[len(sample)-1]; last < names[4900] {
-		t.Errorf("the sample ends at %s and is not spread over the fleet", last)
-	}
-	if diff := cmp.Diff(sample, sampleNames(names, "w3333")); diff != "" {
-		t.Errorf("another sample the second time:\n%s", diff)
-	}
-}
-
 func TestLookUp(t *testing.T) {
 	ask := func(_ context.Context, name string) ([]netip.Addr, error) {
 		if address, err := netip.ParseAddr(name); err == nil {
@@ -93,6 +64,8 @@ func TestLookUp(t *testing.T) {
 // A dead name server must cost a few timeouts, not one for every name, and
 // what was learned by the deadline must survive it.
 func TestLookUpAllWithADeadNameServer(t *testing.T) {
+	hostsys.IgnoreLag(true)
+	defer hostsys.IgnoreLag(false)
 	synctest.Test(t, func(t *testing.T) {
 		var lock sync.Mutex
 		var open, most int
@@ -173,7 +146,7 @@ hosts: files
 10.0.0.2 w2
 10.0.0.4 login
 `, "OWN", own))
-	names, err := CollectNames(t.Context(), machine.Options{Root: root, Names: []string{"w2", "10.0.0.3"}, Master: "w2", CallBack: "login"})
+	names, err := CollectNames(t.Context(), machine.Options{Root: root, Names: []string{"w2", "10.0.0.3"}, Hosts: 2, Master: "w2", CallBack: "login"})
 	if err != nil {
 		t.Fatal(err)
 	}

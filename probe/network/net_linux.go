@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/netip"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,12 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"preflight/facts"
+	"preflight/hostsys"
+	"preflight/lazyregexp"
 	"preflight/probe/machine"
 )
-
-// maxRoutes bounds how many peers a node asks its routing table about. Beyond
-// it every n-th peer by name is asked, the same ones on every run.
-const maxRoutes = 256
 
 // tcpSettings are the sysctls that change whether and how fast connections of
 // a launch come up, or how long a dead one is believed alive.
@@ -75,6 +72,7 @@ func CollectNet(ctx context.Context, o machine.Options) (*facts.Net, error) {
 		SoMaxConn:     somaxconn,
 		TCP:           map[string]string{},
 		IPv6:          hasIPv6(o),
+		Neighbours:    neighbours(),
 	}
 	for _, name := range tcpSettings {
 		if value := sysctl(o, name); value != "" {
@@ -98,6 +96,22 @@ func parsePortRange(text string) (low, high int) {
 	return low, high
 }
 
+// neighbours are the kernel's tables of neighbours, nil where it does not tell.
+func neighbours() (tables []facts.NeighbourTable) {
+	found, err := hostsys.NeighbourTables()
+	learned, notListed := hostsys.LearnedNeighbours()
+	if err != nil || notListed != nil {
+		return nil
+	}
+	for _, table := range found {
+		tables = append(tables, facts.NeighbourTable{
+			Name: table.Name, GCThresh1: table.Thresholds[0], GCThresh2: table.Thresholds[1], GCThresh3: table.Thresholds[2],
+			Entries: table.Entries, Learned: learned[table.Name], Overflows: table.Overflows,
+		})
+	}
+	return tables
+}
+
 // hasIPv6 is whether the kernel has IPv6 (its address table is there) and no
 // administrator switched it off for all interfaces.
 func hasIPv6(o machine.Options) bool {
@@ -108,22 +122,10 @@ func hasIPv6(o machine.Options) bool {
 // the peers' names.
 func routes(peers map[string]string, links []facts.Interface) []facts.Route {
 	found := []facts.Route{}
-	for _, name := range evenly(slices.Sorted(maps.Keys(peers)), maxRoutes) {
+	for _, name := range slices.Sorted(maps.Keys(peers)) {
 		found = append(found, routeTo(name, peers[name], links))
 	}
 	return found
-}
-
-// evenly is at most n of the names, spread over all of them, the first included.
-func evenly(names []string, n int) []string {
-	if len(names) <= n {
-		return names
-	}
-	picked := make([]string, n)
-	for i := range picked {
-		picked[i] = names[i*len(names)/n]
-	}
-	return picked
 }
 
 func routeTo(name, to string, links []facts.Interface) facts.Route {
@@ -227,7 +229,7 @@ func masterName(links []netlink.Link, index int) string {
 
 // dockerBridge is how docker names the bridge of a user-defined network: br-
 // and the first twelve digits of the network's id.
-var dockerBridge = regexp.MustCompile(`^br-[0-9a-f]{12}$`)
+var dockerBridge = lazyregexp.New(`^br-[0-9a-f]{12}$`)
 
 // linkKinds sorts the kernel's link types (IFLA_INFO_KIND) into ours.
 var linkKinds = map[string]string{

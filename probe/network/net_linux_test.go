@@ -134,16 +134,6 @@ func TestSettingsOfTheNetwork(t *testing.T) {
 	}
 }
 
-func TestEvenly(t *testing.T) {
-	names := strings.Split("abcdefghij", "")
-	if diff := cmp.Diff([]string{"a", "d", "g"}, evenly(names, 3)); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-	if diff := cmp.Diff(names, evenly(names, 10)); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-}
-
 func TestListeners(t *testing.T) {
 	root := fixture.Plant(t, `
 -- proc/net/tcp --

@@ -8,10 +8,10 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"preflight/facts"
+	"preflight/lazyregexp"
 	"preflight/probe/machine"
 )
 
@@ -89,7 +89,7 @@ func torchCandidates(dirs []string) []machine.Candidate {
 }
 
 // ncclVersion is how NCCL since 2.4.6 names itself in its read-only data.
-var ncclVersion = regexp.MustCompile(`NCCL version (\d+\.\d+\.\d+)[^\s\x00+]{0,32}\+cuda(\d+\.\d+)`)
+var ncclVersion = lazyregexp.New(`NCCL version (\d+\.\d+\.\d+)[^\s\x00+]{0,32}\+cuda(\d+\.\d+)`)
 
 // readNCCLVersion finds the version in a library's bytes without loading it. It
 // looks at the read-only data first: the device code is nearly all of the file

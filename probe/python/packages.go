@@ -7,9 +7,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
+
+	"preflight/lazyregexp"
 )
 
 // Packages whose version can decide whether a launch works. A name ending in
@@ -117,7 +118,7 @@ func (s site) add(dir, entry string) {
 
 // eggTags is what an .egg-info name carries behind the version: the Python
 // version and, for binary eggs, the platform.
-var eggTags = regexp.MustCompile(`-py\d+(\.\d+)?(-.*)?$`)
+var eggTags = lazyregexp.New(`-py\d+(\.\d+)?(-.*)?$`)
 
 // parseDistribution reads the name of a metadata directory:
 // "torch-2.5.1+cu124.dist-info", "foo_bar-1.0-py3.11.egg-info", and
@@ -138,7 +139,7 @@ func parseDistribution(entry string) (name, version string, ok bool) {
 	return normalise(name), version, name != ""
 }
 
-var separators = regexp.MustCompile(`[-_.]+`)
+var separators = lazyregexp.New(`[-_.]+`)
 
 // normalise makes one spelling of a package name (PEP 503).
 func normalise(name string) string {
@@ -183,7 +184,7 @@ func readHeader(metadata, key string) (value string) {
 
 // mapping is one entry of the MAPPING that setuptools writes into the finder
 // of an editable install: {'deepspeed': '/src/DeepSpeed/deepspeed'}.
-var mapping = regexp.MustCompile(`'([\w.]+)': '([^']+)'`)
+var mapping = lazyregexp.New(`'([\w.]+)': '([^']+)'`)
 
 func readEditable(path string, into map[string]string) {
 	text, err := os.ReadFile(path)

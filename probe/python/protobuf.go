@@ -7,13 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/go-version"
 
 	"preflight/facts"
+	"preflight/lazyregexp"
 )
 
 // protobufUsers are the packages whose generated code a training script pulls
@@ -103,7 +103,7 @@ func generatedFiles(d installedPackage, module string) []string {
 
 // generation is a directory that holds the code for one major version of the
 // runtime, as wandb/proto/v3 to v6 do.
-var generation = regexp.MustCompile(`/v\d+/[^/]*$`)
+var generation = lazyregexp.New(`/v\d+/[^/]*$`)
 
 // choosesAtImport is whether a package carries this file for several runtimes
 // and picks by the one it finds: a directory for each (wandb), or a second file
@@ -156,10 +156,10 @@ func readGenerated(path string) generated {
 // from 3.20 on the file imports the builder; from 5.26 on it states the least
 // runtime it accepts.
 var (
-	buildsDescriptors = regexp.MustCompile(`_descriptor\.(Field|Enum|EnumValue|Oneof|Service|Method)?Descriptor\(`)
-	importsBuilder    = regexp.MustCompile(`(?m)^from google\.protobuf\.internal import builder\b`)
-	statesRuntime     = regexp.MustCompile(`ValidateProtobufRuntimeVersion\(\s*[\w.]+,\s*(\d+),\s*(\d+),\s*(\d+)`)
-	asksRuntime       = regexp.MustCompile(`google\.protobuf\.__version__`)
+	buildsDescriptors = lazyregexp.New(`_descriptor\.(Field|Enum|EnumValue|Oneof|Service|Method)?Descriptor\(`)
+	importsBuilder    = lazyregexp.New(`(?m)^from google\.protobuf\.internal import builder\b`)
+	statesRuntime     = lazyregexp.New(`ValidateProtobufRuntimeVersion\(\s*[\w.]+,\s*(\d+),\s*(\d+),\s*(\d+)`)
+	asksRuntime       = lazyregexp.New(`google\.protobuf\.__version__`)
 )
 
 func parseGenerated(text string) generated {

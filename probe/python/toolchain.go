@@ -6,12 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"preflight/facts"
 	"preflight/hostsys"
+	"preflight/lazyregexp"
 	"preflight/probe/machine"
 )
 
@@ -106,7 +106,7 @@ func cudaVersion(ctx context.Context, o machine.Options, home, nvcc string) stri
 
 // nvccRelease is what DeepSpeed reads (op_builder/builder.py, installed_cuda_version):
 // "Cuda compilation tools, release 12.4, V12.4.131".
-var nvccRelease = regexp.MustCompile(`release (\d+\.\d+)`)
+var nvccRelease = lazyregexp.New(`release (\d+\.\d+)`)
 
 func parseNVCC(output string) string {
 	if match := nvccRelease.FindStringSubmatch(output); match != nil {

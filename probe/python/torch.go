@@ -5,11 +5,11 @@ import (
 	"debug/elf"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"preflight/facts"
+	"preflight/lazyregexp"
 	"preflight/probe/machine"
 )
 
@@ -44,7 +44,7 @@ func readTorch(dir string, installed []installedPackage) *facts.Torch {
 
 // ownLibraries are those that torch brings itself. Of others the loader may find none at
 // once: torch/__init__.py loads CUDA's by their paths beforehand.
-var ownLibraries = regexp.MustCompile(`^lib(?:torch|c10)`)
+var ownLibraries = lazyregexp.New(`^lib(?:torch|c10)`)
 
 // unloadable is what the loader refuses of all that torch's extension module is linked to.
 func unloadable(ctx context.Context, interpreter, torchDir, dir string) string {
@@ -57,7 +57,7 @@ func unloadable(ctx context.Context, interpreter, torchDir, dir string) string {
 
 // assignment is a line of torch/version.py: __version__ = '2.5.1+cu124' or
 // cuda: Optional[str] = '12.4'. A None does not match.
-var assignment = regexp.MustCompile(`(?m)^(__version__|cuda|hip)\s*(?::[^=]*)?=\s*['"]([^'"]*)['"]`)
+var assignment = lazyregexp.New(`(?m)^(__version__|cuda|hip)\s*(?::[^=]*)?=\s*['"]([^'"]*)['"]`)
 
 func parseTorchVersion(text string) facts.Torch {
 	var torch facts.Torch
@@ -76,7 +76,7 @@ func parseTorchVersion(text string) facts.Torch {
 
 // ncclRequirement is a Requires-Dist of torch's wheel, in both spellings that
 // wheels carry: "nvidia-nccl-cu12==2.21.5; …" and "nvidia-nccl-cu12 (==2.18.1) ; …".
-var ncclRequirement = regexp.MustCompile(`^nvidia-nccl-cu\d+\s*\(?==\s*([\d.]+)`)
+var ncclRequirement = lazyregexp.New(`^nvidia-nccl-cu\d+\s*\(?==\s*([\d.]+)`)
 
 func parseNCCLRequirement(requirement string) string {
 	if match := ncclRequirement.FindStringSubmatch(strings.TrimSpace(requirement)); match != nil {

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"preflight/hostsys"
 	"preflight/remote"
 )
 
@@ -120,7 +121,7 @@ type attempt struct {
 // run connects and logs in. ConnectTimeout bounds everything up to the host
 // key, as it does in OpenSSH.
 func (a *attempt) run(ctx context.Context, crossed []hop) (*connection, *remote.Error) {
-	handshake, cancel := context.WithTimeout(ctx, cmp.Or(a.target.connectTimeout, handshakeTimeout))
+	handshake, cancel := hostsys.WithTimeout(ctx, cmp.Or(a.target.connectTimeout, handshakeTimeout))
 	defer cancel()
 	conn, failure := a.connect(handshake, crossed)
 	if failure != nil {
@@ -226,7 +227,7 @@ func (a *attempt) connect(ctx context.Context, crossed []hop) (net.Conn, *remote
 // gets an equal part of the time that is left, so that a dead first address
 // does not hide a live second one.
 func (a *attempt) connectTo(ctx context.Context, addresses []netip.Addr) (net.Conn, *remote.Error) {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(a.target.connectTimeout, connectTimeout))
+	ctx, cancel := hostsys.WithTimeout(ctx, cmp.Or(a.target.connectTimeout, connectTimeout))
 	defer cancel()
 	var dialer net.Dialer
 	if a.target.bindAddress != "" {
@@ -240,10 +241,8 @@ func (a *attempt) connectTo(ctx context.Context, addresses []netip.Addr) (net.Co
 	for i, address := range addresses {
 		endpoint := netip.AddrPortFrom(address.Unmap(), uint16(a.target.port))
 		a.trace.Address = endpoint.Addr().String()
-		part, cancel := ctx, context.CancelFunc(func() {})
-		if deadline, ok := ctx.Deadline(); ok {
-			part, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(addresses)-i))
-		}
+		left, _ := hostsys.Left(ctx)
+		part, cancel := hostsys.WithTimeout(ctx, left/time.Duration(len(addresses)-i))
 		conn, err := dialer.DialContext(part, a.target.network, endpoint.String())
 		cancel()
 		if err == nil {
@@ -275,8 +274,8 @@ func (a *attempt) connectTo(ctx context.Context, addresses []netip.Addr) (net.Co
 // by byte, and keeps what came before and with that line.
 type greetingConn struct {
 	net.Conn
-	path     *path // nil where nobody watches it
-	buffered *bufio.Reader
+	path     *path         // nil where nobody watches it
+	buffered *bufio.Reader // nil once all is read that came with the greeting
 	greeting []byte
 	greeted  bool // the version line has been read; greeting does not change any more
 }
@@ -288,8 +287,14 @@ const maxGreeting = 1 << 10
 var errProtocol = errors.New("protocol major versions differ")
 
 func (w *greetingConn) Read(p []byte) (int, error) {
+	if w.buffered == nil {
+		return w.Conn.Read(p)
+	}
 	n, err := w.buffered.Read(p)
 	if w.greeted {
+		if w.buffered.Buffered() == 0 {
+			w.buffered = nil // the library has a buffer of its own for what follows
+		}
 		return n, err
 	}
 	w.greeting = append(w.greeting, p[:min(n, maxGreeting-len(w.greeting))]...)

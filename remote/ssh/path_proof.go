@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"preflight/hostsys"
 	"strings"
 	"time"
 )
@@ -33,7 +34,7 @@ const (
 // never acknowledged. Acknowledging is the kernel's work, which no load delays
 // for seconds.
 func (p *path) losesOutbound() bool {
-	ctx, cancel := context.WithTimeout(p.life, proofTime)
+	ctx, cancel := hostsys.WithTimeout(p.life, proofTime)
 	defer cancel()
 	conn, err := p.greeting(ctx)
 	if err != nil {
@@ -64,7 +65,7 @@ func (p *path) losesOutbound() bool {
 // login, all of small packets, works, and when it has a few full ones sent, what
 // comes behind them arrives and they do not.
 func (p *path) losesInbound() bool {
-	ctx, cancel := context.WithTimeout(p.life, proofTime)
+	ctx, cancel := hostsys.WithTimeout(p.life, proofTime)
 	defer cancel()
 	second, err := p.login(ctx)
 	if err != nil {

@@ -1,9 +1,11 @@
-// Command bench measures preflight beside its peers on one namespace cluster,
-// in one run: a bare x/crypto login (the floor below which nothing that speaks
-// ssh from Go can get), pdsh, clush, parallel-ssh, and preflight cold and warm.
+// Command bench holds the figures that are promised, beside preflight's peers and in one
+// run: a bare x/crypto login (the floor below which nothing that speaks ssh from Go can
+// get), pdsh, clush, parallel-ssh, and preflight cold and warm, on namespace hosts with a
+// real sshd; and what the benchmarks of the packages say of larger fleets.
 //
-// Seconds differ from machine to machine; the ratios are what is promised. It
-// exits 1 when a promise is not kept.
+// Seconds differ from machine to machine, so nearly all that is promised is a ratio, and
+// how busy the machine was otherwise is told beside it. It exits 1 when a promise is broken
+// and refuses to promise anything that its table does not hold.
 package main
 
 import (
@@ -11,43 +13,26 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
-	"strings"
-	"sync"
-	"text/tabwriter"
-	"time"
-
-	"golang.org/x/crypto/ssh"
-	"golang.org/x/crypto/ssh/knownhosts"
 
 	"preflight/testhosts"
 )
 
-// The promises: against the floor, against pdsh, and of processor time on the
-// launching machine. The floor is for what needs one login a node; that the nodes
-// call each other costs every real machine a share of its own, and the two
-// processors here the sum of all.
-const (
-	mostTimesFloor  = 3.0
-	mostHeadCPUNode = 5 * time.Millisecond
-)
-
 func main() {
-	nodes := flag.Int("n", 128, "hosts to raise")
-	rounds := flag.Int("rounds", 3, "rounds; the median counts")
-	floorOf := flag.String("floor", "", "")
+	var b bench
+	flag.IntVar(&b.nodes, "n", 128, "hosts to raise")
+	flag.IntVar(&b.most, "rounds", 8, "rounds at most")
+	only := flag.String("only", "", "measure the rows whose names match this expression")
+	floorOf := flag.String("floor", "", "") // what the floor's process is
 	flag.Parse()
 	if *floorOf != "" {
 		os.Exit(floor(*floorOf))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	kept, err := bench(ctx, *nodes, *rounds)
+	kept, err := b.run(ctx, *only)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
 		os.Exit(2)
@@ -57,163 +42,81 @@ func main() {
 	}
 }
 
-type contender struct {
-	name         string
-	argv         []string
-	before       []string // run first, not measured
-	seconds, cpu []float64
+// bench is one run of everything.
+type bench struct {
+	nodes, most int
+	others      *watch // of what else the machine does
+
+	self, preflight string // programs
+	contenders      []*contender
+	gobench         map[string]metrics // what go test printed, by package and expression
 }
 
-func bench(ctx context.Context, nodes, rounds int) (kept bool, err error) {
-	self, err := os.Executable()
+func (b *bench) run(ctx context.Context, only string) (kept bool, err error) {
+	if b.self, err = os.Executable(); err != nil {
+		return false, err
+	}
+	if b.preflight, err = filepath.Abs("bin/preflight"); err != nil {
+		return false, err
+	}
+	rows, err := chosen(only)
 	if err != nil {
 		return false, err
 	}
-	preflight, err := filepath.Abs("bin/preflight")
-	if err != nil {
-		return false, err
-	}
-	began := time.Now()
-	cluster, err := testhosts.Raise(ctx, testhosts.Options{Name: "bench", Nodes: nodes, Share: []string{filepath.Dir(self), filepath.Dir(preflight)}})
-	if err != nil {
-		return false, err
-	}
-	defer func() { err = errors.Join(err, cluster.Down()) }()
-	fmt.Printf("%d hosts raised in %.1f s\n", nodes, time.Since(began).Seconds())
-
-	var names []string
-	for _, node := range cluster.Nodes {
-		if _, err := node.CPUTorch("2.5.1+cpu"); err != nil { // without any nobody could tell of the launch
+	b.others = watchOthers()
+	outcomes := make([]outcome, len(rows))
+	for _, where := range places {
+		if err := b.measureAt(ctx, where, rows, outcomes); err != nil {
 			return false, err
 		}
-		names = append(names, node.Name)
 	}
-	all := strings.Join(names, ",")
-	main := []string{preflight, "-H", testhosts.HostfilePath, "--accelerator", "cpu", "-o", "/dev/null"}
-	clean := []string{preflight, "clean", "-H", testhosts.HostfilePath}
-	contenders := []*contender{
-		{name: "bare x/crypto login", argv: []string{self, "-floor", all}},
-		{name: "pdsh -R ssh hostname", argv: []string{"pdsh", "-R", "ssh", "-f", "1024", "-w", all, "hostname"}},
-		{name: "clush hostname", argv: []string{"clush", "-f", "1024", "-w", all, "hostname"}},
-		{name: "parallel-ssh hostname", argv: []string{"parallel-ssh", "-p", "1024", "-H", strings.Join(names, " "), "hostname"}},
-		{name: "preflight, cold", argv: main, before: clean},
-		{name: "preflight, warm, looking only", argv: append(slices.Clone(main), "--skip", "node-mesh,path-mtu,rendezvous")},
-		{name: "preflight, warm", argv: main},
-	}
-	for range rounds {
-		for _, c := range contenders {
-			if err := c.measure(ctx, cluster); err != nil {
-				return false, err
-			}
-		}
-	}
-	return summarize(contenders, nodes), nil
+	b.printContenders()
+	kept = printPromises(rows, outcomes)
+	fmt.Println(b.others.words())
+	return kept, ctx.Err()
 }
 
-// measure runs a contender once on the head. preflight may find fault with the
-// cluster (1), which is its job; anything else must end well.
-func (c *contender) measure(ctx context.Context, cluster *testhosts.Cluster) error {
-	if c.before != nil {
-		if out, err := cluster.OnHead(ctx, c.before...).CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w\n%s", strings.Join(c.before, " "), err, out)
+// measureAt measures the rows that take hosts of a place, which are up for as long.
+func (b *bench) measureAt(ctx context.Context, where place, rows []promise, outcomes []outcome) (err error) {
+	var here *testhosts.Cluster
+	for i, row := range rows {
+		if row.on.name != where.name {
+			continue
+		}
+		if size := where.size(b); here == nil && size > 0 {
+			fmt.Fprintf(os.Stderr, "bench: raising %d hosts\n", size)
+			if here, err = b.raise(ctx, where.name, size); err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, here.Down()) }()
+		}
+		fmt.Fprintf(os.Stderr, "bench: %s\n", row.name)
+		outcomes[i] = row.measure(ctx, b, here)
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 	}
-	cmd := cluster.OnHead(ctx, c.argv...)
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	began := time.Now()
-	err := cmd.Run()
-	var ended *exec.ExitError
-	if err != nil && !(errors.As(err, &ended) && ended.ExitCode() == 1 && strings.HasPrefix(c.name, "preflight")) {
-		return fmt.Errorf("%s: %w\n%s", c.name, err, stderr.String())
-	}
-	c.seconds = append(c.seconds, time.Since(began).Seconds())
-	c.cpu = append(c.cpu, (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds())
 	return nil
 }
 
-// summarize prints the table and whether the promises hold.
-func summarize(contenders []*contender, nodes int) bool {
-	by := map[string]*contender{}
-	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "contender\tseconds\ttimes the floor\ttimes pdsh\thead CPU a node")
-	for _, c := range contenders {
-		by[c.name] = c
-		fmt.Fprintf(table, "%s\t%.2f\t%.2f\t%.2f\t%.1f ms\n", c.name, median(c.seconds),
-			median(c.seconds)/median(contenders[0].seconds), median(c.seconds)/median(contenders[1].seconds), 1000*median(c.cpu)/float64(nodes))
-	}
-	table.Flush()
-	looking, warm := contenders[len(contenders)-2], contenders[len(contenders)-1]
-	kept := true
-	for _, promise := range []struct {
-		text string
-		kept bool
-	}{
-		{"warm preflight, full mesh and rendezvous included, ends before pdsh hostname does", median(warm.seconds) < median(contenders[1].seconds)},
-		{fmt.Sprintf("to look at all nodes takes at most %.0f times the floor", mostTimesFloor), median(looking.seconds) <= mostTimesFloor*median(contenders[0].seconds)},
-		{fmt.Sprintf("warm preflight costs the head at most %v of CPU a node", mostHeadCPUNode), median(warm.cpu)/float64(nodes) <= mostHeadCPUNode.Seconds()},
-	} {
-		fmt.Printf("%-7s %s\n", map[bool]string{true: "kept", false: "BROKEN"}[promise.kept], promise.text)
-		kept = kept && promise.kept
-	}
-	return kept
-}
-
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	return sorted[len(sorted)/2]
-}
-
-// floor logs in to every host with nothing but x/crypto/ssh and runs hostname
-// there, all at once. It verifies host keys, as anything real must.
-func floor(hosts string) int {
-	home := os.Getenv("HOME")
-	text, err := os.ReadFile(filepath.Join(home, ".ssh", "id_ed25519"))
+// raise raises hosts that have a torch for processors alone: without any, nobody could
+// tell of the launch.
+func (b *bench) raise(ctx context.Context, name string, nodes int) (*testhosts.Cluster, error) {
+	cluster, err := testhosts.Raise(ctx, testhosts.Options{
+		Name: name, Nodes: nodes, Share: []string{filepath.Dir(b.self), filepath.Dir(b.preflight)},
+	})
 	if err != nil {
-		return complain(err)
+		return nil, err
 	}
-	key, err := ssh.ParsePrivateKey(text)
-	if err != nil {
-		return complain(err)
-	}
-	known, err := knownhosts.New(filepath.Join(home, ".ssh", "known_hosts"))
-	if err != nil {
-		return complain(err)
-	}
-	config := &ssh.ClientConfig{
-		User: "root", Auth: []ssh.AuthMethod{ssh.PublicKeys(key)}, HostKeyCallback: known,
-		HostKeyAlgorithms: []string{ssh.KeyAlgoED25519},
-	}
-	names := strings.Split(hosts, ",")
-	failures := make([]error, len(names))
-	var all sync.WaitGroup
-	for i, name := range names {
-		all.Go(func() { failures[i] = hostname(name, config) })
-	}
-	all.Wait()
-	for i, err := range failures {
-		if err != nil {
-			return complain(fmt.Errorf("%s: %w", names[i], err))
+	for _, node := range cluster.Nodes {
+		if _, err := node.CPUTorch("2.5.1+cpu"); err != nil {
+			return nil, errors.Join(err, cluster.Down())
 		}
 	}
-	return 0
+	return cluster, nil
 }
 
-func hostname(name string, config *ssh.ClientConfig) error {
-	client, err := ssh.Dial("tcp", net.JoinHostPort(name, "22"), config)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	session, err := client.NewSession()
-	if err != nil {
-		return err
-	}
-	_, err = session.Output("hostname")
-	return err
-}
-
-func complain(err error) int {
-	fmt.Fprintf(os.Stderr, "floor: %v\n", err)
-	return 2
+// argv is preflight over all hosts of a cluster.
+func (b *bench) argv(more ...string) []string {
+	return append([]string{b.preflight, "-H", testhosts.HostfilePath, "--accelerator", "cpu", "-o", os.DevNull}, more...)
 }

@@ -1,0 +1,243 @@
+package network
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/checks/names"
+	"preflight/checks/proof"
+	"preflight/checks/ranks"
+	"preflight/checks/remedy"
+	"preflight/facts"
+	"preflight/launch/nccl"
+)
+
+var NeighbourTable = checks.Check{
+	ID:       "neighbour-table",
+	Title:    "the kernel's neighbour table holds the peers of one subnet",
+	Severity: checks.Error,
+	Needs:    []facts.Section{facts.SectionNet},
+	Volatile: true,
+	Doc: "Of everybody that a node talks to on its own subnet the kernel keeps an entry (ARP for IPv4, neighbour discovery for IPv6) in one table for all " +
+		"network namespaces of the machine, and of no more than net.ipv4.neigh.default.gc_thresh3, 1,024 unless somebody has raised it. Who does not fit in is " +
+		"neither called nor answered, without an error: it looks as if a firewall dropped packets. An entry in use stays for half a minute. gloo's ranks " +
+		"connect to all others, so every node needs the whole subnet; NCCL's need their neighbours of rings and trees, but all call node 0 at the start. " +
+		"Counted are the nodes of the launch on the subnet of the rank's address and what else the table has now. Where calls of the mesh were lost while " +
+		"the kernel counted overflows, that is proof.",
+	WouldSee: "connect to ADDRESS<PORT> failed : No route to host, or a hang; the kernel's log has: neighbour: arp_cache: neighbor table overflow!",
+	Run:      judgeNeighbours,
+}
+
+func judgeNeighbours(view checks.View) (findings []checks.Finding) {
+	if len(view.All) == 1 {
+		return checks.Skipped("one node has no peers")
+	}
+	s := newSubnets(view)
+	lost := lostCalls(view)
+	var crowded []crowd
+	for _, node := range view.Nodes {
+		c, notKnown := s.crowdOf(node)
+		c.lost = lost.of[node.Name]
+		switch c.weigh(); {
+		case c.verdict != "":
+			crowded = append(crowded, c)
+		case notKnown != "":
+			findings = append(findings, checks.UnknownFor(node, notKnown))
+		}
+	}
+	alike := func(c crowd) string {
+		return fmt.Sprint(c.verdict, c.says, c.table.GCThresh3, c.enough(), c.node.Host != nil && c.node.Host.Container != "")
+	}
+	for _, crowds := range proof.Gather(crowded, alike) {
+		findings = append(findings, tooMany(crowds))
+	}
+	return findings
+}
+
+// subnets are the addresses that the nodes of a launch will have on their links, in order.
+type subnets struct {
+	view      checks.View
+	addresses []netip.Addr
+	first     *facts.Node // whom all call, nil where that is not known
+}
+
+func newSubnets(view checks.View) *subnets {
+	s := &subnets{view: view}
+	s.first, _ = names.NodeZero(view)
+	for _, node := range view.Everywhere() {
+		if address, err := netip.ParseAddr(addressOnLink(view, node)); err == nil {
+			s.addresses = append(s.addresses, address.Unmap())
+		}
+	}
+	slices.SortFunc(s.addresses, netip.Addr.Compare)
+	return s
+}
+
+// addressOnLink is where the ranks of a node will listen or, where that is not known, where it
+// was reached.
+func addressOnLink(view checks.View, node *facts.Node) string {
+	if node.Net == nil {
+		return node.Address
+	}
+	address := nccl.RankAddress(view.Launch, node).Address
+	if names.IsLoopback(address) {
+		address = "" // where nobody can be called, as nic-choice says
+	}
+	return cmp.Or(address, nccl.PeerAddress(node).Address)
+}
+
+// on is how many of the addresses are in a network, which lie beside each other.
+func (s *subnets) on(network netip.Prefix) (count int) {
+	from, _ := slices.BinarySearchFunc(s.addresses, network.Addr(), netip.Addr.Compare)
+	isIn := func(address netip.Addr, _ struct{}) int {
+		if network.Contains(address) {
+			return -1
+		}
+		return 1
+	}
+	count, _ = slices.BinarySearchFunc(s.addresses[from:], struct{}{}, isIn)
+	return count
+}
+
+// crowd is what is to find room in a node's table.
+type crowd struct {
+	node     *facts.Node
+	table    facts.NeighbourTable
+	network  netip.Prefix
+	device   string
+	peers    int  // on the network
+	there    int  // entries of the same interface now
+	besides  int  // those of others
+	meetsAll bool // whether its ranks will talk to all peers
+
+	lost    int // calls of the mesh
+	verdict checks.Verdict
+	says    string
+}
+
+// crowdOf is that of a node, or why it is not known.
+func (s *subnets) crowdOf(node *facts.Node) (c crowd, notKnown string) {
+	c = crowd{node: node, meetsAll: !ranks.UsesNCCL(s.view) || node == s.first}
+	address := addressOnLink(s.view, node)
+	held, network, known := names.HolderOf(node, address)
+	if !known {
+		return c, "net: which address its ranks will have is not known"
+	}
+	c.network, c.device = network, held.Name
+	name := "ndisc_cache"
+	if network.Addr().Is4() {
+		name = "arp_cache"
+	}
+	at := slices.IndexFunc(node.Net.Neighbours, func(t facts.NeighbourTable) bool { return t.Name == name })
+	if at < 0 {
+		return c, "net: the kernel does not tell its table of neighbours"
+	}
+	c.table = node.Net.Neighbours[at]
+	for device, entries := range c.table.Learned {
+		if device == held.Name {
+			c.there = entries
+		} else {
+			c.besides += entries
+		}
+	}
+	if held.MAC != "" && !held.Loopback { // else there is nobody to ask for
+		c.peers = max(0, s.on(network)-1)
+	}
+	return c, ""
+}
+
+// needed is how many entries there will be at least: who is there now may be a peer.
+func (c crowd) needed() int { return max(c.peers, c.there) + c.besides }
+
+// overflows is how often there was no room while the nodes called each other.
+func (c crowd) overflows() (count int64) {
+	for _, mesh := range []*facts.Mesh{c.node.Mesh, c.node.PeerMesh} {
+		if mesh != nil {
+			count += mesh.Overflows
+		}
+	}
+	return count
+}
+
+// weigh says what will come of it. At the second threshold the kernel begins to throw out who
+// was not heard of for five seconds, and at the third it takes nobody in whom it finds no such
+// place for.
+//
+// Source: neigh_alloc and neigh_forced_gc in net/core/neighbour.c, Linux 4.3 to 6.18.
+func (c *crowd) weigh() {
+	switch needed := c.needed(); {
+	case c.lost > 0:
+		c.verdict, c.says = checks.Fail, "the neighbour table overflowed while the nodes called each other, and calls were lost"
+	case c.table.GCThresh3 == 0: // not known
+	case needed > c.table.GCThresh3 && c.meetsAll:
+		c.verdict, c.says = checks.Fail, "the neighbour table has no room for all peers on the subnet, and the ranks will talk to all of them"
+	case needed > c.table.GCThresh3:
+		c.verdict, c.says = checks.Warn, "the neighbour table has no room for all peers on the subnet: by luck NCCL's rings and trees need few of them at a time"
+	case c.overflows() > 0:
+		c.verdict, c.says = checks.Warn, "the neighbour table overflowed while the nodes called each other, though no call was lost"
+	case needed > c.table.GCThresh2 && c.meetsAll:
+		c.verdict, c.says = checks.Warn, "the neighbour table has little room for all peers on the subnet: above the second threshold the kernel throws out who is silent for five seconds"
+	}
+}
+
+// enough is what the first threshold is to be at least: a power of two that holds everybody, or
+// all that did not suffice.
+func (c crowd) enough() int {
+	enough, needed := 1024, c.needed()
+	if c.lost > 0 || c.overflows() > 0 {
+		needed = max(needed, c.table.GCThresh3)
+	}
+	for enough < needed {
+		enough *= 2
+	}
+	return enough
+}
+
+// tooMany is about nodes with the same trouble, of which the most crowded one is told.
+func tooMany(crowds []crowd) checks.Finding {
+	worst := crowds[0]
+	f := checks.Finding{Verdict: worst.verdict, Summary: worst.says}
+	for _, c := range crowds {
+		f.Nodes = append(f.Nodes, c.node.Name)
+		if c.needed()+c.lost > worst.needed()+worst.lost {
+			worst = c
+		}
+	}
+	family := fix.Code("ipv4")
+	if worst.network.IsValid() && worst.network.Addr().Is6() {
+		family = fix.Code("ipv6")
+	}
+	count := func(n int) string { return humanize.Comma(int64(n)) }
+	plural := func(n int, of string) string { return count(n) + " " + english.PluralWord(n, of, "") }
+	f.Got = fmt.Sprintf("on %s gc_thresh3 is %s", worst.node.Name, count(worst.table.GCThresh3))
+	if worst.network.IsValid() {
+		f.Got += fmt.Sprintf("; %s (%s) has %s", worst.network, worst.device, plural(worst.peers, "peer"))
+	}
+	if worst.there > worst.peers {
+		f.Got += fmt.Sprintf(", and %s in the table now", plural(worst.there, "neighbour"))
+	}
+	if worst.besides > 0 {
+		f.Got += fmt.Sprintf("; %s on other interfaces", plural(worst.besides, "neighbour"))
+	}
+	if overflows := worst.overflows(); overflows > 0 {
+		f.Got += fmt.Sprintf("; no room %s while the nodes called each other, %s lost by that", plural(int(overflows), "time"), plural(worst.lost, "call"))
+	}
+	enough := int64(worst.enough())
+	f.Want = fmt.Sprintf("gc_thresh1 of %s or more, gc_thresh2 twice and gc_thresh3 four times that", count(int(enough)))
+	setting := func(number, times int64) fix.Arg {
+		return fix.Code("net.%s.neigh.default.gc_thresh%s=%s", family, fix.Number(number), fix.Number(enough*times))
+	}
+	f.Remedy = []fix.Command{remedy.OnMachine(worst.node, fix.On("sudo sysctl -w %s %s %s | sudo tee /etc/sysctl.d/90-neighbours.conf",
+		setting(3, 4), setting(2, 2), setting(1, 1)))}
+	if f.Verdict == checks.Warn {
+		f.WouldSee = "nothing, by luck; where more nodes have to be known at once: No route to host, or a hang"
+	}
+	return f
+}

@@ -1,0 +1,68 @@
+package agents
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"preflight/remote"
+)
+
+// packed is this test's own program, in place of an agent.
+func packed(t *testing.T) *fstest.MapFile {
+	t.Helper()
+	text, err := remote.Pack("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fstest.MapFile{Data: text}
+}
+
+func TestOpen(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("NOT RUN: opening agents, because this program is none")
+	}
+	agent := packed(t)
+	own, err := remote.Own("linux", runtime.GOARCH)
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme := &fstest.MapFile{Data: []byte("no agent\n")}
+	for name, c := range map[string]struct {
+		carried fstest.MapFS
+		arch    string
+		found   int
+	}{
+		"a plain build":      {fstest.MapFS{"README.md": readme}, runtime.GOARCH, 1},
+		"both kinds":         {fstest.MapFS{"linux-mips.gz": agent, "linux-mips-static.gz": agent}, "mips", 2},
+		"static alone":       {fstest.MapFS{"linux-mips-static.gz": agent}, "mips", 1},
+		"of another machine": {fstest.MapFS{"linux-mips.gz": agent}, runtime.GOARCH, 0},
+		"none for it":        {fstest.MapFS{"README.md": readme}, "mips", 0},
+	} {
+		found, err := set{c.carried}.open("linux", c.arch)
+		if len(found) != c.found || slices.ContainsFunc(found, func(b *remote.Binary) bool { return b.Hash != own[0].Hash }) {
+			t.Errorf("%s: found %+v (%v)", name, found, err)
+		}
+		if c.found == 0 && (!errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "make cross ARCHES="+c.arch)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	broken := set{fstest.MapFS{"linux-mips.gz": readme}}
+	if _, err := broken.open("linux", "mips"); err == nil || errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "linux-mips.gz") {
+		t.Errorf("a broken one: %v", err)
+	}
+}
+
+// What the tree holds is embedded by every build: an agent left in it would be sent by
+// builds of later sources.
+func TestNoneIsLeftInTheTree(t *testing.T) {
+	left, err := filepath.Glob("carried/*")
+	if want := []string{"carried/README.md"}; err != nil || !slices.Equal(left, want) {
+		t.Errorf("%q (%v), want %q", left, err, want)
+	}
+}

@@ -1,0 +1,42 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"preflight/probe/nvml"
+	"preflight/remote"
+)
+
+// Main is the program that runs on a node, called by deliver.sh and by itself. It returns
+// the exit code. What follows "agent" on its command line is one of
+//
+//	[FILE]             answer the launching machine; FILE is for whoever lists processes
+//	install DIR HASH   take one's place in a private directory
+//	nvml               ask NVIDIA's driver, for the agent
+func Main(args []string) int {
+	var err error
+	switch {
+	case len(args) == 3 && args[0] == "install":
+		err = remote.Install(args[1], args[2])
+	case slices.Equal(args, []string{"nvml"}):
+		nvml.Serve(os.Stdout)
+	case len(args) <= 1:
+		remote.Arrive()
+		// Signals meant for the login must not cut an answer short: the end of stdin is
+		// what ends an agent. Ignored, they would be so in its children too.
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM)
+		err = Run(context.Background(), os.Stdin, os.Stdout)
+	default:
+		err = fmt.Errorf("the agent does not understand %q", args)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "preflight:", err)
+		return 1
+	}
+	return 0
+}

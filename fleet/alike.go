@@ -1,0 +1,96 @@
+package fleet
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"reflect"
+	"sync"
+
+	"preflight/facts"
+	"preflight/fleet/agent"
+)
+
+// alike has what several nodes told alike, to the byte, decoded and kept once: of a thousand machines
+// that were set up together most of it. Who changes a section of one node therefore replaces it, and
+// does not write into it.
+type alike struct {
+	mu       sync.RWMutex
+	texts    map[string]string
+	sections map[[sha256.Size]byte]*agent.Probed
+}
+
+// decode is what a node told of a section. It must not be changed.
+func (told *alike) decode(section facts.Section, body json.RawMessage) (*agent.Probed, error) {
+	key := sha256.Sum256(append([]byte(section+" "), body...))
+	told.mu.RLock()
+	known := told.sections[key]
+	told.mu.RUnlock()
+	if known != nil {
+		return known, nil
+	}
+	var answer agent.Probed
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return nil, err
+	}
+	told.share(&answer.Seen)
+	told.mu.Lock()
+	defer told.mu.Unlock()
+	if told.sections == nil {
+		told.sections = map[[sha256.Size]byte]*agent.Probed{}
+	}
+	told.sections[key] = &answer
+	return &answer, nil
+}
+
+const (
+	// mostTexts is how many texts are kept to be shared. Those that all nodes have are among the first.
+	mostTexts = 1 << 15
+	// longText is one that few nodes share.
+	longText = 128
+)
+
+// share has the facts of a section take no more memory than they need: lists have no room to grow, and texts
+// that others have told are theirs.
+func (told *alike) share(seen *facts.Facts) {
+	var fresh []string
+	told.mu.RLock()
+	told.trim(reflect.ValueOf(seen).Elem(), &fresh)
+	told.mu.RUnlock()
+	told.mu.Lock()
+	defer told.mu.Unlock()
+	if told.texts == nil {
+		told.texts = map[string]string{}
+	}
+	for _, text := range fresh[:min(len(fresh), mostTexts-len(told.texts))] {
+		told.texts[text] = text
+	}
+}
+
+func (told *alike) trim(v reflect.Value, fresh *[]string) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			told.trim(v.Elem(), fresh)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			told.trim(v.Field(i), fresh)
+		}
+	case reflect.Slice:
+		if v.Cap() > v.Len() {
+			exact := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
+			reflect.Copy(exact, v)
+			v.Set(exact)
+		}
+		for i := range v.Len() {
+			told.trim(v.Index(i), fresh)
+		}
+	case reflect.String:
+		text := v.String()
+		if known, is := told.texts[text]; is {
+			v.SetString(known)
+		} else if text != "" && len(text) <= longText {
+			*fresh = append(*fresh, text)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package fleet
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
+)
+
+// TestAlikeIsKeptOnce: what two nodes tell to the byte alike is one value, what they tell otherwise is each its
+// own, of texts that they share.
+func TestAlikeIsKeptOnce(t *testing.T) {
+	asked := []facts.Section{facts.SectionNet, facts.SectionSHM}
+	net := func(address string) string {
+		return fmt.Sprintf(`{"seen":{"net":{"interfaces":[{"name":"eth0","mtu":9000,"kind":"physical","addresses":[%q]},{"name":"lo"},{"name":"ib0"}]}}}`, address)
+	}
+	told, nodes := &alike{}, make([]facts.Node, 3)
+	for i := range nodes {
+		nodes[i].Missing = map[facts.Section]string{}
+		told.take(&nodes[i], asked, facts.SectionSHM, json.RawMessage(`{"seen":{"shm":{"exists":true,"fstype":"tmpfs"}}}`))
+		told.take(&nodes[i], asked, facts.SectionNet, json.RawMessage(net(fmt.Sprintf("10.0.0.%d/16", i))))
+	}
+	if nodes[0].SHM == nil || nodes[0].SHM != nodes[1].SHM || nodes[1].SHM != nodes[2].SHM {
+		t.Error("what is alike is not one value")
+	}
+	for i, node := range nodes {
+		var want facts.Facts
+		want.SHM = &facts.SHM{Exists: true, FSType: "tmpfs"}
+		want.Net = &facts.Net{Interfaces: []facts.Interface{{Name: "eth0", MTU: 9000, Kind: "physical", Addresses: []string{fmt.Sprintf("10.0.0.%d/16", i)}}, {Name: "lo"}, {Name: "ib0"}}}
+		if diff := cmp.Diff(want, node.Facts); diff != "" {
+			t.Errorf("node %d (-want +got):\n%s", i, diff)
+		}
+		links := node.Net.Interfaces
+		if cap(links) != len(links) || unsafe.StringData(links[0].Kind) != unsafe.StringData(nodes[0].Net.Interfaces[0].Kind) {
+			t.Errorf("node %d keeps room for %d interfaces, or a text of its own", i, cap(links))
+		}
+	}
+	nodes[0].Hold(0) // too much: it is left out of one
+	if nodes[0].SHM != nil || nodes[1].SHM == nil {
+		t.Error("what is left out of one node is left out of the next")
+	}
+}

@@ -1,0 +1,158 @@
+package hostsys
+
+import (
+	"math"
+	"runtime/metrics"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// lagTick is how often it is looked how far behind we are, as long as anything is waited
+// for: what is lost in a moment counts for no more than that.
+const lagTick = 200 * time.Millisecond
+
+// Lost is for how long this process has been kept from its work since it began, for all
+// it has waited for: by other processes that had the processors, by its own goroutines that
+// were in the way of each other, by who stopped it or its machine. What comes in such a time
+// lies unread, and nobody is asked anything.
+func Lost() time.Duration { return own.lost() }
+
+// Worked is the time in which this process could work, as far as that is known at the moment:
+// the difference between two of them is how long somebody was really waited for.
+func Worked() time.Duration { return own.worked() }
+
+// Measure has what is lost measured until end is called, also while nobody is waited for.
+func Measure() (end func()) {
+	own.begin()
+	return own.end
+}
+
+// IgnoreLag is for tests whose time is not that of a machine (testing/synctest): nothing is
+// lost until it is called again.
+func IgnoreLag(ignored bool) { own.ignored.Store(ignored) }
+
+// lag measures how far a process is behind with its work.
+//
+// What wants to run either runs or waits for its turn. Where there is more of it than
+// one thing at a time, the part of an interval that is lost is that of the waiting in all of
+// it, and otherwise no more than the waiting itself. The kernel counts both for every thread
+// (Documentation/scheduler/sched-stats.rst, /proc/<pid>/schedstat), Go's scheduler
+// for goroutines. A machine that is held, or a process that is stopped, wants nothing
+// and only comes late.
+type lag struct {
+	now        func() time.Duration
+	threads    func() (ran, waited time.Duration) // of this process and its children, since the last time
+	goroutines func() (waited time.Duration)
+
+	looking sync.Mutex    // held by whoever looks: nobody waits for it
+	looked  time.Duration // when
+	due     time.Duration // of the next tick
+
+	behind  atomic.Int64 // all that was lost
+	stopped atomic.Int64 // what of it was lost at once, and not in any queue
+	shown   atomic.Int64 // by worked
+	waiting atomic.Int64 // deadlines that are under way
+	ignored atomic.Bool
+}
+
+var own = newLag()
+
+func newLag() *lag {
+	k, g := &kernelView{}, &goView{}
+	return &lag{now: func() time.Duration { return time.Since(started) }, threads: k.since, goroutines: g.since}
+}
+
+// begin has the lag measured until end is called as often.
+func (l *lag) begin() {
+	if l.waiting.Add(1) == 1 && !l.ignored.Load() {
+		l.looking.Lock()
+		defer l.looking.Unlock()
+		l.threads() // what was before does not count
+		l.goroutines()
+		l.looked = l.now()
+		l.due = l.looked + lagTick
+		time.AfterFunc(lagTick, l.tick)
+	}
+}
+
+func (l *lag) end() { l.waiting.Add(-1) }
+
+func (l *lag) tick() {
+	if l.waiting.Load() == 0 || l.ignored.Load() {
+		return
+	}
+	l.looking.Lock()
+	defer l.looking.Unlock()
+	l.look(max(l.now()-l.due, 0))
+	l.due = l.looked + lagTick
+	time.AfterFunc(lagTick, l.tick)
+}
+
+// look adds what was lost since the last time. late is how much later than it should
+// whoever looks has come to it.
+func (l *lag) look(late time.Duration) {
+	ran, waited := l.threads()
+	active := ran + waited
+	waited += l.goroutines()
+	now := l.now() // looking takes its time as well
+	took := now - l.looked
+	l.looked = now
+	if took <= 0 {
+		return
+	}
+	queued := time.Duration(float64(took) * float64(waited) / float64(max(took, ran+waited)))
+	l.behind.Add(int64(min(took, max(late, queued))))
+	if still := took - lagTick; still >= standTime && active < took/4 { // to the kernel, who is stopped wants nothing
+		l.stopped.Add(int64(still))
+	}
+}
+
+// lost is all that was lost until now.
+func (l *lag) lost() time.Duration {
+	if l.waiting.Load() > 0 && !l.ignored.Load() && l.looking.TryLock() {
+		if l.now()-l.looked >= lagTick/10 {
+			l.look(0)
+		}
+		l.looking.Unlock()
+	}
+	return time.Duration(l.behind.Load())
+}
+
+func (l *lag) worked() time.Duration {
+	worked := int64(l.now()) - l.behind.Load()
+	for !l.ignored.Load() {
+		shown := l.shown.Load()
+		if worked <= shown {
+			return time.Duration(shown) // what is found to be lost was so before it was
+		}
+		if l.shown.CompareAndSwap(shown, worked) {
+			break
+		}
+	}
+	return time.Duration(worked)
+}
+
+// goView is the time that goroutines have waited for their turn.
+type goView struct{ before time.Duration }
+
+// sampled is of how many waits Go's scheduler measures one (runtime2.go, gTrackingPeriod).
+const sampled = 8
+
+func (g *goView) since() time.Duration {
+	sample := []metrics.Sample{{Name: "/sched/latencies:seconds"}}
+	metrics.Read(sample)
+	if sample[0].Value.Kind() != metrics.KindFloat64Histogram {
+		return 0
+	}
+	waits, all := sample[0].Value.Float64Histogram(), 0.0
+	for i, count := range waits.Counts {
+		if from := waits.Buckets[i]; count > 0 && !math.IsInf(from, 0) {
+			all += float64(count) * from
+		}
+	}
+	total := time.Duration(all * sampled * float64(time.Second))
+	waited := total - g.before
+	g.before = total
+	return max(waited, 0)
+}

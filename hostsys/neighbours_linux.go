@@ -1,0 +1,149 @@
+package hostsys
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// What a message of RTM_GETNEIGHTBL is made of (include/uapi/linux/neighbour.h, Linux 6.18).
+const (
+	tableHeader  = 4 // struct ndtmsg
+	tableName    = 1 // NDTA_NAME
+	tableThresh1 = 2 // NDTA_THRESH1, the other two follow
+	tableConfig  = 5 // NDTA_CONFIG, a struct ndt_config
+	tableStats   = 7 // NDTA_STATS, a struct ndt_stats
+
+	configEntries  = 4  // of ndt_config.ndtc_entries
+	statsOverflows = 80 // of ndt_stats.ndts_table_fulls, which is there from Linux 4.3 on
+)
+
+// NeighbourTables are the kernel's two.
+//
+// Netlink tells of them in every network namespace. /proc/sys/net/ipv4/neigh/default and
+// /proc/net/stat/arp_cache are there in the first one only, where containers are not.
+// Source: neightbl_dump_info and neigh_proc_init in net/core/neighbour.c, arp_init in
+// net/ipv4/arp.c, Linux 6.18.
+func NeighbourTables() ([]NeighbourTable, error) {
+	request := nl.NewNetlinkRequest(unix.RTM_GETNEIGHTBL, unix.NLM_F_DUMP)
+	request.AddRawData(make([]byte, tableHeader))
+	messages, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGHTBL)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, fmt.Errorf("tables of neighbours: %w", err)
+	}
+	var tables []NeighbourTable
+	for _, message := range messages {
+		if table, isOne := parseTable(message); isOne {
+			tables = append(tables, table)
+		}
+	}
+	return tables, nil
+}
+
+// parseTable reads what is said of a table. After that come its settings for each interface,
+// which say nothing of the table itself.
+func parseTable(message []byte) (table NeighbourTable, isOne bool) {
+	if len(message) < tableHeader {
+		return table, false
+	}
+	attributes, err := nl.ParseRouteAttr(message[tableHeader:])
+	if err != nil {
+		return table, false
+	}
+	for _, attribute := range attributes {
+		value := attribute.Value
+		switch kind := int(attribute.Attr.Type); {
+		case kind == tableName:
+			table.Name = nl.BytesToString(value)
+		case kind >= tableThresh1 && kind < tableThresh1+len(table.Thresholds) && len(value) >= 4:
+			table.Thresholds[kind-tableThresh1] = int(binary.NativeEndian.Uint32(value))
+			isOne = true
+		case kind == tableConfig && len(value) >= configEntries+4:
+			table.Entries = int(binary.NativeEndian.Uint32(value[configEntries:]))
+		case kind == tableStats && len(value) >= statsOverflows+8:
+			table.Overflows = new(int64(binary.NativeEndian.Uint64(value[statsOverflows:])))
+		}
+	}
+	return table, isOne
+}
+
+// LearnedNeighbours counts what is in the tables. An entry that somebody has written there to
+// stay or looks after, as overlay networks do, does not count.
+//
+// Source: neigh_alloc and neigh_update_gc_list in net/core/neighbour.c, Linux 5.0 to 6.18.
+// Before 5.0 all entries counted.
+func LearnedNeighbours() (Learned, error) {
+	learned := Learned{}
+	for table, family := range map[string]int{ARPTable: unix.AF_INET, NDiscTable: unix.AF_INET6} {
+		entries, err := netlink.NeighList(0, family)
+		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return nil, fmt.Errorf("neighbours: %w", err)
+		}
+		counted := map[int]int{} // by the interface's number
+		for _, entry := range entries {
+			if entry.State&netlink.NUD_PERMANENT == 0 && entry.Flags&netlink.NTF_EXT_LEARNED == 0 {
+				counted[entry.LinkIndex]++
+			}
+		}
+		learned[table] = map[string]int{}
+		for index, count := range counted {
+			name := fmt.Sprintf("interface %d", index) // gone since
+			if link, err := net.InterfaceByIndex(index); err == nil {
+				name = link.Name
+			}
+			learned[table][name] = count
+		}
+	}
+	return learned, nil
+}
+
+// NextHopTo asks the routing table and the table of neighbours, without a packet.
+func NextHopTo(to netip.Addr) (NextHop, error) {
+	to = to.Unmap()
+	routes, err := netlink.RouteGetWithOptions(to.AsSlice(), &netlink.RouteGetOptions{Oif: to.Zone()})
+	if err != nil || len(routes) == 0 {
+		return NextHop{}, fmt.Errorf("route to %s: %w", to, err)
+	}
+	route, hop := routes[0], NextHop{Address: to}
+	if gateway, isAddress := netip.AddrFromSlice(route.Gw); isAddress {
+		hop.Address = gateway.Unmap()
+	}
+	entry, err := neighbour(hop.Address, route.LinkIndex)
+	if entry == nil {
+		return hop, err
+	}
+	hop.Known, hop.Unanswered = true, entry.State&(netlink.NUD_INCOMPLETE|netlink.NUD_FAILED) != 0
+	return hop, nil
+}
+
+// neighbour is the entry of an address on a link, nil where there is none.
+func neighbour(address netip.Addr, link int) (*netlink.Neigh, error) {
+	family := unix.AF_INET6
+	if address.Is4() {
+		family = unix.AF_INET
+	}
+	request := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, 0)
+	request.AddData(&netlink.Ndmsg{Family: uint8(family), Index: uint32(link)})
+	request.AddData(nl.NewRtAttr(netlink.NDA_DST, address.AsSlice()))
+	messages, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil, nil
+	case err == nil && len(messages) > 0:
+		return netlink.NeighDeserialize(messages[0])
+	}
+	// Before 5.0 the kernel tells of all or none.
+	entries, err := netlink.NeighList(link, family)
+	for i := range entries {
+		if is, isAddress := netip.AddrFromSlice(entries[i].IP); isAddress && is.Unmap() == address.WithZone("") {
+			return &entries[i], nil
+		}
+	}
+	return nil, err
+}

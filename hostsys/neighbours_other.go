@@ -1,0 +1,19 @@
+//go:build !linux
+
+package hostsys
+
+import (
+	"errors"
+	"net/netip"
+)
+
+var errNoNeighbours = errors.New("neighbours are known on Linux only")
+
+// NeighbourTables fails.
+func NeighbourTables() ([]NeighbourTable, error) { return nil, errNoNeighbours }
+
+// LearnedNeighbours fails.
+func LearnedNeighbours() (Learned, error) { return nil, errNoNeighbours }
+
+// NextHopTo fails.
+func NextHopTo(netip.Addr) (NextHop, error) { return NextHop{}, errNoNeighbours }

@@ -1,0 +1,63 @@
+// Package lazyregexp is package regexp for variables of packages: an expression is compiled
+// when it is first used. An agent is started on every node in every run and uses few of
+// those it holds; compiling all was a fifth of its start. It is Go's own internal/lazyregexp
+// (src/internal/lazyregexp, Go 1.26) with the methods that are called here.
+//
+// It refuses expressions that are not constant: regexp.Compile is for those.
+package lazyregexp
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+)
+
+// Regexp is a [regexp.Regexp] to be. It is safe for concurrent use.
+type Regexp struct{ compiled func() *regexp.Regexp }
+
+// inTest has tests find out what does not compile, used or not.
+var inTest = len(os.Args) > 0 && strings.HasSuffix(os.Args[0], ".test")
+
+// New is regexp.MustCompile, later.
+func New(expression string) *Regexp {
+	r := &Regexp{sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })}
+	if inTest {
+		r.compiled()
+	}
+	return r
+}
+
+func (r *Regexp) Match(b []byte) bool { return r.compiled().Match(b) }
+
+func (r *Regexp) MatchString(s string) bool { return r.compiled().MatchString(s) }
+
+func (r *Regexp) FindString(s string) string { return r.compiled().FindString(s) }
+
+func (r *Regexp) FindStringIndex(s string) []int { return r.compiled().FindStringIndex(s) }
+
+func (r *Regexp) FindStringSubmatch(s string) []string { return r.compiled().FindStringSubmatch(s) }
+
+func (r *Regexp) FindStringSubmatchIndex(s string) []int {
+	return r.compiled().FindStringSubmatchIndex(s)
+}
+
+func (r *Regexp) FindSubmatch(b []byte) [][]byte { return r.compiled().FindSubmatch(b) }
+
+func (r *Regexp) FindAllSubmatch(b []byte, n int) [][][]byte {
+	return r.compiled().FindAllSubmatch(b, n)
+}
+
+func (r *Regexp) FindAllStringSubmatch(s string, n int) [][]string {
+	return r.compiled().FindAllStringSubmatch(s, n)
+}
+
+func (r *Regexp) FindAllStringSubmatchIndex(s string, n int) [][]int {
+	return r.compiled().FindAllStringSubmatchIndex(s, n)
+}
+
+func (r *Regexp) ReplaceAllString(s, by string) string { return r.compiled().ReplaceAllString(s, by) }
+
+func (r *Regexp) ReplaceAllStringFunc(s string, by func(string) string) string {
+	return r.compiled().ReplaceAllStringFunc(s, by)
+}

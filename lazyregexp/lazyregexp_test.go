@@ -1,0 +1,25 @@
+package lazyregexp
+
+import "testing"
+
+// What does not compile must not wait for the node that needs it.
+func TestTestsCompileAtOnce(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("it was taken")
+		}
+	}()
+	New("(")
+}
+
+func TestLater(t *testing.T) {
+	defer func(was bool) { inTest = was }(inTest)
+	inTest = false
+	late := New("(")
+	defer func() {
+		if recover() == nil {
+			t.Error("used, it says nothing")
+		}
+	}()
+	late.MatchString("(")
+}

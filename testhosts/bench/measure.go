@@ -1,0 +1,163 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+
+	"preflight/testhosts"
+)
+
+// sent is what arrives at a node that is as new, beside what it is asked, in megabytes.
+func sent(ctx context.Context, b *bench, on *testhosts.Cluster) outcome {
+	received := func() (bytes float64, err error) {
+		for _, node := range on.Nodes {
+			text, err := node.Run(ctx, "cat", "/sys/class/net/eth0/statistics/rx_bytes")
+			if err != nil {
+				return 0, err
+			}
+			of, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+			if err != nil {
+				return 0, err
+			}
+			bytes += of
+		}
+		return bytes / float64(len(on.Nodes)) / 1e6, nil
+	}
+	if err := b.clean(ctx, on); err != nil {
+		return outcome{notRun: err.Error()}
+	}
+	before, err := received()
+	_, _, failure := b.onHead(ctx, on, true, b.argv(lookOnly...)...)
+	after, other := received()
+	if err := cmp.Or(err, failure, other); err != nil {
+		return outcome{notRun: err.Error()}
+	}
+	return outcome{sample: sample{after - before}}
+}
+
+// start is what an agent takes until it has said hello and ends, in milliseconds of processor.
+func start(ctx context.Context, b *bench, on *testhosts.Cluster) outcome {
+	const times = 20
+	if _, _, err := b.onHead(ctx, on, true, b.argv(lookOnly...)...); err != nil {
+		return outcome{notRun: err.Error()}
+	}
+	found, err := on.Nodes[0].Run(ctx, "sh", "-c", "ls -t ~/.cache/preflight/preflight-*")
+	agent, _, _ := strings.Cut(found, "\n")
+	var took sample
+	for range times {
+		cmd := on.Nodes[0].Command(ctx, agent, "agent")
+		cmd.Env = append(cmd.Env, "GOMAXPROCS=2", "GOGC=off") // as deliver.sh has it
+		out, failure := cmd.Output()
+		if err := cmp.Or(err, failure); err != nil || !strings.Contains(string(out), `{"hello":`) {
+			return outcome{notRun: fmt.Sprintf("%s: %v", agent, err)}
+		}
+		took = append(took, milliseconds(cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()))
+	}
+	return outcome{sample: took}
+}
+
+// frozen is how long a run takes one of whose nodes takes connections and never answers.
+func frozen(ctx context.Context, b *bench, on *testhosts.Cluster) outcome {
+	const times = 3
+	if _, _, err := b.onHead(ctx, on, true, b.argv()...); err != nil {
+		return outcome{notRun: err.Error()}
+	}
+	thaw, err := on.Nodes[len(on.Nodes)-1].Freeze()
+	if err != nil {
+		return outcome{notRun: err.Error()}
+	}
+	var seconds sample
+	for range times {
+		took, _, failure := b.onHead(ctx, on, true, b.argv("--timeout", "10s")...)
+		if err = cmp.Or(err, failure); err == nil {
+			seconds = append(seconds, took.Seconds())
+		}
+	}
+	if err := cmp.Or(err, thaw()); err != nil {
+		return outcome{notRun: err.Error()}
+	}
+	return outcome{sample: seconds}
+}
+
+// atOnce has two preflights go to the same healthy hosts, and counts how often either finds
+// fault with them.
+func atOnce(ctx context.Context, b *bench, on *testhosts.Cluster) outcome {
+	const pairs = 15
+	if _, _, err := b.onHead(ctx, on, false, b.argv()...); err != nil {
+		return outcome{notRun: "one alone fails: " + err.Error()}
+	}
+	failed := 0.0
+	for range pairs {
+		var both sync.WaitGroup
+		var failures [2]error
+		for i := range failures {
+			both.Go(func() { _, _, failures[i] = b.onHead(ctx, on, false, b.argv()...) })
+		}
+		both.Wait()
+		if cmp.Or(failures[0], failures[1]) != nil {
+			failed++
+		}
+	}
+	return outcome{sample: sample{failed}}
+}
+
+// metrics are what go test printed of each benchmark, by its name and the unit.
+type metrics map[string]map[string]float64
+
+// The packages whose benchmarks are asked, and which of them.
+var (
+	fleetBench    = [2]string{".", "Fleet/^(1000|10000)$"}
+	evaluateBench = [2]string{"./checks/catalogue", "Evaluate10k/^(odd|nameless)$"}
+)
+
+// gobench is a figure of a Go benchmark, times a factor.
+func gobench(of [2]string, name, unit string, factor float64) func(context.Context, *bench, *testhosts.Cluster) outcome {
+	return func(ctx context.Context, b *bench, _ *testhosts.Cluster) outcome {
+		key := strings.Join(of[:], " ")
+		if b.gobench[key] == nil {
+			b.others.look()
+			out, err := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", of[1], "-benchtime", "1x", "-timeout", "20m", of[0]).CombinedOutput()
+			if b.gobench == nil {
+				b.gobench = map[string]metrics{}
+			}
+			if b.gobench[key] = parseBenchmarks(string(out)); err != nil {
+				return outcome{notRun: lastLine(string(out)) + " (" + err.Error() + ")"}
+			}
+		}
+		value, found := b.gobench[key][name][unit]
+		if !found {
+			return outcome{notRun: "go test -bench " + name + " " + filepath.Clean(of[0]) + " tells no " + unit}
+		}
+		return outcome{sample: sample{value * factor}}
+	}
+}
+
+// benchmarkLine is BenchmarkName/sub-PROCESSORS, how often it ran, and pairs of value and unit.
+var benchmarkLine = regexp.MustCompile(`(?m)^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+(.+)$`)
+
+func parseBenchmarks(output string) metrics {
+	all := metrics{}
+	for _, line := range benchmarkLine.FindAllStringSubmatch(output, -1) {
+		of := map[string]float64{}
+		fields := strings.Fields(line[2])
+		for i := 0; i+1 < len(fields); i += 2 {
+			if value, err := strconv.ParseFloat(fields[i], 64); err == nil {
+				of[fields[i+1]] = value
+			}
+		}
+		all[line[1]] = of
+	}
+	return all
+}
+
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return text[strings.LastIndexByte(text, '\n')+1:]
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"text/tabwriter"
+
+	"preflight/testhosts"
+)
+
+// promise is a row of the table: a figure that is held.
+type promise struct {
+	name  string
+	today string  // what it was when it was promised
+	hold  float64 // at most
+	unit  string  // "" of a ratio
+	on    place
+	// measure takes what there is to take of it on the hosts of its place.
+	measure func(ctx context.Context, b *bench, on *testhosts.Cluster) outcome
+}
+
+// outcome is what was measured of a promise, or why it was not.
+type outcome struct {
+	sample
+	notRun string
+}
+
+// place is where a promise is measured.
+type place struct {
+	name string // of its cluster
+	size func(b *bench) int
+}
+
+var (
+	many    = place{"bench", func(b *bench) int { return b.nodes }}
+	eight   = place{"bench8", func(*bench) int { return 8 }}
+	process = place{"", func(*bench) int { return 0 }} // hosts of the benchmark's own, or none
+	places  = []place{many, eight, process}
+)
+
+// promises is the table.
+var promises = []promise{
+	{"warm, everything / pdsh hostname", "0.77–0.90", 0.5, "", many, ratio(warm, pdsh)},
+	{"warm, looking only / floor", "3.2–3.9", 2.5, "", many, ratio(looking, bareLogin)},
+	{"cold / pdsh hostname", "2.8–3.3", 1.2, "", many, ratio(cold, pdsh)},
+	{"head CPU a node, warm", "4.7–5.4", 3, "ms", many, headCPU(warm)},
+	{"head CPU a node, cold", "18–21", 8, "ms", many, headCPU(cold)},
+	{"what a node is sent", "7.6", 3, "MB", many, sent},
+	{"CPU of its start", "13", 5, "ms", many, start},
+	{"a frozen node of eight, --timeout 10s", "12.2–12.6", 10.5, "s", eight, frozen},
+	{"pairs of runs at once that fail, of 15", "5", 0, "", eight, atOnce},
+	{"1,000 in-process hosts: peak of the head", "344", 150, "MiB", process, gobench(fleetBench, "Fleet/1000", "MiB-peak", 1)},
+	{"10,000 in-process hosts: head CPU a node", "not possible", 3, "ms", process, gobench(fleetBench, "Fleet/10000", "ms-cpu/host", 1)},
+	{"10,000 in-process hosts: peak of the head", "not possible", 1024, "MiB", process, gobench(fleetBench, "Fleet/10000", "MiB-peak", 1)},
+	{"Evaluate, 10,000 nodes", "2.6", 1, "s", process, gobench(evaluateBench, "Evaluate10k/odd", "cpu-s/op", 1)},
+	{"Evaluate, 10,000 nodes, DNS down on half", "minutes", 2, "s", process, gobench(evaluateBench, "Evaluate10k/nameless", "cpu-s/op", 1)},
+}
+
+// chosen are the promises whose names match an expression.
+func chosen(only string) ([]promise, error) {
+	expression, err := regexp.Compile(only)
+	if err != nil {
+		return nil, err
+	}
+	rows := slices.DeleteFunc(slices.Clone(promises), func(p promise) bool { return !expression.MatchString(p.name) })
+	if len(rows) == 0 {
+		return nil, fmt.Errorf("no row matches %q", only)
+	}
+	return rows, nil
+}
+
+// printPromises prints the table and says whether nothing in it is broken.
+func printPromises(rows []promise, outcomes []outcome) bool {
+	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, "\n\tonce\tto hold\tmeasured\t")
+	whole := true
+	for i, row := range rows {
+		got, verdict := outcomes[i].notRun, "NOT RUN"
+		if got == "" {
+			got, verdict = outcomes[i].text(2), "kept"
+			if outcomes[i].median() > row.hold {
+				verdict, whole = "BROKEN", false
+			}
+		}
+		fmt.Fprintf(out, "%s\t%s\t≤ %g\t%s\t%s\n", unitOf(row), row.today, row.hold, got, verdict)
+	}
+	out.Flush()
+	return whole
+}
+
+func unitOf(row promise) string {
+	if row.unit == "" {
+		return row.name
+	}
+	return row.name + ", " + row.unit
+}
+
+// ratio is how much longer one contender takes than another, in the same round.
+func ratio(of, by string) func(context.Context, *bench, *testhosts.Cluster) outcome {
+	return func(ctx context.Context, b *bench, on *testhosts.Cluster) outcome {
+		if err := b.contest(ctx, on); err != nil {
+			return outcome{notRun: err.Error()}
+		}
+		return outcome{sample: b.of(of).seconds.by(b.of(by).seconds)}
+	}
+}
+
+func headCPU(of string) func(context.Context, *bench, *testhosts.Cluster) outcome {
+	return func(ctx context.Context, b *bench, on *testhosts.Cluster) outcome {
+		if err := b.contest(ctx, on); err != nil {
+			return outcome{notRun: err.Error()}
+		}
+		return outcome{sample: b.of(of).head}
+	}
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/procfs"
+)
+
+// watch is what the machine does beside what is measured.
+type watch struct {
+	before string    // load average and run queue before the first measurement
+	busy   sample    // processors kept busy while nothing of ours ran
+	queue  []float64 // load averages seen at such times, which have ours in them too
+}
+
+func watchOthers() *watch {
+	w := &watch{before: loadAverage()}
+	w.look()
+	return w
+}
+
+// look measures for a moment in which nothing of ours runs.
+func (w *watch) look() {
+	began, used := time.Now(), busyTime()
+	time.Sleep(500 * time.Millisecond)
+	w.busy = append(w.busy, max(0, (busyTime()-used)/time.Since(began).Seconds()))
+	var load float64
+	fmt.Sscan(loadAverage(), &load)
+	w.queue = append(w.queue, load)
+}
+
+// words tell how much the figures are worth.
+func (w *watch) words() string {
+	const idle = 0.1 // of each processor
+	text := fmt.Sprintf("Load average and run queue before: %s; load average in between: %.1f at most. Others kept %.1f of %d processors busy, %.1f at most.",
+		w.before, slices.Max(w.queue), w.busy.median(), runtime.NumCPU(), slices.Max(w.busy))
+	if slices.Max(w.busy) > idle*float64(runtime.NumCPU()) {
+		text += "\nThe machine was not idle: who waits longer for a processor than who suffers from it, so ratios of seconds mean little, and seconds nothing."
+	}
+	return text
+}
+
+// loadAverage is that of the last minute, and how many threads run or want to.
+func loadAverage() string {
+	text, _ := os.ReadFile("/proc/loadavg")
+	fields := strings.Fields(string(text))
+	if len(fields) < 4 {
+		return "unknown"
+	}
+	running, _, _ := strings.Cut(fields[3], "/")
+	return fields[0] + ", " + running
+}
+
+// busyTime is the seconds that all processors together have worked since the machine started.
+func busyTime() float64 {
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return 0
+	}
+	stat, err := proc.Stat()
+	if err != nil {
+		return 0
+	}
+	t := stat.CPUTotal
+	return t.User + t.Nice + t.System + t.IRQ + t.SoftIRQ + t.Steal
+}
