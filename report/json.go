@@ -28,8 +28,9 @@ func Encoder(w io.Writer) *json.Encoder { return json.NewEncoder(jsonGuard{w}) }
 const (
 	leastValues  = 1 << 16
 	bytesOfValue = 3
-	// maxText is more than the report of ten thousand nodes has.
-	maxText = 256 << 20
+	// maxText is some times what the report of ten thousand nodes has, of eight GPUs each: 32 KB a
+	// node, and more where machines have more in them.
+	maxText = 1 << 30
 )
 
 // saved is a report as a file has it, but for its nodes: they are most of it, and are decoded

@@ -114,7 +114,7 @@ type metrics map[string]map[string]float64
 // The packages whose benchmarks are asked, and which of them.
 var (
 	fleetBench    = [2]string{".", "Fleet/^(1000|10000)$"}
-	evaluateBench = [2]string{"./checks/catalogue", "Evaluate"}
+	evaluateBench = [2]string{"./checks/catalogue", "Evaluate10k/^(odd|nameless)$"}
 )
 
 // gobench is a figure of a Go benchmark, times a factor.
