@@ -43,6 +43,8 @@ var wireFaults = []struct {
 		return n.DropFrom(n.Peers()[0], testhosts.Ephemeral)
 	}, nil, "fail node-mesh [w1 w3]", nil, ""},
 	{"a node has no routes", []string{"w3"}, (*testhosts.Node).LoseRoutes, nil, "fail node-mesh [w3]", nil, ""},
+	{"a node answers no ARP", []string{"w3"}, (*testhosts.Node).IgnoreARP, nil, "fail node-mesh [w3]", nil, ""},
+	{"node 0 answers no ARP", []string{"w1"}, (*testhosts.Node).IgnoreARP, nil, "fail node-mesh [w1]", nil, ""},
 	{"docker0 comes first on node 0", []string{"w1"}, (*testhosts.Node).AddDocker0First, nil,
 		"fail master-address [w1]", []string{"NCCL_SOCKET_IFNAME=eth0", "GLOO_SOCKET_IFNAME=eth0"}, "--master_addr=10.77.1.1"},
 	{"docker0 comes first everywhere", []string{"w1", "w2", "w3", "w4"}, (*testhosts.Node).AddDocker0First, nil,

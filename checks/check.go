@@ -239,8 +239,9 @@ func (c Check) Beyond(node *facts.Node) bool {
 
 // Everywhere is the whole fleet, as a check gets nodes.
 func (v View) Everywhere() (nodes []*facts.Node) {
+	nodes = make([]*facts.Node, len(v.All))
 	for i := range v.All {
-		nodes = append(nodes, &v.All[i])
+		nodes[i] = &v.All[i]
 	}
 	return nodes
 }

@@ -16,8 +16,8 @@ func (f *Facts) Alike(other *Facts, s Section) bool {
 func alike(a, b reflect.Value, keyed bool) bool {
 	switch a.Kind() {
 	case reflect.Pointer:
-		if a.IsNil() || b.IsNil() {
-			return a.IsNil() && b.IsNil()
+		if a.IsNil() || b.IsNil() || a.UnsafePointer() == b.UnsafePointer() {
+			return a.UnsafePointer() == b.UnsafePointer()
 		}
 		return alike(a.Elem(), b.Elem(), keyed)
 	case reflect.Struct:

@@ -107,7 +107,10 @@ func LearnedNeighbours() (Learned, error) {
 func NextHopTo(to netip.Addr) (NextHop, error) {
 	to = to.Unmap()
 	routes, err := netlink.RouteGetWithOptions(to.AsSlice(), &netlink.RouteGetOptions{Oif: to.Zone()})
-	if err != nil || len(routes) == 0 {
+	if err == nil && len(routes) == 0 {
+		err = unix.ENETUNREACH
+	}
+	if err != nil {
 		return NextHop{}, fmt.Errorf("route to %s: %w", to, err)
 	}
 	route, hop := routes[0], NextHop{Address: to}

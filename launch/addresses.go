@@ -2,6 +2,7 @@ package launch
 
 import (
 	"cmp"
+	"iter"
 	"net/netip"
 	"slices"
 	"strings"
@@ -40,28 +41,24 @@ func LookedUp(names *facts.Names, host string) (addresses []netip.Addr, known bo
 // addresses of several others, by [HoldsOthers], takes them from nobody.
 func SharedAddresses(nodes []*facts.Node) map[netip.Addr]int {
 	aside := HoldsOthers(nodes)
-	first := map[netip.Addr]string{} // address → the machine that was met first
+	first := make(map[netip.Addr]string, len(nodes)) // address → the machine that was met first
 	holders := map[netip.Addr]map[string]bool{}
 	for _, node := range nodes {
 		if node.Net == nil {
 			continue
 		}
 		machine := machineOr(node)
-		for _, i := range node.Net.Interfaces {
-			for _, text := range i.Addresses {
-				prefix, err := netip.ParsePrefix(text)
-				address := prefix.Addr().Unmap()
-				if err != nil || aside[node.Name][address] != "" || address.IsLoopback() || address.Is6() && address.IsLinkLocalUnicast() {
-					continue
-				}
-				switch earlier, met := first[address]; {
-				case !met:
-					first[address] = machine
-				case earlier != machine && holders[address] == nil:
-					holders[address] = map[string]bool{earlier: true, machine: true}
-				case earlier != machine:
-					holders[address][machine] = true
-				}
+		for address := range addressesOf(node) {
+			if aside[node.Name][address] != "" || address.IsLoopback() || address.Is6() && address.IsLinkLocalUnicast() {
+				continue
+			}
+			switch earlier, met := first[address]; {
+			case !met:
+				first[address] = machine
+			case earlier != machine && holders[address] == nil:
+				holders[address] = map[string]bool{earlier: true, machine: true}
+			case earlier != machine:
+				holders[address][machine] = true
 			}
 		}
 	}
@@ -77,8 +74,11 @@ func SharedAddresses(nodes []*facts.Node) map[netip.Addr]int {
 // One machine with the address of another is a twin, and it may be either that is wrong; one
 // with the addresses of several is wrong, or does not tell the truth.
 func HoldsOthers(nodes []*facts.Node) map[string]map[netip.Addr]string {
-	nodes = slices.DeleteFunc(slices.Clone(nodes), func(node *facts.Node) bool { return node.Net == nil })
-	reached := map[netip.Addr]*facts.Node{}
+	hasNoNet := func(node *facts.Node) bool { return node.Net == nil }
+	if slices.ContainsFunc(nodes, hasNoNet) {
+		nodes = slices.DeleteFunc(slices.Clone(nodes), hasNoNet)
+	}
+	reached := make(map[netip.Addr]*facts.Node, len(nodes))
 	for _, node := range nodes {
 		address, err := netip.ParseAddr(node.Address)
 		if err == nil && holds(node, address.Unmap()) {
@@ -87,10 +87,12 @@ func HoldsOthers(nodes []*facts.Node) map[string]map[netip.Addr]string {
 	}
 	others := map[string]map[netip.Addr]string{}
 	for _, node := range nodes {
-		held := map[netip.Addr]string{}
-		for _, address := range HeldAddresses(node) {
-			at := address.Addr().Unmap()
+		var held map[netip.Addr]string
+		for at := range addressesOf(node) {
 			if other := reached[at]; other != nil && node.Address != other.Address && machineOr(node) != machineOr(other) {
+				if held == nil {
+					held = map[netip.Addr]string{}
+				}
 				held[at] = other.Name
 			}
 		}
@@ -102,7 +104,25 @@ func HoldsOthers(nodes []*facts.Node) map[string]map[netip.Addr]string {
 }
 
 func holds(node *facts.Node, address netip.Addr) bool {
-	return slices.ContainsFunc(HeldAddresses(node), func(held HeldAddress) bool { return held.Addr().Unmap() == address })
+	for held := range addressesOf(node) {
+		if held == address {
+			return true
+		}
+	}
+	return false
+}
+
+// addressesOf are the addresses of a node in no order.
+func addressesOf(node *facts.Node) iter.Seq[netip.Addr] {
+	return func(yield func(netip.Addr) bool) {
+		for i := range node.Net.Interfaces {
+			for _, text := range node.Net.Interfaces[i].Addresses {
+				if prefix, err := netip.ParsePrefix(text); err == nil && !yield(prefix.Addr().Unmap()) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // machineOr is a node's machine or, where that is not known, one of its own.

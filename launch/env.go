@@ -325,6 +325,11 @@ func (e Env) reads(s *facts.Setting) bool {
 	return !replaced && s.Source != "environment"
 }
 
+// Exports is whether the launcher exports a variable.
+func (e Env) Exports(name string) bool {
+	return slices.ContainsFunc(e.over, func(s facts.Setting) bool { return s.Name == name })
+}
+
 // Get is a variable, with an empty value where it is not set.
 func (e Env) Get(name string) facts.Setting {
 	setting, _ := e.Lookup(name)

@@ -31,6 +31,7 @@ func troubles(t *testing.T, c *testhosts.Cluster, mine func(row int) bool) {
 		"reject":            {func() (testhosts.Undo, error) { return w2.Reject("22") }, connect, "Connection refused", "open"},
 		"unroute":           {func() (testhosts.Undo, error) { return w2.Unroute() }, connect, "No route to host", "open"},
 		"drop from w1":      {func() (testhosts.Undo, error) { return w2.DropFrom(w1) }, "ssh w1 ssh -o ConnectTimeout=3 w2 echo in 2>&1; ssh w2 ssh w1 echo out", "timed out\r\nout", "in\nout"},
+		"ignored ARP":       {w2.IgnoreARP, "ssh w1 'timeout 1 bash -c \"</dev/tcp/w2/22\"; ip neigh show to 10.77.1.2' 2>&1", "INCOMPLETE", "PERMANENT"},
 		"mtu":               {func() (testhosts.Undo, error) { return w2.SetMTU(1400) }, inNode("cat /sys/class/net/eth0/mtu"), "1400", "1500"},
 		"narrow path":       {func() (testhosts.Undo, error) { return w2.NarrowPath(1300) }, "python3 -c 'import socket; s=socket.create_connection((\"w2\",22)); print(s.recv(9)); s.settimeout(3); s.sendall(b\"SSH-2.0-x\\r\\n\"+b\"A\"*9000); n=0\nwhile n<500:\n  got=len(s.recv(9999)); n+=got\n  if not got: break\nprint(\"crossed\")' 2>&1", "timed out", "crossed"},
 		"other nic name":    {func() (testhosts.Undo, error) { return w2.RenameNIC("enp4s0") }, inNode("ls /sys/class/net"), "enp4s0", "eth0"},

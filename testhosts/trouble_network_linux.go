@@ -136,6 +136,32 @@ func (n *Node) LoseRoutes() (Undo, error) {
 	}, nil
 }
 
+// IgnoreARP has the node answer nobody who asks for its address, as arp_ignore does that was
+// meant for another interface, and the other nodes forget where it is. The head knows.
+func (n *Node) IgnoreARP() (Undo, error) {
+	set := func(value string) error {
+		_, err := n.Run(context.Background(), "sysctl", "-qw", "net.ipv4.conf.eth0.arp_ignore="+value)
+		return err
+	}
+	undo := func() error {
+		err := set("0")
+		for _, peer := range n.Peers() {
+			if !peer.dead() {
+				err = errors.Join(err, n.knownAs(n.mac(), peer))
+			}
+		}
+		return err
+	}
+	err := set("8") // "do not reply for all local addresses": Documentation/networking/ip-sysctl.rst
+	for _, peer := range n.Peers() {
+		err = errors.Join(err, n.forgottenBy(peer))
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: ignore ARP: %w", n.Name, err), undo())
+	}
+	return undo, nil
+}
+
 // SetMTU gives eth0 another MTU than the other nodes have, in bytes.
 func (n *Node) SetMTU(bytes int) (Undo, error) { return n.setMTU(n, "eth0", bytes) }
 

@@ -72,3 +72,14 @@ func (n *Node) knownAs(mac net.HardwareAddr, peer *Node) error {
 		})
 	})
 }
+
+// forgottenBy has a peer ask for the node's address when it next sends something there.
+func (n *Node) forgottenBy(peer *Node) error {
+	return peer.link("eth0", func(eth0 netlink.Link) error {
+		err := netlink.NeighDel(&netlink.Neigh{LinkIndex: eth0.Attrs().Index, Family: netlink.FAMILY_V4, IP: net.ParseIP(n.Address)})
+		if errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		return err
+	})
+}

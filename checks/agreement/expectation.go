@@ -34,7 +34,7 @@ func judgeExpectations(view checks.View) []checks.Finding {
 	var findings []checks.Finding
 	judged := false
 	statements := heldOf(view).statements
-	view.Nodes = slices.DeleteFunc(slices.Clone(view.Nodes), func(n *facts.Node) bool { return n.Python == nil }) // for the words of a fix alone
+	view.Nodes = compare.Without(view.Nodes, func(n *facts.Node) bool { return n.Python == nil }) // for the words of a fix alone
 	for i := range statements {
 		s := &statements[i]
 		findings = append(findings, s.findings(view)...)

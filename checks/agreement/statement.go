@@ -105,7 +105,7 @@ func Hold(fleet facts.Fleet, policy checks.Policy, see func(checks.Check) checks
 		case rightly:
 			s.notTried = reason
 		default:
-			if seen[section].kinds.Of == nil {
+			if seen[section].section == "" {
 				seen[section] = look(see, section)
 			}
 			s.hold(seen[section])
@@ -150,7 +150,7 @@ func (s *statement) hold(seen sectionSight) {
 		if !s.names(node.Name) {
 			continue
 		}
-		at := &holdings[seen.kinds.Of[node]]
+		at := &holdings[seen.kinds.Of(node)]
 		if at.verdict == "" || s.Fact == peersMTU { // which interface it is, is each node's own
 			*at = s.judge(node, seen.section)
 		}

@@ -5,6 +5,7 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/agreement"
+	"preflight/checks/compare"
 	"preflight/checks/engine"
 	"preflight/checks/fleettest"
 )
@@ -16,33 +17,32 @@ func BenchmarkComparable(b *testing.B) {
 	}
 }
 
-// BenchmarkEvaluate judges a large fleet, alike and with one odd node in ten.
-func BenchmarkEvaluate(b *testing.B) {
-	const size = 10_000
-	alike, odd := fleettest.Healthy(size), fleettest.Healthy(size)
-	for i := range odd.Nodes {
-		if i%10 == 0 {
-			odd.Nodes[i].Python.Packages["numpy"] = "2.0.0"
-			odd.Nodes[i].SHM.Size = 64 << 20
-		}
-	}
-	for name, fleet := range map[string]fleettest.Fleet{"alike": alike, "odd": odd} {
-		b.Run(name, func(b *testing.B) {
+// BenchmarkEvaluate10k judges large fleets, each with another trouble. Findings over thousands
+// of nodes are folded, and it says how many are left.
+func BenchmarkEvaluate10k(b *testing.B) {
+	for _, large := range fleettest.Large {
+		b.Run(large.Name, func(b *testing.B) {
+			fleet := large.Of(10_000)
 			b.ReportAllocs()
+			var r checks.Report
 			for b.Loop() {
-				judged(fleet, Catalogue...)
+				r = judged(fleet, Catalogue...)
 			}
+			b.ReportMetric(float64(len(r.Findings)), "findings")
 		})
 	}
 }
 
-// BenchmarkEvaluateDNSDown judges a fleet of which half resolves no name: what many nodes
-// have in common is found once.
-func BenchmarkEvaluateDNSDown(b *testing.B) {
-	fleet := withoutDNS(10_000)
-	b.ReportAllocs()
-	for b.Loop() {
-		judged(fleet, Catalogue...)
+// BenchmarkDiff10k compares the nodes of the same fleets.
+func BenchmarkDiff10k(b *testing.B) {
+	for _, large := range fleettest.Large {
+		b.Run(large.Name, func(b *testing.B) {
+			fleet := large.Of(10_000)
+			b.ReportAllocs()
+			for b.Loop() {
+				compare.Diff(fleet.Nodes)
+			}
+		})
 	}
 }
 

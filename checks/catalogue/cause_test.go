@@ -33,17 +33,7 @@ func withoutDNS(size int) fleettest.Fleet {
 	fleet := fleettest.Healthy(size)
 	fleet.Launch.MasterAddr = "w1"
 	for i := range fleet.Nodes {
-		node := &fleet.Nodes[i]
-		node.Rendezvous.Endpoint = "w1:29500"
-		if i%2 == 1 {
-			for j := range node.Names.Lookups {
-				node.Names.Lookups[j] = facts.Lookup{Name: node.Names.Lookups[j].Name, Error: "Temporary failure in name resolution"}
-			}
-			node.Rendezvous.Failed, node.Rendezvous.Error = facts.HopResolve, "Temporary failure in name resolution"
-			node.Rendezvous.Addresses, node.Rendezvous.Address = nil, ""
-		} else if i > 0 {
-			node.Rendezvous.Failed = facts.HopWait
-		}
+		fleettest.WithoutDNS(&fleet.Nodes[i], i)
 	}
 	return fleet
 }

@@ -28,13 +28,16 @@ func Diff(nodes []facts.Node) (diffs []checks.FactDiff, leftOut int) {
 	diffs = []checks.FactDiff{}
 	for _, section := range facts.Sections() {
 		room := roomOfSection + roomOfNode*len(nodes)
-		var seen []*facts.Node
+		seen := make([]*facts.Node, 0, len(nodes))
 		for i := range nodes {
 			if nodes[i].Reached && nodes[i].Has(section) {
 				seen = append(seen, &nodes[i])
 			}
 		}
 		kinds := KindsOf(seen, section)
+		if len(kinds.First) < 2 {
+			continue
+		}
 		spreads := SpreadsOf(kinds.First, section)
 		for _, path := range slices.Sorted(maps.Keys(spreads)) {
 			if spreads[path].everywhere(len(kinds.First)) {
@@ -77,16 +80,19 @@ func sizeOf(d checks.FactDiff) (size int) {
 // Kinds groups nodes by how a section of theirs looks. Most nodes of a fleet look
 // like one of a few, so that the facts of these few are all there is to compare.
 type Kinds struct {
-	First []*facts.Node // of each kind
-	Of    map[*facts.Node]int
+	First []*facts.Node       // of each kind
+	of    map[*facts.Node]int // but for those of the first
 }
+
+// Of is a node's kind, by its place.
+func (k Kinds) Of(node *facts.Node) int { return k.of[node] }
 
 // manyKinds is how many kinds a node is compared with before it is taken for one of
 // its own. Nodes of a kind that was met too long ago only cost time.
 const manyKinds = 8
 
 func KindsOf(nodes []*facts.Node, section facts.Section) Kinds {
-	k := Kinds{Of: make(map[*facts.Node]int, len(nodes))}
+	k := Kinds{of: map[*facts.Node]int{}}
 	var recent []int // kinds, the last met first
 	for _, node := range nodes {
 		at := slices.IndexFunc(recent, func(kind int) bool { return node.Alike(&k.First[kind].Facts, section) })
@@ -97,7 +103,9 @@ func KindsOf(nodes []*facts.Node, section facts.Section) Kinds {
 		} else {
 			k.First = append(k.First, node)
 		}
-		k.Of[node] = kind
+		if kind > 0 {
+			k.of[node] = kind
+		}
 		recent = slices.Insert(recent[:min(len(recent), manyKinds-1)], 0, kind)
 	}
 	return k
@@ -142,7 +150,7 @@ func (s *spread) everywhere(kinds int) bool { return len(s.have) == kinds && len
 // Groups are the nodes by their value of the fact.
 func (s *spread) Groups(kinds Kinds, nodes []*facts.Node) (groups []checks.FactGroup) {
 	value := func(node *facts.Node) string {
-		kind := kinds.Of[node]
+		kind := kinds.Of(node)
 		if _, has := slices.BinarySearch(s.have, int32(kind)); !has {
 			return ""
 		}

@@ -37,6 +37,9 @@ func GroupBy(nodes []*facts.Node, value func(*facts.Node) string) []Group {
 			i = len(groups)
 			at[v] = i
 			groups = append(groups, Group{Value: v})
+			if i == 0 { // most are alike
+				groups[0].Nodes = make([]string, 0, len(nodes))
+			}
 		}
 		groups[i].Nodes = append(groups[i].Nodes, node.Name)
 	}

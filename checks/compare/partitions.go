@@ -25,10 +25,15 @@ func meeting(nodes []*facts.Node, stated []checks.Stated) []*facts.Node {
 	misses := func(n *facts.Node) bool {
 		return slices.ContainsFunc(stated, func(s checks.Stated) bool { return s.Missed[n.Name] })
 	}
-	if !slices.ContainsFunc(nodes, misses) {
-		return nodes
+	return Without(nodes, misses)
+}
+
+// Without leaves some out, nodes mostly, of which mostly none is: then it is all of them.
+func Without[T any](all []T, is func(T) bool) []T {
+	if !slices.ContainsFunc(all, is) {
+		return slices.Clip(all)
 	}
-	return slices.DeleteFunc(slices.Clone(nodes), misses)
+	return slices.DeleteFunc(slices.Clone(all), is)
 }
 
 func statedOf(view checks.View, fact string) []checks.Stated {

@@ -260,6 +260,7 @@ func (e *evaluation) sight(check checks.Check) checks.Sight {
 }
 
 func (e *evaluation) look(check checks.Check) (sight checks.Sight) {
+	sight.Nodes = make([]*facts.Node, 0, len(e.fleet.Nodes))
 	for i := range e.fleet.Nodes {
 		node := &e.fleet.Nodes[i]
 		reason := check.Missing(node)

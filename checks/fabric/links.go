@@ -32,12 +32,13 @@ func judgePorts(view checks.View) []checks.Finding {
 	if reason != "" {
 		return checks.Skipped(reason)
 	}
-	findings := downPorts(view, nodes)
+	all := portsOf(view, nodes)
+	findings := all.down()
 	down := map[string]bool{}
 	for _, f := range findings {
 		down[f.Nodes[0]] = true
 	}
-	networks, someWork := map[*facts.Node]nccl.Network{}, false
+	networks, someWork := make(map[*facts.Node]*nccl.Network, len(nodes)), false
 	for _, node := range nodes {
 		networks[node] = ranks.NCCLNetwork(view, node)
 		someWork = someWork || len(networks[node].Ports) > 0
@@ -50,64 +51,78 @@ func judgePorts(view checks.View) []checks.Finding {
 		case network.Obstacle != "":
 			findings = append(findings, checks.OfNode(node, obstructed(view, node, network, someWork)...)...)
 		default:
-			ports := network.Ports
-			found := slices.Concat(overIWARP(view, node, ports), mixedLayers(view, node, ports), unaddressable(view, node, ports, hasV2))
+			taken := network.Ports
+			found := slices.Concat(overIWARP(view, node, taken), mixedLayers(view, node, taken), unaddressable(view, node, taken, hasV2))
 			findings = append(findings, checks.OfNode(node, found...)...)
 		}
 	}
-	findings = append(append(findings, slowPorts(view, nodes)...), narrowSlots(networks, nodes)...)
+	findings = append(append(findings, all.slow()...), narrowSlots(networks, nodes)...)
 	if !someWork && len(findings) == 0 {
 		return checks.Skipped("no InfiniBand or RoCE port is up on any node")
 	}
 	return findings
 }
 
-type placedPort struct {
-	node *facts.Node
-	*facts.IBPort
+// ports are those of some nodes by their names ("mlx5_0:1").
+type ports struct {
+	nodes []*facts.Node
+	names []string // in the order they are met
+	on    map[string]map[*facts.Node]*facts.IBPort
 }
 
-func isActive(port placedPort) bool { return port.State == "ACTIVE" }
+func isActive(port *facts.IBPort) bool { return port != nil && port.State == "ACTIVE" }
 
-// portsByName gathers the ports that bear one name ("mlx5_0:1"), in the order
-// of nodes; names come in the order they are met. Ports that NCCL_IB_HCA leaves out
-// do not matter.
-func portsByName(view checks.View, nodes []*facts.Node) (names []string, ports map[string][]placedPort) {
-	ports = map[string][]placedPort{}
+// portsOf leaves out those that NCCL_IB_HCA does.
+func portsOf(view checks.View, nodes []*facts.Node) ports {
+	p := ports{nodes: nodes, on: map[string]map[*facts.Node]*facts.IBPort{}}
+	type place struct {
+		device string
+		port   int
+	}
+	at := map[place]map[*facts.Node]*facts.IBPort{}
 	for _, node := range nodes {
 		given := ranks.Env(view, node).Get("NCCL_IB_HCA").Value
-		for _, device := range node.IB.Devices {
+		for d := range node.IB.Devices {
+			device := &node.IB.Devices[d]
 			for i := range device.Ports {
 				port := &device.Ports[i]
 				if given != "" && len(nccl.MatchHCA(given, []nccl.Device{{Name: device.Name, Port: port.Port}})) == 0 {
 					continue
 				}
-				name := device.Name + ":" + strconv.Itoa(port.Port)
-				if ports[name] == nil {
-					names = append(names, name)
+				here := at[place{device.Name, port.Port}]
+				if here == nil {
+					here = map[*facts.Node]*facts.IBPort{}
+					name := device.Name + ":" + strconv.Itoa(port.Port)
+					at[place{device.Name, port.Port}], p.on[name], p.names = here, here, append(p.names, name)
 				}
-				ports[name] = append(ports[name], placedPort{node, port})
+				here[node] = port
 			}
 		}
 	}
-	return names, ports
+	return p
 }
 
-// downPorts finds ports that are not ACTIVE although at least half of the
+// down finds ports that are not ACTIVE although at least half of the
 // nodes' are: a port that is mostly down is not in use.
-func downPorts(view checks.View, nodes []*facts.Node) []checks.Finding {
+func (p ports) down() []checks.Finding {
 	down := map[*facts.Node][]string{}
-	names, ports := portsByName(view, nodes)
-	for _, name := range names {
-		inactive := slices.DeleteFunc(slices.Clone(ports[name]), isActive)
-		if 2*len(inactive) > len(ports[name]) {
+	for _, name := range p.names {
+		inactive := 0
+		for _, port := range p.on[name] {
+			if !isActive(port) {
+				inactive++
+			}
+		}
+		if inactive == 0 || 2*inactive > len(p.on[name]) {
 			continue
 		}
-		for _, port := range inactive {
-			down[port.node] = append(down[port.node], strings.TrimSpace(fmt.Sprintf("%s %s %s", name, port.State, port.Physical)))
+		for node, port := range p.on[name] {
+			if !isActive(port) {
+				down[node] = append(down[node], strings.TrimSpace(fmt.Sprintf("%s %s %s", name, port.State, port.Physical)))
+			}
 		}
 	}
-	return portFindings(nodes, down, ", ", checks.Finding{
+	return portFindings(p.nodes, down, ", ", checks.Finding{
 		Summary:  "ports are not up that are up on other nodes",
 		Want:     "ACTIVE LinkUp (Polling: cable or switch port; INIT: no subnet manager; Disabled: switched off)",
 		WouldSee: "NET/IB : Got async event : port error, or TCP from this node only",
@@ -115,28 +130,29 @@ func downPorts(view checks.View, nodes []*facts.Node) []checks.Finding {
 	})
 }
 
-// slowPorts finds ACTIVE ports slower than the rate most of the nodes have on
+// slow finds ACTIVE ports slower than the rate most of the nodes have on
 // them, the higher one of two that are as common.
-func slowPorts(view checks.View, nodes []*facts.Node) []checks.Finding {
+func (p ports) slow() []checks.Finding {
 	slow := map[*facts.Node][]string{}
-	names, ports := portsByName(view, nodes)
-	for _, name := range names {
+	for _, name := range p.names {
 		common, count := int64(0), map[int64]int{}
-		active := slices.DeleteFunc(slices.Clone(ports[name]), func(port placedPort) bool { return !isActive(port) })
-		for _, port := range active {
-			count[port.Rate]++
-			n := count[port.Rate]
-			if n > count[common] || n == count[common] && port.Rate > common {
-				common = port.Rate
+		for _, port := range p.on[name] {
+			if isActive(port) {
+				count[port.Rate]++
 			}
 		}
-		for _, port := range active {
-			if port.Rate < common {
-				slow[port.node] = append(slow[port.node], fmt.Sprintf("%s %s (%s) of %s", name, facts.BitRate(float64(port.Rate)), port.Width, facts.BitRate(float64(common))))
+		for rate, n := range count {
+			if n > count[common] || n == count[common] && rate > common {
+				common = rate
+			}
+		}
+		for node, port := range p.on[name] {
+			if isActive(port) && port.Rate < common {
+				slow[node] = append(slow[node], fmt.Sprintf("%s %s (%s) of %s", name, facts.BitRate(float64(port.Rate)), port.Width, facts.BitRate(float64(common))))
 			}
 		}
 	}
-	return portFindings(nodes, slow, ", ", checks.Finding{
+	return portFindings(p.nodes, slow, ", ", checks.Finding{
 		Verdict:  checks.Warn,
 		Summary:  "ports are slower than on other nodes",
 		Want:     "the full number of lanes at full speed: see cable, module and switch port",
@@ -159,7 +175,7 @@ func portFindings(nodes []*facts.Node, got map[*facts.Node][]string, separator s
 // narrowSlots warns of adapters whose PCIe link is narrower or slower than it could be
 // and, by that, than what their ports carry; and of those whose like on most nodes has
 // a faster one. A link that is as fast as adapter and slot can is nobody's fault.
-func narrowSlots(networks map[*facts.Node]nccl.Network, nodes []*facts.Node) []checks.Finding {
+func narrowSlots(networks map[*facts.Node]*nccl.Network, nodes []*facts.Node) []checks.Finding {
 	common := commonLinks(networks, nodes)
 	narrow := map[*facts.Node][]string{}
 	for _, node := range nodes {
@@ -200,7 +216,7 @@ func carriages(ports []nccl.HCAPort) (all []carriage) {
 	return all
 }
 
-func commonLinks(networks map[*facts.Node]nccl.Network, nodes []*facts.Node) map[string]string {
+func commonLinks(networks map[*facts.Node]*nccl.Network, nodes []*facts.Node) map[string]string {
 	count, total, common := map[[2]string]int{}, map[string]int{}, map[string]string{}
 	for _, node := range nodes {
 		for _, carried := range carriages(networks[node].Ports) {

@@ -16,7 +16,7 @@ import (
 // obstructed is what keeps NCCL off the adapters of a node: the launch fails where
 // other nodes use theirs, and is slow where nobody can. Nodes without an adapter are
 // ib-same's to speak of.
-func obstructed(view checks.View, node *facts.Node, network nccl.Network, othersWork bool) []checks.Finding {
+func obstructed(view checks.View, node *facts.Node, network *nccl.Network, othersWork bool) []checks.Finding {
 	f := checks.Finding{WouldSee: "NET/IB : No device found, and TCP from this node only"}
 	switch network.Obstacle {
 	case nccl.ObstacleHCA:
@@ -154,7 +154,7 @@ func unaddressable(view checks.View, node *facts.Node, ports []nccl.HCAPort, has
 	return findings
 }
 
-func portsWithV2(networks map[*facts.Node]nccl.Network) map[string]bool {
+func portsWithV2(networks map[*facts.Node]*nccl.Network) map[string]bool {
 	names := map[string]bool{}
 	for _, network := range networks {
 		for _, port := range network.Ports {

@@ -41,7 +41,7 @@ var Same = checks.Check{
 }
 
 func judgeAdapters(view checks.View, nodes []*facts.Node) (findings []checks.Finding) {
-	some := slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return len(n.IB.Devices) == 0 })
+	some := compare.Without(nodes, func(n *facts.Node) bool { return len(n.IB.Devices) == 0 })
 	for _, node := range nodes {
 		if len(node.IB.Devices) == 0 {
 			findings = append(findings, checks.Finding{
@@ -53,7 +53,8 @@ func judgeAdapters(view checks.View, nodes []*facts.Node) (findings []checks.Fin
 			})
 		}
 	}
-	layers := unlikeLayers(view, some)
+	all := portsOf(view, some)
+	layers := all.unlikeLayers(view)
 	if layers == nil {
 		alike := compare.AsStated(view, some, "ib.devices.*.ports.*.link_layer")
 		layers = onBothSides(compare.Differences(compare.Among(alike, "link layer", func(n *facts.Node) string { return takenLayer(view, n) })))
@@ -65,46 +66,48 @@ func judgeAdapters(view checks.View, nodes []*facts.Node) (findings []checks.Fin
 			findings = append(findings, f)
 		}
 	}
-	ports := func(label string, value func(*facts.Node, *facts.IBPort) string) []compare.Difference {
-		return onBothSides(compare.Differences(byPort(view, some, label, value)...))
+	unlike := func(label string, value func(*facts.Node, *facts.IBPort) string) []compare.Difference {
+		return onBothSides(compare.Differences(all.compared(label, value)...))
 	}
 	report(layers, "link layers", checks.Fail, "", fix.On("ibstat"))
-	report(ports(" partition", partition(view)), "partitions", checks.Fail, "Got completion from peer … with status=12 (retry exceeded)",
+	report(unlike(" partition", partition(view)), "partitions", checks.Fail, "Got completion from peer … with status=12 (retry exceeded)",
 		fix.On("grep . /sys/class/infiniband/*/ports/*/pkeys/0"))
-	report(ports(" subnet", subnetPrefix), "InfiniBand subnets", checks.Fail, "Call to ibv_modify_qp failed with error Connection timed out",
+	report(unlike(" subnet", subnetPrefix), "InfiniBand subnets", checks.Fail, "Call to ibv_modify_qp failed with error Connection timed out",
 		fix.On("grep . /sys/class/infiniband/*/ports/*/gids/0   # the first half is the subnet: another fabric, or a cable in another one's switch"))
-	report(ports(" address", gidKind(view)), "RoCE addresses", checks.Fail, "Call to ibv_modify_qp failed with error Connection timed out",
+	report(unlike(" address", gidKind(view)), "RoCE addresses", checks.Fail, "Call to ibv_modify_qp failed with error Connection timed out",
 		fix.On("grep . /sys/class/infiniband/*/ports/*/gid_attrs/types/* 2>/dev/null"))
-	findings = append(findings, crossedRails(view, some)...)
-	report(ports(" subnet manager LID", managerLID), "subnet managers", checks.Warn, "nothing, if the ports are on one fabric", fix.On("sudo sminfo"))
+	findings = append(findings, all.crossedRails(view)...)
+	report(unlike(" subnet manager LID", managerLID), "subnet managers", checks.Warn, "nothing, if the ports are on one fabric", fix.On("sudo sminfo"))
 	report(onBothSides(compare.Differences(compare.Among(some, "adapters", ranks.DeviceNames))), "adapters", checks.Warn, "Detected mixed local Net device counts across ranks", fix.On("ibv_devinfo -l"))
 	report(unlikeCounts(view, some), "ports that NCCL uses", checks.Warn, "Detected mixed local Net device counts across ranks",
 		fix.On("ibv_devinfo -l   # and see NCCL_IB_HCA, and what of /dev/infiniband is there"))
-	report(unlikeDevices(view, some, " model", "type", func(d facts.HCA) string { return d.Type }), "adapter models", checks.Warn, "nothing as a rule", fix.On("ibv_devinfo"))
-	report(unlikeDevices(view, some, " firmware", "firmware", func(d facts.HCA) string { return d.Firmware }), "firmware versions", checks.Warn,
+	report(unlikeDevices(view, some, " model", "type", func(d *facts.HCA) string { return d.Type }), "adapter models", checks.Warn, "nothing as a rule", fix.On("ibv_devinfo"))
+	report(unlikeDevices(view, some, " firmware", "firmware", func(d *facts.HCA) string { return d.Firmware }), "firmware versions", checks.Warn,
 		"nothing as a rule; stalls and link errors that only some nodes show", fix.On("sudo mlxfwmanager --query"))
 	return findings
 }
 
 // unlikeDevices compares a property of each adapter, a fact, among the nodes that are
 // as the policy states of it.
-func unlikeDevices(view checks.View, nodes []*facts.Node, label, field string, value func(facts.HCA) string) []compare.Difference {
+func unlikeDevices(view checks.View, nodes []*facts.Node, label, field string, value func(*facts.HCA) string) []compare.Difference {
 	var all []compare.Comparison
 	seen := map[string]bool{}
 	for _, node := range nodes {
-		for _, device := range node.IB.Devices {
-			if seen[device.Name] {
+		for i := range node.IB.Devices {
+			name := node.IB.Devices[i].Name
+			if seen[name] {
 				continue
 			}
-			seen[device.Name] = true
+			seen[name] = true
 			of := func(n *facts.Node) string {
-				at := slices.IndexFunc(n.IB.Devices, func(d facts.HCA) bool { return d.Name == device.Name })
-				if at < 0 {
-					return ""
+				for i := range n.IB.Devices {
+					if device := &n.IB.Devices[i]; device.Name == name {
+						return value(device)
+					}
 				}
-				return value(n.IB.Devices[at])
+				return ""
 			}
-			all = append(all, compare.ByPolicy(view, compare.Among(nodes, device.Name+label, of), "ib.devices."+device.Name+"."+field)...)
+			all = append(all, compare.ByPolicy(view, compare.Among(nodes, name+label, of), "ib.devices."+name+"."+field)...)
 		}
 	}
 	return onBothSides(compare.Differences(all...))
@@ -112,9 +115,9 @@ func unlikeDevices(view checks.View, nodes []*facts.Node, label, field string, v
 
 // unlikeLayers compares the link layer of each port. Ports of two layers cannot connect
 // whatever a policy says, so it leaves out those that miss it and parts nobody.
-func unlikeLayers(view checks.View, nodes []*facts.Node) []compare.Difference {
+func (p ports) unlikeLayers(view checks.View) []compare.Difference {
 	const label = " link layer"
-	all := byPort(view, nodes, label, func(_ *facts.Node, port *facts.IBPort) string { return port.LinkLayer })
+	all := p.compared(label, func(_ *facts.Node, port *facts.IBPort) string { return port.LinkLayer })
 	for i, c := range all {
 		port := strings.ReplaceAll(strings.TrimSuffix(c.Name, label), ":", ".ports.")
 		all[i].Among = compare.AsStated(view, c.Among, "ib.devices."+port+".link_layer")
@@ -136,14 +139,15 @@ func onBothSides(all []compare.Difference) (found []compare.Difference) {
 	return found
 }
 
-func byPort(view checks.View, nodes []*facts.Node, label string, value func(*facts.Node, *facts.IBPort) string) (all []compare.Comparison) {
-	names, ports := portsByName(view, nodes)
-	for _, name := range names {
-		values := map[*facts.Node]string{}
-		for _, port := range ports[name] {
-			values[port.node] = value(port.node, port.IBPort)
-		}
-		all = append(all, compare.Among(nodes, name+label, func(n *facts.Node) string { return values[n] }))
+// compared compares something of each port.
+func (p ports) compared(label string, value func(*facts.Node, *facts.IBPort) string) (all []compare.Comparison) {
+	for _, name := range p.names {
+		all = append(all, compare.Among(p.nodes, name+label, func(n *facts.Node) string {
+			if port := p.on[name][n]; port != nil {
+				return value(n, port)
+			}
+			return ""
+		}))
 	}
 	return all
 }
@@ -214,7 +218,7 @@ func unlikeCounts(view checks.View, nodes []*facts.Node) []compare.Difference {
 		return strings.Join(ports, " ")
 	}
 	usual := compare.GroupBy(nodes, up)[0].Value
-	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return up(n) != usual })
+	nodes = compare.Without(nodes, func(n *facts.Node) bool { return up(n) != usual })
 	return onBothSides(compare.Differences(compare.Among(nodes, "ports", func(n *facts.Node) string {
 		if count := len(ranks.NCCLNetwork(view, n).Ports); count > 0 {
 			return fmt.Sprint(count)
@@ -257,38 +261,45 @@ func gidKind(view checks.View) func(*facts.Node, *facts.IBPort) string {
 // crossedRails warns of a port whose address is in the subnet that most nodes have on
 // another one of their ports: two cables that were swapped, or two addresses. Subnets
 // that merely differ are right where a fabric routes.
-func crossedRails(view checks.View, nodes []*facts.Node) []checks.Finding {
-	names, ports := portsByName(view, nodes)
+func (p ports) crossedRails(view checks.View) []checks.Finding {
+	isEthernet := func(n *facts.Node) bool { return slices.ContainsFunc(n.IB.Devices, hasEthernet) }
+	if !slices.ContainsFunc(p.nodes, isEthernet) {
+		return nil
+	}
 	subnets := map[string]map[*facts.Node]string{}
 	usual, railOf := map[string]string{}, map[string]string{} // the subnet that most nodes have on a port, and the port by it
-	for _, name := range names {
+	for _, name := range p.names {
 		subnets[name] = map[*facts.Node]string{}
 		count := map[string]int{}
-		for _, port := range ports[name] {
-			subnet := gidSubnet(view, port.node, port.IBPort)
-			subnets[name][port.node] = subnet
+		for node, port := range p.on[name] {
+			subnet := gidSubnet(view, node, port)
+			subnets[name][node] = subnet
 			count[subnet]++
-			if subnet != "" && 2*count[subnet] > len(nodes) {
+			if subnet != "" && 2*count[subnet] > len(p.nodes) {
 				usual[name], railOf[subnet] = subnet, name
 			}
 		}
 	}
 	crossed := map[*facts.Node][]string{}
-	for _, name := range names {
-		for _, node := range nodes {
+	for _, name := range p.names {
+		for _, node := range p.nodes {
 			subnet := subnets[name][node]
 			if rail := railOf[subnet]; rail != "" && usual[name] != "" && usual[name] != subnet {
 				crossed[node] = append(crossed[node], fmt.Sprintf("%s is in %s, where most nodes have %s", name, subnet, rail))
 			}
 		}
 	}
-	return portFindings(nodes, crossed, "; ", checks.Finding{
+	return portFindings(p.nodes, crossed, "; ", checks.Finding{
 		Verdict:  checks.Warn,
 		Summary:  "RoCE ports are in each other's subnets",
 		Want:     "every port in the subnet of its like on the other nodes",
 		WouldSee: "Call to ibv_modify_qp failed with error Connection timed out, or slow collectives where a router lies between",
 		Remedy:   []fix.Command{fix.On("ip -br addr; rdma link")},
 	})
+}
+
+func hasEthernet(device facts.HCA) bool {
+	return slices.ContainsFunc(device.Ports, func(p facts.IBPort) bool { return p.LinkLayer == "Ethernet" })
 }
 
 // gidSubnet is the network that a RoCE port's IPv4 address is in by its interface.

@@ -33,7 +33,7 @@ func judgeCUDA(view checks.View) []checks.Finding {
 	if len(nodes) == 0 {
 		return findings
 	}
-	nodes = slices.DeleteFunc(nodes, func(n *facts.Node) bool { return n.Python.Torch == nil })
+	nodes = compare.Without(nodes, func(n *facts.Node) bool { return n.Python.Torch == nil })
 	if len(nodes) == 0 {
 		return append(findings, ranks.Nowhere(view, "torch")...)
 	}

@@ -29,10 +29,10 @@ func judgedGPUs(view checks.View) (nodes []*facts.Node, found []checks.Finding) 
 		return nil, checks.Skipped(reason)
 	}
 	unexplained := view.Policy.SwitchesOff("gpu-driver-loads")
+	nodes = compare.Without(asked, func(n *facts.Node) bool { return n.NVML.Failure != nil })
 	for _, node := range asked {
 		switch failure := node.NVML.Failure; {
 		case failure == nil:
-			nodes = append(nodes, node)
 		case unexplained:
 			found = append(found, checks.UnknownFor(node, "nvml: the driver does not answer: "+failure.Text))
 		default:
@@ -41,7 +41,7 @@ func judgedGPUs(view checks.View) (nodes []*facts.Node, found []checks.Finding) 
 			found = append(found, f)
 		}
 	}
-	if nodes == nil && !unexplained {
+	if len(nodes) == 0 && !unexplained {
 		return nil, checks.Skipped("no node has a driver that answers: see gpu-driver-loads")
 	}
 	return nodes, found
@@ -56,7 +56,7 @@ func askedGPUs(view checks.View) (nodes []*facts.Node, reason string) {
 		return nil, "accelerator cpu: no GPU is used"
 	}
 	others := func(n *facts.Node) bool { return n.GPU != nil && len(n.GPU.Others) > 0 }
-	nodes = slices.DeleteFunc(slices.Clone(view.Nodes), func(n *facts.Node) bool { return !n.NVML.Asked })
+	nodes = compare.Without(view.Nodes, func(n *facts.Node) bool { return !n.NVML.Asked })
 	switch {
 	case len(nodes) > 0:
 		return nodes, ""

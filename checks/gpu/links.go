@@ -9,6 +9,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"preflight/checks"
+	"preflight/checks/compare"
 	"preflight/checks/fix"
 	"preflight/checks/ranks"
 	"preflight/facts"
@@ -49,7 +50,7 @@ var neededForWidth = essential{func(card *facts.Card) bool { return card.Link.Wi
 func linkedCards(view checks.View) func(*facts.Node) []*facts.Card {
 	cardsOf, unready := usedCards(view), view.Failing("gpu-fabric")
 	return func(node *facts.Node) []*facts.Card {
-		return slices.DeleteFunc(slices.Clone(cardsOf(node)), func(card *facts.Card) bool { return unready[node.Name] || card.MIG == "enabled" })
+		return compare.Without(cardsOf(node), func(card *facts.Card) bool { return unready[node.Name] || card.MIG == "enabled" })
 	}
 }
 

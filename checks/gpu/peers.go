@@ -260,7 +260,7 @@ var Direct = checks.Check{
 		}
 		cardsOf := usedCards(view)
 		takesRDMA := func(card *facts.Card) bool { return nccl.TakesRDMA(*card) }
-		capable := slices.DeleteFunc(nodes, func(node *facts.Node) bool {
+		capable := compare.Without(nodes, func(node *facts.Node) bool {
 			return !slices.ContainsFunc(cardsOf(node), takesRDMA) || len(ranks.NCCLNetwork(view, node).Ports) == 0
 		})
 		if len(capable) == 0 {

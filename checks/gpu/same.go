@@ -32,10 +32,10 @@ func judgeDriversAlike(view checks.View) []checks.Finding {
 	nodes, findings := judgedGPUs(view)
 	// A driver too old for torch is one cause, and reported already.
 	if tooOld := view.Failing("gpu-driver-runs-cuda"); len(tooOld) < len(nodes) {
-		nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return tooOld[n.Name] })
+		nodes = compare.Without(nodes, func(n *facts.Node) bool { return tooOld[n.Name] })
 	}
 	showing := func(value func(*facts.Node) string) []*facts.Node {
-		return slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return value(n) == "" })
+		return compare.Without(nodes, func(n *facts.Node) bool { return value(n) == "" })
 	}
 	driver := func(n *facts.Node) string { return n.NVML.Driver }
 	all := compare.ByPolicy(view, compare.Among(showing(driver), "driver", driver), "nvml.driver")
@@ -99,7 +99,7 @@ func judgeGPUModels(view checks.View) []checks.Finding {
 		findings = append(findings, refusedFacts(view, node, cardsOf(node), neededForMemory, neededForName)...)
 	}
 	unnamed := func(n *facts.Node) bool { return slices.ContainsFunc(cardsOf(n), neededForName.missing) }
-	nodes = slices.DeleteFunc(nodes, func(n *facts.Node) bool { return len(cardsOf(n)) == 0 || unnamed(n) })
+	nodes = compare.Without(nodes, func(n *facts.Node) bool { return len(cardsOf(n)) == 0 || unnamed(n) })
 	sizes := usual(nodes, cardsOf, func(card *facts.Card) int64 { return card.Memory })
 	nodes = compare.AsStated(view, nodes, "nvml.cards.*.name")
 	models := func(n *facts.Node) string { return distinct(cardsOf(n), modelOf(sizes)) }

@@ -29,7 +29,7 @@ var MemlockLimit = checks.Check{
 		"launch locks memory to speak of: the CUDA driver pins its own outside the limit.",
 	WouldSee: "Call to ibv_reg_mr failed",
 	Run: func(v checks.View) []checks.Finding {
-		rdma := slices.DeleteFunc(slices.Clone(v.Nodes), func(n *facts.Node) bool { return !ranks.UsesNCCL(v) || !usesRDMA(n, v) })
+		rdma := compare.Without(v.Nodes, func(n *facts.Node) bool { return !ranks.UsesNCCL(v) || !usesRDMA(n, v) })
 		if len(rdma) == 0 {
 			return memlockWithoutRDMA(v)
 		}

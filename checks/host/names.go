@@ -192,7 +192,7 @@ type nameTable struct {
 type answer struct {
 	observer string // the entry of the node that was asked
 	isOwn    bool   // whether that is its hostname, of which names.Own speaks
-	facts.Lookup
+	*facts.Lookup
 }
 
 func newNameTable(view checks.View) nameTable {
@@ -203,8 +203,8 @@ func newNameTable(view checks.View) nameTable {
 		}
 	}
 	for _, node := range view.Nodes {
-		for _, lookup := range node.Names.Lookups {
-			if !lookup.Unanswered {
+		for i := range node.Names.Lookups {
+			if lookup := &node.Names.Lookups[i]; !lookup.Unanswered {
 				t.answers[lookup.Name] = append(t.answers[lookup.Name], answer{node.Name, hostfile.Bare(lookup.Name) == node.Names.Own, lookup})
 			}
 		}
@@ -215,7 +215,7 @@ func newNameTable(view checks.View) nameTable {
 // of is the table of the names that the launch looks up, or of the others.
 func (t nameTable) of(looksUp func(name string) bool, lookedUp bool) nameTable {
 	t.lookedUp = lookedUp
-	t.targets = slices.DeleteFunc(slices.Clone(t.targets), func(target *facts.Node) bool { return looksUp(hostfile.Bare(target.Name)) != lookedUp })
+	t.targets = compare.Without(t.targets, func(target *facts.Node) bool { return looksUp(hostfile.Bare(target.Name)) != lookedUp })
 	return t
 }
 

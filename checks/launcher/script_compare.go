@@ -40,7 +40,7 @@ func comparisons(view checks.View, nodes []*facts.Node) []compare.Comparison {
 		if view.Head != nil {
 			c.Want = c.Value(view.Head)
 		}
-		c.Among = slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return c.Value(n) == "" })
+		c.Among = compare.Without(nodes, func(n *facts.Node) bool { return c.Value(n) == "" })
 	}
 	return slices.DeleteFunc(all, func(c compare.Comparison) bool { return len(c.Among) == 0 })
 }
@@ -111,7 +111,7 @@ func unlike(view checks.View, nodes []*facts.Node, compared []compare.Comparison
 
 // blame says what is right, who has it, and how the nodes of a finding get it.
 func (w wording) blame(f *checks.Finding, nodes []*facts.Node) {
-	has := slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return !slices.Contains(f.Nodes, n.Name) })
+	has := compare.Without(nodes, func(n *facts.Node) bool { return !slices.Contains(f.Nodes, n.Name) })
 	odd := has[0]
 	whose := "on most nodes"
 	right := w.rightOne(nodes)
@@ -258,7 +258,7 @@ func (w wording) values() (got, want string) {
 func (w *wording) beside(odd, right *facts.Node) string {
 	others := w.others(odd, right)
 	if others == "" && len(w.deviations) > 1 {
-		w.deviations = slices.DeleteFunc(slices.Clone(w.deviations), func(d compare.Deviation) bool { return d.Name == sourcesAspect })
+		w.deviations = compare.Without(w.deviations, func(d compare.Deviation) bool { return d.Name == sourcesAspect })
 	}
 	return others
 }

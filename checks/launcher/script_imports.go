@@ -16,7 +16,7 @@ import (
 
 // scriptImports are of nodes whose python does not find what the script imports.
 func scriptImports(view checks.View) (findings []checks.Finding) {
-	nodes := slices.DeleteFunc(slices.Clone(view.Nodes), func(n *facts.Node) bool { return n.Python == nil || n.Python.Problem != "" })
+	nodes := compare.Without(view.Nodes, func(n *facts.Node) bool { return n.Python == nil || n.Python.Problem != "" })
 	pip := remedy.Pip(view)
 	for _, lacking := range compare.GroupBy(nodes, func(n *facts.Node) string { return strings.Join(cannotImport(view, n), " ") }) {
 		modules := strings.Fields(lacking.Value)
@@ -78,7 +78,7 @@ var distributed = map[string]string{
 
 // versionOf is the version of a package that most nodes have, "" where it is not known.
 func versionOf(nodes []*facts.Node, name string) string {
-	have := slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return n.Python.Packages[name] == "" })
+	have := compare.Without(nodes, func(n *facts.Node) bool { return n.Python.Packages[name] == "" })
 	if len(have) == 0 {
 		return ""
 	}

@@ -255,10 +255,10 @@ func (m *meshCalls) record(node *facts.Node) {
 		switch {
 		case path.Outcome == facts.PathBroken:
 			kind = &m.broken
-		case path.Peer == node.Name:
-			kind = &m.own
 		case m.full[path] != "":
 			kind = &m.crowded
+		case path.Peer == node.Name:
+			kind = &m.own
 		case path.Outcome == facts.PathUnroutable:
 			kind = &m.unroutable
 		case len(path.Open) > 0 && !isWrongAnswer(path.Outcome):

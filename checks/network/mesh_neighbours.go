@@ -24,7 +24,7 @@ func unresolvedCause(s proof.Suspect) string {
 	case s.Kind == proof.Outbound:
 		return "its ARP requests get no answer, as where it is on another VLAN or what it sends to all is filtered"
 	}
-	return "nobody answers ARP for the address: the machine is off, on another VLAN, or set not to answer"
+	return "nobody answers ARP for the address: it is on another VLAN, or set not to answer"
 }
 
 // findOnLink looks for who does not answer, from a caller and at the node itself.
@@ -100,7 +100,7 @@ func (l *lostToTables) take(caller string, mesh *facts.Mesh, overflown map[strin
 		switch path.Outcome {
 		case facts.PathOverflow:
 			full = caller
-		case facts.PathDropped, facts.PathUnresolved:
+		case facts.PathDropped, facts.PathUnresolved, facts.PathSilent:
 			theirs := overflown[path.Peer]
 			if theirs == nil {
 				continue

@@ -96,7 +96,7 @@ func unlikeMTUs(view checks.View) []checks.Finding {
 			f.Verdict = checks.Warn
 			f.WouldSee = "nothing over TCP; over RoCE, Got completion … with status=12 (retry exceeded)"
 			f.Remedy = []fix.Command{fix.On("ip link show")}
-			odd := slices.DeleteFunc(slices.Clone(networks[network]), func(n *facts.Node) bool { return !slices.Contains(d.Nodes, n.Name) })
+			odd := compare.Without(networks[network], func(n *facts.Node) bool { return !slices.Contains(d.Nodes, n.Name) })
 			if name := proof.Common(odd, func(n *facts.Node) string { return n.Mesh.Interface }); !d.Split && name != "" {
 				f.Remedy = []fix.Command{fix.On("sudo ip link set dev %s mtu %s   # until the next boot", fix.Name(name), fix.Name(d.Deviations[0].Want))}
 			}

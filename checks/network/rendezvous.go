@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"preflight/checks"
+	"preflight/checks/compare"
 	"preflight/checks/fix"
 	"preflight/checks/names"
 	"preflight/checks/proof"
@@ -113,7 +114,7 @@ func (g meeting) isFirst() bool { return g.part(g.nodes[0]) == g.nodes[0].Rendez
 
 // judge names the hop that failed, nothing when all nodes met.
 func (g meeting) judge() []checks.Finding {
-	failed := slices.DeleteFunc(slices.Clone(g.nodes), func(n *facts.Node) bool { return g.part(n).Failed == "" })
+	failed := compare.Without(g.nodes, func(n *facts.Node) bool { return g.part(n).Failed == "" })
 	if len(failed) == 0 {
 		return nil
 	}
@@ -133,7 +134,7 @@ func (g meeting) judge() []checks.Finding {
 	if place := names.MostlyLedTo(g.nodes, func(n *facts.Node) []string { return g.part(n).Addresses }); !names.LeadsTo(place, g.server) {
 		g.elsewhere = place
 	}
-	stuck := slices.DeleteFunc(slices.Clone(failed), func(n *facts.Node) bool { return g.part(n).Failed == facts.HopWait })
+	stuck := compare.Without(failed, func(n *facts.Node) bool { return g.part(n).Failed == facts.HopWait })
 	if len(stuck) == 0 {
 		return g.unmet(failed)
 	}

@@ -145,12 +145,12 @@ func (g meeting) unmet(waiting []*facts.Node) []checks.Finding {
 	took := namesOf(g.nodes)
 	late := namesOf(waiting)
 	if missing := g.part(g.server).Missing; len(missing) > 0 {
-		late = slices.DeleteFunc(slices.Clone(missing), func(name string) bool { return !slices.Contains(took, name) })
+		late = compare.Without(missing, func(name string) bool { return !slices.Contains(took, name) })
 	}
 	if len(late) == 0 {
 		return g.tooFew()
 	}
-	said := slices.DeleteFunc(slices.Clone(late), func(name string) bool {
+	said := compare.Without(late, func(name string) bool {
 		return name == g.server.Name || !slices.ContainsFunc(waiting, func(n *facts.Node) bool { return n.Name == name && proof.IsCounted(g.part(n)) })
 	})
 	if len(said) > 1 && 2*len(said) > len(took)-1 { // their word against that of the one that serves
@@ -190,8 +190,8 @@ func (g meeting) unconnected(nodes []*facts.Node) []checks.Finding {
 			misled = append(misled, node)
 		}
 	}
-	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return slices.Contains(misled, n) })
-	others := slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return n == g.server })
+	nodes = compare.Without(nodes, func(n *facts.Node) bool { return slices.Contains(misled, n) })
+	others := compare.Without(nodes, func(n *facts.Node) bool { return n == g.server })
 	if len(others) > 0 && len(others) == len(g.nodes)-1 {
 		nodes = others // that nobody else gets in either says more
 		if g.elsewhere != nil {
@@ -200,7 +200,7 @@ func (g meeting) unconnected(nodes []*facts.Node) []checks.Finding {
 	}
 	for _, group := range compare.GroupBy(nodes, func(n *facts.Node) string { return string(g.part(n).Outcome) }) {
 		outcome := facts.PathOutcome(group.Value)
-		callers := slices.DeleteFunc(slices.Clone(group.Nodes), func(name string) bool { return name == g.server.Name })
+		callers := compare.Without(group.Nodes, func(name string) bool { return name == g.server.Name })
 		switch {
 		case len(callers) == 0:
 			findings = append(findings, g.serverCutOff(outcome))

@@ -13,7 +13,7 @@ import (
 // FleetNCCL is the NCCL version most nodes have, "" when none showed one. It
 // stands in for a node whose python could not be asked.
 func FleetNCCL(v checks.View) string {
-	seen := slices.DeleteFunc(slices.Clone(v.Nodes), func(n *facts.Node) bool { return nccl.Version(n) == "" })
+	seen := compare.Without(v.Nodes, func(n *facts.Node) bool { return nccl.Version(n) == "" })
 	if len(seen) == 0 {
 		return ""
 	}
@@ -51,8 +51,11 @@ type glooMesh struct{}
 const ByOrder = "by luck: of two gloo ranks the one with the larger address calls the other, and this node's is the larger of every pair"
 
 // NCCLNetwork is what NCCL on a node will reach the others by.
-func NCCLNetwork(view checks.View, node *facts.Node) nccl.Network {
-	return checks.Remember(view, networkOn{node}, func() nccl.Network { return nccl.NetworkOf(view.Launch, node) })
+func NCCLNetwork(view checks.View, node *facts.Node) *nccl.Network {
+	return checks.Remember(view, networkOn{node}, func() *nccl.Network {
+		network := nccl.NetworkOf(view.Launch, node)
+		return &network
+	})
 }
 
 type networkOn struct{ node *facts.Node }

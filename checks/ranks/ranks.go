@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"preflight/checks"
+	"preflight/checks/compare"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -110,7 +111,7 @@ func ScriptAt(p launch.Prediction, machine *facts.Node) *facts.File {
 // Answering is the nodes whose interpreter answered; what is wrong
 // with the others is python-same's finding, and no other check's.
 func Answering(view checks.View) []*facts.Node {
-	return slices.DeleteFunc(slices.Clone(view.Nodes), func(n *facts.Node) bool { return n.Python == nil || !n.Python.Found || n.Python.Problem != "" })
+	return compare.Without(view.Nodes, func(n *facts.Node) bool { return n.Python == nil || !n.Python.Found || n.Python.Problem != "" })
 }
 
 // Nowhere is the reason to skip what needs a package that no node has.

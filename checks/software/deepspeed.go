@@ -155,6 +155,7 @@ var requirements = []struct{ name, since, until string }{
 
 func deepspeedImports(view checks.View) []checks.Finding {
 	var findings []checks.Finding
+	pip := remedy.Pip(view)
 	for _, node := range ranks.Answering(view) {
 		python := node.Python
 		deepspeed := python.Packages["deepspeed"]
@@ -171,10 +172,10 @@ func deepspeedImports(view checks.View) []checks.Finding {
 					Nodes:    []string{node.Name},
 					Summary:  fmt.Sprintf("deepspeed %s cannot be imported beside %s %s", deepspeed, b.beside, other),
 					WouldSee: b.message,
-					Remedy:   []fix.Command{remedy.Pip(view).Run("install -U deepspeed   # on the launching machine too")},
+					Remedy:   []fix.Command{pip.Run("install -U deepspeed   # on the launching machine too")},
 				}
 				if b.fix != "" {
-					f.Remedy = slices.Insert(f.Remedy, 0, remedy.Pip(view).Run("install %s", fix.Package(b.fix)))
+					f.Remedy = slices.Insert(f.Remedy, 0, pip.Run("install %s", fix.Package(b.fix)))
 				}
 				findings = append(findings, f)
 			}
@@ -193,7 +194,7 @@ func deepspeedImports(view checks.View) []checks.Finding {
 				Summary:  "deepspeed cannot be imported without " + strings.Join(missing, ", "),
 				Got:      "deepspeed " + deepspeed,
 				WouldSee: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", strings.TrimPrefix(missing[0], "py-")), // it stops at the first
-				Remedy:   []fix.Command{remedy.Pip(view).Run("install %s", fix.List[fix.Name](" ", missing))},
+				Remedy:   []fix.Command{pip.Run("install %s", fix.List[fix.Name](" ", missing))},
 			})
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"preflight/checks"
+	"preflight/checks/compare"
 	"preflight/checks/fix"
 	"preflight/checks/ranks"
 	"preflight/checks/remedy"
@@ -40,7 +41,7 @@ func judgeOps(view checks.View) []checks.Finding {
 	var findings []checks.Finding
 	compiled := false
 	for _, node := range view.Nodes {
-		ops := slices.DeleteFunc(slices.Clone(needed), func(op string) bool { return node.Python != nil && node.Python.Ops[op] })
+		ops := compare.Without(needed, func(op string) bool { return node.Python != nil && node.Python.Ops[op] })
 		if len(ops) == 0 {
 			continue
 		}
@@ -78,7 +79,7 @@ func scriptCallsDeepSpeed(view checks.View) bool {
 //
 // Source: deepspeed/op_builder/, cpu_adam.py and its like until 0.19.8.
 func (t opTools) toolkit() []checks.Finding {
-	ops := slices.DeleteFunc(slices.Clone(t.ops), func(op string) bool {
+	ops := compare.Without(t.ops, func(op string) bool {
 		return op == "utils" || strings.HasPrefix(op, "cpu_") && !hostfile.Before(t.view.Launch.DeepSpeed, "0.19.8")
 	})
 	if len(ops) == 0 || t.view.Launch.Accelerator == "cpu" || t.node.Python != nil && t.node.Python.Torch != nil && t.node.Python.Torch.CUDA == "" {

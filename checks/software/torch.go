@@ -121,7 +121,7 @@ func torchRelease(node *facts.Node) string {
 // other; and whether there are several.
 func storeMismatch(view checks.View, nodes []*facts.Node) (died string, several bool) {
 	torch := func(n *facts.Node) facts.Generation { return launch.StoreGeneration(n.Python.Torch.Version) }
-	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n *facts.Node) bool { return n.Python.Torch == nil })
+	nodes = compare.Without(nodes, func(n *facts.Node) bool { return n.Python.Torch == nil })
 	generations := compare.GroupBy(nodes, func(n *facts.Node) string { return string(torch(n)) })
 	at := slices.IndexFunc(nodes, func(n *facts.Node) bool { return n.Name == names.FirstHost(view) })
 	if at < 0 {

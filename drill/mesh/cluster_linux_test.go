@@ -177,6 +177,10 @@ func faultsOfTheNetwork(t *testing.T, cluster *testhosts.Cluster, mine func(row 
 			[]string{"w1 to w2: dropped, ports 0 open 2 shut, ssh false", "w2 to w1: rejected, ports 0 open 2 shut, ssh false"}},
 		{"no route at all", run("ip route del 10.77.0.0/16", "ip route add 10.77.0.0/16 dev eth0 src "+w2.Address),
 			both("dropped, ports 0 open 2 shut, ssh false", "unroutable")},
+		{"nobody answers ARP for it", func(context.Context, *testhosts.Cluster) (testhosts.Undo, error) { return w2.IgnoreARP() },
+			both("unresolved", "dropped, ports 0 open 2 shut, ssh false")},
+		{"a router that is not there", run("ip route add 10.77.1.1/32 via 10.77.200.1", "ip route del 10.77.1.1/32"),
+			[]string{"w1 to w2: dropped, ports 0 open 2 shut, ssh false", "w2 to w1: unresolved by 10.77.200.1"}},
 		{"full packets vanish", func(context.Context, *testhosts.Cluster) (testhosts.Undo, error) { return w2.NarrowPath(1400) },
 			both("blackhole to, segment 1448", "blackhole to, segment 1448")},
 		{"full packets from it vanish", iptables("OUTPUT -o eth0 -p tcp -m length --length 1400: -j DROP"), []string{
@@ -255,6 +259,9 @@ func failures(meshes map[string]facts.Mesh) (all []string) {
 	for node, mesh := range meshes {
 		for _, path := range mesh.Failed {
 			words := fmt.Sprintf("%s to %s: %s", node, path.Peer, path.Outcome)
+			if path.Gateway != "" {
+				words += " by " + path.Gateway
+			}
 			if path.Outcome == facts.PathBlackhole {
 				words += fmt.Sprintf(" %s, segment %d", path.Stuck, path.MSS)
 			}

@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 
@@ -57,14 +58,15 @@ func (c *calling) overflows() int64 {
 // nextHops says of calls without an answer what the table of neighbours has to do with it. A
 // connection that finds no room there for the peer is told nothing: what it sends is thrown
 // away, and it tries again until its time is up. Who is not in the table by then, while
-// others were refused, was refused as well.
+// others were refused, was refused as well. The loopback interface has an entry, too, and is
+// the first that a full table throws out: a node then cannot even call itself.
 //
 // Source: ip_finish_output2 in net/ipv4/ip_output.c, whose ENOBUFS tcp_connect leaves aside
-// (net/ipv4/tcp_output.c), Linux 6.18.
+// (net/ipv4/tcp_output.c); neigh_forced_gc in net/core/neighbour.c; Linux 6.18.
 func nextHops(failed []facts.Path, hasOverflown bool) {
 	for i := range failed {
 		path := &failed[i]
-		isLost := path.Outcome == facts.PathDropped && hasOverflown
+		isLost := hasOverflown && slices.Contains(unanswered, path.Outcome)
 		to, err := netip.ParseAddr(path.To)
 		if err != nil || !isLost && path.Outcome != facts.PathUnresolved {
 			continue
@@ -79,6 +81,9 @@ func nextHops(failed []facts.Path, hasOverflown bool) {
 		}
 	}
 }
+
+// unanswered are the outcomes of calls whose packets, or some of them, went nowhere.
+var unanswered = []facts.PathOutcome{facts.PathDropped, facts.PathSilent, facts.PathBlackhole}
 
 // ethernet is the length of an Ethernet address. Those of InfiniBand begin with flags and a
 // queue that are another for each who asks.

@@ -47,9 +47,9 @@ func holder(held []launch.HeldAddress, address netip.Addr) (*facts.Interface, bo
 }
 
 // cite is a setting with the place where its author would look for it.
-func cite(p launch.Prediction, setting facts.Setting) string {
+func cite(env launch.Env, setting facts.Setting) string {
 	from := setting.Source
-	exported := slices.ContainsFunc(p.Exports, func(s facts.Setting) bool { return s.Name == setting.Name })
+	exported := env.Exports(setting.Name)
 	switch {
 	case from == "environment" && exported:
 		from = "the launching machine's environment"
@@ -108,7 +108,6 @@ func Candidates(p launch.Prediction, node *facts.Node) []Choice {
 
 // search is one node as NCCL sees it when it looks for interfaces.
 type search struct {
-	prediction launch.Prediction
 	node       *facts.Node
 	held       []launch.HeldAddress
 	version    string // of NCCL, "" for the newest
@@ -117,7 +116,7 @@ type search struct {
 }
 
 func newSearch(p launch.Prediction, node *facts.Node) search {
-	s := search{prediction: p, node: node, held: launch.HeldAddresses(node), version: Version(node), env: launch.RankEnv(node.Env, p.Exports)}
+	s := search{node: node, held: launch.HeldAddresses(node), version: Version(node), env: launch.RankEnv(node.Env, p.Exports)}
 	s.candidates = s.eligible()
 	return s
 }
@@ -152,7 +151,7 @@ func (s search) eligible() []Choice {
 // virbr a default of its own since 2.28.3.
 func (s search) find() []Choice {
 	if given, set := s.env.Lookup("NCCL_SOCKET_IFNAME"); set {
-		if found, chosen := s.matching(given.Value, cite(s.prediction, given)); chosen {
+		if found, chosen := s.matching(given.Value, cite(s.env, given)); chosen {
 			return found[:min(maxIfs, len(found))]
 		}
 	}
@@ -205,7 +204,7 @@ func (s search) inSubnetOf(id facts.Setting) Choice {
 			scope = h.Name
 		}
 		if h.Contains(remote.WithZone("")) && scope == remote.Zone() {
-			return choiceOf(h, "in the subnet of "+cite(s.prediction, id))
+			return choiceOf(h, "in the subnet of "+cite(s.env, id))
 		}
 	}
 	return Choice{Error: "NET/Socket : No usable listening interface found"}

@@ -38,7 +38,7 @@ func (n Network) GPUDirect(node *facts.Node) GPUDirect {
 	}
 	farthest, rule := slices.Index(pathTypes, "P2C"), "NCCL goes no farther than PXB by itself"
 	if given, set := level(n.env.Get("NCCL_NET_GDR_LEVEL")); set {
-		farthest, rule = given, cite(n.prediction, n.env.Get("NCCL_NET_GDR_LEVEL"))
+		farthest, rule = given, cite(n.env, n.env.Get("NCCL_NET_GDR_LEVEL"))
 	}
 	switch {
 	case farthest == slices.Index(pathTypes, "SYS"):

@@ -21,7 +21,8 @@ func Gloo(p launch.Prediction, node *facts.Node) Choice {
 	if node.Net == nil {
 		return unseenNet
 	}
-	given, set := launch.RankEnv(node.Env, p.Exports).Lookup("GLOO_SOCKET_IFNAME")
+	env := launch.RankEnv(node.Env, p.Exports)
+	given, set := env.Lookup("GLOO_SOCKET_IFNAME")
 	if !set || len(given.Value) < 2 {
 		return ownName(node)
 	}
@@ -34,7 +35,7 @@ func Gloo(p launch.Prediction, node *facts.Node) Choice {
 		case at < 0:
 			return Choice{Error: "Unable to find address for: " + name}
 		case first == Choice{}:
-			first = choiceOf(held[at], cite(p, given))
+			first = choiceOf(held[at], cite(env, given))
 		}
 	}
 	return first

@@ -3,6 +3,7 @@ package nccl
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,19 +28,19 @@ func (t Transports) Inside(node *facts.Node) Transport {
 		return Transport{}
 	}
 	env := launch.RankEnv(node.Env, t.Exports)
-	m := matrix{prediction: t.Prediction, nvml: node.NVML, cards: cards}
+	m := matrix{env: env, nvml: node.NVML, cards: cards}
 	m.farthest, m.by = peerLevel(node, env, len(cards))
 	m.fromFile = env.Get("NCCL_TOPO_FILE").Value != ""
 	m.noNVB = env.Get("NCCL_NVB_DISABLE").Value != "" && !isZero(env.Get("NCCL_NVB_DISABLE"))
 	m.rest = "shared memory"
 	if disabled, _ := Number(env.Get("NCCL_SHM_DISABLE").Value); disabled == 1 {
-		m.rest, m.restWhy = "the network", cite(t.Prediction, env.Get("NCCL_SHM_DISABLE"))
+		m.rest, m.restWhy = "the network", cite(env, env.Get("NCCL_SHM_DISABLE"))
 	}
 	return m.transport()
 }
 
 type matrix struct {
-	prediction    launch.Prediction
+	env           launch.Env
 	nvml          *facts.NVML
 	cards         []int
 	farthest      int           // in pathTypes, that NCCL goes for peer access
@@ -68,7 +69,7 @@ func (m matrix) transportOf(i, j int) (way int, why string) {
 	case kind < 0 || !linked && (peers == "" || m.fromFile):
 		return overUnknown, ""
 	case kind > m.farthest && m.by.Name != "":
-		return overRest, cite(m.prediction, m.by)
+		return overRest, cite(m.env, m.by)
 	case kind > m.farthest:
 		return overRest, fmt.Sprintf("they are %s apart, and by itself NCCL goes no farther than %s", Joined(m.nvml, i, j), pathTypes[m.farthest])
 	case peers != "ok" && peers != "":
@@ -85,7 +86,7 @@ func (m matrix) throughAnother(i, j int) bool {
 }
 
 func (m matrix) transport() Transport {
-	var pairs [overUnknown][][2]int
+	var count [overUnknown]int
 	why := ""
 	for a, i := range m.cards {
 		for _, j := range m.cards[a+1:] {
@@ -93,43 +94,56 @@ func (m matrix) transport() Transport {
 			if way == overUnknown {
 				return Transport{}
 			}
-			pairs[way] = append(pairs[way], [2]int{i, j})
+			count[way]++
 			why = cmp.Or(why, reason)
 		}
 	}
 	names := [overUnknown]string{"NVLink", "PCIe", m.rest}
-	best := slices.IndexFunc(pairs[:], func(of [][2]int) bool { return len(of) > 0 })
+	best := slices.IndexFunc(count[:], func(of int) bool { return of > 0 })
 	everyone := "all " + strconv.Itoa(len(m.cards)) + " GPUs"
 	if len(m.cards) == 2 {
 		everyone = "both GPUs"
 	}
 	t := Transport{Name: names[best], Why: why}
-	if len(pairs[overRest]) > 0 && m.restWhy != "" {
+	if count[overRest] > 0 && m.restWhy != "" {
 		t.Why = strings.TrimPrefix(t.Why+"; "+m.restWhy, "; ")
 	}
-	links := m.labels(pairs[best])
-	if best == overRest {
-		links = ""
+	links := ""
+	if best != overRest {
+		links = m.labels(best)
 	}
-	if len(pairs[best]) == len(m.cards)*(len(m.cards)-1)/2 {
+	if count[best] == len(m.cards)*(len(m.cards)-1)/2 {
 		t.Detail = strings.TrimSpace(links + " between " + everyone)
 		return t
 	}
 	var others []string
 	for way := best + 1; way < overUnknown; way++ {
-		if len(pairs[way]) > 0 {
+		if count[way] > 0 {
 			others = append(others, names[way])
 		}
 	}
-	t.Detail = fmt.Sprintf("%s %s; %s between the others", links, m.islands(pairs[best]), strings.Join(others, " or "))
+	t.Detail = fmt.Sprintf("%s %s; %s between the others", links, m.islands(slices.Collect(m.pairs(best))), strings.Join(others, " or "))
 	return t
 }
 
-// labels are the kinds of connection of some pairs: "NV18", "PIX to PHB". Of pairs
-// that have NVLink by way of a third GPU only the others are named.
-func (m matrix) labels(pairs [][2]int) string {
+// pairs are those of GPUs that go one way.
+func (m matrix) pairs(over int) iter.Seq[[2]int] {
+	return func(yield func([2]int) bool) {
+		for a, i := range m.cards {
+			for _, j := range m.cards[a+1:] {
+				if way, _ := m.transportOf(i, j); way == over && !yield([2]int{i, j}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// labels are the kinds of connection of the pairs that go one way: "NV18", "PIX to PHB". Of
+// pairs that have NVLink by way of a third GPU only the others are named.
+func (m matrix) labels(over int) string {
 	var kinds []string
-	for _, pair := range pairs {
+	for pair := range m.pairs(over) {
 		kind := Joined(m.nvml, pair[0], pair[1])
 		if !slices.Contains(kinds, kind) {
 			kinds = append(kinds, kind)

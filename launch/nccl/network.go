@@ -36,9 +36,8 @@ type Network struct {
 	// Demanded is whether NCCL_NET=IB rules sockets out.
 	Demanded bool
 
-	prediction launch.Prediction
-	env        launch.Env // what the ranks see
-	nccl       string     // their version
+	env  launch.Env // what the ranks see
+	nccl string     // their version
 }
 
 // NetworkOf is what the ranks of a node will use, by its InfiniBand section, which must
@@ -49,7 +48,7 @@ type Network struct {
 func NetworkOf(p launch.Prediction, node *facts.Node) Network {
 	env := launch.RankEnv(node.Env, p.Exports)
 	wanted := env.Get("NCCL_NET")
-	n := Network{Demanded: strings.EqualFold(wanted.Value, "IB"), prediction: p, env: env, nccl: Version(node)}
+	n := Network{Demanded: strings.EqualFold(wanted.Value, "IB"), env: env, nccl: Version(node)}
 	if !n.Demanded && !strings.EqualFold(wanted.Value, "Socket") {
 		n.Plugin = netPlugin(node.IB, env.Get("NCCL_NET_PLUGIN").Value)
 	}

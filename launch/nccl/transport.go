@@ -151,9 +151,9 @@ func sockets(node *facts.Node, choices []Choice, why string) Transport {
 func (n Network) whyNot() string {
 	switch n.Obstacle {
 	case ObstacleDisabled:
-		return cite(n.prediction, n.Setting)
+		return cite(n.env, n.Setting)
 	case ObstacleHCA:
-		return cite(n.prediction, n.Setting) + " selects no active port"
+		return cite(n.env, n.Setting) + " selects no active port"
 	}
 	return map[string]string{
 		ObstacleNoAdapter: "there is no RDMA adapter",

@@ -67,6 +67,7 @@ var faults = append([]fault{
 	}},
 	{"unrouted", "no route to the host", node.Unroute},
 	{"no-routes", "no route to the other nodes, only to the head", node.LoseRoutes},
+	{"arp-ignored", "it answers no ARP request, and no other node knows where it is", node.IgnoreARP},
 	{"duplicate-address", "a machine that is no node holds its address, too, and every second other node calls that one", node.Twin},
 	{"takes-address", "it holds the address of the first other node besides its own", func(n node) (undo, error) {
 		peers := n.Peers()

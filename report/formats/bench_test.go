@@ -1,0 +1,59 @@
+package formats
+
+import (
+	"runtime"
+	"runtime/metrics"
+	"testing"
+
+	"preflight/checks"
+	"preflight/checks/catalogue"
+	"preflight/checks/engine"
+	"preflight/checks/fleettest"
+	"preflight/report"
+)
+
+// counting measures what is written and, for every MiB of that, how much is held.
+type counting struct{ written, most uint64 }
+
+func (c *counting) Write(text []byte) (int, error) {
+	before := c.written
+	c.written += uint64(len(text))
+	if c.written>>20 > before>>20 || before == 0 {
+		c.most = max(c.most, held())
+	}
+	return len(text), nil
+}
+
+// held is how much memory objects take, those included that nobody holds any more and that
+// were not found yet.
+func held() uint64 {
+	of := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(of)
+	return of[0].Value.Uint64()
+}
+
+// BenchmarkReport10k writes the report of 10,000 nodes in every format, of fleets with another
+// trouble each: how much is written, and how much memory is taken besides the report.
+func BenchmarkReport10k(b *testing.B) {
+	for _, large := range fleettest.Large {
+		b.Run(large.Name, func(b *testing.B) {
+			fleet := large.Of(10_000)
+			r := engine.Evaluate(catalogue.Catalogue, fleet.Fleet, fleet.Launch, checks.DefaultPolicy())
+			for _, format := range All {
+				b.Run(format.Name, func(b *testing.B) {
+					b.ReportAllocs()
+					runtime.GC()
+					before, c := held(), counting{}
+					for b.Loop() {
+						c = counting{most: c.most}
+						if err := format.Render(&c, r, report.Style{}); err != nil {
+							b.Fatal(err)
+						}
+					}
+					b.ReportMetric(float64(c.written), "written-B")
+					b.ReportMetric(float64(c.most-min(c.most, before))/1e6, "peak-MB")
+				})
+			}
+		})
+	}
+}
