@@ -92,19 +92,20 @@ func (l *lag) tick() {
 // look adds what was lost since the last time. late is how much later than it should
 // whoever looks has come to it.
 func (l *lag) look(late time.Duration) {
+	before := l.now() // looking takes its time as well
 	ran, waited := l.threads()
 	active := ran + waited
 	waited += l.goroutines()
-	now := l.now() // looking takes its time as well
-	took := now - l.looked
+	now := l.now()
+	took, idle := now-l.looked, before-l.looked-lagTick
 	l.looked = now
 	if took <= 0 {
 		return
 	}
 	queued := time.Duration(float64(took) * float64(waited) / float64(max(took, ran+waited)))
 	l.behind.Add(int64(min(took, max(late, queued))))
-	if still := took - lagTick; still >= standTime && active < took/4 { // to the kernel, who is stopped wants nothing
-		l.stopped.Add(int64(still))
+	if idle >= standTime && active < idle/4 { // to the kernel, who is stopped wants nothing
+		l.stopped.Add(int64(idle))
 	}
 }
 
@@ -120,7 +121,7 @@ func (l *lag) lost() time.Duration {
 }
 
 func (l *lag) worked() time.Duration {
-	worked := int64(l.now()) - l.behind.Load()
+	worked := int64(l.now()) - int64(l.lost())
 	for !l.ignored.Load() {
 		shown := l.shown.Load()
 		if worked <= shown {

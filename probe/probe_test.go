@@ -234,7 +234,7 @@ func TestOptionsTravelWithoutWhatIsANodesOwn(t *testing.T) {
 	if err := json.Unmarshal(wire, &got); err != nil {
 		t.Fatal(err)
 	}
-	sent.Root, sent.Deadline, sent.Head, sent.Program = "", 0, false, ""
+	sent.Root, sent.Deadline, sent.Head, sent.Program, sent.Names, sent.Peers = "", 0, false, "", nil, nil
 	if diff := cmp.Diff(sent, got); diff != "" {
 		t.Errorf("after a round trip (-sent +got):\n%s", diff)
 	}

@@ -121,9 +121,11 @@ func listen(ctx context.Context, ask func(context.Context, io.Writer) (string, e
 	select {
 	case end = <-ended:
 	case <-asking.Done():
+		words, over := hostsys.WithTimeout(context.Background(), nvmlEnding)
+		defer over()
 		select {
 		case end = <-ended:
-		case <-time.After(nvmlEnding):
+		case <-words.Done():
 			end.stuck = true
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"preflight/hostsys"
 	"runtime"
 	"strings"
 	"time"
@@ -34,9 +35,11 @@ func Within[T any](ctx context.Context, work func() (T, error)) (T, error) {
 	select {
 	case end = <-done:
 	case <-ctx.Done():
+		words, over := hostsys.WithTimeout(context.Background(), LastWords)
+		defer over()
 		select {
 		case end = <-done:
-		case <-time.After(LastWords):
+		case <-words.Done():
 			end.err = ctx.Err()
 		}
 	}
