@@ -12,7 +12,8 @@ const FullMesh = 128
 const SampledPeers = 7
 
 // SampledNames is how many names of the hostfile each node of a larger fleet looks up, and by how many nodes
-// each is looked up; the first name and the neighbours' come besides.
+// each is looked up; the first name and the neighbours' come besides. Where the nodes of a launch
+// start each other, it is more.
 const SampledNames = 32
 
 // Mesh is one node's part in the mesh drill: what it listened on for the

@@ -164,16 +164,23 @@ func ProbeHere(ctx context.Context, node *facts.Node, options probe.Options, sec
 	})
 }
 
+// startersNames is the share of a launcher whose nodes start each other, for which they look up names.
+const startersNames = 512
+
 // asking is what each node is asked, by its place: what all are, and its share of the names.
 func (job Job) asking(ctx context.Context) func(i int) agent.Probing {
 	names := job.Prediction.HostNames()
 	addresses := peerAddresses(ctx, names)
+	share := facts.SampledNames
+	if job.Prediction.NodesStartOthers() {
+		share = startersNames
+	}
 	sections, options := job.probing()
 	alike := agent.Probing{Sections: sections, Options: agent.Encode(options), Hosts: len(names)}
 	return func(i int) agent.Probing {
 		probing := alike
 		probing.Peers = map[string]string{}
-		for _, at := range lookups(len(names), i) {
+		for _, at := range lookups(len(names), i, share) {
 			probing.Names = append(probing.Names, names[at])
 			if address := addresses[names[at]]; address != "" {
 				probing.Peers[names[at]] = address

@@ -8,18 +8,18 @@ import (
 )
 
 // lookups is which names of a hostfile of n the i-th node looks up: all, or in a fleet too large for that the
-// first one's, where the master lives, its neighbours' and others that are as far from each other as can be. So
-// every name is looked up by as many nodes, all over the fleet.
-func lookups(n, i int) (places []int) {
-	if n <= facts.FullMesh {
+// first one's, where the master lives, its neighbours' and a share of others that are as far from each other as
+// can be. So every name is looked up by as many nodes, all over the fleet.
+func lookups(n, i, share int) (places []int) {
+	if n <= max(facts.FullMesh, share) {
 		for at := range n {
 			places = append(places, at)
 		}
 		return places
 	}
 	places = []int{0, (i + n - 1) % n, (i + 1) % n}
-	for k := range facts.SampledNames {
-		places = append(places, (i+k*n/facts.SampledNames)%n)
+	for k := range share {
+		places = append(places, (i+k*n/share)%n)
 	}
 	slices.Sort(places)
 	return slices.Compact(places)

@@ -268,13 +268,17 @@ func (a *Agent) write(ctx context.Context, r request) {
 		panic(err) // Params was marshalled before, and nothing else can fail
 	}
 	select {
-	case a.writing <- struct{}{}:
-		defer func() { <-a.writing }()
-	case <-ctx.Done():
-		return
-	case <-a.dead:
-		return
+	case a.writing <- struct{}{}: // also where ctx has ended meanwhile: an agent that was not told who it is answers for nobody
+	default:
+		select {
+		case a.writing <- struct{}{}:
+		case <-ctx.Done():
+			return
+		case <-a.dead:
+			return
+		}
 	}
+	defer func() { <-a.writing }()
 	written := make(chan struct{})
 	defer close(written)
 	stop := context.AfterFunc(ctx, func() {

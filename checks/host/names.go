@@ -25,7 +25,8 @@ var Names = checks.Check{
 	Doc: "What fails is a name that this launch has every node look up: that of the rendezvous, under torchrun also the full name that comes first, and all of " +
 		"them where an MPI launcher has more hosts than it starts by itself; of other names it is warned. The address a node was reached at counts for more " +
 		"than the majority. A node whose own name is a loopback address (Debian's 127.0.1.1 line) advertises that to gloo's peers: where ranks use gloo (cpu) " +
-		"without GLOO_SOCKET_IFNAME it fails if a peer has to call there, which the order of the two addresses decides. Names that are addresses need no resolver.",
+		"without GLOO_SOCKET_IFNAME it fails if a peer has to call there, which the order of the two addresses decides. Names that are addresses need no resolver. Above 128 nodes each looks " +
+		"up its own name, the first, its neighbours' and 32 others (512 where an MPI launcher's nodes start each other), so that every name is looked up by 32, all over the fleet.",
 	WouldSee: "The IPv6 network addresses of (HOST, PORT) cannot be retrieved (gai error: -2 - Name or service not known), or a hang in rendezvous",
 	Run:      judgeNames,
 }
