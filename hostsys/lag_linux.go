@@ -1,11 +1,11 @@
 package hostsys
 
 import (
-	"bytes"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -51,16 +51,33 @@ func (k *kernelView) collect(seen map[string]turns, process string) {
 	ids, _ := directory.Readdirnames(-1) // as many as there still are
 	for _, id := range ids {
 		thread := process + "/task/" + id
-		text, err := os.ReadFile(thread + "/schedstat")
-		if err != nil {
-			continue
-		}
-		if fields := bytes.Fields(text); len(fields) >= 2 {
-			ran, _ := strconv.ParseInt(string(fields[0]), 10, 64) // the kernel's own
-			waited, _ := strconv.ParseInt(string(fields[1]), 10, 64)
-			seen[thread] = turns{ran: time.Duration(ran), waited: time.Duration(waited)}
+		ran, rest, _ := strings.Cut(schedstat(thread), " ")
+		if waited, _, found := strings.Cut(rest, " "); found {
+			seen[thread] = turns{ran: nanoseconds(ran), waited: nanoseconds(waited)}
 		}
 	}
+}
+
+// schedstat reads the file of that name, "" where the thread has ended. Without package os,
+// which takes twice as long: every thread is looked at while anything is waited for.
+func schedstat(thread string) string {
+	var text [64]byte
+	file, err := syscall.Open(thread+"/schedstat", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	for err == syscall.EINTR {
+		file, err = syscall.Open(thread+"/schedstat", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	}
+	if err != nil {
+		return ""
+	}
+	defer syscall.Close(file)
+	n, _ := syscall.Read(file, text[:]) // the kernel has it at hand, all at once
+	return string(text[:max(n, 0)])
+}
+
+// nanoseconds is a number of the kernel's own.
+func nanoseconds(number string) time.Duration {
+	n, _ := strconv.ParseInt(number, 10, 64)
+	return time.Duration(n)
 }
 
 // collectFamily adds the threads of a child and of those that it has started.
