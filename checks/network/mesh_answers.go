@@ -176,8 +176,11 @@ func (m *meshCalls) duplicate(calls []proof.Attempt) checks.Finding {
 		if len(callers) > 1 {
 			f.Nodes = append(f.Nodes, fellow.Name)
 		}
-		if theirs, _, also := names.HolderOf(fellow, path.To); also && known {
+		switch theirs, _, also := names.HolderOf(fellow, path.To); {
+		case also && known:
 			takeAway = fix.On("sudo ip addr del %s/%s dev %s   # until the next boot", address, fix.Number(network.Bits()), fix.Name(theirs.Name)).At(fellow.Name)
+		case !also:
+			takeAway = fix.On("ip neigh show proxy; sysctl -a -r 'proxy_(arp|ndp)'   # it does not have the address: it answers for others").At(fellow.Name)
 		}
 	}
 	f.Summary = fmt.Sprintf("two machines answer for %s: %s (MAC %s) and %s", path.To, node.Name, own, other)

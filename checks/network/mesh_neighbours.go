@@ -1,56 +1,65 @@
 package network
 
 import (
+	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"preflight/checks"
 	"preflight/checks/fix"
-	"preflight/checks/names"
 	"preflight/checks/proof"
 	"preflight/facts"
 )
 
-// isUnresolved is whether nobody on the caller's link answered.
-func isUnresolved(call proof.Attempt) bool { return call.Path.Outcome == facts.PathUnresolved }
-
-// unresolvedCause is why nobody answers for addresses on a link. A firewall that filters IP is
-// none of it: ARP passes by that.
-func unresolvedCause(s proof.Suspect) string {
-	call := s.Failed[slices.IndexFunc(s.Failed, isUnresolved)]
-	switch {
-	case call.Path.Gateway != "":
-		return fmt.Sprintf("the router %s does not answer ARP", call.Path.Gateway)
-	case s.Kind == proof.Outbound:
-		return "its ARP requests get no answer, as where it is on another VLAN or what it sends to all is filtered"
-	}
-	return "nobody answers ARP for the address: it is on another VLAN, or set not to answer"
+// silence is a call for whose address, or for the router's, nobody answered on the link.
+type silence struct {
+	call    proof.Attempt
+	of      string // the address that nobody answers for
+	gateway bool
+	asked   string // by ARP or, in IPv6, by neighbour discovery
 }
 
-// findOnLink looks for who does not answer, from a caller and at the node itself.
-func (m *meshCalls) findOnLink(s proof.Suspect) []fix.Command {
-	call := s.Failed[slices.IndexFunc(s.Failed, isUnresolved)]
-	silent, device := fix.Host(call.Path.To), fix.Code("INTERFACE")
-	if call.Path.Gateway != "" {
-		silent = fix.Host(call.Path.Gateway)
+func silenceOf(s proof.Suspect) silence {
+	at := slices.IndexFunc(s.Failed, func(call proof.Attempt) bool { return call.Path.Outcome == facts.PathUnresolved })
+	path := s.Failed[at].Path
+	found := silence{s.Failed[at], cmp.Or(path.Gateway, path.To), path.Gateway != "", "ARP"}
+	if address, err := netip.ParseAddr(found.of); err == nil && address.Is6() {
+		found.asked = "neighbour discovery"
 	}
-	if name := m.nodes[call.From].Mesh.Interface; name != "" {
-		device = fix.Name(name)
+	return found
+}
+
+// cause is why nobody answers. A firewall that filters IP is none of it: ARP passes by that,
+// but neighbour discovery does not.
+func (s silence) cause(of proof.Suspect) string {
+	firewall := ""
+	if s.asked != "ARP" {
+		firewall = ", or a firewall there drops ICMPv6"
 	}
-	commands := []fix.Command{
-		fix.On("ip neigh show %s   # FAILED or INCOMPLETE: nobody has answered", silent).At(call.From),
-		fix.On("sudo arping -c 3 -I %s %s", device, silent).At(call.From),
+	switch {
+	case s.gateway:
+		return fmt.Sprintf("the router %s does not answer %s", s.of, s.asked)
+	case of.Kind == proof.Outbound:
+		return fmt.Sprintf("what it asks by %s gets no answer: it is on another VLAN, or what it sends to all is filtered%s", s.asked, firewall)
 	}
-	if _, network, known := names.HolderOf(m.nodes[call.From], m.nodes[call.From].Mesh.Address); known && network.Addr().Is6() {
-		commands = []fix.Command{
-			commands[0],
-			fix.On("sudo ip6tables -S; sudo nft list ruleset   # neighbour discovery is ICMPv6 of types 135 and 136, and must pass").At(call.From, call.To),
-		}
+	return fmt.Sprintf("nobody answers %s for the address: it is on another VLAN, or set not to answer%s", s.asked, firewall)
+}
+
+// explain says of a finding how to look for who does not answer: from the caller, and at the
+// suspects themselves.
+func (s silence) explain(m *meshCalls, f *checks.Finding) {
+	f.Want, f.WouldSee = fmt.Sprintf("an answer to %s for every address on the link", s.asked), m.wouldSee(s.call.Path)
+	f.Remedy = []fix.Command{fix.On("ip neigh show %s   # FAILED or INCOMPLETE: nobody has answered", fix.Host(s.of)).At(s.call.From)}
+	switch device := m.nodes[s.call.From].Mesh.Interface; {
+	case s.asked != "ARP":
+		f.Remedy = append(f.Remedy, fix.On("sudo ip6tables -S; sudo nft list ruleset; ip -br link; bridge vlan   # ICMPv6 of types 133 to 136 must pass"))
+	case s.gateway:
+		f.Remedy = append(f.Remedy, fix.On("sudo arping -c 3 -I %s %s", fix.Name(device), fix.Host(s.of)).At(s.call.From))
+	default:
+		f.Remedy = append(f.Remedy, fix.On("sudo arping -c 3 -I %s %s", fix.Name(device), fix.Host(s.of)).At(s.call.From),
+			fix.On("sysctl -a -r 'arp_(ignore|filter)$'; sudo nft list ruleset; ip -br link; bridge vlan   # what keeps it from answering"))
 	}
-	if call.Path.Gateway == "" {
-		commands = append(commands, fix.On("sysctl -a -r 'arp_(ignore|filter)$'; sudo nft list ruleset; ip -br link; bridge vlan   # what keeps it from answering").At(call.To))
-	}
-	return commands
 }
 
 // lostToTables are the calls of the mesh that a full table of neighbours has swallowed: how

@@ -38,7 +38,7 @@ func (m *meshCalls) finding(s proof.Suspect) checks.Finding {
 	cause := meshCauses[facts.PathOutcome(s.How)]
 	switch {
 	case s.How == string(facts.PathUnresolved):
-		cause = unresolvedCause(s)
+		cause = silenceOf(s).cause(s)
 	case s.How == string(facts.PathUnproven) && s.Kind == proof.Outbound:
 		cause = "it says that they answered, and what it shows for it is nothing that they have said"
 	case s.How == string(facts.PathUnproven):
@@ -60,7 +60,7 @@ func (m *meshCalls) finding(s proof.Suspect) checks.Finding {
 		f.Remedy = []fix.Command{whoAnswers(s.Failed[0]), fix.On("sudo iptables -t nat -S; sudo nft list ruleset   # look for DNAT and REDIRECT")}
 		f.Want = oneMachine
 	} else if s.How == string(facts.PathUnresolved) {
-		f.Want, f.Remedy = "an answer to ARP, or to neighbour discovery of IPv6, for every address on the link", m.findOnLink(s)
+		silenceOf(s).explain(m, &f)
 	} else if s.How == string(facts.PathOverflow) {
 		f.Want, f.Remedy = "room for everybody on the link", []fix.Command{fix.On("sysctl -a -r 'neigh.default.gc_thresh'; ip neigh | wc -l")}
 	} else if networks := m.networks(); len(networks) > 0 && len(networks) <= 4 {
