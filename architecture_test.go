@@ -64,7 +64,7 @@ var rooms = []room{
 	{"remote/ssh", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier: it reaches a node, and what is said over it is not its business"},
 	{"remote/srun", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier, as remote/ssh"},
 
-	{"probe", []string{"facts", "probe/gpu", "probe/host", "probe/launch", "probe/machine", "probe/network", "probe/python"}, nil, looks},
+	{"probe", []string{"facts", "hostsys", "probe/gpu", "probe/host", "probe/launch", "probe/machine", "probe/network", "probe/python"}, nil, looks},
 	{"probe/machine", []string{"facts", "hostsys", "lazyregexp"}, nil, looks},
 	{"probe/host", []string{"facts", "hostsys", "lazyregexp", "probe/machine", "probe/startlimit"}, nil, looks},
 	{"probe/network", []string{"facts", "hostsys", "lazyregexp", "probe/machine"}, nil, looks},
