@@ -38,7 +38,8 @@ type Drill struct {
 	// notTried is why this launch does without it, "" when it does not; nil when
 	// no launch does.
 	notTried func(*run) string
-	// run tries it. A node that is lost meanwhile costs only itself.
+	// run tries it among the members of a wave; in the second one only what is not known yet
+	// without those who are fresh. A node that is lost meanwhile costs only itself.
 	run func(*run, context.Context, Drill)
 }
 

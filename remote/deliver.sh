@@ -147,9 +147,9 @@ ask() {
 };
 
 # deliver: between the first look and the file that shows us to others, one of these may
-# have come and gone, so there is another look behind it. What ends with 126 or 127 did not start, whatever loader was there:
-# musl that answers to the name of glibc, or a stub that says no (NixOS). Then the
-# next offer is tried.
+# have come and gone, so there is another look behind it. What ends with 126 or 127 did not
+# start, whatever loader was there: musl that answers to the name of glibc, or a stub that
+# says no (NixOS). Then the next offer is tried.
 deliver() {
 	e=$(claim "$1" 2>&1) || { say tried "$1:" $e; return; };
 	t=$1/$p-$h.$tag;

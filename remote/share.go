@@ -91,16 +91,18 @@ func (s *homes) meet(tag string, seen []string) {
 		if entered == nil || entered.root() == own {
 			continue
 		}
-		joined := entered.root()
-		joined.same = own
-		for hash, one := range joined.copies {
-			if own.copies[hash] == nil {
-				own.copies[hash] = one
+		// The newcomer joins what is there, so that no chain gets long.
+		there := entered.root()
+		own.same = there
+		for hash, one := range own.copies {
+			if there.copies[hash] == nil {
+				there.copies[hash] = one
 			}
 		}
-		for hash := range joined.arrived {
-			own.arrived[hash] = true
+		for hash := range own.arrived {
+			there.arrived[hash] = true
 		}
+		own = there
 	}
 }
 

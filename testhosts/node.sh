@@ -13,7 +13,9 @@ cd "${0%/*}/$1"
 if [ "$1" != switch ]; then
 	mount -t tmpfs -o mode=755 testhosts rw
 	mkdir rw/etc rw/work
-	mount --all --fstab fstab
+	# mount keeps notes of x-mount.mkdir in a file of the machine, for ever, as nobody
+	# unmounts here, and reads it all every time.
+	LIBMOUNT_UTAB=$PWD/rw/utab mount --all --fstab fstab
 	echo "$1" >/proc/sys/kernel/hostname
 	cp -a etc/. /etc/
 	cp -a ../home/. /root/

@@ -9,6 +9,7 @@
 package main
 
 import (
+	"bytes"
 	"debug/elf"
 	"errors"
 	"flag"
@@ -18,8 +19,6 @@ import (
 	"strings"
 
 	"github.com/hashicorp/go-version"
-
-	"preflight/remote"
 )
 
 func main() {
@@ -57,16 +56,19 @@ var ofGlibc = []string{"libc.so.6", "libpthread.so.0", "libdl.so.2", "libresolv.
 
 // look says what a binary needs. The error names all that is wrong with it.
 func look(path string, floor *version.Version) (needs string, err error) {
-	binary, err := remote.OpenBinary(path)
-	if err != nil {
-		return "", err
-	}
-	loader := binary.Loader
 	f, err := elf.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
+	loader := ""
+	if interpreter := f.Section(".interp"); interpreter != nil {
+		text, err := interpreter.Data()
+		if err != nil {
+			return "", err
+		}
+		loader = string(bytes.TrimRight(text, "\x00"))
+	}
 	libraries, err := f.ImportedLibraries()
 	if err != nil {
 		return "", err

@@ -54,6 +54,9 @@ func Has(m *procfs.MountInfo, option string) bool {
 // unescape undoes the kernel's \040 for space, tab, newline, backslash and hash
 // (fs/proc_namespace.c, show_mountinfo).
 func unescape(name string) string {
+	if !strings.Contains(name, `\`) {
+		return name
+	}
 	return octal.ReplaceAllStringFunc(name, func(code string) string {
 		char, _ := strconv.ParseUint(code[1:], 8, 8) // as the expression has it
 		return string([]byte{byte(char)})

@@ -119,16 +119,21 @@ func hasIPv6(o machine.Options) bool {
 }
 
 // routes asks the kernel how packets to each peer would leave, in the order of
-// the peers' names.
+// the peers' names, all by one socket.
 func routes(peers map[string]string, links []facts.Interface) []facts.Route {
 	found := []facts.Route{}
+	kernel, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		kernel = &netlink.Handle{} // which takes a socket for each, and says what is wrong
+	}
+	defer kernel.Close()
 	for _, name := range slices.Sorted(maps.Keys(peers)) {
-		found = append(found, routeTo(name, peers[name], links))
+		found = append(found, routeTo(kernel, name, peers[name], links))
 	}
 	return found
 }
 
-func routeTo(name, to string, links []facts.Interface) facts.Route {
+func routeTo(kernel *netlink.Handle, name, to string, links []facts.Interface) facts.Route {
 	route := facts.Route{Name: name, To: to}
 	address, err := netip.ParseAddr(to)
 	if err != nil {
@@ -137,7 +142,7 @@ func routeTo(name, to string, links []facts.Interface) facts.Route {
 	}
 	// A link-local address means something only together with its interface.
 	options := &netlink.RouteGetOptions{Oif: address.Zone()}
-	found, err := netlink.RouteGetWithOptions(address.Unmap().AsSlice(), options)
+	found, err := kernel.RouteGetWithOptions(address.Unmap().AsSlice(), options)
 	if err == nil && len(found) == 0 {
 		err = syscall.ENETUNREACH
 	}

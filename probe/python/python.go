@@ -24,7 +24,8 @@ import (
 // nothing but sys, understands Python 2 (which `python` may be), and marks its
 // lines, since sitecustomize and .pth files may print as well. The scripts it is
 // given behind modules and directories are compiled and not run; NUL is in what runs and is
-// no text, as .pyc and .zip. The modules are found and not imported, in the directories too.
+// no text, as .pyc and .zip. The modules are found and not imported, in the directories too,
+// which are looked into last: where one is found is no matter, and most are python's own.
 // What it would tidy up before it ends is the kernel's to take back, a sixth of its time.
 const askPython = `import sys
 out = getattr(sys.stdout, "buffer", sys.stdout)
@@ -55,7 +56,7 @@ try:
 except Exception:
     pass
 try:
-    sys.path[:0] = [path for path in sys.argv[2].split(":") if path]
+    sys.path = sys.path[1:] + sys.path[:1] + [path for path in sys.argv[2].split(":") if path]
     if sys.version_info >= (3, 4):
         say("unfound", " ".join(name for name in sys.argv[1].split()
             if name not in sys.modules and all(finder.find_spec(name, None) is None for finder in sys.meta_path)))
