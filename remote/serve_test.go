@@ -161,8 +161,8 @@ func TestServeBeats(t *testing.T) {
 		}
 		c.say(string(bytes.TrimSpace(beatLine)))
 	}
-	got := ""
-	for got = c.next(t); got == `{"node":"w1","id":0}`; got = c.next(t) { // more than its patience where this machine is busy
+	got := c.next(t)
+	for ; got == `{"node":"w1","id":0}`; got = c.next(t) { // more than its patience where this machine is busy
 	}
 	if want := `{"node":"w1","id":0,"unheard":0.5}`; got != want {
 		t.Errorf("the last line is %s, want %s", got, want)
