@@ -28,6 +28,12 @@ func Measure() (end func()) {
 	return own.end
 }
 
+// Pace is how much of the time this process could work since it began to measure: 1 for all of it.
+func Pace() float64 {
+	passed := time.Since(started)
+	return 1 - float64(min(Lost(), passed))/float64(max(passed, 1))
+}
+
 // IgnoreLag is for tests whose time is not that of a machine (testing/synctest): nothing is
 // lost until it is called again.
 func IgnoreLag(ignored bool) { own.ignored.Store(ignored) }

@@ -114,7 +114,7 @@ func (d *delivery) agent(hello Hello, o Options) *Agent {
 	go a.listen(d.ending)
 	ctx, cancel := hostsys.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
-	a.write(ctx, request{Open: &opening{Node: d.ending.host, Seconds: o.AgentLife.Seconds(), Beat: o.Beat.Seconds()}})
+	a.write(ctx, request{Pace: max(hostsys.Pace(), slowest), Open: &opening{Node: d.ending.host, Seconds: o.AgentLife.Seconds(), Beat: o.Beat.Seconds()}})
 	time.AfterFunc(a.every, a.beat)
 	return a
 }

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -52,6 +53,7 @@ type ear struct {
 	before int64
 	missed int
 	lost   time.Duration // by us, until the last one
+	pace   float64       // of who speaks, as it says; 0 is 1
 }
 
 func (e *ear) Read(p []byte) (int, error) {
@@ -84,12 +86,30 @@ func (e *ear) beat(every time.Duration) (silent bool) {
 		e.missed++
 	}
 	e.before, e.lost = came, lost
-	return e.missed >= e.patience
+	return float64(e.missed)*cmp.Or(e.pace, 1) >= float64(e.patience)
 }
+
+// headBeat is the beat of a head, with its pace where that is busy.
+func headBeat() []byte {
+	pace := max(hostsys.Pace(), slowest)
+	if pace > busyPace {
+		return beatLine
+	}
+	return fmt.Appendf(nil, `{"pace":%.2f}`+"\n", pace)
+}
+
+const (
+	// busyPace is that of a head that says so, and slowest the least that is believed.
+	busyPace = 0.9
+	slowest  = 0.05
+)
 
 // unheard is the failure of an agent that says it ended because we were silent. Where
 // this machine stood still, whoever looks knows that by itself (hostsys.Anew) and asks anew.
 func (a *Agent) unheard(seconds float64) *Error {
+	if hostsys.Pace() < 0.5 {
+		return a.fail(HeadBusy, nil, fmt.Errorf("the agent heard nothing from here for %.1f s, and ended", seconds))
+	}
 	return a.fail(ConnectionLost, nil, fmt.Errorf("it heard nothing from us for %.1f s, and ended: what we sent was lost on the way", seconds))
 }
 
@@ -99,7 +119,7 @@ func (a *Agent) beat() {
 	case <-a.dead:
 		return
 	case a.writing <- struct{}{}:
-		_, _ = a.command.stdin.Write(beatLine) // what is wrong shows where answers are read
+		_, _ = a.command.stdin.Write(headBeat()) // what is wrong shows where answers are read
 		<-a.writing
 	default: // a request is being written, which says as much
 	}

@@ -148,6 +148,12 @@ func (s *server) serve(ctx context.Context, requests <-chan request, head *ear) 
 			}
 			go s.beat()
 		case r := <-requests:
+			if r.Method == "" {
+				head.pace = 0
+			}
+			if r.Pace > 0 {
+				head.pace = min(max(r.Pace, slowest), 1)
+			}
 			switch {
 			case r.Open != nil:
 				life.Reset(time.Duration(r.Open.Seconds * float64(time.Second)))

@@ -85,6 +85,9 @@ type request struct {
 	Method string          `json:"method,omitempty"`
 	Params json.RawMessage `json:"params,omitempty"`
 	Cancel bool            `json:"cancel,omitempty"` // stop answering request ID
+	// Pace is how much of the time the head can work, where that is not all of it: its beats
+	// come so much later.
+	Pace float64 `json:"pace,omitempty"`
 }
 
 type opening struct {
