@@ -8,9 +8,13 @@ import (
 	"time"
 )
 
-// lagTick is how often it is looked how far behind we are, as long as anything is waited
-// for: what is lost in a moment counts for no more than that.
-const lagTick = 200 * time.Millisecond
+const (
+	// lagTick is how often it is looked how far behind we are, as long as anything is waited
+	// for: what is lost in a moment counts for no more than that.
+	lagTick = time.Second
+	// lagLook is how old what was seen last may be for whoever asks.
+	lagLook = 100 * time.Millisecond
+)
 
 // Lost is for how long this process has been kept from its work since it began, for all
 // it has waited for: by other processes that had the processors, by its own goroutines that
@@ -51,9 +55,10 @@ type lag struct {
 	threads    func() (ran, waited time.Duration) // of this process and its children, since the last time
 	goroutines func() (waited time.Duration)
 
-	looking sync.Mutex    // held by whoever looks: nobody waits for it
-	looked  time.Duration // when
+	looking sync.Mutex    // held by whoever looks
+	looked  atomic.Int64  // when
 	due     time.Duration // of the next tick
+	ticker  *time.Timer
 
 	behind  atomic.Int64 // all that was lost
 	stopped atomic.Int64 // what of it was lost at once, and not in any queue
@@ -76,9 +81,13 @@ func (l *lag) begin() {
 		defer l.looking.Unlock()
 		l.threads() // what was before does not count
 		l.goroutines()
-		l.looked = l.now()
-		l.due = l.looked + lagTick
-		time.AfterFunc(lagTick, l.tick)
+		l.looked.Store(int64(l.now()))
+		l.due = l.now() + lagTick
+		if l.ticker == nil {
+			l.ticker = time.AfterFunc(lagTick, l.tick)
+		} else {
+			l.ticker.Reset(lagTick)
+		}
 	}
 }
 
@@ -91,8 +100,8 @@ func (l *lag) tick() {
 	l.looking.Lock()
 	defer l.looking.Unlock()
 	l.look(max(l.now()-l.due, 0))
-	l.due = l.looked + lagTick
-	time.AfterFunc(lagTick, l.tick)
+	l.due = l.now() + lagTick
+	l.ticker.Reset(lagTick)
 }
 
 // look adds what was lost since the last time. late is how much later than it should
@@ -103,8 +112,8 @@ func (l *lag) look(late time.Duration) {
 	active := ran + waited
 	waited += l.goroutines()
 	now := l.now()
-	took, idle := now-l.looked, before-l.looked-lagTick
-	l.looked = now
+	last := time.Duration(l.looked.Swap(int64(now)))
+	took, idle := now-last, before-last-lagTick
 	if took <= 0 {
 		return
 	}
@@ -115,15 +124,22 @@ func (l *lag) look(late time.Duration) {
 	}
 }
 
-// lost is all that was lost until now.
+// lost is all that was lost until now. Who asks while another looks waits for that only where
+// what is known is old.
 func (l *lag) lost() time.Duration {
-	if l.waiting.Load() > 0 && !l.ignored.Load() && l.looking.TryLock() {
-		if l.now()-l.looked >= lagTick/10 {
+	age := l.now() - time.Duration(l.looked.Load())
+	if l.waiting.Load() > 0 && !l.ignored.Load() && age >= lagLook && (l.looking.TryLock() || age >= lagTick && l.lock()) {
+		if l.now()-time.Duration(l.looked.Load()) >= lagLook {
 			l.look(0)
 		}
 		l.looking.Unlock()
 	}
 	return time.Duration(l.behind.Load())
+}
+
+func (l *lag) lock() bool {
+	l.looking.Lock()
+	return true
 }
 
 func (l *lag) worked() time.Duration {
