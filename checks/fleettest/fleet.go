@@ -135,6 +135,7 @@ func healthyNames(i int, names []string) *facts.Names {
 }
 
 func healthyNet(i int, names []string) *facts.Net {
+	room := max(4096, 2*len(names)) // for everybody on the link
 	speed := int64(100e9)
 	seen := &facts.Net{
 		Interfaces: []facts.Interface{
@@ -148,7 +149,7 @@ func healthyNet(i int, names []string) *facts.Net {
 		Listening: []facts.Listener{{Address: "0.0.0.0", Port: 22, PID: 800, Command: "sshd"}},
 		TCP:       map[string]string{"net.ipv4.tcp_syn_retries": "6"},
 		Neighbours: []facts.NeighbourTable{
-			{Name: "arp_cache", GCThresh1: 4096, GCThresh2: 8192, GCThresh3: 16384, Entries: 12, Learned: map[string]int{"eth0": 12}, Overflows: new(int64(0))},
+			{Name: "arp_cache", GCThresh1: room, GCThresh2: 2 * room, GCThresh3: 4 * room, Entries: 12, Learned: map[string]int{"eth0": 12}, Overflows: new(int64(0))},
 			{Name: "ndisc_cache", GCThresh1: 128, GCThresh2: 512, GCThresh3: 1024, Entries: 3, Learned: map[string]int{"eth0": 3}, Overflows: new(int64(0))},
 		},
 	}
