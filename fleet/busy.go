@@ -2,9 +2,10 @@ package fleet
 
 import (
 	"fmt"
+	"time"
+
 	"preflight/facts"
 	"preflight/remote"
-	"time"
 )
 
 // slack is how much longer than a limit whoever takes part in a drill may take: what a node
@@ -18,28 +19,31 @@ func (r *run) slack(limit time.Duration) time.Duration {
 	return time.Duration(float64(limit)/slowest) - limit
 }
 
-// busyTime is how much of a drill a node may miss before the others' having waited for it in vain says
-// nothing of it but that.
-const busyTime = time.Second
+// fairTime is for how long a node must have been able to work while others waited for it, for their having
+// waited in vain to say more of it than that it is busy.
+const fairTime = time.Second
 
-// losses are for how long each member has been kept from its work so far.
-type losses map[*member]time.Duration
+// losses are for how long each member had been kept from its work when a drill began.
+type losses struct {
+	began time.Time
+	of    map[*member]time.Duration
+}
 
 func (r *run) losses() losses {
-	so := make(losses, len(r.members))
+	so := losses{time.Now(), make(map[*member]time.Duration, len(r.members))}
 	for _, m := range r.members {
-		so[m] = m.agent.Lost()
+		so.of[m] = m.agent.Lost()
 	}
 	return so
 }
 
-// busy says of a member that has been kept from its work since, and nothing of any other.
+// busy says of a member that it has hardly come to its work since, and nothing of any other.
 func (before losses) busy(m *member) string {
-	already, known := before[m]
-	if !known || m.agent.Lost()-already < busyTime {
+	already, known := before.of[m]
+	passed, lost := time.Since(before.began), m.agent.Lost()-already
+	if !known || lost < fairTime || passed-lost >= fairTime {
 		return ""
 	}
-	lost := m.agent.Lost() - already
 	words := fmt.Sprintf("%s is busy: it was kept from its work for %s", m.Name, facts.Duration(lost.Seconds()))
 	if host := m.Host; host != nil && host.Load != nil && host.CPU.Usable > 0 {
 		words += fmt.Sprintf(", at a load of %.0f on %d processors", *host.Load, host.CPU.Usable)
@@ -57,9 +61,10 @@ func (before losses) busiest(all members) string {
 	return ""
 }
 
-// isTimed is whether an outcome is only that a time was up.
+// isTimed is whether an outcome is only that the peer's process did not answer in time. That nothing answers a
+// call at all is none: the kernel takes calls, however busy who listens is.
 func isTimed(outcome facts.PathOutcome) bool {
-	return outcome == facts.PathDropped || outcome == facts.PathSilent || outcome == facts.PathBlackhole
+	return outcome == facts.PathSilent || outcome == facts.PathBlackhole
 }
 
 // excuse takes the blame off a peer that was too busy to answer in time.

@@ -62,7 +62,7 @@ func TestBelievable(t *testing.T) {
 			nil, []facts.Path{{Peer: "w2", To: "10.0.0.2"}, {Peer: "w3", To: "10.0.0.3", MAC: "02:aa:00:00:00:01"}},
 		},
 	} {
-		got, failed := r.believable(plan, nil, all[0], members{all[0], all[1], all[2], all[4]}, c.said)
+		got, failed := r.believable(plan, losses{}, all[0], members{all[0], all[1], all[2], all[4]}, c.said)
 		want := map[string]float64{}
 		for _, peer := range c.reached {
 			want[peer] = 1
