@@ -41,7 +41,7 @@ var (
 
 func init() {
 	roles["spin"] = func([]string) error {
-		for {
+		for turns := 0; ; turns++ {
 		}
 	}
 	roles["load-client"] = func(args []string) error { return loadClient(args[0], args[1], os.Stdout) }

@@ -111,12 +111,12 @@ var errLongLine = &tooMuch{fmt.Sprintf("%d MiB in one line", maxLine>>20)}
 type lineReader struct {
 	in    *bufio.Reader
 	noise *noise
-	line  []byte
+	line  *bytes.Buffer
 	total int
 }
 
 // lines are buffers for one line each, of keptLine bytes at most: what one large answer needed is not kept.
-var lines = sync.Pool{New: func() any { return []byte{} }}
+var lines = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 const keptLine = 1 << 16
 
@@ -135,7 +135,7 @@ func newLineReader(in io.Reader) *lineReader {
 func (r *lineReader) next() ([]byte, error) {
 	for {
 		err := r.read()
-		before, ours, found := bytes.Cut(r.line, []byte(marker))
+		before, ours, found := bytes.Cut(r.line.Bytes(), []byte(marker))
 		if excess := r.noise.add(before); excess != nil {
 			return nil, excess
 		}
@@ -155,17 +155,18 @@ func (r *lineReader) next() ([]byte, error) {
 // read fills r.line with everything up to and including the next newline, or
 // with the beginning of that.
 func (r *lineReader) read() error {
-	if r.line != nil && cap(r.line) <= keptLine {
-		lines.Put(r.line[:0])
+	if r.line != nil && r.line.Cap() <= keptLine {
+		r.line.Reset()
+		lines.Put(r.line)
 	}
 	r.line = nil // while nothing comes, others have use for it
 	size := 0
 	for {
 		chunk, err := r.in.ReadSlice('\n')
 		if r.line == nil {
-			r.line = lines.Get().([]byte)
+			r.line = lines.Get().(*bytes.Buffer)
 		}
-		r.line = append(r.line, chunk[:min(len(chunk), maxLine-len(r.line))]...)
+		r.line.Write(chunk[:min(len(chunk), maxLine-r.line.Len())])
 		size += len(chunk)
 		if r.total += len(chunk); r.total > maxTotal {
 			return &tooMuch{fmt.Sprintf("%d MiB", maxTotal>>20)}
@@ -177,7 +178,7 @@ func (r *lineReader) read() error {
 			return err
 		}
 		const noLater = maxNoise + len(marker)
-		if len(r.line) > noLater && !bytes.Contains(r.line[:noLater], []byte(marker)) {
+		if r.line.Len() > noLater && !bytes.Contains(r.line.Bytes()[:noLater], []byte(marker)) {
 			return nil // all of it is noise, and too much of it
 		}
 	}

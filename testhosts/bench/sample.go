@@ -40,9 +40,4 @@ func (s sample) by(others sample) sample {
 	return ratios
 }
 
-// each is every value divided by n.
-func (s sample) each(n float64) sample {
-	return s.by(slices.Repeat(sample{n}, len(s)))
-}
-
 func milliseconds(d time.Duration) float64 { return d.Seconds() * 1000 }
