@@ -57,29 +57,27 @@ type factHole struct {
 func newFactTable(nodes []facts.Node) (*factTable, error) {
 	m := emptyTable()
 	m.Units = facts.Units()
-	columns := map[[2]string][]json.RawMessage{}
-	var order [][2]string
 	for i := range nodes {
 		m.Missing = append(m.Missing, nodes[i].Missing)
-		for _, section := range facts.Sections() {
+	}
+	for _, section := range slices.Sorted(slices.Values(facts.Sections())) { // of thousands of nodes there is memory for one at a time
+		columns := map[string][]json.RawMessage{}
+		for i := range nodes {
 			fields, err := fieldsOf(&nodes[i], section)
 			if err != nil {
 				return nil, err
 			}
 			for name, value := range fields {
-				key := [2]string{string(section), name}
-				if columns[key] == nil {
-					columns[key] = make([]json.RawMessage, len(nodes))
-					order = append(order, key)
+				if columns[name] == nil {
+					columns[name] = make([]json.RawMessage, len(nodes))
 				}
-				columns[key][i] = value
+				columns[name][i] = value
 			}
 		}
-	}
-	slices.SortFunc(order, func(a, b [2]string) int { return slices.Compare(a[:], b[:]) })
-	for _, key := range order {
-		if err := m.add(key[0], key[1], columns[key]); err != nil {
-			return nil, err
+		for _, name := range slices.Sorted(maps.Keys(columns)) {
+			if err := m.add(string(section), name, columns[name]); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return m, nil
