@@ -68,6 +68,9 @@ func nvmlChild() hostsys.Child {
 func askNVML(ctx context.Context, ask func(context.Context, io.Writer) (stderr string, err error), quiet time.Duration) (*facts.NVML, error) {
 	report, end := listen(ctx, ask, quiet)
 	silent := (hostsys.Worked() - report.last).Round(100 * time.Millisecond)
+	if end.silent { // for so long, though we may have found since that we were busy in some of it
+		silent = max(silent, quiet)
+	}
 	switch {
 	case report.done:
 	case errors.Is(ctx.Err(), context.Canceled):
@@ -88,20 +91,23 @@ func askNVML(ctx context.Context, ask func(context.Context, io.Writer) (stderr s
 	return &report.seen, nil
 }
 
-// ending is how a child came to its end: by itself, killed by us, or killed and
-// not gone.
+// ending is how a child came to its end: by itself, killed by us, for its silence or not,
+// or killed and not gone.
 type ending struct {
-	stderr        string
-	err           error
-	killed, stuck bool
+	stderr                string
+	err                   error
+	killed, silent, stuck bool
 }
+
+var errSilent = errors.New("nothing comes")
 
 // listen takes a child's lines until it ends, is silent for too long, or the time
 // that ctx leaves is over.
 func listen(ctx context.Context, ask func(context.Context, io.Writer) (string, error), quiet time.Duration) (*childReport, ending) {
 	asking, stop := hostsys.WithTimeLeft(ctx, 2*nvmlEnding) // what is reported by then has to be handed in before its end
 	defer stop()
-	silence := hostsys.AfterFunc(quiet, stop)
+	asking, hush := context.WithCancelCause(asking)
+	silence := hostsys.AfterFunc(quiet, func() { hush(errSilent) })
 	defer silence.Stop()
 	talk := newChildOutput(func(done bool) {
 		if done {
@@ -129,7 +135,7 @@ func listen(ctx context.Context, ask func(context.Context, io.Writer) (string, e
 			end.stuck = true
 		}
 	}
-	end.killed = asking.Err() != nil
+	end.killed, end.silent = asking.Err() != nil, context.Cause(asking) == errSilent
 	return talk.close(), end
 }
 
