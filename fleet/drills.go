@@ -102,6 +102,10 @@ type run struct {
 }
 
 func (job Job) newRun(fleet *facts.Fleet) *run {
+	if head := job.Head; head != nil { // of a look that was spoilt nothing is kept
+		head.Rehearsal = nil
+		delete(head.Missing, facts.SectionRehearsal)
+	}
 	return &run{
 		Job: job, planned: job.Prediction, fleet: fleet, token: crand.Text(), tried: map[facts.Section]bool{},
 		plans: addressPlans(),

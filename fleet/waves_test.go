@@ -410,3 +410,17 @@ func TestEarly(t *testing.T) {
 		t.Errorf("%d came, and all: %v", len(got), whole.over)
 	}
 }
+
+// TestALookKeepsNothingOfTheOneBefore: where the head stood still, it is looked once more, and what was
+// rehearsed in the first look was spoilt by that.
+func TestALookKeepsNothingOfTheOneBefore(t *testing.T) {
+	job := running(t, answers{})
+	job.Head = &facts.Node{
+		Facts:   facts.Facts{Rehearsal: &facts.Rehearsal{Problem: "it was stopped"}},
+		Missing: map[facts.Section]string{facts.SectionRehearsal: "no node was reached"},
+	}
+	fleet, _ := Look(t.Context(), job)
+	if fleet.Head.Rehearsal != nil || fleet.Head.Missing[facts.SectionRehearsal] != "" {
+		t.Errorf("kept: %+v, missing %v", fleet.Head.Rehearsal, fleet.Head.Missing)
+	}
+}
