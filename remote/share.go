@@ -6,6 +6,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"preflight/hostsys"
 )
 
 // Nodes that share a home lack our agent all at once, and one copy serves them all: the
@@ -111,8 +113,8 @@ func (s *homes) meet(tag string, seen []string) {
 // says when it moved and how it ended.
 func (s *homes) turn(ctx context.Context, tag, hash string) *sent {
 	patience := cmp.Or(s.longestWait, longestWait)
-	if deadline, ok := ctx.Deadline(); ok {
-		patience = min(patience, time.Until(deadline)/2)
+	if left, limited := hostsys.Left(ctx); limited {
+		patience = min(patience, left/2)
 	}
 	over := time.NewTimer(patience)
 	defer over.Stop()

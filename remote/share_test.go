@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"preflight/hostsys"
 	"preflight/remote/fixture"
 )
 
@@ -69,6 +70,8 @@ func nodes() *homes {
 }
 
 func TestOneCopyForAHome(t *testing.T) {
+	hostsys.IgnoreLag(true)
+	defer hostsys.IgnoreLag(false)
 	for name, run := range map[string]func(*testing.T, *homes){
 		"seen by the second": func(t *testing.T, s *homes) {
 			a, b := s.asks(t, "a"), s.asks(t, "b", "-", "a")
@@ -142,7 +145,7 @@ func TestOneCopyForAHome(t *testing.T) {
 		},
 		"little time": func(t *testing.T, s *homes) {
 			s.asks(t, "a")
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			ctx, cancel := hostsys.WithTimeout(t.Context(), 2*time.Second) // as Reach has it
 			defer cancel()
 			s.meet("b", []string{"a"})
 			began := time.Now()
