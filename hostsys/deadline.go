@@ -155,7 +155,7 @@ func (l *lag) withTimeout(ctx context.Context, limit time.Duration, cause error,
 	}
 }
 
-// WithTimeLeft is WithTimeout that ends so long before ctx does; ctx itself where that has
+// WithTimeLeft is WithTimeout that ends so long before ctx does, and with ctx where that has
 // no end.
 func WithTimeLeft(ctx context.Context, left time.Duration) (context.Context, context.CancelFunc) {
 	all, limited := Left(ctx)

@@ -127,19 +127,26 @@ func (l *lag) look(late time.Duration) {
 // lost is all that was lost until now. Who asks while another looks waits for that only where
 // what is known is old.
 func (l *lag) lost() time.Duration {
-	age := l.now() - time.Duration(l.looked.Load())
-	if l.waiting.Load() > 0 && !l.ignored.Load() && age >= lagLook && (l.looking.TryLock() || age >= lagTick && l.lock()) {
-		if l.now()-time.Duration(l.looked.Load()) >= lagLook {
-			l.look(0)
+	if l.waiting.Load() > 0 && !l.ignored.Load() {
+		switch age := l.age(); {
+		case age >= lagTick:
+			l.looking.Lock()
+			l.renew()
+		case age >= lagLook && l.looking.TryLock():
+			l.renew()
 		}
-		l.looking.Unlock()
 	}
 	return time.Duration(l.behind.Load())
 }
 
-func (l *lag) lock() bool {
-	l.looking.Lock()
-	return true
+func (l *lag) age() time.Duration { return l.now() - time.Duration(l.looked.Load()) }
+
+// renew looks, unless who looked before has just done so, and lets others look.
+func (l *lag) renew() {
+	defer l.looking.Unlock()
+	if l.age() >= lagLook {
+		l.look(0)
+	}
 }
 
 func (l *lag) worked() time.Duration {
