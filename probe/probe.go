@@ -43,6 +43,7 @@ func Run(ctx context.Context, o Options, sections []facts.Section, emit func(sec
 	}
 	ctx, cancel := hostsys.WithTimeoutCause(ctx, deadline-machine.LastWords, fmt.Errorf("not ready within %s, the time for the whole node", deadline))
 	defer cancel()
+	o = o.Together()
 
 	type outcome struct {
 		section facts.Section

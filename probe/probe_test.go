@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"preflight/facts"
 	"preflight/hostsys"
@@ -235,7 +236,7 @@ func TestOptionsTravelWithoutWhatIsANodesOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	sent.Root, sent.Deadline, sent.Head, sent.Program, sent.Names, sent.Peers = "", 0, false, "", nil, nil
-	if diff := cmp.Diff(sent, got); diff != "" {
+	if diff := cmp.Diff(sent, got, cmpopts.IgnoreUnexported(machine.Options{})); diff != "" {
 		t.Errorf("after a round trip (-sent +got):\n%s", diff)
 	}
 }

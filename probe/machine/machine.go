@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
+
 	"preflight/facts"
 )
 
@@ -44,6 +46,8 @@ type Options struct {
 	WorkDir  string            `json:"workdir,omitempty"` // where the launch runs
 	Peers    map[string]string `json:"-"`                 // hostfile name → IP address to ask a route for
 	Deadline time.Duration     `json:"-"`                 // for all sections together; 0 is DefaultDeadline
+
+	mounts func() ([]*procfs.MountInfo, error) // of Together
 }
 
 // At is where an absolute path of the machine lies below the root.

@@ -3,6 +3,7 @@ package machine
 import (
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/procfs"
 
@@ -10,8 +11,22 @@ import (
 )
 
 // Mounts is the mount table of this process in the order the mounts were made,
-// its names as people write them.
+// its names as people write them. It is nobody's to change.
 func Mounts(o Options) ([]*procfs.MountInfo, error) {
+	if o.mounts != nil {
+		return o.mounts()
+	}
+	return readMounts(o)
+}
+
+// Together are the options of collectors that look at one moment: the mount table, which
+// half of them ask for, is read once for them all.
+func (o Options) Together() Options {
+	o.mounts = sync.OnceValues(func() ([]*procfs.MountInfo, error) { return readMounts(o) })
+	return o
+}
+
+func readMounts(o Options) ([]*procfs.MountInfo, error) {
 	proc, err := procfs.NewFS(o.At("/proc"))
 	if err != nil {
 		return nil, err

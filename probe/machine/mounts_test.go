@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/prometheus/procfs"
@@ -33,5 +35,40 @@ func TestUnescape(t *testing.T) {
 		if got := unescape(name); got != want {
 			t.Errorf("unescape(%q) = %q, want %q", name, got, want)
 		}
+	}
+}
+
+func TestMountsTogether(t *testing.T) {
+	root := t.TempDir()
+	table := filepath.Join(root, "proc/self/mountinfo")
+	write := func(source string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(table), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(table, []byte("22 1 0:21 / / rw - tmpfs "+source+" rw\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	source := func(o Options) string {
+		t.Helper()
+		mounts, err := Mounts(o)
+		if err != nil || len(mounts) != 1 {
+			t.Fatalf("%v, %v", mounts, err)
+		}
+		return mounts[0].Source
+	}
+	each := Options{Root: root}
+	together := each.Together()
+	write("first")
+	if got := source(together); got != "first" {
+		t.Errorf("together they see %s", got)
+	}
+	write("second")
+	if got := source(together); got != "first" {
+		t.Errorf("who asks next sees %s, another moment", got)
+	}
+	if got := source(each); got != "second" {
+		t.Errorf("who looks alone sees %s", got)
 	}
 }

@@ -58,7 +58,7 @@ func lookAtPlaces(ctx context.Context, o Options, places []facts.Place, stand fu
 		})
 	}
 	all.Wait()
-	table, err := Mounts(o)
+	table, err := readMounts(o)
 	if err != nil {
 		return err
 	}
