@@ -99,15 +99,15 @@ func entriesOf(dir string) []string {
 }
 
 func (s site) add(dir, entry string) {
-	path := filepath.Join(dir, entry)
 	if strings.HasPrefix(entry, "__editable___") && strings.HasSuffix(entry, "_finder.py") {
-		readEditable(path, s.editable)
+		readEditable(filepath.Join(dir, entry), s.editable)
 		return
 	}
 	name, version, ok := parseDistribution(entry)
 	if !ok || !isInteresting(name) {
 		return
 	}
+	path := filepath.Join(dir, entry)
 	if version == "" {
 		if version = readHeader(path, "Version"); version == "" {
 			return // what an uninstall left behind

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"preflight/facts"
 	"preflight/probe/machine"
@@ -35,13 +36,15 @@ func suffixes(version string) []string {
 // script comes first, or where a module is run the working directory, then PYTHONPATH.
 func shadows(o machine.Options, s site, own ownModules, workDir string, python *facts.Python) []facts.Shadow {
 	before := searchedFirst(o, workDir, python.Version)
-	var installed []finder
-	for _, dir := range s.dirs {
-		f := newFinder(dir, "", python.Version)
-		if !slices.ContainsFunc(before, func(b finder) bool { return b.real == f.real }) {
-			installed = append(installed, f)
+	installed := sync.OnceValue(func() (all []finder) { // mostly nothing is in the way of anything
+		for _, dir := range s.dirs {
+			f := newFinder(dir, "", python.Version)
+			if !slices.ContainsFunc(before, func(b finder) bool { return b.real == f.real }) {
+				all = append(all, f)
+			}
 		}
-	}
+		return all
+	})
 	var found []facts.Shadow
 	for _, b := range before {
 		if slices.ContainsFunc(b.entries, func(entry string) bool { return strings.HasSuffix(entry, ".dist-info") }) {
@@ -53,7 +56,7 @@ func shadows(o machine.Options, s site, own ownModules, workDir string, python *
 			if by == "" || isLoaded || slices.Contains(own.builtin, module) || len(found) == maxShadows {
 				continue
 			}
-			hidden := hiddenBy(by, module, installed, s)
+			hidden := hiddenBy(by, module, installed(), s)
 			if hidden == "" || sameText(by, hidden) {
 				continue
 			}
@@ -107,6 +110,9 @@ func newFinder(dir, in, version string) finder {
 // goes before a file, and a directory without __init__ is taken only where nothing else
 // is found anywhere.
 func (f finder) find(module string) string {
+	if at, _ := slices.BinarySearch(f.entries, module); at == len(f.entries) || !strings.HasPrefix(f.entries[at], module) {
+		return ""
+	}
 	has := func(entries []string, name string) bool {
 		_, found := slices.BinarySearch(entries, name)
 		return found
@@ -120,10 +126,10 @@ func (f finder) find(module string) string {
 		}
 	}
 	for _, suffix := range f.suffixes {
-		path := filepath.Join(f.dir, module+suffix)
 		if !has(f.entries, module+suffix) {
 			continue
 		}
+		path := filepath.Join(f.dir, module+suffix)
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
 			return path
 		}
