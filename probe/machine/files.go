@@ -9,13 +9,14 @@ import (
 	"strconv"
 	"strings"
 
+	"preflight/hostsys"
 	"preflight/lazyregexp"
 )
 
 // Line is the first line of a small kernel file without the space around it,
 // "" when the file is absent, unreadable or empty.
 func Line(path string) string {
-	text, err := os.ReadFile(path)
+	text, err := hostsys.ReadFile(path)
 	if err != nil {
 		return ""
 	}
