@@ -133,7 +133,11 @@ func answerProbe(ctx context.Context, params json.RawMessage, reply func(string,
 	probe.Run(ctx, options, probing.Sections, func(section facts.Section, seen facts.Facts, missing string) {
 		// A reply that cannot be written means the head is gone, and then
 		// stdin ends this process anyway.
-		if err := reply(string(section), Probed{Seen: seen, Missing: missing}); errors.Is(err, remote.ErrOversize) {
+		only := struct { // as Probed
+			Seen    map[facts.Section]any `json:"seen"`
+			Missing string                `json:"missing,omitempty"`
+		}{seen.Only(section), missing}
+		if err := reply(string(section), only); errors.Is(err, remote.ErrOversize) {
 			_ = reply(string(section), Probed{Missing: "what there is to tell of it is " + err.Error() + ": look there by hand"})
 		}
 	})
