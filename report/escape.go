@@ -1,12 +1,13 @@
 package report
 
 import (
-	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"regexp"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Escape makes text from a node harmless on a terminal: control characters,
@@ -42,6 +43,7 @@ func Escape(text string) string {
 var (
 	lineCommand = regexp.MustCompile(`(?m)^([ \t]*):(:.*::)`)
 	markCommand = regexp.MustCompile(`##(\w*\[)`)
+	markStart   = regexp.MustCompile(`^` + markCommand.String())
 )
 
 // unobeyed is escaped text for a log, its lines as they are and none a command.
@@ -73,35 +75,48 @@ func EscapeLines(text string) string {
 
 // jsonGuard escapes what encoding/json leaves as it is and terminals obey: DEL
 // and the C1 control characters, which stand for escape sequences; and what runners do.
-// Outside of strings JSON has neither.
+// Outside of strings JSON has neither. It is given whole values.
 type jsonGuard struct{ to io.Writer }
 
-// guardedAtOnce is how many bytes, up to the end of a line, are copied at once: a report is large.
-const guardedAtOnce = 64 << 10
-
 func (g jsonGuard) Write(text []byte) (written int, err error) {
-	for err == nil && written < len(text) {
-		part := text[written:]
-		if len(part) > guardedAtOnce {
-			if end := bytes.IndexByte(part[guardedAtOnce:], '\n'); end >= 0 {
-				part = part[:guardedAtOnce+end+1]
-			}
+	for at := 0; err == nil && written < len(text); {
+		at += plainUntil(text[at:])
+		r, size := utf8.DecodeRune(text[at:])
+		instead := ""
+		switch {
+		case size == 0: // the end
+		case r == utf8.RuneError && size == 1: // no character
+			instead = string(r)
+		case r >= 0x7f && r < 0xa0, unicode.Is(unicode.Bidi_Control, r), r == '#' && markStart.Match(text[at:]):
+			instead = fmt.Sprintf(`\u%04x`, r)
+		default:
+			at += size
+			continue
 		}
-		err = g.write(part)
-		written += len(part)
+		if _, err = g.to.Write(text[written:at]); err == nil {
+			_, err = io.WriteString(g.to, instead)
+		}
+		at += size
+		written = at
 	}
 	return written, err
 }
 
-func (g jsonGuard) write(text []byte) error {
-	var out strings.Builder
-	for _, r := range markCommand.ReplaceAllString(string(text), `\u0023#$1`) {
-		if r >= 0x7f && r < 0xa0 || unicode.Is(unicode.Bidi_Control, r) {
-			fmt.Fprintf(&out, `\u%04x`, r)
-			continue
+// plainUntil is where the first character is that may have to be escaped. It looks at eight
+// bytes at once, because a report is large: seldom has one of them its highest bit set, or
+// has it when 1 was added, as DEL has.
+func plainUntil(text []byte) int {
+	const ones, highest = 0x0101010101010101, 0x8080808080808080
+	at := 0
+	for ; at+8 <= len(text); at += 8 {
+		word := binary.LittleEndian.Uint64(text[at:])
+		marks := word ^ '#'*ones // zero where one is
+		if (word|(word+ones)|(marks-ones)&^marks)&highest != 0 {
+			break
 		}
-		out.WriteRune(r)
 	}
-	_, err := io.WriteString(g.to, out.String())
-	return err
+	for at < len(text) && text[at] < 0x7f && text[at] != '#' {
+		at++
+	}
+	return at
 }

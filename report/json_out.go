@@ -18,49 +18,114 @@ const indent = " "
 // of it.
 func JSON[Report any](w io.Writer, r Report) error {
 	lists := map[string]reflect.Value{} // by what stands for an empty one
-	frame, err := json.MarshalIndent(withoutLists(reflect.ValueOf(r), lists), "", indent)
-	if err != nil {
+	out := &jsonText{to: jsonGuard{w}}
+	if err := out.add(withoutLists(reflect.ValueOf(r), lists), 0); err != nil {
 		return err
 	}
-	w = jsonGuard{w}
-	for line := range bytes.Lines(append(frame, '\n')) {
+	frame := append(out.text, '\n')
+	out.text = nil
+	for line := range bytes.Lines(frame) {
 		text, comma := strings.CutSuffix(strings.TrimSuffix(string(line), "\n"), ",")
 		list, emptied := lists[text]
 		if !emptied {
-			if _, err := w.Write(line); err != nil {
-				return err
-			}
+			out.text = append(out.text, line...)
 			continue
 		}
-		if err := writeList(w, strings.TrimSuffix(text, "]"), list, comma); err != nil {
+		out.text = append(out.text, strings.TrimSuffix(text, "]")...)
+		if err := out.addList(list); err != nil {
+			return err
+		}
+		out.text = append(out.text, "\n"+indent+"]"...)
+		if comma {
+			out.text = append(out.text, ',')
+		}
+		out.text = append(out.text, '\n')
+	}
+	return out.flush()
+}
+
+// jsonText is what is still to be written, and what is taken anew for the next part of it.
+type jsonText struct {
+	to      io.Writer
+	text    []byte
+	compact bytes.Buffer
+}
+
+// add is what [json.Indent] makes of a value, which would go through its text once more and
+// byte by byte.
+func (t *jsonText) add(value any, depth int) error {
+	t.compact.Reset()
+	if err := json.NewEncoder(&t.compact).Encode(value); err != nil {
+		return err
+	}
+	t.text = appendIndented(t.text, t.compact.Bytes(), depth)
+	return nil
+}
+
+func (t *jsonText) addList(list reflect.Value) error {
+	for i := range list.Len() {
+		if i > 0 {
+			t.text = append(t.text, ',')
+		}
+		t.text = append(t.text, "\n"+indent+indent...)
+		if err := t.add(list.Index(i).Addr().Interface(), 2); err != nil {
+			return err
+		}
+		if err := t.flush(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func writeList(w io.Writer, opening string, list reflect.Value, comma bool) error {
-	if _, err := fmt.Fprintln(w, opening); err != nil {
-		return err
-	}
-	for i := range list.Len() {
-		entry, err := json.MarshalIndent(list.Index(i).Addr().Interface(), indent+indent, indent)
-		if err != nil {
-			return err
-		}
-		if i < list.Len()-1 {
-			entry = append(entry, ',')
-		}
-		if _, err := fmt.Fprintf(w, indent+indent+"%s\n", entry); err != nil {
-			return err
-		}
-	}
-	closing := indent + "]"
-	if comma {
-		closing += ","
-	}
-	_, err := fmt.Fprintln(w, closing)
+func (t *jsonText) flush() error {
+	_, err := t.to.Write(t.text)
+	t.text = t.text[:0]
 	return err
+}
+
+// appendIndented breaks the lines of a text of encoding/json's, which is known to be JSON and
+// has blanks in strings only.
+func appendIndented(to, compact []byte, depth int) []byte {
+	line := func(by int) {
+		depth += by
+		to = append(to, '\n')
+		for range depth {
+			to = append(to, indent...)
+		}
+	}
+	for i := 0; i < len(compact); i++ {
+		switch c := compact[i]; c {
+		case '{', '[':
+			to = append(to, c)
+			if next := compact[i+1]; next == '}' || next == ']' { // empty
+				to = append(to, next)
+				i++
+				continue
+			}
+			line(+1)
+		case '}', ']':
+			line(-1)
+			to = append(to, c)
+		case ',':
+			to = append(to, c)
+			line(0)
+		case ':':
+			to = append(to, ": "...)
+		case '"':
+			begin := i
+			for i++; compact[i] != '"'; i++ {
+				if compact[i] == '\\' {
+					i++
+				}
+			}
+			to = append(to, compact[begin:i+1]...)
+		case '\n': // behind the whole
+		default:
+			to = append(to, c)
+		}
+	}
+	return to
 }
 
 // withoutLists is a report whose own lists are empty where JSON shows those too, and notes

@@ -3,8 +3,11 @@ package report
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"strings"
 	"testing"
+	"unicode"
 
 	"preflight/checks"
 	"preflight/facts"
@@ -46,6 +49,38 @@ func sameJSON[Report any](t *testing.T, r Report) {
 	}
 	if !bytes.Equal(got.Bytes(), want.Bytes()) {
 		t.Errorf("got\n%.2000s\nwant\n%.2000s", got.Bytes(), want.Bytes())
+	}
+}
+
+// TestGuardIsByCharacter: what is looked for in many bytes at once is found wherever it stands
+// among them, and nothing else is.
+func TestGuardIsByCharacter(t *testing.T) {
+	byCharacter := func(text string) string {
+		var out strings.Builder
+		for _, r := range markCommand.ReplaceAllString(text, `\u0023#$1`) {
+			if r >= 0x7f && r < 0xa0 || unicode.Is(unicode.Bidi_Control, r) {
+				fmt.Fprintf(&out, `\u%04x`, r)
+				continue
+			}
+			out.WriteRune(r)
+		}
+		return out.String()
+	}
+	pieces := []string{
+		"", "a", "~", "word", "\x00", "\x7f", "\u0080", "\u009f", "\u00a0", "é", "\u202e", "\u2028", "\u061c", "…", "\U0001f600", "\xff", "\xc2",
+		"#", "##", "##[", "##vso[", "##é[", "\"", "$1", "[", " ", "\n",
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		var text strings.Builder
+		for range 1 + random.IntN(12) {
+			text.WriteString(strings.Repeat(pieces[random.IntN(len(pieces))], 1+random.IntN(3)))
+		}
+		var got strings.Builder
+		n, err := jsonGuard{&got}.Write([]byte(text.String()))
+		if want := byCharacter(text.String()); got.String() != want || n != text.Len() || err != nil {
+			t.Fatalf("%q\n got %q, %d bytes, %v\nwant %q", text.String(), got.String(), n, err, want)
+		}
 	}
 }
 

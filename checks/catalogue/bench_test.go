@@ -1,7 +1,6 @@
 package catalogue
 
 import (
-	"syscall"
 	"testing"
 
 	"preflight/checks"
@@ -26,23 +25,14 @@ func BenchmarkEvaluate10k(b *testing.B) {
 			fleet := large.Of(10_000)
 			b.ReportAllocs()
 			var r checks.Report
-			began := cpuSeconds()
+			began := fleettest.CPUSeconds()
 			for b.Loop() {
 				r = judged(fleet, Catalogue...)
 			}
-			b.ReportMetric((cpuSeconds()-began)/float64(b.N), "cpu-s/op") // whatever else the machine is at
+			b.ReportMetric((fleettest.CPUSeconds()-began)/float64(b.N), "cpu-s/op") // whatever else the machine is at
 			b.ReportMetric(float64(len(r.Findings)), "findings")
 		})
 	}
-}
-
-// cpuSeconds is how long this process has computed, the collection of garbage included.
-func cpuSeconds() float64 {
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		panic(err)
-	}
-	return float64(used.Utime.Nano()+used.Stime.Nano()) / 1e9
 }
 
 // BenchmarkDiff10k compares the nodes of the same fleets.

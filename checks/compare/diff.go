@@ -26,9 +26,10 @@ import (
 // leftOut counts that.
 func Diff(nodes []facts.Node) (diffs []checks.FactDiff, leftOut int) {
 	diffs = []checks.FactDiff{}
+	seen := make([]*facts.Node, 0, len(nodes))
 	for _, section := range facts.Sections() {
 		room := roomOfSection + roomOfNode*len(nodes)
-		seen := make([]*facts.Node, 0, len(nodes))
+		seen = seen[:0]
 		for i := range nodes {
 			if nodes[i].Reached && nodes[i].Has(section) {
 				seen = append(seen, &nodes[i])

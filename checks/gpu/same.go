@@ -168,25 +168,25 @@ func distinct(cards []*facts.Card, value func(*facts.Card) string) string {
 // smallestMemory is the least that a GPU has and the nodes with such, nil where all
 // that tell have as much.
 func smallestMemory(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card) (least string, names []string) {
-	var sizes []int64
+	var smallest, largest int64
 	of := map[string]int64{}
 	for _, node := range nodes {
 		for _, card := range cardsOf(node) {
 			if card.Memory > 0 {
-				sizes = append(sizes, card.Memory)
+				smallest, largest = min(cmp.Or(smallest, card.Memory), card.Memory), max(largest, card.Memory)
 				of[node.Name] = min(cmp.Or(of[node.Name], card.Memory), card.Memory)
 			}
 		}
 	}
-	if sizes == nil || hasAsMuch(slices.Min(sizes), slices.Max(sizes)) {
+	if smallest == 0 || hasAsMuch(smallest, largest) {
 		return "", nil
 	}
 	for _, node := range nodes {
-		if size, known := of[node.Name]; known && hasAsMuch(slices.Min(sizes), size) {
+		if size, known := of[node.Name]; known && hasAsMuch(smallest, size) {
 			names = append(names, node.Name)
 		}
 	}
-	return humanize.IBytes(uint64(slices.Min(sizes))), names
+	return humanize.IBytes(uint64(smallest)), names
 }
 
 func unlikeVBIOS(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card) (findings []checks.Finding) {

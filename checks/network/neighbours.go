@@ -1,7 +1,6 @@
 package network
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -64,15 +63,18 @@ func judgeNeighbours(view checks.View) (findings []checks.Finding) {
 // subnets are the addresses that the nodes of a launch will have on their links, in order.
 type subnets struct {
 	view      checks.View
+	of        map[*facts.Node]string // each node's own
 	addresses []netip.Addr
 	first     *facts.Node // whom all call, nil where that is not known
 }
 
 func newSubnets(view checks.View) *subnets {
-	s := &subnets{view: view}
+	s := &subnets{view: view, of: make(map[*facts.Node]string, len(view.All)), addresses: make([]netip.Addr, 0, len(view.All))}
 	s.first, _ = names.NodeZero(view)
+	choices := placementOf(view).choices
 	for _, node := range view.Everywhere() {
-		if address, err := netip.ParseAddr(addressOnLink(view, node)); err == nil {
+		s.of[node] = addressOnLink(choices[node], node)
+		if address, err := netip.ParseAddr(s.of[node]); err == nil {
 			s.addresses = append(s.addresses, address.Unmap())
 		}
 	}
@@ -82,15 +84,14 @@ func newSubnets(view checks.View) *subnets {
 
 // addressOnLink is where the ranks of a node will listen or, where that is not known, where it
 // was reached.
-func addressOnLink(view checks.View, node *facts.Node) string {
-	if node.Net == nil {
+func addressOnLink(choice nccl.Choice, node *facts.Node) string {
+	switch {
+	case node.Net == nil:
 		return node.Address
+	case choice.Address != "" && !names.IsLoopback(choice.Address): // where nobody can be called, as nic-choice says
+		return choice.Address
 	}
-	address := nccl.RankAddress(view.Launch, node).Address
-	if names.IsLoopback(address) {
-		address = "" // where nobody can be called, as nic-choice says
-	}
-	return cmp.Or(address, nccl.PeerAddress(node).Address)
+	return nccl.PeerAddress(node).Address
 }
 
 // on is how many of the addresses are in a network, which lie beside each other.
@@ -125,8 +126,7 @@ type crowd struct {
 // crowdOf is that of a node, or why it is not known.
 func (s *subnets) crowdOf(node *facts.Node) (c crowd, notKnown string) {
 	c = crowd{node: node, meetsAll: !ranks.UsesNCCL(s.view) || node == s.first}
-	address := addressOnLink(s.view, node)
-	held, network, known := names.HolderOf(node, address)
+	held, network, known := names.HolderOf(node, s.of[node])
 	if !known {
 		return c, "net: which address its ranks will have is not known"
 	}

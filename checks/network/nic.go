@@ -35,7 +35,7 @@ func judgeChoices(view checks.View) []checks.Finding {
 	if len(view.All) == 1 {
 		return checks.Skipped("a single node has no peers")
 	}
-	p := newPlacement(view)
+	p := placementOf(view)
 	var findings []checks.Finding
 	var faulty []misplacement
 	for _, node := range view.Nodes {

@@ -36,7 +36,7 @@ func (m misplacement) hasTwin() bool {
 // with the check that says why. What fails on calling them there has that cause,
 // and is not to be reported again.
 func misplaced(view checks.View) map[string]misplacement {
-	return checks.Remember(view, misplacements{}, func() map[string]misplacement { return newPlacement(view).misplaced() })
+	return checks.Remember(view, misplacements{}, func() map[string]misplacement { return placementOf(view).misplaced() })
 }
 
 type misplacements struct{}
@@ -70,6 +70,15 @@ type placement struct {
 	// networks counts the choices on each network, once somebody asks.
 	networks map[netip.Prefix]int
 }
+
+// placementOf is worked out once: only the nodes that a check judges are its own.
+func placementOf(view checks.View) *placement {
+	p := *checks.Remember(view, placementKey{}, func() *placement { return newPlacement(view) })
+	p.view = view
+	return &p
+}
+
+type placementKey struct{}
 
 func newPlacement(view checks.View) *placement {
 	p := &placement{

@@ -65,19 +65,27 @@ func MatchHCA(spec string, devices []Device) []Device {
 	return selected
 }
 
-// nameFilter is a parsed NCCL name list. An item's Port of -1 stands for any.
+// nameFilter is an NCCL name list, of which so many items count. It is read item by item
+// wherever it is asked: there are nodes by the thousand, and of items a few.
 type nameFilter struct {
 	exclude, exact bool
-	items          []Device
+	list           string
+	limit          int
 }
 
 func parseNameFilter(spec string, limit int) nameFilter {
-	var f nameFilter
+	f := nameFilter{limit: limit}
 	spec, f.exclude = strings.CutPrefix(spec, "^")
-	spec, f.exact = strings.CutPrefix(spec, "=")
-	for item := range strings.SplitSeq(spec, ",") {
+	f.list, f.exact = strings.CutPrefix(spec, "=")
+	return f
+}
+
+// items are what the list names. A Port of -1 stands for any.
+func (f nameFilter) items(yield func(Device) bool) {
+	count := 0
+	for item := range strings.SplitSeq(f.list, ",") {
 		name, rest, _ := strings.Cut(item, ":")
-		if name == "" || len(f.items) == limit {
+		if name == "" {
 			continue
 		}
 		port, _, _ := strings.Cut(rest, ":") // rail and plane select nothing
@@ -85,19 +93,22 @@ func parseNameFilter(spec string, limit int) nameFilter {
 		if port != "" {
 			device.Port = leadingInt(port)
 		}
-		f.items = append(f.items, device)
+		if count++; count > f.limit || !yield(device) {
+			return
+		}
 	}
-	return f
 }
 
 // selects says whether the filter leaves the device in. An empty list matches
 // everything, so a lone ^ selects nothing.
 func (f nameFilter) selects(device Device) bool {
-	matches := func(item Device) bool {
+	empty, matches := true, false
+	for item := range f.items {
+		empty = false
 		named := device.Name == item.Name || !f.exact && strings.HasPrefix(device.Name, item.Name)
-		return named && (item.Port == -1 || device.Port == 0 || item.Port == device.Port)
+		matches = matches || named && (item.Port == -1 || device.Port == 0 || item.Port == device.Port)
 	}
-	return (len(f.items) == 0 || slices.ContainsFunc(f.items, matches)) != f.exclude
+	return (empty || matches) != f.exclude
 }
 
 // leadingInt is C's atoi: the number the text starts with, else 0.

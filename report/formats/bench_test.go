@@ -44,12 +44,14 @@ func BenchmarkReport10k(b *testing.B) {
 					b.ReportAllocs()
 					runtime.GC()
 					before, c := held(), counting{}
+					began := fleettest.CPUSeconds()
 					for b.Loop() {
 						c = counting{most: c.most}
 						if err := format.Render(&c, r, report.Style{}); err != nil {
 							b.Fatal(err)
 						}
 					}
+					b.ReportMetric((fleettest.CPUSeconds()-began)/float64(b.N), "cpu-s/op") // whatever else the machine is at
 					b.ReportMetric(float64(c.written), "written-B")
 					b.ReportMetric(float64(c.most-min(c.most, before))/1e6, "peak-MB")
 				})
