@@ -93,8 +93,11 @@ func values(v reflect.Value) (n int) {
 			n += values(v.Index(i))
 		}
 	case reflect.Map:
-		for key, value := range v.Seq2() {
-			n += len(key.String())/bytesOfValue + values(value)
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		for entry := v.MapRange(); entry.Next(); {
+			key.SetIterKey(entry)
+			value.SetIterValue(entry)
+			n += key.Len()/bytesOfValue + values(value)
 		}
 	case reflect.String:
 		n = v.Len() / bytesOfValue

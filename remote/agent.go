@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -172,8 +173,8 @@ func (a *Agent) Close() error {
 //
 // The error is an *Error when the node is lost, silent or interrupted, and ErrNoAnswer
 // when it is late; any other is the method's own, or the Excess of parts that each was not called with.
-// Parts are what a stranger sent: valid JSON, not too much of it for Options.Nodes,
-// and no more than that.
+// Parts are what a stranger sent: not too much for Options.Nodes, and nobody has seen
+// whether it is JSON.
 func (a *Agent) Call(ctx context.Context, method string, params any, each func(part string, body json.RawMessage)) error {
 	text, err := json.Marshal(params)
 	if err != nil {
@@ -201,13 +202,13 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 				excess.add(p.Part, fmt.Errorf("a line of more than %d MiB", maxLine>>20))
 				continue
 			}
-			left, err := bounded.Check(p.Body, values)
+			left, err := bounded.Check(p.body, values)
 			if err != nil {
 				excess.add(p.Part, err)
 				continue
 			}
 			values = left
-			each(p.Part, p.Body)
+			each(p.Part, p.body)
 		case <-a.dead:
 			return a.err
 		case <-ctx.Done():
@@ -314,14 +315,12 @@ func (a *Agent) listen(e ending) {
 // call that never was is garbage.
 func (a *Agent) dispatch(line []byte, long bool, e *ending) error {
 	var got answer
-	var err error
-	if long {
-		got = beginning(line)
-	} else {
-		err = json.Unmarshal(line, &got)
-	}
-	if err != nil || got.Node != a.command.host {
+	said, body, _ := bytes.Cut(line, bodyBehind)
+	if err := json.Unmarshal(said, &got); err != nil || got.Node != a.command.host {
 		return e.garbage(line)
+	}
+	if got.long = long; !long {
+		got.body = bytes.Clone(body) // the next line takes the place of this one
 	}
 	if got.Lost > 0 {
 		a.lag.tell(got.Lost)

@@ -88,7 +88,7 @@ func TestTooMuchOfAPart(t *testing.T) {
 	fixture.NoLeaks(t)
 	agent := talking(t, &fixture.Node{})
 	part := func(name, body string) string {
-		return `@@preflight {"node":"w1","id":1,"part":"` + name + `","body":` + body + "}\n"
+		return `@@preflight {"node":"w1","id":1,"part":"` + name + `"}` + "\t" + body + "\n"
 	}
 	empty := func(n int) string { return "[" + strings.Repeat("{},", n) + "{}]" }
 	answer := part("before", `"x"`) + part("long", empty(2_000_000)) + part("many", empty(5000)) +
@@ -116,7 +116,7 @@ func TestTooMuchOfAPart(t *testing.T) {
 
 // TestHostileAnswerIsCheap: what a node says is thrown away costs the head a line of it.
 func TestHostileAnswerIsCheap(t *testing.T) {
-	line := []byte(marker + `{"node":"w1","id":1,"part":"net","body":[` + strings.Repeat("{},", maxTotal/3-100) + "{}]}\n")
+	line := []byte(marker + `{"node":"w1","id":1,"part":"net"}` + "\t[" + strings.Repeat("{},", maxTotal/3-100) + "{}]\n")
 	a := &Agent{
 		command: &command{host: "w1", stdout: newLineReader(bytes.NewReader(line))},
 		calls:   map[uint64]*call{1: {parts: make(chan answer, 1), gone: make(chan struct{})}},

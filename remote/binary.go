@@ -92,14 +92,14 @@ func Pack(path string) ([]byte, error) {
 	return compress(path, gzip.BestCompression, string(comment))
 }
 
-// Packed is the executable that [Pack] has compressed. Only the header is read: the nodes
-// verify the rest.
-func Packed(text []byte) (*Binary, error) {
-	z, err := gzip.NewReader(bytes.NewReader(text))
+// Packed is the executable that [Pack] has compressed into text. Only its header is read: the
+// nodes verify the rest, which whole returns.
+func Packed(text io.Reader, whole func() ([]byte, error)) (*Binary, error) {
+	z, err := gzip.NewReader(text)
 	if err != nil {
 		return nil, err
 	}
-	b := &Binary{Gzip: func() ([]byte, error) { return text, nil }}
+	b := &Binary{Gzip: whole}
 	if err := json.Unmarshal([]byte(z.Comment), b); err != nil {
 		return nil, fmt.Errorf("what it is: %w", err)
 	}

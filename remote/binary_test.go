@@ -113,7 +113,7 @@ func TestPack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := Packed(text)
+	got, err := Packed(bytes.NewReader(text), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,12 +133,12 @@ func TestPack(t *testing.T) {
 	if again, err := Pack(path); err != nil || !bytes.Equal(again, text) {
 		t.Errorf("packed again it is something else (%v)", err)
 	}
-	if _, err := Packed(text[:9]); err == nil {
+	if _, err := Packed(bytes.NewReader(text[:9]), nil); err == nil {
 		t.Error("half a header was taken")
 	}
 	if plain, err := want.Gzip(); err != nil {
 		t.Error(err)
-	} else if _, err := Packed(plain); err == nil {
+	} else if _, err := Packed(bytes.NewReader(plain), nil); err == nil {
 		t.Error("what does not say what it is was taken")
 	}
 	if _, err := Pack("binary_test.go"); err == nil {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -217,7 +218,7 @@ func (s *server) call(ctx context.Context, r request) (err error) {
 		if err != nil {
 			return fmt.Errorf("part %s: %w", part, err)
 		}
-		if err := s.send(answer{ID: r.ID, Part: part, Body: secret.HideJSON(text)}); err != nil {
+		if err := s.send(answer{ID: r.ID, Part: part, body: secret.HideJSON(text)}); err != nil {
 			return fmt.Errorf("part %s: %w", part, err)
 		}
 		return nil
@@ -228,21 +229,21 @@ func (s *server) call(ctx context.Context, r request) (err error) {
 func (s *server) greet() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	return s.write(greeting{ownHello()})
+	return s.write(greeting{ownHello()}, nil)
 }
 
 // send writes one line of an answer.
 func (s *server) send(a answer) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	return s.write(s.named(a))
+	return s.write(s.named(a), a.body)
 }
 
 // beat says that we are there, unless something is being written, which says as much.
 func (s *server) beat() {
 	if a := s.named(answer{}); a.Node != "" && s.writing.TryLock() {
 		defer s.writing.Unlock()
-		_ = s.write(a)
+		_ = s.write(a, nil)
 	}
 }
 
@@ -255,16 +256,21 @@ func (s *server) named(a answer) answer {
 	return a
 }
 
-// write puts one line on the wire. A stream that breaks ends the agent.
-func (s *server) write(line any) error {
+// write puts one line on the wire, with a body where there is one. A stream that breaks ends
+// the agent.
+func (s *server) write(line any, body []byte) error {
 	text, err := json.Marshal(line)
 	if err != nil {
 		return err
 	}
-	if len(marker)+len(text)+1 > maxLine {
+	if body != nil {
+		body = slices.Concat(bodyBehind, body)
+	}
+	whole := slices.Concat([]byte(marker), text, body, []byte("\n"))
+	if len(whole) > maxLine {
 		return ErrOversize
 	}
-	if _, err := s.out.Write(append(append([]byte(marker), text...), '\n')); err != nil {
+	if _, err := s.out.Write(whole); err != nil {
 		s.end(err)
 		return err
 	}

@@ -78,8 +78,8 @@ func TestServe(t *testing.T) {
 	})
 	c.say(`{"open":{"node":"w1","seconds":60}}`, `{"id":1,"method":"wait"}`, `{"id":2,"method":"parts","params":{"a":1}}`)
 	want := []string{
-		`{"node":"w1","id":2,"part":"given","body":{"a":1}}`,
-		`{"node":"w1","id":2,"part":"tag","body":"\u003cb\u003e\u001e"}`,
+		`{"node":"w1","id":2,"part":"given"}` + "\t" + `{"a":1}`,
+		`{"node":"w1","id":2,"part":"tag"}` + "\t" + `"\u003cb\u003e\u001e"`,
 		`{"node":"w1","id":2,"done":true}`,
 	}
 	for _, want := range want {
@@ -287,7 +287,7 @@ func TestServeTellsNoSecret(t *testing.T) {
 	})
 	c.say(`{"open":{"node":"w1","seconds":60}}`, `{"id":1,"method":"look"}`)
 	for _, want := range []string{
-		`{"node":"w1","id":1,"part":"env","body":{"proxy":"http://…@proxy:3128","x":"\u003c?token=…\u003e"}}`,
+		`{"node":"w1","id":1,"part":"env"}` + "\t" + `{"proxy":"http://…@proxy:3128","x":"\u003c?token=…\u003e"}`,
 		`{"node":"w1","id":1,"done":true,"error":"password=… is wrong"}`,
 	} {
 		if got := c.next(t); got != want {

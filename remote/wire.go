@@ -17,7 +17,8 @@ import (
 
 // The wire. An agent writes lines to its stdout: the marker, one JSON object, a
 // newline. The first is its hello; every other names its node and the request
-// it answers, and the last of a request says done. The other way go plain JSON
+// it answers, and the last of a request says done. A part of an answer stands behind a
+// tab, which no JSON has in it, so that only who wants the part has to read it. The other way go plain JSON
 // lines, one a request. A line that asks nothing, or answers none, is a beat: its
 // sender is there (beat.go). Nothing here knows what carries the lines.
 //
@@ -57,24 +58,24 @@ type greeting struct {
 
 // answer is every later line of an agent.
 type answer struct {
-	Node string          `json:"node"`
-	ID   uint64          `json:"id"`
-	Part string          `json:"part,omitempty"`
-	Body json.RawMessage `json:"body,omitempty"`
-	Done bool            `json:"done,omitempty"`
-	Err  string          `json:"error,omitempty"` // with Done: why the method failed
+	Node string `json:"node"`
+	ID   uint64 `json:"id"`
+	Part string `json:"part,omitempty"`
+	Done bool   `json:"done,omitempty"`
+	Err  string `json:"error,omitempty"` // with Done: why the method failed
 	// Lost are the seconds for which the agent has been kept from its work so far.
 	Lost float64 `json:"lost,omitempty"`
 	// Unheard are the seconds for which nothing came from the head. It is the last
 	// line of an agent that ends for it.
 	Unheard float64 `json:"unheard,omitempty"`
 
-	long bool // its line was, so that there is no body
+	body json.RawMessage // behind the tab; a stranger's, which nobody has read
+	long bool            // its line was, so that there is no body
 }
 
 // isBeat tells a line that only says that its node is there.
 func (a *answer) isBeat() bool {
-	return a.ID == 0 && a.Part == "" && a.Body == nil && !a.Done && !a.long && a.Unheard == 0
+	return a.ID == 0 && a.Part == "" && a.body == nil && !a.Done && !a.long && a.Unheard == 0
 }
 
 // request is every line an agent is sent. The first is the opening: it names
@@ -103,6 +104,9 @@ var beatLine = []byte("{}\n")
 type tooMuch struct{ limit string }
 
 func (e *tooMuch) Error() string { return "sent more than " + e.limit }
+
+// bodyBehind is what stands between an answer and its body.
+var bodyBehind = []byte("\t")
 
 // errLongLine is a line of ours that is too long, and was read past.
 var errLongLine = &tooMuch{fmt.Sprintf("%d MiB in one line", maxLine>>20)}
@@ -180,26 +184,6 @@ func (r *lineReader) read() error {
 		const noLater = maxNoise + len(marker)
 		if r.line.Len() > noLater && !bytes.Contains(r.line.Bytes()[:noLater], []byte(marker)) {
 			return nil // all of it is noise, and too much of it
-		}
-	}
-}
-
-// beginning is what a line says that was cut, before its body: an answer that has
-// none. It is the zero answer where that is not an answer's beginning.
-func beginning(line []byte) (got answer) {
-	for tokens := json.NewDecoder(bytes.NewReader(line)); ; {
-		key, err := tokens.Token()
-		for field, into := range map[string]any{"node": &got.Node, "id": &got.ID, "part": &got.Part} {
-			if key == field {
-				err = tokens.Decode(into)
-			}
-		}
-		switch {
-		case err != nil || key != json.Delim('{') && key != "node" && key != "id" && key != "part" && key != "body":
-			return answer{}
-		case key == "body":
-			got.long = true
-			return got
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (m *modelled) do(op, size byte) {
 	}
 	switch op % 6 {
 	case 0:
-		m.part(answer{ID: id, Part: fmt.Sprintf("p%d", op), Body: bytes.Repeat([]byte{'1'}, 1+8*int(size))})
+		m.part(answer{ID: id, Part: fmt.Sprintf("p%d", op), body: bytes.Repeat([]byte{'1'}, 1+8*int(size))})
 	case 1:
 		m.part(answer{ID: id, Done: true, Err: strings.Repeat("x", int(size)%3)})
 		m.gone[id] = true
@@ -83,7 +83,7 @@ func (m *modelled) part(a answer) {
 
 // long is a line of ours that is read past.
 func (m *modelled) long(a answer, size int) {
-	fmt.Fprintf(&m.said, `%s{"node":"w1","id":%d,"part":%q,"body":"%s"}`+"\n", marker, a.ID, a.Part, strings.Repeat("b", size))
+	fmt.Fprintf(&m.said, `%s{"node":"w1","id":%d,"part":%q}`+"\t%s\n", marker, a.ID, a.Part, strings.Repeat("b", size))
 	a.Node, a.long = "w1", true
 	m.take(a)
 }
@@ -125,7 +125,7 @@ func (m *modelled) settle() {
 }
 
 func spelled(a answer) string {
-	return fmt.Sprintf("%d %s done=%t %q long=%t %d", a.ID, a.Part, a.Done, a.Err, a.long, len(a.Body))
+	return fmt.Sprintf("%d %s done=%t %q long=%t %d", a.ID, a.Part, a.Done, a.Err, a.long, len(a.body))
 }
 
 // hear reads all that a node said, in pieces of some sizes, as an agent's callers do.
@@ -158,7 +158,7 @@ func hear(said io.Reader, size int) heard {
 		for id, c := range calls {
 			select {
 			case p := <-c.parts:
-				if p.ID != id || p.Body != nil && !json.Valid(p.Body) {
+				if p.ID != id || p.body != nil && !json.Valid(p.body) {
 					got.err = "an answer to another request: " + spelled(p)
 				}
 				if id == givesUp {

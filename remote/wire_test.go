@@ -3,7 +3,6 @@ package remote
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -70,7 +69,7 @@ func slicesRepeat(s string, n int) []string {
 // FuzzAgentLines lets a hostile agent say anything: what reaches a caller must
 // be an answer to its own request, from its own node, and bounded.
 func FuzzAgentLines(f *testing.F) {
-	f.Add([]byte(`@@preflight {"node":"w1","id":1,"part":"p","body":{"a":[1]}}` + "\n" + `@@preflight {"node":"w1","id":1,"done":true}` + "\n"))
+	f.Add([]byte(`@@preflight {"node":"w1","id":1,"part":"p"}` + "\t" + `{"a":[1]}` + "\n" + `@@preflight {"node":"w1","id":1,"done":true}` + "\n"))
 	f.Add([]byte("noise@@preflight {\"node\":\"w2\",\"id\":1}\n"))
 	f.Add([]byte(`@@preflight {"node":"w1","id":18446744073709551615,"done":true,"error":"` + "\u202e" + `"}` + "\n"))
 	f.Add([]byte("@@preflight @@preflight [[[[\n\x00\xff"))
@@ -91,7 +90,7 @@ func FuzzAgentLines(f *testing.F) {
 		}
 		close(a.calls[1].parts)
 		for got := range a.calls[1].parts {
-			if got.Node != "w1" || got.ID != 1 || len(got.Body) > len(said) || got.Body != nil && !json.Valid(got.Body) {
+			if got.Node != "w1" || got.ID != 1 || len(got.body) > len(said) {
 				t.Errorf("handed on %+v", got)
 			}
 		}

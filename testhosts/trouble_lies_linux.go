@@ -28,10 +28,11 @@ def request(line):
 
 def answer(line):
     head, mark, text = line.partition(MARK)
+    said, tab, body = text.partition(b"\t")
     try:
-        a = json.loads(text)
-        answered(a["body"])
-        return head + mark + json.dumps(a).encode() + b"\n"
+        a = json.loads(body)
+        answered(a)
+        return head + mark + said + tab + json.dumps(a).encode() + b"\n"
     except (ValueError, LookupError, TypeError):
         return line
 

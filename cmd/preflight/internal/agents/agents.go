@@ -9,7 +9,6 @@ package agents
 
 import (
 	"embed"
-	"errors"
 	"fmt"
 	"io/fs"
 	"sync"
@@ -20,43 +19,60 @@ import (
 //go:embed carried
 var embedded embed.FS
 
-var own = sync.OnceValue(func() set {
+var own = sync.OnceValues(func() (set, error) {
 	carried, err := fs.Sub(embedded, "carried")
 	if err != nil {
-		panic(err) // the name is valid
+		return nil, err
 	}
-	return set{carried}
+	return open(carried)
 })
 
 // Open returns what to send to nodes of a platform, the one to prefer first: the dynamic
 // agent can ask NVIDIA's driver, and the static one behind it starts where there is no
 // glibc. The error wraps os.ErrNotExist when there is none, and says how to build it.
-func Open(goos, arch string) ([]*remote.Binary, error) { return own().open(goos, arch) }
+func Open(goos, arch string) ([]*remote.Binary, error) {
+	carried, err := own()
+	if err != nil {
+		return nil, err
+	}
+	return carried.of(goos, arch)
+}
 
-// set is a directory of agents, as cmd/agent/pack makes them.
-type set struct{ files fs.FS }
+// set are agents by the names that cmd/agent/pack gives them.
+type set map[string]*remote.Binary
 
-func (s set) open(goos, arch string) (found []*remote.Binary, err error) {
-	for _, kind := range []string{"", "-static"} {
-		name := goos + "-" + arch + kind + ".gz"
-		packed, err := fs.ReadFile(s.files, name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
+// open reads of each agent what it is, once for all nodes, and the rest when one needs it.
+func open(files fs.FS) (set, error) {
+	names, err := fs.Glob(files, "*.gz")
+	if err != nil {
+		return nil, err
+	}
+	all := set{}
+	for _, name := range names {
+		f, err := files.Open(name)
 		if err != nil {
 			return nil, err
 		}
-		one, err := remote.Packed(packed)
+		defer f.Close()
+		all[name], err = remote.Packed(f, sync.OnceValues(func() ([]byte, error) { return fs.ReadFile(files, name) }))
 		if err != nil {
 			return nil, fmt.Errorf("the agent %s in this preflight: %w", name, err)
 		}
-		found = append(found, one)
 	}
-	if len(found) > 0 {
+	return all, nil
+}
+
+func (s set) of(goos, arch string) (found []*remote.Binary, err error) {
+	for _, kind := range []string{"", "-static"} {
+		if one := s[goos+"-"+arch+kind+".gz"]; one != nil {
+			found = append(found, one)
+		}
+	}
+	switch {
+	case len(found) > 0:
 		return found, nil
-	}
-	if all, err := fs.Glob(s.files, "*.gz"); err != nil || len(all) > 0 {
-		return nil, errors.Join(err, remote.NoBinary(goos, arch))
+	case len(s) > 0:
+		return nil, remote.NoBinary(goos, arch)
 	}
 	return remote.Own(goos, arch)
 }

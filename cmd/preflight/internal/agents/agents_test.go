@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -44,7 +45,11 @@ func TestOpen(t *testing.T) {
 		"of another machine": {fstest.MapFS{"linux-mips.gz": agent}, runtime.GOARCH, 0},
 		"none for it":        {fstest.MapFS{"README.md": readme}, "mips", 0},
 	} {
-		found, err := set{c.carried}.open("linux", c.arch)
+		all, err := open(c.carried)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		found, err := all.of("linux", c.arch)
 		if len(found) != c.found || slices.ContainsFunc(found, func(b *remote.Binary) bool { return b.Hash != own[0].Hash }) {
 			t.Errorf("%s: found %+v (%v)", name, found, err)
 		}
@@ -52,9 +57,30 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	broken := set{fstest.MapFS{"linux-mips.gz": readme}}
-	if _, err := broken.open("linux", "mips"); err == nil || errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "linux-mips.gz") {
+	broken := fstest.MapFS{"linux-mips.gz": readme}
+	if _, err := open(broken); err == nil || errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "linux-mips.gz") {
 		t.Errorf("a broken one: %v", err)
+	}
+}
+
+// What every node is asked for costs nothing that grows with what is carried.
+func TestOpenedOnce(t *testing.T) {
+	agent := packed(t)
+	all, err := open(fstest.MapFS{"linux-mips.gz": agent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _ := all.of("linux", "mips")
+	again, err := all.of("linux", "mips")
+	if err != nil || first[0] != again[0] {
+		t.Errorf("two nodes were found two binaries (%v)", err)
+	}
+	text, err := first[0].Gzip()
+	if err != nil || !bytes.Equal(text, agent.Data) {
+		t.Errorf("%d bytes to send (%v), want %d", len(text), err, len(agent.Data))
+	}
+	if same, _ := again[0].Gzip(); &same[0] != &text[0] {
+		t.Error("two nodes get two copies")
 	}
 }
 
