@@ -101,7 +101,7 @@ func TestUnderLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 		load, _ := os.ReadFile("/proc/loadavg")
-		t.Logf("run %d: %.1f s, load %.5s: %d wrong, %d unknown %v", n+1, time.Since(began).Seconds(), load, len(seen.Wrong), len(seen.Unknown), seen.sample())
+		t.Logf("run %d: %.1f s, load %.5s: of %d nodes %d reached, %d wrong, %d unknown %v", n+1, time.Since(began).Seconds(), load, len(hosts), seen.Reached, len(seen.Wrong), len(seen.Unknown), seen.sample())
 		for _, wrong := range seen.Wrong[:min(len(seen.Wrong), 10)] {
 			t.Errorf("run %d: %s", n+1, wrong)
 		}
@@ -128,7 +128,10 @@ func inNetwork(t *testing.T) bool {
 }
 
 // underLoad is what was said of healthy hosts.
-type underLoad struct{ Wrong, Unknown []string }
+type underLoad struct {
+	Reached        int
+	Wrong, Unknown []string
+}
 
 func (u underLoad) sample() []string { return u.Unknown[:min(len(u.Unknown), 3)] }
 
@@ -157,6 +160,9 @@ func loadClient(home, list string, out io.Writer) error {
 		}
 	}
 	for _, node := range report.Nodes {
+		if node.Reached {
+			seen.Reached++
+		}
 		for _, section := range slices.Sorted(maps.Keys(node.Missing)) {
 			seen.Unknown = append(seen.Unknown, fmt.Sprintf("%s: %s: %s", node.Name, section, node.Missing[section]))
 		}

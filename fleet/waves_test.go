@@ -378,39 +378,6 @@ func TestInterruptedInTheSecondWave(t *testing.T) {
 	}
 }
 
-// TestEarly: nobody is late before the others took as long themselves, and one who is alone waits.
-func TestEarly(t *testing.T) {
-	coming := &arrivals{each: make(chan arrival, 8), most: time.Hour}
-	came := func(agents ...*remote.Agent) {
-		for i, agent := range agents {
-			coming.each <- arrival{i: i, agent: agent, took: time.Millisecond}
-		}
-	}
-	came(nil, nil, new(remote.Agent))
-	alone := make(chan []arrival)
-	go func() { alone <- coming.early() }()
-	select {
-	case got := <-alone:
-		t.Fatalf("one node of those who came, %d, has begun by itself", len(got))
-	case <-time.After(2 * lateTime):
-	}
-	came(new(remote.Agent))
-	if got := <-alone; len(got) != 4 || coming.over {
-		t.Errorf("%d came, all: %v", len(got), coming.over)
-	}
-	came(nil)
-	close(coming.each)
-	if got := coming.rest(); len(got) != 1 || !coming.over {
-		t.Errorf("%d came after them", len(got))
-	}
-	whole := &arrivals{each: make(chan arrival, 1), most: time.Hour}
-	whole.each <- arrival{}
-	close(whole.each)
-	if got := whole.early(); len(got) != 1 || !whole.over {
-		t.Errorf("%d came, and all: %v", len(got), whole.over)
-	}
-}
-
 // TestALookKeepsNothingOfTheOneBefore: where the head stood still, it is looked once more, and what was
 // rehearsed in the first look was spoilt by that.
 func TestALookKeepsNothingOfTheOneBefore(t *testing.T) {

@@ -1,11 +1,13 @@
 package remote
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"strings"
 	"sync"
@@ -376,10 +378,49 @@ func TestAgentLife(t *testing.T) {
 	}
 }
 
+// TestClockOffset: a machine's clock is not ahead of itself, nor where we come to see that we have written long
+// after the node has answered that.
 func TestClockOffset(t *testing.T) {
 	fixture.NoLeaks(t)
-	agent := talking(t, &fixture.Node{})
-	if off := agent.Offset.Abs(); off > agent.Uncertainty {
-		t.Errorf("this machine's clock is %s ahead of itself, uncertain by %s", off, agent.Uncertainty)
+	node := &fixture.Node{}
+	talking(t, node)
+	for name, conn := range map[string]Connection{"at once": connect(t, node), "late": slowConnection{connect(t, node)}} {
+		agent, err := testClient(t).bootstrap(t.Context(), conn, "w1", &Trace{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if off := agent.Offset.Abs(); off > agent.Uncertainty {
+			t.Errorf("%s: this machine's clock is %s ahead of itself, uncertain by %s", name, off, agent.Uncertainty)
+		}
+		agent.Close()
 	}
+}
+
+// slowConnection is one to a node that has our agent, whose writes end after the agent's hello.
+type slowConnection struct{ Connection }
+
+func (c slowConnection) Start(command string, stderr io.Writer) (*Process, *Error) {
+	process, failure := c.Connection.Start(command, stderr)
+	if failure == nil {
+		said := bufio.NewReader(process.Stdout)
+		process.Stdout, process.Stdin = said, &slowWriter{process.Stdin, said}
+	}
+	return process, failure
+}
+
+// slowWriter is slow with its first piece.
+type slowWriter struct {
+	io.WriteCloser
+	said *bufio.Reader // nil after that
+}
+
+func (w *slowWriter) Write(piece []byte) (int, error) {
+	n, err := w.WriteCloser.Write(piece)
+	for length := 1; w.said != nil && err == nil; length++ {
+		if text, failed := w.said.Peek(length); failed != nil || strings.Contains(string(text), `"hello"`) {
+			break
+		}
+	}
+	w.said = nil
+	return n, err
 }

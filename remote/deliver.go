@@ -47,7 +47,7 @@ type delivery struct {
 	*command
 	ending
 	tag   string
-	wrote time.Time // when we last did
+	wrote time.Time // when we last began to
 	needs int       // how often it asked for the binary
 	again int       // how often it said of one that it will not run it
 
@@ -109,12 +109,15 @@ func tag() string {
 	return hex.EncodeToString(random[:])
 }
 
+// Write sends a piece of what we say. On a busy machine it returns long after the node has it.
+func (d *delivery) Write(piece []byte) (int, error) {
+	d.wrote = time.Now()
+	return d.stdin.Write(piece)
+}
+
 // write sends text. That it cannot be sent shows in what is read next, which
 // also knows why.
-func (d *delivery) write(text string) {
-	_, _ = io.WriteString(d.stdin, text)
-	d.wrote = time.Now()
-}
+func (d *delivery) write(text string) { _, _ = io.WriteString(d, text) }
 
 // dialogue answers the script until the agent says hello. The error is an
 // *Error when the failure is known already, and otherwise why reading ended.
@@ -211,7 +214,6 @@ func (d *delivery) supply(ctx context.Context, need []string) error {
 		return err
 	}
 	d.pushed = true
-	d.wrote = time.Now()
 	return nil
 }
 
@@ -230,8 +232,8 @@ func (d *delivery) send(b *Binary, how string) error {
 		}
 	}
 	// As with write, the next line read says what went wrong.
-	_, _ = fmt.Fprintf(d.stdin, "%s %d\n", b.Hash, size)
-	_, _ = io.Copy(d.stdin, watched{content, d.copy})
+	_, _ = fmt.Fprintf(d, "%s %d\n", b.Hash, size)
+	_, _ = io.Copy(d, watched{content, d.copy})
 	return nil
 }
 

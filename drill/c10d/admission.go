@@ -16,10 +16,11 @@ import (
 )
 
 const (
-	// proofTime is how long a caller may take to ask for the key that only ours know of.
+	// proofTime is how long a caller may take, from its first byte on, to ask for the key that
+	// only ours know of. Before that it may be one of ours that is busy.
 	proofTime = 5 * time.Second
-	// maxStrangers is how many callers may be there that have not. Whoever comes when
-	// there are as many takes the place of another.
+	// maxStrangers is how many callers may be there that have not, beside those that are
+	// expected. Whoever comes when there are as many takes the place of another.
 	maxStrangers = 512
 	// maxSought is how many keys, and how long ones, a stranger may look for at once.
 	maxSought, maxSoughtKey = 4, 256
@@ -29,18 +30,21 @@ const (
 // those do that know of it. Others may count the keys and look for some, which is how a
 // preflight finds out who is here, and change nothing. It is to be called before Serve.
 //
+// All callers of ours, so many, may be there before any of them asks.
+//
 // met is told of every rank of torch that calls, by the address it calls from. It begins
 // in another way, and is hung up on without an answer: one since 2.5 takes that for a
 // server that is not up yet and calls again, so that it will find the store it is meant
 // to. Whatever else calls is no rank, and nobody is told.
-func (s *Server) AdmitOnly(key string, met func(from netip.Addr)) {
-	s.admission = &admission{key: key, met: met, strangers: map[netip.Addr][]net.Conn{}}
+func (s *Server) AdmitOnly(key string, callers int, met func(from netip.Addr)) {
+	s.admission = &admission{key: key, most: maxStrangers + callers, met: met, strangers: map[netip.Addr][]net.Conn{}}
 }
 
 // admission is who may use a store, and who is still to show that he may.
 type admission struct {
-	key string
-	met func(from netip.Addr)
+	key  string
+	most int // strangers
+	met  func(from netip.Addr)
 
 	mu        sync.Mutex
 	strangers map[netip.Addr][]net.Conn // by where they call from, the oldest first
@@ -51,7 +55,7 @@ type admission struct {
 func (a *admission) enter(conn net.Conn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.count >= maxStrangers {
+	if a.count >= a.most {
 		a.dismissLocked()
 	}
 	from := caller(conn)
@@ -113,15 +117,11 @@ func caller(conn net.Conn) netip.Addr {
 // admit answers a stranger until it asks for the key, which is answered too. It is false
 // for all others, when they have gone or are to be hung up on.
 func (a *admission) admit(conn net.Conn, from *bufio.Reader, c *conversation) bool {
-	if conn.SetDeadline(time.Now().Add(proofTime)) != nil {
+	if _, err := from.Peek(1); err != nil || conn.SetDeadline(time.Now().Add(proofTime)) != nil {
 		return false
 	}
 	if c.generation != facts.GenerationLegacy {
-		first, err := from.Peek(1)
-		if err != nil {
-			return false
-		}
-		if query(first[0]) != queryValidate {
+		if first, _ := from.Peek(1); query(first[0]) != queryValidate {
 			a.hear(conn, from, c.generation)
 			return false
 		}

@@ -7,10 +7,14 @@ import (
 	"net/netip"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"preflight/facts"
 )
+
+// expected is how many callers of ours the stores below wait for.
+const expected = 100
 
 // admitting is a store that only those use who know of "ours", and how many ranks it met.
 func admitting(t *testing.T, g facts.Generation) (server *Server, address string, met *atomic.Int32) {
@@ -23,7 +27,7 @@ func admitting(t *testing.T, g facts.Generation) (server *Server, address string
 	if err := server.Set("ours", nil); err != nil {
 		t.Fatal(err)
 	}
-	server.AdmitOnly("ours", func(netip.Addr) { met.Add(1) })
+	server.AdmitOnly("ours", expected, func(netip.Addr) { met.Add(1) })
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(ctx, listener) }()
@@ -114,7 +118,7 @@ func TestAdmission(t *testing.T) {
 func TestCrowd(t *testing.T) {
 	server, address, met := admitting(t, facts.GenerationPings)
 	inside := enters(t, "127.0.0.2", address, facts.GenerationPings)
-	for i := range 2 * maxStrangers {
+	for i := range 2 * (maxStrangers + expected) {
 		conn, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)
@@ -132,7 +136,53 @@ func TestCrowd(t *testing.T) {
 	}
 	server.admission.mu.Lock()
 	defer server.admission.mu.Unlock()
-	if count := server.admission.count; count > maxStrangers || met.Load() != 0 {
+	if count := server.admission.count; count > maxStrangers+expected || met.Load() != 0 {
 		t.Errorf("%d strangers are there, and %d ranks were told of", count, met.Load())
 	}
+}
+
+// TestBusyCallers: whoever is called by all at once hangs up on none of them, and has those speak
+// late who are busy.
+func TestBusyCallers(t *testing.T) {
+	_, address, _ := admitting(t, facts.GenerationPings)
+	var callers []*Client
+	for range maxStrangers + expected {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := NewClient(conn, facts.GenerationPings)
+		defer client.Close()
+		callers = append(callers, client)
+	}
+	for i, client := range callers {
+		client.Validate()
+		if there, err := client.Check(patient(t), "ours"); err != nil || !there {
+			t.Fatalf("caller %d: %v, %v", i, there, err)
+		}
+	}
+}
+
+// TestLateCaller: a caller may be silent for longer than its proof may take then.
+func TestLateCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := NewServer(facts.GenerationPings)
+		if err := server.Set("ours", nil); err != nil {
+			t.Fatal(err)
+		}
+		server.AdmitOnly("ours", 1, func(netip.Addr) { t.Error("it is taken for a rank") })
+		here, there := net.Pipe()
+		go server.converse(t.Context(), there)
+		time.Sleep(2 * proofTime)
+		client := NewClient(here, facts.GenerationPings)
+		defer client.Close()
+		client.Validate()
+		if there, err := client.Check(t.Context(), "ours"); err != nil || !there {
+			t.Error(there, err)
+		}
+		time.Sleep(2 * proofTime)
+		if _, err := client.Add(t.Context(), "n", 1); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -16,11 +16,12 @@ import (
 // they are: more than a fleet's own are at any moment. When there are more, who
 // has been silent for longest is sent away. However many strangers call, they
 // use up neither files nor memory, and a peer, who speaks at once, gets through.
+// Nobody is sent away for his silence alone: a peer that is busy may speak late, and
+// knows itself when to give up.
 const maxStrangers = 512
 
 type caller struct {
 	fd     int
-	end    time.Time
 	hello  []byte // as far as it has come, while it is not complete
 	known  bool   // has said hello
 	served bool   // has been sent all, and ends the call when it has received it
@@ -34,8 +35,11 @@ func (l *Listener) accept(ctx context.Context, socket int) {
 		fd, _, err := unix.Accept4(socket, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		switch err {
 		case nil:
-			c := &caller{fd: fd, end: time.Now().Add(callsTime)}
+			c := &caller{fd: fd}
 			l.callers[fd] = c
+			for len(l.arrivals) > 0 && l.arrivals[0].gone {
+				l.arrivals = l.arrivals[1:]
+			}
 			l.arrivals = append(l.arrivals, c)
 			if l.strangers++; l.strangers > maxStrangers {
 				l.sendAway()
@@ -77,24 +81,6 @@ func (l *Listener) dismiss() (any bool) {
 		}
 	}
 	return any
-}
-
-// patience is when the oldest call has to be over, zero when there is none.
-func (l *Listener) patience() time.Time {
-	for len(l.arrivals) > 0 && l.arrivals[0].gone {
-		l.arrivals = l.arrivals[1:]
-	}
-	if len(l.arrivals) == 0 {
-		return time.Time{}
-	}
-	return l.arrivals[0].end
-}
-
-// expire ends the calls whose time is up. All have had the same.
-func (l *Listener) expire(now time.Time) {
-	for !l.patience().IsZero() && !now.Before(l.arrivals[0].end) {
-		l.hangUp(l.arrivals[0])
-	}
 }
 
 func (l *Listener) hangUp(c *caller) {

@@ -131,17 +131,13 @@ func (l *Listener) Serve(ctx context.Context) {
 	defer l.close()
 	defer l.poll.wake(ctx)()
 	for ctx.Err() == nil {
-		news := l.poll.wait(ctx, l.patience())
-		for _, n := range news {
+		for _, n := range l.poll.wait(ctx, time.Time{}) {
 			fd := int(n.Fd)
 			if l.sockets[fd] {
 				l.accept(ctx, fd)
 			} else if c := l.callers[fd]; c != nil {
 				l.attend(ctx, c)
 			}
-		}
-		if len(news) == 0 { // who has news has not expired
-			l.expire(time.Now())
 		}
 	}
 }

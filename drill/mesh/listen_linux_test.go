@@ -124,26 +124,6 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
-// A stranger who stays silent is waited for longer than any peer waits for an
-// answer, and no longer than that.
-func TestSilentStranger(t *testing.T) {
-	t.Parallel()
-	peer := listens(t, "w2", "127.0.0.3")
-	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.3:%d", peer.Ports[0]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	began := time.Now()
-	conn.SetReadDeadline(began.Add(2 * callsTime))
-	if n, err := conn.Read(make([]byte, 1)); n > 0 || err != io.EOF {
-		t.Errorf("read %d bytes, %v", n, err)
-	}
-	if took := time.Since(began); took < exchangeTime+time.Second {
-		t.Errorf("it was sent away after %v", took)
-	}
-}
-
 // Each third of the range has a port, and what cannot be listened on is said.
 func TestOpen(t *testing.T) {
 	tests := []struct {

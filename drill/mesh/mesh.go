@@ -35,9 +35,6 @@ const (
 	// stepsTime is the last part of it, in which a call that has no answer yet is
 	// repeated step by step.
 	stepsTime = 2 * time.Second
-	// callsTime is how long a listener waits for each caller: one that hung up
-	// first would turn silence into a reset.
-	callsTime = connectTime + exchangeTime
 	// callPatience is how long a call that only waits keeps another from
 	// starting: a node that nobody answers still calls everybody.
 	callPatience = 50 * time.Millisecond

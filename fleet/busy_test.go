@@ -1,0 +1,121 @@
+package fleet
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
+	"preflight/remote"
+)
+
+// busyFor is three members of a drill that began so long ago, of which each has lost so much to
+// other work since, and the rest of what losses knows.
+func busyFor(passed time.Duration, lost ...time.Duration) (members, losses) {
+	all := membersFor(len(lost))
+	before := losses{time.Now().Add(-passed), map[*member]time.Duration{}}
+	for i, m := range all {
+		m.agent = &remote.Agent{} // which has told of nothing
+		before.of[m] = -lost[i]
+	}
+	return all, before
+}
+
+const (
+	second = time.Second
+	toil   = 3 * time.Second // of half a second more
+)
+
+// TestBusy: whoever has hardly come to its work is excused, and nobody else.
+func TestBusy(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		passed, lost time.Duration
+		busy         bool
+	}{
+		{"idle", 4 * second, 0, false},
+		{"a moment", second * 95 / 100, second * 9 / 10, false},
+		{"most of it", 4 * second, 35 * second / 10, true},
+		{"all of it", 4 * second, 4 * second, true},
+		{"time enough was left", 4 * second, 2 * second, false},
+		{"a second of a longer time", 8 * second, 65 * second / 10, false},
+		{"more than nine tenths of a long time", 30 * second, 28 * second, true},
+		{"less than that", 30 * second, 26 * second, false},
+	} {
+		all, before := busyFor(c.passed, c.lost)
+		if words := before.busy(all[0]); (words != "") != c.busy {
+			t.Errorf("%s: %q, want it busy %v", c.name, words, c.busy)
+		}
+	}
+	all, before := busyFor(4*second, toil+second/2)
+	load := 40.0
+	all[0].Host = &facts.Host{Load: &load, CPU: facts.CPU{Usable: 2}}
+	if got, want := before.busy(all[0]), "w1 is busy: it was kept from its work for 3.5 s, at a load of 40 on 2 processors"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	delete(before.of, all[0])
+	if words := before.busy(all[0]); words != "" {
+		t.Errorf("of a member that came later: %s", words)
+	}
+}
+
+// TestExcuse: that a peer did not answer in time is no fault of it or the way where it, or who called
+// it, was busy. What only a network or a stranger does is.
+func TestExcuse(t *testing.T) {
+	outcomes := []facts.PathOutcome{
+		facts.PathDropped, facts.PathRefused, facts.PathRejected, facts.PathUnroutable, facts.PathUnresolved, facts.PathOverflow, facts.PathReset,
+		facts.PathSilent, facts.PathBlackhole, facts.PathStranger, facts.PathMisdirected, facts.PathUnproven, facts.PathBroken,
+	}
+	mayBe := map[facts.PathOutcome]bool{facts.PathSilent: true, facts.PathBlackhole: true}
+	for who, at := range map[string]int{"the caller": 0, "the peer": 1, "another": 2} {
+		for _, outcome := range outcomes {
+			lost := make([]time.Duration, 3)
+			lost[at] = toil
+			all, before := busyFor(toil+second/2, lost...)
+			was := facts.Path{Peer: "w2", To: "10.0.0.2", Port: 40000, Outcome: outcome, Error: "as the node said", Stuck: "to", Seconds: 3}
+			want, got := was, was
+			if mayBe[outcome] && who != "another" {
+				want = facts.Path{
+					Peer: "w2", To: "10.0.0.2", Port: 40000, Outcome: facts.PathBroken, Seconds: 3,
+					Error: all[at].Name + " is busy: it was kept from its work for 3 s",
+				}
+			}
+			before.excuse(&got, all[0], all[1])
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s, of whom %s is busy (-want +got):\n%s", outcome, who, diff)
+			}
+		}
+	}
+}
+
+// TestUnmet: a meeting that some did not come to in time is not known where one of all was busy. One at which
+// they did not arrive for another reason is.
+func TestUnmet(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		seen facts.Rendezvous
+		busy bool
+		want bool
+	}{
+		{"all met", facts.Rendezvous{}, true, false},
+		{"waited for others", facts.Rendezvous{Failed: facts.HopWait}, true, true},
+		{"waited for others, who had the time", facts.Rendezvous{Failed: facts.HopWait}, false, false},
+		{"the store is silent", facts.Rendezvous{Failed: facts.HopValidate, Outcome: facts.PathSilent}, true, true},
+		{"the store is silent and had the time", facts.Rendezvous{Failed: facts.HopValidate, Outcome: facts.PathSilent}, false, false},
+		{"nobody answers the call", facts.Rendezvous{Failed: facts.HopConnect, Outcome: facts.PathDropped}, true, false},
+		{"nobody listens", facts.Rendezvous{Failed: facts.HopConnect, Outcome: facts.PathRefused}, true, false},
+		{"somebody else's store", facts.Rendezvous{Failed: facts.HopValidate, Outcome: facts.PathStranger}, true, false},
+		{"no name", facts.Rendezvous{Failed: facts.HopResolve}, true, false},
+	} {
+		lost := []time.Duration{0, 0, 0}
+		if c.busy {
+			lost[2] = toil
+		}
+		all, before := busyFor(toil+second/2, lost...)
+		if err := before.unmet(all, c.seen); errors.Is(err, remote.ErrNoAnswer) != c.want || (err == nil) == c.want {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
