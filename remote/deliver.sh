@@ -41,7 +41,8 @@ become() {
 # faults: makes e what is wrong with the image, in directory $1. Nothing, if it is the
 # binary of hash h and none but us has a hand in it: a second name may lie in anybody's
 # directory. This costs every start two processes and no more, which become what they
-# run: openssl takes a third of the time of a sha256sum that knows no instructions for it.
+# run: openssl takes a third of the time of a sha256sum that knows no instructions for it,
+# and its configuration, which may have it load anything, is of no use here.
 faults() {
 	[ -f $image ] && [ -O $image ] || { e="not a file of ours"; return; };
 	e=$(cd "$1" && unset TIME_STYLE && LC_ALL=C && export LC_ALL && exec ls -ldnL . /proc/self/fd/0 <$image 2>&1);
@@ -54,7 +55,7 @@ faults() {
 		*" . -rwx------ 1 "*|*" . -rwx------. 1 "*) ;;
 		*) set -- ${e#*" . "}; e="not a private file: $1, $2 names"; return ;;
 	esac;
-	set -- $(command -v openssl >/dev/null && exec openssl dgst -sha256 -r <$image 2>/dev/null);
+	set -- $(command -v openssl >/dev/null && export OPENSSL_CONF=/dev/null && exec openssl dgst -sha256 -r <$image 2>/dev/null);
 	[ -n "${1:-}" ] || set -- $(sha256sum <$image 2>/dev/null);
 	case ${1:-} in
 		"$h") e= ;;

@@ -14,12 +14,8 @@ import (
 	"strings"
 
 	"preflight/facts"
-	"preflight/lazyregexp"
 	"preflight/probe/machine"
 )
-
-// deviceName takes the number off the name of a device node, for an order by it.
-var deviceName = lazyregexp.New(`^(nvidia|accel|davinci)(\d+)$`)
 
 // CollectGPU looks for accelerators and, where one is NVIDIA's, at what of its
 // driver the kernel and the file system show. Whether any of it works is for the
@@ -71,12 +67,9 @@ func deviceNodes(o machine.Options, dir, kind string) []string {
 	entries, _ := os.ReadDir(o.At(dir)) // none, where the directory is not there
 	numbers := []int{}
 	for _, entry := range entries {
-		match := deviceName.FindStringSubmatch(entry.Name())
-		if match == nil || match[1] != kind {
-			continue
-		}
-		if number, err := strconv.Atoi(match[2]); err == nil {
-			numbers = append(numbers, number)
+		digits, named := strings.CutPrefix(entry.Name(), kind)
+		if number, err := strconv.ParseUint(digits, 10, 31); named && err == nil { // no sign
+			numbers = append(numbers, int(number))
 		}
 	}
 	slices.Sort(numbers)

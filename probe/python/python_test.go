@@ -1,7 +1,9 @@
 package python
 
 import (
+	"archive/zip"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -298,18 +300,34 @@ raise SystemExit("the script was run")
 -- job/helpers.py --
 raise SystemExit("a module was imported")
 -- job/plugins/one.py --
+-- job/compiled.abi3.so --
+-- job/bare --
+-- job/table.txt --
 -- path/elsewhere.py --
 `)
+	if err := os.Symlink("gone.py", filepath.Join(root, "job/dangling.py")); err != nil {
+		t.Fatal(err)
+	}
+	archive := filepath.Join(root, "path/archive.zip")
+	f, err := os.Create(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed := zip.NewWriter(f)
+	_, err = packed.Create("zipped.py")
+	if err = errors.Join(err, packed.Close(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
 	got, err := CollectPython(t.Context(), machine.Options{
 		Interpreter: interpreter, WorkDir: t.TempDir(),
 		Files:   []facts.LaunchFile{{Path: filepath.Join(root, "job/train.py"), Role: facts.RoleScript}},
-		Exports: map[string]string{"PYTHONPATH": filepath.Join(root, "path")},
-		Modules: []string{"elsewhere", "email", "helpers", "json", "os", "plugins", "sys", "unheard_of"},
+		Exports: map[string]string{"PYTHONPATH": filepath.Join(root, "path") + ":" + archive},
+		Modules: []string{"bare", "compiled", "dangling", "elsewhere", "email", "helpers", "json", "os", "plugins", "sys", "table", "unheard_of", "zipped"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"unheard_of"}, got.Unfound); diff != "" {
+	if diff := cmp.Diff([]string{"bare", "dangling", "table", "unheard_of"}, got.Unfound); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	if got.ScriptError != "" || got.Problem != "" {
