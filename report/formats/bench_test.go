@@ -1,6 +1,7 @@
 package formats
 
 import (
+	"bytes"
 	"runtime"
 	"runtime/metrics"
 	"testing"
@@ -56,6 +57,34 @@ func BenchmarkReport10k(b *testing.B) {
 					b.ReportMetric(float64(c.most-min(c.most, before))/1e6, "peak-MB")
 				})
 			}
+		})
+	}
+}
+
+// BenchmarkRead10k reads the same reports back: how much is allocated, and how much of that
+// the report keeps.
+func BenchmarkRead10k(b *testing.B) {
+	for _, large := range fleettest.Large {
+		b.Run(large.Name, func(b *testing.B) {
+			var text bytes.Buffer
+			if err := report.JSON(&text, checks.Report{Schema: checks.Schema, Fleet: large.Of(10_000).Fleet}); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			runtime.GC()
+			before, began := held(), fleettest.CPUSeconds()
+			var read checks.Report
+			for b.Loop() {
+				var err error
+				if read, err = report.Read(bytes.NewReader(text.Bytes())); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric((fleettest.CPUSeconds()-began)/float64(b.N), "cpu-s/op")
+			runtime.GC()
+			b.ReportMetric(float64(held()-before)/1e6, "kept-MB")
+			runtime.KeepAlive(read)
+			runtime.KeepAlive(text)
 		})
 	}
 }
