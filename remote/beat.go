@@ -126,7 +126,23 @@ func (a *Agent) beat() {
 	if a.command.ear.beat(a.every) {
 		a.listenHarder()
 	}
-	time.AfterFunc(a.every, a.beat)
+	a.beatLater()
+}
+
+func (a *Agent) beatLater() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.beating = time.AfterFunc(a.every, a.beat)
+}
+
+// beatNoMore is for an agent that is dead, and which a beat to come would keep in memory with its connection. One
+// that is under way is followed by another, which finds it dead.
+func (a *Agent) beatNoMore() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.beating != nil {
+		a.beating.Stop()
+	}
 }
 
 // listenHarder asks the carrier about a node whose agent is silent. One whose server
