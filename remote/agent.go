@@ -298,8 +298,7 @@ func (a *Agent) write(ctx context.Context, r request) {
 
 // listen hands answers to calls until nothing more comes.
 func (a *Agent) listen(e ending) {
-	defer a.beatNoMore()
-	defer close(a.dead)
+	defer a.die()
 	for {
 		line, err := a.command.stdout.next()
 		if err == nil || err == errLongLine {

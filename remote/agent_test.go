@@ -138,6 +138,19 @@ func TestHostileAnswerIsCheap(t *testing.T) {
 	}
 }
 
+// A beat to come would keep a dead agent in memory, with its connection.
+func TestDeadAgentHasNoBeat(t *testing.T) {
+	agent := talking(t, &fixture.Node{})
+	if err := agent.Close(); err != nil {
+		t.Fatal(err)
+	}
+	agent.mu.Lock()
+	defer agent.mu.Unlock()
+	if agent.beating.Stop() {
+		t.Error("a beat was to come")
+	}
+}
+
 func TestEnvironmentOfAnAgent(t *testing.T) {
 	fixture.NoLeaks(t)
 	agent := talking(t, &fixture.Node{Env: []string{"LD_BIND_NOW=1", "GOGC=50"}})

@@ -132,14 +132,18 @@ func (a *Agent) beat() {
 func (a *Agent) beatLater() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.beating = time.AfterFunc(a.every, a.beat)
+	select {
+	case <-a.dead:
+	default:
+		a.beating = time.AfterFunc(a.every, a.beat)
+	}
 }
 
-// beatNoMore is for an agent that is dead, and which a beat to come would keep in memory with its connection. One
-// that is under way is followed by another, which finds it dead.
-func (a *Agent) beatNoMore() {
+// die says that nothing more will come, and has no beat come that would keep the agent in memory with its connection.
+func (a *Agent) die() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	close(a.dead)
 	if a.beating != nil {
 		a.beating.Stop()
 	}
