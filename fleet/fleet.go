@@ -11,8 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -83,18 +81,12 @@ func (job Job) anew(ctx context.Context, look func(Job, context.Context) (facts.
 	return fleet, prediction
 }
 
-// garbage is how much of it a large fleet may make before it is looked for, in parts of a hundred of what is
-// kept: 10,000 nodes keep more than half a GiB, and Go would take as much again.
-const garbage = 40
-
 // look is a whole run. Everybody is reached and looked at by itself. The drills begin among
 // those who are there as soon as the others are late, so that one that hangs costs its own
 // time and nobody else's; with those who come late they are tried once all have come or are
 // lost: a second wave, of what the first was without them.
 func (job Job) look(ctx context.Context) (facts.Fleet, launch.Prediction) {
-	if len(job.Prediction.Hosts) > facts.FullMesh && os.Getenv("GOGC") == "" {
-		defer debug.SetGCPercent(debug.SetGCPercent(garbage))
-	}
+	keepSmall(len(job.Prediction.Hosts))
 	fleet := job.empty()
 	r := job.newRun(&fleet)
 	defer func() { r.all.close() }()

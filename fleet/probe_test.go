@@ -26,6 +26,8 @@ func TestTakeBelievesNobody(t *testing.T) {
 		"missing":          {[][2]string{{"host", `{"missing":"why"}`}}, nil, []facts.Section{facts.SectionHost}},
 		"another section":  {[][2]string{{"host", `{"seen":{"net":{}}}`}}, nil, []facts.Section{facts.SectionHost}},
 		"garbage":          {[][2]string{{"host", `7`}}, nil, []facts.Section{facts.SectionHost}},
+		"no JSON":          {[][2]string{{"host", `{"seen":{"host":{}`}}, nil, []facts.Section{facts.SectionHost}},
+		"nothing":          {[][2]string{{"host", ``}}, nil, []facts.Section{facts.SectionHost}},
 		"not asked":        {[][2]string{{"ssh", `{"seen":{"ssh":{}}}`}}, nil, nil},
 		"seen and missing": {[][2]string{{"host", `{"seen":{"host":{}}}`}, {"host", `{"missing":"why"}`}}, []facts.Section{facts.SectionHost}, nil},
 		"missing and seen": {[][2]string{{"host", `{"missing":"why"}`}, {"host", `{"seen":{"host":{}}}`}}, nil, []facts.Section{facts.SectionHost}},

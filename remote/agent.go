@@ -68,7 +68,8 @@ type Agent struct {
 	lag     lag           // as it tells
 
 	mu      sync.Mutex
-	last    uint64 // request
+	beating *time.Timer // until the next beat
+	last    uint64      // request
 	calls   map[uint64]*call
 	leaving bool          // Close was called
 	cut     *Error        // why we hung up, nil if we did not
@@ -116,7 +117,7 @@ func (d *delivery) agent(hello Hello, o Options) *Agent {
 	ctx, cancel := hostsys.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
 	a.write(ctx, request{Pace: max(hostsys.Pace(), slowest), Open: &opening{Node: d.ending.host, Seconds: o.AgentLife.Seconds(), Beat: o.Beat.Seconds()}})
-	time.AfterFunc(a.every, a.beat)
+	a.beatLater()
 	return a
 }
 
@@ -297,7 +298,7 @@ func (a *Agent) write(ctx context.Context, r request) {
 
 // listen hands answers to calls until nothing more comes.
 func (a *Agent) listen(e ending) {
-	defer close(a.dead)
+	defer a.die()
 	for {
 		line, err := a.command.stdout.next()
 		if err == nil || err == errLongLine {

@@ -85,7 +85,8 @@ func TestMethodsThatFail(t *testing.T) {
 }
 
 // TestTooMuchOfAPart: a part that is too long, or has too much in it, is not handed on and
-// said to be so; the rest of the answer is there, and the node is well.
+// said to be so; the rest of the answer is there, and the node is well. What is no JSON is its
+// receiver's to refuse, and costs the others nothing.
 func TestTooMuchOfAPart(t *testing.T) {
 	fixture.NoLeaks(t)
 	agent := talking(t, &fixture.Node{})
@@ -94,10 +95,10 @@ func TestTooMuchOfAPart(t *testing.T) {
 	}
 	empty := func(n int) string { return "[" + strings.Repeat("{},", n) + "{}]" }
 	answer := part("before", `"x"`) + part("long", empty(2_000_000)) + part("many", empty(5000)) +
-		part("deep", strings.Repeat("[", 40)+strings.Repeat("]", 40)) + part("after", `"y"`)
+		part("deep", strings.Repeat("[", 40)+strings.Repeat("]", 40)) + part("cut", `{"a":`) + part("after", `"y"`)
 	var got []string
 	err := agent.Call(t.Context(), "print", answer, func(part string, body json.RawMessage) { got = append(got, part+" "+string(body)) })
-	if diff := cmp.Diff([]string{`before "x"`, `after "y"`}, got); diff != "" {
+	if diff := cmp.Diff([]string{`before "x"`, `cut {"a":`, `after "y"`}, got); diff != "" {
 		t.Errorf("handed on (-want +got):\n%s", diff)
 	}
 	var excess Excess
@@ -136,6 +137,19 @@ func TestHostileAnswerIsCheap(t *testing.T) {
 	}
 	if taken := after.TotalAlloc - before.TotalAlloc; taken > maxTotal {
 		t.Errorf("an answer of %d bytes took %d", len(line), taken)
+	}
+}
+
+// A beat to come would keep a dead agent in memory, with its connection.
+func TestDeadAgentHasNoBeat(t *testing.T) {
+	agent := talking(t, &fixture.Node{})
+	if err := agent.Close(); err != nil {
+		t.Fatal(err)
+	}
+	agent.mu.Lock()
+	defer agent.mu.Unlock()
+	if agent.beating.Stop() {
+		t.Error("a beat was to come")
 	}
 }
 

@@ -126,7 +126,27 @@ func (a *Agent) beat() {
 	if a.command.ear.beat(a.every) {
 		a.listenHarder()
 	}
-	time.AfterFunc(a.every, a.beat)
+	a.beatLater()
+}
+
+func (a *Agent) beatLater() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	select {
+	case <-a.dead:
+	default:
+		a.beating = time.AfterFunc(a.every, a.beat)
+	}
+}
+
+// die says that nothing more will come, and has no beat come that would keep the agent in memory with its connection.
+func (a *Agent) die() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	close(a.dead)
+	if a.beating != nil {
+		a.beating.Stop()
+	}
 }
 
 // listenHarder asks the carrier about a node whose agent is silent. One whose server

@@ -146,6 +146,7 @@ func (a *attempt) run(ctx context.Context, crossed []hop) (*connection, *remote.
 	}
 	if err == nil && late == nil {
 		a.connection.Conn, a.connection.channels, a.connection.requests = sshConn, channels, requests
+		a.login.ctx, a.shakenHands = nil, nil // the library keeps all this for as long as the connection
 		return a.connection, nil
 	}
 	a.wire.Close()
@@ -190,8 +191,9 @@ func (a *attempt) sshConfig() *ssh.ClientConfig {
 				a.refused.Store(refused)
 				return refused
 			}
-			a.verified.Store(true)
-			a.shakenHands()
+			if !a.verified.Swap(true) { // and not a later exchange of keys
+				a.shakenHands()
+			}
 			return nil
 		},
 		BannerCallback: a.login.keepBanner,
