@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -101,6 +102,35 @@ func inOwnNetwork(role ...string) *exec.Cmd {
 	fleet.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	fleet.Stderr = os.Stderr
 	return fleet
+}
+
+// raiseHosts has so many hosts come up, in processes that end with this one, which is to be in its own network.
+func raiseHosts(scratch string, count, ofProcess int, drills string) (*modelled, error) {
+	if err := errors.Join(enterOwnNetwork(scratch, count), benchHome(scratch, count)); err != nil {
+		return nil, err
+	}
+	shared := filepath.Join(scratch, "shared")
+	known, err := openModelled(shared, count)
+	if err != nil {
+		return nil, err
+	}
+	for range (count + ofProcess - 1) / ofProcess {
+		hosts := exec.Command(os.Args[0], "bench-hosts", shared, strconv.Itoa(count), drills)
+		hosts.Env = append(os.Environ(), "GOGC=400")
+		hosts.Stderr = os.Stderr
+		hosts.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		stdout, err := hosts.StdoutPipe()
+		if err != nil {
+			return nil, err
+		}
+		if err := hosts.Start(); err != nil {
+			return nil, err
+		}
+		if _, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
+			return nil, fmt.Errorf("the hosts did not come up: %w", err)
+		}
+	}
+	return known, nil
 }
 
 // benchFleet raises the hosts, and has them looked at.

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"preflight/facts"
@@ -76,6 +77,18 @@ func (before losses) excuse(path *facts.Path, caller, peer *member) {
 	if words := before.busiest(members{peer, caller}); words != "" {
 		*path = facts.Path{Peer: path.Peer, To: path.To, Port: path.Port, Outcome: facts.PathBroken, Error: words, Seconds: path.Seconds}
 	}
+}
+
+// forgive takes the logins for untried in which nobody answered in time, and one of the two was too busy to.
+func (before losses) forgive(logins *facts.Logins, caller *member, all members) {
+	logins.Failed = slices.DeleteFunc(logins.Failed, func(login facts.Login) bool {
+		peer := all.named(login.Peer)
+		busy := login.Cause == "timeout" && peer != nil && before.busiest(members{peer, caller}) != ""
+		if busy {
+			logins.Untried = append(logins.Untried, login.Peer)
+		}
+		return busy
+	})
 }
 
 // unmet is why nothing is known of a meeting that a member did not get through in time.

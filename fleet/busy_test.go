@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -116,6 +117,40 @@ func TestUnmet(t *testing.T) {
 		all, before := busyFor(toil+second/2, lost...)
 		if err := before.unmet(all, c.seen); errors.Is(err, remote.ErrNoAnswer) != c.want || (err == nil) == c.want {
 			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// TestForgive: a login that nobody answered in time is as if it had not been tried where one of the two was
+// busy. What ssh was told there is not.
+func TestForgive(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		busy  []int
+		cause string
+		tried bool
+	}{
+		{"nobody", nil, "timeout", true},
+		{"the caller", []int{0}, "timeout", false},
+		{"the peer", []int{1}, "timeout", false},
+		{"another", []int{2}, "timeout", true},
+		{"all, and no key is accepted", []int{0, 1, 2}, "denied", true},
+		{"all, and nobody listens", []int{0, 1, 2}, "connect", true},
+	} {
+		lost := make([]time.Duration, 3)
+		for _, i := range c.busy {
+			lost[i] = toil
+		}
+		all, before := busyFor(toil+second/2, lost...)
+		got := facts.Logins{Passed: []string{"w3"}, Failed: []facts.Login{{Peer: "w2", Cause: c.cause}}}
+		want := got
+		if !c.tried {
+			want = facts.Logins{Passed: []string{"w3"}, Failed: []facts.Login{}, Untried: []string{"w2"}}
+		}
+		want.Failed = slices.Clone(want.Failed)
+		before.forgive(&got, all[0], all)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("busy is %s (-want +got):\n%s", c.name, diff)
 		}
 	}
 }
