@@ -63,18 +63,22 @@ func (before losses) busiest(all members) string {
 	return ""
 }
 
-// isTimed is whether an outcome is only that the peer's process did not answer in time. That nothing answers a
-// call at all is none: the kernel takes calls, however busy who listens is.
-func isTimed(outcome facts.PathOutcome) bool {
-	return outcome == facts.PathSilent || outcome == facts.PathBlackhole
+// doubtful are those who may be to blame for an outcome only by being busy. An answer that does not come in time is one
+// of all. That nothing answers a call at all is one of the caller alone, who may not have come to see that something
+// did: the kernel takes calls, however busy who listens is.
+func doubtful(outcome facts.PathOutcome, caller *member, all members) members {
+	switch outcome {
+	case facts.PathSilent, facts.PathBlackhole:
+		return all
+	case facts.PathDropped:
+		return members{caller}
+	}
+	return nil
 }
 
-// excuse takes the blame off a peer that was too busy to answer in time.
+// excuse takes the blame off a peer where it was too busy to answer in time, or its caller to see that.
 func (before losses) excuse(path *facts.Path, caller, peer *member) {
-	if !isTimed(path.Outcome) {
-		return
-	}
-	if words := before.busiest(members{peer, caller}); words != "" {
+	if words := before.busiest(doubtful(path.Outcome, caller, members{peer, caller})); words != "" {
 		*path = facts.Path{Peer: path.Peer, To: path.To, Port: path.Port, Outcome: facts.PathBroken, Error: words, Seconds: path.Seconds}
 	}
 }
@@ -92,9 +96,9 @@ func (before losses) forgive(logins *facts.Logins, caller *member, all members) 
 }
 
 // unmet is why nothing is known of a meeting that a member did not get through in time.
-func (before losses) unmet(all members, seen facts.Rendezvous) error {
-	if seen.Failed != facts.HopWait && !isTimed(seen.Outcome) {
-		return nil
+func (before losses) unmet(m *member, all members, seen facts.Rendezvous) error {
+	if seen.Failed != facts.HopWait {
+		all = doubtful(seen.Outcome, m, all)
 	}
 	if words := before.busiest(all); words != "" {
 		return fmt.Errorf("%w in time: %s", remote.ErrNoAnswer, words)
