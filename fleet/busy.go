@@ -21,8 +21,8 @@ func (r *run) slack(limit time.Duration) time.Duration {
 }
 
 // fairTime is for how long a node must have been able to work while others waited for it, for their having
-// waited in vain to say more of it than that it is busy. Of a longer wait it is a tenth: no deadline
-// is put off any further (hostsys.AfterFunc).
+// waited in vain to say more of it than that it is busy. Of a longer wait it is a fifth: at a tenth no
+// deadline is put off any further (hostsys.AfterFunc), and what a node has lost is known only so far.
 const fairTime = time.Second
 
 // losses are for how long each member had been kept from its work when a drill began.
@@ -43,7 +43,7 @@ func (r *run) losses() losses {
 func (before losses) busy(m *member) string {
 	already, known := before.of[m]
 	passed, lost := time.Since(before.began), m.agent.Lost()-already
-	if !known || lost < fairTime || passed-lost >= max(fairTime, passed/10) {
+	if !known || lost < fairTime || passed-lost >= max(fairTime, passed/5) {
 		return ""
 	}
 	words := fmt.Sprintf("%s is busy: it was kept from its work for %s", m.Name, facts.Duration(lost.Seconds()))

@@ -42,9 +42,9 @@ func TestBusy(t *testing.T) {
 		{"most of it", 4 * second, 35 * second / 10, true},
 		{"all of it", 4 * second, 4 * second, true},
 		{"time enough was left", 4 * second, 2 * second, false},
-		{"a second of a longer time", 8 * second, 65 * second / 10, false},
-		{"more than nine tenths of a long time", 30 * second, 28 * second, true},
-		{"less than that", 30 * second, 26 * second, false},
+		{"two seconds of a longer time", 8 * second, 6 * second, false},
+		{"more than four fifths of a long time", 30 * second, 25 * second, true},
+		{"less than that", 30 * second, 23 * second, false},
 	} {
 		all, before := busyFor(c.passed, c.lost)
 		if words := before.busy(all[0]); (words != "") != c.busy {
