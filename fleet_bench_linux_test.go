@@ -36,7 +36,7 @@ const hostsOfProcess = 1500
 
 func init() {
 	roles["bench-fleet"] = func(args []string) error { return benchFleet(args[0], number(args[1])) }
-	roles["bench-hosts"] = func(args []string) error { return benchHosts(args[0], number(args[1])) }
+	roles["bench-hosts"] = func(args []string) error { return benchHosts(args[0], number(args[1]), args[2] == "real") }
 	roles["bench-head"] = func(args []string) error { return benchHead(args[0], args[1]) }
 }
 
@@ -83,10 +83,7 @@ func BenchmarkFleet(b *testing.B) {
 }
 
 func measure(b *testing.B, size int) (got measured) {
-	fleet := exec.Command(os.Args[0], "bench-fleet", b.TempDir(), strconv.Itoa(size))
-	fleet.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
-	fleet.Stderr = os.Stderr
-	out, err := fleet.Output()
+	out, err := inOwnNetwork("bench-fleet", b.TempDir(), strconv.Itoa(size)).Output()
 	if errors.Is(err, syscall.EPERM) {
 		b.Skip("NOT RUN: a network of its own needs root: ", err)
 	}
@@ -99,36 +96,48 @@ func measure(b *testing.B, size int) (got measured) {
 	return got
 }
 
-// benchFleet raises the hosts, and has them looked at.
-func benchFleet(scratch string, count int) error {
+// inOwnNetwork is this binary in a role, with a network and names of its own.
+func inOwnNetwork(role ...string) *exec.Cmd {
+	fleet := exec.Command(os.Args[0], role...)
+	fleet.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	fleet.Stderr = os.Stderr
+	return fleet
+}
+
+// raiseHosts has so many hosts come up, in processes that end with this one, which is to be in its own network.
+func raiseHosts(scratch string, count, ofProcess int, drills string) (*modelled, error) {
 	if err := errors.Join(enterOwnNetwork(scratch, count), benchHome(scratch, count)); err != nil {
-		return err
+		return nil, err
 	}
 	shared := filepath.Join(scratch, "shared")
 	known, err := openModelled(shared, count)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for range (count + hostsOfProcess - 1) / hostsOfProcess {
-		hosts := exec.Command(os.Args[0], "bench-hosts", shared, strconv.Itoa(count))
+	for range (count + ofProcess - 1) / ofProcess {
+		hosts := exec.Command(os.Args[0], "bench-hosts", shared, strconv.Itoa(count), drills)
 		hosts.Env = append(os.Environ(), "GOGC=400")
 		hosts.Stderr = os.Stderr
 		hosts.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		stdin, err := hosts.StdinPipe()
-		if err != nil {
-			return err
-		}
-		defer stdin.Close()
 		stdout, err := hosts.StdoutPipe()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if err := hosts.Start(); err != nil {
-			return err
+			return nil, err
 		}
 		if _, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
-			return fmt.Errorf("the hosts did not come up: %w", err)
+			return nil, fmt.Errorf("the hosts did not come up: %w", err)
 		}
+	}
+	return known, nil
+}
+
+// benchFleet raises the hosts, and has them looked at.
+func benchFleet(scratch string, count int) error {
+	known, err := raiseHosts(scratch, count, hostsOfProcess, "modelled")
+	if err != nil {
+		return err
 	}
 	head := exec.Command(os.Args[0], "bench-head", scratch, filepath.Join(scratch, "hostfile"))
 	head.Stderr = os.Stderr

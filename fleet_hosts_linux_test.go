@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -31,10 +30,10 @@ import (
 	"preflight/remote"
 )
 
-// The hosts of BenchmarkFleet. What reaches them is real, ssh over TCP and the wire above it, each at an
+// The hosts of BenchmarkFleet and TestUnderLoad. What reaches them is real, ssh over TCP and the wire above it, each at an
 // address and with a host key of its own. What they tell is made up, as ten thousand machines
-// would have it: the facts of a healthy fleet, each its own, and what its drills show. They
-// call each other nowhere, but know of each other what such calls would: that
+// would have it: the facts of a healthy fleet, each its own. Their drills are real, or modelled: they
+// call each other nowhere then, but know of each other what such calls would: that
 // somebody listens, by the proof that he alone has, and that all have joined.
 
 // modelled is what the hosts of all processes know together: a file they all map.
@@ -109,7 +108,7 @@ func signerOf(key ed25519.PrivateKey) ssh.Signer {
 
 // benchHosts is one process of hosts. Several share the port: the kernel gives each its share of calls, and
 // which host is called shows by the address.
-func benchHosts(shared string, count int) error {
+func benchHosts(shared string, count int, real bool) error {
 	known, err := openModelled(shared, count)
 	if err != nil {
 		return err
@@ -126,10 +125,6 @@ func benchHosts(shared string, count int) error {
 		return err
 	}
 	fmt.Println("listening")
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(0) // whoever started us is through
-	}()
 	own := signerOf(hostsKey()).PublicKey().Marshal()
 	for {
 		conn, err := listener.Accept()
@@ -140,7 +135,7 @@ func benchHosts(shared string, count int) error {
 		if _, err := fmt.Sscanf(conn.LocalAddr().String(), "%d.%d.%d.%d", &a, &b, &c, &d); err != nil {
 			return err
 		}
-		h := &benchHost{modelled: known, names: names, i: c*250 + d - 1}
+		h := &benchHost{modelled: known, names: names, i: c*250 + d - 1, real: real}
 		go h.serve(conn, own)
 	}
 }
@@ -157,6 +152,7 @@ type benchHost struct {
 	*modelled
 	names []string
 	i     int
+	real  bool // are its drills
 }
 
 // counted is a connection whose bytes are counted.
@@ -232,11 +228,11 @@ func (h *benchHost) session(channel ssh.Channel, requests <-chan *ssh.Request) {
 	_, _ = channel.SendRequest("exit-status", false, ssh.Marshal(status))
 }
 
-// methods are the agent's, less those that no drill of the benchmark asks for.
+// methods are the agent's, or of the modelled drills those that the benchmark asks for.
 func (h *benchHost) methods() map[string]remote.Method {
 	name, me := h.names[h.i], fleettest.Node(h.i, h.names)
 	answer := func(reply func(string, any) error, value any) error { return reply("answer", value) }
-	return map[string]remote.Method{
+	methods := map[string]remote.Method{
 		"probe": func(_ context.Context, params json.RawMessage, reply func(string, any) error) error {
 			var asked agent.Probing
 			if err := json.Unmarshal(params, &asked); err != nil {
@@ -311,6 +307,12 @@ func (h *benchHost) methods() map[string]remote.Method {
 			return answer(reply, seen)
 		},
 	}
+	if h.real {
+		real := agent.Methods()
+		real["probe"] = methods["probe"]
+		return real
+	}
+	return methods
 }
 
 // lookUp has the host resolve and route what it was asked for.

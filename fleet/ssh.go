@@ -40,12 +40,14 @@ func (r *run) logins(ctx context.Context, d Drill) {
 		peers[m] = r.loginPeers(m)
 		return m.fresh || m.Logins != nil && len(peers[m]) > 0
 	})
+	before := r.losses()
 	r.each(ctx, Event{Phase: d.Phase}, who, d.Limit, func(ctx context.Context, m *member) error {
 		if len(peers[m]) == 0 {
 			m.miss(d.Section, "no other node was reached")
 			return nil
 		}
-		seen, err := agent.LogIn.Ask(ctx, m.agent, drill.Logins{Peers: peers[m], Port: r.Prediction.SSHPort, Deadline: d.Limit})
+		seen, err := agent.LogIn.Ask(ctx, m.agent, drill.Logins{Peers: peers[m], Port: r.Prediction.SSHPort, Deadline: d.Limit, Slack: d.Slack})
+		before.forgive(&seen, m, r.members)
 		if before := m.Logins; before != nil {
 			if err != nil && len(before.Failed) > 0 {
 				m.lose(err)
