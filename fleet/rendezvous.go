@@ -230,7 +230,7 @@ func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) (m
 			seen[i].Missing = missing
 		}
 		if lost[i] == nil && !nowhere {
-			lost[i] = before.unmet(r.members, seen[i])
+			lost[i] = before.unmet(m, r.members, seen[i])
 		}
 		a.file(m, seen[i], lost[i])
 	}
