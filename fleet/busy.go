@@ -42,8 +42,11 @@ func (r *run) losses() losses {
 // busy says of a member that it has hardly come to its work since, and nothing of any other.
 func (before losses) busy(m *member) string {
 	already, known := before.of[m]
+	if !known {
+		return ""
+	}
 	passed, lost := time.Since(before.began), m.agent.Lost()-already
-	if !known || lost < fairTime || passed-lost >= max(fairTime, passed/5) {
+	if lost < fairTime || passed-lost >= max(fairTime, passed/5) {
 		return ""
 	}
 	words := fmt.Sprintf("%s is busy: it was kept from its work for %s", m.Name, facts.Duration(lost.Seconds()))
