@@ -171,21 +171,25 @@ func (n *Node) builtTorch(version, cuda string) (Undo, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(site, "torch")
-	if err := n.inside(func() error { return os.MkdirAll(dir, 0o755) }); err != nil {
-		return nil, fmt.Errorf("%s: %w", n.Name, err)
-	}
-	unbuild, err := n.edit(filepath.Join(dir, "version.py"), func(string) string {
-		return fmt.Sprintf("__version__ = %q\ncuda = %s\n", version, cuda)
-	})
+	uninstall, err := n.OtherPackage("torch", version)
 	if err != nil {
 		return nil, err
 	}
-	uninstall, err := n.OtherPackage("torch", version)
-	if err != nil {
-		return nil, errors.Join(err, unbuild())
+	all := undos{uninstall}
+	for name, text := range map[string]string{
+		"torch/version.py": fmt.Sprintf("__version__ = %q\ncuda = %s\n", version, cuda),
+		// What torch imports of others' (launch.Requirements): the machine need not have it.
+		"typing_extensions.py": "# imported by torch\n",
+		"sympy.py":             "# imported by torch\n",
+		"mpmath.py":            "# imported by torch\n",
+	} {
+		remove, err := n.edit(filepath.Join(site, name), func(string) string { return text })
+		if err != nil {
+			return nil, errors.Join(err, all.undo())
+		}
+		all = append(all, remove)
 	}
-	return func() error { return errors.Join(uninstall(), unbuild()) }, nil
+	return all.undo, nil
 }
 
 // userSite is where root's own packages of /usr/bin/python3 lie.

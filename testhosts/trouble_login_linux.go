@@ -36,21 +36,15 @@ func (n *Node) UnknownToPeers() (Undo, error) {
 	if err != nil {
 		return nil, err
 	}
-	var undos []Undo
-	undo := func() (err error) {
-		for _, u := range undos {
-			err = errors.Join(err, u())
-		}
-		return err
-	}
+	var all undos
 	for _, peer := range n.Peers() {
 		u, err := peer.edit(knownHostsPath, func(text string) string { return strings.Replace(text, line, "", 1) })
 		if err != nil {
-			return nil, errors.Join(err, undo())
+			return nil, errors.Join(err, all.undo())
 		}
-		undos = append(undos, u)
+		all = append(all, u)
 	}
-	return undo, nil
+	return all.undo, nil
 }
 
 // NoLoginShell gives root the shell of service accounts.

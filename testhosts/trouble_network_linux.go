@@ -14,6 +14,16 @@ import (
 // error.
 type Undo func() error
 
+// undos are of faults that one is made of.
+type undos []Undo
+
+func (all undos) undo() (err error) {
+	for _, u := range all {
+		err = errors.Join(err, u())
+	}
+	return err
+}
+
 // Ephemeral is the range of ports that Linux gives to sockets which ask for
 // none (net.ipv4.ip_local_port_range), as NCCL's and gloo's listeners do.
 const Ephemeral = "32768:60999"
