@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// loginConnect is what ssh gets to connect and agree on keys, where nobody is busy.
+	// loginConnect is what ssh gets to connect and agree on keys.
 	loginConnect = 3 * time.Second
 	// loginsAtOnce stays below the ten unauthenticated connections from which
 	// on an sshd starts to refuse some (sshd_config, MaxStartups).
@@ -29,8 +29,6 @@ type Logins struct {
 	Peers    []string      `json:"peers"`    // as the hostfile names them
 	Port     int           `json:"port"`     // 0 for what ssh takes by itself
 	Deadline time.Duration `json:"deadline"` // for all logins together
-	// Slack is how much longer than otherwise ssh waits for a peer, as some node is busy. Deadline has it.
-	Slack time.Duration `json:"slack,omitempty"`
 }
 
 // Run has the node's own ssh log in to every peer, a few at once, without ever
@@ -78,7 +76,7 @@ type try struct {
 // unless it complained before or had the time in which it gives up by itself.
 func (l Logins) logIn(ctx context.Context, ssh, peer string) try {
 	args := append(l.options(ctx, ssh, peer), "--", peer, "true")
-	began, worked := time.Now(), hostsys.Worked()
+	began := time.Now()
 	_, complaint, err := inEnglish(ssh, args...).Run(ctx)
 	took := time.Since(began)
 	if err == nil {
@@ -92,11 +90,8 @@ func (l Logins) logIn(ctx context.Context, ssh, peer string) try {
 	line := lastLine(complaint)
 	failure.Cause = cmp.Or(causeSaid(complaint), "timeout")
 	failure.Message = cmp.Or(line, "no answer within "+facts.Duration(failure.Seconds))
-	return try{over: line != "" || hostsys.Worked()-worked >= l.connect(), failure: failure}
+	return try{over: line != "" || took >= loginConnect, failure: failure}
 }
-
-// connect is what ssh gets to connect and agree on keys, which it counts in whole seconds.
-func (l Logins) connect() time.Duration { return loginConnect + l.Slack.Truncate(time.Second) }
 
 // inEnglish is a program whose words are looked at.
 func inEnglish(path string, args ...string) hostsys.Child {
@@ -109,7 +104,7 @@ func (l Logins) options(ctx context.Context, ssh, peer string) []string {
 	options := []string{
 		"-n", "-T", "-x", "-a",
 		"-o", "BatchMode=yes", "-o", "NumberOfPasswordPrompts=0",
-		"-o", fmt.Sprintf("ConnectTimeout=%.0f", l.connect().Seconds()), "-o", "ConnectionAttempts=1",
+		"-o", fmt.Sprintf("ConnectTimeout=%.0f", loginConnect.Seconds()), "-o", "ConnectionAttempts=1",
 		"-o", "ControlMaster=no", "-o", "ControlPath=none",
 		"-o", "ClearAllForwardings=yes", "-o", "PermitLocalCommand=no",
 		"-o", "UpdateHostKeys=no", "-o", "LogLevel=ERROR",

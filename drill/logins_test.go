@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -150,13 +149,4 @@ func script(t *testing.T, name, body string) string {
 func alive(pid string) bool {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	return err == nil && !strings.Contains(string(stat), ") Z ")
-}
-
-// TestSlackOfLogins: ssh waits longer where some node is busy.
-func TestSlackOfLogins(t *testing.T) {
-	for slack, want := range map[time.Duration]string{0: "ConnectTimeout=3", 900 * time.Millisecond: "ConnectTimeout=3", 6500 * time.Millisecond: "ConnectTimeout=9"} {
-		if options := (Logins{Slack: slack}).options(t.Context(), "/bin/true", "w2"); !slices.Contains(options, want) {
-			t.Errorf("%v longer: %v, want %s", slack, options, want)
-		}
-	}
 }

@@ -46,7 +46,7 @@ func (r *run) logins(ctx context.Context, d Drill) {
 			m.miss(d.Section, "no other node was reached")
 			return nil
 		}
-		seen, err := agent.LogIn.Ask(ctx, m.agent, drill.Logins{Peers: peers[m], Port: r.Prediction.SSHPort, Deadline: d.Limit, Slack: d.Slack})
+		seen, err := agent.LogIn.Ask(ctx, m.agent, drill.Logins{Peers: peers[m], Port: r.Prediction.SSHPort, Deadline: d.Limit})
 		before.forgive(&seen, m, r.members)
 		if before := m.Logins; before != nil {
 			if err != nil && len(before.Failed) > 0 {
