@@ -21,8 +21,7 @@ func (r *run) slack(limit time.Duration) time.Duration {
 }
 
 // fairTime is for how long a node must have been able to work while others waited for it, for their having
-// waited in vain to say more of it than that it is busy. Of a longer wait it is a fifth: at a tenth no
-// deadline is put off any further (hostsys.AfterFunc), and what a node has lost is known only so far.
+// waited in vain to say more of it than that it is busy.
 const fairTime = time.Second
 
 // losses are for how long each member had been kept from its work when a drill began.
@@ -46,7 +45,7 @@ func (before losses) busy(m *member) string {
 		return ""
 	}
 	passed, lost := time.Since(before.began), m.agent.Lost()-already
-	if lost < fairTime || passed-lost >= max(fairTime, passed/5) {
+	if lost < fairTime || passed-lost >= fairTime {
 		return ""
 	}
 	words := fmt.Sprintf("%s is busy: it was kept from its work for %s", m.Name, facts.Duration(lost.Seconds()))
@@ -66,22 +65,18 @@ func (before losses) busiest(all members) string {
 	return ""
 }
 
-// doubtful are those who may be to blame for an outcome only by being busy. An answer that does not come in time is one
-// of all. That nothing answers a call at all is one of the caller alone, who may not have come to see that something
-// did: the kernel takes calls, however busy who listens is.
-func doubtful(outcome facts.PathOutcome, caller *member, all members) members {
-	switch outcome {
-	case facts.PathSilent, facts.PathBlackhole:
-		return all
-	case facts.PathDropped:
-		return members{caller}
-	}
-	return nil
+// isTimed is whether an outcome is only that the peer's process did not answer in time. That nothing answers a
+// call at all is none: the kernel takes calls, however busy who listens is.
+func isTimed(outcome facts.PathOutcome) bool {
+	return outcome == facts.PathSilent || outcome == facts.PathBlackhole
 }
 
-// excuse takes the blame off a peer where it was too busy to answer in time, or its caller to see that.
+// excuse takes the blame off a peer that was too busy to answer in time.
 func (before losses) excuse(path *facts.Path, caller, peer *member) {
-	if words := before.busiest(doubtful(path.Outcome, caller, members{peer, caller})); words != "" {
+	if !isTimed(path.Outcome) {
+		return
+	}
+	if words := before.busiest(members{peer, caller}); words != "" {
 		*path = facts.Path{Peer: path.Peer, To: path.To, Port: path.Port, Outcome: facts.PathBroken, Error: words, Seconds: path.Seconds}
 	}
 }
@@ -98,12 +93,24 @@ func (before losses) forgive(logins *facts.Logins, caller *member, all members) 
 	})
 }
 
-// unmet is why nothing is known of a meeting that a member did not get through in time.
-func (before losses) unmet(m *member, all members, seen facts.Rendezvous) error {
-	if seen.Failed != facts.HopWait {
-		all = doubtful(seen.Outcome, m, all)
+// isLate is whether a member did not get through a meeting in time, which says nothing of why.
+func isLate(seen facts.Rendezvous) bool {
+	return seen.Failed == facts.HopWait || isTimed(seen.Outcome)
+}
+
+// undecided are those who were late, or told nothing. Who could not come for a reason of its own kept no
+// other from the meeting by being busy.
+func undecided(all members, seen []facts.Rendezvous, lost []error) members {
+	return all.only(func(m *member) bool { return lost[m.turn] != nil || isLate(seen[m.turn]) })
+}
+
+// unmet is why nothing is known of a meeting that a member did not get through in time: one of those whom it
+// may have waited for was busy.
+func (before losses) unmet(seen facts.Rendezvous, undecided members) error {
+	if !isLate(seen) {
+		return nil
 	}
-	if words := before.busiest(all); words != "" {
+	if words := before.busiest(undecided); words != "" {
 		return fmt.Errorf("%w in time: %s", remote.ErrNoAnswer, words)
 	}
 	return nil

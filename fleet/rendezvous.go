@@ -225,12 +225,13 @@ func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) (m
 			missing = append(missing, m.Name)
 		}
 	}
+	late := undecided(r.members, seen, lost)
 	for i, m := range r.members {
 		if seen[i].Serves && seen[i].Failed == facts.HopWait {
 			seen[i].Missing = missing
 		}
 		if lost[i] == nil && !nowhere {
-			lost[i] = before.unmet(m, r.members, seen[i])
+			lost[i] = before.unmet(seen[i], late)
 		}
 		a.file(m, seen[i], lost[i])
 	}
