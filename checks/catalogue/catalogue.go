@@ -27,6 +27,7 @@ var Catalogue = []checks.Check{
 	ssh.HostKey,
 	ssh.Login,
 	ssh.Shell,
+	ssh.Inside,
 	ssh.BetweenNodes,
 	ssh.AgentStart,
 

@@ -30,6 +30,7 @@ type literal string
 // Command is a line to paste, not yet addressed to the nodes of a finding.
 type Command struct {
 	place   place
+	outside bool     // of what the ranks run in, where they run in something
 	at      []string // other nodes than the finding's, nil for those
 	code    text
 	remarks []text // beside that of the code
@@ -79,6 +80,12 @@ func Stated(code string) Command {
 // At runs the command on these nodes instead of the finding's, where there are any.
 func (c Command) At(names ...string) Command {
 	c.at = names
+	return c
+}
+
+// Outside runs the command on the node itself, where the ranks run in something there.
+func (c Command) Outside() Command {
+	c.outside = true
 	return c
 }
 

@@ -290,9 +290,9 @@ var failures = map[string]map[string]failure{
 			wouldSee: "srun: error: Task launch for StepId=118.0 failed on node {host}: Communication connection failure",
 		},
 		"no-directory": {
-			summary: "has no private directory to run a program from",
-			got:     "{tried}",
-			fix:     []fix.Command{fix.On("ls -ld ~ ~/.cache /var/tmp /tmp /var/tmp/preflight-* /tmp/preflight-*; df -h ~ /var/tmp /tmp")},
+			summary: "has no private directory to run a program from", noPlace: true,
+			got: "{tried}",
+			fix: []fix.Command{fix.On("ls -ld ~ ~/.cache /var/tmp /tmp /var/tmp/preflight-* /tmp/preflight-*; df -h ~ /var/tmp /tmp")},
 		},
 		"no-programs": {
 			summary: "its PATH leads to no ls, mkdir or any other of the system's programs, which a start-up file of its shell must have set",
@@ -305,12 +305,14 @@ var failures = map[string]map[string]failure{
 		},
 		"disk-full": {
 			summary:  "has no space left in any directory we may write",
+			noPlace:  true,
 			got:      "{tried}",
 			fix:      []fix.Command{fix.On("df -h ~ /var/tmp /tmp; df -i ~ /var/tmp /tmp"), fix.On("du -xsh ~/.cache /tmp /var/tmp")},
 			wouldSee: "OSError: [Errno 28] No space left on device",
 		},
 		"noexec": {
 			summary:  "mounts every directory we may write noexec",
+			noPlace:  true,
 			got:      "{tried}",
 			fix:      []fix.Command{fix.On("findmnt -T ~; findmnt -T /tmp; findmnt -T /var/tmp"), fix.On("sudo mount -o remount,exec /tmp")},
 			wouldSee: "ImportError: … failed to map segment from shared object: Operation not permitted",
@@ -369,7 +371,9 @@ var failures = map[string]map[string]failure{
 			fix:     []fix.Command{fix.On("sudo dmesg -T | tail -n 20")},
 		},
 	},
+	enterID: insideFailures,
 	"": {
+		"given-terminal": givenTerminal,
 		"frozen": {
 			blames:  host,
 			summary: "answered at first, then nothing until the deadline: the machine hangs, or something on the way lost the connection",
