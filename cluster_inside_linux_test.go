@@ -48,6 +48,7 @@ func TestInside(t *testing.T) {
 		exit  int
 	}{
 		{"the nodes themselves", nil, nil, []string{}, "", 0},
+		{"the nodes, for a python that is inside", nil, []string{"--python", testhosts.ImagePython}, []string{"fail python-same [w1 w2 w3 w4]", "warn runs-inside [w1 w2 w3 w4]"}, "--in 'podman exec -i train-w1'", 1},
 		{"inside", nil, []string{"--in", in}, small, "podman run --shm-size=1g …", 0},
 		{"inside, with its own python", nil, []string{"--in", in, "--python", testhosts.ImagePython}, small, "podman run --ulimit nofile=", 0},
 		{"some of the nodes", nil, []string{"--config", policy}, []string{"warn shm-size [w1 w2]", "warn open-files-limit [w1 w2]"}, "podman run", 0},

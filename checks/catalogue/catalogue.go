@@ -37,6 +37,7 @@ var Catalogue = []checks.Check{
 	launcher.Args,
 	launcher.Env,
 
+	launcher.RunsInside,
 	launcher.WorkdirPresent,
 	launcher.ScriptSame,
 	software.ModuleShadowed,
