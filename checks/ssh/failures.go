@@ -337,10 +337,7 @@ var failures = map[string]map[string]failure{
 				fix.Here("make cross ARCHES={arch}   # an architecture that make cross leaves out by itself"),
 			},
 		},
-		"wrong-os": {
-			summary: "runs {os}, and preflight looks at Linux only",
-			fix:     []fix.Command{fix.Here("preflight -H {hostfile} --exclude {node}")},
-		},
+		"wrong-os": {summary: "runs {os}, and preflight looks at Linux only", fix: []fix.Command{fix.Here("preflight -H {hostfile} --exclude {node}")}},
 		"libc-too-old": {
 			summary: "its C library is too old for this build of preflight",
 			got:     "{message}",
