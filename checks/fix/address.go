@@ -32,14 +32,20 @@ func (c Command) Addressed(to Audience) (line string, isCommand bool) {
 		each = hostfile.Bare(nodes[0])
 	}
 	var words []string
-	if remote && to.Inside != nil && !c.outside {
+	kept := false // on the machine, where its ranks run in something
+	if remote && to.Inside != nil {
 		words = to.Inside(nodes[0])
+		kept = words != nil && c.isOutside()
+	}
+	if kept {
+		words = nil
+	} else if words != nil {
 		nodes = slices.DeleteFunc(slices.Clone(nodes), func(name string) bool { return !slices.Equal(to.Inside(name), words) })
 		if len(nodes) < len(to.Nodes) && c.at == nil {
 			c = c.Remark("and so on each of the others, in what its ranks run in")
 		}
 	}
-	code, remark := c.write(to.names(nodes), each, !c.outside && to.isRoot(nodes, remote || c.place == console))
+	code, remark := c.write(to.names(nodes), each, !kept && to.isRoot(nodes, remote || c.place == console))
 	line = code.String()
 	switch {
 	case c.place == note:

@@ -2,6 +2,7 @@ package remedy
 
 import (
 	"slices"
+	"strings"
 
 	"preflight/checks/fix"
 	"preflight/checks/ranks"
@@ -22,8 +23,8 @@ var engines = []engine{
 
 // What containers are to have, as docker's options.
 var (
-	HostNetwork = fix.Code("--network=host")
 	InfiniBand  = fix.Code("--device=/dev/infiniband --ulimit memlock=-1 --cap-add=IPC_LOCK")
+	hostNetwork = fix.Code("--network=host")
 	writableTmp = fix.Code("--tmpfs /tmp:exec")
 )
 
@@ -50,4 +51,20 @@ func WritableTmp(node *facts.Node) []fix.Command {
 	default:
 		return Anew(container, writableTmp)
 	}
+}
+
+// WithHostNetwork gives a container the network of its machine, nil where it has that: where it
+// has the address by which we came to the machine.
+func WithHostNetwork(node *facts.Node) []fix.Command {
+	if node == nil || node.SSH == nil || node.SSH.Inside == nil || node.Address == "" || node.Net == nil {
+		return nil
+	}
+	if slices.ContainsFunc(node.Net.Interfaces, func(i facts.Interface) bool {
+		return slices.ContainsFunc(i.Addresses, func(address string) bool {
+			return strings.HasPrefix(address, node.Address+"/")
+		})
+	}) {
+		return nil
+	}
+	return Anew(ranks.ContainerOf(node), hostNetwork)
 }

@@ -322,12 +322,12 @@ var failures = map[string]map[string]failure{
 			got:     "{tried}",
 			fix: []fix.Command{
 				fix.On(`ls -ld /var/tmp/preflight-$(id -u) /tmp/preflight-$(id -u) /dev/shm/preflight-$(id -u)   # whose they are`),
-				fix.On(`sudo find /var/tmp /tmp /dev/shm -maxdepth 1 -name preflight-$(id -u) -not -uid $(id -u) -exec rm -r {} +`),
+				fix.On(`sudo find /var/tmp /tmp /dev/shm -maxdepth 1 -name preflight-$(id -u) -not -uid $(id -u) -exec rm -r {} +`).Inside(),
 			},
 		},
 		"no-unpacker": {
 			summary: "has no gzip to unpack the program with",
-			fix:     []fix.Command{fix.On("sudo apt-get install -y gzip   # dnf on Red Hat")},
+			fix:     []fix.Command{fix.On("sudo apt-get install -y gzip   # dnf on Red Hat").Inside()},
 		},
 		"wrong-arch": {
 			summary: "is a kind of machine for which this preflight carries no agent",
