@@ -18,6 +18,7 @@ const (
 	StageLogin     Stage = "login"
 	StageSession   Stage = "session" // channel and exec
 	StageShell     Stage = "shell"   // the login shell runs our command
+	StageInside    Stage = "inside"  // what the ranks run in is entered
 	StageDeliver   Stage = "deliver" // the binary gets there
 	StageStart     Stage = "start"   // the binary starts
 	StageTalk      Stage = "talk"    // the agent answers
@@ -64,8 +65,20 @@ const (
 	NeedsPTY       Cause = "needs-pty"
 	ShellBroken    Cause = "shell-broken" // startup files end or swallow the session; Detail output
 
-	NotInJob       Cause = "not-in-job"   // Slurm's job has not this node
-	StepFailed     Cause = "step-failed"  // Slurm starts nothing there, or took the step away
+	NotInJob   Cause = "not-in-job"  // Slurm's job has not this node
+	StepFailed Cause = "step-failed" // Slurm starts nothing there, or took the step away
+	// On the way into what the ranks run in: Detail program, output.
+	NoEngine         Cause = "no-engine"         // the node has no such program
+	EngineDenied     Cause = "engine-denied"     // this account may not
+	EngineDown       Cause = "engine-down"       // the program's daemon does not run
+	NoContainer      Cause = "no-container"      // nor image, nor process
+	ContainerStopped Cause = "container-stopped" // or paused
+	NoShellInside    Cause = "no-shell-inside"   // an image without /bin/sh
+	OtherArch        Cause = "other-arch"        // an image for another machine
+	NoInput          Cause = "no-input"          // what we say does not get there: -i is missing
+	GivenTerminal    Cause = "given-terminal"    // -t is too much
+	NotEntered       Cause = "not-entered"       // none of the above
+
 	NoDirectory    Cause = "no-directory" // every private directory refused; Detail tried
 	NoPrograms     Cause = "no-programs"  // PATH leads to no mkdir, ls …; Detail tried
 	DiskFull       Cause = "disk-full"    // Detail tried
