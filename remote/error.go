@@ -64,8 +64,19 @@ const (
 	NeedsPTY       Cause = "needs-pty"
 	ShellBroken    Cause = "shell-broken" // startup files end or swallow the session; Detail output
 
-	NotInJob       Cause = "not-in-job"   // Slurm's job has not this node
-	StepFailed     Cause = "step-failed"  // Slurm starts nothing there, or took the step away
+	NotInJob   Cause = "not-in-job"  // Slurm's job has not this node
+	StepFailed Cause = "step-failed" // Slurm starts nothing there, or took the step away
+	// In a Kubernetes cluster, by what it says of itself; Detail namespace, container, reason.
+	NoCluster      Cause = "no-cluster"       // no API server answers, or none that is trusted
+	NotLoggedIn    Cause = "not-logged-in"    // it does not know who asks
+	Forbidden      Cause = "forbidden"        // it does, and does not allow it
+	NoPod          Cause = "no-pod"           // nor namespace
+	PodPending     Cause = "pod-pending"      // it does not run yet
+	PodUnready     Cause = "pod-unready"      // it runs, and the container does not
+	PodEnded       Cause = "pod-ended"        // evicted, failed, done, or about to be
+	NoPodContainer Cause = "no-pod-container" // of that name
+	KubeletDown    Cause = "kubelet-down"     // the API server does not reach the pod's machine
+
 	NoDirectory    Cause = "no-directory" // every private directory refused; Detail tried
 	NoPrograms     Cause = "no-programs"  // PATH leads to no mkdir, ls …; Detail tried
 	DiskFull       Cause = "disk-full"    // Detail tried

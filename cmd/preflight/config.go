@@ -21,6 +21,7 @@ import (
 	"preflight/hostfile"
 	"preflight/launch"
 	"preflight/launch/args"
+	"preflight/remote/kubectl"
 )
 
 // Config is everything a user may set. Later wins: preflight.yaml, PREFLIGHT_*
@@ -57,6 +58,11 @@ type Config struct {
 	Strict      bool          `mapstructure:"strict"`
 	Timeout     time.Duration `mapstructure:"timeout"`
 	Via         string        `mapstructure:"via"`
+	Namespace   string        `mapstructure:"namespace"`
+	Context     string        `mapstructure:"context"`
+	Selector    string        `mapstructure:"selector"`
+	Job         string        `mapstructure:"job"`
+	Container   string        `mapstructure:"container"`
 	Verbose     bool          `mapstructure:"verbose"`
 	Quiet       bool          `mapstructure:"quiet"`
 	Progress    string        `mapstructure:"progress"`
@@ -69,6 +75,7 @@ type Config struct {
 
 	Stated policyfile.Policy `mapstructure:"-"` // what the configuration file holds
 
+	pods   *kubectl.Carrier  // with --via kubectl, once the cluster was asked
 	places map[string]string // where each setting was set that was: "-w", "preflight.yaml:3: hosts"
 	// unread is why the launch command could not be read before the configuration, so
 	// that the file beside its hostfile was not looked for; nil where it could.
@@ -93,6 +100,7 @@ func launchFlags(flags *pflag.FlagSet) {
 	flags.String("rdzv-endpoint", "", "as torchrun, with --rendezvous c10d: HOST[:PORT]")
 	flags.String("deepspeed_version", "", "judge hostfile filters as this release does (default: the newest rules)")
 	flags.String("via", viaAuto, viaUsage)
+	podFlags(flags)
 	flags.Duration("timeout", time.Minute, "for one node, from its name to its last fact")
 }
 

@@ -22,6 +22,7 @@ import (
 	"preflight/hostfile"
 	"preflight/launch"
 	"preflight/remote"
+	"preflight/remote/kubectl"
 	"preflight/report/formats"
 )
 
@@ -173,6 +174,9 @@ func verdictCode(r checks.Report) error {
 // returned function ends it, which also closes the connections that outlive a node, such
 // as those to jump hosts.
 func (c Config) job(ctx context.Context, command []string) (preflight.Job, func(), error) {
+	if err := c.askForPods(ctx); err != nil {
+		return preflight.Job{}, nil, err
+	}
 	intent, err := c.intent(command)
 	if err != nil {
 		return preflight.Job{}, nil, err
@@ -235,6 +239,10 @@ func (c Config) intent(command []string) (preflight.Intent, error) {
 		intent.Options.Unlisted = true
 		intent.Options.Filter.ForceMulti = true // who names a single node asks about that one, not about this machine
 		intent.Options.Hosts, err = hostfile.ParseHosts(c.Hosts)
+	case c.Hostfile == "" && c.pods != nil:
+		intent.Options.Unlisted = true
+		intent.Options.Filter.ForceMulti = true
+		intent.Options.Hosts, err = c.podHosts()
 	case c.Hostfile == "" && os.Getenv("SLURM_JOB_NODELIST") != "":
 		intent.Options.Hosts, err = hostfile.FromSlurm(os.Getenv("SLURM_JOB_NODELIST"), hostfile.SlurmSlots(os.Getenv, intent.Options.Accelerator == "cpu"))
 	case c.Hostfile != "" || len(command) == 0:
@@ -249,6 +257,8 @@ func (c Config) source(plan preflight.Plan) string {
 		return plan.Hostfile
 	case c.Hosts != "":
 		return "-w " + c.Hosts
+	case c.Via == kubectl.Name:
+		return "the pods of " + cmp.Or(c.Job, c.Selector)
 	case plan.Alone:
 		return ""
 	}

@@ -8,6 +8,7 @@ import (
 	"preflight"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/remote"
+	"preflight/remote/kubectl"
 	"preflight/remote/srun"
 	"preflight/remote/ssh"
 )
@@ -35,6 +36,7 @@ var carriers = []carrier{
 		}
 		return carrier, nil
 	}},
+	{kubectl.Name, func(c Config, _ preflight.Plan) (remote.Carrier, error) { return c.pods, nil }},
 }
 
 func viaNames() []string {
@@ -55,4 +57,4 @@ func (c Config) carrier(plan preflight.Plan) (remote.Carrier, error) {
 	return carriers[i].open(c, plan)
 }
 
-var viaUsage = "what takes preflight to the nodes: " + strings.Join(viaNames(), ", ") + "; auto is ssh. srun takes a step of the Slurm job this is typed in, sees the environment that srun gives the ranks, and asks no ssh: --ssh_port is then the launch's alone"
+var viaUsage = "what takes preflight to the nodes: " + strings.Join(viaNames(), ", ") + "; auto is ssh. srun takes a step of the Slurm job this is typed in, sees the environment that srun gives the ranks, and asks no ssh: --ssh_port is then the launch's alone. kubectl enters pods, which are the nodes, by kubectl exec"
