@@ -63,6 +63,7 @@ var rooms = []room{
 	{"remote", []string{"facts/bounded", "hostfile", "hostsys", "hostsys/limits", "lazyregexp", "secret"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
 	{"remote/ssh", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier: it reaches a node, and what is said over it is not its business"},
 	{"remote/kubectl", []string{"hostfile", "hostsys", "lazyregexp", "remote"}, nil, "a carrier, as remote/ssh"},
+	{"remote/meet", []string{"hostfile", "remote"}, nil, "a carrier, as remote/ssh, and the other end of it"},
 	{"remote/srun", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier, as remote/ssh"},
 
 	{"probe", []string{"facts", "hostsys", "probe/gpu", "probe/host", "probe/launch", "probe/machine", "probe/network", "probe/python"}, nil, looks},
@@ -82,7 +83,7 @@ var rooms = []room{
 
 	{"fleet", []string{"drill/...", "facts", "fleet/agent", "hostfile", "hostsys", "launch", "launch/nccl", "probe", "remote"}, nil,
 		"a run gathers: what it is judged by, and how it is shown, must not decide what is looked at"},
-	{"fleet/agent", []string{"drill/...", "facts", "probe", "probe/nvml", "remote"}, nil, "it runs on nodes, which need nothing of launches, judging and rendering"},
+	{"fleet/agent", []string{"drill/...", "facts", "probe", "probe/nvml", "remote", "remote/meet"}, nil, "it runs on nodes, which need nothing of launches, judging and rendering"},
 
 	{"checks", []string{"checks/fix", "facts", "hostfile", "launch", "launch/nccl"}, clock, "the types of judging, which every family and whoever shows its outcome shares"},
 	{"checks/compare", []string{"checks", "facts", "hostfile"}, clock, leaf},

@@ -77,6 +77,12 @@ const (
 	NoPodContainer Cause = "no-pod-container" // of that name
 	KubeletDown    Cause = "kubelet-down"     // the API server does not reach the pod's machine
 
+	// Of a node that is to call us.
+	NotCome    Cause = "not-come"    // it has not
+	WrongToken Cause = "wrong-token" // it has, and does not know what it should
+	NameTwice  Cause = "name-twice"  // more than one does by this name
+	OtherWire  Cause = "other-wire"  // it speaks otherwise
+
 	NoDirectory    Cause = "no-directory" // every private directory refused; Detail tried
 	NoPrograms     Cause = "no-programs"  // PATH leads to no mkdir, ls …; Detail tried
 	DiskFull       Cause = "disk-full"    // Detail tried

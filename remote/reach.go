@@ -40,6 +40,9 @@ type Options struct {
 	// Binaries finds the executables for a platform, the one to prefer first;
 	// nil = Own.
 	Binaries func(goos, arch string) ([]*Binary, error)
+	// Running says that nodes run an agent of ours before we come, which greets whoever
+	// connects: nothing is delivered, and builds may differ.
+	Running bool
 	// AgentLife bounds every agent's life, also when the end of our connection
 	// never reaches its node; 0 = DefaultAgentLife.
 	AgentLife time.Duration

@@ -47,7 +47,7 @@ const (
 // its cause's own, else that of the stage at which it happened. Any other word is "unexpected".
 func failureOf(ssh *facts.SSH) (check string, what failure) {
 	if ssh.Carrier != "" {
-		return "agent-start", failureBySrun(ssh.Cause)
+		return "agent-start", failureBy(ssh.Carrier, ssh.Cause)
 	}
 	for check, causes := range failures {
 		if what, known := causes[ssh.Cause]; known && check != "" {

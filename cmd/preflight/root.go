@@ -133,6 +133,7 @@ func judgeFleet(cmd *cobra.Command, config Config, command []string) error {
 	}
 	job.Policy = policy
 	report := config.stamped(preflight.Run(cmd.Context(), job), job.Plan, began)
+	config.conclude(report)
 	closeJob()
 	if len(command) > 0 && !config.DryRun && report.ExitCode == exitPass && !config.Verbose {
 		config.Quiet = true // what is wrong, if anything: the launch's own words follow
@@ -173,7 +174,7 @@ func verdictCode(r checks.Report) error {
 // job turns the configuration into what a run needs, and shows how far that is until the
 // returned function ends it, which also closes the connections that outlive a node, such
 // as those to jump hosts.
-func (c Config) job(ctx context.Context, command []string) (preflight.Job, func(), error) {
+func (c *Config) job(ctx context.Context, command []string) (preflight.Job, func(), error) {
 	if err := c.askForPods(ctx); err != nil {
 		return preflight.Job{}, nil, err
 	}
@@ -192,7 +193,7 @@ func (c Config) job(ctx context.Context, command []string) (preflight.Job, func(
 	if err != nil {
 		return preflight.Job{}, nil, err
 	}
-	client := remote.New(carrier, remote.Options{Timeout: c.Timeout, Nodes: len(plan.Prediction.Hosts), Binaries: agents.Open})
+	client := remote.New(carrier, remote.Options{Timeout: c.Timeout, Nodes: len(plan.Prediction.Hosts), Binaries: agents.Open, Running: c.meeting != nil})
 	shown := progress.Start(c.Progress, c.Quiet)
 	job := preflight.Job{Plan: plan, Remote: client, Timeout: c.Timeout, Progress: shown.Take}
 	if c.Throughput {

@@ -219,7 +219,7 @@ func TestStopped(t *testing.T) {
 		{"evicted", "", `"phase":"Failed","reason":"Evicted","message":"The node was low on resource: memory.\u001b[31m"`, "", `Failed: Evicted: The node was low on resource: memory.\x1b[31m`, remote.PodEnded},
 		{"done", "", `"phase":"Succeeded"`, "", "Succeeded", remote.PodEnded},
 		{"leaving", "", `"phase":"Running","containerStatuses":[{"name":"train","state":{"running":{}}}]`, `,"deletionTimestamp":"2026-01-01T00:00:00Z"`, "it is being deleted", remote.PodEnded},
-		{"another container", `{"name":"main"},{"name":"proxy"}`, `"phase":"Running"`, "", "it has main, proxy, and no train", remote.NoPodContainer},
+		{"another container", `{"name":"main"},{"name":"proxy"}`, `"phase":"Running"`, "", "it has main, proxy, fetch, and no train", remote.NoPodContainer},
 		{"unknown", "", `"phase":"Pending"`, "", "no reason is given", remote.PodPending},
 	} {
 		t.Run(test.name, func(t *testing.T) {
