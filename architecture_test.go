@@ -83,7 +83,7 @@ var rooms = []room{
 
 	{"fleet", []string{"drill/...", "facts", "fleet/agent", "hostfile", "hostsys", "launch", "launch/nccl", "probe", "remote"}, nil,
 		"a run gathers: what it is judged by, and how it is shown, must not decide what is looked at"},
-	{"fleet/agent", []string{"drill/...", "facts", "probe", "probe/nvml", "remote", "remote/meet"}, nil, "it runs on nodes, which need nothing of launches, judging and rendering"},
+	{"fleet/agent", []string{"drill/...", "facts", "probe", "probe/nvml", "remote"}, nil, "it runs on nodes, which need nothing of launches, judging and rendering"},
 
 	{"checks", []string{"checks/fix", "facts", "hostfile", "launch", "launch/nccl"}, clock, "the types of judging, which every family and whoever shows its outcome shares"},
 	{"checks/compare", []string{"checks", "facts", "hostfile"}, clock, leaf},
@@ -139,7 +139,7 @@ var rooms = []room{
 // and starts whatever else is linked into an agent.
 var launching = []string{
 	"preflight", "preflight/checks/...", "preflight/explain", "preflight/fleet", "preflight/hostfile/...", "preflight/launch/...",
-	"preflight/remote/kubectl", "preflight/remote/ssh", "preflight/remote/srun", "preflight/report/...", "preflight/cmd/...",
+	"preflight/remote/kubectl", "preflight/remote/meet", "preflight/remote/ssh", "preflight/remote/srun", "preflight/report/...", "preflight/cmd/...",
 	"crypto/tls", "golang.org/x/crypto/...", "html/...", "net/http/...", "testing/...", "text/template/...",
 	"github.com/hashicorp/go-multierror", "github.com/spf13/...", "go.yaml.in/...", "gopkg.in/...",
 }

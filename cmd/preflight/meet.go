@@ -8,20 +8,19 @@ import (
 	"preflight"
 	"preflight/checks"
 	"preflight/cmd/preflight/internal/usage"
-	"preflight/fleet/agent"
 	"preflight/remote/meet"
 )
 
 func meetFlags(flags *pflag.FlagSet) {
 	flags.String("meet-listen", ":29400", "with --via meet, where nodes call; how long they may take to come is --timeout")
-	flags.String("meet-token-file", "", "with --via meet, the file that holds the token which nodes share with this judge (default: "+agent.TokenVariable+" in the environment)")
+	flags.String("meet-token-file", "", "with --via meet, the file that holds the token which nodes share with this judge (default: "+tokenVariable+" in the environment)")
 }
 
 // meet listens for the nodes of a launch.
 func (c *Config) meet(plan preflight.Plan) (*meet.Carrier, error) {
-	token, err := agent.Token(c.MeetToken)
+	token, err := meetToken(c.MeetToken)
 	if err != nil {
-		return nil, usage.WithHint(fmt.Errorf("--via meet: %w", err), "head -c 32 /dev/urandom | base64 makes one")
+		return nil, err
 	}
 	var names []string
 	for _, host := range plan.Prediction.Hosts {

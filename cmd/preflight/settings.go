@@ -19,7 +19,6 @@ import (
 	"preflight/cmd/preflight/internal/policyfile"
 	"preflight/cmd/preflight/internal/progress"
 	"preflight/cmd/preflight/internal/usage"
-	"preflight/fleet/agent"
 	"preflight/launch"
 	"preflight/report/formats"
 )
@@ -235,7 +234,7 @@ func knownEnvironment() error {
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
 		ours := func(s setting) bool { return s.variable() == name }
-		if strings.HasPrefix(name, "PREFLIGHT_") && name != agent.TokenVariable && !slices.ContainsFunc(settings(), ours) {
+		if strings.HasPrefix(name, "PREFLIGHT_") && name != tokenVariable && !slices.ContainsFunc(settings(), ours) {
 			return usage.WithHint(fmt.Errorf("%s is not a setting of preflight%s", name, variableMeant(name)), "unset %s, or see preflight --help for the names", name)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 	"syscall"
 
 	"preflight/probe/nvml"
@@ -19,7 +18,6 @@ import (
 //	[FILE]             answer the launching machine; FILE is for whoever lists processes
 //	install DIR HASH   take one's place in a private directory
 //	nvml               ask NVIDIA's driver, for the agent
-//	--meet HOST:PORT   call the launching machine, as an init container does: see answerJudge
 func Main(args []string) int {
 	var err error
 	switch {
@@ -27,8 +25,6 @@ func Main(args []string) int {
 		err = remote.Install(args[1], args[2])
 	case slices.Equal(args, []string{"nvml"}):
 		nvml.Serve(os.Stdout)
-	case len(args) > 0 && strings.HasPrefix(args[0], "-"):
-		err = answerJudge(args)
 	case len(args) <= 1:
 		remote.Arrive()
 		// Signals meant for the login must not cut an answer short: the end of stdin is
