@@ -76,7 +76,7 @@ func (c *Client) bootstrap(ctx context.Context, client Connection, name string, 
 	}
 	d.command, d.runs = running, true
 	if c.options.Running {
-		d.spoke, d.acknowledged, d.binaries = true, true, nil
+		d.spoke, d.acknowledged, d.binaries, d.wrote = true, true, nil, began
 	} else {
 		d.write(d.tag + " " + c.offer() + "\n")
 	}

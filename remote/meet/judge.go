@@ -248,8 +248,9 @@ type visit struct {
 	ended chan struct{}
 }
 
-// Start has nothing to start: the agent has begun to speak.
+// Start has nothing to start but the talk. That it cannot be sent shows where answers are read.
 func (v *visit) Start(string, io.Writer) (*remote.Process, *remote.Error) {
+	_, _ = io.WriteString(v.line, look)
 	return &remote.Process{Stdin: requests{v}, Stdout: heard{v}, Wait: v.exit}, nil
 }
 

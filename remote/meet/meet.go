@@ -119,10 +119,12 @@ type Verdict struct {
 	Why string `json:"why"`
 }
 
-// Behind the call the node sends the wire, and closes its half when its agent has ended. The
-// judge sends requests, each a line that begins with a brace, then a line that says over, and
-// a verdict when there is one.
+// Behind the call the judge says when it looks, so that what the node says then tells its clock.
+// The node sends the wire, and closes its half when its agent has ended. The judge sends
+// requests, each a line that begins with a brace, then a line that says over, and a verdict when
+// there is one.
 const (
+	look        = "look\n"
 	over        = "over\n"
 	verdictMark = "verdict "
 )

@@ -37,6 +37,9 @@ func Call(ctx context.Context, address, node, token string, work func(in io.Read
 	if err := l.introduce(node, token); err != nil {
 		return Verdict{}, fmt.Errorf("the judge at %s: %w", address, err)
 	}
+	if begins, err := l.in.ReadSlice('\n'); err != nil || string(begins) != look { // it has had enough before
+		return l.verdict()
+	}
 	served := work(&requestsOf{in: l.in}, conn)
 	if served != nil { // and may still be reading
 		return Verdict{}, served
