@@ -148,17 +148,18 @@ func (e *execution) Broken() *remote.Error {
 		return nil
 	}
 	said := e.said.Text()
-	if e.command.ProcessState.Success() {
-		return nil
-	}
-	failure := explain(said)
+	failure, well := explain(said), e.command.ProcessState.Success() // as where its connection is cut, too
 	switch started := e.spoke.Load(); {
+	case well && started && failure == nil:
+		return nil
 	case started && commandEnded.MatchString(said):
 		return nil
 	case started && (failure == nil || failure.Cause != remote.KubeletDown):
 		failure = &remote.Error{Cause: remote.ConnectionLost, Err: errors.New(cmp.Or(complaint(said), "kubectl ended without a word"))}
 	case failure == nil && commandEnded.MatchString(said):
 		return nil
+	case failure == nil && well:
+		failure = &remote.Error{Cause: remote.ConnectionLost, Err: errors.New(cmp.Or(complaint(said), "kubectl ended before anything began, and without a word"))}
 	case failure == nil:
 		failure = &remote.Error{Cause: remote.SessionRefused, Err: errors.New(cmp.Or(complaint(said), "kubectl ended without a word"))}
 	}

@@ -60,6 +60,7 @@ bare)
 severed) echo 'Error from server: error dialing backend: dial tcp 10.0.0.9:10250: connect: no route to host' >&2; exit 1 ;;
 odd) echo 'error: the stars are not right' >&2; exit 1 ;;
 stuck) trap '' TERM; sleep 1000; exit 1 ;;
+cut) exit 0 ;;
 dropped) "$@" | head -n 3; echo 'error: error reading from error stream: next reader: websocket: close 1006 (abnormal closure): unexpected EOF' >&2; exit 1 ;;
 esac
 "$@"
@@ -156,6 +157,7 @@ func TestFailures(t *testing.T) {
 		{"severed", remote.KubeletDown, "no route to host", false},
 		{"odd", remote.SessionRefused, "error: the stars are not right", false},
 		{"dropped", remote.ConnectionLost, "unexpected EOF", false},
+		{"cut", remote.ConnectionLost, "without a word", false},
 		{"stuck", remote.Frozen, "and it says nothing either", true},
 		{"Not_a_pod", remote.NoPod, "no pod can be called so", false},
 		{"--as=admin", remote.NoPod, "no pod can be called so", false},

@@ -31,7 +31,7 @@ var words = []struct {
 	{remote.PodUnready, lazyregexp.New(`unable to upgrade connection: container not found|container (is )?not running|container not created|is in CONTAINER_EXITED state|task \S+ not found`)},
 	{remote.KubeletDown, lazyregexp.New(`error dialing backend|proxy error from|dial tcp \S+:10250`)},
 	{remote.NoCluster, lazyregexp.New(`The connection to the server .* was refused|Unable to connect to the server|context was not found|context "\S*" does not exist|no configuration has been provided|Missing or incomplete configuration|[Ee]rror loading config|error: stat .*: no such file|x509: |TLS handshake|no such host|i/o timeout|\(ServiceUnavailable\)|\(Timeout\)|\(InternalError\): an error on the server`)},
-	{remote.ConnectionLost, lazyregexp.New(`unexpected EOF|connection reset by peer|websocket: close|lost connection to pod|http2: client connection lost|error reading from error stream|broken pipe`)},
+	{remote.ConnectionLost, lazyregexp.New(`unexpected EOF|err="EOF"|connection reset by peer|websocket: close|lost connection to pod|http2: client connection lost|error reading from error stream|broken pipe`)},
 }
 
 // explain names what kubectl says, nil where it says nothing that is known.
