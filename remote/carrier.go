@@ -62,6 +62,7 @@ type Exit struct {
 // when the way ended early.
 type Trace struct {
 	Carrier   string // what reached it where that is not ssh: "srun"
+	Options   []string // of the carrier's own program, by which it goes there: "--namespace=ml"
 	User      string
 	Port      int
 	Address   string        // the IP address connected to, "" when none was or a jump host resolved the name

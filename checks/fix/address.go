@@ -14,6 +14,7 @@ type Audience struct {
 	Nodes    []string               // the finding's, in hostfile order, nil for one of the launching machine
 	Port     int                    // --ssh_port, 0 for none
 	Srun     bool                   // they are reached by srun, inside a Slurm job, in place of ssh
+	Pods     []string               // they are pods that kubectl exec enters with these options, nil where they are not
 	Hostfile string                 // the one that was read
 	IsRoot   func(node string) bool // whether we log in there as root, "" for the launching machine
 }
@@ -42,6 +43,8 @@ func (c Command) Addressed(to Audience) (line string, isCommand bool) {
 		return "by hand: a value in it is no text to paste into a shell", false
 	case remote && c.place == onNodes && to.Srun:
 		line = to.remoteShell(nodes) + " sh -c " + Quote(line)
+	case remote && c.place == onNodes && to.Pods != nil:
+		line = to.inPods(nodes, " sh -c "+Quote(line))
 	case remote && c.place == onNodes:
 		line = to.remoteShell(nodes) + " " + oneWord(line)
 	case c.place == eachHost && each == "":
@@ -100,6 +103,8 @@ func (to Audience) remoteShell(nodes []string) string {
 	switch {
 	case to.Srun:
 		return fmt.Sprintf("srun --overlap --nodes=%[1]d --ntasks=%[1]d --nodelist=%[2]s", len(nodes), Quote(hostfile.Fold(bare(nodes))))
+	case to.Pods != nil:
+		return to.inPods(nodes[:1], "")
 	case len(nodes) == 1 && port == 0:
 		return "ssh " + nodes[0]
 	case len(nodes) == 1:
@@ -110,6 +115,18 @@ func (to Audience) remoteShell(nodes []string) string {
 		return fmt.Sprintf("PDSH_SSH_ARGS_APPEND='-p %d' %s", port, pdsh)
 	}
 	return pdsh
+}
+
+// inPods runs a command in pods, one after another.
+func (to Audience) inPods(nodes []string, command string) string {
+	var options strings.Builder
+	for _, option := range to.Pods {
+		options.WriteString(" " + Quote(option))
+	}
+	if len(nodes) == 1 {
+		return "kubectl exec " + hostfile.Bare(nodes[0]) + options.String() + " --" + command
+	}
+	return "for pod in " + strings.Join(bare(nodes), " ") + "; do kubectl exec $pod" + options.String() + " --" + command + "; done"
 }
 
 // oneWord has the shell here hand code on as it stands: in the quotation that changes

@@ -98,7 +98,7 @@ func (what failure) weighed(f checks.Finding, node *facts.Node, p launch.Predict
 	why, by := p.WithoutSSH(node.Name), p.StartedBy()
 	switch {
 	case node.SSH.Carrier != "":
-		if by.SSH && f.Verdict != checks.Unknown {
+		if by.SSH && f.Verdict != checks.Unknown && what.blames != host {
 			f.Verdict, f.WouldSee = checks.Unknown, ""
 			f.Summary += "; " + by.Program() + " starts ranks by ssh, so that only preflight is kept out"
 		}

@@ -39,23 +39,27 @@ var inPods = map[string]failure{
 		},
 	},
 	"no-pod": {
+		blames:   host,
 		summary:  "is no pod of the cluster: {message}",
 		fix:      []fix.Command{showPods},
 		wouldSee: notRunning,
 	},
 	"pod-pending": {
+		blames:   host,
 		summary:  "its pod does not run yet",
 		got:      "{reason}",
 		fix:      []fix.Command{describe, podEvents},
 		wouldSee: notRunning,
 	},
 	"pod-unready": {
+		blames:   host,
 		summary:  "its pod is there, and the container of the ranks does not run",
 		got:      "{reason}",
 		fix:      []fix.Command{describe, podLog},
 		wouldSee: notRunning,
 	},
 	"pod-ended": {
+		blames:   host,
 		summary:  "its pod has ended, or is about to",
 		got:      "{reason}",
 		fix:      []fix.Command{describe, fix.Here("kubectl delete pod {host} --namespace={namespace}   # and what made it makes it anew")},
@@ -68,6 +72,7 @@ var inPods = map[string]failure{
 		fix:     []fix.Command{fix.Here("kubectl get pod {host} --namespace={namespace} -o jsonpath='{.spec.containers[*].name}'"), showPod},
 	},
 	"kubelet-down": {
+		blames:   host,
 		summary:  "the cluster does not reach the machine that its pod is on",
 		got:      "{message}",
 		fix:      []fix.Command{showPod, fix.Here("kubectl get nodes   # one that is not Ready has lost its kubelet or its network")},

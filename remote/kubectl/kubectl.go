@@ -197,5 +197,6 @@ func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *re
 			words = append(words, "--container="+detail["container"])
 		}
 	}
+	trace.Options = words
 	return &execution{program: c.program, words: append([]string{"exec", "--stdin", host}, words...), detail: detail, closed: make(chan struct{})}, trace, nil
 }
