@@ -12,30 +12,11 @@ import (
 	"time"
 
 	"preflight/remote"
+	"preflight/remote/carriertest"
 	"preflight/remote/fixture"
 )
 
-// TestMain lets the test binary be the agent that is delivered.
-func TestMain(m *testing.M) {
-	if len(os.Args) == 1 || os.Args[1] != "agent" {
-		os.Exit(m.Run())
-	}
-	methods := map[string]remote.Method{}
-	for name, method := range fixture.Methods {
-		methods[name] = method
-	}
-	var err error
-	if len(os.Args) == 5 && os.Args[2] == "install" {
-		err = remote.Install(os.Args[3], os.Args[4])
-	} else {
-		err = remote.Serve(context.Background(), os.Stdin, os.Stdout, methods)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
+func TestMain(m *testing.M) { carriertest.Main(m) }
 
 // stub is a srun whose nodes are all this machine, and behave as they are called. Its words
 // are those of Slurm 22.05.
@@ -57,22 +38,37 @@ busy) echo "srun: Job 7 step creation temporarily disabled, retrying (Requested 
 stuck) trap '' TERM; sleep 1000; exit 1 ;;
 noisy) echo "a prolog's greeting" ;;
 esac
-"$@"
+login=
+[ -n "$LOGINS" ] && login=$LOGINS/$node
+exec 3<&0
+setsid $login "$@" <&3 3<&- &
+exec 0</dev/null 3<&-
+task=$!
+trap 'kill -s KILL -- -$task' TERM
+wait $task
 s=$?
 [ $s -lt 128 ] || echo "srun: error: $node: task 0: Killed" >&2
 exit $s
 `
 
-// job is a Slurm job with that srun, for the time of a test.
-func job(t *testing.T, timeout time.Duration) (client *remote.Client, dir string) {
+// inJob has a test run in a Slurm job with that srun, whose directory it returns.
+func inJob(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "srun"), []byte(stub), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("STUB", dir)
+	t.Setenv("LOGINS", "")
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	t.Setenv("SLURM_JOB_ID", "7")
+	return dir
+}
+
+// job is a Slurm job with that srun, for the time of a test.
+func job(t *testing.T, timeout time.Duration) (client *remote.Client, dir string) {
+	t.Helper()
+	dir = inJob(t)
 	t.Setenv("HOME", filepath.Join(dir, "home"))
 	t.Setenv("XDG_CACHE_HOME", "")
 	t.Setenv("GORACE", strings.TrimPrefix(fixture.PromptExit, "GORACE="))
@@ -128,6 +124,24 @@ func TestTalk(t *testing.T) {
 			t.Errorf("srun %s", line)
 		}
 	}
+}
+
+func TestFaults(t *testing.T) {
+	carriertest.Faults(t, carriertest.Stand{Blind: true, Open: func(t *testing.T, logins map[string]string) remote.Carrier {
+		dir := t.TempDir()
+		for node, login := range logins {
+			if err := os.Symlink(login, filepath.Join(dir, node)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		inJob(t)
+		t.Setenv("LOGINS", dir)
+		carrier, err := New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return carrier
+	}})
 }
 
 func TestFailures(t *testing.T) {
