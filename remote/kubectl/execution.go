@@ -150,7 +150,7 @@ func (e *execution) Broken() *remote.Error {
 	said := e.said.Text()
 	failure, well := explain(said), e.command.ProcessState.Success() // as where its connection is cut, too
 	switch started := e.spoke.Load(); {
-	case well && started && failure == nil:
+	case well && failure == nil:
 		return nil
 	case started && commandEnded.MatchString(said):
 		return nil
@@ -158,8 +158,6 @@ func (e *execution) Broken() *remote.Error {
 		failure = &remote.Error{Cause: remote.ConnectionLost, Err: errors.New(cmp.Or(complaint(said), "kubectl ended without a word"))}
 	case failure == nil && commandEnded.MatchString(said):
 		return nil
-	case failure == nil && well:
-		failure = &remote.Error{Cause: remote.ConnectionLost, Err: errors.New(cmp.Or(complaint(said), "kubectl ended before anything began, and without a word"))}
 	case failure == nil:
 		failure = &remote.Error{Cause: remote.SessionRefused, Err: errors.New(cmp.Or(complaint(said), "kubectl ended without a word"))}
 	}

@@ -1,7 +1,6 @@
 package kubectl
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,30 +12,11 @@ import (
 	"time"
 
 	"preflight/remote"
+	"preflight/remote/carriertest"
 	"preflight/remote/fixture"
 )
 
-// TestMain lets the test binary be the agent that is delivered.
-func TestMain(m *testing.M) {
-	if len(os.Args) == 1 || os.Args[1] != "agent" {
-		os.Exit(m.Run())
-	}
-	methods := map[string]remote.Method{}
-	for name, method := range fixture.Methods {
-		methods[name] = method
-	}
-	var err error
-	if len(os.Args) == 5 && os.Args[2] == "install" {
-		err = remote.Install(os.Args[3], os.Args[4])
-	} else {
-		err = remote.Serve(context.Background(), os.Stdin, os.Stdout, methods)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
+func TestMain(m *testing.M) { carriertest.Main(m) }
 
 // stub is a kubectl whose pods are all this machine, and behave as they are called. Its words
 // are those of kubectl 1.32, of its API server and of containerd.
@@ -60,10 +40,17 @@ bare)
 severed) echo 'Error from server: error dialing backend: dial tcp 10.0.0.9:10250: connect: no route to host' >&2; exit 1 ;;
 odd) echo 'error: the stars are not right' >&2; exit 1 ;;
 stuck) trap '' TERM; sleep 1000; exit 1 ;;
-cut) exit 0 ;;
+cut) echo 'E1123 22:25:28.194368 26401 v2.go:104] "Unhandled Error" err="EOF"' >&2; exit 0 ;;
 dropped) "$@" | head -n 3; echo 'error: error reading from error stream: next reader: websocket: close 1006 (abnormal closure): unexpected EOF' >&2; exit 1 ;;
 esac
-"$@"
+login=
+[ -n "$LOGINS" ] && login=$LOGINS/$pod
+exec 3<&0
+setsid $login "$@" <&3 3<&- &
+exec 0</dev/null 3<&-
+task=$!
+trap 'kill -s KILL -- -$task' TERM
+wait $task
 s=$?
 [ $s = 0 ] || echo "command terminated with exit code $s" >&2
 exit $s
@@ -79,6 +66,7 @@ func cluster(t *testing.T, timeout time.Duration, o Options, pods ...string) (ca
 	fixture.Script(t, filepath.Join(dir, "kubectl"), stub)
 	write(t, filepath.Join(dir, "pods"), `{"items":[`+strings.Join(pods, ",")+`]}`)
 	t.Setenv("STUB", dir)
+	t.Setenv("LOGINS", "")
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	t.Setenv("HOME", filepath.Join(dir, "home"))
 	t.Setenv("XDG_CACHE_HOME", "")
@@ -106,6 +94,22 @@ func cluster(t *testing.T, timeout time.Duration, o Options, pods ...string) (ca
 		fixture.NoLeaks(t)
 	})
 	return carrier, client, dir
+}
+
+func TestFaults(t *testing.T) {
+	carriertest.Faults(t, carriertest.Stand{Blind: true, Open: func(t *testing.T, logins map[string]string) remote.Carrier {
+		dir := t.TempDir()
+		var pods []string
+		for node, login := range logins {
+			pods = append(pods, fmt.Sprintf(running, node))
+			if err := os.Symlink(login, filepath.Join(dir, node)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		carrier, _, _ := cluster(t, time.Minute, Options{}, pods...)
+		t.Setenv("LOGINS", dir)
+		return carrier
+	}})
 }
 
 func write(t *testing.T, path, text string) {
@@ -157,7 +161,7 @@ func TestFailures(t *testing.T) {
 		{"severed", remote.KubeletDown, "no route to host", false},
 		{"odd", remote.SessionRefused, "error: the stars are not right", false},
 		{"dropped", remote.ConnectionLost, "unexpected EOF", false},
-		{"cut", remote.ConnectionLost, "without a word", false},
+		{"cut", remote.ConnectionLost, `err="EOF"`, false},
 		{"stuck", remote.Frozen, "and it says nothing either", true},
 		{"Not_a_pod", remote.NoPod, "no pod can be called so", false},
 		{"--as=admin", remote.NoPod, "no pod can be called so", false},
