@@ -234,8 +234,10 @@ type GID struct {
 // SSH is how far the login got, and what was met on the way. It is filled on
 // the launching machine; Cause is empty when the agent answered.
 type SSH struct {
-	// Carrier is what reached the node where that was not ssh: srun.
+	// Carrier is what reached the node where that was not ssh: srun, kubectl, or meet.
 	Carrier string `json:"carrier,omitempty"`
+	// Options are those of the carrier's own program, by which it went there.
+	Options []string `json:"options,omitempty"`
 
 	// Inside is the command behind which our program was started there, in what the ranks run
 	// in: docker, exec, -i, train. Nothing where it runs on the node itself. All other facts are of

@@ -61,7 +61,8 @@ type Exit struct {
 // Trace is what was met on the way to a node, filled as far as it went even
 // when the way ended early.
 type Trace struct {
-	Carrier   string // what reached it where that is not ssh: "srun"
+	Carrier   string   // what reached it where that is not ssh: "srun"
+	Options   []string // of the carrier's own program, by which it goes there: "--namespace=ml"
 	User      string
 	Port      int
 	Address   string        // the IP address connected to, "" when none was or a jump host resolved the name

@@ -58,8 +58,8 @@ type delivery struct {
 	copy   *sent  // to it, nil when none is on its way
 	looked bool   // again, for one that another node was sent
 
-	distrusted string // the first of them and why, "" for none
-	binaries   func(goos, arch string) ([]*Binary, error)
+	distrusted string                                     // the first of them and why, "" for none
+	binaries   func(goos, arch string) ([]*Binary, error) // nil where nothing is delivered
 }
 
 // bootstrap starts an agent on a connection, which it closes if it fails.
@@ -79,7 +79,11 @@ func (c *Client) bootstrap(ctx context.Context, client Connection, name string, 
 		return nil, failure
 	}
 	d.command, d.runs = running, true
-	d.write(told + d.tag + " " + c.offer() + "\n")
+	if c.options.Running {
+		d.spoke, d.acknowledged, d.binaries, d.wrote = true, true, nil, began
+	} else {
+		d.write(told + d.tag + " " + c.offer() + "\n")
+	}
 	hello, err := d.dialogue(ctx)
 	trace.Noise = d.stdout.noise.kept()
 	if err == nil {
@@ -147,7 +151,7 @@ func (d *delivery) dialogue(ctx context.Context) (Hello, error) {
 			d.distrusted = cmp.Or(d.distrusted, Escape(rest[:min(len(rest), maxTail)]))
 		case verb == "tried" && len(d.tried) < maxPlaces:
 			d.tried = append(d.tried, Escape(rest))
-		case verb == "need" && d.needs < maxPlaces:
+		case verb == "need" && d.needs < maxPlaces && d.binaries != nil:
 			d.needs++
 			if err := d.supply(ctx, strings.SplitN(rest, " ", 6)); err != nil {
 				return Hello{}, err
@@ -256,6 +260,10 @@ func (d *delivery) greeted(line []byte) (Hello, error) {
 	h := *g.Hello
 	for _, text := range []*string{&h.Build, &h.OS, &h.Arch, &h.Host, &h.Path} {
 		*text = Escape((*text)[:min(len(*text), maxTail)])
+	}
+	if d.binaries == nil { // it is none that we have delivered
+		d.hello = true
+		return h, nil
 	}
 	binaries, err := d.binaries(h.OS, h.Arch)
 	if err != nil || !slices.ContainsFunc(binaries, func(b *Binary) bool { return b.BuildID == h.Build }) {

@@ -78,6 +78,22 @@ const (
 	NoInput          Cause = "no-input"          // what we say does not get there: -i is missing
 	GivenTerminal    Cause = "given-terminal"    // -t is too much
 	NotEntered       Cause = "not-entered"       // none of the above
+	// In a Kubernetes cluster, by what it says of itself; Detail namespace, container, reason.
+	NoCluster      Cause = "no-cluster"       // no API server answers, or none that is trusted
+	NotLoggedIn    Cause = "not-logged-in"    // it does not know who asks
+	Forbidden      Cause = "forbidden"        // it does, and does not allow it
+	NoPod          Cause = "no-pod"           // nor namespace
+	PodPending     Cause = "pod-pending"      // it does not run yet
+	PodUnready     Cause = "pod-unready"      // it runs, and the container does not
+	PodEnded       Cause = "pod-ended"        // evicted, failed, done, or about to be
+	NoPodContainer Cause = "no-pod-container" // of that name
+	KubeletDown    Cause = "kubelet-down"     // the API server does not reach the pod's machine
+
+	// Of a node that is to call us.
+	NotCome    Cause = "not-come"    // it has not
+	WrongToken Cause = "wrong-token" // it has, and does not know what it should
+	NameTwice  Cause = "name-twice"  // more than one does by this name
+	OtherWire  Cause = "other-wire"  // it speaks otherwise
 
 	NoDirectory    Cause = "no-directory" // every private directory refused; Detail tried
 	NoPrograms     Cause = "no-programs"  // PATH leads to no mkdir, ls …; Detail tried

@@ -9,6 +9,7 @@
 #   iproute2 iptables   to look at and to break the hosts' networks
 #   slurm-wlm munge   a Slurm of the hosts
 #   podman crun      containers of the hosts, 39 MB
+#   kubernetes-client   kubectl, which enters pods; any other kubectl in /usr/bin will do
 #   python3          the interpreter a launch would use
 #   gcc libc6-dev    the compiler of the stand-in for NVIDIA's library
 #   procps           ps, pkill and free inside the hosts
@@ -85,6 +86,7 @@ needed() {
 /usr/sbin/munged munge
 /usr/bin/podman podman
 /usr/bin/crun crun
+/usr/bin/kubectl kubernetes-client
 /usr/bin/python3 python3
 /usr/bin/cc gcc
 /usr/include/stdio.h libc6-dev

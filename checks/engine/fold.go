@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -19,9 +20,13 @@ type addressing struct {
 	headRoot bool                // the same of the launching machine
 	port     int                 // --ssh_port, 0 for none
 	srun     bool                // nodes were reached by srun
+	pods     []string            // the options of kubectl that reached them, nil where it did not
 	hostfile string              // the one that was read
 	inside   map[string][]string // what the ranks of a node run in, by the command that enters it
 }
+
+// ofPods are the options of kubectl that name a place: no other of a saved run is typed again.
+var ofPods = regexp.MustCompile(`^--(context|namespace|container)=[\w.:/@-]+$`)
 
 func NewAddressing(fleet facts.Fleet, p launch.Prediction) addressing {
 	r := addressing{position: map[string]int{}, root: map[string]bool{}, port: p.SSHPort, hostfile: cmp.Or(p.HostsFile, "hostfile"), inside: map[string][]string{}}
@@ -31,6 +36,9 @@ func NewAddressing(fleet facts.Fleet, p launch.Prediction) addressing {
 			r.inside[node.Name] = node.SSH.Inside
 		}
 		r.srun = r.srun || node.SSH != nil && node.SSH.Carrier == "srun"
+		if node.SSH != nil && node.SSH.Carrier == "kubectl" && len(r.pods) == 0 {
+			r.pods = slices.DeleteFunc(append([]string{}, node.SSH.Options...), func(option string) bool { return !ofPods.MatchString(option) })
+		}
 		r.position[node.Name], r.root[node.Name] = i, isRoot(node)
 	}
 	r.headRoot = fleet.Head != nil && isRoot(fleet.Head)
@@ -66,7 +74,10 @@ func (r addressing) Fold(findings []checks.Finding) []checks.Finding {
 func (r addressing) writeNodes(f *checks.Finding) {
 	f.Fix, f.Notes = nil, nil
 	for _, command := range f.Remedy {
-		line, isCommand := command.Addressed(fix.Audience{Nodes: f.Nodes, Port: r.port, Srun: r.srun, Hostfile: r.hostfile, Inside: func(node string) []string { return r.inside[node] }, IsRoot: r.isRoot})
+		line, isCommand := command.Addressed(fix.Audience{
+			Nodes: f.Nodes, Port: r.port, Srun: r.srun, Pods: r.pods, Hostfile: r.hostfile,
+			Inside: func(node string) []string { return r.inside[node] }, IsRoot: r.isRoot,
+		})
 		switch { // of several that are refused one says so
 		case isCommand && !slices.Contains(f.Fix, line):
 			f.Fix = append(f.Fix, line)

@@ -14,6 +14,7 @@ type Audience struct {
 	Nodes    []string // the finding's, in hostfile order, nil for one of the launching machine
 	Port     int      // --ssh_port, 0 for none
 	Srun     bool     // they are reached by srun, inside a Slurm job, in place of ssh
+	Pods     []string // they are pods that kubectl exec enters with these options, nil where they are not
 	Hostfile string   // the one that was read
 	// Inside is the command that enters what the ranks run in on a node, nil for the node itself.
 	Inside func(node string) []string
@@ -74,11 +75,14 @@ func (c Command) Addressed(to Audience) (line string, isCommand bool) {
 func (to Audience) handedOn(nodes []string, code string, words []string) string {
 	if words != nil {
 		code = strings.Join(quoted(words), " ") + " sh -c " + Quote(code)
-	} else if to.Srun {
+	} else if to.Srun || to.Pods != nil {
 		code = "sh -c " + Quote(code)
 	}
-	if to.Srun {
+	switch {
+	case to.Srun:
 		return to.remoteShell(nodes) + " " + code
+	case to.Pods != nil:
+		return to.inPods(nodes, " "+code)
 	}
 	return to.remoteShell(nodes) + " " + oneWord(code)
 }
@@ -137,6 +141,8 @@ func (to Audience) remoteShell(nodes []string) string {
 	switch {
 	case to.Srun:
 		return fmt.Sprintf("srun --overlap --nodes=%[1]d --ntasks=%[1]d --nodelist=%[2]s", len(nodes), Quote(hostfile.Fold(bare(nodes))))
+	case to.Pods != nil:
+		return to.inPods(nodes[:1], "")
 	case len(nodes) == 1 && port == 0:
 		return "ssh " + nodes[0]
 	case len(nodes) == 1:
@@ -147,6 +153,18 @@ func (to Audience) remoteShell(nodes []string) string {
 		return fmt.Sprintf("PDSH_SSH_ARGS_APPEND='-p %d' %s", port, pdsh)
 	}
 	return pdsh
+}
+
+// inPods runs a command in pods, one after another.
+func (to Audience) inPods(nodes []string, command string) string {
+	var options strings.Builder
+	for _, option := range to.Pods {
+		options.WriteString(" " + Quote(option))
+	}
+	if len(nodes) == 1 {
+		return "kubectl exec " + hostfile.Bare(nodes[0]) + options.String() + " --" + command
+	}
+	return "for pod in " + strings.Join(bare(nodes), " ") + "; do kubectl exec $pod" + options.String() + " --" + command + "; done"
 }
 
 // oneWord has the shell here hand code on as it stands: in the quotation that changes

@@ -48,9 +48,9 @@ const (
 // its cause's own, else that of the stage at which it happened. Any other word is "unexpected".
 func failureOf(ssh *facts.SSH) (check string, what failure) {
 	if ssh.Carrier != "" && ssh.Stage == "inside" {
-		return enterID, failureBySrun(ssh.Cause)
+		return enterID, failureBy(ssh.Carrier, ssh.Cause)
 	} else if ssh.Carrier != "" {
-		return "agent-start", failureBySrun(ssh.Cause)
+		return "agent-start", failureBy(ssh.Carrier, ssh.Cause)
 	}
 	for check, causes := range failures {
 		if what, known := causes[ssh.Cause]; known && check != "" {
@@ -111,7 +111,7 @@ func (what failure) weighed(f checks.Finding, node *facts.Node, p launch.Predict
 	why, by := p.WithoutSSH(node.Name), p.StartedBy()
 	switch {
 	case node.SSH.Carrier != "":
-		if by.SSH && f.Verdict != checks.Unknown {
+		if by.SSH && f.Verdict != checks.Unknown && what.blames != host {
 			f.Verdict, f.WouldSee = checks.Unknown, ""
 			f.Summary += "; " + by.Program() + " starts ranks by ssh, so that only preflight is kept out"
 		}

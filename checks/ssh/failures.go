@@ -276,7 +276,7 @@ var failures = map[string]map[string]failure{
 			wouldSee: "nothing: the command on {node} never starts, and the other nodes wait for it",
 		},
 	},
-	"agent-start": {
+	"agent-start": union(inPods, atMeeting, map[string]failure{
 		"not-in-job": {
 			verdict: checks.Unknown,
 			summary: "is no node of the Slurm job that preflight is in, and srun goes to no other",
@@ -367,7 +367,7 @@ var failures = map[string]map[string]failure{
 			got:     "{message}",
 			fix:     []fix.Command{fix.On("sudo dmesg -T | tail -n 20")},
 		},
-	},
+	}),
 	enterID: insideFailures,
 	"": {
 		"given-terminal": givenTerminal,

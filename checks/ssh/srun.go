@@ -1,27 +1,45 @@
 package ssh
 
 import (
+	"maps"
+
 	"preflight/checks/fix"
 	"preflight/checks/remedy"
 )
 
-// failureBySrun is that of a cause where there was no login: everything is of our program.
-func failureBySrun(cause string) failure {
-	for _, causes := range []map[string]failure{bySrun, failures[enterID], failures["agent-start"], {"interrupted": failures["ssh-reach"]["interrupted"]}} {
+// otherwise are the failures that have other words where something else than ssh goes there.
+var otherwise = map[string]map[string]failure{"srun": bySrun, "kubectl": byKubectl, "meet": byMeeting}
+
+// failureBy is that of a cause where there was no login: everything is of our program.
+func failureBy(carrier, cause string) failure {
+	own, known := otherwise[carrier]
+	if !known {
+		own = bySrun
+	}
+	for _, causes := range []map[string]failure{own, common, failures[enterID], failures["agent-start"], {"interrupted": failures["ssh-reach"]["interrupted"]}} {
 		if what, known := causes[cause]; known {
 			return what
 		}
 	}
-	return bySrun["unexpected"]
+	return own["unexpected"]
+}
+
+// common are of the launching machine, whatever goes there.
+var common = map[string]failure{"head-limit": headLimit, "head-stood": headStood, "head-busy": headBusy}
+
+// union are the failures of several families of causes.
+func union(families ...map[string]failure) map[string]failure {
+	all := map[string]failure{}
+	for _, family := range families {
+		maps.Copy(all, family)
+	}
+	return all
 }
 
 var trySrun = fix.Here("srun --overlap --nodes=1 --ntasks=1 --nodelist={host} hostname")
 
 // bySrun are those that have other words where srun goes there.
 var bySrun = map[string]failure{
-	"head-limit": headLimit,
-	"head-stood": headStood,
-	"head-busy":  headBusy,
 	"frozen": {
 		summary: "srun started our program or is still about to, and nothing comes: the machine, its slurmd or a file system there hangs",
 		got:     "{message}",

@@ -14,6 +14,8 @@ import (
 	"preflight/launch"
 )
 
+var inPod = map[string]string{"namespace": "ml", "container": "train", "reason": "ImagePullBackOff"}
+
 // met is what package remote tells of each cause, by the words of its Cause.
 var met = map[string]facts.SSH{
 	"name-unknown":             {Stage: "resolve", Detail: map[string]string{"resolver": "no such host", "name": "w2"}},
@@ -59,6 +61,19 @@ var met = map[string]facts.SSH{
 	"no-input":                 {Stage: "inside", Detail: map[string]string{"program": "docker"}},
 	"not-entered":              {Stage: "inside", Detail: map[string]string{"program": "docker", "output": "usage"}},
 	"given-terminal":           {Stage: "inside"},
+	"no-cluster":               {Stage: "resolve"},
+	"not-logged-in":            {Stage: "resolve"},
+	"forbidden":                {Stage: "session", Detail: inPod},
+	"no-pod":                   {Stage: "resolve", Detail: inPod},
+	"pod-pending":              {Stage: "connect", Detail: inPod},
+	"pod-unready":              {Stage: "connect", Detail: inPod},
+	"pod-ended":                {Stage: "connect", Detail: inPod},
+	"no-pod-container":         {Stage: "connect", Detail: inPod},
+	"kubelet-down":             {Stage: "session", Detail: inPod},
+	"not-come":                 {Stage: "connect"},
+	"wrong-token":              {Stage: "login"},
+	"name-twice":               {Stage: "login"},
+	"other-wire":               {Stage: "login"},
 	"no-directory":             {Stage: "deliver", Detail: map[string]string{"tried": "/home/train read-only"}},
 	"no-programs":              {Stage: "deliver", Detail: map[string]string{"tried": "/home/train/.cache/preflight: sh: 1: mkdir: not found"}},
 	"disk-full":                {Stage: "deliver", Detail: map[string]string{"tried": "/tmp full"}},
@@ -145,7 +160,7 @@ func fails(t *testing.T, check string, ssh facts.SSH) {
 		switch {
 		case at >= 0 && at < own:
 			reason = ""
-		case slices.Contains([]string{"interrupted", "head-limit", "head-stood", "head-busy", "not-in-job"}, cause): // which fail nobody
+		case slices.Contains([]string{"interrupted", "head-limit", "head-stood", "head-busy", "not-in-job", "no-cluster", "not-logged-in", "forbidden", "no-pod-container", "wrong-token", "other-wire"}, cause): // which fail nobody
 			want, reason = checks.Unknown, outcome.Reason
 		case at == own:
 			want, reason = checks.Fail, ""

@@ -21,6 +21,8 @@ import (
 	"preflight/hostfile"
 	"preflight/launch"
 	"preflight/launch/args"
+	"preflight/remote/kubectl"
+	"preflight/remote/meet"
 )
 
 // Config is everything a user may set. Later wins: preflight.yaml, PREFLIGHT_*
@@ -58,6 +60,13 @@ type Config struct {
 	Timeout     time.Duration `mapstructure:"timeout"`
 	Via         string        `mapstructure:"via"`
 	In          string        `mapstructure:"in"`
+	Namespace   string        `mapstructure:"namespace"`
+	Context     string        `mapstructure:"context"`
+	Selector    string        `mapstructure:"selector"`
+	Job         string        `mapstructure:"job"`
+	Container   string        `mapstructure:"container"`
+	MeetListen  string        `mapstructure:"meet_listen"`
+	MeetToken   string        `mapstructure:"meet_token_file"`
 	Verbose     bool          `mapstructure:"verbose"`
 	Quiet       bool          `mapstructure:"quiet"`
 	Progress    string        `mapstructure:"progress"`
@@ -70,7 +79,9 @@ type Config struct {
 
 	Stated policyfile.Policy `mapstructure:"-"` // what the configuration file holds
 
-	places map[string]string // where each setting was set that was: "-w", "preflight.yaml:3: hosts"
+	pods    *kubectl.Carrier  // with --via kubectl, once the cluster was asked
+	meeting *meet.Carrier     // with --via meet, once it listens
+	places  map[string]string // where each setting was set that was: "-w", "preflight.yaml:3: hosts"
 	// unread is why the launch command could not be read before the configuration, so
 	// that the file beside its hostfile was not looked for; nil where it could.
 	unread error
@@ -95,6 +106,8 @@ func launchFlags(flags *pflag.FlagSet) {
 	flags.String("deepspeed_version", "", "judge hostfile filters as this release does (default: the newest rules)")
 	flags.String("via", viaAuto, viaUsage)
 	flags.String("in", "", inUsage)
+	podFlags(flags)
+	meetFlags(flags)
 	flags.Duration("timeout", time.Minute, "for one node, from its name to its last fact")
 }
 

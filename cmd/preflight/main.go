@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/hashicorp/go-multierror"
@@ -44,7 +45,7 @@ func main() {
 
 // run is one invocation; it returns the exit code.
 func run(args []string) int {
-	if len(args) > 0 && args[0] == "agent" { // a preflight that carries no agents is one
+	if len(args) > 0 && args[0] == "agent" && (len(args) == 1 || !strings.HasPrefix(args[1], "-")) { // a preflight that carries no agents is one
 		return agent.Main(args[1:])
 	}
 	// The first Ctrl-C ends the run, which then prints what it knows; a second

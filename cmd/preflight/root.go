@@ -22,6 +22,7 @@ import (
 	"preflight/hostfile"
 	"preflight/launch"
 	"preflight/remote"
+	"preflight/remote/kubectl"
 	"preflight/report/formats"
 )
 
@@ -62,7 +63,7 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 	baselineFlag(root.Flags())
 	root.Flags().Bool("dry-run", false, "judge the command behind \"--\" and do not start it")
 	root.Flags().String("write-env", "", "write the variables this run proved to work to this file, as .deepspeed_env takes them")
-	root.AddCommand(snapshotCommand(), judgeCommand(), diffCommand(), checksCommand(), predictCommand(), rendezvousCommand(), explainCommand(), causesCommand(), cleanCommand(), demoCommand(), manCommand(), initCommand(), factsCommand())
+	root.AddCommand(snapshotCommand(), judgeCommand(), diffCommand(), checksCommand(), predictCommand(), rendezvousCommand(), explainCommand(), causesCommand(), cleanCommand(), demoCommand(), manCommand(), initCommand(), factsCommand(), agentCommand())
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage.WithHint(flagError(c, err), "%s --help lists the flags", usage.Words(c.CommandPath()))
 	})
@@ -132,6 +133,7 @@ func judgeFleet(cmd *cobra.Command, config Config, command []string) error {
 	}
 	job.Policy = policy
 	report := config.stamped(preflight.Run(cmd.Context(), job), job.Plan, began)
+	config.conclude(report)
 	closeJob()
 	if len(command) > 0 && !config.DryRun && report.ExitCode == exitPass && !config.Verbose {
 		config.Quiet = true // what is wrong, if anything: the launch's own words follow
@@ -172,7 +174,10 @@ func verdictCode(r checks.Report) error {
 // job turns the configuration into what a run needs, and shows how far that is until the
 // returned function ends it, which also closes the connections that outlive a node, such
 // as those to jump hosts.
-func (c Config) job(ctx context.Context, command []string) (preflight.Job, func(), error) {
+func (c *Config) job(ctx context.Context, command []string) (preflight.Job, func(), error) {
+	if err := c.askForPods(ctx); err != nil {
+		return preflight.Job{}, nil, err
+	}
 	intent, err := c.intent(command)
 	if err != nil {
 		return preflight.Job{}, nil, err
@@ -188,7 +193,7 @@ func (c Config) job(ctx context.Context, command []string) (preflight.Job, func(
 	if err != nil {
 		return preflight.Job{}, nil, err
 	}
-	client := remote.New(carrier, remote.Options{Timeout: c.Timeout, Nodes: len(plan.Prediction.Hosts), In: c.inside(), Binaries: agents.Open})
+	client := remote.New(carrier, remote.Options{Timeout: c.Timeout, Nodes: len(plan.Prediction.Hosts), In: c.inside(), Binaries: agents.Open, Running: c.meeting != nil})
 	shown := progress.Start(c.Progress, c.Quiet)
 	job := preflight.Job{Plan: plan, Remote: client, Timeout: c.Timeout, Progress: shown.Take}
 	if c.Throughput {
@@ -235,6 +240,10 @@ func (c Config) intent(command []string) (preflight.Intent, error) {
 		intent.Options.Unlisted = true
 		intent.Options.Filter.ForceMulti = true // who names a single node asks about that one, not about this machine
 		intent.Options.Hosts, err = hostfile.ParseHosts(c.Hosts)
+	case c.Hostfile == "" && c.pods != nil:
+		intent.Options.Unlisted = true
+		intent.Options.Filter.ForceMulti = true
+		intent.Options.Hosts, err = c.podHosts()
 	case c.Hostfile == "" && os.Getenv("SLURM_JOB_NODELIST") != "":
 		intent.Options.Hosts, err = hostfile.FromSlurm(os.Getenv("SLURM_JOB_NODELIST"), hostfile.SlurmSlots(os.Getenv, intent.Options.Accelerator == "cpu"))
 	case c.Hostfile != "" || len(command) == 0:
@@ -249,6 +258,8 @@ func (c Config) source(plan preflight.Plan) string {
 		return plan.Hostfile
 	case c.Hosts != "":
 		return "-w " + c.Hosts
+	case c.Via == kubectl.Name:
+		return "the pods of " + cmp.Or(c.Job, c.Selector)
 	case plan.Alone:
 		return ""
 	}

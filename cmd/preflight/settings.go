@@ -58,6 +58,7 @@ func rules() map[string]rule {
 		"clock_skew":        {valid: notBelowZero},
 		"open_files":        {valid: notBelowZero},
 		"baseline":          {isPath: true, valid: given("name the snapshot to compare with")},
+		"meet_token_file":   {isPath: true, valid: given("name the file, or leave it out for the environment's")},
 		"write_env":         {isPath: true},
 		"good_hosts":        {isPath: true, ofReports: true},
 		"bad_hosts":         {isPath: true, ofReports: true},
@@ -234,7 +235,7 @@ func knownEnvironment() error {
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
 		ours := func(s setting) bool { return s.variable() == name }
-		if strings.HasPrefix(name, "PREFLIGHT_") && !slices.ContainsFunc(settings(), ours) {
+		if strings.HasPrefix(name, "PREFLIGHT_") && name != tokenVariable && !slices.ContainsFunc(settings(), ours) {
 			return usage.WithHint(fmt.Errorf("%s is not a setting of preflight%s", name, variableMeant(name)), "unset %s, or see preflight --help for the names", name)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"preflight"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/remote"
+	"preflight/remote/kubectl"
+	"preflight/remote/meet"
 	"preflight/remote/srun"
 	"preflight/remote/ssh"
 )
@@ -20,21 +22,23 @@ const viaAuto = "auto"
 // carrier is a value of --via.
 type carrier struct {
 	name string
-	open func(Config, preflight.Plan) (remote.Carrier, error)
+	open func(*Config, preflight.Plan) (remote.Carrier, error)
 }
 
 // carriers are what can take us to the nodes.
 var carriers = []carrier{
-	{"ssh", func(c Config, plan preflight.Plan) (remote.Carrier, error) {
+	{"ssh", func(c *Config, plan preflight.Plan) (remote.Carrier, error) {
 		return ssh.New(ssh.Options{Port: plan.Prediction.SSHPort, Timeout: c.Timeout})
 	}},
-	{srun.Name, func(Config, preflight.Plan) (remote.Carrier, error) {
+	{srun.Name, func(*Config, preflight.Plan) (remote.Carrier, error) {
 		carrier, err := srun.New()
 		if err != nil {
 			return nil, usage.WithHint(fmt.Errorf("--via srun: %w", err), "salloc --nodes N preflight --via srun; or leave --via out to go by ssh")
 		}
 		return carrier, nil
 	}},
+	{kubectl.Name, func(c *Config, _ preflight.Plan) (remote.Carrier, error) { return c.pods, nil }},
+	{meet.Name, func(c *Config, plan preflight.Plan) (remote.Carrier, error) { return c.meet(plan) }},
 }
 
 func viaNames() []string {
@@ -46,7 +50,7 @@ func viaNames() []string {
 }
 
 // carrier is what --via names, whose value has been held to the choices.
-func (c Config) carrier(plan preflight.Plan) (remote.Carrier, error) {
+func (c *Config) carrier(plan preflight.Plan) (remote.Carrier, error) {
 	name := c.Via
 	if name == viaAuto || name == "" {
 		name = carriers[0].name
@@ -55,4 +59,4 @@ func (c Config) carrier(plan preflight.Plan) (remote.Carrier, error) {
 	return carriers[i].open(c, plan)
 }
 
-var viaUsage = "what takes preflight to the nodes: " + strings.Join(viaNames(), ", ") + "; auto is ssh. srun takes a step of the Slurm job this is typed in, sees the environment that srun gives the ranks, and asks no ssh: --ssh_port is then the launch's alone"
+var viaUsage = "what takes preflight to the nodes: " + strings.Join(viaNames(), ", ") + "; auto is ssh. srun takes a step of the Slurm job this is typed in, sees the environment that srun gives the ranks, and asks no ssh: --ssh_port is then the launch's alone. kubectl enters pods, which are the nodes, by kubectl exec. meet waits for nodes that call: preflight agent --meet HOST:PORT"

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"preflight/cmd/preflight/internal/usage"
+	"preflight/fleet/agent"
+	"preflight/remote/meet"
+)
+
+// tokenVariable has the token that agents and their judge share, where no file has it. On a
+// command line everybody on the machine could read it.
+const tokenVariable = "PREFLIGHT_MEET_TOKEN"
+
+// meetToken is that of a file, or of the environment, where nobody whom we start finds it.
+func meetToken(file string) (string, error) {
+	token := os.Getenv(tokenVariable)
+	os.Unsetenv(tokenVariable)
+	if file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return "", fmt.Errorf("the token: %w", err)
+		}
+		token = string(text)
+	}
+	if token = strings.TrimSpace(token); token == "" {
+		return "", usage.WithHint(errors.New("there is no token for nodes and their judge to know each other by"),
+			"give both the same, in %s or in a file that --meet-token-file names; head -c 32 /dev/urandom | base64 makes one", usage.Words(tokenVariable))
+	}
+	return token, meet.Checked(token)
+}
+
+// again is how often a judge is called that is not there yet.
+const again = time.Second
+
+// agentCommand is of a node that calls its judge. Other agents are none of cobra's: see run.
+func agentCommand() *cobra.Command {
+	var address, node, file string
+	var patience time.Duration
+	cmd := &cobra.Command{
+		Use:   "agent --meet HOST:PORT",
+		Short: "Call a judge from a node, and wait for its verdict",
+		Long: `agent is for nodes that start by themselves, as pods do: it calls the preflight that runs
+with --via meet at HOST:PORT, is looked at, and ends with exit code 0 where the verdict lets the
+launch begin. As an init container it holds the others of its pod back until then.`,
+		Example: `  preflight agent --meet judge:29400 --node "$POD_NAME"`,
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if address == "" {
+				return usage.WithHint(errors.New("nothing says which judge to call"), "preflight agent --meet HOST:PORT")
+			}
+			token, err := meetToken(file)
+			if err != nil {
+				return err
+			}
+			if node == "" {
+				if node, err = os.Hostname(); err != nil {
+					return err
+				}
+			}
+			verdict, err := call(cmd.Context(), address, node, token, patience)
+			if err != nil {
+				return err
+			}
+			if !verdict.Go {
+				fmt.Fprintln(os.Stderr, "preflight: the judge does not let the launch begin:", verdict.Why)
+				return exitCode(exitFail)
+			}
+			fmt.Fprintln(os.Stderr, "preflight: the launch may begin:", verdict.Why)
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&address, "meet", "", "HOST:PORT where the judge listens")
+	flags.StringVar(&node, "node", "", "this node's name in the judge's list of hosts (default: what the machine calls itself)")
+	flags.StringVar(&file, "meet-token-file", "", "the file that holds the token which nodes share with the judge (default: "+tokenVariable+" in the environment)")
+	flags.DurationVar(&patience, "patience", 10*time.Minute, "for a judge that is not there yet")
+	return cmd
+}
+
+// call waits for a judge. No link is tried twice: until there is one, nobody has answered.
+func call(ctx context.Context, address, node, token string, patience time.Duration) (meet.Verdict, error) {
+	enough := time.After(patience)
+	for told := false; ; told = true {
+		verdict, err := meet.Call(ctx, address, node, token, func(in io.Reader, out io.Writer) error { return agent.Run(ctx, in, out) })
+		if !errors.Is(err, meet.ErrNotYet) {
+			return verdict, err
+		}
+		if !told && err != nil {
+			fmt.Fprintln(os.Stderr, "preflight:", said(err.Error())+"; waiting for it")
+		}
+		select {
+		case <-enough:
+			return verdict, fmt.Errorf("%w within %s", err, patience)
+		case <-ctx.Done():
+			return verdict, context.Cause(ctx)
+		case <-time.After(again):
+		}
+	}
+}

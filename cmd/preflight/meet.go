@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"preflight"
+	"preflight/checks"
+	"preflight/cmd/preflight/internal/usage"
+	"preflight/remote/meet"
+)
+
+func meetFlags(flags *pflag.FlagSet) {
+	flags.String("meet-listen", ":29400", "with --via meet, where nodes call; how long they may take to come is --timeout")
+	flags.String("meet-token-file", "", "with --via meet, the file that holds the token which nodes share with this judge (default: "+tokenVariable+" in the environment)")
+}
+
+// meet listens for the nodes of a launch.
+func (c *Config) meet(plan preflight.Plan) (*meet.Carrier, error) {
+	token, err := meetToken(c.MeetToken)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, host := range plan.Prediction.Hosts {
+		names = append(names, host.Name)
+	}
+	if c.meeting, err = meet.Listen(c.MeetListen, token, names); err != nil {
+		return nil, usage.WithHint(fmt.Errorf("--via meet: %w", err), "--meet-listen :PORT takes another port")
+	}
+	return c.meeting, nil
+}
+
+// conclude tells nodes that have called whether the launch may begin.
+func (c *Config) conclude(r checks.Report) {
+	if c.meeting == nil {
+		return
+	}
+	why := "every check of this launch has passed"
+	switch r.ExitCode {
+	case exitPass:
+	case exitTrouble:
+		why = "not everything could be told: see the judge's report"
+	default:
+		why = fmt.Sprintf("%d findings: see the judge's report", len(r.Findings))
+	}
+	c.meeting.Conclude(meet.Verdict{Go: r.ExitCode == exitPass, Why: why})
+}

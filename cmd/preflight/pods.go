@@ -1,0 +1,64 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"preflight/cmd/preflight/internal/usage"
+	"preflight/hostfile"
+	"preflight/remote"
+	"preflight/remote/kubectl"
+)
+
+func podFlags(flags *pflag.FlagSet) {
+	flags.String("namespace", "", "with --via kubectl, of the pods (default: kubectl's own)")
+	flags.String("context", "", "with --via kubectl, of its configuration (default: the current one)")
+	flags.String("selector", "", "with --via kubectl, the labels of the pods that are nodes, as kubectl takes them: app=train")
+	flags.String("job", "", "with --via kubectl, what made the pods, KIND/NAME: job, pytorchjob, mpijob, jobset, leaderworkerset, podgroup or vcjob")
+	flags.String("container", "", "with --via kubectl, the one that the ranks run in (default: the one that kubectl exec enters)")
+}
+
+// askForPods asks the cluster for the pods that the nodes are. They are also the hosts, where
+// nothing else names any.
+func (c *Config) askForPods(ctx context.Context) error {
+	if c.Via != kubectl.Name {
+		for key, value := range map[string]string{"namespace": c.Namespace, "context": c.Context, "selector": c.Selector, "job": c.Job, "container": c.Container} {
+			if value != "" {
+				return usage.WithHint(fmt.Errorf("%s is of pods, which kubectl reaches", c.origin(key)), "add --via kubectl")
+			}
+		}
+		return nil
+	}
+	var err error
+	if c.pods, err = kubectl.New(ctx, kubectl.Options{Namespace: c.Namespace, Context: c.Context, Selector: c.Selector, Job: c.Job, Container: c.Container, Timeout: c.Timeout}); err != nil {
+		return usage.WithHint(fmt.Errorf("--via kubectl: %w", err), "preflight --help says how pods are named; kubectl comes with every cluster's own tools")
+	}
+	return nil
+}
+
+// podHosts are the pods as hosts.
+func (c Config) podHosts() ([]hostfile.Host, error) {
+	if c.Selector == "" && c.Job == "" {
+		return nil, usage.WithHint(errors.New("--via kubectl, and nothing says which pods are nodes"), "name them by label, --selector app=train; by what made them, --job pytorchjob/NAME; or in a hostfile, by their names")
+	}
+	hosts, err := c.pods.Hosts()
+	if failure, is := errors.AsType[*remote.Error](err); is {
+		why := fmt.Errorf("--via kubectl: %w", failure.Err)
+		switch failure.Cause {
+		case remote.Interrupted:
+			return nil, why
+		case remote.NotLoggedIn:
+			return nil, usage.WithHint(why, "log in as your cluster has it, until this answers: kubectl auth can-i get pods")
+		case remote.Forbidden:
+			return nil, usage.WithHint(why, "it takes the verbs get and list of pods, and create of pods/exec, in namespace %s: ask an administrator; or name the pods with -w, which needs no list", cmp.Or(c.Namespace, "default"))
+		case remote.NoPod:
+			return nil, usage.WithHint(why, "kubectl get pods --all-namespaces --show-labels shows what there is")
+		}
+		return nil, usage.WithHint(why, "kubectl cluster-info says whether there is a cluster; kubectl config get-contexts lists those it knows")
+	}
+	return hosts, err
+}

@@ -1,0 +1,280 @@
+package kubectl
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/remote"
+)
+
+// pod is what is read of one. What it says was written by whoever may make pods.
+type pod struct {
+	Metadata struct {
+		Name, Namespace     string
+		Labels, Annotations map[string]string
+		DeletionTimestamp   string
+	}
+	Spec struct {
+		Containers, InitContainers []struct {
+			Name      string
+			Resources struct {
+				Limits map[string]string
+			}
+		}
+	}
+	Status struct {
+		Phase, Reason, Message, PodIP            string
+		ContainerStatuses, InitContainerStatuses []status
+		Conditions                               []struct{ Type, Status, Reason, Message string }
+	}
+}
+
+// status is of one container: one of the three is there.
+type status struct {
+	Name  string
+	State struct {
+		Running             *struct{}
+		Waiting, Terminated *struct {
+			Reason, Message string
+			ExitCode        int
+		}
+	}
+}
+
+// kind is what makes pods, and by what they are known to be its own.
+type kind struct {
+	names  []string
+	labels string // of its pods, behind which its name stands
+	also   string // what else a pod that is a node bears
+	// annotation has its name where no label has.
+	annotation string
+}
+
+// kinds are those of --job.
+//
+// Sources: kubernetes/api, batch/v1/types.go (JobNameLabel, and job-name, which releases before
+// 1.27 know too); kubeflow/training-operator, pkg/apis/kubeflow.org/v1/common_types.go;
+// kubeflow/mpi-operator, pkg/apis/kubeflow/v2beta1/constants.go, where the launcher's pod
+// bears the job's name as well; kubernetes-sigs/jobset, api/jobset/v1alpha2/jobset_types.go;
+// kubernetes-sigs/lws, api/leaderworkerset/v1/leaderworkerset_types.go;
+// kubernetes-sigs/scheduler-plugins, apis/scheduling/v1alpha1/types.go (PodGroupLabel);
+// volcano-sh/apis, pkg/apis/scheduling/v1beta1/labels.go (KubeGroupNameAnnotationKey) and
+// pkg/apis/batch/v1alpha1/labels.go (JobNameKey).
+var kinds = []kind{
+	{names: []string{"job"}, labels: "job-name"},
+	{names: []string{"pytorchjob"}, labels: "training.kubeflow.org/job-name"},
+	{names: []string{"mpijob"}, labels: "training.kubeflow.org/job-name", also: "training.kubeflow.org/job-role=worker"},
+	{names: []string{"jobset"}, labels: "jobset.sigs.k8s.io/jobset-name"},
+	{names: []string{"leaderworkerset", "lws"}, labels: "leaderworkerset.sigs.k8s.io/name"},
+	{names: []string{"podgroup"}, labels: "scheduling.x-k8s.io/pod-group", annotation: "scheduling.k8s.io/group-name"},
+	{names: []string{"vcjob"}, labels: "volcano.sh/job-name"},
+}
+
+// chosen is a job by its kind and name; without any, nothing is left out.
+type chosen struct {
+	kind *kind
+	name string
+}
+
+// choose reads KIND/NAME.
+func choose(job string) (chosen, error) {
+	if job == "" {
+		return chosen{}, nil
+	}
+	typed, name, _ := strings.Cut(job, "/")
+	typed = strings.ToLower(typed)
+	var all []string
+	for i := range kinds {
+		all = append(all, kinds[i].names[0])
+		if slices.ContainsFunc(kinds[i].names, func(known string) bool { return typed == known || typed == known+"s" }) {
+			if !podName.MatchString(name) {
+				return chosen{}, fmt.Errorf("%q is not the name of a %s: write %s/NAME", name, typed, typed)
+			}
+			return chosen{&kinds[i], name}, nil
+		}
+	}
+	return chosen{}, fmt.Errorf("%q is no KIND/NAME of a job: the kinds are %s; any other pods are chosen by their labels, with --selector", job, strings.Join(all, ", "))
+}
+
+// selector is how the API server finds its pods, "" where only their annotations tell.
+func (c chosen) selector() string {
+	if c.kind == nil || c.kind.annotation != "" {
+		return ""
+	}
+	return strings.Trim(c.kind.labels+"="+c.name+","+c.kind.also, ",")
+}
+
+// of are its pods among others, without those that another has taken the place of, in the
+// order of their ranks.
+func (c chosen) of(pods []pod) []pod {
+	pods = slices.DeleteFunc(pods, func(p pod) bool {
+		if !podName.MatchString(p.Metadata.Name) {
+			return true
+		}
+		return c.kind != nil && c.kind.annotation != "" && p.Metadata.Labels[c.kind.labels] != c.name && p.Metadata.Annotations[c.kind.annotation] != c.name
+	})
+	slices.SortFunc(pods, func(a, b pod) int {
+		return cmp.Or(slices.Compare(a.place(), b.place()), natural(a.Metadata.Name, b.Metadata.Name))
+	})
+	var kept []pod
+	for _, p := range pods {
+		replaced := p.over() && p.isPlaced() && slices.ContainsFunc(pods, func(other pod) bool { return !other.over() && slices.Equal(p.place(), other.place()) })
+		if !replaced {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
+
+// places are the labels and annotations that say which of its job's pods one is, the coarser
+// before the finer.
+//
+// Sources: as of kinds; apps.kubernetes.io/pod-index is a StatefulSet's, from 1.28.
+var places = []string{
+	"jobset.sigs.k8s.io/replicatedjob-name", "jobset.sigs.k8s.io/job-index", "leaderworkerset.sigs.k8s.io/group-index",
+	"leaderworkerset.sigs.k8s.io/worker-index", "training.kubeflow.org/replica-index", "batch.kubernetes.io/job-completion-index",
+	"apps.kubernetes.io/pod-index",
+}
+
+// place is where a pod stands among those of its job, as texts that sort so: a master before
+// its workers, numbers by their value.
+func (p pod) place() []string {
+	first := "1"
+	if kind := p.Metadata.Labels["training.kubeflow.org/replica-type"]; kind == "master" || kind == "chief" {
+		first = "0"
+	}
+	place := []string{first}
+	for _, name := range places {
+		value := cmp.Or(p.Metadata.Labels[name], p.Metadata.Annotations[name])
+		if number, err := strconv.ParseUint(value, 10, 31); err == nil {
+			value = fmt.Sprintf("%010d", number)
+		}
+		place = append(place, value)
+	}
+	return place
+}
+
+// isPlaced is whether anything says where it stands.
+func (p pod) isPlaced() bool {
+	return slices.ContainsFunc(p.place()[1:], func(value string) bool { return value != "" })
+}
+
+// natural compares names, and the numbers that they end in by their value.
+func natural(a, b string) int {
+	baseA, baseB := strings.TrimRight(a, "0123456789"), strings.TrimRight(b, "0123456789")
+	if baseA == baseB {
+		return cmp.Or(cmp.Compare(len(strings.TrimLeft(a[len(baseA):], "0")), len(strings.TrimLeft(b[len(baseB):], "0"))), strings.Compare(a, b))
+	}
+	return strings.Compare(a, b)
+}
+
+// over is whether nothing runs in it any more, or soon will not.
+func (p pod) over() bool {
+	return p.Status.Phase == "Succeeded" || p.Status.Phase == "Failed" || p.Metadata.DeletionTimestamp != ""
+}
+
+func find(pods []pod, name string) *pod {
+	i := slices.IndexFunc(pods, func(p pod) bool { return p.Metadata.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &pods[i]
+}
+
+// container is the one that is entered: by name, else the one that kubectl would.
+//
+// Source: kubernetes/kubectl, pkg/cmd/util/podcmd/podcmd.go, FindOrDefaultContainerByName.
+func (p pod) container(named string) string {
+	if named != "" {
+		return named
+	}
+	if usual := p.Metadata.Annotations["kubectl.kubernetes.io/default-container"]; slices.Contains(p.containers(), usual) {
+		return usual
+	}
+	if len(p.Spec.Containers) == 0 {
+		return ""
+	}
+	return p.Spec.Containers[0].Name
+}
+
+// containers are the names of all, those that go first at the end.
+func (p pod) containers() (names []string) {
+	for _, c := range slices.Concat(p.Spec.Containers, p.Spec.InitContainers) {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// told is which container was entered, and of how many.
+func (p pod) told(container string) string {
+	text := "container " + container
+	if len(p.Spec.Containers) > 1 {
+		text += " of " + strings.Join(p.containers()[:len(p.Spec.Containers)], ", ")
+	}
+	return remote.Escape(text + " in pod " + p.Metadata.Namespace + "/" + p.Metadata.Name)
+}
+
+// gpus is how many a container was given: device plugins call them nvidia.com/gpu,
+// amd.com/gpu and the like.
+func (p pod) gpus(container string) (count int) {
+	for _, c := range p.Spec.Containers {
+		for name, amount := range c.Resources.Limits {
+			if number, err := strconv.ParseUint(amount, 10, 10); err == nil && c.Name == container && strings.HasSuffix(name, "/gpu") {
+				count += int(number)
+			}
+		}
+	}
+	return count
+}
+
+// stopped is what keeps a command from being started in a container, nil where the cluster
+// knows of nothing.
+func (p pod) stopped(container string) *remote.Error {
+	fail := func(cause remote.Cause, words ...string) *remote.Error {
+		why := remote.Escape(strings.Join(slices.DeleteFunc(words, func(word string) bool { return word == "" }), ": "))
+		return &remote.Error{Stage: remote.StageConnect, Cause: cause, Detail: map[string]string{"reason": cmp.Or(why, "no reason is given")}, Err: errors.New(cmp.Or(why, string(cause)))}
+	}
+	if p.over() {
+		phase := p.Status.Phase
+		if phase == "Running" || phase == "Pending" {
+			phase = "it is being deleted"
+		}
+		return fail(remote.PodEnded, phase, p.Status.Reason, p.Status.Message)
+	}
+	if !slices.Contains(p.containers(), container) {
+		return fail(remote.NoPodContainer, "it has "+strings.Join(p.containers(), ", ")+", and no "+container)
+	}
+	cause := remote.PodUnready
+	if p.Status.Phase == "Pending" {
+		cause = remote.PodPending
+	}
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		switch {
+		case s.Name != container && (s.State.Waiting == nil || cause == remote.PodUnready):
+		case s.Name == container && s.State.Running != nil:
+			return nil
+		case s.State.Waiting != nil && s.State.Waiting.Reason != "PodInitializing":
+			return fail(cause, s.Name, s.State.Waiting.Reason, s.State.Waiting.Message)
+		case s.State.Terminated != nil && s.Name == container:
+			return fail(cause, s.Name, s.State.Terminated.Reason, fmt.Sprintf("it ended with status %d", s.State.Terminated.ExitCode), s.State.Terminated.Message)
+		}
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Status == "False" && c.Type == "PodScheduled" {
+			return fail(cause, c.Reason, c.Message)
+		}
+	}
+	for _, s := range p.Status.InitContainerStatuses {
+		if s.State.Running != nil {
+			return fail(cause, "its init container "+s.Name+" still runs")
+		}
+	}
+	if cause == remote.PodPending {
+		return fail(cause, p.Status.Reason, p.Status.Message)
+	}
+	return nil
+}

@@ -1,0 +1,337 @@
+package meet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"preflight/hostfile"
+	"preflight/remote"
+)
+
+// Name is what traces call this carrier.
+const Name = "meet"
+
+// maxCalls is how many callers are heard out at any moment, before they are known.
+const maxCalls = 256
+
+// Carrier is the judge: it listens until all nodes have called, and keeps those who have until
+// there is a verdict.
+type Carrier struct {
+	listener net.Listener
+	token    string
+	places   chan struct{}
+	calls    sync.WaitGroup
+	seats    map[string]*seat // of every node that is awaited
+
+	mu        sync.Mutex
+	strangers int // who called and was none of them
+}
+
+// seat is a node's.
+type seat struct {
+	came chan struct{} // closed when the node has called
+
+	mu    sync.Mutex
+	line  *line
+	wrong string // an address from which its name was used without the token
+	twice string // where another called by its name
+	over  bool   // no line is taken any more
+}
+
+// Listen begins to take calls of nodes, by the names that they will be dialled by.
+func Listen(address, token string, names []string) (*Carrier, error) {
+	if err := Checked(token); err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	c := &Carrier{listener: listener, token: token, places: make(chan struct{}, maxCalls), seats: map[string]*seat{}}
+	for _, name := range names {
+		c.seats[hostfile.Bare(name)] = &seat{came: make(chan struct{})}
+	}
+	c.calls.Go(c.accept)
+	return c, nil
+}
+
+// Address is where it listens.
+func (c *Carrier) Address() net.Addr { return c.listener.Addr() }
+
+func (c *Carrier) accept() {
+	for {
+		conn, err := c.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // too many files, say, which pass: the nodes that wait call again
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		select {
+		case c.places <- struct{}{}:
+			c.calls.Go(func() {
+				defer func() { <-c.places }()
+				c.take(conn)
+			})
+		default: // so many at once are no nodes of ours
+			conn.Close()
+		}
+	}
+}
+
+// take hears a caller out, and seats it or hangs up.
+func (c *Carrier) take(conn net.Conn) {
+	l := newLine(conn)
+	_ = conn.SetDeadline(time.Now().Add(callTime))
+	if !c.seated(l) {
+		conn.Close()
+		c.mu.Lock()
+		c.strangers++
+		c.mu.Unlock()
+	}
+}
+
+func (c *Carrier) seated(l *line) bool {
+	var h hello
+	if l.hear(&h) != nil {
+		return false
+	}
+	if h.Wire != wire {
+		_ = l.say(challenge{Wire: wire, Refused: fmt.Sprintf("this judge speaks wire %d of preflight, and the node %d: use one release on both", wire, h.Wire)})
+		return false
+	}
+	from := l.RemoteAddr().String()
+	ours := challenge{Wire: wire, Nonce: nonce()}
+	var theirs proof
+	if l.say(ours) != nil || l.hear(&theirs) != nil {
+		return false
+	}
+	at := c.seats[h.Node] // the map does not change
+	if !theirs.is(proofOf(c.token, "node", h, ours)) {
+		if at != nil {
+			at.note(&at.wrong, from)
+		}
+		_ = l.say(proof{Refused: "this judge has another token: give both the same"})
+		return false
+	}
+	if at == nil {
+		_ = l.say(proof{Refused: fmt.Sprintf("no node of this judge's is called %s: --node is the name that its list of hosts has", h.Node)})
+		return false
+	}
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	if at.over || at.line != nil {
+		if !at.over {
+			at.twice = from
+		}
+		_ = l.say(proof{Refused: "somebody has called by this name before, or the judge is done: --node must be another on every node"})
+		return false
+	}
+	if l.say(proof{Proof: proofOf(c.token, "judge", h, ours)}) != nil || l.SetDeadline(time.Time{}) != nil {
+		return false
+	}
+	at.line = l
+	close(at.came)
+	return true
+}
+
+// note keeps what is told of a seat, if nothing is yet.
+func (s *seat) note(what *string, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if *what == "" {
+		*what = text
+	}
+}
+
+// Files are those of nodes that call: a connection each.
+func (c *Carrier) Files(names []string) int { return len(names) + maxCalls }
+
+// Dial waits for the node's call.
+func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *remote.Trace, error) {
+	trace, began := &remote.Trace{Carrier: Name}, time.Now()
+	fail := func(stage remote.Stage, cause remote.Cause, err error) (remote.Connection, *remote.Trace, error) {
+		return nil, trace, &remote.Error{Host: name, Stage: stage, Cause: cause, Err: err}
+	}
+	at := c.seats[hostfile.Bare(name)]
+	if at == nil {
+		return fail(remote.StageResolve, remote.Unexpected, errors.New("nobody of this name is awaited"))
+	}
+	select {
+	case <-at.came:
+	case <-ctx.Done():
+		at.mu.Lock()
+		wrong := at.wrong
+		at.mu.Unlock()
+		switch {
+		case errors.Is(ctx.Err(), context.Canceled):
+			return fail(remote.StageConnect, remote.Interrupted, context.Cause(ctx))
+		case wrong != "":
+			return fail(remote.StageLogin, remote.WrongToken, fmt.Errorf("the call came from %s", remote.Escape(wrong)))
+		}
+		return fail(remote.StageConnect, remote.NotCome, fmt.Errorf("no call at %s within %s%s", c.Address(), remote.InSeconds(time.Since(began)), c.others()))
+	}
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	if at.twice != "" {
+		return fail(remote.StageLogin, remote.NameTwice, fmt.Errorf("from %s and from %s", at.line.RemoteAddr(), remote.Escape(at.twice)))
+	}
+	trace.Connected = time.Since(began)
+	if from, err := netip.ParseAddrPort(at.line.RemoteAddr().String()); err == nil {
+		trace.Address = from.Addr().Unmap().String()
+	}
+	return &visit{line: at.line, ended: make(chan struct{})}, trace, nil
+}
+
+// others is what to add where nobody came: who did instead.
+func (c *Carrier) others() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.strangers == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d calls came that were no node's", c.strangers)
+}
+
+// Conclude tells the verdict to all nodes that have called, and lets them go.
+func (c *Carrier) Conclude(v Verdict) {
+	text, _ := json.Marshal(v) // a string and a bool
+	c.release(slices.Concat([]byte("\n"+verdictMark), text, []byte("\n")))
+}
+
+// release ends all calls behind some last words.
+func (c *Carrier) release(last []byte) {
+	var all sync.WaitGroup
+	for _, at := range c.seats {
+		at.mu.Lock()
+		l := at.line
+		at.line, at.over = nil, true
+		at.mu.Unlock()
+		if l != nil {
+			all.Go(func() {
+				_ = l.SetWriteDeadline(time.Now().Add(callTime))
+				_, _ = l.Write(last) // to who has gone, nothing can be said
+				l.Close()
+			})
+		}
+	}
+	all.Wait()
+}
+
+// Close hangs up on everybody.
+func (c *Carrier) Close() error {
+	err := c.listener.Close()
+	c.release(nil)
+	c.calls.Wait()
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// visit is the part of a call in which the agent answers.
+type visit struct {
+	line  *line
+	mu    sync.Mutex
+	over  bool // we have said so
+	clean bool // and the agent has ended then
+	once  sync.Once
+	ended chan struct{}
+}
+
+// Start has nothing to start but the talk. That it cannot be sent shows where answers are read.
+func (v *visit) Start(string, io.Writer) (*remote.Process, *remote.Error) {
+	_, _ = io.WriteString(v.line, look)
+	return &remote.Process{Stdin: requests{v}, Stdout: heard{v}, Wait: v.exit}, nil
+}
+
+// exit is how the agent ended. Of one that ends of itself nobody says how.
+func (v *visit) exit() remote.Exit {
+	<-v.ended
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.clean {
+		return remote.Exit{}
+	}
+	return remote.Exit{Status: -1, Missing: true}
+}
+
+// requests are what the agent is sent. Closed, they are over, and the line is kept.
+type requests struct{ visit *visit }
+
+func (r requests) Write(p []byte) (int, error) { return r.visit.line.Write(p) }
+
+func (r requests) Close() error { return r.visit.finish() }
+
+// finish says that there are no more requests.
+func (v *visit) finish() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.over {
+		return nil
+	}
+	v.over = true
+	_, err := io.WriteString(v.line, over)
+	return err
+}
+
+// heard is what the agent says; its end is that of the visit.
+type heard struct{ visit *visit }
+
+func (h heard) Read(p []byte) (int, error) {
+	n, err := h.visit.line.in.Read(p)
+	if err != nil {
+		h.visit.end(errors.Is(err, io.EOF))
+		err = io.EOF
+	}
+	return n, err
+}
+
+// end is of the agent, or of our patience with it.
+func (v *visit) end(byItself bool) {
+	v.once.Do(func() {
+		v.mu.Lock()
+		v.clean = v.over && byItself
+		v.mu.Unlock()
+		close(v.ended)
+	})
+}
+
+// Alive is false: what is between us and a node that is silent says nothing of it.
+func (v *visit) Alive() bool { return false }
+
+// Wait returns when nothing more comes.
+func (v *visit) Wait() error {
+	<-v.ended
+	return errors.New("the node hung up")
+}
+
+// Broken is nil: nothing but the connection itself carries here.
+func (v *visit) Broken() *remote.Error { return nil }
+
+func (v *visit) LookOut(context.Context) remote.Lookout { return lookout{} }
+
+type lookout struct{}
+
+func (lookout) Tell(*remote.Error) {}
+func (lookout) Dismiss()           {}
+
+// closeTime is what saying goodbye to a node may take that takes nothing more.
+const closeTime = 100 * time.Millisecond
+
+// Close has the agent end, and no longer hears it. The line stays, for the verdict.
+func (v *visit) Close() error {
+	v.end(false)
+	_ = v.line.SetReadDeadline(time.Unix(1, 0)) // frees who reads
+	_ = v.line.SetWriteDeadline(time.Now().Add(closeTime))
+	return v.finish()
+}

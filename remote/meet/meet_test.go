@@ -1,0 +1,263 @@
+package meet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"preflight/remote"
+	"preflight/remote/fixture"
+)
+
+const token = "a token that nobody guesses"
+
+// judge is one that awaits these nodes, for the time of a test.
+func judge(t *testing.T, timeout time.Duration, names ...string) (*Carrier, *remote.Client) {
+	t.Helper()
+	carrier, err := Listen("127.0.0.1:0", token, names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := remote.New(carrier, remote.Options{Timeout: timeout, Running: true})
+	t.Cleanup(func() {
+		client.Close()
+		fixture.NoLeaks(t)
+	})
+	return carrier, client
+}
+
+// outcome is how a node's call ended.
+type outcome struct {
+	Verdict
+	err error
+}
+
+// node calls, and answers as an agent does.
+func node(t *testing.T, c *Carrier, name, token string) <-chan outcome {
+	t.Helper()
+	methods := map[string]remote.Method{}
+	for name, method := range fixture.Methods {
+		methods[name] = method
+	}
+	done := make(chan outcome, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	go func() {
+		v, err := Call(ctx, c.Address().String(), name, token, func(in io.Reader, out io.Writer) error {
+			return remote.Serve(ctx, in, out, methods)
+		})
+		done <- outcome{v, err}
+	}()
+	return done
+}
+
+func TestTalk(t *testing.T) {
+	carrier, client := judge(t, time.Minute, "w1", "root@w2")
+	var ends []<-chan outcome
+	for _, name := range []string{"w1", "w2"} {
+		ends = append(ends, node(t, carrier, name, token))
+	}
+	for _, name := range []string{"w1", "root@w2"} {
+		agent, trace, err := client.Reach(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if trace.Carrier != Name || trace.Address != "127.0.0.1" || trace.Delivered {
+			t.Errorf("%+v", trace)
+		}
+		long, answer := strings.Repeat("x", 100_000), ""
+		err = agent.Call(t.Context(), "echo", long, func(_ string, body json.RawMessage) { answer += string(body) })
+		if err != nil || !strings.Contains(answer, long) {
+			t.Errorf("%v, answered %d bytes", err, len(answer))
+		}
+		if err := agent.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	carrier.Conclude(Verdict{Go: true, Why: "all is well\x1b[31m"})
+	for _, end := range ends {
+		if got := <-end; got.err != nil || !got.Go || got.Why != `all is well\x1b[31m` {
+			t.Errorf("%+v", got)
+		}
+	}
+}
+
+// What keeps a node from being looked at is told on both sides.
+func TestFailures(t *testing.T) {
+	const soon = time.Second
+	for _, test := range []struct {
+		name    string
+		call    func(*testing.T, *Carrier) string // what the last caller is told
+		cause   remote.Cause
+		message string
+		told    string
+	}{
+		{"nobody", func(*testing.T, *Carrier) string { return "" }, remote.NotCome, "within 1.0 s", ""},
+		{"another token", func(t *testing.T, c *Carrier) string { return (<-node(t, c, "w1", "another, and as long")).err.Error() },
+			remote.WrongToken, "the call came from 127.0.0.1:", "this judge has another token"},
+		{"another name", func(t *testing.T, c *Carrier) string { return (<-node(t, c, "w9\x1b", token)).err.Error() },
+			remote.NotCome, "within 1.0 s; 1 calls came that were no node's", `no node of this judge's is called w9\x1b`},
+		{"two of a name", func(t *testing.T, c *Carrier) string {
+			one, other := node(t, c, "w1", token), node(t, c, "w1", token)
+			select {
+			case refused := <-one:
+				return refused.err.Error()
+			case refused := <-other:
+				return refused.err.Error()
+			}
+		}, remote.NameTwice, "from 127.0.0.1:", "somebody has called by this name before"},
+		{"another release", func(t *testing.T, c *Carrier) string { return says(t, c, `{"wire":7,"node":"w1","nonce":"x"}`) },
+			remote.NotCome, "1 calls came that were no node's", "this judge speaks wire 1 of preflight, and the node 7"},
+		{"a stranger", func(t *testing.T, c *Carrier) string { return says(t, c, "GET / HTTP/1.1") }, remote.NotCome, "1 calls came that were no node's", ""},
+		{"no end", func(t *testing.T, c *Carrier) string { return says(t, c, strings.Repeat("x", 2*maxCall)) }, remote.NotCome, "1 calls came that were no node's", ""},
+		{"replayed", func(t *testing.T, c *Carrier) string {
+			return says(t, c, `{"wire":1,"node":"w1","nonce":"x"}`+"\n"+`{"proof":"`+proofOf(token, "node", hello{Node: "w1", Nonce: "x"}, challenge{Nonce: "y"})+`"}`)
+		}, remote.WrongToken, "the call came from", "another token"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			carrier, client := judge(t, soon, "w1")
+			began := time.Now()
+			if told := test.call(t, carrier); !strings.Contains(told, test.told) {
+				t.Errorf("told %q", told)
+			}
+			_, _, err := client.Reach(t.Context(), "w1")
+			failure, is := errors.AsType[*remote.Error](err)
+			if !is || failure.Host != "w1" || failure.Cause != test.cause || !strings.Contains(failure.Err.Error(), test.message) {
+				t.Errorf("%v", err)
+			}
+			if took := time.Since(began); took > 2*soon+fixture.Slack {
+				t.Errorf("took %v", took)
+			}
+		})
+	}
+}
+
+// says is what a judge answers to some text, in all.
+func says(t *testing.T, c *Carrier, text string) string {
+	t.Helper()
+	conn, err := net.Dial("tcp", c.Address().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, _ = io.WriteString(conn, text+"\n") // the judge may have had enough before the end
+	answer, _ := io.ReadAll(conn)
+	return string(answer)
+}
+
+// A node is told nothing by whoever takes a judge's place without the token.
+func TestFalseJudge(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		l := newLine(conn)
+		var h hello
+		var p proof
+		_ = l.hear(&h)
+		_ = l.say(challenge{Wire: wire, Nonce: "n"})
+		_ = l.hear(&p)
+		_ = l.say(p) // its own, given back
+		_, _ = io.Copy(io.Discard, conn)
+	}()
+	_, err = Call(t.Context(), listener.Addr().String(), "w1", token, func(io.Reader, io.Writer) error {
+		t.Error("it was answered")
+		return nil
+	})
+	if err == nil || !strings.Contains(err.Error(), "does not know the token") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A judge that goes without a verdict lets nobody launch; nor does one that was not there.
+func TestNoVerdict(t *testing.T) {
+	carrier, client := judge(t, time.Minute, "w1")
+	end := node(t, carrier, "w1", token)
+	agent, _, err := client.Reach(t.Context(), "w1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent.Close()
+	client.Close()
+	if got := <-end; got.err == nil || !strings.Contains(got.err.Error(), "without a verdict") {
+		t.Errorf("%+v", got)
+	}
+	if got := <-node(t, carrier, "w1", token); !errors.Is(got.err, ErrNotYet) {
+		t.Errorf("%+v", got)
+	}
+	if got := <-node(t, carrier, "w1", "short"); got.err == nil || !strings.Contains(got.err.Error(), "nobody guesses") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A node that is lost in the middle of an answer is told as that.
+func TestLost(t *testing.T) {
+	carrier, client := judge(t, time.Minute, "w1")
+	l, err := net.Dial("tcp", carrier.Address().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := newLine(l)
+	if err := one.introduce("w1", token); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(l, `@@preflight {"hello":{"os":"linux"}}`+"\n")
+	agent, _, err := client.Reach(t.Context(), "w1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	err = agent.Call(t.Context(), "echo", "x", fixture.Nothing)
+	if failure, is := errors.AsType[*remote.Error](err); !is || failure.Cause != remote.ConnectionLost {
+		t.Errorf("%v", err)
+	}
+	agent.Close()
+}
+
+// A node that says nothing once it is known costs its own time, and hears the verdict still.
+func TestFrozen(t *testing.T) {
+	carrier, client := judge(t, time.Second, "w1")
+	l, err := net.Dial("tcp", carrier.Address().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	one := newLine(l)
+	if err := one.introduce("w1", token); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	_, _, err = client.Reach(t.Context(), "w1")
+	if failure, is := errors.AsType[*remote.Error](err); !is || failure.Cause != remote.Frozen {
+		t.Errorf("%v", err)
+	}
+	if took := time.Since(began); took > time.Second+fixture.Slack {
+		t.Errorf("took %v", took)
+	}
+	go carrier.Conclude(Verdict{Why: "w1 hangs"})
+	if v, err := one.verdict(); err != nil || v.Go || v.Why != "w1 hangs" {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	_, client := judge(t, time.Minute, "w1")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _, err := client.Reach(ctx, "w1")
+	if failure, is := errors.AsType[*remote.Error](err); !is || failure.Cause != remote.Interrupted {
+		t.Errorf("%v", err)
+	}
+}

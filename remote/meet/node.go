@@ -1,0 +1,124 @@
+package meet
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"time"
+
+	"preflight/remote"
+)
+
+// ErrNotYet is of a judge that is not there, or not yet: the only failure of a call that
+// calling again may mend.
+var ErrNotYet = errors.New("no judge answers")
+
+// Call calls the judge as a node, serves it by work, and returns its verdict. It ends with ctx.
+func Call(ctx context.Context, address, node, token string, work func(in io.Reader, out io.Writer) error) (Verdict, error) {
+	if err := Checked(token); err != nil {
+		return Verdict{}, err
+	}
+	conn, err := (&net.Dialer{Timeout: callTime, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		if name, is := errors.AsType[*net.DNSError](err); errors.Is(err, syscall.ECONNREFUSED) || is && (name.IsNotFound || name.IsTemporary) {
+			err = fmt.Errorf("%w: %w", ErrNotYet, err)
+		}
+		return Verdict{}, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	l := newLine(conn)
+	if err := l.introduce(node, token); err != nil {
+		return Verdict{}, fmt.Errorf("the judge at %s: %w", address, err)
+	}
+	if begins, err := l.in.ReadSlice('\n'); err != nil || string(begins) != look { // it has had enough before
+		return l.verdict()
+	}
+	served := work(&requestsOf{in: l.in}, conn)
+	if served != nil { // and may still be reading
+		return Verdict{}, served
+	}
+	if half, is := conn.(*net.TCPConn); is {
+		_ = half.CloseWrite() // all is said; whether it was heard, the verdict tells
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(remote.DefaultAgentLife))
+	return l.verdict()
+}
+
+// introduce says who calls, and finds out whether the judge is ours.
+func (l *line) introduce(node, token string) error {
+	_ = l.SetDeadline(time.Now().Add(callTime))
+	h := hello{Wire: wire, Node: node, Nonce: nonce()}
+	var theirs challenge
+	var known proof
+	if err := l.say(h); err != nil {
+		return err
+	}
+	switch err := l.hear(&theirs); {
+	case err != nil:
+		return err
+	case theirs.Refused != "":
+		return errors.New(remote.Escape(theirs.Refused))
+	case theirs.Wire != wire:
+		return fmt.Errorf("it speaks wire %d of preflight, and this node %d: use one release on both", theirs.Wire, wire)
+	}
+	if err := l.say(proof{Proof: proofOf(token, "node", h, theirs)}); err != nil {
+		return err
+	}
+	switch err := l.hear(&known); {
+	case err != nil:
+		return err
+	case known.Refused != "":
+		return errors.New(remote.Escape(known.Refused))
+	case !known.is(proofOf(token, "judge", h, theirs)):
+		return errors.New("it does not know the token: something else answers there, and is told nothing of this node")
+	}
+	return l.SetDeadline(time.Time{})
+}
+
+// requestsOf ends where the judge's requests do, and leaves what is behind them.
+type requestsOf struct {
+	in     *bufio.Reader
+	inside bool // a line has begun
+	ended  bool
+}
+
+func (r *requestsOf) Read(p []byte) (int, error) {
+	if r.ended {
+		return 0, io.EOF
+	}
+	if _, err := r.in.Peek(1); err != nil {
+		return 0, err
+	}
+	piece, _ := r.in.Peek(min(len(p), r.in.Buffered())) // which are there
+	if !r.inside && piece[0] != '{' {
+		r.ended = true
+		return 0, io.EOF
+	}
+	if i := bytes.IndexByte(piece, '\n'); i >= 0 {
+		piece = piece[:i+1]
+	}
+	r.inside = piece[len(piece)-1] != '\n'
+	n := copy(p, piece)
+	_, err := r.in.Discard(n)
+	return n, err
+}
+
+// verdict is the judge's last word.
+func (l *line) verdict() (v Verdict, err error) {
+	lines := bufio.NewScanner(l.in)
+	for lines.Scan() {
+		if text, is := bytes.CutPrefix(lines.Bytes(), []byte(verdictMark)); is {
+			err := json.Unmarshal(text, &v)
+			v.Why = remote.Escape(v.Why)
+			return v, err
+		}
+	}
+	return v, errors.New("the judge hung up without a verdict: its own report says why")
+}
