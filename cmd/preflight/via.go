@@ -28,8 +28,12 @@ var carriers = []carrier{
 	{"ssh", func(c Config, plan preflight.Plan) (remote.Carrier, error) {
 		return ssh.New(ssh.Options{Port: plan.Prediction.SSHPort, Timeout: c.Timeout})
 	}},
-	{srun.Name, func(Config, preflight.Plan) (remote.Carrier, error) {
-		carrier, err := srun.New()
+	{srun.Name, func(_ Config, plan preflight.Plan) (remote.Carrier, error) {
+		var names []string
+		for _, host := range plan.Prediction.Hosts {
+			names = append(names, host.Name)
+		}
+		carrier, err := srun.New(names)
 		if err != nil {
 			return nil, usage.WithHint(fmt.Errorf("--via srun: %w", err), "salloc --nodes N preflight --via srun; or leave --via out to go by ssh")
 		}

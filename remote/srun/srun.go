@@ -1,10 +1,10 @@
-// Package srun carries to the nodes of a Slurm job by one step of that job a node: where
-// compute nodes keep ssh out, and into the environment that srun gives the ranks. What it
-// cannot start or loses is told in srun's own words.
+// Package srun carries to the nodes of a Slurm job by steps of that job, one for many nodes:
+// where compute nodes keep ssh out, and into the environment that srun gives the ranks. A
+// node for which the step of many comes to nothing has one of its own (package broadcast).
+// What srun cannot start or loses is told in its own words.
 //
 // It refuses to ask Slurm for nodes: a job is there, or it reaches nobody. It knows no
-// login, no key and no port, and has one srun a node, so that nothing of one is taken for
-// another's and a node that says nothing costs only itself.
+// login, no key and no port.
 package srun
 
 import (
@@ -18,6 +18,8 @@ import (
 	"os/exec"
 	"os/user"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,6 +30,7 @@ import (
 	"preflight/hostfile"
 	"preflight/hostsys"
 	"preflight/remote"
+	"preflight/remote/broadcast"
 )
 
 // Name is what traces call this carrier.
@@ -36,12 +39,18 @@ const Name = "srun"
 // Carrier starts steps of the Slurm job that this process is in.
 type Carrier struct {
 	program string // srun's path
+	set     *broadcast.Set
 	names   *hostsys.Names
 	user    string
 }
 
-// New fails outside a Slurm job, and where there is no srun.
-func New() (*Carrier, error) {
+// most is how many nodes one step has. What all hear goes to each from here, so that what a
+// step costs grows with the square of its nodes.
+const most = 64
+
+// New is a Carrier to these nodes. It fails outside a Slurm job, and where
+// there is no srun.
+func New(nodes []string) (*Carrier, error) {
 	if os.Getenv("SLURM_JOB_ID") == "" {
 		return nil, errors.New("srun reaches the nodes of a Slurm job, and this is typed outside of any: begin one with salloc or sbatch")
 	}
@@ -53,14 +62,34 @@ func New() (*Carrier, error) {
 	if me, err := user.Current(); err == nil {
 		c.user = me.Username
 	}
+	wanted := map[string]bool{}
+	for _, node := range nodes {
+		wanted[hostfile.Bare(node)] = true
+	}
+	// One node that the job has not would keep all others of its step from beginning.
+	here, err := hostfile.Expand(os.Getenv("SLURM_JOB_NODELIST"))
+	if err != nil {
+		here = nil // a node that the job has not is told by srun
+	}
+	here = slices.DeleteFunc(here, func(node string) bool { return !wanted[node] })
+	c.set = broadcast.New(broadcast.Engine{
+		Program: func(nodes, argv []string) *exec.Cmd {
+			count := strconv.Itoa(len(nodes))
+			return c.command([]string{"--label", "--nodes=" + count, "--ntasks=" + count, "--nodelist=" + strings.Join(nodes, ",")}, argv)
+		},
+		Task: "SLURM_PROCID", Node: "SLURMD_NODENAME",
+		Split: split, Said: said, Explain: explain,
+		Own:  func(node string) remote.Connection { return &step{carrier: c, node: node, closed: make(chan struct{})} },
+		Most: most, Patience: patience,
+	}, here)
 	return c, nil
 }
 
 // Files are those of a step that runs: its three streams, and what tells its end.
 func (c *Carrier) Files(names []string) int { return 4 * len(names) }
 
-// Close has nothing to end that nodes share.
-func (c *Carrier) Close() error { return nil }
+// Close ends the steps of many nodes.
+func (c *Carrier) Close() error { return c.set.Close() }
 
 // Dial only names the node: its step begins with the command. The address is where its name
 // leads from here, if anywhere.
@@ -73,15 +102,24 @@ func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *re
 	if err := ctx.Err(); err != nil {
 		return nil, trace, &remote.Error{Host: name, Stage: remote.StageResolve, Cause: remote.Interrupted, Err: context.Cause(ctx)}
 	}
-	return &step{carrier: c, node: host, closed: make(chan struct{})}, trace, nil
+	return c.set.Connect(host), trace, nil
 }
 
-// options of every srun: one task, beside whatever runs in the job (--overlap, since Slurm
+// patience is for all tasks of a step to begin: one that is not there by then would keep
+// the others waiting, or end with them when srun gives it up.
+const patience = 5 * time.Second
+
+// options of every srun: one task a node, beside whatever runs in the job (--overlap, since Slurm
 // 20.11; without it the step would wait for the CPUs of the others), on all processors of
 // the node and with nothing of MPI's. --chdir is of a directory that every node has.
-var options = []string{"--overlap", "--nodes=1", "--ntasks=1", "--ntasks-per-node=1", "--cpu-bind=none", "--mpi=none", "--job-name=preflight", "--chdir=/"}
+var options = []string{"--overlap", "--ntasks-per-node=1", "--cpu-bind=none", "--mpi=none", "--job-name=preflight", "--chdir=/"}
 
-// step is one srun. It is a connection from which one command is started.
+// command is a srun with more options, for the arguments of a task.
+func (c *Carrier) command(more, argv []string) *exec.Cmd {
+	return exec.Command(c.program, slices.Concat(options, more, argv)...)
+}
+
+// step is a srun for one node. It is a connection from which one command is started.
 type step struct {
 	carrier *Carrier
 	node    string
@@ -125,7 +163,7 @@ func (s *step) Start(command string, stderr io.Writer) (*remote.Process, *remote
 	defer theirOut.Close()
 	s.pipes = []io.Closer{stdin, stdout}
 	s.said.Full = func() {} // the caller's has a limit
-	cmd := exec.Command(s.carrier.program, append(options[:len(options):len(options)], "--nodelist="+s.node, "/bin/sh", "-c", command)...)
+	cmd := s.carrier.command([]string{"--nodes=1", "--ntasks=1", "--nodelist=" + s.node}, []string{"/bin/sh", "-c", command})
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirIn, theirOut, io.MultiWriter(stderr, &s.said)
 	cmd.WaitDelay = closeGrace
 	ended, err := hostsys.Start(cmd)
@@ -181,8 +219,15 @@ func (s *step) Broken() *remote.Error {
 	default:
 		return nil
 	}
-	said := s.said.Text()
-	if s.command.ProcessState.Success() || !strings.Contains(said, "srun: ") || taskEnded.MatchString(said) {
+	if s.command.ProcessState.Success() {
+		return nil
+	}
+	return explain(s.said.Text())
+}
+
+// explain is the failure that srun's words tell, nil for none.
+func explain(said string) *remote.Error {
+	if !strings.Contains(said, "srun: ") || taskEnded.MatchString(said) {
 		return nil
 	}
 	failure := &remote.Error{Cause: remote.StepFailed, Err: errors.New(cmp.Or(reasons(said), said))}

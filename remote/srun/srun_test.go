@@ -28,7 +28,8 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 5 && os.Args[2] == "install" {
 		err = remote.Install(os.Args[3], os.Args[4])
 	} else {
-		err = remote.Serve(context.Background(), os.Stdin, os.Stdout, methods)
+		in, out := remote.Arrive(strings.Join(os.Args[min(len(os.Args), 3):], ""))
+		err = remote.Serve(context.Background(), in, out, methods)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -79,7 +80,7 @@ func job(t *testing.T, timeout time.Duration) (client *remote.Client, dir string
 	if err := os.Mkdir(filepath.Join(dir, "home"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	carrier, err := New()
+	carrier, err := New(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,8 +125,8 @@ func TestTalk(t *testing.T) {
 	}
 	asked, _ := os.ReadFile(filepath.Join(dir, "asked"))
 	for line := range strings.Lines(string(asked)) {
-		if !strings.Contains(line, "--overlap --nodes=1 --ntasks=1 ") || strings.Contains(line, "root@") {
-			t.Errorf("srun %s", line)
+		if !strings.Contains(line, "--nodes=1 --ntasks=1 --nodelist=") || !strings.Contains(line, "--overlap ") || strings.Contains(line, "root@") {
+			t.Errorf("srun %.200s", line)
 		}
 	}
 }
@@ -193,7 +194,7 @@ func TestInterrupted(t *testing.T) {
 
 func TestOutsideAJob(t *testing.T) {
 	t.Setenv("SLURM_JOB_ID", "")
-	if _, err := New(); err == nil || !strings.Contains(err.Error(), "salloc") {
+	if _, err := New(nil); err == nil || !strings.Contains(err.Error(), "salloc") {
 		t.Errorf("%v", err)
 	}
 }
