@@ -114,9 +114,13 @@ const patience = 5 * time.Second
 // the node and with nothing of MPI's. --chdir is of a directory that every node has.
 var options = []string{"--overlap", "--ntasks-per-node=1", "--cpu-bind=none", "--mpi=none", "--job-name=preflight", "--chdir=/"}
 
+// ofStep takes from a task what srun tells it of how many nodes and tasks its step has: that
+// is ours, and not the launch's.
+var ofStep = []string{"env", "-u", "SLURM_NNODES", "-u", "SLURM_NTASKS", "-u", "SLURM_NTASKS_PER_NODE", "-u", "SLURM_TASKS_PER_NODE"}
+
 // command is a srun with more options, for the arguments of a task.
 func (c *Carrier) command(more, argv []string) *exec.Cmd {
-	return exec.Command(c.program, slices.Concat(options, more, argv)...)
+	return exec.Command(c.program, slices.Concat(options, more, ofStep, argv)...)
 }
 
 // step is a srun for one node. It is a connection from which one command is started.
