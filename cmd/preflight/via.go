@@ -28,12 +28,12 @@ var carriers = []carrier{
 	{"ssh", func(c Config, plan preflight.Plan) (remote.Carrier, error) {
 		return ssh.New(ssh.Options{Port: plan.Prediction.SSHPort, Timeout: c.Timeout})
 	}},
-	{srun.Name, func(_ Config, plan preflight.Plan) (remote.Carrier, error) {
+	{srun.Name, func(c Config, plan preflight.Plan) (remote.Carrier, error) {
 		var names []string
 		for _, host := range plan.Prediction.Hosts {
 			names = append(names, host.Name)
 		}
-		carrier, err := srun.New(names)
+		carrier, err := srun.New(names, c.Timeout)
 		if err != nil {
 			return nil, usage.WithHint(fmt.Errorf("--via srun: %w", err), "salloc --nodes N preflight --via srun; or leave --via out to go by ssh")
 		}

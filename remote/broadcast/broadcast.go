@@ -25,8 +25,9 @@ import (
 
 // Engine is a program that reaches many nodes.
 type Engine struct {
-	// Program runs argv on every node, as task i on nodes[i].
-	Program func(nodes, argv []string) *exec.Cmd
+	// Program has /bin/sh run a script with these arguments, $0 first, on every node: as task
+	// i on nodes[i].
+	Program func(nodes []string, script string, arguments ...string) *exec.Cmd
 	// Task is the variable by which a task knows its number, and Node the one with the
 	// name of its node, "" where there is none: a task elsewhere than it should be costs
 	// the whole program.
@@ -118,11 +119,9 @@ func (s *Set) start(places []*place, command string, again bool) {
 		return
 	}
 	s.steps = append(s.steps, t)
-	var said []byte // to the tasks of the program before this one
-	for _, p := range places {
-		said = append(said, remote.Address(p.task, p.written)...)
-	}
-	if len(said) > 0 {
-		s.running.Go(func() { t.write(said) })
+	for _, p := range places { // what the program before this one was told
+		if task, line := p.task, p.written; len(line) > 0 {
+			s.running.Go(func() { t.begin(task, line) })
+		}
 	}
 }

@@ -48,9 +48,9 @@ type Carrier struct {
 // step costs grows with the square of its nodes.
 const most = 64
 
-// New is a Carrier to these nodes. It fails outside a Slurm job, and where
+// New is a Carrier to these nodes, each of which has timeout to be reached. It fails outside a Slurm job, and where
 // there is no srun.
-func New(nodes []string) (*Carrier, error) {
+func New(nodes []string, timeout time.Duration) (*Carrier, error) {
 	if os.Getenv("SLURM_JOB_ID") == "" {
 		return nil, errors.New("srun reaches the nodes of a Slurm job, and this is typed outside of any: begin one with salloc or sbatch")
 	}
@@ -73,14 +73,14 @@ func New(nodes []string) (*Carrier, error) {
 	}
 	here = slices.DeleteFunc(here, func(node string) bool { return !wanted[node] })
 	c.set = broadcast.New(broadcast.Engine{
-		Program: func(nodes, argv []string) *exec.Cmd {
+		Program: func(nodes []string, script string, arguments ...string) *exec.Cmd {
 			count := strconv.Itoa(len(nodes))
-			return c.command([]string{"--label", "--nodes=" + count, "--ntasks=" + count, "--nodelist=" + strings.Join(nodes, ",")}, argv)
+			return c.command([]string{"--label", "--nodes=" + count, "--ntasks=" + count, "--nodelist=" + strings.Join(nodes, ",")}, script, arguments...)
 		},
 		Task: "SLURM_PROCID", Node: "SLURMD_NODENAME",
 		Split: split, Said: said, Explain: explain,
 		Own:  func(node string) remote.Connection { return &step{carrier: c, node: node, closed: make(chan struct{})} },
-		Most: most, Patience: patience,
+		Most: most, Patience: patience(timeout),
 	}, here)
 	return c, nil
 }
@@ -105,9 +105,11 @@ func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *re
 	return c.set.Connect(host), trace, nil
 }
 
-// patience is for all tasks of a step to begin: one that is not there by then would keep
-// the others waiting, or end with them when srun gives it up.
-const patience = 5 * time.Second
+// patience is for all tasks of a step to begin, of the time that a node has: one that is not
+// there by then would keep the others waiting, and end them when srun gives it up.
+func patience(timeout time.Duration) time.Duration {
+	return cmp.Or(timeout, remote.DefaultTimeout) / 6
+}
 
 // options of every srun: one task a node, beside whatever runs in the job (--overlap, since Slurm
 // 20.11; without it the step would wait for the CPUs of the others), on all processors of
@@ -116,11 +118,11 @@ var options = []string{"--overlap", "--ntasks-per-node=1", "--cpu-bind=none", "-
 
 // ofStep takes from a task what srun tells it of how many nodes and tasks its step has: that
 // is ours, and not the launch's.
-var ofStep = []string{"env", "-u", "SLURM_NNODES", "-u", "SLURM_NTASKS", "-u", "SLURM_NTASKS_PER_NODE", "-u", "SLURM_TASKS_PER_NODE"}
+const ofStep = "unset SLURM_NNODES SLURM_NTASKS SLURM_NTASKS_PER_NODE SLURM_TASKS_PER_NODE; "
 
-// command is a srun with more options, for the arguments of a task.
-func (c *Carrier) command(more, argv []string) *exec.Cmd {
-	return exec.Command(c.program, slices.Concat(options, more, ofStep, argv)...)
+// command is a srun with more options, for a script and its arguments.
+func (c *Carrier) command(more []string, script string, arguments ...string) *exec.Cmd {
+	return exec.Command(c.program, slices.Concat(options, more, []string{"/bin/sh", "-c", ofStep + script}, arguments)...)
 }
 
 // step is a srun for one node. It is a connection from which one command is started.
@@ -167,7 +169,7 @@ func (s *step) Start(command string, stderr io.Writer) (*remote.Process, *remote
 	defer theirOut.Close()
 	s.pipes = []io.Closer{stdin, stdout}
 	s.said.Full = func() {} // the caller's has a limit
-	cmd := s.carrier.command([]string{"--nodes=1", "--ntasks=1", "--nodelist=" + s.node}, []string{"/bin/sh", "-c", command})
+	cmd := s.carrier.command([]string{"--nodes=1", "--ntasks=1", "--nodelist=" + s.node}, command)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirIn, theirOut, io.MultiWriter(stderr, &s.said)
 	cmd.WaitDelay = closeGrace
 	ended, err := hostsys.Start(cmd)
