@@ -129,6 +129,11 @@ func (t *step) hear(line string) {
 	task, text := t.set.engine.Said(line)
 	if task < 0 || task >= len(t.places) {
 		_, _ = io.WriteString(&t.said, line+"\n") // never fails
+		t.locked(func() {
+			if t.set.engine.Hangs && !t.open && t.set.engine.Explain(t.said.Text(), false) != nil {
+				t.end()
+			}
+		})
 		return
 	}
 	var to io.Writer
@@ -232,7 +237,7 @@ func (t *step) dissolve() {
 // failure is why the program ended, nil where it does not say.
 func (t *step) failure() *remote.Error {
 	if said := t.said.Text(); said != "" {
-		return t.set.engine.Explain(said)
+		return t.set.engine.Explain(said, true)
 	}
 	return nil
 }
