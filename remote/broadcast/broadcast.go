@@ -25,9 +25,10 @@ import (
 
 // Engine is a program that reaches many nodes.
 type Engine struct {
-	// Program has /bin/sh run a script with these arguments, $0 first, on every node: as task
-	// i on nodes[i].
-	Program func(nodes []string, script string, arguments ...string) *exec.Cmd
+	Name string
+	// Program runs argv, a script for /bin/sh, on every node, as task i on nodes[i]. For one node alone nothing has
+	// to be told apart: what it says is what comes out.
+	Program func(nodes, argv []string) *exec.Cmd
 	// Task is the variable by which a task knows its number, and Node the one with the
 	// name of its node, "" where there is none: a task elsewhere than it should be costs
 	// the whole program.
@@ -37,10 +38,14 @@ type Engine struct {
 	// Said tells which task a line of the program's standard error is of, and what the task
 	// said; -1 is the program's own.
 	Said func(line string) (task int, text string)
-	// Explain is why the program ended, by its own words, nil where these say nothing.
-	Explain func(said string) *remote.Error
-	// Own is a connection to a node by a start of its own.
-	Own func(node string) remote.Connection
+	// Explain is why the program ended, by its own words, or why one that goes on will not
+	// begin; nil where these say nothing.
+	Explain func(said string, ended bool) *remote.Error
+	// Hangs is whether the program may go on for ever when it has said why it will not begin.
+	Hangs bool
+	// Silent is what may be the matter where the program never begins and says nothing, "" for
+	// nothing in particular.
+	Silent string
 
 	Most     int           // nodes of one program
 	Patience time.Duration // for every task of a program to be heard
@@ -82,7 +87,7 @@ func (s *Set) Connect(node string) remote.Connection {
 	defer s.mu.Unlock()
 	p := s.places[node]
 	if p == nil {
-		return s.engine.Own(node)
+		return newOwn(&s.engine, node)
 	}
 	delete(s.places, node)
 	return p

@@ -10,9 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
-
-	"golang.org/x/sys/unix"
 
 	"preflight/remote"
 )
@@ -166,19 +163,7 @@ func (p *place) hand(line []byte) {
 // over is the end of the task's command. One that ends before the agent spoke is started
 // once more on its own, to have the binary delivered or to tell what is wrong.
 func (p *place) over(status string) {
-	word, _, _ := strings.Cut(status, " ")
-	code, err := strconv.Atoi(word)
-	exit := remote.Exit{Status: code}
-	switch {
-	case err != nil:
-		exit = remote.Exit{Status: -1, Missing: true}
-	case code > 128:
-		name := unix.SignalName(syscall.Signal(code - 128))
-		if name == "" {
-			name = strconv.Itoa(code - 128)
-		}
-		exit = remote.Exit{Status: -1, Signal: strings.TrimPrefix(name, "SIG")}
-	}
+	exit := exitOf(status)
 	if p.spoke {
 		p.finish(exit, nil)
 		return
@@ -210,7 +195,7 @@ func (p *place) alone() {
 	if p.command == "" || p.isClosed() || p.set.closed || p.own != nil {
 		return
 	}
-	own := p.set.engine.Own(p.node)
+	own := newOwn(&p.set.engine, p.node)
 	p.own = own
 	command, stderr := p.command, p.stderr
 	p.set.running.Go(func() {

@@ -64,7 +64,7 @@ func (t *step) start() bool {
 		nodes[i] = p.node
 	}
 	engine := &t.set.engine
-	cmd := engine.Program(nodes, engine.script(), "preflight", t.command)
+	cmd := engine.Program(nodes, []string{"/bin/sh", "-c", engine.script(), "preflight", t.command})
 	theirIn, stdin, err := os.Pipe()
 	if err != nil {
 		return false
@@ -130,6 +130,11 @@ func (t *step) hear(line string) {
 	task, text := t.set.engine.Said(line)
 	if task < 0 || task >= len(t.places) {
 		_, _ = io.WriteString(&t.said, line+"\n") // never fails
+		t.locked(func() {
+			if t.set.engine.Hangs && !t.open && t.set.engine.Explain(t.said.Text(), false) != nil {
+				t.end()
+			}
+		})
 		return
 	}
 	var to io.Writer
@@ -242,7 +247,7 @@ func (t *step) dissolve() {
 // failure is why the program ended, nil where it does not say.
 func (t *step) failure() *remote.Error {
 	if said := t.said.Text(); said != "" {
-		return t.set.engine.Explain(said)
+		return t.set.engine.Explain(said, true)
 	}
 	return nil
 }

@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -21,11 +20,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"preflight/hostfile"
 	"preflight/hostsys"
@@ -73,13 +68,17 @@ func New(nodes []string, timeout time.Duration) (*Carrier, error) {
 	}
 	here = slices.DeleteFunc(here, func(node string) bool { return !wanted[node] })
 	c.set = broadcast.New(broadcast.Engine{
-		Program: func(nodes []string, script string, arguments ...string) *exec.Cmd {
+		Name: Name,
+		Program: func(nodes, argv []string) *exec.Cmd {
 			count := strconv.Itoa(len(nodes))
-			return c.command([]string{"--label", "--nodes=" + count, "--ntasks=" + count, "--nodelist=" + strings.Join(nodes, ",")}, script, arguments...)
+			more := []string{"--nodes=" + count, "--ntasks=" + count, "--nodelist=" + strings.Join(nodes, ",")}
+			if len(nodes) > 1 {
+				more = append(more, "--label")
+			}
+			return exec.Command(c.program, slices.Concat(options, more, ofJob, argv)...)
 		},
 		Task: "SLURM_PROCID", Node: "SLURMD_NODENAME",
 		Split: split, Said: said, Explain: explain,
-		Own:  func(node string) remote.Connection { return &step{carrier: c, node: node, closed: make(chan struct{})} },
 		Most: most, Patience: patience(timeout),
 	}, here)
 	return c, nil
@@ -116,124 +115,19 @@ func patience(timeout time.Duration) time.Duration {
 // the node and with nothing of MPI's. --chdir is of a directory that every node has.
 var options = []string{"--overlap", "--ntasks-per-node=1", "--cpu-bind=none", "--mpi=none", "--job-name=preflight", "--chdir=/"}
 
-// ofStep takes from a task what srun tells it of how many nodes and tasks its step has: that
+// ofJob takes from a task what srun tells it of how many nodes and tasks its step has: that
 // is ours, and not the launch's.
-const ofStep = "unset SLURM_NNODES SLURM_NTASKS SLURM_NTASKS_PER_NODE SLURM_TASKS_PER_NODE; "
-
-// command is a srun with more options, for a script and its arguments.
-func (c *Carrier) command(more []string, script string, arguments ...string) *exec.Cmd {
-	return exec.Command(c.program, slices.Concat(options, more, []string{"/bin/sh", "-c", ofStep + script}, arguments)...)
-}
-
-// step is a srun for one node. It is a connection from which one command is started.
-type step struct {
-	carrier *Carrier
-	node    string
-
-	once   sync.Once
-	closed chan struct{}
-
-	mu      sync.Mutex
-	command *exec.Cmd // nil before the step
-	ended   <-chan struct{}
-	pipes   []io.Closer
-	said    remote.Tail
-	cut     bool   // it was we who ended it
-	before  string // what srun had said by then
-}
-
-// Start runs the command, which is for a shell, as the step's task.
-func (s *step) Start(command string, stderr io.Writer) (*remote.Process, *remote.Error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	failed := func(err error) (*remote.Process, *remote.Error) {
-		if short := remote.Short(remote.StageSession, err); short != nil {
-			return nil, short
-		}
-		return nil, &remote.Error{Stage: remote.StageSession, Cause: remote.StepFailed, Err: err}
-	}
-	if s.isClosed() {
-		return failed(os.ErrClosed)
-	}
-	// Pipes of our own: those of exec.Cmd are closed when it has ended, read or not.
-	theirIn, stdin, err := os.Pipe()
-	if err != nil {
-		return failed(err)
-	}
-	defer theirIn.Close()
-	stdout, theirOut, err := os.Pipe()
-	if err != nil {
-		stdin.Close()
-		return failed(err)
-	}
-	defer theirOut.Close()
-	s.pipes = []io.Closer{stdin, stdout}
-	s.said.Full = func() {} // the caller's has a limit
-	cmd := s.carrier.command([]string{"--nodes=1", "--ntasks=1", "--nodelist=" + s.node}, command)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirIn, theirOut, io.MultiWriter(stderr, &s.said)
-	cmd.WaitDelay = closeGrace
-	ended, err := hostsys.Start(cmd)
-	if err != nil {
-		stdin.Close()
-		stdout.Close()
-		return failed(err)
-	}
-	s.command, s.ended = cmd, ended
-	return &remote.Process{Stdin: stdin, Stdout: stdout, Wait: s.exit}, nil
-}
-
-// exit is how the task ended: srun's status is its task's.
-func (s *step) exit() remote.Exit {
-	<-s.ended
-	status, isUnix := s.command.ProcessState.Sys().(syscall.WaitStatus)
-	code := s.command.ProcessState.ExitCode()
-	switch {
-	case isUnix && status.Signaled():
-		return remote.Exit{Status: -1}
-	case code > 128:
-		return remote.Exit{Status: -1, Signal: strings.TrimPrefix(cmp.Or(unix.SignalName(syscall.Signal(code-128)), fmt.Sprint(code-128)), "SIG")}
-	}
-	return remote.Exit{Status: code}
-}
-
-// Alive is false: srun says nothing of a node that is silent.
-func (s *step) Alive() bool { return false }
-
-// Wait returns when srun has ended.
-func (s *step) Wait() error {
-	select {
-	case <-s.ended:
-	case <-s.closed:
-	}
-	return io.EOF
-}
+var ofJob = []string{"/bin/sh", "-c", `unset SLURM_NNODES SLURM_NTASKS SLURM_NTASKS_PER_NODE SLURM_TASKS_PER_NODE; exec "$0" "$@"`}
 
 // taskEnded is how srun tells the end of a task that it had started.
 //
 // Source: SchedMD/slurm 22.05, src/srun/libsrun/task_state.c and srun_job.c; "srun: error: w2: task 0: Killed".
 var taskEnded = regexp.MustCompile(`task \d+: `)
 
-// Broken is what srun says of a step that was not to be had, or was taken away.
-func (s *step) Broken() *remote.Error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.command == nil || s.cut {
-		return nil
-	}
-	select {
-	case <-s.ended:
-	default:
-		return nil
-	}
-	if s.command.ProcessState.Success() {
-		return nil
-	}
-	return explain(s.said.Text())
-}
-
-// explain is the failure that srun's words tell, nil for none.
-func explain(said string) *remote.Error {
-	if !strings.Contains(said, "srun: ") || taskEnded.MatchString(said) {
+// explain is the failure that srun's words tell, nil for none. One that goes on waits for
+// what it says.
+func explain(said string, ended bool) *remote.Error {
+	if !ended && reasons(said) == "" || !strings.Contains(said, "srun: ") || taskEnded.MatchString(said) {
 		return nil
 	}
 	failure := &remote.Error{Cause: remote.StepFailed, Err: errors.New(cmp.Or(reasons(said), said))}
@@ -265,71 +159,4 @@ func reasons(said string) string {
 		}
 	}
 	return strings.Join(all, "; ")
-}
-
-// LookOut watches a srun that keeps waiting: what it has said so far may be why.
-func (s *step) LookOut(context.Context) remote.Lookout { return lookout{s} }
-
-type lookout struct{ step *step }
-
-func (l lookout) Tell(failure *remote.Error) {
-	l.step.mu.Lock()
-	defer l.step.mu.Unlock()
-	switch why := reasons(l.step.before); {
-	case failure == nil:
-	case why != "":
-		failure.Cause, failure.Err = remote.StepFailed, fmt.Errorf("still waiting after %s: %s", failure.Detail["after"], why)
-	default:
-		failure.Err = fmt.Errorf("nothing came through srun within %s, and it says nothing either", failure.Detail["after"])
-	}
-}
-
-func (lookout) Dismiss() {}
-
-func (s *step) isClosed() bool {
-	select {
-	case <-s.closed:
-		return true
-	default:
-		return false
-	}
-}
-
-// closeGrace is how long srun may take to end its step when it is told to. A task whose srun
-// was killed is ended by Slurm within seconds.
-const closeGrace = time.Second
-
-// Close ends the step: with its standard input, by the signal at which srun ends it at once,
-// hung tasks as well, and at last without srun.
-func (s *step) Close() error {
-	s.once.Do(func() {
-		close(s.closed)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for _, pipe := range s.pipes {
-			pipe.Close()
-		}
-		if s.command == nil {
-			return
-		}
-		select {
-		case <-s.ended:
-			return
-		default:
-		}
-		s.cut, s.before = true, s.said.Text()
-		s.command.Process.Signal(unix.SIGTERM)
-		killing := time.AfterFunc(closeGrace, func() {
-			select {
-			case <-s.ended:
-			default:
-				hostsys.KillGroup(s.command)
-			}
-		})
-		go func() {
-			<-s.ended
-			killing.Stop()
-		}()
-	})
-	return nil
 }
