@@ -115,11 +115,14 @@ func (o *own) hear(line string) {
 	}
 }
 
-// exit is how the command ended.
+// exit is how the command ended, or the program where that ended before it as if all were well.
 func (o *own) exit() remote.Exit {
 	<-o.ended
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.status == "" && !o.cut && o.cmd.ProcessState.ExitCode() >= 0 {
+		return remote.Exit{Status: o.cmd.ProcessState.ExitCode()}
+	}
 	return exitOf(o.status)
 }
 
