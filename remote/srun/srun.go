@@ -131,24 +131,42 @@ func explain(said string, ended bool) *remote.Error {
 		return nil
 	}
 	failure := &remote.Error{Cause: remote.StepFailed, Err: errors.New(cmp.Or(reasons(said), said))}
-	if strings.Contains(said, notInJob) {
-		failure.Cause = remote.NotInJob
+	for _, named := range causes {
+		if strings.Contains(said, named.words) {
+			failure.Cause = named.cause
+			break
+		}
 	}
 	return failure
 }
 
-// notInJob is ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE of a step: the job has not the node,
-// or not what the step wants of it, and ours wants nothing.
+// causes are those that srun's words name, the first that does.
 //
-// Source: SchedMD/slurm 22.05, src/common/slurm_errno.c.
-const notInJob = "Requested node configuration is not available"
+// Source: SchedMD/slurm 22.05, src/common/slurm_errno.c, and getopt_long(3) for what a srun before
+// 20.11 says of --overlap. Of a step, ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE says that the job has
+// not the node, or not what the step wants of it, and ours wants nothing.
+var causes = []struct {
+	words string
+	cause remote.Cause
+}{
+	{"Requested node configuration is not available", remote.NotInJob},
+	{"'--overlap'", remote.NoOverlap},
+	{"Invalid job id specified", remote.JobOver},
+	{"Job/step already completing or completed", remote.JobOver},
+	{"Unable to contact slurm controller", remote.SlurmSilent},
+	{"Socket timed out on send/recv operation", remote.SlurmSilent},
+	{"Invalid authentication credential", remote.SlurmDistrusts},
+	{"Protocol authentication error", remote.SlurmDistrusts},
+	{"Invalid job credential", remote.SlurmDistrusts},
+	{"munged", remote.SlurmDistrusts},
+}
 
 // reason is a line of srun's that says why nothing starts: an error, or that the step waits
 // for what other steps hold.
 //
 // Source: SchedMD/slurm 22.05, src/srun/libsrun/launch.c, "Job %u step creation temporarily
 // disabled, retrying".
-var reason = regexp.MustCompile(`^srun: (?:error: (.*)|(.*step creation.*))$`)
+var reason = regexp.MustCompile(`^srun: (?:error: (.*)|(.*step creation.*|unrecognized option .*))$`)
 
 // reasons are those among srun's words, "" for none.
 func reasons(said string) string {
