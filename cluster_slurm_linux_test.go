@@ -37,7 +37,7 @@ func TestSlurm(t *testing.T) {
 		{"small shm and MTU", troubled, true, nil, []string{"warn shm-size [w2]", "warn path-mtu [w3]"}, 0},
 		{"small shm and MTU, by srun", troubled, true, []string{"--via", "srun"}, []string{"warn shm-size [w2]", "warn path-mtu [w3]"}, 0},
 		{"no sshd, by srun", noSSHD, true, []string{"--launcher", "slurm", "--via", "srun"}, []string{}, 0},
-		{"no sshd, and mpirun in a job goes by srun", noSSHD, true, []string{"--launcher", "openmpi", "--only", "ssh-*"}, []string{}, 0},
+		{"no sshd, and mpirun in a job goes by srun", noSSHD, true, []string{"--launcher", "openmpi", "--only", "shm-size"}, []string{}, 0},
 		{"no sshd, and mpirun in a job", noSSHD, true, []string{"--launcher", "openmpi", "--only", "ssh-*", "--via", "ssh"}, []string{"unknown ssh-reach [w2 w4]"}, 2},
 		{"no sshd, and mpirun outside of any", noSSHD, false, []string{"--launcher", "openmpi", "--only", "ssh-reach"}, []string{"fail ssh-reach [w2 w4]"}, 1},
 		{"no sshd, and torchrun", noSSHD, false, []string{"--rendezvous", "c10d", "--rdzv-endpoint", "w1"}, []string{"unknown ssh-reach [w2 w4]"}, 2},

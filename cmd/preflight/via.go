@@ -86,7 +86,7 @@ var carriers = []carrier{
 		}
 		carrier, err := srun.New(names, c.Timeout)
 		if err != nil {
-			return nil, usage.WithHint(fmt.Errorf("--via srun: %w", err), "salloc --nodes N preflight --via srun; or leave --via out to go by ssh")
+			return nil, usage.WithHint(fmt.Errorf("--via srun: %w", err), "salloc --nodes N preflight --via srun; for job 118 of yours that runs, export SLURM_JOB_ID=118 SLURM_JOB_NODELIST=$(squeue -h -j 118 -o %%N) first; or leave --via out to go by ssh")
 		}
 		return carrier, nil
 	}},
