@@ -64,7 +64,8 @@ var rooms = []room{
 	{"remote/ssh", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier: it reaches a node, and what is said over it is not its business"},
 	{"remote/kubectl", []string{"hostfile", "hostsys", "lazyregexp", "remote"}, nil, "a carrier, as remote/ssh"},
 	{"remote/meet", []string{"hostfile", "remote"}, nil, "a carrier, as remote/ssh, and the other end of it"},
-	{"remote/srun", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier, as remote/ssh"},
+	{"remote/broadcast", []string{"hostsys", "remote"}, nil, "what carriers of one program for many nodes share: it knows no engine by name"},
+	{"remote/srun", []string{"hostfile", "hostsys", "remote", "remote/broadcast"}, nil, "a carrier, as remote/ssh"},
 
 	{"probe", []string{"facts", "hostsys", "probe/gpu", "probe/host", "probe/launch", "probe/machine", "probe/network", "probe/python"}, nil, looks},
 	{"probe/machine", []string{"facts", "hostsys", "lazyregexp"}, nil, looks},
@@ -140,7 +141,7 @@ var rooms = []room{
 // and starts whatever else is linked into an agent.
 var launching = []string{
 	"preflight", "preflight/checks/...", "preflight/explain", "preflight/fleet", "preflight/hostfile/...", "preflight/launch/...",
-	"preflight/remote/kubectl", "preflight/remote/meet", "preflight/remote/ssh", "preflight/remote/srun", "preflight/report/...", "preflight/cmd/...",
+	"preflight/remote/broadcast", "preflight/remote/kubectl", "preflight/remote/meet", "preflight/remote/ssh", "preflight/remote/srun", "preflight/report/...", "preflight/cmd/...",
 	"crypto/tls", "golang.org/x/crypto/...", "html/...", "net/http/...", "testing/...", "text/template/...",
 	"github.com/hashicorp/go-multierror", "github.com/spf13/...", "go.yaml.in/...", "gopkg.in/...",
 }

@@ -65,8 +65,12 @@ const (
 	NeedsPTY       Cause = "needs-pty"
 	ShellBroken    Cause = "shell-broken" // startup files end or swallow the session; Detail output
 
-	NotInJob   Cause = "not-in-job"  // Slurm's job has not this node
-	StepFailed Cause = "step-failed" // Slurm starts nothing there, or took the step away
+	NotInJob       Cause = "not-in-job"      // Slurm's job has not this node
+	StepFailed     Cause = "step-failed"     // Slurm starts nothing there, or took the step away
+	NoOverlap      Cause = "no-overlap"      // srun is older than the option
+	JobOver        Cause = "job-over"        // Slurm's job has ended
+	SlurmSilent    Cause = "slurm-silent"    // its controller
+	SlurmDistrusts Cause = "slurm-distrusts" // credentials: munge, or clocks that differ
 	// On the way into what the ranks run in: Detail program, output.
 	NoEngine         Cause = "no-engine"         // the node has no such program
 	EngineDenied     Cause = "engine-denied"     // this account may not

@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 		}
 		err = Install(os.Args[3], os.Args[4])
 	} else {
-		Arrive()
-		err = Serve(context.Background(), os.Stdin, os.Stdout, testMethods)
+		in, out := Arrive("")
+		err = Serve(context.Background(), in, out, testMethods)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -74,6 +74,10 @@ var met = map[string]facts.SSH{
 	"wrong-token":              {Stage: "login"},
 	"name-twice":               {Stage: "login"},
 	"other-wire":               {Stage: "login"},
+	"no-overlap":               {Stage: "session"},
+	"job-over":                 {Stage: "session"},
+	"slurm-silent":             {Stage: "session"},
+	"slurm-distrusts":          {Stage: "session"},
 	"no-directory":             {Stage: "deliver", Detail: map[string]string{"tried": "/home/train read-only"}},
 	"no-programs":              {Stage: "deliver", Detail: map[string]string{"tried": "/home/train/.cache/preflight: sh: 1: mkdir: not found"}},
 	"disk-full":                {Stage: "deliver", Detail: map[string]string{"tried": "/tmp full"}},
@@ -160,7 +164,7 @@ func fails(t *testing.T, check string, ssh facts.SSH) {
 		switch {
 		case at >= 0 && at < own:
 			reason = ""
-		case slices.Contains([]string{"interrupted", "head-limit", "head-stood", "head-busy", "not-in-job", "no-cluster", "not-logged-in", "forbidden", "no-pod-container", "wrong-token", "other-wire"}, cause): // which fail nobody
+		case slices.Contains([]string{"interrupted", "head-limit", "head-stood", "head-busy", "not-in-job", "no-overlap", "job-over", "no-cluster", "not-logged-in", "forbidden", "no-pod-container", "wrong-token", "other-wire"}, cause): // which fail nobody
 			want, reason = checks.Unknown, outcome.Reason
 		case at == own:
 			want, reason = checks.Fail, ""

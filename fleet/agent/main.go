@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 
 	"preflight/probe/nvml"
@@ -15,7 +16,8 @@ import (
 // Main is the program that runs on a node, called by deliver.sh and by itself. It returns
 // the exit code. What follows "agent" on its command line is one of
 //
-//	[FILE]             answer the launching machine; FILE is for whoever lists processes
+//	[FILE [TASK]]      answer the launching machine; FILE is for whoever lists processes, TASK
+//	                   is one's number where one program has started many
 //	install DIR HASH   take one's place in a private directory
 //	nvml               ask NVIDIA's driver, for the agent
 func Main(args []string) int {
@@ -25,12 +27,12 @@ func Main(args []string) int {
 		err = remote.Install(args[1], args[2])
 	case slices.Equal(args, []string{"nvml"}):
 		nvml.Serve(os.Stdout)
-	case len(args) <= 1:
-		remote.Arrive()
+	case len(args) <= 2:
+		in, out := remote.Arrive(strings.Join(args[min(len(args), 1):], ""))
 		// Signals meant for the login must not cut an answer short: the end of stdin is
 		// what ends an agent. Ignored, they would be so in its children too.
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM)
-		err = Run(context.Background(), os.Stdin, os.Stdout)
+		err = Run(context.Background(), in, out)
 	default:
 		err = fmt.Errorf("the agent does not understand %q", args)
 	}

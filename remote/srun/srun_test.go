@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,13 +19,19 @@ import (
 	"preflight/remote/fixture"
 )
 
-func TestMain(m *testing.M) { carriertest.Main(m) }
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "srun" {
+		os.Exit(stubOfMany(os.Args[2:]))
+	}
+	carriertest.Main(m)
+}
 
 // stub is a srun whose nodes are all this machine, and behave as they are called. Its words
 // are those of Slurm 22.05.
 const stub = `#!/bin/sh
 echo "$@" >>"$STUB/asked"
 echo $$ >>"$STUB/pids"
+case " $* " in *" --label "*) exec "$STUB_OF_MANY" srun "$@" ;; esac
 while :; do
 	case $1 in --nodelist=*) node=${1#*=} ;; --*) ;; *) break ;; esac
 	shift
@@ -59,6 +68,11 @@ func inJob(t *testing.T) (dir string) {
 		t.Fatal(err)
 	}
 	t.Setenv("STUB", dir)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("STUB_OF_MANY", self)
 	t.Setenv("LOGINS", "")
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	t.Setenv("SLURM_JOB_ID", "7")
@@ -75,7 +89,7 @@ func job(t *testing.T, timeout time.Duration) (client *remote.Client, dir string
 	if err := os.Mkdir(filepath.Join(dir, "home"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	carrier, err := New()
+	carrier, err := New(nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,13 +134,20 @@ func TestTalk(t *testing.T) {
 	}
 	asked, _ := os.ReadFile(filepath.Join(dir, "asked"))
 	for line := range strings.Lines(string(asked)) {
-		if !strings.Contains(line, "--overlap --nodes=1 --ntasks=1 ") || strings.Contains(line, "root@") {
-			t.Errorf("srun %s", line)
+		if !strings.Contains(line, "--nodes=1 --ntasks=1 --nodelist=") || !strings.Contains(line, "--overlap ") || strings.Contains(line, "root@") {
+			t.Errorf("srun %.200s", line)
 		}
 	}
 }
 
+// TestFaults: in a step of its own, and as one of a step where our binary lies there.
 func TestFaults(t *testing.T) {
+	for name, nodelist := range map[string]string{"own steps": "", "one step": "w[1-2]"} {
+		t.Run(name, func(t *testing.T) { faultsOf(t, nodelist) })
+	}
+}
+
+func faultsOf(t *testing.T, nodelist string) {
 	carriertest.Faults(t, carriertest.Stand{Blind: true, Open: func(t *testing.T, logins map[string]string) remote.Carrier {
 		dir := t.TempDir()
 		for node, login := range logins {
@@ -136,12 +157,36 @@ func TestFaults(t *testing.T) {
 		}
 		inJob(t)
 		t.Setenv("LOGINS", dir)
-		carrier, err := New()
+		t.Setenv("SLURM_JOB_NODELIST", nodelist)
+		if nodelist != "" {
+			warm(t, slices.Collect(maps.Keys(logins)))
+		}
+		carrier, err := New(slices.Collect(maps.Keys(logins)), 6*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return carrier
 	}})
+}
+
+// warm has our binary lie on those of the nodes that can be reached.
+func warm(t *testing.T, nodes []string) {
+	t.Helper()
+	carrier, err := New(nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := remote.New(carrier, remote.Options{Timeout: 2 * time.Second})
+	defer client.Close()
+	var all sync.WaitGroup
+	for _, node := range nodes {
+		all.Go(func() {
+			if agent, _, err := client.Reach(t.Context(), node); err == nil {
+				agent.Close()
+			}
+		})
+	}
+	all.Wait()
 }
 
 func TestFailures(t *testing.T) {
@@ -165,7 +210,7 @@ func TestFailures(t *testing.T) {
 			if !is || failure.Host != test.node || failure.Cause != test.cause || !strings.HasSuffix(failure.Err.Error(), test.message) {
 				t.Errorf("%v", err)
 			}
-			if took := time.Since(began); took > soon+closeGrace+fixture.Slack || test.waits != (took >= soon) {
+			if took := time.Since(began); took > soon+time.Second+fixture.Slack || test.waits != (took >= soon) {
 				t.Errorf("took %v", took)
 			}
 		})
@@ -207,7 +252,7 @@ func TestInterrupted(t *testing.T) {
 
 func TestOutsideAJob(t *testing.T) {
 	t.Setenv("SLURM_JOB_ID", "")
-	if _, err := New(); err == nil || !strings.Contains(err.Error(), "salloc") {
+	if _, err := New(nil, 0); err == nil || !strings.Contains(err.Error(), "salloc") {
 		t.Errorf("%v", err)
 	}
 }

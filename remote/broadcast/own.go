@@ -1,0 +1,249 @@
+package broadcast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"preflight/hostsys"
+	"preflight/remote"
+)
+
+// own is a program for one node. It is a connection from which one command is started.
+type own struct {
+	engine *Engine
+	node   string
+
+	once   sync.Once
+	closed chan struct{}
+
+	mu     sync.Mutex
+	cmd    *exec.Cmd // nil before Start
+	ended  <-chan struct{}
+	pipes  []io.Closer
+	stderr io.Writer   // of the command
+	said   remote.Tail // by the program
+	begun  bool        // the command has
+	status string      // of the command, "" before it has ended
+	why    *remote.Error
+	cut    bool   // it was we who ended it
+	before string // what the program had said by then
+}
+
+func newOwn(engine *Engine, node string) *own {
+	return &own{engine: engine, node: node, closed: make(chan struct{})}
+}
+
+// ownScript runs a command and says on its standard error when it begins and how it ends: what
+// comes before and behind is the program's own. No program is told of a command that fails,
+// for many end with a banner then.
+const ownScript = `echo "` + begins + `begins here" >&2; /bin/sh -c "$1"; echo "` + ends + `$? and nothing more comes" >&2`
+
+// Start runs the command, which is for a shell, on the node.
+func (o *own) Start(command string, stderr io.Writer) (*remote.Process, *remote.Error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	failed := func(err error) (*remote.Process, *remote.Error) {
+		if short := remote.Short(remote.StageSession, err); short != nil {
+			return nil, short
+		}
+		return nil, &remote.Error{Stage: remote.StageSession, Cause: remote.Unexpected, Err: err}
+	}
+	if o.isClosed() {
+		return failed(os.ErrClosed)
+	}
+	// Pipes of our own: those of exec.Cmd are closed when it has ended, read or not.
+	theirIn, stdin, err := os.Pipe()
+	if err != nil {
+		return failed(err)
+	}
+	defer theirIn.Close()
+	stdout, theirOut, err := os.Pipe()
+	if err != nil {
+		stdin.Close()
+		return failed(err)
+	}
+	defer theirOut.Close()
+	o.pipes, o.stderr = []io.Closer{stdin, stdout}, stderr
+	o.said.Full = func() {} // the caller's has a limit
+	cmd := o.engine.Program([]string{o.node}, []string{"/bin/sh", "-c", ownScript, "preflight", command})
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = theirIn, theirOut, &lines{each: o.hear}, grace
+	ended, err := hostsys.Start(cmd)
+	if err != nil {
+		stdin.Close()
+		stdout.Close()
+		return failed(err)
+	}
+	o.cmd, o.ended = cmd, ended
+	return &remote.Process{Stdin: stdin, Stdout: stdout, Wait: o.exit}, nil
+}
+
+// hear takes a line of standard error: the program's, or the command's between its two.
+func (o *own) hear(line string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	text, status, over := strings.Cut(line, ends)
+	switch {
+	case !o.begun && strings.Contains(line, begins):
+		o.begun = true
+	case !o.begun, o.status != "":
+		_, _ = io.WriteString(&o.said, line+"\n") // never fails
+		_, _ = io.WriteString(o.stderr, line+"\n")
+		if o.engine.Hangs && !o.begun && o.why == nil && !o.cut {
+			if o.why = o.engine.Explain(o.said.Text(), false); o.why != nil {
+				go o.Close()
+			}
+		}
+	default:
+		// A program that goes on to say why it ends all has its words in the command's.
+		_, _ = io.WriteString(&o.said, text+"\n")
+		if text != "" || !over {
+			_, _ = io.WriteString(o.stderr, text+"\n")
+		}
+		if over {
+			o.status = status
+		}
+	}
+}
+
+// exit is how the command ended, or the program where that ended before it as if all were well.
+func (o *own) exit() remote.Exit {
+	<-o.ended
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.status == "" && !o.cut && o.cmd.ProcessState.ExitCode() >= 0 {
+		return remote.Exit{Status: o.cmd.ProcessState.ExitCode()}
+	}
+	return exitOf(o.status)
+}
+
+// exitOf is the end of a command whose shell says its status.
+func exitOf(said string) remote.Exit {
+	word, _, _ := strings.Cut(said, " ")
+	code, err := strconv.Atoi(word)
+	switch {
+	case err != nil:
+		return remote.Exit{Status: -1, Missing: true}
+	case code > 128:
+		name := unix.SignalName(syscall.Signal(code - 128))
+		if name == "" {
+			name = strconv.Itoa(code - 128)
+		}
+		return remote.Exit{Status: -1, Signal: strings.TrimPrefix(name, "SIG")}
+	}
+	return remote.Exit{Status: code}
+}
+
+// Alive is false: no program says anything of a node that is silent.
+func (o *own) Alive() bool { return false }
+
+// Wait returns when the program has ended.
+func (o *own) Wait() error {
+	select {
+	case <-o.ended:
+	case <-o.closed:
+	}
+	return io.EOF
+}
+
+// Broken is what the program says of a command that was not to be had, or was taken away.
+func (o *own) Broken() *remote.Error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.why != nil {
+		why := *o.why
+		return &why
+	}
+	if o.cmd == nil || o.cut || o.status != "" {
+		return nil
+	}
+	select {
+	case <-o.ended:
+		return o.engine.Explain(o.said.Text(), true)
+	default:
+		return nil
+	}
+}
+
+// LookOut watches a program that keeps waiting: what it has said so far may be why.
+func (o *own) LookOut(context.Context) remote.Lookout { return ownLookout{o} }
+
+type ownLookout struct{ own *own }
+
+func (l ownLookout) Tell(failure *remote.Error) {
+	o := l.own
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if failure == nil || o.cmd == nil {
+		return
+	}
+	name := o.engine.Name
+	why := o.engine.Explain(o.before, false)
+	switch {
+	case o.begun:
+		failure.Err = fmt.Errorf("our command has begun there, and nothing more came through %s within %s", name, failure.Detail["after"])
+	case why != nil:
+		failure.Cause, failure.Err = why.Cause, fmt.Errorf("still waiting after %s: %w", failure.Detail["after"], why.Err)
+	default:
+		text := fmt.Sprintf("nothing came through %s within %s, and it says nothing either", name, failure.Detail["after"])
+		if o.engine.Silent != "" {
+			text += ": " + o.engine.Silent
+		}
+		failure.Err = errors.New(text)
+	}
+}
+
+func (ownLookout) Dismiss() {}
+
+func (o *own) isClosed() bool {
+	select {
+	case <-o.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// Close ends the program: with its standard input, by the signal at which it ends its tasks,
+// and at last without it.
+func (o *own) Close() error {
+	o.once.Do(func() {
+		close(o.closed)
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		for _, pipe := range o.pipes {
+			pipe.Close()
+		}
+		if o.cmd == nil {
+			return
+		}
+		select {
+		case <-o.ended:
+			return
+		default:
+		}
+		o.cut, o.before = true, o.said.Text()
+		_ = o.cmd.Process.Signal(unix.SIGTERM)
+		killing := hostsys.AfterFunc(grace, func() {
+			select {
+			case <-o.ended:
+			default:
+				_ = hostsys.KillGroup(o.cmd)
+			}
+		})
+		go func() {
+			<-o.ended
+			killing.Stop()
+		}()
+	})
+	return nil
+}

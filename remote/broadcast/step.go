@@ -1,0 +1,272 @@
+package broadcast
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"preflight/hostsys"
+	"preflight/remote"
+)
+
+const (
+	// grace is how long the program may take to end when its tasks have, and when it is told to.
+	grace = time.Second
+	// pipesGrace is how long its pipes may stay open behind it.
+	pipesGrace = 200 * time.Millisecond
+)
+
+// step is one program that runs. What is not said otherwise is guarded by the set.
+type step struct {
+	set     *Set
+	places  []*place // by task
+	command string
+	again   bool // those that are heard may be started once more without the others
+
+	cmd     *exec.Cmd
+	said    remote.Tail   // by the program itself
+	stdin   *os.File      // closed by end
+	writing sync.Mutex    // for whole lines: over writes to stdin and common
+	common  string        // see remote.Opening
+	ended   chan struct{} // and all that it wrote has been read
+	waiting *hostsys.Timer
+
+	heard int  // tasks
+	open  bool // all of them were
+	over  bool // nobody is of it any more
+}
+
+// script is what every task runs: it says where it is, and at the end how the command ended,
+// for the program may say that of none, and may end all when one fails.
+func (e *Engine) script() string {
+	node := ""
+	if e.Node != "" {
+		node = "${" + e.Node + ":-}"
+	}
+	return `PREFLIGHT_TASK=$` + e.Task + `; export PREFLIGHT_TASK; echo "` + begins + node + `"; (eval "$1"); echo "` + ends + `$? and nothing more comes"`
+}
+
+// What a task says before and after the command.
+const (
+	begins = "@@preflight-task "
+	ends   = "@@preflight-ended "
+)
+
+// start starts the program, and reports whether it did.
+func (t *step) start() bool {
+	nodes := make([]string, len(t.places))
+	for i, p := range t.places {
+		nodes[i] = p.node
+	}
+	engine := &t.set.engine
+	cmd := engine.Program(nodes, []string{"/bin/sh", "-c", engine.script(), "preflight", t.command})
+	theirIn, stdin, err := os.Pipe()
+	if err != nil {
+		return false
+	}
+	defer theirIn.Close()
+	stdout, theirOut, err := os.Pipe()
+	if err != nil {
+		stdin.Close()
+		return false
+	}
+	defer theirOut.Close()
+	t.said.Full = func() { go t.locked(t.end) }
+	words := &lines{each: t.hear}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = theirIn, theirOut, words, pipesGrace
+	ended, err := hostsys.Start(cmd)
+	if err != nil {
+		stdin.Close()
+		stdout.Close()
+		return false
+	}
+	t.cmd, t.stdin, t.ended = cmd, stdin, make(chan struct{})
+	t.waiting = hostsys.AfterFunc(engine.Patience, func() {
+		t.locked(func() {
+			if !t.open {
+				t.end()
+			}
+		})
+	})
+	t.set.running.Go(func() {
+		read := make(chan struct{})
+		go func() {
+			engine.Split(stdout, func(task int, piece []byte) {
+				t.locked(func() {
+					if task >= 0 && task < len(t.places) && t.places[task].step == t {
+						t.places[task].take(piece)
+					}
+				})
+			})
+			_, _ = io.Copy(io.Discard, stdout) // what Split would not have, so that the program goes on
+			close(read)
+		}()
+		<-ended
+		_ = stdout.SetReadDeadline(time.Now().Add(pipesGrace))
+		<-read
+		stdout.Close()
+		close(t.ended)
+		t.locked(func() {
+			t.end()
+			t.dissolve()
+		})
+	})
+	return true
+}
+
+func (t *step) locked(do func()) {
+	t.set.mu.Lock()
+	defer t.set.mu.Unlock()
+	do()
+}
+
+// hear takes a line of the program's standard error.
+func (t *step) hear(line string) {
+	task, text := t.set.engine.Said(line)
+	if task < 0 || task >= len(t.places) {
+		_, _ = io.WriteString(&t.said, line+"\n") // never fails
+		t.locked(func() {
+			if t.set.engine.Hangs && !t.open && t.set.engine.Explain(t.said.Text(), false) != nil {
+				t.end()
+			}
+		})
+		return
+	}
+	var to io.Writer
+	t.locked(func() { to = t.places[task].stderr })
+	if to != nil {
+		_, _ = io.WriteString(to, text+"\n")
+	}
+}
+
+// greet counts a task that runs, on the node that it says. From when all do, each is
+// believed.
+func (t *step) greet(p *place, node string) {
+	if t.set.engine.Node != "" && node != p.node {
+		t.again = false // nothing that it says of whose a task is can be believed
+		t.end()
+		return
+	}
+	p.heard = true
+	if t.heard++; t.heard < len(t.places) || t.over {
+		return
+	}
+	t.open = true
+	t.waiting.Stop()
+	for _, p := range t.places {
+		if p.step == t {
+			p.replay()
+		}
+	}
+}
+
+// write sends lines for a task. That it cannot shows in what is read.
+func (t *step) write(text []byte) {
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	_, _ = t.stdin.Write(text)
+}
+
+// begin sends the first line for a task.
+func (t *step) begin(task string, line []byte) {
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	var text string
+	text, t.common = remote.Opening(task, string(line), t.common)
+	_, _ = t.stdin.WriteString(text)
+}
+
+// leave ends the program when nobody is of it any more.
+func (t *step) leave() {
+	for _, p := range t.places {
+		if p.step == t && !p.isClosed() {
+			return
+		}
+	}
+	t.end()
+}
+
+// end ends the program: with its standard input, by the signal at which it ends its tasks,
+// and at last without it.
+func (t *step) end() {
+	if t.over {
+		return
+	}
+	t.over = true
+	t.waiting.Stop()
+	t.stdin.Close()
+	first := grace
+	if slices.ContainsFunc(t.places, func(p *place) bool { return p.step == t }) {
+		first = 0 // whoever has not ended may not
+	}
+	t.set.running.Go(func() {
+		for i, wait := range []time.Duration{first, grace} {
+			select {
+			case <-t.ended:
+				return
+			case <-time.After(wait):
+			}
+			if i == 0 {
+				_ = t.cmd.Process.Signal(syscall.SIGTERM)
+			}
+		}
+		_ = hostsys.KillGroup(t.cmd)
+		<-t.ended
+	})
+}
+
+// dissolve sees to those who are still of a program that is not to be had any more.
+func (t *step) dissolve() {
+	var left, heard []*place
+	for _, p := range t.places {
+		switch {
+		case p.step != t:
+		case p.spoke:
+			p.finish(remote.Exit{Status: -1, Missing: true}, t.failure())
+		case p.heard && !t.open && t.again && !p.isClosed():
+			heard = append(heard, p)
+		default:
+			left = append(left, p)
+		}
+	}
+	if len(heard) > 1 && len(heard) < len(t.places) && !t.set.closed {
+		t.set.start(heard, t.command, false)
+	} else {
+		left = append(left, heard...)
+	}
+	for _, p := range left {
+		p.alone()
+	}
+}
+
+// failure is why the program ended, nil where it does not say.
+func (t *step) failure() *remote.Error {
+	if said := t.said.Text(); said != "" {
+		return t.set.engine.Explain(said, true)
+	}
+	return nil
+}
+
+// lines hands on whole lines, of limited length.
+type lines struct {
+	each  func(line string)
+	begun []byte
+}
+
+const longestWord = 64 << 10
+
+func (l *lines) Write(text []byte) (int, error) {
+	for piece := range strings.SplitAfterSeq(string(text), "\n") {
+		l.begun = append(l.begun, piece...)
+		if strings.HasSuffix(piece, "\n") || len(l.begun) > longestWord {
+			l.each(strings.TrimSuffix(string(l.begun), "\n"))
+			l.begun = l.begun[:0]
+		}
+	}
+	return len(text), nil
+}
