@@ -156,7 +156,7 @@ var programs = map[string][]string{
 }
 
 // forTests are what only tests import.
-var forTests = []string{"launch/launchtest", "probe/fixture", "remote/fixture", "checks/fleettest", "checks/fix/sandbox", "report/internal/sample", "secret/secrettest"}
+var forTests = []string{"launch/launchtest", "probe/fixture", "remote/carriertest", "remote/fixture", "checks/fleettest", "checks/fix/sandbox", "report/internal/sample", "secret/secrettest"}
 
 // onlyIn are what one room does for all: importing it elsewhere would be doing it twice.
 var onlyIn = []struct {

@@ -27,6 +27,12 @@ import (
 // packet is sent again within it.
 const reachTime = 1500 * time.Millisecond
 
+// leastTime is for how long a call must have been under way for its silence to say something: its
+// first packet is sent again after a second.
+//
+// Source: TCP_TIMEOUT_INIT in include/net/tcp.h, Linux 6.18.
+const leastTime = time.Second
+
 // errNoAddress is a name that is known and leads nowhere.
 var errNoAddress = errors.New("the name has no address that can be connected to")
 
@@ -52,11 +58,13 @@ func unresolved(ctx context.Context, err error) string {
 
 // callFirst connects to the first address that takes the call. The error is
 // that of the first that could have: one without a route is passed over, by
-// torch too.
+// torch too. It is [outcome.ErrNoTime] where ctx left no address time to answer.
 func callFirst(ctx context.Context, addresses []netip.Addr, port int) (net.Conn, error) {
 	if len(addresses) == 0 {
 		return nil, errNoAddress
 	}
+	all, limited := hostsys.Left(ctx)
+	hurried := limited && all < min(leastTime, reachTime/time.Duration(len(addresses)))
 	ctx, cancel := hostsys.WithTimeout(ctx, reachTime)
 	defer cancel()
 	var worst error
@@ -68,8 +76,11 @@ func callFirst(ctx context.Context, addresses []netip.Addr, port int) (net.Conn,
 		var dialer net.Dialer
 		conn, err := dialer.DialContext(part, "tcp", net.JoinHostPort(address.String(), strconv.Itoa(port)))
 		cancel()
-		if err == nil {
+		switch {
+		case err == nil:
 			return conn, nil
+		case outcome.Of(err) == facts.PathDropped && (hurried || hostsys.Overwhelmed(part)):
+			err = outcome.ErrNoTime
 		}
 		if worst == nil || outcome.Of(worst) == facts.PathUnroutable {
 			worst = err

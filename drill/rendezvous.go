@@ -157,8 +157,11 @@ func (j Join) Run(ctx context.Context) facts.Rendezvous {
 		Endpoint:   net.JoinHostPort(j.Host, strconv.Itoa(j.Port)),
 		Generation: j.Generation,
 	}
-	failed := func(hop facts.Hop, outcome facts.PathOutcome, problem string) facts.Rendezvous {
-		seen.Failed, seen.Outcome, seen.Error = hop, outcome, problem
+	failed := func(hop facts.Hop, became facts.PathOutcome, problem string) facts.Rendezvous {
+		if became == facts.PathSilent && hostsys.Overwhelmed(ctx) {
+			became, problem = facts.PathUntried, outcome.ErrNoTime.Error()
+		}
+		seen.Failed, seen.Outcome, seen.Error = hop, became, problem
 		return seen
 	}
 

@@ -58,6 +58,7 @@ const (
 	PathUnproven    PathOutcome = "unproven"    // said to have been answered, without what only the peer could have told
 	PathBlackhole   PathOutcome = "blackhole"   // small messages pass, full packets do not
 	PathBroken      PathOutcome = "broken"      // the caller could not even try; Error says why
+	PathUntried     PathOutcome = "untried"     // there was no time to call, or to hear what came of it; Error says why
 	PathTaken       PathOutcome = "taken"       // another preflight listens on the port, of which no call was made
 )
 

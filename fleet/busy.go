@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"preflight/facts"
-	"preflight/remote"
 )
 
 // slack is how much longer than a limit whoever takes part in a drill may take: what a node
@@ -77,7 +76,7 @@ func (before losses) excuse(path *facts.Path, caller, peer *member) {
 		return
 	}
 	if words := before.busiest(members{peer, caller}); words != "" {
-		*path = facts.Path{Peer: path.Peer, To: path.To, Port: path.Port, Outcome: facts.PathBroken, Error: words, Seconds: path.Seconds}
+		*path = facts.Path{Peer: path.Peer, To: path.To, Port: path.Port, Outcome: facts.PathUntried, Error: words, Seconds: path.Seconds}
 	}
 }
 
@@ -95,7 +94,7 @@ func (before losses) forgive(logins *facts.Logins, caller *member, all members) 
 
 // isLate is whether a member did not get through a meeting in time, which says nothing of why.
 func isLate(seen facts.Rendezvous) bool {
-	return seen.Failed == facts.HopWait || isTimed(seen.Outcome)
+	return seen.Failed == facts.HopWait || isTimed(seen.Outcome) || seen.Outcome == facts.PathUntried
 }
 
 // undecided are those who were late, or told nothing. Who could not come for a reason of its own kept no
@@ -104,14 +103,14 @@ func undecided(all members, seen []facts.Rendezvous, lost []error) members {
 	return all.only(func(m *member) bool { return lost[m.turn] != nil || isLate(seen[m.turn]) })
 }
 
-// unmet is why nothing is known of a meeting that a member did not get through in time: one of those whom it
-// may have waited for was busy.
-func (before losses) unmet(seen facts.Rendezvous, undecided members) error {
-	if !isLate(seen) {
-		return nil
+// unmet is why that some were late for a meeting says nothing of them: one had no time to come, or to
+// answer. It is "" where all had.
+func (before losses) unmet(all members, seen []facts.Rendezvous, lost []error) string {
+	late := undecided(all, seen, lost)
+	for _, m := range late {
+		if seen[m.turn].Outcome == facts.PathUntried {
+			return m.Name + ": " + seen[m.turn].Error
+		}
 	}
-	if words := before.busiest(undecided); words != "" {
-		return fmt.Errorf("%w in time: %s", remote.ErrNoAnswer, words)
-	}
-	return nil
+	return before.busiest(late)
 }

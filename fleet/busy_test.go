@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -68,7 +67,7 @@ func TestBusy(t *testing.T) {
 func TestExcuse(t *testing.T) {
 	outcomes := []facts.PathOutcome{
 		facts.PathDropped, facts.PathRefused, facts.PathRejected, facts.PathUnroutable, facts.PathUnresolved, facts.PathOverflow, facts.PathReset,
-		facts.PathSilent, facts.PathBlackhole, facts.PathStranger, facts.PathMisdirected, facts.PathUnproven, facts.PathBroken,
+		facts.PathSilent, facts.PathBlackhole, facts.PathStranger, facts.PathMisdirected, facts.PathUnproven, facts.PathUntried,
 	}
 	excused := map[facts.PathOutcome]string{
 		facts.PathSilent: "the caller, the peer", facts.PathBlackhole: "the caller, the peer",
@@ -82,7 +81,7 @@ func TestExcuse(t *testing.T) {
 			want, got := was, was
 			if strings.Contains(excused[outcome], who) {
 				want = facts.Path{
-					Peer: "w2", To: "10.0.0.2", Port: 40000, Outcome: facts.PathBroken, Seconds: 3,
+					Peer: "w2", To: "10.0.0.2", Port: 40000, Outcome: facts.PathUntried, Seconds: 3,
 					Error: all[at].Name + " is busy: it was kept from its work for 3 s",
 				}
 			}
@@ -94,50 +93,55 @@ func TestExcuse(t *testing.T) {
 	}
 }
 
-// TestUnmet: a meeting that some did not come to in time is not known where one of all was busy. One at which
-// they did not arrive for another reason is.
+// TestUnmet: that some were late for a meeting is not known to be their fault where one of them had no time
+// for it. Who could not come for a reason of its own kept nobody.
 func TestUnmet(t *testing.T) {
+	met, late := facts.Rendezvous{}, facts.Rendezvous{Failed: facts.HopWait}
+	silent := facts.Rendezvous{Failed: facts.HopValidate, Outcome: facts.PathSilent}
+	failed := func(hop facts.Hop, outcome facts.PathOutcome) facts.Rendezvous {
+		return facts.Rendezvous{Failed: hop, Outcome: outcome, Error: "why"}
+	}
 	for _, c := range []struct {
 		name string
-		seen facts.Rendezvous
+		seen facts.Rendezvous // of the third, for which the first waits
+		lost error
 		busy int // which of three, 0 for none
-		want bool
+		want string
 	}{
-		{"all met", facts.Rendezvous{}, 3, false},
-		{"waited for others", facts.Rendezvous{Failed: facts.HopWait}, 3, true},
-		{"waited for others, who had the time", facts.Rendezvous{Failed: facts.HopWait}, 0, false},
-		{"the store is silent", facts.Rendezvous{Failed: facts.HopValidate, Outcome: facts.PathSilent}, 3, true},
-		{"the store is silent and had the time", facts.Rendezvous{Failed: facts.HopValidate, Outcome: facts.PathSilent}, 0, false},
-		{"nobody answers the call", facts.Rendezvous{Failed: facts.HopConnect, Outcome: facts.PathDropped}, 3, false},
-		{"nobody answers the call of one who is busy", facts.Rendezvous{Failed: facts.HopConnect, Outcome: facts.PathDropped}, 1, false},
-		{"nobody listens", facts.Rendezvous{Failed: facts.HopConnect, Outcome: facts.PathRefused}, 3, false},
-		{"somebody else's store", facts.Rendezvous{Failed: facts.HopValidate, Outcome: facts.PathStranger}, 3, false},
-		{"no name", facts.Rendezvous{Failed: facts.HopResolve}, 3, false},
+		{"it was late and busy", late, nil, 3, "w3 is busy: "},
+		{"it was late and had the time", late, nil, 0, ""},
+		{"it was late, and who waited is busy", late, nil, 1, "w1 is busy: "},
+		{"it was late, and who met is busy", late, nil, 2, ""},
+		{"it told nothing, and is busy", met, remote.ErrNoAnswer, 3, "w3 is busy: "},
+		{"to it the store is silent, and it is busy", silent, nil, 3, "w3 is busy: "},
+		{"to it the store is silent", silent, nil, 0, ""},
+		{"it had no time", failed(facts.HopConnect, facts.PathUntried), nil, 0, "w3: why"},
+		{"nobody answers its call, and it is busy", failed(facts.HopConnect, facts.PathDropped), nil, 3, ""},
+		{"nobody listens, and it is busy", failed(facts.HopConnect, facts.PathRefused), nil, 3, ""},
+		{"it has no way there, and is busy", failed(facts.HopConnect, facts.PathUnroutable), nil, 3, ""},
+		{"it has no name for it, and is busy", failed(facts.HopResolve, ""), nil, 3, ""},
+		{"it met somebody else's store, and is busy", failed(facts.HopValidate, facts.PathStranger), nil, 3, ""},
 	} {
 		lost := []time.Duration{0, 0, 0}
 		if c.busy > 0 {
 			lost[c.busy-1] = toil
 		}
 		all, before := busyFor(toil+second/2, lost...)
-		if err := before.unmet(c.seen, all); errors.Is(err, remote.ErrNoAnswer) != c.want || (err == nil) == c.want {
-			t.Errorf("%s: %v", c.name, err)
+		got := before.unmet(all, []facts.Rendezvous{late, met, c.seen}, []error{nil, nil, c.lost})
+		if !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
-}
-
-// TestUndecided: who could not come for a reason of its own kept nobody waiting by being busy.
-func TestUndecided(t *testing.T) {
-	all, _ := busyFor(second, 0, 0, 0, 0, 0)
-	seen := []facts.Rendezvous{
-		{Failed: facts.HopWait},
-		{Failed: facts.HopConnect, Outcome: facts.PathUnroutable},
-		{Failed: facts.HopValidate, Outcome: facts.PathSilent},
-		{},
-		{},
-	}
-	lost := []error{nil, nil, nil, nil, remote.ErrNoAnswer}
-	if got := undecided(all, seen, lost); !slices.Equal(got, members{all[0], all[2], all[4]}) {
-		t.Errorf("%d are taken for late", len(got))
+	for _, c := range []struct {
+		seen facts.Rendezvous
+		want bool
+	}{
+		{met, false}, {late, true}, {silent, true}, {failed(facts.HopConnect, facts.PathUntried), true},
+		{failed(facts.HopConnect, facts.PathDropped), false}, {failed(facts.HopServe, facts.PathTaken), false},
+	} {
+		if got := isLate(c.seen); got != c.want {
+			t.Errorf("late: %v of %+v", got, c.seen)
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"preflight/fleet/agent"
 	"preflight/launch"
 	"preflight/launch/nccl"
+	"preflight/remote"
 )
 
 const (
@@ -225,13 +226,13 @@ func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) (m
 			missing = append(missing, m.Name)
 		}
 	}
-	late := undecided(r.members, seen, lost)
+	unmet := before.unmet(r.members, seen, lost)
 	for i, m := range r.members {
 		if seen[i].Serves && seen[i].Failed == facts.HopWait {
 			seen[i].Missing = missing
 		}
-		if lost[i] == nil && !nowhere {
-			lost[i] = before.unmet(seen[i], late)
+		if lost[i] == nil && !nowhere && unmet != "" && isLate(seen[i]) {
+			lost[i] = fmt.Errorf("%w in time: %s", remote.ErrNoAnswer, unmet)
 		}
 		a.file(m, seen[i], lost[i])
 	}

@@ -253,7 +253,7 @@ func (m *meshCalls) record(node *facts.Node) {
 		}
 		kind := &m.calls
 		switch {
-		case path.Outcome == facts.PathBroken:
+		case path.Outcome == facts.PathBroken, path.Outcome == facts.PathUntried:
 			kind = &m.broken
 		case m.full[path] != "":
 			kind = &m.crowded

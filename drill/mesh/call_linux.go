@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"preflight/drill/outcome"
 	"preflight/facts"
 )
 
@@ -205,8 +206,8 @@ func (c *call) receive(calls *calling, b []byte) error {
 func (c *call) expired(now time.Duration) error {
 	switch {
 	case now < c.end:
-		c.path.Outcome = facts.PathBroken
-		return errNoTime
+		c.path.Outcome = facts.PathUntried
+		return outcome.ErrNoTime
 	case !c.connected:
 		// A router's answer to a packet is only a hint to the kernel, which
 		// goes on trying; but it keeps it.

@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -36,9 +35,6 @@ func (c Calls) Run(ctx context.Context) Called {
 	calls.run(ctx)
 	return calls.mesh()
 }
-
-// errNoTime is for a peer of whom nothing is known when the deadline comes.
-var errNoTime = errors.New("there was no time left to hear from it")
 
 // calling is a node that calls its peers.
 type calling struct {
@@ -155,7 +151,7 @@ func (c *calling) finish(call *call, err error) {
 	}
 	r := call.reach
 	if call.knock {
-		if open := err == nil; call.path.Outcome != facts.PathBroken { // which shows nothing
+		if open := err == nil; call.path.Outcome != facts.PathBroken && call.path.Outcome != facts.PathUntried { // which show nothing
 			r.control = &open
 		}
 		return
@@ -262,9 +258,9 @@ func (r *reach) conclude() facts.Path {
 		}
 	}
 	if result.Port == 0 {
-		result = facts.Path{Peer: r.peer.Name, To: r.peer.Address, Outcome: facts.PathBroken, Error: errNoTime.Error()}
+		result = facts.Path{Peer: r.peer.Name, To: r.peer.Address, Outcome: facts.PathUntried, Error: outcome.ErrNoTime.Error()}
 		if len(r.peer.Ports) == 0 {
-			result.Error = "it is not known to listen"
+			result.Outcome, result.Error = facts.PathBroken, "it is not known to listen"
 		}
 		return result
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/unix"
 
+	"preflight/drill/outcome"
 	"preflight/facts"
 )
 
@@ -318,19 +319,20 @@ func TestBroken(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	tests := []struct {
-		name string
-		ctx  context.Context
-		peer Peer
-		want string
+		name    string
+		ctx     context.Context
+		peer    Peer
+		outcome facts.PathOutcome
+		want    string
 	}{
-		{"no port", t.Context(), Peer{Name: "w2", Address: "127.0.0.1"}, "it is not known to listen"},
-		{"no address", t.Context(), Peer{Name: "w2", Address: "w2", Ports: []int{1}}, `it is called at "w2", which is no IP address`},
-		{"no interface", t.Context(), Peer{Name: "w2", Address: "fe80::1%none9", Ports: []int{1}}, "this machine has no interface none9"},
-		{"no time", ended, Peer{Name: "w2", Address: "127.0.0.1", Ports: []int{somebody(t, func(*net.TCPConn) {})}}, errNoTime.Error()},
+		{"no port", t.Context(), Peer{Name: "w2", Address: "127.0.0.1"}, facts.PathBroken, "it is not known to listen"},
+		{"no address", t.Context(), Peer{Name: "w2", Address: "w2", Ports: []int{1}}, facts.PathBroken, `it is called at "w2", which is no IP address`},
+		{"no interface", t.Context(), Peer{Name: "w2", Address: "fe80::1%none9", Ports: []int{1}}, facts.PathBroken, "this machine has no interface none9"},
+		{"no time", ended, Peer{Name: "w2", Address: "127.0.0.1", Ports: []int{somebody(t, func(*net.TCPConn) {})}}, facts.PathUntried, outcome.ErrNoTime.Error()},
 	}
 	for _, tt := range tests {
 		mesh := Calls{Deadline: callsTime, Token: "token", Node: "w1", Peers: []Peer{tt.peer}}.Run(tt.ctx)
-		if len(mesh.Failed) != 1 || mesh.Failed[0].Outcome != facts.PathBroken || mesh.Failed[0].Error != tt.want {
+		if len(mesh.Failed) != 1 || mesh.Failed[0].Outcome != tt.outcome || mesh.Failed[0].Error != tt.want {
 			t.Errorf("%s: %+v", tt.name, mesh)
 		}
 	}

@@ -17,6 +17,9 @@ import (
 	"preflight/hostsys"
 )
 
+// ErrNoTime is of a call for which there was too little time to say anything of its peer.
+var ErrNoTime = errors.New("there was no time left to hear from it")
+
 // Of is what an error of a connection attempt, or of the connection it
 // led to, says about the path, "" for no error.
 //
@@ -28,6 +31,8 @@ func Of(err error) facts.PathOutcome {
 	switch {
 	case err == nil:
 		return ""
+	case errors.Is(err, ErrNoTime):
+		return facts.PathUntried
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return facts.PathRefused
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):

@@ -124,4 +124,11 @@ func (s *Set) start(places []*place, command string, again bool) {
 		return
 	}
 	s.steps = append(s.steps, t)
+	var said []byte // to the tasks of the program before this one
+	for _, p := range places {
+		said = append(said, remote.Address(p.task, p.written)...)
+	}
+	if len(said) > 0 {
+		s.running.Go(func() { t.write(said) })
+	}
 }

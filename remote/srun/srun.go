@@ -75,7 +75,7 @@ func New(nodes []string) (*Carrier, error) {
 			if len(nodes) > 1 {
 				more = append(more, "--label")
 			}
-			return exec.Command(c.program, slices.Concat(options, more, argv)...)
+			return exec.Command(c.program, slices.Concat(options, more, ofStep, argv)...)
 		},
 		Task: "SLURM_PROCID", Node: "SLURMD_NODENAME",
 		Split: split, Said: said, Explain: explain,
@@ -112,6 +112,10 @@ const patience = 5 * time.Second
 // 20.11; without it the step would wait for the CPUs of the others), on all processors of
 // the node and with nothing of MPI's. --chdir is of a directory that every node has.
 var options = []string{"--overlap", "--ntasks-per-node=1", "--cpu-bind=none", "--mpi=none", "--job-name=preflight", "--chdir=/"}
+
+// ofStep takes from a task what srun tells it of how many nodes and tasks its step has: that
+// is ours, and not the launch's.
+var ofStep = []string{"env", "-u", "SLURM_NNODES", "-u", "SLURM_NTASKS", "-u", "SLURM_NTASKS_PER_NODE", "-u", "SLURM_TASKS_PER_NODE"}
 
 // taskEnded is how srun tells the end of a task that it had started.
 //

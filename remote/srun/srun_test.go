@@ -5,37 +5,25 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"preflight/remote"
+	"preflight/remote/carriertest"
 	"preflight/remote/fixture"
 )
 
-// TestMain lets the test binary be the agent that is delivered.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 1 || os.Args[1] != "agent" {
-		os.Exit(m.Run())
+	if len(os.Args) > 1 && os.Args[1] == "srun" {
+		os.Exit(stubOfMany(os.Args[2:]))
 	}
-	methods := map[string]remote.Method{}
-	for name, method := range fixture.Methods {
-		methods[name] = method
-	}
-	var err error
-	if len(os.Args) == 5 && os.Args[2] == "install" {
-		err = remote.Install(os.Args[3], os.Args[4])
-	} else {
-		in, out := remote.Arrive(strings.Join(os.Args[min(len(os.Args), 3):], ""))
-		err = remote.Serve(context.Background(), in, out, methods)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
+	carriertest.Main(m)
 }
 
 // stub is a srun whose nodes are all this machine, and behave as they are called. Its words
@@ -43,6 +31,7 @@ func TestMain(m *testing.M) {
 const stub = `#!/bin/sh
 echo "$@" >>"$STUB/asked"
 echo $$ >>"$STUB/pids"
+case " $* " in *" --label "*) exec "$STUB_OF_MANY" srun "$@" ;; esac
 while :; do
 	case $1 in --nodelist=*) node=${1#*=} ;; --*) ;; *) break ;; esac
 	shift
@@ -58,22 +47,42 @@ busy) echo "srun: Job 7 step creation temporarily disabled, retrying (Requested 
 stuck) trap '' TERM; sleep 1000; exit 1 ;;
 noisy) echo "a prolog's greeting" ;;
 esac
-"$@"
+login=
+[ -n "$LOGINS" ] && login=$LOGINS/$node
+exec 3<&0
+setsid $login "$@" <&3 3<&- &
+exec 0</dev/null 3<&-
+task=$!
+trap 'kill -s KILL -- -$task' TERM
+wait $task
 s=$?
 [ $s -lt 128 ] || echo "srun: error: $node: task 0: Killed" >&2
 exit $s
 `
 
-// job is a Slurm job with that srun, for the time of a test.
-func job(t *testing.T, timeout time.Duration) (client *remote.Client, dir string) {
+// inJob has a test run in a Slurm job with that srun, whose directory it returns.
+func inJob(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "srun"), []byte(stub), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("STUB", dir)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("STUB_OF_MANY", self)
+	t.Setenv("LOGINS", "")
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	t.Setenv("SLURM_JOB_ID", "7")
+	return dir
+}
+
+// job is a Slurm job with that srun, for the time of a test.
+func job(t *testing.T, timeout time.Duration) (client *remote.Client, dir string) {
+	t.Helper()
+	dir = inJob(t)
 	t.Setenv("HOME", filepath.Join(dir, "home"))
 	t.Setenv("XDG_CACHE_HOME", "")
 	t.Setenv("GORACE", strings.TrimPrefix(fixture.PromptExit, "GORACE="))
@@ -129,6 +138,55 @@ func TestTalk(t *testing.T) {
 			t.Errorf("srun %.200s", line)
 		}
 	}
+}
+
+// TestFaults: in a step of its own, and as one of a step where our binary lies there.
+func TestFaults(t *testing.T) {
+	for name, nodelist := range map[string]string{"own steps": "", "one step": "w[1-2]"} {
+		t.Run(name, func(t *testing.T) { faultsOf(t, nodelist) })
+	}
+}
+
+func faultsOf(t *testing.T, nodelist string) {
+	carriertest.Faults(t, carriertest.Stand{Blind: true, Open: func(t *testing.T, logins map[string]string) remote.Carrier {
+		dir := t.TempDir()
+		for node, login := range logins {
+			if err := os.Symlink(login, filepath.Join(dir, node)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		inJob(t)
+		t.Setenv("LOGINS", dir)
+		t.Setenv("SLURM_JOB_NODELIST", nodelist)
+		if nodelist != "" {
+			warm(t, slices.Collect(maps.Keys(logins)))
+		}
+		carrier, err := New(slices.Collect(maps.Keys(logins)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return carrier
+	}})
+}
+
+// warm has our binary lie on those of the nodes that can be reached.
+func warm(t *testing.T, nodes []string) {
+	t.Helper()
+	carrier, err := New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := remote.New(carrier, remote.Options{Timeout: 2 * time.Second})
+	defer client.Close()
+	var all sync.WaitGroup
+	for _, node := range nodes {
+		all.Go(func() {
+			if agent, _, err := client.Reach(t.Context(), node); err == nil {
+				agent.Close()
+			}
+		})
+	}
+	all.Wait()
 }
 
 func TestFailures(t *testing.T) {

@@ -1,0 +1,29 @@
+package ssh
+
+import (
+	"net"
+	"strings"
+	"testing"
+
+	"preflight/remote"
+	"preflight/remote/carriertest"
+	"preflight/remote/fixture"
+)
+
+func TestFaults(t *testing.T) {
+	carriertest.Faults(t, carriertest.Stand{Open: func(t *testing.T, logins map[string]string) remote.Carrier {
+		p := newPerson(t)
+		var config []string
+		for name, login := range logins {
+			stand := &fixture.Node{Shell: []string{login, "/bin/sh", "-c"}}
+			server, key := admits(p.key.PublicKey()), newSigner(t)
+			server.AddHostKey(key)
+			address, port := listen(t, func(conn net.Conn) { stand.Serve(conn, server) })
+			t.Cleanup(stand.Processes.Wait)
+			p.knows(&node{address: address, key: key})
+			config = append(config, host(name, port))
+		}
+		p.write("config", strings.Join(config, ""))
+		return p.client(Options{})
+	}})
+}
