@@ -63,6 +63,7 @@ var rooms = []room{
 	{"remote", []string{"facts/bounded", "hostfile", "hostsys", "hostsys/limits", "lazyregexp", "secret"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
 	{"remote/ssh", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier: it reaches a node, and what is said over it is not its business"},
 	{"remote/broadcast", []string{"hostsys", "remote"}, nil, "what carriers of one program for many nodes share: it knows no engine by name"},
+	{"remote/mpirun", []string{"hostfile", "hostsys", "remote", "remote/broadcast"}, nil, "a carrier, as remote/ssh"},
 	{"remote/srun", []string{"hostfile", "hostsys", "remote", "remote/broadcast"}, nil, "a carrier, as remote/ssh"},
 
 	{"probe", []string{"facts", "hostsys", "probe/gpu", "probe/host", "probe/launch", "probe/machine", "probe/network", "probe/python"}, nil, looks},
@@ -138,7 +139,7 @@ var rooms = []room{
 // and starts whatever else is linked into an agent.
 var launching = []string{
 	"preflight", "preflight/checks/...", "preflight/explain", "preflight/fleet", "preflight/hostfile/...", "preflight/launch/...",
-	"preflight/remote/broadcast", "preflight/remote/ssh", "preflight/remote/srun", "preflight/report/...", "preflight/cmd/...",
+	"preflight/remote/broadcast", "preflight/remote/mpirun", "preflight/remote/ssh", "preflight/remote/srun", "preflight/report/...", "preflight/cmd/...",
 	"crypto/tls", "golang.org/x/crypto/...", "html/...", "net/http/...", "testing/...", "text/template/...",
 	"github.com/hashicorp/go-multierror", "github.com/spf13/...", "go.yaml.in/...", "gopkg.in/...",
 }

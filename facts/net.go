@@ -234,7 +234,7 @@ type GID struct {
 // SSH is how far the login got, and what was met on the way. It is filled on
 // the launching machine; Cause is empty when the agent answered.
 type SSH struct {
-	// Carrier is what reached the node where that was not ssh: srun.
+	// Carrier is what reached the node where that was not ssh: srun, mpirun.
 	Carrier string `json:"carrier,omitempty"`
 
 	User string `json:"user,omitempty" fact:"own"`

@@ -46,7 +46,11 @@ const (
 // failureOf is that of the cause, which package remote names, and the check that fails:
 // its cause's own, else that of the stage at which it happened. Any other word is "unexpected".
 func failureOf(ssh *facts.SSH) (check string, what failure) {
-	if ssh.Carrier != "" {
+	if ssh.Carrier == "mpirun" {
+		if what, known := byMPIRun[ssh.Cause]; known {
+			return "agent-start", what
+		}
+	} else if ssh.Carrier != "" {
 		return "agent-start", failureBySrun(ssh.Cause)
 	}
 	for check, causes := range failures {
@@ -97,7 +101,7 @@ func (what failure) finding(node *facts.Node) checks.Finding {
 func (what failure) weighed(f checks.Finding, node *facts.Node, p launch.Prediction) checks.Finding {
 	why, by := p.WithoutSSH(node.Name), p.StartedBy()
 	switch {
-	case node.SSH.Carrier != "":
+	case node.SSH.Carrier != "" && node.SSH.Carrier != "mpirun":
 		if by.SSH && f.Verdict != checks.Unknown {
 			f.Verdict, f.WouldSee = checks.Unknown, ""
 			f.Summary += "; " + by.Program() + " starts ranks by ssh, so that only preflight is kept out"

@@ -7,7 +7,9 @@ import (
 
 	"preflight"
 	"preflight/cmd/preflight/internal/usage"
+	"preflight/launch"
 	"preflight/remote"
+	"preflight/remote/mpirun"
 	"preflight/remote/srun"
 	"preflight/remote/ssh"
 )
@@ -29,13 +31,16 @@ var carriers = []carrier{
 		return ssh.New(ssh.Options{Port: plan.Prediction.SSHPort, Timeout: c.Timeout})
 	}},
 	{srun.Name, func(_ Config, plan preflight.Plan) (remote.Carrier, error) {
-		var names []string
-		for _, host := range plan.Prediction.Hosts {
-			names = append(names, host.Name)
-		}
-		carrier, err := srun.New(names)
+		carrier, err := srun.New(launch.HostNames(plan.Prediction.Hosts))
 		if err != nil {
 			return nil, usage.WithHint(fmt.Errorf("--via srun: %w", err), "salloc --nodes N preflight --via srun; or leave --via out to go by ssh")
+		}
+		return carrier, nil
+	}},
+	{mpirun.Name, func(_ Config, plan preflight.Plan) (remote.Carrier, error) {
+		carrier, err := mpirun.New(launch.HostNames(plan.Prediction.Hosts), plan.Prediction.LauncherArgs)
+		if err != nil {
+			return nil, usage.WithHint(fmt.Errorf("--via mpirun: %w", err), "put the launch's mpirun into PATH; or leave --via out to go by ssh")
 		}
 		return carrier, nil
 	}},
@@ -59,4 +64,4 @@ func (c Config) carrier(plan preflight.Plan) (remote.Carrier, error) {
 	return carriers[i].open(c, plan)
 }
 
-var viaUsage = "what takes preflight to the nodes: " + strings.Join(viaNames(), ", ") + "; auto is ssh. srun takes a step of the Slurm job this is typed in, sees the environment that srun gives the ranks, and asks no ssh: --ssh_port is then the launch's alone"
+var viaUsage = "what takes preflight to the nodes: " + strings.Join(viaNames(), ", ") + "; auto is ssh. srun takes a step of the Slurm job this is typed in, sees the environment that srun gives the ranks, and asks no ssh; mpirun has the one in PATH, Open MPI's, MPICH's or Intel MPI's, start it as it would the ranks: --ssh_port is then the launch's alone"
