@@ -18,6 +18,10 @@ func TestSlurm(t *testing.T) {
 	}
 	cluster := raiseWith(t, testhosts.Options{Name: "slurm", Slots: 2, Slurm: true})
 	noSSHD := map[string]plant{"w2": (*testhosts.Node).StopSSHD, "w4": (*testhosts.Node).StopSSHD}
+	troubled := map[string]plant{
+		"w2": func(n *testhosts.Node) (testhosts.Undo, error) { return n.ShrinkSHM(64 << 20) },
+		"w3": func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetMTU(1400) },
+	}
 	adopts := map[string]plant{"w3": (*testhosts.Node).AdmitJobs}
 	for _, test := range []struct {
 		name  string
@@ -28,9 +32,13 @@ func TestSlurm(t *testing.T) {
 		exit  int
 	}{
 		{"healthy by srun", nil, true, []string{"--launcher", "slurm", "--via", "srun"}, []string{}, 0},
-		{"no sshd", noSSHD, true, []string{"--launcher", "slurm"}, []string{"unknown ssh-reach [w2 w4]"}, 2},
+		{"no sshd", noSSHD, true, []string{"--launcher", "slurm", "--via", "ssh"}, []string{"unknown ssh-reach [w2 w4]"}, 2},
+		{"no sshd, by the launcher's way", noSSHD, true, []string{"--launcher", "slurm"}, []string{}, 0},
+		{"small shm and MTU", troubled, true, nil, []string{"warn shm-size [w2]", "warn path-mtu [w3]"}, 0},
+		{"small shm and MTU, by srun", troubled, true, []string{"--via", "srun"}, []string{"warn shm-size [w2]", "warn path-mtu [w3]"}, 0},
 		{"no sshd, by srun", noSSHD, true, []string{"--launcher", "slurm", "--via", "srun"}, []string{}, 0},
-		{"no sshd, and mpirun in a job", noSSHD, true, []string{"--launcher", "openmpi", "--only", "ssh-*"}, []string{"unknown ssh-reach [w2 w4]"}, 2},
+		{"no sshd, and mpirun in a job goes by srun", noSSHD, true, []string{"--launcher", "openmpi", "--only", "ssh-*"}, []string{}, 0},
+		{"no sshd, and mpirun in a job", noSSHD, true, []string{"--launcher", "openmpi", "--only", "ssh-*", "--via", "ssh"}, []string{"unknown ssh-reach [w2 w4]"}, 2},
 		{"no sshd, and mpirun outside of any", noSSHD, false, []string{"--launcher", "openmpi", "--only", "ssh-reach"}, []string{"fail ssh-reach [w2 w4]"}, 1},
 		{"no sshd, and torchrun", noSSHD, false, []string{"--rendezvous", "c10d", "--rdzv-endpoint", "w1"}, []string{"unknown ssh-reach [w2 w4]"}, 2},
 		{"no job, and pdsh", adopts, false, nil, []string{"fail ssh-login [w3]"}, 1},

@@ -12,7 +12,10 @@ unset LD_BIND_NOW;
 # reaches many nodes, task is our number, and all of them hear the lines of all (task.go).
 task=${PREFLIGHT_TASK:-}; unset PREFLIGHT_TASK;
 if [ -z "$task" ]; then read -r tag offers || exit 1; else
-	while read -r to tag offers || exit 1; do [ "$to" = "$task" ] && break; done;
+	while read -r to tag offers || exit 1; do
+		case $to in "*") m="$tag $offers" ;; "$task") break ;; esac;
+	done;
+	[ "$offers" = "*" ] && offers=$m;
 fi;
 say heard;
 case $offers in any:*) m=any ;; *) m=$(uname -m) ;; esac;

@@ -71,6 +71,10 @@ const (
 	DaemonOther    Cause = "daemon-mismatch" // it is of another release
 	NoCallBack     Cause = "no-callback"     // it does not reach the launching machine
 	MPIRunFailed   Cause = "mpirun-failed"   // in mpirun's own words
+	NoOverlap      Cause = "no-overlap"      // srun is older than the option
+	JobOver        Cause = "job-over"        // Slurm's job has ended
+	SlurmSilent    Cause = "slurm-silent"    // its controller
+	SlurmDistrusts Cause = "slurm-distrusts" // credentials: munge, or clocks that differ
 	NoDirectory    Cause = "no-directory"    // every private directory refused; Detail tried
 	NoPrograms     Cause = "no-programs"     // PATH leads to no mkdir, ls …; Detail tried
 	DiskFull       Cause = "disk-full"       // Detail tried

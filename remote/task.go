@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"strings"
 )
 
 // Where one program reaches many nodes, all of them hear everything and what they say
@@ -11,6 +12,7 @@ import (
 //
 //	TASK REST     a line to the agent that is that task
 //	TASK+ PIECE   a part of one, which goes on in the next
+//	* REST        what all lines to a shell (deliver.sh) end in that end in *, instead
 //	TASK! …       nothing more comes for it: the end of its standard input
 //	@@more PIECE  a part of a line of an agent, which goes on in its next; who said it,
 //	              the program tells
@@ -39,6 +41,20 @@ func Address(task string, lines []byte) []byte {
 		all = append(append(append(append(all, task...), ' '), line...), '\n')
 	}
 	return all
+}
+
+// Opening is the first line to a task, which a shell reads byte by byte, as it does those to
+// all the others: what they have in common, all behind their first word, is sent once. common
+// is what Opening returned for the task before, "" for none.
+func Opening(task, line, common string) (text, commonNow string) {
+	word, rest, _ := strings.Cut(line, " ")
+	if common == "" {
+		text, common = "* "+rest, rest
+	}
+	if rest != common {
+		return text + task + " " + line, common
+	}
+	return text + task + " " + word + " *\n", common
 }
 
 // AddressEnd tells one task of many that nothing more comes for it.

@@ -220,6 +220,9 @@ func (w Words) launched() (parts []string) {
 func (w Words) summary(more ...string) string {
 	r := w.report
 	parts := []string{Plural(len(r.Nodes), "node")}
+	if by := carriedBy(r.Nodes); by != "" {
+		parts = append(parts, "looked at by "+by)
+	}
 	if reached := Reached(r); reached < len(r.Nodes) {
 		parts = append(parts, fmt.Sprintf("%d reached", reached))
 	}
@@ -335,4 +338,16 @@ func GroupBy[K comparable, V any](values []V, key func(V) K) (groups []Group[K, 
 		groups[i].All = append(groups[i].All, value)
 	}
 	return groups
+}
+
+// carriedBy is what took us to all nodes in place of ssh, "" for ssh.
+func carriedBy(nodes []facts.Node) string {
+	by := ""
+	for i := range nodes {
+		if ssh := nodes[i].SSH; ssh == nil || ssh.Carrier == "" {
+			return ""
+		}
+		by = nodes[i].SSH.Carrier
+	}
+	return by
 }

@@ -9,6 +9,7 @@ import (
 // The ways in that Slurm has beside ssh, inside a job and from without.
 var (
 	viaSrun     = fix.Here("preflight --via srun   # with the options of this run: srun takes it to the nodes of the job, as it does the ranks")
+	viaSSH      = fix.Here("preflight --via ssh   # with the options of this run: where nodes let ssh in")
 	viaSrunAnew = fix.Here("salloc --nodelist={nodes} preflight --via srun   # with the options of this run: srun takes it to the nodes of a job")
 )
 
@@ -327,6 +328,30 @@ var failures = map[string]map[string]failure{
 			got:      "{message}",
 			fix:      []fix.Command{tryMPIRun},
 			wouldSee: "ORTE was unable to reliably start one or more daemons.",
+		},
+		"no-overlap": {
+			verdict: checks.Unknown,
+			summary: "srun is older than 20.11, which began to let a step run beside another (--overlap)",
+			got:     "{message}",
+			fix:     []fix.Command{viaSSH},
+		},
+		"job-over": {
+			verdict: checks.Unknown,
+			summary: "the Slurm job that preflight is in has ended",
+			got:     "{message}",
+			fix:     []fix.Command{viaSrunAnew},
+		},
+		"slurm-silent": {
+			summary:  "Slurm's controller does not answer, so that no step of the job begins",
+			got:      "{message}",
+			fix:      []fix.Command{fix.Here("scontrol ping; systemctl status slurmctld   # the latter on the machine that scontrol names"), viaSSH},
+			wouldSee: "srun: error: Unable to create step for job 118: Unable to contact slurm controller (connect failure)",
+		},
+		"slurm-distrusts": {
+			summary:  "Slurm does not believe who asks: munged is not running, or the clocks differ by more than its five minutes",
+			got:      "{message}",
+			fix:      []fix.Command{fix.Here("munge -n | unmunge; date"), fix.On("systemctl status munge; date"), viaSSH},
+			wouldSee: "srun: error: Unable to create step for job 118: Protocol authentication error",
 		},
 		"no-directory": {
 			summary: "has no private directory to run a program from",

@@ -54,6 +54,10 @@ var met = map[string]facts.SSH{
 	"daemon-mismatch":          {Stage: "session"},
 	"no-callback":              {Stage: "session"},
 	"mpirun-failed":            {Stage: "session"},
+	"no-overlap":               {Stage: "session"},
+	"job-over":                 {Stage: "session"},
+	"slurm-silent":             {Stage: "session"},
+	"slurm-distrusts":          {Stage: "session"},
 	"no-directory":             {Stage: "deliver", Detail: map[string]string{"tried": "/home/train read-only"}},
 	"no-programs":              {Stage: "deliver", Detail: map[string]string{"tried": "/home/train/.cache/preflight: sh: 1: mkdir: not found"}},
 	"disk-full":                {Stage: "deliver", Detail: map[string]string{"tried": "/tmp full"}},
@@ -139,7 +143,7 @@ func fails(t *testing.T, check string, ssh facts.SSH) {
 		switch {
 		case at >= 0 && at < own:
 			reason = ""
-		case slices.Contains([]string{"interrupted", "head-limit", "head-stood", "head-busy", "not-in-job"}, cause): // which fail nobody
+		case slices.Contains([]string{"interrupted", "head-limit", "head-stood", "head-busy", "not-in-job", "no-overlap", "job-over"}, cause): // which fail nobody
 			want, reason = checks.Unknown, outcome.Reason
 		case at == own:
 			want, reason = checks.Fail, ""

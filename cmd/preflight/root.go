@@ -184,7 +184,7 @@ func (c Config) job(ctx context.Context, command []string) (preflight.Job, func(
 	if c.unread != nil { // this release takes it: a policy that is there must not be left out
 		return preflight.Job{}, nil, usage.WithHint(fmt.Errorf("cannot tell which policy applies: %w", c.unread), "write the option out, or name the policy: --config %s", besideHostfile(plan.Hostfile))
 	}
-	carrier, err := c.carrier(plan)
+	carrier, err := c.carrier(ctx, plan)
 	if err != nil {
 		return preflight.Job{}, nil, err
 	}

@@ -1,12 +1,22 @@
 package main
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"net"
+	"os"
+	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
+	"time"
 
 	"preflight"
 	"preflight/cmd/preflight/internal/usage"
+	"preflight/hostfile"
 	"preflight/launch"
 	"preflight/remote"
 	"preflight/remote/mpirun"
@@ -14,10 +24,50 @@ import (
 	"preflight/remote/ssh"
 )
 
-// viaAuto is ssh. A step of a Slurm job is asked for by its name even where the launcher
-// goes that way: it stands in the job's accounts, it needs Slurm 20.11 beside another step,
-// and a node that srun cannot reach is no node that ssh cannot.
+// viaAuto is srun inside a Slurm job of these nodes, where the launch goes that way, or goes not by
+// ssh either and one of the first refuses its connections; and ssh everywhere else: where ranks are
+// started by it, it is what is to be judged. Whom pam_slurm_adopt keeps out has no
+// job there, so that srun would not go there either.
 const viaAuto = "auto"
+
+// triedFirst is how many nodes are tried for ssh before anything is started: nothing is
+// started twice to find out.
+const triedFirst = 3
+
+// automatic is the carrier that auto stands for.
+func automatic(ctx context.Context, p launch.Prediction) string {
+	if _, err := exec.LookPath(srun.Name); err != nil || !p.SlurmJob {
+		return sshName
+	}
+	job, err := hostfile.Expand(os.Getenv("SLURM_JOB_NODELIST"))
+	outside := func(host hostfile.Host) bool { return !slices.Contains(job, hostfile.Bare(host.Name)) }
+	switch {
+	case err != nil || len(p.Hosts) == 0 || slices.ContainsFunc(p.Hosts, outside):
+		return sshName
+	case p.StartedBy().Name == "slurm":
+		return srun.Name
+	case p.StartedBy().SSH:
+		return sshName
+	}
+	for _, host := range p.Hosts[:min(len(p.Hosts), triedFirst)] {
+		if refuses(ctx, hostfile.Bare(host.Name), p.SSHPort) {
+			return srun.Name
+		}
+	}
+	return sshName
+}
+
+// refuses is whether a node answers that nobody listens where ssh would call.
+func refuses(ctx context.Context, name string, port int) bool {
+	dialer := net.Dialer{Timeout: time.Second}
+	connection, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(name, strconv.Itoa(cmp.Or(port, 22))))
+	if err == nil {
+		connection.Close()
+	}
+	return errors.Is(err, syscall.ECONNREFUSED)
+}
+
+const sshName = "ssh"
 
 // carrier is a value of --via.
 type carrier struct {
@@ -27,11 +77,11 @@ type carrier struct {
 
 // carriers are what can take us to the nodes.
 var carriers = []carrier{
-	{"ssh", func(c Config, plan preflight.Plan) (remote.Carrier, error) {
+	{sshName, func(c Config, plan preflight.Plan) (remote.Carrier, error) {
 		return ssh.New(ssh.Options{Port: plan.Prediction.SSHPort, Timeout: c.Timeout})
 	}},
-	{srun.Name, func(_ Config, plan preflight.Plan) (remote.Carrier, error) {
-		carrier, err := srun.New(launch.HostNames(plan.Prediction.Hosts))
+	{srun.Name, func(c Config, plan preflight.Plan) (remote.Carrier, error) {
+		carrier, err := srun.New(launch.HostNames(plan.Prediction.Hosts), c.Timeout)
 		if err != nil {
 			return nil, usage.WithHint(fmt.Errorf("--via srun: %w", err), "salloc --nodes N preflight --via srun; or leave --via out to go by ssh")
 		}
@@ -55,13 +105,13 @@ func viaNames() []string {
 }
 
 // carrier is what --via names, whose value has been held to the choices.
-func (c Config) carrier(plan preflight.Plan) (remote.Carrier, error) {
+func (c Config) carrier(ctx context.Context, plan preflight.Plan) (remote.Carrier, error) {
 	name := c.Via
 	if name == viaAuto || name == "" {
-		name = carriers[0].name
+		name = automatic(ctx, plan.Prediction)
 	}
 	i := slices.IndexFunc(carriers, func(by carrier) bool { return by.name == name })
 	return carriers[i].open(c, plan)
 }
 
-var viaUsage = "what takes preflight to the nodes: " + strings.Join(viaNames(), ", ") + "; auto is ssh. srun takes a step of the Slurm job this is typed in, sees the environment that srun gives the ranks, and asks no ssh; mpirun has the one in PATH, Open MPI's, MPICH's or Intel MPI's, start it as it would the ranks: --ssh_port is then the launch's alone"
+var viaUsage = "what takes preflight to the nodes: " + strings.Join(viaNames(), ", ") + "; auto is srun inside a Slurm job where the launcher is slurm, or another that needs no ssh and nodes refuse it, else ssh. srun takes a step of the Slurm job this is typed in, sees the environment that srun gives the ranks, and asks no ssh; mpirun has the one in PATH, Open MPI's, MPICH's or Intel MPI's, start it as it would the ranks: --ssh_port is then the launch's alone"

@@ -26,7 +26,7 @@ import (
 // Engine is a program that reaches many nodes.
 type Engine struct {
 	Name string
-	// Program runs argv on every node, as task i on nodes[i]. For one node alone nothing has
+	// Program runs argv, a script for /bin/sh, on every node, as task i on nodes[i]. For one node alone nothing has
 	// to be told apart: what it says is what comes out.
 	Program func(nodes, argv []string) *exec.Cmd
 	// Task is the variable by which a task knows its number, and Node the one with the
@@ -124,11 +124,9 @@ func (s *Set) start(places []*place, command string, again bool) {
 		return
 	}
 	s.steps = append(s.steps, t)
-	var said []byte // to the tasks of the program before this one
-	for _, p := range places {
-		said = append(said, remote.Address(p.task, p.written)...)
-	}
-	if len(said) > 0 {
-		s.running.Go(func() { t.write(said) })
+	for _, p := range places { // what the program before this one was told
+		if task, line := p.task, p.written; len(line) > 0 {
+			s.running.Go(func() { t.begin(task, line) })
+		}
 	}
 }

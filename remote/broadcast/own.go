@@ -117,13 +117,13 @@ func (o *own) heard(line string) (text string, is bool) {
 	return line, true
 }
 
-// exit is how the command ended, or what ran in its place.
+// exit is how the command ended, or the program where that ended before it as if all were well.
 func (o *own) exit() remote.Exit {
 	<-o.ended
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if code := o.cmd.ProcessState.ExitCode(); !o.begun && code >= 0 {
-		return exitOf(strconv.Itoa(code))
+	if o.status == "" && !o.cut && o.cmd.ProcessState.ExitCode() >= 0 {
+		return remote.Exit{Status: o.cmd.ProcessState.ExitCode()}
 	}
 	return exitOf(o.status)
 }

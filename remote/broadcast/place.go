@@ -225,6 +225,7 @@ func (w stdin) Write(text []byte) (int, error) {
 	p := w.p
 	p.set.mu.Lock()
 	process, step, task := p.process, p.step, p.task
+	first := len(p.written) == 0 && !p.spoke
 	if process == nil && !p.spoke {
 		p.written = append(p.written, text...)
 	}
@@ -232,6 +233,8 @@ func (w stdin) Write(text []byte) (int, error) {
 	switch {
 	case process != nil:
 		return process.Stdin.Write(text)
+	case step != nil && first:
+		step.begin(task, text)
 	case step != nil:
 		step.write(remote.Address(task, text))
 	}

@@ -31,7 +31,8 @@ type step struct {
 	cmd     *exec.Cmd
 	said    remote.Tail   // by the program itself
 	stdin   *os.File      // closed by end
-	writing sync.Mutex    // for whole lines: over nothing but writes to stdin
+	writing sync.Mutex    // for whole lines: over writes to stdin and common
+	common  string        // see remote.Opening
 	ended   chan struct{} // and all that it wrote has been read
 	waiting *hostsys.Timer
 
@@ -47,7 +48,7 @@ func (e *Engine) script() string {
 	if e.Node != "" {
 		node = "${" + e.Node + ":-}"
 	}
-	return `PREFLIGHT_TASK=$` + e.Task + `; export PREFLIGHT_TASK; echo "` + begins + node + `"; /bin/sh -c "$1"; echo "` + ends + `$? and nothing more comes"`
+	return `PREFLIGHT_TASK=$` + e.Task + `; export PREFLIGHT_TASK; echo "` + begins + node + `"; (eval "$1"); echo "` + ends + `$? and nothing more comes"`
 }
 
 // What a task says before and after the command.
@@ -169,6 +170,15 @@ func (t *step) write(text []byte) {
 	t.writing.Lock()
 	defer t.writing.Unlock()
 	_, _ = t.stdin.Write(text)
+}
+
+// begin sends the first line for a task.
+func (t *step) begin(task string, line []byte) {
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	var text string
+	text, t.common = remote.Opening(task, string(line), t.common)
+	_, _ = t.stdin.WriteString(text)
 }
 
 // leave ends the program when nobody is of it any more.

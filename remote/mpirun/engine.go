@@ -4,13 +4,13 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
 // engine is whose mpirun it is.
 type engine struct {
 	version *regexp.Regexp // what mpirun --version begins with
-	task    string         // the variable with the number of a rank
 	most    int            // nodes of one mpirun
 	// ways are the options of a launch that say how its daemons start and call back, by how
 	// many words follow; the rest is about its ranks.
@@ -29,7 +29,7 @@ type engine struct {
 // option: standard input is rank 0's. It says why ssh failed and then waits for ever.
 var engines = []engine{
 	{
-		version: regexp.MustCompile(`^\S+ \((?:Open MPI|OpenRTE|PRRTE)\)`), task: "OMPI_COMM_WORLD_RANK",
+		version: regexp.MustCompile(`^\S+ \((?:Open MPI|OpenRTE|PRRTE)\)`),
 		// The daemon tree of one mpirun grows from there: orte/mca/routed/radix.
 		most:       64,
 		ways:       map[string]int{"--mca": 2, "-mca": 2, "--prtemca": 2, "--prefix": 1, "-prefix": 1, "--allow-run-as-root": 0, "-allow-run-as-root": 0, "--tmpdir": 1},
@@ -38,7 +38,6 @@ var engines = []engine{
 	},
 	{
 		version:  regexp.MustCompile(`^(HYDRA build details:|Intel\(R\) MPI Library)`),
-		task:     "PMI_RANK",
 		most:     1,
 		ways:     map[string]int{"-launcher": 1, "-launcher-exec": 1, "-bootstrap": 1, "-bootstrap-exec": 1, "-iface": 1, "-rmk": 1, "-localhost": 1},
 		argv:     hydra,
@@ -74,11 +73,17 @@ func (e *engine) kept(words []string) (kept []string) {
 // there than we do.
 const asksNothing = "-o BatchMode=yes -o ConnectTimeout=5"
 
-// nodeVariable is how a task knows for which node it was meant.
-const nodeVariable = "PREFLIGHT_NODE"
+// ofRank takes from a rank what Open MPI tells it of itself and of our job, which is none of
+// the launch's.
+var ofRank = []string{"/bin/sh", "-c", "unset OMPI_APP_CTX_NUM_PROCS OMPI_COMMAND OMPI_COMM_WORLD_LOCAL_RANK OMPI_COMM_WORLD_LOCAL_SIZE " +
+	"OMPI_COMM_WORLD_NODE_RANK OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_FILE_LOCATION OMPI_FIRST_RANKS OMPI_MCA_ess OMPI_MCA_ess_base_jobid " +
+	"OMPI_MCA_ess_base_num_procs OMPI_MCA_ess_base_vpid OMPI_MCA_initial_wdir OMPI_MCA_orte_app_num OMPI_MCA_orte_ess_node_rank OMPI_MCA_orte_ess_num_procs " +
+	"OMPI_MCA_orte_hnp_uri OMPI_MCA_orte_jobfam_session_dir OMPI_MCA_orte_local_daemon_uri OMPI_MCA_orte_node_regex OMPI_MCA_orte_num_nodes OMPI_MCA_orte_parent_uri " +
+	"OMPI_MCA_orte_precondition_transports OMPI_MCA_orte_top_session_dir OMPI_NUM_APP_CTX OMPI_UNIVERSE_SIZE; " + `exec "$0" "$@"`}
 
 // openMPI is one application for each node, whose ranks are numbered in their order: what a
-// hostfile of many has where is mpirun's choice.
+// hostfile of many has where is mpirun's choice. Behind its arguments each has its node and its
+// number, so that a task knows for whom it was meant.
 //
 // Source: open-mpi/ompi 4.1, orte/mca/rmaps/base/rmaps_base_ranking.c.
 func openMPI(nodes, ways, argv []string) []string {
@@ -101,14 +106,14 @@ func openMPI(nodes, ways, argv []string) []string {
 		if i > 0 {
 			words = append(words, ":")
 		}
-		words = slices.Concat(words, []string{"--host", node + ":1", "-n", "1", "--wdir", "/", "env", nodeVariable + "=" + node}, argv)
+		words = slices.Concat(words, []string{"--host", node + ":1", "-n", "1", "--wdir", "/"}, ofRank, argv, []string{node, strconv.Itoa(i)})
 	}
 	return words
 }
 
 // hydra is for one node: see engines.
 func hydra(nodes, ways, argv []string) []string {
-	return slices.Concat(ways, []string{"-hosts", nodes[0], "-n", "1", "-wdir", "/", "env", nodeVariable + "=" + nodes[0]}, argv)
+	return slices.Concat(ways, []string{"-hosts", nodes[0], "-n", "1", "-wdir", "/"}, argv)
 }
 
 // environ is the environment of an mpirun. In a Slurm job the words would be srun's.

@@ -67,7 +67,7 @@ func New(nodes, words []string) (*Carrier, error) {
 			cmd.Env = by.environ(os.Environ())
 			return cmd
 		},
-		Task: by.task, Node: nodeVariable,
+		Node: "2", Task: "3", // words behind the command, $1: see openMPI
 		Split: split, Said: said,
 		Explain: explain, Hangs: true,
 		Silent: "what mpirun starts there may not reach the launching machine, whose firewall drops what it sends",

@@ -128,6 +128,8 @@ func labelled(mu *sync.Mutex, to io.Writer, task int, from io.Reader) {
 	}
 }
 
+const timeOfMany = 12 * time.Second
+
 // ofMany is a client of a job of these nodes, all of which have our binary.
 func ofMany(t *testing.T, nodes ...string) (client *remote.Client, dir string) {
 	t.Helper()
@@ -137,11 +139,11 @@ func ofMany(t *testing.T, nodes ...string) (client *remote.Client, dir string) {
 		t.Fatal(err)
 	}
 	t.Setenv("SLURM_JOB_NODELIST", strings.Join(nodes, ","))
-	carrier, err := New(nodes)
+	carrier, err := New(nodes, timeOfMany)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client = remote.New(carrier, remote.Options{Timeout: 20 * time.Second})
+	client = remote.New(carrier, remote.Options{Timeout: timeOfMany})
 	t.Cleanup(func() { client.Close() })
 	return client, dir
 }
@@ -216,7 +218,7 @@ func TestOneOfManyIsDead(t *testing.T) {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
-			if took := time.Since(began); took > patience+2*fixture.Slack {
+			if took := time.Since(began); took > patience(timeOfMany)+2*fixture.Slack {
 				t.Errorf("took %v", took)
 			}
 			if got := asked(t, dir); len(got) != want-1 {

@@ -43,9 +43,9 @@ type Carrier struct {
 // step costs grows with the square of its nodes.
 const most = 64
 
-// New is a Carrier to these nodes. It fails outside a Slurm job, and where
+// New is a Carrier to these nodes, each of which has timeout to be reached. It fails outside a Slurm job, and where
 // there is no srun.
-func New(nodes []string) (*Carrier, error) {
+func New(nodes []string, timeout time.Duration) (*Carrier, error) {
 	if os.Getenv("SLURM_JOB_ID") == "" {
 		return nil, errors.New("srun reaches the nodes of a Slurm job, and this is typed outside of any: begin one with salloc or sbatch")
 	}
@@ -75,11 +75,11 @@ func New(nodes []string) (*Carrier, error) {
 			if len(nodes) > 1 {
 				more = append(more, "--label")
 			}
-			return exec.Command(c.program, slices.Concat(options, more, ofStep, argv)...)
+			return exec.Command(c.program, slices.Concat(options, more, ofJob, argv)...)
 		},
 		Task: "SLURM_PROCID", Node: "SLURMD_NODENAME",
 		Split: split, Said: said, Explain: explain,
-		Most: most, Patience: patience,
+		Most: most, Patience: patience(timeout),
 	}, here)
 	return c, nil
 }
@@ -104,18 +104,20 @@ func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *re
 	return c.set.Connect(host), trace, nil
 }
 
-// patience is for all tasks of a step to begin: one that is not there by then would keep
-// the others waiting, or end with them when srun gives it up.
-const patience = 5 * time.Second
+// patience is for all tasks of a step to begin, of the time that a node has: one that is not
+// there by then would keep the others waiting, and end them when srun gives it up.
+func patience(timeout time.Duration) time.Duration {
+	return cmp.Or(timeout, remote.DefaultTimeout) / 6
+}
 
 // options of every srun: one task a node, beside whatever runs in the job (--overlap, since Slurm
 // 20.11; without it the step would wait for the CPUs of the others), on all processors of
 // the node and with nothing of MPI's. --chdir is of a directory that every node has.
 var options = []string{"--overlap", "--ntasks-per-node=1", "--cpu-bind=none", "--mpi=none", "--job-name=preflight", "--chdir=/"}
 
-// ofStep takes from a task what srun tells it of how many nodes and tasks its step has: that
+// ofJob takes from a task what srun tells it of how many nodes and tasks its step has: that
 // is ours, and not the launch's.
-var ofStep = []string{"env", "-u", "SLURM_NNODES", "-u", "SLURM_NTASKS", "-u", "SLURM_NTASKS_PER_NODE", "-u", "SLURM_TASKS_PER_NODE"}
+var ofJob = []string{"/bin/sh", "-c", `unset SLURM_NNODES SLURM_NTASKS SLURM_NTASKS_PER_NODE SLURM_TASKS_PER_NODE; exec "$0" "$@"`}
 
 // taskEnded is how srun tells the end of a task that it had started.
 //
@@ -129,24 +131,42 @@ func explain(said string, ended bool) *remote.Error {
 		return nil
 	}
 	failure := &remote.Error{Cause: remote.StepFailed, Err: errors.New(cmp.Or(reasons(said), said))}
-	if strings.Contains(said, notInJob) {
-		failure.Cause = remote.NotInJob
+	for _, named := range causes {
+		if strings.Contains(said, named.words) {
+			failure.Cause = named.cause
+			break
+		}
 	}
 	return failure
 }
 
-// notInJob is ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE of a step: the job has not the node,
-// or not what the step wants of it, and ours wants nothing.
+// causes are those that srun's words name, the first that does.
 //
-// Source: SchedMD/slurm 22.05, src/common/slurm_errno.c.
-const notInJob = "Requested node configuration is not available"
+// Source: SchedMD/slurm 22.05, src/common/slurm_errno.c, and getopt_long(3) for what a srun before
+// 20.11 says of --overlap. Of a step, ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE says that the job has
+// not the node, or not what the step wants of it, and ours wants nothing.
+var causes = []struct {
+	words string
+	cause remote.Cause
+}{
+	{"Requested node configuration is not available", remote.NotInJob},
+	{"'--overlap'", remote.NoOverlap},
+	{"Invalid job id specified", remote.JobOver},
+	{"Job/step already completing or completed", remote.JobOver},
+	{"Unable to contact slurm controller", remote.SlurmSilent},
+	{"Socket timed out on send/recv operation", remote.SlurmSilent},
+	{"Invalid authentication credential", remote.SlurmDistrusts},
+	{"Protocol authentication error", remote.SlurmDistrusts},
+	{"Invalid job credential", remote.SlurmDistrusts},
+	{"munged", remote.SlurmDistrusts},
+}
 
 // reason is a line of srun's that says why nothing starts: an error, or that the step waits
 // for what other steps hold.
 //
 // Source: SchedMD/slurm 22.05, src/srun/libsrun/launch.c, "Job %u step creation temporarily
 // disabled, retrying".
-var reason = regexp.MustCompile(`^srun: (?:error: (.*)|(.*step creation.*))$`)
+var reason = regexp.MustCompile(`^srun: (?:error: (.*)|(.*step creation.*|unrecognized option .*))$`)
 
 // reasons are those among srun's words, "" for none.
 func reasons(said string) string {
