@@ -46,11 +46,11 @@ const (
 // failureOf is that of the cause, which package remote names, and the check that fails:
 // its cause's own, else that of the stage at which it happened. Any other word is "unexpected".
 func failureOf(ssh *facts.SSH) (check string, what failure) {
-	if ssh.Carrier == "mpirun" {
-		if what, known := byMPIRun[ssh.Cause]; known {
-			return "agent-start", what
-		}
-	} else if ssh.Carrier != "" {
+	switch ssh.Carrier {
+	case "":
+	case "mpirun":
+		return "agent-start", failureByMPIRun(ssh.Cause)
+	default:
 		return "agent-start", failureBySrun(ssh.Cause)
 	}
 	for check, causes := range failures {

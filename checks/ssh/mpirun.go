@@ -7,8 +7,21 @@ import (
 
 var tryMPIRun = fix.Here("mpirun --host {host}:1 -n 1 hostname   # mpirun -hosts {host} -n 1 hostname with MPICH and Intel MPI")
 
-// byMPIRun are those that have other words where mpirun goes there. What its ssh meets has
-// those of ssh.
+// failureByMPIRun is that of a cause where mpirun went there: by an ssh of its own, whose
+// failures are told as ours, or by Slurm.
+func failureByMPIRun(cause string) failure {
+	if what, known := byMPIRun[cause]; known {
+		return what
+	}
+	for _, causes := range failures {
+		if what, known := causes[cause]; known {
+			return what
+		}
+	}
+	return byMPIRun["unexpected"]
+}
+
+// byMPIRun are those that have other words where mpirun goes there.
 var byMPIRun = map[string]failure{
 	"frozen": {
 		summary: "mpirun started our program or is still about to, and nothing comes: the machine or a file system there hangs, or what mpirun starts there does not reach the launching machine",
