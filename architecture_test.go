@@ -65,6 +65,7 @@ var rooms = []room{
 	{"remote/kubectl", []string{"hostfile", "hostsys", "lazyregexp", "remote"}, nil, "a carrier, as remote/ssh"},
 	{"remote/meet", []string{"hostfile", "remote"}, nil, "a carrier, as remote/ssh, and the other end of it"},
 	{"remote/broadcast", []string{"hostsys", "remote"}, nil, "what carriers of one program for many nodes share: it knows no engine by name"},
+	{"remote/mpirun", []string{"hostfile", "hostsys", "remote", "remote/broadcast"}, nil, "a carrier, as remote/ssh"},
 	{"remote/srun", []string{"hostfile", "hostsys", "remote", "remote/broadcast"}, nil, "a carrier, as remote/ssh"},
 
 	{"probe", []string{"facts", "hostsys", "probe/gpu", "probe/host", "probe/launch", "probe/machine", "probe/network", "probe/python"}, nil, looks},
@@ -141,7 +142,7 @@ var rooms = []room{
 // and starts whatever else is linked into an agent.
 var launching = []string{
 	"preflight", "preflight/checks/...", "preflight/explain", "preflight/fleet", "preflight/hostfile/...", "preflight/launch/...",
-	"preflight/remote/broadcast", "preflight/remote/kubectl", "preflight/remote/meet", "preflight/remote/ssh", "preflight/remote/srun", "preflight/report/...", "preflight/cmd/...",
+	"preflight/remote/broadcast", "preflight/remote/kubectl", "preflight/remote/meet", "preflight/remote/mpirun", "preflight/remote/ssh", "preflight/remote/srun", "preflight/report/...", "preflight/cmd/...",
 	"crypto/tls", "golang.org/x/crypto/...", "html/...", "net/http/...", "testing/...", "text/template/...",
 	"github.com/hashicorp/go-multierror", "github.com/spf13/...", "go.yaml.in/...", "gopkg.in/...",
 }

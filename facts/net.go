@@ -234,7 +234,7 @@ type GID struct {
 // SSH is how far the login got, and what was met on the way. It is filled on
 // the launching machine; Cause is empty when the agent answered.
 type SSH struct {
-	// Carrier is what reached the node where that was not ssh: srun, kubectl, or meet.
+	// Carrier is what reached the node where that was not ssh: srun, mpirun, kubectl, or meet.
 	Carrier string `json:"carrier,omitempty"`
 	// Options are those of the carrier's own program, by which it went there.
 	Options []string `json:"options,omitempty"`

@@ -67,6 +67,11 @@ const (
 
 	NotInJob       Cause = "not-in-job"      // Slurm's job has not this node
 	StepFailed     Cause = "step-failed"     // Slurm starts nothing there, or took the step away
+	RootRefused    Cause = "root-refused"    // Open MPI starts nothing for root
+	DaemonMissing  Cause = "daemon-missing"  // mpirun's own program is not there, or not in ssh's PATH
+	DaemonOther    Cause = "daemon-mismatch" // it is of another release
+	NoCallBack     Cause = "no-callback"     // it does not reach the launching machine
+	MPIRunFailed   Cause = "mpirun-failed"   // in mpirun's own words
 	NoOverlap      Cause = "no-overlap"      // srun is older than the option
 	JobOver        Cause = "job-over"        // Slurm's job has ended
 	SlurmSilent    Cause = "slurm-silent"    // its controller

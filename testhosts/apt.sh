@@ -10,6 +10,7 @@
 #   slurm-wlm munge   a Slurm of the hosts
 #   podman crun      containers of the hosts, 39 MB
 #   kubernetes-client   kubectl, which enters pods; any other kubectl in /usr/bin will do
+#   openmpi-bin mpich   the two kinds of mpirun that launches go by
 #   python3          the interpreter a launch would use
 #   gcc libc6-dev    the compiler of the stand-in for NVIDIA's library
 #   procps           ps, pkill and free inside the hosts
@@ -87,6 +88,8 @@ needed() {
 /usr/bin/podman podman
 /usr/bin/crun crun
 /usr/bin/kubectl kubernetes-client
+/usr/bin/mpirun.openmpi openmpi-bin
+/usr/bin/mpiexec.hydra mpich
 /usr/bin/python3 python3
 /usr/bin/cc gcc
 /usr/include/stdio.h libc6-dev

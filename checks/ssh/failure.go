@@ -110,7 +110,7 @@ func (what failure) finding(node *facts.Node) checks.Finding {
 func (what failure) weighed(f checks.Finding, node *facts.Node, p launch.Prediction) checks.Finding {
 	why, by := p.WithoutSSH(node.Name), p.StartedBy()
 	switch {
-	case node.SSH.Carrier != "":
+	case node.SSH.Carrier != "" && node.SSH.Carrier != "mpirun":
 		if by.SSH && f.Verdict != checks.Unknown && what.blames != host {
 			f.Verdict, f.WouldSee = checks.Unknown, ""
 			f.Summary += "; " + by.Program() + " starts ranks by ssh, so that only preflight is kept out"

@@ -290,6 +290,45 @@ var failures = map[string]map[string]failure{
 			fix:      []fix.Command{trySrun, fix.Here("squeue --steps -j $SLURM_JOB_ID; scontrol show node {host} | grep -E 'State|Reason'"), fix.Console("sudo systemctl restart slurmd   # on {node}'s console, where it is down")},
 			wouldSee: "srun: error: Task launch for StepId=118.0 failed on node {host}: Communication connection failure",
 		},
+		"root-refused": {
+			summary: "Open MPI's mpirun starts nothing for root unless it is told to, and so will the launch's",
+			got:     "{message}",
+			fix: []fix.Command{
+				fix.Here("export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1   # on the launching machine; or launch as another user"),
+				fix.Here("deepspeed --launcher_args=--allow-run-as-root …   # the same, for one launch"),
+			},
+			wouldSee: "mpirun has detected an attempt to run as root.",
+		},
+		"daemon-missing": {
+			summary: "has not what mpirun starts there (orted, prted, hydra_pmi_proxy), or the PATH of its non-interactive ssh does not lead to it",
+			got:     "{message}",
+			fix: []fix.Command{
+				fix.On("command -v orted prted hydra_pmi_proxy; echo $PATH $LD_LIBRARY_PATH"),
+				fix.Here("deepspeed --launcher_args='--prefix DIRECTORY' …   # Open MPI, where it lies elsewhere there: the directory above its bin and lib"),
+			},
+			wouldSee: "bash: line 1: orted: command not found",
+		},
+		"daemon-mismatch": {
+			summary:  "its Open MPI is of another release than the launching machine's, and the two do not talk",
+			got:      "{message}",
+			fix:      []fix.Command{fix.Here("mpirun --version"), fix.On("orted --version; command -v orted")},
+			wouldSee: "tcp_peer_recv_connect_ack: received different version from [[…]]: 4.1.4 instead of 4.0.3",
+		},
+		"no-callback": {
+			summary: "what mpirun starts there does not reach the launching machine, which it has to call back: a firewall there, or a name or address that leads elsewhere",
+			got:     "{message}",
+			fix: []fix.Command{
+				fix.On("getent ahosts LAUNCHING-MACHINE   # the name that the launching machine calls itself by, hostname"),
+				fix.Console("sudo iptables -S INPUT; sudo nft list ruleset   # on the launching machine: let the nodes in on its ephemeral ports"),
+			},
+			wouldSee: "A process or daemon was unable to complete a TCP connection to another process",
+		},
+		"mpirun-failed": {
+			summary:  "mpirun starts nothing there",
+			got:      "{message}",
+			fix:      []fix.Command{tryMPIRun},
+			wouldSee: "ORTE was unable to reliably start one or more daemons.",
+		},
 		"no-overlap": {
 			verdict: checks.Unknown,
 			summary: "srun is older than 20.11, which began to let a step run beside another (--overlap)",

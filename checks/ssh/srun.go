@@ -8,7 +8,7 @@ import (
 )
 
 // otherwise are the failures that have other words where something else than ssh goes there.
-var otherwise = map[string]map[string]failure{"srun": bySrun, "kubectl": byKubectl, "meet": byMeeting}
+var otherwise = map[string]map[string]failure{"srun": bySrun, "mpirun": byMPIRun, "kubectl": byKubectl, "meet": byMeeting}
 
 // failureBy is that of a cause where there was no login: everything is of our program.
 func failureBy(carrier, cause string) failure {
@@ -16,7 +16,11 @@ func failureBy(carrier, cause string) failure {
 	if !known {
 		own = bySrun
 	}
-	for _, causes := range []map[string]failure{own, common, failures[enterID], failures["agent-start"], {"interrupted": failures["ssh-reach"]["interrupted"]}} {
+	families := []map[string]failure{own, common, failures[enterID], failures["agent-start"], {"interrupted": failures["ssh-reach"]["interrupted"]}}
+	if carrier == "mpirun" { // goes by an ssh of its own, whose failures are told as ours
+		families = append(families, failures["ssh-reach"], failures["ssh-host-key"], failures["ssh-login"], failures["ssh-shell"])
+	}
+	for _, causes := range families {
 		if what, known := causes[cause]; known {
 			return what
 		}

@@ -21,6 +21,7 @@ import (
 	"preflight/remote"
 	"preflight/remote/kubectl"
 	"preflight/remote/meet"
+	"preflight/remote/mpirun"
 	"preflight/remote/srun"
 	"preflight/remote/ssh"
 )
@@ -82,13 +83,16 @@ var carriers = []carrier{
 		return ssh.New(ssh.Options{Port: plan.Prediction.SSHPort, Timeout: c.Timeout})
 	}},
 	{srun.Name, func(c *Config, plan preflight.Plan) (remote.Carrier, error) {
-		var names []string
-		for _, host := range plan.Prediction.Hosts {
-			names = append(names, host.Name)
-		}
-		carrier, err := srun.New(names, c.Timeout)
+		carrier, err := srun.New(launch.HostNames(plan.Prediction.Hosts), c.Timeout)
 		if err != nil {
 			return nil, usage.WithHint(fmt.Errorf("--via srun: %w", err), "salloc --nodes N preflight --via srun; for job 118 of yours that runs, export SLURM_JOB_ID=118 SLURM_JOB_NODELIST=$(squeue -h -j 118 -o %%N) first; or leave --via out to go by ssh")
+		}
+		return carrier, nil
+	}},
+	{mpirun.Name, func(_ *Config, plan preflight.Plan) (remote.Carrier, error) {
+		carrier, err := mpirun.New(launch.HostNames(plan.Prediction.Hosts), plan.Prediction.LauncherArgs)
+		if err != nil {
+			return nil, usage.WithHint(fmt.Errorf("--via mpirun: %w", err), "put the launch's mpirun into PATH; or leave --via out to go by ssh")
 		}
 		return carrier, nil
 	}},
@@ -114,4 +118,4 @@ func (c *Config) carrier(ctx context.Context, plan preflight.Plan) (remote.Carri
 	return carriers[i].open(c, plan)
 }
 
-var viaUsage = "what takes preflight to the nodes: " + strings.Join(viaNames(), ", ") + "; auto is srun inside a Slurm job where the launcher is slurm, or another that needs no ssh and nodes refuse it, else ssh. srun takes a step of the Slurm job this is typed in, sees the environment that srun gives the ranks, and asks no ssh: --ssh_port is then the launch's alone. kubectl enters pods, which are the nodes, by kubectl exec. meet waits for nodes that call: preflight agent --meet HOST:PORT"
+var viaUsage = "what takes preflight to the nodes: " + strings.Join(viaNames(), ", ") + "; auto is srun inside a Slurm job where the launcher is slurm, or another that needs no ssh and nodes refuse it, else ssh. srun takes a step of the Slurm job this is typed in, sees the environment that srun gives the ranks, and asks no ssh; mpirun has the one in PATH, Open MPI's, MPICH's or Intel MPI's, start it as it would the ranks: --ssh_port is then the launch's alone. kubectl enters pods, which are the nodes, by kubectl exec. meet waits for nodes that call: preflight agent --meet HOST:PORT"

@@ -89,30 +89,32 @@ func (o *own) Start(command string, stderr io.Writer) (*remote.Process, *remote.
 
 // hear takes a line of standard error: the program's, or the command's between its two.
 func (o *own) hear(line string) {
+	if text, is := o.heard(line); is {
+		// Whoever takes it may close us for there being too much.
+		_, _ = io.WriteString(o.stderr, text+"\n")
+	}
+}
+
+// heard is what of a line is no word of ours.
+func (o *own) heard(line string) (text string, is bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	text, status, over := strings.Cut(line, ends)
 	switch {
 	case !o.begun && strings.Contains(line, begins):
 		o.begun = true
-	case !o.begun, o.status != "":
-		_, _ = io.WriteString(&o.said, line+"\n") // never fails
-		_, _ = io.WriteString(o.stderr, line+"\n")
-		if o.engine.Hangs && !o.begun && o.why == nil && !o.cut {
-			if o.why = o.engine.Explain(o.said.Text(), false); o.why != nil {
-				go o.Close()
-			}
-		}
-	default:
-		// A program that goes on to say why it ends all has its words in the command's.
-		_, _ = io.WriteString(&o.said, text+"\n")
-		if text != "" || !over {
-			_, _ = io.WriteString(o.stderr, text+"\n")
-		}
-		if over {
-			o.status = status
+		return "", false
+	case o.begun && o.status == "" && over:
+		o.status = status
+		return text, text != ""
+	}
+	_, _ = io.WriteString(&o.said, line+"\n") // never fails
+	if o.engine.Hangs && !o.begun && o.why == nil && !o.cut {
+		if o.why = o.engine.Explain(o.said.Text(), false); o.why != nil {
+			go o.Close()
 		}
 	}
+	return line, true
 }
 
 // exit is how the command ended, or the program where that ended before it as if all were well.

@@ -1,0 +1,103 @@
+// Package mpirun carries to the nodes by the mpirun that a launch would use: its daemons go
+// where those of the ranks will, by the same ssh or the same Slurm job, and call the launching
+// machine back as those will. Open MPI and PRRTE reach many nodes by one mpirun (package
+// broadcast); of Hydra, which hands its standard input to one rank alone, every node has one.
+//
+// It refuses to log in by itself: what keeps mpirun out is what is to be found, and is told in
+// the words of mpirun and its ssh. It refuses to allow root what mpirun does not, unless the
+// launch does. No password is asked: ssh is told so.
+package mpirun
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"os/user"
+	"strings"
+	"time"
+
+	"preflight/hostfile"
+	"preflight/hostsys"
+	"preflight/remote"
+	"preflight/remote/broadcast"
+)
+
+// Name is what traces call this carrier.
+const Name = "mpirun"
+
+// Carrier starts our program by mpirun.
+type Carrier struct {
+	set   *broadcast.Set
+	names *hostsys.Names
+	user  string
+}
+
+// patience is for all tasks of one mpirun to begin.
+const patience = 8 * time.Second
+
+// New is a Carrier to these nodes, by the mpirun that PATH leads to; words are those that the
+// launch adds to its command. It fails where there is none, or one of nobody we know.
+func New(nodes, words []string) (*Carrier, error) {
+	program, err := exec.LookPath("mpirun")
+	if err != nil {
+		return nil, fmt.Errorf("there is no mpirun to reach the nodes with: %w", err)
+	}
+	version, complaint, err := hostsys.Child{Path: program, Args: []string{"--version"}, Limit: patience}.Run(context.Background())
+	if err != nil {
+		return nil, fmt.Errorf("%s --version: %w: %s", program, err, remote.Escape(firstLine(complaint)))
+	}
+	by := engineOf(version)
+	if by == nil {
+		return nil, fmt.Errorf("%s is neither Open MPI's nor Hydra, which MPICH and Intel MPI have: it calls itself %q", program, remote.Escape(firstLine(version)))
+	}
+	c := &Carrier{names: hostsys.NewNames("")}
+	if me, err := user.Current(); err == nil {
+		c.user = me.Username
+	}
+	bare := make([]string, len(nodes))
+	for i, node := range nodes {
+		bare[i] = hostfile.Bare(node)
+	}
+	c.set = broadcast.New(broadcast.Engine{
+		Name: Name,
+		Program: func(nodes, argv []string) *exec.Cmd {
+			cmd := exec.Command(program, by.argv(nodes, by.kept(words), argv)...)
+			cmd.Env = by.environ(os.Environ())
+			return cmd
+		},
+		Node: "2", Task: "3", // words behind the command, $1: see openMPI
+		Split: split, Said: said,
+		Explain: explain, Hangs: true,
+		Silent: "what mpirun starts there may not reach the launching machine, whose firewall drops what it sends",
+		Most:   by.most, Patience: patience,
+	}, bare)
+	return c, nil
+}
+
+// Files are those of an mpirun for each node: its three streams, and what tells its end.
+func (c *Carrier) Files(names []string) int { return 4 * len(names) }
+
+// Close ends what is for many nodes.
+func (c *Carrier) Close() error { return c.set.Close() }
+
+// Dial only names the node: mpirun goes there with the command. The address is where its name
+// leads from here, if anywhere. A user before the name is left to ssh's configuration, as
+// Open MPI's option has it.
+func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *remote.Trace, error) {
+	trace := &remote.Trace{Carrier: Name, User: c.user}
+	host := hostfile.Bare(name)
+	if found, err := c.names.LookupNetIP(ctx, "ip", host); err == nil && len(found) > 0 {
+		trace.Address = netip.Addr.Unmap(found[0]).String()
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, trace, &remote.Error{Host: name, Stage: remote.StageResolve, Cause: remote.Interrupted, Err: context.Cause(ctx)}
+	}
+	return c.set.Connect(host), trace, nil
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line[:min(len(line), 200)]
+}
