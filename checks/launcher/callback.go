@@ -38,7 +38,9 @@ type callers struct {
 func judgeCallBack(view checks.View) (findings []checks.Finding) {
 	c := callers{view, view.Launch.CallBack(view.Head)}
 	var shut []*facts.Node
-	isBroken := func(path facts.Path) bool { return path.Outcome == facts.PathBroken || path.Outcome == facts.PathUntried }
+	isBroken := func(path facts.Path) bool {
+		return path.Outcome == facts.PathBroken || path.Outcome == facts.PathUntried
+	}
 	for _, node := range otherNodes(view) {
 		switch seen := node.CallBack; {
 		case len(seen.Reached) > 0:
