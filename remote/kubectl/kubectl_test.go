@@ -291,7 +291,7 @@ func TestStalled(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = again.Hosts()
-	if failure, is := errors.AsType[*remote.Error](err); !is || failure.Cause != remote.NoCluster || !strings.HasSuffix(failure.Err.Error(), "had no answer within 1.0 s") {
+	if failure, is := errors.AsType[*remote.Error](err); !is || failure.Cause != remote.NoCluster || !strings.Contains(failure.Err.Error(), "had no answer within ") {
 		t.Errorf("%v", err)
 	}
 	if took := time.Since(began); took > time.Second+fixture.Slack {

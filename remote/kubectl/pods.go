@@ -255,7 +255,7 @@ func (p pod) stopped(container string) *remote.Error {
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		switch {
 		case s.Name != container && (s.State.Waiting == nil || cause == remote.PodUnready):
-		case s.Name == container && s.State.Running != nil:
+		case s.State.Running != nil: // and it is the one
 			return nil
 		case s.State.Waiting != nil && s.State.Waiting.Reason != "PodInitializing":
 			return fail(cause, s.Name, s.State.Waiting.Reason, s.State.Waiting.Message)
