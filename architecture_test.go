@@ -118,7 +118,8 @@ var rooms = []room{
 		"the story of a run: flags and rendering are whoever's who tells it"},
 
 	{"cmd/preflight/internal/usage", []string{"checks/compare", "checks/fix"}, nil, "what is wrong with a command line, in words"},
-	{"cmd/preflight/internal/policyfile", []string{"checks/...", "cmd/preflight/internal/usage", "hostfile"}, nil, "a policy is read here and nowhere else"},
+	{"cmd/preflight/internal/inside", []string{"cmd/preflight/internal/usage", "hostfile", "remote"}, nil, "a command line is read here, and run elsewhere"},
+	{"cmd/preflight/internal/policyfile", []string{"checks/...", "cmd/preflight/internal/inside", "cmd/preflight/internal/usage", "hostfile"}, nil, "a policy is read here and nowhere else"},
 	{"cmd/preflight/internal/agents", []string{"remote"}, nil, "what nodes are sent lies here, and is made elsewhere"},
 	{"cmd/preflight/internal/outputs", []string{"cmd/preflight/internal/usage", "report/..."}, nil, "where reports go, whatever they say"},
 	{"cmd/preflight/internal/closed", nil, []string{"os/exec", "net"}, "it asks one thing, before anything else runs"},

@@ -122,6 +122,7 @@ type Waiver struct {
 type Baseline struct {
 	File  string // as the user named it, for the command that writes it anew
 	Via   string // what takes that to the nodes, as this run was told; "" for ssh
+	In    string // what the ranks run in there, as it was told; "" for the nodes themselves
 	Head  *facts.Node
 	Nodes []facts.Node
 	// NotTried are the sections that nobody was to look at then, each with the reason.

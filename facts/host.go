@@ -14,12 +14,26 @@ type Host struct {
 	NUMA         []NUMA `json:"numa" fact:"key=id"`
 	// Container is docker, podman, kubernetes, lxc, enroot, apptainer or, of
 	// another kind, systemd's word for it ("systemd-nspawn"); "" for none seen.
-	Container string   `json:"container"`
-	User      string   `json:"user" fact:"own"` // who we are there
-	Home      string   `json:"home" fact:"own"`
-	Shell     string   `json:"shell"`                           // login shell by passwd, "" when not found
-	Uptime    float64  `json:"uptime" fact:"volatile" unit:"s"` // seconds
-	Load      *float64 `json:"load" fact:"volatile"`            // one minute
+	Container string `json:"container"`
+	// Containers run on this machine, where it is none itself.
+	Containers []RunningContainer `json:"containers,omitempty" fact:"volatile"`
+
+	User   string   `json:"user" fact:"own"` // who we are there
+	Home   string   `json:"home" fact:"own"`
+	Shell  string   `json:"shell"`                           // login shell by passwd, "" when not found
+	Uptime float64  `json:"uptime" fact:"volatile" unit:"s"` // seconds
+	Load   *float64 `json:"load" fact:"volatile"`            // one minute
+}
+
+// RunningContainer is one that an engine runs beside us, and what it has inside of the launch.
+type RunningContainer struct {
+	Engine string `json:"engine"` // docker, podman, nerdctl
+	Name   string `json:"name"`   // by which it is entered, or the beginning of its id
+	// Unseen is one that only others may look into.
+	Unseen      bool `json:"unseen,omitempty"`
+	Interpreter bool `json:"interpreter,omitempty"` // the launch's own, at its path
+	WorkDir     bool `json:"workdir,omitempty"`     // the directory that the launch is typed in
+	Torch       bool `json:"torch,omitempty"`       // where images have it
 }
 
 // CPU is the processor as the kernel and our cgroup give it.

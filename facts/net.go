@@ -237,13 +237,18 @@ type SSH struct {
 	// Carrier is what reached the node where that was not ssh: srun.
 	Carrier string `json:"carrier,omitempty"`
 
+	// Inside is the command behind which our program was started there, in what the ranks run
+	// in: docker, exec, -i, train. Nothing where it runs on the node itself. All other facts are of
+	// the inside then, and those of the login are of the node.
+	Inside []string `json:"inside,omitempty" fact:"own"`
+
 	User string `json:"user,omitempty" fact:"own"`
 	Port int    `json:"port,omitempty"`
 	// Via lists the jump hosts in the order they are crossed.
 	Via []string `json:"via,omitempty"`
 
 	// Stage is the step that failed: resolve, connect, greet, negotiate,
-	// host-key, login, session, shell, deliver, start, talk.
+	// host-key, login, session, shell, inside, deliver, start, talk.
 	Stage string `json:"stage,omitempty" fact:"own"`
 	// Cause is the failure in one word (remote.Cause), "" on success.
 	Cause string `json:"cause,omitempty" fact:"own"`

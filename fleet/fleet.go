@@ -210,7 +210,7 @@ func lostReason(err error) string {
 // sshFacts carries what was met on the way to a node over into the facts.
 func sshFacts(trace *remote.Trace, err error) *facts.SSH {
 	ssh := &facts.SSH{
-		Carrier: trace.Carrier, User: trace.User, Port: trace.Port, Via: trace.Via, Banner: trace.Banner,
+		Carrier: trace.Carrier, Inside: trace.Inside, User: trace.User, Port: trace.Port, Via: trace.Via, Banner: trace.Banner,
 		OpenSSH: trace.OpenSSH, Noise: trace.Noise, Path: trace.Path, Delivered: trace.Delivered, Distrusted: trace.Distrusted,
 		ConnectSeconds: trace.Connected.Seconds(), StartSeconds: trace.Started.Seconds(),
 	}

@@ -103,7 +103,7 @@ func (d *delivery) agent(hello Hello, o Options) *Agent {
 		Uncertainty: half,
 		values:      leastValues + valuesOfPeer*o.Nodes,
 		every:       o.Beat,
-		lag:         lag{at: time.Now()},
+		lag:         lag{began: time.Now(), at: time.Now()},
 		command:     d.command,
 		writing:     make(chan struct{}, 1),
 		untie:       func() bool { return true },

@@ -70,6 +70,7 @@ type Trace struct {
 	OpenSSH   []string      // what the system's ssh would have done differently, a sentence each
 	Connected time.Duration // from dialling to being logged in
 
+	Inside    []string // what took our command where the ranks run: docker, exec, -i, train; nil for the node itself
 	Noise     []string // what the login printed on stdout before our agent spoke, escaped and cut
 	Path      string   // where our binary lies on the node
 	Delivered bool     // our binary was pushed by this run

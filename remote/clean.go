@@ -27,7 +27,8 @@ func (c *Client) Clean(ctx context.Context, name string) (removed []string, trac
 	dog := watch(ctx, client)
 	defer dog.dismiss()
 	began := time.Now()
-	s := &cleaning{ending: ending{host: name}}
+	s := &cleaning{ending: ending{host: name, entrance: c.entrance(name)}}
+	trace.Inside = s.words
 	failure := s.run(client)
 	if late := s.overdue(ctx, dog, "", began); failure != nil && late != nil {
 		failure = late
@@ -54,11 +55,13 @@ type cleaning struct {
 
 // run sweeps the node at the other end of a connection, and closes it.
 func (s *cleaning) run(client Connection) *Error {
-	command, failure := run(client, s.host, cleanCommand)
+	text, told := s.of(cleanCommand, cleanInside)
+	command, failure := run(client, s.host, text)
 	if failure != nil {
 		return failure
 	}
 	s.runs = true
+	_, _ = io.WriteString(command.stdin, told) // what is read next says that it did not arrive
 	done := false
 	for {
 		line, err := command.stdout.next()
@@ -72,8 +75,10 @@ func (s *cleaning) run(client Connection) *Error {
 		}
 		verb, rest, _ := strings.Cut(string(line), " ")
 		switch verb {
-		case "shell":
-			s.spoke, s.acknowledged = true, true // it reads nothing
+		case "shell", "enters", "absent":
+			s.spoke = true
+			s.heard(verb)
+			s.acknowledged = s.entered // it reads nothing
 		case "removed":
 			s.removed = append(s.removed, Escape(rest))
 		case "kept":

@@ -15,6 +15,8 @@ import (
 // The commands that run on a node. They are constants: what differs from node
 // to node travels on stdin, so that no shell ever parses data.
 var (
+	//go:embed say.sh
+	sayScript string
 	//go:embed common.sh
 	commonScript string
 	//go:embed deliver.sh
@@ -22,22 +24,40 @@ var (
 	//go:embed clean.sh
 	cleanScript string
 
-	deliverCommand = wrap(commonScript + deliverScript)
-	cleanCommand   = wrap(commonScript + cleanScript)
+	//go:embed outside.sh
+	outsideScript string
+
+	deliverCommand = wrap(sayScript + commonScript + deliverScript)
+	cleanCommand   = wrap(sayScript + commonScript + cleanScript)
+	// The same behind what the ranks run in.
+	deliverInside = wrap(sayScript+outsideScript, sayScript+commonScript+deliverScript)
+	cleanInside   = wrap(sayScript+outsideScript, sayScript+commonScript+cleanScript)
 )
 
-// wrap makes a command of a script that every login shell passes on to
-// /bin/sh unread: bash, dash, zsh, ksh, tcsh and fish agree on what stands
+// wrap makes a command of a script, and of others that are its arguments, that every login
+// shell passes on to /bin/sh unread: bash, dash, zsh, ksh, tcsh and fish agree on what stands
 // between single quotes as long as it has no quote, backslash, exclamation
 // mark or newline in it.
-func wrap(script string) string {
+func wrap(script string, arguments ...string) string {
+	command := "exec /bin/sh -c " + quoted(script)
+	for i, argument := range arguments {
+		if i == 0 {
+			command += " preflight"
+		}
+		command += " " + quoted(argument)
+	}
+	return command
+}
+
+// quoted is a script in one line, between single quotes.
+func quoted(script string) string {
 	var words []string
 	for line := range strings.Lines(script) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
 			words = append(words, line)
 		}
 	}
-	return "exec /bin/sh -c '" + strings.Join(words, " ") + "'"
+	return "'" + strings.Join(words, " ") + "'"
 }
 
 // closeGrace is how long a command may take to end once it closed its stdout, and

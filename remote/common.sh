@@ -1,15 +1,4 @@
-# What our two commands on a node share. Full-line comments, indentation and
-# newlines are removed before the text is sent (see command in script.go): the
-# login shell that has to pass it on may be tcsh or fish, so what remains has no
-# single quote, backslash, exclamation mark or newline in it, and lines end in a
-# semicolon wherever the shell needs one.
-
-p=preflight;
-
-# The marker is put together here so that a bastion which prints the command it
-# refused does not print a line that looks like one of ours.
-say() { echo "@@$p $*"; };
-say shell;
+# What our two commands share that look for our binary. Runs after say.sh.
 
 # mine: a directory, no symbolic link, and ours. Builtins only, because many are
 # asked for at every start.

@@ -19,9 +19,11 @@ import (
 	"time"
 )
 
-// The dialogue with deliver.sh. Its lines bear the marker and begin with a verb:
+// The dialogue with deliver.sh, behind that of inside.go where there is one. Its lines bear
+// the marker and begin with a verb:
 //
 //	shell                       it runs
+//	terminal                    it was given one, and ends
 //	heard                       it has read our first line: TAG [MACHINE:LOADER:HASH]…
 //	distrusted PATH: WHY        our binary lies there, or what bears its name, and is not run
 //	tried DIRECTORY: WHY        it cannot use that directory
@@ -65,9 +67,11 @@ func (c *Client) bootstrap(ctx context.Context, client Connection, name string, 
 	began := time.Now()
 	dog := watch(ctx, client)
 	defer dog.dismiss()
-	d := &delivery{ending: ending{host: name}, tag: tag(), homes: &c.homes, binaries: c.options.Binaries}
+	d := &delivery{ending: ending{host: name, entrance: c.entrance(name)}, tag: tag(), homes: &c.homes, binaries: c.options.Binaries}
 	defer d.homes.enter(d.tag)()
-	running, failure := run(client, name, deliverCommand)
+	text, told := d.of(deliverCommand, deliverInside)
+	trace.Inside = d.words
+	running, failure := run(client, name, text)
 	if failure != nil {
 		if late := d.overdue(ctx, dog, d.tag, began); late != nil {
 			failure = late
@@ -75,7 +79,7 @@ func (c *Client) bootstrap(ctx context.Context, client Connection, name string, 
 		return nil, failure
 	}
 	d.command, d.runs = running, true
-	d.write(d.tag + " " + c.offer() + "\n")
+	d.write(told + d.tag + " " + c.offer() + "\n")
 	hello, err := d.dialogue(ctx)
 	trace.Noise = d.stdout.noise.kept()
 	if err == nil {
@@ -131,8 +135,11 @@ func (d *delivery) dialogue(ctx context.Context) (Hello, error) {
 		verb, rest, _ := strings.Cut(string(line), " ")
 		d.arrived(strings.HasPrefix(verb, "{"))
 		switch {
-		case verb == "shell":
+		case verb == "shell", verb == "enters", verb == "absent":
 			d.spoke = true
+			d.heard(verb)
+		case verb == "terminal":
+			return Hello{}, d.fail(d.stage(), GivenTerminal, nil, errors.New("our command was given a terminal, which alters what is said through it"))
 		case verb == "heard":
 			d.acknowledged = true
 		case verb == "distrusted" && d.again < 2*maxPlaces:

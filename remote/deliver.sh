@@ -7,6 +7,9 @@ set -f;
 # would start.
 unset LD_BIND_NOW;
 
+# A terminal would repeat, cut and alter what is said through it.
+[ -t 0 ] && { say terminal; exit 1; };
+
 # tag makes names unique among nodes that share a home; offers are the binaries
 # at hand, best first, as x86_64:/lib64/ld-linux-x86-64.so.2:SHA256. Where one program
 # reaches many nodes, task is our number, and all of them hear the lines of all (task.go).

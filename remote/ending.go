@@ -18,6 +18,7 @@ import (
 type ending struct {
 	host string
 	exit
+	entrance
 	runs         bool     // the server took our command
 	spoke        bool     // our script ran
 	acknowledged bool     // it got our first line
@@ -41,6 +42,8 @@ func (e *ending) stage() Stage {
 		return StageTalk
 	case !e.runs:
 		return StageSession
+	case e.passed && !e.acknowledged:
+		return StageInside
 	case !e.acknowledged:
 		return StageShell
 	case len(e.tried) > 0 && !e.pushed, e.none:
@@ -69,6 +72,8 @@ func (e *ending) explain() *Error {
 		return e.nonsense(e.noise[0])
 	case e.hello:
 		return e.exited()
+	case e.passed && !e.acknowledged:
+		return e.explainEntrance()
 	case !e.acknowledged:
 		return e.explainShell()
 	case e.none:
@@ -194,6 +199,9 @@ func (e *ending) stuck(alive, echoed bool, waited string) *Error {
 	case alive && !e.runs:
 		return e.fail(StageSession, Frozen, map[string]string{"after": waited},
 			fmt.Errorf("the server answers, but opened no session within %s", waited))
+	case e.passed && !e.acknowledged:
+		return e.fail(StageInside, Frozen, map[string]string{"after": waited},
+			fmt.Errorf("%s started no shell within %s%s", Escape(e.words[0]), waited, after(said)))
 	case alive && !e.acknowledged:
 		return e.fail(StageShell, ShellBroken, map[string]string{"output": said},
 			fmt.Errorf("the login did not run our command within %s: a startup file waits or reads our input, or the home directory hangs%s", waited, after(said)))

@@ -15,10 +15,11 @@ import (
 // have lost more time than has passed, and nobody waits for what others have lost without
 // end (hostsys.AfterFunc).
 type lag struct {
-	mu   sync.Mutex
-	told time.Duration
-	at   time.Time // when that was
-	rate float64   // of the time before that, which is taken to go on
+	mu    sync.Mutex
+	began time.Time
+	told  time.Duration
+	at    time.Time // when that was
+	rate  float64   // of the time before that, which is taken to go on
 }
 
 const (
@@ -48,7 +49,7 @@ func (l *lag) lost() time.Duration {
 	return l.told + time.Duration(l.rate*float64(time.Since(l.at)))
 }
 
-// pace is how much of the time it can work: 1 for all of it.
+// pace is how much of the time it can work, as it last told: 1 for all of it.
 func (l *lag) pace() float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,8 +59,11 @@ func (l *lag) pace() float64 {
 // Lost is for how long the agent has been kept from its work so far.
 func (a *Agent) Lost() time.Duration { return a.lag.lost() }
 
-// Pace is how much of the time the agent can work, as it last told: 1 for all of it.
-func (a *Agent) Pace() float64 { return a.lag.pace() }
+// Pace is how much of the time the agent could work since it began: 1 for all of it. What it told last is
+// of a moment, and who waits for it longer would wait ten times too long for one.
+func (a *Agent) Pace() float64 {
+	return 1 - min(a.Lost().Seconds()/max(time.Since(a.lag.began), paceTime).Seconds(), fullPace)
+}
 
 // Within is a context for a call that the agent is to answer: its time runs as far as both
 // it and we can work.

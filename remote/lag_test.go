@@ -68,7 +68,7 @@ func TestLagOfAnAgent(t *testing.T) {
 		{"less than before", 2 * time.Second, -time.Second, 1},
 		{"at once upon another", paceTime / 2, paceTime / 2, 1},
 	} {
-		l := lag{at: time.Now().Add(-c.since)}
+		l := lag{began: time.Now().Add(-c.since), at: time.Now().Add(-c.since)}
 		l.tell(c.tell.Seconds())
 		if pace := l.pace(); pace < c.pace-0.01 || pace > c.pace+0.01 {
 			t.Errorf("%s: a pace of %.2f, want %.2f", c.name, pace, c.pace)
@@ -76,5 +76,17 @@ func TestLagOfAnAgent(t *testing.T) {
 		if lost := l.lost(); lost > c.since+time.Second {
 			t.Errorf("%s: it has lost %s of %s", c.name, lost, c.since)
 		}
+	}
+}
+
+// TestPaceOfAnAgent: a moment of which an agent lost all is little of a life that was idle.
+func TestPaceOfAnAgent(t *testing.T) {
+	a := &Agent{lag: lag{began: time.Now().Add(-4 * time.Second), at: time.Now().Add(-time.Second)}}
+	a.lag.tell(1)
+	if pace := a.Pace(); pace < 0.7 || pace > 0.8 {
+		t.Errorf("a pace of %.2f, and it lost one second of four", pace)
+	}
+	if pace := (&Agent{lag: lag{began: time.Now(), told: time.Hour}}).Pace(); pace > 1-fullPace+0.01 {
+		t.Errorf("a pace of %.2f of an agent that lost all", pace)
 	}
 }

@@ -40,6 +40,10 @@ type Options struct {
 	// Binaries finds the executables for a platform, the one to prefer first;
 	// nil = Own.
 	Binaries func(goos, arch string) ([]*Binary, error)
+	// In is what the ranks run in on a node, as the command behind which ours goes there,
+	// its words Enterable: docker, exec, -i, train. nil, of the function and of what it
+	// returns, is the node itself.
+	In func(name string) []string
 	// AgentLife bounds every agent's life, also when the end of our connection
 	// never reaches its node; 0 = DefaultAgentLife.
 	AgentLife time.Duration

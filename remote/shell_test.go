@@ -12,12 +12,20 @@ import (
 
 // The wrapped scripts must mean the same to every login shell.
 func TestCommandsAreSafeInEveryShell(t *testing.T) {
-	for name, command := range map[string]string{"deliver": deliverCommand, "clean": cleanCommand} {
+	scripts := map[string]string{}
+	for name, command := range map[string]string{"deliver": deliverCommand, "clean": cleanCommand, "deliver inside": deliverInside, "clean inside": cleanInside} {
 		inner, opened := strings.CutPrefix(command, "exec /bin/sh -c '")
 		inner, closed := strings.CutSuffix(inner, "'")
 		if !opened || !closed {
 			t.Errorf("%s is not wrapped: %.40s", name, command)
 		}
+		inner, argument, hasArgument := strings.Cut(inner, "' preflight '")
+		scripts[name] = inner
+		if hasArgument {
+			scripts[name+", its argument"] = argument
+		}
+	}
+	for name, inner := range scripts {
 		if i := strings.IndexAny(inner, "'\\!\n\r"); i >= 0 {
 			t.Errorf("%s has %q at …%s", name, inner[i], inner[max(0, i-30):i])
 		}

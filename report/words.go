@@ -227,6 +227,7 @@ func (w Words) summary(more ...string) string {
 		parts = append(parts, fmt.Sprintf("%d reached", reached))
 	}
 	parts = append(parts, more...)
+	parts = append(parts, w.inside()...)
 	if n := len(r.Waived); n > 0 {
 		parts = append(parts, Plural(n, "finding")+" waived")
 	}

@@ -8,6 +8,7 @@
 #                    launches with pdsh
 #   iproute2 iptables   to look at and to break the hosts' networks
 #   slurm-wlm munge   a Slurm of the hosts
+#   podman crun      containers of the hosts, 39 MB
 #   python3          the interpreter a launch would use
 #   gcc libc6-dev    the compiler of the stand-in for NVIDIA's library
 #   procps           ps, pkill and free inside the hosts
@@ -82,6 +83,8 @@ needed() {
 /usr/sbin/iptables iptables
 /usr/sbin/slurmctld slurm-wlm
 /usr/sbin/munged munge
+/usr/bin/podman podman
+/usr/bin/crun crun
 /usr/bin/python3 python3
 /usr/bin/cc gcc
 /usr/include/stdio.h libc6-dev

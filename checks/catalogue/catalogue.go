@@ -27,6 +27,7 @@ var Catalogue = []checks.Check{
 	ssh.HostKey,
 	ssh.Login,
 	ssh.Shell,
+	ssh.Inside,
 	ssh.BetweenNodes,
 	ssh.AgentStart,
 
@@ -36,6 +37,7 @@ var Catalogue = []checks.Check{
 	launcher.Args,
 	launcher.Env,
 
+	launcher.RunsInside,
 	launcher.WorkdirPresent,
 	launcher.ScriptSame,
 	software.ModuleShadowed,

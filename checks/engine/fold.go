@@ -14,18 +14,22 @@ import (
 
 // addressing is what it takes to address commands to the machines of a launch.
 type addressing struct {
-	position map[string]int  // a node's place in the hostfile
-	root     map[string]bool // nodes where we are root
-	headRoot bool            // the same of the launching machine
-	port     int             // --ssh_port, 0 for none
-	srun     bool            // nodes were reached by srun
-	hostfile string          // the one that was read
+	position map[string]int      // a node's place in the hostfile
+	root     map[string]bool     // nodes where we are root
+	headRoot bool                // the same of the launching machine
+	port     int                 // --ssh_port, 0 for none
+	srun     bool                // nodes were reached by srun
+	hostfile string              // the one that was read
+	inside   map[string][]string // what the ranks of a node run in, by the command that enters it
 }
 
 func NewAddressing(fleet facts.Fleet, p launch.Prediction) addressing {
-	r := addressing{position: map[string]int{}, root: map[string]bool{}, port: p.SSHPort, hostfile: cmp.Or(p.HostsFile, "hostfile")}
+	r := addressing{position: map[string]int{}, root: map[string]bool{}, port: p.SSHPort, hostfile: cmp.Or(p.HostsFile, "hostfile"), inside: map[string][]string{}}
 	for i := range fleet.Nodes {
 		node := &fleet.Nodes[i]
+		if node.SSH != nil && node.SSH.Inside != nil {
+			r.inside[node.Name] = node.SSH.Inside
+		}
 		r.srun = r.srun || node.SSH != nil && node.SSH.Carrier == "srun"
 		r.position[node.Name], r.root[node.Name] = i, isRoot(node)
 	}
@@ -62,7 +66,7 @@ func (r addressing) Fold(findings []checks.Finding) []checks.Finding {
 func (r addressing) writeNodes(f *checks.Finding) {
 	f.Fix, f.Notes = nil, nil
 	for _, command := range f.Remedy {
-		line, isCommand := command.Addressed(fix.Audience{Nodes: f.Nodes, Port: r.port, Srun: r.srun, Hostfile: r.hostfile, IsRoot: r.isRoot})
+		line, isCommand := command.Addressed(fix.Audience{Nodes: f.Nodes, Port: r.port, Srun: r.srun, Hostfile: r.hostfile, Inside: func(node string) []string { return r.inside[node] }, IsRoot: r.isRoot})
 		switch { // of several that are refused one says so
 		case isCommand && !slices.Contains(f.Fix, line):
 			f.Fix = append(f.Fix, line)

@@ -108,11 +108,13 @@ func userspaceRDMA(view checks.View, node *facts.Node) []fix.Command {
 
 // openVerbs gives a container the adapters' device nodes; a machine has its own way.
 func openVerbs(node *facts.Node, onMetal fix.Command) []fix.Command {
-	switch container := ranks.ContainerOf(node); container {
+	container := ranks.ContainerOf(node)
+	if commands := remedy.Anew(container, remedy.InfiniBand); commands != nil {
+		return commands
+	}
+	switch container {
 	case "":
 		return []fix.Command{onMetal}
-	case "docker", "podman":
-		return []fix.Command{fix.Here("%s run --device=/dev/infiniband --ulimit memlock=-1 --cap-add=IPC_LOCK …   # start the container of {nodes} anew with this", fix.Name(container))}
 	case "kubernetes":
 		return []fix.Command{fix.Here("resources: {limits: {rdma/hca: 1}}   # in the pod's spec, by the name that the cluster's RDMA device plugin gives them, with IPC_LOCK")}
 	}

@@ -11,11 +11,13 @@ import (
 
 // Audience is whom the commands of a finding are for.
 type Audience struct {
-	Nodes    []string               // the finding's, in hostfile order, nil for one of the launching machine
-	Port     int                    // --ssh_port, 0 for none
-	Srun     bool                   // they are reached by srun, inside a Slurm job, in place of ssh
-	Hostfile string                 // the one that was read
-	IsRoot   func(node string) bool // whether we log in there as root, "" for the launching machine
+	Nodes    []string // the finding's, in hostfile order, nil for one of the launching machine
+	Port     int      // --ssh_port, 0 for none
+	Srun     bool     // they are reached by srun, inside a Slurm job, in place of ssh
+	Hostfile string   // the one that was read
+	// Inside is the command that enters what the ranks run in on a node, nil for the node itself.
+	Inside func(node string) []string
+	IsRoot func(node string) bool // whether we log in there as root, "" for the launching machine
 }
 
 // Addressed is the line to paste, or where no command does it a note that says what to do.
@@ -29,21 +31,35 @@ func (c Command) Addressed(to Audience) (line string, isCommand bool) {
 	if c.place == eachHost && len(nodes) == 1 {
 		each = hostfile.Bare(nodes[0])
 	}
-	code, remark := c.write(to.names(nodes), each, to.isRoot(nodes, remote || c.place == console))
+	var words []string
+	kept := false // on the machine, where its ranks run in something
+	if remote && to.Inside != nil {
+		words = to.Inside(nodes[0])
+		kept = words != nil && c.isOutside()
+	}
+	if kept {
+		words = nil
+	} else if words != nil {
+		nodes = slices.DeleteFunc(slices.Clone(nodes), func(name string) bool { return !slices.Equal(to.Inside(name), words) })
+		if len(nodes) < len(to.Nodes) && c.at == nil {
+			c = c.Remark("and so on each of the others, in what its ranks run in")
+		}
+	}
+	code, remark := c.write(to.names(nodes), each, !kept && to.isRoot(nodes, remote || c.place == console))
 	line = code.String()
 	switch {
 	case c.place == note:
 		return remark.String(), false
 	case (remote || c.place == eachHost) && !areHosts(nodes):
 		return "by hand: what these machines are called is no text to paste into a shell", false
+	case slices.ContainsFunc(words, func(word string) bool { return !isPrintable(word) }):
+		return "by hand: what the ranks run in is no text to paste into a shell", false
 	case code.refused && remote:
 		return to.remoteShell(nodes) + remarkMark + "and look there by hand: a value in it is no text to paste into a shell", true
 	case code.refused:
 		return "by hand: a value in it is no text to paste into a shell", false
-	case remote && c.place == onNodes && to.Srun:
-		line = to.remoteShell(nodes) + " sh -c " + Quote(line)
 	case remote && c.place == onNodes:
-		line = to.remoteShell(nodes) + " " + oneWord(line)
+		line = to.handedOn(nodes, line, words)
 	case c.place == eachHost && each == "":
 		line = "for host in " + strings.Join(bare(nodes), " ") + "; do " + line + "; done"
 	}
@@ -51,6 +67,27 @@ func (c Command) Addressed(to Audience) (line string, isCommand bool) {
 		line += remarkMark + remark.String()
 	}
 	return line, true
+}
+
+// handedOn is code for nodes as it is typed here, behind the words that enter what their ranks
+// run in.
+func (to Audience) handedOn(nodes []string, code string, words []string) string {
+	if words != nil {
+		code = strings.Join(quoted(words), " ") + " sh -c " + Quote(code)
+	} else if to.Srun {
+		code = "sh -c " + Quote(code)
+	}
+	if to.Srun {
+		return to.remoteShell(nodes) + " " + code
+	}
+	return to.remoteShell(nodes) + " " + oneWord(code)
+}
+
+func quoted(words []string) (all []string) {
+	for _, word := range words {
+		all = append(all, Quote(word))
+	}
+	return all
 }
 
 // isRoot reports whether we are root wherever a command runs: it needs no sudo then, and in

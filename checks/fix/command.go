@@ -30,6 +30,7 @@ type literal string
 // Command is a line to paste, not yet addressed to the nodes of a finding.
 type Command struct {
 	place   place
+	side    side     // of what the ranks run in, where they run in something
 	at      []string // other nodes than the finding's, nil for those
 	code    text
 	remarks []text // beside that of the code
@@ -81,6 +82,30 @@ func (c Command) At(names ...string) Command {
 	c.at = names
 	return c
 }
+
+// side is where a command for nodes runs whose ranks run in something there.
+type side int
+
+const (
+	bySudo  side = iota // outside what asks for root's rights, which is mostly of the machine
+	inside              // what the ranks have for themselves
+	outside             // the node itself
+)
+
+// Outside runs the command on the node itself, where the ranks run in something there.
+func (c Command) Outside() Command {
+	c.side = outside
+	return c
+}
+
+// Inside runs the command in what the ranks run in, where they run in something, though it asks
+// for root's rights: it is of files that these have for themselves.
+func (c Command) Inside() Command {
+	c.side = inside
+	return c
+}
+
+func (c Command) isOutside() bool { return c.side == outside || c.side == bySudo && c.UsesSudo() }
 
 // Locally runs a command for nodes where it is typed, for a finding of the launching machine.
 func (c Command) Locally() Command {

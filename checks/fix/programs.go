@@ -27,7 +27,7 @@ func rsyncOptions(path string) Arg {
 // Install installs a package by the distribution's own tool, or by either where the name of
 // the system does not tell which: its names with apt and with dnf. Where it runs is Here or On.
 func Install(where func(literal, ...Arg) Command, system string, apt, dnf literal) []Command {
-	withAPT, withDNF := where("sudo apt-get install -y "+apt), where("sudo dnf install -y "+dnf)
+	withAPT, withDNF := where("sudo apt-get install -y "+apt).Inside(), where("sudo dnf install -y "+dnf).Inside()
 	switch {
 	case likeDebian.MatchString(system):
 		return []Command{withAPT}

@@ -104,7 +104,7 @@ func tooOldDriver(view checks.View, node *facts.Node, cards []*facts.Card) check
 		f.Want = fmt.Sprintf("driver %s or later, for CUDA %s", least, torch.CUDA)
 	}
 	if len(consumer(node)) == 0 {
-		f.Remedy = append(f.Remedy, fix.On("sudo apt-get install -y cuda-compat-%s", fix.Name(strings.ReplaceAll(hostfile.Release(torch.CUDA, 2), ".", "-"))).Remark("or, on data centre GPUs: from NVIDIA's repository, its directory first in LD_LIBRARY_PATH"))
+		f.Remedy = append(f.Remedy, fix.On("sudo apt-get install -y cuda-compat-%s", fix.Name(strings.ReplaceAll(hostfile.Release(torch.CUDA, 2), ".", "-"))).Inside().Remark("or, on data centre GPUs: from NVIDIA's repository, its directory first in LD_LIBRARY_PATH"))
 	}
 	for _, commands := range otherTorch(view, node, cards) {
 		f.Remedy = append(f.Remedy, commands.Remark("; or this: torch for the driver as it is"))

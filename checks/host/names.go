@@ -311,7 +311,7 @@ func hostsFix(targets []*facts.Node) []fix.Command {
 	var commands []fix.Command
 	for _, target := range targets {
 		if target.Address != "" && fix.IsPlain(hostfile.Bare(target.Name)) && len(commands) < lines {
-			commands = append(commands, fix.On("echo %s %s | sudo tee -a /etc/hosts", fix.Host(target.Address), fix.Host(hostfile.Bare(target.Name))))
+			commands = append(commands, fix.On("echo %s %s | sudo tee -a /etc/hosts", fix.Host(target.Address), fix.Host(hostfile.Bare(target.Name))).Inside())
 		}
 	}
 	if len(commands) < len(targets) {

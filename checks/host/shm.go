@@ -75,7 +75,7 @@ func tooSmall(node *facts.Node, need need) []checks.Finding {
 			largest := shm.Segments[0]
 			f.Got += fmt.Sprintf("; the largest file is %s, %s of %s", largest.Name, humanize.IBytes(uint64(largest.Size)), largest.Owner)
 		}
-		f.Remedy = []fix.Command{fix.On("ls -lSh /dev/shm | head; sudo fuser -v /dev/shm/*")}
+		f.Remedy = []fix.Command{fix.On("ls -lSh /dev/shm | head; sudo fuser -v /dev/shm/*").Inside()}
 	default:
 		f.Verdict = checks.Warn
 		f.Summary = "/dev/shm is not in memory, so what ranks share goes through a disk"

@@ -180,7 +180,7 @@ func ignored(view checks.View) []checks.Finding {
 			Got:      setting.Value,
 			Want:     "--" + argument + " on the command line",
 			WouldSee: "ranks that meet at another address or port than the one set",
-			Remedy:   []fix.Command{fix.Here("deepspeed --%s=%s …", fix.Name(argument), fix.Word(setting.Value)), fix.Here("unset %s", fix.Variable(setting.Name))},
+			Remedy:   []fix.Command{fix.Here("deepspeed --%s=%s …", fix.Name(argument), fix.Host(setting.Value)), fix.Here("unset %s", fix.Variable(setting.Name))},
 		})
 	}
 	return append(findings, ignoredDevices(view)...)

@@ -13,12 +13,16 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/proof"
 	"preflight/checks/ranks"
+	"preflight/checks/remedy"
 	"preflight/facts"
 )
 
 // finding puts a suspect into words.
 func (m *meshCalls) finding(s proof.Suspect) checks.Finding {
 	f := checks.Finding{Nodes: s.Nodes, Got: m.got(s), WouldSee: m.wouldSee(s.Failed[0].Path), Remedy: m.openFirewall(s)}
+	if len(s.Nodes) > 0 {
+		f.Remedy = append(remedy.WithHostNetwork(m.nodes[s.Nodes[0]]), f.Remedy...)
+	}
 	ports := m.ports(calleesOf(s.Failed))
 	switch s.Kind {
 	case proof.Everywhere:

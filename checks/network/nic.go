@@ -12,6 +12,7 @@ import (
 	"preflight/checks/names"
 	"preflight/checks/proof"
 	"preflight/checks/ranks"
+	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch/nccl"
@@ -89,6 +90,7 @@ func (p *placement) finding(group []misplacement) checks.Finding {
 		f.Verdict, f.WouldSee = checks.Warn, "nothing, "+ranks.ByOrder
 	}
 	f.Want, f.Remedy = p.remedy(first.node)
+	f.Remedy = append(remedy.WithHostNetwork(first.node), f.Remedy...)
 	if peer := nccl.PeerAddress(first.node); len(group) == 1 && peer.Interface != "" {
 		if reason, is := strings.CutPrefix(f.Want, peer.Interface); is {
 			f.Want = fmt.Sprintf("%s (%s)%s", peer.Interface, peer.Address, reason)
@@ -150,7 +152,7 @@ func (p *placement) setInterface(peer string) []fix.Command {
 		if name := sharedName(p.view); name != "" {
 			return setForAll(p.view.Launch, "GLOO_SOCKET_IFNAME", name)
 		}
-		return []fix.Command{fix.On("echo GLOO_SOCKET_IFNAME=%s | sudo tee -a /etc/environment", fix.Name(peer))}
+		return []fix.Command{fix.On("echo GLOO_SOCKET_IFNAME=%s | sudo tee -a /etc/environment", fix.Name(peer)).Inside()}
 	}
 	if list := ifnameList(p.view); list != "" {
 		return setForAll(p.view.Launch, "NCCL_SOCKET_IFNAME", list)
@@ -236,7 +238,7 @@ const exactMark = "the second = means: exactly this name"
 
 // onlyHere has NCCL take one interface on the nodes of a finding.
 func onlyHere(name string) []fix.Command {
-	return []fix.Command{fix.On("echo NCCL_SOCKET_IFNAME==%s | sudo tee -a /etc/nccl.conf", fix.Name(name)).Remark(exactMark)}
+	return []fix.Command{fix.On("echo NCCL_SOCKET_IFNAME==%s | sudo tee -a /etc/nccl.conf", fix.Name(name)).Inside().Remark(exactMark)}
 }
 
 // ifnameList is the value of NCCL_SOCKET_IFNAME that selects exactly the

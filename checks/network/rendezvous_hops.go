@@ -114,7 +114,7 @@ func (g meeting) stopped(nodes []*facts.Node) []checks.Finding {
 			f.WouldSee = names.Unresolved(g.host, g.port)
 			f.Remedy = []fix.Command{names.LookUp(g.host)}
 			if address := nccl.PeerAddress(g.server).Address; fix.IsPlain(address) && fix.IsPlain(g.host) {
-				f.Remedy = append(f.Remedy, fix.On("echo %s %s | sudo tee -a /etc/hosts", fix.Host(address), fix.Host(g.host)))
+				f.Remedy = append(f.Remedy, fix.On("echo %s %s | sudo tee -a /etc/hosts", fix.Host(address), fix.Host(g.host)).Inside())
 			}
 		case facts.HopValidate:
 			f.Summary = fmt.Sprintf("at %s somebody else answers than the store on %s", g.endpoint(), g.server.Name)

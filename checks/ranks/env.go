@@ -62,7 +62,7 @@ func TakeOut(view checks.View, setting facts.Setting) []fix.Command {
 	case isExported:
 		return []fix.Command{fix.Here("unset %s", fix.Variable(name))}
 	case strings.HasPrefix(setting.Source, "/"):
-		return []fix.Command{fix.On("sudo sed -i '/^%s=/d' %s", fix.Variable(name), fix.Path(setting.Source))}
+		return []fix.Command{fix.On("sudo sed -i '/^%s=/d' %s", fix.Variable(name), fix.Path(setting.Source)).Inside()}
 	}
 	return []fix.Command{SearchSession(name)}
 }

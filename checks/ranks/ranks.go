@@ -54,13 +54,30 @@ func RemoteMount(node *facts.Node, role string) string {
 	return node.Disk.Places[at].FSType
 }
 
-// ContainerOf is the kind of container a node is, as facts.Host spells it, ""
-// for a machine of its own and where that was not seen.
+// ContainerOf is the kind of container a node is, as facts.Host spells it, else the program that
+// took us inside, "" for a machine of its own and where that was not seen.
 func ContainerOf(node *facts.Node) string {
-	if node.Host == nil {
+	if node.Host != nil && node.Host.Container != "" {
+		return node.Host.Container
+	}
+	return engineOf(node)
+}
+
+// engines are the programs that enter containers of their own kind.
+var engines = []string{"docker", "podman", "nerdctl", "apptainer", "singularity", "enroot", "nsenter"}
+
+// engineOf is the one that took us into what the ranks run in, "" where we were taken
+// nowhere. A word behind it may be a container's name.
+func engineOf(node *facts.Node) string {
+	if node.SSH == nil {
 		return ""
 	}
-	return node.Host.Container
+	for _, word := range node.SSH.Inside {
+		if name := word[strings.LastIndexByte(word, '/')+1:]; slices.Contains(engines, name) {
+			return name
+		}
+	}
+	return ""
 }
 
 // HeadNode is the node that the launching machine is. It is none of them where

@@ -27,6 +27,7 @@ func Again(view checks.View) fix.Arg {
 	add(noDriver && p.Accelerator == "cpu", fix.Code(" --accelerator cpu"))
 	if b := view.Policy.Baseline; b != nil {
 		add(b.Via != "", fix.Code(" --via %s", fix.Word(b.Via)))
+		add(b.In != "", fix.Code(" --in %s", fix.Word(b.In)))
 	}
 	if options == nil {
 		return fix.Code("")

@@ -13,11 +13,12 @@ import (
 // machine: what it was not given when it was started, it never gets.
 func StartWithGPUs(container string) []fix.Command {
 	const anew = "   # start the container of {nodes} anew with this"
+	for _, e := range engines {
+		if e.name == container {
+			return Anew(container, e.gpus)
+		}
+	}
 	switch container {
-	case "docker":
-		return []fix.Command{fix.Here("docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility …" + anew)}
-	case "podman":
-		return []fix.Command{fix.Here("podman run --device nvidia.com/gpu=all …" + anew)}
 	case "kubernetes":
 		return []fix.Command{fix.Here("resources: {limits: {nvidia.com/gpu: 8}}   # in the pod's spec, with as many as there are slots"), fix.Here("kubectl get pods -n gpu-operator   # does the device plugin run?")}
 	case "apptainer":
@@ -30,10 +31,10 @@ func StartWithGPUs(container string) []fix.Command {
 
 // RestartContainer starts a container of a kind again, as it was.
 func RestartContainer(container string, why fix.Arg) []fix.Command {
-	switch container {
-	case "docker", "podman":
+	switch {
+	case isEngine(container):
 		return []fix.Command{fix.Here("%s restart CONTAINER   # on the machine that runs {nodes}: %s", fix.Name(container), why)}
-	case "kubernetes":
+	case container == "kubernetes":
 		return []fix.Command{fix.Here("kubectl delete pod POD   # and have it made anew: %s", why)}
 	}
 	return []fix.Command{fix.Note("stop the container of {nodes} and start it again: %s", why)}
@@ -42,6 +43,9 @@ func RestartContainer(container string, why fix.Arg) []fix.Command {
 // OnMachine marks what an administrator must type on the machine, where we came
 // to a container on it.
 func OnMachine(node *facts.Node, command fix.Command) fix.Command {
+	if node.SSH != nil && node.SSH.Inside != nil {
+		return command.Outside()
+	}
 	if ranks.ContainerOf(node) == "" || !command.UsesSudo() {
 		return command
 	}
@@ -57,9 +61,12 @@ func EnlargeSHM(node *facts.Node, need int64) []fix.Command {
 // SizeSHM is how the mount gets a size, in GiB ("G") or bytes (""), where it is made.
 func SizeSHM(node *facts.Node, amount int64, unit string) []fix.Command {
 	size := fmt.Sprintf("%d%s", amount, unit)
-	switch container := ranks.ContainerOf(node); container {
-	case "docker", "podman":
-		return []fix.Command{fix.Here("%s run --shm-size=%s …   # start the container of {node} anew with this option; or --ipc=host", fix.Name(container), fix.Name(strings.ToLower(size)))}
+	container := ranks.ContainerOf(node)
+	if commands := Anew(container, fix.Code("--shm-size=%s", fix.Name(strings.ToLower(size)))); commands != nil {
+		commands[0] = commands[0].Remark(", or with --ipc=host")
+		return commands
+	}
+	switch container {
 	case "kubernetes":
 		limit := strings.Replace(size, "G", "Gi", 1)
 		return []fix.Command{fix.Here("volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: %s}}] and volumeMounts: [{name: shm, mountPath: /dev/shm}]   # in the pod's spec", fix.Name(limit))}
@@ -71,7 +78,7 @@ func SizeSHM(node *facts.Node, amount int64, unit string) []fix.Command {
 		mount = fix.On("sudo mkdir -p /dev/shm && sudo mount -t tmpfs -o nosuid,nodev,mode=1777,size=%s tmpfs /dev/shm", fix.Name(size))
 	}
 	return []fix.Command{
-		mount,
-		fix.On("echo tmpfs /dev/shm tmpfs nosuid,nodev,size=%s 0 0 | sudo tee -a /etc/fstab   # and after a reboot", fix.Name(size)),
+		OnMachine(node, mount),
+		OnMachine(node, fix.On("echo tmpfs /dev/shm tmpfs nosuid,nodev,size=%s 0 0 | sudo tee -a /etc/fstab   # and after a reboot", fix.Name(size))),
 	}
 }

@@ -29,12 +29,12 @@ func RaiseOpenFiles(node *facts.Node) []fix.Command {
 // and where sshd does without it by the unit that starts sshd. "*" is nobody's limit but
 // ordinary users'.
 func raiseLimit(node *facts.Node, item string, ulimit fix.Arg, value, property string, show fix.Command) []fix.Command {
-	if container := ranks.ContainerOf(node); container == "docker" || container == "podman" {
-		return []fix.Command{fix.Here("%s run --ulimit %s …   # start the container of {node} anew with this option", fix.Name(container), ulimit)}
+	if commands := Anew(ranks.ContainerOf(node), fix.Code("--ulimit %s", ulimit)); commands != nil {
+		return commands
 	}
 	return []fix.Command{
-		fix.On(`printf "* - %s %s\nroot - %[1]s %[2]s\n" | sudo tee /etc/security/limits.d/90-%[1]s.conf   # read where sshd has UsePAM yes`, fix.Name(item), fix.Name(value)),
-		fix.On(`unit=/etc/systemd/system/ssh.service.d && sudo mkdir -p $unit && printf "[Service]\n%s\n" | sudo tee $unit/90-%s.conf && sudo systemctl daemon-reload && sudo systemctl restart ssh   # where it has not; on Red Hat the unit is sshd`, fix.Name(property), fix.Name(item)),
+		OnMachine(node, fix.On(`printf "* - %s %s\nroot - %[1]s %[2]s\n" | sudo tee /etc/security/limits.d/90-%[1]s.conf   # read where sshd has UsePAM yes`, fix.Name(item), fix.Name(value))),
+		OnMachine(node, fix.On(`unit=/etc/systemd/system/ssh.service.d && sudo mkdir -p $unit && printf "[Service]\n%s\n" | sudo tee $unit/90-%s.conf && sudo systemctl daemon-reload && sudo systemctl restart ssh   # where it has not; on Red Hat the unit is sshd`, fix.Name(property), fix.Name(item))),
 		show,
 	}
 }

@@ -178,7 +178,7 @@ func (t opTools) judgeBuild(place *facts.Place) (f checks.Finding, unusable bool
 		f.Got = mount
 	case !place.Writable:
 		f = t.lacks("the directory that torch compiles in cannot be written", fmt.Sprintf("PermissionError: [Errno 13] Permission denied: '%s/lock'", place.Path),
-			fix.On("sudo chown -R $(id -u) %s   # where somebody else has compiled, root for one", fix.Path(t.Extensions)), elsewhere)
+			fix.On("sudo chown -R $(id -u) %s   # where somebody else has compiled, root for one", fix.Path(t.Extensions)).Inside(), elsewhere)
 		f.Got = mount
 	case place.NoExec:
 		f = t.lacks("what torch compiles cannot be loaded: its directory is mounted noexec",

@@ -42,7 +42,7 @@ func judgeLogins(view checks.View) []checks.Finding {
 			Nodes:   []string{node.Name},
 			Summary: "cannot log in to the other nodes: " + node.Logins.Error,
 			Want:    "an ssh client",
-			Remedy:  []fix.Command{fix.On("sudo apt-get install -y openssh-client   # dnf install openssh-clients on Red Hat")},
+			Remedy:  []fix.Command{fix.On("sudo apt-get install -y openssh-client   # dnf install openssh-clients on Red Hat").Inside()},
 		})
 	}
 	for _, s := range proof.Suspects(l.names, l.tries) {

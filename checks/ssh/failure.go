@@ -26,6 +26,7 @@ type failure struct {
 	summary  string
 	got      string // "" where more words would keep equal failures of many nodes apart
 	fix      []fix.Command
+	noPlace  bool   // in a container the way it is started goes before these fixes
 	installs bool   // how to bring our key there goes before these fixes
 	wouldSee string // "" is the check's own
 }
@@ -46,7 +47,9 @@ const (
 // failureOf is that of the cause, which package remote names, and the check that fails:
 // its cause's own, else that of the stage at which it happened. Any other word is "unexpected".
 func failureOf(ssh *facts.SSH) (check string, what failure) {
-	if ssh.Carrier != "" {
+	if ssh.Carrier != "" && ssh.Stage == "inside" {
+		return enterID, failureBySrun(ssh.Cause)
+	} else if ssh.Carrier != "" {
 		return "agent-start", failureBySrun(ssh.Cause)
 	}
 	for check, causes := range failures {
@@ -77,11 +80,21 @@ func (what failure) finding(node *facts.Node) checks.Finding {
 		f.Got = strings.TrimPrefix(f.Got+"; "+notes, "; ")
 	}
 	commands := what.fix
+	if what.noPlace {
+		commands = append(remedy.WritableTmp(node), what.fix...)
+	}
 	if what.installs {
 		commands = append(installKey(node.SSH), what.fix...)
 	}
 	args := typed(values)
+	if node.SSH.Inside != nil {
+		args["inside"] = fix.List[fix.Word](" ", node.SSH.Inside)
+	}
+	atTheNode := node.SSH.Inside != nil && slices.Contains(ofTheNode, checkOf[node.SSH.Stage])
 	for _, command := range commands {
+		if atTheNode {
+			command = command.Outside()
+		}
 		if bound := command.Bind(args); !bound.Lacks() {
 			f.Remedy = append(f.Remedy, bound)
 		}

@@ -315,9 +315,9 @@ var failures = map[string]map[string]failure{
 			wouldSee: "srun: error: Unable to create step for job 118: Protocol authentication error",
 		},
 		"no-directory": {
-			summary: "has no private directory to run a program from",
-			got:     "{tried}",
-			fix:     []fix.Command{fix.On("ls -ld ~ ~/.cache /var/tmp /tmp /var/tmp/preflight-* /tmp/preflight-*; df -h ~ /var/tmp /tmp")},
+			summary: "has no private directory to run a program from", noPlace: true,
+			got: "{tried}",
+			fix: []fix.Command{fix.On("ls -ld ~ ~/.cache /var/tmp /tmp /var/tmp/preflight-* /tmp/preflight-*; df -h ~ /var/tmp /tmp")},
 		},
 		"no-programs": {
 			summary: "its PATH leads to no ls, mkdir or any other of the system's programs, which a start-up file of its shell must have set",
@@ -330,12 +330,14 @@ var failures = map[string]map[string]failure{
 		},
 		"disk-full": {
 			summary:  "has no space left in any directory we may write",
+			noPlace:  true,
 			got:      "{tried}",
 			fix:      []fix.Command{fix.On("df -h ~ /var/tmp /tmp; df -i ~ /var/tmp /tmp"), fix.On("du -xsh ~/.cache /tmp /var/tmp")},
 			wouldSee: "OSError: [Errno 28] No space left on device",
 		},
 		"noexec": {
 			summary:  "mounts every directory we may write noexec",
+			noPlace:  true,
 			got:      "{tried}",
 			fix:      []fix.Command{fix.On("findmnt -T ~; findmnt -T /tmp; findmnt -T /var/tmp"), fix.On("sudo mount -o remount,exec /tmp")},
 			wouldSee: "ImportError: … failed to map segment from shared object: Operation not permitted",
@@ -345,12 +347,12 @@ var failures = map[string]map[string]failure{
 			got:     "{tried}",
 			fix: []fix.Command{
 				fix.On(`ls -ld /var/tmp/preflight-$(id -u) /tmp/preflight-$(id -u) /dev/shm/preflight-$(id -u)   # whose they are`),
-				fix.On(`sudo find /var/tmp /tmp /dev/shm -maxdepth 1 -name preflight-$(id -u) -not -uid $(id -u) -exec rm -r {} +`),
+				fix.On(`sudo find /var/tmp /tmp /dev/shm -maxdepth 1 -name preflight-$(id -u) -not -uid $(id -u) -exec rm -r {} +`).Inside(),
 			},
 		},
 		"no-unpacker": {
 			summary: "has no gzip to unpack the program with",
-			fix:     []fix.Command{fix.On("sudo apt-get install -y gzip   # dnf on Red Hat")},
+			fix:     []fix.Command{fix.On("sudo apt-get install -y gzip   # dnf on Red Hat").Inside()},
 		},
 		"wrong-arch": {
 			summary: "is a kind of machine for which this preflight carries no agent",
@@ -360,10 +362,7 @@ var failures = map[string]map[string]failure{
 				fix.Here("make cross ARCHES={arch}   # an architecture that make cross leaves out by itself"),
 			},
 		},
-		"wrong-os": {
-			summary: "runs {os}, and preflight looks at Linux only",
-			fix:     []fix.Command{fix.Here("preflight -H {hostfile} --exclude {node}")},
-		},
+		"wrong-os": {summary: "runs {os}, and preflight looks at Linux only", fix: []fix.Command{fix.Here("preflight -H {hostfile} --exclude {node}")}},
 		"libc-too-old": {
 			summary: "its C library is too old for this build of preflight",
 			got:     "{message}",
@@ -394,7 +393,9 @@ var failures = map[string]map[string]failure{
 			fix:     []fix.Command{fix.On("sudo dmesg -T | tail -n 20")},
 		},
 	},
+	enterID: insideFailures,
 	"": {
+		"given-terminal": givenTerminal,
 		"frozen": {
 			blames:  host,
 			summary: "answered at first, then nothing until the deadline: the machine hangs, or something on the way lost the connection",

@@ -7,7 +7,7 @@ import (
 
 // failureBySrun is that of a cause where there was no login: everything is of our program.
 func failureBySrun(cause string) failure {
-	for _, causes := range []map[string]failure{bySrun, failures["agent-start"], {"interrupted": failures["ssh-reach"]["interrupted"]}} {
+	for _, causes := range []map[string]failure{bySrun, failures[enterID], failures["agent-start"], {"interrupted": failures["ssh-reach"]["interrupted"]}} {
 		if what, known := causes[cause]; known {
 			return what
 		}

@@ -16,7 +16,13 @@ import (
 
 // ladder is the order in which a login meets the ssh checks, each at the rung of its place. A
 // node fails the one its cause belongs to, passes those before and never gets to those after.
-var ladder = []string{"ssh-reach", "ssh-host-key", "ssh-login", "ssh-shell", "agent-start"}
+var ladder = []string{"ssh-reach", "ssh-host-key", "ssh-login", "ssh-shell", enterID, "agent-start"}
+
+// enterID is that of Inside.
+const enterID = "container-enter"
+
+// ofTheNode are the checks of the ladder that are of what ssh meets, whatever the ranks run in.
+var ofTheNode = ladder[:4]
 
 // checkOf is the check that a stage of the login belongs to.
 var checkOf = map[string]string{
@@ -24,6 +30,7 @@ var checkOf = map[string]string{
 	"host-key": "ssh-host-key",
 	"login":    "ssh-login",
 	"session":  "ssh-shell", "shell": "ssh-shell",
+	"inside":  enterID,
 	"deliver": "agent-start", "start": "agent-start", "talk": "agent-start",
 }
 
@@ -33,7 +40,7 @@ func onLadder(c checks.Check, open func(checks.View, *facts.Node) []checks.Findi
 	c.Rung, c.Stopped = slices.Index(ladder, c.ID)+1, stoppedAt
 	c.Severity, c.Needs = checks.Error, []facts.Section{facts.SectionSSH}
 	c.Run = func(view checks.View) []checks.Finding {
-		if by := carriedBy(view); by != "" && c.Rung < len(ladder) {
+		if by := carriedBy(view); by != "" && slices.Contains(ofTheNode, c.ID) {
 			return checks.Skipped("reached by " + by)
 		}
 		var findings []checks.Finding
@@ -48,6 +55,9 @@ func onLadder(c checks.Check, open func(checks.View, *facts.Node) []checks.Findi
 			} else if at == 0 && open != nil {
 				findings = append(findings, open(view, node)...)
 			}
+		}
+		if c.ID == enterID && findings == nil && !slices.ContainsFunc(view.Nodes, func(node *facts.Node) bool { return node.SSH.Inside != nil }) {
+			return checks.Skipped("the nodes themselves were looked at: no --in")
 		}
 		return findings
 	}

@@ -53,6 +53,16 @@ var met = map[string]facts.SSH{
 	"job-over":                 {Stage: "session"},
 	"slurm-silent":             {Stage: "session"},
 	"slurm-distrusts":          {Stage: "session"},
+	"no-engine":                {Stage: "inside", Detail: map[string]string{"program": "docker"}},
+	"engine-denied":            {Stage: "inside", Detail: map[string]string{"program": "docker", "output": "permission denied"}},
+	"engine-down":              {Stage: "inside", Detail: map[string]string{"program": "docker", "output": "Cannot connect"}},
+	"no-container":             {Stage: "inside", Detail: map[string]string{"program": "docker", "output": "No such container: train"}},
+	"container-stopped":        {Stage: "inside", Detail: map[string]string{"program": "docker", "output": "is not running"}},
+	"no-shell-inside":          {Stage: "inside", Detail: map[string]string{"program": "docker", "output": "stat /bin/sh"}},
+	"other-arch":               {Stage: "inside", Detail: map[string]string{"program": "docker", "output": "exec format error"}},
+	"no-input":                 {Stage: "inside", Detail: map[string]string{"program": "docker"}},
+	"not-entered":              {Stage: "inside", Detail: map[string]string{"program": "docker", "output": "usage"}},
+	"given-terminal":           {Stage: "inside"},
 	"no-directory":             {Stage: "deliver", Detail: map[string]string{"tried": "/home/train read-only"}},
 	"no-programs":              {Stage: "deliver", Detail: map[string]string{"tried": "/home/train/.cache/preflight: sh: 1: mkdir: not found"}},
 	"disk-full":                {Stage: "deliver", Detail: map[string]string{"tried": "/tmp full"}},
@@ -114,10 +124,11 @@ func fails(t *testing.T, check string, ssh facts.SSH) {
 	cause, other := ssh.Cause, checks.Check{ID: "other", Needs: []facts.Section{facts.SectionHost}, Run: func(checks.View) []checks.Finding { return nil }}
 	var fleet facts.Fleet
 	for i := range 3 {
-		fleet.Nodes = append(fleet.Nodes, facts.Node{Name: fmt.Sprintf("w%d", i+1), Reached: i != 1, Facts: facts.Facts{SSH: &facts.SSH{User: "train", Port: 22}, Host: &facts.Host{}}})
+		fleet.Nodes = append(fleet.Nodes, facts.Node{Name: fmt.Sprintf("w%d", i+1), Reached: i != 1, Facts: facts.Facts{SSH: &facts.SSH{User: "train", Port: 22, Inside: []string{"docker", "exec", "-i", "train"}}, Host: &facts.Host{}}})
 	}
+	ssh.Inside = []string{"docker", "exec", "-i", "train"}
 	fleet.Nodes[1].Facts = facts.Facts{SSH: &ssh}
-	report := engine.Evaluate([]checks.Check{Reach, HostKey, Login, Shell, AgentStart, other}, fleet, launch.Prediction{Launcher: launch.DefaultLauncher}, checks.DefaultPolicy())
+	report := engine.Evaluate([]checks.Check{Reach, HostKey, Login, Shell, Inside, AgentStart, other}, fleet, launch.Prediction{Launcher: launch.DefaultLauncher}, checks.DefaultPolicy())
 	if len(report.Findings) != 1 {
 		t.Errorf("%s: %d findings: %+v", cause, len(report.Findings), report.Findings)
 		return

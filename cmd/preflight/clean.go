@@ -43,7 +43,7 @@ func cleanCommand() *cobra.Command {
 	launchFlags(cmd.Flags())
 	progressFlag(cmd.Flags())
 	cmd.Flags().BoolP("quiet", "q", false, "no progress")
-	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "ssh_port", "timeout", "progress", "quiet")
+	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "via", "in", "ssh_port", "timeout", "progress", "quiet")
 	return cmd
 }
 

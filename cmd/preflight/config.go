@@ -57,6 +57,7 @@ type Config struct {
 	Strict      bool          `mapstructure:"strict"`
 	Timeout     time.Duration `mapstructure:"timeout"`
 	Via         string        `mapstructure:"via"`
+	In          string        `mapstructure:"in"`
 	Verbose     bool          `mapstructure:"verbose"`
 	Quiet       bool          `mapstructure:"quiet"`
 	Progress    string        `mapstructure:"progress"`
@@ -93,6 +94,7 @@ func launchFlags(flags *pflag.FlagSet) {
 	flags.String("rdzv-endpoint", "", "as torchrun, with --rendezvous c10d: HOST[:PORT]")
 	flags.String("deepspeed_version", "", "judge hostfile filters as this release does (default: the newest rules)")
 	flags.String("via", viaAuto, viaUsage)
+	flags.String("in", "", inUsage)
 	flags.Duration("timeout", time.Minute, "for one node, from its name to its last fact")
 }
 

@@ -85,6 +85,7 @@ func (c Config) baselineOf(saved checks.Report, p launch.Prediction) *checks.Bas
 	if c.Via != viaAuto {
 		baseline.Via = c.Via
 	}
+	baseline.In = c.In
 	if p.HostsFile == "" {
 		return baseline
 	}

@@ -43,6 +43,7 @@ func rules() map[string]rule {
 		"accelerator":       {valid: accelerator},
 		"rendezvous":        {choices: rendezvousModes},
 		"via":               {choices: viaNames()},
+		"in":                {valid: enterable},
 		"progress":          {choices: progress.Modes},
 		"master_port":       {valid: port},
 		"ssh_port":          {valid: portOrDefault},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/agnivade/levenshtein"
@@ -133,6 +134,9 @@ func script(name string, words []string) (program, error) {
 	return program{}, &launch.UsageError{Program: name, Message: "preflight cannot judge what this starts" + wayOut(name)}
 }
 
+// containerEngines begin commands that run others in a container.
+var containerEngines = []string{"docker", "podman", "nerdctl", "apptainer", "singularity", "enroot", "nsenter"}
+
 // wayOut is what to type in place of a program that is not understood, as the rest of a
 // sentence.
 func wayOut(name string) string {
@@ -148,6 +152,9 @@ func wayOut(name string) string {
 			way += ", or " + strings.Join(others, ", ") + ", whose " + name + " it is"
 		}
 		return way
+	}
+	if slices.Contains(containerEngines, name) {
+		return fmt.Sprintf(": begin the command with what runs in the container, and name that beside it: preflight --in '%s exec …' -- deepspeed …", name)
 	}
 	for _, meant := range []string{launch.ProgramDeepSpeed, launch.ProgramTorchrun, launch.ProgramAccelerate} {
 		if levenshtein.ComputeDistance(name, meant) <= 2 {

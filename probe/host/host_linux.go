@@ -35,7 +35,7 @@ func CollectHost(_ context.Context, o machine.Options) (*facts.Host, error) {
 		return nil, fmt.Errorf("/proc/uptime says %q", uptime)
 	}
 	who := machine.Session(o)
-	return &facts.Host{
+	host := &facts.Host{
 		Hostname:     unix.ByteSliceToString(uname.Nodename[:]),
 		BootID:       boot,
 		MachineID:    cmp.Or(machine.Line(o.At("/etc/machine-id")), machine.Line(o.At("/var/lib/dbus/machine-id"))),
@@ -52,7 +52,11 @@ func CollectHost(_ context.Context, o machine.Options) (*facts.Host, error) {
 		Shell:        who.Shell,
 		Uptime:       up,
 		Load:         load(o),
-	}, nil
+	}
+	if host.Container == "" {
+		host.Containers = runningContainers(o)
+	}
+	return host, nil
 }
 
 // load is the load average of one minute, nil when the kernel does not say.

@@ -65,10 +65,12 @@ func (p *place) Start(command string, stderr io.Writer) (*remote.Process, *remot
 		return nil, &remote.Error{Stage: remote.StageSession, Cause: remote.Interrupted, Err: os.ErrClosed}
 	}
 	p.command, p.stderr = command, stderr
-	p.set.begin(p.group, command)
+	many := remote.HearsMany(command)
+	if many {
+		p.set.begin(p.group, command)
+	}
 	switch {
-	case p.wanted, p.step != nil && p.step.command != command:
-		p.step = nil
+	case p.wanted, !many:
 		p.alone()
 	case p.step != nil && p.step.open:
 		p.replay()

@@ -80,7 +80,7 @@ func (f *file) mapping(node *yaml.Node) map[string]*yaml.Node {
 }
 
 // inShort are the sections that may be "name: value" pairs instead of a list.
-var inShort = []string{"expect", "severity"}
+var inShort = []string{"expect", "severity", perNode}
 
 // entries are those of a section's list that have none but known keys. Where its
 // entries need no more than the first two, a section may say them in short:

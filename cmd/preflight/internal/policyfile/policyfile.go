@@ -66,7 +66,7 @@ func (f *file) settings(root *yaml.Node, top map[string]*yaml.Node, all []Settin
 		key := root.Content[i]
 		at := slices.IndexFunc(all, func(s Setting) bool { return s.Key == strings.ToLower(key.Value) })
 		switch {
-		case slices.Contains(sections, key.Value), key.Tag == "!!merge":
+		case slices.Contains(sections, key.Value), key.Tag == "!!merge", key.Value == perNode && top[key.Value].Kind != yaml.ScalarNode:
 		case at < 0:
 			near := usage.Nearest(key.Value, keys)
 			f.fault(key, "unknown setting %q%s", key.Value, cmp.Or(near, ": keys are the long names of the flags, with underscores, and "+strings.Join(sections, ", ")))

@@ -17,6 +17,7 @@ import (
 	"preflight/checks/agreement"
 	"preflight/checks/catalogue"
 	"preflight/checks/compare"
+	"preflight/cmd/preflight/internal/inside"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/hostfile"
 )
@@ -32,6 +33,13 @@ type Policy struct {
 	Drift      []checks.DriftSeverity
 	Waivers    []checks.Waiver
 	Groups     []checks.Group
+	In         []In
+}
+
+// In is what ranks run in on some nodes.
+type In struct {
+	Nodes []string // nil for all
+	Words []string // of the command that enters it, nil for the node itself
 }
 
 // Value is what the file says of one setting, and where.
@@ -51,11 +59,30 @@ func (f *file) policy(document map[string]*yaml.Node) Policy {
 	for _, entry := range f.entries(document["expect"], "expect", "fact", "is", "nodes", "severity", "fix") {
 		s.Expect = append(s.Expect, f.expectation(entry))
 	}
+	if in := document[perNode]; in != nil && in.Kind != yaml.ScalarNode {
+		for _, entry := range f.entries(in, perNode, "nodes", "command") {
+			s.In = append(s.In, f.inside(entry))
+		}
+	}
 	f.severities(f.entries(document["severity"], "severity", "check", "severity", "fact"), &s)
 	for _, entry := range f.entries(document["waivers"], "waivers", "check", "nodes", "fact", "reason", "owner", "until") {
 		s.Waivers = append(s.Waivers, f.waiver(entry))
 	}
 	return s
+}
+
+// perNode is the setting that a list may say of single nodes.
+const perNode = "in"
+
+func (f *file) inside(entry entry) (in In) {
+	in.Nodes = f.nodeSet(entry.keys["nodes"], "nodes")
+	command := f.required(entry, "command")
+	words, err := inside.Words(command)
+	if err != nil {
+		f.fail(entry.keys["command"], fmt.Errorf("%s: %w", perNode, err))
+	}
+	in.Words = words
+	return in
 }
 
 // readGroups reads names for node sets, in their order.

@@ -1,0 +1,81 @@
+package launcher
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/facts"
+)
+
+var RunsInside = checks.Check{
+	ID:       "runs-inside",
+	Title:    "what was looked at is what the ranks will run in",
+	Severity: checks.Warning,
+	Volatile: true,
+	Needs:    []facts.Section{facts.SectionHost, facts.SectionPython},
+	Doc: "A login ends on the machine, also where the training runs in a container on it. Then the machine's /dev/shm, limits and packages are judged, and the ranks get others. " +
+		"Where the interpreter of the launch, torch or the directory that it is typed in is not on a node, and a running container of docker, podman or nerdctl there has it, this check says so and names the flag " +
+		"that looks inside. Containers are found by the process that their engine leaves beside each; no engine is asked. Only root, and whoever runs a container, may look into it.",
+	WouldSee: "findings of a machine that no rank runs on",
+	Run:      judgeRunsInside,
+}
+
+func judgeRunsInside(view checks.View) (findings []checks.Finding) {
+	entered := 0
+	for _, node := range view.Nodes {
+		if node.SSH != nil && node.SSH.Inside != nil || node.Host.Container != "" {
+			entered++
+			continue
+		}
+		for _, c := range node.Host.Containers {
+			has, lacks := heldBy(c, node)
+			if has == nil && (lacks == nil || !c.Unseen) {
+				continue
+			}
+			summary := fmt.Sprintf("the machine itself was looked at, and %s is only in a container of %s that runs there", strings.Join(has, ", "), c.Engine)
+			if has == nil {
+				summary = fmt.Sprintf("the machine itself was looked at, and %s may be in a container of %s that runs there: this account may not look into it", strings.Join(lacks, ", "), c.Engine)
+			}
+			// Their containers have names of their own, and it is one thing all the same.
+			if at := slices.IndexFunc(findings, func(f checks.Finding) bool { return f.Summary == summary }); at >= 0 {
+				findings[at].Nodes = append(findings[at].Nodes, node.Name)
+				break
+			}
+			findings = append(findings, checks.Finding{
+				Nodes: []string{node.Name}, Summary: summary,
+				Want: "a look inside, where the ranks run in there",
+				Remedy: []fix.Command{
+					fix.Here("preflight -H {hostfile} --in '%s exec -i %s'   # with whatever else this run has; that is its name or id on {node}", fix.Name(c.Engine), fix.Name(c.Name)),
+				},
+			})
+			break
+		}
+	}
+	if entered == len(view.Nodes) {
+		return checks.Skipped("the insides of containers were looked at")
+	}
+	return findings
+}
+
+// heldBy is what of the launch a node lacks itself, and what of that a container on it has.
+func heldBy(c facts.RunningContainer, node *facts.Node) (has, lacks []string) {
+	for _, part := range []struct {
+		name             string
+		missing, isThere bool
+	}{
+		{node.Python.Path, !node.Python.Found, c.Interpreter},
+		{"torch", node.Python.Found && node.Python.Torch == nil, c.Torch},
+		{"the directory of the launch", node.Files != nil && !node.Files.WorkDir.Exists, c.WorkDir},
+	} {
+		if part.missing {
+			lacks = append(lacks, part.name)
+		}
+		if part.missing && part.isThere {
+			has = append(has, part.name)
+		}
+	}
+	return has, lacks
+}

@@ -1,0 +1,108 @@
+// Package inside reads the command that enters what the ranks run in on a node, as people
+// write it: docker exec -i train.
+//
+// It refuses what a shell would have to work out, such as $NAME, pipes and patterns: on the
+// nodes no shell reads these words, and here it would be the wrong machine's.
+package inside
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/syntax"
+
+	"preflight/cmd/preflight/internal/usage"
+	"preflight/hostfile"
+	"preflight/remote"
+)
+
+// Words are those of a command as a POSIX shell parts them; none of "".
+func Words(text string) ([]string, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	words, err := parted(text)
+	if err == nil {
+		err = remote.Enterable(words)
+	}
+	if err != nil {
+		return nil, usage.WithHint(fmt.Errorf("%q is not a command to put ours behind: %w", text, err), "write it as in --in 'docker exec -i train', and what it needs a shell for into a script that ends in exec docker exec -i train \"$@\"")
+	}
+	return words, nil
+}
+
+// parted are the words of a simple command.
+func parted(text string) (words []string, err error) {
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangPOSIX)).Parse(strings.NewReader(text), "")
+	if wrong, is := errors.AsType[syntax.ParseError](err); is {
+		return nil, errors.New(wrong.Text)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(file.Stmts) != 1 {
+		return nil, errors.New("it has to be one command")
+	}
+	statement := file.Stmts[0]
+	call, isCall := statement.Cmd.(*syntax.CallExpr)
+	if !isCall || statement.Negated || statement.Background || statement.Redirs != nil || call.Assigns != nil {
+		return nil, errors.New("it has to be a program and its arguments")
+	}
+	for _, word := range call.Args {
+		if err := plain(word.Parts); err != nil {
+			return nil, err
+		}
+		literal, err := expand.Fields(nil, word)
+		if err != nil {
+			return nil, err
+		}
+		words = append(words, literal...)
+	}
+	for _, name := range placeholder.FindAllString(strings.Join(words, "\n"), -1) {
+		if name != nodePlaceholder {
+			return nil, fmt.Errorf("unknown %s: there is %s, the node's name", name, nodePlaceholder)
+		}
+	}
+	return words, nil
+}
+
+// plain refuses the parts of a word that a shell would have to work out.
+func plain(parts []syntax.WordPart) error {
+	for i, part := range parts {
+		switch part := part.(type) {
+		case *syntax.SglQuoted:
+		case *syntax.DblQuoted:
+			if slices.ContainsFunc(part.Parts, func(p syntax.WordPart) bool { _, isText := p.(*syntax.Lit); return !isText }) {
+				return errors.New("a shell would have to work out a part of it: write that out, or put it between single quotes")
+			}
+		case *syntax.Lit:
+			if pattern.MatchString(part.Value) || i == 0 && part.Value[0] == '~' {
+				return fmt.Errorf("a shell would have to work out %s: write it out, or put it between single quotes", part.Value)
+			}
+		default:
+			return errors.New("a shell would have to work out a part of it: write that out, or put it between single quotes")
+		}
+	}
+	return nil
+}
+
+// pattern is what a shell matches with files or makes several words of, where no backslash
+// stands before it.
+var pattern = regexp.MustCompile(`(^|[^\\])(\\\\)*([*?[]|\{[^}]*(,|\.\.))`)
+
+// nodePlaceholder stands for the node's name, without a user.
+const nodePlaceholder = "{node}"
+
+var placeholder = regexp.MustCompile(`\{[a-z_]+\}`)
+
+// Of are the words for a node, nil for the node itself.
+func Of(words []string, node string) (of []string) {
+	for _, word := range words {
+		of = append(of, strings.ReplaceAll(word, nodePlaceholder, hostfile.Bare(node)))
+	}
+	return of
+}

@@ -1,0 +1,53 @@
+package host
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
+	"preflight/probe/machine"
+)
+
+// TestRunningContainers: each is told once, by who made it, with what it has of the launch;
+// a pod's are not.
+func TestRunningContainers(t *testing.T) {
+	root := t.TempDir()
+	write := func(path, text string) {
+		t.Helper()
+		path = filepath.Join(root, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for pid, process := range map[string]struct{ comm, line, child string }{
+		"10": {"bash", "bash\x00-n\x00no", ""},
+		"20": {"conmon", "/usr/bin/conmon\x00-c\x0090fe\x00-n\x00train\x00--exit-command\x00/usr/bin/podman\x00", "21"},
+		"22": {"conmon", "/usr/bin/conmon\x00-c\x0090fe\x00-n\x00train\x00--exit-command\x00/usr/bin/podman\x00", "23"}, // of an exec
+		"30": {"containerd-shim", "/usr/bin/containerd-shim-runc-v2\x00-namespace\x00moby\x00-id\x004f1d6c0a9b3e77\x00", "31"},
+		"40": {"containerd-shim", "/usr/bin/containerd-shim-runc-v2\x00-namespace\x00k8s.io\x00-id\x00af1d6c0a9b3e77\x00", "41"},
+		"50": {"containerd-shim", "/usr/bin/containerd-shim-runc-v2\x00-namespace\x00default\x00-id\x00bf1d6c0a9b3e77\x00", ""},
+		"60": {"conmon", "/usr/bin/conmon\x00-n\x00k8s_x\x00--exit-dir\x00/var/run/crio\x00", "61"},
+	} {
+		write("proc/"+pid+"/comm", process.comm+"\n")
+		write("proc/"+pid+"/cmdline", process.line)
+		write("proc/"+pid+"/task/"+pid+"/children", process.child+" ")
+	}
+	write("proc/21/root/opt/conda/bin/python", "")
+	write("proc/21/root/opt/conda/lib/python3.11/site-packages/torch/version.py", "")
+	write("proc/31/root/work/job/train.py", "")
+	got := runningContainers(machine.Options{Root: root, Interpreter: "/opt/conda/bin/python", WorkDir: "/work/job"})
+	want := []facts.RunningContainer{
+		{Engine: "podman", Name: "train", Interpreter: true, Torch: true},
+		{Engine: "docker", Name: "4f1d6c0a9b3e", WorkDir: true},
+		{Engine: "nerdctl", Name: "bf1d6c0a9b3e", Unseen: true},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}

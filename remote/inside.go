@@ -1,0 +1,122 @@
+package remote
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"preflight/lazyregexp"
+)
+
+// The dialogue with outside.sh goes before that with the command that it becomes. We say how
+// to enter what the ranks run in: a word a line, then an empty line. Its lines are:
+//
+//	shell    it runs
+//	enters   it has read how
+//	absent   the program that is to do it is not there
+
+// Enterable says what is wrong with the words that a command is put behind, nil for nothing:
+// each has to fit into a line.
+func Enterable(words []string) error {
+	if len(words) == 0 {
+		return errors.New("it has no word")
+	}
+	for _, word := range words {
+		switch {
+		case word == "":
+			return errors.New("it has an empty word")
+		case strings.ContainsFunc(word, func(r rune) bool { return unicode.IsControl(r) || r == unicode.ReplacementChar }):
+			return fmt.Errorf("a word of it is no line of text: %s", Escape(word))
+		}
+	}
+	return nil
+}
+
+// entrance is the way into what the ranks run in on a node; its zero value is the node itself.
+type entrance struct {
+	words   []string
+	passed  bool // the node's own shell has read them
+	absent  bool // the first is no program there
+	entered bool // our script runs inside
+}
+
+// entrance is that of a node.
+func (c *Client) entrance(name string) entrance {
+	if c.options.In == nil {
+		return entrance{}
+	}
+	return entrance{words: c.options.In(name)}
+}
+
+// of is which of two commands goes this way, and what it is told before anything else.
+func (e entrance) of(direct, behind string) (command, told string) {
+	if e.words == nil {
+		return direct, ""
+	}
+	return behind, strings.Join(e.words, "\n") + "\n\n"
+}
+
+// heard takes a line of outside.sh, or the first from within.
+func (e *entrance) heard(verb string) {
+	switch verb {
+	case "shell":
+		e.entered = e.passed || e.words == nil
+	case "enters":
+		e.passed = e.words != nil
+	case "absent":
+		e.absent = true
+	}
+}
+
+// explainEntrance names what keeps our command out of what the ranks run in. The words are of
+// who was to take it there.
+func (e *ending) explainEntrance() *Error {
+	program, said := Escape(e.words[0]), e.output()
+	fail := func(c Cause, text string) *Error {
+		return e.fail(StageInside, c, map[string]string{"program": program, "output": said}, errors.New(text+after(said)))
+	}
+	if e.entered {
+		return fail(NoInput, program+" passes nothing on to what it starts")
+	}
+	if e.absent {
+		return fail(NoEngine, "the node has no "+program)
+	}
+	for _, known := range entranceWords {
+		if known.says.MatchString(said) {
+			return fail(known.cause, known.text)
+		}
+	}
+	return fail(NotEntered, fmt.Sprintf("%s ended with status %d before it started a shell in there", program, e.Status))
+}
+
+// entranceWords are what engines say of what keeps them from starting a shell: the first
+// that fits is the cause. What is not there comes last, for that is how much else ends.
+//
+// Sources: moby/moby 28.2, client/errors.go and daemon/exec.go; docker/cli 28.2,
+// cli/streams/in.go; containers/podman 4.3, libpod/container_exec.go and
+// libpod/define/errors.go; containers/crun 1.8, src/libcrun/container.c; opencontainers/runc
+// 1.1, libcontainer/init_linux.go; containerd/nerdctl 1.7, pkg/clientutil/client.go and
+// pkg/cmd/container/exec.go; containerd 1.7, container.go; apptainer 1.2,
+// internal/pkg/runtime/launch and pkg/image/sif.go; NVIDIA/enroot 3.4, src/runtime.sh;
+// util-linux 2.38, sys-utils/nsenter.c; sudo 1.9, plugins/sudoers/auth/sudo_auth.c.
+var entranceWords = []struct {
+	cause Cause
+	text  string
+	says  *lazyregexp.Regexp
+}{
+	{GivenTerminal, "it is told to give our command a terminal, and there is none",
+		lazyregexp.New(`(?i)input device is not a TTY|stdin is not a terminal|provided file is not a console`)},
+	{EngineDenied, "this account may not enter",
+		lazyregexp.New(`(?i)password is required|terminal is required|not in the sudoers|is not allowed to execute|permission denied while trying to connect|connect: permission denied|/ns/\w+: permission denied|reassociate to namespaces?.* failed: Operation not permitted|unshare: operation not permitted`)},
+	{EngineDown, "its daemon does not run",
+		lazyregexp.New(`(?i)cannot connect to the docker daemon|cannot connect to podman|cannot access containerd socket|failed to dial`)},
+	{ContainerStopped, "the container does not run",
+		lazyregexp.New(`(?i)is not running|is paused|container state improper|in a (stopped|paused) container|no running task found`)},
+	{OtherArch, "what is in there is for another machine",
+		lazyregexp.New(`(?i)exec format error|image's architecture`)},
+	{NoShellInside, "there is no /bin/sh in there",
+		lazyregexp.New("(?i)(exec: |executable file |stat |failed to execute:? )[\"`]?/bin/sh\\b")},
+	{NoContainer, "there is no such container",
+		lazyregexp.New(`(?i)no such (container|process|file or directory)|no container with name or ID|could not open image`)},
+}

@@ -1,0 +1,28 @@
+package report
+
+import (
+	"strings"
+	"testing"
+
+	"preflight/checks"
+	"preflight/facts"
+)
+
+// TestSummaryNamesTheInside: of what the facts are stands where every format has it.
+func TestSummaryNamesTheInside(t *testing.T) {
+	for want, inside := range map[string][][]string{
+		"2 nodes": {nil, nil},
+		"2 nodes, seen inside docker exec -i train (but for what is said of ssh)":            {{"docker", "exec", "-i", "train"}, {"docker", "exec", "-i", "train"}},
+		"2 nodes, seen inside docker exec -i 'train-{node}' (but for what is said of ssh)":   {{"docker", "exec", "-i", "train-w1"}, {"docker", "exec", "-i", "train-w2"}},
+		"2 nodes, seen inside podman exec -i 'it'\\''s' on w2 (but for what is said of ssh)": {nil, {"podman", "exec", "-i", "it's"}},
+		"2 nodes, seen inside a on w1, seen inside b on w2 (but for what is said of ssh)":    {{"a"}, {"b"}},
+	} {
+		var r checks.Report
+		for i, words := range inside {
+			r.Nodes = append(r.Nodes, facts.Node{Name: []string{"u@w1", "w2"}[i], Reached: true, Facts: facts.Facts{SSH: &facts.SSH{Inside: words}}})
+		}
+		if got := WordsOf(r).Summary(); got != strings.ReplaceAll(want, "on w1", "on u@w1") {
+			t.Errorf("%s\nwant %s", got, want)
+		}
+	}
+}
