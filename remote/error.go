@@ -76,6 +76,7 @@ const (
 	JobOver        Cause = "job-over"        // Slurm's job has ended
 	SlurmSilent    Cause = "slurm-silent"    // its controller
 	SlurmDistrusts Cause = "slurm-distrusts" // credentials: munge, or clocks that differ
+
 	// On the way into what the ranks run in: Detail program, output.
 	NoEngine         Cause = "no-engine"         // the node has no such program
 	EngineDenied     Cause = "engine-denied"     // this account may not

@@ -29,6 +29,10 @@ const (
 // more begins a piece of an agent's line that is not its last.
 var more = []byte("@@more ")
 
+// HearsMany is whether a command of ours knows its own lines among those for many: one that goes
+// into what ranks run in there, or cleans, does not.
+func HearsMany(command string) bool { return command == deliverCommand }
+
 // Address is lines as they are sent to one task of many.
 func Address(task string, lines []byte) []byte {
 	var all []byte

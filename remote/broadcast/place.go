@@ -3,13 +3,11 @@ package broadcast
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 
 	"preflight/remote"
 )
@@ -65,10 +63,12 @@ func (p *place) Start(command string, stderr io.Writer) (*remote.Process, *remot
 		return nil, &remote.Error{Stage: remote.StageSession, Cause: remote.Interrupted, Err: os.ErrClosed}
 	}
 	p.command, p.stderr = command, stderr
-	p.set.begin(p.group, command)
+	many := remote.HearsMany(command)
+	if many {
+		p.set.begin(p.group, command)
+	}
 	switch {
-	case p.wanted, p.step != nil && p.step.command != command:
-		p.step = nil
+	case p.wanted, !many:
 		p.alone()
 	case p.step != nil && p.step.open:
 		p.replay()
@@ -339,62 +339,4 @@ func (p *place) Close() error {
 		return own.Close()
 	}
 	return nil
-}
-
-const (
-	// maxHeld is what may lie unread of a node: more than package remote takes of one at all.
-	maxHeld = 9 << 20
-	// maxEarly is how many lines are kept that nobody has asked for yet.
-	maxEarly = 100
-)
-
-var errHeld = errors.New("too much lies unread")
-
-// flow is a stream whose writer never waits, until there is too much.
-type flow struct {
-	mu    sync.Mutex
-	came  sync.Cond
-	held  []byte
-	ended bool
-}
-
-func newFlow() *flow {
-	f := &flow{}
-	f.came.L = &f.mu
-	return f
-}
-
-func (f *flow) put(text []byte) { _, _ = f.Write(text) }
-
-// Write is by a start of its own, which ends where there is too much; of a program it is dropped.
-func (f *flow) Write(text []byte) (int, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.held)+len(text) > maxHeld || f.ended {
-		return 0, errHeld
-	}
-	f.held = append(f.held, text...)
-	f.came.Signal()
-	return len(text), nil
-}
-
-func (f *flow) end() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.ended = true
-	f.came.Broadcast()
-}
-
-func (f *flow) Read(p []byte) (int, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for len(f.held) == 0 {
-		if f.ended {
-			return 0, io.EOF
-		}
-		f.came.Wait()
-	}
-	n := copy(p, f.held)
-	f.held = f.held[n:]
-	return n, nil
 }
