@@ -34,6 +34,7 @@ type own struct {
 	said   remote.Tail // by the program
 	begun  bool        // the command has
 	status string      // of the command, "" before it has ended
+	asked  int         // lines of it that may tell why
 	why    *remote.Error
 	cut    bool   // it was we who ended it
 	before string // what the program had said by then
@@ -109,8 +110,8 @@ func (o *own) heard(line string) (text string, is bool) {
 		return text, text != ""
 	}
 	_, _ = io.WriteString(&o.said, line+"\n") // never fails
-	if o.engine.Hangs && !o.begun && o.why == nil && !o.cut {
-		if o.why = o.engine.Explain(o.said.Text(), false); o.why != nil {
+	if o.asked++; o.engine.Hangs && o.asked < maxAsked && !o.begun && o.why == nil && !o.cut {
+		if o.why = o.engine.Explain(remote.Escape(line), false); o.why != nil {
 			go o.Close()
 		}
 	}

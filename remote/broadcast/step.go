@@ -19,6 +19,8 @@ const (
 	grace = time.Second
 	// pipesGrace is how long its pipes may stay open behind it.
 	pipesGrace = 200 * time.Millisecond
+	// maxAsked is more lines than any program needs to say why it will not begin.
+	maxAsked = 1000
 )
 
 // step is one program that runs. What is not said otherwise is guarded by the set.
@@ -36,6 +38,7 @@ type step struct {
 	ended   chan struct{} // and all that it wrote has been read
 	waiting *hostsys.Timer
 
+	asked int  // lines of its own that may tell why it will not begin
 	heard int  // tasks
 	open  bool // all of them were
 	over  bool // nobody is of it any more
@@ -131,7 +134,7 @@ func (t *step) hear(line string) {
 	if task < 0 || task >= len(t.places) {
 		_, _ = io.WriteString(&t.said, line+"\n") // never fails
 		t.locked(func() {
-			if t.set.engine.Hangs && !t.open && t.set.engine.Explain(t.said.Text(), false) != nil {
+			if t.asked++; t.set.engine.Hangs && t.asked < maxAsked && !t.open && t.set.engine.Explain(remote.Escape(line), false) != nil {
 				t.end()
 			}
 		})
