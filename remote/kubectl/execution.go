@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -43,7 +44,12 @@ type execution struct {
 
 // shell takes its command from what it is sent. kubectl puts a command into the address that
 // it asks the API server for, where proxies on the way allow for a few kilobytes in all.
-const shell = `IFS= read -r command && eval "$command"`
+// It never ends with 0: so does kubectl where its connection was cut, by some releases (1.20)
+// without a word.
+const shell = `IFS= read -r command && (eval "$command"); s=$?; [ $s != 0 ] || s=` + endedWell + `; exit $s`
+
+// endedWell is the status of a command that ended with 0.
+const endedWell = "99"
 
 // Start runs the command, which is one line for a shell.
 func (e *execution) Start(command string, stderr io.Writer) (*remote.Process, *remote.Error) {
@@ -104,7 +110,7 @@ func (h heard) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// exit is how the command ended: kubectl's status is the command's.
+// exit is how the command ended: kubectl's status is that of the shell.
 func (e *execution) exit() remote.Exit {
 	<-e.ended
 	status, isUnix := e.command.ProcessState.Sys().(syscall.WaitStatus)
@@ -112,6 +118,10 @@ func (e *execution) exit() remote.Exit {
 	switch {
 	case isUnix && status.Signaled():
 		return remote.Exit{Status: -1}
+	case code == 0 && e.spoke.Load():
+		return remote.Exit{Status: -1, Missing: true}
+	case strconv.Itoa(code) == endedWell:
+		return remote.Exit{}
 	case code > 128:
 		return remote.Exit{Status: -1, Signal: strings.TrimPrefix(cmp.Or(unix.SignalName(syscall.Signal(code-128)), fmt.Sprint(code-128)), "SIG")}
 	}
@@ -148,10 +158,12 @@ func (e *execution) Broken() *remote.Error {
 		return nil
 	}
 	said := e.said.Text()
-	failure, well := explain(said), e.command.ProcessState.Success() // as where its connection is cut, too
+	failure := explain(said)
 	switch started := e.spoke.Load(); {
-	case well && failure == nil:
+	case e.command.ProcessState.Success() && !started && failure == nil:
 		return nil
+	case e.command.ProcessState.Success():
+		failure = &remote.Error{Cause: remote.ConnectionLost, Err: errors.New(cmp.Or(complaint(said), "kubectl ended as if all were well, before the command had"))}
 	case started && commandEnded.MatchString(said):
 		return nil
 	case started && (failure == nil || failure.Cause != remote.KubeletDown):

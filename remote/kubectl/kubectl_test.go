@@ -140,7 +140,7 @@ func TestTalk(t *testing.T) {
 	}
 	asked, _ := os.ReadFile(filepath.Join(dir, "asked"))
 	lines := strings.Split(strings.TrimSpace(string(asked)), "\n")
-	want := `exec --stdin w1 --context=--evil --namespace=ml --container=train -- /bin/sh -c IFS= read -r command && eval "$command"`
+	want := `exec --stdin w1 --context=--evil --namespace=ml --container=train -- /bin/sh -c ` + shell
 	if len(lines) != 3 || lines[0] != "get pods --output=json --context=--evil --namespace=ml" || lines[1] != want {
 		t.Errorf("%q", lines)
 	}

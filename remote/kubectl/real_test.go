@@ -34,6 +34,7 @@ func TestRealKubectl(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	server := exec.Command(filepath.Join(dir, "kube"), filepath.Join(dir, "pods"))
+	server.Env = append(os.Environ(), "HOME="+dir, "XDG_CACHE_HOME=")
 	stdin, err := server.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -148,6 +148,7 @@ func run(w http.ResponseWriter, r *http.Request, stand string) {
 	case "bare":
 		status = map[string]any{"status": "Failure", "reason": "InternalError", "message": `Internal error occurred: error executing command in container: failed to exec in container: failed to start exec "0a1b": OCI runtime exec failed: exec failed: unable to start container process: exec: "/bin/sh": stat /bin/sh: no such file or directory: unknown`}
 	case "dropped":
+		fmt.Fprintln(streams["stdout"], "and then no more")
 		return
 	default:
 		cmd := exec.Command(query["command"][0], query["command"][1:]...)
