@@ -6,15 +6,77 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"preflight/remote"
+	"preflight/remote/carriertest"
 	"preflight/remote/fixture"
 )
 
 const token = "a token that nobody guesses"
+
+// TestMain is a node that calls, where it has an address and a name: what it prints is heard.
+func TestMain(m *testing.M) {
+	if len(os.Args) != 4 || os.Args[1] != "call" {
+		os.Exit(m.Run())
+	}
+	_, _ = Call(context.Background(), os.Args[2], os.Args[3], token, func(in io.Reader, out io.Writer) error {
+		printed, stdout, err := os.Pipe()
+		if err != nil {
+			return err
+		}
+		os.Stdout = stdout
+		heard := make(chan struct{})
+		go func() {
+			defer close(heard)
+			_, _ = io.Copy(out, printed)
+		}()
+		err = remote.Serve(context.Background(), in, stdout, methods())
+		stdout.Close()
+		<-heard
+		return err
+	})
+}
+
+func TestFaults(t *testing.T) {
+	carriertest.Faults(t, carriertest.Stand{Calls: true, Open: func(t *testing.T, logins map[string]string) remote.Carrier {
+		var names []string
+		for name := range logins {
+			names = append(names, name)
+		}
+		carrier, err := Listen("127.0.0.1:0", token, names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, login := range logins {
+			calling := exec.Command(login, self, "call", carrier.Address().String(), name)
+			if err := calling.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				_ = calling.Process.Kill() // which may have ended of itself
+				_ = calling.Wait()
+			})
+		}
+		return carrier
+	}})
+}
+
+func methods() map[string]remote.Method {
+	methods := map[string]remote.Method{}
+	for name, method := range fixture.Methods {
+		methods[name] = method
+	}
+	return methods
+}
 
 // judge is one that awaits these nodes, for the time of a test.
 func judge(t *testing.T, timeout time.Duration, names ...string) (*Carrier, *remote.Client) {
@@ -40,16 +102,12 @@ type outcome struct {
 // node calls, and answers as an agent does.
 func node(t *testing.T, c *Carrier, name, token string) <-chan outcome {
 	t.Helper()
-	methods := map[string]remote.Method{}
-	for name, method := range fixture.Methods {
-		methods[name] = method
-	}
 	done := make(chan outcome, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	go func() {
 		v, err := Call(ctx, c.Address().String(), name, token, func(in io.Reader, out io.Writer) error {
-			return remote.Serve(ctx, in, out, methods)
+			return remote.Serve(ctx, in, out, methods())
 		})
 		done <- outcome{v, err}
 	}()
