@@ -19,6 +19,10 @@ import (
 
 const token = "a token that nobody guesses"
 
+// patience is that of nodes: a judge that takes one for another's, or the other way round, would
+// have them wait for a verdict.
+const patience = 20 * time.Second
+
 // TestMain is a node that calls, where it has an address and a name: what it prints is heard.
 func TestMain(m *testing.M) {
 	if len(os.Args) != 4 || os.Args[1] != "call" {
@@ -103,7 +107,7 @@ type outcome struct {
 func node(t *testing.T, c *Carrier, name, token string) <-chan outcome {
 	t.Helper()
 	done := make(chan outcome, 1)
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	go func() {
 		v, err := Call(ctx, c.Address().String(), name, token, func(in io.Reader, out io.Writer) error {
@@ -203,6 +207,7 @@ func says(t *testing.T, c *Carrier, text string) string {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(patience))
 	_, _ = io.WriteString(conn, text+"\n") // the judge may have had enough before the end
 	answer, _ := io.ReadAll(conn)
 	return string(answer)
@@ -230,7 +235,9 @@ func TestFalseJudge(t *testing.T) {
 		_ = l.say(p) // its own, given back
 		_, _ = io.Copy(io.Discard, conn)
 	}()
-	_, err = Call(t.Context(), listener.Addr().String(), "w1", token, func(io.Reader, io.Writer) error {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err = Call(ctx, listener.Addr().String(), "w1", token, func(io.Reader, io.Writer) error {
 		t.Error("it was answered")
 		return nil
 	})
@@ -304,6 +311,7 @@ func TestFrozen(t *testing.T) {
 	if took := time.Since(began); took > time.Second+fixture.Slack {
 		t.Errorf("took %v", took)
 	}
+	_ = l.SetDeadline(time.Now().Add(patience))
 	go carrier.Conclude(Verdict{Why: "w1 hangs"})
 	if v, err := one.verdict(); err != nil || v.Go || v.Why != "w1 hangs" {
 		t.Errorf("%+v, %v", v, err)
