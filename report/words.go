@@ -341,14 +341,24 @@ func GroupBy[K comparable, V any](values []V, key func(V) K) (groups []Group[K, 
 	return groups
 }
 
-// carriedBy is what took us to all nodes in place of ssh, "" for ssh.
+// carriedBy is what took us to all nodes in place of ssh, and into which of the containers that a
+// pod has; "" for ssh.
 func carriedBy(nodes []facts.Node) string {
-	by := ""
+	by, containers := "", []string{}
 	for i := range nodes {
-		if ssh := nodes[i].SSH; ssh == nil || ssh.Carrier == "" {
+		ssh := nodes[i].SSH
+		if ssh == nil || ssh.Carrier == "" {
 			return ""
 		}
-		by = nodes[i].SSH.Carrier
+		by = ssh.Carrier
+		for _, option := range ssh.Options {
+			if name, is := strings.CutPrefix(option, "--container="); is && !slices.Contains(containers, name) {
+				containers = append(containers, name)
+			}
+		}
+	}
+	if len(containers) > 0 {
+		by += " in container " + strings.Join(containers, ", ")
 	}
 	return by
 }

@@ -112,11 +112,8 @@ func openVerbs(node *facts.Node, onMetal fix.Command) []fix.Command {
 	if commands := remedy.Anew(container, remedy.InfiniBand); commands != nil {
 		return commands
 	}
-	switch container {
-	case "":
+	if container == "" {
 		return []fix.Command{onMetal}
-	case "kubernetes":
-		return []fix.Command{fix.Here("resources: {limits: {rdma/hca: 1}}   # in the pod's spec, by the name that the cluster's RDMA device plugin gives them, with IPC_LOCK")}
 	}
 	return []fix.Command{fix.Note("start the container of {nodes} anew with /dev/infiniband of its machine")}
 }

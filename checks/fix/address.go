@@ -46,7 +46,8 @@ func (c Command) Addressed(to Audience) (line string, isCommand bool) {
 			c = c.Remark("and so on each of the others, in what its ranks run in")
 		}
 	}
-	code, remark := c.write(to.names(nodes), each, !kept && to.isRoot(nodes, remote || c.place == console))
+	isStrangers := kept || c.place == console && to.Pods != nil // whoever we are in a pod, we are nobody on its machine
+	code, remark := c.write(to.names(nodes), each, !isStrangers && to.isRoot(nodes, remote || c.place == console))
 	line = code.String()
 	switch {
 	case c.place == note:
@@ -116,6 +117,10 @@ func (to Audience) names(nodes []string) func(string) (Arg, bool) {
 			return raw(fmt.Sprintf(" -e 'ssh -p %d'", to.Port)), true
 		case name == "ssh_port", name == "rsh":
 			return raw(""), true
+		case name == "pods":
+			return raw(to.ofKubectl("--context=", "--namespace=")), true
+		case name == "cluster":
+			return raw(to.ofKubectl("--context=")), true
 		case len(to.Nodes) == 0:
 			return nil, false
 		case name == "ssh" && areHosts(nodes):
@@ -157,14 +162,23 @@ func (to Audience) remoteShell(nodes []string) string {
 
 // inPods runs a command in pods, one after another.
 func (to Audience) inPods(nodes []string, command string) string {
+	options := to.ofKubectl("--")
+	if len(nodes) == 1 {
+		return "kubectl exec " + hostfile.Bare(nodes[0]) + options + " --" + command
+	}
+	return "for pod in " + strings.Join(bare(nodes), " ") + "; do kubectl exec $pod" + options + " --" + command + "; done"
+}
+
+// ofKubectl are the options that begin so, each behind a blank: not every command of kubectl
+// takes all of those of exec.
+func (to Audience) ofKubectl(beginnings ...string) string {
 	var options strings.Builder
 	for _, option := range to.Pods {
-		options.WriteString(" " + Quote(option))
+		if slices.ContainsFunc(beginnings, func(beginning string) bool { return strings.HasPrefix(option, beginning) }) {
+			options.WriteString(" " + Quote(option))
+		}
 	}
-	if len(nodes) == 1 {
-		return "kubectl exec " + hostfile.Bare(nodes[0]) + options.String() + " --" + command
-	}
-	return "for pod in " + strings.Join(bare(nodes), " ") + "; do kubectl exec $pod" + options.String() + " --" + command + "; done"
+	return options.String()
 }
 
 // oneWord has the shell here hand code on as it stands: in the quotation that changes

@@ -31,6 +31,8 @@ func TestAddressed(t *testing.T) {
 		{On("ulimit -n"), Audience{Nodes: []string{"w1"}, Srun: true, IsRoot: one.IsRoot}, "srun --overlap --nodes=1 --ntasks=1 --nodelist=w1 sh -c 'ulimit -n'"},
 		{On("df -h | tail -n 1"), Audience{Nodes: []string{"w1", "w3"}, Port: 2222, Srun: true, IsRoot: one.IsRoot}, "srun --overlap --nodes=2 --ntasks=2 --nodelist='w[1,3]' sh -c 'df -h | tail -n 1'"},
 		{On("ulimit -n"), Audience{Nodes: []string{"w1"}, Pods: []string{"--namespace=ml", "--context=a b"}, IsRoot: one.IsRoot}, "kubectl exec w1 --namespace=ml '--context=a b' -- sh -c 'ulimit -n'"},
+		{Here("kubectl get pod {host}{pods}   # kubectl get nodes{cluster}"), Audience{Nodes: []string{"w1"}, Pods: []string{"--context=a b", "--namespace=ml", "--container=train"}, IsRoot: one.IsRoot}, "kubectl get pod w1 '--context=a b' --namespace=ml   # kubectl get nodes '--context=a b'"},
+		{Console("sudo true"), Audience{Nodes: []string{"w1"}, Pods: []string{}, IsRoot: func(string) bool { return true }}, "sudo true"},
 		{On("df -h | tail -n 1"), Audience{Nodes: []string{"w1", "w3"}, Pods: []string{}, IsRoot: one.IsRoot}, "for pod in w1 w3; do kubectl exec $pod -- sh -c 'df -h | tail -n 1'; done"},
 		{On("date").Locally(), to(), "date"},
 		{On("ls %s", Path("/a b")), one, `ssh w1 "ls '/a b'"`},

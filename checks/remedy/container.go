@@ -15,12 +15,12 @@ func StartWithGPUs(container string) []fix.Command {
 	const anew = "   # start the container of {nodes} anew with this"
 	for _, e := range engines {
 		if e.name == container {
-			return Anew(container, e.gpus)
+			return Anew(container, Lack{option: e.gpus})
 		}
 	}
 	switch container {
 	case "kubernetes":
-		return []fix.Command{fix.Here("resources: {limits: {nvidia.com/gpu: 8}}   # in the pod's spec, with as many as there are slots"), fix.Here("kubectl get pods -n gpu-operator   # does the device plugin run?")}
+		return []fix.Command{fix.Here("resources: {limits: {nvidia.com/gpu: 8}}   # in the pod's spec, with as many as there are slots"), fix.Here("kubectl get pods{cluster} -n gpu-operator   # does the device plugin run?")}
 	case "apptainer":
 		return []fix.Command{fix.Here("apptainer exec --nv …" + anew)}
 	case "enroot":
@@ -62,7 +62,7 @@ func EnlargeSHM(node *facts.Node, need int64) []fix.Command {
 func SizeSHM(node *facts.Node, amount int64, unit string) []fix.Command {
 	size := fmt.Sprintf("%d%s", amount, unit)
 	container := ranks.ContainerOf(node)
-	if commands := Anew(container, fix.Code("--shm-size=%s", fix.Name(strings.ToLower(size)))); commands != nil {
+	if commands := Anew(container, Lack{option: fix.Code("--shm-size=%s", fix.Name(strings.ToLower(size)))}); commands != nil {
 		commands[0] = commands[0].Remark(", or with --ipc=host")
 		return commands
 	}

@@ -21,20 +21,40 @@ var engines = []engine{
 	{"nerdctl", fix.Code("--gpus all")},
 }
 
-// What containers are to have, as docker's options.
+// Lack is what a container is given when it is started, or never gets.
+type Lack struct {
+	option fix.Arg       // docker's
+	spec   []fix.Command // of a pod, as YAML; nil where that is told elsewhere
+}
+
+// What containers lack.
+//
+// Sources of the YAML: kubernetes/api, core/v1/types.go; for the annotation the Network Plumbing
+// Working Group's Kubernetes Network Custom Resource Definition De-facto Standard, 4.1, which
+// Multus follows; Mellanox/k8s-rdma-shared-dev-plugin, README.md, for resources by rdma/….
 var (
-	InfiniBand  = fix.Code("--device=/dev/infiniband --ulimit memlock=-1 --cap-add=IPC_LOCK")
-	hostNetwork = fix.Code("--network=host")
-	writableTmp = fix.Code("--tmpfs /tmp:exec")
+	InfiniBand = Lack{fix.Code("--device=/dev/infiniband --ulimit memlock=-1 --cap-add=IPC_LOCK"), []fix.Command{
+		fix.Here("resources: {limits: {rdma/hca: 1}}   # in the pod's spec, by the name that the cluster's RDMA device plugin gives them"),
+		fix.Here("kubectl get nodes{cluster} -o jsonpath='{.items[*].status.allocatable}'   # which name that is: rdma/… or its maker's; none, where no such plugin runs"),
+		fix.Here("annotations: {k8s.v1.cni.cncf.io/networks: NETWORK}   # in the pod's metadata, where adapters come with a network of their own: kubectl get network-attachment-definitions{pods} lists them"),
+		fix.Here(lockMemory),
+	}}
+	hostNetwork = Lack{fix.Code("--network=host"), []fix.Command{
+		fix.Here("hostNetwork: true and dnsPolicy: ClusterFirstWithHostNet   # in the pod's spec, where its machine's adapters are to carry the ranks' traffic"),
+	}}
+	writableTmp = Lack{option: fix.Code("--tmpfs /tmp:exec")}
 )
 
-// Anew starts a container of such an engine with an option, nil where it is of another kind:
-// what it was not given when it was started, it never gets.
-func Anew(container string, option fix.Arg) []fix.Command {
-	if !isEngine(container) {
-		return nil
+// Anew starts a container of an engine, or a pod, with what it lacks; nil where it is of another
+// kind.
+func Anew(container string, lack Lack) []fix.Command {
+	switch {
+	case isEngine(container):
+		return []fix.Command{fix.Here("%s run %s …   # start the container of {nodes} anew with this", fix.Name(container), lack.option)}
+	case container == "kubernetes":
+		return slices.Clone(lack.spec)
 	}
-	return []fix.Command{fix.Here("%s run %s …   # start the container of {nodes} anew with this", fix.Name(container), option)}
+	return nil
 }
 
 func isEngine(container string) bool {
@@ -53,18 +73,25 @@ func WritableTmp(node *facts.Node) []fix.Command {
 	}
 }
 
-// WithHostNetwork gives a container the network of its machine, nil where it has that: where it
-// has the address by which we came to the machine.
+// WithHostNetwork gives a container the network of its machine, nil where it has that. One that
+// was entered from its machine has it where it has the address by which we came there; a pod, by
+// whose own address we come, where that is on no cable to its machine.
 func WithHostNetwork(node *facts.Node) []fix.Command {
-	if node == nil || node.SSH == nil || node.SSH.Inside == nil || node.Address == "" || node.Net == nil {
+	if node == nil || node.SSH == nil || node.Address == "" || node.Net == nil {
 		return nil
 	}
-	if slices.ContainsFunc(node.Net.Interfaces, func(i facts.Interface) bool {
+	at := slices.IndexFunc(node.Net.Interfaces, func(i facts.Interface) bool {
 		return slices.ContainsFunc(i.Addresses, func(address string) bool {
 			return strings.HasPrefix(address, node.Address+"/")
 		})
-	}) {
+	})
+	container := ranks.ContainerOf(node)
+	isApart := node.SSH.Inside != nil && at < 0
+	if container == "kubernetes" && node.SSH.Inside == nil {
+		isApart = at >= 0 && node.Net.Interfaces[at].Kind == "veth"
+	}
+	if !isApart {
 		return nil
 	}
-	return Anew(ranks.ContainerOf(node), hostNetwork)
+	return Anew(container, hostNetwork)
 }

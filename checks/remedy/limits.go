@@ -8,12 +8,17 @@ import (
 	"preflight/facts"
 )
 
+// lockMemory lifts a pod's limit on locked memory for root alone: Kubernetes gives other users no
+// capability that they could use.
+const lockMemory = `securityContext: {capabilities: {add: ["IPC_LOCK"]}}   # in the container's spec, where it runs as root`
+
 // RaiseMemlock lifts the limit on locked memory.
 func RaiseMemlock(node *facts.Node) []fix.Command {
-	if ranks.ContainerOf(node) == "kubernetes" {
-		return []fix.Command{fix.Here(`securityContext: {capabilities: {add: ["IPC_LOCK"]}}   # in the pod's spec`)}
+	commands := raiseLimit(node, "memlock", fix.Code("memlock=-1"), "unlimited", "LimitMEMLOCK=infinity", fix.On("ulimit -l   # in a new session: unlimited"))
+	if ranks.ContainerOf(node) == "kubernetes" && node.Host.User == "root" {
+		return append([]fix.Command{fix.Here(lockMemory)}, commands...)
 	}
-	return raiseLimit(node, "memlock", fix.Code("memlock=-1"), "unlimited", "LimitMEMLOCK=infinity", fix.On("ulimit -l   # in a new session: unlimited"))
+	return commands
 }
 
 // ManyFiles is what RaiseOpenFiles makes the limit, soft and hard.
@@ -25,11 +30,20 @@ func RaiseOpenFiles(node *facts.Node) []fix.Command {
 	return raiseLimit(node, "nofile", fix.Code("nofile=%s:%[1]s", fix.Name(limit)), limit, "LimitNOFILE="+limit, fix.On("ulimit -Sn; ulimit -Hn   # in a new session"))
 }
 
-// raiseLimit sets a limit: a container's where it is started; that of ssh sessions by PAM,
-// and where sshd does without it by the unit that starts sshd. "*" is nobody's limit but
-// ordinary users'.
+// raiseLimit sets a limit: a container's where it is started; a pod's, whose spec has none, by the
+// unit of what starts all containers of its machine; that of ssh sessions by PAM, and where sshd
+// does without it by the unit that starts sshd. "*" is nobody's limit but ordinary users'.
+//
+// Source for pods: kubernetes/kubernetes issue 3595; containerd/containerd issue 3201.
 func raiseLimit(node *facts.Node, item string, ulimit fix.Arg, value, property string, show fix.Command) []fix.Command {
-	if commands := Anew(ranks.ContainerOf(node), fix.Code("--ulimit %s", ulimit)); commands != nil {
+	container := ranks.ContainerOf(node)
+	if container == "kubernetes" {
+		return []fix.Command{
+			fix.Console(`unit=/etc/systemd/system/containerd.service.d && sudo mkdir -p $unit && printf "[Service]\n%s\n" | sudo tee $unit/90-%s.conf && sudo systemctl daemon-reload && sudo systemctl restart containerd   # on the machine of {nodes}; where CRI-O runs the pods its unit is crio`, fix.Name(property), fix.Name(item)),
+			fix.Here("kubectl delete pod {host}{pods}   # then: and what made it makes it anew, with that limit"),
+		}
+	}
+	if commands := Anew(container, Lack{option: fix.Code("--ulimit %s", ulimit)}); commands != nil {
 		return commands
 	}
 	return []fix.Command{

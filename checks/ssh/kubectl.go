@@ -6,12 +6,12 @@ import (
 )
 
 var (
-	describe  = fix.Here("kubectl describe pod {host} --namespace={namespace}   # its last lines are what has happened to it")
-	podEvents = fix.Here("kubectl get events --namespace={namespace} --field-selector=involvedObject.name={host} --sort-by=.lastTimestamp")
-	tryExec   = fix.Here("kubectl exec {host} --namespace={namespace} --container={container} -- /bin/sh -c hostname")
-	showPods  = fix.Here("kubectl get pods --all-namespaces --show-labels")
-	showPod   = fix.Here("kubectl get pod {host} --namespace={namespace} -o wide")
-	podLog    = fix.Here("kubectl logs {host} --namespace={namespace} --container={container} --previous --tail=50")
+	describe  = fix.Here("kubectl describe pod {host}{pods}   # its last lines are what has happened to it")
+	podEvents = fix.Here("kubectl get events{pods} --field-selector=involvedObject.name={host} --sort-by=.lastTimestamp")
+	tryExec   = fix.Here("kubectl exec {host}{pods} --container={container} -- /bin/sh -c hostname")
+	showPods  = fix.Here("kubectl get pods --all-namespaces --show-labels{cluster}")
+	showPod   = fix.Here("kubectl get pod {host}{pods} -o wide")
+	podLog    = fix.Here("kubectl logs {host}{pods} --container={container} --previous --tail=50")
 )
 
 // notRunning is what a rank that is to start in a pod waits for that does not run.
@@ -22,20 +22,20 @@ var inPods = map[string]failure{
 	"no-cluster": {
 		verdict: checks.Unknown,
 		summary: "no Kubernetes cluster answers, or none that is trusted, so that nothing is known of its pods: {message}",
-		fix:     []fix.Command{fix.Here("kubectl cluster-info"), fix.Here("kubectl config get-contexts   # and name the right one with --context")},
+		fix:     []fix.Command{fix.Here("kubectl cluster-info{cluster}"), fix.Here("kubectl config get-contexts   # and name the right one with --context")},
 	},
 	"not-logged-in": {
 		verdict: checks.Unknown,
 		summary: "the cluster does not know who asks: {message}",
-		fix:     []fix.Command{fix.Here("kubectl auth can-i create pods/exec   # until this answers: log in as your cluster has it, and see that the plugin it names is installed")},
+		fix:     []fix.Command{fix.Here("kubectl auth can-i create pods/exec{pods}   # until this answers: log in as your cluster has it, and see that the plugin it names is installed")},
 	},
 	"forbidden": {
 		verdict: checks.Unknown,
 		summary: "the cluster allows nobody of this name to enter pods",
 		got:     "{message}",
 		fix: []fix.Command{
-			fix.Here("kubectl auth can-i create pods/exec --namespace={namespace}"),
-			fix.Here("kubectl create role preflight --verb=get,list --resource=pods --namespace={namespace} && kubectl create role preflight-exec --verb=create --resource=pods/exec --namespace={namespace}   # an administrator does, and binds both to you with kubectl create rolebinding"),
+			fix.Here("kubectl auth can-i create pods/exec{pods}"),
+			fix.Here("kubectl create role preflight --verb=get,list --resource=pods{pods} && kubectl create role preflight-exec --verb=create --resource=pods/exec{pods}   # an administrator does, and binds both to you with kubectl create rolebinding"),
 		},
 	},
 	"no-pod": {
@@ -62,20 +62,20 @@ var inPods = map[string]failure{
 		blames:   host,
 		summary:  "its pod has ended, or is about to",
 		got:      "{reason}",
-		fix:      []fix.Command{describe, fix.Here("kubectl delete pod {host} --namespace={namespace}   # and what made it makes it anew")},
+		fix:      []fix.Command{describe, fix.Here("kubectl delete pod {host}{pods}   # and what made it makes it anew")},
 		wouldSee: notRunning,
 	},
 	"no-pod-container": {
 		verdict: checks.Unknown,
 		summary: "its pod has no container of the name that --container gives",
 		got:     "{reason}",
-		fix:     []fix.Command{fix.Here("kubectl get pod {host} --namespace={namespace} -o jsonpath='{.spec.containers[*].name}'"), showPod},
+		fix:     []fix.Command{fix.Here("kubectl get pod {host}{pods} -o jsonpath='{.spec.containers[*].name}'"), showPod},
 	},
 	"kubelet-down": {
 		blames:   host,
 		summary:  "the cluster does not reach the machine that its pod is on",
 		got:      "{message}",
-		fix:      []fix.Command{showPod, fix.Here("kubectl get nodes   # one that is not Ready has lost its kubelet or its network")},
+		fix:      []fix.Command{showPod, fix.Here("kubectl get nodes{cluster}   # one that is not Ready has lost its kubelet or its network")},
 		wouldSee: notRunning,
 	},
 }
@@ -87,7 +87,7 @@ var byKubectl = map[string]failure{
 		summary: "the container has no /bin/sh to start anything with, so that preflight cannot look at it",
 		got:     "{message}",
 		fix: []fix.Command{
-			fix.Here("kubectl debug {host} --namespace={namespace} --target={container} --image=busybox -it   # looks around in it by hand"),
+			fix.Here("kubectl debug {host}{pods} --target={container} --image=busybox -it   # looks around in it by hand"),
 			fix.Note("put a shell into the image, or run preflight's own binary in an init container: preflight agent --meet"),
 		},
 	},
@@ -107,7 +107,7 @@ var byKubectl = map[string]failure{
 	"frozen": {
 		summary: "kubectl started our program or is still about to, and nothing comes: the API server, the pod's machine or a file system there hangs",
 		got:     "{message}",
-		fix:     []fix.Command{tryExec, fix.Here("kubectl get --raw=/readyz?verbose"), showPod},
+		fix:     []fix.Command{tryExec, fix.Here("kubectl get --raw=/readyz?verbose{cluster}"), showPod},
 	},
 	"connection-lost": {
 		summary: "kubectl lost the pod: its container ended, or a proxy before the API server cut the connection",

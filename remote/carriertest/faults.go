@@ -25,6 +25,10 @@ type Stand struct {
 	Open func(t *testing.T, logins map[string]string) remote.Carrier
 	// Blind is a carrier that cannot tell a command that is stuck from a node that is frozen.
 	Blind bool
+	// Calls is a carrier that starts nothing: its nodes call, and it keeps their connections.
+	// Nothing of a login can be wrong, how an agent ended is not known, and one that is stuck is
+	// nobody's to end.
+	Calls bool
 }
 
 // The nodes of every row: the fault is on one, and nothing is wrong with the other.
@@ -48,6 +52,7 @@ type fault struct {
 	stage  remote.Stage
 	cause  remote.Cause
 	blind  remote.Cause // in place of cause, where the carrier is
+	calls  remote.Cause // in place of cause and detail, where the nodes call
 	detail string       // part of one of the details
 }
 
@@ -70,8 +75,8 @@ var faults = map[string]fault{
 	"system":         {login: says("uname", `case $1 in -m) echo amd64 ;; *) echo FreeBSD ;; esac`), stage: remote.StageDeliver, cause: remote.WrongOS, detail: "FreeBSD"},
 	"no programs":    {login: `PATH=/opt; export PATH; ` + runs, stage: remote.StageDeliver, cause: remote.NoPrograms},
 
-	"agent exits":     {login: runs, method: "exit", stage: remote.StageTalk, cause: remote.AgentExited, detail: "last words"},
-	"agent is killed": {login: runs, method: "killed", stage: remote.StageTalk, cause: remote.AgentKilled, detail: "KILL"},
+	"agent exits":     {login: runs, method: "exit", stage: remote.StageTalk, cause: remote.AgentExited, detail: "last words", calls: remote.ConnectionLost},
+	"agent is killed": {login: runs, method: "killed", stage: remote.StageTalk, cause: remote.AgentKilled, detail: "KILL", calls: remote.ConnectionLost},
 	"agent stops":     {login: runs, method: "stop", waits: true, stage: remote.StageTalk, cause: remote.Frozen},
 	"nonsense":        {login: runs, method: "print", params: "@@preflight nonsense\n", stage: remote.StageTalk, cause: remote.Garbage, detail: "nonsense"},
 	"another's name":  {login: runs, method: "print", params: `@@preflight {"node":"` + good + `","id":1,"done":true}` + "\n", stage: remote.StageTalk, cause: remote.Garbage, detail: good},
@@ -83,6 +88,9 @@ var faults = map[string]fault{
 func Faults(t *testing.T, stand Stand) {
 	fixture.NoLeaks(t)
 	for name, fault := range faults {
+		if stand.Calls && fault.method == "" {
+			continue
+		}
 		t.Run(name, func(t *testing.T) { fault.meet(t, stand) })
 	}
 }
@@ -103,7 +111,7 @@ func (f fault) meet(t *testing.T, stand Stand) {
 	if f.waits && f.method == "" {
 		patience = nodePatience
 	}
-	client := remote.New(stand.Open(t, map[string]string{bad: badLogin, good: goodLogin}), remote.Options{Timeout: patience, Nodes: 2})
+	client := remote.New(stand.Open(t, map[string]string{bad: badLogin, good: goodLogin}), remote.Options{Timeout: patience, Nodes: 2, Running: stand.Calls})
 	var other sync.WaitGroup
 	other.Go(func() {
 		agent, _, err := client.Reach(t.Context(), good)
@@ -128,13 +136,16 @@ func (f fault) meet(t *testing.T, stand Stand) {
 	if took := hostsys.Worked() - began; took > patience+fixture.Slack {
 		t.Errorf("took %v, of %v", took, patience)
 	}
-	want := f.cause
-	if stand.Blind && f.blind != "" {
+	want, detail := f.cause, f.detail
+	switch {
+	case stand.Blind && f.blind != "":
 		want = f.blind
+	case stand.Calls && f.calls != "":
+		want, detail = f.calls, ""
 	}
 	failure, is := errors.AsType[*remote.Error](err)
-	if !is || failure.Host != bad || failure.Stage != f.stage || failure.Cause != want || !strings.Contains(fmt.Sprint(failure.Detail), f.detail) {
-		t.Errorf("got %v\nwant %s: %s, and %q in its details", err, f.stage, want, f.detail)
+	if !is || failure.Host != bad || failure.Stage != f.stage || failure.Cause != want || !strings.Contains(fmt.Sprint(failure.Detail), detail) {
+		t.Errorf("got %v\nwant %s: %s, and %q in its details", err, f.stage, want, detail)
 		if is {
 			t.Logf("details %q", failure.Detail)
 		}
@@ -145,6 +156,9 @@ func (f fault) meet(t *testing.T, stand Stand) {
 	}
 	if err := client.Close(); err != nil {
 		t.Error(err)
+	}
+	if stand.Calls {
+		return
 	}
 	for _, home := range []string{badHome, goodHome} {
 		nothingRuns(t, home)

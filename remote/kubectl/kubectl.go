@@ -161,8 +161,11 @@ var podName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
 
 // Dial looks at what the cluster said of the pod. The way there begins with the command.
 func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *remote.Trace, error) {
-	trace := &remote.Trace{Carrier: Name}
-	host := hostfile.Bare(name)
+	host, words := hostfile.Bare(name), c.where()
+	if c.options.Container != "" {
+		words = append(words, "--container="+c.options.Container)
+	}
+	trace := &remote.Trace{Carrier: Name, Options: words}
 	fail := func(failure remote.Error) (remote.Connection, *remote.Trace, error) {
 		failure.Host = name
 		return nil, trace, &failure
@@ -176,10 +179,7 @@ func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *re
 	if !podName.MatchString(host) {
 		return fail(remote.Error{Stage: remote.StageResolve, Cause: remote.NoPod, Err: errors.New("no pod can be called so")})
 	}
-	words, detail := c.where(), map[string]string{"namespace": c.options.Namespace, "container": c.options.Container}
-	if c.options.Container != "" {
-		words = append(words, "--container="+c.options.Container)
-	}
+	detail := map[string]string{"namespace": c.options.Namespace, "container": c.options.Container}
 	if c.failure == nil {
 		pod := find(c.pods, host)
 		if pod == nil {
@@ -195,8 +195,8 @@ func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *re
 		}
 		if c.options.Container == "" {
 			words = append(words, "--container="+detail["container"])
+			trace.Options = words
 		}
 	}
-	trace.Options = words
 	return &execution{program: c.program, words: append([]string{"exec", "--stdin", host}, words...), detail: detail, closed: make(chan struct{})}, trace, nil
 }

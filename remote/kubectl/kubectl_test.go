@@ -234,10 +234,13 @@ func TestStopped(t *testing.T) {
 			}
 			_, client, dir := cluster(t, time.Minute, Options{Container: "train"},
 				fmt.Sprintf(`{"metadata":{"name":"w1","namespace":"ml"%s},"spec":{"containers":[%s],"initContainers":[{"name":"fetch"}]},"status":{%s}}`, test.meta, test.spec, test.status))
-			_, _, err := client.Reach(t.Context(), "w1")
+			_, trace, err := client.Reach(t.Context(), "w1")
 			failure, is := errors.AsType[*remote.Error](err)
 			if !is || failure.Cause != test.cause || !strings.HasPrefix(failure.Detail["reason"], test.reason) || failure.Detail["namespace"] != "ml" || failure.Detail["container"] != "train" {
 				t.Errorf("%v, detail %v", err, failure.Detail)
+			}
+			if !slices.Equal(trace.Options, []string{"--container=train"}) { // by which the cures ask
+				t.Errorf("options %q", trace.Options)
 			}
 			if asked, _ := os.ReadFile(filepath.Join(dir, "asked")); strings.Contains(string(asked), "exec") {
 				t.Errorf("asked %s", asked)

@@ -6,15 +6,81 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"preflight/remote"
+	"preflight/remote/carriertest"
 	"preflight/remote/fixture"
 )
 
 const token = "a token that nobody guesses"
+
+// patience is that of nodes: a judge that takes one for another's, or the other way round, would
+// have them wait for a verdict.
+const patience = 20 * time.Second
+
+// TestMain is a node that calls, where it has an address and a name: what it prints is heard.
+func TestMain(m *testing.M) {
+	if len(os.Args) != 4 || os.Args[1] != "call" {
+		os.Exit(m.Run())
+	}
+	_, _ = Call(context.Background(), os.Args[2], os.Args[3], token, func(in io.Reader, out io.Writer) error {
+		printed, stdout, err := os.Pipe()
+		if err != nil {
+			return err
+		}
+		os.Stdout = stdout
+		heard := make(chan struct{})
+		go func() {
+			defer close(heard)
+			_, _ = io.Copy(out, printed)
+		}()
+		err = remote.Serve(context.Background(), in, stdout, methods())
+		stdout.Close()
+		<-heard
+		return err
+	})
+}
+
+func TestFaults(t *testing.T) {
+	carriertest.Faults(t, carriertest.Stand{Calls: true, Open: func(t *testing.T, logins map[string]string) remote.Carrier {
+		var names []string
+		for name := range logins {
+			names = append(names, name)
+		}
+		carrier, err := Listen("127.0.0.1:0", token, names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, login := range logins {
+			calling := exec.Command(login, self, "call", carrier.Address().String(), name)
+			if err := calling.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				_ = calling.Process.Kill() // which may have ended of itself
+				_ = calling.Wait()
+			})
+		}
+		return carrier
+	}})
+}
+
+func methods() map[string]remote.Method {
+	methods := map[string]remote.Method{}
+	for name, method := range fixture.Methods {
+		methods[name] = method
+	}
+	return methods
+}
 
 // judge is one that awaits these nodes, for the time of a test.
 func judge(t *testing.T, timeout time.Duration, names ...string) (*Carrier, *remote.Client) {
@@ -40,16 +106,12 @@ type outcome struct {
 // node calls, and answers as an agent does.
 func node(t *testing.T, c *Carrier, name, token string) <-chan outcome {
 	t.Helper()
-	methods := map[string]remote.Method{}
-	for name, method := range fixture.Methods {
-		methods[name] = method
-	}
 	done := make(chan outcome, 1)
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	go func() {
 		v, err := Call(ctx, c.Address().String(), name, token, func(in io.Reader, out io.Writer) error {
-			return remote.Serve(ctx, in, out, methods)
+			return remote.Serve(ctx, in, out, methods())
 		})
 		done <- outcome{v, err}
 	}()
@@ -145,6 +207,7 @@ func says(t *testing.T, c *Carrier, text string) string {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(patience))
 	_, _ = io.WriteString(conn, text+"\n") // the judge may have had enough before the end
 	answer, _ := io.ReadAll(conn)
 	return string(answer)
@@ -172,7 +235,9 @@ func TestFalseJudge(t *testing.T) {
 		_ = l.say(p) // its own, given back
 		_, _ = io.Copy(io.Discard, conn)
 	}()
-	_, err = Call(t.Context(), listener.Addr().String(), "w1", token, func(io.Reader, io.Writer) error {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err = Call(ctx, listener.Addr().String(), "w1", token, func(io.Reader, io.Writer) error {
 		t.Error("it was answered")
 		return nil
 	})
@@ -246,6 +311,7 @@ func TestFrozen(t *testing.T) {
 	if took := time.Since(began); took > time.Second+fixture.Slack {
 		t.Errorf("took %v", took)
 	}
+	_ = l.SetDeadline(time.Now().Add(patience))
 	go carrier.Conclude(Verdict{Why: "w1 hangs"})
 	if v, err := one.verdict(); err != nil || v.Go || v.Why != "w1 hangs" {
 		t.Errorf("%+v, %v", v, err)
