@@ -13,7 +13,7 @@ import (
 type Audience struct {
 	Nodes    []string // the finding's, in hostfile order, nil for one of the launching machine
 	Port     int      // --ssh_port, 0 for none
-	Srun     bool     // they are reached by srun, inside a Slurm job, in place of ssh
+	Srun     []string // srun reaches them with these options, in place of ssh, nil where it does not
 	Pods     []string // they are pods that kubectl exec enters with these options, nil where they are not
 	Hostfile string   // the one that was read
 	// Inside is the command that enters what the ranks run in on a node, nil for the node itself.
@@ -75,11 +75,11 @@ func (c Command) Addressed(to Audience) (line string, isCommand bool) {
 func (to Audience) handedOn(nodes []string, code string, words []string) string {
 	if words != nil {
 		code = strings.Join(quoted(words), " ") + " sh -c " + Quote(code)
-	} else if to.Srun || to.Pods != nil {
+	} else if to.Srun != nil || to.Pods != nil {
 		code = "sh -c " + Quote(code)
 	}
 	switch {
-	case to.Srun:
+	case to.Srun != nil:
 		return to.remoteShell(nodes) + " " + code
 	case to.Pods != nil:
 		return to.inPods(nodes, " "+code)
@@ -116,6 +116,10 @@ func (to Audience) names(nodes []string) func(string) (Arg, bool) {
 			return raw(fmt.Sprintf(" -e 'ssh -p %d'", to.Port)), true
 		case name == "ssh_port", name == "rsh":
 			return raw(""), true
+		case name == "srun_options":
+			return raw(words(to.Srun)), true
+		case name == "slurm_job":
+			return jobOf(to.Srun), true
 		case len(to.Nodes) == 0:
 			return nil, false
 		case name == "ssh" && areHosts(nodes):
@@ -139,8 +143,8 @@ func (to Audience) names(nodes []string) func(string) (Arg, bool) {
 func (to Audience) remoteShell(nodes []string) string {
 	port := to.Port
 	switch {
-	case to.Srun:
-		return fmt.Sprintf("srun --overlap --nodes=%[1]d --ntasks=%[1]d --nodelist=%[2]s", len(nodes), Quote(hostfile.Fold(bare(nodes))))
+	case to.Srun != nil:
+		return fmt.Sprintf("srun --overlap%[3]s --nodes=%[1]d --ntasks=%[1]d --nodelist=%[2]s", len(nodes), Quote(hostfile.Fold(bare(nodes))), words(to.Srun))
 	case to.Pods != nil:
 		return to.inPods(nodes[:1], "")
 	case len(nodes) == 1 && port == 0:
@@ -155,16 +159,26 @@ func (to Audience) remoteShell(nodes []string) string {
 	return pdsh
 }
 
+// words are quoted, with a blank before each.
+func words(all []string) string { return strings.Join(append([]string{""}, quoted(all)...), " ") }
+
+// jobOf is the Slurm job of options of srun, as a shell has it: by default the one that it is in.
+func jobOf(srun []string) Arg {
+	for _, option := range srun {
+		if id, is := strings.CutPrefix(option, "--jobid="); is {
+			return Word(id)
+		}
+	}
+	return raw("$SLURM_JOB_ID")
+}
+
 // inPods runs a command in pods, one after another.
 func (to Audience) inPods(nodes []string, command string) string {
-	var options strings.Builder
-	for _, option := range to.Pods {
-		options.WriteString(" " + Quote(option))
-	}
+	options := words(to.Pods)
 	if len(nodes) == 1 {
-		return "kubectl exec " + hostfile.Bare(nodes[0]) + options.String() + " --" + command
+		return "kubectl exec " + hostfile.Bare(nodes[0]) + options + " --" + command
 	}
-	return "for pod in " + strings.Join(bare(nodes), " ") + "; do kubectl exec $pod" + options.String() + " --" + command + "; done"
+	return "for pod in " + strings.Join(bare(nodes), " ") + "; do kubectl exec $pod" + options + " --" + command + "; done"
 }
 
 // oneWord has the shell here hand code on as it stands: in the quotation that changes

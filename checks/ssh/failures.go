@@ -287,7 +287,7 @@ var failures = map[string]map[string]failure{
 		"step-failed": {
 			summary:  "srun starts nothing there",
 			got:      "{message}",
-			fix:      []fix.Command{trySrun, fix.Here("squeue --steps -j $SLURM_JOB_ID; scontrol show node {host} | grep -E 'State|Reason'"), fix.Console("sudo systemctl restart slurmd   # on {node}'s console, where it is down")},
+			fix:      []fix.Command{trySrun, fix.Here("squeue --steps -j {slurm_job}; scontrol show node {host} | grep -E 'State|Reason'"), fix.Console("sudo systemctl restart slurmd   # on {node}'s console, where it is down")},
 			wouldSee: "srun: error: Task launch for StepId=118.0 failed on node {host}: Communication connection failure",
 		},
 		"root-refused": {

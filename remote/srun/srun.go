@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"os/exec"
 	"os/user"
 	"regexp"
@@ -33,7 +32,8 @@ const Name = "srun"
 
 // Carrier starts steps of the Slurm job that this process is in.
 type Carrier struct {
-	program string // srun's path
+	program string   // srun's path
+	own     []string // its options that a user has given
 	set     *broadcast.Set
 	names   *hostsys.Names
 	user    string
@@ -43,17 +43,26 @@ type Carrier struct {
 // step costs grows with the square of its nodes.
 const most = 64
 
-// New is a Carrier to these nodes, each of which has timeout to be reached. It fails outside a Slurm job, and where
-// there is no srun.
-func New(nodes []string, timeout time.Duration) (*Carrier, error) {
-	if os.Getenv("SLURM_JOB_ID") == "" {
-		return nil, errors.New("srun reaches the nodes of a Slurm job, and this is typed outside of any: begin one with salloc or sbatch")
+// Options say how to reach nodes.
+type Options struct {
+	Job       Job
+	Container []string      // srun's own options that say what steps run in, pyxis's, each one word
+	Timeout   time.Duration // of each node
+}
+
+// New is a Carrier to these nodes. It fails outside a Slurm job, and where there is no srun.
+func New(nodes []string, o Options) (*Carrier, error) {
+	if o.Job.ID == "" {
+		return nil, errors.New("srun reaches the nodes of a Slurm job, and this is typed outside of any: begin one with salloc or sbatch, or name one that runs with --jobid")
 	}
 	program, err := exec.LookPath("srun")
 	if err != nil {
 		return nil, fmt.Errorf("there is no srun to reach the nodes of this Slurm job with: %w", err)
 	}
-	c := &Carrier{program: program, names: hostsys.NewNames("")}
+	c := &Carrier{program: program, own: o.Container, names: hostsys.NewNames("")}
+	if o.Job.Named {
+		c.own = append([]string{"--jobid=" + o.Job.ID}, o.Container...)
+	}
 	if me, err := user.Current(); err == nil {
 		c.user = me.Username
 	}
@@ -62,7 +71,7 @@ func New(nodes []string, timeout time.Duration) (*Carrier, error) {
 		wanted[hostfile.Bare(node)] = true
 	}
 	// One node that the job has not would keep all others of its step from beginning.
-	here, err := hostfile.Expand(os.Getenv("SLURM_JOB_NODELIST"))
+	here, err := hostfile.Expand(o.Job.Nodes)
 	if err != nil {
 		here = nil // a node that the job has not is told by srun
 	}
@@ -75,11 +84,11 @@ func New(nodes []string, timeout time.Duration) (*Carrier, error) {
 			if len(nodes) > 1 {
 				more = append(more, "--label")
 			}
-			return exec.Command(c.program, slices.Concat(options, more, ofJob, argv)...)
+			return exec.Command(c.program, slices.Concat(options, c.own, more, ofJob, argv)...)
 		},
 		Task: "SLURM_PROCID", Node: "SLURMD_NODENAME",
 		Split: split, Said: said, Explain: explain,
-		Most: most, Patience: patience(timeout),
+		Most: most, Patience: patience(o.Timeout),
 	}, here)
 	return c, nil
 }
@@ -93,7 +102,7 @@ func (c *Carrier) Close() error { return c.set.Close() }
 // Dial only names the node: its step begins with the command. The address is where its name
 // leads from here, if anywhere.
 func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *remote.Trace, error) {
-	trace := &remote.Trace{Carrier: Name, User: c.user}
+	trace := &remote.Trace{Carrier: Name, Options: c.own, User: c.user}
 	host := hostfile.Bare(name)
 	if found, err := c.names.LookupNetIP(ctx, "ip", host); err == nil && len(found) > 0 {
 		trace.Address = netip.Addr.Unmap(found[0]).String()

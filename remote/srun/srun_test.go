@@ -89,7 +89,7 @@ func job(t *testing.T, timeout time.Duration) (client *remote.Client, dir string
 	if err := os.Mkdir(filepath.Join(dir, "home"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	carrier, err := New(nil, 0)
+	carrier, err := New(nil, Options{Job: Own()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func faultsOf(t *testing.T, nodelist string) {
 		if nodelist != "" {
 			warm(t, slices.Collect(maps.Keys(logins)))
 		}
-		carrier, err := New(slices.Collect(maps.Keys(logins)), 6*time.Second)
+		carrier, err := New(slices.Collect(maps.Keys(logins)), Options{Job: Own(), Timeout: 6 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +172,7 @@ func faultsOf(t *testing.T, nodelist string) {
 // warm has our binary lie on those of the nodes that can be reached.
 func warm(t *testing.T, nodes []string) {
 	t.Helper()
-	carrier, err := New(nil, 0)
+	carrier, err := New(nil, Options{Job: Own()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func TestInterrupted(t *testing.T) {
 
 func TestOutsideAJob(t *testing.T) {
 	t.Setenv("SLURM_JOB_ID", "")
-	if _, err := New(nil, 0); err == nil || !strings.Contains(err.Error(), "salloc") {
+	if _, err := New(nil, Options{Job: Own()}); err == nil || !strings.Contains(err.Error(), "salloc") {
 		t.Errorf("%v", err)
 	}
 }
