@@ -335,6 +335,18 @@ var failures = map[string]map[string]failure{
 			got:     "{message}",
 			fix:     []fix.Command{viaSSH},
 		},
+		"no-pyxis": {
+			summary:  "srun has no pyxis, which --container-image and its like are options of",
+			got:      "{message}",
+			fix:      []fix.Command{fix.Here("srun --help | grep container; grep -rs pyxis /etc/slurm/plugstack.conf /etc/slurm/plugstack.conf.d"), fix.Note("or enter what the ranks run in by --in")},
+			wouldSee: "srun: unrecognized option '--container-image=…'",
+		},
+		"pyxis-failed": {
+			summary:  "pyxis begins no container there",
+			got:      "{message}",
+			fix:      []fix.Command{trySrun, fix.Here("scontrol show node {host} | grep -E 'State|Reason'"), fix.Note("correct what --container-image and --container-mounts name, and see that {nodes} reach it")},
+			wouldSee: "slurmstepd: error: pyxis: couldn't start container",
+		},
 		"job-over": {
 			verdict: checks.Unknown,
 			summary: "the Slurm job that preflight is in has ended",

@@ -84,7 +84,7 @@ func New(nodes []string, o Options) (*Carrier, error) {
 			if len(nodes) > 1 {
 				more = append(more, "--label")
 			}
-			return exec.Command(c.program, slices.Concat(options, c.own, more, ofJob, argv)...)
+			return exec.Command(c.program, slices.Concat(options, c.own, more, ofJob(o.Job), argv)...)
 		},
 		Task: "SLURM_PROCID", Node: "SLURMD_NODENAME",
 		Split: split, Said: said, Explain: explain,
@@ -124,9 +124,15 @@ func patience(timeout time.Duration) time.Duration {
 // the node and with nothing of MPI's. --chdir is of a directory that every node has.
 var options = []string{"--overlap", "--ntasks-per-node=1", "--cpu-bind=none", "--mpi=none", "--job-name=preflight", "--chdir=/"}
 
-// ofJob takes from a task what srun tells it of how many nodes and tasks its step has: that
-// is ours, and not the launch's.
-var ofJob = []string{"/bin/sh", "-c", `unset SLURM_NNODES SLURM_NTASKS SLURM_NTASKS_PER_NODE SLURM_TASKS_PER_NODE; exec "$0" "$@"`}
+// ofJob takes from a task what srun tells it of how many nodes and tasks its step has, and which
+// nodes where it is not typed in the job: that is ours, and not the launch's.
+func ofJob(job Job) []string {
+	ours := "SLURM_NNODES SLURM_NTASKS SLURM_NTASKS_PER_NODE SLURM_TASKS_PER_NODE"
+	if job.Named {
+		ours += " SLURM_JOB_NODELIST SLURM_JOB_NUM_NODES SLURM_NODELIST"
+	}
+	return []string{"/bin/sh", "-c", "unset " + ours + `; exec "$0" "$@"`}
+}
 
 // taskEnded is how srun tells the end of a task that it had started.
 //
@@ -136,6 +142,9 @@ var taskEnded = regexp.MustCompile(`task \d+: `)
 // explain is the failure that srun's words tell, nil for none. One that goes on waits for
 // what it says.
 func explain(said string, ended bool) *remote.Error {
+	if said := pyxisError.FindString(said); said != "" && ended {
+		return &remote.Error{Cause: remote.PyxisFailed, Err: errors.New(said)}
+	}
 	if !ended && reasons(said) == "" || !strings.Contains(said, "srun: ") || taskEnded.MatchString(said) {
 		return nil
 	}
@@ -149,10 +158,15 @@ func explain(said string, ended bool) *remote.Error {
 	return failure
 }
 
+// pyxisError is what pyxis says of a container that does not begin, and what enroot said to it.
+//
+// Source: NVIDIA/pyxis 0.20, pyxis_slurmstepd.c and enroot.c, enroot_print_log.
+var pyxisError = regexp.MustCompile(`error: pyxis: .*`)
+
 // causes are those that srun's words name, the first that does.
 //
 // Source: SchedMD/slurm 22.05, src/common/slurm_errno.c, and getopt_long(3) for what a srun before
-// 20.11 says of --overlap. Of a step, ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE says that the job has
+// 20.11 says of --overlap and one without pyxis of its options. Of a step, ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE says that the job has
 // not the node, or not what the step wants of it, and ours wants nothing.
 var causes = []struct {
 	words string
@@ -160,6 +174,7 @@ var causes = []struct {
 }{
 	{"Requested node configuration is not available", remote.NotInJob},
 	{"'--overlap'", remote.NoOverlap},
+	{"'--container-", remote.NoPyxis},
 	{"Invalid job id specified", remote.JobOver},
 	{"Job/step already completing or completed", remote.JobOver},
 	{"Unable to contact slurm controller", remote.SlurmSilent},
