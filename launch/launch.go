@@ -66,6 +66,8 @@ type Options struct {
 	// deepspeed; RdzvEndpoint is torchrun's host[:port] for all but the first.
 	Rendezvous   string
 	RdzvEndpoint string
+	// SlurmJob is whether it will be typed inside a Slurm job, though it is judged outside.
+	SlurmJob bool
 	// MinNodes and MaxNodes are torchrun's --nnodes, 0 when it was not asked;
 	// PerNode is its --nproc_per_node: a number, auto, gpu or cpu.
 	MinNodes, MaxNodes int
@@ -251,7 +253,7 @@ func (r runner) prediction() Prediction {
 		MasterPort:         r.masterPort(),
 		SSHPort:            r.SSHPort,
 		AsksFirst:          r.Script != "" && r.HostsFile != "" && r.asksFirst(),
-		SlurmJob:           r.has("SLURM_JOB_ID"),
+		SlurmJob:           r.SlurmJob || r.has("SLURM_JOB_ID"),
 		Accelerator:        cmp.Or(r.Accelerator, "cuda"),
 		AcceleratorAssumed: r.Accelerator == "",
 		CPUTyped:           typed == "cpu",

@@ -73,6 +73,8 @@ const (
 	NoCallBack     Cause = "no-callback"     // it does not reach the launching machine
 	MPIRunFailed   Cause = "mpirun-failed"   // in mpirun's own words
 	NoOverlap      Cause = "no-overlap"      // srun is older than the option
+	NoPyxis        Cause = "no-pyxis"        // srun has not its options
+	PyxisFailed    Cause = "pyxis-failed"    // its container does not begin
 	JobOver        Cause = "job-over"        // Slurm's job has ended
 	SlurmSilent    Cause = "slurm-silent"    // its controller
 	SlurmDistrusts Cause = "slurm-distrusts" // credentials: munge, or clocks that differ

@@ -19,14 +19,29 @@ type addressing struct {
 	root     map[string]bool     // nodes where we are root
 	headRoot bool                // the same of the launching machine
 	port     int                 // --ssh_port, 0 for none
-	srun     bool                // nodes were reached by srun
+	srun     []string            // the options of srun that reached them, nil where it did not
 	pods     []string            // the options of kubectl that reached them, nil where it did not
 	hostfile string              // the one that was read
 	inside   map[string][]string // what the ranks of a node run in, by the command that enters it
 }
 
-// ofPods are the options of kubectl that name a place: no other of a saved run is typed again.
-var ofPods = regexp.MustCompile(`^--(context|namespace|container)=[\w.:/@-]+$`)
+// typedAgain are the options of a carrier's program that name a place: no other of a saved run
+// is typed again.
+var typedAgain = map[string]*regexp.Regexp{
+	"kubectl": regexp.MustCompile(`^--(context|namespace|container)=[\w.:/@-]+$`),
+	"srun":    regexp.MustCompile(`^--(jobid|container-(image|name|mounts|workdir))=[\w.:/@#,+-]+$`),
+}
+
+// reachedBy are the options by which a carrier reached nodes, as far as they are typed again,
+// nil where it did not.
+func reachedBy(carrier string, nodes []facts.Node) (options []string) {
+	for i := range nodes {
+		if ssh := nodes[i].SSH; ssh != nil && ssh.Carrier == carrier && len(options) == 0 {
+			options = slices.DeleteFunc(append([]string{}, ssh.Options...), func(option string) bool { return !typedAgain[carrier].MatchString(option) })
+		}
+	}
+	return options
+}
 
 func NewAddressing(fleet facts.Fleet, p launch.Prediction) addressing {
 	r := addressing{position: map[string]int{}, root: map[string]bool{}, port: p.SSHPort, hostfile: cmp.Or(p.HostsFile, "hostfile"), inside: map[string][]string{}}
@@ -35,12 +50,9 @@ func NewAddressing(fleet facts.Fleet, p launch.Prediction) addressing {
 		if node.SSH != nil && node.SSH.Inside != nil {
 			r.inside[node.Name] = node.SSH.Inside
 		}
-		r.srun = r.srun || node.SSH != nil && node.SSH.Carrier == "srun"
-		if node.SSH != nil && node.SSH.Carrier == "kubectl" && len(r.pods) == 0 {
-			r.pods = slices.DeleteFunc(append([]string{}, node.SSH.Options...), func(option string) bool { return !ofPods.MatchString(option) })
-		}
 		r.position[node.Name], r.root[node.Name] = i, isRoot(node)
 	}
+	r.srun, r.pods = reachedBy("srun", fleet.Nodes), reachedBy("kubectl", fleet.Nodes)
 	r.headRoot = fleet.Head != nil && isRoot(fleet.Head)
 	return r
 }

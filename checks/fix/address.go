@@ -13,7 +13,7 @@ import (
 type Audience struct {
 	Nodes    []string // the finding's, in hostfile order, nil for one of the launching machine
 	Port     int      // --ssh_port, 0 for none
-	Srun     bool     // they are reached by srun, inside a Slurm job, in place of ssh
+	Srun     []string // srun reaches them with these options, in place of ssh, nil where it does not
 	Pods     []string // they are pods that kubectl exec enters with these options, nil where they are not
 	Hostfile string   // the one that was read
 	// Inside is the command that enters what the ranks run in on a node, nil for the node itself.
@@ -76,11 +76,11 @@ func (c Command) Addressed(to Audience) (line string, isCommand bool) {
 func (to Audience) handedOn(nodes []string, code string, words []string) string {
 	if words != nil {
 		code = strings.Join(quoted(words), " ") + " sh -c " + Quote(code)
-	} else if to.Srun || to.Pods != nil {
+	} else if to.Srun != nil || to.Pods != nil {
 		code = "sh -c " + Quote(code)
 	}
 	switch {
-	case to.Srun:
+	case to.Srun != nil:
 		return to.remoteShell(nodes) + " " + code
 	case to.Pods != nil:
 		return to.inPods(nodes, " "+code)
@@ -121,6 +121,10 @@ func (to Audience) names(nodes []string) func(string) (Arg, bool) {
 			return raw(to.ofKubectl("--context=", "--namespace=")), true
 		case name == "cluster":
 			return raw(to.ofKubectl("--context=")), true
+		case name == "srun_options":
+			return raw(behindBlanks(to.Srun)), true
+		case name == "slurm_job":
+			return jobOf(to.Srun), true
 		case len(to.Nodes) == 0:
 			return nil, false
 		case name == "ssh" && areHosts(nodes):
@@ -144,8 +148,8 @@ func (to Audience) names(nodes []string) func(string) (Arg, bool) {
 func (to Audience) remoteShell(nodes []string) string {
 	port := to.Port
 	switch {
-	case to.Srun:
-		return fmt.Sprintf("srun --overlap --nodes=%[1]d --ntasks=%[1]d --nodelist=%[2]s", len(nodes), Quote(hostfile.Fold(bare(nodes))))
+	case to.Srun != nil:
+		return fmt.Sprintf("srun --overlap%[3]s --nodes=%[1]d --ntasks=%[1]d --nodelist=%[2]s", len(nodes), Quote(hostfile.Fold(bare(nodes))), behindBlanks(to.Srun))
 	case to.Pods != nil:
 		return to.inPods(nodes[:1], "")
 	case len(nodes) == 1 && port == 0:
@@ -160,6 +164,21 @@ func (to Audience) remoteShell(nodes []string) string {
 	return pdsh
 }
 
+// behindBlanks are words quoted, with a blank before each.
+func behindBlanks(all []string) string {
+	return strings.Join(append([]string{""}, quoted(all)...), " ")
+}
+
+// jobOf is the Slurm job of options of srun, as a shell has it: by default the one that it is in.
+func jobOf(srun []string) Arg {
+	for _, option := range srun {
+		if id, is := strings.CutPrefix(option, "--jobid="); is {
+			return Word(id)
+		}
+	}
+	return raw("$SLURM_JOB_ID")
+}
+
 // inPods runs a command in pods, one after another.
 func (to Audience) inPods(nodes []string, command string) string {
 	options := to.ofKubectl("--")
@@ -169,16 +188,15 @@ func (to Audience) inPods(nodes []string, command string) string {
 	return "for pod in " + strings.Join(bare(nodes), " ") + "; do kubectl exec $pod" + options + " --" + command + "; done"
 }
 
-// ofKubectl are the options that begin so, each behind a blank: not every command of kubectl
-// takes all of those of exec.
+// ofKubectl are the options that begin so: not every command of kubectl takes all of those of exec.
 func (to Audience) ofKubectl(beginnings ...string) string {
-	var options strings.Builder
+	var some []string
 	for _, option := range to.Pods {
 		if slices.ContainsFunc(beginnings, func(beginning string) bool { return strings.HasPrefix(option, beginning) }) {
-			options.WriteString(" " + Quote(option))
+			some = append(some, option)
 		}
 	}
-	return options.String()
+	return behindBlanks(some)
 }
 
 // oneWord has the shell here hand code on as it stands: in the quotation that changes

@@ -23,7 +23,8 @@ import (
 // sign. {nodes} are the nodes of a finding, folded, {node} the first of them, {host} its
 // name without a user, {hosts} the like of them all, {hostfile} the file that was read and
 // {ssh_port} the option for ssh's port, with a blank, where there is one; {pods} and {cluster}
-// are the options by which kubectl finds the pods that are nodes, and their cluster alone, each
+// are the options by which kubectl finds the pods that are nodes, and their cluster alone, {slurm_job}
+// is the Slurm job that srun reaches them in and {srun_options} what it takes for that, each option
 // behind a blank; any other name in braces is an argument that Bind has to give. What follows "   # " is a remark for the
 // reader. Code for a node is written as the shell there is to read it.
 type literal string
@@ -138,7 +139,10 @@ func (c Command) Lacks() bool {
 }
 
 // addressed are the names that are known once the nodes of a finding are.
-var addressed = map[string]bool{"nodes": true, "node": true, "host": true, "hosts": true, "hostfile": true, "ssh": true, "ssh_port": true, "rsh": true, "pods": true, "cluster": true}
+var addressed = map[string]bool{
+	"nodes": true, "node": true, "host": true, "hosts": true, "hostfile": true, "ssh": true, "ssh_port": true, "rsh": true,
+	"pods": true, "cluster": true, "srun_options": true, "slurm_job": true,
+}
 
 // UsesSudo reports whether the command asks for root's rights.
 func (c Command) UsesSudo() bool {

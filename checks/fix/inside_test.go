@@ -13,7 +13,7 @@ func toInside(nodes ...string) Audience {
 // there, read by the shell here, the node's and the inside's.
 func TestAddressedInside(t *testing.T) {
 	srun, hostile, root := toInside("w1"), to("w1"), toInside("w1")
-	srun.Srun = true
+	srun.Srun = []string{}
 	hostile.Inside = func(string) []string { return []string{"docker", "a\nb"} }
 	root.IsRoot = func(string) bool { return true }
 	for _, c := range []struct {

@@ -287,7 +287,7 @@ var failures = map[string]map[string]failure{
 		"step-failed": {
 			summary:  "srun starts nothing there",
 			got:      "{message}",
-			fix:      []fix.Command{trySrun, fix.Here("squeue --steps -j $SLURM_JOB_ID; scontrol show node {host} | grep -E 'State|Reason'"), fix.Console("sudo systemctl restart slurmd   # on {node}'s console, where it is down")},
+			fix:      []fix.Command{trySrun, fix.Here("squeue --steps -j {slurm_job}; scontrol show node {host} | grep -E 'State|Reason'"), fix.Console("sudo systemctl restart slurmd   # on {node}'s console, where it is down")},
 			wouldSee: "srun: error: Task launch for StepId=118.0 failed on node {host}: Communication connection failure",
 		},
 		"root-refused": {
@@ -334,6 +334,18 @@ var failures = map[string]map[string]failure{
 			summary: "srun is older than 20.11, which began to let a step run beside another (--overlap)",
 			got:     "{message}",
 			fix:     []fix.Command{viaSSH},
+		},
+		"no-pyxis": {
+			summary:  "srun has no pyxis, which --container-image and its like are options of",
+			got:      "{message}",
+			fix:      []fix.Command{fix.Here("srun --help | grep container; grep -rs pyxis /etc/slurm/plugstack.conf /etc/slurm/plugstack.conf.d"), fix.Note("or enter what the ranks run in by --in")},
+			wouldSee: "srun: unrecognized option '--container-image=…'",
+		},
+		"pyxis-failed": {
+			summary:  "pyxis begins no container there",
+			got:      "{message}",
+			fix:      []fix.Command{trySrun, fix.Here("scontrol show node {host} | grep -E 'State|Reason'"), fix.Note("correct what --container-image and --container-mounts name, and see that {nodes} reach it")},
+			wouldSee: "slurmstepd: error: pyxis: couldn't start container",
 		},
 		"job-over": {
 			verdict: checks.Unknown,

@@ -40,7 +40,7 @@ func union(families ...map[string]failure) map[string]failure {
 	return all
 }
 
-var trySrun = fix.Here("srun --overlap --nodes=1 --ntasks=1 --nodelist={host} hostname")
+var trySrun = fix.Here("srun --overlap{srun_options} --nodes=1 --ntasks=1 --nodelist={host} hostname")
 
 // bySrun are those that have other words where srun goes there.
 var bySrun = map[string]failure{
@@ -52,7 +52,7 @@ var bySrun = map[string]failure{
 	"connection-lost": {
 		summary: "srun ended before our program did",
 		got:     "{message}",
-		fix:     []fix.Command{trySrun, fix.Here("scontrol show job $SLURM_JOB_ID | grep -E 'JobState|EndTime'")},
+		fix:     []fix.Command{trySrun, fix.Here("scontrol show job {slurm_job} | grep -E 'JobState|EndTime'")},
 	},
 	"unexpected": {
 		summary: "could not be reached by srun, in a way preflight has no name for",

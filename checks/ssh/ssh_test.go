@@ -61,6 +61,8 @@ var met = map[string]facts.SSH{
 	"no-input":                 {Stage: "inside", Detail: map[string]string{"program": "docker"}},
 	"not-entered":              {Stage: "inside", Detail: map[string]string{"program": "docker", "output": "usage"}},
 	"given-terminal":           {Stage: "inside"},
+	"no-pyxis":                 {Stage: "session"},
+	"pyxis-failed":             {Stage: "session"},
 	"no-cluster":               {Stage: "resolve"},
 	"not-logged-in":            {Stage: "resolve"},
 	"forbidden":                {Stage: "session", Detail: inPod},

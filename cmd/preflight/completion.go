@@ -15,6 +15,7 @@ import (
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/hostfile"
 	"preflight/launch"
+	"preflight/remote/srun"
 	"preflight/report/formats"
 )
 
@@ -88,7 +89,7 @@ func completeCheckList(_ *cobra.Command, _ []string, typed string) ([]cobra.Comp
 // completeHosts completes hosts by those that a launch from here would take by itself: of
 // the Slurm job, or of DeepSpeed's default hostfile.
 func completeHosts(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	hosts, _ := hostfile.FromSlurm(os.Getenv("SLURM_JOB_NODELIST"), "") // none outside a job
+	hosts, _ := hostfile.FromSlurm(srun.Own().Nodes, "") // none outside a job
 	if file, err := os.Open(hostfile.DefaultPath); hosts == nil && err == nil {
 		defer file.Close()
 		hosts, _, _ = hostfile.Parse(file, hostfile.DefaultPath, "") // none of one that is wrong

@@ -23,6 +23,7 @@ import (
 	"preflight/launch/args"
 	"preflight/remote/kubectl"
 	"preflight/remote/meet"
+	"preflight/remote/srun"
 )
 
 // Config is everything a user may set. Later wins: preflight.yaml, PREFLIGHT_*
@@ -59,12 +60,17 @@ type Config struct {
 	Strict      bool          `mapstructure:"strict"`
 	Timeout     time.Duration `mapstructure:"timeout"`
 	Via         string        `mapstructure:"via"`
+	JobID       string        `mapstructure:"jobid"`
 	In          string        `mapstructure:"in"`
 	Namespace   string        `mapstructure:"namespace"`
 	Context     string        `mapstructure:"context"`
 	Selector    string        `mapstructure:"selector"`
 	Job         string        `mapstructure:"job"`
 	Container   string        `mapstructure:"container"`
+	Image       string        `mapstructure:"container_image"`
+	Kept        string        `mapstructure:"container_name"`
+	Mounts      string        `mapstructure:"container_mounts"`
+	Workdir     string        `mapstructure:"container_workdir"`
 	MeetListen  string        `mapstructure:"meet_listen"`
 	MeetToken   string        `mapstructure:"meet_token_file"`
 	Verbose     bool          `mapstructure:"verbose"`
@@ -79,6 +85,7 @@ type Config struct {
 
 	Stated policyfile.Policy `mapstructure:"-"` // what the configuration file holds
 
+	slurm   srun.Job          // the one of --jobid, else the one this is typed in
 	pods    *kubectl.Carrier  // with --via kubectl, once the cluster was asked
 	meeting *meet.Carrier     // with --via meet, once it listens
 	places  map[string]string // where each setting was set that was: "-w", "preflight.yaml:3: hosts"
@@ -106,6 +113,7 @@ func launchFlags(flags *pflag.FlagSet) {
 	flags.String("deepspeed_version", "", "judge hostfile filters as this release does (default: the newest rules)")
 	flags.String("via", viaAuto, viaUsage)
 	flags.String("in", "", inUsage)
+	slurmFlags(flags)
 	podFlags(flags)
 	meetFlags(flags)
 	flags.Duration("timeout", time.Minute, "for one node, from its name to its last fact")
@@ -231,11 +239,11 @@ func launchHostfile(flags *pflag.FlagSet, command []string) (string, error) {
 	switch {
 	case set("hostfile") != "":
 		return set("hostfile"), nil
-	case flags.Lookup("hostfile") == nil, set("hosts") != "":
+	case flags.Lookup("hostfile") == nil, set("hosts") != "", set("jobid") != "":
 		return "", nil
 	case len(command) > 0:
 		hosts, err = args.HostfileOf(command, args.Surroundings{Getenv: os.Getenv, ReadFile: os.ReadFile})
-	case os.Getenv("SLURM_JOB_NODELIST") != "":
+	case srun.Own().Nodes != "":
 		return "", nil
 	}
 	if _, missing := os.Stat(hosts); hosts == hostfile.DefaultPath && errors.Is(missing, fs.ErrNotExist) {

@@ -17,7 +17,7 @@ import (
 func predictCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "predict [flags] [-- deepspeed … train.py …]",
-		Short: "Say what a launch will do on every node; connects to nobody",
+		Short: "Say what a launch will do on every node; connects to none",
 		Long: `Say what a launch will do: which ranks run where on which devices, where they
 meet, by which interpreter, in which directory, with which variables, and the very
 command that DeepSpeed will execute. The launch is read as the DeepSpeed that is
@@ -30,6 +30,9 @@ Exit codes: 0 predicted, 2 DeepSpeed itself would refuse it, or it cannot be rea
   preflight predict --format json -- deepspeed --hostfile hostfile train.py`,
 		Args: commandOnly,
 		RunE: launching(func(cmd *cobra.Command, config Config, args []string) error {
+			if err := config.askForJob(cmd.Context(), nil); err != nil {
+				return err
+			}
 			intent, err := config.intent(args)
 			if err != nil {
 				return err

@@ -178,6 +178,9 @@ func (c *Config) job(ctx context.Context, command []string) (preflight.Job, func
 	if err := c.askForPods(ctx); err != nil {
 		return preflight.Job{}, nil, err
 	}
+	if err := c.askForJob(ctx, command); err != nil {
+		return preflight.Job{}, nil, err
+	}
 	intent, err := c.intent(command)
 	if err != nil {
 		return preflight.Job{}, nil, err
@@ -229,7 +232,7 @@ func (c Config) intent(command []string) (preflight.Intent, error) {
 		DeepSpeed: c.DeepSpeed,
 		Launcher:  c.Launcher, MasterAddr: c.MasterAddr, MasterPort: c.MasterPort, SSHPort: c.SSHPort,
 		Accelerator: c.accelerator(), WorkDir: workDir, Interpreter: c.Python,
-		Rendezvous: c.Rendezvous, RdzvEndpoint: c.Endpoint,
+		Rendezvous: c.Rendezvous, RdzvEndpoint: c.Endpoint, SlurmJob: c.slurm.Named,
 	}}
 	switch {
 	case c.Endpoint != "" && c.Rendezvous == launch.RendezvousDeepSpeed:
@@ -244,8 +247,12 @@ func (c Config) intent(command []string) (preflight.Intent, error) {
 		intent.Options.Unlisted = true
 		intent.Options.Filter.ForceMulti = true
 		intent.Options.Hosts, err = c.podHosts()
-	case c.Hostfile == "" && os.Getenv("SLURM_JOB_NODELIST") != "":
-		intent.Options.Hosts, err = hostfile.FromSlurm(os.Getenv("SLURM_JOB_NODELIST"), hostfile.SlurmSlots(os.Getenv, intent.Options.Accelerator == "cpu"))
+	case c.Hostfile == "" && c.slurm.Named:
+		intent.Options.Unlisted = true
+		intent.Options.Filter.ForceMulti = true
+		intent.Options.Hosts, err = hostfile.FromSlurm(c.slurm.Nodes, "") // how many ranks it has on each is not asked
+	case c.Hostfile == "" && c.slurm.Nodes != "":
+		intent.Options.Hosts, err = hostfile.FromSlurm(c.slurm.Nodes, hostfile.SlurmSlots(os.Getenv, intent.Options.Accelerator == "cpu"))
 	case c.Hostfile != "" || len(command) == 0:
 		intent.Hostfile = cmp.Or(c.Hostfile, hostfile.DefaultPath)
 	}
@@ -262,6 +269,8 @@ func (c Config) source(plan preflight.Plan) string {
 		return "the pods of " + cmp.Or(c.Job, c.Selector)
 	case plan.Alone:
 		return ""
+	case c.slurm.Named:
+		return "the nodes of Slurm job " + c.JobID
 	}
 	return "SLURM_JOB_NODELIST"
 }

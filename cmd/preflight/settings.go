@@ -44,6 +44,7 @@ func rules() map[string]rule {
 		"rendezvous":        {choices: rendezvousModes},
 		"via":               {choices: viaNames()},
 		"in":                {valid: enterable},
+		"jobid":             {valid: slurmJob},
 		"progress":          {choices: progress.Modes},
 		"master_port":       {valid: port},
 		"ssh_port":          {valid: portOrDefault},

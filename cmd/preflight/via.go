@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -26,7 +25,7 @@ import (
 	"preflight/remote/ssh"
 )
 
-// viaAuto is srun inside a Slurm job of these nodes, where the launch goes that way, or goes not by
+// viaAuto is srun for a Slurm job of these nodes, where the launch goes that way, or goes not by
 // ssh either and one of the first refuses its connections; and ssh everywhere else: where ranks are
 // started by it, it is what is to be judged. Whom pam_slurm_adopt keeps out has no
 // job there, so that srun would not go there either.
@@ -37,11 +36,11 @@ const viaAuto = "auto"
 const triedFirst = 3
 
 // automatic is the carrier that auto stands for.
-func automatic(ctx context.Context, p launch.Prediction) string {
+func automatic(ctx context.Context, slurm srun.Job, p launch.Prediction) string {
 	if _, err := exec.LookPath(srun.Name); err != nil || !p.SlurmJob {
 		return sshName
 	}
-	job, err := hostfile.Expand(os.Getenv("SLURM_JOB_NODELIST"))
+	job, err := hostfile.Expand(slurm.Nodes)
 	outside := func(host hostfile.Host) bool { return !slices.Contains(job, hostfile.Bare(host.Name)) }
 	switch {
 	case err != nil || len(p.Hosts) == 0 || slices.ContainsFunc(p.Hosts, outside):
@@ -83,9 +82,9 @@ var carriers = []carrier{
 		return ssh.New(ssh.Options{Port: plan.Prediction.SSHPort, Timeout: c.Timeout})
 	}},
 	{srun.Name, func(c *Config, plan preflight.Plan) (remote.Carrier, error) {
-		carrier, err := srun.New(launch.HostNames(plan.Prediction.Hosts), c.Timeout)
+		carrier, err := srun.New(launch.HostNames(plan.Prediction.Hosts), srun.Options{Job: c.slurm, Container: c.pyxis(), Timeout: c.Timeout})
 		if err != nil {
-			return nil, usage.WithHint(fmt.Errorf("--via srun: %w", err), "salloc --nodes N preflight --via srun; for job 118 of yours that runs, export SLURM_JOB_ID=118 SLURM_JOB_NODELIST=$(squeue -h -j 118 -o %%N) first; or leave --via out to go by ssh")
+			return nil, usage.WithHint(fmt.Errorf("--via srun: %w", err), "salloc --nodes N preflight --via srun; for job 118 of yours that runs, preflight --jobid 118 --via srun; or leave --via out to go by ssh")
 		}
 		return carrier, nil
 	}},
@@ -112,10 +111,10 @@ func viaNames() []string {
 func (c *Config) carrier(ctx context.Context, plan preflight.Plan) (remote.Carrier, error) {
 	name := c.Via
 	if name == viaAuto || name == "" {
-		name = automatic(ctx, plan.Prediction)
+		name = automatic(ctx, c.slurm, plan.Prediction)
 	}
 	i := slices.IndexFunc(carriers, func(by carrier) bool { return by.name == name })
 	return carriers[i].open(c, plan)
 }
 
-var viaUsage = "what takes preflight to the nodes: " + strings.Join(viaNames(), ", ") + "; auto is srun inside a Slurm job where the launcher is slurm, or another that needs no ssh and nodes refuse it, else ssh. srun takes a step of the Slurm job this is typed in, sees the environment that srun gives the ranks, and asks no ssh; mpirun has the one in PATH, Open MPI's, MPICH's or Intel MPI's, start it as it would the ranks: --ssh_port is then the launch's alone. kubectl enters pods, which are the nodes, by kubectl exec. meet waits for nodes that call: preflight agent --meet HOST:PORT"
+var viaUsage = "what takes preflight to the nodes: " + strings.Join(viaNames(), ", ") + "; auto is srun inside a Slurm job where the launcher is slurm, or another that needs no ssh and nodes refuse it, else ssh. srun takes a step of the Slurm job this is typed in, or of that of --jobid, sees the environment that srun gives the ranks, and asks no ssh; mpirun has the one in PATH, Open MPI's, MPICH's or Intel MPI's, start it as it would the ranks: --ssh_port is then the launch's alone. kubectl enters pods, which are the nodes, by kubectl exec. meet waits for nodes that call: preflight agent --meet HOST:PORT"

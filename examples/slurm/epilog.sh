@@ -1,5 +1,6 @@
 #!/bin/sh
 # slurm.conf: EpilogSlurmctld=/etc/slurm/preflight-epilog.sh, with preflight-nodes.sh beside it
+# (systemctl restart slurmctld: scontrol reconfigure alone does not begin to run it)
 #
 # Looks at the GPUs of a job's nodes when it ends. Nodes on which some failed under it are
 # drained before the next job dies of them.

@@ -1,5 +1,6 @@
 #!/bin/sh
 # slurm.conf: PrologSlurmctld=/etc/slurm/preflight-prolog.sh, with preflight-nodes.sh beside it
+# (systemctl restart slurmctld: scontrol reconfigure alone does not begin to run it)
 #
 # Looks at the nodes of a job before it starts. Those that cannot carry it are drained,
 # and Slurm queues the job again because this script fails (it cancels an interactive

@@ -139,7 +139,7 @@ func ofMany(t *testing.T, nodes ...string) (client *remote.Client, dir string) {
 		t.Fatal(err)
 	}
 	t.Setenv("SLURM_JOB_NODELIST", strings.Join(nodes, ","))
-	carrier, err := New(nodes, timeOfMany)
+	carrier, err := New(nodes, Options{Job: Own(), Timeout: timeOfMany})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"os/exec"
 	"os/user"
 	"regexp"
@@ -33,7 +32,8 @@ const Name = "srun"
 
 // Carrier starts steps of the Slurm job that this process is in.
 type Carrier struct {
-	program string // srun's path
+	program string   // srun's path
+	own     []string // its options that a user has given
 	set     *broadcast.Set
 	names   *hostsys.Names
 	user    string
@@ -43,17 +43,26 @@ type Carrier struct {
 // step costs grows with the square of its nodes.
 const most = 64
 
-// New is a Carrier to these nodes, each of which has timeout to be reached. It fails outside a Slurm job, and where
-// there is no srun.
-func New(nodes []string, timeout time.Duration) (*Carrier, error) {
-	if os.Getenv("SLURM_JOB_ID") == "" {
-		return nil, errors.New("srun reaches the nodes of a Slurm job, and this is typed outside of any: begin one with salloc or sbatch")
+// Options say how to reach nodes.
+type Options struct {
+	Job       Job
+	Container []string      // srun's own options that say what steps run in, pyxis's, each one word
+	Timeout   time.Duration // of each node
+}
+
+// New is a Carrier to these nodes. It fails outside a Slurm job, and where there is no srun.
+func New(nodes []string, o Options) (*Carrier, error) {
+	if o.Job.ID == "" {
+		return nil, errors.New("srun reaches the nodes of a Slurm job, and this is typed outside of any: begin one with salloc or sbatch, or name one that runs with --jobid")
 	}
 	program, err := exec.LookPath("srun")
 	if err != nil {
 		return nil, fmt.Errorf("there is no srun to reach the nodes of this Slurm job with: %w", err)
 	}
-	c := &Carrier{program: program, names: hostsys.NewNames("")}
+	c := &Carrier{program: program, own: o.Container, names: hostsys.NewNames("")}
+	if o.Job.Named {
+		c.own = append([]string{"--jobid=" + o.Job.ID}, o.Container...)
+	}
 	if me, err := user.Current(); err == nil {
 		c.user = me.Username
 	}
@@ -62,7 +71,7 @@ func New(nodes []string, timeout time.Duration) (*Carrier, error) {
 		wanted[hostfile.Bare(node)] = true
 	}
 	// One node that the job has not would keep all others of its step from beginning.
-	here, err := hostfile.Expand(os.Getenv("SLURM_JOB_NODELIST"))
+	here, err := hostfile.Expand(o.Job.Nodes)
 	if err != nil {
 		here = nil // a node that the job has not is told by srun
 	}
@@ -75,11 +84,11 @@ func New(nodes []string, timeout time.Duration) (*Carrier, error) {
 			if len(nodes) > 1 {
 				more = append(more, "--label")
 			}
-			return exec.Command(c.program, slices.Concat(options, more, ofJob, argv)...)
+			return exec.Command(c.program, slices.Concat(options, c.own, more, ofJob(o.Job), argv)...)
 		},
 		Task: "SLURM_PROCID", Node: "SLURMD_NODENAME",
 		Split: split, Said: said, Explain: explain,
-		Most: most, Patience: patience(timeout),
+		Most: most, Patience: patience(o.Timeout),
 	}, here)
 	return c, nil
 }
@@ -93,7 +102,7 @@ func (c *Carrier) Close() error { return c.set.Close() }
 // Dial only names the node: its step begins with the command. The address is where its name
 // leads from here, if anywhere.
 func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *remote.Trace, error) {
-	trace := &remote.Trace{Carrier: Name, User: c.user}
+	trace := &remote.Trace{Carrier: Name, Options: c.own, User: c.user}
 	host := hostfile.Bare(name)
 	if found, err := c.names.LookupNetIP(ctx, "ip", host); err == nil && len(found) > 0 {
 		trace.Address = netip.Addr.Unmap(found[0]).String()
@@ -115,9 +124,15 @@ func patience(timeout time.Duration) time.Duration {
 // the node and with nothing of MPI's. --chdir is of a directory that every node has.
 var options = []string{"--overlap", "--ntasks-per-node=1", "--cpu-bind=none", "--mpi=none", "--job-name=preflight", "--chdir=/"}
 
-// ofJob takes from a task what srun tells it of how many nodes and tasks its step has: that
-// is ours, and not the launch's.
-var ofJob = []string{"/bin/sh", "-c", `unset SLURM_NNODES SLURM_NTASKS SLURM_NTASKS_PER_NODE SLURM_TASKS_PER_NODE; exec "$0" "$@"`}
+// ofJob takes from a task what srun tells it of how many nodes and tasks its step has, and which
+// nodes where it is not typed in the job: that is ours, and not the launch's.
+func ofJob(job Job) []string {
+	ours := "SLURM_NNODES SLURM_NTASKS SLURM_NTASKS_PER_NODE SLURM_TASKS_PER_NODE"
+	if job.Named {
+		ours += " SLURM_JOB_NODELIST SLURM_JOB_NUM_NODES SLURM_NODELIST"
+	}
+	return []string{"/bin/sh", "-c", "unset " + ours + `; exec "$0" "$@"`}
+}
 
 // taskEnded is how srun tells the end of a task that it had started.
 //
@@ -127,6 +142,9 @@ var taskEnded = regexp.MustCompile(`task \d+: `)
 // explain is the failure that srun's words tell, nil for none. One that goes on waits for
 // what it says.
 func explain(said string, ended bool) *remote.Error {
+	if said := pyxisError.FindString(said); said != "" && ended {
+		return &remote.Error{Cause: remote.PyxisFailed, Err: errors.New(said)}
+	}
 	if !ended && reasons(said) == "" || !strings.Contains(said, "srun: ") || taskEnded.MatchString(said) {
 		return nil
 	}
@@ -140,10 +158,15 @@ func explain(said string, ended bool) *remote.Error {
 	return failure
 }
 
+// pyxisError is what pyxis says of a container that does not begin, and what enroot said to it.
+//
+// Source: NVIDIA/pyxis 0.20, pyxis_slurmstepd.c and enroot.c, enroot_print_log.
+var pyxisError = regexp.MustCompile(`error: pyxis: .*`)
+
 // causes are those that srun's words name, the first that does.
 //
 // Source: SchedMD/slurm 22.05, src/common/slurm_errno.c, and getopt_long(3) for what a srun before
-// 20.11 says of --overlap. Of a step, ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE says that the job has
+// 20.11 says of --overlap and one without pyxis of its options. Of a step, ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE says that the job has
 // not the node, or not what the step wants of it, and ours wants nothing.
 var causes = []struct {
 	words string
@@ -151,6 +174,7 @@ var causes = []struct {
 }{
 	{"Requested node configuration is not available", remote.NotInJob},
 	{"'--overlap'", remote.NoOverlap},
+	{"'--container-", remote.NoPyxis},
 	{"Invalid job id specified", remote.JobOver},
 	{"Job/step already completing or completed", remote.JobOver},
 	{"Unable to contact slurm controller", remote.SlurmSilent},

@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 const stub = `#!/bin/sh
 echo "$@" >>"$STUB/asked"
 echo $$ >>"$STUB/pids"
+[ -n "$ONE_WORD" ] && printf '%s\n' "$@" >"$ONE_WORD"
 case " $* " in *" --label "*) exec "$STUB_OF_MANY" srun "$@" ;; esac
 while :; do
 	case $1 in --nodelist=*) node=${1#*=} ;; --*) ;; *) break ;; esac
@@ -44,6 +45,31 @@ down)
 	echo "srun: Job step aborted" >&2
 	exit 1 ;;
 busy) echo "srun: Job 7 step creation temporarily disabled, retrying (Requested nodes are busy)" >&2; exec sleep 1000 ;;
+silent) echo "srun: error: Unable to create step for job 7: Unable to contact slurm controller (connect failure)" >&2; exit 1 ;;
+over) echo "srun: error: Unable to create step for job 7: Job/step already completing or completed" >&2; exit 1 ;;
+gone) echo "srun: error: Unable to confirm allocation for job 7: Invalid job id specified" >&2; echo "srun: Check SLURM_JOB_ID environment variable. Expired or invalid job 7" >&2; exit 1 ;;
+distrusted) echo "srun: error: Unable to create step for job 7: Protocol authentication error" >&2; exit 1 ;;
+unmunged)
+	echo "srun: error: If munged is up, restart with --num-threads=10" >&2
+	echo "srun: error: Munge encode failed: Failed to access \"/run/munge/munge.socket.2\": No such file or directory" >&2
+	exit 1 ;;
+old)
+	echo "srun: unrecognized option '--overlap'" >&2
+	echo 'Try "srun --help" for more information' >&2
+	exit 1 ;;
+no-pyxis)
+	echo "srun: unrecognized option '--container-image=a.sqsh'" >&2
+	echo 'Try "srun --help" for more information' >&2
+	exit 1 ;;
+no-image)
+	echo "slurmstepd: error: pyxis: child 31 failed with error code: 1" >&2
+	echo "slurmstepd: error: pyxis: failed to create container filesystem" >&2
+	echo "slurmstepd: error: pyxis: printing enroot log file:" >&2
+	echo "slurmstepd: error: pyxis:     [ERROR] No such file or directory: a.sqsh" >&2
+	echo "slurmstepd: error: pyxis: couldn't start container" >&2
+	echo "slurmstepd: error: spank: required plugin spank_pyxis.so: task_init() failed with rc=-1" >&2
+	echo "srun: error: no-image: task 0: Exited with exit code 1" >&2
+	exit 1 ;;
 stuck) trap '' TERM; sleep 1000; exit 1 ;;
 noisy) echo "a prolog's greeting" ;;
 esac
@@ -89,7 +115,7 @@ func job(t *testing.T, timeout time.Duration) (client *remote.Client, dir string
 	if err := os.Mkdir(filepath.Join(dir, "home"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	carrier, err := New(nil, 0)
+	carrier, err := New(nil, Options{Job: Own()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +187,7 @@ func faultsOf(t *testing.T, nodelist string) {
 		if nodelist != "" {
 			warm(t, slices.Collect(maps.Keys(logins)))
 		}
-		carrier, err := New(slices.Collect(maps.Keys(logins)), 6*time.Second)
+		carrier, err := New(slices.Collect(maps.Keys(logins)), Options{Job: Own(), Timeout: 6 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +198,7 @@ func faultsOf(t *testing.T, nodelist string) {
 // warm has our binary lie on those of the nodes that can be reached.
 func warm(t *testing.T, nodes []string) {
 	t.Helper()
-	carrier, err := New(nil, 0)
+	carrier, err := New(nil, Options{Job: Own()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,6 +226,14 @@ func TestFailures(t *testing.T) {
 		{"nowhere", remote.NotInJob, "Unable to create step for job 7: Requested node configuration is not available", false},
 		{"down", remote.StepFailed, "Task launch for StepId=7.0 failed on node down: Communication connection failure", false},
 		{"busy", remote.StepFailed, "s: Job 7 step creation temporarily disabled, retrying (Requested nodes are busy)", true},
+		{"silent", remote.SlurmSilent, "Unable to contact slurm controller (connect failure)", false},
+		{"over", remote.JobOver, "Job/step already completing or completed", false},
+		{"gone", remote.JobOver, "Unable to confirm allocation for job 7: Invalid job id specified", false},
+		{"distrusted", remote.SlurmDistrusts, "Protocol authentication error", false},
+		{"unmunged", remote.SlurmDistrusts, "No such file or directory", false},
+		{"old", remote.NoOverlap, "unrecognized option '--overlap'", false},
+		{"no-pyxis", remote.NoPyxis, "unrecognized option '--container-image=a.sqsh'", false},
+		{"no-image", remote.PyxisFailed, "Exited with exit code 1", false},
 		{"stuck", remote.Frozen, "and it says nothing either", true},
 	} {
 		t.Run(test.node, func(t *testing.T) {
@@ -250,9 +284,59 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
+// TestNamed: whatever a user gives srun is one word of it, and told with what was met.
+func TestNamed(t *testing.T) {
+	_, dir := job(t, time.Minute)
+	own := []string{"--jobid=118", "--container-image=a b.sqsh", "--container-mounts=/a:/b,/c:/d"}
+	t.Setenv("ONE_WORD", filepath.Join(dir, "words"))
+	carrier, err := New(nil, Options{Job: Job{ID: "118", Named: true}, Container: own[1:]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := remote.New(carrier, remote.Options{Timeout: time.Minute})
+	defer client.Close()
+	agent, trace, err := client.Reach(t.Context(), "w1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent.Close()
+	words, _ := os.ReadFile(filepath.Join(dir, "words"))
+	for _, word := range own {
+		if !slices.Contains(strings.Split(string(words), "\n"), word) {
+			t.Errorf("srun was not given %q as a word: %q", word, words)
+		}
+	}
+	if !slices.Equal(trace.Options, own) {
+		t.Errorf("told as met: %q", trace.Options)
+	}
+}
+
+func TestRead(t *testing.T) {
+	me := fmt.Sprint(os.Getuid())
+	for _, test := range []struct {
+		lines []string
+		want  Job
+		fails string
+	}{
+		{[]string{"118|118|RUNNING|" + me + "|w[1-4]"}, Job{ID: "118", Nodes: "w[1-4]", Named: true}, ""},
+		{[]string{"121|118_3|RUNNING|" + me + "|w3"}, Job{ID: "121", Nodes: "w3", Named: true}, ""},
+		{nil, Job{}, "has ended"},
+		{[]string{"118|118|PENDING|" + me + "|"}, Job{}, "does not run, it is PENDING"},
+		{[]string{"118|118|RUNNING|4294967294|w1"}, Job{}, "is of 4294967294"},
+		{[]string{"119|118_1|RUNNING|" + me + "|w1", "120|118_2|RUNNING|" + me + "|w2"}, Job{}, "is 2 jobs: name one of them, as in 118_1"},
+		{[]string{"--evil|118|RUNNING|" + me + "|w1"}, Job{}, "is no job"},
+		{[]string{"squeue:"}, Job{}, "is no job"},
+	} {
+		got, err := read("118", test.lines)
+		if got != test.want || (err == nil) != (test.fails == "") || err != nil && !strings.Contains(err.Error(), test.fails) {
+			t.Errorf("%q: %+v, %v", test.lines, got, err)
+		}
+	}
+}
+
 func TestOutsideAJob(t *testing.T) {
 	t.Setenv("SLURM_JOB_ID", "")
-	if _, err := New(nil, 0); err == nil || !strings.Contains(err.Error(), "salloc") {
+	if _, err := New(nil, Options{Job: Own()}); err == nil || !strings.Contains(err.Error(), "salloc") {
 		t.Errorf("%v", err)
 	}
 }

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"preflight/cmd/preflight/internal/usage"
+	"preflight/remote/kubectl"
+	"preflight/remote/srun"
+)
+
+func slurmFlags(flags *pflag.FlagSet) {
+	flags.String("jobid", "", "the Slurm job whose nodes are looked at, of those of yours that run (default: the one this is typed in)")
+	flags.String("container-image", "", "with --via srun, what the ranks run in, as pyxis's option of srun; a step's first import of it counts to --timeout")
+	flags.String("container-name", "", "with --via srun, the container that pyxis keeps, as its option of srun")
+	flags.String("container-mounts", "", "with --via srun, as pyxis's option of srun")
+	flags.String("container-workdir", "", "with --via srun, as pyxis's option of srun")
+}
+
+// slurmJob is the rule of --jobid.
+func slurmJob(text string) error {
+	if !srun.IsJob(text) {
+		return errors.New("give the number of a job, as squeue shows it: 118, 118_3 of an array")
+	}
+	return nil
+}
+
+// askForJob asks Slurm for the job that --jobid names.
+func (c *Config) askForJob(ctx context.Context, command []string) error {
+	if words := c.pyxis(); words != nil && c.Via != srun.Name {
+		return usage.WithHint(fmt.Errorf("%s is of what srun starts", words[0]), "add --via srun; what else enters containers is --in")
+	}
+	switch {
+	case c.JobID == "":
+		c.slurm = srun.Own()
+		return nil
+	case c.Via == kubectl.Name:
+		return usage.WithHint(fmt.Errorf("%s is of Slurm, and kubectl reaches pods", c.origin("jobid")), "leave one of the two out")
+	case len(command) > 0 && !c.DryRun:
+		return usage.WithHint(fmt.Errorf("%s is of another job than the command starts in", c.origin("jobid")), "add --dry-run to judge it only; or type it in the job")
+	}
+	var err error
+	if c.slurm, err = srun.Find(ctx, c.JobID, c.Timeout); err != nil {
+		return usage.WithHint(err, "squeue --me --states=RUNNING lists the jobs it may be; salloc --nodes N preflight --via srun begins one")
+	}
+	return nil
+}
+
+// pyxis are the options of srun that say what steps run in, each one word.
+func (c Config) pyxis() (words []string) {
+	for _, option := range [][2]string{{"image", c.Image}, {"name", c.Kept}, {"mounts", c.Mounts}, {"workdir", c.Workdir}} {
+		if option[1] != "" {
+			words = append(words, "--container-"+option[0]+"="+option[1])
+		}
+	}
+	return words
+}

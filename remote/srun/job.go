@@ -1,0 +1,79 @@
+package srun
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"preflight/hostsys"
+	"preflight/remote"
+)
+
+// Job is a Slurm job that runs; the zero Job is none.
+type Job struct {
+	ID    string
+	Nodes string // as SLURM_JOB_NODELIST writes them
+	// Named is whether a user has said which. Of the one that this process is in srun knows.
+	Named bool
+}
+
+// Own is the job that this process is in.
+func Own() Job { return Job{ID: os.Getenv("SLURM_JOB_ID"), Nodes: os.Getenv("SLURM_JOB_NODELIST")} }
+
+// IsJob is whether Slurm may call a job so: by its number, or as one of an array or part of a
+// heterogeneous one.
+func IsJob(text string) bool { return jobName.MatchString(text) }
+
+var jobName = regexp.MustCompile(`^[1-9][0-9]{0,9}([_+][0-9]{1,7})?$`)
+
+// Find asks Slurm for a job by its name. It fails for one of which no step could begin.
+func Find(ctx context.Context, name string, timeout time.Duration) (Job, error) {
+	program, err := exec.LookPath("squeue")
+	if err != nil {
+		return Job{}, fmt.Errorf("there is no squeue to ask for job %s with: %w", name, err)
+	}
+	var answer bytes.Buffer
+	said, err := hostsys.Child{Path: program, Args: []string{"--noheader", "--jobs=" + name, "--format=%A|%i|%T|%U|%N"}, Limit: timeout}.Stream(ctx, &answer)
+	switch {
+	case ctx.Err() != nil:
+		return Job{}, context.Cause(ctx)
+	case errors.Is(err, context.DeadlineExceeded):
+		return Job{}, fmt.Errorf("squeue had no answer for job %s within %s", name, remote.InSeconds(timeout))
+	case err != nil:
+		return Job{}, fmt.Errorf("job %s: squeue says %s", name, hostsys.Complaint(remote.Escape(strings.ReplaceAll(strings.TrimSpace(said), "\n", "; ")), err))
+	}
+	return read(name, strings.Fields(answer.String()))
+}
+
+// read is the job of that name by the lines that squeue has of it.
+func read(name string, lines []string) (Job, error) {
+	if len(lines) == 0 { // of a job that ended lately, where a longer time ago squeue fails
+		return Job{}, fmt.Errorf("job %s has ended", name)
+	}
+	column := strings.Split(lines[0], "|")
+	if len(column) != 5 || !IsJob(column[0]) {
+		return Job{}, fmt.Errorf("squeue answers of job %s what is no job: %s", name, remote.Escape(lines[0]))
+	}
+	id, called, state, owner, nodes := column[0], column[1], column[2], column[3], column[4]
+	switch {
+	case len(lines) > 1:
+		return Job{}, fmt.Errorf("job %s is %d jobs: name one of them, as in %s", name, len(lines), remote.Escape(called))
+	case state != "RUNNING":
+		return Job{}, fmt.Errorf("job %s does not run, it is %s", name, remote.Escape(state))
+	case owner != strconv.Itoa(os.Getuid()):
+		account := owner
+		if known, err := user.LookupId(owner); err == nil {
+			account = known.Username
+		}
+		return Job{}, fmt.Errorf("job %s is of %s, and Slurm lets nobody else begin a step of it", name, remote.Escape(account))
+	}
+	return Job{ID: id, Nodes: nodes, Named: true}, nil
+}
