@@ -16,8 +16,8 @@ import (
 //	TASK REST     a line to the agent that is that task
 //	TASK+ PIECE   a part of one, which goes on in the next line
 //	TASK= N M PIECE
-//	              a line with the first N bytes of the last one that came in parts, for
-//	              whomever, then PIECE, then the last M bytes of that one
+//	              a line of the first N bytes of the last long one that came whole or in
+//	              parts, for whomever, then PIECE, then the last M bytes of that one
 //	* REST        what all lines to a shell (deliver.sh) end in that end in *, instead
 //	TASK! …       nothing more comes for it: the end of its standard input
 //	@@more PIECE  a part of a line of an agent, which goes on in its next; who said it,
@@ -30,6 +30,7 @@ import (
 const (
 	maxPiece = 900 // bytes of a line in one piece: with what stands before it, less than 1000
 	minPiece = 40  // and of the last one: longer than any tag
+	minLong  = 100 // and of a line that others are told by
 )
 
 // more begins a piece of an agent's line that is not its last.
@@ -43,7 +44,7 @@ func HearsMany(command string) bool { return command == deliverCommand }
 // all of them, and everybody hears it, so that it is sent once.
 type Saying struct {
 	opening string // what openings have in common, "" before the first
-	long    []byte // the last line that went in parts, since the last opening: a shell remembers none
+	long    []byte // the last one that was not told by another, since the last opening: a shell remembers none
 }
 
 // To is lines as they are sent to one task. Nothing may stand between them.
@@ -51,9 +52,9 @@ func (s *Saying) To(task string, lines []byte) []byte {
 	var all []byte
 	for line := range bytes.Lines(lines) {
 		line = bytes.TrimSuffix(line, []byte("\n"))
-		if len(line) > maxPiece {
+		if len(line) > minLong {
 			first, last := shared(s.long, line)
-			if piece := line[first : len(line)-last]; len(piece) <= maxPiece {
+			if piece := line[first : len(line)-last]; len(piece) < min(maxPiece, len(line)-minPiece) {
 				all = append(fmt.Appendf(all, "%s= %d %d %s", task, first, last, piece), '\n')
 				continue
 			}
@@ -103,7 +104,7 @@ type addressed struct {
 	task string
 	left []byte // of what has come
 
-	begun, long []byte // lines that come in parts, for whomever: one that does, and the last that has
+	begun, long []byte // for whomever: the parts that have come of a line, and the last long one
 }
 
 func (a *addressed) Read(p []byte) (int, error) {
@@ -124,14 +125,16 @@ func (a *addressed) Read(p []byte) (int, error) {
 			if ours && string(task) == "+" {
 				a.left = rest[:len(rest)-1]
 			}
+		case bytes.HasSuffix(to, []byte("=")):
+			if ours && string(task) == "=" {
+				a.left = like(a.long, rest)
+			}
 		default:
-			if len(a.begun) > 0 {
+			if len(a.begun)+len(rest) > minLong+1 {
 				a.long, a.begun = append(a.begun, rest...), a.long[:0]
 			}
 			if ours && len(task) == 0 {
 				a.left = rest
-			} else if ours && string(task) == "=" {
-				a.left = like(a.long, rest)
 			}
 		}
 	}
