@@ -55,8 +55,11 @@ func (e *Engine) script() string {
 	if e.Node != "" {
 		node = "${" + e.Node + ":-}"
 	}
-	return `PREFLIGHT_TASK=$` + e.Task + `; export PREFLIGHT_TASK; echo "` + begins + node + `"; (eval "$1"); echo "` + ends + `$? and nothing more comes"`
+	return e.shed() + `PREFLIGHT_TASK=$` + e.Task + `; export PREFLIGHT_TASK; echo "` + begins + node + `"; (eval "$1"); echo "` + ends + `$? and nothing more comes"`
 }
+
+// shed is the script's beginning: another shell in front of this one would cost every node its start.
+func (e *Engine) shed() string { return "unset " + strings.Join(e.Sheds, " ") + "; " }
 
 // What a task says before and after the command.
 const (

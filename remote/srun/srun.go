@@ -75,9 +75,9 @@ func New(nodes []string, timeout time.Duration) (*Carrier, error) {
 			if len(nodes) > 1 {
 				more = append(more, "--label")
 			}
-			return exec.Command(c.program, slices.Concat(options, more, ofJob, argv)...)
+			return exec.Command(c.program, slices.Concat(options, more, argv)...)
 		},
-		Task: "SLURM_PROCID", Node: "SLURMD_NODENAME",
+		Task: "SLURM_PROCID", Node: "SLURMD_NODENAME", Sheds: ofStep,
 		Split: split, Said: said, Explain: explain,
 		Most: most, Patience: patience(timeout),
 	}, here)
@@ -115,9 +115,8 @@ func patience(timeout time.Duration) time.Duration {
 // the node and with nothing of MPI's. --chdir is of a directory that every node has.
 var options = []string{"--overlap", "--ntasks-per-node=1", "--cpu-bind=none", "--mpi=none", "--job-name=preflight", "--chdir=/"}
 
-// ofJob takes from a task what srun tells it of how many nodes and tasks its step has: that
-// is ours, and not the launch's.
-var ofJob = []string{"/bin/sh", "-c", `unset SLURM_NNODES SLURM_NTASKS SLURM_NTASKS_PER_NODE SLURM_TASKS_PER_NODE; exec "$0" "$@"`}
+// ofStep is what srun tells a task of how many nodes and tasks its step has.
+var ofStep = []string{"SLURM_NNODES", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}
 
 // taskEnded is how srun tells the end of a task that it had started.
 //
