@@ -9,7 +9,7 @@
 // no second try of a way that failed: nothing was said over it yet, and a start of its own
 // is another way. What a start of its own meets is what is told of the node.
 //
-// It knows no engine by name, and sends nothing to a task but short lines for it alone
+// It knows no engine by name, and sends nothing to a task but short lines
 // (task.go of package remote).
 package broadcast
 
