@@ -3,7 +3,10 @@ package remote
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -11,7 +14,10 @@ import (
 // comes back mixed. So every line is short, and names whom it is for:
 //
 //	TASK REST     a line to the agent that is that task
-//	TASK+ PIECE   a part of one, which goes on in the next
+//	TASK+ PIECE   a part of one, which goes on in the next line
+//	TASK= N M PIECE
+//	              a line of the first N bytes of the last long one that came whole or in
+//	              parts, for whomever, then PIECE, then the last M bytes of that one
 //	* REST        what all lines to a shell (deliver.sh) end in that end in *, instead
 //	TASK! …       nothing more comes for it: the end of its standard input
 //	@@more PIECE  a part of a line of an agent, which goes on in its next; who said it,
@@ -24,6 +30,7 @@ import (
 const (
 	maxPiece = 900 // bytes of a line in one piece: with what stands before it, less than 1000
 	minPiece = 40  // and of the last one: longer than any tag
+	minLong  = 100 // and of a line that others are told by
 )
 
 // more begins a piece of an agent's line that is not its last.
@@ -33,11 +40,26 @@ var more = []byte("@@more ")
 // into what ranks run in there, or cleans, does not.
 func HearsMany(command string) bool { return command == deliverCommand }
 
-// Address is lines as they are sent to one task of many.
-func Address(task string, lines []byte) []byte {
+// Saying is what one program that reaches many nodes is told. What is long is much the same for
+// all of them, and everybody hears it, so that it is sent once.
+type Saying struct {
+	opening string // what openings have in common, "" before the first
+	long    []byte // the last one that was not told by another, since the last opening: a shell remembers none
+}
+
+// To is lines as they are sent to one task. Nothing may stand between them.
+func (s *Saying) To(task string, lines []byte) []byte {
 	var all []byte
 	for line := range bytes.Lines(lines) {
 		line = bytes.TrimSuffix(line, []byte("\n"))
+		if len(line) > minLong {
+			first, last := shared(s.long, line)
+			if piece := line[first : len(line)-last]; len(piece) < min(maxPiece, len(line)-minPiece) {
+				all = append(fmt.Appendf(all, "%s= %d %d %s", task, first, last, piece), '\n')
+				continue
+			}
+			s.long = bytes.Clone(line)
+		}
 		for len(line) > maxPiece {
 			all = append(append(append(all, task...), "+ "...), line[:maxPiece]...)
 			all, line = append(all, '\n'), line[maxPiece:]
@@ -47,18 +69,30 @@ func Address(task string, lines []byte) []byte {
 	return all
 }
 
+// shared is how much of its beginning and of its end a line has in common with another.
+func shared(long, line []byte) (first, last int) {
+	most := min(len(long), len(line))
+	for first < most && long[first] == line[first] {
+		first++
+	}
+	for last < most-first && long[len(long)-1-last] == line[len(line)-1-last] {
+		last++
+	}
+	return first, last
+}
+
 // Opening is the first line to a task, which a shell reads byte by byte, as it does those to
-// all the others: what they have in common, all behind their first word, is sent once. common
-// is what Opening returned for the task before, "" for none.
-func Opening(task, line, common string) (text, commonNow string) {
+// all the others: what they have in common, all behind their first word, is sent once.
+func (s *Saying) Opening(task, line string) (text string) {
 	word, rest, _ := strings.Cut(line, " ")
-	if common == "" {
-		text, common = "* "+rest, rest
+	s.long = nil
+	if s.opening == "" {
+		text, s.opening = "* "+rest, rest
 	}
-	if rest != common {
-		return text + task + " " + line, common
+	if rest != s.opening {
+		return text + task + " " + line
 	}
-	return text + task + " " + word + " *\n", common
+	return text + task + " " + word + " *\n"
 }
 
 // AddressEnd tells one task of many that nothing more comes for it.
@@ -67,30 +101,63 @@ func AddressEnd(task string) []byte { return []byte(task + "! nothing more comes
 // addressed is what of in is for one task.
 type addressed struct {
 	in   *bufio.Reader
-	task []byte
+	task string
 	left []byte // of what has come
+
+	begun, long []byte // for whomever: the parts that have come of a line, and the last long one
 }
 
 func (a *addressed) Read(p []byte) (int, error) {
 	for len(a.left) == 0 {
 		line, err := a.in.ReadSlice('\n') // a longer one is nobody's: its head goes by, and its rest too
-		if rest, ours := bytes.CutPrefix(line, a.task); ours && err == nil {
-			switch {
-			case bytes.HasPrefix(rest, []byte("! ")):
-				return 0, io.EOF
-			case bytes.HasPrefix(rest, []byte("+ ")):
-				a.left = rest[2 : len(rest)-1]
-			case bytes.HasPrefix(rest, []byte(" ")):
-				a.left = rest[1:]
-			}
-		}
 		if err != nil && err != bufio.ErrBufferFull {
 			return 0, err
+		}
+		to, rest, _ := bytes.Cut(line, []byte(" "))
+		switch task, ours := bytes.CutPrefix(to, []byte(a.task)); {
+		case err != nil:
+		case ours && string(task) == "!":
+			return 0, io.EOF
+		case bytes.HasSuffix(to, []byte("+")):
+			if a.begun = append(a.begun, rest[:len(rest)-1]...); len(a.begun) > maxRequest {
+				return 0, bufio.ErrTooLong
+			}
+			if ours && string(task) == "+" {
+				a.left = rest[:len(rest)-1]
+			}
+		case bytes.HasSuffix(to, []byte("=")):
+			if ours && string(task) == "=" {
+				a.left = like(a.long, rest)
+			}
+		default:
+			if len(a.begun)+len(rest) > minLong+1 {
+				a.long, a.begun = append(a.begun, rest...), a.long[:0]
+			}
+			if ours && len(task) == 0 {
+				a.left = rest
+			}
 		}
 	}
 	n := copy(p, a.left)
 	a.left = a.left[n:]
 	return n, nil
+}
+
+// like is the line that is told by what it has in common with another. What we would not
+// have said is none.
+func like(long, told []byte) []byte {
+	var first, last int
+	parts := bytes.SplitN(told, []byte(" "), 3)
+	if len(parts) < 3 {
+		return nil
+	}
+	first, _ = strconv.Atoi(string(parts[0]))
+	last, _ = strconv.Atoi(string(parts[1]))
+	long = bytes.TrimSuffix(long, []byte("\n"))
+	if first < 0 || last < 0 || first+last > len(long) {
+		return nil
+	}
+	return slices.Concat(long[:first], bytes.TrimSuffix(parts[2], []byte("\n")), long[len(long)-last:], []byte("\n"))
 }
 
 // pieces writes lines, which come whole, as the task of a program of many says them.
@@ -137,5 +204,5 @@ func streams(task string, in io.Reader, out io.Writer) (io.Reader, io.Writer) {
 	if task == "" {
 		return in, out
 	}
-	return &addressed{in: bufio.NewReader(in), task: []byte(task)}, pieces{out}
+	return &addressed{in: bufio.NewReader(in), task: task}, pieces{out}
 }

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"strconv"
@@ -12,33 +13,29 @@ import (
 
 // TestManyTasks: lines of any length reach the task that they are for, and come back from the
 // one that said them, in whatever order those of others stand between, and every one of them is
-// as short and as long as engines need it.
+// as short and as long as engines need it. What is much like what went before is not sent again.
 func TestManyTasks(t *testing.T) {
 	dice := rand.New(rand.NewPCG(1, 2))
+	peers := strings.Repeat("10.77.1.1 ", 300)
 	line := func() []byte {
+		if dice.IntN(4) == 0 {
+			return fmt.Appendf(nil, "like %d %s%d\n", dice.IntN(20), peers, dice.IntN(20))
+		}
 		return []byte(strings.Repeat(string(rune('a'+dice.IntN(20))), 30+dice.IntN(dice.IntN(5)*900+10)) + "\n")
 	}
 	const tasks = 12
 	var mixed bytes.Buffer
+	var saying Saying
 	want := make([][]byte, tasks)
-	var pending [tasks][]byte
 	for range 300 {
 		task := dice.IntN(tasks)
 		text := append(line(), line()...)
 		want[task] = append(want[task], text...)
-		pending[task] = append(pending[task], Address(strconv.Itoa(task), text)...)
+		mixed.Write(saying.To(strconv.Itoa(task), text))
 	}
-	for left := true; left; {
-		left = false
-		for _, task := range dice.Perm(tasks) {
-			if len(pending[task]) > 0 {
-				line, rest, _ := bytes.Cut(pending[task], []byte("\n"))
-				if len(line) >= 1000 {
-					t.Fatalf("a line of %d bytes", len(line))
-				}
-				mixed.Write(append(line, '\n'))
-				pending[task], left = rest, true
-			}
+	for line := range bytes.Lines(mixed.Bytes()) {
+		if len(line) > 1000 {
+			t.Fatalf("a line of %d bytes", len(line))
 		}
 	}
 	for task := range tasks {
@@ -66,6 +63,29 @@ func TestManyTasks(t *testing.T) {
 		}
 		if !bytes.Equal(back, want[task]) {
 			t.Fatalf("task %d said %d bytes of %d", task, len(back), len(want[task]))
+		}
+	}
+}
+
+// TestSaidOnce: what all tasks are asked is sent to the first of them, and to a shell that
+// begins later once more.
+func TestSaidOnce(t *testing.T) {
+	var saying Saying
+	ask := func(task string) int {
+		return len(saying.To(task, fmt.Appendf(nil, `{"node":"w%s","peers":%q}`+"\n", task, strings.Repeat("10.77.1.1 ", 300))))
+	}
+	first, again := ask("1"), ask("2")
+	saying.Opening("3", "tag offers\n")
+	if later := ask("3"); first < 3000 || again > 20 || later != first {
+		t.Errorf("%d bytes, then %d, and %d behind an opening", first, again, later)
+	}
+}
+
+// TestLikeNothing: what refers to a line that was not heard is no line.
+func TestLikeNothing(t *testing.T) {
+	for _, told := range []string{"\n", "1\n", "1 2\n", "-1 0 x\n", "0 -1 x\n", "4 4 x\n"} {
+		if line := like([]byte("seven..\n"), []byte(told)); line != nil {
+			t.Errorf("%q is told as %q", told, line)
 		}
 	}
 }

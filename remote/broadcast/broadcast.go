@@ -9,7 +9,7 @@
 // no second try of a way that failed: nothing was said over it yet, and a start of its own
 // is another way. What a start of its own meets is what is told of the node.
 //
-// It knows no engine by name, and sends nothing to a task but short lines for it alone
+// It knows no engine by name, and sends nothing to a task but short lines
 // (task.go of package remote).
 package broadcast
 
@@ -33,6 +33,9 @@ type Engine struct {
 	// name of its node, "" where there is none: a task elsewhere than it should be costs
 	// the whole program.
 	Task, Node string
+	// Sheds are the variables, one at least, that a task takes from itself first: what the program
+	// tells it of itself and of our job, which is none of the launch's.
+	Sheds []string
 	// Split hands to each task the pieces of what it wrote, in their order, until from ends.
 	Split func(from io.Reader, to func(task int, piece []byte))
 	// Said tells which task a line of the program's standard error is of, and what the task

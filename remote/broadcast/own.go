@@ -76,7 +76,7 @@ func (o *own) Start(command string, stderr io.Writer) (*remote.Process, *remote.
 	defer theirOut.Close()
 	o.pipes, o.stderr = []io.Closer{stdin, stdout}, stderr
 	o.said.Full = func() {} // the caller's has a limit
-	cmd := o.engine.Program([]string{o.node}, []string{"/bin/sh", "-c", ownScript, "preflight", command})
+	cmd := o.engine.Program([]string{o.node}, []string{"/bin/sh", "-c", o.engine.shed() + ownScript, "preflight", command})
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = theirIn, theirOut, &lines{each: o.hear}, grace
 	ended, err := hostsys.Start(cmd)
 	if err != nil {

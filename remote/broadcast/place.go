@@ -236,7 +236,7 @@ func (w stdin) Write(text []byte) (int, error) {
 	case step != nil && first:
 		step.begin(task, text)
 	case step != nil:
-		step.write(remote.Address(task, text))
+		step.say(task, text)
 	}
 	return len(text), nil
 }
@@ -250,7 +250,7 @@ func (w stdin) Close() error {
 	case process != nil:
 		return process.Stdin.Close()
 	case step != nil:
-		step.write(remote.AddressEnd(task))
+		step.bid(task)
 	}
 	return nil
 }
@@ -331,7 +331,7 @@ func (p *place) Close() error {
 	own, step := p.own, p.step
 	if step != nil {
 		task := p.task
-		p.set.running.Go(func() { step.write(remote.AddressEnd(task)) }) // it may take nothing for as long as it runs
+		p.set.running.Go(func() { step.bid(task) }) // it may take nothing for as long as it runs
 		step.leave()
 	}
 	p.set.mu.Unlock()

@@ -19,6 +19,9 @@ const (
 	grace = time.Second
 	// pipesGrace is how long its pipes may stay open behind it.
 	pipesGrace = 200 * time.Millisecond
+	// gathering is how long what is said waits for more, and maxUnsent what of it may.
+	gathering = 2 * time.Millisecond
+	maxUnsent = 32 << 10
 	// maxAsked is more lines than any program needs to say why it will not begin.
 	maxAsked = 1000
 )
@@ -31,10 +34,11 @@ type step struct {
 	again   bool // those that are heard may be started once more without the others
 
 	cmd     *exec.Cmd
-	said    remote.Tail   // by the program itself
-	stdin   *os.File      // closed by end
-	writing sync.Mutex    // for whole lines: over writes to stdin and common
-	common  string        // see remote.Opening
+	said    remote.Tail // by the program itself
+	stdin   *os.File    // closed by end
+	writing sync.Mutex  // over writes to stdin, saying and unsent
+	saying  remote.Saying
+	unsent  []byte
 	ended   chan struct{} // and all that it wrote has been read
 	waiting *hostsys.Timer
 
@@ -51,8 +55,11 @@ func (e *Engine) script() string {
 	if e.Node != "" {
 		node = "${" + e.Node + ":-}"
 	}
-	return `PREFLIGHT_TASK=$` + e.Task + `; export PREFLIGHT_TASK; echo "` + begins + node + `"; (eval "$1"); echo "` + ends + `$? and nothing more comes"`
+	return e.shed() + `PREFLIGHT_TASK=$` + e.Task + `; export PREFLIGHT_TASK; echo "` + begins + node + `"; (eval "$1"); echo "` + ends + `$? and nothing more comes"`
 }
+
+// shed is the script's beginning: another shell in front of this one would cost every node its start.
+func (e *Engine) shed() string { return "unset " + strings.Join(e.Sheds, " ") + "; " }
 
 // What a task says before and after the command.
 const (
@@ -168,20 +175,48 @@ func (t *step) greet(p *place, node string) {
 	}
 }
 
-// write sends lines for a task. That it cannot shows in what is read.
-func (t *step) write(text []byte) {
+// say sends lines for a task. That it cannot shows in what is read.
+func (t *step) say(task string, text []byte) {
 	t.writing.Lock()
 	defer t.writing.Unlock()
-	_, _ = t.stdin.Write(text)
+	t.write(t.saying.To(task, text))
 }
 
 // begin sends the first line for a task.
 func (t *step) begin(task string, line []byte) {
 	t.writing.Lock()
 	defer t.writing.Unlock()
-	var text string
-	text, t.common = remote.Opening(task, string(line), t.common)
-	_, _ = t.stdin.WriteString(text)
+	t.write([]byte(t.saying.Opening(task, string(line))))
+}
+
+// bid tells a task that nothing more comes for it.
+func (t *step) bid(task string) {
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	t.write(remote.AddressEnd(task))
+}
+
+// write sends what is said to one task with what is about to be said to others: the program wakes
+// every one of its nodes for each piece that it reads. t.writing is held.
+func (t *step) write(text []byte) {
+	first := len(t.unsent) == 0
+	t.unsent = append(t.unsent, text...)
+	switch {
+	case len(t.unsent) > maxUnsent:
+		t.send()
+	case first:
+		time.AfterFunc(gathering, func() {
+			t.writing.Lock()
+			defer t.writing.Unlock()
+			t.send()
+		})
+	}
+}
+
+// send is of what has gathered. t.writing is held.
+func (t *step) send() {
+	_, _ = t.stdin.Write(t.unsent)
+	t.unsent = t.unsent[:0]
 }
 
 // leave ends the program when nobody is of it any more.

@@ -73,13 +73,16 @@ func (e *engine) kept(words []string) (kept []string) {
 // there than we do.
 const asksNothing = "-o BatchMode=yes -o ConnectTimeout=5"
 
-// ofRank takes from a rank what Open MPI tells it of itself and of our job, which is none of
-// the launch's.
-var ofRank = []string{"/bin/sh", "-c", "unset OMPI_APP_CTX_NUM_PROCS OMPI_COMMAND OMPI_COMM_WORLD_LOCAL_RANK OMPI_COMM_WORLD_LOCAL_SIZE " +
-	"OMPI_COMM_WORLD_NODE_RANK OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE OMPI_FILE_LOCATION OMPI_FIRST_RANKS OMPI_MCA_ess OMPI_MCA_ess_base_jobid " +
-	"OMPI_MCA_ess_base_num_procs OMPI_MCA_ess_base_vpid OMPI_MCA_initial_wdir OMPI_MCA_orte_app_num OMPI_MCA_orte_ess_node_rank OMPI_MCA_orte_ess_num_procs " +
-	"OMPI_MCA_orte_hnp_uri OMPI_MCA_orte_jobfam_session_dir OMPI_MCA_orte_local_daemon_uri OMPI_MCA_orte_node_regex OMPI_MCA_orte_num_nodes OMPI_MCA_orte_parent_uri " +
-	"OMPI_MCA_orte_precondition_transports OMPI_MCA_orte_top_session_dir OMPI_NUM_APP_CTX OMPI_UNIVERSE_SIZE; " + `exec "$0" "$@"`}
+// ofRank is what Open MPI tells a rank of itself and of our job.
+var ofRank = []string{
+	"OMPI_APP_CTX_NUM_PROCS", "OMPI_COMMAND", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
+	"OMPI_COMM_WORLD_NODE_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_FILE_LOCATION", "OMPI_FIRST_RANKS",
+	"OMPI_MCA_ess", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_ess_base_num_procs", "OMPI_MCA_ess_base_vpid", "OMPI_MCA_initial_wdir",
+	"OMPI_MCA_orte_app_num", "OMPI_MCA_orte_ess_node_rank", "OMPI_MCA_orte_ess_num_procs", "OMPI_MCA_orte_hnp_uri",
+	"OMPI_MCA_orte_jobfam_session_dir", "OMPI_MCA_orte_local_daemon_uri", "OMPI_MCA_orte_node_regex", "OMPI_MCA_orte_num_nodes",
+	"OMPI_MCA_orte_parent_uri", "OMPI_MCA_orte_precondition_transports", "OMPI_MCA_orte_top_session_dir", "OMPI_NUM_APP_CTX",
+	"OMPI_UNIVERSE_SIZE",
+}
 
 // openMPI is one application for each node, whose ranks are numbered in their order: what a
 // hostfile of many has where is mpirun's choice. Behind its arguments each has its node and its
@@ -106,7 +109,7 @@ func openMPI(nodes, ways, argv []string) []string {
 		if i > 0 {
 			words = append(words, ":")
 		}
-		words = slices.Concat(words, []string{"--host", node + ":1", "-n", "1", "--wdir", "/"}, ofRank, argv, []string{node, strconv.Itoa(i)})
+		words = slices.Concat(words, []string{"--host", node + ":1", "-n", "1", "--wdir", "/"}, argv, []string{node, strconv.Itoa(i)})
 	}
 	return words
 }

@@ -68,6 +68,7 @@ func New(nodes, words []string) (*Carrier, error) {
 			return cmd
 		},
 		Node: "2", Task: "3", // words behind the command, $1: see openMPI
+		Sheds: ofRank,
 		Split: split, Said: said,
 		Explain: explain, Hangs: true,
 		Silent: "what mpirun starts there may not reach the launching machine, whose firewall drops what it sends",

@@ -84,9 +84,9 @@ func New(nodes []string, o Options) (*Carrier, error) {
 			if len(nodes) > 1 {
 				more = append(more, "--label")
 			}
-			return exec.Command(c.program, slices.Concat(options, c.own, more, ofJob(o.Job), argv)...)
+			return exec.Command(c.program, slices.Concat(options, c.own, more, argv)...)
 		},
-		Task: "SLURM_PROCID", Node: "SLURMD_NODENAME",
+		Task: "SLURM_PROCID", Node: "SLURMD_NODENAME", Sheds: ofStep(o.Job),
 		Split: split, Said: said, Explain: explain,
 		Most: most, Patience: patience(o.Timeout),
 	}, here)
@@ -124,14 +124,14 @@ func patience(timeout time.Duration) time.Duration {
 // the node and with nothing of MPI's. --chdir is of a directory that every node has.
 var options = []string{"--overlap", "--ntasks-per-node=1", "--cpu-bind=none", "--mpi=none", "--job-name=preflight", "--chdir=/"}
 
-// ofJob takes from a task what srun tells it of how many nodes and tasks its step has, and which
+// ofStep is what srun tells a task of how many nodes and tasks its step has, and of which
 // nodes where it is not typed in the job: that is ours, and not the launch's.
-func ofJob(job Job) []string {
-	ours := "SLURM_NNODES SLURM_NTASKS SLURM_NTASKS_PER_NODE SLURM_TASKS_PER_NODE"
+func ofStep(job Job) []string {
+	ours := []string{"SLURM_NNODES", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}
 	if job.Named {
-		ours += " SLURM_JOB_NODELIST SLURM_JOB_NUM_NODES SLURM_NODELIST"
+		ours = append(ours, "SLURM_JOB_NODELIST", "SLURM_JOB_NUM_NODES", "SLURM_NODELIST")
 	}
-	return []string{"/bin/sh", "-c", "unset " + ours + `; exec "$0" "$@"`}
+	return ours
 }
 
 // taskEnded is how srun tells the end of a task that it had started.
