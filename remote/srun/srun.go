@@ -190,7 +190,7 @@ var causes = []struct {
 //
 // Source: SchedMD/slurm 22.05, src/srun/libsrun/launch.c, "Job %u step creation temporarily
 // disabled, retrying".
-var reason = regexp.MustCompile(`^srun: (?:error: (.*)|(.*step creation.*|unrecognized option .*))$`)
+var reason = regexp.MustCompile(`^(?:\S*/)?srun: (?:error: (.*)|(.*step creation.*|unrecognized option .*))$`)
 
 // reasons are those among srun's words, "" for none.
 func reasons(said string) string {

@@ -54,11 +54,11 @@ unmunged)
 	echo "srun: error: Munge encode failed: Failed to access \"/run/munge/munge.socket.2\": No such file or directory" >&2
 	exit 1 ;;
 old)
-	echo "srun: unrecognized option '--overlap'" >&2
+	echo "/usr/bin/srun: unrecognized option '--overlap'" >&2
 	echo 'Try "srun --help" for more information' >&2
 	exit 1 ;;
 no-pyxis)
-	echo "srun: unrecognized option '--container-image=a.sqsh'" >&2
+	echo "/usr/bin/srun: unrecognized option '--container-image=a.sqsh'" >&2
 	echo 'Try "srun --help" for more information' >&2
 	exit 1 ;;
 no-image)
