@@ -26,3 +26,21 @@ func TestSummaryNamesTheInside(t *testing.T) {
 		}
 	}
 }
+
+// TestSummaryNamesTheContainer: a pod has several, of which one was entered.
+func TestSummaryNamesTheContainer(t *testing.T) {
+	for want, containers := range map[string][2]string{
+		"2 nodes, looked at by kubectl in container train":       {"train", "train"},
+		"2 nodes, looked at by kubectl in container main, train": {"main", "train"},
+	} {
+		var r checks.Report
+		for i, name := range containers {
+			r.Nodes = append(r.Nodes, facts.Node{Name: []string{"w1", "w2"}[i], Reached: true, Facts: facts.Facts{
+				SSH: &facts.SSH{Carrier: "kubectl", Options: []string{"--namespace=ml", "--container=" + name}},
+			}})
+		}
+		if got := WordsOf(r).Summary(); got != want {
+			t.Errorf("%s\nwant %s", got, want)
+		}
+	}
+}

@@ -358,7 +358,7 @@ func carriedBy(nodes []facts.Node) string {
 		}
 	}
 	if len(containers) > 0 {
-		by += " in container " + strings.Join(containers, ", ")
+		by += " in container " + Escape(strings.Join(containers, ", "))
 	}
 	return by
 }
