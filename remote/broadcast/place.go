@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"preflight/hostsys"
 	"preflight/remote"
 )
 
@@ -37,7 +38,9 @@ type place struct {
 	early  [][]byte // lines, before all were heard
 	noise  [][]byte // before its agent spoke
 	heard  bool
-	spoke  bool // its agent did
+	spoke  bool   // its agent did
+	hushed bool   // its standard error has ended
+	last   func() // what is left to do then, nil before its command has ended
 
 	// As a start of its own.
 	wanted  bool              // the program came to nothing for it
@@ -53,6 +56,7 @@ func newPlace(s *Set, node string, group int) *place {
 func (p *place) join(t *step, task int) {
 	p.step, p.task = t, strconv.Itoa(task)
 	p.line, p.joined, p.early, p.noise, p.heard = nil, remote.Joined{}, nil, nil, false
+	p.hushed = false
 }
 
 // Start has the node's task hear and be heard.
@@ -165,11 +169,30 @@ func (p *place) hand(line []byte) {
 func (p *place) over(status string) {
 	exit := exitOf(status)
 	if p.spoke {
-		p.finish(exit, nil)
+		finish := func() { p.finish(exit, nil) }
+		if p.hushed {
+			finish()
+			return
+		}
+		p.last = finish
+		hostsys.AfterFunc(grace, func() {
+			p.set.mu.Lock()
+			defer p.set.mu.Unlock()
+			finish()
+		})
 		return
 	}
 	p.step = nil
 	p.alone()
+}
+
+// hush is the end of the task's standard error, which comes before or behind that of its
+// output: its last words may tell why.
+func (p *place) hush() {
+	p.hushed = true
+	if p.last != nil {
+		p.last()
+	}
 }
 
 // finish is the end of the process.

@@ -55,7 +55,7 @@ func (e *Engine) script() string {
 	if e.Node != "" {
 		node = "${" + e.Node + ":-}"
 	}
-	return e.shed() + `PREFLIGHT_TASK=$` + e.Task + `; export PREFLIGHT_TASK; echo "` + begins + node + `"; (eval "$1"); echo "` + ends + `$? and nothing more comes"`
+	return e.shed() + `PREFLIGHT_TASK=$` + e.Task + `; export PREFLIGHT_TASK; echo "` + begins + node + `"; (eval "$1"); echo "` + ends + `$? and nothing more comes"; echo "` + ends + `and nothing more comes" >&2`
 }
 
 // shed is the script's beginning: another shell in front of this one would cost every node its start.
@@ -147,10 +147,18 @@ func (t *step) hear(line string) {
 		})
 		return
 	}
+	text, _, over := strings.Cut(text, ends)
 	var to io.Writer
 	t.locked(func() { to = t.places[task].stderr })
-	if to != nil {
+	if to != nil && (text != "" || !over) {
 		_, _ = io.WriteString(to, text+"\n")
+	}
+	if over {
+		t.locked(func() {
+			if p := t.places[task]; p.step == t {
+				p.hush()
+			}
+		})
 	}
 }
 
