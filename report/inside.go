@@ -13,12 +13,14 @@ import (
 func (w Words) inside() (parts []string) {
 	nodes := map[string][]string{}
 	var ways []string
+	apart := false // a login is the node's own
 	for i := range w.report.Nodes {
 		node := &w.report.Nodes[i]
-		if node.SSH == nil || node.SSH.Inside == nil {
+		way := wayInside(node)
+		if way == "" {
 			continue
 		}
-		way := wayInside(node)
+		apart = apart || node.SSH.Inside != nil
 		if nodes[way] == nil {
 			ways = append(ways, way)
 		}
@@ -31,17 +33,28 @@ func (w Words) inside() (parts []string) {
 		}
 		parts = append(parts, part)
 	}
-	if parts != nil {
+	if apart {
 		parts[len(parts)-1] += " (but for what is said of ssh)"
 	}
 	return parts
 }
 
 // wayInside is the command that enters what the ranks of a node run in, as all nodes have
-// it that are named in it.
+// it that are named in it; "" where there is none. What pyxis begins, srun's own options say.
 func wayInside(node *facts.Node) string {
+	if node.SSH == nil {
+		return ""
+	}
 	bare := hostfile.Bare(node.Name)
 	var words []string
+	for _, option := range node.SSH.Options {
+		if node.SSH.Carrier == "srun" && strings.HasPrefix(option, "--container-") {
+			words = append(words, fix.Quote(option))
+		}
+	}
+	if words != nil {
+		words = append([]string{"srun"}, words...)
+	}
 	for _, word := range node.SSH.Inside {
 		words = append(words, fix.Quote(strings.ReplaceAll(word, bare, "{node}")))
 	}

@@ -44,3 +44,17 @@ func TestSummaryNamesTheContainer(t *testing.T) {
 		}
 	}
 }
+
+// TestSummaryNamesPyxis: the job is no container.
+func TestSummaryNamesPyxis(t *testing.T) {
+	for want, options := range map[string][]string{
+		"1 node, looked at by srun": {"--jobid=118"},
+		"1 node, looked at by srun, seen inside srun --container-image=a.sqsh": {"--jobid=118", "--container-image=a.sqsh"},
+	} {
+		var r checks.Report
+		r.Nodes = []facts.Node{{Name: "w1", Reached: true, Facts: facts.Facts{SSH: &facts.SSH{Carrier: "srun", Options: options}}}}
+		if got := WordsOf(r).Summary(); got != want {
+			t.Errorf("%s\nwant %s", got, want)
+		}
+	}
+}

@@ -160,7 +160,7 @@ func explain(said string, ended bool) *remote.Error {
 
 // pyxisError is what pyxis says of a container that does not begin, and what enroot said to it.
 //
-// Source: NVIDIA/pyxis 0.20, pyxis_slurmstepd.c and enroot.c, enroot_print_log.
+// Source: NVIDIA/pyxis, pyxis_slurmstepd.c and enroot.c, enroot_print_log.
 var pyxisError = regexp.MustCompile(`error: pyxis: .*`)
 
 // causes are those that srun's words name, the first that does.
