@@ -272,6 +272,8 @@ func (t *step) dissolve() {
 	for _, p := range t.places {
 		switch {
 		case p.step != t:
+		case p.last != nil:
+			p.last()
 		case p.spoke:
 			p.finish(remote.Exit{Status: -1, Missing: true}, t.failure())
 		case p.heard && !t.open && t.again && !p.isClosed():
