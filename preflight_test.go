@@ -211,7 +211,7 @@ func TestHungSectionCostsItselfOnly(t *testing.T) {
 		}
 	}
 	hosts := testhosts.Start(t, testhosts.Host{Name: "w1", Home: sharedHome, Shell: slow})
-	job := job(t, hosts, 3*time.Second)
+	job := job(t, hosts, 8*time.Second)
 	job.Plan.Prediction.Interpreter = hangs
 	look, _ := Look(t.Context(), job)
 	node := look.Nodes[0]

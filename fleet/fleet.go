@@ -31,6 +31,11 @@ const AtOnce = 512
 // say of a section that hangs still arrives before the node is given up.
 const answerTime = 500 * time.Millisecond
 
+// answerTimeOf is that of a look: the longer it may take, the longer a busy node may take to answer.
+func answerTimeOf(left time.Duration) time.Duration {
+	return min(max(left/4, answerTime), 4*answerTime)
+}
+
 // Job is what a fleet is to do.
 type Job struct {
 	Head       *facts.Node // the launching machine, already looked at
@@ -158,7 +163,7 @@ func (job Job) lookAt(ctx context.Context, node *facts.Node, probing agent.Probi
 	node.Missing = map[facts.Section]string{}
 	node.Clock = &facts.Clock{Offset: at.Offset.Seconds(), Uncertainty: at.Uncertainty.Seconds()}
 	left, _ := hostsys.Left(limit)
-	probing.Deadline = max(left-answerTime, time.Millisecond) // a deadline of 0 would be the probe's own
+	probing.Deadline = max(left-answerTimeOf(left), time.Millisecond) // a deadline of 0 would be the probe's own
 	ctx, enough := at.Within(ctx, left)
 	defer enough()
 	err := job.probe(ctx, at, node, probing)

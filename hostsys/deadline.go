@@ -3,6 +3,7 @@ package hostsys
 import (
 	"cmp"
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -140,6 +141,9 @@ func WithTimeoutCause(ctx context.Context, limit time.Duration, cause error, oth
 
 func (l *lag) withTimeout(ctx context.Context, limit time.Duration, cause error, others []func() time.Duration) (context.Context, context.CancelFunc) {
 	inner, cancel := context.WithCancelCause(ctx)
+	if errors.Is(ctx.Err(), context.Canceled) { // which package context learns of a wait a moment later
+		cancel(context.Cause(ctx))
+	}
 	w := &wait{Context: inner, outer: ctx, done: make(chan struct{})}
 	w.timer = l.afterFunc(limit, func() {
 		w.late.Store(true)
