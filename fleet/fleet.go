@@ -33,7 +33,7 @@ const answerTime = 500 * time.Millisecond
 
 // answerTimeOf is that of a look: the longer it may take, the longer a busy node may take to answer.
 func answerTimeOf(left time.Duration) time.Duration {
-	return min(max(left/4, answerTime), 4*answerTime)
+	return min(max(left/8, answerTime), 4*answerTime)
 }
 
 // Job is what a fleet is to do.
