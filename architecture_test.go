@@ -62,7 +62,7 @@ var rooms = []room{
 	{"facts/bounded", nil, acts, "it counts values and knows none"},
 	{"remote", []string{"facts/bounded", "hostfile", "hostsys", "hostsys/limits", "lazyregexp", "secret"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
 	{"remote/ssh", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier: it reaches a node, and what is said over it is not its business"},
-	{"remote/kubectl", []string{"hostfile", "hostsys", "lazyregexp", "remote"}, nil, "a carrier, as remote/ssh"},
+	{"remote/kubectl", []string{"hostfile", "hostsys", "lazyregexp", "remote", "remote/broadcast"}, nil, "a carrier, as remote/ssh"},
 	{"remote/meet", []string{"hostfile", "remote"}, nil, "a carrier, as remote/ssh, and the other end of it"},
 	{"remote/broadcast", []string{"hostsys", "remote"}, nil, "what carriers of one program for many nodes share: it knows no engine by name"},
 	{"remote/mpirun", []string{"hostfile", "hostsys", "remote", "remote/broadcast"}, nil, "a carrier, as remote/ssh"},

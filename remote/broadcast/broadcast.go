@@ -29,6 +29,9 @@ type Engine struct {
 	// Program runs argv, a script for /bin/sh, on every node, as task i on nodes[i]. For one node alone nothing has
 	// to be told apart: what it says is what comes out.
 	Program func(nodes, argv []string) *exec.Cmd
+	// Typed is whether a command goes to its shell on standard input, because the program has no room for it
+	// among its arguments.
+	Typed bool
 	// Task is the variable by which a task knows its number, and Node the one with the
 	// name of its node, "" where there is none: a task elsewhere than it should be costs
 	// the whole program.
@@ -41,9 +44,9 @@ type Engine struct {
 	// Said tells which task a line of the program's standard error is of, and what the task
 	// said; -1 is the program's own.
 	Said func(line string) (task int, text string)
-	// Explain is why the program ended, by its own words, or why one that goes on will not
-	// begin; nil where these say nothing.
-	Explain func(said string, ended bool) *remote.Error
+	// Explain is why the program has come no further, by its own words, among which are those
+	// of a command that had begun; nil where these say nothing.
+	Explain func(said string, came State) *remote.Error
 	// Hangs is whether the program may go on for ever when it has said why it will not begin.
 	Hangs bool
 	// Silent is what may be the matter where the program never begins and says nothing, "" for
@@ -53,6 +56,15 @@ type Engine struct {
 	Most     int           // nodes of one program
 	Patience time.Duration // for every task of a program to be heard
 }
+
+// State is how far a program has come.
+type State int
+
+const (
+	Going  State = iota // it goes on, and the command has not begun
+	Failed              // it ended before the command began
+	Broke               // it ended before the command did
+)
 
 // Set is the nodes of a run, in programs of Engine.Most nodes. It is safe for concurrent use.
 type Set struct {

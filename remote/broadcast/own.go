@@ -40,6 +40,9 @@ type own struct {
 	before string // what the program had said by then
 }
 
+// Alone is the connection to a node by a program for it alone.
+func Alone(engine *Engine, node string) remote.Connection { return newOwn(engine, node) }
+
 func newOwn(engine *Engine, node string) *own {
 	return &own{engine: engine, node: node, closed: make(chan struct{})}
 }
@@ -48,6 +51,9 @@ func newOwn(engine *Engine, node string) *own {
 // comes before and behind is the program's own. No program is told of a command that fails,
 // for many end with a banner then.
 const ownScript = `echo "` + begins + `begins here" >&2; /bin/sh -c "$1"; echo "` + ends + `$? and nothing more comes" >&2`
+
+// typed has a script for a command read that.
+const typed = `IFS= read -r command && set -- "$command" || exit; `
 
 // Start runs the command, which is for a shell, on the node.
 func (o *own) Start(command string, stderr io.Writer) (*remote.Process, *remote.Error) {
@@ -76,9 +82,16 @@ func (o *own) Start(command string, stderr io.Writer) (*remote.Process, *remote.
 	defer theirOut.Close()
 	o.pipes, o.stderr = []io.Closer{stdin, stdout}, stderr
 	o.said.Full = func() {} // the caller's has a limit
-	cmd := o.engine.Program([]string{o.node}, []string{"/bin/sh", "-c", o.engine.shed() + ownScript, "preflight", command})
+	argv, input := []string{"/bin/sh", "-c", o.engine.shed() + ownScript, "preflight", command}, ""
+	if o.engine.Typed {
+		argv, input = []string{"/bin/sh", "-c", o.engine.shed() + typed + ownScript}, command+"\n"
+	}
+	cmd := o.engine.Program([]string{o.node}, argv)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = theirIn, theirOut, &lines{each: o.hear}, grace
 	ended, err := hostsys.Start(cmd)
+	if err == nil {
+		_, err = io.WriteString(stdin, input) // less than a pipe holds
+	}
 	if err != nil {
 		stdin.Close()
 		stdout.Close()
@@ -111,7 +124,7 @@ func (o *own) heard(line string) (text string, is bool) {
 	}
 	_, _ = io.WriteString(&o.said, line+"\n") // never fails
 	if o.asked++; o.engine.Hangs && o.asked < maxAsked && !o.begun && o.why == nil && !o.cut {
-		if o.why = o.engine.Explain(remote.Escape(line), false); o.why != nil {
+		if o.why = o.engine.Explain(remote.Escape(line), Going); o.why != nil {
 			go o.Close()
 		}
 	}
@@ -171,10 +184,13 @@ func (o *own) Broken() *remote.Error {
 	}
 	select {
 	case <-o.ended:
-		return o.engine.Explain(o.said.Text(), true)
 	default:
 		return nil
 	}
+	if o.begun {
+		return o.engine.Explain(o.said.Text(), Broke)
+	}
+	return o.engine.Explain(o.said.Text(), Failed)
 }
 
 // LookOut watches a program that keeps waiting: what it has said so far may be why.
@@ -190,7 +206,7 @@ func (l ownLookout) Tell(failure *remote.Error) {
 		return
 	}
 	name := o.engine.Name
-	why := o.engine.Explain(o.before, false)
+	why := o.engine.Explain(o.before, Going)
 	switch {
 	case o.begun:
 		failure.Err = fmt.Errorf("our command has begun there, and nothing more came through %s within %s", name, failure.Detail["after"])

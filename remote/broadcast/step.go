@@ -141,7 +141,7 @@ func (t *step) hear(line string) {
 	if task < 0 || task >= len(t.places) {
 		_, _ = io.WriteString(&t.said, line+"\n") // never fails
 		t.locked(func() {
-			if t.asked++; t.set.engine.Hangs && t.asked < maxAsked && !t.open && t.set.engine.Explain(remote.Escape(line), false) != nil {
+			if t.asked++; t.set.engine.Hangs && t.asked < maxAsked && !t.open && t.set.engine.Explain(remote.Escape(line), Going) != nil {
 				t.end()
 			}
 		})
@@ -295,7 +295,7 @@ func (t *step) dissolve() {
 // failure is why the program ended, nil where it does not say.
 func (t *step) failure() *remote.Error {
 	if said := t.said.Text(); said != "" {
-		return t.set.engine.Explain(said, true)
+		return t.set.engine.Explain(said, Broke)
 	}
 	return nil
 }

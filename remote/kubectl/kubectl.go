@@ -99,7 +99,7 @@ func (c *Carrier) list(ctx context.Context, words []string) ([]pod, *remote.Erro
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, &remote.Error{Stage: remote.StageResolve, Cause: remote.NoCluster, Err: fmt.Errorf("%s had no answer within %s", typed, remote.InSeconds(c.options.Timeout))}
 	case err != nil:
-		failure := explain(said)
+		failure := known(said)
 		if failure == nil {
 			failure = &remote.Error{Cause: remote.NoCluster, Err: errors.New(typed + ": " + hostsys.Complaint(said, err))}
 		}
@@ -198,5 +198,5 @@ func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *re
 			trace.Options = words
 		}
 	}
-	return &execution{program: c.program, words: append([]string{"exec", "--stdin", host}, words...), detail: detail, closed: make(chan struct{})}, trace, nil
+	return c.enter(host, words, detail), trace, nil
 }

@@ -1,11 +1,13 @@
 package kubectl
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 
 	"preflight/lazyregexp"
 	"preflight/remote"
+	"preflight/remote/broadcast"
 )
 
 // words are what kubectl says where it cannot do what it is told: the first that fits is the
@@ -34,14 +36,32 @@ var words = []struct {
 	{remote.ConnectionLost, lazyregexp.New(`unexpected EOF|err="EOF"|connection reset by peer|websocket: close|lost connection to pod|http2: client connection lost|error reading from error stream|broken pipe`)},
 }
 
-// explain names what kubectl says, nil where it says nothing that is known.
-func explain(said string) *remote.Error {
-	for _, known := range words {
-		if known.says.MatchString(said) {
-			return &remote.Error{Cause: known.cause, Detail: map[string]string{}, Err: errors.New(complaint(said))}
+// known is what kubectl's words name, nil for what is not known.
+func known(said string) *remote.Error {
+	for _, w := range words {
+		if w.says.MatchString(said) {
+			return &remote.Error{Cause: w.cause, Detail: map[string]string{}, Err: errors.New(complaint(said))}
 		}
 	}
 	return nil
+}
+
+// commandEnded is how kubectl tells the end of a command that had been started.
+//
+// Source: kubernetes/kubectl, pkg/cmd/util/helpers.go over client-go's util/exec.CodeExitError.
+var commandEnded = lazyregexp.New(`command terminated with exit code \d+`)
+
+// explain is why a kubectl exec has come no further. One that ended before its command had has lost it, and may
+// have said nothing: 1.20 ends as if all were well where its connection is cut.
+func explain(said string, came broadcast.State) *remote.Error {
+	failure := known(said)
+	switch {
+	case came == broadcast.Broke && (failure == nil || failure.Cause != remote.KubeletDown):
+		return &remote.Error{Cause: remote.ConnectionLost, Err: errors.New(cmp.Or(complaint(said), "kubectl ended before the command had"))}
+	case came == broadcast.Failed && failure == nil && said != "" && !commandEnded.MatchString(said):
+		return &remote.Error{Cause: remote.SessionRefused, Err: errors.New(complaint(said))}
+	}
+	return failure
 }
 
 // noise begins lines that kubectl's libraries write beside what it has to say itself, which

@@ -13,6 +13,7 @@ import (
 	"testing/iotest"
 
 	"preflight/remote"
+	"preflight/remote/broadcast"
 	"preflight/remote/carriertest"
 )
 
@@ -96,26 +97,27 @@ func TestExplain(t *testing.T) {
 	const banner = "ORTE was unable to reliably start one or more daemons.; This usually is caused by:; * not finding the required libraries and/or binaries on"
 	for _, test := range []struct {
 		said  string
-		ended bool
+		came  broadcast.State
 		cause remote.Cause
 	}{
-		{"ssh: connect to host w2 port 22: Connection refused; " + banner, true, remote.Refused},
-		{"ssh: connect to host w4 port 22: Connection timed out", false, remote.TimedOut},
-		{"ssh: Could not resolve hostname nohost: Temporary failure in name resolution", false, remote.NameUnknown},
-		{"root@w3: Permission denied (publickey).; " + banner, true, remote.KeysRefused},
-		{"Host key verification failed.", false, remote.HostKeyUnknown},
-		{"bash: line 1: /nowhere/orted: No such file or directory; " + banner, true, remote.DaemonMissing},
-		{"bash: line 1: /root/bin/hydra_pmi_proxy: No such file or directory", false, remote.DaemonMissing},
-		{"mpirun.openmpi has detected an attempt to run as root.", false, remote.RootRefused},
-		{"A process or daemon was unable to complete a TCP connection; to another process:", false, remote.NoCallBack},
-		{`[proxy:0:0@w2] HYDU_sock_connect (utils/sock/sock.c:141): unable to connect from "w2" to "mpC-head" (Connection refused)`, false, remote.NoCallBack},
-		{banner, false, ""},
-		{banner, true, remote.MPIRunFailed},
-		{"Warning: Permanently added 'w2' to the list of known hosts.", false, ""},
-		{"somebody's banner: Permission denied (publickey) is what you get", false, ""},
-		{"", true, ""},
+		{"ssh: connect to host w2 port 22: Connection refused; " + banner, broadcast.Failed, remote.Refused},
+		{"ssh: connect to host w4 port 22: Connection timed out", broadcast.Going, remote.TimedOut},
+		{"ssh: Could not resolve hostname nohost: Temporary failure in name resolution", broadcast.Going, remote.NameUnknown},
+		{"root@w3: Permission denied (publickey).; " + banner, broadcast.Failed, remote.KeysRefused},
+		{"Host key verification failed.", broadcast.Going, remote.HostKeyUnknown},
+		{"bash: line 1: /nowhere/orted: No such file or directory; " + banner, broadcast.Failed, remote.DaemonMissing},
+		{"bash: line 1: /root/bin/hydra_pmi_proxy: No such file or directory", broadcast.Going, remote.DaemonMissing},
+		{"mpirun.openmpi has detected an attempt to run as root.", broadcast.Going, remote.RootRefused},
+		{"A process or daemon was unable to complete a TCP connection; to another process:", broadcast.Going, remote.NoCallBack},
+		{`[proxy:0:0@w2] HYDU_sock_connect (utils/sock/sock.c:141): unable to connect from "w2" to "mpC-head" (Connection refused)`, broadcast.Going, remote.NoCallBack},
+		{banner, broadcast.Going, ""},
+		{banner, broadcast.Failed, remote.MPIRunFailed},
+		{"Warning: Permanently added 'w2' to the list of known hosts.", broadcast.Going, ""},
+		{"somebody's banner: Permission denied (publickey) is what you get", broadcast.Going, ""},
+		{"", broadcast.Failed, ""},
+		{"a warning of the command's", broadcast.Broke, remote.ConnectionLost},
 	} {
-		failure := explain(test.said, test.ended)
+		failure := explain(test.said, test.came)
 		if got := failure; (got == nil) != (test.cause == "") || got != nil && got.Cause != test.cause {
 			t.Errorf("%q: %v, want %q", test.said, got, test.cause)
 		}

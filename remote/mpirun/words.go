@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"preflight/remote"
+	"preflight/remote/broadcast"
 )
 
 // reason is what a line of mpirun's, its ssh's or its daemons' says of why nothing begins.
@@ -45,10 +46,10 @@ var reasons = []reason{
 
 // explain is the failure that the words tell, nil for none. While mpirun goes on, only those
 // count behind which it does so for nothing.
-func explain(said string, ended bool) *remote.Error {
+func explain(said string, came broadcast.State) *remote.Error {
 	lines := strings.Split(said, "; ")
 	for _, r := range reasons {
-		if !r.hard && !ended {
+		if !r.hard && came == broadcast.Going {
 			continue
 		}
 		for _, line := range lines {
@@ -57,8 +58,12 @@ func explain(said string, ended bool) *remote.Error {
 			}
 		}
 	}
-	if said == "" || !ended {
+	if said == "" || came == broadcast.Going {
 		return nil
 	}
-	return &remote.Error{Cause: remote.MPIRunFailed, Err: errors.New(said)}
+	cause := remote.MPIRunFailed
+	if came == broadcast.Broke { // some of it may be the command's
+		cause = remote.ConnectionLost
+	}
+	return &remote.Error{Cause: cause, Err: errors.New(said)}
 }

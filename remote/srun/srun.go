@@ -141,11 +141,11 @@ var taskEnded = regexp.MustCompile(`task \d+: `)
 
 // explain is the failure that srun's words tell, nil for none. One that goes on waits for
 // what it says.
-func explain(said string, ended bool) *remote.Error {
-	if said := pyxisError.FindString(said); said != "" && ended {
+func explain(said string, came broadcast.State) *remote.Error {
+	if said := pyxisError.FindString(said); said != "" && came != broadcast.Going {
 		return &remote.Error{Cause: remote.PyxisFailed, Err: errors.New(said)}
 	}
-	if !ended && reasons(said) == "" || !strings.Contains(said, "srun: ") || taskEnded.MatchString(said) {
+	if came == broadcast.Going && reasons(said) == "" || !strings.Contains(said, "srun: ") || taskEnded.MatchString(said) {
 		return nil
 	}
 	failure := &remote.Error{Cause: remote.StepFailed, Err: errors.New(cmp.Or(reasons(said), said))}

@@ -21,6 +21,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/moby/spdystream"
 )
@@ -147,14 +148,18 @@ func run(w http.ResponseWriter, r *http.Request, stand string) {
 	switch stand {
 	case "bare":
 		status = map[string]any{"status": "Failure", "reason": "InternalError", "message": `Internal error occurred: error executing command in container: failed to exec in container: failed to start exec "0a1b": OCI runtime exec failed: exec failed: unable to start container process: exec: "/bin/sh": stat /bin/sh: no such file or directory: unknown`}
-	case "dropped":
-		fmt.Fprintln(streams["stdout"], "and then no more")
-		return
 	default:
 		cmd := exec.Command(query["command"][0], query["command"][1:]...)
 		cmd.Stdout, cmd.Stderr = streams["stdout"], streams["stderr"]
 		stdin, err := cmd.StdinPipe()
 		if err != nil || cmd.Start() != nil {
+			return
+		}
+		if stand == "dropped" { // behind the first line, when the command has had time to begin
+			line, _ := bufio.NewReader(streams["stdin"]).ReadString('\n')
+			io.WriteString(stdin, line)
+			time.Sleep(time.Second)
+			cmd.Process.Kill()
 			return
 		}
 		go func() {
