@@ -81,6 +81,7 @@ var rooms = []room{
 	{"drill", []string{"drill/c10d", "drill/outcome", "facts", "hostsys"}, nil, tries},
 	{"drill/c10d", []string{"facts"}, nil, tries},
 	{"drill/mesh", []string{"drill/outcome", "facts", "hostsys"}, nil, tries},
+	{"drill/smoke", []string{"facts", "hostsys"}, nil, tries},
 	{"drill/outcome", []string{"facts", "hostsys"}, nil, tries},
 
 	{"fleet", []string{"drill/...", "facts", "fleet/agent", "hostfile", "hostsys", "launch", "launch/nccl", "probe", "remote"}, nil,

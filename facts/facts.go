@@ -65,6 +65,7 @@ const (
 	SectionLogins         Section = "logins"
 	SectionCallBack       Section = "callback"
 	SectionThroughput     Section = "throughput"
+	SectionSmoke          Section = "smoke"
 )
 
 // Fleet is every node of the launch in hostfile order, and the machine it is
@@ -128,6 +129,7 @@ type Facts struct {
 	Logins         *Logins     `json:"logins,omitempty" lasting:"no"`
 	CallBack       *CallBack   `json:"callback,omitempty" lasting:"no"`
 	Throughput     *Throughput `json:"throughput,omitempty" lasting:"no"`
+	Smoke          *Smoke      `json:"smoke,omitempty" lasting:"no"`
 }
 
 // fieldOf maps a section to its field in Facts, by the JSON name both share.

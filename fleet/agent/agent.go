@@ -18,6 +18,7 @@ import (
 
 	"preflight/drill"
 	"preflight/drill/mesh"
+	"preflight/drill/smoke"
 	"preflight/facts"
 	"preflight/probe"
 	"preflight/remote"
@@ -48,6 +49,12 @@ var (
 	HoldTurn = service("turn", func(ctx context.Context, turn drill.Turn, ready func(drill.Had) error) error {
 		return turn.Hold(ctx, ready)
 	})
+	// Muster starts the ranks of the smoke test, and answers when they have come up; Command gives
+	// them orders.
+	Muster = service("muster", func(ctx context.Context, crew smoke.Crew, ready func(smoke.Mustered) error) error {
+		return crew.Hold(ctx, ready)
+	})
+	Command = request[smoke.Orders]("command")
 	// Serve serves a store for a rendezvous, and answers with where it does.
 	Serve = service("serve", func(ctx context.Context, host drill.Host, ready func(drill.Serving) error) error {
 		return host.Serve(ctx, func(s drill.Serving) { _ = ready(s) }) // without a reader stdin ends this process

@@ -1,0 +1,64 @@
+// Package smoke has the ranks of a launch compute and talk before it begins: it starts a
+// process for each on a node, has them do one thing after another, and says what each met.
+// Which nodes are to try what together, until it is known who cannot, is a plan without
+// clock or network ([Isolate]).
+//
+// A library that is asked to talk may hang, crash or answer wrongly, and so each call is
+// announced before it is made, each answer is verified whole, and each process is ended by
+// its parent when its time is over. The package changes no clock and no mode of any device,
+// judges nothing, and leaves no process and no file behind.
+package smoke
+
+import "preflight/facts"
+
+// The engines.
+const (
+	Torch  = "torch"  // the launch's interpreter and its torch
+	Direct = "direct" // libnccl and libcuda, as the ranks will load them
+)
+
+// Order is what a rank is to do next: one line of JSON on its standard input. It answers each
+// by one line that has Done or Failed, and announces before that what it is at.
+type Order struct {
+	Do string `json:"do"` // a value of Do…
+	// Seconds is for how long (of DoCompute), or within how many to be done (of all others).
+	Seconds float64 `json:"seconds"`
+	// Of a group: which of so many it is, where they meet, and how much to reduce.
+	Rank  int    `json:"rank"`
+	Size  int    `json:"size"`
+	Meet  string `json:"meet,omitempty"`
+	Bytes int    `json:"bytes,omitempty"`
+}
+
+// What a rank can be told to do. It loads by itself, as its first answer.
+const (
+	DoCompute = "compute" // exact sums, a load with known answers, copies
+	DoMeet    = "meet"    // be rank 0 of a group to come, and say where or by what the others meet it
+	DoReduce  = "reduce"  // join the group, sum rank+1 over all, look at every element, time it, leave
+)
+
+// Word is a line of a rank's standard output: JSON. Its standard error is the library's log.
+type Word struct {
+	// At is what it is about to call.
+	At string `json:"at,omitempty"`
+	// Done says that an order was carried out, Failed that it was not.
+	Done   *Done               `json:"done,omitempty"`
+	Failed *facts.SmokeFailure `json:"failed,omitempty"`
+}
+
+// Done is what came of an order; each has what it says.
+type Done struct {
+	// Of loading: what it computes on, and by what it talks.
+	Name    string `json:"name,omitempty"`
+	Address string `json:"address,omitempty"`
+	Backend string `json:"backend,omitempty"`
+	// Of DoCompute, as in [facts.SmokeRank].
+	Rate           float64 `json:"rate,omitempty"`
+	HostToDevice   float64 `json:"host_to_device,omitempty"`
+	DeviceToHost   float64 `json:"device_to_host,omitempty"`
+	DeviceToDevice float64 `json:"device_to_device,omitempty"`
+	// Meet is what Order.Meet of the group is to be (of DoMeet).
+	Meet string `json:"meet,omitempty"`
+	// BitRate is what went over the rank's link (of DoReduce), as in [facts.SmokeTrial].
+	BitRate float64 `json:"bit_rate,omitempty"`
+}
