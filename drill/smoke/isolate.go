@@ -1,0 +1,332 @@
+package smoke
+
+import (
+	"fmt"
+	"slices"
+
+	"preflight/facts"
+)
+
+// Trial is a group of nodes that is to reduce, and what for. Nodes are known by a number.
+type Trial struct {
+	Stage facts.SmokeStage
+	Nodes []int
+}
+
+// Verdict is who cannot, as far as the trials prove it.
+type Verdict struct {
+	Bad    []int    // each fails in every company
+	Edges  [][2]int // each two fail with each other, and are well with others
+	Among  [][]int  // each fail together, and whose fault it is stayed open
+	Common bool     // no two came through
+	// Untried is what there was no time for.
+	Untried []facts.SmokeStage
+}
+
+// Isolate finds out who cannot, of nodes that are well alone and have failed all together.
+//
+// try makes the trials of one round at once, no node in two of them, and says which passed,
+// and whether there is time for another round. Where the time ended before all were made, it
+// says so of the first ones only.
+//
+// All are paired, and who came through with anybody is well. Whoever is not is tried with
+// others that are: it is bad once it failed with two of them. Two well ones that failed with
+// each other are an edge. With k bad nodes of N that is 1+⌈2k/(N−2k)⌉ rounds, and one more
+// where two bad ones met in the first, or one node was left over in it.
+//
+// Then the rest is tried together, and where that fails although its pairs pass, it is halved:
+// an edge is found in 2·log₂N rounds, a node that is bad only in large company in about as many.
+func Isolate(nodes []int, try func(round []Trial) (passed []bool, more bool)) Verdict {
+	p := isolation{nodes: nodes, try: try, passed: map[string]bool{key(nodes): false}, well: map[int]bool{}, more: true}
+	if len(nodes) > 2 {
+		p.pair()
+		p.together()
+	} else {
+		p.open(nodes)
+	}
+	return p.conclude()
+}
+
+// isolation is what is known so far.
+type isolation struct {
+	nodes  []int
+	try    func([]Trial) ([]bool, bool)
+	more   bool            // there is time
+	passed map[string]bool // of every group that was tried
+	well   map[int]bool    // who came through a pair
+	failed [][2]int        // pairs, in the order in which they were tried
+	// bad are those that fail only in larger company, and without those beside them that are
+	// left out of it to see how the others do.
+	bad, without []int
+	among        [][]int
+	untried      []facts.SmokeStage
+}
+
+// pair has everybody come through with somebody, or fail with two that did.
+func (p *isolation) pair() {
+	// That nobody comes through is likely a cause of all; of few nodes it may be half that
+	// are bad, and then another pairing has the other half meet.
+	pairings := 2
+	if len(p.nodes) <= 4 {
+		pairings = 3 // which is every pair
+	}
+	for i := 0; i < pairings && len(p.well) == 0; i++ {
+		p.tryAll(facts.SmokePair, pairing(p.nodes, i))
+	}
+	for p.tryAll(facts.SmokePair, p.suspects()) {
+	}
+}
+
+// pairing has each node meet another one in each of so many rounds, all but one where they
+// are odd: it meets the number after the last.
+func pairing(nodes []int, round int) (pairs [][]int) {
+	seats := len(nodes) + len(nodes)%2
+	at := func(seat int) int { // the first stays, the others move on
+		if seat == 0 {
+			return 0
+		}
+		return 1 + (seat-1+round)%(seats-1)
+	}
+	for i := range seats / 2 {
+		if a, b := at(i), at(seats-1-i); a < len(nodes) && b < len(nodes) {
+			pairs = append(pairs, []int{nodes[a], nodes[b]})
+		}
+	}
+	return pairs
+}
+
+// suspects are those who are neither known to be well nor to be bad, each with one who is
+// well and whom it has not met.
+func (p *isolation) suspects() (pairs [][]int) {
+	partners := slices.DeleteFunc(slices.Clone(p.nodes), func(node int) bool { return !p.well[node] })
+	for failures := range 2 { // who was not tried at all with one who is well comes first
+		for _, node := range p.nodes {
+			if p.well[node] || p.failures(node) != failures {
+				continue
+			}
+			if i := slices.IndexFunc(partners, func(partner int) bool {
+				_, met := p.passed[key([]int{node, partner})]
+				return !met
+			}); i >= 0 {
+				pairs = append(pairs, []int{node, partners[i]})
+				partners = slices.Delete(partners, i, i+1)
+			}
+		}
+	}
+	return pairs
+}
+
+// failures is with how many a node failed that are well.
+func (p *isolation) failures(node int) (n int) {
+	for _, pair := range p.failed {
+		if pair[0] == node && p.well[pair[1]] || pair[1] == node && p.well[pair[0]] {
+			n++
+		}
+	}
+	return n
+}
+
+// isBad is whether a node failed with two that are well. One failure may be of an edge, and
+// one with a node that is not well is not its own.
+func (p *isolation) isBad(node int) bool { return !p.well[node] && p.failures(node) > 1 }
+
+// together tries those of whom nothing is known against each other, until they pass.
+func (p *isolation) together() {
+	for _, node := range p.nodes {
+		if !p.well[node] && !p.isBad(node) {
+			return
+		}
+	}
+	for {
+		rest := p.rest()
+		p.tryAll(facts.SmokeHalf, [][]int{rest})
+		if !p.fails(rest) {
+			return
+		}
+		group := p.narrow(rest, rest, 0)
+		if len(group) == 2 {
+			continue // a pair that failed, and is left out as such
+		}
+		// Smaller groups pass, be it for their size: that is kept up by others of the rest.
+		few := p.narrow(group, rest, len(group))
+		if !p.isProven(few, group, rest) {
+			p.open(group)
+			return
+		}
+		if len(few) == 1 {
+			p.bad = append(p.bad, few[0])
+			continue
+		}
+		p.open(few)
+		p.without = append(p.without, few[1])
+	}
+}
+
+// rest is everybody but the bad, and but one of each two that fail with each other.
+func (p *isolation) rest() (rest []int) {
+	out := slices.Concat(p.bad, p.without)
+	for _, pair := range p.edges() {
+		if !slices.Contains(out, pair[0]) && !slices.Contains(out, pair[1]) {
+			out = append(out, pair[1])
+		}
+	}
+	for _, node := range p.nodes {
+		if p.well[node] && !slices.Contains(out, node) {
+			rest = append(rest, node)
+		}
+	}
+	return rest
+}
+
+// narrow finds the fewest of some suspects that still have a group fail. Where a group is to
+// have a size, others of the rest join that are no suspects.
+//
+// What fails as a whole and passes in halves is something between these: then a part of the
+// one is tried with a part of the other.
+func (p *isolation) narrow(suspects, rest []int, size int) []int {
+	whole := true // nothing is known yet of the two halves
+	a, b := halves(suspects)
+	for len(a)+len(b) > 1 {
+		a1, a2 := halves(a)
+		b1, b2 := halves(b)
+		rounds := [][][2][]int{{{a1, b1}, {a2, b2}}, {{a1, b2}, {a2, b1}}}
+		if whole {
+			rounds = [][][2][]int{{{a, nil}, {b, nil}}}
+		}
+		smaller, found := p.firstToFail(rounds, without(rest, slices.Concat(a, b)), size, whole)
+		switch {
+		case found && whole:
+			a, b = halves(smaller[0])
+		case found && len(smaller[0])+len(smaller[1]) < len(a)+len(b):
+			a, b = smaller[0], smaller[1]
+		case whole:
+			whole = false
+		default:
+			return slices.Concat(a, b)
+		}
+	}
+	return slices.Concat(a, b)
+}
+
+// firstToFail tries parts of suspects, those of a round at once, until one fails.
+func (p *isolation) firstToFail(rounds [][][2][]int, others []int, size int, whole bool) (smaller [2][]int, found bool) {
+	for _, round := range rounds {
+		free := others
+		var groups [][]int
+		for _, parts := range round {
+			var group []int
+			if whole || len(parts[0]) > 0 && len(parts[1]) > 0 {
+				group = slices.Concat(parts[0], parts[1])
+				joining := min(max(size-len(group), 0), len(free))
+				group, free = append(group, free[:joining]...), free[joining:]
+			}
+			groups = append(groups, group)
+		}
+		p.tryAll(facts.SmokeHalf, groups)
+		if i := slices.IndexFunc(groups, p.fails); i >= 0 {
+			return round[i], true
+		}
+	}
+	return smaller, false
+}
+
+// isProven is whether a group that fails passes once the last of these few has changed
+// places with somebody else: then it was not for its size.
+func (p *isolation) isProven(few, group, rest []int) bool {
+	others := without(rest, group)
+	if len(few) > 2 || len(others) == 0 {
+		return false
+	}
+	changed := append(without(group, few[len(few)-1:]), others[0])
+	p.tryAll(facts.SmokeHalf, [][]int{changed})
+	return p.passed[key(changed)]
+}
+
+// tryAll makes those trials of a round that are new, and is false where there were none, or
+// there is no time.
+func (p *isolation) tryAll(stage facts.SmokeStage, groups [][]int) bool {
+	var round []Trial
+	for _, group := range groups {
+		if _, tried := p.passed[key(group)]; !tried && len(group) > 1 { // alone they are well
+			round = append(round, Trial{stage, group})
+		}
+	}
+	if len(round) == 0 {
+		return false
+	}
+	var passed []bool
+	if p.more {
+		passed, p.more = p.try(round)
+	}
+	for i, passed := range passed {
+		nodes := round[i].Nodes
+		p.passed[key(nodes)] = passed
+		switch {
+		case len(nodes) > 2:
+		case passed:
+			p.well[nodes[0]], p.well[nodes[1]] = true, true
+		default:
+			p.failed = append(p.failed, [2]int(nodes))
+		}
+	}
+	if len(passed) < len(round) && !slices.Contains(p.untried, stage) {
+		p.untried = append(p.untried, stage)
+	}
+	return len(passed) == len(round)
+}
+
+// fails is whether a group is known to.
+func (p *isolation) fails(group []int) bool {
+	passed, tried := p.passed[key(group)]
+	return tried && !passed
+}
+
+// edges are two each that failed with each other and are well.
+func (p *isolation) edges() [][2]int {
+	return slices.DeleteFunc(slices.Clone(p.failed), func(pair [2]int) bool { return !p.well[pair[0]] || !p.well[pair[1]] })
+}
+
+// open says of some that it stayed open whose fault it is. Nobody is among two such.
+func (p *isolation) open(group []int) {
+	group = slices.Clone(group)
+	p.among = slices.DeleteFunc(p.among, func(other []int) bool {
+		shared := len(without(other, group)) < len(other)
+		if shared {
+			group = append(group, without(other, group)...)
+		}
+		return shared
+	})
+	slices.Sort(group)
+	p.among = append(p.among, group)
+}
+
+func (p *isolation) conclude() Verdict {
+	// Of three, two pairs that fail have a node in common.
+	common := len(p.well) == 0 && (len(p.failed) > 2 || len(p.failed) == 2 && len(p.nodes) > 3)
+	v := Verdict{Bad: p.bad, Edges: p.edges(), Common: common, Untried: p.untried}
+	for _, node := range p.nodes {
+		if p.isBad(node) {
+			v.Bad = append(v.Bad, node)
+		}
+	}
+	for _, pair := range p.failed {
+		if !common && !(p.well[pair[0]] && p.well[pair[1]]) && !p.isBad(pair[0]) && !p.isBad(pair[1]) {
+			p.open(pair[:])
+		}
+	}
+	if len(v.Bad)+len(v.Edges)+len(p.among) == 0 && !common {
+		p.open(p.nodes)
+	}
+	slices.Sort(v.Bad)
+	v.Among = p.among
+	return v
+}
+
+func halves(nodes []int) (a, b []int) { return nodes[:(len(nodes)+1)/2], nodes[(len(nodes)+1)/2:] }
+
+func without(nodes, some []int) []int {
+	return slices.DeleteFunc(slices.Clone(nodes), func(node int) bool { return slices.Contains(some, node) })
+}
+
+// key is one for the same nodes in whatever order.
+func key(group []int) string { return fmt.Sprint(slices.Sorted(slices.Values(group))) }
