@@ -30,6 +30,7 @@ type Job struct {
 	Timeout time.Duration // for one node, from its name to its last probed section
 	// Throughput is for how long neighbours send to each other, 0 for not at all.
 	Throughput time.Duration
+	Smoke      fleet.Smoke
 	// Progress gets every step of every node; nil when nobody listens.
 	// It is called from many goroutines at once, which wait for it.
 	Progress func(fleet.Event)
@@ -80,7 +81,7 @@ func AskEndpoint(ctx context.Context, job Job, endpoint string) store.Report {
 func (job Job) work() fleet.Job {
 	return fleet.Job{
 		Head: job.Plan.Head, Prediction: job.Plan.Prediction,
-		Remote: job.Remote, Timeout: job.Timeout, Throughput: job.Throughput, Progress: job.Progress,
+		Remote: job.Remote, Timeout: job.Timeout, Throughput: job.Throughput, Smoke: job.Smoke, Progress: job.Progress,
 		SwitchedOff: func(check string) string {
 			if job.Policy.SwitchesOff(check) {
 				return checks.SwitchedOff

@@ -20,7 +20,8 @@ type Drill struct {
 	// Checks are who needs the section, by ID. Where none of them runs, the drill
 	// is not tried.
 	Checks []string
-	// Last is set for what needs the quiet: it is tried once, when all have come or are lost.
+	// Last is set for what needs the quiet: it is tried once, when all have come or are lost, and
+	// behind everything else.
 	Last bool
 	// Alone is set for what the launching machine tries by itself: the section is
 	// its own, and no node's.
@@ -59,7 +60,7 @@ var Drills = []Drill{
 		After: facts.SectionRendezvous, Patience: patience, Limit: 4 * time.Second, run: (*run).mesh,
 	}, {
 		Section: facts.SectionThroughput, Phase: Phase{"throughput", true}, Checks: []string{"throughput"}, Peers: true, Last: true,
-		After: facts.SectionMesh, notTried: (*run).noThroughput, run: (*run).throughput,
+		notTried: (*run).noThroughput, run: (*run).throughput,
 	}, {
 		Section: facts.SectionLogins, Phase: Phase{"node logins", true}, Checks: []string{checkLogins}, Peers: true,
 		After: facts.SectionMesh, Patience: patience, Limit: 4 * time.Second, notTried: (*run).noLogins, run: (*run).logins,
@@ -69,6 +70,9 @@ var Drills = []Drill{
 	}, {
 		Section: facts.SectionRehearsal, Phase: Phase{"pdsh", false}, Checks: []string{checkRehearsal}, Alone: true,
 		notTried: (*run).noRehearsal, run: (*run).rehearsal,
+	}, {
+		Section: facts.SectionSmoke, Phase: Phase{"smoke", true}, Checks: []string{"gpu-computes", "gpu-copies", "collective-node", "collective", "collective-speed"}, Last: true,
+		notTried: (*run).noSmoke, run: (*run).smoke,
 	},
 }
 
@@ -146,6 +150,7 @@ func (r *run) wave(ctx context.Context, last bool) {
 	not, ended := r.notTried(), map[facts.Section]chan struct{}{}
 	fresh := r.members.only(isFresh)
 	var all sync.WaitGroup
+	var behind []func()
 	for _, d := range Drills {
 		ended[d.Section] = make(chan struct{})
 	}
@@ -160,15 +165,23 @@ func (r *run) wave(ctx context.Context, last bool) {
 			continue
 		}
 		r.tried[d.Section] = true
-		all.Go(func() {
+		work := func() {
 			defer close(ended[d.Section])
 			await(ended[d.After], d.Patience)
 			d.Slack = r.slack(d.Limit)
 			d.Limit += d.Slack
 			d.run(r, ctx, d)
-		})
+		}
+		if d.Last {
+			behind = append(behind, work)
+		} else {
+			all.Go(work)
+		}
 	}
 	all.Wait()
+	for _, work := range behind {
+		work()
+	}
 	r.fleet.NotTried = not
 	fresh.each(func(m *member) { m.fresh = false })
 }

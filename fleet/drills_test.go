@@ -126,10 +126,10 @@ func TestNotTried(t *testing.T) {
 				}
 			}
 			slices.Sort(got)
-			want := append(strings.Fields(c.want), "throughput", "toolchain")
+			want := append(strings.Fields(c.want), "smoke", "throughput", "toolchain")
 			slices.Sort(want)
 			if c.want == "-toolchain" {
-				want = []string{"callback", "throughput"}
+				want = []string{"callback", "smoke", "throughput"}
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("not tried (-want +got):\n%s", diff)

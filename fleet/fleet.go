@@ -44,6 +44,7 @@ type Job struct {
 	Timeout    time.Duration // for one node, from its name to its last probed section
 	// Throughput is for how long neighbours send to each other, 0 for not at all.
 	Throughput time.Duration
+	Smoke      Smoke
 	// SwitchedOff is why a check does not run, "" when it does.
 	SwitchedOff func(check string) (why string)
 	// AskedFor is whether somebody asked for a check by its name, at any price.

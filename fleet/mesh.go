@@ -345,11 +345,11 @@ func (r *run) noThroughput() string {
 
 // takeTurn waits until no other preflight measures among these nodes, as the first of them
 // knows. One that does not end is not waited for: then both say that they were not alone.
-func (r *run) takeTurn(ctx context.Context, ring members) {
+func (r *run) takeTurn(ctx context.Context, ring members, takes time.Duration) {
 	if len(ring) == 0 {
 		return
 	}
-	patience := runsAhead * (r.Throughput + mesh.SendOverhead)
+	patience := runsAhead * takes
 	turn := drill.Turn{Of: hostsys.TurnAtMeasuring, Patience: patience}
 	_, _ = agent.HoldTurn.Start(ctx, ring[0].agent, turn, patience+answerTime, nil)
 }
@@ -366,7 +366,7 @@ func (r *run) throughput(ctx context.Context, d Drill) {
 	ring := r.members.only(listens)
 	ctx, over := context.WithCancel(ctx)
 	defer over()
-	r.takeTurn(ctx, ring)
+	r.takeTurn(ctx, ring, r.Throughput+mesh.SendOverhead)
 	r.each(ctx, Event{Phase: d.Phase, Takes: r.Throughput}, r.members, r.Throughput+mesh.SendOverhead, func(ctx context.Context, m *member) error {
 		at := slices.Index(ring, m)
 		if at < 0 || len(ring) < 2 {

@@ -13,6 +13,7 @@ import (
 	"preflight/checks/catalogue"
 	"preflight/cmd/preflight/internal/progress"
 	"preflight/cmd/preflight/internal/usage"
+	"preflight/drill/smoke"
 	"preflight/hostfile"
 	"preflight/launch"
 	"preflight/remote/srun"
@@ -23,8 +24,12 @@ import (
 var (
 	rendezvousModes = []string{launch.RendezvousDeepSpeed, launch.RendezvousStatic, launch.RendezvousC10d}
 	accelerators    = []string{"auto", "cuda", "cpu"}
+	smokeEngines    = []string{smokeNone, smokeAuto, smoke.Torch, smoke.Direct}
 	plainFormats    = []string{"text", "json"} // of what is no judgement on a fleet
 )
+
+// What --smoke is without an engine: not given, and given without one.
+const smokeNone, smokeAuto = "none", "auto"
 
 // formatFlag adds the flag of a command that prints in these formats: the first one unless
 // another is asked for.
@@ -48,6 +53,7 @@ func completeFlags(cmd *cobra.Command) {
 		"skip":        completeCheckList,
 		"launcher":    cobra.FixedCompletions(launch.LauncherNames(), cobra.ShellCompDirectiveNoFileComp),
 		"rendezvous":  cobra.FixedCompletions(rendezvousModes, cobra.ShellCompDirectiveNoFileComp),
+		"smoke":       cobra.FixedCompletions(smokeEngines, cobra.ShellCompDirectiveNoFileComp),
 		"accelerator": cobra.FixedCompletions(accelerators, cobra.ShellCompDirectiveNoFileComp),
 		"progress":    cobra.FixedCompletions(progress.Modes, cobra.ShellCompDirectiveNoFileComp),
 		"output":      completeOutputs,

@@ -48,6 +48,8 @@ type Config struct {
 	Rendezvous  string        `mapstructure:"rendezvous"`
 	Endpoint    string        `mapstructure:"rdzv_endpoint"`
 	Throughput  bool          `mapstructure:"throughput"`
+	Smoke       string        `mapstructure:"smoke"`
+	SmokeTime   time.Duration `mapstructure:"smoke_time"`
 	DryRun      bool          `mapstructure:"dry_run"`
 	WriteEnv    string        `mapstructure:"write_env"`
 	Format      string        `mapstructure:"format"`
@@ -121,6 +123,9 @@ func launchFlags(flags *pflag.FlagSet) {
 
 func drillFlags(flags *pflag.FlagSet) {
 	flags.Bool("throughput", false, "have every node send to the next one for a few seconds, and name the slow link")
+	flags.String("smoke", smokeNone, "compute and talk as the ranks will, and find out who cannot: by torch, by NVIDIA's libraries alone (direct), or auto, whichever all nodes have")
+	flags.Lookup("smoke").NoOptDefVal = smokeAuto
+	flags.Duration("smoke-time", time.Minute, "for all of --smoke")
 }
 
 func judgeFlags(cmd *cobra.Command, names []string) {

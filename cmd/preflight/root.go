@@ -202,6 +202,12 @@ func (c *Config) job(ctx context.Context, command []string) (preflight.Job, func
 	if c.Throughput {
 		job.Throughput = throughputTime
 	}
+	if c.Smoke != smokeNone {
+		job.Smoke.Time = c.SmokeTime
+		if c.Smoke != smokeAuto {
+			job.Smoke.Engine = c.Smoke
+		}
+	}
 	return job, sync.OnceFunc(func() { shown.Stop(); client.Close() }), nil
 }
 

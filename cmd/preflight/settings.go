@@ -51,6 +51,8 @@ func rules() map[string]rule {
 		"python":            {valid: absolute},
 		"deepspeed_version": {valid: release},
 		"timeout":           {valid: enoughTime},
+		"smoke":             {choices: smokeEngines},
+		"smoke_time":        {valid: smokeTime},
 		"only":              {valid: check},
 		"skip":              {valid: check},
 		"shm_headroom":      {valid: size},

@@ -178,6 +178,14 @@ func enoughTime(text string) error {
 	return nil
 }
 
+// smokeTime is for starting python with torch, which takes 5 to 15 seconds, and two trials.
+func smokeTime(text string) error {
+	if limit, err := time.ParseDuration(text); err != nil || limit < 10*time.Second {
+		return fmt.Errorf("must be at least 10s: %s", text)
+	}
+	return nil
+}
+
 // check refuses what names no check and is no pattern of any.
 func check(pattern string) error {
 	if len(policyfile.ChecksNamed(pattern)) == 0 {

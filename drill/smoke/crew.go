@@ -19,6 +19,8 @@ type Crew struct {
 	Ranks       []Place `json:"ranks"`
 	// Env is what the launcher sets for every rank beside what a login gives it.
 	Env []facts.Setting `json:"env,omitempty"`
+	// NCCL is the path of the library that the ranks will load, "" for none (of Direct).
+	NCCL string `json:"nccl,omitempty"`
 	// Limit is for all of them to load.
 	Limit time.Duration `json:"limit"`
 }
@@ -62,3 +64,16 @@ type Outcome struct {
 
 // Run has them carried out.
 func (o Orders) Run(ctx context.Context) Outcome { return Outcome{} }
+
+// Dismissal ends the ranks of a crew, and waits until they are gone.
+type Dismissal struct {
+	Token string `json:"token"`
+}
+
+// Dismissed is what is left of a crew.
+type Dismissed struct {
+	Left []string `json:"left,omitempty"` // as in [facts.Smoke]
+}
+
+// Run ends them.
+func (d Dismissal) Run(ctx context.Context) Dismissed { return Dismissed{} }

@@ -1,0 +1,266 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/drill/smoke"
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/launch"
+)
+
+// smoking is a model of nodes whose ranks compute and talk: which of them cannot is what a
+// test says.
+type smoking struct {
+	bad      map[string]bool    // nodes with which nothing talks
+	wrong    map[string]bool    // nodes that compute wrong
+	unequal  map[string]bool    // nodes whose own ranks cannot talk
+	cut      map[[2]string]bool // pairs that cannot, in hostfile order
+	all      bool               // nobody can
+	mu       sync.Mutex
+	meetings map[string]*meeting // by where
+	gone     int                 // crews that were dismissed
+}
+
+// meeting is a group whose ranks come node by node.
+type meeting struct {
+	came  int
+	nodes []string
+	full  chan struct{}
+}
+
+func (s *smoking) methods(name string) answers {
+	return answers{
+		"probe": tells(facts.Facts{Python: &facts.Python{Path: "/usr/bin/python3", Found: true}}),
+		"muster": func(ctx context.Context, params json.RawMessage, reply func(string, any) error) error {
+			var crew smoke.Crew
+			if err := json.Unmarshal(params, &crew); err != nil {
+				return err
+			}
+			up := smoke.Mustered{Backend: "gloo"}
+			for _, place := range crew.Ranks {
+				up.Ranks = append(up.Ranks, facts.SmokeRank{LocalRank: place.LocalRank, Device: place.Device, Load: 1})
+			}
+			if err := reply("answer", up); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		},
+		"command": func(ctx context.Context, params json.RawMessage, reply func(string, any) error) error {
+			var orders smoke.Orders
+			if err := json.Unmarshal(params, &orders); err != nil {
+				return err
+			}
+			return reply("answer", s.carriedOut(ctx, name, orders))
+		},
+		"dismiss": func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
+			s.mu.Lock()
+			s.gone++
+			s.mu.Unlock()
+			return reply("answer", smoke.Dismissed{})
+		},
+	}
+}
+
+func (s *smoking) carriedOut(ctx context.Context, name string, orders smoke.Orders) smoke.Outcome {
+	came := smoke.Outcome{Done: map[int]smoke.Done{}}
+	var meet string
+	for local, order := range orders.Of {
+		switch order.Do {
+		case smoke.DoMeet:
+			came.Done[local] = smoke.Done{Meet: fmt.Sprint(name, " ", time.Now().UnixNano())}
+			return came
+		case smoke.DoCompute:
+			if s.wrong[name] {
+				came.Failures = append(came.Failures, facts.SmokeFailure{LocalRank: local, Kind: facts.SmokeWrong})
+				continue
+			}
+			came.Done[local] = smoke.Done{Rate: 1e12}
+		case smoke.DoReduce:
+			meet = order.Meet
+			came.Done[local] = smoke.Done{BitRate: 1e9 * float64(local+1)}
+		}
+	}
+	if meet == "" {
+		return came
+	}
+	s.mu.Lock()
+	m := s.meetings[meet]
+	if m == nil {
+		m = &meeting{full: make(chan struct{})}
+		s.meetings[meet] = m
+	}
+	m.nodes = append(m.nodes, name)
+	if m.came += len(orders.Of); m.came == orders.Of[0].Size {
+		close(m.full)
+	}
+	s.mu.Unlock()
+	select {
+	case <-m.full:
+	case <-ctx.Done():
+	}
+	if !s.talk(m.nodes) {
+		came = smoke.Outcome{Failures: []facts.SmokeFailure{{Kind: facts.SmokeHang, Call: "all_reduce"}}}
+	}
+	return came
+}
+
+func (s *smoking) talk(nodes []string) bool {
+	if len(nodes) == 1 {
+		return !s.unequal[nodes[0]]
+	}
+	for _, a := range nodes {
+		for _, b := range nodes {
+			if s.bad[a] || s.cut[[2]string{a, b}] {
+				return false
+			}
+		}
+	}
+	return !s.all
+}
+
+func names(of ...string) map[string]bool {
+	set := map[string]bool{}
+	for _, name := range of {
+		set[name] = true
+	}
+	return set
+}
+
+func TestSmoke(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		nodes int
+		model *smoking
+		want  map[string]string // fault and against, by node
+		last  facts.SmokeStage  // that w1 took part in
+	}{
+		{"all is well", 4, &smoking{}, map[string]string{}, facts.SmokeAll},
+		{"a node by itself", 1, &smoking{}, map[string]string{}, facts.SmokeNode},
+		{"one talks to nobody", 4, &smoking{bad: names("w3")}, map[string]string{"w3": "node []"}, facts.SmokeAll},
+		{"two of eight", 8, &smoking{bad: names("w3", "w4")}, map[string]string{"w3": "node []", "w4": "node []"}, facts.SmokeAll},
+		{"two cannot with each other", 4, &smoking{cut: map[[2]string]bool{{"w1", "w2"}: true}}, map[string]string{"w1": "edge [w2]", "w2": "edge [w1]"}, facts.SmokeHalf},
+		{"one computes wrong", 3, &smoking{wrong: names("w2")}, map[string]string{"w2": "alone []"}, facts.SmokeAll},
+		{"the ranks of one node do not reach each other", 3, &smoking{unequal: names("w2")}, map[string]string{"w2": "alone []"}, facts.SmokeAll},
+		{"of two", 2, &smoking{bad: names("w2")}, map[string]string{"w1": "among [w2]", "w2": "among [w1]"}, facts.SmokeOne},
+		{"nobody", 4, &smoking{all: true}, map[string]string{"w1": "common []", "w2": "common []", "w3": "common []", "w4": "common []"}, facts.SmokePair},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.model.meetings = map[string]*meeting{}
+			var nodes []answers
+			for i := range test.nodes {
+				nodes = append(nodes, test.model.methods(fmt.Sprintf("w%d", i+1)))
+			}
+			fleet := smoked(t, Smoke{Time: time.Minute}, nodes)
+			got := map[string]string{}
+			for _, node := range fleet.Nodes {
+				if node.Smoke == nil {
+					t.Fatalf("%s: %v", node.Name, node.Missing)
+				}
+				if node.Smoke.Fault != "" {
+					got[node.Name] = fmt.Sprint(node.Smoke.Fault, " ", node.Smoke.Against)
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			trials := fleet.Nodes[0].Smoke.Trials
+			if len(trials) == 0 || trials[len(trials)-1].Stage != test.last {
+				t.Errorf("w1: %+v, want to the stage %q", trials, test.last)
+			}
+			if test.model.gone != test.nodes {
+				t.Errorf("%d of %d crews were dismissed", test.model.gone, test.nodes)
+			}
+		})
+	}
+}
+
+// smoked is a fleet of nodes with two ranks each, on processors, that were tested.
+func smoked(t *testing.T, test Smoke, nodes []answers) facts.Fleet {
+	t.Helper()
+	job := running(t, nodes...)
+	job.Smoke, job.Prediction.Accelerator = test, "cpu"
+	job.SwitchedOff = func(check string) string {
+		if slices.Contains([]string{"node-mesh", "path-mtu", "rendezvous", checkLogins, "launcher-callback"}, check) {
+			return "not here"
+		}
+		return ""
+	}
+	for i := range job.Prediction.Hosts {
+		job.Prediction.Hosts[i].Slots = []int{0, 1}
+	}
+	fleet, _ := Look(t.Context(), job)
+	return fleet
+}
+
+// TestSmokeStages: what all ranks had, by stage: the slowest of a node tells its rate.
+func TestSmokeStages(t *testing.T) {
+	model := &smoking{meetings: map[string]*meeting{}}
+	fleet := smoked(t, Smoke{Time: time.Minute}, []answers{model.methods("w1"), model.methods("w2")})
+	var got []string
+	for _, trial := range fleet.Nodes[1].Smoke.Trials {
+		got = append(got, fmt.Sprintf("%s of %d nodes, %d ranks: %v at %g, with %v", trial.Stage, trial.Nodes, trial.Ranks, trial.Passed, trial.Rate, trial.With))
+	}
+	want := []string{"node of 1 nodes, 2 ranks: true at 1e+09, with []", "one of 2 nodes, 2 ranks: true at 1e+09, with []", "all of 2 nodes, 4 ranks: true at 1e+09, with []"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if rank := fleet.Nodes[1].Smoke.Ranks[1]; rank.Rate != 1e12 || rank.Device != -1 {
+		t.Errorf("%+v", rank)
+	}
+}
+
+// TestSmokeWithoutTime: who was not tried is not blamed.
+func TestSmokeWithoutTime(t *testing.T) {
+	model := &smoking{meetings: map[string]*meeting{}, bad: names("w1")}
+	fleet := smoked(t, Smoke{Time: 900 * time.Millisecond}, []answers{model.methods("w1"), model.methods("w2"), model.methods("w3")})
+	for _, node := range fleet.Nodes {
+		if node.Smoke.Fault != "" || len(node.Smoke.Untried) == 0 {
+			t.Errorf("%s: %+v", node.Name, node.Smoke)
+		}
+	}
+}
+
+// TestSmokeOfStrangers: a node that tells of other ranks than it was to start, or of none, is not known.
+func TestSmokeOfStrangers(t *testing.T) {
+	model := &smoking{meetings: map[string]*meeting{}}
+	odd := model.methods("w2")
+	odd["muster"] = serves(func(smoke.Crew) any { return smoke.Mustered{Ranks: []facts.SmokeRank{{LocalRank: 7}}} }, &mock{})
+	fleet := smoked(t, Smoke{Time: time.Minute}, []answers{model.methods("w1"), odd})
+	if fleet.Nodes[0].Smoke == nil || fleet.Nodes[1].Smoke != nil || fleet.Nodes[1].Missing[facts.SectionSmoke] == "" {
+		t.Errorf("%+v %v", fleet.Nodes[1].Smoke, fleet.Nodes[1].Missing)
+	}
+}
+
+// TestSmokeRefused: nothing is tried on cards that somebody uses, and where the launch has no rank.
+func TestSmokeRefused(t *testing.T) {
+	used := int64(60 << 30)
+	for want, card := range map[string]facts.Card{
+		"GPU 0 is in MIG mode, in which NCCL has no part":                       {MIG: "enabled"},
+		"GPU 0 is shared by MPS, where ending one of ours may end others' work": {Processes: []facts.GPUUser{{Kind: "mps"}}},
+		"GPU 0 is in use":                                     {Processes: []facts.GPUUser{{Kind: "compute"}}},
+		"GPU 0 has less than 4 GiB free":                      {Memory: 62 << 30, MemoryUsed: &used},
+		"GPU 0 takes no work: its compute mode is prohibited": {ComputeMode: "prohibited"},
+		"": {Memory: 80 << 30, MemoryUsed: new(int64), MIG: "disabled", Processes: []facts.GPUUser{{Kind: "graphics"}}},
+	} {
+		all := membersFor(1)
+		all[0].NVML = &facts.NVML{Cards: []facts.Card{card}}
+		s := smokeTest{run: &run{members: all}}
+		s.Prediction.Accelerator = "cuda"
+		s.Prediction.Hosts = append(s.Prediction.Hosts, hostfile.Host{Name: "w1", Slots: []int{0}})
+		s.ranks = map[*member][]launch.Rank{all[0]: {{}}}
+		if got := s.refused(all[0], smoke.Direct); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
