@@ -73,6 +73,16 @@ func (n *Node) ResetAfterAccept(ports ...string) (Undo, error) {
 	return n.firewall(append(spoken, toPorts(ports)...), "REJECT", "--reject-with", "tcp-reset")
 }
 
+// CutAfter has the node's firewall throw away what of a connection comes after so many bytes of
+// both directions together, ssh's excepted: as something on the way does that looks into what
+// passes, or counts it. Whatever is short passes.
+func (n *Node) CutAfter(bytes int) (Undo, error) {
+	return n.firewall([]string{
+		"-p", "tcp", "!", "--dport", "22", "-m", "connbytes",
+		"--connbytes", fmt.Sprintf("%d:", bytes), "--connbytes-dir", "both", "--connbytes-mode", "bytes",
+	}, "DROP")
+}
+
 // Unroute has everything that is sent to the node answered with "host
 // unreachable", as a router does for a machine that is switched off. Linux
 // believes it the second time, after a second.

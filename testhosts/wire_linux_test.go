@@ -43,6 +43,19 @@ def call(to):
     except OSError as e: print(to, errno.errorcode[e.errno])
 for to in sys.argv[1:]: threading.Thread(target=call, args=(to,)).start()`
 
+// longCall sends a megabyte to where it is echoed, part by part, and says whether all came back.
+const longCall = `python3 -c '
+import socket
+part = bytes(16384)
+with socket.create_connection(("w1", 40000), 2) as s:
+    try:
+        for _ in range(64):
+            s.sendall(part)
+            left = len(part)
+            while left: left -= len(s.recv(left))
+        print("whole")
+    except TimeoutError: print("cut")'`
+
 // The ports that echo: one inside the ephemeral range and one below it.
 const high, low = "40000", "29500"
 
@@ -160,6 +173,7 @@ func wire(t *testing.T, c *testhosts.Cluster, mine func(row int) bool) {
 		{"ephemeral ports reset", func() (testhosts.Undo, error) { return w2.ResetAfterAccept(testhosts.Ephemeral) }, fromOthers("ECONNRESET", high), "", ""},
 		{"all but ssh dropped", func() (testhosts.Undo, error) { return w2.Drop("1:21", "23:65535") }, fromOthers("silence", low, high), "", ""},
 		{"one way, one peer", func() (testhosts.Undo, error) { return w2.DropFrom(w1, testhosts.Ephemeral) }, map[string]string{"w1 w2:" + high: "silence"}, "", ""},
+		{"cut flows", func() (testhosts.Undo, error) { return w2.CutAfter(300_000) }, nil, longCall, "cut\n"},
 		{"no routes", w2.LoseRoutes, cut("ENETUNREACH", "w1", "w3"), "ip -4 route", "10.77.0.1 dev eth0"},
 		{"docker0", w2.AddDocker0, nil, "hostname -I", "10.77.1.2 172.17.0.1 \n"},
 		{"docker0 first", w2.AddDocker0First, nil, "hostname -I", "172.17.0.1 10.77.1.2 \n"},

@@ -58,6 +58,7 @@ var faults = append([]fault{
 	{"ephemeral-refused", "the firewall answers connections to 32768-60999 with a reset", func(n node) (undo, error) { return n.Reject(testhosts.Ephemeral) }},
 	{"ephemeral-prohibited", "the firewall answers connections to 32768-60999 with host-prohibited", func(n node) (undo, error) { return n.Prohibit(testhosts.Ephemeral) }},
 	{"ephemeral-reset", "connections to 32768-60999 are accepted, then reset", func(n node) (undo, error) { return n.ResetAfterAccept(testhosts.Ephemeral) }},
+	{"cut-flows", "the firewall drops what comes after the first 300 kB of a connection, ssh's excepted", func(n node) (undo, error) { return n.CutAfter(300_000) }},
 	{"one-way", "the firewall drops what the first other node starts to 32768-60999", func(n node) (undo, error) {
 		peers := n.Peers()
 		if len(peers) == 0 {
