@@ -60,7 +60,8 @@ type smokeTest struct {
 	phase Phase
 	end   time.Time
 	ranks map[*member][]launch.Rank
-	crews members // whose ranks are up, and have not failed alone
+	crews members          // whose ranks are up, and have not failed alone
+	down  map[*member]bool // some ranks of which were, and have to be loaded anew
 	tried map[string]int
 }
 
@@ -70,7 +71,7 @@ func (r *run) smoke(ctx context.Context, d Drill) {
 	ctx, over := context.WithCancel(ctx)
 	defer over() // which ends the ranks of nodes that have not answered
 	r.takeTurn(ctx, r.members, r.Smoke.Time/runsAhead)
-	s := &smokeTest{run: r, ctx: ctx, phase: d.Phase, end: time.Now().Add(r.Smoke.Time + r.slack(r.Smoke.Time)), ranks: map[*member][]launch.Rank{}, tried: map[string]int{}}
+	s := &smokeTest{run: r, ctx: ctx, phase: d.Phase, end: time.Now().Add(r.Smoke.Time + r.slack(r.Smoke.Time)), ranks: map[*member][]launch.Rank{}, down: map[*member]bool{}, tried: map[string]int{}}
 	for _, rank := range r.Prediction.Ranks() {
 		if m := r.members.named(rank.Host); m != nil {
 			s.ranks[m] = append(s.ranks[m], rank)
@@ -270,8 +271,8 @@ func (s *smokeTest) together(stage facts.SmokeStage, ranks func(*member) []facts
 			}
 		}
 		for i, passed := range s.round(stage, alone, ranks) {
-			if m := alone[i][0]; !passed && !slices.Contains(m.Smoke.Untried, stage) {
-				m.Smoke.Fault = facts.FaultAlone
+			if !passed {
+				alone[i][0].Smoke.Fault = facts.FaultAlone
 			}
 		}
 		s.leave()
@@ -284,8 +285,8 @@ func (s *smokeTest) together(stage facts.SmokeStage, ranks func(*member) []facts
 	if len(s.crews) < 2 || stage == facts.SmokeAll && size == len(s.crews) {
 		return true // as many as in the trial before
 	}
-	if s.round(stage, []members{s.crews}, ranks)[0] || s.isLate() {
-		return true
+	if passed := s.round(stage, []members{s.crews}, ranks); len(passed) == 0 || passed[0] {
+		return len(passed) > 0
 	}
 	crews := s.crews
 	var all []int
@@ -301,33 +302,55 @@ func (s *smokeTest) together(stage facts.SmokeStage, ranks func(*member) []facts
 			}
 			trials = append(trials, who)
 		}
-		return s.round(round[0].Stage, trials, ranks), !s.isLate()
+		passed = s.round(round[0].Stage, trials, ranks)
+		return passed, len(passed) > 0
 	}))
 	s.crews = s.crews.only(func(m *member) bool { return m.Smoke.Fault == "" })
 	return true
 }
 
-// isLate is whether there is no time for another trial.
-func (s *smokeTest) isLate() bool { return s.ctx.Err() != nil || time.Until(s.end) < 3*answerTime }
-
-// round makes trials at once, in each of which some members reduce, and says which passed.
+// round makes trials at once, in each of which some members reduce, and says which passed; nothing
+// where there was no time to make them.
 func (s *smokeTest) round(stage facts.SmokeStage, trials []members, ranks func(*member) []facts.SmokeRank) []bool {
-	passed := make([]bool, len(trials))
-	limit := min(reduceTime+s.slack(reduceTime), time.Until(s.end)-answerTime)
-	if limit < answerTime {
-		for _, m := range slices.Concat(trials...) {
+	all := slices.Concat(trials...)
+	s.loadAnew(all)
+	limit := min(reduceTime, s.Smoke.Time/4)
+	limit += s.slack(limit)
+	if s.ctx.Err() != nil || time.Until(s.end)-answerTime < limit {
+		for _, m := range all {
 			m.Smoke.Untried = append(m.Smoke.Untried, stage)
 		}
-		return passed
+		return nil
 	}
+	passed := make([]bool, len(trials))
 	phase := s.inWave(s.named(stage))
-	s.emit(Event{Phase: phase, Step: Began, Nodes: len(slices.Concat(trials...))})
-	var all sync.WaitGroup
+	s.emit(Event{Phase: phase, Step: Began, Nodes: len(all)})
+	var made sync.WaitGroup
 	for i, who := range trials {
-		all.Go(func() { passed[i] = s.reduce(phase, stage, who, ranks, limit) })
+		made.Go(func() { passed[i] = s.reduce(phase, stage, who, ranks, limit) })
 	}
-	all.Wait()
+	made.Wait()
+	for _, m := range all {
+		s.down[m] = len(last(m.Smoke.Trials).Failures) > 0
+	}
 	return passed
+}
+
+func last[T any](of []T) T { return of[len(of)-1] }
+
+// loadAnew waits until the ranks are loaded that had to be ended, which is no part of a trial.
+func (s *smokeTest) loadAnew(who members) {
+	who = who.only(func(m *member) bool { return s.down[m] })
+	if len(who) == 0 {
+		return
+	}
+	s.command(facts.SmokeLoad, who, s.Smoke.Time/2, func(m *member) map[int]smoke.Order {
+		orders := map[int]smoke.Order{}
+		for _, rank := range m.Smoke.Ranks {
+			orders[rank.LocalRank] = smoke.Order{Do: smoke.DoLoad}
+		}
+		return orders
+	}, func(*member, smoke.Outcome, error) {}) // who does not come up fails at the trial
 }
 
 // reduce has ranks of some members meet and reduce, and files what each member met.
@@ -425,7 +448,7 @@ func (s *smokeTest) dismiss() {
 	who.each(func(m *member) {
 		ctx, cancel := within(s.ctx, m.agent, dismissTime)
 		defer cancel()
-		if gone, err := agent.Dismiss.Ask(ctx, m.agent, smoke.Dismissal{Token: s.token}); err == nil {
+		if gone, err := agent.Command.Ask(ctx, m.agent, smoke.Orders{Token: s.token, Dismiss: true}); err == nil {
 			m.Smoke.Left = gone.Left
 		}
 	})

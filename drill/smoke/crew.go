@@ -53,6 +53,8 @@ type Orders struct {
 	// Limit is for all of them: who has not answered by then is ended, as is one that failed at
 	// talking. Its next order has it loaded anew, within the limit of the crew.
 	Limit time.Duration `json:"limit"`
+	// Dismiss has the crew ended instead, so that it can be told what is left of it.
+	Dismiss bool `json:"dismiss,omitempty"`
 }
 
 // Outcome is what the ranks answered, by local rank.
@@ -60,20 +62,8 @@ type Outcome struct {
 	Done     map[int]Done         `json:"done"`
 	Failures []facts.SmokeFailure `json:"failures,omitempty"` // in the order in which they came
 	Seconds  float64              `json:"seconds"`
+	Left     []string             `json:"left,omitempty"` // of a crew that was dismissed, in /dev/shm
 }
 
 // Run has them carried out.
 func (o Orders) Run(ctx context.Context) Outcome { return Outcome{} }
-
-// Dismissal ends the ranks of a crew, and waits until they are gone.
-type Dismissal struct {
-	Token string `json:"token"`
-}
-
-// Dismissed is what is left of a crew.
-type Dismissed struct {
-	Left []string `json:"left,omitempty"` // as in [facts.Smoke]
-}
-
-// Run ends them.
-func (d Dismissal) Run(ctx context.Context) Dismissed { return Dismissed{} }

@@ -50,12 +50,11 @@ var (
 		return turn.Hold(ctx, ready)
 	})
 	// Muster starts the ranks of the smoke test, and answers when they have come up; Command gives
-	// them orders, Dismiss ends them.
+	// them orders.
 	Muster = service("muster", func(ctx context.Context, crew smoke.Crew, ready func(smoke.Mustered) error) error {
 		return crew.Hold(ctx, ready)
 	})
 	Command = request[smoke.Orders]("command")
-	Dismiss = request[smoke.Dismissal]("dismiss")
 	// Serve serves a store for a rendezvous, and answers with where it does.
 	Serve = service("serve", func(ctx context.Context, host drill.Host, ready func(drill.Serving) error) error {
 		return host.Serve(ctx, func(s drill.Serving) { _ = ready(s) }) // without a reader stdin ends this process
