@@ -43,7 +43,7 @@ type SmokeFault string
 
 const (
 	FaultAlone  SmokeFault = "alone"  // it fails without any other node
-	FaultNode   SmokeFault = "node"   // it fails with every node it was tried with, and these do not fail with each other
+	FaultNode   SmokeFault = "node"   // it fails with all of Against, who are well without it; with none, only in larger company
 	FaultEdge   SmokeFault = "edge"   // it fails with Against, and both are well with others
 	FaultAmong  SmokeFault = "among"  // it fails together with Against, and it is not known whose fault it is
 	FaultCommon SmokeFault = "common" // nobody came through: a cause of all

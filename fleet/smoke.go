@@ -426,7 +426,13 @@ func (s *smokeTest) blame(crews members, v smoke.Verdict) {
 		}
 	}
 	for _, i := range v.Bad {
-		against(facts.FaultNode, i)
+		seen := crews[i].Smoke
+		seen.Fault = facts.FaultNode
+		for _, trial := range seen.Trials {
+			if trial.Stage == facts.SmokePair {
+				seen.Against = append(seen.Against, trial.With...)
+			}
+		}
 	}
 	for _, edge := range v.Edges {
 		against(facts.FaultEdge, edge[:]...)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"preflight/drill"
 	"preflight/drill/smoke"
 	"preflight/facts"
 	"preflight/hostfile"
@@ -40,6 +41,7 @@ type meeting struct {
 
 func (s *smoking) methods(name string) answers {
 	return answers{
+		"turn":  serves(func(drill.Turn) any { return drill.Had{} }, &mock{}),
 		"probe": tells(facts.Facts{Python: &facts.Python{Path: "/usr/bin/python3", Found: true}}),
 		"muster": func(ctx context.Context, params json.RawMessage, reply func(string, any) error) error {
 			var crew smoke.Crew
@@ -149,8 +151,8 @@ func TestSmoke(t *testing.T) {
 	}{
 		{"all is well", 4, &smoking{}, map[string]string{}, facts.SmokeAll},
 		{"a node by itself", 1, &smoking{}, map[string]string{}, facts.SmokeNode},
-		{"one talks to nobody", 4, &smoking{bad: names("w3")}, map[string]string{"w3": "node []"}, facts.SmokeAll},
-		{"two of eight", 8, &smoking{bad: names("w3", "w4")}, map[string]string{"w3": "node []", "w4": "node []"}, facts.SmokeAll},
+		{"one talks to nobody", 4, &smoking{bad: names("w3")}, map[string]string{"w3": "node [w2 w4]"}, facts.SmokeAll},
+		{"two of eight", 8, &smoking{bad: names("w3", "w4")}, map[string]string{"w3": "node [w6 w1]", "w4": "node [w5 w2]"}, facts.SmokeAll},
 		{"two cannot with each other", 4, &smoking{cut: map[[2]string]bool{{"w1", "w2"}: true}}, map[string]string{"w1": "edge [w2]", "w2": "edge [w1]"}, facts.SmokeHalf},
 		{"one computes wrong", 3, &smoking{wrong: names("w2")}, map[string]string{"w2": "alone []"}, facts.SmokeAll},
 		{"the ranks of one node do not reach each other", 3, &smoking{unequal: names("w2")}, map[string]string{"w2": "alone []"}, facts.SmokeAll},
