@@ -94,12 +94,14 @@ func callAll(t *testing.T, c *testhosts.Cluster) map[string]string {
 }
 
 // wiring is all that a trouble of the network may change on a machine, but for
-// the numbers of interfaces, which never come back.
+// the numbers of interfaces, which never come back, and whether the kernel has noticed yet
+// that the other end of a link is up, which it does within a second. Whether it was set
+// down stands among its flags.
 func wiring(t *testing.T, c *testhosts.Cluster) string {
 	t.Helper()
 	var all strings.Builder
 	for _, n := range c.Machines() {
-		out, err := n.Run(t.Context(), "/bin/sh", "-c", `ip -o -d link | cut -d: -f2- | sed "s/@if[0-9]*//; s/link-netns[^ ]* [0-9]*//"
+		out, err := n.Run(t.Context(), "/bin/sh", "-c", `ip -o -d link | cut -d: -f2- | sed "s/@if[0-9]*//; s/link-netns[^ ]* [0-9]*//; s/NO-CARRIER,//; s/ state [A-Z]*//"
 ip -4 -o addr | cut -d: -f2-; ip -4 route show table all; ip -4 neigh show nud permanent | sort; iptables -S
 ls -l /root/.ssh /etc/hosts | sed "s/ [A-Z][a-z][a-z] .*:.. / /"; cat /root/.ssh/* /etc/hosts`)
 		if err != nil {
