@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"preflight/hostsys"
 	"preflight/remote"
 )
 
@@ -36,6 +37,11 @@ type Engine struct {
 	// name of its node, "" where there is none: a task elsewhere than it should be costs
 	// the whole program.
 	Task, Node string
+	// Step is the variable with what Bring calls a program that runs by.
+	Step string
+	// Bring puts a file of ours on all nodes of such a program, at a path where none is, by another; nil
+	// where none can.
+	Bring func(step, file, path string) hostsys.Child
 	// Sheds are the variables, one at least, that a task takes from itself first: what the program
 	// tells it of itself and of our job, which is none of the launch's.
 	Sheds []string
