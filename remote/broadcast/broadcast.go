@@ -5,8 +5,8 @@
 //
 // It refuses to let one node cost another anything. Before every task of a program has been
 // heard, nothing of any is believed: where one is not, those that were are started once more
-// without it, and it gets a start of its own, as does a node that lacks our binary. That is
-// no second try of a way that failed: nothing was said over it yet, and a start of its own
+// without it, and it gets a start of its own, as does a node that lacks our binary where
+// nothing brings it to many (bring.go). That is no second try of a way that failed: nothing was said over it yet, and a start of its own
 // is another way. What a start of its own meets is what is told of the node.
 //
 // It knows no engine by name, and sends nothing to a task but short lines
