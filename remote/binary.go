@@ -56,6 +56,15 @@ func OpenBinary(path string) (*Binary, error) {
 	return b, nil
 }
 
+// unpacked is the file as nodes run it.
+func (b *Binary) unpacked() (io.Reader, error) {
+	packed, err := b.Gzip()
+	if err != nil {
+		return nil, err
+	}
+	return gzip.NewReader(bytes.NewReader(packed))
+}
+
 // compress packs a file; the comment goes into the header.
 func compress(path string, level int, comment string) ([]byte, error) {
 	f, err := os.Open(path)

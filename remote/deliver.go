@@ -3,7 +3,6 @@ package remote
 import (
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -32,7 +31,8 @@ import (
 //	                            offered will do; we send HASH SIZE, a newline and SIZE
 //	                            bytes, packed as HOW says: gzip, cat, none (cannot); or
 //	                            HASH shared, where it has arrived meanwhile from another
-//	                            node. TAGS are those of other deliveries to DIR, behind a -
+//	                            node; or HASH brought, where it lies in DIR (bring.go). TAGS
+//	                            are those of other deliveries to DIR, behind a -
 //	stalled                     for a while nothing more of the bytes came, and it ends
 //	failed STATUS               the binary it was sent does not start
 //	none                        there is no directory left to try
@@ -213,6 +213,16 @@ func (d *delivery) supply(ctx context.Context, need []string) error {
 		}
 		d.dir = dir
 	}
+	if porter, is := d.client.(Porter); is {
+		switch porter.Bring(d.parcel(binaries[i], need[4], need[5])) {
+		case Brought:
+			d.pushed = true
+			d.write(hash + " brought\n")
+			return nil
+		case AsksAnew:
+			return nil
+		}
+	}
 	d.homes.meet(d.tag, strings.Split(need[4], ","))
 	if !d.looked {
 		if d.copy = d.homes.turn(ctx, d.tag, hash); d.copy == nil {
@@ -238,7 +248,7 @@ func (d *delivery) send(b *Binary, how string) error {
 	size := int64(len(packed))
 	if how == "cat" {
 		size = b.Size
-		if content, err = gzip.NewReader(content); err != nil {
+		if content, err = b.unpacked(); err != nil {
 			return d.fail(StageDeliver, Unexpected, nil, fmt.Errorf("our own binary: %w", err))
 		}
 	}

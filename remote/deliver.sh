@@ -14,12 +14,17 @@ unset LD_BIND_NOW;
 # at hand, best first, as x86_64:/lib64/ld-linux-x86-64.so.2:SHA256. Where one program
 # reaches many nodes, task is our number, and all of them hear the lines of all (task.go).
 task=${PREFLIGHT_TASK:-}; unset PREFLIGHT_TASK;
-if [ -z "$task" ]; then read -r tag offers || exit 1; else
-	while read -r to tag offers || exit 1; do
-		case $to in "*") m="$tag $offers" ;; "$task") break ;; esac;
+
+# hear: word and rest are the next line for us; there is none where it fails.
+hear() {
+	[ -n "$task" ] || { read -r word rest; return; };
+	while read -r to word rest; do
+		case $to in "*") m="$word $rest" ;; "$task.") return 1 ;; "$task") [ "$rest" = "*" ] && rest=$m; return 0 ;; esac;
 	done;
-	[ "$offers" = "*" ] && offers=$m;
-fi;
+	return 1;
+};
+hear || exit 1;
+tag=$word; offers=$rest;
 say heard;
 case $offers in any:*) m=any ;; *) m=$(uname -m) ;; esac;
 
@@ -89,10 +94,6 @@ look() {
 look "$c/$p";
 each look;
 
-# Nothing but lines for one of us comes where all hear the same: the binary is sent to a
-# start of our own.
-[ -z "$task" ] || exit 1;
-
 if command -v gzip >/dev/null; then how=gzip; unpacker="gzip -dc"; else how=cat; unpacker=cat; fi;
 command -v head >/dev/null || how=none;
 
@@ -155,11 +156,17 @@ again() {
 	look "$1";
 };
 
-# ask: h and n are what is sent.
+# ask: h and n are what is sent. Where all hear the same none of us is sent a binary: whatever
+# started us may bring it, as the file brought, or another start asks for it.
 ask() {
+	brought=$1/$p-$h.0;
 	say need "$(uname -s)" "$(uname -m)" $how $h "$b" "$1";
-	read -r h n || { rm -f "$t"; exit 1; };
+	hear || { rm -f "$t"; [ -z "$task" ] || rm -f "$brought"; exit 1; };
+	h=$word; n=$rest;
 };
+
+# arrive: t is what was sent, or brought.
+arrive() { case $n in brought) mv -f "$brought" "$t" ;; *) unpack ;; esac; };
 
 # deliver: between the first look and the file that shows us to others, one of these may
 # have come and gone, so there is another look behind it. What ends with 126 or 127 did not
@@ -174,7 +181,7 @@ deliver() {
 	[ -f "$1/$p-$h" ] && look "$1";
 	ask "$1";
 	[ "$n" = shared ] && { again "$1"; ask "$1"; };
-	e=$(unpack 2>&1) || { rm -f "$t"; rmdir "$1" 2>/dev/null; say tried "$1:" $e; return; };
+	e=$(arrive 2>&1) || { rm -f "$t"; rmdir "$1" 2>/dev/null; say tried "$1:" $e; return; };
 	s=gone; { s=1; $image agent install "$1" "$h" </dev/null && become "$1/$p-$h"; s=$?; } 9<"$t";
 	[ $s = gone ] && { say tried "$1:" "removed while it was delivered"; return; };
 	rm -f "$t"; h=-;

@@ -19,7 +19,7 @@ import (
 //	              a line of the first N bytes of the last long one that came whole or in
 //	              parts, for whomever, then PIECE, then the last M bytes of that one
 //	* REST        what all lines to a shell (deliver.sh) end in that end in *, instead
-//	TASK! …       nothing more comes for it: the end of its standard input
+//	TASK.         nothing more comes for it: the end of its standard input
 //	@@more PIECE  a part of a line of an agent, which goes on in its next; who said it,
 //	              the program tells
 //
@@ -96,7 +96,7 @@ func (s *Saying) Opening(task, line string) (text string) {
 }
 
 // AddressEnd tells one task of many that nothing more comes for it.
-func AddressEnd(task string) []byte { return []byte(task + "! nothing more comes for this one\n") }
+func AddressEnd(task string) []byte { return []byte(task + ". \n") }
 
 // addressed is what of in is for one task.
 type addressed struct {
@@ -116,7 +116,7 @@ func (a *addressed) Read(p []byte) (int, error) {
 		to, rest, _ := bytes.Cut(line, []byte(" "))
 		switch task, ours := bytes.CutPrefix(to, []byte(a.task)); {
 		case err != nil:
-		case ours && string(task) == "!":
+		case ours && string(task) == ".":
 			return 0, io.EOF
 		case bytes.HasSuffix(to, []byte("+")):
 			if a.begun = append(a.begun, rest[:len(rest)-1]...); len(a.begun) > maxRequest {

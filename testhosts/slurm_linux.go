@@ -28,13 +28,14 @@ func HasSlurm() error {
 // slurmConfig is of Slurm 22.05. What it keeps lies in directories that every machine has
 // for itself. A node claims its slots for processors, whatever this machine has
 // (config_overrides), and a GPU for each, which no device is behind. A job has a process on
-// each of its nodes all the time (PrologFlags).
+// each of its nodes all the time (PrologFlags). A step is what stands in its process groups:
+// proctrack/linuxproc reads of every process that there is, and all nodes have those of this machine.
 const slurmConfig = `ClusterName=testhosts
 SlurmctldHost=%[1]s(%[2]s)
 SlurmUser=root
 AuthType=auth/munge
 CredType=cred/munge
-ProctrackType=proctrack/linuxproc
+ProctrackType=proctrack/pgid
 TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU

@@ -5,8 +5,8 @@
 //
 // It refuses to let one node cost another anything. Before every task of a program has been
 // heard, nothing of any is believed: where one is not, those that were are started once more
-// without it, and it gets a start of its own, as does a node that lacks our binary. That is
-// no second try of a way that failed: nothing was said over it yet, and a start of its own
+// without it, and it gets a start of its own, as does a node that lacks our binary where
+// nothing brings it to many (bring.go). That is no second try of a way that failed: nothing was said over it yet, and a start of its own
 // is another way. What a start of its own meets is what is told of the node.
 //
 // It knows no engine by name, and sends nothing to a task but short lines
@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"preflight/hostsys"
 	"preflight/remote"
 )
 
@@ -36,6 +37,11 @@ type Engine struct {
 	// name of its node, "" where there is none: a task elsewhere than it should be costs
 	// the whole program.
 	Task, Node string
+	// Step is the variable with what Bring calls a program that runs by.
+	Step string
+	// Bring puts a file of ours on all nodes of such a program, at a path where none is, by another; nil
+	// where none can.
+	Bring func(step, file, path string) hostsys.Child
 	// Sheds are the variables, one at least, that a task takes from itself first: what the program
 	// tells it of itself and of our job, which is none of the launch's.
 	Sheds []string

@@ -23,7 +23,7 @@ type place struct {
 
 	command string // "" before Start
 	stderr  io.Writer
-	written []byte        // before the agent spoke, for a start of its own to hear
+	written []byte        // first of all, for a start of its own to hear; nil when the agent has spoken
 	out     *flow         // what it says, by itself safe for concurrent use
 	closed  chan struct{} // by us
 	ended   chan struct{} // the process
@@ -42,6 +42,10 @@ type place struct {
 	hushed bool   // its standard error has ended
 	last   func() // what is left to do then, nil before its command has ended
 
+	needs  []*step // that it said it lacks our binary in, and nobody has read so
+	parcel remote.Parcel
+	asks   chan remote.Bringing // what becomes of its parcel; nil while it asks for none
+
 	// As a start of its own.
 	wanted  bool              // the program came to nothing for it
 	own     remote.Connection // nil without
@@ -57,6 +61,7 @@ func (p *place) join(t *step, task int) {
 	p.step, p.task = t, strconv.Itoa(task)
 	p.line, p.joined, p.early, p.noise, p.heard = nil, remote.Joined{}, nil, nil, false
 	p.hushed = false
+	p.answer(remote.AsksAnew)
 }
 
 // Start has the node's task hear and be heard.
@@ -155,6 +160,9 @@ func (p *place) hand(line []byte) {
 		}
 		return
 	}
+	if !p.spoke && bytes.Contains(line, []byte("@@preflight need ")) {
+		p.needs = append(p.needs, p.step)
+	}
 	if !p.spoke && bytes.Contains(line, []byte("@@preflight {")) {
 		p.spoke, p.written = true, nil
 		for _, line := range p.noise {
@@ -214,6 +222,7 @@ func (p *place) finish(exit remote.Exit, failure *remote.Error) {
 
 // alone gives the node a start of its own, when somebody wants it.
 func (p *place) alone() {
+	p.answer(remote.AsksAnew)
 	p.step, p.wanted = nil, true
 	if p.command == "" || p.isClosed() || p.set.closed || p.own != nil {
 		return
@@ -248,15 +257,15 @@ func (w stdin) Write(text []byte) (int, error) {
 	p := w.p
 	p.set.mu.Lock()
 	process, step, task := p.process, p.step, p.task
-	first := len(p.written) == 0 && !p.spoke
-	if process == nil && !p.spoke {
-		p.written = append(p.written, text...)
+	shell := !p.spoke
+	if process == nil && shell && p.written == nil {
+		p.written = bytes.Clone(text)
 	}
 	p.set.mu.Unlock()
 	switch {
 	case process != nil:
 		return process.Stdin.Write(text)
-	case step != nil && first:
+	case step != nil && shell:
 		step.begin(task, text)
 	case step != nil:
 		step.say(task, text)
@@ -353,8 +362,9 @@ func (p *place) Close() error {
 	p.out.end()
 	own, step := p.own, p.step
 	if step != nil {
-		task := p.task
-		p.set.running.Go(func() { step.bid(task) }) // it may take nothing for as long as it runs
+		if p.asks == nil || step.settled == nil { // what is being brought is its task's to remove, behind the last of it
+			step.dismiss(p)
+		}
 		step.leave()
 	}
 	p.set.mu.Unlock()

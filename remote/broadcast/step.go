@@ -1,6 +1,7 @@
 package broadcast
 
 import (
+	"context"
 	"io"
 	"os"
 	"os/exec"
@@ -17,6 +18,8 @@ import (
 const (
 	// grace is how long the program may take to end when its tasks have, and when it is told to.
 	grace = time.Second
+	// tidying is how long its tasks may take to remove what was being brought to them.
+	tidying = 4 * time.Second
 	// pipesGrace is how long its pipes may stay open behind it.
 	pipesGrace = 200 * time.Millisecond
 	// gathering is how long what is said waits for more, and maxUnsent what of it may.
@@ -42,6 +45,11 @@ type step struct {
 	ended   chan struct{} // and all that it wrote has been read
 	waiting *hostsys.Timer
 
+	name    string             // by which files are brought to it
+	settled chan struct{}      // closed when files have been brought, or will not be; nil before
+	brings  context.Context    // ends with it
+	stop    context.CancelFunc // that
+
 	asked int  // lines of its own that may tell why it will not begin
 	heard int  // tasks
 	open  bool // all of them were
@@ -51,11 +59,13 @@ type step struct {
 // script is what every task runs: it says where it is, and at the end how the command ended,
 // for the program may say that of none, and may end all when one fails.
 func (e *Engine) script() string {
-	node := ""
-	if e.Node != "" {
-		node = "${" + e.Node + ":-}"
+	where := ""
+	for _, variable := range []string{e.Node, e.Step} {
+		if variable != "" {
+			where += "${" + variable + ":-} "
+		}
 	}
-	return e.shed() + `PREFLIGHT_TASK=$` + e.Task + `; export PREFLIGHT_TASK; echo "` + begins + node + `"; (eval "$1"); echo "` + ends + `$? and nothing more comes"; echo "` + ends + `and nothing more comes" >&2`
+	return e.shed() + `PREFLIGHT_TASK=$` + e.Task + `; export PREFLIGHT_TASK; echo "` + begins + where + `"; (eval "$1"); echo "` + ends + `$? and nothing more comes"; echo "` + ends + `and nothing more comes" >&2`
 }
 
 // shed is the script's beginning: another shell in front of this one would cost every node its start.
@@ -96,6 +106,7 @@ func (t *step) start() bool {
 		return false
 	}
 	t.cmd, t.stdin, t.ended = cmd, stdin, make(chan struct{})
+	t.brings, t.stop = context.WithCancel(context.Background())
 	t.waiting = hostsys.AfterFunc(engine.Patience, func() {
 		t.locked(func() {
 			if !t.open {
@@ -110,6 +121,7 @@ func (t *step) start() bool {
 				t.locked(func() {
 					if task >= 0 && task < len(t.places) && t.places[task].step == t {
 						t.places[task].take(piece)
+						t.settle(false)
 					}
 				})
 			})
@@ -164,7 +176,9 @@ func (t *step) hear(line string) {
 
 // greet counts a task that runs, on the node that it says. From when all do, each is
 // believed.
-func (t *step) greet(p *place, node string) {
+func (t *step) greet(p *place, where string) {
+	node, name, _ := strings.Cut(where, " ")
+	t.name = name
 	if t.set.engine.Node != "" && node != p.node {
 		t.again = false // nothing that it says of whose a task is can be believed
 		t.end()
@@ -227,6 +241,12 @@ func (t *step) send() {
 	t.unsent = t.unsent[:0]
 }
 
+// dismiss is bid for whoever must not wait: the task may take nothing for as long as it runs.
+func (t *step) dismiss(p *place) {
+	task := p.task
+	t.set.running.Go(func() { t.bid(task) })
+}
+
 // leave ends the program when nobody is of it any more.
 func (t *step) leave() {
 	for _, p := range t.places {
@@ -245,12 +265,19 @@ func (t *step) end() {
 	}
 	t.over = true
 	t.waiting.Stop()
-	t.stdin.Close()
+	t.stop()
 	first := grace
-	if slices.ContainsFunc(t.places, func(p *place) bool { return p.step == t }) {
+	switch {
+	case slices.ContainsFunc(t.places, func(p *place) bool { return p.asks != nil && p.step == t }):
+		first = tidying
+	case slices.ContainsFunc(t.places, func(p *place) bool { return p.step == t }):
 		first = 0 // whoever has not ended may not
 	}
 	t.set.running.Go(func() {
+		if t.settled != nil {
+			<-t.settled
+		}
+		t.stdin.Close()
 		for i, wait := range []time.Duration{first, grace} {
 			select {
 			case <-t.ended:

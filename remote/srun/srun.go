@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"os/exec"
 	"os/user"
 	"regexp"
@@ -86,11 +87,29 @@ func New(nodes []string, o Options) (*Carrier, error) {
 			}
 			return exec.Command(c.program, slices.Concat(options, c.own, more, argv)...)
 		},
-		Task: "SLURM_PROCID", Node: "SLURMD_NODENAME", Sheds: ofStep(o.Job),
+		Task: "SLURM_PROCID", Node: "SLURMD_NODENAME", Step: "SLURM_STEP_ID", Bring: bring(o), Sheds: ofStep(o.Job),
 		Split: split, Said: said, Explain: explain,
 		Most: most, Patience: patience(o.Timeout),
 	}, here)
 	return c, nil
+}
+
+// bring is by sbcast, whose blocks each node hands on to others: nil where there is none, and
+// where a step runs in what has other files than the node. A file that is there already is kept,
+// and a path without a step's number never asked for, which would be all nodes of the job.
+//
+// Source: SchedMD/slurm 22.05, src/sbcast/opts.c, and src/slurmd/slurmd/req.c,
+// _file_bcast_register_file: the job's owner opens the file, with O_EXCL and mode 0700.
+func bring(o Options) func(step, file, path string) hostsys.Child {
+	program, err := exec.LookPath("sbcast")
+	if err != nil || len(o.Container) > 0 {
+		return nil
+	}
+	theirs := func(variable string) bool { return strings.HasPrefix(variable, "SBCAST_") }
+	env := append(slices.DeleteFunc(os.Environ(), theirs), "SBCAST_SEND_LIBS=no")
+	return func(step, file, path string) hostsys.Child {
+		return hostsys.Child{Path: program, Limit: 2 * patience(o.Timeout), Env: env, Args: []string{"--jobid=" + o.Job.ID + "." + step, "--size=8m", file, path}}
+	}
 }
 
 // Files are those of a step that runs: its three streams, and what tells its end.
