@@ -111,11 +111,14 @@ claim() {
 	s=$?; rm -f "$t"; [ $s = 0 ] || rmdir "$1" 2>/dev/null; return $s;
 };
 
-# unpack: the last cat drains what a failed unpacker leaves, so that the next
-# line read is the next line sent.
+# unpack: portions of m bytes, the next of which is asked for by descriptor 3. The last cat drains
+# what a failed unpacker leaves, so that the next line read is the next line sent.
 unpack() {
 	LC_ALL=C; export LC_ALL; umask 077;
-	head -c "$n" | { $unpacker >"$t" && chmod 700 "$t"; s=$?; cat >/dev/null; exit $s; };
+	{
+		while [ "$n" -gt "$m" ]; do head -c "$m"; say more >&3; n=$((n-m)); done;
+		head -c "$n";
+	} | { $unpacker >"$t" && chmod 700 "$t"; s=$?; cat >/dev/null; exit $s; };
 };
 
 # overdue ends a delivery of which nothing more arrives, for a head that is cut off sends
@@ -155,10 +158,10 @@ again() {
 	look "$1";
 };
 
-# ask: h and n are what is sent.
+# ask: h and n are what is sent, in portions of m.
 ask() {
-	say need "$(uname -s)" "$(uname -m)" $how $h "$b" "$1";
-	read -r h n || { rm -f "$t"; exit 1; };
+	say need $(uname -sm) $how $h "$b" "$1";
+	read -r h n m || { rm -f "$t"; exit 1; };
 };
 
 # deliver: between the first look and the file that shows us to others, one of these may
@@ -174,7 +177,7 @@ deliver() {
 	[ -f "$1/$p-$h" ] && look "$1";
 	ask "$1";
 	[ "$n" = shared ] && { again "$1"; ask "$1"; };
-	e=$(unpack 2>&1) || { rm -f "$t"; rmdir "$1" 2>/dev/null; say tried "$1:" $e; return; };
+	{ e=$(unpack 2>&1); } 3>&1 || { rm -f "$t"; rmdir "$1" 2>/dev/null; say tried "$1:" $e; return; };
 	s=gone; { s=1; $image agent install "$1" "$h" </dev/null && become "$1/$p-$h"; s=$?; } 9<"$t";
 	[ $s = gone ] && { say tried "$1:" "removed while it was delivered"; return; };
 	rm -f "$t"; h=-;
