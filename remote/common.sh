@@ -14,8 +14,9 @@ r=${XDG_RUNTIME_DIR:-};
 case $r in /*) r=$r/$p ;; *) r= ;; esac;
 
 # each: runs $1 on every directory our binary may lie in, home first.
+u=;
 each() {
-	u=$(id -u);
+	u=${u:-$(id -u)};
 	for d in "$c/$p" "$r" "/var/tmp/$p-$u" "/tmp/$p-$u" "/dev/shm/$p-$u"; do
 		[ -z "$d" ] || "$1" "$d";
 	done;

@@ -28,11 +28,12 @@ import (
 //	tried DIRECTORY: WHY        it cannot use that directory
 //	need OS MACHINE HOW HASH TAGS DIR
 //	                            it lacks the binary of that hash, or "-": none of the
-//	                            offered will do; we send HASH SIZE, a newline and SIZE
+//	                            offered will do; we send HASH SIZE PORTION, a newline and SIZE
 //	                            bytes, packed as HOW says: gzip, cat, none (cannot); or
 //	                            HASH shared, where it has arrived meanwhile from another
 //	                            node; or HASH brought, where it lies in DIR (bring.go). TAGS
 //	                            are those of other deliveries to DIR, behind a -
+//	more                        it has read PORTION bytes of them, and there are others
 //	stalled                     for a while nothing more of the bytes came, and it ends
 //	failed STATUS               the binary it was sent does not start
 //	none                        there is no directory left to try
@@ -44,6 +45,13 @@ import (
 // maxPlaces is more directories than deliver.sh tries.
 const maxPlaces = 10
 
+// portion is how much of a binary is on its way at a time. What a node has not unpacked yet
+// its sshd keeps, and moves into a larger buffer with every packet that comes, until the
+// 2 MiB of a channel's window are used up: of a binary that is sent at once, that is most of
+// what the server has to do. A portion costs a process and the way there and back. Source:
+// sshbuf_allocate in sshbuf.c, CHAN_SES_WINDOW_DEFAULT in channels.h, OpenSSH 9.2.
+const portion = 768 << 10
+
 // delivery is one dialogue with deliver.sh.
 type delivery struct {
 	*command
@@ -54,9 +62,10 @@ type delivery struct {
 	again int       // how often it said of one that it will not run it
 
 	homes  *homes
-	dir    string // that it last needed the binary for
-	copy   *sent  // to it, nil when none is on its way
-	looked bool   // again, for one that another node was sent
+	dir    string    // that it last needed the binary for
+	copy   *sent     // to it, nil when none is on its way
+	left   io.Reader // of the binary, nil when all of it has been sent
+	looked bool      // again, for one that another node was sent
 
 	distrusted string                                     // the first of them and why, "" for none
 	binaries   func(goos, arch string) ([]*Binary, error) // nil where nothing is delivered
@@ -137,6 +146,10 @@ func (d *delivery) dialogue(ctx context.Context) (Hello, error) {
 			return Hello{}, err
 		}
 		verb, rest, _ := strings.Cut(string(line), " ")
+		if verb == "more" && d.left != nil {
+			d.sendOn()
+			continue
+		}
 		d.arrived(strings.HasPrefix(verb, "{"))
 		switch {
 		case verb == "shell", verb == "enters", verb == "absent":
@@ -252,10 +265,17 @@ func (d *delivery) send(b *Binary, how string) error {
 			return d.fail(StageDeliver, Unexpected, nil, fmt.Errorf("our own binary: %w", err))
 		}
 	}
-	// As with write, the next line read says what went wrong.
-	_, _ = fmt.Fprintf(d, "%s %d\n", b.Hash, size)
-	_, _ = io.Copy(d, watched{content, d.copy})
+	d.left = watched{content, d.copy}
+	d.write(fmt.Sprintf("%s %d %d\n", b.Hash, size, portion))
+	d.sendOn()
 	return nil
+}
+
+// sendOn sends the next portion. As with write, the next line read says what went wrong.
+func (d *delivery) sendOn() {
+	if _, err := io.CopyN(d, d.left, portion); err != nil {
+		d.left = nil
+	}
 }
 
 // greeted reads the agent's hello and makes sure that it is who it should be:

@@ -112,11 +112,14 @@ claim() {
 	s=$?; rm -f "$t"; [ $s = 0 ] || rmdir "$1" 2>/dev/null; return $s;
 };
 
-# unpack: the last cat drains what a failed unpacker leaves, so that the next
-# line read is the next line sent.
+# unpack: portions of l bytes, the next of which is asked for by descriptor 3. The last cat drains
+# what a failed unpacker leaves, so that the next line read is the next line sent.
 unpack() {
 	LC_ALL=C; export LC_ALL; umask 077;
-	head -c "$n" | { $unpacker >"$t" && chmod 700 "$t"; s=$?; cat >/dev/null; exit $s; };
+	{
+		while [ "$n" -gt "$l" ]; do head -c "$l"; say more >&3; n=$((n-l)); done;
+		head -c "$n";
+	} | { $unpacker >"$t" && chmod 700 "$t"; s=$?; cat >/dev/null; exit $s; };
 };
 
 # overdue ends a delivery of which nothing more arrives, for a head that is cut off sends
@@ -156,13 +159,13 @@ again() {
 	look "$1";
 };
 
-# ask: h and n are what is sent. Where all hear the same none of us is sent a binary: whatever
-# started us may bring it, as the file brought, or another start asks for it.
+# ask: h and n are what is sent, in portions of l. Where all hear the same none of us is sent a
+# binary: whatever started us may bring it, as the file brought, or another start asks for it.
 ask() {
 	brought=$1/$p-$h.0;
 	say need "$(uname -s)" "$(uname -m)" $how $h "$b" "$1";
 	hear || { rm -f "$t"; [ -z "$task" ] || rm -f "$brought"; exit 1; };
-	h=$word; n=$rest;
+	h=$word; n=${rest%% *}; l=${rest#* };
 };
 
 # arrive: t is what was sent, or brought.
@@ -181,7 +184,7 @@ deliver() {
 	[ -f "$1/$p-$h" ] && look "$1";
 	ask "$1";
 	[ "$n" = shared ] && { again "$1"; ask "$1"; };
-	e=$(arrive 2>&1) || { rm -f "$t"; rmdir "$1" 2>/dev/null; say tried "$1:" $e; return; };
+	{ e=$(arrive 2>&1); } 3>&1 || { rm -f "$t"; rmdir "$1" 2>/dev/null; say tried "$1:" $e; return; };
 	s=gone; { s=1; $image agent install "$1" "$h" </dev/null && become "$1/$p-$h"; s=$?; } 9<"$t";
 	[ $s = gone ] && { say tried "$1:" "removed while it was delivered"; return; };
 	rm -f "$t"; h=-;

@@ -426,3 +426,30 @@ func TestConnectionLostBeforeHello(t *testing.T) {
 		t.Errorf("got %v, want connection-lost", err)
 	}
 }
+
+// What is not asked for yet is not on its way, and in the end all of it was.
+func TestPortions(t *testing.T) {
+	whole := bytes.Repeat([]byte("0123456789abcdef"), 3*portion/16)[:2*portion+1]
+	var sent pipeEnd
+	d := &delivery{command: &command{stdin: &sent}}
+	if err := d.send(&Binary{Hash: "HASH", Gzip: func() ([]byte, error) { return whole, nil }}, "gzip"); err != nil {
+		t.Fatal(err)
+	}
+	head := fmt.Sprintf("HASH %d %d\n", len(whole), portion)
+	for asked := 1; ; asked++ {
+		if want := head + string(whole[:min(asked*portion, len(whole))]); sent.String() != want {
+			t.Fatalf("asked %d times, %d bytes were sent and not %d", asked, sent.Len(), len(want))
+		}
+		if d.left == nil {
+			break
+		}
+		d.sendOn()
+	}
+	if sent.Len() != len(head)+len(whole) {
+		t.Errorf("%d of %d bytes were sent", sent.Len()-len(head), len(whole))
+	}
+}
+
+type pipeEnd struct{ bytes.Buffer }
+
+func (*pipeEnd) Close() error { return nil }
