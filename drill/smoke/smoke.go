@@ -33,6 +33,7 @@ type Order struct {
 // What a rank can be told to do. It loads by itself, as its first answer.
 const (
 	DoCompute = "compute" // exact sums, a load with known answers, copies
+	DoLoad    = "load"    // nothing more: answered when it has loaded, anew where it had to be ended
 	DoMeet    = "meet"    // be rank 0 of a group to come, and say where or by what the others meet it
 	DoReduce  = "reduce"  // join the group, sum rank+1 over all, look at every element, time it, leave
 )
