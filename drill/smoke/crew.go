@@ -43,6 +43,9 @@ type Mustered struct {
 	Ranks   []facts.SmokeRank `json:"ranks"`
 }
 
+// shm is where libraries share memory.
+const shm = "/dev/shm"
+
 // crews are those of this process, by token.
 var crews = struct {
 	sync.Mutex
@@ -74,7 +77,7 @@ func (c Crew) Hold(ctx context.Context, ready func(Mustered) error) error {
 	for _, place := range c.Ranks {
 		crew.members = append(crew.members, &member{Place: place, crew: crew})
 	}
-	before := shared()
+	before := shared(shm)
 	crew.dismiss = sync.OnceValue(func() []string {
 		cancel()
 		var ending sync.WaitGroup
@@ -82,7 +85,7 @@ func (c Crew) Hold(ctx context.Context, ready func(Mustered) error) error {
 			ending.Go(m.end)
 		}
 		ending.Wait()
-		return removeSince(before)
+		return removeSince(shm, before)
 	})
 	crews.Lock()
 	if crews.of[c.Token] != nil {

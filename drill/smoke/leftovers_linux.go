@@ -12,9 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const shm = "/dev/shm"
-
-// segments are the files in /dev/shm, by name.
+// segments are the files in a directory of shared memory, by name.
 type segments map[string]uint64 // inode
 
 // made are how the names begin of what libraries of a rank make there, and leave when they are
@@ -22,14 +20,14 @@ type segments map[string]uint64 // inode
 // OpenMP (openmp/runtime/src/kmp_runtime.cpp) and CUDA.
 var made = []string{"nccl-", "torch_", "__KMP_REGISTERED_LIB_", "cuda.shm."}
 
-// shared are the files of our user in /dev/shm that a rank may have made.
-func shared() segments {
-	entries, _ := os.ReadDir(shm) // of what cannot be listed nothing is removed
+// shared are the files of our user in the directory that a rank may have made.
+func shared(dir string) segments {
+	entries, _ := os.ReadDir(dir) // of what cannot be listed nothing is removed
 	found := segments{}
 	for _, entry := range entries {
 		var s unix.Stat_t
 		ours := func(prefix string) bool { return strings.HasPrefix(entry.Name(), prefix) }
-		if entry.Type().IsRegular() && slices.ContainsFunc(made, ours) && unix.Lstat(filepath.Join(shm, entry.Name()), &s) == nil && int(s.Uid) == os.Geteuid() {
+		if entry.Type().IsRegular() && slices.ContainsFunc(made, ours) && unix.Lstat(filepath.Join(dir, entry.Name()), &s) == nil && int(s.Uid) == os.Geteuid() {
 			found[entry.Name()] = s.Ino
 		}
 	}
@@ -37,8 +35,8 @@ func shared() segments {
 }
 
 // removeSince removes what has come since and no process has mapped, and says what of it is left.
-func removeSince(before segments) (left []string) {
-	now := shared()
+func removeSince(dir string, before segments) (left []string) {
+	now := shared(dir)
 	for name, inode := range before {
 		if now[name] == inode {
 			delete(now, name)
@@ -47,9 +45,9 @@ func removeSince(before segments) (left []string) {
 	if len(now) == 0 {
 		return nil
 	}
-	used := mapped()
+	used := mapped(dir)
 	for name, inode := range now {
-		path := filepath.Join(shm, name)
+		path := filepath.Join(dir, name)
 		if used == nil || used[inode] || os.Remove(path) != nil {
 			left = append(left, path)
 		}
@@ -58,12 +56,12 @@ func removeSince(before segments) (left []string) {
 	return left
 }
 
-// mapped are the inodes of what processes of our user have mapped of /dev/shm, as theirs alone
-// can be; nil where their list cannot be read.
-func mapped() map[uint64]bool {
+// mapped are the inodes of what lies in the directory and processes of our user have mapped, as
+// theirs alone can be; nil where their list cannot be read.
+func mapped(dir string) map[uint64]bool {
 	var of unix.Stat_t
 	processes, err := os.ReadDir("/proc")
-	if err != nil || unix.Stat(shm, &of) != nil {
+	if err != nil || unix.Stat(dir, &of) != nil {
 		return nil
 	}
 	device := fmt.Sprintf(" %02x:%02x ", unix.Major(of.Dev), unix.Minor(of.Dev))

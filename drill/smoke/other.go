@@ -7,7 +7,7 @@ package smoke
 
 type segments struct{}
 
-func leaveNoCore(int)               {}
-func waitsIn(int) string            { return "" }
-func shared() segments              { return segments{} }
-func removeSince(segments) []string { return nil }
+func leaveNoCore(int)                       {}
+func waitsIn(int) string                    { return "" }
+func shared(string) segments                { return segments{} }
+func removeSince(string, segments) []string { return nil }
