@@ -68,7 +68,7 @@ func hold(t *testing.T, c Crew) (mustered Mustered, end func()) {
 // nobody is there any more who was started with that directory.
 func nobody(t *testing.T, dir string) {
 	t.Helper()
-	for end := time.Now().Add(plenty); ; time.Sleep(time.Millisecond) { // the kernel takes a moment to act on SIGKILL
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) { // the kernel takes a moment to act on SIGKILL
 		var there []string
 		processes, _ := filepath.Glob("/proc/[0-9]*")
 		for _, process := range processes {
@@ -170,6 +170,7 @@ func TestCrewCarriesOutOrders(t *testing.T) {
 		{"refuse join", DoReduce, &facts.SmokeFailure{Kind: facts.SmokeError, Call: "torch.distributed.TCPStore", Message: "RuntimeError: it is refused"}},
 		{"hang init", DoReduce, &facts.SmokeFailure{Kind: facts.SmokeHang, Call: "torch.distributed.init_process_group", Message: "no answer within 2 s"}},
 		{"hang reduce", DoReduce, &facts.SmokeFailure{Kind: facts.SmokeHang, Call: "torch.distributed.all_reduce", Message: "no answer within 2 s"}},
+		{"imitate reduce,hang reduce", DoReduce, &facts.SmokeFailure{Kind: facts.SmokeHang, Call: strings.Repeat("z", maxLine), Message: "no answer within 2 s"}},
 		{"hang destroy", DoReduce, &facts.SmokeFailure{Kind: facts.SmokeHang, Call: "torch.distributed.destroy_process_group", Message: "no answer within 2 s"}},
 		{"wrong reduce", DoReduce, &facts.SmokeFailure{Kind: facts.SmokeWrong, Call: "torch.distributed.all_reduce", Message: "element 5 is 7, not 6; 1 of 100 are wrong", Element: &five, Got: number(7), Want: number(6)}},
 		{"nan reduce", DoReduce, &facts.SmokeFailure{Kind: facts.SmokeWrong, Call: "torch.distributed.all_reduce", Message: "element 5 is nan, not 6; 1 of 100 are wrong", Element: &five, Want: number(6)}},
@@ -180,7 +181,7 @@ func TestCrewCarriesOutOrders(t *testing.T) {
 			crew, _ := ranks(t, 1, tt.fault)
 			hold(t, crew)
 			limit := plenty
-			if strings.HasPrefix(tt.fault, "hang") {
+			if strings.Contains(tt.fault, "hang") {
 				limit = short
 			}
 			done, failure := crew.order(t.Context(), tt.do, limit)
@@ -191,9 +192,14 @@ func TestCrewCarriesOutOrders(t *testing.T) {
 				return
 			}
 			wantFailure(t, failure, *tt.want)
-			// It is loaded anew, and does what it can.
-			if _, failure := crew.order(t.Context(), DoLoad, plenty); failure != nil {
-				t.Errorf("it has not loaded anew: %+v", failure)
+			again := DoMeet
+			if tt.do == DoMeet {
+				again = DoCompute
+			}
+			for _, do := range []string{DoLoad, again} {
+				if _, failure := crew.order(t.Context(), do, plenty); failure != nil {
+					t.Errorf("loaded anew, it does not %s: %+v", do, failure)
+				}
 			}
 		})
 	}

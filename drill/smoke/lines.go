@@ -9,21 +9,19 @@ import (
 	"sync"
 )
 
-// A rank is not trusted: what it prints is cut, and of what it prints too often the rest is dropped.
+// A rank is not trusted: what it prints is cut, and the rest dropped.
 const (
-	maxWord  = 16 << 10 // bytes of a word
-	maxWords = 10000    // words to one order
-	maxLog   = 16       // lines that are kept of its log, the last ones
-	maxLine  = 400      // bytes of each, and of what a word says
+	maxWord = 16 << 10 // bytes of a word
+	maxLog  = 16       // lines that are kept of its log, the last ones
+	maxLine = 400      // bytes of each, and of what a word says
 )
 
 // transcript is what a rank has printed: the words that are for us, told from what libraries
-// print, whose last lines it keeps. It keeps nothing else, as an agent collects no garbage.
+// print, whose last lines it keeps in the same place: an agent collects no garbage if it can.
 type transcript struct {
 	mu     sync.Mutex
 	at     string
 	answer chan Word // where the answer that is due goes, nil where none is
-	words  int       // since the order
 	log    [maxLog][]byte
 	logged int
 }
@@ -32,7 +30,7 @@ type transcript struct {
 func (t *transcript) expect(at string) <-chan Word {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.at, t.answer, t.words = at, make(chan Word, 1), 0
+	t.at, t.answer = at, make(chan Word, 1)
 	return t.answer
 }
 
@@ -42,14 +40,13 @@ func (t *transcript) word(line []byte) {
 	defer t.mu.Unlock()
 	var word Word
 	switch {
-	case t.answer == nil || t.words == maxWords || !bytes.HasPrefix(line, []byte("{")) || json.Unmarshal(line, &word) != nil:
+	case t.answer == nil || !bytes.HasPrefix(line, []byte("{")) || json.Unmarshal(line, &word) != nil:
 		t.keep(line)
 	case word.Done != nil || word.Failed != nil:
 		t.answer <- word
 		t.answer = nil
 	case word.At != "":
 		t.at = clip(word.At)
-		t.words++
 	}
 }
 
