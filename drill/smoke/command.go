@@ -31,11 +31,11 @@ func (c Crew) command(p Place) *exec.Cmd {
 }
 
 // unset are the variables that a rank does without, whoever sets them, or that it is given anew:
-//   - of a group that is not ours, which torch takes them for (torch/distributed/rendezvous.py and
-//     torch/csrc/distributed/c10d, 2.9);
-//   - NCCL_COMM_ID has all ranks call one address instead of where they meet (NCCL 2.29, bootstrap.cc),
-//     NCCL_COMM_BLOCKING overrides how the direct engine calls (init.cc), and NCCL_DEBUG_FILE takes
-//     the log away from us, into a file;
+//   - of a group that is not ours (torch/distributed/rendezvous.py and
+//     torch/distributed/elastic/agent/server/local_elastic_agent.py, 2.9.1);
+//   - NCCL_COMM_ID has all ranks call one address instead of where they meet (NCCL, src/bootstrap.cc),
+//     NCCL_COMM_BLOCKING overrides how the direct engine calls (src/init.cc), and NCCL_DEBUG_FILE
+//     takes the log away from us, into a file (src/debug.cc);
 //   - of this agent, as deliver.sh sets them.
 var unset = []string{
 	"MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
@@ -58,8 +58,8 @@ func (c Crew) environment(login []string, p Place) []string {
 		name, _, _ := strings.Cut(variable, "=")
 		return slices.Contains(unset, name)
 	})
-	// What is written when a collective is late would stay (TORCH_NCCL_DEBUG_INFO_TEMP_FILE,
-	// torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, 2.9).
+	// What torch writes when a collective is late would stay (TORCH_FR_DUMP_TEMP_FILE, 2.9.1,
+	// before that TORCH_NCCL_DEBUG_INFO_TEMP_FILE).
 	env = append(env, "LOCAL_RANK="+strconv.Itoa(p.LocalRank), "TORCH_NCCL_DUMP_ON_TIMEOUT=0")
 	if p.Visible != "" {
 		env = append(env, "CUDA_VISIBLE_DEVICES="+p.Visible)

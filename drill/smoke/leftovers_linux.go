@@ -16,8 +16,8 @@ import (
 type segments map[string]uint64 // inode
 
 // made are how the names begin of what libraries of a rank make there, and leave when they are
-// killed: NCCL (src/misc/shmutils.cc), torch (aten/src/ATen/MapAllocator.cpp), Intel's and LLVM's
-// OpenMP (openmp/runtime/src/kmp_runtime.cpp) and CUDA.
+// killed: NCCL (src/misc/shmutils.cc), torch (libtorch_cpu.so, 2.9.1), LLVM's OpenMP, which counts
+// _exit as that too (/dev/shm/__KMP_REGISTERED_LIB_PID_UID), and CUDA (sglang's pull request 33929).
 var made = []string{"nccl-", "torch_", "__KMP_REGISTERED_LIB_", "cuda.shm."}
 
 // shared are the files of our user in the directory that a rank may have made.
