@@ -1,11 +1,15 @@
 package smoke
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"io/fs"
+	"sync"
 	"time"
 
 	"preflight/facts"
+	"preflight/hostsys"
 )
 
 // Crew is the ranks of one node, which are started once and then have one order after
@@ -41,9 +45,129 @@ type Mustered struct {
 	Ranks   []facts.SmokeRank `json:"ranks"`
 }
 
+// shm is where libraries share memory.
+const shm = "/dev/shm"
+
+// crews are those of this process, by token.
+var crews = struct {
+	sync.Mutex
+	of map[string]*crew
+}{of: map[string]*crew{}}
+
+// crew is a [Crew] at work.
+type crew struct {
+	Crew
+	ctx      context.Context // ends when the crew is to
+	members  []*member
+	ordering sync.Mutex      // held by whoever gives orders
+	dismiss  func() []string // ends it; says which files in /dev/shm are left of it
+}
+
+// member is a place and who is there.
+type member struct {
+	Place
+	crew *crew
+	mu   sync.Mutex // held by whoever waits for the rank
+	rank *rank      // nil where it has yet to be loaded
+}
+
 // Hold starts the ranks, says how they came up, and ends them and all that they left when ctx ends.
 func (c Crew) Hold(ctx context.Context, ready func(Mustered) error) error {
-	return errors.New("no engine")
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	crew := &crew{Crew: c, ctx: ctx}
+	for _, place := range c.Ranks {
+		crew.members = append(crew.members, &member{Place: place, crew: crew})
+	}
+	before := shared(shm)
+	crew.dismiss = sync.OnceValue(func() []string {
+		cancel()
+		var ending sync.WaitGroup
+		for _, m := range crew.members {
+			ending.Go(m.end)
+		}
+		ending.Wait()
+		return removeSince(shm, before)
+	})
+	crews.Lock()
+	if crews.of[c.Token] != nil {
+		crews.Unlock()
+		return errors.New("the ranks of this run have been started before")
+	}
+	crews.of[c.Token] = crew
+	crews.Unlock()
+	defer func() {
+		crew.dismiss()
+		crews.Lock()
+		delete(crews.of, c.Token)
+		crews.Unlock()
+	}()
+	if err := ready(crew.muster()); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// muster has all ranks load at once.
+func (c *crew) muster() Mustered {
+	mustered := Mustered{Ranks: make([]facts.SmokeRank, len(c.members))}
+	backends := make([]string, len(c.members))
+	var loading sync.WaitGroup
+	for i, m := range c.members {
+		loading.Go(func() {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			began := hostsys.Worked()
+			done, failure, _ := m.load() // where the crew ends meanwhile nobody hears of it
+			backends[i] = done.Backend
+			mustered.Ranks[i] = facts.SmokeRank{
+				LocalRank: m.LocalRank, Device: m.Device, Name: done.Name, Address: done.Address,
+				Load: (hostsys.Worked() - began).Seconds(), Failure: failure,
+			}
+		})
+	}
+	loading.Wait()
+	mustered.Backend = cmp.Or(backends...)
+	return mustered
+}
+
+// load starts the rank where there is none.
+func (m *member) load() (Done, *facts.SmokeFailure, error) {
+	if err := m.crew.ctx.Err(); err != nil || m.rank != nil {
+		return Done{}, nil, err
+	}
+	cmd := m.crew.command(m.Place)
+	rank, loaded, err := start(cmd)
+	if err != nil {
+		kind := facts.SmokeError
+		if errors.Is(err, fs.ErrNotExist) {
+			kind = facts.SmokeAbsent
+		}
+		return Done{}, &facts.SmokeFailure{LocalRank: m.LocalRank, Kind: kind, Call: "exec " + cmd.Path, Message: err.Error()}, nil
+	}
+	m.rank = rank
+	return m.heed(rank.await(m.crew.ctx, loaded, m.crew.Limit, func() {}))
+}
+
+// heed forgets a rank that was ended, so that the next order loads it anew. One that cannot be
+// ended stays: it has the device.
+func (m *member) heed(done Done, failure *facts.SmokeFailure, err error) (Done, *facts.SmokeFailure, error) {
+	if (failure != nil || err != nil) && !m.rank.stuck {
+		m.rank = nil
+	}
+	if failure != nil {
+		failure.LocalRank = m.LocalRank
+	}
+	return done, failure, err
+}
+
+func (m *member) end() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.rank != nil {
+		m.rank.end()
+	}
 }
 
 // Orders are one for each of some ranks of a crew, which carry them out at once.
@@ -66,4 +190,59 @@ type Outcome struct {
 }
 
 // Run has them carried out.
-func (o Orders) Run(ctx context.Context) Outcome { return Outcome{} }
+func (o Orders) Run(ctx context.Context) Outcome {
+	outcome := Outcome{Done: map[int]Done{}}
+	crews.Lock()
+	crew := crews.of[o.Token]
+	crews.Unlock()
+	if crew == nil {
+		for local := range o.Of {
+			outcome.Failures = append(outcome.Failures, facts.SmokeFailure{LocalRank: local, Kind: facts.SmokeAbsent, Call: o.Of[local].Do, Message: "its rank has been ended"})
+		}
+		return outcome
+	}
+	if o.Dismiss {
+		outcome.Left = crew.dismiss()
+		return outcome
+	}
+	crew.ordering.Lock()
+	defer crew.ordering.Unlock()
+	var mu sync.Mutex // over the outcome
+	var loading, working sync.WaitGroup
+	var began, last time.Duration
+	for _, m := range crew.members {
+		order, ordered := o.Of[m.LocalRank]
+		if !ordered {
+			continue
+		}
+		loading.Add(1)
+		working.Add(1)
+		go func() {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			done, failure, err := m.load()
+			loading.Done()
+			loading.Wait() // who talks to one that has yet to load waits with no limit of its own
+			if failure == nil && err == nil && order.Do != DoLoad {
+				done, failure, err = m.heed(m.rank.do(ctx, order, o.Limit))
+			}
+			mu.Lock()
+			if failure != nil {
+				outcome.Failures = append(outcome.Failures, *failure)
+			} else if err == nil {
+				outcome.Done[m.LocalRank] = done
+			}
+			mu.Unlock()
+			working.Done()
+			if failure != nil && order.Do != DoCompute && order.Do != DoLoad {
+				_, _, _ = m.load() // already, as its next order will need it, which tells what comes of it
+			}
+		}()
+	}
+	loading.Wait()
+	began = hostsys.Worked()
+	working.Wait()
+	last = hostsys.Worked()
+	outcome.Seconds = (last - began).Seconds()
+	return outcome
+}

@@ -1,0 +1,150 @@
+package smoke
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+
+	"preflight/facts"
+	"preflight/hostsys"
+)
+
+// endTime is how long a killed process may take to end. Whoever is still there then sits in a
+// system call that no signal reaches.
+const endTime = time.Second
+
+// rank is a process that carries out one order after another.
+type rank struct {
+	cmd   *exec.Cmd
+	said  *transcript
+	pipes [3]*os.File     // our ends of its standard input, output and error
+	ended <-chan struct{} // closed when it has ended
+	heard chan struct{}   // closed when all that it printed has been read
+	stuck bool            // it has been killed in vain
+}
+
+const stdin, stdout, stderr = 0, 1, 2
+
+// start has a program begin as a rank, whose first answer is that it has loaded.
+func start(cmd *exec.Cmd) (_ *rank, loaded <-chan Word, err error) {
+	r := &rank{cmd: cmd, said: &transcript{}, heard: make(chan struct{})}
+	var theirs [3]*os.File
+	defer func() {
+		for _, file := range theirs {
+			file.Close()
+		}
+		if err != nil {
+			r.close()
+		}
+	}()
+	for fd := range theirs {
+		from, into, err := os.Pipe()
+		if err != nil {
+			return nil, nil, err
+		}
+		if fd == stdin {
+			from, into = into, from
+		}
+		r.pipes[fd], theirs[fd] = from, into
+	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs[stdin], theirs[stdout], theirs[stderr]
+	if r.ended, err = hostsys.Start(cmd); err != nil {
+		return nil, nil, err
+	}
+	leaveNoCore(cmd.Process.Pid)
+	loaded = r.said.expect("exec " + cmd.Path)
+	var reading sync.WaitGroup
+	reading.Go(func() { eachLine(r.pipes[stdout], r.said.word) })
+	reading.Go(func() { eachLine(r.pipes[stderr], r.said.complaint) })
+	go func() {
+		reading.Wait()
+		close(r.heard)
+	}()
+	return r, loaded, nil
+}
+
+func (r *rank) close() {
+	for _, file := range r.pipes {
+		file.Close()
+	}
+}
+
+// do gives an order and waits for what comes of it; the error is that of ctx, which ended before.
+func (r *rank) do(ctx context.Context, order Order, limit time.Duration) (Done, *facts.SmokeFailure, error) {
+	line, err := json.Marshal(order)
+	if err != nil {
+		return Done{}, nil, err
+	}
+	answer := r.said.expect(order.Do)
+	return r.await(ctx, answer, limit, func() { _, _ = r.pipes[stdin].Write(append(line, '\n')) }) // of who ended, its end tells
+}
+
+// await begins something and waits for its answer. Who fails in any way is ended.
+func (r *rank) await(ctx context.Context, answer <-chan Word, limit time.Duration, begin func()) (Done, *facts.SmokeFailure, error) {
+	waiting, cancel := hostsys.WithTimeout(ctx, limit)
+	defer cancel()
+	// Who takes no orders is ended by that as well.
+	defer context.AfterFunc(waiting, func() { _ = hostsys.KillGroup(r.cmd) })()
+	begin()
+	var word Word
+	select {
+	case word = <-answer:
+	case <-waiting.Done():
+	case <-r.ended:
+	}
+	late := waiting.Err() != nil
+	if word.Done != nil {
+		return word.Done.clipped(), nil, nil
+	}
+	gone := r.end()
+	select { // what it said before it ended
+	case word = <-answer:
+	default:
+	}
+	failure := &facts.SmokeFailure{}
+	failure.Call, failure.Log = r.said.last()
+	switch {
+	case ctx.Err() != nil:
+		return Done{}, nil, ctx.Err()
+	case word.Failed != nil:
+		failure.Kind, failure.Call = facts.SmokeError, clip(cmp.Or(word.Failed.Call, failure.Call))
+		if kind := word.Failed.Kind; kind == facts.SmokeWrong || kind == facts.SmokeAbsent {
+			failure.Kind = kind
+		}
+		failure.Message = clip(word.Failed.Message)
+		failure.Element, failure.Got, failure.Want = word.Failed.Element, word.Failed.Got, word.Failed.Want
+	case !gone:
+		failure.Kind, failure.Message = facts.SmokeStuck, fmt.Sprintf("no answer within %s, and SIGKILL does not end it%s", facts.Duration(limit.Seconds()), waitsIn(r.cmd.Process.Pid))
+	case late:
+		failure.Kind, failure.Message = facts.SmokeHang, fmt.Sprintf("no answer within %s", facts.Duration(limit.Seconds()))
+	default:
+		failure.Kind, failure.Message = facts.SmokeCrash, "the process ended: "+r.cmd.ProcessState.String()
+	}
+	return Done{}, failure, nil
+}
+
+// end ends the process and all that it has started, and is whether they are gone.
+func (r *rank) end() (gone bool) {
+	if r.stuck {
+		return false
+	}
+	_ = hostsys.KillGroup(r.cmd)
+	select {
+	case <-r.ended:
+		// Whom it has started may outlive it. Their group keeps its number as long as it has anybody.
+		_ = hostsys.KillGroup(r.cmd)
+	case <-time.After(endTime):
+		r.stuck = true
+	}
+	select {
+	case <-r.heard:
+	case <-time.After(hostsys.Grace): // somebody else holds its pipes
+	}
+	r.close()
+	return !r.stuck
+}
