@@ -6,9 +6,11 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
+	"preflight/drill/smoke/direct"
 	"preflight/probe/nvml"
 	"preflight/remote"
 )
@@ -20,6 +22,8 @@ import (
 //	                   is one's number where one program has started many
 //	install DIR HASH   take one's place in a private directory
 //	nvml               ask NVIDIA's driver, for the agent
+//	smoke N LIBNCCL    be a rank with the GPU that CUDA numbers so, and with that libnccl, for
+//	                   the agent; "" is the one that the loader finds by its name
 func Main(args []string) int {
 	var err error
 	switch {
@@ -27,6 +31,11 @@ func Main(args []string) int {
 		err = remote.Install(args[1], args[2])
 	case slices.Equal(args, []string{"nvml"}):
 		nvml.Serve(os.Stdout)
+	case len(args) == 3 && args[0] == "smoke":
+		var device int
+		if device, err = strconv.Atoi(args[1]); err == nil {
+			err = direct.Serve(device, args[2])
+		}
 	case len(args) <= 2:
 		in, out := remote.Arrive(strings.Join(args[min(len(args), 1):], ""))
 		// Signals meant for the login must not cut an answer short: the end of stdin is

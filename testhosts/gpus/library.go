@@ -15,11 +15,21 @@ import (
 	"sync"
 )
 
-//go:embed nvml/*.c nvml/*.h
-var nvmlSource embed.FS
+//go:embed */*.c */*.h
+var librarySource embed.FS
 
-// nvmlName is the library's file and its soname.
-const nvmlName = "libnvidia-ml.so.1"
+// standIn is a library that programs load in place of another.
+type standIn struct {
+	name    string // its file and its soname
+	exports string // what its functions begin with
+	sources []string
+}
+
+var (
+	nvml = standIn{"libnvidia-ml.so.1", "nvml", []string{"nvml/*.c"}}
+	cuda = standIn{"libcuda.so.1", "cu", []string{"cuda/*.c", "nvml/scenario.c"}}
+	nccl = standIn{"libnccl.so.2", "nccl", []string{"nccl/*.c", "cuda/trouble.c", "nvml/scenario.c"}}
+)
 
 // ScenarioName is the file beside the library that BuildNVML writes the scenario to.
 const ScenarioName = "nvml-stub.scenario"
@@ -29,94 +39,122 @@ const ScenarioName = "nvml-stub.scenario"
 // it has [ScenarioVariable] in the environment, with the path of that file. It
 // takes a C compiler, and one second of it for each set of missing functions.
 func BuildNVML(dir string, scenario Machine) (library string, err error) {
-	binary, err := CompiledNVML(scenario.Without)
-	if err != nil {
-		return "", err
-	}
-	library = filepath.Join(dir, nvmlName)
-	if err := os.WriteFile(library, binary, 0o755); err != nil {
-		return "", err
-	}
-	return library, os.WriteFile(filepath.Join(dir, ScenarioName), scenario.ScenarioFile(), 0o644)
+	return filepath.Join(dir, nvml.name), build(dir, scenario, nvml)
 }
 
-// compiled has the libraries of this process by the functions that they lack.
+// BuildCUDA is [BuildNVML] for the stand-ins of libcuda, and of a libnccl that talks for it;
+// their path is the latter's.
+func BuildCUDA(dir string, scenario Machine) (library string, err error) {
+	return filepath.Join(dir, nccl.name), build(dir, scenario, cuda, nccl)
+}
+
+func build(dir string, scenario Machine, libraries ...standIn) error {
+	for _, library := range libraries {
+		binary, err := library.compiled(scenario.Without)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, library.name), binary, 0o755); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(filepath.Join(dir, ScenarioName), scenario.ScenarioFile(), 0o644)
+}
+
+// compiled has the libraries of this process by their names and the functions that they lack.
 var compiled struct {
 	sync.Mutex
 	libraries map[string][]byte
 }
 
-func CompiledNVML(without []string) ([]byte, error) {
+// CompiledNVML is the stand-in for NVML without some functions.
+func CompiledNVML(without []string) ([]byte, error) { return nvml.compiled(without) }
+
+func (l standIn) compiled(without []string) ([]byte, error) {
 	compiled.Lock()
 	defer compiled.Unlock()
-	lacks := strings.Join(slices.Sorted(slices.Values(without)), " ")
-	if binary, ok := compiled.libraries[lacks]; ok {
+	what := l.name + " without " + strings.Join(slices.Sorted(slices.Values(without)), " ")
+	if binary, ok := compiled.libraries[what]; ok {
 		return binary, nil
 	}
-	binary, err := compileNVML(without)
+	binary, err := l.compile(without)
 	if err != nil {
-		return nil, fmt.Errorf("build the stand-in for NVML: %w", err)
+		return nil, fmt.Errorf("build the stand-in for %s: %w", l.name, err)
 	}
 	if compiled.libraries == nil {
 		compiled.libraries = map[string][]byte{}
 	}
-	compiled.libraries[lacks] = binary
+	compiled.libraries[what] = binary
 	return binary, nil
 }
 
 // ErrNoCompiler is what there is no library without.
 var ErrNoCompiler = errors.New("there is no C compiler, cc: install gcc and libc6-dev, as testhosts/apt.sh does")
 
-func compileNVML(without []string) (binary []byte, err error) {
+func (l standIn) compile(without []string) (binary []byte, err error) {
 	cc, err := exec.LookPath("cc")
 	if err != nil {
 		return nil, ErrNoCompiler
 	}
-	dir, err := os.MkdirTemp("", "nvml")
+	dir, err := os.MkdirTemp("", "standin")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if err := os.CopyFS(dir, nvmlSource); err != nil {
+	if err := os.CopyFS(dir, librarySource); err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "exports"), exportsWithout(without), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "exports"), l.exportsWithout(without), 0o600); err != nil {
 		return nil, err
 	}
-	sources, err := fs.Glob(nvmlSource, "nvml/*.c")
-	if err != nil {
-		return nil, err
+	args := []string{"-shared", "-fPIC", "-pthread", "-Wl,-soname," + l.name, "-Wl,--version-script,exports", "-o", l.name}
+	for _, pattern := range l.sources {
+		sources, err := fs.Glob(librarySource, pattern)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, sources...)
 	}
-	cmd := exec.Command(cc, append([]string{
-		"-shared", "-fPIC", "-Wl,-soname," + nvmlName, "-Wl,--version-script,exports", "-o", nvmlName,
-	}, sources...)...)
+	cmd := exec.Command(cc, append(args, "-ldl", "-lrt")...)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%s: %w: %s", cmd, err, bytes.TrimSpace(out))
 	}
-	return os.ReadFile(filepath.Join(dir, nvmlName))
+	return os.ReadFile(filepath.Join(dir, l.name))
 }
 
 // exportsWithout is a linker's version script that hides what an old library
 // lacks: a name in full goes before a pattern.
-func exportsWithout(functions []string) []byte {
+func (l standIn) exportsWithout(functions []string) []byte {
 	local := append(slices.Clone(functions), "*")
-	return []byte("{ global: nvml*; local: " + strings.Join(local, "; ") + "; };\n")
+	return []byte("{ global: " + l.exports + "*; local: " + strings.Join(local, "; ") + "; };\n")
 }
 
-// Libraries are the driver's user half: NVML, and a libcuda with nothing in it.
+// Libraries are the driver's user half: NVML and CUDA, the latter with nothing in it where there
+// is no compiler, and NCCL where the machine has one.
 func (g Machine) Libraries() (Tree, error) {
 	if g.NoLibrary {
 		return nil, nil
 	}
+	driver, err := cuda.compiled(g.Without)
+	if err != nil && !errors.Is(err, ErrNoCompiler) {
+		return nil, err
+	}
 	libcuda := "libcuda.so." + g.Driver
-	files := Tree{"libcuda.so.1": linkTo + libcuda, libcuda: ""}
+	files := Tree{cuda.name: linkTo + libcuda, libcuda: string(driver)}
+	if g.NCCL {
+		binary, err := nccl.compiled(g.Without)
+		if err != nil {
+			return nil, err
+		}
+		files[nccl.name] = string(binary)
+	}
 	if g.NoNVML {
 		return files, nil
 	}
-	nvml, err := CompiledNVML(g.Without)
-	files["libnvidia-ml.so.1"] = linkTo + "libnvidia-ml.so." + g.Driver
-	files["libnvidia-ml.so."+g.Driver] = string(nvml)
+	management, err := nvml.compiled(g.Without)
+	files[nvml.name] = linkTo + "libnvidia-ml.so." + g.Driver
+	files["libnvidia-ml.so."+g.Driver] = string(management)
 	return files, err
 }
 
@@ -161,6 +199,9 @@ func (g Machine) addCard(s *scenario, i int) {
 	}
 	for _, function := range slices.Sorted(maps.Keys(card.Fails)) {
 		s.add("fail."+function, "%d", card.Fails[function])
+	}
+	for _, function := range slices.Sorted(maps.Keys(card.Trouble)) {
+		s.add("trouble."+function, "%s", card.Trouble[function])
 	}
 	s.add("name", "%s", card.Name)
 	s.add("uuid", "%s", card.UUID)

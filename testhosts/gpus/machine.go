@@ -1,10 +1,10 @@
 // Package gpus stands in for machines with GPUs of NVIDIA's. A [Machine] is a value that
 // says how many cards there are, what their driver reports and what is wrong with them; it
 // answers as NVML would, in a library that programs load in its place ([BuildNVML]), as
-// nvidia-smi would, and as /proc, /sys and /dev of a machine that has them.
+// nvidia-smi would, and as /proc, /sys and /dev of a machine that has them. Its CUDA computes
+// one kernel, and its NCCL sums over TCP ([BuildCUDA]).
 //
-// It refuses to know where that is shown: testhosts lays it over a node. CUDA is not
-// stood in for.
+// It refuses to know where that is shown: testhosts lays it over a node.
 package gpus
 
 import (
@@ -29,6 +29,8 @@ type Machine struct {
 	NoUVM bool // the module nvidia_uvm is not loaded, and its device node not there
 	// NoLibrary leaves out the driver's user half, NoNVML and NoSMI a part of it.
 	NoLibrary, NoNVML, NoSMI bool
+	// NCCL is whether there is a libnccl.so.2 where the loader looks by default.
+	NCCL bool
 
 	Cards      []Card // in NVML's order
 	NVSwitches int    // on the PCI bus
@@ -112,8 +114,13 @@ type Card struct {
 	// Recovery is what the driver wants done about the card: none, reset, reboot, drain,
 	// drain-and-reset; "" where it is too old to say.
 	Recovery string
-	// Fails are codes (nvmlReturn_t) that functions return for this card.
+	// Fails are codes (nvmlReturn_t, CUresult, ncclResult_t) that functions return for this card.
 	Fails map[string]int
+	// Trouble is what functions of CUDA and NCCL do for this card: hang, crash, slow, and
+	// where there is an answer wrong or nan. Besides these, cuDeviceGetAttribute has mps (an MPS
+	// server shares the card), cuStreamQuery busy (for ever), and ncclCommInitRankConfig
+	// leave (a file in /dev/shm).
+	Trouble map[string]string
 }
 
 // Link is a card's PCI link: generations and widths in lanes, now and at most.

@@ -1,0 +1,139 @@
+//go:build linux && cgo
+
+package direct
+
+/*
+#include <stdlib.h>
+#include "libraries.h"
+
+static CUresult churn(CUfunction kernel, unsigned int blocks, unsigned int threads, CUstream stream,
+                      CUdeviceptr buffer, unsigned int rounds, unsigned int times, unsigned int plus)
+{
+	void *parameters[] = {&buffer, &rounds, &times, &plus};
+
+	return cuLaunchKernel(kernel, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, NULL);
+}
+*/
+import "C"
+
+import (
+	"fmt"
+	"math"
+	"time"
+	"unsafe"
+
+	"preflight/drill/smoke"
+	"preflight/facts"
+)
+
+const (
+	// size is that of each buffer, in bytes.
+	size = 64 << 20
+	// copying is how long copies of one kind go on, in batches whose ends take no time beside them.
+	copying = 100 * time.Millisecond
+	batch   = 8
+)
+
+// compute copies a pattern to the GPU, within it and back, then has the GPU compute on it for
+// so long, and looks at every word after each. What has failed keeps its memory.
+func (r *rank) compute(order smoke.Order) (done smoke.Done) {
+	here, there := r.memory(size), r.memory(size)
+	up, down := pinned[uint32](r, size/4), pinned[uint32](r, size/4)
+	for i := range up {
+		up[i] = pattern(i)
+	}
+	done.HostToDevice = r.copies("cuMemcpyHtoDAsync_v2", func() C.CUresult {
+		return C.cuMemcpyHtoDAsync_v2(there, unsafe.Pointer(unsafe.SliceData(up)), size, r.stream)
+	})
+	done.DeviceToDevice = r.copies("cuMemcpyDtoDAsync_v2", func() C.CUresult {
+		return C.cuMemcpyDtoDAsync_v2(here, there, size, r.stream)
+	})
+	done.DeviceToHost = r.copies("cuMemcpyDtoHAsync_v2", func() C.CUresult { return r.back(down, there) })
+	r.compare(down, affine{times: 1}, "cuMemcpyDtoHAsync_v2")
+	r.fetch(down, here)
+	r.compare(down, affine{times: 1}, "cuMemcpyDtoDAsync_v2")
+
+	kernel := r.compile()
+	launch := func() {
+		r.cuda("cuLaunchKernel", func() C.CUresult {
+			return C.churn(kernel, size/4/threads, threads, r.stream, here, rounds, C.uint(step.times), C.uint(step.plus))
+		})
+		r.synchronize()
+	}
+	launch()
+	r.fetch(down, here)
+	r.compare(down, step.repeated(rounds), "cuLaunchKernel")
+
+	launches, begun := 0, time.Now()
+	for r.failure == nil && time.Since(begun).Seconds() < order.Seconds {
+		launch()
+		launches++
+	}
+	done.Rate = float64(launches) * rounds * operations * size / 4 / time.Since(begun).Seconds()
+	r.fetch(down, here)
+	r.compare(down, step.repeated(rounds*(launches+1)), "cuLaunchKernel")
+
+	r.free(here)
+	r.free(there)
+	unpin(r, up)
+	unpin(r, down)
+	return done
+}
+
+// compile has the driver make the kernel for this GPU.
+func (r *rank) compile() (kernel C.CUfunction) {
+	text, name := C.CString(source), C.CString(kernelName)
+	defer C.free(unsafe.Pointer(text))
+	defer C.free(unsafe.Pointer(name))
+	var module C.CUmodule
+	r.cuda("cuModuleLoadData", func() C.CUresult { return C.cuModuleLoadData(&module, unsafe.Pointer(text)) })
+	r.cuda("cuModuleGetFunction", func() C.CUresult { return C.cuModuleGetFunction(&kernel, module, name) })
+	return kernel
+}
+
+// copies makes a copy again and again, the first time for nothing, and tells the bits a second.
+func (r *rank) copies(name string, call func() C.CUresult) float64 {
+	r.cuda(name, call)
+	r.synchronize()
+	count, begun := 0, time.Now()
+	for r.failure == nil && time.Since(begun) < copying {
+		for range batch {
+			r.cuda(name, call)
+		}
+		r.synchronize()
+		count += batch
+	}
+	return float64(count) * size * 8 / time.Since(begun).Seconds()
+}
+
+func (r *rank) back(to []uint32, from C.CUdeviceptr) C.CUresult {
+	return C.cuMemcpyDtoHAsync_v2(unsafe.Pointer(unsafe.SliceData(to)), from, C.size_t(4*len(to)), r.stream)
+}
+
+func (r *rank) fetch(to []uint32, from C.CUdeviceptr) {
+	r.cuda("cuMemcpyDtoHAsync_v2", func() C.CUresult { return r.back(to, from) })
+	r.synchronize()
+}
+
+// compare looks at every word, each of which is to be what has become of the pattern's.
+func (r *rank) compare(words []uint32, became affine, call string) {
+	if r.failure != nil {
+		return
+	}
+	for i, got := range words {
+		if want := became.of(pattern(i)); got != want {
+			r.failure = wrong(call, i, float64(got), float64(want), fmt.Sprintf("word %d is %#08x, not %#08x", i, got, want))
+			return
+		}
+	}
+}
+
+// wrong is an answer one element of which is not what it should be.
+func wrong(call string, i int, got, want float64, message string) *facts.SmokeFailure {
+	element := int64(i)
+	failure := &facts.SmokeFailure{Kind: facts.SmokeWrong, Call: call, Message: message, Element: &element, Want: &want}
+	if !math.IsNaN(got) && !math.IsInf(got, 0) { // for these JSON has no word
+		failure.Got = &got
+	}
+	return failure
+}

@@ -1,0 +1,262 @@
+//go:build linux && cgo
+
+package direct
+
+/*
+#include <stdlib.h>
+#include "libraries.h"
+
+static ncclResult_t sum(CUdeviceptr from, CUdeviceptr to, size_t count, ncclComm_t comm, CUstream stream)
+{
+	return ncclAllReduce((const void *)from, (void *)to, count, ncclFloat32, ncclSum, comm, stream);
+}
+*/
+import "C"
+
+import (
+	"encoding/hex"
+	"fmt"
+	"math"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"preflight/drill/smoke"
+	"preflight/facts"
+)
+
+// nccl is a communicator of it.
+type nccl struct {
+	// comm is where it is: C's memory, as a call that goes on in the background writes there
+	// (NCCL 2.14, src/init.cc, ncclCommInitRankFunc). nil of none, and of one being destroyed.
+	comm atomic.Pointer[C.ncclComm_t]
+	// limit is how long an order may go on, and until when: what goes on in the background is
+	// given up then.
+	limit time.Duration
+	until time.Time
+}
+
+const (
+	// timed is how many reductions are timed, one right behind the other.
+	timed = 10
+	// A rank gives up so long before its time is over, and aborting may take so much of that;
+	// the rest is for saying so.
+	early    = 1500 * time.Millisecond
+	aborting = time.Second
+	// polling is how often what goes on in the background is asked for, and stuck is how much
+	// longer than that may take who waits in a call, and not for the background.
+	polling = 50 * time.Microsecond
+	stuck   = 200 * time.Millisecond
+	// exact is the last number up to which float32 has every integer.
+	exact = 1 << 24
+)
+
+// meet makes the id by which a group meets. It starts the thread that they meet at, which ends
+// with this process.
+func (r *rank) meet() smoke.Done {
+	var id C.ncclUniqueId
+	r.call("ncclGetUniqueId", func() C.ncclResult_t { return C.ncclGetUniqueId(&id) })
+	return smoke.Done{Meet: hex.EncodeToString(C.GoBytes(unsafe.Pointer(&id), C.int(unsafe.Sizeof(id))))}
+}
+
+// reduce joins a group, sums rank+1 over it and leaves it. Who finds a wrong answer goes on to
+// the end, or all others would wait for it.
+func (r *rank) reduce(order smoke.Order) smoke.Done {
+	within := time.Duration(order.Seconds * float64(time.Second))
+	r.limit = max(within-early, within/2)
+	r.until = time.Now().Add(r.limit)
+	defer time.AfterFunc(r.limit+stuck, func() {
+		if call, mine := r.last(); mine {
+			r.end(r.hang(call))
+		}
+	}).Stop()
+
+	want := float64(order.Size) * float64(order.Size+1) / 2
+	if want > exact {
+		r.failure = absent("ncclAllReduce", fmt.Sprintf("the sum over %d ranks has no exact answer in float32", order.Size))
+		return smoke.Done{}
+	}
+	count := max(order.Bytes/4, 1)
+	from, to, answer := r.memory(4*count), r.memory(4*count), pinned[uint32](r, count)
+	r.cuda("cuMemsetD32Async", func() C.CUresult {
+		return C.cuMemsetD32Async(from, C.uint(math.Float32bits(float32(order.Rank+1))), C.size_t(count), r.stream)
+	})
+	r.join(order)
+
+	var found *facts.SmokeFailure
+	look := func() {
+		r.fetch(answer, to)
+		for i, bits := range answer {
+			if got := float64(math.Float32frombits(bits)); got != want && r.failure == nil && found == nil {
+				found = wrong("ncclAllReduce", i, got, want, fmt.Sprintf("element %d of %d is %v, not %v", i, count, got, want))
+			}
+		}
+	}
+	for range 2 { // the second one has all begin together
+		r.spoil(to, count)
+		r.allReduce(from, to, count)
+		r.settle(true)
+		look()
+	}
+	begun := time.Now()
+	for range timed {
+		r.allReduce(from, to, count)
+	}
+	r.settle(true)
+	seconds := time.Since(begun).Seconds()
+	look()
+	r.leave()
+	if r.failure == nil {
+		r.failure = found
+	}
+	r.free(from)
+	r.free(to)
+	unpin(r, answer)
+	others := float64(order.Size-1) / float64(order.Size)
+	return smoke.Done{BitRate: 2 * others * float64(4*count) * 8 * timed / seconds}
+}
+
+// spoil fills with what is no number, so that what nobody writes is not taken for an answer.
+func (r *rank) spoil(memory C.CUdeviceptr, count int) {
+	r.cuda("cuMemsetD32Async", func() C.CUresult {
+		return C.cuMemsetD32Async(memory, math.MaxUint32, C.size_t(count), r.stream)
+	})
+}
+
+// join becomes a rank of a group, in the background where this NCCL can.
+func (r *rank) join(order smoke.Order) {
+	id, ok := identifier(order.Meet)
+	if !ok && r.failure == nil {
+		r.failure = &facts.SmokeFailure{Kind: facts.SmokeError, Message: fmt.Sprintf("%q is no id of NCCL's", order.Meet)}
+	}
+	if r.failure != nil {
+		return
+	}
+	comm := (*C.ncclComm_t)(C.calloc(1, C.sizeof_ncclComm_t))
+	r.comm.Store(comm)
+	if C.found_ncclCommInitRankConfig == nil { // before 2.14
+		r.call("ncclCommInitRank", func() C.ncclResult_t { return C.ncclCommInitRank(comm, C.int(order.Size), id, C.int(order.Rank)) })
+		return
+	}
+	config := C.ncclConfig_t{size: C.sizeof_ncclConfig_t, magic: C.NCCL_API_MAGIC, version: 21400, blocking: 0}
+	r.call("ncclCommInitRankConfig", func() C.ncclResult_t {
+		return C.ncclCommInitRankConfig(comm, C.int(order.Size), id, C.int(order.Rank), &config)
+	})
+	r.settle(false)
+}
+
+func identifier(text string) (id C.ncclUniqueId, ok bool) {
+	bytes, err := hex.DecodeString(text)
+	if err != nil || len(bytes) != len(id.internal) {
+		return id, false
+	}
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&id)), len(bytes)), bytes)
+	return id, true
+}
+
+func (r *rank) allReduce(from, to C.CUdeviceptr, count int) {
+	r.call("ncclAllReduce", func() C.ncclResult_t {
+		return C.sum(from, to, C.size_t(count), *r.comm.Load(), r.stream)
+	})
+}
+
+// settle waits for what goes on in the background, and if streaming is set for the stream: as
+// long as a kernel waits for others, nobody but NCCL knows that they are gone.
+func (r *rank) settle(streaming bool) {
+	for r.failure == nil {
+		var state C.ncclResult_t
+		result := C.ncclCommGetAsyncError(*r.comm.Load(), &state)
+		running := state == C.ncclInProgress
+		switch {
+		case result != C.ncclSuccess:
+			r.broke(result)
+			return
+		case !running && state != C.ncclSuccess:
+			r.broke(state)
+			return
+		case !running && streaming:
+			switch result := C.cuStreamQuery(r.stream); result {
+			case C.CUDA_SUCCESS:
+			case C.CUDA_ERROR_NOT_READY:
+				running = true
+			default:
+				r.fail(r.words.call, result)
+				return
+			}
+		}
+		switch {
+		case !running:
+			return
+		case time.Now().After(r.until):
+			hang := r.hang(r.words.call)
+			r.failure = &hang
+		}
+		time.Sleep(polling)
+	}
+}
+
+// leave takes down the communicator of a group whose ranks are all well.
+func (r *rank) leave() {
+	if C.found_ncclCommFinalize != nil {
+		r.call("ncclCommFinalize", func() C.ncclResult_t { return C.ncclCommFinalize(*r.comm.Load()) })
+		r.settle(false)
+	}
+	if r.failure == nil {
+		comm := r.comm.Swap(nil)
+		r.call("ncclCommDestroy", func() C.ncclResult_t { return C.ncclCommDestroy(*comm) })
+		C.free(unsafe.Pointer(comm))
+	}
+}
+
+// end has the library abort what goes on, says of what the rank has failed, and with that the
+// process is over. Aborting is for a thread that nothing else waits in: it waits for the one that
+// initialises (NCCL 2.30, src/init.cc, ncclCommAbort), and so may hang too.
+func (r *rank) end(failure facts.SmokeFailure) {
+	aborted := make(chan struct{})
+	go func() {
+		defer close(aborted)
+		if comm := r.comm.Load(); comm != nil && *comm != nil {
+			r.write(smoke.Word{At: "ncclCommAbort"})
+			C.ncclCommAbort(*comm)
+		}
+	}()
+	select {
+	case <-aborted:
+	case <-time.After(aborting):
+		failure.Message += "; ncclCommAbort does not come back either"
+	}
+	r.write(smoke.Word{Failed: &failure})
+	r.over <- nil
+}
+
+func (r *rank) hang(call string) facts.SmokeFailure {
+	return facts.SmokeFailure{Kind: facts.SmokeHang, Call: call, Message: fmt.Sprintf("it does not come to an end within %.1f s%s", r.limit.Seconds(), r.said())}
+}
+
+// call is [rank.cuda] for NCCL, where going on in the background is no failure.
+func (r *rank) call(name string, call func() C.ncclResult_t) {
+	if r.failure != nil {
+		return
+	}
+	r.at(name)
+	if result := call(); result != C.ncclSuccess && result != C.ncclInProgress {
+		r.broke(result)
+	}
+}
+
+// broke is that the call announced last failed.
+func (r *rank) broke(result C.ncclResult_t) {
+	r.failure = &facts.SmokeFailure{Kind: facts.SmokeError, Call: r.words.call, Message: C.GoString(C.ncclGetErrorString(result)) + r.said()}
+}
+
+// said is NCCL's own account of its last error, as an addition to a message.
+func (r *rank) said() string {
+	if C.found_ncclGetLastError == nil {
+		return ""
+	}
+	if text := strings.TrimSpace(C.GoString(C.ncclGetLastError(nil))); text != "" {
+		return ": " + text
+	}
+	return ""
+}
