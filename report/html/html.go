@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"preflight/checks"
-	"preflight/checks/catalogue"
 	"preflight/report"
 )
 
@@ -129,7 +128,7 @@ func newSheet(r checks.Report) (*sheet, error) {
 		Sentence: w.Conclusion(), Summary: report.Escape(w.Summary()), Launched: report.Escape(report.Launched(r)),
 		Differences: differences(w, r.Diff),
 		Meetings:    meetings(w, r.Nodes),
-		NotCovered:  catalogue.NotCovered,
+		NotCovered:  w.NotCovered(),
 	}
 	if s.Data, err = inScript(newPageData(r)); err != nil {
 		return nil, err
