@@ -128,7 +128,7 @@ func fault(view checks.View, nodes []*facts.Node, summary string) checks.Finding
 		}
 	}
 	if trial.Stage == "" {
-		f.Remedy = cutOff(node)
+		f.Remedy = cutOff(view, node)
 		return f
 	}
 	f.Got = fmt.Sprintf("%s by %s", stageWords[trial.Stage], node.Smoke.Backend)
@@ -139,8 +139,8 @@ func fault(view checks.View, nodes []*facts.Node, summary string) checks.Finding
 		f.Got += ": " + allHappened(node, trial.Failures)
 	}
 	f.WouldSee = wouldSee(trial.Failures, "")
-	if isWrong := func(failure facts.SmokeFailure) bool { return failure.Kind == facts.SmokeWrong }; slices.ContainsFunc(trial.Failures, isWrong) {
-		return put(view, f, node, trial.Failures, diagnose(view)...)
+	if have(trial.Failures, facts.SmokeWrong) {
+		return put(view, f, node, trial.Failures, ofItself(trial.Failures))
 	}
-	return put(view, f, node, trial.Failures, cutOff(node)...)
+	return put(view, f, node, trial.Failures, ofTheWay)
 }

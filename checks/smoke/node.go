@@ -56,7 +56,7 @@ func unreduced(view checks.View, node *facts.Node) []checks.Finding {
 		Want:     "the right sum on every rank",
 		WouldSee: wouldSee(trial.Failures, ""),
 	}
-	return []checks.Finding{put(view, f, node, trial.Failures, diagnose(view)...)}
+	return []checks.Finding{put(view, f, node, trial.Failures, ofItself(trial.Failures))}
 }
 
 // isAlone is whether gpu-computes finds something of a node that ends what can be tried there.
