@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"preflight/checks"
+	"preflight/checks/catalogue"
 )
 
 // Unknown is checks that could not look at the same nodes for one and the same reason:
@@ -108,3 +109,6 @@ func Outcomes(r checks.Report, v checks.Verdict) []string {
 func idsOf(outcomes []checks.Outcome) []string {
 	return Map(outcomes, func(o checks.Outcome) string { return o.Check })
 }
+
+// NotCovered is what can end the launch and nobody looked at, "" for nothing.
+func (w Words) NotCovered() string { return catalogue.NotCovered(w.report.Checks) }

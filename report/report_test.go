@@ -29,6 +29,8 @@ func TestText(t *testing.T) {
 		"interrupted": {interrupted, Style{Quiet: true}},
 		"passing":     {sample.Passing(), Style{}},
 		"wire":        {sample.Wired(), Style{}},
+		"smoke":       {sample.Smoked(), Style{}},
+		"isolated":    {sample.Isolated(), Style{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got bytes.Buffer

@@ -18,7 +18,6 @@ import (
 	"charm.land/lipgloss/v2"
 
 	"preflight/checks"
-	"preflight/checks/catalogue"
 )
 
 // Style is how text is drawn.
@@ -69,8 +68,9 @@ func (p *page) everything(r checks.Report) {
 	p.interconnect(r)
 	p.wire(r)
 	p.throughput(r.Nodes)
+	p.list("smoke", SmokeWords(r.Nodes))
 	p.reasons(p.Others())
-	p.list("not covered", catalogue.NotCovered)
+	p.list("not covered", p.NotCovered())
 	p.topologies(r.Nodes)
 }
 
@@ -80,6 +80,7 @@ func (p *page) everything(r checks.Report) {
 func (p *page) inBrief(r checks.Report) {
 	p.line("")
 	p.throughput(r.Nodes) // which was asked for
+	p.list("smoke", SmokeWords(r.Nodes))
 	type row struct{ label, text string }
 	rows := []row{{labels[checks.Pass], ""}}
 	for _, passed := range p.Reasons(checks.Pass) {
@@ -120,7 +121,7 @@ func (p *page) inBrief(r checks.Report) {
 	}
 	rows = append(rows, row{labels[checks.Skip], tally(skipped)}, row{checks.SwitchedOff, tally(off)})
 	if r.Verdict == checks.Pass || r.Verdict == checks.Warn { // else nothing is promised
-		rows = append(rows, row{"not covered", catalogue.NotCovered})
+		rows = append(rows, row{"not covered", p.NotCovered()})
 	}
 	rows = slices.DeleteFunc(rows, func(one row) bool { return one.text == "" })
 	for i, one := range rows {

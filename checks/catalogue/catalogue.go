@@ -6,6 +6,7 @@ package catalogue
 
 import (
 	"slices"
+	"strings"
 
 	"preflight/checks"
 	"preflight/checks/agreement"
@@ -15,6 +16,7 @@ import (
 	"preflight/checks/host"
 	"preflight/checks/launcher"
 	"preflight/checks/network"
+	"preflight/checks/smoke"
 	"preflight/checks/software"
 	"preflight/checks/ssh"
 )
@@ -96,14 +98,38 @@ var Catalogue = []checks.Check{
 
 	network.Throughput,
 
+	smoke.Computes,
+	smoke.Copies,
+	smoke.Node,
+	smoke.Collective,
+	smoke.Speed,
+
 	agreement.Drift,
 	agreement.Expectation,
 	engine.PolicyInForce, // the last: it tells which waivers nothing needed
 }
 
-// NotCovered is what can end a launch and no check looks at: a pass says
-// nothing of it, and the report says so.
-const NotCovered = "traffic over InfiniBand or RoCE; whether a GPU computes"
+// NotCovered is what can end a launch and no check of a run has looked at, "" for nothing: a
+// pass says nothing of it, and the report says so. Ranks that computed and talked as they will
+// have done so over whatever carries them.
+func NotCovered(outcomes []checks.Outcome) string {
+	tried := func(check checks.Check) bool {
+		return slices.ContainsFunc(outcomes, func(o checks.Outcome) bool {
+			return o.Check == check.ID && o.Verdict != checks.Unknown && o.Verdict != checks.Skip
+		})
+	}
+	var left []string
+	if !tried(smoke.Collective) {
+		left = append(left, "traffic over InfiniBand or RoCE")
+	}
+	if !tried(smoke.Computes) {
+		left = append(left, "whether a GPU computes")
+	}
+	if left == nil {
+		return ""
+	}
+	return strings.Join(left, "; ") + ": --smoke tries it"
+}
 
 // Lookup finds a check of the catalogue by its ID.
 func Lookup(id string) (checks.Check, bool) {

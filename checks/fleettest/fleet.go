@@ -40,6 +40,7 @@ func Healthy(n int) Fleet {
 	}
 	fleet.NotTried = map[facts.Section]string{
 		facts.SectionThroughput: "not asked for: --throughput measures it",
+		facts.SectionSmoke:      "only with --smoke",
 		facts.SectionCallBack:   "pdsh starts ranks over its own ssh connections: no node calls the launching machine",
 	}
 	names, slots := make([]string, n), []int{0, 1, 2, 3, 4, 5, 6, 7}

@@ -87,7 +87,9 @@ func (f faults) named() Verdict {
 	return sorted(Verdict{Bad: slices.Clone(f.bad), Edges: f.edges})
 }
 
-func (f faults) String() string { return fmt.Sprintf("bad %v, edges %v, from %d", f.bad, f.edges, f.from) }
+func (f faults) String() string {
+	return fmt.Sprintf("bad %v, edges %v, from %d", f.bad, f.edges, f.from)
+}
 
 // sizes are all small fleets, and some of all sizes.
 func sizes(random *rand.Rand) (all []int) {

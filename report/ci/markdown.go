@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"preflight/checks"
-	"preflight/checks/catalogue"
 	"preflight/report"
 )
 
@@ -219,7 +218,9 @@ func (s *summary) others() {
 		}
 		lines = append(lines, line)
 	}
-	lines = append(lines, "- not covered: "+prose(catalogue.NotCovered))
+	if left := s.NotCovered(); left != "" {
+		lines = append(lines, "- not covered: "+prose(left))
+	}
 	s.add(details("the other checks") + strings.Join(lines, "\n") + "\n" + detailsEnd)
 }
 

@@ -2,6 +2,8 @@ package ci
 
 import (
 	"io"
+	"slices"
+	"strconv"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
@@ -27,6 +29,9 @@ const PrometheusStart = "# HELP preflight_verdict "
 //	preflight_waived{check,node,verdict}     the same of those that are waived, with the
 //	                                         verdict that does not count
 //	preflight_node_reached{node}             1 where the agent answered, else 0
+//	preflight_smoke_ops_per_second{node,rank}  what a rank computed under load, of --smoke
+//	preflight_smoke_bits_per_second{node,stage} what a rank's link carried in the last trial of a
+//	                                         stage that passed
 //	preflight_run_seconds                    how long the run took
 //	preflight_last_run_timestamp_seconds     when it began; left out where a saved report
 //	                                         does not tell
@@ -50,13 +55,18 @@ func Prometheus(w io.Writer, r checks.Report) error {
 	for _, same := range report.GroupBy(r.Nodes, func(node facts.Node) string { return node.Name }) {
 		add(reached, oneIf(same.All[0].Reached), "node", same.Key)
 	}
+	computed := gauge("preflight_smoke_ops_per_second", "What a rank computed under load in the smoke test.")
+	carried := gauge("preflight_smoke_bits_per_second", "What went over the link of each rank in the smoke test, in the last trial of a stage that passed.")
+	for _, same := range report.GroupBy(report.Smoked(r.Nodes), func(node facts.Node) string { return node.Name }) {
+		addSmoke(computed, carried, same.Key, same.All[0].Smoke)
+	}
 	seconds := gauge("preflight_run_seconds", "How long the run took.")
 	add(seconds, r.Seconds)
 	last := gauge("preflight_last_run_timestamp_seconds", "When the run began, in seconds since 1970.")
 	if began, err := time.Parse(time.RFC3339, r.Began); err == nil {
 		add(last, float64(began.Unix()))
 	}
-	for _, family := range []*dto.MetricFamily{verdict, check, finding, waived, reached, seconds, last} {
+	for _, family := range []*dto.MetricFamily{verdict, check, finding, waived, reached, computed, carried, seconds, last} {
 		if len(family.Metric) == 0 {
 			continue
 		}
@@ -96,6 +106,18 @@ func countByNode(family *dto.MetricFamily, findings []checks.Finding) {
 	}
 	for _, same := range report.GroupBy(all, func(s series) series { return s }) {
 		add(family, float64(len(same.All)), "check", same.Key.check, "node", same.Key.node, "verdict", same.Key.verdict)
+	}
+}
+
+func addSmoke(computed, carried *dto.MetricFamily, node string, smoke *facts.Smoke) {
+	for _, same := range report.GroupBy(smoke.Ranks, func(rank facts.SmokeRank) int { return rank.LocalRank }) {
+		if rate := same.All[0].Rate; rate > 0 {
+			add(computed, rate, "node", node, "rank", strconv.Itoa(same.Key))
+		}
+	}
+	passed := slices.DeleteFunc(slices.Clone(smoke.Trials), func(trial facts.SmokeTrial) bool { return !trial.Passed })
+	for _, same := range report.GroupBy(passed, func(trial facts.SmokeTrial) facts.SmokeStage { return trial.Stage }) {
+		add(carried, same.All[len(same.All)-1].Rate, "node", node, "stage", string(same.Key))
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"preflight/checks"
-	"preflight/checks/catalogue"
 	"preflight/report"
 )
 
@@ -110,6 +109,7 @@ type sheet struct {
 	MoreOdd      int
 	Meshes       []mesh
 	Meetings     []meeting
+	Smoke        *smoke
 	Machines     []machine
 	MoreMachines int
 	Links        []machine // by what the ranks of some nodes talk, and no more of these
@@ -129,7 +129,8 @@ func newSheet(r checks.Report) (*sheet, error) {
 		Sentence: w.Conclusion(), Summary: report.Escape(w.Summary()), Launched: report.Escape(report.Launched(r)),
 		Differences: differences(w, r.Diff),
 		Meetings:    meetings(w, r.Nodes),
-		NotCovered:  catalogue.NotCovered,
+		Smoke:       newSmoke(r.Nodes),
+		NotCovered:  w.NotCovered(),
 	}
 	if s.Data, err = inScript(newPageData(r)); err != nil {
 		return nil, err

@@ -164,3 +164,33 @@ func TestALongListIsPresent(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestSmokeShowsWhoFailed: pairs are told from both sides, those never tried are empty, and of
+// many nodes the slowest are shown.
+func TestSmokeShowsWhoFailed(t *testing.T) {
+	s := newSmoke(sample.Isolated().Nodes)
+	if s.Bars[0].Node != "w4" || s.Bars[0].Rate != "" || s.Bars[0].X != 0 {
+		t.Errorf("first bar %+v, want that of w4, which has a rank that computed nothing", s.Bars[0])
+	}
+	var rows []string
+	for _, row := range s.Pairs.Rows {
+		text := row.Node
+		for _, cell := range row.Cells {
+			text += " " + cell.Class
+		}
+		rows = append(rows, text)
+	}
+	if diff := cmp.Diff([]string{"w1 s p f s", "w2 p s f s", "w3 f f s s", "w4 s s s s"}, rows); diff != "" {
+		t.Errorf("pairs (-want +got):\n%s", diff)
+	}
+	many := sample.Isolated().Nodes
+	for i := range 1000 {
+		node := sample.Smoked().Nodes[0]
+		node.Name = fmt.Sprintf("x%d", i)
+		many = append([]facts.Node{node}, many...)
+	}
+	s = newSmoke(many)
+	if len(s.Bars) != mostBars || s.More != 1004-mostBars || len(s.Pairs.Rows) != mostPaired || s.Pairs.Rows[2].Node != "w3" {
+		t.Errorf("%d bars and %d more, %d rows of pairs, the third %s", len(s.Bars), s.More, len(s.Pairs.Rows), s.Pairs.Rows[2].Node)
+	}
+}

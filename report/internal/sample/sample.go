@@ -113,6 +113,56 @@ func Wired() checks.Report {
 	return r
 }
 
+// Smoked is a run in which all ranks reduced, at about one rate.
+func Smoked() checks.Report {
+	r := Passing()
+	r.Nodes, r.Checks = nil, append(r.Checks, checks.Outcome{Check: "gpu-computes", Verdict: checks.Pass}, checks.Outcome{Check: "collective", Verdict: checks.Pass})
+	for i, name := range []string{"w1", "w2", "w3", "w4"} {
+		node := facts.Node{Name: name, Reached: true}
+		node.Smoke = &facts.Smoke{Engine: "direct", Backend: "nccl"}
+		for rank := range 8 {
+			node.Smoke.Ranks = append(node.Smoke.Ranks, facts.SmokeRank{
+				LocalRank: rank, Device: rank, Rate: 6e14 - 1e12*float64(i+rank), HostToDevice: 4.3e11, DeviceToHost: 4.2e11, DeviceToDevice: 1.1e13,
+			})
+		}
+		rate := 1.84e11
+		if name == "w3" {
+			rate *= 0.96
+		}
+		node.Smoke.Trials = []facts.SmokeTrial{
+			{Stage: facts.SmokeOne, Nodes: 4, Ranks: 4, Passed: true, Rate: 1e11},
+			{Stage: facts.SmokeAll, Nodes: 4, Ranks: 32, Passed: true, Rate: rate},
+		}
+		r.Nodes = append(r.Nodes, node)
+	}
+	return r
+}
+
+// Isolated is a run in which one node reduced with none of the others, and a rank of another
+// did not compute.
+func Isolated() checks.Report {
+	r := Smoked()
+	hang := []facts.SmokeFailure{{Kind: facts.SmokeHang, Call: "ncclAllReduce", Message: "nothing came for 8 s"}}
+	pair := func(with string, passed bool) facts.SmokeTrial {
+		t := facts.SmokeTrial{Stage: facts.SmokePair, Nodes: 2, With: []string{with}, Ranks: 16, Passed: passed, Rate: 1.7e11}
+		if !passed {
+			t.Rate, t.Failures = 0, hang
+		}
+		return t
+	}
+	for i, pairs := range [][]facts.SmokeTrial{{pair("w2", true), pair("w3", false)}, {pair("w1", true), pair("w3", false)}, {pair("w2", false), pair("w1", false)}, nil} {
+		smoke := r.Nodes[i].Smoke
+		smoke.Trials = append([]facts.SmokeTrial{{Stage: facts.SmokeOne, Nodes: 3, Ranks: 3, Failures: hang}}, pairs...)
+	}
+	alone := r.Nodes[3].Smoke
+	alone.Trials, alone.Fault = nil, facts.FaultAlone
+	alone.Ranks[5].Rate, alone.Ranks[5].Failure = 0, &facts.SmokeFailure{LocalRank: 5, Kind: facts.SmokeWrong, Call: "load"}
+	r.Verdict, r.ExitCode = checks.Fail, 1
+	r.Checks = r.Checks[:2]
+	r.Findings = []checks.Finding{{Check: "collective", Verdict: checks.Fail, Nodes: []string{"w3"}, Summary: "fails to reduce with each of w[1-2], who are well without it"}}
+	return r
+}
+
 // Fabric is a run over nodes with GPUs that are joined in several ways.
 func Fabric() checks.Report {
 	r := Passing()
@@ -147,13 +197,19 @@ const Evil = "a|b ]]> --> </details></td><script>x</script> ![i](http://evil.exa
 	"@octocat #1 www.evil.example 10.0.0.1:100: $x$ *b* __u__ ~~s~~ &lt; \"q\" \\ \\| 'p' %0A::error::in\r\n::error title=x::out\n" +
 	"preflight_verdict{} 9\n\x1b[2J\x00\x9b\u202e\u200b\ufffe\uffff\xff\U000e0001 end"
 
+// evilSmoke has every word of the smoke test that a report shows.
+var evilSmoke = &facts.Smoke{
+	Engine: Evil, Backend: Evil, Ranks: []facts.SmokeRank{{Name: Evil, Address: Evil, Failure: &facts.SmokeFailure{Call: Evil, Message: Evil, Log: []string{Evil}}}},
+	Trials: []facts.SmokeTrial{{Stage: Evil, Nodes: 2, Passed: true}, {Stage: facts.SmokePair, Nodes: 2, With: []string{Evil}}},
+}
+
 // Hostile is a run in which every word that can come from outside is Evil.
 func Hostile() checks.Report {
 	return checks.Report{
 		Schema: 1, Version: Evil, Verdict: checks.Fail, ExitCode: 1, Seconds: 1, Hostfile: Evil,
 		Fleet: facts.Fleet{
 			Head:  &facts.Node{Facts: facts.Facts{Host: &facts.Host{Hostname: Evil}}},
-			Nodes: []facts.Node{{Name: Evil, Reached: true}, {Name: "w2", Reached: true}},
+			Nodes: []facts.Node{{Name: Evil, Reached: true, Facts: facts.Facts{Smoke: evilSmoke}}, {Name: "w2", Reached: true}},
 		},
 		Checks: []checks.Outcome{
 			{Check: "shm-size", Verdict: checks.Fail}, {Check: "env-sane", Verdict: checks.Warn},

@@ -1,0 +1,146 @@
+package smoke
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+var Collective = checks.Check{
+	ID:        collectiveID,
+	Title:     "all ranks of all nodes reduce together, and all get the right sum",
+	Severity:  checks.Error,
+	Needs:     needs,
+	DependsOn: append(looking(), computesID, nodeID),
+	Doc: "People whose job hangs grow the number of GPUs by hand, to find the one that breaks it: --smoke does that for them. One rank of each node reduces, then all do, by the launch's own library over the links " +
+		"that it takes, and every element of every answer is looked at. Where that fails, nodes are paired, those that did not come through are paired again with others that did, and where all pairs pass, the whole is halved. " +
+		"So the node is named that fails in every company, or the two that fail only with each other, or the fewest that fail together; where no two come through, the cause is common and nobody is blamed. " +
+		"What fails by itself is gpu-computes's and collective-node's, and what another check explains is left to it.",
+	WouldSee: "Watchdog caught collective operation timeout: WorkNCCL(…, OpType=ALLREDUCE, …) ran for … milliseconds before timing out",
+	Run: func(view checks.View) []checks.Finding {
+		nodes, findings := took(view, collectiveID)
+		if len(view.All) < 2 {
+			return checks.Skipped("one node: see collective-node")
+		}
+		told := map[string]bool{} // which have been named together
+		for _, node := range nodes {
+			findings = append(findings, apart(view, node, nodes, told)...)
+		}
+		return findings
+	},
+}
+
+// apart is what is found of a node that did not come through with the others.
+func apart(view checks.View, node *facts.Node, nodes []*facts.Node, told map[string]bool) []checks.Finding {
+	switch node.Smoke.Fault {
+	case "":
+		return untried(node)
+	case facts.FaultAlone:
+		for _, check := range []string{computesID, nodeID} {
+			if view.Found(check, checks.Fail, checks.Warn, checks.Unknown)[node.Name] {
+				return []checks.Finding{leftTo(node, check)}
+			}
+		}
+		return []checks.Finding{checks.UnknownFor(node, "it fails by itself, and was not tried with others")}
+	case facts.FaultNode:
+		return []checks.Finding{fault(view, []*facts.Node{node}, "fails to reduce with each of "+hostfile.Fold(node.Smoke.Against)+", who are well without it")}
+	case facts.FaultEdge:
+		var found []checks.Finding
+		for _, other := range node.Smoke.Against {
+			if pair := among(nodes, node.Name, other); isNew(told, pair) {
+				found = append(found, fault(view, pair, "fail to reduce with each other, and are well with others"))
+			}
+		}
+		return found
+	}
+	all := among(nodes, append([]string{node.Name}, node.Smoke.Against...)...)
+	summary := "fail to reduce together, and whose fault it is is not known"
+	if slices.Contains(node.Smoke.Untried, facts.SmokePair) || slices.Contains(node.Smoke.Untried, facts.SmokeHalf) {
+		summary += ": no time was left to try fewer"
+	}
+	if node.Smoke.Fault == facts.FaultCommon {
+		summary = "no two of them reduce with each other: the cause is common to all"
+		all = compare.Without(nodes, func(n *facts.Node) bool { return n.Smoke.Fault != facts.FaultCommon })
+	}
+	if !isNew(told, all) {
+		return nil
+	}
+	return []checks.Finding{fault(view, all, summary)}
+}
+
+// untried is an unknown of a node that nothing is said of, and that did not reduce with all.
+func untried(node *facts.Node) []checks.Finding {
+	for _, stage := range []facts.SmokeStage{facts.SmokeOne, facts.SmokeAll} {
+		if slices.Contains(node.Smoke.Untried, stage) {
+			return []checks.Finding{timeUp(node, stageWords[stage])}
+		}
+	}
+	if !slices.ContainsFunc(node.Smoke.Trials, func(trial facts.SmokeTrial) bool { return trial.Nodes > 1 && trial.Passed }) {
+		return []checks.Finding{checks.UnknownFor(node, "it was not tried with other nodes")}
+	}
+	return nil
+}
+
+var stageWords = map[facts.SmokeStage]string{
+	facts.SmokeNode: "the ranks of a node",
+	facts.SmokeOne:  "one rank of each node",
+	facts.SmokeAll:  "all ranks of all nodes",
+	facts.SmokePair: "pairs of nodes",
+	facts.SmokeHalf: "some of the nodes together",
+}
+
+// among are the nodes of these names, in the order of the fleet.
+func among(nodes []*facts.Node, names ...string) []*facts.Node {
+	return compare.Without(nodes, func(node *facts.Node) bool { return !slices.Contains(names, node.Name) })
+}
+
+func isNew(told map[string]bool, nodes []*facts.Node) bool {
+	key := strings.Join(namesOf(nodes), "\x00")
+	known := told[key]
+	told[key] = true
+	return !known
+}
+
+func namesOf(nodes []*facts.Node) (names []string) {
+	for _, node := range nodes {
+		names = append(names, node.Name)
+	}
+	return names
+}
+
+// fault is a finding of nodes that cannot, by the trial of fewest nodes that shows it.
+func fault(view checks.View, nodes []*facts.Node, summary string) checks.Finding {
+	f := checks.Finding{Nodes: namesOf(nodes), Summary: summary, Want: "the right sum on every rank, whoever takes part"}
+	node, trial := nodes[0], facts.SmokeTrial{}
+	for _, each := range nodes {
+		for _, one := range each.Smoke.Trials {
+			// One that tells what its ranks met goes before one in which only others' failed.
+			better := trial.Stage == "" || len(one.Failures) > 0 && len(trial.Failures) == 0 ||
+				(len(one.Failures) > 0) == (len(trial.Failures) > 0) && one.Nodes < trial.Nodes
+			if !one.Passed && one.Nodes > 1 && better {
+				node, trial = each, one
+			}
+		}
+	}
+	if trial.Stage == "" {
+		f.Remedy = cutOff(view, node)
+		return f
+	}
+	f.Got = fmt.Sprintf("%s by %s", stageWords[trial.Stage], node.Smoke.Backend)
+	if len(trial.With) > 0 {
+		f.Got = fmt.Sprintf("%s with %s by %s", node.Name, hostfile.Fold(trial.With), node.Smoke.Backend)
+	}
+	if len(trial.Failures) > 0 {
+		f.Got += ": " + allHappened(node, trial.Failures)
+	}
+	f.WouldSee = wouldSee(trial.Failures, "")
+	if have(trial.Failures, facts.SmokeWrong) {
+		return put(view, f, node, trial.Failures, ofItself(trial.Failures))
+	}
+	return put(view, f, node, trial.Failures, ofTheWay)
+}

@@ -1,0 +1,135 @@
+package smoke
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/checks/ranks"
+	"preflight/facts"
+)
+
+var Copies = checks.Check{
+	ID:       "gpu-copies",
+	Title:    "copies between host and GPU, and within a GPU, are as fast as on others of the model, and as the PCIe link can be",
+	Severity: checks.Warning,
+	Needs:    needs,
+	Doc: "With --smoke every rank copies from the host to its GPU, back, and within the GPU. From four nodes on, less than 80 % of the median of GPUs of the model behind PCIe links of the same width and " +
+		"generation is slow. On any number of nodes so is less than half of what the PCIe link carries by its width and generation: then all may be slow alike. What ranks copy at the same time shares switches, " +
+		"which is why the half of it is no concern.",
+	WouldSee: "no message: offloading, loading of data and checkpoints take longer, and so does every step that waits for them",
+	Run: func(view checks.View) []checks.Finding {
+		if !ranks.UsesNCCL(view) {
+			return checks.Skipped("accelerator cpu: nothing is copied to a GPU")
+		}
+		nodes, findings := took(view, "gpu-copies")
+		for _, node := range nodes {
+			copied := func(rank facts.SmokeRank) bool { return rank.HostToDevice > 0 }
+			if !slices.ContainsFunc(node.Smoke.Ranks, copied) {
+				findings = append(findings, leftTo(node, computesID))
+			}
+		}
+		usual := make([]map[string]float64, len(copyKinds))
+		for i, kind := range copyKinds {
+			usual[i] = usualOf(nodes, func(node *facts.Node, rank facts.SmokeRank) (string, float64) {
+				return rank.Name + " " + linkOf(node, rank).String(), kind.rate(rank)
+			})
+		}
+		for _, node := range nodes {
+			findings = append(findings, slowCopies(node, usual)...)
+		}
+		return findings
+	},
+}
+
+// copyKinds are what is copied, and whether it crosses the PCIe link.
+var copyKinds = []struct {
+	what    string
+	rate    func(facts.SmokeRank) float64
+	crosses bool
+}{
+	{"host to GPU", func(rank facts.SmokeRank) float64 { return rank.HostToDevice }, true},
+	{"GPU to host", func(rank facts.SmokeRank) float64 { return rank.DeviceToHost }, true},
+	{"within the GPU", func(rank facts.SmokeRank) float64 { return rank.DeviceToDevice }, false},
+}
+
+// leastCarried is the share of what is usual below which copies and traffic are slow, and
+// leastOfLink that of what a link carries by itself.
+const (
+	leastCarried = 0.8
+	leastOfLink  = 0.5
+)
+
+func slowCopies(node *facts.Node, usual []map[string]float64) (findings []checks.Finding) {
+	var slow, want []string
+	for _, rank := range node.Smoke.Ranks {
+		link := linkOf(node, rank)
+		for i, kind := range copyKinds {
+			rate, most := kind.rate(rank), usual[i][rank.Name+" "+link.String()]
+			wanted := ""
+			switch {
+			case rate == 0:
+				continue
+			case kind.crosses && rate < leastOfLink*link.rate():
+				wanted = fmt.Sprintf("%s: at least half of the %s of %s", kind.what, facts.BitRate(link.rate()), link)
+			case rate < leastCarried*most:
+				wanted = fmt.Sprintf("%s: at least %.0f %% of the %s of most of the model", kind.what, 100*leastCarried, facts.BitRate(most))
+			default:
+				continue
+			}
+			slow = append(slow, fmt.Sprintf("%s %s: %s", ranked(node, rank.LocalRank), kind.what, facts.BitRate(rate)))
+			if !slices.Contains(want, wanted) {
+				want = append(want, wanted)
+			}
+		}
+	}
+	if slow == nil {
+		return nil
+	}
+	return []checks.Finding{{
+		Nodes:   []string{node.Name},
+		Summary: "copies of a GPU are slow",
+		Got:     strings.Join(slow, "; "),
+		Want:    strings.Join(want, "; "),
+		Remedy: []fix.Command{
+			fix.On("nvidia-smi --query-gpu=index,pcie.link.gen.current,pcie.link.width.current --format=csv   # while it copies"),
+			fix.On("nvidia-smi topo -m   # the processors that are near the GPU are those a rank is to be bound to"),
+		},
+	}}
+}
+
+// pcie is a GPU's way into its machine, the zero value where nothing tells of it.
+type pcie struct{ generation, width int }
+
+func linkOf(node *facts.Node, rank facts.SmokeRank) pcie {
+	if node.NVML == nil || rank.Address == "" {
+		return pcie{}
+	}
+	i := slices.IndexFunc(node.NVML.Cards, func(card facts.Card) bool { return card.Address == rank.Address })
+	if i < 0 {
+		return pcie{}
+	}
+	link := node.NVML.Cards[i].Link
+	return pcie{link.MaxGeneration, link.Width}
+}
+
+func (p pcie) String() string {
+	return fmt.Sprintf("PCIe %d.0 x%d", p.generation, p.width)
+}
+
+// laneRates are what a lane carries in one direction, in bit/s, by generation: the line rate
+// less its code, 8b/10b of the first two, 128b/130b of three to five, and of the sixth 236 of
+// every 256 bytes.
+//
+// Source: the PCI Express base specifications, 1.0 to 6.0.
+var laneRates = []float64{1: 2e9, 2: 4e9, 3: 7.877e9, 4: 15.754e9, 5: 31.508e9, 6: 59e9}
+
+// rate is what the link carries in one direction, 0 where that is not known.
+func (p pcie) rate() float64 {
+	if p.generation < 0 || p.generation >= len(laneRates) {
+		return 0
+	}
+	return laneRates[p.generation] * float64(p.width)
+}

@@ -1,0 +1,65 @@
+package smoke
+
+import (
+	"fmt"
+	"slices"
+
+	"preflight/checks"
+	"preflight/facts"
+)
+
+var Node = checks.Check{
+	ID:        nodeID,
+	Title:     "the ranks of every node reduce among themselves, and all get the right sum",
+	Severity:  checks.Error,
+	Needs:     needs,
+	DependsOn: append(looking(), computesID),
+	Doc: "With --smoke the ranks of each node reduce by the launch's own library, no other node with them, and every element of every answer is looked at. What fails here is of this machine: its /dev/shm, " +
+		"the links between its GPUs, its limits, its libraries. The rank, its GPU and the element are named, with what the library said. A rank that does not compute is gpu-computes's. What another check explains " +
+		"is left to it.",
+	WouldSee: "ncclUnhandledCudaError, ncclSystemError or a timeout of the first all_reduce",
+	Run: func(view checks.View) []checks.Finding {
+		nodes, findings := took(view, nodeID)
+		several := false
+		for _, node := range nodes {
+			if len(node.Smoke.Ranks) < 2 {
+				continue
+			}
+			several = true
+			findings = append(findings, checks.OfNode(node, unreduced(view, node)...)...)
+		}
+		if !several && len(nodes) == len(view.Nodes) && len(nodes) > 0 {
+			return checks.Skipped("a node has one rank: see collective")
+		}
+		return findings
+	},
+}
+
+func unreduced(view checks.View, node *facts.Node) []checks.Finding {
+	i := slices.IndexFunc(node.Smoke.Trials, func(trial facts.SmokeTrial) bool { return trial.Stage == facts.SmokeNode })
+	switch {
+	case i < 0 && isAlone(view, node):
+		return []checks.Finding{leftTo(node, computesID)}
+	case i < 0:
+		return []checks.Finding{timeUp(node, "the ranks of the node together")}
+	case node.Smoke.Trials[i].Passed:
+		return nil
+	}
+	trial := node.Smoke.Trials[i]
+	if areAbsent(trial.Failures) {
+		return []checks.Finding{wayOut(view, node, trial.Failures)}
+	}
+	f := checks.Finding{
+		Nodes:    []string{node.Name},
+		Summary:  "its ranks do not reduce among themselves",
+		Got:      fmt.Sprintf("%d ranks by %s: %s", trial.Ranks, node.Smoke.Backend, allHappened(node, trial.Failures)),
+		Want:     "the right sum on every rank",
+		WouldSee: wouldSee(trial.Failures, ""),
+	}
+	return []checks.Finding{put(view, f, node, trial.Failures, ofItself(trial.Failures))}
+}
+
+// isAlone is whether gpu-computes finds something of a node that ends what can be tried there.
+func isAlone(view checks.View, node *facts.Node) bool {
+	return view.Found(computesID, checks.Fail, checks.Unknown)[node.Name]
+}

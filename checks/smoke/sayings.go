@@ -1,0 +1,186 @@
+package smoke
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/checks/ranks"
+	"preflight/checks/remedy"
+	"preflight/facts"
+)
+
+// saying is what a library says of a cause that can be told by it. explain reads whole logs of
+// jobs, by far more signatures, and stands on the checks: it cannot be asked here.
+type saying struct {
+	texts  []string // any of them, in lower case
+	means  string
+	checks []string // those that look at it: where one fails, the finding is theirs
+	fix    func(view checks.View, node *facts.Node) []fix.Command
+}
+
+// sayings are in an order in which the first that fits is the nearest to the cause.
+//
+// Source: NVIDIA/nccl 2.18 to 2.28, src/misc/shmutils.cc, src/misc/socket.cc,
+// src/transport/net_ib; facebookincubator/gloo, gloo/transport/tcp/pair.cc; the names and
+// texts of CUDA's errors, cuda.h 12; glibc 2.36, elf/dl-load.c.
+var sayings = []saying{
+	{[]string{"/dev/shm", "shared memory"}, "shared memory cannot be had", []string{"shm-size", "shm-writable"}, only(
+		fix.On("df -h /dev/shm; ls -l /dev/shm   # full, or not to be written to"),
+	)},
+	{[]string{"ibv_reg_mr", "ibv_create_cq", "memlock"}, "memory cannot be locked", []string{"memlock-limit"}, ofNode(remedy.RaiseMemlock)},
+	{[]string{"too many open files"}, "too few files can be open", []string{"open-files-limit"}, ofNode(remedy.RaiseOpenFiles)},
+	{[]string{"ibv_", "ibv_wc_", "local qp", "net/ib"}, "the way over InfiniBand or RoCE does not carry", []string{"ib-links", "ib-same"}, only(
+		fix.On("ibstat; show_gids   # the port, its GID and what link layer it has"),
+		fix.On(`sudo dmesg -T | grep -iE "mlx5|infiniband"`),
+	)},
+	{[]string{"uncorrectable", "unspecified launch failure", "illegal memory access", "illegal instruction"}, "the GPU is broken, or its memory is", []string{"gpu-healthy"}, only(
+		fix.On(`sudo dmesg -T | grep -iE "nvlink|xid"`),
+		fix.On("nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT"),
+	)},
+	{[]string{"system not yet initialized", "system_not_ready"}, "the NVSwitches are not set up", []string{"gpu-fabric"}, only(
+		fix.On("systemctl status nvidia-fabricmanager"),
+	)},
+	{[]string{"out of memory"}, "memory has run out", []string{"gpu-idle", "memory-available"}, only(
+		fix.On("nvidia-smi; free -h; sudo dmesg -T | grep -i 'out of memory'"),
+	)},
+	{[]string{"no kernel image", "no_binary_for_gpu"}, "the libraries have no code for this GPU", []string{"torch-same"}, only(
+		fix.On("nvidia-smi --query-gpu=name,compute_cap --format=csv   # a torch that is built for it is wanted"),
+	)},
+	{[]string{"cannot open shared object file", "undefined symbol", "importerror", "modulenotfounderror", "symbol lookup error"}, "a library cannot be loaded", []string{"python-same", "torch-same", "packages-same", "nccl-loaded"}, importTorch},
+	{[]string{"no socket interface found", "unable to find address", "unable to resolve hostname"}, "no interface is found to talk by", []string{"nic-choice", "nic-same"}, only(
+		fix.On("ip -br address; env | grep SOCKET_IFNAME"),
+	)},
+	{[]string{"connection reset", "connection closed", "connection refused", "connection timed out", "no route to host", "connectfullmesh", "broken pipe", "timed out", "timeout"}, "the connection does not carry what is sent", []string{"node-mesh", "path-mtu"}, cutOff},
+}
+
+// looking are the checks that sayings leave a finding to.
+func looking() (ids []string) {
+	for _, s := range sayings {
+		ids = append(ids, s.checks...)
+	}
+	return ids
+}
+
+func only(commands ...fix.Command) func(checks.View, *facts.Node) []fix.Command {
+	return func(checks.View, *facts.Node) []fix.Command { return commands }
+}
+
+func ofNode(remedy func(*facts.Node) []fix.Command) func(checks.View, *facts.Node) []fix.Command {
+	return func(_ checks.View, node *facts.Node) []fix.Command { return remedy(node) }
+}
+
+func importTorch(view checks.View, _ *facts.Node) []fix.Command {
+	if view.Launch.Interpreter == "" {
+		return nil
+	}
+	return []fix.Command{fix.On("%s -X importtime -c 'import torch; print(torch.ones(1), torch.__file__)'   # which library, and where torch is looked for", fix.Path(view.Launch.Interpreter))}
+}
+
+// cutOff looks for what lets a connection through and not what is sent over it.
+func cutOff(_ checks.View, node *facts.Node) []fix.Command {
+	return append(remedy.WithHostNetwork(node),
+		fix.On("sudo iptables -S; sudo nft list ruleset   # DROP and REJECT, also by size or number: quota, connbytes, limit"),
+		fix.On("ip -s -s link   # errors and drops of the interface that is used"),
+	)
+}
+
+// said is the first saying that one of these lines has.
+func said(lines ...string) *saying {
+	for i := range sayings {
+		if slices.ContainsFunc(lines, sayings[i].isIn) {
+			return &sayings[i]
+		}
+	}
+	return nil
+}
+
+// isIn leaves out what NCCL says of what it does well, "NET/IB : Using …".
+func (s *saying) isIn(line string) bool {
+	line = strings.ToLower(line)
+	return !strings.Contains(line, "nccl info") && slices.ContainsFunc(s.texts, func(text string) bool { return strings.Contains(line, text) })
+}
+
+// telling is the line of a log that has the saying, else its last one.
+func telling(failure facts.SmokeFailure) string {
+	lines := failure.Log
+	if s := said(lines...); s != nil {
+		return lines[slices.IndexFunc(lines, s.isIn)]
+	}
+	if len(lines) > 0 {
+		return lines[len(lines)-1]
+	}
+	return ""
+}
+
+// meant is the first thing that failures say, of any of them. That a rank hangs is told by who
+// waited for it, and not by a library.
+func meant(failures []facts.SmokeFailure) *saying {
+	var lines []string
+	for _, failure := range failures {
+		if failure.Kind != facts.SmokeHang && failure.Kind != facts.SmokeStuck {
+			lines = append(lines, failure.Message)
+		}
+		lines = append(lines, failure.Log...)
+	}
+	return said(lines...)
+}
+
+// put gives a finding the cause that the failures tell, else the fallback, with its fix. Where
+// another check has looked at that cause and fails a node of it, the finding is left to it.
+func put(view checks.View, f checks.Finding, node *facts.Node, failures []facts.SmokeFailure, fallback saying) checks.Finding {
+	cause := cmp.Or(meant(failures), &fallback)
+	for _, check := range cause.checks {
+		failing := view.Failing(check)
+		if slices.ContainsFunc(f.Nodes, func(name string) bool { return failing[name] }) {
+			return checks.Finding{Verdict: checks.Unknown, Nodes: f.Nodes, Summary: f.Summary + ": see " + check, Explained: true}
+		}
+	}
+	if cause.means != "" {
+		f.Summary += ": " + cause.means
+	}
+	f.Remedy = cause.fix(view, node)
+	return f
+}
+
+// have is whether one of these failures is of a kind.
+func have(failures []facts.SmokeFailure, kinds ...facts.SmokeKind) bool {
+	return slices.ContainsFunc(failures, func(f facts.SmokeFailure) bool { return slices.Contains(kinds, f.Kind) })
+}
+
+// wouldSee is the message of a library that has said one, as the job would have it.
+func wouldSee(failures []facts.SmokeFailure, otherwise string) string {
+	for _, failure := range failures {
+		switch failure.Kind {
+		case facts.SmokeError, facts.SmokeCrash:
+			return failure.Message
+		case facts.SmokeWrong:
+			return "no message: a loss that is NaN, or does not fall"
+		}
+	}
+	return otherwise
+}
+
+// ofItself is why ranks of one node fail that no library says anything of.
+func ofItself(failures []facts.SmokeFailure) saying {
+	if have(failures, facts.SmokeHang, facts.SmokeStuck) {
+		return saying{fix: only(
+			fix.On("ps -eo pid,stat,wchan:32,args | grep -E ' D[a-zA-Z<+]* '   # who waits in the kernel: for a file system that hangs, or a driver"),
+			fix.On("sudo dmesg -T | tail -50"),
+		)}
+	}
+	return saying{fix: diagnose}
+}
+
+// ofTheWay is why nodes fail with each other without a word: what is sent does not come.
+var ofTheWay = saying{checks: []string{"node-mesh", "path-mtu"}, fix: cutOff}
+
+// diagnose are commands that show what gives wrong answers.
+func diagnose(view checks.View, _ *facts.Node) []fix.Command {
+	if !ranks.UsesNCCL(view) {
+		return []fix.Command{fix.On("sudo dmesg -T | grep -iE 'mce|edac|hardware error'   # processor and memory")}
+	}
+	return []fix.Command{fix.On("dcgmi diag -r 3   # loads the GPUs for some minutes"), fix.On(`sudo dmesg -T | grep -iE "nvlink|xid"`)}
+}

@@ -1,0 +1,181 @@
+package smoke
+
+import (
+	"fmt"
+	"slices"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/checks/names"
+	"preflight/checks/ranks"
+	"preflight/facts"
+	"preflight/launch/nccl"
+)
+
+var Speed = checks.Check{
+	ID:        "collective-speed",
+	Title:     "no node reduces much slower than others of its kind, and all as fast as half of their links at least",
+	Severity:  checks.Warning,
+	Needs:     needs,
+	DependsOn: []string{computesID, nodeID, collectiveID},
+	Doc: "What went over each rank's link while --smoke had the ranks reduce, among those of a node, in pairs and all together. From four nodes on, one that carries less than 80 % of the median of nodes with GPUs of its " +
+		"model in as large a group is slow; of several pairs its best one counts, so that it is not slow for its partner. On any number of nodes so is less than half of what the links say that they carry: NVLink within a node, " +
+		"a port of InfiniBand or RoCE between nodes, and a physical interface of up to 25 Gbit/s, which one connection of TCP can fill. Then all may be slow alike. Who does not come through at all is collective's.",
+	WouldSee: "nothing but a slow job: every all-reduce takes the time of its slowest link",
+	Run: func(view checks.View) []checks.Finding {
+		nodes, findings := took(view, "collective-speed")
+		compared := map[string]bool{} // who is slow, once
+		measured := false
+		for _, kind := range ways {
+			by := map[group][]float64{}
+			for _, node := range nodes {
+				if g, rate := fastest(node, kind.stages); rate > 0 {
+					by[g] = append(by[g], rate)
+					measured = true
+				}
+			}
+			for _, node := range nodes {
+				if f, slow := slowWay(view, node, kind, by); slow && !compared[node.Name] {
+					compared[node.Name] = true
+					findings = append(findings, f)
+				}
+			}
+		}
+		if !measured && len(nodes) > 0 && len(findings) == 0 {
+			return checks.Skipped("no group of ranks came through: see collective")
+		}
+		return findings
+	},
+}
+
+// way is what ranks reduce over.
+type way struct {
+	stages []facts.SmokeStage // of which the fastest trial of a node counts
+	among  string
+	// link is what it carries by itself and what that is called, 0 where nobody knows.
+	link func(view checks.View, node *facts.Node) (rate float64, name string)
+	fix  func(view checks.View, node *facts.Node) []fix.Command
+}
+
+// ways are from within a node outwards: what is slow there is slow everywhere.
+var ways = []way{
+	{[]facts.SmokeStage{facts.SmokeNode}, "among its own ranks", nvLinks, func(view checks.View, _ *facts.Node) []fix.Command {
+		if !ranks.UsesNCCL(view) {
+			return slowness(view)
+		}
+		return []fix.Command{fix.On("nvidia-smi topo -m; nvidia-smi nvlink -s"), fix.On(`sudo dmesg -T | grep -iE "nvlink|xid"`)}
+	}},
+	{[]facts.SmokeStage{facts.SmokePair}, "with another node", network, seeNetwork},
+	{[]facts.SmokeStage{facts.SmokeOne}, "with one rank of each node", network, seeNetwork},
+	{[]facts.SmokeStage{facts.SmokeAll}, "with all ranks", network, seeNetwork},
+}
+
+// group is what rates are compared within.
+type group struct {
+	stage facts.SmokeStage
+	ranks int
+	model string
+}
+
+// fastest is a node's best trial of these stages, 0 where none passed.
+func fastest(node *facts.Node, stages []facts.SmokeStage) (of group, rate float64) {
+	for _, trial := range node.Smoke.Trials {
+		if slices.Contains(stages, trial.Stage) && trial.Passed && trial.Rate > rate {
+			of, rate = group{trial.Stage, trial.Ranks, modelOf(node)}, trial.Rate
+		}
+	}
+	return of, rate
+}
+
+func modelOf(node *facts.Node) string {
+	if len(node.Smoke.Ranks) == 0 {
+		return ""
+	}
+	return node.Smoke.Ranks[0].Name
+}
+
+func slowWay(view checks.View, node *facts.Node, kind way, rates map[group][]float64) (f checks.Finding, slow bool) {
+	g, rate := fastest(node, kind.stages)
+	link, name := kind.link(view, node)
+	f = checks.Finding{
+		Nodes: []string{node.Name}, Summary: "reduces slowly " + kind.among,
+		Got: facts.BitRate(rate), Remedy: kind.fix(view, node),
+	}
+	switch {
+	case rate == 0:
+	case rate < leastOfLink*link:
+		f.Want = fmt.Sprintf("at least half of the %s of %s", facts.BitRate(link), name)
+		return f, true
+	case len(rates[g]) >= enough && rate < leastCarried*median(rates[g]):
+		f.Got += ", " + share(rate, median(rates[g]))
+		f.Want = fmt.Sprintf("at least %.0f %% of the %s of most nodes", 100*leastCarried, facts.BitRate(median(rates[g])))
+		return f, true
+	}
+	return f, false
+}
+
+// nvLinks are those of the GPU of a node's ranks that has the fewest, all of which a ring uses.
+func nvLinks(_ checks.View, node *facts.Node) (least float64, name string) {
+	if node.NVML == nil {
+		return 0, ""
+	}
+	for _, rank := range node.Smoke.Ranks {
+		i := slices.IndexFunc(node.NVML.Cards, func(card facts.Card) bool { return rank.Address != "" && card.Address == rank.Address })
+		if i < 0 || node.NVML.Cards[i].NVLinks == nil {
+			return 0, ""
+		}
+		links := node.NVML.Cards[i].NVLinks
+		if rate := float64(links.Speed) * float64(links.Count-len(links.Down)); least == 0 || rate < least {
+			least, name = rate, fmt.Sprintf("%d NVLinks", links.Count-len(links.Down))
+		}
+	}
+	return least, name
+}
+
+// filledByTCP is the fastest interface that one connection fills, in bit/s.
+const filledByTCP = 25e9
+
+// network is the slowest port or interface by which a node's ranks talk to others.
+func network(view checks.View, node *facts.Node) (least float64, name string) {
+	for _, port := range rails(view, node) {
+		if rate := float64(port.Rate); least == 0 || rate < least {
+			least, name = rate, fmt.Sprintf("%s:%d", port.Adapter.Name, port.Port)
+		}
+	}
+	if least > 0 || node.Net == nil {
+		return least, name
+	}
+	used := names.InterfaceOf(node.Net, interfaceOf(node))
+	if used.Speed == nil || used.Kind != "physical" || *used.Speed > filledByTCP {
+		return 0, ""
+	}
+	return float64(*used.Speed), used.Name
+}
+
+func seeNetwork(view checks.View, node *facts.Node) []fix.Command {
+	if len(rails(view, node)) > 0 {
+		return []fix.Command{fix.On("ibstat; perfquery -x   # rate, width and errors of the ports")}
+	}
+	name := interfaceOf(node)
+	return []fix.Command{
+		fix.On("ethtool %s | grep -iE 'speed|duplex|link'", fix.Name(name)),
+		fix.On("ip -s -s link show dev %s   # errors and drops", fix.Name(name)),
+	}
+}
+
+// rails are the ports of InfiniBand or RoCE by which a node's ranks talk, none where they do
+// not.
+func rails(view checks.View, node *facts.Node) []nccl.HCAPort {
+	if !ranks.UsesNCCL(view) || node.IB == nil {
+		return nil
+	}
+	return ranks.NCCLNetwork(view, node).Ports
+}
+
+// interfaceOf is where a node called others in the mesh, else what leads to them.
+func interfaceOf(node *facts.Node) string {
+	if node.Mesh != nil && node.Mesh.Interface != "" {
+		return node.Mesh.Interface
+	}
+	return names.PeerInterface(node)
+}

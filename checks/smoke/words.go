@@ -1,0 +1,139 @@
+package smoke
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/facts"
+)
+
+// The checks that others here leave a finding to.
+const (
+	computesID   = "gpu-computes"
+	nodeID       = "collective-node"
+	collectiveID = "collective"
+)
+
+// needs are those of every check here.
+var needs = []facts.Section{facts.SectionSmoke}
+
+// took are the nodes whose ranks were started. Of each other one comes an unknown with it,
+// which gpu-computes reports unless it is switched off.
+func took(view checks.View, check string) (nodes []*facts.Node, found []checks.Finding) {
+	for _, node := range view.Nodes {
+		if node.Smoke.Refused == "" {
+			nodes = append(nodes, node)
+			continue
+		}
+		f := checks.UnknownFor(node, "the smoke test did not run here: "+node.Smoke.Refused)
+		f.Explained = check != computesID && !view.Policy.SwitchesOff(computesID)
+		found = append(found, f)
+	}
+	return nodes, found
+}
+
+// leftTo is an unknown whose cause another check reports.
+func leftTo(node *facts.Node, check string) checks.Finding {
+	f := checks.UnknownFor(node, "it did not get as far: see "+check)
+	f.Explained = true
+	return f
+}
+
+// timeUp is what is said of what there was no time for.
+func timeUp(node *facts.Node, what string) checks.Finding {
+	f := checks.UnknownFor(node, "no time was left to try "+what)
+	f.Remedy = []fix.Command{fix.Note("give the smoke test more of it, as in --smoke-time=120s")}
+	return f
+}
+
+// ranked is a rank as a person looks for it: its device, or its number where it has none.
+func ranked(node *facts.Node, local int) string {
+	i := slices.IndexFunc(node.Smoke.Ranks, func(rank facts.SmokeRank) bool { return rank.LocalRank == local })
+	if i < 0 || node.Smoke.Ranks[i].Device < 0 {
+		return fmt.Sprintf("local rank %d", local)
+	}
+	rank := node.Smoke.Ranks[i]
+	return fmt.Sprintf("GPU %d (%s)", rank.Device, cmp.Or(rank.Address, "of no known address"))
+}
+
+// happened is what a rank met, with the line of the library's log that tells most of it.
+func happened(failure facts.SmokeFailure) string {
+	text := failure.Call
+	switch failure.Kind {
+	case facts.SmokeHang:
+		text = "hangs in " + text
+	case facts.SmokeStuck:
+		text = "is stuck in " + text + ", where no signal reaches it"
+	case facts.SmokeCrash:
+		text = "ended in " + text
+	case facts.SmokeWrong:
+		text += " gave a wrong answer"
+	}
+	if failure.Element != nil {
+		text += fmt.Sprintf(": element %d is %s", *failure.Element, number(failure.Got))
+		if failure.Want != nil {
+			text += " and should be " + number(failure.Want)
+		}
+	}
+	if failure.Message != "" {
+		text += ": " + failure.Message
+	}
+	if line := telling(failure); line != "" && !strings.Contains(text, line) {
+		text += "; " + line
+	}
+	return text
+}
+
+// number is nil of a NaN alone: JSON has no word for it.
+func number(value *float64) string {
+	if value == nil {
+		return "NaN"
+	}
+	return strconv.FormatFloat(*value, 'g', -1, 64)
+}
+
+// allHappened are failures of a node, alike ones together.
+func allHappened(node *facts.Node, failures []facts.SmokeFailure) string {
+	var texts []string
+	met := map[string][]string{}
+	for _, failure := range failures {
+		text := happened(failure)
+		if met[text] == nil {
+			texts = append(texts, text)
+		}
+		if rank := ranked(node, failure.LocalRank); !slices.Contains(met[text], rank) {
+			met[text] = append(met[text], rank)
+		}
+	}
+	for i, text := range texts {
+		texts[i] = strings.Join(met[text], ", ") + ": " + text
+	}
+	return strings.Join(texts, "; ")
+}
+
+// areAbsent is whether there was nothing to try it with: that is no failure of what was to be
+// tried.
+func areAbsent(failures []facts.SmokeFailure) bool {
+	return len(failures) > 0 && !slices.ContainsFunc(failures, func(f facts.SmokeFailure) bool { return f.Kind != facts.SmokeAbsent })
+}
+
+// wayOut is how what is absent can be tried all the same.
+func wayOut(view checks.View, node *facts.Node, failures []facts.SmokeFailure) checks.Finding {
+	f := checks.UnknownFor(node, "nothing to try it with: "+failures[0].Call+": "+failures[0].Message)
+	f.Remedy = []fix.Command{fix.Note("let the other engine try, by --smoke=torch or --smoke=direct, or name the interpreter of the launch by --python")}
+	return f
+}
+
+// median is that of two the higher one, which a few slow ones do not pull down.
+func median(values []float64) float64 { return slices.Sorted(slices.Values(values))[len(values)/2] }
+
+// enough is from how many nodes on a median says what is usual.
+const enough = 4
+
+// share is a rate as a part of another.
+func share(rate, of float64) string { return fmt.Sprintf("%.0f %%", 100*rate/of) }

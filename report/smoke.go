@@ -1,0 +1,104 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/facts"
+)
+
+// SmokeWords is the smoke test in one sentence, "" where no ranks were started: how fast all
+// reduce and who is slowest, or who did not come through with whom.
+func SmokeWords(nodes []facts.Node) string {
+	took := Smoked(nodes)
+	if len(took) == 0 {
+		return ""
+	}
+	ranks, well := 0, []SmokeRate{}
+	var alone []string
+	for _, node := range took {
+		ranks += len(node.Smoke.Ranks)
+		if rate, passed := lastOf(node); passed {
+			well = append(well, SmokeRate{node.Name, rate})
+		}
+		if slices.ContainsFunc(node.Smoke.Ranks, func(rank facts.SmokeRank) bool { return rank.Failure != nil }) {
+			alone = append(alone, node.Name)
+		}
+	}
+	text := fmt.Sprintf("%s, %s", Plural(len(took), "node"), Plural(ranks, "rank"))
+	if len(well) == len(took) {
+		slices.SortStableFunc(well, func(a, b SmokeRate) int { return cmp.Compare(a.Rate, b.Rate) })
+		usual := well[len(well)/2].Rate
+		text += ", all-reduce right, " + facts.BitRate(usual)
+		if well[0].Rate < usual {
+			text += fmt.Sprintf(", slowest %s at %.0f %%", well[0].Of, 100*well[0].Rate/usual)
+		}
+		return text
+	}
+	text += ", all-reduce not right"
+	if len(alone) > 0 {
+		text += ": not by themselves: " + briefly(alone)
+	}
+	passed, failed := SmokePairs(took)
+	if pairs := len(passed) + len(failed); pairs > 0 {
+		text += fmt.Sprintf("; %d of %s right", len(passed), Plural(pairs, "pair"))
+	}
+	if len(failed) > 0 {
+		text += ", not " + briefly(Map(failed, func(pair SmokeRate) string { return pair.Of }))
+	}
+	return text
+}
+
+// SmokeRate is what somebody carried, or two did: "w1", "w1 – w2".
+type SmokeRate struct {
+	Of   string
+	Rate float64
+}
+
+// Smoked are the nodes whose ranks were started for the smoke test.
+func Smoked(nodes []facts.Node) []facts.Node {
+	return slices.DeleteFunc(slices.Clone(nodes), func(node facts.Node) bool { return node.Smoke == nil || node.Smoke.Refused != "" })
+}
+
+// lastOf is what a node's trial of the most nodes came to: that of all ranks, or of its own
+// where there are no others.
+func lastOf(node facts.Node) (rate float64, passed bool) {
+	trials := node.Smoke.Trials
+	if len(trials) == 0 {
+		return 0, false
+	}
+	most := slices.MaxFunc(trials, func(a, b facts.SmokeTrial) int {
+		return cmp.Or(cmp.Compare(a.Nodes, b.Nodes), cmp.Compare(a.Ranks, b.Ranks))
+	})
+	return most.Rate, most.Passed
+}
+
+// SmokePairs are the pairs that were tried, each once.
+func SmokePairs(nodes []facts.Node) (passed, failed []SmokeRate) {
+	met := map[string]bool{}
+	for _, node := range nodes {
+		for _, trial := range node.Smoke.Trials {
+			if trial.Stage != facts.SmokePair || len(trial.With) != 1 || met[trial.With[0]+" – "+node.Name] {
+				continue
+			}
+			pair := SmokeRate{node.Name + " – " + trial.With[0], trial.Rate}
+			met[pair.Of] = true
+			if trial.Passed {
+				passed = append(passed, pair)
+			} else {
+				failed = append(failed, pair)
+			}
+		}
+	}
+	return passed, failed
+}
+
+// briefly are a few of many.
+func briefly(all []string) string {
+	if more := len(all) - 2*slowestNamed; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(all[:2*slowestNamed], ", "), more)
+	}
+	return strings.Join(all, ", ")
+}
