@@ -26,7 +26,8 @@ type Smoke struct {
 
 const (
 	// computeTime is for how long every rank computes under load: long enough for a card to get
-	// warm and for its clocks to settle. As long again is for exact sums and copies.
+	// warm and for its clocks to settle. Exact sums, copies and the first call of each library
+	// come besides.
 	computeTime = 2 * time.Second
 	// reduceTime is for one trial: NCCL and gloo meet in a second or two, and where they do not,
 	// there is to be time for others.
@@ -173,6 +174,11 @@ func (s *smokeTest) crew(m *member, engine string, limit time.Duration) smoke.Cr
 		}
 		visible = strings.Join(slots, ",")
 	}
+	// torchrun gives each of several on a node one thread, unless it is told otherwise
+	// (torch/distributed/run.py, 2.9).
+	if threads := "OMP_NUM_THREADS"; s.Prediction.Torchrun() && len(s.ranks[m]) > 1 && launch.RankEnv(m.Env, s.Prediction.Exports).Get(threads).Value == "" {
+		crew.Env = append(slices.Clone(crew.Env), facts.Setting{Name: threads, Value: "1"})
+	}
 	for _, rank := range s.ranks[m] {
 		place := smoke.Place{LocalRank: rank.LocalRank, Device: rank.Device, Visible: visible}
 		if s.Prediction.Accelerator == "cpu" {
@@ -196,7 +202,7 @@ func (s *smokeTest) leave() {
 
 // compute has every rank compute and copy by itself.
 func (s *smokeTest) compute() {
-	s.command(facts.SmokeCompute, s.crews, 4*computeTime, func(m *member) map[int]smoke.Order {
+	s.command(facts.SmokeCompute, s.crews, max(4*computeTime, s.Smoke.Time/4), func(m *member) map[int]smoke.Order {
 		orders := map[int]smoke.Order{}
 		for _, rank := range m.Smoke.Ranks {
 			orders[rank.LocalRank] = smoke.Order{Do: smoke.DoCompute, Seconds: computeTime.Seconds()}
@@ -313,6 +319,9 @@ func (s *smokeTest) together(stage facts.SmokeStage, ranks func(*member) []facts
 // where there was no time to make them.
 func (s *smokeTest) round(stage facts.SmokeStage, trials []members, ranks func(*member) []facts.SmokeRank) []bool {
 	all := slices.Concat(trials...)
+	if len(all) == 0 {
+		return nil
+	}
 	s.loadAnew(all)
 	limit := min(reduceTime, s.Smoke.Time/4)
 	limit += s.slack(limit)

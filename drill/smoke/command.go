@@ -18,7 +18,8 @@ var torchScript string
 func (c Crew) command(p Place) *exec.Cmd {
 	var cmd *exec.Cmd
 	if c.Engine == Direct {
-		cmd = exec.Command("/proc/self/exe", "agent", "smoke") // this program anew, called as we were
+		// This program anew, called as we were. Of the GPUs that CUDA shows it, it takes the one of its local rank.
+		cmd = exec.Command("/proc/self/exe", "agent", "smoke", strconv.Itoa(p.LocalRank), c.NCCL)
 		cmd.Args[0] = os.Args[0]
 	} else {
 		cmd = exec.Command(c.Interpreter, "-B", "-c", torchScript, c.Accelerator)
