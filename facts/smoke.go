@@ -24,6 +24,14 @@ type Smoke struct {
 	Left []string `json:"left,omitempty" fact:"own"`
 }
 
+// What is slow in a smoke test: less than a share of what is usual, which is the median where so many nodes tell of
+// it. Who is slow is tried once more, with others, before anything is said of it.
+const (
+	SlowCompute = 0.9
+	SlowTraffic = 0.8
+	UsualFrom   = 4
+)
+
 // SmokeStage is a part of the smoke test.
 type SmokeStage string
 

@@ -72,7 +72,7 @@ func (r *run) smoke(ctx context.Context, d Drill) {
 	ctx, over := context.WithCancel(ctx)
 	defer over() // which ends the ranks of nodes that have not answered
 	r.takeTurn(ctx, r.members, r.Smoke.Time/runsAhead)
-	s := &smokeTest{run: r, ctx: ctx, phase: d.Phase, end: time.Now().Add(r.Smoke.Time + r.slack(r.Smoke.Time)), ranks: map[*member][]launch.Rank{}, down: map[*member]bool{}, tried: map[string]int{}}
+	s := &smokeTest{run: r, ctx: ctx, phase: d.Phase, end: time.Now().Add(r.Smoke.Time), ranks: map[*member][]launch.Rank{}, down: map[*member]bool{}, tried: map[string]int{}}
 	for _, rank := range r.Prediction.Ranks() {
 		if m := r.members.named(rank.Host); m != nil {
 			s.ranks[m] = append(s.ranks[m], rank)
@@ -81,15 +81,15 @@ func (r *run) smoke(ctx context.Context, d Drill) {
 	s.muster(d.Section)
 	s.compute()
 	s.together(facts.SmokeNode, everyRank)
-	if s.together(facts.SmokeOne, firstRank) {
-		s.together(facts.SmokeAll, everyRank)
+	if s.together(facts.SmokeOne, firstRank) && s.together(facts.SmokeAll, everyRank) {
+		s.pace()
 	}
 	s.dismiss()
 }
 
 // muster has every node start its ranks.
 func (s *smokeTest) muster(section facts.Section) {
-	limit := s.Smoke.Time/2 + s.slack(s.Smoke.Time/2)
+	limit := min(s.Smoke.Time/2+s.slack(s.Smoke.Time/2), s.Smoke.Time*3/4)
 	engine := cmp.Or(s.Smoke.Engine, s.fitting())
 	s.each(s.ctx, Event{Phase: s.named(facts.SmokeLoad)}, s.members, limit, func(ctx context.Context, m *member) error {
 		seen := facts.Smoke{Engine: engine, Refused: s.refused(m, engine), Ranks: []facts.SmokeRank{}, Trials: []facts.SmokeTrial{}}
@@ -200,11 +200,43 @@ func (s *smokeTest) leave() {
 	s.crews = s.crews.only(func(m *member) bool { return m.Reached && m.Smoke.Fault == "" })
 }
 
-// compute has every rank compute and copy by itself.
+// compute has every rank compute and copy by itself, and once more those that were slow.
 func (s *smokeTest) compute() {
-	s.command(facts.SmokeCompute, s.crews, max(4*computeTime, s.Smoke.Time/4), func(m *member) map[int]smoke.Order {
-		orders := map[int]smoke.Order{}
+	all := map[*member][]facts.SmokeRank{}
+	for _, m := range s.crews {
+		all[m] = m.Smoke.Ranks
+	}
+	s.have(all)
+	s.leave()
+	rates := map[string][]float64{} // by what they compute on
+	for _, m := range s.crews {
 		for _, rank := range m.Smoke.Ranks {
+			rates[rank.Name] = append(rates[rank.Name], rank.Rate)
+		}
+	}
+	slow := map[*member][]facts.SmokeRank{}
+	for _, m := range s.crews {
+		for _, rank := range m.Smoke.Ranks {
+			if len(s.crews) >= facts.UsualFrom && rank.Rate < facts.SlowCompute*median(rates[rank.Name]) {
+				slow[m] = append(slow[m], rank)
+			}
+		}
+	}
+	s.have(slow)
+	s.leave()
+}
+
+func median(of []float64) float64 { return slices.Sorted(slices.Values(of))[len(of)/2] }
+
+// have has some ranks compute. The best of what one has done counts.
+func (s *smokeTest) have(ranks map[*member][]facts.SmokeRank) {
+	who := s.crews.only(func(m *member) bool { return len(ranks[m]) > 0 })
+	if len(who) == 0 {
+		return
+	}
+	s.command(facts.SmokeCompute, who, max(4*computeTime, s.Smoke.Time/4), func(m *member) map[int]smoke.Order {
+		orders := map[int]smoke.Order{}
+		for _, rank := range ranks[m] {
 			orders[rank.LocalRank] = smoke.Order{Do: smoke.DoCompute, Seconds: computeTime.Seconds()}
 		}
 		return orders
@@ -212,7 +244,9 @@ func (s *smokeTest) compute() {
 		for i := range m.Smoke.Ranks {
 			rank := &m.Smoke.Ranks[i]
 			if done, is := came.Done[rank.LocalRank]; is {
-				rank.Rate, rank.HostToDevice, rank.DeviceToHost, rank.DeviceToDevice = done.Rate, done.HostToDevice, done.DeviceToHost, done.DeviceToDevice
+				rank.Rate = max(rank.Rate, done.Rate)
+				rank.HostToDevice, rank.DeviceToHost = max(rank.HostToDevice, done.HostToDevice), max(rank.DeviceToHost, done.DeviceToHost)
+				rank.DeviceToDevice = max(rank.DeviceToDevice, done.DeviceToDevice)
 			}
 			for _, failure := range came.Failures {
 				if failure.LocalRank == rank.LocalRank {
@@ -221,7 +255,6 @@ func (s *smokeTest) compute() {
 			}
 		}
 	})
-	s.leave()
 }
 
 // command has members carry out orders at once, in a phase of its own, and hands what came to each.
@@ -313,6 +346,40 @@ func (s *smokeTest) together(stage facts.SmokeStage, ranks func(*member) []facts
 	}))
 	s.crews = s.crews.only(func(m *member) bool { return m.Smoke.Fault == "" })
 	return true
+}
+
+// pace has nodes reduce in pairs where all is well, and once more with others those whose pair was slow or that had
+// no partner: of the group of all, which is as fast as its slowest, nobody can tell who that is.
+func (s *smokeTest) pace() {
+	isPair := func(trial facts.SmokeTrial) bool { return trial.Stage == facts.SmokePair }
+	arePaired := slices.ContainsFunc(s.crews, func(m *member) bool { return slices.ContainsFunc(m.Smoke.Trials, isPair) })
+	if len(s.crews) < facts.UsualFrom || arePaired { // to find out who cannot
+		return
+	}
+	var pairs []members
+	for pair := range slices.Chunk(s.crews, 2) {
+		if len(pair) == 2 {
+			pairs = append(pairs, pair)
+		}
+	}
+	s.round(facts.SmokePair, pairs, firstRank)
+	rate := func(m *member) float64 {
+		if trial := last(m.Smoke.Trials); isPair(trial) {
+			return trial.Rate
+		}
+		return 0
+	}
+	var rates []float64
+	for _, m := range s.crews {
+		rates = append(rates, rate(m))
+	}
+	isSlow := func(m *member) bool { return rate(m) < facts.SlowTraffic*median(rates) }
+	slow, well := s.crews.only(isSlow), s.crews.only(func(m *member) bool { return !isSlow(m) })
+	pairs = nil
+	for i := range min(len(slow), len(well)) {
+		pairs = append(pairs, members{slow[i], well[i]})
+	}
+	s.round(facts.SmokePair, pairs, firstRank)
 }
 
 // round makes trials at once, in each of which some members reduce, and says which passed; nothing
@@ -434,11 +501,14 @@ func (s *smokeTest) blame(crews members, v smoke.Verdict) {
 			}
 		}
 	}
+	isBad := func(name string) bool {
+		return slices.ContainsFunc(v.Bad, func(i int) bool { return crews[i].Name == name })
+	}
 	for _, i := range v.Bad {
 		seen := crews[i].Smoke
 		seen.Fault = facts.FaultNode
 		for _, trial := range seen.Trials {
-			if trial.Stage == facts.SmokePair {
+			if trial.Stage == facts.SmokePair && !isBad(trial.With[0]) {
 				seen.Against = append(seen.Against, trial.With...)
 			}
 		}

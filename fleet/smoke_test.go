@@ -149,7 +149,8 @@ func TestSmoke(t *testing.T) {
 		want  map[string]string // fault and against, by node
 		last  facts.SmokeStage  // that w1 took part in
 	}{
-		{"all is well", 4, &smoking{}, map[string]string{}, facts.SmokeAll},
+		{"all is well", 4, &smoking{}, map[string]string{}, facts.SmokePair},
+		{"of few all are well", 3, &smoking{}, map[string]string{}, facts.SmokeAll},
 		{"a node by itself", 1, &smoking{}, map[string]string{}, facts.SmokeNode},
 		{"one talks to nobody", 4, &smoking{bad: names("w3")}, map[string]string{"w3": "node [w2 w4]"}, facts.SmokeAll},
 		{"two of eight", 8, &smoking{bad: names("w3", "w4")}, map[string]string{"w3": "node [w6 w1]", "w4": "node [w5 w2]"}, facts.SmokeAll},

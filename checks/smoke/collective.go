@@ -122,7 +122,8 @@ func fault(view checks.View, nodes []*facts.Node, summary string) checks.Finding
 			// One that tells what its ranks met goes before one in which only others' failed.
 			better := trial.Stage == "" || len(one.Failures) > 0 && len(trial.Failures) == 0 ||
 				(len(one.Failures) > 0) == (len(trial.Failures) > 0) && one.Nodes < trial.Nodes
-			if !one.Passed && one.Nodes > 1 && better {
+			withOthers := len(each.Smoke.Against) > 0 && slices.ContainsFunc(one.With, func(name string) bool { return !slices.Contains(each.Smoke.Against, name) })
+			if !one.Passed && one.Nodes > 1 && better && !withOthers {
 				node, trial = each, one
 			}
 		}

@@ -62,15 +62,12 @@ func uncomputed(view checks.View, node *facts.Node) []checks.Finding {
 	return nil
 }
 
-// leastCompute is the share of what is usual below which a GPU is slow.
-const leastCompute = 0.9
-
 func slowCompute(view checks.View, nodes []*facts.Node) (findings []checks.Finding) {
 	usual := usualOf(nodes, func(_ *facts.Node, rank facts.SmokeRank) (string, float64) { return rank.Name, rank.Rate })
 	for _, node := range nodes {
 		var slow []string
 		for _, rank := range node.Smoke.Ranks {
-			if most := usual[rank.Name]; rank.Rate > 0 && rank.Rate < leastCompute*most {
+			if most := usual[rank.Name]; rank.Rate > 0 && rank.Rate < facts.SlowCompute*most {
 				slow = append(slow, fmt.Sprintf("%s %s, %s", ranked(node, rank.LocalRank), operations(rank.Rate), share(rank.Rate, most)))
 			}
 		}
@@ -81,7 +78,7 @@ func slowCompute(view checks.View, nodes []*facts.Node) (findings []checks.Findi
 			Verdict: checks.Warn, Nodes: []string{node.Name},
 			Summary:  "computes slowly",
 			Got:      strings.Join(slow, "; "),
-			Want:     fmt.Sprintf("at least %.0f %% of the %s of most of the model", 100*leastCompute, operations(usual[node.Smoke.Ranks[0].Name])),
+			Want:     fmt.Sprintf("at least %.0f %% of the %s of most of the model", 100*facts.SlowCompute, operations(usual[node.Smoke.Ranks[0].Name])),
 			Remedy:   slowness(view),
 			WouldSee: "no message: every step takes as long as the slowest GPU",
 		})
@@ -99,7 +96,7 @@ func slowness(view checks.View) []fix.Command {
 func operations(rate float64) string { return humanize.SIWithDigits(rate, 1, "op/s") }
 
 // usualOf is the median of a kind of rate over all ranks, by what is to be alike, "" for
-// those that are left out. There is none where fewer than enough nodes have any.
+// those that are left out. There is none where too few nodes have any.
 func usualOf(nodes []*facts.Node, of func(*facts.Node, facts.SmokeRank) (kind string, rate float64)) map[string]float64 {
 	rates, have := map[string][]float64{}, map[string]map[string]bool{}
 	for _, node := range nodes {
@@ -116,7 +113,7 @@ func usualOf(nodes []*facts.Node, of func(*facts.Node, facts.SmokeRank) (kind st
 	}
 	usual := map[string]float64{}
 	for kind, all := range rates {
-		if len(have[kind]) >= enough {
+		if len(have[kind]) >= facts.UsualFrom {
 			usual[kind] = median(all)
 		}
 	}

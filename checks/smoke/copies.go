@@ -55,12 +55,8 @@ var copyKinds = []struct {
 	{"within the GPU", func(rank facts.SmokeRank) float64 { return rank.DeviceToDevice }, false},
 }
 
-// leastCarried is the share of what is usual below which copies and traffic are slow, and
-// leastOfLink that of what a link carries by itself.
-const (
-	leastCarried = 0.8
-	leastOfLink  = 0.5
-)
+// leastOfLink is the share of what a link carries by itself below which copies and traffic are slow.
+const leastOfLink = 0.5
 
 func slowCopies(node *facts.Node, usual []map[string]float64) (findings []checks.Finding) {
 	var slow, want []string
@@ -74,8 +70,8 @@ func slowCopies(node *facts.Node, usual []map[string]float64) (findings []checks
 				continue
 			case kind.crosses && rate < leastOfLink*link.rate():
 				wanted = fmt.Sprintf("%s: at least half of the %s of %s", kind.what, facts.BitRate(link.rate()), link)
-			case rate < leastCarried*most:
-				wanted = fmt.Sprintf("%s: at least %.0f %% of the %s of most of the model", kind.what, 100*leastCarried, facts.BitRate(most))
+			case rate < facts.SlowTraffic*most:
+				wanted = fmt.Sprintf("%s: at least %.0f %% of the %s of most of the model", kind.what, 100*facts.SlowTraffic, facts.BitRate(most))
 			default:
 				continue
 			}

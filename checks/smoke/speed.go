@@ -87,6 +87,16 @@ func fastest(node *facts.Node, stages []facts.SmokeStage) (of group, rate float6
 	return of, rate
 }
 
+// passed is in how many trials of a stage a node came through.
+func passed(node *facts.Node, stage facts.SmokeStage) (n int) {
+	for _, trial := range node.Smoke.Trials {
+		if trial.Stage == stage && trial.Passed {
+			n++
+		}
+	}
+	return n
+}
+
 func modelOf(node *facts.Node) string {
 	if len(node.Smoke.Ranks) == 0 {
 		return ""
@@ -106,9 +116,10 @@ func slowWay(view checks.View, node *facts.Node, kind way, rates map[group][]flo
 	case rate < leastOfLink*link:
 		f.Want = fmt.Sprintf("at least half of the %s of %s", facts.BitRate(link), name)
 		return f, true
-	case len(rates[g]) >= enough && rate < leastCarried*median(rates[g]):
+	case g.stage == facts.SmokePair && passed(node, g.stage) < 2: // it may be its partner's
+	case len(rates[g]) >= facts.UsualFrom && rate < facts.SlowTraffic*median(rates[g]):
 		f.Got += ", " + share(rate, median(rates[g]))
-		f.Want = fmt.Sprintf("at least %.0f %% of the %s of most nodes", 100*leastCarried, facts.BitRate(median(rates[g])))
+		f.Want = fmt.Sprintf("at least %.0f %% of the %s of most nodes", 100*facts.SlowTraffic, facts.BitRate(median(rates[g])))
 		return f, true
 	}
 	return f, false

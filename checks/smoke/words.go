@@ -132,8 +132,5 @@ func wayOut(view checks.View, node *facts.Node, failures []facts.SmokeFailure) c
 // median is that of two the higher one, which a few slow ones do not pull down.
 func median(values []float64) float64 { return slices.Sorted(slices.Values(values))[len(values)/2] }
 
-// enough is from how many nodes on a median says what is usual.
-const enough = 4
-
 // share is a rate as a part of another.
 func share(rate, of float64) string { return fmt.Sprintf("%.0f %%", 100*rate/of) }

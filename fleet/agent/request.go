@@ -88,6 +88,10 @@ func (s Service[Question, Answer]) Start(ctx context.Context, at *remote.Agent, 
 	case o := <-first:
 		return o.answer, o.err
 	case <-waiting.Done():
+		if ctx.Err() != nil { // then the call ends, and says so
+			o := <-first
+			return o.answer, o.err
+		}
 		return outcome{}.answer, fmt.Errorf("%w to %s within %s", remote.ErrNoAnswer, s.name, limit)
 	}
 }
