@@ -337,3 +337,20 @@ func TestCrash(t *testing.T) {
 		t.Errorf("what NCCL prints is not in the log: %q", ranks[0].log.String())
 	}
 }
+
+// TestReduceSlowly also has NCCL leave a file behind, which is its crew's to remove.
+func TestReduceSlowly(t *testing.T) {
+	t.Parallel()
+	machine := gpus.H100s(2)
+	machine.Cards[1].Trouble = map[string]string{"ncclAllReduce": "slow", "ncclCommInitRankConfig": "leave"}
+	ranks, answers := group(t, machine, 20)
+	const most = 2 * 0.5 * (1 << 20) * 8 * timed / (timed * 0.1) // a tenth of a second each
+	for _, answer := range answers {
+		if answer.Done == nil || answer.Done.BitRate <= 0 || answer.Done.BitRate > most {
+			t.Errorf("%s, not a rate of at most %.0f", text(answer), most)
+		}
+	}
+	if err := os.Remove(fmt.Sprintf("/dev/shm/nccl-%06x", ranks[1].cmd.Process.Pid)); err != nil {
+		t.Error(err)
+	}
+}
