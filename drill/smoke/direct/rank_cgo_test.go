@@ -5,6 +5,7 @@ package direct
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"preflight/drill/smoke"
 	"preflight/facts"
@@ -31,6 +33,9 @@ type child struct {
 	calls  []string // that it announced
 }
 
+// tooLong is when a rank is ended that has neither answered nor ended.
+const tooLong = 30 * time.Second
+
 // start starts a rank with a GPU of a machine, whose loading is its first answer.
 func start(t *testing.T, machine gpus.Machine, device int) *child {
 	t.Helper()
@@ -45,7 +50,9 @@ func start(t *testing.T, machine gpus.Machine, device int) *child {
 
 func startIn(t *testing.T, dir string, device int, library string) *child {
 	t.Helper()
-	c := &child{t: t, cmd: exec.Command("/proc/self/exe", "agent", "smoke", fmt.Sprint(device), library)}
+	ctx, cancel := context.WithTimeout(t.Context(), tooLong)
+	t.Cleanup(cancel)
+	c := &child{t: t, cmd: exec.CommandContext(ctx, "/proc/self/exe", "agent", "smoke", fmt.Sprint(device), library)}
 	c.cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir, gpus.ScenarioVariable+"="+filepath.Join(dir, gpus.ScenarioName), "NCCL_SOCKET_IFNAME=lo")
 	c.cmd.Stderr = &c.log
 	out, err := c.cmd.StdoutPipe()
@@ -304,7 +311,7 @@ func TestReduceFails(t *testing.T) {
 			if got == nil || got.Kind != test.want.Kind || got.Call != test.want.Call || !strings.HasPrefix(got.Message, test.want.Message) {
 				t.Errorf("%s, not\n%s", text(answers[1]), text(smoke.Word{Failed: &test.want}))
 			}
-			if test.want.Kind == facts.SmokeWrong && (*got.Element != 131072 || *got.Want != 3 || answers[0].Done == nil) {
+			if got != nil && test.want.Kind == facts.SmokeWrong && (got.Element == nil || *got.Element != 131072 || *got.Want != 3 || answers[0].Done == nil) {
 				t.Errorf("%s, and the other %s", text(answers[1]), text(answers[0]))
 			}
 			if err := ranks[1].cmd.Wait(); err != nil {
@@ -328,5 +335,22 @@ func TestCrash(t *testing.T) {
 	ranks[0].cmd.Wait()
 	if !strings.Contains(ranks[0].log.String(), "NCCL WARN") {
 		t.Errorf("what NCCL prints is not in the log: %q", ranks[0].log.String())
+	}
+}
+
+// TestReduceSlowly also has NCCL leave a file behind, which is its crew's to remove.
+func TestReduceSlowly(t *testing.T) {
+	t.Parallel()
+	machine := gpus.H100s(2)
+	machine.Cards[1].Trouble = map[string]string{"ncclAllReduce": "slow", "ncclCommInitRankConfig": "leave"}
+	ranks, answers := group(t, machine, 20)
+	const most = 2 * 0.5 * (1 << 20) * 8 * timed / (timed * 0.1) // a tenth of a second each
+	for _, answer := range answers {
+		if answer.Done == nil || answer.Done.BitRate <= 0 || answer.Done.BitRate > most {
+			t.Errorf("%s, not a rate of at most %.0f", text(answer), most)
+		}
+	}
+	if err := os.Remove(fmt.Sprintf("/dev/shm/nccl-%06x", ranks[1].cmd.Process.Pid)); err != nil {
+		t.Error(err)
 	}
 }

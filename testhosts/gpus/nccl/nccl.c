@@ -19,7 +19,7 @@
 struct ncclComm {
 	nvmlDevice_t card;
 	struct sockaddr_in where;
-	int rank, ranks, socket;
+	int rank, ranks, socket, gone;
 	volatile ncclResult_t state;
 };
 
@@ -60,6 +60,14 @@ static nvmlDevice_t card(void)
 	}
 	return scenario_device(MACHINE, shown ? atoi(shown) : device);
 }
+
+/* Who is gone is not to be asked again: NCCL would look into memory that is free. */
+#define ENTER_COMM(comm) \
+	do { \
+		if ((comm)->gone) \
+			abort(); \
+		ENTER_CARD((comm)->card); \
+	} while (0)
 
 #define ENTER_CARD(card) \
 	do { \
@@ -169,6 +177,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
+	if (comm->gone)
+		abort();
 	*error = comm->state;
 	if (*error == ncclSuccess)
 		*error = (ncclResult_t)trouble_enter(__func__, comm->card);
@@ -179,7 +189,7 @@ ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataTyp
                            cudaStream_t stream)
 {
 	(void)stream;
-	ENTER_CARD(comm->card);
+	ENTER_COMM(comm);
 	if (type != ncclFloat32 || operation != ncclSum)
 		return complain(ncclInvalidArgument, "AllReduce : only sums of float32 are stood in for");
 	ncclResult_t result = meet_reduce(comm->socket, from, to, count);
@@ -192,13 +202,14 @@ ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataTyp
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
-	ENTER_CARD(comm->card);
+	ENTER_COMM(comm);
 	return ncclSuccess;
 }
 
 /* A communicator is not freed: somebody may still wait in it. */
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
+	comm->gone++;
 	ENTER_CARD(comm->card);
 	close(comm->socket);
 	return ncclSuccess;
@@ -206,7 +217,8 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
-	ENTER_CARD(comm->card);
+	ENTER_COMM(comm);
+	comm->gone++;
 	shutdown(comm->socket, SHUT_RDWR);
 	return ncclSuccess;
 }
