@@ -370,7 +370,7 @@ func (s *smokeTest) pace() {
 		return 0
 	}
 	var rates []float64
-	for _, m := range s.crews {
+	for _, m := range slices.Concat(pairs...) {
 		rates = append(rates, rate(m))
 	}
 	isSlow := func(m *member) bool { return rate(m) < facts.SlowTraffic*median(rates) }

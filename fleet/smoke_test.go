@@ -27,7 +27,9 @@ type smoking struct {
 	cut      map[[2]string]bool // pairs that cannot, in hostfile order
 	all      bool               // nobody can
 	hangs    bool               // who cannot says nothing for as long as it is waited for
+	slow     map[string]bool    // nodes that compute, and in whose company others reduce, at a tenth of the rate
 	mu       sync.Mutex
+	computed map[string]int      // how often ranks of a node did
 	meetings map[string]*meeting // by where
 	gone     int                 // crews that were dismissed
 }
@@ -82,11 +84,16 @@ func (s *smoking) carriedOut(ctx context.Context, name string, orders smoke.Orde
 			came.Done[local] = smoke.Done{Meet: fmt.Sprint(name, " ", time.Now().UnixNano())}
 			return came
 		case smoke.DoCompute:
+			s.mu.Lock()
+			if s.computed != nil {
+				s.computed[name]++
+			}
+			s.mu.Unlock()
 			if s.wrong[name] {
 				came.Failures = append(came.Failures, facts.SmokeFailure{LocalRank: local, Kind: facts.SmokeWrong})
 				continue
 			}
-			came.Done[local] = smoke.Done{Rate: 1e12}
+			came.Done[local] = smoke.Done{Rate: s.rate(1e12, name)}
 		case smoke.DoReduce:
 			meet = order.Meet
 			came.Done[local] = smoke.Done{BitRate: 1e9 * float64(local+1)}
@@ -110,6 +117,9 @@ func (s *smoking) carriedOut(ctx context.Context, name string, orders smoke.Orde
 	case <-m.full:
 	case <-ctx.Done():
 	}
+	for local, done := range came.Done {
+		came.Done[local] = smoke.Done{BitRate: s.rate(done.BitRate, m.nodes...)}
+	}
 	if !s.talk(m.nodes) {
 		if s.hangs {
 			time.Sleep(time.Duration(orders.Of[0].Seconds * float64(time.Second)))
@@ -117,6 +127,13 @@ func (s *smoking) carriedOut(ctx context.Context, name string, orders smoke.Orde
 		came = smoke.Outcome{Failures: []facts.SmokeFailure{{Kind: facts.SmokeHang, Call: "all_reduce"}}}
 	}
 	return came
+}
+
+func (s *smoking) rate(usual float64, nodes ...string) float64 {
+	if slices.ContainsFunc(nodes, func(node string) bool { return s.slow[node] }) {
+		return usual / 10
+	}
+	return usual
 }
 
 func (s *smoking) talk(nodes []string) bool {
@@ -223,6 +240,31 @@ func TestSmokeStages(t *testing.T) {
 	}
 	if rank := fleet.Nodes[1].Smoke.Ranks[1]; rank.Rate != 1e12 || rank.Device != -1 {
 		t.Errorf("%+v", rank)
+	}
+}
+
+// TestSmokeOfTheSlow: who was slow is tried once more, its partner with somebody else, and nobody else is.
+func TestSmokeOfTheSlow(t *testing.T) {
+	model := &smoking{meetings: map[string]*meeting{}, slow: names("w3"), computed: map[string]int{}}
+	var nodes []answers
+	for i := range 5 {
+		nodes = append(nodes, model.methods(fmt.Sprintf("w%d", i+1)))
+	}
+	got := map[string]string{}
+	for _, node := range smoked(t, Smoke{Time: time.Minute}, nodes).Nodes {
+		for _, trial := range node.Smoke.Trials {
+			if trial.Stage == facts.SmokePair {
+				got[node.Name] += fmt.Sprintf("%s %g, ", trial.With[0], trial.Rate)
+			}
+		}
+		got[node.Name] += fmt.Sprint(model.computed[node.Name], " times")
+	}
+	want := map[string]string{ // w5 had nobody at first
+		"w1": "w2 1e+09, w3 1e+08, 2 times", "w2": "w1 1e+09, w4 1e+09, 2 times",
+		"w3": "w4 1e+08, w1 1e+08, 4 times", "w4": "w3 1e+08, w2 1e+09, 2 times", "w5": "2 times",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
