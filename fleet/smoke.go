@@ -356,13 +356,20 @@ func (s *smokeTest) pace() {
 	if len(s.crews) < facts.UsualFrom || arePaired { // to find out who cannot
 		return
 	}
-	var pairs []members
+	in := func(pairs []members) {
+		for i, passed := range s.round(facts.SmokePair, pairs, firstRank) {
+			if !passed { // though the whole did, by another way
+				s.blame(pairs[i], smoke.Verdict{Among: [][]int{{0, 1}}})
+			}
+		}
+	}
+	var pairs, again []members
 	for pair := range slices.Chunk(s.crews, 2) {
 		if len(pair) == 2 {
 			pairs = append(pairs, pair)
 		}
 	}
-	s.round(facts.SmokePair, pairs, firstRank)
+	in(pairs)
 	rate := func(m *member) float64 {
 		if trial := last(m.Smoke.Trials); isPair(trial) {
 			return trial.Rate
@@ -375,11 +382,10 @@ func (s *smokeTest) pace() {
 	}
 	isSlow := func(m *member) bool { return rate(m) < facts.SlowTraffic*median(rates) }
 	slow, well := s.crews.only(isSlow), s.crews.only(func(m *member) bool { return !isSlow(m) })
-	pairs = nil
 	for i := range min(len(slow), len(well)) {
-		pairs = append(pairs, members{slow[i], well[i]})
+		again = append(again, members{slow[i], well[i]})
 	}
-	s.round(facts.SmokePair, pairs, firstRank)
+	in(again)
 }
 
 // round makes trials at once, in each of which some members reduce, and says which passed; nothing
