@@ -63,6 +63,9 @@ type Clock struct {
 // a pdsh-started rank gets. -1 means unlimited.
 type Limits struct {
 	MemLock Limit `json:"memlock" unit:"bytes"` // bytes
+	// LocksFreely is whether MemLock does not bind, for CAP_IPC_LOCK is in effect, and not only in a user
+	// namespace; nil where that was not told.
+	LocksFreely *bool `json:"locks_freely"`
 	NoFile  Limit `json:"nofile"`
 	NProc   Limit `json:"nproc"`
 	Stack   Limit `json:"stack" unit:"bytes"` // bytes

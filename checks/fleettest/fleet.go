@@ -85,7 +85,7 @@ func Node(i int, names []string) facts.Node {
 				ShmMax: 1<<64 - 1<<24, ShmAll: 1<<64 - 1<<24, ShmMni: 4096, RemoveIPC: "no",
 			},
 			Limits: &facts.Limits{
-				MemLock: facts.Limit{Soft: -1, Hard: -1},
+				MemLock: facts.Limit{Soft: -1, Hard: -1}, LocksFreely: new(false),
 				NoFile:  facts.Limit{Soft: 1 << 20, Hard: 1 << 20},
 				NProc:   facts.Limit{Soft: 1 << 22, Hard: 1 << 22},
 				Stack:   facts.Limit{Soft: 8 << 20, Hard: -1},

@@ -25,7 +25,7 @@ var MemlockLimit = checks.Check{
 	Volatile: true,
 	Needs:    []facts.Section{facts.SectionLimits, facts.SectionIB},
 	Doc: "RDMA adapters write into memory that must not move, and the kernel counts it against RLIMIT_MEMLOCK of the ssh session the ranks are " +
-		"started in, unless they have CAP_IPC_LOCK, as root has outside containers. NVIDIA asks for unlimited. Without RDMA devices nothing in a " +
+		"started in, unless they have CAP_IPC_LOCK, as root has outside containers, and inside with --cap-add=IPC_LOCK. NVIDIA asks for unlimited. Without RDMA devices nothing in a " +
 		"launch locks memory to speak of: the CUDA driver pins its own outside the limit.",
 	WouldSee: "Call to ibv_reg_mr failed",
 	Run: func(v checks.View) []checks.Finding {
@@ -37,6 +37,9 @@ var MemlockLimit = checks.Check{
 		return checks.OnEach(func(_ checks.View, node *facts.Node) []checks.Finding {
 			soft := node.Limits.MemLock.Soft
 			exempt := node.Host != nil && node.Host.User == "root" && node.Host.Container == ""
+			if told := node.Limits.LocksFreely; told != nil {
+				exempt = *told
+			}
 			if soft < 0 || exempt {
 				return nil
 			}

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/prometheus/procfs"
@@ -34,6 +37,7 @@ func CollectLimits(_ context.Context, o machine.Options) (*facts.Limits, error) 
 		}
 		*into = limit(r.Cur, r.Max)
 	}
+	l.LocksFreely = locksFreely(o)
 	var known bool
 	if l.FileMax, known = machine.Number(o.At("/proc/sys/fs/file-max")); !known {
 		return nil, errors.New("/proc/sys/fs/file-max cannot be read")
@@ -44,6 +48,33 @@ func CollectLimits(_ context.Context, o machine.Options) (*facts.Limits, error) 
 		}
 	}
 	return l, nil
+}
+
+// locksFreely is whether the kernel lets this process lock, or have an adapter pin, memory beyond its limit: that
+// takes the capability in the first user namespace, where every number of a user is itself.
+//
+// Source: Linux 6.1, drivers/infiniband/core/umem.c, ib_umem_get, and mm/mlock.c, can_do_mlock, which ask capable(CAP_IPC_LOCK).
+func locksFreely(o machine.Options) *bool {
+	status, err := os.ReadFile(o.At("/proc/self/status"))
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(status)) {
+		name, text, _ := strings.Cut(line, ":")
+		if name != "CapEff" {
+			continue
+		}
+		effective, err := strconv.ParseUint(strings.TrimSpace(text), 16, 64)
+		if err != nil {
+			return nil
+		}
+		freely := effective&(1<<unix.CAP_IPC_LOCK) != 0
+		if users, err := os.ReadFile(o.At("/proc/self/uid_map")); err == nil && freely { // a kernel without such namespaces has no such file
+			freely = slices.Equal(strings.Fields(string(users)), []string{"0", "0", "4294967295"})
+		}
+		return &freely
+	}
+	return nil
 }
 
 // limit turns the kernel's numbers into ours: RLIM_INFINITY, and what no int64

@@ -49,6 +49,32 @@ func TestLimitsAreThoseOfThisProcess(t *testing.T) {
 	}
 }
 
+// The numbers are those of root, of a user, of root in docker, of one in docker with
+// --cap-add=IPC_LOCK, and of root in rootless podman, whose capabilities are of its own namespace.
+func TestWhoLocksFreely(t *testing.T) {
+	const all, every = "         0          0 4294967295\n", "000001ffffffffff"
+	for name, test := range map[string]struct {
+		effective, users string
+		want             *bool
+	}{
+		"root": {every, all, new(true)}, "a user": {"0000000000000000", all, new(false)},
+		"docker": {"00000000a80425fb", all, new(false)}, "docker with IPC_LOCK": {"00000000a80465fb", all, new(true)},
+		"podman": {every, "         0       1000          1\n", new(false)}, "no such namespaces": {every, "", new(true)},
+		"not a number": {"all", all, nil}, "not told": {"", all, nil},
+	} {
+		files := map[string]string{"proc/self/status": "Name:\tagent\n"}
+		if test.effective != "" {
+			files["proc/self/status"] += "CapPrm:\t0000000000000000\nCapEff:\t" + test.effective + "\n"
+		}
+		if test.users != "" {
+			files["proc/self/uid_map"] = test.users
+		}
+		if diff := cmp.Diff(test.want, locksFreely(fixture.Write(t, machine.Options{}, files))); diff != "" {
+			t.Errorf("%s: (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 func TestPIDsLimit(t *testing.T) {
 	for name, want := range map[string]int64{"host-metal-cgroup1": 10813, "host-docker-cgroup2": 4096} {
 		got, err := CollectLimits(t.Context(), fixture.Machine(t, name))
