@@ -66,11 +66,11 @@ type Limits struct {
 	// LocksFreely is whether MemLock does not bind, for CAP_IPC_LOCK is in effect, and not only in a user
 	// namespace; nil where that was not told.
 	LocksFreely *bool `json:"locks_freely"`
-	NoFile  Limit `json:"nofile"`
-	NProc   Limit `json:"nproc"`
-	Stack   Limit `json:"stack" unit:"bytes"` // bytes
-	Core    Limit `json:"core" unit:"bytes"`  // bytes
-	FileMax int64 `json:"file_max"`           // fs.file-max
+	NoFile      Limit `json:"nofile"`
+	NProc       Limit `json:"nproc"`
+	Stack       Limit `json:"stack" unit:"bytes"` // bytes
+	Core        Limit `json:"core" unit:"bytes"`  // bytes
+	FileMax     int64 `json:"file_max"`           // fs.file-max
 	// PIDsMax is the cgroup's limit on processes and threads, nil when there is none.
 	PIDsMax *int64 `json:"pids_max"`
 }
