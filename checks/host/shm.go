@@ -237,12 +237,15 @@ var SHMLeftovers = checks.Check{
 	Volatile: true,
 	Doc: "A killed job leaves its segments in /dev/shm, where they count against its size until somebody removes them. Named here are those that " +
 		"carry a name NCCL, torch, python or MPI gives, that no process maps, and that are older than ten minutes. Files of other names are " +
-		"never named: somebody may have put them there on purpose.",
+		"never named: somebody may have put them there on purpose. With --smoke also what its own ranks left, and it could not remove.",
 	WouldSee: "Error: failed to extend /dev/shm/nccl-XXXXXX to 33030532 bytes, error: No space left on device (28)",
 	Run: checks.OnEach(func(view checks.View, node *facts.Node) (findings []checks.Finding) {
 		left, unclear := leftovers(node)
 		if len(left) > 0 {
 			findings = append(findings, leftBehind(node, left))
+		}
+		if node.Smoke != nil && len(node.Smoke.Left) > 0 {
+			findings = append(findings, leftBySmoke(node.Smoke.Left))
 		}
 		if unclear > view.Policy.SHMHeadroom {
 			findings = append(findings, checks.UnknownFor(node, "segments of other users take "+humanize.IBytes(uint64(unclear))+
@@ -271,27 +274,50 @@ func leftovers(node *facts.Node) (left []facts.Segment, unclear int64) {
 }
 
 func leftBehind(node *facts.Node, left []facts.Segment) checks.Finding {
-	const atMost = 20 // names in one command
 	var total int64
 	var names []string
 	sudo := fix.Code("")
 	for _, segment := range left {
 		total += segment.Size
-		if len(names) == atMost || !fix.IsPlain(segment.Name) || strings.Contains(segment.Name, "/") {
-			continue // a name that a shell would take apart, or that leads elsewhere, is not put into a command
-		}
-		names = append(names, "/dev/shm/"+segment.Name)
-		if node.Host == nil || segment.Owner != node.Host.User {
+		names = append(names, segment.Name)
+		if canBeNamed(segment.Name) && (node.Host == nil || segment.Owner != node.Host.User) {
 			sudo = fix.Code("sudo ")
 		}
 	}
-	f := checks.Finding{
+	return checks.Finding{
 		Summary: "ended programs left segments in /dev/shm",
 		Got:     fmt.Sprintf("%s in %s that no process maps, of %s in all", humanize.IBytes(uint64(total)), english.Plural(len(left), "segment", ""), humanize.IBytes(uint64(node.SHM.Size))),
-		Remedy:  []fix.Command{fix.On("ls -lSh /dev/shm")},
+		Remedy:  removal(sudo, names),
 	}
-	if len(names) > 0 {
-		f.Remedy = []fix.Command{fix.On("%srm -f %s", sudo, fix.List[fix.Name](" ", names))}
-	}
-	return f
 }
+
+// leftBySmoke is of files that are ours: the ranks that made them ran as the user who logs in.
+func leftBySmoke(paths []string) checks.Finding {
+	var names []string
+	for _, path := range paths {
+		names = append(names, strings.TrimPrefix(path, "/dev/shm/"))
+	}
+	return checks.Finding{
+		Summary: "the ranks of the smoke test left files in /dev/shm, and it could not remove them",
+		Got:     compare.List(names),
+		Remedy:  removal(fix.Code(""), names),
+	}
+}
+
+// removal removes segments, or shows them where none can be named.
+func removal(sudo fix.Arg, names []string) []fix.Command {
+	const atMost = 20 // names in one command
+	var paths []string
+	for _, name := range names {
+		if len(paths) < atMost && canBeNamed(name) {
+			paths = append(paths, "/dev/shm/"+name)
+		}
+	}
+	if paths == nil {
+		return []fix.Command{fix.On("ls -lSh /dev/shm")}
+	}
+	return []fix.Command{fix.On("%srm -f %s", sudo, fix.List[fix.Name](" ", paths))}
+}
+
+// canBeNamed leaves out a name that a shell would take apart, or that leads elsewhere.
+func canBeNamed(name string) bool { return fix.IsPlain(name) && !strings.Contains(name, "/") }

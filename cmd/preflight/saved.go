@@ -149,19 +149,35 @@ func rejudge(saved checks.Report, policy checks.Policy) checks.Report {
 	if saved.Normalized {
 		catalogue = agreement.Lasting(catalogue)
 	}
-	_, said := saved.NotTried[facts.SectionCallBack]
-	if reason := saved.Launch.NoCallBack(saved.Head); reason != "" && !said { // as by runs before there was the drill
-		saved.NotTried = maps.Clone(saved.NotTried)
-		if saved.NotTried == nil {
-			saved.NotTried = map[facts.Section]string{}
+	saved.NotTried = maps.Clone(saved.NotTried)
+	if saved.NotTried == nil {
+		saved.NotTried = map[facts.Section]string{}
+	}
+	for section, reason := range foreseen(saved) {
+		if _, said := saved.NotTried[section]; !said && reason != "" {
+			saved.NotTried[section] = reason
 		}
-		saved.NotTried[facts.SectionCallBack] = reason
 	}
 	judged := engine.Evaluate(catalogue, saved.Fleet, saved.Launch, policy)
 	judged.Version, judged.Hostfile, judged.Began, judged.Seconds = Version, saved.Hostfile, saved.Began, saved.Seconds
 	judged.Interrupted, judged.Normalized = saved.Interrupted, saved.Normalized
 	judged.Conclude(policy.Strict)
 	return judged
+}
+
+// foreseen are the sections that a run cannot have that was saved before there were their
+// drills, each with why nobody misses it, "" where somebody does.
+func foreseen(saved checks.Report) map[facts.Section]string {
+	smoke := ""
+	reached := slices.DeleteFunc(slices.Clone(saved.Nodes), func(node facts.Node) bool { return !node.Reached })
+	tells := func(node facts.Node) bool {
+		return node.Has(facts.SectionSmoke) || node.Missing[facts.SectionSmoke] != ""
+	}
+	// One that asked for it has it of whom it reached, unless it was interrupted.
+	if !saved.Interrupted && len(reached) > 0 && !slices.ContainsFunc(reached, tells) {
+		smoke = "the run is from before there was --smoke"
+	}
+	return map[facts.Section]string{facts.SectionCallBack: saved.Launch.NoCallBack(saved.Head), facts.SectionSmoke: smoke}
 }
 
 func diffCommand() *cobra.Command {

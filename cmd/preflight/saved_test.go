@@ -33,3 +33,27 @@ func TestRejudgedIsNotMissedWhatItsLaunchDoesWithout(t *testing.T) {
 		}
 	}
 }
+
+// TestRejudgedIsNotMissedTheSmokeTest: a run from before there was one, and not one that asked for it.
+func TestRejudgedIsNotMissedTheSmokeTest(t *testing.T) {
+	only := []string{"gpu-computes", "gpu-copies", "collective-node", "collective", "collective-speed"}
+	dark := facts.Node{Name: "w2", Missing: map[facts.Section]string{facts.SectionSmoke: "not reached"}}
+	lost := facts.Node{Name: "w1", Reached: true, Missing: map[facts.Section]string{facts.SectionSmoke: "the connection was lost"}}
+	for name, c := range map[string]struct {
+		nodes       []facts.Node
+		interrupted bool
+		want        checks.Verdict
+	}{
+		"from before":    {[]facts.Node{{Name: "w1", Reached: true}, dark}, false, checks.Skip},
+		"lost meanwhile": {[]facts.Node{lost, {Name: "w2", Reached: true}}, false, checks.Unknown},
+		"interrupted":    {[]facts.Node{{Name: "w1", Reached: true}}, true, checks.Unknown},
+		"nobody reached": {[]facts.Node{dark}, false, checks.Unknown},
+	} {
+		judged := rejudge(checks.Report{Fleet: facts.Fleet{Nodes: c.nodes}, Interrupted: c.interrupted}, checks.Policy{Only: only})
+		for _, got := range judged.Checks {
+			if slices.Contains(only, got.Check) && got.Verdict != c.want {
+				t.Errorf("%s: %s is %s (%s), want %s", name, got.Check, got.Verdict, got.Reason, c.want)
+			}
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"preflight/facts"
 	"preflight/report"
 	"preflight/report/internal/sample"
 
@@ -92,6 +93,34 @@ func TestPrometheus(t *testing.T) {
 		"preflight_waived{check=shm-size,node=w1,verdict=fail} 1",
 	}
 	if diff := cmp.Diff(want, series(t, text)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestPrometheusSmoke: of a rank that did not compute, and of a stage that no trial passed,
+// there is no series; of a stage with several the last that passed counts.
+func TestPrometheusSmoke(t *testing.T) {
+	r := sample.Isolated()
+	passed := facts.SmokeTrial{Stage: facts.SmokePair, Nodes: 2, With: []string{"w2"}, Ranks: 16, Passed: true, Rate: 1.6e11}
+	r.Nodes[0].Smoke.Trials = append(r.Nodes[0].Smoke.Trials, passed)
+	for i := range r.Nodes {
+		r.Nodes[i].Smoke.Ranks = r.Nodes[i].Smoke.Ranks[4:6] // one that did not compute is among w4's
+	}
+	want := []string{
+		"preflight_smoke_bits_per_second{node=w1,stage=pair} 1.6e+11",
+		"preflight_smoke_bits_per_second{node=w2,stage=pair} 1.7e+11",
+		"preflight_smoke_ops_per_second{node=w1,rank=4} 5.96e+14",
+		"preflight_smoke_ops_per_second{node=w1,rank=5} 5.95e+14",
+		"preflight_smoke_ops_per_second{node=w2,rank=4} 5.95e+14",
+		"preflight_smoke_ops_per_second{node=w2,rank=5} 5.94e+14",
+		"preflight_smoke_ops_per_second{node=w3,rank=4} 5.94e+14",
+		"preflight_smoke_ops_per_second{node=w3,rank=5} 5.93e+14",
+		"preflight_smoke_ops_per_second{node=w4,rank=4} 5.93e+14",
+	}
+	got := slices.DeleteFunc(series(t, sample.Rendered(t, Prometheus, r)), func(one string) bool {
+		return !strings.HasPrefix(one, "preflight_smoke_")
+	})
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
