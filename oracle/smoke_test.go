@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,8 +15,12 @@ import (
 	"preflight/facts"
 )
 
-// patched has a torch's all_reduce do something before it reduces, in the rank with LOCAL_RANK 1
-// alone: Python imports sitecustomize before anything else.
+// patching is a sitecustomize, which Python imports before anything else. It has torch's
+// all_reduce do something before it reduces, in the rank with that LOCAL_RANK alone.
+func patching(local int, do string) string {
+	return strings.NewReplacer("NUMBER", strconv.Itoa(local), "DO", do).Replace(patched)
+}
+
 const patched = `
 import importlib.abc, os, sys
 
@@ -37,7 +42,7 @@ class Patch(importlib.abc.MetaPathFinder):
         return spec
 
 import importlib.util
-if os.environ["LOCAL_RANK"] == "1":
+if os.environ.get("LOCAL_RANK") == "NUMBER":
     sys.meta_path.insert(0, Patch())
 `
 
@@ -50,7 +55,7 @@ func smokers(t *testing.T, r release, patch string) smoke.Crew {
 	}
 	if patch != "" {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "sitecustomize.py"), []byte(strings.Replace(patched, "DO", patch, 1)), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "sitecustomize.py"), []byte(patching(1, patch)), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		crew.Env = []facts.Setting{{Name: "PYTHONPATH", Value: dir}}

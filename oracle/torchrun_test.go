@@ -318,9 +318,10 @@ func (r *rank) String() string {
 type report struct {
 	ExitCode int `json:"exit_code"`
 	Findings []struct {
-		Check, Verdict, Summary string
-		Nodes                   []string
+		Check, Verdict, Summary, Got string
+		Nodes                        []string
 	}
+	Checks []struct{ Check, Verdict, Reason string }
 }
 
 // blamed are the nodes that findings of that verdict name.
