@@ -116,8 +116,9 @@ func namesOf(nodes []*facts.Node) (names []string) {
 // fault is a finding of nodes that cannot, by the trial of fewest nodes that shows it.
 func fault(view checks.View, nodes []*facts.Node, summary string) checks.Finding {
 	f := checks.Finding{Nodes: namesOf(nodes), Summary: summary, Want: "the right sum on every rank, whoever takes part"}
-	node, trial := nodes[0], facts.SmokeTrial{}
-	for _, each := range nodes {
+	byName := slices.SortedFunc(slices.Values(nodes), func(a, b *facts.Node) int { return strings.Compare(a.Name, b.Name) })
+	node, trial := byName[0], facts.SmokeTrial{}
+	for _, each := range byName {
 		for _, one := range each.Smoke.Trials {
 			// One that tells what its ranks met goes before one in which only others' failed.
 			better := trial.Stage == "" || len(one.Failures) > 0 && len(trial.Failures) == 0 ||
