@@ -1,6 +1,9 @@
 package preflight_test
 
 import (
+	"context"
+	"fmt"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -68,6 +71,51 @@ func TestSmoke(t *testing.T) {
 		_ = head.Wait() // how it ends is told elsewhere
 		wantNothingLeft(t, cluster)
 	})
+}
+
+// TestSmokeByTorch has the ranks import a torch that computes and reduces as its stand-in does.
+func TestSmokeByTorch(t *testing.T) {
+	cluster := raise(t, "smoke-torch")
+	judgeSmoke := func(t *testing.T, more ...string) checks.Report {
+		t.Helper()
+		return judgeWith(t, cluster, binary(t), append([]string{"--accelerator", "cpu", "--num_gpus", "2", "--smoke", "--smoke-time", "30s"}, more...)...)
+	}
+	installTorch(t, cluster)
+	for _, node := range cluster.Nodes {
+		if _, err := faulty("")(node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Run("no torch", func(t *testing.T) { // whatever this machine has
+		for _, node := range cluster.Nodes {
+			plantOn(t, cluster, node.Name, faulty("lack import"))
+		}
+		wantSmoke(t, cluster, judgeSmoke(t), smoke.Torch, []string{"unknown gpu-computes [w1 w2 w3 w4]"}, []string{"import torch: ModuleNotFoundError", "--smoke=direct"})
+	})
+	t.Run("healthy", func(t *testing.T) {
+		wantSmoke(t, cluster, judgeSmoke(t), smoke.Torch, []string{}, nil)
+	})
+	t.Run("a reduction hangs", func(t *testing.T) {
+		plantOn(t, cluster, "w3", faulty("hang reduce"))
+		report := judgeSmoke(t, "--num_gpus", "1")
+		wantSmoke(t, cluster, report, smoke.Torch, []string{"fail collective [w3]"}, []string{"hangs in torch.distributed.all_reduce"})
+	})
+}
+
+// faulty fills the torch that is installed with its stand-in, with a fault.
+func faulty(fault string) plant {
+	return func(n *testhosts.Node) (testhosts.Undo, error) {
+		text, err := os.ReadFile("drill/smoke/testdata/torch/__init__.py")
+		if err != nil {
+			return nil, err
+		}
+		where, err := n.Run(context.Background(), "/usr/bin/python3", "-c", "import importlib.util; print(importlib.util.find_spec('torch').origin)")
+		if err != nil {
+			return nil, err
+		}
+		set := fmt.Sprintf("import os\nos.environ.update(STUB=%q, STUB_DIR='/run')\n", fault)
+		return n.Configure(strings.TrimSpace(where), set+string(text))
+	}
 }
 
 // dual is a machine with two H100 and NCCL, the first of which has troubles.
