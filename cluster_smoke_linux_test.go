@@ -18,16 +18,18 @@ import (
 	"preflight/testhosts/gpus"
 )
 
-// smokes are what is wrong with some nodes' first of two cards, by node, and what a smoke test by
-// the libraries alone is to find, and nothing beside it.
+// smokes are what is wrong with the first of some nodes' two cards, and what a smoke test by the
+// libraries alone is to find, and nothing beside it. By one card a node, nodes fail with others
+// that would by themselves.
 var smokes = []struct {
 	name  string
-	does  map[string]map[string]string // gpus.Card.Trouble by node
-	gpus  string
+	does  map[string]map[string]string // gpus.Card.Trouble, by node
+	cards string                       // of each node
 	want  []string
-	tells []string // in what was found
+	tells []string // somewhere in the findings
 }{
-	{"files are left behind", map[string]map[string]string{"w2": {"ncclCommInitRankConfig": "leave"}}, "2", []string{}, nil},
+	{"files are left behind", map[string]map[string]string{"w2": {"ncclCommInitRankConfig": "leave"}}, "2",
+		[]string{}, nil},
 	{"one computes wrong, one crashes", map[string]map[string]string{"w3": {"cuLaunchKernel": "wrong"}, "w2": {"cuLaunchKernel": "crash"}}, "2",
 		[]string{"fail gpu-computes [w2]", "fail gpu-computes [w3]"}, []string{"GPU 0", "segmentation fault", "cuLaunchKernel gave a wrong answer"}},
 	{"a sum is wrong", map[string]map[string]string{"w2": {"ncclAllReduce": "wrong"}}, "1",
@@ -36,6 +38,8 @@ var smokes = []struct {
 		[]string{"fail collective [w4]"}, []string{"hangs in ncclCommInitRankConfig"}},
 }
 
+// TestSmoke has ranks compute and reduce by stand-ins of libcuda and libnccl on real hosts: whoever
+// cannot is found alone, and nothing is left of them, be the run over or broken off.
 func TestSmoke(t *testing.T) {
 	cluster := raise(t, "smoke")
 	for _, node := range cluster.Nodes {
@@ -51,7 +55,7 @@ func TestSmoke(t *testing.T) {
 			for name, does := range s.does {
 				plantOn(t, cluster, name, driver(dual(does)))
 			}
-			report := judgeWith(t, cluster, binary(t), "--accelerator", "cuda", "--num_gpus", s.gpus, "--smoke", "--smoke-time", "30s")
+			report := judgeWith(t, cluster, binary(t), "--accelerator", "cuda", "--num_gpus", s.cards, "--smoke", "--smoke-time", "30s")
 			wantSmoke(t, cluster, report, smoke.Direct, s.want, s.tells)
 		})
 	}
