@@ -73,6 +73,11 @@ func TestSmoke(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = head.Wait() // how it ends is told elsewhere
+		for _, node := range cluster.Nodes { // whose agents hear of it then
+			for tries := 0; ranksOn(t, node) != "" && tries < 250; tries++ {
+				time.Sleep(20 * time.Millisecond)
+			}
+		}
 		wantNothingLeft(t, cluster)
 	})
 }
@@ -173,7 +178,7 @@ func wantNothingLeft(t *testing.T, cluster *testhosts.Cluster) {
 // ranksOn are the processes of a smoke test's ranks, of either engine.
 func ranksOn(t *testing.T, node *testhosts.Node) string {
 	t.Helper()
-	ranks, err := node.Run(t.Context(), "/bin/sh", "-c", "ps -eo pid,args | grep -e '[a]gent smoke' -e '[p]ython3* -B -c'; true")
+	ranks, err := node.Run(t.Context(), "/bin/sh", "-c", "ps -eo pid,args | grep -e '[a]gent smoke' -e '[O]ne rank of preflight'; true")
 	if err != nil {
 		t.Fatal(err)
 	}
