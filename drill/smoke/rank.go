@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"time"
 
@@ -113,7 +114,7 @@ func (r *rank) await(ctx context.Context, answer <-chan Word, limit time.Duratio
 		return Done{}, nil, ctx.Err()
 	case word.Failed != nil:
 		failure.Kind, failure.Call = facts.SmokeError, clip(cmp.Or(word.Failed.Call, failure.Call))
-		if kind := word.Failed.Kind; kind == facts.SmokeWrong || kind == facts.SmokeAbsent {
+		if kind := word.Failed.Kind; slices.Contains([]facts.SmokeKind{facts.SmokeWrong, facts.SmokeAbsent, facts.SmokeHang}, kind) {
 			failure.Kind = kind
 		}
 		failure.Message = clip(word.Failed.Message)

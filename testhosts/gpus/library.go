@@ -107,7 +107,7 @@ func (l standIn) compile(without []string) (binary []byte, err error) {
 	if err := os.WriteFile(filepath.Join(dir, "exports"), l.exportsWithout(without), 0o600); err != nil {
 		return nil, err
 	}
-	args := []string{"-shared", "-fPIC", "-pthread", "-Wl,-soname," + l.name, "-Wl,--version-script,exports", "-o", l.name}
+	args := []string{"-O2", "-shared", "-fPIC", "-pthread", "-Wl,-soname," + l.name, "-Wl,--version-script,exports", "-o", l.name}
 	for _, pattern := range l.sources {
 		sources, err := fs.Glob(librarySource, pattern)
 		if err != nil {

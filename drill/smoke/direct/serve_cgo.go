@@ -2,6 +2,19 @@
 
 package direct
 
+/*
+#include <signal.h>
+
+static void crash_plainly(void)
+{
+	static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+
+	for (int i = 0; i < (int)(sizeof crashes / sizeof *crashes); i++)
+		signal(crashes[i], SIG_DFL);
+}
+*/
+import "C"
+
 import (
 	"encoding/json"
 	"fmt"
@@ -21,6 +34,8 @@ import (
 // It comes back while a library may still be in a call, so the process is to end then, and to
 // leave out what libraries would do at its end.
 func Serve(device int, library string) error {
+	// Where a library crashes, the signal tells it. Go's runtime would tell of its registers instead, and exit.
+	C.crash_plainly()
 	out, err := aside()
 	if err != nil {
 		return err

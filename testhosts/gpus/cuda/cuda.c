@@ -1,11 +1,13 @@
 /*
  * A stand-in for the CUDA driver: cards as the scenario has them, whose memory is the host's.
  * Whatever is asked for is done at once. It has one kernel, which it knows by its name: words
- * that go through so many steps of x = times x + plus.
+ * that go through so many steps of x = times x + plus. That takes a tenth of a second, most of
+ * it asleep: cards are alike on a busy machine too, and leave its processors to others.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "trouble.h"
 #include "abi.h"
@@ -308,7 +310,9 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int gridX, unsigned int gr
                         unsigned int blockY, unsigned int blockZ, unsigned int shared, CUstream stream, void **parameters, void **extra)
 {
 	unsigned int times = 1, plus = 0;
+	struct timespec until;
 
+	clock_gettime(CLOCK_MONOTONIC, &until);
 	(void)shared, (void)stream, (void)extra;
 	ENTER_CURRENT;
 	if (strcmp(function, "churn") != 0)
@@ -322,5 +326,9 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int gridX, unsigned int gr
 	for (size_t i = 0; i < count; i++)
 		words[i] = words[i] * times + plus;
 	spoil(__func__, words, 4 * count);
+	until.tv_nsec += 100 * 1000 * 1000;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
 	return CUDA_SUCCESS;
 }

@@ -58,25 +58,43 @@ struct hello {
 	int rank, ranks;
 };
 
+/* What goes over a socket of so many floats: all, or one where all are alike. */
+struct shape {
+	size_t count, sent;
+};
+
+static void spread(float *all, struct shape *shape)
+{
+	for (size_t k = shape->sent; k < shape->count; k++)
+		all[k] = all[0];
+	shape->sent = shape->count;
+}
+
 /* reductions has all ranks give what they have and gives them the sum, until one is gone. */
 static void reductions(const int *sockets, int ranks)
 {
-	size_t count;
+	struct shape shape, given;
 	float *sum = NULL, *one = NULL;
 
 	for (;;) {
 		for (int i = 0; i < ranks; i++) {
-			if (!RECEIVE(sockets[i], &count, sizeof count))
+			if (!RECEIVE(sockets[i], &given, sizeof given))
 				goto gone;
-			float *into = realloc(i ? one : sum, count * sizeof(float));
+			float *into = realloc(i ? one : sum, given.count * sizeof(float));
 			*(i ? &one : &sum) = into;
-			if (!RECEIVE(sockets[i], into, count * sizeof(float)))
+			if (!RECEIVE(sockets[i], into, given.sent * sizeof(float)))
 				goto gone;
-			for (size_t k = 0; i && k < count; k++)
+			if (i == 0)
+				shape = given;
+			else if (shape.sent != given.sent) {
+				spread(sum, &shape);
+				spread(one, &given);
+			}
+			for (size_t k = 0; i && k < shape.sent; k++)
 				sum[k] += one[k];
 		}
 		for (int i = 0; i < ranks; i++)
-			if (!SEND(sockets[i], sum, count * sizeof(float)))
+			if (!SEND(sockets[i], &shape, sizeof shape) || !SEND(sockets[i], sum, shape.sent * sizeof(float)))
 				goto gone;
 	}
 gone:
@@ -136,7 +154,12 @@ ncclResult_t meet_join(const struct sockaddr_in *where, int rank, int ranks, int
 
 ncclResult_t meet_reduce(int at, const float *from, float *to, size_t count)
 {
-	if (!SEND(at, &count, sizeof count) || !SEND(at, (void *)from, count * sizeof(float)) || !RECEIVE(at, to, count * sizeof(float)))
+	int alike = memcmp(from, from + 1, (count - 1) * sizeof *from) == 0;
+	struct shape shape = {count, alike ? 1 : count};
+
+	if (!SEND(at, &shape, sizeof shape) || !SEND(at, (void *)from, shape.sent * sizeof *from) ||
+	    !RECEIVE(at, &shape, sizeof shape) || !RECEIVE(at, to, shape.sent * sizeof *to))
 		return complain(ncclRemoteError, "NET/Socket : connection closed by remote peer");
+	spread(to, &shape);
 	return ncclSuccess;
 }
