@@ -30,14 +30,14 @@ var smoked = []struct {
 	got      string            // what each of these quotes: an expression
 	outcomes map[string]string // of other checks
 }{
-	{name: "healthy", outcomes: map[string]string{"gpu-computes": "pass", "collective": "pass"}},
+	{name: "healthy", outcomes: map[string]string{"collective": "pass"}},
 	{
 		name: "two ranks a node", hosts: 2, ranks: 2,
-		outcomes: map[string]string{"gpu-computes": "pass", "collective-node": "pass", "collective": "pass"},
+		outcomes: map[string]string{"collective-node": "pass", "collective": "pass"},
 	},
 	{
 		name: "one is cut off", steps: change("w3", cutOff), unseen: true, fails: []string{"collective w3"},
-		got: `^w3 with w\d by gloo: .*all_reduce: .*Timed out waiting \d+ms`, outcomes: map[string]string{"gpu-computes": "pass"},
+		got: `^w3 with w\d by gloo: .*all_reduce: .*Timed out waiting \d+ms`,
 	},
 	{
 		// Eight torches on a few processors take a while to load.
@@ -47,7 +47,7 @@ var smoked = []struct {
 	{
 		// What it computes alone is right, and so only collective can tell.
 		name: "a wrong sum", steps: change("w2", addWrongly), fails: []string{"collective w2"},
-		got: `^w2 with w\d by gloo: .*: element 1048575 is 4 and should be 3: .* 1 of 1048576 are wrong`, outcomes: map[string]string{"gpu-computes": "pass"},
+		got: `^w2 with w\d by gloo: .*: element 1048575 is 4 and should be 3: .* 1 of 1048576 are wrong`,
 	},
 	{
 		name: "torch cannot be loaded", steps: change("w4", hideTorch), fails: []string{"torch-same w4"}, got: "^libtorch_cpu.so.*: cannot open shared object file",
@@ -142,8 +142,9 @@ func TestSmokeOnHosts(t *testing.T) {
 				switch {
 				case f.Verdict == "fail" && !regexp.MustCompile(s.got).MatchString(f.Got):
 					t.Errorf("%s of %s got %q, want what matches %s", f.Check, f.Nodes, f.Got, s.got)
-				// How fast hosts talk that share the processors of one machine is its own affair.
-				case f.Verdict != "fail" && f.Check != "collective-speed":
+				// How fast hosts are that share the processors of one machine is its own affair.
+				case f.Verdict == "warn" && slices.Contains([]string{"gpu-computes", "collective-speed"}, f.Check):
+				case f.Verdict != "fail":
 					t.Errorf("besides: %+v", f)
 				}
 			}

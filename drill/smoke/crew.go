@@ -134,6 +134,9 @@ func (c *crew) muster() Mustered {
 
 // load starts the rank where there is none.
 func (m *member) load() (Done, *facts.SmokeFailure, error) {
+	if m.rank != nil && m.rank.stuck && m.rank.hasEnded() {
+		m.rank = nil // it was only late, as on a machine that has much to do
+	}
 	if err := m.crew.ctx.Err(); err != nil || m.rank != nil {
 		return Done{}, nil, err
 	}

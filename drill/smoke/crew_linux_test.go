@@ -257,6 +257,21 @@ func TestCrewEndsInEveryState(t *testing.T) {
 	}
 }
 
+// TestCrewLoadsAnewWhoEndedLate: who was not gone in time and is now no longer hangs.
+func TestCrewLoadsAnewWhoEndedLate(t *testing.T) {
+	t.Parallel()
+	crew, _ := ranks(t, 1, "")
+	hold(t, crew)
+	crews.Lock()
+	late := crews.of[crew.Token].members[0].rank
+	crews.Unlock()
+	late.end()
+	late.stuck = true
+	if _, failure := crew.order(t.Context(), DoCompute, plenty); failure != nil {
+		t.Errorf("the rank that is to be loaded anew: %+v", failure)
+	}
+}
+
 func TestRemoveSince(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string) string {

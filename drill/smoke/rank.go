@@ -26,7 +26,7 @@ type rank struct {
 	pipes [3]*os.File     // our ends of its standard input, output and error
 	ended <-chan struct{} // closed when it has ended
 	heard chan struct{}   // closed when all that it printed has been read
-	stuck bool            // it has been killed in vain
+	stuck bool            // it was killed, and still there when its time was over
 }
 
 const stdin, stdout, stderr = 0, 1, 2
@@ -132,14 +132,16 @@ func (r *rank) await(ctx context.Context, answer <-chan Word, limit time.Duratio
 // end ends the process and all that it has started, and is whether they are gone.
 func (r *rank) end() (gone bool) {
 	if r.stuck {
-		return false
+		return r.hasEnded()
 	}
 	_ = hostsys.KillGroup(r.cmd)
+	waiting, cancel := hostsys.WithTimeout(context.Background(), endTime)
+	defer cancel()
 	select {
 	case <-r.ended:
 		// Whom it has started may outlive it. Their group keeps its number as long as it has anybody.
 		_ = hostsys.KillGroup(r.cmd)
-	case <-time.After(endTime):
+	case <-waiting.Done():
 		r.stuck = true
 	}
 	select {
@@ -148,4 +150,13 @@ func (r *rank) end() (gone bool) {
 	}
 	r.close()
 	return !r.stuck
+}
+
+func (r *rank) hasEnded() bool {
+	select {
+	case <-r.ended:
+		return true
+	default:
+		return false
+	}
 }
