@@ -72,7 +72,7 @@ func TestSmoke(t *testing.T) {
 		if err := head.Process.Signal(syscall.SIGINT); err != nil {
 			t.Fatal(err)
 		}
-		_ = head.Wait() // how it ends is told elsewhere
+		_ = head.Wait()                      // how it ends is told elsewhere
 		for _, node := range cluster.Nodes { // whose agents hear of it then
 			for tries := 0; ranksOn(t, node) != "" && tries < 250; tries++ {
 				time.Sleep(20 * time.Millisecond)
