@@ -23,9 +23,10 @@ type saying struct {
 
 // sayings are in an order in which the first that fits is the nearest to the cause.
 //
-// Source: NVIDIA/nccl 2.18 to 2.28, src/misc/shmutils.cc, src/misc/socket.cc,
-// src/transport/net_ib; facebookincubator/gloo, gloo/transport/tcp/pair.cc; the names and
-// texts of CUDA's errors, cuda.h 12; glibc 2.36, elf/dl-load.c.
+// Source: NVIDIA/nccl 2.18 to 2.28, src/misc/shmutils.cc, src/misc/socket.cc, src/bootstrap.cc,
+// src/transport/net_ib; facebookincubator/gloo, gloo/transport/tcp/{pair,unbound_buffer,device}.cc;
+// torch, torch/csrc/distributed/c10d/ProcessGroupGloo.cpp; the names and texts of CUDA's
+// errors, cuda.h 12; glibc 2.36, elf/dl-load.c.
 var sayings = []saying{
 	{[]string{"/dev/shm", "shared memory"}, "shared memory cannot be had", []string{"shm-size", "shm-writable"}, only(
 		fix.On("df -h /dev/shm; ls -l /dev/shm   # full, or not to be written to"),
