@@ -70,6 +70,9 @@ const declared = `
 typedef CUstream cudaStream_t;
 #include <nccl.h>
 #define TYPES_ARE_THEIRS
+#if CUDA_VERSION < 12040 /* whose headers have no name for it yet */
+#define CU_DEVICE_ATTRIBUTE_MPS_ENABLED 133
+#endif
 #ifndef NCCL_API_MAGIC /* which has no name in old ones */
 #define NCCL_API_MAGIC 0xcafebeef
 #endif

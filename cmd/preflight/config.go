@@ -123,9 +123,13 @@ func launchFlags(flags *pflag.FlagSet) {
 
 func drillFlags(flags *pflag.FlagSet) {
 	flags.Bool("throughput", false, "have every node send to the next one for a few seconds, and name the slow link")
-	flags.String("smoke", smokeNone, "compute and talk as the ranks will, and find out who cannot: by torch, by NVIDIA's libraries alone (direct), or auto, whichever all nodes have")
-	flags.Lookup("smoke").NoOptDefVal = smokeAuto
+	smokeFlag(flags, "compute and talk as the ranks will, and find out who cannot: by torch, by NVIDIA's libraries alone (direct), or auto, whichever all nodes have")
 	flags.Duration("smoke-time", time.Minute, "for all of --smoke")
+}
+
+func smokeFlag(flags *pflag.FlagSet, use string) {
+	flags.String("smoke", smokeNone, use)
+	flags.Lookup("smoke").NoOptDefVal = smokeAuto
 }
 
 func judgeFlags(cmd *cobra.Command, names []string) {

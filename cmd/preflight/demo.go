@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	_ "embed"
+	"errors"
 	"fmt"
 	"os"
 
@@ -26,16 +27,25 @@ func demoCommand() *cobra.Command {
 		Short: "Raise a small broken cluster on this very machine and report on it",
 		Long: `Raise eight hosts on this very machine, each in namespaces of its own with a
 real sshd, plant eight faults, and run the main job against them over ssh.
-Needs root and Linux; elsewhere a recording of that cluster is judged instead.`,
-		Example: "  preflight demo -o html=demo.html --good-hosts good --bad-hosts bad",
-		Args:    cobra.NoArgs,
+Needs root and Linux; elsewhere a recording of that cluster is judged instead.
+
+With --smoke the hosts have stand-ins of two GPUs each, and the faults are two that nothing
+shows but computing and talking: a GPU that computes wrong, and a firewall that cuts off
+whatever is long.`,
+		Example: `  preflight demo -o html=demo.html --good-hosts good --bad-hosts bad
+  preflight demo --smoke`,
+		Args: cobra.NoArgs,
 		RunE: configured(func(cmd *cobra.Command, config Config, _ []string) error {
 			// Lists that a configuration asks for are of the team's own cluster.
 			config.GoodHosts, config.BadHosts = cmd.Flag(formats.GoodHosts).Value.String(), cmd.Flag(formats.BadHosts).Value.String()
 			if err := config.writable(outputs.Run(), nil); err != nil {
 				return err
 			}
-			if reason := cannotRaise(); reason != "" {
+			reason := cannotRaise()
+			switch {
+			case reason != "" && config.Smoke != smokeNone:
+				return errors.New(reason + ", and of --smoke there is no recording")
+			case reason != "":
 				return recordedDemo(config, reason)
 			}
 			return demo(cmd.Context(), config)
@@ -43,6 +53,7 @@ Needs root and Linux; elsewhere a recording of that cluster is judged instead.`,
 	}
 	outputFlags(cmd, formats.Names())
 	hostListFlags(cmd.Flags())
+	smokeFlag(cmd.Flags(), "break what only computing and talking shows, and have it isolated")
 	return cmd
 }
 

@@ -25,6 +25,45 @@ type demoFault struct {
 	plant func(*testhosts.Node) (testhosts.Undo, error)
 }
 
+// scenario is what a demo shows.
+type scenario struct {
+	faults  []demoFault
+	prepare func(*testhosts.Node) error
+	words   []string // of the main job
+}
+
+var scenarios = map[bool]scenario{ // by whether ranks compute and talk
+	false: {demoFaults, equipped, []string{"--timeout", "10s"}},
+	true:  {smokeFaults, withLibraries, []string{"--num_gpus", "2", "--smoke"}},
+}
+
+// smokeFaults are two that no other check sees.
+var smokeFaults = []demoFault{
+	{"w3", "a firewall that cuts a connection off after 300 kB", func(n *testhosts.Node) (testhosts.Undo, error) {
+		return n.CutAfter(300_000)
+	}},
+	{"w6", "a GPU that computes wrong", func(n *testhosts.Node) (testhosts.Undo, error) {
+		machine := twoGPUs()
+		machine.Cards[1].Trouble = map[string]string{"cuLaunchKernel": "wrong"}
+		return n.SetDriver(machine)
+	}},
+}
+
+// twoGPUs come with stand-ins of libcuda and libnccl.
+func twoGPUs() gpus.Machine {
+	machine := gpus.H100s(2)
+	machine.NCCL = true
+	return machine
+}
+
+func withLibraries(node *testhosts.Node) error {
+	if _, err := node.SetDriver(twoGPUs()); err != nil {
+		return err
+	}
+	_, err := node.CUDATorch("2.5.1+cu124", "12.4")
+	return err
+}
+
 // demoFaults are the ones people lose days to.
 var demoFaults = []demoFault{
 	{"w1", "a docker0 that comes before the network card", (*testhosts.Node).AddDocker0First},
@@ -90,10 +129,11 @@ func demo(ctx context.Context, config Config) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, cluster.Down()) }()
-	if err := breakCluster(cluster); err != nil {
+	shown := scenarios[config.Smoke != smokeNone]
+	if err := breakCluster(cluster, shown); err != nil {
 		return err
 	}
-	argv := []string{self, "-H", testhosts.HostfilePath, "--timeout", "10s"}
+	argv := append([]string{self, "-H", testhosts.HostfilePath}, shown.words...)
 	fmt.Fprintf(os.Stderr, "\n# preflight %s\n\n", strings.Join(argv[1:], " "))
 	// Its report is written here: the hosts have a /tmp of their own.
 	var found bytes.Buffer
@@ -121,31 +161,36 @@ func demo(ctx context.Context, config Config) (err error) {
 	if err := config.write(judged); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "\npreflight exited with 1, as it should: %d faults were planted\n", len(demoFaults))
+	fmt.Fprintf(os.Stderr, "\npreflight exited with 1, as it should: %d faults were planted\n", len(shown.faults))
 	return nil // which is what a demo is for
 }
 
 // oddPackage is the node that gets another protobuf than the rest.
 const oddPackage = "w3"
 
-// breakCluster gives every node GPUs and a torch for them, every other one the same
-// protobuf, and plants the faults.
-func breakCluster(cluster *testhosts.Cluster) error {
+// equipped gives a node GPUs and a torch for them, and all but one the same protobuf.
+func equipped(node *testhosts.Node) error {
+	if _, err := node.SetGPUs(8); err != nil { // as many as they have slots
+		return err
+	}
+	if _, err := node.CUDATorch("2.5.1+cu124", "12.4"); err != nil {
+		return err
+	}
+	if node.Name == oddPackage {
+		return nil
+	}
+	_, err := node.OtherPackage("protobuf", "4.25.3")
+	return err
+}
+
+// breakCluster gives every node what it needs, and plants the faults.
+func breakCluster(cluster *testhosts.Cluster, shown scenario) error {
 	for _, node := range cluster.Nodes {
-		if _, err := node.SetGPUs(8); err != nil { // as many as they have slots
-			return err
-		}
-		if _, err := node.CUDATorch("2.5.1+cu124", "12.4"); err != nil {
-			return err
-		}
-		if node.Name == oddPackage {
-			continue
-		}
-		if _, err := node.OtherPackage("protobuf", "4.25.3"); err != nil {
+		if err := shown.prepare(node); err != nil {
 			return err
 		}
 	}
-	for _, fault := range demoFaults {
+	for _, fault := range shown.faults {
 		node, err := cluster.Node(fault.node)
 		if err != nil {
 			return err

@@ -31,7 +31,7 @@ typedef enum {
 
 typedef enum {
 	CU_DEVICE_ATTRIBUTE_COMPUTE_MODE = 20,
-	CU_DEVICE_ATTRIBUTE_MPS_ENABLED = 133, /* from CUDA 12.1 on */
+	CU_DEVICE_ATTRIBUTE_MPS_ENABLED = 133, /* without a name in the headers of 12.1, with one in those of 12.4 */
 } CUdevice_attribute;
 
 typedef enum {
