@@ -55,7 +55,7 @@ func TestSmoke(t *testing.T) {
 			for name, does := range s.does {
 				plantOn(t, cluster, name, driver(dual(does)))
 			}
-			report := judgeWith(t, cluster, binary(t), "--accelerator", "cuda", "--num_gpus", s.cards, "--smoke", "--smoke-time", "30s")
+			report := judgeWith(t, cluster, binary(t), "--accelerator", "cuda", "--num_gpus", s.cards, "--smoke", "--smoke-time", "2m")
 			wantSmoke(t, cluster, report, smoke.Direct, s.want, s.tells)
 		})
 	}
@@ -87,7 +87,7 @@ func TestSmokeByTorch(t *testing.T) {
 	cluster := raise(t, "smoke-torch")
 	judgeSmoke := func(t *testing.T, more ...string) checks.Report {
 		t.Helper()
-		return judgeWith(t, cluster, binary(t), append([]string{"--accelerator", "cpu", "--num_gpus", "2", "--smoke", "--smoke-time", "30s"}, more...)...)
+		return judgeWith(t, cluster, binary(t), append([]string{"--accelerator", "cpu", "--num_gpus", "2", "--smoke", "--smoke-time", "2m"}, more...)...)
 	}
 	installTorch(t, cluster)
 	for _, node := range cluster.Nodes {
