@@ -30,8 +30,8 @@ real sshd, plant eight faults, and run the main job against them over ssh.
 Needs root and Linux; elsewhere a recording of that cluster is judged instead.
 
 With --smoke the hosts have stand-ins of two GPUs each, and the faults are two that nothing
-shows but computing and talking: a GPU that computes wrong, and a firewall that cuts off
-whatever is long.`,
+shows but computing and talking: a GPU that computes wrong, and an NCCL that never meets
+others.`,
 		Example: `  preflight demo -o html=demo.html --good-hosts good --bad-hosts bad
   preflight demo --smoke`,
 		Args: cobra.NoArgs,
