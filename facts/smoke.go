@@ -1,5 +1,7 @@
 package facts
 
+import "slices"
+
 // Smoke is one node's part in the smoke test: what its ranks computed, and what came of the
 // trials in which they talked to each other.
 type Smoke struct {
@@ -31,6 +33,15 @@ const (
 	SlowTraffic = 0.8
 	UsualFrom   = 4
 )
+
+// Usual is the median of what many tell, of two in the middle the higher one, which a few slow ones do not pull
+// down; 0 of nothing.
+func Usual(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	return slices.Sorted(slices.Values(values))[len(values)/2]
+}
 
 // SmokeStage is a part of the smoke test.
 type SmokeStage string

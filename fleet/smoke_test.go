@@ -299,7 +299,8 @@ func TestSmokeRefused(t *testing.T) {
 		"GPU 0 is in use":                                     {Processes: []facts.GPUUser{{Kind: "compute"}}},
 		"GPU 0 has less than 4 GiB free":                      {Memory: 62 << 30, MemoryUsed: &used},
 		"GPU 0 takes no work: its compute mode is prohibited": {ComputeMode: "prohibited"},
-		"": {Memory: 80 << 30, MemoryUsed: new(int64), MIG: "disabled", Processes: []facts.GPUUser{{Kind: "graphics"}}},
+		"": {Memory: 80 << 30, MemoryUsed: new(int64), MIG: "disabled", Processes: []facts.GPUUser{{Kind: "graphics"}, {Kind: "compute", Name: "/usr/bin/nv-hostengine"}}},
+		"GPU 1 is shared by MPS, where ending one of ours may end others' work": {Index: 1, Processes: []facts.GPUUser{{Kind: "compute", Name: "nvidia-cuda-mps-server"}}},
 	} {
 		all := membersFor(1)
 		all[0].NVML = &facts.NVML{Cards: []facts.Card{card}}
@@ -309,6 +310,15 @@ func TestSmokeRefused(t *testing.T) {
 		s.ranks = map[*member][]launch.Rank{all[0]: {{}}}
 		if got := s.refused(all[0], smoke.Direct); got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+		for want, nvml := range map[string]*facts.NVML{
+			"whether its GPUs are in use was not seen: nobody looked":       nil,
+			"its driver does not answer as it should: see gpu-driver-loads": {Failure: &facts.NVMLFailure{}},
+		} {
+			all[0].NVML, all[0].Missing[facts.SectionNVML] = nvml, "nobody looked"
+			if got := s.refused(all[0], smoke.Direct); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
 		}
 	}
 }

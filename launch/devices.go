@@ -2,6 +2,7 @@ package launch
 
 import (
 	"cmp"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,4 +147,20 @@ func (r runner) exporting(head *facts.Node) string {
 		}
 	}
 	return cmp.Or(r.Accelerator, "cuda")
+}
+
+// daemons are programs that hold a GPU for everybody: of NVIDIA's driver, of DCGM
+// and of MPS. The kernel cuts names after 15 letters.
+var daemons = []string{"nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "dcgm-exporter", "dcgmi", "nvidia-smi", mps}
+
+const mps = "nvidia-cuda-mps"
+
+// IsDaemon is whether who is on a GPU is no job of anybody's.
+func IsDaemon(user facts.GPUUser) bool {
+	return slices.ContainsFunc(daemons, func(daemon string) bool { return strings.HasPrefix(path.Base(user.Name), daemon) })
+}
+
+// IsMPS is whether it has others share the GPU, or shares it that way.
+func IsMPS(user facts.GPUUser) bool {
+	return user.Kind == "mps" || strings.HasPrefix(path.Base(user.Name), mps)
 }

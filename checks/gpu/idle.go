@@ -3,7 +3,6 @@ package gpu
 import (
 	"cmp"
 	"fmt"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -107,18 +106,12 @@ func describe(p facts.GPUUser) string {
 	return text + when(p.Name == "", ", not in our process table")
 }
 
-// daemons are programs that hold a GPU for everybody: of NVIDIA's driver, of DCGM
-// and of MPS. The kernel cuts names after 15 letters.
-var daemons = []string{"nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "dcgm-exporter", "dcgmi", "nvidia-smi", "nvidia-cuda-mps"}
-
 // verdictOn is how grave a process on a GPU that ranks will use is, "" for one that is in
 // nobody's way.
 func verdictOn(card *facts.Card, process facts.GPUUser) checks.Verdict {
-	name := path.Base(process.Name)
-	isDaemon := slices.ContainsFunc(daemons, func(daemon string) bool { return strings.HasPrefix(name, daemon) })
 	large := process.Memory == nil && valueOf(card.MemoryUsed) >= muchMemory || valueOf(process.Memory) >= muchMemory
 	switch {
-	case isDaemon, process.Kind == "graphics" && !large:
+	case launch.IsDaemon(process), process.Kind == "graphics" && !large:
 		return ""
 	case process.Kind != "graphics" && (large || card.ComputeMode == "exclusive-process"):
 		return checks.Fail

@@ -114,7 +114,7 @@ func usualOf(nodes []*facts.Node, of func(*facts.Node, facts.SmokeRank) (kind st
 	usual := map[string]float64{}
 	for kind, all := range rates {
 		if len(have[kind]) >= facts.UsualFrom {
-			usual[kind] = median(all)
+			usual[kind] = facts.Usual(all)
 		}
 	}
 	return usual

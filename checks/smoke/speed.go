@@ -117,9 +117,9 @@ func slowWay(view checks.View, node *facts.Node, kind way, rates map[group][]flo
 		f.Want = fmt.Sprintf("at least half of the %s of %s", facts.BitRate(link), name)
 		return f, true
 	case g.stage == facts.SmokePair && passed(node, g.stage) < 2: // it may be its partner's
-	case len(rates[g]) >= facts.UsualFrom && rate < facts.SlowTraffic*median(rates[g]):
-		f.Got += ", " + share(rate, median(rates[g]))
-		f.Want = fmt.Sprintf("at least %.0f %% of the %s of most nodes", 100*facts.SlowTraffic, facts.BitRate(median(rates[g])))
+	case len(rates[g]) >= facts.UsualFrom && rate < facts.SlowTraffic*facts.Usual(rates[g]):
+		f.Got += ", " + share(rate, facts.Usual(rates[g]))
+		f.Want = fmt.Sprintf("at least %.0f %% of the %s of most nodes", 100*facts.SlowTraffic, facts.BitRate(facts.Usual(rates[g])))
 		return f, true
 	}
 	return f, false

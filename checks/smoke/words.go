@@ -129,8 +129,5 @@ func wayOut(view checks.View, node *facts.Node, failures []facts.SmokeFailure) c
 	return f
 }
 
-// median is that of two the higher one, which a few slow ones do not pull down.
-func median(values []float64) float64 { return slices.Sorted(slices.Values(values))[len(values)/2] }
-
 // share is a rate as a part of another.
 func share(rate, of float64) string { return fmt.Sprintf("%.0f %%", 100*rate/of) }

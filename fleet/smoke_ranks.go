@@ -1,0 +1,197 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"preflight/drill/smoke"
+	"preflight/facts"
+	"preflight/fleet/agent"
+	"preflight/launch"
+)
+
+const (
+	// computeTime is for how long every rank computes under load: long enough for a card to get
+	// warm and for its clocks to settle. Exact sums, copies and the first call of each library
+	// come besides.
+	computeTime = 2 * time.Second
+	// freeMemory is what a card must have left, in bytes: NCCL, cuBLAS and a buffer take some of it.
+	freeMemory = 4 << 30
+)
+
+// muster has every node start its ranks.
+func (s *smokeTest) muster(section facts.Section) {
+	limit := min(s.Smoke.Time/2+s.slack(s.Smoke.Time/2), s.Smoke.Time*3/4)
+	engine := cmp.Or(s.Smoke.Engine, s.fitting())
+	s.each(s.ctx, Event{Phase: s.named(facts.SmokeLoad)}, s.members, limit, func(ctx context.Context, m *member) error {
+		seen := facts.Smoke{Engine: engine, Refused: s.refused(m, engine), Ranks: []facts.SmokeRank{}, Trials: []facts.SmokeTrial{}}
+		var err error
+		if seen.Refused == "" {
+			var up smoke.Mustered
+			crew := s.crew(m, engine, limit)
+			up, err = agent.Muster.Start(s.ctx, m.agent, crew, limit+answerTime, nil)
+			seen.Backend, seen.Ranks, seen.Refused = up.Backend, up.Ranks, up.Refused
+			if err == nil && seen.Refused == "" && !slices.EqualFunc(crew.Ranks, seen.Ranks, func(p smoke.Place, r facts.SmokeRank) bool { return p.LocalRank == r.LocalRank }) {
+				err = errors.New("it told of other ranks than it was to start")
+			}
+		}
+		learn(m, &m.Smoke, section, seen, err)
+		return err
+	})
+	s.crews = s.members.only(func(m *member) bool { return m.Smoke != nil && m.Smoke.Refused == "" })
+	s.leave()
+}
+
+// fitting is the engine that all nodes have: they talk to each other.
+func (s *smokeTest) fitting() string {
+	hasDirect := func(m *member) bool {
+		return m.NVML != nil && m.NVML.Source == "nvml" && len(m.NVML.Cards) > 0 && m.Python != nil && len(m.Python.NCCL) > 0
+	}
+	if s.Prediction.Accelerator == "cpu" || slices.ContainsFunc(s.members, func(m *member) bool { return !hasDirect(m) }) {
+		return smoke.Torch
+	}
+	return smoke.Direct
+}
+
+// refused is why nothing is to be tried on a node, "" for nothing: a test that disturbs somebody's
+// work, or is ended with a kernel under way that others share, would do harm.
+func (s *smokeTest) refused(m *member, engine string) string {
+	if len(s.ranks[m]) == 0 {
+		return "no rank of this launch runs here"
+	}
+	if engine == smoke.Torch && (m.Python == nil || !m.Python.Found) {
+		return "there is no interpreter to start: see python-same"
+	}
+	switch {
+	case s.Prediction.Accelerator == "cpu":
+		return ""
+	case m.NVML == nil:
+		return "whether its GPUs are in use was not seen: " + m.Missing[facts.SectionNVML]
+	case m.NVML.Failure != nil:
+		return "its driver does not answer as it should: see gpu-driver-loads"
+	}
+	for _, place := range s.Prediction.GPUsUsed()(m.Node) {
+		card := m.NVML.Cards[place]
+		computes := func(user facts.GPUUser) bool { return user.Kind == "compute" && !launch.IsDaemon(user) }
+		switch {
+		case card.MIG == "enabled":
+			return fmt.Sprintf("GPU %d is in MIG mode, in which NCCL has no part", card.Index)
+		case card.ComputeMode == "prohibited":
+			return fmt.Sprintf("GPU %d takes no work: its compute mode is prohibited", card.Index)
+		case slices.ContainsFunc(card.Processes, launch.IsMPS):
+			return fmt.Sprintf("GPU %d is shared by MPS, where ending one of ours may end others' work", card.Index)
+		case slices.ContainsFunc(card.Processes, computes):
+			return fmt.Sprintf("GPU %d is in use", card.Index)
+		case card.Memory > 0 && card.MemoryUsed != nil && card.Memory-*card.MemoryUsed < freeMemory:
+			return fmt.Sprintf("GPU %d has less than %d GiB free", card.Index, freeMemory>>30)
+		}
+	}
+	return ""
+}
+
+// crew is how a node's ranks are started.
+func (s *smokeTest) crew(m *member, engine string, limit time.Duration) smoke.Crew {
+	crew := smoke.Crew{
+		Token: s.token, Engine: engine, WorkDir: s.Prediction.WorkDir, Accelerator: s.Prediction.Accelerator,
+		Env: s.Prediction.Exports, Limit: limit,
+	}
+	if m.Python != nil {
+		crew.Interpreter = m.Python.Path
+		if len(m.Python.NCCL) > 0 {
+			crew.NCCL = m.Python.NCCL[0].Path
+		}
+	}
+	visible := ""
+	if s.Prediction.ChoosesDevices() && s.Prediction.Accelerator != "cpu" {
+		var slots []string
+		for _, slot := range s.Prediction.SlotsUsed()(m.Node) {
+			slots = append(slots, strconv.Itoa(slot))
+		}
+		visible = strings.Join(slots, ",")
+	}
+	// torchrun gives each of several on a node one thread, unless it is told otherwise
+	// (torch/distributed/run.py, 2.9).
+	if threads := "OMP_NUM_THREADS"; s.Prediction.Torchrun() && len(s.ranks[m]) > 1 && launch.RankEnv(m.Env, s.Prediction.Exports).Get(threads).Value == "" {
+		crew.Env = append(slices.Clone(crew.Env), facts.Setting{Name: threads, Value: "1"})
+	}
+	for _, rank := range s.ranks[m] {
+		place := smoke.Place{LocalRank: rank.LocalRank, Device: rank.Device, Visible: visible}
+		if s.Prediction.Accelerator == "cpu" {
+			place.Device = -1
+		}
+		crew.Ranks = append(crew.Ranks, place)
+	}
+	return crew
+}
+
+// leave has those leave of whom a rank failed by itself.
+func (s *smokeTest) leave() {
+	hasFailed := func(rank facts.SmokeRank) bool { return rank.Failure != nil }
+	for _, m := range s.crews {
+		if slices.ContainsFunc(m.Smoke.Ranks, hasFailed) {
+			m.Smoke.Fault = facts.FaultAlone
+		}
+	}
+	s.crews = s.crews.only(func(m *member) bool { return m.Reached && m.Smoke.Fault == "" })
+}
+
+// compute has every rank compute and copy by itself, and once more those that were slow.
+func (s *smokeTest) compute() {
+	all := map[*member][]facts.SmokeRank{}
+	for _, m := range s.crews {
+		all[m] = m.Smoke.Ranks
+	}
+	s.have(all)
+	s.leave()
+	rates := map[string][]float64{} // by what they compute on
+	for _, m := range s.crews {
+		for _, rank := range m.Smoke.Ranks {
+			rates[rank.Name] = append(rates[rank.Name], rank.Rate)
+		}
+	}
+	slow := map[*member][]facts.SmokeRank{}
+	for _, m := range s.crews {
+		for _, rank := range m.Smoke.Ranks {
+			if len(s.crews) >= facts.UsualFrom && rank.Rate < facts.SlowCompute*facts.Usual(rates[rank.Name]) {
+				slow[m] = append(slow[m], rank)
+			}
+		}
+	}
+	s.have(slow)
+	s.leave()
+}
+
+// have has some ranks compute. The best of what one has done counts.
+func (s *smokeTest) have(ranks map[*member][]facts.SmokeRank) {
+	who := s.crews.only(func(m *member) bool { return len(ranks[m]) > 0 })
+	if len(who) == 0 {
+		return
+	}
+	s.command(facts.SmokeCompute, who, max(4*computeTime, s.Smoke.Time/4), func(m *member) map[int]smoke.Order {
+		orders := map[int]smoke.Order{}
+		for _, rank := range ranks[m] {
+			orders[rank.LocalRank] = smoke.Order{Do: smoke.DoCompute, Seconds: computeTime.Seconds()}
+		}
+		return orders
+	}, func(m *member, came smoke.Outcome, err error) {
+		for i := range m.Smoke.Ranks {
+			rank := &m.Smoke.Ranks[i]
+			if done, is := came.Done[rank.LocalRank]; is {
+				rank.Rate = max(rank.Rate, done.Rate)
+				rank.HostToDevice, rank.DeviceToHost = max(rank.HostToDevice, done.HostToDevice), max(rank.DeviceToHost, done.DeviceToHost)
+				rank.DeviceToDevice = max(rank.DeviceToDevice, done.DeviceToDevice)
+			}
+			for _, failure := range came.Failures {
+				if failure.LocalRank == rank.LocalRank {
+					rank.Failure = &failure
+				}
+			}
+		}
+	})
+}

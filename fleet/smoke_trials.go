@@ -1,0 +1,266 @@
+package fleet
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"preflight/drill/smoke"
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/launch/nccl"
+)
+
+const (
+	// reduceTime is for one trial: NCCL and gloo meet in a second or two, and where they do not,
+	// there is to be time for others.
+	reduceTime = 8 * time.Second
+	// fewNodes is of how many others a trial names each.
+	fewNodes = 8
+	// What the ranks reduce, in bytes, is more than any buffer on the way, and little where processors add it up.
+	reduced, reducedByCPU = 64 << 20, 4 << 20
+)
+
+// Which ranks of a node take part in a trial.
+func everyRank(m *member) []facts.SmokeRank { return m.Smoke.Ranks }
+func firstRank(m *member) []facts.SmokeRank { return m.Smoke.Ranks[:1] }
+
+// alone has the ranks of each node reduce among themselves.
+func (s *smokeTest) alone() {
+	var trials []members
+	for _, m := range s.crews {
+		if len(m.Smoke.Ranks) > 1 {
+			trials = append(trials, members{m})
+		}
+	}
+	for i, passed := range s.round(facts.SmokeNode, trials, everyRank) {
+		if !passed {
+			trials[i][0].Smoke.Fault = facts.FaultAlone
+		}
+	}
+	s.leave()
+}
+
+// together has ranks of all nodes reduce. Where that fails, it finds out who cannot. It is false where there
+// was no time for it.
+func (s *smokeTest) together(stage facts.SmokeStage, ranks func(*member) []facts.SmokeRank) bool {
+	size := 0
+	for _, m := range s.crews {
+		size += len(ranks(m))
+	}
+	if len(s.crews) < 2 || stage == facts.SmokeAll && size == len(s.crews) {
+		return true // as many as in the trial before
+	}
+	if passed := s.round(stage, []members{s.crews}, ranks); len(passed) == 0 || passed[0] {
+		return len(passed) > 0
+	}
+	crews := s.crews
+	var all []int
+	for i := range crews {
+		all = append(all, i)
+	}
+	s.blame(crews, smoke.Isolate(all, func(round []smoke.Trial) (passed []bool, more bool) {
+		var trials []members
+		for _, trial := range round {
+			var who members
+			for _, i := range trial.Nodes {
+				who = append(who, crews[i])
+			}
+			trials = append(trials, who)
+		}
+		passed = s.round(round[0].Stage, trials, ranks)
+		return passed, len(passed) > 0
+	}))
+	s.crews = s.crews.only(func(m *member) bool { return m.Smoke.Fault == "" })
+	return true
+}
+
+// pace has nodes reduce in pairs where all is well, and once more with others those whose pair was slow or that had
+// no partner: of the group of all, which is as fast as its slowest, nobody can tell who that is.
+func (s *smokeTest) pace() {
+	isPair := func(trial facts.SmokeTrial) bool { return trial.Stage == facts.SmokePair }
+	arePaired := slices.ContainsFunc(s.crews, func(m *member) bool { return slices.ContainsFunc(m.Smoke.Trials, isPair) })
+	if len(s.crews) < facts.UsualFrom || arePaired { // to find out who cannot
+		return
+	}
+	in := func(pairs []members) {
+		for i, passed := range s.round(facts.SmokePair, pairs, firstRank) {
+			if !passed { // though the whole did, by another way
+				s.blame(pairs[i], smoke.Verdict{Among: [][]int{{0, 1}}})
+			}
+		}
+	}
+	var pairs, again []members
+	for pair := range slices.Chunk(s.crews, 2) {
+		if len(pair) == 2 {
+			pairs = append(pairs, pair)
+		}
+	}
+	in(pairs)
+	rate := func(m *member) float64 {
+		if trial := last(m.Smoke.Trials); isPair(trial) {
+			return trial.Rate
+		}
+		return 0
+	}
+	var rates []float64
+	for _, m := range slices.Concat(pairs...) {
+		rates = append(rates, rate(m))
+	}
+	isSlow := func(m *member) bool { return rate(m) < facts.SlowTraffic*facts.Usual(rates) }
+	slow, well := s.crews.only(isSlow), s.crews.only(func(m *member) bool { return !isSlow(m) })
+	for i := range min(len(slow), len(well)) {
+		again = append(again, members{slow[i], well[i]})
+	}
+	in(again)
+}
+
+// round makes trials at once, in each of which some members reduce, and says which passed; nothing
+// where there was no time to make them.
+func (s *smokeTest) round(stage facts.SmokeStage, trials []members, ranks func(*member) []facts.SmokeRank) []bool {
+	all := slices.Concat(trials...)
+	if len(all) == 0 {
+		return nil
+	}
+	s.loadAnew(all)
+	limit := min(reduceTime, s.Smoke.Time/4)
+	limit += s.slack(limit)
+	if s.ctx.Err() != nil || time.Until(s.end)-answerTime < limit {
+		for _, m := range all {
+			m.Smoke.Untried = append(m.Smoke.Untried, stage)
+		}
+		return nil
+	}
+	passed := make([]bool, len(trials))
+	phase := s.inWave(s.named(stage))
+	s.emit(Event{Phase: phase, Step: Began, Nodes: len(all)})
+	var made sync.WaitGroup
+	for i, who := range trials {
+		made.Go(func() { passed[i] = s.reduce(phase, stage, who, ranks, limit) })
+	}
+	made.Wait()
+	for _, m := range all {
+		s.down[m] = len(last(m.Smoke.Trials).Failures) > 0
+	}
+	return passed
+}
+
+func last[T any](of []T) T { return of[len(of)-1] }
+
+// loadAnew waits until the ranks are loaded that had to be ended, which is no part of a trial.
+func (s *smokeTest) loadAnew(who members) {
+	who = who.only(func(m *member) bool { return s.down[m] })
+	if len(who) == 0 {
+		return
+	}
+	s.command(facts.SmokeLoad, who, s.Smoke.Time/2, func(m *member) map[int]smoke.Order {
+		orders := map[int]smoke.Order{}
+		for _, rank := range m.Smoke.Ranks {
+			orders[rank.LocalRank] = smoke.Order{Do: smoke.DoLoad}
+		}
+		return orders
+	}, func(*member, smoke.Outcome, error) {}) // who does not come up fails at the trial
+}
+
+// reduce has ranks of some members meet and reduce, and files what each member met.
+func (s *smokeTest) reduce(phase Phase, stage facts.SmokeStage, who members, ranks func(*member) []facts.SmokeRank, limit time.Duration) (passed bool) {
+	began, size, bytes := time.Now(), 0, reduced
+	for _, m := range who {
+		size += len(ranks(m))
+	}
+	if s.Prediction.Accelerator == "cpu" {
+		bytes = reducedByCPU
+	}
+	first := ranks(who[0])[0].LocalRank
+	met, meet := make([]smoke.Outcome, len(who)), smoke.Order{Do: smoke.DoMeet, Seconds: limit.Seconds() / 2, Size: size, Meet: s.meetAt(who)}
+	met[0], _ = s.ask(who[0], map[int]smoke.Order{first: meet}, limit/2)
+	if place, is := met[0].Done[first]; is {
+		left := limit - time.Since(began)
+		var all sync.WaitGroup
+		next := 0
+		for i, m := range who {
+			orders := map[int]smoke.Order{}
+			for _, rank := range ranks(m) {
+				orders[rank.LocalRank] = smoke.Order{
+					Do: smoke.DoReduce, Seconds: left.Seconds(), Rank: next, Size: size, Meet: place.Meet, Bytes: bytes,
+				}
+				next++
+			}
+			all.Go(func() {
+				s.emit(Event{Phase: phase, Step: Began, Node: m.Name, Until: time.Now().Add(left + answerTime)})
+				var err error
+				met[i], err = s.ask(m, orders, left)
+				s.ended(phase, m.Name, err)
+			})
+		}
+		all.Wait()
+	}
+	passed = true
+	for i, m := range who {
+		passed = passed && len(met[i].Failures) == 0 && len(met[i].Done) == len(ranks(m))
+	}
+	for i, m := range who {
+		trial := facts.SmokeTrial{Stage: stage, Nodes: len(who), Ranks: size, Passed: passed, Seconds: time.Since(began).Seconds(), Failures: met[i].Failures}
+		for _, other := range who {
+			if other != m && len(who) <= fewNodes && stage != facts.SmokeOne && stage != facts.SmokeAll {
+				trial.With = append(trial.With, other.Name)
+			}
+		}
+		for _, done := range met[i].Done {
+			if passed && (trial.Rate == 0 || done.BitRate < trial.Rate) {
+				trial.Rate = done.BitRate
+			}
+		}
+		m.Smoke.Trials = append(m.Smoke.Trials, trial)
+	}
+	return passed
+}
+
+// meetAt is where rank 0 may be met: at the address of its node that leads to its peers, at the one by which it
+// was reached, by its name, or within the node. Without any torch would have all meet at their own loopback.
+func (s *smokeTest) meetAt(who members) string {
+	if len(who) == 1 {
+		return "127.0.0.1"
+	}
+	return cmp.Or(nccl.PeerAddress(who[0].Node).Address, who[0].Address, hostfile.Bare(who[0].Name))
+}
+
+// blame files what isolating has found.
+func (s *smokeTest) blame(crews members, v smoke.Verdict) {
+	against := func(fault facts.SmokeFault, among ...int) {
+		for _, i := range among {
+			seen := crews[i].Smoke
+			seen.Fault = fault
+			for _, j := range among {
+				if j != i {
+					seen.Against = append(seen.Against, crews[j].Name)
+				}
+			}
+		}
+	}
+	isBad := func(name string) bool {
+		return slices.ContainsFunc(v.Bad, func(i int) bool { return crews[i].Name == name })
+	}
+	for _, i := range v.Bad {
+		seen := crews[i].Smoke
+		seen.Fault = facts.FaultNode
+		for _, trial := range seen.Trials {
+			if trial.Stage == facts.SmokePair && !isBad(trial.With[0]) {
+				seen.Against = append(seen.Against, trial.With...)
+			}
+		}
+	}
+	for _, edge := range v.Edges {
+		against(facts.FaultEdge, edge[:]...)
+	}
+	for _, among := range v.Among {
+		against(facts.FaultAmong, among...)
+	}
+	for _, m := range crews {
+		if v.Common {
+			m.Smoke.Fault = facts.FaultCommon
+		}
+		m.Smoke.Untried = append(m.Smoke.Untried, v.Untried...)
+	}
+}
