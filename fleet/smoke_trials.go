@@ -125,13 +125,14 @@ func (s *smokeTest) round(stage facts.SmokeStage, trials []members, ranks func(*
 	}
 	s.loadAnew(all)
 	limit := min(reduceTime, s.Smoke.Time/4)
-	limit += s.slack(limit)
-	if s.ctx.Err() != nil || time.Until(s.end)-answerTime < limit {
+	left := time.Until(s.end) - answerTime
+	if s.ctx.Err() != nil || left < limit {
 		for _, m := range all {
 			m.Smoke.Untried = append(m.Smoke.Untried, stage)
 		}
 		return nil
 	}
+	limit = min(limit+s.slack(limit), left)
 	passed := make([]bool, len(trials))
 	phase := s.inWave(s.named(stage))
 	s.emit(Event{Phase: phase, Step: Began, Nodes: len(all)})
