@@ -214,14 +214,17 @@ func (t *Tail) Write(p []byte) (int, error) {
 	before := t.total
 	t.total += len(p)
 	t.kept = append(t.kept, p...)
-	if over := len(t.kept) - maxTail; over > 0 {
-		t.kept = append(t.kept[:0], t.kept[over:]...)
+	if len(t.kept) > 2*maxTail { // for each line of a flood, moving the rest would take a minute
+		t.kept = append(t.kept[:0], lastOf(t.kept)...)
 	}
 	if before <= maxTotal && t.total > maxTotal {
 		t.Full()
 	}
 	return len(p), nil
 }
+
+// lastOf is what a tail keeps of text.
+func lastOf(text []byte) []byte { return text[max(0, len(text)-maxTail):] }
 
 // spent reports whether the command wrote more than it may.
 func (t *Tail) spent() bool {
@@ -235,7 +238,7 @@ func (t *Tail) Text() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var lines []string
-	for line := range strings.Lines(string(t.kept)) {
+	for line := range strings.Lines(string(lastOf(t.kept))) {
 		if line = strings.TrimSpace(line); line != "" {
 			lines = append(lines, Escape(line))
 		}

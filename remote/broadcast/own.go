@@ -214,7 +214,10 @@ func (l ownLookout) Tell(failure *remote.Error) {
 		failure.Cause, failure.Err = why.Cause, fmt.Errorf("still waiting after %s: %w", failure.Detail["after"], why.Err)
 	default:
 		text := fmt.Sprintf("nothing came through %s within %s, and it says nothing either", name, failure.Detail["after"])
-		if o.engine.Silent != "" {
+		switch {
+		case o.before != "":
+			text = fmt.Sprintf("nothing came through %s within %s, which says: %s", name, failure.Detail["after"], o.before)
+		case o.engine.Silent != "":
 			text += ": " + o.engine.Silent
 		}
 		failure.Err = errors.New(text)
