@@ -11,13 +11,14 @@ import (
 	"preflight/fleet/agent"
 )
 
-// alike has what several nodes told alike, to the byte, decoded and kept once: of a thousand machines
-// that were set up together most of it. Who changes a section of one node therefore replaces it, and
-// does not write into it.
+// alike has what several nodes told alike decoded and kept once: of a thousand machines that were set
+// up together most of it. A section that is alike to the byte is one value, and of another what is as
+// the node before told it. Who changes a section of one node therefore replaces it, and does not write into it.
 type alike struct {
 	mu       sync.RWMutex
 	texts    map[string]string
 	sections map[[sha256.Size]byte]*agent.Probed
+	latest   map[facts.Section]*agent.Probed // of those that were decoded
 }
 
 // decode is what a node told of a section. It must not be changed.
@@ -28,7 +29,7 @@ func (told *alike) decode(section facts.Section, body json.RawMessage) (*agent.P
 	_, _ = hash.Write(body)
 	hash.Sum(key[:0])
 	told.mu.RLock()
-	known := told.sections[key]
+	known, before := told.sections[key], told.latest[section]
 	told.mu.RUnlock()
 	if known != nil {
 		return known, nil
@@ -37,14 +38,45 @@ func (told *alike) decode(section facts.Section, body json.RawMessage) (*agent.P
 	if err := json.Unmarshal(body, &answer); err != nil {
 		return nil, err
 	}
+	if before != nil {
+		adopt(reflect.ValueOf(&answer.Seen).Elem(), reflect.ValueOf(&before.Seen).Elem())
+	}
 	told.share(&answer.Seen)
 	told.mu.Lock()
 	defer told.mu.Unlock()
 	if told.sections == nil {
-		told.sections = map[[sha256.Size]byte]*agent.Probed{}
+		told.sections, told.latest = map[[sha256.Size]byte]*agent.Probed{}, map[facts.Section]*agent.Probed{}
 	}
-	told.sections[key] = &answer
+	told.sections[key], told.latest[section] = &answer, &answer
 	return &answer, nil
+}
+
+// adopt puts in the place of all that is alike in another value what that one has, and reports whether
+// everything is.
+func adopt(v, other reflect.Value) (same bool) {
+	switch v.Kind() {
+	case reflect.Struct:
+		same = true
+		for i := range v.NumField() {
+			same = adopt(v.Field(i), other.Field(i)) && same
+		}
+		return same
+	case reflect.Pointer:
+		same = v.IsNil() == other.IsNil() && (v.IsNil() || adopt(v.Elem(), other.Elem()))
+	case reflect.Slice:
+		same = v.Len() == other.Len() && v.IsNil() == other.IsNil()
+		for i := range min(v.Len(), other.Len()) {
+			same = adopt(v.Index(i), other.Index(i)) && same
+		}
+	case reflect.Map:
+		same = reflect.DeepEqual(v.Interface(), other.Interface())
+	default:
+		same = v.Equal(other)
+	}
+	if same {
+		v.Set(other)
+	}
+	return same
 }
 
 const (

@@ -12,11 +12,11 @@ import (
 )
 
 // TestAlikeIsKeptOnce: what two nodes tell to the byte alike is one value, what they tell otherwise is each its
-// own, of texts that they share.
+// own, of texts and lists that they share.
 func TestAlikeIsKeptOnce(t *testing.T) {
 	asked := []facts.Section{facts.SectionNet, facts.SectionSHM}
 	net := func(address string) string {
-		return fmt.Sprintf(`{"seen":{"net":{"interfaces":[{"name":"eth0","mtu":9000,"kind":"physical","addresses":[%q]},{"name":"lo"},{"name":"ib0"}]}}}`, address)
+		return fmt.Sprintf(`{"seen":{"net":{"interfaces":[{"name":"eth0","mtu":9000,"kind":"physical","addresses":[%q]},{"name":"lo"},{"name":"ib0","addresses":["10.1.0.1/16"]}]}}}`, address)
 	}
 	told, nodes := &alike{}, make([]facts.Node, 3)
 	for i := range nodes {
@@ -30,13 +30,16 @@ func TestAlikeIsKeptOnce(t *testing.T) {
 	for i, node := range nodes {
 		var want facts.Facts
 		want.SHM = &facts.SHM{Exists: true, FSType: "tmpfs"}
-		want.Net = &facts.Net{Interfaces: []facts.Interface{{Name: "eth0", MTU: 9000, Kind: "physical", Addresses: []string{fmt.Sprintf("10.0.0.%d/16", i)}}, {Name: "lo"}, {Name: "ib0"}}}
+		want.Net = &facts.Net{Interfaces: []facts.Interface{{Name: "eth0", MTU: 9000, Kind: "physical", Addresses: []string{fmt.Sprintf("10.0.0.%d/16", i)}}, {Name: "lo"}, {Name: "ib0", Addresses: []string{"10.1.0.1/16"}}}}
 		if diff := cmp.Diff(want, node.Facts); diff != "" {
 			t.Errorf("node %d (-want +got):\n%s", i, diff)
 		}
 		links := node.Net.Interfaces
 		if cap(links) != len(links) || unsafe.StringData(links[0].Kind) != unsafe.StringData(nodes[0].Net.Interfaces[0].Kind) {
 			t.Errorf("node %d keeps room for %d interfaces, or a text of its own", i, cap(links))
+		}
+		if first := nodes[0].Net.Interfaces; &links[2].Addresses[0] != &first[2].Addresses[0] || i > 0 && &links[0] == &first[0] {
+			t.Errorf("node %d has a list of its own where it is alike, or another's where it is not", i)
 		}
 	}
 	nodes[0].Hold(0) // too much: it is left out of one
