@@ -39,7 +39,7 @@ func (told *alike) decode(section facts.Section, body json.RawMessage) (*agent.P
 		return nil, err
 	}
 	if before != nil {
-		adopt(reflect.ValueOf(&answer.Seen).Elem(), reflect.ValueOf(&before.Seen).Elem())
+		answer.Seen.Adopt(&before.Seen)
 	}
 	told.share(&answer.Seen)
 	told.mu.Lock()
@@ -49,34 +49,6 @@ func (told *alike) decode(section facts.Section, body json.RawMessage) (*agent.P
 	}
 	told.sections[key], told.latest[section] = &answer, &answer
 	return &answer, nil
-}
-
-// adopt puts in the place of all that is alike in another value what that one has, and reports whether
-// everything is.
-func adopt(v, other reflect.Value) (same bool) {
-	switch v.Kind() {
-	case reflect.Struct:
-		same = true
-		for i := range v.NumField() {
-			same = adopt(v.Field(i), other.Field(i)) && same
-		}
-		return same
-	case reflect.Pointer:
-		same = v.IsNil() == other.IsNil() && (v.IsNil() || adopt(v.Elem(), other.Elem()))
-	case reflect.Slice:
-		same = v.Len() == other.Len() && v.IsNil() == other.IsNil()
-		for i := range min(v.Len(), other.Len()) {
-			same = adopt(v.Index(i), other.Index(i)) && same
-		}
-	case reflect.Map:
-		same = reflect.DeepEqual(v.Interface(), other.Interface())
-	default:
-		same = v.Equal(other)
-	}
-	if same {
-		v.Set(other)
-	}
-	return same
 }
 
 const (

@@ -9,7 +9,7 @@ import (
 )
 
 // Large are fleets of so many nodes, each with one trouble that a large fleet has, by what it
-// is. All but "apart" hold equal sections once, as a run does that took them from nodes.
+// is. All but "apart" hold once what is alike, as a run does that took them from nodes.
 var Large = []struct {
 	Name string
 	Of   func(n int) Fleet
@@ -94,6 +94,7 @@ func WithoutDNS(node *facts.Node, i int) {
 func largeWith(n int, change func(*facts.Node, int)) Fleet {
 	fleet := Healthy(n)
 	held := map[string]facts.Facts{} // section and its JSON → the first that was equal
+	latest := map[facts.Section]facts.Facts{}
 	for i := range fleet.Nodes {
 		node := &fleet.Nodes[i]
 		change(node, i)
@@ -109,9 +110,12 @@ func largeWith(n int, change func(*facts.Node, int)) Fleet {
 			}
 			if first, met := held[string(text)]; met {
 				node.Facts.Take(section, first)
-			} else {
-				held[string(text)] = here
+				continue
 			}
+			if before, is := latest[section]; is {
+				here.Adopt(&before)
+			}
+			held[string(text)], latest[section] = here, here
 		}
 	}
 	return fleet
