@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"sync"
 
+	faster "github.com/go-json-experiment/json" // than encoding/json by more than half: what nodes tell is most of what is decoded
+
 	"preflight/facts"
 	"preflight/fleet/agent"
 )
@@ -35,7 +37,7 @@ func (told *alike) decode(section facts.Section, body json.RawMessage) (*agent.P
 		return known, nil
 	}
 	var answer agent.Probed
-	if err := json.Unmarshal(body, &answer); err != nil {
+	if err := faster.Unmarshal(body, &answer); err != nil {
 		return nil, err
 	}
 	if before != nil {
