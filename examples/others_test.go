@@ -12,7 +12,7 @@ import (
 
 // What others wrote is fetched and built here, which `make release-check` has the time for.
 
-// TestKubernetesTypes has the types of Kubernetes and the MPI operator read the manifests:
+// TestKubernetesTypes has the types of Kubernetes and of its controllers read the manifests:
 // a program of its own, testdata/kubernetes, so that these come only here.
 func TestKubernetesTypes(t *testing.T) {
 	list := exec.Command("go", "list", "-deps", ".")
@@ -27,7 +27,7 @@ func TestKubernetesTypes(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	manifests, err := filepath.Glob("kubernetes/*.yaml")
-	if err != nil || len(manifests) != 2 {
+	if err != nil || len(manifests) != 5 {
 		t.Fatalf("%q, %v", manifests, err)
 	}
 	if out, err := exec.Command(program, manifests...).CombinedOutput(); err != nil {
@@ -39,6 +39,10 @@ func TestKubernetesTypes(t *testing.T) {
 		"kind: Jobs":              {"job.yaml", "kind: Job", "there is no kind batch/v1 Jobs"},
 		"sizeLimit: 16Gx":         {"mpijob.yaml", "sizeLimit: 16Gi", "quantities must match"},
 		"cleanPodPolicy: Walking": {"mpijob.yaml", "cleanPodPolicy: Running", `Unsupported value: "Walking"`},
+		"pytorchReplicaSpec:":     {"pytorchjob.yaml", "pytorchReplicaSpecs:", `unknown field "spec.pytorchReplicaSpec"`},
+		"replicatedJob:":          {"jobset.yaml", "replicatedJobs:", `unknown field "spec.replicatedJob"`},
+		"sizes:":                  {"leaderworkerset.yaml", "size:", `unknown field "spec.leaderWorkerTemplate.sizes"`},
+		"clusterip:":              {"jobset.yaml", "selector:", `unknown field "spec.clusterip"`},
 	} {
 		text, err := os.ReadFile("kubernetes/" + c.file)
 		if err != nil {

@@ -1,23 +1,32 @@
-// Command kubernetes reads manifests as Kubernetes and Kubeflow's MPI operator read them:
+// Command kubernetes reads manifests as Kubernetes reads them, and the controllers of MPIJob,
+// PyTorchJob, JobSet and LeaderWorkerSet:
 //
 //	go run . FILE…
 //
-// It has the types of their API and the operator's own validation, refuses what the API
+// It has the types of their API and the MPI operator's own validation, refuses what the API
 // server refuses of a client that asks for strict field validation, and says what is
 // wrong. It is a module of its own, so that nothing of theirs comes with preflight. It
 // does not know what the API server demands beyond its types.
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/kubeflow/mpi-operator/pkg/apis/kubeflow/v2beta1"
 	"github.com/kubeflow/mpi-operator/pkg/apis/kubeflow/validation"
+	training "github.com/kubeflow/training-operator/pkg/apis/kubeflow.org/v1"
 	batch "k8s.io/api/batch/v1"
+	core "k8s.io/api/core/v1"
+	stream "k8s.io/apimachinery/pkg/util/yaml"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	strict "sigs.k8s.io/json"
+	leaderworkerset "sigs.k8s.io/lws/api/leaderworkerset/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -32,13 +41,29 @@ func main() {
 	os.Exit(code)
 }
 
-// admit holds one manifest, a Job or an MPIJob, against its type.
+// admit holds every manifest of a file against its type.
 func admit(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	manifest, err := yaml.YAMLToJSONStrict(text)
+	documents := stream.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	for {
+		document, err := documents.Read()
+		if err == io.EOF {
+			return nil
+		}
+		if err == nil {
+			err = admitOne(document)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func admitOne(document []byte) error {
+	manifest, err := yaml.YAMLToJSONStrict(document)
 	if err != nil {
 		return err
 	}
@@ -47,8 +72,16 @@ func admit(path string) error {
 		return err
 	}
 	switch kind.APIVersion + " " + kind.Kind {
+	case "v1 Service":
+		return into(manifest, &core.Service{})
 	case "batch/v1 Job":
 		return into(manifest, &batch.Job{})
+	case "jobset.x-k8s.io/v1alpha2 JobSet":
+		return into(manifest, &jobset.JobSet{})
+	case "leaderworkerset.x-k8s.io/v1 LeaderWorkerSet":
+		return into(manifest, &leaderworkerset.LeaderWorkerSet{})
+	case "kubeflow.org/v1 PyTorchJob":
+		return into(manifest, &training.PyTorchJob{})
 	case "kubeflow.org/v2beta1 MPIJob":
 		var job v2beta1.MPIJob
 		if err := into(manifest, &job); err != nil {
