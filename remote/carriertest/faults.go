@@ -29,10 +29,12 @@ type Stand struct {
 	// Nothing of a login can be wrong, how an agent ended is not known, and one that is stuck is
 	// nobody's to end.
 	Calls bool
+	// Apart is a carrier that takes from the environment which nodes there are: the rows wait for one another.
+	Apart bool
 }
 
-// The nodes of every row: the fault is on one, and nothing is wrong with the other.
-const bad, good = "w1", "w2"
+// The nodes of a row, by which number it has: the fault is on one, and nothing is wrong with the other.
+const bad, good = "bad%d", "good%d"
 
 // ample is the time for what answers, and the others are for what does not: of a node, in which
 // another has to be reached meanwhile, and of a call.
@@ -46,8 +48,8 @@ const (
 type fault struct {
 	login  string // what the node does in place of running "$@"
 	method string // of the agent, which is then its fault; "" where none gets that far
-	params string
-	waits  bool // it is told by the time that runs out
+	params string // in which %s is the name of the other node
+	waits  bool   // it is told by the time that runs out
 
 	stage  remote.Stage
 	cause  remote.Cause
@@ -79,7 +81,7 @@ var faults = map[string]fault{
 	"agent is killed": {login: runs, method: "killed", stage: remote.StageTalk, cause: remote.AgentKilled, detail: "KILL", calls: remote.ConnectionLost},
 	"agent stops":     {login: runs, method: "stop", waits: true, stage: remote.StageTalk, cause: remote.Frozen},
 	"nonsense":        {login: runs, method: "print", params: "@@preflight nonsense\n", stage: remote.StageTalk, cause: remote.Garbage, detail: "nonsense"},
-	"another's name":  {login: runs, method: "print", params: `@@preflight {"node":"` + good + `","id":1,"done":true}` + "\n", stage: remote.StageTalk, cause: remote.Garbage, detail: good},
+	"another's name":  {login: runs, method: "print", params: `@@preflight {"node":"%s","id":1,"done":true}` + "\n", stage: remote.StageTalk, cause: remote.Garbage, detail: "good"},
 	"long prose":      {login: runs, method: "print", params: strings.Repeat("prose\n", 20_000), stage: remote.StageTalk, cause: remote.TooMuch, detail: "64 KiB"},
 	"long answer":     {login: runs, method: "big", params: "200000 1000", stage: remote.StageTalk, cause: remote.TooMuch, detail: "8 MiB"},
 }
@@ -87,11 +89,19 @@ var faults = map[string]fault{
 // Faults has the carrier meet every fault.
 func Faults(t *testing.T, stand Stand) {
 	fixture.NoLeaks(t)
+	row := 0
 	for name, fault := range faults {
 		if stand.Calls && fault.method == "" {
 			continue
 		}
-		t.Run(name, func(t *testing.T) { fault.meet(t, stand) })
+		row++
+		bad, good := fmt.Sprintf(bad, row), fmt.Sprintf(good, row)
+		t.Run(name, func(t *testing.T) {
+			if !stand.Apart {
+				t.Parallel()
+			}
+			fault.meet(t, stand, bad, good)
+		})
 	}
 }
 
@@ -104,7 +114,7 @@ func login(t *testing.T, script string) (path, home string) {
 	return path, home
 }
 
-func (f fault) meet(t *testing.T, stand Stand) {
+func (f fault) meet(t *testing.T, stand Stand, bad, good string) {
 	badLogin, badHome := login(t, f.login)
 	goodLogin, goodHome := login(t, runs)
 	patience := ample
@@ -131,7 +141,7 @@ func (f fault) meet(t *testing.T, stand Stand) {
 		ctx, cancel := hostsys.WithTimeout(t.Context(), patience)
 		defer cancel()
 		began = hostsys.Worked()
-		err = agent.Call(ctx, f.method, f.params, fixture.Nothing)
+		err = agent.Call(ctx, f.method, strings.ReplaceAll(f.params, "%s", good), fixture.Nothing)
 	}
 	if took := hostsys.Worked() - began; took > patience+fixture.Slack {
 		t.Errorf("took %v, of %v", took, patience)

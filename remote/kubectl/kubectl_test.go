@@ -103,7 +103,7 @@ func cluster(t *testing.T, timeout time.Duration, o Options, pods ...string) (ca
 }
 
 func TestFaults(t *testing.T) {
-	carriertest.Faults(t, carriertest.Stand{Blind: true, Open: func(t *testing.T, logins map[string]string) remote.Carrier {
+	carriertest.Faults(t, carriertest.Stand{Blind: true, Apart: true, Open: func(t *testing.T, logins map[string]string) remote.Carrier {
 		dir := t.TempDir()
 		var pods []string
 		for node, login := range logins {

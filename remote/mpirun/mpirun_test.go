@@ -50,7 +50,7 @@ func stubbed(t *testing.T, version string, logins map[string]string) {
 }
 
 func TestFaults(t *testing.T) {
-	carriertest.Faults(t, carriertest.Stand{Blind: true, Open: func(t *testing.T, logins map[string]string) remote.Carrier {
+	carriertest.Faults(t, carriertest.Stand{Blind: true, Apart: true, Open: func(t *testing.T, logins map[string]string) remote.Carrier {
 		stubbed(t, "HYDRA build details:", logins)
 		carrier, err := New(slices.Collect(maps.Keys(logins)), nil)
 		if err != nil {

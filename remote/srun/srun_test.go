@@ -168,26 +168,28 @@ func TestTalk(t *testing.T) {
 
 // TestFaults: in a step of its own, and as one of a step where our binary lies there.
 func TestFaults(t *testing.T) {
-	for name, nodelist := range map[string]string{"own steps": "", "one step": "w[1-2]"} {
-		t.Run(name, func(t *testing.T) { faultsOf(t, nodelist) })
+	for name, together := range map[string]bool{"own steps": false, "one step": true} {
+		t.Run(name, func(t *testing.T) { faultsOf(t, together) })
 	}
 }
 
-func faultsOf(t *testing.T, nodelist string) {
+func faultsOf(t *testing.T, together bool) {
+	dir := t.TempDir()
+	inJob(t)
+	t.Setenv("LOGINS", dir)
 	carriertest.Faults(t, carriertest.Stand{Blind: true, Open: func(t *testing.T, logins map[string]string) remote.Carrier {
-		dir := t.TempDir()
+		names := slices.Collect(maps.Keys(logins))
 		for node, login := range logins {
 			if err := os.Symlink(login, filepath.Join(dir, node)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		inJob(t)
-		t.Setenv("LOGINS", dir)
-		t.Setenv("SLURM_JOB_NODELIST", nodelist)
-		if nodelist != "" {
-			warm(t, slices.Collect(maps.Keys(logins)))
+		job := Job{ID: "7"}
+		if together {
+			warm(t, names)
+			job.Nodes = strings.Join(names, ",")
 		}
-		carrier, err := New(slices.Collect(maps.Keys(logins)), Options{Job: Own(), Timeout: 6 * time.Second})
+		carrier, err := New(names, Options{Job: job, Timeout: 6 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +200,7 @@ func faultsOf(t *testing.T, nodelist string) {
 // warm has our binary lie on those of the nodes that can be reached.
 func warm(t *testing.T, nodes []string) {
 	t.Helper()
-	carrier, err := New(nil, Options{Job: Own()})
+	carrier, err := New(nil, Options{Job: Job{ID: "7"}})
 	if err != nil {
 		t.Fatal(err)
 	}
