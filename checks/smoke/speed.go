@@ -135,6 +135,9 @@ func slowWay(view checks.View, node *facts.Node, kind way, rates map[group][]flo
 	case g.stage == facts.SmokePair && passed(node, g.stage) < 2: // it may be its partner's
 	case len(rates[g]) >= facts.UsualFrom && rate < facts.SlowTraffic*facts.Usual(rates[g]):
 		f.Got += ", " + share(rate, facts.Usual(rates[g]))
+		if rails := slowRails(node); rails != "" && g.stage == facts.SmokePair {
+			f.Got += "; " + rails
+		}
 		f.Want = fmt.Sprintf("at least %.0f %% of the %s of most nodes", 100*facts.SlowTraffic, facts.BitRate(facts.Usual(rates[g])))
 		return f, true
 	}
