@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -380,5 +382,38 @@ func TestSmokeRefused(t *testing.T) {
 				t.Errorf("%q, want %q", got, want)
 			}
 		}
+	}
+}
+
+// TestSmokeHere: a launch that stays on this machine has its ranks compute, and reduce among themselves.
+func TestSmokeHere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("NOT RUN: -short, and it computes for seconds")
+	}
+	t.Parallel()
+	interpreter, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("NOT RUN: the smoke test on this machine, because there is no python3")
+	}
+	stub, err := filepath.Abs("../drill/smoke/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := Job{Head: &facts.Node{}, Timeout: time.Minute, SwitchedOff: func(string) string { return "" }, Smoke: Smoke{Engine: smoke.Torch, Time: time.Minute}}
+	job.Prediction = launch.Prediction{
+		Hosts: []hostfile.Host{{Name: "localhost", Slots: []int{0, 1}}}, Interpreter: interpreter, WorkDir: t.TempDir(), Accelerator: "cpu",
+		Exports: []facts.Setting{{Name: "PYTHONPATH", Value: stub}, {Name: "STUB_DIR", Value: t.TempDir()}},
+	}
+	fleet, _ := LookHere(t.Context(), job)
+	seen := fleet.Nodes[0].Smoke
+	if seen == nil || seen.Refused != "" || len(seen.Ranks) != 2 || len(seen.Trials) != 1 || seen.Fault != "" {
+		t.Fatalf("%+v, missing %q, not tried %q", seen, fleet.Nodes[0].Missing[facts.SectionSmoke], fleet.NotTried[facts.SectionSmoke])
+	}
+	if trial := seen.Trials[0]; trial.Stage != facts.SmokeNode || trial.Ranks != 2 || !trial.Passed || seen.Ranks[1].Rate == 0 {
+		t.Errorf("%+v of %+v", trial, seen.Ranks)
+	}
+	job.Smoke.Time = 0
+	if fleet, _ = LookHere(t.Context(), job); fleet.Nodes[0].Smoke != nil || fleet.NotTried[facts.SectionSmoke] != "only with --smoke" {
+		t.Errorf("nobody asked for it: %+v, not tried %q", fleet.Nodes[0].Smoke, fleet.NotTried[facts.SectionSmoke])
 	}
 }
