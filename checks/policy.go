@@ -29,6 +29,13 @@ type Policy struct {
 	DiskFree    int64   // bytes free where the launch writes
 	MemoryFree  float64 // share of the memory that must be available, 0 to 1
 	OpenFiles   int64   // hard limit wanted; NCCL raises its soft one to it
+
+	// The least that the smoke test is to measure, 0 for none: what is fast enough is of a
+	// team's machines, and no default fits all.
+	ComputeRate    float64 // of every rank, in operations a second
+	CopyRate       float64 // between the host and each GPU, in bit/s
+	NodeReduceRate float64 // over each rank's link while those of one node reduce, in bit/s
+	ReduceRate     float64 // the same while all ranks of all nodes do
 }
 
 // The IDs of the checks that hold a fleet to a policy and to a baseline, and of the one that

@@ -13,31 +13,93 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
+
+	"preflight/checks"
+	"preflight/facts"
+	"preflight/report/ci"
 )
 
-// TestAlertRules holds the file to the keys of a rule file (prometheus.io, "Alerting
-// rules"), and what it asks to the metrics that there are.
+// TestAlertRules holds the files to the keys of a rule file (prometheus.io, "Alerting
+// rules"), and what they ask to the metrics that there are.
 func TestAlertRules(t *testing.T) {
 	type rule struct {
 		Alert, Expr, For    string
 		Labels, Annotations map[string]string
 	}
-	var file struct {
-		Groups []struct {
-			Name  string
-			Rules []rule
+	for path, metrics := range map[string]string{"prometheus/alerts.yml": metricsOf(t, faulty), "prometheus/smoke-alerts.yml": smokeMetrics(t, 6e14, 3e11)} {
+		var file struct {
+			Groups []struct {
+				Name  string
+				Rules []rule
+			}
+		}
+		strictly(t, path, &file)
+		for _, rule := range file.Groups[0].Rules {
+			if rule.Alert == "" || rule.Labels["severity"] == "" || rule.Annotations["summary"] == "" {
+				t.Errorf("a rule lacks a name, a severity or a summary: %+v", rule)
+			}
+			for _, name := range regexp.MustCompile(`preflight_\w+`).FindAllString(rule.Expr, -1) {
+				if !strings.Contains("\n"+metrics, "\n# TYPE "+name+" gauge\n") {
+					t.Errorf("%s asks for %s, which preflight does not write", rule.Alert, name)
+				}
+			}
 		}
 	}
-	strictly(t, "prometheus/alerts.yml", &file)
-	metrics := metricsOf(t, faulty)
-	for _, rule := range file.Groups[0].Rules {
-		if rule.Alert == "" || rule.Labels["severity"] == "" || rule.Annotations["summary"] == "" {
-			t.Errorf("a rule lacks a name, a severity or a summary: %+v", rule)
-		}
-		for _, name := range regexp.MustCompile(`preflight_\w+`).FindAllString(rule.Expr, -1) {
-			if !strings.Contains(metrics, "\n# TYPE "+name+" gauge\n") {
-				t.Errorf("%s asks for %s, which preflight does not write", rule.Alert, name)
+}
+
+// smokeMetrics is what the textfile collector reads of a smoke test of two nodes, w1 at these rates and w2 at half of them.
+func smokeMetrics(t *testing.T, computed, carried float64) string {
+	t.Helper()
+	var r checks.Report
+	for i, name := range []string{"w1", "w2"} {
+		share := 1 / float64(1+i)
+		r.Nodes = append(r.Nodes, facts.Node{Name: name, Facts: facts.Facts{Smoke: &facts.Smoke{
+			Ranks:  []facts.SmokeRank{{Rate: share * computed}},
+			Trials: []facts.SmokeTrial{{Stage: facts.SmokeOne, Nodes: 2, Ranks: 2, Passed: true, Rate: share * carried}},
+		}}})
+	}
+	var metrics strings.Builder
+	if err := ci.Prometheus(&metrics, r); err != nil {
+		t.Fatal(err)
+	}
+	return metrics.String()
+}
+
+// TestSmokeAlerts has Prometheus itself evaluate the rules over a week as before and two nights of other rates: a node is
+// held against itself, and one night is none.
+func TestSmokeAlerts(t *testing.T) {
+	if _, err := exec.LookPath("promtool"); err != nil {
+		t.Skip("NOT RUN: Prometheus over the alert rules, because there is no promtool: sh testhosts/apt.sh consumers installs it")
+	}
+	computes, reduces := []string{"PreflightComputesSlower w1", "PreflightComputesSlower w2"}, []string{"PreflightReducesSlower w1", "PreflightReducesSlower w2"}
+	for name, c := range map[string]struct {
+		computed, carried float64 // of what it was
+		nights            int
+		want              []string
+	}{
+		"as before":        {1, 1, 2, nil},
+		"a little slower":  {0.91, 0.81, 2, nil},
+		"computes slower":  {0.89, 1, 2, computes},
+		"reduces slower":   {1, 0.79, 2, reduces},
+		"both":             {0.5, 0.5, 2, append(slices.Clone(computes), reduces...)},
+		"one night":        {0.5, 0.5, 1, nil},
+		"faster than ever": {1.5, 1.5, 2, nil},
+	} {
+		now := map[string]string{}
+		for line := range strings.Lines(smokeMetrics(t, c.computed*6e14, c.carried*3e11)) {
+			if name, value, is := sampled(line); is {
+				now[name] = value
 			}
+		}
+		var input []series
+		for line := range strings.Lines(smokeMetrics(t, 6e14, 3e11)) {
+			if name, before, is := sampled(line); is && strings.HasPrefix(name, "preflight_smoke_") {
+				input = append(input, series{name, fmt.Sprintf("%sx167 %sx%d", before, now[name], 24*c.nights)})
+			}
+		}
+		at := fmt.Sprintf("%dh", 168+24*c.nights)
+		if diff := cmp.Diff(c.want, evaluated(t, "prometheus/smoke-alerts.yml", "1h", at, input, "PreflightComputesSlower", "PreflightReducesSlower")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }
@@ -79,23 +141,40 @@ func TestAlerts(t *testing.T) {
 // they name. promtool tells what fires where nothing is expected to.
 func alerts(t *testing.T, metrics string, age int) (firing []string) {
 	t.Helper()
-	type series struct{ Series, Values string }
 	var input []series
 	for line := range strings.Lines(metrics) {
-		if at := strings.LastIndex(line, " "); at > 0 && !strings.HasPrefix(line, "#") {
-			input = append(input, series{line[:at], strings.TrimSpace(line[at:]) + "x120"})
+		if name, value, is := sampled(line); is {
+			input = append(input, series{name, value + "x120"})
 		}
 	}
 	// promtool's clock begins at 0: so does the file's, unless it was written before.
 	written := fmt.Sprintf("%d+60x120", -age)
 	input = append(input, series{`node_textfile_mtime_seconds{file="/var/lib/prometheus/node-exporter/preflight.prom"}`, written})
+	return evaluated(t, "prometheus/alerts.yml", "1m", "2h", input, "PreflightFails", "PreflightNodeFails", "PreflightCannotTell", "PreflightStale", "PreflightAbsent")
+}
+
+// series is one as promtool takes it.
+type series struct{ Series, Values string }
+
+// sampled is a line of metrics in two, unless it is a remark.
+func sampled(line string) (name, value string, is bool) {
+	at := strings.LastIndex(line, " ")
+	if at <= 0 || strings.HasPrefix(line, "#") {
+		return "", "", false
+	}
+	return line[:at], strings.TrimSpace(line[at:]), true
+}
+
+// evaluated are the alerts of rules that fire at some time, of series with a value each interval, each with the node that it names.
+func evaluated(t *testing.T, rules, interval, at string, input []series, names ...string) []string {
+	t.Helper()
 	var expected []map[string]any
-	for _, name := range []string{"PreflightFails", "PreflightNodeFails", "PreflightCannotTell", "PreflightStale", "PreflightAbsent"} {
-		expected = append(expected, map[string]any{"eval_time": "2h", "alertname": name})
+	for _, name := range names {
+		expected = append(expected, map[string]any{"eval_time": at, "alertname": name})
 	}
 	text, err := yaml.Marshal(map[string]any{
-		"rule_files": []string{absolute(t, "prometheus/alerts.yml")},
-		"tests":      []map[string]any{{"interval": "1m", "input_series": input, "alert_rule_test": expected}},
+		"rule_files": []string{absolute(t, rules)}, "evaluation_interval": interval,
+		"tests": []map[string]any{{"interval": interval, "input_series": input, "alert_rule_test": expected}},
 	})
 	if err != nil {
 		t.Fatal(err)

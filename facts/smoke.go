@@ -55,6 +55,7 @@ const (
 	SmokeAll     SmokeStage = "all"     // all ranks
 	SmokePair    SmokeStage = "pair"    // two nodes
 	SmokeHalf    SmokeStage = "half"    // some of the nodes, where all pairs passed
+	SmokeRail    SmokeStage = "rail"    // two nodes that cannot or are slow, by one of several ports or interfaces alone
 )
 
 // SmokeFault is what the trials say of a node.
@@ -95,6 +96,8 @@ type SmokeTrial struct {
 	Nodes int      `json:"nodes"`
 	With  []string `json:"with,omitempty"`
 	Ranks int      `json:"ranks"` // of all nodes together
+	// Rail is the port or the interface of this node that all of it went by (of SmokeRail).
+	Rail string `json:"rail,omitempty"`
 	// Passed is whether all ranks of all nodes had the right sum.
 	Passed bool `json:"passed"`
 	// Seconds are those from the first word to the last; Rate is what went over each rank's link in the

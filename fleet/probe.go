@@ -148,7 +148,11 @@ func (job Job) lookHere(ctx context.Context) (facts.Fleet, launch.Prediction) {
 		notTried = append(notTried, d.Section)
 	}
 	for _, section := range notTried {
-		fleet.NotTried[section] = "there is no hostfile: the ranks start on this machine"
+		fleet.NotTried[section] = hereReason
+	}
+	delete(fleet.NotTried, facts.SectionSmoke)
+	if why := job.smokeHere(ctx, &fleet); why != "" {
+		fleet.NotTried[facts.SectionSmoke] = why
 	}
 	return fleet, job.Prediction.Resolved(fleet.Nodes)
 }

@@ -11,6 +11,7 @@ import (
 	"preflight/facts"
 	"preflight/fleet/agent"
 	"preflight/launch"
+	"preflight/launch/nccl"
 )
 
 // Smoke is the smoke test of a run.
@@ -42,6 +43,9 @@ type smokeTest struct {
 	crews members          // whose ranks are up, and have not failed alone
 	down  map[*member]bool // some ranks of which were, and have to be loaded anew
 	tried map[string]int
+	// doubts are tried by rail, by being by which one alone a member's ranks are to go.
+	doubts [][2]*member
+	by     map[*member]nccl.RailEnd
 }
 
 // smoke has the ranks that the launch will have compute, then talk: those of each node among
@@ -62,6 +66,7 @@ func (r *run) smoke(ctx context.Context, d Drill) {
 	if s.together(facts.SmokeOne, firstRank) && s.together(facts.SmokeAll, everyRank) {
 		s.pace()
 	}
+	s.byRail()
 	s.dismiss()
 }
 
@@ -85,7 +90,7 @@ func (s *smokeTest) command(stage facts.SmokeStage, who members, limit time.Dura
 func (s *smokeTest) ask(m *member, orders map[int]smoke.Order, limit time.Duration) (smoke.Outcome, error) {
 	ctx, cancel := within(s.ctx, m.agent, limit)
 	defer cancel()
-	outcome, err := agent.Command.Ask(ctx, m.agent, smoke.Orders{Token: s.token, Of: orders, Limit: limit})
+	outcome, err := agent.Command.Ask(ctx, m.agent, smoke.Orders{Token: s.token, Of: orders, Env: s.by[m].Env, Limit: limit})
 	m.lose(err)
 	if err != nil {
 		outcome = smoke.Outcome{}

@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -27,6 +30,7 @@ type smoking struct {
 	cut      map[[2]string]bool // pairs that cannot, in hostfile order
 	all      bool               // nobody can
 	hangs    bool               // who cannot says nothing for as long as it is waited for
+	rail     string             // by which alone nodes are what they are, "" for any
 	slow     map[string]bool    // nodes that compute, and in whose company others reduce, at a tenth of the rate
 	mu       sync.Mutex
 	computed map[string]int      // how often ranks of a node did
@@ -44,7 +48,7 @@ type meeting struct {
 func (s *smoking) methods(name string) answers {
 	return answers{
 		"turn":  serves(func(drill.Turn) any { return drill.Had{} }, &mock{}),
-		"probe": tells(facts.Facts{Python: &facts.Python{Path: "/usr/bin/python3", Found: true}}),
+		"probe": tells(facts.Facts{Python: &facts.Python{Path: "/usr/bin/python3", Found: true}, Net: twoRails(name)}),
 		"muster": func(ctx context.Context, params json.RawMessage, reply func(string, any) error) error {
 			var crew smoke.Crew
 			if err := json.Unmarshal(params, &crew); err != nil {
@@ -75,9 +79,21 @@ func (s *smoking) methods(name string) answers {
 	}
 }
 
+// twoRails are the interfaces of a node.
+func twoRails(node string) *facts.Net {
+	var all facts.Net
+	for i, name := range []string{"eth0", "eth1"} {
+		all.Interfaces = append(all.Interfaces, facts.Interface{Name: name, Up: true, Running: true, Addresses: []string{fmt.Sprintf("10.0.%d.%s/24", i, strings.TrimPrefix(node, "w"))}})
+	}
+	return &all
+}
+
 func (s *smoking) carriedOut(ctx context.Context, name string, orders smoke.Orders) smoke.Outcome {
 	came := smoke.Outcome{Done: map[int]smoke.Done{}}
-	var meet string
+	var meet, rail string
+	for _, setting := range orders.Env {
+		rail = setting.Value // the last one is gloo's
+	}
 	for local, order := range orders.Of {
 		switch order.Do {
 		case smoke.DoMeet:
@@ -118,9 +134,11 @@ func (s *smoking) carriedOut(ctx context.Context, name string, orders smoke.Orde
 	case <-ctx.Done():
 	}
 	for local, done := range came.Done {
-		came.Done[local] = smoke.Done{BitRate: s.rate(done.BitRate, m.nodes...)}
+		if s.isBy(rail) {
+			came.Done[local] = smoke.Done{BitRate: s.rate(done.BitRate, m.nodes...)}
+		}
 	}
-	if !s.talk(m.nodes) {
+	if s.isBy(rail) && !s.talk(m.nodes) {
 		if s.hangs {
 			time.Sleep(time.Duration(orders.Of[0].Seconds * float64(time.Second)))
 		}
@@ -135,6 +153,9 @@ func (s *smoking) rate(usual float64, nodes ...string) float64 {
 	}
 	return usual
 }
+
+// isBy is whether what is wrong is met by a rail, or by all of them, "".
+func (s *smoking) isBy(rail string) bool { return rail == "" || s.rail == "" || rail == s.rail }
 
 func (s *smoking) talk(nodes []string) bool {
 	if len(nodes) == 1 {
@@ -170,12 +191,12 @@ func TestSmoke(t *testing.T) {
 		{"of few all are well", 3, &smoking{}, map[string]string{}, facts.SmokeAll},
 		{"a node by itself", 1, &smoking{}, map[string]string{}, facts.SmokeNode},
 		{"one talks to nobody", 4, &smoking{bad: names("w3")}, map[string]string{"w3": "node [w2 w4]"}, facts.SmokeAll},
-		{"two of eight", 8, &smoking{bad: names("w3", "w4")}, map[string]string{"w3": "node [w6 w1]", "w4": "node [w5 w2]"}, facts.SmokeAll},
-		{"two cannot with each other", 4, &smoking{cut: map[[2]string]bool{{"w1", "w2"}: true}}, map[string]string{"w1": "edge [w2]", "w2": "edge [w1]"}, facts.SmokeHalf},
+		{"two of eight", 8, &smoking{bad: names("w3", "w4")}, map[string]string{"w3": "node [w6 w1]", "w4": "node [w5 w2]"}, facts.SmokeRail},
+		{"two cannot with each other", 4, &smoking{cut: map[[2]string]bool{{"w1", "w2"}: true}}, map[string]string{"w1": "edge [w2]", "w2": "edge [w1]"}, facts.SmokeRail},
 		{"one computes wrong", 3, &smoking{wrong: names("w2")}, map[string]string{"w2": "alone []"}, facts.SmokeAll},
 		{"the ranks of one node do not reach each other", 3, &smoking{unequal: names("w2")}, map[string]string{"w2": "alone []"}, facts.SmokeAll},
-		{"of two", 2, &smoking{bad: names("w2")}, map[string]string{"w1": "among [w2]", "w2": "among [w1]"}, facts.SmokeOne},
-		{"nobody", 4, &smoking{all: true}, map[string]string{"w1": "common []", "w2": "common []", "w3": "common []", "w4": "common []"}, facts.SmokePair},
+		{"of two", 2, &smoking{bad: names("w2")}, map[string]string{"w1": "among [w2]", "w2": "among [w1]"}, facts.SmokeRail},
+		{"nobody", 4, &smoking{all: true}, map[string]string{"w1": "common []", "w2": "common []", "w3": "common []", "w4": "common []"}, facts.SmokeRail},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -268,6 +289,47 @@ func TestSmokeOfTheSlow(t *testing.T) {
 	}
 }
 
+// TestSmokeByRail: who cannot with each other, or is slow with whomever, is tried by each rail alone, as far as there is time.
+func TestSmokeByRail(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		nodes int
+		model *smoking
+		want  map[string]string // trials by rail
+	}{
+		{"of two", 2, &smoking{cut: map[[2]string]bool{{"w1", "w2"}: true}, rail: "eth1"}, map[string]string{"w1": "eth0 w2 true, eth1 w2 false, ", "w2": "eth0 w1 true, eth1 w1 false, "}},
+		{"an edge", 4, &smoking{cut: map[[2]string]bool{{"w1", "w3"}: true}, rail: "eth0"}, map[string]string{"w1": "eth0 w3 false, eth1 w3 true, ", "w3": "eth0 w1 false, eth1 w1 true, "}},
+		{"a node, with the last that is well", 4, &smoking{bad: names("w3"), rail: "eth1"}, map[string]string{"w3": "eth0 w4 true, eth1 w4 false, ", "w4": "eth0 w3 true, eth1 w3 false, "}},
+		{"nobody", 4, &smoking{all: true}, map[string]string{"w1": "eth0 w2 false, eth1 w2 false, ", "w2": "eth0 w1 false, eth1 w1 false, "}},
+		{"a slow one", 5, &smoking{slow: names("w3"), rail: "eth1"}, map[string]string{"w1": "eth0 w3 true, eth1 w3 true slow, ", "w3": "eth0 w1 true, eth1 w1 true slow, "}},
+		{"all are well", 4, &smoking{}, map[string]string{}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.model.meetings = map[string]*meeting{}
+			var nodes []answers
+			for i := range test.nodes {
+				nodes = append(nodes, test.model.methods(fmt.Sprintf("w%d", i+1)))
+			}
+			got := map[string]string{}
+			for _, node := range smoked(t, Smoke{Time: time.Minute}, nodes).Nodes {
+				for _, trial := range node.Smoke.Trials {
+					if trial.Stage == facts.SmokeRail {
+						got[node.Name] += fmt.Sprint(trial.Rail, " ", trial.With[0], " ", trial.Passed)
+						if trial.Passed && trial.Rate < 1e9 {
+							got[node.Name] += " slow"
+						}
+						got[node.Name] += ", "
+					}
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestSmokeWithoutTime: where there is no time to find out who it is, nobody is blamed for it.
 func TestSmokeWithoutTime(t *testing.T) {
 	model := &smoking{meetings: map[string]*meeting{}, bad: names("w1"), hangs: true}
@@ -320,5 +382,38 @@ func TestSmokeRefused(t *testing.T) {
 				t.Errorf("%q, want %q", got, want)
 			}
 		}
+	}
+}
+
+// TestSmokeHere: a launch that stays on this machine has its ranks compute, and reduce among themselves.
+func TestSmokeHere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("NOT RUN: -short, and it computes for seconds")
+	}
+	t.Parallel()
+	interpreter, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("NOT RUN: the smoke test on this machine, because there is no python3")
+	}
+	stub, err := filepath.Abs("../drill/smoke/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := Job{Head: &facts.Node{}, Timeout: time.Minute, SwitchedOff: func(string) string { return "" }, Smoke: Smoke{Engine: smoke.Torch, Time: time.Minute}}
+	job.Prediction = launch.Prediction{
+		Hosts: []hostfile.Host{{Name: "localhost", Slots: []int{0, 1}}}, Interpreter: interpreter, WorkDir: t.TempDir(), Accelerator: "cpu",
+		Exports: []facts.Setting{{Name: "PYTHONPATH", Value: stub}, {Name: "STUB_DIR", Value: t.TempDir()}},
+	}
+	fleet, _ := LookHere(t.Context(), job)
+	seen := fleet.Nodes[0].Smoke
+	if seen == nil || seen.Refused != "" || len(seen.Ranks) != 2 || len(seen.Trials) != 1 || seen.Fault != "" {
+		t.Fatalf("%+v, missing %q, not tried %q", seen, fleet.Nodes[0].Missing[facts.SectionSmoke], fleet.NotTried[facts.SectionSmoke])
+	}
+	if trial := seen.Trials[0]; trial.Stage != facts.SmokeNode || trial.Ranks != 2 || !trial.Passed || seen.Ranks[1].Rate == 0 {
+		t.Errorf("%+v of %+v", trial, seen.Ranks)
+	}
+	job.Smoke.Time = 0
+	if fleet, _ = LookHere(t.Context(), job); fleet.Nodes[0].Smoke != nil || fleet.NotTried[facts.SectionSmoke] != "only with --smoke" {
+		t.Errorf("nobody asked for it: %+v, not tried %q", fleet.Nodes[0].Smoke, fleet.NotTried[facts.SectionSmoke])
 	}
 }

@@ -114,6 +114,11 @@ func (s *smokeTest) pace() {
 		again = append(again, members{slow[i], well[i]})
 	}
 	in(again)
+	for _, pair := range again {
+		if isSlow(pair[0]) {
+			s.doubt(pair[0], pair[1])
+		}
+	}
 }
 
 // round makes trials at once, in each of which some members reduce, and says which passed; nothing
@@ -202,7 +207,7 @@ func (s *smokeTest) reduce(phase Phase, stage facts.SmokeStage, who members, ran
 		passed = passed && len(met[i].Failures) == 0 && len(met[i].Done) == len(ranks(m))
 	}
 	for i, m := range who {
-		trial := facts.SmokeTrial{Stage: stage, Nodes: len(who), Ranks: size, Passed: passed, Seconds: time.Since(began).Seconds(), Failures: met[i].Failures}
+		trial := facts.SmokeTrial{Stage: stage, Nodes: len(who), Ranks: size, Rail: s.by[m].Name, Passed: passed, Seconds: time.Since(began).Seconds(), Failures: met[i].Failures}
 		for _, other := range who {
 			if other != m && len(who) <= fewNodes && stage != facts.SmokeOne && stage != facts.SmokeAll {
 				trial.With = append(trial.With, other.Name)
@@ -218,13 +223,13 @@ func (s *smokeTest) reduce(phase Phase, stage facts.SmokeStage, who members, ran
 	return passed
 }
 
-// meetAt is where rank 0 may be met: at the address of its node that leads to its peers, at the one by which it
+// meetAt is where rank 0 may be met: on the rail that is tried, at the address of its node that leads to its peers, at the one by which it
 // was reached, by its name, or within the node. Without any torch would have all meet at their own loopback.
 func (s *smokeTest) meetAt(who members) string {
 	if len(who) == 1 {
 		return "127.0.0.1"
 	}
-	return cmp.Or(nccl.PeerAddress(who[0].Node).Address, who[0].Address, hostfile.Bare(who[0].Name))
+	return cmp.Or(s.by[who[0]].Address, nccl.PeerAddress(who[0].Node).Address, who[0].Address, hostfile.Bare(who[0].Name))
 }
 
 // blame files what isolating has found.
@@ -251,12 +256,22 @@ func (s *smokeTest) blame(crews members, v smoke.Verdict) {
 				seen.Against = append(seen.Against, trial.With...)
 			}
 		}
+		if len(seen.Against) > 0 {
+			s.doubt(crews[i], crews.named(last(seen.Against)))
+		}
 	}
 	for _, edge := range v.Edges {
 		against(facts.FaultEdge, edge[:]...)
+		s.doubt(crews[edge[0]], crews[edge[1]])
 	}
 	for _, among := range v.Among {
 		against(facts.FaultAmong, among...)
+		if len(among) == 2 {
+			s.doubt(crews[among[0]], crews[among[1]])
+		}
+	}
+	if v.Common {
+		s.doubt(crews[0], crews[1])
 	}
 	for _, m := range crews {
 		if v.Common {

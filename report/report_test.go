@@ -31,6 +31,9 @@ func TestText(t *testing.T) {
 		"wire":        {sample.Wired(), Style{}},
 		"smoke":       {sample.Smoked(), Style{}},
 		"isolated":    {sample.Isolated(), Style{}},
+
+		"smoke-verbose":    {sample.Smoked(), Style{Verbose: true, Width: 120}},
+		"isolated-verbose": {sample.Isolated(), Style{Verbose: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got bytes.Buffer

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"charm.land/lipgloss/v2"
+	"github.com/dustin/go-humanize"
+
 	"preflight/facts"
 )
 
@@ -93,6 +96,103 @@ func SmokePairs(nodes []facts.Node) (passed, failed []SmokeRate) {
 		}
 	}
 	return passed, failed
+}
+
+// mostSmoked is how many nodes, and how many pairs, have a line of their own.
+const mostSmoked = 24
+
+// smoke is the smoke test in one sentence, and verbosely a line for each node by its slowest rank, and for each pair,
+// the slowest first.
+func (p *page) smoke(nodes []facts.Node) {
+	p.list("smoke", SmokeWords(nodes))
+	if !p.style.Verbose {
+		return
+	}
+	took := Smoked(nodes)
+	var each, pairs []smokeRow
+	for i, node := range took {
+		each = append(each, rowOfNode(node))
+		for _, trial := range node.Smoke.Trials {
+			isToldBefore := func(other facts.Node) bool { return slices.Contains(trial.With, other.Name) }
+			if (trial.Stage == facts.SmokePair || trial.Stage == facts.SmokeRail) && len(trial.With) == 1 && !slices.ContainsFunc(took[:i], isToldBefore) {
+				pairs = append(pairs, rowOfPair(node.Name, trial))
+			}
+		}
+	}
+	p.smokeRows(each)
+	p.smokeRows(pairs)
+}
+
+// smokeRow is a node or a pair, and what it is slow by: nothing where it failed.
+type smokeRow struct {
+	rate  float64
+	cells []string
+}
+
+func rowOfNode(node facts.Node) smokeRow {
+	if len(node.Smoke.Ranks) == 0 {
+		return smokeRow{0, []string{node.Name, "no rank"}}
+	}
+	slowest := func(of func(facts.SmokeRank) float64) float64 {
+		return slices.Min(Map(node.Smoke.Ranks, of))
+	}
+	row := smokeRow{slowest(func(rank facts.SmokeRank) float64 { return rank.Rate }), []string{node.Name, "not tried"}}
+	switch hasFailed := func(rank facts.SmokeRank) bool { return rank.Failure != nil }; {
+	case row.rate > 0:
+		row.cells[1] = humanize.SIWithDigits(row.rate, 1, "op/s")
+	case slices.ContainsFunc(node.Smoke.Ranks, hasFailed):
+		row.cells[1] = "failed"
+	}
+	for _, copied := range []struct {
+		where string
+		of    func(facts.SmokeRank) float64
+	}{
+		{"to GPU", func(rank facts.SmokeRank) float64 { return rank.HostToDevice }},
+		{"from GPU", func(rank facts.SmokeRank) float64 { return rank.DeviceToHost }},
+		{"within", func(rank facts.SmokeRank) float64 { return rank.DeviceToDevice }},
+	} {
+		if rate := slowest(copied.of); rate > 0 {
+			row.cells = append(row.cells, facts.BitRate(rate)+" "+copied.where)
+		}
+	}
+	return row
+}
+
+func rowOfPair(node string, trial facts.SmokeTrial) smokeRow {
+	row := smokeRow{trial.Rate, []string{node + " – " + trial.With[0], "failed", facts.Duration(trial.Seconds)}}
+	if trial.Passed {
+		row.cells[1] = facts.BitRate(trial.Rate)
+	}
+	if trial.Rail != "" {
+		row.cells[0] += " by " + trial.Rail
+	}
+	return row
+}
+
+// smokeRows are aligned.
+func (p *page) smokeRows(rows []smokeRow) {
+	slices.SortStableFunc(rows, func(a, b smokeRow) int { return cmp.Compare(a.rate, b.rate) })
+	more := max(len(rows)-mostSmoked, 0)
+	rows = rows[:len(rows)-more]
+	var widths []int
+	for _, row := range rows {
+		for i, cell := range row.cells {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], lipgloss.Width(Escape(cell)))
+		}
+	}
+	for _, row := range rows {
+		text := ""
+		for i, cell := range row.cells {
+			text += cell + strings.Repeat(" ", widths[i]-lipgloss.Width(Escape(cell))+2)
+		}
+		p.list("", strings.TrimRight(text, " "))
+	}
+	if more > 0 {
+		p.list("", fmt.Sprintf("%d more, all faster, are in the JSON report", more))
+	}
 }
 
 // briefly are a few of many.

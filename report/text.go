@@ -68,7 +68,7 @@ func (p *page) everything(r checks.Report) {
 	p.interconnect(r)
 	p.wire(r)
 	p.throughput(r.Nodes)
-	p.list("smoke", SmokeWords(r.Nodes))
+	p.smoke(r.Nodes)
 	p.reasons(p.Others())
 	p.list("not covered", p.NotCovered())
 	p.topologies(r.Nodes)
@@ -80,7 +80,7 @@ func (p *page) everything(r checks.Report) {
 func (p *page) inBrief(r checks.Report) {
 	p.line("")
 	p.throughput(r.Nodes) // which was asked for
-	p.list("smoke", SmokeWords(r.Nodes))
+	p.smoke(r.Nodes)
 	type row struct{ label, text string }
 	rows := []row{{labels[checks.Pass], ""}}
 	for _, passed := range p.Reasons(checks.Pass) {

@@ -113,6 +113,8 @@ func TestConstraintsMet(t *testing.T) {
 		{mtu, ">=1500", ``, false},
 		{"net.interfaces.*.speed", ">=100Gbit/s", `100000000000`, true},
 		{"net.interfaces.*.speed", ">=100Gbit/s", `25000000000`, false},
+		{"net.interfaces.*.speed", ">=12.5GB/s", `100000000000`, true},
+		{"net.interfaces.*.speed", ">=12.5GB/s", `99000000000`, false},
 		{memlock, ">=1GiB", `-1`, true},
 		{memlock, "unlimited", `-1`, true},
 		{memlock, "unlimited", `65536`, false},

@@ -46,6 +46,9 @@ func PathPattern(path, star string) *regexp.Regexp {
 // unknownFact names the fact that was likely meant: one with the same last word
 // ("gpu.driver" for nvml.driver) before one that is spelt alike.
 func unknownFact(path string) error {
+	if path == string(facts.SectionSmoke) || strings.HasPrefix(path, string(facts.SectionSmoke)+".") {
+		return &UnknownFactError{fmt.Sprintf("%q is of one run alone: compute_rate, copy_rate, node_reduce_rate and reduce_rate say the least that --smoke is to measure", path)}
+	}
 	if slices.ContainsFunc(OwnFacts(), func(own string) bool { return patternsMeet(path, own) }) {
 		return &UnknownFactError{fmt.Sprintf("%q is each node's own, so that nothing can be stated of it: --baseline holds every node to what it had", path)}
 	}

@@ -97,10 +97,7 @@ func readNumber(text string, about facts.Description) (float64, error) {
 		size, err := ReadSize(text)
 		return float64(size), err
 	case "bit/s":
-		if rate, unit, err := humanize.ParseSI(text); err == nil && unit == "bit/s" {
-			return rate, nil
-		}
-		return 0, fmt.Errorf("%q is no rate: rates look like 100Gbit/s", text)
+		return ReadBitRate(text)
 	}
 	return 0, fmt.Errorf("%q is no number, and %s is one", text, about.Path)
 }
@@ -116,4 +113,29 @@ func ReadSize(text string) (int64, error) {
 		return 0, fmt.Errorf("%s has no unit: write %sGiB, or %sB for bytes", text, text, text)
 	}
 	return int64(size), nil
+}
+
+// ReadBitRate is how many bits a second a rate means, which may be stated in bytes.
+func ReadBitRate(text string) (float64, error) {
+	rate, is := inUnits(text, map[string]float64{"bit/s": 1, "B/s": 8})
+	if !is {
+		return 0, fmt.Errorf("%q is no rate: rates look like 100Gbit/s or 12.5GB/s", text)
+	}
+	return rate, nil
+}
+
+// ReadComputeRate is how many operations a second a rate means. An addition is one, as is a
+// multiplication, whatever the numbers are.
+func ReadComputeRate(text string) (float64, error) {
+	rate, is := inUnits(text, map[string]float64{"op/s": 1, "FLOP/s": 1, "FLOPS": 1})
+	if !is {
+		return 0, fmt.Errorf("%q is no rate of computing: rates look like 600TFLOP/s or 600Top/s", text)
+	}
+	return rate, nil
+}
+
+// inUnits is a number whose unit is one of those, which may have a prefix.
+func inUnits(text string, units map[string]float64) (number float64, is bool) {
+	number, unit, err := humanize.ParseSI(text)
+	return number * units[unit], err == nil && units[unit] > 0 && number >= 0
 }

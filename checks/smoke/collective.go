@@ -19,7 +19,7 @@ var Collective = checks.Check{
 	DependsOn: append(looking(), computesID, nodeID),
 	Doc: "People whose job hangs grow the number of GPUs by hand, to find the one that breaks it: --smoke does that for them. One rank of each node reduces, then all do, by the launch's own library over the links " +
 		"that it takes, and every element of every answer is looked at. Where that fails, nodes are paired, those that did not come through are paired again with others that did, and where all pairs pass, the whole is halved. " +
-		"So the node is named that fails in every company, or the two that fail only with each other, or the fewest that fail together; where no two come through, the cause is common and nobody is blamed. " +
+		"So the node is named that fails in every company, or the two that fail only with each other, or the fewest that fail together. Two nodes that have several ports or interfaces between them try each alone, so that the rail is named; where no two come through, the cause is common and nobody is blamed. " +
 		"What fails by itself is gpu-computes's and collective-node's, and what another check explains is left to it.",
 	WouldSee: "Watchdog caught collective operation timeout: WorkNCCL(…, OpType=ALLREDUCE, …) ran for … milliseconds before timing out",
 	Run: func(view checks.View) []checks.Finding {
@@ -92,6 +92,7 @@ var stageWords = map[facts.SmokeStage]string{
 	facts.SmokeAll:  "all ranks of all nodes",
 	facts.SmokePair: "pairs of nodes",
 	facts.SmokeHalf: "some of the nodes together",
+	facts.SmokeRail: "two nodes by each of their rails alone",
 }
 
 // among are the nodes of these names, in the order of the fleet.
@@ -124,7 +125,7 @@ func fault(view checks.View, nodes []*facts.Node, summary string) checks.Finding
 			better := trial.Stage == "" || len(one.Failures) > 0 && len(trial.Failures) == 0 ||
 				(len(one.Failures) > 0) == (len(trial.Failures) > 0) && one.Nodes < trial.Nodes
 			withOthers := len(each.Smoke.Against) > 0 && slices.ContainsFunc(one.With, func(name string) bool { return !slices.Contains(each.Smoke.Against, name) })
-			if !one.Passed && one.Nodes > 1 && better && !withOthers {
+			if !one.Passed && one.Nodes > 1 && one.Stage != facts.SmokeRail && better && !withOthers {
 				node, trial = each, one
 			}
 		}
@@ -141,8 +142,26 @@ func fault(view checks.View, nodes []*facts.Node, summary string) checks.Finding
 		f.Got += ": " + allHappened(node, trial.Failures)
 	}
 	f.WouldSee = wouldSee(trial.Failures, "")
+	fallback := ofTheWay
 	if have(trial.Failures, facts.SmokeWrong) {
-		return put(view, f, node, trial.Failures, ofItself(trial.Failures))
+		fallback = ofItself(trial.Failures)
 	}
-	return put(view, f, node, trial.Failures, ofTheWay)
+	f = put(view, f, node, trial.Failures, fallback)
+	return narrowed(view, f, nodes)
+}
+
+// narrowed is a finding with the rails that those who cannot were tried by.
+func narrowed(view checks.View, f checks.Finding, nodes []*facts.Node) checks.Finding {
+	for _, node := range nodes {
+		with := namesOf(nodes)
+		if len(nodes) == 1 {
+			with = node.Smoke.Against
+		}
+		if words, way := byRail(view, node, with); words != "" && !f.Explained {
+			f.Summary += "; " + words
+			f.Remedy = append(way, f.Remedy...)
+			return f
+		}
+	}
+	return f
 }

@@ -2,6 +2,7 @@ package smoke
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -20,7 +21,7 @@ var Computes = checks.Check{
 	DependsOn: looking(),
 	Doc: "With --smoke a process is started for each rank, in the environment that the launch gives it: it loads the libraries, opens its GPU and computes, first sums of integers, which are exact, " +
 		"then under load what is known beforehand to the bit. An error, a hang, a crash or one wrong element is a failure; from four nodes on, a GPU that computes less than 90 % of the median of its model " +
-		"is warned of. With accelerator cpu the same holds for the processors. No torch and no library to try it with is unknown. What another check explains is left to it.",
+		"is warned of. Less than the policy's compute_rate fails on any number of them. With accelerator cpu the same holds for the processors. No torch and no library to try it with is unknown. What another check explains is left to it.",
 	WouldSee: "no message: a loss that is NaN or does not fall, or a step that takes as long as the slowest GPU",
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := took(view, computesID)
@@ -65,23 +66,36 @@ func uncomputed(view checks.View, node *facts.Node) []checks.Finding {
 func slowCompute(view checks.View, nodes []*facts.Node) (findings []checks.Finding) {
 	usual := usualOf(nodes, func(_ *facts.Node, rank facts.SmokeRank) (string, float64) { return rank.Name, rank.Rate })
 	for _, node := range nodes {
-		var slow []string
-		for _, rank := range node.Smoke.Ranks {
-			if most := usual[rank.Name]; rank.Rate > 0 && rank.Rate < facts.SlowCompute*most {
-				slow = append(slow, fmt.Sprintf("%s %s, %s", ranked(node, rank.LocalRank), operations(rank.Rate), share(rank.Rate, most)))
-			}
-		}
-		if slow == nil {
-			continue
-		}
-		findings = append(findings, checks.Finding{
+		f := checks.Finding{
 			Verdict: checks.Warn, Nodes: []string{node.Name},
 			Summary:  "computes slowly",
-			Got:      strings.Join(slow, "; "),
-			Want:     fmt.Sprintf("at least %.0f %% of the %s of most of the model", 100*facts.SlowCompute, operations(usual[node.Smoke.Ranks[0].Name])),
 			Remedy:   slowness(view),
 			WouldSee: "no message: every step takes as long as the slowest GPU",
-		})
+		}
+		var slow, want []string
+		for _, rank := range node.Smoke.Ranks {
+			got, wanted := fmt.Sprintf("%s %s", ranked(node, rank.LocalRank), operations(rank.Rate)), ""
+			switch most := usual[rank.Name]; {
+			case rank.Rate == 0:
+				continue
+			case rank.Rate < view.Policy.ComputeRate:
+				f.Verdict = checks.Fail
+				wanted = stated(operations(view.Policy.ComputeRate), "compute_rate")
+			case rank.Rate < facts.SlowCompute*most:
+				got += ", " + share(rank.Rate, most)
+				wanted = fmt.Sprintf("at least %.0f %% of the %s of most of the model", 100*facts.SlowCompute, operations(most))
+			default:
+				continue
+			}
+			slow = append(slow, got)
+			if !slices.Contains(want, wanted) {
+				want = append(want, wanted)
+			}
+		}
+		if slow != nil {
+			f.Got, f.Want = strings.Join(slow, "; "), strings.Join(want, "; ")
+			findings = append(findings, f)
+		}
 	}
 	return findings
 }

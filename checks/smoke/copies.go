@@ -17,7 +17,7 @@ var Copies = checks.Check{
 	Severity: checks.Warning,
 	Needs:    needs,
 	Doc: "With --smoke every rank copies from the host to its GPU, back, and within the GPU. From four nodes on, less than 80 % of the median of GPUs of the model behind PCIe links of the same width and " +
-		"generation is slow. On any number of nodes so is less than half of what the PCIe link carries by its width and generation: then all may be slow alike. What ranks copy at the same time shares switches, " +
+		"generation is slow. On any number of nodes so is less than half of what the PCIe link carries by its width and generation: then all may be slow alike; and so is less than the policy's copy_rate. What ranks copy at the same time shares switches, " +
 		"which is why the half of it is no concern.",
 	WouldSee: "no message: offloading, loading of data and checkpoints take longer, and so does every step that waits for them",
 	Run: func(view checks.View) []checks.Finding {
@@ -38,7 +38,7 @@ var Copies = checks.Check{
 			})
 		}
 		for _, node := range nodes {
-			findings = append(findings, slowCopies(node, usual)...)
+			findings = append(findings, slowCopies(node, usual, view.Policy.CopyRate)...)
 		}
 		return findings
 	},
@@ -58,7 +58,7 @@ var copyKinds = []struct {
 // leastOfLink is the share of what a link carries by itself below which copies and traffic are slow.
 const leastOfLink = 0.5
 
-func slowCopies(node *facts.Node, usual []map[string]float64) (findings []checks.Finding) {
+func slowCopies(node *facts.Node, usual []map[string]float64, least float64) (findings []checks.Finding) {
 	var slow, want []string
 	for _, rank := range node.Smoke.Ranks {
 		link := linkOf(node, rank)
@@ -68,6 +68,8 @@ func slowCopies(node *facts.Node, usual []map[string]float64) (findings []checks
 			switch {
 			case rate == 0:
 				continue
+			case kind.crosses && rate < least:
+				wanted = kind.what + ": " + stated(facts.BitRate(least), "copy_rate")
 			case kind.crosses && rate < leastOfLink*link.rate():
 				wanted = fmt.Sprintf("%s: at least half of the %s of %s", kind.what, facts.BitRate(link.rate()), link)
 			case rate < facts.SlowTraffic*most:

@@ -7,9 +7,12 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/fix"
+	"preflight/checks/names"
 	"preflight/checks/ranks"
 	"preflight/checks/remedy"
 	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/launch/nccl"
 )
 
 // saying is what a library says of a cause that can be told by it. explain reads whole logs of
@@ -21,39 +24,52 @@ type saying struct {
 	fix    func(view checks.View, node *facts.Node) []fix.Command
 }
 
-// sayings are in an order in which the first that fits is the nearest to the cause.
-//
-// Source: NVIDIA/nccl 2.18 to 2.28, src/misc/shmutils.cc, src/misc/socket.cc, src/bootstrap.cc,
-// src/transport/net_ib; facebookincubator/gloo, gloo/transport/tcp/{pair,unbound_buffer,device}.cc;
-// torch, torch/csrc/distributed/c10d/ProcessGroupGloo.cpp; the names and texts of CUDA's
-// errors, cuda.h 12; glibc 2.36, elf/dl-load.c.
+// sayings are in an order in which the first that fits is the nearest to the cause. What errno says is in glibc's words
+// (2.36, sysdeps/gnu/errlist.h), which libraries put behind their own.
 var sayings = []saying{
+	// NCCL 2.30.7, src/os/linux.cc, before that src/misc/shmutils.cc: the file's name, or "shared memory segment".
 	{[]string{"/dev/shm", "shared memory"}, "shared memory cannot be had", []string{"shm-size", "shm-writable"}, only(
 		fix.On("df -h /dev/shm; ls -l /dev/shm   # full, or not to be written to"),
 	)},
+	// NCCL 2.30.7, src/misc/ibvwrap.cc: "Call to ibv_reg_mr failed"; libibverbs 44, init.c, warns of a low RLIMIT_MEMLOCK.
 	{[]string{"ibv_reg_mr", "ibv_create_cq", "memlock"}, "memory cannot be locked", []string{"memlock-limit"}, ofNode(remedy.RaiseMemlock)},
+	// EMFILE, of whatever opens.
 	{[]string{"too many open files"}, "too few files can be open", []string{"open-files-limit"}, ofNode(remedy.RaiseOpenFiles)},
-	{[]string{"ibv_", "ibv_wc_", "local qp", "net/ib"}, "the way over InfiniBand or RoCE does not carry", []string{"ib-links", "ib-same"}, only(
+	// NCCL 2.30.7, src/bootstrap.cc, src/transport/net_socket.cc and net_ib/init.cc ("NET/IB : No IP interface found.", which is
+	// of the sockets that connections begin with); gloo cc441984, gloo/transport/tcp/device.cc; torch 2.4 and 2.15,
+	// ProcessGroupGloo.cpp.
+	{[]string{"no socket interface found", "no interface found", "no ip interface found", "no usable listening interface", "unable to find address", "unable to resolve hostname"}, "no interface is found to talk by", []string{"nic-choice", "nic-same"}, only(
+		fix.On("ip -br address; env | grep SOCKET_IFNAME"),
+	)},
+	// NCCL 2.30.7, src/misc/ibvwrap.cc for calls, src/transport/net_ib/p2p.cc for completions: "NET/IB: Got completion from peer".
+	{[]string{"ibv_", "net/ib"}, "the way over InfiniBand or RoCE does not carry", []string{"ib-links", "ib-same"}, only(
 		fix.On("ibstat; show_gids   # the port, its GID and what link layer it has"),
 		fix.On(`sudo dmesg -T | grep -iE "mlx5|infiniband"`),
 	)},
-	{[]string{"uncorrectable", "unspecified launch failure", "illegal memory access", "illegal instruction"}, "the GPU is broken, or its memory is", []string{"gpu-healthy"}, only(
+	// The texts of CUDA's errors 214, 700, 715, 719 and their names in cuda.h 12; "illegal instruction" alone is what ends a
+	// process, by SIGILL, for which no GPU is to blame.
+	{[]string{"uncorrectable", "unspecified launch failure", "illegal memory access", "illegal instruction was encountered", "error_illegal_instruction"}, "the GPU is broken, or its memory is", []string{"gpu-healthy"}, only(
 		fix.On(`sudo dmesg -T | grep -iE "nvlink|xid"`),
 		fix.On("nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT"),
 	)},
+	// CUDA's error 802.
 	{[]string{"system not yet initialized", "system_not_ready"}, "the NVSwitches are not set up", []string{"gpu-fabric"}, only(
 		fix.On("systemctl status nvidia-fabricmanager"),
 	)},
+	// CUDA's error 2, and torch's of its allocator.
 	{[]string{"out of memory"}, "memory has run out", []string{"gpu-idle", "memory-available"}, only(
 		fix.On("nvidia-smi; free -h; sudo dmesg -T | grep -i 'out of memory'"),
 	)},
+	// CUDA's error 209.
 	{[]string{"no kernel image", "no_binary_for_gpu"}, "the libraries have no code for this GPU", []string{"torch-same"}, only(
 		fix.On("nvidia-smi --query-gpu=name,compute_cap --format=csv   # a torch that is built for it is wanted"),
 	)},
+	// glibc 2.36, elf/dl-load.c and elf/dl-lookup.c, which Python's ImportError quotes; ModuleNotFoundError is CPython's own.
 	{[]string{"cannot open shared object file", "undefined symbol", "importerror", "modulenotfounderror", "symbol lookup error"}, "a library cannot be loaded", []string{"python-same", "torch-same", "packages-same", "nccl-loaded"}, importTorch},
-	{[]string{"no socket interface found", "unable to find address", "unable to resolve hostname"}, "no interface is found to talk by", []string{"nic-choice", "nic-same"}, only(
-		fix.On("ip -br address; env | grep SOCKET_IFNAME"),
-	)},
+	// NCCL 2.30.7, src/misc/socket.cc ("Connection closed by remote peer") and src/os/linux.cc ("connect to … failed : " and errno);
+	// gloo cc441984, gloo/transport/tcp/pair.cc ("Read error …", "Connection closed by peer"), unbound_buffer.cc ("Timed out
+	// waiting …ms for recv") and helpers.h ("timed out connecting"); torch 2.4 and 2.15: "Gloo connectFullMesh failed", and of TCPStore
+	// "The client socket has timed out" and "wait timeout after".
 	{[]string{"connection reset", "connection closed", "connection refused", "connection timed out", "no route to host", "connectfullmesh", "broken pipe", "timed out", "timeout"}, "the connection does not carry what is sent", []string{"node-mesh", "path-mtu"}, cutOff},
 }
 
@@ -176,7 +192,39 @@ func ofItself(failures []facts.SmokeFailure) saying {
 }
 
 // ofTheWay is why nodes fail with each other without a word: what is sent does not come.
-var ofTheWay = saying{checks: []string{"node-mesh", "path-mtu"}, fix: cutOff}
+var ofTheWay = saying{checks: []string{"node-mesh", "path-mtu"}, fix: wordless}
+
+// wordless looks for why nodes hang with each other of which no library says anything, the likeliest first: ranks have
+// chosen an interface that does not lead to the others, packets of full size are dropped, a firewall goes by more than the
+// port, a link loses.
+func wordless(view checks.View, node *facts.Node) (way []fix.Command) {
+	if i := slices.IndexFunc(view.All, func(n facts.Node) bool { return slices.Contains(node.Smoke.Against, n.Name) }); i >= 0 {
+		way = between(view, node, &view.All[i])
+	}
+	return append(way, cutOff(view, node)...)
+}
+
+// between is what two nodes show of the way from one to the other.
+func between(view checks.View, node, peer *facts.Node) (way []fix.Command) {
+	if ranks.UsesNCCL(view) {
+		way = append(way, fix.Here("NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET preflight -H {hostfile} --include %s --smoke -o json=smoke.json   # by which interface or port either goes: in the log of its trials", fix.Join("@", fix.Host(hostfile.Bare(node.Name)), fix.Host(hostfile.Bare(peer.Name)))))
+	} else {
+		way = append(way, fix.On("getent ahosts $(hostname); env | grep GLOO_SOCKET_IFNAME   # gloo takes the address of the machine's own name, where no variable names an interface"))
+	}
+	address := nccl.PeerAddress(peer).Address
+	if address == "" || node.Net == nil {
+		return way
+	}
+	way = append(way, fix.On("ip route get %s   # by the same interface, and not by docker's", fix.Host(address)).At(node.Name))
+	headers := 28 // of IP and ICMP
+	if strings.Contains(address, ":") {
+		headers = 48
+	}
+	if mtu := names.InterfaceOf(node.Net, interfaceOf(node)).MTU; mtu > headers {
+		way = append(way, fix.On("ping -c 3 -M do -s %s %s   # lost where a smaller -s passes: the MTU on the way is less than that of the interface", fix.Number(mtu-headers), fix.Host(address)).At(node.Name))
+	}
+	return way
+}
 
 // diagnose are commands that show what gives wrong answers.
 func diagnose(view checks.View, _ *facts.Node) []fix.Command {

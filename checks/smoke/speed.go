@@ -20,7 +20,7 @@ var Speed = checks.Check{
 	DependsOn: []string{computesID, nodeID, collectiveID},
 	Doc: "What went over each rank's link while --smoke had the ranks reduce, among those of a node, in pairs and all together. From four nodes on, one that carries less than 80 % of the median of nodes with GPUs of its " +
 		"model in as large a group is slow; of several pairs its best one counts, so that it is not slow for its partner. On any number of nodes so is less than half of what the links say that they carry: NVLink within a node, " +
-		"a port of InfiniBand or RoCE between nodes, and a physical interface of up to 25 Gbit/s, which one connection of TCP can fill. Then all may be slow alike. Who does not come through at all is collective's.",
+		"a port of InfiniBand or RoCE between nodes, and a physical interface of up to 25 Gbit/s, which one connection of TCP can fill. Then all may be slow alike. Less than what the policy states is slow too: node_reduce_rate of the ranks of a node, reduce_rate of all ranks. Who does not come through at all is collective's.",
 	WouldSee: "nothing but a slow job: every all-reduce takes the time of its slowest link",
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := took(view, "collective-speed")
@@ -70,6 +70,18 @@ var ways = []way{
 	{[]facts.SmokeStage{facts.SmokeAll}, "with all ranks", network, seeNetwork},
 }
 
+// leastStated is what the policy states of a stage and the setting that does, 0 where it states nothing of this.
+// One rank of each node are all where a node has but one.
+func leastStated(policy checks.Policy, node *facts.Node, stage facts.SmokeStage) (rate float64, setting string) {
+	switch {
+	case stage == facts.SmokeNode:
+		return policy.NodeReduceRate, "node_reduce_rate"
+	case stage == facts.SmokeAll, stage == facts.SmokeOne && len(node.Smoke.Ranks) == 1 && passed(node, facts.SmokeAll) == 0:
+		return policy.ReduceRate, "reduce_rate"
+	}
+	return 0, ""
+}
+
 // group is what rates are compared within.
 type group struct {
 	stage facts.SmokeStage
@@ -111,14 +123,21 @@ func slowWay(view checks.View, node *facts.Node, kind way, rates map[group][]flo
 		Nodes: []string{node.Name}, Summary: "reduces slowly " + kind.among,
 		Got: facts.BitRate(rate), Remedy: kind.fix(view, node),
 	}
+	least, setting := leastStated(view.Policy, node, g.stage)
 	switch {
 	case rate == 0:
+	case rate < least:
+		f.Want = stated(facts.BitRate(least), setting)
+		return f, true
 	case rate < leastOfLink*link:
 		f.Want = fmt.Sprintf("at least half of the %s of %s", facts.BitRate(link), name)
 		return f, true
 	case g.stage == facts.SmokePair && passed(node, g.stage) < 2: // it may be its partner's
 	case len(rates[g]) >= facts.UsualFrom && rate < facts.SlowTraffic*facts.Usual(rates[g]):
 		f.Got += ", " + share(rate, facts.Usual(rates[g]))
+		if rails := slowRails(node); rails != "" && g.stage == facts.SmokePair {
+			f.Got += "; " + rails
+		}
 		f.Want = fmt.Sprintf("at least %.0f %% of the %s of most nodes", 100*facts.SlowTraffic, facts.BitRate(facts.Usual(rates[g])))
 		return f, true
 	}

@@ -131,3 +131,8 @@ func wayOut(view checks.View, node *facts.Node, failures []facts.SmokeFailure) c
 
 // share is a rate as a part of another.
 func share(rate, of float64) string { return fmt.Sprintf("%.0f %%", 100*rate/of) }
+
+// stated is what is wanted where the policy states the least.
+func stated(least, setting string) string {
+	return fmt.Sprintf("at least %s (policy %s)", least, setting)
+}

@@ -85,6 +85,11 @@ type Config struct {
 	ClockSkew   time.Duration `mapstructure:"clock_skew"`
 	OpenFiles   int64         `mapstructure:"open_files"`
 
+	ComputeRate    string `mapstructure:"compute_rate"` // "600TFLOP/s"
+	CopyRate       string `mapstructure:"copy_rate"`    // "20GB/s"
+	NodeReduceRate string `mapstructure:"node_reduce_rate"`
+	ReduceRate     string `mapstructure:"reduce_rate"`
+
 	Stated policyfile.Policy `mapstructure:"-"` // what the configuration file holds
 
 	slurm   srun.Job          // the one of --jobid, else the one this is typed in
@@ -144,6 +149,10 @@ func judgeFlags(cmd *cobra.Command, names []string) {
 	flags.Float64("memory_free", usual.MemoryFree, "share of a node's memory that must be available")
 	flags.Duration("clock_skew", usual.ClockSkew, "how far two clocks may differ")
 	flags.Int64("open_files", usual.OpenFiles, "hard limit on open files wanted")
+	flags.String("compute_rate", "", "with --smoke, the least of every rank, as 600TFLOP/s")
+	flags.String("copy_rate", "", "with --smoke, the least between the host and each GPU, as 20GB/s")
+	flags.String("node_reduce_rate", "", "with --smoke, the least of each rank's link while those of a node reduce, as 300GB/s")
+	flags.String("reduce_rate", "", "with --smoke, the same while all ranks do")
 }
 
 // thresholds are those that hold where nothing says others, as of a command that judges
@@ -204,7 +213,24 @@ func (c Config) policy() (checks.Policy, error) {
 	var err, also error
 	policy.SHMHeadroom, err = agreement.ReadSize(c.SHMHeadroom)
 	policy.DiskFree, also = agreement.ReadSize(c.DiskFree)
-	return policy, errors.Join(err, also)
+	err = errors.Join(err, also)
+	for _, floor := range []struct {
+		stated string
+		read   func(string) (float64, error)
+		into   *float64
+	}{
+		{c.ComputeRate, agreement.ReadComputeRate, &policy.ComputeRate},
+		{c.CopyRate, agreement.ReadBitRate, &policy.CopyRate},
+		{c.NodeReduceRate, agreement.ReadBitRate, &policy.NodeReduceRate},
+		{c.ReduceRate, agreement.ReadBitRate, &policy.ReduceRate},
+	} {
+		if floor.stated != "" {
+			var wrong error
+			*floor.into, wrong = floor.read(floor.stated)
+			err = errors.Join(err, wrong)
+		}
+	}
+	return policy, err
 }
 
 // fileFor is --config, else preflight.yaml beside the hostfile of the launch, else the

@@ -91,6 +91,20 @@ waivers:
 	}
 }
 
+// TestFloors: what the smoke test is to measure at least is stated as people say it, bytes or bits.
+func TestFloors(t *testing.T) {
+	config := thresholds()
+	config.ComputeRate, config.CopyRate, config.NodeReduceRate, config.ReduceRate = "600TFLOP/s", "20GB/s", "2.4Tbit/s", "45 GB/s"
+	policy, err := config.policy()
+	got := []float64{policy.ComputeRate, policy.CopyRate, policy.NodeReduceRate, policy.ReduceRate}
+	if diff := cmp.Diff([]float64{600e12, 160e9, 2.4e12, 360e9}, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if policy, err = thresholds().policy(); err != nil || policy.ComputeRate+policy.CopyRate+policy.NodeReduceRate+policy.ReduceRate != 0 {
+		t.Errorf("%v; nobody stated any, and they are %+v", err, policy)
+	}
+}
+
 // TestPolicyInShort: pairs say what lists of two keys do, and capitals and dots stay.
 func TestPolicyInShort(t *testing.T) {
 	short, problems := readPolicy(t, "expect:\n  shm.size: '>=1GiB'\n  python.packages.PyYAML: [6, absent]\nseverity:\n  gpu-mode: off\n  clock-skew: error\n")
@@ -212,6 +226,11 @@ func TestPolicyProblems(t *testing.T) {
 		"severity:\n- {check: drift, fact: shm.size}":                                    `p:2: severity: this entry is missing "severity:"`,
 		"expect: {gpu.drive: \"550\"}":                                                   `p:1: there is no fact "gpu.drive" to compare: did you mean "gpu.driver"?`,
 		"expect: {net.mut: 1500}":                                                        `p:1: there is no fact "net.mut" to compare: did you mean "net.mtu"?`,
+		"expect: {smoke.ranks.0.rate: '>=5'}":                                            `p:1: "smoke.ranks.0.rate" is of one run alone: compute_rate, copy_rate, node_reduce_rate and reduce_rate say the least that --smoke is to measure`,
+		"compute_rate: 600":                                                              `p:1: compute_rate: "600" is no rate of computing: rates look like 600TFLOP/s or 600Top/s`,
+		"compute_rate: 20GB/s":                                                           `p:1: compute_rate: "20GB/s" is no rate of computing: rates look like 600TFLOP/s or 600Top/s`,
+		"copy_rate: 20GB":                                                                `p:1: copy_rate: "20GB" is no rate: rates look like 100Gbit/s or 12.5GB/s`,
+		"reduce_rate: -1GB/s":                                                            `p:1: reduce_rate: "-1GB/s" is no rate: rates look like 100Gbit/s or 12.5GB/s`,
 		"expect: {host.hostname: w1}":                                                    `p:1: "host.hostname" is each node's own, so that nothing can be stated of it: --baseline holds every node to what it had`,
 		"severity:\n  drift:\n    drivr: off\n    gpus: none":                            `p:3: there is no fact or topic "drivr": did you mean "driver"?` + "\n" + `p:4: severity: "none" is not one of error, warning, off`,
 		"severity:\n  shm-size: {shm.size: off}":                                         `p:2: severity: must be a single value`,

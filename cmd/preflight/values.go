@@ -199,6 +199,16 @@ func size(text string) error {
 	return err
 }
 
+func bitRate(text string) error {
+	_, err := agreement.ReadBitRate(text)
+	return err
+}
+
+func computeRate(text string) error {
+	_, err := agreement.ReadComputeRate(text)
+	return err
+}
+
 func share(text string) error {
 	if part, err := strconv.ParseFloat(text, 64); err != nil || !(part >= 0 && part <= 1) { // nor NaN
 		return fmt.Errorf("must be between 0 and 1: %s", text)

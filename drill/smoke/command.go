@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"preflight/facts"
 )
 
 // torchScript is the rank of the torch engine. It travels on a command line, and leaves no file.
@@ -14,8 +16,8 @@ import (
 //go:embed torch.py
 var torchScript string
 
-// command is what runs as a rank at a place, by the engine of the crew.
-func (c Crew) command(p Place) *exec.Cmd {
+// command is what runs as a rank at a place, by the engine of the crew, with variables beside its own.
+func (c Crew) command(p Place, more []facts.Setting) *exec.Cmd {
 	var cmd *exec.Cmd
 	if c.Engine == Direct {
 		// This program anew, called as we were. Of the GPUs that CUDA shows it, it takes the one of its local rank.
@@ -24,7 +26,7 @@ func (c Crew) command(p Place) *exec.Cmd {
 	} else {
 		cmd = exec.Command(c.Interpreter, "-B", "-c", torchScript, c.Accelerator)
 	}
-	cmd.Env = c.environment(os.Environ(), p)
+	cmd.Env = c.environment(os.Environ(), p, more)
 	if info, err := os.Stat(c.WorkDir); err == nil && info.IsDir() {
 		cmd.Dir = c.WorkDir // where there is none, the ranks do not come to it either, which others say
 	}
@@ -48,9 +50,9 @@ var unset = []string{
 
 // environment is what a rank starts with: what a login has and what the launcher sets, and of
 // NCCL at least what it warns of. Of two settings of a name the last one counts.
-func (c Crew) environment(login []string, p Place) []string {
+func (c Crew) environment(login []string, p Place, more []facts.Setting) []string {
 	env := append([]string{"NCCL_DEBUG=WARN"}, login...)
-	for _, setting := range c.Env {
+	for _, setting := range slices.Concat(c.Env, more) {
 		if setting.Value != "…" { // not collected
 			env = append(env, setting.Name+"="+setting.Value)
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"sync"
 	"time"
 
@@ -67,8 +68,9 @@ type crew struct {
 type member struct {
 	Place
 	crew *crew
-	mu   sync.Mutex // held by whoever waits for the rank
-	rank *rank      // nil where it has yet to be loaded
+	mu   sync.Mutex      // held by whoever waits for the rank
+	rank *rank           // nil where it has yet to be loaded
+	env  []facts.Setting // that it was loaded with beside the crew's
 }
 
 // Hold starts the ranks, says how they came up, and ends them and all that they left when ctx ends.
@@ -119,7 +121,7 @@ func (c *crew) muster() Mustered {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			began := hostsys.Worked()
-			done, failure, _ := m.load() // where the crew ends meanwhile nobody hears of it
+			done, failure, _ := m.load(nil) // where the crew ends meanwhile nobody hears of it
 			backends[i] = done.Backend
 			mustered.Ranks[i] = facts.SmokeRank{
 				LocalRank: m.LocalRank, Device: m.Device, Name: done.Name, Address: done.Address,
@@ -132,15 +134,18 @@ func (c *crew) muster() Mustered {
 	return mustered
 }
 
-// load starts the rank where there is none.
-func (m *member) load() (Done, *facts.SmokeFailure, error) {
+// load starts the rank where there is none with these variables.
+func (m *member) load(env []facts.Setting) (Done, *facts.SmokeFailure, error) {
+	if m.rank != nil && !slices.Equal(m.env, env) && m.rank.end() {
+		m.rank = nil
+	}
 	if m.rank != nil && m.rank.stuck && m.rank.hasEnded() {
 		m.rank = nil // it was only late, as on a machine that has much to do
 	}
 	if err := m.crew.ctx.Err(); err != nil || m.rank != nil {
 		return Done{}, nil, err
 	}
-	cmd := m.crew.command(m.Place)
+	cmd := m.crew.command(m.Place, env)
 	rank, loaded, err := start(cmd)
 	if err != nil {
 		kind := facts.SmokeError
@@ -149,7 +154,7 @@ func (m *member) load() (Done, *facts.SmokeFailure, error) {
 		}
 		return Done{}, &facts.SmokeFailure{LocalRank: m.LocalRank, Kind: kind, Call: "exec " + cmd.Path, Message: err.Error()}, nil
 	}
-	m.rank = rank
+	m.rank, m.env = rank, env
 	return m.heed(rank.await(m.crew.ctx, loaded, m.crew.Limit, func() {}))
 }
 
@@ -177,6 +182,9 @@ func (m *member) end() {
 type Orders struct {
 	Token string        `json:"token"`
 	Of    map[int]Order `json:"of"` // by local rank
+	// Env is what these ranks are to have been loaded with beside the crew's; who was not is loaded anew, as libraries
+	// read it once.
+	Env []facts.Setting `json:"env,omitempty"`
 	// Limit is for all of them: who has not answered by then is ended, as is one that failed at
 	// talking. Its next order has it loaded anew, within the limit of the crew.
 	Limit time.Duration `json:"limit"`
@@ -223,7 +231,7 @@ func (o Orders) Run(ctx context.Context) Outcome {
 		go func() {
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			done, failure, err := m.load()
+			done, failure, err := m.load(o.Env)
 			loading.Done()
 			loading.Wait() // who talks to one that has yet to load waits with no limit of its own
 			if failure == nil && err == nil && order.Do != DoLoad {
@@ -237,8 +245,8 @@ func (o Orders) Run(ctx context.Context) Outcome {
 			}
 			mu.Unlock()
 			working.Done()
-			if failure != nil && order.Do != DoCompute && order.Do != DoLoad {
-				_, _, _ = m.load() // already, as its next order will need it, which tells what comes of it
+			if failure != nil && order.Do != DoCompute && order.Do != DoLoad && o.Env == nil {
+				_, _, _ = m.load(nil) // already, as its next order will need it, which tells what comes of it
 			}
 		}()
 	}

@@ -272,6 +272,47 @@ func TestCrewLoadsAnewWhoEndedLate(t *testing.T) {
 	}
 }
 
+// TestCrewByAnotherRail: variables of some orders are those of a rank that is started for them, once, and the
+// next orders without any have one as at first.
+func TestCrewByAnotherRail(t *testing.T) {
+	t.Parallel()
+	crew, dir := ranks(t, 1, "refuse compute GLOO_SOCKET_IFNAME=eth1")
+	hold(t, crew)
+	by := func(name string) []facts.Setting { return []facts.Setting{{Name: "GLOO_SOCKET_IFNAME", Value: name}} }
+	was := ""
+	for i, step := range []struct {
+		env          []facts.Setting
+		isNew, fails bool
+	}{{nil, false, false}, {by("eth0"), true, false}, {by("eth0"), false, false}, {by("eth1"), true, true}, {nil, true, false}} {
+		outcome := Orders{Token: crew.Token, Limit: plenty, Env: step.env, Of: map[int]Order{0: {Do: DoCompute, Seconds: 0.01}}}.Run(t.Context())
+		if (len(outcome.Failures) > 0) != step.fails {
+			t.Errorf("step %d: %+v", i, outcome)
+		}
+		if step.fails {
+			was = "" // who failed is ended
+			continue
+		}
+		if is := processOf(t, dir); i > 0 && (is != was) != step.isNew {
+			t.Errorf("step %d: process %s after %s", i, is, was)
+		} else {
+			was = is
+		}
+	}
+}
+
+// processOf is the rank that was started with that directory.
+func processOf(t *testing.T, dir string) string {
+	t.Helper()
+	processes, _ := filepath.Glob("/proc/[0-9]*")
+	for _, process := range processes {
+		if environ, _ := os.ReadFile(process + "/environ"); strings.Contains(string(environ), "STUB_DIR="+dir) {
+			return process
+		}
+	}
+	t.Fatal("no rank is there")
+	return ""
+}
+
 func TestRemoveSince(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string) string {
@@ -314,7 +355,7 @@ func TestRemoveSince(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	crew := Crew{Env: []facts.Setting{{Name: "NCCL_DEBUG", Value: "INFO"}, {Name: "HF_TOKEN", Value: "…"}, {Name: "NCCL_COMM_ID", Value: "10.0.0.1:1"}}}
-	got := crew.environment([]string{"HOME=/root", "HF_TOKEN=its own", "MASTER_ADDR=10.0.0.1", "RANK=3", "RANKS=3", "LOCAL_RANK=9"}, Place{LocalRank: 2, Visible: "4,5"})
+	got := crew.environment([]string{"HOME=/root", "HF_TOKEN=its own", "MASTER_ADDR=10.0.0.1", "RANK=3", "RANKS=3", "LOCAL_RANK=9"}, Place{LocalRank: 2, Visible: "4,5"}, nil)
 	want := []string{"NCCL_DEBUG=WARN", "HOME=/root", "HF_TOKEN=its own", "RANKS=3", "NCCL_DEBUG=INFO", "LOCAL_RANK=2", "TORCH_NCCL_DUMP_ON_TIMEOUT=0", "CUDA_VISIBLE_DEVICES=4,5"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

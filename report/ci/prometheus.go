@@ -115,7 +115,7 @@ func addSmoke(computed, carried *dto.MetricFamily, node string, smoke *facts.Smo
 			add(computed, rate, "node", node, "rank", strconv.Itoa(same.Key))
 		}
 	}
-	passed := slices.DeleteFunc(slices.Clone(smoke.Trials), func(trial facts.SmokeTrial) bool { return !trial.Passed })
+	passed := slices.DeleteFunc(slices.Clone(smoke.Trials), func(trial facts.SmokeTrial) bool { return !trial.Passed || trial.Stage == facts.SmokeRail })
 	for _, same := range report.GroupBy(passed, func(trial facts.SmokeTrial) facts.SmokeStage { return trial.Stage }) {
 		add(carried, same.All[len(same.All)-1].Rate, "node", node, "stage", string(same.Key))
 	}

@@ -144,13 +144,22 @@ func Isolated() checks.Report {
 	r := Smoked()
 	hang := []facts.SmokeFailure{{Kind: facts.SmokeHang, Call: "ncclAllReduce", Message: "nothing came for 8 s"}}
 	pair := func(with string, passed bool) facts.SmokeTrial {
-		t := facts.SmokeTrial{Stage: facts.SmokePair, Nodes: 2, With: []string{with}, Ranks: 16, Passed: passed, Rate: 1.7e11}
+		t := facts.SmokeTrial{Stage: facts.SmokePair, Nodes: 2, With: []string{with}, Ranks: 16, Passed: passed, Seconds: 2.1, Rate: 1.7e11}
 		if !passed {
-			t.Rate, t.Failures = 0, hang
+			t.Rate, t.Seconds, t.Failures = 0, 8, hang
 		}
 		return t
 	}
-	for i, pairs := range [][]facts.SmokeTrial{{pair("w2", true), pair("w3", false)}, {pair("w1", true), pair("w3", false)}, {pair("w2", false), pair("w1", false)}, nil} {
+	rail := func(with, name string, passed bool) facts.SmokeTrial {
+		t := pair(with, passed)
+		t.Stage, t.Rail, t.Ranks = facts.SmokeRail, name, 2
+		return t
+	}
+	for i, pairs := range [][]facts.SmokeTrial{
+		{pair("w2", true), pair("w3", false), rail("w3", "mlx5_0:1", true), rail("w3", "mlx5_1:1", false)},
+		{pair("w1", true), pair("w3", false)},
+		{pair("w2", false), pair("w1", false), rail("w1", "mlx5_0:1", true), rail("w1", "mlx5_1:1", false)}, nil,
+	} {
 		smoke := r.Nodes[i].Smoke
 		smoke.Trials = append([]facts.SmokeTrial{{Stage: facts.SmokeOne, Nodes: 3, Ranks: 3, Failures: hang}}, pairs...)
 	}

@@ -1,5 +1,6 @@
 """As much of torch as a rank of the smoke test calls, with the faults that STUB asks for:
-"hang reduce, noise import". A tensor is some values repeated.
+"hang reduce, noise import", or "refuse reduce GLOO_SOCKET_IFNAME=eth1" where that is set. A
+tensor is some values repeated.
 """
 
 import os
@@ -10,8 +11,8 @@ import types
 
 
 def fault(where):
-    for kind, at in (wish.split() for wish in os.environ.get("STUB", "").split(",") if wish):
-        if at == where:
+    for kind, at, *settings in (wish.split() for wish in os.environ.get("STUB", "").split(",") if wish):
+        if at == where and all(os.environ.get(name) == value for name, value in (s.split("=") for s in settings)):
             FAULTS[kind]()
 
 

@@ -1,0 +1,86 @@
+package smoke
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/checks/ranks"
+	"preflight/facts"
+	"preflight/launch"
+)
+
+// byRail is what came of two nodes that were tried by each of their rails alone, one of them node, "" where they were
+// not: which rails fail, and what to look at there.
+func byRail(view checks.View, node *facts.Node, with []string) (words string, way []fix.Command) {
+	var fail, pass []string
+	for _, trial := range node.Smoke.Trials {
+		switch {
+		case trial.Stage != facts.SmokeRail || !slices.ContainsFunc(trial.With, func(name string) bool { return slices.Contains(with, name) }):
+		case trial.Passed:
+			pass = append(pass, trial.Rail)
+		default:
+			fail = append(fail, trial.Rail)
+		}
+	}
+	switch {
+	case len(fail)+len(pass) == 0:
+		return "", nil
+	case len(fail) == 0:
+		words = fmt.Sprintf("by each rail alone all is right (%s)", strings.Join(pass, ", "))
+	case len(pass) == 0:
+		words = fmt.Sprintf("by each rail alone too (%s)", strings.Join(fail, ", "))
+	default:
+		words = fmt.Sprintf("by %s alone too, while by %s all is right", strings.Join(fail, ", "), others(pass))
+		way = seeRails(view, node, fail)
+	}
+	if slices.Contains(node.Smoke.Untried, facts.SmokeRail) {
+		words += ", and not all were tried"
+	}
+	return words, way
+}
+
+// others are the rails beside those that were named.
+func others(rails []string) string {
+	if len(rails) == 1 {
+		return rails[0] + " alone"
+	}
+	return fmt.Sprintf("each of the other %d alone", len(rails))
+}
+
+// seeRails looks at those that fail. A launch that chooses no ports can do without some until they are mended.
+func seeRails(view checks.View, node *facts.Node, rails []string) (way []fix.Command) {
+	for _, rail := range rails {
+		if adapter, _, isPort := strings.Cut(rail, ":"); isPort {
+			way = append(way, fix.On("ibstat %s; show_gids %s   # its port, cable and switch", fix.Name(adapter), fix.Name(adapter)))
+		} else {
+			way = append(way, fix.On("ip -s -s link show dev %s; ethtool %s   # its port, cable and switch", fix.Name(rail), fix.Name(rail)))
+		}
+	}
+	if _, chosen := launch.RankEnv(node.Env, view.Launch.Exports).Lookup("NCCL_IB_HCA"); !chosen && strings.Contains(rails[0], ":") {
+		way = append(way, ranks.ExportLine(view.Launch, "NCCL_IB_HCA", "^="+strings.Join(rails, ",")))
+	}
+	return way
+}
+
+// slowRails are those of a node by which alone it reduces much slower than by others, "" for none.
+func slowRails(node *facts.Node) string {
+	var rates []float64
+	for _, trial := range node.Smoke.Trials {
+		if trial.Stage == facts.SmokeRail && trial.Passed {
+			rates = append(rates, trial.Rate)
+		}
+	}
+	var slow []string
+	for _, trial := range node.Smoke.Trials {
+		if trial.Stage == facts.SmokeRail && trial.Passed && trial.Rate < facts.SlowTraffic*facts.Usual(rates) {
+			slow = append(slow, fmt.Sprintf("%s by %s alone", facts.BitRate(trial.Rate), trial.Rail))
+		}
+	}
+	if slow == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s, %s by most rails alone", strings.Join(slow, ", "), facts.BitRate(facts.Usual(rates)))
+}

@@ -1,0 +1,93 @@
+package fleet
+
+import (
+	"context"
+	"io"
+	"net"
+	"slices"
+
+	"preflight/facts"
+	"preflight/fleet/agent"
+	"preflight/remote"
+)
+
+// hereReason is why a drill is not tried of a launch that stays on this machine.
+const hereReason = "there is no hostfile: the ranks start on this machine"
+
+// smokeHere has the ranks of a launch that stays here compute, and reduce among themselves, "" where it was tried, else
+// why not. Their agent is this process.
+func (job Job) smokeHere(ctx context.Context, fleet *facts.Fleet) (notTried string) {
+	r := job.newRun(fleet)
+	d := Drills[slices.IndexFunc(Drills, func(d Drill) bool { return d.Section == facts.SectionSmoke })]
+	if why := r.noSmoke(); why != "" {
+		return why
+	}
+	if why := r.switchedOff(d); why != "" {
+		return why
+	}
+	client := remote.New(here{}, remote.Options{Timeout: job.Timeout, Nodes: 1, Running: true})
+	defer client.Close()
+	talking, _, err := client.Reach(ctx, fleet.Nodes[0].Name)
+	if err != nil {
+		fleet.Nodes[0].Missing[d.Section] = err.Error()
+		return ""
+	}
+	r.take([]arrival{{node: fleet.Nodes[0], agent: talking}})
+	defer r.all.close()
+	r.members = r.all
+	r.Prediction = r.planned.Resolved(fleet.Nodes)
+	r.smoke(ctx, d)
+	return ""
+}
+
+// here is the carrier to this machine, on which an agent is a part of this process.
+type here struct{}
+
+func (here) Dial(context.Context, string) (remote.Connection, *remote.Trace, error) {
+	ours, theirs := net.Pipe()
+	return &talk{ours, theirs, make(chan struct{})}, &remote.Trace{}, nil
+}
+
+func (here) Files([]string) int { return 0 }
+
+func (here) Close() error { return nil }
+
+// talk is with an agent that runs beside us.
+type talk struct {
+	net.Conn // our end
+	theirs   net.Conn
+	over     chan struct{} // closed when the agent has ended
+}
+
+func (t *talk) Start(string, io.Writer) (*remote.Process, *remote.Error) {
+	status := 0
+	go func() {
+		defer close(t.over)
+		defer t.theirs.Close()
+		if agent.Run(context.Background(), t.theirs, t.theirs) != nil { // which ends with the talk
+			status = 1
+		}
+	}()
+	return &remote.Process{Stdin: t.Conn, Stdout: t.Conn, Wait: func() remote.Exit {
+		<-t.over
+		return remote.Exit{Status: status}
+	}}, nil
+}
+
+func (t *talk) Wait() error {
+	<-t.over
+	return nil
+}
+
+func (t *talk) Alive() bool { return true }
+
+func (t *talk) Broken() *remote.Error { return nil }
+
+func (t *talk) LookOut(context.Context) remote.Lookout { return noLookout{} }
+
+// noLookout has nothing to look at that this process is not part of.
+type noLookout struct{}
+
+func (noLookout) Tell(*remote.Error) {}
+
+func (noLookout) Dismiss() {}

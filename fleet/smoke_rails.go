@@ -1,0 +1,49 @@
+package fleet
+
+import (
+	"slices"
+
+	"preflight/drill/smoke"
+	"preflight/facts"
+	"preflight/launch/nccl"
+)
+
+// doubt has two members tried by rail, once all else was: they cannot reduce with each other, or are slow at it.
+func (s *smokeTest) doubt(a, b *member) { s.doubts = append(s.doubts, [2]*member{a, b}) }
+
+// byRail has those pairs reduce by each rail between them alone, where they have several: a node that fails may have
+// but one bad port of eight.
+func (s *smokeTest) byRail() {
+	var pairs [][2]int
+	var rails [][]nccl.Rail
+	var counts []int
+	for _, pair := range s.doubts {
+		if !pair[0].Reached || !pair[1].Reached || !slices.Contains([]string{"nccl", "gloo"}, pair[0].Smoke.Backend) {
+			continue
+		}
+		between := nccl.Rails(s.Prediction, pair[0].Node, pair[1].Node)
+		pairs = append(pairs, [2]int{slices.Index(s.members, pair[0]), slices.Index(s.members, pair[1])})
+		rails, counts = append(rails, between), append(counts, len(between))
+	}
+	left := smoke.ByRail(pairs, counts, func(round []smoke.RailTrial) bool {
+		s.by = map[*member]nccl.RailEnd{}
+		var trials []members
+		for _, trial := range round {
+			var who members
+			for i, number := range pairs[trial.Pair] {
+				m := s.members[number]
+				who = append(who, m)
+				s.by[m], s.down[m] = rails[trial.Pair][trial.Rail].Ends[i], true // loaded anew before the trial
+			}
+			trials = append(trials, who)
+		}
+		return len(s.round(facts.SmokeRail, trials, firstRank)) > 0
+	})
+	for _, trial := range left {
+		for _, number := range pairs[trial.Pair] {
+			if seen := s.members[number].Smoke; !slices.Contains(seen.Untried, facts.SmokeRail) {
+				seen.Untried = append(seen.Untried, facts.SmokeRail)
+			}
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package nccl
+
+import (
+	"slices"
+
+	"preflight/facts"
+	"preflight/launch"
+)
+
+// Rail is one of several ways between two nodes, with what has ranks take it and no other.
+type Rail struct{ Ends [2]RailEnd }
+
+// RailEnd is a rail as one of its nodes has it.
+type RailEnd struct {
+	Name string          // of the port or interface: "mlx5_2:1", "eth1"
+	Env  []facts.Setting // of a rank there
+	// Address is the node's on the rail, "" where the rail is none of IP: there ranks meet as always.
+	Address string
+}
+
+// Rails are the ways between two nodes by which their ranks can talk: the ports that NCCL takes on both, of which
+// those of one index are cabled to one switch where rails are, else interfaces with an address in one subnet. One
+// rail alone tells nothing, and so is none.
+//
+// Source: NVIDIA/nccl 2.30.7, transport/net_ib/init.cc and transport/net_socket.cc: a "=" has a name taken as it is;
+// pytorch/pytorch 2.7, ProcessGroupGloo.cpp, Options::create_default: names as they are.
+func Rails(p launch.Prediction, a, b *facts.Node) []Rail {
+	rails := subnetRails(a, b)
+	if p.Accelerator != "cpu" && a.IB != nil && b.IB != nil {
+		if from, to := NetworkOf(p, a).Ports, NetworkOf(p, b).Ports; len(from) > 0 && len(to) > 0 {
+			rails = portRails(from, to)
+		}
+	}
+	if len(rails) < 2 {
+		return nil
+	}
+	return rails
+}
+
+func portRails(a, b []HCAPort) (rails []Rail) {
+	end := func(port HCAPort) RailEnd {
+		return RailEnd{Name: port.Name(), Env: []facts.Setting{{Name: "NCCL_IB_HCA", Value: "=" + port.Name()}}}
+	}
+	for i := range min(len(a), len(b)) {
+		rails = append(rails, Rail{[2]RailEnd{end(a[i]), end(b[i])}})
+	}
+	return rails
+}
+
+// subnetRails leave out the bridge of a container engine, which has one address on all nodes.
+func subnetRails(a, b *facts.Node) (rails []Rail) {
+	carries := func(held launch.HeldAddress) bool {
+		return held.Up && held.Running && !held.Loopback && held.Addr().Is4()
+	}
+	end := func(held launch.HeldAddress) RailEnd {
+		return RailEnd{Name: held.Name, Address: held.Addr().String(), Env: []facts.Setting{
+			{Name: "NCCL_SOCKET_IFNAME", Value: "=" + held.Name}, {Name: "GLOO_SOCKET_IFNAME", Value: held.Name},
+		}}
+	}
+	if a.Net == nil || b.Net == nil {
+		return nil
+	}
+	for _, from := range launch.HeldAddresses(a) {
+		for _, to := range launch.HeldAddresses(b) {
+			known := func(rail Rail) bool { return rail.Ends[0].Name == from.Name || rail.Ends[1].Name == to.Name }
+			if carries(from) && carries(to) && from.Masked() == to.Masked() && from.Addr() != to.Addr() && !slices.ContainsFunc(rails, known) {
+				rails = append(rails, Rail{[2]RailEnd{end(from), end(to)}})
+			}
+		}
+	}
+	return rails
+}
