@@ -96,7 +96,7 @@ type SmokeTrial struct {
 	Nodes int      `json:"nodes"`
 	With  []string `json:"with,omitempty"`
 	Ranks int      `json:"ranks"` // of all nodes together
-	// Rail is the port or the interface of this node that all of it went by (of SmokeRail).
+	// Rail is the port or the interface of this node by which alone it went (of SmokeRail).
 	Rail string `json:"rail,omitempty"`
 	// Passed is whether all ranks of all nodes had the right sum.
 	Passed bool `json:"passed"`

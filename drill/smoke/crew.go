@@ -182,8 +182,8 @@ func (m *member) end() {
 type Orders struct {
 	Token string        `json:"token"`
 	Of    map[int]Order `json:"of"` // by local rank
-	// Env is what these ranks are to have been loaded with beside the crew's; who was not is loaded anew, as libraries
-	// read it once.
+	// Env is what these ranks are to have been loaded with beside the crew's; who was not is loaded anew, as NCCL
+	// reads it once (2.30.7, src/transport/net_ib/init.cc, net_socket.cc).
 	Env []facts.Setting `json:"env,omitempty"`
 	// Limit is for all of them: who has not answered by then is ended, as is one that failed at
 	// talking. Its next order has it loaded anew, within the limit of the crew.
