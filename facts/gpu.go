@@ -37,6 +37,9 @@ type GPU struct {
 	Libcuda []DriverLibrary `json:"libcuda" fact:"key=path"`
 	// FabricManager is nil where none is installed and no NVSwitch shows.
 	FabricManager *FabricManager `json:"fabric_manager"`
+	// IMEX is by which CUDA shares memory between machines that NVLink joins. It may all be
+	// missing; nil is not told.
+	IMEX *IMEX `json:"imex"`
 	// IOMMU is "off", "passthrough" or "translated"; "" when the kernel does not show it.
 	IOMMU string `json:"iommu"`
 	// Redirecting are PCI bridges above GPUs or RDMA adapters whose access control
@@ -88,6 +91,21 @@ type FabricManager struct {
 	State string `json:"state"`
 	// Running is whether its process is seen.
 	Running bool `json:"running"`
+}
+
+// IMEX is NVIDIA's Internode Memory Exchange: channels, which are device nodes of the
+// driver, and a service that hands memory on to its like on other machines.
+type IMEX struct {
+	// Channels are /dev/nvidia-caps-imex-channels/channelN and what this session is refused there.
+	Channels []DeviceNode `json:"channels" fact:"key=path"`
+	// Installed, State and Running are of nvidia-imex, as of a FabricManager.
+	Installed bool   `json:"installed"`
+	State     string `json:"state"`
+	Running   bool   `json:"running"`
+	// Peers are the machines of the service's nodes_config.cfg, sorted, by address or by name;
+	// nil where there is none to be read, and PeersUnread says why.
+	Peers       []string `json:"peers"`
+	PeersUnread string   `json:"peers_unread,omitempty" fact:"own"`
 }
 
 // Xid is one error the driver reported to the kernel log.

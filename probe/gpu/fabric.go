@@ -29,7 +29,7 @@ var fabricVersion = lazyregexp.New(`[Vv]ersion is\s*:?\s*(\d+(?:\.\d+)+)`)
 // is neither it nor a switch that shows. In a container it runs outside, and where
 // only the machine sees it.
 func fabricManager(ctx context.Context, o machine.Options, switches int) *facts.FabricManager {
-	program := fabricProgram(o)
+	program := serviceProgram(o, "nv-fabricmanager")
 	if program == "" && switches == 0 {
 		return nil
 	}
@@ -48,9 +48,9 @@ func fabricManager(ctx context.Context, o machine.Options, switches int) *facts.
 	return manager
 }
 
-// fabricProgram is the program, by PATH or where NVIDIA's packages put it.
-func fabricProgram(o machine.Options) string {
-	for _, place := range []string{"nv-fabricmanager", o.At("/usr/bin/nv-fabricmanager"), o.At("/usr/sbin/nv-fabricmanager"), o.At("/usr/local/bin/nv-fabricmanager")} {
+// serviceProgram is a service's, by PATH or where NVIDIA's packages put it; "" for none.
+func serviceProgram(o machine.Options, name string) string {
+	for _, place := range []string{name, o.At("/usr/bin/" + name), o.At("/usr/sbin/" + name), o.At("/usr/local/bin/" + name)} {
 		if path, err := exec.LookPath(place); err == nil {
 			return path
 		}

@@ -46,6 +46,7 @@ func CollectGPU(ctx context.Context, o machine.Options) (*facts.GPU, error) {
 	gpu.Redirecting = redirectingBridges(o, gpu.OnBus)
 	gpu.Xids, gpu.XidsUnread = readXids(ctx, o)
 	gpu.FabricManager = fabricManager(ctx, o, gpu.NVSwitches)
+	gpu.IMEX = imex(ctx, o)
 	return gpu, ctx.Err()
 }
 
