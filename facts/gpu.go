@@ -46,9 +46,11 @@ type GPU struct {
 	// sends peer traffic through the root complex, by address; nil when this session
 	// may not read it, which takes root.
 	Redirecting []string `json:"redirecting" fact:"own"`
-	// Xids are the driver's own error reports in the kernel log since boot, the
-	// newest last, at most the last 100; nil when the log may not be read, for the reason in XidsUnread.
+	// Xids are the driver's own error reports in the kernel log since its module was loaded, the
+	// newest last, at most the last 100; nil when the log may not be read, for the reason in
+	// XidsUnread. SXids are those of NVSwitches, likewise.
 	Xids       []Xid  `json:"xids" fact:"volatile"`
+	SXids      []Xid  `json:"sxids" fact:"volatile"`
 	XidsUnread string `json:"xids_unread,omitempty" fact:"own"`
 }
 
@@ -108,10 +110,10 @@ type IMEX struct {
 	PeersUnread string   `json:"peers_unread,omitempty" fact:"own"`
 }
 
-// Xid is one error the driver reported to the kernel log.
+// Xid is one error that the driver reported to the kernel log, of a GPU or of an NVSwitch.
 type Xid struct {
 	Code    int     `json:"code"`
-	Address string  `json:"address"`      // PCI address as printed, "0000:4e:00"
+	Address string  `json:"address"`      // PCI address as printed, "0000:4e:00", of a switch "0000:05:00.0"
 	Age     float64 `json:"age" unit:"s"` // seconds since it was written
 	Text    string  `json:"text"`         // what follows the code
 }

@@ -72,8 +72,8 @@ type Card struct {
 	// what they would have told is not told.
 	Refused []NVMLFailure `json:"refused,omitempty" fact:"volatile" lasting:"yes"`
 	// Recovery is what the driver wants done about the GPU: none, reset, reboot, drain
-	// (of what other GPUs have in its memory), drain-and-reset, other for what only newer
-	// drivers ask for; "" for not told, as by older ones.
+	// (of what other GPUs have in its memory), drain-and-reset, recover-imex, bus-reset,
+	// system-reboot, other for what only newer drivers ask for; "" for not told, as by older ones.
 	Recovery string `json:"recovery,omitempty" fact:"volatile"`
 
 	UUID       string `json:"uuid" fact:"own"`

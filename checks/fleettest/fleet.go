@@ -362,7 +362,7 @@ func healthyGPU() *facts.GPU {
 		Libcuda:       []facts.DriverLibrary{{Path: "/usr/lib/x86_64-linux-gnu/libcuda.so.1", Version: "550.54.15", From: "ld.so.cache"}},
 		FabricManager: &facts.FabricManager{Installed: true, Version: "550.54.15", State: "active", Running: true},
 		IMEX:          &facts.IMEX{Channels: []facts.DeviceNode{}, PeersUnread: "there is no /etc/nvidia-imex/nodes_config.cfg"},
-		IOMMU:         "passthrough", Redirecting: []string{}, Xids: []facts.Xid{},
+		IOMMU:         "passthrough", Redirecting: []string{}, Xids: []facts.Xid{}, SXids: []facts.Xid{},
 	}
 	for i := range 8 {
 		device := fmt.Sprintf("/dev/nvidia%d", i)

@@ -199,7 +199,8 @@ var Fabric = checks.Check{
 	Needs:    []facts.Section{facts.SectionNVML, facts.SectionGPU},
 	Doc: "NVSwitches route nothing before nvidia-fabricmanager has configured them, and CUDA refuses to start until then. It does not start when its version is not exactly the driver's, which is what an upgrade of " +
 		"one package of the two leaves behind. In a container and in a virtual machine that was given GPUs without their switches the manager runs elsewhere, and only what the GPUs say of their place in the " +
-		"fabric counts: still in progress, a status other than success, a health that is degraded, places in two domains on one machine.",
+		"fabric counts: still in progress, a status other than success, a health that is degraded, places in two domains on one machine. Fatal errors of the switches in the last 24 hours (SXid in the kernel log, where " +
+		"it may be read) count until the driver is loaded anew.",
 	WouldSee: "RuntimeError: Unexpected error from cudaGetDeviceCount() … Error 802: system not yet initialized",
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := judgedGPUs(view)
@@ -215,7 +216,7 @@ var Fabric = checks.Check{
 				continue
 			}
 			manager := managerFindings(node)
-			findings = append(findings, manager...)
+			findings = append(append(findings, manager...), switchFaults(node)...)
 			if !slices.ContainsFunc(manager, func(f checks.Finding) bool { return f.Verdict == "" }) { // else the GPUs wait for it
 				findings = append(findings, firstOf(node, cardsOf(node), fabricRules)...)
 				findings = append(findings, splitFabric(node, cardsOf(node))...)
@@ -284,6 +285,33 @@ func managerFindings(node *facts.Node) []checks.Finding {
 		return nil
 	}
 	return []checks.Finding{f}
+}
+
+// switchFaults are the fatal errors of a node's NVSwitches: what goes through them fails until
+// the switches are reset, and GPUs with them.
+//
+// Source: NVIDIA, Fabric Manager User Guide, r550, appendix D; NVIDIA/DCGM of 2026-07,
+// DcgmHealthWatch.cpp, DCGM_FI_DEV_SXID_FATAL_ERROR.
+func switchFaults(node *facts.Node) []checks.Finding {
+	var faults []string
+	for _, sxid := range node.GPU.SXids {
+		if what, fatal := strings.CutPrefix(sxid.Text, "Fatal, "); fatal && sxid.Age <= xidWindow {
+			faults = append(faults, fmt.Sprintf("SXid %d of %s, %s, %s ago", sxid.Code, sxid.Address, what, facts.Duration(sxid.Age)))
+		}
+	}
+	if faults == nil {
+		return nil
+	}
+	const most = 3
+	got := strings.Join(faults[max(0, len(faults)-most):], "; ")
+	return []checks.Finding{{
+		Nodes:    []string{node.Name},
+		Summary:  "NVSwitches reported fatal errors in the last 24 hours",
+		Got:      got + when(len(faults) > most, "; and %d before", len(faults)-most),
+		Want:     "no fatal SXid since the driver was loaded; if the GPUs and switches were reset since, waive this until tomorrow",
+		Remedy:   []fix.Command{fix.On("sudo dmesg -T | grep -i sxid"), resetGPUs, fix.On("sudo systemctl restart nvidia-fabricmanager   # after it")},
+		WouldSee: "Xid 74 or 45 in the kernel log, and a collective that ends in a CUDA error or never",
+	}}
 }
 
 var startManager = fix.On("sudo systemctl enable --now nvidia-fabricmanager")

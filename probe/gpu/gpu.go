@@ -44,7 +44,7 @@ func CollectGPU(ctx context.Context, o machine.Options) (*facts.GPU, error) {
 	gpu.Libcuda = findLibcuda(o, os.Getenv("LD_LIBRARY_PATH"))
 	gpu.IOMMU = iommu(o, gpu.OnBus)
 	gpu.Redirecting = redirectingBridges(o, gpu.OnBus)
-	gpu.Xids, gpu.XidsUnread = readXids(ctx, o)
+	gpu.Xids, gpu.SXids, gpu.XidsUnread = readXids(ctx, o)
 	gpu.FabricManager = fabricManager(ctx, o, gpu.NVSwitches)
 	gpu.IMEX = imex(ctx, o)
 	return gpu, ctx.Err()

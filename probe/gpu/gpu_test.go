@@ -105,6 +105,7 @@ func TestCollectGPUOfHGX(t *testing.T) {
 			{Code: 13, Address: "0000:4e:00", Age: 82800, Text: "pid=2131, name=python, Graphics Exception: ESR 0x50c730=0x9"},
 			{Code: 79, Address: "0000:50:00", Age: 3600, Text: "pid='<unknown>', name=<unknown>, GPU has fallen off the bus."},
 		},
+		SXids: []facts.Xid{},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -66,6 +66,12 @@ func smiRecovery(action string) string {
 		return "drain"
 	case "Drain and Reset":
 		return "drain-and-reset"
+	case "Recover IMEX Domain":
+		return "recover-imex"
+	case "Bus Reset":
+		return "bus-reset"
+	case "System Reboot":
+		return "system-reboot"
 	}
 	return "other"
 }
