@@ -400,10 +400,10 @@ func healthyCard(node, i int) facts.Card {
 		Power:       facts.GPUPower{Draw: 70, Limit: 700, Default: 700, Max: 700},
 		Temperature: &celsius, SlowdownAt: &slowdown, Throttle: []string{"gpu-idle"},
 		Persistence: &persistence, ComputeMode: "default", MIG: "disabled", MIGPending: "disabled",
-		ECC:       &facts.ECC{Enabled: true, Corrected: &none, Uncorrected: &none, AggregateCorrected: &none, AggregateUncorrected: &none},
+		ECC:       &facts.ECC{Enabled: true, Corrected: &none, Uncorrected: &none, AggregateCorrected: &none, AggregateUncorrected: &none, SRAMExceeded: new(false)},
 		Remapped:  &facts.Remapped{},
 		Processes: []facts.GPUUser{},
 		NVLinks:   &facts.NVLinks{Count: 18, Speed: 212_500_000_000, RemoteKind: "switch", Counted: true},
-		Fabric:    &facts.GPUFabric{State: "completed"},
+		Fabric:    &facts.GPUFabric{State: "completed", Health: "healthy"},
 	}
 }

@@ -181,6 +181,12 @@ func recovery(verdict checks.Verdict, summary, wouldSee string, remedy []fix.Com
 // DCGM_LIMIT_MAX_RETIRED_PAGES; NVIDIA, Dynamic Page Retirement.
 const retiredLimit = 60
 
+// remappedLimit is of how many rows remapped for uncorrectable errors DCGM warns.
+//
+// Source: NVIDIA/DCGM of 2026-07, DcgmGPUHardwareLimits.h, DCGM_LIMIT_MAX_ROW_REMAP_UNCORRECTABLE;
+// Azure/azurehpc-health-checks fails above it.
+const remappedLimit = 512
+
 // A flood of corrected errors costs time, and often ends in one that cannot be
 // corrected: so many a day, and so many at least.
 const floodPerDay = 10_000
@@ -219,6 +225,15 @@ var memoryRules = []cardRule{{checks.Finding{
 	WouldSee: "nothing as long as that memory is not used again, then uncorrectable ECC error encountered",
 }, func(_ *facts.Node, card *facts.Card) string {
 	return cmp.Or(when(valueOf(card.Remapped).Pending, "a row waits to be remapped"), when(valueOf(card.Retired).Pending, "a page waits to be retired"))
+}}, {checks.Finding{
+	Verdict:  checks.Warn,
+	Summary:  "a GPU has had so many memory errors that NVIDIA wants it diagnosed",
+	Want:     fmt.Sprintf("fewer than %d rows remapped for uncorrectable errors, and SRAM below its threshold", remappedLimit),
+	Remedy:   []fix.Command{fix.On("nvidia-smi -q -d ROW_REMAPPER,ECC -i {gpus}"), fix.Note("have the GPU replaced where NVIDIA's field diagnostic says so")},
+	WouldSee: "RuntimeError: CUDA error: uncorrectable ECC error encountered, at the next one",
+}, func(_ *facts.Node, card *facts.Card) string {
+	rows := valueOf(card.Remapped).Uncorrected
+	return cmp.Or(when(rows >= remappedLimit, "%d rows remapped for uncorrectable errors", rows), when(valueOf(valueOf(card.ECC).SRAMExceeded), "errors of its SRAM exceed the threshold"))
 }}, {checks.Finding{
 	Verdict:  checks.Warn,
 	Summary:  "a GPU has retired nearly all the memory pages that it can",

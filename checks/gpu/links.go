@@ -3,6 +3,7 @@ package gpu
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/ranks"
 	"preflight/facts"
+	"preflight/hostfile"
 )
 
 var Links = checks.Check{
@@ -59,9 +61,13 @@ func linkedCards(view checks.View) func(*facts.Node) []*facts.Card {
 // corrected by replays, so that only replays and recoveries cost time.
 //
 // Source: NVIDIA/DCGM 3, dcgm_gpu_hardware_limits.h; the thresholds are ours.
+//
+// Of NVLinks of the fifth generation DCGM fails one whose packets have more than one bit in
+// 10^12 wrong (NVIDIA/DCGM of 2026-07, DcgmUtilities.cpp, IsEffectiveBerThresholdExceeded).
 const (
 	manyReplays    = 1000
 	manyRecoveries = 10
+	manyWrongBits  = 1e-12
 )
 
 var showLinks = fix.On("nvidia-smi nvlink -s -i {gpus}")
@@ -104,7 +110,7 @@ func nvLinkRules(up, speed map[string]int64) []cardRule {
 	}}, {checks.Finding{
 		Verdict:  checks.Warn,
 		Summary:  "NVLinks have many errors",
-		Want:     fmt.Sprintf("fewer than %d replays and %d recoveries of a link since the driver was loaded", manyReplays, manyRecoveries),
+		Want:     fmt.Sprintf("fewer than %d replays and %d recoveries of a link since the driver was loaded, and at most one wrong bit in 10^12", manyReplays, manyRecoveries),
 		Remedy:   []fix.Command{fix.On("nvidia-smi nvlink -e -i {gpus}"), fix.On("dcgmi diag -r 3   # loads the links; hours later the counters tell")},
 		WouldSee: "no message: traffic between GPUs stalls now and then",
 	}, func(_ *facts.Node, card *facts.Card) string { return linkErrors(card) }}}
@@ -122,7 +128,10 @@ func downLinks(card *facts.Card, want int64) string {
 func linkErrors(card *facts.Card) string {
 	var words []string
 	for _, link := range valueOf(card.NVLinks).Errors {
-		if link.Replays >= manyReplays || link.Recoveries >= manyRecoveries {
+		switch {
+		case link.EffectiveBER > manyWrongBits, link.FailedRecoveries > 0:
+			words = append(words, fmt.Sprintf("link %d %d recoveries, %d of them in vain, %.0e of its bits wrong", link.Link, link.Recoveries, link.FailedRecoveries, link.EffectiveBER))
+		case link.Replays >= manyReplays, link.Recoveries >= manyRecoveries:
 			words = append(words, fmt.Sprintf("link %d %d replays, %d recoveries", link.Link, link.Replays, link.Recoveries))
 		}
 	}
@@ -141,15 +150,19 @@ func linkNames(links []int) string {
 	return english.PluralWord(len(links), "link", "") + " " + indices(links)
 }
 
-// What is more than the few replays that every PCIe link has: so many a minute, and
-// so many at least.
+// leastReplays are more than the few that every PCIe link has, however long it is up.
+const leastReplays = 1000
+
+// replaysPerMinute is how many a PCIe link may have: one wrong bit in 10^12, of what its lanes
+// carry at full speed.
 //
-// Source: NVIDIA/DCGM 3, dcgm_gpu_hardware_limits.h,
-// DCGM_LIMIT_MAX_PCIREPLAY_RATE.
-const (
-	replaysPerMinute = 8
-	leastReplays     = 1000
-)
+// Source: NVIDIA/DCGM of 2026-07, DcgmHealthWatch.cpp, GetExpectedPcieReplayRate; PCI Express
+// Base Specification, the bit error rate of a lane.
+func replaysPerMinute(link facts.PCILink) float64 {
+	gigatransfers := []float64{2.5, 2.5, 5, 8, 16, 32, 64} // by generation, the first for none that is told
+	lane := gigatransfers[min(max(0, link.MaxGeneration), len(gigatransfers)-1)]
+	return math.Ceil(lane * 1e9 * 60 * 1e-12 * float64(max(1, link.Width)))
+}
 
 var showPCIe = fix.On("nvidia-smi -q -d PCIE -i {gpus}")
 
@@ -182,12 +195,12 @@ func pcieRules(generation map[string]int64) []cardRule {
 var replays = cardRule{checks.Finding{
 	Verdict: checks.Warn,
 	Summary: "PCIe links of GPUs send packets again all the time",
-	Want:    fmt.Sprintf("fewer than %d replays a minute: reseat the GPU, look at riser and slot", replaysPerMinute),
+	Want:    "at most one wrong bit in 10^12: reseat the GPU, look at riser and slot",
 	Remedy:  []fix.Command{showPCIe, fix.On("sudo dmesg -T | grep -i aer")},
 }, func(node *facts.Node, card *facts.Card) string {
 	replays := valueOf(card.Link.Replays)
-	if float64(replays) >= max(leastReplays, replaysPerMinute*uptime(node)/60) {
-		return fmt.Sprintf("%d replays", replays)
+	if allowed := replaysPerMinute(card.Link); float64(replays) >= max(leastReplays, allowed*uptime(node)/60) {
+		return fmt.Sprintf("%d replays, where a link of its kind may have %.0f a minute", replays, allowed)
 	}
 	return ""
 }}
@@ -323,8 +336,12 @@ func installManager(driver string) []fix.Command {
 	if branch == "" {
 		return []fix.Command{fix.On("sudo apt-get install -y nvidia-fabricmanager-BRANCH   # of exactly the driver's version")}
 	}
+	ofBranch := fix.On("sudo apt-get install -y 'nvidia-fabricmanager-%s=%s*'", fix.Name(branch), fix.Name(driver))
+	if !hostfile.Before(branch, "580") {
+		ofBranch = fix.On("sudo apt-get install -y 'nvidia-fabricmanager=%s*' || sudo apt-get install -y 'nvidia-fabricmanager-%s=%[1]s*'", fix.Name(driver), fix.Name(branch)).Remark("NVIDIA's repository, or Ubuntu's")
+	}
 	return []fix.Command{
-		fix.On("sudo apt-get install -y 'nvidia-fabricmanager-%s=%s*'", fix.Name(branch), fix.Name(driver)),
+		ofBranch,
 		fix.On("sudo dnf install -y nvidia-fabric-manager-%s", fix.Name(driver)).Remark("on Red Hat"),
 	}
 }
@@ -361,9 +378,12 @@ var fabricRules = func() []cardRule {
 		Remedy:   append([]fix.Command{fix.On("nvidia-smi nvlink -s -i {gpus}")}, restart...),
 		WouldSee: "no message: traffic between GPUs is slower, or hangs where a route is gone",
 	}, func(_ *facts.Node, card *facts.Card) string {
-		linksDown := len(valueOf(card.NVLinks).Down) > 0
-		degraded := slices.Clone(valueOf(card.Fabric).Degraded)
-		return strings.Join(slices.DeleteFunc(degraded, func(what string) bool { return linksDown && what == "bandwidth" }), ", ")
+		linksDown, fabric := len(valueOf(card.NVLinks).Down) > 0, valueOf(card.Fabric)
+		degraded := compare.Without(fabric.Degraded, func(what string) bool { return linksDown && what == "bandwidth" })
+		if len(fabric.Degraded) == 0 && (fabric.Health == "unhealthy" || fabric.Health == "limited-capacity") {
+			return fabric.Health
+		}
+		return strings.Join(degraded, ", ")
 	}}}
 }()
 

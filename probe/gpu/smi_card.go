@@ -172,6 +172,9 @@ func smiECC(gpu *element) *facts.ECC {
 		Corrected: sum("volatile", corrected...), Uncorrected: sum("volatile", uncorrected...),
 		AggregateCorrected: sum("aggregate", corrected...), AggregateUncorrected: sum("aggregate", uncorrected...),
 	}
+	if exceeded := gpu.value("ecc_errors/aggregate/sram_threshold_exceeded"); exceeded != "" {
+		ecc.SRAMExceeded = new(exceeded == "Yes")
+	}
 	if next := gpu.value("ecc_mode/pending_ecc"); next != "" {
 		ecc.Pending = new(next == "Enabled")
 	}

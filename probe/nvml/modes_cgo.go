@@ -145,6 +145,9 @@ func (c *card) ecc() {
 		AggregateCorrected:   count(nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.AGGREGATE_ECC),
 		AggregateUncorrected: count(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.AGGREGATE_ECC),
 	}
+	if sram, ok := result(c.caller, c.device.GetSramEccErrorStatus, "nvmlDeviceGetSramEccErrorStatus"); ok {
+		c.seen.ECC.SRAMExceeded = new(sram.BThresholdExceeded != 0)
+	}
 }
 
 // retired pages are told by GPUs before Ampere alone.
