@@ -19,6 +19,10 @@ type GPU struct {
 	// NVSwitches counts NVIDIA's switches on the PCI bus: a machine that has some
 	// needs a fabric manager. Those of later generations do not show there.
 	NVSwitches int `json:"nvswitches"`
+	// SwitchDoors are the RDMA adapters behind which switches are that do not show on the bus,
+	// by name: "mlx5_0". No data goes there. Empty for none and where switches show; nil where
+	// the adapters' product data may not be read, which takes root.
+	SwitchDoors []string `json:"switch_doors"`
 	// Module is the version of the loaded kernel module ("550.54.15"), "" when none
 	// is loaded; OpenModule is whether it is the open one.
 	Module     string `json:"module"`

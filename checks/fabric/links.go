@@ -52,7 +52,7 @@ func judgePorts(view checks.View) []checks.Finding {
 			findings = append(findings, checks.OfNode(node, obstructed(view, node, network, someWork)...)...)
 		default:
 			taken := network.Ports
-			found := slices.Concat(takenByBeginning(view, node), overIWARP(view, node, taken), mixedLayers(view, node, taken), unaddressable(view, node, taken, hasV2))
+			found := slices.Concat(takenByBeginning(view, node), overIWARP(view, node, taken), managing(view, node, taken), mixedLayers(view, node, forData(node, taken)), unaddressable(view, node, taken, hasV2))
 			findings = append(findings, checks.OfNode(node, found...)...)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"preflight/checks"
+	"preflight/checks/compare"
 	"preflight/checks/fix"
 	"preflight/checks/ranks"
 	"preflight/checks/remedy"
@@ -305,4 +306,28 @@ func takenByBeginning(view checks.View, node *facts.Node) []checks.Finding {
 		WouldSee: "NET/IB : Using … with an adapter that was not meant",
 		Remedy:   append(ranks.TakeOut(view, given), ranks.ExportLine(view.Launch, "NCCL_IB_HCA", exact)),
 	}}
+}
+
+// managing warns of ports that lead to the machine's own NVSwitches and to no other node. NCCL
+// takes them like any other (NVIDIA/nccl 2.30.7, transport/net_ib/init.cc, ncclIbInitDevices).
+func managing(view checks.View, node *facts.Node, ports []nccl.HCAPort) []checks.Finding {
+	doors := ranks.SwitchDoors(node)
+	isDoor := func(port nccl.HCAPort) bool { return slices.Contains(doors, port.Adapter.Name) }
+	if !slices.ContainsFunc(ports, isDoor) {
+		return nil
+	}
+	return []checks.Finding{{
+		Verdict:  checks.Warn,
+		Summary:  "NCCL would take adapters that manage this machine's NVSwitches, and lead to no other node",
+		Got:      spelledPorts(ports, isDoor),
+		Want:     "ports for data only, named in NCCL_IB_HCA",
+		WouldSee: "Got completion from peer … with status=12 (retry exceeded), where NCCL has a rank use one",
+		Remedy:   leaveOut(view, node, ports, isDoor),
+	}}
+}
+
+// forData are the ports that do not manage switches.
+func forData(node *facts.Node, ports []nccl.HCAPort) []nccl.HCAPort {
+	doors := ranks.SwitchDoors(node)
+	return compare.Without(ports, func(port nccl.HCAPort) bool { return slices.Contains(doors, port.Adapter.Name) })
 }

@@ -357,7 +357,7 @@ func SetCard(node *facts.Node, index int, name, prefix string) {
 // healthyGPU is eight H100 behind four NVSwitches.
 func healthyGPU() *facts.GPU {
 	seen := &facts.GPU{
-		NVSwitches: 4, Module: "550.54.15", OpenModule: true, Modules: []string{"nvidia", "nvidia_peermem", "nvidia_uvm"},
+		NVSwitches: 4, SwitchDoors: []string{}, Module: "550.54.15", OpenModule: true, Modules: []string{"nvidia", "nvidia_peermem", "nvidia_uvm"},
 		Doors:         []facts.DeviceNode{{Path: "/dev/nvidia-uvm"}, {Path: "/dev/nvidiactl"}},
 		Libcuda:       []facts.DriverLibrary{{Path: "/usr/lib/x86_64-linux-gnu/libcuda.so.1", Version: "550.54.15", From: "ld.so.cache"}},
 		FabricManager: &facts.FabricManager{Installed: true, Version: "550.54.15", State: "active", Running: true},

@@ -231,7 +231,13 @@ var Fabric = checks.Check{
 			manager := managerFindings(node)
 			findings = append(append(findings, manager...), switchFaults(node)...)
 			if !slices.ContainsFunc(manager, func(f checks.Finding) bool { return f.Verdict == "" }) { // else the GPUs wait for it
-				findings = append(findings, firstOf(node, cardsOf(node), fabricRules)...)
+				refused := firstOf(node, cardsOf(node), fabricRules)
+				for i := range refused {
+					if hiddenSwitches(node) {
+						refused[i].Remedy = append(refused[i].Remedy, throughInfiniBand)
+					}
+				}
+				findings = append(findings, refused...)
 				findings = append(findings, splitFabric(node, cardsOf(node))...)
 			}
 		}
@@ -245,10 +251,21 @@ var neededForFabric = essential{func(card *facts.Card) bool { return card.Fabric
 // links, or by what a GPU says of its fabric. Where the bus shows none, a GPU whose
 // registration has not started may as well have no fabric to register with.
 func hasFabric(node *facts.Node) bool {
-	return node.GPU.NVSwitches > 0 || slices.ContainsFunc(node.NVML.Cards, func(card facts.Card) bool {
+	return ownsSwitches(node) || slices.ContainsFunc(node.NVML.Cards, func(card facts.Card) bool {
 		return card.NVLinks != nil && card.NVLinks.RemoteKind == "switch" ||
 			card.Fabric != nil && slices.Contains([]string{"in-progress", "completed"}, card.Fabric.State)
 	})
+}
+
+// ownsSwitches is whether a machine has NVSwitches that its own fabric manager sets up: on its
+// bus, behind adapters or, where those do not tell it, by the model of its GPUs and a manager
+// that is installed. A virtual machine that was given such GPUs has none.
+func ownsSwitches(node *facts.Node) bool {
+	return node.GPU.NVSwitches > 0 || hiddenSwitches(node)
+}
+
+func hiddenSwitches(node *facts.Node) bool {
+	return len(node.GPU.SwitchDoors) > 0 || node.GPU.NVSwitches == 0 && valueOf(node.GPU.FabricManager).Installed && slices.ContainsFunc(node.NVML.Cards, ranks.IsHGXBlackwell)
 }
 
 func fabricIsUp(node *facts.Node) bool {
@@ -269,7 +286,7 @@ func fabricIsUp(node *facts.Node) bool {
 // match with driver version …".
 func managerFindings(node *facts.Node) []checks.Finding {
 	manager := node.GPU.FabricManager
-	if node.GPU.NVSwitches == 0 || ranks.ContainerOf(node) != "" || manager == nil {
+	if !ownsSwitches(node) || ranks.ContainerOf(node) != "" || manager == nil {
 		return nil
 	}
 	driver := cmp.Or(node.NVML.Driver, node.GPU.Module)
@@ -282,6 +299,9 @@ func managerFindings(node *facts.Node) []checks.Finding {
 		}
 		f.Summary = "there are NVSwitches and no fabric manager is installed"
 		f.Got = fmt.Sprintf("%d NVSwitches, driver %s", node.GPU.NVSwitches, driver)
+		if len(node.GPU.SwitchDoors) > 0 {
+			f.Got = fmt.Sprintf("NVSwitches behind %s, driver %s", strings.Join(node.GPU.SwitchDoors, ", "), driver)
+		}
 		f.Remedy = append(installManager(driver), startManager)
 	case manager.Version != "" && driver != "" && manager.Version != driver:
 		f.Summary = "fabric manager and driver are of two versions"
@@ -297,8 +317,17 @@ func managerFindings(node *facts.Node) []checks.Finding {
 	default:
 		return nil
 	}
+	if hiddenSwitches(node) {
+		f.Remedy = append(f.Remedy, throughInfiniBand)
+	}
 	return []checks.Finding{f}
 }
+
+// throughInfiniBand is what the manager of HGX B200 and B300 needs besides: it has the switches
+// managed by nvlsm, a subnet manager, which reaches them through InfiniBand.
+//
+// Source: NVIDIA, Fabric Manager User Guide, r570, HGX B200.
+var throughInfiniBand = fix.On("sudo modprobe ib_umad; ibstat; pgrep -a nvlsm   # the package nvlsm, and ACTIVE ports of the adapters that manage the switches")
 
 // switchFaults are the fatal errors of a node's NVSwitches: what goes through them fails until
 // the switches are reset, and GPUs with them.

@@ -45,7 +45,10 @@ func CollectGPU(ctx context.Context, o machine.Options) (*facts.GPU, error) {
 	gpu.IOMMU = iommu(o, gpu.OnBus)
 	gpu.Redirecting = redirectingBridges(o, gpu.OnBus)
 	gpu.Xids, gpu.SXids, gpu.XidsUnread = readXids(ctx, o)
-	gpu.FabricManager = fabricManager(ctx, o, gpu.NVSwitches)
+	if gpu.SwitchDoors = []string{}; gpu.NVSwitches == 0 {
+		gpu.SwitchDoors = switchDoors(o)
+	}
+	gpu.FabricManager = fabricManager(ctx, o, gpu.NVSwitches+len(gpu.SwitchDoors))
 	gpu.IMEX = imex(ctx, o)
 	return gpu, ctx.Err()
 }
