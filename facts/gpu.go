@@ -86,6 +86,9 @@ type DriverLibrary struct {
 	From string `json:"from"`
 	// Compat is whether it comes from a cuda-compat package.
 	Compat bool `json:"compat,omitempty"`
+	// Branches are the drivers that a library of such a package works with, by their first
+	// number: 535, 550; nil where it does not say.
+	Branches []int `json:"branches,omitempty"`
 }
 
 // FabricManager is the service that configures NVSwitches.
