@@ -19,6 +19,10 @@ type GPU struct {
 	// NVSwitches counts NVIDIA's switches on the PCI bus: a machine that has some
 	// needs a fabric manager. Those of later generations do not show there.
 	NVSwitches int `json:"nvswitches"`
+	// SwitchDoors are the RDMA adapters behind which switches are that do not show on the bus,
+	// by name: "mlx5_0". No data goes there. Empty for none and where switches show; nil where
+	// the adapters' product data may not be read, which takes root.
+	SwitchDoors []string `json:"switch_doors"`
 	// Module is the version of the loaded kernel module ("550.54.15"), "" when none
 	// is loaded; OpenModule is whether it is the open one.
 	Module     string `json:"module"`
@@ -37,15 +41,20 @@ type GPU struct {
 	Libcuda []DriverLibrary `json:"libcuda" fact:"key=path"`
 	// FabricManager is nil where none is installed and no NVSwitch shows.
 	FabricManager *FabricManager `json:"fabric_manager"`
+	// IMEX is by which CUDA shares memory between machines that NVLink joins. It may all be
+	// missing; nil is not told.
+	IMEX *IMEX `json:"imex"`
 	// IOMMU is "off", "passthrough" or "translated"; "" when the kernel does not show it.
 	IOMMU string `json:"iommu"`
 	// Redirecting are PCI bridges above GPUs or RDMA adapters whose access control
 	// sends peer traffic through the root complex, by address; nil when this session
 	// may not read it, which takes root.
 	Redirecting []string `json:"redirecting" fact:"own"`
-	// Xids are the driver's own error reports in the kernel log since boot, the
-	// newest last, at most the last 100; nil when the log may not be read, for the reason in XidsUnread.
+	// Xids are the driver's own error reports in the kernel log since its module was loaded, the
+	// newest last, at most the last 100; nil when the log may not be read, for the reason in
+	// XidsUnread. SXids are those of NVSwitches, likewise.
 	Xids       []Xid  `json:"xids" fact:"volatile"`
+	SXids      []Xid  `json:"sxids" fact:"volatile"`
 	XidsUnread string `json:"xids_unread,omitempty" fact:"own"`
 }
 
@@ -77,6 +86,9 @@ type DriverLibrary struct {
 	From string `json:"from"`
 	// Compat is whether it comes from a cuda-compat package.
 	Compat bool `json:"compat,omitempty"`
+	// Branches are the drivers that a library of such a package works with, by their first
+	// number: 535, 550; nil where it does not say.
+	Branches []int `json:"branches,omitempty"`
 }
 
 // FabricManager is the service that configures NVSwitches.
@@ -90,10 +102,25 @@ type FabricManager struct {
 	Running bool `json:"running"`
 }
 
-// Xid is one error the driver reported to the kernel log.
+// IMEX is NVIDIA's Internode Memory Exchange: channels, which are device nodes of the
+// driver, and a service that hands memory on to its like on other machines.
+type IMEX struct {
+	// Channels are /dev/nvidia-caps-imex-channels/channelN and what this session is refused there.
+	Channels []DeviceNode `json:"channels" fact:"key=path"`
+	// Installed, State and Running are of nvidia-imex, as of a FabricManager.
+	Installed bool   `json:"installed"`
+	State     string `json:"state"`
+	Running   bool   `json:"running"`
+	// Peers are the machines of the service's nodes_config.cfg, sorted, by address or by name;
+	// nil where there is none to be read, and PeersUnread says why.
+	Peers       []string `json:"peers"`
+	PeersUnread string   `json:"peers_unread,omitempty" fact:"own"`
+}
+
+// Xid is one error that the driver reported to the kernel log, of a GPU or of an NVSwitch.
 type Xid struct {
 	Code    int     `json:"code"`
-	Address string  `json:"address"`      // PCI address as printed, "0000:4e:00"
+	Address string  `json:"address"`      // PCI address as printed, "0000:4e:00", of a switch "0000:05:00.0"
 	Age     float64 `json:"age" unit:"s"` // seconds since it was written
 	Text    string  `json:"text"`         // what follows the code
 }

@@ -72,8 +72,8 @@ type Card struct {
 	// what they would have told is not told.
 	Refused []NVMLFailure `json:"refused,omitempty" fact:"volatile" lasting:"yes"`
 	// Recovery is what the driver wants done about the GPU: none, reset, reboot, drain
-	// (of what other GPUs have in its memory), drain-and-reset, other for what only newer
-	// drivers ask for; "" for not told, as by older ones.
+	// (of what other GPUs have in its memory), drain-and-reset, recover-imex, bus-reset,
+	// system-reboot, other for what only newer drivers ask for; "" for not told, as by older ones.
 	Recovery string `json:"recovery,omitempty" fact:"volatile"`
 
 	UUID       string `json:"uuid" fact:"own"`
@@ -157,6 +157,9 @@ type ECC struct {
 	Uncorrected          *int64 `json:"uncorrected" fact:"volatile"`
 	AggregateCorrected   *int64 `json:"aggregate_corrected" fact:"own" lasting:"no"`
 	AggregateUncorrected *int64 `json:"aggregate_uncorrected" fact:"own" lasting:"no"`
+	// SRAMExceeded is whether the SRAM of the GPU had so many errors that NVIDIA wants the GPU
+	// diagnosed; nil for not told.
+	SRAMExceeded *bool `json:"sram_exceeded"`
 }
 
 // Retired are pages of memory taken out of use, on GPUs before Ampere.
@@ -210,6 +213,14 @@ type NVLinkErrors struct {
 	Replays    int64 `json:"replays,omitempty"`
 	Recoveries int64 `json:"recoveries,omitempty"`
 	CRC        int64 `json:"crc,omitempty"`
+
+	// Of links of the fifth generation, which count no replays and no CRC errors: recoveries
+	// after which the link stayed down, errors in packets and in symbols, and the share of
+	// bits that are wrong in packets.
+	FailedRecoveries int64   `json:"failed_recoveries,omitempty"`
+	Effective        int64   `json:"effective,omitempty"`
+	Symbol           int64   `json:"symbol,omitempty"`
+	EffectiveBER     float64 `json:"effective_ber,omitempty"`
 }
 
 // GPUFabric is a GPU's place in an NVLink fabric with switches.
@@ -218,6 +229,8 @@ type GPUFabric struct {
 	Status  string `json:"status,omitempty"` // "" for success, else NVML's words
 	Cluster string `json:"cluster,omitempty"`
 	Clique  int    `json:"clique"`
+	// Health sums it up: healthy, unhealthy, limited-capacity; "" for not told, as by older drivers.
+	Health string `json:"health"`
 	// Degraded are what the health mask names: bandwidth, route-recovery, route, access-timeout, configuration.
 	Degraded []string `json:"degraded,omitempty"`
 }

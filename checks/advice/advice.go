@@ -134,9 +134,14 @@ func adviseAdapters(view checks.View) []checks.AdvisedEnv {
 	return adviseGID(view)
 }
 
+// activePorts leaves out those that manage NVSwitches, of which ib-links speaks.
 func activePorts(view checks.View, node *facts.Node) string {
 	var ports []string
+	doors := ranks.SwitchDoors(node)
 	for _, port := range nccl.HCAPorts(view.Launch, node) {
+		if slices.Contains(doors, port.Adapter.Name) {
+			continue
+		}
 		ports = append(ports, port.Name()+"/"+port.LinkLayer)
 	}
 	slices.Sort(ports)

@@ -82,6 +82,7 @@ var Catalogue = []checks.Check{
 	gpu.Links,
 	gpu.PeerAccess,
 	gpu.Fabric,
+	gpu.IMEX,
 	gpu.Direct,
 
 	network.NICChoice,

@@ -21,7 +21,7 @@ var Links = checks.Check{
 	Needs:    []facts.Section{facts.SectionIB},
 	Doc: "NCCL uses every ACTIVE port of the adapters that NCCL_IB_HCA selects, and falls back to TCP without a word where there is none; ranks that " +
 		"fell back cannot talk to ranks that did not. A port that is down everywhere is taken for unused, one that is down here and up on most nodes is not. " +
-		"It also takes libibverbs with the adapters' driver and /dev/infiniband/uverbs*, which containers often lack, a usable GID for RoCE, and ports of one link layer. " +
+		"It also takes libibverbs with the adapters' driver and /dev/infiniband/uverbs*, which containers often lack, for RoCE a GID of v2 where it looks for one, and ports of one link layer. A name in NCCL_IB_HCA without = before the list selects all that begin so, mlx5_10 with mlx5_1, which is warned of. " +
 		"Ports slower than their like on other nodes are warned of, and adapters whose PCIe slot is.",
 	WouldSee: "ncclSocketInit: connecting to address  with family 0 is neither AF_INET(2) nor AF_INET6(10)",
 	Run:      judgePorts,
@@ -43,7 +43,7 @@ func judgePorts(view checks.View) []checks.Finding {
 		networks[node] = ranks.NCCLNetwork(view, node)
 		someWork = someWork || len(networks[node].Ports) > 0
 	}
-	hasV2 := portsWithV2(networks)
+	hasV2 := portsWithV2(view, networks)
 	for _, node := range nodes {
 		network := networks[node]
 		switch {
@@ -52,7 +52,7 @@ func judgePorts(view checks.View) []checks.Finding {
 			findings = append(findings, checks.OfNode(node, obstructed(view, node, network, someWork)...)...)
 		default:
 			taken := network.Ports
-			found := slices.Concat(overIWARP(view, node, taken), mixedLayers(view, node, taken), unaddressable(view, node, taken, hasV2))
+			found := slices.Concat(takenByBeginning(view, node), overIWARP(view, node, taken), managing(view, node, taken), mixedLayers(view, node, forData(node, taken)), unaddressable(view, node, taken, hasV2))
 			findings = append(findings, checks.OfNode(node, found...)...)
 		}
 	}

@@ -6,10 +6,12 @@ import (
 	"strings"
 
 	"preflight/checks"
+	"preflight/checks/compare"
 	"preflight/checks/fix"
 	"preflight/checks/ranks"
 	"preflight/checks/remedy"
 	"preflight/facts"
+	"preflight/hostfile"
 	"preflight/launch/nccl"
 )
 
@@ -118,9 +120,9 @@ func openVerbs(node *facts.Node, onMetal fix.Command) []fix.Command {
 	return []fix.Command{fix.Note("start the container of {nodes} anew with /dev/infiniband of its machine")}
 }
 
-// unaddressable finds RoCE ports whose GID is not there: the one that
-// NCCL_IB_GID_INDEX names, or any of RoCE v2 for NCCL to find by itself, without which
-// a port cannot connect to its like on nodes that have one.
+// unaddressable finds RoCE ports whose GID is not there: the one that NCCL_IB_GID_INDEX
+// names, or one of RoCE v2 where NCCL looks for it, without which a port cannot connect to its
+// like on nodes that have one.
 func unaddressable(view checks.View, node *facts.Node, ports []nccl.HCAPort, hasV2 map[string]bool) (findings []checks.Finding) {
 	index := ranks.Env(view, node).Get("NCCL_IB_GID_INDEX")
 	for _, port := range ports {
@@ -138,12 +140,19 @@ func unaddressable(view checks.View, node *facts.Node, ports []nccl.HCAPort, has
 			f.Summary = "NCCL_IB_GID_INDEX names an empty GID of " + device
 			f.Got = ranks.Origin(view, index) + "; there is " + gidIndexes(*port.IBPort)
 			f.Want = "an index that is there on this node, or the variable unset with NCCL 2.21 or newer"
-		case !given && !slices.ContainsFunc(port.GIDs, nccl.IsRoCEv2):
+		case missesV2(view, node, port.IBPort):
 			f.Summary = device + " has no RoCE v2 GID"
 			f.Got = gidIndexes(*port.IBPort)
 			f.Want = "an IPv4 address on its interface " + port.NetDev
+			if slices.ContainsFunc(port.GIDs, nccl.IsRoCEv2) {
+				f.Summary = "NCCL will not take a RoCE v2 GID of " + device
+				f.Got = "it takes " + takenGID(view, node, port.IBPort) + "; there is " + f.Got
+				if hostfile.Before(nccl.Version(node), "2.21") {
+					f.Want = "NCCL_IB_GID_INDEX with the index of one that has an IPv4 address, or NCCL 2.21, which finds it"
+				}
+			}
 			if !hasV2[port.Name()] {
-				f.Verdict = checks.Warn
+				f.Verdict, f.WouldSee = checks.Warn, "nothing in one Ethernet segment; Call to ibv_modify_qp failed, or retry exceeded, beyond a router"
 			}
 		default:
 			continue
@@ -153,11 +162,33 @@ func unaddressable(view checks.View, node *facts.Node, ports []nccl.HCAPort, has
 	return findings
 }
 
-func portsWithV2(networks map[*facts.Node]*nccl.Network) map[string]bool {
+// missesV2 is whether NCCL looks for a GID of RoCE v2 on a port and takes another, as where
+// no interface has an IPv4 address: its walk then ends where it began, at the link-local
+// address of RoCE v1. Whoever gives the index or the version has chosen.
+func missesV2(view checks.View, node *facts.Node, port *facts.IBPort) bool {
+	env := ranks.Env(view, node)
+	index, isNumber := nccl.Number(env.Get("NCCL_IB_GID_INDEX").Value)
+	version, wanted := nccl.Number(env.Get("NCCL_IB_ROCE_VERSION_NUM").Value)
+	if isNumber && index >= 0 || wanted && version != 2 {
+		return false
+	}
+	gid, found := chosenGID(view, node, port)
+	return !slices.ContainsFunc(port.GIDs, nccl.IsRoCEv2) || !found || gid.Type != "" && !nccl.IsRoCEv2(gid)
+}
+
+func takenGID(view checks.View, node *facts.Node, port *facts.IBPort) string {
+	gid, found := chosenGID(view, node, port)
+	if !found {
+		return "index 0, which is empty"
+	}
+	return fmt.Sprintf("index %d (%s, %s)", gid.Index, gid.Type, gid.GID)
+}
+
+func portsWithV2(view checks.View, networks map[*facts.Node]*nccl.Network) map[string]bool {
 	names := map[string]bool{}
-	for _, network := range networks {
+	for node, network := range networks {
 		for _, port := range network.Ports {
-			if port.LinkLayer == "Ethernet" && slices.ContainsFunc(port.GIDs, nccl.IsRoCEv2) {
+			if port.LinkLayer == "Ethernet" && !missesV2(view, node, port.IBPort) {
 				names[port.Name()] = true
 			}
 		}
@@ -237,4 +268,66 @@ func leaveOut(view checks.View, node *facts.Node, ports []nccl.HCAPort, is func(
 		commands = append(ranks.TakeOut(view, given), commands...)
 	}
 	return commands
+}
+
+// takenByBeginning warns of adapters that NCCL_IB_HCA selects only because their names begin
+// with the whole name of another: mlx5_10 with mlx5_1.
+// Source: NVIDIA/nccl 2.30.7, misc/utils.cc, matchIf.
+func takenByBeginning(view checks.View, node *facts.Node) []checks.Finding {
+	given := ranks.Env(view, node).Get("NCCL_IB_HCA")
+	if given.Value == "" || strings.HasPrefix(given.Value, "^") {
+		return nil
+	}
+	devices := func(value string) (names []string) {
+		for _, device := range node.IB.Devices {
+			if len(nccl.MatchHCA(value, []nccl.Device{{Name: device.Name}})) > 0 {
+				names = append(names, device.Name)
+			}
+		}
+		return names
+	}
+	exact := "=" + strings.TrimPrefix(given.Value, "=")
+	taken, named := devices(given.Value), devices(exact)
+	var besides []string
+	for _, device := range taken {
+		isLonger := func(name string) bool { return strings.HasPrefix(device, name) }
+		if !slices.Contains(named, device) && slices.ContainsFunc(named, isLonger) {
+			besides = append(besides, device)
+		}
+	}
+	if besides == nil || !fix.IsPlain(exact) {
+		return nil
+	}
+	return []checks.Finding{{
+		Verdict:  checks.Warn,
+		Summary:  "NCCL_IB_HCA selects adapters that only begin like one that it names",
+		Got:      ranks.Origin(view, given) + " selects " + strings.Join(besides, ", ") + " too",
+		Want:     "the list behind a =, which takes names as they are",
+		WouldSee: "NET/IB : Using … with an adapter that was not meant",
+		Remedy:   append(ranks.TakeOut(view, given), ranks.ExportLine(view.Launch, "NCCL_IB_HCA", exact)),
+	}}
+}
+
+// managing warns of ports that lead to the machine's own NVSwitches and to no other node. NCCL
+// takes them like any other (NVIDIA/nccl 2.30.7, transport/net_ib/init.cc, ncclIbInitDevices).
+func managing(view checks.View, node *facts.Node, ports []nccl.HCAPort) []checks.Finding {
+	doors := ranks.SwitchDoors(node)
+	isDoor := func(port nccl.HCAPort) bool { return slices.Contains(doors, port.Adapter.Name) }
+	if !slices.ContainsFunc(ports, isDoor) {
+		return nil
+	}
+	return []checks.Finding{{
+		Verdict:  checks.Warn,
+		Summary:  "NCCL would take adapters that manage this machine's NVSwitches, and lead to no other node",
+		Got:      spelledPorts(ports, isDoor),
+		Want:     "ports for data only, named in NCCL_IB_HCA",
+		WouldSee: "Got completion from peer … with status=12 (retry exceeded), where NCCL has a rank use one",
+		Remedy:   leaveOut(view, node, ports, isDoor),
+	}}
+}
+
+// forData are the ports that do not manage switches.
+func forData(node *facts.Node, ports []nccl.HCAPort) []nccl.HCAPort {
+	doors := ranks.SwitchDoors(node)
+	return compare.Without(ports, func(port nccl.HCAPort) bool { return slices.Contains(doors, port.Adapter.Name) })
 }

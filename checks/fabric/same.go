@@ -24,7 +24,7 @@ var Same = checks.Check{
 	Volatile: true,
 	Needs:    []facts.Section{facts.SectionIB},
 	Doc: "A node without an adapter falls back to TCP and cannot talk to the others; a port that is InfiniBand here and Ethernet there cannot connect, " +
-		"nor can ports whose partition key, the one NCCL uses, or whose subnet differs, nor RoCE ports whose addresses are of two kinds. A network plugin of NCCL on some nodes only " +
+		"nor can ports whose partition key, the one NCCL uses, or whose subnet differs, nor two limited members of a partition, nor RoCE ports whose addresses are of two kinds. A network plugin of NCCL on some nodes only " +
 		"has ranks speak two protocols. Another number of adapters, another model, firmware or subnet manager works and is warned of, and so are ports that look cabled crosswise.",
 	WouldSee: "NET/IB : Attempted to connect incompatible devices: [0]mlx5_0:1/IB and [0]mlx5_0:1/RoCE",
 	Run: func(view checks.View) []checks.Finding {
@@ -72,6 +72,7 @@ func judgeAdapters(view checks.View, nodes []*facts.Node) (findings []checks.Fin
 	report(layers, "link layers", checks.Fail, "", fix.On("ibstat"))
 	report(unlike(" partition", partition(view)), "partitions", checks.Fail, "Got completion from peer … with status=12 (retry exceeded)",
 		fix.On("grep . /sys/class/infiniband/*/ports/*/pkeys/0"))
+	findings = append(findings, all.limitedMembers(view)...)
 	report(unlike(" subnet", subnetPrefix), "InfiniBand subnets", checks.Fail, "Call to ibv_modify_qp failed with error Connection timed out",
 		fix.On("grep . /sys/class/infiniband/*/ports/*/gids/0   # the first half is the subnet: another fabric, or a cable in another one's switch"))
 	report(unlike(" address", gidKind(view)), "RoCE addresses", checks.Fail, "Call to ibv_modify_qp failed with error Connection timed out",
@@ -162,24 +163,67 @@ func takenLayer(view checks.View, node *facts.Node) string {
 	return ports[0].LinkLayer
 }
 
-// partition is that of the key that NCCL uses, the one in slot 0 unless NCCL_IB_PKEY
-// names another, without the bit that says whether as a full member.
+// fullMember is the bit of a partition key by which two ports are to be told apart: of two
+// that lack it neither takes what the other sends.
+//
+// Source: InfiniBand Architecture Specification 1.4, volume 1, 10.9.3; Linux 6.8,
+// drivers/infiniband/core/cache.c, ib_find_cached_pkey, takes a full member first.
+const fullMember = 0x8000
+
+// partitionKey is the key that NCCL uses, the one in slot 0 unless NCCL_IB_PKEY names
+// another; "" where the slot is empty.
+func partitionKey(view checks.View, node *facts.Node, port *facts.IBPort) string {
+	slot, _ := nccl.Number(ranks.Env(view, node).Get("NCCL_IB_PKEY").Value)
+	at := int(slot)
+	if port.PKeySlots != nil {
+		at = slices.Index(port.PKeySlots, int(slot))
+	}
+	if at < 0 || at >= len(port.PKeys) {
+		return ""
+	}
+	return port.PKeys[at]
+}
+
+// partition is that of the key that NCCL uses, whether as a full member or not.
 func partition(view checks.View) func(*facts.Node, *facts.IBPort) string {
 	return func(node *facts.Node, port *facts.IBPort) string {
-		slot, _ := nccl.Number(ranks.Env(view, node).Get("NCCL_IB_PKEY").Value)
-		at := int(slot)
-		if port.PKeySlots != nil {
-			at = slices.Index(port.PKeySlots, int(slot))
-		}
-		if at < 0 || at >= len(port.PKeys) {
-			return ""
-		}
-		key, isNumber := nccl.Number(port.PKeys[at])
+		spelled := partitionKey(view, node, port)
+		key, isNumber := nccl.Number(spelled)
 		if !isNumber {
-			return port.PKeys[at]
+			return spelled
 		}
-		return fmt.Sprintf("0x%04x", key&0x7fff)
+		return fmt.Sprintf("0x%04x", key&^fullMember)
 	}
+}
+
+// limitedMembers finds ports that are limited members of their partition on several nodes:
+// each reaches full members only.
+func (p ports) limitedMembers(view checks.View) []checks.Finding {
+	limited := map[*facts.Node][]string{}
+	for _, name := range p.names {
+		var those []*facts.Node
+		for _, node := range p.nodes {
+			port := p.on[name][node]
+			if !isActive(port) || port.LinkLayer != "InfiniBand" {
+				continue
+			}
+			if key, isNumber := nccl.Number(partitionKey(view, node, port)); isNumber && key&fullMember == 0 {
+				those = append(those, node)
+			}
+		}
+		if len(those) < 2 {
+			continue
+		}
+		for _, node := range those {
+			limited[node] = append(limited[node], name+" "+partitionKey(view, node, p.on[name][node]))
+		}
+	}
+	return portFindings(p.nodes, limited, ", ", checks.Finding{
+		Summary:  "ports are limited members of their partition, and cannot talk to each other",
+		Want:     "full membership, which the first bit of the key says (0xffff of 0x7fff): the subnet manager's partitions.conf grants it; or NCCL_IB_PKEY with the slot of such a key",
+		WouldSee: "Got completion from peer … with status=12 (retry exceeded)",
+		Remedy:   []fix.Command{fix.On("grep . /sys/class/infiniband/*/ports/*/pkeys/* | grep -v 0x0000")},
+	})
 }
 
 // subnetPrefix is the first half of an InfiniBand port's address. Ports of two subnets
@@ -240,14 +284,12 @@ func chosenGID(view checks.View, node *facts.Node, port *facts.IBPort) (facts.GI
 }
 
 // gidKind is what both ends of a connection must have alike: the version of RoCE and
-// the family of the address. A port that has no RoCE v2 at all is ib-links' to
-// speak of where NCCL looks for one.
+// the family of the address. A port on which NCCL looks for RoCE v2 and does not find it is
+// ib-links' to speak of.
 func gidKind(view checks.View) func(*facts.Node, *facts.IBPort) string {
 	return func(node *facts.Node, port *facts.IBPort) string {
 		gid, found := chosenGID(view, node, port)
-		index, isNumber := nccl.Number(ranks.Env(view, node).Get("NCCL_IB_GID_INDEX").Value)
-		given := isNumber && index >= 0
-		if !found || gid.Type == "" || !given && !slices.ContainsFunc(port.GIDs, nccl.IsRoCEv2) {
+		if !found || gid.Type == "" || missesV2(view, node, port) {
 			return ""
 		}
 		family := "IPv6"

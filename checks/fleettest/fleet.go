@@ -357,11 +357,12 @@ func SetCard(node *facts.Node, index int, name, prefix string) {
 // healthyGPU is eight H100 behind four NVSwitches.
 func healthyGPU() *facts.GPU {
 	seen := &facts.GPU{
-		NVSwitches: 4, Module: "550.54.15", OpenModule: true, Modules: []string{"nvidia", "nvidia_peermem", "nvidia_uvm"},
+		NVSwitches: 4, SwitchDoors: []string{}, Module: "550.54.15", OpenModule: true, Modules: []string{"nvidia", "nvidia_peermem", "nvidia_uvm"},
 		Doors:         []facts.DeviceNode{{Path: "/dev/nvidia-uvm"}, {Path: "/dev/nvidiactl"}},
 		Libcuda:       []facts.DriverLibrary{{Path: "/usr/lib/x86_64-linux-gnu/libcuda.so.1", Version: "550.54.15", From: "ld.so.cache"}},
 		FabricManager: &facts.FabricManager{Installed: true, Version: "550.54.15", State: "active", Running: true},
-		IOMMU:         "passthrough", Redirecting: []string{}, Xids: []facts.Xid{},
+		IMEX:          &facts.IMEX{Channels: []facts.DeviceNode{}, PeersUnread: "there is no /etc/nvidia-imex/nodes_config.cfg"},
+		IOMMU:         "passthrough", Redirecting: []string{}, Xids: []facts.Xid{}, SXids: []facts.Xid{},
 	}
 	for i := range 8 {
 		device := fmt.Sprintf("/dev/nvidia%d", i)
@@ -399,10 +400,10 @@ func healthyCard(node, i int) facts.Card {
 		Power:       facts.GPUPower{Draw: 70, Limit: 700, Default: 700, Max: 700},
 		Temperature: &celsius, SlowdownAt: &slowdown, Throttle: []string{"gpu-idle"},
 		Persistence: &persistence, ComputeMode: "default", MIG: "disabled", MIGPending: "disabled",
-		ECC:       &facts.ECC{Enabled: true, Corrected: &none, Uncorrected: &none, AggregateCorrected: &none, AggregateUncorrected: &none},
+		ECC:       &facts.ECC{Enabled: true, Corrected: &none, Uncorrected: &none, AggregateCorrected: &none, AggregateUncorrected: &none, SRAMExceeded: new(false)},
 		Remapped:  &facts.Remapped{},
 		Processes: []facts.GPUUser{},
 		NVLinks:   &facts.NVLinks{Count: 18, Speed: 212_500_000_000, RemoteKind: "switch", Counted: true},
-		Fabric:    &facts.GPUFabric{State: "completed"},
+		Fabric:    &facts.GPUFabric{State: "completed", Health: "healthy"},
 	}
 }

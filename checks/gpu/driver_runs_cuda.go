@@ -3,6 +3,7 @@ package gpu
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"preflight/checks"
@@ -210,7 +211,8 @@ func bridged(node *facts.Node) bool {
 // errors 34, 803 and 804.
 //
 // Source: NVIDIA, CUDA Compatibility, r590, forward compatibility: a newer libcuda
-// works on data centre GPUs and some of the RTX line alone.
+// works on data centre GPUs and some of the RTX line alone, and with the branches of drivers
+// that newer ones name themselves (facts.DriverLibrary).
 func judgeLibcuda(node *facts.Node) []checks.Finding {
 	first := firstLibcuda(node)
 	if first == nil {
@@ -235,6 +237,11 @@ func judgeLibcuda(node *facts.Node) []checks.Finding {
 		f.Summary = "ranks load a libcuda that is newer than the kernel module, which these GPUs do not allow"
 		f.Got += ", " + consumer(node)[0]
 		f.WouldSee = "Unexpected error from cudaGetDeviceCount() … Error 804: forward compatibility was attempted on non supported HW"
+	case first.Compat && first.Branches != nil && !slices.Contains(first.Branches, branchOf(node.GPU.Module)):
+		f.Summary = "ranks load a libcuda of a cuda-compat package that is not for this driver"
+		f.Got += ", for " + branchNames(first.Branches)
+		f.Want = "a driver of one of these branches, a package that is for it, or libcuda " + node.GPU.Module
+		f.WouldSee = unlikeDriver
 	case first.Compat:
 		return nil
 	default:
@@ -243,6 +250,20 @@ func judgeLibcuda(node *facts.Node) []checks.Finding {
 		f.WouldSee = "nothing, where forward compatibility happens to cover it; else " + unlikeDriver
 	}
 	return []checks.Finding{f}
+}
+
+// branchOf is the first number of a driver's version, 0 of none.
+func branchOf(version string) int {
+	branch, _ := strconv.Atoi(hostfile.Release(version, 1)) // a version begins with one
+	return branch
+}
+
+func branchNames(branches []int) string {
+	var names []string
+	for _, branch := range branches {
+		names = append(names, strconv.Itoa(branch))
+	}
+	return "drivers " + strings.Join(names, ", ")
 }
 
 func hideLibcuda(library *facts.DriverLibrary) []fix.Command {

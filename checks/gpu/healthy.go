@@ -21,7 +21,7 @@ var Healthy = checks.Check{
 		"uncorrectable errors since the driver was loaded, rows that could not be remapped, rows or pages that wait for a reset, pages retired up to the limit, " +
 		"floods of corrected errors, error correction that is off where other GPUs of the model have it on, and the driver's Xid messages of the last 24 hours that mean " +
 		"the hardware or its firmware, not an application. Errors of an earlier day that were repaired (aggregate counters, remapped rows) are nobody's trouble. " +
-		"Where the driver tells no recovery action, the log is asked for one, and where the log is for root only, as on most distributions, Xids are not looked at. " +
+		"Where the driver tells no recovery action, those that take a reset are a failure, the log is asked for an action, and where the log is for root only, as on most distributions, Xids are not looked at. " +
 		"What the driver refuses to tell of a GPU that answers otherwise is warned of: the GPU may well compute.",
 	WouldSee: "RuntimeError: CUDA error: uncorrectable ECC error encountered",
 	Run: func(view checks.View) []checks.Finding {
@@ -136,12 +136,15 @@ const recoveryChanged = 154
 
 // recoveryActions are what the driver may want done about a GPU.
 //
-// Source: NVML 12.8, nvmlDeviceGpuRecoveryAction_t.
+// Source: NVML of the drivers 570 to 615, nvmlDeviceGpuRecoveryAction_t.
 var recoveryActions = map[string]string{
 	"reset":           "GPU reset required",
 	"reboot":          "node reboot required",
 	"drain":           "traffic with other GPUs is to be stopped",
 	"drain-and-reset": "GPU reset required once its work is done",
+	"recover-imex":    "IMEX, by which it shares memory with other machines, is to be recovered",
+	"bus-reset":       "its PCI bus is to be reset",
+	"system-reboot":   "system reboot required",
 	"other":           "an action that this preflight does not know",
 }
 
@@ -149,7 +152,9 @@ var recoveryActions = map[string]string{
 // be reset once its work is done computes until then.
 var recoveryRules = []cardRule{
 	recovery("", "the driver says that a GPU needs recovery", busyCUDA, []fix.Command{resetGPU, withoutNode}, "reset", "drain"),
-	recovery("", "the driver says that a GPU needs its machine rebooted", busyCUDA, []fix.Command{rebootNode, withoutNode}, "reboot"),
+	recovery("", "the driver says that a GPU needs its machine rebooted", busyCUDA, []fix.Command{rebootNode, withoutNode}, "reboot", "bus-reset", "system-reboot"),
+	recovery(checks.Warn, "the driver says that what a GPU shares with other machines is to be set up anew", "nothing on this machine; NVLink to others fails",
+		[]fix.Command{fix.On("nvidia-imex-ctl -N"), fix.On("sudo systemctl restart nvidia-imex   # on all machines of the NVLink domain, once no job runs there")}, "recover-imex"),
 	recovery(checks.Warn, "the driver wants a GPU reset before long", "nothing as a rule, until what is broken in it is needed",
 		[]fix.Command{fix.On("nvidia-smi -q -i {gpus}   # GPU Recovery Action"), resetGPU}, "drain-and-reset", "other"),
 }
@@ -175,6 +180,12 @@ func recovery(verdict checks.Verdict, summary, wouldSee string, remedy []fix.Com
 // Source: NVIDIA/DCGM 3, dcgm_gpu_hardware_limits.h,
 // DCGM_LIMIT_MAX_RETIRED_PAGES; NVIDIA, Dynamic Page Retirement.
 const retiredLimit = 60
+
+// remappedLimit is of how many rows remapped for uncorrectable errors DCGM warns.
+//
+// Source: NVIDIA/DCGM of 2026-07, DcgmGPUHardwareLimits.h, DCGM_LIMIT_MAX_ROW_REMAP_UNCORRECTABLE;
+// Azure/azurehpc-health-checks fails above it.
+const remappedLimit = 512
 
 // A flood of corrected errors costs time, and often ends in one that cannot be
 // corrected: so many a day, and so many at least.
@@ -214,6 +225,15 @@ var memoryRules = []cardRule{{checks.Finding{
 	WouldSee: "nothing as long as that memory is not used again, then uncorrectable ECC error encountered",
 }, func(_ *facts.Node, card *facts.Card) string {
 	return cmp.Or(when(valueOf(card.Remapped).Pending, "a row waits to be remapped"), when(valueOf(card.Retired).Pending, "a page waits to be retired"))
+}}, {checks.Finding{
+	Verdict:  checks.Warn,
+	Summary:  "a GPU has had so many memory errors that NVIDIA wants it diagnosed",
+	Want:     fmt.Sprintf("fewer than %d rows remapped for uncorrectable errors, and SRAM below its threshold", remappedLimit),
+	Remedy:   []fix.Command{fix.On("nvidia-smi -q -d ROW_REMAPPER,ECC -i {gpus}"), fix.Note("have the GPU replaced where NVIDIA's field diagnostic says so")},
+	WouldSee: "RuntimeError: CUDA error: uncorrectable ECC error encountered, at the next one",
+}, func(_ *facts.Node, card *facts.Card) string {
+	rows := valueOf(card.Remapped).Uncorrected
+	return cmp.Or(when(rows >= remappedLimit, "%d rows remapped for uncorrectable errors", rows), when(valueOf(valueOf(card.ECC).SRAMExceeded), "errors of its SRAM exceed the threshold"))
 }}, {checks.Finding{
 	Verdict:  checks.Warn,
 	Summary:  "a GPU has retired nearly all the memory pages that it can",

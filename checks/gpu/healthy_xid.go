@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"preflight/checks"
+	"preflight/checks/compare"
 	"preflight/checks/fix"
 	"preflight/facts"
 )
@@ -16,7 +17,7 @@ const xidWindow = 86400
 
 // hardwareXids are the messages of the driver that mean the GPU, its links or its
 // firmware. Left out are those that mean the application that ran (13, 31, 43, 45 …),
-// those that NVIDIA says to ignore, and those whose trouble a counter shows
+// those that NVIDIA says to ignore (92, 137 …), and those whose trouble a counter shows
 // for as long as it lasts (63, 94).
 //
 // Source: NVIDIA, Analyzing Xid Errors with the Xid Catalog, 2025, immediate action
@@ -29,7 +30,6 @@ var hardwareXids = map[int]string{
 	64:  "a row could not be remapped",
 	74:  "an NVLink error",
 	79:  "the GPU fell off the bus",
-	92:  "many single-bit memory errors",
 	95:  "a memory error that was not contained",
 	109: "a context switch timed out",
 	110: "a security fault",
@@ -49,6 +49,8 @@ var hardwareXids = map[int]string{
 	156: "a part of the GPU was retired",
 	158: "a fatal timeout of the GPU",
 	167: "a fatal timeout of PCIe",
+	168: "less memory, for errors where its firmware lies",
+	169: "the GPU's security processor halted",
 	171: "an uncorrectable error of its DRAM",
 	172: "an uncorrectable error of its SRAM",
 }
@@ -63,14 +65,48 @@ func meansHardware(xid facts.Xid) bool {
 	return hardwareXids[xid.Code] != "" && (!slices.Contains(gradedXids, xid.Code) || slices.Contains(strings.Fields(xid.Text), "Fatal"))
 }
 
-// xidRules judge a node's GPUs by its kernel log. Nobody knows whether a GPU was
-// reset since: a warning.
+// resetXids leave a GPU out of order until it is reset, or its machine started anew.
+//
+// Source: as above, immediate action RESET_GPU and RESTART_BM, and workflow 48; NVIDIA/DCGM
+// of 2026-07, DcgmHealthWatch.cpp, BuildXidMappings, has 48, 79, 95, 119, 120 and 140 fail a
+// GPU whatever is watched.
+var resetXids = []int{46, 48, 62, 64, 79, 95, 109, 110, 119, 120, 136, 140, 143, 158}
+
+// memoryXids are counted besides: where the driver tells that count, memoryRules judge it, and
+// a count that is 0 again is of a GPU that was reset.
+var memoryXids = []int{48, 95, 140}
+
+// unreset are the Xids of a GPU that only a reset settles, where nothing tells of one: the log
+// does not, and drivers before 555 say of no GPU what it needs.
+func unreset(card *facts.Card, xids []facts.Xid) []facts.Xid {
+	if card.Recovery != "" {
+		return nil
+	}
+	counted := valueOf(card.ECC).Uncorrected != nil
+	linkDown := len(valueOf(card.NVLinks).Down) > 0
+	return compare.Without(xids, func(xid facts.Xid) bool {
+		return !slices.Contains(resetXids, xid.Code) && !(xid.Code == nvLinkError && linkDown) || counted && slices.Contains(memoryXids, xid.Code)
+	})
+}
+
+// nvLinkError may be of a link that has come up again.
+const nvLinkError = 74
+
+// xidRules judge a node's GPUs by its kernel log. Where a reset need not have been, or may
+// well have been, a warning.
 func xidRules(node *facts.Node) []cardRule {
 	if len(node.GPU.Xids) == 0 {
 		return nil
 	}
 	needs, recent := xidsByGPU(node)
 	return []cardRule{{checks.Finding{
+		Summary:  "the driver reported a fault that leaves a GPU out of order until it is reset, and is too old to tell of a reset",
+		Want:     "no such Xid since the module was loaded; if the GPU was reset since, waive this until tomorrow",
+		Remedy:   []fix.Command{xidLog, resetGPU, withoutNode},
+		WouldSee: busyCUDA,
+	}, func(_ *facts.Node, card *facts.Card) string {
+		return recentXids(unreset(card, recent[slotOf(card.Address)]))
+	}}, {checks.Finding{
 		Verdict:  checks.Warn,
 		Summary:  "the driver said that a GPU needs recovery, and does not tell whether it still does",
 		Want:     "no recovery action open; if the GPU was reset or the driver loaded anew since, this is settled",

@@ -3,6 +3,7 @@ package gpu
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/ranks"
 	"preflight/facts"
+	"preflight/hostfile"
 )
 
 var Links = checks.Check{
@@ -59,9 +61,13 @@ func linkedCards(view checks.View) func(*facts.Node) []*facts.Card {
 // corrected by replays, so that only replays and recoveries cost time.
 //
 // Source: NVIDIA/DCGM 3, dcgm_gpu_hardware_limits.h; the thresholds are ours.
+//
+// Of NVLinks of the fifth generation DCGM fails one whose packets have more than one bit in
+// 10^12 wrong (NVIDIA/DCGM of 2026-07, DcgmUtilities.cpp, IsEffectiveBerThresholdExceeded).
 const (
 	manyReplays    = 1000
 	manyRecoveries = 10
+	manyWrongBits  = 1e-12
 )
 
 var showLinks = fix.On("nvidia-smi nvlink -s -i {gpus}")
@@ -104,7 +110,7 @@ func nvLinkRules(up, speed map[string]int64) []cardRule {
 	}}, {checks.Finding{
 		Verdict:  checks.Warn,
 		Summary:  "NVLinks have many errors",
-		Want:     fmt.Sprintf("fewer than %d replays and %d recoveries of a link since the driver was loaded", manyReplays, manyRecoveries),
+		Want:     fmt.Sprintf("fewer than %d replays and %d recoveries of a link since the driver was loaded, and at most one wrong bit in 10^12", manyReplays, manyRecoveries),
 		Remedy:   []fix.Command{fix.On("nvidia-smi nvlink -e -i {gpus}"), fix.On("dcgmi diag -r 3   # loads the links; hours later the counters tell")},
 		WouldSee: "no message: traffic between GPUs stalls now and then",
 	}, func(_ *facts.Node, card *facts.Card) string { return linkErrors(card) }}}
@@ -122,7 +128,10 @@ func downLinks(card *facts.Card, want int64) string {
 func linkErrors(card *facts.Card) string {
 	var words []string
 	for _, link := range valueOf(card.NVLinks).Errors {
-		if link.Replays >= manyReplays || link.Recoveries >= manyRecoveries {
+		switch {
+		case link.EffectiveBER > manyWrongBits, link.FailedRecoveries > 0:
+			words = append(words, fmt.Sprintf("link %d %d recoveries, %d of them in vain, %.0e of its bits wrong", link.Link, link.Recoveries, link.FailedRecoveries, link.EffectiveBER))
+		case link.Replays >= manyReplays, link.Recoveries >= manyRecoveries:
 			words = append(words, fmt.Sprintf("link %d %d replays, %d recoveries", link.Link, link.Replays, link.Recoveries))
 		}
 	}
@@ -141,15 +150,19 @@ func linkNames(links []int) string {
 	return english.PluralWord(len(links), "link", "") + " " + indices(links)
 }
 
-// What is more than the few replays that every PCIe link has: so many a minute, and
-// so many at least.
+// leastReplays are more than the few that every PCIe link has, however long it is up.
+const leastReplays = 1000
+
+// replaysPerMinute is how many a PCIe link may have: one wrong bit in 10^12, of what its lanes
+// carry at full speed.
 //
-// Source: NVIDIA/DCGM 3, dcgm_gpu_hardware_limits.h,
-// DCGM_LIMIT_MAX_PCIREPLAY_RATE.
-const (
-	replaysPerMinute = 8
-	leastReplays     = 1000
-)
+// Source: NVIDIA/DCGM of 2026-07, DcgmHealthWatch.cpp, GetExpectedPcieReplayRate; PCI Express
+// Base Specification, the bit error rate of a lane.
+func replaysPerMinute(link facts.PCILink) float64 {
+	gigatransfers := []float64{2.5, 2.5, 5, 8, 16, 32, 64} // by generation, the first for none that is told
+	lane := gigatransfers[min(max(0, link.MaxGeneration), len(gigatransfers)-1)]
+	return math.Ceil(lane * 1e9 * 60 * 1e-12 * float64(max(1, link.Width)))
+}
 
 var showPCIe = fix.On("nvidia-smi -q -d PCIE -i {gpus}")
 
@@ -182,12 +195,12 @@ func pcieRules(generation map[string]int64) []cardRule {
 var replays = cardRule{checks.Finding{
 	Verdict: checks.Warn,
 	Summary: "PCIe links of GPUs send packets again all the time",
-	Want:    fmt.Sprintf("fewer than %d replays a minute: reseat the GPU, look at riser and slot", replaysPerMinute),
+	Want:    "at most one wrong bit in 10^12: reseat the GPU, look at riser and slot",
 	Remedy:  []fix.Command{showPCIe, fix.On("sudo dmesg -T | grep -i aer")},
 }, func(node *facts.Node, card *facts.Card) string {
 	replays := valueOf(card.Link.Replays)
-	if float64(replays) >= max(leastReplays, replaysPerMinute*uptime(node)/60) {
-		return fmt.Sprintf("%d replays", replays)
+	if allowed := replaysPerMinute(card.Link); float64(replays) >= max(leastReplays, allowed*uptime(node)/60) {
+		return fmt.Sprintf("%d replays, where a link of its kind may have %.0f a minute", replays, allowed)
 	}
 	return ""
 }}
@@ -199,7 +212,8 @@ var Fabric = checks.Check{
 	Needs:    []facts.Section{facts.SectionNVML, facts.SectionGPU},
 	Doc: "NVSwitches route nothing before nvidia-fabricmanager has configured them, and CUDA refuses to start until then. It does not start when its version is not exactly the driver's, which is what an upgrade of " +
 		"one package of the two leaves behind. In a container and in a virtual machine that was given GPUs without their switches the manager runs elsewhere, and only what the GPUs say of their place in the " +
-		"fabric counts: still in progress, a status other than success, a health that is degraded, places in two domains on one machine.",
+		"fabric counts: still in progress, a status other than success, a health that is degraded, places in two domains on one machine. Fatal errors of the switches in the last 24 hours (SXid in the kernel log, where " +
+		"it may be read) count until the driver is loaded anew.",
 	WouldSee: "RuntimeError: Unexpected error from cudaGetDeviceCount() … Error 802: system not yet initialized",
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := judgedGPUs(view)
@@ -215,9 +229,15 @@ var Fabric = checks.Check{
 				continue
 			}
 			manager := managerFindings(node)
-			findings = append(findings, manager...)
+			findings = append(append(findings, manager...), switchFaults(node)...)
 			if !slices.ContainsFunc(manager, func(f checks.Finding) bool { return f.Verdict == "" }) { // else the GPUs wait for it
-				findings = append(findings, firstOf(node, cardsOf(node), fabricRules)...)
+				refused := firstOf(node, cardsOf(node), fabricRules)
+				for i := range refused {
+					if hiddenSwitches(node) {
+						refused[i].Remedy = append(refused[i].Remedy, throughInfiniBand)
+					}
+				}
+				findings = append(findings, refused...)
 				findings = append(findings, splitFabric(node, cardsOf(node))...)
 			}
 		}
@@ -231,10 +251,21 @@ var neededForFabric = essential{func(card *facts.Card) bool { return card.Fabric
 // links, or by what a GPU says of its fabric. Where the bus shows none, a GPU whose
 // registration has not started may as well have no fabric to register with.
 func hasFabric(node *facts.Node) bool {
-	return node.GPU.NVSwitches > 0 || slices.ContainsFunc(node.NVML.Cards, func(card facts.Card) bool {
+	return ownsSwitches(node) || slices.ContainsFunc(node.NVML.Cards, func(card facts.Card) bool {
 		return card.NVLinks != nil && card.NVLinks.RemoteKind == "switch" ||
 			card.Fabric != nil && slices.Contains([]string{"in-progress", "completed"}, card.Fabric.State)
 	})
+}
+
+// ownsSwitches is whether a machine has NVSwitches that its own fabric manager sets up: on its
+// bus, behind adapters or, where those do not tell it, by the model of its GPUs and a manager
+// that is installed. A virtual machine that was given such GPUs has none.
+func ownsSwitches(node *facts.Node) bool {
+	return node.GPU.NVSwitches > 0 || hiddenSwitches(node)
+}
+
+func hiddenSwitches(node *facts.Node) bool {
+	return len(node.GPU.SwitchDoors) > 0 || node.GPU.NVSwitches == 0 && valueOf(node.GPU.FabricManager).Installed && slices.ContainsFunc(node.NVML.Cards, ranks.IsHGXBlackwell)
 }
 
 func fabricIsUp(node *facts.Node) bool {
@@ -255,7 +286,7 @@ func fabricIsUp(node *facts.Node) bool {
 // match with driver version …".
 func managerFindings(node *facts.Node) []checks.Finding {
 	manager := node.GPU.FabricManager
-	if node.GPU.NVSwitches == 0 || ranks.ContainerOf(node) != "" || manager == nil {
+	if !ownsSwitches(node) || ranks.ContainerOf(node) != "" || manager == nil {
 		return nil
 	}
 	driver := cmp.Or(node.NVML.Driver, node.GPU.Module)
@@ -268,6 +299,9 @@ func managerFindings(node *facts.Node) []checks.Finding {
 		}
 		f.Summary = "there are NVSwitches and no fabric manager is installed"
 		f.Got = fmt.Sprintf("%d NVSwitches, driver %s", node.GPU.NVSwitches, driver)
+		if len(node.GPU.SwitchDoors) > 0 {
+			f.Got = fmt.Sprintf("NVSwitches behind %s, driver %s", strings.Join(node.GPU.SwitchDoors, ", "), driver)
+		}
 		f.Remedy = append(installManager(driver), startManager)
 	case manager.Version != "" && driver != "" && manager.Version != driver:
 		f.Summary = "fabric manager and driver are of two versions"
@@ -283,7 +317,43 @@ func managerFindings(node *facts.Node) []checks.Finding {
 	default:
 		return nil
 	}
+	if hiddenSwitches(node) {
+		f.Remedy = append(f.Remedy, throughInfiniBand)
+	}
 	return []checks.Finding{f}
+}
+
+// throughInfiniBand is what the manager of HGX B200 and B300 needs besides: it has the switches
+// managed by nvlsm, a subnet manager, which reaches them through InfiniBand.
+//
+// Source: NVIDIA, Fabric Manager User Guide, r570, HGX B200.
+var throughInfiniBand = fix.On("sudo modprobe ib_umad; ibstat; pgrep -a nvlsm   # the package nvlsm, and ACTIVE ports of the adapters that manage the switches")
+
+// switchFaults are the fatal errors of a node's NVSwitches: what goes through them fails until
+// the switches are reset, and GPUs with them.
+//
+// Source: NVIDIA, Fabric Manager User Guide, r550, appendix D; NVIDIA/DCGM of 2026-07,
+// DcgmHealthWatch.cpp, DCGM_FI_DEV_SXID_FATAL_ERROR.
+func switchFaults(node *facts.Node) []checks.Finding {
+	var faults []string
+	for _, sxid := range node.GPU.SXids {
+		if what, fatal := strings.CutPrefix(sxid.Text, "Fatal, "); fatal && sxid.Age <= xidWindow {
+			faults = append(faults, fmt.Sprintf("SXid %d of %s, %s, %s ago", sxid.Code, sxid.Address, what, facts.Duration(sxid.Age)))
+		}
+	}
+	if faults == nil {
+		return nil
+	}
+	const most = 3
+	got := strings.Join(faults[max(0, len(faults)-most):], "; ")
+	return []checks.Finding{{
+		Nodes:    []string{node.Name},
+		Summary:  "NVSwitches reported fatal errors in the last 24 hours",
+		Got:      got + when(len(faults) > most, "; and %d before", len(faults)-most),
+		Want:     "no fatal SXid since the driver was loaded; if the GPUs and switches were reset since, waive this until tomorrow",
+		Remedy:   []fix.Command{fix.On("sudo dmesg -T | grep -i sxid"), resetGPUs, fix.On("sudo systemctl restart nvidia-fabricmanager   # after it")},
+		WouldSee: "Xid 74 or 45 in the kernel log, and a collective that ends in a CUDA error or never",
+	}}
 }
 
 var startManager = fix.On("sudo systemctl enable --now nvidia-fabricmanager")
@@ -295,8 +365,12 @@ func installManager(driver string) []fix.Command {
 	if branch == "" {
 		return []fix.Command{fix.On("sudo apt-get install -y nvidia-fabricmanager-BRANCH   # of exactly the driver's version")}
 	}
+	ofBranch := fix.On("sudo apt-get install -y 'nvidia-fabricmanager-%s=%s*'", fix.Name(branch), fix.Name(driver))
+	if !hostfile.Before(branch, "580") {
+		ofBranch = fix.On("sudo apt-get install -y 'nvidia-fabricmanager=%s*' || sudo apt-get install -y 'nvidia-fabricmanager-%s=%[1]s*'", fix.Name(driver), fix.Name(branch)).Remark("NVIDIA's repository, or Ubuntu's")
+	}
 	return []fix.Command{
-		fix.On("sudo apt-get install -y 'nvidia-fabricmanager-%s=%s*'", fix.Name(branch), fix.Name(driver)),
+		ofBranch,
 		fix.On("sudo dnf install -y nvidia-fabric-manager-%s", fix.Name(driver)).Remark("on Red Hat"),
 	}
 }
@@ -333,9 +407,12 @@ var fabricRules = func() []cardRule {
 		Remedy:   append([]fix.Command{fix.On("nvidia-smi nvlink -s -i {gpus}")}, restart...),
 		WouldSee: "no message: traffic between GPUs is slower, or hangs where a route is gone",
 	}, func(_ *facts.Node, card *facts.Card) string {
-		linksDown := len(valueOf(card.NVLinks).Down) > 0
-		degraded := slices.Clone(valueOf(card.Fabric).Degraded)
-		return strings.Join(slices.DeleteFunc(degraded, func(what string) bool { return linksDown && what == "bandwidth" }), ", ")
+		linksDown, fabric := len(valueOf(card.NVLinks).Down) > 0, valueOf(card.Fabric)
+		degraded := compare.Without(fabric.Degraded, func(what string) bool { return linksDown && what == "bandwidth" })
+		if len(fabric.Degraded) == 0 && (fabric.Health == "unhealthy" || fabric.Health == "limited-capacity") {
+			return fabric.Health
+		}
+		return strings.Join(degraded, ", ")
 	}}}
 }()
 

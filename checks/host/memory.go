@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -74,9 +75,9 @@ var NUMAMemory = checks.Check{
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionHost, facts.SectionPython},
 	Volatile: true,
-	Doc: "Since 2.26.3 every NCCL process tries for itself whether host memory can be had through cuMem on its own NUMA node. Where a machine has " +
-		"a NUMA node with processors but no memory, or with memory but no processors, its ranks come to different answers, take different paths, " +
-		"and one attaches to a segment the other never made: what looks like a stale file in /dev/shm (NVIDIA/nccl issue 2190). " +
+	Doc: "Since 2.26.3 every NCCL process tries for itself whether host memory can be had through cuMem on the NUMA node of its GPU. Where one GPU's " +
+		"node has processors but no memory, or memory but no processors, and another's has both, ranks come to different answers, take different paths, " +
+		"and one attaches to a segment the other never made: what looks like a stale file in /dev/shm (NVIDIA/nccl issue 2190). NUMA nodes of no GPU, as those that GPU memory is on Grace machines, are not looked at. " +
 		"NCCL_CUMEM_HOST_ENABLE=0 makes all ranks take the same path.",
 	WouldSee: "Error while attaching to shared memory segment /dev/shm/nccl-… (size 0), error: No such file or directory (2)",
 	Run: func(v checks.View) []checks.Finding {
@@ -87,7 +88,7 @@ var NUMAMemory = checks.Check{
 			return checks.Skipped("no node has an NCCL that says its version")
 		}
 		return checks.OnEach(func(v checks.View, node *facts.Node) []checks.Finding {
-			odd, verdict := unlikeNUMA(node.Host.NUMA)
+			odd := unlikeNUMA(node)
 			if len(odd) == 0 || node.Slots < 2 || nccl.Version(node) == "" {
 				return nil
 			}
@@ -99,8 +100,7 @@ var NUMAMemory = checks.Check{
 				return nil
 			}
 			return []checks.Finding{{
-				Verdict: verdict,
-				Summary: "NUMA nodes are unlike, so NCCL's ranks may disagree on where to share memory",
+				Summary: "NUMA nodes of GPUs are unlike, so NCCL's ranks may disagree on where to share memory",
 				Got:     strings.Join(odd, ", ") + "; NCCL " + nccl.Version(node),
 				Want:    "memory and processors on every NUMA node, or NCCL_CUMEM_HOST_ENABLE=0",
 				Remedy:  []fix.Command{ranks.ExportLine(v.Launch, "NCCL_CUMEM_HOST_ENABLE", "0")},
@@ -109,19 +109,47 @@ var NUMAMemory = checks.Check{
 	},
 }
 
-// unlikeNUMA says which NUMA nodes lack processors or memory that others have.
-// Memory without processors is normal where it belongs to a device (Grace
-// Hopper, CXL) and no rank is bound to it, so alone it is a warning.
-func unlikeNUMA(nodes []facts.NUMA) (odd []string, verdict checks.Verdict) {
-	verdict = checks.Warn
-	for _, n := range nodes {
+// unlikeNUMA says which of the GPUs' NUMA nodes lack processors or memory that others of
+// them have, nil where they are alike. Of a machine that does not tell where its GPUs are, they
+// may be on any node with processors.
+//
+// Source: NVIDIA/nccl 2.30.7, misc/cudawrap.cc, ncclCuMemHostEnable: the device's
+// CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, and 0 where it has none; issues 2059 and 2190 for what
+// drivers refuse.
+func unlikeNUMA(node *facts.Node) (odd []string) {
+	own := numaOfGPUs(node)
+	whole := false
+	for _, n := range node.Host.NUMA {
 		switch {
+		case own == nil && n.CPUs == "", own != nil && !slices.Contains(own, n.ID):
 		case n.CPUs != "" && n.Bytes == 0:
 			odd = append(odd, fmt.Sprintf("NUMA node %d has processors %s but no memory", n.ID, n.CPUs))
-			verdict = checks.Fail
-		case n.CPUs == "" && n.Bytes > 0:
+		case n.CPUs == "":
 			odd = append(odd, fmt.Sprintf("NUMA node %d has memory but no processors", n.ID))
+		default:
+			whole = true
 		}
 	}
-	return odd, verdict
+	if !whole {
+		return nil
+	}
+	return odd
+}
+
+// numaOfGPUs are the NUMA nodes beside GPUs, by the driver's word, else by the bus's; nil
+// for not told.
+func numaOfGPUs(node *facts.Node) (own []int) {
+	if node.NVML != nil {
+		for _, card := range node.NVML.Cards {
+			if card.NUMANode != nil {
+				own = append(own, *card.NUMANode)
+			}
+		}
+	}
+	if own == nil && node.GPU != nil {
+		for _, gpu := range node.GPU.OnBus {
+			own = append(own, max(0, gpu.NUMANode))
+		}
+	}
+	return own
 }

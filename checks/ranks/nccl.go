@@ -87,6 +87,46 @@ func UsingIB(view checks.View) (nodes []*facts.Node, reason string) {
 	return nodes, ""
 }
 
+// SwitchDoors are the adapters behind which a node's NVSwitches are managed and that carry no
+// data. Where who looked was not root, they are guessed on a machine with B200 or B300: the
+// InfiniBand functions that are several of one ConnectX-7, where others are not.
+//
+// Source: NVIDIA, DGX B200 and HGX B200 user guides, network ports.
+func SwitchDoors(node *facts.Node) []string {
+	switch {
+	case node.GPU == nil || node.IB == nil:
+		return nil
+	case node.GPU.SwitchDoors != nil:
+		return node.GPU.SwitchDoors
+	case node.NVML == nil || !slices.ContainsFunc(node.NVML.Cards, IsHGXBlackwell):
+		return nil
+	}
+	var doors []string
+	cards := map[string][]string{}
+	for _, device := range node.IB.Devices {
+		isInfiniBand := func(port facts.IBPort) bool { return port.LinkLayer == "InfiniBand" }
+		if len(device.Path) > 0 && device.Type == "MT4129" && slices.ContainsFunc(device.Ports, isInfiniBand) {
+			card, _, _ := strings.Cut(device.Path[len(device.Path)-1], ".")
+			cards[card] = append(cards[card], device.Name)
+		}
+	}
+	for _, functions := range cards {
+		if len(functions) > 1 {
+			doors = append(doors, functions...)
+		}
+	}
+	if len(doors) == len(node.IB.Devices) {
+		return nil
+	}
+	slices.Sort(doors)
+	return doors
+}
+
+// IsHGXBlackwell is whether a GPU sits on a board whose NVSwitches do not show on the bus.
+func IsHGXBlackwell(card facts.Card) bool {
+	return strings.Contains(card.Name, " B200") || strings.Contains(card.Name, " B300")
+}
+
 func DeviceNames(node *facts.Node) string {
 	var names []string
 	for _, device := range node.IB.Devices {

@@ -34,7 +34,7 @@ func (n Network) GPUDirect(node *facts.Node) GPUDirect {
 		return direct
 	}
 	if !slices.ContainsFunc(node.NVML.Cards, TakesRDMA) {
-		return GPUDirect{Why: "cards made for games do not take it"}
+		return GPUDirect{Why: node.NVML.Cards[0].Name + " does not take it"}
 	}
 	farthest, rule := slices.Index(pathTypes, "P2C"), "NCCL goes no farther than PXB by itself"
 	if given, set := level(n.env.Get("NCCL_NET_GDR_LEVEL")); set {
@@ -94,9 +94,11 @@ func hasC2C(card facts.Card) bool {
 // TakesRDMA is whether a GPU is of a kind whose memory other devices may reach.
 //
 // Source: NVIDIA, GPUDirect RDMA documentation for CUDA 12.8: data centre and
-// professional cards.
+// professional cards. The GB10 of DGX Spark has its memory in common with the processor, and
+// devices reach it neither by nvidia_peermem nor by DMA-BUF: NVIDIA's developer forum, DGX
+// Spark, "GPUDirect RDMA", 2025.
 func TakesRDMA(card facts.Card) bool {
-	return !strings.Contains(card.Name, "GeForce") && !strings.Contains(card.Name, "TITAN")
+	return !slices.ContainsFunc([]string{"GeForce", "TITAN", "GB10"}, func(kind string) bool { return strings.Contains(card.Name, kind) })
 }
 
 func byDMABuf(node *facts.Node, network Network) GPUDirect {

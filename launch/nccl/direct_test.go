@@ -61,13 +61,14 @@ func TestGPUDirectByDistance(t *testing.T) {
 		{"as far as one likes", []string{"pci0000:80"}, []string{"NCCL_NET_GDR_LEVEL=SYS"}, "NVIDIA H100", GPUDirect{By: "nvidia_peermem"}},
 		{"less far", []string{"0000:01:01.0"}, []string{"NCCL_NET_GDR_LEVEL=LOC"}, "NVIDIA H100", GPUDirect{Why: "GPUs and adapters are PIX apart at best: NCCL_NET_GDR_LEVEL=LOC" + own}},
 		{"one switch", []string{"pci0000:80", "0000:01:01.0"}, nil, "NVIDIA H100", GPUDirect{By: "nvidia_peermem"}},
-		{"for games", []string{"0000:01:01.0"}, nil, "NVIDIA GeForce RTX 4090", GPUDirect{Why: "cards made for games do not take it"}},
+		{"for games", []string{"0000:01:01.0"}, nil, "NVIDIA GeForce RTX 4090", GPUDirect{Why: "NVIDIA GeForce RTX 4090 does not take it"}},
+		{"of DGX Spark", []string{"0000:01:01.0"}, nil, "NVIDIA GB10", GPUDirect{Why: "NVIDIA GB10 does not take it"}},
 		{"not on the bus", []string{""}, nil, "NVIDIA H100", GPUDirect{}},
 		{"not on the bus, as far as one likes", []string{""}, []string{"NCCL_NET_GDR_LEVEL=SYS"}, "NVIDIA H100", GPUDirect{By: "nvidia_peermem"}},
 		{"one far, one not on the bus", []string{"pci0000:80", ""}, nil, "NVIDIA H100", GPUDirect{}},
 		{"one near, one not on the bus", []string{"", "0000:01:01.0"}, nil, "NVIDIA H100", GPUDirect{By: "nvidia_peermem"}},
 		{"by a file", []string{"pci0000:80"}, []string{"NCCL_TOPO_FILE=/opt/ndv4-topo.xml"}, "NVIDIA H100", GPUDirect{}},
-		{"by a file, for games", []string{"pci0000:80"}, []string{"NCCL_TOPO_FILE=/opt/ndv4-topo.xml"}, "NVIDIA TITAN V", GPUDirect{Why: "cards made for games do not take it"}},
+		{"by a file, for games", []string{"pci0000:80"}, []string{"NCCL_TOPO_FILE=/opt/ndv4-topo.xml"}, "NVIDIA TITAN V", GPUDirect{Why: "NVIDIA TITAN V does not take it"}},
 	} {
 		ib := ibOf("mlx5_0:1/I ACTIVE 0000:18:00.0")
 		ib.Peermem, ib.Devices[0].Path = true, []string{"pci0000:00", "0000:01:01.0", "0000:18:00.0"}

@@ -70,6 +70,16 @@ func (t Transports) leavesNode(node *facts.Node) bool {
 	return !hostfile.Before(Version(node), "2.21") && !isZero(env.Get("NCCL_MNNVL_ENABLE")) && !isZero(env.Get("NCCL_CUMEM_ENABLE")) && farthest >= slices.Index(pathTypes, "NVL")
 }
 
+// Domain is the NVLink domain by which NCCL has the ranks of a node share memory with those
+// of other nodes, "" where it will not, or where a variable has it take another one than the
+// driver reports.
+func (t Transports) Domain(node *facts.Node) string {
+	if len(t.Hosts) < 2 || t.Accelerator == "cpu" || t.domains.altered || t.domains.nodes == nil || node.NVML == nil || node.NVML.Failure != nil {
+		return ""
+	}
+	return t.domainOf(node)
+}
+
 func (t Transports) acrossDomain(node *facts.Node, network Transport) Transport {
 	if node.NVML == nil || node.NVML.Failure != nil || t.domains.nodes == nil {
 		return network

@@ -135,6 +135,9 @@ func findLibcuda(o machine.Options, libraryPath string) []facts.DriverLibrary {
 				library.Version = match[1]
 			}
 			library.Compat = compatPath.MatchString(c.Path) || compatPath.MatchString(strings.TrimPrefix(file, o.At("/")))
+			if library.Compat {
+				library.Branches = compatBranches(file)
+			}
 		}
 		found = append(found, library)
 	}

@@ -103,7 +103,9 @@ func TestLibcudaIsListedOnce(t *testing.T) {
 }
 
 func TestXids(t *testing.T) {
-	records := "5,1,1000000,-;NVRM: Xid (PCI:0000:0A:00): 31, pid=99, name=python, Ch 00000008\n" +
+	records := "4,0,10,-;NVRM: Xid (PCI:0000:0A:00): 79, of before\n4,0,11,-;nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Fatal, of before\n" +
+		"4,0,12,-;NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  550.54.15\n" +
+		"5,1,1000000,-;NVRM: Xid (PCI:0000:0A:00): 31, pid=99, name=python, Ch 00000008\n" +
 		" SUBSYSTEM=pci\n DEVICE=+pci:0000:0a:00.0\n" +
 		"4,2,2000000,-;NVRM: Xid (0000:0b:00): 8, Channel 00000010\n" +
 		"4,3,3000000,c;NVRM: Xid (PCI:0000:41:00 GPU-I:05): 43, pid=977, Ch 00000010\n" +
@@ -113,9 +115,12 @@ func TestXids(t *testing.T) {
 		"4,seven,seven,-;NVRM: Xid (PCI:0000:41:00): 79, no time\n" +
 		"NVRM: Xid (PCI:0000:41:00): 79, no head\n" +
 		"4,8,8000000,-;NVRM: Xid (PCI:0000:41:00): none, no code\n" +
+		"3,9,9000000,-;nvidia-nvswitch11: SXid (PCI:0000:C1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up\n" +
+		"3,9,9000000,-;nvidia-nvswitch11: open (major=510)\n" +
+		"3,9,9000000,-;a nvidia-nvswitch11: SXid (PCI:0000:c1:00.0): 20034, Fatal, quoted\n" +
 		"4,9,9000000,-;NVRM: Xid (PCI:0000:42:00): 48, the end"
 	o := fixture.Write(t, machine.Options{}, map[string]string{"/dev/kmsg": records, "/proc/uptime": "101.00 7.00\n"})
-	got, unread := readXids(t.Context(), o)
+	got, switches, unread := readXids(t.Context(), o)
 	want := []facts.Xid{
 		{Code: 31, Address: "0000:0a:00", Age: 100, Text: "pid=99, name=python, Ch 00000008"},
 		{Code: 8, Address: "0000:0b:00", Age: 99, Text: "Channel 00000010"},
@@ -127,6 +132,9 @@ func TestXids(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || unread != "" {
 		t.Errorf("%q (-want +got):\n%s", unread, diff)
 	}
+	if diff := cmp.Diff([]facts.Xid{{Code: 20034, Address: "0000:c1:00.0", Age: 92, Text: "Fatal, Link 30 LTSSM Fault Up"}}, switches); diff != "" {
+		t.Errorf("of switches (-want +got):\n%s", diff)
+	}
 }
 
 // Of a flood the newest are kept, and an empty log is not one that may not be read.
@@ -136,18 +144,18 @@ func TestXidsOfAFlood(t *testing.T) {
 		fmt.Fprintf(&records, "4,%d,%d000000,-;NVRM: Xid (PCI:0000:4e:00): %d, flood\n", i, i, i)
 	}
 	o := fixture.Write(t, machine.Options{}, map[string]string{"/dev/kmsg": records.String(), "/proc/uptime": "300.00 7.00\n"})
-	got, _ := readXids(t.Context(), o)
+	got, _, _ := readXids(t.Context(), o)
 	if len(got) != xidMost || got[0].Code != 150 || got[xidMost-1].Code != 249 {
 		t.Errorf("%d, from %+v to %+v", len(got), got[0], got[len(got)-1])
 	}
 	fixture.Write(t, o, map[string]string{"/dev/kmsg": ""})
-	if got, unread := readXids(t.Context(), o); got == nil || len(got) > 0 || unread != "" {
+	if got, _, unread := readXids(t.Context(), o); got == nil || len(got) > 0 || unread != "" {
 		t.Errorf("an empty log: %v, %q", got, unread)
 	}
 	if err := os.Remove(o.At("/dev/kmsg")); err != nil {
 		t.Fatal(err)
 	}
-	if got, unread := readXids(t.Context(), o); got != nil || unread != "no such file or directory" {
+	if got, switches, unread := readXids(t.Context(), o); got != nil || switches != nil || unread != "no such file or directory" {
 		t.Errorf("no log: %v, %q", got, unread)
 	}
 }

@@ -1,7 +1,9 @@
 package gpu
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,7 +31,7 @@ var fabricVersion = lazyregexp.New(`[Vv]ersion is\s*:?\s*(\d+(?:\.\d+)+)`)
 // is neither it nor a switch that shows. In a container it runs outside, and where
 // only the machine sees it.
 func fabricManager(ctx context.Context, o machine.Options, switches int) *facts.FabricManager {
-	program := fabricProgram(o)
+	program := serviceProgram(o, "nv-fabricmanager")
 	if program == "" && switches == 0 {
 		return nil
 	}
@@ -48,9 +50,9 @@ func fabricManager(ctx context.Context, o machine.Options, switches int) *facts.
 	return manager
 }
 
-// fabricProgram is the program, by PATH or where NVIDIA's packages put it.
-func fabricProgram(o machine.Options) string {
-	for _, place := range []string{"nv-fabricmanager", o.At("/usr/bin/nv-fabricmanager"), o.At("/usr/sbin/nv-fabricmanager"), o.At("/usr/local/bin/nv-fabricmanager")} {
+// serviceProgram is a service's, by PATH or where NVIDIA's packages put it; "" for none.
+func serviceProgram(o machine.Options, name string) string {
+	for _, place := range []string{name, o.At("/usr/bin/" + name), o.At("/usr/sbin/" + name), o.At("/usr/local/bin/" + name)} {
 		if path, err := exec.LookPath(place); err == nil {
 			return path
 		}
@@ -83,4 +85,31 @@ func processRuns(o machine.Options, comm string) bool {
 		}
 	}
 	return false
+}
+
+// switchDoors are the functions of ConnectX-7 by which the fabric manager of HGX B200 and B300
+// reaches their NVSwitches, which are not on the bus. Their vital product data says what they
+// are for; nil where an adapter's may not be read.
+//
+// Source: NVIDIA, Fabric Manager User Guide, r570, HGX B200: SMDL=SW_MNG; Linux 6.8,
+// drivers/pci/vpd.c: the file is root's.
+func switchDoors(o machine.Options) []string {
+	const most = 4 << 10 // more than ConnectX has of it
+	doors := []string{}
+	files, _ := filepath.Glob(o.At("/sys/class/infiniband/*/device/vpd")) // the pattern is sound
+	for _, file := range files {
+		vpd, err := os.Open(file)
+		if err != nil {
+			return nil
+		}
+		data, err := io.ReadAll(io.LimitReader(vpd, most))
+		vpd.Close()
+		if err != nil && len(data) == 0 {
+			return nil
+		}
+		if bytes.Contains(data, []byte("SMDL=SW_MNG")) {
+			doors = append(doors, filepath.Base(filepath.Dir(filepath.Dir(file))))
+		}
+	}
+	return doors
 }

@@ -44,8 +44,12 @@ func CollectGPU(ctx context.Context, o machine.Options) (*facts.GPU, error) {
 	gpu.Libcuda = findLibcuda(o, os.Getenv("LD_LIBRARY_PATH"))
 	gpu.IOMMU = iommu(o, gpu.OnBus)
 	gpu.Redirecting = redirectingBridges(o, gpu.OnBus)
-	gpu.Xids, gpu.XidsUnread = readXids(ctx, o)
-	gpu.FabricManager = fabricManager(ctx, o, gpu.NVSwitches)
+	gpu.Xids, gpu.SXids, gpu.XidsUnread = readXids(ctx, o)
+	if gpu.SwitchDoors = []string{}; gpu.NVSwitches == 0 {
+		gpu.SwitchDoors = switchDoors(o)
+	}
+	gpu.FabricManager = fabricManager(ctx, o, gpu.NVSwitches+len(gpu.SwitchDoors))
+	gpu.IMEX = imex(ctx, o)
 	return gpu, ctx.Err()
 }
 

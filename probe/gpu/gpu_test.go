@@ -29,10 +29,10 @@ func TestCollectGPU(t *testing.T) {
 		}, facts.GPU{
 			Devices: []string{"/dev/nvidia0", "/dev/nvidia2", "/dev/nvidia10"}, Driver: []string{"0000:0f:00.0", "0000:4e:00.0"},
 			Doors:   []facts.DeviceNode{{Path: "/dev/nvidia-uvm"}, {Path: "/dev/nvidiactl"}, {Path: "/dev/nvidia0"}, {Path: "/dev/nvidia2"}, {Path: "/dev/nvidia10"}},
-			Libcuda: []facts.DriverLibrary{}, XidsUnread: "no such file or directory",
+			Libcuda: []facts.DriverLibrary{}, IMEX: noIMEX, SwitchDoors: []string{}, XidsUnread: "no such file or directory",
 		}},
 		{"Windows", []string{"/dev/dxg"}, facts.GPU{
-			Devices: []string{}, Others: []string{"/dev/dxg"}, Doors: []facts.DeviceNode{{Path: "/dev/dxg"}}, Libcuda: []facts.DriverLibrary{}, XidsUnread: "no such file or directory",
+			Devices: []string{}, Others: []string{"/dev/dxg"}, Doors: []facts.DeviceNode{{Path: "/dev/dxg"}}, Libcuda: []facts.DriverLibrary{}, IMEX: noIMEX, SwitchDoors: []string{}, XidsUnread: "no such file or directory",
 		}},
 	}
 	t.Setenv("LD_LIBRARY_PATH", "")
@@ -90,7 +90,7 @@ func TestCollectGPUOfHGX(t *testing.T) {
 			{Address: "0000:50:00.0", Device: "0x2330", Driver: "vfio-pci", NUMANode: -1, Path: []string{"pci0000:3a", "0000:3a:01.0", "0000:4b:00.0", "0000:4c:02.0", "0000:50:00.0"}},
 			{Address: "0000:9d:00.0", Device: "0x2684", NUMANode: 1, Path: []string{"pci0000:9c", "0000:9c:01.0", "0000:9d:00.0"}},
 		},
-		NVSwitches: 2, Module: "550.54.15", OpenModule: true, Modules: []string{"nvidia", "nvidia_peermem"},
+		NVSwitches: 2, SwitchDoors: []string{}, Module: "550.54.15", OpenModule: true, Modules: []string{"nvidia", "nvidia_peermem"},
 		Modprobe: os.Geteuid() == 0, // the file is ours
 		Doors:    []facts.DeviceNode{{Path: "/dev/nvidia-uvm", Problem: "no such file or directory"}, {Path: "/dev/nvidiactl"}, {Path: "/dev/nvidia0"}, {Path: "/dev/nvidia1"}},
 		Libcuda: []facts.DriverLibrary{
@@ -99,11 +99,13 @@ func TestCollectGPUOfHGX(t *testing.T) {
 			library("/usr/lib64/libcuda.so.1", "550.54.15", "default", false),
 		},
 		FabricManager: &facts.FabricManager{Installed: true, Version: "550.54.15", State: "activating", Running: true},
+		IMEX:          noIMEX,
 		IOMMU:         "passthrough", Redirecting: []string{"0000:4c:01.0", "0000:4c:03.0"},
 		Xids: []facts.Xid{
 			{Code: 13, Address: "0000:4e:00", Age: 82800, Text: "pid=2131, name=python, Graphics Exception: ESR 0x50c730=0x9"},
 			{Code: 79, Address: "0000:50:00", Age: 3600, Text: "pid='<unknown>', name=<unknown>, GPU has fallen off the bus."},
 		},
+		SXids: []facts.Xid{},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

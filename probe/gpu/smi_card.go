@@ -66,6 +66,12 @@ func smiRecovery(action string) string {
 		return "drain"
 	case "Drain and Reset":
 		return "drain-and-reset"
+	case "Recover IMEX Domain":
+		return "recover-imex"
+	case "Bus Reset":
+		return "bus-reset"
+	case "System Reboot":
+		return "system-reboot"
 	}
 	return "other"
 }
@@ -165,6 +171,9 @@ func smiECC(gpu *element) *facts.ECC {
 		Enabled:   mode == "Enabled",
 		Corrected: sum("volatile", corrected...), Uncorrected: sum("volatile", uncorrected...),
 		AggregateCorrected: sum("aggregate", corrected...), AggregateUncorrected: sum("aggregate", uncorrected...),
+	}
+	if exceeded := gpu.value("ecc_errors/aggregate/sram_threshold_exceeded"); exceeded != "" {
+		ecc.SRAMExceeded = new(exceeded == "Yes")
 	}
 	if next := gpu.value("ecc_mode/pending_ecc"); next != "" {
 		ecc.Pending = new(next == "Enabled")

@@ -169,7 +169,7 @@ func TestSMIOfHiddenGPUs(t *testing.T) {
 func TestSMIRecovery(t *testing.T) {
 	for text, want := range map[string]string{
 		"None": "none", "Reset": "reset", "Reboot": "reboot", "Drain P2P": "drain", "Drain and Reset": "drain-and-reset",
-		"Recover IMEX Domain": "other", "N/A": "", "Unknown Error": "",
+		"Recover IMEX Domain": "recover-imex", "Bus Reset": "bus-reset", "System Reboot": "system-reboot", "Rest": "other", "N/A": "", "Unknown Error": "",
 	} {
 		document := `<nvidia_smi_log><gpu id="00000000:4B:00.0"><gpu_recovery_action>` + text + `</gpu_recovery_action></gpu></nvidia_smi_log>`
 		seen := &facts.NVML{}

@@ -136,7 +136,7 @@ func h100Card(i int, address string) facts.Card {
 		Power:       facts.GPUPower{Draw: 69.42, Limit: 700, Default: 700, Max: 700},
 		Temperature: new(30 + i), Throttle: []string{"gpu-idle"}, Utilization: new(0),
 		Persistence: new(true), ComputeMode: "default", MIG: "disabled", MIGPending: "disabled",
-		ECC:       &facts.ECC{Enabled: true, Pending: new(true), Corrected: &none, Uncorrected: &none, AggregateCorrected: &none, AggregateUncorrected: &none},
+		ECC:       &facts.ECC{Enabled: true, Pending: new(true), Corrected: &none, Uncorrected: &none, AggregateCorrected: &none, AggregateUncorrected: &none, SRAMExceeded: new(false)},
 		Remapped:  &facts.Remapped{},
 		Processes: []facts.GPUUser{},
 		NVLinks:   &facts.NVLinks{Count: 18, Speed: 212_496_000_000, Counted: true},

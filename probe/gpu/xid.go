@@ -23,33 +23,51 @@ const (
 	kernelRecord = 8 << 10
 )
 
-// readXids are the errors that NVIDIA's driver reported to the kernel log since
-// boot, the newest last; nil, with the reason, when the log may not be read. What
-// was written before the log's oldest record is lost.
-func readXids(ctx context.Context, o machine.Options) (xids []facts.Xid, unread string) {
+// readXids are the errors that NVIDIA's driver reported to the kernel log since it was
+// loaded, of GPUs and of NVSwitches, the newest last; nil, with the reason, when the log may
+// not be read. What was written before the log's oldest record is lost.
+func readXids(ctx context.Context, o machine.Options) (xids, sxids []facts.Xid, unread string) {
 	log, err := openKernelLog(o.At("/dev/kmsg"))
 	if err != nil {
-		return nil, machine.Reason(err)
+		return nil, nil, machine.Reason(err)
 	}
 	defer log.close()
 	up, _, _ := strings.Cut(machine.Line(o.At("/proc/uptime")), " ")
 	uptime, err := strconv.ParseFloat(up, 64)
 	if err != nil {
-		return nil, "/proc/uptime does not tell how long ago its lines are"
+		return nil, nil, "/proc/uptime does not tell how long ago its lines are"
 	}
-	xids = []facts.Xid{}
+	xids, sxids = []facts.Xid{}, []facts.Xid{}
+	last := func(kept []facts.Xid, xid facts.Xid) []facts.Xid {
+		return append(kept[max(0, len(kept)-xidMost+1):], xid)
+	}
 	records := bufio.NewReaderSize(log, 2*kernelRecord)
 	for ctx.Err() == nil {
 		record, err := records.ReadString('\n')
-		if xid, ok := parseXid(record, uptime); ok {
-			xids = append(xids[max(0, len(xids)-xidMost+1):], xid)
+		_, text, _ := strings.Cut(record, ";")
+		switch {
+		case strings.HasPrefix(text, moduleLoaded):
+			xids, sxids = xids[:0], sxids[:0]
+		case strings.HasPrefix(text, "NVRM: Xid "):
+			if xid, ok := parseXid(record, xidLine, uptime); ok {
+				xids = last(xids, xid)
+			}
+		case strings.HasPrefix(text, "nvidia-nvswitch"):
+			if sxid, ok := parseXid(record, sxidLine, uptime); ok {
+				sxids = last(sxids, sxid)
+			}
 		}
 		if err != nil {
 			break
 		}
 	}
-	return xids, ""
+	return xids, sxids, ""
 }
+
+// moduleLoaded begins what the module says when it is loaded: it has every GPU set up anew.
+//
+// Source: NVIDIA/open-gpu-kernel-modules 570, nvidia/nv.c, nvidia_init_module.
+const moduleLoaded = "NVRM: loading NVIDIA UNIX"
 
 // xidLine is a report, as drivers have written it: the address is of the GPU and,
 // with MIG, of a part of it; before driver 390 there was no word before it.
@@ -58,14 +76,19 @@ func readXids(ctx context.Context, o machine.Options) (xids []facts.Xid, unread 
 //	NVRM: Xid (PCI:0000:41:00 GPU-I:05): 43, pid=977, Ch 00000010
 var xidLine = lazyregexp.New(`^NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]{1,32})[^)]*\): (\d{1,6})(?:, ?(.*))?$`)
 
+// sxidLine is a report of an NVSwitch, which says behind the code how grave it is.
+//
+//	nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 30 LTSSM Fault Up
+//
+// Source: NVIDIA, Fabric Manager User Guide, r550, appendix D;
+// NVIDIA/open-gpu-kernel-modules 570, nvswitch/kernel/inc/error_nvswitch.h.
+var sxidLine = lazyregexp.New(`^nvidia-nvswitch\d{1,4}: SXid \((?:PCI:)?([0-9A-Fa-f:.]{1,32})\): (\d{1,6})(?:, ?(.*))?$`)
+
 // parseXid reads a record of /dev/kmsg: "4,1234,98765432,-;NVRM: Xid (…", whose
 // third number is microseconds since boot (Linux, Documentation/ABI/testing/dev-kmsg).
-func parseXid(record string, uptime float64) (facts.Xid, bool) {
+func parseXid(record string, line *lazyregexp.Regexp, uptime float64) (facts.Xid, bool) {
 	head, text, _ := strings.Cut(strings.TrimRight(record, "\n"), ";")
-	if !strings.HasPrefix(text, "NVRM: Xid ") { // most records
-		return facts.Xid{}, false
-	}
-	match := xidLine.FindStringSubmatch(text)
+	match := line.FindStringSubmatch(text)
 	fields := strings.Split(head, ",")
 	if match == nil || len(fields) < 3 {
 		return facts.Xid{}, false

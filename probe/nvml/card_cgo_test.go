@@ -139,7 +139,7 @@ func TestInstancesOfAGPUThatWasCut(t *testing.T) {
 }
 
 func TestRecoveryThatTheDriverWants(t *testing.T) {
-	for action, want := range map[uint32]string{0: "none", 1: "reset", 2: "reboot", 3: "drain", 4: "drain-and-reset", 5: "other"} {
+	for action, want := range map[uint32]string{0: "none", 1: "reset", 2: "reboot", 3: "drain", 4: "drain-and-reset", 5: "recover-imex", 6: "bus-reset", 7: "system-reboot", 8: "other"} {
 		for ret, want := range map[nvml.Return]string{nvml.SUCCESS: want, nvml.ERROR_NOT_SUPPORTED: "", nvml.ERROR_INVALID_ARGUMENT: ""} {
 			device := &mock.Device{GetFieldValuesFunc: func(values []nvml.FieldValue) nvml.Return {
 				if len(values) != 1 || values[0].FieldId != 230 {

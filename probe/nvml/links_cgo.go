@@ -5,6 +5,7 @@ package nvml
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -119,12 +120,41 @@ func (c *card) linkErrors(index int, seen *facts.NVLinks) {
 		return int64(count)
 	}
 	errors := facts.NVLinkErrors{Link: index}
-	errors.Replays = counter(nvml.NVLINK_ERROR_DL_REPLAY)
-	errors.Recoveries = counter(nvml.NVLINK_ERROR_DL_RECOVERY)
-	errors.CRC = counter(nvml.NVLINK_ERROR_DL_CRC_FLIT)
+	if values := c.fields(linkFiveCounters(index)...); values != nil && values[0].told {
+		seen.Counted = true
+		errors.Recoveries, errors.FailedRecoveries, errors.Effective, errors.Symbol = values[0].value, values[1].value, values[2].value, values[3].value
+		errors.EffectiveBER = bitErrorRate(values[4])
+	} else {
+		errors.Replays = counter(nvml.NVLINK_ERROR_DL_REPLAY)
+		errors.Recoveries = counter(nvml.NVLINK_ERROR_DL_RECOVERY)
+		errors.CRC = counter(nvml.NVLINK_ERROR_DL_CRC_FLIT)
+	}
 	if errors != (facts.NVLinkErrors{Link: index}) {
 		seen.Errors = append(seen.Errors, errors)
 	}
+}
+
+// linkFiveCounters are those of an NVLink of the fifth generation, for which drivers do not
+// tell the older ones (nvml.h, NVML_FI_DEV_NVLINK_ERROR_DL_*: unsupported for Blackwell and later).
+func linkFiveCounters(index int) []nvml.FieldValue {
+	return []nvml.FieldValue{
+		field(nvml.FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS, index), field(nvml.FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS, index),
+		field(nvml.FI_DEV_NVLINK_COUNT_EFFECTIVE_ERRORS, index), field(nvml.FI_DEV_NVLINK_COUNT_SYMBOL_ERRORS, index),
+		field(nvml.FI_DEV_NVLINK_COUNT_EFFECTIVE_BER, index),
+	}
+}
+
+// bitErrorRate reads a rate of NVML's: 8 bits of exponent, and above them 4 of mantissa, of
+// which all set are no error at all.
+//
+// Source: nvml.h, NVML_NVLINK_ERROR_COUNTER_BER_GET; NVIDIA/DCGM of 2026-07,
+// DcgmUtilities.cpp, NvmlBerParser and IsEffectiveBerThresholdExceeded.
+func bitErrorRate(packed fieldValue) float64 {
+	exponent, mantissa := packed.value&0xff, packed.value>>8&0xf
+	if !packed.told || exponent == 0xff && mantissa == 0xf {
+		return 0
+	}
+	return float64(mantissa) * math.Pow10(-int(exponent))
 }
 
 // summarize says once what the links have alike. Where all lead to switches, which of
@@ -209,29 +239,36 @@ func (c *card) fields(asked ...nvml.FieldValue) []fieldValue {
 	return values
 }
 
-// fabric asks for the GPU's place among the NVSwitches, in whichever form the
-// driver knows. The plain one, of the first drivers, tells nothing of its health.
+// fabric asks for the GPU's place among the NVSwitches, in the newest form that the
+// driver knows: the third alone sums its health up, and the plain one tells nothing of it.
 func (c *card) fabric() {
 	const versioned, plain = "nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetGpuFabricInfo"
 	second := func() (nvml.GpuFabricInfo_v2, nvml.Return) { return c.device.GetGpuFabricInfoV().V2() }
 	third := func() (nvml.GpuFabricInfo_v3, nvml.Return) { return c.device.GetGpuFabricInfoV().V3() }
-	if info, ok := result(c.caller, second, versioned); ok {
-		c.setFabric(info.State, info.Status, info.ClusterUuid, info.CliqueId, info.HealthMask)
-	} else if info, ok := result(c.caller, third, versioned); ok {
-		c.setFabric(info.State, info.Status, info.ClusterUuid, info.CliqueId, info.HealthMask)
+	if info, ok := result(c.caller, third, versioned); ok {
+		c.setFabric(info.State, info.Status, info.ClusterUuid, info.CliqueId, info.HealthMask, info.HealthSummary)
+	} else if info, ok := result(c.caller, second, versioned); ok {
+		c.setFabric(info.State, info.Status, info.ClusterUuid, info.CliqueId, info.HealthMask, 0)
 	} else if info, ok := result(c.caller, c.device.GetGpuFabricInfo, plain); ok {
-		c.setFabric(info.State, info.Status, info.ClusterUuid, info.CliqueId, 0)
+		c.setFabric(info.State, info.Status, info.ClusterUuid, info.CliqueId, 0, 0)
 	}
+}
+
+// fabricHealths are NVML_GPU_FABRIC_HEALTH_SUMMARY_* (nvml.h); 0 is not told.
+var fabricHealths = map[uint8]string{
+	nvml.GPU_FABRIC_HEALTH_SUMMARY_HEALTHY:          "healthy",
+	nvml.GPU_FABRIC_HEALTH_SUMMARY_UNHEALTHY:        "unhealthy",
+	nvml.GPU_FABRIC_HEALTH_SUMMARY_LIMITED_CAPACITY: "limited-capacity",
 }
 
 // fabricStates are NVML_GPU_FABRIC_STATE_* in their order (nvml.h).
 var fabricStates = []string{"not-supported", "not-started", "in-progress", "completed"}
 
-func (c *card) setFabric(state uint8, status uint32, cluster [16]uint8, clique, health uint32) {
+func (c *card) setFabric(state uint8, status uint32, cluster [16]uint8, clique, health uint32, summary uint8) {
 	if int(state) >= len(fabricStates) {
 		return
 	}
-	seen := &facts.GPUFabric{State: fabricStates[state], Clique: int(clique), Degraded: degraded(health)}
+	seen := &facts.GPUFabric{State: fabricStates[state], Clique: int(clique), Degraded: degraded(health), Health: fabricHealths[summary]}
 	if ret := nvml.Return(status); state == nvml.GPU_FABRIC_STATE_COMPLETED && ret != nvml.SUCCESS {
 		seen.Status = c.words(ret) // before it is completed, it means nothing
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"preflight/facts"
 )
@@ -150,6 +151,23 @@ func TestCountersOfALinkWithErrors(t *testing.T) {
 	}
 }
 
+// An NVLink of the fifth generation counts by fields alone.
+func TestCountersOfALinkOfBlackwell(t *testing.T) {
+	known := map[[2]uint32]uint64{{215, 3}: 4, {214, 3}: 1, {219, 3}: 70, {221, 3}: 2, {220, 3}: 2<<8 | 11}
+	c, _ := asked(0, &mock.Device{GetFieldValuesFunc: answering(known)}, "nvmlDeviceGetFieldValues", "nvmlDeviceGetNvLinkErrorCounter")
+	var got facts.NVLinks
+	c.linkErrors(3, &got)
+	want := facts.NVLinks{Counted: true, Errors: []facts.NVLinkErrors{{Link: 3, Recoveries: 4, FailedRecoveries: 1, Effective: 70, Symbol: 2, EffectiveBER: 2e-11}}}
+	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(1e-9, 0)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for packed, want := range map[int64]float64{0: 0, 0xfff: 0, 1<<8 | 12: 1e-12, 15<<8 | 254: 15e-254} {
+		if got := bitErrorRate(fieldValue{packed, true}); got < want*0.999 || got > want*1.001 {
+			t.Errorf("%#x: %g, want %g", packed, got, want)
+		}
+	}
+}
+
 func TestFabricByEachOfItsForms(t *testing.T) {
 	c, _ := asked(0, &mock.Device{GetGpuFabricInfoFunc: func() (nvml.GpuFabricInfo, nvml.Return) {
 		return nvml.GpuFabricInfo{State: nvml.GPU_FABRIC_STATE_IN_PROGRESS, Status: uint32(nvml.ERROR_UNKNOWN), CliqueId: 7}, nvml.SUCCESS
@@ -160,8 +178,8 @@ func TestFabricByEachOfItsForms(t *testing.T) {
 		t.Errorf("in progress (-want +got):\n%s", diff)
 	}
 	cluster := [16]uint8{0xde, 0xad, 0xbe, 0xef, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
-	c.setFabric(nvml.GPU_FABRIC_STATE_COMPLETED, uint32(nvml.ERROR_UNKNOWN), cluster, 1, 0b0001_10_01_10_10)
-	want := &facts.GPUFabric{State: "completed", Status: "as the library says", Cluster: "deadbeef-0001-0203-0405-060708090a0b", Clique: 1, Degraded: []string{"route"}}
+	c.setFabric(nvml.GPU_FABRIC_STATE_COMPLETED, uint32(nvml.ERROR_UNKNOWN), cluster, 1, 0b0001_10_01_10_10, nvml.GPU_FABRIC_HEALTH_SUMMARY_LIMITED_CAPACITY)
+	want := &facts.GPUFabric{State: "completed", Status: "as the library says", Cluster: "deadbeef-0001-0203-0405-060708090a0b", Clique: 1, Degraded: []string{"route"}, Health: "limited-capacity"}
 	if diff := cmp.Diff(want, c.seen.Fabric); diff != "" {
 		t.Errorf("completed (-want +got):\n%s", diff)
 	}

@@ -38,6 +38,10 @@ var recoveries = map[int64]string{
 	int64(nvml.GPU_RECOVERY_ACTION_NODE_REBOOT):     "reboot",
 	int64(nvml.GPU_RECOVERY_ACTION_DRAIN_P2P):       "drain",
 	int64(nvml.GPU_RECOVERY_ACTION_DRAIN_AND_RESET): "drain-and-reset",
+	// Of the drivers 595 and 615, which our go-nvml does not know.
+	5: "recover-imex",
+	6: "bus-reset",
+	7: "system-reboot",
 }
 
 func (c *card) recovery() {
@@ -140,6 +144,9 @@ func (c *card) ecc() {
 		Uncorrected:          count(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC),
 		AggregateCorrected:   count(nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.AGGREGATE_ECC),
 		AggregateUncorrected: count(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.AGGREGATE_ECC),
+	}
+	if sram, ok := result(c.caller, c.device.GetSramEccErrorStatus, "nvmlDeviceGetSramEccErrorStatus"); ok {
+		c.seen.ECC.SRAMExceeded = new(sram.BThresholdExceeded != 0)
 	}
 }
 

@@ -301,7 +301,7 @@ func (card Card) throttleMask() (mask int) {
 }
 
 // recoveries are in NVML's order (nvml.h, nvmlDeviceGpuRecoveryAction_t).
-var recoveries = []string{"none", "reset", "reboot", "drain", "drain-and-reset"}
+var recoveries = []string{"none", "reset", "reboot", "drain", "drain-and-reset", "recover-imex", "bus-reset", "system-reboot"}
 
 func bit(set bool) int {
 	if set {

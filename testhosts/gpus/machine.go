@@ -112,7 +112,7 @@ type Card struct {
 	// Lost has the card fall off the bus: its handle is not given out.
 	Lost bool
 	// Recovery is what the driver wants done about the card: none, reset, reboot, drain,
-	// drain-and-reset; "" where it is too old to say.
+	// drain-and-reset, recover-imex, bus-reset, system-reboot; "" where it is too old to say.
 	Recovery string
 	// Fails are codes (nvmlReturn_t, CUresult, ncclResult_t) that functions return for this card.
 	Fails map[string]int

@@ -84,7 +84,10 @@ func (g Machine) cardXML(i int) element {
 		tag("utilization", leaf("gpu_util", "%d %%", card.Busy), leaf("memory_util", "0 %%")),
 	}
 	if card.Recovery != "" {
-		words := map[string]string{"drain": "Drain P2P", "drain-and-reset": "Drain and Reset"}[card.Recovery]
+		words := map[string]string{
+			"drain": "Drain P2P", "drain-and-reset": "Drain and Reset",
+			"recover-imex": "Recover IMEX Domain", "bus-reset": "Bus Reset", "system-reboot": "System Reboot",
+		}[card.Recovery]
 		parts = append(parts, leaf("gpu_recovery_action", "%s", cmp.Or(words, title(card.Recovery))))
 	}
 	parts = append(parts, card.memoryHealthXML()...)

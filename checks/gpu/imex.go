@@ -1,0 +1,161 @@
+package gpu
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/proof"
+	"preflight/checks/ranks"
+	"preflight/checks/remedy"
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/launch/nccl"
+)
+
+var IMEX = checks.Check{
+	ID:       "gpu-imex",
+	Title:    "where NVLink joins the GPUs of several machines, ranks have an IMEX channel, and the IMEX services know each other",
+	Severity: checks.Error,
+	Needs:    []facts.Section{facts.SectionNVML, facts.SectionGPU},
+	Doc: "In NVIDIA's racks NVLink joins GPUs of many machines, and NCCL uses it as soon as the driver reports them in one fabric: it then shares memory by a channel, a device node that each rank must be able to " +
+		"open, and by the service nvidia-imex on every machine. Without either NCCL ends since 2.27.3 and does not take the network instead; 2.25 and 2.26 do so, without a word, where only the channel is missing. " +
+		"The services come up together only where the lists of machines they were given are the same everywhere. In a container the service runs outside, and only the channel is looked at.",
+	WouldSee: "NCCL WARN MNNVL (cliqueSize 8) is available but not working on this system. Check the IMEX configuration (nvidia-imex-ctl -N). Set NCCL_MNNVL_ENABLE=0 to ignore this issue.",
+	Run: func(view checks.View) []checks.Finding {
+		nodes, findings := judgedGPUs(view)
+		transports := nccl.NewTransports(view.Launch, view.All)
+		joined := compare.Without(nodes, func(n *facts.Node) bool { return transports.Domain(n) == "" })
+		if len(nodes) > 0 && len(joined) == 0 {
+			return append(findings, checks.Skipped("NCCL will share no memory of GPUs between machines")...)
+		}
+		told := compare.Without(joined, func(n *facts.Node) bool { return n.GPU.IMEX == nil })
+		for _, node := range joined {
+			if node.GPU.IMEX == nil {
+				findings = append(findings, checks.UnknownFor(node, "gpu: IMEX was not looked for"))
+				continue
+			}
+			findings = append(findings, checks.OfNode(node, slices.Concat(closedChannels(node), idleIMEX(node))...)...)
+		}
+		for _, domain := range proof.Gather(told, transports.Domain) {
+			findings = append(findings, unlikePeers(domain)...)
+		}
+		return findings
+	},
+}
+
+// closedChannels is a node on which no channel can be used. NCCL before 2.27.3 takes it for a
+// machine without NVLink to others, from 2.25 on.
+//
+// Source: NVIDIA/nccl 2.25.1, 2.27.3 and 2.30.7, mnnvl.cc, ncclMnnvlCheck; the nodes are made
+// by whoever sets the machine up, or by the module: NVIDIA/open-gpu-kernel-modules 560,
+// nvidia/nv-caps-imex.c.
+func closedChannels(node *facts.Node) []checks.Finding {
+	var refused []string
+	for _, channel := range node.GPU.IMEX.Channels {
+		if channel.Problem == "" {
+			return nil
+		}
+		refused = append(refused, channel.Path+": "+channel.Problem)
+	}
+	container := ranks.ContainerOf(node)
+	f := checks.Finding{
+		Summary:  "there is no IMEX channel, by which ranks share the memory of GPUs with other machines",
+		Want:     "/dev/nvidia-caps-imex-channels/channel0, which every rank may read and write",
+		WouldSee: "NCCL WARN MNNVL (cliqueSize 8) is available but not working on this system. Check the IMEX channel configuration (/dev/nvidia-caps-imex-channels). Set NCCL_MNNVL_ENABLE=0 to ignore this issue.",
+		Remedy:   remedy.Anew(container, remedy.IMEXChannel),
+	}
+	if refused != nil {
+		f.Summary, f.Got = "ranks may not open any IMEX channel, by which they share the memory of GPUs with other machines", strings.Join(refused, ", ")
+	}
+	switch {
+	case f.Remedy != nil:
+	case container != "":
+		f.Remedy = []fix.Command{fix.Note("start the container of {nodes} anew with /dev/nvidia-caps-imex-channels/channel0 of its machine; in Kubernetes a ComputeDomain gives it one")}
+	case refused != nil:
+		f.Remedy = []fix.Command{fix.On("ls -l /dev/nvidia-caps-imex-channels; id   # whom they are for"), fix.On("sudo chmod a+rw /dev/nvidia-caps-imex-channels/channel0   # where jobs need not be kept apart")}
+	default:
+		f.Remedy = []fix.Command{
+			fix.On(`sudo mkdir -p /dev/nvidia-caps-imex-channels && sudo mknod -m 666 /dev/nvidia-caps-imex-channels/channel0 c $(awk '$2 == "nvidia-caps-imex-channels" {print $1}' /proc/devices) 0   # until the next boot`),
+			fix.Note("options nvidia NVreg_CreateImexChannel0=1 in /etc/modprobe.d lasts, once the initramfs is made anew; where Slurm gives jobs their channels (SwitchType=switch/nvidia_imex), look from inside the job"),
+		}
+	}
+	if version := nccl.Version(node); version != "" && !hostfile.Before(version, "2.25") && hostfile.Before(version, "2.27.3") {
+		f.Verdict, f.WouldSee = checks.Warn, "no message: NCCL "+version+" takes the network between machines"
+	}
+	return []checks.Finding{f}
+}
+
+// idleIMEX is a machine whose service is seen to be down.
+func idleIMEX(node *facts.Node) []checks.Finding {
+	seen := node.GPU.IMEX
+	if seen.Running || seen.State == "active" || ranks.ContainerOf(node) != "" {
+		return nil
+	}
+	f := checks.Finding{
+		Summary: "the IMEX service does not run", Got: seen.State, Want: "nvidia-imex running",
+		Remedy: []fix.Command{fix.On("sudo systemctl enable --now nvidia-imex"), fix.On("sudo journalctl -u nvidia-imex -n 20   # if it does not stay up")},
+	}
+	if !seen.Installed {
+		f.Summary = "the IMEX service is not installed"
+		f.Remedy = []fix.Command{fix.Note("install nvidia-imex of the driver's version on {nodes}, from NVIDIA's repository, and list the machines of the NVLink domain in /etc/nvidia-imex/nodes_config.cfg"), f.Remedy[0]}
+	}
+	return []checks.Finding{f}
+}
+
+// unlikePeers judges the lists of machines that the services of one NVLink domain have: a
+// service compares its own with that of every other, and stays down where they differ.
+//
+// Source: NVIDIA, IMEX Service for NVLink Networks, Deployment Models, Constraints.
+func unlikePeers(nodes []*facts.Node) (findings []checks.Finding) {
+	listed := compare.Without(nodes, func(n *facts.Node) bool { return n.GPU.IMEX.Peers == nil || ranks.ContainerOf(n) != "" })
+	lists := fix.On("grep -v '^#' /etc/nvidia-imex/nodes_config.cfg; nvidia-imex-ctl -N")
+	again := fix.On("sudo systemctl restart nvidia-imex   # on all of the domain, once the lists are the same and no job runs there")
+	differences := compare.Differences(compare.Among(listed, "nodes_config.cfg", func(n *facts.Node) string { return strings.Join(n.GPU.IMEX.Peers, " ") }))
+	for _, d := range differences {
+		f := d.Finding("lists of machines of the IMEX services")
+		f.Remedy = []fix.Command{lists, again}
+		findings = append(findings, f)
+	}
+	if differences != nil {
+		return findings
+	}
+	for _, node := range listed {
+		if unknown := strangers(node, nodes); unknown != nil {
+			findings = append(findings, checks.Finding{
+				Nodes:   []string{node.Name},
+				Summary: "the IMEX service was not told of nodes of this launch",
+				Got:     fmt.Sprintf("%s without an address of %s", counted{int64(len(node.GPU.IMEX.Peers)), "machine"}, strings.Join(unknown, ", ")),
+				Want:    "every machine of the NVLink domain in nodes_config.cfg",
+				Remedy:  []fix.Command{lists, again},
+			})
+		}
+	}
+	return findings
+}
+
+// strangers are nodes of which the list of one has no address, as far as it is of addresses.
+func strangers(node *facts.Node, nodes []*facts.Node) (names []string) {
+	for _, peer := range node.GPU.IMEX.Peers {
+		if _, err := netip.ParseAddr(peer); err != nil {
+			return nil
+		}
+	}
+	for _, other := range nodes {
+		own := []string{other.Address}
+		for _, each := range valueOf(other.Net).Interfaces {
+			for _, address := range each.Addresses {
+				bare, _, _ := strings.Cut(address, "/")
+				own = append(own, bare)
+			}
+		}
+		if other.Net != nil && !slices.ContainsFunc(node.GPU.IMEX.Peers, func(peer string) bool { return slices.Contains(own, peer) }) {
+			names = append(names, other.Name)
+		}
+	}
+	return names
+}
