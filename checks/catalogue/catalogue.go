@@ -66,7 +66,11 @@ var Catalogue = []checks.Check{
 
 	host.MemlockLimit,
 	host.OpenFilesLimit,
+	host.ProcessLimit,
+	host.CPUShare,
+	host.AcceptBacklog,
 	host.DiskSpace,
+	host.CacheLocal,
 	host.MemoryAvailable,
 	host.ClockSkew,
 
