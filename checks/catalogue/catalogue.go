@@ -14,6 +14,7 @@ import (
 	"preflight/checks/fabric"
 	"preflight/checks/gpu"
 	"preflight/checks/host"
+	"preflight/checks/knownbad"
 	"preflight/checks/launcher"
 	"preflight/checks/network"
 	"preflight/checks/smoke"
@@ -55,6 +56,7 @@ var Catalogue = []checks.Check{
 	software.DeepSpeedConfig,
 	software.DeepSpeedOps,
 	launcher.OffloadPath,
+	knownbad.KnownBad,
 	network.EnvSame,
 	network.EnvSane,
 

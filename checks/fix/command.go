@@ -79,6 +79,12 @@ func Stated(code string) Command {
 	return Command{place: stated, code: text{literal: literal(strings.ReplaceAll(code, "%", "%%"))}}
 }
 
+// Said is something to be done in the words of a table: one of the program's own, or of a file
+// of the user's.
+func Said(words string) Command {
+	return Command{place: note, remarks: []text{{literal: literal(strings.ReplaceAll(words, "%", "%%"))}}}
+}
+
 // At runs the command on these nodes instead of the finding's, where there are any.
 func (c Command) At(names ...string) Command {
 	c.at = names
