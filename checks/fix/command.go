@@ -14,6 +14,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // literal is code, or words for a reader, of the program's own: only a constant that was
@@ -79,10 +80,16 @@ func Stated(code string) Command {
 	return Command{place: stated, code: text{literal: literal(strings.ReplaceAll(code, "%", "%%"))}}
 }
 
-// Said is something to be done in the words of a table: one of the program's own, or of a file
-// of the user's.
+// Said is something to be done in the words of a table, the program's own or one in a file of the
+// user's: one line, whatever the file has.
 func Said(words string) Command {
-	return Command{place: note, remarks: []text{{literal: literal(strings.ReplaceAll(words, "%", "%%"))}}}
+	printed := strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, words)
+	return Command{place: note, remarks: []text{{literal: literal(strings.ReplaceAll(printed, "%", "%%"))}}}
 }
 
 // At runs the command on these nodes instead of the finding's, where there are any.

@@ -15,6 +15,7 @@ var CacheLocal = checks.Check{
 	Title:    "no two nodes compile into one directory over NFS",
 	Severity: checks.Warning,
 	Needs:    []facts.Section{facts.SectionDisk},
+	Volatile: true,
 	Doc: "Triton, Inductor and torch's extensions compile while the ranks run, and keep what they made below the home directory, which many clusters share by NFS. " +
 		"Ranks of several nodes then write, rename and read the same files at the same moment, while each node's NFS client believes for seconds what it has seen before: " +
 		"one rank ends with a stale file handle or a file that is not there, and all others wait for it. Looked at are Triton's cache (TRITON_CACHE_DIR), on GPUs and where Triton is " +

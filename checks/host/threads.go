@@ -27,6 +27,7 @@ var ProcessLimit = checks.Check{
 	Title:    "ranks may start as many threads as they will",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionLimits, facts.SectionHost},
+	Volatile: true,
 	Doc: "The kernel counts threads as processes, against the user's limit (ulimit -u, which does not bind root) and against that of the cgroup (pids.max: a container's --pids-limit, " +
 		"systemd's TasksMax, the kubelet's podPidsLimit). The need is computed: for each rank 24 that torch, NCCL and CUDA start whatever happens, a pool of OpenMP and one of OpenBLAS, " +
 		"each of OMP_NUM_THREADS or, without it, of all processors that the session may use; torchrun sets it to 1 for more than one rank, DeepSpeed's launcher does not. It fails where " +
