@@ -92,6 +92,9 @@ var Catalogue = []checks.Check{
 
 	network.NICChoice,
 	network.NICSame,
+	network.GlooAddress,
+	network.Overlay,
+	network.ContainerNetworks,
 	network.NeighbourTable,
 	network.NodeMesh,
 	network.PathMTU,
