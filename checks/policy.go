@@ -23,6 +23,7 @@ type Policy struct {
 	Drift      []DriftSeverity     // of single changes, the later of two that are alike in kind first to hold
 	Waivers    []Waiver
 	Groups     []Group
+	KnownBad   []KnownBad // beside those that preflight knows itself
 
 	SHMHeadroom int64   // bytes of /dev/shm beyond NCCL's need, for DataLoader workers
 	ClockSkew   float64 // seconds two clocks may differ
@@ -123,6 +124,20 @@ type Waiver struct {
 	Owner  string
 	Until  string // "2026-12-31"
 	At     string // where it is stated, "preflight.yaml:31"
+}
+
+// KnownBad is a version, or several things together, that is known to fail.
+type KnownBad struct {
+	ID string `yaml:"id"`
+	// When is what must hold at once on a node, by what it is about: {nccl: "<2.29.3", arch: aarch64}.
+	When     map[string]string `yaml:"when"`
+	Says     string            `yaml:"says"`     // what happens then
+	Severity Severity          `yaml:"severity"` // error or warning
+	Fixed    string            `yaml:"fixed"`    // the first release without it, "" for none yet
+	Cure     string            `yaml:"cure"`     // what to do besides, or instead
+	WouldSee string            `yaml:"would_see"`
+	Source   string            `yaml:"source"` // where that is said
+	At       string            `yaml:"-"`      // where it is stated, "preflight.yaml:12"; "" for our own
 }
 
 // Baseline is an earlier look at the fleet, which it is held against.

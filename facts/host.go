@@ -101,7 +101,7 @@ type Disk struct {
 
 // Place is one directory a launch uses and the file system below it.
 type Place struct {
-	Role string `json:"role"` // workdir, tmp, var-tmp, home, hf-cache, triton-cache, torch-extensions, offload-optimizer, offload-param
+	Role string `json:"role"` // workdir, tmp, var-tmp, home, hf-cache, triton-cache, inductor-cache, torch-extensions, offload-optimizer, offload-param
 	Path string `json:"path" fact:"own"`
 	// Exists is false when the path is not there; the sizes are then those of
 	// its nearest existing parent.

@@ -58,8 +58,10 @@ func FilesNamed(o Options) []facts.LaunchFile {
 	for _, config := range configs {
 		add(config, facts.RoleConfig)
 	}
-	for _, other := range others {
-		add(other, facts.RoleArgument)
+	for _, other := range append(others, o.Reads...) {
+		if looksLikePath(other) {
+			add(other, facts.RoleArgument)
+		}
 	}
 	return files
 }

@@ -90,9 +90,11 @@ type Options struct {
 	// Elastic is --elastic_training, gone in v0.19.8; the numbers are -1 when not given.
 	Elastic                bool
 	MinElastic, MaxElastic int
-	// ConfigFile is a DeepSpeed configuration that no argument of the script names,
-	// but accelerate.
+	// ConfigFile is a DeepSpeed configuration that no argument of the script names, but
+	// accelerate or a configuration that the script is handed.
 	ConfigFile string
+	// Reads are what may be paths in a configuration that the script is handed.
+	Reads []string
 	// Config is the DeepSpeed configuration by its text, nil when none was named
 	// or none could be read.
 	Config *ConfigText

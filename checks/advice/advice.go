@@ -28,7 +28,7 @@ func Advise(view checks.View) checks.Advice {
 	if len(view.Nodes) < 2 || !all(view.Nodes, func(n *facts.Node) bool { return n.Reached && n.Net != nil }) {
 		return advice
 	}
-	for _, env := range adviseInterfaces(view) {
+	for _, env := range append(adviseInterfaces(view), adviseCaches(view)...) {
 		if ranks.Exportable(env.Name, env.Value) {
 			advice.Env = append(advice.Env, env)
 		} else {
@@ -71,6 +71,19 @@ func adviseInterfaces(view checks.View) []checks.AdvisedEnv {
 			continue // it would lead to an address that nobody called
 		}
 		advised = append(advised, checks.AdvisedEnv{Name: candidate.name, Value: candidate.value, Why: fmt.Sprintf("%s on %s", pairs, spellInterfaces(view.Nodes, wanted))})
+	}
+	return advised
+}
+
+// adviseCaches moves what several nodes compile into one directory over NFS to a disk that each
+// was seen to have.
+func adviseCaches(view checks.View) (advised []checks.AdvisedEnv) {
+	for _, crowd := range ranks.CrowdedCaches(view) {
+		isSaid := slices.ContainsFunc(advised, func(env checks.AdvisedEnv) bool { return env.Name == crowd.Variable })
+		if dir := crowd.Elsewhere(); dir != "" && !isSaid {
+			advised = append(advised, checks.AdvisedEnv{Name: crowd.Variable, Value: dir, Why: fmt.Sprintf(
+				"%d nodes would compile into %s, which they share by NFS; this is on a disk of each node's own", len(crowd.Nodes), crowd.Path)})
+		}
 	}
 	return advised
 }

@@ -62,7 +62,12 @@ func TestAdvice(t *testing.T) {
 		change func(*fleettest.Fleet)
 		want   []string
 	}{
-		"healthy":                   {func(l *fleettest.Fleet) {}, []string{nccl, gloo}},
+		"healthy": {func(l *fleettest.Fleet) {}, []string{nccl, gloo}},
+		"caches on NFS": {func(l *fleettest.Fleet) {
+			each(l, func(n *facts.Node) {
+				n.Disk.Places[3].Path, n.Disk.Places[3].FSType, n.Disk.Places[3].Source = "/home/train/.triton", "nfs4", "filer:/home"
+			})
+		}, []string{nccl, gloo, "TRITON_CACHE_DIR=/var/tmp/triton-train"}},
 		"on cpu":                    {func(l *fleettest.Fleet) { l.Launch.Accelerator = "cpu" }, []string{gloo}},
 		"one node not reached":      {func(l *fleettest.Fleet) { l.Nodes[2].Reached = false }, []string{}},
 		"one node's network unseen": {func(l *fleettest.Fleet) { l.Nodes[2].Net = nil }, []string{}},

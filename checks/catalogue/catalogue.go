@@ -14,6 +14,7 @@ import (
 	"preflight/checks/fabric"
 	"preflight/checks/gpu"
 	"preflight/checks/host"
+	"preflight/checks/knownbad"
 	"preflight/checks/launcher"
 	"preflight/checks/network"
 	"preflight/checks/smoke"
@@ -55,6 +56,7 @@ var Catalogue = []checks.Check{
 	software.DeepSpeedConfig,
 	software.DeepSpeedOps,
 	launcher.OffloadPath,
+	knownbad.KnownBad,
 	network.EnvSame,
 	network.EnvSane,
 
@@ -66,7 +68,11 @@ var Catalogue = []checks.Check{
 
 	host.MemlockLimit,
 	host.OpenFilesLimit,
+	host.ProcessLimit,
+	host.CPUShare,
+	host.AcceptBacklog,
 	host.DiskSpace,
+	host.CacheLocal,
 	host.MemoryAvailable,
 	host.ClockSkew,
 
@@ -87,6 +93,9 @@ var Catalogue = []checks.Check{
 
 	network.NICChoice,
 	network.NICSame,
+	network.GlooAddress,
+	network.Overlay,
+	network.ContainerNetworks,
 	network.NeighbourTable,
 	network.NodeMesh,
 	network.PathMTU,

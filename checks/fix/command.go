@@ -14,6 +14,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // literal is code, or words for a reader, of the program's own: only a constant that was
@@ -77,6 +78,18 @@ func Note(words literal, args ...Arg) Command {
 // in it, and {ssh} for what runs it on nodes: as they wrote it, but for these.
 func Stated(code string) Command {
 	return Command{place: stated, code: text{literal: literal(strings.ReplaceAll(code, "%", "%%"))}}
+}
+
+// Said is something to be done in the words of a table, the program's own or one in a file of the
+// user's: one line, whatever the file has.
+func Said(words string) Command {
+	printed := strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, words)
+	return Command{place: note, remarks: []text{{literal: literal(strings.ReplaceAll(printed, "%", "%%"))}}}
 }
 
 // At runs the command on these nodes instead of the finding's, where there are any.

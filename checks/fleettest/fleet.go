@@ -102,7 +102,7 @@ func Node(i int, names []string) facts.Node {
 			NVML:   healthyNVML(i),
 			Toolchain: &facts.Toolchain{
 				CUDAHome: "/usr/local/cuda", CUDAFrom: "/usr/local/cuda", NVCC: "/usr/local/cuda/bin/nvcc", CUDA: "12.4",
-				CXX: "/usr/bin/c++", CXXVersion: "11.4.0", Ninja: "/usr/bin/ninja", PythonH: true, LibAIO: true, Extensions: "/home/train/.cache/torch_extensions",
+				CXX: "/usr/bin/c++", CXXVersion: "11.4.0", Ninja: "/usr/bin/ninja", PythonH: true, LibAIO: true, Extensions: "/scratch/torch_extensions",
 				Builds: healthyBuilds(),
 			},
 
@@ -173,11 +173,14 @@ func healthyDisk() *facts.Disk {
 	ofHome := func(role, path string) facts.Place {
 		return place(role, path, "nfs4", "filer:/home", 100<<40, 40<<40, 1<<30)
 	}
+	ofNode := func(role, path, source string) facts.Place {
+		return place(role, path, "ext4", source, 1<<40, 600<<30, 1<<26)
+	}
 	return &facts.Disk{Places: []facts.Place{
 		ofHome("workdir", "/home/train/job"), ofHome("home", "/home/train"), ofHome("hf-cache", "/home/train/.cache/huggingface"),
-		ofHome("triton-cache", "/home/train/.triton"), ofHome("torch-extensions", "/home/train/.cache/torch_extensions"),
+		ofNode("triton-cache", "/scratch/triton", "/dev/nvme0n1p3"), ofNode("torch-extensions", "/scratch/torch_extensions", "/dev/nvme0n1p3"),
 		place("offload-optimizer", "/local_nvme", "xfs", "/dev/nvme1n1", 7<<40, 6<<40, 1<<28),
-		place("tmp", "/tmp", "ext4", "/dev/nvme0n1p2", 1<<40, 600<<30, 1<<26), place("var-tmp", "/var/tmp", "ext4", "/dev/nvme0n1p2", 1<<40, 600<<30, 1<<26),
+		ofNode("tmp", "/tmp", "/dev/nvme0n1p2"), ofNode("var-tmp", "/var/tmp", "/dev/nvme0n1p2"),
 	}}
 }
 
@@ -185,8 +188,8 @@ func healthyBuilds() []facts.Place {
 	var builds []facts.Place
 	for _, op := range []string{"cpu_adam", "async_io"} {
 		builds = append(builds, facts.Place{
-			Role: op, Path: "/home/train/.cache/torch_extensions/py311_cu124/" + op, Writable: true,
-			FSType: "nfs4", Source: "filer:/home", Total: 100 << 40, Free: 40 << 40, FreeInodes: 1 << 30,
+			Role: op, Path: "/scratch/torch_extensions/py311_cu124/" + op, Writable: true,
+			FSType: "ext4", Source: "/dev/nvme0n1p3", Total: 1 << 40, Free: 600 << 30, FreeInodes: 1 << 26,
 		})
 	}
 	return builds

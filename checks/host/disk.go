@@ -2,7 +2,6 @@ package host
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -40,19 +39,9 @@ var DiskSpace = checks.Check{
 	}),
 }
 
-// movedBy are the variables that send to another directory what a launch would
-// write to a place, the first that is set.
-var movedBy = map[string][]string{
-	"tmp":              {"TMPDIR"},
-	"hf-cache":         {"HF_HUB_CACHE", "HF_HOME"},
-	"triton-cache":     {"TRITON_CACHE_DIR"},
-	"torch-extensions": {"TORCH_EXTENSIONS_DIR"},
-}
-
 // usedPlaces leaves out the places that the launch's exports move elsewhere:
 // the probe looked where its own session's environment led it.
 func usedPlaces(v checks.View, node *facts.Node) (used []*facts.Place) {
-	settings := ranks.Env(v, node)
 	isElsewhere := func(place *facts.Place) bool {
 		if strings.HasPrefix(place.Role, "offload-") || place.Role == "var-tmp" {
 			return true // offload-path's, and what is fallen back on
@@ -60,13 +49,7 @@ func usedPlaces(v checks.View, node *facts.Node) (used []*facts.Place) {
 		if place.Role == "torch-extensions" && len(v.Launch.Ops()) > 0 && (!place.Writable || place.ReadOnly || place.NoExec) {
 			return true // deepspeed-ops says it
 		}
-		for _, name := range movedBy[place.Role] {
-			if setting := settings.Get(name); setting.Value != "" {
-				_, isExported := ranks.Exported(v, name)
-				return isExported && path.Clean(setting.Value) != place.Path
-			}
-		}
-		return false
+		return ranks.Moved(v, node, place)
 	}
 	for i := range node.Disk.Places {
 		if place := &node.Disk.Places[i]; !isElsewhere(place) {
@@ -175,4 +158,6 @@ func judgePlaces(node *facts.Node, places []*facts.Place, wanted int64) []checks
 	return []checks.Finding{f}
 }
 
-func loadsCode(role string) bool { return role == "triton-cache" || role == "torch-extensions" }
+func loadsCode(role string) bool {
+	return role == "triton-cache" || role == "inductor-cache" || role == "torch-extensions"
+}

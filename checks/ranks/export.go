@@ -21,7 +21,7 @@ var grammars = []struct{ names, value *regexp.Regexp }{
 	{named(`NCCL_IB_HCA`), value(`\^?=?` + listOf(`[A-Za-z0-9][\w.-]*(:\d+)?`))},
 	{named(`NCCL_IB_GID_INDEX|MASTER_PORT|NCCL_IB_DISABLE|NCCL_CUMEM_HOST_ENABLE`), value(`\d{1,9}`)},
 	{named(`MASTER_ADDR`), value(`[\w:][\w.:-]*`)},
-	{named(`CUDA_HOME|TORCH_EXTENSIONS_DIR|TRITON_CACHE_DIR`), value(path)},
+	{named(`CUDA_HOME|TORCH_EXTENSIONS_DIR|TRITON_CACHE_DIR|TORCHINDUCTOR_CACHE_DIR`), value(path)},
 	{named(`PATH|LD_LIBRARY_PATH`), value(path + `(:` + path + `)*`)},
 	{named(`[A-Za-z_]\w*`), value(`[\w@+=:,./^-]*`)}, // pdsh puts names in place of %h and the like
 }

@@ -52,3 +52,37 @@ func raiseLimit(node *facts.Node, item string, ulimit fix.Arg, value, property s
 		show,
 	}
 }
+
+// RaiseProcesses makes room for the processes and threads of any launch: by the limit of the user,
+// or of the cgroup, which is a container's or the session's own.
+//
+// Sources: systemd.resource-control(5), TasksMax; kubernetes.io/docs, PID limits, podPidsLimit.
+func RaiseProcesses(node *facts.Node, ofCgroup bool) []fix.Command {
+	if !ofCgroup {
+		return raiseLimit(node, "nproc", fix.Code("nproc=-1"), "unlimited", "LimitNPROC=infinity", fix.On("ulimit -u   # in a new session"))
+	}
+	container := ranks.ContainerOf(node)
+	if container == "kubernetes" {
+		return []fix.Command{fix.Note("raise podPidsLimit in the kubelet's configuration on the machine of {nodes}, restart the kubelet, and have the pod made anew")}
+	}
+	if commands := Anew(container, Lack{option: fix.Code("--pids-limit=-1")}); commands != nil {
+		return commands
+	}
+	return []fix.Command{
+		OnMachine(node, fix.On("sudo systemctl set-property user-$(id -u).slice TasksMax=infinity   # or of the slice that the launch runs in")),
+		fix.On("cat /proc/self/cgroup /sys/fs/cgroup/$(cut -d: -f3 /proc/self/cgroup)/pids.max   # in a new session: which cgroup, and its own limit"),
+	}
+}
+
+// LengthenBacklog has the kernel keep so many callers waiting. The setting is of a network namespace.
+func LengthenBacklog(node *facts.Node, callers int) []fix.Command {
+	length := int64(4096)
+	for length < int64(callers) {
+		length *= 2
+	}
+	setting := fix.Code("net.core.somaxconn=%s", fix.Number(length))
+	if commands := Anew(ranks.ContainerOf(node), Lack{option: fix.Code("--sysctl %s", setting)}); commands != nil {
+		return commands
+	}
+	return []fix.Command{OnMachine(node, fix.On("sudo sysctl -w %s | sudo tee /etc/sysctl.d/90-somaxconn.conf", setting))}
+}

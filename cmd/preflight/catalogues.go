@@ -9,6 +9,7 @@ import (
 
 	"preflight/checks/agreement"
 	"preflight/checks/catalogue"
+	"preflight/checks/knownbad"
 	"preflight/cmd/preflight/internal/outputs"
 	"preflight/cmd/preflight/internal/policyfile"
 	"preflight/cmd/preflight/internal/usage"
@@ -45,7 +46,10 @@ func checksCommand() *cobra.Command {
 		if !known {
 			return usage.WithHint(errors.New(policyfile.NoCheck(id[0])), "preflight checks lists them")
 		}
-		return report.Check(os.Stdout, check, style)
+		if err := report.Check(os.Stdout, check, style); err != nil || check.ID != knownbad.KnownBad.ID {
+			return err
+		}
+		return report.KnownBad(os.Stdout, knownbad.List(), style)
 	}, "text", "markdown")
 }
 

@@ -198,7 +198,7 @@ func bothSpellings(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 // policy turns the thresholds, and what the file states, into what checks understand.
 func (c Config) policy() (checks.Policy, error) {
 	policy := checks.Policy{
-		File: c.Stated.File, Today: time.Now().Format(time.DateOnly), Expect: c.Stated.Expect, Severities: c.Stated.Severities, Drift: c.Stated.Drift, Waivers: c.Stated.Waivers, Groups: c.Stated.Groups,
+		File: c.Stated.File, Today: time.Now().Format(time.DateOnly), Expect: c.Stated.Expect, Severities: c.Stated.Severities, Drift: c.Stated.Drift, Waivers: c.Stated.Waivers, Groups: c.Stated.Groups, KnownBad: c.Stated.KnownBad,
 		Skip: slices.Clone(c.Stated.Off), Strict: c.Strict, ClockSkew: c.ClockSkew.Seconds(), MemoryFree: c.MemoryFree, OpenFiles: c.OpenFiles,
 	}
 	for _, pattern := range c.Only {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"preflight/checks/agreement"
+	"preflight/checks/knownbad"
 )
 
 // TestPolicyDocs: the page's examples are policies that are taken, and it has every
@@ -48,7 +49,12 @@ func TestPolicyDocs(t *testing.T) {
 			t.Errorf("the topic %s is not there", topic)
 		}
 	}
-	for _, key := range []string{"expect", "groups", "severity", "waivers", "fact", "is", "nodes", "fix", "check", "reason", "owner", "until"} {
+	for word := range knownbad.Words {
+		if !strings.Contains(prose, "`"+word+"`") {
+			t.Errorf("the word %s is not there", word)
+		}
+	}
+	for _, key := range []string{"expect", "groups", "severity", "waivers", "fact", "is", "nodes", "fix", "check", "reason", "owner", "until", "known_bad", "id", "when", "says", "cure", "source"} {
 		if !regexp.MustCompile(`(?m)^[ -]*` + key + `:`).Match(page) {
 			t.Errorf("no example has the key %s", key)
 		}

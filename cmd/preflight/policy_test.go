@@ -162,9 +162,12 @@ func TestMistakenFiles(t *testing.T) {
 // TestPolicyProblems: every mistake is said with its line, and with what was meant.
 func TestPolicyProblems(t *testing.T) {
 	for text, want := range map[string]string{
-		"strictt: true":               `p:1: unknown setting "strictt": did you mean "strict"?`,
-		"\nexpectt: []":               `p:2: unknown setting "expectt": did you mean "expect"?`,
-		"quite-another: 1":            `p:1: unknown setting "quite-another": keys are the long names of the flags, with underscores, and expect, groups, severity, waivers`,
+		"strictt: true": `p:1: unknown setting "strictt": did you mean "strict"?`,
+		"\nexpectt: []": `p:2: unknown setting "expectt": did you mean "expect"?`,
+		"known_bad:\n- {id: a, when: {kernal: 6}, says: x}":            `p:2: when: unknown word "kernal": did you mean "kernel"?`,
+		"known_bad:\n- {id: a, when: 6, says: x}":                      `p:2: when: must map what is looked at to what it is, as in {nccl: "<2.29.3", arch: aarch64}`,
+		"known_bad:\n- {id: a, when: {nccl: \"<2\"}, says: x, sey: y}": `p:2: known_bad: unknown key "sey": did you mean "says"?`,
+		"quite-another: 1":            `p:1: unknown setting "quite-another": keys are the long names of the flags, with underscores, and expect, groups, known_bad, severity, waivers`,
 		"strict: true\nstrict: false": `p:2: duplicate key strict`,
 		"strict: maybe":               `p:1: strict: "maybe" is not true or false`,
 		"strict: yes":                 `p:1: strict: "yes" is not true or false`,

@@ -132,7 +132,8 @@ func configured(act action) func(*cobra.Command, []string) error {
 
 // launching is configured of a command whose arguments are the launch.
 func launching(act action) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, command []string) error {
+	return func(cmd *cobra.Command, typed []string) error {
+		command := inEnvironment(typed)
 		config, err := readConfig(cmd, command)
 		if err == nil {
 			err = commandDecides(cmd, command)

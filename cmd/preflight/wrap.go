@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -16,20 +17,20 @@ import (
 	"preflight/checks"
 	"preflight/checks/fix"
 	"preflight/cmd/preflight/internal/usage"
-	"preflight/launch"
+	"preflight/launch/args"
 	"preflight/secret"
 )
 
 // commandOnly takes words behind a "--" only: they are the launch to judge.
-func commandOnly(cmd *cobra.Command, args []string) error {
-	before := args
+func commandOnly(cmd *cobra.Command, words []string) error {
+	before := words
 	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
-		before = args[:dash]
-		if dash == len(args) {
+		before = words[:dash]
+		if dash == len(words) {
 			return usage.WithHint(errors.New(`there is no command behind "--"`), "%s -- deepspeed --hostfile hostfile train.py", usage.Words(cmd.CommandPath()))
 		}
 	}
-	if len(before) > 0 && slices.Contains(launch.Programs, filepath.Base(before[0])) {
+	if len(before) > 0 && args.Begins(before[0]) {
 		// The options among the words were taken for ours, so they are shown as typed.
 		typed := secret.Arguments(os.Args[max(slices.Index(os.Args, before[0]), 0):])
 		for i, word := range typed {
@@ -38,6 +39,26 @@ func commandOnly(cmd *cobra.Command, args []string) error {
 		return usage.WithHint(fmt.Errorf("unexpected argument %q", before[0]), `the launch to judge comes behind "--": %s -- %s`, usage.Words(cmd.CommandPath()), usage.Words(strings.Join(typed, " ")))
 	}
 	return noArguments(cmd, before)
+}
+
+// assignment is a variable before a command, as a shell reads it.
+var assignment = regexp.MustCompile(`^[A-Za-z_]\w*=`)
+
+// inEnvironment sets the variables that stand before a command, alone or behind env, and is
+// what follows them: they are what it would have found had they stood before preflight.
+func inEnvironment(words []string) []string {
+	command := words
+	if len(words) > 1 && words[0] == "env" && assignment.MatchString(words[1]) {
+		command = words[1:]
+	}
+	for len(command) > 1 && assignment.MatchString(command[0]) {
+		name, value, _ := strings.Cut(command[0], "=")
+		if err := os.Setenv(name, value); err != nil {
+			return words
+		}
+		command = command[1:]
+	}
+	return command
 }
 
 // ofTheCommand are the flags that a launch command has too. It is read as it

@@ -45,8 +45,15 @@ type program struct {
 // understood is for the error about all that is not.
 const understood = "deepspeed, torchrun or accelerate launch, bare or behind python -m"
 
+// Begins is whether a word begins a launch command.
+func Begins(word string) bool {
+	name := path.Base(word)
+	return slices.Contains(launch.Programs, name) || slices.ContainsFunc(frameworks, func(f framework) bool { return slices.Contains(f.names, name) })
+}
+
 // Parse reads a launch command as its program would: deepspeed, torchrun or
-// accelerate, by whatever path, or python -m with the module behind one of them.
+// accelerate, by whatever path, or python -m with the module behind one of them;
+// a framework's as the command that it starts.
 // The version is DeepSpeed's, "" for the newest. An error is, or holds, a
 // [*UsageError].
 //
@@ -55,6 +62,15 @@ const understood = "deepspeed, torchrun or accelerate launch, bare or behind pyt
 func Parse(words []string, deepspeed string, around Surroundings) (Typed, error) {
 	if len(words) == 0 {
 		return Typed{}, &launch.UsageError{Program: "preflight", Message: "no command was given: begin it with " + understood}
+	}
+	command, given, err := started(words, around)
+	if err != nil {
+		return Typed{}, err
+	}
+	if command != nil {
+		typed, err := Parse(command, deepspeed, around)
+		typed.Interpreter = cmp.Or(typed.Interpreter, given)
+		return typed, err
 	}
 	p, interpreter, err := recognise(words)
 	if err != nil {
@@ -73,6 +89,8 @@ func Parse(words []string, deepspeed string, around Surroundings) (Typed, error)
 		return Typed{}, err
 	}
 	typed.DeepSpeed, typed.ByModule = deepspeed, p.module
+	config, paths := named(typed.Arguments, around)
+	typed.ConfigFile, typed.Reads = cmp.Or(typed.ConfigFile, config), paths
 	// Accelerate starts whatever deepspeed is in PATH.
 	if typed.Hostfile == "" || p.is == launch.ProgramDeepSpeed {
 		typed.Interpreter = cmp.Or(typed.Interpreter, interpreter)
@@ -129,7 +147,7 @@ func script(name string, words []string) (program, error) {
 	case "accelerate-launch":
 		return program{is: launch.ProgramAccelerate, prog: accelerateLaunch, words: words}, nil
 	case "env":
-		return program{}, &launch.UsageError{Program: name, Message: "variables are set before preflight itself, which hands them on: NAME=value preflight … -- deepspeed …"}
+		return program{}, &launch.UsageError{Program: name, Message: "preflight knows none of its options: write NAME=value … deepspeed …, or set the variables before preflight itself, which hands them on"}
 	}
 	return program{}, &launch.UsageError{Program: name, Message: "preflight cannot judge what this starts" + wayOut(name)}
 }

@@ -19,7 +19,8 @@ func CollectDisk(ctx context.Context, o machine.Options) (*facts.Disk, error) {
 
 // places are the directories that a launch writes to, by the rules of whoever
 // writes there: huggingface_hub (constants.py), Triton (runtime/cache.py), torch
-// (utils/cpp_extension.py), and DeepSpeed where the configuration has it offload.
+// (_inductor/runtime/cache_dir_utils.py, which takes the temporary directory where nobody names
+// another; utils/cpp_extension.py), and DeepSpeed where the configuration has it offload.
 func places(o machine.Options, home string) []facts.Place {
 	env := o.Getenv
 	home = cmp.Or(env("HOME"), home)
@@ -31,6 +32,7 @@ func places(o machine.Options, home string) []facts.Place {
 		{Role: "home", Path: home},
 		{Role: "hf-cache", Path: cmp.Or(env("HF_HUB_CACHE"), env("HF_HOME"), filepath.Join(cache, "huggingface"))},
 		{Role: "triton-cache", Path: cmp.Or(env("TRITON_CACHE_DIR"), filepath.Join(cmp.Or(env("TRITON_HOME"), home), ".triton"))},
+		{Role: "inductor-cache", Path: env("TORCHINDUCTOR_CACHE_DIR")},
 		{Role: "torch-extensions", Path: machine.TorchExtensions(o, home)},
 	}
 	for i := range all {

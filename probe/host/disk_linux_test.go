@@ -12,7 +12,7 @@ import (
 
 // clearPlaces makes the places depend on nothing but what a test says.
 func clearPlaces(t *testing.T) {
-	for _, name := range []string{"HOME", "TMPDIR", "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE", "TRITON_HOME", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR"} {
+	for _, name := range []string{"HOME", "TMPDIR", "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE", "TRITON_HOME", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR"} {
 		t.Setenv(name, "")
 	}
 }
@@ -28,9 +28,9 @@ func TestPlaces(t *testing.T) {
 			"triton-cache": "/home/ml/.triton", "torch-extensions": "/home/ml/.cache/torch_extensions",
 		}},
 		"all set": {"", map[string]string{
-			"HOME": "/nfs/ml", "TMPDIR": "/local/tmp/", "HF_HUB_CACHE": "/hub", "HF_HOME": "/hf", "TRITON_CACHE_DIR": "/triton", "TORCH_EXTENSIONS_DIR": "/ext",
+			"HOME": "/nfs/ml", "TMPDIR": "/local/tmp/", "HF_HUB_CACHE": "/hub", "HF_HOME": "/hf", "TRITON_CACHE_DIR": "/triton", "TORCHINDUCTOR_CACHE_DIR": "/inductor", "TORCH_EXTENSIONS_DIR": "/ext",
 		}, map[string]string{
-			"tmp": "/local/tmp", "var-tmp": "/var/tmp", "home": "/nfs/ml", "hf-cache": "/hub", "triton-cache": "/triton", "torch-extensions": "/ext",
+			"tmp": "/local/tmp", "var-tmp": "/var/tmp", "home": "/nfs/ml", "hf-cache": "/hub", "triton-cache": "/triton", "inductor-cache": "/inductor", "torch-extensions": "/ext",
 		}},
 		"one level up": {"relative", map[string]string{"XDG_CACHE_HOME": "/cache", "HF_HOME": "~/hf", "TRITON_HOME": "/scratch"}, map[string]string{
 			"tmp": "/tmp", "var-tmp": "/var/tmp", "home": "/home/ml", "hf-cache": "/home/ml/hf", "triton-cache": "/scratch/.triton", "torch-extensions": "/cache/torch_extensions",

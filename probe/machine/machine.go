@@ -145,7 +145,7 @@ func TorchExtensions(o Options, home string) string {
 // the launch exports of them holds, whatever this session has.
 var Heeded = []string{
 	"CUDA_HOME", "CUDA_PATH", "CXX", "HF_HOME", "HF_HUB_CACHE", "HOME", "PATH", "PYTHONPATH", "PYTHONSAFEPATH",
-	"TMPDIR", "TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR", "TRITON_HOME", "XDG_CACHE_HOME",
+	"TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR", "TRITON_HOME", "XDG_CACHE_HOME",
 }
 
 // LookupEnv is a variable as the ranks will have it.

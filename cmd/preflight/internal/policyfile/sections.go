@@ -17,6 +17,7 @@ import (
 	"preflight/checks/agreement"
 	"preflight/checks/catalogue"
 	"preflight/checks/compare"
+	"preflight/checks/knownbad"
 	"preflight/cmd/preflight/internal/inside"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/hostfile"
@@ -33,6 +34,7 @@ type Policy struct {
 	Drift      []checks.DriftSeverity
 	Waivers    []checks.Waiver
 	Groups     []checks.Group
+	KnownBad   []checks.KnownBad
 	In         []In
 }
 
@@ -49,7 +51,7 @@ type Value struct {
 }
 
 // sections are the keys of a configuration file that are no settings.
-var sections = []string{"expect", "groups", "severity", "waivers"}
+var sections = []string{"expect", "groups", "known_bad", "severity", "waivers"}
 
 func (f *file) policy(document map[string]*yaml.Node) Policy {
 	s := Policy{File: f.name, Severities: map[string]checks.Severity{}}
@@ -67,6 +69,9 @@ func (f *file) policy(document map[string]*yaml.Node) Policy {
 	f.severities(f.entries(document["severity"], "severity", "check", "severity", "fact"), &s)
 	for _, entry := range f.entries(document["waivers"], "waivers", "check", "nodes", "fact", "reason", "owner", "until") {
 		s.Waivers = append(s.Waivers, f.waiver(entry))
+	}
+	for _, entry := range f.entries(document["known_bad"], "known_bad", "id", "when", "says", "severity", "fixed", "cure", "would_see", "source") {
+		s.KnownBad = append(s.KnownBad, f.knownBad(entry))
 	}
 	return s
 }
@@ -257,6 +262,32 @@ func (f *file) waiver(entry entry) checks.Waiver {
 		f.fault(entry.keys["until"], "until: %q is not a date: write it like 2026-12-31", w.Until)
 	}
 	return w
+}
+
+func (f *file) knownBad(entry entry) checks.KnownBad {
+	e := checks.KnownBad{
+		ID:       f.required(entry, "id"),
+		Says:     f.required(entry, "says"),
+		Severity: checks.Severity(cmp.Or(f.choice(entry, "severity", "error", "warning"), "error")),
+		Fixed:    f.optional(entry, "fixed"),
+		Cure:     f.optional(entry, "cure"),
+		WouldSee: f.optional(entry, "would_see"),
+		Source:   f.optional(entry, "source"),
+		At:       f.at(entry.node),
+		When:     map[string]string{},
+	}
+	when := entry.keys["when"]
+	if when == nil || when.Kind != yaml.MappingNode {
+		f.fault(cmp.Or(when, entry.node), "when: must map what is looked at to what it is, as in {nccl: \"<2.29.3\", arch: aarch64}")
+		return e
+	}
+	for name, condition := range f.mapping(when) {
+		e.When[name] = f.text(condition, "when: "+name)
+	}
+	if err := knownbad.Valid(e); err != nil && e.ID != "" && e.Says != "" {
+		f.fault(when, "%v", err)
+	}
+	return e
 }
 
 // NoCheck says that there is no such check, and which was likely meant.

@@ -1,0 +1,66 @@
+package knownbad
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.yaml.in/yaml/v3"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+)
+
+//go:embed list.yaml
+var list string
+
+// List is every entry that preflight knows itself, in the order of the file.
+var List = sync.OnceValue(func() (all []checks.KnownBad) {
+	decoder := yaml.NewDecoder(strings.NewReader(list))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&all); err != nil {
+		panic("checks/knownbad: " + err.Error())
+	}
+	return all
+})
+
+var kebab = regexp.MustCompile(`^[a-z0-9]+([.-][a-z0-9]+)*$`)
+
+// Valid says what is wrong with an entry, nil for nothing.
+func Valid(entry checks.KnownBad) error {
+	switch {
+	case !kebab.MatchString(entry.ID):
+		return fmt.Errorf("id: %q is not of small letters, digits and dashes", entry.ID)
+	case entry.Says == "":
+		return errors.New("says: what happens is not said")
+	case entry.Severity != checks.Error && entry.Severity != checks.Warning:
+		return fmt.Errorf("severity: %q is neither error nor warning", entry.Severity)
+	case len(entry.When) == 0:
+		return errors.New("when: without a condition it would hold everywhere")
+	}
+	for name, condition := range entry.When {
+		if _, known := lookUp(name); !known {
+			return fmt.Errorf("when: unknown word %q%s", name, compare.DidYouMean(compare.Meant(name, names())))
+		}
+		if _, err := read(condition); err != nil {
+			return fmt.Errorf("when: %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// entries are those that a view is judged by: ours, and the team's, which take the place of ours
+// of the same ID.
+func entries(view checks.View) []checks.KnownBad {
+	all := slices.Clone(view.Policy.KnownBad)
+	for _, entry := range List() {
+		if !slices.ContainsFunc(all, func(e checks.KnownBad) bool { return e.ID == entry.ID }) {
+			all = append(all, entry)
+		}
+	}
+	return all
+}

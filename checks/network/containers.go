@@ -1,0 +1,97 @@
+package network
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/checks/names"
+	"preflight/checks/ranks"
+	"preflight/checks/remedy"
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+var ContainerNetworks = checks.Check{
+	ID:       "container-networks",
+	Title:    "no bridge of a container engine covers addresses of the cluster",
+	Severity: checks.Error,
+	Needs:    []facts.Section{facts.SectionNet},
+	Volatile: true,
+	Doc: "Docker gives every network of its own a subnet out of pools that it takes to be nobody's: 172.17.0.0/16 to 172.31.0.0/16 and then 192.168.0.0/20 and on. A site that uses these itself " +
+		"loses the peers whose addresses such a subnet covers: the kernel sends what is for them into the bridge, where nobody is, until the network is removed. Judged are the addresses of all " +
+		"nodes against the bridges of each. A bridge that only covers a part of the network that the node is on is warned of: the next node may get an address there.",
+	WouldSee: "No route to host, of some peers and from one node alone",
+	Run:      judgeBridges,
+}
+
+func judgeBridges(view checks.View) (findings []checks.Finding) {
+	if len(view.All) == 1 {
+		return checks.Skipped("a single node has no peers")
+	}
+	choices, addresses := placementOf(view).choices, map[*facts.Node][]netip.Addr{}
+	for _, node := range view.Everywhere() {
+		if address, err := netip.ParseAddr(node.Address); err == nil {
+			addresses[node] = []netip.Addr{address.Unmap()}
+		}
+		if rank, err := netip.ParseAddr(choices[node].Address); err == nil && !slices.Contains(addresses[node], rank.Unmap()) {
+			addresses[node] = append(addresses[node], rank.Unmap())
+		}
+	}
+	for _, node := range view.Nodes {
+		if ranks.ContainerOf(node) != "" {
+			continue // its interfaces are a container's own
+		}
+		_, network, _ := names.HolderOf(node, node.Address)
+		for _, bridge := range node.Net.Interfaces {
+			for _, subnet := range subnetsOf(bridge) {
+				var covered []string
+				for _, peer := range view.Everywhere() {
+					if peer != node && slices.ContainsFunc(addresses[peer], subnet.Contains) {
+						covered = append(covered, peer.Name)
+					}
+				}
+				if covered != nil || network.IsValid() && network.Overlaps(subnet) {
+					findings = append(findings, covers(node, bridge, subnet, network, covered))
+				}
+			}
+		}
+	}
+	return findings
+}
+
+// subnetsOf are the networks that a bridge of a container engine has, none of any other
+// interface. An address of a single host covers nobody else.
+func subnetsOf(bridge facts.Interface) (subnets []netip.Prefix) {
+	if bridge.Kind == "veth" || !bridge.ForContainers() {
+		return nil
+	}
+	for _, text := range bridge.IPv4() {
+		if prefix, err := netip.ParsePrefix(text); err == nil && !prefix.IsSingleIP() {
+			subnets = append(subnets, prefix.Masked())
+		}
+	}
+	return subnets
+}
+
+func covers(node *facts.Node, bridge facts.Interface, subnet, network netip.Prefix, peers []string) checks.Finding {
+	f := checks.Finding{
+		Nodes:   []string{node.Name},
+		Summary: fmt.Sprintf("%s of a container engine covers the addresses of %s: what is for them goes into it", bridge.Name, hostfile.Fold(peers)),
+		Got:     fmt.Sprintf("%s has %s", bridge.Name, subnet),
+		Want:    "subnets for containers that nobody else uses",
+		Remedy: []fix.Command{
+			remedy.OnMachine(node, fix.On("docker network ls && docker network prune   # removes those that no container uses")),
+			remedy.OnMachine(node, fix.On(`grep -s . /etc/docker/daemon.json; echo '{"bip": "10.255.0.1/24", "default-address-pools": [{"base": "10.255.0.0/16", "size": 24}]}'   # what to have there, with a network that is free at your site; then: sudo systemctl restart docker`)),
+		},
+	}
+	if peers == nil {
+		f.Verdict = checks.Warn
+		f.Summary = fmt.Sprintf("%s of a container engine overlaps the network that the node is on", bridge.Name)
+		f.Got += fmt.Sprintf(", the node is on %s", network)
+		f.WouldSee = "nothing, until a node gets an address there: then No route to host"
+	}
+	return f
+}

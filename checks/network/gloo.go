@@ -1,0 +1,85 @@
+package network
+
+import (
+	"fmt"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/checks/names"
+	"preflight/checks/ranks"
+	"preflight/checks/remedy"
+	"preflight/facts"
+	"preflight/launch/nccl"
+)
+
+var GlooAddress = checks.Check{
+	ID:       "gloo-address",
+	Title:    "groups of gloo beside NCCL's listen where the peers can call",
+	Severity: checks.Warning,
+	Needs:    []facts.Section{facts.SectionNet, facts.SectionNames},
+	Volatile: true,
+	Doc: "Many a script makes a group of gloo beside NCCL's, for objects, checkpoints and barriers: new_group(backend=\"gloo\"), Megatron, vLLM, verl. gloo goes by its own rules: " +
+		"GLOO_SOCKET_IFNAME, else the first address of the node's own name, whatever NCCL takes. That address is judged as nic-choice judges NCCL's: no loopback, none that other nodes " +
+		"hold too, none of a network inside the machine, none that is down. It fails where the script names gloo, and is warned of elsewhere. A node whose name is a loopback address is " +
+		"host-names' to say, and a variable that names nothing env-sane's; where ranks are on processors nic-choice judges gloo.",
+	WouldSee: "RuntimeError: Gloo connectFullMesh failed with … timed out connecting: SO_ERROR: Connection refused, remote=[ADDRESS]",
+	Run:      judgeGloo,
+}
+
+func judgeGloo(view checks.View) (findings []checks.Finding) {
+	switch {
+	case len(view.All) == 1:
+		return checks.Skipped("a single node has no peers")
+	case !ranks.UsesNCCL(view):
+		return checks.Skipped("ranks on processors talk by gloo alone: see nic-choice")
+	}
+	p := placementOf(view)
+	for _, node := range view.Nodes {
+		choice := nccl.Gloo(view.Launch, node)
+		isNamed := ranks.Env(view, node).Get("GLOO_SOCKET_IFNAME").Value != ""
+		switch {
+		case !isNamed && len(names.Own(view, node)) > 0: // host-names says it
+		case choice.Error != "": // env-sane says it
+		case choice.Address == "":
+			findings = append(findings, checks.UnknownFor(node, choice.Rule))
+		case p.glooFault(node, choice) != "":
+			findings = append(findings, p.glooFinding(node, choice))
+		}
+	}
+	return findings
+}
+
+// glooFault is what speaks against an address of gloo's. What the nodes have tried is of another one,
+// unless both libraries take the same.
+func (p *placement) glooFault(node *facts.Node, choice nccl.Choice) string {
+	here := *p
+	if node.Mesh == nil || node.Mesh.Address != choice.Address {
+		here.called, here.answered = nil, nil
+	}
+	return here.fault(node, choice)
+}
+
+func (p *placement) glooFinding(node *facts.Node, choice nccl.Choice) checks.Finding {
+	f := checks.Finding{
+		Nodes:   []string{node.Name},
+		Summary: fmt.Sprintf("gloo will take %s, %s", choiceText(choice, nil), p.glooFault(node, choice)),
+		Got:     choice.Rule,
+		Want:    "an address that the other nodes can call",
+	}
+	switch {
+	case ranks.GlooMesh(p.view).Caller(node) == nil:
+		f.WouldSee = "nothing, " + ranks.ByOrder
+	case ranks.UsesGloo(p.view):
+		f.Verdict = checks.Fail
+	}
+	peer := nccl.PeerAddress(node)
+	if name := sharedName(p.view); name != "" {
+		f.Want = fmt.Sprintf("%s, by which the nodes were reached", name)
+		f.Remedy = setForAll(p.view.Launch, "GLOO_SOCKET_IFNAME", name)
+	} else if peer.Interface != "" {
+		f.Want = fmt.Sprintf("%s (%s), by which the node was reached", peer.Interface, peer.Address)
+		f.Remedy = []fix.Command{fix.On("echo GLOO_SOCKET_IFNAME=%s | sudo tee -a /etc/environment", fix.Name(peer.Interface)).Inside()}
+	}
+	f.Remedy = append(remedy.WithHostNetwork(node), f.Remedy...)
+	return f
+}

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"os"
+	"slices"
+	"testing"
+)
+
+// TestVariablesBeforeTheCommand: they hold for it as if they stood before preflight, and nothing
+// else is taken for one.
+func TestVariablesBeforeTheCommand(t *testing.T) {
+	for _, c := range []struct {
+		words, want []string
+		nodes       string // NNODES then
+	}{
+		{[]string{"NNODES=2", "torchrun", "train.py"}, []string{"torchrun", "train.py"}, "2"},
+		{[]string{"env", "NNODES=4", "OTHER_OF_TEST=a=b", "torchrun", "A=b"}, []string{"torchrun", "A=b"}, "4"},
+		{[]string{"env", "-i", "NNODES=2", "torchrun"}, []string{"env", "-i", "NNODES=2", "torchrun"}, "1"},
+		{[]string{"torchrun", "NNODES=2"}, []string{"torchrun", "NNODES=2"}, "1"},
+		{[]string{"NNODES=2"}, []string{"NNODES=2"}, "1"},
+		{nil, nil, "1"},
+	} {
+		t.Setenv("NNODES", "1")
+		t.Setenv("OTHER_OF_TEST", "")
+		if got := inEnvironment(c.words); !slices.Equal(got, c.want) || os.Getenv("NNODES") != c.nodes {
+			t.Errorf("%q is %q with NNODES=%s, want %q with %s", c.words, got, os.Getenv("NNODES"), c.want, c.nodes)
+		}
+	}
+}

@@ -1,0 +1,294 @@
+package args
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"preflight/launch"
+)
+
+// framework is a program that starts torchrun or accelerate in turn.
+type framework struct {
+	names  []string // of the program
+	module string   // that python -m runs instead
+	// starts is the command that it starts, of what follows its name.
+	starts func(words []string, around Surroundings) ([]string, error)
+}
+
+// frameworks are those that preflight knows.
+//
+// Source: hiyouga/LLaMA-Factory ff6d4d12 (2026-08), src/llamafactory/launcher.py, launch;
+// axolotl-ai-cloud/axolotl 067b021c (2026-07), src/axolotl/cli/main.py and cli/utils/train.py;
+// modelscope/ms-swift 3602360a (2026-08), swift/cli/main.py, cli_main, and cli/_megatron/main.py.
+var frameworks = []framework{
+	{[]string{"llamafactory-cli", "lmf"}, "llamafactory.cli", llamaFactory},
+	{[]string{"axolotl"}, "axolotl.cli.main", axolotl},
+	{[]string{"swift"}, "swift.cli.main", func(words []string, around Surroundings) ([]string, error) {
+		return swift("swift", "swift.cli.", []string{"sft", "pt", "rlhf"}, words, around)
+	}},
+	{[]string{"megatron"}, "swift.cli._megatron.main", func(words []string, around Surroundings) ([]string, error) {
+		return swift("megatron", "swift.cli._megatron.", []string{"sft", "pt", "rlhf"}, words, around)
+	}},
+}
+
+// started is the command that the words come to where a framework begins them, and the
+// interpreter that it was given; nil where none does.
+func started(words []string, around Surroundings) (command []string, interpreter string, err error) {
+	name, rest := path.Base(words[0]), words[1:]
+	isModule := false
+	if pythonName.MatchString(name) {
+		if path.IsAbs(words[0]) {
+			interpreter = words[0]
+		}
+		if isModule, name, rest = pythonRuns(words[1:]); !isModule {
+			name = path.Base(name)
+		}
+	}
+	at := slices.IndexFunc(frameworks, func(f framework) bool {
+		return isModule && name == f.module || !isModule && slices.Contains(f.names, name)
+	})
+	if at < 0 {
+		return nil, "", nil
+	}
+	command, err = frameworks[at].starts(rest, around)
+	return command, interpreter, err
+}
+
+func refuseFramework(program, format string, values ...any) error {
+	return &launch.UsageError{Program: program, Message: fmt.Sprintf(format, values...)}
+}
+
+// isOn is how LLaMA-Factory reads a switch of the environment.
+func isOn(value string) bool {
+	return slices.Contains([]string{"true", "y", "1"}, strings.ToLower(value))
+}
+
+// llamaFactory starts torchrun where it is told to, or sees several devices. What it counts
+// is left to torchrun here, which counts the same.
+func llamaFactory(words []string, around Surroundings) ([]string, error) {
+	const program = "llamafactory-cli"
+	env := around.Getenv
+	if len(words) == 0 || words[0] != "train" {
+		return nil, refuseFramework(program, "only llamafactory-cli train starts a training: write llamafactory-cli train config.yaml")
+	}
+	nodes := cmp.Or(env("NNODES"), "1")
+	forced := isOn(env("FORCE_TORCHRUN")) || isOn(env("USE_MCA")) || isOn(env("USE_MEGATRON_BRIDGE"))
+	switch {
+	case !forced && (isOn(env("USE_RAY")) || isOn(env("USE_KT"))):
+		return nil, refuseFramework(program, "with USE_RAY or USE_KT it starts no torchrun, and preflight does not know where the ranks will be: judge the hosts alone, without a command")
+	case !forced && nodes != "1":
+		return nil, refuseFramework(program, "NNODES is %s, and on a node with one device it starts no torchrun and trains alone: set FORCE_TORCHRUN=1", nodes)
+	case nodes != "1" && env("MASTER_ADDR") == "":
+		return nil, refuseFramework(program, "NNODES is %s, and without MASTER_ADDR every node calls itself, at 127.0.0.1: set it to the first node's address", nodes)
+	case nodes != "1" && env("MASTER_PORT") == "":
+		return nil, refuseFramework(program, "NNODES is %s, and without MASTER_PORT every node takes a free port of its own: set it to one number on all of them", nodes)
+	}
+	command := []string{"torchrun", "--nproc_per_node", cmp.Or(env("NPROC_PER_NODE"), "gpu")}
+	address, port := cmp.Or(env("MASTER_ADDR"), "127.0.0.1"), env("MASTER_PORT")
+	if id := env("RDZV_ID"); id != "" {
+		if env("MIN_NNODES") != "" && env("MAX_NNODES") != "" {
+			nodes = env("MIN_NNODES") + ":" + env("MAX_NNODES")
+		}
+		command = append(command, "--nnodes", nodes, "--rdzv-id", id, "--rdzv-backend", "c10d", "--rdzv-endpoint", strings.TrimSuffix(address+":"+port, ":"),
+			"--max-restarts", cmp.Or(env("MAX_RESTARTS"), "0"))
+	} else {
+		command = append(command, "--nnodes", nodes, "--node_rank", cmp.Or(env("NODE_RANK"), "0"), "--master_addr", address)
+		if port != "" {
+			command = append(command, "--master_port", port)
+		}
+	}
+	return append(append(command, "-m", "llamafactory.launcher"), words[1:]...), nil
+}
+
+// axolotl hands what is behind its own "--" to what it starts, and its other options to the ranks.
+func axolotl(words []string, _ Surroundings) ([]string, error) {
+	if len(words) == 0 || words[0] != "train" {
+		return nil, refuseFramework("axolotl", "only axolotl train starts a training: write axolotl train config.yaml")
+	}
+	words = words[1:]
+	var forLauncher []string
+	if dash := slices.Index(words, "--"); dash >= 0 {
+		words, forLauncher = words[:dash], slices.Clone(words[dash+1:])
+	}
+	launcher := "accelerate"
+	var ours, others []string
+	for i := 0; i < len(words); i++ {
+		name, value, isPair := strings.Cut(words[i], "=")
+		name = strings.ReplaceAll(name, "_", "-")
+		taken := slices.Contains([]string{"--launcher", "--num-processes", "--main-process-port", "--cloud", "--sweep"}, name)
+		if taken && !isPair && i+1 < len(words) {
+			i++
+			value = words[i]
+		}
+		switch name {
+		case "--launcher":
+			launcher = value
+		case "--num-processes", "--main-process-port":
+			ours = append(ours, "--"+strings.ReplaceAll(name[2:], "-", "_"), value)
+		case "--cloud", "--sweep", "--use-ray":
+			return nil, refuseFramework("axolotl", "with %s it starts elsewhere, or many times: judge one training on these hosts, without it", name)
+		default:
+			others = append(others, words[i])
+		}
+	}
+	var command []string
+	switch launcher {
+	case "accelerate":
+		command = append([]string{"accelerate", "launch"}, append(ours, forLauncher...)...)
+	case "torchrun":
+		command = append([]string{"torchrun"}, forLauncher...)
+		has := func(name string) bool {
+			return slices.ContainsFunc(forLauncher, func(word string) bool { return strings.Contains(word, name) })
+		}
+		if has("--rdzv_endpoint") && !has("--rdzv_backend") {
+			command = append(command, "--rdzv_backend", launch.RendezvousC10d)
+		}
+	default:
+		return nil, refuseFramework("axolotl", "with --launcher %s it starts one process, which meets nobody: take accelerate or torchrun", launcher)
+	}
+	return append(append(command, "-m", "axolotl.cli.train"), others...), nil
+}
+
+// swift starts torchrun where NPROC_PER_NODE or NNODES is set, by its configuration too, whose
+// entries become options in their order.
+func swift(program, modules string, methods, words []string, around Surroundings) ([]string, error) {
+	if len(words) == 0 || !slices.Contains(methods, strings.ReplaceAll(words[0], "_", "-")) {
+		return nil, refuseFramework(program, "preflight judges the trainings of %s: write %[1]s %s …", program, strings.Join(methods, ", or "+program+" "))
+	}
+	arguments, configured, err := spelledOut(program, words[1:], around)
+	if err != nil {
+		return nil, err
+	}
+	env := func(name string) string { return cmp.Or(around.Getenv(name), configured[name]) }
+	if env("NPROC_PER_NODE") == "" && env("NNODES") == "" {
+		return nil, refuseFramework(program, "without NPROC_PER_NODE and NNODES it starts one process, which meets nobody: set both, and NODE_RANK and MASTER_ADDR, on every node")
+	}
+	command := []string{"torchrun"}
+	for _, name := range []string{"NPROC_PER_NODE", "MASTER_PORT", "NNODES", "NODE_RANK", "MASTER_ADDR"} {
+		if value := env(name); value != "" {
+			command = append(command, "--"+strings.ToLower(name), value)
+		}
+	}
+	return append(append(command, "-m", modules+strings.ReplaceAll(words[0], "-", "_")), arguments...), nil
+}
+
+// spelledOut puts the entries of a configuration that comes first in its place, as options.
+// Those below ENV are variables.
+func spelledOut(program string, words []string, around Surroundings) (arguments []string, env map[string]string, err error) {
+	if len(words) == 0 || !isConfiguration(words[0]) {
+		return words, nil, nil
+	}
+	config, err := readConfiguration(words[0], around)
+	if err != nil {
+		return nil, nil, refuseFramework(program, "%v", err)
+	}
+	env = map[string]string{}
+	for i := 0; i+1 < len(config.Content); i += 2 {
+		key, value := config.Content[i].Value, config.Content[i+1]
+		switch {
+		case key == "ENV":
+			for j := 0; j+1 < len(value.Content); j += 2 {
+				env[value.Content[j].Value] = value.Content[j+1].Value
+			}
+		case value.Kind == yaml.SequenceNode:
+			arguments = append(arguments, "--"+key)
+			for _, entry := range value.Content {
+				arguments = append(arguments, entry.Value)
+			}
+		case value.Kind == yaml.MappingNode:
+			var fields map[string]any
+			err := value.Decode(&fields)
+			text, spelled := json.Marshal(fields)
+			if err := errors.Join(err, spelled); err != nil {
+				return nil, nil, refuseFramework(program, "%s: %s: %v", words[0], key, err)
+			}
+			arguments = append(arguments, "--"+key, string(text))
+		default:
+			arguments = append(arguments, "--"+key, value.Value)
+		}
+	}
+	return append(arguments, words[1:]...), env, nil
+}
+
+// isConfiguration is whether a word is what frameworks take for the file of their settings.
+func isConfiguration(word string) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(word))
+}
+
+var errNoMapping = errors.New("it maps no names to values")
+
+// readConfiguration reads a file of settings; JSON is YAML.
+func readConfiguration(name string, around Surroundings) (*yaml.Node, error) {
+	text, err := around.ReadFile(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("there is no %s: correct its path", name)
+	case err != nil:
+		return nil, fmt.Errorf("%s cannot be read: %w", name, err)
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		return nil, fmt.Errorf("%s is no YAML: %w", name, err)
+	}
+	if len(document.Content) == 0 || document.Content[0].Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("%s: %w", name, errNoMapping)
+	}
+	return document.Content[0], nil
+}
+
+// places are entries of a trainer's configuration that name a file or a directory, however
+// short the name: saves/qwen could be a model on a hub elsewhere.
+var places = []string{"output_dir", "dataset_dir", "dataset_prepared_path", "logging_dir", "run_dir"}
+
+// named is what the configuration that a trainer is handed names: that of DeepSpeed, and what
+// else may be a path. One that cannot be read is the script's affair.
+func named(arguments []string, around Surroundings) (deepspeed string, paths []string) {
+	if len(arguments) == 0 || !isConfiguration(arguments[0]) || around.ReadFile == nil {
+		return "", nil
+	}
+	config, err := readConfiguration(arguments[0], around)
+	if err != nil {
+		return "", nil
+	}
+	for i := 0; i+1 < len(config.Content); i += 2 {
+		key, value := config.Content[i].Value, config.Content[i+1]
+		if key == "deepspeed" && value.Kind == yaml.ScalarNode && path.Ext(value.Value) == ".json" {
+			deepspeed = value.Value
+			continue
+		}
+		for _, text := range texts(value) {
+			if slices.Contains(places, key) && !path.IsAbs(text) {
+				text = "./" + text
+			}
+			paths = append(paths, text)
+		}
+	}
+	return deepspeed, paths
+}
+
+// texts are the plain values in a part of a configuration.
+func texts(node *yaml.Node) (all []string) {
+	switch node.Kind {
+	case yaml.ScalarNode:
+		if node.Tag == "!!str" {
+			all = append(all, node.Value)
+		}
+	case yaml.MappingNode:
+		for i := 1; i < len(node.Content); i += 2 {
+			all = append(all, texts(node.Content[i])...)
+		}
+	case yaml.SequenceNode:
+		for _, entry := range node.Content {
+			all = append(all, texts(entry)...)
+		}
+	}
+	return all
+}

@@ -1,0 +1,116 @@
+package args
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/launch"
+)
+
+const llamaYAML = `### method
+stage: sft
+deepspeed: examples/deepspeed/ds_z3_config.json  # or another
+dataset: identity,alpaca_en_demo
+dataset_dir: data
+output_dir: saves/qwen3-4b
+model_name_or_path: Qwen/Qwen3-4B
+cutoff_len: 2048
+`
+
+const swiftYAML = `ENV:
+  NPROC_PER_NODE: 8
+  MASTER_PORT: 29501
+model: Qwen/Qwen3-4B
+dataset: [a.jsonl, b.jsonl]
+deepspeed: zero3.json
+model_kwargs: {max: 1}
+output_dir: output
+`
+
+// TestFrameworks is what each starts, as its program would.
+func TestFrameworks(t *testing.T) {
+	files := map[string]string{"sft.yaml": llamaYAML, "swift.yaml": swiftYAML}
+	torchrun := launch.Options{Program: launch.ProgramTorchrun, Rendezvous: launch.RendezvousStatic, MinNodes: 1, MaxNodes: 1, PerNode: "gpu", Module: true}
+	for _, c := range []struct {
+		command string
+		env     map[string]string
+		want    func(*launch.Options)
+	}{
+		{"llamafactory-cli train sft.yaml", nil, func(o *launch.Options) {
+			o.MasterAddr, o.Script, o.Arguments = "127.0.0.1", "llamafactory.launcher", []string{"sft.yaml"}
+			o.ConfigFile = "examples/deepspeed/ds_z3_config.json"
+			o.Reads = []string{"sft", "identity,alpaca_en_demo", "./data", "./saves/qwen3-4b", "Qwen/Qwen3-4B"}
+		}},
+		{"/opt/venv/bin/lmf train sft.yaml", map[string]string{
+			"FORCE_TORCHRUN": "1", "NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "w1", "MASTER_PORT": "29600", "NPROC_PER_NODE": "8",
+		}, func(o *launch.Options) {
+			o.MinNodes, o.MaxNodes, o.NodeRank, o.PerNode, o.MasterAddr, o.MasterPort = 2, 2, 1, "8", "w1", 29600
+			o.Script, o.Arguments, o.ConfigFile = "llamafactory.launcher", []string{"sft.yaml"}, "examples/deepspeed/ds_z3_config.json"
+			o.Reads = []string{"sft", "identity,alpaca_en_demo", "./data", "./saves/qwen3-4b", "Qwen/Qwen3-4B"}
+		}},
+		{"llamafactory-cli train --stage sft --deepspeed ds.json", map[string]string{
+			"FORCE_TORCHRUN": "true", "RDZV_ID": "a", "NNODES": "2", "MIN_NNODES": "1", "MAX_NNODES": "3", "MASTER_ADDR": "w1", "MASTER_PORT": "29600",
+		}, func(o *launch.Options) {
+			o.MinNodes, o.MaxNodes, o.Rendezvous, o.RdzvEndpoint = 1, 3, launch.RendezvousC10d, "w1:29600"
+			o.Script, o.Arguments = "llamafactory.launcher", []string{"--stage", "sft", "--deepspeed", "ds.json"}
+		}},
+		{"/usr/bin/python3 -m swift.cli.main sft swift.yaml --lora_rank 8", map[string]string{"NNODES": "2", "MASTER_ADDR": "w1", "MASTER_PORT": "29500"}, func(o *launch.Options) {
+			o.MinNodes, o.MaxNodes, o.PerNode, o.MasterAddr, o.MasterPort = 2, 2, "8", "w1", 29500
+			o.Script, o.Interpreter = "swift.cli.sft", "/usr/bin/python3"
+			o.Arguments = []string{"--model", "Qwen/Qwen3-4B", "--dataset", "a.jsonl", "b.jsonl", "--deepspeed", "zero3.json", "--model_kwargs", `{"max":1}`, "--output_dir", "output", "--lora_rank", "8"}
+		}},
+		{"megatron pt --model x", map[string]string{"NPROC_PER_NODE": "4"}, func(o *launch.Options) {
+			o.PerNode, o.Script, o.Arguments = "4", "swift.cli._megatron.pt", []string{"--model", "x"}
+		}},
+		{"axolotl train sft.yaml --launcher torchrun --learning-rate 1e-4 -- --nnodes=2 --rdzv_endpoint w1:29400", nil, func(o *launch.Options) {
+			o.MinNodes, o.MaxNodes, o.PerNode, o.Rendezvous, o.RdzvEndpoint = 2, 2, "1", launch.RendezvousC10d, "w1:29400"
+			o.Script, o.Arguments, o.ConfigFile = "axolotl.cli.train", []string{"sft.yaml", "--learning-rate", "1e-4"}, "examples/deepspeed/ds_z3_config.json"
+			o.Reads = []string{"sft", "identity,alpaca_en_demo", "./data", "./saves/qwen3-4b", "Qwen/Qwen3-4B"}
+		}},
+		{"axolotl train sft.yaml --num-processes=16 -- --multi_gpu --num_machines 2 --machine_rank 0 --main_process_ip w1 --main_process_port 29500", nil, func(o *launch.Options) {
+			o.Program, o.MinNodes, o.MaxNodes, o.PerNode, o.RdzvEndpoint = launch.ProgramAccelerate, 2, 2, "8", "w1:29500"
+			o.Script, o.Arguments, o.ConfigFile = "axolotl.cli.train", []string{"sft.yaml"}, "examples/deepspeed/ds_z3_config.json"
+			o.Reads = []string{"sft", "identity,alpaca_en_demo", "./data", "./saves/qwen3-4b", "Qwen/Qwen3-4B"}
+		}},
+	} {
+		got, err := Parse(split(t, c.command), "", surroundings(c.env, files))
+		if err != nil {
+			t.Errorf("%s: %v", c.command, err)
+			continue
+		}
+		want := torchrun
+		c.want(&want)
+		if diff := cmp.Diff(want, got.Options); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.command, diff)
+		}
+	}
+}
+
+// TestFrameworksRefused is what would start something else than the nodes meeting, with the way out.
+func TestFrameworksRefused(t *testing.T) {
+	for _, c := range []struct {
+		command string
+		env     map[string]string
+		want    string
+	}{
+		{"llamafactory-cli chat x.yaml", nil, "llamafactory-cli: only llamafactory-cli train starts a training"},
+		{"llamafactory-cli train x.yaml", map[string]string{"NNODES": "2"}, "llamafactory-cli: NNODES is 2, and on a node with one device it starts no torchrun and trains alone: set FORCE_TORCHRUN=1"},
+		{"llamafactory-cli train x.yaml", map[string]string{"NNODES": "2", "FORCE_TORCHRUN": "1"}, "llamafactory-cli: NNODES is 2, and without MASTER_ADDR every node calls itself"},
+		{"llamafactory-cli train x.yaml", map[string]string{"NNODES": "2", "FORCE_TORCHRUN": "1", "MASTER_ADDR": "w1"}, "llamafactory-cli: NNODES is 2, and without MASTER_PORT every node takes a free port of its own"},
+		{"llamafactory-cli train x.yaml", map[string]string{"USE_RAY": "1"}, "llamafactory-cli: with USE_RAY or USE_KT it starts no torchrun"},
+		{"axolotl preprocess x.yaml", nil, "axolotl: only axolotl train starts a training"},
+		{"axolotl train x.yaml --launcher python", nil, "axolotl: with --launcher python it starts one process"},
+		{"axolotl train x.yaml --sweep s.yaml", nil, "axolotl: with --sweep it starts elsewhere, or many times"},
+		{"swift infer --model x", nil, "swift: preflight judges the trainings of swift: write swift sft, or swift pt, or swift rlhf …"},
+		{"swift sft --model x", nil, "swift: without NPROC_PER_NODE and NNODES it starts one process"},
+		{"swift sft lost.yaml", map[string]string{"NNODES": "2"}, "swift: there is no lost.yaml: correct its path"},
+	} {
+		_, err := Parse(split(t, c.command), "", surroundings(c.env, nil))
+		if _, isUsage := errors.AsType[*launch.UsageError](err); !isUsage || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", c.command, err, c.want)
+		}
+	}
+}
