@@ -168,13 +168,13 @@ func TestTalk(t *testing.T) {
 
 // TestFaults: in a step of its own, and as one of a step where our binary lies there.
 func TestFaults(t *testing.T) {
-	for name, nodelist := range map[string]string{"own steps": "", "one step": "w[1-2]"} {
-		t.Run(name, func(t *testing.T) { faultsOf(t, nodelist) })
+	for name, job := range map[string]bool{"own steps": false, "one step": true} {
+		t.Run(name, func(t *testing.T) { faultsOf(t, job) })
 	}
 }
 
-func faultsOf(t *testing.T, nodelist string) {
-	carriertest.Faults(t, carriertest.Stand{Blind: true, Open: func(t *testing.T, logins map[string]string) remote.Carrier {
+func faultsOf(t *testing.T, job bool) {
+	raise := func(t *testing.T, logins map[string]string) {
 		dir := t.TempDir()
 		for node, login := range logins {
 			if err := os.Symlink(login, filepath.Join(dir, node)); err != nil {
@@ -183,11 +183,16 @@ func faultsOf(t *testing.T, nodelist string) {
 		}
 		inJob(t)
 		t.Setenv("LOGINS", dir)
-		t.Setenv("SLURM_JOB_NODELIST", nodelist)
-		if nodelist != "" {
+		if job {
 			warm(t, slices.Collect(maps.Keys(logins)))
 		}
-		carrier, err := New(slices.Collect(maps.Keys(logins)), Options{Job: Own(), Timeout: 6 * time.Second})
+	}
+	carriertest.Faults(t, carriertest.Stand{Blind: true, Raise: raise, Open: func(t *testing.T, logins map[string]string) remote.Carrier {
+		nodes, of := slices.Collect(maps.Keys(logins)), Own()
+		if of.Nodes = ""; job {
+			of.Nodes = strings.Join(nodes, ",")
+		}
+		carrier, err := New(nodes, Options{Job: of, Timeout: 6 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,7 +207,7 @@ func warm(t *testing.T, nodes []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := remote.New(carrier, remote.Options{Timeout: 2 * time.Second})
+	client := remote.New(carrier, remote.Options{Timeout: 8 * time.Second})
 	defer client.Close()
 	var all sync.WaitGroup
 	for _, node := range nodes {
