@@ -23,6 +23,15 @@ func TestSlurm(t *testing.T) {
 		"w3": func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetMTU(1400) },
 	}
 	adopts := map[string]plant{"w3": (*testhosts.Node).AdmitJobs}
+	// One that has lost sight of the job: pam_slurm_adopt that cannot ask slurmd, or another user's job.
+	turnedAway := map[string]plant{"w3": func(n *testhosts.Node) (testhosts.Undo, error) {
+		undo, err := n.AdmitJobs()
+		if err == nil {
+			_, err = n.Run(t.Context(), "sed", "-i", "/slurmstepd/d", "/run/slurm-adopt")
+		}
+		return undo, err
+	}}
+	noKey := map[string]plant{"w2": (*testhosts.Node).RemoveAuthorizedKey}
 	for _, test := range []struct {
 		name  string
 		plant map[string]plant
@@ -43,6 +52,10 @@ func TestSlurm(t *testing.T) {
 		{"no sshd, and torchrun", noSSHD, false, []string{"--rendezvous", "c10d", "--rdzv-endpoint", "w1"}, []string{"unknown ssh-reach [w2 w4]"}, 2},
 		{"no job, and pdsh", adopts, false, nil, []string{"fail ssh-login [w3]"}, 1},
 		{"no job, and srun", adopts, false, []string{"--launcher", "slurm"}, []string{"unknown ssh-login [w3]"}, 2},
+		{"turned away in a job, and mpirun", turnedAway, true, []string{"--launcher", "openmpi", "--only", "ssh-*", "--via", "ssh"}, []string{"unknown ssh-login [w3]"}, 2},
+		{"turned away in a job, and mpirun goes by srun", turnedAway, true, []string{"--launcher", "openmpi", "--only", "shm-size"}, []string{}, 0},
+		{"no key is taken, and mpirun in a job goes by srun", noKey, true, []string{"--launcher", "openmpi", "--only", "shm-size"}, []string{}, 0},
+		{"turned away in a job, and pdsh", turnedAway, true, []string{"--only", "ssh-*"}, []string{"fail ssh-login [w3]"}, 1},
 		{"in a job, and pdsh", adopts, true, nil, []string{}, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -27,6 +27,9 @@ func (c Command) Addressed(to Audience) (line string, isCommand bool) {
 	if c.at != nil {
 		nodes = c.at
 	}
+	if c.packed.literal != "" && len(to.Nodes) > 0 && to.isBeyondSSH(slices.Concat(nodes, to.Nodes)) {
+		return c.piped(to)
+	}
 	remote := len(nodes) > 0 && (c.place == onNodes || c.place == stated && strings.Contains(string(c.code.literal), "{ssh}"))
 	each := ""
 	if c.place == eachHost && len(nodes) == 1 {
@@ -41,9 +44,9 @@ func (c Command) Addressed(to Audience) (line string, isCommand bool) {
 	if kept {
 		words = nil
 	} else if words != nil {
-		nodes = slices.DeleteFunc(slices.Clone(nodes), func(name string) bool { return !slices.Equal(to.Inside(name), words) })
+		nodes = to.alike(nodes)
 		if len(nodes) < len(to.Nodes) && c.at == nil {
-			c = c.Remark("and so on each of the others, in what its ranks run in")
+			c = c.Remark(andTheOthers)
 		}
 	}
 	isStrangers := kept || c.place == console && to.Pods != nil // whoever we are in a pod, we are nobody on its machine
@@ -54,7 +57,7 @@ func (c Command) Addressed(to Audience) (line string, isCommand bool) {
 		return remark.String(), false
 	case (remote || c.place == eachHost) && !areHosts(nodes):
 		return "by hand: what these machines are called is no text to paste into a shell", false
-	case slices.ContainsFunc(words, func(word string) bool { return !isPrintable(word) }):
+	case !arePrintable(words):
 		return "by hand: what the ranks run in is no text to paste into a shell", false
 	case code.refused && remote:
 		return to.remoteShell(nodes) + remarkMark + "and look there by hand: a value in it is no text to paste into a shell", true
@@ -69,6 +72,25 @@ func (c Command) Addressed(to Audience) (line string, isCommand bool) {
 		line += remarkMark + remark.String()
 	}
 	return line, true
+}
+
+const andTheOthers = "and so on each of the others, in what its ranks run in"
+
+// alike are the nodes that are entered as the first of them is.
+func (to Audience) alike(nodes []string) []string {
+	words := to.inside(nodes[0])
+	return slices.DeleteFunc(slices.Clone(nodes), func(name string) bool { return !slices.Equal(to.inside(name), words) })
+}
+
+func (to Audience) inside(node string) []string {
+	if to.Inside == nil {
+		return nil
+	}
+	return to.Inside(node)
+}
+
+func arePrintable(words []string) bool {
+	return !slices.ContainsFunc(words, func(word string) bool { return !isPrintable(word) })
 }
 
 // handedOn is code for nodes as it is typed here, behind the words that enter what their ranks

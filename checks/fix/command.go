@@ -36,6 +36,7 @@ type Command struct {
 	side    side     // of what the ranks run in, where they run in something
 	at      []string // other nodes than the finding's, nil for those
 	code    text
+	packed  text   // of a copy: what writes it to a pipe, for whom rsync does not reach
 	remarks []text // beside that of the code
 	bound   map[string]Arg
 }

@@ -31,7 +31,9 @@ shift; exec sh -c "$*"`,
 		"pdsh": `shift 2; test "$1" = -w || exit 9
 case $2 in -*|*@-*|^*|/*) touch pwned;; esac
 shift 2; exec sh -c "$*"`,
-		"sudo": `exec "$@"`, "rsync": `exec tell "$@"`,
+		"sudo": `exec "$@"`, "rsync": `exec tell "$@"`, "tar": `test "$3" = -xf || { shift 4; exec tell "$@"; }`,
+		// What enters a node or what its ranks run in has its command behind its options.
+		"srun": enters, "kubectl": enters, "docker": enters,
 		"tell": `for word; do printf '%s\0' "$word"; done >> "$RECEIVED"`,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
@@ -40,6 +42,8 @@ shift 2; exec sh -c "$*"`,
 	}
 	return dir
 }
+
+const enters = `while test "$1" != sh; do shift; done; exec "$@"`
 
 // paste runs a line as it would be typed, and returns what arrived and what was made.
 func paste(t *testing.T, bin, line string) (received []string, made []os.DirEntry) {
@@ -162,6 +166,33 @@ func TestNothingOfANameRuns(t *testing.T) {
 	}
 }
 
+// TestNothingOfACopyRuns has files of hostile names copied every way: each is packed by its own
+// name, or the line tells nothing at all.
+func TestNothingOfACopyRuns(t *testing.T) {
+	lines := pasted{sandbox(t), map[string][]string{}}
+	for way, audience := range beyondSSH("w1", "w2") {
+		arrivals := 0
+		for _, word := range hostile {
+			for _, command := range []Command{CopyTo("/" + word), CopyFrom("w2", "/"+word)} {
+				line := asPasted(command, audience)
+				received := slices.Compact(lines.line(t, line)) // of one tar for each node
+				if slices.Equal(received, []string{"./" + word}) {
+					arrivals++
+				} else if !slices.Equal(received, []string{""}) || !strings.HasPrefix(line, "# by hand") {
+					t.Errorf("%s: %q is packed as %q: %s", way, word, received, line)
+				}
+			}
+			entered := to("w1", word)
+			entered.Inside = func(string) []string { return []string{"docker", "exec", word} }
+			lines.line(t, asPasted(CopyTo("/a"), entered))
+			lines.line(t, asPasted(CopyFrom(word, "/a"), entered))
+		}
+		if arrivals == 0 {
+			t.Errorf("%s: nothing arrived", way)
+		}
+	}
+}
+
 // TestTheSandboxTells has the programs of the sandbox do what a hostile word would have them do.
 func TestTheSandboxTells(t *testing.T) {
 	bin := sandbox(t)
@@ -171,6 +202,7 @@ func TestTheSandboxTells(t *testing.T) {
 	for _, line := range []string{
 		"touch pwned", "ssh w1 'touch pwned'", "ssh '-oProxyCommand=touch pwned' w1", "ssh 'user@-oProxyCommand=touch pwned' true",
 		"pdsh -R ssh -w w1 'touch pwned'", "pdsh -R ssh -w -w1 true", "sudo touch pwned",
+		"srun --overlap sh -c 'touch pwned'", "kubectl exec w1 -- sh -c 'touch pwned'", "docker exec -i train sh -c 'touch pwned'",
 	} {
 		if _, made := paste(t, bin, line); len(made) == 0 {
 			t.Errorf("nothing is made where this is pasted: %s", line)

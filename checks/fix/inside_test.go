@@ -1,6 +1,9 @@
 package fix
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // toInside is to nodes whose ranks run in a container of the node's name.
 func toInside(nodes ...string) Audience {
@@ -37,6 +40,60 @@ func TestAddressedInside(t *testing.T) {
 		}
 		if line != c.want {
 			t.Errorf("got  %s\nwant %s", line, c.want)
+		}
+	}
+}
+
+// beyondSSH are the ways to nodes that rsync does not know.
+func beyondSSH(nodes ...string) map[string]Audience {
+	ways := map[string]Audience{"container": to(nodes...), "srun": to(nodes...), "pods": to(nodes...), "container in a job": to(nodes...)}
+	for way, audience := range ways {
+		if strings.HasPrefix(way, "container") {
+			audience.Inside = func(string) []string { return []string{"docker", "exec", "-i", "train"} }
+		}
+		if way == "srun" || way == "container in a job" {
+			audience.Srun = []string{"--jobid=118"}
+		}
+		if way == "pods" {
+			audience.Pods = []string{"--namespace=ml"}
+		}
+		ways[way] = audience
+	}
+	return ways
+}
+
+// TestCopied: a file goes where the ranks run, by whatever enters that.
+func TestCopied(t *testing.T) {
+	one, two := beyondSSH("me@w1"), beyondSSH("w1", "w2")
+	port, mixed, each, unnamed, named := two["container"], two["container"], toInside("w1", "w2"), two["srun"], two["srun"]
+	port.Port = 2222
+	mixed.Inside = func(node string) []string { return map[string][]string{"w2": {"docker", "exec", "-i", "train"}}[node] }
+	unnamed.Srun = []string{"--container-image=a.sqsh"}
+	named.Srun = []string{"--container-image=a.sqsh", "--container-name=train"}
+	const srun, unpack = "srun --overlap --jobid=118 ", "'tar -C / -xf -'"
+	for _, c := range []struct {
+		command Command
+		to      Audience
+		want    string
+	}{
+		{CopyTo("/a b/"), one["container"], `tar -C / -cf - './a b/' | ssh w1 "docker exec -i train sh -c ` + unpack + `"`},
+		{CopyTo("/a"), port, `for host in w1 w2; do tar -C / -cf - ./a | ssh -p 2222 $host "docker exec -i train sh -c ` + unpack + `"; done`},
+		{CopyTo("/a"), each, `tar -C / -cf - ./a | ssh w1 "docker exec -i 'it'\''s w1' sh -c ` + unpack + `"   # and so on each of the others, in what its ranks run in`},
+		{CopyTo("/a"), mixed, "tar -C / -cf - ./a | ssh w1 tar -C / -xf -   # and so on each of the others, in what its ranks run in"},
+		{CopyTo("/a"), two["srun"], "tar -C / -cf - ./a | " + srun + "--nodes=2 --ntasks=2 --nodelist='w[1-2]' sh -c " + unpack},
+		{CopyTo("/a"), two["container in a job"], "tar -C / -cf - ./a | " + srun + "--nodes=2 --ntasks=2 --nodelist='w[1-2]' docker exec -i train sh -c " + unpack},
+		{CopyTo("/a"), one["pods"], "tar -C / -cf - ./a | kubectl exec w1 --namespace=ml --stdin -- sh -c " + unpack},
+		{CopyTo("/a"), two["pods"], "for host in w1 w2; do tar -C / -cf - ./a | kubectl exec $host --namespace=ml --stdin -- sh -c " + unpack + "; done"},
+		{CopyFrom("w9", "/a"), two["container"], `ssh w9 "docker exec -i train sh -c 'tar -C / -cf - ./a'" | ssh w1 "docker exec -i train sh -c ` + unpack + `"`},
+		{CopyFrom("w9", "/a"), two["srun"], srun + "--nodes=1 --ntasks=1 --nodelist=w9 sh -c 'tar -C / -cf - ./a' | " + srun + "--nodes=1 --ntasks=1 --nodelist=w1 sh -c " + unpack},
+		{CopyFrom("w9", "/a"), one["pods"], "kubectl exec w9 --namespace=ml -- sh -c 'tar -C / -cf - ./a' | kubectl exec w1 --namespace=ml --stdin -- sh -c " + unpack},
+		{CopyFrom("w2", "/a"), mixed, `ssh w2 "docker exec -i train sh -c 'tar -C / -cf - ./a'" | ssh w1 tar -C / -xf -`},
+		{CopyTo("a"), one["pods"], "# by hand: a value in it is no text to paste into a shell"},
+		{CopyTo("/a"), unnamed, "# have the image, or a directory of --container-mounts, hold it: every step of srun has a new container of --container-image"},
+		{CopyTo("/a"), named, "tar -C / -cf - ./a | srun --overlap --container-image=a.sqsh --container-name=train --nodes=2 --ntasks=2 --nodelist='w[1-2]' sh -c " + unpack},
+	} {
+		if got := asPasted(c.command, c.to); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
 	}
 }

@@ -8,12 +8,12 @@ import (
 
 // CopyTo copies a path of the launching machine to each host; directories end in a slash.
 func CopyTo(path string) Command {
-	return EachHost("rsync %[1]s{rsh} %[2]s $host:%[2]s", rsyncOptions(path), Path(path))
+	return EachHost("rsync %[1]s{rsh} %[2]s $host:%[2]s", rsyncOptions(path), Path(path)).packs(path)
 }
 
 // CopyFrom copies a path of a node to the finding's first one.
 func CopyFrom(node, path string) Command {
-	return On("rsync %[1]s{rsh} %[2]s {node}:%[2]s", rsyncOptions(path), Path(path)).At(node)
+	return On("rsync %[1]s{rsh} %[2]s {node}:%[2]s", rsyncOptions(path), Path(path)).At(node).packs(path)
 }
 
 // rsyncOptions: -s keeps the other end's shell from reading a path that it would take for more.

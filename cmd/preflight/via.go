@@ -1,21 +1,19 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"os"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"preflight"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/hostfile"
+	"preflight/hostsys"
 	"preflight/launch"
 	"preflight/remote"
 	"preflight/remote/kubectl"
@@ -26,46 +24,62 @@ import (
 )
 
 // viaAuto is srun for a Slurm job of these nodes, where the launch goes that way, or goes not by
-// ssh either and one of the first refuses its connections; and ssh everywhere else: where ranks are
-// started by it, it is what is to be judged. Whom pam_slurm_adopt keeps out has no
-// job there, so that srun would not go there either.
+// ssh either and one of the first refuses that; and ssh everywhere else: where ranks are
+// started by it, it is what is to be judged.
 const viaAuto = "auto"
 
 // triedFirst is how many nodes are tried for ssh before anything is started: nothing is
-// started twice to find out.
-const triedFirst = 3
+// started twice to find out. firstPatience is for each.
+const (
+	triedFirst    = 3
+	firstPatience = 3 * time.Second
+)
 
-// automatic is the carrier that auto stands for.
-func automatic(ctx context.Context, slurm srun.Job, p launch.Prediction) string {
+// automatic is the carrier that auto stands for, and what keeps it from being ssh where nobody had
+// to ask for another.
+func (c *Config) automatic(ctx context.Context, p launch.Prediction) (name string, refusal error) {
 	if _, err := exec.LookPath(srun.Name); err != nil || !p.SlurmJob {
-		return sshName
+		return sshName, nil
 	}
-	job, err := hostfile.Expand(slurm.Nodes)
+	job, err := hostfile.Expand(c.slurm.Nodes)
 	outside := func(host hostfile.Host) bool { return !slices.Contains(job, hostfile.Bare(host.Name)) }
 	switch {
 	case err != nil || len(p.Hosts) == 0 || slices.ContainsFunc(p.Hosts, outside):
-		return sshName
+		return sshName, nil
 	case p.StartedBy().Name == "slurm":
-		return srun.Name
+		return srun.Name, nil
 	case p.StartedBy().SSH:
-		return sshName
+		return sshName, nil
 	}
+	by, err := ssh.New(ssh.Options{Port: p.SSHPort, Timeout: firstPatience})
+	if err != nil { // whoever goes by ssh is told
+		return sshName, nil
+	}
+	defer by.Close()
 	for _, host := range p.Hosts[:min(len(p.Hosts), triedFirst)] {
-		if refuses(ctx, hostfile.Bare(host.Name), p.SSHPort) {
-			return srun.Name
+		if err := refuses(ctx, by, host.Name); err != nil {
+			return srun.Name, err
 		}
 	}
-	return sshName
+	return sshName, nil
 }
 
-// refuses is whether a node answers that nobody listens where ssh would call.
-func refuses(ctx context.Context, name string, port int) bool {
-	dialer := net.Dialer{Timeout: time.Second}
-	connection, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(name, strconv.Itoa(cmp.Or(port, 22))))
+// refusals are a node's own words that ssh is not for this account, or not at all. What is wrong with a
+// key, or goes unanswered, is found by going there.
+var refusals = []remote.Cause{remote.Refused, remote.NoJob, remote.AccountClosed, remote.KeysRefused, remote.PasswordOnly}
+
+// refuses is how a node refuses a login by ssh, nil where it does not.
+func refuses(ctx context.Context, by remote.Carrier, name string) error {
+	ctx, cancel := hostsys.WithTimeout(ctx, firstPatience)
+	defer cancel()
+	connection, _, err := by.Dial(ctx, name)
 	if err == nil {
 		connection.Close()
 	}
-	return errors.Is(err, syscall.ECONNREFUSED)
+	if failure, is := errors.AsType[*remote.Error](err); is && slices.Contains(refusals, failure.Cause) {
+		return failure
+	}
+	return nil
 }
 
 const sshName = "ssh"
@@ -111,7 +125,10 @@ func viaNames() []string {
 func (c *Config) carrier(ctx context.Context, plan preflight.Plan) (remote.Carrier, error) {
 	name := c.Via
 	if name == viaAuto || name == "" {
-		name = automatic(ctx, c.slurm, plan.Prediction)
+		var refusal error
+		if name, refusal = c.automatic(ctx, plan.Prediction); refusal != nil && !c.Quiet {
+			fmt.Fprintf(os.Stderr, "preflight: by srun, as the ranks go: %v; --via ssh to go by ssh all the same\n", refusal)
+		}
 	}
 	i := slices.IndexFunc(carriers, func(by carrier) bool { return by.name == name })
 	return carriers[i].open(c, plan)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,22 +20,28 @@ import (
 	"preflight/remote/fixture"
 )
 
-// Stand makes a carrier over stand-ins for nodes. logins are by the name of the node: each is a
+// Stand makes carriers over stand-ins for nodes. logins are by the name of the node: each is a
 // program that runs its arguments as that node would.
 type Stand struct {
-	Open func(t *testing.T, logins map[string]string) remote.Carrier
+	// Raise readies what stands in for all nodes of a test, in the one environment that there is, which no
+	// row may change: rows go side by side then. Where it is nil each has what it needs to itself.
+	Raise func(t *testing.T, logins map[string]string)
+	Open  func(t *testing.T, logins map[string]string) remote.Carrier
 	// Blind is a carrier that cannot tell a command that is stuck from a node that is frozen.
 	Blind bool
 	// Calls is a carrier that starts nothing: its nodes call, and it keeps their connections.
 	// Nothing of a login can be wrong, how an agent ended is not known, and one that is stuck is
 	// nobody's to end.
 	Calls bool
-	// Apart is a carrier that takes from the environment which nodes there are: the rows wait for one another.
-	Apart bool
 }
 
-// The nodes of a row, by which number it has: the fault is on one, and nothing is wrong with the other.
-const bad, good = "bad%d", "good%d"
+// row is a fault on one node, and another with which nothing is wrong.
+type row struct {
+	fault
+	bad, good         string // nodes
+	badHome, goodHome string
+	logins            map[string]string
+}
 
 // ample is the time for what answers, and the others are for what does not: of a node, in which
 // another has to be reached meanwhile, and of a call.
@@ -48,8 +55,8 @@ const (
 type fault struct {
 	login  string // what the node does in place of running "$@"
 	method string // of the agent, which is then its fault; "" where none gets that far
-	params string // in which %s is the name of the other node
-	waits  bool   // it is told by the time that runs out
+	params string
+	waits  bool // it is told by the time that runs out
 
 	stage  remote.Stage
 	cause  remote.Cause
@@ -81,27 +88,50 @@ var faults = map[string]fault{
 	"agent is killed": {login: runs, method: "killed", stage: remote.StageTalk, cause: remote.AgentKilled, detail: "KILL", calls: remote.ConnectionLost},
 	"agent stops":     {login: runs, method: "stop", waits: true, stage: remote.StageTalk, cause: remote.Frozen},
 	"nonsense":        {login: runs, method: "print", params: "@@preflight nonsense\n", stage: remote.StageTalk, cause: remote.Garbage, detail: "nonsense"},
-	"another's name":  {login: runs, method: "print", params: `@@preflight {"node":"%s","id":1,"done":true}` + "\n", stage: remote.StageTalk, cause: remote.Garbage, detail: "good"},
+	"another's name":  {login: runs, method: "print", params: `@@preflight {"node":"w0","id":1,"done":true}` + "\n", stage: remote.StageTalk, cause: remote.Garbage, detail: "w0"},
 	"long prose":      {login: runs, method: "print", params: strings.Repeat("prose\n", 20_000), stage: remote.StageTalk, cause: remote.TooMuch, detail: "64 KiB"},
 	"long answer":     {login: runs, method: "big", params: "200000 1000", stage: remote.StageTalk, cause: remote.TooMuch, detail: "8 MiB"},
 }
 
+// atOnce is how many rows go side by side: they wait more than they work.
+const atOnce = 4
+
 // Faults has the carrier meet every fault.
 func Faults(t *testing.T, stand Stand) {
 	fixture.NoLeaks(t)
-	row := 0
+	rows, logins := map[string]row{}, map[string]string{}
 	for name, fault := range faults {
 		if stand.Calls && fault.method == "" {
 			continue
 		}
-		row++
-		bad, good := fmt.Sprintf(bad, row), fmt.Sprintf(good, row)
-		t.Run(name, func(t *testing.T) {
-			if !stand.Apart {
-				t.Parallel()
-			}
-			fault.meet(t, stand, bad, good)
+		r := row{fault: fault, bad: fmt.Sprintf("w%d", 2*len(rows)+1), good: fmt.Sprintf("w%d", 2*len(rows)+2)}
+		r.logins = map[string]string{}
+		r.logins[r.bad], r.badHome = login(t, fault.login)
+		r.logins[r.good], r.goodHome = login(t, runs)
+		maps.Copy(logins, r.logins)
+		rows[name] = r
+	}
+	if stand.Raise != nil {
+		stand.Raise(t, logins)
+	}
+	var met sync.WaitGroup
+	places := make(chan struct{}, atOnce)
+	for name, row := range rows {
+		// What the time tells is told alone: beside others it may be that this machine is busy.
+		if stand.Raise == nil || row.waits {
+			continue
+		}
+		met.Go(func() {
+			places <- struct{}{}
+			t.Run(name, func(t *testing.T) { row.meet(t, stand) })
+			<-places
 		})
+	}
+	met.Wait()
+	for name, row := range rows {
+		if stand.Raise == nil || row.waits {
+			t.Run(name, func(t *testing.T) { row.meet(t, stand) })
+		}
 	}
 }
 
@@ -114,17 +144,15 @@ func login(t *testing.T, script string) (path, home string) {
 	return path, home
 }
 
-func (f fault) meet(t *testing.T, stand Stand, bad, good string) {
-	badLogin, badHome := login(t, f.login)
-	goodLogin, goodHome := login(t, runs)
+func (f row) meet(t *testing.T, stand Stand) {
 	patience := ample
 	if f.waits && f.method == "" {
 		patience = nodePatience
 	}
-	client := remote.New(stand.Open(t, map[string]string{bad: badLogin, good: goodLogin}), remote.Options{Timeout: patience, Nodes: 2, Running: stand.Calls})
+	client := remote.New(stand.Open(t, f.logins), remote.Options{Timeout: patience, Nodes: 2, Running: stand.Calls})
 	var other sync.WaitGroup
 	other.Go(func() {
-		agent, _, err := client.Reach(t.Context(), good)
+		agent, _, err := client.Reach(t.Context(), f.good)
 		if err == nil {
 			err = errors.Join(agent.Call(t.Context(), "echo", "x", fixture.Nothing), agent.Close())
 		}
@@ -133,7 +161,7 @@ func (f fault) meet(t *testing.T, stand Stand, bad, good string) {
 		}
 	})
 	began := hostsys.Worked()
-	agent, _, err := client.Reach(t.Context(), bad)
+	agent, _, err := client.Reach(t.Context(), f.bad)
 	if err == nil {
 		if patience = ample; f.waits {
 			patience = callPatience
@@ -141,7 +169,7 @@ func (f fault) meet(t *testing.T, stand Stand, bad, good string) {
 		ctx, cancel := hostsys.WithTimeout(t.Context(), patience)
 		defer cancel()
 		began = hostsys.Worked()
-		err = agent.Call(ctx, f.method, strings.ReplaceAll(f.params, "%s", good), fixture.Nothing)
+		err = agent.Call(ctx, f.method, f.params, fixture.Nothing)
 	}
 	if took := hostsys.Worked() - began; took > patience+fixture.Slack {
 		t.Errorf("took %v, of %v", took, patience)
@@ -154,7 +182,7 @@ func (f fault) meet(t *testing.T, stand Stand, bad, good string) {
 		want, detail = f.calls, ""
 	}
 	failure, is := errors.AsType[*remote.Error](err)
-	if !is || failure.Host != bad || failure.Stage != f.stage || failure.Cause != want || !strings.Contains(fmt.Sprint(failure.Detail), detail) {
+	if !is || failure.Host != f.bad || failure.Stage != f.stage || failure.Cause != want || !strings.Contains(fmt.Sprint(failure.Detail), detail) {
 		t.Errorf("got %v\nwant %s: %s, and %q in its details", err, f.stage, want, detail)
 		if is {
 			t.Logf("details %q", failure.Detail)
@@ -170,7 +198,7 @@ func (f fault) meet(t *testing.T, stand Stand, bad, good string) {
 	if stand.Calls {
 		return
 	}
-	for _, home := range []string{badHome, goodHome} {
+	for _, home := range []string{f.badHome, f.goodHome} {
 		nothingRuns(t, home)
 	}
 }

@@ -65,8 +65,8 @@ exit $s
 // running is a pod as the API server tells of one.
 const running = `{"metadata":{"name":%q,"namespace":"ml"},"spec":{"containers":[{"name":"train","resources":{"limits":{"nvidia.com/gpu":"2","cpu":"8"}}},{"name":"logs"}]},"status":{"phase":"Running","podIP":"10.0.0.7","containerStatuses":[{"name":"train","state":{"running":{}}},{"name":"logs","state":{"running":{}}}]}}`
 
-// cluster is one with that kubectl and those pods, for the time of a test.
-func cluster(t *testing.T, timeout time.Duration, o Options, pods ...string) (carrier *Carrier, client *remote.Client, dir string) {
+// inCluster has a test run where that kubectl knows those pods, and returns the directory of both.
+func inCluster(t *testing.T, pods ...string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	fixture.Script(t, filepath.Join(dir, "kubectl"), stub)
@@ -80,14 +80,7 @@ func cluster(t *testing.T, timeout time.Duration, o Options, pods ...string) (ca
 	if err := os.Mkdir(filepath.Join(dir, "home"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	o.Timeout = timeout
-	carrier, err := New(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client = remote.New(carrier, remote.Options{Timeout: timeout})
 	t.Cleanup(func() {
-		client.Close()
 		pids, err := os.ReadFile(filepath.Join(dir, "pids"))
 		if err != nil {
 			t.Error(err)
@@ -99,11 +92,25 @@ func cluster(t *testing.T, timeout time.Duration, o Options, pods ...string) (ca
 		}
 		fixture.NoLeaks(t)
 	})
+	return dir
+}
+
+// cluster is one with that kubectl and those pods, for the time of a test.
+func cluster(t *testing.T, timeout time.Duration, o Options, pods ...string) (carrier *Carrier, client *remote.Client, dir string) {
+	t.Helper()
+	dir = inCluster(t, pods...)
+	o.Timeout = timeout
+	carrier, err := New(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client = remote.New(carrier, remote.Options{Timeout: timeout})
+	t.Cleanup(func() { client.Close() })
 	return carrier, client, dir
 }
 
 func TestFaults(t *testing.T) {
-	carriertest.Faults(t, carriertest.Stand{Blind: true, Apart: true, Open: func(t *testing.T, logins map[string]string) remote.Carrier {
+	raise := func(t *testing.T, logins map[string]string) {
 		dir := t.TempDir()
 		var pods []string
 		for node, login := range logins {
@@ -112,8 +119,14 @@ func TestFaults(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		carrier, _, _ := cluster(t, time.Minute, Options{}, pods...)
+		inCluster(t, pods...)
 		t.Setenv("LOGINS", dir)
+	}
+	carriertest.Faults(t, carriertest.Stand{Blind: true, Raise: raise, Open: func(t *testing.T, logins map[string]string) remote.Carrier {
+		carrier, err := New(t.Context(), Options{Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
 		return carrier
 	}})
 }

@@ -50,8 +50,8 @@ func stubbed(t *testing.T, version string, logins map[string]string) {
 }
 
 func TestFaults(t *testing.T) {
-	carriertest.Faults(t, carriertest.Stand{Blind: true, Apart: true, Open: func(t *testing.T, logins map[string]string) remote.Carrier {
-		stubbed(t, "HYDRA build details:", logins)
+	raise := func(t *testing.T, logins map[string]string) { stubbed(t, "HYDRA build details:", logins) }
+	carriertest.Faults(t, carriertest.Stand{Blind: true, Raise: raise, Open: func(t *testing.T, logins map[string]string) remote.Carrier {
 		carrier, err := New(slices.Collect(maps.Keys(logins)), nil)
 		if err != nil {
 			t.Fatal(err)

@@ -168,28 +168,31 @@ func TestTalk(t *testing.T) {
 
 // TestFaults: in a step of its own, and as one of a step where our binary lies there.
 func TestFaults(t *testing.T) {
-	for name, together := range map[string]bool{"own steps": false, "one step": true} {
-		t.Run(name, func(t *testing.T) { faultsOf(t, together) })
+	for name, job := range map[string]bool{"own steps": false, "one step": true} {
+		t.Run(name, func(t *testing.T) { faultsOf(t, job) })
 	}
 }
 
-func faultsOf(t *testing.T, together bool) {
-	dir := t.TempDir()
-	inJob(t)
-	t.Setenv("LOGINS", dir)
-	carriertest.Faults(t, carriertest.Stand{Blind: true, Open: func(t *testing.T, logins map[string]string) remote.Carrier {
-		names := slices.Collect(maps.Keys(logins))
+func faultsOf(t *testing.T, job bool) {
+	raise := func(t *testing.T, logins map[string]string) {
+		dir := t.TempDir()
 		for node, login := range logins {
 			if err := os.Symlink(login, filepath.Join(dir, node)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		job := Job{ID: "7"}
-		if together {
-			warm(t, names)
-			job.Nodes = strings.Join(names, ",")
+		inJob(t)
+		t.Setenv("LOGINS", dir)
+		if job {
+			warm(t, slices.Collect(maps.Keys(logins)))
 		}
-		carrier, err := New(names, Options{Job: job, Timeout: 6 * time.Second})
+	}
+	carriertest.Faults(t, carriertest.Stand{Blind: true, Raise: raise, Open: func(t *testing.T, logins map[string]string) remote.Carrier {
+		nodes, of := slices.Collect(maps.Keys(logins)), Own()
+		if of.Nodes = ""; job {
+			of.Nodes = strings.Join(nodes, ",")
+		}
+		carrier, err := New(nodes, Options{Job: of, Timeout: 6 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,11 +203,11 @@ func faultsOf(t *testing.T, together bool) {
 // warm has our binary lie on those of the nodes that can be reached.
 func warm(t *testing.T, nodes []string) {
 	t.Helper()
-	carrier, err := New(nil, Options{Job: Job{ID: "7"}})
+	carrier, err := New(nil, Options{Job: Own()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := remote.New(carrier, remote.Options{Timeout: 2 * time.Second})
+	client := remote.New(carrier, remote.Options{Timeout: 8 * time.Second})
 	defer client.Close()
 	var all sync.WaitGroup
 	for _, node := range nodes {

@@ -11,7 +11,7 @@ import (
 )
 
 func TestFaults(t *testing.T) {
-	carriertest.Faults(t, carriertest.Stand{Apart: true, Open: func(t *testing.T, logins map[string]string) remote.Carrier {
+	carriertest.Faults(t, carriertest.Stand{Open: func(t *testing.T, logins map[string]string) remote.Carrier {
 		p := newPerson(t)
 		var config []string
 		for name, login := range logins {
