@@ -96,6 +96,7 @@ var Catalogue = []checks.Check{
 	launcher.CallBack,
 	fabric.Links,
 	fabric.Same,
+	fabric.Counters,
 
 	network.Throughput,
 
