@@ -39,6 +39,8 @@ type Mesh struct {
 	// Overflows is how often there was no room for a neighbour in the kernel's table while it
 	// called, which is when it was called.
 	Overflows int64 `json:"overflows,omitempty" fact:"volatile"`
+	// Counters are those of Net once its calls had ended.
+	Counters map[string]int64 `json:"counters,omitempty" fact:"volatile"`
 }
 
 // PathOutcome is what became of a call that failed.

@@ -53,6 +53,10 @@ type Net struct {
 	// Neighbours are the kernel's tables of who is at which address of its links, nil where it
 	// does not tell.
 	Neighbours []NeighbourTable `json:"neighbours" fact:"key=name"`
+	// Counters are the errors that network interfaces, RDMA ports and PCI Express have counted
+	// since they came up, by where and what: "mlx5_0:1 symbol_error", "eth0 carrier_changes",
+	// "0000:4e:00.0 aer_fatal". Those at zero are left out; nil where the kernel does not tell.
+	Counters map[string]int64 `json:"counters" fact:"volatile"`
 }
 
 // NeighbourTable is one of the kernel's two tables of neighbours, which all network namespaces

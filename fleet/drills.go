@@ -56,7 +56,7 @@ var Drills = []Drill{
 		Section: facts.SectionRendezvous, Phase: Phase{"rendezvous", true}, Checks: []string{"rendezvous"},
 		Limit: 2500 * time.Millisecond, notTried: (*run).noRendezvous, run: (*run).rendezvous,
 	}, {
-		Section: facts.SectionMesh, Phase: meshPhase, Checks: []string{"node-mesh", "path-mtu"}, Peers: true,
+		Section: facts.SectionMesh, Phase: meshPhase, Checks: []string{"node-mesh", "path-mtu", "link-counters"}, Peers: true,
 		After: facts.SectionRendezvous, Patience: patience, Limit: 4 * time.Second, run: (*run).mesh,
 	}, {
 		Section: facts.SectionThroughput, Phase: Phase{"throughput", true}, Checks: []string{"throughput"}, Peers: true, Last: true,

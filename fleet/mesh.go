@@ -245,7 +245,7 @@ func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, d Dr
 		seen, err := agent.Call.Ask(ctx, m.agent, mesh.Calls{
 			Token: r.token, Node: m.Name, Peers: r.peers(plan, called[m]), AllPorts: len(r.members) <= allPorts, Deadline: d.Limit, Slack: d.Slack,
 		})
-		told.Error, told.MSS, told.Overflows = seen.Error, seen.MSS, max(0, seen.Overflows)
+		told.Error, told.MSS, told.Overflows, told.Counters = seen.Error, seen.MSS, max(0, seen.Overflows), seen.Counters
 		told.Reached, told.Failed = r.believable(plan, before, m, called[m], seen)
 		already := *plan.into(m)
 		if err != nil && already != nil && len(already.Failed) > 0 {

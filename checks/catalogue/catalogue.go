@@ -105,6 +105,7 @@ var Catalogue = []checks.Check{
 	launcher.CallBack,
 	fabric.Links,
 	fabric.Same,
+	fabric.Counters,
 
 	network.Throughput,
 

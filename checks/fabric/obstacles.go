@@ -140,6 +140,12 @@ func unaddressable(view checks.View, node *facts.Node, ports []nccl.HCAPort, has
 			f.Summary = "NCCL_IB_GID_INDEX names an empty GID of " + device
 			f.Got = ranks.Origin(view, index) + "; there is " + gidIndexes(*port.IBPort)
 			f.Want = "an index that is there on this node, or the variable unset with NCCL 2.21 or newer"
+		case given && pinnedBeside(view, node, port.IBPort) != "":
+			f.Verdict, f.WouldSee = checks.Warn, "nothing in one Ethernet segment; retry exceeded beyond a router"
+			f.Summary = "NCCL_IB_GID_INDEX picks an address of " + device + " that NCCL would not take"
+			f.Got = ranks.Origin(view, index) + ": " + takenGID(view, node, port.IBPort) + ", where it would find " + pinnedBeside(view, node, port.IBPort)
+			f.Want = "the variable unset: an index changes with the addresses of the interface"
+			f.Remedy = ranks.TakeOut(view, index)
 		case missesV2(view, node, port.IBPort):
 			f.Summary = device + " has no RoCE v2 GID"
 			f.Got = gidIndexes(*port.IBPort)
@@ -174,6 +180,19 @@ func missesV2(view checks.View, node *facts.Node, port *facts.IBPort) bool {
 	}
 	gid, found := chosenGID(view, node, port)
 	return !slices.ContainsFunc(port.GIDs, nccl.IsRoCEv2) || !found || gid.Type != "" && !nccl.IsRoCEv2(gid)
+}
+
+// pinnedBeside is the GID of RoCE v2 that NCCL would find on a port by itself where an index
+// that is given picks one of another kind, "" where it picks no worse or NCCL finds none.
+func pinnedBeside(view checks.View, node *facts.Node, port *facts.IBPort) string {
+	pinned, isThere := chosenGID(view, node, port)
+	free := view
+	free.Launch = ranks.Exporting(view.Launch, "NCCL_IB_GID_INDEX", "-1")
+	found, isFound := chosenGID(free, node, port)
+	if !isThere || !isFound || pinned.Type == "" || !nccl.IsRoCEv2(found) || gidWords(pinned) == gidWords(found) {
+		return ""
+	}
+	return takenGID(free, node, port)
 }
 
 func takenGID(view checks.View, node *facts.Node, port *facts.IBPort) string {

@@ -292,12 +292,17 @@ func gidKind(view checks.View) func(*facts.Node, *facts.IBPort) string {
 		if !found || gid.Type == "" || missesV2(view, node, port) {
 			return ""
 		}
-		family := "IPv6"
-		if address, err := netip.ParseAddr(gid.GID); err == nil && address.Is4In6() {
-			family = "IPv4"
-		}
-		return strings.TrimPrefix(gid.Type, "IB/") + " " + family
+		return gidWords(gid)
 	}
+}
+
+// gidWords is what kind of address a GID is, "RoCE v2 IPv4".
+func gidWords(gid facts.GID) string {
+	family := "IPv6"
+	if address, err := netip.ParseAddr(gid.GID); err == nil && address.Is4In6() {
+		family = "IPv4"
+	}
+	return strings.TrimPrefix(gid.Type, "IB/") + " " + family
 }
 
 // crossedRails warns of a port whose address is in the subnet that most nodes have on

@@ -153,6 +153,7 @@ func healthyNet(i int, names []string) *facts.Net {
 			{Name: "arp_cache", GCThresh1: room, GCThresh2: 2 * room, GCThresh3: 4 * room, Entries: 12, Learned: map[string]int{"eth0": 12}, Overflows: new(int64(0))},
 			{Name: "ndisc_cache", GCThresh1: 128, GCThresh2: 512, GCThresh3: 1024, Entries: 3, Learned: map[string]int{"eth0": 3}, Overflows: new(int64(0))},
 		},
+		Counters: map[string]int64{"eth0 carrier_changes": 2},
 	}
 	for j, name := range names {
 		if len(names) <= 16 || j == 0 {
@@ -266,7 +267,7 @@ func healthyFiles() *facts.Files {
 // healthyMesh is full up to 128 nodes. Above, each calls the next in the ring
 // and six others, here in strides that no fleet of a test is a multiple of.
 func healthyMesh(i int, names []string) *facts.Mesh {
-	seen := &facts.Mesh{Interface: "eth0", Address: Address(i), Ports: []int{35007, 44111, 58123}, Reached: map[string]float64{names[i]: 0.0001}, MSS: 8948}
+	seen := &facts.Mesh{Interface: "eth0", Address: Address(i), Ports: []int{35007, 44111, 58123}, Reached: map[string]float64{names[i]: 0.0001}, MSS: 8948, Counters: map[string]int64{"eth0 carrier_changes": 2}}
 	if len(names) <= 128 {
 		for _, name := range names {
 			seen.Reached[name] = 0.0002

@@ -21,7 +21,7 @@ var Healthy = checks.Check{
 		"uncorrectable errors since the driver was loaded, rows that could not be remapped, rows or pages that wait for a reset, pages retired up to the limit, " +
 		"floods of corrected errors, error correction that is off where other GPUs of the model have it on, and the driver's Xid messages of the last 24 hours that mean " +
 		"the hardware or its firmware, not an application. Errors of an earlier day that were repaired (aggregate counters, remapped rows) are nobody's trouble. " +
-		"Where the driver tells no recovery action, those that take a reset are a failure, the log is asked for an action, and where the log is for root only, as on most distributions, Xids are not looked at. " +
+		"Where the driver tells no recovery action, those that take a reset are a failure, the log is asked for an action, and where the kernel's log is for root only, as on most distributions, and the journal may not be read either, Xids are not looked at. " +
 		"What the driver refuses to tell of a GPU that answers otherwise is warned of: the GPU may well compute.",
 	WouldSee: "RuntimeError: CUDA error: uncorrectable ECC error encountered",
 	Run: func(view checks.View) []checks.Finding {

@@ -230,6 +230,7 @@ func (c *calling) mesh() Called {
 		}
 	}
 	mesh.Overflows = max(0, c.overflows()-c.overflown)
+	mesh.Counters = hostsys.LinkCounters("/")
 	nextHops(mesh.Failed, mesh.Overflows > 0)
 	c.hardware(mesh.Failed)
 	return mesh

@@ -137,6 +137,28 @@ func TestXids(t *testing.T) {
 	}
 }
 
+// Where the kernel's log is root's, the journal may be a group's.
+func TestXidsOfTheJournal(t *testing.T) {
+	o := fixture.Write(t, machine.Options{}, map[string]string{"/proc/uptime": "101.00 7.00\n", "/run/systemd/journal/socket": ""})
+	t.Setenv("PATH", o.At("/run/systemd/journal"))
+	prints := func(lines string) {
+		fixture.Program(t, o.At("/run/systemd/journal/journalctl"), "#!/bin/sh\nprintf '"+lines+"'\n")
+	}
+	prints(`[    0.000010] kernel: NVRM: Xid (PCI:0000:0a:00): 79, of before\n[    2.500000] kernel: NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.54.15\n` +
+		`[   41.000000] kernel: NVRM: Xid (PCI:0000:0a:00): 119, Timeout\n[  100.000000] kernel: nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 30\n`)
+	xids, sxids, unread := readXids(t.Context(), o)
+	if diff := cmp.Diff([]facts.Xid{{Code: 119, Address: "0000:0a:00", Age: 60, Text: "Timeout"}}, xids); diff != "" || unread != "" {
+		t.Errorf("%q (-want +got):\n%s", unread, diff)
+	}
+	if diff := cmp.Diff([]facts.Xid{{Code: 20034, Address: "0000:05:00.0", Age: 1, Text: "Fatal, Link 30"}}, sxids); diff != "" {
+		t.Errorf("of switches (-want +got):\n%s", diff)
+	}
+	prints(`[   41.000000] kernel: NVRM: Xid (PCI:0000:0a:00): 119, Timeout\n`)
+	if xids, _, unread := readXids(t.Context(), o); xids != nil || unread == "" {
+		t.Errorf("%v, %q of a journal that does not go back to the start", xids, unread)
+	}
+}
+
 // Of a flood the newest are kept, and an empty log is not one that may not be read.
 func TestXidsOfAFlood(t *testing.T) {
 	var records strings.Builder

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"preflight/facts"
 	"preflight/probe/machine"
@@ -44,12 +45,15 @@ func CollectGPU(ctx context.Context, o machine.Options) (*facts.GPU, error) {
 	gpu.Libcuda = findLibcuda(o, os.Getenv("LD_LIBRARY_PATH"))
 	gpu.IOMMU = iommu(o, gpu.OnBus)
 	gpu.Redirecting = redirectingBridges(o, gpu.OnBus)
-	gpu.Xids, gpu.SXids, gpu.XidsUnread = readXids(ctx, o)
 	if gpu.SwitchDoors = []string{}; gpu.NVSwitches == 0 {
 		gpu.SwitchDoors = switchDoors(o)
 	}
-	gpu.FabricManager = fabricManager(ctx, o, gpu.NVSwitches+len(gpu.SwitchDoors))
-	gpu.IMEX = imex(ctx, o)
+	// Each may wait for a program, at most fabricLimit.
+	var asking sync.WaitGroup
+	asking.Go(func() { gpu.FabricManager = fabricManager(ctx, o, gpu.NVSwitches+len(gpu.SwitchDoors)) })
+	asking.Go(func() { gpu.IMEX = imex(ctx, o) })
+	asking.Go(func() { gpu.Xids, gpu.SXids, gpu.XidsUnread = readXids(ctx, o) })
+	asking.Wait()
 	return gpu, ctx.Err()
 }
 

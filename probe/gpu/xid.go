@@ -4,13 +4,16 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
 
 	"preflight/facts"
+	"preflight/hostsys"
 	"preflight/lazyregexp"
 	"preflight/probe/machine"
 )
@@ -27,11 +30,15 @@ const (
 // loaded, of GPUs and of NVSwitches, the newest last; nil, with the reason, when the log may
 // not be read. What was written before the log's oldest record is lost.
 func readXids(ctx context.Context, o machine.Options) (xids, sxids []facts.Xid, unread string) {
-	log, err := openKernelLog(o.At("/dev/kmsg"))
-	if err != nil {
+	var log io.Reader
+	if kernel, err := openKernelLog(o.At("/dev/kmsg")); err == nil {
+		defer kernel.close()
+		log = kernel
+	} else if kept := journal(ctx, o); kept != "" {
+		log = strings.NewReader(kept)
+	} else {
 		return nil, nil, machine.Reason(err)
 	}
-	defer log.close()
 	up, _, _ := strings.Cut(machine.Line(o.At("/proc/uptime")), " ")
 	uptime, err := strconv.ParseFloat(up, 64)
 	if err != nil {
@@ -62,6 +69,32 @@ func readXids(ctx context.Context, o machine.Options) (xids, sxids []facts.Xid, 
 		}
 	}
 	return xids, sxids, ""
+}
+
+// journal is what systemd keeps of the driver's lines since boot, as records of /dev/kmsg: the
+// groups adm and systemd-journal may read it where the kernel's own log is root's. "" where it
+// does not go back to when the module was loaded: to others it looks empty.
+//
+// Source: systemd 252, journalctl(1), short-monotonic: "[    5.123456] kernel: NVRM: …".
+func journal(ctx context.Context, o machine.Options) string {
+	program, err := exec.LookPath("journalctl")
+	if err != nil || !machine.Exists(o.At("/run/systemd/journal")) {
+		return ""
+	}
+	lines, _, err := hostsys.Child{
+		Path: program, Args: []string{"-k", "-b", "-q", "--no-pager", "--no-hostname", "-o", "short-monotonic", "-g", "NVRM: (Xid|loading)|nvidia-nvswitch"}, Limit: fabricLimit,
+	}.Run(ctx)
+	if err != nil || !strings.Contains(lines, moduleLoaded) {
+		return ""
+	}
+	var records strings.Builder
+	for line := range strings.Lines(lines) {
+		stamp, text, _ := strings.Cut(strings.TrimLeft(line, "[ "), "] kernel: ")
+		if seconds, err := strconv.ParseFloat(stamp, 64); err == nil {
+			fmt.Fprintf(&records, "6,0,%.0f,-;%s", seconds*1e6, text)
+		}
+	}
+	return records.String()
 }
 
 // moduleLoaded begins what the module says when it is loaded: it has every GPU set up anew.

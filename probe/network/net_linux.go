@@ -73,6 +73,7 @@ func CollectNet(ctx context.Context, o machine.Options) (*facts.Net, error) {
 		TCP:           map[string]string{},
 		IPv6:          hasIPv6(o),
 		Neighbours:    neighbours(),
+		Counters:      hostsys.LinkCounters(o.At("/")),
 	}
 	for _, name := range tcpSettings {
 		if value := sysctl(o, name); value != "" {

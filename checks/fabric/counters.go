@@ -1,0 +1,124 @@
+package fabric
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/facts"
+)
+
+var Counters = checks.Check{
+	ID:       "link-counters",
+	Title:    "no link of a node counts errors while the nodes are looked at, and none has counted many",
+	Severity: checks.Warning,
+	Volatile: true,
+	Needs:    []facts.Section{facts.SectionNet},
+	Doc: "A cable, module or slot that is about to fail works, and counts: symbol errors and recoveries of an InfiniBand port, carriers that come and go and checksums that do not fit on Ethernet, " +
+		"errors that PCI Express reports of a GPU or an adapter. The counters are read when a node is looked at and again once the nodes have called each other; what moved meanwhile is warned of, and so are " +
+		"counts that are high for the time that the machine is up. What congestion and adaptive routing move is left out.",
+	WouldSee: "no message at first: stalls, then Got completion from peer … with status=12 (retry exceeded) or a link that is down",
+	Run: func(view checks.View) (findings []checks.Finding) {
+		told := compare.Without(view.Nodes, func(n *facts.Node) bool { return n.Net.Counters == nil })
+		if len(view.Nodes) > 0 && len(told) == 0 {
+			return checks.Skipped("no node told what its links have counted")
+		}
+		for _, node := range view.Nodes {
+			if node.Net.Counters == nil {
+				findings = append(findings, checks.UnknownFor(node, "net: what its links have counted was not told"))
+				continue
+			}
+			moving := movedCounters(node)
+			findings = append(findings, checks.OfNode(node, ofCounters(moving, checks.Finding{
+				Summary: "links counted errors while the nodes were looked at",
+				Want:    "counters that stand still: look at cable, module and slot",
+			})...)...)
+			high := compare.Without(highCounters(node), func(text string) bool { return slices.ContainsFunc(moving, sameCounter(text)) })
+			findings = append(findings, checks.OfNode(node, ofCounters(high, checks.Finding{
+				Summary: "links have counted many errors",
+				Want:    "hardly any: look whether they go up, then at cable, module and slot",
+			})...)...)
+		}
+		return findings
+	},
+}
+
+func ofCounters(counters []string, f checks.Finding) []checks.Finding {
+	if len(counters) == 0 {
+		return nil
+	}
+	const most = 6
+	f.Got = strings.Join(counters[:min(most, len(counters))], "; ")
+	if len(counters) > most {
+		f.Got += fmt.Sprintf("; and %d more", len(counters)-most)
+	}
+	f.Remedy = []fix.Command{
+		fix.On("grep -H . /sys/class/infiniband/*/ports/*/counters/* /sys/class/net/*/carrier_changes /sys/bus/pci/devices/*/aer_dev_*fatal 2>/dev/null | grep -v ':0$'   # again in an hour: which go up?"),
+		fix.On("sudo dmesg -T | grep -iE 'aer|link (is )?(up|down)|mlx5' | tail -20"),
+	}
+	return []checks.Finding{f}
+}
+
+// movedCounters are those that went up between the first look and the end of the calls, each
+// with its name first.
+func movedCounters(node *facts.Node) (moved []string) {
+	if node.Mesh == nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(node.Mesh.Counters)) {
+		if more := node.Mesh.Counters[name] - node.Net.Counters[name]; more > 0 {
+			moved = append(moved, fmt.Sprintf("%s %d more, %d in all", name, more, node.Mesh.Counters[name]))
+		}
+	}
+	return moved
+}
+
+// What is many: so many a day, and so many at least. They are ours; link_downed has 8 bits, and
+// stays at 255 (Linux 6.8, Documentation/ABI/stable/sysfs-class-infiniband).
+var many = map[string]struct{ perDay, least float64 }{
+	"symbol_error":          {100, 1000},
+	"port_rcv_errors":       {100, 1000},
+	"link_error_recovery":   {2, 10},
+	"link_downed":           {2, 10},
+	"carrier_changes":       {6, 30},
+	"rx_crc_errors":         {100, 1000},
+	"local_ack_timeout_err": {1000, 10000},
+	"rnr_nak_retry_err":     {1000, 10000},
+	"rx_icrc_encapsulated":  {100, 1000},
+	"aer_fatal":             {0, 1},
+	"aer_nonfatal":          {1, 1},
+
+	"local_link_integrity_errors": {10, 100},
+}
+
+// highCounters are those that are high for as long as the machine is up, a day where that was
+// not seen.
+func highCounters(node *facts.Node) (high []string) {
+	days := 1.0
+	if node.Host != nil {
+		days = max(1, cmp.Or(node.Host.Uptime, 86400)/86400)
+	}
+	for _, name := range slices.Sorted(maps.Keys(node.Net.Counters)) {
+		_, what, _ := strings.Cut(name, " ")
+		limit, known := many[what]
+		count := node.Net.Counters[name]
+		if known && (float64(count) >= max(limit.least, limit.perDay*days) || what == "link_downed" && count >= 255) {
+			high = append(high, fmt.Sprintf("%s %d", name, count))
+		}
+	}
+	return high
+}
+
+// sameCounter is whether a text is of the counter that another one is of.
+func sameCounter(other string) func(string) bool {
+	name := func(text string) string {
+		words := strings.Fields(text)
+		return strings.Join(words[:min(2, len(words))], " ")
+	}
+	return func(text string) bool { return name(text) == name(other) }
+}
