@@ -100,7 +100,7 @@ func belowTheirSpeed(senders []*facts.Node) checks.Finding {
 		Want:    fmt.Sprintf("%s or more", facts.BitRate(min(float64(linkSpeed(slowest)), easily)/2)),
 		Remedy: []fix.Command{
 			fix.On("ip -s -s link show dev %s; ip -d link show dev %[1]s | grep -o 'mtu [0-9]*'   # errors and drops; the MTU: 9000 where the switches have it", fix.Name(link.Interface)),
-			fix.On("ethtool -k %s | grep -E 'segmentation|receive-offload'; sysctl net.ipv4.tcp_rmem net.ipv4.tcp_wmem", fix.Name(link.Interface)),
+			fix.On("ethtool --show-offload %s | grep -E 'segmentation|receive-offload'; sysctl net.ipv4.tcp_rmem net.ipv4.tcp_wmem", fix.Name(link.Interface)),
 		},
 	}
 	for _, node := range senders {
