@@ -136,10 +136,19 @@ func NotCovered(outcomes []checks.Outcome) string {
 	if !tried(smoke.Computes) {
 		left = append(left, "whether a GPU computes")
 	}
-	if left == nil {
-		return ""
+	var all []string
+	if left != nil {
+		all = append(all, strings.Join(left, "; ")+": --smoke tries it")
 	}
-	return strings.Join(left, "; ") + ": --smoke tries it"
+	if slices.ContainsFunc(outcomes, notMeasured) {
+		all = append(all, "how fast links are: --throughput measures it")
+	}
+	return strings.Join(all, "; ")
+}
+
+// notMeasured is whether nobody asked how fast the links are.
+func notMeasured(o checks.Outcome) bool {
+	return o.Check == network.Throughput.ID && o.Verdict == checks.Skip && strings.Contains(o.Reason, "--throughput")
 }
 
 // Lookup finds a check of the catalogue by its ID.

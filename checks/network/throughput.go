@@ -1,6 +1,7 @@
 package network
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -13,12 +14,12 @@ import (
 
 var Throughput = checks.Check{
 	ID:       "throughput",
-	Title:    "no link between neighbours is much slower than the others",
+	Title:    "no link between neighbours is much slower than the others, or than it could be",
 	Severity: checks.Warning,
 	Needs:    []facts.Section{facts.SectionThroughput},
 	Doc: "With --throughput every node sends to the next one at the same time, for a few seconds. A link that carries less than half of the median is " +
 		"slow, and so is the node when the link to it and the link from it both are. The speeds that the interfaces report are named where they say " +
-		"why. A collective moves at the pace of its slowest link.",
+		"why. Where all links are alike each is held against the speed of its two interfaces: one that carries less than half of it, of 25 Gbit/s at most, is slow too. A collective moves at the pace of its slowest link.",
 	WouldSee: "nothing but a slow job: every all-reduce takes the time of its slowest link",
 	Run:      judgeLinks,
 }
@@ -45,6 +46,7 @@ func judgeLinks(view checks.View) []checks.Finding {
 	isSlow := func(node *facts.Node) bool {
 		return node != nil && node.Throughput.Error == "" && node.Throughput.Rate < usual/2
 	}
+	var below []*facts.Node // like the others, and yet slow
 	slowNode := func(node *facts.Node) bool { return len(rates) > 2 && isSlow(node) && isSlow(measured[node.Name]) }
 	for _, node := range view.Nodes {
 		peer := nodes[node.Throughput.Peer]
@@ -57,9 +59,54 @@ func judgeLinks(view checks.View) []checks.Finding {
 			// the peer is to blame
 		case isSlow(node):
 			findings = append(findings, slowLink(view, node, usual, fmt.Sprintf("the link %s → %s is slow", node.Name, node.Throughput.Peer), node.Name, node.Throughput.Peer))
+		case node.Throughput.Error == "" && !node.Throughput.Shared && node.Throughput.Rate < least(node, peer):
+			below = append(below, node)
 		}
 	}
+	if below != nil {
+		findings = append(findings, belowTheirSpeed(below))
+	}
 	return findings
+}
+
+// easily is what the connections of the drill reach on any link that has it, whatever the
+// processor: of a faster one nobody can tell by them what it carries.
+const easily = 25e9
+
+// least is what a link carries at least of the speed that both of its ends report, in bits per
+// second; 0 where one does not, and where it is no card's: a veth reports 10 Gbit/s whatever
+// it does.
+func least(node, peer *facts.Node) float64 {
+	if peer == nil || !isCard(node) || !isCard(peer) {
+		return 0
+	}
+	return min(float64(min(linkSpeed(node), linkSpeed(peer))), easily) / 2
+}
+
+func isCard(node *facts.Node) bool {
+	if node.Throughput == nil {
+		return false
+	}
+	return slices.Contains([]string{"physical", "bond", "vlan", "infiniband"}, names.InterfaceOf(node.Net, node.Throughput.Interface).Kind)
+}
+
+// belowTheirSpeed is of links that are like each other, and all of them are slow.
+func belowTheirSpeed(senders []*facts.Node) checks.Finding {
+	slowest := slices.MinFunc(senders, func(a, b *facts.Node) int { return cmp.Compare(a.Throughput.Rate, b.Throughput.Rate) })
+	link := slowest.Throughput
+	f := checks.Finding{
+		Summary: "links carry far less than their interfaces could, and are no slower than the others",
+		Got:     fmt.Sprintf("%s of %s by %s of %s, the slowest", facts.BitRate(link.Rate), facts.BitRate(float64(linkSpeed(slowest))), link.Interface, slowest.Name),
+		Want:    fmt.Sprintf("%s or more", facts.BitRate(min(float64(linkSpeed(slowest)), easily)/2)),
+		Remedy: []fix.Command{
+			fix.On("ip -s -s link show dev %s; ip -d link show dev %[1]s | grep -o 'mtu [0-9]*'   # errors and drops; the MTU: 9000 where the switches have it", fix.Name(link.Interface)),
+			fix.On("ethtool --show-offload %s | grep -E 'segmentation|receive-offload'; sysctl net.ipv4.tcp_rmem net.ipv4.tcp_wmem", fix.Name(link.Interface)),
+		},
+	}
+	for _, node := range senders {
+		f.Nodes = append(f.Nodes, node.Name)
+	}
+	return f
 }
 
 // usualRate is the median, the upper one of two; of three links the fastest,
