@@ -47,15 +47,25 @@ var NeverCompared = []Uncompared{
 	{"toolchain.lock", "a build that runs holds one"},
 }
 
-var leftOut = sync.OnceValue(func() *regexp.Regexp {
-	var any []string
+// leftOut are their patterns by section: one pattern of all takes most of the time of a comparison.
+var leftOut = sync.OnceValue(func() map[string]*regexp.Regexp {
+	bySection := map[string][]string{}
 	for _, left := range NeverCompared {
-		any = append(any, PathPattern(left.Facts, ".+").String())
+		section, _, _ := strings.Cut(left.Facts, ".")
+		bySection[section] = append(bySection[section], PathPattern(left.Facts, ".+").String())
 	}
-	return regexp.MustCompile(strings.Join(any, "|"))
+	patterns := map[string]*regexp.Regexp{}
+	for section, any := range bySection {
+		patterns[section] = regexp.MustCompile(strings.Join(any, "|"))
+	}
+	return patterns
 })
 
-func isLeftOut(path string) bool { return leftOut().MatchString(path) }
+func isLeftOut(path string) bool {
+	section, _, _ := strings.Cut(path, ".")
+	pattern := leftOut()[section]
+	return pattern != nil && pattern.MatchString(path)
+}
 
 // OwnFacts are those that are rightly a node's own, and are compared with what the same node
 // had.
