@@ -168,6 +168,9 @@ type Report struct {
 	// Program is the program's own failure, where it came before all others: mostly an
 	// exception that no signature knows.
 	Program *Finding `json:"program,omitempty"`
+	// Unexplained are lines that look like a failure, the first one first, where no cause and
+	// no program's own failure explains them.
+	Unexplained *Finding `json:"unexplained,omitempty"`
 	// Consequences followed from the causes, or from what the logs do not show.
 	Consequences []Finding `json:"consequences"`
 	Noise        []Finding `json:"noise"`

@@ -104,6 +104,20 @@ func (s *Signature) of(cause Cause) Cause {
 	return cause
 }
 
+// unexplained are the alarms that nothing followed by which all is well; nil where there is none.
+func (t *tally) unexplained(verdicts []verdict) *Finding {
+	f := t.finding(Finding{Summary: "Looks like a failure, and no signature knows of what"})
+	for _, v := range verdicts {
+		if v.kind == Alarm {
+			f.note(v)
+		}
+	}
+	if f.Count == 0 {
+		return nil
+	}
+	return &f.Finding
+}
+
 func learn(values, more map[string]string) {
 	for name, value := range more {
 		if _, known := values[name]; !known {

@@ -47,6 +47,9 @@ func (c *Catalogue) judge(t *tally) Report {
 	if program != nil {
 		r.Program = &own.findings()[0]
 	}
+	if len(roots) == 0 && program == nil {
+		r.Unexplained = t.unexplained(verdicts)
+	}
 	r.Noise = append(r.Noise, noise.findings()...)
 	r.Consequences = append(r.Consequences, consequences.findings()...)
 	r.Timeline = t.timeline(verdicts)
@@ -54,7 +57,7 @@ func (c *Catalogue) judge(t *tally) Report {
 	switch {
 	case len(r.Causes) > 0 || r.Program != nil:
 		r.ExitCode = 1
-	case len(r.Consequences) > 0 || r.Lines == 0 || len(r.Unread) > 0:
+	case len(r.Consequences) > 0 || r.Unexplained != nil || r.Lines == 0 || len(r.Unread) > 0:
 		r.ExitCode = 2
 	}
 	return r
@@ -72,6 +75,8 @@ func (t *tally) verdicts() []verdict {
 		switch went := t.after(*v, ends); {
 		case v.kind == Program && went == well, v.failed() && v.signature != nil && v.signature.Retried && went == well:
 			v.kind, v.cause = Noise, ""
+		case v.kind == Alarm && (went == well || went == wellForLong):
+			v.kind = Context
 		case v.kind == Program && went == wellForLong:
 			v.kind = Summary
 		case v.kind == Proof && v.signature.Retried && went == wellFirst:
@@ -131,7 +136,7 @@ func (t *tally) after(v verdict, ends map[int]int) outcome {
 	}
 	// Ranks that write logs of their own tell of a start that came about. When they
 	// did is not known, so that a rank which died is not saved by them.
-	elsewhere := v.kind != Proof && v.kind != Program && (len(t.progress) > 1 || len(t.progress) == 1 && own == nil)
+	elsewhere := v.kind != Proof && v.kind != Program && v.kind != Alarm && (len(t.progress) > 1 || len(t.progress) == 1 && own == nil)
 	switch {
 	case !failed && (own.after(v.last) || elsewhere):
 		return well

@@ -43,6 +43,8 @@ func small(t *testing.T) *Catalogue {
 - {id: shrug, kind: noise, says: ['address family 97'], summary: harmless, from: f, examples: [e]}
 - {id: met, kind: success, says: ['all have met'], from: f, examples: [e]}
 - {id: own, kind: program, says: ['the program divided by zero'], summary: its own, from: f, examples: [e]}
+- {id: alarm, kind: alarm, says: ['\bfailed\b', 'ERROR'], unless: ['INFO'], summary: looks bad, from: f, examples: [e]}
+- {id: head, kind: alarm, says: ['Traceback \(most'], summary: cut, from: f, examples: [e]}
 - {id: by-name, kind: context, says: ['meeting by name'], from: f, examples: [e]}
 - {id: version, kind: cause, cause: versions, differs: version, says: ['library version (?P<version>\S+)'], from: f, examples: [e]}
 `
@@ -82,8 +84,8 @@ func short(findings []Finding) string {
 
 func TestJudge(t *testing.T) {
 	type conclusion struct {
-		Causes, Program, Consequences, Noise string
-		ExitCode                             int
+		Causes, Program, Consequences, Noise, Unexplained string
+		ExitCode                                          int
 	}
 	for name, test := range map[string]struct {
 		log  string
@@ -141,6 +143,19 @@ func TestJudge(t *testing.T) {
 		"words that only end in Error":        {"the last Error: none\nTypeErrors: 0\nloss: 1\n", conclusion{}},
 		"an exception that Python ignores": {"Exception ignored in: <function f>\nTraceback (most recent call last):\nValueError: bad\nconnection closed\n",
 			conclusion{Causes: "gone", ExitCode: 1}},
+		"what looks like a failure":                          {"fine\nw1: the pump failed\nERROR: no water\n", conclusion{Unexplained: "the pump failed\nERROR: no water\n", ExitCode: 2}},
+		"what looks like a failure, and a cause":             {"the pump failed\nconnection closed\n", conclusion{Causes: "gone", ExitCode: 1}},
+		"what looks like a failure, and all goes on":         {"the pump failed\nall have met\n", conclusion{}},
+		"what looks like a failure, after all is well":       {"all have met\nthe pump failed\n", conclusion{Unexplained: "the pump failed\n", ExitCode: 2}},
+		"what looks like a failure and is none":              {"INFO no pump failed\n", conclusion{}},
+		"what looks like a failure beside a context":         {"meeting by name failed\n", conclusion{Unexplained: "meeting by name failed\n", ExitCode: 2}},
+		"what looks like a failure and is harmless":          {"address family 97 failed\n", conclusion{Noise: "harmless"}},
+		"what looks like a failure, wrapped over two":        {"w1: timed out waiting ERROR\nw1: for w1 after 60 seconds\n", conclusion{Unexplained: "timed out waiting ERROR\n", ExitCode: 2}},
+		"what is known of two lines that look like failures": {"w1: ERROR timed out waiting for\nw1: w1 after 60 seconds failed\n", conclusion{Causes: "unreachable", ExitCode: 1}},
+		"a launcher's count, and what looks like a failure":  {"the pump failed\nchildren failed\n", conclusion{Consequences: "the launcher counted", Unexplained: "the pump failed\n", ExitCode: 2}},
+		"a traceback without its end": {"Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n    raise failed\n",
+			conclusion{Unexplained: "Traceback (most recent call last):\n", ExitCode: 2}},
+		"a traceback that speaks of failures and was caught": {"Traceback (most recent call last):\n    raise failed\nValueError: bad\nall have met\n", conclusion{Noise: "ValueError: bad"}},
 		"two tracebacks through each other": {
 			"[rank0]: Traceback (most recent call last):\n[rank1]: Traceback (most recent call last):\n[rank0]:   File \"a.py\", line 1\n" +
 				"[rank1]: KeyError: 1\n[rank0]: connection closed\n", conclusion{Program: "KeyError: 1", Consequences: "gone", ExitCode: 1}},
@@ -150,6 +165,11 @@ func TestJudge(t *testing.T) {
 			got := conclusion{Causes: short(r.Causes), Consequences: short(r.Consequences), Noise: short(r.Noise), ExitCode: r.ExitCode}
 			if r.Program != nil {
 				got.Program = r.Program.Evidence[0].Text
+			}
+			if r.Unexplained != nil {
+				for _, e := range r.Unexplained.Evidence {
+					got.Unexplained += e.Text + "\n"
+				}
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

@@ -114,7 +114,7 @@ func (s *stretch) look(x *index, seed maphash.Seed, known map[uint64]*pattern) {
 
 func firstOf(candidates []*pattern, text []byte) *pattern {
 	for _, p := range candidates {
-		if p.says.Match(text) {
+		if p.in(text) {
 			return p
 		}
 	}

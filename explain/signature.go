@@ -37,6 +37,7 @@ const (
 	Noise   Kind = "noise"   // harmless, however it looks
 	Success Kind = "success" // what was tried before has worked
 	Context Kind = "context" // says nothing of its own; others mean another thing beside it
+	Alarm   Kind = "alarm"   // looks like a failure, and nobody knows of what: no pass where nothing explains it
 )
 
 // Signature is one message of one program.
@@ -48,6 +49,8 @@ type Signature struct {
 	// them will do. Groups name what the message tells: rank, node, peer, port,
 	// interface, path, bytes, seconds, ms, …
 	Says []string `yaml:"says"`
+	// Unless are expressions by which a line that says so does not mean it.
+	Unless []string `yaml:"unless"`
 	// Retried is a message after which the program goes on: it counts unless the log
 	// shows that all went well afterwards.
 	Retried bool `yaml:"retried"`
@@ -67,6 +70,7 @@ type Signature struct {
 	Examples []string `yaml:"examples"`
 
 	patterns []*pattern
+	unless   []*regexp.Regexp
 }
 
 // pattern is one of the expressions of a signature.
@@ -106,7 +110,7 @@ var data embed.FS
 // families are the files, in the order in which a line is held against them:
 // what names a cause of its own stands before what wraps it.
 var families = []string{
-	"nccl", "nccl_shm", "nccl_gpu", "nccl_net", "nccl_ib", "rdma", "nccl_quiet", "gloo", "torch_address", "torch", "torch_store", "torch_nccl", "elastic", "deepspeed", "deepspeed_end", "pdsh", "ssh", "shell", "slurm", "mpi", "mpi_start", "mpi_end", "container", "container_start", "driver", "xid", "cuda", "kernel", "files", "torch_rest", "linker", "python", "progress",
+	"nccl", "nccl_shm", "nccl_gpu", "nccl_net", "nccl_ib", "rdma", "nccl_quiet", "gloo", "torch_address", "torch", "torch_store", "torch_nccl", "elastic", "deepspeed", "deepspeed_end", "pdsh", "ssh", "shell", "slurm", "mpi", "mpi_start", "mpi_end", "container", "container_start", "driver", "xid", "cuda", "kernel", "files", "torch_rest", "linker", "python", "progress", "alarm",
 }
 
 // Load reads the embedded catalogue, once.
@@ -168,7 +172,7 @@ func (c *Catalogue) add(s *Signature) error {
 		if c.causes[s.Cause] == nil {
 			return fmt.Errorf("there is no cause %q", s.Cause)
 		}
-	case Program, Summary, Noise, Success, Context:
+	case Program, Summary, Noise, Success, Context, Alarm:
 		if s.Cause != "" {
 			return fmt.Errorf("a %s has no cause", s.Kind)
 		}
@@ -182,6 +186,13 @@ func (c *Catalogue) add(s *Signature) error {
 		if c.causes[beside.Cause] == nil && beside.Kind != Noise {
 			return fmt.Errorf("beside: there is no cause %q", beside.Cause)
 		}
+	}
+	for _, expression := range s.Unless {
+		unless, err := regexp.Compile(expression)
+		if err != nil {
+			return err
+		}
+		s.unless = append(s.unless, unless)
 	}
 	for _, expression := range s.Says {
 		parsed, err := syntax.Parse(expression, syntax.Perl)
@@ -222,11 +233,16 @@ func (p *pattern) silent() bool {
 	return p.Kind == Success || p.Kind == Context && p.says.NumSubexp() == 0
 }
 
+// in is whether a line says so and means it.
+func (p *pattern) in(text []byte) bool {
+	return p.says.Match(text) && !slices.ContainsFunc(p.unless, func(unless *regexp.Regexp) bool { return unless.Match(text) })
+}
+
 // match holds one text against the pattern and returns where it matches and what its
 // groups caught.
 func (p *pattern) match(text string) (at, end int, values map[string]string, ok bool) {
 	found := p.says.FindStringSubmatchIndex(text)
-	if found == nil {
+	if found == nil || slices.ContainsFunc(p.unless, func(unless *regexp.Regexp) bool { return unless.MatchString(text) }) {
 		return 0, 0, nil, false
 	}
 	values = map[string]string{}

@@ -77,8 +77,8 @@ type trial struct {
 	right bool   // the same, or another cause that the log alone permits; where there is none, whatever blames nobody
 }
 
-// passed is whether a log of a failure was called healthy. What is labelled none may be either.
-func (t trial) passed() bool { return t.got == healthy && t.want != healthy && t.want != none }
+// passed is whether a log of a failure was called healthy.
+func (t trial) passed() bool { return t.got == healthy && t.want != healthy && !t.right }
 
 func (t trial) blamed() bool { return t.got != healthy && t.want == healthy }
 
