@@ -80,7 +80,7 @@ func (m *matcher) take(l scanned) {
 		m.open = m.open[:0]
 		m.seen.add(event{signature: p.Signature, file: m.file, line: l.number, position: m.seen.position})
 		return
-	case p != nil && p.settled(l.candidates) && m.again(p.Signature, l.digest):
+	case p != nil && m.settled(p, l.candidates) && m.again(p.Signature, l.digest):
 		m.open = m.open[:0]
 		return
 	case p == nil && len(m.open) == 0 && exception == "" && m.allVain(l.candidates):
@@ -156,9 +156,11 @@ func (p *pattern) beside(candidates []*pattern) bool {
 }
 
 // settled is whether a line that says so as it stands says nothing more telling behind its
-// decoration, where other candidates may begin.
-func (p *pattern) settled(candidates []*pattern) bool {
-	return p.Kind != Alarm || !slices.ContainsFunc(candidates, func(other *pattern) bool { return other.anchored && other.Kind != Alarm })
+// decoration, where other candidates may begin that have not been there in vain all the time.
+func (m *matcher) settled(p *pattern, candidates []*pattern) bool {
+	return p.Kind != Alarm || !slices.ContainsFunc(candidates, func(other *pattern) bool {
+		return other.Kind != Alarm && other.anchored && m.vain[other] < mostVain
+	})
 }
 
 // allVain is whether none of the candidates has ever been there. Those that must

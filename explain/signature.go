@@ -70,7 +70,7 @@ type Signature struct {
 	Examples []string `yaml:"examples"`
 
 	patterns []*pattern
-	unless   []*regexp.Regexp
+	unless   []exempt
 }
 
 // pattern is one of the expressions of a signature.
@@ -110,7 +110,7 @@ var data embed.FS
 // families are the files, in the order in which a line is held against them:
 // what names a cause of its own stands before what wraps it.
 var families = []string{
-	"nccl", "nccl_shm", "nccl_gpu", "nccl_net", "nccl_ib", "rdma", "nccl_quiet", "gloo", "torch_address", "torch", "torch_store", "torch_nccl", "elastic", "deepspeed", "deepspeed_end", "pdsh", "ssh", "shell", "slurm", "mpi", "mpi_start", "mpi_end", "container", "container_start", "driver", "xid", "cuda", "kernel", "files", "torch_rest", "linker", "python", "progress", "alarm",
+	"nccl", "nccl_shm", "nccl_gpu", "nccl_net", "nccl_ib", "rdma", "nccl_quiet", "gloo", "paramiko", "torch_address", "torch", "torch_store", "torch_nccl", "elastic", "deepspeed", "deepspeed_end", "pdsh", "ssh", "shell", "slurm", "mpi", "mpi_start", "mpi_end", "container", "container_start", "driver", "xid", "cuda", "kernel", "files", "torch_rest", "linker", "python", "progress", "alarm",
 }
 
 // Load reads the embedded catalogue, once.
@@ -188,11 +188,15 @@ func (c *Catalogue) add(s *Signature) error {
 		}
 	}
 	for _, expression := range s.Unless {
-		unless, err := regexp.Compile(expression)
+		parsed, err := syntax.Parse(expression, syntax.Perl)
 		if err != nil {
 			return err
 		}
-		s.unless = append(s.unless, unless)
+		literals := required(parsed)
+		if len(literals) == 0 {
+			return fmt.Errorf("unless: %q has no text of %d bytes that is always there (case matters)", expression, gram)
+		}
+		s.unless = append(s.unless, exempt{regexp.MustCompile(expression), literals})
 	}
 	for _, expression := range s.Says {
 		parsed, err := syntax.Parse(expression, syntax.Perl)
@@ -235,14 +239,29 @@ func (p *pattern) silent() bool {
 
 // in is whether a line says so and means it.
 func (p *pattern) in(text []byte) bool {
-	return p.says.Match(text) && !slices.ContainsFunc(p.unless, func(unless *regexp.Regexp) bool { return unless.Match(text) })
+	return p.says.Match(text) && !p.exempted(string(text))
+}
+
+func (s *Signature) exempted(text string) bool {
+	return slices.ContainsFunc(s.unless, func(e exempt) bool { return e.in(text) })
+}
+
+// exempt is an expression by which a line does not mean what it says, with the texts one of
+// which is in all that it matches: most lines have none, and to look for them costs little.
+type exempt struct {
+	unless   *regexp.Regexp
+	literals []string
+}
+
+func (e exempt) in(text string) bool {
+	return slices.ContainsFunc(e.literals, func(literal string) bool { return strings.Contains(text, literal) }) && e.unless.MatchString(text)
 }
 
 // match holds one text against the pattern and returns where it matches and what its
 // groups caught.
 func (p *pattern) match(text string) (at, end int, values map[string]string, ok bool) {
 	found := p.says.FindStringSubmatchIndex(text)
-	if found == nil || slices.ContainsFunc(p.unless, func(unless *regexp.Regexp) bool { return unless.MatchString(text) }) {
+	if found == nil || p.exempted(text) {
 		return 0, 0, nil, false
 	}
 	values = map[string]string{}
