@@ -34,7 +34,11 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 		// Of the strongest kind the first one, or the first that has words of its own for it.
 		head := own[max(0, slices.IndexFunc(own, func(v verdict) bool { return v.kind == own[0].kind && v.signature.Title != "" }))]
 		cause = head.signature.of(cause)
-		f.Summary, _ = fill(head.signature.Summary, with(head.values, "node", head.node), inWords)
+		if head.apart != nil {
+			f.Summary, _ = fill(head.signature.Apart.Summary, head.apart, inWords)
+		} else {
+			f.Summary, _ = fill(head.signature.Summary, with(head.values, "node", head.node), inWords)
+		}
 	}
 	for _, v := range own {
 		learn(values, v.values)

@@ -10,7 +10,8 @@ type verdict struct {
 	*occurrence
 	kind   Kind
 	cause  string
-	beside []string // the signatures that give it this meaning
+	beside []string          // the signatures that give it this meaning
+	apart  map[string]string // what Signature.Apart is filled with, where that is its meaning
 }
 
 func (v verdict) failed() bool {
@@ -69,6 +70,7 @@ func (t *tally) verdicts() []verdict {
 	for _, h := range t.occurrences {
 		all = append(all, t.verdict(h))
 	}
+	t.together(all)
 	ends := endsOf(all)
 	for i := range all {
 		v := &all[i]
@@ -86,6 +88,23 @@ func (t *tally) verdicts() []verdict {
 		}
 	}
 	return all
+}
+
+// together adds to what ranks say of a collective what only all of them together tell.
+func (t *tally) together(verdicts []verdict) {
+	number, calls := t.apart()
+	missing := t.missing()
+	for i := range verdicts {
+		v := &verdicts[i]
+		switch {
+		case v.signature == nil || v.signature.Apart == nil:
+		case calls != "":
+			v.kind, v.cause = Proof, v.signature.Apart.Cause
+			v.apart = map[string]string{"number": number, "calls": calls}
+		case missing != "":
+			v.values["missing"] = missing
+		}
+	}
 }
 
 // verdict is what a message means beside the others.

@@ -57,6 +57,9 @@ type Signature struct {
 	// Differs names a group whose value must be one in the whole job: the message is
 	// a cause where it comes with several values, and nothing otherwise.
 	Differs string `yaml:"differs"`
+	// Apart is what it means where ranks say so of one number (seq) of one group with another op or
+	// another count of elements.
+	Apart *Apart `yaml:"apart"`
 	// Beside gives another cause to this message in logs that have another message too.
 	Beside []Beside `yaml:"beside"`
 	// Summary is one sentence for this message, with {group} for what it holds and
@@ -86,6 +89,12 @@ type Beside struct {
 	Any   []string `yaml:"any"`
 	Cause string   `yaml:"cause"` // "" only for a noise
 	Kind  Kind     `yaml:"kind"`  // "" leaves the signature's
+}
+
+// Apart is the meaning of calls that should be one and are not.
+type Apart struct {
+	Cause   string `yaml:"cause"`
+	Summary string `yaml:"summary"` // with {number} and {calls}
 }
 
 // Catalogue is all that is known of messages.
@@ -186,6 +195,9 @@ func (c *Catalogue) add(s *Signature) error {
 		if c.causes[beside.Cause] == nil && beside.Kind != Noise {
 			return fmt.Errorf("beside: there is no cause %q", beside.Cause)
 		}
+	}
+	if s.Apart != nil && c.causes[s.Apart.Cause] == nil {
+		return fmt.Errorf("apart: there is no cause %q", s.Apart.Cause)
 	}
 	for _, expression := range s.Unless {
 		parsed, err := syntax.Parse(expression, syntax.Perl)

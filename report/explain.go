@@ -76,7 +76,7 @@ func (p *page) explanationHead(r explain.Report) {
 	case verdict == checks.Unknown:
 		text = "ranks failed, and the log does not say why: give the log of every rank or node"
 	default:
-		text = "no failure that preflight knows is in the log"
+		text = "nothing in the log looks like a failure"
 	}
 	p.line("%s  %s", p.colored(verdict, Word(verdict)), Escape(text))
 	read := Plural(r.Files, "file") + ", " + Plural(r.Lines, "line")

@@ -34,9 +34,8 @@ which check says so before the next launch. What only followed and what is harml
 is set apart. Of a directory everything is read that can be a log; files may be
 compressed by gzip or bzip2. With a hostfile those checks are run at once.
 
-Exit codes: 0 nothing failed that preflight knows, 1 a cause is known or the program
-failed by itself, 2 something failed and the log does not say why, or a log could
-not be read.`,
+Exit codes: 0 nothing looks like a failure, 1 a cause is known or the program failed
+by itself, 2 something failed and nobody knows why, or a log could not be read.`,
 		Example: `  preflight explain train.log
   deepspeed --hostfile hostfile train.py 2>&1 | preflight explain
   preflight explain logs/w1.log logs/w2.log -H hostfile`,
