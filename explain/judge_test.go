@@ -12,6 +12,8 @@ import (
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
 )
 
 // small is a catalogue of one message a kind, so that what is tested is how they
@@ -296,6 +298,26 @@ func TestWrappedKeepsItsSpeaker(t *testing.T) {
 	}
 }
 
+// TestCompressed: a log is read however it was compressed.
+func TestCompressed(t *testing.T) {
+	for name, writer := range map[string]func(io.Writer) (io.WriteCloser, error){
+		"gzip": func(w io.Writer) (io.WriteCloser, error) { return gzip.NewWriter(w), nil },
+		"xz":   func(w io.Writer) (io.WriteCloser, error) { return xz.NewWriter(w) },
+		"zstd": func(w io.Writer) (io.WriteCloser, error) { return zstd.NewWriter(w) },
+	} {
+		var packed bytes.Buffer
+		w, err := writer(&packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(w, strings.Repeat("loss 0.5\n", 10_000), "connection closed\n")
+		w.Close()
+		if r := small(t).Explain([]Source{read("w1", packed.String())}); short(r.Causes) != "gone" || r.Lines != 10_001 {
+			t.Errorf("%s: causes %q of %d lines, unread %v", name, short(r.Causes), r.Lines, r.Unread)
+		}
+	}
+}
+
 // TestUnread: what could not be read is told, and is no sign of health.
 func TestUnread(t *testing.T) {
 	var packed bytes.Buffer
@@ -313,9 +335,9 @@ func TestUnread(t *testing.T) {
 	for start, reason := range map[string]string{
 		squeezed(strings.Repeat("\x00", 5000)):                           "what is compressed in it is not text",
 		squeezed(squeezed("connection closed\n")):                        "what is compressed in it is compressed itself",
-		squeezed("\xfd7zXZ\x00"):                                         "what is compressed in it is compressed by xz",
+		squeezed("PK\x03\x04"):                                           "what is compressed in it is an archive",
 		squeezed("w1.log" + strings.Repeat("\x00", 251) + "ustar\x0000"): "what is compressed in it is an archive",
-		"\xfd7zXZ\x00": "xz -dc", "\x7fELF\x02\x01\x01\x00\x03": "it is not text", "\x00\x00\x00": "it is not text",
+		"\xfd7zXZ\x00": "EOF", "\x28\xb5\x2f\xfd": "EOF", "PK\x03\x04": "unzip", "\x7fELF\x02\x01\x01\x00\x03": "it is not text", "\x00\x00\x00": "it is not text",
 	} {
 		if r := small(t).Explain([]Source{read("w1", start)}); r.ExitCode != 2 || len(r.Unread) != 1 || !strings.Contains(r.Unread[0].Reason, reason) {
 			t.Errorf("%q: exit code %d, unread %v", start, r.ExitCode, r.Unread)
