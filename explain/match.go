@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 	"strings"
@@ -44,6 +45,7 @@ type matcher struct {
 	vain       map[*pattern]int // how often it could have been and was not
 	repeats    map[*Signature]*repeat
 	same       map[uint64]*occurrence // by the digest of a line
+	speakers   map[saying]bool        // who was looked at, of messages that are only counted
 	open       []half
 	own        []event // exceptions and alarms that may turn out to be the beginning of a message
 	tracebacks tracebacks
@@ -64,6 +66,15 @@ type half struct {
 	lines   int
 }
 
+// saying is a message and the first word of its line, which mostly tells the node or rank.
+type saying struct {
+	*Signature
+	word string
+}
+
+// mostSpeakers is how many more lines are looked at closely for their first word.
+const mostSpeakers = 4096
+
 // take looks at the next line of the log.
 func (m *matcher) take(l scanned) {
 	m.seen.position++
@@ -80,7 +91,7 @@ func (m *matcher) take(l scanned) {
 		m.open = m.open[:0]
 		m.seen.add(event{signature: p.Signature, file: m.file, line: l.number, position: m.seen.position})
 		return
-	case p != nil && m.settled(p, l.candidates) && m.again(p.Signature, l.digest):
+	case p != nil && m.settled(p, l.candidates) && m.again(p.Signature, l):
 		m.open = m.open[:0]
 		return
 	case p == nil && len(m.open) == 0 && exception == "" && m.allVain(l.candidates):
@@ -218,11 +229,11 @@ func (m *matcher) found(e event) {
 }
 
 // again counts a line that was there before, letter by letter, or a message that has
-// been looked at often enough.
-func (m *matcher) again(s *Signature, digest uint64) bool {
-	h := m.same[digest]
+// been looked at often enough, of this speaker too.
+func (m *matcher) again(s *Signature, l scanned) bool {
+	h := m.same[l.digest]
 	counted := false
-	if r := m.repeats[s]; h == nil && r != nil && r.times > mostTimes {
+	if r := m.repeats[s]; h == nil && r != nil && r.times > mostTimes && !m.newcomer(s, l.text) {
 		h, counted = r.last, true
 	}
 	if h == nil || h.signature != s {
@@ -233,6 +244,16 @@ func (m *matcher) again(s *Signature, digest uint64) bool {
 	}
 	h.count++
 	h.last = m.seen.position
+	return true
+}
+
+// newcomer is whether the first word of a line was not there before with this message.
+func (m *matcher) newcomer(s *Signature, text []byte) bool {
+	word, _, _ := bytes.Cut(text[:min(len(text), longestPrefix)], []byte(" "))
+	if m.speakers[saying{s, string(word)}] || len(m.speakers) >= mostSpeakers {
+		return false
+	}
+	m.speakers[saying{s, string(word)}] = true
 	return true
 }
 
