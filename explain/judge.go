@@ -11,6 +11,7 @@ type verdict struct {
 	kind   Kind
 	cause  string
 	beside []string          // the signatures that give it this meaning
+	fix    []string          // of this meaning
 	apart  map[string]string // what Signature.Apart is filled with, where that is its meaning
 }
 
@@ -116,7 +117,7 @@ func (t *tally) verdict(h *occurrence) verdict {
 	v := verdict{occurrence: h, kind: s.Kind, cause: s.Cause}
 	for _, beside := range s.Beside {
 		if t.has(beside.Any) {
-			v.cause, v.kind, v.beside = beside.Cause, cmp.Or(beside.Kind, s.Kind), beside.Any
+			v.cause, v.kind, v.beside, v.fix = beside.Cause, cmp.Or(beside.Kind, s.Kind), beside.Any, beside.Fix
 			break
 		}
 	}

@@ -410,3 +410,27 @@ func TestJSONLines(t *testing.T) {
 		t.Errorf("nodes %v, ranks %v", f.Nodes, f.Ranks)
 	}
 }
+
+// TestOrderOfCauses: where several messages name a cause, the one behind the others is told,
+// in its own words.
+func TestOrderOfCauses(t *testing.T) {
+	for log, want := range map[string]string{
+		"Failed to initialize NVML: Unknown Error\nUnable to determine the device handle for GPU 0000:81:00.0: Unknown Error\n":                                                                                       "gpu-lost: A GPU of this node (0000:81:00.0) no longer answers",
+		"RuntimeError: CUDA error: OS call failed or operation not supported on this OS\nRuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized\n":                           "fabric-manager: The NVSwitch fabric of this node is not up, so CUDA does not start",
+		"Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nEOFError\nTraceback (most recent call last):\n  File \"a.py\", line 1, in f\nOSError: [Errno 24] Too many open files\n":                   "fd-limit: A process on this node has opened as many files and sockets as it may",
+		"Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nValueError: host not found: Name or service not known\n":                                                                                  "dns: ",
+		"Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nValueError: No slot '8' specified on host 'w2'\n":                                                                                         "hostfile-invalid: ",
+		"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\nw1:51:88 [0] NCCL INFO Could not enable P2P between dev 1(=1e000) and dev 0(=1d000)\n":                                              "out-of-memory: ",
+		"    sl = self._semlock = _multiprocessing.SemLock(\nOSError: [Errno 28] No space left on device\n":                                                                                                           "shm-too-small: ",
+		"[E socket.cpp:860] [c10d] The client socket has failed to connect to any network address of (主节点IP, 29500).\n":                                                                                               "master-addr-wrong: The master's address is 主节点IP",
+		"[2023-01-01 10:00:00] Running tokenizer on dataset\n[E ProcessGroupNCCL.cpp:475] [Rank 2] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=2, OpType=ALLREDUCE, Timeout(ms)=1800000) ran for\n": "collective-timeout: ",
+	} {
+		r := signatures(t).Explain([]Source{read("log", log)})
+		if len(r.Causes) != 1 || !strings.HasPrefix(r.Causes[0].Cause+": "+r.Causes[0].Summary, want) {
+			t.Errorf("%q: want %s, got %+v", log, want, r.Causes)
+		}
+		if strings.Contains(log, "tokenizer") && !strings.Contains(r.Causes[0].Fix[0], "ddp_timeout") {
+			t.Errorf("%q: fix %q", log, r.Causes[0].Fix)
+		}
+	}
+}

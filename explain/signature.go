@@ -89,6 +89,7 @@ type Beside struct {
 	Any   []string `yaml:"any"`
 	Cause string   `yaml:"cause"` // "" only for a noise
 	Kind  Kind     `yaml:"kind"`  // "" leaves the signature's
+	Fix   []string `yaml:"fix"`   // before those of the cause
 }
 
 // Apart is the meaning of calls that should be one and are not.
