@@ -7,9 +7,10 @@
 // takes off what launchers and terminals put around lines, finds signatures in
 // what is left, and decides which of them came first and which only followed.
 //
-// The package refuses to guess: what no signature knows is left unblamed, and a
-// message that the program itself shrugs off counts only where nothing shows
-// that all went well. It reaches no node and runs nothing.
+// The package refuses to guess: what no signature knows is left unblamed, and passes
+// only where nothing of it looks like a failure (signatures/alarm.yaml). A message that
+// the program itself shrugs off counts only where nothing shows that all went well. It
+// reaches no node and runs nothing.
 package explain
 
 import (

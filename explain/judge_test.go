@@ -434,3 +434,20 @@ func TestOrderOfCauses(t *testing.T) {
 		}
 	}
 }
+
+// TestTable: torchrun's table tells of a rank in several lines.
+func TestTable(t *testing.T) {
+	const log = `Root Cause (first observed failure):
+[0]:
+  time      : 2024-11-02_21:03:02
+  host      : w7.cluster
+  rank      : 12 (local_rank: 4)
+  exitcode  : -7 (pid: 2414397)
+  error_file: <N/A>
+  traceback : Signal 7 (SIGBUS) received by PID 2414397
+`
+	r := signatures(t).Explain([]Source{read("log", log)})
+	if f := r.Causes[0]; f.Cause != "shm-too-small" || !cmp.Equal(f.Nodes, []string{"w7.cluster"}) || !cmp.Equal(f.Ranks, []string{"12"}) {
+		t.Errorf("%s on %v, ranks %v", f.Cause, f.Nodes, f.Ranks)
+	}
+}

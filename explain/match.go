@@ -98,6 +98,7 @@ func (m *matcher) take(l scanned) {
 		return
 	}
 	message, who := peel(string(l.text))
+	who = m.recent.inTable(message, who)
 	if m.goesOn(message) {
 		return
 	}

@@ -124,6 +124,39 @@ func peelOne(text string, who *speaker) (rest string, found bool) {
 	return text, false
 }
 
+// torchrun's table of failures tells of one rank in several lines: host and rank, then what became
+// of it (torch/distributed/elastic/multiprocessing/errors/__init__.py, 1.9 to 2.15).
+var (
+	tableEnd  = regexp.MustCompile(`^ +(?:exitcode|error_file|traceback) +: `)
+	tableHost = regexp.MustCompile(`^ +host +: (\S+)`)
+	tableRank = regexp.MustCompile(`^ +rank +: (\d+) \(`)
+)
+
+// tableRows is how many lines of the table may stand between.
+const tableRows = 4
+
+// inTable is of whom a line of that table tells, which is not who wrote it.
+func (r *recent) inTable(message string, who speaker) speaker {
+	if !tableEnd.MatchString(message) {
+		return who
+	}
+	for n := 1; n <= tableRows; n++ {
+		l, ok := r.before(n)
+		if !ok {
+			break
+		}
+		row, _ := peel(string(l.text))
+		if found := tableRank.FindStringSubmatch(row); found != nil {
+			who.rank = found[1]
+		}
+		if found := tableHost.FindStringSubmatch(row); found != nil {
+			who.node = found[1]
+			break
+		}
+	}
+	return who
+}
+
 var (
 	fileEndings = regexp.MustCompile(`(?:\.(?:gz|zst|log|txt|out|err|stdout|stderr)(?:\.\d{1,3})?)+$`)
 	fileWords   = regexp.MustCompile(`^(?:train|training|log|output|stdout|stderr|run|slurm-\d+)[-_.]+`)
