@@ -103,11 +103,16 @@ func (s *stretch) look(x *index, seed maphash.Seed, known matched) {
 			continue
 		}
 		l.digest = maphash.Bytes(seed, l.text)
+		buffer = shape(l.text, buffer[:0])
+		alike := maphash.Bytes(seed, buffer)
+		if !slices.ContainsFunc(l.candidates, func(p *pattern) bool { return p.counts && p.Kind != Alarm }) {
+			l.first = known.first(alike, l.candidates, l.text)
+			continue
+		}
 		alarms := firstAlarm(l.candidates)
 		l.first = known.first(l.digest, l.candidates[:alarms], l.text)
-		if l.first == nil && alarms < len(l.candidates) {
-			buffer = shape(l.text, buffer[:0])
-			l.first = known.first(maphash.Bytes(seed, buffer), l.candidates[alarms:], l.text)
+		if l.first == nil {
+			l.first = known.first(alike+1, l.candidates[alarms:], l.text)
 		}
 	}
 }

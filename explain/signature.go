@@ -82,6 +82,7 @@ type pattern struct {
 	says     *regexp.Regexp
 	order    int  // in the catalogue: on one line the first of two wins
 	anchored bool // must begin the message
+	counts   bool // numbers in the message matter, and not only that they are there
 }
 
 // Beside is a second meaning: the cause where one of the signatures is in the log.
@@ -220,7 +221,7 @@ func (c *Catalogue) add(s *Signature) error {
 		if len(literals) == 0 {
 			return fmt.Errorf("%q has no text of %d bytes that is always there (case matters)", expression, gram)
 		}
-		p := &pattern{s, regexp.MustCompile(expression), c.patterns, beginsText(parsed)}
+		p := &pattern{s, regexp.MustCompile(expression), c.patterns, beginsText(parsed), numbers.MatchString(expression)}
 		for _, literal := range literals {
 			c.index.add(literal, p)
 		}
@@ -233,6 +234,9 @@ func (c *Catalogue) add(s *Signature) error {
 	c.signatures[s.ID] = s
 	return nil
 }
+
+// numbers is what an expression has that asks for a number, or for so many digits.
+var numbers = regexp.MustCompile(`[1-9]|\\d\\d`)
 
 // Lookup finds a cause by its ID.
 func (c *Catalogue) Lookup(id string) (Cause, bool) {
