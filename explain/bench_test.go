@@ -8,12 +8,19 @@ import (
 )
 
 // BenchmarkExplain reads 100 MB as ranks write them: progress bars, losses, NCCL's
-// own account of its channels and, now and then, a traceback; and 100 MB of one
-// complaint.
+// own account of its channels and, now and then, a traceback; 100 MB of one
+// complaint; and 100 MB of nothing but failures that nobody knows, each another one.
 func BenchmarkExplain(b *testing.B) {
 	b.Run("training", func(b *testing.B) { benchmark(b, training()) })
 	b.Run("complaint", func(b *testing.B) {
 		benchmark(b, strings.Repeat("[rank3]:[E321 02:07:08.465224069 ProcessGroupNCCL.cpp:607] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1580, OpType=ALLREDUCE, NumelIn=466119168, NumelOut=466119168, Timeout(ms)=600000) ran for 600060 milliseconds before timing out.\n", 1000))
+	})
+	b.Run("failures", func(b *testing.B) {
+		var page strings.Builder
+		for i := range 200_000 {
+			fmt.Fprintf(&page, "2025-03-01 10:00:00,123 - w%d - ERROR - [rank%d] shard %d could not be opened: permission denied\n", i%8, i%64, i)
+		}
+		benchmark(b, page.String())
 	})
 }
 

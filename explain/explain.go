@@ -7,9 +7,10 @@
 // takes off what launchers and terminals put around lines, finds signatures in
 // what is left, and decides which of them came first and which only followed.
 //
-// The package refuses to guess: what no signature knows is left unblamed, and a
-// message that the program itself shrugs off counts only where nothing shows
-// that all went well. It reaches no node and runs nothing.
+// The package refuses to guess: what no signature knows is left unblamed, and passes
+// only where nothing of it looks like a failure (signatures/alarm.yaml). A message that
+// the program itself shrugs off counts only where nothing shows that all went well. It
+// reaches no node and runs nothing.
 package explain
 
 import (
@@ -21,6 +22,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
 	"golang.org/x/text/encoding/unicode"
 	"golang.org/x/text/transform"
 
@@ -59,7 +62,7 @@ func (c *Catalogue) read(source Source, number int, seen *tally) error {
 	if err != nil {
 		return err
 	}
-	m := matcher{catalogue: c, file: number, seen: seen, vain: map[*pattern]int{}, repeats: map[*Signature]*repeat{}, same: map[uint64]*occurrence{}}
+	m := matcher{catalogue: c, file: number, seen: seen, vain: map[*pattern]int{}, repeats: map[*Signature]*repeat{}, same: map[uint64]*occurrence{}, speakers: map[saying]bool{}}
 	if seen.many {
 		m.node = nodeOfFile(source.Name)
 	}
@@ -69,7 +72,7 @@ func (c *Catalogue) read(source Source, number int, seen *tally) error {
 	return err
 }
 
-// unpacked is the text of a file that may be compressed by gzip or bzip2, or be in
+// unpacked is the text of a file that may be compressed by gzip, bzip2, xz or zstd, or be in
 // UTF-16 with a byte order mark, as PowerShell writes it.
 func unpacked(file io.Reader) (io.Reader, error) {
 	in, start := sniff(file)
@@ -97,12 +100,9 @@ func sniff(file io.Reader) (in *bufio.Reader, start []byte) {
 // text is that of a file which begins so, or why there is none. A start that cannot be read,
 // or is nothing, is left to whoever reads on.
 func text(in io.Reader, start []byte, what string) (io.Reader, error) {
-	for magic, name := range packed {
-		if bytes.HasPrefix(start, []byte(magic)) {
-			return nil, fmt.Errorf("%s is compressed by %s: unpack it first, as in `%s -dc FILE | preflight explain`", what, name, name)
-		}
-	}
 	switch {
+	case bytes.HasPrefix(start, []byte("PK\x03\x04")):
+		return nil, fmt.Errorf("%s is an archive: unpack it first, as in `unzip FILE`, and name the directory", what)
 	case len(start) > tarMagic && bytes.HasPrefix(start[tarMagic:], []byte("ustar")):
 		return nil, fmt.Errorf("%s is an archive: unpack it first, as in `tar -xf FILE`, and name the directory", what)
 	case !Readable(start):
@@ -115,11 +115,10 @@ func text(in io.Reader, start []byte, what string) (io.Reader, error) {
 
 // unpackerOf is what unpacks a file that begins so, nil where it is not compressed.
 func unpackerOf(start []byte) func(io.Reader) (io.Reader, error) {
-	switch {
-	case bytes.HasPrefix(start, gzipped):
-		return func(in io.Reader) (io.Reader, error) { return gzip.NewReader(in) }
-	case bytes.HasPrefix(start, bzipped):
-		return func(in io.Reader) (io.Reader, error) { return bzip2.NewReader(in), nil }
+	for magic, unpacker := range unpackers {
+		if bytes.HasPrefix(start, []byte(magic)) {
+			return unpacker
+		}
 	}
 	return nil
 }
@@ -130,10 +129,16 @@ const Sniffed = 4096
 // tarMagic is where a tar archive says that it is one (POSIX pax, ustar interchange format).
 const tarMagic = 257
 
-// packed are formats that are known and not read.
-var packed = map[string]string{"\xfd7zXZ\x00": "xz", "\x28\xb5\x2f\xfd": "zstd", "PK\x03\x04": "unzip"}
-
-var gzipped, bzipped = []byte("\x1f\x8b"), []byte("BZh")
+// unpackers are by what files of their format begin with.
+var unpackers = map[string]func(io.Reader) (io.Reader, error){
+	"\x1f\x8b":     func(in io.Reader) (io.Reader, error) { return gzip.NewReader(in) },
+	"BZh":          func(in io.Reader) (io.Reader, error) { return bzip2.NewReader(in), nil },
+	"\xfd7zXZ\x00": func(in io.Reader) (io.Reader, error) { return xz.NewReader(in) },
+	"\x28\xb5\x2f\xfd": func(in io.Reader) (io.Reader, error) {
+		// One goroutine, which ends by itself, and the window that zstd itself reads without --long=31.
+		return zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20))
+	},
+}
 
 func wide(start []byte) bool {
 	return bytes.HasPrefix(start, []byte("\xff\xfe")) || bytes.HasPrefix(start, []byte("\xfe\xff"))
@@ -142,7 +147,7 @@ func wide(start []byte) bool {
 // Readable is whether a file that begins so can be a log. Some NULs are in logs: NFS
 // leaves them where two nodes write one file.
 func Readable(start []byte) bool {
-	if bytes.HasPrefix(start, gzipped) || bytes.HasPrefix(start, bzipped) || wide(start) || len(start) == 0 {
+	if unpackerOf(start) != nil || wide(start) || len(start) == 0 {
 		return true
 	}
 	text := bytes.Trim(start, "\x00")
@@ -168,6 +173,9 @@ type Report struct {
 	// Program is the program's own failure, where it came before all others: mostly an
 	// exception that no signature knows.
 	Program *Finding `json:"program,omitempty"`
+	// Unexplained are lines that look like a failure, the first one first, where no cause and
+	// no program's own failure explains them.
+	Unexplained *Finding `json:"unexplained,omitempty"`
 	// Consequences followed from the causes, or from what the logs do not show.
 	Consequences []Finding `json:"consequences"`
 	Noise        []Finding `json:"noise"`

@@ -29,12 +29,23 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 	cause := *c.causes[id]
 	f := t.finding(Finding{Cause: id})
 	values := map[string]string{}
+	var advice []string
 	own := strongest(id, verdicts)
 	if len(own) > 0 {
-		// Of the strongest kind the first one, or the first that has words of its own for it.
-		head := own[max(0, slices.IndexFunc(own, func(v verdict) bool { return v.kind == own[0].kind && v.signature.Title != "" }))]
+		// Of the strongest kind the first that has words of its own for it, else the first that
+		// means it by itself, else the first one.
+		named := slices.IndexFunc(own, func(v verdict) bool { return v.kind == own[0].kind && v.signature.Title != "" })
+		if named < 0 {
+			named = slices.IndexFunc(own, func(v verdict) bool { return v.kind == own[0].kind && v.signature.Cause == id })
+		}
+		head := own[max(0, named)]
 		cause = head.signature.of(cause)
-		f.Summary, _ = fill(head.signature.Summary, with(head.values, "node", head.node), inWords)
+		advice = head.fix
+		if head.apart != nil {
+			f.Summary, _ = fill(head.signature.Apart.Summary, head.apart, inWords)
+		} else {
+			f.Summary, _ = fill(head.signature.Summary, with(head.values, "node", head.node), inWords)
+		}
 	}
 	for _, v := range own {
 		learn(values, v.values)
@@ -55,7 +66,7 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 		values["node"] = f.Nodes[0]
 	}
 	values["target"] = cmp.Or(values["peer"], values["node"]) // of ssh, which pdsh tells by its prefix
-	for _, line := range cause.Fix {
+	for _, line := range slices.Concat(advice, cause.Fix) {
 		if filled, ok := fill(line, values, asArgument); ok {
 			f.Fix = append(f.Fix, filled)
 		}
@@ -102,6 +113,20 @@ func (s *Signature) of(cause Cause) Cause {
 		cause.Fix = s.Fix
 	}
 	return cause
+}
+
+// unexplained are the alarms that nothing followed by which all is well; nil where there is none.
+func (t *tally) unexplained(verdicts []verdict) *Finding {
+	f := t.finding(Finding{Summary: "Looks like a failure, and no signature knows of what"})
+	for _, v := range verdicts {
+		if v.kind == Alarm {
+			f.note(v)
+		}
+	}
+	if f.Count == 0 {
+		return nil
+	}
+	return &f.Finding
 }
 
 func learn(values, more map[string]string) {

@@ -10,7 +10,9 @@ type verdict struct {
 	*occurrence
 	kind   Kind
 	cause  string
-	beside []string // the signatures that give it this meaning
+	beside []string          // the signatures that give it this meaning
+	fix    []string          // of this meaning
+	apart  map[string]string // what Signature.Apart is filled with, where that is its meaning
 }
 
 func (v verdict) failed() bool {
@@ -47,6 +49,9 @@ func (c *Catalogue) judge(t *tally) Report {
 	if program != nil {
 		r.Program = &own.findings()[0]
 	}
+	if len(roots) == 0 && program == nil {
+		r.Unexplained = t.unexplained(verdicts)
+	}
 	r.Noise = append(r.Noise, noise.findings()...)
 	r.Consequences = append(r.Consequences, consequences.findings()...)
 	r.Timeline = t.timeline(verdicts)
@@ -54,7 +59,7 @@ func (c *Catalogue) judge(t *tally) Report {
 	switch {
 	case len(r.Causes) > 0 || r.Program != nil:
 		r.ExitCode = 1
-	case len(r.Consequences) > 0 || r.Lines == 0 || len(r.Unread) > 0:
+	case len(r.Consequences) > 0 || r.Unexplained != nil || r.Lines == 0 || len(r.Unread) > 0:
 		r.ExitCode = 2
 	}
 	return r
@@ -66,12 +71,15 @@ func (t *tally) verdicts() []verdict {
 	for _, h := range t.occurrences {
 		all = append(all, t.verdict(h))
 	}
+	t.together(all)
 	ends := endsOf(all)
 	for i := range all {
 		v := &all[i]
 		switch went := t.after(*v, ends); {
 		case v.kind == Program && went == well, v.failed() && v.signature != nil && v.signature.Retried && went == well:
 			v.kind, v.cause = Noise, ""
+		case v.kind == Alarm && (went == well || went == wellForLong):
+			v.kind = Context
 		case v.kind == Program && went == wellForLong:
 			v.kind = Summary
 		case v.kind == Proof && v.signature.Retried && went == wellFirst:
@@ -83,6 +91,23 @@ func (t *tally) verdicts() []verdict {
 	return all
 }
 
+// together adds to what ranks say of a collective what only all of them together tell.
+func (t *tally) together(verdicts []verdict) {
+	number, calls := t.apart()
+	missing := t.missing()
+	for i := range verdicts {
+		v := &verdicts[i]
+		switch {
+		case v.signature == nil || v.signature.Apart == nil:
+		case calls != "":
+			v.kind, v.cause = Proof, v.signature.Apart.Cause
+			v.apart = map[string]string{"number": number, "calls": calls}
+		case missing != "":
+			v.values["missing"] = missing
+		}
+	}
+}
+
 // verdict is what a message means beside the others.
 func (t *tally) verdict(h *occurrence) verdict {
 	s := h.signature
@@ -92,7 +117,7 @@ func (t *tally) verdict(h *occurrence) verdict {
 	v := verdict{occurrence: h, kind: s.Kind, cause: s.Cause}
 	for _, beside := range s.Beside {
 		if t.has(beside.Any) {
-			v.cause, v.kind, v.beside = beside.Cause, cmp.Or(beside.Kind, s.Kind), beside.Any
+			v.cause, v.kind, v.beside, v.fix = beside.Cause, cmp.Or(beside.Kind, s.Kind), beside.Any, beside.Fix
 			break
 		}
 	}
@@ -131,7 +156,7 @@ func (t *tally) after(v verdict, ends map[int]int) outcome {
 	}
 	// Ranks that write logs of their own tell of a start that came about. When they
 	// did is not known, so that a rank which died is not saved by them.
-	elsewhere := v.kind != Proof && v.kind != Program && (len(t.progress) > 1 || len(t.progress) == 1 && own == nil)
+	elsewhere := v.kind != Proof && v.kind != Program && v.kind != Alarm && (len(t.progress) > 1 || len(t.progress) == 1 && own == nil)
 	switch {
 	case !failed && (own.after(v.last) || elsewhere):
 		return well

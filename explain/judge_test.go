@@ -12,6 +12,8 @@ import (
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
 )
 
 // small is a catalogue of one message a kind, so that what is tested is how they
@@ -43,6 +45,8 @@ func small(t *testing.T) *Catalogue {
 - {id: shrug, kind: noise, says: ['address family 97'], summary: harmless, from: f, examples: [e]}
 - {id: met, kind: success, says: ['all have met'], from: f, examples: [e]}
 - {id: own, kind: program, says: ['the program divided by zero'], summary: its own, from: f, examples: [e]}
+- {id: alarm, kind: alarm, says: ['\bfailed\b', 'ERROR'], unless: ['INFO'], summary: looks bad, from: f, examples: [e]}
+- {id: head, kind: alarm, says: ['Traceback \(most'], summary: cut, from: f, examples: [e]}
 - {id: by-name, kind: context, says: ['meeting by name'], from: f, examples: [e]}
 - {id: version, kind: cause, cause: versions, differs: version, says: ['library version (?P<version>\S+)'], from: f, examples: [e]}
 `
@@ -82,8 +86,8 @@ func short(findings []Finding) string {
 
 func TestJudge(t *testing.T) {
 	type conclusion struct {
-		Causes, Program, Consequences, Noise string
-		ExitCode                             int
+		Causes, Program, Consequences, Noise, Unexplained string
+		ExitCode                                          int
 	}
 	for name, test := range map[string]struct {
 		log  string
@@ -141,6 +145,19 @@ func TestJudge(t *testing.T) {
 		"words that only end in Error":        {"the last Error: none\nTypeErrors: 0\nloss: 1\n", conclusion{}},
 		"an exception that Python ignores": {"Exception ignored in: <function f>\nTraceback (most recent call last):\nValueError: bad\nconnection closed\n",
 			conclusion{Causes: "gone", ExitCode: 1}},
+		"what looks like a failure":                          {"fine\nw1: the pump failed\nERROR: no water\n", conclusion{Unexplained: "the pump failed\nERROR: no water\n", ExitCode: 2}},
+		"what looks like a failure, and a cause":             {"the pump failed\nconnection closed\n", conclusion{Causes: "gone", ExitCode: 1}},
+		"what looks like a failure, and all goes on":         {"the pump failed\nall have met\n", conclusion{}},
+		"what looks like a failure, after all is well":       {"all have met\nthe pump failed\n", conclusion{Unexplained: "the pump failed\n", ExitCode: 2}},
+		"what looks like a failure and is none":              {"INFO no pump failed\n", conclusion{}},
+		"what looks like a failure beside a context":         {"meeting by name failed\n", conclusion{Unexplained: "meeting by name failed\n", ExitCode: 2}},
+		"what looks like a failure and is harmless":          {"address family 97 failed\n", conclusion{Noise: "harmless"}},
+		"what looks like a failure, wrapped over two":        {"w1: timed out waiting ERROR\nw1: for w1 after 60 seconds\n", conclusion{Unexplained: "timed out waiting ERROR\n", ExitCode: 2}},
+		"what is known of two lines that look like failures": {"w1: ERROR timed out waiting for\nw1: w1 after 60 seconds failed\n", conclusion{Causes: "unreachable", ExitCode: 1}},
+		"a launcher's count, and what looks like a failure":  {"the pump failed\nchildren failed\n", conclusion{Consequences: "the launcher counted", Unexplained: "the pump failed\n", ExitCode: 2}},
+		"a traceback without its end": {"Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n    raise failed\n",
+			conclusion{Unexplained: "Traceback (most recent call last):\n", ExitCode: 2}},
+		"a traceback that speaks of failures and was caught": {"Traceback (most recent call last):\n    raise failed\nValueError: bad\nall have met\n", conclusion{Noise: "ValueError: bad"}},
 		"two tracebacks through each other": {
 			"[rank0]: Traceback (most recent call last):\n[rank1]: Traceback (most recent call last):\n[rank0]:   File \"a.py\", line 1\n" +
 				"[rank1]: KeyError: 1\n[rank0]: connection closed\n", conclusion{Program: "KeyError: 1", Consequences: "gone", ExitCode: 1}},
@@ -150,6 +167,11 @@ func TestJudge(t *testing.T) {
 			got := conclusion{Causes: short(r.Causes), Consequences: short(r.Consequences), Noise: short(r.Noise), ExitCode: r.ExitCode}
 			if r.Program != nil {
 				got.Program = r.Program.Evidence[0].Text
+			}
+			if r.Unexplained != nil {
+				for _, e := range r.Unexplained.Evidence {
+					got.Unexplained += e.Text + "\n"
+				}
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -276,6 +298,26 @@ func TestWrappedKeepsItsSpeaker(t *testing.T) {
 	}
 }
 
+// TestCompressed: a log is read however it was compressed.
+func TestCompressed(t *testing.T) {
+	for name, writer := range map[string]func(io.Writer) (io.WriteCloser, error){
+		"gzip": func(w io.Writer) (io.WriteCloser, error) { return gzip.NewWriter(w), nil },
+		"xz":   func(w io.Writer) (io.WriteCloser, error) { return xz.NewWriter(w) },
+		"zstd": func(w io.Writer) (io.WriteCloser, error) { return zstd.NewWriter(w) },
+	} {
+		var packed bytes.Buffer
+		w, err := writer(&packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(w, strings.Repeat("loss 0.5\n", 10_000), "connection closed\n")
+		w.Close()
+		if r := small(t).Explain([]Source{read("w1", packed.String())}); short(r.Causes) != "gone" || r.Lines != 10_001 {
+			t.Errorf("%s: causes %q of %d lines, unread %v", name, short(r.Causes), r.Lines, r.Unread)
+		}
+	}
+}
+
 // TestUnread: what could not be read is told, and is no sign of health.
 func TestUnread(t *testing.T) {
 	var packed bytes.Buffer
@@ -293,9 +335,9 @@ func TestUnread(t *testing.T) {
 	for start, reason := range map[string]string{
 		squeezed(strings.Repeat("\x00", 5000)):                           "what is compressed in it is not text",
 		squeezed(squeezed("connection closed\n")):                        "what is compressed in it is compressed itself",
-		squeezed("\xfd7zXZ\x00"):                                         "what is compressed in it is compressed by xz",
+		squeezed("PK\x03\x04"):                                           "what is compressed in it is an archive",
 		squeezed("w1.log" + strings.Repeat("\x00", 251) + "ustar\x0000"): "what is compressed in it is an archive",
-		"\xfd7zXZ\x00": "xz -dc", "\x7fELF\x02\x01\x01\x00\x03": "it is not text", "\x00\x00\x00": "it is not text",
+		"\xfd7zXZ\x00": "EOF", "\x28\xb5\x2f\xfd": "EOF", "PK\x03\x04": "unzip", "\x7fELF\x02\x01\x01\x00\x03": "it is not text", "\x00\x00\x00": "it is not text",
 	} {
 		if r := small(t).Explain([]Source{read("w1", start)}); r.ExitCode != 2 || len(r.Unread) != 1 || !strings.Contains(r.Unread[0].Reason, reason) {
 			t.Errorf("%q: exit code %d, unread %v", start, r.ExitCode, r.Unread)
@@ -344,7 +386,68 @@ func TestLongLogTakesLittle(t *testing.T) {
 	if kept := int64(after.HeapAlloc) - int64(before.HeapAlloc); kept > lines*width/4 {
 		t.Errorf("%d bytes are kept of %d", kept, lines*width)
 	}
-	if r := catalogue.judge(seen); r.Lines != lines || r.Nameless < lines/3 || short(r.Causes) != "gone" {
+	if r := catalogue.judge(seen); r.Lines != lines || r.Nameless < lines/4 || short(r.Causes) != "gone" {
 		t.Errorf("%d lines, %d counted without a name, causes %s", r.Lines, r.Nameless, short(r.Causes))
+	}
+}
+
+// TestManyRepeats: a message that was repeated more often than is looked at closely still
+// names the nodes that say so later.
+func TestManyRepeats(t *testing.T) {
+	var log strings.Builder
+	for n := range 2 * mostTimes {
+		fmt.Fprintf(&log, "w%d: connection closed %d\n", 1+n/mostTimes, n)
+	}
+	if r := explained(t, log.String()); !cmp.Equal(r.Causes[0].Nodes, []string{"w1", "w2"}) {
+		t.Errorf("nodes %v", r.Causes[0].Nodes)
+	}
+}
+
+// TestJSONLines: collectors tell rank and pod in fields of their own.
+func TestJSONLines(t *testing.T) {
+	r := explained(t, `{"log":"connection closed\n","kubernetes":{"pod_name":"train-worker-3"},"rank":7}`+"\n")
+	if f := r.Causes[0]; !cmp.Equal(f.Nodes, []string{"train-worker-3"}) || !cmp.Equal(f.Ranks, []string{"7"}) {
+		t.Errorf("nodes %v, ranks %v", f.Nodes, f.Ranks)
+	}
+}
+
+// TestOrderOfCauses: where several messages name a cause, the one behind the others is told,
+// in its own words.
+func TestOrderOfCauses(t *testing.T) {
+	for log, want := range map[string]string{
+		"Failed to initialize NVML: Unknown Error\nUnable to determine the device handle for GPU 0000:81:00.0: Unknown Error\n":                                                                                       "gpu-lost: A GPU of this node (0000:81:00.0) no longer answers",
+		"RuntimeError: CUDA error: OS call failed or operation not supported on this OS\nRuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized\n":                           "fabric-manager: The NVSwitch fabric of this node is not up, so CUDA does not start",
+		"Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nEOFError\nTraceback (most recent call last):\n  File \"a.py\", line 1, in f\nOSError: [Errno 24] Too many open files\n":                   "fd-limit: A process on this node has opened as many files and sockets as it may",
+		"Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nValueError: host not found: Name or service not known\n":                                                                                  "dns: ",
+		"Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nValueError: No slot '8' specified on host 'w2'\n":                                                                                         "hostfile-invalid: ",
+		"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\nw1:51:88 [0] NCCL INFO Could not enable P2P between dev 1(=1e000) and dev 0(=1d000)\n":                                              "out-of-memory: ",
+		"    sl = self._semlock = _multiprocessing.SemLock(\nOSError: [Errno 28] No space left on device\n":                                                                                                           "shm-too-small: ",
+		"[E socket.cpp:860] [c10d] The client socket has failed to connect to any network address of (主节点IP, 29500).\n":                                                                                               "master-addr-wrong: The master's address is 主节点IP",
+		"[2023-01-01 10:00:00] Running tokenizer on dataset\n[E ProcessGroupNCCL.cpp:475] [Rank 2] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=2, OpType=ALLREDUCE, Timeout(ms)=1800000) ran for\n": "collective-timeout: ",
+	} {
+		r := signatures(t).Explain([]Source{read("log", log)})
+		if len(r.Causes) != 1 || !strings.HasPrefix(r.Causes[0].Cause+": "+r.Causes[0].Summary, want) {
+			t.Errorf("%q: want %s, got %+v", log, want, r.Causes)
+		}
+		if strings.Contains(log, "tokenizer") && !strings.Contains(r.Causes[0].Fix[0], "ddp_timeout") {
+			t.Errorf("%q: fix %q", log, r.Causes[0].Fix)
+		}
+	}
+}
+
+// TestTable: torchrun's table tells of a rank in several lines.
+func TestTable(t *testing.T) {
+	const log = `Root Cause (first observed failure):
+[0]:
+  time      : 2024-11-02_21:03:02
+  host      : w7.cluster
+  rank      : 12 (local_rank: 4)
+  exitcode  : -7 (pid: 2414397)
+  error_file: <N/A>
+  traceback : Signal 7 (SIGBUS) received by PID 2414397
+`
+	r := signatures(t).Explain([]Source{read("log", log)})
+	if f := r.Causes[0]; f.Cause != "shm-too-small" || !cmp.Equal(f.Nodes, []string{"w7.cluster"}) || !cmp.Equal(f.Ranks, []string{"12"}) {
+		t.Errorf("%s on %v, ranks %v", f.Cause, f.Nodes, f.Ranks)
 	}
 }

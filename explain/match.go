@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 	"strings"
@@ -23,7 +24,7 @@ const (
 // event is one message that a signature knows.
 type event struct {
 	signature *Signature
-	exception string            // the message where no signature knows it: a program's own exception
+	exception string            // the message where no signature knows what it means: a program's own exception, an alarm
 	values    map[string]string // by the groups of the pattern
 	speaker
 	at       stamp
@@ -31,6 +32,7 @@ type event struct {
 	line     int
 	position int // counts over all sources
 	text     string
+	digest   uint64 // of the line
 }
 
 type matcher struct {
@@ -43,8 +45,9 @@ type matcher struct {
 	vain       map[*pattern]int // how often it could have been and was not
 	repeats    map[*Signature]*repeat
 	same       map[uint64]*occurrence // by the digest of a line
+	speakers   map[saying]bool        // who was looked at, of messages that are only counted
 	open       []half
-	own        []event // exceptions that may turn out to be the beginning of a message
+	own        []event // exceptions and alarms that may turn out to be the beginning of a message
 	tracebacks tracebacks
 	seen       *tally
 }
@@ -63,6 +66,15 @@ type half struct {
 	lines   int
 }
 
+// saying is a message and the first word of its line, which mostly tells the node or rank.
+type saying struct {
+	*Signature
+	word string
+}
+
+// mostSpeakers is how many more lines are looked at closely for their first word.
+const mostSpeakers = 4096
+
 // take looks at the next line of the log.
 func (m *matcher) take(l scanned) {
 	m.seen.position++
@@ -75,35 +87,49 @@ func (m *matcher) take(l scanned) {
 		return
 	}
 	switch p := l.first; {
-	case p != nil && p.silent(): // a log is long because something goes well and says so a million times
+	case p != nil && p.silent() && !p.beside(l.candidates): // a log is long because something goes well and says so a million times
 		m.open = m.open[:0]
 		m.seen.add(event{signature: p.Signature, file: m.file, line: l.number, position: m.seen.position})
 		return
-	case p != nil && m.again(p.Signature, l.digest):
+	case p != nil && m.settled(p, l.candidates) && m.again(p.Signature, l):
 		m.open = m.open[:0]
 		return
 	case p == nil && len(m.open) == 0 && exception == "" && m.allVain(l.candidates):
 		return
 	}
 	message, who := peel(string(l.text))
+	who = m.recent.inTable(message, who)
 	if m.goesOn(message) {
 		return
 	}
+	known := false
 	for _, p := range l.candidates {
-		if at, _, values, ok := p.match(message); ok {
+		if known && p.Kind != Alarm {
+			continue
+		}
+		at, _, values, ok := p.match(message)
+		if !ok {
+			continue
+		}
+		e := event{signature: p.Signature, values: values, speaker: who, line: l.number, text: evidence(message, at), digest: l.digest}
+		if p.Kind != Alarm {
 			m.open = m.open[:0]
-			h := m.found(event{signature: p.Signature, values: values, speaker: who, line: l.number, text: evidence(message, at)})
-			if len(m.same) < mostKnown {
-				m.same[l.digest] = h
+			m.found(m.place(e))
+			if known = p.beside(l.candidates); known {
+				continue
 			}
 			return
 		}
+		if e.exception = e.text; exception == "" && !m.tracebacks.has(l.text, m.place(e)) {
+			m.own = append(m.own, m.place(e))
+		}
+		break
 	}
 	if exception != "" {
 		m.own = append(m.own, m.place(event{exception: exception, speaker: who, line: l.number, text: evidence(message, 0)}))
 	}
 	for _, p := range l.candidates {
-		if m.vain[p]++; m.vain[p] < mostVain {
+		if m.vain[p]++; m.vain[p] < mostVain && p.Kind != Alarm {
 			m.open = append(m.open, half{p, message, who, l.number, 1})
 		}
 	}
@@ -123,17 +149,30 @@ func (m *matcher) settle(text []byte) {
 		open := m.seen.position-e.position < undecided ||
 			slices.ContainsFunc(m.open, func(h half) bool { return h.number == e.line })
 		if !open {
-			m.seen.add(e)
+			m.found(e)
 		}
 		return !open
 	})
 }
 
-// end reports what is still open at the end of a log.
+// end reports what is still open at the end of a log, a traceback without its exception included.
 func (m *matcher) end() {
-	for _, e := range m.own {
-		m.seen.add(e)
+	for _, e := range append(m.own, m.tracebacks.cut()...) {
+		m.found(e)
 	}
+}
+
+// beside is whether what gives others a meaning may stand in one line with an alarm.
+func (p *pattern) beside(candidates []*pattern) bool {
+	return p.Kind == Context && candidates[len(candidates)-1].Kind == Alarm
+}
+
+// settled is whether a line that says so as it stands says nothing more telling behind its
+// decoration, where other candidates may begin that have not been there in vain all the time.
+func (m *matcher) settled(p *pattern, candidates []*pattern) bool {
+	return p.Kind != Alarm || !slices.ContainsFunc(candidates, func(other *pattern) bool {
+		return other.Kind != Alarm && other.anchored && m.vain[other] < mostVain
+	})
 }
 
 // allVain is whether none of the candidates has ever been there. Those that must
@@ -150,7 +189,9 @@ func (m *matcher) straddle(broken []*pattern) {
 	before, _ := m.recent.before(1)
 	message, who := peel(string(before.text))
 	for _, p := range broken {
-		m.open = append(m.open, half{p, message, who, before.number, 1})
+		if p.Kind != Alarm {
+			m.open = append(m.open, half{p, message, who, before.number, 1})
+		}
 	}
 }
 
@@ -161,8 +202,8 @@ func (m *matcher) goesOn(message string) bool {
 		text := h.text + " " + strings.TrimSpace(message)
 		if at, end, values, ok := h.pattern.match(text); ok && at < len(h.text) && end > len(h.text) {
 			m.open = m.open[:0]
-			m.own = slices.DeleteFunc(m.own, func(e event) bool { return e.line == h.number })
-			m.found(event{signature: h.pattern.Signature, values: values, speaker: h.who, line: h.number, text: evidence(text, at)})
+			m.own = slices.DeleteFunc(m.own, func(e event) bool { return e.line >= h.number })
+			m.found(m.place(event{signature: h.pattern.Signature, values: values, speaker: h.who, line: h.number, text: evidence(text, at)}))
 			return true
 		}
 		if h.lines+1 < wrapped {
@@ -173,22 +214,27 @@ func (m *matcher) goesOn(message string) bool {
 	return false
 }
 
-func (m *matcher) found(e event) *occurrence {
-	h := m.seen.add(m.place(e))
+func (m *matcher) found(e event) {
+	h := m.seen.add(e)
+	if e.signature == nil {
+		return
+	}
 	if m.repeats[e.signature] == nil {
 		m.repeats[e.signature] = &repeat{}
 	}
 	m.repeats[e.signature].last = h
 	m.repeats[e.signature].times++
-	return h
+	if e.digest != 0 && len(m.same) < mostKnown {
+		m.same[e.digest] = h
+	}
 }
 
 // again counts a line that was there before, letter by letter, or a message that has
-// been looked at often enough.
-func (m *matcher) again(s *Signature, digest uint64) bool {
-	h := m.same[digest]
+// been looked at often enough, of this speaker too.
+func (m *matcher) again(s *Signature, l scanned) bool {
+	h := m.same[l.digest]
 	counted := false
-	if r := m.repeats[s]; h == nil && r != nil && r.times > mostTimes {
+	if r := m.repeats[s]; h == nil && r != nil && r.times > mostTimes && !m.newcomer(s, l.text) {
 		h, counted = r.last, true
 	}
 	if h == nil || h.signature != s {
@@ -199,6 +245,16 @@ func (m *matcher) again(s *Signature, digest uint64) bool {
 	}
 	h.count++
 	h.last = m.seen.position
+	return true
+}
+
+// newcomer is whether the first word of a line was not there before with this message.
+func (m *matcher) newcomer(s *Signature, text []byte) bool {
+	word, _, _ := bytes.Cut(text[:min(len(text), longestPrefix)], []byte(" "))
+	if m.speakers[saying{s, string(word)}] || len(m.speakers) >= mostSpeakers {
+		return false
+	}
+	m.speakers[saying{s, string(word)}] = true
 	return true
 }
 

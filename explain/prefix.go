@@ -59,8 +59,28 @@ var notNodes = regexp.MustCompile(`(?:Error|Exception|Warning|Interrupt)$` +
 	`|^(?:python|bash|g?libc|lib|cuda)[\d.]*$|\.so(?:\.[\d.]+)?$|(?:^|-)(?:gcc|g\+\+|clang|ld|make)-[\d.]+$` +
 	`|\.(?:py|cc?|cpp|h|cu|sh|ya?ml|json|log)$|^(?:eth|ib|bond|docker|nvme|mlx\d_)\d$|^[EWIF]\d{3,4}$|^\d{1,2}$`)
 
+// Fields by which collectors tell who wrote a line of JSON: fluentd's kubernetes filter, Ray
+// Train, Docker's tags, Python's JSON formatters. The line stays as it is, for its level counts.
+var (
+	jsonRank = regexp.MustCompile(`"(?:global_|world_)?rank": ?"?(\d{1,7})\b`)
+	jsonNode = regexp.MustCompile(`"(?:pod|pod_name|podName|node|node_name|hostname|host)": ?"([A-Za-z0-9][\w.-]*)"`)
+)
+
+func inJSON(text string) (who speaker) {
+	if found := jsonRank.FindStringSubmatch(text); found != nil {
+		who.rank = found[1]
+	}
+	if found := jsonNode.FindStringSubmatch(text); found != nil {
+		who.node = found[1]
+	}
+	return who
+}
+
 // peel takes decorations off and returns the message and what they said of its writer.
 func peel(text string) (message string, who speaker) {
+	if strings.HasPrefix(text, `{"`) {
+		return text, inJSON(text)
+	}
 	for range len(decorations) { // nobody wraps deeper
 		rest, found := peelOne(text, &who)
 		if !found {
@@ -102,6 +122,39 @@ func peelOne(text string, who *speaker) (rest string, found bool) {
 		return text[match[1]:], true
 	}
 	return text, false
+}
+
+// torchrun's table of failures tells of one rank in several lines: host and rank, then what became
+// of it (torch/distributed/elastic/multiprocessing/errors/__init__.py, 1.9 to 2.15).
+var (
+	tableEnd  = regexp.MustCompile(`^ +(?:exitcode|error_file|traceback) +: `)
+	tableHost = regexp.MustCompile(`^ +host +: (\S+)`)
+	tableRank = regexp.MustCompile(`^ +rank +: (\d+) \(`)
+)
+
+// tableRows is how many lines of the table may stand between.
+const tableRows = 4
+
+// inTable is of whom a line of that table tells, which is not who wrote it.
+func (r *recent) inTable(message string, who speaker) speaker {
+	if !tableEnd.MatchString(message) {
+		return who
+	}
+	for n := 1; n <= tableRows; n++ {
+		l, ok := r.before(n)
+		if !ok {
+			break
+		}
+		row, _ := peel(string(l.text))
+		if found := tableRank.FindStringSubmatch(row); found != nil {
+			who.rank = found[1]
+		}
+		if found := tableHost.FindStringSubmatch(row); found != nil {
+			who.node = found[1]
+			break
+		}
+	}
+	return who
 }
 
 var (

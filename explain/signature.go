@@ -37,6 +37,7 @@ const (
 	Noise   Kind = "noise"   // harmless, however it looks
 	Success Kind = "success" // what was tried before has worked
 	Context Kind = "context" // says nothing of its own; others mean another thing beside it
+	Alarm   Kind = "alarm"   // looks like a failure, and nobody knows of what: no pass where nothing explains it
 )
 
 // Signature is one message of one program.
@@ -48,12 +49,17 @@ type Signature struct {
 	// them will do. Groups name what the message tells: rank, node, peer, port,
 	// interface, path, bytes, seconds, ms, …
 	Says []string `yaml:"says"`
+	// Unless are expressions by which a line that says so does not mean it.
+	Unless []string `yaml:"unless"`
 	// Retried is a message after which the program goes on: it counts unless the log
 	// shows that all went well afterwards.
 	Retried bool `yaml:"retried"`
 	// Differs names a group whose value must be one in the whole job: the message is
 	// a cause where it comes with several values, and nothing otherwise.
 	Differs string `yaml:"differs"`
+	// Apart is what it means where ranks say so of one number (seq) of one group with another op or
+	// another count of elements.
+	Apart *Apart `yaml:"apart"`
 	// Beside gives another cause to this message in logs that have another message too.
 	Beside []Beside `yaml:"beside"`
 	// Summary is one sentence for this message, with {group} for what it holds and
@@ -67,6 +73,7 @@ type Signature struct {
 	Examples []string `yaml:"examples"`
 
 	patterns []*pattern
+	unless   []exempt
 }
 
 // pattern is one of the expressions of a signature.
@@ -75,6 +82,7 @@ type pattern struct {
 	says     *regexp.Regexp
 	order    int  // in the catalogue: on one line the first of two wins
 	anchored bool // must begin the message
+	counts   bool // numbers in the message matter, and not only that they are there
 }
 
 // Beside is a second meaning: the cause where one of the signatures is in the log.
@@ -82,6 +90,13 @@ type Beside struct {
 	Any   []string `yaml:"any"`
 	Cause string   `yaml:"cause"` // "" only for a noise
 	Kind  Kind     `yaml:"kind"`  // "" leaves the signature's
+	Fix   []string `yaml:"fix"`   // before those of the cause
+}
+
+// Apart is the meaning of calls that should be one and are not.
+type Apart struct {
+	Cause   string `yaml:"cause"`
+	Summary string `yaml:"summary"` // with {number} and {calls}
 }
 
 // Catalogue is all that is known of messages.
@@ -106,7 +121,7 @@ var data embed.FS
 // families are the files, in the order in which a line is held against them:
 // what names a cause of its own stands before what wraps it.
 var families = []string{
-	"nccl", "nccl_shm", "nccl_gpu", "nccl_net", "nccl_ib", "rdma", "nccl_quiet", "gloo", "torch_address", "torch", "torch_store", "torch_nccl", "elastic", "deepspeed", "deepspeed_end", "pdsh", "ssh", "shell", "slurm", "mpi", "mpi_start", "mpi_end", "container", "container_start", "driver", "xid", "cuda", "kernel", "files", "torch_rest", "linker", "python", "progress",
+	"nccl", "nccl_shm", "nccl_gpu", "nccl_net", "nccl_ib", "rdma", "nccl_quiet", "gloo", "paramiko", "torch_address", "torch", "torch_store", "torch_nccl", "elastic", "deepspeed", "deepspeed_end", "pdsh", "ssh", "shell", "slurm", "mpi", "mpi_start", "mpi_end", "container", "container_start", "driver", "xid", "cuda", "kernel", "files", "torch_rest", "linker", "python", "progress", "alarm",
 }
 
 // Load reads the embedded catalogue, once.
@@ -168,7 +183,7 @@ func (c *Catalogue) add(s *Signature) error {
 		if c.causes[s.Cause] == nil {
 			return fmt.Errorf("there is no cause %q", s.Cause)
 		}
-	case Program, Summary, Noise, Success, Context:
+	case Program, Summary, Noise, Success, Context, Alarm:
 		if s.Cause != "" {
 			return fmt.Errorf("a %s has no cause", s.Kind)
 		}
@@ -183,6 +198,20 @@ func (c *Catalogue) add(s *Signature) error {
 			return fmt.Errorf("beside: there is no cause %q", beside.Cause)
 		}
 	}
+	if s.Apart != nil && c.causes[s.Apart.Cause] == nil {
+		return fmt.Errorf("apart: there is no cause %q", s.Apart.Cause)
+	}
+	for _, expression := range s.Unless {
+		parsed, err := syntax.Parse(expression, syntax.Perl)
+		if err != nil {
+			return err
+		}
+		literals := required(parsed)
+		if len(literals) == 0 {
+			return fmt.Errorf("unless: %q has no text of %d bytes that is always there (case matters)", expression, gram)
+		}
+		s.unless = append(s.unless, exempt{regexp.MustCompile(expression), literals})
+	}
 	for _, expression := range s.Says {
 		parsed, err := syntax.Parse(expression, syntax.Perl)
 		if err != nil {
@@ -192,7 +221,7 @@ func (c *Catalogue) add(s *Signature) error {
 		if len(literals) == 0 {
 			return fmt.Errorf("%q has no text of %d bytes that is always there (case matters)", expression, gram)
 		}
-		p := &pattern{s, regexp.MustCompile(expression), c.patterns, beginsText(parsed)}
+		p := &pattern{s, regexp.MustCompile(expression), c.patterns, beginsText(parsed), numbers.MatchString(expression)}
 		for _, literal := range literals {
 			c.index.add(literal, p)
 		}
@@ -205,6 +234,9 @@ func (c *Catalogue) add(s *Signature) error {
 	c.signatures[s.ID] = s
 	return nil
 }
+
+// numbers is what an expression has that asks for a number, or for so many digits.
+var numbers = regexp.MustCompile(`[1-9]|\\d\\d`)
 
 // Lookup finds a cause by its ID.
 func (c *Catalogue) Lookup(id string) (Cause, bool) {
@@ -222,11 +254,31 @@ func (p *pattern) silent() bool {
 	return p.Kind == Success || p.Kind == Context && p.says.NumSubexp() == 0
 }
 
+// in is whether a line says so and means it.
+func (p *pattern) in(text []byte) bool {
+	return p.says.Match(text) && !p.exempted(string(text))
+}
+
+func (s *Signature) exempted(text string) bool {
+	return slices.ContainsFunc(s.unless, func(e exempt) bool { return e.in(text) })
+}
+
+// exempt is an expression by which a line does not mean what it says, with the texts one of
+// which is in all that it matches: most lines have none, and to look for them costs little.
+type exempt struct {
+	unless   *regexp.Regexp
+	literals []string
+}
+
+func (e exempt) in(text string) bool {
+	return slices.ContainsFunc(e.literals, func(literal string) bool { return strings.Contains(text, literal) }) && e.unless.MatchString(text)
+}
+
 // match holds one text against the pattern and returns where it matches and what its
 // groups caught.
 func (p *pattern) match(text string) (at, end int, values map[string]string, ok bool) {
 	found := p.says.FindStringSubmatchIndex(text)
-	if found == nil {
+	if found == nil || p.exempted(text) {
 		return 0, 0, nil, false
 	}
 	values = map[string]string{}

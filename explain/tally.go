@@ -1,6 +1,9 @@
 package explain
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // tally keeps of each message who said it first and how often, so that a log of
 // any length takes the same memory.
@@ -18,6 +21,10 @@ type tally struct {
 	valued      map[key]bool                    // who has logged such a value already
 	progress    map[int]*progress               // by source
 	network     networks
+	meetings    []meeting // in the order in which ranks gave them up
+	calls       map[callKey]call
+	groups      bool // some rank spoke of a group of ranks that is not the default one
+	highest     int  // rank that spoke
 }
 
 type occurrence struct {
@@ -37,12 +44,13 @@ const (
 	// mostOccurrences bounds what a hostile log can make us remember.
 	mostOccurrences = 20_000
 	mostValues      = 64
+	mostRanks       = 1 << 20
 )
 
 func newTally(sources int) *tally {
 	return &tally{
 		many: sources > 1, byKey: map[key]*occurrence{}, bySignature: map[string][]*occurrence{},
-		values: map[*Signature]map[string]event{}, valued: map[key]bool{}, progress: map[int]*progress{},
+		values: map[*Signature]map[string]event{}, valued: map[key]bool{}, progress: map[int]*progress{}, calls: map[callKey]call{},
 	}
 }
 
@@ -51,6 +59,15 @@ func (t *tally) add(e event) *occurrence {
 	derive(e.values)
 	if s := e.signature; s != nil && s.Differs != "" {
 		t.value(e)
+	}
+	if e.signature != nil && e.signature.Apart != nil {
+		t.meets(e)
+	}
+	if group := e.values["group"]; group != "" && group != "0" {
+		t.groups = true
+	}
+	if rank, err := strconv.Atoi(e.rank); err == nil && rank < mostRanks {
+		t.highest = max(t.highest, rank)
 	}
 	if e.signature != nil && e.signature.Kind == Success {
 		if t.progress[e.file] == nil {

@@ -19,6 +19,7 @@ type traceback struct {
 	who    speaker
 	muted  bool // Python ignores the exception
 	lines  int
+	head   *event // the alarm of its first line, for where its exception never comes
 }
 
 const (
@@ -102,6 +103,31 @@ func (o *traceback) rest(text []byte) (rest []byte, ours bool) {
 	}
 	message, who := peel(string(text[:min(len(text), longestPrefix+widest)]))
 	return []byte(message), who == o.who
+}
+
+// has takes an alarm that is no message of its own: the first line of a traceback, whose
+// exception tells more, or a frame and the source it quotes, which may well speak of failures.
+func (t *tracebacks) has(text []byte, alarm event) bool {
+	if bytes.Contains(text, tracebackHead) {
+		if n := len(t.open); n > 0 && !t.open[n-1].muted {
+			t.open[n-1].head = &alarm
+		}
+		return true
+	}
+	return slices.ContainsFunc(t.open, func(o traceback) bool {
+		rest, ours := o.rest(text)
+		return ours && bytes.HasPrefix(rest, []byte("  "))
+	})
+}
+
+// cut are the alarms of the tracebacks that a log ends in.
+func (t *tracebacks) cut() (alarms []event) {
+	for _, o := range t.open {
+		if o.head != nil {
+			alarms = append(alarms, *o.head)
+		}
+	}
+	return alarms
 }
 
 // chains is whether a line says that the exception before it led to another.

@@ -33,6 +33,10 @@ func Explanation(w io.Writer, r explain.Report, style Style) error {
 	if r.Program != nil {
 		p.program(*r.Program)
 	}
+	if r.Unexplained != nil {
+		p.line("\n%s  lines that look like a failure, and nothing that preflight knows explains them", p.colored(checks.Unknown, Word(checks.Unknown)))
+		p.evidence(r.Unexplained.Evidence, r.Unexplained.Count)
+	}
 	if !style.Quiet {
 		p.line("")
 		p.asides("followed", r.Consequences)
@@ -67,10 +71,12 @@ func (p *page) explanationHead(r explain.Report) {
 		text = fmt.Sprintf("unknown: %s not read to the end", Plural(len(r.Unread), "log"))
 	case r.Lines == 0:
 		text = "the log is empty"
+	case r.Unexplained != nil && len(r.Consequences) == 0:
+		text = "something failed" + on(*r.Unexplained) + ", and preflight does not know what it means: the lines are below"
 	case verdict == checks.Unknown:
 		text = "ranks failed, and the log does not say why: give the log of every rank or node"
 	default:
-		text = "no failure that preflight knows is in the log"
+		text = "nothing in the log looks like a failure"
 	}
 	p.line("%s  %s", p.colored(verdict, Word(verdict)), Escape(text))
 	read := Plural(r.Files, "file") + ", " + Plural(r.Lines, "line")

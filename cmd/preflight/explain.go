@@ -32,11 +32,10 @@ func explainCommand() *cobra.Command {
 what it died of: the root cause first, with the lines that show it, what to do, and
 which check says so before the next launch. What only followed and what is harmless
 is set apart. Of a directory everything is read that can be a log; files may be
-compressed by gzip or bzip2. With a hostfile those checks are run at once.
+compressed by gzip, bzip2, xz or zstd. With a hostfile those checks are run at once.
 
-Exit codes: 0 nothing failed that preflight knows, 1 a cause is known or the program
-failed by itself, 2 something failed and the log does not say why, or a log could
-not be read.`,
+Exit codes: 0 nothing looks like a failure, 1 a cause is known or the program failed
+by itself, 2 something failed and nobody knows why, or a log could not be read.`,
 		Example: `  preflight explain train.log
   deepspeed --hostfile hostfile train.py 2>&1 | preflight explain
   preflight explain logs/w1.log logs/w2.log -H hostfile`,

@@ -1,6 +1,7 @@
 // Command score holds explain against logs whose causes are known: a directory
 // with logs/, labels.tsv (file, cause) and ambiguous.tsv (file, other causes that
-// the text permits, too). It prints every miss and a table of causes.
+// the text permits, too). It prints every miss, a table of causes, and what is worse
+// than a miss: failing logs that passed and healthy ones that were blamed.
 package main
 
 import (
@@ -38,7 +39,14 @@ func score(w io.Writer, corpus string) error {
 		return err
 	}
 	logs, right, all := map[string]int{}, map[string]int{}, 0
+	passed, blamed := 0, 0
 	for _, trial := range trials {
+		if trial.passed() {
+			passed++
+		}
+		if trial.blamed() {
+			blamed++
+		}
 		logs[trial.want]++
 		if trial.right {
 			right[trial.want]++
@@ -56,16 +64,23 @@ func score(w io.Writer, corpus string) error {
 		fmt.Fprintf(columns, "%s\t%d of %d\n", cause, right[cause], logs[cause])
 	}
 	fmt.Fprintf(columns, "all\t%d of %d\t%.1f %%\n", all, len(trials), 100*float64(all)/float64(max(1, len(trials))))
+	fmt.Fprintf(columns, "failing logs passed\t%d\n", passed)
+	fmt.Fprintf(columns, "healthy logs blamed\t%d\n", blamed)
 	return columns.Flush()
 }
 
 // trial is one log whose cause is known, and what explain makes of it.
 type trial struct {
 	file  string
-	want  string // a cause, or none
-	got   string // a cause, program or none
-	right bool   // the same, or another cause that the log alone permits; a program's own failure is none
+	want  string // a cause, none where no cause of ours is to be blamed, healthy where nothing failed
+	got   string // a cause, program, unknown or healthy
+	right bool   // the same, or another cause that the log alone permits; where there is none, whatever blames nobody
 }
+
+// passed is whether a log of a failure was called healthy.
+func (t trial) passed() bool { return t.got == healthy && t.want != healthy && !t.right }
+
+func (t trial) blamed() bool { return t.got != healthy && t.want == healthy }
 
 // try explains each log of a corpus by itself: logs/ holds them, labels.tsv the cause
 // of each (file, cause, …), ambiguous.tsv what else may be read from some (file, causes
@@ -88,7 +103,8 @@ func try(c *explain.Catalogue, corpus fs.FS) ([]trial, error) {
 		one := trial{file: file, want: labels[file], got: verdict(report)}
 		also := strings.Split(ambiguous[file], ",")
 		one.right = one.got == one.want || slices.Contains(also, one.got) ||
-			one.got == program && (one.want == none || slices.Contains(also, none))
+			nobody[one.got] && (one.want == none || slices.Contains(also, none)) ||
+			one.got == program && one.want == unknown
 		trials = append(trials, one)
 	}
 	return trials, nil
@@ -97,7 +113,12 @@ func try(c *explain.Catalogue, corpus fs.FS) ([]trial, error) {
 const (
 	none    = "none"
 	program = "program" // failed by itself
+	unknown = "unknown" // failed, and nobody knows of what
+	healthy = "healthy"
 )
+
+// nobody is what a report blames nobody by.
+var nobody = map[string]bool{program: true, unknown: true, healthy: true}
 
 // verdict is the root cause that a report tells.
 func verdict(r explain.Report) string {
@@ -106,8 +127,10 @@ func verdict(r explain.Report) string {
 		return r.Causes[0].Cause
 	case r.Program != nil:
 		return program
+	case r.ExitCode != 0:
+		return unknown
 	}
-	return none
+	return healthy
 }
 
 // table reads the first two columns of a file with a header.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"testing"
@@ -24,6 +25,37 @@ func TestRealLogs(t *testing.T) {
 		if !trial.right {
 			t.Errorf("%s: %s, is %s", trial.file, trial.got, trial.want)
 		}
+	}
+	if logs, err := fs.ReadDir(corpus, "logs"); err != nil || len(logs) != len(trials) {
+		t.Errorf("%d logs, %d of them with a label: %v", len(logs), len(trials), err)
+	}
+}
+
+// TestFieldLogs: of logs from public places no failing one passes and no healthy one is blamed,
+// and of twenty causes at most one is named wrong.
+func TestFieldLogs(t *testing.T) {
+	corpus := os.DirFS("../testdata/field")
+	catalogue, err := explain.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	trials, err := try(catalogue, corpus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wrong []string
+	for _, trial := range trials {
+		switch {
+		case trial.passed():
+			t.Errorf("%s failed of %s, and explain passes it", trial.file, trial.want)
+		case trial.blamed():
+			t.Errorf("%s is healthy, and explain says %s", trial.file, trial.got)
+		case !trial.right:
+			wrong = append(wrong, fmt.Sprintf("%s: %s, is %s", trial.file, trial.got, trial.want))
+		}
+	}
+	if 20*len(wrong) > len(trials) {
+		t.Errorf("%d of %d are wrong: %q", len(wrong), len(trials), wrong)
 	}
 	if logs, err := fs.ReadDir(corpus, "logs"); err != nil || len(logs) != len(trials) {
 		t.Errorf("%d logs, %d of them with a label: %v", len(logs), len(trials), err)
