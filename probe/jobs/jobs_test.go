@@ -142,6 +142,7 @@ func TestLaunchers(t *testing.T) {
 		"/usr/bin/python3 /root/.local/bin/deepspeed --hostfile h train.py": "runner deepspeed :0   0",
 		"mpirun -n 4 python train.py":                                       "runner mpirun :0   0",
 		"/usr/bin/python3 train.py torchrun":                                "  :0   0",
+		"/usr/bin/python3 /usr/bin/torchrun --nnodes 2 train.py --master_port 7": "launcher torchrun :0  2 0",
 		"bash -c torchrun":                                                  "  :0   0",
 	} {
 		argv := strings.Fields(line)
