@@ -32,7 +32,7 @@ var judging = []string{
 
 // Of ours, what a finished report is made of.
 var finished = []string{
-	"checks", "checks/agreement", "checks/catalogue", "checks/compare", "checks/fix", "checks/store",
+	"checks", "checks/agreement", "checks/catalogue", "checks/compare", "checks/fix", "checks/hang", "checks/store",
 	"explain", "facts", "facts/bounded", "hostfile", "launch", "launch/dsconfig", "launch/nccl", "secret",
 }
 
@@ -105,7 +105,7 @@ var rooms = []room{
 	{"checks/network", judging, clock, pure},
 	{"checks/fabric", judging, clock, pure},
 	{"checks/smoke", judging, clock, pure},
-	{"checks/store", append([]string{"checks/engine"}, judging...), clock, "what stands at an endpoint is judged without a launch: no check of the catalogue runs"},
+	{"checks/store", append([]string{"checks/engine", "checks/hang"}, judging...), clock, "what stands at an endpoint is judged without a launch: no check of the catalogue runs"},
 	{"checks/hang", append([]string{"checks/engine"}, judging...), clock, "a job that hangs is judged by what runs, without a launch: no check of the catalogue runs"},
 	{"checks/agreement", []string{"checks", "checks/compare", "checks/fix", "checks/names", "checks/remedy", "facts", "hostfile", "launch"}, clock,
 		"what a team has stated or recorded is held against facts, whatever a family makes of them"},

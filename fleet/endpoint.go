@@ -2,6 +2,8 @@ package fleet
 
 import (
 	"context"
+	"net"
+	"strconv"
 	"sync"
 	"time"
 
@@ -20,6 +22,9 @@ type Asked struct {
 	facts.Node
 	Seen *facts.Endpoint // nil when the node could not look
 	Lost string          // why a node that was reached could not
+	// Jobs are what runs there of launches, nil with the reason in JobsLost.
+	Jobs     *facts.Jobs
+	JobsLost string
 }
 
 // AskEndpoint says who is at host:port, seen from this machine and, all at once,
@@ -70,11 +75,12 @@ func (job Job) askFrom(ctx context.Context, endpoint string, opening func(), nod
 		return
 	}
 	defer at.Close()
-	ctx, cancel := within(ctx, at, endpointTime)
+	ctx, cancel := within(ctx, at, jobsTime+endpointTime)
 	defer cancel()
-	until := time.Now().Add(endpointTime + answerTime)
+	until := time.Now().Add(jobsTime + endpointTime + answerTime)
 	opening()
 	job.emit(Event{Phase: Asking, Step: Began, Node: node.Name, Until: until})
+	node.Jobs, node.JobsLost, _ = listJobs(ctx, at, port(endpoint)) // an agent that is lost is told of below
 	seen, err := agent.Identify.Ask(ctx, at, agent.Endpoint{Endpoint: endpoint, Deadline: endpointTime})
 	job.ended(Asking, node.Name, err)
 	if err != nil {
@@ -82,4 +88,11 @@ func (job Job) askFrom(ctx context.Context, endpoint string, opening func(), nod
 		return
 	}
 	node.Seen = &seen
+}
+
+// port is that of host:port, 0 where there is none.
+func port(endpoint string) int {
+	_, text, _ := net.SplitHostPort(endpoint)
+	number, _ := strconv.Atoi(text)
+	return number
 }

@@ -63,14 +63,16 @@ func (job Job) listOn(ctx context.Context, port int, opening func(), node *JobsO
 	defer cancel()
 	opening()
 	job.emit(Event{Phase: Looking, Step: Began, Node: node.Name, Until: time.Now().Add(jobsTime + answerTime)})
-	listed, err := agent.ListJobs.Ask(ctx, at, agent.Listing{Port: port})
+	var err error
+	node.Jobs, node.Lost, err = listJobs(ctx, at, port)
 	job.ended(Looking, node.Name, err)
-	switch {
-	case err != nil:
-		node.Lost = lostReason(err)
-	case listed.Jobs == nil:
-		node.Lost = listed.Problem
-	default:
-		node.Jobs = listed.Jobs
+}
+
+// listJobs has an agent list them, or says why it does not. The error is of an agent that is lost.
+func listJobs(ctx context.Context, at *remote.Agent, port int) (seen *facts.Jobs, lost string, err error) {
+	listed, err := agent.ListJobs.Ask(ctx, at, agent.Listing{Port: port})
+	if err != nil {
+		return nil, lostReason(err), err
 	}
+	return listed.Jobs, listed.Problem, nil
 }

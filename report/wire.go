@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"preflight/checks"
+	"preflight/checks/hang"
 	"preflight/checks/store"
 	"preflight/facts"
 )
@@ -209,7 +210,37 @@ func EndpointText(w io.Writer, r store.Report, style Style) error {
 	for _, f := range r.Findings {
 		p.finding(f)
 	}
+	if r.Job != nil {
+		p.line("")
+		p.hang(*r.Job)
+	}
 	return p.writeTo(w)
+}
+
+// HangText writes for a person whose job hangs who is missing, and what to do about it.
+func HangText(w io.Writer, r hang.Report, style Style) error {
+	p := &page{Words: Words{fleet: len(r.Nodes)}, style: style}
+	p.hang(r)
+	return p.writeTo(w)
+}
+
+func (p *page) hang(r hang.Report) {
+	for i, line := range p.split(r.Answer, 6) {
+		if i == 0 {
+			p.line("%s  %s", p.colored(r.Verdict, Word(r.Verdict)), line)
+		} else {
+			p.line("      %s", line)
+		}
+	}
+	if len(r.Waits) > 0 {
+		p.line("")
+	}
+	for _, wait := range r.Waits {
+		p.list(p.Nodes(wait.Nodes), wait.What)
+	}
+	for _, f := range r.Findings {
+		p.finding(f)
+	}
 }
 
 func sighted(e facts.Endpoint) string {

@@ -149,6 +149,10 @@ func TestJudge(t *testing.T) {
 		{name: "a node is not reached", does: func(n []Node) {
 			n[3].Jobs, n[3].SSH = nil, &facts.SSH{Message: "no route to host"}
 		}, code: 2, want: "6 of 8 ranks have met at 10.0.0.1:29500; w4: not reached: no route to host"},
+		{name: "a job on three of the nodes", does: func(n []Node) {
+			each(n, func(p *facts.JobProcess) { p.World = 6 }, 1, 2, 3)
+			n[3].Jobs.Processes = nil
+		}, want: "6 of 6 ranks have met at 10.0.0.1:29500; all have met, so that what hangs comes after it"},
 		{name: "there is no job", does: func(n []Node) {
 			for i := range n {
 				n[i].Jobs.Processes = nil

@@ -139,11 +139,11 @@ func TestLaunchers(t *testing.T) {
 		"/opt/conda/bin/python /opt/conda/bin/accelerate launch --num_machines 2 --machine_rank=1 --main_process_ip 10.0.0.1 --main_process_port 29500 t.py":   "launcher accelerate 10.0.0.1:29500  2 0",
 		"orted -mca ess env":  "launcher orted :0   0",
 		"slurmstepd: [118.0]": "launcher slurmstepd :0   0",
-		"/usr/bin/python3 /root/.local/bin/deepspeed --hostfile h train.py": "runner deepspeed :0   0",
-		"mpirun -n 4 python train.py":                                       "runner mpirun :0   0",
-		"/usr/bin/python3 train.py torchrun":                                "  :0   0",
+		"/usr/bin/python3 /root/.local/bin/deepspeed --hostfile h train.py":      "runner deepspeed :0   0",
+		"mpirun -n 4 python train.py":                                            "runner mpirun :0   0",
+		"/usr/bin/python3 train.py torchrun":                                     "  :0   0",
 		"/usr/bin/python3 /usr/bin/torchrun --nnodes 2 train.py --master_port 7": "launcher torchrun :0  2 0",
-		"bash -c torchrun":                                                  "  :0   0",
+		"bash -c torchrun": "  :0   0",
 	} {
 		argv := strings.Fields(line)
 		kind, program := launcher(argv)
