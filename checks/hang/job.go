@@ -2,7 +2,6 @@ package hang
 
 import (
 	"cmp"
-	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -192,7 +191,7 @@ func (j *job) endpoint() string {
 	if j.most.Port == 0 {
 		return ""
 	}
-	return net.JoinHostPort(j.most.Address, strconv.Itoa(j.most.Port))
+	return hostPort(j.most.Address, j.most.Port)
 }
 
 // hasRanks is whether any rank runs; without, launchers are waited for.
@@ -319,4 +318,12 @@ func (j *job) owners(address string) map[string]string {
 		}
 	}
 	return owned
+}
+
+// hostPort is an endpoint as a rank is given it.
+func hostPort(host string, port int) string {
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return host + ":" + strconv.Itoa(port)
 }

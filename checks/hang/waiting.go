@@ -2,7 +2,7 @@ package hang
 
 import (
 	"fmt"
-	"net"
+
 	"slices"
 	"strconv"
 	"strings"
@@ -173,7 +173,7 @@ func (j *job) unanswered(m member) checks.Finding {
 		by = " by " + call.Interface
 	}
 	f := checks.Finding{
-		Summary: fmt.Sprintf("no answer from %s, which is called%s: what is sent there is dropped, or nobody is there", net.JoinHostPort(call.Remote, strconv.Itoa(call.RemotePort)), by),
+		Summary: fmt.Sprintf("no answer from %s, which is called%s: what is sent there is dropped, or nobody is there", hostPort(call.Remote, call.RemotePort), by),
 		Remedy: []fix.Command{
 			fix.Here("preflight rendezvous %s -H hostfile", fix.Word(j.endpoint())).Remark("says which nodes get through"),
 			fix.On("ip route get %s", fix.Host(call.Remote)),
