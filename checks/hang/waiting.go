@@ -50,20 +50,23 @@ func (j *job) waiting(found []checks.Finding) (findings []checks.Finding, waits 
 			all.add(m, checks.Finding{Summary: "the store has hung up: rank 0 has ended or was started anew", Remedy: m.look()})
 		case m.Busy:
 			all.add(m, patient("computing or reading since the start %s ago, no call yet", facts.Duration(m.Age)))
+		case !served && first != nil && m.JobProcess != first.JobProcess: // who should serve is told of
+			all.add(m, patient("waiting for the store, which nobody serves"))
 		case m.Age < patience:
 			all.add(m, patient("started %s ago, no call yet", facts.Duration(m.Age)))
 		case served:
 			all.add(m, checks.Finding{Summary: fmt.Sprintf("no call to %s since the start %s ago%s", j.endpoint(), facts.Duration(m.Age), m.sleeps()), Remedy: m.look()})
-		case first != nil && m.JobProcess == first.JobProcess:
+		case first != nil:
 			all.add(m, checks.Finding{Summary: fmt.Sprintf("the store at port %d is not open since the start %s ago%s", m.meets(), facts.Duration(m.Age), m.sleeps()), Remedy: m.look()})
-		default: // whoever should serve is told of
+		default: // rank 0 runs nowhere that was seen, and that is told of
 			all.add(m, patient("waiting for the store, which nobody serves"))
 		}
 	}
 	return all.sorted()
 }
 
-// standing is what members wait in: alike ones of a node are one.
+// standing is what members wait in: alike ones of a node are one, and those of all nodes that
+// take patience.
 type standing []struct {
 	of   []member
 	said checks.Finding
@@ -77,7 +80,7 @@ func patient(format string, args ...any) checks.Finding {
 func (all *standing) add(m member, said checks.Finding) {
 	for i := range *all {
 		one := &(*all)[i]
-		if one.of[0].node == m.node && one.said.Summary == said.Summary && one.said.Got == said.Got {
+		if (one.of[0].node == m.node || said.Verdict == checks.Pass) && one.said.Summary == said.Summary && one.said.Got == said.Got {
 			one.of = append(one.of, m)
 			return
 		}
@@ -91,7 +94,11 @@ func (all *standing) add(m member, said checks.Finding) {
 // sorted parts what is wrong from what takes patience, and says of whom each is.
 func (all standing) sorted() (findings []checks.Finding, waits []Wait) {
 	for _, one := range all {
-		one.said.Nodes = []string{one.of[0].node.Name}
+		for _, m := range one.of {
+			if !slices.Contains(one.said.Nodes, m.node.Name) {
+				one.said.Nodes = append(one.said.Nodes, m.node.Name)
+			}
+		}
 		one.said.Summary = numbers(one.of) + ": " + one.said.Summary
 		if one.said.Verdict == checks.Pass {
 			waits = append(waits, Wait{one.said.Nodes, one.said.Summary})
