@@ -160,6 +160,13 @@ func TestJudge(t *testing.T) {
 		}, code: 2, want: "w1, w2, w3 and 1 more: no rank and no launcher of a job runs there that we can see"},
 		{name: "torchrun waits for a node", does: func(n []Node) { elasticAgents(n); n[2].Jobs.Processes = nil }, code: 1,
 			want: "3 of 4 launchers have met at w1:29400; w3: no process of this job runs there: its launcher was not started or has ended"},
+		{name: "torchrun without node ranks", does: func(n []Node) {
+			elasticAgents(n)
+			none := 0
+			for i := range n {
+				n[i].Jobs.Processes[0].Backend, n[i].Jobs.Processes[0].NodeRank = "", &none
+			}
+		}, code: 1, want: "4 of 4 launchers have met at w1:29400; w1, w2, w3 and 1 more: each was told to be node 0 of the job"},
 		{name: "torchrun with another run ID", does: func(n []Node) { elasticAgents(n); n[2].Jobs.Processes[0].RunID = "run8" }, code: 1,
 			want: "4 of 4 launchers have met at w1:29400; w3: torchrun was told to use the run ID run8 and not run7"},
 		{name: "no launcher takes itself for the host", does: func(n []Node) {

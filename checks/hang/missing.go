@@ -2,6 +2,7 @@ package hang
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,7 +37,27 @@ func (j *job) told() (findings []checks.Finding) {
 			}
 		}
 	}
-	return append(findings, j.misled()...)
+	return slices.Concat(findings, j.twins(), j.misled())
+}
+
+// twins finds launchers on several nodes that were told one node rank, as all are without
+// --node-rank: each takes itself for the first and waits for the others (torch 2.5,
+// torch/distributed/run.py, whose default is 0; its c10d backend takes no notice).
+func (j *job) twins() (findings []checks.Finding) {
+	by := map[int][]string{}
+	for _, m := range j.members {
+		if m.launcher != nil && m.launcher.NodeRank != nil && !elastic(m.launcher.Meeting) && !slices.Contains(by[*m.launcher.NodeRank], m.node.Name) {
+			by[*m.launcher.NodeRank] = append(by[*m.launcher.NodeRank], m.node.Name)
+		}
+	}
+	for _, rank := range slices.Sorted(maps.Keys(by)) {
+		if len(by[rank]) > 1 {
+			findings = append(findings, checks.Finding{Nodes: by[rank],
+				Summary: fmt.Sprintf("each was told to be node %d of the job", rank),
+				Remedy:  []fix.Command{fix.Here("torchrun --node-rank=N …").Remark("another on each node, from 0")}})
+		}
+	}
+	return findings
 }
 
 // was is the beginning of a sentence about what members were told.
