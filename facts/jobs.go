@@ -103,3 +103,19 @@ type JobCaller struct {
 	State   string `json:"state"`
 	Count   int    `json:"count"`
 }
+
+// Gathering is what torchrun's launchers of a run have agreed on so far, as their store has it.
+type Gathering struct {
+	RunID    string     `json:"run_id"`
+	Round    int        `json:"round"`
+	Complete bool       `json:"complete"` // enough have joined, and ranks are started
+	Closed   bool       `json:"closed"`   // nobody may join any more
+	Joined   []Gatherer `json:"joined"`
+	Waiting  []Gatherer `json:"waiting"` // for the next round
+}
+
+// Gatherer is one launcher, by the name that it gives itself.
+type Gatherer struct {
+	Address string `json:"address"`
+	PID     int    `json:"pid"`
+}

@@ -81,13 +81,25 @@ func (job Job) askFrom(ctx context.Context, endpoint string, opening func(), nod
 	opening()
 	job.emit(Event{Phase: Asking, Step: Began, Node: node.Name, Until: until})
 	node.Jobs, node.JobsLost, _ = listJobs(ctx, at, port(endpoint)) // an agent that is lost is told of below
-	seen, err := agent.Identify.Ask(ctx, at, agent.Endpoint{Endpoint: endpoint, Deadline: endpointTime})
+	seen, err := agent.Identify.Ask(ctx, at, agent.Endpoint{Endpoint: endpoint, Deadline: endpointTime, RunID: runAt(node.Jobs, port(endpoint))})
 	job.ended(Asking, node.Name, err)
 	if err != nil {
 		node.Lost = lostReason(err)
 		return
 	}
 	node.Seen = &seen
+}
+
+// runAt is the run ID of a launcher on a node that meets at the port, "" for none.
+func runAt(jobs *facts.Jobs, port int) string {
+	if jobs != nil {
+		for _, p := range jobs.Processes {
+			if p.Kind == facts.JobLauncher && p.Port == port && p.RunID != "" {
+				return p.RunID
+			}
+		}
+	}
+	return ""
 }
 
 // port is that of host:port, 0 where there is none.

@@ -207,6 +207,12 @@ func EndpointText(w io.Writer, r store.Report, style Style) error {
 	for _, one := range seen {
 		p.list(p.Nodes(one.nodes), one.text)
 	}
+	for _, node := range r.Nodes {
+		if node.Seen != nil && node.Seen.Gathering != nil {
+			p.list("run "+Escape(node.Seen.Gathering.RunID), gathered(*node.Seen.Gathering))
+			break // all nodes ask one store
+		}
+	}
 	for _, f := range r.Findings {
 		p.finding(f)
 	}
@@ -241,6 +247,24 @@ func (p *page) hang(r hang.Report) {
 	for _, f := range r.Findings {
 		p.finding(f)
 	}
+}
+
+// gathered is what launchers have agreed on, in words.
+func gathered(g facts.Gathering) string {
+	names := func(all []facts.Gatherer) string {
+		return strings.Join(Map(all, func(one facts.Gatherer) string { return fmt.Sprintf("%s (pid %d)", one.Address, one.PID) }), ", ")
+	}
+	text := fmt.Sprintf("round %d, %s joined: %s", g.Round, Plural(len(g.Joined), "launcher"), names(g.Joined))
+	switch {
+	case g.Closed:
+		text += "; closed, nobody may join any more"
+	case g.Complete:
+		text += "; complete, so that ranks have been started"
+	}
+	if len(g.Waiting) > 0 {
+		text += "; waiting for the next round: " + names(g.Waiting)
+	}
+	return text
 }
 
 func sighted(e facts.Endpoint) string {

@@ -80,11 +80,17 @@ func (s Sending) Run(ctx context.Context) facts.Throughput {
 type Endpoint struct {
 	Endpoint string        `json:"endpoint"`
 	Deadline time.Duration `json:"deadline"`
+	// RunID is that of launchers which may gather there, "" for none.
+	RunID string `json:"run_id,omitempty"`
 }
 
 // Run finds it out.
 func (e Endpoint) Run(ctx context.Context) facts.Endpoint {
-	return drill.Identify(ctx, e.Endpoint, e.Deadline)
+	seen := drill.Identify(ctx, e.Endpoint, e.Deadline)
+	if e.RunID != "" {
+		seen.Gathering = drill.Gathering(ctx, seen, e.RunID)
+	}
+	return seen
 }
 
 // Listing asks for the processes of launches, and for who is at a port, 0 for none.
