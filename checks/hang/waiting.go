@@ -43,21 +43,21 @@ func (j *job) waiting(found []checks.Finding) (findings []checks.Finding, waits 
 				Summary: fmt.Sprintf("what it waits in may not be seen (%s): it runs as %s", m.Unread, m.User),
 				Remedy:  []fix.Command{fix.Note("Ask as that user, or as root.")}})
 		case m.Compiles != "":
-			all.add(m, patient("compiling %s since %s", m.Compiles, facts.Duration(m.CompilesFor)))
+			all.add(m, patient("compiling %s since %s", m.Compiles, age))
 		case m.has(facts.SocketCalling):
 			all.add(m, j.unanswered(m))
 		case m.has(facts.SocketHungUp):
 			all.add(m, checks.Finding{Summary: "the store has hung up: rank 0 has ended or was started anew", Remedy: m.look()})
 		case m.Busy:
-			all.add(m, patient("computing or reading since the start %s ago, no call yet", facts.Duration(m.Age)))
+			all.add(m, patient("computing or reading since the start %s ago, no call yet", age))
 		case !served && first != nil && m.JobProcess != first.JobProcess: // who should serve is told of
 			all.add(m, patient("waiting for the store, which nobody serves"))
 		case m.Age < patience:
-			all.add(m, patient("started %s ago, no call yet", facts.Duration(m.Age)))
+			all.add(m, patient("started %s ago, no call yet", age))
 		case served:
-			all.add(m, checks.Finding{Summary: fmt.Sprintf("no call to %s since the start %s ago%s", j.endpoint(), facts.Duration(m.Age), m.sleeps()), Remedy: m.look()})
+			all.add(m, checks.Finding{Summary: fmt.Sprintf("no call to %s since the start %s ago%s", j.endpoint(), age, m.sleeps()), Remedy: m.look()})
 		case first != nil:
-			all.add(m, checks.Finding{Summary: fmt.Sprintf("the store at port %d is not open since the start %s ago%s", m.meets(), facts.Duration(m.Age), m.sleeps()), Remedy: m.look()})
+			all.add(m, checks.Finding{Summary: fmt.Sprintf("the store at port %d is not open since the start %s ago%s", m.meets(), age, m.sleeps()), Remedy: m.look()})
 		default: // rank 0 runs nowhere that was seen, and that is told of
 			all.add(m, patient("waiting for the store, which nobody serves"))
 		}
@@ -68,9 +68,14 @@ func (j *job) waiting(found []checks.Finding) (findings []checks.Finding, waits 
 // standing is what members wait in: alike ones of a node are one, and those of all nodes that
 // take patience.
 type standing []struct {
-	of   []member
-	said checks.Finding
+	of    []member
+	said  checks.Finding
+	since float64 // the longest
 }
+
+// age stands in what is said for how long the longest does that: ranks that were started
+// together differ by a few milliseconds.
+const age = "\x00"
 
 // patient is what ends by itself.
 func patient(format string, args ...any) checks.Finding {
@@ -78,17 +83,22 @@ func patient(format string, args ...any) checks.Finding {
 }
 
 func (all *standing) add(m member, said checks.Finding) {
+	since := m.Age
+	if m.Compiles != "" {
+		since = m.CompilesFor
+	}
 	for i := range *all {
 		one := &(*all)[i]
 		if (one.of[0].node == m.node || said.Verdict == checks.Pass) && one.said.Summary == said.Summary && one.said.Got == said.Got {
-			one.of = append(one.of, m)
+			one.of, one.since = append(one.of, m), max(one.since, since)
 			return
 		}
 	}
 	*all = append(*all, struct {
-		of   []member
-		said checks.Finding
-	}{[]member{m}, said})
+		of    []member
+		said  checks.Finding
+		since float64
+	}{[]member{m}, said, since})
 }
 
 // sorted parts what is wrong from what takes patience, and says of whom each is.
@@ -99,7 +109,7 @@ func (all standing) sorted() (findings []checks.Finding, waits []Wait) {
 				one.said.Nodes = append(one.said.Nodes, m.node.Name)
 			}
 		}
-		one.said.Summary = numbers(one.of) + ": " + one.said.Summary
+		one.said.Summary = numbers(one.of) + ": " + strings.ReplaceAll(one.said.Summary, age, facts.Duration(one.since))
 		if one.said.Verdict == checks.Pass {
 			waits = append(waits, Wait{one.said.Nodes, one.said.Summary})
 		} else {
