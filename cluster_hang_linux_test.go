@@ -71,7 +71,7 @@ while mode not in ('compile', 'sleep'):
         call = socket.create_connection(at)
         break
     except OSError:
-        time.sleep(.1)
+        time.sleep(2 if mode == 'call' else .1) # torch's own ranks rest for a second and more
 if mode == 'stop':
     said()
     os.kill(os.getpid(), signal.SIGSTOP)

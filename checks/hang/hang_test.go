@@ -116,7 +116,9 @@ func TestJudge(t *testing.T) {
 		}, want: "6 of 8 ranks have met at 10.0.0.1:29500; w4: ranks 6, 7: compiling shm_comm since 80 s"},
 		{name: "patience: importing", does: func(n []Node) { each(n, func(p *facts.JobProcess) { silent(p); p.Busy = true }, 4) },
 			want: "6 of 8 ranks have met at 10.0.0.1:29500; w4: ranks 6, 7: computing or reading since the start 80 s ago, no call yet"},
-		{name: "patience: just started", does: func(n []Node) { each(n, func(p *facts.JobProcess) { silent(p); p.Age = 5 - float64(*p.LocalRank)/100 }, 4) },
+		{name: "patience: just started", does: func(n []Node) {
+			each(n, func(p *facts.JobProcess) { silent(p); p.Age = 5 - float64(*p.LocalRank)/100 }, 4)
+		},
 			want: "6 of 8 ranks have met at 10.0.0.1:29500; w4: ranks 6, 7: started 5 s ago, no call yet"},
 		{name: "asleep without a call", does: func(n []Node) { each(n, silent, 4) }, code: 1,
 			want: "6 of 8 ranks have met at 10.0.0.1:29500; w4: ranks 6, 7: no call to 10.0.0.1:29500 since the start 80 s ago; it sleeps in do_poll"},
