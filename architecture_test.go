@@ -32,7 +32,7 @@ var judging = []string{
 
 // Of ours, what a finished report is made of.
 var finished = []string{
-	"checks", "checks/agreement", "checks/catalogue", "checks/compare", "checks/fix", "checks/store",
+	"checks", "checks/agreement", "checks/catalogue", "checks/compare", "checks/fix", "checks/hang", "checks/store",
 	"explain", "facts", "facts/bounded", "hostfile", "launch", "launch/dsconfig", "launch/nccl", "secret",
 }
 
@@ -75,6 +75,7 @@ var rooms = []room{
 	{"probe/gpu", []string{"facts", "hostsys", "lazyregexp", "probe/machine", "probe/nvml"}, nil, looks},
 	{"probe/python", []string{"facts", "hostsys", "lazyregexp", "probe/machine"}, nil, looks},
 	{"probe/launch", []string{"facts", "hostsys", "lazyregexp", "probe/machine", "secret"}, nil, looks},
+	{"probe/jobs", []string{"facts", "probe/machine"}, []string{"os/exec"}, "what runs is looked at and never called: it opens /proc and nothing else"},
 	{"probe/nvml", []string{"facts"}, nil, "it runs in a process of its own, which a driver may hang or kill"},
 	{"probe/startlimit", nil, nil, "it runs before anything else of the program, and must cost it nothing"},
 
@@ -87,7 +88,7 @@ var rooms = []room{
 
 	{"fleet", []string{"drill/...", "facts", "fleet/agent", "hostfile", "hostsys", "launch", "launch/nccl", "probe", "remote"}, nil,
 		"a run gathers: what it is judged by, and how it is shown, must not decide what is looked at"},
-	{"fleet/agent", []string{"drill/...", "facts", "probe", "probe/nvml", "remote"}, nil, "it runs on nodes, which need nothing of launches, judging and rendering"},
+	{"fleet/agent", []string{"drill/...", "facts", "probe", "probe/jobs", "probe/nvml", "remote"}, nil, "it runs on nodes, which need nothing of launches, judging and rendering"},
 
 	{"checks", []string{"checks/fix", "facts", "hostfile", "launch", "launch/nccl"}, clock, "the types of judging, which every family and whoever shows its outcome shares"},
 	{"checks/compare", []string{"checks", "facts", "hostfile"}, clock, leaf},
@@ -104,9 +105,10 @@ var rooms = []room{
 	{"checks/network", judging, clock, pure},
 	{"checks/fabric", judging, clock, pure},
 	{"checks/smoke", judging, clock, pure},
-	{"checks/store", append([]string{"checks/engine"}, judging...), clock, "what stands at an endpoint is judged without a launch: no check of the catalogue runs"},
 	{"checks/knownbad", []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "launch", "launch/nccl"}, clock,
 		"what is known to fail is a table, held against facts: whoever adds an entry writes no code"},
+	{"checks/store", append([]string{"checks/engine", "checks/hang"}, judging...), clock, "what stands at an endpoint is judged without a launch: no check of the catalogue runs"},
+	{"checks/hang", append([]string{"checks/engine"}, judging...), clock, "a job that hangs is judged by what runs, without a launch: no check of the catalogue runs"},
 	{"checks/agreement", []string{"checks", "checks/compare", "checks/fix", "checks/names", "checks/remedy", "facts", "hostfile", "launch"}, clock,
 		"what a team has stated or recorded is held against facts, whatever a family makes of them"},
 	{"checks/advice", judging, clock, "advice is what this run has proven: it asks the proof, not a family"},

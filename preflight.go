@@ -7,13 +7,17 @@
 package preflight
 
 import (
+	"cmp"
 	"context"
+	"net"
 	"slices"
+	"strconv"
 	"time"
 
 	"preflight/checks"
 	"preflight/checks/catalogue"
 	"preflight/checks/engine"
+	"preflight/checks/hang"
 	"preflight/checks/store"
 	"preflight/facts"
 	"preflight/fleet"
@@ -64,16 +68,40 @@ func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 
 // AskEndpoint says who is at host:port, seen from this machine and from every
 // node of the launch (there may be none), and judges it. Whoever is there is
-// asked nothing that could disturb a running job.
+// asked nothing that could disturb a running job. Where nodes show processes of a job that
+// meets there, it is judged too.
 func AskEndpoint(ctx context.Context, job Job, endpoint string) store.Report {
 	report := store.Report{Schema: checks.Schema, Endpoint: endpoint, Nodes: []store.Node{}}
 	var nodes []fleet.Asked
 	report.Here, nodes = fleet.AskEndpoint(ctx, job.work(), endpoint)
+	var running []hang.Node
 	for _, node := range nodes {
-		report.Nodes = append(report.Nodes, store.Node(node))
+		report.Nodes = append(report.Nodes, store.Node{Node: node.Node, Seen: node.Seen, Lost: node.Lost})
+		running = append(running, hang.Node{Node: node.Node, Jobs: node.Jobs, Lost: cmp.Or(node.JobsLost, node.Lost)})
+	}
+	_, text, _ := net.SplitHostPort(endpoint)
+	port, _ := strconv.Atoi(text)
+	if found := judgeHang(ctx, job, running, port); found.World > 0 {
+		report.Job = &found
 	}
 	report.Interrupted = ctx.Err() != nil
 	store.Judge(&report, job.Plan.Prediction.SSHPort)
+	return report
+}
+
+// Hang says who is missing from a job that hangs on the nodes of the launch, by what runs on
+// them. Nobody there is asked anything or signalled.
+func Hang(ctx context.Context, job Job) hang.Report {
+	var nodes []hang.Node
+	for _, node := range fleet.ListJobs(ctx, job.work(), 0) {
+		nodes = append(nodes, hang.Node(node))
+	}
+	return judgeHang(ctx, job, nodes, 0)
+}
+
+func judgeHang(ctx context.Context, job Job, nodes []hang.Node, port int) hang.Report {
+	report := hang.Report{Schema: checks.Schema, Nodes: nodes, Interrupted: ctx.Err() != nil}
+	hang.Judge(&report, port, job.Plan.Prediction.SSHPort)
 	return report
 }
 

@@ -221,4 +221,7 @@ type Endpoint struct {
 	// Greeting is the first line of whoever spoke first, escaped: an ssh
 	// server, for one.
 	Greeting string `json:"greeting,omitempty"`
+	// Gathering is what the launchers of a run have agreed on there, nil where no run is known
+	// or the store has nothing of it.
+	Gathering *Gathering `json:"gathering,omitempty"`
 }

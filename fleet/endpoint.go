@@ -2,6 +2,8 @@ package fleet
 
 import (
 	"context"
+	"net"
+	"strconv"
 	"sync"
 	"time"
 
@@ -20,6 +22,9 @@ type Asked struct {
 	facts.Node
 	Seen *facts.Endpoint // nil when the node could not look
 	Lost string          // why a node that was reached could not
+	// Jobs are what runs there of launches, nil with the reason in JobsLost.
+	Jobs     *facts.Jobs
+	JobsLost string
 }
 
 // AskEndpoint says who is at host:port, seen from this machine and, all at once,
@@ -70,16 +75,36 @@ func (job Job) askFrom(ctx context.Context, endpoint string, opening func(), nod
 		return
 	}
 	defer at.Close()
-	ctx, cancel := within(ctx, at, endpointTime)
+	ctx, cancel := within(ctx, at, jobsTime+endpointTime)
 	defer cancel()
-	until := time.Now().Add(endpointTime + answerTime)
+	until := time.Now().Add(jobsTime + endpointTime + answerTime)
 	opening()
 	job.emit(Event{Phase: Asking, Step: Began, Node: node.Name, Until: until})
-	seen, err := agent.Identify.Ask(ctx, at, agent.Endpoint{Endpoint: endpoint, Deadline: endpointTime})
+	node.Jobs, node.JobsLost, _ = listJobs(ctx, at, port(endpoint)) // an agent that is lost is told of below
+	seen, err := agent.Identify.Ask(ctx, at, agent.Endpoint{Endpoint: endpoint, Deadline: endpointTime, RunID: runAt(node.Jobs, port(endpoint))})
 	job.ended(Asking, node.Name, err)
 	if err != nil {
 		node.Lost = lostReason(err)
 		return
 	}
 	node.Seen = &seen
+}
+
+// runAt is the run ID of a launcher on a node that meets at the port, "" for none.
+func runAt(jobs *facts.Jobs, port int) string {
+	if jobs != nil {
+		for _, p := range jobs.Processes {
+			if p.Kind == facts.JobLauncher && p.Port == port && p.RunID != "" {
+				return p.RunID
+			}
+		}
+	}
+	return ""
+}
+
+// port is that of host:port, 0 where there is none.
+func port(endpoint string) int {
+	_, text, _ := net.SplitHostPort(endpoint)
+	number, _ := strconv.Atoi(text)
+	return number
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"preflight/checks"
+	"preflight/checks/hang"
 	"preflight/checks/store"
 	"preflight/facts"
 )
@@ -206,10 +207,64 @@ func EndpointText(w io.Writer, r store.Report, style Style) error {
 	for _, one := range seen {
 		p.list(p.Nodes(one.nodes), one.text)
 	}
+	for _, node := range r.Nodes {
+		if node.Seen != nil && node.Seen.Gathering != nil {
+			p.list("run "+Escape(node.Seen.Gathering.RunID), gathered(*node.Seen.Gathering))
+			break // all nodes ask one store
+		}
+	}
 	for _, f := range r.Findings {
 		p.finding(f)
 	}
+	if r.Job != nil {
+		p.line("")
+		p.hang(*r.Job)
+	}
 	return p.writeTo(w)
+}
+
+// HangText writes for a person whose job hangs who is missing, and what to do about it.
+func HangText(w io.Writer, r hang.Report, style Style) error {
+	p := &page{Words: Words{fleet: len(r.Nodes)}, style: style}
+	p.hang(r)
+	return p.writeTo(w)
+}
+
+func (p *page) hang(r hang.Report) {
+	for i, line := range p.split(r.Answer, 6) {
+		if i == 0 {
+			p.line("%s  %s", p.colored(r.Verdict, Word(r.Verdict)), line)
+		} else {
+			p.line("      %s", line)
+		}
+	}
+	if len(r.Waits) > 0 {
+		p.line("")
+	}
+	for _, wait := range r.Waits {
+		p.list(p.Nodes(wait.Nodes), wait.What)
+	}
+	for _, f := range r.Findings {
+		p.finding(f)
+	}
+}
+
+// gathered is what launchers have agreed on, in words.
+func gathered(g facts.Gathering) string {
+	names := func(all []facts.Gatherer) string {
+		return strings.Join(Map(all, func(one facts.Gatherer) string { return fmt.Sprintf("%s (pid %d)", one.Address, one.PID) }), ", ")
+	}
+	text := fmt.Sprintf("round %d, %s joined: %s", g.Round, Plural(len(g.Joined), "launcher"), names(g.Joined))
+	switch {
+	case g.Closed:
+		text += "; closed, nobody may join any more"
+	case g.Complete:
+		text += "; complete, so that ranks have been started"
+	}
+	if len(g.Waiting) > 0 {
+		text += "; waiting for the next round: " + names(g.Waiting)
+	}
+	return text
 }
 
 func sighted(e facts.Endpoint) string {

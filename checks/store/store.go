@@ -15,6 +15,7 @@ import (
 	"preflight/checks/compare"
 	"preflight/checks/engine"
 	"preflight/checks/fix"
+	"preflight/checks/hang"
 	"preflight/checks/names"
 	"preflight/facts"
 	"preflight/hostfile"
@@ -33,6 +34,7 @@ type Report struct {
 	Here        facts.Endpoint   `json:"here"` // from the launching machine
 	Nodes       []Node           `json:"nodes"`
 	Findings    []checks.Finding `json:"findings"`
+	Job         *hang.Report     `json:"job,omitempty"` // that meets there, nil where no process of one is seen
 }
 
 // Node is one node and what it found there.
@@ -100,6 +102,9 @@ func (r *Report) conclude() {
 		case f.Verdict == checks.Warn && r.Verdict == checks.Pass:
 			r.Verdict = checks.Warn
 		}
+	}
+	if r.Job != nil && r.Job.ExitCode == 1 || r.Job != nil && r.ExitCode == 0 && r.Job.ExitCode != 0 {
+		r.Verdict, r.ExitCode = r.Job.Verdict, r.Job.ExitCode
 	}
 }
 

@@ -27,10 +27,11 @@ func rendezvousCommand() *cobra.Command {
 		Long: `Say who listens at an endpoint where ranks should meet: nobody, a firewall,
 another service, or a torch store, and of which generation. With a hostfile every
 node is asked too: what the name is there, whether it gets through, by which
-interface. A store that serves a running job is asked nothing that changes it; that
+interface, and what runs there of the job that meets (see preflight hang). A store that serves a running job is asked nothing that changes it; that
 of another preflight is waited for to leave.
 
-Exit codes: 0 a store answers everywhere, 1 it does not, 2 could not tell.`,
+Exit codes: 0 a store answers everywhere, 1 it does not or somebody is missing
+from the job, 2 could not tell.`,
 		Example: `  preflight rendezvous w1:29500
   preflight rendezvous w1:29500 -H hostfile`,
 		Args: cobra.MatchAll(arguments(1, 1, "needs one HOST:PORT"), validEndpoint),

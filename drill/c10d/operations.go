@@ -2,6 +2,7 @@ package c10d
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"preflight/facts"
@@ -31,6 +32,12 @@ func (c *Client) Check(ctx context.Context, keys ...string) (bool, error) {
 		return orNotAStore(err, answer == replyReady || answer == replyNotReady)
 	})
 	return answer == replyReady, err
+}
+
+// Get returns a value. Where the key is missing a store hangs up, or since
+// libuv (2.4) returns an empty value: Wait for it first, as torch does.
+func (c *Client) Get(ctx context.Context, key string) ([]byte, error) {
+	return c.value(ctx, request{query: queryGet, keys: []string{key}})
 }
 
 // Wait waits until all keys are there. When ctx ends first it takes the wait
@@ -89,4 +96,14 @@ func (c *Client) number(ctx context.Context, r request) (number int64, err error
 		return err
 	})
 	return number, err
+}
+
+func (c *Client) value(ctx context.Context, r request) (value []byte, err error) {
+	err = c.do(ctx, r, func(reply decoder) (err error) {
+		if value, err = reply.value(); errors.Is(err, errTooLong) {
+			err = ErrNotAStore // a length no store has
+		}
+		return err
+	})
+	return value, err
 }

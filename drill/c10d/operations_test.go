@@ -11,12 +11,6 @@ import (
 // What torch's ranks ask of a store beside what a rendezvous needs, so that the
 // server can be tried against all of it.
 
-// Get returns a value. Where the key is missing a store hangs up, or since
-// libuv (2.4) returns an empty value: Wait for it first, as torch does.
-func (c *Client) Get(ctx context.Context, key string) ([]byte, error) {
-	return c.value(ctx, request{query: queryGet, keys: []string{key}})
-}
-
 // CompareSet stores desired where the value is expected, or where there is none
 // and expected is empty. It returns the value then; expected where there is none.
 func (c *Client) CompareSet(ctx context.Context, key string, expected, desired []byte) ([]byte, error) {
@@ -57,16 +51,6 @@ func (c *Client) MultiGet(ctx context.Context, keys ...string) ([][]byte, error)
 		return nil
 	})
 	return values, err
-}
-
-func (c *Client) value(ctx context.Context, r request) (value []byte, err error) {
-	err = c.do(ctx, r, func(reply decoder) (err error) {
-		if value, err = reply.value(); errors.Is(err, errTooLong) {
-			err = ErrNotAStore // a length no store has
-		}
-		return err
-	})
-	return value, err
 }
 
 // Dial connects to host:port and begins as the generation does: since 2.1 with

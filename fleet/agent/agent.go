@@ -21,6 +21,7 @@ import (
 	"preflight/drill/smoke"
 	"preflight/facts"
 	"preflight/probe"
+	"preflight/probe/jobs"
 	"preflight/remote"
 )
 
@@ -31,6 +32,7 @@ var (
 	Send     = request[Sending]("send")
 	LogIn    = request[drill.Logins]("login")
 	Identify = request[Endpoint]("endpoint")
+	ListJobs = request[Listing]("jobs")
 	// Listen takes the calls of the mesh, and answers with where it does.
 	Listen = service("listen", func(ctx context.Context, listen mesh.Listen, ready func([]mesh.Listening) error) error {
 		listener, err := mesh.Open(listen)
@@ -78,11 +80,41 @@ func (s Sending) Run(ctx context.Context) facts.Throughput {
 type Endpoint struct {
 	Endpoint string        `json:"endpoint"`
 	Deadline time.Duration `json:"deadline"`
+	// RunID is that of launchers which may gather there, "" for none.
+	RunID string `json:"run_id,omitempty"`
 }
 
 // Run finds it out.
 func (e Endpoint) Run(ctx context.Context) facts.Endpoint {
-	return drill.Identify(ctx, e.Endpoint, e.Deadline)
+	seen := drill.Identify(ctx, e.Endpoint, e.Deadline)
+	if e.RunID != "" {
+		seen.Gathering = drill.Gathering(ctx, seen, e.RunID)
+	}
+	return seen
+}
+
+// Listing asks for the processes of launches, and for who is at a port, 0 for none.
+type Listing struct {
+	Port int `json:"port"`
+}
+
+// Listed is what is seen of them, or why they could not be looked for.
+type Listed struct {
+	Jobs    *facts.Jobs `json:"jobs,omitempty"`
+	Problem string      `json:"problem,omitempty"`
+}
+
+// Run looks for them.
+func (l Listing) Run(ctx context.Context) Listed {
+	own, err := jobs.OwnAddresses()
+	if err != nil {
+		return Listed{Problem: "its own addresses: " + err.Error()}
+	}
+	seen, err := jobs.Look(ctx, probe.Options{}, l.Port, own)
+	if err != nil {
+		return Listed{Problem: err.Error()}
+	}
+	return Listed{Jobs: seen}
 }
 
 // Run answers requests until in ends. It is what the binary does on a node.

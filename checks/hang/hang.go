@@ -1,0 +1,158 @@
+// Package hang says of a job that hangs who is missing from it, by what runs on every node: which
+// ranks were told to meet where, which of them have, and what the others wait in.
+//
+// It refuses to judge the launch itself: what is wrong with a node is for the checks.
+package hang
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/engine"
+	"preflight/checks/fix"
+	"preflight/facts"
+	"preflight/launch"
+)
+
+// Report is one job that hangs, seen from all its nodes.
+type Report struct {
+	Schema      int              `json:"schema"`
+	Version     string           `json:"version"`
+	Verdict     checks.Verdict   `json:"verdict"` // pass where nothing is wrong but patience
+	ExitCode    int              `json:"exit_code"`
+	Seconds     float64          `json:"seconds"`
+	Interrupted bool             `json:"interrupted,omitempty"`
+	Endpoint    string           `json:"endpoint,omitempty"` // where they meet, as most were told
+	Answer      string           `json:"answer"`
+	Members     string           `json:"members"` // what is counted: ranks, or launchers where no rank runs yet
+	Joined      int              `json:"joined"`
+	World       int              `json:"world"`
+	Nodes       []Node           `json:"nodes"`
+	Waits       []Wait           `json:"waits"`
+	Findings    []checks.Finding `json:"findings"`
+}
+
+// Node is one node and what runs there of launches.
+type Node struct {
+	facts.Node
+	Jobs *facts.Jobs `json:"jobs,omitempty"` // nil when the node could not look
+	Lost string      `json:"lost,omitempty"` // why a node that was reached could not
+}
+
+// Wait is what ranks of nodes do at this moment that may well end by itself.
+type Wait struct {
+	Nodes []string `json:"nodes"`
+	What  string   `json:"what"`
+}
+
+// Judge finds the job, of which a port may be known, and says who is missing.
+func Judge(r *Report, port, sshPort int) {
+	j := findJob(r.Nodes, port)
+	r.Endpoint, r.Members, r.World = j.endpoint(), j.unit(), j.size()
+	findings := unseen(r.Nodes)
+	if len(j.members) > 0 {
+		findings = slices.Concat(findings, j.told(), j.absent(), j.leftovers(), j.shared())
+		waiting, waits := j.waiting(findings)
+		findings = append(findings, waiting...)
+		r.Waits, r.Joined = append([]Wait{}, waits...), j.joined()
+	} else {
+		findings = append(findings, none(r.Nodes)...)
+		r.Waits = []Wait{}
+	}
+	var fleet facts.Fleet
+	for i := range r.Nodes {
+		fleet.Nodes = append(fleet.Nodes, r.Nodes[i].Node)
+	}
+	for i, f := range findings {
+		findings[i].Check, findings[i].Verdict = "hang", cmp.Or(f.Verdict, checks.Fail)
+	}
+	r.Findings = append([]checks.Finding{}, engine.NewAddressing(fleet, launch.Prediction{SSHPort: sshPort}).Fold(findings)...)
+	r.conclude()
+	r.Answer = r.answer()
+}
+
+func (r *Report) conclude() {
+	has := func(v checks.Verdict) bool {
+		return slices.ContainsFunc(r.Findings, func(f checks.Finding) bool { return f.Verdict == v })
+	}
+	switch {
+	case has(checks.Fail):
+		r.Verdict, r.ExitCode = checks.Fail, 1
+	case has(checks.Unknown), r.Interrupted:
+		r.Verdict, r.ExitCode = checks.Unknown, 2
+	default:
+		r.Verdict, r.ExitCode = checks.Pass, 0
+	}
+}
+
+// answer is the whole of it in one sentence.
+func (r *Report) answer() string {
+	var parts []string
+	if r.World > 0 {
+		where := ""
+		if r.Endpoint != "" {
+			where = " at " + r.Endpoint
+		}
+		parts = append(parts, fmt.Sprintf("%d of %d %s have met%s", r.Joined, r.World, r.Members, where))
+	}
+	for _, f := range r.Findings {
+		parts = append(parts, ofNodes(f.Nodes)+f.Summary)
+	}
+	if len(r.Findings) == 0 {
+		for _, w := range r.Waits {
+			parts = append(parts, ofNodes(w.Nodes)+w.What)
+		}
+		if r.World > 0 && r.Joined == r.World {
+			parts = append(parts, "all have met, so that what hangs comes after it")
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+// ofNodes names some, for a sentence about them.
+func ofNodes(names []string) string {
+	const most = 3
+	switch {
+	case len(names) == 0:
+		return ""
+	case len(names) > most:
+		return fmt.Sprintf("%s and %d more: ", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ") + ": "
+}
+
+// unseen says of which nodes nothing is known.
+func unseen(nodes []Node) (findings []checks.Finding) {
+	for i := range nodes {
+		node := &nodes[i]
+		if node.Jobs == nil {
+			message := "no login was tried"
+			if node.SSH != nil {
+				message = node.SSH.Message
+			}
+			findings = append(findings, checks.UnknownFor(&node.Node, cmp.Or(node.Lost, "not reached: "+message)))
+		}
+	}
+	return findings
+}
+
+// none says that there is no job, where any node could tell.
+func none(nodes []Node) []checks.Finding {
+	var looked []string
+	for _, node := range nodes {
+		if node.Jobs != nil {
+			looked = append(looked, node.Name)
+		}
+	}
+	if looked == nil {
+		return nil
+	}
+	return []checks.Finding{{
+		Verdict: checks.Unknown, Nodes: looked,
+		Summary: "no rank and no launcher of a job runs there that we can see",
+		Remedy:  []fix.Command{fix.On("ps -ef").Remark("if one does: as whom?")},
+	}}
+}

@@ -1,0 +1,227 @@
+package hang
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
+)
+
+// cluster is four nodes with a launcher and two ranks each, that have all met at w1.
+func cluster() (nodes []Node) {
+	const port = 29500
+	for i := range 4 {
+		name, own := fmt.Sprintf("w%d", i+1), fmt.Sprintf("10.0.0.%d", i+1)
+		jobs := &facts.Jobs{
+			Addresses: map[string]string{own: "eth0", "172.17.0.1": "docker0", "127.0.0.1": "lo"},
+			Processes: []facts.JobProcess{{PID: 100, Kind: facts.JobLauncher, Program: "deepspeed.launcher.launch", Script: "train.py", State: "S", Age: 90, User: "ann",
+				Meeting: facts.Meeting{Address: "10.0.0.1", Port: port, NodeRank: &i}}},
+			Ports: []facts.JobPort{{Port: port}},
+		}
+		for local := range 2 {
+			rank := 2*i + local
+			jobs.Processes = append(jobs.Processes, facts.JobProcess{
+				PID: 101 + local, Parent: 100, Launcher: 100, Kind: facts.JobRank, Script: "train.py", State: "S", Age: 80, User: "ann", WaitsIn: "do_poll",
+				Meeting: facts.Meeting{Rank: &rank, LocalRank: &local, World: 8, Local: 2, Address: "10.0.0.1", Port: port},
+				Sockets: []facts.JobSocket{{State: facts.SocketEstablished, Address: own, Port: 40000 + rank, Interface: "eth0", Remote: "10.0.0.1", RemotePort: port}},
+			})
+		}
+		node := Node{Node: facts.Node{Name: name, Address: own, Reached: true}, Jobs: jobs}
+		nodes = append(nodes, node)
+	}
+	nodes[0].Jobs.Ports[0].Listening, nodes[0].Jobs.Ports[0].Holder = true, 101
+	return nodes
+}
+
+// of are the ranks of a node, counted from 1.
+func of(nodes []Node, node int) []facts.JobProcess { return nodes[node-1].Jobs.Processes[1:] }
+
+// each does something to the ranks of some nodes.
+func each(nodes []Node, do func(*facts.JobProcess), numbers ...int) {
+	for _, n := range numbers {
+		for i := range of(nodes, n) {
+			do(&of(nodes, n)[i])
+		}
+	}
+}
+
+func silent(p *facts.JobProcess) { p.Sockets = nil }
+
+func calling(to string) func(*facts.JobProcess) {
+	return func(p *facts.JobProcess) {
+		p.Sockets[0].State, p.Sockets[0].Remote = facts.SocketCalling, to
+	}
+}
+
+// elasticAgents makes launchers of torchrun that wait for each other of a job.
+func elasticAgents(nodes []Node) {
+	for i := range nodes {
+		at := nodes[i].Jobs
+		at.Processes = at.Processes[:1]
+		p := &at.Processes[0]
+		p.Program, p.Meeting = "torchrun", facts.Meeting{Address: "w1", Port: 29400, RunID: "run7", Nodes: "4", Backend: "c10d"}
+		p.Sockets = []facts.JobSocket{{State: facts.SocketEstablished, Remote: "10.0.0.1", RemotePort: 29400}}
+		at.Ports = []facts.JobPort{{Port: 29400, Listening: i == 0}}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		does func(nodes []Node)
+		port int
+		want string // the answer
+		code int
+	}{
+		{name: "all have met", does: func([]Node) {}, want: "8 of 8 ranks have met at 10.0.0.1:29500; all have met, so that what hangs comes after it"},
+		{name: "a node has no process", does: func(n []Node) { n[2].Jobs.Processes = nil }, code: 1,
+			want: "6 of 8 ranks have met at 10.0.0.1:29500; w3: no process of this job runs there: its launcher was not started or has ended"},
+		{name: "a launcher without ranks", does: func(n []Node) { n[2].Jobs.Processes = n[2].Jobs.Processes[:1] }, code: 1,
+			want: "6 of 8 ranks have met at 10.0.0.1:29500; w3: its launcher (deepspeed.launcher.launch, since 90 s) runs no rank"},
+		{name: "a rank is gone", does: func(n []Node) { n[2].Jobs.Processes = n[2].Jobs.Processes[:2] }, code: 1,
+			want: "7 of 8 ranks have met at 10.0.0.1:29500; w3: 1 of its 2 ranks run: the others have ended"},
+		{name: "a rank has ended and is a zombie", does: func(n []Node) {
+			one := 1
+			of(n, 3)[1].State, of(n, 3)[1].Exit, of(n, 3)[1].Sockets = "Z", &one, nil
+		}, code: 1, want: "7 of 8 ranks have met at 10.0.0.1:29500; w3: rank 5: ended with 1, and nobody has noticed"},
+		{name: "a rank is stopped", does: func(n []Node) { of(n, 4)[0].State = "T" }, code: 1,
+			want: "8 of 8 ranks have met at 10.0.0.1:29500; w4: rank 6: stopped, by a signal or a debugger"},
+		{name: "ranks wait for a file server", does: func(n []Node) {
+			each(n, func(p *facts.JobProcess) {
+				p.State, p.WaitsIn, p.Busy, p.Sockets = "D", "rpc_wait_bit_killable", true, nil
+			}, 4)
+		}, code: 1, want: "6 of 8 ranks have met at 10.0.0.1:29500; w4: ranks 6, 7: waiting in rpc_wait_bit_killable for a file server that does not answer, where no signal reaches it"},
+		{name: "another address", does: func(n []Node) {
+			each(n, func(p *facts.JobProcess) { p.Address = "172.17.0.1"; silent(p) }, 3)
+		}, code: 1, want: "6 of 8 ranks have met at 10.0.0.1:29500; w3: its 2 ranks were told to meet at address 172.17.0.1 and not 10.0.0.1"},
+		{name: "another port", does: func(n []Node) {
+			each(n, func(p *facts.JobProcess) { p.Port = 29501; silent(p) }, 3)
+		}, code: 1, want: "6 of 8 ranks have met at 10.0.0.1:29500; w3: its 2 ranks were told to meet at port 29501 and not 29500"},
+		{name: "another size", does: func(n []Node) { each(n, func(p *facts.JobProcess) { p.World = 6 }, 3) }, code: 1,
+			want: "8 of 8 ranks have met at 10.0.0.1:29500; w3: its 2 ranks were told to be so many ranks: 6 and not 8"},
+		{name: "an address that every node has", does: func(n []Node) {
+			each(n, func(p *facts.JobProcess) { p.Address = "172.17.0.1" }, 1, 2, 3, 4)
+			each(n, silent, 2, 3, 4)
+		}, code: 1, want: "2 of 8 ranks have met at 172.17.0.1:29500; w2, w3, w4: the ranks meet at 172.17.0.1, which is an address of this node itself (docker0), and rank 0 runs on w1"},
+		{name: "a firewall", does: func(n []Node) { each(n, calling("10.0.0.1"), 2) }, code: 1,
+			want: "6 of 8 ranks have met at 10.0.0.1:29500; w2: ranks 2, 3: no answer from 10.0.0.1:29500, which is called by eth0: what is sent there is dropped, or nobody is there"},
+		{name: "the store has hung up", does: func(n []Node) { of(n, 2)[0].Sockets[0].State = facts.SocketHungUp }, code: 1,
+			want: "7 of 8 ranks have met at 10.0.0.1:29500; w2: rank 2: the store has hung up: rank 0 has ended or was started anew"},
+		{name: "patience: an op is compiled", does: func(n []Node) {
+			each(n, func(p *facts.JobProcess) { silent(p); p.Compiles, p.CompilesFor, p.Busy = "shm_comm", 80, true }, 4)
+		}, want: "6 of 8 ranks have met at 10.0.0.1:29500; w4: ranks 6, 7: compiling shm_comm since 80 s"},
+		{name: "patience: importing", does: func(n []Node) { each(n, func(p *facts.JobProcess) { silent(p); p.Busy = true }, 4) },
+			want: "6 of 8 ranks have met at 10.0.0.1:29500; w4: ranks 6, 7: computing or reading since the start 80 s ago, no call yet"},
+		{name: "patience: just started", does: func(n []Node) {
+			each(n, func(p *facts.JobProcess) { silent(p); p.Age = 5 - float64(*p.LocalRank)/100 }, 4)
+		},
+			want: "6 of 8 ranks have met at 10.0.0.1:29500; w4: ranks 6, 7: started 5 s ago, no call yet"},
+		{name: "asleep without a call", does: func(n []Node) { each(n, silent, 4) }, code: 1,
+			want: "6 of 8 ranks have met at 10.0.0.1:29500; w4: ranks 6, 7: no call to 10.0.0.1:29500 since the start 80 s ago; it sleeps in do_poll"},
+		{name: "rank 0 does not serve", does: func(n []Node) {
+			each(n, silent, 1, 2, 3, 4)
+			n[0].Jobs.Ports[0].Listening = false
+		}, code: 1, want: "0 of 8 ranks have met at 10.0.0.1:29500; w1: rank 0: the store at port 29500 is not open since the start 80 s ago; it sleeps in do_poll"},
+		{name: "ranks of an earlier job", does: func(n []Node) {
+			old := of(n, 2)[0]
+			old.PID, old.Launcher, old.Parent, old.Age = 50, 0, 1, 7200
+			n[1].Jobs.Processes = append(n[1].Jobs.Processes, old)
+		}, code: 1, want: "8 of 8 ranks have met at 10.0.0.1:29500; w2: rank 2 of an earlier job: still there since 2 h, without a launcher, with their ports, GPUs and places in the meeting"},
+		{name: "two jobs at one port", does: func(n []Node) {
+			launcher, rank := n[1].Jobs.Processes[0], of(n, 2)[0]
+			launcher.PID, rank.PID, rank.Launcher = 200, 201, 200
+			n[1].Jobs.Processes = append(n[1].Jobs.Processes, launcher, rank)
+		}, code: 1, want: "8 of 8 ranks have met at 10.0.0.1:29500; w2: two jobs meet at port 29500: each takes the other's ranks for its own"},
+		{name: "another job at another port is nobody's business", does: func(n []Node) {
+			launcher, rank := n[1].Jobs.Processes[0], of(n, 2)[0]
+			launcher.PID, rank.PID, rank.Launcher, rank.Port, launcher.Port, rank.World = 200, 201, 200, 29511, 29511, 1
+			n[1].Jobs.Processes = append(n[1].Jobs.Processes, launcher, rank)
+		}, want: "8 of 8 ranks have met at 10.0.0.1:29500; all have met, so that what hangs comes after it"},
+		{name: "a node may not be looked into", does: func(n []Node) {
+			each(n, func(p *facts.JobProcess) { silent(p); p.Unread = "permission denied"; p.Rank, p.World = nil, 0 }, 4)
+		}, code: 2, want: "6 of 8 ranks have met at 10.0.0.1:29500; w4: 2 of its ranks: what it waits in may not be seen (permission denied): it runs as ann"},
+		{name: "what may not be looked into is seen from the other end", does: func(n []Node) {
+			each(n, func(p *facts.JobProcess) { silent(p); p.Unread = "permission denied"; p.Rank, p.World = nil, 0 }, 4)
+			n[0].Jobs.Ports[0].Callers = []facts.JobCaller{{Address: "10.0.0.4", State: facts.SocketEstablished, Count: 2}}
+		}, want: "8 of 8 ranks have met at 10.0.0.1:29500; all have met, so that what hangs comes after it"},
+		{name: "a node is not reached", does: func(n []Node) {
+			n[3].Jobs, n[3].SSH = nil, &facts.SSH{Message: "no route to host"}
+		}, code: 2, want: "6 of 8 ranks have met at 10.0.0.1:29500; w4: not reached: no route to host"},
+		{name: "a job on three of the nodes", does: func(n []Node) {
+			each(n, func(p *facts.JobProcess) { p.World = 6 }, 1, 2, 3)
+			n[3].Jobs.Processes = nil
+		}, want: "6 of 6 ranks have met at 10.0.0.1:29500; all have met, so that what hangs comes after it"},
+		{name: "there is no job", does: func(n []Node) {
+			for i := range n {
+				n[i].Jobs.Processes = nil
+			}
+		}, code: 2, want: "w1, w2, w3 and 1 more: no rank and no launcher of a job runs there that we can see"},
+		{name: "torchrun waits for a node", does: func(n []Node) { elasticAgents(n); n[2].Jobs.Processes = nil }, code: 1,
+			want: "3 of 4 launchers have met at w1:29400; w3: no process of this job runs there: its launcher was not started or has ended"},
+		{name: "torchrun without node ranks", does: func(n []Node) {
+			elasticAgents(n)
+			none := 0
+			for i := range n {
+				n[i].Jobs.Processes[0].Backend, n[i].Jobs.Processes[0].NodeRank = "", &none
+			}
+		}, code: 1, want: "4 of 4 launchers have met at w1:29400; w1, w2, w3 and 1 more: each was told to be node 0 of the job"},
+		{name: "torchrun with another run ID", does: func(n []Node) { elasticAgents(n); n[2].Jobs.Processes[0].RunID = "run8" }, code: 1,
+			want: "4 of 4 launchers have met at w1:29400; w3: torchrun was told to use the run ID run8 and not run7"},
+		{name: "no launcher takes itself for the host", does: func(n []Node) {
+			elasticAgents(n)
+			for i := range n {
+				n[i].Jobs.Processes[0].Sockets, n[i].Jobs.Ports[0].Listening = nil, false
+			}
+		}, code: 1, want: "0 of 4 launchers have met at w1:29400; w1, w2, w3 and 1 more: launchers wait for the rendezvous at w1:29400, which no node serves: none takes itself for w1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			nodes := cluster()
+			tt.does(nodes)
+			report := Report{Nodes: nodes}
+			Judge(&report, tt.port, 0)
+			if diff := cmp.Diff(tt.want, report.Answer); diff != "" || report.ExitCode != tt.code {
+				t.Errorf("exit code %d, want %d; answer (-want +got)\n%s", report.ExitCode, tt.code, diff)
+			}
+			for _, f := range report.Findings {
+				if f.Check != "hang" || f.Fix == nil && f.Notes == nil && !slices.Contains(f.Nodes, "w4") {
+					t.Errorf("no way out: %+v", f)
+				}
+			}
+		})
+	}
+}
+
+// TestPortOfTheJob: of two jobs the one is judged whose port was named.
+func TestPortOfTheJob(t *testing.T) {
+	nodes := cluster()
+	small := cluster()[1]
+	for i := range small.Jobs.Processes {
+		p := &small.Jobs.Processes[i]
+		p.PID, p.Port = p.PID+100, 29511
+		if p.Launcher != 0 {
+			p.Launcher += 100
+		}
+	}
+	nodes[1].Jobs.Processes = append(nodes[1].Jobs.Processes, small.Jobs.Processes...)
+	for port, want := range map[int]string{0: "10.0.0.1:29500", 29511: "10.0.0.1:29511"} {
+		report := Report{Nodes: nodes}
+		if Judge(&report, port, 0); report.Endpoint != want {
+			t.Errorf("of port %d: the job at %s was judged, want that at %s", port, report.Endpoint, want)
+		}
+	}
+}
+
+// TestFixes are commands with what was seen in them.
+func TestFixes(t *testing.T) {
+	nodes := cluster()
+	of(nodes, 4)[0].State = "T"
+	report := Report{Nodes: nodes}
+	Judge(&report, 0, 2222)
+	if got, want := strings.Join(report.Findings[0].Fix, "\n"), "ssh -p 2222 w4 kill -CONT 101"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,329 @@
+package hang
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/facts"
+)
+
+// member is a rank, or a launcher that has not started any.
+type member struct {
+	*facts.JobProcess
+	node     *Node
+	launcher *facts.JobProcess // nil for a rank that none started
+}
+
+// job is what belongs together of what runs on the nodes.
+type job struct {
+	nodes   []Node
+	members []member
+	left    []member // ranks of an earlier job, which no launcher watches any more
+	most    facts.Meeting
+}
+
+// findJob finds the members of one job: that of the port, of 0 that on the most nodes.
+func findJob(nodes []Node, port int) *job {
+	j := &job{nodes: nodes}
+	watched := false
+	var all []member
+	for i := range nodes {
+		of := membersOn(&nodes[i])
+		watched = watched || slices.ContainsFunc(of, func(m member) bool { return m.launcher != nil })
+		all = append(all, of...)
+	}
+	var live []member
+	for _, m := range all {
+		if watched && m.Kind == facts.JobRank && m.launcher == nil {
+			j.left = append(j.left, m)
+		} else {
+			live = append(live, m)
+		}
+	}
+	if len(live) == 0 {
+		return j
+	}
+	together := mostOf(live, func(m member) meetingPlace { return m.place() }, func(p meetingPlace) bool { return port != 0 && p.port == port })
+	script := scriptOf(live, together)
+	taken := map[*Node]bool{}
+	for _, m := range live {
+		taken[m.node] = taken[m.node] || m.place() == together
+	}
+	for _, m := range live {
+		// Whoever meets elsewhere is of this job if it has nothing else on that node.
+		if m.place() == together || !taken[m.node] && cmp.Or(m.Script, script) == script {
+			j.members = append(j.members, m)
+		}
+	}
+	told := func(field func(facts.Meeting) string) string {
+		return mostOf(j.members, func(m member) string { return field(m.told()) }, func(value string) bool { return false })
+	}
+	j.most = facts.Meeting{Port: together.port, RunID: together.id, Address: told(address), Nodes: told(nodesTold)}
+	j.most.World, _ = strconv.Atoi(told(world)) // "" is 0
+	return j
+}
+
+// membersOn are the members of jobs on one node.
+func membersOn(node *Node) (all []member) {
+	if node.Jobs == nil {
+		return nil
+	}
+	processes := node.Jobs.Processes
+	by := func(pid int) *facts.JobProcess {
+		at := slices.IndexFunc(processes, func(p facts.JobProcess) bool { return p.PID == pid })
+		if at < 0 {
+			return nil
+		}
+		return &processes[at]
+	}
+	for i := range processes {
+		p := &processes[i]
+		started := slices.ContainsFunc(processes, func(other facts.JobProcess) bool { return other.Launcher == p.PID })
+		switch {
+		case p.Kind == facts.JobRank:
+			all = append(all, member{p, node, by(p.Launcher)})
+		case p.Kind == facts.JobLauncher && !started && p.Program != "slurmstepd": // Slurm's is there for any command
+			all = append(all, member{p, node, p})
+		}
+	}
+	return all
+}
+
+// meetingPlace is what tells jobs apart.
+type meetingPlace struct {
+	port int
+	id   string
+}
+
+// told is what a member was told, by the launcher where the ranks are told another place once
+// the launchers have met.
+func (m member) told() facts.Meeting {
+	told := m.Meeting
+	if m.launcher != nil {
+		if elastic(m.launcher.Meeting) {
+			told.Address, told.Port = m.launcher.Address, m.launcher.Port
+		}
+		told.Nodes = m.launcher.Nodes
+		told.RunID = cmp.Or(m.launcher.RunID, told.RunID)
+		told.Address, told.Port = cmp.Or(told.Address, m.launcher.Address), cmp.Or(told.Port, m.launcher.Port)
+	}
+	return told
+}
+
+// elastic is whether launchers meet before they start ranks: torchrun's static backend does not
+// (torch/distributed/elastic/rendezvous/static_tcp_rendezvous.py).
+func elastic(m facts.Meeting) bool { return m.Backend != "" && m.Backend != "static" }
+
+func (m member) place() meetingPlace {
+	told := m.told()
+	return meetingPlace{told.Port, told.RunID}
+}
+
+// number is how a person calls it.
+func (m member) number() string {
+	switch {
+	case m.Kind != facts.JobRank:
+		return m.Program
+	case m.Rank != nil:
+		return "rank " + strconv.Itoa(*m.Rank)
+	case m.LocalRank != nil:
+		return "local rank " + strconv.Itoa(*m.LocalRank)
+	}
+	return "a rank"
+}
+
+// mostOf is the value that the most nodes have, of several the first node's; a preferred one
+// goes before all. Members that were told nothing have no say.
+func mostOf[T comparable](members []member, value func(member) T, preferred func(T) bool) (most T) {
+	var none T
+	nodes := map[T]map[*Node]bool{}
+	for _, m := range members {
+		v := value(m)
+		if nodes[v] == nil {
+			nodes[v] = map[*Node]bool{}
+		}
+		nodes[v][m.node] = true
+	}
+	best := -1
+	for _, m := range members {
+		v := value(m)
+		weight := len(nodes[v])
+		switch {
+		case v == none:
+			weight = 0
+		case preferred(v):
+			weight = len(members) + 1
+		}
+		if weight > best {
+			best, most = weight, v
+		}
+	}
+	return most
+}
+
+// scriptOf is what the members of a place train with, "" where none says.
+func scriptOf(members []member, at meetingPlace) string {
+	for _, m := range members {
+		if m.place() == at && m.Script != "" {
+			return m.Script
+		}
+	}
+	return ""
+}
+
+func address(m facts.Meeting) string   { return m.Address }
+func nodesTold(m facts.Meeting) string { return m.Nodes }
+func runID(m facts.Meeting) string     { return m.RunID }
+func portTold(m facts.Meeting) string  { return counted(m.Port) }
+func world(m facts.Meeting) string     { return counted(m.World) }
+
+func counted(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+func (j *job) endpoint() string {
+	if j.most.Port == 0 {
+		return ""
+	}
+	return hostPort(j.most.Address, j.most.Port)
+}
+
+// hasRanks is whether any rank runs; without, launchers are waited for.
+func (j *job) hasRanks() bool {
+	return slices.ContainsFunc(j.members, func(m member) bool { return m.Kind == facts.JobRank })
+}
+
+func (j *job) unit() string {
+	if j.hasRanks() || len(j.members) == 0 {
+		return "ranks"
+	}
+	return "launchers"
+}
+
+// size is how many members there will be, as far as they know.
+func (j *job) size() int {
+	if j.hasRanks() {
+		return max(j.most.World, len(j.ranks()))
+	}
+	least, _, _ := strings.Cut(j.most.Nodes, ":")
+	if n, err := strconv.Atoi(least); err == nil {
+		return n
+	}
+	if len(j.members) == 0 {
+		return 0
+	}
+	return len(j.nodes)
+}
+
+// ranks are the numbers of those that run.
+func (j *job) ranks() map[int]bool {
+	running := map[int]bool{}
+	for _, m := range j.members {
+		if m.Rank != nil {
+			running[*m.Rank] = true
+		}
+	}
+	return running
+}
+
+// first is rank 0, nil where it is not seen.
+func (j *job) first() *member {
+	for i, m := range j.members {
+		if m.Rank != nil && *m.Rank == 0 && m.node != nil {
+			return &j.members[i]
+		}
+	}
+	return nil
+}
+
+// on are the members on a node.
+func (j *job) on(node *Node) (all []member) {
+	for _, m := range j.members {
+		if m.node == node {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// meets is the port at which a member calls the others by itself.
+func (m member) meets() int { return cmp.Or(m.Port, m.told().Port) }
+
+// hasMet is whether a member is connected to the store.
+func (j *job) hasMet(m member) bool {
+	if m.has(facts.SocketEstablished) {
+		return true
+	}
+	return m.Unread != "" && j.called(m.node) >= len(j.on(m.node))
+}
+
+// has is whether a member's own call to the store is in this state.
+func (m member) has(state string) bool {
+	return slices.ContainsFunc(m.Sockets, func(s facts.JobSocket) bool { return s.State == state && s.RemotePort == m.meets() })
+}
+
+// called is how many connections whoever serves the store has from a node.
+func (j *job) called(from *Node) (count int) {
+	for _, node := range j.nodes {
+		if node.Jobs == nil {
+			continue
+		}
+		for _, port := range node.Jobs.Ports {
+			for _, c := range port.Callers {
+				if _, own := from.Jobs.Addresses[c.Address]; own && port.Listening && port.Port == j.most.Port && c.State == facts.SocketEstablished {
+					count += c.Count
+				}
+			}
+		}
+	}
+	return count
+}
+
+// joined counts those that have met, a rank that runs twice once.
+func (j *job) joined() (count int) {
+	met := map[int]bool{}
+	for _, m := range j.members {
+		switch {
+		case !j.hasMet(m) || m.Rank != nil && met[*m.Rank]:
+			continue
+		case m.Rank != nil:
+			met[*m.Rank] = true
+		}
+		count++
+	}
+	return count
+}
+
+// serves is whether somebody takes calls at the port on a node.
+func serves(node *Node, port int) bool {
+	return slices.ContainsFunc(node.Jobs.Ports, func(p facts.JobPort) bool { return p.Port == port && p.Listening })
+}
+
+// owners are the nodes that have an address, and each's interface; none for a name.
+func (j *job) owners(address string) map[string]string {
+	ip, err := netip.ParseAddr(address)
+	owned := map[string]string{}
+	for _, node := range j.nodes {
+		if err != nil || node.Jobs == nil {
+			continue
+		}
+		if by, has := node.Jobs.Addresses[ip.String()]; has {
+			owned[node.Name] = by
+		}
+	}
+	return owned
+}
+
+// hostPort is an endpoint as a rank is given it.
+func hostPort(host string, port int) string {
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return host + ":" + strconv.Itoa(port)
+}

@@ -1,0 +1,206 @@
+package hang
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/facts"
+)
+
+// told finds nodes whose members were told another place or size than most.
+func (j *job) told() (findings []checks.Finding) {
+	for _, field := range []struct {
+		what string
+		of   func(facts.Meeting) string
+		most string
+		way  []fix.Command
+	}{
+		{"meet at address", address, j.most.Address, []fix.Command{fix.Here("deepspeed --master_addr=%s …   # for all nodes alike; torchrun and accelerate have such an option too", fix.Host(j.most.Address))}},
+		{"meet at port", portTold, counted(j.most.Port), []fix.Command{fix.Here("deepspeed --master_port=%s …   # for all nodes alike", fix.Number(j.most.Port))}},
+		{"use the run ID", runID, j.most.RunID, []fix.Command{fix.Here("torchrun --rdzv-id=%s …   # on all nodes alike", fix.Word(j.most.RunID))}},
+		{"be so many ranks:", world, counted(j.most.World), []fix.Command{fix.Note("Start all nodes with the same number of nodes and of ranks a node.")}},
+		{"be so many nodes:", nodesTold, j.most.Nodes, []fix.Command{fix.Here("torchrun --nnodes=%s …   # on all nodes alike", fix.Word(j.most.Nodes))}},
+	} {
+		for _, m := range j.members {
+			if value := field.of(m.told()); value != "" && value != field.most {
+				findings = append(findings, checks.Finding{
+					Nodes:   []string{m.node.Name},
+					Summary: fmt.Sprintf("%s told to %s %s and not %s", was(j.on(m.node)), field.what, value, field.most),
+					Remedy:  field.way,
+				})
+			}
+		}
+	}
+	return slices.Concat(findings, j.twins(), j.misled())
+}
+
+// twins finds launchers on several nodes that were told one node rank, as all are without
+// --node-rank: each takes itself for the first and waits for the others (torch 2.5,
+// torch/distributed/run.py, whose default is 0; its c10d backend takes no notice).
+func (j *job) twins() (findings []checks.Finding) {
+	by := map[int][]string{}
+	for _, m := range j.members {
+		if m.launcher != nil && m.launcher.NodeRank != nil && !elastic(m.launcher.Meeting) && !slices.Contains(by[*m.launcher.NodeRank], m.node.Name) {
+			by[*m.launcher.NodeRank] = append(by[*m.launcher.NodeRank], m.node.Name)
+		}
+	}
+	for _, rank := range slices.Sorted(maps.Keys(by)) {
+		if len(by[rank]) > 1 {
+			findings = append(findings, checks.Finding{Nodes: by[rank],
+				Summary: fmt.Sprintf("each was told to be node %d of the job", rank),
+				Remedy:  []fix.Command{fix.Here("torchrun --node-rank=N …").Remark("another on each node, from 0")}})
+		}
+	}
+	return findings
+}
+
+// was is the beginning of a sentence about what members were told.
+func was(members []member) string {
+	if len(members) == 1 {
+		return members[0].number() + " was"
+	}
+	return fmt.Sprintf("its %d ranks were", len(members))
+}
+
+// misled finds nodes whom the common address leads to themselves: an address of the loopback or
+// of a container bridge is there on every node.
+func (j *job) misled() (findings []checks.Finding) {
+	first := j.first()
+	owners := j.owners(j.most.Address)
+	for _, m := range j.members {
+		by, own := owners[m.node.Name]
+		if first == nil || m.node == first.node || !own || m.told().Address != j.most.Address {
+			continue
+		}
+		findings = append(findings, checks.Finding{
+			Nodes:   []string{m.node.Name},
+			Summary: fmt.Sprintf("the ranks meet at %s, which is an address of this node itself (%s), and rank 0 runs on %s", j.most.Address, by, first.node.Name),
+			Remedy:  []fix.Command{fix.Here("deepspeed --master_addr=%s …", fix.Host(first.node.Address)).Remark("at which %s was reached", fix.Word(first.node.Name))},
+		})
+	}
+	return findings
+}
+
+// absent finds nodes without a process of the job, and ranks that their launcher no more has.
+func (j *job) absent() (findings []checks.Finding) {
+	here := map[*Node]bool{}
+	for _, m := range j.members {
+		here[m.node] = true
+	}
+	complete := j.most.World > 0 && len(j.ranks()) >= j.most.World || !j.hasRanks() && len(here) >= j.size()
+	for i := range j.nodes {
+		node := &j.nodes[i]
+		switch {
+		case node.Jobs == nil:
+		case here[node]:
+			findings = append(findings, j.gone(node)...)
+		case !complete:
+			findings = append(findings, checks.Finding{
+				Nodes:   []string{node.Name},
+				Summary: "no process of this job runs there: its launcher was not started or has ended",
+				Got:     j.missingRanks(),
+				Remedy: []fix.Command{
+					fix.Here("preflight -H hostfile").Remark("says what keeps a launcher from starting there"),
+					fix.Note("Read what was said last of that node where the launch was typed: pdsh begins such lines with the node's name."),
+				},
+			})
+		}
+	}
+	return findings
+}
+
+// missingRanks names those that run nowhere.
+func (j *job) missingRanks() string {
+	running := j.ranks()
+	var missing []string
+	for rank := range min(j.most.World, 1<<16) {
+		if !running[rank] {
+			missing = append(missing, strconv.Itoa(rank))
+		}
+	}
+	if len(missing) == 0 {
+		return ""
+	}
+	return "nowhere runs rank " + compare.List(missing)
+}
+
+// gone finds ranks that a node's launcher should have and has not.
+func (j *job) gone(node *Node) (findings []checks.Finding) {
+	all := j.on(node)
+	local, ranks := 0, 0
+	for _, m := range all {
+		local = max(local, m.Local)
+		if m.Kind == facts.JobRank {
+			ranks++
+		}
+	}
+	for _, m := range all {
+		if m.Kind == facts.JobLauncher && j.hasRanks() && !elastic(m.Meeting) && m.Program != "orted" {
+			findings = append(findings, checks.Finding{Nodes: []string{node.Name},
+				Summary: fmt.Sprintf("its launcher (%s, since %s) runs no rank", m.Program, facts.Duration(m.Age)),
+				Remedy:  []fix.Command{fix.On("ps -o pid,ppid,stat,etime,args --ppid %s", fix.Number(m.PID))}})
+		}
+	}
+	if ranks > 0 && ranks < local {
+		findings = append(findings, checks.Finding{Nodes: []string{node.Name},
+			Summary: fmt.Sprintf("%d of its %d ranks run: the others have ended", ranks, local),
+			Got:     j.missingRanks(),
+			Remedy:  []fix.Command{fix.Note("Read what those ranks said last: that of a rank which ended is where the launch was typed, or below torchrun's --log-dir.")}})
+	}
+	return findings
+}
+
+// leftovers finds ranks of an earlier job, which no launcher watches.
+func (j *job) leftovers() (findings []checks.Finding) {
+	for _, node := range j.nodes {
+		var these []member
+		var pids []fix.Arg
+		oldest := 0.0
+		for _, m := range j.left {
+			if m.node.Name == node.Name {
+				these, pids, oldest = append(these, m), append(pids, fix.Number(m.PID)), max(oldest, m.Age)
+			}
+		}
+		if these != nil {
+			findings = append(findings, checks.Finding{Nodes: []string{node.Name},
+				Summary: fmt.Sprintf("%s of an earlier job: still there since %s, without a launcher, with their ports, GPUs and places in the meeting", numbers(these), facts.Duration(oldest)),
+				Remedy:  []fix.Command{fix.On("kill %s", fix.Join(" ", pids...)).Remark("once nobody needs them")}})
+		}
+	}
+	return findings
+}
+
+// shared finds two jobs at one port: ranks of one number on one node.
+func (j *job) shared() (findings []checks.Finding) {
+	for i := range j.nodes {
+		launchers := map[int][]string{}
+		all := j.on(&j.nodes[i])
+		for _, m := range all {
+			again := slices.ContainsFunc(all, func(o member) bool {
+				return o.PID != m.PID && o.Rank != nil && m.Rank != nil && *o.Rank == *m.Rank && o.Launcher != m.Launcher
+			})
+			if again {
+				launchers[m.Launcher] = append(launchers[m.Launcher], fmt.Sprintf("%s (pid %d, since %s)", m.number(), m.PID, facts.Duration(m.Age)))
+			}
+		}
+		if len(launchers) < 2 {
+			continue
+		}
+		var each []string
+		for _, of := range launchers {
+			each = append(each, of[0])
+		}
+		slices.Sort(each)
+		findings = append(findings, checks.Finding{Nodes: []string{j.nodes[i].Name},
+			Summary: fmt.Sprintf("two jobs meet at port %d: each takes the other's ranks for its own", j.most.Port),
+			Got:     strings.Join(each, ", "),
+			Remedy:  []fix.Command{fix.Here("deepspeed --master_port=%s …", fix.Number(j.most.Port+1)).Remark("for one of them")}})
+	}
+	return findings
+}

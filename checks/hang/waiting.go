@@ -1,0 +1,225 @@
+package hang
+
+import (
+	"fmt"
+
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+// patience is how long a rank may sleep before it calls the store: whoever loads torch or data
+// computes or reads meanwhile, and what makes it wait for longer is worth a look.
+const patience = 60
+
+// waiting says of each member what it waits in: what will not end by itself is a finding, the
+// rest a wait. Of nodes that something was found on, only what ends or stops a rank is told.
+func (j *job) waiting(found []checks.Finding) (findings []checks.Finding, waits []Wait) {
+	blamed := map[string]bool{}
+	for _, f := range found {
+		for _, name := range f.Nodes {
+			blamed[name] = true
+		}
+	}
+	first, served := j.first(), j.served()
+	if !served && !j.hasRanks() {
+		return []checks.Finding{j.unhosted()}, nil
+	}
+	var all standing
+	for _, m := range j.members {
+		stuck := m.stuck()
+		switch {
+		case stuck != nil:
+			all.add(m, *stuck)
+		case j.hasMet(m), blamed[m.node.Name]:
+		case m.Unread != "":
+			all.add(m, checks.Finding{Verdict: checks.Unknown,
+				Summary: fmt.Sprintf("what it waits in may not be seen (%s): it runs as %s", m.Unread, m.User),
+				Remedy:  []fix.Command{fix.Note("Ask as that user, or as root.")}})
+		case m.Compiles != "":
+			all.add(m, patient("compiling %s since %s", m.Compiles, age))
+		case m.has(facts.SocketCalling):
+			all.add(m, j.unanswered(m))
+		case m.has(facts.SocketHungUp):
+			all.add(m, checks.Finding{Summary: "the store has hung up: rank 0 has ended or was started anew", Remedy: m.look()})
+		case m.Busy:
+			all.add(m, patient("computing or reading since the start %s ago, no call yet", age))
+		case !served && first != nil && m.JobProcess != first.JobProcess: // who should serve is told of
+			all.add(m, patient("waiting for the store, which nobody serves"))
+		case m.Age < patience:
+			all.add(m, patient("started %s ago, no call yet", age))
+		case served:
+			all.add(m, checks.Finding{Summary: fmt.Sprintf("no call to %s since the start %s ago%s", j.endpoint(), age, m.sleeps()), Remedy: m.look()})
+		case first != nil:
+			all.add(m, checks.Finding{Summary: fmt.Sprintf("the store at port %d is not open since the start %s ago%s", m.meets(), age, m.sleeps()), Remedy: m.look()})
+		default: // rank 0 runs nowhere that was seen, and that is told of
+			all.add(m, patient("waiting for the store, which nobody serves"))
+		}
+	}
+	return all.sorted()
+}
+
+// standing is what members wait in: alike ones of a node are one, and those of all nodes that
+// take patience.
+type standing []struct {
+	of    []member
+	said  checks.Finding
+	since float64 // the longest
+}
+
+// age stands in what is said for how long the longest does that: ranks that were started
+// together differ by a few milliseconds.
+const age = "\x00"
+
+// patient is what ends by itself.
+func patient(format string, args ...any) checks.Finding {
+	return checks.Finding{Verdict: checks.Pass, Summary: fmt.Sprintf(format, args...)}
+}
+
+func (all *standing) add(m member, said checks.Finding) {
+	since := m.Age
+	if m.Compiles != "" {
+		since = m.CompilesFor
+	}
+	for i := range *all {
+		one := &(*all)[i]
+		if (one.of[0].node == m.node || said.Verdict == checks.Pass) && one.said.Summary == said.Summary && one.said.Got == said.Got {
+			one.of, one.since = append(one.of, m), max(one.since, since)
+			return
+		}
+	}
+	*all = append(*all, struct {
+		of    []member
+		said  checks.Finding
+		since float64
+	}{[]member{m}, said, since})
+}
+
+// sorted parts what is wrong from what takes patience, and says of whom each is.
+func (all standing) sorted() (findings []checks.Finding, waits []Wait) {
+	for _, one := range all {
+		for _, m := range one.of {
+			if !slices.Contains(one.said.Nodes, m.node.Name) {
+				one.said.Nodes = append(one.said.Nodes, m.node.Name)
+			}
+		}
+		one.said.Summary = numbers(one.of) + ": " + strings.ReplaceAll(one.said.Summary, age, facts.Duration(one.since))
+		if one.said.Verdict == checks.Pass {
+			waits = append(waits, Wait{one.said.Nodes, one.said.Summary})
+		} else {
+			findings = append(findings, one.said)
+		}
+	}
+	return findings, waits
+}
+
+// numbers are members as a person calls them: "ranks 4, 5".
+func numbers(all []member) string {
+	if len(all) == 1 {
+		return all[0].number()
+	}
+	var each []string
+	for _, m := range all {
+		if m.Rank == nil {
+			return fmt.Sprintf("%d of its ranks", len(all))
+		}
+		each = append(each, strconv.Itoa(*m.Rank))
+	}
+	return "ranks " + compare.List(each)
+}
+
+// served is whether the store is open where it should be: with rank 0, or, before there are
+// ranks, on whichever node has taken itself for the host.
+func (j *job) served() bool {
+	if first := j.first(); first != nil {
+		return serves(first.node, first.meets())
+	}
+	return slices.ContainsFunc(j.nodes, func(n Node) bool { return n.Jobs != nil && serves(&n, j.most.Port) })
+}
+
+// unhosted is that launchers wait for one of them to serve: none has taken itself for the host,
+// which it does by its own name or one of the addresses of that (torch 2.5,
+// torch/distributed/elastic/rendezvous/utils.py, _matches_machine_hostname).
+func (j *job) unhosted() checks.Finding {
+	var names []string
+	for _, m := range j.members {
+		names = append(names, m.node.Name)
+	}
+	return checks.Finding{
+		Nodes:   names,
+		Summary: fmt.Sprintf("launchers wait for the rendezvous at %s, which no node serves: none takes itself for %s", j.endpoint(), j.most.Address),
+		Remedy: []fix.Command{fix.Here("torchrun --rdzv-endpoint=%s:%s …", fix.Host(hostfile.Bare(j.nodes[0].Name)), fix.Number(j.most.Port)).Remark("the name that hostname prints there"),
+			fix.Here("torchrun --rdzv-conf=is_host=1 …").Remark("on that node alone")},
+	}
+}
+
+// stuck is what ends or stops a rank for good.
+func (m member) stuck() *checks.Finding {
+	switch {
+	case m.State == "Z":
+		how := ""
+		if m.Exit != nil && *m.Exit != 0 {
+			how = fmt.Sprintf(" with %d", *m.Exit)
+		}
+		return &checks.Finding{Summary: fmt.Sprintf("ended%s, and nobody has noticed", how),
+			Remedy: []fix.Command{fix.Note("Read what it said last, and start the job anew.")}}
+	case m.State == "T", m.State == "t":
+		return &checks.Finding{Summary: "stopped, by a signal or a debugger", Remedy: []fix.Command{fix.On("kill -CONT %s", fix.Number(m.PID))}}
+	case m.State == "D" && slices.ContainsFunc(remoteDisks, func(part string) bool { return strings.Contains(m.WaitsIn, part) }):
+		return &checks.Finding{Summary: fmt.Sprintf("waiting in %s for a file server that does not answer, where no signal reaches it", m.WaitsIn),
+			Remedy: []fix.Command{fix.On("mount -t nfs,nfs4,lustre,ceph,fuse"), fix.On("sudo cat /proc/%s/stack", fix.Number(m.PID))}}
+	}
+	return nil
+}
+
+// remoteDisks are in the names of the kernel's functions that wait for a server of files.
+var remoteDisks = []string{"nfs", "rpc_", "fuse", "ldlm", "cl_sync", "ceph"}
+
+// unanswered is a call to the store that gets no answer, with how far it comes.
+func (j *job) unanswered(m member) checks.Finding {
+	at := slices.IndexFunc(m.Sockets, func(s facts.JobSocket) bool { return s.State == facts.SocketCalling && s.RemotePort == m.meets() })
+	call := m.Sockets[at]
+	by := ""
+	if call.Interface != "" {
+		by = " by " + call.Interface
+	}
+	f := checks.Finding{
+		Summary: fmt.Sprintf("no answer from %s, which is called%s: what is sent there is dropped, or nobody is there", hostPort(call.Remote, call.RemotePort), by),
+		Remedy: []fix.Command{
+			fix.Here("preflight rendezvous %s -H hostfile", fix.Word(j.endpoint())).Remark("says which nodes get through"),
+			fix.On("ip route get %s", fix.Host(call.Remote)),
+		},
+	}
+	for _, node := range j.nodes {
+		if node.Jobs == nil {
+			continue
+		}
+		for _, port := range node.Jobs.Ports {
+			for _, c := range port.Callers {
+				if c.Address == call.Address && c.State == facts.SocketHalfOpen && port.Port == call.RemotePort {
+					f.Got = "the call reaches " + node.Name + ", and the answer does not come back"
+				}
+			}
+		}
+	}
+	return f
+}
+
+// sleeps is where a member waits, as far as the kernel says.
+func (m member) sleeps() string {
+	if m.WaitsIn == "" {
+		return ""
+	}
+	return "; it sleeps in " + m.WaitsIn
+}
+
+// look is how to see where a process waits.
+func (m member) look() []fix.Command {
+	return []fix.Command{fix.On("py-spy dump --nonblocking --pid %s", fix.Number(m.PID)).Remark("where its Python waits; the rank is not stopped for it")}
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"preflight"
+	"preflight/cmd/preflight/internal/outputs"
+	"preflight/report"
+	"preflight/secret"
+)
+
+func hangCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "hang -H hostfile",
+		Short: "Say who is missing from a job that hangs now, and what the others wait in",
+		Long: `Say of a job that hangs on the nodes of a hostfile who is missing: nodes without
+a process of it, ranks that were told another address, port, size or run ID,
+ranks that have ended, are stopped, call and get no answer, compile or load. It
+is found by what runs there, whichever launcher has started it. Of processes
+only /proc is read: nobody is signalled, traced or called. Ranks of another user
+need that user's login, or root's.
+
+Exit codes: 0 nothing is wrong but patience, 1 somebody is missing or wrong,
+2 could not tell, or no job was found.`,
+		Example: `  preflight hang -H hostfile
+  preflight hang -w 'node[01-16]' --format json`,
+		Args: noArguments,
+		RunE: configured(func(cmd *cobra.Command, config Config, _ []string) error {
+			began := time.Now()
+			job, closeJob, err := config.job(cmd.Context(), nil)
+			if err != nil {
+				return err
+			}
+			defer closeJob()
+			seen := preflight.Hang(cmd.Context(), job)
+			closeJob()
+			secret.Within(&seen)
+			seen.Version, seen.Seconds = Version, time.Since(began).Seconds()
+			if config.Format == "json" {
+				err = report.JSON(os.Stdout, seen)
+			} else {
+				err = report.HangText(os.Stdout, seen, outputs.TerminalStyle(os.Stdout))
+			}
+			if err == nil && seen.ExitCode != exitPass {
+				err = exitCode(seen.ExitCode)
+			}
+			return err
+		}),
+	}
+	launchFlags(cmd.Flags())
+	progressFlag(cmd.Flags())
+	formatFlag(cmd, plainFormats...)
+	cmd.Flags().BoolP("quiet", "q", false, "no progress")
+	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "ssh_port", "timeout", "format", "progress", "quiet", "via", "in")
+	return cmd
+}

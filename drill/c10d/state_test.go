@@ -1,0 +1,58 @@
+package c10d
+
+import (
+	"encoding/base64"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
+)
+
+// Made by torch 2.4.1, and alike by 2.15: the third round, in which launchers of w1 and w2 have
+// joined and one of w3 waits for the next.
+const gathered = "gASVmwEAAAAAAACMN3RvcmNoLmRpc3RyaWJ1dGVkLmVsYXN0aWMucmVuZGV6dm91cy5keW5hbWljX3JlbmRlenZvdXOUjBBfUmVuZGV6dm91c1N0YXRllJOUKYGUfZQojAVyb3VuZJRLA4wIY29tcGxldGWUiYwIZGVhZGxpbmWUTowGY2xvc2VklImMDHBhcnRpY2lwYW50c5R9lChoAIwJX05vZGVEZXNjlJOUKYGUfZQojARhZGRylIwCdzGUjANwaWSUTZIQjAhsb2NhbF9pZJRLAHViSwBoDCmBlH2UKGgPjAJ3MpRoEUpwEQEAaBJLAHViSwF1jAl3YWl0X2xpc3SUj5QoaAwpgZR9lChoD4wCdzOUaBFLB2gSSwF1YpCMD3JlZHVuZGFuY3lfbGlzdJSPlIwPbGFzdF9oZWFydGJlYXRzlH2UaA2MCGRhdGV0aW1llIwIZGF0ZXRpbWWUk5RDCgfqCxgMAwAAAACUaB+MCHRpbWV6b25llJOUaB+MCXRpbWVkZWx0YZSTlEsASwBLAIeUUpSFlFKUhpRSlHN1Yi4="
+
+// The same with pickle's protocol 2.
+const gatheredOld = "gAJjdG9yY2guZGlzdHJpYnV0ZWQuZWxhc3RpYy5yZW5kZXp2b3VzLmR5bmFtaWNfcmVuZGV6dm91cwpfUmVuZGV6dm91c1N0YXRlCnEAKYFxAX1xAihYBQAAAHJvdW5kcQNLA1gIAAAAY29tcGxldGVxBIlYCAAAAGRlYWRsaW5lcQVOWAYAAABjbG9zZWRxBolYDAAAAHBhcnRpY2lwYW50c3EHfXEIKGN0b3JjaC5kaXN0cmlidXRlZC5lbGFzdGljLnJlbmRlenZvdXMuZHluYW1pY19yZW5kZXp2b3VzCl9Ob2RlRGVzYwpxCSmBcQp9cQsoWAQAAABhZGRycQxYAgAAAHcxcQ1YAwAAAHBpZHEOTZIQWAgAAABsb2NhbF9pZHEPSwB1YksAaAkpgXEQfXERKGgMWAIAAAB3MnESaA5KcBEBAGgPSwB1YksBdVgJAAAAd2FpdF9saXN0cRNjX19idWlsdGluX18Kc2V0CnEUXXEVaAkpgXEWfXEXKGgMWAIAAAB3M3EYaA5LB2gPSwF1YmGFcRlScRpYDwAAAHJlZHVuZGFuY3lfbGlzdHEbaBRdcRyFcR1ScR5YDwAAAGxhc3RfaGVhcnRiZWF0c3EffXEgaApjZGF0ZXRpbWUKZGF0ZXRpbWUKcSFjX2NvZGVjcwplbmNvZGUKcSJYCwAAAAfDqgsYDAMAAAAAcSNYBgAAAGxhdGluMXEkhnElUnEmY2RhdGV0aW1lCnRpbWV6b25lCnEnY2RhdGV0aW1lCnRpbWVkZWx0YQpxKEsASwBLAIdxKVJxKoVxK1JxLIZxLVJxLnN1Yi4="
+
+func TestReadState(t *testing.T) {
+	want := &facts.Gathering{Round: 3,
+		Joined:  []facts.Gatherer{{Address: "w1", PID: 4242}, {Address: "w2", PID: 70000}},
+		Waiting: []facts.Gatherer{{Address: "w3", PID: 7}},
+	}
+	for _, value := range []string{gathered, gatheredOld} {
+		got, err := ReadState([]byte(value))
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%v (-want +got)\n%s", err, diff)
+		}
+	}
+}
+
+// TestReadStateOfOthers: what is no state is an error and nothing is made of it.
+func TestReadStateOfOthers(t *testing.T) {
+	for name, value := range map[string]string{
+		"unset": StateUnset, "no base64": "?", "empty": "",
+		"a global":       base64.StdEncoding.EncodeToString([]byte("cos\nsystem\n(S'true'\ntR.")), // by protocol 0: os.system
+		"recalls":        base64.StdEncoding.EncodeToString([]byte("h\x07.")),
+		"breaks off":     gathered[:400],
+		"a great length": base64.StdEncoding.EncodeToString([]byte("X\xff\xff\xff\x7f")),
+		"no mark":        base64.StdEncoding.EncodeToString([]byte("}u.")),
+		"nothing":        base64.StdEncoding.EncodeToString([]byte(".")),
+	} {
+		if got, err := ReadState([]byte(value)); !errors.Is(err, ErrNoState) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
+func FuzzReadState(f *testing.F) {
+	f.Add([]byte(gathered))
+	f.Add([]byte(gatheredOld))
+	f.Fuzz(func(t *testing.T, value []byte) {
+		if got, err := ReadState(value); (got == nil) != (err != nil) {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
+}

@@ -1,0 +1,121 @@
+package facts
+
+// Jobs is what one machine shows of the distributed launches that run on it. Nobody is asked:
+// all of it is read from /proc, and no process notices.
+type Jobs struct {
+	// Addresses are the machine's own, each with its interface.
+	Addresses map[string]string `json:"addresses"`
+	// Processes are the launchers and ranks, by process ID.
+	Processes []JobProcess `json:"processes"`
+	// Ports are those at which one of them meets the others, or was asked about.
+	Ports []JobPort `json:"ports"`
+	// Left is how many processes there were beyond those that are told of.
+	Left int `json:"left,omitempty"`
+}
+
+// What a process is to a job, the values of JobProcess.Kind.
+const (
+	JobRunner   = "runner"   // starts launchers on nodes: deepspeed, pdsh, mpirun
+	JobLauncher = "launcher" // starts the ranks of its node: torchrun, deepspeed.launcher.launch, orted
+	JobRank     = "rank"
+)
+
+// JobProcess is one process of a launch. What is told of a rank's sockets and children is that
+// of all processes below it.
+type JobProcess struct {
+	PID     int    `json:"pid"`
+	Parent  int    `json:"parent"`
+	Kind    string `json:"kind"`
+	Program string `json:"program,omitempty"` // of a launcher or runner: "torchrun"
+	// Launcher is the process ID of the nearest launcher or runner above it, 0 for none.
+	Launcher int     `json:"launcher,omitempty"`
+	Script   string  `json:"script,omitempty"` // file or module that is trained with, without its arguments
+	User     string  `json:"user"`
+	State    string  `json:"state"` // the kernel's letter: R, S, D, T, Z
+	Age      float64 `json:"age" unit:"s"`
+	// Busy is whether a thread or child of it computes or reads from a disk at this moment.
+	Busy bool `json:"busy,omitempty"`
+	// WaitsIn is the kernel's function that its first thread sleeps in, "" where it does not say.
+	WaitsIn string `json:"waits_in,omitempty"`
+	// Exit is what a rank that nobody has collected ended with: an exit code, or 128 and the signal.
+	Exit *int `json:"exit,omitempty"`
+	// Torch is whether torch's library is loaded, nil where that may not be read.
+	Torch *bool `json:"torch,omitempty"`
+	// Compiles is the op that a child compiles, and CompilesFor since when.
+	Compiles    string  `json:"compiles,omitempty"`
+	CompilesFor float64 `json:"compiles_for,omitempty" unit:"s"`
+
+	Meeting
+	// Sockets are those that may be of the meeting, nil with Unread where they may not be read.
+	Sockets []JobSocket `json:"sockets,omitempty"`
+	// Unread is why its environment or its sockets could not be read: "permission denied".
+	Unread string `json:"unread,omitempty"`
+}
+
+// Meeting is what a process was told of its place in a job, by its environment or, of a
+// launcher, by its command line; nil, 0 and "" for what it was not told.
+type Meeting struct {
+	Rank      *int   `json:"rank,omitempty"`
+	LocalRank *int   `json:"local_rank,omitempty"`
+	NodeRank  *int   `json:"node_rank,omitempty"`
+	World     int    `json:"world,omitempty"`
+	Local     int    `json:"local,omitempty"` // ranks of its node
+	Nodes     string `json:"nodes,omitempty"` // torchrun's --nnodes
+	Address   string `json:"address,omitempty"`
+	Port      int    `json:"port,omitempty"`
+	RunID     string `json:"run_id,omitempty"`
+	Backend   string `json:"backend,omitempty"` // torchrun's --rdzv_backend
+}
+
+// States of a TCP socket, by the names that ss has for them.
+const (
+	SocketEstablished = "ESTAB"
+	SocketCalling     = "SYN-SENT"
+	SocketHalfOpen    = "SYN-RECV"
+	SocketHungUp      = "CLOSE-WAIT"
+	SocketListening   = "LISTEN"
+)
+
+// JobSocket is one end of a TCP connection.
+type JobSocket struct {
+	State      string `json:"state"`
+	Address    string `json:"address"` // of this end
+	Port       int    `json:"port"`
+	Interface  string `json:"interface,omitempty"`
+	Remote     string `json:"remote,omitempty"`
+	RemotePort int    `json:"remote_port,omitempty"`
+}
+
+// JobPort is a port of a meeting on this machine.
+type JobPort struct {
+	Port int `json:"port"`
+	// Listening is whether somebody takes calls there, and Holder the process of a job that
+	// does, 0 where it is another's or cannot be seen.
+	Listening bool `json:"listening"`
+	Holder    int  `json:"holder,omitempty"`
+	// Callers are who is connected, or half-open, from where and how often.
+	Callers []JobCaller `json:"callers,omitempty"`
+}
+
+// JobCaller is from where so many connections to a port came.
+type JobCaller struct {
+	Address string `json:"address"`
+	State   string `json:"state"`
+	Count   int    `json:"count"`
+}
+
+// Gathering is what torchrun's launchers of a run have agreed on so far, as their store has it.
+type Gathering struct {
+	RunID    string     `json:"run_id"`
+	Round    int        `json:"round"`
+	Complete bool       `json:"complete"` // enough have joined, and ranks are started
+	Closed   bool       `json:"closed"`   // nobody may join any more
+	Joined   []Gatherer `json:"joined"`
+	Waiting  []Gatherer `json:"waiting"` // for the next round
+}
+
+// Gatherer is one launcher, by the name that it gives itself.
+type Gatherer struct {
+	Address string `json:"address"`
+	PID     int    `json:"pid"`
+}

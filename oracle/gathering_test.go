@@ -1,0 +1,86 @@
+//go:build oracle && linux
+
+package oracle_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"preflight/drill"
+	"preflight/facts"
+	"preflight/probe"
+	"preflight/probe/jobs"
+)
+
+// TestGathering: of a real torchrun that waits for another the place in its job and what it has
+// agreed on are read, and then the two go on as if nobody had asked.
+func TestGathering(t *testing.T) {
+	eachRelease(t, func(t *testing.T, r release) {
+		if r.generation == facts.GenerationLegacy {
+			t.Skip("stores of that generation are not asked")
+		}
+		port := freePort(t)
+		script := filepath.Join(t.TempDir(), "train.py")
+		if err := os.WriteFile(script, []byte("print('trained')\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		launch := func() *exec.Cmd {
+			cmd := exec.CommandContext(t.Context(), r.python, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1",
+				"--rdzv-backend=c10d", "--rdzv-id=run7", fmt.Sprintf("--rdzv-endpoint=127.0.0.1:%d", port), script)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			return cmd
+		}
+		first := launch()
+		awaitListener(t, port)
+		gathering := awaitGathering(t, port)
+		if len(gathering.Joined) != 1 || gathering.Joined[0].PID != first.Process.Pid || gathering.Complete {
+			t.Errorf("one launcher waits, pid %d: %+v", first.Process.Pid, gathering)
+		}
+		if told := placeOf(t, first.Process.Pid); told.RunID != "run7" || told.Port != port || told.Nodes != "2" || told.Backend != "c10d" {
+			t.Errorf("its place: %+v", told)
+		}
+		second := launch()
+		for _, cmd := range []*exec.Cmd{first, second} {
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("a launcher that was looked at: %v", err)
+			}
+		}
+	})
+}
+
+// awaitGathering asks until a launcher has joined.
+func awaitGathering(t *testing.T, port int) facts.Gathering {
+	t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		seen := identify(t, port)
+		if gathering := drill.Gathering(t.Context(), seen, "run7"); gathering != nil && len(gathering.Joined) > 0 {
+			return *gathering
+		}
+	}
+	t.Fatal("nobody has joined")
+	return facts.Gathering{}
+}
+
+// placeOf is what a launcher on this machine was told of its place.
+func placeOf(t *testing.T, pid int) facts.Meeting {
+	t.Helper()
+	seen, err := jobs.Look(t.Context(), probe.Options{}, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range seen.Processes {
+		if p.PID == pid {
+			return p.Meeting
+		}
+	}
+	t.Fatalf("no process %d among those of jobs", pid)
+	return facts.Meeting{}
+}

@@ -1,0 +1,115 @@
+package jobs
+
+import (
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/prometheus/procfs"
+
+	"preflight/facts"
+	"preflight/probe/machine"
+)
+
+// states are those of the kernel's include/net/tcp_states.h that say something of a meeting.
+var states = map[uint64]string{
+	1: facts.SocketEstablished, 2: facts.SocketCalling, 3: facts.SocketHalfOpen, 8: facts.SocketHungUp, 10: facts.SocketListening,
+}
+
+// row is one socket in the kernel's table.
+type row struct {
+	facts.JobSocket
+	inode string // as a file descriptor leads to it: "socket:[12345]"
+}
+
+// tables are the sockets of each network namespace that a process of a job is in: a container
+// has its own.
+type tables struct {
+	o    machine.Options
+	seen map[string][]row
+}
+
+// of is the table that a process sees.
+func (t *tables) of(pid int) []row {
+	space, err := os.Readlink(t.o.At(fmt.Sprintf("/proc/%d/ns/net", pid)))
+	if err != nil {
+		return nil // whose sockets may not be seen
+	}
+	if _, read := t.seen[space]; !read {
+		t.seen[space] = t.read(t.o.At(fmt.Sprintf("/proc/%d", pid)))
+	}
+	return t.seen[space]
+}
+
+// read reads the table below a directory, which has net/tcp as /proc has it.
+func (t *tables) read(dir string) (rows []row) {
+	fs, err := procfs.NewFS(dir)
+	if err != nil {
+		return nil
+	}
+	//lint:ignore SA1019 what it recommends has no table of another process
+	four, _ := fs.NetTCP()
+	//lint:ignore SA1019 as above
+	six, _ := fs.NetTCP6()
+	for _, line := range append(four, six...) {
+		state := states[line.St]
+		if state == "" {
+			continue
+		}
+		one := row{facts.JobSocket{State: state, Address: line.LocalAddr.String(), Port: int(line.LocalPort)}, fmt.Sprintf("socket:[%d]", line.Inode)}
+		if state != facts.SocketListening {
+			one.Remote, one.RemotePort = line.RemAddr.String(), int(line.RemPort)
+		}
+		rows = append(rows, one)
+	}
+	return rows
+}
+
+// connected tells which sockets of the meeting a process and those below it have.
+func (p *process) connected(t *tables, ports map[int]bool, own map[string]string) {
+	if p.stat.State == "Z" {
+		return
+	}
+	rows := t.of(p.PID)
+	p.eachBelow(func(below *process) {
+		targets, err := below.FileDescriptorTargets()
+		if err != nil && p.told.Unread == "" && below == p {
+			p.told.Unread = machine.Reason(err)
+		}
+		for _, one := range rows {
+			ofMeeting := ports[one.Port] || ports[one.RemotePort] || one.State == facts.SocketCalling
+			if len(p.told.Sockets) == mostSockets || !ofMeeting || !slices.Contains(targets, one.inode) || slices.Contains(p.told.Sockets, one.JobSocket) {
+				continue
+			}
+			one.Interface = own[one.Address]
+			p.told.Sockets = append(p.told.Sockets, one.JobSocket)
+		}
+	})
+}
+
+// at is who meets at a port, in whichever network namespace of a job somebody listens there.
+func (t *tables) at(port int, processes []facts.JobProcess) facts.JobPort {
+	seen := facts.JobPort{Port: port}
+	rows := t.read(t.o.At("/proc"))
+	for _, p := range processes {
+		if slices.ContainsFunc(p.Sockets, func(s facts.JobSocket) bool { return s.State == facts.SocketListening && s.Port == port }) {
+			seen.Holder, rows = p.PID, t.of(p.PID)
+			break
+		}
+	}
+	for _, one := range rows {
+		switch {
+		case one.Port != port:
+		case one.State == facts.SocketListening:
+			seen.Listening = true
+		case one.State == facts.SocketEstablished, one.State == facts.SocketHalfOpen:
+			at := slices.IndexFunc(seen.Callers, func(c facts.JobCaller) bool { return c.Address == one.Remote && c.State == one.State })
+			if at < 0 {
+				at = len(seen.Callers)
+				seen.Callers = append(seen.Callers, facts.JobCaller{Address: one.Remote, State: one.State})
+			}
+			seen.Callers[at].Count++
+		}
+	}
+	return seen
+}
