@@ -20,10 +20,12 @@ var pageFiles embed.FS
 
 // pages are what documents the catalogues in docs/.
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
-	"capital":    func(text string) string { return strings.ToUpper(text[:1]) + text[1:] },
-	"cell":       cell,
-	"escape":     Escape,
-	"indexed":    func(s *explain.Signature) bool { return s.Kind != explain.Context && s.Kind != explain.Success && s.Kind != explain.Alarm },
+	"capital": func(text string) string { return strings.ToUpper(text[:1]) + text[1:] },
+	"cell":    cell,
+	"escape":  Escape,
+	"indexed": func(s *explain.Signature) bool {
+		return s.Kind != explain.Context && s.Kind != explain.Success && s.Kind != explain.Alarm
+	},
 	"join":       strings.Join,
 	"meaning":    meaning,
 	"plain":      explain.Plain,
