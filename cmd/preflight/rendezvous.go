@@ -33,7 +33,8 @@ of another preflight is waited for to leave.
 Exit codes: 0 a store answers everywhere, 1 it does not, 2 could not tell.`,
 		Example: `  preflight rendezvous w1:29500
   preflight rendezvous w1:29500 -H hostfile`,
-		Args: cobra.MatchAll(arguments(1, 1, "needs one HOST:PORT"), validEndpoint),
+		ValidArgsFunction: completeEndpoint,
+		Args:              cobra.MatchAll(arguments(1, 1, "needs one HOST:PORT"), validEndpoint),
 		RunE: configured(func(cmd *cobra.Command, config Config, args []string) error {
 			began := time.Now()
 			job, closeJob, err := config.callers(cmd.Context())

@@ -32,12 +32,13 @@ const throughputTime = 3 * time.Second
 
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "preflight {-H hostfile | -- deepspeed … train.py …}",
+		Use:   "preflight [-H hostfile | -- deepspeed … train.py …]",
 		Short: "Tell before a distributed-training launch whether it can work",
 		Long: `preflight reaches every node of a DeepSpeed hostfile over ssh, looks at it, and
 judges before the launch whether it can work: which node, which cause, which
-command fixes it. Behind a "--" stands the launch itself: it is judged as it is
-typed, and when all is well this process becomes it.
+command fixes it. Alone it takes the file named hostfile in this directory, else
+/job/hostfile. Behind a "--" stands the launch itself: it is judged as it is typed,
+and when all is well this process becomes it.
 
 Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 2 could not tell or could not run.`,
@@ -121,6 +122,9 @@ func judgeFleet(cmd *cobra.Command, config Config, command []string) error {
 	}
 	began := time.Now()
 	job, closeJob, err := config.job(cmd.Context(), command)
+	if nobodyNamed(err) {
+		return firstSteps()
+	}
 	if err != nil {
 		return err
 	}
@@ -142,7 +146,10 @@ func judgeFleet(cmd *cobra.Command, config Config, command []string) error {
 		return err
 	}
 	switch {
-	case len(command) == 0, config.DryRun:
+	case len(command) == 0:
+		config.offer(nextCommand(cmd, report))
+		return verdictCode(report)
+	case config.DryRun:
 		return verdictCode(report)
 	case report.ExitCode != exitPass:
 		notLaunched(report)
@@ -223,8 +230,7 @@ func (c Config) accelerator() string {
 }
 
 // intent is the launch: the command, or what the flags describe, on the hosts of
-// -w, else of the hostfile, else of the Slurm job, else of DeepSpeed's default
-// hostfile. A deepspeed command says itself which hosts, and a torchrun of a
+// -w, else of the hostfile, else of the Slurm job, else of the nearest hostfile. A deepspeed command says itself which hosts, and a torchrun of a
 // single node needs nobody to say it.
 func (c Config) intent(command []string) (preflight.Intent, error) {
 	workDir, err := os.Getwd()
@@ -260,7 +266,7 @@ func (c Config) intent(command []string) (preflight.Intent, error) {
 	case c.Hostfile == "" && c.slurm.Nodes != "":
 		intent.Options.Hosts, err = hostfile.FromSlurm(c.slurm.Nodes, hostfile.SlurmSlots(os.Getenv, intent.Options.Accelerator == "cpu"))
 	case c.Hostfile != "" || len(command) == 0:
-		intent.Hostfile = cmp.Or(c.Hostfile, hostfile.DefaultPath)
+		intent.Hostfile = cmp.Or(c.Hostfile, nearestHostfile())
 	}
 	return intent, err
 }

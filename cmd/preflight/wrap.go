@@ -45,6 +45,10 @@ func commandOnly(cmd *cobra.Command, args []string) error {
 // may be, only the command itself can tell.
 var ofTheCommand = []string{"include", "exclude", "num_nodes", "num_gpus", "force_multi", "master_addr", "master_port", "launcher", "ssh_port", "rendezvous", "rdzv_endpoint"}
 
+func decidedByCommand(flag *pflag.Flag) bool {
+	return slices.Contains(ofTheCommand, strings.ReplaceAll(flag.Name, "-", "_"))
+}
+
 // commandDecides refuses flags that say of the launch what the command says.
 func commandDecides(cmd *cobra.Command, command []string) error {
 	if len(command) == 0 {
@@ -55,7 +59,7 @@ func commandDecides(cmd *cobra.Command, command []string) error {
 	}
 	var err error
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
-		if slices.Contains(ofTheCommand, strings.ReplaceAll(flag.Name, "-", "_")) && err == nil {
+		if decidedByCommand(flag) && err == nil {
 			name := "--" + flag.Name
 			if flag.Shorthand != "" {
 				name = "-" + flag.Shorthand + "/" + name
