@@ -129,6 +129,7 @@ docs: build
 	bin/preflight facts --format markdown > docs/facts.md
 	bin/preflight causes --format markdown > docs/causes.md
 	bin/preflight causes --format messages > docs/from-error.md
+	go run ./docs/picture cmd/preflight/demo.json > docs/report.svg
 
 # How often explain names the cause of logs whose cause is known: CORPUS is a
 # directory with logs/, labels.tsv and ambiguous.tsv.

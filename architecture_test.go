@@ -155,6 +155,7 @@ var programs = map[string][]string{
 	"cmd/preflight":     nil,
 	"cmd/agent":         launching,
 	"cmd/agent/pack":    nil,
+	"docs/picture":      nil,
 	"explain/score":     {"os/exec"},
 	"portable/floor":    {"os/exec"},
 	"packaging/sbom":    {"os/exec"},
