@@ -64,7 +64,7 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 	baselineFlag(root.Flags())
 	root.Flags().Bool("dry-run", false, "judge the command behind \"--\" and do not start it")
 	root.Flags().String("write-env", "", "write the variables this run proved to work to this file, as .deepspeed_env takes them")
-	root.AddCommand(snapshotCommand(), judgeCommand(), diffCommand(), checksCommand(), predictCommand(), rendezvousCommand(), explainCommand(), causesCommand(), cleanCommand(), demoCommand(), manCommand(), initCommand(), factsCommand(), agentCommand())
+	root.AddCommand(snapshotCommand(), judgeCommand(), diffCommand(), checksCommand(), predictCommand(), rendezvousCommand(), explainCommand(), causesCommand(), cleanCommand(), demoCommand(), manCommand(), initCommand(), factsCommand(), versionCommand(), agentCommand())
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage.WithHint(flagError(c, err), "%s --help lists the flags", usage.Words(c.CommandPath()))
 	})

@@ -16,9 +16,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"preflight"
 	"preflight/checks"
-	"preflight/checks/catalogue"
-	"preflight/checks/engine"
 	"preflight/report"
 )
 
@@ -50,7 +49,7 @@ func draw(w io.Writer, saved io.Reader) error {
 	if err != nil {
 		return err
 	}
-	judged := engine.Evaluate(catalogue.Catalogue, run.Fleet, run.Launch, checks.DefaultPolicy())
+	judged := preflight.Judge(run.Fleet, run.Launch, checks.DefaultPolicy())
 	judged.Hostfile, judged.Began, judged.Seconds = run.Hostfile, run.Began, run.Seconds
 	var text bytes.Buffer
 	if err := report.Text(&text, judged, report.Style{Width: columns, Color: true}); err != nil {
