@@ -159,6 +159,7 @@ var programs = map[string][]string{
 	"explain/score":     {"os/exec"},
 	"portable/floor":    {"os/exec"},
 	"packaging/sbom":    {"os/exec"},
+	"packaging/wheel":   {"os/exec"},
 	"testhosts/bench":   nil,
 	"testhosts/cluster": nil,
 }
