@@ -279,7 +279,7 @@ func manual(t *testing.T, dir string) {
 	} else {
 		output(t, append([]string{"lexgrog"}, pages...)...)
 	}
-	page := output(t, "groff", "-man", "-Kutf8", "-Tutf8", "-P-cbou", dir+"/preflight.1")
+	page := strings.Join(strings.Fields(output(t, "groff", "-man", "-Kutf8", "-Tutf8", "-P-cbou", dir+"/preflight.1")), " ")
 	for _, want := range []string{"preflight dev", "Nov 2023", "--good-hosts", "Exit codes: 0 ready", "preflight-judge(1)"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the manual does not say %q:\n%s", want, page)
