@@ -58,6 +58,23 @@ func TestDocumentedTargets(t *testing.T) {
 	}
 }
 
+// TestDocumentedLinks: a page leads to files that are there.
+func TestDocumentedLinks(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
+	found := 0
+	for page, text := range pages(t) {
+		for _, match := range link.FindAllStringSubmatch(text, -1) {
+			found++
+			if _, err := os.Stat(filepath.Join("../..", filepath.Dir(page), match[1])); err != nil {
+				t.Errorf("%s leads to %s, which is not there", page, match[1])
+			}
+		}
+	}
+	if found < 60 {
+		t.Errorf("only %d links were found", found)
+	}
+}
+
 // pages are the texts that people read.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
