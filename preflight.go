@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package preflight is the story of one run, told once: plan the launch on the
 // launching machine ([NewPlan]), look at every node and have the nodes try what
 // they will need of each other ([Look]), and judge ([Run]).

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package examples holds what people copy: preflight where they work. Its tests run
 // every one of them, or hold it against what its platform demands.
 package examples

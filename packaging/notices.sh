@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The terms of what others wrote and the binaries hold, which go where these go: to standard
 # output, from the module cache that they were built of.
 set -eu

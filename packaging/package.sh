@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Packs finished binaries with the manual, completions and examples:
 #
 #   sh packaging/package.sh DIST VERSION ARCH…

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command picture draws the beginning of a saved run as a terminal shows it, as SVG, to
 // standard output:
 //

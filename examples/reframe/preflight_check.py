@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # reframe -c preflight_check.py -r
 #
 # A regression test of the cluster for ReFrame (reframe-hpc 4): beside the benchmarks, and

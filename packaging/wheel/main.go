@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command wheel packs finished binaries for pip and uv, a wheel for each:
 //
 //	SOURCE_DATE_EPOCH=… go run ./packaging/wheel -version v1.2.0 -dist dist LICENSE NOTICE THIRD-PARTY.txt
