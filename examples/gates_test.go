@@ -165,3 +165,47 @@ func TestAction(t *testing.T) {
 		}
 	}
 }
+
+// TestNVRx: what the service reads is JSON, and agrees with the exit code.
+func TestNVRx(t *testing.T) {
+	for name, c := range map[string]struct {
+		fleet fleet
+		code  int
+		said  string
+	}{
+		"faulty":  {fleet{nodes: "w8"}, 1, `{"fail_count": 1}`},
+		"healthy": {fleet{nodes: "w1"}, 0, `{"fail_count": 0}`},
+		"dark":    {fleet{nodes: "w6"}, 0, `{"fail_count": 0}`},
+	} {
+		d := newDesk(t, c.fleet)
+		if out, code := d.run(t, absolute(t, "nvrx/health-check")); code != c.code || out != c.said+"\n" {
+			t.Errorf("%s: exit code %d, want %d; it printed %q, want %s", name, code, c.code, out, c.said)
+		}
+	}
+}
+
+// TestNVSentinel: the container calls the judge as those of the other examples do.
+func TestNVSentinel(t *testing.T) {
+	var values struct {
+		Preflight struct {
+			InitContainers []struct {
+				Name, Image string
+				Enabled     bool `yaml:"defaultEnabled"`
+				Command     []string
+				Env         []struct {
+					Name      string
+					ValueFrom map[string]map[string]string `yaml:"valueFrom"`
+				}
+			} `yaml:"initContainers"`
+		}
+	}
+	strictly(t, "nvsentinel/values.yaml", &values)
+	container := values.Preflight.InitContainers[0]
+	_, agents := meetingOf(t, "kubernetes/pytorchjob.yaml")
+	if !slices.Equal(container.Command, agents[0]) || container.Enabled {
+		t.Errorf("it calls %q, want %q, and only for pods that ask for it", container.Command, agents[0])
+	}
+	if out, err := exec.Command(program(t), append(slices.Clone(container.Command[1:]), "--help")...).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
