@@ -25,7 +25,7 @@ N       ?= 4
 FUZZTIME ?= 10000x
 ORACLE  ?= .
 
-.PHONY: build cross release release-check nocgo demo test browser-test race lint docs score fuzz fuzz-nightly oracle bench cluster cluster-down setup setup-release setup-consumers setup-browser clean
+.PHONY: build cross release release-check image nocgo demo test browser-test race lint docs score fuzz fuzz-nightly oracle bench cluster cluster-down setup setup-release setup-consumers setup-browser clean
 
 build: $(BIN)/preflight
 
@@ -57,6 +57,17 @@ release: setup-release
 	mv $(BIN)/preflight.cdx.json dist/preflight-$(VERSION).cdx.json
 	sh packaging/package.sh dist $(VERSION) $(ARCHES)
 	cd dist && LC_ALL=C sha256sum preflight* > SHA256SUMS
+
+# An image of the program and nothing else, static, as there is no C library in it; nodes are
+# sent what they are sent from anywhere. ENGINE is podman or docker.
+ENGINE ?= podman
+image: $(BIN)/preflight
+	rm -rf $(BIN)/image
+	mkdir -p $(BIN)/image
+	CGO_ENABLED=0 $(GOBUILD) -o $(BIN)/image/preflight ./cmd/preflight
+	sh packaging/notices.sh > $(BIN)/image/THIRD-PARTY.txt
+	cp LICENSE NOTICE packaging/passwd $(BIN)/image
+	$(ENGINE) build -f packaging/Containerfile -t preflight $(BIN)/image
 
 dist/preflight-%:
 	$(call preflight,$@,$(subst -, ,$*))
@@ -129,6 +140,7 @@ docs: build
 	bin/preflight facts --format markdown > docs/facts.md
 	bin/preflight causes --format markdown > docs/causes.md
 	bin/preflight causes --format messages > docs/from-error.md
+	go run ./docs/picture cmd/preflight/demo.json > docs/report.svg
 
 # How often explain names the cause of logs whose cause is known: CORPUS is a
 # directory with logs/, labels.tsv and ambiguous.tsv.

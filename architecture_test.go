@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package preflight_test
 
 import (
@@ -159,9 +161,11 @@ var programs = map[string][]string{
 	"cmd/preflight":     nil,
 	"cmd/agent":         launching,
 	"cmd/agent/pack":    nil,
+	"docs/picture":      nil,
 	"explain/score":     {"os/exec"},
 	"portable/floor":    {"os/exec"},
 	"packaging/sbom":    {"os/exec"},
+	"packaging/wheel":   {"os/exec"},
 	"testhosts/bench":   nil,
 	"testhosts/cluster": nil,
 }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package preflight is the story of one run, told once: plan the launch on the
 // launching machine ([NewPlan]), look at every node and have the nodes try what
 // they will need of each other ([Look]), and judge ([Run]).
@@ -44,12 +46,18 @@ type Job struct {
 // reports what it knows by then and says that it was interrupted.
 func Run(ctx context.Context, job Job) checks.Report {
 	seen, prediction := Look(ctx, job)
-	report := engine.Evaluate(catalogue.Catalogue, seen, prediction, job.Policy)
+	report := Judge(seen, prediction, job.Policy)
 	if ctx.Err() != nil {
 		report.Interrupted = true
 		report.Conclude(job.Policy.Strict)
 	}
 	return report
+}
+
+// Judge judges what was seen, now or when a report was saved: the same facts, prediction and
+// policy give the same report, wherever that is.
+func Judge(seen facts.Fleet, prediction launch.Prediction, policy checks.Policy) checks.Report {
+	return engine.Evaluate(catalogue.Catalogue, seen, prediction, policy)
 }
 
 // Look gathers the facts of the planned launch, in hostfile order, and settles

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package checks judges a fleet of nodes before a launch: which facts will
 // break it, on which nodes, and what to type.
 //

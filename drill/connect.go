@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package drill tries what can only be known by trying: whether nodes complete a
 // rendezvous, who is at an endpoint, whether nodes can log in to each other, what
 // becomes of the pdsh of a launch. Packages mesh and c10d have what takes more:

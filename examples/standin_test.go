@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package examples holds what people copy: preflight where they work. Its tests run
 // every one of them, or hold it against what its platform demands.
 package examples
@@ -50,6 +52,8 @@ func standIn(args []string) int {
 	if dash := slices.Index(args, "--"); dash >= 0 {
 		mine, command = args[:dash], args[dash+1:]
 	}
+	dry := slices.Contains(mine, "--dry-run")
+	mine = slices.DeleteFunc(slices.Clone(mine), func(flag string) bool { return flag == "--dry-run" })
 	program := os.Getenv("STAND_IN_PROGRAM")
 	launch, others := parted(mine)
 	predict := append([]string{"predict"}, launch...)
@@ -78,7 +82,7 @@ func standIn(args []string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return misused
 	}
-	if len(command) == 0 {
+	if len(command) == 0 || dry {
 		return 0
 	}
 	path, err := exec.LookPath(command[0])

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package explain reads the wreck: from the log of a launch that died to the
 // cause, the check that would have said so before, and the fix.
 //

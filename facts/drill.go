@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package facts
 
 // What follows can only be known by trying it: nodes that call each other. The

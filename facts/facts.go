@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package facts is the vocabulary of preflight: what a node can tell, section
 // by section. Probes fill it in, checks read it, reports and snapshots carry it.
 //

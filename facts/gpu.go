@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package facts
 
 // GPU is the accelerators of a node as the kernel and the file system show them.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package facts
 
 // Jobs is what one machine shows of the distributed launches that run on it. Nobody is asked:

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package facts
 
 // Env is the part of the environment that changes how a launch behaves. Only

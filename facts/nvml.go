@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package facts
 
 // NVML is what NVIDIA's driver says of itself and of its GPUs, by its management

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package facts
 
 // Python is the interpreter the launch will use and the packages it would

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package fleet is a run under way: every node reached and looked at by an agent
 // of its own, then the drills, which try what only nodes together can show. It
 // knows who waits for whom, and reports progress.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package hostfile reads who takes part in a launch: DeepSpeed's hostfile and
 // resource filters, node sets as pdsh and ClusterShell write them, and Slurm's
 // node lists.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package hostsys is what preflight needs of the machine it runs on, whichever
 // part of it runs there: a name resolved as the C library of the machine would
 // ([Names]), and a program that ends when we do ([Child], [Run], [Start]).

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package launch predicts, by rule alone, what DeepSpeed's launcher, torchrun,
 // accelerate, torch and NCCL will do with these hosts, this command line and this
 // environment: what of it they refuse, which configuration they accept, who

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package lazyregexp is package regexp for variables of packages: an expression is compiled
 // when it is first used. An agent is started on every node in every run and uses few of
 // those it holds; compiling all was a fifth of its start. It is Go's own internal/lazyregexp

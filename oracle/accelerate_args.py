@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Has a real accelerate launch what the lines on its input say, up to the moment
 where it would start a program or become torchrun. The argument is the directory
 that every launch runs in. The first line of output is accelerate's version.

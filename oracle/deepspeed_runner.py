@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Has a real DeepSpeed's runner launch what lines of JSON on its input say, up
 to the moment where it would start a program. The argument is the directory that
 it stands in for: `home` is the home directory and `work` the working directory

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package oracle asks the real things whether we are right. Clients of real torches
 // call our store, ours calls theirs, in all generations, and what is said on the
 // wire is recorded for drill/c10d to replay where there is no torch. Releases of

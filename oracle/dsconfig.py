@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Has DeepSpeed read a configuration for every line of JSON on its input, {"text":
 …, "world": 8}, and says what it dies with: one line an error, as Python prints it,
 none when it reads the file. The first line of output is DeepSpeed's version.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One rank of a group of gloo, at an address of the loopback's network that it is
 given. It says by how many others it was called.
 

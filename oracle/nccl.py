@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Has a libnccl, the argument, choose the interface of its bootstrap, once for
 every line of JSON on its input, which is the environment: ["NAME=value", ...].
 The first line of output is NCCL's version, the others are what it printed.

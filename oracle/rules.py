@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Asks torchrun's own rules for every line of JSON on its input, as the argument
 says: endpoint or serves. The first line of output is torch's version.
 """

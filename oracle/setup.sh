@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Fetches the releases of torch that the tests of this folder ask, one of each
 # generation of the c10d store's protocol, those of DeepSpeed around the changes of
 # its launcher, and accelerate. It needs about 6 GB, and about as much again while

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Does with a real torch what lines of JSON on its input say, one answer a line.
 
 A line is {"do": name, ...}; the answer is {"said": ...} or {"error": "..."}.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Has a real torchrun read the command lines on its input, up to the moment where
 it would start anything. The first line of output is torch's version.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The smallest training: the ranks meet over gloo and add a tensor, as many as
 there are. Each then says in one line who it is and what it was given.
 

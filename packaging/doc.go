@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package packaging makes packages of finished binaries, for `make release`:
 // package.sh writes the archives and the .deb packages, sbom says what the binaries
 // are made of.

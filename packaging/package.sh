@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Packs finished binaries with the manual, completions and examples:
 #
 #   sh packaging/package.sh DIST VERSION ARCH…
@@ -21,20 +22,6 @@ cd "$(dirname "$0")/.."
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 
-# notices: the terms of what others wrote and the binaries hold, which go where these go.
-notices() {
-	echo "The programs hold code of others, under these terms."
-	goroot=$(go env GOROOT)
-	{
-		echo "Go $(go env GOVERSION) $goroot"
-		GOOS=linux CGO_ENABLED=1 go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}}' ./cmd/preflight | sort -u
-	} | while read -r name release dir; do
-		for file in "$dir"/LICEN[CS]E* "$dir"/COPYING* "$dir"/NOTICE*; do
-			[ ! -f "$file" ] || printf '\n---- %s %s: %s\n\n%s\n' "$name" "$release" "${file##*/}" "$(cat "$file")"
-		done
-	done
-}
-
 # examples: without their tests.
 examples() {
 	mkdir -p "$1"
@@ -55,7 +42,7 @@ archive() {
 	[ "$1" != darwin ] || install -m 644 packaging/macos.txt "$tree/$name/MACOS.txt"
 	cp -R "$tree/man" "$tree/completions" "$tree/$name/"
 	examples "$tree/$name/examples"
-	install -m 644 README.md LICENSE "$tree/notices/THIRD-PARTY.txt" "$tree/$name/"
+	install -m 644 README.md LICENSE NOTICE "$tree/notices/THIRD-PARTY.txt" "$tree/$name/"
 	aged "$tree/$name"
 	tar -C "$tree" --format=gnu --sort=name --owner=0 --group=0 --numeric-owner -cf - "$name" | gzip -9n >"$dist/$name.tar.gz"
 }
@@ -107,7 +94,7 @@ deb() {
 	install -D -m 644 "$tree/completions/_preflight" "$share/zsh/vendor-completions/_preflight"
 	install -D -m 644 "$tree/completions/preflight.fish" "$share/fish/vendor_completions.d/preflight.fish"
 	examples "$share/doc/preflight/examples"
-	install -m 644 README.md "$tree/notices/THIRD-PARTY.txt" "$share/doc/preflight/"
+	install -m 644 README.md NOTICE "$tree/notices/THIRD-PARTY.txt" "$share/doc/preflight/"
 	copyright >"$share/doc/preflight/copyright"
 	changelog | gzip -9n >"$share/doc/preflight/changelog.gz"
 	install -D -m 644 packaging/lintian-overrides "$share/lintian/overrides/preflight"
@@ -122,7 +109,7 @@ deb() {
 # Any of the binaries could write the manual: the one that runs here does.
 here=$dist/preflight-linux-$(go env GOHOSTARCH)
 mkdir "$tree/man" "$tree/completions" "$tree/notices"
-notices >"$tree/notices/THIRD-PARTY.txt"
+sh packaging/notices.sh >"$tree/notices/THIRD-PARTY.txt"
 "$here" man "$tree/man"
 "$here" completion bash >"$tree/completions/preflight.bash"
 "$here" completion zsh >"$tree/completions/_preflight"
@@ -134,3 +121,4 @@ for arch in "$@"; do
 	[ ! -e "$dist/preflight-darwin-$arch" ] || archive darwin "$arch"
 	if command -v dpkg-deb >/dev/null; then deb "$arch"; else echo "NOT RUN: the .deb package for $arch, because there is no dpkg-deb" >&2; fi
 done
+go run ./packaging/wheel -version "$version" -dist "$dist" LICENSE NOTICE "$tree/notices/THIRD-PARTY.txt"

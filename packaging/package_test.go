@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package packaging
 
 import (
@@ -134,6 +136,7 @@ func TestPackages(t *testing.T) {
 			t.Errorf("preflight is another binary: %.40q", said)
 		}
 	})
+	t.Run("wheel", func(t *testing.T) { wheel(t, dist) })
 	t.Run("deb", func(t *testing.T) {
 		needs(t, "dpkg-deb")
 		file := func(arch string) string { return filepath.Join(dist, "preflight_1.2.0~rc1+5.gabcdef0_"+arch+".deb") }
@@ -143,6 +146,36 @@ func TestPackages(t *testing.T) {
 			t.Errorf("a static binary depends on %s", said)
 		}
 	})
+}
+
+// wheel has pip install one into an environment of its own, as far from any index as can be.
+func wheel(t *testing.T, dist string) {
+	const version = "1.2.0rc1.post5+gabcdef0"
+	all, err := filepath.Glob(filepath.Join(dist, "preflight_launch-"+version+"-py3-none-*.whl"))
+	if err != nil || len(all) != 3 { // two for Linux, and the one for a laptop
+		t.Fatalf("%q, %v", all, err)
+	}
+	needs(t, "python3")
+	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
+	at := slices.IndexFunc(all, func(path string) bool { return strings.HasSuffix(path, "manylinux_2_28_"+machine+".whl") })
+	if at < 0 {
+		t.Fatalf("none is for this machine: %q", all)
+	}
+	home := t.TempDir()
+	if out, err := exec.Command("python3", "-m", "venv", home).CombinedOutput(); err != nil {
+		t.Skipf("NOT RUN: installing the wheel, because python3 has no venv: %v\n%s", err, out)
+	}
+	output(t, home+"/bin/python", "-m", "pip", "install", "--no-index", "--disable-pip-version-check", "-q", all[at])
+	if said := output(t, home+"/bin/preflight", "version"); said != "preflight version dev\n" {
+		t.Errorf("what pip has installed says %q", said)
+	}
+	shown := output(t, home+"/bin/python", "-m", "pip", "show", "--disable-pip-version-check", "-f", "preflight-launch")
+	for _, want := range []string{"Version: " + version, "License: Apache-2.0", ".dist-info/LICENSE", ".dist-info/NOTICE", ".dist-info/THIRD-PARTY.txt"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("pip does not show %q:\n%s", want, shown)
+		}
+	}
+	output(t, home+"/bin/python", "-m", "pip", "check", "--disable-pip-version-check")
 }
 
 // listed holds a listing to what every package must be, and to the files that it has
@@ -174,7 +207,7 @@ func listed(t *testing.T, listing string, always ...string) {
 
 func archive(t *testing.T, path, binary string) {
 	top := strings.TrimSuffix(filepath.Base(path), ".tar.gz") + "/"
-	names := []string{"preflight", "LICENSE", "README.md", "THIRD-PARTY.txt",
+	names := []string{"preflight", "LICENSE", "NOTICE", "README.md", "THIRD-PARTY.txt",
 		"man/preflight.1", "man/preflight-judge.1", "completions/preflight.bash", "completions/_preflight",
 		"completions/preflight.fish", "completions/preflight.ps1", "examples/slurm/prolog.sh", "examples/gitlab/.gitlab-ci.yml"}
 	for i := range names {
@@ -248,7 +281,7 @@ func manual(t *testing.T, dir string) {
 	} else {
 		output(t, append([]string{"lexgrog"}, pages...)...)
 	}
-	page := output(t, "groff", "-man", "-Kutf8", "-Tutf8", "-P-cbou", dir+"/preflight.1")
+	page := strings.Join(strings.Fields(output(t, "groff", "-man", "-Kutf8", "-Tutf8", "-P-cbou", dir+"/preflight.1")), " ")
 	for _, want := range []string{"preflight dev", "Nov 2023", "--good-hosts", "Exit codes: 0 ready", "preflight-judge(1)"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the manual does not say %q:\n%s", want, page)

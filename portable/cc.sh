@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Prints the C compiler that makes programs for glibc on a Linux machine, as
 # `sh portable/cc.sh arm64`. Where there is none it says what to install, and
 # fails.

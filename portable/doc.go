@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package portable makes a binary that is linked on a new system start on an
 // old one. Importing it is all there is to do: the linker then takes the oldest
 // version of every function whose version glibc has raised since 2.28.

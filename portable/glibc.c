@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //go:build linux && cgo && (amd64 || arm64)
 
 // The functions of glibc that got a new default version after 2.28 and that a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What binds a function to its first version on the machine: a wrapper for
 // --wrap=name, which calls old@OLDEST.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //go:build linux && cgo && !netgo && (amd64 || arm64)
 
 #include "oldest.h"

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Unpacks the C libraries of old systems, a folder each, to start finished
 # binaries with: sh portable/roots.sh DIRECTORY. Downloads 28 MB through apt,
 # changes nothing outside DIRECTORY, and does nothing when all of it is there.

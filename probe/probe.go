@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package probe looks at the machine it runs on, section by section.
 //
 // It observes and never judges: whether a value is good is for package checks.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Removes what deliver.sh left on the node. Runs after common.sh.
 
 sweep() {

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What our two commands share that look for our binary. Runs after say.sh.
 
 # mine: a directory, no symbolic link, and ours. Builtins only, because many are

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Finds our binary on the node and becomes it, or asks for it. Runs after
 # common.sh. What is said and what is read is described in deliver.go.
 

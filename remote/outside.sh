@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Enters what the ranks run in on this node, and becomes our command, $1, in there. Runs
 # after say.sh. How to enter is read and never parsed: a word a line, and an empty one
 # behind the last. The shell reads these byte by byte, so that what follows is left to what

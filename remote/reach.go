@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package remote gets typed calls to a preflight that runs on another machine: a
 // [Carrier] logs in there (packages remote/ssh and remote/srun), and this package sees to it
 // that our binary lies on the node, starts it and speaks with it. Every node costs one

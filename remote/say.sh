@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What every command of ours on a node begins with. Full-line comments, indentation and
 # newlines are removed before the text is sent (see wrap in command.go): the
 # login shell that has to pass it on may be tcsh or fish, so what remains has no

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package report renders a finished report: as text for a person with a launch waiting and
 // as JSON for everything else. What all formats say in the same words is here too; the
 // rooms html and ci draw it for browsers and for the programs of a team, and formats lists

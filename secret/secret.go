@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package secret says what in a text may be a secret, and puts "…" in its place: by the name
 // it is given ("--pat", "X-Amz-Signature", "db_password"), by the shape of the tokens that are
 // handed out (ghp_…, AKIA…, JSON Web Tokens, private keys), and by how random it looks.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Installs from apt what the tests, the demo, the benchmark and `make cluster`
 # use beside Go, and does nothing when all of it is there:
 #

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package testhosts stands in for clusters: machines that answer to SSH and
 // have something wrong with them, for tests, for the demo and for measuring.
 //

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The first process of one stand-in node, already in namespaces of its own:
 # makes them a machine, starts sshd and reaps what is orphaned there. The
 # kernel ends everything else in the node when this process ends, so the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A launch in small: the ranks meet by gloo and add up their numbers."""
 
 import os

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package advice says which environment and arguments this run has proven to work, and what
 // the ranks will talk by.
 //

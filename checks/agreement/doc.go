@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package agreement holds a fleet to what a team has stated (the expectations of a policy) or
 // recorded (a baseline).
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package catalogue lists every check, in the order of the report, and says what a run means
 // for each node.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package compare holds nodes, versions and sizes against each other: who stands apart from
 // most, the partitions of nodes that a policy has unlike, and the diff of a fleet.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package engine evaluates a catalogue of checks over a fleet: what each check can see, in
 // which order they run, what the policy makes of their findings, and what the report comes to.
 //

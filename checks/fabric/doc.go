@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package fabric judges InfiniBand and RoCE as NCCL will use them: ports, addresses, drivers and
 // whether the adapters of all nodes fit each other.
 //

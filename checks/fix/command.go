@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package fix has commands for a person to paste, as values that quote themselves.
 //
 // What a fix is made of comes from two sides: its code is written here, its arguments are

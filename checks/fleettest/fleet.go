@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package fleettest has the healthy fleet that tests start from. Only tests import it.
 package fleettest
 

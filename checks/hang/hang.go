@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package hang says of a job that hangs who is missing from it, by what runs on every node: which
 // ranks were told to meet where, which of them have, and what the others wait in.
 //

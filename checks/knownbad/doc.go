@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package knownbad holds nodes against versions, and combinations of them, that are known to
 // fail: a table of what others have found out, each entry with where it says so.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package launcher judges what starts the ranks, as it will really do it: its programs and
 // arguments, what it exports, and the working directory, script and files that the nodes need.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package remedy builds the commands that several families give: pip in the interpreter of the
 // launch, the packages of a distribution and of a driver, copies between machines, containers
 // started anew.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package smoke judges what ranks computed and how they talked when they were let to, before
 // the launch.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package software judges what is installed for the ranks: python, torch, NCCL, protobuf,
 // DeepSpeed and what it compiles, and the other packages that matter.
 //

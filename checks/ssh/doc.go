@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package ssh judges the way in to every node, and between them: one ladder of checks, of which
 // a node fails one.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package store judges one endpoint, HOST:PORT, by what every machine saw there: whether it is
 // torch's store, which one, and who cannot get to it.
 //

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Builds the agents for Linux machines into a directory of their own, and what has a
 # build of preflight carry them:
 #

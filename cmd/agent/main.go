@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command agent is what runs on a node: the wire, what is looked at there and what is tried.
 //
 // It refuses everything else, for each node is sent the whole of it, verifies it and starts

@@ -1,15 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"net"
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"preflight/checks/agreement"
 	"preflight/checks/catalogue"
 	"preflight/cmd/preflight/internal/progress"
 	"preflight/cmd/preflight/internal/usage"
@@ -48,7 +54,10 @@ func writesReports(cmd *cobra.Command) bool {
 
 func completeFlags(cmd *cobra.Command) {
 	for name, complete := range map[string]cobra.CompletionFunc{
-		"hosts":       completeHosts,
+		"hosts":       completeHosts(","),
+		"include":     completeHosts("@"),
+		"exclude":     completeHosts("@"),
+		"accept":      completeFacts,
 		"only":        completeCheckList,
 		"skip":        completeCheckList,
 		"launcher":    cobra.FixedCompletions(launch.LauncherNames(), cobra.ShellCompDirectiveNoFileComp),
@@ -76,10 +85,10 @@ func checkIDs() []cobra.Completion {
 	return ids
 }
 
-// another completes the last of several values behind commas by one that is not among them.
-func another(typed string, all []cobra.Completion) (values []cobra.Completion) {
-	before := typed[:strings.LastIndexByte(typed, ',')+1]
-	named := strings.Split(before, ",")
+// another completes the last of several values by one that is not among them.
+func another(typed, separator string, all []cobra.Completion) (values []cobra.Completion) {
+	before := typed[:strings.LastIndex(typed, separator)+1]
+	named := strings.Split(before, separator)
 	for _, value := range all {
 		if word, _, _ := strings.Cut(value, "\t"); !slices.Contains(named, word) {
 			values = append(values, before+value)
@@ -89,22 +98,54 @@ func another(typed string, all []cobra.Completion) (values []cobra.Completion) {
 }
 
 func completeCheckList(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return another(typed, checkIDs()), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	return another(typed, ",", checkIDs()), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// completeHosts completes hosts by those that a launch from here would take by itself: of
-// the Slurm job, or of DeepSpeed's default hostfile.
-func completeHosts(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	hosts, _ := hostfile.FromSlurm(srun.Own().Nodes, "") // none outside a job
-	if file, err := os.Open(hostfile.DefaultPath); hosts == nil && err == nil {
-		defer file.Close()
-		hosts, _, _ = hostfile.Parse(file, hostfile.DefaultPath, "") // none of one that is wrong
+// completeFacts completes what a baseline takes: facts, and the topics that stand for several.
+func completeFacts(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	names := agreement.TopicNames()
+	for _, fact := range agreement.Stateable() {
+		names = append(names, fact.Path)
 	}
-	var names []cobra.Completion
+	return another(typed, ",", names), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// completeHosts completes hosts, with what parts them, by those that a launch from here
+// would take.
+func completeHosts(separator string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return another(typed, separator, hostsHere(cmd)), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
+}
+
+// completeEndpoint completes HOST:PORT by the hosts with the port that DeepSpeed takes.
+func completeEndpoint(cmd *cobra.Command, args []string, _ string) (endpoints []cobra.Completion, _ cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		for _, host := range hostsHere(cmd) {
+			endpoints = append(endpoints, net.JoinHostPort(hostfile.Bare(host), strconv.Itoa(launch.DefaultMasterPort)))
+		}
+	}
+	return endpoints, cobra.ShellCompDirectiveNoFileComp
+}
+
+// hostsHere are the hosts of the hostfile on the line, else of the Slurm job, else of the
+// nearest hostfile.
+func hostsHere(cmd *cobra.Command) (names []string) {
+	named := ""
+	if flag := cmd.Flag("hostfile"); flag != nil {
+		named = flag.Value.String()
+	}
+	var hosts []hostfile.Host
+	if named == "" {
+		hosts, _ = hostfile.FromSlurm(srun.Own().Nodes, "") // none outside a job
+	}
+	if hosts == nil {
+		hosts, _, _ = hostfile.ReadFile(cmp.Or(named, nearestHostfile()), "") // none of one that is wrong
+	}
 	for _, host := range hosts {
 		names = append(names, host.Name)
 	}
-	return another(typed, names), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	return names
 }
 
 // completeOutputs completes the format of FORMAT=FILE; where none fits, the shell completes
@@ -114,7 +155,7 @@ func completeOutputs(_ *cobra.Command, _ []string, typed string) ([]cobra.Comple
 	for _, format := range formats.Names() {
 		pairs = append(pairs, format+"=")
 	}
-	return another(typed, pairs), cobra.ShellCompDirectiveNoSpace
+	return another(typed, ",", pairs), cobra.ShellCompDirectiveNoSpace
 }
 
 // strictCompletion makes cobra's own command refuse a shell it does not know:

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package main
 
 import (
@@ -35,16 +37,24 @@ func TestBashCompletion(t *testing.T) {
 	if err := os.Symlink(self, filepath.Join(programs, "preflight")); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(filepath.Join(programs, "hosts"), []byte("gpu1 slots=8\ngpu2 slots=8\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for typed, want := range map[string]string{
-		"preflight --only ssh-r":                "ssh-reach",
-		"preflight --only ssh-reach,ssh-l":      "ssh-reach,ssh-login",
-		"preflight judge --skip shm-size,clock": "shm-size,clock-skew",
-		"preflight --only=ssh-reach,ssh-l":      "ssh-reach,ssh-login",
-		"preflight -w node01,node03,node0":      "node01,node03,node02",
-		"preflight -o json=a,ju":                "a,junit=", // the word begins behind the sign
+		"preflight --only ssh-r":                      "ssh-reach",
+		"preflight --only ssh-reach,ssh-l":            "ssh-reach,ssh-login",
+		"preflight judge --skip shm-size,clock":       "shm-size,clock-skew",
+		"preflight --only=ssh-reach,ssh-l":            "ssh-reach,ssh-login",
+		"preflight -w node01,node03,node0":            "node01,node03,node02",
+		"preflight -o json=a,ju":                      "a,junit=", // the word begins behind the sign
+		"preflight -H hosts -i gpu1@gp":               "gpu1@gpu2",
+		"preflight predict -H hosts -e gpu2@gp":       "gpu2@gpu1",
+		"preflight snapshot --accept clock,host.kern": "clock,host.kernel",
+		"preflight rendezvous -H hosts gpu1":          "gpu1:29500",
 	} {
 		bash := exec.CommandContext(t.Context(), "bash", "--norc", "-c", completing, "bash", typed)
 		bash.Env = append(os.Environ(), "BE_PREFLIGHT=1", "PATH="+programs+":"+os.Getenv("PATH"), "SLURM_JOB_NODELIST=node[01-03]", "HOME="+programs)
+		bash.Dir = programs
 		out, err := bash.CombinedOutput()
 		if got := strings.TrimSpace(string(out)); err != nil || got != want {
 			t.Errorf("%s: %v\n%s\nwant %s", typed, err, got, want)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package main
 
 import (
@@ -102,7 +104,7 @@ type Config struct {
 }
 
 func launchFlags(flags *pflag.FlagSet) {
-	flags.StringP("hostfile", "H", "", "DeepSpeed hostfile (default: SLURM_JOB_NODELIST in a Slurm job, else /job/hostfile)")
+	flags.StringP("hostfile", "H", "", "DeepSpeed hostfile (default: SLURM_JOB_NODELIST in a Slurm job, else ./hostfile, else /job/hostfile)")
 	flags.StringP("hosts", "w", "", "hosts instead of a hostfile, as pdsh and ClusterShell write them: 'node[01-16],gpu7:4'")
 	flags.StringP("include", "i", "", "as deepspeed: NAME[:SLOT,…][@NAME…]")
 	flags.StringP("exclude", "e", "", "as deepspeed: NAME[:SLOT,…][@NAME…]")
@@ -260,9 +262,19 @@ func (c *Config) fileFor(flags *pflag.FlagSet, command []string) (string, error)
 // there is no hostfile.
 func besideHostfile(hosts string) string { return filepath.Join(filepath.Dir(hosts), "preflight.yaml") }
 
+// nearestHostfile is the one that nobody needs to name: hostfile in this directory, which
+// DeepSpeed does not look for, else DeepSpeed's own, be it there or not.
+func nearestHostfile() string {
+	const here = "hostfile"
+	if info, err := os.Stat(here); err == nil && info.Mode().IsRegular() {
+		return here
+	}
+	return hostfile.DefaultPath
+}
+
 // launchHostfile is the hostfile that a launch will read, as far as that is known before
-// the configuration: that of -H or the environment, the command's own, or DeepSpeed's
-// default where it is there. It is "" where hosts come from elsewhere.
+// the configuration: that of -H or the environment, the command's own, or the nearest
+// where there is one. It is "" where hosts come from elsewhere.
 func launchHostfile(flags *pflag.FlagSet, command []string) (string, error) {
 	set := func(key string) string {
 		if flag := flags.Lookup(key); flag != nil && flag.Changed {
@@ -270,7 +282,7 @@ func launchHostfile(flags *pflag.FlagSet, command []string) (string, error) {
 		}
 		return os.Getenv(setting{key: key}.variable())
 	}
-	hosts, err := hostfile.DefaultPath, error(nil)
+	hosts, err := nearestHostfile(), error(nil)
 	switch {
 	case set("hostfile") != "":
 		return set("hostfile"), nil

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package main
 
 import (
@@ -34,7 +36,7 @@ func TestRecordedDemo(t *testing.T) {
 	}
 }
 
-// TestDemoPartsItsHosts: what stands beside the demo in the README works with it.
+// TestDemoPartsItsHosts: what stands beside the demo in docs/ci.md works with it.
 func TestDemoPartsItsHosts(t *testing.T) {
 	dir := t.TempDir()
 	cmd := demoCommand()

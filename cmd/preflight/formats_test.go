@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package main
 
 import (
@@ -91,16 +93,16 @@ func TestANewFormat(t *testing.T) {
 	}
 }
 
-// TestFormatsAreDocumented: the README names every format and the ending of its files.
+// TestFormatsAreDocumented: the page on CI names every format and the ending of its files.
 func TestFormatsAreDocumented(t *testing.T) {
 	if undocumented := undocumentedFormats(t); undocumented != nil {
-		t.Errorf("the README lacks %q", undocumented)
+		t.Errorf("docs/ci.md lacks %q", undocumented)
 	}
 }
 
 func undocumentedFormats(t *testing.T) (missing []string) {
 	t.Helper()
-	text, err := os.ReadFile("../../README.md")
+	text, err := os.ReadFile("../../docs/ci.md")
 	if err != nil {
 		t.Fatal(err)
 	}

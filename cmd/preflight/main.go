@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command preflight tells, before a distributed-training launch, whether it
 // can work, and on which node, why and what to type when it cannot.
 //

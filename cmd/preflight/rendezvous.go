@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package main
 
 import (
@@ -34,7 +36,8 @@ Exit codes: 0 a store answers everywhere, 1 it does not or somebody is missing
 from the job, 2 could not tell.`,
 		Example: `  preflight rendezvous w1:29500
   preflight rendezvous w1:29500 -H hostfile`,
-		Args: cobra.MatchAll(arguments(1, 1, "needs one HOST:PORT"), validEndpoint),
+		ValidArgsFunction: completeEndpoint,
+		Args:              cobra.MatchAll(arguments(1, 1, "needs one HOST:PORT"), validEndpoint),
 		RunE: configured(func(cmd *cobra.Command, config Config, args []string) error {
 			began := time.Now()
 			job, closeJob, err := config.callers(cmd.Context())

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package main
 
 import (
@@ -32,12 +34,13 @@ const throughputTime = 3 * time.Second
 
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "preflight {-H hostfile | -- deepspeed … train.py …}",
+		Use:   "preflight [-H hostfile | -- deepspeed … train.py …]",
 		Short: "Tell before a distributed-training launch whether it can work",
 		Long: `preflight reaches every node of a DeepSpeed hostfile over ssh, looks at it, and
 judges before the launch whether it can work: which node, which cause, which
-command fixes it. Behind a "--" stands the launch itself: it is judged as it is
-typed, and when all is well this process becomes it.
+command fixes it. Alone it takes the file named hostfile in this directory, else
+/job/hostfile. Behind a "--" stands the launch itself: it is judged as it is typed,
+and when all is well this process becomes it.
 
 Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 2 could not tell or could not run.`,
@@ -63,7 +66,7 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 	baselineFlag(root.Flags())
 	root.Flags().Bool("dry-run", false, "judge the command behind \"--\" and do not start it")
 	root.Flags().String("write-env", "", "write the variables this run proved to work to this file, as .deepspeed_env takes them")
-	root.AddCommand(snapshotCommand(), judgeCommand(), diffCommand(), checksCommand(), predictCommand(), rendezvousCommand(), hangCommand(), explainCommand(), causesCommand(), cleanCommand(), demoCommand(), manCommand(), initCommand(), factsCommand(), agentCommand())
+	root.AddCommand(snapshotCommand(), judgeCommand(), diffCommand(), checksCommand(), predictCommand(), rendezvousCommand(), hangCommand(), explainCommand(), causesCommand(), cleanCommand(), demoCommand(), manCommand(), initCommand(), factsCommand(), versionCommand(), agentCommand())
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage.WithHint(flagError(c, err), "%s --help lists the flags", usage.Words(c.CommandPath()))
 	})
@@ -121,6 +124,9 @@ func judgeFleet(cmd *cobra.Command, config Config, command []string) error {
 	}
 	began := time.Now()
 	job, closeJob, err := config.job(cmd.Context(), command)
+	if nobodyNamed(err) {
+		return firstSteps()
+	}
 	if err != nil {
 		return err
 	}
@@ -142,7 +148,10 @@ func judgeFleet(cmd *cobra.Command, config Config, command []string) error {
 		return err
 	}
 	switch {
-	case len(command) == 0, config.DryRun:
+	case len(command) == 0:
+		config.offer(nextCommand(cmd, report))
+		return verdictCode(report)
+	case config.DryRun:
 		return verdictCode(report)
 	case report.ExitCode != exitPass:
 		notLaunched(report)
@@ -223,8 +232,7 @@ func (c Config) accelerator() string {
 }
 
 // intent is the launch: the command, or what the flags describe, on the hosts of
-// -w, else of the hostfile, else of the Slurm job, else of DeepSpeed's default
-// hostfile. A deepspeed command says itself which hosts, and a torchrun of a
+// -w, else of the hostfile, else of the Slurm job, else of the nearest hostfile. A deepspeed command says itself which hosts, and a torchrun of a
 // single node needs nobody to say it.
 func (c Config) intent(command []string) (preflight.Intent, error) {
 	workDir, err := os.Getwd()
@@ -260,7 +268,7 @@ func (c Config) intent(command []string) (preflight.Intent, error) {
 	case c.Hostfile == "" && c.slurm.Nodes != "":
 		intent.Options.Hosts, err = hostfile.FromSlurm(c.slurm.Nodes, hostfile.SlurmSlots(os.Getenv, intent.Options.Accelerator == "cpu"))
 	case c.Hostfile != "" || len(command) == 0:
-		intent.Hostfile = cmp.Or(c.Hostfile, hostfile.DefaultPath)
+		intent.Hostfile = cmp.Or(c.Hostfile, nearestHostfile())
 	}
 	return intent, err
 }

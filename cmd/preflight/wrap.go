@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package main
 
 import (
@@ -66,6 +68,10 @@ func inEnvironment(words []string) []string {
 // may be, only the command itself can tell.
 var ofTheCommand = []string{"include", "exclude", "num_nodes", "num_gpus", "force_multi", "master_addr", "master_port", "launcher", "ssh_port", "rendezvous", "rdzv_endpoint"}
 
+func decidedByCommand(flag *pflag.Flag) bool {
+	return slices.Contains(ofTheCommand, strings.ReplaceAll(flag.Name, "-", "_"))
+}
+
 // commandDecides refuses flags that say of the launch what the command says.
 func commandDecides(cmd *cobra.Command, command []string) error {
 	if len(command) == 0 {
@@ -76,7 +82,7 @@ func commandDecides(cmd *cobra.Command, command []string) error {
 	}
 	var err error
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
-		if slices.Contains(ofTheCommand, strings.ReplaceAll(flag.Name, "-", "_")) && err == nil {
+		if decidedByCommand(flag) && err == nil {
 			name := "--" + flag.Name
 			if flag.Shorthand != "" {
 				name = "-" + flag.Shorthand + "/" + name

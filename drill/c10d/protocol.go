@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package c10d speaks the protocol of torch's TCPStore, as a client and as a
 // server, in its three generations.
 //

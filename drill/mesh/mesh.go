@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package mesh has nodes call each other: on the addresses and ports a launch
 // will use, with full packets, in both directions. What became of a call that
 // failed is told apart as far as the caller can: refused, dropped, prohibited by

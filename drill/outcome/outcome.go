@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package outcome says what came of a connection, or of the attempt to make one:
 // in the words of the facts, in the system's, and between which ends. It makes
 // no connection of its own, and knows nothing of what was sent over one.

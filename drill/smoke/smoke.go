@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package smoke has the ranks of a launch compute and talk before it begins: it starts a
 // process for each on a node, has them do one thing after another, and says what each met.
 // Which nodes are to try what together, until it is known who cannot, is a plan without

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One rank of preflight's smoke test, by the torch that training will import.
 
 usage: PYTHON -B -c THIS ACCELERATOR

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # slurm.conf: Epilog=/etc/slurm/clean-shm.sh
 #
 # Removes the shared memory that a killed job leaves behind, which fills /dev/shm for the

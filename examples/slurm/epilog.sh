@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # slurm.conf: EpilogSlurmctld=/etc/slurm/preflight-epilog.sh, with preflight-nodes.sh beside it
 # (systemctl restart slurmctld: scontrol reconfigure alone does not begin to run it)
 #

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Belongs beside preflight-prolog.sh and preflight-epilog.sh in /etc/slurm, which read it: what
 # both do to the nodes of a job. Runs on the controller as SlurmUser, who must be able to
 # log in to the nodes by key. preflight reads SLURM_JOB_NODELIST itself.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # slurm.conf: PrologSlurmctld=/etc/slurm/preflight-prolog.sh, with preflight-nodes.sh beside it
 # (systemctl restart slurmctld: scontrol reconfigure alone does not begin to run it)
 #

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command score holds explain against logs whose causes are known: a directory
 // with logs/, labels.tsv (file, cause) and ambiguous.tsv (file, other causes that
 // the text permits, too). It prints every miss, a table of causes, and what is worse

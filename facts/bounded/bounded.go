@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package bounded holds texts of JSON to what may be made of them.
 //
 // A limit in bytes bounds little: two of them ("{}") become some hundred of memory, and as

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package agent is the conversation between a run and the agents on its nodes:
 // everything an agent can be asked, each request with its type, its answer's type
 // and what is done for it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package limits tells what the machine that it runs on has too little of, by what its
 // calls fail with, and how many files may be open.
 //

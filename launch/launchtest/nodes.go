@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package launchtest makes nodes for the tests of what a launch will do: what they hold,
 // resolve and see, in a few words each. Nothing but tests imports it.
 package launchtest

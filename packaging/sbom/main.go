@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command sbom writes what finished binaries are made of, as CycloneDX 1.6 JSON
 // (cyclonedx.org/docs/1.6/json), to standard output:
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command floor says what a finished binary asks of the machines it is sent to,
 // and fails when that is more than they have:
 //

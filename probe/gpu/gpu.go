@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package gpu looks for accelerators: at what the bus, the kernel and the file
 // system show of them, and at what their driver says. The driver is asked in a
 // process of its own ([nvml], which may hang and die of it), and nvidia-smi where

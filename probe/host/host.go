@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package host looks at the machine as an operating system: what it is, what it
 // lets a process use, its memory, disks and shared memory. It refuses to know what
 // for: that a limit is too low is for the checks.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package jobs looks at the distributed launches that run on this machine: which processes are
 // ranks and launchers of one, what each was told of its place in it, and what it waits in. It
 // reads /proc and nothing else: it refuses to signal, trace or call anybody, and to keep any

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package launch looks at what a launch starts with on this machine: the environment,
 // the files that its command line names with what is beside them, and the programs
 // that start it. It refuses to bring any text but a configuration's from the launching

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package machine is what every collector of the probe looks with: where the roots
 // are, small kernel files, mounts, the way to a PCI device, the order in which the
 // loader finds libraries, and work that may hang. It refuses to know any section.

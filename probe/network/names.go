@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package network looks at what carries a launch between nodes: interfaces and
 // routes, listeners, names, and RDMA adapters. It sends nothing to another node;
 // only name servers are asked.

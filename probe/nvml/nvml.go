@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package nvml asks NVIDIA's management library what it knows of this machine.
 // It is the child's side: preflight starts itself anew for it, reads what comes,
 // and ends the child when nothing does.

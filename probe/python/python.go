@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package python looks at what the ranks will import: it starts the launch's
 // interpreter once, asks it where it searches, and reads the rest from files, the
 // packages, torch, the NCCL that torch will load, and what compiles DeepSpeed's ops.

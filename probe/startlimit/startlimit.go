@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package startlimit remembers the open-file limit this process was started
 // with. Package syscall raises the soft limit to the hard one before main runs
 // (go.dev/issue/46279) and tells nobody what it was, so a later look sees a

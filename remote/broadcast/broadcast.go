@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package broadcast makes connections to many nodes of one program that starts a task on
 // each: whose standard input goes to all of them, and whose standard output is what all of
 // them say, mixed. A carrier tells it by an [Engine] how that program is started and how

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package carriertest holds every carrier to one table of faults: what is wrong with a node is
 // named alike, whatever reaches it, in the time there is, and costs no other node anything. Only
 // tests import it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kubectl carries into the pods of a Kubernetes cluster by one `kubectl exec` a pod:
 // into the container that the ranks run in, with whatever login, context and plugin the user's
 // own kubectl has. Pods are asked for once, so that one that cannot be entered is told by what

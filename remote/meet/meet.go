@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package meet carries to nodes that call us: agents that were started there by somebody else,
 // as the init containers of pods are, and that wait at one address for a judge. Who calls
 // proves to know a token that is shared beforehand, and is shown that we know it too; the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package mpirun carries to the nodes by the mpirun that a launch would use: its daemons go
 // where those of the ranks will, by the same ssh or the same Slurm job, and call the launching
 // machine back as those will. Open MPI and PRRTE reach many nodes by one mpirun (package

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package srun carries to the nodes of a Slurm job by steps of that job, one for many nodes:
 // where compute nodes keep ssh out, and into the environment that srun gives the ranks. A
 // node for which the step of many comes to nothing has one of its own (package broadcast).

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package ssh carries to nodes over SSH, as the system's own ssh would: it reads
 // the same configuration, verifies the host key as OpenSSH does, offers the same keys,
 // and goes through the same jump hosts. What ssh would have done otherwise is in the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package ci renders a finished report for the programs of a team: JUnit, Markdown,
 // GitHub's annotations, Nagios, Prometheus, and lists of hosts.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package formats lists the ways to write a finished run, a row each. A row is all there is
 // to write for a new one: help, completion, --format, -o, what is written over and the
 // tests of all formats go by it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package html renders a finished report as one page that needs no other file and no network.
 //
 // It refuses to let in any script, style or picture but its own, and to fold away what

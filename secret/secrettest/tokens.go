@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package secrettest makes tokens, one of every format that is handed out, to be hidden by
 // whoever keeps or shows a text. For tests only.
 package secrettest

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command bench holds the figures that are promised, beside preflight's peers and in one
 // run: a bare x/crypto login (the floor below which nothing that speaks ssh from Go can
 // get), pdsh, clush, parallel-ssh, and preflight cold and warm, on namespace hosts with a

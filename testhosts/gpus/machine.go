@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package gpus stands in for machines with GPUs of NVIDIA's. A [Machine] is a value that
 // says how many cards there are, what their driver reports and what is wrong with them; it
 // answers as NVML would, in a library that programs load in its place ([BuildNVML]), as

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package gpus
 
 // Scenario is a machine worth meeting. GPUs makes a new one at every call.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command kube stands in for a Kubernetes API server, and for the kubelets behind it: it lists
 // the pods of a file, and runs on this machine what `kubectl exec` starts in them. kubectl speaks
 // to it as to the real one, SPDY and the remote command protocol, version 4.

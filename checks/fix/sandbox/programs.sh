@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Programs that do with their arguments what the real ones do, as far as that runs any. Each
 # argument is a line to paste; the numbers of those that run data are printed, then "done".
 exec 3>&1 4>&2 >/dev/null 2>&1 </dev/null

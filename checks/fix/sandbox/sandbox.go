@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package sandbox pastes lines as a person would, in a shell whose programs do what the real
 // ones do with their arguments and nothing else, and tells which lines run what was data.
 // Only tests import it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command pack compresses the agents in a directory for preflight to carry, and writes
 // what has a build embed them:
 //

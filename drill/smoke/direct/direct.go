@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package direct computes and talks by the libraries themselves, without torch: by the libcuda
 // of the driver, and by the libnccl that the ranks will load. It is the child's side of a rank
 // (see package smoke): one process with one GPU, for within one process NCCL would go around

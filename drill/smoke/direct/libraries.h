@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * What is called of libcuda and libnccl: as much of cuda.h (CUDA 12.4) and of nccl.h (2.14)
  * as that takes, in their names. What stands here has had the same value, layout and

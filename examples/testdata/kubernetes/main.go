@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command kubernetes reads manifests as Kubernetes reads them, and the controllers of MPIJob,
 // PyTorchJob, JobSet and LeaderWorkerSet:
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package sample has reports for the tests of renderers, and compares what they write.
 // Nothing but tests imports it.
 package sample

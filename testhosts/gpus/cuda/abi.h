@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * What callers of the CUDA driver and the library agree on, as in cuda.h of CUDA 12.4. Only
  * what the stand-in answers.

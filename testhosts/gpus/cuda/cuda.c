@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * A stand-in for the CUDA driver: cards as the scenario has them, whose memory is the host's.
  * Whatever is asked for is done at once. It has one kernel, which it knows by its name: words

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * What the scenario has in store for a function and a card, for the stand-ins that are not
  * NVML's: "trouble.FUNCTION WORD" of the card, beside the hang, crash and fail.FUNCTION of all.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * What NCCL's callers and the library agree on, as in nccl.h of 2.21. Only what the stand-in
  * answers.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Where ranks meet: a thread of the process that made the id, at which they also reduce. */
 #ifndef MEET_H
 #define MEET_H

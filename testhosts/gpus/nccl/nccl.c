@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * A stand-in for NCCL: it sums floats over TCP, at the process that made the id, in memory that
  * is the host's, as that of the stand-in for CUDA is. Its troubles are those of the card that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * What NVML's callers and the library agree on: numbers and the layout of
  * structures, as in nvml.h of CUDA 13.0. Only what the stand-in answers.

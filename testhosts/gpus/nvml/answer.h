@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * The shapes that most of NVML's functions have: a number of a device, or a
  * string into a buffer of the caller's.

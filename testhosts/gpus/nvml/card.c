@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The calls about one card: what it is, how it runs, who uses it. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The calls about the machine: starting, ending, versions, handles. */
 #include <stddef.h>
 #include <stdio.h>

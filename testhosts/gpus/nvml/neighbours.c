@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The calls about what joins a card with others, and about its own parts. */
 #include <stdio.h>
 #include <string.h>

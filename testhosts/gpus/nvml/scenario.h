@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /*
  * The scenario file: what the stand-in shall say. One "key value" a line; what
  * follows a line "gpu N" is of that card, and what follows "mig N" is of that

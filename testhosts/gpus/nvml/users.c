@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The calls about what a card's memory has been through and who uses it. */
 #include <stdio.h>
 #include <string.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package agents carries the programs that nodes are sent. `make build` and `make cross`
 // compile cmd/agent for kinds of machines and embed what comes out here, so that one file
 // serves every node from whatever machine.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package baseline takes single changes into a saved run.
 //
 // It refuses to touch anything else of the file, and to judge whether a change was meant.

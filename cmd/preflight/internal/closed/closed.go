@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package closed tells whether standard output was closed when the program was started: Go's
 // runtime opens /dev/null in its place, where what is written is lost and nobody is told.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package edit changes values in a JSON text and leaves every other byte as it is, however the
 // text was laid out.
 //

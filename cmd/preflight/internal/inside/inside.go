@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package inside reads the command that enters what the ranks run in on a node, as people
 // write it: docker exec -i train.
 //

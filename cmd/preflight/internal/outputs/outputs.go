@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package outputs writes a finished report to where a user asked for it: whole or not at all,
 // and over nothing but what an earlier run has left.
 //

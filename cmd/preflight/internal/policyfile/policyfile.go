@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package policyfile reads preflight.yaml: the settings and what a team states of its fleet.
 //
 // It refuses to guess. What is written wrong is an error that names its line, all of them at

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package progress shows on standard error how far a run is while it lasts.
 //
 // It refuses to hold up a run for that, and to say what the report says.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package usage words what a user got wrong, each with the way out.
 //
 // It refuses to print, and to know any flag or file.

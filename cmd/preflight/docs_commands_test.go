@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// TestDocumentedCommands: what a page tells to type can be typed. What needs no node runs, on
+// the recorded cluster; what would reach nodes is read and held to its rules, its launch is
+// predicted, and the recording is judged by its flags.
+func TestDocumentedCommands(t *testing.T) {
+	documented := documentedCommands(t)
+	if len(documented) < 60 {
+		t.Fatalf("only %d commands are documented", len(documented))
+	}
+	desk(t)
+	ran := onlyOnce(ran)
+	for line, page := range documented {
+		for _, args := range calls(t, line) {
+			if err := typed(args, ran); err != nil {
+				t.Errorf("%s says `%s`: %v", page, line, err)
+			}
+		}
+	}
+}
+
+// TestDocumentedTargets: make is not told to make what it cannot.
+func TestDocumentedTargets(t *testing.T) {
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := regexp.MustCompile("(?m)(?:^|`)(?:sudo )?make ([a-z][a-z -]*[a-z])")
+	found := 0
+	for page, text := range pages(t) {
+		for _, match := range target.FindAllStringSubmatch(text, -1) {
+			for name := range strings.FieldsSeq(match[1]) {
+				found++
+				if !bytes.Contains(makefile, []byte("\n"+name+":")) {
+					t.Errorf("%s says make %s, and the Makefile has no %s", page, match[1], name)
+				}
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("only %d targets are documented", found)
+	}
+}
+
+// TestDocumentedLinks: a page leads to files that are there.
+func TestDocumentedLinks(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
+	found := 0
+	for page, text := range pages(t) {
+		for _, match := range link.FindAllStringSubmatch(text, -1) {
+			found++
+			if _, err := os.Stat(filepath.Join("../..", filepath.Dir(page), match[1])); err != nil {
+				t.Errorf("%s leads to %s, which is not there", page, match[1])
+			}
+		}
+	}
+	if found < 60 {
+		t.Errorf("only %d links were found", found)
+	}
+}
+
+// pages are the texts that people read.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, pattern := range []string{"README*.md", "CONTRIBUTING.md", "docs/*.md", "examples/README.md"} {
+		files, err := filepath.Glob("../../" + pattern)
+		if err != nil || files == nil {
+			t.Fatalf("%s: %v", pattern, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[strings.TrimPrefix(file, "../../")] = string(text)
+		}
+	}
+	return all
+}
+
+var (
+	fenced = regexp.MustCompile("(?ms)^ *```(?:sh|text|yaml)?\n(.*?)^ *```")
+	inline = regexp.MustCompile("`([^`\n]+)`")
+	// typedHere is where a line of a block calls preflight: as it stands, behind a prompt, or
+	// beside the cause that explain prints.
+	typedHere = regexp.MustCompile(`^(?:\$ +| *before +)?((?:[A-Z_]+=\S+ |env -u \S+ )*(?:bin/)?preflight(?: .*)?)$`)
+)
+
+// documentedCommands are the calls of preflight on all pages, each with a page that has it.
+func documentedCommands(t *testing.T) map[string]string {
+	all := map[string]string{}
+	for page, text := range pages(t) {
+		add := func(line string) {
+			if call := typedHere.FindStringSubmatch(strings.TrimRight(line, " \n")); call != nil {
+				all[call[1]] = page
+			}
+		}
+		for _, block := range fenced.FindAllStringSubmatch(text, -1) {
+			for line := range strings.Lines(strings.ReplaceAll(block[1], "\\\n", " ")) {
+				add(line)
+			}
+		}
+		for _, code := range inline.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+			add(strings.ReplaceAll(code[1], `\|`, "|")) // in a table
+		}
+	}
+	return all
+}
+
+// placeholder is a word that a reader is to replace.
+var placeholder = regexp.MustCompile(`^[A-Z][A-Z_]+(:[A-Z_]+)?$`)
+
+// replaced is what a reader might put there.
+func replaced(word string) []string {
+	switch {
+	case word == "…" || word == "[-H" || word == "hostfile]":
+		return nil
+	case word == "ID":
+		return []string{"shm-size"}
+	case placeholder.MatchString(word) && strings.Contains(word, ":"):
+		return []string{"w1:29500"}
+	case placeholder.MatchString(word) && strings.HasPrefix(word, "LOG"):
+		return []string{"train.log"}
+	}
+	return []string{word}
+}
+
+// calls are the arguments of each preflight on a line of shell.
+func calls(t *testing.T, line string) (all [][]string) {
+	t.Helper()
+	file, err := syntax.NewParser().Parse(strings.NewReader(line), "")
+	if err != nil {
+		t.Errorf("%s: %v", line, err)
+		return nil
+	}
+	config := &expand.Config{Env: expand.ListEnviron("GITHUB_STEP_SUMMARY=summary.md")}
+	syntax.Walk(file, func(node syntax.Node) bool {
+		call, is := node.(*syntax.CallExpr)
+		if !is {
+			return true
+		}
+		words, err := expand.Fields(config, call.Args...)
+		if err != nil {
+			t.Errorf("%s: %v", line, err)
+			return true
+		}
+		at := slices.IndexFunc(words, func(word string) bool { return filepath.Base(word) == "preflight" })
+		if at < 0 {
+			return true
+		}
+		args := []string{}
+		for _, word := range words[at+1:] {
+			args = append(args, replaced(word)...)
+		}
+		all = append(all, args)
+		return true
+	})
+	return all
+}
+
+// desk is a directory with what the documented commands name, and an environment that says
+// nothing of this machine.
+func desk(t *testing.T) {
+	t.Helper()
+	hostfile, err := os.ReadFile("testdata/documented/hostfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.ReadFile("testdata/documented/train.log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("SLURM_JOB_NODELIST", "")
+	files := map[string][]byte{
+		"hostfile": hostfile, "train.py": []byte("import deepspeed\n"), "ds.json": []byte(`{"train_batch_size": 64}`),
+		"train.log": log, "logs/w1.log": log, "logs/w2.log": log, "run.json": recordedRun, "recorded.json": recordedRun, "golden.json": recordedRun, "now.json": recordedRun,
+		"conf/hostfile": hostfile,
+	}
+	for name, text := range files {
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// offline are the commands that reach nobody. What demo raises is tested on hosts.
+var offline = []string{"judge", "diff", "explain", "checks", "facts", "causes", "predict", "completion", "version", "bash"}
+
+// typed runs a call, or of one that would reach nodes as much as needs none.
+func typed(args []string, ran func([]string) error) error {
+	cmd, rest, err := rootCommand().Find(args)
+	if err != nil {
+		return err
+	}
+	if len(args) == 1 && (args[0] == "--help" || cmd.ValidateArgs(nil) != nil) { // a name in a sentence
+		return nil
+	}
+	if slices.Contains(offline, cmd.Name()) && !slices.Contains(args, "-H") || cmd.Name() == "predict" {
+		return ran(args)
+	}
+	if err := cmd.ParseFlags(rest); err != nil {
+		return err
+	}
+	words, command := cmd.Flags().Args(), []string(nil)
+	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+		command = words[dash:]
+	}
+	if err := knownChoices(cmd, nil); err != nil {
+		return err
+	}
+	if err := cmd.ValidateArgs(words); err != nil {
+		return err
+	}
+	if _, err := readConfig(cmd, command); err != nil || cmd.Flags().Lookup("hostfile") == nil || cmd.Flags().Changed("meet") {
+		return err
+	}
+	if !cmd.Flags().Changed("via") && !cmd.Flags().Changed("jobid") { // which asks Slurm, or a cluster
+		predict := append([]string{"predict"}, takenBy("predict", cmd)...)
+		if command != nil {
+			predict = append(append(predict, "--"), command...)
+		}
+		if err := ran(predict); err != nil {
+			return err
+		}
+	}
+	if cmd.Name() != "preflight" {
+		return nil
+	}
+	return ran(append([]string{"judge", "recorded.json"}, takenBy("judge", cmd)...))
+}
+
+// takenBy are the flags of a call that another command has, too.
+func takenBy(other string, cmd *cobra.Command) (flags []string) {
+	takes, _, err := rootCommand().Find([]string{other})
+	if err != nil {
+		panic(err)
+	}
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if takes.Flags().Lookup(flag.Name) == nil || other == "predict" && slices.Contains([]string{"format", "verbose"}, flag.Name) {
+			return
+		}
+		for _, value := range flagValues(flag) {
+			flags = append(flags, "--"+flag.Name+"="+value)
+		}
+	})
+	return flags
+}
+
+// onlyOnce has what many pages come down to run for the first of them.
+func onlyOnce(ran func([]string) error) func([]string) error {
+	known := map[string]error{}
+	return func(args []string) error {
+		key := strings.Join(args, "\x00")
+		if _, done := known[key]; !done {
+			known[key] = ran(args)
+		}
+		return known[key]
+	}
+}
+
+// ran runs a call here. It may come to any verdict, and must not have anything to complain of.
+func ran(args []string) error {
+	out, complaints := os.Stdout, os.Stderr
+	defer func() { os.Stdout, os.Stderr = out, complaints }()
+	file, err := os.CreateTemp("", "preflight")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name())
+	defer file.Close()
+	if os.Stdout, err = os.OpenFile(os.DevNull, os.O_WRONLY, 0); err != nil {
+		return err
+	}
+	defer os.Stdout.Close()
+	os.Stderr = file
+	code := run(args)
+	said, err := os.ReadFile(file.Name())
+	if err == nil && bytes.HasPrefix(said, []byte("preflight: ")) {
+		err = fmt.Errorf("preflight %q exits with %d:\n%s", args, code, said)
+	}
+	return err
+}

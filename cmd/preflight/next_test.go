@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"preflight/checks"
+	"preflight/launch"
+)
+
+// TestNextCommand: what was typed stays, and what the launch decides itself goes behind the "--".
+func TestNextCommand(t *testing.T) {
+	failed := []checks.Outcome{{Check: "shm-size", Verdict: checks.Fail}, {Check: "gpu-idle", Verdict: checks.Pass}, {Check: "clock-skew", Verdict: checks.Warn}}
+	launched := launch.Prediction{HostsFile: "my hosts", Rendezvous: launch.RendezvousDeepSpeed}
+	for _, c := range []struct {
+		typed  string
+		report checks.Report
+		want   string // up to its comment
+	}{
+		{"-H hostfile", checks.Report{ExitCode: exitFail, Checks: failed}, "preflight -H hostfile --only shm-size"},
+		{"-H hostfile --strict", checks.Report{ExitCode: exitFail, Checks: failed, Strict: true}, "preflight -H hostfile --strict --only shm-size,clock-skew"},
+		{"-w w[1-2] --only shm-*,gpu-idle", checks.Report{ExitCode: exitFail, Checks: failed}, "preflight -w 'w[1-2]' --only shm-size"},
+		{"-H hostfile --skip shm-size", checks.Report{Launch: launched}, "preflight -H hostfile"},
+		{"-H hostfile --include w1:0,1@w2 --num-gpus=2 --force_multi --strict", checks.Report{Launch: launched},
+			"preflight --strict -- deepspeed --hostfile 'my hosts' --force_multi -i w1:0,1@w2 --num_gpus 2 train.py …"},
+		{"-H hostfile --smoke -o json=a -o html=b", checks.Report{Launch: launched}, "preflight -o json=a -o html=b --smoke=auto -- deepspeed --hostfile 'my hosts' train.py …"},
+		{"-H hostfile", checks.Report{ExitCode: exitTrouble}, "preflight -H hostfile -v"},
+		{"-H hostfile -v", checks.Report{ExitCode: exitTrouble}, ""},
+		{"-H hostfile", checks.Report{ExitCode: exitFail, Checks: failed, Interrupted: true}, ""},
+		{"-w w1", checks.Report{}, ""},
+		{"-H hostfile --rendezvous c10d", checks.Report{Launch: launch.Prediction{HostsFile: "hostfile", Rendezvous: launch.RendezvousC10d}}, ""},
+	} {
+		cmd := rootCommand()
+		if err := cmd.ParseFlags(strings.Fields(c.typed)); err != nil {
+			t.Fatal(err)
+		}
+		if got, _, _ := strings.Cut(nextCommand(cmd, c.report), "   # "); got != c.want {
+			t.Errorf("after preflight %s\n got %q\nwant %q", c.typed, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command picture draws the beginning of a saved run as a terminal shows it, as SVG, to
+// standard output:
+//
+//	go run ./docs/picture cmd/preflight/demo.json > docs/report.svg
+//
+// What is drawn is what package report writes, line by line. It refuses to word anything.
+package main
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"preflight"
+	"preflight/checks"
+	"preflight/report"
+)
+
+// The terminal, in characters and in pixels of one.
+const (
+	columns, rows = 100, 36
+	wide, high    = 8.4, 19.0
+	margin        = 16.0
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: picture RUN.json")
+		os.Exit(2)
+	}
+	saved, err := os.Open(os.Args[1])
+	if err == nil {
+		err = draw(os.Stdout, saved)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "picture:", err)
+		os.Exit(1)
+	}
+}
+
+// draw has the run judged by today's catalogue, as preflight judge does.
+func draw(w io.Writer, saved io.Reader) error {
+	run, err := report.Read(saved)
+	if err != nil {
+		return err
+	}
+	judged := preflight.Judge(run.Fleet, run.Launch, checks.DefaultPolicy())
+	judged.Hostfile, judged.Began, judged.Seconds = run.Hostfile, run.Began, run.Seconds
+	var text bytes.Buffer
+	if err := report.Text(&text, judged, report.Style{Width: columns, Color: true}); err != nil {
+		return err
+	}
+	lines := strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
+	lines = append([]string{"$ preflight -H hostfile"}, lines...)
+	if len(lines) > rows {
+		lines = append(lines[:rows-1], "…")
+	}
+	return screen(w, lines)
+}
+
+// screen writes lines, with the colours of a terminal among them, on a dark ground.
+func screen(w io.Writer, lines []string) error {
+	var out bytes.Buffer
+	width, height := 2*margin+columns*wide, 2*margin+float64(len(lines))*high
+	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" role="img" aria-label="%s">
+<style>text { font: 14px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; fill: #d4d4d4; white-space: pre } .bold { font-weight: bold } .faint { fill: #8b949e } .red { fill: #ff7b72 } .green { fill: #7ee787 } .yellow { fill: #e3b341 } .magenta { fill: #d2a8ff }</style>
+<rect width="100%%" height="100%%" rx="8" fill="#161b22"/>
+`, width, height, "a report of preflight on eight nodes")
+	for i, line := range lines {
+		fmt.Fprintf(&out, `<text x="%.0f" y="%.0f" xml:space="preserve">`, margin, margin+(float64(i)+0.75)*high)
+		for _, part := range parts(line) {
+			class := strings.Join(part.classes, " ")
+			if class != "" {
+				fmt.Fprintf(&out, `<tspan class="%s">`, class)
+			}
+			if err := xml.EscapeText(&out, []byte(part.text)); err != nil {
+				return err
+			}
+			if class != "" {
+				out.WriteString("</tspan>")
+			}
+		}
+		out.WriteString("</text>\n")
+	}
+	out.WriteString("</svg>\n")
+	_, err := w.Write(out.Bytes())
+	return err
+}
+
+// part is text of one look.
+type part struct {
+	text    string
+	classes []string
+}
+
+// rendition is where the look of what follows changes (ECMA-48, 8.3.117, SGR).
+var rendition = regexp.MustCompile("\x1b\\[([0-9;]*)m")
+
+// looks are the parameters of it that package report uses.
+var looks = map[string]string{"1": "bold", "2": "faint", "90": "faint", "91": "red", "92": "green", "93": "yellow", "95": "magenta"}
+
+// parts takes a line apart where its look changes, and ends it where the screen does.
+func parts(line string) (all []part) {
+	left, classes := columns, []string(nil)
+	for line != "" && left > 0 {
+		at := rendition.FindStringSubmatchIndex(line)
+		text, rest := line, ""
+		if at != nil {
+			text, rest = line[:at[0]], line[at[1]:]
+		}
+		if length := utf8.RuneCountInString(text); length > left {
+			text, rest = string([]rune(text)[:left-1])+"…", ""
+		}
+		left -= utf8.RuneCountInString(text)
+		if text != "" {
+			all = append(all, part{text, classes})
+		}
+		if rest == "" {
+			break
+		}
+		classes = nil
+		for code := range strings.SplitSeq(line[at[2]:at[3]], ";") {
+			if look := looks[code]; look != "" {
+				classes = append(classes, look)
+			}
+		}
+		line = rest
+	}
+	return all
+}

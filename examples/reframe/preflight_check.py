@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+# reframe -c preflight_check.py -r
+#
+# A regression test of the cluster for ReFrame (reframe-hpc 4): beside the benchmarks, and
+# before them. It runs on the machine that launches, passes where preflight does, and keeps
+# how long the look took as its performance.
+import reframe as rfm
+import reframe.utility.sanity as sn
+
+
+@rfm.simple_test
+class PreflightCheck(rfm.RunOnlyRegressionTest):
+    descr = 'the cluster can carry a distributed launch'
+    valid_systems = ['*']
+    valid_prog_environs = ['*']
+    local = True
+    executable = 'preflight'
+    executable_opts = ['-H', 'hostfile', '-q', '-o', 'json=run.json', '-o', '-']
+
+    @sanity_function
+    def ready(self):
+        return sn.assert_found(r'\A(PASS|WARN)  ', self.stdout)
+
+    @performance_function('s')
+    def seconds(self):
+        return sn.extractsingle(r'"seconds": ([0-9.]+)', 'run.json', 1, float)
