@@ -55,7 +55,7 @@ func ownName(node *facts.Node) Choice {
 	own := node.Names.Own
 	addresses, known := launch.LookedUp(node.Names, own)
 	if !known {
-		return Choice{Rule: fmt.Sprintf("not known: what its own name %s resolves to was not seen%s", own, unanswered(node.Names, own))}
+		return Choice{Rule: fmt.Sprintf("not known: what its own name resolves to was not seen%s", unanswered(node.Names, own))}
 	}
 	held := launch.HeldAddresses(node)
 	for _, address := range addresses {
