@@ -42,6 +42,7 @@ func judgeGloo(view checks.View) (findings []checks.Finding) {
 		switch {
 		case !isNamed && len(names.Own(view, node)) > 0: // host-names says it
 		case choice.Error != "": // env-sane says it
+		case p.isAccused(node, choice): // nic-choice says it
 		case choice.Address == "":
 			findings = append(findings, checks.UnknownFor(node, choice.Rule))
 		case p.glooFault(node, choice) != "":
@@ -49,6 +50,12 @@ func judgeGloo(view checks.View) (findings []checks.Finding) {
 		}
 	}
 	return findings
+}
+
+// isAccused is whether nic-choice finds fault with NCCL's taking the same address.
+func (p *placement) isAccused(node *facts.Node, choice nccl.Choice) bool {
+	m, _ := p.of(node)
+	return m.explainedBy == "nic-choice" && m.choice.Address == choice.Address
 }
 
 // glooFault is what speaks against an address of gloo's. What the nodes have tried is of another one,

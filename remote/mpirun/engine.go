@@ -103,7 +103,7 @@ func openMPI(nodes, ways, argv []string) []string {
 		}
 		words = append(words, ways[i])
 	}
-	words = append(words, "--mca", ssh, strings.TrimSpace(more+" "+asksNothing), "--stdin", "all")
+	words = append(words, "--mca", ssh, strings.TrimSpace(more+" "+asksNothing), "--stdin", "all", "--bind-to", "none") // one rank alone would get one core
 	if len(nodes) > 1 {
 		words = append(words, "--tag-output")
 	}

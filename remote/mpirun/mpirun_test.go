@@ -85,8 +85,8 @@ func TestWords(t *testing.T) {
 		{"ranks' words", open.kept([]string{"--bind-to", "core", "--mca", "btl", "^openib", "-x", "A", "--mca"}), ""},
 		{"daemons' words", open.kept([]string{"--mca", "oob_tcp_if_include", "eth1", "--mca", "btl", "tcp", "--prefix", "/opt/ompi", "--allow-run-as-root"}), "--mca oob_tcp_if_include eth1 --prefix /opt/ompi --allow-run-as-root"},
 		{"hydra's", hydra.kept([]string{"-genv", "A", "b", "-iface", "eth1"}), "-iface eth1"},
-		{"of one node", openMPI([]string{"w1"}, nil, []string{"true"})[:8], "--mca plm_rsh_args -p 2222 -o BatchMode=yes -o ConnectTimeout=5 --stdin all --host w1:1 -n"},
-		{"of the launch", openMPI([]string{"w1", "w2"}, []string{"--mca", "plm_rsh_args", "-p 2200"}, []string{"true"})[:6], "--mca plm_rsh_args -p 2200 -o BatchMode=yes -o ConnectTimeout=5 --stdin all --tag-output"},
+		{"of one node", openMPI([]string{"w1"}, nil, []string{"true"})[:10], "--mca plm_rsh_args -p 2222 -o BatchMode=yes -o ConnectTimeout=5 --stdin all --bind-to none --host w1:1 -n"},
+		{"of the launch", openMPI([]string{"w1", "w2"}, []string{"--mca", "plm_rsh_args", "-p 2200"}, []string{"true"})[:8], "--mca plm_rsh_args -p 2200 -o BatchMode=yes -o ConnectTimeout=5 --stdin all --bind-to none --tag-output"},
 	} {
 		if got := strings.Join(test.got, " "); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
