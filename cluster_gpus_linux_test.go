@@ -86,8 +86,7 @@ var drivers = []struct {
 
 // machines are what whole fleets are made of, with nothing wrong, and a torch
 // that runs on them. GeForce come without persistence mode, and the trays of GB200 without a
-// channel and a service of IMEX, which a stand-in for the driver does not make, and with an NCCL that
-// is known to fail there (nccl-split-shares).
+// channel and a service of IMEX, which a stand-in for the driver does not make.
 var machines = map[string]struct {
 	gpus        gpus.Machine
 	torch, cuda string
@@ -96,7 +95,7 @@ var machines = map[string]struct {
 	"A100 behind switches":             {gpus.A100s(8), "2.5.1+cu121", "12.1", nil},
 	"A100 on PCIe":                     {gpus.A100PCIes(4), "2.5.1+cu121", "12.1", nil},
 	"L4":                               {gpus.L4s(2), "2.5.1+cu124", "12.4", nil},
-	"GB200, which has no IMEX here":    {gpus.GB200s(4), "2.7.0+cu128", "12.8", []string{"fail gpu-imex [w1 w2 w3 w4]", "fail gpu-imex [w1 w2 w3 w4]", "warn known-bad [w1 w2 w3 w4]"}},
+	"GB200, which has no IMEX here":    {gpus.GB200s(4), "2.7.1+cu128", "12.8", []string{"fail gpu-imex [w1 w2 w3 w4]", "fail gpu-imex [w1 w2 w3 w4]"}},
 	"V100 with a driver of long ago":   {gpus.V100s(8), "1.13.1+cu117", "11.7", nil},
 	"GeForce, which reach nobody else": {gpus.RTX4090s(4), "2.5.1+cu124", "12.4", []string{"warn gpu-mode [w1 w2 w3 w4]"}},
 }
@@ -138,6 +137,9 @@ func TestGPUs(t *testing.T) {
 			report := judgeWith(t, cluster, binary(t), "--accelerator", "cuda", "--num_gpus", strconv.Itoa(len(machine.gpus.Cards)))
 			if diff := cmp.Diff(append([]string{}, machine.want...), short(report.Findings)); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
+				for _, f := range report.Findings {
+					t.Logf("%s %v: %s; got %s", f.Check, f.Nodes, f.Summary, f.Got)
+				}
 			}
 		})
 	}
