@@ -47,7 +47,7 @@ func TestHungMountCostsOnlyItsPlaces(t *testing.T) {
 		want := []facts.Place{
 			{FSType: "lustre", Source: "mds@o2ib:/scratch", NoExec: true, ReadOnly: true, Exists: true, Writable: true, Total: 409600, Free: 204800, FreeInodes: 7},
 			{FSType: "nfs4", Source: "filer:/export/home", Problem: "no answer within 2s: a hung mount?"},
-			{FSType: "xfs", Source: "/dev/sda1", Problem: "the collector crashed at places_linux_test.go:38, which is a bug in preflight: planted"},
+			{FSType: "xfs", Source: "/dev/sda1", Problem: "the collector crashed at places_linux_test.go:40, which is a bug in preflight: planted"},
 			{FSType: "nfs4", Source: "filer:/export/home", Problem: "permission denied"},
 			{FSType: "nfs4", Source: "filer:/export/home", Exists: true, Writable: true, Total: 409600, Free: 204800, FreeInodes: 7},
 		}
