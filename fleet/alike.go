@@ -42,10 +42,10 @@ func (told *alike) decode(section facts.Section, body json.RawMessage) (*agent.P
 	if err := faster.Unmarshal(body, &answer); err != nil {
 		return nil, err
 	}
+	told.share(&answer.Seen) // first, for it writes into what Adopt would make another node's too
 	if before != nil {
 		answer.Seen.Adopt(&before.Seen)
 	}
-	told.share(&answer.Seen)
 	told.mu.Lock()
 	defer told.mu.Unlock()
 	if told.sections == nil {
