@@ -72,7 +72,7 @@ func (b bound) holds(value string) bool {
 	return order == 0
 }
 
-// any is whether one of the values is all that a condition says.
+// anyIs is whether one of the values is all that a condition says.
 func anyIs(values []string, bounds []bound) bool {
 	return slices.ContainsFunc(values, func(value string) bool {
 		return !slices.ContainsFunc(bounds, func(b bound) bool { return !b.holds(value) })

@@ -25,27 +25,34 @@ var KnownBad = checks.Check{
 		"is not known: a pass says that no entry applies.",
 	WouldSee: "a hang, an error or wrong numbers, as the entry says",
 	Run: func(view checks.View) (findings []checks.Finding) {
-		var all []judged
-		for _, entry := range entries(view) {
-			all = append(all, newJudged(entry))
-		}
+		held := newTable(view)
 		for _, node := range view.Nodes {
-			seen := &sight{view: view, node: node, values: map[string]seenValue{}}
-			var unsure []string
-			for _, entry := range all {
-				switch met, unseen := entry.on(seen); {
-				case met != "":
-					findings = append(findings, entry.finding(node, met))
-				case unseen != "":
-					unsure = append(unsure, entry.ID+" ("+unseen+")")
-				}
+			came := held.against(node)
+			for _, met := range came.met {
+				findings = append(findings, met.finding(node))
 			}
-			if unsure != nil {
-				findings = append(findings, checks.UnknownFor(node, "may apply: "+strings.Join(unsure, ", ")))
+			if came.unsure != "" {
+				findings = append(findings, checks.UnknownFor(node, came.unsure))
 			}
 		}
 		return findings
 	},
+}
+
+// table is the entries that the nodes of a view are held against, and what came of those that were.
+type table struct {
+	view     checks.View
+	entries  []judged
+	words    []named // that they are about, and each node has its own of
+	values   map[string]seenValue
+	key      []byte
+	outcomes map[string]outcome // most nodes of a fleet have the same of all words
+}
+
+// named is a word by its name.
+type named struct {
+	name string
+	word
 }
 
 // judged is an entry whose conditions were read.
@@ -55,42 +62,86 @@ type judged struct {
 	bounds map[string][]bound
 }
 
-func newJudged(entry checks.KnownBad) judged {
-	j := judged{entry, slices.Sorted(maps.Keys(entry.When)), map[string][]bound{}}
-	for name, condition := range entry.When {
-		j.bounds[name], _ = read(condition) // valid, or nobody would have taken it
-	}
-	return j
-}
-
-// sight is what the words come to on a node, looked up once.
-type sight struct {
-	view   checks.View
-	node   *facts.Node
-	values map[string]seenValue
-}
-
+// seenValue is what a word comes to, or why it was not seen.
 type seenValue struct {
 	all    []string
 	unseen string
 }
 
-func (s *sight) of(name string) seenValue {
-	known, met := s.values[name]
-	if !met {
-		if w, isWord := lookUp(name); isWord {
-			known.all, known.unseen = w.of(s.view, s.node)
+// outcome is which entries hold, and which may.
+type outcome struct {
+	met    []met
+	unsure string
+}
+
+// met is an entry that holds, by what a node has.
+type met struct {
+	judged
+	has string
+}
+
+func newTable(view checks.View) *table {
+	t := &table{view: view, values: map[string]seenValue{}, outcomes: map[string]outcome{}}
+	var names []string
+	for _, entry := range entries(view) {
+		j := judged{entry, slices.Sorted(maps.Keys(entry.When)), map[string][]bound{}}
+		for name, condition := range entry.When {
+			j.bounds[name], _ = read(condition) // valid, or nobody would have taken it
 		}
-		s.values[name] = known
+		t.entries, names = append(t.entries, j), append(names, j.words...)
 	}
-	return known
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		switch w, _ := lookUp(name); {
+		case w.launch != nil:
+			t.values[name] = seenValue{w.launch(view), ""}
+		case w.of != nil:
+			t.words = append(t.words, named{name, w})
+		}
+	}
+	return t
+}
+
+// against is what comes of a node.
+func (t *table) against(node *facts.Node) outcome {
+	t.key = t.key[:0]
+	for _, w := range t.words {
+		all, unseen := w.of(t.view, node)
+		t.values[w.name] = seenValue{all, unseen}
+		for _, text := range all {
+			t.key = append(append(t.key, text...), 0)
+		}
+		t.key = append(append(t.key, unseen...), 0, 0)
+	}
+	came, is := t.outcomes[string(t.key)]
+	if !is {
+		came = t.judge()
+		t.outcomes[string(t.key)] = came
+	}
+	return came
+}
+
+func (t *table) judge() (came outcome) {
+	var unsure []string
+	for _, entry := range t.entries {
+		switch has, unseen := entry.on(t.values); {
+		case has != "":
+			came.met = append(came.met, met{entry, has})
+		case unseen != "":
+			unsure = append(unsure, entry.ID+" ("+unseen+")")
+		}
+	}
+	if unsure != nil {
+		came.unsure = "may apply: " + strings.Join(unsure, ", ")
+	}
+	return came
 }
 
 // on is what a node has that meets the entry, or what of it was not seen while all else meets it.
-func (j judged) on(seen *sight) (met, unseen string) {
+func (j judged) on(values map[string]seenValue) (met, unseen string) {
 	var has []string
 	for _, name := range j.words {
-		value := seen.of(name)
+		value := values[name]
 		switch {
 		case value.unseen != "":
 			unseen = value.unseen
@@ -112,12 +163,12 @@ func spelled(name string, values []string, bounds []bound) string {
 	return strings.TrimPrefix(strings.TrimPrefix(name, "pip:"), "env:") + " " + values[at]
 }
 
-func (j judged) finding(node *facts.Node, has string) checks.Finding {
+func (j met) finding(node *facts.Node) checks.Finding {
 	f := checks.Finding{
 		Nodes:    []string{node.Name},
 		Verdict:  checks.Fail,
 		Summary:  fmt.Sprintf("%s: %s", j.ID, j.Says),
-		Got:      has,
+		Got:      j.has,
 		WouldSee: j.WouldSee,
 		At:       j.At,
 	}

@@ -19,6 +19,8 @@ import (
 type word struct {
 	Says string // for whoever writes an entry
 	of   func(view checks.View, node *facts.Node) (values []string, unseen string)
+	// launch is in place of it for what is the same on every node.
+	launch func(view checks.View) []string
 }
 
 // section has a word tell why its section is missing.
@@ -71,15 +73,15 @@ func adapter(of func(facts.HCA) string) func(checks.View, *facts.Node) ([]string
 }
 
 // unlike is how many different values the nodes of the launch have.
-func unlike(of func(*facts.Node) string) func(checks.View, *facts.Node) ([]string, string) {
-	return func(view checks.View, _ *facts.Node) ([]string, string) {
+func unlike(of func(*facts.Node) string) func(checks.View) []string {
+	return func(view checks.View) []string {
 		seen := map[string]bool{}
 		for _, node := range view.Everywhere() {
 			if value := of(node); value != "" {
 				seen[value] = true
 			}
 		}
-		return []string{strconv.Itoa(len(seen))}, ""
+		return []string{strconv.Itoa(len(seen))}
 	}
 }
 
@@ -91,38 +93,36 @@ var Words = map[string]word{
 			return nil
 		}
 		return one(nccl.Version(node))
-	})},
+	}), nil},
 	"torch-cuda": {"the CUDA that torch was built with", section(facts.SectionPython, func(_ checks.View, node *facts.Node) []string {
 		if node.Python.Torch == nil {
 			return nil
 		}
 		return one(node.Python.Torch.CUDA)
-	})},
-	"python":        {"the interpreter of the launch", section(facts.SectionPython, func(_ checks.View, node *facts.Node) []string { return one(node.Python.Version) })},
-	"kernel":        {"the kernel's release", host(func(h *facts.Host) string { return h.Kernel })},
-	"arch":          {"the architecture: x86_64, aarch64", host(func(h *facts.Host) string { return h.Arch })},
-	"os":            {"the name of the system", host(func(h *facts.Host) string { return h.OS })},
-	"cpu":           {"the processor's name", host(func(h *facts.Host) string { return h.CPU.Model })},
-	"driver":        {"the loaded NVIDIA driver", section(facts.SectionNVML, func(_ checks.View, node *facts.Node) []string { return one(node.NVML.Driver) })},
-	"gpu":           {"the name of a GPU", card(func(c facts.Card) string { return c.Name })},
-	"capability":    {"the compute capability of a GPU", card(func(c facts.Card) string { return c.Capability })},
-	"nvlink-domain": {"yes, where a GPU is in an NVLink domain of several nodes", card(inDomain)},
-	"adapter":       {"the kernel driver of an RDMA device: mlx5_core, efa, irdma", adapter(func(d facts.HCA) string { return d.Driver })},
-	"firmware":      {"the firmware of an RDMA device", adapter(func(d facts.HCA) string { return d.Firmware })},
-	"link":          {"InfiniBand or Ethernet, of an active port of an RDMA device", section(facts.SectionIB, links)},
-	"stack":         {"the soft limit on the stack in bytes, or unlimited", section(facts.SectionLimits, stack)},
-	"nodes":         {"how many nodes the launch has", func(view checks.View, _ *facts.Node) ([]string, string) { return one(strconv.Itoa(len(view.All))), "" }},
-	"ranks": {"how many ranks the launch has", func(view checks.View, _ *facts.Node) ([]string, string) {
-		return one(strconv.Itoa(view.Launch.WorldSize())), ""
-	}},
-	"ranks-each":  {"how many ranks the node has", func(_ checks.View, node *facts.Node) ([]string, string) { return one(strconv.Itoa(node.Slots)), "" }},
-	"program":     {"what starts the ranks: deepspeed, torchrun, accelerate", func(view checks.View, _ *facts.Node) ([]string, string) { return one(view.Launch.Program), "" }},
-	"rendezvous":  {"how torchrun's nodes meet: static, c10d", func(view checks.View, _ *facts.Node) ([]string, string) { return one(view.Launch.Rendezvous), "" }},
-	"accelerator": {"cuda or cpu", func(view checks.View, _ *facts.Node) ([]string, string) { return one(view.Launch.Accelerator), "" }},
-	"zero":        {"the ZeRO stage of DeepSpeed's configuration", func(view checks.View, _ *facts.Node) ([]string, string) { return zero(view), "" }},
-	"offload":     {"where ZeRO offloads to: cpu, nvme", func(view checks.View, _ *facts.Node) ([]string, string) { return offload(view), "" }},
-	"unlike-cpus": {"how many makers of processors the nodes have", unlike(cpuMaker)},
-	"unlike-gpus": {"how many kinds of GPU the nodes have", unlike(firstGPU)},
+	}), nil},
+	"python":        {"the interpreter of the launch", section(facts.SectionPython, func(_ checks.View, node *facts.Node) []string { return one(node.Python.Version) }), nil},
+	"kernel":        {"the kernel's release", host(func(h *facts.Host) string { return h.Kernel }), nil},
+	"arch":          {"the architecture: x86_64, aarch64", host(func(h *facts.Host) string { return h.Arch }), nil},
+	"os":            {"the name of the system", host(func(h *facts.Host) string { return h.OS }), nil},
+	"cpu":           {"the processor's name", host(func(h *facts.Host) string { return h.CPU.Model }), nil},
+	"driver":        {"the loaded NVIDIA driver", section(facts.SectionNVML, func(_ checks.View, node *facts.Node) []string { return one(node.NVML.Driver) }), nil},
+	"gpu":           {"the name of a GPU", card(func(c facts.Card) string { return c.Name }), nil},
+	"capability":    {"the compute capability of a GPU", card(func(c facts.Card) string { return c.Capability }), nil},
+	"nvlink-domain": {"yes, where a GPU is in an NVLink domain of several nodes", card(inDomain), nil},
+	"adapter":       {"the kernel driver of an RDMA device: mlx5_core, efa, irdma", adapter(func(d facts.HCA) string { return d.Driver }), nil},
+	"firmware":      {"the firmware of an RDMA device", adapter(func(d facts.HCA) string { return d.Firmware }), nil},
+	"link":          {"InfiniBand or Ethernet, of an active port of an RDMA device", section(facts.SectionIB, links), nil},
+	"stack":         {"the soft limit on the stack in bytes, or unlimited", section(facts.SectionLimits, stack), nil},
+	"nodes":         {"how many nodes the launch has", nil, func(view checks.View) []string { return one(strconv.Itoa(len(view.All))) }},
+	"ranks":         {"how many ranks the launch has", nil, func(view checks.View) []string { return one(strconv.Itoa(view.Launch.WorldSize())) }},
+	"ranks-each":    {"how many ranks the node has", func(_ checks.View, node *facts.Node) ([]string, string) { return one(strconv.Itoa(node.Slots)), "" }, nil},
+	"program":       {"what starts the ranks: deepspeed, torchrun, accelerate", nil, func(view checks.View) []string { return one(view.Launch.Program) }},
+	"rendezvous":    {"how torchrun's nodes meet: static, c10d", nil, func(view checks.View) []string { return one(view.Launch.Rendezvous) }},
+	"accelerator":   {"cuda or cpu", nil, func(view checks.View) []string { return one(view.Launch.Accelerator) }},
+	"zero":          {"the ZeRO stage of DeepSpeed's configuration", nil, zero},
+	"offload":       {"where ZeRO offloads to: cpu, nvme", nil, offload},
+	"unlike-cpus":   {"how many makers of processors the nodes have", nil, unlike(cpuMaker)},
+	"unlike-gpus":   {"how many kinds of GPU the nodes have", nil, unlike(firstGPU)},
 }
 
 func inDomain(c facts.Card) string {
@@ -192,9 +192,9 @@ func lookUp(name string) (word, bool) {
 	case rest == "":
 		return word{}, false
 	case kind == "pip":
-		return word{"", section(facts.SectionPython, func(_ checks.View, node *facts.Node) []string { return one(node.Python.Packages[rest]) })}, true
+		return word{of: section(facts.SectionPython, func(_ checks.View, node *facts.Node) []string { return one(node.Python.Packages[rest]) })}, true
 	case kind == "env":
-		return word{"", section(facts.SectionEnv, func(view checks.View, node *facts.Node) []string { return one(ranks.Env(view, node).Get(rest).Value) })}, true
+		return word{of: section(facts.SectionEnv, func(view checks.View, node *facts.Node) []string { return one(ranks.Env(view, node).Get(rest).Value) })}, true
 	}
 	return word{}, false
 }

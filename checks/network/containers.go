@@ -33,15 +33,7 @@ func judgeBridges(view checks.View) (findings []checks.Finding) {
 	if len(view.All) == 1 {
 		return checks.Skipped("a single node has no peers")
 	}
-	choices, addresses := placementOf(view).choices, map[*facts.Node][]netip.Addr{}
-	for _, node := range view.Everywhere() {
-		if address, err := netip.ParseAddr(node.Address); err == nil {
-			addresses[node] = []netip.Addr{address.Unmap()}
-		}
-		if rank, err := netip.ParseAddr(choices[node].Address); err == nil && !slices.Contains(addresses[node], rank.Unmap()) {
-			addresses[node] = append(addresses[node], rank.Unmap())
-		}
-	}
+	addresses := addressesOf(view)
 	for _, node := range view.Nodes {
 		if ranks.ContainerOf(node) != "" {
 			continue // its interfaces are a container's own
@@ -49,12 +41,7 @@ func judgeBridges(view checks.View) (findings []checks.Finding) {
 		_, network, _ := names.HolderOf(node, node.Address)
 		for _, bridge := range node.Net.Interfaces {
 			for _, subnet := range subnetsOf(bridge) {
-				var covered []string
-				for _, peer := range view.Everywhere() {
-					if peer != node && slices.ContainsFunc(addresses[peer], subnet.Contains) {
-						covered = append(covered, peer.Name)
-					}
-				}
+				covered := addresses.within(subnet, node)
 				if covered != nil || network.IsValid() && network.Overlaps(subnet) {
 					findings = append(findings, covers(node, bridge, subnet, network, covered))
 				}
@@ -62,6 +49,42 @@ func judgeBridges(view checks.View) (findings []checks.Finding) {
 		}
 	}
 	return findings
+}
+
+// held is an address at which a node was reached, or by which its ranks will talk.
+type held struct {
+	netip.Addr
+	by *facts.Node
+}
+
+// heldByAll are those of all nodes, in order.
+type heldByAll []held
+
+func addressesOf(view checks.View) (all heldByAll) {
+	choices := placementOf(view).choices
+	for _, node := range view.Everywhere() {
+		for _, text := range []string{node.Address, choices[node].Address} {
+			if address, err := netip.ParseAddr(text); err == nil {
+				all = append(all, held{address.Unmap(), node})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b held) int { return a.Compare(b.Addr) })
+	return all
+}
+
+// within are the nodes other than one that have an address in a network.
+func (all heldByAll) within(network netip.Prefix, but *facts.Node) (names []string) {
+	from, _ := slices.BinarySearchFunc(all, network.Addr(), func(h held, first netip.Addr) int { return h.Compare(first) })
+	for _, h := range all[from:] {
+		if !network.Contains(h.Addr) {
+			break
+		}
+		if h.by != but && !slices.Contains(names, h.by.Name) {
+			names = append(names, h.by.Name)
+		}
+	}
+	return names
 }
 
 // subnetsOf are the networks that a bridge of a container engine has, none of any other
