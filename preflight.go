@@ -11,9 +11,7 @@ package preflight
 import (
 	"cmp"
 	"context"
-	"net"
 	"slices"
-	"strconv"
 	"time"
 
 	"preflight/checks"
@@ -87,9 +85,7 @@ func AskEndpoint(ctx context.Context, job Job, endpoint string) store.Report {
 		report.Nodes = append(report.Nodes, store.Node{Node: node.Node, Seen: node.Seen, Lost: node.Lost})
 		running = append(running, hang.Node{Node: node.Node, Jobs: node.Jobs, Lost: cmp.Or(node.JobsLost, node.Lost)})
 	}
-	_, text, _ := net.SplitHostPort(endpoint)
-	port, _ := strconv.Atoi(text)
-	if found := judgeHang(ctx, job, running, port); found.World > 0 {
+	if found := judgeHang(ctx, job, running, endpoint); found.World > 0 {
 		report.Job = &found
 	}
 	report.Interrupted = ctx.Err() != nil
@@ -104,12 +100,12 @@ func Hang(ctx context.Context, job Job) hang.Report {
 	for _, node := range fleet.ListJobs(ctx, job.work(), 0) {
 		nodes = append(nodes, hang.Node(node))
 	}
-	return judgeHang(ctx, job, nodes, 0)
+	return judgeHang(ctx, job, nodes, "")
 }
 
-func judgeHang(ctx context.Context, job Job, nodes []hang.Node, port int) hang.Report {
+func judgeHang(ctx context.Context, job Job, nodes []hang.Node, endpoint string) hang.Report {
 	report := hang.Report{Schema: checks.Schema, Nodes: nodes, Interrupted: ctx.Err() != nil}
-	hang.Judge(&report, port, job.Plan.Prediction.SSHPort)
+	hang.Judge(&report, endpoint, job.Plan.Prediction.SSHPort)
 	return report
 }
 

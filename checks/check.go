@@ -174,6 +174,17 @@ func UnknownFor(node *facts.Node, reason string) Finding {
 	return Finding{Verdict: Unknown, Nodes: []string{node.Name}, Summary: reason}
 }
 
+// Unasked is what is said of a node that could not answer: lost is why one that was reached did not.
+func Unasked(node *facts.Node, lost string) Finding {
+	switch {
+	case lost != "":
+		return UnknownFor(node, lost)
+	case node.SSH != nil:
+		return UnknownFor(node, "not reached: "+node.SSH.Message)
+	}
+	return UnknownFor(node, "not reached: no login was tried")
+}
+
 // OnEach is the Run of a check that judges every node by itself. Findings that name no node
 // are of the one judged.
 func OnEach(judge func(View, *facts.Node) []Finding) func(View) []Finding {

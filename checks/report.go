@@ -173,3 +173,21 @@ func (r *Report) Conclude(strict bool) {
 		r.Verdict, r.ExitCode = Pass, 0
 	}
 }
+
+// Concluded is the verdict and the exit code of what is judged without checks: 1 when something failed, 2 when
+// something is not known, 1 before 2.
+func Concluded(findings []Finding, interrupted bool) (verdict Verdict, exitCode int) {
+	met := map[Verdict]bool{}
+	for _, finding := range findings {
+		met[finding.Verdict] = true
+	}
+	switch {
+	case met[Fail]:
+		return Fail, 1
+	case met[Unknown], interrupted:
+		return Unknown, 2
+	case met[Warn]:
+		return Warn, 0
+	}
+	return Pass, 0
+}

@@ -48,48 +48,52 @@ func AskEndpoint(ctx context.Context, job Job, endpoint string) (here facts.Endp
 
 func (job Job) askEndpoint(ctx context.Context, endpoint string) (here facts.Endpoint, nodes []Asked) {
 	nodes = make([]Asked, len(job.Prediction.Hosts))
-	for i, node := range job.empty().Nodes {
-		nodes[i].Node = node
-	}
 	var own sync.WaitGroup
 	own.Go(func() { here = drill.Identify(ctx, endpoint, endpointTime) })
-	if len(nodes) > 0 {
-		job.emit(Event{Phase: Reaching, Step: Began, Nodes: len(nodes)})
-	}
-	opening := job.opening(Asking, len(nodes))
-	atOnce, short := job.Remote.Fit(job.Prediction.HostNames(), false, AtOnce)
-	eachNode(len(nodes), atOnce, func(i int) {
-		if short != nil {
-			nodes[i].SSH = sshFacts(&remote.Trace{}, short)
-			return
+	job.askAll(ctx, Asking, jobsTime+endpointTime, func(i int) *facts.Node { return &nodes[i].Node }, func(ctx context.Context, at *remote.Agent, i int) error {
+		node := &nodes[i]
+		node.Jobs, node.JobsLost, _ = listJobs(ctx, at, port(endpoint)) // an agent that is lost is told of below
+		seen, err := agent.Identify.Ask(ctx, at, agent.Endpoint{Endpoint: endpoint, Deadline: endpointTime, RunID: runAt(node.Jobs, port(endpoint))})
+		if err != nil {
+			node.Lost = lostReason(err)
+			return err
 		}
-		job.askFrom(ctx, endpoint, opening, &nodes[i])
+		node.Seen = &seen
+		return nil
 	})
 	own.Wait()
-	job.emit(Event{Phase: Asking, Step: Ended})
 	return here, nodes
 }
 
-// askFrom has one node say who is at the endpoint. opening is called once it may.
-func (job Job) askFrom(ctx context.Context, endpoint string, opening func(), node *Asked) {
-	at, _ := job.reach(ctx, &node.Node, time.Now().Add(job.Timeout))
-	if at == nil {
-		return
+// askAll has ask called for every node of the launch that is reached, all at once, with its place in the hostfile.
+func (job Job) askAll(ctx context.Context, phase Phase, limit time.Duration, nodeOf func(i int) *facts.Node, ask func(ctx context.Context, at *remote.Agent, i int) error) {
+	nodes := job.empty().Nodes
+	for i, node := range nodes {
+		*nodeOf(i) = node
 	}
-	defer at.Close()
-	ctx, cancel := within(ctx, at, jobsTime+endpointTime)
-	defer cancel()
-	until := time.Now().Add(jobsTime + endpointTime + answerTime)
-	opening()
-	job.emit(Event{Phase: Asking, Step: Began, Node: node.Name, Until: until})
-	node.Jobs, node.JobsLost, _ = listJobs(ctx, at, port(endpoint)) // an agent that is lost is told of below
-	seen, err := agent.Identify.Ask(ctx, at, agent.Endpoint{Endpoint: endpoint, Deadline: endpointTime, RunID: runAt(node.Jobs, port(endpoint))})
-	job.ended(Asking, node.Name, err)
-	if err != nil {
-		node.Lost = lostReason(err)
-		return
+	if len(nodes) > 0 {
+		job.emit(Event{Phase: Reaching, Step: Began, Nodes: len(nodes)})
 	}
-	node.Seen = &seen
+	opening := job.opening(phase, len(nodes))
+	atOnce, short := job.Remote.Fit(job.Prediction.HostNames(), false, AtOnce)
+	eachNode(len(nodes), atOnce, func(i int) {
+		node := nodeOf(i)
+		if short != nil {
+			node.SSH = sshFacts(&remote.Trace{}, short)
+			return
+		}
+		at, _ := job.reach(ctx, node, time.Now().Add(job.Timeout))
+		if at == nil {
+			return
+		}
+		defer at.Close()
+		ctx, cancel := within(ctx, at, limit)
+		defer cancel()
+		opening()
+		job.emit(Event{Phase: phase, Step: Began, Node: node.Name, Until: time.Now().Add(limit + answerTime)})
+		job.ended(phase, node.Name, ask(ctx, at, i))
+	})
+	job.emit(Event{Phase: phase, Step: Ended})
 }
 
 // runAt is the run ID of a launcher on a node that meets at the port, "" for none.

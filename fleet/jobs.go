@@ -37,37 +37,11 @@ func ListJobs(ctx context.Context, job Job, port int) []JobsOn {
 
 func (job Job) listJobs(ctx context.Context, port int) []JobsOn {
 	nodes := make([]JobsOn, len(job.Prediction.Hosts))
-	for i, node := range job.empty().Nodes {
-		nodes[i].Node = node
-	}
-	job.emit(Event{Phase: Reaching, Step: Began, Nodes: len(nodes)})
-	opening := job.opening(Looking, len(nodes))
-	atOnce, short := job.Remote.Fit(job.Prediction.HostNames(), false, AtOnce)
-	eachNode(len(nodes), atOnce, func(i int) {
-		if short != nil {
-			nodes[i].SSH = sshFacts(&remote.Trace{}, short)
-			return
-		}
-		job.listOn(ctx, port, opening, &nodes[i])
+	job.askAll(ctx, Looking, jobsTime, func(i int) *facts.Node { return &nodes[i].Node }, func(ctx context.Context, at *remote.Agent, i int) (err error) {
+		nodes[i].Jobs, nodes[i].Lost, err = listJobs(ctx, at, port)
+		return err
 	})
-	job.emit(Event{Phase: Looking, Step: Ended})
 	return nodes
-}
-
-// listOn has one node list them. opening is called once it may.
-func (job Job) listOn(ctx context.Context, port int, opening func(), node *JobsOn) {
-	at, _ := job.reach(ctx, &node.Node, time.Now().Add(job.Timeout))
-	if at == nil {
-		return
-	}
-	defer at.Close()
-	ctx, cancel := within(ctx, at, jobsTime)
-	defer cancel()
-	opening()
-	job.emit(Event{Phase: Looking, Step: Began, Node: node.Name, Until: time.Now().Add(jobsTime + answerTime)})
-	var err error
-	node.Jobs, node.Lost, err = listJobs(ctx, at, port)
-	job.ended(Looking, node.Name, err)
 }
 
 // listJobs has an agent list them, or says why it does not. The error is of an agent that is lost.

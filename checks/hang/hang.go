@@ -10,11 +10,13 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"preflight/checks"
 	"preflight/checks/engine"
 	"preflight/checks/fix"
+	"preflight/checks/names"
 	"preflight/facts"
 	"preflight/launch"
 )
@@ -50,8 +52,10 @@ type Wait struct {
 	What  string   `json:"what"`
 }
 
-// Judge finds the job, of which a port may be known, and says who is missing.
-func Judge(r *Report, port, sshPort int) {
+// Judge finds the job, of which it may be known where it meets, HOST:PORT, and says who is missing.
+func Judge(r *Report, endpoint string, sshPort int) {
+	_, text := names.SplitEndpoint(endpoint)
+	port, _ := strconv.Atoi(text) // 0 for none
 	j := findJob(r.Nodes, port)
 	r.Endpoint, r.Members, r.World = j.endpoint(), j.unit(), j.size()
 	findings := unseen(r.Nodes)
@@ -72,22 +76,8 @@ func Judge(r *Report, port, sshPort int) {
 		findings[i].Check, findings[i].Verdict = "hang", cmp.Or(f.Verdict, checks.Fail)
 	}
 	r.Findings = append([]checks.Finding{}, engine.NewAddressing(fleet, launch.Prediction{SSHPort: sshPort}).Fold(findings)...)
-	r.conclude()
+	r.Verdict, r.ExitCode = checks.Concluded(r.Findings, r.Interrupted)
 	r.Answer = r.answer()
-}
-
-func (r *Report) conclude() {
-	has := func(v checks.Verdict) bool {
-		return slices.ContainsFunc(r.Findings, func(f checks.Finding) bool { return f.Verdict == v })
-	}
-	switch {
-	case has(checks.Fail):
-		r.Verdict, r.ExitCode = checks.Fail, 1
-	case has(checks.Unknown), r.Interrupted:
-		r.Verdict, r.ExitCode = checks.Unknown, 2
-	default:
-		r.Verdict, r.ExitCode = checks.Pass, 0
-	}
 }
 
 // answer is the whole of it in one sentence.
@@ -131,11 +121,7 @@ func unseen(nodes []Node) (findings []checks.Finding) {
 	for i := range nodes {
 		node := &nodes[i]
 		if node.Jobs == nil {
-			message := "no login was tried"
-			if node.SSH != nil {
-				message = node.SSH.Message
-			}
-			findings = append(findings, checks.UnknownFor(&node.Node, cmp.Or(node.Lost, "not reached: "+message)))
+			findings = append(findings, checks.Unasked(&node.Node, node.Lost))
 		}
 	}
 	return findings

@@ -73,11 +73,10 @@ func elasticAgents(nodes []Node) {
 
 func TestJudge(t *testing.T) {
 	for _, tt := range []struct {
-		name string
-		does func(nodes []Node)
-		port int
-		want string // the answer
-		code int
+		name     string
+		does     func(nodes []Node)
+		want     string // the answer
+		code     int
 	}{
 		{name: "all have met", does: func([]Node) {}, want: "8 of 8 ranks have met at 10.0.0.1:29500; all have met, so that what hangs comes after it"},
 		{name: "a node has no process", does: func(n []Node) { n[2].Jobs.Processes = nil }, code: 1,
@@ -184,7 +183,7 @@ func TestJudge(t *testing.T) {
 			nodes := cluster()
 			tt.does(nodes)
 			report := Report{Nodes: nodes}
-			Judge(&report, tt.port, 0)
+			Judge(&report, "", 0)
 			if diff := cmp.Diff(tt.want, report.Answer); diff != "" || report.ExitCode != tt.code {
 				t.Errorf("exit code %d, want %d; answer (-want +got)\n%s", report.ExitCode, tt.code, diff)
 			}
@@ -209,10 +208,10 @@ func TestPortOfTheJob(t *testing.T) {
 		}
 	}
 	nodes[1].Jobs.Processes = append(nodes[1].Jobs.Processes, small.Jobs.Processes...)
-	for port, want := range map[int]string{0: "10.0.0.1:29500", 29511: "10.0.0.1:29511"} {
+	for endpoint, want := range map[string]string{"": "10.0.0.1:29500", "w1:29511": "10.0.0.1:29511"} {
 		report := Report{Nodes: nodes}
-		if Judge(&report, port, 0); report.Endpoint != want {
-			t.Errorf("of port %d: the job at %s was judged, want that at %s", port, report.Endpoint, want)
+		if Judge(&report, endpoint, 0); report.Endpoint != want {
+			t.Errorf("of %q: the job at %s was judged, want that at %s", endpoint, report.Endpoint, want)
 		}
 	}
 }
@@ -222,7 +221,7 @@ func TestFixes(t *testing.T) {
 	nodes := cluster()
 	of(nodes, 4)[0].State = "T"
 	report := Report{Nodes: nodes}
-	Judge(&report, 0, 2222)
+	Judge(&report, "", 2222)
 	if got, want := strings.Join(report.Findings[0].Fix, "\n"), "ssh -p 2222 w4 kill -CONT 101"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -4,7 +4,6 @@ package hang
 
 import (
 	"fmt"
-
 	"slices"
 	"strconv"
 	"strings"

@@ -75,11 +75,7 @@ func Judge(r *Report, sshPort int) {
 	}
 	for _, node := range r.Nodes {
 		if node.Seen == nil {
-			message := "no login was tried"
-			if node.SSH != nil {
-				message = node.SSH.Message
-			}
-			findings = append(findings, checks.UnknownFor(&node.Node, cmp.Or(node.Lost, "not reached: "+message)))
+			findings = append(findings, checks.Unasked(&node.Node, node.Lost))
 		}
 	}
 	for i, f := range findings {
@@ -89,23 +85,10 @@ func Judge(r *Report, sshPort int) {
 	r.conclude()
 }
 
+// conclude has the job that meets there say more than the endpoint where it is worse.
 func (r *Report) conclude() {
-	r.Verdict, r.ExitCode = checks.Pass, 0
-	if r.Interrupted {
-		r.Verdict, r.ExitCode = checks.Unknown, 2
-	}
-	for _, f := range r.Findings {
-		switch {
-		case f.Verdict == checks.Fail:
-			r.Verdict, r.ExitCode = checks.Fail, 1
-			return
-		case f.Verdict == checks.Unknown:
-			r.Verdict, r.ExitCode = checks.Unknown, 2
-		case f.Verdict == checks.Warn && r.Verdict == checks.Pass:
-			r.Verdict = checks.Warn
-		}
-	}
-	if r.Job != nil && r.Job.ExitCode == 1 || r.Job != nil && r.ExitCode == 0 && r.Job.ExitCode != 0 {
+	r.Verdict, r.ExitCode = checks.Concluded(r.Findings, r.Interrupted)
+	if r.Job != nil && (r.Job.ExitCode == 1 || r.ExitCode == 0 && r.Job.ExitCode != 0) {
 		r.Verdict, r.ExitCode = r.Job.Verdict, r.Job.ExitCode
 	}
 }

@@ -3,13 +3,11 @@
 package main
 
 import (
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"preflight"
-	"preflight/cmd/preflight/internal/outputs"
 	"preflight/report"
 	"preflight/secret"
 )
@@ -41,15 +39,7 @@ Exit codes: 0 nothing is wrong but patience, 1 somebody is missing or wrong,
 			closeJob()
 			secret.Within(&seen)
 			seen.Version, seen.Seconds = Version, time.Since(began).Seconds()
-			if config.Format == "json" {
-				err = report.JSON(os.Stdout, seen)
-			} else {
-				err = report.HangText(os.Stdout, seen, outputs.TerminalStyle(os.Stdout))
-			}
-			if err == nil && seen.ExitCode != exitPass {
-				err = exitCode(seen.ExitCode)
-			}
-			return err
+			return answer(config.Format, seen, report.HangText, seen.ExitCode)
 		}),
 	}
 	launchFlags(cmd.Flags())

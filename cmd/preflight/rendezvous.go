@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strconv"
@@ -29,8 +30,9 @@ func rendezvousCommand() *cobra.Command {
 		Long: `Say who listens at an endpoint where ranks should meet: nobody, a firewall,
 another service, or a torch store, and of which generation. With a hostfile every
 node is asked too: what the name is there, whether it gets through, by which
-interface, and what runs there of the job that meets (see preflight hang). A store that serves a running job is asked nothing that changes it; that
-of another preflight is waited for to leave.
+interface, and what runs there of the job that meets (see preflight hang). A store
+that serves a running job is asked nothing that changes it; that of another preflight
+is waited for to leave.
 
 Exit codes: 0 a store answers everywhere, 1 it does not or somebody is missing
 from the job, 2 could not tell.`,
@@ -49,15 +51,7 @@ from the job, 2 could not tell.`,
 			closeJob()
 			secret.Within(&seen)
 			seen.Version, seen.Seconds = Version, time.Since(began).Seconds()
-			if config.Format == "json" {
-				err = report.JSON(os.Stdout, seen)
-			} else {
-				err = report.EndpointText(os.Stdout, seen, outputs.TerminalStyle(os.Stdout))
-			}
-			if err == nil && seen.ExitCode != exitPass {
-				err = exitCode(seen.ExitCode)
-			}
-			return err
+			return answer(config.Format, seen, report.EndpointText, seen.ExitCode)
 		}),
 	}
 	launchFlags(cmd.Flags())
@@ -66,6 +60,20 @@ from the job, 2 could not tell.`,
 	cmd.Flags().BoolP("quiet", "q", false, "no progress")
 	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "ssh_port", "timeout", "format", "progress", "quiet")
 	return cmd
+}
+
+// answer prints what was asked, and is the exit code that it comes to.
+func answer[Report any](format string, seen Report, text func(io.Writer, Report, report.Style) error, code int) error {
+	var err error
+	if format == "json" {
+		err = report.JSON(os.Stdout, seen)
+	} else {
+		err = text(os.Stdout, seen, outputs.TerminalStyle(os.Stdout))
+	}
+	if err == nil && code != exitPass {
+		err = exitCode(code)
+	}
+	return err
 }
 
 // callers is the job of the nodes to call from: none where none were named.
