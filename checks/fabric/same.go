@@ -172,62 +172,6 @@ func takenLayer(view checks.View, node *facts.Node) string {
 // drivers/infiniband/core/cache.c, ib_find_cached_pkey, takes a full member first.
 const fullMember = 0x8000
 
-// partitionKey is the key that NCCL uses, the one in slot 0 unless NCCL_IB_PKEY names
-// another; "" where the slot is empty.
-func partitionKey(view checks.View, node *facts.Node, port *facts.IBPort) string {
-	slot, _ := nccl.Number(ranks.Env(view, node).Get("NCCL_IB_PKEY").Value)
-	at := int(slot)
-	if port.PKeySlots != nil {
-		at = slices.Index(port.PKeySlots, int(slot))
-	}
-	if at < 0 || at >= len(port.PKeys) {
-		return ""
-	}
-	return port.PKeys[at]
-}
-
-// partition is that of the key that NCCL uses, whether as a full member or not.
-func partition(view checks.View) func(*facts.Node, *facts.IBPort) string {
-	return func(node *facts.Node, port *facts.IBPort) string {
-		spelled := partitionKey(view, node, port)
-		key, isNumber := nccl.Number(spelled)
-		if !isNumber {
-			return spelled
-		}
-		return fmt.Sprintf("0x%04x", key&^fullMember)
-	}
-}
-
-// limitedMembers finds ports that are limited members of their partition on several nodes:
-// each reaches full members only.
-func (p ports) limitedMembers(view checks.View) []checks.Finding {
-	limited := map[*facts.Node][]string{}
-	for _, name := range p.names {
-		var those []*facts.Node
-		for _, node := range p.nodes {
-			port := p.on[name][node]
-			if !isActive(port) || port.LinkLayer != "InfiniBand" {
-				continue
-			}
-			if key, isNumber := nccl.Number(partitionKey(view, node, port)); isNumber && key&fullMember == 0 {
-				those = append(those, node)
-			}
-		}
-		if len(those) < 2 {
-			continue
-		}
-		for _, node := range those {
-			limited[node] = append(limited[node], name+" "+partitionKey(view, node, p.on[name][node]))
-		}
-	}
-	return portFindings(p.nodes, limited, ", ", checks.Finding{
-		Summary:  "ports are limited members of their partition, and cannot talk to each other",
-		Want:     "full membership, which the first bit of the key says (0xffff of 0x7fff): the subnet manager's partitions.conf grants it; or NCCL_IB_PKEY with the slot of such a key",
-		WouldSee: "Got completion from peer … with status=12 (retry exceeded)",
-		Remedy:   []fix.Command{fix.On("grep . /sys/class/infiniband/*/ports/*/pkeys/* | grep -v 0x0000")},
-	})
-}
-
 // subnetPrefix is the first half of an InfiniBand port's address. Ports of two subnets
 // meet through a router only, for which their addresses carry an FLID.
 // Source: NVIDIA/nccl 2.30, transport/net_ib/connect.cc, ncclIbExtractFlid.

@@ -73,10 +73,10 @@ func elasticAgents(nodes []Node) {
 
 func TestJudge(t *testing.T) {
 	for _, tt := range []struct {
-		name     string
-		does     func(nodes []Node)
-		want     string // the answer
-		code     int
+		name string
+		does func(nodes []Node)
+		want string // the answer
+		code int
 	}{
 		{name: "all have met", does: func([]Node) {}, want: "8 of 8 ranks have met at 10.0.0.1:29500; all have met, so that what hangs comes after it"},
 		{name: "a node has no process", does: func(n []Node) { n[2].Jobs.Processes = nil }, code: 1,

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpu
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/ranks"
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+var Fabric = checks.Check{
+	ID:       "gpu-fabric",
+	Title:    "where GPUs sit behind NVSwitches, the fabric manager runs, is of the driver's version, and has set every GPU up",
+	Severity: checks.Error,
+	Needs:    []facts.Section{facts.SectionNVML, facts.SectionGPU},
+	Volatile: true,
+	Doc: "NVSwitches route nothing before nvidia-fabricmanager has configured them, and CUDA refuses to start until then. It does not start when its version is not exactly the driver's, which is what an upgrade of " +
+		"one package of the two leaves behind. In a container and in a virtual machine that was given GPUs without their switches the manager runs elsewhere, and only what the GPUs say of their place in the " +
+		"fabric counts: still in progress, a status other than success, a health that is degraded, places in two domains on one machine. Fatal errors of the switches in the last 24 hours (SXid in the kernel log, where " +
+		"it may be read) count until the driver is loaded anew.",
+	WouldSee: "RuntimeError: Unexpected error from cudaGetDeviceCount() … Error 802: system not yet initialized",
+	Run: func(view checks.View) []checks.Finding {
+		nodes, findings := judgedGPUs(view)
+		cardsOf := usedCards(view)
+		for _, node := range nodes {
+			findings = append(findings, refusedFacts(view, node, cardsOf(node), neededForFabric)...)
+		}
+		if len(nodes) > 0 && !slices.ContainsFunc(nodes, hasFabric) {
+			return append(findings, checks.Skipped("no node has NVSwitches")...)
+		}
+		for _, node := range nodes {
+			if !hasFabric(node) {
+				continue
+			}
+			manager := managerFindings(node)
+			findings = append(append(findings, manager...), switchFaults(node)...)
+			if !slices.ContainsFunc(manager, func(f checks.Finding) bool { return f.Verdict == "" }) { // else the GPUs wait for it
+				refused := firstOf(node, cardsOf(node), fabricRules)
+				for i := range refused {
+					if hiddenSwitches(node) {
+						refused[i].Remedy = append(refused[i].Remedy, throughInfiniBand)
+					}
+				}
+				findings = append(findings, refused...)
+				findings = append(findings, splitFabric(node, cardsOf(node))...)
+			}
+		}
+		return findings
+	},
+}
+
+var neededForFabric = essential{func(card *facts.Card) bool { return card.Fabric == nil }, []string{"nvmlDeviceGetGpuFabricInfo", "nvmlDeviceGetGpuFabricInfoV"}}
+
+// hasFabric is whether a node shows NVSwitches: on its bus, at the far end of its
+// links, or by what a GPU says of its fabric. Where the bus shows none, a GPU whose
+// registration has not started may as well have no fabric to register with.
+func hasFabric(node *facts.Node) bool {
+	return ownsSwitches(node) || slices.ContainsFunc(node.NVML.Cards, func(card facts.Card) bool {
+		return card.NVLinks != nil && card.NVLinks.RemoteKind == "switch" ||
+			card.Fabric != nil && slices.Contains([]string{"in-progress", "completed"}, card.Fabric.State)
+	})
+}
+
+// ownsSwitches is whether a machine has NVSwitches that its own fabric manager sets up: on its
+// bus, behind adapters or, where those do not tell it, by the model of its GPUs and a manager
+// that is installed. A virtual machine that was given such GPUs has none.
+func ownsSwitches(node *facts.Node) bool {
+	return node.GPU.NVSwitches > 0 || hiddenSwitches(node)
+}
+
+func hiddenSwitches(node *facts.Node) bool {
+	return len(node.GPU.SwitchDoors) > 0 || node.GPU.NVSwitches == 0 && valueOf(node.GPU.FabricManager).Installed && slices.ContainsFunc(node.NVML.Cards, ranks.IsHGXBlackwell)
+}
+
+func fabricIsUp(node *facts.Node) bool {
+	var states []string
+	for _, card := range node.NVML.Cards {
+		if card.Fabric != nil && card.Fabric.State != "not-supported" {
+			states = append(states, card.Fabric.State)
+		}
+	}
+	slices.Sort(states)
+	return slices.Equal(slices.Compact(states), []string{"completed"})
+}
+
+// managerFindings judges the service of a machine that has NVSwitches of its own.
+//
+// Source: NVIDIA, Fabric Manager User Guide, r550: the service and the driver must be
+// of one version, else "fabric manager NVIDIA GPU driver interface version … don't
+// match with driver version …".
+func managerFindings(node *facts.Node) []checks.Finding {
+	manager := node.GPU.FabricManager
+	if !ownsSwitches(node) || ranks.ContainerOf(node) != "" || manager == nil {
+		return nil
+	}
+	driver := cmp.Or(node.NVML.Driver, node.GPU.Module)
+	running := manager.Running || manager.State == "active"
+	f := checks.Finding{Nodes: []string{node.Name}, Want: "nvidia-fabricmanager " + driver + " running"}
+	switch {
+	case !manager.Installed && !running:
+		if fabricIsUp(node) {
+			return nil // somebody else has done it
+		}
+		f.Summary = "there are NVSwitches and no fabric manager is installed"
+		f.Got = fmt.Sprintf("%d NVSwitches, driver %s", node.GPU.NVSwitches, driver)
+		if len(node.GPU.SwitchDoors) > 0 {
+			f.Got = fmt.Sprintf("NVSwitches behind %s, driver %s", strings.Join(node.GPU.SwitchDoors, ", "), driver)
+		}
+		f.Remedy = append(installManager(driver), startManager)
+	case manager.Version != "" && driver != "" && manager.Version != driver:
+		f.Summary = "fabric manager and driver are of two versions"
+		f.Got = fmt.Sprintf("fabric manager %s, driver %s", manager.Version, driver)
+		f.Remedy = append(installManager(driver), fix.On("sudo systemctl restart nvidia-fabricmanager   # once nothing uses the GPUs"))
+		if running && fabricIsUp(node) {
+			f.Verdict, f.WouldSee = checks.Warn, "nothing before the next boot, then Error 802: system not yet initialized"
+		}
+	case !running:
+		f.Summary = "the fabric manager does not run"
+		f.Got = cmp.Or(manager.State, "no process of it")
+		f.Remedy = []fix.Command{startManager, fix.On("sudo journalctl -u nvidia-fabricmanager -n 20   # if it does not stay up")}
+	default:
+		return nil
+	}
+	if hiddenSwitches(node) {
+		f.Remedy = append(f.Remedy, throughInfiniBand)
+	}
+	return []checks.Finding{f}
+}
+
+// throughInfiniBand is what the manager of HGX B200 and B300 needs besides: it has the switches
+// managed by nvlsm, a subnet manager, which reaches them through InfiniBand.
+//
+// Source: NVIDIA, Fabric Manager User Guide, r570, HGX B200.
+var throughInfiniBand = fix.On("sudo modprobe ib_umad; ibstat; pgrep -a nvlsm   # the package nvlsm, and ACTIVE ports of the adapters that manage the switches")
+
+// switchFaults are the fatal errors of a node's NVSwitches: what goes through them fails until
+// the switches are reset, and GPUs with them.
+//
+// Source: NVIDIA, Fabric Manager User Guide, r550, appendix D; NVIDIA/DCGM of 2026-07,
+// DcgmHealthWatch.cpp, DCGM_FI_DEV_SXID_FATAL_ERROR.
+func switchFaults(node *facts.Node) []checks.Finding {
+	var faults []string
+	for _, sxid := range node.GPU.SXids {
+		if what, fatal := strings.CutPrefix(sxid.Text, "Fatal, "); fatal && sxid.Age <= xidWindow {
+			faults = append(faults, fmt.Sprintf("SXid %d of %s, %s, %s ago", sxid.Code, sxid.Address, what, facts.Duration(sxid.Age)))
+		}
+	}
+	if faults == nil {
+		return nil
+	}
+	const most = 3
+	got := strings.Join(faults[max(0, len(faults)-most):], "; ")
+	return []checks.Finding{{
+		Nodes:    []string{node.Name},
+		Summary:  "NVSwitches reported fatal errors in the last 24 hours",
+		Got:      got + when(len(faults) > most, "; and %d before", len(faults)-most),
+		Want:     "no fatal SXid since the driver was loaded; if the GPUs and switches were reset since, waive this until tomorrow",
+		Remedy:   []fix.Command{fix.On("sudo dmesg -T | grep -i sxid"), resetGPUs, fix.On("sudo systemctl restart nvidia-fabricmanager   # after it")},
+		WouldSee: "Xid 74 or 45 in the kernel log, and a collective that ends in a CUDA error or never",
+	}}
+}
+
+var startManager = fix.On("sudo systemctl enable --now nvidia-fabricmanager")
+
+// installManager installs the manager that belongs to a driver ("550.54.15"). What
+// follows the version is NVIDIA's ("-1") or the distribution's ("-0ubuntu0.24.04.1").
+func installManager(driver string) []fix.Command {
+	branch, _, _ := strings.Cut(driver, ".")
+	if branch == "" {
+		return []fix.Command{fix.On("sudo apt-get install -y nvidia-fabricmanager-BRANCH   # of exactly the driver's version")}
+	}
+	ofBranch := fix.On("sudo apt-get install -y 'nvidia-fabricmanager-%s=%s*'", fix.Name(branch), fix.Name(driver))
+	if !hostfile.Before(branch, "580") {
+		ofBranch = fix.On("sudo apt-get install -y 'nvidia-fabricmanager=%s*' || sudo apt-get install -y 'nvidia-fabricmanager-%s=%[1]s*'", fix.Name(driver), fix.Name(branch)).Remark("NVIDIA's repository, or Ubuntu's")
+	}
+	return []fix.Command{
+		ofBranch,
+		fix.On("sudo dnf install -y nvidia-fabric-manager-%s", fix.Name(driver)).Remark("on Red Hat"),
+	}
+}
+
+// fabricRules are what GPUs say of their place in the fabric. Bandwidth that is
+// degraded because links are down is for gpu-links to say.
+var fabricRules = func() []cardRule {
+	show := fix.On("nvidia-smi -q -i {gpus}   # Fabric")
+	restart := []fix.Command{show, fix.On("sudo systemctl restart nvidia-fabricmanager   # where it runs, once nothing uses the GPUs"), fix.On("sudo journalctl -u nvidia-fabricmanager -n 20")}
+	return []cardRule{{checks.Finding{
+		Summary: "GPUs are not registered with the NVLink fabric",
+		Want:    "fabric state completed",
+		Remedy:  restart,
+	}, func(_ *facts.Node, card *facts.Card) string {
+		state := valueOf(card.Fabric).State
+		if state == "not-started" || state == "in-progress" {
+			return fmt.Sprintf("fabric state %s", state)
+		}
+		return ""
+	}}, {checks.Finding{
+		Summary: "the NVLink fabric refused GPUs",
+		Want:    "fabric status success",
+		Remedy:  restart,
+	}, func(_ *facts.Node, card *facts.Card) string {
+		fabric := valueOf(card.Fabric)
+		if fabric.Status != "" && fabric.State != "not-supported" {
+			return fmt.Sprintf("fabric state %s, status %s", fabric.State, fabric.Status)
+		}
+		return ""
+	}}, {checks.Finding{
+		Verdict:  checks.Warn,
+		Summary:  "the NVLink fabric of GPUs is not in full health",
+		Want:     "nothing degraded",
+		Remedy:   append([]fix.Command{fix.On("nvidia-smi nvlink -s -i {gpus}")}, restart...),
+		WouldSee: "no message: traffic between GPUs is slower, or hangs where a route is gone",
+	}, func(_ *facts.Node, card *facts.Card) string {
+		linksDown, fabric := len(valueOf(card.NVLinks).Down) > 0, valueOf(card.Fabric)
+		degraded := compare.Without(fabric.Degraded, func(what string) bool { return linksDown && what == "bandwidth" })
+		if len(fabric.Degraded) == 0 && (fabric.Health == "unhealthy" || fabric.Health == "limited-capacity") {
+			return fabric.Health
+		}
+		return strings.Join(degraded, ", ")
+	}}}
+}()
+
+// splitFabric finds GPUs of one machine in two domains, which is never meant.
+// Machines may well be in several: of racks, or by partitions.
+func splitFabric(node *facts.Node, cards []*facts.Card) []checks.Finding {
+	place := func(card *facts.Card) string {
+		fabric := valueOf(card.Fabric)
+		if fabric.Cluster != "" {
+			return fmt.Sprintf("cluster %s, clique %d", fabric.Cluster, fabric.Clique)
+		}
+		return ""
+	}
+	at := slices.IndexFunc(cards, func(card *facts.Card) bool { return place(card) != "" })
+	if at < 0 {
+		return nil
+	}
+	return eachOf(node, cards, []cardRule{{checks.Finding{
+		Verdict:  checks.Warn,
+		Summary:  "GPUs of one machine are in different NVLink domains",
+		Want:     "one cluster and one clique on a machine",
+		Remedy:   []fix.Command{fix.On("nvidia-smi -q   # Fabric: ClusterUUID and CliqueId"), fix.On("sudo systemctl restart nvidia-fabricmanager   # where it runs, once nothing uses the GPUs")},
+		WouldSee: "no message: traffic between these GPUs does not take NVLink",
+	}, func(_ *facts.Node, card *facts.Card) string {
+		if place(card) == "" || place(card) == place(cards[at]) {
+			return ""
+		}
+		return fmt.Sprintf("%s, where %s is in %s", place(card), gpuName(*cards[at]), place(cards[at]))
+	}}})
+}
