@@ -35,6 +35,7 @@
 #   lintian          Debian's, the packages
 #   prometheus       its promtool, the alert rules among the examples
 #   icinga2-bin      the example for Icinga 2
+#   python3-venv     pip, which installs the wheel
 #
 # With the word browser, instead, what `make browser-test` looks at the HTML report
 # with. It is large, and nothing else uses it:
@@ -68,6 +69,7 @@ needed() {
 		echo "/usr/bin/lintian lintian"
 		echo "/usr/bin/promtool prometheus"
 		echo "/usr/sbin/icinga2 icinga2-bin"
+		echo "$(set -- /usr/lib/python3*/ensurepip && echo "$1") python3-venv" # below the version
 		return
 	fi
 	if [ "${1:-}" = browser ]; then
