@@ -85,7 +85,7 @@ var rooms = []room{
 	{"drill/c10d", []string{"facts"}, nil, tries},
 	{"drill/mesh", []string{"drill/outcome", "facts", "hostsys"}, nil, tries},
 	{"drill/smoke", []string{"facts", "hostsys"}, nil, tries},
-	{"drill/smoke/direct", []string{"drill/smoke", "facts"}, nil, "it runs in a process of its own, which a library may hang or kill"},
+	{"drill/smoke/direct", []string{"drill/smoke", "facts", "hostsys"}, nil, "it runs in a process of its own, which a library may hang or kill"},
 	{"drill/outcome", []string{"facts", "hostsys"}, nil, tries},
 
 	{"fleet", []string{"drill/...", "facts", "fleet/agent", "hostfile", "hostsys", "launch", "launch/nccl", "probe", "remote"}, nil,

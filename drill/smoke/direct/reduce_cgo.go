@@ -19,6 +19,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,7 @@ import (
 
 	"preflight/drill/smoke"
 	"preflight/facts"
+	"preflight/hostsys"
 )
 
 // nccl is a communicator of it.
@@ -33,15 +35,18 @@ type nccl struct {
 	// comm is where it is: C's memory, as a call that goes on in the background writes there
 	// (NCCL 2.14, src/init.cc, ncclCommInitRankFunc). nil of none, and of one being destroyed.
 	comm atomic.Pointer[C.ncclComm_t]
-	// limit is how long an order may go on, and until when: what goes on in the background is
-	// given up then.
-	limit time.Duration
-	until time.Time
+	// limit is how long an order may go on, and patience runs out [stuck] later: a machine that
+	// gives this rank no turn tells nothing of NCCL.
+	limit    time.Duration
+	patience *hostsys.Timer
 }
 
 const (
-	// timed is how many reductions are timed, one right behind the other.
-	timed = 10
+	// timed is how many reductions are timed at most, one right behind the other, and timing is
+	// how long they are to take together: one alone takes a second where a link has 1 Gbit/s.
+	timed, timing = 10, 500 * time.Millisecond
+	// shared is how many copies there are of what ranks agree by.
+	shared = 1024
 	// A rank gives up so long before its time is over, and aborting may take so much of that;
 	// the rest is for saying so.
 	early    = 1500 * time.Millisecond
@@ -67,12 +72,12 @@ func (r *rank) meet() smoke.Done {
 func (r *rank) reduce(order smoke.Order) smoke.Done {
 	within := time.Duration(order.Seconds * float64(time.Second))
 	r.limit = max(within-early, within/2)
-	r.until = time.Now().Add(r.limit)
-	defer time.AfterFunc(r.limit+stuck, func() {
+	r.patience = hostsys.AfterFunc(r.limit+stuck, func() {
 		if call, mine := r.last(); mine {
 			r.end(r.hang(call))
 		}
-	}).Stop()
+	})
+	defer r.patience.Stop()
 
 	want := float64(order.Size) * float64(order.Size+1) / 2
 	if want > exact {
@@ -81,9 +86,7 @@ func (r *rank) reduce(order smoke.Order) smoke.Done {
 	}
 	count := max(order.Bytes/4, 1)
 	from, to, answer := r.memory(4*count), r.memory(4*count), pinned[uint32](r, count)
-	r.cuda("cuMemsetD32Async", func() C.CUresult {
-		return C.cuMemsetD32Async(from, C.uint(math.Float32bits(float32(order.Rank+1))), C.size_t(count), r.stream)
-	})
+	r.fill(from, float32(order.Rank+1), count)
 	r.join(order)
 
 	var found *facts.SmokeFailure
@@ -95,35 +98,62 @@ func (r *rank) reduce(order smoke.Order) smoke.Done {
 			}
 		}
 	}
+	var begun time.Time
+	var took time.Duration
 	for range 2 { // the second one has all begin together
 		r.spoil(to, count)
+		begun = time.Now()
 		r.allReduce(from, to, count)
 		r.settle(true)
+		took = time.Since(begun)
 		look()
 	}
-	begun := time.Now()
-	for range timed {
+	times := r.agree(took, order.Size, from, to, answer)
+	r.fill(from, float32(order.Rank+1), count)
+	begun = time.Now()
+	for range times {
 		r.allReduce(from, to, count)
 	}
 	r.settle(true)
 	seconds := time.Since(begun).Seconds()
 	look()
 	r.leave()
-	if r.failure == nil {
+	if found != nil { // from where on nothing else tells more
 		r.failure = found
 	}
 	r.free(from)
 	r.free(to)
 	unpin(r, answer)
 	others := float64(order.Size-1) / float64(order.Size)
-	return smoke.Done{BitRate: 2 * others * float64(4*count) * 8 * timed / seconds}
+	return smoke.Done{BitRate: 2 * others * float64(4*count) * 8 * float64(times) / seconds}
+}
+
+// agree is how many reductions are to be timed, which all ranks must make alike: they share how long
+// the last one took each, in whole microseconds. Of a card that sums wrongly, most sums are right.
+func (r *rank) agree(took time.Duration, size int, from, to C.CUdeviceptr, sums []uint32) int {
+	sums = sums[:min(shared, len(sums))]
+	r.fill(from, float32(min(took.Microseconds(), int64(exact/size))), len(sums))
+	r.spoil(to, len(sums))
+	r.allReduce(from, to, len(sums))
+	r.settle(true)
+	r.fetch(sums, to)
+	if r.failure != nil {
+		return 1
+	}
+	slices.Sort(sums) // as floats of one sign do
+	mean := float64(math.Float32frombits(sums[len(sums)/2])) / float64(size)
+	return int(min(max(float64(timing.Microseconds())/mean, 1), timed))
+}
+
+func (r *rank) fill(memory C.CUdeviceptr, value float32, count int) {
+	r.cuda("cuMemsetD32Async", func() C.CUresult {
+		return C.cuMemsetD32Async(memory, C.uint(math.Float32bits(value)), C.size_t(count), r.stream)
+	})
 }
 
 // spoil fills with what is no number, so that what nobody writes is not taken for an answer.
 func (r *rank) spoil(memory C.CUdeviceptr, count int) {
-	r.cuda("cuMemsetD32Async", func() C.CUresult {
-		return C.cuMemsetD32Async(memory, math.MaxUint32, C.size_t(count), r.stream)
-	})
+	r.fill(memory, math.Float32frombits(math.MaxUint32), count)
 }
 
 // join becomes a rank of a group, in the background where this NCCL can.
@@ -190,7 +220,7 @@ func (r *rank) settle(streaming bool) {
 		switch {
 		case !running:
 			return
-		case time.Now().After(r.until):
+		case r.patience.Left() < stuck:
 			hang := r.hang(r.words.call)
 			r.failure = &hang
 		}
