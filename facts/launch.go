@@ -42,6 +42,15 @@ const (
 	RoleArgument = "argument" // any other argument that looks like a path
 )
 
+// What a directory of the launch command is to its ranks, the values of LaunchFile.Role and
+// Place.Role.
+const (
+	RoleIndexCache = "index-cache" // where rank 0 leaves the indices of the data that all read
+	RoleTokenized  = "tokenized"   // data made ready once, by rank 0
+	RoleCheckpoint = "checkpoint"  // what the ranks go on from
+	RoleOutput     = "output"      // where they leave their checkpoints
+)
+
 // LaunchFile is a path that the launch command names.
 type LaunchFile struct {
 	Path string `json:"path"` // absolute

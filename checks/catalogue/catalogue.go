@@ -58,6 +58,7 @@ var Catalogue = []checks.Check{
 	software.DeepSpeedConfig,
 	software.DeepSpeedOps,
 	launcher.OffloadPath,
+	launcher.DataShared,
 	knownbad.KnownBad,
 	network.EnvSame,
 	network.EnvSane,
