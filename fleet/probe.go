@@ -32,6 +32,7 @@ func (job Job) probing() ([]facts.Section, probe.Options) {
 		Interpreter: prediction.Interpreter,
 		WorkDir:     prediction.WorkDir,
 		Files:       prediction.Files,
+		Models:      prediction.Models,
 		Ops:         prediction.Ops(),
 		Modules:     launch.Modules(job.scriptImports()),
 		Exports:     map[string]string{},

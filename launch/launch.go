@@ -188,6 +188,8 @@ type Prediction struct {
 	Files []facts.LaunchFile `json:"files,omitempty"`
 	// Places are the directories that the command names for what ranks leave to others.
 	Places []facts.LaunchFile `json:"places,omitempty"`
+	// Models are those that it names as the Hub of Hugging Face does.
+	Models []facts.ModelNamed `json:"models,omitempty"`
 	// NodeLocal is whether each node is to keep checkpoints that are whole by themselves.
 	NodeLocal bool             `json:"node_local,omitempty"`
 	Config    *dsconfig.Config `json:"config,omitempty"` // the DeepSpeed configuration, nil for none
@@ -284,6 +286,7 @@ func (r runner) prediction() Prediction {
 		PerNode:            r.PerNode,
 		Files:              FilesNamed(r.Options),
 		Places:             PlacesNamed(r.Options),
+		Models:             ModelsNamed(r.Options),
 		HostsFile:          r.HostsFile,
 		Excluded:           r.excluded(),
 	}

@@ -59,6 +59,7 @@ var Catalogue = []checks.Check{
 	software.DeepSpeedOps,
 	launcher.OffloadPath,
 	launcher.DataShared,
+	launcher.ModelCached,
 	knownbad.KnownBad,
 	network.EnvSame,
 	network.EnvSane,

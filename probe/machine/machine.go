@@ -37,6 +37,8 @@ type Options struct {
 	// bring the text of a configuration too, which only the launching machine must.
 	Files []facts.LaunchFile `json:"files,omitempty"`
 	Head  bool               `json:"-"`
+	// Models are those that the launch command names as the Hub does.
+	Models []facts.ModelNamed `json:"models,omitempty"`
 	// Places are directories that the launch names, by role (offload-param, output), to be
 	// looked at with the disk.
 	Places map[string]string `json:"places,omitempty"`
