@@ -42,6 +42,15 @@ const (
 	RoleArgument = "argument" // any other argument that looks like a path
 )
 
+// What a directory of the launch command is to its ranks, the values of LaunchFile.Role and
+// Place.Role.
+const (
+	RoleIndexCache = "index-cache" // where rank 0 leaves the indices of the data that all read
+	RoleTokenized  = "tokenized"   // data made ready once, by rank 0
+	RoleCheckpoint = "checkpoint"  // what the ranks go on from
+	RoleOutput     = "output"      // where they leave their checkpoints
+)
+
 // LaunchFile is a path that the launch command names.
 type LaunchFile struct {
 	Path string `json:"path"` // absolute
@@ -57,8 +66,28 @@ type Files struct {
 	Sources *Sources `json:"sources,omitempty"` // nil when no script was named or found
 	// Repository is the git work tree that the script lies in, nil for none.
 	Repository *Repository `json:"repository,omitempty"`
+	// Models are those that were asked for, in the cache of the Hub.
+	Models []Model `json:"models,omitempty" fact:"key=name"`
 	// Daemon is what the launcher starts here, nil where nobody asked.
 	Daemon *Daemon `json:"daemon,omitempty" fact:"own"`
+}
+
+// ModelNamed is a model that the launch command names as the Hub of Hugging Face does.
+type ModelNamed struct {
+	Name     string `json:"name"`     // Qwen/Qwen3-4B
+	Revision string `json:"revision"` // a branch, a tag or a commit: main
+}
+
+// Model is what the cache of the Hub has of a model.
+type Model struct {
+	ModelNamed
+	Cache string `json:"cache" fact:"own"` // the directory that was looked into
+	// Local is whether a directory of the working directory has the name, which is taken instead.
+	Local  bool   `json:"local"`
+	Commit string `json:"commit"` // that the revision is there, "" where the cache has none
+	// Files is a digest of which files of that commit are there, and of what is in them; "" for none.
+	Files   string `json:"files"`
+	Problem string `json:"problem,omitempty"` // why it could not be read
 }
 
 // Daemon is the program of a launcher that starts the ranks of a node.

@@ -32,6 +32,7 @@ func (job Job) probing() ([]facts.Section, probe.Options) {
 		Interpreter: prediction.Interpreter,
 		WorkDir:     prediction.WorkDir,
 		Files:       prediction.Files,
+		Models:      prediction.Models,
 		Ops:         prediction.Ops(),
 		Modules:     launch.Modules(job.scriptImports()),
 		Exports:     map[string]string{},
@@ -44,11 +45,16 @@ func (job Job) probing() ([]facts.Section, probe.Options) {
 			options.Exports[export.Name] = export.Value
 		}
 	}
+	options.Places = map[string]string{}
+	for _, place := range prediction.Places {
+		if filepath.IsAbs(place.Path) {
+			options.Places[place.Role] = place.Path
+		}
+	}
 	if config := prediction.Config; config != nil {
-		options.Offload = map[string]string{}
 		for _, offload := range config.Offload {
 			if filepath.IsAbs(offload.Path) { // where another one lies is the script's business
-				options.Offload["offload-"+offload.What] = offload.Path
+				options.Places["offload-"+offload.What] = offload.Path
 			}
 		}
 	}

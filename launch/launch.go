@@ -95,8 +95,10 @@ type Options struct {
 	// ConfigFile is a DeepSpeed configuration that no argument of the script names, but
 	// accelerate or a configuration that the script is handed.
 	ConfigFile string
-	// Reads are what may be paths in a configuration that the script is handed.
-	Reads []string
+	// Reads are what may be paths in a configuration that the script is handed, and Configured
+	// are its entries as options: --output_dir=out.
+	Reads      []string
+	Configured []string
 	// Config is the DeepSpeed configuration by its text, nil when none was named
 	// or none could be read.
 	Config *ConfigText
@@ -183,8 +185,14 @@ type Prediction struct {
 	MaxNodes int    `json:"max_nodes,omitempty"`
 	PerNode  string `json:"per_node,omitempty"`
 	// Files are the script and what its arguments name, by absolute path.
-	Files  []facts.LaunchFile `json:"files,omitempty"`
-	Config *dsconfig.Config   `json:"config,omitempty"` // the DeepSpeed configuration, nil for none
+	Files []facts.LaunchFile `json:"files,omitempty"`
+	// Places are the directories that the command names for what ranks leave to others.
+	Places []facts.LaunchFile `json:"places,omitempty"`
+	// Models are those that it names as the Hub of Hugging Face does.
+	Models []facts.ModelNamed `json:"models,omitempty"`
+	// NodeLocal is whether each node is to keep checkpoints that are whole by themselves.
+	NodeLocal bool             `json:"node_local,omitempty"`
+	Config    *dsconfig.Config `json:"config,omitempty"` // the DeepSpeed configuration, nil for none
 	// Imports are the packages that every node imports, whatever the script does, nil where
 	// no command says what is started.
 	Imports []string `json:"imports,omitempty"`
@@ -241,6 +249,7 @@ func Predict(o Options, head *facts.Node) (Prediction, error) {
 	if o.Config != nil {
 		p.Config = dsconfig.Read(o.Config.Path, o.Config.Text, o.DeepSpeed, p.WorldSize())
 	}
+	p.NodeLocal = o.savesOnEachNode() || p.Config != nil && p.Config.NodeLocal
 	p.Imports = p.imports()
 	return p, nil
 }
@@ -276,6 +285,8 @@ func (r runner) prediction() Prediction {
 		MaxNodes:           r.MaxNodes,
 		PerNode:            r.PerNode,
 		Files:              FilesNamed(r.Options),
+		Places:             PlacesNamed(r.Options),
+		Models:             ModelsNamed(r.Options),
 		HostsFile:          r.HostsFile,
 		Excluded:           r.excluded(),
 	}

@@ -226,7 +226,7 @@ func TestSections(t *testing.T) {
 func TestOptionsTravelWithoutWhatIsANodesOwn(t *testing.T) {
 	sent := machine.Options{
 		Root: "/fixture", Head: true, Program: "torchrun", Files: []facts.LaunchFile{{Path: "/srv/a.py", Role: facts.RoleScript}},
-		Offload: map[string]string{"offload-param": "/nvme"}, Names: []string{"w1"}, Master: "w1", MasterPort: 29500, Interpreter: "/opt/python",
+		Places: map[string]string{"offload-param": "/nvme"}, Names: []string{"w1"}, Master: "w1", MasterPort: 29500, Interpreter: "/opt/python",
 		WorkDir: "/srv", Peers: map[string]string{"w1": "10.0.0.1"}, Deadline: 7 * time.Second,
 	}
 	wire, err := json.Marshal(sent)

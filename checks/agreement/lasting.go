@@ -46,7 +46,7 @@ func isGone(c *checks.Check, s facts.Section) bool {
 // was typed in: whose cluster it is does not change with them.
 func LastingLaunch(p launch.Prediction) launch.Prediction {
 	p.WorkDir, p.Exports, p.Command, p.CommandEnv = "", nil, nil, nil
-	p.Script, p.Arguments, p.Files, p.Config = "", nil, nil, nil
+	p.Script, p.Arguments, p.Files, p.Places, p.Models, p.Config, p.NodeLocal = "", nil, nil, nil, nil, nil, false
 	return p
 }
 

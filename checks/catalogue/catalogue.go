@@ -58,6 +58,8 @@ var Catalogue = []checks.Check{
 	software.DeepSpeedConfig,
 	software.DeepSpeedOps,
 	launcher.OffloadPath,
+	launcher.DataShared,
+	launcher.ModelCached,
 	knownbad.KnownBad,
 	network.EnvSame,
 	network.EnvSane,

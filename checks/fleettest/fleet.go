@@ -29,7 +29,7 @@ func Healthy(n int) Fleet {
 	fleet := Fleet{Launch: launch.Prediction{
 		Launcher: "pdsh", MasterPort: 29500, Accelerator: "cuda", WorkDir: "/home/train/job",
 		Interpreter: "/opt/conda/bin/python", InterpreterFrom: "/opt/conda/bin/deepspeed",
-		Program: launch.ProgramDeepSpeed, Script: "train.py", Arguments: []string{"--deepspeed_config", "ds.json", "--data", "data"}, DeepSpeed: "0.16.2",
+		Program: launch.ProgramDeepSpeed, Script: "train.py", Arguments: []string{"--deepspeed_config", "ds.json", "--data", "data", "--output_dir", "out", "--model", "org/model"}, DeepSpeed: "0.16.2",
 		Imports: []string{"torch", "deepspeed"},
 		// ds.json: ZeRO-Infinity, its optimizer on the nodes' own NVMe.
 		Config: &dsconfig.Config{
@@ -37,6 +37,8 @@ func Healthy(n int) Fleet {
 			Offload: []dsconfig.Offload{{What: "optimizer", Device: "nvme", Path: "/local_nvme"}},
 		},
 	}}
+	fleet.Launch.Places = []facts.LaunchFile{{Path: "/home/train/job/out", Role: facts.RoleOutput}}
+	fleet.Launch.Models = []facts.ModelNamed{healthyFiles().Models[0].ModelNamed}
 	for _, file := range healthyFiles().Files {
 		fleet.Launch.Files = append(fleet.Launch.Files, file.LaunchFile)
 	}
@@ -183,7 +185,7 @@ func healthyDisk() *facts.Disk {
 		ofHome("workdir", "/home/train/job"), ofHome("home", "/home/train"), ofHome("hf-cache", "/home/train/.cache/huggingface"),
 		ofNode("triton-cache", "/scratch/triton", "/dev/nvme0n1p3"), ofNode("torch-extensions", "/scratch/torch_extensions", "/dev/nvme0n1p3"),
 		place("offload-optimizer", "/local_nvme", "xfs", "/dev/nvme1n1", 7<<40, 6<<40, 1<<28),
-		ofNode("tmp", "/tmp", "/dev/nvme0n1p2"), ofNode("var-tmp", "/var/tmp", "/dev/nvme0n1p2"),
+		ofNode("tmp", "/tmp", "/dev/nvme0n1p2"), ofNode("var-tmp", "/var/tmp", "/dev/nvme0n1p2"), ofHome("output", "/home/train/job/out"),
 	}}
 }
 
@@ -262,6 +264,10 @@ func healthyFiles() *facts.Files {
 			Root: dir, Digest: strings.Repeat("50c5", 16), Count: 3,
 			Files: map[string]string{"train.py": "7ea1c0de7ea1", "model.py": "30de130de130", "data/loader.py": "10ade210ade2"},
 		},
+		Models: []facts.Model{{
+			ModelNamed: facts.ModelNamed{Name: "org/model", Revision: "main"},
+			Cache:      "/home/train/.cache/huggingface/hub", Commit: strings.Repeat("ab12c0de", 5), Files: "f11e5f11e5f1",
+		}},
 		Repository: &facts.Repository{Root: dir, Commit: strings.Repeat("5d6e7f80", 5), Branch: "main", Dirty: &clean},
 	}
 }

@@ -48,6 +48,9 @@ func usedPlaces(v checks.View, node *facts.Node) (used []*facts.Place) {
 		if strings.HasPrefix(place.Role, "offload-") || place.Role == "var-tmp" {
 			return true // offload-path's, and what is fallen back on
 		}
+		if place.Role != facts.RoleOutput && slices.ContainsFunc(v.Launch.Places, func(p facts.LaunchFile) bool { return p.Role == place.Role }) {
+			return true // what is read, or written by rank 0 alone
+		}
 		if place.Role == "torch-extensions" && len(v.Launch.Ops()) > 0 && (!place.Writable || place.ReadOnly || place.NoExec) {
 			return true // deepspeed-ops says it
 		}

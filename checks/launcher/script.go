@@ -5,6 +5,7 @@ package launcher
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"preflight/checks"
@@ -153,6 +154,9 @@ func lackFile(view checks.View, nodes []*facts.Node, named facts.LaunchFile, exp
 		case !explained[node.Name]:
 			lacking = append(lacking, node)
 		}
+	}
+	if slices.ContainsFunc(view.Launch.Places, func(p facts.LaunchFile) bool { return p.Path == named.Path }) {
+		return nil // of which data-shared tells
 	}
 	onHead := isThere(view.Head, named)
 	_, headIsNode := ranks.HeadNode(view)

@@ -114,6 +114,9 @@ func FileAt(machine *facts.Node, named facts.LaunchFile) *facts.File {
 // RemoteFS are file systems that a node mounts from elsewhere.
 var RemoteFS = []string{"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "glusterfs", "fuse.glusterfs", "fuse.juicefs", "fuse.sshfs", "9p", "virtiofs", "wekafs"}
 
+// OwnFS are file systems that lie on the machine itself.
+var OwnFS = []string{"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "overlay", "tmpfs"}
+
 // CountInodes are the file systems with a fixed number of inodes. The others (btrfs, NFS
 // servers of all kinds) may truthfully report 0.
 var CountInodes = []string{"ext2", "ext3", "ext4", "xfs", "tmpfs"}

@@ -91,8 +91,8 @@ func Parse(words []string, deepspeed string, around Surroundings) (Typed, error)
 		return Typed{}, err
 	}
 	typed.DeepSpeed, typed.ByModule = deepspeed, p.module
-	config, paths := named(typed.Arguments, around)
-	typed.ConfigFile, typed.Reads = cmp.Or(typed.ConfigFile, config), paths
+	config := configuredBy(typed.Arguments, around)
+	typed.ConfigFile, typed.Reads, typed.Configured = cmp.Or(typed.ConfigFile, config.deepspeed), config.paths, config.options
 	// Accelerate starts whatever deepspeed is in PATH.
 	if typed.Hostfile == "" || p.is == launch.ProgramDeepSpeed {
 		typed.Interpreter = cmp.Or(typed.Interpreter, interpreter)

@@ -248,32 +248,42 @@ func readConfiguration(name string, around Surroundings) (*yaml.Node, error) {
 
 // places are entries of a trainer's configuration that name a file or a directory, however
 // short the name: saves/qwen could be a model on a hub elsewhere.
-var places = []string{"output_dir", "dataset_dir", "dataset_prepared_path", "logging_dir", "run_dir"}
+var places = []string{"output_dir", "dataset_dir", "dataset_prepared_path", "logging_dir", "run_dir", "tokenized_path"}
 
-// named is what the configuration that a trainer is handed names: that of DeepSpeed, and what
-// else may be a path. One that cannot be read is the script's affair.
-func named(arguments []string, around Surroundings) (deepspeed string, paths []string) {
+// configured is what a configuration says that a script is handed.
+type configured struct {
+	deepspeed string   // the configuration of DeepSpeed that it names
+	paths     []string // what else may be paths
+	options   []string // its plain entries, as options of the script
+}
+
+// configuredBy reads the configuration that a trainer is handed. One that cannot be read is
+// the script's affair.
+func configuredBy(arguments []string, around Surroundings) (said configured) {
 	if len(arguments) == 0 || !isConfiguration(arguments[0]) || around.ReadFile == nil {
-		return "", nil
+		return said
 	}
 	config, err := readConfiguration(arguments[0], around)
 	if err != nil {
-		return "", nil
+		return said
 	}
 	for i := 0; i+1 < len(config.Content); i += 2 {
 		key, value := config.Content[i].Value, config.Content[i+1]
 		if key == "deepspeed" && value.Kind == yaml.ScalarNode && path.Ext(value.Value) == ".json" {
-			deepspeed = value.Value
+			said.deepspeed = value.Value
 			continue
+		}
+		if value.Kind == yaml.ScalarNode {
+			said.options = append(said.options, "--"+key+"="+value.Value)
 		}
 		for _, text := range texts(value) {
 			if slices.Contains(places, key) && !path.IsAbs(text) {
 				text = "./" + text
 			}
-			paths = append(paths, text)
+			said.paths = append(said.paths, text)
 		}
 	}
-	return deepspeed, paths
+	return said
 }
 
 // texts are the plain values in a part of a configuration.

@@ -22,6 +22,13 @@ model_name_or_path: Qwen/Qwen3-4B
 cutoff_len: 2048
 `
 
+// What llamaYAML names and says.
+var (
+	llamaPaths   = []string{"sft", "identity,alpaca_en_demo", "./data", "./saves/qwen3-4b", "Qwen/Qwen3-4B"}
+	llamaOptions = []string{"--stage=sft", "--dataset=identity,alpaca_en_demo", "--dataset_dir=data", "--output_dir=saves/qwen3-4b",
+		"--model_name_or_path=Qwen/Qwen3-4B", "--cutoff_len=2048"}
+)
+
 const swiftYAML = `ENV:
   NPROC_PER_NODE: 8
   MASTER_PORT: 29501
@@ -44,14 +51,14 @@ func TestFrameworks(t *testing.T) {
 		{"llamafactory-cli train sft.yaml", nil, func(o *launch.Options) {
 			o.MasterAddr, o.Script, o.Arguments = "127.0.0.1", "llamafactory.launcher", []string{"sft.yaml"}
 			o.ConfigFile = "examples/deepspeed/ds_z3_config.json"
-			o.Reads = []string{"sft", "identity,alpaca_en_demo", "./data", "./saves/qwen3-4b", "Qwen/Qwen3-4B"}
+			o.Reads, o.Configured = llamaPaths, llamaOptions
 		}},
 		{"/opt/venv/bin/lmf train sft.yaml", map[string]string{
 			"FORCE_TORCHRUN": "1", "NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "w1", "MASTER_PORT": "29600", "NPROC_PER_NODE": "8",
 		}, func(o *launch.Options) {
 			o.MinNodes, o.MaxNodes, o.NodeRank, o.PerNode, o.MasterAddr, o.MasterPort = 2, 2, 1, "8", "w1", 29600
 			o.Script, o.Arguments, o.ConfigFile = "llamafactory.launcher", []string{"sft.yaml"}, "examples/deepspeed/ds_z3_config.json"
-			o.Reads = []string{"sft", "identity,alpaca_en_demo", "./data", "./saves/qwen3-4b", "Qwen/Qwen3-4B"}
+			o.Reads, o.Configured = llamaPaths, llamaOptions
 		}},
 		{"llamafactory-cli train --stage sft --deepspeed ds.json", map[string]string{
 			"FORCE_TORCHRUN": "true", "RDZV_ID": "a", "NNODES": "2", "MIN_NNODES": "1", "MAX_NNODES": "3", "MASTER_ADDR": "w1", "MASTER_PORT": "29600",
@@ -70,12 +77,12 @@ func TestFrameworks(t *testing.T) {
 		{"axolotl train sft.yaml --launcher torchrun --learning-rate 1e-4 -- --nnodes=2 --rdzv_endpoint w1:29400", nil, func(o *launch.Options) {
 			o.MinNodes, o.MaxNodes, o.PerNode, o.Rendezvous, o.RdzvEndpoint = 2, 2, "1", launch.RendezvousC10d, "w1:29400"
 			o.Script, o.Arguments, o.ConfigFile = "axolotl.cli.train", []string{"sft.yaml", "--learning-rate", "1e-4"}, "examples/deepspeed/ds_z3_config.json"
-			o.Reads = []string{"sft", "identity,alpaca_en_demo", "./data", "./saves/qwen3-4b", "Qwen/Qwen3-4B"}
+			o.Reads, o.Configured = llamaPaths, llamaOptions
 		}},
 		{"axolotl train sft.yaml --num-processes=16 -- --multi_gpu --num_machines 2 --machine_rank 0 --main_process_ip w1 --main_process_port 29500", nil, func(o *launch.Options) {
 			o.Program, o.MinNodes, o.MaxNodes, o.PerNode, o.RdzvEndpoint = launch.ProgramAccelerate, 2, 2, "8", "w1:29500"
 			o.Script, o.Arguments, o.ConfigFile = "axolotl.cli.train", []string{"sft.yaml"}, "examples/deepspeed/ds_z3_config.json"
-			o.Reads = []string{"sft", "identity,alpaca_en_demo", "./data", "./saves/qwen3-4b", "Qwen/Qwen3-4B"}
+			o.Reads, o.Configured = llamaPaths, llamaOptions
 		}},
 	} {
 		got, err := Parse(split(t, c.command), "", surroundings(c.env, files))

@@ -22,6 +22,8 @@ type Config struct {
 	ZeroStage    int       `json:"zero_stage"`
 	// Offload are the places that ZeRO moves states to.
 	Offload []Offload `json:"offload,omitempty"`
+	// NodeLocal is checkpoint.use_node_local_storage: each node keeps its own checkpoints.
+	NodeLocal bool `json:"node_local,omitempty"`
 	// Ops are the extensions that DeepSpeed compiles for it on first use, by
 	// DeepSpeed's names: cpu_adam, fused_adam, async_io.
 	Ops []string `json:"ops,omitempty"`
@@ -63,6 +65,7 @@ func Read(path, text, deepspeed string, worldSize int) *Config {
 		return read.config
 	}
 	read.root = root
+	read.config.NodeLocal = root.object("checkpoint").get("use_node_local_storage") == true
 	for _, step := range []func(*reader){
 		(*reader).removedKeys, (*reader).elasticity, (*reader).dataTypes, (*reader).sections,
 		(*reader).batch, (*reader).masterWeights, (*reader).optimizer, (*reader).offload,

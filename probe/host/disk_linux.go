@@ -16,13 +16,18 @@ import (
 
 func CollectDisk(ctx context.Context, o machine.Options) (*facts.Disk, error) {
 	seen := &facts.Disk{Places: places(o, machine.Session(o).Home)}
-	return seen, machine.LookAtPlaces(ctx, o, seen.Places)
+	if err := machine.LookAtPlaces(ctx, o, seen.Places); err != nil {
+		return nil, err
+	}
+	list(ctx, o, seen.Places)
+	return seen, nil
 }
 
 // places are the directories that a launch writes to, by the rules of whoever
 // writes there: huggingface_hub (constants.py), Triton (runtime/cache.py), torch
 // (_inductor/runtime/cache_dir_utils.py, which takes the temporary directory where nobody names
-// another; utils/cpp_extension.py), and DeepSpeed where the configuration has it offload.
+// another; utils/cpp_extension.py), DeepSpeed where the configuration has it offload, and the script
+// where its command says.
 func places(o machine.Options, home string) []facts.Place {
 	env := o.Getenv
 	home = cmp.Or(env("HOME"), home)
@@ -42,8 +47,8 @@ func places(o machine.Options, home string) []facts.Place {
 			all[i].Path = filepath.Join(home, all[i].Path[2:]) // huggingface_hub expands it
 		}
 	}
-	for _, role := range slices.Sorted(maps.Keys(o.Offload)) {
-		path := o.Offload[role]
+	for _, role := range slices.Sorted(maps.Keys(o.Places)) {
+		path := o.Places[role]
 		if !filepath.IsAbs(path) { // as DeepSpeed takes it, a "~" included
 			path = filepath.Join(o.WorkDir, path)
 		}

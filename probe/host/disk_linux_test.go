@@ -54,7 +54,7 @@ func TestPlaces(t *testing.T) {
 // Where ZeRO offloads to is a place as well, looked for as DeepSpeed does: no
 // "~" is expanded.
 func TestOffloadPlaces(t *testing.T) {
-	o := machine.Options{WorkDir: "/srv", Offload: map[string]string{"offload-param": "~/nvme", "offload-optimizer": "/nvme/"}}
+	o := machine.Options{WorkDir: "/srv", Places: map[string]string{"offload-param": "~/nvme", "offload-optimizer": "/nvme/"}}
 	clearPlaces(t)
 	var got []facts.Place
 	for _, place := range places(o, "/home/ml") {

@@ -52,6 +52,9 @@ func CollectFiles(ctx context.Context, o machine.Options) (*facts.Files, error) 
 	if o.Daemon != "" {
 		all.Go(func() { files.Daemon = findDaemon(ctx, o.Daemon) })
 	}
+	if len(o.Models) > 0 {
+		all.Go(func() { files.Models = models(ctx, o) })
+	}
 	if len(o.Files) == 0 {
 		return files, ctx.Err()
 	}

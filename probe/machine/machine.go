@@ -37,9 +37,11 @@ type Options struct {
 	// bring the text of a configuration too, which only the launching machine must.
 	Files []facts.LaunchFile `json:"files,omitempty"`
 	Head  bool               `json:"-"`
-	// Offload are directories that ZeRO moves states to, by role (offload-optimizer,
-	// offload-param), to be looked at with the disk.
-	Offload map[string]string `json:"offload,omitempty"`
+	// Models are those that the launch command names as the Hub does.
+	Models []facts.ModelNamed `json:"models,omitempty"`
+	// Places are directories that the launch names, by role (offload-param, output), to be
+	// looked at with the disk.
+	Places map[string]string `json:"places,omitempty"`
 	// Exports are what the launch sets of the variables that are heeded, Ops what it will
 	// have DeepSpeed compile, and Modules what it imports and files may take the name of.
 	Exports  map[string]string `json:"exports,omitempty"`

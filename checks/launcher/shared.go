@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package launcher
+
+import (
+	"fmt"
+	"path"
+	"slices"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/names"
+	"preflight/checks/ranks"
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+var DataShared = checks.Check{
+	ID:       "data-shared",
+	Title:    "what one rank leaves for all lies where all find it",
+	Severity: checks.Error,
+	Needs:    []facts.Section{facts.SectionDisk},
+	Volatile: true,
+	Doc: "Some directories that a command or its YAML names are written by one rank and read by all: Megatron's indices of its data (--data-cache-path, else beside the first data set), " +
+		"LLaMA-Factory's tokenized_path, and checkpoints (output_dir, resume_from_checkpoint, Megatron's --save and --load). Where each node has its own disk there, the others look in vain: for an index, which rank 0 " +
+		"alone builds, they die; where rank 0 alone finds tokenized data it does not come to the barrier that the others wait at; a checkpoint lies scattered over the nodes, and nobody can go on from it. " +
+		"A directory that is on a share for some nodes and on their own disk for others is a mount that is missing. Own disks that hold the same, copied before, are taken for what they are, by the names and sizes " +
+		"of up to 512 entries, and so are checkpoints that every node keeps whole (save_on_each_node, DeepSpeed's use_node_local_storage).",
+	WouldSee: "FileNotFoundError: [Errno 2] No such file or directory, on all nodes but the first",
+	Run:      judgeShared,
+}
+
+func judgeShared(view checks.View) (findings []checks.Finding) {
+	switch {
+	case len(view.Launch.Places) == 0:
+		return checks.Skipped("the command names no directory that ranks leave something in for others")
+	case len(view.All) < 2:
+		return checks.Skipped("one node finds what it wrote itself")
+	}
+	for _, named := range view.Launch.Places {
+		l := leaving{LaunchFile: named, view: view}
+		for _, node := range view.Nodes {
+			switch place := placeOf(node, named); {
+			case place == nil:
+				findings = append(findings, checks.UnknownFor(node, fmt.Sprintf("disk: %s was not looked at", named.Path)))
+			case place.Problem != "":
+				findings = append(findings, checks.UnknownFor(node, fmt.Sprintf("disk: %s: %s", named.Path, place.Problem)))
+			default:
+				l.add(node, place)
+			}
+		}
+		findings = append(findings, l.judge()...)
+	}
+	return findings
+}
+
+// placeOf is what a node has where the launch names a directory, nil where nobody looked.
+func placeOf(node *facts.Node, named facts.LaunchFile) *facts.Place {
+	at := slices.IndexFunc(node.Disk.Places, func(p facts.Place) bool { return p.Role == named.Role && p.Path == named.Path })
+	if at < 0 {
+		return nil
+	}
+	return &node.Disk.Places[at]
+}
+
+// leaving is a directory that ranks leave something in.
+type leaving struct {
+	facts.LaunchFile
+	view        checks.View
+	seen        []*facts.Node // those where it was looked at
+	own, shared []*facts.Node // those of them that have it on their own disk, and from elsewhere
+}
+
+func (l *leaving) add(node *facts.Node, place *facts.Place) {
+	l.seen = append(l.seen, node)
+	switch {
+	case slices.Contains(ranks.OwnFS, place.FSType):
+		l.own = append(l.own, node)
+	case slices.Contains(ranks.RemoteFS, place.FSType):
+		l.shared = append(l.shared, node)
+	}
+}
+
+func (l leaving) judge() []checks.Finding {
+	switch {
+	case l.own != nil && l.shared != nil:
+		from := placeOf(l.shared[0], l.LaunchFile)
+		f := l.finding(l.own, fmt.Sprintf("%s is on the node's own disk, and on %s from %s", l.Path, hostfile.Fold(namesOf(l.shared)), from.Source))
+		f.Want = fmt.Sprintf("%s on %s", from.FSType, from.Source)
+		f.Remedy = []fix.Command{fix.On("findmnt -T %s", fix.Path(l.Path)), fix.On("sudo mount -a   # where /etc/fstab names that mount")}
+		return []checks.Finding{f}
+	case l.Role == facts.RoleTokenized || l.Role == facts.RoleCheckpoint:
+		return l.found()
+	case len(l.own) < 2:
+		return nil
+	case l.Role == facts.RoleIndexCache:
+		return l.indices()
+	}
+	return l.outputs()
+}
+
+// finding is of nodes that do not find there what others leave, with what they have.
+func (l leaving) finding(nodes []*facts.Node, summary string) checks.Finding {
+	has := placeOf(nodes[0], l.LaunchFile)
+	f := checks.Finding{
+		Nodes: namesOf(nodes), Summary: summary, Got: fmt.Sprintf("%s on %s", has.FSType, has.Source), Want: "one share for all nodes",
+		Remedy: []fix.Command{fix.On("findmnt -T %s", fix.Path(l.Path)), fix.Note("mount one share there on all nodes, or name a directory that is on one")},
+	}
+	switch l.Role {
+	case facts.RoleIndexCache:
+		f.WouldSee = fmt.Sprintf("FileNotFoundError: [Errno 2] No such file or directory: '%s/….npy', on all nodes but the first", l.Path)
+	case facts.RoleTokenized:
+		f.WouldSee = "the watchdog's timeout of a collective: ranks wait at the barrier before tokenizing for those that need not tokenize"
+	case facts.RoleCheckpoint:
+		f.WouldSee = "ValueError: Can't find a valid checkpoint at " + l.Path
+	case facts.RoleOutput:
+		f.Verdict = checks.Warn
+		f.WouldSee = "nothing, until somebody goes on from a checkpoint: ValueError: Can't find a valid checkpoint, or FileNotFoundError: …_optim_states.pt"
+	}
+	return f
+}
+
+// listingOf is what a node has there, "" where that is not known.
+func (l leaving) listingOf(node *facts.Node) string { return placeOf(node, l.LaunchFile).Listing }
+
+// indices are built by rank 0 alone: it is on the first node of the launch.
+func (l leaving) indices() []checks.Finding {
+	others := compare.Without(l.own, func(n *facts.Node) bool { return n.Name == names.FirstHost(l.view) })
+	if groups := compare.GroupBy(l.own, l.listingOf); len(groups) == 1 && groups[0].Value != "" && placeOf(l.own[0], l.LaunchFile).Exists {
+		return nil // brought there before
+	}
+	f := l.finding(others, fmt.Sprintf("rank 0 leaves the indices of its data in %s on %s, and not here", l.Path, names.FirstHost(l.view)))
+	return []checks.Finding{f}
+}
+
+func (l leaving) outputs() []checks.Finding {
+	if l.view.Launch.NodeLocal {
+		return nil
+	}
+	f := l.finding(l.own, fmt.Sprintf("each node leaves its part of a checkpoint on its own disk: %s", l.Path))
+	f.Remedy = append(f.Remedy, fix.Note("or have every node keep it whole: save_on_each_node with the Trainer of transformers, use_node_local_storage below checkpoint in DeepSpeed's configuration"))
+	return []checks.Finding{f}
+}
+
+// found is of what an earlier run has left, of which every node needs the same.
+func (l leaving) found() []checks.Finding {
+	lacks := func(n *facts.Node) bool { return !placeOf(n, l.LaunchFile).Exists }
+	has, lacking := compare.Without(l.seen, lacks), compare.Without(l.seen, func(n *facts.Node) bool { return !lacks(n) })
+	switch {
+	case len(lacking) == 0 && l.view.Launch.NodeLocal:
+		return nil
+	case len(lacking) == 0:
+		return l.unlike()
+	case len(has) > 0:
+		return []checks.Finding{l.finding(lacking, fmt.Sprintf("there is no %s, and there is on %s", l.Path, hostfile.Fold(namesOf(has))))}
+	case l.Role == facts.RoleTokenized:
+		return nil // every node makes it, and rank 0 keeps it
+	}
+	f := l.finding(lacking, "there is no "+l.Path)
+	f.Want, f.Remedy = "a checkpoint that is there", []fix.Command{fix.On("ls -la %s", fix.Path(path.Dir(l.Path)))}
+	return []checks.Finding{f}
+}
+
+// unlike warns where nodes hold unlike things. Where one was not read, nobody knows.
+func (l leaving) unlike() []checks.Finding {
+	known := compare.Without(l.seen, func(n *facts.Node) bool { return l.listingOf(n) == "" })
+	groups := compare.GroupBy(known, l.listingOf)
+	if len(groups) < 2 {
+		return nil
+	}
+	f := l.finding(known, l.Path+" holds other files on some nodes than on others")
+	f.Verdict, f.Got = checks.Warn, ""
+	for _, group := range groups {
+		f.Got = join(f.Got, fmt.Sprintf("listing %s on %s", group.Value, hostfile.Fold(group.Nodes)))
+	}
+	return []checks.Finding{f}
+}
+
+func namesOf(nodes []*facts.Node) (all []string) {
+	for _, node := range nodes {
+		all = append(all, node.Name)
+	}
+	return all
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package launch
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"preflight/facts"
+)
+
+// kept are the options by which a script is told where its ranks leave what others read.
+//
+// Source: NVIDIA/Megatron-LM 002398e7, megatron/training/arguments.py; modelscope/ms-swift
+// before 3.6, --packing_cache (issue 4462); hiyouga/LLaMA-Factory ff6d4d12,
+// hparams/data_args.py; huggingface/transformers 4.57, training_args.py.
+var kept = []struct {
+	role    string
+	options []string
+}{
+	{facts.RoleIndexCache, []string{"data_cache_path", "packing_cache"}},
+	{facts.RoleTokenized, []string{"tokenized_path"}},
+	{facts.RoleCheckpoint, []string{"resume_from_checkpoint"}},
+	{facts.RoleOutput, []string{"output_dir"}},
+}
+
+// megatrons are words of Megatron that may be anything elsewhere.
+var megatrons = map[string]string{facts.RoleCheckpoint: "load", facts.RoleOutput: "save"}
+
+// PlacesNamed are the directories that the command and its configuration name for what ranks
+// leave to others, each role once, by absolute path if WorkDir is.
+func PlacesNamed(o Options) (places []facts.LaunchFile) {
+	settings := o.settings()
+	for _, k := range kept {
+		named, isTold := told(settings, k.options...)
+		if !isTold && isMegatron(settings) {
+			if named, _ = told(settings, megatrons[k.role]); k.role == facts.RoleIndexCache {
+				named = megatronCache(settings)
+			}
+		}
+		if len(named) == 1 && isPlace(named[0]) {
+			dir := named[0]
+			if !path.IsAbs(dir) {
+				dir = path.Join(o.WorkDir, dir)
+			}
+			places = append(places, facts.LaunchFile{Path: path.Clean(dir), Role: k.role})
+		}
+	}
+	return places
+}
+
+// isPlace is whether a value names a directory by itself, and no file. "true" has the Trainer of
+// transformers resume from the last checkpoint of its output.
+func isPlace(value string) bool {
+	isWord := slices.Contains([]string{"", "true", "false", "none", "null", "latest", "auto"}, strings.ToLower(value))
+	isFile := slices.Contains(fileEndings, strings.ToLower(path.Ext(value)))
+	return !isWord && !isFile && !strings.ContainsAny(value, "*?[]{}$`<>|\"':,; \n\t") && !strings.HasPrefix(value, "~")
+}
+
+// isMegatron is by two options that Megatron does not start without.
+func isMegatron(settings []setting) bool {
+	_, hasBatch := told(settings, "micro_batch_size")
+	_, hasLength := told(settings, "seq_length")
+	return hasBatch && hasLength
+}
+
+// savesOnEachNode is whether the first rank of every node writes what else rank 0 alone writes.
+// DeepSpeed calls it use_node_local_storage.
+//
+// Source: huggingface/transformers 4.57, training_args.py, save_on_each_node.
+func (o Options) savesOnEachNode() bool {
+	said, isTold := told(o.settings(), "save_on_each_node")
+	return isTold && (len(said) == 0 || slices.Contains([]string{"true", "1", "yes"}, strings.ToLower(said[0])))
+}
+
+// megatronCache is where Megatron's rank 0 keeps the indices of its data where no option says:
+// beside the first data set.
+//
+// Source: NVIDIA/Megatron-LM 002398e7, megatron/core/datasets/gpt_dataset.py,
+// _build_document_sample_shuffle_indices.
+func megatronCache(settings []setting) []string {
+	words, _ := told(settings, "data_path", "train_data_path")
+	for _, word := range words {
+		if isPlace(word) && !isNumbers.MatchString(word) { // which is how much of the next one
+			return []string{path.Join(word, "cache")}
+		}
+	}
+	return nil
+}

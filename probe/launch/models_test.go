@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package launch
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"preflight/facts"
+	"preflight/probe/machine"
+)
+
+const commit = "0123456789abcdef0123456789abcdef01234567"
+
+// cacheModel makes the cache of the Hub as huggingface_hub does, with one file that is what the
+// checksum says.
+func cacheModel(t *testing.T, cache, checksum string) {
+	t.Helper()
+	dir := filepath.Join(cache, "models--org--model")
+	for path, text := range map[string]string{"refs/main": commit, "blobs/" + checksum: "{}"} {
+		path = filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	snapshot := filepath.Join(dir, "snapshots", commit)
+	if err := os.MkdirAll(snapshot, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("../../blobs/"+checksum, filepath.Join(snapshot, "config.json")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestModels(t *testing.T) {
+	main := facts.ModelNamed{Name: "org/model", Revision: "main"}
+	look := func(workDir, cache string, named facts.ModelNamed) facts.Model {
+		o := machine.Options{WorkDir: workDir, Exports: map[string]string{"HF_HUB_CACHE": cache}, Models: []facts.ModelNamed{named}}
+		return models(t.Context(), o)[0]
+	}
+	t.Setenv("TRANSFORMERS_CACHE", "")
+	one, like, other, workDir := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
+	cacheModel(t, one, "aaaa")
+	cacheModel(t, like, "aaaa")
+	cacheModel(t, other, "bbbb")
+	seen := look(workDir, one, main)
+	if seen.Commit != commit || seen.Files == "" || seen.Cache != one || seen.Problem != "" {
+		t.Errorf("a model that is there: %+v", seen)
+	}
+	if by := look(workDir, one, facts.ModelNamed{Name: "org/model", Revision: commit}); by.Commit != commit || by.Files != seen.Files {
+		t.Errorf("by its commit: %+v", by)
+	}
+	if again := look(workDir, like, main); again.Files != seen.Files {
+		t.Errorf("%s and %s for the same files", again.Files, seen.Files)
+	}
+	if unlike := look(workDir, other, main); unlike.Files == seen.Files {
+		t.Error("a file that is another is no difference")
+	}
+	if err := os.Remove(filepath.Join(like, "models--org--model/blobs/aaaa")); err != nil {
+		t.Fatal(err)
+	}
+	if unfinished := look(workDir, like, main); unfinished.Files == seen.Files {
+		t.Error("a file that was not fetched to its end is no difference")
+	}
+	for _, absent := range []facts.Model{look(workDir, t.TempDir(), main), look(workDir, one, facts.ModelNamed{Name: "org/model", Revision: "v2"})} {
+		if absent.Commit != "" || absent.Files != "" || absent.Problem != "" {
+			t.Errorf("a model that is not there: %+v", absent)
+		}
+	}
+	t.Setenv("TRANSFORMERS_CACHE", one)
+	if unknown := look(workDir, one, main); !strings.Contains(unknown.Problem, "TRANSFORMERS_CACHE") {
+		t.Errorf("nobody knows which cache is taken: %+v", unknown)
+	}
+	if err := os.MkdirAll(filepath.Join(workDir, "org/model"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if local := look(workDir, one, main); !local.Local || local.Commit != "" {
+		t.Errorf("a directory of that name: %+v", local)
+	}
+}
