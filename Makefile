@@ -44,8 +44,8 @@ cross:
 	$(call preflight,$(BIN)/preflight,$(HOST))
 
 # The agents, held to what RHEL 8 and Ubuntu 20.04 have, and for each system a preflight
-# that carries them all; then archives, .deb packages, a list of what is in them and
-# checksums. One commit makes the same bytes every time and in any directory: nothing in
+# that carries them all; then archives, .deb and .rpm packages, wheels, a list of what is in
+# them and checksums. One commit makes the same bytes every time and in any directory: nothing in
 # them has another time than the commit's.
 release: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 release: setup-release
