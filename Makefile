@@ -25,7 +25,7 @@ N       ?= 4
 FUZZTIME ?= 10000x
 ORACLE  ?= .
 
-.PHONY: build cross release release-check image nocgo demo test browser-test race lint docs score fuzz fuzz-nightly oracle bench cluster cluster-down setup setup-release setup-consumers setup-browser clean
+.PHONY: build cross release release-check image nocgo demo test browser-test race lint docs site score fuzz fuzz-nightly oracle bench cluster cluster-down setup setup-release setup-consumers setup-browser clean
 
 build: $(BIN)/preflight
 
@@ -44,8 +44,8 @@ cross:
 	$(call preflight,$(BIN)/preflight,$(HOST))
 
 # The agents, held to what RHEL 8 and Ubuntu 20.04 have, and for each system a preflight
-# that carries them all; then archives, .deb packages, a list of what is in them and
-# checksums. One commit makes the same bytes every time and in any directory: nothing in
+# that carries them all; then archives, .deb and .rpm packages, wheels, a list of what is in
+# them and checksums. One commit makes the same bytes every time and in any directory: nothing in
 # them has another time than the commit's.
 release: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 release: setup-release
@@ -141,6 +141,10 @@ docs: build
 	bin/preflight causes --format markdown > docs/causes.md
 	bin/preflight causes --format messages > docs/from-error.md
 	go run ./docs/picture cmd/preflight/demo.json > docs/report.svg
+
+# The pages as a site, in bin/site/html: whatever leads nowhere ends it.
+site:
+	@sh docs/site.sh || { [ $$? = 3 ] && echo "NOT RUN: the site of the pages, because mkdocs-material could not be installed, which takes python3 with venv and PyPI"; }
 
 # How often explain names the cause of logs whose cause is known: CORPUS is a
 # directory with logs/, labels.tsv and ambiguous.tsv.

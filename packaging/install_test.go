@@ -20,10 +20,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestInstall installs the released package with dpkg in copies of the old systems that
-// portable/roots.sh makes, runs it there, and removes it again.
+// TestInstall installs the released packages with dpkg and with rpm in copies of the old
+// systems that portable/roots.sh makes, runs them there, and removes them again.
 func TestInstall(t *testing.T) {
-	needs(t, "dpkg")
 	roots, err := filepath.Glob("../bin/roots/*-*")
 	if err != nil || len(roots) == 0 {
 		t.Fatalf("no old systems (%v): make release-check fetches them", err)
@@ -34,32 +33,79 @@ func TestInstall(t *testing.T) {
 			if arch != runtime.GOARCH {
 				needs(t, qemu[arch])
 			}
-			debs, err := filepath.Glob("../dist/preflight_*_" + arch + ".deb")
-			if err != nil || len(debs) != 1 {
-				t.Fatalf("%q, %v: make release writes one package", debs, err)
-			}
-			clean := filepath.Join(t.TempDir(), "root")
-			output(t, "cp", "-a", root, clean)
-			database(t, clean, arch, glibc)
-			before := files(t, clean)
-
-			dpkg(t, clean, arch, "--install", debs[0])
-			if said := start(t, clean, arch, "/usr/bin/preflight", "--version"); !strings.HasPrefix(said, "preflight version ") {
-				t.Errorf("--version says %q", said)
-			}
-			if said := start(t, clean, arch, "/usr/bin/preflight", "completion", "bash"); !strings.Contains(said, "complete -o default") {
-				t.Errorf("the completion for bash is %.80q", said)
-			}
-			if said := start(t, clean, arch, "/usr/bin/preflight", "checks"); !strings.Contains(said, "shm-size") {
-				t.Errorf("the checks are %.80q", said)
-			}
-			inPlace(t, clean)
-
-			dpkg(t, clean, arch, "--purge", "preflight")
-			if diff := cmp.Diff(before, files(t, clean)); diff != "" {
-				t.Errorf("left behind (-before +after):\n%s", diff)
-			}
+			t.Run("deb", func(t *testing.T) {
+				needs(t, "dpkg")
+				clean := copied(t, root)
+				database(t, clean, arch, glibc)
+				installs(t, clean, arch, "vendor-completions", "doc/preflight/copyright",
+					func() { dpkg(t, clean, arch, "--install", released(t, "preflight_*_"+arch+".deb")) },
+					func() { dpkg(t, clean, arch, "--purge", "preflight") })
+			})
+			t.Run("rpm", func(t *testing.T) {
+				needs(t, "rpm")
+				clean := copied(t, root)
+				for _, dir := range filesystem {
+					if err := os.MkdirAll(filepath.Join(clean, dir), 0o755); err != nil {
+						t.Fatal(err)
+					}
+				}
+				at := []string{"rpm", "--root=" + clean, "--dbpath=/var/lib/rpm"}
+				output(t, append(at, "--initdb")...)
+				// No package of these systems is known to rpm: the C library is all it misses.
+				file := released(t, "preflight-*."+machine[arch]+".rpm")
+				said, err := exec.Command(at[0], append(at[1:], "--ignorearch", "--test", "-i", file)...).CombinedOutput()
+				if err == nil || strings.Count(string(said), "is needed by") != 1 || !bytes.Contains(said, []byte("libc.so.6(GLIBC_")) {
+					t.Errorf("on a system without packages rpm misses more or less than libc.so.6 (%v):\n%s", err, said)
+				}
+				installs(t, clean, arch, "site-functions", "licenses/preflight/LICENSE",
+					func() { output(t, append(at, "--ignorearch", "--nodeps", "-i", file)...) },
+					func() { output(t, append(at, "-e", "preflight")...) })
+			})
 		})
+	}
+}
+
+// filesystem are the directories that every system with rpm has, of Fedora's package of that
+// name: no other package owns them, so rpm leaves them.
+var filesystem = []string{"usr/bin", "usr/share/bash-completion/completions", "usr/share/fish/vendor_completions.d", "usr/share/licenses",
+	"usr/share/man/man1", "usr/share/zsh/site-functions"}
+
+// copied is a system to change.
+func copied(t *testing.T, root string) string {
+	t.Helper()
+	clean := filepath.Join(t.TempDir(), "root")
+	output(t, "cp", "-a", root, clean)
+	return clean
+}
+
+// released is the one file that make release has made of a kind.
+func released(t *testing.T, pattern string) string {
+	t.Helper()
+	all, err := filepath.Glob("../dist/" + pattern)
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%s: %q, %v: make release writes one", pattern, all, err)
+	}
+	return all[0]
+}
+
+// installs has a package brought into a system, looks at it there, and has it taken away.
+func installs(t *testing.T, root, arch, zsh, terms string, install, remove func()) {
+	t.Helper()
+	before := files(t, root)
+	install()
+	if said := start(t, root, arch, "/usr/bin/preflight", "--version"); !strings.HasPrefix(said, "preflight version ") {
+		t.Errorf("--version says %q", said)
+	}
+	if said := start(t, root, arch, "/usr/bin/preflight", "completion", "bash"); !strings.Contains(said, "complete -o default") {
+		t.Errorf("the completion for bash is %.80q", said)
+	}
+	if said := start(t, root, arch, "/usr/bin/preflight", "checks"); !strings.Contains(said, "shm-size") {
+		t.Errorf("the checks are %.80q", said)
+	}
+	inPlace(t, root, zsh, terms)
+	remove()
+	if diff := cmp.Diff(before, files(t, root)); diff != "" {
+		t.Errorf("left behind (-before +after):\n%s", diff)
 	}
 }
 
@@ -127,14 +173,14 @@ func start(t *testing.T, root, arch, program string, args ...string) string {
 }
 
 // inPlace looks for the manual and the completions where their readers do.
-func inPlace(t *testing.T, root string) {
+func inPlace(t *testing.T, root, zsh, terms string) {
 	t.Helper()
 	for path, want := range map[string]string{
 		"usr/share/man/man1/preflight.1.gz":                    `.TH "PREFLIGHT" "1"`,
 		"usr/share/bash-completion/completions/preflight":      "bash completion",
-		"usr/share/zsh/vendor-completions/_preflight":          "#compdef preflight",
+		"usr/share/zsh/" + zsh + "/_preflight":                 "#compdef preflight",
 		"usr/share/fish/vendor_completions.d/preflight.fish":   "fish completion",
-		"usr/share/doc/preflight/copyright":                    "Apache License, Version 2.0",
+		"usr/share/" + terms:                                   "Apache License",
 		"usr/share/doc/preflight/examples/slurm/prolog.sh":     "PrologSlurmctld",
 		"usr/share/doc/preflight/examples/kubernetes/job.yaml": "batch/v1",
 	} {
@@ -151,11 +197,11 @@ func inPlace(t *testing.T, root string) {
 	}
 }
 
-// files is everything in a root but what dpkg keeps about itself.
+// files is everything in a root but what dpkg and rpm keep about themselves.
 func files(t *testing.T, root string) (all []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && path == filepath.Join(root, "var/lib/dpkg") {
+		if below := strings.TrimPrefix(path, root); err == nil && (below == "/var/lib/dpkg" || below == "/var/lib/rpm") {
 			return fs.SkipDir
 		}
 		all = append(all, strings.TrimPrefix(path, root))

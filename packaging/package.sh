@@ -4,9 +4,11 @@
 #
 #   sh packaging/package.sh DIST VERSION ARCH…
 #
-# DIST has preflight-linux-ARCH and preflight-darwin-ARCH, and gets preflight-VERSION-{linux,darwin}-ARCH.tar.gz and preflight_VERSION_ARCH.deb.
-# Needs GNU tar, and dpkg-deb for the last; SOURCE_DATE_EPOCH is the time of everything
-# inside.
+# DIST has preflight-linux-ARCH and preflight-darwin-ARCH, and gets
+# preflight-VERSION-{linux,darwin}-ARCH.tar.gz, preflight_VERSION_ARCH.deb,
+# preflight-VERSION-1.MACHINE.rpm and the wheels.
+# Needs GNU tar, dpkg-deb for the .deb and rpmbuild for the .rpm; SOURCE_DATE_EPOCH is the
+# time of everything inside.
 set -eu
 umask 022
 export LC_ALL=C TZ=UTC
@@ -47,10 +49,10 @@ archive() {
 	tar -C "$tree" --format=gnu --sort=name --owner=0 --group=0 --numeric-owner -cf - "$name" | gzip -9n >"$dist/$name.tar.gz"
 }
 
-# debian_version orders as our tags do (semver.org, 11): v1.2.0-rc1 and any other
-# pre-release before v1.2.0, what git describe counts after a tag behind it, and a commit
-# without any tag before everything, by its day.
-debian_version() {
+# package_version orders as our tags do (semver.org, 11), for dpkg and for rpm: v1.2.0-rc1
+# and any other pre-release before v1.2.0, what git describe counts after a tag behind it,
+# and a commit without any tag before everything, by its day.
+package_version() {
 	case $version in
 	v[0-9]*) echo "${version#v}" | sed 's/-dirty$/+dirty/; s/-\([0-9][0-9]*-g[0-9a-f]*\)/+\1/; s/+\([0-9]*\)-g/+\1.g/; s/-/~/; s/-/./g' ;;
 	*) echo "0~$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y%m%d).$(echo "$version" | tr - +)" ;;
@@ -66,35 +68,44 @@ copyright() {
 
 changelog() {
 	printf 'preflight (%s) unstable; urgency=medium\n\n  * Made from %s.\n\n -- %s  %s\n' \
-		"$(debian_version)" "$version" "$maintainer" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")"
+		"$(package_version)" "$version" "$maintainer" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")"
 }
 
-# depends: nothing where there was no compiler and it is static, else the glibc that the
-# linker made it ask for.
-depends() {
+# glibc ARCH: nothing where there was no compiler and it is static, else what the linker
+# made it ask for.
+glibc() {
 	needs=$(go run ./portable/floor "$dist/preflight-linux-$1")
-	case $needs in *" glibc "*) printf 'Depends: libc6 (>= %s)\n' "${needs##* }" ;; esac
+	case $needs in *" glibc "*) echo "${needs##* }" ;; esac
 }
 
 # control ARCH SIZE
 control() {
 	printf 'Package: preflight\nVersion: %s\nArchitecture: %s\nMaintainer: %s\nInstalled-Size: %s\n' \
-		"$(debian_version)" "$1" "$maintainer" "$2"
-	depends "$1"
+		"$(package_version)" "$1" "$maintainer" "$2"
+	needs=$(glibc "$1")
+	[ -z "$needs" ] || printf 'Depends: libc6 (>= %s)\n' "$needs"
 	cat packaging/control
+}
+
+# installed ARCH ROOT ZSH: what is below /usr, whoever installs it. Where zsh looks for
+# completions that packages bring is another place on each distribution.
+installed() {
+	share=$2/usr/share
+	mkdir -p "$share/man/man1"
+	install -D -m 755 "$dist/preflight-linux-$1" "$2/usr/bin/preflight"
+	for page in "$tree"/man/*.1; do gzip -9nc "$page" >"$share/man/man1/${page##*/}.gz"; done
+	install -D -m 644 "$tree/completions/preflight.bash" "$share/bash-completion/completions/preflight"
+	install -D -m 644 "$tree/completions/_preflight" "$share/zsh/$3/_preflight"
+	install -D -m 644 "$tree/completions/preflight.fish" "$share/fish/vendor_completions.d/preflight.fish"
+	examples "$share/doc/preflight/examples"
+	install -m 644 README.md NOTICE "$tree/notices/THIRD-PARTY.txt" "$share/doc/preflight/"
 }
 
 deb() {
 	root=$tree/deb-$1
+	installed "$1" "$root" vendor-completions
 	share=$root/usr/share
-	mkdir -p "$root/DEBIAN" "$share/man/man1"
-	install -D -m 755 "$dist/preflight-linux-$1" "$root/usr/bin/preflight"
-	for page in "$tree"/man/*.1; do gzip -9nc "$page" >"$share/man/man1/${page##*/}.gz"; done
-	install -D -m 644 "$tree/completions/preflight.bash" "$share/bash-completion/completions/preflight"
-	install -D -m 644 "$tree/completions/_preflight" "$share/zsh/vendor-completions/_preflight"
-	install -D -m 644 "$tree/completions/preflight.fish" "$share/fish/vendor_completions.d/preflight.fish"
-	examples "$share/doc/preflight/examples"
-	install -m 644 README.md NOTICE "$tree/notices/THIRD-PARTY.txt" "$share/doc/preflight/"
+	mkdir "$root/DEBIAN"
 	copyright >"$share/doc/preflight/copyright"
 	changelog | gzip -9n >"$share/doc/preflight/changelog.gz"
 	install -D -m 644 packaging/lintian-overrides "$share/lintian/overrides/preflight"
@@ -103,7 +114,39 @@ deb() {
 	aged "$root"
 	# gzip, because every dpkg reads it and, unlike xz, it makes the same bytes on
 	# any number of processors
-	dpkg-deb --root-owner-group -Zgzip -z9 --build "$root" "$dist/preflight_$(debian_version)_$1.deb"
+	dpkg-deb --root-owner-group -Zgzip -z9 --build "$root" "$dist/preflight_$(package_version)_$1.deb"
+}
+
+# spec ARCH ROOT: what control says, in rpm's words. Red Hat, Fedora and SUSE ask for a
+# version of the C library by what it provides.
+spec() {
+	printf 'Name: preflight\nVersion: %s\nRelease: 1\nLicense: Apache-2.0\nPackager: %s\n' "$(package_version)" "$maintainer"
+	sed -n 's/^Description: \(.\)/Summary: \u\1/p' packaging/control
+	echo 'Recommends: openssh-clients, pdsh'
+	echo 'AutoReqProv: no' # it would take the interpreters of the examples for needed
+	needs=$(glibc "$1")
+	[ -z "$needs" ] || printf 'Requires: libc.so.6(GLIBC_%s)(64bit)\n' "$needs"
+	printf '%%description\n'
+	sed '1,/^Description:/d; s/^ //; s/^\.$//' packaging/control
+	printf '%%install\ncp -a %s/usr %%{buildroot}\n' "$2"
+	printf '%%files\n%%license /usr/share/licenses/preflight\n%%doc /usr/share/doc/preflight\n'
+	(cd "$2" && find usr -type f ! -path usr/share/doc/\* ! -path usr/share/licenses/\* -printf '/%p\n' | sort)
+}
+
+rpm() {
+	case $1 in amd64) machine=x86_64 ;; arm64) machine=aarch64 ;; *) machine=$1 ;; esac
+	root=$tree/rpm-$1
+	installed "$1" "$root" site-functions
+	install -D -m 644 LICENSE "$root/usr/share/licenses/preflight/LICENSE"
+	mv "$root/usr/share/doc/preflight/NOTICE" "$root/usr/share/doc/preflight/THIRD-PARTY.txt" "$root/usr/share/licenses/preflight/"
+	aged "$root"
+	spec "$1" "$root" >"$tree/preflight-$1.spec"
+	# Whatever the distribution would have done to what its rpmbuild packs, strip it or link
+	# to it by build id, is left out; gzip, as every rpm reads it.
+	rpmbuild -bb --quiet --nodeps --target "$machine-linux" \
+		-D "_topdir $tree/rpmbuild" -D "_rpmdir $dist" -D "_rpmfilename preflight-%{version}-%{release}.$machine.rpm" \
+		-D '_buildhost localhost' -D 'use_source_date_epoch_as_buildtime 1' -D 'source_date_epoch_from_changelog 0' \
+		-D '_binary_payload w9.gzdio' -D 'debug_package %{nil}' -D '_build_id_links none' -D '__os_install_post %{nil}' "$tree/preflight-$1.spec"
 }
 
 # Any of the binaries could write the manual: the one that runs here does.
@@ -120,5 +163,6 @@ for arch in "$@"; do
 	archive linux "$arch"
 	[ ! -e "$dist/preflight-darwin-$arch" ] || archive darwin "$arch"
 	if command -v dpkg-deb >/dev/null; then deb "$arch"; else echo "NOT RUN: the .deb package for $arch, because there is no dpkg-deb" >&2; fi
+	if command -v rpmbuild >/dev/null; then rpm "$arch"; else echo "NOT RUN: the .rpm package for $arch, because there is no rpmbuild" >&2; fi
 done
 go run ./packaging/wheel -version "$version" -dist "$dist" LICENSE NOTICE "$tree/notices/THIRD-PARTY.txt"

@@ -146,7 +146,20 @@ func TestPackages(t *testing.T) {
 			t.Errorf("a static binary depends on %s", said)
 		}
 	})
+	t.Run("rpm", func(t *testing.T) {
+		needs(t, "rpmbuild")
+		file := func(arch string) string {
+			return filepath.Join(dist, "preflight-1.2.0~rc1+5.gabcdef0-1."+machine[arch]+".rpm")
+		}
+		rpm(t, file(runtime.GOARCH))
+		if said := output(t, "rpm", "-qp", "--requires", file(other)); strings.Contains(said, "libc") {
+			t.Errorf("a static binary requires %s", said)
+		}
+	})
 }
+
+// machine is what Linux, and so pip and rpm, call an architecture of ours.
+var machine = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
 
 // wheel has pip install one into an environment of its own, as far from any index as can be.
 func wheel(t *testing.T, dist string) {
@@ -156,8 +169,9 @@ func wheel(t *testing.T, dist string) {
 		t.Fatalf("%q, %v", all, err)
 	}
 	needs(t, "python3")
-	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
-	at := slices.IndexFunc(all, func(path string) bool { return strings.HasSuffix(path, "manylinux_2_28_"+machine+".whl") })
+	at := slices.IndexFunc(all, func(path string) bool {
+		return strings.HasSuffix(path, "manylinux_2_28_"+machine[runtime.GOARCH]+".whl")
+	})
 	if at < 0 {
 		t.Fatalf("none is for this machine: %q", all)
 	}
@@ -289,15 +303,17 @@ func manual(t *testing.T, dir string) {
 	}
 }
 
+// oldest is the first glibc of an architecture, ever.
+var oldest = map[string]string{"amd64": "2.2.5", "arm64": "2.17"}
+
 func deb(t *testing.T, path string) {
 	listed(t, output(t, "dpkg-deb", "-c", path),
 		"./usr/bin/preflight", "./usr/share/man/man1/preflight.1.gz",
 		"./usr/share/bash-completion/completions/preflight", "./usr/share/zsh/vendor-completions/_preflight",
 		"./usr/share/fish/vendor_completions.d/preflight.fish", "./usr/share/doc/preflight/copyright", "./usr/share/doc/preflight/changelog.gz", "./usr/share/doc/preflight/examples/nagios/check_preflight")
-	oldest := map[string]string{"amd64": "2.2.5", "arm64": "2.17"}[runtime.GOARCH] // glibc, ever
 	for field, want := range map[string]string{
 		"Package": "preflight", "Version": "1.2.0~rc1+5.gabcdef0", "Architecture": runtime.GOARCH,
-		"Depends": "libc6 (>= " + oldest + ")", "Recommends": "openssh-client, pdsh", "Maintainer": maintainer,
+		"Depends": "libc6 (>= " + oldest[runtime.GOARCH] + ")", "Recommends": "openssh-client, pdsh", "Maintainer": maintainer,
 	} {
 		if diff := cmp.Diff(want, strings.TrimSpace(output(t, "dpkg-deb", "-f", path, field))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", field, diff)
@@ -305,31 +321,61 @@ func deb(t *testing.T, path string) {
 	}
 }
 
+func rpm(t *testing.T, path string) {
+	said := output(t, "rpm", "-qp", "--qf", "[%{FILEMODES:perms} %{FILEUSERNAME} %{FILEGROUPNAME} %{FILEMTIMES:day} %{FILENAMES}\\n]", path)
+	for _, name := range []string{"/usr/bin/preflight", "/usr/share/man/man1/preflight.1.gz", "/usr/share/man/man1/preflight-judge.1.gz",
+		"/usr/share/bash-completion/completions/preflight", "/usr/share/zsh/site-functions/_preflight", "/usr/share/fish/vendor_completions.d/preflight.fish",
+		"/usr/share/licenses/preflight/LICENSE", "/usr/share/licenses/preflight/NOTICE", "/usr/share/licenses/preflight/THIRD-PARTY.txt",
+		"/usr/share/doc/preflight/README.md", "/usr/share/doc/preflight/examples/nagios/check_preflight"} {
+		if !strings.Contains(said, " root root Tue Nov 14 2023 "+name+"\n") {
+			t.Errorf("there is no %s of root and of the commit's day in:\n%s", name, said)
+		}
+	}
+	if strings.Contains(said, ".go\n") || strings.Contains(said, "testdata") {
+		t.Errorf("a test is packed:\n%s", said)
+	}
+	want := []string{"preflight 1.2.0~rc1+5.gabcdef0-1 " + machine[runtime.GOARCH] + " Apache-2.0 " + maintainer + " " + commit + " localhost",
+		"Tell before a distributed-training launch whether it can work",
+		"libc.so.6(GLIBC_" + oldest[runtime.GOARCH] + ")(64bit)", "openssh-clients", "pdsh"}
+	about := output(t, "rpm", "-qp", "--qf", "%{NAME} %{VERSION}-%{RELEASE} %{ARCH} %{LICENSE} %{PACKAGER} %{BUILDTIME} %{BUILDHOST}\\n%{SUMMARY}\\n", path)
+	requires := slices.DeleteFunc(strings.Split(strings.TrimSpace(output(t, "rpm", "-qp", "--requires", "--recommends", path)), "\n"),
+		func(what string) bool { return strings.HasPrefix(what, "rpmlib(") })
+	got := append(strings.Split(strings.TrimSpace(about), "\n"), requires...)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestShellcheck reads the scripts that build and install.
 func TestShellcheck(t *testing.T) {
 	needs(t, "shellcheck")
-	output(t, "shellcheck", "package.sh", "../portable/cc.sh", "../portable/roots.sh", "../cmd/agent/build.sh", "../testhosts/apt.sh")
+	output(t, "shellcheck", "package.sh", "../portable/cc.sh", "../portable/roots.sh", "../cmd/agent/build.sh", "../testhosts/apt.sh", "../docs/site.sh")
 }
 
-// TestVersionsOrder: a .deb of a later release replaces that of an earlier one.
+// TestVersionsOrder: a package of a later release replaces that of an earlier one.
 func TestVersionsOrder(t *testing.T) {
 	needs(t, "dpkg")
 	script, err := os.ReadFile("package.sh")
 	if err != nil {
 		t.Fatal(err)
 	}
-	from := bytes.Index(script, []byte("debian_version() {"))
+	from := bytes.Index(script, []byte("package_version() {"))
 	function := string(script[from : from+bytes.Index(script[from:], []byte("\n}"))+2])
 	var versions []string
-	for _, release := range []string{"9861e20", "ceab790-dirty", "v0.9.0", "v1.0.0-alpha", "v1.0.0-alpha.2", "v1.0.0-alpha.10", "v1.0.0-beta1",
+	for _, release := range []string{"9861e20", "9861e20-dirty", "v0.9.0", "v1.0.0-alpha", "v1.0.0-alpha.2", "v1.0.0-alpha.10", "v1.0.0-beta1",
 		"v1.0.0-beta1-dirty", "v1.0.0-rc1", "v1.0.0-rc1-2-gabcdef0", "v1.0.0-rc1-12-gabcdef0", "v1.0.0-rc1-12-gabcdef0-dirty", "v1.0.0-rc2", "v1.0.0-rc-3", "v1.0.0",
 		"v1.0.0-3-gabcdef0", "v1.0.0-3-gabcdef0-dirty", "v1.0.1"} {
-		versions = append(versions, strings.TrimSpace(output(t, "sh", "-c", "SOURCE_DATE_EPOCH="+commit+" version=$0\n"+function+"\ndebian_version", release)))
+		versions = append(versions, strings.TrimSpace(output(t, "sh", "-c", "SOURCE_DATE_EPOCH="+commit+" version=$0\n"+function+"\npackage_version", release)))
 	}
 	for i, version := range versions {
 		output(t, "dpkg", "--validate-version", version)
 		if i > 0 {
 			output(t, "dpkg", "--compare-versions", versions[i-1], "lt", version)
+			if _, err := exec.LookPath("rpm"); err != nil {
+				t.Logf("NOT RUN: whether rpm orders %s as dpkg does, because it is not installed", version)
+			} else if said := output(t, "rpm", "--eval", `%{lua:print(rpm.vercmp("`+versions[i-1]+`", "`+version+`"))}`); said != "-1\n" {
+				t.Errorf("rpm does not take %s for older than %s: %s", versions[i-1], version, said)
+			}
 		}
 	}
 	if versions[0] != "0~20231114.9861e20" {

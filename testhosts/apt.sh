@@ -28,6 +28,7 @@
 #   gcc-ARCH-linux-gnu libc6-dev-ARCH-cross   the same for the other of amd64 and
 #                    arm64
 #   qemu-user-static starts the other one's binaries here
+#   rpm              rpmbuild, which makes the .rpm packages
 #
 # With the word consumers, instead, large programs of others that `make release-check`
 # has read what we give them:
@@ -51,6 +52,7 @@ needed() {
 	if [ "${1:-}" = release ]; then
 		echo "/usr/bin/cc gcc"
 		echo "/usr/include/stdio.h libc6-dev"
+		echo "/usr/bin/rpmbuild rpm"
 		case $(uname -m) in
 		x86_64)
 			echo "/usr/bin/aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu"

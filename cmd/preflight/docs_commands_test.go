@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,8 +13,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/syntax"
 )
@@ -77,11 +80,34 @@ func TestDocumentedLinks(t *testing.T) {
 	}
 }
 
+// TestSiteHasEveryPage: the site shows what pages are there, each once.
+func TestSiteHasEveryPage(t *testing.T) {
+	text, err := os.ReadFile("../../mkdocs.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, nav, _ := strings.Cut(string(text), "\nnav:\n")
+	var sections []map[string][]map[string]string
+	if err := yaml.Unmarshal([]byte(nav), &sections); err != nil {
+		t.Fatal(err)
+	}
+	var shown []string
+	for _, section := range sections {
+		for _, page := range slices.Concat(slices.Collect(maps.Values(section))...) {
+			shown = slices.AppendSeq(shown, maps.Values(page))
+		}
+	}
+	slices.Sort(shown)
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(pages(t))), shown); diff != "" {
+		t.Errorf("mkdocs.yml (-pages +nav):\n%s", diff)
+	}
+}
+
 // pages are the texts that people read.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for _, pattern := range []string{"README*.md", "CONTRIBUTING.md", "docs/*.md", "examples/README.md"} {
+	for _, pattern := range []string{"README*.md", "CONTRIBUTING.md", "docs/*.md", "examples/README.md", "checks/catalogue/testdata/README.md"} {
 		files, err := filepath.Glob("../../" + pattern)
 		if err != nil || files == nil {
 			t.Fatalf("%s: %v", pattern, err)
