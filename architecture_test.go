@@ -52,6 +52,7 @@ var rooms = []room{
 	{"hostfile", nil, nil, "the grammar stands alone: it is what everything else starts from"},
 	{"facts", nil, acts, "facts are a vocabulary: whoever speaks it must not drag a room along"},
 	{"secret", []string{"lazyregexp"}, acts, "what is a secret is one for everybody, whoever collects, keeps or shows it"},
+	{"pickle", nil, acts, "a file of somebody else's program is read and nothing of it is made or called"},
 	{"lazyregexp", nil, nil, "what every node starts compiles only what it uses"},
 	{"hostsys", nil, nil, "a machine is a machine to whoever runs on it: what it is asked for is not known here"},
 	{"hostsys/limits", nil, []string{"os/exec"}, "what a machine has too little of is the same for whoever meets it, and what starts nothing asks too"},
@@ -82,7 +83,7 @@ var rooms = []room{
 	{"probe/startlimit", nil, nil, "it runs before anything else of the program, and must cost it nothing"},
 
 	{"drill", []string{"drill/c10d", "drill/outcome", "facts", "hostsys"}, nil, tries},
-	{"drill/c10d", []string{"facts"}, nil, tries},
+	{"drill/c10d", []string{"facts", "pickle"}, nil, tries},
 	{"drill/mesh", []string{"drill/outcome", "facts", "hostsys"}, nil, tries},
 	{"drill/smoke", []string{"facts", "hostsys"}, nil, tries},
 	{"drill/smoke/direct", []string{"drill/smoke", "facts"}, nil, "it runs in a process of its own, which a library may hang or kill"},
