@@ -52,6 +52,7 @@ var rooms = []room{
 	{"hostfile", nil, nil, "the grammar stands alone: it is what everything else starts from"},
 	{"facts", nil, acts, "facts are a vocabulary: whoever speaks it must not drag a room along"},
 	{"secret", []string{"lazyregexp"}, acts, "what is a secret is one for everybody, whoever collects, keeps or shows it"},
+	{"pickle", nil, acts, "a file of somebody else's program is read and nothing of it is made or called"},
 	{"lazyregexp", nil, nil, "what every node starts compiles only what it uses"},
 	{"hostsys", nil, nil, "a machine is a machine to whoever runs on it: what it is asked for is not known here"},
 	{"hostsys/limits", nil, []string{"os/exec"}, "what a machine has too little of is the same for whoever meets it, and what starts nothing asks too"},
@@ -82,7 +83,7 @@ var rooms = []room{
 	{"probe/startlimit", nil, nil, "it runs before anything else of the program, and must cost it nothing"},
 
 	{"drill", []string{"drill/c10d", "drill/outcome", "facts", "hostsys"}, nil, tries},
-	{"drill/c10d", []string{"facts"}, nil, tries},
+	{"drill/c10d", []string{"facts", "pickle"}, nil, tries},
 	{"drill/mesh", []string{"drill/outcome", "facts", "hostsys"}, nil, tries},
 	{"drill/smoke", []string{"facts", "hostsys"}, nil, tries},
 	{"drill/smoke/direct", []string{"drill/smoke", "facts", "hostsys"}, nil, "it runs in a process of its own, which a library may hang or kill"},
@@ -119,7 +120,8 @@ var rooms = []room{
 	{"checks/catalogue", []string{"checks", "checks/agreement", "checks/fabric", "checks/gpu", "checks/host", "checks/knownbad", "checks/launcher", "checks/network", "checks/smoke", "checks/software", "checks/ssh", "checks/engine"},
 		clock, "a list: whoever needs one check needs no other"},
 
-	{"explain", []string{"checks", "checks/catalogue", "secret"}, acts, "a log is read as it is handed over; nothing is opened, reached or run"},
+	{"explain/flight", []string{"pickle"}, clock, "what ranks recorded is compared; what it means for a launch is not known here"},
+	{"explain", []string{"checks", "checks/catalogue", "explain/flight", "secret"}, acts, "a log is read as it is handed over; nothing is opened, reached or run"},
 
 	{"report", finished, acts, draws},
 	{"report/ci", append([]string{"report"}, finished...), acts, draws},

@@ -29,6 +29,7 @@ import (
 	"golang.org/x/text/encoding/unicode"
 	"golang.org/x/text/transform"
 
+	"preflight/explain/flight"
 	"preflight/secret"
 )
 
@@ -38,8 +39,8 @@ type Source struct {
 	Open func() (io.ReadCloser, error)
 }
 
-// Explain reads the logs of one job, in one file or one a node or rank, and says
-// what it died of. Memory does not grow with the size of the logs. What cannot be
+// Explain reads the logs of one job, in one file or one a node or rank, and the dumps of its
+// flight recorders, and says what it died of. Memory does not grow with the size of the logs. What cannot be
 // read to its end is named in the report, which is of all the rest.
 func (c *Catalogue) Explain(sources []Source) Report {
 	seen := newTally(len(sources))
@@ -49,6 +50,7 @@ func (c *Catalogue) Explain(sources []Source) Report {
 			seen.unread = append(seen.unread, Unread{source.Name, err.Error()})
 		}
 	}
+	c.compare(seen)
 	report := c.judge(seen)
 	secret.Within(&report)
 	return report
@@ -64,10 +66,10 @@ func (c *Catalogue) read(source Source, number int, seen *tally) error {
 	if err != nil {
 		return err
 	}
-	m := matcher{catalogue: c, file: number, seen: seen, vain: map[*pattern]int{}, repeats: map[*Signature]*repeat{}, same: map[uint64]*occurrence{}, speakers: map[saying]bool{}}
-	if seen.many {
-		m.node = nodeOfFile(source.Name)
+	if start, _ := text.Peek(Sniffed); flight.Is(start) {
+		return seen.recorded(source.Name, number, text)
 	}
+	m := c.matcher(number, seen)
 	lines, err := c.index.scan(text, m.take)
 	seen.lines += lines
 	m.end()
@@ -76,7 +78,7 @@ func (c *Catalogue) read(source Source, number int, seen *tally) error {
 
 // unpacked is the text of a file that may be compressed by gzip, bzip2, xz or zstd, or be in
 // UTF-16 with a byte order mark, as PowerShell writes it.
-func unpacked(file io.Reader) (io.Reader, error) {
+func unpacked(file io.Reader) (*bufio.Reader, error) {
 	in, start := sniff(file)
 	unpacker := unpackerOf(start)
 	if unpacker == nil {
@@ -101,7 +103,7 @@ func sniff(file io.Reader) (in *bufio.Reader, start []byte) {
 
 // text is that of a file which begins so, or why there is none. A start that cannot be read,
 // or is nothing, is left to whoever reads on.
-func text(in io.Reader, start []byte, what string) (io.Reader, error) {
+func text(in *bufio.Reader, start []byte, what string) (*bufio.Reader, error) {
 	switch {
 	case bytes.HasPrefix(start, []byte("PK\x03\x04")):
 		return nil, fmt.Errorf("%s is an archive: unpack it first, as in `unzip FILE`, and name the directory", what)
@@ -110,7 +112,7 @@ func text(in io.Reader, start []byte, what string) (io.Reader, error) {
 	case !Readable(start):
 		return nil, fmt.Errorf("%s is not text", what)
 	case wide(start):
-		return transform.NewReader(in, unicode.BOMOverride(unicode.UTF8.NewDecoder())), nil
+		return bufio.NewReaderSize(transform.NewReader(in, unicode.BOMOverride(unicode.UTF8.NewDecoder())), Sniffed), nil
 	}
 	return in, nil
 }
@@ -146,10 +148,10 @@ func wide(start []byte) bool {
 	return bytes.HasPrefix(start, []byte("\xff\xfe")) || bytes.HasPrefix(start, []byte("\xfe\xff"))
 }
 
-// Readable is whether a file that begins so can be a log. Some NULs are in logs: NFS
+// Readable is whether a file that begins so can be a log or the dump of a flight recorder. Some NULs are in logs: NFS
 // leaves them where two nodes write one file.
 func Readable(start []byte) bool {
-	if unpackerOf(start) != nil || wide(start) || len(start) == 0 {
+	if unpackerOf(start) != nil || wide(start) || flight.Is(start) || len(start) == 0 {
 		return true
 	}
 	text := bytes.Trim(start, "\x00")

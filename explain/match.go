@@ -54,6 +54,14 @@ type matcher struct {
 	seen       *tally
 }
 
+func (c *Catalogue) matcher(file int, seen *tally) *matcher {
+	m := &matcher{catalogue: c, file: file, seen: seen, vain: map[*pattern]int{}, repeats: map[*Signature]*repeat{}, same: map[uint64]*occurrence{}, speakers: map[saying]bool{}}
+	if seen.many {
+		m.node = nodeOfFile(seen.sources[file])
+	}
+	return m
+}
+
 type repeat struct {
 	last  *occurrence
 	times int

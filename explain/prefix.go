@@ -163,7 +163,7 @@ var (
 	fileEndings = regexp.MustCompile(`(?:\.(?:gz|zst|log|txt|out|err|stdout|stderr)(?:\.\d{1,3})?)+$`)
 	fileWords   = regexp.MustCompile(`^(?:train|training|log|output|stdout|stderr|run|slurm-\d+)[-_.]+`)
 	// nobodys are names that programs give to the logs of each node or rank alike.
-	nobodys = regexp.MustCompile(`^(?:stdout|stderr|log|output|train|training|run|slurm-\d+|-)?$`)
+	nobodys = regexp.MustCompile(`^(?:stdout|stderr|log|output|train|training|run|slurm-\d+|(?:\w*_)?rank_\d+\.json|\w+_rank_\d+(?:\.\w+)?|-)?$`)
 	ranks   = regexp.MustCompile(`^(?:(?:local|global)?[-_]?rank[-_]?)?\d+$`)
 	dates   = regexp.MustCompile(`\d{4}-?\d\d-?\d\d`)
 	// hostNames is what hosts of a cluster are by their names. What else is, a run or a job,

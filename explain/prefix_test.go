@@ -91,7 +91,7 @@ func TestPeelHostile(t *testing.T) {
 func TestNodeOfFile(t *testing.T) {
 	for name, want := range map[string]string{
 		"logs/w3.log": "w3", "w3": "w3", "train-w3.out": "w3", "logs/w3.example.org.log.gz": "w3.example.org", "slurm-4711-w3.out": "w3", "10.0.0.3.err": "10.0.0.3",
-		"w3/stdout": "w3", "logs/w3/train.log": "w3", "w3.stderr": "w3",
+		"w3/stdout": "w3", "logs/w3/train.log": "w3", "w3.stderr": "w3", "w3/nccl_trace_rank_12": "w3", "nccl_trace_rank_12": "", "rank_2.json": "", "w3/rank_2.json.gz": "w3",
 		"gpu07.log": "gpu07", "node-1/train.log": "node-1", "ip-10-0-0-3.out": "ip-10-0-0-3",
 		"logs/slurm-123.out": "", "results/out.txt": "", "tl/train.log": "", "training.log": "", "errors.txt": "", "run1/stdout": "", "job-17/output": "", "exp_3.log": "", "v2.1/log": "", "a b1.log": "",
 		"-": "", "": "", "train.log": "", "slurm-4711.out": "", "rank_3.log": "", "attempt_0/3/stderr.log": "", "3.log": "", "log.txt": "", "/": "",

@@ -25,6 +25,7 @@ type tally struct {
 	network     networks
 	meetings    []meeting // in the order in which ranks gave them up
 	calls       map[callKey]call
+	flights     []recording
 	groups      bool // some rank spoke of a group of ranks that is not the default one
 	highest     int  // rank that spoke
 }

@@ -21,6 +21,7 @@ import (
 	"preflight/cmd/preflight/internal/outputs"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/explain"
+	"preflight/explain/flight"
 	"preflight/report"
 	"preflight/report/formats"
 	"preflight/secret"
@@ -34,13 +35,15 @@ func explainCommand() *cobra.Command {
 what it died of: the root cause first, with the lines that show it, what to do, and
 which check says so before the next launch. What only followed and what is harmless
 is set apart. Of a directory everything is read that can be a log; files may be
-compressed by gzip, bzip2, xz or zstd. With a hostfile those checks are run at once.
+compressed by gzip, bzip2, xz or zstd. The dumps of torch's flight recorder of every
+rank (nccl_trace_rank_0 …) say who is missing. With a hostfile those checks are run at once.
 
 Exit codes: 0 nothing looks like a failure, 1 a cause is known or the program failed
 by itself, 2 something failed and nobody knows why, or a log could not be read.`,
 		Example: `  preflight explain train.log
   deepspeed --hostfile hostfile train.py 2>&1 | preflight explain
-  preflight explain logs/w1.log logs/w2.log -H hostfile`,
+  preflight explain logs/w1.log logs/w2.log -H hostfile
+  preflight explain train.log nccl_trace_rank_*`,
 		RunE: configured(func(cmd *cobra.Command, config Config, args []string) error {
 			if err := config.writable(outputs.Product{Formats: plainFormats, Worth: func(formats.Format) formats.Kept { return formats.Rendering }}, nil); err != nil {
 				return err
@@ -160,7 +163,7 @@ func textFiles(directory string) ([]string, error) {
 			}
 			return nil
 		}
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && !slices.Contains(noLogs, filepath.Ext(path)) && isText(path) {
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && isLog(path) {
 			files = append(files, path)
 		}
 		return nil
@@ -168,17 +171,18 @@ func textFiles(directory string) ([]string, error) {
 	return files, err
 }
 
-// isText is whether a file begins as a log can. One that cannot be read passes, so
-// that reading it says why.
-func isText(path string) bool {
+// isLog is whether a file begins as a log can, or as the dump of a flight recorder. One that
+// cannot be read passes, so that reading it says why.
+func isLog(path string) bool {
+	named := !slices.Contains(noLogs, filepath.Ext(path))
 	file, err := os.Open(path)
 	if err != nil {
-		return true
+		return named
 	}
 	defer file.Close()
 	var start [explain.Sniffed]byte
 	n, _ := io.ReadFull(file, start[:])
-	return explain.Readable(start[:n])
+	return named && explain.Readable(start[:n]) || flight.Is(start[:n])
 }
 
 // pointedTo runs the checks that the causes point to, on the nodes of a hostfile;
