@@ -39,6 +39,11 @@ type JobProcess struct {
 	Busy bool `json:"busy,omitempty"`
 	// WaitsIn is the kernel's function that its first thread sleeps in, "" where it does not say.
 	WaitsIn string `json:"waits_in,omitempty"`
+	// Tracer is the process that traces it, as a debugger does, 0 for none.
+	Tracer int `json:"tracer,omitempty"`
+	// Apart is whether it is in another network than we are, as a container without that of its
+	// host is.
+	Apart bool `json:"apart,omitempty"`
 	// Exit is what a rank that nobody has collected ended with: an exit code, or 128 and the signal.
 	Exit *int `json:"exit,omitempty"`
 	// Torch is whether torch's library is loaded, nil where that may not be read.
@@ -67,6 +72,8 @@ type Meeting struct {
 	Port      int    `json:"port,omitempty"`
 	RunID     string `json:"run_id,omitempty"`
 	Backend   string `json:"backend,omitempty"` // torchrun's --rdzv_backend
+	// Restarts is how often torchrun has started the ranks of its node anew.
+	Restarts int `json:"restarts,omitempty"`
 }
 
 // States of a TCP socket, by the names that ss has for them.

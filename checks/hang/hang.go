@@ -54,13 +54,13 @@ type Wait struct {
 
 // Judge finds the job, of which it may be known where it meets, HOST:PORT, and says who is missing.
 func Judge(r *Report, endpoint string, sshPort int) {
-	_, text := names.SplitEndpoint(endpoint)
+	host, text := names.SplitEndpoint(endpoint)
 	port, _ := strconv.Atoi(text) // 0 for none
-	j := findJob(r.Nodes, port)
+	j := findJob(r.Nodes, host, port)
 	r.Endpoint, r.Members, r.World = j.endpoint(), j.unit(), j.size()
 	findings := unseen(r.Nodes)
 	if len(j.members) > 0 {
-		findings = slices.Concat(findings, j.told(), j.absent(), j.leftovers(), j.shared())
+		findings = slices.Concat(findings, j.told(), j.absent(), j.surplus(), j.halted())
 		waiting, waits := j.waiting(findings)
 		findings = append(findings, waiting...)
 		r.Waits, r.Joined = append([]Wait{}, waits...), j.joined()
@@ -83,12 +83,11 @@ func Judge(r *Report, endpoint string, sshPort int) {
 // answer is the whole of it in one sentence.
 func (r *Report) answer() string {
 	var parts []string
-	if r.World > 0 {
-		where := ""
-		if r.Endpoint != "" {
-			where = " at " + r.Endpoint
-		}
-		parts = append(parts, fmt.Sprintf("%d of %d %s have met%s", r.Joined, r.World, r.Members, where))
+	switch {
+	case r.World > 0 && r.Endpoint == "":
+		parts = append(parts, fmt.Sprintf("a job of %d %s", r.World, r.Members))
+	case r.World > 0:
+		parts = append(parts, fmt.Sprintf("%d of %d %s have met at %s", r.Joined, r.World, r.Members, r.Endpoint))
 	}
 	for _, f := range r.Findings {
 		parts = append(parts, ofNodes(f.Nodes)+f.Summary)

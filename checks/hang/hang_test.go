@@ -90,7 +90,40 @@ func TestJudge(t *testing.T) {
 			of(n, 3)[1].State, of(n, 3)[1].Exit, of(n, 3)[1].Sockets = "Z", &one, nil
 		}, code: 1, want: "7 of 8 ranks have met at 10.0.0.1:29500; w3: rank 5: ended with 1, and nobody has noticed"},
 		{name: "a rank is stopped", does: func(n []Node) { of(n, 4)[0].State = "T" }, code: 1,
-			want: "8 of 8 ranks have met at 10.0.0.1:29500; w4: rank 6: stopped, by a signal or a debugger"},
+			want: "8 of 8 ranks have met at 10.0.0.1:29500; w4: rank 6: stopped by a signal, as Ctrl-Z and scontrol suspend send it"},
+		{name: "a rank is killed", does: func(n []Node) {
+			killed := 128 + 9
+			of(n, 3)[1].State, of(n, 3)[1].Exit, of(n, 3)[1].Sockets = "Z", &killed, nil
+		}, code: 1, want: "7 of 8 ranks have met at 10.0.0.1:29500; w3: rank 5: ended by signal 9, and nobody has noticed"},
+		{name: "containers are paused", does: func(n []Node) {
+			each(n, func(p *facts.JobProcess) { p.State, p.WaitsIn = "D", "__refrigerator" }, 4)
+		}, code: 1, want: "8 of 8 ranks have met at 10.0.0.1:29500; w4: ranks 6, 7: frozen with its cgroup: its container is paused, or its step suspended"},
+		{name: "a terminal that was stopped by Ctrl-S", does: func(n []Node) { of(n, 1)[0].WaitsIn = "n_tty_write" }, code: 1,
+			want: "8 of 8 ranks have met at 10.0.0.1:29500; w1: rank 0: blocked as it writes its output, which nobody reads: what takes it is stopped, full or hung"},
+		{name: "an earlier rank 0 holds the port", does: func(n []Node) {
+			old := of(n, 1)[0]
+			old.PID, old.Launcher, old.Parent, old.Age = 50, 0, 1, 7200
+			old.Sockets = []facts.JobSocket{{State: facts.SocketListening, Address: "0.0.0.0", Port: 29500}}
+			n[0].Jobs.Processes = []facts.JobProcess{old}
+			n[0].Jobs.Ports[0].Holder = 50
+		}, code: 1, want: "6 of 8 ranks have met at 10.0.0.1:29500; w1: no process of this job runs there: its launcher was not started or has ended; " +
+			"w1: rank 0 of an earlier job: still there since 2 h, without a launcher, with their ports, GPUs and places in the meeting"},
+		{name: "one of three tasks is missing somewhere", does: func(n []Node) {
+			each(n, func(p *facts.JobProcess) { p.Local, p.World = 0, 9 }, 1, 2, 3, 4)
+		}, code: 1, want: "8 of 9 ranks have met at 10.0.0.1:29500; nowhere runs rank 8, though every node runs some"},
+		{name: "containers with networks of their own", does: func(n []Node) {
+			each(n, func(p *facts.JobProcess) { p.Apart = true }, 1, 2, 3, 4)
+			each(n, func(p *facts.JobProcess) { silent(p); p.Age = 20 }, 2, 3, 4)
+		}, code: 1, want: "2 of 8 ranks have met at 10.0.0.1:29500; w1: rank 0 takes calls in a network of its own, as a container without that of its host is: nobody of another node has got through"},
+		{name: "containers of an overlay network that have met", does: func(n []Node) {
+			each(n, func(p *facts.JobProcess) { p.Apart = true }, 1, 2, 3, 4)
+		}, want: "8 of 8 ranks have met at 10.0.0.1:29500; all have met, so that what hangs comes after it"},
+		{name: "a script that chooses the meeting", does: func(n []Node) {
+			each(n, func(p *facts.JobProcess) { p.Launcher, p.Address, p.Port = 0, "", 0 }, 1, 2, 3, 4)
+			for i := range n {
+				n[i].Jobs.Processes = of(n, i+1)
+			}
+		}, code: 2, want: "a job of 8 ranks; where the ranks meet stands in no variable of theirs: their script chooses it"},
 		{name: "ranks wait for a file server", does: func(n []Node) {
 			each(n, func(p *facts.JobProcess) {
 				p.State, p.WaitsIn, p.Busy, p.Sockets = "D", "rpc_wait_bit_killable", true, nil
@@ -213,6 +246,24 @@ func TestPortOfTheJob(t *testing.T) {
 		if Judge(&report, endpoint, 0); report.Endpoint != want {
 			t.Errorf("of %q: the job at %s was judged, want that at %s", endpoint, report.Endpoint, want)
 		}
+	}
+}
+
+// TestNamedMeeting: ranks that were told no port meet at the one that is named.
+func TestNamedMeeting(t *testing.T) {
+	nodes := cluster()
+	each(nodes, func(p *facts.JobProcess) { p.Launcher, p.Address, p.Port = 0, "", 0 }, 1, 2, 3, 4)
+	each(nodes, calling("10.0.0.1"), 2)
+	for i := range nodes {
+		nodes[i].Jobs.Processes = of(nodes, i+1)
+	}
+	report := Report{Nodes: nodes}
+	Judge(&report, "w1:29500", 0)
+	if want := "6 of 8 ranks have met at w1:29500; w2: ranks 2, 3: no answer from 10.0.0.1:29500"; !strings.HasPrefix(report.Answer, want) {
+		t.Errorf("got %q, want %q …", report.Answer, want)
+	}
+	if p := nodes[1].Jobs.Processes[0]; p.Port != 0 {
+		t.Errorf("what was seen is changed: port %d", p.Port)
 	}
 }
 

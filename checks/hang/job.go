@@ -23,23 +23,31 @@ type member struct {
 type job struct {
 	nodes   []Node
 	members []member
+	watched bool     // whether launchers are seen, so that a rank without has lost its own
 	left    []member // ranks of an earlier job, which no launcher watches any more
 	most    facts.Meeting
 }
 
-// findJob finds the members of one job: that of the port, of 0 that on the most nodes.
-func findJob(nodes []Node, port int) *job {
+// findJob finds the members of one job: that which meets at host and port, of 0 that on the most
+// nodes.
+func findJob(nodes []Node, host string, port int) *job {
 	j := &job{nodes: nodes}
-	watched := false
 	var all []member
 	for i := range nodes {
 		of := membersOn(&nodes[i])
-		watched = watched || slices.ContainsFunc(of, func(m member) bool { return m.launcher != nil })
+		j.watched = j.watched || slices.ContainsFunc(of, func(m member) bool { return m.launcher != nil })
 		all = append(all, of...)
+	}
+	for i, m := range all {
+		if port != 0 && m.told().Port == 0 { // its script has chosen it
+			chosen := *m.JobProcess
+			chosen.Port, chosen.Address = port, cmp.Or(chosen.Address, host)
+			all[i].JobProcess = &chosen
+		}
 	}
 	var live []member
 	for _, m := range all {
-		if watched && m.Kind == facts.JobRank && m.launcher == nil {
+		if j.watched && m.Kind == facts.JobRank && m.launcher == nil {
 			j.left = append(j.left, m)
 		} else {
 			live = append(live, m)
@@ -60,12 +68,32 @@ func findJob(nodes []Node, port int) *job {
 			j.members = append(j.members, m)
 		}
 	}
+	j.adopt(together)
 	told := func(field func(facts.Meeting) string) string {
 		return mostOf(j.members, func(m member) string { return field(m.told()) }, func(value string) bool { return false })
 	}
 	j.most = facts.Meeting{Port: together.port, RunID: together.id, Address: told(address), Nodes: told(nodesTold)}
 	j.most.World, _ = strconv.Atoi(told(world)) // "" is 0
 	return j
+}
+
+// adopt takes those without a launcher for members whose launcher has ended since: they meet at
+// the same place, as ranks that nobody else is, and are no older than the job.
+func (j *job) adopt(together meetingPlace) {
+	running, age := j.ranks(), 0.0
+	for _, m := range j.members {
+		age = max(age, m.Age)
+		if m.launcher != nil {
+			age = max(age, m.launcher.Age)
+		}
+	}
+	j.left = slices.DeleteFunc(j.left, func(m member) bool {
+		ours := m.place() == together && m.Rank != nil && !running[*m.Rank] && m.Age < age+patience
+		if ours {
+			j.members = append(j.members, m)
+		}
+		return ours
+	})
 }
 
 // membersOn are the members of jobs on one node.
@@ -270,6 +298,11 @@ func (m member) has(state string) bool {
 	return slices.ContainsFunc(m.Sockets, func(s facts.JobSocket) bool { return s.State == state && s.RemotePort == m.meets() })
 }
 
+// listens is whether a member itself takes calls at a port.
+func (m member) listens(port int) bool {
+	return slices.ContainsFunc(m.Sockets, func(s facts.JobSocket) bool { return s.State == facts.SocketListening && s.Port == port })
+}
+
 // called is how many connections whoever serves the store has from a node.
 func (j *job) called(from *Node) (count int) {
 	for _, node := range j.nodes {
@@ -292,7 +325,7 @@ func (j *job) joined() (count int) {
 	met := map[int]bool{}
 	for _, m := range j.members {
 		switch {
-		case !j.hasMet(m) || m.Rank != nil && met[*m.Rank]:
+		case !j.hasMet(m), m.Rank != nil && met[*m.Rank], m.Kind == facts.JobLauncher && j.hasRanks():
 			continue
 		case m.Rank != nil:
 			met[*m.Rank] = true

@@ -4,10 +4,8 @@ package hang
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"preflight/checks"
 	"preflight/checks/compare"
@@ -39,27 +37,7 @@ func (j *job) told() (findings []checks.Finding) {
 			}
 		}
 	}
-	return slices.Concat(findings, j.twins(), j.misled())
-}
-
-// twins finds launchers on several nodes that were told one node rank, as all are without
-// --node-rank: each takes itself for the first and waits for the others (torch 2.5,
-// torch/distributed/run.py, whose default is 0; its c10d backend takes no notice).
-func (j *job) twins() (findings []checks.Finding) {
-	by := map[int][]string{}
-	for _, m := range j.members {
-		if m.launcher != nil && m.launcher.NodeRank != nil && !elastic(m.launcher.Meeting) && !slices.Contains(by[*m.launcher.NodeRank], m.node.Name) {
-			by[*m.launcher.NodeRank] = append(by[*m.launcher.NodeRank], m.node.Name)
-		}
-	}
-	for _, rank := range slices.Sorted(maps.Keys(by)) {
-		if len(by[rank]) > 1 {
-			findings = append(findings, checks.Finding{Nodes: by[rank],
-				Summary: fmt.Sprintf("each was told to be node %d of the job", rank),
-				Remedy:  []fix.Command{fix.Here("torchrun --node-rank=N …").Remark("another on each node, from 0")}})
-		}
-	}
-	return findings
+	return append(findings, j.misled()...)
 }
 
 // was is the beginning of a sentence about what members were told.
@@ -114,7 +92,18 @@ func (j *job) absent() (findings []checks.Finding) {
 			})
 		}
 	}
+	if !complete && findings == nil && j.countable() {
+		findings = append(findings, checks.Finding{Summary: j.missingRanks() + ", though every node runs some",
+			Remedy: []fix.Command{fix.Note("Read what that rank said last: of a Slurm step with srun's --output=%t.log, of mpirun with --output-filename.")}})
+	}
 	return findings
+}
+
+// countable is whether all nodes were looked at, and every rank that runs has told its number,
+// and no number twice.
+func (j *job) countable() bool {
+	blind := slices.ContainsFunc(j.nodes, func(n Node) bool { return n.Jobs == nil })
+	return !blind && j.hasRanks() && len(j.ranks()) == len(j.members)
 }
 
 // missingRanks names those that run nowhere.
@@ -149,60 +138,16 @@ func (j *job) gone(node *Node) (findings []checks.Finding) {
 				Remedy:  []fix.Command{fix.On("ps -o pid,ppid,stat,etime,args --ppid %s", fix.Number(m.PID))}})
 		}
 	}
+	if orphans := slices.DeleteFunc(slices.Clone(all), func(m member) bool { return !j.watched || m.launcher != nil }); len(orphans) > 0 {
+		findings = append(findings, checks.Finding{Nodes: []string{node.Name},
+			Summary: fmt.Sprintf("the launcher of %s has ended, and they run on: nobody will end them with the others", numbers(orphans)),
+			Remedy:  []fix.Command{fix.On("kill %s", pids(orphans)).Remark("before the job is started anew")}})
+	}
 	if ranks > 0 && ranks < local {
 		findings = append(findings, checks.Finding{Nodes: []string{node.Name},
 			Summary: fmt.Sprintf("%d of its %d ranks run: the others have ended", ranks, local),
 			Got:     j.missingRanks(),
 			Remedy:  []fix.Command{fix.Note("Read what those ranks said last: that of a rank which ended is where the launch was typed, or below torchrun's --log-dir.")}})
-	}
-	return findings
-}
-
-// leftovers finds ranks of an earlier job, which no launcher watches.
-func (j *job) leftovers() (findings []checks.Finding) {
-	for _, node := range j.nodes {
-		var these []member
-		var pids []fix.Arg
-		oldest := 0.0
-		for _, m := range j.left {
-			if m.node.Name == node.Name {
-				these, pids, oldest = append(these, m), append(pids, fix.Number(m.PID)), max(oldest, m.Age)
-			}
-		}
-		if these != nil {
-			findings = append(findings, checks.Finding{Nodes: []string{node.Name},
-				Summary: fmt.Sprintf("%s of an earlier job: still there since %s, without a launcher, with their ports, GPUs and places in the meeting", numbers(these), facts.Duration(oldest)),
-				Remedy:  []fix.Command{fix.On("kill %s", fix.Join(" ", pids...)).Remark("once nobody needs them")}})
-		}
-	}
-	return findings
-}
-
-// shared finds two jobs at one port: ranks of one number on one node.
-func (j *job) shared() (findings []checks.Finding) {
-	for i := range j.nodes {
-		launchers := map[int][]string{}
-		all := j.on(&j.nodes[i])
-		for _, m := range all {
-			again := slices.ContainsFunc(all, func(o member) bool {
-				return o.PID != m.PID && o.Rank != nil && m.Rank != nil && *o.Rank == *m.Rank && o.Launcher != m.Launcher
-			})
-			if again {
-				launchers[m.Launcher] = append(launchers[m.Launcher], fmt.Sprintf("%s (pid %d, since %s)", m.number(), m.PID, facts.Duration(m.Age)))
-			}
-		}
-		if len(launchers) < 2 {
-			continue
-		}
-		var each []string
-		for _, of := range launchers {
-			each = append(each, of[0])
-		}
-		slices.Sort(each)
-		findings = append(findings, checks.Finding{Nodes: []string{j.nodes[i].Name},
-			Summary: fmt.Sprintf("two jobs meet at port %d: each takes the other's ranks for its own", j.most.Port),
-			Got:     strings.Join(each, ", "),
-			Remedy:  []fix.Command{fix.Here("deepspeed --master_port=%s …", fix.Number(j.most.Port+1)).Remark("for one of them")}})
 	}
 	return findings
 }

@@ -35,16 +35,19 @@ func (j *job) waiting(found []checks.Finding) (findings []checks.Finding, waits 
 	var all standing
 	for _, m := range j.members {
 		stuck := m.stuck()
+		if m.Restarts > 0 {
+			all.add(m, patient("started anew by its launcher, for the %s time %s ago", ordinal(m.Restarts), age))
+		}
 		switch {
 		case stuck != nil:
 			all.add(m, *stuck)
-		case j.hasMet(m), blamed[m.node.Name]:
+		case m.Compiles != "" && !blamed[m.node.Name]:
+			all.add(m, patient("compiling %s since %s", m.Compiles, age))
+		case j.hasMet(m), blamed[m.node.Name], j.most.Port == 0:
 		case m.Unread != "":
 			all.add(m, checks.Finding{Verdict: checks.Unknown,
 				Summary: fmt.Sprintf("what it waits in may not be seen (%s): it runs as %s", m.Unread, m.User),
 				Remedy:  []fix.Command{fix.Note("Ask as that user, or as root.")}})
-		case m.Compiles != "":
-			all.add(m, patient("compiling %s since %s", m.Compiles, age))
 		case m.has(facts.SocketCalling):
 			all.add(m, j.unanswered(m))
 		case m.has(facts.SocketHungUp):
@@ -63,7 +66,47 @@ func (j *job) waiting(found []checks.Finding) (findings []checks.Finding, waits 
 			all.add(m, patient("waiting for the store, which nobody serves"))
 		}
 	}
-	return all.sorted()
+	findings, waits = all.sorted()
+	switch {
+	case j.most.Port == 0 && len(findings) == 0:
+		findings = append(findings, j.untold())
+	case served && first != nil && first.Apart && j.alone(*first):
+		findings = append([]checks.Finding{j.apart(*first)}, findings...)
+	}
+	return findings, waits
+}
+
+// untold is that nobody was told where to meet, so that nothing can be said of it.
+func (j *job) untold() checks.Finding {
+	return checks.Finding{
+		Verdict: checks.Unknown,
+		Summary: "where the ranks meet stands in no variable of theirs: their script chooses it",
+		Remedy:  []fix.Command{fix.Here("preflight rendezvous HOST:PORT -H hostfile   # what the script hands to init_process_group")},
+	}
+}
+
+// alone is whether nobody of another node has met whoever serves, while somebody of one runs.
+func (j *job) alone(first member) bool {
+	others := slices.DeleteFunc(slices.Clone(j.members), func(m member) bool { return m.node == first.node })
+	return len(others) > 0 && !slices.ContainsFunc(others, j.hasMet)
+}
+
+// apart is that whoever serves does so where nobody else gets.
+func (j *job) apart(first member) checks.Finding {
+	return checks.Finding{
+		Nodes:   []string{first.node.Name},
+		Summary: fmt.Sprintf("%s takes calls in a network of its own, as a container without that of its host is: nobody of another node has got through", first.number()),
+		Remedy:  []fix.Command{fix.On("docker run --network=host …").Remark("for the containers of all nodes")},
+	}
+}
+
+// ordinal is a count as a place: 1st, 2nd.
+func ordinal(n int) string {
+	ending := map[int]string{1: "st", 2: "nd", 3: "rd"}[n%10]
+	if ending == "" || n%100 > 10 && n%100 < 14 {
+		ending = "th"
+	}
+	return strconv.Itoa(n) + ending
 }
 
 // standing is what members wait in: alike ones of a node are one, and those of all nodes that
@@ -159,28 +202,6 @@ func (j *job) unhosted() checks.Finding {
 			fix.Here("torchrun --rdzv-conf=is_host=1 …").Remark("on that node alone")},
 	}
 }
-
-// stuck is what ends or stops a rank for good.
-func (m member) stuck() *checks.Finding {
-	switch {
-	case m.State == "Z":
-		how := ""
-		if m.Exit != nil && *m.Exit != 0 {
-			how = fmt.Sprintf(" with %d", *m.Exit)
-		}
-		return &checks.Finding{Summary: fmt.Sprintf("ended%s, and nobody has noticed", how),
-			Remedy: []fix.Command{fix.Note("Read what it said last, and start the job anew.")}}
-	case m.State == "T", m.State == "t":
-		return &checks.Finding{Summary: "stopped, by a signal or a debugger", Remedy: []fix.Command{fix.On("kill -CONT %s", fix.Number(m.PID))}}
-	case m.State == "D" && slices.ContainsFunc(remoteDisks, func(part string) bool { return strings.Contains(m.WaitsIn, part) }):
-		return &checks.Finding{Summary: fmt.Sprintf("waiting in %s for a file server that does not answer, where no signal reaches it", m.WaitsIn),
-			Remedy: []fix.Command{fix.On("mount -t nfs,nfs4,lustre,ceph,fuse"), fix.On("sudo cat /proc/%s/stack", fix.Number(m.PID))}}
-	}
-	return nil
-}
-
-// remoteDisks are in the names of the kernel's functions that wait for a server of files.
-var remoteDisks = []string{"nfs", "rpc_", "fuse", "ldlm", "cl_sync", "ceph"}
 
 // unanswered is a call to the store that gets no answer, with how far it comes.
 func (j *job) unanswered(m member) checks.Finding {

@@ -165,6 +165,8 @@ func (p *process) role(above *process) *facts.JobProcess {
 	switch {
 	case above != nil && above.told.Kind == facts.JobRank:
 		return nil // a worker, compiler or shell of that rank
+	case p.leads():
+		return nil // a shell that mpirun or srun has started, and no rank
 	case told.Rank != nil && told.World > 0,
 		underLauncher && p.stat.State == "Z",
 		underLauncher && p.unread != nil && isPython(p.argv):
@@ -173,10 +175,19 @@ func (p *process) role(above *process) *facts.JobProcess {
 	return nil
 }
 
+// leads is whether a launcher is below a process.
+func (p *process) leads() bool {
+	return slices.ContainsFunc(p.children, func(child *process) bool {
+		kind, _ := launcher(child.argv)
+		return kind != "" || child.leads()
+	})
+}
+
 // waiting tells what a process waits in, and since when.
 func (p *process) waiting(o machine.Options, up float64) {
 	p.told.Age = max(0, up-float64(p.stat.Starttime)/ticks)
-	p.told.User = machine.Owner(o, ownerOf(p.Proc))
+	owner, tracer := statusOf(o, p.PID)
+	p.told.User, p.told.Tracer = machine.Owner(o, owner), tracer
 	if wchan, err := p.Wchan(); err == nil && wchan != "0" {
 		p.told.WaitsIn = wchan
 	}
@@ -231,13 +242,19 @@ func computes(o machine.Options, p *process) bool {
 	return slices.Contains([]string{"R", "D"}, p.stat.State)
 }
 
-// ownerOf is the user that a process runs as, of whom it is in /proc too.
-func ownerOf(p procfs.Proc) int {
-	status, err := p.NewStatus()
-	if err != nil {
-		return -1
+// statusOf is the user that a process runs as, and the process that traces it, 0 for none.
+func statusOf(o machine.Options, pid int) (owner, tracer int) {
+	text, _ := os.ReadFile(o.At(fmt.Sprintf("/proc/%d/status", pid))) // it has ended then
+	owner = -1
+	for line := range strings.Lines(string(text)) {
+		switch words := strings.Fields(line); {
+		case len(words) > 2 && words[0] == "Uid:":
+			owner, _ = strconv.Atoi(words[2]) // the effective one
+		case len(words) > 1 && words[0] == "TracerPid:":
+			tracer, _ = strconv.Atoi(words[1])
+		}
 	}
-	return int(status.UIDs[1])
+	return owner, tracer
 }
 
 // exitOf reads from /proc/PID/stat what a process ended with, as a shell has it: its last field

@@ -27,6 +27,8 @@ type standing struct {
 	cwd         string
 	maps        string
 	sockets     []int // inodes
+	tracer      int
+	network     string // the inode of its namespace, "" for ours
 }
 
 // plant makes a /proc of the processes, with the rows of its net/tcp.
@@ -44,7 +46,7 @@ func plant(t *testing.T, tcp string, all ...standing) machine.Options {
 		files[dir+"stat"] = stat
 		files[fmt.Sprintf("%stask/%d/stat", dir, p.pid)] = stat
 		files[dir+"cmdline"] = strings.ReplaceAll(p.argv, " ", "\x00") + "\x00"
-		files[dir+"status"] = "Name:\tx\nUid:\t1000\t1000\t1000\t1000\n"
+		files[dir+"status"] = fmt.Sprintf("Name:\tx\nTracerPid:\t%d\nUid:\t1000\t1000\t1000\t1000\n", p.tracer)
 		files[dir+"net/tcp"] = tcp
 		files[dir+"wchan"] = "do_poll"
 		files[dir+"maps"] = p.maps
@@ -53,9 +55,13 @@ func plant(t *testing.T, tcp string, all ...standing) machine.Options {
 		}
 	}
 	fixture.Write(t, o, files)
+	fixture.Link(t, o, "net:[1]", "/proc/self/ns/net")
 	for _, p := range all {
 		dir := fmt.Sprintf("/proc/%d/", p.pid)
-		fixture.Link(t, o, "net:[1]", dir+"ns/net")
+		if p.network == "" {
+			p.network = "1"
+		}
+		fixture.Link(t, o, "net:["+p.network+"]", dir+"ns/net")
 		fixture.Link(t, o, "/dev/null", dir+"fd/0")
 		if p.cwd != "" {
 			fixture.Link(t, o, p.cwd, dir+"cwd")
@@ -130,6 +136,42 @@ func TestLook(t *testing.T) {
 	}
 	if told := fmt.Sprintf("%+v", got); strings.Contains(told, "secret") {
 		t.Errorf("a secret is told: %s", told)
+	}
+}
+
+// TestSlurm: a task of srun is a rank, unless it starts a launcher, and a batch script is none. A
+// debugger and another network are seen.
+func TestSlurm(t *testing.T) {
+	const task = "SLURM_PROCID=1,SLURM_LOCALID=0,SLURM_NODEID=1,SLURM_NTASKS=2"
+	o := plant(t, header,
+		standing{pid: 100, parent: 1, argv: "slurmstepd: [118.batch]", state: "S"},
+		standing{pid: 101, parent: 100, argv: "/bin/bash job.sh", environ: task, state: "S"},
+		standing{pid: 200, parent: 1, argv: "slurmstepd: [118.0]", state: "S"},
+		standing{pid: 201, parent: 200, argv: "/usr/bin/python3 train.py", environ: task + ",SLURM_STEP_NUM_TASKS=2", state: "t", tracer: 900, network: "2"},
+		standing{pid: 300, parent: 1, argv: "slurmstepd: [118.1]", state: "S"},
+		standing{pid: 301, parent: 300, argv: "/bin/bash -c torchrun_train.py", environ: task + ",SLURM_STEP_NUM_TASKS=2", state: "S"},
+		standing{pid: 302, parent: 301, argv: "/usr/bin/python3 /usr/bin/torchrun train.py", environ: task + ",SLURM_STEP_NUM_TASKS=2", state: "S"},
+		standing{pid: 303, parent: 302, argv: "/usr/bin/python3 train.py", environ: task + ",SLURM_STEP_NUM_TASKS=2,TORCHELASTIC_RESTART_COUNT=2," + rank + ",RANK=3", state: "S"},
+	)
+	got, err := Look(t.Context(), o, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for _, p := range got.Processes {
+		of := ""
+		if p.Rank != nil {
+			of = fmt.Sprintf(" %d of %d", *p.Rank, p.World)
+		}
+		told = append(told, fmt.Sprintf("%d %s%s tracer %d apart %t restarts %d", p.PID, p.Kind, of, p.Tracer, p.Apart, p.Restarts))
+	}
+	want := []string{
+		"100 launcher tracer 0 apart false restarts 0", "200 launcher tracer 0 apart false restarts 0",
+		"201 rank 1 of 2 tracer 900 apart true restarts 0", "300 launcher tracer 0 apart false restarts 0",
+		"302 launcher tracer 0 apart false restarts 0", "303 rank 3 of 4 tracer 0 apart false restarts 2",
+	}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 

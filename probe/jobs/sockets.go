@@ -43,6 +43,13 @@ func (t *tables) of(pid int) []row {
 	return t.seen[space]
 }
 
+// apart is whether a process is in another network namespace than we are.
+func (t *tables) apart(pid int) bool {
+	space, err := os.Readlink(t.o.At(fmt.Sprintf("/proc/%d/ns/net", pid)))
+	own, ownErr := os.Readlink(t.o.At("/proc/self/ns/net"))
+	return err == nil && ownErr == nil && space != own
+}
+
 // read reads the table below a directory, which has net/tcp as /proc has it.
 func (t *tables) read(dir string) (rows []row) {
 	fs, err := procfs.NewFS(dir)
@@ -73,6 +80,7 @@ func (p *process) connected(t *tables, ports map[int]bool, own map[string]string
 		return
 	}
 	rows := t.of(p.PID)
+	p.told.Apart = t.apart(p.PID)
 	p.eachBelow(func(below *process) {
 		targets, err := below.FileDescriptorTargets()
 		if err != nil && p.told.Unread == "" && below == p {

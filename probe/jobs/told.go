@@ -17,12 +17,13 @@ import (
 //
 // Sources: torch 2.5, torch/distributed/elastic/agent/server/local_elastic_agent.py; DeepSpeed
 // 0.15, launcher/launch.py (LOCAL_SIZE is its own); Open MPI and MPICH set theirs for every rank,
-// Slurm for every task.
+// Slurm for every task. A batch script has SLURM_PROCID and SLURM_NTASKS too and is no task: what
+// begins with SLURM_STEP is of srun alone (srun(1) and sbatch(1), output environment variables).
 var heeded = []string{
 	"RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_SIZE", "MASTER_ADDR", "MASTER_PORT",
-	"TORCHELASTIC_RUN_ID",
+	"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
 	"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
-	"PMI_RANK", "PMI_SIZE",
+	"PMI_RANK", "PMI_SIZE", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_STEP_NUM_TASKS",
 }
 
 // rankMeeting is what a rank was told, by its environment as it was started. What a script sets
@@ -43,10 +44,13 @@ func rankMeeting(environ map[string]string, argv []string) facts.Meeting {
 		return 0
 	}
 	m := facts.Meeting{
-		Rank: number("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"), LocalRank: number("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"),
-		NodeRank: number("GROUP_RANK"), World: size("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"),
-		Local:   size("LOCAL_WORLD_SIZE", "LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
-		Address: environ["MASTER_ADDR"], Port: size("MASTER_PORT"), RunID: environ["TORCHELASTIC_RUN_ID"],
+		Rank:      number("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"),
+		LocalRank: number("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"),
+		NodeRank:  number("GROUP_RANK", "SLURM_NODEID"),
+		World:     size("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"),
+		Local:     size("LOCAL_WORLD_SIZE", "LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+		Address:   environ["MASTER_ADDR"], Port: size("MASTER_PORT"),
+		RunID: environ["TORCHELASTIC_RUN_ID"], Restarts: size("TORCHELASTIC_RESTART_COUNT"),
 	}
 	if m.RunID == "none" { // torchrun without --rdzv-id
 		m.RunID = ""

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hang
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/facts"
+)
+
+// stuck is what ends or stops a rank for good.
+func (m member) stuck() *checks.Finding {
+	switch {
+	case m.State == "Z":
+		f := &checks.Finding{Summary: "ended" + m.how() + ", and nobody has noticed",
+			Remedy: []fix.Command{fix.Note("Read what it said last, and start the job anew.")}}
+		if m.Exit != nil && *m.Exit == 128+9 {
+			f.Remedy = append(f.Remedy, fix.On(`sudo dmesg -T | grep -i "killed process" | tail -n 5`).Remark("whether the kernel did it, for want of memory"))
+		}
+		return f
+	case m.Tracer != 0 && strings.EqualFold(m.State, "T"):
+		return &checks.Finding{Summary: "stopped by a debugger that traces it", Got: fmt.Sprintf("traced by pid %d", m.Tracer),
+			Remedy: []fix.Command{fix.On("ps -o pid,etime,args -p %s", fix.Number(m.Tracer)).Remark("when it ends, the rank goes on")}}
+	case m.State == "T":
+		return &checks.Finding{Summary: "stopped by a signal, as Ctrl-Z and scontrol suspend send it", Remedy: []fix.Command{fix.On("kill -CONT %s", fix.Number(m.PID))}}
+	case slices.Contains(frozenIn, m.WaitsIn):
+		return &checks.Finding{Summary: "frozen with its cgroup: its container is paused, or its step suspended",
+			Remedy: []fix.Command{fix.On("cat /proc/%s/cgroup", fix.Number(m.PID)), fix.On("docker ps --filter status=paused").Remark("docker unpause lets one go on")}}
+	case slices.Contains(writesIn, m.WaitsIn):
+		return &checks.Finding{Summary: "blocked as it writes its output, which nobody reads: what takes it is stopped, full or hung",
+			Remedy: []fix.Command{fix.On("ls -l /proc/%s/fd/1 /proc/%s/fd/2", fix.Number(m.PID), fix.Number(m.PID)), fix.Note("Let the terminal or the program behind the pipe go on (Ctrl-Q, fg), or have each rank log to a file.")}}
+	case m.State == "D" && slices.ContainsFunc(remoteDisks, func(part string) bool { return strings.Contains(m.WaitsIn, part) }):
+		return &checks.Finding{Summary: fmt.Sprintf("waiting in %s for a file server that does not answer, where no signal reaches it", m.WaitsIn),
+			Remedy: []fix.Command{fix.On("mount -t nfs,nfs4,lustre,ceph,fuse"), fix.On("sudo cat /proc/%s/stack", fix.Number(m.PID))}}
+	}
+	return nil
+}
+
+// how is what a process ended with, in words.
+func (m member) how() string {
+	switch {
+	case m.Exit == nil || *m.Exit == 0:
+		return ""
+	case *m.Exit == 127:
+		return " with 127, as where a program is not found"
+	case *m.Exit > 128:
+		return fmt.Sprintf(" by signal %d", *m.Exit-128)
+	}
+	return fmt.Sprintf(" with %d", *m.Exit)
+}
+
+// frozenIn and writesIn are the kernel's functions that the frozen and the unread sleep in: of
+// cgroups of version 1 and 2, and of pipes before and since Linux 6.14 and terminals.
+//
+// Source: Linux 6.18, kernel/freezer.c, kernel/signal.c, fs/pipe.c, drivers/tty/n_tty.c.
+var (
+	frozenIn = []string{"__refrigerator", "do_freezer_trap"}
+	writesIn = []string{"pipe_write", "anon_pipe_write", "n_tty_write"}
+)
+
+// remoteDisks are in the names of the kernel's functions that wait for a server of files.
+var remoteDisks = []string{"nfs", "rpc_", "fuse", "ldlm", "cl_sync", "ceph"}
+
+// halted finds launchers and runners that are stopped: they hand on no output, and notice no end.
+func (j *job) halted() (findings []checks.Finding) {
+	script := ""
+	watching := map[*facts.JobProcess]bool{}
+	for _, m := range j.members {
+		script, watching[m.launcher] = cmp.Or(script, m.Script), true
+	}
+	for i := range j.nodes {
+		if j.nodes[i].Jobs == nil {
+			continue
+		}
+		for k := range j.nodes[i].Jobs.Processes {
+			p := &j.nodes[i].Jobs.Processes[k]
+			ours := watching[p] || p.Kind == facts.JobRunner && p.Script == script
+			if ours && strings.EqualFold(p.State, "T") {
+				findings = append(findings, checks.Finding{Nodes: []string{j.nodes[i].Name},
+					Summary: fmt.Sprintf("%s is stopped, as Ctrl-Z does: it hands on no output and notices no end", p.Program),
+					Remedy:  []fix.Command{fix.On("kill -CONT %s", fix.Number(p.PID))}})
+			}
+		}
+	}
+	return findings
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hang
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/facts"
+)
+
+// surplus finds who is there too often, or is of another job.
+func (j *job) surplus() []checks.Finding {
+	return slices.Concat(j.twins(), j.leftovers(), j.shared(), j.crowd())
+}
+
+// twins finds launchers on several nodes that were told one node rank, as all are without
+// --node-rank: each takes itself for the first and waits for the others (torch 2.5,
+// torch/distributed/run.py, whose default is 0; its c10d backend takes no notice).
+func (j *job) twins() (findings []checks.Finding) {
+	by := map[int][]string{}
+	for _, m := range j.members {
+		if m.launcher != nil && m.launcher.NodeRank != nil && !elastic(m.launcher.Meeting) && !slices.Contains(by[*m.launcher.NodeRank], m.node.Name) {
+			by[*m.launcher.NodeRank] = append(by[*m.launcher.NodeRank], m.node.Name)
+		}
+	}
+	for _, rank := range slices.Sorted(maps.Keys(by)) {
+		if len(by[rank]) > 1 {
+			findings = append(findings, checks.Finding{Nodes: by[rank],
+				Summary: fmt.Sprintf("each was told to be node %d of the job", rank),
+				Remedy:  []fix.Command{fix.Here("torchrun --node-rank=N …").Remark("another on each node, from 0")}})
+		}
+	}
+	if findings == nil {
+		return j.doubles()
+	}
+	return findings
+}
+
+// doubles finds ranks of one number on several nodes, as they are where each node's ranks were
+// started by hand, or by an mpirun of its own.
+func (j *job) doubles() []checks.Finding {
+	on := map[int][]string{}
+	for _, m := range j.members {
+		if m.Rank != nil && !slices.Contains(on[*m.Rank], m.node.Name) {
+			on[*m.Rank] = append(on[*m.Rank], m.node.Name)
+		}
+	}
+	var twice, where []string
+	for _, rank := range slices.Sorted(maps.Keys(on)) {
+		if len(on[rank]) > 1 {
+			twice, where = append(twice, strconv.Itoa(rank)), append(where, on[rank]...)
+		}
+	}
+	if twice == nil {
+		return nil
+	}
+	slices.Sort(where)
+	return []checks.Finding{{Nodes: slices.Compact(where),
+		Summary: fmt.Sprintf("each runs rank %s: their ranks were numbered by themselves, and the store takes them for the same", compare.List(twice)),
+		Remedy:  []fix.Command{fix.Note("Number the ranks through all nodes: RANK = the node's place × ranks a node + LOCAL_RANK. One launch for all nodes does so.")}}}
+}
+
+// crowd finds more ranks or launchers than the job takes.
+func (j *job) crowd() (findings []checks.Finding) {
+	_, most, ranged := strings.Cut(j.most.Nodes, ":")
+	if !ranged {
+		most = j.most.Nodes
+	}
+	for i := range j.nodes {
+		var over []member
+		for _, m := range j.on(&j.nodes[i]) {
+			if m.Rank != nil && m.World == j.most.World && *m.Rank >= m.World {
+				over = append(over, m)
+			}
+			if m.Kind == facts.JobLauncher && elastic(m.Meeting) && j.hasRanks() && len(j.ranks()) >= j.most.World {
+				findings = append(findings, checks.Finding{Nodes: []string{m.node.Name},
+					Summary: fmt.Sprintf("%s waits for a place: the job takes %s nodes, and has them", m.Program, most),
+					Remedy:  []fix.Command{fix.Here("torchrun --nnodes=%s …   # on all nodes alike", fix.Number(len(j.nodes)))}})
+			}
+		}
+		if over != nil {
+			findings = append(findings, checks.Finding{Nodes: []string{j.nodes[i].Name},
+				Summary: fmt.Sprintf("%s: of %d ranks there is none of that number", numbers(over), j.most.World),
+				Remedy:  []fix.Command{fix.Note("Start it on fewer nodes, or tell all nodes of as many as there are.")}})
+		}
+	}
+	return findings
+}
+
+// leftovers finds ranks of an earlier job, which no launcher watches.
+func (j *job) leftovers() (findings []checks.Finding) {
+	for _, node := range j.nodes {
+		var these []member
+		oldest, holds := 0.0, ""
+		for _, m := range j.left {
+			if m.node.Name == node.Name {
+				these, oldest = append(these, m), max(oldest, m.Age)
+			}
+			if m.node.Name == node.Name && m.listens(j.most.Port) {
+				holds = fmt.Sprintf("%s takes the calls at port %d, where this job meets", m.number(), j.most.Port)
+			}
+		}
+		if these != nil {
+			findings = append(findings, checks.Finding{Nodes: []string{node.Name},
+				Summary: fmt.Sprintf("%s of an earlier job: still there since %s, without a launcher, with their ports, GPUs and places in the meeting", numbers(these), facts.Duration(oldest)),
+				Got:     holds,
+				Remedy:  []fix.Command{fix.On("kill %s", pids(these)).Remark("once nobody needs them")}})
+		}
+	}
+	return findings
+}
+
+// pids are the process IDs of members, as kill takes them.
+func pids(all []member) fix.Arg {
+	var each []fix.Arg
+	for _, m := range all {
+		each = append(each, fix.Number(m.PID))
+	}
+	return fix.Join(" ", each...)
+}
+
+// shared finds two jobs at one port: ranks of one number on one node.
+func (j *job) shared() (findings []checks.Finding) {
+	for i := range j.nodes {
+		launchers := map[int][]string{}
+		all := j.on(&j.nodes[i])
+		for _, m := range all {
+			again := slices.ContainsFunc(all, func(o member) bool {
+				return o.PID != m.PID && o.Rank != nil && m.Rank != nil && *o.Rank == *m.Rank && o.Launcher != m.Launcher
+			})
+			if again {
+				launchers[m.Launcher] = append(launchers[m.Launcher], fmt.Sprintf("%s (pid %d, since %s)", m.number(), m.PID, facts.Duration(m.Age)))
+			}
+		}
+		if len(launchers) < 2 {
+			continue
+		}
+		var each []string
+		for _, of := range launchers {
+			each = append(each, of[0])
+		}
+		slices.Sort(each)
+		findings = append(findings, checks.Finding{Nodes: []string{j.nodes[i].Name},
+			Summary: fmt.Sprintf("two jobs meet at port %d: each takes the other's ranks for its own", j.most.Port),
+			Got:     strings.Join(each, ", "),
+			Remedy:  []fix.Command{fix.Here("deepspeed --master_port=%s …", fix.Number(j.most.Port+1)).Remark("for one of them")}})
+	}
+	return findings
+}
