@@ -96,6 +96,28 @@ type Path struct {
 	Stuck string `json:"stuck,omitempty"`
 }
 
+// RailCallers is up to how many nodes all call each other by every rail; of more, each calls
+// SampledPeers.
+const RailCallers = 64
+
+// Rails is one node's part in the drill of the rails: the addresses, besides the one that all ranks
+// listen on, by which NCCL carries data. Each is called by its like on the other nodes.
+type Rails struct {
+	Rails []Rail `json:"rails" fact:"key=name"`
+}
+
+// Rail is one way of several between the nodes.
+type Rail struct {
+	Name string `json:"name"` // as NCCL has it: the port "mlx5_0:1", or where it talks by sockets the interface
+	// Layer is RoCE or InfiniBand, of which the address is IP over InfiniBand's, "" for sockets. Those of an
+	// adapter are called by its own interface alone, and heard there alone.
+	Layer string `json:"layer,omitempty"`
+	// Same are the calls to the peers' addresses on the same rail.
+	Same Mesh `json:"same"`
+	// Across are the calls from this rail to another one of each peer, nil where there is none.
+	Across *Mesh `json:"across,omitempty"`
+}
+
 // Generation is a class of torch releases whose TCPStore protocol is the same.
 type Generation string
 

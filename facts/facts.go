@@ -62,6 +62,7 @@ const (
 	// the addresses that lead to the peers, where the ranks will use others.
 	SectionMesh           Section = "mesh"
 	SectionPeerMesh       Section = "peer_mesh"
+	SectionRails          Section = "rails"
 	SectionRendezvous     Section = "rendezvous"
 	SectionPeerRendezvous Section = "peer_rendezvous"
 	SectionLogins         Section = "logins"
@@ -126,6 +127,7 @@ type Facts struct {
 
 	Mesh           *Mesh       `json:"mesh,omitempty" lasting:"no"`
 	PeerMesh       *Mesh       `json:"peer_mesh,omitempty" lasting:"no"`
+	Rails          *Rails      `json:"rails,omitempty" lasting:"no"`
 	Rendezvous     *Rendezvous `json:"rendezvous,omitempty" lasting:"no"`
 	PeerRendezvous *Rendezvous `json:"peer_rendezvous,omitempty" lasting:"no"`
 	Logins         *Logins     `json:"logins,omitempty" lasting:"no"`

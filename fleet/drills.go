@@ -61,6 +61,9 @@ var Drills = []Drill{
 		Section: facts.SectionMesh, Phase: meshPhase, Checks: []string{"node-mesh", "path-mtu", "link-counters"}, Peers: true,
 		After: facts.SectionRendezvous, Patience: patience, Limit: 4 * time.Second, run: (*run).mesh,
 	}, {
+		Section: facts.SectionRails, Phase: Phase{"rails", true}, Checks: []string{"rail-mesh"}, Peers: true, Last: true,
+		Limit: 4 * time.Second, notTried: (*run).noRails, run: (*run).rails,
+	}, {
 		Section: facts.SectionThroughput, Phase: Phase{"throughput", true}, Checks: []string{"throughput"}, Peers: true, Last: true,
 		notTried: (*run).noThroughput, run: (*run).throughput,
 	}, {

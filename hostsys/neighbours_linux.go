@@ -105,10 +105,11 @@ func LearnedNeighbours() (Learned, error) {
 	return learned, nil
 }
 
-// NextHopTo asks the routing table and the table of neighbours, without a packet.
-func NextHopTo(to netip.Addr) (NextHop, error) {
+// NextHopTo asks the routing table and the table of neighbours, without a packet, for the way by an
+// interface or, with none, for the one that the kernel takes.
+func NextHopTo(to netip.Addr, by string) (NextHop, error) {
 	to = to.Unmap()
-	routes, err := netlink.RouteGetWithOptions(to.AsSlice(), &netlink.RouteGetOptions{Oif: to.Zone()})
+	routes, err := netlink.RouteGetWithOptions(to.AsSlice(), &netlink.RouteGetOptions{Oif: by})
 	if err == nil && len(routes) == 0 {
 		err = unix.ENETUNREACH
 	}

@@ -106,12 +106,12 @@ func TestNextHopTo(t *testing.T) {
 		"2001:db8::8":  {Address: netip.MustParseAddr("2001:db8::8")},
 		"2001:db8::9":  {Address: netip.MustParseAddr("2001:db8::9"), Known: true, Unanswered: true},
 	} {
-		hop, err := NextHopTo(netip.MustParseAddr(to))
+		hop, err := NextHopTo(netip.MustParseAddr(to), "")
 		if err != nil || hop != want {
 			t.Errorf("to %s: %+v %v, want %+v", to, hop, err, want)
 		}
 	}
-	if hop, err := NextHopTo(netip.MustParseAddr("203.0.113.1")); err == nil {
+	if hop, err := NextHopTo(netip.MustParseAddr("203.0.113.1"), ""); err == nil {
 		t.Errorf("without a route: %+v", hop)
 	}
 	learned, err := LearnedNeighbours()

@@ -18,4 +18,4 @@ func NeighbourTables() ([]NeighbourTable, error) { return nil, errNoNeighbours }
 func LearnedNeighbours() (Learned, error) { return nil, errNoNeighbours }
 
 // NextHopTo fails.
-func NextHopTo(netip.Addr) (NextHop, error) { return NextHop{}, errNoNeighbours }
+func NextHopTo(netip.Addr, string) (NextHop, error) { return NextHop{}, errNoNeighbours }

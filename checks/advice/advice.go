@@ -30,7 +30,10 @@ func Advise(view checks.View) checks.Advice {
 	if len(view.Nodes) < 2 || !all(view.Nodes, func(n *facts.Node) bool { return n.Reached && n.Net != nil }) {
 		return advice
 	}
-	for _, env := range append(adviseInterfaces(view), adviseCaches(view)...) {
+	for _, env := range slices.Concat(adviseRails(view), adviseInterfaces(view), adviseCaches(view)) {
+		if slices.ContainsFunc(advice.Env, func(given checks.AdvisedEnv) bool { return given.Name == env.Name }) {
+			continue // the rails' interfaces hold the ranks' too
+		}
 		if ranks.Exportable(env.Name, env.Value) {
 			advice.Env = append(advice.Env, env)
 		} else {
@@ -42,6 +45,29 @@ func Advise(view checks.View) checks.Advice {
 		advice.Program = remedy.Program(view)
 	}
 	return advice
+}
+
+// adviseRails has NCCL take the rails that answered where others did not, and keep its rings on their rails where
+// no rail answers another.
+func adviseRails(view checks.View) (advised []checks.AdvisedEnv) {
+	if !all(view.Nodes, func(n *facts.Node) bool { return n.Rails != nil }) {
+		return nil
+	}
+	answered := proof.RailsAnswered(view.Nodes)
+	on := fmt.Sprintf("all %d nodes answer each other on %s", len(view.Nodes), strings.Join(answered, ", "))
+	switch taking := ranks.TakingRails(view, answered); {
+	case taking.Value == "":
+	case len(answered) < len(proof.RailNames(view.Nodes)):
+		advised = append(advised, checks.AdvisedEnv{Name: taking.Name, Value: taking.Value, Why: on + ", and not on every other rail"})
+	case taking.Name == "NCCL_SOCKET_IFNAME":
+		advised = append(advised, checks.AdvisedEnv{Name: taking.Name, Value: taking.Value, Why: on})
+	}
+	isFree := func(node *facts.Node) bool { return ranks.Env(view, node).Get("NCCL_CROSS_NIC").Value != "0" }
+	if proof.RailsApart(view.Nodes) && len(answered) > 0 && all(view.Nodes, isFree) {
+		advised = append(advised, checks.AdvisedEnv{Name: "NCCL_CROSS_NIC", Value: "0", Why: fmt.Sprintf(
+			"no rail of the %d nodes answers another one, and NCCL may lead rings from one to another", len(view.Nodes))})
+	}
+	return advised
 }
 
 // adviseInterfaces names the interfaces on which all nodes reached each other:

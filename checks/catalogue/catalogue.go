@@ -110,6 +110,7 @@ var Catalogue = []checks.Check{
 	fabric.Links,
 	fabric.Same,
 	fabric.Counters,
+	network.RailMesh,
 
 	network.Throughput,
 

@@ -150,8 +150,8 @@ func (m *meshCalls) control(calls []proof.Attempt) (port int, answers bool) {
 	return cmp.Or(port, 22), tried[true]
 }
 
-// got is how many calls failed, of what, and one of them to try by hand.
-func (m *meshCalls) got(s proof.Suspect) string {
+// outcomes is how many calls failed, and of what.
+func outcomes(s proof.Suspect) string {
 	count := map[string]int{}
 	for _, call := range s.Failed {
 		count[string(call.Path.Outcome)]++
@@ -160,7 +160,12 @@ func (m *meshCalls) got(s proof.Suspect) string {
 	for _, outcome := range slices.Sorted(maps.Keys(count)) {
 		parts = append(parts, fmt.Sprintf("%d %s", count[outcome], outcome))
 	}
-	text := "calls: " + strings.Join(parts, ", ")
+	return "calls: " + strings.Join(parts, ", ")
+}
+
+// got is that, and one of them to try by hand.
+func (m *meshCalls) got(s proof.Suspect) string {
+	text := outcomes(s)
 	if s.Kind == proof.Directions && len(s.Failed) > 1 {
 		text += ": " + strings.Join(atMost(6, proof.Arrows(s.Failed), "%d more"), ", ")
 	}

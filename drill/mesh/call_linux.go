@@ -43,8 +43,8 @@ type call struct {
 	err       error // that ended it, where it repeats another
 }
 
-// dial starts to connect. The kernel chooses the own address, as for NCCL.
-func (c *call) dial(address string, port int) error {
+// dial starts to connect, from where the calls are to come.
+func (c *call) dial(from *Calls, address string, port int) error {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
 		return fmt.Errorf("it is called at %q, which is no IP address", address)
@@ -56,10 +56,30 @@ func (c *call) dial(address string, port int) error {
 	if c.fd, err = openSocket(family); err != nil {
 		return err
 	}
+	if err = from.bind(c.fd); err != nil {
+		c.path.Outcome = facts.PathBroken // nothing was sent, whatever the kernel's word for that
+		return err
+	}
 	if err = unix.Connect(c.fd, name); err == unix.EINPROGRESS || err == unix.EINTR {
 		return nil
 	}
 	return c.refused(err)
+}
+
+// bind has a socket call from where all are to.
+func (c *Calls) bind(fd int) error {
+	if c.From == "" {
+		return bindTo(fd, c.Interface)
+	}
+	own, err := netip.ParseAddr(c.From)
+	if err != nil {
+		return fmt.Errorf("it is to call from %q, which is no IP address", c.From)
+	}
+	name, _, err := sockaddr(netip.AddrPortFrom(own, 0))
+	if err != nil {
+		return err
+	}
+	return errors.Join(bindTo(fd, c.Interface), os.NewSyscallError("bind", unix.Bind(fd, name)))
 }
 
 // refused is an error of connecting in package net's form, which outcomeOf reads.

@@ -107,7 +107,7 @@ func (c *calling) start(call *call, port int) {
 	if call.young {
 		c.young++
 	}
-	err := call.dial(to.Address, port)
+	err := call.dial(&c.Calls, to.Address, port)
 	if err == nil && !call.knock {
 		err = call.speak(c)
 	}
@@ -233,7 +233,7 @@ func (c *calling) mesh() Called {
 	}
 	mesh.Overflows = max(0, c.overflows()-c.overflown)
 	mesh.Counters = hostsys.LinkCounters("/")
-	nextHops(mesh.Failed, mesh.Overflows > 0)
+	c.nextHops(mesh.Failed, mesh.Overflows > 0)
 	c.hardware(mesh.Failed)
 	return mesh
 }

@@ -47,7 +47,7 @@ func Open(l Listen) (*Listener, error) {
 	listener.answer = speech{kind: meshAnswer, key: listener.key, node: l.Node}
 	for _, address := range l.Addresses {
 		there := Listening{Address: address}
-		ports, err := listener.open(address, l.Low, l.High)
+		ports, err := listener.open(address, l.Bound[address], l.Low, l.High)
 		if err != nil {
 			there.Error = fmt.Sprintf("cannot listen on %s: %v", address, err)
 		}
@@ -64,8 +64,9 @@ func (l *Listener) Listening() []Listening { return l.listening }
 // of the range, and a single port might lie in it.
 const portsEach = 3
 
-// open listens on a port in each part of low to high, or on none at all.
-func (l *Listener) open(address string, low, high int) (ports []int, err error) {
+// open listens on a port in each part of low to high, or on none at all, to who comes by an
+// interface or, with none, by any.
+func (l *Listener) open(address, by string, low, high int) (ports []int, err error) {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
 		return nil, errors.New("it is no IP address")
@@ -77,7 +78,7 @@ func (l *Listener) open(address string, low, high int) (ports []int, err error) 
 	for i := range portsEach {
 		from := low + i*(high-low+1)/portsEach
 		to := low + (i+1)*(high-low+1)/portsEach // excluded
-		fd, port, err := listenBetween(ip, from, to)
+		fd, port, err := listenBetween(ip, by, from, to)
 		if err == nil {
 			opened = append(opened, fd)
 			ports = append(ports, port)
@@ -98,17 +99,17 @@ func (l *Listener) open(address string, low, high int) (ports []int, err error) 
 
 // listenBetween opens a free port from from to before to, a random one where
 // that is free.
-func listenBetween(ip netip.Addr, from, to int) (fd, port int, err error) {
+func listenBetween(ip netip.Addr, by string, from, to int) (fd, port int, err error) {
 	for i, start := 0, rand.N(to-from); i < to-from; i++ {
 		port = from + (start+i)%(to-from)
-		if fd, err = listenAt(netip.AddrPortFrom(ip, uint16(port))); !errors.Is(err, unix.EADDRINUSE) {
+		if fd, err = listenAt(netip.AddrPortFrom(ip, uint16(port)), by); !errors.Is(err, unix.EADDRINUSE) {
 			return fd, port, err
 		}
 	}
 	return -1, 0, err
 }
 
-func listenAt(at netip.AddrPort) (int, error) {
+func listenAt(at netip.AddrPort, by string) (int, error) {
 	name, family, err := sockaddr(at)
 	if err != nil {
 		return -1, err
@@ -117,7 +118,7 @@ func listenAt(at netip.AddrPort) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	if err = os.NewSyscallError("bind", unix.Bind(fd, name)); err == nil {
+	if err = errors.Join(bindTo(fd, by), os.NewSyscallError("bind", unix.Bind(fd, name))); err == nil {
 		err = os.NewSyscallError("listen", unix.Listen(fd, unix.SOMAXCONN))
 	}
 	if err != nil {

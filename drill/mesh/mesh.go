@@ -49,6 +49,9 @@ type Listen struct {
 	Secret    string   `json:"secret"`
 	Node      string   `json:"node"` // what it answers for
 	Addresses []string `json:"addresses"`
+	// Bound are interfaces by the addresses at which nobody is heard who comes by another one, as
+	// an adapter hears nothing of what reaches its neighbour.
+	Bound map[string]string `json:"bound,omitempty"`
 	// Low and High bound the ports that the kernel gives out by itself, both
 	// included; anything that is no range stands for Linux' default.
 	Low  int `json:"low"`
@@ -110,6 +113,10 @@ type Calls struct {
 	// callers have the same list, every port is called by somebody.
 	AllPorts bool          `json:"all_ports"`
 	Deadline time.Duration `json:"deadline"` // for all calls together
+	// Interface is the one that alone carries the calls, from the own address From: how an adapter
+	// of RoCE sends. Where both are "" the kernel chooses, as it does for sockets.
+	Interface string `json:"interface,omitempty"`
+	From      string `json:"from,omitempty"`
 	// Slack is how much longer than else a peer may take, because machines are known to be
 	// busy. Deadline has it.
 	Slack time.Duration `json:"slack,omitempty"`

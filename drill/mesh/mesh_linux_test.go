@@ -369,7 +369,7 @@ func TestWaitAfterTheTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer poll.close()
-	fd, err := listenAt(netip.MustParseAddrPort("127.0.0.1:0"))
+	fd, err := listenAt(netip.MustParseAddrPort("127.0.0.1:0"), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,8 @@
 package mesh
 
 import (
+	"cmp"
+	"net"
 	"net/netip"
 	"slices"
 
@@ -19,6 +21,7 @@ func (c *calling) hardware(failed []facts.Path) {
 	if len(failed) == 0 {
 		return
 	}
+	link, _ := net.InterfaceByName(c.Interface) // nil for any
 	learned, err := netlink.NeighList(0, netlink.FAMILY_ALL)
 	if err != nil && len(learned) == 0 { // one that was interrupted is the best there is
 		return
@@ -26,6 +29,9 @@ func (c *calling) hardware(failed []facts.Path) {
 	macs := map[netip.Addr]string{}
 	for _, n := range learned {
 		address, isAddress := netip.AddrFromSlice(n.IP)
+		if isOther := link != nil && n.LinkIndex != link.Index; isOther {
+			continue
+		}
 		if isAddress && len(n.HardwareAddr) == ethernet && n.State&resolved != 0 {
 			macs[address.Unmap()] = n.HardwareAddr.String()
 		}
@@ -65,19 +71,22 @@ func (c *calling) overflows() int64 {
 //
 // Source: ip_finish_output2 in net/ipv4/ip_output.c, whose ENOBUFS tcp_connect leaves aside
 // (net/ipv4/tcp_output.c); neigh_forced_gc in net/core/neighbour.c; Linux 6.18.
-func nextHops(failed []facts.Path, hasOverflown bool) {
+func (c *calling) nextHops(failed []facts.Path, hasOverflown bool) {
 	for i := range failed {
 		path := &failed[i]
 		isLost := hasOverflown && slices.Contains(unanswered, path.Outcome)
+		isBound := c.Interface != "" && path.Outcome == facts.PathDropped // outcome knows no interface
 		to, err := netip.ParseAddr(path.To)
-		if err != nil || !isLost && path.Outcome != facts.PathUnresolved {
+		if err != nil || !isLost && !isBound && path.Outcome != facts.PathUnresolved {
 			continue
 		}
-		hop, err := hostsys.NextHopTo(to)
+		hop, err := hostsys.NextHopTo(to, cmp.Or(c.Interface, to.Zone()))
 		switch {
 		case err != nil:
 		case isLost && !hop.Known:
 			path.Outcome = facts.PathOverflow
+		case isBound && hop.Unanswered:
+			path.Outcome = facts.PathUnresolved
 		case !isLost && hop.Address != to.Unmap():
 			path.Gateway = hop.Address.String()
 		}

@@ -32,6 +32,15 @@ func openSocket(family int) (int, error) {
 	return fd, nil
 }
 
+// bindTo has a socket, and what it accepts, send and hear by one interface alone; "" leaves it as
+// it is. Before Linux 5.7 that took CAP_NET_RAW (net/core/sock.c, sock_bindtoindex_locked).
+func bindTo(fd int, name string) error {
+	if name == "" {
+		return nil
+	}
+	return os.NewSyscallError("bind to "+name, unix.BindToDevice(fd, name))
+}
+
 // segment is the maximum segment of a connection in bytes, as it is now.
 func segment(fd int) int {
 	mss, _ := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG)

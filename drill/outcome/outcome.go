@@ -84,7 +84,7 @@ func isUnresolved(err error) bool {
 	if err != nil {
 		return false
 	}
-	hop, err := hostsys.NextHopTo(to.Addr())
+	hop, err := hostsys.NextHopTo(to.Addr(), to.Addr().Zone())
 	return err == nil && hop.Unanswered
 }
 

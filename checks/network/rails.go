@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/checks/proof"
+	"preflight/checks/ranks"
+	"preflight/facts"
+	"preflight/launch/nccl"
+)
+
+var RailMesh = checks.Check{
+	ID:        "rail-mesh",
+	Title:     "every rail that NCCL's data go by leads from each node to its like on the others",
+	Severity:  checks.Error,
+	Volatile:  true,
+	Needs:     []facts.Section{facts.SectionRails, facts.SectionNet},
+	DependsOn: []string{"node-mesh"},
+	Doc: "The address that ranks meet at is one; data go by others: each port of RoCE, and each interface of several in NCCL_SOCKET_IFNAME. Every node calls the others on each such rail, with full packets, " +
+		"in fleets of more than 64 nodes seven of them, and from each port of an adapter one other port of theirs. Calls of an adapter's address leave by its own interface and are heard by none but the one they " +
+		"are for, as its packets are. What fails is blamed on as few nodes, groups or directions as explain it. Nobody who answers for an address stops RoCE, as it asks the same way; a call that is only dropped or refused may be " +
+		"a firewall's, which stops TCP and not RoCE, and is warned of, as is IP over InfiniBand, by which no data of NCCL go. Where another port of the same machine answers, the cables may be crossed. " +
+		"That rails do not answer each other is how many fabrics are built, and NCCL_CROSS_NIC=1 alone needs them to.",
+	WouldSee: "Got completion from peer … with status=12 (retry exceeded), or a hang at the first collective that takes this rail",
+	Run:      judgeRails,
+}
+
+func judgeRails(view checks.View) (findings []checks.Finding) {
+	for _, name := range proof.RailNames(view.Nodes) {
+		findings = append(findings, newRail(view, name).judge()...)
+	}
+	if len(findings) == 0 {
+		findings = crossing(view)
+	}
+	return findings
+}
+
+// rail is one rail of the fleet.
+type rail struct {
+	view  checks.View
+	name  string
+	nodes map[string]*facts.Node
+	names []string // of the nodes that have it
+}
+
+func newRail(view checks.View, name string) rail {
+	r := rail{view: view, name: name, nodes: map[string]*facts.Node{}}
+	for _, node := range view.Nodes {
+		if proof.RailNamed(node, name) != nil {
+			r.nodes[node.Name], r.names = node, append(r.names, node.Name)
+		}
+	}
+	return r
+}
+
+func (r rail) on(node string) *facts.Rail { return proof.RailNamed(r.nodes[node], r.name) }
+
+func (r rail) judge() (findings []checks.Finding) {
+	var calls []proof.Attempt
+	for _, name := range r.names {
+		same := &r.on(name).Same
+		if same.Error != "" {
+			findings = append(findings, checks.UnknownFor(r.nodes[name], fmt.Sprintf("rail %s: %s", r.name, same.Error)))
+		}
+		for peer := range same.Reached {
+			if r.nodes[peer] != nil {
+				calls = append(calls, proof.Attempt{From: name, To: peer})
+			}
+		}
+		for i := range same.Failed {
+			path := &same.Failed[i]
+			switch {
+			case r.nodes[path.Peer] == nil:
+			case path.Outcome == facts.PathBroken, path.Outcome == facts.PathUntried, path.Outcome == facts.PathTaken:
+				findings = append(findings, checks.UnknownFor(r.nodes[name], fmt.Sprintf("rail %s: could not call %s: %s", r.name, path.Peer, path.Error)))
+			default:
+				calls = append(calls, proof.Attempt{From: name, To: path.Peer, Failed: true, How: string(path.Outcome), Path: path})
+			}
+		}
+	}
+	slices.SortStableFunc(calls, func(a, b proof.Attempt) int { return strings.Compare(a.From+" "+a.To, b.From+" "+b.To) })
+	reason := map[[2]string]string{} // that one end was given, where the other only waited
+	for _, call := range calls {
+		if call.How != string(facts.PathDropped) {
+			reason[[2]string{call.To, call.From}] = call.How
+		}
+	}
+	for i, call := range calls {
+		if call.How == string(facts.PathDropped) {
+			calls[i].How = cmp.Or(reason[[2]string{call.From, call.To}], call.How)
+		}
+	}
+	for _, s := range proof.Suspects(r.names, calls) {
+		findings = append(findings, r.finding(s))
+	}
+	return findings
+}
+
+func (r rail) finding(s proof.Suspect) checks.Finding {
+	call := r.first(s)
+	from, to := r.on(call.From), r.on(call.To)
+	f := checks.Finding{
+		Nodes:    s.Nodes,
+		Got:      r.got(s),
+		Want:     "every node answered by the others on " + r.name,
+		WouldSee: r.wouldSee(call.Path),
+		Remedy:   []fix.Command{fix.On("ip neigh show %s dev %s; ip -s link show dev %[2]s", fix.Host(call.Path.To), fix.Name(from.Same.Interface)).At(call.From)},
+	}
+	cause := meshCauses[facts.PathOutcome(s.How)]
+	other := r.answersInstead(s)
+	switch {
+	case other != "" && s.Kind == proof.Everywhere:
+		cause = "a machine's interfaces answer ARP for each other's addresses, and packets for one port go to another"
+		f.Want = "every interface answering for its own addresses alone"
+		f.Remedy = append(f.Remedy, ownAddressesAlone)
+	case other != "":
+		cause = fmt.Sprintf("another port of the same machine answers, %s: the cables look crossed, or the addresses", other)
+		f.Want = "each cable in the port of its rail"
+		f.Remedy = append(f.Remedy, fix.On("ip -br addr; lldpctl   # which switch port each is in"), fix.Note("swap the two cables, or the two addresses"))
+	case s.How == string(facts.PathUnresolved):
+		cause = "nobody on the rail answers for the address"
+		f.Remedy = append(f.Remedy, fix.On("sudo arping -c 3 -I %s %s", fix.Name(from.Same.Interface), fix.Host(call.Path.To)).At(call.From),
+			fix.On("ip -d link show dev %s; sysctl -a -r 'arp_(ignore|filter)'   # and its switch port: link, VLAN", fix.Name(to.Same.Interface)).At(call.To))
+	case s.How == string(facts.PathBlackhole):
+		cause = "full packets vanish, small ones pass"
+		f.Remedy = append(f.Remedy, fix.On("ip link show dev %s   # its MTU is to be one that every switch on the way carries", fix.Name(from.Same.Interface)))
+	case s.How == string(facts.PathRefused) && from.Layer != "":
+		cause = "another port of the machine answers for this one with a reset, or a firewall does; the drill did listen there"
+		f.Remedy = append(f.Remedy, ownAddressesAlone, fix.On("sudo iptables -S; sudo nft list ruleset").At(call.To))
+	case s.How == string(facts.PathUnroutable):
+		cause = "the caller has no route there"
+		f.Remedy = append(f.Remedy, fix.On("ip route get %s oif %s", fix.Host(call.Path.To), fix.Name(from.Same.Interface)).At(call.From))
+	default:
+		f.Remedy = append(f.Remedy, fix.On("sudo iptables -S; sudo nft list ruleset   # what drops or rejects on %s", fix.Name(to.Same.Interface)).At(call.To))
+	}
+	f.Summary = r.summary(s) + ": " + cause
+	f.Remedy = append(f.Remedy, r.without()...)
+	isProof := s.How == string(facts.PathUnresolved) || s.How == string(facts.PathUnroutable) || other != ""
+	switch {
+	case from.Layer == nccl.LayerInfiniBand:
+		f.Verdict, f.WouldSee = checks.Warn, "nothing, where InfiniBand itself passes: NCCL's data take no IP there"
+	case from.Layer == nccl.LayerRoCE && !isProof:
+		f.Verdict, f.WouldSee = checks.Warn, "nothing, where TCP alone is stopped; else Got completion from peer … with status=12 (retry exceeded)"
+	}
+	return f
+}
+
+// ownAddressesAlone has every interface answer for its own addresses alone: Linux answers for all of a machine's by any
+// (Documentation/networking/ip-sysctl.rst, arp_ignore).
+var ownAddressesAlone = fix.On("sudo sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2   # until the next boot, where several ports are on one switch")
+
+func (r rail) summary(s proof.Suspect) string {
+	on := " on rail " + r.name
+	if by := r.on(s.Failed[0].From).Same.Interface; by != r.name {
+		on += " (" + by + ")"
+	}
+	switch s.Kind {
+	case proof.Everywhere:
+		return "no node reaches another" + on
+	case proof.Between:
+		return proof.FoldSets(s.Sets) + " do not reach each other" + on
+	case proof.Inbound:
+		return s.Scope("cannot be reached by anyone"+on, "cannot be reached by %s"+on+", though others reach it")
+	case proof.Outbound:
+		return s.Scope("reaches nobody"+on, "cannot reach %s"+on+", though it reaches others")
+	case proof.BothWays:
+		return s.Scope("reaches nobody"+on+" and is reached by nobody there", "does not reach %s"+on+", nor do they reach it")
+	}
+	return strings.Join(atMost(3, proof.Arrows(s.Failed), "%d more"), ", ") + " does not get through" + on
+}
+
+func (r rail) got(s proof.Suspect) string {
+	call := r.first(s)
+	text := fmt.Sprintf("%s; %s called %s from %s", outcomes(s), call.From, where(call.Path), r.on(call.From).Same.Address)
+	if call.Path.Error != "" {
+		text += ": " + call.Path.Error
+	}
+	return text
+}
+
+// first is the first call of what a suspect is most of.
+func (r rail) first(s proof.Suspect) proof.Attempt {
+	at := slices.IndexFunc(s.Failed, func(call proof.Attempt) bool { return string(call.Path.Outcome) == s.How })
+	return s.Failed[max(0, at)]
+}
+
+// answersInstead is the interface of the callee that has the MAC which most callers were told for another
+// one of its addresses, "" where that is not what happened.
+func (r rail) answersInstead(s proof.Suspect) (name string) {
+	count := 0
+	for _, call := range s.Failed {
+		to := r.on(call.To)
+		for _, i := range r.nodes[call.To].Net.Interfaces {
+			if call.Path.MAC != "" && i.MAC == call.Path.MAC && i.Name != to.Same.Interface {
+				name = i.Name
+				count++
+				break
+			}
+		}
+	}
+	if 2*count <= len(s.Failed) {
+		return ""
+	}
+	return name
+}
+
+func (r rail) wouldSee(path *facts.Path) string {
+	if r.on(r.names[0]).Layer == "" {
+		return (&meshCalls{view: r.view}).wouldSee(path)
+	}
+	switch path.Outcome {
+	case facts.PathUnresolved:
+		return "Call to ibv_modify_qp failed with error Connection timed out"
+	case facts.PathUnroutable:
+		return "Call to ibv_modify_qp failed with error Network is unreachable"
+	}
+	return "Got completion from peer … with status=12 (retry exceeded)"
+}
+
+// without has NCCL do without this rail, where others answered.
+func (r rail) without() []fix.Command {
+	setting := ranks.TakingRails(r.view, proof.RailsAnswered(r.view.Nodes))
+	if setting.Value == "" {
+		return nil
+	}
+	takes := ranks.ExportLine(r.view.Launch, setting.Name, setting.Value).Remark("until it does, the rails that answered")
+	if given := ranks.Env(r.view, r.nodes[r.names[0]]).Get(setting.Name); given.Value != "" {
+		return append(ranks.TakeOut(r.view, given), takes)
+	}
+	return []fix.Command{takes}
+}
+
+// crossing is about nodes on which NCCL is told to lead its rings from one rail to another, where none answers
+// another. Left to itself it tries to do without (NVIDIA/nccl 2.30.7, graph/search.cc, ncclTopoCompute).
+func crossing(view checks.View) (findings []checks.Finding) {
+	if !proof.RailsApart(view.Nodes) {
+		return nil
+	}
+	for _, node := range view.Nodes {
+		given := ranks.Env(view, node).Get("NCCL_CROSS_NIC")
+		if value, isNumber := nccl.Number(given.Value); !isNumber || value != 1 {
+			continue
+		}
+		findings = append(findings, checks.Finding{
+			Nodes:   []string{node.Name},
+			Summary: "NCCL is to lead its rings from one rail to another, and no rail answers another",
+			Got:     ranks.Origin(view, given),
+			Want:    "rings that stay on their rail",
+			Remedy:  append(ranks.TakeOut(view, given), ranks.ExportLine(view.Launch, "NCCL_CROSS_NIC", "0")),
+		})
+	}
+	return findings
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+
+	"preflight/drill/mesh"
+	"preflight/facts"
+	"preflight/fleet/agent"
+	"preflight/launch/nccl"
+)
+
+// noRails is why there is no way between the nodes but the one that the mesh tries, "" where there is.
+func (r *run) noRails() string {
+	has := func(m *member) bool { return len(nccl.RailAddresses(r.Prediction, m.Node)) > 0 }
+	if slices.ContainsFunc(r.members, has) {
+		return ""
+	}
+	return "no node has an address of RoCE or InfiniBand that NCCL's data go by, nor several interfaces in NCCL_SOCKET_IFNAME"
+}
+
+// end is a rail of a member, where it is called.
+type end struct {
+	nccl.RailAddress
+	place
+}
+
+// rails has everybody call the others by each rail: at their addresses on the same one, and from the port
+// of an adapter at one other of each peer, another for every peer. Sockets are called from wherever the kernel
+// sees fit, so that there is nothing across.
+func (r *run) rails(ctx context.Context, d Drill) {
+	ctx, over := context.WithCancel(ctx)
+	defer over()
+	ends := r.listenByRail(ctx)
+	callees := r.railCallees()
+	before := r.losses()
+	r.each(ctx, Event{Phase: d.Phase}, r.members, d.Limit, func(ctx context.Context, m *member) error {
+		told := facts.Rails{Rails: make([]facts.Rail, len(ends[m.turn]))}
+		errs := make([]error, len(told.Rails))
+		var all sync.WaitGroup
+		for at := range told.Rails {
+			own, rail := ends[m.turn][at], &told.Rails[at]
+			rail.Name, rail.Layer = own.Name, own.Layer
+			by := railCalls{run: r, drill: d, caller: m, own: own, before: before}
+			all.Go(func() {
+				rail.Same, errs[at] = by.call(ctx, ends, callees[m.turn], func(peer []end, _ int) int { return sameRail(ends[m.turn], peer, at) })
+			})
+			if own.Layer == "" || own.unfit != "" || len(told.Rails) < 2 {
+				continue
+			}
+			all.Go(func() {
+				across, err := by.call(ctx, ends, callees[m.turn], func(peer []end, turn int) int { return otherRail(ends[m.turn], peer, at, turn) })
+				if err == nil && len(across.Reached)+len(across.Failed) > 0 {
+					rail.Across = &across
+				}
+			})
+		}
+		all.Wait()
+		err := error(nil)
+		if at := slices.IndexFunc(errs, func(err error) bool { return err != nil }); at >= 0 {
+			err = errs[at]
+		}
+		learn(m, &m.Rails, d.Section, told, err)
+		return err
+	})
+}
+
+// railCallees are whom every member calls by its rails, by place in the members.
+func (r *run) railCallees() [][]int {
+	if len(r.members) > facts.RailCallers {
+		return sample(len(r.members), rand.Uint64())
+	}
+	return r.callees()
+}
+
+func addresses(ends []end) (all []nccl.RailAddress) {
+	for _, e := range ends {
+		all = append(all, e.RailAddress)
+	}
+	return all
+}
+
+func sameRail(own, peer []end, at int) int { return nccl.SameRail(addresses(own), addresses(peer), at) }
+
+// otherRail is one of a peer's that is another than the same, -1 for none. With its peers a rail comes to all others.
+func otherRail(own, peer []end, at, turn int) int {
+	same := sameRail(own, peer, at)
+	if same < 0 || len(peer) < 2 {
+		return -1
+	}
+	return (same + 1 + turn%(len(peer)-1)) % len(peer)
+}
+
+// listenByRail has every member listen on its rails until ctx ends, and says where each can be called.
+func (r *run) listenByRail(ctx context.Context) [][]end {
+	ends := make([][]end, len(r.members))
+	r.members.each(func(m *member) {
+		listen := mesh.Listen{Token: r.token, Secret: m.secret, Node: m.Name, Bound: map[string]string{}}
+		if m.Net != nil {
+			listen.Low, listen.High = m.Net.EphemeralLow, m.Net.EphemeralHigh
+		}
+		rails := nccl.RailAddresses(r.Prediction, m.Node)
+		for _, rail := range rails {
+			listen.Addresses = append(listen.Addresses, rail.Address)
+			if rail.Layer != "" {
+				listen.Bound[rail.Address] = rail.Interface
+			}
+		}
+		if rails == nil {
+			return
+		}
+		answer, err := agent.Listen.Start(ctx, m.agent, listen, listenTime, nil)
+		for _, rail := range rails {
+			e := end{rail, place{choice: nccl.Choice{Interface: rail.Interface, Address: rail.Address}}}
+			if e.unfit = unfit(e.choice, r.shared); e.unfit == "" {
+				came := listeningAt(rail.Address, answer, err)
+				e.ports, e.unfit, e.unknown = came.ports, came.unfit, came.unknown
+			}
+			ends[m.turn] = append(ends[m.turn], e)
+		}
+	})
+	return ends
+}
+
+// railCalls are a member's by one of its rails.
+type railCalls struct {
+	*run
+	drill  Drill
+	caller *member
+	own    end
+	before losses
+}
+
+// call calls each callee, but the caller itself, at the rail that to chooses of its own.
+func (c railCalls) call(ctx context.Context, ends [][]end, callees []int, to func(peer []end, turn int) int) (facts.Mesh, error) {
+	told := facts.Mesh{Interface: c.own.Interface, Address: c.own.Address, Ports: c.own.ports, Error: c.own.unfit}
+	if c.own.unfit != "" {
+		return told, nil
+	}
+	plan := &addressPlan{places: map[*member]*place{}}
+	var called members
+	for turn, i := range callees {
+		if at := to(ends[i], turn); i != c.caller.turn && at >= 0 {
+			called = append(called, c.members[i])
+			plan.places[c.members[i]] = &ends[i][at].place
+		}
+	}
+	calls := mesh.Calls{Token: c.token, Node: c.caller.Name, Peers: c.peers(plan, called), Deadline: c.drill.Limit, Slack: c.drill.Slack}
+	if c.own.Layer != "" {
+		calls.Interface, calls.From = c.own.Interface, c.own.Address
+	}
+	seen, err := agent.Call.Ask(ctx, c.caller.agent, calls)
+	told.Error, told.MSS, told.Overflows = seen.Error, seen.MSS, max(0, seen.Overflows)
+	told.Reached, told.Failed = c.believable(plan, c.before, c.caller, called, seen)
+	return told, err
+}

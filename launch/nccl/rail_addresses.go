@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nccl
+
+import (
+	"net/netip"
+	"slices"
+
+	"preflight/facts"
+	"preflight/launch"
+)
+
+// RailAddress is an IP address by which NCCL carries data, or that is on the same port as what
+// carries them.
+type RailAddress struct {
+	Name      string // of the port or the interface: "mlx5_2:1", "eth1"
+	Layer     string // RoCE or InfiniBand, "" for sockets
+	Interface string
+	Address   string
+}
+
+// The layers of rails that are adapters' ports.
+const (
+	LayerRoCE       = "RoCE"
+	LayerInfiniBand = "InfiniBand"
+)
+
+// RailAddresses are the ways of a node to the others, in NCCL's order: of RoCE ports the address of the
+// GID that NCCL takes, of InfiniBand ports that of IP over InfiniBand, where there is one; where NCCL talks
+// by sockets, all interfaces that NCCL_SOCKET_IFNAME names, if these are several. A port whose address no
+// interface of the node holds has none that could be called.
+//
+// Source: NVIDIA/nccl 2.30.7, transport/net_ib/connect.cc, ncclIbConnect: the GID of each port; transport/net_socket.cc,
+// ncclNetSocketConnect and ncclNetSocketListen: a peer is called at the address of its device, and from wherever the kernel sees fit.
+func RailAddresses(p launch.Prediction, node *facts.Node) (rails []RailAddress) {
+	if p.Accelerator == "cpu" || node.Net == nil || node.IB == nil {
+		return nil
+	}
+	held := launch.HeldAddresses(node)
+	network := NetworkOf(p, node)
+	for _, port := range network.Ports {
+		rail, known := railOf(held, port, GIDIndex(*port.IBPort, network.env, network.nccl))
+		if known {
+			rails = append(rails, rail)
+		}
+	}
+	if _, named := network.env.Lookup("NCCL_SOCKET_IFNAME"); len(network.Ports) > 0 || !named {
+		return rails
+	}
+	sockets := Sockets(p, node)
+	if len(sockets) < 2 {
+		return nil
+	}
+	for _, choice := range sockets {
+		rails = append(rails, RailAddress{Name: choice.Interface, Interface: choice.Interface, Address: choice.Address})
+	}
+	return rails
+}
+
+func railOf(held []launch.HeldAddress, port HCAPort, index int) (rail RailAddress, known bool) {
+	if port.LinkLayer == "InfiniBand" {
+		at := slices.IndexFunc(held, func(h launch.HeldAddress) bool {
+			return h.Name == port.NetDev && h.Up && h.Running && !h.Addr().IsLinkLocalUnicast()
+		})
+		if at < 0 {
+			return rail, false
+		}
+		return RailAddress{port.Name(), LayerInfiniBand, port.NetDev, held[at].Addr().String()}, true
+	}
+	at := slices.IndexFunc(port.GIDs, func(g facts.GID) bool { return g.Index == index })
+	if at < 0 {
+		return rail, false
+	}
+	address, err := netip.ParseAddr(port.GIDs[at].GID)
+	if address = address.Unmap(); err != nil || address.IsLinkLocalUnicast() {
+		return rail, false
+	}
+	by, isHeld := holder(held, address)
+	if !isHeld {
+		return rail, false
+	}
+	return RailAddress{port.Name(), LayerRoCE, by.Name, address.String()}, true
+}
+
+// SameRail is which of a peer's rails is cabled like one of a node's: the one of its name or, where the two have no
+// name in common and as many rails, of its place; -1 for none. A port that is down moves the places of those behind it.
+func SameRail(rails, peers []RailAddress, at int) int {
+	named := func(name string) int {
+		return slices.IndexFunc(peers, func(p RailAddress) bool { return p.Name == name })
+	}
+	if same := named(rails[at].Name); same >= 0 {
+		return same
+	}
+	if len(rails) == len(peers) && !slices.ContainsFunc(rails, func(r RailAddress) bool { return named(r.Name) >= 0 }) {
+		return at
+	}
+	return -1
+}
