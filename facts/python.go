@@ -85,6 +85,10 @@ type NCCLLibrary struct {
 	Version string `json:"version"` // "2.21.5", "" when the file does not say
 	CUDA    string `json:"cuda"`    // "12.4"
 	From    string `json:"from"`    // LD_PRELOAD, LD_LIBRARY_PATH, wheel, torch, ld.so.cache, default
+	// Code is which GPUs it has code for: "sm_90" is machine code for compute capability 9.0,
+	// "compute_90" PTX, which a driver translates for any from that on. nil is not told, as of
+	// one that is linked into torch.
+	Code []string `json:"code"`
 }
 
 // Protobuf is what decides whether generated code can load.

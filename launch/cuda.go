@@ -76,26 +76,26 @@ const (
 	CodeNone   GPUCode = "none" // every kernel fails
 )
 
-// torchWheels are the GPUs that the x86_64 wheels of pytorch.org have code for, by
-// the CUDA they were built with, of releases from since up to before.
+// torchWheels are the GPUs that the x86_64 wheels of pytorch.org have code for, see [CodeFor],
+// by the CUDA they were built with, of releases from since up to before.
 //
 // Source: pytorch/pytorch, .ci/manywheel/build_cuda.sh and its likes in
 // pytorch/builder up to 2.5; RELEASE.md, "PyTorch CUDA Support Matrix", 2.9 to 2.12;
 // pull request 188443 for CUDA 12.9 in 2.12 and 2.13.
 var torchWheels = []struct{ cuda, since, before, archs string }{
-	{"13.2", "2.12", "2.13", "7.5 8.0 8.6 9.0 10.0 12.0 +PTX"},
-	{"13.0", "2.9", "2.13", "7.5 8.0 8.6 9.0 10.0 12.0 +PTX"},
-	{"12.9", "2.12", "2.14", "7.5 8.0 8.6 9.0 10.0 12.0 +PTX"},
-	{"12.9", "2.8", "2.9", "7.0 7.5 8.0 8.6 9.0 10.0 12.0 +PTX"},
-	{"12.8", "2.11", "2.12", "7.5 8.0 8.6 9.0 10.0 12.0"},
-	{"12.8", "2.8", "2.11", "7.0 7.5 8.0 8.6 9.0 10.0 12.0"},
-	{"12.8", "2.7", "2.8", "7.5 8.0 8.6 9.0 10.0 12.0"},
-	{"12.6", "2.6", "2.13", "5.0 6.0 7.0 7.5 8.0 8.6 9.0"},
-	{"12.4", "2.4", "2.7", "5.0 6.0 7.0 7.5 8.0 8.6 9.0"},
-	{"12.1", "2.1", "2.6", "5.0 6.0 7.0 7.5 8.0 8.6 9.0"},
-	{"11.8", "2.0", "2.8", "3.7 5.0 6.0 7.0 7.5 8.0 8.6 9.0"},
-	{"11.7", "1.13", "2.1", "3.7 5.0 6.0 7.0 7.5 8.0 8.6"},
-	{"11.6", "1.12", "2.0", "3.7 5.0 6.0 7.0 7.5 8.0 8.6"},
+	{"13.2", "2.12", "2.13", "sm_75 sm_80 sm_86 sm_90 sm_100 sm_120 compute_120"},
+	{"13.0", "2.9", "2.13", "sm_75 sm_80 sm_86 sm_90 sm_100 sm_120 compute_120"},
+	{"12.9", "2.12", "2.14", "sm_75 sm_80 sm_86 sm_90 sm_100 sm_120 compute_120"},
+	{"12.9", "2.8", "2.9", "sm_70 sm_75 sm_80 sm_86 sm_90 sm_100 sm_120 compute_120"},
+	{"12.8", "2.11", "2.12", "sm_75 sm_80 sm_86 sm_90 sm_100 sm_120"},
+	{"12.8", "2.8", "2.11", "sm_70 sm_75 sm_80 sm_86 sm_90 sm_100 sm_120"},
+	{"12.8", "2.7", "2.8", "sm_75 sm_80 sm_86 sm_90 sm_100 sm_120"},
+	{"12.6", "2.6", "2.13", "sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90"},
+	{"12.4", "2.4", "2.7", "sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90"},
+	{"12.1", "2.1", "2.6", "sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90"},
+	{"11.8", "2.0", "2.8", "sm_37 sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90"},
+	{"11.7", "1.13", "2.1", "sm_37 sm_50 sm_60 sm_70 sm_75 sm_80 sm_86"},
+	{"11.6", "1.12", "2.0", "sm_37 sm_50 sm_60 sm_70 sm_75 sm_80 sm_86"},
 }
 
 // wheelVersion is how the wheels of pytorch.org call themselves. Builds of conda,
@@ -103,24 +103,21 @@ var torchWheels = []struct{ cuda, since, before, archs string }{
 var wheelVersion = regexp.MustCompile(`^(\d+\.\d+\.\d+)\+cu(\d+)$`)
 
 // TorchCode is what a torch has for GPUs of a compute capability ("9.0") on a
-// machine of an architecture as uname spells it, and the capabilities it was built
-// for; "" where that is not known: it is only of the wheels of pytorch.org for
-// x86_64, in releases that were looked up.
-//
-// Code for one capability runs on all of the same major version that are not before it.
-//
-// Source: NVIDIA, CUDA C++ Programming Guide, binary compatibility.
-func TorchCode(torch facts.Torch, arch, capability string) (code GPUCode, built string) {
+// machine of an architecture as uname spells it, and what it was built for, see [CodeFor];
+// "" where that is not known: it is only of the wheels of pytorch.org for x86_64, in releases
+// that were looked up.
+func TorchCode(torch facts.Torch, arch, capability string) (code GPUCode, built []string) {
 	wheel := wheelVersion.FindStringSubmatch(torch.Version)
 	if wheel == nil || arch != "x86_64" || capability == "" || wheel[2] != strings.ReplaceAll(torch.CUDA, ".", "") {
-		return "", ""
+		return "", nil
 	}
 	for _, row := range torchWheels {
 		if row.cuda == torch.CUDA && hostfile.Within(wheel[1], row.since, row.before) {
-			return codeFor(row.archs, capability), row.archs
+			built = strings.Fields(row.archs)
+			return CodeFor(built, capability), built
 		}
 	}
-	return "", ""
+	return "", nil
 }
 
 // Wheels are builds of torch on pytorch.org.
@@ -193,19 +190,27 @@ func compareReleases(a, b string) int {
 }
 
 func hasCodeFor(archs string, capabilities []string) bool {
-	return !slices.ContainsFunc(capabilities, func(capability string) bool { return codeFor(archs, capability) != CodeNative })
+	return !slices.ContainsFunc(capabilities, func(capability string) bool { return CodeFor(strings.Fields(archs), capability) != CodeNative })
 }
 
-func codeFor(archs, capability string) GPUCode {
-	code, newest := CodeNone, ""
-	for _, arch := range strings.Fields(archs) {
+// CodeFor is what a library has for GPUs of a compute capability that was built for some, as
+// torch.cuda.get_arch_list() and cuobjdump name them: machine code for "sm_86" runs on all of
+// the same major version that are not before it, PTX for "compute_86" on all that are not.
+//
+// Source: NVIDIA, CUDA C++ Programming Guide, binary compatibility and PTX compatibility.
+func CodeFor(built []string, capability string) GPUCode {
+	code := CodeNone
+	for _, each := range built {
+		kind, number, _ := strings.Cut(each, "_")
+		last := max(len(number)-1, 0)
+		of := number[:last] + "." + number[last:] // 86 is 8.6, 120 is 12.0
 		switch {
-		case arch == "+PTX" && code == CodeNone && !hostfile.Before(capability, newest):
+		case last == 0, hostfile.Before(capability, of):
+		case kind == "sm" && major(of) == major(capability):
+			return CodeNative
+		case kind == "compute":
 			code = CodePTX
-		case arch != "+PTX" && major(arch) == major(capability) && !hostfile.Before(capability, arch):
-			code = CodeNative
 		}
-		newest = arch
 	}
 	return code
 }

@@ -82,8 +82,31 @@ func TestTorchCode(t *testing.T) {
 		{"a GPU that does not tell", "2.6.0+cu124", "12.4", "x86_64", "", ""},
 	} {
 		got, built := TorchCode(facts.Torch{Version: c.version, CUDA: c.cuda}, c.arch, c.capability)
-		if got != c.want || (built == "") != (got == "") {
+		if got != c.want || (built == nil) != (got == "") {
 			t.Errorf("%s: %q (built for %q), want %q", c.name, got, built, c.want)
+		}
+	}
+}
+
+func TestCodeFor(t *testing.T) {
+	const nccl = "sm_50 sm_60 sm_61 sm_70 sm_80 sm_90 compute_90" // 2.21.5
+	for _, c := range []struct {
+		name, built, capability string
+		want                    GPUCode
+	}{
+		{"H100", nccl, "9.0", CodeNative},
+		{"L40S, by code for 8.0", nccl, "8.9", CodeNative},
+		{"B200, by PTX", nccl, "10.0", CodePTX},
+		{"K80, before all", nccl, "3.7", CodeNone},
+		{"B200 of machine code for Hopper", "sm_90", "10.0", CodeNone},
+		{"A100 of code for 8.6", "sm_86 compute_86", "8.0", CodeNone},
+		{"PTX before machine code", "compute_80 sm_90", "9.0", CodeNative},
+		{"B300 of code for B200", "sm_100 sm_120", "10.3", CodeNative},
+		{"nothing", "", "9.0", CodeNone},
+		{"what no tool writes", "sm_ compute_ 90 compute", "9.0", CodeNone},
+	} {
+		if got := CodeFor(strings.Fields(c.built), c.capability); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
 }

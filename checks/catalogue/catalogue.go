@@ -85,6 +85,7 @@ var Catalogue = []checks.Check{
 	gpu.ModelSame,
 	gpu.DriverSame,
 	gpu.DriverRunsCUDA,
+	gpu.NCCLFits,
 	gpu.Healthy,
 	gpu.Idle,
 	gpu.Mode,

@@ -220,8 +220,11 @@ func healthyPython() *facts.Python {
 			"numpy": "1.26.4", "mpi4py": "4.0.1", "triton": "3.1.0", "nvidia-nccl-cu12": "2.21.5",
 			"hjson": "3.1.0", "packaging": "24.2", "psutil": "6.1.1", "py-cpuinfo": "9.0.0", "pydantic": "2.10.4", "tqdm": "4.67.1", "msgpack": "1.1.0", "einops": "0.8.0",
 		},
-		Torch:    &facts.Torch{Version: "2.5.1+cu124", CUDA: "12.4", NCCLWheel: "2.21.5"},
-		NCCL:     []facts.NCCLLibrary{{Path: site + "/nvidia/nccl/lib/libnccl.so.2", Version: "2.21.5", CUDA: "12.4", From: "wheel"}},
+		Torch: &facts.Torch{Version: "2.5.1+cu124", CUDA: "12.4", NCCLWheel: "2.21.5"},
+		NCCL: []facts.NCCLLibrary{{
+			Path: site + "/nvidia/nccl/lib/libnccl.so.2", Version: "2.21.5", CUDA: "12.4", From: "wheel",
+			Code: []string{"sm_50", "sm_60", "sm_61", "sm_70", "sm_80", "sm_90", "compute_90"},
+		}},
 		Protobuf: &facts.Protobuf{Runtime: "4.25.3"},
 	}
 }

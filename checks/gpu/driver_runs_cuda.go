@@ -128,7 +128,7 @@ func judgeGPUCode(view checks.View, node *facts.Node, cards []*facts.Card) []che
 		}
 		f := checks.Finding{
 			Summary:  "torch has no code for the GPUs",
-			Got:      fmt.Sprintf("%s of compute capability %s; torch %s is built for %s", compare.Shown(card.Name), card.Capability, torch.Version, strings.ReplaceAll(built, " ", ", ")),
+			Got:      fmt.Sprintf("%s of compute capability %s; torch %s is built for %s", compare.Shown(card.Name), card.Capability, torch.Version, strings.Join(built, ", ")),
 			Want:     "a build of torch for compute capability " + card.Capability,
 			Remedy:   otherTorch(view, node, cards),
 			WouldSee: "CUDA error: no kernel image is available for execution on the device",

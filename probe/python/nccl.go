@@ -38,8 +38,12 @@ func findNCCL(ctx context.Context, s ncclSearch) []facts.NCCLLibrary {
 	for _, c := range machine.Present(s.candidates(), asIs) {
 		library := facts.NCCLLibrary{Path: c.Path, From: c.From}
 		library.Version, library.CUDA = readNCCLVersion(ctx, c)
-		if library.Version == "" && filepath.Base(c.Path) != ncclName && c.From == "torch" {
+		linked := filepath.Base(c.Path) != ncclName && c.From == "torch"
+		if library.Version == "" && linked {
 			continue // a torch built without NCCL
+		}
+		if !linked { // else torch's own code is beside it
+			library.Code = readGPUCode(ctx, c.Path)
 		}
 		found = append(found, library)
 	}

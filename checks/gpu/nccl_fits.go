@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpu
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/ranks"
+	"preflight/checks/remedy"
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/launch"
+)
+
+var NCCLFits = checks.Check{
+	ID:       "nccl-fits-gpu",
+	Title:    "the NCCL of every node has code for its GPUs",
+	Severity: checks.Error,
+	Needs:    []facts.Section{facts.SectionNVML, facts.SectionPython},
+	Doc: "NCCL brings kernels of its own, compiled for the GPUs that its build knew: machine code (sm_90) runs on GPUs of that major version from that one on, and PTX (compute_90) is translated by the driver for any later one, " +
+		"unless the driver is older than the CUDA that wrote it. Which are in the libnccl that ranks load is read from the headers of its code. A library that LD_LIBRARY_PATH puts first, that an image " +
+		"brought along or that was built for the machine before may have nothing for these, whatever torch was built for. One that is linked into torch has what torch has, and a torch without code is gpu-driver-runs-cuda's finding.",
+	WouldSee: "NCCL WARN Cuda failure 'no kernel image is available for execution on the device'",
+	Run:      judgeNCCLCode,
+}
+
+func judgeNCCLCode(view checks.View) []checks.Finding {
+	nodes, findings := judgedGPUs(view)
+	if len(nodes) == 0 {
+		return findings
+	}
+	nodes = compare.Without(nodes, func(n *facts.Node) bool { return len(n.Python.NCCL) == 0 || isLinked(n) || hasNoCode(n) })
+	if len(nodes) == 0 {
+		return append(findings, checks.Skipped("no node has a libnccl of its own beside a torch that has code for the GPUs")...)
+	}
+	cardsOf := usedCards(view)
+	for _, node := range nodes {
+		findings = append(findings, checks.OfNode(node, lacksNCCLCode(view, node, cardsOf(node))...)...)
+	}
+	return findings
+}
+
+// isLinked is whether NCCL is a part of torch's own library.
+func isLinked(node *facts.Node) bool {
+	torch := node.Python.Torch
+	return torch != nil && torch.CUDALibrary != "" && node.Python.NCCL[0].Path == torch.CUDALibrary
+}
+
+// hasNoCode is whether torch is known to have none for some of a node's GPUs.
+func hasNoCode(node *facts.Node) bool {
+	torch := node.Python.Torch
+	return torch != nil && slices.ContainsFunc(node.NVML.Cards, func(card facts.Card) bool {
+		code, _ := launch.TorchCode(*torch, valueOf(node.Host).Arch, card.Capability)
+		return code == launch.CodeNone
+	})
+}
+
+func lacksNCCLCode(view checks.View, node *facts.Node, cards []*facts.Card) []checks.Finding {
+	first := node.Python.NCCL[0]
+	for i, card := range cards {
+		if card.Capability == "" || i > 0 && card.Capability == cards[i-1].Capability {
+			continue
+		}
+		if first.Code == nil {
+			return []checks.Finding{checks.UnknownFor(node, first.Path+" does not show which GPUs it has code for")}
+		}
+		code := launch.CodeFor(first.Code, card.Capability)
+		untranslated := code == launch.CodePTX && node.NVML.CUDA != "" && hostfile.Before(node.NVML.CUDA, first.CUDA)
+		if code != launch.CodeNone && !untranslated {
+			continue
+		}
+		f := checks.Finding{
+			Summary: "NCCL has no code for the GPUs",
+			Got:     fmt.Sprintf("%s of compute capability %s; NCCL %s in %s (%s) is built for %s", compare.Shown(card.Name), card.Capability, compare.Shown(first.Version), first.Path, first.From, strings.Join(first.Code, ", ")),
+			Want:    "a build of NCCL for compute capability " + card.Capability,
+			Remedy:  otherNCCL(view, node, card),
+		}
+		if untranslated {
+			f.Summary = "NCCL has code for the GPUs that only a newer driver can translate"
+			f.Got += fmt.Sprintf(" by CUDA %s, driver for CUDA %s", first.CUDA, node.NVML.CUDA)
+			f.WouldSee = "NCCL WARN Cuda failure 'the provided PTX was compiled with an unsupported toolchain.'"
+		}
+		return []checks.Finding{f}
+	}
+	return nil
+}
+
+// otherNCCL takes out of the way what comes before the library that torch brought. Where that
+// is the one without code, it is to be another.
+//
+// Source: the headers of NVIDIA's wheels of NCCL 2.18.1 to 2.32.3; NVIDIA/nccl, makefiles/common.mk
+// and README.md, for NVCC_GENCODE.
+func otherNCCL(view checks.View, node *facts.Node, card *facts.Card) []fix.Command {
+	if from := node.Python.NCCL[0].From; from == "LD_PRELOAD" || from == "LD_LIBRARY_PATH" {
+		return []fix.Command{ranks.SearchSession(from)}
+	}
+	bare := strings.ReplaceAll(card.Capability, ".", "")
+	return []fix.Command{
+		remedy.Pip(view).List().Remark("nvidia-nccl-cu12 has code from compute capability 5.0 on, nvidia-nccl-cu13 from 7.5 on; the one of torch's CUDA, alike on all nodes"),
+		fix.Note("or build NCCL on the machine: make src.build NVCC_GENCODE='-gencode=arch=compute_%s,code=sm_%s'", fix.Name(bare), fix.Name(bare)),
+	}
+}

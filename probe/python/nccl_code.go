@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package python
+
+import (
+	"context"
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+)
+
+// What a fat binary is made of: containers one after the other, each a header and its
+// entries, each of which is a header and the code, as a rule compressed.
+//
+// Source: n-eiling/cuda-fatbin-decompression, fatbin-decompress.h, 9b194a9: fat_elf_header and
+// fat_text_header.
+const (
+	fatbinMagic       = 0xba55ed50
+	containerHeader   = 16
+	entryHeader       = 32 // as far as it is of use here
+	kindPTX, kindSASS = 1, 2
+)
+
+// enoughContainers are looked at of a section. Each holds one file of kernels for all the GPUs
+// that a library is built for, so that they are alike; NCCL has up to 362 of them.
+const enoughContainers = 16
+
+// readGPUCode is which GPUs a library has code for, as cuobjdump names them: machine code as
+// "sm_90", PTX as "compute_90". It is nil where there is none, or none of a form known here.
+// The code is nearly all of a file of 400 MB and is passed over: only headers are read.
+func readGPUCode(ctx context.Context, path string) []string {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	return gpuCode(ctx, f)
+}
+
+func gpuCode(ctx context.Context, library io.ReaderAt) (code []string) {
+	object, err := elf.NewFile(library)
+	if err != nil {
+		return nil
+	}
+	found := map[fatbinEntry]bool{}
+	// What nvcc compiles with -rdc is in the second, to be linked where nothing fits in the first.
+	for _, name := range []string{".nv_fatbin", "__nv_relfatbin"} {
+		if section := object.Section(name); section != nil && !readContainers(ctx, section, int64(section.Size), found) {
+			return nil
+		}
+	}
+	for _, entry := range slices.SortedFunc(maps.Keys(found), fatbinEntry.compare) {
+		code = append(code, entry.String())
+	}
+	return code
+}
+
+// fatbinEntry is what one entry has code of and for.
+type fatbinEntry struct {
+	kind uint16
+	arch uint32 // 90 is compute capability 9.0
+}
+
+func (e fatbinEntry) String() string {
+	if e.kind == kindPTX {
+		return fmt.Sprintf("compute_%d", e.arch)
+	}
+	return fmt.Sprintf("sm_%d", e.arch)
+}
+
+// compare has machine code before PTX, and the older GPU before the newer.
+func (e fatbinEntry) compare(other fatbinEntry) int {
+	if e.kind != other.kind {
+		return int(other.kind) - int(e.kind)
+	}
+	return int(e.arch) - int(other.arch)
+}
+
+// readContainers adds what the first containers of a section hold, and is false where that
+// cannot be followed.
+func readContainers(ctx context.Context, section io.ReaderAt, size int64, found map[fatbinEntry]bool) bool {
+	at := int64(0)
+	for range enoughContainers {
+		if size-at < containerHeader {
+			return true
+		}
+		header := make([]byte, containerHeader)
+		if _, err := section.ReadAt(header, at); err != nil || ctx.Err() != nil || binary.LittleEndian.Uint32(header) != fatbinMagic {
+			return false
+		}
+		first, length := int64(binary.LittleEndian.Uint16(header[6:])), binary.LittleEndian.Uint64(header[8:])
+		if first < containerHeader || length > uint64(size-at) || first+int64(length) > size-at {
+			return false
+		}
+		end := at + first + int64(length)
+		if !readEntries(ctx, section, at+first, end, found) {
+			return false
+		}
+		at = end
+	}
+	return true
+}
+
+func readEntries(ctx context.Context, section io.ReaderAt, at, end int64, found map[fatbinEntry]bool) bool {
+	for at < end {
+		header := make([]byte, entryHeader)
+		if _, err := section.ReadAt(header, at); err != nil || ctx.Err() != nil {
+			return false
+		}
+		own, length := int64(binary.LittleEndian.Uint32(header[4:])), binary.LittleEndian.Uint64(header[8:])
+		if own < entryHeader || length > uint64(end-at) || own+int64(length) > end-at {
+			return false
+		}
+		if entry := (fatbinEntry{binary.LittleEndian.Uint16(header), binary.LittleEndian.Uint32(header[28:])}); entry.kind == kindPTX || entry.kind == kindSASS {
+			found[entry] = true
+		}
+		at += own + int64(length)
+	}
+	return true
+}
