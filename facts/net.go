@@ -59,6 +59,20 @@ type Net struct {
 	// since they came up, by where and what: "mlx5_0:1 symbol_error", "eth0 carrier_changes",
 	// "0000:4e:00.0 aer_fatal". Those at zero are left out; nil where the kernel does not tell.
 	Counters map[string]int64 `json:"counters" fact:"volatile"`
+	// Docker is where it takes the subnets of its networks from, nil where its configuration
+	// could not be read.
+	Docker *Docker `json:"docker"`
+}
+
+// Docker is what /etc/docker/daemon.json says of networks.
+type Docker struct {
+	Pools []AddressPool `json:"pools" fact:"key=base"` // none where Docker is left its own
+}
+
+// AddressPool is a network that subnets of one size are cut out of.
+type AddressPool struct {
+	Base string `json:"base"` // 172.20.0.0/14
+	Size int    `json:"size"` // 16 for subnets of /16
 }
 
 // NeighbourTable is one of the kernel's two tables of neighbours, which all network namespaces

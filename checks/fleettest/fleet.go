@@ -144,6 +144,7 @@ func healthyNet(i int, names []string) *facts.Net {
 	room := max(4096, 2*len(names)) // for everybody on the link
 	speed := int64(100e9)
 	seen := &facts.Net{
+		Docker: &facts.Docker{},
 		Interfaces: []facts.Interface{
 			{Name: "lo", Index: 1, Up: true, Running: true, Loopback: true, MTU: 65536, Kind: "loopback", Addresses: []string{"127.0.0.1/8"}},
 			{

@@ -8,23 +8,23 @@ import (
 	"slices"
 
 	"preflight/checks"
-	"preflight/checks/fix"
 	"preflight/checks/names"
 	"preflight/checks/ranks"
-	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
 )
 
 var ContainerNetworks = checks.Check{
 	ID:       "container-networks",
-	Title:    "no bridge of a container engine covers addresses of the cluster",
+	Title:    "no network of a container engine covers addresses of the cluster, nor will the next",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionNet},
 	Volatile: true,
 	Doc: "Docker gives every network of its own a subnet out of pools that it takes to be nobody's: 172.17.0.0/16 to 172.31.0.0/16 and then 192.168.0.0/20 and on. A site that uses these itself " +
 		"loses the peers whose addresses such a subnet covers: the kernel sends what is for them into the bridge, where nobody is, until the network is removed. Judged are the addresses of all " +
-		"nodes against the bridges of each. A bridge that only covers a part of the network that the node is on is warned of: the next node may get an address there.",
+		"nodes against the bridges of each. A bridge that only covers a part of the network that the node is on is warned of: the next node may get an address there. " +
+		"So are pools that are used up, and those of which one of the next networks would cover a peer: Docker passes over the networks that the machine itself is on, and knows of no others. They are those of " +
+		"/etc/docker/daemon.json, and judged where there is a docker0. Whether an overlay network is attachable only its manager tells.",
 	WouldSee: "No route to host, of some peers and from one node alone",
 	Run:      judgeBridges,
 }
@@ -47,6 +47,7 @@ func judgeBridges(view checks.View) (findings []checks.Finding) {
 				}
 			}
 		}
+		findings = append(findings, judgePools(node, addresses)...)
 	}
 	return findings
 }
@@ -107,10 +108,7 @@ func covers(node *facts.Node, bridge facts.Interface, subnet, network netip.Pref
 		Summary: fmt.Sprintf("%s of a container engine covers the addresses of %s: what is for them goes into it", bridge.Name, hostfile.Fold(peers)),
 		Got:     fmt.Sprintf("%s has %s", bridge.Name, subnet),
 		Want:    "subnets for containers that nobody else uses",
-		Remedy: []fix.Command{
-			remedy.OnMachine(node, fix.On("docker network ls && docker network prune   # removes those that no container uses")),
-			remedy.OnMachine(node, fix.On(`grep -s . /etc/docker/daemon.json; echo '{"bip": "10.255.0.1/24", "default-address-pools": [{"base": "10.255.0.0/16", "size": 24}]}'   # what to have there, with a network that is free at your site; then: sudo systemctl restart docker`)),
-		},
+		Remedy:  dockerPools(node),
 	}
 	if peers == nil {
 		f.Verdict = checks.Warn

@@ -97,6 +97,7 @@ type Config struct {
 	slurm   srun.Job          // the one of --jobid, else the one this is typed in
 	pods    *kubectl.Carrier  // with --via kubectl, once the cluster was asked
 	meeting *meet.Carrier     // with --via meet, once it listens
+	typed   []string          // the launch behind "--" as it stands there: a script, say, that comes to a command
 	places  map[string]string // where each setting was set that was: "-w", "preflight.yaml:3: hosts"
 	// unread is why the launch command could not be read before the configuration, so
 	// that the file beside its hostfile was not looked for; nil where it could.

@@ -163,7 +163,7 @@ func judgeFleet(cmd *cobra.Command, config Config, command []string) error {
 	if cmd.Context().Err() != nil { // a Ctrl-C while the report was written
 		return exitCode(exitTrouble)
 	}
-	return become(command)
+	return become(config.typed)
 }
 
 // stamped is a report with what it is of: which hosts, when, and by which preflight.

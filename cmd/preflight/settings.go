@@ -135,7 +135,11 @@ func configured(act action) func(*cobra.Command, []string) error {
 // launching is configured of a command whose arguments are the launch.
 func launching(act action) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, typed []string) error {
-		command := inEnvironment(typed)
+		typed = inEnvironment(typed)
+		command, err := insideScript(typed)
+		if err != nil {
+			return err
+		}
 		config, err := readConfig(cmd, command)
 		if err == nil {
 			err = commandDecides(cmd, command)
@@ -143,6 +147,7 @@ func launching(act action) func(*cobra.Command, []string) error {
 		if err != nil {
 			return err
 		}
+		config.typed = typed
 		return act(cmd, config, command)
 	}
 }

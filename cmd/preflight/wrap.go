@@ -63,6 +63,21 @@ func inEnvironment(words []string) []string {
 	return command
 }
 
+// insideScript is the command that a shell script comes to, where words run one, with what the
+// script exports set; else it is the words.
+func insideScript(words []string) ([]string, error) {
+	command, exports, err := args.OfScript(words, args.Surroundings{Getenv: os.Getenv, ReadFile: os.ReadFile})
+	if command == nil {
+		return words, err
+	}
+	for _, export := range exports {
+		if err := os.Setenv(export.Name, export.Value); err != nil {
+			return nil, err
+		}
+	}
+	return command, nil
+}
+
 // ofTheCommand are the flags that a launch command has too. It is read as it
 // stands, so that what is judged is what will run. Which hosts those of the flags
 // may be, only the command itself can tell.

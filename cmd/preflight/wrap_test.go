@@ -4,9 +4,27 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 )
+
+// TestInsideScript is a script of the user's, which is judged as the command that it comes to.
+func TestInsideScript(t *testing.T) {
+	t.Setenv("OTHER_OF_TEST", "")
+	script := filepath.Join(t.TempDir(), "run.sh")
+	if err := os.WriteFile(script, []byte("export OTHER_OF_TEST=1\ntorchrun train.py\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	command, err := insideScript([]string{"bash", script})
+	if want := []string{"torchrun", "train.py"}; err != nil || !slices.Equal(command, want) || os.Getenv("OTHER_OF_TEST") != "1" {
+		t.Errorf("%q (%v) with %q, want %q", command, err, os.Getenv("OTHER_OF_TEST"), want)
+	}
+	words := []string{"deepspeed", "train.py"}
+	if command, err := insideScript(words); err != nil || !slices.Equal(command, words) {
+		t.Errorf("%q became %q (%v)", words, command, err)
+	}
+}
 
 // TestVariablesBeforeTheCommand: they hold for it as if they stood before preflight, and nothing
 // else is taken for one.

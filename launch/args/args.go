@@ -148,6 +148,8 @@ func script(name string, words []string) (program, error) {
 		return subcommand(words)
 	case "accelerate-launch":
 		return program{is: launch.ProgramAccelerate, prog: accelerateLaunch, words: words}, nil
+	case "ray":
+		return program{}, &launch.UsageError{Program: name, Message: "it starts no ranks itself: Ray runs what it is handed on a node of its own choice, whose workers then start where Ray has room: judge the hosts alone, without a command, and leave no other job there"}
 	case "env":
 		return program{}, &launch.UsageError{Program: name, Message: "preflight knows none of its options: write NAME=value … deepspeed …, or set the variables before preflight itself, which hands them on"}
 	}

@@ -48,6 +48,7 @@ func TestParseRefusesPrograms(t *testing.T) {
 		{"/opt/mpi/bin/mpirun -n 4 python train.py", "mpirun: preflight cannot judge what this starts: begin the command with " + understood + "; or leave it out, and say who starts the ranks where: preflight -H hostfile --launcher openmpi, or mpich, impi, mvapich, whose mpirun it is"},
 		{"docker exec -i train deepspeed train.py", "docker: preflight cannot judge what this starts: begin the command with what runs in the container, and name that beside it: preflight --in 'docker exec …' -- deepspeed …"},
 		{"depspeed train.py", `depspeed: preflight cannot judge what this starts: did you mean "deepspeed"?`},
+		{"ray job submit --working-dir . -- torchrun train.py", "ray: it starts no ranks itself"},
 		{"env -i A=b deepspeed train.py", "env: preflight knows none of its options: write NAME=value"},
 		{"python train.py", "python: train.py would be one process that meets nobody: start it by "},
 		{"python -m pkg.train", "python: -m pkg.train would be one process that meets nobody: start it by "},

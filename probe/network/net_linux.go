@@ -76,6 +76,7 @@ func CollectNet(ctx context.Context, o machine.Options) (*facts.Net, error) {
 		IPv6:          hasIPv6(o),
 		Neighbours:    neighbours(),
 		Counters:      hostsys.LinkCounters(o.At("/")),
+		Docker:        docker(o),
 	}
 	for _, name := range tcpSettings {
 		if value := sysctl(o, name); value != "" {

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package args
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"preflight/launch"
+)
+
+// ran is what a script comes to when words run it: its exports, and the command by its words.
+func ran(words, script string) (string, error) {
+	around := Surroundings{
+		Getenv: func(name string) string { return map[string]string{"WORLD": "16"}[name] },
+		ReadFile: func(name string) ([]byte, error) {
+			if name != "run.sh" {
+				return nil, fs.ErrNotExist
+			}
+			return []byte(script), nil
+		},
+	}
+	command, exports, err := OfScript(strings.Fields(words), around)
+	var all []string
+	for _, e := range exports {
+		all = append(all, e.Name+"="+e.Value)
+	}
+	return strings.Join(append(all, command...), "|"), err
+}
+
+func TestOfScript(t *testing.T) {
+	for _, c := range []struct{ words, script, want string }{
+		{"bash run.sh", "#!/bin/bash\nset -ex\n\nmkdir -p out\ntorchrun --nnodes 2 train.py", "torchrun|--nnodes|2|train.py"},
+		{"sh -x run.sh", "torchrun \\\n  --nnodes 2 \\\n  train.py  # now\necho done; rm x", "torchrun|--nnodes|2|train.py"},
+		{"run.sh a 'b", `exec deepspeed $1 "$@" --x`, "deepspeed|a|a|'b|--x"},
+		{"bash run.sh", "NODES=2\nexport NCCL_DEBUG=INFO A='b c'\nexport NODES\nOMP_NUM_THREADS=4 torchrun --nnodes $NODES --nproc_per_node=${N:-8} ${WORLD} train.py",
+			"NODES=2|NCCL_DEBUG=INFO|A=b c|OMP_NUM_THREADS=4|torchrun|--nnodes|2|--nproc_per_node=8|16|train.py"},
+		{"bash run.sh", "ARGS=\"--nnodes 2\"\nM=$ARGS\ntorchrun $ARGS \"$ARGS\" $UNSET train.py 2>&1 | tee log", "torchrun|--nnodes|2|--nnodes 2|train.py"},
+		{"bash run.sh", "python -m torch.distributed.run train.py > log", "python|-m|torch.distributed.run|train.py"},
+		{"bash run.sh", `deepspeed "a\n\$b" c\ d '$e'`, `deepspeed|a\n$b|c d|$e`},
+		{"torchrun run.sh", "", ""},
+		{"bash -c run.sh", "", ""},
+	} {
+		if got, err := ran(c.words, c.script); err != nil || got != c.want {
+			t.Errorf("%s of\n%s\nis %q (%v), want %q", c.words, c.script, got, err, c.want)
+		}
+	}
+}
+
+// TestScriptIsNotPlain is where only a shell can tell, with the line and the way out.
+func TestScriptIsNotPlain(t *testing.T) {
+	for _, c := range []struct{ script, want string }{
+		{"source env.sh\ntorchrun train.py", "run.sh:1: preflight does not know what source does before the launch"},
+		{"\n\ncd /data", "run.sh:3: preflight does not know what cd does"},
+		{"N=$(nvidia-smi -L | wc -l)", "run.sh:1: what is computed there only the shell knows"},
+		{"A=1\nif [ $A = 1 ]; then\ntorchrun train.py\nfi", `run.sh:2: "[" has the shell do more`},
+		{"A=(--nnodes 2)", `run.sh:1: "(" has the shell do more`},
+		{"torchrun train.py && echo", `run.sh:1: "&" has the shell do more`},
+		{"echo 'a\nb'", "run.sh:1: a quotation goes on"},
+		{"echo hello", "run.sh: it begins no launch"},
+	} {
+		got, err := ran("bash run.sh", c.script)
+		if _, isUsage := errors.AsType[*launch.UsageError](err); !isUsage || !strings.HasPrefix(err.Error(), c.want) || !strings.Contains(err.Error(), `write "preflight --" before the launch`) {
+			t.Errorf("%s\nis %q (%v), want %s", c.script, got, err, c.want)
+		}
+	}
+	if _, err := ran("bash other.sh", ""); err == nil || !strings.Contains(err.Error(), "other.sh cannot be read") {
+		t.Errorf("a script that is not there: %v", err)
+	}
+}
