@@ -31,7 +31,7 @@ func TestNHC(t *testing.T) {
 	}
 }
 
-// TestAnsible runs the task's command; Ansible itself has not read the play.
+// TestAnsible runs the task's command. TestConsumerAnsible has Ansible do that, where it is.
 func TestAnsible(t *testing.T) {
 	var plays []struct {
 		Name, Hosts string
@@ -85,14 +85,15 @@ if sys.argv[2] == 'command': print(shlex.join([check.executable, *check.executab
 else: print(check.ready(), check.seconds() > 0)
 `
 
-// TestReFrame runs the check's command, and has the check look at what it printed.
+// TestReFrame runs the check's command, and has the check look at what it printed, without
+// ReFrame, which TestConsumerReFrame takes.
 func TestReFrame(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("NOT RUN: the check for ReFrame, because there is no python3")
 	}
 	check := absolute(t, "reframe/preflight_check.py")
 	for name, gate := range gates {
-		d := newDesk(t, gate.fleet, "hostfile")
+		d := newDesk(t, gate.fleet, "job/hostfile")
 		d.env["PATH"] += ":" + os.Getenv("PATH")
 		command, _ := d.run(t, "python3", "-c", standInReFrame, check, "command")
 		if _, code := d.run(t, "sh", "-c", strings.TrimSpace(command)+" >stdout"); code != gate.code {

@@ -349,7 +349,7 @@ func rpm(t *testing.T, path string) {
 // TestShellcheck reads the scripts that build and install.
 func TestShellcheck(t *testing.T) {
 	needs(t, "shellcheck")
-	output(t, "shellcheck", "package.sh", "../portable/cc.sh", "../portable/roots.sh", "../cmd/agent/build.sh", "../testhosts/apt.sh", "../docs/site.sh")
+	output(t, "shellcheck", "package.sh", "../portable/cc.sh", "../portable/roots.sh", "../cmd/agent/build.sh", "../testhosts/apt.sh", "../docs/site.sh", "../examples/testdata/consumers.sh")
 }
 
 // TestVersionsOrder: a package of a later release replaces that of an earlier one.

@@ -36,7 +36,7 @@
 #   lintian          Debian's, the packages
 #   prometheus       its promtool, the alert rules among the examples
 #   icinga2-bin      the example for Icinga 2
-#   python3-venv     pip, which installs the wheel
+#   python3-venv     pip, which installs the wheel and fetches Ansible, ReFrame and NVRx
 #
 # With the word browser, instead, what `make browser-test` looks at the HTML report
 # with. It is large, and nothing else uses it:

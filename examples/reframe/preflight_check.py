@@ -3,7 +3,8 @@
 #
 # A regression test of the cluster for ReFrame (reframe-hpc 4): beside the benchmarks, and
 # before them. It runs on the machine that launches, passes where preflight does, and keeps
-# how long the look took as its performance.
+# how long the look took as its performance. ReFrame starts it in a directory of its own, so the
+# hostfile has its whole path.
 import reframe as rfm
 import reframe.utility.sanity as sn
 
@@ -15,7 +16,7 @@ class PreflightCheck(rfm.RunOnlyRegressionTest):
     valid_prog_environs = ['*']
     local = True
     executable = 'preflight'
-    executable_opts = ['-H', 'hostfile', '-q', '-o', 'json=run.json', '-o', '-']
+    executable_opts = ['-H', '/job/hostfile', '-q', '-o', 'json=run.json', '-o', '-']
 
     @sanity_function
     def ready(self):
