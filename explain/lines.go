@@ -22,7 +22,7 @@ const (
 )
 
 // line is one line as a program wrote it. What a program overwrites by carriage
-// returns, as progress bars do, are lines of one number.
+// returns, as progress bars do, and what several wrote into one are lines of one number.
 type line struct {
 	number int
 	text   []byte
@@ -37,7 +37,8 @@ type reader struct {
 	head    []byte // the prefix of a line that has carriage returns
 	heading bool   // head is that of the line of rest
 	headed  int    // how often that was looked at
-	err     error  // after which nothing can be read
+	seams   seams
+	err     error // after which nothing can be read
 }
 
 func newReader(in io.Reader) *reader {
@@ -46,13 +47,16 @@ func newReader(in io.Reader) *reader {
 
 // read returns the next line that has text, valid until the next call, or io.EOF.
 func (r *reader) read() (line, error) {
+	if torn := r.seams.rest; len(torn) > 0 {
+		return line{r.number, r.seams.apart(torn)}, nil
+	}
 	for {
 		for len(r.rest) > 0 {
 			var text []byte
 			var more bool
 			text, r.rest, more = bytes.Cut(r.rest, []byte{'\r'})
 			if text = plain(text); len(text) > 0 {
-				return line{r.number, r.behind(text, more)}, nil
+				return line{r.number, r.seams.apart(r.behind(text, more))}, nil
 			}
 		}
 		if r.err != nil {
