@@ -103,6 +103,25 @@ func Hang(ctx context.Context, job Job) hang.Report {
 	return judgeHang(ctx, job, nodes, "")
 }
 
+// ReadStacks adds to a report where the Python of the ranks is that it names, as py-spy sees it
+// where that is installed. None of them is stopped for it, and no value of a variable is read.
+func ReadStacks(ctx context.Context, job Job, r *hang.Report) {
+	pids := map[string][]int{}
+	for _, n := range r.Named {
+		pids[n.Node] = append(pids[n.Node], n.PID)
+	}
+	by := fleet.ReadStacks(ctx, job.work(), pids)
+	for i := range r.Named {
+		n := &r.Named[i]
+		at := slices.IndexFunc(by[n.Node], func(s facts.Stack) bool { return s.PID == n.PID })
+		if at < 0 {
+			n.Stack = &facts.Stack{PID: n.PID, Problem: "the node is lost"}
+			continue
+		}
+		n.Stack = &by[n.Node][at]
+	}
+}
+
 func judgeHang(ctx context.Context, job Job, nodes []hang.Node, endpoint string) hang.Report {
 	report := hang.Report{Schema: checks.Schema, Nodes: nodes, Interrupted: ctx.Err() != nil}
 	hang.Judge(&report, endpoint, job.Plan.Prediction.SSHPort)

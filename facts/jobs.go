@@ -113,6 +113,14 @@ type JobCaller struct {
 	Count   int    `json:"count"`
 }
 
+// Stack is where the Python of a process is.
+type Stack struct {
+	PID   int      `json:"pid"`
+	Lines []string `json:"lines,omitempty"` // a thread, then its frames, the innermost first
+	// Problem is why it is not known: no py-spy, or what that said.
+	Problem string `json:"problem,omitempty"`
+}
+
 // Gathering is what torchrun's launchers of a run have agreed on so far, as their store has it.
 type Gathering struct {
 	RunID    string     `json:"run_id"`

@@ -4,10 +4,13 @@ package fleet
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	"preflight/drill"
 	"preflight/facts"
 	"preflight/fleet/agent"
+	"preflight/hostfile"
 	"preflight/hostsys"
 	"preflight/remote"
 )
@@ -15,6 +18,10 @@ import (
 // jobsTime is what a node gets to list the processes of launches: one with many thousands of
 // processes takes a second.
 const jobsTime = 10 * time.Second
+
+// stacksTime is what a node gets to find where the Python of its ranks is: eight of them, two at
+// a time.
+const stacksTime = 20 * time.Second
 
 // JobsOn is one node and what runs there of launches.
 type JobsOn struct {
@@ -33,6 +40,24 @@ func ListJobs(ctx context.Context, job Job, port int) []JobsOn {
 		}
 	}
 	return nodes
+}
+
+// ReadStacks has nodes say where the Python of some of their processes is, all nodes at once: of
+// those that are there by their names. What comes back is by name too; nothing of a node that is
+// lost meanwhile.
+func ReadStacks(ctx context.Context, job Job, pids map[string][]int) map[string][]facts.Stack {
+	job.Prediction.Hosts = slices.DeleteFunc(slices.Clone(job.Prediction.Hosts), func(h hostfile.Host) bool { return pids[h.Name] == nil })
+	nodes := make([]facts.Node, len(job.Prediction.Hosts))
+	stacks := make([][]facts.Stack, len(nodes))
+	job.askAll(ctx, Looking, stacksTime, func(i int) *facts.Node { return &nodes[i] }, func(ctx context.Context, at *remote.Agent, i int) (err error) {
+		stacks[i], err = agent.Stacks.Ask(ctx, at, drill.Stacks{PIDs: pids[nodes[i].Name], Deadline: stacksTime})
+		return err
+	})
+	by := map[string][]facts.Stack{}
+	for i, node := range nodes {
+		by[node.Name] = stacks[i]
+	}
+	return by
 }
 
 func (job Job) listJobs(ctx context.Context, port int) []JobsOn {

@@ -243,12 +243,42 @@ func (p *page) hang(r hang.Report) {
 	if len(r.Waits) > 0 {
 		p.line("")
 	}
+	left := slices.DeleteFunc(slices.Clone(r.Named), func(n hang.Named) bool { return n.Stack == nil })
 	for _, wait := range r.Waits {
 		p.list(p.Nodes(wait.Nodes), wait.What)
+		left = p.stacks(left, wait.Nodes)
 	}
 	for _, f := range r.Findings {
 		p.finding(f)
+		left = p.stacks(left, f.Nodes)
 	}
+	for len(left) > 0 {
+		left = p.stacks(left, []string{left[0].Node})
+	}
+}
+
+// stacks shows where the Python of ranks of some nodes is, alike ones once, and returns the rest.
+func (p *page) stacks(all []hang.Named, nodes []string) (left []hang.Named) {
+	var order []string
+	of := map[string][]string{}
+	for _, n := range all {
+		if !slices.Contains(nodes, n.Node) {
+			left = append(left, n)
+			continue
+		}
+		text := cmp.Or(strings.Join(n.Stack.Lines, "\n"), n.Stack.Problem, "py-spy says nothing")
+		if of[text] == nil {
+			order = append(order, text)
+		}
+		of[text] = append(of[text], fmt.Sprintf("%s on %s (pid %d)", n.Member, n.Node, n.PID))
+	}
+	for _, text := range order {
+		p.field("stack", strings.Join(of[text], ", "))
+		for line := range strings.SplitSeq(text, "\n") {
+			p.line("           %s", Escape(line))
+		}
+	}
+	return left
 }
 
 // gathered is what launchers have agreed on, in words.

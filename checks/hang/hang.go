@@ -36,6 +36,7 @@ type Report struct {
 	World       int              `json:"world"`
 	Nodes       []Node           `json:"nodes"`
 	Waits       []Wait           `json:"waits"`
+	Named       []Named          `json:"named"` // the ranks that the answer is about: all, where all have met
 	Findings    []checks.Finding `json:"findings"`
 }
 
@@ -44,6 +45,14 @@ type Node struct {
 	facts.Node
 	Jobs *facts.Jobs `json:"jobs,omitempty"` // nil when the node could not look
 	Lost string      `json:"lost,omitempty"` // why a node that was reached could not
+}
+
+// Named is a rank that is there, and that the answer is about.
+type Named struct {
+	Node   string       `json:"node"`
+	Member string       `json:"member"` // as it is called: "rank 5"
+	PID    int          `json:"pid"`
+	Stack  *facts.Stack `json:"stack,omitempty"` // where its Python is, if that was asked
 }
 
 // Wait is what ranks of nodes do at this moment that may well end by itself.
@@ -64,9 +73,10 @@ func Judge(r *Report, endpoint string, sshPort int) {
 		waiting, waits := j.waiting(findings)
 		findings = append(findings, waiting...)
 		r.Waits, r.Joined = append([]Wait{}, waits...), j.joined()
+		r.Named = j.names(len(findings) == 0 && r.Joined == r.World)
 	} else {
 		findings = append(findings, none(r.Nodes)...)
-		r.Waits = []Wait{}
+		r.Waits, r.Named = []Wait{}, []Named{}
 	}
 	var fleet facts.Fleet
 	for i := range r.Nodes {

@@ -25,6 +25,7 @@ type job struct {
 	members []member
 	watched bool     // whether launchers are seen, so that a rank without has lost its own
 	left    []member // ranks of an earlier job, which no launcher watches any more
+	named   []member // those that something is said of
 	most    facts.Meeting
 }
 
@@ -260,6 +261,22 @@ func (j *job) ranks() map[int]bool {
 		}
 	}
 	return running
+}
+
+// names are the ranks that something is said of and that are there to be asked, or all.
+func (j *job) names(all bool) []Named {
+	named := []Named{}
+	of := j.named
+	if all {
+		of = j.members
+	}
+	for _, m := range of {
+		one := Named{Node: m.node.Name, Member: m.number(), PID: m.PID}
+		if m.Kind == facts.JobRank && m.State != "Z" && !slices.Contains(named, one) {
+			named = append(named, one)
+		}
+	}
+	return named
 }
 
 // first is rank 0, nil where it is not seen.

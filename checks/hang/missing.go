@@ -73,7 +73,7 @@ func (j *job) absent() (findings []checks.Finding) {
 	for _, m := range j.members {
 		here[m.node] = true
 	}
-	complete := j.most.World > 0 && len(j.ranks()) >= j.most.World || !j.hasRanks() && len(here) >= j.size()
+	complete := j.complete() || !j.hasRanks() && len(here) >= j.size()
 	for i := range j.nodes {
 		node := &j.nodes[i]
 		switch {
@@ -98,6 +98,9 @@ func (j *job) absent() (findings []checks.Finding) {
 	}
 	return findings
 }
+
+// complete is whether every rank that there will be runs.
+func (j *job) complete() bool { return j.most.World > 0 && len(j.ranks()) >= j.most.World }
 
 // countable is whether all nodes were looked at, and every rank that runs has told its number,
 // and no number twice.
@@ -132,7 +135,7 @@ func (j *job) gone(node *Node) (findings []checks.Finding) {
 		}
 	}
 	for _, m := range all {
-		if m.Kind == facts.JobLauncher && j.hasRanks() && !elastic(m.Meeting) && m.Program != "orted" {
+		if m.Kind == facts.JobLauncher && j.hasRanks() && !elastic(m.Meeting) && !j.complete() {
 			findings = append(findings, checks.Finding{Nodes: []string{node.Name},
 				Summary: fmt.Sprintf("its launcher (%s, since %s) runs no rank", m.Program, facts.Duration(m.Age)),
 				Remedy:  []fix.Command{fix.On("ps -o pid,ppid,stat,etime,args --ppid %s", fix.Number(m.PID))}})

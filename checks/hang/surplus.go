@@ -79,7 +79,7 @@ func (j *job) crowd() (findings []checks.Finding) {
 			if m.Rank != nil && m.World == j.most.World && *m.Rank >= m.World {
 				over = append(over, m)
 			}
-			if m.Kind == facts.JobLauncher && elastic(m.Meeting) && j.hasRanks() && len(j.ranks()) >= j.most.World {
+			if m.Kind == facts.JobLauncher && elastic(m.Meeting) && j.complete() {
 				findings = append(findings, checks.Finding{Nodes: []string{m.node.Name},
 					Summary: fmt.Sprintf("%s waits for a place: the job takes %s nodes, and has them", m.Program, most),
 					Remedy:  []fix.Command{fix.Here("torchrun --nnodes=%s …   # on all nodes alike", fix.Number(len(j.nodes)))}})

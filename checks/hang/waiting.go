@@ -67,6 +67,9 @@ func (j *job) waiting(found []checks.Finding) (findings []checks.Finding, waits 
 		}
 	}
 	findings, waits = all.sorted()
+	for _, one := range all {
+		j.named = append(j.named, one.of...)
+	}
 	switch {
 	case j.most.Port == 0 && len(findings) == 0:
 		findings = append(findings, j.untold())

@@ -35,6 +35,7 @@ var (
 	LogIn    = request[drill.Logins]("login")
 	Identify = request[Endpoint]("endpoint")
 	ListJobs = request[Listing]("jobs")
+	Stacks   = request[drill.Stacks]("stacks")
 	// Listen takes the calls of the mesh, and answers with where it does.
 	Listen = service("listen", func(ctx context.Context, listen mesh.Listen, ready func([]mesh.Listening) error) error {
 		listener, err := mesh.Open(listen)

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package drill
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/facts"
+)
+
+// TestStacks has a stand-in of py-spy asked of this process, which dumps as the real one does.
+func TestStacks(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir)
+	long := []string{"Thread PID (active)"}
+	for i := range mostStackLines - 1 {
+		long = append(long, fmt.Sprintf("    f (a.py:%d)", i))
+	}
+	for _, tt := range []struct {
+		name, script string // "" is for none
+		want         facts.Stack
+	}{
+		{name: "not installed", want: facts.Stack{Problem: "py-spy is not installed there"}},
+		{name: "a dump", script: `
+[ "$1 $2 $3" = "dump --nonblocking --pid" ] || exit 9
+printf 'Process %s: python train.py --token hf_secret\nPython v3.11.2 (/usr/bin/python3.11)\n\nThread %s (idle): "MainThread"\n    wait (threading.py:320)\n    <module> (train.py:7)\n' $4 $4`,
+			want: facts.Stack{Lines: []string{`Thread PID (idle): "MainThread"`, "    wait (threading.py:320)", "    <module> (train.py:7)"}}},
+		{name: "refused", script: `echo "Error: Permission Denied" >&2; exit 1`, want: facts.Stack{Problem: "py-spy: Error: Permission Denied"}},
+		{name: "a long one", script: `echo "Thread 1 (active)"; i=0; while [ $i != 100 ]; do echo "    f (a.py:$i)"; i=$((i+1)); done`,
+			want: facts.Stack{Lines: append(long, "…")}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.script != "" {
+				if err := os.WriteFile(filepath.Join(dir, "py-spy"), []byte("#!/bin/sh\n"+tt.script+"\n"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := Stacks{PIDs: []int{os.Getpid()}, Deadline: time.Minute}.Run(t.Context())
+			for i := range got {
+				if got[i].PID != os.Getpid() {
+					t.Errorf("of process %d, want %d", got[i].PID, os.Getpid())
+				}
+				got[i].PID = 0
+				for k, line := range got[i].Lines {
+					if rest, is := strings.CutPrefix(line, "Thread "); is {
+						_, state, _ := strings.Cut(rest, " ")
+						got[i].Lines[k] = "Thread PID " + state
+					}
+				}
+			}
+			if diff := cmp.Diff([]facts.Stack{tt.want}, got); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
