@@ -240,9 +240,28 @@ type IBPort struct {
 	NetDev    string   `json:"netdev"` // its network interface, "" when there is none
 	GIDs      []GID    `json:"gids" fact:"own"`
 	PKeys     []string `json:"pkeys"` // "0xffff", empty slots left out
+	// QoS is how the interface of a port of RoCE sorts what it takes and what of that it has paused, nil where
+	// the kernel does not tell.
+	QoS *QoS `json:"qos"`
 	// PKeySlots are the places of PKeys in the table, nil where none is empty before them.
 	PKeySlots []int `json:"pkey_slots,omitempty"`
 }
+
+// QoS is what an interface does with packets by their priority, 0 to 7.
+type QoS struct {
+	// Trust is where a packet has its priority: its DSCP, or the tag of its VLAN (pcp).
+	Trust string `json:"trust"`
+	// Pauses are the priorities whose sender it has wait when it is full (PFC), where packets of others are dropped.
+	Pauses []int `json:"pauses"`
+	// Priorities are those of code points that were given one, by DSCP.
+	Priorities map[string]int `json:"priorities"`
+}
+
+// What Trust is.
+const (
+	TrustDSCP = "dscp"
+	TrustPCP  = "pcp"
+)
 
 // GID is one entry of a port's GID table.
 type GID struct {

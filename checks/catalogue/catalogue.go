@@ -110,6 +110,7 @@ var Catalogue = []checks.Check{
 	launcher.CallBack,
 	fabric.Links,
 	fabric.Same,
+	fabric.QoS,
 	fabric.Counters,
 	network.RailMesh,
 

@@ -21,7 +21,7 @@ var RailMesh = checks.Check{
 	Title:     "every rail that NCCL's data go by leads from each node to its like on the others",
 	Severity:  checks.Error,
 	Volatile:  true,
-	Needs:     []facts.Section{facts.SectionRails, facts.SectionNet},
+	Needs:     []facts.Section{facts.SectionRails},
 	DependsOn: []string{"node-mesh"},
 	Doc: "The address that ranks meet at is one; data go by others: each port of RoCE, and each interface of several in NCCL_SOCKET_IFNAME. Every node calls the others on each such rail, with full packets, " +
 		"in fleets of more than 64 nodes seven of them, and from each port of an adapter one other port of theirs. Calls of an adapter's address leave by its own interface and are heard by none but the one they " +
@@ -196,8 +196,11 @@ func (r rail) first(s proof.Suspect) proof.Attempt {
 func (r rail) answersInstead(s proof.Suspect) (name string) {
 	count := 0
 	for _, call := range s.Failed {
-		to := r.on(call.To)
-		for _, i := range r.nodes[call.To].Net.Interfaces {
+		to, net := r.on(call.To), r.nodes[call.To].Net
+		if net == nil {
+			continue
+		}
+		for _, i := range net.Interfaces {
 			if call.Path.MAC != "" && i.MAC == call.Path.MAC && i.Name != to.Same.Interface {
 				name = i.Name
 				count++

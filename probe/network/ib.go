@@ -44,6 +44,11 @@ func CollectIB(_ context.Context, o machine.Options) (*facts.IB, error) {
 	for _, device := range devices {
 		adapter := hca(o.At("/sys/class/infiniband/" + device.Name()))
 		adapter.Verbs = nodes[adapter.Name]
+		for i := range adapter.Ports {
+			if port := &adapter.Ports[i]; o.Root == "" && port.LinkLayer == "Ethernet" && port.NetDev != "" { // netlink knows no other root
+				port.QoS = qosOf(port.NetDev)
+			}
+		}
 		seen.Devices = append(seen.Devices, adapter)
 	}
 	seen.Verbs, seen.Refused = verbs(o)

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/names"
+	"preflight/checks/ranks"
+	"preflight/facts"
+	"preflight/launch/nccl"
+)
+
+var QoS = checks.Check{
+	ID:       "roce-qos",
+	Title:    "ports of RoCE sort and pause packets alike on all nodes and rails, and have one MTU",
+	Severity: checks.Warning,
+	Volatile: true,
+	Needs:    []facts.Section{facts.SectionIB},
+	Doc: "RoCE wants a network that drops nothing, or little: switches and adapters sort packets by priority, from the DSCP or from the tag of the VLAN, and have the sender of some priorities wait (PFC). " +
+		"One adapter that sorts or pauses otherwise than the rest drops what the others pause. NCCL_IB_TC is the traffic class that NCCL asks for, of which the upper six bits are the DSCP: where its priority is " +
+		"none that waits although others do, or where the adapter does not look at the DSCP, it does nothing. What of this the kernel tells, it tells without root; what a driver's own files say of it (mlx5's in debugfs, a traffic class set " +
+		"for a whole adapter) is root's, and is not looked at. Nor is NCCL's path affected by the one of rdma_cm, which it does not use. The MTU of RoCE follows that of its interface, and two ends take the lesser of theirs.",
+	WouldSee: "no message at first: a job that slows down under load, then Got completion from peer … with status=12 (retry exceeded)",
+	Run: func(view checks.View) []checks.Finding {
+		nodes, reason := ranks.UsingIB(view)
+		if reason != "" {
+			return checks.Skipped(reason)
+		}
+		return judgeQoS(view, portsOf(view, nodes))
+	},
+}
+
+func isRoCE(port *facts.IBPort) bool { return isActive(port) && port.LinkLayer == "Ethernet" }
+
+// What is compared of a port of RoCE, "" for what was not told.
+func trustOf(port *facts.IBPort) string {
+	if port.QoS == nil {
+		return ""
+	}
+	return port.QoS.Trust
+}
+
+func pausesOf(port *facts.IBPort) string {
+	switch {
+	case port.QoS == nil:
+		return ""
+	case len(port.QoS.Pauses) == 0:
+		return "none"
+	}
+	return strings.Trim(fmt.Sprint(port.QoS.Pauses), "[]")
+}
+
+func judgeQoS(view checks.View, all ports) (findings []checks.Finding) {
+	roce, told := map[*facts.Node][]*facts.IBPort{}, false
+	for _, name := range all.names {
+		for _, node := range all.nodes {
+			if port := all.on[name][node]; isRoCE(port) {
+				roce[node] = append(roce[node], port)
+				told = told || port.QoS != nil
+			}
+		}
+	}
+	if len(roce) == 0 {
+		return checks.Skipped("no port of RoCE is up on any node")
+	}
+	of := func(value func(*facts.IBPort) string) func(*facts.Node, *facts.IBPort) string {
+		return func(_ *facts.Node, port *facts.IBPort) string {
+			if !isRoCE(port) {
+				return ""
+			}
+			return value(port)
+		}
+	}
+	mtu := func(node *facts.Node, port *facts.IBPort) string {
+		if held := names.InterfaceOf(node.Net, port.NetDev); isRoCE(port) && held.MTU != 0 {
+			return strconv.Itoa(held.MTU)
+		}
+		return ""
+	}
+	for _, compared := range []struct {
+		label, what string
+		value       func(*facts.Node, *facts.IBPort) string
+		command     fix.Command
+	}{
+		{" priority from", "the sources of RoCE's priorities", of(trustOf), fix.On("dcb app show dev %s   # entries of dscp-prio: sorted by DSCP; none: by VLAN", deviceOf(roce))},
+		{" paused priorities", "priorities that are paused", of(pausesOf), fix.On("dcb pfc show dev %s   # on, off, by priority", deviceOf(roce))},
+		{" MTU", "MTUs of RoCE's interfaces", mtu, fix.On("ip link show")},
+	} {
+		for _, d := range onBothSides(compare.Differences(all.compared(compared.label, compared.value)...)) {
+			f := d.Finding(compared.what)
+			f.Remedy = []fix.Command{compared.command}
+			findings = append(findings, f)
+		}
+	}
+	for _, node := range all.nodes {
+		silent := func(port *facts.IBPort) bool { return port.QoS == nil }
+		if told && slices.ContainsFunc(roce[node], silent) {
+			findings = append(findings, checks.UnknownFor(node, "ib: how its ports of RoCE sort and pause was not told"))
+		}
+		findings = append(findings, checks.OfNode(node, append(unlikeRails(roce[node]), classAside(view, node, roce[node])...)...)...)
+	}
+	if !told && len(findings) == 0 {
+		return checks.Skipped("no node's driver tells how its ports of RoCE sort and pause")
+	}
+	return findings
+}
+
+// deviceOf is the interface of one of the ports, for an example.
+func deviceOf(roce map[*facts.Node][]*facts.IBPort) fix.Name {
+	least := ""
+	for _, ports := range roce {
+		for _, port := range ports {
+			if least == "" || port.NetDev < least {
+				least = port.NetDev
+			}
+		}
+	}
+	return fix.Name(least)
+}
+
+// unlikeRails warns of ports of one node that do not sort or pause alike: whatever NCCL asks for is asked of all.
+func unlikeRails(roce []*facts.IBPort) []checks.Finding {
+	var got []string
+	values := map[string]bool{}
+	for _, port := range roce {
+		if port.QoS != nil {
+			value := fmt.Sprintf("by %s, pausing %s", port.QoS.Trust, pausesOf(port))
+			got, values[value] = append(got, port.NetDev+" "+value), true
+		}
+	}
+	if len(values) < 2 {
+		return nil
+	}
+	return []checks.Finding{{
+		Summary: "ports of RoCE of one node sort or pause unlike each other",
+		Got:     strings.Join(got, "; "),
+		Want:    "all ports that NCCL takes alike, as NCCL_IB_TC is one for all",
+		Remedy:  []fix.Command{fix.On("for i in /sys/class/infiniband/*/ports/*/gid_attrs/ndevs/0; do dcb pfc show dev $(cat $i); dcb app show dev $(cat $i); done")},
+	}}
+}
+
+// classAside warns of a traffic class whose priority does not wait, where that of others does.
+//
+// Source: NVIDIA/nccl 2.30.7, transport/net_ib/connect.cc: NCCL_IB_TC is the traffic class of the packets; RFC 2474:
+// its upper six bits are the DSCP.
+func classAside(view checks.View, node *facts.Node, roce []*facts.IBPort) []checks.Finding {
+	given := ranks.Env(view, node).Get("NCCL_IB_TC")
+	class, isNumber := nccl.Number(given.Value)
+	if !isNumber || class < 0 || class > 255 {
+		return nil
+	}
+	var got []string
+	for _, port := range roce {
+		if port.QoS == nil || len(port.QoS.Pauses) == 0 {
+			continue
+		}
+		code := class >> 2
+		switch priority, known := port.QoS.Priorities[strconv.FormatInt(code, 10)]; {
+		case port.QoS.Trust == facts.TrustPCP:
+			got = append(got, fmt.Sprintf("%s sorts by the tag of a VLAN, and pauses %s", port.NetDev, pausesOf(port)))
+		case known && !slices.Contains(port.QoS.Pauses, priority):
+			got = append(got, fmt.Sprintf("%s has DSCP %d in priority %d, and pauses %s", port.NetDev, code, priority, pausesOf(port)))
+		}
+	}
+	if got == nil {
+		return nil
+	}
+	return []checks.Finding{{
+		Summary: "the traffic class that NCCL asks for is in no priority that is paused",
+		Got:     ranks.Origin(view, given) + ": " + strings.Join(got, "; "),
+		Want:    "a class whose DSCP is in a paused priority: NCCL_IB_TC is four times the DSCP",
+		Remedy:  []fix.Command{fix.On("dcb app show dev %s; dcb pfc show dev %[1]s", fix.Name(roce[0].NetDev))},
+	}}
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"encoding/binary"
+	"strconv"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"preflight/facts"
+)
+
+// What a message of RTM_GETDCB is made of (include/uapi/linux/dcbnl.h, Linux 6.8).
+const (
+	dcbHeader  = 4  // struct dcbmsg: family, command, padding
+	dcbIEEEGet = 21 // DCB_CMD_IEEE_GET
+	dcbName    = 1  // DCB_ATTR_IFNAME
+	dcbIEEE    = 13 // DCB_ATTR_IEEE, in which are
+	ieeePFC    = 2  // DCB_ATTR_IEEE_PFC, a struct ieee_pfc, whose second byte has a bit for each priority
+	ieeeApps   = 3  // DCB_ATTR_IEEE_APP_TABLE, a list of struct dcb_app: selector, priority, protocol
+	appDSCP    = 5  // IEEE_8021QAZ_APP_SEL_DSCP
+)
+
+// qosOf asks the kernel how an interface sorts and pauses, nil where its driver does not tell. Only changing
+// that takes a privilege (net/dcb/dcbnl.c, dcb_doit).
+func qosOf(name string) *facts.QoS {
+	request := nl.NewNetlinkRequest(unix.RTM_GETDCB, 0)
+	request.AddRawData([]byte{unix.AF_UNSPEC, dcbIEEEGet, 0, 0})
+	request.AddData(nl.NewRtAttr(dcbName, nl.ZeroTerminated(name)))
+	messages, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_GETDCB)
+	if err != nil || len(messages) == 0 {
+		return nil
+	}
+	return parseQoS(messages[0])
+}
+
+// parseQoS reads the answer. A mlx5 sorts by DSCP once it is told of a first code point, and
+// by the VLAN tag before (drivers/net/ethernet/mellanox/mlx5/core/en_dcbnl.c, mlx5e_dcbnl_ieee_setapp).
+func parseQoS(message []byte) *facts.QoS {
+	if len(message) < dcbHeader {
+		return nil
+	}
+	all, err := nl.ParseRouteAttr(message[dcbHeader:])
+	if err != nil {
+		return nil
+	}
+	told := &facts.QoS{Trust: facts.TrustPCP, Pauses: []int{}, Priorities: map[string]int{}}
+	known := false
+	for _, outer := range all {
+		inner, err := nl.ParseRouteAttr(outer.Value)
+		if outer.Attr.Type&nl.NLA_TYPE_MASK != dcbIEEE || err != nil {
+			continue
+		}
+		for _, attribute := range inner {
+			switch kind := attribute.Attr.Type & nl.NLA_TYPE_MASK; {
+			case kind == ieeePFC && len(attribute.Value) > 1:
+				known = true
+				for priority := range 8 {
+					if attribute.Value[1]&(1<<priority) != 0 {
+						told.Pauses = append(told.Pauses, priority)
+					}
+				}
+			case kind == ieeeApps:
+				apps, _ := nl.ParseRouteAttr(attribute.Value) // what is broken has none
+				for _, app := range apps {
+					if len(app.Value) >= 4 && app.Value[0] == appDSCP {
+						told.Trust = facts.TrustDSCP
+						told.Priorities[strconv.Itoa(int(binary.NativeEndian.Uint16(app.Value[2:])))] = int(app.Value[1])
+					}
+				}
+			}
+		}
+	}
+	if !known {
+		return nil
+	}
+	return told
+}
