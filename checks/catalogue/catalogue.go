@@ -106,6 +106,7 @@ var Catalogue = []checks.Check{
 	network.MasterPortFree,
 	network.Rendezvous,
 	launcher.CallBack,
+	software.NCCLPlugin,
 	fabric.Links,
 	fabric.Same,
 	fabric.Counters,
