@@ -15,8 +15,11 @@ import (
 	"testing"
 
 	"preflight/facts"
+	"preflight/hostfile"
 	"preflight/launch"
 	"preflight/launch/nccl"
+	"preflight/probe"
+	"preflight/probe/python"
 )
 
 // TestNCCL asks real NCCLs which interface their bootstrap takes and launch which
@@ -89,6 +92,28 @@ func (l *ncclLibrary) solve(t *testing.T, p puzzle, node *facts.Node) {
 		}
 		if !agree {
 			t.Errorf("NCCL %s on %q with %q: predicted is %+v, but it says\n%s", l.version, p.network, p.envs[i], predicted, output)
+		}
+	}
+}
+
+// TestNCCLHasCodeForGPUs holds what is read of the code in real NCCLs against what their makefile
+// builds with such a CUDA: makefiles/common.mk, CUDA11_GENCODE and its likes.
+func TestNCCLHasCodeForGPUs(t *testing.T) {
+	for _, library := range ncclLibraries(t) {
+		seen, err := python.CollectPython(t.Context(), probe.Options{Interpreter: library.python, WorkDir: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := seen.NCCL[0]
+		t.Logf("NCCL %s of CUDA %s: %s", first.Version, first.CUDA, strings.Join(first.Code, " "))
+		want := "sm_80 sm_90"
+		if hostfile.Before("12.7", first.CUDA) {
+			want += " sm_100 sm_120"
+		}
+		for _, each := range strings.Fields(want) {
+			if !slices.Contains(first.Code, each) {
+				t.Errorf("%s lacks %s", first.Path, each)
+			}
 		}
 	}
 }

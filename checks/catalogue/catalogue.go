@@ -108,6 +108,7 @@ var Catalogue = []checks.Check{
 	network.MasterPortFree,
 	network.Rendezvous,
 	launcher.CallBack,
+	software.NCCLPlugin,
 	fabric.Links,
 	fabric.Same,
 	fabric.QoS,

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package software
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/checks/ranks"
+	"preflight/facts"
+)
+
+var NCCLPlugin = checks.Check{
+	ID:       "nccl-plugin",
+	Title:    "NCCL finds the plugin that the network of its machines takes",
+	Severity: checks.Warning,
+	Needs:    []facts.Section{facts.SectionIB, facts.SectionNet, facts.SectionEnv},
+	Doc: "Two clouds have networks that NCCL knows nothing of: Amazon's Elastic Fabric Adapter, and the several virtual NICs of Google's A3 machines, whose data goes into GPU memory by GPUDirect-TCPX or TCPXO. " +
+		"A plugin speaks to them, libnccl-net.so or libnccl-net-NAME.so with NCCL_NET_PLUGIN=NAME, in the loader's path. Where none is found NCCL takes TCP without a word, many times slower; " +
+		"where NCCL_NET names another way it ends. FI_PROVIDER without efa hides the adapters from Amazon's plugin. That nodes have one and others not is ib-same's finding. " +
+		"NCCL_NET=Socket and NCCL_NET_PLUGIN=none are taken for what was meant.",
+	WouldSee: "no error: NET/Socket in the log of NCCL_DEBUG=INFO, and steps that take many times as long",
+	Run:      judgeNCCLPlugin,
+}
+
+// cloudNetwork is one that NCCL reaches by a plugin alone.
+type cloudNetwork struct {
+	name    string
+	isOf    func(*facts.Node) bool
+	named   string // what the name of a plugin of its has in it, beside libnccl-net.so
+	install fix.Command
+}
+
+// googleNICs is from how many on a machine has some that are for its GPUs: A3 High has four of them.
+const googleNICs = 5
+
+// cloudNetworks are told by their drivers: efa and gve belong to one cloud each.
+//
+// Source: aws/aws-ofi-nccl 2daf7d30, README.md and RELEASENOTES.md 1.15.0 for the names of its
+// library; google/nccl-plugin-gpudirecttcpx, README.md; Google Kubernetes Engine, "Maximize GPU
+// network bandwidth with GPUDirect-TCPX and multi-networking". That NCCL leaves EFA alone: NVIDIA/nccl
+// 2.30.7, transport/net_ib/init.cc takes ports of InfiniBand and Ethernet.
+var cloudNetworks = []cloudNetwork{
+	{
+		"the Elastic Fabric Adapter", isEFA, "ofi",
+		fix.Note("install aws-ofi-nccl on {nodes}, or in the image of the container, and have its directory in LD_LIBRARY_PATH: /opt/amazon/ofi-nccl/lib, earlier /opt/amazon/aws-ofi-nccl/lib"),
+	},
+	{
+		"GPUDirect-TCPX", func(node *facts.Node) bool {
+			count := 0
+			for _, nic := range node.Net.Interfaces {
+				if nic.Driver == "gve" {
+					count++
+				}
+			}
+			return count >= googleNICs
+		}, "tcpx",
+		fix.Note("install Google's plugin for the type of the machine on {nodes}, GPUDirect-TCPX or TCPXO, and have its directory in LD_LIBRARY_PATH"),
+	},
+}
+
+func isEFA(node *facts.Node) bool {
+	return slices.ContainsFunc(node.IB.Devices, func(adapter facts.HCA) bool { return adapter.Driver == "efa" })
+}
+
+func judgeNCCLPlugin(view checks.View) (findings []checks.Finding) {
+	switch {
+	case !ranks.UsesNCCL(view):
+		return checks.Skipped("accelerator cpu: NCCL is not used")
+	case len(view.All) < 2:
+		return checks.Skipped("ranks of one node need no network")
+	}
+	judged := false
+	for _, node := range view.Nodes {
+		for _, network := range cloudNetworks {
+			if network.isOf(node) {
+				judged = true
+				findings = append(findings, checks.OfNode(node, withoutPlugin(view, node, network)...)...)
+			}
+		}
+	}
+	if !judged {
+		return checks.Skipped("no node has a network that NCCL takes a plugin for")
+	}
+	return findings
+}
+
+// withoutPlugin is of a node on which NCCL will not use such a network.
+func withoutPlugin(view checks.View, node *facts.Node, network cloudNetwork) []checks.Finding {
+	env, chosen := ranks.Env(view, node), ranks.NCCLNetwork(view, node)
+	provider := env.Get("FI_PROVIDER")
+	switch {
+	case strings.EqualFold(env.Get("NCCL_NET").Value, "Socket"), env.Get("NCCL_NET_PLUGIN").Value == "none", len(chosen.Ports) > 0:
+		return nil // as was meant, or by adapters that NCCL knows
+	case node.IB.Libraries == nil:
+		return []checks.Finding{checks.UnknownFor(node, "which plugins of NCCL are in the loader's path was not told")}
+	case chosen.Demanded:
+		demand := env.Get("NCCL_NET")
+		return []checks.Finding{{
+			Verdict: checks.Fail, Summary: "NCCL_NET rules out both the plugin for " + network.name + " and TCP",
+			Got: ranks.Origin(view, demand), Want: "no NCCL_NET", Remedy: ranks.TakeOut(view, demand),
+			WouldSee: noNetwork,
+		}}
+	case chosen.Plugin != "" && isEFA(node) && leavesOutEFA(provider.Value):
+		return []checks.Finding{{
+			Summary: "FI_PROVIDER hides the Elastic Fabric Adapter from NCCL's plugin",
+			Got:     ranks.Origin(view, provider), Want: "efa among them, or no FI_PROVIDER", Remedy: ranks.TakeOut(view, provider),
+		}}
+	case chosen.Plugin != "":
+		return nil
+	}
+	f := checks.Finding{
+		Summary: "NCCL does not find the plugin for " + network.name + ", and takes TCP",
+		Got:     "no libnccl-net.so in the loader's path", Want: "libnccl-net.so in the loader's path",
+		Remedy: []fix.Command{fix.On(`echo "$LD_LIBRARY_PATH"; find / -xdev -name 'libnccl-net*.so*' 2>/dev/null   # is it elsewhere`).Inside(), network.install},
+	}
+	if asked := env.Get("NCCL_NET_PLUGIN"); asked.Value != "" {
+		f.Got = "nothing in the loader's path by that name: " + ranks.Origin(view, asked)
+	}
+	for _, library := range node.IB.Libraries {
+		name, isPlugin := strings.CutPrefix(library.Name, "libnccl-net-")
+		if isPlugin && strings.Contains(name, network.named) {
+			f.Got += fmt.Sprintf("; %s is there, and not asked for", library.Path)
+			f.Remedy = []fix.Command{ranks.ExportLine(view.Launch, "NCCL_NET_PLUGIN", strings.TrimSuffix(name, ".so"))}
+		}
+	}
+	if env.Get("NCCL_NET").Value != "" {
+		f.Verdict, f.WouldSee = checks.Fail, noNetwork
+		f.Summary = "NCCL does not find the plugin for " + network.name + ", and NCCL_NET rules TCP out"
+	}
+	return []checks.Finding{f}
+}
+
+const noNetwork = "NCCL WARN Failed to initialize any NET plugin"
+
+// leavesOutEFA is whether libfabric, told of some providers or of all but some, has none for the
+// adapter.
+//
+// Source: ofiwg/libfabric, src/fabric.c, ofi_create_filter and ofi_apply_filter; that Amazon's
+// plugin leaves a FI_PROVIDER as it is: aws/aws-ofi-nccl 2daf7d30, src/platform-aws.cpp.
+func leavesOutEFA(providers string) bool {
+	list, isExcluded := strings.CutPrefix(strings.ToLower(providers), "^")
+	return providers != "" && slices.Contains(strings.Split(list, ","), "efa") == isExcluded
+}
