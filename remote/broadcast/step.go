@@ -59,7 +59,8 @@ type step struct {
 }
 
 // script is what every task runs: it says where it is, and at the end how the command ended,
-// for the program may say that of none, and may end all when one fails.
+// for the program may say that of none, and may end all when one fails. Where it ended well nobody
+// waits for its last words, nor for their end, which would come when this line has been acknowledged.
 func (e *Engine) script() string {
 	where := ""
 	for _, variable := range []string{e.Node, e.Step} {
@@ -67,7 +68,7 @@ func (e *Engine) script() string {
 			where += "${" + variable + ":-} "
 		}
 	}
-	return e.shed() + `PREFLIGHT_TASK=$` + e.Task + `; export PREFLIGHT_TASK; echo "` + begins + where + `"; (eval "$1"); echo "` + ends + `$? and nothing more comes"; echo "` + ends + `and nothing more comes" >&2`
+	return e.shed() + `PREFLIGHT_TASK=$` + e.Task + `; export PREFLIGHT_TASK; echo "` + begins + where + `"; (eval "$1"); PREFLIGHT_TASK=$?; echo "` + ends + `$PREFLIGHT_TASK and nothing more comes"; [ $PREFLIGHT_TASK = 0 ] || echo "` + ends + `and nothing more comes" >&2`
 }
 
 // shed is the script's beginning: another shell in front of this one would cost every node its start.
