@@ -197,21 +197,22 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 			switch {
 			case p.Done && p.Err != "":
 				return errors.New(Escape(p.Err[:min(len(p.Err), maxTail)]))
+			case p.long:
+				excess.add(p.Part, fmt.Errorf("a line of more than %d MiB", maxLine>>20))
+			case p.Part != "" || !p.Done:
+				if left, err := bounded.Check(p.body, values); err != nil {
+					excess.add(p.Part, err)
+				} else {
+					values = left
+					each(p.Part, p.body)
+				}
+			}
+			switch {
 			case p.Done && excess != nil:
 				return excess
 			case p.Done:
 				return nil
-			case p.long:
-				excess.add(p.Part, fmt.Errorf("a line of more than %d MiB", maxLine>>20))
-				continue
 			}
-			left, err := bounded.Check(p.body, values)
-			if err != nil {
-				excess.add(p.Part, err)
-				continue
-			}
-			values = left
-			each(p.Part, p.body)
 		case <-a.dead:
 			return a.err
 		case <-ctx.Done():

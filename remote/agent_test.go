@@ -87,7 +87,7 @@ func TestMethodsThatFail(t *testing.T) {
 }
 
 // TestTooMuchOfAPart: a part that is too long, or has too much in it, is not handed on and
-// said to be so; the rest of the answer is there, and the node is well. What is no JSON is its
+// said to be so; the rest of the answer is there, with the part that ends it, and the node is well. What is no JSON is its
 // receiver's to refuse, and costs the others nothing.
 func TestTooMuchOfAPart(t *testing.T) {
 	fixture.NoLeaks(t)
@@ -97,7 +97,7 @@ func TestTooMuchOfAPart(t *testing.T) {
 	}
 	empty := func(n int) string { return "[" + strings.Repeat("{},", n) + "{}]" }
 	answer := part("before", `"x"`) + part("long", empty(2_000_000)) + part("many", empty(5000)) +
-		part("deep", strings.Repeat("[", 40)+strings.Repeat("]", 40)) + part("cut", `{"a":`) + part("after", `"y"`)
+		part("deep", strings.Repeat("[", 40)+strings.Repeat("]", 40)) + part("cut", `{"a":`) + strings.Replace(part("after", `"y"`), "}", `,"done":true}`, 1)
 	var got []string
 	err := agent.Call(t.Context(), "print", answer, func(part string, body json.RawMessage) { got = append(got, part+" "+string(body)) })
 	if diff := cmp.Diff([]string{`before "x"`, `cut {"a":`, `after "y"`}, got); diff != "" {

@@ -7,9 +7,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"preflight/hostsys"
+	"slices"
 	"sync/atomic"
 	"time"
+
+	"preflight/hostsys"
 )
 
 // Each end of the wire says every so often that it is there, for a way that is cut
@@ -97,8 +99,11 @@ func headBeat() []byte {
 	if pace > busyPace {
 		return beatLine
 	}
-	return fmt.Appendf(nil, `{"pace":%.2f}`+"\n", pace)
+	return fmt.Appendf(slices.Clone(paceLine), "%.2f}\n", pace)
 }
+
+// paceLine is how the beat of a busy head begins.
+var paceLine = []byte(`{"pace":`)
 
 const (
 	// busyPace is that of a head that says so, and slowest the least that is believed.

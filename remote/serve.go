@@ -28,6 +28,10 @@ import (
 // the agent's life is over. A method must end its children with it.
 type Method func(ctx context.Context, params json.RawMessage, reply func(part string, body any) error) error
 
+// Last is a part behind which no other comes: it ends the answer in its own line. Where one program
+// brings the lines of many, a second one may wait until the first has been acknowledged.
+type Last struct{ Body any }
+
 // ErrOversize is a part too large for one line of the wire.
 var ErrOversize = fmt.Errorf("larger than the %d MiB one line may have", maxLine>>20)
 
@@ -186,11 +190,13 @@ func (s *server) start(ctx context.Context, r request) {
 	s.working.Go(func() {
 		defer s.stop(r.ID)
 		done := answer{ID: r.ID, Done: true}
-		if err := s.call(ctx, r); err != nil {
+		said, err := s.call(ctx, r)
+		if err != nil {
 			done.Err = secret.Hide(err.Error())
 		}
-		// A stream that broke has ended the agent already.
-		_ = s.send(done)
+		if !said {
+			_ = s.send(done) // a stream that broke has ended the agent already
+		}
 	})
 }
 
@@ -204,8 +210,9 @@ func (s *server) stop(id uint64) {
 	}
 }
 
-// call is one method; its panic is its own failure and nobody else's.
-func (s *server) call(ctx context.Context, r request) (err error) {
+// call is one method; its panic is its own failure and nobody else's. It says whether the answer
+// has ended.
+func (s *server) call(ctx context.Context, r request) (done bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%s panicked: %v", r.Method, p)
@@ -213,18 +220,26 @@ func (s *server) call(ctx context.Context, r request) (err error) {
 	}()
 	method := s.methods[r.Method]
 	if method == nil {
-		return fmt.Errorf("no method is called %q", r.Method)
+		return false, fmt.Errorf("no method is called %q", r.Method)
 	}
-	return method(ctx, r.Params, func(part string, body any) error {
+	err = method(ctx, r.Params, func(part string, body any) error {
+		last, ends := body.(Last)
+		if ends {
+			body = last.Body
+		}
 		text, err := json.Marshal(body)
 		if err != nil {
 			return fmt.Errorf("part %s: %w", part, err)
 		}
-		if err := s.send(answer{ID: r.ID, Part: part, body: secret.HideJSON(text)}); err != nil {
+		if err := s.send(answer{ID: r.ID, Part: part, Done: ends, body: secret.HideJSON(text)}); err != nil {
 			return fmt.Errorf("part %s: %w", part, err)
+		}
+		if ends {
+			done = true
 		}
 		return nil
 	})
+	return done, err
 }
 
 // greet says hello.

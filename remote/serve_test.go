@@ -74,6 +74,9 @@ func TestServe(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		},
+		"once": func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
+			return reply("all", Last{Body: 1})
+		},
 		"unencodable": func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
 			return reply("f", func() {})
 		},
@@ -91,6 +94,10 @@ func TestServe(t *testing.T) {
 	}
 	c.say(`{"id":7,"cancel":true}`, `{"id":1,"cancel":true}`)
 	if got, want := c.next(t), `{"node":"w1","id":1,"done":true,"error":"context canceled"}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	c.say(`{"id":4,"method":"once"}`)
+	if got, want := c.next(t), `{"node":"w1","id":4,"part":"all","done":true}`+"\t1"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	c.say(`{"id":3,"method":"unencodable"}`)

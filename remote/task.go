@@ -21,6 +21,7 @@ import (
 //	              a line of the first N bytes of the last long one that came whole or in
 //	              parts, for whomever, then PIECE, then the last M bytes of that one
 //	* REST        what all lines to a shell (deliver.sh) end in that end in *, instead
+//	@ REST        a line to all that are agents: a beat
 //	TASK.         nothing more comes for it: the end of its standard input
 //	@@more PIECE  a part of a line of an agent, which goes on in its next; who said it,
 //	              the program tells
@@ -97,6 +98,15 @@ func (s *Saying) Opening(task, line string) (text string) {
 	return text + task + " " + word + " *\n"
 }
 
+// Beat is the beat in what is said to one task as it is sent to all of them, nil where that is none:
+// who says it is the same for each.
+func Beat(line []byte) []byte {
+	if !bytes.Equal(line, beatLine) && !bytes.HasPrefix(line, paceLine) {
+		return nil
+	}
+	return append([]byte("@ "), line...)
+}
+
 // AddressEnd tells one task of many that nothing more comes for it.
 func AddressEnd(task string) []byte { return []byte(task + ". \n") }
 
@@ -118,6 +128,8 @@ func (a *addressed) Read(p []byte) (int, error) {
 		to, rest, _ := bytes.Cut(line, []byte(" "))
 		switch task, ours := bytes.CutPrefix(to, []byte(a.task)); {
 		case err != nil:
+		case string(to) == "@":
+			a.left = rest
 		case ours && string(task) == ".":
 			return 0, io.EOF
 		case bytes.HasSuffix(to, []byte("+")):

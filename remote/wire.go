@@ -19,7 +19,7 @@ import (
 
 // The wire. An agent writes lines to its stdout: the marker, one JSON object, a
 // newline. The first is its hello; every other names its node and the request
-// it answers, and the last of a request says done. A part of an answer stands behind a
+// it answers, and the last of a request says done, with a part or without. A part of an answer stands behind a
 // tab, which no JSON has in it, so that only who wants the part has to read it. The other way go plain JSON
 // lines, one a request. A line that asks nothing, or answers none, is a beat: its
 // sender is there (beat.go). Nothing here knows what carries the lines.

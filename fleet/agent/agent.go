@@ -172,6 +172,7 @@ func answerProbe(ctx context.Context, params json.RawMessage, reply func(string,
 	}
 	options.Deadline = probing.Deadline
 	options.Names, options.Peers, options.Hosts = probing.Names, probing.Peers, probing.Hosts
+	left := len(probing.Sections)
 	probe.Run(ctx, options, probing.Sections, func(section facts.Section, seen facts.Facts, missing string) {
 		// A reply that cannot be written means the head is gone, and then
 		// stdin ends this process anyway.
@@ -179,8 +180,15 @@ func answerProbe(ctx context.Context, params json.RawMessage, reply func(string,
 			Seen    map[facts.Section]any `json:"seen"`
 			Missing string                `json:"missing,omitempty"`
 		}{seen.Only(section), missing}
-		if err := reply(string(section), only); errors.Is(err, remote.ErrOversize) {
-			_ = reply(string(section), Probed{Missing: "what there is to tell of it is " + err.Error() + ": look there by hand"})
+		said := func(told any) error {
+			if left == 0 {
+				told = remote.Last{Body: told}
+			}
+			return reply(string(section), told)
+		}
+		left--
+		if err := said(only); errors.Is(err, remote.ErrOversize) {
+			_ = said(Probed{Missing: "what there is to tell of it is " + err.Error() + ": look there by hand"})
 		}
 	})
 	return nil

@@ -28,7 +28,7 @@ func request[Question interface {
 		if err != nil {
 			return err
 		}
-		return reply(partAnswer, question.Run(ctx))
+		return reply(partAnswer, remote.Last{Body: question.Run(ctx)})
 	}
 	return Request[Question, Answer]{name}
 }

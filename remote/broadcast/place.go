@@ -180,7 +180,7 @@ func (p *place) over(status string) {
 	exit := exitOf(status)
 	if p.spoke {
 		finish := func() { p.finish(exit, nil) }
-		if p.hushed {
+		if p.hushed || exit == (remote.Exit{}) {
 			finish()
 			return
 		}

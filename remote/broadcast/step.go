@@ -4,6 +4,7 @@ package broadcast
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -41,9 +42,10 @@ type step struct {
 	cmd     *exec.Cmd
 	said    remote.Tail // by the program itself
 	stdin   *os.File    // closed by end
-	writing sync.Mutex  // over writes to stdin, saying and unsent
+	writing sync.Mutex  // over writes to stdin, saying, unsent and beaten
 	saying  remote.Saying
 	unsent  []byte
+	beaten  time.Time     // when all tasks were last told that we are there
 	ended   chan struct{} // and all that it wrote has been read
 	waiting *hostsys.Timer
 
@@ -52,6 +54,8 @@ type step struct {
 	brings  context.Context    // ends with it
 	stop    context.CancelFunc // that
 
+	jammed bool // it took nothing that its tasks were told
+
 	asked int  // lines of its own that may tell why it will not begin
 	heard int  // tasks
 	open  bool // all of them were
@@ -59,7 +63,8 @@ type step struct {
 }
 
 // script is what every task runs: it says where it is, and at the end how the command ended,
-// for the program may say that of none, and may end all when one fails.
+// for the program may say that of none, and may end all when one fails. Where it ended well nobody
+// waits for its last words, nor for their end, which would come when this line has been acknowledged.
 func (e *Engine) script() string {
 	where := ""
 	for _, variable := range []string{e.Node, e.Step} {
@@ -67,7 +72,7 @@ func (e *Engine) script() string {
 			where += "${" + variable + ":-} "
 		}
 	}
-	return e.shed() + `PREFLIGHT_TASK=$` + e.Task + `; export PREFLIGHT_TASK; echo "` + begins + where + `"; (eval "$1"); echo "` + ends + `$? and nothing more comes"; echo "` + ends + `and nothing more comes" >&2`
+	return e.shed() + `PREFLIGHT_TASK=$` + e.Task + `; export PREFLIGHT_TASK; echo "` + begins + where + `"; (eval "$1"); PREFLIGHT_TASK=$?; echo "` + ends + `$PREFLIGHT_TASK and nothing more comes"; [ $PREFLIGHT_TASK = 0 ] || echo "` + ends + `and nothing more comes" >&2`
 }
 
 // shed is the script's beginning: another shell in front of this one would cost every node its start.
@@ -199,11 +204,26 @@ func (t *step) greet(p *place, where string) {
 	}
 }
 
-// say sends lines for a task. That it cannot shows in what is read.
+// say sends lines for a task. That it cannot shows in what is read. One beat is sent for all of
+// them: what a task that is stuck leaves unread fills what is held for all.
 func (t *step) say(task string, text []byte) {
 	t.writing.Lock()
 	defer t.writing.Unlock()
-	t.write(t.saying.To(task, text))
+	switch beat := remote.Beat(text); {
+	case beat == nil:
+		t.write(t.saying.To(task, text))
+	case t.due(time.Now()):
+		t.write(beat)
+	}
+}
+
+// due is whether it is time for a beat to all tasks when there is one for any.
+func (t *step) due(now time.Time) bool {
+	if now.Sub(t.beaten) <= remote.DefaultBeat/2 {
+		return false
+	}
+	t.beaten = now
+	return true
 }
 
 // begin sends the first line for a task.
@@ -237,9 +257,17 @@ func (t *step) write(text []byte) {
 	}
 }
 
-// send is of what has gathered. t.writing is held.
+// send is of what has gathered. A program that takes nothing for as long as its tasks had to begin
+// is ended: all of them wait for one that reads nothing. t.writing is held.
 func (t *step) send() {
+	late := hostsys.AfterFunc(t.set.engine.Patience, func() {
+		t.locked(func() {
+			t.jammed = !t.over
+			t.end()
+		})
+	})
 	_, _ = t.stdin.Write(t.unsent)
+	late.Stop()
 	t.unsent = t.unsent[:0]
 }
 
@@ -323,10 +351,28 @@ func (t *step) dissolve() {
 
 // failure is why the program ended, nil where it does not say.
 func (t *step) failure() *remote.Error {
+	if t.jammed {
+		return &remote.Error{Cause: remote.ConnectionLost, Err: fmt.Errorf("%s took nothing of what its tasks were told for %s: one of them reads nothing%s",
+			t.set.engine.Name, remote.InSeconds(t.set.engine.Patience), t.deaf())}
+	}
 	if said := t.said.Text(); said != "" {
 		return t.set.engine.Explain(said, Broke)
 	}
 	return nil
+}
+
+// deaf are the nodes that were given up while their task had not ended.
+func (t *step) deaf() string {
+	var nodes []string
+	for _, p := range t.places {
+		if p.step == t && p.isClosed() {
+			nodes = append(nodes, p.node)
+		}
+	}
+	if len(nodes) == 0 {
+		return ""
+	}
+	return ", maybe that of " + strings.Join(nodes, " or ")
 }
 
 // lines hands on whole lines, of limited length.

@@ -5,6 +5,7 @@ package srun
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -227,6 +228,62 @@ func TestOneOfManyIsDead(t *testing.T) {
 				t.Errorf("steps of %q", got)
 			}
 		})
+	}
+}
+
+// TestOneOfManyReadsNothing: one that stops in the middle costs the others nothing while what it leaves
+// unread is less than what is held for it; and where that is full they are told why nothing comes of
+// theirs, instead of waiting.
+func TestOneOfManyReadsNothing(t *testing.T) {
+	nodes := []string{"w1", "w2", "w3"}
+	client, _ := ofMany(t, nodes...)
+	agents := map[string]*remote.Agent{}
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	for _, node := range nodes {
+		all.Go(func() {
+			agent, _, err := client.Reach(t.Context(), node)
+			if err != nil {
+				t.Error(node, err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			agents[node] = agent
+		})
+	}
+	all.Wait()
+	if t.Failed() {
+		return
+	}
+	stopped, enough := context.WithTimeout(t.Context(), time.Second)
+	defer enough()
+	err := agents["w3"].Call(stopped, "stop", nil, fixture.Nothing)
+	if failure, is := errors.AsType[*remote.Error](err); !errors.Is(err, remote.ErrNoAnswer) && (!is || failure.Cause != remote.Frozen) {
+		t.Errorf("of the one that stopped: %v", err)
+	}
+	go agents["w3"].Close()
+	for _, node := range nodes[:2] {
+		if err := agents[node].Call(t.Context(), "echo", strings.Repeat(node, 5000), fixture.Nothing); err != nil {
+			t.Errorf("%s: %v", node, err)
+		}
+	}
+	began := time.Now()
+	limit, over := context.WithTimeout(t.Context(), 4*patience(timeOfMany))
+	defer over()
+	for _, node := range nodes[:2] {
+		all.Go(func() {
+			err := agents[node].Call(limit, "echo", strings.Repeat(node, 300_000), fixture.Nothing)
+			failure, is := errors.AsType[*remote.Error](err)
+			if !is || failure.Cause != remote.ConnectionLost || !strings.HasSuffix(failure.Err.Error(), "one of them reads nothing, maybe that of w3") {
+				t.Errorf("%s: %v", node, err)
+			}
+			agents[node].Close()
+		})
+	}
+	all.Wait()
+	if took := time.Since(began); took > patience(timeOfMany)+2*fixture.Slack {
+		t.Errorf("took %v", took)
 	}
 }
 
