@@ -193,12 +193,12 @@ func (g *group) at(n int64, ranks []int) []Said {
 		return g.unfinished(n, open, ended)
 	case len(silent) > 0:
 		p := g.places[open[0]]
-		return []Said{g.said(p.dump, *p.calls[n], unheard, fmt.Sprintf("rank %s wait in %s of %s%s, and of rank %s there is no dump",
-			list(open), numbered(*p.calls[n]), g, since(*p.calls[n]), list(silent)))}
+		return []Said{g.said(p.dump, *p.calls[n], unheard, fmt.Sprintf("%s in %s of %s%s, and of %s there is no dump",
+			do(open, "waits", "wait"), numbered(*p.calls[n]), g, since(*p.calls[n]), named(silent)))}
 	}
 	p := g.places[open[0]]
-	return []Said{g.said(p.dump, *p.calls[n], together, fmt.Sprintf("rank %s, all of %s, are in %s of one size%s, and none has finished it",
-		list(open), g, numbered(*p.calls[n]), since(*p.calls[n])))}
+	return []Said{g.said(p.dump, *p.calls[n], together, fmt.Sprintf("%s, all of %s, are in %s of one size%s, and none has finished it",
+		named(open), g, numbered(*p.calls[n]), since(*p.calls[n])))}
 }
 
 func (g *group) said(dump int, where Call, rank int, text string) Said {
@@ -214,8 +214,8 @@ func (g *group) missing(waiting Call, open, absent []int) []Said {
 		if len(p.waits) > 0 {
 			near = held
 		}
-		said := g.said(p.dump, p.latest, near, fmt.Sprintf("rank %d did not come to %s of %s: rank %s wait in it%s; %s",
-			rank, numbered(waiting), g, list(open), since(waiting), lastOf(rank, p.latest)))
+		said := g.said(p.dump, p.latest, near, fmt.Sprintf("rank %d did not come to %s of %s: %s in it%s; %s",
+			rank, numbered(waiting), g, do(open, "waits", "wait"), since(waiting), lastOf(rank, p.latest)))
 		said.at = waiting.At
 		all = append(all, said)
 	}
@@ -227,8 +227,8 @@ func (g *group) unfinished(n int64, open, ended []int) []Said {
 	for _, rank := range open {
 		p := g.places[rank]
 		c := *p.calls[n]
-		all = append(all, g.said(p.dump, c, held, fmt.Sprintf("rank %d has not finished %s of %s%s, and rank %s have; there it is %s",
-			rank, numbered(c), g, since(c), list(ended), c.state())))
+		all = append(all, g.said(p.dump, c, held, fmt.Sprintf("rank %d has not finished %s of %s%s, and %s; there it is %s",
+			rank, numbered(c), g, since(c), do(ended, "has", "have"), c.state())))
 	}
 	return all
 }
@@ -248,8 +248,8 @@ func (g *group) differ(n int64, present []int) (Said, bool) {
 	few, most := byRanks[0], byRanks[len(byRanks)-1]
 	p := g.places[few[0]]
 	one, other := *p.calls[n], *g.places[most[0]].calls[n]
-	return g.said(p.dump, one, atFault, fmt.Sprintf("at number %d of %s rank %s called %s%s, and rank %s called %s%s",
-		n, g, list(few), one.sized(), since(one), list(most), other.sized(), since(other))), true
+	return g.said(p.dump, one, atFault, fmt.Sprintf("at number %d of %s %s called %s%s, and %s called %s%s",
+		n, g, named(few), one.sized(), since(one), named(most), other.sized(), since(other))), true
 }
 
 // uneven are the collectives to which ranks may bring other amounts each (torch 2.15,
@@ -295,7 +295,7 @@ func between(dumps []Dump) []Said {
 			if latest.Op != "" && latest.State != "completed" && !latest.Vague {
 				near = held
 			}
-			all = append(all, Said{Dump: i, Record: c.Record, rank: near, at: c.At, Text: fmt.Sprintf("flight recorder: rank %d did not come to %s of %s: rank %d wait in it%s; %s",
+			all = append(all, Said{Dump: i, Record: c.Record, rank: near, at: c.At, Text: fmt.Sprintf("flight recorder: rank %d did not come to %s of %s: rank %d waits in it%s; %s",
 				peer, numbered(c), groupName(c.Group, c.Desc), d.Rank, since(c), lastOf(peer, latest))})
 		}
 	}
@@ -379,6 +379,21 @@ func since(c Call) string {
 		return ""
 	}
 	return " (" + c.From + ")"
+}
+
+// do is that ranks do something.
+func do(ranks []int, one, many string) string {
+	if len(ranks) == 1 {
+		return named(ranks) + " " + one
+	}
+	return named(ranks) + " " + many
+}
+
+func named(ranks []int) string {
+	if len(ranks) == 1 {
+		return "rank " + list(ranks)
+	}
+	return "ranks " + list(ranks)
 }
 
 // list writes ranks as in 0-3, 7.
