@@ -66,16 +66,11 @@ func inEnvironment(words []string) []string {
 // insideScript is the command that a shell script comes to, where words run one, with what the
 // script exports set; else it is the words.
 func insideScript(words []string) ([]string, error) {
-	command, exports, err := args.OfScript(words, args.Surroundings{Getenv: os.Getenv, ReadFile: os.ReadFile})
-	if command == nil {
+	typed, err := args.OfScript(words, args.Surroundings{Getenv: os.Getenv, ReadFile: os.ReadFile})
+	if typed == nil {
 		return words, err
 	}
-	for _, export := range exports {
-		if err := os.Setenv(export.Name, export.Value); err != nil {
-			return nil, err
-		}
-	}
-	return command, nil
+	return inEnvironment(typed), nil
 }
 
 // ofTheCommand are the flags that a launch command has too. It is read as it

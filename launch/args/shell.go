@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"preflight/facts"
 	"preflight/launch"
 )
 
@@ -26,21 +25,21 @@ type shellScript struct {
 	line      int
 	arguments []string
 	getenv    func(string) string
-	set       []facts.Setting // its variables, the last of a name holds
+	set       [][2]string // its variables by name and value, the last of a name holds
 	exported  []string
 }
 
-// OfScript is the command that a shell script comes to and the variables that it exports, where
-// words run one that is plain: assignments, and then a launch command. command is nil where
-// they run none. An error is a [*launch.UsageError], and says which line is not plain.
-func OfScript(words []string, around Surroundings) (command []string, exports []facts.Setting, err error) {
+// OfScript is what to type in place of words that run a shell script which is plain, of
+// assignments and then a launch command: NAME=value for what it exports, and the command. It is
+// nil where they run none. An error is a [*launch.UsageError], and says which line is not plain.
+func OfScript(words []string, around Surroundings) (typed []string, err error) {
 	name, arguments := scriptOf(words)
 	if name == "" {
-		return nil, nil, nil
+		return nil, nil
 	}
 	text, err := around.ReadFile(name)
 	if err != nil {
-		return nil, nil, &launch.UsageError{Program: path.Base(words[0]), Message: fmt.Sprintf("%s cannot be read: %v", name, err)}
+		return nil, &launch.UsageError{Program: path.Base(words[0]), Message: fmt.Sprintf("%s cannot be read: %v", name, err)}
 	}
 	s := &shellScript{name: name, arguments: arguments, getenv: around.Getenv}
 	line := ""
@@ -52,12 +51,13 @@ func OfScript(words []string, around Surroundings) (command []string, exports []
 			line += whole + " "
 			continue
 		}
-		if command, err = s.read(strings.TrimSpace(line + part)); command != nil || err != nil {
-			return command, s.exports(), err
+		command, err := s.read(strings.TrimSpace(line + part))
+		if command != nil || err != nil {
+			return append(s.exports(), command...), err
 		}
 		line, s.line = "", 0
 	}
-	return nil, nil, s.notPlain("it begins no launch that preflight knows")
+	return nil, s.notPlain("it begins no launch that preflight knows")
 }
 
 // scriptOf is the script that words have a shell run, "" for none, and what it is handed.
@@ -101,18 +101,16 @@ func (s *shellScript) read(line string) ([]string, error) {
 	if exports || words[0] == "exec" {
 		words = words[1:]
 	}
-	var before []facts.Setting
+	var before [][2]string
 	for len(words) > 0 && assigned.MatchString(words[0]) {
 		name, value, _ := strings.Cut(words[0], "=")
-		before, words = append(before, facts.Setting{Name: name, Value: value}), words[1:]
+		before, words = append(before, [2]string{name, value}), words[1:]
 	}
 	switch {
 	case exports:
-		for _, name := range words { // without a value: what was set before
-			s.exported = append(s.exported, name)
-		}
+		s.exported = append(s.exported, words...) // without a value: what was set before
 		for _, b := range before {
-			s.exported = append(s.exported, b.Name)
+			s.exported = append(s.exported, b[0])
 		}
 		s.set = append(s.set, before...)
 	case len(words) == 0:
@@ -120,7 +118,7 @@ func (s *shellScript) read(line string) ([]string, error) {
 	case slices.Contains(quiet, words[0]):
 	case Begins(words[0]) || pythonName.MatchString(path.Base(words[0])):
 		for _, b := range before {
-			s.exported = append(s.exported, b.Name)
+			s.exported = append(s.exported, b[0])
 		}
 		s.set = append(s.set, before...)
 		return words, nil
@@ -131,10 +129,10 @@ func (s *shellScript) read(line string) ([]string, error) {
 }
 
 // exports are what the launch will find in its environment by the script's word.
-func (s *shellScript) exports() (all []facts.Setting) {
+func (s *shellScript) exports() (all []string) {
 	for _, one := range s.set {
-		if slices.Contains(s.exported, one.Name) {
-			all = append(all, one)
+		if slices.Contains(s.exported, one[0]) {
+			all = append(all, one[0]+"="+one[1])
 		}
 	}
 	return all
@@ -233,8 +231,8 @@ func (s *shellScript) value(name, otherwise string) string {
 		value = s.getenv(name)
 	}
 	for _, one := range s.set {
-		if one.Name == name {
-			value = one.Value
+		if one[0] == name {
+			value = one[1]
 		}
 	}
 	if value == "" {

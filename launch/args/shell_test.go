@@ -22,12 +22,8 @@ func ran(words, script string) (string, error) {
 			return []byte(script), nil
 		},
 	}
-	command, exports, err := OfScript(strings.Fields(words), around)
-	var all []string
-	for _, e := range exports {
-		all = append(all, e.Name+"="+e.Value)
-	}
-	return strings.Join(append(all, command...), "|"), err
+	typed, err := OfScript(strings.Fields(words), around)
+	return strings.Join(typed, "|"), err
 }
 
 func TestOfScript(t *testing.T) {
