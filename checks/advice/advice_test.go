@@ -53,6 +53,31 @@ func roce(node *facts.Node, port int) {
 	}
 }
 
+// railed gives every node two ports of RoCE, each on a switch of its own, that answered but where failed says otherwise.
+func railed(l *fleettest.Fleet, failed func(from, to string, rail int) bool) {
+	for i := range l.Nodes {
+		node := &l.Nodes[i]
+		node.Rails = &facts.Rails{}
+		for port := range 2 {
+			roce(node, port)
+			rail := facts.Rail{Name: fmt.Sprintf("mlx5_%d:1", port), Layer: nccl.LayerRoCE, Across: &facts.Mesh{}}
+			rail.Same.Reached = map[string]float64{}
+			for _, peer := range l.Nodes {
+				switch {
+				case peer.Name == node.Name:
+					continue
+				case failed(node.Name, peer.Name, port):
+					rail.Same.Failed = append(rail.Same.Failed, facts.Path{Peer: peer.Name, Outcome: facts.PathUnresolved})
+				default:
+					rail.Same.Reached[peer.Name] = 0.001
+				}
+				rail.Across.Failed = append(rail.Across.Failed, facts.Path{Peer: peer.Name, Outcome: facts.PathRefused})
+			}
+			node.Rails.Rails = append(node.Rails.Rails, rail)
+		}
+	}
+}
+
 func TestAdvice(t *testing.T) {
 	const nccl, gloo = "NCCL_SOCKET_IFNAME=eth0", "GLOO_SOCKET_IFNAME=eth0"
 	each := func(l *fleettest.Fleet, change func(*facts.Node)) {
@@ -112,6 +137,23 @@ func TestAdvice(t *testing.T) {
 				n.PeerMesh = n.Mesh
 				n.Mesh = &facts.Mesh{Interface: "br-5f3c", Address: "172.18.0.1", Error: "held by 4 nodes"}
 			})
+		}, []string{nccl, gloo}},
+		"rails that do not answer each other": {func(l *fleettest.Fleet) {
+			railed(l, func(string, string, int) bool { return false })
+		}, []string{"NCCL_CROSS_NIC=0", nccl, gloo}},
+		"rails of which it is not known": {func(l *fleettest.Fleet) {
+			railed(l, func(string, string, int) bool { return false })
+			l.Nodes[2].Rails.Rails[0].Across.Failed[0].Outcome = facts.PathDropped
+		}, []string{nccl, gloo}},
+		"rails that answer each other": {func(l *fleettest.Fleet) {
+			railed(l, func(string, string, int) bool { return false })
+			l.Nodes[2].Rails.Rails[0].Across = &facts.Mesh{Reached: map[string]float64{"w1": 0.001}}
+		}, []string{nccl, gloo}},
+		"a rail that fails somewhere": {func(l *fleettest.Fleet) {
+			railed(l, func(from, to string, rail int) bool { return rail == 1 && from == "w1" && to == "w3" })
+		}, []string{"NCCL_IB_HCA==mlx5_0:1", "NCCL_CROSS_NIC=0", nccl, gloo}},
+		"rails that all fail somewhere": {func(l *fleettest.Fleet) {
+			railed(l, func(from, to string, _ int) bool { return from == "w1" && to == "w3" })
 		}, []string{nccl, gloo}},
 		"neither passed": {func(l *fleettest.Fleet) {
 			each(l, func(n *facts.Node) {
