@@ -26,7 +26,7 @@ import (
 
 // wire is the number of what is said here and over remote's wire together. Builds of one
 // number understand each other.
-const wire = 1
+const wire = 2
 
 const (
 	// callTime is what finding out who calls may take.

@@ -176,11 +176,11 @@ func TestFailures(t *testing.T) {
 			}
 		}, remote.NameTwice, "from 127.0.0.1:", "somebody has called by this name before"},
 		{"another release", func(t *testing.T, c *Carrier) string { return says(t, c, `{"wire":7,"node":"w1","nonce":"x"}`) },
-			remote.NotCome, "1 calls came that were no node's", "this judge speaks wire 1 of preflight, and the node 7"},
+			remote.NotCome, "1 calls came that were no node's", "this judge speaks wire 2 of preflight, and the node 7"},
 		{"a stranger", func(t *testing.T, c *Carrier) string { return says(t, c, "GET / HTTP/1.1") }, remote.NotCome, "1 calls came that were no node's", ""},
 		{"no end", func(t *testing.T, c *Carrier) string { return says(t, c, strings.Repeat("x", 2*maxCall)) }, remote.NotCome, "1 calls came that were no node's", ""},
 		{"replayed", func(t *testing.T, c *Carrier) string {
-			return says(t, c, `{"wire":1,"node":"w1","nonce":"x"}`+"\n"+`{"proof":"`+proofOf(token, "node", hello{Node: "w1", Nonce: "x"}, challenge{Nonce: "y"})+`"}`)
+			return says(t, c, `{"wire":2,"node":"w1","nonce":"x"}`+"\n"+`{"proof":"`+proofOf(token, "node", hello{Node: "w1", Nonce: "x"}, challenge{Nonce: "y"})+`"}`)
 		}, remote.WrongToken, "the call came from", "another token"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
