@@ -15,9 +15,10 @@ import (
 
 var NCCLPlugin = checks.Check{
 	ID:       "nccl-plugin",
-	Title:    "NCCL finds the plugin that the network of its machines takes",
+	Title:    "the plugin that the machines' network takes is there for NCCL to find",
 	Severity: checks.Warning,
 	Needs:    []facts.Section{facts.SectionIB, facts.SectionNet, facts.SectionEnv},
+	Volatile: true,
 	Doc: "Two clouds have networks that NCCL knows nothing of: Amazon's Elastic Fabric Adapter, and the several virtual NICs of Google's A3 machines, whose data goes into GPU memory by GPUDirect-TCPX or TCPXO. " +
 		"A plugin speaks to them, libnccl-net.so or libnccl-net-NAME.so with NCCL_NET_PLUGIN=NAME, in the loader's path. Where none is found NCCL takes TCP without a word, many times slower; " +
 		"where NCCL_NET names another way it ends. FI_PROVIDER without efa hides the adapters from Amazon's plugin. That nodes have one and others not is ib-same's finding. " +
