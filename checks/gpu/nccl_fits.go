@@ -53,8 +53,12 @@ func isLinked(node *facts.Node) bool {
 
 // hasNoCode is whether torch is known to have none for some of a node's GPUs.
 func hasNoCode(node *facts.Node) bool {
-	torch := node.Python.Torch
+	torch, judged := node.Python.Torch, ""
 	return torch != nil && slices.ContainsFunc(node.NVML.Cards, func(card facts.Card) bool {
+		if card.Capability == judged {
+			return false // as a rule all are alike
+		}
+		judged = card.Capability
 		code, _ := launch.TorchCode(*torch, valueOf(node.Host).Arch, card.Capability)
 		return code == launch.CodeNone
 	})
