@@ -33,8 +33,9 @@ var RailMesh = checks.Check{
 }
 
 func judgeRails(view checks.View) (findings []checks.Finding) {
+	taking := ranks.TakingRails(view, proof.RailsAnswered(view.Nodes))
 	for _, name := range proof.RailNames(view.Nodes) {
-		findings = append(findings, newRail(view, name).judge()...)
+		findings = append(findings, newRail(view, name, taking).judge()...)
 	}
 	if len(findings) == 0 {
 		findings = crossing(view)
@@ -48,10 +49,12 @@ type rail struct {
 	name  string
 	nodes map[string]*facts.Node
 	names []string // of the nodes that have it
+
+	taking facts.Setting // what has NCCL take the rails that answered
 }
 
-func newRail(view checks.View, name string) rail {
-	r := rail{view: view, name: name, nodes: map[string]*facts.Node{}}
+func newRail(view checks.View, name string, taking facts.Setting) rail {
+	r := rail{view: view, name: name, taking: taking, nodes: map[string]*facts.Node{}}
 	for _, node := range view.Nodes {
 		if proof.RailNamed(node, name) != nil {
 			r.nodes[node.Name], r.names = node, append(r.names, node.Name)
@@ -85,7 +88,6 @@ func (r rail) judge() (findings []checks.Finding) {
 			}
 		}
 	}
-	slices.SortStableFunc(calls, func(a, b proof.Attempt) int { return strings.Compare(a.From+" "+a.To, b.From+" "+b.To) })
 	reason := map[[2]string]string{} // that one end was given, where the other only waited
 	for _, call := range calls {
 		if call.How != string(facts.PathDropped) {
@@ -229,12 +231,11 @@ func (r rail) wouldSee(path *facts.Path) string {
 
 // without has NCCL do without this rail, where others answered.
 func (r rail) without() []fix.Command {
-	setting := ranks.TakingRails(r.view, proof.RailsAnswered(r.view.Nodes))
-	if setting.Value == "" {
+	if r.taking.Value == "" {
 		return nil
 	}
-	takes := ranks.ExportLine(r.view.Launch, setting.Name, setting.Value).Remark("until it does, the rails that answered")
-	if given := ranks.Env(r.view, r.nodes[r.names[0]]).Get(setting.Name); given.Value != "" {
+	takes := ranks.ExportLine(r.view.Launch, r.taking.Name, r.taking.Value).Remark("until it does, the rails that answered")
+	if given := ranks.Env(r.view, r.nodes[r.names[0]]).Get(r.taking.Name); given.Value != "" {
 		return append(ranks.TakeOut(r.view, given), takes)
 	}
 	return []fix.Command{takes}
