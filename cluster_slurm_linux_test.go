@@ -3,6 +3,7 @@
 package preflight_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -77,5 +78,30 @@ func TestSlurm(t *testing.T) {
 				t.Errorf("bad nodes: %v", bad)
 			}
 		})
+	}
+	t.Run("a task stops", func(t *testing.T) { taskStops(t, cluster) })
+}
+
+// taskStops: one that stops in the middle of a run costs the others of its step no more than the time
+// that it has itself.
+func taskStops(t *testing.T, cluster *testhosts.Cluster) {
+	const timeout = 6 // seconds
+	stop := cluster.Nodes[2].Command(t.Context(), "sh", "-c", `until pid=$(pgrep -f "preflight-[0-9a-f]* [0-9]+$"); do sleep 0.01; done; kill -STOP $pid`)
+	if err := stop.Start(); err != nil {
+		t.Fatal(err)
+	}
+	report := reported(t, cluster.InSlurmJob(t.Context(), binary(t), "-H", testhosts.HostfilePath, "--accelerator", "cpu", "--launcher", "slurm", "--via", "srun",
+		"--timeout", fmt.Sprint(timeout, "s"), "--only", "ssh-reach,agent-start,shm-size,node-mesh", "--format", "json"))
+	if err := stop.Wait(); err != nil {
+		t.Fatalf("nothing was stopped: %v", err)
+	}
+	if diff := cmp.Diff([]string{"fail agent-start [w3]"}, short(report.Findings)); diff != "" {
+		t.Errorf("findings (-want +got)\n%s", diff)
+	}
+	if report.Seconds > 2*timeout { // a busy machine takes its time besides
+		t.Errorf("it took %.1f s, though each node has %d", report.Seconds, timeout)
+	}
+	for _, node := range cluster.Nodes {
+		awaitOurs(t, node, "nothing", func(listeners, agents string) bool { return listeners+agents == "" })
 	}
 }
