@@ -259,6 +259,14 @@ func (v View) Everywhere() (nodes []*facts.Node) {
 	return nodes
 }
 
+// NamesOf are what nodes are called, in their order.
+func NamesOf(nodes []*facts.Node) (names []string) {
+	for _, node := range nodes {
+		names = append(names, node.Name)
+	}
+	return names
+}
+
 // Unnamed is what a check that came to an outcome says of a node that none of its
 // findings names: Unknown where it could not look at the node, Skip where it does not
 // apply, Pass where all of it passed. A check names those with whom something is wrong, and

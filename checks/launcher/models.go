@@ -55,8 +55,8 @@ func judgeModel(view checks.View, named facts.ModelNamed) (findings []checks.Fin
 	}
 	if others := slices.Concat(has, lacking); local != nil && others != nil {
 		findings = append(findings, checks.Finding{
-			Nodes:   namesOf(others),
-			Summary: fmt.Sprintf("%s is the Hub's here, and a directory of the launch's on %s", named.Name, hostfile.Fold(namesOf(local))),
+			Nodes:   checks.NamesOf(others),
+			Summary: fmt.Sprintf("%s is the Hub's here, and a directory of the launch's on %s", named.Name, hostfile.Fold(checks.NamesOf(local))),
 			Want:    "the directory on every node, or on none",
 			Remedy:  []fix.Command{fix.On("ls -ld %s", fix.Path(view.Launch.WorkDir+"/"+named.Name))},
 		})

@@ -86,7 +86,7 @@ func (l leaving) judge() []checks.Finding {
 	switch {
 	case l.own != nil && l.shared != nil:
 		from := placeOf(l.shared[0], l.LaunchFile)
-		f := l.finding(l.own, fmt.Sprintf("%s is on the node's own disk, and on %s from %s", l.Path, hostfile.Fold(namesOf(l.shared)), from.Source))
+		f := l.finding(l.own, fmt.Sprintf("%s is on the node's own disk, and on %s from %s", l.Path, hostfile.Fold(checks.NamesOf(l.shared)), from.Source))
 		f.Want = fmt.Sprintf("%s on %s", from.FSType, from.Source)
 		f.Remedy = []fix.Command{fix.On("findmnt -T %s", fix.Path(l.Path)), fix.On("sudo mount -a   # where /etc/fstab names that mount")}
 		return []checks.Finding{f}
@@ -104,7 +104,7 @@ func (l leaving) judge() []checks.Finding {
 func (l leaving) finding(nodes []*facts.Node, summary string) checks.Finding {
 	has := placeOf(nodes[0], l.LaunchFile)
 	f := checks.Finding{
-		Nodes: namesOf(nodes), Summary: summary, Got: fmt.Sprintf("%s on %s", has.FSType, has.Source), Want: "one share for all nodes",
+		Nodes: checks.NamesOf(nodes), Summary: summary, Got: fmt.Sprintf("%s on %s", has.FSType, has.Source), Want: "one share for all nodes",
 		Remedy: []fix.Command{fix.On("findmnt -T %s", fix.Path(l.Path)), fix.Note("mount one share there on all nodes, or name a directory that is on one")},
 	}
 	switch l.Role {
@@ -153,7 +153,7 @@ func (l leaving) found() []checks.Finding {
 	case len(lacking) == 0:
 		return l.unlike()
 	case len(has) > 0:
-		return []checks.Finding{l.finding(lacking, fmt.Sprintf("there is no %s, and there is on %s", l.Path, hostfile.Fold(namesOf(has))))}
+		return []checks.Finding{l.finding(lacking, fmt.Sprintf("there is no %s, and there is on %s", l.Path, hostfile.Fold(checks.NamesOf(has))))}
 	case l.Role == facts.RoleTokenized:
 		return nil // every node makes it, and rank 0 keeps it
 	}
@@ -175,11 +175,4 @@ func (l leaving) unlike() []checks.Finding {
 		f.Got = join(f.Got, fmt.Sprintf("listing %s on %s", group.Value, hostfile.Fold(group.Nodes)))
 	}
 	return []checks.Finding{f}
-}
-
-func namesOf(nodes []*facts.Node) (all []string) {
-	for _, node := range nodes {
-		all = append(all, node.Name)
-	}
-	return all
 }

@@ -62,7 +62,7 @@ func blackHoles(view checks.View) []checks.Finding {
 		}
 	}
 	var findings []checks.Finding
-	for _, s := range proof.Suspects(namesOf(view.Nodes), sent) {
+	for _, s := range proof.Suspects(checks.NamesOf(view.Nodes), sent) {
 		first := s.Failed[0]
 		f := checks.Finding{
 			Nodes:   s.Nodes,

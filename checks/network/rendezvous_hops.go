@@ -57,7 +57,7 @@ func (g meeting) taken() checks.Finding {
 // the host.
 func (g meeting) noOneServer() []checks.Finding {
 	f := checks.Finding{
-		Nodes:    namesOf(g.nodes),
+		Nodes:    checks.NamesOf(g.nodes),
 		Summary:  fmt.Sprintf("no node takes itself for the host of %s, so that nobody serves the store", g.endpoint()),
 		Got:      g.reasons(g.nodes),
 		Want:     "one node whose hostname is the endpoint's, or leads to it",
@@ -66,7 +66,7 @@ func (g meeting) noOneServer() []checks.Finding {
 	}
 	if len(g.servers) > 1 {
 		f.Summary = fmt.Sprintf("%d nodes take themselves for the host of %s, and each waits for all others in a store of its own", len(g.servers), g.endpoint())
-		f.Nodes, f.Got = namesOf(g.servers), g.reasons(g.servers)
+		f.Nodes, f.Got = checks.NamesOf(g.servers), g.reasons(g.servers)
 		f.WouldSee = "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError"
 	}
 	if name := g.ownName(); name != "" {
@@ -137,15 +137,15 @@ func (g meeting) stopped(nodes []*facts.Node) []checks.Finding {
 // tooFew: those that took part waited for others, of which their own unknown says why they
 // did not, or the failure of the way in.
 func (g meeting) tooFew() []checks.Finding {
-	took := namesOf(g.nodes)
-	absent := slices.DeleteFunc(namesOf(g.view.Everywhere()), func(name string) bool { return slices.Contains(took, name) })
+	took := checks.NamesOf(g.nodes)
+	absent := slices.DeleteFunc(checks.NamesOf(g.view.Everywhere()), func(name string) bool { return slices.Contains(took, name) })
 	return checks.Skipped(fmt.Sprintf("not all nodes met at %s: %s took no part", g.endpoint(), hostfile.Fold(absent)))
 }
 
 // unmet: everybody got through, and not everybody was seen.
 func (g meeting) unmet(waiting []*facts.Node) []checks.Finding {
-	took := namesOf(g.nodes)
-	late := namesOf(waiting)
+	took := checks.NamesOf(g.nodes)
+	late := checks.NamesOf(waiting)
 	if missing := g.part(g.server).Missing; len(missing) > 0 {
 		late = compare.Without(missing, func(name string) bool { return !slices.Contains(took, name) })
 	}
@@ -171,14 +171,6 @@ func (g meeting) unmet(waiting []*facts.Node) []checks.Finding {
 		WouldSee: fmt.Sprintf("Timed out after … seconds waiting for clients. %d/%d clients joined.", len(g.nodes)-len(late), len(g.nodes)),
 		Remedy:   []fix.Command{fix.On("uptime"), fix.On("ping -c 5 %s", fix.Host(g.host))},
 	}}
-}
-
-func namesOf(nodes []*facts.Node) []string {
-	var names []string
-	for _, node := range nodes {
-		names = append(names, node.Name)
-	}
-	return names
 }
 
 // unconnected names who keeps callers from the store: the server where none of

@@ -103,22 +103,15 @@ func among(nodes []*facts.Node, names ...string) []*facts.Node {
 }
 
 func isNew(told map[string]bool, nodes []*facts.Node) bool {
-	key := strings.Join(namesOf(nodes), "\x00")
+	key := strings.Join(checks.NamesOf(nodes), "\x00")
 	known := told[key]
 	told[key] = true
 	return !known
 }
 
-func namesOf(nodes []*facts.Node) (names []string) {
-	for _, node := range nodes {
-		names = append(names, node.Name)
-	}
-	return names
-}
-
 // fault is a finding of nodes that cannot, by the trial of fewest nodes that shows it.
 func fault(view checks.View, nodes []*facts.Node, summary string) checks.Finding {
-	f := checks.Finding{Nodes: namesOf(nodes), Summary: summary, Want: "the right sum on every rank, whoever takes part"}
+	f := checks.Finding{Nodes: checks.NamesOf(nodes), Summary: summary, Want: "the right sum on every rank, whoever takes part"}
 	byName := slices.SortedFunc(slices.Values(nodes), func(a, b *facts.Node) int { return strings.Compare(a.Name, b.Name) })
 	node, trial := byName[0], facts.SmokeTrial{}
 	for _, each := range byName {
@@ -155,7 +148,7 @@ func fault(view checks.View, nodes []*facts.Node, summary string) checks.Finding
 // narrowed is a finding with the rails that those who cannot were tried by.
 func narrowed(view checks.View, f checks.Finding, nodes []*facts.Node) checks.Finding {
 	for _, node := range nodes {
-		with := namesOf(nodes)
+		with := checks.NamesOf(nodes)
 		if len(nodes) == 1 {
 			with = node.Smoke.Against
 		}

@@ -160,7 +160,7 @@ func nowhere(view checks.View, name string) []checks.Finding {
 	}
 	wanted := requiredPackage(view, name)
 	f := checks.Finding{Summary: name + " is installed on no node", WouldSee: wanted.Lacking}
-	f.Nodes = namesOf(nodes)
+	f.Nodes = checks.NamesOf(nodes)
 	python := compare.Shown(nodes[0].Python.Path)
 	if p.InterpreterFrom != "" {
 		python += fmt.Sprintf(" (from %s)", compare.Shown(p.InterpreterFrom))
@@ -220,7 +220,7 @@ func (r required) findings(view checks.View, nodes []*facts.Node) (absent, unlik
 	most := compare.GroupBy(have, r.Version)[0]
 	switch {
 	case len(lack) > len(have) && !r.Imported:
-		held, others := namesOf(have), namesOf(lack)
+		held, others := checks.NamesOf(have), checks.NamesOf(lack)
 		evenOut := look
 		if r.Remove != nil {
 			evenOut = append(slices.Clone(r.Remove), r.Install(remedy.Pip(view), most.Value).At(others...).Remark("or: on every node"))
@@ -262,7 +262,7 @@ func (r required) split(nodes []*facts.Node) (have, lack []*facts.Node) {
 func (r required) absent(view checks.View, have, lack []*facts.Node) checks.Finding {
 	most := compare.GroupBy(have, r.Version)[0]
 	return checks.Finding{
-		Nodes:    namesOf(lack),
+		Nodes:    checks.NamesOf(lack),
 		Summary:  r.Name + " is not installed",
 		Got:      r.left(lack),
 		Want:     fmt.Sprintf("%s %s, as on %s", r.Name, most.Value, hostfile.Fold(most.Nodes)),
@@ -307,13 +307,6 @@ func (r required) bare(nodes []*facts.Node) (bare, none []string) {
 		}
 	}
 	return bare, none
-}
-
-func namesOf(nodes []*facts.Node) (names []string) {
-	for _, node := range nodes {
-		names = append(names, node.Name)
-	}
-	return names
 }
 
 // requiredPackage is a python package with its name on the package index.
