@@ -35,7 +35,7 @@ pip() {
 
 # release VENV TORCH DEEPSPEED [OTHER VERSION]…: torch, and DeepSpeed, whose launcher is
 # run on hosts. It compiles nothing here, and pip is kept from fetching another torch for
-# building it. The others start deepspeed, become torchrun or ask MPI.
+# building it. The others start deepspeed, become torchrun, ask MPI or look at a rank.
 release() {
 	venv=$home/$1
 	if [ "$(readlink -f "$venv/bin/python")" != "$(readlink -f /usr/bin/python3)" ] || ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
@@ -70,7 +70,7 @@ imports() {
 # Side by side: one unpacks while the other fetches.
 release v24 2.4.1 0.15.1 &
 v24=$!
-release v215 2.15.0 0.19.8 accelerate 1.15.0 mpi4py 4.1.2 &
+release v215 2.15.0 0.19.8 accelerate 1.15.0 mpi4py 4.1.2 py-spy 0.4.3 &
 v215=$!
 imports &
 wait $!

@@ -36,7 +36,7 @@ type Report struct {
 	World       int              `json:"world"`
 	Nodes       []Node           `json:"nodes"`
 	Waits       []Wait           `json:"waits"`
-	Named       []Named          `json:"named"` // the ranks that the answer is about: all, where all have met
+	Named       []Named          `json:"named"` // the ranks that the answer is about: all, where all have met or nobody knows where they are to
 	Findings    []checks.Finding `json:"findings"`
 }
 
@@ -73,7 +73,8 @@ func Judge(r *Report, endpoint string, sshPort int) {
 		waiting, waits := j.waiting(findings)
 		findings = append(findings, waiting...)
 		r.Waits, r.Joined = append([]Wait{}, waits...), j.joined()
-		r.Named = j.names(len(findings) == 0 && r.Joined == r.World)
+		nobodyIsLate := len(findings) == 0 && r.Joined == r.World
+		r.Named = j.names(nobodyIsLate || r.Endpoint == "")
 	} else {
 		findings = append(findings, none(r.Nodes)...)
 		r.Waits, r.Named = []Wait{}, []Named{}

@@ -292,9 +292,10 @@ func script(argv []string) string {
 	return ""
 }
 
-// scriptAt is where the python file stands in a command line, its length for nowhere.
+// scriptAt is where the python file stands in a command line that is no launcher's own, its length for nowhere.
 func scriptAt(argv []string) int {
-	if at := slices.IndexFunc(argv, func(word string) bool { return strings.HasSuffix(word, ".py") }); at >= 0 {
+	isScript := func(word string) bool { return strings.HasSuffix(word, ".py") && programs[path.Base(word)] == "" }
+	if at := slices.IndexFunc(argv, isScript); at >= 0 {
 		return at
 	}
 	return len(argv)

@@ -181,6 +181,7 @@ func TestLaunchers(t *testing.T) {
 		"/usr/bin/python3 /usr/local/bin/torchrun --nnodes=2:4 --nproc-per-node 8 --rdzv-backend c10d --rdzv_endpoint=w1 --rdzv-id=run7 train.py --rdzv-id=no": "launcher torchrun w1:29400 run7 2:4 8",
 		"python -m torch.distributed.run --nnodes 2 --node_rank 1 --master_addr w1 --master_port 29501 -m pkg.train":                                           "launcher torchrun w1:29501  2 0",
 		"/opt/conda/bin/python /opt/conda/bin/accelerate launch --num_machines 2 --machine_rank=1 --main_process_ip 10.0.0.1 --main_process_port 29500 t.py":   "launcher accelerate 10.0.0.1:29500  2 0",
+		"/usr/bin/python3 -u /opt/lib/deepspeed/launcher/launcher_helper.py --launcher mpich train.py --master_port 7":                                         "launcher launcher_helper.py :0   0",
 		"orted -mca ess env":  "launcher orted :0   0",
 		"slurmstepd: [118.0]": "launcher slurmstepd :0   0",
 		"/usr/bin/python3 /root/.local/bin/deepspeed --hostfile h train.py":      "runner deepspeed :0   0",

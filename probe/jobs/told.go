@@ -68,10 +68,11 @@ var launcherModules = map[string]string{
 	"accelerate.commands.launch": "accelerate",
 }
 
-// programs are those that start ranks on their node, and those that start others on nodes.
+// programs are those that start ranks on their node, and those that start others on nodes. DeepSpeed's
+// helper waits for the one rank that it starts below MPICH (0.15, launcher/launcher_helper.py).
 var programs = map[string]string{
 	"torchrun": facts.JobLauncher, "accelerate": facts.JobLauncher, "orted": facts.JobLauncher, "prted": facts.JobLauncher,
-	"hydra_pmi_proxy": facts.JobLauncher, "slurmstepd": facts.JobLauncher, "deepspeed.launcher.launch": facts.JobLauncher,
+	"hydra_pmi_proxy": facts.JobLauncher, "slurmstepd": facts.JobLauncher, "deepspeed.launcher.launch": facts.JobLauncher, "launcher_helper.py": facts.JobLauncher,
 	"deepspeed": facts.JobRunner, "ds": facts.JobRunner, "pdsh": facts.JobRunner, "srun": facts.JobRunner,
 	"mpirun": facts.JobRunner, "mpiexec": facts.JobRunner, "mpiexec.hydra": facts.JobRunner, "orterun": facts.JobRunner,
 }

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build oracle && linux
+
+package oracle_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"preflight/checks/hang"
+)
+
+// late has the rank on w2 wait before it imports anything, until there is a file.
+const late = `
+import os, socket, time
+while socket.gethostname() == "w2" and not os.path.exists("go"):
+    time.sleep(0.1)
+`
+
+// TestHangOfLaunchers: of a job whose rank on w2 is late, whichever real launcher has started it,
+// that rank is named, with where its Python is; then it comes, and they train as if nobody had asked.
+func TestHangOfLaunchers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("namespace hosts need root")
+	}
+	binary := buildPreflight(t, t.TempDir())
+	installed := runners(t)[newestDeepSpeed]
+	if installed.bin == "" {
+		t.Fatalf("DeepSpeed %s is needed: run oracle/setup.sh", newestDeepSpeed)
+	}
+	installed.patience = 4 * time.Minute // costs nothing where nobody waits in vain
+	for _, by := range launchers {
+		t.Run(by.name, func(t *testing.T) {
+			o := &rehearsal{planted: planted{files: map[string]string{"train.py": late + string(training)}}, launcher: by, runner: installed, binary: binary}
+			o.raise(t)
+			o.plant(t)
+			type result struct {
+				trained bool
+				log     string
+			}
+			launched := make(chan result, 1)
+			go func() {
+				trained, _, log := o.launch(t)
+				launched <- result{trained, log}
+			}()
+			o.awaitLate(t)
+			if err := os.WriteFile(filepath.Join(o.dir, "go"), nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if end := <-launched; !end.trained {
+				t.Errorf("a job that was looked at does not train:\n%s", end.log)
+			}
+		})
+	}
+}
+
+// awaitLate asks until the late rank is named, as a job that has just begun is asked about its launchers first.
+// Of what Open MPI starts nobody was told where to meet, and that is said.
+func (o *rehearsal) awaitLate(t *testing.T) {
+	t.Helper()
+	answer := regexp.MustCompile(`^1 of 2 ranks have met at \S+; w2: rank 1: .*no call`)
+	if o.launcher.name == "openmpi" {
+		answer = regexp.MustCompile(`^a job of 2 ranks; where the ranks meet stands in no variable of theirs`)
+	}
+	var report hang.Report
+	for end := time.Now().Add(o.patience / 2); time.Now().Before(end); time.Sleep(time.Second) {
+		out, _ := o.at(t.Context(), o.hosts.Head, o.binary, "hang", "-H", "hostfile", "--stacks", "--format", "json").Output() // its exit code is the answer's
+		report = hang.Report{}
+		if json.Unmarshal(out, &report) == nil && answer.MatchString(report.Answer) && slices.ContainsFunc(report.Named, isLate) {
+			return
+		}
+	}
+	text, _ := json.Marshal(report.Named)
+	t.Errorf("answer %q, of %s", report.Answer, text)
+}
+
+// isLate is whether a rank is the late one, in the line that it waits in.
+func isLate(n hang.Named) bool {
+	return n.Node == "w2" && n.Member == "rank 1" && n.Stack != nil && strings.Contains(strings.Join(n.Stack.Lines, "\n"), "<module> (train.py:4)")
+}
