@@ -29,6 +29,9 @@ const (
 	paceTime = 200 * time.Millisecond
 	// fullPace is that of an agent that gets next to nothing done.
 	fullPace = 0.9
+	// startTime is what a look takes where nobody is busy: what is lost in it alone is lost to starting, by
+	// which no long wait can be judged.
+	startTime = 3 * time.Second
 )
 
 func (l *lag) tell(seconds float64) {
@@ -61,10 +64,11 @@ func (l *lag) pace() float64 {
 // Lost is for how long the agent has been kept from its work so far.
 func (a *Agent) Lost() time.Duration { return a.lag.lost() }
 
-// Pace is how much of the time the agent could work since it began: 1 for all of it. What it told last is
-// of a moment, and who waits for it longer would wait ten times too long for one.
+// Pace is how much of the time the agent could work since it began, or of a longer time where that was just
+// now: 1 for all of it. What it told last is of a moment, and who waits for it longer would wait ten times too
+// long for one.
 func (a *Agent) Pace() float64 {
-	return 1 - min(a.Lost().Seconds()/max(time.Since(a.lag.began), paceTime).Seconds(), fullPace)
+	return 1 - min(a.Lost().Seconds()/max(time.Since(a.lag.began), startTime).Seconds(), fullPace)
 }
 
 // Within is a context for a call that the agent is to answer: its time runs as far as both

@@ -88,6 +88,10 @@ func TestPaceOfAnAgent(t *testing.T) {
 	if pace := a.Pace(); pace < 0.7 || pace > 0.8 {
 		t.Errorf("a pace of %.2f, and it lost one second of four", pace)
 	}
+	begun := &Agent{lag: lag{began: time.Now().Add(-700 * time.Millisecond), at: time.Now(), told: 650 * time.Millisecond}}
+	if pace := begun.Pace(); pace < 0.7 {
+		t.Errorf("who was kept from its work while it started has a pace of %.2f", pace)
+	}
 	if pace := (&Agent{lag: lag{began: time.Now(), told: time.Hour}}).Pace(); pace > 1-fullPace+0.01 {
 		t.Errorf("a pace of %.2f of an agent that lost all", pace)
 	}
