@@ -103,7 +103,7 @@ type Disk struct {
 
 // Place is one directory a launch uses and the file system below it.
 type Place struct {
-	Role string `json:"role"` // workdir, tmp, var-tmp, home, hf-cache, triton-cache, inductor-cache, torch-extensions, offload-optimizer, offload-param, index-cache, tokenized, checkpoint, output
+	Role string `json:"role"` // workdir, tmp, var-tmp, home, hf-cache, triton-cache, inductor-cache, torch-extensions, offload-optimizer, offload-param, index-cache, tokenized, checkpoint, resume, output
 	Path string `json:"path" fact:"own"`
 	// Exists is false when the path is not there; the sizes are then those of
 	// its nearest existing parent.
@@ -117,7 +117,7 @@ type Place struct {
 	Total      int64  `json:"total" fact:"own" unit:"bytes"`
 	Free       int64  `json:"free" fact:"volatile" unit:"bytes"` // what we may still write
 	FreeInodes int64  `json:"free_inodes" fact:"volatile"`       // math.MaxInt64 where the file system makes them as needed
-	// Listing is a digest of what lies in an index-cache, tokenized or checkpoint and right below
+	// Listing is a digest of what lies in an index-cache, tokenized, checkpoint or resume and right below
 	// it, by names and sizes; "" for other roles, and where nobody read it or it holds too much.
 	Listing string `json:"listing" fact:"volatile"`
 	// Problem says why the file system could not be asked (a hung mount), "" when it could.

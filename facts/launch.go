@@ -48,6 +48,7 @@ const (
 	RoleIndexCache = "index-cache" // where rank 0 leaves the indices of the data that all read
 	RoleTokenized  = "tokenized"   // data made ready once, by rank 0
 	RoleCheckpoint = "checkpoint"  // what the ranks go on from
+	RoleResume     = "resume"      // what they go on from if it is there
 	RoleOutput     = "output"      // where they leave their checkpoints
 )
 

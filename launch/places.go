@@ -22,11 +22,13 @@ var kept = []struct {
 	{facts.RoleIndexCache, []string{"data_cache_path", "packing_cache"}},
 	{facts.RoleTokenized, []string{"tokenized_path"}},
 	{facts.RoleCheckpoint, []string{"resume_from_checkpoint"}},
+	{facts.RoleResume, nil},
 	{facts.RoleOutput, []string{"output_dir"}},
 }
 
-// megatrons are words of Megatron that may be anything elsewhere.
-var megatrons = map[string]string{facts.RoleCheckpoint: "load", facts.RoleOutput: "save"}
+// megatrons are words of Megatron that may be anything elsewhere. Where --load is not there yet it begins
+// anew, unless it was told to exit (megatron/training/checkpointing.py, _load_base_checkpoint).
+var megatrons = map[string]string{facts.RoleResume: "load", facts.RoleOutput: "save"}
 
 // PlacesNamed are the directories that the command and its configuration name for what ranks
 // leave to others, each role once, by absolute path if WorkDir is.
@@ -40,11 +42,14 @@ func PlacesNamed(o Options) (places []facts.LaunchFile) {
 			}
 		}
 		if len(named) == 1 && isPlace(named[0]) {
-			dir := named[0]
+			dir, role := named[0], k.role
+			if _, mustBe := told(settings, "exit_on_missing_checkpoint"); role == facts.RoleResume && mustBe {
+				role = facts.RoleCheckpoint
+			}
 			if !path.IsAbs(dir) {
 				dir = path.Join(o.WorkDir, dir)
 			}
-			places = append(places, facts.LaunchFile{Path: path.Clean(dir), Role: k.role})
+			places = append(places, facts.LaunchFile{Path: path.Clean(dir), Role: role})
 		}
 	}
 	return places

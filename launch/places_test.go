@@ -19,7 +19,8 @@ func TestPlacesNamed(t *testing.T) {
 		{"configured", "--output_dir=saves/qwen --tokenized_path=tok", "", "tokenized /w/tok, output /w/saves/qwen"},
 		{"the argument wins", "--output_dir=a", "sft.yaml output_dir=b", "output /w/b"},
 		{"Megatron's words elsewhere", "", "--load a --save b --data-path c", ""},
-		{"Megatron's", "", megatron + "--load a --save b --data-cache-path /idx", "index-cache /idx, checkpoint /w/a, output /w/b"},
+		{"Megatron's", "", megatron + "--load a --save b --data-cache-path /idx", "index-cache /idx, resume /w/a, output /w/b"},
+		{"Megatron's that must be there", "", megatron + "--load a --exit-on-missing-checkpoint --data-cache-path /idx", "index-cache /idx, checkpoint /w/a"},
 		{"beside its data", "", megatron + "--data-path 0.3 /data/a_text 0.7 /data/b_text --split 99,1,0", "index-cache /data/a_text/cache"},
 		{"made-up data", "", megatron + "--mock-data", ""},
 	} {

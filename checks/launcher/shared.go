@@ -55,6 +55,9 @@ func judgeShared(view checks.View) (findings []checks.Finding) {
 	return findings
 }
 
+// leftBefore are the roles of what an earlier run may have left, of which every node needs the same.
+var leftBefore = []string{facts.RoleTokenized, facts.RoleCheckpoint, facts.RoleResume}
+
 // placeOf is what a node has where the launch names a directory, nil where nobody looked.
 func placeOf(node *facts.Node, named facts.LaunchFile) *facts.Place {
 	at := slices.IndexFunc(node.Disk.Places, func(p facts.Place) bool { return p.Role == named.Role && p.Path == named.Path })
@@ -90,7 +93,7 @@ func (l leaving) judge() []checks.Finding {
 		f.Want = fmt.Sprintf("%s on %s", from.FSType, from.Source)
 		f.Remedy = []fix.Command{fix.On("findmnt -T %s", fix.Path(l.Path)), fix.On("sudo mount -a   # where /etc/fstab names that mount")}
 		return []checks.Finding{f}
-	case l.Role == facts.RoleTokenized || l.Role == facts.RoleCheckpoint:
+	case slices.Contains(leftBefore, l.Role):
 		return l.found()
 	case len(l.own) < 2:
 		return nil
@@ -114,6 +117,8 @@ func (l leaving) finding(nodes []*facts.Node, summary string) checks.Finding {
 		f.WouldSee = "the watchdog's timeout of a collective: ranks wait at the barrier before tokenizing for those that need not tokenize"
 	case facts.RoleCheckpoint:
 		f.WouldSee = "ValueError: Can't find a valid checkpoint at " + l.Path
+	case facts.RoleResume:
+		f.WouldSee = "WARNING: could not find the metadata file, and other weights than on the nodes that have it"
 	case facts.RoleOutput:
 		f.Verdict = checks.Warn
 		f.WouldSee = "nothing, until somebody goes on from a checkpoint: ValueError: Can't find a valid checkpoint, or FileNotFoundError: …_optim_states.pt"
@@ -143,7 +148,7 @@ func (l leaving) outputs() []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// found is of what an earlier run has left, of which every node needs the same.
+// found is of what there is of an earlier run.
 func (l leaving) found() []checks.Finding {
 	lacks := func(n *facts.Node) bool { return !placeOf(n, l.LaunchFile).Exists }
 	has, lacking := compare.Without(l.seen, lacks), compare.Without(l.seen, func(n *facts.Node) bool { return !lacks(n) })
@@ -154,8 +159,8 @@ func (l leaving) found() []checks.Finding {
 		return l.unlike()
 	case len(has) > 0:
 		return []checks.Finding{l.finding(lacking, fmt.Sprintf("there is no %s, and there is on %s", l.Path, hostfile.Fold(checks.NamesOf(has))))}
-	case l.Role == facts.RoleTokenized:
-		return nil // every node makes it, and rank 0 keeps it
+	case l.Role != facts.RoleCheckpoint:
+		return nil // it is made, and rank 0 or all keep it
 	}
 	f := l.finding(lacking, "there is no "+l.Path)
 	f.Want, f.Remedy = "a checkpoint that is there", []fix.Command{fix.On("ls -la %s", fix.Path(path.Dir(l.Path)))}

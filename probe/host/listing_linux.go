@@ -30,7 +30,7 @@ const (
 )
 
 // listed are the places of which it matters whether nodes have the same in them.
-var listed = []string{facts.RoleIndexCache, facts.RoleTokenized, facts.RoleCheckpoint}
+var listed = []string{facts.RoleIndexCache, facts.RoleTokenized, facts.RoleCheckpoint, facts.RoleResume}
 
 // list has the places that are there say what they hold. One that does not answer in time
 // says nothing.
