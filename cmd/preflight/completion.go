@@ -14,14 +14,15 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"preflight/checks/agreement"
 	"preflight/checks/catalogue"
-	"preflight/cmd/preflight/internal/progress"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/drill/smoke"
 	"preflight/hostfile"
 	"preflight/launch"
+	"preflight/remote/kubectl"
 	"preflight/remote/srun"
 	"preflight/report/formats"
 )
@@ -52,28 +53,46 @@ func writesReports(cmd *cobra.Command) bool {
 	return slices.Contains([]string{"preflight", "judge", "demo"}, cmd.Name())
 }
 
+// completeFlags has every flag of a command complete its values: those of a fixed choice by
+// that, and files only where a file is meant.
 func completeFlags(cmd *cobra.Command) {
-	for name, complete := range map[string]cobra.CompletionFunc{
-		"hosts":       completeHosts(","),
-		"include":     completeHosts("@"),
-		"exclude":     completeHosts("@"),
-		"accept":      completeFacts,
-		"only":        completeCheckList,
-		"skip":        completeCheckList,
-		"launcher":    cobra.FixedCompletions(launch.LauncherNames(), cobra.ShellCompDirectiveNoFileComp),
-		"rendezvous":  cobra.FixedCompletions(rendezvousModes, cobra.ShellCompDirectiveNoFileComp),
-		"smoke":       cobra.FixedCompletions(smokeEngines, cobra.ShellCompDirectiveNoFileComp),
-		"accelerator": cobra.FixedCompletions(accelerators, cobra.ShellCompDirectiveNoFileComp),
-		"progress":    cobra.FixedCompletions(progress.Modes, cobra.ShellCompDirectiveNoFileComp),
-		"output":      completeOutputs,
-	} {
-		if cmd.Flags().Lookup(name) == nil {
-			continue
+	known := rules()
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+		if _, own := cmd.GetFlagCompletionFunc(flag.Name); own {
+			return
 		}
-		if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
+		complete, rule := completions[flag.Name], known[strings.ReplaceAll(flag.Name, "-", "_")]
+		switch {
+		case complete != nil:
+		case rule.choices != nil:
+			complete = cobra.FixedCompletions(rule.choices, cobra.ShellCompDirectiveNoFileComp)
+		case rule.isPath || slices.Contains(otherPaths, flag.Name):
+			return
+		default:
+			complete = cobra.NoFileCompletions
+		}
+		if err := cmd.RegisterFlagCompletionFunc(flag.Name, complete); err != nil {
 			panic("preflight: " + err.Error()) // registered twice
 		}
-	}
+	})
+}
+
+// otherPaths are flags that take a file and are no settings, or not always a file.
+var otherPaths = []string{"from", "python"}
+
+// completions are those of flags whose values are many.
+var completions = map[string]cobra.CompletionFunc{
+	"hosts":         completeHosts(","),
+	"include":       completeHosts("@"),
+	"exclude":       completeHosts("@"),
+	"master_addr":   completeHost,
+	"rdzv-endpoint": completeHost,
+	"job":           completeJob,
+	"accept":        completeFacts,
+	"only":          completeCheckList,
+	"skip":          completeCheckList,
+	"accelerator":   cobra.FixedCompletions(accelerators, cobra.ShellCompDirectiveNoFileComp),
+	"output":        completeOutputs,
 }
 
 // checkIDs are the catalogue's IDs with their titles, as the shell shows them.
@@ -116,6 +135,18 @@ func completeHosts(separator string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return another(typed, separator, hostsHere(cmd)), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
+}
+
+func completeHost(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return hostsHere(cmd), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeJob completes the kind, which a name stands behind that only the cluster knows.
+func completeJob(*cobra.Command, []string, string) (kinds []cobra.Completion, _ cobra.ShellCompDirective) {
+	for _, kind := range kubectl.Kinds() {
+		kinds = append(kinds, kind+"/")
+	}
+	return kinds, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
 // completeEndpoint completes HOST:PORT by the hosts with the port that DeepSpeed takes.

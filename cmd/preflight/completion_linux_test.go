@@ -51,6 +51,9 @@ func TestBashCompletion(t *testing.T) {
 		"preflight predict -H hosts -e gpu2@gp":       "gpu2@gpu1",
 		"preflight snapshot --accept clock,host.kern": "clock,host.kernel",
 		"preflight rendezvous -H hosts gpu1":          "gpu1:29500",
+		"preflight -H hosts --master_addr gpu2":       "gpu2",
+		"preflight hang --via kubectl --job mpi":      "mpijob/",
+		"preflight --via mp":                          "mpirun",
 	} {
 		bash := exec.CommandContext(t.Context(), "bash", "--norc", "-c", completing, "bash", typed)
 		bash.Env = append(os.Environ(), "BE_PREFLIGHT=1", "PATH="+programs+":"+os.Getenv("PATH"), "SLURM_JOB_NODELIST=node[01-03]", "HOME="+programs)

@@ -76,6 +76,14 @@ var kinds = []kind{
 	{names: []string{"vcjob"}, labels: "volcano.sh/job-name"},
 }
 
+// Kinds are the words that a job can begin with.
+func Kinds() (names []string) {
+	for _, kind := range kinds {
+		names = append(names, kind.names[0])
+	}
+	return names
+}
+
 // chosen is a job by its kind and name; without any, nothing is left out.
 type chosen struct {
 	kind *kind
@@ -89,9 +97,7 @@ func choose(job string) (chosen, error) {
 	}
 	typed, name, _ := strings.Cut(job, "/")
 	typed = strings.ToLower(typed)
-	var all []string
 	for i := range kinds {
-		all = append(all, kinds[i].names[0])
 		if slices.ContainsFunc(kinds[i].names, func(known string) bool { return typed == known || typed == known+"s" }) {
 			if !podName.MatchString(name) {
 				return chosen{}, fmt.Errorf("%q is not the name of a %s: write %s/NAME", name, typed, typed)
@@ -99,7 +105,7 @@ func choose(job string) (chosen, error) {
 			return chosen{&kinds[i], name}, nil
 		}
 	}
-	return chosen{}, fmt.Errorf("%q is no KIND/NAME of a job: the kinds are %s; any other pods are chosen by their labels, with --selector", job, strings.Join(all, ", "))
+	return chosen{}, fmt.Errorf("%q is no KIND/NAME of a job: the kinds are %s; any other pods are chosen by their labels, with --selector", job, strings.Join(Kinds(), ", "))
 }
 
 // selector is how the API server finds its pods, "" where only their annotations tell.
