@@ -6,7 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -61,6 +63,42 @@ func TestAnsible(t *testing.T) {
 		}
 		d.wrote(t, "preflight.html")
 	}
+}
+
+// TestTerraform: what a configuration runs ends as preflight does, which Terraform and Packer fail by. TestHCL
+// has their language read.
+func TestTerraform(t *testing.T) {
+	for name, gate := range gates {
+		d := newDesk(t, gate.fleet, "hostfile")
+		if out, code := d.run(t, "env", "HOSTFILE=hostfile", "sh", "-c", quoted(t, "terraform/preflight.tf", "command")); code != gate.code {
+			t.Errorf("%s: exit code %d, want %d:\n%s", name, code, gate.code, out)
+		}
+		d.wrote(t, "preflight.html")
+	}
+	for nodes, want := range map[string]int{"w1": 0, "w8": 1, "w6": 2} {
+		d := newDesk(t, fleet{nodes: nodes})
+		if out, code := d.run(t, "sh", "-c", quoted(t, "packer/preflight.pkr.hcl", "inline")); code != want {
+			t.Errorf("%s: exit code %d, want %d:\n%s", nodes, code, want, out)
+		}
+	}
+}
+
+// quoted is the text that an attribute of a file for Terraform or Packer is set to.
+func quoted(t *testing.T, file, attribute string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^ *` + attribute + ` *= \[?(".*")\]?$`).FindSubmatch(text)
+	if found == nil {
+		t.Fatalf("%s sets no %s", file, attribute)
+	}
+	value, err := strconv.Unquote(string(found[1]))
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return value
 }
 
 // standInReFrame is as much of reframe as the check names: it prints the command, and what

@@ -77,3 +77,17 @@ func TestActionlint(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
+
+// hclfmt reads the language of Terraform and Packer, and knows neither's blocks.
+const hclfmt = "github.com/hashicorp/hcl/v2/cmd/hclfmt@v2.24.0"
+
+func TestHCL(t *testing.T) {
+	if out, err := exec.Command("go", "run", hclfmt, "-version").CombinedOutput(); err != nil {
+		t.Skipf("NOT RUN: the language of Terraform and Packer, because its formatter could not be fetched: %s", out)
+	}
+	for _, file := range []string{"terraform/preflight.tf", "packer/preflight.pkr.hcl"} {
+		if out, err := exec.Command("go", "run", hclfmt, "-check", file).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", file, err, out)
+		}
+	}
+}
