@@ -3,7 +3,8 @@
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -s -w -X main.Version=$(VERSION)
-SOURCES  = $(shell find . -name '*.go' -not -name '*_test.go' -o -name '*.[ch]' -o -name '*.sh' -o -path './explain/*.yaml' -o -name '*.tmpl' -o -name demo.json) go.mod go.sum
+# What was built or fetched is none, whatever lies there.
+SOURCES  = $(shell find . '(' -path ./.git -o -path ./bin -o -path ./dist ')' -prune -o '(' -name '*.go' -not -name '*_test.go' -o -name '*.[ch]' -o -name '*.sh' -o -path './explain/*.yaml' -o -name '*.tmpl' -o -name demo.json ')' -print) go.mod go.sum
 # NVML takes cgo, names and users do not: Go looks those up itself, as without
 # cgo. Package portable sees to it that the result starts on any glibc.
 TAGS     = netgo,osusergo
