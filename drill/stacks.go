@@ -5,6 +5,7 @@ package drill
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"preflight/facts"
 	"preflight/hostsys"
@@ -54,9 +57,9 @@ func (s Stacks) Run(ctx context.Context) []facts.Stack {
 
 func stackOf(ctx context.Context, pid int) facts.Stack {
 	stack := facts.Stack{PID: pid}
-	program := pySpy(pid)
-	if program == "" {
-		stack.Problem = "py-spy is not installed there"
+	program, err := pySpy(pid)
+	if err != nil {
+		stack.Problem = err.Error()
 		return stack
 	}
 	out, errs, err := hostsys.Child{Path: program, Args: []string{"dump", "--nonblocking", "--pid", fmt.Sprint(pid)}, Limit: stackTime}.Run(ctx)
@@ -69,21 +72,31 @@ func stackOf(ctx context.Context, pid int) facts.Stack {
 }
 
 // pySpy is the program: on our path, or beside the interpreter that the process was started by,
-// as in a virtual environment. "" is for none.
-func pySpy(pid int) string {
+// as in a virtual environment. Whoever else runs a process chooses what lies there, which is not
+// to run as us.
+func pySpy(pid int) (string, error) {
 	if program, err := exec.LookPath("py-spy"); err == nil {
-		return program
+		return program, nil
 	}
-	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // it has ended then
-	interpreter, _, _ := strings.Cut(string(line), "\x00")
-	if !filepath.IsAbs(interpreter) {
-		return ""
-	}
-	program, err := exec.LookPath(filepath.Join(filepath.Dir(interpreter), "py-spy"))
+	none := errors.New("py-spy is not installed there")
+	process, err := procfs.NewProc(pid)
 	if err != nil {
-		return ""
+		return "", none // it has ended
 	}
-	return program
+	words, err := process.CmdLine()
+	if err != nil || len(words) == 0 || !filepath.IsAbs(words[0]) {
+		return "", none
+	}
+	program, err := exec.LookPath(filepath.Join(filepath.Dir(words[0]), "py-spy"))
+	if err != nil {
+		return "", none
+	}
+	// The owner of its directory in /proc is root where it may not be dumped, whoever runs it.
+	status, err := process.NewStatus()
+	if us := uint64(os.Geteuid()); err != nil || status.UIDs != [4]uint64{us, us, us, us} {
+		return "", errors.New("py-spy is not on our path, and that beside the interpreter of another user is not run: ask as that user")
+	}
+	return program, nil
 }
 
 // threads are the lines of a dump about threads and their frames. What stands before the first

@@ -5,8 +5,10 @@ package drill
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -57,6 +59,49 @@ printf 'Process %s: python train.py --token hf_secret\nPython v3.11.2 (/usr/bin/
 			}
 			if diff := cmp.Diff([]facts.Stack{tt.want}, got); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestPySpyOfAnother: what lies beside the interpreter of a process is run for our own alone.
+func TestPySpyOfAnother(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("NOT RUN: a process of another user needs root")
+	}
+	dir := filepath.Join(t.TempDir(), "bin")
+	t.Setenv("PATH", t.TempDir())
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	interpreter := filepath.Join(dir, "python3")
+	for path, script := range map[string]string{interpreter: "read forever", filepath.Join(dir, "py-spy"): `echo "Thread 1 (active)"`} {
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		as   *syscall.Credential
+		want string
+	}{
+		"ours": {nil, ""}, "another's": {&syscall.Credential{Uid: 65534, Gid: 65534}, "py-spy is not on our path, and that beside the interpreter of another user is not run: ask as that user"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			process := exec.Cmd{Path: "/bin/sh", Args: []string{interpreter, "-c", "read forever"}, SysProcAttr: &syscall.SysProcAttr{Credential: c.as}}
+			in, err := process.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := process.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				in.Close()
+				_ = process.Wait()
+			}()
+			got := Stacks{PIDs: []int{process.Process.Pid}, Deadline: time.Minute}.Run(t.Context())
+			if got[0].Problem != c.want || (got[0].Lines == nil) == (c.want == "") {
+				t.Errorf("%+v, want %q", got[0], c.want)
 			}
 		})
 	}
