@@ -120,7 +120,7 @@ var rooms = []room{
 	{"checks/catalogue", []string{"checks", "checks/agreement", "checks/fabric", "checks/gpu", "checks/host", "checks/knownbad", "checks/launcher", "checks/network", "checks/smoke", "checks/software", "checks/ssh", "checks/engine"},
 		clock, "a list: whoever needs one check needs no other"},
 
-	{"explain/flight", []string{"pickle"}, clock, "what ranks recorded is compared; what it means for a launch is not known here"},
+	{"explain/flight", []string{"facts", "pickle"}, clock, "what ranks recorded is compared; what it means for a launch is not known here"},
 	{"explain", []string{"checks", "checks/catalogue", "explain/flight", "secret"}, acts, "a log is read as it is handed over; nothing is opened, reached or run"},
 
 	{"report", finished, acts, draws},

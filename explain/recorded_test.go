@@ -50,7 +50,7 @@ func TestRecorded(t *testing.T) {
 // does. Two of one rank are of two runs.
 func TestRecordedAlone(t *testing.T) {
 	waits := dumped(t, "missing/nccl_trace_rank_0")
-	if r := signatures(t).Explain(waits); !strings.Contains(r.Causes[0].Summary, "of ranks 1, 2 there is no dump") || !r.Causes[0].Hearsay {
+	if r := signatures(t).Explain(waits); !strings.Contains(r.Causes[0].Summary, "of ranks 1-2 there is no dump") || !r.Causes[0].Hearsay {
 		t.Errorf("the dump of a rank that waits: %+v", r)
 	}
 	if r := signatures(t).Explain(dumped(t, "missing/nccl_trace_rank_2")); r.ExitCode != 0 || r.Lines != 2 {

@@ -210,25 +210,13 @@ func (p *page) placement(f Prediction) {
 	p.line("%s", p.table([]string{"node", "ranks", "devices", "local ranks"}, nil, rows))
 }
 
-// spans folds numbers as 0-3,6; "none" for none.
+// spans folds what ranks are numbered by, as 0-3,6; "none" for none.
 func spans(ranks []launch.Rank, number func(launch.Rank) int) string {
-	if len(ranks) == 0 {
-		return "none"
+	var numbers []int
+	for _, rank := range ranks {
+		numbers = append(numbers, number(rank))
 	}
-	var parts []string
-	for i := 0; i < len(ranks); {
-		j := i
-		for j+1 < len(ranks) && number(ranks[j+1]) == number(ranks[j])+1 {
-			j++
-		}
-		part := fmt.Sprint(number(ranks[i]))
-		if j > i {
-			part += fmt.Sprintf("-%d", number(ranks[j]))
-		}
-		parts = append(parts, part)
-		i = j + 1
-	}
-	return strings.Join(parts, ",")
+	return cmp.Or(facts.Ranges(numbers), "none")
 }
 
 func (f Prediction) meeting() string {

@@ -38,11 +38,11 @@ func dumps(t *testing.T, pattern string) []Dump {
 
 // TestReal: what torch wrote itself, as a pickle and as JSON.
 func TestReal(t *testing.T) {
-	const missing = "flight recorder: rank 2 did not come to all_reduce number 3 of group 0 (default_pg): ranks 0, 1 wait in it; the last call of rank 2 is broadcast number 2 of group 0 (default_pg), made"
+	const missing = "flight recorder: rank 2 did not come to all_reduce number 3 of group 0 (default_pg): ranks 0-1 wait in it; the last call of rank 2 is broadcast number 2 of group 0 (default_pg), made"
 	for pattern, want := range map[string]string{
 		"missing/nccl_trace_rank_*": missing,
 		"missing/*.json":            missing,
-		"op/*":                      "flight recorder: at number 3 of group 0 (default_pg) rank 1 called all_gather of [16] Float, and ranks 0, 2 called all_reduce of [16] Float",
+		"op/*":                      "flight recorder: at number 3 of group 0 (default_pg) rank 1 called all_gather of [16] Float, and ranks 0,2 called all_reduce of [16] Float",
 	} {
 		if got := texts(Compare(dumps(t, pattern))); got != want {
 			t.Errorf("%s:\ngot  %s\nwant %s", pattern, got, want)
@@ -104,14 +104,14 @@ func TestCompare(t *testing.T) {
 		want    string
 	}{
 		"all well":     {world, [][]string{early, early, early}, ""},
-		"one missing":  {world, [][]string{{done, open}, {done}, {done, open}}, "rank 1 did not come to all_reduce number 2 of group 0: ranks 0, 2 wait in it" + from + "; the last call of rank 1 is all_reduce number 1 of group 0, completed" + from},
-		"never called": {world, [][]string{{done, open}, {}, {done, open}}, "rank 1 did not come to all_reduce number 2 of group 0: ranks 0, 2 wait in it" + from + "; rank 1 has made no call"},
+		"one missing":  {world, [][]string{{done, open}, {done}, {done, open}}, "rank 1 did not come to all_reduce number 2 of group 0: ranks 0,2 wait in it" + from + "; the last call of rank 1 is all_reduce number 1 of group 0, completed" + from},
+		"never called": {world, [][]string{{done, open}, {}, {done, open}}, "rank 1 did not come to all_reduce number 2 of group 0: ranks 0,2 wait in it" + from + "; rank 1 has made no call"},
 		"other size": {world, [][]string{{done, open}, {done, entry("0", 2, "all_reduce", "[[4, 3]]", "scheduled")}, {done, open}},
-			"at number 2 of group 0 rank 1 called all_reduce of [4, 3] Float" + from + ", and ranks 0, 2 called all_reduce of [4, 2] Float" + from},
+			"at number 2 of group 0 rank 1 called all_reduce of [4, 3] Float" + from + ", and ranks 0,2 called all_reduce of [4, 2] Float" + from},
 		"uneven by nature": {world, [][]string{{entry("0", 1, "all_to_all", "[[1]]", "completed")}, {entry("0", 1, "all_to_all", "[[2]]", "completed")}, {entry("0", 1, "all_to_all", "[[3]]", "completed")}}, ""},
-		"not finished":     {world, [][]string{early, {done, open}, early}, "rank 1 has not finished all_reduce number 2 of group 0" + from + ", and ranks 0, 2 have; there it is started"},
+		"not finished":     {world, [][]string{early, {done, open}, early}, "rank 1 has not finished all_reduce number 2 of group 0" + from + ", and ranks 0,2 have; there it is started"},
 		"none finished":    {world, [][]string{{done, open}, {done, open}, {done, open}}, "ranks 0-2, all of group 0, are in all_reduce number 2 of one size" + from + ", and none has finished it"},
-		"no dump":          {world, [][]string{{done, open}, {done, open}, nil}, "ranks 0, 1 wait in all_reduce number 2 of group 0" + from + ", and of rank 2 there is no dump"},
+		"no dump":          {world, [][]string{{done, open}, {done, open}, nil}, "ranks 0-1 wait in all_reduce number 2 of group 0" + from + ", and of rank 2 there is no dump"},
 		"older ones lost":  {world, [][]string{{call(5, "completed"), call(6, "completed")}, {call(6, "completed")}, {call(6, "completed")}}, ""},
 		"who waits elsewhere is not first": {two, [][]string{{done, open}, {done, entry("7", 1, "all_gather", "[[1]]", "started")}, {done}},
 			"rank 2 did not come to"},
@@ -159,7 +159,7 @@ func TestManyRanks(t *testing.T) {
 	}
 	all[7].Calls[1998].State = "completed"
 	got := texts(Compare(all))
-	if want := "flight recorder: rank 7 did not come to all_reduce number 2000 of group 0: ranks 0-6, 8-63 wait in it"; !strings.HasPrefix(got, want) {
+	if want := "flight recorder: rank 7 did not come to all_reduce number 2000 of group 0: ranks 0-6,8-63 wait in it"; !strings.HasPrefix(got, want) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"fmt"
 	"math/bits"
-	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -108,7 +107,7 @@ const (
 // node, as on Grace Hopper.
 func (c *card) place() {
 	if mask, ok := result(c.caller, of(c.device.GetCpuAffinity, mostCPUs), "nvmlDeviceGetCpuAffinity"); ok {
-		c.seen.CPUs = kernelList(members(mask))
+		c.seen.CPUs = facts.Ranges(members(mask))
 	}
 	nodes := func() ([]uint, nvml.Return) { return c.device.GetMemoryAffinity(mostNodes, affinityNode) }
 	if mask, ok := result(c.caller, nodes, "nvmlDeviceGetMemoryAffinity"); ok {
@@ -127,23 +126,6 @@ func members(mask []uint) []int {
 		}
 	}
 	return numbers
-}
-
-// kernelList writes rising numbers as the kernel does: "0-31,64".
-func kernelList(numbers []int) string {
-	var parts []string
-	for i := 0; i < len(numbers); {
-		end := i
-		for end+1 < len(numbers) && numbers[end+1] == numbers[end]+1 {
-			end++
-		}
-		part := fmt.Sprint(numbers[i])
-		if end > i {
-			part = fmt.Sprintf("%d-%d", numbers[i], numbers[end])
-		}
-		parts, i = append(parts, part), end+1
-	}
-	return strings.Join(parts, ",")
 }
 
 // memory prefers the call that tells the driver's own share apart: the older one

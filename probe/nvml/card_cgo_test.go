@@ -27,7 +27,7 @@ func TestNumbersOfAMask(t *testing.T) {
 		{[]uint{1 << 63, 1}, "63-64"},
 		{[]uint{0b1011_0000}, "4-5,7"},
 	} {
-		if got := kernelList(members(test.mask)); got != test.want {
+		if got := facts.Ranges(members(test.mask)); got != test.want {
 			t.Errorf("%x is %q, want %q", test.mask, got, test.want)
 		}
 	}
