@@ -3,6 +3,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"slices"
@@ -60,10 +61,7 @@ func (r *run) rails(ctx context.Context, d Drill) {
 			})
 		}
 		all.Wait()
-		err := error(nil)
-		if at := slices.IndexFunc(errs, func(err error) bool { return err != nil }); at >= 0 {
-			err = errs[at]
-		}
+		err := cmp.Or(errs...)
 		learn(m, &m.Rails, d.Section, told, err)
 		return err
 	})

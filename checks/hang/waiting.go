@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dustin/go-humanize"
+
 	"preflight/checks"
 	"preflight/checks/compare"
 	"preflight/checks/fix"
@@ -36,7 +38,7 @@ func (j *job) waiting(found []checks.Finding) (findings []checks.Finding, waits 
 	for _, m := range j.members {
 		stuck := m.stuck()
 		if m.Restarts > 0 {
-			all.add(m, patient("started anew by its launcher, for the %s time %s ago", ordinal(m.Restarts), age))
+			all.add(m, patient("started anew by its launcher, for the %s time %s ago", humanize.Ordinal(m.Restarts), age))
 		}
 		switch {
 		case stuck != nil:
@@ -101,15 +103,6 @@ func (j *job) apart(first member) checks.Finding {
 		Summary: fmt.Sprintf("%s takes calls in a network of its own, as a container without that of its host is: nobody of another node has got through", first.number()),
 		Remedy:  []fix.Command{fix.On("docker run --network=host …").Remark("for the containers of all nodes")},
 	}
-}
-
-// ordinal is a count as a place: 1st, 2nd.
-func ordinal(n int) string {
-	ending := map[int]string{1: "st", 2: "nd", 3: "rd"}[n%10]
-	if ending == "" || n%100 > 10 && n%100 < 14 {
-		ending = "th"
-	}
-	return strconv.Itoa(n) + ending
 }
 
 // standing is what members wait in: alike ones of a node are one, and those of all nodes that

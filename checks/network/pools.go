@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/dustin/go-humanize"
+
 	"preflight/checks"
 	"preflight/checks/fix"
 	"preflight/checks/names"
@@ -48,7 +50,7 @@ func judgePools(node *facts.Node, addresses heldByAll) []checks.Finding {
 	for i, subnet := range free {
 		if covered := addresses.within(subnet, node); covered != nil {
 			f.Summary = fmt.Sprintf("the pools of Docker overlap the addresses of %s: one of its next networks takes them", hostfile.Fold(covered))
-			f.Got = fmt.Sprintf("%s, the %s network from now on", subnet, ordinal(i+1))
+			f.Got = fmt.Sprintf("%s, the %s network from now on", subnet, humanize.Ordinal(i+1))
 			f.WouldSee = "nothing, until somebody makes that network: then No route to host"
 			return []checks.Finding{f}
 		}
@@ -100,18 +102,6 @@ func shownPools(pools []facts.AddressPool) (text string) {
 		text += fmt.Sprintf("%s by /%d", pool.Base, pool.Size)
 	}
 	return text
-}
-
-func ordinal(n int) string {
-	switch n {
-	case 1:
-		return "first"
-	case 2:
-		return "second"
-	case 3:
-		return "third"
-	}
-	return fmt.Sprintf("%dth", n)
 }
 
 // dockerPools gives Docker subnets that are nobody's.

@@ -39,13 +39,13 @@ func RailNames(nodes []*facts.Node) (names []string) {
 // RailAnswered is whether every node has the rail and all that was called on it answered: everybody
 // by everybody or, in a large fleet, by as many.
 func RailAnswered(nodes []*facts.Node, name string) bool {
-	called := map[string]bool{}
+	called, peers := map[string]bool{}, len(nodes)-1
+	if len(nodes) > facts.RailCallers {
+		peers = min(peers, facts.SampledPeers)
+	}
 	for _, node := range nodes {
 		rail := RailNamed(node, name)
-		if rail == nil || rail.Same.Error != "" || len(rail.Same.Failed) > 0 {
-			return false
-		}
-		if most := min(len(nodes)-1, facts.SampledPeers); len(rail.Same.Reached) < most || len(nodes) <= facts.RailCallers && len(rail.Same.Reached) < len(nodes)-1 {
+		if rail == nil || rail.Same.Error != "" || len(rail.Same.Failed) > 0 || len(rail.Same.Reached) < peers {
 			return false
 		}
 		for peer := range rail.Same.Reached {

@@ -98,3 +98,17 @@ func (c Config) writeEnv(advice checks.Advice) error {
 func (c Config) envFile() outputs.Output {
 	return outputs.Output{Asked: c.origin("write_env") + " " + c.WriteEnv, Path: c.WriteEnv}
 }
+
+// answer prints what was asked, and is the exit code that it comes to.
+func answer[Report any](format string, seen Report, text func(io.Writer, Report, report.Style) error, code int) error {
+	var err error
+	if format == "json" {
+		err = report.JSON(os.Stdout, seen)
+	} else {
+		err = text(os.Stdout, seen, outputs.TerminalStyle(os.Stdout))
+	}
+	if err == nil && code != exitPass {
+		err = exitCode(code)
+	}
+	return err
+}

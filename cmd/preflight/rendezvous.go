@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -16,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"preflight"
-	"preflight/cmd/preflight/internal/outputs"
 	"preflight/cmd/preflight/internal/progress"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/report"
@@ -60,20 +57,6 @@ from the job, 2 could not tell.`,
 	cmd.Flags().BoolP("quiet", "q", false, "no progress")
 	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "ssh_port", "timeout", "format", "progress", "quiet")
 	return cmd
-}
-
-// answer prints what was asked, and is the exit code that it comes to.
-func answer[Report any](format string, seen Report, text func(io.Writer, Report, report.Style) error, code int) error {
-	var err error
-	if format == "json" {
-		err = report.JSON(os.Stdout, seen)
-	} else {
-		err = text(os.Stdout, seen, outputs.TerminalStyle(os.Stdout))
-	}
-	if err == nil && code != exitPass {
-		err = exitCode(code)
-	}
-	return err
 }
 
 // callers is the job of the nodes to call from: none where none were named.
