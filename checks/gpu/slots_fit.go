@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpu
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/checks/ranks"
+	"preflight/facts"
+	"preflight/launch"
+)
+
+var SlotsFit = checks.Check{
+	ID:       "slots-fit",
+	Title:    "every node has an accelerator for each of its slots",
+	Severity: checks.Error,
+	Volatile: true,
+	Needs:    []facts.Section{facts.SectionGPU},
+	Doc: "A slot is the index of an accelerator, and DeepSpeed hands it to the node as it stands: nothing compares slots=8 of the hostfile, a number of " +
+		"--num_gpus or, in 0.15.2 to 0.19.6, an index of --include with what the node has. The rank whose accelerator is not there dies when it first touches it, and the " +
+		"others wait for it. Counted are the GPUs that NVIDIA's driver shows; where it was not asked, device nodes and the GPUs that it holds; and the device nodes of other makers. A GPU that is there and not " +
+		"shown counts too, for gpu-count or gpu-driver-loads speaks of it, and a node whose driver fails is left to the latter. CUDA_VISIBLE_DEVICES hides GPUs from ranks that no launch.py of DeepSpeed starts. " +
+		"More accelerators than slots are nobody's fault. Where no node has any, DeepSpeed takes the CPU, since 0.14.1, and nobody can tell whether that is meant: --accelerator cpu says so, " +
+		"DS_ACCELERATOR=cpu in the environment of the ranks, and torchrun's --nproc-per-node=cpu.",
+	WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
+	Run:      judgeSlots,
+}
+
+// leftTo is of a node whose slots do not fit, or perhaps, and another check says why.
+func leftTo(check string, node *facts.Node) checks.Finding {
+	f := checks.UnknownFor(node, "the GPUs of "+node.Name+" are not all shown: see "+check)
+	f.Explained = true
+	return f
+}
+
+func judgeSlots(view checks.View) []checks.Finding {
+	p := view.Launch
+	cpu := p.Accelerator == "cpu" // which nobody said
+	if cpu && !p.AcceleratorAssumed {
+		return checks.Skipped("accelerator cpu: a slot is a process")
+	}
+	var findings []checks.Finding
+	slotsOf, asked := p.SlotsUsed(), false
+	noneAnywhere := !slices.ContainsFunc(view.Nodes, func(node *facts.Node) bool {
+		count, known := launch.Accelerators(node)
+		return !known || count+notShown(view, node) > 0 || driverFails(view, node)
+	})
+	for _, node := range ranks.Nodes(view) {
+		slots := slotsOf(node)
+		forEach, forAny := p.PerNode == "gpu", p.PerNode == "auto" // torchrun's own count
+		asked = asked || len(slots) > 0 || noneAnywhere && (forEach || forAny)
+		count, known := launch.Accelerators(node)
+		there := count + notShown(view, node)
+		switch {
+		case driverFails(view, node):
+			findings = append(findings, leftTo("gpu-driver-loads", node))
+		case !known:
+			findings = append(findings, checks.UnknownFor(node, "how many accelerators there are was not seen"))
+		case noneAnywhere && forEach:
+			findings = append(findings, ranks.OfMachine(view, node, noneToCount(node)))
+		case cpu && there == 0 && (forAny || len(slots) > 0):
+			findings = append(findings, ranks.OfMachine(view, node, perhapsCPU(node)))
+		case len(slots) > 0 && slices.Max(slots) >= there:
+			f := tooFew(p, node, slots, count)
+			if count == 0 && noneAnywhere {
+				f.Remedy = noneThere
+			}
+			findings = append(findings, ranks.OfMachine(view, node, f))
+		case len(slots) > 0 && slices.Max(slots) >= count:
+			findings = append(findings, leftTo(cmp.Or(when(lost(node) != nil, "gpu-count"), "gpu-driver-loads"), node))
+		case len(slots) > 0 && there == count && !p.ChoosesDevices():
+			findings = append(findings, hidden(view, node, slots, count)...)
+		}
+	}
+	if !asked {
+		return checks.Skipped("nothing says how many ranks a node gets")
+	}
+	return findings
+}
+
+// noneThere is for a fleet without accelerators.
+var noneThere = []fix.Command{fix.On("lspci -d 10de:   # does the bus show any?"), meantCPU}
+
+// perhapsCPU is of a node whose ranks would take the CPU.
+func perhapsCPU(node *facts.Node) checks.Finding {
+	f := checks.UnknownFor(node, "no node shows an accelerator for its ranks, and nobody has said that they are to compute on the CPU: --accelerator cpu says so")
+	f.Remedy = noneThere
+	return f
+}
+
+// noneToCount is of a torchrun that is to start a rank for each GPU.
+//
+// Source: torch/distributed/run.py, determine_local_world_size, 2.15.
+func noneToCount(node *facts.Node) checks.Finding {
+	return checks.Finding{
+		Nodes: []string{node.Name}, Summary: "torchrun is to start a rank for each GPU, and there is none",
+		Got: "no accelerator", Want: "--nproc-per-node gpu", WouldSee: "ValueError: Cuda is not available.",
+		Remedy: []fix.Command{noneThere[0], fix.Here("torchrun --nproc-per-node cpu …   # if the CPU is meant: on every node")},
+	}
+}
+
+// driverFails is whether gpu-driver-loads says why a node's GPUs cannot be counted.
+func driverFails(view checks.View, node *facts.Node) bool {
+	return node.NVML != nil && node.NVML.Failure != nil && !view.Policy.SwitchesOff("gpu-driver-loads")
+}
+
+// notShown is how many GPUs a machine has beyond those that the driver shows, each
+// of which another check speaks of.
+func notShown(view checks.View, node *facts.Node) (count int) {
+	if node.NVML == nil || !node.NVML.Asked || node.NVML.Failure != nil {
+		return 0
+	}
+	if !view.Policy.SwitchesOff("gpu-count") {
+		count += len(lost(node))
+	}
+	if !view.Policy.SwitchesOff("gpu-driver-loads") {
+		count += len(unheld(node))
+	}
+	return count
+}
+
+// hidden is of a node that has the accelerators, and whose CUDA_VISIBLE_DEVICES shows
+// the ranks too few of them. An empty value hides all, so that it is looked at as it is.
+func hidden(view checks.View, node *facts.Node, slots []int, count int) []checks.Finding {
+	visible, set := launch.RankEnv(node.Env, view.Launch.Exports).Lookup("CUDA_VISIBLE_DEVICES")
+	if !set || node.NVML == nil || !node.NVML.Asked {
+		return nil
+	}
+	shown, known := launch.Visible(visible.Value, count, node.NVML.Cards)
+	if !known || slices.Max(slots) < len(shown) {
+		return nil
+	}
+	f := checks.Finding{
+		Nodes:   []string{node.Name},
+		Summary: "CUDA_VISIBLE_DEVICES hides accelerators that ranks are to use",
+		Got:     fmt.Sprintf("%d of %d; %s", len(shown), count, ranks.Origin(view, visible)),
+		Want:    "slots " + indices(slots),
+		Remedy:  []fix.Command{ranks.SearchSession("CUDA_VISIBLE_DEVICES"), fix.Here("unset CUDA_VISIBLE_DEVICES   # in the shell that starts the ranks")},
+	}
+	f.WouldSee = when(len(shown) == 0, noGPUs)
+	return []checks.Finding{f}
+}
+
+func tooFew(p launch.Prediction, machine *facts.Node, slots []int, count int) checks.Finding {
+	f := checks.Finding{
+		Nodes:   []string{machine.Name},
+		Summary: "ranks are to use accelerators that are not there",
+		Got:     fmt.Sprintf("%d accelerators, 0 to %d", count, count-1),
+		Want:    "slots " + indices(slots),
+		Remedy:  append([]fix.Command{fix.On("nvidia-smi -L   # is one missing?")}, fewerSlots(p, slots, count)...),
+	}
+	switch count {
+	case 0:
+		f.Got = "no accelerator"
+	case 1:
+		f.Got = "one accelerator, 0"
+	}
+	if nvml := machine.NVML; nvml != nil {
+		f.Got += when(withheld(machine) > 0, "; %d more are not for this session", withheld(machine))
+		hasMIG := slices.ContainsFunc(nvml.Cards, func(c facts.Card) bool { return c.MIG == "enabled" })
+		f.Got += when(hasMIG, "; MIG is on, and of its instances CUDA shows a process one")
+	}
+	if slots[0] >= count {
+		// CUDA stops reading CUDA_VISIBLE_DEVICES at the first index that is not there.
+		f.WouldSee = "RuntimeError: No CUDA GPUs are available"
+	}
+	return f
+}
+
+func fewerSlots(p launch.Prediction, slots []int, count int) []fix.Command {
+	switch {
+	case p.Torchrun() && count > 0:
+		return []fix.Command{fix.Here("torchrun --nproc_per_node=%s …   # on every node", fix.Number(count))}
+	case count == 0:
+		return []fix.Command{fix.Note("take {nodes} out of {hostfile}")}
+	case len(slots) <= count:
+		return []fix.Command{fix.Note("in --include: slots of 0 to %s for {nodes}", fix.Number(count-1))}
+	}
+	return []fix.Command{
+		fix.Note("in {hostfile}: slots=%s for {nodes}", fix.Number(count)),
+		fix.Here("deepspeed --num_gpus %s …   # or: so many on every node", fix.Number(count)),
+	}
+}
+
+// indices are slots as a person reads them: "0 to 7" or "1, 7".
+func indices(slots []int) string {
+	first, last := slots[0], slots[len(slots)-1]
+	if len(slots) > 2 && last-first == len(slots)-1 {
+		return fmt.Sprintf("%d to %d", first, last)
+	}
+	var words []string
+	for _, slot := range slots {
+		words = append(words, strconv.Itoa(slot))
+	}
+	return strings.Join(words, ", ")
+}
