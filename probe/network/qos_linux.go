@@ -23,17 +23,31 @@ const (
 	appDSCP    = 5  // IEEE_8021QAZ_APP_SEL_DSCP
 )
 
-// qosOf asks the kernel how an interface sorts and pauses, nil where its driver does not tell. Only changing
-// that takes a privilege (net/dcb/dcbnl.c, dcb_doit).
+// qosOf is how an interface sorts and pauses, nil where its driver does not tell.
 func qosOf(name string) *facts.QoS {
-	request := nl.NewNetlinkRequest(unix.RTM_GETDCB, 0)
-	request.AddRawData([]byte{unix.AF_UNSPEC, dcbIEEEGet, 0, 0})
-	request.AddData(nl.NewRtAttr(dcbName, nl.ZeroTerminated(name)))
-	messages, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_GETDCB)
+	messages, err := askDCB(name)
 	if err != nil || len(messages) == 0 {
 		return nil
 	}
 	return parseQoS(messages[0])
+}
+
+// dcbMessage is a struct dcbmsg, behind which the attributes stand. (What is raw, package nl puts last.)
+type dcbMessage [dcbHeader]byte
+
+func (dcbMessage) Len() int            { return dcbHeader }
+func (m dcbMessage) Serialize() []byte { return m[:] }
+
+// askDCB asks the kernel. Only changing that takes a privilege (net/dcb/dcbnl.c, dcb_doit).
+func askDCB(name string) ([][]byte, error) {
+	return dcbQuestion(name).Execute(unix.NETLINK_ROUTE, unix.RTM_GETDCB)
+}
+
+func dcbQuestion(name string) *nl.NetlinkRequest {
+	request := nl.NewNetlinkRequest(unix.RTM_GETDCB, 0)
+	request.AddData(dcbMessage{unix.AF_UNSPEC, dcbIEEEGet})
+	request.AddData(nl.NewRtAttr(dcbName, nl.ZeroTerminated(name)))
+	return request
 }
 
 // parseQoS reads the answer. A mlx5 sorts by DSCP once it is told of a first code point, and

@@ -4,10 +4,12 @@ package network
 
 import (
 	"encoding/binary"
+	"errors"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"preflight/facts"
 )
@@ -49,11 +51,21 @@ func TestParseQoS(t *testing.T) {
 	}
 }
 
-// The loopback interface has a driver that knows of none, and this one has no driver.
-func TestQoSOf(t *testing.T) {
-	for _, name := range []string{"lo", "no-such-link"} {
-		if told := qosOf(name); told != nil {
-			t.Errorf("%s: %+v", name, told)
-		}
+// TestAskDCB: what the kernel does not understand it calls EINVAL. The loopback interface has a driver that knows of
+// no priorities.
+func TestAskDCB(t *testing.T) {
+	want := append([]byte{0, dcbIEEEGet, 0, 0}, attribute(dcbName, 'l', 'o', 0)...)
+	if got := dcbQuestion("lo").Serialize()[unix.NLMSG_HDRLEN:]; !slices.Equal(got, want) {
+		t.Errorf("asked is %v, want %v", got, want)
+	}
+	if _, err := askDCB("lo"); !errors.Is(err, unix.EOPNOTSUPP) {
+		t.Errorf("of the loopback interface: %v", err)
+	}
+	_, err := askDCB("no-such-link")
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		t.Skip("NOT RUN: this kernel answers no question about priorities")
+	}
+	if !errors.Is(err, unix.ENODEV) {
+		t.Errorf("of no interface: %v", err)
 	}
 }
