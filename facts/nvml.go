@@ -44,6 +44,9 @@ type NVML struct {
 // SourceAMD is the kernel module of AMD's GPUs, whose files in /sys are read.
 const SourceAMD = "amdgpu"
 
+// CallRAS is what amdgpu is asked for errors that a GPU counted, as Failure and Refused name it.
+const CallRAS = "ras/*_err_count"
+
 // NVMLFailure is a call that did not come back with an answer.
 type NVMLFailure struct {
 	// Kind is one of the FailureXxx words.

@@ -30,8 +30,10 @@ var SlotsFit = checks.Check{
 		"shown counts too, for gpu-count or gpu-driver-loads speaks of it, and a node whose driver fails is left to the latter. CUDA_VISIBLE_DEVICES hides GPUs from ranks that no launch.py of DeepSpeed starts, and ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES hide AMD's whoever starts them. " +
 		"More accelerators than slots are nobody's fault. Where no node has any, DeepSpeed takes the CPU, since 0.14.1, and nobody can tell whether that is meant: --accelerator cpu says so, " +
 		"DS_ACCELERATOR=cpu in the environment of the ranks, and torchrun's --nproc-per-node=cpu.",
-	WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
-	Run:      judgeSlots,
+	WouldSee: invalidDevice,
+	Run: func(view checks.View) []checks.Finding {
+		return spoken(view, invalidDevice, judgeSlots(view))
+	},
 }
 
 // leftTo is of a node whose slots do not fit, or perhaps, and another check says why.
@@ -87,7 +89,7 @@ func judgeSlots(view checks.View) []checks.Finding {
 }
 
 // noneThere is for a fleet without accelerators.
-var noneThere = []fix.Command{fix.On("lspci -d 10de:   # does the bus show any?"), meantCPU}
+var noneThere = []fix.Command{onBus, meantCPU}
 
 // perhapsCPU is of a node whose ranks would take the CPU.
 func perhapsCPU(node *facts.Node) checks.Finding {
@@ -154,13 +156,15 @@ func hidden(view checks.View, node *facts.Node, slots []int, count int) []checks
 	return []checks.Finding{f}
 }
 
+var listSome = fix.On("nvidia-smi -L   # is one missing?")
+
 func tooFew(p launch.Prediction, machine *facts.Node, slots []int, count int) checks.Finding {
 	f := checks.Finding{
 		Nodes:   []string{machine.Name},
 		Summary: "ranks are to use accelerators that are not there",
 		Got:     fmt.Sprintf("%d accelerators, 0 to %d", count, count-1),
 		Want:    "slots " + indices(slots),
-		Remedy:  append([]fix.Command{fix.On("nvidia-smi -L   # is one missing?")}, fewerSlots(p, slots, count)...),
+		Remedy:  append([]fix.Command{listSome}, fewerSlots(p, slots, count)...),
 	}
 	switch count {
 	case 0:

@@ -4,7 +4,9 @@ package gpu
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -175,8 +177,8 @@ func amdCard(node kfdNode) facts.Card {
 		NUMANode: new(machine.NUMANode(dir)),
 		CPUs:     machine.Line(dir + "/local_cpulist"),
 		Link:     amdLink(dir),
-		ECC:      rasErrors(dir),
 	}
+	card.ECC, card.Refused = rasErrors(dir)
 	if unique := node.property("unique_id"); unique != 0 { // as ROCr has it: amd_gpu_agent.cpp, HSA_AMD_AGENT_INFO_UUID
 		card.UUID = fmt.Sprintf("GPU-%016x", unique)
 	}
@@ -222,19 +224,25 @@ func amdFirmware(dir string) map[string]string {
 }
 
 // rasErrors sums what the parts of a GPU counted since the driver was loaded, uncorrected
-// and corrected; nil where it counts none, or not now, as during a reset.
+// and corrected; nil where it has none that count, and where none tells, as during a reset.
 //
 // Source: Linux 6.12, amdgpu_ras.c, amdgpu_ras_sysfs_read: "ue: 0" and "ce: 0", below which
 // newer ones have "de: 0", or "Query currently inaccessible".
-func rasErrors(dir string) *facts.ECC {
+func rasErrors(dir string) (*facts.ECC, []facts.NVMLFailure) {
 	files, _ := filepath.Glob(dir + "/ras/*_err_count") // fails on a bad pattern only
 	var uncorrected, corrected int64
+	var refused []facts.NVMLFailure
 	told := false
 	for _, file := range files {
 		text, err := hostsys.ReadFile(file)
+		refusal := facts.NVMLFailure{Kind: facts.FailureOther, Call: facts.CallRAS, Text: machine.Clipped(string(text))}
 		if err != nil {
-			continue
+			refusal.Text = machine.Reason(err)
 		}
+		if errors.Is(err, fs.ErrPermission) {
+			refusal.Kind = facts.FailureNoPermission
+		}
+		refused = []facts.NVMLFailure{refusal}
 		ue, ueTold := machine.After(string(text), "ue:")
 		ce, ceTold := machine.After(string(text), "ce:")
 		if ueTold && ceTold {
@@ -244,9 +252,9 @@ func rasErrors(dir string) *facts.ECC {
 		}
 	}
 	if !told {
-		return nil
+		return nil, refused
 	}
-	return &facts.ECC{Enabled: true, Uncorrected: &uncorrected, Corrected: &corrected}
+	return &facts.ECC{Enabled: true, Uncorrected: &uncorrected, Corrected: &corrected}, nil
 }
 
 // count is 0 for what is no number.

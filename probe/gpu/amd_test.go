@@ -130,6 +130,20 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
+// A GPU that counts errors and does not tell them now refuses to; one without counters does not.
+func TestRefusedErrors(t *testing.T) {
+	o := fixture.Write(t, machine.Options{}, map[string]string{
+		"/resets/ras/umc_err_count": "Query currently inaccessible\n", "/resets/ras/gfx_err_count": "Query currently inaccessible\n", "/radeon/vendor": "0x1002\n",
+	})
+	want := []facts.NVMLFailure{{Kind: facts.FailureOther, Call: facts.CallRAS, Text: "Query currently inaccessible"}}
+	if ecc, refused := rasErrors(o.At("/resets")); ecc != nil || cmp.Diff(want, refused) != "" {
+		t.Errorf("%+v, refused %+v", ecc, refused)
+	}
+	if ecc, refused := rasErrors(o.At("/radeon")); ecc != nil || refused != nil {
+		t.Errorf("without counters: %+v, refused %+v", ecc, refused)
+	}
+}
+
 // What does not compute, or is not ours, makes no machine of AMD's; a GPU without its driver does.
 func TestShowsAMD(t *testing.T) {
 	const card = pciDevices + "/0000:0a:00.0/"
