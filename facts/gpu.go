@@ -3,20 +3,23 @@
 package facts
 
 // GPU is the accelerators of a node as the kernel and the file system show them.
-// Nothing here asks a driver, so that a sick one cannot hold it up.
+// Nothing here asks a driver, so that a sick one cannot hold it up. It is NVIDIA's that are
+// looked at, and AMD's where nothing here is NVIDIA's: of these there are Devices, Driver,
+// OnBus, Doors and ROCm.
 type GPU struct {
-	// Devices are NVIDIA's device nodes, one a GPU: /dev/nvidia0, … In a
+	// Devices are device nodes, one a GPU: /dev/nvidia0, /dev/dri/renderD128, … In a
 	// container these are the GPUs it was given.
 	Devices []string `json:"devices"`
 	// Driver lists the GPUs the kernel driver holds, by PCI address, nil when no
 	// driver is loaded. A container sees those of the whole machine.
 	Driver []string `json:"driver" fact:"own"`
-	// Others are accelerators of other makers by device node (/dev/kfd and render
-	// nodes, /dev/accel/accel0, /dev/davinci0), to tell "no accelerator" from "not NVIDIA's".
+	// Others are accelerators of other makers by device node (/dev/accel/accel0,
+	// /dev/davinci0, beside NVIDIA's also "/dev/kfd node 1"), to tell "no accelerator" from
+	// one that is not looked at.
 	Others []string `json:"others,omitempty"`
 
-	// OnBus are NVIDIA's GPUs on the PCI bus, by address, whether or not a driver
-	// has them; nil when /sys does not show the bus.
+	// OnBus are the GPUs on the PCI bus, by address, whether or not a driver has them;
+	// nil when /sys does not show the bus. Of AMD's, what only drives a display is not there.
 	OnBus []PCIGPU `json:"on_bus" fact:"own"`
 	// NVSwitches counts NVIDIA's switches on the PCI bus: a machine that has some
 	// needs a fabric manager. Those of later generations do not show there.
@@ -35,12 +38,15 @@ type GPU struct {
 	// Modprobe is whether nvidia-modprobe is installed with root's rights, so that CUDA
 	// loads modules and makes device nodes that are missing.
 	Modprobe bool `json:"modprobe"`
-	// Doors are the device nodes that every CUDA process opens (/dev/nvidiactl,
-	// /dev/nvidia-uvm) and the GPUs' own, and what this session is refused there.
+	// Doors are the device nodes that every process on GPUs opens (/dev/nvidiactl and
+	// /dev/nvidia-uvm for CUDA, /dev/kfd for ROCm) and the GPUs' own, and what this session
+	// is refused there.
 	Doors []DeviceNode `json:"doors" fact:"key=path"`
 	// Libcuda lists every libcuda.so.1 a rank could load, in the loader's order: the
 	// first is the one it gets. Directories of forward compatibility are among them.
 	Libcuda []DriverLibrary `json:"libcuda" fact:"key=path"`
+	// ROCm is the release that is installed in /opt/rocm, "6.2.0-66"; "" for none.
+	ROCm string `json:"rocm"`
 	// FabricManager is nil where none is installed and no NVSwitch shows.
 	FabricManager *FabricManager `json:"fabric_manager"`
 	// IMEX is by which CUDA shares memory between machines that NVLink joins. It may all be
@@ -64,7 +70,7 @@ type GPU struct {
 type PCIGPU struct {
 	Address string `json:"address"` // "0000:4e:00.0"
 	Device  string `json:"device"`  // PCI device id, "0x2330"
-	Driver  string `json:"driver"`  // kernel driver bound to it: nvidia, nouveau, vfio-pci; "" for none
+	Driver  string `json:"driver"`  // kernel driver bound to it: nvidia, amdgpu, nouveau, vfio-pci; "" for none
 	// NUMANode is -1 when the kernel does not say.
 	NUMANode int `json:"numa_node"`
 	// Path is the way from the root complex, by address, the GPU itself last:

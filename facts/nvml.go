@@ -2,13 +2,14 @@
 
 package facts
 
-// NVML is what NVIDIA's driver says of itself and of its GPUs, by its management
-// library or, where that cannot be loaded, by nvidia-smi. Everything that an old
-// driver, a GPU or a permission does not give is nil or "".
+// NVML is what a driver says of itself and of its GPUs: NVIDIA's by its management library
+// or, where that cannot be loaded, by nvidia-smi; AMD's by what it shows in /sys, where
+// nothing is NVIDIA's. Everything that an old driver, a GPU or a permission does not give
+// is nil or "".
 type NVML struct {
-	// Source is who answered: "nvml", "nvidia-smi", or "" for nobody.
+	// Source is who was asked: "nvml", "nvidia-smi", [SourceAMD], or "" for nobody.
 	Source string `json:"source"`
-	// Asked is false on a node that shows nothing of NVIDIA, where nobody was asked.
+	// Asked is false on a node that shows neither of them, where nobody was asked.
 	Asked bool `json:"asked"`
 	// Failure is why there is no answer, or why it ended early; nil when all came.
 	// Cards has those that came before.
@@ -17,7 +18,9 @@ type NVML struct {
 	// or that this preflight was built without cgo.
 	Unloaded string `json:"unloaded,omitempty"`
 
-	Driver  string `json:"driver"`  // of the loaded kernel module, "550.54.15"
+	// Driver is the version of the loaded kernel module, "550.54.15"; of an amdgpu that came
+	// with the kernel and has none of its own, the kernel's: "6.8.0-45-generic".
+	Driver  string `json:"driver"`
 	Library string `json:"library"` // of the NVML that answered, "12.550.54.15"
 	CUDA    string `json:"cuda"`    // the newest CUDA the driver runs, "12.4"
 	// Cards are the GPUs by index, as NVML orders them: by PCI address.
@@ -37,6 +40,12 @@ type NVML struct {
 	// disabled-by-regkey, not-supported, unknown; "" for not told and X with itself.
 	Peers [][]string `json:"peers" fact:"own"`
 }
+
+// SourceAMD is the kernel module of AMD's GPUs, whose files in /sys are read.
+const SourceAMD = "amdgpu"
+
+// CallRAS is what amdgpu is asked for errors that a GPU counted, as Failure and Refused name it.
+const CallRAS = "ras/*_err_count"
 
 // NVMLFailure is a call that did not come back with an answer.
 type NVMLFailure struct {
@@ -78,15 +87,20 @@ type Card struct {
 	// system-reboot, other for what only newer drivers ask for; "" for not told, as by older ones.
 	Recovery string `json:"recovery,omitempty" fact:"volatile"`
 
-	UUID       string `json:"uuid" fact:"own"`
-	Name       string `json:"name"` // "NVIDIA H100 80GB HBM3"
-	Serial     string `json:"serial,omitempty" fact:"own"`
-	VBIOS      string `json:"vbios,omitempty"`
-	Capability string `json:"capability,omitempty"` // compute capability, "9.0"
-	Address    string `json:"address" fact:"own"`   // "0000:4e:00.0"
-	Minor      *int   `json:"minor" fact:"own"`     // of /dev/nvidiaN
-	NUMANode   *int   `json:"numa_node"`
-	CPUs       string `json:"cpus,omitempty"` // nearest processors as a kernel list, "0-31,64-95"
+	UUID   string `json:"uuid" fact:"own"`
+	Name   string `json:"name"` // "NVIDIA H100 80GB HBM3", "AMD Instinct MI300X OAM"
+	Serial string `json:"serial,omitempty" fact:"own"`
+	VBIOS  string `json:"vbios,omitempty"`
+	// Firmware are the versions of what amdgpu loaded into one of AMD's GPUs, by part:
+	// "mec": "0x00000095"; nil where the driver tells none.
+	Firmware   map[string]string `json:"firmware"`
+	Capability string            `json:"capability,omitempty"` // compute capability, "9.0"
+	// Target is what code for one of AMD's GPUs is compiled for, "gfx942".
+	Target   string `json:"target"`
+	Address  string `json:"address" fact:"own"` // "0000:4e:00.0"
+	Minor    *int   `json:"minor" fact:"own"`   // of /dev/nvidiaN, of /dev/dri/renderDN
+	NUMANode *int   `json:"numa_node"`
+	CPUs     string `json:"cpus,omitempty"` // nearest processors as a kernel list, "0-31,64-95"
 
 	Memory     int64  `json:"memory" unit:"bytes"`
 	MemoryUsed *int64 `json:"memory_used" fact:"volatile" unit:"bytes"`
@@ -190,7 +204,9 @@ type GPUUser struct {
 }
 
 // NVLinks are the links of a GPU. What every link has alike is said once: a
-// fleet of a thousand machines has some hundred thousand of them.
+// fleet of a thousand machines has some hundred thousand of them. Of AMD's, whose links are
+// XGMI, a link is the way to another GPU of the machine and has that one's index; that it
+// is not there may as well be how the machine is built.
 type NVLinks struct {
 	Count int   `json:"count"`          // that the GPU has
 	Down  []int `json:"down,omitempty"` // not active

@@ -79,11 +79,13 @@ type Torch struct {
 	CUDALibrary string `json:"cuda_library" fact:"own"`
 }
 
-// NCCLLibrary is one libnccl.so.2 found and the version read from its bytes.
+// NCCLLibrary is one libnccl.so.2 found, or RCCL's librccl.so.1 of a torch for ROCm, and the
+// version read from its bytes.
 type NCCLLibrary struct {
 	Path    string `json:"path"`
 	Version string `json:"version"` // "2.21.5", "" when the file does not say
 	CUDA    string `json:"cuda"`    // "12.4"
+	HIP     string `json:"hip"`     // of RCCL, "6.2"
 	From    string `json:"from"`    // LD_PRELOAD, LD_LIBRARY_PATH, wheel, torch, ld.so.cache, default
 	// Code is which GPUs it has code for: "sm_90" is machine code for compute capability 9.0,
 	// "compute_90" PTX, which a driver translates for any from that on. nil is not told, as of

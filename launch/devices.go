@@ -32,14 +32,15 @@ func (p Prediction) SlotsUsed() func(*facts.Node) []int {
 // GPUsUsed is a function for the GPUs that the ranks of a node take, by their
 // places among the cards that NVML shows; all where nothing says which. A slot is
 // taken for such a place: CUDA counts alike where a node's GPUs are of one model. Where
-// no launch.py sets CUDA_VISIBLE_DEVICES, the GPUs that it shows are counted.
+// variables that the launcher does not set show a part of them, these are counted.
 func (p Prediction) GPUsUsed() func(*facts.Node) []int {
 	slotsOf := p.SlotsUsed()
 	return func(node *facts.Node) []int {
 		cards := node.NVML.Cards
 		used := slotsOf(node)
-		if !p.ChoosesDevices() {
-			used = throughVisible(used, RankEnv(node.Env, p.Exports).Get("CUDA_VISIBLE_DEVICES").Value, cards)
+		hiding := p.Hiding(node)
+		if slices.ContainsFunc(hiding, func(s facts.Setting) bool { return s.Value != "" }) {
+			used = behind(used, hiding, cards)
 		}
 		if used == nil {
 			used = hostfile.FirstSlots(len(cards))
@@ -48,24 +49,69 @@ func (p Prediction) GPUsUsed() func(*facts.Node) []int {
 	}
 }
 
-// throughVisible are the GPUs that a process finds at the slots, of those that its
-// CUDA_VISIBLE_DEVICES shows it; "" is none, and shows all.
-func throughVisible(slots []int, visible string, cards []facts.Card) []int {
-	shown, known := Visible(visible, len(cards), cards)
-	if visible == "" || !known {
+// behind are the GPUs that a process finds at the slots, of those that variables show it.
+func behind(slots []int, hiding []facts.Setting, cards []facts.Card) []int {
+	shown, known := Shown(hiding, cards)
+	if !known {
 		return slots
 	}
-	behind := []int{}
+	places := []int{}
 	for i, place := range shown {
 		if slots == nil || slices.Contains(slots, i) {
-			behind = append(behind, place)
+			places = append(places, place)
 		}
 	}
-	return behind
+	return places
+}
+
+// Hiding are the variables that show the ranks of a node a part of its accelerators and that
+// no launch.py sets anew, in the order in which they are applied. Of AMD's, ROCr applies its
+// own first, and HIP CUDA's only where its own is empty.
+//
+// Source: ROCm/ROCR-Runtime 6.2, core/inc/amd_filter_device.h; ROCm/clr 6.2,
+// rocclr/device/rocm/rocdevice.cpp, Device::init.
+func (p Prediction) Hiding(node *facts.Node) (hiding []facts.Setting) {
+	env := RankEnv(node.Env, p.Exports)
+	cuda, set := env.Lookup("CUDA_VISIBLE_DEVICES")
+	set = set && !p.ChoosesDevices()
+	if node.NVML.Source == facts.SourceAMD {
+		if rocr, set := env.Lookup("ROCR_VISIBLE_DEVICES"); set {
+			hiding = append(hiding, rocr)
+		}
+		if hip := env.Get("HIP_VISIBLE_DEVICES"); hip.Value != "" {
+			return append(hiding, hip)
+		}
+		set = set && cuda.Value != ""
+	}
+	if set {
+		hiding = append(hiding, cuda)
+	}
+	return hiding
+}
+
+// Shown are the cards that variables show, by their places, in the order in which a process
+// counts them; each chooses among those that the one before it left.
+func Shown(hiding []facts.Setting, cards []facts.Card) (places []int, known bool) {
+	places = hostfile.FirstSlots(len(cards))
+	for _, setting := range hiding {
+		left := make([]facts.Card, len(places))
+		for i, place := range places {
+			left[i] = cards[place]
+		}
+		shown, known := Visible(setting.Value, len(left), left)
+		if !known {
+			return nil, false
+		}
+		for i, place := range shown {
+			shown[i] = places[place]
+		}
+		places = shown
+	}
+	return places, true
 }
 
 // Accelerators is how many accelerators a rank of the launch finds on a machine,
-// whoever made them: NVIDIA's as the driver reports them. Where it was not asked or
+// whoever made them: NVIDIA's and AMD's as the driver reports them. Where it was not asked or
 // failed, device nodes are counted, as a container may be given a few of a
 // machine's; but where there is no container, a GPU that the driver holds counts
 // without its node too, because CUDA makes that on first use. Not known are those

@@ -3,6 +3,7 @@
 package launch
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -45,6 +46,33 @@ func TestGPUsUsed(t *testing.T) {
 		}
 		if diff := cmp.Diff(c.want, c.p.GPUsUsed()(node)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
+// ROCr's choice comes first and HIP chooses from that; CUDA's variable counts where HIP's is
+// empty, and is launch.py's where that starts the ranks.
+func TestGPUsUsedOfAMD(t *testing.T) {
+	launchPy, mpi := Prediction{Launcher: "pdsh"}, Prediction{Launcher: "openmpi"}
+	for name, c := range map[string]struct {
+		p    Prediction
+		env  []string
+		want []int // GPUs of four
+	}{
+		"none":                    {mpi, nil, []int{0, 1, 2, 3}},
+		"HIP's":                   {mpi, []string{"HIP_VISIBLE_DEVICES=3,1", "CUDA_VISIBLE_DEVICES=0"}, []int{3, 1}},
+		"HIP's beside launch.py":  {launchPy, []string{"HIP_VISIBLE_DEVICES=3,1"}, []int{3, 1}},
+		"CUDA's":                  {mpi, []string{"HIP_VISIBLE_DEVICES=", "CUDA_VISIBLE_DEVICES=2"}, []int{2}},
+		"CUDA's beside launch.py": {launchPy, []string{"CUDA_VISIBLE_DEVICES=2"}, []int{0, 1, 2, 3}},
+		"ROCr's, then HIP's":      {launchPy, []string{"ROCR_VISIBLE_DEVICES=3,2,1", "HIP_VISIBLE_DEVICES=2,0"}, []int{1, 3}},
+		"by UUID":                 {mpi, []string{"ROCR_VISIBLE_DEVICES=GPU-1901e5bd3a0fcc02"}, []int{2}},
+	} {
+		node := &facts.Node{Name: "w1", Facts: facts.Facts{NVML: &facts.NVML{Source: facts.SourceAMD}, Env: &facts.Env{Vars: launchtest.Env("environment", c.env...)}}}
+		for i := range 4 {
+			node.NVML.Cards = append(node.NVML.Cards, facts.Card{Index: i, UUID: fmt.Sprintf("GPU-1901e5bd3a0fcc%02x", i)})
+		}
+		if diff := cmp.Diff(c.want, c.p.GPUsUsed()(node)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func undoDriver(d topicChange) []fix.Command {
 	if d.node.GPU != nil && d.node.GPU.OpenModule {
 		kind = "open"
 	}
-	return []fix.Command{remedy.HowInstalled, remedy.ExactDriver(d.node, unquoted(string(d.changes[at].Before)), kind)}
+	return []fix.Command{remedy.HowInstalled(d.node), remedy.ExactDriver(d.node, unquoted(string(d.changes[at].Before)), kind)}
 }
 
 // undoGPUs is for what is out of order where no check of this run has said so; of other

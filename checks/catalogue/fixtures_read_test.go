@@ -230,7 +230,7 @@ func valueOf(node *yaml.Node) (any, error) {
 func (c fixture) build(t *testing.T) (fleettest.Fleet, checks.Policy) {
 	t.Helper()
 	changes := maps.Clone(c.changes)
-	fleet, policy := fleettest.Healthy(sizeOf(changes, 4)), checks.DefaultPolicy()
+	fleet, policy := healthy(changes, 4), checks.DefaultPolicy()
 	fleet.Nodes = changedNodes(t, fleet.Nodes, changes)
 	if patch, given := take(changes, "head"); given {
 		head := patched(t, *fleet.Head, patch)
@@ -258,7 +258,7 @@ func (c fixture) build(t *testing.T) (fleettest.Fleet, checks.Policy) {
 // only where the changes name it.
 func baselineOf(t *testing.T, changes map[string]any, size int) *checks.Baseline {
 	t.Helper()
-	then := fleettest.Healthy(sizeOf(changes, size))
+	then := healthy(changes, size)
 	earlier := &checks.Baseline{File: "golden.json", Nodes: changedNodes(t, then.Nodes, changes)}
 	if patch, given := take(changes, "head"); given {
 		head := patched(t, *then.Head, patch)
@@ -280,11 +280,16 @@ func take(changes map[string]any, who string) (any, bool) {
 	return patch, given
 }
 
-func sizeOf(changes map[string]any, usual int) int {
-	if size, given := take(changes, "nodes"); given {
-		return size.(int)
+// healthy is the fleet that is changed, of the size and with the GPUs of the maker that the
+// changes say.
+func healthy(changes map[string]any, size int) fleettest.Fleet {
+	if given, is := take(changes, "nodes"); is {
+		size = given.(int)
 	}
-	return usual
+	if maker, given := take(changes, "maker"); given && maker == "AMD" {
+		return fleettest.HealthyAMD(size)
+	}
+	return fleettest.Healthy(size)
 }
 
 // changedNodes takes the changes of all nodes and then those of each. A node of null

@@ -26,9 +26,13 @@ var Count = checks.Check{
 		"another one than the log says. Compared are what the driver shows with what it holds and with the device nodes, and the nodes with each other. A number of slots is " +
 		"a statement: where it is what the node shows, the node may have fewer than the others. Where it is more, slots-fit says so, and this check does not. " +
 		"GPUs that the driver hides from this session, or a job's cgroup keeps it from, are another job's.",
-	WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
-	Run:      judgeGPUCount,
+	WouldSee: invalidDevice,
+	Run: func(view checks.View) []checks.Finding {
+		return spoken(view, invalidDevice, judgeGPUCount(view))
+	},
 }
+
+const invalidDevice = "RuntimeError: CUDA error: invalid device ordinal"
 
 func judgeGPUCount(view checks.View) []checks.Finding {
 	nodes, findings := judgedGPUs(view)
@@ -47,6 +51,7 @@ func judgeGPUCount(view checks.View) []checks.Finding {
 			alike = append(alike, node)
 		}
 	}
+	findings = append(findings, unlikeMakers(nodes)...)
 	for _, node := range view.Nodes {
 		if !node.NVML.Asked && !short[node.Name] && (slotsOf(node) == nil || len(slotsOf(node)) > 0) {
 			findings = append(findings, noGPU(node))
@@ -55,14 +60,27 @@ func judgeGPUCount(view checks.View) []checks.Finding {
 	return append(findings, fewerGPUs(alike, slotsOf)...)
 }
 
+const talksToItself = "a hang or an error at the first collective: NCCL talks to NCCL alone"
+
+// unlikeMakers is of a fleet with GPUs of both makers.
+func unlikeMakers(nodes []*facts.Node) (findings []checks.Finding) {
+	for _, d := range compare.Differences(compare.Among(nodes, "GPUs of", maker)) {
+		f := d.Finding("makers of GPUs")
+		f.WouldSee = talksToItself
+		f.Remedy = []fix.Command{fix.Note("take {nodes} out of {hostfile}")}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
 func noGPU(node *facts.Node) checks.Finding {
 	f := checks.Finding{
-		Nodes: []string{node.Name}, Summary: "there is no GPU of NVIDIA's here, and others of the launch have some", Want: "GPUs of one maker on every node",
-		WouldSee: noDriver, Remedy: []fix.Command{fix.On("lspci -d 10de:   # does the bus show any?"), fix.Note("take {nodes} out of {hostfile}")},
+		Nodes: []string{node.Name}, Summary: "there is no GPU of NVIDIA's or AMD's here, and others of the launch have some", Want: "GPUs of one maker on every node",
+		WouldSee: noDriver, Remedy: []fix.Command{onBus, fix.Note("take {nodes} out of {hostfile}")},
 	}
 	if others := len(valueOf(node.GPU).Others); others > 0 {
 		f.Got = fmt.Sprintf("%d accelerators of another maker", others)
-		f.WouldSee = "a hang or an error at the first collective: NCCL talks to NCCL alone"
+		f.WouldSee = talksToItself
 	}
 	if container := ranks.ContainerOf(node); container != "" {
 		f.Remedy = append(remedy.StartWithGPUs(container), f.Remedy[1])
@@ -86,14 +104,14 @@ func fewerGPUs(nodes []*facts.Node, slotsOf func(*facts.Node) []int) (findings [
 		}
 		f := d.Finding("numbers of GPUs")
 		f.Verdict = checks.Warn
-		f.Remedy = []fix.Command{fix.On("nvidia-smi -L; lspci -d 10de:   # is one missing?")}
+		f.Remedy = []fix.Command{listGPUs}
 		f.WouldSee = "nothing, if the launch needs no more than are shown"
 		findings = append(findings, f)
 	}
 	return findings
 }
 
-// unheld are the GPUs on a machine's bus that no driver of NVIDIA's holds although
+// unheld are the GPUs on a machine's bus that no driver of their maker's holds although
 // it answers for others. Those given to virtual machines are not meant for us, and a
 // container sees the bus of the whole machine.
 func unheld(node *facts.Node) (addresses []string) {
@@ -108,7 +126,7 @@ func unheld(node *facts.Node) (addresses []string) {
 	return addresses
 }
 
-// lost are the GPUs that NVIDIA's driver holds, or that have device nodes, and that
+// lost are the GPUs that the driver holds, or that have device nodes, and that
 // it does not show: by PCI address, by device node where the bus shows no trace or
 // where some are another job's, as of those only the device nodes say which they are.
 func lost(node *facts.Node) (names []string) {
@@ -119,7 +137,7 @@ func lost(node *facts.Node) (names []string) {
 	others := withheld(node)
 	if ranks.ContainerOf(node) == "" && others == 0 {
 		for _, device := range gpu.OnBus {
-			if device.Driver == "nvidia" && !shows(node.NVML.Cards, device.Address) {
+			if device.Driver == map[bool]string{false: "nvidia", true: "amdgpu"}[isAMD(node)] && !shows(node.NVML.Cards, device.Address) {
 				names = append(names, device.Address)
 			}
 		}
@@ -166,8 +184,8 @@ func unheldGPUs(view checks.View, node *facts.Node, slots []int) []checks.Findin
 	}
 	f := checks.Finding{
 		Summary: "GPUs on the bus are held by no driver of NVIDIA's", Got: strings.Join(addresses, ", "),
-		Want: "the driver nvidia for every GPU that is to compute", WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
-		Remedy: []fix.Command{fix.On("lspci -nnk -d 10de:   # which they are"), driverLog.Remark("why the driver refused them")},
+		Want: "the driver nvidia for every GPU that is to compute", WouldSee: invalidDevice,
+		Remedy: []fix.Command{whichHeld, typedFor(node, driverLog).Remark("why the driver refused them")},
 	}
 	if slices.Contains(busDrivers(node), "nouveau") {
 		f.Remedy = append(f.Remedy, nouveauOff)
@@ -179,6 +197,8 @@ func unheldGPUs(view checks.View, node *facts.Node, slots []int) []checks.Findin
 	}
 	return []checks.Finding{f}
 }
+
+var whichHeld = fix.On("lspci -nnk -d 10de:   # which they are")
 
 const unneeded = "nothing: the launch does not use what is not shown"
 
@@ -205,7 +225,7 @@ func lostGPU(view checks.View, node *facts.Node, names []string, slots []int) ch
 		Got:      fmt.Sprintf("%d; not shown: %s", len(node.NVML.Cards), strings.Join(names, ", ")),
 		Want:     fmt.Sprint(len(node.NVML.Cards) + len(names)),
 		Remedy:   []fix.Command{driverLog, fix.On("cat /proc/self/cgroup   # or does the session belong to a job that was given some of them?")},
-		WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
+		WouldSee: invalidDevice,
 	}
 	if len(names) > 1 {
 		f.Summary = "the driver shows fewer GPUs than there are"

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"preflight/checks"
 	"preflight/checks/compare"
@@ -21,15 +22,18 @@ import (
 
 var DriverLoads = checks.Check{
 	ID:       "gpu-driver-loads",
-	Title:    "the NVIDIA driver answers on every node that shows its GPUs, and ranks may use it",
+	Title:    "the driver answers on every node that shows its GPUs, and ranks may use it",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionNVML},
 	Doc: "A driver is a kernel module, libraries that must be of the same version, and device nodes that must be there and open. Each of them fails in its own way: no " +
 		"module after an upgrade of the kernel, a module of before the upgrade of the libraries, a container that lost the right to its GPUs, a GPU that no longer answers and takes " +
 		"every program along that asks for it. torch then finds no GPU, and DeepSpeed 0.14.1 and later takes the CPU on that node without an error: the others wait for it. The driver is asked " +
-		"by NVML in a process of its own, or by nvidia-smi where NVML cannot be loaded. A node whose driver fails is left out by all other gpu checks.",
+		"by NVML in a process of its own, or by nvidia-smi where NVML cannot be loaded. A node whose driver fails is left out by all other gpu checks. " +
+		"Of AMD's GPUs it is the module amdgpu that must be loaded and show one that computes, and /dev/kfd and the GPUs' render nodes that must be open to this account.",
 	WouldSee: noGPUs,
-	Run:      judgeDrivers,
+	Run: func(view checks.View) []checks.Finding {
+		return spoken(view, noGPUs, judgeDrivers(view))
+	},
 }
 
 // What torch says of a driver that does not work (c10/cuda/CUDAFunctions.cpp and
@@ -148,6 +152,9 @@ func closedDevices(node *facts.Node) (findings []checks.Finding) {
 			refused = append(refused, door.Path+": "+door.Problem)
 		}
 	}
+	if isAMD(node) {
+		return closedToROCm(node, missing, refused)
+	}
 	if refused != nil {
 		findings = append(findings, checks.Finding{
 			Summary: "ranks may not open the driver's device nodes", Got: strings.Join(refused, ", "), WouldSee: unknownCUDA,
@@ -174,8 +181,8 @@ func isOthersDevice(node *facts.Node, path string) bool {
 	if !slices.Contains(node.GPU.Devices, path) {
 		return false
 	}
-	number := strings.TrimPrefix(path, "/dev/nvidia")
-	for i := range node.NVML.Cards { // by index: a card is large, and large fleets have many
+	number := path[strings.LastIndexFunc(path, unicode.IsLetter)+1:] // of /dev/nvidia3, of /dev/dri/renderD131
+	for i := range node.NVML.Cards {                                 // by index: a card is large, and large fleets have many
 		if minor := node.NVML.Cards[i].Minor; minor == nil || number == strconv.Itoa(*minor) {
 			return false
 		}
@@ -196,7 +203,7 @@ func closedDeviceNames(node *facts.Node) string {
 // lacksLibcuda is a node whose NVML answers and that has no CUDA driver for the
 // ranks, as a container with the capability utility alone.
 func lacksLibcuda(node *facts.Node) []checks.Finding {
-	if len(node.GPU.Libcuda) > 0 {
+	if len(node.GPU.Libcuda) > 0 || isAMD(node) {
 		return nil
 	}
 	f := checks.Finding{
@@ -327,6 +334,9 @@ var nouveauOff = fix.On(`printf "blacklist nouveau\noptions nouveau modeset=0\n"
 
 // moduleMissing is NVML's error 9. Another driver on the GPUs keeps the module off them.
 func moduleMissing(node *facts.Node) checks.Finding {
+	if isAMD(node) {
+		return amdModuleMissing(node)
+	}
 	f := checks.Finding{Summary: "the kernel module of NVIDIA's driver is not loaded", Want: "the module nvidia", WouldSee: noDriver}
 	switch holders := busDrivers(node); {
 	case valueOf(node.GPU).Module != "":

@@ -28,7 +28,7 @@ var Fabric = checks.Check{
 		"it may be read) count until the driver is loaded anew.",
 	WouldSee: "RuntimeError: Unexpected error from cudaGetDeviceCount() … Error 802: system not yet initialized",
 	Run: func(view checks.View) []checks.Finding {
-		nodes, findings := judgedGPUs(view)
+		nodes, findings := judgedNVIDIA(view)
 		cardsOf := usedCards(view)
 		for _, node := range nodes {
 			findings = append(findings, refusedFacts(view, node, cardsOf(node), neededForFabric)...)

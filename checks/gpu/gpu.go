@@ -21,7 +21,7 @@ import (
 )
 
 // judgedGPUs are the nodes whose GPUs a check may judge: those whose driver showed
-// all of them. A node that shows nothing of NVIDIA is for slots-fit and gpu-count to
+// all of them. A node that shows nothing of NVIDIA or AMD is for slots-fit and gpu-count to
 // speak of. What is found of the others begins with the findings that come along:
 // the reason to skip where nothing is to be judged, and an unknown for each node
 // whose driver fails, which gpu-driver-loads explains unless it is switched off.
@@ -49,7 +49,7 @@ func judgedGPUs(view checks.View) (nodes []*facts.Node, found []checks.Finding) 
 	return nodes, found
 }
 
-// askedGPUs are the nodes that show something of NVIDIA, so that their driver was
+// askedGPUs are the nodes that show something of NVIDIA or AMD, so that their driver was
 // asked, or the reason why GPUs are not what this launch is about. Where nobody said
 // so and it takes the CPU because no driver works, it may well be about them.
 func askedGPUs(view checks.View) (nodes []*facts.Node, reason string) {
@@ -63,9 +63,9 @@ func askedGPUs(view checks.View) (nodes []*facts.Node, reason string) {
 	case len(nodes) > 0:
 		return nodes, ""
 	case slices.ContainsFunc(view.Nodes, others):
-		return nil, "the accelerators are not NVIDIA's"
+		return nil, "the accelerators are neither NVIDIA's nor AMD's"
 	}
-	return nil, "no node shows a GPU of NVIDIA's"
+	return nil, "no node shows a GPU of NVIDIA's or AMD's"
 }
 
 func gpuName(card facts.Card) string {
@@ -124,6 +124,9 @@ var (
 	resetGPU = fix.On("sudo nvidia-smi --gpu-reset -i {gpus}   # once nothing uses it; or reboot")
 	// resetGPUs is what becomes of it where GPUs can be reset together only.
 	resetGPUs = fix.On("sudo nvidia-smi --gpu-reset   # all of them, as NVLink joins them, once nothing uses any; or reboot")
+
+	listGPUs = fix.On("nvidia-smi -L; lspci -d 10de:   # is one missing?")
+	onBus    = fix.On("lspci -d 10de:   # does the bus show any?")
 
 	// rebootNode ends whatever runs on a node, and not only a launch of ours.
 	rebootNode = fix.On("sudo reboot   # once nobody's job runs there")
@@ -205,7 +208,7 @@ func usualOf(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card, kind 
 // cardRule is one thing that may be wrong with a GPU.
 type cardRule struct {
 	// Finding is that of a node that has such GPUs. In its commands {gpus} becomes
-	// their indices, as nvidia-smi -i takes them.
+	// their indices, as nvidia-smi -i takes them, or their addresses for amd-smi.
 	checks.Finding
 	wrong func(*facts.Node, *facts.Card) string // what a GPU shows of it, "" for nothing
 }
@@ -215,7 +218,7 @@ func (r *cardRule) judge(node *facts.Node, cards []*facts.Card) (findings []chec
 	if !slices.ContainsFunc(cards, func(card *facts.Card) bool { return r.wrong(node, card) != "" }) {
 		return nil, cards
 	}
-	var shows, numbers []string
+	var shows, numbers, addresses []string
 	met := map[string][]*facts.Card{}
 	together := false
 	for _, card := range cards {
@@ -228,7 +231,7 @@ func (r *cardRule) judge(node *facts.Node, cards []*facts.Card) (findings []chec
 			shows = append(shows, text)
 		}
 		met[text] = append(met[text], card)
-		numbers = append(numbers, strconv.Itoa(card.Index))
+		numbers, addresses = append(numbers, strconv.Itoa(card.Index)), append(addresses, card.Address)
 		together = together || resetTogether(node, card)
 	}
 	for i, text := range shows {
@@ -237,11 +240,14 @@ func (r *cardRule) judge(node *facts.Node, cards []*facts.Card) (findings []chec
 	f := r.Finding
 	f.Nodes, f.Got, f.Remedy = []string{node.Name}, strings.Join(shows, "; "), nil
 	gpus := map[string]fix.Arg{"gpus": fix.Name(strings.Join(numbers, ","))}
+	if isAMD(node) { // HIP and amd-smi need not count alike
+		gpus["gpus"] = fix.List[fix.Name](" ", addresses)
+	}
 	for _, command := range r.Remedy {
 		if command.Is(resetGPU) && together {
 			command = resetGPUs
 		}
-		f.Remedy = append(f.Remedy, remedy.OnMachine(node, command.Bind(gpus)))
+		f.Remedy = append(f.Remedy, remedy.OnMachine(node, typedFor(node, command).Bind(gpus)))
 	}
 	return []checks.Finding{f}, others
 }
@@ -300,6 +306,9 @@ func uptime(node *facts.Node) float64 { return cmp.Or(valueOf(node.Host).Uptime,
 // when it was started.
 func orStartWithGPUs(node *facts.Node, onMachine ...fix.Command) []fix.Command {
 	if container := ranks.ContainerOf(node); container != "" {
+		if node.NVML != nil && isAMD(node) {
+			return remedy.StartWithAMD(container)
+		}
 		return remedy.StartWithGPUs(container)
 	}
 	return onMachine

@@ -24,8 +24,9 @@ var Healthy = checks.Check{
 		"floods of corrected errors, error correction that is off where other GPUs of the model have it on, and the driver's Xid messages of the last 24 hours that mean " +
 		"the hardware or its firmware, not an application. Errors of an earlier day that were repaired (aggregate counters, remapped rows) are nobody's trouble. " +
 		"Where the driver tells no recovery action, those that take a reset are a failure, the log is asked for an action, and where the kernel's log is for root only, as on most distributions, and the journal may not be read either, Xids are not looked at. " +
+		"Of AMD's GPUs it is the uncorrectable and corrected errors that their parts have counted (ras in /sys). " +
 		"What the driver refuses to tell of a GPU that answers otherwise is warned of: the GPU may well compute.",
-	WouldSee: "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+	WouldSee: uncorrectable,
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := judgedGPUs(view)
 		cardsOf := usedCards(view)
@@ -35,12 +36,14 @@ var Healthy = checks.Check{
 			findings = append(findings, refusedFacts(view, node, cardsOf(node), neededForHealth...)...)
 			findings = append(findings, firstOf(node, cardsOf(node), rules, xidRules(node), refusedCalls)...)
 		}
-		return findings
+		return spoken(view, uncorrectable, findings)
 	},
 }
 
+const uncorrectable = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
+
 var neededForHealth = []essential{
-	{func(card *facts.Card) bool { return card.ECC == nil || card.ECC.Uncorrected == nil }, []string{"nvmlDeviceGetEccMode", "nvmlDeviceGetTotalEccErrors"}},
+	{func(card *facts.Card) bool { return card.ECC == nil || card.ECC.Uncorrected == nil }, []string{"nvmlDeviceGetEccMode", "nvmlDeviceGetTotalEccErrors", facts.CallRAS}},
 	{func(card *facts.Card) bool { return card.Remapped == nil }, []string{"nvmlDeviceGetRemappedRows"}},
 	{func(card *facts.Card) bool { return card.Retired == nil }, []string{"nvmlDeviceGetRetiredPages"}},
 }
@@ -109,7 +112,7 @@ var refusedCalls = []cardRule{{checks.Finding{
 	Verdict:  checks.Warn,
 	Summary:  "the driver answers for a GPU, and cannot tell all of it",
 	Want:     "every call answered; if it stays so: reset the GPU, and have it looked at if it does not compute",
-	Remedy:   []fix.Command{fix.On("nvidia-smi -q -i {gpus}   # which values are ERR! or Unknown Error, and do they stay so?"), xidLog},
+	Remedy:   []fix.Command{showRefused, xidLog},
 	WouldSee: "nothing as a rule: a value that is missing in monitoring",
 }, func(_ *facts.Node, card *facts.Card) string {
 	if whyUnusable(card) != nil {
@@ -193,6 +196,12 @@ const remappedLimit = 512
 // corrected: so many a day, and so many at least.
 const floodPerDay = 10_000
 
+var (
+	showECC     = fix.On("nvidia-smi -q -d ECC,ROW_REMAPPER -i {gpus}   # if they come again: have the GPU replaced")
+	showRefused = fix.On("nvidia-smi -q -i {gpus}   # which values are ERR! or Unknown Error, and do they stay so?")
+	showFlood   = fix.On("nvidia-smi -q -d ECC -i {gpus}")
+)
+
 // memoryRules are in the order of their gravity. A row that waits to be remapped is
 // a warning only: until the reset the driver keeps its page from being used.
 //
@@ -212,7 +221,7 @@ var memoryRules = []cardRule{{checks.Finding{
 }}, {checks.Finding{
 	Summary: "a GPU had memory errors that could not be corrected, and was not reset since",
 	Want:    "no uncorrectable error since the driver was loaded",
-	Remedy:  []fix.Command{resetGPU, fix.On("nvidia-smi -q -d ECC,ROW_REMAPPER -i {gpus}   # if they come again: have the GPU replaced"), withoutNode},
+	Remedy:  []fix.Command{resetGPU, showECC, withoutNode},
 }, func(_ *facts.Node, card *facts.Card) string {
 	errors := valueOf(valueOf(card.ECC).Uncorrected)
 	if errors > 0 {
@@ -257,7 +266,7 @@ var correctedFlood = []cardRule{{checks.Finding{
 	Verdict:  checks.Warn,
 	Summary:  "a GPU corrects memory errors all the time",
 	Want:     fmt.Sprintf("fewer than %d a day", floodPerDay),
-	Remedy:   []fix.Command{fix.On("nvidia-smi -q -d ECC -i {gpus}"), resetGPU},
+	Remedy:   []fix.Command{showFlood, resetGPU},
 	WouldSee: "no message: the GPU is slower than the others; often uncorrectable errors later",
 }, func(node *facts.Node, card *facts.Card) string {
 	errors := valueOf(valueOf(card.ECC).Corrected)

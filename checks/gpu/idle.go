@@ -30,7 +30,7 @@ var Idle = checks.Check{
 	Doc: "A job that died and left a process, another user's notebook or a container that nobody sees take memory and time of a GPU, and the rank there runs out of memory or is slower " +
 		"than all the others, who wait for it. A process that computes is a failure from 1 GiB on or where the GPU takes one process only, else a warning; so is memory in use that no " +
 		"process in sight explains, by its share. Desktops are warned of from 1 GiB on; the driver's daemons, DCGM and MPS are nobody's job. GPUs the launch leaves alone are not looked at.",
-	WouldSee: "torch.OutOfMemoryError: CUDA out of memory",
+	WouldSee: outOfMemory,
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := judgedGPUs(view)
 		cardsOf := usedCards(view)
@@ -39,9 +39,17 @@ var Idle = checks.Check{
 			findings = append(findings, usedBy(node, cardsOf(node))...)
 			findings = append(findings, firstOf(node, cardsOf(node), hiddenUse(node, cardsOf(node)))...)
 		}
-		return findings
+		return spoken(view, outOfMemory, findings)
 	},
 }
+
+const outOfMemory = "torch.OutOfMemoryError: CUDA out of memory"
+
+var (
+	showUse    = fix.On("nvidia-smi   # as root on the machine itself: processes of other containers show there")
+	showUsers  = fix.On("sudo fuser -v /dev/nvidia*")
+	showUnseen = fix.On("nvidia-smi   # on the machine itself: the process is of another container or of the host")
+)
 
 // neededForUse is what shows that somebody uses a GPU. Processes of another kind may be known
 // where those that compute are not.
@@ -61,8 +69,8 @@ func hiddenUse(node *facts.Node, cards []*facts.Card) []cardRule {
 	windows := slices.Contains(valueOf(node.GPU).Others, launch.WindowsGPUs)
 	shared := windows || valueOf(node.Host).Arch == "aarch64"
 	commands := []fix.Command{
-		fix.On("nvidia-smi   # as root on the machine itself: processes of other containers show there"),
-		fix.On("sudo fuser -v /dev/nvidia*"),
+		showUse,
+		showUsers,
 		resetGPU,
 	}
 	if windows {
@@ -166,7 +174,7 @@ func usedBy(node *facts.Node, cards []*facts.Card) []checks.Finding {
 			fix.On("sudo kill %s   # once its owner agrees", fix.List[fix.Name](" ", seen)))
 	}
 	if unseen != nil {
-		f.Remedy = append(f.Remedy, fix.On("nvidia-smi   # on the machine itself: the process is of another container or of the host"))
+		f.Remedy = append(f.Remedy, showUnseen)
 	}
 	return []checks.Finding{f}
 }

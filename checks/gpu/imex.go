@@ -29,7 +29,7 @@ var IMEX = checks.Check{
 		"The services come up together only where the lists of machines they were given are the same everywhere. In a container the service runs outside, and only the channel is looked at.",
 	WouldSee: "NCCL WARN MNNVL (cliqueSize 8) is available but not working on this system. Check the IMEX configuration (nvidia-imex-ctl -N). Set NCCL_MNNVL_ENABLE=0 to ignore this issue.",
 	Run: func(view checks.View) []checks.Finding {
-		nodes, findings := judgedGPUs(view)
+		nodes, findings := judgedNVIDIA(view)
 		transports := nccl.NewTransports(view.Launch, view.All)
 		joined := compare.Without(nodes, func(n *facts.Node) bool { return transports.Domain(n) == "" })
 		if len(nodes) > 0 && len(joined) == 0 {

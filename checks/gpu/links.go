@@ -25,8 +25,8 @@ var Links = checks.Check{
 	Doc: "NVLinks are compared with those of most GPUs of the model in the fleet, as what is down everywhere is not wired; behind NVSwitches every link must be up. A link down there is a failure, " +
 		"as NCCL takes the GPUs of a machine for alike; between GPUs it is a warning, and so are slow links, many errors, a PCIe link of fewer lanes than GPU and slot could have or of a lower " +
 		"generation than on most GPUs of the model, and many PCIe replays. What an idle GPU's PCIe link runs at now says nothing. Where the fabric manager is in trouble (gpu-fabric) and on GPUs " +
-		"with MIG, NVLinks are not looked at.",
-	WouldSee: "no message: traffic between GPUs takes a slower way",
+		"with MIG, NVLinks are not looked at. AMD's GPUs have XGMI in their place, one link to each other GPU of the machine.",
+	WouldSee: slowerWay,
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := judgedGPUs(view)
 		cardsOf, linkedOf := usedCards(view), linkedCards(view)
@@ -38,9 +38,11 @@ var Links = checks.Check{
 			findings = append(findings, firstOf(node, linkedOf(node), nvlink)...)
 			findings = append(findings, firstOf(node, cardsOf(node), pcie)...)
 		}
-		return findings
+		return spoken(view, slowerWay, findings)
 	},
 }
+
+const slowerWay = "no message: traffic between GPUs takes a slower way"
 
 var neededForWidth = essential{func(card *facts.Card) bool { return card.Link.Width == 0 }, []string{"nvmlDeviceGetCurrPcieLinkWidth"}}
 
@@ -68,7 +70,10 @@ const (
 	manyWrongBits  = 1e-12
 )
 
-var showLinks = fix.On("nvidia-smi nvlink -s -i {gpus}")
+var (
+	showLinks  = fix.On("nvidia-smi nvlink -s -i {gpus}")
+	showFaults = fix.On(`sudo dmesg -T | grep -iE "nvlink|xid"`)
+)
 
 // nvLinkRules are by what most GPUs of each model have, links that are up and
 // their speed in bit/s, and by whether the machine shows NVSwitches.
@@ -76,7 +81,7 @@ func nvLinkRules(up, speed map[string]int64) []cardRule {
 	return []cardRule{{checks.Finding{
 		Summary:  "NVLinks to the NVSwitches are down",
 		Want:     "every link active: reset the GPUs, else reseat or replace the GPU or its board",
-		Remedy:   []fix.Command{showLinks, fix.On(`sudo dmesg -T | grep -iE "nvlink|xid"`), resetGPU, fix.On("sudo systemctl restart nvidia-fabricmanager   # after it")},
+		Remedy:   []fix.Command{showLinks, showFaults, resetGPU, fix.On("sudo systemctl restart nvidia-fabricmanager   # after it")},
 		WouldSee: "P2P is disabled between NVLINK connected GPUs, or CUDA failure in NVLS setup",
 	}, func(node *facts.Node, card *facts.Card) string {
 		switched := node.GPU != nil && node.GPU.NVSwitches > 0
@@ -88,7 +93,7 @@ func nvLinkRules(up, speed map[string]int64) []cardRule {
 		Verdict: checks.Warn,
 		Summary: "NVLinks are down that other GPUs of the model have up",
 		Want:    "as many links as on most GPUs of the model: look at bridges, boards and cables",
-		Remedy:  []fix.Command{showLinks, fix.On(`sudo dmesg -T | grep -iE "nvlink|xid"`)},
+		Remedy:  []fix.Command{showLinks, showFaults},
 	}, func(_ *facts.Node, card *facts.Card) string { return downLinks(card, up[card.Name]) }}, {checks.Finding{
 		Verdict: checks.Warn,
 		Summary: "NVLinks are slower than they could be",

@@ -26,7 +26,7 @@ var Mode = checks.Check{
 		"Exclusive-process mode is fine: a rank is one process on its GPU.",
 	WouldSee: busyCUDA,
 	Run: func(view checks.View) []checks.Finding {
-		nodes, findings := judgedGPUs(view)
+		nodes, findings := judgedNVIDIA(view)
 		cardsOf, slotsOf := usedCards(view), view.Launch.SlotsUsed()
 		common := usual(nodes, cardsOf, func(card *facts.Card) int64 { return int64(card.Clock.AppSM) })
 		rules := append(slices.Clip(modeRules), appClocks(common))
@@ -144,7 +144,7 @@ var Throttle = checks.Check{
 		"Clocks and PCIe speed of an idle GPU are low, and say nothing.",
 	WouldSee: "no message: every collective waits for the slowest GPU",
 	Run: func(view checks.View) []checks.Finding {
-		nodes, findings := judgedGPUs(view)
+		nodes, findings := judgedNVIDIA(view)
 		cardsOf := usedCards(view)
 		limits := usualOf(nodes, cardsOf, boardOf, func(card *facts.Card) int64 { return int64(card.Power.Limit) })
 		clock := maxClock(usualOf(nodes, cardsOf, boardOf, func(card *facts.Card) int64 { return int64(card.Clock.MaxSM) }))

@@ -30,7 +30,7 @@ var NCCLFits = checks.Check{
 }
 
 func judgeNCCLCode(view checks.View) []checks.Finding {
-	nodes, findings := judgedGPUs(view)
+	nodes, findings := judgedNVIDIA(view)
 	if len(nodes) == 0 {
 		return findings
 	}

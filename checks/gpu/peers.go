@@ -29,7 +29,7 @@ var PeerAccess = checks.Check{
 		"between GPUs, and between GPUs and RDMA adapters, through the processor: slow, or a hang. ACS shows to root only, and where it does not show it is not judged.",
 	WouldSee: "NCCL WARN P2P is disabled between NVLINK connected GPUs 0 and 1. This should not be the case given their connectivity, and is probably due to a hardware issue",
 	Run: func(view checks.View) []checks.Finding {
-		nodes, findings := judgedGPUs(view)
+		nodes, findings := judgedNVIDIA(view)
 		linkedOf := linkedCards(view)
 		var several []*facts.Node
 		answered := false
@@ -249,7 +249,7 @@ var Direct = checks.Check{
 		"by itself NCCL does not go that far. Distances that a virtual machine does not show, or a file of NCCL_TOPO_FILE states, are not judged. GeForce and TITAN cards cannot do it. Whether data arrives is not tried.",
 	WouldSee: "no message but GPU Direct RDMA Disabled at NCCL_DEBUG=INFO: transfers between nodes are slow",
 	Run: func(view checks.View) []checks.Finding {
-		nodes, findings := judgedGPUs(view)
+		nodes, findings := judgedNVIDIA(view)
 		if len(nodes) == 0 {
 			return findings
 		}

@@ -5,6 +5,7 @@ package gpu
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -20,12 +21,12 @@ import (
 
 var DriverSame = checks.Check{
 	ID:        "gpu-driver-same",
-	Title:     "every node runs the same NVIDIA driver",
+	Title:     "every node runs the same driver of its GPUs",
 	Severity:  checks.Warning,
 	Needs:     []facts.Section{facts.SectionNVML},
 	DependsOn: []string{"gpu-driver-runs-cuda"},
 	Doc: "NCCL takes what all ranks can: the oldest driver decides for all whether cuMem is used, and one node without the open kernel module has no DMA-BUF for GPUDirect. The ranks still work " +
-		"together across drivers, so this is warned of. A node that was not updated with the others shows here first. Whether a driver runs torch at all is gpu-driver-runs-cuda's to say.",
+		"together across drivers, so this is warned of. A node that was not updated with the others shows here first. Of AMD's GPUs the module amdgpu and the installed ROCm are compared. Whether a driver runs torch at all is gpu-driver-runs-cuda's to say.",
 	WouldSee: "nothing as a rule; what the oldest driver cannot do is off on all nodes, and a fault of one driver shows on some nodes only",
 	Run:      judgeDriversAlike,
 }
@@ -40,12 +41,14 @@ func judgeDriversAlike(view checks.View) []checks.Finding {
 		return compare.Without(nodes, func(n *facts.Node) bool { return value(n) == "" })
 	}
 	driver := func(n *facts.Node) string { return n.NVML.Driver }
+	rocm := func(n *facts.Node) string { return valueOf(n.GPU).ROCm }
 	all := compare.ByPolicy(view, compare.Among(showing(driver), "driver", driver), "nvml.driver")
-	for _, d := range compare.Differences(append(all, compare.Among(showing(remedy.ModuleKind), "kernel module", remedy.ModuleKind))...) {
+	all = append(all, compare.Among(showing(remedy.ModuleKind), "kernel module", remedy.ModuleKind), compare.Among(showing(rocm), rocmRelease, rocm))
+	for _, d := range compare.Differences(all...) {
 		f := d.Finding("NVIDIA drivers")
-		f.Remedy = []fix.Command{remedy.HowInstalled}
+		odd := slices.IndexFunc(nodes, func(n *facts.Node) bool { return n.Name == d.Nodes[0] })
+		f.Remedy = []fix.Command{remedy.HowInstalled(nodes[odd])}
 		if !d.Split {
-			odd := slices.IndexFunc(nodes, func(n *facts.Node) bool { return n.Name == d.Nodes[0] })
 			if usual := slices.IndexFunc(nodes, func(n *facts.Node) bool { return !slices.Contains(d.Nodes, n.Name) }); sameModels(nodes[odd], nodes[usual]) {
 				f.Remedy = append(f.Remedy, sameDriver(d, nodes[odd]))
 			} else {
@@ -54,8 +57,10 @@ func judgeDriversAlike(view checks.View) []checks.Finding {
 		}
 		findings = append(findings, f)
 	}
-	return findings
+	return spoken(view, "", findings)
 }
+
+const rocmRelease = "ROCm"
 
 // sameModels is whether two nodes have GPUs of the same models, so that the driver of
 // one is a driver for the other.
@@ -71,11 +76,15 @@ func sameModels(a, b *facts.Node) bool {
 }
 
 func sameDriver(d compare.Difference, odd *facts.Node) fix.Command {
+	if dev := d.Deviations[0]; dev.Name == rocmRelease { // with the driver that is wanted
+		return fix.Note("install ROCm %s in the way that this one came to be installed", fix.Text(remedy.WordOr(dev.Want, "as on the other nodes")))
+	}
 	version, kind := odd.NVML.Driver, remedy.ModuleKind(odd)
 	for _, dev := range d.Deviations {
-		if dev.Name == "driver" {
+		switch dev.Name {
+		case "driver":
 			version = dev.Want
-		} else {
+		case "kernel module":
 			kind = dev.Want
 		}
 	}
@@ -89,7 +98,7 @@ var ModelSame = checks.Check{
 	Needs:    []facts.Section{facts.SectionNVML},
 	Doc: "Ranks wait for each other at every step, so that the slowest model sets the pace, and every rank holds as much as the others, so that the smallest memory sets the size. Mixed " +
 		"fleets are run on purpose all the same, with a batch that fits the smallest: this is warned of, and nothing here fails a launch. Compared are the GPUs that the slots take; " +
-		"their VBIOS as well, where the model is the same: another one may set other limits of power and clock.",
+		"their VBIOS as well, and of AMD's what firmware the driver loaded, where the model is the same: another one may set other limits of power and clock.",
 	WouldSee: "nothing: every step takes as long as on the slowest GPU",
 	Run:      judgeGPUModels,
 }
@@ -109,7 +118,7 @@ func judgeGPUModels(view checks.View) []checks.Finding {
 		if mixed := models(node); strings.Contains(mixed, ", ") {
 			findings = append(findings, checks.Finding{
 				Nodes: []string{node.Name}, Summary: "the GPUs of a node are not alike", Got: mixed, Want: "one model",
-				Remedy: []fix.Command{fix.On("nvidia-smi -L"), fix.Here("deepspeed --include 'NAME:0,1,…' …   # the GPUs of one model alone")},
+				Remedy: []fix.Command{listModels, fix.Here("deepspeed --include 'NAME:0,1,…' …   # the GPUs of one model alone")},
 			})
 		}
 	}
@@ -127,8 +136,10 @@ func judgeGPUModels(view checks.View) []checks.Finding {
 	if !slices.ContainsFunc(findings, func(f checks.Finding) bool { return f.Verdict != checks.Unknown }) {
 		findings = append(findings, unlikeVBIOS(nodes, cardsOf)...)
 	}
-	return findings
+	return spoken(view, "", findings)
 }
+
+var listModels = fix.On("nvidia-smi -L")
 
 var neededForName = essential{func(card *facts.Card) bool { return card.Name == "" }, []string{"nvmlDeviceGetName"}}
 
@@ -158,7 +169,7 @@ func hasAsMuch(size, other int64) bool { return float64(size) >= asMuch*float64(
 func distinct(cards []*facts.Card, value func(*facts.Card) string) string {
 	var values []string
 	for i, card := range cards {
-		if i > 0 && card.Name == cards[i-1].Name && card.Memory == cards[i-1].Memory && card.VBIOS == cards[i-1].VBIOS {
+		if i > 0 && card.Name == cards[i-1].Name && card.Memory == cards[i-1].Memory && card.VBIOS == cards[i-1].VBIOS && len(card.Firmware) == 0 {
 			continue
 		}
 		values = append(values, value(card))
@@ -191,15 +202,36 @@ func smallestMemory(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card
 	return humanize.IBytes(uint64(smallest)), names
 }
 
+var showVBIOS = fix.On("nvidia-smi --query-gpu=index,name,vbios_version,power.limit --format=csv   # the maker of the machine has the update")
+
 func unlikeVBIOS(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card) (findings []checks.Finding) {
 	vbios := func(n *facts.Node) string {
 		return distinct(cardsOf(n), func(c *facts.Card) string { return c.VBIOS })
 	}
-	for _, d := range compare.Differences(compare.Among(nodes, "VBIOS", vbios)) {
-		f := d.Finding("VBIOS of the GPUs")
-		f.Remedy = []fix.Command{fix.On("nvidia-smi --query-gpu=index,name,vbios_version,power.limit --format=csv   # the maker of the machine has the update")}
+	all := []compare.Comparison{compare.Among(nodes, "VBIOS", vbios)}
+	for _, part := range firmwareParts(nodes, cardsOf) {
+		all = append(all, compare.Among(nodes, part+" firmware", func(n *facts.Node) string {
+			return distinct(cardsOf(n), func(c *facts.Card) string { return c.Firmware[part] })
+		}))
+	}
+	for _, d := range compare.Differences(all...) {
+		f := d.Finding("VBIOS or firmware of the GPUs")
+		f.Remedy = []fix.Command{showVBIOS}
 		f.WouldSee = "nothing as a rule; a GPU with other limits of power and clock is slower or faster than its peers"
 		findings = append(findings, f)
 	}
 	return findings
+}
+
+// firmwareParts are the parts of which a GPU tells its firmware, sorted.
+func firmwareParts(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card) []string {
+	parts := map[string]bool{}
+	for _, node := range nodes {
+		for _, card := range cardsOf(node) {
+			for part := range card.Firmware {
+				parts[part] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(parts))
 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
+
 	"preflight/checks"
 	"preflight/checks/fix"
 	"preflight/checks/ranks"
@@ -24,12 +26,14 @@ var SlotsFit = checks.Check{
 	Needs:    []facts.Section{facts.SectionGPU},
 	Doc: "A slot is the index of an accelerator, and DeepSpeed hands it to the node as it stands: nothing compares slots=8 of the hostfile, a number of " +
 		"--num_gpus or, in 0.15.2 to 0.19.6, an index of --include with what the node has. The rank whose accelerator is not there dies when it first touches it, and the " +
-		"others wait for it. Counted are the GPUs that NVIDIA's driver shows; where it was not asked, device nodes and the GPUs that it holds; and the device nodes of other makers. A GPU that is there and not " +
-		"shown counts too, for gpu-count or gpu-driver-loads speaks of it, and a node whose driver fails is left to the latter. CUDA_VISIBLE_DEVICES hides GPUs from ranks that no launch.py of DeepSpeed starts. " +
+		"others wait for it. Counted are the GPUs that NVIDIA's or AMD's driver shows; where it was not asked, device nodes and the GPUs that it holds; and the device nodes of other makers. A GPU that is there and not " +
+		"shown counts too, for gpu-count or gpu-driver-loads speaks of it, and a node whose driver fails is left to the latter. CUDA_VISIBLE_DEVICES hides GPUs from ranks that no launch.py of DeepSpeed starts, and ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES hide AMD's whoever starts them. " +
 		"More accelerators than slots are nobody's fault. Where no node has any, DeepSpeed takes the CPU, since 0.14.1, and nobody can tell whether that is meant: --accelerator cpu says so, " +
 		"DS_ACCELERATOR=cpu in the environment of the ranks, and torchrun's --nproc-per-node=cpu.",
-	WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
-	Run:      judgeSlots,
+	WouldSee: invalidDevice,
+	Run: func(view checks.View) []checks.Finding {
+		return spoken(view, invalidDevice, judgeSlots(view))
+	},
 }
 
 // leftTo is of a node whose slots do not fit, or perhaps, and another check says why.
@@ -74,7 +78,7 @@ func judgeSlots(view checks.View) []checks.Finding {
 			findings = append(findings, ranks.OfMachine(view, node, f))
 		case len(slots) > 0 && slices.Max(slots) >= count:
 			findings = append(findings, leftTo(cmp.Or(when(lost(node) != nil, "gpu-count"), "gpu-driver-loads"), node))
-		case len(slots) > 0 && there == count && !p.ChoosesDevices():
+		case len(slots) > 0 && there == count:
 			findings = append(findings, hidden(view, node, slots, count)...)
 		}
 	}
@@ -85,7 +89,7 @@ func judgeSlots(view checks.View) []checks.Finding {
 }
 
 // noneThere is for a fleet without accelerators.
-var noneThere = []fix.Command{fix.On("lspci -d 10de:   # does the bus show any?"), meantCPU}
+var noneThere = []fix.Command{onBus, meantCPU}
 
 // perhapsCPU is of a node whose ranks would take the CPU.
 func perhapsCPU(node *facts.Node) checks.Finding {
@@ -125,27 +129,34 @@ func notShown(view checks.View, node *facts.Node) (count int) {
 	return count
 }
 
-// hidden is of a node that has the accelerators, and whose CUDA_VISIBLE_DEVICES shows
-// the ranks too few of them. An empty value hides all, so that it is looked at as it is.
+// hidden is of a node that has the accelerators, and on which a variable shows the ranks too
+// few of them. An empty value may hide all, so that it is looked at as it is.
 func hidden(view checks.View, node *facts.Node, slots []int, count int) []checks.Finding {
-	visible, set := launch.RankEnv(node.Env, view.Launch.Exports).Lookup("CUDA_VISIBLE_DEVICES")
-	if !set || node.NVML == nil || !node.NVML.Asked {
+	if node.NVML == nil || !node.NVML.Asked {
 		return nil
 	}
-	shown, known := launch.Visible(visible.Value, count, node.NVML.Cards)
-	if !known || slices.Max(slots) < len(shown) {
+	hiding := view.Launch.Hiding(node)
+	shown, known := launch.Shown(hiding, node.NVML.Cards)
+	if !known || slices.Max(slots) < len(shown) || len(hiding) == 0 {
 		return nil
 	}
 	f := checks.Finding{
-		Nodes:   []string{node.Name},
-		Summary: "CUDA_VISIBLE_DEVICES hides accelerators that ranks are to use",
-		Got:     fmt.Sprintf("%d of %d; %s", len(shown), count, ranks.Origin(view, visible)),
-		Want:    "slots " + indices(slots),
-		Remedy:  []fix.Command{ranks.SearchSession("CUDA_VISIBLE_DEVICES"), fix.Here("unset CUDA_VISIBLE_DEVICES   # in the shell that starts the ranks")},
+		Nodes: []string{node.Name},
+		Got:   fmt.Sprintf("%d of %d", len(shown), count),
+		Want:  "slots " + indices(slots),
 	}
+	var names []string
+	for _, setting := range hiding {
+		names = append(names, setting.Name)
+		f.Got += "; " + ranks.Origin(view, setting)
+		f.Remedy = append(f.Remedy, ranks.SearchSession(setting.Name), fix.Here("unset %s   # in the shell that starts the ranks", fix.Variable(setting.Name)))
+	}
+	f.Summary = english.OxfordWordSeries(names, "and") + " " + english.PluralWord(len(names), "hides", "hide") + " accelerators that ranks are to use"
 	f.WouldSee = when(len(shown) == 0, noGPUs)
 	return []checks.Finding{f}
 }
+
+var listSome = fix.On("nvidia-smi -L   # is one missing?")
 
 func tooFew(p launch.Prediction, machine *facts.Node, slots []int, count int) checks.Finding {
 	f := checks.Finding{
@@ -153,7 +164,7 @@ func tooFew(p launch.Prediction, machine *facts.Node, slots []int, count int) ch
 		Summary: "ranks are to use accelerators that are not there",
 		Got:     fmt.Sprintf("%d accelerators, 0 to %d", count, count-1),
 		Want:    "slots " + indices(slots),
-		Remedy:  append([]fix.Command{fix.On("nvidia-smi -L   # is one missing?")}, fewerSlots(p, slots, count)...),
+		Remedy:  append([]fix.Command{listSome}, fewerSlots(p, slots, count)...),
 	}
 	switch count {
 	case 0:

@@ -31,6 +31,20 @@ func StartWithGPUs(container string) []fix.Command {
 	return []fix.Command{fix.Note("start the container of {nodes} anew with the GPUs and the driver's libraries of its machine")}
 }
 
+// StartWithAMD is StartWithGPUs for those of AMD.
+//
+// Source: ROCm 6.2, Running ROCm Docker containers; ROCm/k8s-device-plugin, README.md;
+// Apptainer 1.3, GPU Support.
+func StartWithAMD(container string) []fix.Command {
+	switch {
+	case isEngine(container), container == "kubernetes":
+		return Anew(container, amdGPUs)
+	case container == "apptainer":
+		return []fix.Command{fix.Here("apptainer exec --rocm …   # start the container of {nodes} anew with this")}
+	}
+	return []fix.Command{fix.Note("start the container of {nodes} anew with /dev/kfd and /dev/dri of its machine")}
+}
+
 // RestartContainer starts a container of a kind again, as it was.
 func RestartContainer(container string, why fix.Arg) []fix.Command {
 	switch {

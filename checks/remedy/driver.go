@@ -49,6 +49,9 @@ func IsUbuntu(node *facts.Node) bool {
 // packages are of its newest version; a pin holds all of them, and what they need, to
 // another one where the repository still has it.
 func ExactDriver(node *facts.Node, version, kind string) fix.Command {
+	if node.NVML.Source == facts.SourceAMD {
+		return fix.Note("install driver %s in the way that this one came to be installed, then reboot, and see in /sys/module/amdgpu/version that it is the wanted one", fix.Text(WordOr(version, "of the wanted version")))
+	}
 	if !IsUbuntu(node) {
 		if kind != "" {
 			kind = " with the " + kind + " kernel module"
@@ -60,7 +63,14 @@ func ExactDriver(node *facts.Node, version, kind string) fix.Command {
 }
 
 // HowInstalled shows where the driver of a node came from.
-var HowInstalled = fix.On("cat /proc/driver/nvidia/version; dkms status; dpkg -l 'nvidia-*' | grep ^ii; rpm -qa '*nvidia*'   # how it came to be installed")
+func HowInstalled(node *facts.Node) fix.Command {
+	if node.NVML.Source == facts.SourceAMD {
+		return fix.On("cat /sys/module/amdgpu/version; uname -r; dkms status; dpkg -l 'amdgpu*' 'rocm*' | grep ^ii; rpm -qa 'amdgpu*' 'rocm*'   # how it came to be installed")
+	}
+	return nvidiaInstalled
+}
+
+var nvidiaInstalled = fix.On("cat /proc/driver/nvidia/version; dkms status; dpkg -l 'nvidia-*' | grep ^ii; rpm -qa '*nvidia*'   # how it came to be installed")
 
 // ModuleKind is whether the kernel module is the open one, "" where it was not seen.
 func ModuleKind(node *facts.Node) string {

@@ -41,6 +41,9 @@ var (
 		fix.Here("annotations: {k8s.v1.cni.cncf.io/networks: NETWORK}   # in the pod's metadata, where adapters come with a network of their own: kubectl get network-attachment-definitions{pods} lists them"),
 		fix.Here(lockMemory),
 	}}
+	amdGPUs = Lack{fix.Code("--device=/dev/kfd --device=/dev/dri --group-add video --group-add render"), []fix.Command{
+		fix.Here("resources: {limits: {amd.com/gpu: 8}}   # in the pod's spec, with as many as there are slots"),
+	}}
 	IMEXChannel = Lack{option: fix.Code("--device=/dev/nvidia-caps-imex-channels/channel0")}
 	hostNetwork = Lack{fix.Code("--network=host"), []fix.Command{
 		fix.Here("hostNetwork: true and dnsPolicy: ClusterFirstWithHostNet   # in the pod's spec, where its machine's adapters are to carry the ranks' traffic"),

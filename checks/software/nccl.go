@@ -25,7 +25,8 @@ var NCCLSame = checks.Check{
 	Needs:    []facts.Section{facts.SectionPython},
 	Doc: "Compares the version in the bytes of the libnccl that torch will get, missing counted. Since 2.23.4 NCCL refuses ranks of other versions; " +
 		"older ones exchange structures of unlike size first. Equal versions built for different CUDA releases are warned of. " +
-		"A node where something hides the libnccl that torch brought is nccl-loaded's finding, and left out here.",
+		"A node where something hides the libnccl that torch brought is nccl-loaded's finding, and left out here. " +
+		"With a torch for ROCm it is RCCL's librccl that is compared.",
 	WouldSee: "Mismatched NCCL version detected : rank … version … rank 0 version … (before 2.23: Message truncated, or a hang)",
 	Run:      judgeNCCL,
 }
@@ -51,11 +52,14 @@ func judgeNCCL(view checks.View) []checks.Finding {
 	})
 	nodes = compare.AsStated(view, nodes, "python.nccl.*.version")
 	wanted := required{
-		Name:    "NCCL",
+		Name:    library(nodes),
 		Version: nccl.Version,
 		Install: func(pip fix.Pip, version string) fix.Command { return installNCCL(pip, nodes, version) },
 		IsBare:  hasNCCLWheel,
 		Lacking: "ImportError: libnccl.so.2: cannot open shared object file: No such file or directory",
+	}
+	if wanted.Name == rccl {
+		wanted.Lacking = "ImportError: librccl.so.1: cannot open shared object file: No such file or directory"
 	}
 	absent, unlike := wanted.findings(view, nodes)
 	for _, f := range append(absent, unlike...) {
@@ -67,14 +71,29 @@ func judgeNCCL(view checks.View) []checks.Finding {
 	if versions := compare.GroupBy(nodes, nccl.Version); len(versions) != 1 || versions[0].Value == "" {
 		return findings // another version explains another CUDA
 	}
-	cuda := func(n *facts.Node) string { return n.Python.NCCL[0].CUDA }
-	for _, d := range compare.Differences(compare.Among(nodes, "NCCL for CUDA", cuda)) {
+	built := func(n *facts.Node) string { return n.Python.NCCL[0].CUDA }
+	name := "NCCL for CUDA"
+	if wanted.Name == rccl {
+		name, built = "RCCL for ROCm", func(n *facts.Node) string { return n.Python.NCCL[0].HIP }
+	}
+	for _, d := range compare.Differences(compare.Among(nodes, name, built)) {
 		f := d.Finding("NCCL builds")
 		f.Verdict, f.WouldSee = checks.Warn, "nothing as a rule: NCCL compares only its own version"
 		f.Remedy = []fix.Command{remedy.Pip(view).List()}
 		findings = append(findings, f)
 	}
 	return findings
+}
+
+// rccl is what ROCm has in NCCL's place, under NCCL's numbers.
+const rccl = "RCCL"
+
+// library is the name of what ranks load.
+func library(nodes []*facts.Node) string {
+	if slices.ContainsFunc(nodes, func(n *facts.Node) bool { return len(n.Python.NCCL) > 0 && n.Python.NCCL[0].HIP != "" }) {
+		return rccl
+	}
+	return "NCCL"
 }
 
 // noNCCL is of a fleet without any. It fails where the ranks compute on GPUs with a torch

@@ -7,8 +7,8 @@
 package gpu
 
 import (
-	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,8 +20,8 @@ import (
 	"preflight/probe/machine"
 )
 
-// CollectGPU looks for accelerators and, where one is NVIDIA's, at what of its
-// driver the kernel and the file system show. Whether any of it works is for the
+// CollectGPU looks for accelerators and, where one is NVIDIA's or else AMD's, at what of
+// its driver the kernel and the file system show. Whether any of it works is for the
 // driver to say, which is not asked here.
 func CollectGPU(ctx context.Context, o machine.Options) (*facts.GPU, error) {
 	gpu := &facts.GPU{Devices: deviceNodes(o, "/dev", "nvidia")}
@@ -32,13 +32,19 @@ func CollectGPU(ctx context.Context, o machine.Options) (*facts.GPU, error) {
 			gpu.Driver = append(gpu.Driver, entry.Name())
 		}
 	}
-	gpu.Others = slices.Concat(kfdNodes(o), deviceNodes(o, "/dev/accel", "accel"), deviceNodes(o, "/dev", "davinci"))
+	gpu.Others = slices.Concat(deviceNodes(o, "/dev/accel", "accel"), deviceNodes(o, "/dev", "davinci"))
 	if machine.Exists(o.At("/dev/dxg")) { // WSL 2 shows all GPUs of Windows as one device
 		gpu.Others = append(gpu.Others, "/dev/dxg")
 	}
 	gpu.OnBus, gpu.NVSwitches = nvidiaOnBus(o)
 	if !showsNVIDIA(o) {
+		if showsAMD(o) {
+			amdGPU(o, gpu)
+		}
 		return gpu, ctx.Err()
+	}
+	for _, node := range kfdGPUs(o) { // as of a processor that has graphics
+		gpu.Others = append(gpu.Others, fmt.Sprintf("%s node %d", kfdDevice, node.number))
 	}
 	gpu.Modules = loadedModules(o)
 	gpu.Module, gpu.OpenModule = driverModule(o)
@@ -87,29 +93,6 @@ func deviceNodes(o machine.Options, dir, kind string) []string {
 	for _, number := range numbers {
 		nodes = append(nodes, filepath.Join(dir, kind+strconv.Itoa(number)))
 	}
-	return nodes
-}
-
-// kfdNodes are AMD's GPUs: /dev/kfd is one door to all of them, and the topology
-// tells which of its nodes compute (Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c;
-// a processor has no SIMD units).
-func kfdNodes(o machine.Options) []string {
-	if !machine.Exists(o.At("/dev/kfd")) {
-		return nil
-	}
-	const topology = "/sys/class/kfd/kfd/topology/nodes"
-	entries, _ := os.ReadDir(o.At(topology))
-	var nodes []string
-	for _, entry := range entries {
-		properties, err := os.ReadFile(o.At(filepath.Join(topology, entry.Name(), "properties")))
-		if err != nil {
-			continue // a GPU that this container was not given
-		}
-		if units, known := machine.After(string(properties), "simd_count "); known && units != "0" {
-			nodes = append(nodes, "/dev/kfd node "+entry.Name())
-		}
-	}
-	slices.SortFunc(nodes, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
 	return nodes
 }
 

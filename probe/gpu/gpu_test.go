@@ -23,7 +23,8 @@ func TestCollectGPU(t *testing.T) {
 		{"none", []string{"/dev/null", "/dev/nvidia.txt"}, none},
 		{"Intel's and Huawei's", []string{"/dev/accel/accel0", "/dev/accel/accel11", "/dev/accel/accel_controlD0", "/dev/davinci1", "/dev/davinci_manager"},
 			facts.GPU{Devices: []string{}, Others: []string{"/dev/accel/accel0", "/dev/accel/accel11", "/dev/davinci1"}}},
-		{"AMD's driver without a door", []string{"/sys/class/kfd/kfd/topology/nodes/1/properties"}, none},
+		{"AMD's driver without a door", []string{"/sys/class/kfd/kfd/topology/nodes/1/properties"},
+			facts.GPU{Devices: []string{}, Doors: []facts.DeviceNode{{Path: "/dev/kfd", Problem: "no such file or directory"}}}},
 		{"another maker's graphics", []string{"/sys/bus/pci/devices/0000:00:02.0/vendor"}, facts.GPU{Devices: []string{}, OnBus: []facts.PCIGPU{}}},
 		{"a container", []string{
 			"/dev/nvidia10", "/dev/nvidia2", "/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-modeset",
@@ -148,12 +149,13 @@ func TestDriverWithoutGPUs(t *testing.T) {
 	}
 }
 
-// Of AMD's topology, the processors count for nothing, nor does a GPU that a
-// container was not given, whose properties cannot be read.
-func TestKFD(t *testing.T) {
+// Beside NVIDIA's, AMD's are others: of their topology, the processors count for nothing,
+// nor does a GPU that a container was not given, whose properties cannot be read.
+func TestKFDBesideNVIDIA(t *testing.T) {
 	const nodes = "/sys/class/kfd/kfd/topology/nodes/"
 	o := fixture.Write(t, machine.Options{}, map[string]string{
 		"/dev/kfd":                 "",
+		"/dev/nvidia0":             "",
 		nodes + "0/properties":     "cpu_cores_count 64\nsimd_count 0\nmem_banks_count 1\n",
 		nodes + "10/properties":    "cpu_cores_count 0\nsimd_count 440\n",
 		nodes + "2/properties":     "cpu_cores_count 0\nsimd_count 440\nlds_size_in_kb 64\n",

@@ -29,10 +29,14 @@ const (
 )
 
 // CollectNVML asks NVIDIA's driver, where the machine shows anything of NVIDIA:
-// by NVML in a child of ours, or by nvidia-smi where there is no NVML to load.
+// by NVML in a child of ours, or by nvidia-smi where there is no NVML to load. AMD's is read
+// in /sys, where there is nothing of NVIDIA.
 // What a sick driver answered before it failed is kept.
 func CollectNVML(ctx context.Context, o machine.Options) (*facts.NVML, error) {
 	if !showsNVIDIA(o) {
+		if showsAMD(o) {
+			return amdCards(o), nil
+		}
 		return &facts.NVML{Cards: []facts.Card{}}, nil
 	}
 	seen, err := askNVML(ctx, nvmlChild().Stream, nvmlQuiet)

@@ -44,7 +44,7 @@ func isSameProcess(o machine.Options, dir string) bool {
 	}
 	open, _ := os.ReadDir(filepath.Join(dir, "fd")) // none, of another user's
 	for _, entry := range open {
-		if file, err := os.Readlink(filepath.Join(dir, "fd", entry.Name())); err == nil && strings.HasPrefix(file, "/dev/nvidia") {
+		if file, err := os.Readlink(filepath.Join(dir, "fd", entry.Name())); err == nil && (strings.HasPrefix(file, "/dev/nvidia") || file == kfdDevice) {
 			return true
 		}
 	}

@@ -3,7 +3,6 @@
 package network
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -148,28 +147,5 @@ func TestPluginOfTheLoaderCache(t *testing.T) {
 	want := []facts.RDMALibrary{{Name: "libnccl-net.so", Path: "/opt/amazon/ofi/libnccl-net.so"}}
 	if diff := cmp.Diff(want, rdmaLibraries(o, "")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-// What device and slot could is the less of both; what does not tell does not count,
-// nor does a slot below what runs in it.
-func TestPCIeLinks(t *testing.T) {
-	for _, c := range []struct{ current, best, slot, now, most string }{
-		{"32.0 GT/s PCIe 16", "32.0 GT/s PCIe 16", "32.0 GT/s PCIe 16", "32.0 GT/s PCIe x16", "32.0 GT/s PCIe x16"},
-		{"8.0 GT/s PCIe 4", "16.0 GT/s PCIe 16", "8.0 GT/s PCIe 8", "8.0 GT/s PCIe x4", "8.0 GT/s PCIe x8"},
-		{"Unknown 0", "16.0 GT/s PCIe 16", " ", "", "16.0 GT/s PCIe x16"},
-		{"16.0 GT/s PCIe 255", "16.0 GT/s PCIe 255", "16.0 GT/s PCIe 16", "", ""},
-		{"16.0 GT/s PCIe 16", "16.0 GT/s PCIe 16", "2.5 GT/s PCIe 16", "16.0 GT/s PCIe x16", "16.0 GT/s PCIe x16"},
-		{"16.0 GT/s PCIe 16", "16.0 GT/s PCIe 16", "16.0 GT/s PCIe 1", "16.0 GT/s PCIe x16", "16.0 GT/s PCIe x16"},
-	} {
-		files := map[string]string{}
-		for name, link := range map[string]string{"device/current": c.current, "device/max": c.best, "max": c.slot} {
-			cut := strings.LastIndex(link, " ")
-			files["/slot/"+name+"_link_speed"], files["/slot/"+name+"_link_width"] = link[:cut], link[cut+1:]
-		}
-		now, most := pcieLinks(fixture.Write(t, machine.Options{}, files).At("/slot/device"))
-		if now != c.now || most != c.most {
-			t.Errorf("%+v: %q, %q", c, now, most)
-		}
 	}
 }

@@ -121,8 +121,28 @@ func TestReadNCCLVersionElsewhereInTheFile(t *testing.T) {
 	for name, want := range map[string]string{"libnccl.so.2": "2.22.3", "libtorch_cuda.so": ""} {
 		path := filepath.Join(t.TempDir(), name)
 		odd.write(t, path)
-		if got, _ := readNCCLVersion(t.Context(), machine.Candidate{Path: path}); got != want {
+		if got, _, _ := readNCCLVersion(t.Context(), machine.Candidate{Path: path}); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+// A torch for ROCm asks for RCCL, by one name in the wheels of pytorch.org and by another where
+// it was built on ROCm itself; an NCCL that lies about is nothing to it.
+func TestFindRCCL(t *testing.T) {
+	for name, where := range map[string]string{"librccl.so": "site/torch/lib", "librccl.so.1": "usr/lib64"} {
+		root, search := planted(t, nil)
+		search.preload, search.torchDir = "", filepath.Join(root, "site/torch")
+		torch := object{needed: []string{"libamdhip64.so", name}, runpath: "$ORIGIN"}
+		torch.write(t, filepath.Join(search.torchDir, "lib/libtorch_hip.so"))
+		object{rodata: "\x00RCCL version 2.20.5+hip6.2 HEAD:d380693+\x00"}.write(t, filepath.Join(root, where, name))
+		var got []string
+		for _, library := range findNCCL(t.Context(), search) {
+			got = append(got, strings.Join([]string{library.From, library.Version, library.CUDA, library.HIP}, " "))
+		}
+		want := []string{map[string]string{"librccl.so": "torch", "librccl.so.1": "default"}[name] + " 2.20.5  6.2"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", name, diff)
 		}
 	}
 }
@@ -165,7 +185,7 @@ func TestScanNCCLVersion(t *testing.T) {
 	const firstPiece = 256<<10 + 128 // what is read at first
 	for _, at := range []int{0, 1, firstPiece - 28, firstPiece - 10, firstPiece - 1, firstPiece, firstPiece + 256<<10 - 10} {
 		data := append(bytes.Repeat([]byte{'x'}, at), text+"\x00trailing"...)
-		version, cuda := scanNCCLVersion(t.Context(), iotest.HalfReader(bytes.NewReader(data)))
+		version, cuda, _ := scanNCCLVersion(t.Context(), iotest.HalfReader(bytes.NewReader(data)))
 		if version != "2.21.5" || cuda != "12.4" {
 			t.Errorf("at byte %d: %q, %q", at, version, cuda)
 		}
@@ -176,13 +196,13 @@ func TestScanNCCLVersion(t *testing.T) {
 		"short":         "NCCL",
 		"empty":         "",
 	} {
-		if version, cuda := scanNCCLVersion(t.Context(), strings.NewReader(data)); version != "" || cuda != "" {
-			t.Errorf("%s: %q, %q, want nothing", name, version, cuda)
+		if version, cuda, hip := scanNCCLVersion(t.Context(), strings.NewReader(data)); version != "" || cuda != "" || hip != "" {
+			t.Errorf("%s: %q, %q, %q, want nothing", name, version, cuda, hip)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if version, _ := scanNCCLVersion(ctx, strings.NewReader(text)); version != "" {
+	if version, _, _ := scanNCCLVersion(ctx, strings.NewReader(text)); version != "" {
 		t.Error("the scan goes on after its context ended")
 	}
 }

@@ -87,23 +87,23 @@ func parseNCCLRequirement(requirement string) string {
 	return ""
 }
 
-// torchLinks is how torch's CUDA library finds NCCL.
+// torchLinks is how torch's library for GPUs finds NCCL, or RCCL.
 type torchLinks struct {
-	path      string // "" when this torch has no CUDA library
-	needsNCCL bool   // false: NCCL is linked into it, or it has none
+	path  string // "" when this torch has no such library
+	needs string // the name it asks for; "": NCCL is linked into it, or it has none
 	// rpath and runpath are directories with $ORIGIN replaced. An object has
 	// one or the other: glibc ignores DT_RPATH beside a DT_RUNPATH.
 	rpath, runpath []string
 }
 
 // readTorchLinks reads the dynamic section of libtorch_cuda.so, or of the parts
-// it was split into by torch 1.10 to 1.12.
+// it was split into by torch 1.10 to 1.12, and of its like in a torch for ROCm.
 func readTorchLinks(torchDir string) torchLinks {
 	if torchDir == "" {
 		return torchLinks{}
 	}
 	lib := filepath.Join(torchDir, "lib")
-	for _, name := range []string{"libtorch_cuda_cpp.so", "libtorch_cuda.so"} {
+	for _, name := range []string{"libtorch_cuda_cpp.so", "libtorch_cuda.so", "libtorch_hip.so"} {
 		path := filepath.Join(lib, name)
 		object, err := elf.Open(path)
 		if err != nil {
@@ -111,7 +111,10 @@ func readTorchLinks(torchDir string) torchLinks {
 		}
 		defer object.Close()
 		needed, _ := object.ImportedLibraries() // an object without a dynamic section needs nothing
-		links := torchLinks{path: path, needsNCCL: slices.Contains(needed, ncclName)}
+		links := torchLinks{path: path}
+		if at := slices.IndexFunc(needed, isNCCL); at >= 0 {
+			links.needs = needed[at]
+		}
 		links.runpath = searchPath(object, elf.DT_RUNPATH, lib)
 		if links.runpath == nil {
 			links.rpath = searchPath(object, elf.DT_RPATH, lib)

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpu
+
+import (
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/checks/ranks"
+	"preflight/facts"
+)
+
+// The rules of this package are of GPUs, whoever made them, in the words of NVIDIA's, which
+// most are. What is found of AMD's alone is put into AMD's words at the end, by two tables.
+
+func isAMD(node *facts.Node) bool { return node.NVML.Source == facts.SourceAMD }
+
+func maker(node *facts.Node) string {
+	if isAMD(node) {
+		return "AMD"
+	}
+	return "NVIDIA"
+}
+
+// amdWords are what AMD and a torch for ROCm say in the place of NVIDIA and one for CUDA
+// (torch 2.5, torch/utils/hipify/cuda_to_hip_mappings.py, by which its sources are rewritten).
+var amdWords = strings.NewReplacer(
+	noDriver, "RuntimeError: No HIP GPUs are available",
+	unknownCUDA, "RuntimeError: No HIP GPUs are available",
+	"No CUDA GPUs", "No HIP GPUs", "CUDA error", "HIP error", "CUDA out of memory", "HIP out of memory", "CUDA-capable", "ROCm-capable",
+	"NVLinks", "XGMI links", "NVIDIA's", "AMD's", "NVIDIA drivers", "AMD drivers", "the driver nvidia", "the driver amdgpu",
+)
+
+// amdCommands are what is typed for AMD's GPUs in the place of a command for NVIDIA's.
+//
+// Source: AMD SMI 24.6 of ROCm 6.2, amd-smi --help of each command.
+var amdCommands = map[string]fix.Command{
+	resetGPU.String():    fix.On("sudo amd-smi reset --gpureset --gpu {gpus}   # once nothing uses it; or reboot"),
+	listGPUs.String():    fix.On("amd-smi list; lspci -d 1002:   # is one missing?"),
+	listSome.String():    fix.On("amd-smi list   # is one missing?"),
+	listModels.String():  fix.On("amd-smi static --asic"),
+	onBus.String():       fix.On("lspci -d 1002:   # does the bus show any?"),
+	driverLog.String():   amdLog,
+	showECC.String():     fix.On("amd-smi metric --ecc --ecc-blocks --gpu {gpus}   # if they come again: have the GPU replaced"),
+	showRefused.String(): fix.On("amd-smi metric --ecc --gpu {gpus}   # does it stay so?"),
+	xidLog.String():      amdLog,
+	showFlood.String():   fix.On("amd-smi metric --ecc --ecc-blocks --gpu {gpus}"),
+	showUse.String():     fix.On("amd-smi process   # as root on the machine itself: processes of other containers show there"),
+	showUsers.String():   fix.On("sudo fuser -v /dev/kfd /dev/dri/render*"),
+	showUnseen.String():  fix.On("amd-smi process   # on the machine itself: the process is of another container or of the host"),
+	showLinks.String():   fix.On("amd-smi xgmi; amd-smi topology"),
+	showFaults.String():  fix.On(`sudo dmesg -T | grep -iE "xgmi|amdgpu"`),
+	showPCIe.String():    fix.On("amd-smi static --bus --gpu {gpus}"),
+	showVBIOS.String():   fix.On("amd-smi static --vbios; amd-smi firmware   # the maker of the machine has the update"),
+	whichHeld.String():   fix.On("lspci -nnk -d 1002:   # which they are"),
+}
+
+var amdLog = fix.On("sudo dmesg -T | grep -E 'amdgpu|kfd' | tail -20")
+
+// typedFor is a command as it is typed for the GPUs of a node.
+func typedFor(node *facts.Node, command fix.Command) fix.Command {
+	if other, known := amdCommands[command.String()]; known && isAMD(node) {
+		return other
+	}
+	return command
+}
+
+// spoken puts what a check has found of AMD's GPUs into AMD's words, and what it would have
+// ranks see by itself.
+func spoken(view checks.View, wouldSee string, findings []checks.Finding) []checks.Finding {
+	amd := map[string]*facts.Node{}
+	for _, node := range view.Nodes {
+		if node.NVML != nil && isAMD(node) {
+			amd[node.Name] = node
+		}
+	}
+	if len(amd) == 0 {
+		return findings
+	}
+	for i := range findings {
+		f := &findings[i]
+		if len(f.Nodes) == 0 || slices.ContainsFunc(f.Nodes, func(name string) bool { return amd[name] == nil }) {
+			continue
+		}
+		if f.WouldSee == "" && f.Verdict != checks.Unknown {
+			f.WouldSee = wouldSee
+		}
+		for _, text := range []*string{&f.Summary, &f.Want, &f.WouldSee} {
+			*text = amdWords.Replace(*text)
+		}
+		f.Remedy = slices.Clone(f.Remedy)
+		for j, command := range f.Remedy {
+			f.Remedy[j] = typedFor(amd[f.Nodes[0]], command)
+		}
+	}
+	return findings
+}
+
+// judgedNVIDIA is judgedGPUs for what AMD's GPUs do not have, or do not show.
+func judgedNVIDIA(view checks.View) (nodes []*facts.Node, found []checks.Finding) {
+	nodes, found = judgedGPUs(view)
+	nvidia := slices.DeleteFunc(slices.Clone(nodes), isAMD)
+	if len(nodes) > 0 && len(nvidia) == 0 {
+		found = append(found, checks.Skipped("the GPUs are AMD's, of which this is not looked at")...)
+	}
+	return nvidia, found
+}
+
+// amdModuleMissing is of GPUs on the bus that nobody drives.
+func amdModuleMissing(node *facts.Node) checks.Finding {
+	f := checks.Finding{
+		Summary: "the kernel module of AMD's driver is not loaded", Want: "the module amdgpu", WouldSee: noDriver,
+		Remedy: []fix.Command{fix.On("sudo modprobe amdgpu"), fix.On("uname -r; dkms status; grep -rn amdgpu /etc/modprobe.d   # where that fails: is the module built for this kernel, and is it blacklisted?"), amdLog},
+	}
+	if ranks.ContainerOf(node) != "" {
+		f.Remedy = []fix.Command{fix.Note("on the machine that runs the container of {nodes}: modprobe amdgpu"), fix.Note("a container uses the kernel module of its machine")}
+	}
+	return f
+}
+
+// closedToROCm is of AMD's device nodes that are not there, which the module makes, or that
+// this session may not use: they are for the groups render and video, which takes a login
+// anew. A container has those that it was started with.
+//
+// Source: ROCm 6.2, Installation prerequisites, "Setting permissions for groups".
+func closedToROCm(node *facts.Node, missing, refused []string) (findings []checks.Finding) {
+	const want = "/dev/kfd and a /dev/dri/renderDN for each GPU that ranks may read and write"
+	if missing != nil {
+		findings = append(findings, checks.Finding{
+			Summary: "device nodes of the driver are missing", Got: strings.Join(missing, ", "), Want: want, WouldSee: noGPUs,
+			Remedy: orStartWithGPUs(node, fix.On("sudo modprobe amdgpu; ls -l /dev/kfd /dev/dri"), amdLog),
+		})
+	}
+	if refused != nil {
+		findings = append(findings, checks.Finding{
+			Summary: "ranks may not open the driver's device nodes", Got: strings.Join(refused, ", "), Want: want, WouldSee: noGPUs,
+			Remedy: orStartWithGPUs(node,
+				fix.On("ls -l /dev/kfd /dev/dri/render*; id   # whom they are for"),
+				fix.On("sudo usermod -a -G render,video %s   # then log in anew", fix.Word(valueOf(node.Host).User))),
+		})
+	}
+	return findings
+}
+
+// torchOfAnother is of a torch that was not built for AMD's GPUs, which are there. The wheels
+// of pytorch.org bring ROCm's libraries along, so that any of them will do that knows the GPUs.
+func torchOfAnother(view checks.View, node *facts.Node) checks.Finding {
+	torch := node.Python.Torch
+	f := checks.Finding{
+		Summary: "torch is built for " + ranks.TorchKind(node) + ", and the GPUs are AMD's", Got: "torch " + torch.Version, Want: "a build for ROCm",
+		WouldSee: noDriver, Remedy: []fix.Command{fix.Note("install a torch for ROCm on {nodes}: pytorch.org/get-started has the command")},
+	}
+	if torch.CUDA == "" {
+		f.WouldSee = "AssertionError: Torch not compiled with CUDA enabled"
+	}
+	if view.Launch.AcceleratorAssumed {
+		f.Remedy = append(f.Remedy, meantCPU)
+	}
+	return f
+}
