@@ -5,7 +5,6 @@ package launcher
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"preflight/checks"
 	"preflight/checks/compare"
@@ -13,6 +12,7 @@ import (
 	"preflight/checks/ranks"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/launch"
 )
 
 var ModelCached = checks.Check{
@@ -24,7 +24,7 @@ var ModelCached = checks.Check{
 	Doc: "A model that is named as the Hub of Hugging Face names it (Qwen/Qwen3-4B) is loaded on every node from that node's own cache, and what is not there is fetched first, by all its ranks " +
 		"at the moment of the launch. Where HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set nothing is fetched: a node without the model ends the launch, and one whose cache has another revision trains another model. " +
 		"Otherwise a node without it has the others wait while it downloads, or ends with the Hub's refusal of too many at once, which is warned of. Looked at are what the revision refers to in the cache and the names and " +
-		"checksums of that commit's files, as the cache calls them; none is opened. Whether a node gets to the Hub is not tried.",
+		"checksums of that commit's files, as the cache calls them; none is opened. Whether a node that has to fetch it gets to the Hub, hub-reach tells.",
 	WouldSee: "OSError: We couldn't connect to 'https://huggingface.co' to load the files, and couldn't find them in the cached files.",
 	Run: func(view checks.View) (findings []checks.Finding) {
 		if len(view.Launch.Models) == 0 {
@@ -40,7 +40,7 @@ var ModelCached = checks.Check{
 func judgeModel(view checks.View, named facts.ModelNamed) (findings []checks.Finding) {
 	var has, lacking, local []*facts.Node
 	for _, node := range view.Nodes {
-		switch model := modelOf(node, named); {
+		switch model := launch.CachedModel(node, named); {
 		case model == nil:
 			findings = append(findings, checks.UnknownFor(node, fmt.Sprintf("files: %s was not looked for", named.Name)))
 		case model.Problem != "":
@@ -62,9 +62,10 @@ func judgeModel(view checks.View, named facts.ModelNamed) (findings []checks.Fin
 		})
 		return findings
 	}
-	isOffline := func(n *facts.Node) bool { return offlineBy(view, n) != "" }
+	offlineBy := func(n *facts.Node) string { return launch.HubOffline(ranks.Env(view, n)) }
+	isOffline := func(n *facts.Node) bool { return offlineBy(n) != "" }
 	for _, node := range lacking {
-		by := offlineBy(view, node)
+		by := offlineBy(node)
 		if by == "" && has == nil {
 			continue // all fetch it as the launch begins
 		}
@@ -85,8 +86,8 @@ func judgeModel(view checks.View, named facts.ModelNamed) (findings []checks.Fin
 // unlikeModels is of nodes whose caches differ. Ranks that may ask the Hub take what it has now.
 func unlikeModels(named facts.ModelNamed, has []*facts.Node, isOffline bool) (findings []checks.Finding) {
 	differences := compare.Differences(
-		compare.Among(has, named.Revision, func(n *facts.Node) string { return short(modelOf(n, named).Commit) }),
-		compare.Among(has, "files", func(n *facts.Node) string { return modelOf(n, named).Files }),
+		compare.Among(has, named.Revision, func(n *facts.Node) string { return short(launch.CachedModel(n, named).Commit) }),
+		compare.Among(has, "files", func(n *facts.Node) string { return launch.CachedModel(n, named).Files }),
 	)
 	for _, d := range differences {
 		f := d.Finding("the caches' copies of " + named.Name)
@@ -99,30 +100,6 @@ func unlikeModels(named facts.ModelNamed, has []*facts.Node, isOffline bool) (fi
 		findings = append(findings, f)
 	}
 	return findings
-}
-
-func modelOf(node *facts.Node, named facts.ModelNamed) *facts.Model {
-	at := slices.IndexFunc(node.Files.Models, func(m facts.Model) bool { return m.ModelNamed == named })
-	if at < 0 {
-		return nil
-	}
-	return &node.Files.Models[at]
-}
-
-// offlineBy is the variable that keeps the ranks of a node from asking the Hub, "" for none.
-//
-// Source: huggingface_hub 0.36, constants.py, HF_HUB_OFFLINE.
-func offlineBy(view checks.View, node *facts.Node) string {
-	settings := ranks.Env(view, node)
-	for _, name := range []string{"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"} {
-		if value := settings.Get(name).Value; value != "" {
-			if slices.Contains([]string{"1", "ON", "YES", "TRUE"}, strings.ToUpper(value)) {
-				return name
-			}
-			return "" // the second is read where the first says nothing
-		}
-	}
-	return ""
 }
 
 // download brings a model into the cache of {nodes}, where the Hub can be asked.
