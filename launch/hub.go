@@ -9,16 +9,21 @@ import (
 	"preflight/facts"
 )
 
-// HubOffline is the variable that keeps ranks from asking the Hub of Hugging Face, "" for none.
+// HubOffline is the variable that keeps ranks from asking the Hub of Hugging Face for a model or a
+// data set, "" for none.
 //
-// Source: huggingface_hub 0.36, constants.py, HF_HUB_OFFLINE.
-func HubOffline(env Env) string {
-	for _, name := range []string{"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"} {
+// Source: huggingface_hub 0.36, constants.py, and huggingface/datasets 4.0, config.py, HF_HUB_OFFLINE.
+func HubOffline(env Env, named facts.ModelNamed) string {
+	by := []string{"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"}
+	if named.DataSet {
+		by = slices.Concat([]string{"HF_DATASETS_OFFLINE"}, by)
+	}
+	for _, name := range by {
 		if value := env.Get(name).Value; value != "" {
 			if slices.Contains([]string{"1", "ON", "YES", "TRUE"}, strings.ToUpper(value)) {
 				return name
 			}
-			return "" // the second is read where the first says nothing
+			return "" // another is read where those before it say nothing
 		}
 	}
 	return ""
@@ -39,11 +44,12 @@ func CachedModel(node *facts.Node, named facts.ModelNamed) *facts.Model {
 // ToFetch are the models that the ranks of a node will fetch from the Hub: those that its cache is
 // seen to lack, unless they are told not to ask.
 func (p Prediction) ToFetch(node *facts.Node) (lacking []facts.ModelNamed) {
-	if node.Env == nil || HubOffline(RankEnv(node.Env, p.Exports)) != "" {
+	if node.Env == nil {
 		return nil
 	}
+	env := RankEnv(node.Env, p.Exports)
 	for _, named := range p.Models {
-		if m := CachedModel(node, named); m != nil && m.Problem == "" && !m.Local && m.Commit == "" {
+		if m := CachedModel(node, named); m != nil && m.Problem == "" && !m.Local && m.Commit == "" && HubOffline(env, named) == "" {
 			lacking = append(lacking, named)
 		}
 	}
