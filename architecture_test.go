@@ -89,7 +89,7 @@ var rooms = []room{
 	{"drill/smoke/direct", []string{"drill/smoke", "facts", "hostsys"}, nil, "it runs in a process of its own, which a library may hang or kill"},
 	{"drill/outcome", []string{"facts", "hostsys"}, nil, tries},
 
-	{"fleet", []string{"drill/...", "facts", "fleet/agent", "hostfile", "hostsys", "launch", "launch/nccl", "probe", "remote"}, nil,
+	{"fleet", []string{"drill/...", "facts", "fleet/agent", "hostfile", "hostsys", "launch", "launch/nccl", "probe", "remote", "secret"}, nil,
 		"a run gathers: what it is judged by, and how it is shown, must not decide what is looked at"},
 	{"fleet/agent", []string{"drill/...", "facts", "probe", "probe/jobs", "probe/nvml", "remote"}, nil, "it runs on nodes, which need nothing of launches, judging and rendering"},
 

@@ -210,6 +210,37 @@ type CallBack struct {
 	Error string `json:"error,omitempty" fact:"own"`
 }
 
+// The hops on the way to the Hub of Hugging Face, besides those to an endpoint.
+const (
+	HopProxy     Hop = "proxy"     // have the proxy connect
+	HopStore     Hop = "store"     // read the certificates that are trusted
+	HopHandshake Hop = "handshake" // agree on TLS
+	HopTrust     Hop = "trust"     // find the certificate signed by one that is trusted
+)
+
+// Hub is how far this node gets to the Hub of Hugging Face, as the launch's own interpreter goes:
+// up to the handshake of TLS, with nothing asked.
+type Hub struct {
+	// Unneeded is why it was not called from here, "" when it was.
+	Unneeded string `json:"unneeded,omitempty" fact:"own"`
+	Endpoint string `json:"endpoint"` // https://huggingface.co, or what HF_ENDPOINT says
+	// Client is by what huggingface_hub goes there: requests, or since its 1.0 httpx. They read
+	// other variables.
+	Client string `json:"client"`
+	// Proxy is host:port of the proxy that it goes through, "" for none.
+	Proxy string `json:"proxy"`
+	// Address is where the connection was made to, or was not.
+	Address string `json:"address,omitempty" fact:"own"`
+	// Store is the file or directory of the certificates that are trusted, "" where it did not come to that.
+	Store string `json:"store,omitempty"`
+	// Failed is the hop that it did not get past, "" for none; Outcome says how for connect, and Error
+	// in the words of the system, of the proxy or of OpenSSL.
+	Failed  Hop         `json:"failed,omitempty" fact:"own"`
+	Outcome PathOutcome `json:"outcome,omitempty" fact:"own"`
+	Error   string      `json:"error,omitempty" fact:"own"`
+	Seconds float64     `json:"seconds,omitempty" fact:"volatile" unit:"s"`
+}
+
 // Throughput is what this node could send to its neighbour in the ring while
 // all others did the same.
 type Throughput struct {

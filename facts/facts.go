@@ -67,6 +67,7 @@ const (
 	SectionPeerRendezvous Section = "peer_rendezvous"
 	SectionLogins         Section = "logins"
 	SectionCallBack       Section = "callback"
+	SectionHub            Section = "hub"
 	SectionThroughput     Section = "throughput"
 	SectionSmoke          Section = "smoke"
 )
@@ -132,6 +133,7 @@ type Facts struct {
 	PeerRendezvous *Rendezvous `json:"peer_rendezvous,omitempty" lasting:"no"`
 	Logins         *Logins     `json:"logins,omitempty" lasting:"no"`
 	CallBack       *CallBack   `json:"callback,omitempty" lasting:"no"`
+	Hub            *Hub        `json:"hub,omitempty" lasting:"no"`
 	Throughput     *Throughput `json:"throughput,omitempty" lasting:"no"`
 	Smoke          *Smoke      `json:"smoke,omitempty" lasting:"no"`
 }

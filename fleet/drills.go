@@ -73,6 +73,9 @@ var Drills = []Drill{
 		Section: facts.SectionCallBack, Phase: Phase{"call back", true}, Checks: []string{"launcher-callback"},
 		After: facts.SectionMesh, Patience: patience, Limit: 4 * time.Second, notTried: (*run).noCallBack, run: (*run).callBack,
 	}, {
+		Section: facts.SectionHub, Phase: Phase{"hub", true}, Checks: []string{"hub-reach"},
+		After: facts.SectionMesh, Patience: patience, Limit: 6 * time.Second, notTried: (*run).noHub, run: (*run).hub,
+	}, {
 		Section: facts.SectionRehearsal, Phase: Phase{"pdsh", false}, Checks: []string{checkRehearsal}, Alone: true,
 		notTried: (*run).noRehearsal, run: (*run).rehearsal,
 	}, {

@@ -88,7 +88,7 @@ func TestNotTried(t *testing.T) {
 		launch launch.Prediction
 		only   string
 		skip   []string
-		want   string // that is not tried beside rails, throughput and, but where something is to be compiled, toolchain
+		want   string // that is not tried beside hub, rails, throughput and, but where something is to be compiled, toolchain
 	}{
 		{"a few nodes", nodes(4), pdsh, "", nil, "callback"},
 		{"of mpirun", mpi, launch.Prediction{Launcher: "mpich"}, "", nil, "rehearsal"},
@@ -128,10 +128,10 @@ func TestNotTried(t *testing.T) {
 				}
 			}
 			slices.Sort(got)
-			want := append(strings.Fields(c.want), "rails", "smoke", "throughput", "toolchain")
+			want := append(strings.Fields(c.want), "hub", "rails", "smoke", "throughput", "toolchain")
 			slices.Sort(want)
 			if c.want == "-toolchain" {
-				want = []string{"callback", "rails", "smoke", "throughput"}
+				want = []string{"callback", "hub", "rails", "smoke", "throughput"}
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("not tried (-want +got):\n%s", diff)

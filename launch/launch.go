@@ -188,7 +188,7 @@ type Prediction struct {
 	Files []facts.LaunchFile `json:"files,omitempty"`
 	// Places are the directories that the command names for what ranks leave to others.
 	Places []facts.LaunchFile `json:"places,omitempty"`
-	// Models are those that it names as the Hub of Hugging Face does.
+	// Models are the models and data sets that it names as the Hub of Hugging Face does.
 	Models []facts.ModelNamed `json:"models,omitempty"`
 	// NodeLocal is whether each node is to keep checkpoints that are whole by themselves.
 	NodeLocal bool             `json:"node_local,omitempty"`

@@ -4,6 +4,8 @@ package launch
 
 import (
 	"cmp"
+	"path"
+	"slices"
 	"strings"
 
 	"preflight/facts"
@@ -13,23 +15,53 @@ import (
 // examples of transformers, LLaMA-Factory and TRL; ms-swift; axolotl.
 var modelOptions, revisionOptions = []string{"model_name_or_path", "model", "base_model"}, []string{"model_revision", "revision", "revision_of_model"}
 
-// ModelsNamed are the models that the command and its configuration name as the Hub of Hugging
-// Face does. ms-swift asks ModelScope unless it is told otherwise, and a --cache_dir of the
-// script's is looked for nowhere.
+// dataOptions are what they call the data sets that they load: the examples of transformers and TRL;
+// axolotl, whose entries are spelled out so.
+var dataOptions = []string{"dataset_name", "datasets"}
+
+// ModelsNamed are the models and data sets that the command and its configuration name as the Hub of
+// Hugging Face does. ms-swift asks ModelScope unless it is told otherwise, and LLaMA-Factory's
+// data sets have names of its own unless their directory is ONLINE.
 //
-// Source: modelscope/ms-swift 3602360a, swift/arguments/base_args/base_args.py, use_hf.
-func ModelsNamed(o Options) []facts.ModelNamed {
+// Source: modelscope/ms-swift 3602360a, swift/arguments/base_args/base_args.py, use_hf;
+// hiyouga/LLaMA-Factory ff6d4d12, data/parser.py, get_dataset_list; huggingface/transformers 4.57,
+// examples/pytorch/language-modeling/run_clm.py, which hands one cache_dir on for both.
+func ModelsNamed(o Options) (all []facts.ModelNamed) {
 	settings := o.settings()
-	named, _ := told(settings, modelOptions...)
 	usesHub, saysHub := told(settings, "use_hf")
-	_, hasCache := told(settings, "cache_dir")
 	isElsewhere := strings.HasPrefix(o.Script, "swift.cli.") && (!saysHub || len(usesHub) == 1 && strings.ToLower(usesHub[0]) != "true")
-	if len(named) != 1 || isElsewhere || hasCache || !hubName.MatchString(named[0]) || strings.HasPrefix(named[0], ".") {
+	if isElsewhere {
 		return nil
 	}
-	model := facts.ModelNamed{Name: named[0], Revision: "main"}
-	if revision, _ := told(settings, revisionOptions...); len(revision) == 1 {
-		model.Revision = cmp.Or(revision[0], model.Revision)
+	cacheDir := ""
+	if in, _ := told(settings, "cache_dir"); len(in) == 1 && isPlace(in[0]) {
+		if cacheDir = in[0]; !path.IsAbs(cacheDir) {
+			cacheDir = path.Join(o.WorkDir, cacheDir)
+		}
 	}
-	return []facts.ModelNamed{model}
+	if named, _ := told(settings, modelOptions...); len(named) == 1 && isOnHub(named[0]) {
+		model := facts.ModelNamed{Name: named[0], Revision: "main", CacheDir: cacheDir}
+		if revision, _ := told(settings, revisionOptions...); len(revision) == 1 {
+			model.Revision = cmp.Or(revision[0], model.Revision)
+		}
+		all = append(all, model)
+	}
+	for _, name := range dataSets(settings) {
+		if isOnHub(name) {
+			all = append(all, facts.ModelNamed{Name: name, Revision: "main", DataSet: true, CacheDir: cacheDir})
+		}
+	}
+	return all
+}
+
+func isOnHub(name string) bool { return hubName.MatchString(name) && !strings.HasPrefix(name, ".") }
+
+// dataSets are the names of those that the settings have loaded, once each.
+func dataSets(settings []setting) []string {
+	names, _ := told(settings, dataOptions...)
+	if dir, _ := told(settings, "dataset_dir"); slices.Equal(dir, []string{"ONLINE"}) {
+		of, _ := told(settings, "dataset")
+		names = strings.Split(strings.Join(of, ","), ",")
+	}
+	return slices.Compact(slices.Sorted(slices.Values(names)))
 }

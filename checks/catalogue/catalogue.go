@@ -108,6 +108,7 @@ var Catalogue = []checks.Check{
 	network.MasterPortFree,
 	network.Rendezvous,
 	launcher.CallBack,
+	launcher.HubReach,
 	software.NCCLPlugin,
 	fabric.Links,
 	fabric.Same,

@@ -3,9 +3,9 @@
 package launcher
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"preflight/checks"
 	"preflight/checks/compare"
@@ -13,22 +13,23 @@ import (
 	"preflight/checks/ranks"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/launch"
 )
 
 var ModelCached = checks.Check{
 	ID:       "model-cached",
-	Title:    "the model that the launch names is in every node's cache, in one revision, or in none",
+	Title:    "what the launch names of the Hub is in every node's cache, in one revision, or in none",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionFiles, facts.SectionEnv},
 	Volatile: true,
-	Doc: "A model that is named as the Hub of Hugging Face names it (Qwen/Qwen3-4B) is loaded on every node from that node's own cache, and what is not there is fetched first, by all its ranks " +
-		"at the moment of the launch. Where HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set nothing is fetched: a node without the model ends the launch, and one whose cache has another revision trains another model. " +
+	Doc: "A model or a data set that is named as the Hub of Hugging Face names it (Qwen/Qwen3-4B) is loaded on every node from that node's own cache (--cache_dir, else HF_HUB_CACHE, and of data sets HF_DATASETS_CACHE), and what is not there is fetched first, by all its ranks " +
+		"at the moment of the launch. Where HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set, or for data sets HF_DATASETS_OFFLINE, nothing is fetched: a node without it ends the launch, and one whose cache has another revision trains another model. " +
 		"Otherwise a node without it has the others wait while it downloads, or ends with the Hub's refusal of too many at once, which is warned of. Looked at are what the revision refers to in the cache and the names and " +
-		"checksums of that commit's files, as the cache calls them; none is opened. Whether a node gets to the Hub is not tried.",
+		"checksums of that commit's files, as the cache calls them, and of a data set which revisions were prepared; none is opened. Whether a node that has to fetch it gets to the Hub, hub-reach tells.",
 	WouldSee: "OSError: We couldn't connect to 'https://huggingface.co' to load the files, and couldn't find them in the cached files.",
 	Run: func(view checks.View) (findings []checks.Finding) {
 		if len(view.Launch.Models) == 0 {
-			return checks.Skipped("the command names no model of the Hub")
+			return checks.Skipped("the command names nothing of the Hub")
 		}
 		for _, named := range view.Launch.Models {
 			findings = append(findings, judgeModel(view, named)...)
@@ -40,7 +41,7 @@ var ModelCached = checks.Check{
 func judgeModel(view checks.View, named facts.ModelNamed) (findings []checks.Finding) {
 	var has, lacking, local []*facts.Node
 	for _, node := range view.Nodes {
-		switch model := modelOf(node, named); {
+		switch model := launch.CachedModel(node, named); {
 		case model == nil:
 			findings = append(findings, checks.UnknownFor(node, fmt.Sprintf("files: %s was not looked for", named.Name)))
 		case model.Problem != "":
@@ -62,15 +63,16 @@ func judgeModel(view checks.View, named facts.ModelNamed) (findings []checks.Fin
 		})
 		return findings
 	}
-	isOffline := func(n *facts.Node) bool { return offlineBy(view, n) != "" }
+	offlineBy := func(n *facts.Node) string { return launch.HubOffline(ranks.Env(view, n), named) }
+	isOffline := func(n *facts.Node) bool { return offlineBy(n) != "" }
 	for _, node := range lacking {
-		by := offlineBy(view, node)
+		by := offlineBy(node)
 		if by == "" && has == nil {
 			continue // all fetch it as the launch begins
 		}
 		f := checks.Finding{
 			Nodes: []string{node.Name}, Summary: fmt.Sprintf("there is no %s in the cache, and %s keeps ranks from fetching it", named.Name, by),
-			Got: "nothing for " + named.Revision, Want: "one revision on every node", Remedy: []fix.Command{download(named)},
+			Got: "nothing for " + named.Revision, Want: "one revision on every node", Remedy: []fix.Command{download(view, named)},
 		}
 		if by == "" {
 			f.Verdict = checks.Warn
@@ -79,18 +81,18 @@ func judgeModel(view checks.View, named facts.ModelNamed) (findings []checks.Fin
 		}
 		findings = append(findings, f)
 	}
-	return append(findings, unlikeModels(named, has, slices.ContainsFunc(has, isOffline))...)
+	return append(findings, unlikeModels(view, named, has, slices.ContainsFunc(has, isOffline))...)
 }
 
 // unlikeModels is of nodes whose caches differ. Ranks that may ask the Hub take what it has now.
-func unlikeModels(named facts.ModelNamed, has []*facts.Node, isOffline bool) (findings []checks.Finding) {
+func unlikeModels(view checks.View, named facts.ModelNamed, has []*facts.Node, isOffline bool) (findings []checks.Finding) {
 	differences := compare.Differences(
-		compare.Among(has, named.Revision, func(n *facts.Node) string { return short(modelOf(n, named).Commit) }),
-		compare.Among(has, "files", func(n *facts.Node) string { return modelOf(n, named).Files }),
+		compare.Among(has, named.Revision, func(n *facts.Node) string { return short(launch.CachedModel(n, named).Commit) }),
+		compare.Among(has, "files", func(n *facts.Node) string { return launch.CachedModel(n, named).Files }),
 	)
 	for _, d := range differences {
 		f := d.Finding("the caches' copies of " + named.Name)
-		f.Remedy = []fix.Command{download(named)}
+		f.Remedy = []fix.Command{download(view, named)}
 		f.WouldSee = "wrong results without a word, or a rank that finds a file missing"
 		if !isOffline {
 			f.Verdict = checks.Warn
@@ -101,31 +103,16 @@ func unlikeModels(named facts.ModelNamed, has []*facts.Node, isOffline bool) (fi
 	return findings
 }
 
-func modelOf(node *facts.Node, named facts.ModelNamed) *facts.Model {
-	at := slices.IndexFunc(node.Files.Models, func(m facts.Model) bool { return m.ModelNamed == named })
-	if at < 0 {
-		return nil
+// download brings what is named into the cache of {nodes}, where the Hub can be asked.
+func download(view checks.View, named facts.ModelNamed) fix.Command {
+	first, last := fix.Code(""), fix.Code("")
+	if named.CacheDir != "" {
+		first, last = fix.Code("env HF_DATASETS_CACHE=%s ", fix.Path(named.CacheDir)), fix.Code(" --cache-dir %s", fix.Path(named.CacheDir))
 	}
-	return &node.Files.Models[at]
-}
-
-// offlineBy is the variable that keeps the ranks of a node from asking the Hub, "" for none.
-//
-// Source: huggingface_hub 0.36, constants.py, HF_HUB_OFFLINE.
-func offlineBy(view checks.View, node *facts.Node) string {
-	settings := ranks.Env(view, node)
-	for _, name := range []string{"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"} {
-		if value := settings.Get(name).Value; value != "" {
-			if slices.Contains([]string{"1", "ON", "YES", "TRUE"}, strings.ToUpper(value)) {
-				return name
-			}
-			return "" // the second is read where the first says nothing
-		}
+	if named.DataSet {
+		return fix.On("%s%s -c 'import sys, datasets; datasets.load_dataset(sys.argv[1])' %s", first, fix.Path(cmp.Or(view.Launch.Interpreter, "python3")), fix.Operand(named.Name)).
+			Remark("with its configuration, where it has several, and where the Hub can be asked")
 	}
-	return ""
-}
-
-// download brings a model into the cache of {nodes}, where the Hub can be asked.
-func download(named facts.ModelNamed) fix.Command {
-	return fix.On("hf download %s --revision %s", fix.Operand(named.Name), fix.Operand(named.Revision)).Remark("where the Hub can be asked; huggingface-cli download in releases before 0.34")
+	return fix.On("hf download %s --revision %s%s", fix.Operand(named.Name), fix.Operand(named.Revision), last).
+		Remark("where the Hub can be asked; huggingface-cli download in releases before 0.34")
 }

@@ -179,7 +179,13 @@ func foreseen(saved checks.Report) map[facts.Section]string {
 	if !saved.Interrupted && len(reached) > 0 && !slices.ContainsFunc(reached, tells) {
 		smoke = "the run is from before there was --smoke"
 	}
-	return map[facts.Section]string{facts.SectionCallBack: saved.Launch.NoCallBack(saved.Head), facts.SectionSmoke: smoke}
+	var nodes []*facts.Node
+	for i := range saved.Nodes {
+		nodes = append(nodes, &saved.Nodes[i])
+	}
+	return map[facts.Section]string{
+		facts.SectionCallBack: saved.Launch.NoCallBack(saved.Head), facts.SectionHub: saved.Launch.NoFetching(nodes), facts.SectionSmoke: smoke,
+	}
 }
 
 func diffCommand() *cobra.Command {

@@ -36,6 +36,21 @@ func TestRejudgedIsNotMissedWhatItsLaunchDoesWithout(t *testing.T) {
 	}
 }
 
+// TestRejudgedIsNotMissedTheHub: a run from before anybody was sent there, of nodes that have what is named, and that lack it.
+func TestRejudgedIsNotMissedTheHub(t *testing.T) {
+	for commit, want := range map[string]checks.Verdict{"ab12c0de": checks.Skip, "": checks.Unknown} {
+		model := facts.Model{ModelNamed: facts.ModelNamed{Name: "org/model", Revision: "main"}, Commit: commit}
+		node := facts.Node{Name: "w1", Reached: true, Facts: facts.Facts{Env: &facts.Env{}, Files: &facts.Files{Models: []facts.Model{model}}}}
+		saved := checks.Report{Fleet: facts.Fleet{Nodes: []facts.Node{node}}}
+		saved.Launch.Models = []facts.ModelNamed{model.ModelNamed}
+		judged := rejudge(saved, checks.Policy{Only: []string{"hub-reach"}})
+		i := slices.IndexFunc(judged.Checks, func(o checks.Outcome) bool { return o.Check == "hub-reach" })
+		if got := judged.Checks[i]; got.Verdict != want {
+			t.Errorf("commit %q: %s (%s), want %s", commit, got.Verdict, got.Reason, want)
+		}
+	}
+}
+
 // TestRejudgedIsNotMissedTheSmokeTest: a run from before there was one, and not one that asked for it.
 func TestRejudgedIsNotMissedTheSmokeTest(t *testing.T) {
 	only := []string{"gpu-computes", "gpu-copies", "collective-node", "collective", "collective-speed"}

@@ -33,6 +33,7 @@ var (
 	Call     = request[mesh.Calls]("mesh")
 	Send     = request[Sending]("send")
 	LogIn    = request[drill.Logins]("login")
+	GoToHub  = request[drill.Hub]("hub")
 	Identify = request[Endpoint]("endpoint")
 	ListJobs = request[Listing]("jobs")
 	Stacks   = request[drill.Stacks]("stacks")

@@ -276,6 +276,9 @@ func configuredBy(arguments []string, around Surroundings) (said configured) {
 		if value.Kind == yaml.ScalarNode {
 			said.options = append(said.options, "--"+key+"="+value.Value)
 		}
+		if key == "datasets" { // axolotl's, each with where it lies
+			said.options = append(said.options, dataSets(value)...)
+		}
 		for _, text := range texts(value) {
 			if slices.Contains(places, key) && !path.IsAbs(text) {
 				text = "./" + text
@@ -284,6 +287,23 @@ func configuredBy(arguments []string, around Surroundings) (said configured) {
 		}
 	}
 	return said
+}
+
+// dataSets are the paths of a list of data sets, as an option with so many values.
+//
+// Source: axolotl-ai-cloud/axolotl 0.12, utils/schemas/datasets.py.
+func dataSets(list *yaml.Node) (option []string) {
+	for _, entry := range list.Content {
+		for i := 0; i+1 < len(entry.Content); i += 2 {
+			if entry.Content[i].Value == "path" {
+				option = append(option, entry.Content[i+1].Value)
+			}
+		}
+	}
+	if option != nil {
+		option = append([]string{"--datasets"}, option...)
+	}
+	return option
 }
 
 // texts are the plain values in a part of a configuration.

@@ -123,3 +123,17 @@ func TestFrameworksRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestDataSetsOfConfiguration: axolotl's are a list of where each lies.
+func TestDataSetsOfConfiguration(t *testing.T) {
+	const text = "base_model: org/model\ndatasets:\n  - path: org/data\n    type: alpaca\n  - {path: json, data_files: [a.jsonl]}\n  - org/word\noutput_dir: out\n"
+	got := configuredBy([]string{"axolotl.yaml"}, surroundings(nil, map[string]string{"axolotl.yaml": text}))
+	want := []string{"--base_model=org/model", "--datasets", "org/data", "json", "--output_dir=out"}
+	if diff := cmp.Diff(want, got.options); diff != "" {
+		t.Errorf("options (-want +got):\n%s", diff)
+	}
+	named := launch.ModelsNamed(launch.Options{Script: "axolotl.cli.train", Configured: got.options})
+	if len(named) != 2 || named[1].Name != "org/data" || !named[1].DataSet {
+		t.Errorf("it names %+v", named)
+	}
+}

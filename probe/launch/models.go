@@ -39,9 +39,17 @@ var isCommit = lazyregexp.New(`^[0-9a-f]{40}$`)
 func models(ctx context.Context, o machine.Options) (found []facts.Model) {
 	ctx, cancel := hostsys.WithTimeoutCause(ctx, readLimit, fmt.Errorf("not read within %s", readLimit))
 	defer cancel()
-	cache := hubCache(o, machine.Session(o).Home)
+	home := machine.Session(o).Home
 	for _, named := range o.Models {
-		model, err := machine.Within(ctx, func() (facts.Model, error) { return modelIn(cache, o, named) })
+		cache := named.CacheDir
+		if cache == "" {
+			cache = cacheOf(o, home, named.DataSet)
+		}
+		look := modelIn
+		if named.DataSet {
+			look = dataSetIn
+		}
+		model, err := machine.Within(ctx, func() (facts.Model, error) { return look(cache, o, named) })
 		if err != nil {
 			model = facts.Model{ModelNamed: named, Problem: machine.Reason(err)}
 		}
@@ -51,14 +59,18 @@ func models(ctx context.Context, o machine.Options) (found []facts.Model) {
 	return found
 }
 
-// hubCache is where huggingface_hub keeps what it has fetched.
+// cacheOf is where huggingface_hub keeps what it has fetched, and datasets what it has made ready.
 //
-// Source: huggingface_hub 0.36, constants.py.
-func hubCache(o machine.Options, home string) string {
+// Source: huggingface_hub 0.36, constants.py; huggingface/datasets 4.0, config.py.
+func cacheOf(o machine.Options, home string, ofData bool) string {
 	env := o.Getenv
 	home = cmp.Or(env("HOME"), home)
 	dir := cmp.Or(env("HF_HOME"), filepath.Join(cmp.Or(env("XDG_CACHE_HOME"), filepath.Join(home, ".cache")), "huggingface"))
-	dir = cmp.Or(env("HF_HUB_CACHE"), env("HUGGINGFACE_HUB_CACHE"), filepath.Join(dir, "hub"))
+	if ofData {
+		dir = cmp.Or(env("HF_DATASETS_CACHE"), filepath.Join(dir, "datasets"))
+	} else {
+		dir = cmp.Or(env("HF_HUB_CACHE"), env("HUGGINGFACE_HUB_CACHE"), filepath.Join(dir, "hub"))
+	}
 	if below, isHome := strings.CutPrefix(dir, "~/"); isHome {
 		dir = filepath.Join(home, below)
 	}
@@ -71,12 +83,11 @@ func hubCache(o machine.Options, home string) string {
 // Source: transformers 4.57, utils/hub.py, cached_files; huggingface_hub 0.36,
 // file_download.py, try_to_load_from_cache.
 func modelIn(cache string, o machine.Options, named facts.ModelNamed) (facts.Model, error) {
-	model := facts.Model{ModelNamed: named}
-	if info, err := os.Stat(o.At(filepath.Join(o.WorkDir, named.Name))); err == nil && info.IsDir() {
-		model.Local = true
+	model := facts.Model{ModelNamed: named, Local: isLocal(o, named)}
+	if model.Local {
 		return model, nil
 	}
-	if o.Getenv("TRANSFORMERS_CACHE") != "" {
+	if named.CacheDir == "" && o.Getenv("TRANSFORMERS_CACHE") != "" {
 		return model, errors.New("TRANSFORMERS_CACHE is set, which transformers before 5 takes for the cache, and later ones do not")
 	}
 	dir := filepath.Join(o.At(cache), "models--"+strings.ReplaceAll(named.Name, "/", "--"))
@@ -94,6 +105,44 @@ func modelIn(cache string, o machine.Options, named facts.ModelNamed) (facts.Mod
 	model.Commit, model.Files = commit, files
 	return model, nil
 }
+
+func isLocal(o machine.Options, named facts.ModelNamed) bool {
+	info, err := os.Stat(o.At(filepath.Join(o.WorkDir, named.Name)))
+	return err == nil && info.IsDir()
+}
+
+// dataSetIn is what a cache has of a data set: what was made of a revision lies in CONFIGURATION/VERSION/COMMIT, and under
+// another name until it is whole.
+//
+// Source: huggingface/datasets 4.0, packaged_modules/cache/cache.py, _find_hash_in_cache, and
+// naming.py, camelcase_to_snakecase.
+func dataSetIn(cache string, o machine.Options, named facts.ModelNamed) (facts.Model, error) {
+	model := facts.Model{ModelNamed: named, Local: isLocal(o, named)}
+	if model.Local {
+		return model, nil
+	}
+	owner, name, _ := strings.Cut(named.Name, "/")
+	name = beforeWord.ReplaceAllString(beforeLast.ReplaceAllString(name, "${1}_${2}"), "${1}_${2}")
+	dir := filepath.Join(o.At(cache), owner+"___"+strings.ToLower(name))
+	if _, err := os.ReadDir(dir); err != nil {
+		return model, unlessAbsent(err)
+	}
+	made, err := fs.Glob(os.DirFS(dir), "*/*/*")
+	var commits []string
+	for _, below := range made {
+		if info, err := os.Stat(filepath.Join(dir, below)); err == nil && info.IsDir() && !strings.Contains(filepath.Base(below), ".") {
+			commits = append(commits, filepath.Base(below))
+		}
+	}
+	slices.Sort(commits)
+	model.Commit = strings.Join(slices.Compact(commits), " ")
+	return model, err
+}
+
+var (
+	beforeLast = lazyregexp.New(`([A-Z]+)([A-Z][a-z])`)
+	beforeWord = lazyregexp.New(`([a-z\d])([A-Z])`)
+)
 
 func unlessAbsent(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {

@@ -83,3 +83,45 @@ func TestModels(t *testing.T) {
 		t.Errorf("a directory of that name: %+v", local)
 	}
 }
+
+// TestDataSets: what datasets has made ready is known by its own name of it, in the cache that the launch takes.
+func TestDataSets(t *testing.T) {
+	t.Setenv("TRANSFORMERS_CACHE", "/hub") // of models alone
+	named := facts.ModelNamed{DataSet: true, Name: "HuggingFaceH4/ultraChat_200k", Revision: "main"}
+	made := func(paths ...string) string {
+		cache := t.TempDir()
+		for _, path := range paths {
+			if err := os.MkdirAll(filepath.Join(cache, path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return cache
+	}
+	const dir = "HuggingFaceH4___ultra_chat_200k/default/0.0.0/"
+	for name, c := range map[string]struct {
+		cache  string
+		commit string
+	}{
+		"nothing":       {made(), ""},
+		"another":       {made("HuggingFaceH4___ultrachat_200k/default/0.0.0/" + commit), ""},
+		"made":          {made(dir + commit), commit},
+		"not yet whole": {made(dir + commit + ".incomplete"), ""},
+		"two":           {made(dir+commit, dir+"ab12", "HuggingFaceH4___ultra_chat_200k/other/0.0.0/ab12"), commit + " ab12"},
+	} {
+		o := machine.Options{WorkDir: t.TempDir(), Exports: map[string]string{"HF_DATASETS_CACHE": c.cache}, Models: []facts.ModelNamed{named}}
+		if got := models(t.Context(), o)[0]; got.Commit != c.commit || got.Cache != c.cache || got.Problem != "" || got.Local {
+			t.Errorf("%s: %+v, want %q", name, got, c.commit)
+		}
+		in := named
+		in.CacheDir = c.cache
+		o = machine.Options{WorkDir: o.WorkDir, Exports: map[string]string{"HF_DATASETS_CACHE": "/nonexistent"}, Models: []facts.ModelNamed{in}}
+		if got := models(t.Context(), o)[0]; got.Commit != c.commit || got.Cache != c.cache {
+			t.Errorf("%s, by --cache_dir: %+v, want %q", name, got, c.commit)
+		}
+	}
+	home := made(".cache/huggingface/datasets/" + dir + commit)
+	o := machine.Options{WorkDir: home, Exports: map[string]string{"HOME": home, "HF_DATASETS_CACHE": "", "HF_HOME": "", "XDG_CACHE_HOME": ""}, Models: []facts.ModelNamed{named}}
+	if got := models(t.Context(), o)[0]; got.Commit != commit {
+		t.Errorf("where datasets has it by itself: %+v", got)
+	}
+}

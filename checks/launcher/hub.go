@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package launcher
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/names"
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+var HubReach = checks.Check{
+	ID:       "hub-reach",
+	Title:    "nodes that have to fetch from the Hub of Hugging Face get to it",
+	Severity: checks.Error,
+	Needs:    []facts.Section{facts.SectionHub},
+	Volatile: true,
+	Doc: "What a launch names as the Hub does, and a node's cache lacks, its ranks fetch as they start, unless HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set: see model-cached. " +
+		"Every such node has the launch's interpreter go to HF_ENDPOINT (https://huggingface.co) once, by the proxies of its environment and with the certificates that requests or, since huggingface_hub 1.0, httpx " +
+		"would trust, up to the handshake of TLS. Nothing is asked, so that the Hub learns nothing but the address and its own name; a proxy is told what the variable that names it says. Told apart are a name that does not " +
+		"resolve, a connection that is refused or not answered, a proxy that declines, and a certificate that is not trusted, as behind a proxy that opens TLS. " +
+		"Whether a token is needed and valid is not tried, nor whether the servers are reached that the Hub sends clients on to for large files. --skip hub-reach keeps everybody from calling.",
+	WouldSee: "OSError: We couldn't connect to 'https://huggingface.co' to load the files, and couldn't find them in the cached files.",
+	Run: func(view checks.View) (findings []checks.Finding) {
+		var shut, reaching []*facts.Node
+		for _, node := range view.Nodes {
+			switch hub := node.Hub; {
+			case hub.Unneeded != "":
+			case hub.Failed == "":
+				reaching = append(reaching, node)
+			case hub.Outcome == facts.PathUntried, hub.Outcome == facts.PathBroken:
+				findings = append(findings, checks.UnknownFor(node, fmt.Sprintf("could not go to %s: %s", through(hub), hub.Error)))
+			default:
+				shut = append(shut, node)
+			}
+		}
+		for _, group := range compare.GroupBy(shut, barred) {
+			findings = append(findings, offTheHub(view, group.Nodes, reaching))
+		}
+		return findings
+	},
+}
+
+// barred is what keeps a node from the Hub, alike for those that one fix helps.
+func barred(node *facts.Node) string {
+	hub := *node.Hub
+	hub.Address, hub.Seconds = "", 0
+	return fmt.Sprint(hub)
+}
+
+// through is where a node called: the Hub, or the proxy before it.
+func through(hub *facts.Hub) string {
+	if hub.Proxy != "" {
+		return "the proxy " + hub.Proxy
+	}
+	return hub.Endpoint
+}
+
+// offTheHub is of nodes that do not get there for one reason.
+func offTheHub(view checks.View, nodes []string, reaching []*facts.Node) checks.Finding {
+	first := slices.IndexFunc(view.Nodes, func(n *facts.Node) bool { return n.Name == nodes[0] })
+	hub := view.Nodes[first].Hub
+	f := checks.Finding{Nodes: nodes, Got: hub.Error, Want: hub.Endpoint + " reached"}
+	host := hub.Endpoint
+	if endpoint, err := url.Parse(hub.Endpoint); err == nil {
+		host = cmp.Or(endpoint.Hostname(), host)
+	}
+	if hub.Address != "" && hub.Failed == facts.HopConnect {
+		f.Got = fmt.Sprintf("%s: %s", hub.Address, hub.Error)
+	}
+	switch hub.Failed {
+	case facts.HopResolve:
+		f.Summary = "does not resolve the name of " + through(hub)
+		f.Remedy = []fix.Command{fix.On("getent hosts %s", fix.Host(host))}
+		if hub.Proxy != "" {
+			f.Remedy = []fix.Command{lookForProxy}
+		}
+	case facts.HopConnect:
+		why := whyShut[hub.Outcome]
+		if hub.Outcome == facts.PathRefused {
+			why = "nobody listens there, or a firewall answers with a reset"
+		}
+		f.Summary = fmt.Sprintf("does not get to %s: %s", through(hub), why)
+		f.Remedy = []fix.Command{behindProxy}
+		if hub.Proxy != "" {
+			f.Remedy = []fix.Command{lookForProxy}
+		}
+	case facts.HopProxy:
+		f.Summary = fmt.Sprintf("the proxy %s does not connect it to %s", hub.Proxy, host)
+		f.Remedy = []fix.Command{fix.Note("have the proxy let %s through, or name another in HTTPS_PROXY", fix.Text(host))}
+		if strings.HasPrefix(hub.Error, "407") {
+			f.Remedy = []fix.Command{fix.Note("put the name and the password that the proxy asks for into HTTPS_PROXY")}
+		}
+	case facts.HopStore:
+		f.Summary = "cannot read the certificates that it is to trust the Hub by"
+		f.Got, f.Want = fmt.Sprintf("%s: %s", hub.Store, hub.Error), "a file of certificates, as PEM"
+		f.Remedy = []fix.Command{fix.On("ls -l %s", fix.Path(hub.Store))}
+	case facts.HopTrust:
+		f.Summary = fmt.Sprintf("does not trust the certificate that %s shows", host)
+		f.Got, f.Want = fmt.Sprintf("%s, by %s", hub.Error, hub.Store), "a certificate signed by one that is trusted there"
+		f.Remedy = []fix.Command{fix.Note("where a proxy opens TLS, name a file that has its certificate, too, in %s of the ranks", trusts(hub))}
+		f.WouldSee = "SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: " + hub.Error
+	default:
+		f.Summary = fmt.Sprintf("gets to %s, and no TLS comes of it: somebody on the way does not let it through", host)
+		f.Remedy = []fix.Command{behindProxy}
+	}
+	f.Remedy = append(f.Remedy, cached(view))
+	if isFirst := func(n *facts.Node) bool { return n.Name == names.FirstHost(view) }; slices.ContainsFunc(reaching, isFirst) {
+		f.Summary += fmt.Sprintf("; %s, which has rank 0, gets there", names.FirstHost(view))
+	} else if reaching != nil {
+		f.Summary += fmt.Sprintf("; %s do", hostfile.Fold(checks.NamesOf(reaching)))
+	}
+	return f
+}
+
+// trusts is the variable by which a client is told whom to trust.
+func trusts(hub *facts.Hub) fix.Variable {
+	if hub.Client == "httpx" {
+		return "SSL_CERT_FILE"
+	}
+	return "REQUESTS_CA_BUNDLE"
+}
+
+var (
+	behindProxy  = fix.Note("open the way out, or name the proxy of the site in HTTPS_PROXY, or a mirror in HF_ENDPOINT, of the ranks")
+	lookForProxy = fix.On("env | grep -i _proxy   # and correct the one that names it")
+)
+
+// cached is the way out that needs no Hub.
+func cached(view checks.View) fix.Command {
+	var all []string
+	for _, named := range view.Launch.Models {
+		all = append(all, named.Name)
+	}
+	return fix.Note("or bring %s into the nodes' cache before, from a machine that gets there", fix.Text(strings.Join(all, " and ")))
+}

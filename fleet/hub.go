@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"preflight/drill"
+	"preflight/facts"
+	"preflight/fleet/agent"
+	"preflight/secret"
+)
+
+func (r *run) noHub() string { return r.Prediction.NoFetching(r.members.nodes()) }
+
+// waysToHub are the variables that decide how the Hub is called.
+var waysToHub = []string{"HF_ENDPOINT", "HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR"}
+
+// hub has every member that has something to fetch from the Hub go there, and no other: who is told
+// not to ask is not to.
+func (r *run) hub(ctx context.Context, d Drill) {
+	var exports []facts.Setting
+	hidden := ""
+	for _, export := range r.Prediction.Exports {
+		switch isWay := slices.Contains(waysToHub, strings.ToUpper(export.Name)); {
+		case isWay && export.Value == secret.Hidden:
+			hidden = export.Name
+		case isWay:
+			exports = append(exports, export)
+		}
+	}
+	r.each(ctx, Event{Phase: d.Phase}, r.members.only(isFresh), d.Limit, func(ctx context.Context, m *member) error {
+		switch {
+		case len(r.Prediction.ToFetch(m.Node)) == 0:
+			learn(m, &m.Hub, d.Section, facts.Hub{Unneeded: "its ranks have nothing to fetch, or are told not to ask"}, nil)
+			return nil
+		case hidden != "":
+			m.miss(d.Section, "%s is exported to the ranks, and its value is not collected: see by hand whether they get there", hidden)
+			return nil
+		case m.Python == nil || !m.Python.Found:
+			m.miss(d.Section, "there is no interpreter to go there: see python-same")
+			return nil
+		}
+		to, err := agent.GoToHub.Ask(ctx, m.agent, drill.Hub{Interpreter: m.Python.Path, Env: exports, Deadline: d.Limit})
+		if err == nil && to.Problem != "" {
+			m.miss(d.Section, "%s", to.Problem)
+			return nil
+		}
+		learn(m, &m.Hub, d.Section, to.Hub, err)
+		return err
+	})
+}
