@@ -95,6 +95,7 @@ var Catalogue = []checks.Check{
 	gpu.Fabric,
 	gpu.IMEX,
 	gpu.Direct,
+	gpu.TopologyFile,
 
 	network.NICChoice,
 	network.NICSame,
