@@ -95,6 +95,7 @@ var Catalogue = []checks.Check{
 	gpu.Fabric,
 	gpu.IMEX,
 	gpu.Direct,
+	gpu.NICAffinity,
 	gpu.TopologyFile,
 
 	network.NICChoice,
