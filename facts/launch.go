@@ -16,7 +16,32 @@ type Env struct {
 	NCCL []Setting `json:"nccl" fact:"key=name"`
 	// Files are the NCCL configuration files that exist, in that order.
 	Files []ConfFile `json:"files" fact:"key=path"`
+	// Topology are the files by which NCCL is told what the machine looks like: those that
+	// NCCL_TOPO_FILE and NCCL_GRAPH_FILE name, and the one that NCCL reads without the first if
+	// it is there. nil is not told.
+	Topology []TopologyFile `json:"topology" fact:"key=path"`
 }
+
+// TopologyFile is one of them, read as NCCL reads it.
+type TopologyFile struct {
+	Path     string `json:"path"`     // absolute
+	Variable string `json:"variable"` // that names it, "" where none does
+	// Problem is why NCCL gets nothing from it: "no such file or directory". Malformed is where
+	// NCCL stops at what it reads, with the line: "line 1: …". Unread is why nobody knows.
+	Problem   string `json:"problem,omitempty"`
+	Malformed string `json:"malformed,omitempty"`
+	Unread    string `json:"unread,omitempty"`
+	Digest    string `json:"digest"` // SHA-256 in hex; "" for one that could not be read
+	// GPUs and NICs are what it says there is, by PCI address as it spells them, in its order.
+	GPUs []string `json:"gpus,omitempty"`
+	NICs []string `json:"nics,omitempty"`
+}
+
+// The variables that name them.
+const (
+	TopologyVariable = "NCCL_TOPO_FILE"
+	GraphVariable    = "NCCL_GRAPH_FILE"
+)
 
 // Setting is one variable and where it comes from.
 type Setting struct {

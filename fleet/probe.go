@@ -41,7 +41,8 @@ func (job Job) probing() ([]facts.Section, probe.Options) {
 		options.Daemon, options.CallBack = prediction.Daemon(job.Head), prediction.CallBack(job.Head).Name
 	}
 	for _, export := range prediction.Exports {
-		if slices.Contains(probe.Heeded, export.Name) {
+		// What a shell on the node reads again (launch's export-reread) is known there alone.
+		if slices.Contains(probe.Heeded, export.Name) && !strings.ContainsAny(export.Value, "$`") {
 			options.Exports[export.Name] = export.Value
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"preflight/facts"
 	"preflight/fleet/agent"
+	"preflight/launch"
 	"preflight/probe"
 )
 
@@ -82,5 +84,16 @@ func TestTooMuchOfASection(t *testing.T) {
 				t.Errorf("shm, which nobody told of, is missing for %q", reason)
 			}
 		})
+	}
+}
+
+// What a launch exports is looked by, but what the shell on a node makes something else of.
+func TestProbingExports(t *testing.T) {
+	job := Job{Prediction: launch.Prediction{Exports: []facts.Setting{
+		{Name: "LD_LIBRARY_PATH", Value: "/opt/gib:$LD_LIBRARY_PATH"}, {Name: "NCCL_TOPO_FILE", Value: "/opt/topo.xml"}, {Name: "WANDB_MODE", Value: "offline"},
+	}}}
+	_, options := job.probing()
+	if want := map[string]string{"NCCL_TOPO_FILE": "/opt/topo.xml"}; !maps.Equal(options.Exports, want) {
+		t.Errorf("exports %v, want %v", options.Exports, want)
 	}
 }

@@ -95,6 +95,8 @@ var Catalogue = []checks.Check{
 	gpu.Fabric,
 	gpu.IMEX,
 	gpu.Direct,
+	gpu.NICAffinity,
+	gpu.TopologyFile,
 
 	network.NICChoice,
 	network.NICSame,

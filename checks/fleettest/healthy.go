@@ -98,6 +98,8 @@ func healthyEnv() *facts.Env {
 	return &facts.Env{
 		Vars: []facts.Setting{{Name: "NCCL_DEBUG", Value: "WARN", Source: "environment"}},
 		NCCL: []facts.Setting{{Name: "NCCL_DEBUG", Value: "WARN", Source: "environment"}},
+
+		Topology: []facts.TopologyFile{},
 	}
 }
 

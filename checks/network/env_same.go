@@ -17,7 +17,7 @@ import (
 
 var EnvSame = checks.Check{
 	ID:       "env-same",
-	Title:    "the ranks of all nodes see the same NCCL, torch, gloo, UCX and CUDA settings",
+	Title:    "the ranks of all nodes see the same NCCL, torch, gloo, UCX, libfabric and CUDA settings",
 	Severity: checks.Error,
 	Volatile: true,
 	Needs:    []facts.Section{facts.SectionEnv},
@@ -28,7 +28,7 @@ var EnvSame = checks.Check{
 	Run:      judgeSameEnv,
 }
 
-var compared = []string{"NCCL", "TORCH", "GLOO", "TP", "UCX", "CUDA"}
+var compared = []string{"NCCL", "TORCH", "GLOO", "TP", "UCX", "FI", "CUDA"}
 
 func judgeSameEnv(view checks.View) []checks.Finding {
 	names := map[string]bool{}

@@ -19,9 +19,9 @@ var NCCLPlugin = checks.Check{
 	Severity: checks.Warning,
 	Needs:    []facts.Section{facts.SectionIB, facts.SectionNet, facts.SectionEnv},
 	Volatile: true,
-	Doc: "Two clouds have networks that NCCL knows nothing of: Amazon's Elastic Fabric Adapter, and the several virtual NICs of Google's A3 machines, whose data goes into GPU memory by GPUDirect-TCPX or TCPXO. " +
+	Doc: "Two clouds have networks that NCCL knows nothing of: Amazon's Elastic Fabric Adapter, and the several virtual NICs of Google's A3 machines, whose data goes into GPU memory by GPUDirect-TCPX or TCPXO; and on Google's later ones gIB goes before RoCE. " +
 		"A plugin speaks to them, libnccl-net.so or libnccl-net-NAME.so with NCCL_NET_PLUGIN=NAME, in the loader's path. Where none is found NCCL takes TCP without a word, many times slower; " +
-		"where NCCL_NET names another way it ends. FI_PROVIDER without efa hides the adapters from Amazon's plugin. That nodes have one and others not is ib-same's finding. " +
+		"where NCCL_NET names another way it ends, as it does on any machine without the plugin whose network NCCL_NET names. FI_PROVIDER without efa hides the adapters from Amazon's plugin. That nodes have one and others not is ib-same's finding. " +
 		"NCCL_NET=Socket and NCCL_NET_PLUGIN=none are taken for what was meant.",
 	WouldSee: "no error: NET/Socket in the log of NCCL_DEBUG=INFO, and steps that take many times as long",
 	Run:      judgeNCCLPlugin,
@@ -30,7 +30,7 @@ var NCCLPlugin = checks.Check{
 // cloudNetwork is one that NCCL reaches by a plugin alone.
 type cloudNetwork struct {
 	name    string
-	isOf    func(*facts.Node) bool
+	isOf    func(checks.View, *facts.Node) bool
 	named   string // what the name of a plugin of its has in it, beside libnccl-net.so
 	install fix.Command
 }
@@ -38,7 +38,8 @@ type cloudNetwork struct {
 // googleNICs is from how many on a machine has some that are for its GPUs: A3 High has four of them.
 const googleNICs = 5
 
-// cloudNetworks are told by their drivers: efa and gve belong to one cloud each.
+// cloudNetworks are told by their drivers, as efa and gve belong to one cloud each, or by who
+// asks for them; the first row that is a node's counts.
 //
 // Source: aws/aws-ofi-nccl 2daf7d30, README.md and RELEASENOTES.md 1.15.0 for the names of its
 // library; google/nccl-plugin-gpudirecttcpx, README.md; Google Kubernetes Engine, "Maximize GPU
@@ -46,11 +47,11 @@ const googleNICs = 5
 // 2.30.7, transport/net_ib/init.cc takes ports of InfiniBand and Ethernet.
 var cloudNetworks = []cloudNetwork{
 	{
-		"the Elastic Fabric Adapter", isEFA, "ofi",
+		"the Elastic Fabric Adapter", func(_ checks.View, node *facts.Node) bool { return isEFA(node) }, "ofi",
 		fix.Note("install aws-ofi-nccl on {nodes}, or in the image of the container, and have its directory in LD_LIBRARY_PATH: /opt/amazon/ofi-nccl/lib, earlier /opt/amazon/aws-ofi-nccl/lib"),
 	},
 	{
-		"GPUDirect-TCPX", func(node *facts.Node) bool {
+		"GPUDirect-TCPX", func(_ checks.View, node *facts.Node) bool {
 			count := 0
 			for _, nic := range node.Net.Interfaces {
 				if nic.Driver == "gve" {
@@ -61,7 +62,25 @@ var cloudNetworks = []cloudNetwork{
 		}, "tcpx",
 		fix.Note("install Google's plugin for the type of the machine on {nodes}, GPUDirect-TCPX or TCPXO, and have its directory in LD_LIBRARY_PATH"),
 	},
+	{
+		"gIB", func(view checks.View, node *facts.Node) bool {
+			return strings.EqualFold(ranks.Env(view, node).Get("NCCL_NET").Value, "gIB")
+		}, "gib",
+		fix.Note("install Google's nccl-gib on {nodes}, or in the image of the container, have /usr/local/gib/lib64 in LD_LIBRARY_PATH, and the shells read /usr/local/gib/scripts/set_nccl_env.sh"),
+	},
+	{
+		"the network that NCCL_NET names", func(view checks.View, node *facts.Node) bool {
+			asked := ranks.Env(view, node).Get("NCCL_NET").Value
+			return asked != "" && !slices.ContainsFunc(ownNetworks, func(own string) bool { return strings.EqualFold(asked, own) })
+		}, "",
+		fix.Note("have the directory of the plugin that has it in LD_LIBRARY_PATH on {nodes}, or take NCCL_NET out"),
+	},
 }
+
+// ownNetworks are those that NCCL brings along, by the names that NCCL_NET has for them.
+//
+// Source: NVIDIA/nccl 2.30.7, transport/net_ib/init.cc and transport/net_socket.cc.
+var ownNetworks = []string{"IB", "Socket"}
 
 func isEFA(node *facts.Node) bool {
 	return slices.ContainsFunc(node.IB.Devices, func(adapter facts.HCA) bool { return adapter.Driver == "efa" })
@@ -76,11 +95,9 @@ func judgeNCCLPlugin(view checks.View) (findings []checks.Finding) {
 	}
 	judged := false
 	for _, node := range view.Nodes {
-		for _, network := range cloudNetworks {
-			if network.isOf(node) {
-				judged = true
-				findings = append(findings, checks.OfNode(node, withoutPlugin(view, node, network)...)...)
-			}
+		if at := slices.IndexFunc(cloudNetworks, func(network cloudNetwork) bool { return network.isOf(view, node) }); at >= 0 {
+			judged = true
+			findings = append(findings, checks.OfNode(node, withoutPlugin(view, node, cloudNetworks[at])...)...)
 		}
 	}
 	if !judged {

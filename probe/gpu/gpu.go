@@ -50,7 +50,7 @@ func CollectGPU(ctx context.Context, o machine.Options) (*facts.GPU, error) {
 	gpu.Module, gpu.OpenModule = driverModule(o)
 	gpu.Modprobe = hasModprobe(o)
 	gpu.Doors = accessibleNodes(o, gpu.Devices, gpu.Modules)
-	gpu.Libcuda = findLibcuda(o, os.Getenv("LD_LIBRARY_PATH"))
+	gpu.Libcuda = findLibcuda(o, o.Getenv("LD_LIBRARY_PATH"))
 	gpu.IOMMU = iommu(o, gpu.OnBus)
 	gpu.Redirecting = redirectingBridges(o, gpu.OnBus)
 	if gpu.SwitchDoors = []string{}; gpu.NVSwitches == 0 {

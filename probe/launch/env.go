@@ -64,12 +64,14 @@ func hasAnyPrefix(name string, families []string) bool {
 
 // CollectEnv looks at the environment of this very session and at what NCCL
 // would add to it.
-func CollectEnv(_ context.Context, o machine.Options) (*facts.Env, error) {
+func CollectEnv(ctx context.Context, o machine.Options) (*facts.Env, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		return nil, errors.New("HOME is not set, so ~/.nccl.conf cannot be found")
 	}
-	return readEnv(os.Environ(), o.At, home, o.WorkDir), nil
+	env := readEnv(os.Environ(), o.At, home, o.WorkDir)
+	env.Topology = topologyFiles(ctx, o, env.NCCL)
+	return env, nil
 }
 
 // readEnv sorts environ (NAME=VALUE) and merges NCCL's configuration files

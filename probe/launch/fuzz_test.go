@@ -24,6 +24,19 @@ func FuzzParseNCCLConf(f *testing.F) {
 	})
 }
 
+// However a topology is written, it is read to an end, and what it says there is has an address.
+func FuzzReadNCCLXML(f *testing.F) {
+	f.Add(cloudTopology)
+	f.Add("<graphs version='1'><graph id=\"0\"/></graphs>")
+	f.Fuzz(func(t *testing.T, text string) {
+		seen := machineInXML{}
+		found, err := readNCCLXML([]byte(text), "system", seen.take)
+		if slices.Contains(append(seen.gpus, seen.nics...), "") || !found && len(seen.gpus) > 0 || err != nil && !strings.HasPrefix(err.Error(), "line ") {
+			t.Errorf("%q: %v, %v, %v", text, found, seen, err)
+		}
+	})
+}
+
 // Of a .deepspeed_env every line is kept, and of what may be a secret nothing.
 func FuzzMaskLines(f *testing.F) {
 	f.Add("HF_TOKEN=hunter2\n# hunter2\nNCCL_DEBUG=INFO\rX=%h$y", "a b")

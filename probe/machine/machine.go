@@ -148,7 +148,7 @@ func TorchExtensions(o Options, home string) string {
 // Heeded are the variables that say what the ranks will use and where they write. What
 // the launch exports of them holds, whatever this session has.
 var Heeded = []string{
-	"CUDA_HOME", "CUDA_PATH", "CXX", "HF_DATASETS_CACHE", "HF_HOME", "HF_HUB_CACHE", "HOME", "PATH", "PYTHONPATH", "PYTHONSAFEPATH",
+	"CUDA_HOME", "CUDA_PATH", "CXX", "HF_DATASETS_CACHE", "HF_HOME", "HF_HUB_CACHE", "HOME", "LD_LIBRARY_PATH", facts.GraphVariable, facts.TopologyVariable, "PATH", "PYTHONPATH", "PYTHONSAFEPATH",
 	"TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR", "TRITON_HOME", "XDG_CACHE_HOME",
 }
 

@@ -52,7 +52,7 @@ func CollectIB(_ context.Context, o machine.Options) (*facts.IB, error) {
 		seen.Devices = append(seen.Devices, adapter)
 	}
 	seen.Verbs, seen.Refused = verbs(o)
-	seen.Libraries = rdmaLibraries(o, os.Getenv("LD_LIBRARY_PATH"))
+	seen.Libraries = rdmaLibraries(o, o.Getenv("LD_LIBRARY_PATH"))
 	seen.Peermem = slices.ContainsFunc(peermemMarks, func(mark string) bool { return machine.Exists(o.At(mark)) })
 	return seen, nil
 }

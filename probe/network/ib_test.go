@@ -140,6 +140,21 @@ func TestRDMALibraries(t *testing.T) {
 	}
 }
 
+// What the launch exports of LD_LIBRARY_PATH is what the ranks' loader goes by.
+func TestPluginOfExportedPath(t *testing.T) {
+	t.Setenv("LD_LIBRARY_PATH", "/opt/other")
+	o := fixture.Write(t, machine.Options{}, map[string]string{"/opt/gib/libnccl-net.so": "", "/opt/other/libnccl-tuner.so": "", "/sys/class/net/lo/mtu": ""})
+	o.Exports = map[string]string{"LD_LIBRARY_PATH": "/opt/gib"}
+	ib, err := CollectIB(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []facts.RDMALibrary{{Name: "libnccl-net.so", Path: "/opt/gib/libnccl-net.so"}}
+	if diff := cmp.Diff(want, ib.Libraries); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // A plugin that only the loader's cache knows of, in a directory of its own.
 func TestPluginOfTheLoaderCache(t *testing.T) {
 	o := fixture.Write(t, machine.Options{}, map[string]string{"/opt/amazon/ofi/libnccl-net.so": "", "/etc/hosts": ""})

@@ -126,7 +126,7 @@ func CollectPython(ctx context.Context, o machine.Options) (*facts.Python, error
 		torchDir: torchDir,
 		sysPath:  python.SysPath,
 		preload:  os.Getenv("LD_PRELOAD"),
-		path:     os.Getenv("LD_LIBRARY_PATH"),
+		path:     o.Getenv("LD_LIBRARY_PATH"),
 		workDir:  dir,
 		at:       o.At,
 	})

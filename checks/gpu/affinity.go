@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpu
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/proof"
+	"preflight/checks/ranks"
+	"preflight/facts"
+	"preflight/launch/nccl"
+)
+
+var NICAffinity = checks.Check{
+	ID:       "gpu-nic-affinity",
+	Title:    "NCCL_IB_HCA leaves every GPU an adapter on its side of the machine, and ranks are next to the same adapters on all nodes",
+	Severity: checks.Warning,
+	Volatile: true,
+	Needs:    []facts.Section{facts.SectionNVML, facts.SectionGPU, facts.SectionIB, facts.SectionEnv},
+	Doc: "NCCL gives each GPU the adapters that are nearest to it on the PCI bus, and joins the first of one node with the first of the next, whatever their names. A list in NCCL_IB_HCA that names the adapters of one socket has " +
+		"the GPUs of the other send everything across. Where slots or CUDA_VISIBLE_DEVICES have ranks of one node take other GPUs than those of its like, as when two jobs share machines, they are next to other " +
+		"adapters, and their packets leave their rail: through the spine, or nowhere where rails do not meet. Only adapters of the layer and rate of those that NCCL takes are missed. Distances that a virtual machine " +
+		"does not show, or a file of NCCL_TOPO_FILE states, are not judged, nor is the order of GPUs, by which NCCL does not go.",
+	WouldSee: "no error: transfers between nodes are slow; or Got completion from peer … with status=12 (retry exceeded) where rails do not meet",
+	Run: func(view checks.View) []checks.Finding {
+		nodes, findings := judgedGPUs(view)
+		if len(nodes) == 0 {
+			return findings
+		}
+		if _, reason := ranks.UsingIB(view); reason != "" {
+			return append(findings, checks.Skipped(reason)...)
+		}
+		cardsOf, near := usedCards(view), map[*facts.Node][]beside{}
+		for _, node := range nodes {
+			near[node] = besides(view, node, cardsOf(node))
+		}
+		told := compare.Without(nodes, func(n *facts.Node) bool { return near[n] == nil })
+		if len(told) == 0 {
+			return append(findings, checks.Skipped("no node shows how far GPUs are from the adapters that NCCL takes")...)
+		}
+		for _, node := range told {
+			findings = append(findings, checks.OfNode(node, leftFar(view, node, near[node])...)...)
+		}
+		likeness := func(node *facts.Node) string {
+			return gpuKinds(node) + strconv.Itoa(len(near[node])) + strings.Join(portNames(ranks.NCCLNetwork(view, node).Ports), ",")
+		}
+		for _, alike := range proof.Gather(told, likeness) {
+			findings = append(findings, otherRails(view, alike, near)...)
+		}
+		return findings
+	},
+}
+
+// beside is a GPU of the launch, how far the nearest ports that NCCL takes are, and which.
+type beside struct {
+	card     *facts.Card
+	distance int // in distances
+	ports    []string
+}
+
+// distances are as [nccl.Distance] has them, nearest first.
+var distances = []string{"PIX", "PXB", "PHB", "NODE", "SYS"}
+
+// besides are the GPUs of a node that ranks use, nil where the machine does not show how far all
+// of them are from all the ports, or is not asked.
+func besides(view checks.View, node *facts.Node, cards []*facts.Card) (all []beside) {
+	if ranks.Env(view, node).Get(facts.TopologyVariable).Value != "" {
+		return nil
+	}
+	for _, card := range cards {
+		b := beside{card: card, distance: len(distances)}
+		for _, port := range ranks.NCCLNetwork(view, node).Ports {
+			switch d := distance(node, card, *port.Adapter); {
+			case d < 0:
+				return nil
+			case d < b.distance:
+				b.distance, b.ports = d, []string{port.Name()}
+			case d == b.distance:
+				b.ports = append(b.ports, port.Name())
+			}
+		}
+		if b.ports == nil {
+			return nil
+		}
+		all = append(all, b)
+	}
+	return all
+}
+
+// distance is a place in distances, -1 where it is not to be seen.
+func distance(node *facts.Node, card *facts.Card, adapter facts.HCA) int {
+	return slices.Index(distances, nccl.Distance(node, placeOf(node, card), adapter))
+}
+
+// leftFar is a node whose NCCL_IB_HCA leaves out adapters like those that it names, nearer to GPUs
+// which it leaves none on their socket.
+func leftFar(view checks.View, node *facts.Node, all []beside) []checks.Finding {
+	given, network := ranks.Env(view, node).Get("NCCL_IB_HCA"), ranks.NCCLNetwork(view, node)
+	if given.Value == "" {
+		return nil
+	}
+	isLike := func(port facts.IBPort) bool {
+		return port.State == "ACTIVE" && slices.ContainsFunc(network.Ports, func(taken nccl.HCAPort) bool {
+			return taken.LinkLayer == port.LinkLayer && taken.Rate <= port.Rate
+		})
+	}
+	var far, missed []string
+	for _, each := range all {
+		if distances[each.distance] != "SYS" {
+			continue
+		}
+		isFar := false
+		for _, adapter := range node.IB.Devices {
+			if d := distance(node, each.card, adapter); d < 0 || d >= each.distance || !slices.ContainsFunc(adapter.Ports, isLike) || slices.Contains(ranks.SwitchDoors(node), adapter.Name) {
+				continue
+			}
+			isFar, missed = true, append(missed, adapter.Name)
+		}
+		if isFar {
+			far = append(far, strconv.Itoa(each.card.Index))
+		}
+	}
+	if far == nil {
+		return nil
+	}
+	slices.Sort(missed)
+	return []checks.Finding{{
+		Summary: "NCCL_IB_HCA leaves GPUs no adapter on their side of the machine, and they send across the sockets",
+		Got:     ranks.Origin(view, given) + "; GPUs " + strings.Join(far, ", "),
+		Want:    strings.Join(slices.Compact(missed), ", ") + " too, on the side of these GPUs",
+		Remedy:  append([]fix.Command{fix.On("nvidia-smi topo -m").Inside()}, ranks.TakeOut(view, given)...),
+	}}
+}
+
+func portNames(ports []nccl.HCAPort) (names []string) {
+	for _, port := range ports {
+		names = append(names, port.Name())
+	}
+	return names
+}
+
+// otherRails compares which ports the GPUs in use are next to, on machines of one build that
+// NCCL takes the same ports of.
+//
+// Source: NVIDIA/nccl 2.30.7, graph/search.cc, ncclTopoSelectNets, takes those that are local to
+// GPUs first; graph/connect.cc joins nodes channel by channel.
+func otherRails(view checks.View, nodes []*facts.Node, near map[*facts.Node][]beside) (findings []checks.Finding) {
+	rails := func(node *facts.Node) string {
+		var names []string
+		for _, each := range near[node] {
+			names = append(names, each.ports...)
+		}
+		slices.Sort(names)
+		return strings.Join(slices.Compact(names), ", ")
+	}
+	for _, d := range compare.Differences(compare.Among(nodes, "next to", rails)) {
+		f := d.Finding("adapters beside the GPUs that ranks use")
+		f.Remedy = []fix.Command{fix.On("nvidia-smi topo -m; echo $CUDA_VISIBLE_DEVICES").Inside()}
+		if view.Launch.ChoosesDevices() {
+			f.Remedy = append(f.Remedy, fix.Note("give the launch the same slots of {nodes} as of the others, in the hostfile or by --include"))
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gpu
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/proof"
+	"preflight/checks/ranks"
+	"preflight/facts"
+)
+
+var TopologyFile = checks.Check{
+	ID:       "topology-file",
+	Title:    "where a file tells NCCL what the machine looks like, NCCL can read it, and it is of this machine",
+	Severity: checks.Warning,
+	Volatile: true,
+	Needs:    []facts.Section{facts.SectionNVML, facts.SectionEnv, facts.SectionIB},
+	Doc: "A virtual machine does not show which GPU is next to which adapter, so clouds hand out a file: NCCL_TOPO_FILE names it, or NVIDIA's topology daemon leaves it in /var/run/nvidia-topologyd/virtualTopology.xml. " +
+		"NCCL goes on without a word where there is none by that name, and takes what it leaves out from the machine: by a file of another type of machine each GPU then uses an adapter that may be the farthest. " +
+		"What NCCL cannot read ends the launch, and it reads less than XML is: no <?xml …?> in front, no tabs between elements, an element on one line, version=\"1\". It looks GPUs and adapters up by their PCI address " +
+		"as it writes them, in lower case with four digits of domain. NCCL_GRAPH_FILE, which gives the rings themselves, has to be there. Whether what a file says of distances is true is not seen.",
+	WouldSee: "no message but Could not open XML topology file at NCCL_DEBUG=INFO: transfers between nodes are slow",
+	Run: func(view checks.View) []checks.Finding {
+		nodes, findings := judgedGPUs(view)
+		told := compare.Without(nodes, func(n *facts.Node) bool { return len(n.Env.Topology) == 0 && topologyNamed(view, n) == "" })
+		if len(nodes) > 0 && len(told) == 0 {
+			return append(findings, checks.Skipped("no file tells NCCL what the machines look like")...)
+		}
+		cardsOf := usedCards(view)
+		for _, node := range told {
+			if node.Env.Topology == nil {
+				findings = append(findings, checks.UnknownFor(node, "env: what "+topologyNamed(view, node)+" names was not looked at"))
+			}
+			for _, file := range node.Env.Topology {
+				findings = append(findings, checks.OfNode(node, judgeTopology(view, node, file, cardsOf(node))...)...)
+			}
+		}
+		for _, alike := range proof.Gather(nodes, gpuKinds) {
+			findings = append(findings, unlikeTopologies(alike)...)
+		}
+		return findings
+	},
+}
+
+// topologyNamed is the variable that names a file, "" for none.
+func topologyNamed(view checks.View, node *facts.Node) string {
+	for _, variable := range []string{facts.TopologyVariable, facts.GraphVariable} {
+		if ranks.Env(view, node).Get(variable).Value != "" {
+			return variable
+		}
+	}
+	return ""
+}
+
+// judgeTopology is by what NCCL makes of a file.
+//
+// Source: NVIDIA/nccl 2.12 to 2.30.7, graph/xml.cc, ncclTopoGetXmlFromFile,
+// ncclTopoGetXmlGraphFromFile and xmlLoadSub; graph/topo.cc, ncclTopoGetSystem, which drops what
+// no device of the machine is in.
+func judgeTopology(view checks.View, node *facts.Node, file facts.TopologyFile, cards []*facts.Card) []checks.Finding {
+	setting := ranks.Env(view, node).Get(file.Variable)
+	f := checks.Finding{Got: file.Path, Want: "the file that the maker of the machine or the cloud has for this type of it"}
+	named := "NVIDIA's topology daemon left"
+	if file.Variable != "" {
+		named = file.Variable + " names"
+		f.Got, f.Remedy = ranks.Origin(view, setting), ranks.TakeOut(view, setting)
+	}
+	if file.Variable == facts.GraphVariable {
+		f.Want, f.WouldSee = "a file that NCCL wrote on such a machine (NCCL_GRAPH_DUMP_FILE), or no NCCL_GRAPH_FILE", "nothing: NCCL searches for rings of its own"
+	}
+	switch {
+	case file.Unread != "":
+		return []checks.Finding{checks.UnknownFor(node, "env: "+file.Path+": "+file.Unread)}
+	case file.Malformed != "":
+		f.Verdict, f.WouldSee = checks.Fail, "NCCL WARN XML Parse : expected >, got '?' (or another line that begins with XML), and ncclInternalError"
+		f.Summary = "NCCL cannot read the file that " + named + ", and ends there"
+		f.Got += "; " + file.Malformed
+		f.Want = "XML as NCCL reads it: no <?xml …?> in front, no tabs, each element on one line, version=\"1\""
+		f.Remedy = append([]fix.Command{fix.On("head -c 300 %s | cat -A", fix.Path(file.Path)).Inside()}, f.Remedy...)
+		return []checks.Finding{f}
+	case file.Problem != "":
+		f.Summary = "NCCL gets nothing from the file that " + named
+		f.Got += "; " + file.Problem
+		if file.Variable == facts.GraphVariable && file.Digest == "" {
+			f.Verdict, f.WouldSee = checks.Fail, "NCCL WARN Could not open XML graph file "+file.Path+" : "+file.Problem
+			f.Summary = "NCCL cannot open the file that " + named + ", and ends there"
+		}
+		f.Remedy = append([]fix.Command{fix.On("ls -l %s", fix.Path(file.Path)).Inside()}, f.Remedy...)
+		return []checks.Finding{f}
+	}
+	var missed []string
+	if gpus := unplacedGPUs(file, cards); gpus != nil {
+		missed = append(missed, fmt.Sprintf("GPUs at %s, and it has %s", strings.Join(gpus, ", "), strings.Join(file.GPUs, ", ")))
+	}
+	if adapters := unplacedAdapters(view, node, file); adapters != nil {
+		missed = append(missed, fmt.Sprintf("adapters at %s, and it has %s", strings.Join(adapters, ", "), strings.Join(file.NICs, ", ")))
+	}
+	if missed == nil {
+		return nil
+	}
+	f.Summary = "the file that " + named + " leaves out what this node has, as that of another type of machine does"
+	f.Got += "; " + strings.Join(missed, "; ")
+	f.WouldSee = "no error: NCCL takes what it leaves out to be where the machine shows it, and transfers between nodes are slow"
+	return []checks.Finding{f}
+}
+
+// unplacedGPUs are those that a file that has any leaves out.
+func unplacedGPUs(file facts.TopologyFile, cards []*facts.Card) (addresses []string) {
+	for _, card := range cards {
+		if len(file.GPUs) > 0 && card.Address != "" && !slices.Contains(file.GPUs, card.Address) {
+			addresses = append(addresses, card.Address)
+		}
+	}
+	return addresses
+}
+
+// unplacedAdapters are those that NCCL takes, where a file has some and none of them: a port
+// beside them is often left out, as that of a virtual machine's own network. Which function of
+// a card NCCL goes by depends on how it merges ports, so buses are compared.
+//
+// Source: NVIDIA/nccl 2.30.7, transport/net_ib/init.cc, ncclIbGetPciPath.
+func unplacedAdapters(view checks.View, node *facts.Node, file facts.TopologyFile) (addresses []string) {
+	bus := func(address string) string { return address[:max(0, strings.LastIndexByte(address, ':'))] }
+	placed := map[string]bool{}
+	for _, address := range file.NICs {
+		placed[bus(address)] = true
+	}
+	for _, port := range ranks.NCCLNetwork(view, node).Ports {
+		path := port.Adapter.Path
+		if len(path) == 0 || len(file.NICs) == 0 || placed[bus(path[len(path)-1])] {
+			return nil
+		}
+		addresses = append(addresses, path[len(path)-1])
+	}
+	return slices.Compact(addresses)
+}
+
+// gpuKinds are a node's GPUs by name: those of other types of machines have other files.
+func gpuKinds(node *facts.Node) string {
+	names := make([]string, len(node.NVML.Cards))
+	for i, card := range node.NVML.Cards {
+		names[i] = card.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+// unlikeTopologies compares what NCCL reads on nodes of one type: each then goes by rings of its
+// own, and the slowest is everybody's.
+func unlikeTopologies(nodes []*facts.Node) (findings []checks.Finding) {
+	digest := func(isGraph bool) func(*facts.Node) string {
+		return func(node *facts.Node) string {
+			for _, file := range node.Env.Topology {
+				if (file.Variable == facts.GraphVariable) == isGraph {
+					return file.Digest[:min(len(file.Digest), 12)]
+				}
+			}
+			return ""
+		}
+	}
+	isOdd := func(file facts.TopologyFile) bool { return file.Problem+file.Malformed+file.Unread != "" }
+	seen := compare.Without(nodes, func(n *facts.Node) bool { return n.Env.Topology == nil || slices.ContainsFunc(n.Env.Topology, isOdd) })
+	var sums []fix.Command
+	for _, node := range seen {
+		for _, file := range node.Env.Topology {
+			sum := fix.On("sha256sum %s", fix.Path(file.Path)).Inside()
+			if !slices.ContainsFunc(sums, sum.Is) {
+				sums = append(sums, sum)
+			}
+		}
+	}
+	for _, d := range compare.Differences(compare.Among(seen, "topology", digest(false)), compare.Among(seen, "graph", digest(true))) {
+		f := d.Finding("files that tell NCCL what the machine looks like")
+		f.WouldSee = "no error: NCCL finds other rings on these nodes, and everybody has the fewest and slowest"
+		f.Remedy = append(slices.Clone(sums), fix.Note("give {nodes} the files that the others of this type have"))
+		findings = append(findings, f)
+	}
+	return findings
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package launch
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// ncclXML reads what NCCL takes for XML, which is less: no declaration in front, no tabs
+// between elements, all attributes of an element on one line. What is well-formed XML may end
+// a launch, and what a parser of XML refuses may be fine.
+//
+// Source: NVIDIA/nccl 2.30.7, graph/xml.cc, xmlGetToken, xmlGetValue, xmlGetNode and
+// xmlLoadSub; alike since 2.12, but that single quotes are taken since 2.27.
+type ncclXML struct {
+	text []byte
+	at   int
+}
+
+// ncclElement is an element as it begins, or the end of one.
+type ncclElement struct {
+	name       string
+	attributes map[string]string
+	single     bool // <name/>
+	closing    bool // </name>
+}
+
+// ncclElements are those that NCCL knows inside of which. What is in others is passed over, and
+// nobody looks by what name one of these ends.
+var ncclElements = map[string][]string{
+	"system": {"cpu"}, "cpu": {"pci", "nic"}, "pci": {"pci", "gpu", "nic", "pcilink"}, "gpu": {"nvlink", "c2c"}, "nic": {"net"},
+	"graphs": {"graph"}, "graph": {"channel"}, "channel": {"net", "gpu"},
+}
+
+// ncclWord is up to how many bytes a name or a value may have (MAX_STR_LEN), and ncclDepth how
+// deep NCCL writes at most (NCCL_MAX_XML_DEPTH).
+const (
+	ncclWord  = 254
+	ncclDepth = 1024
+)
+
+// readNCCLXML hands every element that NCCL knows to take, with the one around it, and says
+// whether the root was among them. An error is what NCCL would end at.
+func readNCCLXML(text []byte, root string, take func(of, parent *ncclElement)) (found bool, err error) {
+	x := &ncclXML{text: text}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("line %d: %w", 1+bytes.Count(text[:x.at], []byte("\n")), err)
+		}
+	}()
+	for {
+		top, err := x.element()
+		switch {
+		case err != nil || top == nil:
+			return found, err
+		case top.closing:
+			return found, fmt.Errorf("</%s> without a beginning", top.name)
+		case top.name == root:
+			if version := top.attributes["version"]; version != "1" {
+				return found, fmt.Errorf("<%s> of version %q, where NCCL reads 1", root, version)
+			}
+			found = true
+		}
+		if err := x.inside(top, top.name == root, 1, take); err != nil {
+			return found, err
+		}
+	}
+}
+
+// inside reads up to the end of an element.
+func (x *ncclXML) inside(around *ncclElement, known bool, depth int, take func(of, parent *ncclElement)) error {
+	if depth > ncclDepth {
+		return errors.New("elements too deep in each other")
+	}
+	for !around.single {
+		each, err := x.element()
+		switch {
+		case err != nil:
+			return err
+		case each == nil:
+			return fmt.Errorf("<%s> has no end", around.name)
+		case each.closing && known && each.name != around.name:
+			return fmt.Errorf("</%s> where <%s> is to end", each.name, around.name)
+		case each.closing:
+			return nil
+		}
+		isKnown := known && slices.Contains(ncclElements[around.name], each.name)
+		if isKnown {
+			take(each, around)
+		}
+		if err := x.inside(each, isKnown, depth+1, take); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// element is the next one, nil at the end.
+func (x *ncclXML) element() (*ncclElement, error) {
+	for x.at < len(x.text) {
+		switch rest := x.text[x.at:]; {
+		case bytes.IndexByte([]byte(" \n\r"), rest[0]) >= 0:
+			x.at++
+		case bytes.HasPrefix(rest, []byte("<!--")):
+			_, after, ends := bytes.Cut(rest[len("<!--"):], []byte("-->"))
+			if !ends {
+				return nil, errors.New("a comment has no end")
+			}
+			x.at = len(x.text) - len(after)
+		case rest[0] == '<':
+			x.at++
+			return x.begun()
+		default:
+			return nil, fmt.Errorf("%q where NCCL expects <", rest[0])
+		}
+	}
+	return nil, nil
+}
+
+// begun is the element behind a <.
+func (x *ncclXML) begun() (*ncclElement, error) {
+	name, _, last, err := x.token(false)
+	if err != nil {
+		return nil, err
+	}
+	if name == "" && last == '/' {
+		name, _, last, err = x.token(false)
+		if err == nil && last != '>' {
+			err = fmt.Errorf("%q behind the name in </%s>", last, name)
+		}
+		return &ncclElement{name: name, closing: true}, err
+	}
+	e := &ncclElement{name: name, attributes: map[string]string{}}
+	for last == ' ' {
+		var key, value string
+		if key, value, last, err = x.token(true); err != nil {
+			return nil, err
+		}
+		e.attributes[key] = value
+	}
+	if last == '/' {
+		e.single = true
+		if _, _, last, err = x.token(false); err != nil {
+			return nil, err
+		}
+	}
+	if last != '>' {
+		return nil, fmt.Errorf("%q where NCCL expects > at the end of <%s", last, name)
+	}
+	return e, nil
+}
+
+// token is a name, the value behind it where there may be one, and what ended them.
+func (x *ncclXML) token(hasValue bool) (name, value string, last byte, err error) {
+	begin := x.at
+	for x.at < len(x.text) && x.at-begin < ncclWord {
+		switch c := x.text[x.at]; c {
+		case '=':
+			if name = string(x.text[begin:x.at]); !hasValue {
+				return name, "", 0, fmt.Errorf("a value behind %q, where none may be", name)
+			}
+			x.at++
+			value, last, err = x.value()
+			return name, value, last, err
+		case ' ', '>', '/', '\n', '\r':
+			x.at++
+			return string(x.text[begin : x.at-1]), "", c, nil
+		}
+		x.at++
+	}
+	return "", "", 0, x.endless(begin)
+}
+
+func (x *ncclXML) value() (value string, last byte, err error) {
+	if x.at == len(x.text) || x.text[x.at] != '"' && x.text[x.at] != '\'' {
+		return "", 0, errors.New("a value is not in quotes")
+	}
+	quote := x.text[x.at]
+	x.at++
+	begin := x.at
+	end := bytes.IndexByte(x.text[begin:], quote)
+	if end < 0 || end >= ncclWord || begin+end+1 == len(x.text) {
+		x.at = min(len(x.text), begin+ncclWord)
+		return "", 0, x.endless(begin)
+	}
+	x.at = begin + end + 2
+	return string(x.text[begin : begin+end]), x.text[x.at-1], nil
+}
+
+// endless is of a word that does not end where it began to be read.
+func (x *ncclXML) endless(begin int) error {
+	if x.at == len(x.text) {
+		return errors.New("the file ends inside of an element")
+	}
+	return fmt.Errorf("more than %d bytes in one word: %q…", ncclWord, x.text[begin:min(len(x.text), begin+16)])
+}

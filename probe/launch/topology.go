@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package launch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"preflight/facts"
+	"preflight/hostsys"
+	"preflight/probe/machine"
+)
+
+const (
+	// virtualTopology is what NCCL reads where NCCL_TOPO_FILE is not set: NVIDIA's topology
+	// daemon leaves it in a virtual machine.
+	virtualTopology = "/var/run/nvidia-topologyd/virtualTopology.xml"
+	// topologyLimit is for all of the files: a dead mount below one must not cost the environment.
+	topologyLimit = time.Second
+	// topologySize is far above what NCCL has room for.
+	topologySize = 4 << 20
+	// topologyMost is how many GPUs and how many NICs of a file are told.
+	topologyMost = 128
+)
+
+// topologyFiles are those that NCCL will read on this machine: what the launch exports goes
+// before what this session and NCCL's configuration files have.
+//
+// Source: NVIDIA/nccl 2.12 to 2.30.7, graph/topo.cc, ncclTopoGetSystem, and graph/search.cc,
+// ncclTopoCompute.
+func topologyFiles(ctx context.Context, o machine.Options, settings []facts.Setting) []facts.TopologyFile {
+	files := []facts.TopologyFile{}
+	for _, variable := range []string{facts.TopologyVariable, facts.GraphVariable} {
+		path := o.Exports[variable]
+		if at := slices.IndexFunc(settings, func(s facts.Setting) bool { return s.Name == variable }); path == "" && at >= 0 {
+			path = settings[at].Value
+		}
+		if path != "" && !filepath.IsAbs(path) { // ranks start in the working directory
+			path = filepath.Join(o.WorkDir, path)
+		}
+		switch {
+		case path != "":
+			files = append(files, facts.TopologyFile{Variable: variable, Path: path})
+		case variable == facts.TopologyVariable && machine.Exists(o.At(virtualTopology)):
+			files = append(files, facts.TopologyFile{Path: virtualTopology})
+		}
+	}
+	ctx, cancel := hostsys.WithTimeoutCause(ctx, topologyLimit, fmt.Errorf("not read within %s", topologyLimit))
+	defer cancel()
+	for i, named := range files {
+		read, err := machine.Within(ctx, func() (facts.TopologyFile, error) { return readTopology(o, named), nil })
+		if err != nil {
+			files[i].Unread = err.Error()
+			continue
+		}
+		files[i] = read
+	}
+	return files
+}
+
+func readTopology(o machine.Options, file facts.TopologyFile) facts.TopologyFile {
+	text, err := readOrdinary(o.At(file.Path), topologySize+1)
+	switch {
+	case err != nil:
+		file.Problem = machine.Reason(err)
+		return file
+	case len(text) > topologySize:
+		file.Unread = "it is too large to be one"
+		return file
+	}
+	sum := sha256.Sum256(text)
+	file.Digest = hex.EncodeToString(sum[:])
+	root := "system"
+	if file.Variable == facts.GraphVariable {
+		root = "graphs"
+	}
+	seen := machineInXML{}
+	found, err := readNCCLXML(text, root, seen.take)
+	file.GPUs, file.NICs = told(seen.gpus), told(seen.nics)
+	switch {
+	case err != nil:
+		file.Malformed = err.Error()
+	case !found:
+		file.Problem = "it has no <" + root + ">"
+	}
+	return file
+}
+
+func told(addresses []string) []string {
+	addresses = addresses[:min(len(addresses), topologyMost)]
+	for i, address := range addresses {
+		addresses[i] = machine.Clipped(address)
+	}
+	return addresses
+}
+
+// machineInXML gathers what a topology says there is on the PCI bus: by class, as in the files
+// that clouds hand out, or by what is below, as in those that NCCL itself writes.
+type machineInXML struct{ gpus, nics []string }
+
+func (m *machineInXML) take(of, parent *ncclElement) {
+	class, address := of.attributes["class"], of.attributes["busid"]
+	if of.name == "gpu" || of.name == "nic" {
+		class, address = map[string]string{"gpu": "0x03", "nic": "0x02"}[of.name], parent.attributes["busid"]
+	}
+	switch {
+	case address == "" || len(class) < 4:
+	case class[:4] == "0x03" && !slices.Contains(m.gpus, address):
+		m.gpus = append(m.gpus, address)
+	case class[:4] == "0x02" && !slices.Contains(m.nics, address):
+		m.nics = append(m.nics, address)
+	}
+}
