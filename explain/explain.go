@@ -230,6 +230,8 @@ type Evidence struct {
 	Rank string `json:"rank,omitempty"`
 	Time string `json:"time,omitempty"` // month and day to fraction of a second, as logged
 	Text string `json:"text"`
+	// More are the lines in which an exception goes on.
+	More []string `json:"more,omitempty"`
 }
 
 // Death is the first failure of one rank or node.

@@ -215,7 +215,11 @@ func (f *finding) noteValues(s *Signature) {
 }
 
 func (t *tally) evidence(e event) Evidence {
-	return Evidence{File: t.sources[e.file], Line: e.line, Node: e.node, Rank: e.rank, Time: e.at.String(), Text: e.text}
+	found := Evidence{File: t.sources[e.file], Line: e.line, Node: e.node, Rank: e.rank, Time: e.at.String(), Text: e.text}
+	if e.told != nil {
+		found.More = e.told.lines
+	}
+	return found
 }
 
 // timeline is the first failure of each speaker, if there are several.

@@ -122,8 +122,10 @@ func (p *page) cause(f explain.Finding) {
 func (p *page) evidence(lines []explain.Evidence, count int) {
 	for i, e := range lines {
 		p.line("  %7s  %s", firstOnly(i, "read"), p.faint(Escape(place(e))))
-		for _, text := range p.split(e.Text, 11) {
-			p.line("  %7s  %s", "", text)
+		for _, said := range append([]string{e.Text}, e.More...) {
+			for _, text := range p.split(said, 11) {
+				p.line("  %7s  %s", "", text)
+			}
 		}
 	}
 	if count > len(lines) {
