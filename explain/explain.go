@@ -215,6 +215,7 @@ type Finding struct {
 	Count    int        `json:"count"` // of lines
 	Evidence []Evidence `json:"evidence"`
 	Fix      []string   `json:"fix,omitempty"`
+	Where    []string   `json:"where,omitempty"`   // what to put for the words in Fix that stand for what the log does not tell
 	Command  string     `json:"command,omitempty"` // what to run before the next launch
 	// MasterPort is the port of the master that the messages tell, for a check of it.
 	MasterPort int `json:"master_port,omitempty"`

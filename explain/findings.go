@@ -69,8 +69,15 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 	}
 	values["target"] = cmp.Or(values["peer"], values["node"]) // of ssh, which pdsh tells by its prefix
 	for _, line := range slices.Concat(advice, cause.Fix) {
-		if filled, ok := fill(line, values, asArgument); ok {
-			f.Fix = append(f.Fix, filled)
+		filled, ok := fill(line, values, asArgument)
+		if !ok {
+			continue
+		}
+		f.Fix = append(f.Fix, filled)
+		for _, word := range blanksIn(line, values) {
+			if put := word + " is " + blanks[word]; !slices.Contains(f.Where, put) {
+				f.Where = append(f.Where, put)
+			}
 		}
 	}
 	return f.Finding

@@ -114,6 +114,7 @@ func (p *page) cause(f explain.Finding) {
 	p.wrapped("      ", f.Summary)
 	p.evidence(f.Evidence, f.Count)
 	p.commands("fix", f.Fix)
+	p.commands("where", f.Where)
 	if f.Command != "" {
 		p.commands("before", []string{f.Command + "   # says so before the launch"})
 	}
