@@ -215,6 +215,7 @@ type Finding struct {
 	Count    int        `json:"count"` // of lines
 	Evidence []Evidence `json:"evidence"`
 	Fix      []string   `json:"fix,omitempty"`
+	Where    []string   `json:"where,omitempty"`   // what to put for the words in Fix that stand for what the log does not tell
 	Command  string     `json:"command,omitempty"` // what to run before the next launch
 	// MasterPort is the port of the master that the messages tell, for a check of it.
 	MasterPort int `json:"master_port,omitempty"`
@@ -230,6 +231,8 @@ type Evidence struct {
 	Rank string `json:"rank,omitempty"`
 	Time string `json:"time,omitempty"` // month and day to fraction of a second, as logged
 	Text string `json:"text"`
+	// More are the lines in which an exception goes on.
+	More []string `json:"more,omitempty"`
 }
 
 // Death is the first failure of one rank or node.

@@ -50,6 +50,36 @@ func inWords(name, value string) (string, bool) {
 
 func asArgument(_, value string) (string, bool) { return value, harmless.MatchString(value) }
 
+// blanks are the words that stand in a command for what no message told, and what to put there.
+var blanks = map[string]string{
+	"NODE":          "each node of the hostfile: the log does not say which",
+	"MASTER_ADDR":   "what the launch was given as --master_addr; where nothing, the first node of the hostfile",
+	"MASTER_PORT":   "what the launch was given as --master_port; where nothing, 29500",
+	"ENDPOINT_HOST": "the host in what torchrun was given as --rdzv_endpoint",
+	"ADDRESS":       "the address of the node that is not reached",
+	"PEER":          "another node's address",
+	"SERVER":        "the server in what `findmnt` tells of the directory",
+	"NAME":          "each name of the hostfile: the log does not say which",
+	"INTERFACE":     "the interface that went down, by its name in `ip -br link`",
+	"SLOT":          "the slot of the device, as `lspci` tells it",
+	"IMAGE":         "the image that the launch names",
+	"NETWORK":       "a name of your own",
+	"MODULE":        "the module that the traceback imports",
+	"DIRECTORY":     "the directory of the launch, or of what could not be read",
+	"FILE":          "what could not be found or written",
+	"INIT_FILE":     "the file in init_method's file://",
+}
+
+// blanksIn are the words that stay in a sentence that is filled with values.
+func blanksIn(sentence string, values map[string]string) (words []string) {
+	for _, found := range placeholder.FindAllStringSubmatch(sentence, -1) {
+		if _, told := asArgument(found[1], values[found[1]]); !told && blanks[found[2]] != "" {
+			words = append(words, found[2])
+		}
+	}
+	return words
+}
+
 func with(values map[string]string, name, value string) map[string]string {
 	all := maps.Clone(values)
 	if _, known := all[name]; !known && all != nil && value != "" {

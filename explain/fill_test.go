@@ -2,7 +2,61 @@
 
 package explain
 
-import "testing"
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestBlanks: of every word that a command has for what no message told it is said what to put there.
+func TestBlanks(t *testing.T) {
+	c := signatures(t)
+	fixes := [][]string{}
+	for _, cause := range c.Causes {
+		fixes = append(fixes, cause.Fix)
+	}
+	for _, s := range c.signatures {
+		fixes = append(fixes, s.Fix)
+		for _, beside := range s.Beside {
+			fixes = append(fixes, beside.Fix)
+		}
+	}
+	word, used := regexp.MustCompile(`^[A-Z][A-Z_]+$`), map[string]bool{}
+	for _, line := range slices.Concat(fixes...) {
+		command, _, _ := strings.Cut(line, "   # ")
+		for _, found := range placeholder.FindAllStringSubmatch(command, -1) {
+			if used[found[2]] = true; word.MatchString(found[2]) && blanks[found[2]] == "" {
+				t.Errorf("%s: nobody says what %s is", line, found[2])
+			}
+		}
+	}
+	for word := range maps.Keys(blanks) {
+		if !used[word] {
+			t.Errorf("no command has %s", word)
+		}
+	}
+}
+
+// TestWhere: what to put is said once, and only of what the log does not tell.
+func TestWhere(t *testing.T) {
+	const full = "RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
+	for log, want := range map[string][]string{
+		full:          {"NODE is each node of the hostfile: the log does not say which"},
+		"w3: " + full: nil,
+	} {
+		r := signatures(t).Explain([]Source{read("log", log)})
+		if len(r.Causes) == 0 || len(r.Causes[0].Fix) < 2 {
+			t.Fatalf("%s has too few fixes: %v", log, r.Causes)
+		}
+		if diff := cmp.Diff(want, r.Causes[0].Where); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", log, diff)
+		}
+	}
+}
 
 func TestDerive(t *testing.T) {
 	const (

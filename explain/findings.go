@@ -69,8 +69,15 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 	}
 	values["target"] = cmp.Or(values["peer"], values["node"]) // of ssh, which pdsh tells by its prefix
 	for _, line := range slices.Concat(advice, cause.Fix) {
-		if filled, ok := fill(line, values, asArgument); ok {
-			f.Fix = append(f.Fix, filled)
+		filled, ok := fill(line, values, asArgument)
+		if !ok {
+			continue
+		}
+		f.Fix = append(f.Fix, filled)
+		for _, word := range blanksIn(line, values) {
+			if put := word + " is " + blanks[word]; !slices.Contains(f.Where, put) {
+				f.Where = append(f.Where, put)
+			}
 		}
 	}
 	return f.Finding
@@ -215,7 +222,11 @@ func (f *finding) noteValues(s *Signature) {
 }
 
 func (t *tally) evidence(e event) Evidence {
-	return Evidence{File: t.sources[e.file], Line: e.line, Node: e.node, Rank: e.rank, Time: e.at.String(), Text: e.text}
+	found := Evidence{File: t.sources[e.file], Line: e.line, Node: e.node, Rank: e.rank, Time: e.at.String(), Text: e.text}
+	if e.told != nil {
+		found.More = e.told.lines
+	}
+	return found
 }
 
 // timeline is the first failure of each speaker, if there are several.

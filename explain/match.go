@@ -28,6 +28,7 @@ type event struct {
 	signature *Signature
 	exception string            // the message where no signature knows what it means: a program's own exception, an alarm
 	values    map[string]string // by the groups of the pattern
+	told      *told             // what an exception goes on to say; nil for other messages
 	speaker
 	at       stamp
 	file     int // index of the source
@@ -51,6 +52,7 @@ type matcher struct {
 	open       []half
 	own        []event // exceptions and alarms that may turn out to be the beginning of a message
 	tracebacks tracebacks
+	telling    []*told
 	seen       *tally
 }
 
@@ -90,6 +92,7 @@ func (m *matcher) take(l scanned) {
 	m.seen.position++
 	m.recent.add(l.line)
 	m.seen.network.take(m.node, l.text)
+	m.listen(l.line)
 	exception := m.tracebacks.take(&m.recent, l.text)
 	m.straddle(l.broken)
 	m.settle(l.text)
@@ -112,6 +115,10 @@ func (m *matcher) take(l scanned) {
 	if m.goesOn(message) {
 		return
 	}
+	var goesOn *told
+	if exception != "" {
+		goesOn = m.tells(l.line)
+	}
 	known := false
 	for _, p := range l.candidates {
 		if known && p.Kind != Alarm {
@@ -121,7 +128,7 @@ func (m *matcher) take(l scanned) {
 		if !ok {
 			continue
 		}
-		e := event{signature: p.Signature, values: values, speaker: who, line: l.number, text: evidence(message, at), digest: l.digest}
+		e := event{signature: p.Signature, values: values, told: goesOn, speaker: who, line: l.number, text: evidence(message, at), digest: l.digest}
 		if p.Kind != Alarm {
 			m.open = m.open[:0]
 			m.found(m.place(e))
@@ -136,7 +143,7 @@ func (m *matcher) take(l scanned) {
 		break
 	}
 	if exception != "" {
-		m.own = append(m.own, m.place(event{exception: exception, speaker: who, line: l.number, text: evidence(message, 0)}))
+		m.own = append(m.own, m.place(event{exception: exception, told: goesOn, speaker: who, line: l.number, text: evidence(message, 0)}))
 	}
 	for _, p := range l.candidates {
 		if m.vain[p]++; m.vain[p] < mostVain && p.Kind != Alarm {

@@ -114,6 +114,7 @@ func (p *page) cause(f explain.Finding) {
 	p.wrapped("      ", f.Summary)
 	p.evidence(f.Evidence, f.Count)
 	p.commands("fix", f.Fix)
+	p.commands("where", f.Where)
 	if f.Command != "" {
 		p.commands("before", []string{f.Command + "   # says so before the launch"})
 	}
@@ -122,8 +123,10 @@ func (p *page) cause(f explain.Finding) {
 func (p *page) evidence(lines []explain.Evidence, count int) {
 	for i, e := range lines {
 		p.line("  %7s  %s", firstOnly(i, "read"), p.faint(Escape(place(e))))
-		for _, text := range p.split(e.Text, 11) {
-			p.line("  %7s  %s", "", text)
+		for _, said := range append([]string{e.Text}, e.More...) {
+			for _, text := range p.split(said, 11) {
+				p.line("  %7s  %s", "", text)
+			}
 		}
 	}
 	if count > len(lines) {
