@@ -40,7 +40,7 @@ func Gathering(ctx context.Context, at facts.Endpoint, runID string) *facts.Gath
 	if err != nil {
 		return nil
 	}
-	gathering, err := c10d.ReadState(value)
+	gathering, err := c10d.ReadState(value, time.Now())
 	if err != nil {
 		return nil
 	}
