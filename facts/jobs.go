@@ -133,6 +133,17 @@ type Gathering struct {
 	Spare []Gatherer `json:"spare,omitempty"`
 }
 
+// Roll is who has come to a store, as torch counts there; nil for what it does not count.
+type Roll struct {
+	// Joined is how many clients have: the ranks of a job, and those of its torchrun.
+	Joined *int `json:"joined,omitempty"`
+	// Barrier is how many ranks have come to the barrier behind init_process_group.
+	Barrier *int `json:"barrier,omitempty"`
+	// Came and Absent are launchers of torchrun's static backend, by the number of their node.
+	Came   []int `json:"came,omitempty"`
+	Absent []int `json:"absent,omitempty"`
+}
+
 // Gatherer is one launcher, by the name that it gives itself.
 type Gatherer struct {
 	Address string `json:"address"`

@@ -27,3 +27,18 @@ func TestLaunchersOfRun(t *testing.T) {
 		t.Errorf("%v\n got %s\nwant %s", err, got, want)
 	}
 }
+
+// TestRoll: who has come by torch's own count is one line.
+func TestRoll(t *testing.T) {
+	joined, ranks := 1, 5
+	for want, roll := range map[string]*facts.Roll{
+		"by its count 1 client joined; 5 ranks at the barrier of init_process_group": {Joined: &joined, Barrier: &ranks},
+		"by its count torchrun came of nodes 0, 2; none of node 1":                   {Came: []int{0, 2}, Absent: []int{1}},
+	} {
+		var out strings.Builder
+		err := EndpointText(&out, store.Report{Roll: roll}, Style{})
+		if got := strings.Join(strings.Fields(out.String()), " "); err != nil || !strings.Contains(got, want) {
+			t.Errorf("%v\n got %s\nwant %s", err, got, want)
+		}
+	}
+}

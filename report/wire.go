@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"preflight/checks"
+	"preflight/checks/compare"
 	"preflight/checks/hang"
 	"preflight/checks/store"
 	"preflight/facts"
@@ -212,6 +214,9 @@ func EndpointText(w io.Writer, r store.Report, style Style) error {
 	if r.Gathering != nil {
 		p.list("run "+Escape(r.Gathering.RunID), gathered(*r.Gathering))
 	}
+	if r.Roll != nil {
+		p.list("by its count", rolled(*r.Roll))
+	}
 	for _, f := range r.Findings {
 		p.finding(f)
 	}
@@ -303,6 +308,32 @@ func gathered(g facts.Gathering) string {
 		text += "; more than the run takes: " + names(g.Spare)
 	}
 	return text
+}
+
+// rolled is who has come to a store, in words.
+func rolled(r facts.Roll) string {
+	var parts []string
+	if r.Joined != nil {
+		parts = append(parts, Plural(*r.Joined, "client")+" joined")
+	}
+	if r.Barrier != nil {
+		parts = append(parts, Plural(*r.Barrier, "rank")+" at the barrier of init_process_group")
+	}
+	if len(r.Came) > 0 {
+		parts = append(parts, "torchrun came of "+numbered(r.Came))
+	}
+	if len(r.Absent) > 0 {
+		parts = append(parts, "none of "+numbered(r.Absent))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// numbered are nodes by their place in a job.
+func numbered(nodes []int) string {
+	if len(nodes) == 1 {
+		return fmt.Sprintf("node %d", nodes[0])
+	}
+	return "nodes " + compare.List(Map(nodes, strconv.Itoa))
 }
 
 func sighted(e facts.Endpoint) string {

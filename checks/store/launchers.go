@@ -42,6 +42,16 @@ func gathering(nodes []Node) *facts.Gathering {
 	return &agreed
 }
 
+// roll is what the store counts, as the first node has read it that could.
+func roll(nodes []Node) *facts.Roll {
+	for _, node := range nodes {
+		if node.Seen != nil && node.Seen.Roll != nil {
+			return node.Seen.Roll
+		}
+	}
+	return nil
+}
+
 func silence(who facts.Gatherer, read []*Node) (least *float64) {
 	for _, node := range read {
 		for _, one := range launchers(node.Seen.Gathering) {

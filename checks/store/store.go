@@ -37,8 +37,10 @@ type Report struct {
 	Nodes       []Node         `json:"nodes"`
 	// Gathering is what the launchers of a run have agreed on there, nil where nobody has read that.
 	Gathering *facts.Gathering `json:"gathering,omitempty"`
-	Findings  []checks.Finding `json:"findings"`
-	Job       *hang.Report     `json:"job,omitempty"` // that meets there, nil where no process of one is seen
+	// Roll is who has come there by torch's own count, nil where it has none.
+	Roll     *facts.Roll      `json:"roll,omitempty"`
+	Findings []checks.Finding `json:"findings"`
+	Job      *hang.Report     `json:"job,omitempty"` // that meets there, nil where no process of one is seen
 }
 
 // Node is one node and what it found there.
@@ -80,7 +82,7 @@ func Judge(r *Report, sshPort int) {
 			findings = append(findings, checks.Unasked(&node.Node, node.Lost))
 		}
 	}
-	r.Gathering = gathering(r.Nodes)
+	r.Gathering, r.Roll = gathering(r.Nodes), roll(r.Nodes)
 	findings = append(findings, unheard(r.Gathering, r.Nodes)...)
 	for i, f := range findings {
 		findings[i].Check, findings[i].Verdict = "rendezvous", cmp.Or(f.Verdict, checks.Fail)
