@@ -58,7 +58,7 @@ var hung = []struct {
 	{name: "another size", crews: map[int]crew{3: {world: 6, modes: "meet meet"}}, code: 1,
 		want: "8 of 8 ranks have met at 10.77.1.1:29500; w3: its 2 ranks were told to be so many ranks: 6 and not 8"},
 	{name: "more nodes than the job takes", all: crew{world: 6}, code: 1,
-		want: "8 of 8 ranks have met at 10.77.1.1:29500; w4: ranks 6, 7: of 6 ranks there is none of that number"},
+		want: "6 of 6 ranks have met at 10.77.1.1:29500; w4: ranks 6, 7: of 6 ranks there is none of that number"},
 	{name: "the master by its name", all: crew{address: "w1"}, crews: map[int]crew{4: {address: "w1", modes: "stop meet"}}, code: 1,
 		want: "8 of 8 ranks have met at w1:29500; w4: rank 6: stopped by a signal, as Ctrl-Z and scontrol suspend send it"},
 	{name: "IPv6", plant: addressIPv6, all: crew{address: "fd77::1"}, crews: map[int]crew{3: {}}, code: 1,

@@ -279,4 +279,6 @@ type Endpoint struct {
 	// Gathering is what the launchers of a run have agreed on there, nil where no run is known
 	// or the store has nothing of it.
 	Gathering *Gathering `json:"gathering,omitempty"`
+	// Roll is who has come there by torch's own count, nil where it has none.
+	Roll *Roll `json:"roll,omitempty"`
 }

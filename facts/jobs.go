@@ -129,10 +129,26 @@ type Gathering struct {
 	Closed   bool       `json:"closed"`   // nobody may join any more
 	Joined   []Gatherer `json:"joined"`
 	Waiting  []Gatherer `json:"waiting"` // for the next round
+	// Spare are those beyond what the run takes, who wait for one of the joined to leave (since torch 2.4).
+	Spare []Gatherer `json:"spare,omitempty"`
+}
+
+// Roll is who has come to a store, as torch counts there; nil for what it does not count.
+type Roll struct {
+	// Joined is how many clients have: the ranks of a job, and those of its torchrun.
+	Joined *int `json:"joined,omitempty"`
+	// Barrier is how many ranks have come to the barrier behind init_process_group.
+	Barrier *int `json:"barrier,omitempty"`
+	// Came and Absent are launchers of torchrun's static backend, by the number of their node.
+	Came   []int `json:"came,omitempty"`
+	Absent []int `json:"absent,omitempty"`
 }
 
 // Gatherer is one launcher, by the name that it gives itself.
 type Gatherer struct {
 	Address string `json:"address"`
 	PID     int    `json:"pid"`
+	// Silent is for how long it has not told the store that it is there: from what its own clock said then
+	// to what that of the machine says which asks. Nil where the store has nothing of it.
+	Silent *float64 `json:"silent,omitempty" unit:"s"`
 }

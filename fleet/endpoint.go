@@ -3,9 +3,11 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -53,7 +55,7 @@ func (job Job) askEndpoint(ctx context.Context, endpoint string) (here facts.End
 	job.askAll(ctx, Asking, jobsTime+endpointTime, func(i int) *facts.Node { return &nodes[i].Node }, func(ctx context.Context, at *remote.Agent, i int) error {
 		node := &nodes[i]
 		node.Jobs, node.JobsLost, _ = listJobs(ctx, at, port(endpoint)) // an agent that is lost is told of below
-		seen, err := agent.Identify.Ask(ctx, at, agent.Endpoint{Endpoint: endpoint, Deadline: endpointTime, RunID: runAt(node.Jobs, port(endpoint))})
+		seen, err := agent.Identify.Ask(ctx, at, agent.Endpoint{Endpoint: endpoint, Deadline: endpointTime, Of: runAt(node.Jobs, port(endpoint))})
 		if err != nil {
 			node.Lost = lostReason(err)
 			return err
@@ -96,16 +98,24 @@ func (job Job) askAll(ctx context.Context, phase Phase, limit time.Duration, nod
 	job.emit(Event{Phase: phase, Step: Ended})
 }
 
-// runAt is the run ID of a launcher on a node that meets at the port, "" for none.
-func runAt(jobs *facts.Jobs, port int) string {
-	if jobs != nil {
-		for _, p := range jobs.Processes {
-			if p.Kind == facts.JobLauncher && p.Port == port && p.RunID != "" {
-				return p.RunID
-			}
+// runAt is what a launcher of torchrun on a node that meets at the port was told, and how often it has started
+// its ranks anew.
+func runAt(jobs *facts.Jobs, port int) (run drill.Run) {
+	if jobs == nil {
+		return run
+	}
+	for _, p := range jobs.Processes {
+		if p.Port != port {
+			continue
+		}
+		run.Restarts = max(run.Restarts, p.Restarts)
+		if p.Kind == facts.JobLauncher && p.Program == "torchrun" && run.ID == "" {
+			run.ID = cmp.Or(p.RunID, "none") // the default of torch/distributed/run.py
+			least, _, _ := strings.Cut(p.Nodes, ":")
+			run.Nodes, _ = strconv.Atoi(least) // 0 for what is none
 		}
 	}
-	return ""
+	return run
 }
 
 // port is that of host:port, 0 where there is none.

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"preflight/drill"
 	"preflight/facts"
 	"preflight/probe"
@@ -23,9 +25,6 @@ import (
 // agreed on are read, and then the two go on as if nobody had asked.
 func TestGathering(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r release) {
-		if r.generation == facts.GenerationLegacy {
-			t.Skip("stores of that generation are not asked")
-		}
 		port := freePort(t)
 		script := filepath.Join(t.TempDir(), "train.py")
 		if err := os.WriteFile(script, []byte("print('trained')\n"), 0o644); err != nil {
@@ -43,7 +42,7 @@ func TestGathering(t *testing.T) {
 		first := launch()
 		awaitListener(t, port)
 		gathering := awaitGathering(t, port)
-		if len(gathering.Joined) != 1 || gathering.Joined[0].PID != first.Process.Pid || gathering.Complete {
+		if len(gathering.Joined) != 1 || gathering.Joined[0].PID != first.Process.Pid || gathering.Complete || !beats(gathering.Joined[0]) {
 			t.Errorf("one launcher waits, pid %d: %+v", first.Process.Pid, gathering)
 		}
 		if told := placeOf(t, first.Process.Pid); told.RunID != "run7" || told.Port != port || told.Nodes != "2" || told.Backend != "c10d" {
@@ -58,18 +57,64 @@ func TestGathering(t *testing.T) {
 	})
 }
 
+// TestRoll: of a real torchrun with its static backend, whose second of three nodes is late, the first and the third
+// are told of by the store's own count; then the second comes, and the ranks that meet train as if nobody had asked.
+func TestRoll(t *testing.T) {
+	eachRelease(t, func(t *testing.T, r release) {
+		port := freePort(t)
+		script := filepath.Join(t.TempDir(), "train.py")
+		const meet = "import torch.distributed as d\nd.init_process_group('gloo')\nd.barrier()\nprint('trained')\n"
+		if err := os.WriteFile(script, []byte(meet), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		launch := func(node int) *exec.Cmd {
+			cmd := exec.CommandContext(t.Context(), r.python, "-m", "torch.distributed.run", "--nnodes=3", "--nproc-per-node=1",
+				fmt.Sprintf("--node-rank=%d", node), "--master-addr=127.0.0.1", fmt.Sprintf("--master-port=%d", port), script)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			return cmd
+		}
+		all := []*exec.Cmd{launch(0)}
+		awaitListener(t, port)
+		all = append(all, launch(2))
+		two := 2
+		want := facts.Roll{Joined: &two, Came: []int{0, 2}, Absent: []int{1}}
+		last, diff := &facts.Roll{}, ""
+		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+			if _, last = drill.Gather(t.Context(), identify(t, port), drill.Run{ID: "none", Nodes: 3}); last != nil {
+				if diff = cmp.Diff(want, *last); diff == "" {
+					break
+				}
+			}
+		}
+		if diff != "" || last == nil {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+		for _, cmd := range append(all, launch(1)) {
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("a launcher that was looked at: %v", err)
+			}
+		}
+	})
+}
+
 // awaitGathering asks until a launcher has joined.
 func awaitGathering(t *testing.T, port int) facts.Gathering {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		seen := identify(t, port)
-		if gathering := drill.Gathering(t.Context(), seen, "run7"); gathering != nil && len(gathering.Joined) > 0 {
+		if gathering, _ := drill.Gather(t.Context(), seen, drill.Run{ID: "run7"}); gathering != nil && len(gathering.Joined) > 0 {
 			return *gathering
 		}
 	}
 	t.Fatal("nobody has joined")
 	return facts.Gathering{}
 }
+
+// beats is whether a launcher has told the store that it is there, as it does every five seconds.
+func beats(who facts.Gatherer) bool { return who.Silent != nil && *who.Silent >= 0 && *who.Silent < 10 }
 
 // placeOf is what a launcher on this machine was told of its place.
 func placeOf(t *testing.T, pid int) facts.Meeting {

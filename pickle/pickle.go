@@ -2,7 +2,8 @@
 
 // Package pickle reads what Python's pickle wrote, as its pickletools would: it names no class,
 // calls nothing and imports nothing. Whatever a pickle wants made of a class is an object with the
-// fields that it was built with, and what it wants called is its one argument.
+// fields that it was built with, and what it wants called is its arguments, of one that is an
+// object this.
 //
 // Source: CPython, Lib/pickle.py, of the protocols 2 to 5, as far as the states of torchrun's
 // launchers and the dumps of torch's flight recorder use them.
@@ -194,11 +195,13 @@ func (m *machine) step(op byte) {
 		m.pop()
 		m.push(&Object{})
 	case 'R': // REDUCE: before protocol 4 a set is made of the list of its members
-		of, _ := m.pop().(*Object)
+		made, _ := m.pop().(*Object)
 		m.pop()
-		made := &Object{}
-		if of != nil && len(of.Keys) == 1 {
-			if members, is := of.Keys[0].(*Object); is {
+		if made == nil {
+			made = &Object{}
+		}
+		if len(made.Keys) == 1 {
+			if members, is := made.Keys[0].(*Object); is {
 				made = members
 			}
 		}

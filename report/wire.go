@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"preflight/checks"
+	"preflight/checks/compare"
 	"preflight/checks/hang"
 	"preflight/checks/store"
 	"preflight/facts"
@@ -209,11 +211,11 @@ func EndpointText(w io.Writer, r store.Report, style Style) error {
 	for _, one := range seen {
 		p.list(p.Nodes(one.nodes), one.text)
 	}
-	for _, node := range r.Nodes {
-		if node.Seen != nil && node.Seen.Gathering != nil {
-			p.list("run "+Escape(node.Seen.Gathering.RunID), gathered(*node.Seen.Gathering))
-			break // all nodes ask one store
-		}
+	if r.Gathering != nil {
+		p.list("run "+Escape(r.Gathering.RunID), gathered(*r.Gathering))
+	}
+	if r.Roll != nil {
+		p.list("by its count", rolled(*r.Roll))
 	}
 	for _, f := range r.Findings {
 		p.finding(f)
@@ -284,7 +286,13 @@ func (p *page) stacks(all []hang.Named, nodes []string) (left []hang.Named) {
 // gathered is what launchers have agreed on, in words.
 func gathered(g facts.Gathering) string {
 	names := func(all []facts.Gatherer) string {
-		return strings.Join(Map(all, func(one facts.Gatherer) string { return fmt.Sprintf("%s (pid %d)", one.Address, one.PID) }), ", ")
+		return strings.Join(Map(all, func(one facts.Gatherer) string {
+			heard := ""
+			if one.Silent != nil {
+				heard = ", heard " + facts.Duration(max(0, *one.Silent)) + " ago" // what is less is a clock that is ahead
+			}
+			return fmt.Sprintf("%s (pid %d%s)", one.Address, one.PID, heard)
+		}), ", ")
 	}
 	text := fmt.Sprintf("round %d, %s joined: %s", g.Round, Plural(len(g.Joined), "launcher"), names(g.Joined))
 	switch {
@@ -296,7 +304,36 @@ func gathered(g facts.Gathering) string {
 	if len(g.Waiting) > 0 {
 		text += "; waiting for the next round: " + names(g.Waiting)
 	}
+	if len(g.Spare) > 0 {
+		text += "; more than the run takes: " + names(g.Spare)
+	}
 	return text
+}
+
+// rolled is who has come to a store, in words.
+func rolled(r facts.Roll) string {
+	var parts []string
+	if r.Joined != nil {
+		parts = append(parts, Plural(*r.Joined, "client")+" joined")
+	}
+	if r.Barrier != nil {
+		parts = append(parts, Plural(*r.Barrier, "rank")+" at the barrier of init_process_group")
+	}
+	if len(r.Came) > 0 {
+		parts = append(parts, "torchrun came of "+numbered(r.Came))
+	}
+	if len(r.Absent) > 0 {
+		parts = append(parts, "none of "+numbered(r.Absent))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// numbered are nodes by their place in a job.
+func numbered(nodes []int) string {
+	if len(nodes) == 1 {
+		return fmt.Sprintf("node %d", nodes[0])
+	}
+	return "nodes " + compare.List(Map(nodes, strconv.Itoa))
 }
 
 func sighted(e facts.Endpoint) string {

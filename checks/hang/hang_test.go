@@ -137,6 +137,10 @@ func TestJudge(t *testing.T) {
 		}, code: 1, want: "6 of 8 ranks have met at 10.0.0.1:29500; w3: its 2 ranks were told to meet at port 29501 and not 29500"},
 		{name: "another size", does: func(n []Node) { each(n, func(p *facts.JobProcess) { p.World = 6 }, 3) }, code: 1,
 			want: "8 of 8 ranks have met at 10.0.0.1:29500; w3: its 2 ranks were told to be so many ranks: 6 and not 8"},
+		{name: "more nodes than the job takes", does: func(n []Node) { each(n, func(p *facts.JobProcess) { p.World = 6 }, 1, 2, 3, 4) }, code: 1,
+			want: "6 of 6 ranks have met at 10.0.0.1:29500; w4: ranks 6, 7: of 6 ranks there is none of that number"},
+		{name: "a node of more than the job takes", does: func(n []Node) { each(n, func(p *facts.JobProcess) { p.World = 6 }, 1, 2, 3) }, code: 1,
+			want: "6 of 6 ranks have met at 10.0.0.1:29500; w4: its 2 ranks were told to be so many ranks: 8 and not 6"},
 		{name: "an address that every node has", does: func(n []Node) {
 			each(n, func(p *facts.JobProcess) { p.Address = "172.17.0.1" }, 1, 2, 3, 4)
 			each(n, silent, 2, 3, 4)

@@ -240,7 +240,7 @@ func (j *job) unit() string {
 // size is how many members there will be, as far as they know.
 func (j *job) size() int {
 	if j.hasRanks() {
-		return max(j.most.World, len(j.ranks()))
+		return j.most.World
 	}
 	least, _, _ := strings.Cut(j.most.Nodes, ":")
 	if n, err := strconv.Atoi(least); err == nil {
@@ -337,12 +337,13 @@ func (j *job) called(from *Node) (count int) {
 	return count
 }
 
-// joined counts those that have met, a rank that runs twice once.
+// joined counts those of the job that have met: a rank that runs twice once, and none of a number
+// that the job does not have.
 func (j *job) joined() (count int) {
 	met := map[int]bool{}
 	for _, m := range j.members {
 		switch {
-		case !j.hasMet(m), m.Rank != nil && met[*m.Rank], m.Kind == facts.JobLauncher && j.hasRanks():
+		case !j.hasMet(m), m.Rank != nil && (met[*m.Rank] || *m.Rank >= j.most.World), m.Kind == facts.JobLauncher && j.hasRanks():
 			continue
 		case m.Rank != nil:
 			met[*m.Rank] = true

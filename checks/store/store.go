@@ -26,17 +26,21 @@ import (
 
 // Report is who is at one host:port, seen from everywhere that matters.
 type Report struct {
-	Schema      int              `json:"schema"`
-	Version     string           `json:"version"`
-	Endpoint    string           `json:"endpoint"`
-	Verdict     checks.Verdict   `json:"verdict"` // pass when a store answers everywhere, warn where it may be another one
-	ExitCode    int              `json:"exit_code"`
-	Seconds     float64          `json:"seconds"`
-	Interrupted bool             `json:"interrupted,omitempty"`
-	Here        facts.Endpoint   `json:"here"` // from the launching machine
-	Nodes       []Node           `json:"nodes"`
-	Findings    []checks.Finding `json:"findings"`
-	Job         *hang.Report     `json:"job,omitempty"` // that meets there, nil where no process of one is seen
+	Schema      int            `json:"schema"`
+	Version     string         `json:"version"`
+	Endpoint    string         `json:"endpoint"`
+	Verdict     checks.Verdict `json:"verdict"` // pass when a store answers everywhere, warn where it may be another one
+	ExitCode    int            `json:"exit_code"`
+	Seconds     float64        `json:"seconds"`
+	Interrupted bool           `json:"interrupted,omitempty"`
+	Here        facts.Endpoint `json:"here"` // from the launching machine
+	Nodes       []Node         `json:"nodes"`
+	// Gathering is what the launchers of a run have agreed on there, nil where nobody has read that.
+	Gathering *facts.Gathering `json:"gathering,omitempty"`
+	// Roll is who has come there by torch's own count, nil where it has none.
+	Roll     *facts.Roll      `json:"roll,omitempty"`
+	Findings []checks.Finding `json:"findings"`
+	Job      *hang.Report     `json:"job,omitempty"` // that meets there, nil where no process of one is seen
 }
 
 // Node is one node and what it found there.
@@ -78,6 +82,8 @@ func Judge(r *Report, sshPort int) {
 			findings = append(findings, checks.Unasked(&node.Node, node.Lost))
 		}
 	}
+	r.Gathering, r.Roll = gathering(r.Nodes), roll(r.Nodes)
+	findings = append(findings, unheard(r.Gathering, r.Nodes)...)
 	for i, f := range findings {
 		findings[i].Check, findings[i].Verdict = "rendezvous", cmp.Or(f.Verdict, checks.Fail)
 	}

@@ -28,8 +28,8 @@ func rendezvousCommand() *cobra.Command {
 another service, or a torch store, and of which generation. With a hostfile every
 node is asked too: what the name is there, whether it gets through, by which
 interface, and what runs there of the job that meets (see preflight hang). A store
-that serves a running job is asked nothing that changes it; that of another preflight
-is waited for to leave.
+is asked who has come by torch's own count there, and of torchrun's launchers when each
+was last heard; nothing that changes it. That of another preflight is waited for to leave.
 
 Exit codes: 0 a store answers everywhere, 1 it does not or somebody is missing
 from the job, 2 could not tell.`,

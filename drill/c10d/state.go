@@ -4,8 +4,10 @@ package c10d
 
 import (
 	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"preflight/facts"
 	"preflight/pickle"
@@ -27,11 +29,12 @@ var ErrNoState = errors.New("not the state of a rendezvous")
 // mostPickled is far more than the state of ten thousand launchers takes.
 const mostPickled = 8 << 20
 
-// ReadState reads what launchers agree on as they have it in their store: a pickle in base64.
+// ReadState reads what launchers agree on as they have it in their store at this time: a pickle
+// in base64.
 //
-// Source of its fields: torch 2.5, torch/distributed/elastic/rendezvous/dynamic_rendezvous.py,
+// Source of its fields: torch 1.9 to 2.15, torch/distributed/elastic/rendezvous/dynamic_rendezvous.py,
 // _RendezvousState and _NodeDesc.
-func ReadState(value []byte) (*facts.Gathering, error) {
+func ReadState(value []byte, now time.Time) (*facts.Gathering, error) {
 	text, err := base64.StdEncoding.DecodeString(string(value))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoState, err)
@@ -50,27 +53,64 @@ func ReadState(value []byte) (*facts.Gathering, error) {
 	round, _ := state.Field("round").(int64)
 	complete, _ := state.Field("complete").(bool)
 	closed, _ := state.Field("closed").(bool)
-	return &facts.Gathering{
-		Round: int(round), Complete: complete, Closed: closed,
-		Joined: launchers(state.Field("participants")), Waiting: launchers(state.Field("wait_list")),
-	}, nil
-}
-
-// launchers are those that a set or a mapping of them names.
-func launchers(of any) []facts.Gatherer {
-	all := []facts.Gatherer{}
-	named, _ := of.(*pickle.Object)
-	if named == nil {
+	heard := map[facts.Gatherer]time.Time{}
+	if beats, is := state.Field("last_heartbeats").(*pickle.Object); is {
+		for i, one := range beats.Keys {
+			if who, named := launcher(one); named && i < len(beats.Values) {
+				heard[who] = moment(beats.Values[i])
+			}
+		}
+	}
+	launchers := func(field string) []facts.Gatherer {
+		all := []facts.Gatherer{}
+		if of, is := state.Field(field).(*pickle.Object); is {
+			for _, one := range of.Keys {
+				who, named := launcher(one)
+				if !named {
+					continue
+				}
+				if last := heard[who]; !last.IsZero() {
+					silent := now.Sub(last).Seconds()
+					who.Silent = &silent
+				}
+				all = append(all, who)
+			}
+		}
 		return all
 	}
-	for _, one := range named.Keys {
-		desc, is := one.(*pickle.Object)
-		if !is {
-			continue
-		}
-		address, _ := desc.Field("addr").(string)
-		pid, _ := desc.Field("pid").(int64)
-		all = append(all, facts.Gatherer{Address: address, PID: int(pid)})
+	gathering := &facts.Gathering{Round: int(round), Complete: complete, Closed: closed, Joined: launchers("participants"), Waiting: launchers("wait_list")}
+	if spare := launchers("redundancy_list"); len(spare) > 0 {
+		gathering.Spare = spare
 	}
-	return all
+	return gathering, nil
+}
+
+// launcher is one by the name that the state has for it.
+func launcher(named any) (who facts.Gatherer, is bool) {
+	desc, is := named.(*pickle.Object)
+	if is {
+		who.Address, _ = desc.Field("addr").(string)
+		pid, _ := desc.Field("pid").(int64)
+		who.PID = int(pid)
+	}
+	return who, is
+}
+
+// moment is a datetime of Python, zero for what is none: ten bytes with the year in two, the month, whose
+// highest bit tells the second of two equal hours, day, hour, minute, second, and three of
+// microseconds. torch's are of UTC; a time zone that later releases write behind says so.
+//
+// Source: CPython 3.11, Lib/datetime.py, datetime._getstate.
+func moment(value any) time.Time {
+	made, _ := value.(*pickle.Object)
+	if made == nil || len(made.Keys) == 0 {
+		return time.Time{}
+	}
+	text, _ := made.Keys[0].(string)
+	if len(text) != 10 {
+		return time.Time{}
+	}
+	b := []byte(text)
+	micro := int(b[7])<<16 | int(b[8])<<8 | int(b[9])
+	return time.Date(int(binary.BigEndian.Uint16(b)), time.Month(b[2]&0x7f), int(b[3]), int(b[4]), int(b[5]), int(b[6]), micro*1000, time.UTC)
 }

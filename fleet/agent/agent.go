@@ -84,16 +84,13 @@ func (s Sending) Run(ctx context.Context) facts.Throughput {
 type Endpoint struct {
 	Endpoint string        `json:"endpoint"`
 	Deadline time.Duration `json:"deadline"`
-	// RunID is that of launchers which may gather there, "" for none.
-	RunID string `json:"run_id,omitempty"`
+	Of       drill.Run     `json:"run"` // that meets there, as far as it is known
 }
 
 // Run finds it out.
 func (e Endpoint) Run(ctx context.Context) facts.Endpoint {
 	seen := drill.Identify(ctx, e.Endpoint, e.Deadline)
-	if e.RunID != "" {
-		seen.Gathering = drill.Gathering(ctx, seen, e.RunID)
-	}
+	seen.Gathering, seen.Roll = drill.Gather(ctx, seen, e.Of)
 	return seen
 }
 

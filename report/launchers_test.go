@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"strings"
+	"testing"
+
+	"preflight/checks/store"
+	"preflight/facts"
+)
+
+// TestLaunchersOfRun: what torchrun's launchers have agreed on is told with when each was heard.
+func TestLaunchersOfRun(t *testing.T) {
+	heard := func(address string, pid int, ago float64) facts.Gatherer {
+		return facts.Gatherer{Address: address, PID: pid, Silent: &ago}
+	}
+	var out strings.Builder
+	err := EndpointText(&out, store.Report{Gathering: &facts.Gathering{RunID: "run7", Round: 3, Complete: true,
+		Joined:  []facts.Gatherer{heard("w1", 4242, 2.25), {Address: "w2", PID: 70000}},
+		Waiting: []facts.Gatherer{heard("w3\x1b[2J", 7, 95)},
+		Spare:   []facts.Gatherer{heard("w4", 9, -3)},
+	}}, Style{})
+	want := "run run7 round 3, 2 launchers joined: w1 (pid 4242, heard 2.3 s ago), w2 (pid 70000); complete, so that ranks have been started; " +
+		`waiting for the next round: w3\x1b[2J (pid 7, heard 95 s ago); more than the run takes: w4 (pid 9, heard 0 s ago)`
+	if got := strings.Join(strings.Fields(out.String()), " "); err != nil || !strings.Contains(got, want) {
+		t.Errorf("%v\n got %s\nwant %s", err, got, want)
+	}
+}
+
+// TestRoll: who has come by torch's own count is one line.
+func TestRoll(t *testing.T) {
+	joined, ranks := 1, 5
+	for want, roll := range map[string]*facts.Roll{
+		"by its count 1 client joined; 5 ranks at the barrier of init_process_group": {Joined: &joined, Barrier: &ranks},
+		"by its count torchrun came of nodes 0, 2; none of node 1":                   {Came: []int{0, 2}, Absent: []int{1}},
+	} {
+		var out strings.Builder
+		err := EndpointText(&out, store.Report{Roll: roll}, Style{})
+		if got := strings.Join(strings.Fields(out.String()), " "); err != nil || !strings.Contains(got, want) {
+			t.Errorf("%v\n got %s\nwant %s", err, got, want)
+		}
+	}
+}
