@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build release
+
+package packaging
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"preflight/testhosts"
+)
+
+// ways are how preflight arrives: what is fetched, what it takes, and what the page has one
+// type, in its own words, which name no release. Without anything fetched that is typed in a
+// checkout. How the image arrives is TestImage's.
+var ways = []struct {
+	name, fetched, takes, page string
+	before                     string // is typed first, and not on the page
+	words                      []string
+	run                        string
+}{
+	{name: "archive", fetched: "preflight-*-linux-ARCH.tar.gz", takes: "tar", page: "install.md",
+		words: []string{"tar xzf preflight-VERSION-linux-ARCH.tar.gz", "sudo install preflight-VERSION-linux-ARCH/preflight /usr/local/bin"}, run: "preflight"},
+	{name: "archive without root", fetched: "preflight-*-linux-ARCH.tar.gz", takes: "tar", page: "install.md",
+		words: []string{"tar xzf preflight-VERSION-linux-ARCH.tar.gz"}, run: "./preflight-VERSION-linux-ARCH/preflight"},
+	{name: "deb", fetched: "preflight_*_ARCH.deb", takes: "apt", page: "install.md",
+		words: []string{"sudo apt install ./preflight_VERSION_ARCH.deb"}, run: "preflight"},
+	{name: "rpm", fetched: "preflight-*.MACHINE.rpm", takes: "rpm", page: "install.md", before: withoutDNF,
+		words: []string{"sudo dnf install ./preflight-VERSION-1.x86_64.rpm"}, run: "preflight"},
+	{name: "wheel", fetched: "preflight_launch-*-manylinux*_MACHINE.whl", takes: "python3", page: "install.md", before: "/usr/bin/python3 -m venv train; . train/bin/activate",
+		words: []string{"pip install ./preflight_launch-….whl"}, run: "preflight"},
+	{name: "uvx", fetched: "preflight_launch-*-manylinux*_MACHINE.whl", takes: "python3", page: "install.md", before: `PATH=SHARED/uv/bin:$PATH`,
+		run: "uvx --from ./preflight_launch-….whl preflight"},
+	{name: "make", takes: "make", page: "build.md", words: []string{"make build"}, run: "SHARED/checkout/bin/preflight"},
+	{name: "go install", takes: "go", page: "build.md", words: []string{"go install ./cmd/preflight"}, run: "SHARED/home/go/bin/preflight"},
+}
+
+// withoutDNF: Debian has rpm without it, which refuses there unless forced, and knows of no
+// package that is installed.
+const withoutDNF = `command -v dnf >/dev/null || dnf() { rpm --force-debian --nodeps -i "$2"; }`
+
+// patience is for one way: five minutes are what a newcomer gives. What is compiled has them
+// of this machine alone, whoever else uses it.
+const patience = 5 * time.Minute
+
+// aside has what is installed go into layers over the directories of this machine, which the
+// head of a cluster sees alone and which end with it. apt is not to ask.
+const aside = `set -e
+for tree in usr var/lib; do
+	mkdir -p /run/aside/$tree/upper /run/aside/$tree/work
+	mount -t overlay aside -o "lowerdir=/$tree,upperdir=/run/aside/$tree/upper,workdir=/run/aside/$tree/work" /$tree
+done
+printf 'APT::Get::Assume-Yes "true";\nAPT::Install-Recommends "false";\n' >/etc/apt/apt.conf.d/aside`
+
+// TestWaysIn types what the pages say, until the report on the hostfile that lies there is
+// printed, and says how long that took. What is fetched needs no network but that to the
+// nodes; what is built is built by an account that has compiled nothing before.
+func TestWaysIn(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way.name, func(t *testing.T) {
+			needs(t, way.takes)
+			shared := t.TempDir()
+			head := testhosts.RaiseFor(t, testhosts.Options{Name: "ways", Nodes: 2, Slots: 1, Share: []string{shared}}).Head
+			here := strings.NewReplacer("SHARED", shared, "VERSION", "*", "…", "*", "ARCH", runtime.GOARCH, "MACHINE", machine[runtime.GOARCH], "x86_64", machine[runtime.GOARCH])
+			for _, words := range append(way.words, way.run) {
+				if !strings.HasPrefix(words, "SHARED") && !strings.Contains(page(t, way.page), words) {
+					t.Errorf("docs/%s does not say %q", way.page, words)
+				}
+			}
+			typed := here.Replace("set -e; sudo() { \"$@\"; }\n" + way.before + "\n" + strings.Join(way.words, "\n") + "\n")
+			report := here.Replace(way.run) + " --accelerator cpu"
+			if way.fetched != "" {
+				file := filepath.Join(shared, "fetched")
+				output(t, "mkdir", file)
+				output(t, "cp", released(t, here.Replace(way.fetched)), file)
+				if _, err := head.Run(t.Context(), "sh", "-c", aside+"\ncp "+file+"/* /root"); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				output(t, "git", "clone", "-q", "..", filepath.Join(shared, "checkout"))
+			}
+			if way.name == "uvx" {
+				uv(t, shared)
+			}
+
+			var compiling time.Duration
+			if way.fetched == "" {
+				compiling = build(t, shared, typed)
+				typed = ""
+			}
+			began := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), patience-compiling)
+			defer cancel()
+			said, _ := head.Command(ctx, "sh", "-c", typed+report).CombinedOutput() // nodes may have no torch: whatever is said of them
+			t.Logf("%s: %.0f s to the first report", way.name, (compiling + time.Since(began)).Seconds())
+			if !reported.Match(said) {
+				t.Errorf("%s%s\nprints no report of two nodes:\n%s", typed, report, said)
+			}
+		})
+	}
+}
+
+// reported is a report of two nodes that were both reached: else it says how many were.
+var reported = regexp.MustCompile(`(?m)^2 nodes, 2 ranks, `)
+
+// build types that in the checkout, at a home that is empty, and says how long it takes where
+// nothing else runs.
+func build(t *testing.T, shared, typed string) time.Duration {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", typed)
+	cmd.Dir = filepath.Join(shared, "checkout")
+	for _, variable := range os.Environ() { // what is left may lead to the network
+		if name, _, _ := strings.Cut(variable, "="); !strings.HasPrefix(name, "GO") && !strings.HasPrefix(name, "CGO_") && !strings.HasPrefix(name, "MAKE") && name != "HOME" {
+			cmd.Env = append(cmd.Env, variable)
+		}
+	}
+	cmd.Env = append(cmd.Env, "HOME="+filepath.Join(shared, "home"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s\n%v\n%s", typed, err, out)
+	}
+	return (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()) / time.Duration(runtime.NumCPU())
+}
+
+// uv installs uv, from PyPI.
+func uv(t *testing.T, shared string) {
+	t.Helper()
+	output(t, "/usr/bin/python3", "-m", "venv", filepath.Join(shared, "uv"))
+	if out, err := exec.Command(filepath.Join(shared, "uv/bin/pip"), "install", "-q", "uv").CombinedOutput(); err != nil {
+		t.Skipf("NOT RUN: %s, because uv could not be fetched from PyPI: %v\n%s", t.Name(), err, out)
+	}
+}
