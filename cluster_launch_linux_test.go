@@ -35,6 +35,28 @@ func standIn(site string) map[string]string {
 	return files
 }
 
+// installDeepSpeed gives every machine the stand-in for DeepSpeed, eight GPUs and their torch.
+func installDeepSpeed(t *testing.T, cluster *testhosts.Cluster) {
+	t.Helper()
+	site, err := cluster.Nodes[0].Run(t.Context(), "/usr/bin/python3", "-c", "import site; print(site.getusersitepackages())")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, text := range standIn(strings.TrimSpace(site) + "/") {
+		if err := cluster.Put(path, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range cluster.Machines() {
+		if _, err := n.SetGPUs(8); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.CUDATorch("2.5.1+cu124", "12.4"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // offloading is a configuration that has something compiled and opens a directory.
 const offloading = `{
 	"train_micro_batch_size_per_gpu": 1,
@@ -91,23 +113,7 @@ func on(name string, plant func(*testhosts.Node) (testhosts.Undo, error)) func(*
 // TestLaunch judges a launch command on real hosts, and becomes it.
 func TestLaunch(t *testing.T) {
 	cluster := raise(t, "launch")
-	site, err := cluster.Nodes[0].Run(t.Context(), "/usr/bin/python3", "-c", "import site; print(site.getusersitepackages())")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for path, text := range standIn(strings.TrimSpace(site) + "/") {
-		if err := cluster.Put(path, []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, n := range cluster.Machines() {
-		if _, err := n.SetGPUs(8); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := n.CUDATorch("2.5.1+cu124", "12.4"); err != nil {
-			t.Fatal(err)
-		}
-	}
+	installDeepSpeed(t, cluster)
 	for _, l := range launches {
 		t.Run(l.name, func(t *testing.T) {
 			if l.plant != nil {

@@ -180,7 +180,9 @@ func raiseWith(t *testing.T, options testhosts.Options) *testhosts.Cluster {
 	t.Parallel()
 	atOnce <- struct{}{}
 	t.Cleanup(func() { <-atOnce })
-	options.Nodes, options.Share = 4, []string{preflight.Programs}
+	if options.Share = []string{preflight.Programs}; options.Nodes == 0 {
+		options.Nodes = 4
+	}
 	cluster := testhosts.RaiseFor(t, options)
 	deliver(t, cluster, binary(t))
 	return cluster

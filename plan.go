@@ -97,8 +97,8 @@ func newPlan(ctx context.Context, intent Intent) (Plan, error) {
 	options.Config = configOf(plan.Head)
 	var err error
 	plan.Prediction, err = launch.Predict(options, plan.Head)
-	if plan.Prediction.StartedBy().MPIRun != "" { // which tells the nodes where to call back
-		fleet.ProbeHere(ctx, plan.Head, look, []facts.Section{facts.SectionNet})
+	if look.ByMPIRun = plan.Prediction.StartedBy().MPIRun != ""; look.ByMPIRun { // which tells its daemons on the nodes where to call back
+		fleet.ProbeHere(ctx, plan.Head, look, []facts.Section{facts.SectionLauncher, facts.SectionNet})
 	}
 	return plan, err
 }

@@ -228,7 +228,7 @@ type MPIRun struct {
 	Version string `json:"version"` // "Open MPI 4.1.4", or the first line of what is said by an MPI that nobody here knows
 	Options string `json:"options"` // whose it takes: OptionsOpenMPI, OptionsHydra, "" where that is not known
 	// Daemon is what it starts on every other node: a name to be found in PATH there, or a
-	// path; "" where that is not known.
+	// path; "" where that is not known, and where it does not start the launch.
 	Daemon string `json:"daemon,omitempty"`
 }
 

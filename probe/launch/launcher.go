@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"preflight/facts"
 	"preflight/hostsys"
@@ -19,29 +20,41 @@ import (
 )
 
 // CollectLauncher looks at what the launching machine has to start a launch
-// with. Only that machine needs any of it.
+// with. Only that machine needs any of it. Its programs are asked side by side: nothing of the
+// launch begins before the slowest has answered.
 func CollectLauncher(ctx context.Context, o machine.Options) (*facts.Launcher, error) {
 	launcher := &facts.Launcher{Backends: map[string]string{}, EnvFiles: envFiles(o)}
-	if path, err := exec.LookPath("ssh"); err == nil {
-		launcher.SSHPath = path
-		launcher.SSHVersion = sshVersion(ctx, path)
-	}
-	if path, err := exec.LookPath("pdsh"); err == nil {
-		launcher.PDSH = readPDSH(ctx, path)
-	}
 	for _, program := range o.Launchers {
 		if path, err := exec.LookPath(program); err == nil {
 			launcher.Backends[program] = path
 		}
 	}
-	if path := launcher.Backends["mpirun"]; path != "" {
-		// However it ends, what it prints is the answer.
-		stdout, _, _ := hostsys.Child{Path: path, Args: []string{"--version"}, Limit: machine.VersionLimit}.Run(ctx)
-		launcher.MPIRun = parseMPIRun(stdout)
-		launcher.MPIRun.Daemon = mpiDaemon(ctx, launcher.MPIRun.Version, launcher.Backends)
+	var asked sync.WaitGroup
+	if path, err := exec.LookPath("ssh"); err == nil {
+		launcher.SSHPath = path
+		asked.Go(func() { launcher.SSHVersion = sshVersion(ctx, path) })
+	}
+	if path, err := exec.LookPath("pdsh"); err == nil {
+		asked.Go(func() { launcher.PDSH = readPDSH(ctx, path) })
+	}
+	if launcher.Backends["mpirun"] != "" {
+		asked.Go(func() { launcher.MPIRun = readMPIRun(ctx, o, launcher.Backends) })
 	}
 	launcher.DeepSpeed, launcher.Interpreter = launchProgram(cmp.Or(o.Program, "deepspeed"))
+	asked.Wait()
 	return launcher, ctx.Err()
+}
+
+// readMPIRun asks whose the mpirun is, and where it starts the launch what it starts on the nodes:
+// ompi_info opens every component of Open MPI to say so, for a quarter of a second.
+func readMPIRun(ctx context.Context, o machine.Options, programs map[string]string) *facts.MPIRun {
+	// However it ends, what it prints is the answer.
+	stdout, _, _ := hostsys.Child{Path: programs["mpirun"], Args: []string{"--version"}, Limit: machine.VersionLimit}.Run(ctx)
+	mpirun := parseMPIRun(stdout)
+	if o.ByMPIRun {
+		mpirun.Daemon = mpiDaemon(ctx, mpirun.Version, programs)
+	}
+	return mpirun
 }
 
 // launchProgram finds what a launch command begins with and the python that will

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -215,6 +216,54 @@ func TestCollectLauncher(t *testing.T) {
 	}
 	if diff := cmp.Diff(&facts.Launcher{Backends: map[string]string{}, EnvFiles: []facts.EnvFile{}}, bare); diff != "" {
 		t.Errorf("a machine without anything: (-want +got)\n%s", diff)
+	}
+}
+
+// TestProgramsAreAskedSideBySide: each of these waits for what another says.
+func TestProgramsAreAskedSideBySide(t *testing.T) {
+	bin := t.TempDir()
+	for name, body := range map[string]string{
+		"ssh":    "#!/bin/sh\n: >\"$0.pdsh\"\n: <\"$0.mpirun\"\necho 'OpenSSH_9.9p1, OpenSSL 3.2.2' >&2\n",
+		"pdsh":   "#!/bin/sh\n: <\"${0%pdsh}ssh.pdsh\"\necho 'pdsh-2.34 (+readline)'\n",
+		"mpirun": "#!/bin/sh\n: >\"${0%mpirun}ssh.mpirun\"\necho 'mpirun (Open MPI) 4.1.4'\n",
+	} {
+		fixture.Program(t, filepath.Join(bin, name), body)
+	}
+	for _, pipe := range []string{"ssh.pdsh", "ssh.mpirun"} {
+		if err := syscall.Mkfifo(filepath.Join(bin, pipe), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", bin)
+	got, err := CollectLauncher(t.Context(), machine.Options{WorkDir: t.TempDir(), Launchers: []string{"mpirun"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.SSHVersion != "OpenSSH_9.9p1" || got.PDSH.Version != "2.34" || got.MPIRun.Version != "Open MPI 4.1.4" {
+		t.Errorf("ssh %q, pdsh %q and mpirun %q: one was to end before another began", got.SSHVersion, got.PDSH.Version, got.MPIRun.Version)
+	}
+}
+
+// TestDaemonOfMPIRun: nobody but who starts the launch with mpirun waits for what ompi_info says.
+func TestDaemonOfMPIRun(t *testing.T) {
+	bin := t.TempDir()
+	for name, body := range map[string]string{
+		"mpirun":    "#!/bin/sh\necho 'mpirun (Open MPI) 4.1.4'\n",
+		"ompi_info": "#!/bin/sh\n: >\"$0.asked\"\necho mpirun:prefix_by_default:no\n",
+	} {
+		fixture.Program(t, filepath.Join(bin, name), body)
+	}
+	t.Setenv("PATH", bin)
+	for byMPIRun, daemon := range map[bool]string{false: "", true: "orted"} {
+		asked := filepath.Join(bin, "ompi_info.asked")
+		_ = os.Remove(asked)
+		got, err := CollectLauncher(t.Context(), machine.Options{WorkDir: t.TempDir(), Launchers: []string{"mpirun", "ompi_info"}, ByMPIRun: byMPIRun})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(asked); got.MPIRun.Daemon != daemon || (err == nil) != byMPIRun {
+			t.Errorf("started by mpirun %t: it starts %q on the nodes, want %q; ompi_info asked: %t", byMPIRun, got.MPIRun.Daemon, daemon, err == nil)
+		}
 	}
 }
 

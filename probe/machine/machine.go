@@ -33,6 +33,7 @@ type Options struct {
 	Interpreter string   `json:"interpreter,omitempty"` // python to ask; "" is python3 by PATH
 	Program     string   `json:"-"`                     // what the launch command begins with; "" is deepspeed
 	Launchers   []string `json:"-"`                     // programs of launchers other than pdsh to look for in PATH
+	ByMPIRun    bool     `json:"-"`                     // mpirun starts the launch, and is asked what it starts on the nodes
 	// Files are the paths that the launch command names, and Head is whether to
 	// bring the text of a configuration too, which only the launching machine must.
 	Files []facts.LaunchFile `json:"files,omitempty"`
