@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -82,5 +83,37 @@ func TestTooMuchOfASection(t *testing.T) {
 				t.Errorf("shm, which nobody told of, is missing for %q", reason)
 			}
 		})
+	}
+}
+
+// TestNamesKeepNobodyWaiting: where names lead is looked up while nodes are reached.
+func TestNamesKeepNobodyWaiting(t *testing.T) {
+	job := running(t, answers{})
+	reached := make(chan struct{})
+	job.Progress = func(e Event) {
+		if e.Phase == Reaching && e.Step == Ended && e.Node != "" {
+			close(reached)
+		}
+	}
+	came := make(chan string, 100)
+	real := net.DefaultResolver
+	t.Cleanup(func() { net.DefaultResolver = real })
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		select {
+		case <-reached:
+			came <- "the node"
+		case <-ctx.Done():
+			came <- "the end of patience"
+		}
+		return nil, errors.New("no name server answers")
+	}}
+	job.look(t.Context())
+	select {
+	case got := <-came:
+		if got != "the node" {
+			t.Errorf("while names were looked up, what came first was %s", got)
+		}
+	default:
+		t.Error("no name server was asked")
 	}
 }
