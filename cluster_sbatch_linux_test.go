@@ -4,12 +4,18 @@ package preflight_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"preflight/testhosts"
+	"preflight/testhosts/gpus"
 )
 
 // TestSbatch: what examples/slurm has people hand to sbatch trains in a real job, on the nodes that
@@ -49,6 +55,7 @@ func TestSbatch(t *testing.T) {
 			}
 		})
 	}
+	t.Run("prolog and epilog", func(t *testing.T) { slurmHooks(t, cluster) })
 }
 
 // raiseBatch raises hosts with a Slurm, on which a job finds what it is to start.
@@ -96,4 +103,77 @@ func runBatch(t *testing.T, cluster *testhosts.Cluster, script string) (job, sai
 		t.Fatal(err)
 	}
 	return job, said, exit
+}
+
+// slurmHooks: what examples/slurm has slurmctld run drains the node that cannot carry a job, which is
+// queued again, and the one whose GPUs failed under it.
+func slurmHooks(t *testing.T, cluster *testhosts.Cluster) {
+	addHooks(t, cluster)
+	submit := func(command string) (job string) {
+		t.Helper()
+		out, err := cluster.OnHead(t.Context(), "sbatch", "--parsable", "--nodes", "4", "--output", "/dev/null", "--wrap", command).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	const drained = "sinfo --noheader --Node --states=drain --format='%N %E'"
+
+	plantOn(t, cluster, "w2", (*testhosts.Node).RemoveAuthorizedKey)
+	job := submit("true")
+	awaitSlurm(t, cluster, drained, "w2 preflight before job "+job+": see the controller's syslog")
+	awaitSlurm(t, cluster, "scontrol --oneliner show job "+job, "JobState=PENDING ", " Restarts=1 ")
+	if _, err := cluster.Head.Run(t.Context(), "scancel", job); err != nil { // Slurm lets it wait for two minutes
+		t.Fatal(err)
+	}
+
+	job = submit("until [ -e /root/go ]; do sleep 0.1; done")
+	awaitSlurm(t, cluster, "scontrol --oneliner show job "+job, "JobState=RUNNING ", " NodeList=w[1,3-5] ")
+	plantOn(t, cluster, "w3", func(n *testhosts.Node) (testhosts.Undo, error) {
+		unloaded := gpus.H100s(8)
+		unloaded.Module, unloaded.FabricManagerRuns = "", false
+		return n.SetDriver(unloaded)
+	})
+	if err := cluster.Nodes[0].WriteFile("/root/go", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	awaitSlurm(t, cluster, drained, "w3 preflight after job "+job+": see the controller's syslog")
+	awaitSlurm(t, cluster, "scontrol --oneliner show job "+job, "JobState=COMPLETED ")
+}
+
+// addHooks has slurmctld run the prolog and the epilog, as their heads say. It tells them no PATH, and on
+// no machine here preflight lies where they look then.
+func addHooks(t *testing.T, cluster *testhosts.Cluster) {
+	t.Helper()
+	for name, script := range map[string]string{"nodes": "preflight-nodes.sh", "prolog": "prolog.sh", "epilog": "epilog.sh"} {
+		text, err := os.ReadFile("examples/slurm/" + script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hook := fmt.Sprintf("#!/bin/sh\nPATH=%s:/usr/bin:/bin exec /etc/slurm/preflight-%s.sh\n", filepath.Dir(binary(t)), name)
+		if err := errors.Join(cluster.Head.WriteFile("/etc/slurm/preflight-"+name+".sh", text, 0o755), cluster.Head.WriteFile("/etc/slurm/"+name, []byte(hook), 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := cluster.Head.Run(t.Context(), "sh", "-c", `set -e
+		printf 'PrologSlurmctld=/etc/slurm/prolog\nEpilogSlurmctld=/etc/slurm/epilog\n' >>/etc/slurm/slurm.conf
+		pid=$(cat /run/slurm/slurmctld.pid); kill "$pid"; while kill -0 "$pid" 2>/dev/null; do sleep 0.01; done; slurmctld -i`); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitSlurm waits until what Slurm answers to a command has these words.
+func awaitSlurm(t *testing.T, cluster *testhosts.Cluster, command string, words ...string) {
+	t.Helper()
+	limit, enough := context.WithTimeout(t.Context(), time.Minute)
+	defer enough()
+	var said string
+	for limit.Err() == nil {
+		said, _ = cluster.Head.Run(limit, "sh", "-c", command) // while slurmctld starts, nobody answers
+		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(said, word) }) {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatalf("%s never said %q, and last: %s", command, words, said)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"preflight/facts"
+	"preflight/fleet/agent"
 	"preflight/remote"
 )
 
@@ -45,7 +46,7 @@ func (job Job) lookAtAll(ctx context.Context) *arrivals {
 			if short != nil {
 				a.node.SSH, a.node.Missing = sshFacts(&remote.Trace{}, short), everySection("not reached")
 			} else {
-				a.agent = job.lookAt(ctx, &a.node, asking(i), looking)
+				a.agent = job.lookAt(ctx, &a.node, func() agent.Probing { return asking(i) }, looking)
 			}
 			a.at = time.Now()
 			a.took = a.at.Sub(began)

@@ -151,8 +151,8 @@ func (job Job) reach(ctx context.Context, node *facts.Node, end time.Time) (*rem
 
 // lookAt reaches one node and has it probed. Whatever happens, every section
 // ends up seen or missing with a reason. The agent is the caller's to close; it
-// is nil when the node was lost. looking is called once it is reached.
-func (job Job) lookAt(ctx context.Context, node *facts.Node, probing agent.Probing, looking func()) *remote.Agent {
+// is nil when the node was lost. looking, and asked for what to look at, are called once it is reached.
+func (job Job) lookAt(ctx context.Context, node *facts.Node, asked func() agent.Probing, looking func()) *remote.Agent {
 	end := time.Now().Add(job.Timeout)
 	limit, cancel := hostsys.WithTimeout(ctx, job.Timeout)
 	defer cancel()
@@ -165,6 +165,7 @@ func (job Job) lookAt(ctx context.Context, node *facts.Node, probing agent.Probi
 	job.emit(Event{Phase: Looking, Step: Began, Node: node.Name, Until: end})
 	node.Missing = map[facts.Section]string{}
 	node.Clock = &facts.Clock{Offset: at.Offset.Seconds(), Uncertainty: at.Uncertainty.Seconds()}
+	probing := asked()
 	left, _ := hostsys.Left(limit)
 	probing.Deadline = max(left-answerTimeOf(left), time.Millisecond) // a deadline of 0 would be the probe's own
 	ctx, enough := at.Within(ctx, left)

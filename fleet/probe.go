@@ -180,10 +180,12 @@ func ProbeHere(ctx context.Context, node *facts.Node, options probe.Options, sec
 // startersNames is the share of a launcher whose nodes start each other, for which they look up names.
 const startersNames = 512
 
-// asking is what each node is asked, by its place: what all are, and its share of the names.
+// asking is what each node is asked, by its place: what all are, and its share of the names. Where these
+// lead is found out while nodes are reached: a name server may be slow.
 func (job Job) asking(ctx context.Context) func(i int) agent.Probing {
 	names := job.Prediction.HostNames()
-	addresses := peerAddresses(ctx, names)
+	addresses := sync.OnceValue(func() map[string]string { return peerAddresses(ctx, names) })
+	go addresses()
 	share := facts.SampledNames
 	if job.Prediction.NodesStartOthers() {
 		share = startersNames
@@ -195,7 +197,7 @@ func (job Job) asking(ctx context.Context) func(i int) agent.Probing {
 		probing.Peers = map[string]string{}
 		for _, at := range lookups(len(names), i, share) {
 			probing.Names = append(probing.Names, names[at])
-			if address := addresses[names[at]]; address != "" {
+			if address := addresses()[names[at]]; address != "" {
 				probing.Peers[names[at]] = address
 			}
 		}
@@ -205,7 +207,7 @@ func (job Job) asking(ctx context.Context) func(i int) agent.Probing {
 
 const (
 	// peerTime bounds how long the nodes' names are looked up before the nodes are
-	// reached. A name that takes longer is asked no route for; how every node
+	// asked. A name that takes longer is asked no route for; how every node
 	// resolves every name is a section of its own.
 	peerTime = 500 * time.Millisecond
 	// lookupsAtOnce keeps thousands of names from flooding a name server.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -95,5 +96,37 @@ func TestProbingExports(t *testing.T) {
 	_, options := job.probing()
 	if want := map[string]string{"NCCL_TOPO_FILE": "/opt/topo.xml"}; !maps.Equal(options.Exports, want) {
 		t.Errorf("exports %v, want %v", options.Exports, want)
+	}
+}
+
+// TestNamesKeepNobodyWaiting: where names lead is looked up while nodes are reached.
+func TestNamesKeepNobodyWaiting(t *testing.T) {
+	job := running(t, answers{})
+	reached := make(chan struct{})
+	job.Progress = func(e Event) {
+		if e.Phase == Reaching && e.Step == Ended && e.Node != "" {
+			close(reached)
+		}
+	}
+	came := make(chan string, 100)
+	real := net.DefaultResolver
+	t.Cleanup(func() { net.DefaultResolver = real })
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		select {
+		case <-reached:
+			came <- "the node"
+		case <-ctx.Done():
+			came <- "the end of patience"
+		}
+		return nil, errors.New("no name server answers")
+	}}
+	job.look(t.Context())
+	select {
+	case got := <-came:
+		if got != "the node" {
+			t.Errorf("while names were looked up, what came first was %s", got)
+		}
+	default:
+		t.Error("no name server was asked")
 	}
 }

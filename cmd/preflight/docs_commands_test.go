@@ -126,9 +126,9 @@ func pages(t *testing.T) map[string]string {
 var (
 	fenced = regexp.MustCompile("(?ms)^ *```(?:sh|text|yaml)?\n(.*?)^ *```")
 	inline = regexp.MustCompile("`([^`\n]+)`")
-	// typedHere is where a line of a block calls preflight: as it stands, behind a prompt, or
-	// beside the cause that explain prints.
-	typedHere = regexp.MustCompile(`^(?:\$ +| *before +)?((?:[A-Z_]+=\S+ |env -u \S+ )*(?:bin/)?preflight(?: .*)?)$`)
+	// typedHere is where a line of a block calls preflight: as it stands, behind a prompt,
+	// beside the cause that explain prints, or as what a container runs.
+	typedHere = regexp.MustCompile(`^(?:\$ +| *before +)?((?:podman run .* |[A-Z_]+=\S+ |env -u \S+ )*(?:bin/)?preflight(?: .*)?)$`)
 )
 
 // documentedCommands are the calls of preflight on all pages, each with a page that has it.
