@@ -217,11 +217,17 @@ func (m *matcher) goesOn(message string) bool {
 	still := m.open[:0]
 	for _, h := range m.open {
 		text := h.text + " " + strings.TrimSpace(message)
-		if at, end, values, ok := h.pattern.match(text); ok && at < len(h.text) && end > len(h.text) {
-			m.open = m.open[:0]
-			m.own = slices.DeleteFunc(m.own, func(e event) bool { return e.line >= h.number })
-			m.found(m.place(event{signature: h.pattern.Signature, values: values, speaker: h.who, line: h.number, text: evidence(text, at)}))
-			return true
+		joined := []string{text}
+		if cutsWord(h.text, message) {
+			joined = append(joined, h.text+message)
+		}
+		for _, text := range joined {
+			if at, end, values, ok := h.pattern.match(text); ok && at < len(h.text) && end > len(h.text) {
+				m.open = m.open[:0]
+				m.own = slices.DeleteFunc(m.own, func(e event) bool { return e.line >= h.number })
+				m.found(m.place(event{signature: h.pattern.Signature, values: values, speaker: h.who, line: h.number, text: evidence(text, at)}))
+				return true
+			}
 		}
 		if h.lines+1 < wrapped {
 			still = append(still, half{h.pattern, text, h.who, h.number, h.lines + 1})

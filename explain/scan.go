@@ -179,8 +179,31 @@ func (x *index) broken(before, text, buffer []byte) ([]*pattern, []byte) {
 		return nil, buffer
 	}
 	tail, head := before[max(0, len(before)-around):], text[sharedPrefix(before, text):]
-	buffer = append(append(append(buffer[:0], tail...), ' '), head[:min(len(head), around)]...)
-	return x.across(buffer, len(tail)), buffer
+	head = head[:min(len(head), around)]
+	buffer = append(append(append(buffer[:0], tail...), ' '), head...)
+	found := x.across(buffer, len(tail))
+	if cutsWord(before, head) {
+		buffer = append(append(buffer[:0], tail...), head...)
+		found = append(found, x.across(buffer, len(tail))...)
+	}
+	return found, buffer
+}
+
+// narrowest is the width of a terminal that cuts lines wherever they are too long for it.
+const narrowest = 80
+
+// cutsWord is whether the end of a line may be in the middle of a word, whose rest would begin
+// the next one.
+func cutsWord[text string | []byte](before, after text) bool {
+	if len(before) < narrowest || !letter(before[len(before)-1]) {
+		return false
+	}
+	for i := range len(after) {
+		if c := after[i]; c < 'a' || c > 'z' {
+			return i > 0 && c == ' '
+		}
+	}
+	return false
 }
 
 // sharedPrefix is how much of two lines is the same decoration.
