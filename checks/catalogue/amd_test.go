@@ -9,6 +9,7 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/fleettest"
+	"preflight/checks/knownbad"
 	"preflight/facts"
 )
 
@@ -23,6 +24,22 @@ func TestNothingIsFoundOnHealthyAMD(t *testing.T) {
 			if at := slices.IndexFunc(report.Checks, func(o checks.Outcome) bool { return o.Check == id }); report.Checks[at].Verdict != "pass" {
 				t.Errorf("%d nodes: %s is %s: %s", size, id, report.Checks[at].Verdict, report.Checks[at].Reason)
 			}
+		}
+	}
+}
+
+// What is known of NCCL and of NVIDIA's driver is not held against RCCL and AMD's of the same number.
+func TestKnownBadIsNotOfAMD(t *testing.T) {
+	for name, change := range map[string]func(*facts.Node){
+		"driver": func(n *facts.Node) { n.NVML.Driver = "565.57.01" },
+		"RCCL":   func(n *facts.Node) { n.Python.NCCL[0].Version = "2.25.1" },
+	} {
+		fleet := fleettest.HealthyAMD(2)
+		for i := range fleet.Nodes {
+			change(&fleet.Nodes[i])
+		}
+		if report := alone(knownbad.KnownBad, fleet, checks.DefaultPolicy()); len(report.Findings) > 0 {
+			t.Errorf("%s:\n%s", name, fleettest.Spelled(report.Findings))
 		}
 	}
 }

@@ -89,7 +89,8 @@ func unlike(of func(*facts.Node) string) func(checks.View) []string {
 // and behind "env:" a variable of the ranks.
 var Words = map[string]word{
 	"nccl": {"the NCCL that torch loads", section(facts.SectionPython, func(view checks.View, node *facts.Node) []string {
-		if !ranks.UsesNCCL(view) {
+		isRCCL := len(node.Python.NCCL) > 0 && node.Python.NCCL[0].HIP != "" // with NCCL's numbers, and faults of its own
+		if !ranks.UsesNCCL(view) || isRCCL {
 			return nil
 		}
 		return one(nccl.Version(node))
@@ -105,7 +106,7 @@ var Words = map[string]word{
 	"arch":          {"the architecture: x86_64, aarch64", host(func(h *facts.Host) string { return h.Arch }), nil},
 	"os":            {"the name of the system", host(func(h *facts.Host) string { return h.OS }), nil},
 	"cpu":           {"the processor's name", host(func(h *facts.Host) string { return h.CPU.Model }), nil},
-	"driver":        {"the loaded NVIDIA driver", section(facts.SectionNVML, func(_ checks.View, node *facts.Node) []string { return one(node.NVML.Driver) }), nil},
+	"driver":        {"the loaded NVIDIA driver", section(facts.SectionNVML, nvidiaDriver), nil},
 	"gpu":           {"the name of a GPU", card(func(c facts.Card) string { return c.Name }), nil},
 	"capability":    {"the compute capability of a GPU", card(func(c facts.Card) string { return c.Capability }), nil},
 	"nvlink-domain": {"yes, where a GPU is in an NVLink domain of several nodes", card(inDomain), nil},
@@ -164,6 +165,14 @@ func offload(view checks.View) (devices []string) {
 		}
 	}
 	return devices
+}
+
+// nvidiaDriver is none where the driver is AMD's, which counts from somewhere else.
+func nvidiaDriver(_ checks.View, node *facts.Node) []string {
+	if node.NVML.Source == facts.SourceAMD {
+		return nil
+	}
+	return one(node.NVML.Driver)
 }
 
 // cpuMaker is the first word of a processor's name: AMD, Intel(R).

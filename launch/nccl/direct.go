@@ -28,6 +28,9 @@ type GPUDirect struct {
 // Source: NVIDIA/nccl 2.30.7, transport/net_ib/gdr.cc; plugin/net.cc, ncclGpuGdrSupport;
 // graph/paths.cc, ncclTopoCheckGdr; graph/topo.cc, ncclTopoGetSystem.
 func (n Network) GPUDirect(node *facts.Node) GPUDirect {
+	if node.NVML != nil && node.NVML.Source == facts.SourceAMD {
+		return GPUDirect{} // what RCCL makes of it is not told here
+	}
 	direct := GPUDirect{By: "nvidia_peermem"}
 	if node.IB == nil || !node.IB.Peermem {
 		direct = byDMABuf(node, n)

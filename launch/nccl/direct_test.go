@@ -125,3 +125,11 @@ func TestGPUDirectByC2C(t *testing.T) {
 		}
 	}
 }
+
+// Of AMD's GPUs nothing is told: neither that they take it nor that they do not.
+func TestGPUDirectOfAMD(t *testing.T) {
+	node := &facts.Node{Facts: facts.Facts{IB: &facts.IB{Peermem: true}, NVML: &facts.NVML{Source: facts.SourceAMD, Cards: []facts.Card{{Name: "AMD Instinct MI300X OAM"}}}}}
+	if got := (Network{}).GPUDirect(node); got != (GPUDirect{}) {
+		t.Errorf("%+v", got)
+	}
+}
