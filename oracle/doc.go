@@ -7,7 +7,9 @@
 // up, and preflight has to foresee what becomes of each, down to the words with
 // which it is refused.
 //
+// NVIDIA's stand-in for its management library tells our agent of GPUs that are not here.
+//
 // The tests are behind the build tag oracle, because they need what setup.sh
 // fetches: about 6 GB. They refuse to be skipped: a release that is not there
-// fails them.
+// fails them; NVIDIA's stand-in alone may be missing, which is said.
 package oracle

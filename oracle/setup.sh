@@ -96,3 +96,19 @@ for release in 0.7.7 0.9.5 0.10.3 0.12.6 0.14.5 0.15.1 0.15.2 0.17.1 0.19.6 0.19
 		rm "$home/deepspeed/deepspeed-$release.tar.gz"
 	fi
 done
+
+# NVIDIA's stand-in for its management library, at the commit that checks/catalogue/testdata/models
+# was recorded from, built as its Makefile does. Its test says so where it is not to be had.
+mock=$home/k8s-test-infra
+mocked() {
+	mkdir -p "$mock" &&
+		{ [ -f "$mock/pkg/gpu/mocknvml/Makefile" ] ||
+			git init --quiet "$mock" &&
+			git -C "$mock" fetch --quiet --depth 1 https://github.com/NVIDIA/k8s-test-infra 3b2b865d91b1844baa9feeca2820d2fab65414c7 &&
+			git -C "$mock" checkout --quiet FETCH_HEAD; } &&
+		GOFLAGS=-mod=mod CGO_LDFLAGS='' make -s -C "$mock/pkg/gpu/mocknvml" NO_PADDING=1 >/dev/null 2>&1
+}
+if [ ! -e "$mock/pkg/gpu/mocknvml/libnvidia-ml.so.1" ]; then
+	echo "oracle: NVIDIA's stand-in for libnvidia-ml into $mock"
+	mocked || echo "oracle: NOT RUN: TestModels, because that could not be fetched or built"
+fi

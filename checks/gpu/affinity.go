@@ -18,7 +18,7 @@ import (
 
 var NICAffinity = checks.Check{
 	ID:       "gpu-nic-affinity",
-	Title:    "NCCL_IB_HCA leaves every GPU an adapter on its side of the machine, and ranks are next to the same adapters on all nodes",
+	Title:    "no list in NCCL_IB_HCA leaves GPUs without an adapter on their side of the machine, and ranks are next to the same adapters on all nodes",
 	Severity: checks.Warning,
 	Volatile: true,
 	Needs:    []facts.Section{facts.SectionNVML, facts.SectionGPU, facts.SectionIB, facts.SectionEnv},
