@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -107,7 +108,7 @@ func newPlan(ctx context.Context, intent Intent) (Plan, error) {
 // hostfile it reads, those that the flags name for a program that names none, or
 // this machine alone.
 func (p *Plan) parse(command []string, flags launch.Options) (launch.Options, error) {
-	around := args.Surroundings{Getenv: os.Getenv, ReadFile: os.ReadFile}
+	around := args.Surroundings{Getenv: os.Getenv, ReadFile: func(name string) ([]byte, error) { return os.ReadFile(fromHere(flags.WorkDir, name)) }}
 	if p.Head.Python != nil {
 		around.Python = p.Head.Python.Version
 	}
@@ -124,6 +125,7 @@ func (p *Plan) parse(command []string, flags launch.Options) (launch.Options, er
 		options.TypedAs = command[0]
 	}
 	if typed.Hostfile != "" {
+		typed.Hostfile = fromHere(flags.WorkDir, typed.Hostfile)
 		if p.Hostfile != "" || flags.Unlisted {
 			return flags, &launch.UsageError{Program: typed.Program,
 				Message: fmt.Sprintf(`-H or -w stands before "--", but the command reads a hostfile itself, %s: name the hosts there, or with its own --hostfile`, typed.Hostfile)}
@@ -142,6 +144,14 @@ func (p *Plan) parse(command []string, flags launch.Options) (launch.Options, er
 		return options.WithoutHostfile(p.Head)
 	}
 	return options, nil
+}
+
+// fromHere is a path of a command that runs in another directory than this process, as this one finds it.
+func fromHere(workDir, name string) string {
+	if here, err := os.Getwd(); err != nil || here == workDir || filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(workDir, name)
 }
 
 // absent is whether a hostfile that the command does not name is not there: a
@@ -168,7 +178,7 @@ func configOf(head *facts.Node) *launch.ConfigText {
 func beside(command, flags launch.Options) launch.Options {
 	command.Hosts, command.Unlisted = flags.Hosts, flags.Unlisted
 	command.Accelerator = cmp.Or(flags.Accelerator, command.Accelerator)
-	command.WorkDir, command.DeepSpeed = flags.WorkDir, flags.DeepSpeed
+	command.WorkDir, command.Set, command.DeepSpeed = flags.WorkDir, flags.Set, flags.DeepSpeed
 	command.Interpreter = cmp.Or(command.Interpreter, flags.Interpreter)
 	return command
 }

@@ -163,6 +163,24 @@ func (x exporter) environment(head *facts.Env) []facts.Setting {
 	return all
 }
 
+// ByCommand is the source of a variable that is set for a command which is typed on every node.
+const ByCommand = "the command"
+
+// setByCommand are the variables that ranks have on every node because what is typed there sets them.
+func (r runner) setByCommand() (all []facts.Setting) {
+	if r.env == nil {
+		return nil
+	}
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(r.Set))) {
+		value, isCollected := Lookup(r.env, name)
+		if !isCollected {
+			value = secret.Hidden
+		}
+		all = append(all, facts.Setting{Name: name, Value: value, Source: ByCommand})
+	}
+	return all
+}
+
 func byName(a, b facts.Setting) int { return cmp.Compare(a.Name, b.Name) }
 
 func (x exporter) exports(name string) bool {

@@ -307,3 +307,19 @@ func TestAccelerateExports(t *testing.T) {
 		t.Errorf("without accelerate %+v comes first", by)
 	}
 }
+
+// TestSetByCommand: what is typed on every node with torchrun the ranks have there; DeepSpeed exports by rules of its own.
+func TestSetByCommand(t *testing.T) {
+	head := &facts.Node{Facts: facts.Facts{Env: &facts.Env{Vars: []facts.Setting{{Name: "NCCL_DEBUG", Value: "INFO"}, {Name: "PATH", Value: "/bin"}}}}}
+	o := Options{Program: ProgramTorchrun, Rendezvous: RendezvousC10d, RdzvEndpoint: "w1", Hosts: hosts(8, 8), Set: []string{"NCCL_DEBUG", "HF_TOKEN", "NCCL_DEBUG"}}
+	p, err := Predict(o, head)
+	want := []facts.Setting{{Name: "HF_TOKEN", Value: "…", Source: ByCommand}, {Name: "NCCL_DEBUG", Value: "INFO", Source: ByCommand}}
+	if diff := cmp.Diff(want, p.Exports); err != nil || diff != "" {
+		t.Errorf("%v, exports (-want +got):\n%s", err, diff)
+	}
+	o.Program, o.Rendezvous, o.Set = ProgramDeepSpeed, "", []string{"OMP_NUM_THREADS"}
+	p, err = Predict(o, head)
+	if err != nil || slices.ContainsFunc(p.Exports, func(s facts.Setting) bool { return s.Source == ByCommand }) {
+		t.Errorf("%v, exports of DeepSpeed: %v", err, p.Exports)
+	}
+}

@@ -62,6 +62,9 @@ type Options struct {
 	// own then decides what is exported, and the nodes are judged for cuda.
 	Accelerator string
 	WorkDir     string // absolute
+	// Set are the names of the variables that are set for the command where it is typed: before it, or by
+	// the script that runs it.
+	Set []string
 	Interpreter string // --python
 	DeepSpeed   string // version, "" for the newest
 	// Rendezvous is deepspeed, static, c10d or another of torchrun's backends, "" for
@@ -239,7 +242,9 @@ func Predict(o Options, head *facts.Node) (Prediction, error) {
 	}
 	p.Interpreter, p.InterpreterFrom = Interpreter(o.Interpreter, seen.Launcher)
 	p.Notes = slices.Concat(o.Notes, notes)
-	if !o.isTorchrun() {
+	if o.isTorchrun() {
+		p.Exports = r.setByCommand()
+	} else {
 		r.python = p.Interpreter
 		if err = r.predict(&p, head); err != nil {
 			return Prediction{}, err

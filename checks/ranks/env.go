@@ -59,6 +59,8 @@ func TakeOut(view checks.View, setting facts.Setting) []fix.Command {
 	name := setting.Name
 	export, isExported := Exported(view, name)
 	switch {
+	case isExported && export.Source == launch.ByCommand:
+		return []fix.Command{fix.Note("take %s out of what is typed on every node, or of the script that is", fix.Variable(name))}
 	case isExported && strings.Contains(export.Source, "/"):
 		return []fix.Command{fix.Here("sed -i '/^%s=/d' %s", fix.Variable(name), fix.Path(export.Source))}
 	case isExported:

@@ -97,7 +97,7 @@ type Config struct {
 	slurm   srun.Job          // the one of --jobid, else the one this is typed in
 	pods    *kubectl.Carrier  // with --via kubectl, once the cluster was asked
 	meeting *meet.Carrier     // with --via meet, once it listens
-	typed   []string          // the launch behind "--" as it stands there: a script, say, that comes to a command
+	typed   asTyped           // the launch behind "--"
 	places  map[string]string // where each setting was set that was: "-w", "preflight.yaml:3: hosts"
 	// unread is why the launch command could not be read before the configuration, so
 	// that the file beside its hostfile was not looked for; nil where it could.
@@ -238,12 +238,12 @@ func (c Config) policy() (checks.Policy, error) {
 
 // fileFor is --config, else preflight.yaml beside the hostfile of the launch, else the
 // one in the user's configuration directory, else none.
-func (c *Config) fileFor(flags *pflag.FlagSet, command []string) (string, error) {
+func (c *Config) fileFor(flags *pflag.FlagSet, launch asTyped) (string, error) {
 	if named, _ := flags.GetString("config"); named != "" {
 		return named, nil
 	}
 	var hosts string
-	hosts, c.unread = launchHostfile(flags, command)
+	hosts, c.unread = launchHostfile(flags, launch)
 	candidates := []string{besideHostfile(hosts)}
 	if dir, err := os.UserConfigDir(); err == nil {
 		candidates = append(candidates, filepath.Join(dir, "preflight", "preflight.yaml"))
@@ -276,7 +276,7 @@ func nearestHostfile() string {
 // launchHostfile is the hostfile that a launch will read, as far as that is known before
 // the configuration: that of -H or the environment, the command's own, or the nearest
 // where there is one. It is "" where hosts come from elsewhere.
-func launchHostfile(flags *pflag.FlagSet, command []string) (string, error) {
+func launchHostfile(flags *pflag.FlagSet, launch asTyped) (string, error) {
 	set := func(key string) string {
 		if flag := flags.Lookup(key); flag != nil && flag.Changed {
 			return flag.Value.String()
@@ -289,8 +289,11 @@ func launchHostfile(flags *pflag.FlagSet, command []string) (string, error) {
 		return set("hostfile"), nil
 	case flags.Lookup("hostfile") == nil, set("hosts") != "", set("jobid") != "":
 		return "", nil
-	case len(command) > 0:
-		hosts, err = args.HostfileOf(command, args.Surroundings{Getenv: os.Getenv, ReadFile: os.ReadFile})
+	case len(launch.command) > 0:
+		hosts, err = args.HostfileOf(launch.command, args.Surroundings{Getenv: os.Getenv, ReadFile: os.ReadFile})
+		if hosts != "" && launch.dir != "" && !filepath.IsAbs(hosts) {
+			hosts = filepath.Join(launch.dir, hosts)
+		}
 	case srun.Own().Nodes != "":
 		return "", nil
 	}

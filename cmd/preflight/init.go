@@ -51,7 +51,7 @@ commented out. Nothing that is there already is written over.`,
 
 // policyPath is where the policy is to go: where a later run reads it, unless -o names another.
 func (c Config) policyPath(flags *pflag.FlagSet) (string, error) {
-	hosts, err := launchHostfile(flags, nil)
+	hosts, err := launchHostfile(flags, asTyped{})
 	path := besideHostfile(hosts)
 	switch {
 	case err != nil:

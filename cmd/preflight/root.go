@@ -163,7 +163,7 @@ func judgeFleet(cmd *cobra.Command, config Config, command []string) error {
 	if cmd.Context().Err() != nil { // a Ctrl-C while the report was written
 		return exitCode(exitTrouble)
 	}
-	return become(config.typed)
+	return become(config.typed.words)
 }
 
 // stamped is a report with what it is of: which hosts, when, and by which preflight.
@@ -245,7 +245,7 @@ func (c Config) intent(command []string) (preflight.Intent, error) {
 		},
 		DeepSpeed: c.DeepSpeed,
 		Launcher:  c.Launcher, MasterAddr: c.MasterAddr, MasterPort: c.MasterPort, SSHPort: c.SSHPort,
-		Accelerator: c.accelerator(), WorkDir: workDir, Interpreter: c.Python,
+		Accelerator: c.accelerator(), WorkDir: cmp.Or(c.typed.dir, workDir), Set: c.typed.set, Interpreter: c.Python,
 		Rendezvous: c.Rendezvous, RdzvEndpoint: c.Endpoint, SlurmJob: c.slurm.Named,
 	}}
 	switch {

@@ -124,7 +124,7 @@ type action func(cmd *cobra.Command, config Config, args []string) error
 // configured has a command read its settings first.
 func configured(act action) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		config, err := readConfig(cmd, nil)
+		config, err := readConfig(cmd, asTyped{})
 		if err != nil {
 			return err
 		}
@@ -134,21 +134,20 @@ func configured(act action) func(*cobra.Command, []string) error {
 
 // launching is configured of a command whose arguments are the launch.
 func launching(act action) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, typed []string) error {
-		typed = inEnvironment(typed)
-		command, err := insideScript(typed)
+	return func(cmd *cobra.Command, words []string) error {
+		launch, err := readTyped(words)
 		if err != nil {
 			return err
 		}
-		config, err := readConfig(cmd, command)
+		config, err := readConfig(cmd, launch)
 		if err == nil {
-			err = commandDecides(cmd, command)
+			err = commandDecides(cmd, launch.command)
 		}
 		if err != nil {
 			return err
 		}
-		config.typed = typed
-		return act(cmd, config, command)
+		config.typed = launch
+		return act(cmd, config, launch.command)
 	}
 }
 
@@ -161,13 +160,13 @@ func launching(act action) func(*cobra.Command, []string) error {
 // it would lose where a value was set, which every error names, bend values until they fit
 // (12 to 12 nanoseconds), take any PREFLIGHT_ variable that is misspelt for none, and split
 // lists at commas that belong to paths.
-func readConfig(cmd *cobra.Command, command []string) (Config, error) {
+func readConfig(cmd *cobra.Command, launch asTyped) (Config, error) {
 	config := thresholds()
 	config.places = map[string]string{}
 	if err := knownEnvironment(); err != nil {
 		return config, err
 	}
-	file, err := config.fileFor(cmd.Flags(), command)
+	file, err := config.fileFor(cmd.Flags(), launch)
 	if err != nil {
 		return config, err
 	}

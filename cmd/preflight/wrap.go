@@ -47,30 +47,53 @@ func commandOnly(cmd *cobra.Command, words []string) error {
 var assignment = regexp.MustCompile(`^[A-Za-z_]\w*=`)
 
 // inEnvironment sets the variables that stand before a command, alone or behind env, and is
-// what follows them: they are what it would have found had they stood before preflight.
-func inEnvironment(words []string) []string {
-	command := words
+// what follows them, and their names: they are what it would have found had they stood before preflight.
+func inEnvironment(words []string) (command, names []string) {
+	command = words
 	if len(words) > 1 && words[0] == "env" && assignment.MatchString(words[1]) {
 		command = words[1:]
 	}
 	for len(command) > 1 && assignment.MatchString(command[0]) {
 		name, value, _ := strings.Cut(command[0], "=")
 		if err := os.Setenv(name, value); err != nil {
-			return words
+			return words, nil
 		}
-		command = command[1:]
+		command, names = command[1:], append(names, name)
 	}
-	return command
+	return command, names
 }
 
-// insideScript is the command that a shell script comes to, where words run one, with what the
-// script exports set; else it is the words.
-func insideScript(words []string) ([]string, error) {
-	typed, err := args.OfScript(words, args.Surroundings{Getenv: os.Getenv, ReadFile: os.ReadFile})
-	if typed == nil {
-		return words, err
+// asTyped is a launch as it was typed, and as it is judged.
+type asTyped struct {
+	words   []string // which become it
+	command []string // the launch itself, inside a script too
+	dir     string   // where a script goes before that, "" for nowhere else
+	set     []string // the names of the variables that the words or the script set for it
+}
+
+// readTyped sets the variables that stand before a command, or that a script exports which the words run, and is the
+// command that is left, of the script the one that it comes to.
+func readTyped(words []string) (t asTyped, err error) {
+	t.words, t.set = inEnvironment(words)
+	t.command = t.words
+	around := args.Surroundings{Getenv: os.Getenv, ReadFile: os.ReadFile}
+	if around.WorkDir, err = os.Getwd(); err == nil {
+		around.Hostname, err = os.Hostname()
 	}
-	return inEnvironment(typed), nil
+	if err != nil {
+		return t, err
+	}
+	script, err := args.OfScript(t.words, around)
+	if script.Typed == nil {
+		return t, err
+	}
+	exports := []string(nil)
+	t.command, exports = inEnvironment(script.Typed)
+	t.set = append(t.set, exports...)
+	if script.Dir != around.WorkDir {
+		t.dir = script.Dir
+	}
+	return t, nil
 }
 
 // ofTheCommand are the flags that a launch command has too. It is read as it

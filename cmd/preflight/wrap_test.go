@@ -5,24 +5,28 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 )
 
-// TestInsideScript is a script of the user's, which is judged as the command that it comes to.
+// TestInsideScript is a script of the user's, which is judged as the command that it comes to, where it goes.
 func TestInsideScript(t *testing.T) {
 	t.Setenv("OTHER_OF_TEST", "")
-	script := filepath.Join(t.TempDir(), "run.sh")
-	if err := os.WriteFile(script, []byte("export OTHER_OF_TEST=1\ntorchrun train.py\n"), 0o644); err != nil {
+	t.Setenv("ONE_OF_TEST", "")
+	dir := t.TempDir()
+	script := filepath.Join(dir, "run.sh")
+	if err := os.WriteFile(script, []byte("export OTHER_OF_TEST=1\ncd \"$(dirname \"$0\")\"\nexec torchrun train.py\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	command, err := insideScript([]string{"bash", script})
-	if want := []string{"torchrun", "train.py"}; err != nil || !slices.Equal(command, want) || os.Getenv("OTHER_OF_TEST") != "1" {
-		t.Errorf("%q (%v) with %q, want %q", command, err, os.Getenv("OTHER_OF_TEST"), want)
+	got, err := readTyped([]string{"ONE_OF_TEST=2", "bash", script})
+	want := asTyped{words: []string{"bash", script}, command: []string{"torchrun", "train.py"}, dir: dir, set: []string{"ONE_OF_TEST", "OTHER_OF_TEST"}}
+	if !reflect.DeepEqual(got, want) || err != nil || os.Getenv("OTHER_OF_TEST") != "1" {
+		t.Errorf("%+v (%v) with %q, want %+v", got, err, os.Getenv("OTHER_OF_TEST"), want)
 	}
 	words := []string{"deepspeed", "train.py"}
-	if command, err := insideScript(words); err != nil || !slices.Equal(command, words) {
-		t.Errorf("%q became %q (%v)", words, command, err)
+	if got, err := readTyped(words); err != nil || !reflect.DeepEqual(got, asTyped{words: words, command: words}) {
+		t.Errorf("%q became %+v (%v)", words, got, err)
 	}
 }
 
@@ -42,7 +46,7 @@ func TestVariablesBeforeTheCommand(t *testing.T) {
 	} {
 		t.Setenv("NNODES", "1")
 		t.Setenv("OTHER_OF_TEST", "")
-		if got := inEnvironment(c.words); !slices.Equal(got, c.want) || os.Getenv("NNODES") != c.nodes {
+		if got, _ := inEnvironment(c.words); !slices.Equal(got, c.want) || os.Getenv("NNODES") != c.nodes {
 			t.Errorf("%q is %q with NNODES=%s, want %q with %s", c.words, got, os.Getenv("NNODES"), c.want, c.nodes)
 		}
 	}

@@ -3,11 +3,18 @@
 package args
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"io"
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/syntax"
 
 	"preflight/launch"
 )
@@ -19,45 +26,53 @@ var (
 	quiet  = []string{"set", "echo", "printf", "mkdir", "date", "sleep", "true", ":"}
 )
 
-// shellScript is a script as far as it was read.
-type shellScript struct {
-	name      string
-	line      int
-	arguments []string
-	getenv    func(string) string
-	set       [][2]string // its variables by name and value, the last of a name holds
-	exported  []string
+// Script is what a shell script comes to.
+type Script struct {
+	// Typed is what to type in its place: NAME=value for what it exports, and its launch command. It
+	// is nil where no script is run.
+	Typed []string
+	Dir   string // where it has gone before that
 }
 
-// OfScript is what to type in place of words that run a shell script which is plain, of
-// assignments and then a launch command: NAME=value for what it exports, and the command. It is
-// nil where they run none. An error is a [*launch.UsageError], and says which line is not plain.
-func OfScript(words []string, around Surroundings) (typed []string, err error) {
+// shellScript is a script as far as it was read.
+type shellScript struct {
+	Surroundings
+	name      string
+	line      uint
+	dir       string
+	arguments []string
+	set       []variable // its own, in the order in which they were set first
+}
+
+type variable struct {
+	expand.Variable
+	name string
+}
+
+// OfScript is what a shell script comes to that words run, if it is plain: assignments, cd, and then
+// a launch command. An error is a [*launch.UsageError], and says which line is not plain.
+func OfScript(words []string, around Surroundings) (Script, error) {
 	name, arguments := scriptOf(words)
 	if name == "" {
-		return nil, nil
+		return Script{}, nil
 	}
 	text, err := around.ReadFile(name)
 	if err != nil {
-		return nil, &launch.UsageError{Program: path.Base(words[0]), Message: fmt.Sprintf("%s cannot be read: %v", name, err)}
+		return Script{}, &launch.UsageError{Program: path.Base(words[0]), Message: fmt.Sprintf("%s cannot be read: %v", name, err)}
 	}
-	s := &shellScript{name: name, arguments: arguments, getenv: around.Getenv}
-	line := ""
-	for i, part := range strings.Split(string(text), "\n") {
-		if s.line == 0 {
-			s.line = i + 1
+	s := &shellScript{Surroundings: around, name: name, arguments: arguments, dir: around.WorkDir}
+	for stmt, err := range syntax.NewParser().StmtsSeq(strings.NewReader(string(text))) {
+		if parse := (syntax.ParseError{}); errors.As(err, &parse) {
+			s.line = parse.Pos.Line()
+			return Script{}, s.notPlain(parse.Text)
 		}
-		if whole, goesOn := strings.CutSuffix(part, "\\"); goesOn {
-			line += whole + " "
-			continue
-		}
-		command, err := s.read(strings.TrimSpace(line + part))
+		command, err := s.run(stmt)
 		if command != nil || err != nil {
-			return append(s.exports(), command...), err
+			return Script{Typed: append(s.exports(), command...), Dir: s.dir}, err
 		}
-		line, s.line = "", 0
 	}
-	return nil, s.notPlain("it begins no launch that preflight knows")
+	s.line = 0
+	return Script{}, s.notPlain("it begins no launch that preflight knows")
 }
 
 // scriptOf is the script that words have a shell run, "" for none, and what it is handed.
@@ -88,155 +103,256 @@ func (s *shellScript) notPlain(why string) error {
 	return &launch.UsageError{Program: at, Message: why + `: write "preflight --" before the launch in the script itself, where the shell has read all else`}
 }
 
-// read takes one line. It is a command where the launch begins.
-func (s *shellScript) read(line string) ([]string, error) {
-	if line == "" || strings.HasPrefix(line, "#") {
-		return nil, nil
+// run takes one statement. It is a command where the launch begins.
+func (s *shellScript) run(stmt *syntax.Stmt) ([]string, error) {
+	s.line = stmt.Pos().Line()
+	if stmt.Background || stmt.Negated || stmt.Coprocess || stmt.Disown {
+		return nil, s.notPlain("a command behind \"!\", or before \"&\", is more than the next one")
 	}
-	words, err := s.words(line)
-	if err != nil || len(words) == 0 {
+	for _, redirect := range stmt.Redirs { // a log is nothing to the launch
+		if !slices.Contains([]syntax.RedirOperator{syntax.RdrOut, syntax.AppOut, syntax.DplOut, syntax.RdrClob, syntax.RdrAll, syntax.AppAll}, redirect.Op) {
+			return nil, s.notPlain(fmt.Sprintf("%q has the shell do more than run one command", redirect.Op))
+		}
+	}
+	switch command := stmt.Cmd.(type) {
+	case nil:
+		return nil, nil
+	case *syntax.CallExpr:
+		return s.call(command)
+	case *syntax.DeclClause:
+		if command.Variant.Value == "export" {
+			return nil, s.assign(command.Args, true)
+		}
+	case *syntax.BinaryCmd: // what comes first is taken to go well, and what a pipe leads to for a log
+		first, err := s.run(command.X)
+		if first == nil && err == nil && command.Op == syntax.AndStmt {
+			return s.run(command.Y)
+		}
+		return first, err
+	}
+	return nil, s.notPlain("what starts there has the shell do more than run one command")
+}
+
+// call takes a command with the variables before it.
+func (s *shellScript) call(call *syntax.CallExpr) ([]string, error) {
+	words, err := s.fields(call.Args...)
+	if err != nil {
 		return nil, err
 	}
-	exports := words[0] == "export"
-	if exports || words[0] == "exec" {
+	if len(words) > 0 && words[0] == "exec" {
 		words = words[1:]
 	}
-	var before [][2]string
-	for len(words) > 0 && assigned.MatchString(words[0]) {
-		name, value, _ := strings.Cut(words[0], "=")
-		before, words = append(before, [2]string{name, value}), words[1:]
-	}
 	switch {
-	case exports:
-		s.exported = append(s.exported, words...) // without a value: what was set before
-		for _, b := range before {
-			s.exported = append(s.exported, b[0])
-		}
-		s.set = append(s.set, before...)
 	case len(words) == 0:
-		s.set = append(s.set, before...)
-	case slices.Contains(quiet, words[0]):
+		return nil, s.assign(call.Assigns, false)
+	case words[0] == "cd" && len(words) == 2 && !strings.HasPrefix(words[1], "-"):
+		s.dir = s.in(words[1])
+	case slices.Contains(quiet, words[0]) && !slices.Contains(words, "--"): // by which set changes what $1 is
 	case Begins(words[0]) || pythonName.MatchString(path.Base(words[0])):
-		for _, b := range before {
-			s.exported = append(s.exported, b[0])
-		}
-		s.set = append(s.set, before...)
-		return words, nil
+		return words, s.assign(call.Assigns, true)
 	default:
 		return nil, s.notPlain(fmt.Sprintf("preflight does not know what %s does before the launch", words[0]))
 	}
 	return nil, nil
 }
 
+// in is a path as the script means it where it is.
+func (s *shellScript) in(name string) string {
+	if path.IsAbs(name) {
+		return path.Clean(name)
+	}
+	return path.Join(s.dir, name)
+}
+
+// assign sets variables: to a text, or to a list of words.
+func (s *shellScript) assign(all []*syntax.Assign, exports bool) (err error) {
+	for _, one := range all {
+		if one.Name == nil || one.Index != nil {
+			return s.notPlain("it sets more than plain variables and lists")
+		}
+		v := s.Get(one.Name.Value)
+		if !one.Append && !one.Naked {
+			v = expand.Variable{Exported: v.Exported}
+		}
+		v.Set, v.Exported = true, v.Exported || exports
+		switch {
+		case one.Array != nil:
+			v.Kind = expand.Indexed
+			for _, element := range one.Array.Elems {
+				if element.Index != nil {
+					return s.notPlain("it gives the places of a list")
+				}
+				words, err := s.fields(element.Value)
+				if err != nil {
+					return err
+				}
+				v.List = append(v.List, words...)
+			}
+		case v.Kind == expand.Indexed && !one.Naked:
+			return s.notPlain("it adds a text to a list")
+		case one.Value != nil:
+			text, err := s.text(one.Value)
+			if err != nil {
+				return err
+			}
+			v.Kind, v.Str = expand.String, v.Str+text
+		case v.Kind == expand.Unknown:
+			v.Kind = expand.String
+		}
+		s.put(one.Name.Value, v)
+	}
+	return nil
+}
+
+func (s *shellScript) put(name string, v expand.Variable) {
+	if at := slices.IndexFunc(s.set, func(known variable) bool { return known.name == name }); at >= 0 {
+		s.set[at].Variable = v
+		return
+	}
+	s.set = append(s.set, variable{v, name})
+}
+
 // exports are what the launch will find in its environment by the script's word.
 func (s *shellScript) exports() (all []string) {
 	for _, one := range s.set {
-		if slices.Contains(s.exported, one[0]) {
-			all = append(all, one[0]+"="+one[1])
+		if one.Exported && one.Kind == expand.String {
+			all = append(all, one.name+"="+one.Str)
 		}
 	}
 	return all
 }
 
-var (
-	assigned = regexp.MustCompile(`^[A-Za-z_]\w*=`)
-	// variable is $name, ${name}, ${name:-default} or a number of an argument.
-	variable = regexp.MustCompile(`^(?:\{([A-Za-z_]\w*|[1-9])(?::?-([^{}$]*))?\}|([A-Za-z_]\w*|[1-9]))`)
-)
-
-// words are a line's as the shell makes them of it, up to where its output goes elsewhere.
-//
-// Source: POSIX.1-2017, XCU 2.2 to 2.6, as far as they are taken here.
-func (s *shellScript) words(line string) (words []string, err error) {
-	var word strings.Builder
-	inWord, quote := false, byte(0)
-	end := func() {
-		if inWord {
-			words = append(words, word.String())
-		}
-		word.Reset()
-		inWord = false
+// Get is a variable as the shell has it.
+func (s *shellScript) Get(name string) expand.Variable {
+	text := func(value string, exported bool) expand.Variable {
+		return expand.Variable{Set: value != "", Exported: exported, Kind: expand.String, Str: value}
 	}
-	for i := 0; i < len(line); i++ {
-		switch c := line[i]; {
-		case quote == '\'' && c != '\'':
-			word.WriteByte(c)
-		case c == quote && quote != 0:
-			quote = 0
-		case quote == 0 && (c == '\'' || c == '"'):
-			quote, inWord = c, true
-		case c == '\\' && i+1 < len(line) && (quote == 0 || strings.IndexByte("$`\"\\", line[i+1]) >= 0):
-			i++
-			word.WriteByte(line[i])
-			inWord = true
-		case c == '$' && strings.HasPrefix(line[i:], `$@`) && quote == '"' && word.Len() == 0:
-			words, inWord = append(words, s.arguments...), false
-			i += len(`$@"`) - 1
-			quote = 0
-		case c == '$':
-			match := variable.FindStringSubmatch(line[i+1:])
-			if match == nil {
-				return nil, s.notPlain("what is computed there only the shell knows")
-			}
-			i += len(match[0])
-			value := s.value(match[1]+match[3], match[2])
-			if quote != 0 || assigned.MatchString(word.String()) {
-				word.WriteString(value)
-				inWord = inWord || value != ""
-				continue
-			}
-			for n, field := range strings.Fields(value) { // unquoted, it is taken apart at blanks
-				if n > 0 {
-					end()
-				}
-				word.WriteString(field)
-				inWord = true
-			}
-		case quote != 0:
-			if c == '`' {
-				return nil, s.notPlain("what is computed there only the shell knows")
-			}
-			word.WriteByte(c)
-		case c == ' ' || c == '\t':
-			end()
-		case c == '#' && !inWord:
-			return words, nil
-		case c == '>' || c == '|' && !strings.HasPrefix(line[i:], "||"): // a log: "2>&1 | tee log"
-			if text := word.String(); text != "1" && text != "2" {
-				end()
-			}
-			return words, nil
-		case strings.IndexByte("&;<()`{}*?[]|", c) >= 0:
-			return nil, s.notPlain(fmt.Sprintf("%q has the shell do more than run one command", string(c)))
-		default:
-			word.WriteByte(c)
-			inWord = true
-		}
-	}
-	if quote != 0 {
-		return nil, s.notPlain("a quotation goes on in the next line")
-	}
-	end()
-	return words, nil
-}
-
-// value is a variable's, or the default beside it where it has none.
-func (s *shellScript) value(name, otherwise string) string {
-	value := ""
-	if name[0] >= '1' && name[0] <= '9' {
-		if at := int(name[0] - '1'); at < len(s.arguments) {
-			value = s.arguments[at]
-		}
-	} else {
-		value = s.getenv(name)
+	if number, err := strconv.Atoi(name); err == nil && number <= len(s.arguments) {
+		return text(append([]string{s.name}, s.arguments...)[number], false)
 	}
 	for _, one := range s.set {
-		if one[0] == name {
-			value = one[1]
+		if one.name == name {
+			return one.Variable
 		}
 	}
-	if value == "" {
-		return otherwise
+	switch name {
+	case "@", "*":
+		return expand.Variable{Set: true, Kind: expand.Indexed, List: s.arguments}
+	case "#":
+		return text(strconv.Itoa(len(s.arguments)), false)
+	case "BASH_SOURCE":
+		return expand.Variable{Set: true, Kind: expand.Indexed, List: []string{s.name}}
+	case "PWD":
+		return text(s.dir, true)
+	case "HOSTNAME":
+		return text(s.Hostname, false)
 	}
-	return value
+	value := s.Getenv(name)
+	return text(value, value != "")
+}
+
+// Each is for ${!prefix*}, which is not plain.
+func (s *shellScript) Each(func(string, expand.Variable) bool) {}
+
+// fields are the words that the shell makes of some.
+func (s *shellScript) fields(words ...*syntax.Word) ([]string, error) {
+	for _, word := range words {
+		if err := s.plain(word); err != nil {
+			return nil, err
+		}
+	}
+	fields, err := expand.Fields(s.expanding(), words...)
+	return fields, s.blamed(err)
+}
+
+// text is what the shell makes of a word where it takes nothing apart.
+func (s *shellScript) text(word *syntax.Word) (string, error) {
+	if err := s.plain(word); err != nil {
+		return "", err
+	}
+	text, err := expand.Literal(s.expanding(), word)
+	return text, s.blamed(err)
+}
+
+func (s *shellScript) expanding() *expand.Config {
+	return &expand.Config{Env: s, CmdSubst: s.substitute}
+}
+
+// blamed is what keeps an expansion from being known, at its line.
+func (s *shellScript) blamed(err error) error {
+	if usage := (*launch.UsageError)(nil); err == nil || errors.As(err, &usage) {
+		return err
+	}
+	return s.notPlain(err.Error())
+}
+
+// moving are variables that have another value each time, or wherever they are read.
+var moving = strings.Fields("RANDOM SRANDOM SECONDS EPOCHSECONDS EPOCHREALTIME LINENO BASHPID PPID UID EUID FUNCNAME DIRSTACK $ ? ! - _")
+
+// pattern is what a shell matches with the files that there are.
+var pattern = regexp.MustCompile(`(^|[^\\])(\\\\)*[*?[]`)
+
+// plain refuses a word of which only a shell, or the files that there are, can tell what it comes to.
+func (s *shellScript) plain(word *syntax.Word) (err error) {
+	for _, part := range word.Parts {
+		if text, isText := part.(*syntax.Lit); isText && pattern.MatchString(text.Value) {
+			return s.notPlain(fmt.Sprintf("which files %s means only the shell knows", text.Value))
+		}
+	}
+	syntax.Walk(word, func(node syntax.Node) bool {
+		known := true
+		switch part := node.(type) {
+		case *syntax.ProcSubst, *syntax.ExtGlob:
+			known = false
+		case *syntax.ParamExp:
+			known = !part.Excl && (part.Param == nil || !slices.Contains(moving, part.Param.Value))
+		}
+		if !known {
+			err = cmp.Or(err, s.notPlain("what is computed there only the shell knows"))
+		}
+		return known
+	})
+	return err
+}
+
+// substitute is what a command prints that says where one is: dirname, basename, pwd, hostname, behind cd.
+func (s *shellScript) substitute(w io.Writer, of *syntax.CmdSubst) error {
+	inner := *s
+	var printed string
+	var run func(stmt *syntax.Stmt) error
+	run = func(stmt *syntax.Stmt) error {
+		if and, isBoth := stmt.Cmd.(*syntax.BinaryCmd); isBoth && and.Op == syntax.AndStmt {
+			return cmp.Or(run(and.X), run(and.Y))
+		}
+		call, isCall := stmt.Cmd.(*syntax.CallExpr)
+		if !isCall || len(call.Assigns) > 0 || stmt.Background || stmt.Negated {
+			return s.notPlain("what is computed there only the shell knows")
+		}
+		words, err := inner.fields(call.Args...)
+		if err != nil {
+			return err
+		}
+		switch words = slices.DeleteFunc(words, func(word string) bool { return word == "--" }); {
+		case slices.Equal(words, []string{"pwd"}):
+			printed = inner.dir
+		case slices.Equal(words, []string{"hostname"}) && s.Hostname != "":
+			printed = s.Hostname
+		case len(words) == 2 && words[0] == "dirname":
+			printed = path.Dir(words[1])
+		case len(words) == 2 && words[0] == "basename":
+			printed = path.Base(words[1])
+		case len(words) == 2 && words[0] == "cd" && !strings.HasPrefix(words[1], "-"):
+			inner.dir = inner.in(words[1])
+		default:
+			return s.notPlain("what is computed there only the shell knows")
+		}
+		return nil
+	}
+	for _, stmt := range of.Stmts {
+		if err := run(stmt); err != nil {
+			return err
+		}
+	}
+	_, err := io.WriteString(w, printed)
+	return err
 }

@@ -12,18 +12,23 @@ import (
 )
 
 // ran is what a script comes to when words run it: its exports, and the command by its words.
-func ran(words, script string) (string, error) {
+func ran(words, text string) (string, error) {
 	around := Surroundings{
 		Getenv: func(name string) string { return map[string]string{"WORLD": "16"}[name] },
 		ReadFile: func(name string) ([]byte, error) {
 			if name != "run.sh" {
 				return nil, fs.ErrNotExist
 			}
-			return []byte(script), nil
+			return []byte(text), nil
 		},
 	}
-	typed, err := OfScript(strings.Fields(words), around)
-	return strings.Join(typed, "|"), err
+	around.WorkDir, around.Hostname = "/job", "w1.site"
+	script, err := OfScript(strings.Fields(words), around)
+	come := strings.Join(script.Typed, "|")
+	if script.Dir != "" && script.Dir != around.WorkDir {
+		come += " in " + script.Dir
+	}
+	return come, err
 }
 
 func TestOfScript(t *testing.T) {
@@ -36,6 +41,15 @@ func TestOfScript(t *testing.T) {
 		{"bash run.sh", "ARGS=\"--nnodes 2\"\nM=$ARGS\ntorchrun $ARGS \"$ARGS\" $UNSET train.py 2>&1 | tee log", "torchrun|--nnodes|2|--nnodes 2|train.py"},
 		{"bash run.sh", "python -m torch.distributed.run train.py > log", "python|-m|torch.distributed.run|train.py"},
 		{"bash run.sh", `deepspeed "a\n\$b" c\ d '$e'`, `deepspeed|a\n$b|c d|$e`},
+		{"bash run.sh", "cd /data\ntorchrun train.py", "torchrun|train.py in /data"},
+		{"bash run.sh", `cd "$(dirname "$0")/.." || exit 1` + "\ntorchrun train.py", "torchrun|train.py in /"},
+		{"bash run.sh", "cd sub && torchrun $PWD/train.py", "torchrun|/job/sub/train.py in /job/sub"},
+		{"bash run.sh", `HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)` + "\ntorchrun \"$HERE/train.py\"", "torchrun|/job/train.py"},
+		{"bash run.sh", "torchrun --rdzv_endpoint $(hostname):29400 --log_dir `basename $0` train.py $HOSTNAME", "torchrun|--rdzv_endpoint|w1.site:29400|--log_dir|run.sh|train.py|w1.site"},
+		{"bash run.sh", "ARGS=(--nnodes 2\n  --tag \"a b\" # why\n)\nARGS+=(\"$1\")\ntorchrun \"${ARGS[@]}\" train.py ${#ARGS[@]} ${ARGS[1]}", "torchrun|--nnodes|2|--tag|a b||train.py|5|2"},
+		{"bash run.sh 4", "N=$(( $1 * 2 ))\nexport OPTS=a\nOPTS+=b\ntorchrun --nnodes $N ${OPTS%b} train.py && echo done", "OPTS=ab|torchrun|--nnodes|8|a|train.py"},
+		{"bash run.sh", "WORLD=32\ntorchrun train.py", "WORLD=32|torchrun|train.py"}, // exported before, and so it stays
+		{"bash run.sh", "echo 'a\nb' >> log\ntorchrun train.py", "torchrun|train.py"},
 		{"torchrun run.sh", "", ""},
 		{"bash -c run.sh", "", ""},
 	} {
@@ -49,12 +63,21 @@ func TestOfScript(t *testing.T) {
 func TestScriptIsNotPlain(t *testing.T) {
 	for _, c := range []struct{ script, want string }{
 		{"source env.sh\ntorchrun train.py", "run.sh:1: preflight does not know what source does before the launch"},
-		{"\n\ncd /data", "run.sh:3: preflight does not know what cd does"},
+		{"\n\ncd", "run.sh:3: preflight does not know what cd does"},
+		{"cd -", "run.sh:1: preflight does not know what cd does"},
+		{"set -- a b", "run.sh:1: preflight does not know what set does"},
 		{"N=$(nvidia-smi -L | wc -l)", "run.sh:1: what is computed there only the shell knows"},
-		{"A=1\nif [ $A = 1 ]; then\ntorchrun train.py\nfi", `run.sh:2: "[" has the shell do more`},
-		{"A=(--nnodes 2)", `run.sh:1: "(" has the shell do more`},
-		{"torchrun train.py && echo", `run.sh:1: "&" has the shell do more`},
-		{"echo 'a\nb'", "run.sh:1: a quotation goes on"},
+		{"A=1\nB=$(date +%s)", "run.sh:2: what is computed there only the shell knows"},
+		{"torchrun --rdzv_id $RANDOM train.py", "run.sh:1: what is computed there only the shell knows"},
+		{"torchrun train.py <(cat a)", "run.sh:1: what is computed there only the shell knows"},
+		{"torchrun train.py data/*.json", "run.sh:1: which files data/*.json means only the shell knows"},
+		{"A=1\nif [ $A = 1 ]; then\ntorchrun train.py\nfi", "run.sh:2: what starts there has the shell do more"},
+		{"declare -A A", "run.sh:1: what starts there has the shell do more"},
+		{"A[2]=b", "run.sh:1: it sets more than plain variables and lists"},
+		{"A=([2]=b)", "run.sh:1: it gives the places of a list"},
+		{"torchrun train.py &", "run.sh:1: a command behind"},
+		{"torchrun train.py < in", `run.sh:1: "<" has the shell do more`},
+		{"A=1\necho 'a\nb", "run.sh:2: reached EOF without closing quote"},
 		{"echo hello", "run.sh: it begins no launch"},
 	} {
 		got, err := ran("bash run.sh", c.script)
