@@ -59,6 +59,14 @@ func calling(to string) func(*facts.JobProcess) {
 	}
 }
 
+// baton has a rank sleep between looks at a lock.
+func baton(lock facts.BuildLock) func(*facts.JobProcess) {
+	return func(p *facts.JobProcess) {
+		lock.Path = "/home/ann/.cache/torch_extensions/py311_cu124/fused_adam/lock"
+		p.WaitsIn, p.Locks = "hrtimer_nanosleep", []facts.BuildLock{lock}
+	}
+}
+
 // elasticAgents makes launchers of torchrun that wait for each other of a job.
 func elasticAgents(nodes []Node) {
 	for i := range nodes {
@@ -152,6 +160,22 @@ func TestJudge(t *testing.T) {
 		{name: "patience: an op is compiled", does: func(n []Node) {
 			each(n, func(p *facts.JobProcess) { silent(p); p.Compiles, p.CompilesFor, p.Busy = "shm_comm", 80, true }, 4)
 		}, want: "6 of 8 ranks have met at 10.0.0.1:29500; w4: ranks 6, 7: compiling shm_comm since 80 s"},
+		{name: "a lock that nobody holds", does: func(n []Node) { each(n, baton(facts.BuildLock{Made: 7, Age: 7200}), 4) }, code: 1,
+			want: "8 of 8 ranks have met at 10.0.0.1:29500; w4: ranks 6, 7: waits for the lock of fused_adam, as it seems: whoever built that op has ended, and its lock is still there"},
+		{name: "patience: a lock that a rank of the node holds", does: func(n []Node) { each(n, baton(facts.BuildLock{Made: 7, Holder: 102}), 4) },
+			want: "8 of 8 ranks have met at 10.0.0.1:29500; all have met, so that what hangs comes after it"},
+		{name: "patience: a lock in a shared home that a rank of another node holds", does: func(n []Node) {
+			each(n, baton(facts.BuildLock{Made: 7}), 4)
+			each(n, baton(facts.BuildLock{Made: 7, Holder: 101}), 3)
+		}, want: "8 of 8 ranks have met at 10.0.0.1:29500; all have met, so that what hangs comes after it"},
+		{name: "a lock of the same name on another node is held", does: func(n []Node) {
+			each(n, baton(facts.BuildLock{Made: 7}), 4)
+			each(n, baton(facts.BuildLock{Made: 8, Holder: 101}), 3)
+		}, code: 1, want: "8 of 8 ranks have met at 10.0.0.1:29500; w4: ranks 6, 7: waits for the lock of fused_adam, as it seems: whoever built that op has ended, and its lock is still there"},
+		{name: "a lock that nobody waits for", does: func(n []Node) {
+			each(n, baton(facts.BuildLock{Made: 7}), 4)
+			each(n, func(p *facts.JobProcess) { p.WaitsIn = "do_poll" }, 4)
+		}, want: "8 of 8 ranks have met at 10.0.0.1:29500; all have met, so that what hangs comes after it"},
 		{name: "patience: importing", does: func(n []Node) { each(n, func(p *facts.JobProcess) { silent(p); p.Busy = true }, 4) },
 			want: "6 of 8 ranks have met at 10.0.0.1:29500; w4: ranks 6, 7: computing or reading since the start 80 s ago, no call yet"},
 		{name: "patience: just started", does: func(n []Node) {

@@ -2,8 +2,8 @@
 
 // Package jobs looks at the distributed launches that run on this machine: which processes are
 // ranks and launchers of one, what each was told of its place in it, and what it waits in. It
-// reads /proc and nothing else: it refuses to signal, trace or call anybody, and to keep any
-// variable or argument that does not say where ranks meet.
+// reads /proc, and looks for the locks of ops that torch builds: it refuses to signal, trace or call
+// anybody, and to keep any variable or argument that does not say where ranks meet or build.
 package jobs
 
 import (
@@ -75,6 +75,7 @@ func Look(ctx context.Context, o machine.Options, at int, own map[string]string)
 		}
 		p.waiting(o, up)
 		p.connected(tables, ports, own)
+		p.locks(ctx, o, all)
 		seen.Processes = append(seen.Processes, *p.told)
 	}
 	for _, port := range slices.Sorted(maps.Keys(ports)) {

@@ -198,3 +198,39 @@ func TestLaunchers(t *testing.T) {
 		}
 	}
 }
+
+// TestLocks: a rank is told of the locks where torch builds ops for it, as it sees them, and of who has one open.
+func TestLocks(t *testing.T) {
+	at := func(pid int, file string) string { return fmt.Sprintf("/proc/%d/root%s", pid, file) }
+	held, left, named := "/home/ann/.cache/torch_extensions/py311_cu124/fused_adam/lock", "/home/ann/.cache/torch_extensions/py311_cu124/shm_comm/lock", "/scratch/ops/cpu_adam/lock"
+	o := plant(t, header,
+		standing{pid: 100, parent: 1, argv: "/usr/bin/python3 train.py", environ: rank + ",RANK=0,HOME=/home/ann", state: "S"},
+		standing{pid: 101, parent: 1, argv: "/usr/bin/python3 train.py", environ: rank + ",RANK=1,HOME=/home/ann,TORCH_EXTENSIONS_DIR=/scratch/ops", state: "S"},
+		standing{pid: 102, parent: 1, argv: "/usr/bin/python3 train.py", environ: rank + ",RANK=2,HOME=/home/ann,XDG_CACHE_HOME=/scratch/cache", state: "S"},
+		standing{pid: 103, parent: 1, argv: "/usr/bin/python3 train.py", environ: rank + ",RANK=3,HOME=/home/ann", state: "D"}, // its home may not answer
+		standing{pid: 104, parent: 1, argv: "/usr/bin/python3 -m build", state: "S"},
+	)
+	fixture.Write(t, o, map[string]string{
+		at(100, held): "", at(100, left): "", at(100, path.Dir(left)+"/build.ninja"): "", at(101, named): "", at(101, held): "", at(103, left): "",
+		"/elsewhere/lock": "",
+	})
+	fixture.Link(t, o, o.At(at(100, held)), "/proc/104/fd/3")
+	fixture.Link(t, o, o.At("/elsewhere/lock"), "/proc/104/fd/4")
+	got, err := Look(t.Context(), o, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for _, p := range got.Processes {
+		for _, lock := range p.Locks {
+			told = append(told, fmt.Sprintf("%d %s held by %d", p.PID, lock.Path, lock.Holder))
+			if lock.Made == 0 || lock.Age < 0 || lock.Age > 60 {
+				t.Errorf("when was it made? %+v", lock)
+			}
+		}
+	}
+	want := []string{"100 " + held + " held by 104", "100 " + left + " held by 0", "101 " + named + " held by 0"}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
