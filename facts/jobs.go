@@ -46,6 +46,8 @@ type JobProcess struct {
 	Apart bool `json:"apart,omitempty"`
 	// Exit is what a rank that nobody has collected ended with: an exit code, or 128 and the signal.
 	Exit *int `json:"exit,omitempty"`
+	// OOMKills is how many processes of its cgroup the kernel has killed for want of memory.
+	OOMKills int `json:"oom_kills,omitempty"`
 	// Torch is whether torch's library is loaded, nil where that may not be read.
 	Torch *bool `json:"torch,omitempty"`
 	// Compiles is the op that a child compiles, and CompilesFor since when.

@@ -103,6 +103,17 @@ func TestJudge(t *testing.T) {
 			killed := 128 + 9
 			of(n, 3)[1].State, of(n, 3)[1].Exit, of(n, 3)[1].Sockets = "Z", &killed, nil
 		}, code: 1, want: "7 of 8 ranks have met at 10.0.0.1:29500; w3: rank 5: ended by signal 9, and nobody has noticed"},
+		{name: "a rank is killed for want of memory", does: func(n []Node) {
+			killed := 128 + 9
+			of(n, 3)[1].State, of(n, 3)[1].Exit, of(n, 3)[1].Sockets = "Z", &killed, nil
+			n[2].Jobs.Processes[0].OOMKills = 1
+		}, code: 1, want: "7 of 8 ranks have met at 10.0.0.1:29500; w3: rank 5: ended by signal 9, and nobody has noticed; the kernel has killed a process of their cgroup for want of memory"},
+		{name: "a rank was killed for want of memory and is gone", does: func(n []Node) {
+			n[2].Jobs.Processes = n[2].Jobs.Processes[:2]
+			of(n, 3)[0].OOMKills = 2
+		}, code: 1, want: "7 of 8 ranks have met at 10.0.0.1:29500; w3: 1 of its 2 ranks run: the others have ended; the kernel has killed 2 processes of their cgroup for want of memory"},
+		{name: "another process of a cgroup was killed, and all ranks run", does: func(n []Node) { n[2].Jobs.Processes[0].OOMKills = 1 },
+			want: "8 of 8 ranks have met at 10.0.0.1:29500; all have met, so that what hangs comes after it"},
 		{name: "containers are paused", does: func(n []Node) {
 			each(n, func(p *facts.JobProcess) { p.State, p.WaitsIn = "D", "__refrigerator" }, 4)
 		}, code: 1, want: "8 of 8 ranks have met at 10.0.0.1:29500; w4: ranks 6, 7: frozen with its cgroup: its container is paused, or its step suspended"},

@@ -55,17 +55,6 @@ func parseCPUMax(text string) (processors float64, limited bool) {
 	return q / p, true
 }
 
-// memoryLimit is the limit in bytes that a cgroup directory sets. Version 1
-// writes no limit as the largest multiple of the page size.
-func (c cgroup) memoryLimit(dir string) (int64, bool) {
-	name := "memory.limit_in_bytes"
-	if c.V2 {
-		name = "memory.max"
-	}
-	limit, set := machine.Number(filepath.Join(dir, name))
-	return limit, set && limit < 1<<62
-}
-
 // memoryUsed is the memory in bytes that a cgroup directory cannot give back:
 // what it is charged for, less the page cache the kernel drops first. That is
 // what the kernel's OOM killer and kubelet's evictions go by.

@@ -46,6 +46,7 @@ type process struct {
 // Look lists the processes of launches. at is a port that is of interest besides those at which
 // they meet, 0 for none; own are the machine's addresses with their interfaces.
 func Look(ctx context.Context, o machine.Options, at int, own map[string]string) (*facts.Jobs, error) {
+	o = o.Together()
 	proc, err := procfs.NewFS(o.At("/proc"))
 	if err != nil {
 		return nil, err
@@ -189,6 +190,7 @@ func (p *process) waiting(o machine.Options, up float64) {
 	p.told.Age = max(0, up-float64(p.stat.Starttime)/ticks)
 	owner, tracer := statusOf(o, p.PID)
 	p.told.User, p.told.Tracer = machine.Owner(o, owner), tracer
+	p.told.OOMKills = oomKills(o, p.PID)
 	if wchan, err := p.Wchan(); err == nil && wchan != "0" {
 		p.told.WaitsIn = wchan
 	}

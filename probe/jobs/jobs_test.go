@@ -234,3 +234,36 @@ func TestLocks(t *testing.T) {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
+
+// TestOOMKills: those of a rank's own cgroup count, and of those above it where a limit is set, of both versions.
+func TestOOMKills(t *testing.T) {
+	const v2, v1 = "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n", "30 20 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+	for name, c := range map[string]struct {
+		mounts, cgroup string
+		files          map[string]string
+		want           int
+	}{
+		"its own": {v2, "0::/job/step", map[string]string{"/sys/fs/cgroup/job/step/memory.events": "low 0\noom 3\noom_kill 2\noom_group_kill 0\n"}, 2},
+		"a job with a limit": {v2, "0::/job/step", map[string]string{
+			"/sys/fs/cgroup/job/step/memory.events": "oom_kill 0\n", "/sys/fs/cgroup/job/memory.events": "oom_kill 4\n", "/sys/fs/cgroup/job/memory.max": "1073741824\n"}, 4},
+		"all sessions of the machine": {v2, "0::/user.slice/session", map[string]string{
+			"/sys/fs/cgroup/user.slice/session/memory.events": "oom_kill 0\n", "/sys/fs/cgroup/user.slice/memory.events": "oom_kill 9\n", "/sys/fs/cgroup/user.slice/memory.max": "max\n"}, 0},
+		"version 1": {v1, "4:memory:/job", map[string]string{"/sys/fs/cgroup/memory/job/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n"}, 1},
+		"version 1, no limit above": {v1, "4:memory:/slice/job", map[string]string{
+			"/sys/fs/cgroup/memory/slice/memory.oom_control": "oom_kill 5\n", "/sys/fs/cgroup/memory/slice/memory.limit_in_bytes": "9223372036854771712\n"}, 0},
+		"no cgroups": {"", "0::/job", nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := plant(t, header, standing{pid: 100, parent: 1, argv: "/usr/bin/python3 train.py", environ: rank + ",RANK=0", state: "S"})
+			fixture.Write(t, o, c.files)
+			fixture.Write(t, o, map[string]string{"/proc/self/mountinfo": c.mounts, "/proc/100/cgroup": c.cgroup + "\n"})
+			got, err := Look(t.Context(), o, 0, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kills := got.Processes[0].OOMKills; kills != c.want {
+				t.Errorf("%d, want %d", kills, c.want)
+			}
+		})
+	}
+}

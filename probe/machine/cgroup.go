@@ -75,3 +75,14 @@ func (c Cgroup) Upward() iter.Seq[string] {
 		}
 	}
 }
+
+// MemoryLimit is the limit in bytes that a cgroup directory sets. Version 1
+// writes no limit as the largest multiple of the page size.
+func (c Cgroup) MemoryLimit(dir string) (int64, bool) {
+	name := "memory.limit_in_bytes"
+	if c.V2 {
+		name = "memory.max"
+	}
+	limit, set := Number(filepath.Join(dir, name))
+	return limit, set && limit < 1<<62
+}
