@@ -209,6 +209,29 @@ func TestJudge(t *testing.T) {
 			launcher.PID, rank.PID, rank.Launcher = 200, 201, 200
 			n[1].Jobs.Processes = append(n[1].Jobs.Processes, launcher, rank)
 		}, code: 1, want: "8 of 8 ranks have met at 10.0.0.1:29500; w2: two jobs meet at port 29500: each takes the other's ranks for its own"},
+		{name: "another user's job", does: func(n []Node) {
+			for i := range 2 {
+				for _, p := range n[i].Jobs.Processes[:3] {
+					p.PID, p.User, p.Script, p.Port = p.PID+200, "bob", "tune.py", 29511
+					if p.Launcher != 0 {
+						p.Launcher, p.Parent = 300, 300
+					}
+					n[i].Jobs.Processes = append(n[i].Jobs.Processes, p)
+				}
+			}
+		}, want: "8 of 8 ranks have met at 10.0.0.1:29500; w1, w2: another user's job runs there too: bob's tune.py; all have met, so that what hangs comes after it"},
+		{name: "another user's ranks without a launcher are no leftovers of ours", does: func(n []Node) {
+			p := of(n, 2)[0]
+			p.PID, p.Launcher, p.Parent, p.User, p.Port = 50, 0, 1, "bob", 29511
+			n[1].Jobs.Processes = append(n[1].Jobs.Processes, p)
+		}, want: "8 of 8 ranks have met at 10.0.0.1:29500; w2: another user's job runs there too: bob's train.py; all have met, so that what hangs comes after it"},
+		{name: "another user's rank 0 holds the port", does: func(n []Node) {
+			p := of(n, 1)[0]
+			p.PID, p.Launcher, p.Parent, p.User = 50, 0, 1, "bob"
+			p.Sockets = []facts.JobSocket{{State: facts.SocketListening, Address: "0.0.0.0", Port: 29500}}
+			n[0].Jobs.Processes = append(n[0].Jobs.Processes, p)
+			n[2].Jobs.Processes = append(n[2].Jobs.Processes, p) // where nobody is called
+		}, code: 1, want: "8 of 8 ranks have met at 10.0.0.1:29500; w1: rank 0 of another user's job, bob's, takes the calls at port 29500, where this job meets"},
 		{name: "another job at another port is nobody's business", does: func(n []Node) {
 			launcher, rank := n[1].Jobs.Processes[0], of(n, 2)[0]
 			launcher.PID, rank.PID, rank.Launcher, rank.Port, launcher.Port, rank.World = 200, 201, 200, 29511, 29511, 1
