@@ -78,7 +78,7 @@ var rooms = []room{
 	{"probe/gpu", []string{"facts", "hostsys", "lazyregexp", "probe/machine", "probe/nvml"}, nil, looks},
 	{"probe/python", []string{"facts", "hostsys", "lazyregexp", "probe/machine"}, nil, looks},
 	{"probe/launch", []string{"facts", "hostsys", "lazyregexp", "probe/machine", "secret"}, nil, looks},
-	{"probe/jobs", []string{"facts", "probe/machine"}, []string{"os/exec"}, "what runs is looked at and never called: it opens /proc and nothing else"},
+	{"probe/jobs", []string{"facts", "hostsys", "probe/machine"}, []string{"os/exec"}, "what runs is looked at and never called: it opens /proc, cgroups and locks, and nothing else"},
 	{"probe/nvml", []string{"facts"}, nil, "it runs in a process of its own, which a driver may hang or kill"},
 	{"probe/startlimit", nil, nil, "it runs before anything else of the program, and must cost it nothing"},
 

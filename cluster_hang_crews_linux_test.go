@@ -64,7 +64,7 @@ for local, mode in enumerate(modes):
     if mode == 'none':
         continue
     tells = dict(one.split('=', 1) for one in os.environ['TELLS'].format(rank=rank, local=local).split())
-    env = dict(os.environ, PART='%d %s' % (rank, mode), **tells)
+    env = dict(os.environ, HOME='/root', PART='%d %s' % (rank, mode), **tells)
     argv = ['/root/hung/bin/python3', '-u', '/root/hung/train.py', '--local_rank=%d' % local]
     if mode == 'apart':
         argv = ['/usr/bin/unshare', '--net'] + argv
@@ -93,6 +93,13 @@ def build():
     try: os.symlink('/bin/sleep', '/root/ninja')
     except FileExistsError: pass
     subprocess.Popen(['/root/ninja', '1000'], cwd=at)
+def wait(): # for whoever has made the lock, as torch does
+    at = os.environ['HOME'] + '/.cache/torch_extensions/py311_cpu/fused_adam'
+    os.makedirs(at, exist_ok=True)
+    open(at + '/lock', 'w').close()
+    said()
+    while os.path.exists(at + '/lock'):
+        time.sleep(.1)
 if mode in ('exit', 'kill'):
     said()
     os._exit(127) if mode == 'exit' else os.kill(os.getpid(), signal.SIGKILL)
@@ -120,6 +127,8 @@ if mode == 'write':
         os.set_blocking(out[1], True)
 if mode in ('meet', 'leave', 'build', 'stop', 'write') or mode == 'trace' and os.getpid() != self:
     said()
+if mode == 'wait':
+    wait()
 if mode == 'stop':
     os.kill(os.getpid(), signal.SIGSTOP)
 if mode == 'write':
@@ -150,7 +159,7 @@ var launchers = map[string]struct{ line, tells string }{
 
 // crew is what a node starts: as whom, what it is told, what the launcher itself does (host and
 // gather: torchrun's meet before there are ranks; stop), and what its two ranks do: meet, call
-// (and get nowhere), sleep, import, compile, build (having met), stop, trace, write (and nobody
+// (and get nowhere), sleep, import, compile, build (having met), wait (for a lock of an op), stop, trace, write (and nobody
 // reads), exit, kill, leave (the launcher ends), apart (in a network of its own), none.
 type crew struct {
 	node    int // counted from 1
@@ -235,7 +244,7 @@ func board(t *testing.T, cluster *testhosts.Cluster, c crew) (end func()) {
 			t.Error(err)
 		}
 		_ = cmd.Wait() // it was killed
-		if _, err := node.Run(t.Context(), "/bin/rm", "-f", "/root/taken", "/root/disturbed"); err != nil {
+		if _, err := node.Run(t.Context(), "/bin/rm", "-f", "/root/taken", "/root/disturbed", "/root/.cache/torch_extensions/py311_cpu/fused_adam/lock"); err != nil {
 			t.Error(err)
 		}
 	}

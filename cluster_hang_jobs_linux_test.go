@@ -73,6 +73,8 @@ var hung = []struct {
 		want: "8 of 8 ranks have met at 10.77.1.1:29500; w2: rank 3: blocked as it writes its output, which nobody reads: what takes it is stopped, full or hung"},
 	{name: "an op is compiled after the meeting", crews: map[int]crew{4: {modes: "build meet"}},
 		want: "8 of 8 ranks have met at 10.77.1.1:29500; w4: rank 6: compiling shm_comm since A; all have met, so that what hangs comes after it"},
+	{name: "a lock whose maker has ended", crews: map[int]crew{4: {modes: "wait wait"}}, code: 1,
+		want: "8 of 8 ranks have met at 10.77.1.1:29500; w4: ranks 6, 7: waits for the lock of fused_adam, as it seems: whoever built that op has ended, and its lock is still there"},
 	{name: "a rank imports", crews: map[int]crew{4: {modes: "meet import"}},
 		want: "7 of 8 ranks have met at 10.77.1.1:29500; w4: rank 7: computing or reading since the start A ago, no call yet"},
 	{name: "a container without its host's network", all: crew{modes: "call call"}, crews: map[int]crew{1: {modes: "apart call"}}, code: 1,

@@ -3,7 +3,7 @@
 package facts
 
 // Jobs is what one machine shows of the distributed launches that run on it. Nobody is asked:
-// all of it is read from /proc, and no process notices.
+// all of it is read from /proc, and where torch builds ops, and no process notices.
 type Jobs struct {
 	// Addresses are the machine's own, each with its interface.
 	Addresses map[string]string `json:"addresses"`
@@ -46,17 +46,31 @@ type JobProcess struct {
 	Apart bool `json:"apart,omitempty"`
 	// Exit is what a rank that nobody has collected ended with: an exit code, or 128 and the signal.
 	Exit *int `json:"exit,omitempty"`
+	// OOMKills is how many processes of its cgroup the kernel has killed for want of memory.
+	OOMKills int `json:"oom_kills,omitempty"`
 	// Torch is whether torch's library is loaded, nil where that may not be read.
 	Torch *bool `json:"torch,omitempty"`
 	// Compiles is the op that a child compiles, and CompilesFor since when.
 	Compiles    string  `json:"compiles,omitempty"`
 	CompilesFor float64 `json:"compiles_for,omitempty" unit:"s"`
 
+	// Locks are those of ops that torch builds where it builds them for this rank.
+	Locks []BuildLock `json:"locks,omitempty"`
+
 	Meeting
 	// Sockets are those that may be of the meeting, nil with Unread where they may not be read.
 	Sockets []JobSocket `json:"sockets,omitempty"`
 	// Unread is why its environment or its sockets could not be read: "permission denied".
 	Unread string `json:"unread,omitempty"`
+}
+
+// BuildLock is the lock of an op that torch builds, which is there while it does.
+type BuildLock struct {
+	Path string  `json:"path"` // as the rank sees it
+	Made int64   `json:"made"` // in nanoseconds since 1970, which tells whether two nodes see one file
+	Age  float64 `json:"age" unit:"s"`
+	// Holder is the process here that has it open, as whoever builds has, 0 for none.
+	Holder int `json:"holder,omitempty"`
 }
 
 // Meeting is what a process was told of its place in a job, by its environment or, of a

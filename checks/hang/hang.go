@@ -72,7 +72,7 @@ func Judge(r *Report, endpoint string, sshPort int) {
 		findings = slices.Concat(findings, j.told(), j.absent(), j.surplus(), j.halted())
 		waiting, waits := j.waiting(findings)
 		findings = append(findings, waiting...)
-		r.Waits, r.Joined = append([]Wait{}, waits...), j.joined()
+		r.Waits, r.Joined = append(append([]Wait{}, waits...), j.shares()...), j.joined()
 		nobodyIsLate := len(findings) == 0 && r.Joined == r.World
 		r.Named = j.names(nobodyIsLate || r.Endpoint == "")
 	} else {

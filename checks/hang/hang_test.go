@@ -59,6 +59,14 @@ func calling(to string) func(*facts.JobProcess) {
 	}
 }
 
+// baton has a rank sleep between looks at a lock.
+func baton(lock facts.BuildLock) func(*facts.JobProcess) {
+	return func(p *facts.JobProcess) {
+		lock.Path = "/home/ann/.cache/torch_extensions/py311_cu124/fused_adam/lock"
+		p.WaitsIn, p.Locks = "hrtimer_nanosleep", []facts.BuildLock{lock}
+	}
+}
+
 // elasticAgents makes launchers of torchrun that wait for each other of a job.
 func elasticAgents(nodes []Node) {
 	for i := range nodes {
@@ -95,6 +103,17 @@ func TestJudge(t *testing.T) {
 			killed := 128 + 9
 			of(n, 3)[1].State, of(n, 3)[1].Exit, of(n, 3)[1].Sockets = "Z", &killed, nil
 		}, code: 1, want: "7 of 8 ranks have met at 10.0.0.1:29500; w3: rank 5: ended by signal 9, and nobody has noticed"},
+		{name: "a rank is killed for want of memory", does: func(n []Node) {
+			killed := 128 + 9
+			of(n, 3)[1].State, of(n, 3)[1].Exit, of(n, 3)[1].Sockets = "Z", &killed, nil
+			n[2].Jobs.Processes[0].OOMKills = 1
+		}, code: 1, want: "7 of 8 ranks have met at 10.0.0.1:29500; w3: rank 5: ended by signal 9, and nobody has noticed; the kernel has killed a process of their cgroup for want of memory"},
+		{name: "a rank was killed for want of memory and is gone", does: func(n []Node) {
+			n[2].Jobs.Processes = n[2].Jobs.Processes[:2]
+			of(n, 3)[0].OOMKills = 2
+		}, code: 1, want: "7 of 8 ranks have met at 10.0.0.1:29500; w3: 1 of its 2 ranks run: the others have ended; the kernel has killed 2 processes of their cgroup for want of memory"},
+		{name: "another process of a cgroup was killed, and all ranks run", does: func(n []Node) { n[2].Jobs.Processes[0].OOMKills = 1 },
+			want: "8 of 8 ranks have met at 10.0.0.1:29500; all have met, so that what hangs comes after it"},
 		{name: "containers are paused", does: func(n []Node) {
 			each(n, func(p *facts.JobProcess) { p.State, p.WaitsIn = "D", "__refrigerator" }, 4)
 		}, code: 1, want: "8 of 8 ranks have met at 10.0.0.1:29500; w4: ranks 6, 7: frozen with its cgroup: its container is paused, or its step suspended"},
@@ -152,6 +171,22 @@ func TestJudge(t *testing.T) {
 		{name: "patience: an op is compiled", does: func(n []Node) {
 			each(n, func(p *facts.JobProcess) { silent(p); p.Compiles, p.CompilesFor, p.Busy = "shm_comm", 80, true }, 4)
 		}, want: "6 of 8 ranks have met at 10.0.0.1:29500; w4: ranks 6, 7: compiling shm_comm since 80 s"},
+		{name: "a lock that nobody holds", does: func(n []Node) { each(n, baton(facts.BuildLock{Made: 7, Age: 7200}), 4) }, code: 1,
+			want: "8 of 8 ranks have met at 10.0.0.1:29500; w4: ranks 6, 7: waits for the lock of fused_adam, as it seems: whoever built that op has ended, and its lock is still there"},
+		{name: "patience: a lock that a rank of the node holds", does: func(n []Node) { each(n, baton(facts.BuildLock{Made: 7, Holder: 102}), 4) },
+			want: "8 of 8 ranks have met at 10.0.0.1:29500; all have met, so that what hangs comes after it"},
+		{name: "patience: a lock in a shared home that a rank of another node holds", does: func(n []Node) {
+			each(n, baton(facts.BuildLock{Made: 7}), 4)
+			each(n, baton(facts.BuildLock{Made: 7, Holder: 101}), 3)
+		}, want: "8 of 8 ranks have met at 10.0.0.1:29500; all have met, so that what hangs comes after it"},
+		{name: "a lock of the same name on another node is held", does: func(n []Node) {
+			each(n, baton(facts.BuildLock{Made: 7}), 4)
+			each(n, baton(facts.BuildLock{Made: 8, Holder: 101}), 3)
+		}, code: 1, want: "8 of 8 ranks have met at 10.0.0.1:29500; w4: ranks 6, 7: waits for the lock of fused_adam, as it seems: whoever built that op has ended, and its lock is still there"},
+		{name: "a lock that nobody waits for", does: func(n []Node) {
+			each(n, baton(facts.BuildLock{Made: 7}), 4)
+			each(n, func(p *facts.JobProcess) { p.WaitsIn = "do_poll" }, 4)
+		}, want: "8 of 8 ranks have met at 10.0.0.1:29500; all have met, so that what hangs comes after it"},
 		{name: "patience: importing", does: func(n []Node) { each(n, func(p *facts.JobProcess) { silent(p); p.Busy = true }, 4) },
 			want: "6 of 8 ranks have met at 10.0.0.1:29500; w4: ranks 6, 7: computing or reading since the start 80 s ago, no call yet"},
 		{name: "patience: just started", does: func(n []Node) {
@@ -174,6 +209,29 @@ func TestJudge(t *testing.T) {
 			launcher.PID, rank.PID, rank.Launcher = 200, 201, 200
 			n[1].Jobs.Processes = append(n[1].Jobs.Processes, launcher, rank)
 		}, code: 1, want: "8 of 8 ranks have met at 10.0.0.1:29500; w2: two jobs meet at port 29500: each takes the other's ranks for its own"},
+		{name: "another user's job", does: func(n []Node) {
+			for i := range 2 {
+				for _, p := range n[i].Jobs.Processes[:3] {
+					p.PID, p.User, p.Script, p.Port = p.PID+200, "bob", "tune.py", 29511
+					if p.Launcher != 0 {
+						p.Launcher, p.Parent = 300, 300
+					}
+					n[i].Jobs.Processes = append(n[i].Jobs.Processes, p)
+				}
+			}
+		}, want: "8 of 8 ranks have met at 10.0.0.1:29500; w1, w2: another user's job runs there too: bob's tune.py; all have met, so that what hangs comes after it"},
+		{name: "another user's ranks without a launcher are no leftovers of ours", does: func(n []Node) {
+			p := of(n, 2)[0]
+			p.PID, p.Launcher, p.Parent, p.User, p.Port = 50, 0, 1, "bob", 29511
+			n[1].Jobs.Processes = append(n[1].Jobs.Processes, p)
+		}, want: "8 of 8 ranks have met at 10.0.0.1:29500; w2: another user's job runs there too: bob's train.py; all have met, so that what hangs comes after it"},
+		{name: "another user's rank 0 holds the port", does: func(n []Node) {
+			p := of(n, 1)[0]
+			p.PID, p.Launcher, p.Parent, p.User = 50, 0, 1, "bob"
+			p.Sockets = []facts.JobSocket{{State: facts.SocketListening, Address: "0.0.0.0", Port: 29500}}
+			n[0].Jobs.Processes = append(n[0].Jobs.Processes, p)
+			n[2].Jobs.Processes = append(n[2].Jobs.Processes, p) // where nobody is called
+		}, code: 1, want: "8 of 8 ranks have met at 10.0.0.1:29500; w1: rank 0 of another user's job, bob's, takes the calls at port 29500, where this job meets"},
 		{name: "another job at another port is nobody's business", does: func(n []Node) {
 			launcher, rank := n[1].Jobs.Processes[0], of(n, 2)[0]
 			launcher.PID, rank.PID, rank.Launcher, rank.Port, launcher.Port, rank.World = 200, 201, 200, 29511, 29511, 1

@@ -21,12 +21,13 @@ type member struct {
 
 // job is what belongs together of what runs on the nodes.
 type job struct {
-	nodes   []Node
-	members []member
-	watched bool     // whether launchers are seen, so that a rank without has lost its own
-	left    []member // ranks of an earlier job, which no launcher watches any more
-	named   []member // those that something is said of
-	most    facts.Meeting
+	nodes     []Node
+	members   []member
+	watched   bool     // whether launchers are seen, so that a rank without has lost its own
+	left      []member // ranks of an earlier job, which no launcher watches any more
+	strangers []member // ranks and launchers of other users' jobs
+	named     []member // those that something is said of
+	most      facts.Meeting
 }
 
 // findJob finds the members of one job: that which meets at host and port, of 0 that on the most
@@ -63,13 +64,17 @@ func findJob(nodes []Node, host string, port int) *job {
 	for _, m := range live {
 		taken[m.node] = taken[m.node] || m.place() == together
 	}
+	var elsewhere []member
 	for _, m := range live {
 		// Whoever meets elsewhere is of this job if it has nothing else on that node.
 		if m.place() == together || !taken[m.node] && cmp.Or(m.Script, script) == script {
 			j.members = append(j.members, m)
+		} else {
+			elsewhere = append(elsewhere, m)
 		}
 	}
 	j.adopt(together)
+	j.part(elsewhere)
 	told := func(field func(facts.Meeting) string) string {
 		return mostOf(j.members, func(m member) string { return field(m.told()) }, func(value string) bool { return false })
 	}

@@ -148,9 +148,28 @@ func (j *job) gone(node *Node) (findings []checks.Finding) {
 	}
 	if ranks > 0 && ranks < local {
 		findings = append(findings, checks.Finding{Nodes: []string{node.Name},
-			Summary: fmt.Sprintf("%d of its %d ranks run: the others have ended", ranks, local),
+			Summary: fmt.Sprintf("%d of its %d ranks run: the others have ended", ranks, local) + starved(all),
 			Got:     j.missingRanks(),
 			Remedy:  []fix.Command{fix.Note("Read what those ranks said last: that of a rank which ended is where the launch was typed, or below torchrun's --log-dir.")}})
 	}
 	return findings
+}
+
+// starved is that the kernel has killed processes of the cgroup that members or their launcher are in, as the rest of
+// a sentence; "" where it has not.
+func starved(all []member) string {
+	most := 0
+	for _, m := range all {
+		most = max(most, m.OOMKills)
+		if m.launcher != nil {
+			most = max(most, m.launcher.OOMKills)
+		}
+	}
+	switch most {
+	case 0:
+		return ""
+	case 1:
+		return "; the kernel has killed a process of their cgroup for want of memory"
+	}
+	return fmt.Sprintf("; the kernel has killed %d processes of their cgroup for want of memory", most)
 }

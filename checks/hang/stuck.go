@@ -20,6 +20,7 @@ func (m member) stuck() *checks.Finding {
 		f := &checks.Finding{Summary: "ended" + m.how() + ", and nobody has noticed",
 			Remedy: []fix.Command{fix.Note("Read what it said last, and start the job anew.")}}
 		if m.Exit != nil && *m.Exit == 128+9 {
+			f.Summary += starved([]member{m})
 			f.Remedy = append(f.Remedy, fix.On(`sudo dmesg -T | grep -i "killed process" | tail -n 5`).Remark("whether the kernel did it, for want of memory"))
 		}
 		return f

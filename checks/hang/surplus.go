@@ -17,7 +17,7 @@ import (
 
 // surplus finds who is there too often, or is of another job.
 func (j *job) surplus() []checks.Finding {
-	return slices.Concat(j.twins(), j.leftovers(), j.shared(), j.crowd())
+	return slices.Concat(j.twins(), j.leftovers(), j.occupied(), j.shared(), j.crowd())
 }
 
 // twins finds launchers on several nodes that were told one node rank, as all are without

@@ -3,6 +3,7 @@
 package hang
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -36,7 +37,7 @@ func (j *job) waiting(found []checks.Finding) (findings []checks.Finding, waits 
 	}
 	var all standing
 	for _, m := range j.members {
-		stuck := m.stuck()
+		stuck := cmp.Or(m.stuck(), j.locked(m))
 		if m.Restarts > 0 {
 			all.add(m, patient("started anew by its launcher, for the %s time %s ago", humanize.Ordinal(m.Restarts), age))
 		}

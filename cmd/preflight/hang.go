@@ -21,9 +21,10 @@ func hangCommand() *cobra.Command {
 a process of it, ranks that were told another address, port, size or run ID,
 ranks that have ended, are stopped, call and get no answer, compile or load. It
 is found by what runs there, whichever launcher has started it. Of processes
-only /proc is read: nobody is signalled, traced or called. Ranks of another user
-need that user's login, or root's. --stacks has py-spy, where a node has it, read where
-the Python of the named ranks is; none is stopped for it.
+only /proc is read, and the locks of ops that torch builds: nobody is signalled, traced
+or called. Ranks of another user need that user's login, or root's. --stacks has
+py-spy, where a node has it, read where the Python of the named ranks is; none is
+stopped for it.
 
 Exit codes: 0 nothing is wrong but patience, 1 somebody is missing or wrong,
 2 could not tell, or no job was found.`,

@@ -4,85 +4,26 @@ package host
 
 import (
 	"cmp"
-	"iter"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/prometheus/procfs"
 
 	"preflight/probe/machine"
 )
 
-// cgroup is where this process's cgroup of one controller lies.
-type cgroup struct {
-	dir string // its own directory
-	top string // the mount point: nothing above it can be seen
-	v2  bool
-}
+// cgroup is what a controller rules this process by.
+type cgroup struct{ machine.Cgroup }
 
-// ownCgroup finds the cgroup that a controller rules this process by; false
-// when the controller is not there or cgroups are not mounted.
 func ownCgroup(o machine.Options, controller string) (cgroup, bool) {
-	text, err := os.ReadFile(o.At("/proc/self/cgroup"))
-	if err != nil {
-		return cgroup{}, false
-	}
-	table, err := machine.Mounts(o)
-	if err != nil {
-		return cgroup{}, false
-	}
-	c, found := findCgroup(string(text), table, controller)
-	return cgroup{dir: o.At(c.dir), top: o.At(c.top), v2: c.v2}, found
-}
-
-// findCgroup joins "4:memory:/user.slice" and "0::/user.slice", the lines of
-// /proc/self/cgroup (cgroups(7)), with mounts. A controller that a version 1
-// hierarchy has is not in version 2, so version 1 is asked first.
-func findCgroup(memberships string, table []*procfs.MountInfo, controller string) (cgroup, bool) {
-	for _, v2 := range []bool{false, true} {
-		for row := range strings.Lines(memberships) {
-			parts := strings.SplitN(strings.TrimSuffix(row, "\n"), ":", 3)
-			if len(parts) != 3 || v2 != (parts[1] == "") || !v2 && !slices.Contains(strings.Split(parts[1], ","), controller) {
-				continue
-			}
-			for _, mount := range table {
-				if v2 && mount.FSType == "cgroup2" || !v2 && mount.FSType == "cgroup" && machine.Has(mount, controller) {
-					return cgroup{dir: pathInMount(mount, parts[2]), top: mount.MountPoint, v2: v2}, true
-				}
-			}
-		}
-	}
-	return cgroup{}, false
-}
-
-// pathInMount is where a cgroup path is found below a mount. A container's
-// mount shows its own subtree only; a path from outside of that (a cgroup
-// namespace prints it with "..") is the top as far as we can see.
-func pathInMount(mount *procfs.MountInfo, path string) string {
-	if !machine.Below(path, mount.Root) || strings.HasPrefix(path, "/..") {
-		return mount.MountPoint
-	}
-	return filepath.Join(mount.MountPoint, strings.TrimPrefix(path, strings.TrimSuffix(mount.Root, "/")))
-}
-
-// upward yields the cgroup's directory and its ancestors' as far as they can be seen.
-func (c cgroup) upward() iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for dir := c.dir; machine.Below(dir, c.top); dir = filepath.Dir(dir) {
-			if !yield(dir) || dir == c.top {
-				return
-			}
-		}
-	}
+	c, found := machine.CgroupOf(o, "self", controller)
+	return cgroup{c}, found
 }
 
 // tightest is the smallest limit that the cgroup or an ancestor sets, and the
 // directory that sets it; false when none does.
 func tightest[N cmp.Ordered](c cgroup, limit func(dir string) (N, bool)) (smallest N, by string, found bool) {
-	for dir := range c.upward() {
+	for dir := range c.Upward() {
 		if n, set := limit(dir); set && (!found || n < smallest) {
 			smallest, by, found = n, dir, true
 		}
@@ -92,7 +33,7 @@ func tightest[N cmp.Ordered](c cgroup, limit func(dir string) (N, bool)) (smalle
 
 // cpuQuota is how many processors' worth of time a cgroup directory allows.
 func (c cgroup) cpuQuota(dir string) (float64, bool) {
-	if c.v2 {
+	if c.V2 {
 		return parseCPUMax(machine.Line(filepath.Join(dir, "cpu.max")))
 	}
 	quota := machine.Line(filepath.Join(dir, "cpu.cfs_quota_us"))
@@ -114,23 +55,12 @@ func parseCPUMax(text string) (processors float64, limited bool) {
 	return q / p, true
 }
 
-// memoryLimit is the limit in bytes that a cgroup directory sets. Version 1
-// writes no limit as the largest multiple of the page size.
-func (c cgroup) memoryLimit(dir string) (int64, bool) {
-	name := "memory.limit_in_bytes"
-	if c.v2 {
-		name = "memory.max"
-	}
-	limit, set := machine.Number(filepath.Join(dir, name))
-	return limit, set && limit < 1<<62
-}
-
 // memoryUsed is the memory in bytes that a cgroup directory cannot give back:
 // what it is charged for, less the page cache the kernel drops first. That is
 // what the kernel's OOM killer and kubelet's evictions go by.
 func (c cgroup) memoryUsed(dir string) (int64, bool) {
 	name, inactive := "memory.usage_in_bytes", "total_inactive_file"
-	if c.v2 {
+	if c.V2 {
 		name, inactive = "memory.current", "inactive_file"
 	}
 	used, found := machine.Number(filepath.Join(dir, name))

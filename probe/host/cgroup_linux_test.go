@@ -3,48 +3,14 @@
 package host
 
 import (
-	"slices"
 	"testing"
 
 	"preflight/probe/fixture"
 	"preflight/probe/machine"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/procfs"
 )
 
-func TestFindCgroup(t *testing.T) {
-	v1 := &procfs.MountInfo{FSType: "cgroup", Root: "/", MountPoint: "/sys/fs/cgroup/memory", SuperOptions: map[string]string{"rw": "", "memory": ""}}
-	inDocker := &procfs.MountInfo{FSType: "cgroup", Root: "/docker/8a", MountPoint: "/sys/fs/cgroup/memory", SuperOptions: map[string]string{"memory": ""}}
-	v2 := &procfs.MountInfo{FSType: "cgroup2", Root: "/", MountPoint: "/sys/fs/cgroup"}
-	hybrid := &procfs.MountInfo{FSType: "cgroup2", Root: "/", MountPoint: "/sys/fs/cgroup/unified"}
-	for name, test := range map[string]struct {
-		groups string
-		mounts []*procfs.MountInfo
-		want   cgroup
-	}{
-		"version 1":                {"4:memory:/a/b\n", []*procfs.MountInfo{v1}, cgroup{dir: "/sys/fs/cgroup/memory/a/b", top: "/sys/fs/cgroup/memory"}},
-		"among controllers":        {"nonsense\n1:name=systemd:/x\n4:cpu,memory:/a:b\n", []*procfs.MountInfo{v1}, cgroup{dir: "/sys/fs/cgroup/memory/a:b", top: "/sys/fs/cgroup/memory"}},
-		"version 1 in docker":      {"4:memory:/docker/8a/job\n", []*procfs.MountInfo{inDocker}, cgroup{dir: "/sys/fs/cgroup/memory/job", top: "/sys/fs/cgroup/memory"}},
-		"outside what is mounted":  {"4:memory:/docker/other\n", []*procfs.MountInfo{inDocker}, cgroup{dir: "/sys/fs/cgroup/memory", top: "/sys/fs/cgroup/memory"}},
-		"version 2":                {"0::/user.slice\n", []*procfs.MountInfo{v2}, cgroup{dir: "/sys/fs/cgroup/user.slice", top: "/sys/fs/cgroup", v2: true}},
-		"above a cgroup namespace": {"0::/../other\n", []*procfs.MountInfo{v2}, cgroup{dir: "/sys/fs/cgroup", top: "/sys/fs/cgroup", v2: true}},
-		"hybrid, in version 1":     {"4:memory:/a\n0::/b\n", []*procfs.MountInfo{hybrid, v1}, cgroup{dir: "/sys/fs/cgroup/memory/a", top: "/sys/fs/cgroup/memory"}},
-		"hybrid, in version 2":     {"4:pids:/a\n0::/b\n", []*procfs.MountInfo{hybrid, v1}, cgroup{dir: "/sys/fs/cgroup/unified/b", top: "/sys/fs/cgroup/unified", v2: true}},
-		"not mounted":              {"4:memory:/a\n0::/b\n", nil, cgroup{}},
-		"no cgroups":               {"", []*procfs.MountInfo{v1, v2}, cgroup{}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, found := findCgroup(test.groups, test.mounts, "memory")
-			if got != test.want || found != (test.want != cgroup{}) {
-				t.Errorf("found %v %+v, want %+v", found, got, test.want)
-			}
-		})
-	}
-}
-
 func TestTightestIsTheSmallestOnTheWayUp(t *testing.T) {
-	c := cgroup{dir: "/top/a/b", top: "/top"}
+	c := cgroup{machine.Cgroup{Dir: "/top/a/b", Top: "/top"}}
 	for name, test := range map[string]struct {
 		limits map[string]int
 		by     string
@@ -58,13 +24,6 @@ func TestTightestIsTheSmallestOnTheWayUp(t *testing.T) {
 		if by != test.by || smallest != test.limits[test.by] || found != (test.by != "") {
 			t.Errorf("%s: %d by %q (%v), want %q", name, smallest, by, found, test.by)
 		}
-	}
-}
-
-func TestUpwardEndsAtTheRoot(t *testing.T) {
-	got := slices.Collect(cgroup{dir: "/a/b", top: "/"}.upward())
-	if diff := cmp.Diff([]string{"/a/b", "/a", "/"}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -82,7 +41,7 @@ func TestParseCPUMax(t *testing.T) {
 func TestMemoryUsedLeavesOutThePageCache(t *testing.T) {
 	for stat, want := range map[string]int64{"anon 5\ninactive_file 42\ntotal_inactive_file x\n": 58, "anon 5\n": 100, "inactive_file 142\n": 0} {
 		o := fixture.Write(t, machine.Options{}, map[string]string{"/memory.current": "100\n", "/memory.stat": stat})
-		if used, known := (cgroup{v2: true}).memoryUsed(o.Root); used != want || !known {
+		if used, known := (cgroup{machine.Cgroup{V2: true}}).memoryUsed(o.Root); used != want || !known {
 			t.Errorf("with %q, %d are used, want %d", stat, used, want)
 		}
 	}

@@ -111,7 +111,7 @@ func CollectMemory(_ context.Context, o machine.Options) (*facts.Memory, error) 
 	}
 	m.Overcommit = int(mode)
 	if c, found := ownCgroup(o, "memory"); found {
-		if most, by, limited := tightest(c, c.memoryLimit); limited {
+		if most, by, limited := tightest(c, c.MemoryLimit); limited {
 			m.CgroupLimit = &most
 			if used, known := c.memoryUsed(by); known {
 				m.CgroupUsed = &used

@@ -2,8 +2,8 @@
 
 // Package jobs looks at the distributed launches that run on this machine: which processes are
 // ranks and launchers of one, what each was told of its place in it, and what it waits in. It
-// reads /proc and nothing else: it refuses to signal, trace or call anybody, and to keep any
-// variable or argument that does not say where ranks meet.
+// reads /proc, and looks for the locks of ops that torch builds: it refuses to signal, trace or call
+// anybody, and to keep any variable or argument that does not say where ranks meet or build.
 package jobs
 
 import (
@@ -46,6 +46,7 @@ type process struct {
 // Look lists the processes of launches. at is a port that is of interest besides those at which
 // they meet, 0 for none; own are the machine's addresses with their interfaces.
 func Look(ctx context.Context, o machine.Options, at int, own map[string]string) (*facts.Jobs, error) {
+	o = o.Together()
 	proc, err := procfs.NewFS(o.At("/proc"))
 	if err != nil {
 		return nil, err
@@ -75,6 +76,7 @@ func Look(ctx context.Context, o machine.Options, at int, own map[string]string)
 		}
 		p.waiting(o, up)
 		p.connected(tables, ports, own)
+		p.locks(ctx, o, all)
 		seen.Processes = append(seen.Processes, *p.told)
 	}
 	for _, port := range slices.Sorted(maps.Keys(ports)) {
@@ -188,6 +190,7 @@ func (p *process) waiting(o machine.Options, up float64) {
 	p.told.Age = max(0, up-float64(p.stat.Starttime)/ticks)
 	owner, tracer := statusOf(o, p.PID)
 	p.told.User, p.told.Tracer = machine.Owner(o, owner), tracer
+	p.told.OOMKills = oomKills(o, p.PID)
 	if wchan, err := p.Wchan(); err == nil && wchan != "0" {
 		p.told.WaitsIn = wchan
 	}

@@ -198,3 +198,72 @@ func TestLaunchers(t *testing.T) {
 		}
 	}
 }
+
+// TestLocks: a rank is told of the locks where torch builds ops for it, as it sees them, and of who has one open.
+func TestLocks(t *testing.T) {
+	at := func(pid int, file string) string { return fmt.Sprintf("/proc/%d/root%s", pid, file) }
+	held, left, named := "/home/ann/.cache/torch_extensions/py311_cu124/fused_adam/lock", "/home/ann/.cache/torch_extensions/py311_cu124/shm_comm/lock", "/scratch/ops/cpu_adam/lock"
+	o := plant(t, header,
+		standing{pid: 100, parent: 1, argv: "/usr/bin/python3 train.py", environ: rank + ",RANK=0,HOME=/home/ann", state: "S"},
+		standing{pid: 101, parent: 1, argv: "/usr/bin/python3 train.py", environ: rank + ",RANK=1,HOME=/home/ann,TORCH_EXTENSIONS_DIR=/scratch/ops", state: "S"},
+		standing{pid: 102, parent: 1, argv: "/usr/bin/python3 train.py", environ: rank + ",RANK=2,HOME=/home/ann,XDG_CACHE_HOME=/scratch/cache", state: "S"},
+		standing{pid: 103, parent: 1, argv: "/usr/bin/python3 train.py", environ: rank + ",RANK=3,HOME=/home/ann", state: "D"}, // its home may not answer
+		standing{pid: 104, parent: 1, argv: "/usr/bin/python3 -m build", state: "S"},
+	)
+	fixture.Write(t, o, map[string]string{
+		at(100, held): "", at(100, left): "", at(100, path.Dir(left)+"/build.ninja"): "", at(101, named): "", at(101, held): "", at(103, left): "",
+		"/elsewhere/lock": "",
+	})
+	fixture.Link(t, o, o.At(at(100, held)), "/proc/104/fd/3")
+	fixture.Link(t, o, o.At("/elsewhere/lock"), "/proc/104/fd/4")
+	got, err := Look(t.Context(), o, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for _, p := range got.Processes {
+		for _, lock := range p.Locks {
+			told = append(told, fmt.Sprintf("%d %s held by %d", p.PID, lock.Path, lock.Holder))
+			if lock.Made == 0 || lock.Age < 0 || lock.Age > 60 {
+				t.Errorf("when was it made? %+v", lock)
+			}
+		}
+	}
+	want := []string{"100 " + held + " held by 104", "100 " + left + " held by 0", "101 " + named + " held by 0"}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// TestOOMKills: those of a rank's own cgroup count, and of those above it where a limit is set, of both versions.
+func TestOOMKills(t *testing.T) {
+	const v2, v1 = "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n", "30 20 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+	for name, c := range map[string]struct {
+		mounts, cgroup string
+		files          map[string]string
+		want           int
+	}{
+		"its own": {v2, "0::/job/step", map[string]string{"/sys/fs/cgroup/job/step/memory.events": "low 0\noom 3\noom_kill 2\noom_group_kill 0\n"}, 2},
+		"a job with a limit": {v2, "0::/job/step", map[string]string{
+			"/sys/fs/cgroup/job/step/memory.events": "oom_kill 0\n", "/sys/fs/cgroup/job/memory.events": "oom_kill 4\n", "/sys/fs/cgroup/job/memory.max": "1073741824\n"}, 4},
+		"all sessions of the machine": {v2, "0::/user.slice/session", map[string]string{
+			"/sys/fs/cgroup/user.slice/session/memory.events": "oom_kill 0\n", "/sys/fs/cgroup/user.slice/memory.events": "oom_kill 9\n", "/sys/fs/cgroup/user.slice/memory.max": "max\n"}, 0},
+		"version 1": {v1, "4:memory:/job", map[string]string{"/sys/fs/cgroup/memory/job/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n"}, 1},
+		"version 1, no limit above": {v1, "4:memory:/slice/job", map[string]string{
+			"/sys/fs/cgroup/memory/slice/memory.oom_control": "oom_kill 5\n", "/sys/fs/cgroup/memory/slice/memory.limit_in_bytes": "9223372036854771712\n"}, 0},
+		"no cgroups": {"", "0::/job", nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := plant(t, header, standing{pid: 100, parent: 1, argv: "/usr/bin/python3 train.py", environ: rank + ",RANK=0", state: "S"})
+			fixture.Write(t, o, c.files)
+			fixture.Write(t, o, map[string]string{"/proc/self/mountinfo": c.mounts, "/proc/100/cgroup": c.cgroup + "\n"})
+			got, err := Look(t.Context(), o, 0, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kills := got.Processes[0].OOMKills; kills != c.want {
+				t.Errorf("%d, want %d", kills, c.want)
+			}
+		})
+	}
+}

@@ -13,7 +13,7 @@ import (
 	"preflight/facts"
 )
 
-// heeded are the only variables that are kept of a process: its place in a job.
+// heeded are the only variables that are kept of a process: its place in a job, and where torch builds ops for it.
 //
 // Sources: torch 2.5, torch/distributed/elastic/agent/server/local_elastic_agent.py; DeepSpeed
 // 0.15, launcher/launch.py (LOCAL_SIZE is its own); Open MPI and MPICH set theirs for every rank,
@@ -23,6 +23,7 @@ var heeded = []string{
 	"RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_SIZE", "MASTER_ADDR", "MASTER_PORT",
 	"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
 	"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
+	"HOME", "TORCH_EXTENSIONS_DIR", "XDG_CACHE_HOME",
 	"PMI_RANK", "PMI_SIZE", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_STEP_NUM_TASKS",
 }
 

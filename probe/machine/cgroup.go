@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/procfs"
+)
+
+// Cgroup is where a process's cgroup of one controller lies.
+type Cgroup struct {
+	Dir string // its own directory
+	Top string // the mount point: nothing above it can be seen
+	V2  bool
+}
+
+// CgroupOf finds the cgroup that a controller rules a process by, "self" for this one; false
+// when the controller is not there or cgroups are not mounted.
+func CgroupOf(o Options, pid, controller string) (Cgroup, bool) {
+	text, err := os.ReadFile(o.At(fmt.Sprintf("/proc/%s/cgroup", pid)))
+	if err != nil {
+		return Cgroup{}, false
+	}
+	table, err := Mounts(o)
+	if err != nil {
+		return Cgroup{}, false
+	}
+	c, found := findCgroup(string(text), table, controller)
+	return Cgroup{Dir: o.At(c.Dir), Top: o.At(c.Top), V2: c.V2}, found
+}
+
+// findCgroup joins "4:memory:/user.slice" and "0::/user.slice", the lines of
+// /proc/self/cgroup (cgroups(7)), with mounts. A controller that a version 1
+// hierarchy has is not in version 2, so version 1 is asked first.
+func findCgroup(memberships string, table []*procfs.MountInfo, controller string) (Cgroup, bool) {
+	for _, v2 := range []bool{false, true} {
+		for row := range strings.Lines(memberships) {
+			parts := strings.SplitN(strings.TrimSuffix(row, "\n"), ":", 3)
+			if len(parts) != 3 || v2 != (parts[1] == "") || !v2 && !slices.Contains(strings.Split(parts[1], ","), controller) {
+				continue
+			}
+			for _, mount := range table {
+				if v2 && mount.FSType == "cgroup2" || !v2 && mount.FSType == "cgroup" && Has(mount, controller) {
+					return Cgroup{Dir: pathInMount(mount, parts[2]), Top: mount.MountPoint, V2: v2}, true
+				}
+			}
+		}
+	}
+	return Cgroup{}, false
+}
+
+// pathInMount is where a cgroup path is found below a mount. A container's
+// mount shows its own subtree only; a path from outside of that (a cgroup
+// namespace prints it with "..") is the top as far as we can see.
+func pathInMount(mount *procfs.MountInfo, path string) string {
+	if !Below(path, mount.Root) || strings.HasPrefix(path, "/..") {
+		return mount.MountPoint
+	}
+	return filepath.Join(mount.MountPoint, strings.TrimPrefix(path, strings.TrimSuffix(mount.Root, "/")))
+}
+
+// Upward yields the cgroup's directory and its ancestors' as far as they can be seen.
+func (c Cgroup) Upward() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for dir := c.Dir; Below(dir, c.Top); dir = filepath.Dir(dir) {
+			if !yield(dir) || dir == c.Top {
+				return
+			}
+		}
+	}
+}
+
+// MemoryLimit is the limit in bytes that a cgroup directory sets. Version 1
+// writes no limit as the largest multiple of the page size.
+func (c Cgroup) MemoryLimit(dir string) (int64, bool) {
+	name := "memory.limit_in_bytes"
+	if c.V2 {
+		name = "memory.max"
+	}
+	limit, set := Number(filepath.Join(dir, name))
+	return limit, set && limit < 1<<62
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/procfs"
+)
+
+func TestFindCgroup(t *testing.T) {
+	v1 := &procfs.MountInfo{FSType: "cgroup", Root: "/", MountPoint: "/sys/fs/cgroup/memory", SuperOptions: map[string]string{"rw": "", "memory": ""}}
+	inDocker := &procfs.MountInfo{FSType: "cgroup", Root: "/docker/8a", MountPoint: "/sys/fs/cgroup/memory", SuperOptions: map[string]string{"memory": ""}}
+	v2 := &procfs.MountInfo{FSType: "cgroup2", Root: "/", MountPoint: "/sys/fs/cgroup"}
+	hybrid := &procfs.MountInfo{FSType: "cgroup2", Root: "/", MountPoint: "/sys/fs/cgroup/unified"}
+	for name, test := range map[string]struct {
+		groups string
+		mounts []*procfs.MountInfo
+		want   Cgroup
+	}{
+		"version 1":                {"4:memory:/a/b\n", []*procfs.MountInfo{v1}, Cgroup{Dir: "/sys/fs/cgroup/memory/a/b", Top: "/sys/fs/cgroup/memory"}},
+		"among controllers":        {"nonsense\n1:name=systemd:/x\n4:cpu,memory:/a:b\n", []*procfs.MountInfo{v1}, Cgroup{Dir: "/sys/fs/cgroup/memory/a:b", Top: "/sys/fs/cgroup/memory"}},
+		"version 1 in docker":      {"4:memory:/docker/8a/job\n", []*procfs.MountInfo{inDocker}, Cgroup{Dir: "/sys/fs/cgroup/memory/job", Top: "/sys/fs/cgroup/memory"}},
+		"outside what is mounted":  {"4:memory:/docker/other\n", []*procfs.MountInfo{inDocker}, Cgroup{Dir: "/sys/fs/cgroup/memory", Top: "/sys/fs/cgroup/memory"}},
+		"version 2":                {"0::/user.slice\n", []*procfs.MountInfo{v2}, Cgroup{Dir: "/sys/fs/cgroup/user.slice", Top: "/sys/fs/cgroup", V2: true}},
+		"above a cgroup namespace": {"0::/../other\n", []*procfs.MountInfo{v2}, Cgroup{Dir: "/sys/fs/cgroup", Top: "/sys/fs/cgroup", V2: true}},
+		"hybrid, in version 1":     {"4:memory:/a\n0::/b\n", []*procfs.MountInfo{hybrid, v1}, Cgroup{Dir: "/sys/fs/cgroup/memory/a", Top: "/sys/fs/cgroup/memory"}},
+		"hybrid, in version 2":     {"4:pids:/a\n0::/b\n", []*procfs.MountInfo{hybrid, v1}, Cgroup{Dir: "/sys/fs/cgroup/unified/b", Top: "/sys/fs/cgroup/unified", V2: true}},
+		"not mounted":              {"4:memory:/a\n0::/b\n", nil, Cgroup{}},
+		"no cgroups":               {"", []*procfs.MountInfo{v1, v2}, Cgroup{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, found := findCgroup(test.groups, test.mounts, "memory")
+			if got != test.want || found != (test.want != Cgroup{}) {
+				t.Errorf("found %v %+v, want %+v", found, got, test.want)
+			}
+		})
+	}
+}
+
+func TestUpwardEndsAtTheRoot(t *testing.T) {
+	got := slices.Collect(Cgroup{Dir: "/a/b", Top: "/"}.Upward())
+	if diff := cmp.Diff([]string{"/a/b", "/a", "/"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
