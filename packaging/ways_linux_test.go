@@ -99,7 +99,9 @@ func TestWaysIn(t *testing.T) {
 			began := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), patience-compiling)
 			defer cancel()
-			said, _ := head.Command(ctx, "sh", "-c", typed+report).CombinedOutput() // nodes may have no torch: whatever is said of them
+			cmd := head.Command(ctx, "sh", "-c", typed+report)
+			cmd.WaitDelay = time.Second     // what it has started may keep its output open
+			said, _ := cmd.CombinedOutput() // nodes may have no torch: whatever is said of them
 			t.Logf("%s: %.0f s to the first report", way.name, (compiling + time.Since(began)).Seconds())
 			if !reported.Match(said) {
 				t.Errorf("%s%s\nprints no report of two nodes:\n%s", typed, report, said)
