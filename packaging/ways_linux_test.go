@@ -40,7 +40,6 @@ var ways = []struct {
 	{name: "uvx", fetched: "preflight_launch-*-manylinux*_MACHINE.whl", takes: "python3", page: "install.md", before: `PATH=SHARED/uv/bin:$PATH`,
 		run: "uvx --from ./preflight_launch-….whl preflight"},
 	{name: "make", takes: "make", page: "build.md", words: []string{"make build"}, run: "SHARED/checkout/bin/preflight"},
-	{name: "go install", takes: "go", page: "build.md", words: []string{"go install ./cmd/preflight"}, run: "SHARED/home/go/bin/preflight"},
 }
 
 // withoutDNF: Debian has rpm without it, which refuses there unless forced, and knows of no
