@@ -40,7 +40,6 @@ var ways = []struct {
 	{name: "uvx", fetched: "preflight_launch-*-manylinux*_MACHINE.whl", takes: "python3", page: "install.md", before: `PATH=SHARED/uv/bin:$PATH`,
 		run: "uvx --from ./preflight_launch-….whl preflight"},
 	{name: "make", takes: "make", page: "build.md", words: []string{"make build"}, run: "SHARED/checkout/bin/preflight"},
-	{name: "go install", takes: "go", page: "build.md", words: []string{"go install ./cmd/preflight"}, run: "SHARED/home/go/bin/preflight"},
 }
 
 // withoutDNF: Debian has rpm without it, which refuses there unless forced, and knows of no
@@ -99,7 +98,9 @@ func TestWaysIn(t *testing.T) {
 			began := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), patience-compiling)
 			defer cancel()
-			said, _ := head.Command(ctx, "sh", "-c", typed+report).CombinedOutput() // nodes may have no torch: whatever is said of them
+			cmd := head.Command(ctx, "sh", "-c", typed+report)
+			cmd.WaitDelay = time.Second     // what it has started may keep its output open
+			said, _ := cmd.CombinedOutput() // nodes may have no torch: whatever is said of them
 			t.Logf("%s: %.0f s to the first report", way.name, (compiling + time.Since(began)).Seconds())
 			if !reported.Match(said) {
 				t.Errorf("%s%s\nprints no report of two nodes:\n%s", typed, report, said)

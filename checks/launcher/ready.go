@@ -70,7 +70,7 @@ func judgeLauncher(view checks.View) []checks.Finding {
 	elsewhere := view.Launch.Script == "" && view.Head.Launcher.DeepSpeed == ""
 	for i, f := range findings {
 		if elsewhere && f.Nodes == nil && f.Verdict != checks.Warn {
-			findings[i].Summary += "; nor is there a deepspeed: if the launch is typed on another machine, run preflight there"
+			findings[i].Summary += "; nor is there a deepspeed: if the launch is typed on another machine, run preflight there, or with --skip launcher-ready here"
 		}
 	}
 	return findings

@@ -40,6 +40,16 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 }
 
+// TestPagesOpenWithACommand: who comes with a question finds what to type before anything else.
+func TestPagesOpenWithACommand(t *testing.T) {
+	opens := regexp.MustCompile("^# .+\n\n```(?:sh|text)\n(?:\\$ )?(?:preflight|make|go doc) ?")
+	for page, text := range pages(t) {
+		if strings.HasPrefix(page, "docs/") && !opens.MatchString(text) {
+			t.Errorf("%s does not open with a command: %.120q", page, text)
+		}
+	}
+}
+
 // TestDocumentedTargets: make is not told to make what it cannot.
 func TestDocumentedTargets(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
