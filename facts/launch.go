@@ -100,11 +100,11 @@ type Files struct {
 
 // ModelNamed is a model, or a data set, that the launch command names as the Hub of Hugging Face does.
 type ModelNamed struct {
-	DataSet bool `json:"data_set,omitempty"`
-	// CacheDir is the directory that the command has it cached in, "" for where the environment says.
-	CacheDir string `json:"cache_dir,omitempty"`
 	Name     string `json:"name"`     // Qwen/Qwen3-4B
 	Revision string `json:"revision"` // a branch, a tag or a commit: main
+	DataSet  bool   `json:"data_set"`
+	// CacheDir is the directory that the command has it cached in, "" for where the environment says.
+	CacheDir string `json:"cache_dir"`
 }
 
 // Model is what the cache of the Hub has of a model, or that of datasets of a data set.
@@ -112,7 +112,7 @@ type Model struct {
 	ModelNamed
 	Cache string `json:"cache" fact:"own"` // the directory that was looked into
 	// Local is whether a directory of the working directory has the name, which is taken instead.
-	Local  bool   `json:"local"`
+	Local bool `json:"local"`
 	// Commit is what the revision is there, "" where the cache has none; of a data set all that were prepared.
 	Commit string `json:"commit"`
 	// Files is a digest of which files of that commit are there, and of what is in them; "" for none,
