@@ -64,7 +64,7 @@ type Options struct {
 	WorkDir     string // absolute
 	// Set are the names of the variables that are set for the command where it is typed: before it, or by
 	// the script that runs it.
-	Set []string
+	Set         []string
 	Interpreter string // --python
 	DeepSpeed   string // version, "" for the newest
 	// Rendezvous is deepspeed, static, c10d or another of torchrun's backends, "" for

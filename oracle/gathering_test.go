@@ -82,7 +82,7 @@ func TestRoll(t *testing.T) {
 		two := 2
 		want := facts.Roll{Joined: &two, Came: []int{0, 2}, Absent: []int{1}}
 		last, diff := &facts.Roll{}, ""
-		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		for end := time.Now().Add(3 * patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 			if _, last = drill.Gather(t.Context(), identify(t, port), drill.Run{ID: "none", Nodes: 3}); last != nil {
 				if diff = cmp.Diff(want, *last); diff == "" {
 					break
@@ -103,7 +103,7 @@ func TestRoll(t *testing.T) {
 // awaitGathering asks until a launcher has joined.
 func awaitGathering(t *testing.T, port int) facts.Gathering {
 	t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(3 * patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		seen := identify(t, port)
 		if gathering, _ := drill.Gather(t.Context(), seen, drill.Run{ID: "run7"}); gathering != nil && len(gathering.Joined) > 0 {
 			return *gathering

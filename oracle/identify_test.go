@@ -216,7 +216,7 @@ func freePort(t *testing.T) int {
 // awaitListener waits for a port to be served, without a word to whom serves it.
 func awaitListener(t *testing.T, port int) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(3 * patience); ; {
 		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err == nil {
 			conn.Close()

@@ -348,7 +348,7 @@ func (j *job) joined() (count int) {
 	met := map[int]bool{}
 	for _, m := range j.members {
 		switch {
-		case !j.hasMet(m), m.Rank != nil && (met[*m.Rank] || *m.Rank >= j.most.World), m.Kind == facts.JobLauncher && j.hasRanks():
+		case !j.hasMet(m), m.Rank != nil && (met[*m.Rank] || j.most.World > 0 && *m.Rank >= j.most.World), m.Kind == facts.JobLauncher && j.hasRanks():
 			continue
 		case m.Rank != nil:
 			met[*m.Rank] = true

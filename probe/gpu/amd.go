@@ -77,11 +77,20 @@ func kfdGPUs(o machine.Options) (nodes []kfdNode) {
 		node := kfdNode{number: number, id: machine.Line(dir + "/gpu_id"), dir: dir, properties: string(properties)}
 		if node.property("simd_count") > 0 {
 			node.device = o.At(filepath.Join(pciDevices, node.address(o)))
-			nodes = append(nodes, node)
+			if !isGraphics(node.device) {
+				nodes = append(nodes, node)
+			}
 		}
 	}
 	slices.SortFunc(nodes, func(a, b kfdNode) int { return cmp.Compare(a.number, b.number) })
 	return nodes
+}
+
+// isGraphics is whether a GPU has less memory than any that is trained on, as a processor's own has,
+// which the compute driver shows too: a torch that leaves it alone is as it should be.
+func isGraphics(device string) bool {
+	total, told := machine.Number(device + "/mem_info_vram_total")
+	return told && total < 4<<30
 }
 
 // property is 0 where it is not told. Identities take all of 64 bits.
@@ -123,7 +132,7 @@ func amdOnBus(o machine.Options, nodes []kfdNode) []facts.PCIGPU {
 	gpus := []facts.PCIGPU{}
 	for _, entry := range entries {
 		dir := filepath.Join(o.At(pciDevices), entry.Name())
-		if machine.Line(dir+"/vendor") != "0x1002" {
+		if machine.Line(dir+"/vendor") != "0x1002" || isGraphics(dir) {
 			continue
 		}
 		class := machine.Line(dir + "/class")

@@ -168,3 +168,19 @@ func TestShowsAMD(t *testing.T) {
 		}
 	}
 }
+
+// What a processor has for a display computes as far as the kernel is concerned, and nobody trains on it.
+func TestProcessorsGraphics(t *testing.T) {
+	const device = pciDevices + "/0000:0a:00.0/"
+	files := map[string]string{
+		amdModule + "/refcnt": "1\n", device + "vendor": "0x1002\n", device + "class": "0x038000\n", device + "mem_info_vram_total": "536870912\n",
+		kfdNodesDir + "/1/properties": "simd_count 16\ngfx_target_version 90012\nlocation_id 2560\ndomain 0\ndrm_render_minor 128\n",
+	}
+	if showsAMD(fixture.Write(t, machine.Options{}, files)) {
+		t.Error("512 MiB are taken for an accelerator")
+	}
+	files[device+"mem_info_vram_total"] = "17163091968\n"
+	if !showsAMD(fixture.Write(t, machine.Options{}, files)) {
+		t.Error("16 GiB are not")
+	}
+}
