@@ -11,7 +11,8 @@ import (
 
 // BenchmarkExplain reads 100 MB as ranks write them: progress bars, losses, NCCL's
 // own account of its channels and, now and then, a traceback; 100 MB of one
-// complaint; and 100 MB of nothing but failures that nobody knows, each another one.
+// complaint; and 100 MB of nothing but failures that nobody knows, each another one, by
+// the line and by the traceback.
 func BenchmarkExplain(b *testing.B) {
 	b.Run("training", func(b *testing.B) { benchmark(b, training()) })
 	b.Run("complaint", func(b *testing.B) {
@@ -21,6 +22,13 @@ func BenchmarkExplain(b *testing.B) {
 		var page strings.Builder
 		for i := range 200_000 {
 			fmt.Fprintf(&page, "2025-03-01 10:00:00,123 - w%d - ERROR - [rank%d] shard %d could not be opened: permission denied\n", i%8, i%64, i)
+		}
+		benchmark(b, page.String())
+	})
+	b.Run("tracebacks", func(b *testing.B) {
+		var page strings.Builder
+		for i := range 50_000 {
+			fmt.Fprintf(&page, "Traceback (most recent call last):\n  File \"/opt/app/train_%d.py\", line %d, in main_%d\n    raise ValueError(\"shard %d\")\nValueError: shard %d\n", i, i%997, i, i, i)
 		}
 		benchmark(b, page.String())
 	})
