@@ -167,8 +167,9 @@ def handshake(call, host):
 
 
 endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
-say(endpoint=endpoint, client=client(), proxy="", failed="", error="", outcome="")
 parts = urllib.parse.urlsplit(endpoint)
+shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()  # a mirror may take a password
+say(endpoint=shown, client=client(), proxy="", failed="", error="", outcome="")
 try:
     port = parts.port or {"https": 443, "http": 80}[parts.scheme]
     host = parts.hostname or ""

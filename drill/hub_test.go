@@ -55,6 +55,7 @@ func TestHub(t *testing.T) {
 		{"no such name", map[string]string{"HF_ENDPOINT": "https://" + strings.Repeat("x", 64) + ".invalid"}, facts.Hub{Failed: facts.HopResolve}},
 		{"no address", map[string]string{"HF_ENDPOINT": "mirror"}, facts.Hub{Failed: facts.HopResolve, Error: "HF_ENDPOINT is no address of the web"}},
 		{"without TLS", map[string]string{"HF_ENDPOINT": plain.URL}, facts.Hub{}},
+		{"a password", map[string]string{"HF_ENDPOINT": strings.Replace(plain.URL, "://", "://me:secret@", 1)}, facts.Hub{}},
 		{"no TLS there", map[string]string{"HF_ENDPOINT": "https://" + plain.Listener.Addr().String()}, facts.Hub{Failed: facts.HopHandshake}},
 		{"another's certificates", map[string]string{"REQUESTS_CA_BUNDLE": "", "SSL_CERT_FILE": ""}, facts.Hub{Failed: facts.HopTrust}},
 		{"no certificates", map[string]string{"REQUESTS_CA_BUNDLE": ca + ".gone", "SSL_CERT_FILE": ca + ".gone"}, facts.Hub{Failed: facts.HopStore, Store: ca + ".gone"}},
@@ -86,7 +87,7 @@ func TestHub(t *testing.T) {
 			if got.Problem != "" {
 				t.Fatal(got.Problem)
 			}
-			if hub := got.Hub; hub.Failed != c.want.Failed || hub.Outcome != c.want.Outcome || hub.Proxy != c.want.Proxy || hub.Endpoint != env["HF_ENDPOINT"] {
+			if hub := got.Hub; hub.Failed != c.want.Failed || hub.Outcome != c.want.Outcome || hub.Proxy != c.want.Proxy || hub.Endpoint != strings.Replace(env["HF_ENDPOINT"], "me:secret@", "", 1) {
 				t.Errorf("got %+v, want %+v", hub, c.want)
 			}
 			if c.want.Error != "" && got.Hub.Error != c.want.Error || (got.Hub.Error == "") != (c.want.Failed == "") {
