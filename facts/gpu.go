@@ -47,6 +47,8 @@ type GPU struct {
 	Libcuda []DriverLibrary `json:"libcuda" fact:"key=path"`
 	// ROCm is the release that is installed in /opt/rocm, "6.2.0-66"; "" for none.
 	ROCm string `json:"rocm"`
+	// Ascend is the release of the driver of Huawei's Ascend that is installed, "24.1.rc2"; "" for none.
+	Ascend string `json:"ascend"`
 	// FabricManager is nil where none is installed and no NVSwitch shows.
 	FabricManager *FabricManager `json:"fabric_manager"`
 	// IMEX is by which CUDA shares memory between machines that NVLink joins. It may all be

@@ -26,13 +26,17 @@ var DriverSame = checks.Check{
 	Needs:     []facts.Section{facts.SectionNVML},
 	DependsOn: []string{"gpu-driver-runs-cuda"},
 	Doc: "NCCL takes what all ranks can: the oldest driver decides for all whether cuMem is used, and one node without the open kernel module has no DMA-BUF for GPUDirect. The ranks still work " +
-		"together across drivers, so this is warned of. A node that was not updated with the others shows here first. Of AMD's GPUs the module amdgpu and the installed ROCm are compared. Whether a driver runs torch at all is gpu-driver-runs-cuda's to say.",
+		"together across drivers, so this is warned of. A node that was not updated with the others shows here first. Of AMD's GPUs the module amdgpu and the installed ROCm are compared, of Ascend's NPUs what their driver's package calls itself. Whether a driver runs torch at all is gpu-driver-runs-cuda's to say.",
 	WouldSee: "nothing as a rule; what the oldest driver cannot do is off on all nodes, and a fault of one driver shows on some nodes only",
 	Run:      judgeDriversAlike,
 }
 
 func judgeDriversAlike(view checks.View) []checks.Finding {
 	nodes, findings := judgedGPUs(view)
+	npus := compare.Without(view.Nodes, func(n *facts.Node) bool { return valueOf(n.GPU).Ascend == "" })
+	if len(nodes) == 0 && len(npus) > 0 && view.Launch.Accelerator != "cpu" {
+		return unlikeAscend(npus)
+	}
 	// A driver too old for torch is one cause, and reported already.
 	if tooOld := view.Failing("gpu-driver-runs-cuda"); len(tooOld) < len(nodes) {
 		nodes = compare.Without(nodes, func(n *facts.Node) bool { return tooOld[n.Name] })
@@ -58,6 +62,20 @@ func judgeDriversAlike(view checks.View) []checks.Finding {
 		findings = append(findings, f)
 	}
 	return spoken(view, "", findings)
+}
+
+// unlikeAscend is of nodes whose accelerators are Ascend's.
+func unlikeAscend(nodes []*facts.Node) (findings []checks.Finding) {
+	release := func(n *facts.Node) string { return n.GPU.Ascend }
+	for _, d := range compare.Differences(compare.Among(nodes, "driver", release)) {
+		f := d.Finding("Ascend drivers")
+		f.Remedy = []fix.Command{fix.On("cat /etc/ascend_install.info; npu-smi info   # which package it was, and for which firmware")}
+		if !d.Split {
+			f.Remedy = append(f.Remedy, fix.Note("install driver %s on {nodes}, with the firmware that its notes name, then reboot", fix.Text(remedy.WordOr(d.Deviations[0].Want, "as on the other nodes"))))
+		}
+		findings = append(findings, f)
+	}
+	return findings
 }
 
 const rocmRelease = "ROCm"

@@ -7,6 +7,7 @@
 package gpu
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"sync"
 
 	"preflight/facts"
+	"preflight/hostsys"
 	"preflight/probe/machine"
 )
 
@@ -33,6 +35,7 @@ func CollectGPU(ctx context.Context, o machine.Options) (*facts.GPU, error) {
 		}
 	}
 	gpu.Others = slices.Concat(deviceNodes(o, "/dev/accel", "accel"), deviceNodes(o, "/dev", "davinci"))
+	gpu.Ascend = ascendRelease(o)
 	if machine.Exists(o.At("/dev/dxg")) { // WSL 2 shows all GPUs of Windows as one device
 		gpu.Others = append(gpu.Others, "/dev/dxg")
 	}
@@ -94,6 +97,21 @@ func deviceNodes(o machine.Options, dir, kind string) []string {
 		nodes = append(nodes, filepath.Join(dir, kind+strconv.Itoa(number)))
 	}
 	return nodes
+}
+
+// ascendRelease is what the driver's own package says of itself, where it was installed.
+//
+// Source: Ascend's driver packages, which write /etc/ascend_install.info and driver/version.info:
+// mindspore-ai/mindspore, CheckVmmDriverVersion, reads both so.
+func ascendRelease(o machine.Options) string {
+	installed, _ := hostsys.ReadFile(o.At("/etc/ascend_install.info")) // a container has the driver's own directory alone
+	base, _ := machine.After(string(installed), "Driver_Install_Path_Param=")
+	text, err := hostsys.ReadFile(o.At(filepath.Join(cmp.Or(base, "/usr/local/Ascend"), "driver/version.info")))
+	if err != nil {
+		return ""
+	}
+	release, _ := machine.After(string(text), "Version=")
+	return machine.Clipped(release)
 }
 
 const pciDevices = "/sys/bus/pci/devices"

@@ -55,6 +55,22 @@ func TestCollectGPU(t *testing.T) {
 	}
 }
 
+// The driver of Ascend lies where its package was told to, and in a container where it always does.
+func TestAscendRelease(t *testing.T) {
+	const release = "Version=24.1.rc2\nascendhal_version=7.35.23\nInnerversion=V100R001C18SPC001B233\n"
+	for _, files := range []map[string]string{
+		{"/usr/local/Ascend/driver/version.info": release},
+		{"/etc/ascend_install.info": "UserName=HwHiAiUser\nDriver_Install_Path_Param=/opt/npu\n", "/opt/npu/driver/version.info": release, "/usr/local/Ascend/driver/version.info": "Version=1.0\n"},
+	} {
+		if got := ascendRelease(fixture.Write(t, machine.Options{}, files)); got != "24.1.rc2" {
+			t.Errorf("%q of %v", got, files)
+		}
+	}
+	if got := ascendRelease(fixture.Write(t, machine.Options{}, map[string]string{"/etc/hosts": ""})); got != "" {
+		t.Errorf("%q of nothing", got)
+	}
+}
+
 // hgx is the machine of gpu-hgx.txtar with the programs it has, and no others.
 func hgx(t *testing.T) machine.Options {
 	t.Helper()
