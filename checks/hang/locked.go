@@ -32,7 +32,7 @@ func (j *job) locked(m member) *checks.Finding {
 	last := left[0]
 	f := &checks.Finding{
 		Summary: fmt.Sprintf("waits for the lock of %s, as it seems: whoever built that op has ended, and its lock is still there", path.Base(path.Dir(last.Path))),
-		Got:     last.Path + ", since " + facts.Duration(last.Age) + ", which no process has open",
+		Got:     last.Path + ", since " + facts.Duration(j.age(last)) + ", which no process has open",
 	}
 	for _, one := range left {
 		f.Remedy = append(f.Remedy, fix.On("rm %s", fix.Path(one.Path)).Remark("as soon as it is gone, whoever waits for it builds the op"))
@@ -40,13 +40,34 @@ func (j *job) locked(m member) *checks.Finding {
 	return f
 }
 
-// isHeld is whether the process that has made a lock is seen, on whichever node: homes are shared.
+// isHeld is whether the process that has made a lock is seen.
 func (j *job) isHeld(lock facts.BuildLock) bool {
-	return slices.ContainsFunc(j.nodes, func(n Node) bool {
-		return n.Jobs != nil && slices.ContainsFunc(n.Jobs.Processes, func(p facts.JobProcess) bool {
-			return slices.ContainsFunc(p.Locks, func(l facts.BuildLock) bool { return l.Holder != 0 && l.Path == lock.Path && l.Made == lock.Made })
-		})
-	})
+	return slices.ContainsFunc(j.tellings(lock), func(l facts.BuildLock) bool { return l.Holder != 0 })
+}
+
+// age is for how long a lock has been there: the longest of what its ranks tell, who were asked one after the other.
+func (j *job) age(lock facts.BuildLock) (longest float64) {
+	for _, told := range j.tellings(lock) {
+		longest = max(longest, told.Age)
+	}
+	return longest
+}
+
+// tellings are what all processes tell of a lock, on whichever node: homes are shared.
+func (j *job) tellings(lock facts.BuildLock) (all []facts.BuildLock) {
+	for _, n := range j.nodes {
+		if n.Jobs == nil {
+			continue
+		}
+		for _, p := range n.Jobs.Processes {
+			for _, told := range p.Locks {
+				if told.Path == lock.Path && told.Made == lock.Made {
+					all = append(all, told)
+				}
+			}
+		}
+	}
+	return all
 }
 
 // napsIn are in the names of the kernel's functions that Python's time.sleep waits in: since 3.11 and before.
