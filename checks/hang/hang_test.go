@@ -175,7 +175,7 @@ func TestJudge(t *testing.T) {
 			want: "8 of 8 ranks have met at 10.0.0.1:29500; w4: ranks 6, 7: waits for the lock of fused_adam, as it seems: whoever built that op has ended, and its lock is still there"},
 		{name: "a lock that ranks tell of one after the other", does: func(n []Node) {
 			each(n, baton(facts.BuildLock{Made: 7, Age: 7200}), 4)
-			n[3].Jobs.Processes[len(n[3].Jobs.Processes)-1].Locks[0].Age += 60
+			n[3].Jobs.Processes[len(n[3].Jobs.Processes)-1].Locks[0].Age += 3600
 		}, code: 1, want: "8 of 8 ranks have met at 10.0.0.1:29500; w4: ranks 6, 7: waits for the lock of fused_adam, as it seems: whoever built that op has ended, and its lock is still there"},
 		{name: "patience: a lock that a rank of the node holds", does: func(n []Node) { each(n, baton(facts.BuildLock{Made: 7, Holder: 102}), 4) },
 			want: "8 of 8 ranks have met at 10.0.0.1:29500; all have met, so that what hangs comes after it"},
