@@ -83,7 +83,7 @@ release-check: release setup-consumers
 	@sh examples/testdata/consumers.sh || echo "going on without Ansible, ReFrame and NVRx, because they could not be fetched from PyPI"
 	go test -tags $(TAGS),release -count 1 -v -run 'Actionlint|Alert|Consumer|Icinga|KubernetesTypes' ./examples
 	@if [ "$$(uname)$$(id -u)" != Linux0 ]; then echo "NOT RUN: starting the binaries on old systems, because chroot needs root on Linux"; \
-	elif sh portable/roots.sh bin/roots; then go test -tags $(TAGS),release -timeout 40m -count 1 -v ./portable ./packaging; \
+	elif sh portable/roots.sh bin/roots; then go test -p 1 -tags $(TAGS),release -timeout 40m -count 1 -v ./portable ./packaging; \
 	else echo "NOT RUN: starting the binaries on old systems, because these could not be fetched"; fi
 
 # Without a C compiler everything builds, and nvidia-smi is asked for NVML.
