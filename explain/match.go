@@ -121,10 +121,13 @@ func (m *matcher) take(l scanned) {
 	}
 	known := false
 	for _, p := range l.candidates {
-		if known && p.Kind != Alarm {
+		if known && p.Kind != Alarm || l.lacks(p) {
 			continue
 		}
-		at, _, values, ok := p.match(message)
+		at, values, ok := 0, map[string]string(nil), p == l.first && p.Kind == Alarm && len(message) <= widest // which was seen, tells nothing more and is shown whole
+		if !ok {
+			at, _, values, ok = p.match(message)
+		}
 		if !ok {
 			continue
 		}

@@ -3,9 +3,13 @@
 package explain
 
 import (
+	"fmt"
 	"path"
 	"regexp"
+	"regexp/syntax"
+	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // speaker is who wrote a line, as far as the line says.
@@ -55,6 +59,55 @@ var decorations = []*regexp.Regexp{
 	regexp.MustCompile(`^[│┃] `),
 }
 
+// decorationsOf are those that a text may have, by its first byte: most lines can only have a few,
+// and to ask for each is what reading a log of failures takes longest.
+var decorationsOf = func() (by [256][]*regexp.Regexp) {
+	for _, decoration := range decorations {
+		for first, may := range firstBytes(decoration) {
+			if may {
+				by[first] = append(by[first], decoration)
+			}
+		}
+	}
+	return by
+}()
+
+// firstBytes are those that what an expression matches may begin with, where it is never empty.
+func firstBytes(expression *regexp.Regexp) (bytes [256]bool) {
+	parsed, err := syntax.Parse(expression.String(), syntax.Perl)
+	if err != nil {
+		panic(err)
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		panic(err)
+	}
+	seen := make([]bool, len(program.Inst))
+	var walk func(uint32)
+	walk = func(at uint32) {
+		if seen[at] {
+			return
+		}
+		seen[at] = true
+		switch in := &program.Inst[at]; in.Op {
+		case syntax.InstAlt:
+			walk(in.Out)
+			walk(in.Arg)
+		case syntax.InstCapture, syntax.InstNop, syntax.InstEmptyWidth:
+			walk(in.Out)
+		case syntax.InstRune, syntax.InstRune1:
+			for b := range bytes {
+				// A byte that begins a longer rune may begin any that is one.
+				bytes[b] = bytes[b] || b < utf8.RuneSelf && in.MatchRune(rune(b)) || b >= utf8.RuneSelf && slices.Max(in.Rune) >= utf8.RuneSelf
+			}
+		default:
+			panic(fmt.Sprintf("%s may begin with anything, or be nothing", expression))
+		}
+	}
+	walk(uint32(program.Start))
+	return bytes
+}
+
 // notNodes are what the patterns above would take for a host: a program, library,
 // exception or interface and its complaint, a file and its line, a time.
 var notNodes = regexp.MustCompile(`(?:Error|Exception|Warning|Interrupt)$` +
@@ -98,7 +151,10 @@ const prefixWithin = 400
 
 func peelOne(text string, who *speaker) (rest string, found bool) {
 	head := text[:min(len(text), prefixWithin)]
-	for _, decoration := range decorations {
+	if head == "" {
+		return text, false
+	}
+	for _, decoration := range decorationsOf[head[0]] {
 		match := decoration.FindStringSubmatchIndex(head)
 		if match == nil {
 			continue

@@ -19,6 +19,12 @@ type scanned struct {
 	digest     uint64     // of the text, where there are candidates: 0 is any other line
 }
 
+// lacks is whether a line was seen not to say so: behind its decoration may only be found what
+// must begin a message.
+func (l scanned) lacks(p *pattern) bool {
+	return !p.anchored && (l.first == nil || p.order < l.first.order)
+}
+
 // stretch is some lines of a log that are looked at together.
 type stretch struct {
 	before []byte // the last line of the stretch before
