@@ -112,7 +112,7 @@ func firstBytes(expression *regexp.Regexp) (bytes [256]bool) {
 // exception or interface and its complaint, a file and its line, a time.
 var notNodes = regexp.MustCompile(`(?:Error|Exception|Warning|Interrupt)$` +
 	`|^(?:python|bash|g?libc|lib|cuda)[\d.]*$|\.so(?:\.[\d.]+)?$|(?:^|-)(?:gcc|g\+\+|clang|ld|make)-[\d.]+$` +
-	`|\.(?:py|cc?|cpp|h|cu|sh|ya?ml|json|log)$|^(?:eth|ib|bond|docker|nvme|mlx\d_)\d$|^[EWIF]\d{3,4}$|^\d{1,2}$`)
+	`|\.(?:py|cc?|cpp|h|cu|sh|ya?ml|json|log)$|^(?:eth|ib|bond|docker|nvme|mlx\d_)\d$|^[EWIF][A-Z]?\d{3,4}$|^\d{1,2}$`)
 
 // Fields by which collectors tell who wrote a line of JSON: fluentd's kubernetes filter, Ray
 // Train, Docker's tags, Python's JSON formatters. The line stays as it is, for its level counts.
