@@ -3,11 +3,14 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"preflight/checks"
+	"preflight/checks/compare"
 	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
@@ -20,26 +23,51 @@ import (
 const deadAfter = 15
 
 // gathering is what the launchers have agreed on in the store, as the first node has read it that could:
-// all read the same. For how long a launcher is silent says its own node, whose clock it tells
-// the time by, and where that does not, whoever makes the least of it.
+// all read the same but for how long each is silent.
 func gathering(nodes []Node) *facts.Gathering {
-	var read []*Node
-	for i := range nodes {
-		if seen := nodes[i].Seen; seen != nil && seen.Gathering != nil {
-			read = append(read, &nodes[i])
-		}
-	}
-	if read == nil {
+	at := slices.IndexFunc(nodes, func(n Node) bool { return n.Seen != nil && n.Seen.Gathering != nil })
+	if at < 0 {
 		return nil
 	}
-	agreed := *read[0].Seen.Gathering
+	agreed, silent := *nodes[at].Seen.Gathering, silences(nodes)
 	for _, list := range []*[]facts.Gatherer{&agreed.Joined, &agreed.Waiting, &agreed.Spare} {
 		*list = slices.Clone(*list)
-		for i := range *list {
-			(*list)[i].Silent = silence((*list)[i], read)
+		for i, who := range *list {
+			(*list)[i].Silent = silent[process{who.Address, who.PID}].told
 		}
 	}
 	return &agreed
+}
+
+// process is a launcher by what it calls itself.
+type process struct {
+	address string
+	pid     int
+}
+
+// silence is for how many seconds a launcher has not been heard.
+type silence struct {
+	node string   // that it runs on, "" where none of ours has read of it
+	told *float64 // by the clock of that node, which the launcher tells its beats by; else by whoever makes the least of it
+}
+
+func silences(nodes []Node) map[process]silence {
+	all := map[process]silence{}
+	for i := range nodes {
+		node := &nodes[i]
+		for _, who := range gathered(node) {
+			k := process{who.Address, who.PID}
+			known := all[k]
+			switch {
+			case who.Silent == nil || known.node != "":
+			case runsOn(who, node):
+				all[k] = silence{node.Name, who.Silent}
+			case known.told == nil || *who.Silent < *known.told:
+				all[k] = silence{"", who.Silent}
+			}
+		}
+	}
+	return all
 }
 
 // roll is what the store counts, as the first node has read it that could.
@@ -50,21 +78,6 @@ func roll(nodes []Node) *facts.Roll {
 		}
 	}
 	return nil
-}
-
-func silence(who facts.Gatherer, read []*Node) (least *float64) {
-	for _, node := range read {
-		for _, one := range launchers(node.Seen.Gathering) {
-			switch {
-			case one.Address != who.Address || one.PID != who.PID || one.Silent == nil:
-			case runsOn(who, node):
-				return one.Silent
-			case least == nil || *one.Silent < *least:
-				least = one.Silent
-			}
-		}
-	}
-	return least
 }
 
 func launchers(g *facts.Gathering) []facts.Gatherer {
@@ -101,4 +114,78 @@ func unheard(agreed *facts.Gathering, nodes []Node) (findings []checks.Finding) 
 		findings = append(findings, f)
 	}
 	return findings
+}
+
+// doubt is that by the clock of one node the launcher of another is dead, which lives by its own.
+type doubt struct{ by, of string }
+
+// skewed finds clocks that make living launchers dead: each tells its beats by its own clock, and
+// how old those of others are by its own too. One that is ahead takes all others for dead, and all
+// others take one for dead that is behind.
+func skewed(agreed *facts.Gathering, nodes []Node) (findings []checks.Finding) {
+	if agreed == nil || agreed.Closed {
+		return nil
+	}
+	apart := doubts(nodes)
+	for len(apart) > 0 {
+		times := map[string]int{}
+		for d := range apart {
+			times[d.by]++
+			times[d.of]++
+		}
+		// The clock that explains most is wrong; of two that differ from each other alone, either may be.
+		odd := slices.MaxFunc(slices.Sorted(maps.Keys(times)), func(a, b string) int { return cmp.Or(times[a]-times[b], strings.Compare(b, a)) })
+		var late, early []string // who takes odd for dead, whom odd takes for dead
+		var seconds float64
+		for d, by := range apart {
+			switch odd {
+			case d.of:
+				late = append(late, d.by)
+			case d.by:
+				early = append(early, d.of)
+			default:
+				continue
+			}
+			seconds = max(seconds, by)
+			delete(apart, d)
+		}
+		others := slices.Sorted(slices.Values(slices.Concat(late, early)))
+		f := checks.Finding{
+			Nodes:   []string{odd},
+			Summary: fmt.Sprintf("the clock of %s is %s behind that of %s: its launcher beats, and they take it for dead", odd, facts.Duration(seconds), compare.List(others)),
+			Want:    fmt.Sprintf("less than %s apart", facts.Duration(deadAfter)),
+			Remedy:  []fix.Command{fix.On("sudo chronyc makestep || sudo timedatectl set-ntp true")},
+		}
+		if len(early) > len(late) {
+			f.Summary = fmt.Sprintf("the clock of %s is %s ahead of that of %s: their launchers beat, and it takes them for dead", odd, facts.Duration(seconds), compare.List(others))
+		}
+		if len(others) == 1 {
+			f.Nodes = append(f.Nodes, others[0])
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// doubts are those between launchers of nodes that have both read what they agree on, with by how many
+// seconds their clocks differ.
+func doubts(nodes []Node) map[doubt]float64 {
+	apart, silent := map[doubt]float64{}, silences(nodes)
+	for i := range nodes {
+		for _, who := range gathered(&nodes[i]) {
+			own := silent[process{who.Address, who.PID}]
+			if own.node != "" && *own.told <= deadAfter && who.Silent != nil && *who.Silent > deadAfter {
+				apart[doubt{nodes[i].Name, own.node}] = *who.Silent - *own.told
+			}
+		}
+	}
+	return apart
+}
+
+// gathered are the launchers that a node has read of.
+func gathered(node *Node) []facts.Gatherer {
+	if node.Seen == nil || node.Seen.Gathering == nil {
+		return nil
+	}
+	return launchers(node.Seen.Gathering)
 }

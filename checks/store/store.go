@@ -84,6 +84,7 @@ func Judge(r *Report, sshPort int) {
 	}
 	r.Gathering, r.Roll = gathering(r.Nodes), roll(r.Nodes)
 	findings = append(findings, unheard(r.Gathering, r.Nodes)...)
+	findings = append(findings, skewed(r.Gathering, r.Nodes)...)
 	for i, f := range findings {
 		findings[i].Check, findings[i].Verdict = "rendezvous", cmp.Or(f.Verdict, checks.Fail)
 	}
