@@ -21,7 +21,7 @@ import (
 // says so in a line; nothing that it tells itself by goes by the names that a real one is told by.
 const (
 	hangMeeting = `
-import socket, threading, time
+import os, socket, threading, time
 taken = []
 def hear(one):
     if one.recv(1):
@@ -29,8 +29,9 @@ def hear(one):
 def accept(store):
     while True:
         taken.append(store.accept()[0])
-        with open('/root/taken', 'w') as log:
-            log.write(str(len(taken)))
+        if os.access('/root', os.W_OK): # as another user's is not
+            with open('/root/taken', 'w') as log:
+                log.write(str(len(taken)))
         threading.Thread(target=hear, args=(taken[-1],), daemon=True).start()
 def serve(port): # as torch does: at all addresses of both families
     store = socket.create_server(('::', port), family=socket.AF_INET6, dualstack_ipv6=True)
@@ -50,6 +51,11 @@ os.setsid()
 os.makedirs('/root/hung/bin', exist_ok=True)
 if not os.path.exists('/root/hung/bin/python3'): # as of a virtual environment
     os.symlink('/usr/bin/python3', '/root/hung/bin/python3')
+if os.environ['AS']:
+    os.chmod('/root', 0o711)
+    os.setgroups([])
+    os.setgid(int(os.environ['AS']))
+    os.setuid(int(os.environ['AS']))
 print(os.getpid(), flush=True)
 host, port, first, modes = os.environ['CREW'].split(None, 3)
 lead, modes = modes.split()[0], modes.split()[1:]
@@ -171,6 +177,7 @@ type crew struct {
 	told    string
 	lead    string
 	modes   string
+	user    string // number of another user than root
 }
 
 // installCrews brings the stand-ins to all nodes.
@@ -212,7 +219,7 @@ func board(t *testing.T, cluster *testhosts.Cluster, c crew) (end func()) {
 	argv[0] = strings.ReplaceAll(argv[0], "_", " ")
 	cmd := node.Command(t.Context(), append([]string{"/usr/bin/python3"}, argv[1:]...)...)
 	cmd.Args[0], cmd.Dir = argv[0], "/root/hung"
-	cmd.Env = append(cmd.Env, "TELLS="+fill.Replace(launchers[c.by].tells), fmt.Sprintf("CREW=%s %d %d %s %s", c.address, c.port, max(c.first, 0), cmp.Or(c.lead, "launch"), c.modes))
+	cmd.Env = append(cmd.Env, "TELLS="+fill.Replace(launchers[c.by].tells), fmt.Sprintf("CREW=%s %d %d %s %s", c.address, c.port, max(c.first, 0), cmp.Or(c.lead, "launch"), c.modes), "AS="+c.user)
 	out, outErr := cmd.StdoutPipe()
 	in, inErr := cmd.StdinPipe()
 	if err := errors.Join(outErr, inErr, cmd.Start()); err != nil {

@@ -47,6 +47,10 @@ var hung = []struct {
 		want: "8 of 8 ranks have met at 10.77.1.1:29500; w2: two jobs meet at port 29500: each takes the other's ranks for its own"},
 	{name: "an earlier job's ranks", more: []crew{{node: 2, modes: "leave leave"}}, code: 1,
 		want: "8 of 8 ranks have met at 10.77.1.1:29500; w2: ranks 2, 3 of an earlier job: still there since A, without a launcher, with their ports, GPUs and places in the meeting"},
+	{name: "another user's job", more: []crew{{node: 2, port: 29511, modes: "call call", user: "65534"}},
+		want: "8 of 8 ranks have met at 10.77.1.1:29500; w2: another user's job runs there too: nobody's train.py; all have met, so that what hangs comes after it"},
+	{name: "another user's job at the port", all: crew{modes: "sleep sleep"}, more: []crew{{node: 1, address: "127.0.0.1", modes: "meet call", user: "65534"}}, code: 1,
+		want: "0 of 8 ranks have met at 10.77.1.1:29500; w1: rank 0 of another user's job, nobody's, takes the calls at port 29500, where this job meets"},
 	{name: "another job at another port", more: []crew{{node: 2, port: 29511, modes: "call call"}},
 		want: "8 of 8 ranks have met at 10.77.1.1:29500; all have met, so that what hangs comes after it"},
 

@@ -22,6 +22,7 @@ type member struct {
 // job is what belongs together of what runs on the nodes.
 type job struct {
 	nodes     []Node
+	user      string // whose it is, "" where nobody tells
 	members   []member
 	watched   bool     // whether launchers are seen, so that a rank without has lost its own
 	left      []member // ranks of an earlier job, which no launcher watches any more
@@ -59,15 +60,17 @@ func findJob(nodes []Node, host string, port int) *job {
 		return j
 	}
 	together := mostOf(live, func(m member) meetingPlace { return m.place() }, func(p meetingPlace) bool { return port != 0 && p.port == port })
-	script := scriptOf(live, together)
+	there := slices.DeleteFunc(slices.Clone(live), func(m member) bool { return m.place() != together })
+	j.user = mostOf(there, func(m member) string { return m.User }, func(string) bool { return false })
+	script := scriptOf(there)
 	taken := map[*Node]bool{}
-	for _, m := range live {
-		taken[m.node] = taken[m.node] || m.place() == together
+	for _, m := range there {
+		taken[m.node] = taken[m.node] || j.owns(m)
 	}
 	var elsewhere []member
 	for _, m := range live {
 		// Whoever meets elsewhere is of this job if it has nothing else on that node.
-		if m.place() == together || !taken[m.node] && cmp.Or(m.Script, script) == script {
+		if j.owns(m) && (m.place() == together || !taken[m.node] && cmp.Or(m.Script, script) == script) {
 			j.members = append(j.members, m)
 		} else {
 			elsewhere = append(elsewhere, m)
@@ -200,10 +203,13 @@ func mostOf[T comparable](members []member, value func(member) T, preferred func
 	return most
 }
 
-// scriptOf is what the members of a place train with, "" where none says.
-func scriptOf(members []member, at meetingPlace) string {
+// owns is whether a process is of the job's user, as far as anybody tells.
+func (j *job) owns(m member) bool { return j.user == "" || m.User == "" || m.User == j.user }
+
+// scriptOf is what members train with, "" where none says.
+func scriptOf(members []member) string {
 	for _, m := range members {
-		if m.place() == at && m.Script != "" {
+		if m.Script != "" {
 			return m.Script
 		}
 	}

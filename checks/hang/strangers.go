@@ -14,10 +14,8 @@ import (
 // part takes those of other users out of who is of an earlier job, as they are not ours to end, and
 // of who meets elsewhere.
 func (j *job) part(elsewhere []member) {
-	user := mostOf(j.members, func(m member) string { return m.User }, func(string) bool { return false })
-	same := func(m member) bool { return user == "" || m.User == "" || m.User == user }
-	j.strangers = slices.DeleteFunc(slices.Concat(elsewhere, j.left), same)
-	j.left = slices.DeleteFunc(j.left, func(m member) bool { return !same(m) })
+	j.strangers = slices.DeleteFunc(slices.Concat(elsewhere, j.left), j.owns)
+	j.left = slices.DeleteFunc(j.left, func(m member) bool { return !j.owns(m) })
 }
 
 // shares is that jobs of other users run on the nodes, of which they have their part.
