@@ -70,33 +70,25 @@ func FilesNamed(o Options) []facts.LaunchFile {
 
 // configOptions are what scripts call the DeepSpeed configuration: DeepSpeed's
 // own add_config_arguments and what others made of it.
-var configOptions = []string{"--deepspeed_config", "--deepspeed-config", "--ds_config", "--ds-config", "--deepspeed_config_file", "--deepspeed-config-file"}
+var configOptions = []string{"deepspeed_config", "ds_config", "deepspeed_config_file"}
 
 // switchOrConfig is a switch to DeepSpeed's add_config_arguments, and takes the
 // configuration in the Trainer of transformers.
-const switchOrConfig = "--deepspeed"
+const switchOrConfig = "deepspeed"
 
 func namedByArguments(arguments []string) (configs, others []string) {
-	for i := 0; i < len(arguments); i++ {
-		name, value, isPair := strings.Cut(arguments[i], "=")
-		isConfig := slices.Contains(configOptions, name)
-		if !isPair && i+1 < len(arguments) && !strings.HasPrefix(arguments[i+1], "-") {
-			next := arguments[i+1]
-			isConfig = isConfig || name == switchOrConfig && strings.HasSuffix(strings.ToLower(next), ".json")
-			if isConfig {
-				value = next
-				i++
+	for _, s := range settingsIn(arguments) {
+		values := s.values
+		if len(values) > 0 && (slices.Contains(configOptions, s.name) || s.name == switchOrConfig && (s.pair || strings.HasSuffix(strings.ToLower(values[0]), ".json"))) {
+			if values[0] != "" && !isJSON(values[0]) {
+				configs = append(configs, values[0])
 			}
+			values = values[1:]
 		}
-		switch {
-		case isConfig || isPair && name == switchOrConfig:
-			if value != "" && !isJSON(value) {
-				configs = append(configs, value)
+		for _, value := range values {
+			if looksLikePath(value) {
+				others = append(others, value)
 			}
-		case isPair && isKey.MatchString(name) && looksLikePath(value):
-			others = append(others, value)
-		case !strings.HasPrefix(name, "-") && looksLikePath(arguments[i]):
-			others = append(others, arguments[i])
 		}
 	}
 	return configs, others

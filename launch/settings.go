@@ -7,34 +7,42 @@ import (
 	"strings"
 )
 
-// setting is an option of the script with all its values.
+// setting is an option of the script with all its values, or a word that is none's.
 type setting struct {
-	name   string // with underscores, whatever it was typed with
+	name   string // with underscores, whatever it was typed with; "" for a word of its own
+	pair   bool   // typed as name=value
 	values []string
 }
 
 // settings are what the script is told, by the configuration that it is handed and then by
 // its arguments, which come later and win.
-func (o Options) settings() (all []setting) {
+func (o Options) settings() []setting { return settingsIn(slices.Concat(o.Configured, o.Arguments)) }
+
+func settingsIn(words []string) (all []setting) {
 	open := false // whether words belong to the last one
-	for _, word := range slices.Concat(o.Configured, o.Arguments) {
+	for _, word := range words {
 		name, value, isPair := strings.Cut(word, "=")
+		isPair = isPair && isKey.MatchString(name)
 		isOption := strings.HasPrefix(word, "--")
 		switch {
-		case isOption || isPair && isKey.MatchString(name):
-			one := setting{name: strings.ReplaceAll(strings.TrimLeft(name, "-"), "-", "_")}
-			if isPair {
-				one.values = []string{value}
-			}
-			all, open = append(all, one), isOption && !isPair
+		case isPair:
+			all, open = append(all, setting{settingName(name), true, []string{value}}), false
+		case isOption:
+			all, open = append(all, setting{name: settingName(word)}), true
 		case strings.HasPrefix(word, "-"):
 			open = false
 		case open:
 			last := &all[len(all)-1]
 			last.values = append(last.values, word)
+		default:
+			all = append(all, setting{values: []string{word}})
 		}
 	}
 	return all
+}
+
+func settingName(typed string) string {
+	return strings.ReplaceAll(strings.TrimLeft(typed, "-"), "-", "_")
 }
 
 // told are the values of the last setting by one of these names.
