@@ -4,8 +4,12 @@ package explain
 
 import (
 	"encoding/binary"
+	"fmt"
+	"regexp"
 	"regexp/syntax"
 	"slices"
+	"strings"
+	"unicode/utf8"
 )
 
 // gram is how many bytes of a literal are looked up at once.
@@ -98,24 +102,49 @@ func (x *index) each(text []byte, found func(p *pattern, from, to int)) {
 	}
 }
 
+// expression is one with texts one of which is in all that it matches: most lines have none, and to
+// look for them costs little.
+type expression struct {
+	*regexp.Regexp
+	literals []string
+}
+
+// may is whether a text may match.
+func (e expression) may(text string) bool {
+	return slices.ContainsFunc(e.literals, func(literal string) bool { return strings.Contains(text, literal) })
+}
+
+// parse takes an expression that has a text of so many bytes in all that it matches.
+func parse(text string, least int) (expression, error) {
+	parsed, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		return expression{}, err
+	}
+	literals := required(parsed, least)
+	if len(literals) == 0 {
+		return expression{}, fmt.Errorf("%q has no text of %d bytes that is always there (case matters)", text, least)
+	}
+	return expression{regexp.MustCompile(text), literals}, nil
+}
+
 // required are literals one of which is in everything the expression matches; none
-// where there is no such set of literals long enough.
-func required(re *syntax.Regexp) []string {
+// where there is no such set of literals of so many bytes.
+func required(re *syntax.Regexp, least int) []string {
 	switch re.Op {
 	case syntax.OpLiteral:
-		if literal := string(re.Rune); re.Flags&syntax.FoldCase == 0 && len(literal) >= gram {
+		if literal := string(re.Rune); re.Flags&syntax.FoldCase == 0 && len(literal) >= least {
 			return []string{literal}
 		}
 	case syntax.OpCapture, syntax.OpPlus:
-		return required(re.Sub[0])
+		return required(re.Sub[0], least)
 	case syntax.OpRepeat:
 		if re.Min > 0 {
-			return required(re.Sub[0])
+			return required(re.Sub[0], least)
 		}
 	case syntax.OpAlternate:
 		var all []string
 		for _, sub := range re.Sub {
-			literals := required(sub)
+			literals := required(sub, least)
 			if literals == nil {
 				return nil
 			}
@@ -125,7 +154,7 @@ func required(re *syntax.Regexp) []string {
 	case syntax.OpConcat:
 		var best []string
 		for _, sub := range re.Sub {
-			if literals := required(sub); shortest(literals) > shortest(best) {
+			if literals := required(sub, least); shortest(literals) > shortest(best) {
 				best = literals
 			}
 		}
@@ -141,7 +170,38 @@ func shortest(literals []string) int {
 	return len(slices.MinFunc(literals, func(a, b string) int { return len(a) - len(b) }))
 }
 
-// beginsText is whether an expression, or a part of it, must stand at the beginning.
-func beginsText(re *syntax.Regexp) bool {
-	return re.Op == syntax.OpBeginText || re.Op == syntax.OpBeginLine || slices.ContainsFunc(re.Sub, beginsText)
+// firstBytes are those that what an expression matches may begin with, where it is never nothing.
+func (e expression) firstBytes() (bytes [256]bool) {
+	parsed, err := syntax.Parse(e.String(), syntax.Perl)
+	if err != nil {
+		panic(err)
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		panic(err)
+	}
+	seen := make([]bool, len(program.Inst))
+	var walk func(uint32)
+	walk = func(at uint32) {
+		if seen[at] {
+			return
+		}
+		seen[at] = true
+		switch in := &program.Inst[at]; in.Op {
+		case syntax.InstAlt:
+			walk(in.Out)
+			walk(in.Arg)
+		case syntax.InstCapture, syntax.InstNop, syntax.InstEmptyWidth:
+			walk(in.Out)
+		case syntax.InstRune, syntax.InstRune1:
+			for b := range bytes {
+				// A byte that begins a longer rune may begin any that is one.
+				bytes[b] = bytes[b] || b < utf8.RuneSelf && in.MatchRune(rune(b)) || b >= utf8.RuneSelf && slices.Max(in.Rune) >= utf8.RuneSelf
+			}
+		default:
+			panic(fmt.Sprintf("%s may begin with anything, or be nothing", e))
+		}
+	}
+	walk(uint32(program.Start))
+	return bytes
 }

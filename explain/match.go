@@ -104,10 +104,10 @@ func (m *matcher) take(l scanned) {
 		m.open = m.open[:0]
 		m.seen.add(event{signature: p.Signature, file: m.file, line: l.number, position: m.seen.position})
 		return
-	case p != nil && m.settled(p, l.candidates) && m.again(p.Signature, l):
+	case p != nil && m.again(p.Signature, l):
 		m.open = m.open[:0]
 		return
-	case p == nil && len(m.open) == 0 && exception == "" && m.allVain(l.candidates):
+	case (p == nil || p.Kind == Alarm && m.tracebacks.frame(l.text)) && len(m.open) == 0 && exception == "" && m.allVain(l.candidates):
 		return
 	}
 	message, who := peel(string(l.text))
@@ -121,7 +121,7 @@ func (m *matcher) take(l scanned) {
 	}
 	known := false
 	for _, p := range l.candidates {
-		if known && p.Kind != Alarm || l.lacks(p) {
+		if known && p.Kind != Alarm || l.first == nil || p.order < l.first.order {
 			continue
 		}
 		at, values, ok := 0, map[string]string(nil), p == l.first && p.Kind == Alarm && len(message) <= widest // which was seen, tells nothing more and is shown whole
@@ -187,18 +187,9 @@ func (p *pattern) beside(candidates []*pattern) bool {
 	return p.Kind == Context && candidates[len(candidates)-1].Kind == Alarm
 }
 
-// settled is whether a line that says so as it stands says nothing more telling behind its
-// decoration, where other candidates may begin that have not been there in vain all the time.
-func (m *matcher) settled(p *pattern, candidates []*pattern) bool {
-	return p.Kind != Alarm || !slices.ContainsFunc(candidates, func(other *pattern) bool {
-		return other.Kind != Alarm && other.anchored && m.vain[other] < mostVain
-	})
-}
-
-// allVain is whether none of the candidates has ever been there. Those that must
-// begin a message can only be found behind its decoration.
+// allVain is whether none of the candidates has ever been there.
 func (m *matcher) allVain(candidates []*pattern) bool {
-	return !slices.ContainsFunc(candidates, func(p *pattern) bool { return m.vain[p] < mostVain || p.anchored })
+	return !slices.ContainsFunc(candidates, func(p *pattern) bool { return m.vain[p] < mostVain })
 }
 
 // straddle opens the messages whose first text was broken by the end of the line before.

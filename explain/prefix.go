@@ -3,13 +3,9 @@
 package explain
 
 import (
-	"fmt"
 	"path"
 	"regexp"
-	"regexp/syntax"
-	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 // speaker is who wrote a line, as far as the line says.
@@ -21,92 +17,60 @@ type speaker struct {
 
 // decorations are what launchers, log collectors and NCCL put before a message.
 // Each may stand behind another.
-var decorations = []*regexp.Regexp{
+var decorations = []string{
 	// journalctl -o short-iso, rsyslog since Debian 12 and Ubuntu 24.04
-	regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?[+-]\d\d:?\d\d (?P<node>[\w.-]+) [\w./@-]+(?:\[\d+\])?: `),
+	`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?[+-]\d\d:?\d\d (?P<node>[\w.-]+) [\w./@-]+(?:\[\d+\])?: `,
 	// docker logs -t, kubectl logs --timestamps, NCCL_DEBUG_TIMESTAMP_LEVELS, Python's logging and that of rich
-	regexp.MustCompile(`^\[?(?:\d{4}[-/]\d\d[-/]\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]? +`),
+	`^\[?(?:\d{4}[-/]\d\d[-/]\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]? +`,
 	// docker compose, docker service logs, ansible
-	regexp.MustCompile(`^(?:[\w.-]+@)?(?P<node>[\w.-]+) +\| `),
+	`^(?:[\w.-]+@)?(?P<node>[\w.-]+) +\| `,
 	// kubectl logs --prefix
-	regexp.MustCompile(`^\[pod/(?P<node>[\w.-]+)/[\w.-]+\] `),
+	`^\[pod/(?P<node>[\w.-]+)/[\w.-]+\] `,
 	// syslog, journalctl
-	regexp.MustCompile(`^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? (?P<node>[\w.-]+) [\w./@-]+(?:\[\d+\])?: `),
+	`^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? (?P<node>[\w.-]+) [\w./@-]+(?:\[\d+\])?: `,
 	// dmesg, dmesg -d
-	regexp.MustCompile(`^\[ *[+\d][\d.]*\] `),
+	`^\[ *[+\d][\d.]*\] `,
 	// dmesg -T, mpirun --timestamp-output
-	regexp.MustCompile(`^\[?[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]? ?`),
+	`^\[?[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]? ?`,
 	// Ray
-	regexp.MustCompile(`^\((?:[^\s()]+ )*(?:pid=\d+|raylet)(?:, ip=(?P<node>[\w.:]+))?\) `),
+	`^\((?:[^\s()]+ )*(?:pid=\d+|raylet)(?:, ip=(?P<node>[\w.:]+))?\) `,
 	// mpirun --tag-output of Open MPI and of PRRTE, horovodrun
-	regexp.MustCompile(`^\[(?:[\w.@-]*@)?\d+,(?P<rank>\d+)\](?:<std(?:out|err|diag)>)?: ?`),
-	regexp.MustCompile(`^\[(?P<rank>\d+)\]<std(?:out|err)>: ?`),
+	`^\[(?:[\w.@-]*@)?\d+,(?P<rank>\d+)\](?:<std(?:out|err|diag)>)?: ?`,
+	`^\[(?P<rank>\d+)\]<std(?:out|err)>: ?`,
 	// SageMaker
-	regexp.MustCompile(`^\[\d+,mpirank:(?P<rank>\d+),(?P<node>[\w.-]+)\]<std(?:out|err)>: ?`),
+	`^\[\d+,mpirank:(?P<rank>\d+),(?P<node>[\w.-]+)\]<std(?:out|err)>: ?`,
 	// torch since 2.3 and Lightning write the global rank; torchrun --tee and TorchX the role and local index
-	regexp.MustCompile(`^\[rank(?:: |=)?(?P<rank>\d+)\]:? ?`),
-	regexp.MustCompile(`^rank(?P<rank>\d+): ?`),
-	regexp.MustCompile(`^\[[A-Za-z][\w-]*?(?P<local>\d+)(?:\|\d+)?\]: ?`),
+	`^\[rank(?:: |=)?(?P<rank>\d+)\]:? ?`,
+	`^rank(?P<rank>\d+): ?`,
+	`^\[[A-Za-z][\w-]*?(?P<local>\d+)(?:\|\d+)?\]: ?`,
 	// srun --label
-	regexp.MustCompile(`^ *(?P<rank>\d{1,6}): `),
+	`^ *(?P<rank>\d{1,6}): `,
 	// pdsh's own messages name the launching machine first
-	regexp.MustCompile(`^pdsh@[\w.-]+: (?P<node>[\w.@-]+): `),
+	`^pdsh@[\w.-]+: (?P<node>[\w.@-]+): `,
 	// pdsh, clush: only what cannot be the name of a program or of an exception
-	regexp.MustCompile(`^(?:[\w-]+@)?(?P<node>localhost|[A-Za-z0-9_.-]*\d[A-Za-z0-9_.-]*): `),
+	`^(?:[\w-]+@)?(?P<node>localhost|[A-Za-z0-9_.-]*\d[A-Za-z0-9_.-]*): `,
 	// NCCL: host:pid:tid [device]
-	regexp.MustCompile(`^(?P<node>[\w.-]+):\d+:\d+ (?:\[-?\d+\] )?`),
+	`^(?P<node>[\w.-]+):\d+:\d+ (?:\[-?\d+\] )?`,
 	// the frame that rich draws around a traceback
-	regexp.MustCompile(`^[│┃] `),
+	`^[│┃] `,
 }
 
 // decorationsOf are those that a text may have, by its first byte: most lines can only have a few,
 // and to ask for each is what reading a log of failures takes longest.
-var decorationsOf = func() (by [256][]*regexp.Regexp) {
-	for _, decoration := range decorations {
-		for first, may := range firstBytes(decoration) {
+var decorationsOf = func() (by [256][]expression) {
+	for _, text := range decorations {
+		one, err := parse(text, 1)
+		if err != nil {
+			panic(err)
+		}
+		for first, may := range one.firstBytes() {
 			if may {
-				by[first] = append(by[first], decoration)
+				by[first] = append(by[first], one)
 			}
 		}
 	}
 	return by
 }()
-
-// firstBytes are those that what an expression matches may begin with, where it is never empty.
-func firstBytes(expression *regexp.Regexp) (bytes [256]bool) {
-	parsed, err := syntax.Parse(expression.String(), syntax.Perl)
-	if err != nil {
-		panic(err)
-	}
-	program, err := syntax.Compile(parsed.Simplify())
-	if err != nil {
-		panic(err)
-	}
-	seen := make([]bool, len(program.Inst))
-	var walk func(uint32)
-	walk = func(at uint32) {
-		if seen[at] {
-			return
-		}
-		seen[at] = true
-		switch in := &program.Inst[at]; in.Op {
-		case syntax.InstAlt:
-			walk(in.Out)
-			walk(in.Arg)
-		case syntax.InstCapture, syntax.InstNop, syntax.InstEmptyWidth:
-			walk(in.Out)
-		case syntax.InstRune, syntax.InstRune1:
-			for b := range bytes {
-				// A byte that begins a longer rune may begin any that is one.
-				bytes[b] = bytes[b] || b < utf8.RuneSelf && in.MatchRune(rune(b)) || b >= utf8.RuneSelf && slices.Max(in.Rune) >= utf8.RuneSelf
-			}
-		default:
-			panic(fmt.Sprintf("%s may begin with anything, or be nothing", expression))
-		}
-	}
-	walk(uint32(program.Start))
-	return bytes
-}
 
 // notNodes are what the patterns above would take for a host: a program, library,
 // exception or interface and its complaint, a file and its line, a time.
@@ -154,13 +118,16 @@ func peelOne(text string, who *speaker) (rest string, found bool) {
 	if head == "" {
 		return text, false
 	}
-	for _, decoration := range decorationsOf[head[0]] {
-		match := decoration.FindStringSubmatchIndex(head)
+	for _, d := range decorationsOf[head[0]] {
+		if !d.may(head) {
+			continue
+		}
+		match := d.FindStringSubmatchIndex(head)
 		if match == nil {
 			continue
 		}
 		values := *who
-		for i, name := range decoration.SubexpNames() {
+		for i, name := range d.SubexpNames() {
 			if name == "" || match[2*i] < 0 {
 				continue
 			}

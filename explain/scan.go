@@ -14,15 +14,9 @@ import (
 type scanned struct {
 	line
 	candidates []*pattern
-	first      *pattern   // that matches the line as it stands, of several the first
+	first      *pattern   // that its message says, of several the first
 	broken     []*pattern // whose text begins in the line before and ends in this one
 	digest     uint64     // of the text, where there are candidates: 0 is any other line
-}
-
-// lacks is whether a line was seen not to say so: behind its decoration may only be found what
-// must begin a message.
-func (l scanned) lacks(p *pattern) bool {
-	return !p.anchored && (l.first == nil || p.order < l.first.order)
 }
 
 // stretch is some lines of a log that are looked at together.
@@ -134,7 +128,8 @@ func (m matched) first(digest uint64, candidates []*pattern, text []byte) *patte
 	}
 	first, ok := m[digest]
 	if !ok {
-		if first = firstOf(candidates, text); len(m) < mostKnown {
+		message, _ := peel(string(text))
+		if first = firstOf(candidates, message); len(m) < mostKnown {
 			m[digest] = first
 		}
 	}
@@ -165,7 +160,7 @@ func shape(text, buffer []byte) []byte {
 	return buffer
 }
 
-func firstOf(candidates []*pattern, text []byte) *pattern {
+func firstOf(candidates []*pattern, text string) *pattern {
 	for _, p := range candidates {
 		if p.in(text) {
 			return p

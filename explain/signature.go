@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
-	"regexp/syntax"
 	"slices"
 	"strings"
 	"sync"
@@ -75,16 +74,15 @@ type Signature struct {
 	Examples []string `yaml:"examples"`
 
 	patterns []*pattern
-	unless   []exempt
+	unless   []expression
 }
 
 // pattern is one of the expressions of a signature.
 type pattern struct {
 	*Signature
-	says     *regexp.Regexp
-	order    int  // in the catalogue: on one line the first of two wins
-	anchored bool // must begin the message
-	counts   bool // numbers in the message matter, and not only that they are there
+	says   *regexp.Regexp
+	order  int  // in the catalogue: on one line the first of two wins
+	counts bool // numbers in the message matter, and not only that they are there
 }
 
 // Beside is a second meaning: the cause where one of the signatures is in the log.
@@ -203,28 +201,20 @@ func (c *Catalogue) add(s *Signature) error {
 	if s.Apart != nil && c.causes[s.Apart.Cause] == nil {
 		return fmt.Errorf("apart: there is no cause %q", s.Apart.Cause)
 	}
-	for _, expression := range s.Unless {
-		parsed, err := syntax.Parse(expression, syntax.Perl)
+	for _, text := range s.Unless {
+		unless, err := parse(text, gram)
 		if err != nil {
-			return err
+			return fmt.Errorf("unless: %w", err)
 		}
-		literals := required(parsed)
-		if len(literals) == 0 {
-			return fmt.Errorf("unless: %q has no text of %d bytes that is always there (case matters)", expression, gram)
-		}
-		s.unless = append(s.unless, exempt{regexp.MustCompile(expression), literals})
+		s.unless = append(s.unless, unless)
 	}
-	for _, expression := range s.Says {
-		parsed, err := syntax.Parse(expression, syntax.Perl)
+	for _, text := range s.Says {
+		says, err := parse(text, gram)
 		if err != nil {
 			return err
 		}
-		literals := required(parsed)
-		if len(literals) == 0 {
-			return fmt.Errorf("%q has no text of %d bytes that is always there (case matters)", expression, gram)
-		}
-		p := &pattern{s, regexp.MustCompile(expression), c.patterns, beginsText(parsed), numbers.MatchString(expression)}
-		for _, literal := range literals {
+		p := &pattern{s, says.Regexp, c.patterns, numbers.MatchString(text)}
+		for _, literal := range says.literals {
 			c.index.add(literal, p)
 		}
 		s.patterns = append(s.patterns, p)
@@ -256,24 +246,13 @@ func (p *pattern) silent() bool {
 	return p.Kind == Success || p.Kind == Context && p.says.NumSubexp() == 0
 }
 
-// in is whether a line says so and means it.
-func (p *pattern) in(text []byte) bool {
-	return p.says.Match(text) && !p.exempted(string(text))
+// in is whether a message says so and means it.
+func (p *pattern) in(text string) bool {
+	return p.says.MatchString(text) && !p.exempted(text)
 }
 
 func (s *Signature) exempted(text string) bool {
-	return slices.ContainsFunc(s.unless, func(e exempt) bool { return e.in(text) })
-}
-
-// exempt is an expression by which a line does not mean what it says, with the texts one of
-// which is in all that it matches: most lines have none, and to look for them costs little.
-type exempt struct {
-	unless   *regexp.Regexp
-	literals []string
-}
-
-func (e exempt) in(text string) bool {
-	return slices.ContainsFunc(e.literals, func(literal string) bool { return strings.Contains(text, literal) }) && e.unless.MatchString(text)
+	return slices.ContainsFunc(s.unless, func(e expression) bool { return e.may(text) && e.MatchString(text) })
 }
 
 // match holds one text against the pattern and returns where it matches and what its

@@ -70,7 +70,7 @@ func (t *tracebacks) take(r *recent, text []byte) string {
 	for i := range t.open {
 		o := &t.open[i]
 		o.lines++
-		if rest, ours := o.rest(text); ours && exception.Match(rest) {
+		if rest, ours := o.rest(text); ours && !margin(rest) && exception.Match(rest) {
 			muted := o.muted
 			if t.open = slices.Delete(t.open, i, i+1); muted {
 				return ""
@@ -116,6 +116,11 @@ func (t *tracebacks) has(text []byte, alarm event) bool {
 		}
 		return true
 	}
+	return t.frame(text)
+}
+
+// frame is whether a line is a frame of a traceback, or the source that it quotes.
+func (t *tracebacks) frame(text []byte) bool {
 	return slices.ContainsFunc(t.open, func(o traceback) bool {
 		rest, ours := o.rest(text)
 		return ours && bytes.HasPrefix(rest, []byte("  "))
