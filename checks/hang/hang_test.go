@@ -198,7 +198,7 @@ func TestJudge(t *testing.T) {
 		},
 			want: "6 of 8 ranks have met at 10.0.0.1:29500; w4: ranks 6, 7: started 5 s ago, no call yet"},
 		{name: "asleep without a call", does: func(n []Node) { each(n, silent, 4) }, code: 1,
-			want: "6 of 8 ranks have met at 10.0.0.1:29500; w4: ranks 6, 7: no call to 10.0.0.1:29500 since the start 80 s ago; it sleeps in do_poll"},
+			want: "6 of 8 ranks have met at 10.0.0.1:29500; w4: ranks 6, 7: no call to 10.0.0.1:29500 since the start 80 s ago, or each was refused; it sleeps in do_poll"},
 		{name: "rank 0 does not serve", does: func(n []Node) {
 			each(n, silent, 1, 2, 3, 4)
 			n[0].Jobs.Ports[0].Listening = false
@@ -236,11 +236,41 @@ func TestJudge(t *testing.T) {
 			n[0].Jobs.Processes = append(n[0].Jobs.Processes, p)
 			n[2].Jobs.Processes = append(n[2].Jobs.Processes, p) // where nobody is called
 		}, code: 1, want: "8 of 8 ranks have met at 10.0.0.1:29500; w1: rank 0 of another user's job, bob's, takes the calls at port 29500, where this job meets"},
-		{name: "another job at another port is nobody's business", does: func(n []Node) {
+		{name: "another job at another port is another question", does: func(n []Node) {
 			launcher, rank := n[1].Jobs.Processes[0], of(n, 2)[0]
 			launcher.PID, rank.PID, rank.Launcher, rank.Port, launcher.Port, rank.World = 200, 201, 200, 29511, 29511, 1
 			n[1].Jobs.Processes = append(n[1].Jobs.Processes, launcher, rank)
+		}, want: "8 of 8 ranks have met at 10.0.0.1:29500; w2: another job runs there too: `preflight rendezvous 10.0.0.1:29511 -H hostfile` is about that one; all have met, so that what hangs comes after it"},
+		{name: "one rank runs twice on its node, and another nowhere", does: func(n []Node) { *of(n, 2)[0].Rank = 3 }, code: 1,
+			want: "7 of 8 ranks have met at 10.0.0.1:29500; w2: one rank runs twice: the store takes both for the same, and waits for one that does not come"},
+		{name: "an address that nobody has", does: func(n []Node) {
+			each(n, func(p *facts.JobProcess) { calling("10.9.9.9")(p); p.Address = "10.9.9.9" }, 1, 2, 3, 4)
+			for i := range n {
+				n[i].Jobs.Processes[0].Address = "10.9.9.9"
+			}
+		}, code: 1, want: "0 of 8 ranks have met at 10.9.9.9:29500; w1, w2, w3 and 1 more: the ranks are to meet at 10.9.9.9, an address that none of these nodes has"},
+		{name: "localhost is each node's own", does: func(n []Node) {
+			each(n, func(p *facts.JobProcess) { p.Address = "localhost" }, 1, 2, 3, 4)
+			each(n, silent, 2, 3, 4)
+			for i := range n {
+				n[i].Jobs.Processes[0].Address = "localhost"
+			}
+		}, code: 1, want: "2 of 8 ranks have met at localhost:29500; w2, w3, w4: the ranks meet at localhost, which is an address of this node itself (lo), and rank 0 runs on w1"},
+		{name: "rank 0's node by its name here and its address there", does: func(n []Node) {
+			each(n, func(p *facts.JobProcess) { p.Address = "w1" }, 4)
+			n[3].Jobs.Processes[0].Address = "w1"
 		}, want: "8 of 8 ranks have met at 10.0.0.1:29500; all have met, so that what hangs comes after it"},
+		{name: "one rank of a node was told another address", does: func(n []Node) { of(n, 3)[0].Address = "10.0.0.3" }, code: 1,
+			want: "8 of 8 ranks have met at 10.0.0.1:29500; w3: rank 4 was told to meet at address 10.0.0.3 and not 10.0.0.1"},
+		{name: "one rank of a node was told another port", does: func(n []Node) { of(n, 3)[1].Port, of(n, 3)[1].Sockets = 29501, nil }, code: 1,
+			want: "7 of 8 ranks have met at 10.0.0.1:29500; w3: rank 5 was told to meet at port 29501 and not 29500"},
+		{name: "a rank of the job as another user", does: func(n []Node) { of(n, 3)[1].User = "bob" },
+			want: "8 of 8 ranks have met at 10.0.0.1:29500; all have met, so that what hangs comes after it"},
+		{name: "a job of more nodes than were asked", does: func(n []Node) { each(n, func(p *facts.JobProcess) { p.World, p.Local = 16, 2 }, 1, 2, 3, 4) }, code: 2,
+			want: "8 of 16 ranks have met at 10.0.0.1:29500; the nodes that were asked run 8 of the job's 16 ranks: it has more nodes than these"},
+		{name: "all have met but those of one node", does: func(n []Node) {
+			each(n, func(p *facts.JobProcess) { silent(p); p.Age = 20 }, 2)
+		}, want: "6 of 8 ranks have met at 10.0.0.1:29500; w2: ranks 2, 3: started 20 s ago, no call yet, or each is refused (`preflight rendezvous 10.0.0.1:29500 -H hostfile` tells)"},
 		{name: "a node may not be looked into", does: func(n []Node) {
 			each(n, func(p *facts.JobProcess) { silent(p); p.Unread = "permission denied"; p.Rank, p.World = nil, 0 }, 4)
 		}, code: 2, want: "6 of 8 ranks have met at 10.0.0.1:29500; w4: 2 of its ranks: what it waits in may not be seen (permission denied): it runs as ann"},

@@ -4,12 +4,14 @@ package hang
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 
 	"preflight/facts"
+	"preflight/hostfile"
 )
 
 // member is a rank, or a launcher that has not started any.
@@ -24,6 +26,7 @@ type job struct {
 	nodes     []Node
 	user      string // whose it is, "" where nobody tells
 	members   []member
+	others    []member // of the same user's other jobs
 	watched   bool     // whether launchers are seen, so that a rank without has lost its own
 	left      []member // ranks of an earlier job, which no launcher watches any more
 	strangers []member // ranks and launchers of other users' jobs
@@ -77,6 +80,7 @@ func findJob(nodes []Node, host string, port int) *job {
 		}
 	}
 	j.adopt(together)
+	elsewhere = j.recover(elsewhere, together, script)
 	j.part(elsewhere)
 	told := func(field func(facts.Meeting) string) string {
 		return mostOf(j.members, func(m member) string { return field(m.told()) }, func(value string) bool { return false })
@@ -103,6 +107,36 @@ func (j *job) adopt(together meetingPlace) {
 		}
 		return ours
 	})
+}
+
+// recover takes ranks for members that this job lacks though its own user, or whoever meets at its
+// place, runs them: told another port, or as another user. Of another job of its own, which has a rank that this
+// one has too, none is taken.
+func (j *job) recover(elsewhere []member, together meetingPlace, script string) (rest []member) {
+	type crew struct {
+		place meetingPlace
+		user  string
+	}
+	running, world := j.ranks(), mostOf(j.members, func(m member) int { return m.World }, func(int) bool { return false })
+	where := mostOf(j.members, func(m member) string { return m.told().Address }, func(string) bool { return false })
+	lacks := func(m member) bool {
+		return m.Rank != nil && !running[*m.Rank] && m.World == world && cmp.Or(m.Script, script) == script &&
+			(j.owns(m) || m.place() == together && m.told().Address == where)
+	}
+	apart := map[crew]bool{}
+	for _, m := range elsewhere {
+		if !lacks(m) {
+			apart[crew{m.place(), m.User}] = true
+		}
+	}
+	for _, m := range elsewhere {
+		if apart[crew{m.place(), m.User}] {
+			rest = append(rest, m)
+		} else {
+			j.members = append(j.members, m)
+		}
+	}
+	return rest
 }
 
 // membersOn are the members of jobs on one node.
@@ -369,9 +403,13 @@ func serves(node *Node, port int) bool {
 	return slices.ContainsFunc(node.Jobs.Ports, func(p facts.JobPort) bool { return p.Port == port && p.Listening })
 }
 
-// owners are the nodes that have an address, and each's interface; none for a name.
+// owners are the nodes that have an address, and each's interface; none for a name but that of the
+// loopback.
 func (j *job) owners(address string) map[string]string {
 	ip, err := netip.ParseAddr(address)
+	if loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1}); address == "localhost" {
+		ip, err = loopback, nil
+	}
 	owned := map[string]string{}
 	for _, node := range j.nodes {
 		if err != nil || node.Jobs == nil {
@@ -382,6 +420,23 @@ func (j *job) owners(address string) map[string]string {
 		}
 	}
 	return owned
+}
+
+// alike is whether two addresses are those of one node: its name, or one that no other has.
+func (j *job) alike(one, other string) bool {
+	named := func(address string) string {
+		for _, node := range j.nodes {
+			if address == node.Name || address == hostfile.Bare(node.Name) || address == node.Address {
+				return node.Name
+			}
+		}
+		owners := slices.Collect(maps.Keys(j.owners(address)))
+		if len(owners) != 1 {
+			return address
+		}
+		return owners[0]
+	}
+	return named(one) == named(other)
 }
 
 // hostPort is an endpoint as a rank is given it.

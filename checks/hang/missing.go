@@ -4,6 +4,7 @@ package hang
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 
@@ -21,29 +22,41 @@ func (j *job) told() (findings []checks.Finding) {
 		most string
 		way  []fix.Command
 	}{
-		{"meet at address", address, j.most.Address, []fix.Command{fix.Here("deepspeed --master_addr=%s …   # for all nodes alike; torchrun and accelerate have such an option too", fix.Host(j.most.Address))}},
+		{meetAt, address, j.most.Address, []fix.Command{fix.Here("deepspeed --master_addr=%s …   # for all nodes alike; torchrun and accelerate have such an option too", fix.Host(j.most.Address))}},
 		{"meet at port", portTold, counted(j.most.Port), []fix.Command{fix.Here("deepspeed --master_port=%s …   # for all nodes alike", fix.Number(j.most.Port))}},
 		{"use the run ID", runID, j.most.RunID, []fix.Command{fix.Here("torchrun --rdzv-id=%s …   # on all nodes alike", fix.Word(j.most.RunID))}},
 		{"be so many ranks:", world, counted(j.most.World), []fix.Command{fix.Note("Start all nodes with the same number of nodes and of ranks a node.")}},
 		{"be so many nodes:", nodesTold, j.most.Nodes, []fix.Command{fix.Here("torchrun --nnodes=%s …   # on all nodes alike", fix.Word(j.most.Nodes))}},
 	} {
+		differs := func(m member) bool {
+			value := field.of(m.told())
+			return value != "" && value != field.most && (field.what != meetAt || !j.alike(value, field.most))
+		}
 		for _, m := range j.members {
-			if value := field.of(m.told()); value != "" && value != field.most {
+			if value := field.of(m.told()); differs(m) {
+				same := func(o member) bool { return field.of(o.told()) == value }
 				findings = append(findings, checks.Finding{
 					Nodes:   []string{m.node.Name},
-					Summary: fmt.Sprintf("%s told to %s %s and not %s", was(j.on(m.node)), field.what, value, field.most),
+					Summary: fmt.Sprintf("%s told to %s %s and not %s", was(j.on(m.node), same), field.what, value, field.most),
 					Remedy:  field.way,
 				})
 			}
 		}
 	}
-	return append(findings, j.misled()...)
+	return slices.Concat(findings, j.misled(), j.nobodys())
 }
 
-// was is the beginning of a sentence about what members were told.
-func was(members []member) string {
-	if len(members) == 1 {
-		return members[0].number() + " was"
+// meetAt is what members are told that may be said in several ways.
+const meetAt = "meet at address"
+
+// was is the beginning of a sentence about what some of a node's members were told.
+func was(members []member, told func(member) bool) string {
+	these := slices.DeleteFunc(slices.Clone(members), func(m member) bool { return !told(m) })
+	switch {
+	case len(these) == 1:
+		return these[0].number() + " was"
+	case len(these) < len(members):
+		return numbers(these) + " were"
 	}
 	return fmt.Sprintf("its %d ranks were", len(members))
 }
@@ -65,6 +78,28 @@ func (j *job) misled() (findings []checks.Finding) {
 		})
 	}
 	return findings
+}
+
+// nobodys finds an address to meet at that no node has. Where somebody has met, it is translated on the way.
+func (j *job) nobodys() []checks.Finding {
+	_, err := netip.ParseAddr(j.most.Address)
+	has := func(n Node) bool { return n.Jobs == nil || n.Address == j.most.Address }
+	if err != nil || len(j.owners(j.most.Address)) > 0 || slices.ContainsFunc(j.nodes, has) || slices.ContainsFunc(j.members, j.hasMet) {
+		return nil
+	}
+	first := j.members[0].node
+	if rank0 := j.first(); rank0 != nil {
+		first = rank0.node
+	}
+	f := checks.Finding{
+		Summary: fmt.Sprintf("the ranks are to meet at %s, an address that none of these nodes has", j.most.Address),
+		Remedy:  []fix.Command{fix.Here("deepspeed --master_addr=%s …", fix.Host(first.Address)).Remark("at which %s was reached", fix.Word(first.Name))},
+	}
+	for _, m := range j.members {
+		f.Nodes = append(f.Nodes, m.node.Name)
+	}
+	f.Nodes = slices.Compact(f.Nodes)
+	return []checks.Finding{f}
 }
 
 // absent finds nodes without a process of the job, and ranks that their launcher no more has.
@@ -93,10 +128,37 @@ func (j *job) absent() (findings []checks.Finding) {
 		}
 	}
 	if !complete && findings == nil && j.countable() {
-		findings = append(findings, checks.Finding{Summary: j.missingRanks() + ", though every node runs some",
-			Remedy: []fix.Command{fix.Note("Read what that rank said last: of a Slurm step with srun's --output=%t.log, of mpirun with --output-filename.")}})
+		findings = append(findings, j.fewer())
 	}
 	return findings
+}
+
+// fewer is that every node runs some ranks and not all run: those with fewer than others have lost
+// some, and where all have as many the job has more nodes than were asked.
+func (j *job) fewer() checks.Finding {
+	each, most := map[string]int{}, 0
+	for _, m := range j.members {
+		each[m.node.Name]++
+		most = max(most, each[m.node.Name])
+	}
+	f := checks.Finding{Summary: j.missingRanks(),
+		Remedy: []fix.Command{fix.Note("Read what that rank said last: of a Slurm step with srun's --output=%t.log, of mpirun with --output-filename.")}}
+	for _, node := range j.nodes {
+		if each[node.Name] < most {
+			f.Nodes = append(f.Nodes, node.Name)
+		}
+	}
+	switch {
+	case f.Nodes == nil && len(j.ranks())+most <= j.most.World:
+		return checks.Finding{Verdict: checks.Unknown,
+			Summary: fmt.Sprintf("the nodes that were asked run %d of the job's %d ranks: it has more nodes than these", len(j.ranks()), j.most.World),
+			Remedy:  []fix.Command{fix.Here("preflight hang -H hostfile").Remark("with all nodes of the job")}}
+	case f.Nodes != nil:
+		f.Summary += fmt.Sprintf(", and other nodes run %d", most)
+	default:
+		f.Summary += ", though every node runs some"
+	}
+	return f
 }
 
 // complete is whether every rank that there will be runs.
@@ -118,8 +180,11 @@ func (j *job) missingRanks() string {
 			missing = append(missing, strconv.Itoa(rank))
 		}
 	}
-	if len(missing) == 0 {
+	switch {
+	case len(missing) == 0:
 		return ""
+	case slices.ContainsFunc(j.nodes, func(n Node) bool { return n.Jobs == nil }):
+		return "no node that could be asked runs rank " + compare.List(missing)
 	}
 	return "nowhere runs rank " + compare.List(missing)
 }

@@ -15,14 +15,22 @@ import (
 // of who meets elsewhere.
 func (j *job) part(elsewhere []member) {
 	j.strangers = slices.DeleteFunc(slices.Concat(elsewhere, j.left), j.owns)
+	j.others = slices.DeleteFunc(slices.Clone(elsewhere), func(m member) bool { return !j.owns(m) })
 	j.left = slices.DeleteFunc(j.left, func(m member) bool { return !j.owns(m) })
 }
 
-// shares is that jobs of other users run on the nodes, of which they have their part.
+// shares is that other jobs run on the nodes, of which they have their part.
 func (j *job) shares() (waits []Wait) {
 	told := map[[2]string]bool{}
-	for _, m := range j.strangers {
+	for _, m := range slices.Concat(j.others, j.strangers) {
 		what := "another user's job runs there too: " + m.User + "'s " + cmp.Or(m.Script, m.Program, "job")
+		if j.owns(m) {
+			at := m.told()
+			if at.Port == 0 {
+				continue
+			}
+			what = fmt.Sprintf("another job runs there too: `preflight rendezvous %s -H hostfile` is about that one", hostPort(at.Address, at.Port))
+		}
 		at := slices.IndexFunc(waits, func(w Wait) bool { return w.What == what })
 		if at < 0 {
 			at = len(waits)

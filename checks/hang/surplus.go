@@ -126,31 +126,39 @@ func pids(all []member) fix.Arg {
 	return fix.Join(" ", each...)
 }
 
-// shared finds two jobs at one port: ranks of one number on one node.
+// shared finds ranks of one number on one node: two jobs at one port, or a rank that was started twice.
 func (j *job) shared() (findings []checks.Finding) {
 	for i := range j.nodes {
 		launchers := map[int][]string{}
 		all := j.on(&j.nodes[i])
 		for _, m := range all {
 			again := slices.ContainsFunc(all, func(o member) bool {
-				return o.PID != m.PID && o.Rank != nil && m.Rank != nil && *o.Rank == *m.Rank && o.Launcher != m.Launcher
+				return o.PID != m.PID && o.Rank != nil && m.Rank != nil && *o.Rank == *m.Rank && (o.Launcher != m.Launcher || o.Parent == m.Parent && o.Script == m.Script)
 			})
 			if again {
 				launchers[m.Launcher] = append(launchers[m.Launcher], fmt.Sprintf("%s (pid %d, since %s)", m.number(), m.PID, facts.Duration(m.Age)))
 			}
 		}
-		if len(launchers) < 2 {
-			continue
-		}
 		var each []string
 		for _, of := range launchers {
-			each = append(each, of[0])
+			if each = append(each, of[0]); len(launchers) == 1 {
+				each = of
+			}
 		}
 		slices.Sort(each)
-		findings = append(findings, checks.Finding{Nodes: []string{j.nodes[i].Name},
-			Summary: fmt.Sprintf("two jobs meet at port %d: each takes the other's ranks for its own", j.most.Port),
-			Got:     strings.Join(each, ", "),
-			Remedy:  []fix.Command{fix.Here("deepspeed --master_port=%s …", fix.Number(j.most.Port+1)).Remark("for one of them")}})
+		switch len(launchers) {
+		case 0:
+		case 1:
+			findings = append(findings, checks.Finding{Nodes: []string{j.nodes[i].Name},
+				Summary: "one rank runs twice: the store takes both for the same, and waits for one that does not come",
+				Got:     strings.Join(append(each, j.missingRanks()), ", "),
+				Remedy:  []fix.Command{fix.Note("Give each process of a node a RANK and a LOCAL_RANK of its own.")}})
+		default:
+			findings = append(findings, checks.Finding{Nodes: []string{j.nodes[i].Name},
+				Summary: fmt.Sprintf("two jobs meet at port %d: each takes the other's ranks for its own", j.most.Port),
+				Got:     strings.Join(each, ", "),
+				Remedy:  []fix.Command{fix.Here("deepspeed --master_port=%s …", fix.Number(j.most.Port+1)).Remark("for one of them")}})
+		}
 	}
 	return findings
 }

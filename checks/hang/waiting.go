@@ -59,10 +59,13 @@ func (j *job) waiting(found []checks.Finding) (findings []checks.Finding, waits 
 			all.add(m, patient("computing or reading since the start %s ago, no call yet", age))
 		case !served && first != nil && m.JobProcess != first.JobProcess: // who should serve is told of
 			all.add(m, patient("waiting for the store, which nobody serves"))
+		case m.Age < patience && m.Age > patience/4 && served && j.last(m.node):
+			all.add(m, patient("started %s ago, no call yet, or each is refused (`%s` tells)", age, fmt.Sprintf("preflight rendezvous %s -H hostfile", j.endpoint())))
 		case m.Age < patience:
 			all.add(m, patient("started %s ago, no call yet", age))
 		case served:
-			all.add(m, checks.Finding{Summary: fmt.Sprintf("no call to %s since the start %s ago%s", j.endpoint(), age, m.sleeps()), Remedy: m.look()})
+			all.add(m, checks.Finding{Summary: fmt.Sprintf("no call to %s since the start %s ago, or each was refused%s", j.endpoint(), age, m.sleeps()),
+				Remedy: append([]fix.Command{j.reach()}, m.look()...)})
 		case first != nil:
 			all.add(m, checks.Finding{Summary: fmt.Sprintf("the store at port %d is not open since the start %s ago%s", m.meets(), age, m.sleeps()), Remedy: m.look()})
 		default: // rank 0 runs nowhere that was seen, and that is told of
@@ -211,7 +214,7 @@ func (j *job) unanswered(m member) checks.Finding {
 	f := checks.Finding{
 		Summary: fmt.Sprintf("no answer from %s, which is called%s: what is sent there is dropped, or nobody is there", hostPort(call.Remote, call.RemotePort), by),
 		Remedy: []fix.Command{
-			fix.Here("preflight rendezvous %s -H hostfile", fix.Word(j.endpoint())).Remark("says which nodes get through"),
+			j.reach(),
 			fix.On("ip route get %s", fix.Host(call.Remote)),
 		},
 	}
@@ -228,6 +231,16 @@ func (j *job) unanswered(m member) checks.Finding {
 		}
 	}
 	return f
+}
+
+// last is whether the ranks of all other nodes have met.
+func (j *job) last(node *Node) bool {
+	return !slices.ContainsFunc(j.members, func(m member) bool { return m.node != node && !j.hasMet(m) })
+}
+
+// reach is how to see who gets to the store.
+func (j *job) reach() fix.Command {
+	return fix.Here("preflight rendezvous %s -H hostfile", fix.Word(j.endpoint())).Remark("says which nodes get through")
 }
 
 // sleeps is where a member waits, as far as the kernel says.
