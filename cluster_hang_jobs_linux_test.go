@@ -52,7 +52,7 @@ var hung = []struct {
 	{name: "another user's job at the port", all: crew{modes: "sleep sleep"}, more: []crew{{node: 1, address: "127.0.0.1", modes: "meet call", user: "65534"}}, code: 1,
 		want: "0 of 8 ranks have met at 10.77.1.1:29500; w1: rank 0 of another user's job, nobody's, takes the calls at port 29500, where this job meets"},
 	{name: "another job at another port", more: []crew{{node: 2, port: 29511, modes: "call call"}},
-		want: "8 of 8 ranks have met at 10.77.1.1:29500; all have met, so that what hangs comes after it"},
+		want: "8 of 8 ranks have met at 10.77.1.1:29500; w2: another job runs there too: `preflight rendezvous 10.77.1.1:29511 -H hostfile` is about that one; all have met, so that what hangs comes after it"},
 
 	// What the ranks were told.
 	{name: "the loopback address on all nodes", all: crew{address: "127.0.0.1", modes: "call call"}, crews: map[int]crew{1: {address: "127.0.0.1", modes: "meet meet"}}, code: 1,
@@ -117,7 +117,7 @@ var hung = []struct {
 	{name: "mpirun", all: crew{by: "mpirun"}, crews: map[int]crew{3: {modes: "none none"}}, code: 1,
 		want: "6 of 8 ranks have met at 10.77.1.1:29500; w3: its launcher (orted, since A) runs no rank"},
 	{name: "srun", all: crew{by: "srun"}, crews: map[int]crew{3: {modes: "meet none"}}, code: 1,
-		want: "7 of 8 ranks have met at 10.77.1.1:29500; nowhere runs rank 5, though every node runs some"},
+		want: "7 of 8 ranks have met at 10.77.1.1:29500; w3: fewer ranks run there than the 2 of other nodes: nowhere runs rank 5"},
 	{name: "srun of a script that chooses the meeting", all: crew{by: "untold"}, code: 2,
 		want: "a job of 8 ranks; where the ranks meet stands in no variable of theirs: their script chooses it"},
 	{name: "by hand", all: crew{by: "hand"}, crews: map[int]crew{3: {}}, code: 1,

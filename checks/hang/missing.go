@@ -154,7 +154,7 @@ func (j *job) fewer() checks.Finding {
 			Summary: fmt.Sprintf("the nodes that were asked run %d of the job's %d ranks: it has more nodes than these", len(j.ranks()), j.most.World),
 			Remedy:  []fix.Command{fix.Here("preflight hang -H hostfile").Remark("with all nodes of the job")}}
 	case f.Nodes != nil:
-		f.Summary += fmt.Sprintf(", and other nodes run %d", most)
+		f.Summary = fmt.Sprintf("fewer ranks run there than the %d of other nodes: %s", most, f.Summary)
 	default:
 		f.Summary += ", though every node runs some"
 	}

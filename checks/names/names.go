@@ -135,7 +135,7 @@ func Overlap(a, b []string) bool {
 func IsLoopback(address string) bool {
 	first, _, _ := strings.Cut(address, " ")
 	ip, err := netip.ParseAddr(first)
-	return err == nil && ip.IsLoopback()
+	return err == nil && ip.IsLoopback() || address == "localhost"
 }
 
 func SplitEndpoint(endpoint string) (host, port string) {

@@ -74,6 +74,9 @@ func Judge(r *Report, sshPort int) {
 		return slices.ContainsFunc(findings, func(f checks.Finding) bool { return slices.Contains(f.Nodes, n.Name) })
 	}
 	there := slices.DeleteFunc(slices.Clone(observers), misled)
+	if host, _ := names.SplitEndpoint(r.Endpoint); len(there) > 1 && names.IsLoopback(host) {
+		findings, there = append(findings, ownLoopback(host, there)), nil
+	}
 	for _, g := range compare.GroupBy(there, func(n *facts.Node) string { return answerOf(seen[n.Name]) }) {
 		findings = append(findings, atEndpoint(r.Endpoint, g.Nodes, seen[g.Nodes[0]])...)
 	}
@@ -98,6 +101,16 @@ func (r *Report) conclude() {
 	if r.Job != nil && (r.Job.ExitCode == 1 || r.ExitCode == 0 && r.Job.ExitCode != 0) {
 		r.Verdict, r.ExitCode = r.Job.Verdict, r.Job.ExitCode
 	}
+}
+
+// ownLoopback is that every node finds itself there, whatever it finds.
+func ownLoopback(host string, nodes []*facts.Node) checks.Finding {
+	f := checks.Finding{Summary: fmt.Sprintf("%s is each node's own: only the ranks of one node can meet there", host),
+		Remedy: []fix.Command{fix.Here("deepspeed --master_addr=%s …", fix.Host(nodes[0].Address)).Remark("where %s was reached; torchrun and accelerate have such an option too", fix.Word(nodes[0].Name))}}
+	for _, node := range nodes {
+		f.Nodes = append(f.Nodes, node.Name)
+	}
+	return f
 }
 
 // answerOf tells machines apart that find different things.

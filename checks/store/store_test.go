@@ -4,6 +4,7 @@ package store
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,6 +20,20 @@ func store(address string) *facts.Endpoint {
 
 func shutOut(hop facts.Hop, outcome facts.PathOutcome) *facts.Endpoint {
 	return &facts.Endpoint{Addresses: []string{"10.0.0.1"}, Failed: hop, Outcome: outcome, Error: "no answer in time"}
+}
+
+// TestOwnLoopback: what every node finds at an address of its own says nothing of the others.
+func TestOwnLoopback(t *testing.T) {
+	for _, endpoint := range []string{"localhost:29500", "127.0.0.1:29500", "[::1]:29500"} {
+		r := Report{Endpoint: endpoint, Here: *shutOut(facts.HopConnect, facts.PathRefused)}
+		for _, name := range []string{"w1", "w2"} {
+			r.Nodes = append(r.Nodes, Node{Node: facts.Node{Name: name, Reached: true, Address: "10.0.0.1"}, Seen: shutOut(facts.HopConnect, facts.PathRefused)})
+		}
+		Judge(&r, 0)
+		if len(r.Findings) != 1 || !strings.HasSuffix(r.Findings[0].Summary, " is each node's own: only the ranks of one node can meet there") || r.ExitCode != 1 {
+			t.Errorf("%s: %+v", endpoint, r.Findings)
+		}
+	}
 }
 
 func TestJudgeEndpoint(t *testing.T) {
