@@ -71,6 +71,9 @@ func (c *Catalogue) judge(t *tally) Report {
 func (t *tally) verdicts() []verdict {
 	all := make([]verdict, 0, len(t.occurrences))
 	for _, h := range t.occurrences {
+		if h.node == "" {
+			h.node = t.homes.of(h.event)
+		}
 		all = append(all, t.verdict(h))
 	}
 	t.together(all)

@@ -111,7 +111,10 @@ func (m *matcher) take(l scanned) {
 		return
 	}
 	message, who := peel(string(l.text))
-	who = m.recent.inTable(message, who)
+	if tableEnd.MatchString(message) {
+		who = m.recent.inTable(who)
+		l.digest = 0 // in containers the same process IDs are on all nodes
+	}
 	if m.goesOn(message) {
 		return
 	}
@@ -277,6 +280,7 @@ func (m *matcher) newcomer(s *Signature, text []byte) bool {
 
 // place says where, when and by whom, as far as the lines before tell.
 func (m *matcher) place(e event) event {
+	m.seen.homes.learn(e, m.file)
 	e.file, e.position = m.file, m.seen.position
 	if rank, ok := e.values["rank"]; ok && e.rank == "" {
 		e.rank = rank
