@@ -46,8 +46,9 @@ func (c *Catalogue) Explain(sources []Source) Report {
 	seen := newTally(len(sources))
 	for i, source := range sources {
 		seen.sources = append(seen.sources, source.Name)
+		before := seen.lines
 		if err := c.read(source, i, seen); err != nil {
-			seen.unread = append(seen.unread, Unread{source.Name, err.Error()})
+			seen.unread = append(seen.unread, Unread{source.Name, err.Error(), seen.lines == before})
 		}
 	}
 	c.compare(seen)
@@ -201,6 +202,7 @@ type Report struct {
 type Unread struct {
 	File   string `json:"file"`
 	Reason string `json:"reason"`
+	Whole  bool   `json:"whole,omitempty"` // nothing of it was read
 }
 
 // Finding is one cause, or one message that is none, with where it was read.

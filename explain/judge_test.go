@@ -354,7 +354,7 @@ func TestUnread(t *testing.T) {
 	}
 	absent := Source{"absent.log", func() (io.ReadCloser, error) { return nil, errors.New("not there") }}
 	r := small(t).Explain([]Source{torn, absent, read("w1.log", "connection closed\n")})
-	want := []Unread{{"torn.log.gz", "unexpected EOF"}, {"absent.log", "not there"}}
+	want := []Unread{{"torn.log.gz", "unexpected EOF", false}, {"absent.log", "not there", true}}
 	if diff := cmp.Diff(want, r.Unread); diff != "" || short(r.Causes) != "gone" || r.ExitCode != 1 {
 		t.Errorf("causes %s, exit code %d (-want +got):\n%s", short(r.Causes), r.ExitCode, diff)
 	}

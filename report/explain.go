@@ -70,7 +70,7 @@ func (p *page) explanationHead(r explain.Report) {
 	case r.Program != nil:
 		text = "the program failed by itself" + on(*r.Program) + ", nothing in the log blames the cluster"
 	case len(r.Unread) > 0:
-		text = fmt.Sprintf("unknown: %s not read to the end", Plural(len(r.Unread), "log"))
+		text = unread(r.Unread)
 	case r.Lines == 0:
 		text = "the log is empty"
 	case r.Unexplained != nil && len(r.Consequences) == 0:
@@ -86,6 +86,19 @@ func (p *page) explanationHead(r explain.Report) {
 		read += fmt.Sprintf(", %d of them counted without who wrote them: give the log of one rank or node for that", r.Nameless)
 	}
 	p.line("%s", p.faint(read))
+}
+
+// unread says how much of the logs is not known.
+func unread(all []explain.Unread) string {
+	cut := slices.DeleteFunc(slices.Clone(all), func(log explain.Unread) bool { return log.Whole })
+	var texts []string
+	if n := len(all) - len(cut); n > 0 {
+		texts = append(texts, Plural(n, "log")+" could not be read")
+	}
+	if n := len(cut); n > 0 {
+		texts = append(texts, Plural(n, "log")+" could not be read to the end")
+	}
+	return strings.Join(texts, ", ")
 }
 
 // on is where something happened, as the rest of a sentence.
