@@ -49,6 +49,8 @@ func (c *Catalogue) Explain(sources []Source) Report {
 		before := seen.lines
 		if err := c.read(source, i, seen); err != nil {
 			seen.unread = append(seen.unread, Unread{source.Name, err.Error(), seen.lines == before})
+		} else if seen.lines == before {
+			seen.empty = append(seen.empty, source.Name)
 		}
 	}
 	c.compare(seen)
@@ -191,6 +193,8 @@ type Report struct {
 	Network []Network `json:"network,omitempty"`
 	// Unread are the logs that could not be read to their end.
 	Unread []Unread `json:"unread,omitempty"`
+	// Empty are the logs with no line in them.
+	Empty []string `json:"empty,omitempty"`
 	// Nameless are messages that were counted without who said them: more ranks or nodes
 	// said so, or one of them more often, than is kept.
 	Nameless int `json:"nameless,omitempty"`

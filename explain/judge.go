@@ -27,7 +27,7 @@ func (c *Catalogue) judge(t *tally) Report {
 	inOrder(verdicts)
 	r := Report{
 		Schema: Schema, Causes: []Finding{}, Consequences: []Finding{}, Noise: []Finding{},
-		Files: len(t.sources), Lines: t.lines, Unread: t.unread, Nameless: t.nameless,
+		Files: len(t.sources), Lines: t.lines, Unread: t.unread, Empty: t.empty, Nameless: t.nameless,
 	}
 	roots, program := rootsOf(verdicts)
 	for _, cause := range roots {

@@ -363,6 +363,14 @@ func TestUnread(t *testing.T) {
 	}
 }
 
+// TestEmpty: a log with nothing in it is told, and is no sign of failure beside others.
+func TestEmpty(t *testing.T) {
+	r := small(t).Explain([]Source{read("w1.log", "fine\n"), read("w2.log", ""), read("w3.log", "\n")})
+	if !cmp.Equal(r.Empty, []string{"w2.log"}) || r.ExitCode != 0 {
+		t.Errorf("empty %v, exit code %d", r.Empty, r.ExitCode)
+	}
+}
+
 // TestLongLogTakesLittle: what is kept of lines is no more than is shown of them, and what is
 // only counted is said to be.
 func TestLongLogTakesLittle(t *testing.T) {

@@ -15,7 +15,8 @@ type tally struct {
 	lines       int  // of all sources together
 	position    int  // of the line that is looked at, over all sources
 	unread      []Unread
-	nameless    int // messages that were counted, and not who said them
+	empty       []string // sources
+	nameless    int      // messages that were counted, and not who said them
 	occurrences []*occurrence
 	byKey       map[key]*occurrence
 	bySignature map[string][]*occurrence        // by the signature's ID

@@ -73,6 +73,9 @@ func (p *page) explanationHead(r explain.Report) {
 		text = unread(r.Unread)
 	case r.Lines == 0:
 		text = "the log is empty"
+		if r.Files > 1 {
+			text = "all logs are empty"
+		}
 	case r.Unexplained != nil && len(r.Consequences) == 0:
 		text = "something failed" + on(*r.Unexplained) + ", and preflight does not know what it means: the lines are below"
 	case verdict == checks.Unknown:
@@ -85,8 +88,17 @@ func (p *page) explanationHead(r explain.Report) {
 	if r.Nameless > 0 {
 		read += fmt.Sprintf(", %d of them counted without who wrote them: give the log of one rank or node for that", r.Nameless)
 	}
-	p.line("%s", p.faint(read))
+	if n := len(r.Empty); n > 0 && n < r.Files {
+		read += ", nothing in " + strings.Join(r.Empty[:min(n, shownEmpty)], ", ")
+		if n > shownEmpty {
+			read += fmt.Sprintf(" and %d more", n-shownEmpty)
+		}
+	}
+	p.line("%s", p.faint(Escape(read)))
 }
+
+// shownEmpty is how many logs that hold nothing are named.
+const shownEmpty = 4
 
 // unread says how much of the logs is not known.
 func unread(all []explain.Unread) string {
