@@ -46,8 +46,11 @@ func (c *Catalogue) Explain(sources []Source) Report {
 	seen := newTally(len(sources))
 	for i, source := range sources {
 		seen.sources = append(seen.sources, source.Name)
+		before := seen.lines
 		if err := c.read(source, i, seen); err != nil {
-			seen.unread = append(seen.unread, Unread{source.Name, err.Error()})
+			seen.unread = append(seen.unread, Unread{source.Name, err.Error(), seen.lines == before})
+		} else if seen.lines == before {
+			seen.empty = append(seen.empty, source.Name)
 		}
 	}
 	c.compare(seen)
@@ -190,6 +193,8 @@ type Report struct {
 	Network []Network `json:"network,omitempty"`
 	// Unread are the logs that could not be read to their end.
 	Unread []Unread `json:"unread,omitempty"`
+	// Empty are the logs with no line in them.
+	Empty []string `json:"empty,omitempty"`
 	// Nameless are messages that were counted without who said them: more ranks or nodes
 	// said so, or one of them more often, than is kept.
 	Nameless int `json:"nameless,omitempty"`
@@ -201,6 +206,7 @@ type Report struct {
 type Unread struct {
 	File   string `json:"file"`
 	Reason string `json:"reason"`
+	Whole  bool   `json:"whole,omitempty"` // nothing of it was read
 }
 
 // Finding is one cause, or one message that is none, with where it was read.

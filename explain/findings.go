@@ -46,16 +46,11 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 		if head.apart != nil {
 			f.Summary, _ = fill(head.signature.Apart.Summary, head.apart, inWords)
 		} else {
-			f.Summary, _ = fill(head.signature.Summary, with(head.values, "node", head.node), inWords)
+			f.Summary, _ = fill(head.signature.Summary, with(t.told(head), "node", head.node), inWords)
 		}
 	}
 	for _, v := range own {
-		learn(values, v.values)
-		for _, beside := range v.beside {
-			for _, h := range t.bySignature[beside] {
-				learn(values, h.values)
-			}
-		}
+		learn(values, t.told(v))
 		f.note(v)
 	}
 	f.Title = cause.Title
@@ -136,6 +131,18 @@ func (t *tally) unexplained(verdicts []verdict) *Finding {
 		return nil
 	}
 	return &f.Finding
+}
+
+// told is what a message tells together with those that give it its meaning.
+func (t *tally) told(v verdict) map[string]string {
+	values := map[string]string{}
+	learn(values, v.values)
+	for _, beside := range v.beside {
+		for _, h := range t.bySignature[beside] {
+			learn(values, h.values)
+		}
+	}
+	return values
 }
 
 func learn(values, more map[string]string) {

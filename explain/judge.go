@@ -27,7 +27,7 @@ func (c *Catalogue) judge(t *tally) Report {
 	inOrder(verdicts)
 	r := Report{
 		Schema: Schema, Causes: []Finding{}, Consequences: []Finding{}, Noise: []Finding{},
-		Files: len(t.sources), Lines: t.lines, Unread: t.unread, Nameless: t.nameless,
+		Files: len(t.sources), Lines: t.lines, Unread: t.unread, Empty: t.empty, Nameless: t.nameless,
 	}
 	roots, program := rootsOf(verdicts)
 	for _, cause := range roots {
@@ -71,6 +71,9 @@ func (c *Catalogue) judge(t *tally) Report {
 func (t *tally) verdicts() []verdict {
 	all := make([]verdict, 0, len(t.occurrences))
 	for _, h := range t.occurrences {
+		if h.node == "" {
+			h.node = t.homes.of(h.event)
+		}
 		all = append(all, t.verdict(h))
 	}
 	t.together(all)

@@ -354,12 +354,20 @@ func TestUnread(t *testing.T) {
 	}
 	absent := Source{"absent.log", func() (io.ReadCloser, error) { return nil, errors.New("not there") }}
 	r := small(t).Explain([]Source{torn, absent, read("w1.log", "connection closed\n")})
-	want := []Unread{{"torn.log.gz", "unexpected EOF"}, {"absent.log", "not there"}}
+	want := []Unread{{"torn.log.gz", "unexpected EOF", false}, {"absent.log", "not there", true}}
 	if diff := cmp.Diff(want, r.Unread); diff != "" || short(r.Causes) != "gone" || r.ExitCode != 1 {
 		t.Errorf("causes %s, exit code %d (-want +got):\n%s", short(r.Causes), r.ExitCode, diff)
 	}
 	if r := small(t).Explain([]Source{torn}); r.ExitCode != 2 || r.Lines < 100 {
 		t.Errorf("exit code %d after %d lines", r.ExitCode, r.Lines)
+	}
+}
+
+// TestEmpty: a log with nothing in it is told, and is no sign of failure beside others.
+func TestEmpty(t *testing.T) {
+	r := small(t).Explain([]Source{read("w1.log", "fine\n"), read("w2.log", ""), read("w3.log", "\n")})
+	if !cmp.Equal(r.Empty, []string{"w2.log"}) || r.ExitCode != 0 {
+		t.Errorf("empty %v, exit code %d", r.Empty, r.ExitCode)
 	}
 }
 

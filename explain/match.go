@@ -111,7 +111,10 @@ func (m *matcher) take(l scanned) {
 		return
 	}
 	message, who := peel(string(l.text))
-	who = m.recent.inTable(message, who)
+	if tableEnd.MatchString(message) {
+		who = m.recent.inTable(who)
+		l.digest = 0 // in containers the same process IDs are on all nodes
+	}
 	if m.goesOn(message) {
 		return
 	}
@@ -277,6 +280,7 @@ func (m *matcher) newcomer(s *Signature, text []byte) bool {
 
 // place says where, when and by whom, as far as the lines before tell.
 func (m *matcher) place(e event) event {
+	m.seen.homes.learn(e, m.file)
 	e.file, e.position = m.file, m.seen.position
 	if rank, ok := e.values["rank"]; ok && e.rank == "" {
 		e.rank = rank
@@ -310,11 +314,28 @@ func (m *matcher) now() stamp {
 // widest is how much of a message is shown as evidence.
 const widest = 400
 
-// evidence is the part of a message around what was found.
+// evidence is the part of a message around what was found, which says where it was cut.
 func evidence(message string, at int) string {
 	if len(message) <= widest {
 		return message
 	}
-	from := max(0, min(at-widest/8, len(message)-widest))
-	return strings.ToValidUTF8(message[from:from+widest], "")
+	const room = widest - len("… ") - len(" …")
+	from := max(0, min(at-widest/8, len(message)-room))
+	text := message[from : from+room]
+	if space := strings.LastIndexByte(text, ' '); from+room < len(message) && space > room-longestWord {
+		text = text[:space]
+	}
+	if space := strings.IndexByte(text, ' '); from > 0 && message[from-1] != ' ' && 0 <= space && space < min(longestWord, at-from) {
+		text = text[space+1:]
+	}
+	if from > 0 {
+		text = "… " + text
+	}
+	if from+room < len(message) {
+		text += " …"
+	}
+	return strings.ToValidUTF8(text, "")
 }
+
+// longestWord is how far from where a text must be cut it is looked for the end of a word.
+const longestWord = 40

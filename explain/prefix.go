@@ -160,11 +160,8 @@ var (
 // tableRows is how many lines of the table may stand between.
 const tableRows = 4
 
-// inTable is of whom a line of that table tells, which is not who wrote it.
-func (r *recent) inTable(message string, who speaker) speaker {
-	if !tableEnd.MatchString(message) {
-		return who
-	}
+// inTable is of whom the last line, one of that table, tells, which is not who wrote it.
+func (r *recent) inTable(who speaker) speaker {
 	for n := 1; n <= tableRows; n++ {
 		l, ok := r.before(n)
 		if !ok {

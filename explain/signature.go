@@ -88,7 +88,7 @@ type pattern struct {
 // Beside is a second meaning: the cause where one of the signatures is in the log.
 type Beside struct {
 	Any   []string `yaml:"any"`
-	Cause string   `yaml:"cause"` // "" only for a noise
+	Cause string   `yaml:"cause"` // "" only for a noise or a summary
 	Kind  Kind     `yaml:"kind"`  // "" leaves the signature's
 	Fix   []string `yaml:"fix"`   // before those of the cause
 }
@@ -194,7 +194,7 @@ func (c *Catalogue) add(s *Signature) error {
 		return errors.New("is there twice")
 	}
 	for _, beside := range s.Beside {
-		if c.causes[beside.Cause] == nil && beside.Kind != Noise {
+		if c.causes[beside.Cause] == nil && beside.Kind != Noise && beside.Kind != Summary {
 			return fmt.Errorf("beside: there is no cause %q", beside.Cause)
 		}
 	}

@@ -15,7 +15,8 @@ type tally struct {
 	lines       int  // of all sources together
 	position    int  // of the line that is looked at, over all sources
 	unread      []Unread
-	nameless    int // messages that were counted, and not who said them
+	empty       []string // sources
+	nameless    int      // messages that were counted, and not who said them
 	occurrences []*occurrence
 	byKey       map[key]*occurrence
 	bySignature map[string][]*occurrence        // by the signature's ID
@@ -23,6 +24,7 @@ type tally struct {
 	valued      map[key]bool                    // who has logged such a value already
 	progress    map[int]*progress               // by source
 	network     networks
+	homes       homes
 	meetings    []meeting // in the order in which ranks gave them up
 	calls       map[callKey]call
 	flights     []recording
@@ -53,7 +55,7 @@ const (
 func newTally(sources int) *tally {
 	return &tally{
 		many: sources > 1, byKey: map[key]*occurrence{}, bySignature: map[string][]*occurrence{},
-		values: map[*Signature]map[string]event{}, valued: map[key]bool{}, progress: map[int]*progress{}, calls: map[callKey]call{},
+		values: map[*Signature]map[string]event{}, valued: map[key]bool{}, progress: map[int]*progress{}, calls: map[callKey]call{}, homes: newHomes(),
 	}
 }
 
@@ -108,7 +110,6 @@ func (t *tally) add(e event) *occurrence {
 // kept is an event without the lines that its words are parts of: one word would keep all of
 // a long line in memory.
 func (e event) kept() event {
-	own := func(text string) string { return strings.Clone(strings.ToValidUTF8(text[:min(len(text), widest)], "")) }
 	e.text, e.exception = own(e.text), own(e.exception)
 	e.speaker = speaker{node: own(e.node), rank: own(e.rank), local: own(e.local)}
 	values := make(map[string]string, len(e.values))
@@ -117,6 +118,10 @@ func (e event) kept() event {
 	}
 	e.values = values
 	return e
+}
+
+func own(text string) string {
+	return strings.Clone(strings.ToValidUTF8(text[:min(len(text), widest)], ""))
 }
 
 // value notes what a speaker tells that all must tell alike. Its first word counts:

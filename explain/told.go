@@ -72,7 +72,7 @@ func (t *told) goesOn(l line) bool {
 		return false
 	}
 	t.last = l.number
-	t.lines = append(t.lines, strings.ToValidUTF8(string(rest[:min(len(rest), widest)]), ""))
+	t.lines = append(t.lines, evidence(strings.ToValidUTF8(string(rest), ""), 0))
 	return len(t.lines) < mostTold
 }
 

@@ -76,3 +76,28 @@ func TestToldOfMany(t *testing.T) {
 func in(prefix, text string) string {
 	return prefix + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n"+prefix) + "\n"
 }
+
+// TestCut: a text that is too long to be shown is cut between words, and says that it was.
+func TestCut(t *testing.T) {
+	words := strings.Repeat("seven7 ", 200)
+	for _, one := range []struct {
+		text         string
+		at           int
+		begins, ends string
+	}{
+		{strings.Repeat("x", widest), 100, "x", "x"},
+		{words, 0, "seven7 ", " seven7 …"},
+		{words + "found", len(words), "… seven7 ", " seven7 found"},
+		{words + "found " + words, len(words), "… seven7 ", " seven7 …"},
+		{strings.Repeat("x", 2000) + "found", 2000, "… x", "xfound"},
+		{strings.Repeat("ä", 1000), 701, "… ä", "ä …"},
+	} {
+		got := evidence(one.text, one.at)
+		if len(got) > widest || len(got) < widest-2*longestWord || !strings.HasPrefix(got, one.begins) || !strings.HasSuffix(got, one.ends) {
+			t.Errorf("%d bytes: %q", len(got), got)
+		}
+		if strings.Contains(one.text, "found") && !strings.Contains(got, "found") {
+			t.Errorf("not what was found: %q", got)
+		}
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"regexp"
 	"slices"
-	"strings"
 )
 
 // tracebacks follows the exceptions of programs, several at a time where ranks
@@ -55,7 +54,7 @@ func looseIn(text []byte) string {
 		return ""
 	}
 	if message, _ := peel(string(text[:min(len(text), longestPrefix+widest)])); loose.MatchString(message) {
-		return message[:min(len(message), widest)]
+		return evidence(message, 0)
 	}
 	return ""
 }
@@ -75,7 +74,7 @@ func (t *tracebacks) take(r *recent, text []byte) string {
 			if t.open = slices.Delete(t.open, i, i+1); muted {
 				return ""
 			}
-			return strings.ToValidUTF8(string(rest[:min(len(rest), widest)]), "")
+			return evidence(string(rest), 0)
 		}
 	}
 	t.open = slices.DeleteFunc(t.open, func(o traceback) bool { return o.lines > deepest })

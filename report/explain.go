@@ -70,9 +70,12 @@ func (p *page) explanationHead(r explain.Report) {
 	case r.Program != nil:
 		text = "the program failed by itself" + on(*r.Program) + ", nothing in the log blames the cluster"
 	case len(r.Unread) > 0:
-		text = fmt.Sprintf("unknown: %s not read to the end", Plural(len(r.Unread), "log"))
+		text = unread(r.Unread)
 	case r.Lines == 0:
 		text = "the log is empty"
+		if r.Files > 1 {
+			text = "all logs are empty"
+		}
 	case r.Unexplained != nil && len(r.Consequences) == 0:
 		text = "something failed" + on(*r.Unexplained) + ", and preflight does not know what it means: the lines are below"
 	case verdict == checks.Unknown:
@@ -85,7 +88,29 @@ func (p *page) explanationHead(r explain.Report) {
 	if r.Nameless > 0 {
 		read += fmt.Sprintf(", %d of them counted without who wrote them: give the log of one rank or node for that", r.Nameless)
 	}
-	p.line("%s", p.faint(read))
+	if n := len(r.Empty); n > 0 && n < r.Files {
+		read += ", nothing in " + strings.Join(r.Empty[:min(n, shownEmpty)], ", ")
+		if n > shownEmpty {
+			read += fmt.Sprintf(" and %d more", n-shownEmpty)
+		}
+	}
+	p.line("%s", p.faint(Escape(read)))
+}
+
+// shownEmpty is how many logs that hold nothing are named.
+const shownEmpty = 4
+
+// unread says how much of the logs is not known.
+func unread(all []explain.Unread) string {
+	cut := slices.DeleteFunc(slices.Clone(all), func(log explain.Unread) bool { return log.Whole })
+	var texts []string
+	if n := len(all) - len(cut); n > 0 {
+		texts = append(texts, Plural(n, "log")+" could not be read")
+	}
+	if n := len(cut); n > 0 {
+		texts = append(texts, Plural(n, "log")+" could not be read to the end")
+	}
+	return strings.Join(texts, ", ")
 }
 
 // on is where something happened, as the rest of a sentence.

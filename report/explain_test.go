@@ -43,7 +43,11 @@ func wrecks() map[string]explain.Report {
 		"explain_program": {ExitCode: 1, Files: 1, Lines: 40, Program: &explain.Finding{Summary: "KeyError: 'labels'", Ranks: []string{"3"}, Count: 1, Evidence: []explain.Evidence{{File: "train.log", Line: 12, Rank: "3", Text: "KeyError: 'labels'"}}}, Consequences: followed},
 		"explain_unknown": {ExitCode: 2, Files: 1, Lines: 3, Consequences: followed[1:]},
 		"explain_empty":   {ExitCode: 2, Files: 1},
-		"explain_nothing": {Files: 1, Lines: 3},
+		"explain_unread": {ExitCode: 2, Files: 3, Lines: 3, Unread: []explain.Unread{
+			{File: "w1.log", Reason: "no such file or directory", Whole: true}, {File: "w2.log", Reason: "permission denied", Whole: true}, {File: "w3.log.gz", Reason: "unexpected EOF"},
+		}},
+		"explain_empty_one": {Files: 7, Lines: 3, Empty: []string{"w2.log", "w3.log", "w4.log", "w5.log", "w6.log", "w7.log"}},
+		"explain_nothing":   {Files: 1, Lines: 3},
 	}
 }
 
