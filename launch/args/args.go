@@ -68,13 +68,13 @@ func Parse(words []string, deepspeed string, around Surroundings) (Typed, error)
 	if len(words) == 0 {
 		return Typed{}, &launch.UsageError{Program: "preflight", Message: "no command was given: begin it with " + understood}
 	}
-	command, given, err := started(words, around)
+	command, framework, given, err := started(words, around)
 	if err != nil {
 		return Typed{}, err
 	}
 	if command != nil {
 		typed, err := Parse(command, deepspeed, around)
-		typed.Interpreter = cmp.Or(typed.Interpreter, given)
+		typed.Framework, typed.Interpreter = framework, cmp.Or(typed.Interpreter, given)
 		return typed, err
 	}
 	p, interpreter, err := recognise(words)

@@ -19,7 +19,8 @@ type torchrunArgs struct {
 	backend, endpoint, conf string
 	standalone              bool
 	redirects, tee, shown   string // what becomes of the ranks' output
-	maxRestarts, nodeRank   int
+	maxRestarts             int
+	nodeRank                *int // nil where nobody gives it
 	masterAddr              string
 	masterPort              *int
 	isModule, noPython      bool
@@ -159,7 +160,7 @@ func (p argumentParser) preset(around Surroundings) error {
 func (a *torchrunArgs) typed() (Typed, error) {
 	var t Typed
 	t.Program, t.Rendezvous, t.RdzvEndpoint = launch.ProgramTorchrun, a.backend, a.endpoint
-	t.MasterAddr, t.NodeRank = a.masterAddr, a.nodeRank
+	t.MasterAddr, t.NodeRank = a.masterAddr, orElse(a.nodeRank, 0)
 	if !a.runPath { // which has the agents read the script themselves
 		t.Module, t.NoPython = a.isModule, a.noPython
 	}
@@ -197,11 +198,31 @@ func (a *torchrunArgs) typed() (Typed, error) {
 	case launch.RendezvousDeepSpeed: // our own word for no torchrun at all
 		return Typed{}, refuseTorchrun("ValueError: The rendezvous backend 'deepspeed' is not registered. Did you forget to call `register`?", "it has no rendezvous backend deepspeed: use static or c10d")
 	}
+	t.Notes = a.rankNotes(t)
 	if (launch.Prediction{Rendezvous: t.Rendezvous}).HasExternalRendezvous() {
 		t.Notes = append(t.Notes, hostfile.Note{ID: "rdzv-backend-unknown", Message: fmt.Sprintf(
 			"--rdzv-backend %s keeps the rendezvous in a service of its own, at %s, of which preflight knows nothing: use c10d, or check that service yourself", t.Rendezvous, cmp.Or(a.endpoint, "no endpoint"))})
 	}
 	return t, nil
+}
+
+// rankNotes are of the number that the static backend takes for the node it is typed on: with one
+// that is none of theirs, or with one number on all, the nodes wait for the one that is missing.
+//
+// Source: torch/distributed/run.py, get_args_parser, and elastic/rendezvous/static_tcp_rendezvous.py,
+// 1.13 to 2.15.
+func (a *torchrunArgs) rankNotes(t Typed) []hostfile.Note {
+	switch rank := orElse(a.nodeRank, 0); {
+	case t.Rendezvous != launch.RendezvousStatic:
+		return nil
+	case rank < 0 || rank >= t.MaxNodes:
+		return []hostfile.Note{{ID: "node-rank-range", Message: fmt.Sprintf(
+			"node rank %d is none of %d nodes', which count from 0: the node that has it does not take the place of the one that is missing, for which all wait", rank, t.MaxNodes)}}
+	case a.nodeRank == nil && t.MaxNodes > 1:
+		return []hostfile.Note{{ID: "node-rank-missing", Message: fmt.Sprintf(
+			"without a node rank every node takes itself for number 0 of %d, and waits for the others: give each its own, from 0 to %d", t.MaxNodes, t.MaxNodes-1)}}
+	}
+	return nil
 }
 
 // nodeRange is --nnodes, N or MIN:MAX.
