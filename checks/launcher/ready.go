@@ -140,7 +140,9 @@ func typedProgram(p launch.Prediction) (name, distribution string) {
 // launching machine is no node, and a node has what it takes.
 func typedOnNodes(view checks.View) bool {
 	_, isNode := ranks.HeadNode(view)
-	return view.Launch.Torchrun() && !isNode && slices.ContainsFunc(view.All, func(n facts.Node) bool { return n.Python != nil && n.Python.Torch != nil })
+	return view.Launch.Torchrun() && !isNode && slices.ContainsFunc(view.All, func(n facts.Node) bool {
+		return n.Python != nil && n.Python.Torch != nil && (view.Launch.Program != launch.ProgramAccelerate || n.Python.Packages["accelerate"] != "")
+	})
 }
 
 // otherInterpreter is of a --python that is not the interpreter of the program that the
