@@ -165,7 +165,7 @@ func (a *torchrunArgs) typed() (Typed, error) {
 		t.Module, t.NoPython = a.isModule, a.noPython
 	}
 	if a.standalone {
-		t.Rendezvous, t.RdzvEndpoint = launch.RendezvousC10d, "localhost:0"
+		t.Rendezvous, t.RdzvEndpoint = launch.RendezvousC10d, launch.StandaloneEndpoint
 	}
 	if a.masterPort != nil {
 		t.MasterPort = *a.masterPort
