@@ -59,6 +59,26 @@ func TestOfScript(t *testing.T) {
 	}
 }
 
+// TestScriptWithEmptyVariables: they may be, unless the launch then lacks what they were to say.
+func TestScriptWithEmptyVariables(t *testing.T) {
+	for _, c := range []struct{ script, want string }{
+		{"set -x\ntorchrun --nnodes $NNODES --nproc_per_node 2 train.py", "torchrun: --nnodes lacks its value; one that begins with a hyphen is written --nnodes=-…; $NNODES of run.sh:2 is empty"},
+		{"torchrun \\\n  --nnodes $NNODES \\\n  --max-restarts 2 train.py", "torchrun: --nnodes lacks its value; one that begins with a hyphen is written --nnodes=-…; $NNODES of run.sh:2 is empty"},
+		{"A=$B\ntorchrun --nnodes=$A --node_rank=$RANK train.py", `torchrun: --node-rank/--node_rank takes a whole number, not ""; $A of run.sh:2, $RANK of run.sh:2 are empty`},
+		{"M=$NONE\ntorchrun --nope train.py", ""}, // it is told of where the command is read
+		{"NNODES=2\nexport NNODES\nswift sft $MORE --model x", ""},
+	} {
+		_, err := ran("bash run.sh", c.script)
+		got := ""
+		if err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s\nis refused with %q, want %q", c.script, got, c.want)
+		}
+	}
+}
+
 // TestScriptIsNotPlain is where only a shell can tell, with the line and the way out.
 func TestScriptIsNotPlain(t *testing.T) {
 	for _, c := range []struct{ script, want string }{
