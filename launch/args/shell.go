@@ -57,6 +57,9 @@ func OfScript(words []string, around Surroundings) (Script, error) {
 	if name == "" {
 		return Script{}, nil
 	}
+	if err := quotedWhole(name); err != nil {
+		return Script{}, err
+	}
 	text, err := around.ReadFile(name)
 	if err != nil {
 		return Script{}, &launch.UsageError{Program: path.Base(words[0]), Message: fmt.Sprintf("%s cannot be read: %v", name, err)}

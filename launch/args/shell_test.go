@@ -105,6 +105,9 @@ func TestScriptIsNotPlain(t *testing.T) {
 			t.Errorf("%s\nis %q (%v), want %s", c.script, got, err, c.want)
 		}
 	}
+	if _, err := OfScript([]string{"bash run.sh"}, Surroundings{}); err == nil || !strings.Contains(err.Error(), "take the quotes away") {
+		t.Errorf("a command in quotes: %v", err)
+	}
 	if _, err := ran("bash other.sh", ""); err == nil || !strings.Contains(err.Error(), "other.sh cannot be read") {
 		t.Errorf("a script that is not there: %v", err)
 	}
