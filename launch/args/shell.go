@@ -74,8 +74,11 @@ func OfScript(words []string, around Surroundings) (Script, error) {
 		if command != nil && err == nil {
 			err = s.emptied(command)
 		}
-		if command != nil || err != nil {
-			return Script{Typed: append(s.exports(), command...), Dir: s.dir}, err
+		if err != nil {
+			return Script{}, err
+		}
+		if command != nil {
+			return Script{Typed: append(s.exports(), command...), Dir: s.dir}, nil
 		}
 	}
 	s.line = 0

@@ -66,10 +66,14 @@ func TestScriptWithEmptyVariables(t *testing.T) {
 		{"torchrun \\\n  --nnodes $NNODES \\\n  --max-restarts 2 train.py", "torchrun: --nnodes lacks its value; one that begins with a hyphen is written --nnodes=-…; $NNODES of run.sh:2 is empty"},
 		{"A=$B\ntorchrun --nnodes=$A --node_rank=$RANK train.py", `torchrun: --node-rank/--node_rank takes a whole number, not ""; $A of run.sh:2, $RANK of run.sh:2 are empty`},
 		{"M=$NONE\ntorchrun --nope train.py", ""}, // it is told of where the command is read
+		{"ENDS=(1)\nENDS+=x torchrun train.py", `run.sh:2: it adds a text to a list: write "preflight --" before the launch in the script itself, where the shell has read all else`},
 		{"NNODES=2\nexport NNODES\nswift sft $MORE --model x", ""},
 	} {
-		_, err := ran("bash run.sh", c.script)
+		come, err := ran("bash run.sh", c.script)
 		got := ""
+		if (err == nil) == (come == "") { // who is told of an error goes by what it comes to
+			t.Errorf("%s\ncomes to %q, and %v", c.script, come, err)
+		}
 		if err != nil {
 			got = err.Error()
 		}
