@@ -221,7 +221,7 @@ func torchrunProcesses(view checks.View) []checks.Finding {
 		f := checks.Finding{
 			Nodes:  []string{host.Name},
 			Got:    fmt.Sprintf("--nproc-per-node %d, slots=%d", processes, slots),
-			Remedy: []fix.Command{fix.Here("torchrun --nproc-per-node gpu …   # as many as there are")},
+			Remedy: []fix.Command{fix.Here("torchrun --nproc_per_node gpu …   # as many as there are")},
 		}
 		switch {
 		case host.Slots == nil || processes == slots:
