@@ -29,7 +29,7 @@ func (p Prediction) imports() []string {
 	if p.Program == ProgramAccelerate && p.Torchrun() { // it is typed on each
 		packages = append(packages, "accelerate")
 	}
-	if p.Config != nil && !slices.Contains(packages, "deepspeed") {
+	if (p.Config != nil || p.SwiftConfig() != "") && !slices.Contains(packages, "deepspeed") {
 		packages = append(packages, "deepspeed")
 	}
 	return packages

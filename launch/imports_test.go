@@ -31,6 +31,8 @@ func TestImports(t *testing.T) {
 		{"accelerate by deepspeed's pdsh", Prediction{Program: ProgramAccelerate, Launcher: "pdsh", Script: "train.py"}, all},
 		{"torchrun without a command", Prediction{Rendezvous: RendezvousStatic}, "torch"},
 		{"torchrun of what takes a configuration", Prediction{Rendezvous: RendezvousC10d, Script: "train.py", Config: &dsconfig.Config{}}, all},
+		{"ms-swift with its own configuration", Prediction{Rendezvous: RendezvousStatic, Script: "swift.cli.sft", Arguments: []string{"--deepspeed", "zero3"}}, all},
+		{"a script with a word of that name", Prediction{Rendezvous: RendezvousStatic, Script: "train.py", Arguments: []string{"--deepspeed", "zero3"}}, "torch"},
 	} {
 		if got := strings.Join(c.p.imports(), " "); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)

@@ -40,6 +40,8 @@ const (
 // Options is what the command line says of the launch.
 type Options struct {
 	Program string // "" is deepspeed
+	// Framework is the program that was typed and starts Program in turn: swift; "" for none.
+	Framework string
 	// TypedAs is the program's path where the command is typed on every node, and by a path.
 	TypedAs string
 	// HostsFile is the hostfile as it was named, which Open MPI is handed; "" for none.
@@ -116,6 +118,7 @@ type ConfigText struct {
 // Prediction is what the launch will do.
 type Prediction struct {
 	Program   string          `json:"program,omitempty"`   // deepspeed, torchrun, accelerate
+	Framework string          `json:"framework,omitempty"` // what was typed, and starts it in turn: swift
 	DeepSpeed string          `json:"deepspeed,omitempty"` // the release whose rules hold, "" for the newest
 	Hosts     []hostfile.Host `json:"hosts"`               // active hosts in rank order
 	Launcher  string          `json:"launcher"`            // a name of [Launchers]; "" with NoSSH and for torchrun
@@ -263,6 +266,7 @@ func (r runner) prediction() Prediction {
 	typed, _ := Lookup(r.env, "DS_ACCELERATOR")
 	p := Prediction{
 		Program:            cmp.Or(r.Program, ProgramDeepSpeed),
+		Framework:          r.Framework,
 		DeepSpeed:          r.DeepSpeed,
 		Hosts:              r.active,
 		Launcher:           r.launcher,

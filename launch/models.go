@@ -54,6 +54,18 @@ func ModelsNamed(o Options) (all []facts.ModelNamed) {
 	return all
 }
 
+// SwiftConfig is a DeepSpeed configuration that ms-swift brings, by the name it has there, "" for none:
+// nobody has its text but the nodes.
+//
+// Source: modelscope/ms-swift, swift/llm/argument/train_args.py of 3.x and swift/config of 4.x.
+func (p Prediction) SwiftConfig() string {
+	named, _ := told(settingsIn(p.Arguments), switchOrConfig)
+	if !strings.HasPrefix(p.Script, "swift.cli.") || len(named) != 1 || !slices.Contains([]string{"zero0", "zero1", "zero2", "zero3", "zero2_offload", "zero3_offload"}, named[0]) {
+		return ""
+	}
+	return named[0]
+}
+
 func isOnHub(name string) bool { return hubName.MatchString(name) && !strings.HasPrefix(name, ".") }
 
 // dataSets are the names of those that the settings have loaded, once each.

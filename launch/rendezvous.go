@@ -22,8 +22,11 @@ const (
 )
 
 const (
-	// defaultC10dPort is of c10d_rendezvous_backend.py, DEFAULT_PORT.
-	defaultC10dPort = 29400
+	// DefaultC10dPort is of c10d_rendezvous_backend.py, DEFAULT_PORT.
+	DefaultC10dPort = 29400
+	// StandaloneEndpoint is where torchrun --standalone meets, whatever else it is told; 0 is any
+	// free port (torch/distributed/run.py, run, 1.13 to 2.15).
+	StandaloneEndpoint = "localhost:0"
 	// defaultStaticHost is of torch/distributed/run.py, --master_addr.
 	defaultStaticHost = "127.0.0.1"
 )
@@ -42,13 +45,16 @@ func (p Prediction) Endpoint(first *facts.Node) Endpoint {
 	case RendezvousStatic:
 		return p.staticEndpoint()
 	case RendezvousC10d:
-		host, port, err := ParseEndpoint(p.RdzvEndpoint, defaultC10dPort)
+		host, port, err := ParseEndpoint(p.RdzvEndpoint, DefaultC10dPort)
 		if err != nil {
 			return Endpoint{Error: err.Error()}
 		}
 		rule := "--rdzv_endpoint=" + p.RdzvEndpoint
-		if strings.TrimSpace(p.RdzvEndpoint) == "" {
+		switch strings.TrimSpace(p.RdzvEndpoint) {
+		case "":
 			rule = "torchrun's default without --rdzv_endpoint: every node meets itself"
+		case StandaloneEndpoint:
+			rule += ", which is what --standalone means"
 		}
 		return Endpoint{Host: host, Port: port, Rule: rule}
 	}

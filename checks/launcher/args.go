@@ -106,6 +106,8 @@ var noteRules = map[string]noteRule{
 	"rdzv-backend-unknown": {torchrun: true, look: func(v checks.View, note hostfile.Note) []checks.Finding {
 		return []checks.Finding{checks.UnknownFor(v.Head, note.Message)} // nobody here can look at it
 	}},
+	"node-rank-range":   {torchrun: true, fatal: true, fix: ownNodeRank, wouldSee: waitsForNode},
+	"node-rank-missing": {torchrun: true, look: oneNodeRankForAll},
 	"openmpi-eth0":      {look: openMPIInterface},
 	"openmpi-needs-mpi": {fix: command(fix.Here("deepspeed --launcher=pdsh …")), wouldSee: "EnvironmentError: MPI environment variables are not set."},
 

@@ -14,6 +14,7 @@ import (
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
+	"preflight/launch/nccl"
 )
 
 var Env = checks.Check{
@@ -255,15 +256,43 @@ func unexported(view checks.View) []checks.Finding {
 		if without == nil {
 			continue
 		}
-		findings = append(findings, checks.Finding{
+		f := checks.Finding{
 			Nodes:   without,
 			Summary: setting.Name + " is set where the launch is typed, and the launch does not export it",
 			Got:     "not set, or not to this, on " + hostfile.Fold(without),
 			Want:    setting.Value,
 			Remedy:  []fix.Command{ranks.ExportLine(view.Launch, setting.Name, setting.Value)},
-		})
+		}
+		if lacking := withoutInterface(view, setting); lacking != nil { // there it would end the launch
+			f.Nodes = lacking
+			f.Summary += fmt.Sprintf("; and no interface here is called that: %s", setting.Value)
+			f.Want = "an interface that every node has, or no " + setting.Name
+			f.Remedy = []fix.Command{fix.On("ip -br addr"), fix.Here("unset %s   # or take it out of what is typed", fix.Variable(setting.Name))}
+		}
+		findings = append(findings, f)
 	}
 	return findings
+}
+
+// withoutInterface are the nodes that have no interface of what a variable names.
+func withoutInterface(view checks.View, setting facts.Setting) (lacking []string) {
+	for _, node := range view.Nodes {
+		if node.Net == nil {
+			continue
+		}
+		isLacking := false
+		switch setting.Name {
+		case "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME":
+			_, isLacking = ranks.NoInterface(node.Net, setting.Value)
+		case "NCCL_SOCKET_IFNAME":
+			selected, chosen := nccl.MatchIfname(setting.Value, nccl.Addressed(node.Net))
+			isLacking = chosen && len(selected) == 0
+		}
+		if isLacking {
+			lacking = append(lacking, node.Name)
+		}
+	}
+	return lacking
 }
 
 // takesCPU is whether DeepSpeed comes to what the variable says by itself: where it sees no

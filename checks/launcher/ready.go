@@ -99,9 +99,10 @@ func programFindings(view checks.View) []checks.Finding {
 		return nil
 	}
 	if view.Head.Launcher.DeepSpeed == "" {
+		typed, distribution := typedProgram(p)
 		return []checks.Finding{{
-			Summary: fmt.Sprintf("there is no %s on the launching machine", p.Program), Want: "the environment active that has it",
-			WouldSee: fmt.Sprintf("bash: %s: command not found", p.Program), Remedy: []fix.Command{fix.Here("source VENV/bin/activate   # the environment that has %s", fix.Text(p.Program)), fix.Here("pip install %s", fix.Package(p.TypedImports()[0]))},
+			Summary: fmt.Sprintf("there is no %s on the launching machine", typed), Want: "the environment active that has it",
+			WouldSee: fmt.Sprintf("bash: %s: command not found", typed), Remedy: []fix.Command{fix.Here("source VENV/bin/activate   # the environment that has %s", fix.Text(typed)), fix.Here("pip install %s", fix.Package(distribution))},
 		}}
 	}
 	if f, isOther := otherInterpreter(view); isOther {
@@ -127,11 +128,21 @@ func programFindings(view checks.View) []checks.Finding {
 	}}
 }
 
+// typedProgram is what the command begins with, and the distribution on PyPI that it comes with.
+func typedProgram(p launch.Prediction) (name, distribution string) {
+	if of := map[string]string{"llamafactory-cli": "llamafactory", "lmf": "llamafactory", "axolotl": "axolotl", "swift": "ms-swift", "megatron": "ms-swift"}[p.Framework]; of != "" {
+		return p.Framework, of
+	}
+	return p.Program, p.TypedImports()[0]
+}
+
 // typedOnNodes is whether the command is one of torchrun that nobody need type here: the
 // launching machine is no node, and a node has what it takes.
 func typedOnNodes(view checks.View) bool {
 	_, isNode := ranks.HeadNode(view)
-	return view.Launch.Torchrun() && !isNode && slices.ContainsFunc(view.All, func(n facts.Node) bool { return n.Python != nil && n.Python.Torch != nil })
+	return view.Launch.Torchrun() && !isNode && slices.ContainsFunc(view.All, func(n facts.Node) bool {
+		return n.Python != nil && n.Python.Torch != nil && (view.Launch.Program != launch.ProgramAccelerate || n.Python.Packages["accelerate"] != "")
+	})
 }
 
 // otherInterpreter is of a --python that is not the interpreter of the program that the

@@ -170,6 +170,38 @@ func torchrunNodes(view checks.View) []checks.Finding {
 	return []checks.Finding{f}
 }
 
+// waitsForNode is what launchers of torchrun's static backend say, five minutes in, where one of their
+// numbers has not come.
+const waitsForNode = "torch.distributed.DistStoreError: wait timeout after 300000ms, keys: /none/torchelastic/role_info/1"
+
+// oneNodeRankForAll warns of nodes that all take themselves for the first one. A node alone is.
+func oneNodeRankForAll(view checks.View, note hostfile.Note) []checks.Finding {
+	if len(view.Launch.Hosts) < 2 {
+		return nil
+	}
+	return []checks.Finding{noteRule{fix: ownNodeRank, wouldSee: waitsForNode}.finding(view, note)}
+}
+
+// ownNodeRank gives the first host its number, as what was typed takes it.
+func ownNodeRank(view checks.View, _ hostfile.Note) []fix.Command {
+	option := fix.Code("--node_rank 0")
+	if view.Launch.Program == launch.ProgramAccelerate {
+		option = fix.Code("--machine_rank 0")
+	}
+	var typed fix.Command
+	switch framework := view.Launch.Framework; {
+	case framework == "axolotl":
+		typed = fix.Here("axolotl train … -- %s …", option)
+	case framework != "": // the others read the environment
+		typed = fix.Here("NODE_RANK=0 %s …", fix.Name(framework))
+	case view.Launch.Program == launch.ProgramAccelerate:
+		typed = fix.Here("accelerate launch %s …", option)
+	default:
+		typed = fix.Here("torchrun %s …", option)
+	}
+	return []fix.Command{typed.Remark("on %s, and the next number on each of the others", fix.Text(view.Launch.Hosts[0].Name))}
+}
+
 func span(least, most int) string {
 	if least == most {
 		return strconv.Itoa(least)
@@ -189,7 +221,7 @@ func torchrunProcesses(view checks.View) []checks.Finding {
 		f := checks.Finding{
 			Nodes:  []string{host.Name},
 			Got:    fmt.Sprintf("--nproc-per-node %d, slots=%d", processes, slots),
-			Remedy: []fix.Command{fix.Here("torchrun --nproc-per-node gpu …   # as many as there are")},
+			Remedy: []fix.Command{fix.Here("torchrun --nproc_per_node gpu …   # as many as there are")},
 		}
 		switch {
 		case host.Slots == nil || processes == slots:

@@ -137,9 +137,7 @@ func (r envOfRanks) fatal(name, message string) (checks.Verdict, string) {
 }
 
 // exactInterfaces fails where gloo or tensorpipe are given a name that is not
-// an interface: they know neither prefixes nor marks.
-// Source: facebookincubator/gloo, transport/tcp/device.cc; pytorch/tensorpipe,
-// transport/uv/utility.cc.
+// an interface.
 func exactInterfaces(r envOfRanks) []checks.Finding {
 	if r.node.Net == nil {
 		return nil
@@ -150,20 +148,18 @@ func exactInterfaces(r envOfRanks) []checks.Finding {
 		if r.value(name) == "" {
 			continue
 		}
-		for item := range strings.SplitSeq(r.value(name), ",") {
-			if slices.Contains(usable, item) {
-				continue
-			}
-			f := r.finding(name, fmt.Sprintf("%s names no interface of this node: %q", name, item))
-			if strings.ContainsAny(item, "^=") {
-				f.Summary = name + " has no ^ or =, those are NCCL's: it takes whole interface names"
-			}
-			f.Verdict, f.WouldSee = r.fatal(name, "Unable to find address for: "+item)
-			f.Want = oneOf(outward(r.node.Net, usable))
-			f.Remedy = append(f.Remedy, setForAll(r.view.Launch, name, sharedName(r.view))...)
-			findings = append(findings, f)
-			break
+		item, isAny := ranks.NoInterface(r.node.Net, r.value(name))
+		if !isAny {
+			continue
 		}
+		f := r.finding(name, fmt.Sprintf("%s names no interface of this node: %q", name, item))
+		if strings.ContainsAny(item, "^=") {
+			f.Summary = name + " has no ^ or =, those are NCCL's: it takes whole interface names"
+		}
+		f.Verdict, f.WouldSee = r.fatal(name, "Unable to find address for: "+item)
+		f.Want = oneOf(outward(r.node.Net, usable))
+		f.Remedy = append(f.Remedy, setForAll(r.view.Launch, name, sharedName(r.view))...)
+		findings = append(findings, f)
 	}
 	return findings
 }

@@ -3,6 +3,7 @@
 package network
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -122,9 +123,12 @@ func (m masterPlace) remedy() (want string, commands []fix.Command) {
 		address, _ = names.SplitEndpoint(seen.Endpoint)
 	}
 	if address == "" || address == m.Host {
-		return "an address of node 0 that the other nodes can call", []fix.Command{fix.On("ip -br addr"), meetAt(m.view, "ADDRESS", m.Port)}
+		return "an address of node 0 that the other nodes can call", []fix.Command{fix.On("ip -br addr"), meetAt(m.view, "ADDRESS", m.port())}
 	}
-	command := meetAt(m.view, address, m.Port)
+	command := meetAt(m.view, address, m.port())
+	if m.view.Launch.RdzvEndpoint == launch.StandaloneEndpoint {
+		command = command.Remark("in place of --standalone")
+	}
 	switch tried := proof.Attended(m.view.All, proof.PeerRendezvous); {
 	case tried.Proven():
 		return fmt.Sprintf("%s, where %d of %d nodes met", address, tried.Met, tried.All), []fix.Command{command}
@@ -133,6 +137,14 @@ func (m masterPlace) remedy() (want string, commands []fix.Command) {
 			[]fix.Command{command.Remark("proven for %s of %s nodes", fix.Number(tried.Counted), fix.Number(tried.All))}
 	}
 	return address + ", by which node 0 was reached", []fix.Command{command.Remark("not proven: no other node met node 0 there")}
+}
+
+// port is the one that is meant, where the endpoint has none, or any, torch's own default.
+func (m masterPlace) port() int {
+	if m.view.Launch.Rendezvous == launch.RendezvousC10d {
+		return cmp.Or(m.Port, launch.DefaultC10dPort)
+	}
+	return cmp.Or(m.Port, launch.DefaultMasterPort)
 }
 
 // meetAt is the command that has the ranks meet at an address. A launcher that

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"preflight/checks"
@@ -167,6 +168,8 @@ func (g meeting) explanation() string {
 	case !g.isFirst():
 	case first != nil && isNoise(g.view, first) && !g.view.Policy.SwitchesOff("ssh-shell"):
 		return "ssh-shell"
+	case g.isNoPort() && !g.view.Policy.SwitchesOff("launcher-args"):
+		return "launcher-args"
 	case len(g.view.Failing("master-address")) > 0:
 		return "master-address"
 	case len(g.servers) == 0 && len(g.view.Failing("host-names")) > 0:
@@ -175,6 +178,12 @@ func (g meeting) explanation() string {
 		return "master-port-free"
 	}
 	return ""
+}
+
+// isNoPort is whether no port has the number that was given for one.
+func (g meeting) isNoPort() bool {
+	port, err := strconv.Atoi(g.port)
+	return err == nil && (port < 0 || port > 65535)
 }
 
 // explains is the check that says why one node did not get further, "" when

@@ -40,6 +40,20 @@ func UsesGloo(view checks.View) bool {
 	return !UsesNCCL(view) || slices.ContainsFunc(view.Launch.Files, makesGloo)
 }
 
+// NoInterface is the first of what gloo or tensorpipe are given that is no interface of a node with an
+// address: they know neither prefixes nor marks.
+//
+// Source: facebookincubator/gloo, transport/tcp/device.cc; pytorch/tensorpipe, transport/uv/utility.cc.
+func NoInterface(net *facts.Net, list string) (name string, isAny bool) {
+	usable := nccl.Addressed(net)
+	for item := range strings.SplitSeq(list, ",") {
+		if !slices.Contains(usable, item) {
+			return item, true
+		}
+	}
+	return "", false
+}
+
 // GlooMesh is which of the nodes gloo's ranks will call.
 func GlooMesh(view checks.View) nccl.GlooMesh {
 	return checks.Remember(view, glooMesh{}, func() nccl.GlooMesh {

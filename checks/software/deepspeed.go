@@ -224,6 +224,9 @@ func judgeConfig(view checks.View) []checks.Finding {
 			named := view.Launch.Files[i]
 			return []checks.Finding{checks.UnknownFor(view.Head, fmt.Sprintf("%s could not be read: %s", named.Path, whyUnread(view.Head, named)))}
 		}
+		if own := view.Launch.SwiftConfig(); own != "" {
+			return checks.Skipped(fmt.Sprintf("%s is a DeepSpeed configuration that ms-swift brings, and is not read here: --deepspeed FILE.json names one that is", own))
+		}
 		return checks.Skipped("the command names no DeepSpeed configuration")
 	}
 	var findings []checks.Finding

@@ -182,7 +182,7 @@ func (a *accelerateArgs) torchrun(around Surroundings) (Typed, error) {
 	default:
 		run.endpoint = fmt.Sprintf("%s:%d", a.ip, port)
 	}
-	run.nodeRank = orElse(a.machineRank, 0)
+	run.nodeRank = a.machineRank
 	t, err := run.typed()
 	if err != nil {
 		return Typed{}, err

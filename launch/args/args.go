@@ -33,6 +33,8 @@ type Surroundings struct {
 	// Python is the version of the interpreter that reads the command line, "" for
 	// 3.11: later ones take abbreviations less far.
 	Python string
+	// Torch is the version of torch that reads it, "" for the newest.
+	Torch string
 	// WorkDir is where the command is typed, and Hostname what that machine calls itself; only a
 	// shell script asks for them.
 	WorkDir, Hostname string
@@ -68,13 +70,16 @@ func Parse(words []string, deepspeed string, around Surroundings) (Typed, error)
 	if len(words) == 0 {
 		return Typed{}, &launch.UsageError{Program: "preflight", Message: "no command was given: begin it with " + understood}
 	}
-	command, given, err := started(words, around)
+	if err := quotedWhole(words[0]); err != nil {
+		return Typed{}, err
+	}
+	command, framework, given, err := started(words, around)
 	if err != nil {
 		return Typed{}, err
 	}
 	if command != nil {
 		typed, err := Parse(command, deepspeed, around)
-		typed.Interpreter = cmp.Or(typed.Interpreter, given)
+		typed.Framework, typed.Interpreter = framework, cmp.Or(typed.Interpreter, given)
 		return typed, err
 	}
 	p, interpreter, err := recognise(words)
@@ -101,6 +106,19 @@ func Parse(words []string, deepspeed string, around Surroundings) (Typed, error)
 		typed.Interpreter = cmp.Or(typed.Interpreter, interpreter)
 	}
 	return typed, nil
+}
+
+// quotedWhole refuses a command that is one word, because it stands in quotes: no program has that name.
+func quotedWhole(word string) error {
+	fields := strings.Fields(word)
+	for len(fields) > 1 && strings.Contains(fields[0], "=") {
+		fields = fields[1:]
+	}
+	if len(fields) < 2 || !Begins(fields[0]) && !pythonName.MatchString(path.Base(fields[0])) && !slices.Contains(shells, path.Base(fields[0])) {
+		return nil // a path may have blanks in it
+	}
+	return &launch.UsageError{Program: path.Base(fields[0]), Message: fmt.Sprintf("the whole command is one word, %q, and no program has that name: take the quotes away", word),
+		Original: fmt.Sprintf("bash: %s: command not found", word)}
 }
 
 // anyRelease stands for all of DeepSpeed's at once: every option that one of them has.

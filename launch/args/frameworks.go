@@ -41,9 +41,9 @@ var frameworks = []framework{
 	}},
 }
 
-// started is the command that the words come to where a framework begins them, and the
-// interpreter that it was given; nil where none does.
-func started(words []string, around Surroundings) (command []string, interpreter string, err error) {
+// started is the command that the words come to where a framework begins them, the framework's name,
+// and the interpreter that it was given; nil where none does.
+func started(words []string, around Surroundings) (command []string, by, interpreter string, err error) {
 	name, rest := path.Base(words[0]), words[1:]
 	isModule := false
 	if pythonName.MatchString(name) {
@@ -58,10 +58,13 @@ func started(words []string, around Surroundings) (command []string, interpreter
 		return isModule && name == f.module || !isModule && slices.Contains(f.names, name)
 	})
 	if at < 0 {
-		return nil, "", nil
+		return nil, "", "", nil
 	}
 	command, err = frameworks[at].starts(rest, around)
-	return command, interpreter, err
+	if isModule {
+		name = frameworks[at].names[0]
+	}
+	return command, name, interpreter, err
 }
 
 func refuseFramework(program, format string, values ...any) error {
@@ -102,7 +105,11 @@ func llamaFactory(words []string, around Surroundings) ([]string, error) {
 		command = append(command, "--nnodes", nodes, "--rdzv-id", id, "--rdzv-backend", "c10d", "--rdzv-endpoint", strings.TrimSuffix(address+":"+port, ":"),
 			"--max-restarts", cmp.Or(env("MAX_RESTARTS"), "0"))
 	} else {
-		command = append(command, "--nnodes", nodes, "--node_rank", cmp.Or(env("NODE_RANK"), "0"), "--master_addr", address)
+		command = append(command, "--nnodes", nodes)
+		if rank := env("NODE_RANK"); rank != "" { // where it is not set, 0 is handed on, which is torchrun's own
+			command = append(command, "--node_rank", rank)
+		}
+		command = append(command, "--master_addr", address)
 		if port != "" {
 			command = append(command, "--master_port", port)
 		}

@@ -49,6 +49,7 @@ func TestFrameworks(t *testing.T) {
 		want    func(*launch.Options)
 	}{
 		{"llamafactory-cli train sft.yaml", nil, func(o *launch.Options) {
+			o.Framework = "llamafactory-cli"
 			o.MasterAddr, o.Script, o.Arguments = "127.0.0.1", "llamafactory.launcher", []string{"sft.yaml"}
 			o.ConfigFile = "examples/deepspeed/ds_z3_config.json"
 			o.Reads, o.Configured = llamaPaths, llamaOptions
@@ -56,6 +57,7 @@ func TestFrameworks(t *testing.T) {
 		{"/opt/venv/bin/lmf train sft.yaml", map[string]string{
 			"FORCE_TORCHRUN": "1", "NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "w1", "MASTER_PORT": "29600", "NPROC_PER_NODE": "8",
 		}, func(o *launch.Options) {
+			o.Framework = "lmf"
 			o.MinNodes, o.MaxNodes, o.NodeRank, o.PerNode, o.MasterAddr, o.MasterPort = 2, 2, 1, "8", "w1", 29600
 			o.Script, o.Arguments, o.ConfigFile = "llamafactory.launcher", []string{"sft.yaml"}, "examples/deepspeed/ds_z3_config.json"
 			o.Reads, o.Configured = llamaPaths, llamaOptions
@@ -63,23 +65,28 @@ func TestFrameworks(t *testing.T) {
 		{"llamafactory-cli train --stage sft --deepspeed ds.json", map[string]string{
 			"FORCE_TORCHRUN": "true", "RDZV_ID": "a", "NNODES": "2", "MIN_NNODES": "1", "MAX_NNODES": "3", "MASTER_ADDR": "w1", "MASTER_PORT": "29600",
 		}, func(o *launch.Options) {
+			o.Framework = "llamafactory-cli"
 			o.MinNodes, o.MaxNodes, o.Rendezvous, o.RdzvEndpoint = 1, 3, launch.RendezvousC10d, "w1:29600"
 			o.Script, o.Arguments = "llamafactory.launcher", []string{"--stage", "sft", "--deepspeed", "ds.json"}
 		}},
-		{"/usr/bin/python3 -m swift.cli.main sft swift.yaml --lora_rank 8", map[string]string{"NNODES": "2", "MASTER_ADDR": "w1", "MASTER_PORT": "29500"}, func(o *launch.Options) {
+		{"/usr/bin/python3 -m swift.cli.main sft swift.yaml --lora_rank 8", map[string]string{"NNODES": "2", "NODE_RANK": "0", "MASTER_ADDR": "w1", "MASTER_PORT": "29500"}, func(o *launch.Options) {
+			o.Framework = "swift"
 			o.MinNodes, o.MaxNodes, o.PerNode, o.MasterAddr, o.MasterPort = 2, 2, "8", "w1", 29500
 			o.Script, o.Interpreter = "swift.cli.sft", "/usr/bin/python3"
 			o.Arguments = []string{"--model", "Qwen/Qwen3-4B", "--dataset", "a.jsonl", "b.jsonl", "--deepspeed", "zero3.json", "--model_kwargs", `{"max":1}`, "--output_dir", "output", "--lora_rank", "8"}
 		}},
 		{"megatron pt --model x", map[string]string{"NPROC_PER_NODE": "4"}, func(o *launch.Options) {
+			o.Framework = "megatron"
 			o.PerNode, o.Script, o.Arguments = "4", "swift.cli._megatron.pt", []string{"--model", "x"}
 		}},
 		{"axolotl train sft.yaml --launcher torchrun --learning-rate 1e-4 -- --nnodes=2 --rdzv_endpoint w1:29400", nil, func(o *launch.Options) {
+			o.Framework = "axolotl"
 			o.MinNodes, o.MaxNodes, o.PerNode, o.Rendezvous, o.RdzvEndpoint = 2, 2, "1", launch.RendezvousC10d, "w1:29400"
 			o.Script, o.Arguments, o.ConfigFile = "axolotl.cli.train", []string{"sft.yaml", "--learning-rate", "1e-4"}, "examples/deepspeed/ds_z3_config.json"
 			o.Reads, o.Configured = llamaPaths, llamaOptions
 		}},
 		{"axolotl train sft.yaml --num-processes=16 -- --multi_gpu --num_machines 2 --machine_rank 0 --main_process_ip w1 --main_process_port 29500", nil, func(o *launch.Options) {
+			o.Framework = "axolotl"
 			o.Program, o.MinNodes, o.MaxNodes, o.PerNode, o.RdzvEndpoint = launch.ProgramAccelerate, 2, 2, "8", "w1:29500"
 			o.Script, o.Arguments, o.ConfigFile = "axolotl.cli.train", []string{"sft.yaml"}, "examples/deepspeed/ds_z3_config.json"
 			o.Reads, o.Configured = llamaPaths, llamaOptions

@@ -42,6 +42,7 @@ type shellScript struct {
 	dir       string
 	arguments []string
 	set       []variable // its own, in the order in which they were set first
+	empty     []string   // the variables of one command that come to nothing: $NNODES of run.sh:2
 }
 
 type variable struct {
@@ -56,6 +57,9 @@ func OfScript(words []string, around Surroundings) (Script, error) {
 	if name == "" {
 		return Script{}, nil
 	}
+	if err := quotedWhole(name); err != nil {
+		return Script{}, err
+	}
 	text, err := around.ReadFile(name)
 	if err != nil {
 		return Script{}, &launch.UsageError{Program: path.Base(words[0]), Message: fmt.Sprintf("%s cannot be read: %v", name, err)}
@@ -67,8 +71,14 @@ func OfScript(words []string, around Surroundings) (Script, error) {
 			return Script{}, s.notPlain(parse.Text)
 		}
 		command, err := s.run(stmt)
-		if command != nil || err != nil {
-			return Script{Typed: append(s.exports(), command...), Dir: s.dir}, err
+		if command != nil && err == nil {
+			err = s.emptied(command)
+		}
+		if err != nil {
+			return Script{}, err
+		}
+		if command != nil {
+			return Script{Typed: append(s.exports(), command...), Dir: s.dir}, nil
 		}
 	}
 	s.line = 0
@@ -103,6 +113,28 @@ func (s *shellScript) notPlain(why string) error {
 	return &launch.UsageError{Program: at, Message: why + `: write "preflight --" before the launch in the script itself, where the shell has read all else`}
 }
 
+// emptied is what a launch command lacks where variables come to nothing in it, which they may.
+func (s *shellScript) emptied(command []string) error {
+	if s.empty == nil {
+		return nil
+	}
+	around := s.Surroundings
+	around.Getenv = func(name string) string { return s.Get(name).String() }
+	around.ReadFile = func(name string) ([]byte, error) { return s.ReadFile(s.in(name)) }
+	_, err := Parse(command, anyRelease, around)
+	usage, isUsage := errors.AsType[*launch.UsageError](err)
+	if !isUsage {
+		return nil
+	}
+	be := "is"
+	if len(s.empty) > 1 {
+		be = "are"
+	}
+	refused := *usage
+	refused.Message += fmt.Sprintf("; %s %s empty", strings.Join(s.empty, ", "), be)
+	return &refused
+}
+
 // run takes one statement. It is a command where the launch begins.
 func (s *shellScript) run(stmt *syntax.Stmt) ([]string, error) {
 	s.line = stmt.Pos().Line()
@@ -135,6 +167,7 @@ func (s *shellScript) run(stmt *syntax.Stmt) ([]string, error) {
 
 // call takes a command with the variables before it.
 func (s *shellScript) call(call *syntax.CallExpr) ([]string, error) {
+	s.empty = nil
 	words, err := s.fields(call.Args...)
 	if err != nil {
 		return nil, err
@@ -306,6 +339,7 @@ func (s *shellScript) plain(word *syntax.Word) (err error) {
 			known = false
 		case *syntax.ParamExp:
 			known = !part.Excl && (part.Param == nil || !slices.Contains(moving, part.Param.Value))
+			s.noteEmpty(part)
 		}
 		if !known {
 			err = cmp.Or(err, s.notPlain("what is computed there only the shell knows"))
@@ -313,6 +347,16 @@ func (s *shellScript) plain(word *syntax.Word) (err error) {
 		return known
 	})
 	return err
+}
+
+// noteEmpty remembers a variable that comes to nothing, and has no text that stands in for it.
+func (s *shellScript) noteEmpty(of *syntax.ParamExp) {
+	if of.Param == nil || of.Exp != nil || of.Length {
+		return
+	}
+	if v := s.Get(of.Param.Value); v.Kind == expand.String && v.Str == "" {
+		s.empty = append(s.empty, fmt.Sprintf("$%s of %s:%d", of.Param.Value, s.name, of.Pos().Line()))
+	}
 }
 
 // substitute is what a command prints that says where one is: dirname, basename, pwd, hostname, behind cd.

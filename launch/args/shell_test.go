@@ -59,6 +59,30 @@ func TestOfScript(t *testing.T) {
 	}
 }
 
+// TestScriptWithEmptyVariables: they may be, unless the launch then lacks what they were to say.
+func TestScriptWithEmptyVariables(t *testing.T) {
+	for _, c := range []struct{ script, want string }{
+		{"set -x\ntorchrun --nnodes $NNODES --nproc_per_node 2 train.py", "torchrun: --nnodes lacks its value; one that begins with a hyphen is written --nnodes=-…; $NNODES of run.sh:2 is empty"},
+		{"torchrun \\\n  --nnodes $NNODES \\\n  --max-restarts 2 train.py", "torchrun: --nnodes lacks its value; one that begins with a hyphen is written --nnodes=-…; $NNODES of run.sh:2 is empty"},
+		{"A=$B\ntorchrun --nnodes=$A --node_rank=$RANK train.py", `torchrun: --node-rank/--node_rank takes a whole number, not ""; $A of run.sh:2, $RANK of run.sh:2 are empty`},
+		{"M=$NONE\ntorchrun --nope train.py", ""}, // it is told of where the command is read
+		{"ENDS=(1)\nENDS+=x torchrun train.py", `run.sh:2: it adds a text to a list: write "preflight --" before the launch in the script itself, where the shell has read all else`},
+		{"NNODES=2\nexport NNODES\nswift sft $MORE --model x", ""},
+	} {
+		come, err := ran("bash run.sh", c.script)
+		got := ""
+		if (err == nil) == (come == "") { // who is told of an error goes by what it comes to
+			t.Errorf("%s\ncomes to %q, and %v", c.script, come, err)
+		}
+		if err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s\nis refused with %q, want %q", c.script, got, c.want)
+		}
+	}
+}
+
 // TestScriptIsNotPlain is where only a shell can tell, with the line and the way out.
 func TestScriptIsNotPlain(t *testing.T) {
 	for _, c := range []struct{ script, want string }{
@@ -84,6 +108,9 @@ func TestScriptIsNotPlain(t *testing.T) {
 		if _, isUsage := errors.AsType[*launch.UsageError](err); !isUsage || !strings.HasPrefix(err.Error(), c.want) || !strings.Contains(err.Error(), `write "preflight --" before the launch`) {
 			t.Errorf("%s\nis %q (%v), want %s", c.script, got, err, c.want)
 		}
+	}
+	if _, err := OfScript([]string{"bash run.sh"}, Surroundings{}); err == nil || !strings.Contains(err.Error(), "take the quotes away") {
+		t.Errorf("a command in quotes: %v", err)
 	}
 	if _, err := ran("bash other.sh", ""); err == nil || !strings.Contains(err.Error(), "other.sh cannot be read") {
 		t.Errorf("a script that is not there: %v", err)

@@ -19,7 +19,8 @@ type torchrunArgs struct {
 	backend, endpoint, conf string
 	standalone              bool
 	redirects, tee, shown   string // what becomes of the ranks' output
-	maxRestarts, nodeRank   int
+	maxRestarts             int
+	nodeRank                *int // nil where nobody gives it
 	masterAddr              string
 	masterPort              *int
 	isModule, noPython      bool
@@ -30,7 +31,7 @@ type torchrunArgs struct {
 // taken from the environment.
 func parseTorchrun(p program, around Surroundings) (Typed, error) {
 	a := torchrunArgs{nnodes: "1:1", perNode: "1", backend: launch.RendezvousStatic, redirects: "0", tee: "0"}
-	parser := argumentParser{program: launch.ProgramTorchrun, prog: p.prog, options: a.options(p.legacy), abbreviate: true,
+	parser := argumentParser{program: launch.ProgramTorchrun, prog: p.prog, options: a.options(p.legacy, around.Torch), abbreviate: true,
 		required: "training_script, training_script_args", checksRemainder: checksRemainder(around.Python)}
 	if err := parser.preset(around); err != nil {
 		return Typed{}, err
@@ -68,9 +69,9 @@ func refuseTorchrun(original, format string, values ...any) *launch.UsageError {
 // options are torchrun's. Those that change nothing that is predicted are
 // read and forgotten.
 //
-// Source: torch/distributed/run.py, get_args_parser, 2.15, and launch.py,
+// Source: torch/distributed/run.py, get_args_parser, 1.13 and 2.15, and launch.py,
 // parse_args.
-func (a *torchrunArgs) options(legacy bool) []option {
+func (a *torchrunArgs) options(legacy bool, torch string) []option {
 	forgotten := new(string)
 	options := []option{
 		{names: []string{"-h", "--help"}},
@@ -110,8 +111,19 @@ func (a *torchrunArgs) options(legacy bool) []option {
 	if legacy {
 		options = append(options, option{names: spellings("--use-env"), into: &a.useEnv})
 	}
+	if hostfile.Before(torch, firstWithHyphens) {
+		for i := range options {
+			options[i].names = slices.DeleteFunc(options[i].names, func(name string) bool { return strings.Contains(strings.TrimLeft(name, "-"), "-") })
+		}
+	}
 	return options
 }
+
+// firstWithHyphens is the first torch whose options may be written with hyphens. That is 2.0, but builds
+// that call themselves 1.14 were on the way there.
+//
+// Source: pytorch/pytorch, pull request 94505, of February 2023.
+const firstWithHyphens = "1.14"
 
 // spellings are a name and the same with underscores for hyphens, or the other way round.
 func spellings(name string) []string {
@@ -124,14 +136,14 @@ func spellings(name string) []string {
 }
 
 // unset are the options that no variable stands in for.
-var unset = []string{"-h", "--logs-specs", "--numa-binding", "--print-completion", "--use-env"}
+var unset = []string{"-h", "--logs_specs", "--numa_binding", "--print_completion", "--use_env"}
 
 // preset has the environment stand in for options that are not given.
 //
 // Source: torch/distributed/argparse_util.py, env and check_env, 2.15.
 func (p argumentParser) preset(around Surroundings) error {
 	for i, o := range p.options {
-		if slices.Contains(unset, o.names[0]) {
+		if slices.ContainsFunc(o.names, func(name string) bool { return slices.Contains(unset, name) }) {
 			continue
 		}
 		name := "PET_" + strings.ToUpper(strings.ReplaceAll(o.long()[2:], "-", "_"))
@@ -159,12 +171,12 @@ func (p argumentParser) preset(around Surroundings) error {
 func (a *torchrunArgs) typed() (Typed, error) {
 	var t Typed
 	t.Program, t.Rendezvous, t.RdzvEndpoint = launch.ProgramTorchrun, a.backend, a.endpoint
-	t.MasterAddr, t.NodeRank = a.masterAddr, a.nodeRank
+	t.MasterAddr, t.NodeRank = a.masterAddr, orElse(a.nodeRank, 0)
 	if !a.runPath { // which has the agents read the script themselves
 		t.Module, t.NoPython = a.isModule, a.noPython
 	}
 	if a.standalone {
-		t.Rendezvous, t.RdzvEndpoint = launch.RendezvousC10d, "localhost:0"
+		t.Rendezvous, t.RdzvEndpoint = launch.RendezvousC10d, launch.StandaloneEndpoint
 	}
 	if a.masterPort != nil {
 		t.MasterPort = *a.masterPort
@@ -197,11 +209,31 @@ func (a *torchrunArgs) typed() (Typed, error) {
 	case launch.RendezvousDeepSpeed: // our own word for no torchrun at all
 		return Typed{}, refuseTorchrun("ValueError: The rendezvous backend 'deepspeed' is not registered. Did you forget to call `register`?", "it has no rendezvous backend deepspeed: use static or c10d")
 	}
+	t.Notes = a.rankNotes(t)
 	if (launch.Prediction{Rendezvous: t.Rendezvous}).HasExternalRendezvous() {
 		t.Notes = append(t.Notes, hostfile.Note{ID: "rdzv-backend-unknown", Message: fmt.Sprintf(
 			"--rdzv-backend %s keeps the rendezvous in a service of its own, at %s, of which preflight knows nothing: use c10d, or check that service yourself", t.Rendezvous, cmp.Or(a.endpoint, "no endpoint"))})
 	}
 	return t, nil
+}
+
+// rankNotes are of the number that the static backend takes for the node it is typed on: with one
+// that is none of theirs, or with one number on all, the nodes wait for the one that is missing.
+//
+// Source: torch/distributed/run.py, get_args_parser, and elastic/rendezvous/static_tcp_rendezvous.py,
+// 1.13 to 2.15.
+func (a *torchrunArgs) rankNotes(t Typed) []hostfile.Note {
+	switch rank := orElse(a.nodeRank, 0); {
+	case t.Rendezvous != launch.RendezvousStatic:
+		return nil
+	case rank < 0 || rank >= t.MaxNodes:
+		return []hostfile.Note{{ID: "node-rank-range", Message: fmt.Sprintf(
+			"node rank %d is none of %d nodes', which count from 0: the node that has it does not take the place of the one that is missing, for which all wait", rank, t.MaxNodes)}}
+	case a.nodeRank == nil && t.MaxNodes > 1:
+		return []hostfile.Note{{ID: "node-rank-missing", Message: fmt.Sprintf(
+			"without a node rank every node takes itself for number 0 of %d, and waits for the others: give each its own, from 0 to %d", t.MaxNodes, t.MaxNodes-1)}}
+	}
+	return nil
 }
 
 // nodeRange is --nnodes, N or MIN:MAX.

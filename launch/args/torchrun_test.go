@@ -5,6 +5,7 @@ package args
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -130,6 +131,67 @@ func TestTorchrunBackends(t *testing.T) {
 		}
 		if trap != want {
 			t.Errorf("%s: noted %q, want %q", backend, trap, want)
+		}
+	}
+}
+
+// TestNodeRanks: the static backend takes the number that it is given, whatever it is, and c10d none.
+func TestNodeRanks(t *testing.T) {
+	nodes := map[string]string{"NNODES": "2", "MASTER_ADDR": "w1", "MASTER_PORT": "29500", "FORCE_TORCHRUN": "1"}
+	ranked := func(rank string) map[string]string {
+		env := maps.Clone(nodes)
+		env["NODE_RANK"] = rank
+		return env
+	}
+	for _, c := range []struct {
+		command string
+		env     map[string]string
+		want    string
+	}{
+		{"torchrun --nnodes 2 --node_rank 1 train.py", nil, ""},
+		{"torchrun --nnodes 2 --node_rank 7 train.py", nil, "node-rank-range"},
+		{"torchrun --nnodes 2 --node_rank=-1 train.py", nil, "node-rank-range"},
+		{"torchrun --nnodes 2 train.py", nil, "node-rank-missing"},
+		{"torchrun --nnodes 2 train.py", map[string]string{"PET_NODE_RANK": "1"}, ""},
+		{"torchrun train.py", nil, ""},
+		{"torchrun --nnodes 2 --rdzv-backend c10d --rdzv-endpoint w1 --node_rank 7 train.py", nil, ""},
+		{"accelerate launch --multi_gpu --num_machines 2 --num_processes 4 --main_process_ip w1 --machine_rank 2 train.py", nil, "node-rank-range"},
+		{"accelerate launch --multi_gpu --num_machines 2 --num_processes 4 --main_process_ip w1 --machine_rank 1 train.py", nil, ""},
+		{"accelerate launch --num_processes 4 train.py", nil, ""},
+		{"swift sft --model x", nodes, "node-rank-missing"},
+		{"swift sft --model x", ranked("2"), "node-rank-range"},
+		{"llamafactory-cli train x.yaml", nodes, "node-rank-missing"},
+		{"llamafactory-cli train x.yaml", ranked("0"), ""},
+		{"llamafactory-cli train x.yaml", ranked("7"), "node-rank-range"},
+	} {
+		typed, err := Parse(split(t, c.command), "", surroundings(c.env, nil))
+		got := ""
+		for _, note := range typed.Notes {
+			got += note.ID
+		}
+		if err != nil || got != c.want {
+			t.Errorf("%s: noted %q, want %q; %v", c.command, got, c.want, err)
+		}
+	}
+}
+
+// TestTorchrunHyphens: torch before 2.0 knows its options with underscores alone.
+func TestTorchrunHyphens(t *testing.T) {
+	for _, c := range []struct{ torch, words, want string }{
+		{"1.13.1+cu117", "--nproc-per-node 2 train.py", "torchrun: error: unrecognized arguments: --nproc-per-node"},
+		{"1.13.1+cu117", "--nproc_per_node 2 --use_env=1 train.py", "torchrun: error: unrecognized arguments: --use_env=1"},
+		{"1.13.1+cu117", "--nnodes 2 --node_rank 1 --nproc 2 train.py", "2:2 x 2, static, rank 1 | train.py"},
+		{"2.0.0", "--nproc-per-node 2 train.py", "1:1 x 2, static | train.py"},
+		{"", "--nproc-per-node 2 train.py", "1:1 x 2, static | train.py"},
+	} {
+		around := surroundings(nil, nil)
+		around.Torch = c.torch
+		got, err := Parse(append([]string{"torchrun"}, split(t, c.words)...), "", around)
+		if text := torchrunText(got, err); text != c.want {
+			t.Errorf("%s under %s:\ngot  %s\nwant %s", c.words, c.torch, text, c.want)
+		}
+		if err != nil && strings.Contains(c.words, "-per-node") && !strings.HasSuffix(err.Error(), "there is no option --nproc-per-node: write --nproc_per_node") {
+			t.Errorf("%s: the way out is %v", c.words, err)
 		}
 	}
 }
