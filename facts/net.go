@@ -26,6 +26,10 @@ type Names struct {
 	Resolver string `json:"resolver"`
 }
 
+// OutOfTime is the error of a name whose turn to be asked for, or whose answer, the time of the
+// whole run did not last to: nothing is wrong with the name service for all that is known.
+const OutOfTime = "not answered before the time of the run was over"
+
 // Lookup is one name as it was asked for, a user@ included, and what the host
 // resolves to here, in the order given.
 type Lookup struct {

@@ -33,7 +33,7 @@ func (job Job) probing() ([]facts.Section, probe.Options) {
 		WorkDir:     prediction.WorkDir,
 		Files:       prediction.Files,
 		Models:      prediction.Models,
-		Ops:         prediction.Ops(),
+		Ops:         job.possibleOps(),
 		Modules:     launch.Modules(job.scriptImports()),
 		Exports:     map[string]string{},
 	}
@@ -76,10 +76,20 @@ func (job Job) scriptImports() []string {
 	return nil
 }
 
+// possibleOps are what DeepSpeed may have to compile: where nobody has said which accelerator is
+// meant, the nodes may turn out to have none, and the CPU's collectives are compiled then.
+func (job Job) possibleOps() []string {
+	p := job.Prediction
+	if p.AcceleratorAssumed {
+		p.Accelerator = "cpu"
+	}
+	return p.Ops()
+}
+
 // unneeded are the sections that say nothing about this launch, each with why.
 func (job Job) unneeded() map[facts.Section]string {
 	not := map[facts.Section]string{}
-	if len(job.Prediction.Ops()) == 0 {
+	if len(job.possibleOps()) == 0 {
 		not[facts.SectionToolchain] = "no op of DeepSpeed is known to be needed"
 	}
 	if job.Prediction.Accelerator == "cpu" && !job.Prediction.AcceleratorAssumed {

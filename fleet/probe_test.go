@@ -130,3 +130,21 @@ func TestNamesKeepNobodyWaiting(t *testing.T) {
 		t.Error("no name server was asked")
 	}
 }
+
+// TestProbingWhatTheCPUNeeds: whoever does not say which accelerator is meant may get the CPU, and
+// what DeepSpeed compiles for that has been looked at then.
+func TestProbingWhatTheCPUNeeds(t *testing.T) {
+	for _, c := range []struct {
+		p    launch.Prediction
+		want bool
+	}{
+		{launch.Prediction{Script: "train.py", DeepSpeed: "0.16.2", Accelerator: "cuda", AcceleratorAssumed: true}, true},
+		{launch.Prediction{Script: "train.py", DeepSpeed: "0.16.2", Accelerator: "cuda"}, false},
+		{launch.Prediction{DeepSpeed: "0.16.2", Accelerator: "cuda", AcceleratorAssumed: true}, false},
+	} {
+		sections, options := Job{Prediction: c.p}.probing()
+		if got := slices.Contains(sections, facts.SectionToolchain); got != c.want || (options.Ops != nil) != c.want {
+			t.Errorf("%+v: the toolchain is looked at: %v, for %q", c.p, got, options.Ops)
+		}
+	}
+}

@@ -145,6 +145,8 @@ func nameNote(name string) (trap, message string) {
 		return "pdsh-range", fmt.Sprintf("pdsh expands or refuses the brackets of %q, and node ranks no longer match the hostfile: write one line a host, and an IPv6 address as a name from ~/.ssh/config", name)
 	case strings.Contains(name, ","):
 		return "pdsh-list", fmt.Sprintf("pdsh takes %q for several hosts, and node ranks no longer match the hostfile: write one line a host", name)
+	case strings.HasSuffix(name, ":"):
+		return "pdsh-rcmd", fmt.Sprintf(`the colon is a part of the name %q, which pdsh takes for a remote-command module, and no such name resolves: take the colon out`, name)
 	case rcmdPrefix(name):
 		return "pdsh-rcmd", fmt.Sprintf(`pdsh takes what stands before ":" in %q for a remote-command module and dies with "No such rcmd module": give a port by --ssh_port or ~/.ssh/config, and an IPv6 address a name there`, name)
 	case strings.ContainsAny(name, `'"\`):

@@ -79,6 +79,7 @@ func TestParseAccepts(t *testing.T) {
 		// Names that bring trouble later.
 		{"w#1 slots=3\n", "w#1:3", "comment-in-name"},
 		{"w:22 slots=2\n", "w:22:2", "pdsh-rcmd"},
+		{"w1: slots=2\n", "w1::2", "pdsh-rcmd"},
 		{"u@w:22 slots=2\n", "u@w:22:2", "pdsh-rcmd"},
 		{"2001:db8::1 slots=2\n", "2001:db8::1:2", "pdsh-rcmd"},
 		{"fe80::1 slots=2\n", "fe80::1:2", ""},

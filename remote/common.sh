@@ -8,9 +8,10 @@ mine() {
 	[ -d "$1" ] && [ -O "$1" ];
 };
 
-# XDG base directory specification: a relative path in these is invalid.
+# XDG base directory specification: a relative path in these is invalid. Who has no home has no
+# cache in it either: without one .cache would be a directory at the root.
 c=${XDG_CACHE_HOME:-};
-case $c in /*) ;; *) c=${HOME:-}/.cache ;; esac;
+case $c in /*) ;; *) c=${HOME:+$HOME/.cache} ;; esac;
 r=${XDG_RUNTIME_DIR:-};
 case $r in /*) r=$r/$p ;; *) r= ;; esac;
 
@@ -18,7 +19,7 @@ case $r in /*) r=$r/$p ;; *) r= ;; esac;
 u=;
 each() {
 	u=${u:-$(id -u)};
-	for d in "$c/$p" "$r" "/var/tmp/$p-$u" "/tmp/$p-$u" "/dev/shm/$p-$u"; do
+	for d in "${c:+$c/$p}" "$r" "/var/tmp/$p-$u" "/tmp/$p-$u" "/dev/shm/$p-$u"; do
 		[ -z "$d" ] || "$1" "$d";
 	done;
 };

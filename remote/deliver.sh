@@ -92,7 +92,7 @@ look() {
 	[ -e "$f" ] || [ -L "$f" ] || return;
 	say distrusted "$f:" $e;
 };
-look "$c/$p";
+look "${c:+$c/$p}";
 each look;
 
 if command -v gzip >/dev/null; then how=gzip; unpacker="gzip -dc"; else how=cat; unpacker=cat; fi;
@@ -103,7 +103,7 @@ command -v head >/dev/null || how=none;
 # back a directory that will not do, and keeps out of where anybody may move it away.
 claim() {
 	LC_ALL=C; export LC_ALL; umask 077;
-	case $1 in "$c/"*) [ -d "$c" ] || mkdir "$c" || [ -d "$c" ] || return 1 ;; esac;
+	case $1 in "${c:-.}/"*) [ -d "$c" ] || mkdir "$c" || [ -d "$c" ] || return 1 ;; esac;
 	case $(ls -ldnL "${1%/*}") in d????????[tT]*) ;; d???????w*) echo "(anybody may write beside it)"; return 1 ;; esac;
 	[ -e "$1" ] || [ -L "$1" ] || mkdir "$1" || [ -d "$1" ] || return 1;
 	mine "$1" || { set -- $(ls -ld "$1"); echo "(taken: $1 of $3)"; return 1; };

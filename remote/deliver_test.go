@@ -344,7 +344,7 @@ func TestLoginsThatFail(t *testing.T) {
 	brief := 2 * time.Second
 	for name, f := range map[string]*failing{
 		"nologin":         {node: loginShell(`echo This account is currently not available.; exit 1`), stage: StageShell, cause: NoShell, detail: map[string]string{"output": "currently not available"}},
-		"false":           {node: fixture.Node{Shell: []string{"/bin/false"}}, stage: StageShell, cause: NoShell, text: "/bin/false"},
+		"false":           {node: fixture.Node{Shell: []string{"/bin/false"}}, stage: StageShell, cause: NoShell, text: "/bin/false", detail: map[string]string{"status": "1"}},
 		"missing shell":   {node: fixture.Node{Shell: []string{"/opt/zsh"}}, stage: StageShell, cause: NoShell, detail: map[string]string{"output": "/opt/zsh: No such file"}},
 		"forced command":  {node: loginShell(`echo "only backups here"; exit 1`), stage: StageShell, cause: ForcedCommand, detail: map[string]string{"output": "only backups"}},
 		"repeats command": {node: loginShell(`echo "not allowed: $0"; exit 1`), stage: StageShell, cause: ForcedCommand, text: "not allowed: exec /bin/sh"},

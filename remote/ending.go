@@ -107,7 +107,9 @@ func (e *ending) explainShell() *Error {
 	case said == "" && e.Status == 0:
 		return fail(ShellBroken, "the login ends with status 0 before it runs a command: a startup file says exit, or a forced command prints nothing")
 	case said == "" && e.Status > 0:
-		return fail(NoShell, fmt.Sprintf("the login ends with status %d and without a word: the shell is /bin/false or the like, or a startup file says exit", e.Status))
+		silent := fail(NoShell, fmt.Sprintf("the login ends with status %d and without a word: the shell is /bin/false or the like, or a startup file says exit", e.Status))
+		silent.Detail["status"] = strconv.Itoa(e.Status)
+		return silent
 	case said == "":
 		return fail(ShellBroken, "the session ends without an exit status before it runs a command"+signal)
 	case notText.MatchString(said):

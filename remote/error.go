@@ -62,7 +62,7 @@ const (
 	NoJob Cause = "no-job" // Slurm lets in only who has a job there; Detail banner
 
 	SessionRefused Cause = "session-refused" // MaxSessions 0, exec disabled
-	NoShell        Cause = "no-shell"        // nologin, /bin/false, a shell that is not there
+	NoShell        Cause = "no-shell"        // nologin, /bin/false, a shell that is not there; Detail output, and status where nothing was said, which a startup file may have ended with
 	ForcedCommand  Cause = "forced-command"  // something else ran; Detail output
 	NeedsPTY       Cause = "needs-pty"
 	ShellBroken    Cause = "shell-broken" // startup files end or swallow the session; Detail output

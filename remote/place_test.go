@@ -43,21 +43,22 @@ func TestFallbackDirectories(t *testing.T) {
 		setup string
 		path  string // the directory it must lie in
 	}{
-		"home":          {roomy + "/root", "/root/.cache/preflight/"},
-		"XDG_CACHE":     {roomy + "/mnt; mkdir /mnt/cache; export XDG_CACHE_HOME=/mnt/cache", "/mnt/cache/preflight/"},
-		"XDG relative":  {roomy + "/root; export XDG_CACHE_HOME=cache", "/root/.cache/preflight/"},
-		"home is ro":    {readOnly + "/root;" + roomy + "/var/tmp", "/var/tmp/preflight-0/"},
-		"run directory": {readOnly + "/root;" + roomy + "/mnt; export XDG_RUNTIME_DIR=/mnt", "/mnt/preflight/"},
-		"home noexec":   {noexec + "/root;" + roomy + "/var/tmp", "/var/tmp/preflight-0/"},
-		"home small":    {small + "/root;" + roomy + "/var/tmp", "/var/tmp/preflight-0/"},
-		"home full":     {small + "/root; full /root;" + roomy + "/var/tmp", "/var/tmp/preflight-0/"},
-		"home missing":  {"export HOME=/nonexistent/u;" + roomy + "/var/tmp", "/var/tmp/preflight-0/"},
-		"no home":       {"unset HOME; cd /; " + readOnly + "/root;" + roomy + "/var/tmp; mount -t tmpfs -o ro none /mnt; export XDG_CACHE_HOME=/mnt", "/var/tmp/preflight-0/"},
-		"home loose":    {roomy + "/root; mkdir -p /root/.cache/preflight; chmod 755 /root/.cache/preflight;" + roomy + "/var/tmp", "/var/tmp/preflight-0/"},
-		"another's":     {readOnly + "/root;" + roomy + "/var/tmp; mkdir -m 700 /var/tmp/preflight-0; chown 1 /var/tmp/preflight-0;" + roomy + "/tmp", "/tmp/preflight-0/"},
-		"a link":        {readOnly + "/root;" + roomy + "/var/tmp; mkdir -m 700 /var/tmp/d; ln -s d /var/tmp/preflight-0;" + roomy + "/tmp", "/tmp/preflight-0/"},
-		"a file":        {readOnly + "/root;" + roomy + "/var/tmp; touch /var/tmp/preflight-0;" + roomy + "/tmp", "/tmp/preflight-0/"},
-		"only shm":      {readOnly + "/root;" + small + "/var/tmp;" + noexec + "/tmp;" + roomy + "/dev/shm", "/dev/shm/preflight-0/"},
+		"home":               {roomy + "/root", "/root/.cache/preflight/"},
+		"XDG_CACHE":          {roomy + "/mnt; mkdir /mnt/cache; export XDG_CACHE_HOME=/mnt/cache", "/mnt/cache/preflight/"},
+		"XDG relative":       {roomy + "/root; export XDG_CACHE_HOME=cache", "/root/.cache/preflight/"},
+		"home is ro":         {readOnly + "/root;" + roomy + "/var/tmp", "/var/tmp/preflight-0/"},
+		"run directory":      {readOnly + "/root;" + roomy + "/mnt; export XDG_RUNTIME_DIR=/mnt", "/mnt/preflight/"},
+		"home noexec":        {noexec + "/root;" + roomy + "/var/tmp", "/var/tmp/preflight-0/"},
+		"home small":         {small + "/root;" + roomy + "/var/tmp", "/var/tmp/preflight-0/"},
+		"home full":          {small + "/root; full /root;" + roomy + "/var/tmp", "/var/tmp/preflight-0/"},
+		"home missing":       {"export HOME=/nonexistent/u;" + roomy + "/var/tmp", "/var/tmp/preflight-0/"},
+		"no home":            {"unset HOME; cd /; " + readOnly + "/root;" + roomy + "/var/tmp; mount -t tmpfs -o ro none /mnt; export XDG_CACHE_HOME=/mnt", "/var/tmp/preflight-0/"},
+		"no home, root open": {"unset HOME; cd /; " + roomy + "/var/tmp", "/var/tmp/preflight-0/"},
+		"home loose":         {roomy + "/root; mkdir -p /root/.cache/preflight; chmod 755 /root/.cache/preflight;" + roomy + "/var/tmp", "/var/tmp/preflight-0/"},
+		"another's":          {readOnly + "/root;" + roomy + "/var/tmp; mkdir -m 700 /var/tmp/preflight-0; chown 1 /var/tmp/preflight-0;" + roomy + "/tmp", "/tmp/preflight-0/"},
+		"a link":             {readOnly + "/root;" + roomy + "/var/tmp; mkdir -m 700 /var/tmp/d; ln -s d /var/tmp/preflight-0;" + roomy + "/tmp", "/tmp/preflight-0/"},
+		"a file":             {readOnly + "/root;" + roomy + "/var/tmp; touch /var/tmp/preflight-0;" + roomy + "/tmp", "/tmp/preflight-0/"},
+		"only shm":           {readOnly + "/root;" + small + "/var/tmp;" + noexec + "/tmp;" + roomy + "/dev/shm", "/dev/shm/preflight-0/"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			agent, trace, err := start(t, mounted(t, c.setup), 20*time.Second)

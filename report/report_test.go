@@ -107,6 +107,7 @@ func TestValue(t *testing.T) {
 		{"limits.nofile.soft", "-1", "unlimited"},
 		{"ib.devices.mlx5_0.numa_node", "-1", "-1"},
 		{"python.sys_path", `["/a","/b"]`, "/a, /b"},
+		{"launcher.env_files", `[{"path":"/home/train/.deepspeed_env","lines":["A=1","B=2"]},{"path":"/x","lines":null}]`, "lines A=1 B=2 path /home/train/.deepspeed_env, path /x"},
 		{"python.found", "true", "true"},
 		{"shm.write_error", `""`, `""`},
 		{"shm.mode", "null", "absent"},

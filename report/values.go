@@ -5,6 +5,7 @@ package report
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -34,11 +35,33 @@ func Value(fact string, raw json.RawMessage) string {
 	case []any:
 		var parts []string
 		for _, part := range v {
-			parts = append(parts, Escape(fmt.Sprint(part)))
+			parts = append(parts, Escape(inWords(part)))
 		}
 		return strings.Join(parts, ", ")
 	}
 	return Escape(string(raw))
+}
+
+// inWords is an entry of a list: its fields by their names where it has some, as in
+// "lines NCCL_DEBUG=INFO path ~/.deepspeed_env", and those that say nothing left out.
+func inWords(entry any) string {
+	var parts []string
+	switch v := entry.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			if words := inWords(v[name]); words != "" {
+				parts = append(parts, name+" "+words)
+			}
+		}
+	case []any:
+		for _, part := range v {
+			parts = append(parts, inWords(part))
+		}
+	case nil:
+	default:
+		return fmt.Sprint(v)
+	}
+	return strings.Join(parts, " ")
 }
 
 // Beyond is what a list has that another has not; ok is whether both are lists.

@@ -76,9 +76,17 @@ type Requirement struct{ Name, Version string }
 // Source: https://download.pytorch.org/whl, as https://pytorch.org/get-started names it.
 var pytorchLabel = regexp.MustCompile(`^(cpu|cu\d+|rocm\d[\d.]*)$`)
 
+// sourceRelease is what torch's source and that of its family calls itself between releases:
+// no index has it.
+var sourceRelease = regexp.MustCompile(`^\d+(\.\d+)*a0$`)
+
+func isSourceBuild(w Requirement) bool {
+	return strings.HasPrefix(w.Name, "torch") && sourceRelease.MatchString(w.Version)
+}
+
 // Install installs packages in the versions wanted, by one command for each index that has
-// such builds. What a team has built itself ("2.6.0a0+ecddbd81a.nv24.12") no index has, for
-// PyPI takes no version with a "+".
+// such builds. What a team or a distribution has built itself ("2.6.0a0+ecddbd81a.nv24.12",
+// Debian's "1.13.0a0") no index has, for PyPI takes no version with a "+".
 func (p Pip) Install(wanted []Requirement) (commands []Command) {
 	var indexes []string
 	var built []string
@@ -91,7 +99,7 @@ func (p Pip) Install(wanted []Requirement) (commands []Command) {
 			index = "https://download.pytorch.org/whl/nightly/" + label
 		case pytorchLabel.MatchString(label):
 			index = "https://download.pytorch.org/whl/" + label
-		case labelled:
+		case labelled, isSourceBuild(w):
 			built = append(built, w.Name)
 			continue
 		}

@@ -57,7 +57,7 @@ func unanswered(view checks.View, node *facts.Node, looksUp func(string) bool) [
 		name := hostfile.Bare(lookup.Name)
 		switch {
 		case !lookup.Unanswered, name == view.Launch.CallBack(view.Head).Name: // which launcher-callback judges
-		case looksUp(name), name == node.Names.Own && names.LooksUpOwn(view, node):
+		case looksUp(name), name == node.Names.Own && names.LooksUpOwn(view, node), lookup.Error == facts.OutOfTime:
 			return names.Unanswered(node)
 		default:
 			late, why = append(late, name), cmp.Or(why, lookup.Error)

@@ -211,6 +211,10 @@ func Unanswered(node *facts.Node) []checks.Finding {
 	}
 	f := checks.UnknownFor(node, "names: cannot tell what a name leads to: "+strings.Join(parts, "; "))
 	f.Remedy = []fix.Command{fix.On("time getent ahosts %s; cat /etc/resolv.conf", fix.Host(asked[0]))}
+	if slices.Equal(whys, []string{facts.OutOfTime}) {
+		f.Remedy = []fix.Command{fix.Note("give the run more time by --timeout")}
+		return []checks.Finding{f}
+	}
 	if isOwn {
 		if listed := hostfile.Bare(node.Name); listed != node.Names.Own && !isAddress(listed) {
 			f.Remedy = append(f.Remedy, fix.On("sudo hostnamectl set-hostname %s   # if another hostname was not meant", fix.Host(listed)))

@@ -136,12 +136,28 @@ func (m *meshCalls) ownAddresses(found []proof.Suspect) []checks.Finding {
 				fix.On("ip route get %s   # local … dev lo, if the address is its own", fix.Host(call.Path.To)),
 			},
 		}
+		if lo := loopback(m.nodes[call.To]); lo.Name != "" && !lo.Up { // by which a node's calls to itself go, whatever their address
+			f.Got = lo.Name + " is down"
+			f.Remedy = []fix.Command{fix.On("sudo ip link set %s up", fix.Name(lo.Name))}
+		}
 		if !m.isMade(call) {
 			f.Verdict, f.WouldSee = checks.Warn, "nothing: a single rank calls itself nowhere"
 		}
 		findings = append(findings, f)
 	}
 	return findings
+}
+
+// loopback is a node's interface to itself, the zero one where it was not seen.
+func loopback(node *facts.Node) facts.Interface {
+	if node.Net == nil {
+		return facts.Interface{}
+	}
+	at := slices.IndexFunc(node.Net.Interfaces, func(i facts.Interface) bool { return i.Loopback })
+	if at < 0 {
+		return facts.Interface{}
+	}
+	return node.Net.Interfaces[at]
 }
 
 // where is the address and port that was called.

@@ -268,6 +268,22 @@ func TestIPv6(t *testing.T) {
 	}
 }
 
+// TestLoopbackDown: a node calls itself by its loopback, whatever the address; no rule of a firewall
+// helps where that is down.
+func TestLoopbackDown(t *testing.T) {
+	fleet := wired(4, func(i, j int) facts.PathOutcome {
+		if i == 3 && j == 3 {
+			return facts.PathDropped
+		}
+		return ""
+	})
+	fleet.Nodes[2].Net.Interfaces[0].Up = false
+	f := engine.Evaluate([]checks.Check{NodeMesh}, fleet.Fleet, fleet.Launch, checks.DefaultPolicy()).Findings[0]
+	if want := []string{"ssh w3 sudo ip link set lo up"}; f.Got != "lo is down" || !slices.Equal(f.Fix, want) {
+		t.Errorf("got %q, fix %q; want %q", f.Got, f.Fix, want)
+	}
+}
+
 // TestSampleIsSaid: what was tried is named where it is not all.
 func TestSampleIsSaid(t *testing.T) {
 	for n, want := range map[int]bool{16: false, 1000: true} {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"preflight/checks"
@@ -100,12 +101,23 @@ func unlikeMTUs(view checks.View) []checks.Finding {
 			f.Remedy = []fix.Command{fix.On("ip link show")}
 			odd := compare.Without(networks[network], func(n *facts.Node) bool { return !slices.Contains(d.Nodes, n.Name) })
 			if name := proof.Common(odd, func(n *facts.Node) string { return n.Mesh.Interface }); !d.Split && name != "" {
-				f.Remedy = []fix.Command{fix.On("sudo ip link set dev %s mtu %s   # until the next boot", fix.Name(name), fix.Name(d.Deviations[0].Want))}
+				got, want := d.Deviations[0].Got, d.Deviations[0].Want
+				set := fix.On("sudo ip link set dev %s mtu %s   # until the next boot", fix.Name(name), fix.Name(want))
+				if less(got, want) { // as it is after what is advised of a black hole, which would be back
+					set = set.Remark("where it was lowered because full packets vanish, lower the others to %s instead", fix.Text(got))
+				}
+				f.Remedy = []fix.Command{set}
 			}
 			findings = append(findings, f)
 		}
 	}
 	return findings
+}
+
+func less(mtu, other string) bool {
+	a, errA := strconv.Atoi(mtu)
+	b, errB := strconv.Atoi(other)
+	return errA == nil && errB == nil && a < b
 }
 
 // meshInterface is the interface a node listened at.

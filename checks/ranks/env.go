@@ -27,8 +27,9 @@ func Settings(view checks.View, node *facts.Node) []facts.Setting {
 // Unread is why nothing of the launch reads a variable, as far as its prefix tells whose it
 // is; "" where something may.
 func Unread(view checks.View, name string) string {
+	asksForGPUs := view.Launch.AcceleratorAssumed && view.Launch.PerNode == "gpu" // by --nproc_per_node, though none was seen
 	switch prefix, _, _ := strings.Cut(name, "_"); {
-	case prefix == "NCCL" && !UsesNCCL(view):
+	case prefix == "NCCL" && !UsesNCCL(view) && !asksForGPUs:
 		return "NCCL is not used with accelerator cpu"
 	case prefix == "GLOO" && !UsesGloo(view):
 		return "gloo is not used unless the script makes a group of it"

@@ -9,6 +9,7 @@ package remedy
 
 import (
 	"slices"
+	"strings"
 
 	"preflight/checks"
 	"preflight/checks/compare"
@@ -17,6 +18,7 @@ import (
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
+	"preflight/lazyregexp"
 )
 
 // SystemOf is what a machine says it runs, "" where nobody saw.
@@ -76,7 +78,7 @@ func PipFix(view checks.View, d compare.Difference) []fix.Command {
 	var install []fix.Requirement
 	var remove []string
 	for _, dev := range d.Deviations {
-		if dev.Want == "" {
+		if dev.Want == "" || HidesWanted(view, d.Nodes, dev) {
 			remove = append(remove, dev.Name)
 		} else {
 			install = append(install, fix.Requirement{Name: dev.Name, Version: dev.Want})
@@ -87,4 +89,24 @@ func PipFix(view checks.View, d compare.Difference) []fix.Command {
 		commands = append(commands, Pip(view).Run("uninstall -y %s", fix.List[fix.Package](" ", remove)))
 	}
 	return commands
+}
+
+// hiding is how the facts say that of two installations of a package the first one found wins.
+var hiding = lazyregexp.New(`^(\S+) \S+ in (.+) hides (\S+) in (.+)$`)
+
+// HidesWanted is whether each of these nodes has what is wanted, behind another installation of
+// the same package in another directory: then taking that one away is enough, and pip takes the
+// first that it finds.
+func HidesWanted(view checks.View, nodes []string, dev compare.Deviation) bool {
+	hides := func(line string) bool {
+		m := hiding.FindStringSubmatch(line)
+		return m != nil && m[1] == dev.Name && m[2] != m[4] && (m[3] == dev.Want || strings.HasPrefix(m[3], dev.Want+"+"))
+	}
+	having := 0
+	for _, node := range ranks.Answering(view) {
+		if slices.Contains(nodes, node.Name) && slices.ContainsFunc(node.Python.Shadowed, hides) {
+			having++
+		}
+	}
+	return having > 0 && having == len(nodes)
 }

@@ -127,7 +127,14 @@ func areAbsent(failures []facts.SmokeFailure) bool {
 // wayOut is how what is absent can be tried all the same.
 func wayOut(view checks.View, node *facts.Node, failures []facts.SmokeFailure) checks.Finding {
 	f := checks.UnknownFor(node, "nothing to try it with: "+failures[0].Call+": "+failures[0].Message)
-	f.Remedy = []fix.Command{fix.Note("let the other engine try, by --smoke=torch or --smoke=direct, or name the interpreter of the launch by --python")}
+	switch {
+	case node.Smoke.Engine == "direct":
+		f.Remedy = []fix.Command{fix.Note("let the other engine try, by --smoke=torch, in the interpreter of the launch, which --python names")}
+	case view.Launch.Accelerator == "cpu": // the other has nothing but libraries of GPUs
+		f.Remedy = []fix.Command{fix.Note("name the interpreter of the launch by --python")}
+	default:
+		f.Remedy = []fix.Command{fix.Note("let the other engine try, by --smoke=direct, or name the interpreter of the launch by --python")}
+	}
 	return f
 }
 

@@ -200,8 +200,8 @@ func (t opTools) judgeBuild(place *facts.Place) (f checks.Finding, unusable bool
 
 // lock is one that an interrupted build left behind.
 func (t opTools) lock() []checks.Finding {
-	if t.Lock == "" {
-		return nil
+	if op := path.Base(path.Dir(t.Lock)); t.Lock == "" || op == launch.CommOp && !slices.Contains(t.ops, op) {
+		return nil // that op was looked at in case the CPU is taken
 	}
 	f := t.lacks("a build left its lock behind, and the next one waits for it without end",
 		fmt.Sprintf("a hang after: Using %s as PyTorch extensions root...", t.Extensions),

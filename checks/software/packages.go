@@ -220,13 +220,12 @@ func (r required) findings(view checks.View, nodes []*facts.Node) (absent, unlik
 	most := compare.GroupBy(have, r.Version)[0]
 	switch {
 	case len(lack) > len(have) && !r.Imported:
-		held, others := checks.NamesOf(have), checks.NamesOf(lack)
 		evenOut := look
-		if r.Remove != nil {
-			evenOut = append(slices.Clone(r.Remove), r.Install(remedy.Pip(view), most.Value).At(others...).Remark("or: on every node"))
+		if r.Remove != nil { // one of two ways out: commands below each other are to be pasted one after the other
+			evenOut = []fix.Command{r.Remove[0].Remark("or have %s on every node", fix.Text(r.Name+" "+most.Value))}
 		}
 		return []checks.Finding{{
-			Nodes:    held,
+			Nodes:    checks.NamesOf(have),
 			Summary:  r.Name + " is installed here and not on most nodes",
 			Got:      r.Name + " " + most.Value,
 			Want:     "on every node, or on none",
@@ -239,7 +238,11 @@ func (r required) findings(view checks.View, nodes []*facts.Node) (absent, unlik
 	for _, d := range compare.Differences(compare.Among(have, r.Name, r.Version)) {
 		f := d.Finding(r.Name + " versions")
 		f.Remedy = look
-		if !d.Split {
+		switch {
+		case d.Split:
+		case r.Remove != nil && remedy.HidesWanted(view, d.Nodes, d.Deviations[0]):
+			f.Remedy = r.Remove
+		default:
 			f.Remedy = []fix.Command{r.Install(remedy.Pip(view), d.Deviations[0].Want)}
 		}
 		unlike = append(unlike, f)

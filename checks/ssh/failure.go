@@ -82,6 +82,9 @@ func (what failure) finding(node *facts.Node) checks.Finding {
 		f.Got = strings.TrimPrefix(f.Got+"; "+notes, "; ")
 	}
 	commands := what.fix
+	if wrong := misspelt(node); wrong != "" {
+		f.Summary, commands = wrong, []fix.Command{fix.Here("grep -nF %s {hostfile}   # change this line as said above", fix.Operand(node.Name))}
+	}
 	if what.noPlace {
 		commands = append(remedy.WritableTmp(node), what.fix...)
 	}
@@ -105,6 +108,20 @@ func (what failure) finding(node *facts.Node) checks.Finding {
 		f.Remedy = []fix.Command{remedy.TryBySSH}
 	}
 	return f
+}
+
+// misspelt says why a name cannot resolve, whatever the name service has: a line of the hostfile
+// was written as other programs have it. It is "" of any other name.
+func misspelt(node *facts.Node) string {
+	switch {
+	case node.SSH.Cause != "name-unknown":
+		return ""
+	case strings.HasSuffix(node.Name, ":"):
+		return "the name does not resolve, for the colon is a part of it: take the colon out of the hostfile"
+	case strings.ContainsAny(node.Name, "[]"):
+		return "the name does not resolve, for DeepSpeed expands no ranges in a hostfile: write one line a node"
+	}
+	return ""
 }
 
 // weighed is what a failure is to this launch: where that starts its ranks without ssh, only

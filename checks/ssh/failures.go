@@ -255,9 +255,13 @@ var failures = map[string]map[string]failure{
 			wouldSee: "{node}: channel 0: open failed: connect failed: open failed",
 		},
 		"no-shell": {
-			summary:  "the account {user} has no usable login shell there",
-			got:      "{message}",
-			fix:      []fix.Command{fix.Here("getent passwd {user}   # on {node}'s console"), fix.Console("sudo usermod -s /bin/bash {user}   # there")},
+			summary: "the account {user} has no usable login shell there",
+			got:     "{message}",
+			fix: []fix.Command{
+				fix.Here("getent passwd {user}   # on {node}'s console: where the last field is a shell as bash, a start-up file of it says exit"),
+				fix.Here(`grep -n 'exit\|exec\|set -e' ~{user}/.bashrc ~{user}/.bash_profile ~{user}/.profile ~{user}/.zshenv /etc/bash.bashrc   # there: which of them ended the login with status {status}`),
+				fix.Console("sudo usermod -s /bin/bash {user}   # there, where the last field is nologin, false or no shell that is there"),
+			},
 			wouldSee: "{node}: This account is currently not available.",
 		},
 		"forced-command": {

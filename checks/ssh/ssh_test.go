@@ -209,3 +209,21 @@ func TestFixesAreCommands(t *testing.T) {
 		}
 	}
 }
+
+// TestMisspeltNames: of a name that no name service can have its line of the hostfile is shown,
+// and no address is asked for.
+func TestMisspeltNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"w[1-4]": "DeepSpeed expands no ranges",
+		"w1:":    "the colon is a part of it",
+		"w1":     "on the launching machine",
+	} {
+		node := &facts.Node{Name: name, Facts: facts.Facts{SSH: &facts.SSH{Stage: "resolve", Cause: "name-unknown"}}}
+		_, what := failureOf(node.SSH)
+		f := what.finding(node)
+		shows := strings.Contains(f.Remedy[0].String(), "grep -nF")
+		if !strings.Contains(f.Summary, want) || shows == (name == "w1") {
+			t.Errorf("%s: %s; %v", name, f.Summary, f.Remedy)
+		}
+	}
+}

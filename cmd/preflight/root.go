@@ -235,9 +235,9 @@ func (c Config) accelerator() string {
 // -w, else of the hostfile, else of the Slurm job, else of the nearest hostfile. A deepspeed command says itself which hosts, and a torchrun of a
 // single node needs nobody to say it.
 func (c Config) intent(command []string) (preflight.Intent, error) {
-	workDir, err := os.Getwd()
+	workDir, err := workingDirectory()
 	if err != nil {
-		return preflight.Intent{}, fmt.Errorf("the working directory: %w", err)
+		return preflight.Intent{}, err
 	}
 	intent := preflight.Intent{Command: command, Options: launch.Options{
 		Filter: hostfile.Filter{

@@ -24,7 +24,7 @@ type versionOf struct {
 func versionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Say which preflight this is, and which schema its JSON has",
+		Short: "Say which preflight this is, and with --format json which schema its JSON has",
 		Args:  arguments(0, 0, "takes no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			this := versionOf{checks.Schema, Version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}

@@ -77,7 +77,7 @@ func readTyped(words []string) (t asTyped, err error) {
 	t.words, t.set = inEnvironment(words)
 	t.command = t.words
 	around := args.Surroundings{Getenv: os.Getenv, ReadFile: os.ReadFile}
-	if around.WorkDir, err = os.Getwd(); err == nil {
+	if around.WorkDir, err = workingDirectory(); err == nil {
 		around.Hostname, err = os.Hostname()
 	}
 	if err != nil {

@@ -199,3 +199,18 @@ func TestPythonRepr(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
+
+// TestKeyOfADerivedSize: a size that the file does not give follows from one that it does, which
+// is the one to change.
+func TestKeyOfADerivedSize(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"train_batch_size": 30, "train_micro_batch_size_per_gpu": 1}`: "train_batch_size",
+		`{"train_batch_size": 4}`: "train_batch_size",
+		`{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": -2}`: "gradient_accumulation_steps",
+	} {
+		problems := Read("ds.json", text, "0.17.0", 32).Problems
+		if len(problems) != 1 || problems[0].Key != want {
+			t.Errorf("%s: %+v, want one of %s", text, problems, want)
+		}
+	}
+}

@@ -174,11 +174,12 @@ func (r *reader) product(numbers [3]*int, world int) {
 		if n.value > 0 {
 			continue
 		}
-		message := fmt.Sprintf("%s is %d", batchKeys[i], n.value)
-		if !given[i] {
+		key, message := batchKeys[i], fmt.Sprintf("%s is %d", batchKeys[i], n.value)
+		if !given[i] { // what it came from is what can be changed
+			key = batchKeys[slices.Index(given[:], true)]
 			message = fmt.Sprintf("train_batch_size %d is too small for %d ranks: %s would be %d", train, world, batchKeys[i], n.value)
 		}
-		r.fatal(batchKeys[i], fmt.Sprintf("AssertionError: %s: %d has to be greater than 0", n.name, n.value), "%s", message)
+		r.fatal(key, fmt.Sprintf("AssertionError: %s: %d has to be greater than 0", n.name, n.value), "%s", message)
 		return
 	}
 	if train != micro*steps*world {

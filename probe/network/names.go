@@ -72,6 +72,7 @@ func lookUpAll(ctx context.Context, ask lookup, names []string, workers int) []f
 			answers = append(answers, facts.Lookup{Name: name})
 		}
 	}
+	began := time.Now()
 	var asking errgroup.Group
 	asking.SetLimit(workers)
 	for i := range answers {
@@ -81,6 +82,13 @@ func lookUpAll(ctx context.Context, ask lookup, names []string, workers int) []f
 		})
 	}
 	_ = asking.Wait() // an answer has its own error
+	if ctx.Err() != nil && time.Since(began) < lookupLimit { // no name can have taken long
+		for i := range answers {
+			if answers[i].Unanswered {
+				answers[i].Error = facts.OutOfTime
+			}
+		}
+	}
 	return answers
 }
 

@@ -119,6 +119,26 @@ func TestLookUpAllWithADeadNameServer(t *testing.T) {
 	})
 }
 
+// TestRunOutOfTime: where the run itself ends before any name can have taken long, the name service
+// is not blamed.
+func TestRunOutOfTime(t *testing.T) {
+	hostsys.IgnoreLag(true)
+	defer hostsys.IgnoreLag(false)
+	synctest.Test(t, func(t *testing.T) {
+		ask := func(ctx context.Context, _ string) ([]netip.Addr, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), lookupLimit/3)
+		defer cancel()
+		for _, answer := range lookUpAll(ctx, ask, []string{"w1", "w2", "w3"}, 2) {
+			if answer.Error != facts.OutOfTime || !answer.Unanswered {
+				t.Errorf("%+v", answer)
+			}
+		}
+	})
+}
+
 func TestLookupProblem(t *testing.T) {
 	tests := []struct {
 		err  error
