@@ -110,7 +110,7 @@ func newPlan(ctx context.Context, intent Intent) (Plan, error) {
 func (p *Plan) parse(command []string, flags launch.Options) (launch.Options, error) {
 	around := args.Surroundings{Getenv: os.Getenv, ReadFile: func(name string) ([]byte, error) { return os.ReadFile(fromHere(flags.WorkDir, name)) }}
 	if p.Head.Python != nil {
-		around.Python, around.Torch = p.Head.Python.Version, p.Head.Python.Packages["torch"]
+		around.Python = p.Head.Python.Version
 	}
 	typed, err := args.Parse(command, flags.DeepSpeed, around)
 	if err == nil {

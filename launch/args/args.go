@@ -33,8 +33,6 @@ type Surroundings struct {
 	// Python is the version of the interpreter that reads the command line, "" for
 	// 3.11: later ones take abbreviations less far.
 	Python string
-	// Torch is the version of torch that reads it, "" for the newest.
-	Torch string
 	// WorkDir is where the command is typed, and Hostname what that machine calls itself; only a
 	// shell script asks for them.
 	WorkDir, Hostname string

@@ -31,7 +31,7 @@ type torchrunArgs struct {
 // taken from the environment.
 func parseTorchrun(p program, around Surroundings) (Typed, error) {
 	a := torchrunArgs{nnodes: "1:1", perNode: "1", backend: launch.RendezvousStatic, redirects: "0", tee: "0"}
-	parser := argumentParser{program: launch.ProgramTorchrun, prog: p.prog, options: a.options(p.legacy, around.Torch), abbreviate: true,
+	parser := argumentParser{program: launch.ProgramTorchrun, prog: p.prog, options: a.options(p.legacy), abbreviate: true,
 		required: "training_script, training_script_args", checksRemainder: checksRemainder(around.Python)}
 	if err := parser.preset(around); err != nil {
 		return Typed{}, err
@@ -69,9 +69,9 @@ func refuseTorchrun(original, format string, values ...any) *launch.UsageError {
 // options are torchrun's. Those that change nothing that is predicted are
 // read and forgotten.
 //
-// Source: torch/distributed/run.py, get_args_parser, 1.13 and 2.15, and launch.py,
+// Source: torch/distributed/run.py, get_args_parser, 2.15, and launch.py,
 // parse_args.
-func (a *torchrunArgs) options(legacy bool, torch string) []option {
+func (a *torchrunArgs) options(legacy bool) []option {
 	forgotten := new(string)
 	options := []option{
 		{names: []string{"-h", "--help"}},
@@ -111,19 +111,8 @@ func (a *torchrunArgs) options(legacy bool, torch string) []option {
 	if legacy {
 		options = append(options, option{names: spellings("--use-env"), into: &a.useEnv})
 	}
-	if hostfile.Before(torch, firstWithHyphens) {
-		for i := range options {
-			options[i].names = slices.DeleteFunc(options[i].names, func(name string) bool { return strings.Contains(strings.TrimLeft(name, "-"), "-") })
-		}
-	}
 	return options
 }
-
-// firstWithHyphens is the first torch whose options may be written with hyphens. That is 2.0, but builds
-// that call themselves 1.14 were on the way there.
-//
-// Source: pytorch/pytorch, pull request 94505, of February 2023.
-const firstWithHyphens = "1.14"
 
 // spellings are a name and the same with underscores for hyphens, or the other way round.
 func spellings(name string) []string {
@@ -136,14 +125,14 @@ func spellings(name string) []string {
 }
 
 // unset are the options that no variable stands in for.
-var unset = []string{"-h", "--logs_specs", "--numa_binding", "--print_completion", "--use_env"}
+var unset = []string{"-h", "--logs-specs", "--numa-binding", "--print-completion", "--use-env"}
 
 // preset has the environment stand in for options that are not given.
 //
 // Source: torch/distributed/argparse_util.py, env and check_env, 2.15.
 func (p argumentParser) preset(around Surroundings) error {
 	for i, o := range p.options {
-		if slices.ContainsFunc(o.names, func(name string) bool { return slices.Contains(unset, name) }) {
+		if slices.Contains(unset, o.names[0]) {
 			continue
 		}
 		name := "PET_" + strings.ToUpper(strings.ReplaceAll(o.long()[2:], "-", "_"))

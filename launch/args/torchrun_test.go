@@ -174,24 +174,3 @@ func TestNodeRanks(t *testing.T) {
 		}
 	}
 }
-
-// TestTorchrunHyphens: torch before 2.0 knows its options with underscores alone.
-func TestTorchrunHyphens(t *testing.T) {
-	for _, c := range []struct{ torch, words, want string }{
-		{"1.13.1+cu117", "--nproc-per-node 2 train.py", "torchrun: error: unrecognized arguments: --nproc-per-node"},
-		{"1.13.1+cu117", "--nproc_per_node 2 --use_env=1 train.py", "torchrun: error: unrecognized arguments: --use_env=1"},
-		{"1.13.1+cu117", "--nnodes 2 --node_rank 1 --nproc 2 train.py", "2:2 x 2, static, rank 1 | train.py"},
-		{"2.0.0", "--nproc-per-node 2 train.py", "1:1 x 2, static | train.py"},
-		{"", "--nproc-per-node 2 train.py", "1:1 x 2, static | train.py"},
-	} {
-		around := surroundings(nil, nil)
-		around.Torch = c.torch
-		got, err := Parse(append([]string{"torchrun"}, split(t, c.words)...), "", around)
-		if text := torchrunText(got, err); text != c.want {
-			t.Errorf("%s under %s:\ngot  %s\nwant %s", c.words, c.torch, text, c.want)
-		}
-		if err != nil && strings.Contains(c.words, "-per-node") && !strings.HasSuffix(err.Error(), "there is no option --nproc-per-node: write --nproc_per_node") {
-			t.Errorf("%s: the way out is %v", c.words, err)
-		}
-	}
-}
