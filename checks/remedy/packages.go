@@ -8,6 +8,7 @@
 package remedy
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -18,7 +19,6 @@ import (
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
-	"preflight/lazyregexp"
 )
 
 // SystemOf is what a machine says it runs, "" where nobody saw.
@@ -92,7 +92,7 @@ func PipFix(view checks.View, d compare.Difference) []fix.Command {
 }
 
 // hiding is how the facts say that of two installations of a package the first one found wins.
-var hiding = lazyregexp.New(`^(\S+) \S+ in (.+) hides (\S+) in (.+)$`)
+var hiding = regexp.MustCompile(`^(\S+) \S+ in (.+) hides (\S+) in (.+)$`)
 
 // HidesWanted is whether each of these nodes has what is wanted, behind another installation of
 // the same package in another directory: then taking that one away is enough, and pip takes the

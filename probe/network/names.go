@@ -81,7 +81,7 @@ func lookUpAll(ctx context.Context, ask lookup, names []string, workers int) []f
 			return nil
 		})
 	}
-	_ = asking.Wait() // an answer has its own error
+	_ = asking.Wait()                                        // an answer has its own error
 	if ctx.Err() != nil && time.Since(began) < lookupLimit { // no name can have taken long
 		for i := range answers {
 			if answers[i].Unanswered {
