@@ -27,6 +27,10 @@ const (
 	// Grace is how long the pipes of a child that has ended may stay open, in case a
 	// grandchild of another process group holds them.
 	Grace = 200 * time.Millisecond
+	// mostTries is how often a child is started that this machine has nothing left for, and tryAgain
+	// how long it is waited between.
+	mostTries = 50
+	tryAgain  = 20 * time.Millisecond
 	// pipeSize is the most that lies in a pipe unread: pipe(7), and as much on macOS.
 	pipeSize = 64 << 10
 )
@@ -47,7 +51,8 @@ type Child struct {
 // when ctx ends and returns what was printed, MaxOutput bytes of each stream at
 // most. Standard input is empty.
 //
-// The error says how the child ended; when ctx ended first it is ctx's.
+// The error says how the child ended; when ctx ended first it is ctx's. Where this machine has nothing
+// left to start one with, that is tried for a second, and the error says so.
 func (c Child) Run(ctx context.Context) (stdout, stderr string, err error) {
 	var out Output
 	stderr, err = c.Stream(ctx, &out)
@@ -62,16 +67,30 @@ func (c Child) Stream(ctx context.Context, stdout io.Writer) (stderr string, err
 		defer cancel()
 	}
 	var errs Output
-	cmd := exec.CommandContext(ctx, c.Path, c.Args...)
-	cmd.Args[0] = cmp.Or(c.Name, c.Path)
-	cmd.Dir, cmd.Env = c.Dir, c.Env
-	cmd.Stdout, cmd.Stderr = stdout, &errs
-	cmd.Cancel = func() error { return KillGroup(cmd) }
-	err = Run(cmd)
+	for tries := 1; ; tries++ {
+		cmd := exec.CommandContext(ctx, c.Path, c.Args...)
+		cmd.Args[0] = cmp.Or(c.Name, c.Path)
+		cmd.Dir, cmd.Env = c.Dir, c.Env
+		cmd.Stdout, cmd.Stderr = stdout, &errs
+		cmd.Cancel = func() error { return KillGroup(cmd) }
+		if err = Run(cmd); cmd.Process != nil || !Exhausted(err) || tries == mostTries {
+			break
+		}
+		select { // what else runs beside it gives back what it has
+		case <-time.After(tryAgain):
+		case <-ctx.Done():
+			return "", err
+		}
+	}
 	if ctx.Err() != nil {
 		err = ctx.Err()
 	}
 	return errs.String(), err
+}
+
+// Exhausted is whether nothing was started, for want of files to open or of processes on this machine.
+func Exhausted(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.EAGAIN)
 }
 
 // Run is [exec.Cmd.Run] for a program that dies with us even when we are killed

@@ -30,19 +30,20 @@ func CollectLauncher(ctx context.Context, o machine.Options) (*facts.Launcher, e
 		}
 	}
 	var asked sync.WaitGroup
+	var short error
 	if path, err := exec.LookPath("ssh"); err == nil {
 		launcher.SSHPath = path
 		asked.Go(func() { launcher.SSHVersion = sshVersion(ctx, path) })
 	}
 	if path, err := exec.LookPath("pdsh"); err == nil {
-		asked.Go(func() { launcher.PDSH = readPDSH(ctx, path) })
+		asked.Go(func() { launcher.PDSH, short = readPDSH(ctx, path) })
 	}
 	if launcher.Backends["mpirun"] != "" {
 		asked.Go(func() { launcher.MPIRun = readMPIRun(ctx, o, launcher.Backends) })
 	}
 	launcher.DeepSpeed, launcher.Interpreter = launchProgram(cmp.Or(o.Program, "deepspeed"))
 	asked.Wait()
-	return launcher, ctx.Err()
+	return launcher, cmp.Or(ctx.Err(), short)
 }
 
 // readMPIRun asks whose the mpirun is, and where it starts the launch what it starts on the nodes:

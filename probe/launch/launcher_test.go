@@ -303,8 +303,17 @@ func TestLaunchProgram(t *testing.T) {
 	}
 }
 
+func pdshOf(t *testing.T, path string) *facts.PDSH {
+	t.Helper()
+	pdsh, err := readPDSH(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pdsh
+}
+
 func TestPDSHOfThisMachine(t *testing.T) {
-	got := readPDSH(t.Context(), "/usr/bin/pdsh")
+	got := pdshOf(t, "/usr/bin/pdsh")
 	if got.Version == "" || !strings.Contains(strings.Join(got.Modules, " "), "ssh") || got.Problem != "" {
 		t.Errorf("%+v", got)
 	}
@@ -321,11 +330,11 @@ pdsh@head: "/usr/lib/x86_64-linux-gnu/pdsh": World writable and sticky bit is no
 pdsh@head: Couldn't load any pdsh modules
 END
 exit 1`)
-	got := readPDSH(t.Context(), path)
+	got := pdshOf(t, path)
 	if len(got.Modules) != 0 || !strings.HasPrefix(got.Problem, `pdsh@head: module path`) || !strings.Contains(got.Problem, "World writable") {
 		t.Errorf("%+v", got)
 	}
-	silent := readPDSH(t.Context(), fixture.Script(t, "pdsh", "exit 3"))
+	silent := pdshOf(t, fixture.Script(t, "pdsh", "exit 3"))
 	if silent.Problem != "ended with exit status 3 and said nothing" {
 		t.Errorf("problem %q", silent.Problem)
 	}

@@ -20,12 +20,14 @@ import (
 
 // readPDSH asks pdsh, in the environment DeepSpeed gives it, what it can load,
 // and looks itself at the directories that pdsh insists on trusting.
-func readPDSH(ctx context.Context, path string) *facts.PDSH {
+func readPDSH(ctx context.Context, path string) (*facts.PDSH, error) {
 	pdsh := &facts.PDSH{Path: path}
 	environ := append(os.Environ(), "PDSH_RCMD_TYPE=ssh", "LC_ALL=C")
 	stdout, stderr, err := hostsys.Child{Path: path, Args: []string{"-V"}, Env: environ, Limit: machine.VersionLimit}.Run(ctx)
 	pdsh.Version, pdsh.Modules = parsePDSHVersion(stdout)
 	switch {
+	case hostsys.Exhausted(err): // which is no fault of pdsh
+		return nil, err
 	case strings.TrimSpace(stderr) != "":
 		pdsh.Problem = strings.TrimSpace(stderr)
 	case err != nil:
@@ -35,7 +37,7 @@ func readPDSH(ctx context.Context, path string) *facts.PDSH {
 	if pdsh.ModuleDir != "" {
 		pdsh.Insecure = insecureDirs(pdsh.ModuleDir, ownerOf(path))
 	}
-	return pdsh
+	return pdsh, nil
 }
 
 // parsePDSHVersion reads the output of `pdsh -V`:
