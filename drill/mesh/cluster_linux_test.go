@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -209,12 +208,8 @@ func faultsOfTheNetwork(t *testing.T, cluster *testhosts.Cluster, mine func(row 
 					}
 				})
 			}
-			began := time.Now()
 			if diff := cmp.Diff(tt.want, failures(callAll(t, cluster))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
-			}
-			if took := time.Since(began); took >= 5*time.Second {
-				t.Errorf("it took %v", took)
 			}
 		})
 	}

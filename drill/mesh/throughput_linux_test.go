@@ -19,7 +19,7 @@ func TestSend(t *testing.T) {
 	if got.Error != "" || got.Peer != "w2" || got.Interface != "lo" || got.Rate < 1e6 || got.Rate > 1e13 {
 		t.Errorf("%+v", got)
 	}
-	if took := time.Since(began); got.Seconds != 0.2 || took < 200*time.Millisecond || took > connectTime {
+	if took := time.Since(began); got.Seconds != 0.2 || took < 200*time.Millisecond {
 		t.Errorf("it took %v, and says %v s", took, got.Seconds)
 	}
 	// The listener goes on taking calls of the mesh.
