@@ -30,7 +30,7 @@ const (
 //
 // Source: torch 2.4 and 2.15, torch/utils/file_baton.py; torch/utils/cpp_extension.py, _get_build_directory.
 func (p *process) locks(ctx context.Context, o machine.Options, all map[int]*process) {
-	if p.told.Kind != facts.JobRank || p.told.Unread != "" || !strings.HasPrefix(p.stat.State, "S") {
+	if p.told.Kind != facts.JobRank || p.told.Unread != "" || !slices.Contains([]string{"S", "R"}, p.stat.State) {
 		return
 	}
 	root := p.extensions()
@@ -40,8 +40,25 @@ func (p *process) locks(ctx context.Context, o machine.Options, all map[int]*pro
 	ctx, cancel := hostsys.WithTimeout(ctx, lockTime)
 	defer cancel()
 	found, err := machine.Within(ctx, func() ([]facts.BuildLock, error) { return buildLocks(o, p.PID, root, all), nil })
-	if err == nil {
+	if err == nil && len(found) > 0 {
 		p.told.Locks = found
+		p.nap(ctx)
+	}
+}
+
+// nap looks at a process again until it sleeps, for a moment: who waits for a lock looks at it ten times a second, and where
+// others are at work is often met awake.
+func (p *process) nap(ctx context.Context) {
+	for range 15 {
+		if wchan, err := p.Wchan(); err == nil && wchan != "" && wchan != "0" {
+			p.told.WaitsIn = wchan
+			return
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
