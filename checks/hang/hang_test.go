@@ -242,7 +242,7 @@ func TestJudge(t *testing.T) {
 			n[1].Jobs.Processes = append(n[1].Jobs.Processes, launcher, rank)
 		}, want: "8 of 8 ranks have met at 10.0.0.1:29500; w2: another job runs there too: `preflight rendezvous 10.0.0.1:29511 -H hostfile` is about that one; all have met, so that what hangs comes after it"},
 		{name: "one rank runs twice on its node, and another nowhere", does: func(n []Node) { *of(n, 2)[0].Rank = 3 }, code: 1,
-			want: "7 of 8 ranks have met at 10.0.0.1:29500; w2: one rank runs twice: the store takes both for the same, and waits for one that does not come"},
+			want: "7 of 8 ranks have met at 10.0.0.1:29500; w2: two of its processes are one rank: the store takes both for the same"},
 		{name: "an address that nobody has", does: func(n []Node) {
 			each(n, func(p *facts.JobProcess) { calling("10.9.9.9")(p); p.Address = "10.9.9.9" }, 1, 2, 3, 4)
 			for i := range n {

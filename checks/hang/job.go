@@ -4,14 +4,11 @@ package hang
 
 import (
 	"cmp"
-	"maps"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 
 	"preflight/facts"
-	"preflight/hostfile"
 )
 
 // member is a rank, or a launcher that has not started any.
@@ -64,7 +61,7 @@ func findJob(nodes []Node, host string, port int) *job {
 	}
 	together := mostOf(live, func(m member) meetingPlace { return m.place() }, func(p meetingPlace) bool { return port != 0 && p.port == port })
 	there := slices.DeleteFunc(slices.Clone(live), func(m member) bool { return m.place() != together })
-	j.user = mostOf(there, func(m member) string { return m.User }, func(string) bool { return false })
+	j.user = mostOf(there, func(m member) string { return m.User }, nil)
 	script := scriptOf(there)
 	taken := map[*Node]bool{}
 	for _, m := range there {
@@ -80,13 +77,12 @@ func findJob(nodes []Node, host string, port int) *job {
 		}
 	}
 	j.adopt(together)
-	elsewhere = j.recover(elsewhere, together, script)
-	j.part(elsewhere)
 	told := func(field func(facts.Meeting) string) string {
-		return mostOf(j.members, func(m member) string { return field(m.told()) }, func(value string) bool { return false })
+		return mostOf(j.members, func(m member) string { return field(m.told()) }, nil)
 	}
 	j.most = facts.Meeting{Port: together.port, RunID: together.id, Address: told(address), Nodes: told(nodesTold)}
 	j.most.World, _ = strconv.Atoi(told(world)) // "" is 0
+	j.part(j.claim(elsewhere, together, script))
 	return j
 }
 
@@ -109,19 +105,17 @@ func (j *job) adopt(together meetingPlace) {
 	})
 }
 
-// recover takes ranks for members that this job lacks though its own user, or whoever meets at its
-// place, runs them: told another port, or as another user. Of another job of its own, which has a rank that this
-// one has too, none is taken.
-func (j *job) recover(elsewhere []member, together meetingPlace, script string) (rest []member) {
+// claim takes ranks for members that the job lacks and its user runs elsewhere, told another port, or
+// somebody else at its own place. Where they have a rank that the job has too, they are another job's.
+func (j *job) claim(elsewhere []member, together meetingPlace, script string) (rest []member) {
 	type crew struct {
 		place meetingPlace
 		user  string
 	}
-	running, world := j.ranks(), mostOf(j.members, func(m member) int { return m.World }, func(int) bool { return false })
-	where := mostOf(j.members, func(m member) string { return m.told().Address }, func(string) bool { return false })
+	running := j.ranks()
 	lacks := func(m member) bool {
-		return m.Rank != nil && !running[*m.Rank] && m.World == world && cmp.Or(m.Script, script) == script &&
-			(j.owns(m) || m.place() == together && m.told().Address == where)
+		return m.Rank != nil && !running[*m.Rank] && m.World == j.most.World && cmp.Or(m.Script, script) == script &&
+			(j.owns(m) || m.place() == together && m.told().Address == j.most.Address)
 	}
 	apart := map[crew]bool{}
 	for _, m := range elsewhere {
@@ -227,7 +221,7 @@ func mostOf[T comparable](members []member, value func(member) T, preferred func
 		switch {
 		case v == none:
 			weight = 0
-		case preferred(v):
+		case preferred != nil && preferred(v):
 			weight = len(members) + 1
 		}
 		if weight > best {
@@ -396,53 +390,4 @@ func (j *job) joined() (count int) {
 		count++
 	}
 	return count
-}
-
-// serves is whether somebody takes calls at the port on a node.
-func serves(node *Node, port int) bool {
-	return slices.ContainsFunc(node.Jobs.Ports, func(p facts.JobPort) bool { return p.Port == port && p.Listening })
-}
-
-// owners are the nodes that have an address, and each's interface; none for a name but that of the
-// loopback.
-func (j *job) owners(address string) map[string]string {
-	ip, err := netip.ParseAddr(address)
-	if loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1}); address == "localhost" {
-		ip, err = loopback, nil
-	}
-	owned := map[string]string{}
-	for _, node := range j.nodes {
-		if err != nil || node.Jobs == nil {
-			continue
-		}
-		if by, has := node.Jobs.Addresses[ip.String()]; has {
-			owned[node.Name] = by
-		}
-	}
-	return owned
-}
-
-// alike is whether two addresses are those of one node: its name, or one that no other has.
-func (j *job) alike(one, other string) bool {
-	named := func(address string) string {
-		for _, node := range j.nodes {
-			if address == node.Name || address == hostfile.Bare(node.Name) || address == node.Address {
-				return node.Name
-			}
-		}
-		owners := slices.Collect(maps.Keys(j.owners(address)))
-		if len(owners) != 1 {
-			return address
-		}
-		return owners[0]
-	}
-	return named(one) == named(other)
-}
-
-// hostPort is an endpoint as a rank is given it.
-func hostPort(host string, port int) string {
-	if strings.Contains(host, ":") {
-		host = "[" + host + "]"
-	}
-	return host + ":" + strconv.Itoa(port)
 }

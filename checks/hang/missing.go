@@ -16,24 +16,22 @@ import (
 
 // told finds nodes whose members were told another place or size than most.
 func (j *job) told() (findings []checks.Finding) {
+	equal := func(one, other string) bool { return one == other }
 	for _, field := range []struct {
-		what string
-		of   func(facts.Meeting) string
-		most string
-		way  []fix.Command
+		what  string
+		of    func(facts.Meeting) string
+		most  string
+		alike func(one, other string) bool
+		way   []fix.Command
 	}{
-		{meetAt, address, j.most.Address, []fix.Command{fix.Here("deepspeed --master_addr=%s …   # for all nodes alike; torchrun and accelerate have such an option too", fix.Host(j.most.Address))}},
-		{"meet at port", portTold, counted(j.most.Port), []fix.Command{fix.Here("deepspeed --master_port=%s …   # for all nodes alike", fix.Number(j.most.Port))}},
-		{"use the run ID", runID, j.most.RunID, []fix.Command{fix.Here("torchrun --rdzv-id=%s …   # on all nodes alike", fix.Word(j.most.RunID))}},
-		{"be so many ranks:", world, counted(j.most.World), []fix.Command{fix.Note("Start all nodes with the same number of nodes and of ranks a node.")}},
-		{"be so many nodes:", nodesTold, j.most.Nodes, []fix.Command{fix.Here("torchrun --nnodes=%s …   # on all nodes alike", fix.Word(j.most.Nodes))}},
+		{"meet at address", address, j.most.Address, j.alike, []fix.Command{fix.Here("deepspeed --master_addr=%s …   # for all nodes alike; torchrun and accelerate have such an option too", fix.Host(j.most.Address))}},
+		{"meet at port", portTold, counted(j.most.Port), equal, []fix.Command{fix.Here("deepspeed --master_port=%s …   # for all nodes alike", fix.Number(j.most.Port))}},
+		{"use the run ID", runID, j.most.RunID, equal, []fix.Command{fix.Here("torchrun --rdzv-id=%s …   # on all nodes alike", fix.Word(j.most.RunID))}},
+		{"be so many ranks:", world, counted(j.most.World), equal, []fix.Command{fix.Note("Start all nodes with the same number of nodes and of ranks a node.")}},
+		{"be so many nodes:", nodesTold, j.most.Nodes, equal, []fix.Command{fix.Here("torchrun --nnodes=%s …   # on all nodes alike", fix.Word(j.most.Nodes))}},
 	} {
-		differs := func(m member) bool {
-			value := field.of(m.told())
-			return value != "" && value != field.most && (field.what != meetAt || !j.alike(value, field.most))
-		}
 		for _, m := range j.members {
-			if value := field.of(m.told()); differs(m) {
+			if value := field.of(m.told()); value != "" && !field.alike(value, field.most) {
 				same := func(o member) bool { return field.of(o.told()) == value }
 				findings = append(findings, checks.Finding{
 					Nodes:   []string{m.node.Name},
@@ -45,9 +43,6 @@ func (j *job) told() (findings []checks.Finding) {
 	}
 	return slices.Concat(findings, j.misled(), j.nobodys())
 }
-
-// meetAt is what members are told that may be said in several ways.
-const meetAt = "meet at address"
 
 // was is the beginning of a sentence about what some of a node's members were told.
 func was(members []member, told func(member) bool) string {
@@ -95,10 +90,11 @@ func (j *job) nobodys() []checks.Finding {
 		Summary: fmt.Sprintf("the ranks are to meet at %s, an address that none of these nodes has", j.most.Address),
 		Remedy:  []fix.Command{fix.Here("deepspeed --master_addr=%s …", fix.Host(first.Address)).Remark("at which %s was reached", fix.Word(first.Name))},
 	}
-	for _, m := range j.members {
-		f.Nodes = append(f.Nodes, m.node.Name)
+	for i := range j.nodes {
+		if len(j.on(&j.nodes[i])) > 0 {
+			f.Nodes = append(f.Nodes, j.nodes[i].Name)
+		}
 	}
-	f.Nodes = slices.Compact(f.Nodes)
 	return []checks.Finding{f}
 }
 

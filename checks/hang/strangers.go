@@ -29,7 +29,7 @@ func (j *job) shares() (waits []Wait) {
 			if at.Port == 0 {
 				continue
 			}
-			what = fmt.Sprintf("another job runs there too: `preflight rendezvous %s -H hostfile` is about that one", hostPort(at.Address, at.Port))
+			what = fmt.Sprintf("another job runs there too: `"+aboutEndpoint+"` is about that one", hostPort(at.Address, at.Port))
 		}
 		at := slices.IndexFunc(waits, func(w Wait) bool { return w.What == what })
 		if at < 0 {

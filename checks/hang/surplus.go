@@ -3,6 +3,7 @@
 package hang
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -129,36 +130,34 @@ func pids(all []member) fix.Arg {
 // shared finds ranks of one number on one node: two jobs at one port, or a rank that was started twice.
 func (j *job) shared() (findings []checks.Finding) {
 	for i := range j.nodes {
-		launchers := map[int][]string{}
+		var twice []string
+		launchers := map[int]string{} // the first of each that is there twice
 		all := j.on(&j.nodes[i])
 		for _, m := range all {
-			again := slices.ContainsFunc(all, func(o member) bool {
+			again := func(o member) bool {
 				return o.PID != m.PID && o.Rank != nil && m.Rank != nil && *o.Rank == *m.Rank && (o.Launcher != m.Launcher || o.Parent == m.Parent && o.Script == m.Script)
-			})
-			if again {
-				launchers[m.Launcher] = append(launchers[m.Launcher], fmt.Sprintf("%s (pid %d, since %s)", m.number(), m.PID, facts.Duration(m.Age)))
+			}
+			if slices.ContainsFunc(all, again) {
+				twice = append(twice, fmt.Sprintf("%s (pid %d, since %s)", m.number(), m.PID, facts.Duration(m.Age)))
+				launchers[m.Launcher] = cmp.Or(launchers[m.Launcher], twice[len(twice)-1])
 			}
 		}
-		var each []string
-		for _, of := range launchers {
-			if each = append(each, of[0]); len(launchers) == 1 {
-				each = of
+		f := checks.Finding{Nodes: []string{j.nodes[i].Name}}
+		switch {
+		case twice == nil:
+			continue
+		case len(launchers) == 1:
+			f.Summary = "two of its processes are one rank: the store takes both for the same"
+			if f.Got = compare.List(twice); j.missingRanks() != "" {
+				f.Got += "; " + j.missingRanks()
 			}
-		}
-		slices.Sort(each)
-		switch len(launchers) {
-		case 0:
-		case 1:
-			findings = append(findings, checks.Finding{Nodes: []string{j.nodes[i].Name},
-				Summary: "one rank runs twice: the store takes both for the same, and waits for one that does not come",
-				Got:     strings.Join(append(each, j.missingRanks()), ", "),
-				Remedy:  []fix.Command{fix.Note("Give each process of a node a RANK and a LOCAL_RANK of its own.")}})
+			f.Remedy = []fix.Command{fix.Note("Give each process of a node a RANK and a LOCAL_RANK of its own.")}
 		default:
-			findings = append(findings, checks.Finding{Nodes: []string{j.nodes[i].Name},
-				Summary: fmt.Sprintf("two jobs meet at port %d: each takes the other's ranks for its own", j.most.Port),
-				Got:     strings.Join(each, ", "),
-				Remedy:  []fix.Command{fix.Here("deepspeed --master_port=%s …", fix.Number(j.most.Port+1)).Remark("for one of them")}})
+			f.Summary = fmt.Sprintf("two jobs meet at port %d: each takes the other's ranks for its own", j.most.Port)
+			f.Got = strings.Join(slices.Sorted(maps.Values(launchers)), ", ")
+			f.Remedy = []fix.Command{fix.Here("deepspeed --master_port=%s …", fix.Number(j.most.Port+1)).Remark("for one of them")}
 		}
+		findings = append(findings, f)
 	}
 	return findings
 }

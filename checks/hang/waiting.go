@@ -59,8 +59,8 @@ func (j *job) waiting(found []checks.Finding) (findings []checks.Finding, waits 
 			all.add(m, patient("computing or reading since the start %s ago, no call yet", age))
 		case !served && first != nil && m.JobProcess != first.JobProcess: // who should serve is told of
 			all.add(m, patient("waiting for the store, which nobody serves"))
-		case m.Age < patience && m.Age > patience/4 && served && j.last(m.node):
-			all.add(m, patient("started %s ago, no call yet, or each is refused (`%s` tells)", age, fmt.Sprintf("preflight rendezvous %s -H hostfile", j.endpoint())))
+		case m.Age < patience && m.Age > patience/4 && served && j.othersMet(m.node):
+			all.add(m, patient("started %s ago, no call yet, or each is refused (`%s` tells)", age, fmt.Sprintf(aboutEndpoint, j.endpoint())))
 		case m.Age < patience:
 			all.add(m, patient("started %s ago, no call yet", age))
 		case served:
@@ -233,14 +233,14 @@ func (j *job) unanswered(m member) checks.Finding {
 	return f
 }
 
-// last is whether the ranks of all other nodes have met.
-func (j *job) last(node *Node) bool {
+// othersMet is whether the ranks of all other nodes have met.
+func (j *job) othersMet(node *Node) bool {
 	return !slices.ContainsFunc(j.members, func(m member) bool { return m.node != node && !j.hasMet(m) })
 }
 
 // reach is how to see who gets to the store.
 func (j *job) reach() fix.Command {
-	return fix.Here("preflight rendezvous %s -H hostfile", fix.Word(j.endpoint())).Remark("says which nodes get through")
+	return fix.Here(aboutEndpoint, fix.Word(j.endpoint())).Remark("says which nodes get through")
 }
 
 // sleeps is where a member waits, as far as the kernel says.
