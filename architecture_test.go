@@ -54,7 +54,7 @@ var rooms = []room{
 	{"secret", []string{"lazyregexp"}, acts, "what is a secret is one for everybody, whoever collects, keeps or shows it"},
 	{"pickle", nil, acts, "a file of somebody else's program is read and nothing of it is made or called"},
 	{"lazyregexp", nil, nil, "what every node starts compiles only what it uses"},
-	{"hostsys", nil, nil, "a machine is a machine to whoever runs on it: what it is asked for is not known here"},
+	{"hostsys", []string{"hostsys/limits"}, nil, "a machine is a machine to whoever runs on it: what it is asked for is not known here"},
 	{"hostsys/limits", nil, []string{"os/exec"}, "what a machine has too little of is the same for whoever meets it, and what starts nothing asks too"},
 
 	{"launch", []string{"facts", "hostfile", "launch/dsconfig", "secret"}, acts, byRule},
@@ -77,7 +77,7 @@ var rooms = []room{
 	{"probe/network", []string{"facts", "hostsys", "lazyregexp", "probe/machine"}, nil, looks},
 	{"probe/gpu", []string{"facts", "hostsys", "lazyregexp", "probe/machine", "probe/nvml"}, nil, looks},
 	{"probe/python", []string{"facts", "hostsys", "lazyregexp", "probe/machine"}, nil, looks},
-	{"probe/launch", []string{"facts", "hostsys", "lazyregexp", "probe/machine", "secret"}, nil, looks},
+	{"probe/launch", []string{"facts", "hostsys", "hostsys/limits", "lazyregexp", "probe/machine", "secret"}, nil, looks},
 	{"probe/jobs", []string{"facts", "hostsys", "probe/machine"}, []string{"os/exec"}, "what runs is looked at and never called: it opens /proc, cgroups and locks, and nothing else"},
 	{"probe/nvml", []string{"facts"}, nil, "it runs in a process of its own, which a driver may hang or kill"},
 	{"probe/startlimit", nil, nil, "it runs before anything else of the program, and must cost it nothing"},

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"preflight/hostsys/limits"
 )
 
 const (
@@ -73,7 +75,7 @@ func (c Child) Stream(ctx context.Context, stdout io.Writer) (stderr string, err
 		cmd.Dir, cmd.Env = c.Dir, c.Env
 		cmd.Stdout, cmd.Stderr = stdout, &errs
 		cmd.Cancel = func() error { return KillGroup(cmd) }
-		if err = Run(cmd); cmd.Process != nil || !Exhausted(err) || tries == mostTries {
+		if err = Run(cmd); cmd.Process != nil || limits.Shortage(err) == "" || tries == mostTries {
 			break
 		}
 		select { // what else runs beside it gives back what it has
@@ -86,11 +88,6 @@ func (c Child) Stream(ctx context.Context, stdout io.Writer) (stderr string, err
 		err = ctx.Err()
 	}
 	return errs.String(), err
-}
-
-// Exhausted is whether nothing was started, for want of files to open or of processes on this machine.
-func Exhausted(err error) bool {
-	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.EAGAIN)
 }
 
 // Run is [exec.Cmd.Run] for a program that dies with us even when we are killed

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"preflight/hostsys/limits"
 )
 
 // TestChildOfWhoHasNoFileLeft: a child is started when others have given back what they had, and where
@@ -45,7 +47,7 @@ func TestChildOfWhoHasNoFileLeft(t *testing.T) {
 		})
 	}
 	_, _, err := Child{Path: "/bin/true"}.Run(t.Context())
-	if gives != (err == nil) || Exhausted(err) == gives {
+	if gives != (err == nil) || (limits.Shortage(err) != "") == gives {
 		t.Errorf("%d files were taken: %v", len(taken), err)
 	}
 }

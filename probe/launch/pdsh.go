@@ -14,6 +14,7 @@ import (
 
 	"preflight/facts"
 	"preflight/hostsys"
+	"preflight/hostsys/limits"
 	"preflight/lazyregexp"
 	"preflight/probe/machine"
 )
@@ -26,7 +27,7 @@ func readPDSH(ctx context.Context, path string) (*facts.PDSH, error) {
 	stdout, stderr, err := hostsys.Child{Path: path, Args: []string{"-V"}, Env: environ, Limit: machine.VersionLimit}.Run(ctx)
 	pdsh.Version, pdsh.Modules = parsePDSHVersion(stdout)
 	switch {
-	case hostsys.Exhausted(err): // which is no fault of pdsh
+	case limits.Shortage(err) != "": // which is no fault of pdsh
 		return nil, err
 	case strings.TrimSpace(stderr) != "":
 		pdsh.Problem = strings.TrimSpace(stderr)
