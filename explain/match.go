@@ -123,16 +123,18 @@ func (m *matcher) take(l scanned) {
 		goesOn = m.tells(l.line)
 	}
 	known := false
-	for _, p := range l.candidates {
-		if known && p.Kind != Alarm || l.first == nil || p.order < l.first.order {
+	for _, p := range l.said() {
+		if known && p.Kind != Alarm {
 			continue
 		}
-		at, values, ok := 0, map[string]string(nil), p == l.first && p.Kind == Alarm && len(message) <= widest // which was seen, tells nothing more and is shown whole
-		if !ok {
-			at, _, values, ok = p.match(message)
-		}
-		if !ok {
-			continue
+		var at int
+		var values map[string]string
+		// An alarm that was seen tells nothing more, and is shown whole.
+		if p != l.first || p.Kind != Alarm || len(message) > widest {
+			var ok bool
+			if at, _, values, ok = p.match(message); !ok {
+				continue
+			}
 		}
 		e := event{signature: p.Signature, values: values, told: goesOn, speaker: who, line: l.number, text: evidence(message, at), digest: l.digest}
 		if p.Kind != Alarm {

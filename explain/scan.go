@@ -19,6 +19,14 @@ type scanned struct {
 	digest     uint64     // of the text, where there are candidates: 0 is any other line
 }
 
+// said are the candidates among which the message is, from the first that it says.
+func (l scanned) said() []*pattern {
+	if at := slices.Index(l.candidates, l.first); at >= 0 {
+		return l.candidates[at:]
+	}
+	return nil
+}
+
 // stretch is some lines of a log that are looked at together.
 type stretch struct {
 	before []byte // the last line of the stretch before
