@@ -57,3 +57,14 @@ func (p Prediction) TypedImports() []string {
 	}
 	return []string{"deepspeed", "torch"}
 }
+
+// distributions are those on PyPI that programs come with which start torchrun, accelerate or deepspeed.
+var distributions = map[string]string{"llamafactory-cli": "llamafactory", "lmf": "llamafactory", "axolotl": "axolotl", "swift": "ms-swift", "megatron": "ms-swift"}
+
+// Typed is what the command begins with, and the distribution on PyPI that it comes with.
+func (p Prediction) Typed() (program, distribution string) {
+	if of := distributions[p.Framework]; of != "" {
+		return p.Framework, of
+	}
+	return p.Program, p.TypedImports()[0]
+}

@@ -99,7 +99,7 @@ func programFindings(view checks.View) []checks.Finding {
 		return nil
 	}
 	if view.Head.Launcher.DeepSpeed == "" {
-		typed, distribution := typedProgram(p)
+		typed, distribution := p.Typed()
 		return []checks.Finding{{
 			Summary: fmt.Sprintf("there is no %s on the launching machine", typed), Want: "the environment active that has it",
 			WouldSee: fmt.Sprintf("bash: %s: command not found", typed), Remedy: []fix.Command{fix.Here("source VENV/bin/activate   # the environment that has %s", fix.Text(typed)), fix.Here("pip install %s", fix.Package(distribution))},
@@ -126,14 +126,6 @@ func programFindings(view checks.View) []checks.Finding {
 		Got:     python.Executable, WouldSee: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", lacks[0]),
 		Remedy: []fix.Command{fix.Here("%s -m pip install %s", fix.Path(python.Executable), fix.List[fix.Package](" ", lacks))},
 	}}
-}
-
-// typedProgram is what the command begins with, and the distribution on PyPI that it comes with.
-func typedProgram(p launch.Prediction) (name, distribution string) {
-	if of := map[string]string{"llamafactory-cli": "llamafactory", "lmf": "llamafactory", "axolotl": "axolotl", "swift": "ms-swift", "megatron": "ms-swift"}[p.Framework]; of != "" {
-		return p.Framework, of
-	}
-	return p.Program, p.TypedImports()[0]
 }
 
 // typedOnNodes is whether the command is one of torchrun that nobody need type here: the
