@@ -9,6 +9,7 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/fix"
+	"preflight/checks/remedy"
 	"preflight/facts"
 )
 
@@ -22,7 +23,6 @@ var ClockSkew = checks.Check{
 		"rendezvous take living nodes for dead, break Kerberos and TLS, and put log lines of a crash in the wrong order.",
 	WouldSee: "RendezvousTimeoutError, or log lines of the first failure that carry a later time than its consequences",
 	Run: func(v checks.View) (findings []checks.Finding) {
-		const set = "sudo chronyc makestep || sudo timedatectl set-ntp true"
 		common, headIsOdd := commonOffset(v)
 		want, against := "within "+facts.Duration(v.Policy.ClockSkew), "the launching machine"
 		if headIsOdd {
@@ -30,7 +30,7 @@ var ClockSkew = checks.Check{
 				Summary: "the clock of the launching machine is wrong: most nodes agree against it",
 				Got:     leadOrLag(-common) + " of the nodes",
 				Want:    want,
-				Remedy:  []fix.Command{fix.Here(set)},
+				Remedy:  []fix.Command{fix.Here(remedy.SetClock)},
 			}
 			if v.Head != nil {
 				f.Nodes = []string{v.Head.Name}
@@ -44,7 +44,7 @@ var ClockSkew = checks.Check{
 					Summary: "the clock differs from that of " + against,
 					Got:     leadOrLag(offset) + ", ± " + facts.Duration(node.Clock.Uncertainty),
 					Want:    want,
-					Remedy:  []fix.Command{fix.On(set)},
+					Remedy:  []fix.Command{fix.On(remedy.SetClock)},
 				})
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"preflight/checks"
 	"preflight/checks/compare"
 	"preflight/checks/fix"
+	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
 )
@@ -154,7 +155,7 @@ func skewed(agreed *facts.Gathering, nodes []Node) (findings []checks.Finding) {
 			Nodes:   []string{odd},
 			Summary: fmt.Sprintf("the clock of %s is %s behind that of %s: its launcher beats, and they take it for dead", odd, facts.Duration(seconds), compare.List(others)),
 			Want:    fmt.Sprintf("less than %s apart", facts.Duration(deadAfter)),
-			Remedy:  []fix.Command{fix.On("sudo chronyc makestep || sudo timedatectl set-ntp true")},
+			Remedy:  []fix.Command{fix.On(remedy.SetClock)},
 		}
 		if len(early) > len(late) {
 			f.Summary = fmt.Sprintf("the clock of %s is %s ahead of that of %s: their launchers beat, and it takes them for dead", odd, facts.Duration(seconds), compare.List(others))

@@ -81,8 +81,10 @@ func lookUpAll(ctx context.Context, ask lookup, names []string, workers int) []f
 			return nil
 		})
 	}
-	_ = asking.Wait()                                        // an answer has its own error
-	if ctx.Err() != nil && time.Since(began) < lookupLimit { // no name can have taken long
+	_ = asking.Wait() // an answer has its own error
+
+	// Where less time was there than a name may take, none can have taken long.
+	if ctx.Err() != nil && time.Since(began) < lookupLimit {
 		for i := range answers {
 			if answers[i].Unanswered {
 				answers[i].Error = facts.OutOfTime
