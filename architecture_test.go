@@ -3,24 +3,31 @@
 package preflight_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// room is what one package may import, and why: the reason is for whoever is stopped.
-type room struct {
-	path  string   // below the module, "." for its root
-	ours  []string // what of ours: a package, or with /... a room and all below it
-	never []string // what of others' it must not
-	why   string
+// rule says how large one package may grow and what it may import.
+type rule struct {
+	path string // below the module, "." for its root; with /... the packages below it together
+	// lines is how many lines its Go files may have, tests not counted. A change that needs more raises the
+	// number in the same commit and says why there.
+	lines int
+	ours  []string // our packages that it may import: a path, or with /... that package and all below it
+	never []string // other packages that it must not import
+	why   string   // for the reader whose import the test refuses
 }
 
-// What several rooms must not import.
+// What several packages must not import.
 var (
 	acts  = []string{"os", "os/exec", "net"}
 	clock = append([]string{"time"}, acts...)
@@ -47,106 +54,106 @@ const (
 	tries  = "a drill tries and reports; judging is for checks"
 )
 
-// rooms has a row for every package of ours.
-var rooms = []room{
-	{"hostfile", nil, nil, "the grammar stands alone: it is what everything else starts from"},
-	{"facts", nil, acts, "facts are a vocabulary: whoever speaks it must not drag a room along"},
-	{"secret", []string{"lazyregexp"}, acts, "what is a secret is one for everybody, whoever collects, keeps or shows it"},
-	{"pickle", nil, acts, "a file of somebody else's program is read and nothing of it is made or called"},
-	{"lazyregexp", nil, nil, "what every node starts compiles only what it uses"},
-	{"hostsys", []string{"hostsys/limits"}, nil, "a machine is a machine to whoever runs on it: what it is asked for is not known here"},
-	{"hostsys/limits", nil, []string{"os/exec"}, "what a machine has too little of is the same for whoever meets it, and what starts nothing asks too"},
+// rules has a row for every package but programs and what only tests import.
+var rules = []rule{
+	{"hostfile", 1644, nil, nil, "the grammar stands alone: it is what everything else starts from"},
+	{"facts", 3038, nil, acts, "facts are a vocabulary: whoever speaks it must not drag a room along"},
+	{"secret", 970, []string{"lazyregexp"}, acts, "what is a secret is one for everybody, whoever collects, keeps or shows it"},
+	{"pickle", 243, nil, acts, "a file of somebody else's program is read and nothing of it is made or called"},
+	{"lazyregexp", 65, nil, nil, "what every node starts compiles only what it uses"},
+	{"hostsys", 1748, []string{"hostsys/limits"}, nil, "a machine is a machine to whoever runs on it: what it is asked for is not known here"},
+	{"hostsys/limits", 54, nil, []string{"os/exec"}, "what a machine has too little of is the same for whoever meets it, and what starts nothing asks too"},
 
-	{"launch", []string{"facts", "hostfile", "launch/dsconfig", "secret"}, acts, byRule},
-	{"launch/args", []string{"hostfile", "launch"}, acts, byRule},
-	{"launch/dsconfig", []string{"hostfile"}, acts, byRule},
-	{"launch/nccl", []string{"facts", "hostfile", "launch"}, acts, byRule},
+	{"launch", 4215, []string{"facts", "hostfile", "launch/dsconfig", "secret"}, acts, byRule},
+	{"launch/args", 2331, []string{"hostfile", "launch"}, acts, byRule},
+	{"launch/dsconfig", 1881, []string{"hostfile"}, acts, byRule},
+	{"launch/nccl", 2142, []string{"facts", "hostfile", "launch"}, acts, byRule},
 
-	{"facts/bounded", nil, acts, "it counts values and knows none"},
-	{"remote", []string{"facts/bounded", "hostfile", "hostsys", "hostsys/limits", "lazyregexp", "secret"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
-	{"remote/ssh", []string{"hostfile", "hostsys", "remote"}, nil, "a carrier: it reaches a node, and what is said over it is not its business"},
-	{"remote/kubectl", []string{"hostfile", "hostsys", "lazyregexp", "remote", "remote/broadcast"}, nil, "a carrier, as remote/ssh"},
-	{"remote/meet", []string{"hostfile", "remote"}, nil, "a carrier, as remote/ssh, and the other end of it"},
-	{"remote/broadcast", []string{"hostsys", "remote"}, nil, "what carriers of one program for many nodes share: it knows no engine by name"},
-	{"remote/mpirun", []string{"hostfile", "hostsys", "remote", "remote/broadcast"}, nil, "a carrier, as remote/ssh"},
-	{"remote/srun", []string{"hostfile", "hostsys", "remote", "remote/broadcast"}, nil, "a carrier, as remote/ssh"},
+	{"facts/bounded", 83, nil, acts, "it counts values and knows none"},
+	{"remote", 3532, []string{"facts/bounded", "hostfile", "hostsys", "hostsys/limits", "lazyregexp", "secret"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
+	{"remote/ssh", 3611, []string{"hostfile", "hostsys", "remote"}, nil, "a carrier: it reaches a node, and what is said over it is not its business"},
+	{"remote/kubectl", 634, []string{"hostfile", "hostsys", "lazyregexp", "remote", "remote/broadcast"}, nil, "a carrier, as remote/ssh"},
+	{"remote/meet", 597, []string{"hostfile", "remote"}, nil, "a carrier, as remote/ssh, and the other end of it"},
+	{"remote/broadcast", 1383, []string{"hostsys", "remote"}, nil, "what carriers of one program for many nodes share: it knows no engine by name"},
+	{"remote/mpirun", 390, []string{"hostfile", "hostsys", "remote", "remote/broadcast"}, nil, "a carrier, as remote/ssh"},
+	{"remote/srun", 358, []string{"hostfile", "hostsys", "remote", "remote/broadcast"}, nil, "a carrier, as remote/ssh"},
 
-	{"probe", []string{"facts", "hostsys", "probe/gpu", "probe/host", "probe/launch", "probe/machine", "probe/network", "probe/python"}, nil, looks},
-	{"probe/machine", []string{"facts", "hostsys", "lazyregexp"}, nil, looks},
-	{"probe/host", []string{"facts", "hostsys", "lazyregexp", "probe/machine", "probe/startlimit"}, nil, looks},
-	{"probe/network", []string{"facts", "hostsys", "lazyregexp", "probe/machine"}, nil, looks},
-	{"probe/gpu", []string{"facts", "hostsys", "lazyregexp", "probe/machine", "probe/nvml"}, nil, looks},
-	{"probe/python", []string{"facts", "hostsys", "lazyregexp", "probe/machine"}, nil, looks},
-	{"probe/launch", []string{"facts", "hostsys", "hostsys/limits", "lazyregexp", "probe/machine", "secret"}, nil, looks},
-	{"probe/jobs", []string{"facts", "hostsys", "probe/machine"}, []string{"os/exec"}, "what runs is looked at and never called: it opens /proc, cgroups and locks, and nothing else"},
-	{"probe/nvml", []string{"facts"}, nil, "it runs in a process of its own, which a driver may hang or kill"},
-	{"probe/startlimit", nil, nil, "it runs before anything else of the program, and must cost it nothing"},
+	{"probe", 186, []string{"facts", "hostsys", "probe/gpu", "probe/host", "probe/launch", "probe/machine", "probe/network", "probe/python"}, nil, looks},
+	{"probe/machine", 990, []string{"facts", "hostsys", "lazyregexp"}, nil, looks},
+	{"probe/host", 1397, []string{"facts", "hostsys", "lazyregexp", "probe/machine", "probe/startlimit"}, nil, looks},
+	{"probe/network", 1130, []string{"facts", "hostsys", "lazyregexp", "probe/machine"}, nil, looks},
+	{"probe/gpu", 2593, []string{"facts", "hostsys", "lazyregexp", "probe/machine", "probe/nvml"}, nil, looks},
+	{"probe/python", 1514, []string{"facts", "hostsys", "lazyregexp", "probe/machine"}, nil, looks},
+	{"probe/launch", 2055, []string{"facts", "hostsys", "hostsys/limits", "lazyregexp", "probe/machine", "secret"}, nil, looks},
+	{"probe/jobs", 744, []string{"facts", "hostsys", "probe/machine"}, []string{"os/exec"}, "what runs is looked at and never called: it opens /proc, cgroups and locks, and nothing else"},
+	{"probe/nvml", 1174, []string{"facts"}, nil, "it runs in a process of its own, which a driver may hang or kill"},
+	{"probe/startlimit", 40, nil, nil, "it runs before anything else of the program, and must cost it nothing"},
 
-	{"drill", []string{"drill/c10d", "drill/outcome", "facts", "hostsys"}, nil, tries},
-	{"drill/c10d", []string{"facts", "pickle"}, nil, tries},
-	{"drill/mesh", []string{"drill/outcome", "facts", "hostsys"}, nil, tries},
-	{"drill/smoke", []string{"facts", "hostsys"}, nil, tries},
-	{"drill/smoke/direct", []string{"drill/smoke", "facts", "hostsys"}, nil, "it runs in a process of its own, which a library may hang or kill"},
-	{"drill/outcome", []string{"facts", "hostsys"}, nil, tries},
+	{"drill", 1498, []string{"drill/c10d", "drill/outcome", "facts", "hostsys"}, nil, tries},
+	{"drill/c10d", 1427, []string{"facts", "pickle"}, nil, tries},
+	{"drill/mesh", 1639, []string{"drill/outcome", "facts", "hostsys"}, nil, tries},
+	{"drill/smoke", 1169, []string{"facts", "hostsys"}, nil, tries},
+	{"drill/smoke/direct", 881, []string{"drill/smoke", "facts", "hostsys"}, nil, "it runs in a process of its own, which a library may hang or kill"},
+	{"drill/outcome", 138, []string{"facts", "hostsys"}, nil, tries},
 
-	{"fleet", []string{"drill/...", "facts", "fleet/agent", "hostfile", "hostsys", "launch", "launch/nccl", "probe", "remote", "secret"}, nil,
+	{"fleet", 3511, []string{"drill/...", "facts", "fleet/agent", "hostfile", "hostsys", "launch", "launch/nccl", "probe", "remote", "secret"}, nil,
 		"a run gathers: what it is judged by, and how it is shown, must not decide what is looked at"},
-	{"fleet/agent", []string{"drill/...", "facts", "probe", "probe/jobs", "probe/nvml", "remote"}, nil, "it runs on nodes, which need nothing of launches, judging and rendering"},
+	{"fleet/agent", 363, []string{"drill/...", "facts", "probe", "probe/jobs", "probe/nvml", "remote"}, nil, "it runs on nodes, which need nothing of launches, judging and rendering"},
 
-	{"checks", []string{"checks/fix", "facts", "hostfile", "launch", "launch/nccl"}, clock, "the types of judging, which every family and whoever shows its outcome shares"},
-	{"checks/compare", []string{"checks", "facts", "hostfile"}, clock, leaf},
-	{"checks/fix", []string{"hostfile"}, clock, "commands are values that quote themselves, whatever they repair"},
-	{"checks/names", []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch", "launch/nccl"}, clock, leaf},
-	{"checks/proof", []string{"facts", "hostfile"}, clock, leaf},
-	{"checks/ranks", []string{"checks", "checks/compare", "checks/fix", "facts", "launch", "launch/nccl"}, clock, leaf},
-	{"checks/remedy", []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch"}, clock, leaf},
-	{"checks/ssh", judging, clock, pure},
-	{"checks/host", judging, clock, pure},
-	{"checks/software", judging, clock, pure},
-	{"checks/launcher", judging, clock, pure},
-	{"checks/gpu", judging, clock, pure},
-	{"checks/network", judging, clock, pure},
-	{"checks/fabric", judging, clock, pure},
-	{"checks/smoke", judging, clock, pure},
-	{"checks/knownbad", []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "launch", "launch/nccl"}, clock,
+	{"checks", 655, []string{"checks/fix", "facts", "hostfile", "launch", "launch/nccl"}, clock, "the types of judging, which every family and whoever shows its outcome shares"},
+	{"checks/compare", 753, []string{"checks", "facts", "hostfile"}, clock, leaf},
+	{"checks/fix", 991, []string{"hostfile"}, clock, "commands are values that quote themselves, whatever they repair"},
+	{"checks/names", 354, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch", "launch/nccl"}, clock, leaf},
+	{"checks/proof", 690, []string{"facts", "hostfile"}, clock, leaf},
+	{"checks/ranks", 659, []string{"checks", "checks/compare", "checks/fix", "facts", "launch", "launch/nccl"}, clock, leaf},
+	{"checks/remedy", 533, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch"}, clock, leaf},
+	{"checks/ssh", 1576, judging, clock, pure},
+	{"checks/host", 1518, judging, clock, pure},
+	{"checks/software", 1807, judging, clock, pure},
+	{"checks/launcher", 3373, judging, clock, pure},
+	{"checks/gpu", 4314, judging, clock, pure},
+	{"checks/network", 4698, judging, clock, pure},
+	{"checks/fabric", 1343, judging, clock, pure},
+	{"checks/smoke", 1194, judging, clock, pure},
+	{"checks/knownbad", 556, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "launch", "launch/nccl"}, clock,
 		"what is known to fail is a table, held against facts: whoever adds an entry writes no code"},
-	{"checks/store", append([]string{"checks/engine", "checks/hang"}, judging...), clock, "what stands at an endpoint is judged without a launch: no check of the catalogue runs"},
-	{"checks/hang", append([]string{"checks/engine"}, judging...), clock, "a job that hangs is judged by what runs, without a launch: no check of the catalogue runs"},
-	{"checks/agreement", []string{"checks", "checks/compare", "checks/fix", "checks/names", "checks/remedy", "facts", "hostfile", "launch"}, clock,
+	{"checks/store", 443, append([]string{"checks/engine", "checks/hang"}, judging...), clock, "what stands at an endpoint is judged without a launch: no check of the catalogue runs"},
+	{"checks/hang", 1496, append([]string{"checks/engine"}, judging...), clock, "a job that hangs is judged by what runs, without a launch: no check of the catalogue runs"},
+	{"checks/agreement", 2822, []string{"checks", "checks/compare", "checks/fix", "checks/names", "checks/remedy", "facts", "hostfile", "launch"}, clock,
 		"what a team has stated or recorded is held against facts, whatever a family makes of them"},
-	{"checks/advice", judging, clock, "advice is what this run has proven: it asks the proof, not a family"},
-	{"checks/engine", []string{"checks", "checks/advice", "checks/agreement", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch"}, clock,
+	{"checks/advice", 282, judging, clock, "advice is what this run has proven: it asks the proof, not a family"},
+	{"checks/engine", 988, []string{"checks", "checks/advice", "checks/agreement", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch"}, clock,
 		"the engine runs whatever checks it is handed, and knows none by name"},
-	{"checks/catalogue", []string{"checks", "checks/agreement", "checks/fabric", "checks/gpu", "checks/host", "checks/knownbad", "checks/launcher", "checks/network", "checks/smoke", "checks/software", "checks/ssh", "checks/engine"},
+	{"checks/catalogue", 246, []string{"checks", "checks/agreement", "checks/fabric", "checks/gpu", "checks/host", "checks/knownbad", "checks/launcher", "checks/network", "checks/smoke", "checks/software", "checks/ssh", "checks/engine"},
 		clock, "a list: whoever needs one check needs no other"},
 
-	{"explain/flight", []string{"facts", "pickle"}, clock, "what ranks recorded is compared; what it means for a launch is not known here"},
-	{"explain", []string{"checks", "checks/catalogue", "explain/flight", "secret"}, acts, "a log is read as it is handed over; nothing is opened, reached or run"},
+	{"explain/flight", 658, []string{"facts", "pickle"}, clock, "what ranks recorded is compared; what it means for a launch is not known here"},
+	{"explain", 4120, []string{"checks", "checks/catalogue", "explain/flight", "secret"}, acts, "a log is read as it is handed over; nothing is opened, reached or run"},
 
-	{"report", finished, acts, draws},
-	{"report/ci", append([]string{"report"}, finished...), acts, draws},
-	{"report/html", append([]string{"report"}, finished...), acts, draws},
-	{"report/formats", []string{"checks", "report", "report/ci", "report/html"}, acts, draws},
+	{"report", 3874, finished, acts, draws},
+	{"report/ci", 1098, append([]string{"report"}, finished...), acts, draws},
+	{"report/html", 1632, append([]string{"report"}, finished...), acts, draws},
+	{"report/formats", 179, []string{"checks", "report", "report/ci", "report/html"}, acts, draws},
 
-	{".", []string{"checks/...", "facts", "fleet/...", "hostfile", "hostsys", "launch/...", "probe", "remote/...", "secret"}, nil,
+	{".", 337, []string{"checks/...", "facts", "fleet/...", "hostfile", "hostsys", "launch/...", "probe", "remote/...", "secret"}, nil,
 		"the story of a run: flags and rendering are whoever's who tells it"},
 
-	{"cmd/preflight/internal/usage", []string{"checks/compare", "checks/fix"}, nil, "what is wrong with a command line, in words"},
-	{"cmd/preflight/internal/inside", []string{"cmd/preflight/internal/usage", "hostfile", "remote"}, nil, "a command line is read here, and run elsewhere"},
-	{"cmd/preflight/internal/policyfile", []string{"checks/...", "cmd/preflight/internal/inside", "cmd/preflight/internal/usage", "hostfile"}, nil, "a policy is read here and nowhere else"},
-	{"cmd/preflight/internal/agents", []string{"remote"}, nil, "what nodes are sent lies here, and is made elsewhere"},
-	{"cmd/preflight/internal/outputs", []string{"cmd/preflight/internal/usage", "report/..."}, nil, "where reports go, whatever they say"},
-	{"cmd/preflight/internal/closed", nil, []string{"os/exec", "net"}, "it asks one thing, before anything else runs"},
-	{"cmd/preflight/internal/edit", nil, acts, "a text of JSON is edited whatever it says"},
-	{"cmd/preflight/internal/baseline", []string{"checks", "checks/agreement", "cmd/preflight/internal/edit", "facts", "report"}, acts, "what a baseline takes is text in and text out"},
-	{"cmd/preflight/internal/progress", []string{".", "fleet", "hostfile", "remote", "report", "secret"}, nil, "what is shown while a run is under way, which it must not change"},
+	{"cmd/preflight/internal/usage", 78, []string{"checks/compare", "checks/fix"}, nil, "what is wrong with a command line, in words"},
+	{"cmd/preflight/internal/inside", 110, []string{"cmd/preflight/internal/usage", "hostfile", "remote"}, nil, "a command line is read here, and run elsewhere"},
+	{"cmd/preflight/internal/policyfile", 752, []string{"checks/...", "cmd/preflight/internal/inside", "cmd/preflight/internal/usage", "hostfile"}, nil, "a policy is read here and nowhere else"},
+	{"cmd/preflight/internal/agents", 80, []string{"remote"}, nil, "what nodes are sent lies here, and is made elsewhere"},
+	{"cmd/preflight/internal/outputs", 490, []string{"cmd/preflight/internal/usage", "report/..."}, nil, "where reports go, whatever they say"},
+	{"cmd/preflight/internal/closed", 45, nil, []string{"os/exec", "net"}, "it asks one thing, before anything else runs"},
+	{"cmd/preflight/internal/edit", 191, nil, acts, "a text of JSON is edited whatever it says"},
+	{"cmd/preflight/internal/baseline", 95, []string{"checks", "checks/agreement", "cmd/preflight/internal/edit", "facts", "report"}, acts, "what a baseline takes is text in and text out"},
+	{"cmd/preflight/internal/progress", 555, []string{".", "fleet", "hostfile", "remote", "report", "secret"}, nil, "what is shown while a run is under way, which it must not change"},
 
-	{"testhosts/...", []string{"hostfile", "testhosts/..."}, nil, "a stand-in that uses our own code would agree with its mistakes"},
+	{"testhosts/...", 6749, []string{"hostfile", "testhosts/..."}, nil, "a stand-in that uses our own code would agree with its mistakes"},
 
-	{"portable", nil, nil, "it is linked into what must start on any glibc"},
-	{"examples", nil, nil, "tests alone: examples are used as their readers use them, from outside"},
-	{"packaging", nil, nil, "tests alone: packages are looked at from outside"},
-	{"oracle", nil, nil, "tests alone: the real thing says whether we are right"},
+	{"portable", 49, nil, nil, "it is linked into what must start on any glibc"},
+	{"examples", 0, nil, nil, "tests alone: examples are used as their readers use them, from outside"},
+	{"packaging", 11, nil, nil, "tests alone: packages are looked at from outside"},
+	{"oracle", 15, nil, nil, "tests alone: the real thing says whether we are right"},
 }
 
 // launching are what only the launching machine has a use for: every node is sent, verifies
@@ -158,24 +165,39 @@ var launching = []string{
 	"github.com/hashicorp/go-multierror", "github.com/spf13/...", "go.yaml.in/...", "gopkg.in/...",
 }
 
-// programs may wire whatever they need, but what is listed with them.
-var programs = map[string][]string{
-	"cmd/preflight":     nil,
-	"cmd/agent":         launching,
-	"cmd/agent/pack":    nil,
-	"docs/picture":      nil,
-	"explain/score":     {"os/exec"},
-	"portable/floor":    {"os/exec"},
-	"packaging/sbom":    {"os/exec"},
-	"packaging/wheel":   {"os/exec"},
-	"testhosts/bench":   nil,
-	"testhosts/cluster": nil,
+// programRule is the rule of a package main: it may import what it needs, but for the packages that it must not link.
+type programRule struct {
+	path  string
+	lines int // as in rule
+	never []string
 }
 
-// forTests are what only tests import.
-var forTests = []string{"launch/launchtest", "probe/fixture", "remote/carriertest", "remote/fixture", "checks/fleettest", "checks/fix/sandbox", "report/internal/sample", "secret/secrettest"}
+var programs = []programRule{
+	{"cmd/preflight", 4447, nil},
+	{"cmd/agent", 22, launching},
+	{"cmd/agent/pack", 69, nil},
+	{"docs/picture", 137, nil},
+	{"explain/score", 158, []string{"os/exec"}},
+	{"portable/floor", 157, []string{"os/exec"}},
+	{"packaging/sbom", 143, []string{"os/exec"}},
+	{"packaging/wheel", 163, []string{"os/exec"}},
+	{"testhosts/bench", 755, nil},
+	{"testhosts/cluster", 344, nil},
+}
 
-// onlyIn are what one room does for all: importing it elsewhere would be doing it twice.
+// testOnly are the packages that only tests import, with their lines as in rule.
+var testOnly = map[string]int{
+	"checks/fix/sandbox":     113,
+	"checks/fleettest":       643,
+	"launch/launchtest":      54,
+	"probe/fixture":          127,
+	"remote/carriertest":     251,
+	"remote/fixture":         300,
+	"report/internal/sample": 321,
+	"secret/secrettest":      393,
+}
+
+// onlyIn are packages that one place uses for all: to import them elsewhere would be to do the same twice.
 var onlyIn = []struct {
 	imported string
 	by       []string
@@ -191,64 +213,85 @@ var onlyIn = []struct {
 func TestImportRules(t *testing.T) {
 	met := map[string]bool{}
 	for _, pkg := range packages(t) {
-		where := "."
-		if pkg.ImportPath != "preflight" {
-			where = strings.TrimPrefix(pkg.ImportPath, "preflight/")
-		}
+		where := pkg.below()
 		for _, rule := range onlyIn {
 			if at := slices.IndexFunc(pkg.Imports, matches(rule.imported)); at >= 0 && !slices.ContainsFunc(rule.by, covers(where)) {
 				t.Errorf("%s imports %s: %s", where, pkg.Imports[at], rule.why)
 			}
 		}
-		if slices.Contains(forTests, where) {
+		if testOnly[where] > 0 {
 			met[where] = true
 			continue
 		}
 		for _, imported := range pkg.Imports {
-			if slices.Contains(forTests, strings.TrimPrefix(imported, "preflight/")) {
+			if testOnly[strings.TrimPrefix(imported, "preflight/")] > 0 {
 				t.Errorf("%s imports %s, which is for tests", where, imported)
 			}
 		}
-		if never, program := programs[where]; program {
+		if at := slices.IndexFunc(programs, func(p programRule) bool { return p.path == where }); at >= 0 {
 			met[where] = true
 			for _, dep := range pkg.Deps {
-				if slices.ContainsFunc(never, covers(dep)) {
+				if slices.ContainsFunc(programs[at].never, covers(dep)) {
 					t.Errorf("%s is linked with %s, which it has no use for", where, dep)
 				}
 			}
 			continue
 		}
-		at := slices.IndexFunc(rooms, func(r room) bool { return covers(where)(r.path) })
+		at := slices.IndexFunc(rules, func(r rule) bool { return covers(where)(r.path) })
 		if at < 0 {
-			t.Errorf("%s has no row: say what it may import, and why", where)
+			t.Errorf("%s has no rule: say how large it may grow, what it may import, and why", where)
 			continue
 		}
-		met[rooms[at].path] = true
+		met[rules[at].path] = true
 		for _, imported := range pkg.Imports {
-			if rooms[at].forbids(imported) {
-				t.Errorf("%s imports %s: %s", where, imported, rooms[at].why)
+			if rules[at].forbids(imported) {
+				t.Errorf("%s imports %s: %s", where, imported, rules[at].why)
 			}
 		}
 	}
-	for _, r := range rooms {
-		if !met[r.path] {
-			t.Errorf("there is no package %s", r.path)
-		}
-	}
-	for _, where := range forTests {
-		if !met[where] {
-			t.Errorf("there is no package %s for tests", where)
-		}
-	}
-	for where := range programs {
-		if !met[where] {
-			t.Errorf("there is no program %s", where)
+	for path := range budgets() {
+		if !met[path] {
+			t.Errorf("there is no package %s", path)
 		}
 	}
 }
 
-// forbids is whether a room must not import that.
-func (r room) forbids(imported string) bool {
+// TestBudgets compares the lines of every package, tests not counted, with its budget.
+func TestBudgets(t *testing.T) {
+	sizes := map[string]int{}
+	for _, pkg := range packages(t) {
+		sizes[pkg.below()] = pkg.lines(t)
+	}
+	for path, budget := range budgets() {
+		has := 0
+		for where, lines := range sizes {
+			if covers(where)(path) && (where == path || !named(where)) {
+				has += lines
+			}
+		}
+		if has > budget {
+			t.Errorf("%s has %d lines and may have %d: delete some, or raise the number here and say why in the commit", path, has, budget)
+		}
+	}
+}
+
+// budgets returns the lines that each package may have, by its path.
+func budgets() map[string]int {
+	all := maps.Clone(testOnly)
+	for _, r := range rules {
+		all[r.path] = r.lines
+	}
+	for _, p := range programs {
+		all[p.path] = p.lines
+	}
+	return all
+}
+
+// named reports whether a package has a budget of its own.
+func named(where string) bool { return budgets()[where] > 0 }
+
+// forbids reports whether the rule forbids importing that package.
+func (r rule) forbids(imported string) bool {
 	if slices.Contains(r.never, imported) {
 		return true
 	}
@@ -259,12 +302,12 @@ func (r room) forbids(imported string) bool {
 	return ours && !slices.ContainsFunc(r.ours, covers(below))
 }
 
-// matches is whether a path is the pattern, or with /... behind it below it.
+// matches returns a function that reports whether the pattern names a path: the same path, or with /... one below it.
 func matches(pattern string) func(path string) bool {
 	return func(path string) bool { return covers(path)(pattern) }
 }
 
-// covers is the same from the other side.
+// covers returns a function that reports whether a pattern names where.
 func covers(where string) func(pattern string) bool {
 	return func(pattern string) bool {
 		above, all := strings.CutSuffix(pattern, "/...")
@@ -272,7 +315,7 @@ func covers(where string) func(pattern string) bool {
 	}
 }
 
-// TestCovers: a rule that matched nothing would forbid nothing.
+// TestCovers guards the rules themselves: a pattern that matched nothing would forbid nothing.
 func TestCovers(t *testing.T) {
 	for where, pattern := range map[string]string{"drill": "drill/...", "drill/c10d": "drill/...", "checks/fix": "checks/fix"} {
 		if !covers(where)(pattern) {
@@ -287,14 +330,42 @@ func TestCovers(t *testing.T) {
 }
 
 type goPackage struct {
-	ImportPath, Name string
-	Imports          []string // of the package itself, without its tests
-	Deps             []string // and of what these import
+	ImportPath, Dir string
+	Imports         []string // of the package itself, without its tests
+	Deps            []string // its imports and theirs
+}
+
+// below returns the path of the package below the module, "." for its root.
+func (p goPackage) below() string {
+	if p.ImportPath == "preflight" {
+		return "."
+	}
+	return strings.TrimPrefix(p.ImportPath, "preflight/")
+}
+
+// lines counts the lines of the package's Go files, for every system, tests not counted.
+func (p goPackage) lines(t *testing.T) (lines int) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(p.Dir, "*.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s: no Go files: %v", p.ImportPath, err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines += bytes.Count(text, []byte("\n"))
+	}
+	return lines
 }
 
 func packages(t *testing.T) []goPackage {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-json=ImportPath,Name,Imports,Deps", "./...").Output()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,Imports,Deps", "./...").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
