@@ -41,8 +41,8 @@ var judging = []string{
 
 // Of ours, what a finished report is made of.
 var finished = []string{
-	"checks", "checks/agreement", "checks/catalogue", "checks/compare", "checks/fix", "checks/hang", "checks/store",
-	"explain", "facts", "facts/bounded", "hostfile", "launch", "launch/dsconfig", "launch/nccl", "secret",
+	"checks", "checks/agreement", "checks/catalogue", "checks/compare", "checks/fix", "diagnose/hang", "diagnose/rendezvous",
+	"explain", "facts", "facts/bounded", "hostfile", "launch", "launch/dsconfig", "launch/nccl", "internal/secret",
 }
 
 const (
@@ -58,47 +58,47 @@ const (
 var rules = []rule{
 	{"hostfile", 1644, nil, nil, "the grammar stands alone: it is what everything else starts from"},
 	{"facts", 3038, nil, acts, "facts are a vocabulary: whoever speaks it must not drag a room along"},
-	{"secret", 970, []string{"lazyregexp"}, acts, "what is a secret is one for everybody, whoever collects, keeps or shows it"},
+	{"internal/secret", 970, []string{"internal/lazyregexp"}, acts, "what is a secret is one for everybody, whoever collects, keeps or shows it"},
 	{"pickle", 243, nil, acts, "a file of somebody else's program is read and nothing of it is made or called"},
-	{"lazyregexp", 65, nil, nil, "what every node starts compiles only what it uses"},
-	{"hostsys", 1748, []string{"hostsys/limits"}, nil, "a machine is a machine to whoever runs on it: what it is asked for is not known here"},
-	{"hostsys/limits", 54, nil, []string{"os/exec"}, "what a machine has too little of is the same for whoever meets it, and what starts nothing asks too"},
+	{"internal/lazyregexp", 65, nil, nil, "what every node starts compiles only what it uses"},
+	{"internal/hostsys", 1748, []string{"internal/hostsys/limits"}, nil, "a machine is a machine to whoever runs on it: what it is asked for is not known here"},
+	{"internal/hostsys/limits", 54, nil, []string{"os/exec"}, "what a machine has too little of is the same for whoever meets it, and what starts nothing asks too"},
 
-	{"launch", 4215, []string{"facts", "hostfile", "launch/dsconfig", "secret"}, acts, byRule},
+	{"launch", 4228, []string{"facts", "hostfile", "launch/dsconfig", "internal/secret"}, acts, byRule},
 	{"launch/args", 2331, []string{"hostfile", "launch"}, acts, byRule},
 	{"launch/dsconfig", 1881, []string{"hostfile"}, acts, byRule},
 	{"launch/nccl", 2142, []string{"facts", "hostfile", "launch"}, acts, byRule},
 
 	{"facts/bounded", 83, nil, acts, "it counts values and knows none"},
-	{"remote", 3532, []string{"facts/bounded", "hostfile", "hostsys", "hostsys/limits", "lazyregexp", "secret"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
-	{"remote/ssh", 3611, []string{"hostfile", "hostsys", "remote"}, nil, "a carrier: it reaches a node, and what is said over it is not its business"},
-	{"remote/kubectl", 634, []string{"hostfile", "hostsys", "lazyregexp", "remote", "remote/broadcast"}, nil, "a carrier, as remote/ssh"},
+	{"remote", 3532, []string{"facts/bounded", "hostfile", "internal/hostsys", "internal/hostsys/limits", "internal/lazyregexp", "internal/secret"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
+	{"remote/ssh", 3611, []string{"hostfile", "internal/hostsys", "remote"}, nil, "a carrier: it reaches a node, and what is said over it is not its business"},
+	{"remote/kubectl", 634, []string{"hostfile", "internal/hostsys", "internal/lazyregexp", "remote", "remote/broadcast"}, nil, "a carrier, as remote/ssh"},
 	{"remote/meet", 597, []string{"hostfile", "remote"}, nil, "a carrier, as remote/ssh, and the other end of it"},
-	{"remote/broadcast", 1383, []string{"hostsys", "remote"}, nil, "what carriers of one program for many nodes share: it knows no engine by name"},
-	{"remote/mpirun", 390, []string{"hostfile", "hostsys", "remote", "remote/broadcast"}, nil, "a carrier, as remote/ssh"},
-	{"remote/srun", 358, []string{"hostfile", "hostsys", "remote", "remote/broadcast"}, nil, "a carrier, as remote/ssh"},
+	{"remote/broadcast", 1383, []string{"internal/hostsys", "remote"}, nil, "what carriers of one program for many nodes share: it knows no engine by name"},
+	{"remote/mpirun", 390, []string{"hostfile", "internal/hostsys", "remote", "remote/broadcast"}, nil, "a carrier, as remote/ssh"},
+	{"remote/srun", 358, []string{"hostfile", "internal/hostsys", "remote", "remote/broadcast"}, nil, "a carrier, as remote/ssh"},
 
-	{"probe", 186, []string{"facts", "hostsys", "probe/gpu", "probe/host", "probe/launch", "probe/machine", "probe/network", "probe/python"}, nil, looks},
-	{"probe/machine", 990, []string{"facts", "hostsys", "lazyregexp"}, nil, looks},
-	{"probe/host", 1397, []string{"facts", "hostsys", "lazyregexp", "probe/machine", "probe/startlimit"}, nil, looks},
-	{"probe/network", 1130, []string{"facts", "hostsys", "lazyregexp", "probe/machine"}, nil, looks},
-	{"probe/gpu", 2593, []string{"facts", "hostsys", "lazyregexp", "probe/machine", "probe/nvml"}, nil, looks},
-	{"probe/python", 1514, []string{"facts", "hostsys", "lazyregexp", "probe/machine"}, nil, looks},
-	{"probe/launch", 2055, []string{"facts", "hostsys", "hostsys/limits", "lazyregexp", "probe/machine", "secret"}, nil, looks},
-	{"probe/jobs", 744, []string{"facts", "hostsys", "probe/machine"}, []string{"os/exec"}, "what runs is looked at and never called: it opens /proc, cgroups and locks, and nothing else"},
+	{"probe", 186, []string{"facts", "internal/hostsys", "probe/gpu", "probe/host", "probe/launch", "probe/machine", "probe/network", "probe/python"}, nil, looks},
+	{"probe/machine", 990, []string{"facts", "internal/hostsys", "internal/lazyregexp"}, nil, looks},
+	{"probe/host", 1397, []string{"facts", "internal/hostsys", "internal/lazyregexp", "probe/machine", "probe/startlimit"}, nil, looks},
+	{"probe/network", 1130, []string{"facts", "internal/hostsys", "internal/lazyregexp", "probe/machine"}, nil, looks},
+	{"probe/gpu", 2593, []string{"facts", "internal/hostsys", "internal/lazyregexp", "probe/machine", "probe/nvml"}, nil, looks},
+	{"probe/python", 1514, []string{"facts", "internal/hostsys", "internal/lazyregexp", "probe/machine"}, nil, looks},
+	{"probe/launch", 2055, []string{"facts", "internal/hostsys", "internal/hostsys/limits", "internal/lazyregexp", "probe/machine", "internal/secret"}, nil, looks},
+	{"diagnose/jobs", 744, []string{"facts", "internal/hostsys", "probe/machine"}, []string{"os/exec"}, "what runs is looked at and never called: it opens /proc, cgroups and locks, and nothing else"},
 	{"probe/nvml", 1174, []string{"facts"}, nil, "it runs in a process of its own, which a driver may hang or kill"},
 	{"probe/startlimit", 40, nil, nil, "it runs before anything else of the program, and must cost it nothing"},
 
-	{"drill", 1498, []string{"drill/c10d", "drill/outcome", "facts", "hostsys"}, nil, tries},
+	{"drill", 1498, []string{"drill/c10d", "drill/outcome", "facts", "internal/hostsys"}, nil, tries},
 	{"drill/c10d", 1427, []string{"facts", "pickle"}, nil, tries},
-	{"drill/mesh", 1639, []string{"drill/outcome", "facts", "hostsys"}, nil, tries},
-	{"drill/smoke", 1169, []string{"facts", "hostsys"}, nil, tries},
-	{"drill/smoke/direct", 881, []string{"drill/smoke", "facts", "hostsys"}, nil, "it runs in a process of its own, which a library may hang or kill"},
-	{"drill/outcome", 138, []string{"facts", "hostsys"}, nil, tries},
+	{"drill/mesh", 1639, []string{"drill/outcome", "facts", "internal/hostsys"}, nil, tries},
+	{"drill/smoke", 1169, []string{"facts", "internal/hostsys"}, nil, tries},
+	{"drill/smoke/direct", 881, []string{"drill/smoke", "facts", "internal/hostsys"}, nil, "it runs in a process of its own, which a library may hang or kill"},
+	{"drill/outcome", 138, []string{"facts", "internal/hostsys"}, nil, tries},
 
-	{"fleet", 3511, []string{"drill/...", "facts", "fleet/agent", "hostfile", "hostsys", "launch", "launch/nccl", "probe", "remote", "secret"}, nil,
+	{"fleet", 3511, []string{"drill/...", "facts", "agent", "hostfile", "internal/hostsys", "launch", "launch/nccl", "probe", "remote", "internal/secret"}, nil,
 		"a run gathers: what it is judged by, and how it is shown, must not decide what is looked at"},
-	{"fleet/agent", 363, []string{"drill/...", "facts", "probe", "probe/jobs", "probe/nvml", "remote"}, nil, "it runs on nodes, which need nothing of launches, judging and rendering"},
+	{"agent", 363, []string{"drill/...", "facts", "probe", "diagnose/jobs", "probe/nvml", "remote"}, nil, "it runs on nodes, which need nothing of launches, judging and rendering"},
 
 	{"checks", 655, []string{"checks/fix", "facts", "hostfile", "launch", "launch/nccl"}, clock, "the types of judging, which every family and whoever shows its outcome shares"},
 	{"checks/compare", 753, []string{"checks", "facts", "hostfile"}, clock, leaf},
@@ -117,8 +117,8 @@ var rules = []rule{
 	{"checks/smoke", 1194, judging, clock, pure},
 	{"checks/knownbad", 556, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "launch", "launch/nccl"}, clock,
 		"what is known to fail is a table, held against facts: whoever adds an entry writes no code"},
-	{"checks/store", 443, append([]string{"checks/engine", "checks/hang"}, judging...), clock, "what stands at an endpoint is judged without a launch: no check of the catalogue runs"},
-	{"checks/hang", 1496, append([]string{"checks/engine"}, judging...), clock, "a job that hangs is judged by what runs, without a launch: no check of the catalogue runs"},
+	{"diagnose/rendezvous", 443, append([]string{"checks/engine", "diagnose/hang"}, judging...), clock, "what stands at an endpoint is judged without a launch: no check of the catalogue runs"},
+	{"diagnose/hang", 1496, append([]string{"checks/engine"}, judging...), clock, "a job that hangs is judged by what runs, without a launch: no check of the catalogue runs"},
 	{"checks/agreement", 2822, []string{"checks", "checks/compare", "checks/fix", "checks/names", "checks/remedy", "facts", "hostfile", "launch"}, clock,
 		"what a team has stated or recorded is held against facts, whatever a family makes of them"},
 	{"checks/advice", 282, judging, clock, "advice is what this run has proven: it asks the proof, not a family"},
@@ -128,14 +128,14 @@ var rules = []rule{
 		clock, "a list: whoever needs one check needs no other"},
 
 	{"explain/flight", 658, []string{"facts", "pickle"}, clock, "what ranks recorded is compared; what it means for a launch is not known here"},
-	{"explain", 4120, []string{"checks", "checks/catalogue", "explain/flight", "secret"}, acts, "a log is read as it is handed over; nothing is opened, reached or run"},
+	{"explain", 4120, []string{"checks", "checks/catalogue", "explain/flight", "internal/secret"}, acts, "a log is read as it is handed over; nothing is opened, reached or run"},
 
 	{"report", 3874, finished, acts, draws},
 	{"report/ci", 1098, append([]string{"report"}, finished...), acts, draws},
 	{"report/html", 1632, append([]string{"report"}, finished...), acts, draws},
 	{"report/formats", 179, []string{"checks", "report", "report/ci", "report/html"}, acts, draws},
 
-	{".", 337, []string{"checks/...", "facts", "fleet/...", "hostfile", "hostsys", "launch/...", "probe", "remote/...", "secret"}, nil,
+	{".", 337, []string{"checks/...", "facts", "diagnose/...", "fleet", "hostfile", "internal/hostsys", "launch/...", "probe", "remote/...", "internal/secret"}, nil,
 		"the story of a run: flags and rendering are whoever's who tells it"},
 
 	{"cmd/preflight/internal/usage", 78, []string{"checks/compare", "checks/fix"}, nil, "what is wrong with a command line, in words"},
@@ -146,20 +146,21 @@ var rules = []rule{
 	{"cmd/preflight/internal/closed", 45, nil, []string{"os/exec", "net"}, "it asks one thing, before anything else runs"},
 	{"cmd/preflight/internal/edit", 191, nil, acts, "a text of JSON is edited whatever it says"},
 	{"cmd/preflight/internal/baseline", 95, []string{"checks", "checks/agreement", "cmd/preflight/internal/edit", "facts", "report"}, acts, "what a baseline takes is text in and text out"},
-	{"cmd/preflight/internal/progress", 555, []string{".", "fleet", "hostfile", "remote", "report", "secret"}, nil, "what is shown while a run is under way, which it must not change"},
+	{"cmd/preflight/internal/progress", 555, []string{".", "fleet", "hostfile", "remote", "report", "internal/secret"}, nil, "what is shown while a run is under way, which it must not change"},
 
 	{"testhosts/...", 6749, []string{"hostfile", "testhosts/..."}, nil, "a stand-in that uses our own code would agree with its mistakes"},
 
 	{"portable", 49, nil, nil, "it is linked into what must start on any glibc"},
 	{"examples", 0, nil, nil, "tests alone: examples are used as their readers use them, from outside"},
 	{"packaging", 11, nil, nil, "tests alone: packages are looked at from outside"},
+	{"e2e", 8, nil, nil, "tests alone: whole runs are seen as users see them, from outside"},
 	{"oracle", 15, nil, nil, "tests alone: the real thing says whether we are right"},
 }
 
 // launching are what only the launching machine has a use for: every node is sent, verifies
 // and starts whatever else is linked into an agent.
 var launching = []string{
-	"preflight", "preflight/checks/...", "preflight/explain", "preflight/fleet", "preflight/hostfile/...", "preflight/launch/...",
+	"preflight", "preflight/checks/...", "preflight/diagnose/hang", "preflight/diagnose/rendezvous", "preflight/explain", "preflight/fleet", "preflight/hostfile/...", "preflight/launch/...",
 	"preflight/remote/broadcast", "preflight/remote/kubectl", "preflight/remote/meet", "preflight/remote/mpirun", "preflight/remote/ssh", "preflight/remote/srun", "preflight/report/...", "preflight/cmd/...",
 	"crypto/tls", "golang.org/x/crypto/...", "html/...", "net/http/...", "testing/...", "text/template/...",
 	"github.com/hashicorp/go-multierror", "github.com/spf13/...", "go.yaml.in/...", "gopkg.in/...",
@@ -187,14 +188,14 @@ var programs = []programRule{
 
 // testOnly are the packages that only tests import, with their lines as in rule.
 var testOnly = map[string]int{
-	"checks/fix/sandbox":     113,
-	"checks/fleettest":       643,
-	"launch/launchtest":      54,
-	"probe/fixture":          127,
-	"remote/carriertest":     251,
-	"remote/fixture":         300,
-	"report/internal/sample": 321,
-	"secret/secrettest":      393,
+	"testhosts/sandbox":     113,
+	"testhosts/fleettest":   643,
+	"testhosts/launchtest":  54,
+	"testhosts/probetest":   127,
+	"testhosts/carriertest": 251,
+	"testhosts/remotetest":  300,
+	"testhosts/reporttest":  321,
+	"testhosts/secrettest":  393,
 }
 
 // onlyIn are packages that one place uses for all: to import them elsewhere would be to do the same twice.

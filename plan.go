@@ -17,7 +17,7 @@ import (
 	"preflight/facts"
 	"preflight/fleet"
 	"preflight/hostfile"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"preflight/launch"
 	"preflight/launch/args"
 	"preflight/probe"

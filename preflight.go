@@ -17,13 +17,13 @@ import (
 	"preflight/checks"
 	"preflight/checks/catalogue"
 	"preflight/checks/engine"
-	"preflight/checks/hang"
-	"preflight/checks/store"
+	"preflight/diagnose/hang"
+	"preflight/diagnose/rendezvous"
 	"preflight/facts"
 	"preflight/fleet"
+	"preflight/internal/secret"
 	"preflight/launch"
 	"preflight/remote"
-	"preflight/secret"
 )
 
 // Job is everything one run needs.
@@ -76,20 +76,20 @@ func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 // node of the launch (there may be none), and judges it. Whoever is there is
 // asked nothing that could disturb a running job. Where nodes show processes of a job that
 // meets there, it is judged too.
-func AskEndpoint(ctx context.Context, job Job, endpoint string) store.Report {
-	report := store.Report{Schema: checks.Schema, Endpoint: endpoint, Nodes: []store.Node{}}
+func AskEndpoint(ctx context.Context, job Job, endpoint string) rendezvous.Report {
+	report := rendezvous.Report{Schema: checks.Schema, Endpoint: endpoint, Nodes: []rendezvous.Node{}}
 	var nodes []fleet.Asked
 	report.Here, nodes = fleet.AskEndpoint(ctx, job.work(), endpoint)
 	var running []hang.Node
 	for _, node := range nodes {
-		report.Nodes = append(report.Nodes, store.Node{Node: node.Node, Seen: node.Seen, Lost: node.Lost})
+		report.Nodes = append(report.Nodes, rendezvous.Node{Node: node.Node, Seen: node.Seen, Lost: node.Lost})
 		running = append(running, hang.Node{Node: node.Node, Jobs: node.Jobs, Lost: cmp.Or(node.JobsLost, node.Lost)})
 	}
 	if found := judgeHang(ctx, job, running, endpoint); found.World > 0 {
 		report.Job = &found
 	}
 	report.Interrupted = ctx.Err() != nil
-	store.Judge(&report, job.Plan.Prediction.SSHPort)
+	rendezvous.Judge(&report, job.Plan.Prediction.SSHPort)
 	return report
 }
 

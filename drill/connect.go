@@ -22,7 +22,7 @@ import (
 
 	"preflight/drill/outcome"
 	"preflight/facts"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 )
 
 // reachTime is for reaching an endpoint, all its addresses together. One lost

@@ -14,7 +14,7 @@ import (
 
 	"preflight/drill/outcome"
 	"preflight/facts"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 )
 
 // takesNoCall is a port on which no call is answered: a listener whose queue is full.

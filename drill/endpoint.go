@@ -17,7 +17,7 @@ import (
 	"preflight/drill/c10d"
 	"preflight/drill/outcome"
 	"preflight/facts"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 
 	"preflight/drill/c10d"
 	"preflight/facts"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 )
 
 // gatherTime is for one connection to a store that has just answered.

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"preflight/facts"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 )
 
 // hubScript goes to the Hub. It travels on a command line, and leaves no file.

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"preflight/facts"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 )
 
 const (

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"preflight/facts"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 )
 
 // Rehearsal is a run of pdsh as DeepSpeed will start it.

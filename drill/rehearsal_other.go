@@ -6,7 +6,7 @@ package drill
 
 import (
 	"os"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"syscall"
 	"time"
 )

@@ -19,7 +19,7 @@ import (
 	"preflight/drill/c10d"
 	"preflight/drill/outcome"
 	"preflight/facts"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 )
 
 // lastWords is what a join that is still waiting leaves of its time, to take the

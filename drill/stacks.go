@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/procfs"
 
 	"preflight/facts"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"time"
 
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 )
 
 // Turn is one of a whole run, that a node has for it.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"preflight/facts"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 )
 
 // freePort is one that nobody holds at this moment.

@@ -30,7 +30,7 @@ import (
 	"golang.org/x/text/transform"
 
 	"preflight/explain/flight"
-	"preflight/secret"
+	"preflight/internal/secret"
 )
 
 // Source is one log.

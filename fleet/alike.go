@@ -11,8 +11,8 @@ import (
 
 	faster "github.com/go-json-experiment/json" // than encoding/json by more than half: what nodes tell is most of what is decoded
 
+	"preflight/agent"
 	"preflight/facts"
-	"preflight/fleet/agent"
 )
 
 // alike has what several nodes told alike decoded and kept once: of a thousand machines that were set

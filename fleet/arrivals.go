@@ -6,8 +6,8 @@ import (
 	"context"
 	"time"
 
+	"preflight/agent"
 	"preflight/facts"
-	"preflight/fleet/agent"
 	"preflight/remote"
 )
 

@@ -7,9 +7,9 @@ import (
 	"net/netip"
 	"slices"
 
+	"preflight/agent"
 	"preflight/drill/mesh"
 	"preflight/facts"
-	"preflight/fleet/agent"
 	"preflight/launch"
 )
 

@@ -11,10 +11,10 @@ import (
 	"sync"
 	"time"
 
+	"preflight/agent"
 	"preflight/drill"
 	"preflight/facts"
-	"preflight/fleet/agent"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"preflight/remote"
 )
 

@@ -16,9 +16,9 @@ import (
 	"sync"
 	"time"
 
+	"preflight/agent"
 	"preflight/facts"
-	"preflight/fleet/agent"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"preflight/launch"
 	"preflight/probe"
 	"preflight/remote"

@@ -19,10 +19,10 @@ import (
 	"testing"
 	"time"
 
+	"preflight/agent"
 	"preflight/facts"
-	"preflight/fleet/agent"
 	"preflight/hostfile"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"preflight/launch"
 	"preflight/probe"
 	"preflight/remote"

@@ -8,8 +8,8 @@ import (
 	"net"
 	"slices"
 
+	"preflight/agent"
 	"preflight/facts"
-	"preflight/fleet/agent"
 	"preflight/remote"
 )
 

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/agent"
 	"preflight/drill"
 	"preflight/facts"
-	"preflight/fleet/agent"
-	"preflight/secret"
+	"preflight/internal/secret"
 )
 
 func (r *run) noHub() string { return r.Prediction.NoFetching(r.members.nodes()) }

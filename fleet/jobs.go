@@ -7,11 +7,11 @@ import (
 	"slices"
 	"time"
 
+	"preflight/agent"
 	"preflight/drill"
 	"preflight/facts"
-	"preflight/fleet/agent"
 	"preflight/hostfile"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"preflight/remote"
 )
 

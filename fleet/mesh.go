@@ -13,11 +13,11 @@ import (
 	"sync"
 	"time"
 
+	"preflight/agent"
 	"preflight/drill"
 	"preflight/drill/mesh"
 	"preflight/facts"
-	"preflight/fleet/agent"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"preflight/launch"
 	"preflight/launch/nccl"
 )

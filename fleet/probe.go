@@ -14,10 +14,10 @@ import (
 	"sync"
 	"time"
 
+	"preflight/agent"
 	"preflight/facts"
-	"preflight/fleet/agent"
 	"preflight/hostfile"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"preflight/launch"
 	"preflight/probe"
 	"preflight/remote"

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"preflight/agent"
 	"preflight/facts"
-	"preflight/fleet/agent"
 	"preflight/launch"
 	"preflight/probe"
 )

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"sync"
 
+	"preflight/agent"
 	"preflight/drill/mesh"
 	"preflight/facts"
-	"preflight/fleet/agent"
 	"preflight/launch/nccl"
 )
 

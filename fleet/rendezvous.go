@@ -11,9 +11,9 @@ import (
 	"strconv"
 	"time"
 
+	"preflight/agent"
 	"preflight/drill"
 	"preflight/facts"
-	"preflight/fleet/agent"
 	"preflight/launch"
 	"preflight/launch/nccl"
 	"preflight/remote"

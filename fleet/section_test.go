@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"preflight/agent"
 	"preflight/facts"
-	"preflight/fleet/agent"
 	"preflight/probe"
 )
 

@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"time"
 
+	"preflight/agent"
 	"preflight/drill/smoke"
 	"preflight/facts"
-	"preflight/fleet/agent"
 	"preflight/launch"
 	"preflight/launch/nccl"
 )

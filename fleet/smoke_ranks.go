@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"preflight/agent"
 	"preflight/drill/smoke"
 	"preflight/facts"
-	"preflight/fleet/agent"
 	"preflight/launch"
 )
 

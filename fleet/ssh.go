@@ -9,9 +9,9 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"preflight/agent"
 	"preflight/drill"
 	"preflight/facts"
-	"preflight/fleet/agent"
 	"preflight/hostfile"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/launch/launchtest"
+	"preflight/testhosts/launchtest"
 )
 
 func TestSharedAddresses(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 
 	"preflight/facts"
 	"preflight/hostfile"
-	"preflight/launch/launchtest"
+	"preflight/testhosts/launchtest"
 )
 
 func TestGPUsUsed(t *testing.T) {

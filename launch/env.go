@@ -13,7 +13,7 @@ import (
 
 	"preflight/facts"
 	"preflight/hostfile"
-	"preflight/secret"
+	"preflight/internal/secret"
 )
 
 const (

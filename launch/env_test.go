@@ -11,8 +11,8 @@ import (
 
 	"preflight/facts"
 	"preflight/hostfile"
-	"preflight/launch/launchtest"
-	"preflight/secret"
+	"preflight/internal/secret"
+	"preflight/testhosts/launchtest"
 )
 
 // shown is "NAME=VALUE" of every setting.

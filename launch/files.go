@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"preflight/facts"
-	"preflight/secret"
+	"preflight/internal/secret"
 )
 
 const maxFiles = 32

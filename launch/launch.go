@@ -20,8 +20,8 @@ import (
 
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/secret"
 	"preflight/launch/dsconfig"
-	"preflight/secret"
 )
 
 // DefaultMasterPort is torch's rendezvous port unless --master_port says

@@ -11,7 +11,7 @@ import (
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch/dsconfig"
-	"preflight/launch/launchtest"
+	"preflight/testhosts/launchtest"
 )
 
 // hosts are w1, w2, … with that many slots each.

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"preflight/hostfile"
-	"preflight/secret"
+	"preflight/internal/secret"
 )
 
 // notes are the ways in which the command does something else than it seems to,

@@ -10,7 +10,7 @@ import (
 
 	"preflight/facts"
 	"preflight/hostfile"
-	"preflight/secret"
+	"preflight/internal/secret"
 )
 
 // pdshCommand has pdsh run launch.py on every host. All that follows the options

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/launch/launchtest"
+	"preflight/testhosts/launchtest"
 )
 
 // pytorch/pytorch, _matches_machine_hostname of 1.13, 2.0, 2.4 and 2.15.

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/launch/launchtest"
+	"preflight/testhosts/launchtest"
 )
 
 // deepspeed/launcher/runner.py, main, and deepspeed/comm/comm.py, mpi_discovery,

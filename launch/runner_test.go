@@ -10,7 +10,7 @@ import (
 
 	"preflight/facts"
 	"preflight/hostfile"
-	"preflight/launch/launchtest"
+	"preflight/testhosts/launchtest"
 )
 
 // job is a command of two hosts that leaves nothing open.

@@ -15,10 +15,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"preflight/diagnose/jobs"
 	"preflight/drill"
 	"preflight/facts"
 	"preflight/probe"
-	"preflight/probe/jobs"
 )
 
 // TestGathering: of a real torchrun that waits for another the place in its job and what it has

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"preflight/checks/hang"
+	"preflight/diagnose/hang"
 )
 
 // late has the rank on w2 wait before it imports anything, until there is a file.

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"preflight/facts"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"preflight/probe/machine"
 )
 

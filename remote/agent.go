@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"preflight/facts/bounded"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 )
 
 // DefaultAgentLife is how long an agent lives at most when Options.AgentLife is

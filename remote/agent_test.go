@@ -19,11 +19,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"preflight/remote/fixture"
+	"preflight/testhosts/remotetest"
 )
 
 // talking is an agent on a node of its own.
-func talking(t *testing.T, n *fixture.Node) *Agent {
+func talking(t *testing.T, n *remotetest.Node) *Agent {
 	t.Helper()
 	agent, _, err := start(t, n, 20*time.Second)
 	if err != nil {
@@ -33,8 +33,8 @@ func talking(t *testing.T, n *fixture.Node) *Agent {
 }
 
 func TestCallsShareAnAgent(t *testing.T) {
-	fixture.NoLeaks(t)
-	agent := talking(t, &fixture.Node{})
+	remotetest.NoLeaks(t)
+	agent := talking(t, &remotetest.Node{})
 	var all sync.WaitGroup
 	for i := range 20 {
 		all.Go(func() {
@@ -63,22 +63,22 @@ func TestCallsShareAnAgent(t *testing.T) {
 		t.Errorf("closing again: %v", err)
 	}
 	var lost *Error
-	if err := agent.Call(t.Context(), "echo", nil, fixture.Nothing); !errors.As(err, &lost) || lost.Cause != Interrupted {
+	if err := agent.Call(t.Context(), "echo", nil, remotetest.Nothing); !errors.As(err, &lost) || lost.Cause != Interrupted {
 		t.Errorf("calling a closed agent: %v, want interrupted", err)
 	}
 }
 
 // What a method reports is its own; the node is well.
 func TestMethodsThatFail(t *testing.T) {
-	fixture.NoLeaks(t)
-	agent := talking(t, &fixture.Node{})
+	remotetest.NoLeaks(t)
+	agent := talking(t, &remotetest.Node{})
 	for method, c := range map[string]struct{ params, want string }{
 		"fail":    {"", `no luck\x1b[31m`},
 		"panic":   {"", "panic panicked: oh"},
 		"missing": {"", `no method is called "missing"`},
 		"big":     {"9000000 1", "part big: larger than the 1 MiB one line may have"},
 	} {
-		err := agent.Call(t.Context(), method, c.params, fixture.Nothing)
+		err := agent.Call(t.Context(), method, c.params, remotetest.Nothing)
 		var lost *Error
 		if err == nil || errors.As(err, &lost) || err.Error() != c.want {
 			t.Errorf("%s: got %v, want %s", method, err, c.want)
@@ -90,8 +90,8 @@ func TestMethodsThatFail(t *testing.T) {
 // said to be so; the rest of the answer is there, with the part that ends it, and the node is well. What is no JSON is its
 // receiver's to refuse, and costs the others nothing.
 func TestTooMuchOfAPart(t *testing.T) {
-	fixture.NoLeaks(t)
-	agent := talking(t, &fixture.Node{})
+	remotetest.NoLeaks(t)
+	agent := talking(t, &remotetest.Node{})
 	part := func(name, body string) string {
 		return `@@preflight {"node":"w1","id":1,"part":"` + name + `"}` + "\t" + body + "\n"
 	}
@@ -114,7 +114,7 @@ func TestTooMuchOfAPart(t *testing.T) {
 			t.Errorf("%s: %v, want %q", part, got, want)
 		}
 	}
-	if err := agent.Call(t.Context(), "echo", "again", fixture.Nothing); err != nil {
+	if err := agent.Call(t.Context(), "echo", "again", remotetest.Nothing); err != nil {
 		t.Errorf("the call after: %v", err)
 	}
 }
@@ -144,7 +144,7 @@ func TestHostileAnswerIsCheap(t *testing.T) {
 
 // A beat to come would keep a dead agent in memory, with its connection.
 func TestDeadAgentHasNoBeat(t *testing.T) {
-	agent := talking(t, &fixture.Node{})
+	agent := talking(t, &remotetest.Node{})
 	if err := agent.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -156,8 +156,8 @@ func TestDeadAgentHasNoBeat(t *testing.T) {
 }
 
 func TestEnvironmentOfAnAgent(t *testing.T) {
-	fixture.NoLeaks(t)
-	agent := talking(t, &fixture.Node{Env: []string{"LD_BIND_NOW=1", "GOGC=50"}})
+	remotetest.NoLeaks(t)
+	agent := talking(t, &remotetest.Node{Env: []string{"LD_BIND_NOW=1", "GOGC=50"}})
 	var got []string
 	if err := agent.Call(t.Context(), "environment", nil, func(_ string, body json.RawMessage) {
 		if err := json.Unmarshal(body, &got); err != nil {
@@ -178,7 +178,7 @@ func TestEnvironmentOfAnAgent(t *testing.T) {
 }
 
 func TestAgentsThatEndUnderACall(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	brief := 2 * time.Second
 	for name, c := range map[string]struct {
 		method, params string
@@ -203,23 +203,23 @@ func TestAgentsThatEndUnderACall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			agent := talking(t, &fixture.Node{Deaf: c.deaf})
+			agent := talking(t, &remotetest.Node{Deaf: c.deaf})
 			if c.limit == 0 {
 				c.limit = 20 * time.Second
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), c.limit)
 			defer cancel()
 			began := time.Now()
-			err := agent.Call(ctx, c.method, c.params, fixture.Nothing)
+			err := agent.Call(ctx, c.method, c.params, remotetest.Nothing)
 			took := time.Since(began)
-			if took > c.limit+fixture.Slack {
+			if took > c.limit+remotetest.Slack {
 				t.Errorf("took %s of %s", took, c.limit)
 			}
 			var lost *Error
 			if !errors.As(err, &lost) || lost.Stage != StageTalk || lost.Cause != c.cause || lost.Host != "w1" {
 				t.Fatalf("got %v, want talk: %s", err, c.cause)
 			}
-			if c.cause == Frozen && !fixture.Lasted(lost.Detail["after"], c.limit, took) {
+			if c.cause == Frozen && !remotetest.Lasted(lost.Detail["after"], c.limit, took) {
 				t.Errorf("detail after is %q, the limit was %s", lost.Detail["after"], c.limit)
 			}
 			for key, part := range c.detail {
@@ -228,7 +228,7 @@ func TestAgentsThatEndUnderACall(t *testing.T) {
 				}
 			}
 			if c.limit > brief {
-				if again := agent.Call(t.Context(), "echo", nil, fixture.Nothing); !errors.Is(again, err) {
+				if again := agent.Call(t.Context(), "echo", nil, remotetest.Nothing); !errors.Is(again, err) {
 					t.Errorf("the next call got %v, want %v", again, err)
 				}
 			}
@@ -239,14 +239,14 @@ func TestAgentsThatEndUnderACall(t *testing.T) {
 // Prose between answers is a stray background job; it costs nothing while the
 // answers come, and is the explanation when they do not.
 func TestProseBetweenAnswers(t *testing.T) {
-	fixture.NoLeaks(t)
-	agent := talking(t, &fixture.Node{})
-	if err := agent.Call(t.Context(), "print", "job done\nhalf a line", fixture.Nothing); err != nil {
+	remotetest.NoLeaks(t)
+	agent := talking(t, &remotetest.Node{})
+	if err := agent.Call(t.Context(), "print", "job done\nhalf a line", remotetest.Nothing); err != nil {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	err := agent.Call(ctx, "child", nil, fixture.Nothing)
+	err := agent.Call(ctx, "child", nil, remotetest.Nothing)
 	var lost *Error
 	if !errors.As(err, &lost) || lost.Cause != Garbage || lost.Detail["text"] != "job done" {
 		t.Errorf("got %v, want garbage: job done", err)
@@ -278,7 +278,7 @@ func child(t *testing.T, ctx context.Context, agent *Agent) (pid int, ended chan
 
 // However a call ends, nothing of it stays on the node.
 func TestNothingStaysBehind(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	for name, end := range map[string]func(agent *Agent, cancelCall, cancelReach func()){
 		"call given up":   func(_ *Agent, cancelCall, _ func()) { cancelCall() },
 		"agent closed":    func(agent *Agent, _, _ func()) { agent.Close() },
@@ -287,14 +287,14 @@ func TestNothingStaysBehind(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			agent := talking(t, &fixture.Node{})
+			agent := talking(t, &remotetest.Node{})
 			reach, cancelReach := context.WithCancel(t.Context())
 			agent.tieTo(reach)
 			call, cancelCall := context.WithCancel(t.Context())
 			defer cancelCall()
 			pid, ended := child(t, call, agent)
 			end(agent, cancelCall, cancelReach)
-			fixture.Gone(t, pid)
+			remotetest.Gone(t, pid)
 			err := <-ended
 			want := map[string]Cause{"connection lost": ConnectionLost, "call given up": Interrupted, "run interrupted": Interrupted}[name]
 			var lost *Error
@@ -302,8 +302,8 @@ func TestNothingStaysBehind(t *testing.T) {
 				t.Errorf("the call ended with %v, want %s", err, want)
 			}
 			if name != "call given up" {
-				fixture.Gone(t, agent.Hello.PID)
-			} else if err := agent.Call(t.Context(), "echo", nil, fixture.Nothing); err != nil {
+				remotetest.Gone(t, agent.Hello.PID)
+			} else if err := agent.Call(t.Context(), "echo", nil, remotetest.Nothing); err != nil {
 				t.Errorf("the agent is lost with one of its calls: %v", err)
 			}
 			cancelReach()
@@ -312,7 +312,7 @@ func TestNothingStaysBehind(t *testing.T) {
 }
 
 // beating is an agent on a node of its own whose beats and ours come every so often.
-func beating(t *testing.T, n *fixture.Node, every time.Duration) *Agent {
+func beating(t *testing.T, n *remotetest.Node, every time.Duration) *Agent {
 	t.Helper()
 	client := testClient(t)
 	client.options.Beat = every
@@ -326,13 +326,13 @@ func beating(t *testing.T, n *fixture.Node, every time.Duration) *Agent {
 
 // An agent that hears nothing ends with what it has started, and says why.
 func TestSilentHead(t *testing.T) {
-	fixture.NoLeaks(t)
-	agent := beating(t, &fixture.Node{}, time.Second) // what a busy machine may stand still for is less than half of its patience
+	remotetest.NoLeaks(t)
+	agent := beating(t, &remotetest.Node{}, time.Second) // what a busy machine may stand still for is less than half of its patience
 	pid, ended := child(t, t.Context(), agent)
 	agent.writing <- struct{}{} // taken, so that nothing is said any more
 	err := <-ended
-	fixture.Gone(t, pid)
-	fixture.Gone(t, agent.Hello.PID)
+	remotetest.Gone(t, pid)
+	remotetest.Gone(t, agent.Hello.PID)
 	var lost *Error
 	if !errors.As(err, &lost) || lost.Cause != ConnectionLost || !strings.Contains(lost.Error(), "lost on the way") {
 		t.Errorf("got %v", err)
@@ -342,16 +342,16 @@ func TestSilentHead(t *testing.T) {
 // A node that says nothing, neither itself nor its server, is given up before the
 // deadline of what it was asked. Where the server answers, the deadline decides.
 func TestSilentNode(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	for name, deaf := range map[string]bool{"frozen": true, "busy": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			agent := beating(t, &fixture.Node{Deaf: deaf}, 100*time.Millisecond)
+			agent := beating(t, &remotetest.Node{Deaf: deaf}, 100*time.Millisecond)
 			limit := map[bool]time.Duration{true: time.Minute, false: headPatience*agent.every + verdictTime + time.Second}[deaf]
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
 			var lost *Error
-			err := agent.Call(ctx, "stop", nil, fixture.Nothing)
+			err := agent.Call(ctx, "stop", nil, remotetest.Nothing)
 			if !errors.As(err, &lost) || (ctx.Err() == nil) != deaf || deaf && lost.Cause != Frozen {
 				t.Errorf("got %v, want it before the deadline: %v", err, deaf)
 			}
@@ -362,8 +362,8 @@ func TestSilentNode(t *testing.T) {
 
 // A call that is late says nothing about the node of an agent that was heard meanwhile.
 func TestLateIsNotLost(t *testing.T) {
-	fixture.NoLeaks(t)
-	agent := beating(t, &fixture.Node{}, time.Minute) // longer than any test: what is heard once counts to its end
+	remotetest.NoLeaks(t)
+	agent := beating(t, &remotetest.Node{}, time.Minute) // longer than any test: what is heard once counts to its end
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	_, ended := child(t, ctx, agent) // which has answered a part of it
@@ -371,23 +371,23 @@ func TestLateIsNotLost(t *testing.T) {
 	if lost := (*Error)(nil); !errors.Is(err, ErrNoAnswer) || errors.As(err, &lost) {
 		t.Errorf("got %v, want %v of it", err, ErrNoAnswer)
 	}
-	if err := agent.Call(t.Context(), "echo", nil, fixture.Nothing); err != nil {
+	if err := agent.Call(t.Context(), "echo", nil, remotetest.Nothing); err != nil {
 		t.Errorf("the next call got %v", err)
 	}
 }
 
 // An agent whose head node falls silent ends by its own clock.
 func TestAgentLife(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	client := testClient(t)
 	client.options.AgentLife = 300 * time.Millisecond
-	agent, failure := client.bootstrap(t.Context(), connect(t, &fixture.Node{}), "w1", &Trace{})
+	agent, failure := client.bootstrap(t.Context(), connect(t, &remotetest.Node{}), "w1", &Trace{})
 	if failure != nil {
 		t.Fatal(failure)
 	}
 	pid, ended := child(t, t.Context(), agent)
-	fixture.Gone(t, pid)
-	fixture.Gone(t, agent.Hello.PID)
+	remotetest.Gone(t, pid)
+	remotetest.Gone(t, agent.Hello.PID)
 	<-ended
 	var lost *Error
 	if err := agent.Close(); !errors.As(err, &lost) || lost.Cause != AgentExited || !strings.Contains(lost.Detail["stderr"], "time is up") {
@@ -398,8 +398,8 @@ func TestAgentLife(t *testing.T) {
 // TestClockOffset: a machine's clock is not ahead of itself, nor where we come to see that we have written long
 // after the node has answered that.
 func TestClockOffset(t *testing.T) {
-	fixture.NoLeaks(t)
-	node := &fixture.Node{}
+	remotetest.NoLeaks(t)
+	node := &remotetest.Node{}
 	talking(t, node)
 	for name, conn := range map[string]Connection{"at once": connect(t, node), "late": slowConnection{connect(t, node)}} {
 		agent, err := testClient(t).bootstrap(t.Context(), conn, "w1", &Trace{})

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 )
 
 // Each end of the wire says every so often that it is there, for a way that is cut

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"strings"
 	"time"
 )

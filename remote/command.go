@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"strings"
 	"sync"
 	"time"

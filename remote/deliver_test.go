@@ -23,13 +23,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/crypto/ssh"
 
-	"preflight/hostsys"
-	"preflight/remote/fixture"
+	"preflight/internal/hostsys"
+	"preflight/testhosts/remotetest"
 )
 
 func TestNoiseBeforeHelloIsToldAndHarmless(t *testing.T) {
-	fixture.NoLeaks(t)
-	n := &fixture.Node{Shell: []string{"/bin/sh", "-c", `printf 'Welcome\nto \033[31mw1\nno newline:'; exec /bin/sh -c "$0"`}}
+	remotetest.NoLeaks(t)
+	n := &remotetest.Node{Shell: []string{"/bin/sh", "-c", `printf 'Welcome\nto \033[31mw1\nno newline:'; exec /bin/sh -c "$0"`}}
 	agent, trace, err := start(t, n, 20*time.Second)
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +37,7 @@ func TestNoiseBeforeHelloIsToldAndHarmless(t *testing.T) {
 	ctx, cancel := hostsys.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	var lost *Error
-	if err := agent.Call(ctx, "stop", nil, fixture.Nothing); !errors.As(err, &lost) || lost.Cause != Frozen {
+	if err := agent.Call(ctx, "stop", nil, remotetest.Nothing); !errors.As(err, &lost) || lost.Cause != Frozen {
 		t.Errorf("a late call after a noisy login: %v, want frozen", err)
 	}
 	_ = syscall.Kill(agent.Hello.PID, syscall.SIGKILL)
@@ -49,10 +49,10 @@ func TestNoiseBeforeHelloIsToldAndHarmless(t *testing.T) {
 
 // Where preflight clean runs beside a delivery, its agent runs none the less.
 func TestDeliveryThatIsCleanedAway(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	tools := t.TempDir()
 	// It unpacks, and the first time removes that as soon as it may run.
-	fixture.Script(t, filepath.Join(tools, "gzip"), `/bin/gzip "$@" || exit
+	remotetest.Script(t, filepath.Join(tools, "gzip"), `/bin/gzip "$@" || exit
 mkdir `+tools+`/once 2>/dev/null || exit 0
 (while ! [ -x "$HOME"/.cache/preflight/preflight-*.* ]; do :; done; rm -f "$HOME"/.cache/preflight/*) >/dev/null 2>&1 &`)
 	for name, env := range map[string][]string{
@@ -60,7 +60,7 @@ mkdir `+tools+`/once 2>/dev/null || exit 0
 		"before it is opened":    {"PATH=" + tools + ":" + os.Getenv("PATH"), "XDG_RUNTIME_DIR=" + t.TempDir()},
 	} {
 		home := t.TempDir()
-		agent, _, err := start(t, &fixture.Node{Home: home, Env: env}, time.Minute)
+		agent, _, err := start(t, &remotetest.Node{Home: home, Env: env}, time.Minute)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -75,7 +75,7 @@ mkdir `+tools+`/once 2>/dev/null || exit 0
 // Nodes that share a home all start at once: one of them is sent the binary, and none may
 // see half a file.
 func TestConcurrentDeliveryToOneHome(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	const nodes = 12
 	home := t.TempDir()
 	client := testClient(t)
@@ -84,7 +84,7 @@ func TestConcurrentDeliveryToOneHome(t *testing.T) {
 	var delivered atomic.Int32
 	var all sync.WaitGroup
 	for i := range nodes {
-		connection := connect(t, &fixture.Node{Home: home})
+		connection := connect(t, &remotetest.Node{Home: home})
 		all.Go(func() {
 			ctx, cancel := hostsys.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -131,7 +131,7 @@ func tools(t *testing.T, without string, replaced map[string]string) string {
 	dir := t.TempDir()
 	for _, tool := range []string{"head", "gzip", "cat", "uname", "id", "ls", "mkdir", "chmod", "rm", "sh", "rmdir", "sha256sum"} {
 		if text, ok := replaced[tool]; ok {
-			fixture.Script(t, filepath.Join(dir, tool), text)
+			remotetest.Script(t, filepath.Join(dir, tool), text)
 		} else if tool != without {
 			if err := os.Symlink("/usr/bin/"+tool, filepath.Join(dir, tool)); err != nil {
 				t.Fatal(err)
@@ -142,8 +142,8 @@ func tools(t *testing.T, without string, replaced map[string]string) string {
 }
 
 func TestDeliveryWithoutGzip(t *testing.T) {
-	fixture.NoLeaks(t)
-	_, trace, err := start(t, (&fixture.Node{Env: []string{tools(t, "gzip", nil)}}), 20*time.Second)
+	remotetest.NoLeaks(t)
+	_, trace, err := start(t, (&remotetest.Node{Env: []string{tools(t, "gzip", nil)}}), 20*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestDeliveryWithoutGzip(t *testing.T) {
 // A home shared by machines of two kinds holds a binary for each; the node
 // picks its own.
 func TestNodePicksTheBinaryForItsMachine(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	other := map[string]string{"amd64": "aarch64", "arm64": "x86_64"}[runtime.GOARCH]
 	client := testClient(t)
 	own := client.options.Binaries
@@ -171,7 +171,7 @@ func TestNodePicksTheBinaryForItsMachine(t *testing.T) {
 		return b, err
 	}
 	client.offer = func() string { return offer(client.options.Binaries) }
-	n := &fixture.Node{Home: t.TempDir(), Env: []string{tools(t, "", map[string]string{"uname": "case $1 in -m) echo " + other + ";; *) echo Linux;; esac"})}}
+	n := &remotetest.Node{Home: t.TempDir(), Env: []string{tools(t, "", map[string]string{"uname": "case $1 in -m) echo " + other + ";; *) echo Linux;; esac"})}}
 	plant(t, n.Home, foreign, "exit 9")
 	for _, cold := range []bool{true, false} {
 		trace := &Trace{}
@@ -210,7 +210,7 @@ func stub(t *testing.T, text string) *Binary {
 func plant(t *testing.T, home, hash, text string) (path string) {
 	t.Helper()
 	path = filepath.Join(home, ".cache/preflight/preflight-"+hash)
-	fixture.Script(t, path, text)
+	remotetest.Script(t, path, text)
 	for _, private := range []string{path, filepath.Dir(path)} {
 		if err := os.Chmod(private, 0o700); err != nil {
 			t.Fatal(err)
@@ -225,7 +225,7 @@ const refuses = "echo cannot run generic programs >&2; exit 127"
 // A node without glibc gets the static binary. One that seems to have it is
 // found out by trying, each time anew, but keeps what did start.
 func TestNodeWithoutGlibcGetsTheStaticBinary(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	for name, c := range map[string]struct {
 		dynamic *Binary
 		warm    bool // the second start delivers something too
@@ -247,7 +247,7 @@ func TestNodeWithoutGlibcGetsTheStaticBinary(t *testing.T) {
 				return []*Binary{c.dynamic, static}, nil
 			}
 			client.offer = func() string { return offer(client.options.Binaries) }
-			n := &fixture.Node{Home: t.TempDir()}
+			n := &remotetest.Node{Home: t.TempDir()}
 			for _, pushed := range []bool{true, c.warm} {
 				trace := &Trace{}
 				agent, err := client.bootstrap(t.Context(), connect(t, n), "w1", trace)
@@ -279,7 +279,7 @@ func only(b *Binary) func(goos, arch string) ([]*Binary, error) {
 
 // failing is a login that must fail in a named way.
 type failing struct {
-	node     fixture.Node
+	node     remotetest.Node
 	cached   string // a script that is our binary, and lies in the home's cache
 	limit    time.Duration
 	binaries func(goos, arch string) ([]*Binary, error)
@@ -318,13 +318,13 @@ func (f *failing) try(t *testing.T) {
 		t.Fatal("it worked")
 	}
 	took := time.Since(began)
-	if worked := hostsys.Worked() - worked; worked > f.limit+fixture.Slack {
+	if worked := hostsys.Worked() - worked; worked > f.limit+remotetest.Slack {
 		t.Errorf("took %s of %s", worked, f.limit)
 	}
 	if err.Stage != f.stage || err.Cause != f.cause || err.Host != "w1" || !strings.Contains(err.Error(), f.text) {
 		t.Errorf("got %v\nwant %s: %s: …%s…", err, f.stage, f.cause, f.text)
 	}
-	if f.node.Deaf && !fixture.Lasted(err.Detail["after"], f.limit, took) {
+	if f.node.Deaf && !remotetest.Lasted(err.Detail["after"], f.limit, took) {
 		t.Errorf("detail after is %q, the limit was %s", err.Detail["after"], f.limit)
 	}
 	for key, part := range f.detail {
@@ -335,17 +335,17 @@ func (f *failing) try(t *testing.T) {
 }
 
 // loginShell is a login shell that runs a script; $0 in it is the command.
-func loginShell(text string) fixture.Node {
-	return fixture.Node{Shell: []string{"/bin/sh", "-c", text}}
+func loginShell(text string) remotetest.Node {
+	return remotetest.Node{Shell: []string{"/bin/sh", "-c", text}}
 }
 
 func TestLoginsThatFail(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	brief := 2 * time.Second
 	for name, f := range map[string]*failing{
 		"nologin":         {node: loginShell(`echo This account is currently not available.; exit 1`), stage: StageShell, cause: NoShell, detail: map[string]string{"output": "currently not available"}},
-		"false":           {node: fixture.Node{Shell: []string{"/bin/false"}}, stage: StageShell, cause: NoShell, text: "/bin/false", detail: map[string]string{"status": "1"}},
-		"missing shell":   {node: fixture.Node{Shell: []string{"/opt/zsh"}}, stage: StageShell, cause: NoShell, detail: map[string]string{"output": "/opt/zsh: No such file"}},
+		"false":           {node: remotetest.Node{Shell: []string{"/bin/false"}}, stage: StageShell, cause: NoShell, text: "/bin/false", detail: map[string]string{"status": "1"}},
+		"missing shell":   {node: remotetest.Node{Shell: []string{"/opt/zsh"}}, stage: StageShell, cause: NoShell, detail: map[string]string{"output": "/opt/zsh: No such file"}},
 		"forced command":  {node: loginShell(`echo "only backups here"; exit 1`), stage: StageShell, cause: ForcedCommand, detail: map[string]string{"output": "only backups"}},
 		"repeats command": {node: loginShell(`echo "not allowed: $0"; exit 1`), stage: StageShell, cause: ForcedCommand, text: "not allowed: exec /bin/sh"},
 		"repeats input":   {node: loginShell(`exec cat`), limit: brief, stage: StageShell, cause: ForcedCommand, text: "repeats"},
@@ -355,23 +355,23 @@ func TestLoginsThatFail(t *testing.T) {
 		"startup error":   {node: loginShell(`echo "/home/u/.bashrc: line 3: syntax error" >&2; exit 2`), stage: StageShell, cause: ShellBroken, detail: map[string]string{"output": ".bashrc: line 3"}},
 		"swallows all":    {node: loginShell(`cat >/dev/null; exec /bin/sh -c "$0"`), limit: brief, stage: StageShell, cause: ShellBroken, text: "startup file"},
 		"swallows a line": {node: loginShell(`read x; exec /bin/sh -c "$0"`), limit: brief, stage: StageShell, cause: ShellBroken},
-		"frozen":          {node: fixture.Node{Deaf: true, Shell: []string{"/bin/sh", "-c", "sleep 100"}}, limit: brief, stage: StageShell, cause: Frozen},
+		"frozen":          {node: remotetest.Node{Deaf: true, Shell: []string{"/bin/sh", "-c", "sleep 100"}}, limit: brief, stage: StageShell, cause: Frozen},
 		"floods":          {node: loginShell(`exec yes`), stage: StageShell, cause: TooMuch, detail: map[string]string{"limit": "64 KiB"}},
 		"floods a line":   {node: loginShell(`exec tr '\0' x </dev/zero`), stage: StageShell, cause: TooMuch},
 		"floods stderr":   {node: loginShell(`exec yes >&2`), stage: StageShell, cause: TooMuch, detail: map[string]string{"limit": "messages"}},
 		"killed shell":    {node: loginShell(`kill -9 $$`), stage: StageShell, cause: ShellBroken, text: "SIGKILL"},
-		"no exec":         {node: fixture.Node{Refuse: true}, stage: StageSession, cause: SessionRefused, text: "runs no commands"},
-		"no status":       {node: fixture.Node{Exec: func(string, ssh.Channel) int { return -1 }}, stage: StageShell, cause: ShellBroken, text: "without an exit status"},
-		"swallows name":   {node: fixture.Node{Exec: func(_ string, c ssh.Channel) int { c.Write([]byte("@@preflight shell\n")); return -1 }}, stage: StageShell, cause: ShellBroken, text: "nothing to read"},
+		"no exec":         {node: remotetest.Node{Refuse: true}, stage: StageSession, cause: SessionRefused, text: "runs no commands"},
+		"no status":       {node: remotetest.Node{Exec: func(string, ssh.Channel) int { return -1 }}, stage: StageShell, cause: ShellBroken, text: "without an exit status"},
+		"swallows name":   {node: remotetest.Node{Exec: func(_ string, c ssh.Channel) int { c.Write([]byte("@@preflight shell\n")); return -1 }}, stage: StageShell, cause: ShellBroken, text: "nothing to read"},
 	} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); f.try(t) })
 	}
 }
 
 func TestBinariesThatDoNotStart(t *testing.T) {
-	fixture.NoLeaks(t)
-	machine := func(system, arch string) fixture.Node {
-		return fixture.Node{Env: []string{tools(t, "", map[string]string{"uname": "case $1 in -m) echo " + arch + ";; *) echo " + system + ";; esac"})}}
+	remotetest.NoLeaks(t)
+	machine := func(system, arch string) remotetest.Node {
+		return remotetest.Node{Env: []string{tools(t, "", map[string]string{"uname": "case $1 in -m) echo " + arch + ";; *) echo " + system + ";; esac"})}}
 	}
 	wrong := func(goos, arch string) ([]*Binary, error) {
 		b, err := Own(goos, arch)
@@ -384,19 +384,19 @@ func TestBinariesThatDoNotStart(t *testing.T) {
 	for name, f := range map[string]*failing{
 		"machine":     {node: machine("Linux", "riscv64"), stage: StageDeliver, cause: WrongArch, detail: map[string]string{"arch": "riscv64", "want": runtime.GOARCH}, text: "`make cross ARCHES=riscv64`"},
 		"system":      {node: machine("FreeBSD", "amd64"), stage: StageDeliver, cause: WrongOS, detail: map[string]string{"os": "FreeBSD"}},
-		"no head":     {node: fixture.Node{Env: []string{tools(t, "head", nil)}}, stage: StageDeliver, cause: NoUnpacker},
+		"no head":     {node: remotetest.Node{Env: []string{tools(t, "head", nil)}}, stage: StageDeliver, cause: NoUnpacker},
 		"other bytes": {binaries: wrong, stage: StageStart, cause: AgentExited, detail: map[string]string{"status": "1", "stderr": "what arrived has SHA-256"}},
 		"old libc":    {cached: `echo "$0: /lib/libc.so.6: version \"GLIBC_2.34\" not found (required by $0)" >&2; exit 1`, stage: StageStart, cause: LibcTooOld, detail: map[string]string{"message": "GLIBC_2.34"}},
 		"no loader":   {binaries: only(&Binary{Hash: "h", Loader: "/lib/ld-none.so.1"}), stage: StageStart, cause: LibcTooOld, detail: map[string]string{"message": "/lib/ld-none.so.1"}, text: "make cross"},
 		"stub loader": {binaries: only(stub(t, refuses)), stage: StageStart, cause: LibcTooOld, detail: map[string]string{"message": "cannot run"}, text: "make cross"},
-		"binds now":   {binaries: only(stub(t, "exit ${LD_BIND_NOW:-3}")), node: fixture.Node{Env: []string{"LD_BIND_NOW=1"}}, stage: StageStart, cause: AgentExited, detail: map[string]string{"status": "3"}},
+		"binds now":   {binaries: only(stub(t, "exit ${LD_BIND_NOW:-3}")), node: remotetest.Node{Env: []string{"LD_BIND_NOW=1"}}, stage: StageStart, cause: AgentExited, detail: map[string]string{"status": "3"}},
 		"lost loader": {cached: `exit 127`, stage: StageStart, cause: LibcTooOld, text: "loader"},
 		"other kind":  {cached: `echo "Exec format error" >&2; exit 126`, stage: StageStart, cause: WrongArch, text: "make cross"},
 		"refused":     {cached: `echo "sh: 1: exec: $0: Operation not permitted" >&2; exit 126`, stage: StageStart, cause: NoExec, text: "not permitted"},
 		"killed":      {cached: `kill -9 $$`, stage: StageStart, cause: AgentKilled, detail: map[string]string{"signal": "KILL"}},
 		"exits":       {cached: `echo oh dear >&2; exit 3`, stage: StageStart, cause: AgentExited, detail: map[string]string{"status": "3", "stderr": "oh dear"}},
 		"hangs":       {cached: `exec sleep 100`, limit: 2 * time.Second, stage: StageStart, cause: Frozen, text: "the server answers"},
-		"frozen":      {cached: `exec sleep 100`, limit: 2 * time.Second, node: fixture.Node{Deaf: true}, stage: StageStart, cause: Frozen, text: "not even from the server"},
+		"frozen":      {cached: `exec sleep 100`, limit: 2 * time.Second, node: remotetest.Node{Deaf: true}, stage: StageStart, cause: Frozen, text: "not even from the server"},
 		"cut":         {cached: says(`@@preflight {"hello":{"bui`), stage: StageStart, cause: Truncated},
 		"garbage":     {cached: says(`@@preflight \033]0;gotcha\n`), stage: StageStart, cause: Garbage, detail: map[string]string{"text": `\x1b]0;gotcha`}},
 		"insatiable":  {cached: `machine=$(uname -m); me=$(readlink $0); while echo "@@preflight need Linux $machine gzip ${me##*-} - /d"; do :; done`, limit: 4 * time.Second, stage: StageStart, cause: Garbage, text: "need Linux"},
@@ -408,10 +408,10 @@ func TestBinariesThatDoNotStart(t *testing.T) {
 }
 
 func TestReachEndsWithItsCaller(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(300*time.Millisecond, cancel)
-	n := &fixture.Node{Shell: []string{"/bin/sh", "-c", "sleep 100"}}
+	n := &remotetest.Node{Shell: []string{"/bin/sh", "-c", "sleep 100"}}
 	_, err := testClient(t).bootstrap(ctx, connect(t, n), "w1", &Trace{})
 	if err == nil || err.Cause != Interrupted || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want interrupted", err)
@@ -419,9 +419,9 @@ func TestReachEndsWithItsCaller(t *testing.T) {
 }
 
 func TestConnectionLostBeforeHello(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	var client Connection
-	n := &fixture.Node{Exec: func(string, ssh.Channel) int { client.Close(); return -1 }}
+	n := &remotetest.Node{Exec: func(string, ssh.Channel) int { client.Close(); return -1 }}
 	client = connect(t, n)
 	_, err := testClient(t).bootstrap(t.Context(), client, "w1", &Trace{})
 	if err == nil || err.Cause != ConnectionLost {

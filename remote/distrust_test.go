@@ -16,13 +16,13 @@ import (
 	"testing"
 	"time"
 
-	"preflight/remote/fixture"
+	"preflight/testhosts/remotetest"
 )
 
 // warm is a node that our binary lies on, at path.
-func warm(t *testing.T) (n *fixture.Node, path string) {
+func warm(t *testing.T) (n *remotetest.Node, path string) {
 	t.Helper()
-	n = &fixture.Node{Home: t.TempDir(), Env: []string{"XDG_RUNTIME_DIR=" + t.TempDir()}}
+	n = &remotetest.Node{Home: t.TempDir(), Env: []string{"XDG_RUNTIME_DIR=" + t.TempDir()}}
 	agent, trace, err := start(t, n, 20*time.Second)
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +34,7 @@ func warm(t *testing.T) (n *fixture.Node, path string) {
 // What bears the name of our binary and is not our binary, or may be another's the next
 // moment, is not run: it is delivered again, once, and the trace says why.
 func TestWhatIsNotOursIsDeliveredAgain(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	must := func(err error) {
 		if err != nil {
 			t.Error(err)
@@ -103,8 +103,8 @@ func TestWhatIsNotOursIsDeliveredAgain(t *testing.T) {
 
 // Where nothing can verify what lies there, it is delivered every time.
 func TestNothingToVerifyWith(t *testing.T) {
-	fixture.NoLeaks(t)
-	n := &fixture.Node{Home: t.TempDir(), Env: []string{tools(t, "sha256sum", nil)}}
+	remotetest.NoLeaks(t)
+	n := &remotetest.Node{Home: t.TempDir(), Env: []string{tools(t, "sha256sum", nil)}}
 	for _, why := range []string{"", "neither openssl nor sha256sum is there to verify it"} {
 		agent, trace, err := start(t, n, 20*time.Second)
 		if err != nil {
@@ -120,7 +120,7 @@ func TestNothingToVerifyWith(t *testing.T) {
 // Whoever may write in the directory can swap the file at any moment. Whenever that is,
 // what was verified is what runs.
 func TestSwapBetweenVerifyingAndStarting(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	// Scripts, for a start must cost little: verified, the descriptor stays open to both of them.
 	hello := `echo "@@preflight {\"hello\":{\"os\":\"linux\",\"arch\":\"` + runtime.GOARCH + `\"}}"; cat >/dev/null`
 	good := stub(t, `case $2 in install) mv "$(readlink $0)" "$3/preflight-$4" ;; *) `+hello+` ;; esac`)
@@ -138,7 +138,7 @@ func TestSwapBetweenVerifyingAndStarting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &fixture.Node{Home: t.TempDir()}
+	n := &remotetest.Node{Home: t.TempDir()}
 	path := plant(t, n.Home, good.Hash, "exit 9")
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -182,7 +182,7 @@ func TestSwapBetweenVerifyingAndStarting(t *testing.T) {
 
 // An agent has no descriptor of its start for its children, and its own name.
 func TestAgentArrives(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	n, path := warm(t)
 	agent, _, failure := start(t, n, 20*time.Second)
 	if failure != nil {
@@ -219,8 +219,8 @@ func TestShellsOfNodes(t *testing.T) {
 			continue
 		}
 		t.Run(shell, func(t *testing.T) {
-			fixture.NoLeaks(t)
-			n := &fixture.Node{
+			remotetest.NoLeaks(t)
+			n := &remotetest.Node{
 				Home: filepath.Join(t.TempDir(), "a home"), Env: []string{"PATH=" + os.Getenv("PATH")},
 				Shell: []string{"/bin/sh", "-c", `c=${0#exec /bin/sh -c ?}; exec ` + shell + ` -c "${c%?}"`},
 			}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"preflight/lazyregexp"
+	"preflight/internal/lazyregexp"
 )
 
 // ending is everything that was seen of a command that ended before its time.

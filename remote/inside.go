@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode"
 
-	"preflight/lazyregexp"
+	"preflight/internal/lazyregexp"
 )
 
 // The dialogue with outside.sh goes before that with the command that it becomes. We say how

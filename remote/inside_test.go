@@ -14,11 +14,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"preflight/remote/fixture"
+	"preflight/testhosts/remotetest"
 )
 
 // inside bootstraps an agent on n behind words.
-func inside(t *testing.T, n *fixture.Node, limit time.Duration, words ...string) (*Agent, *Trace, *Error) {
+func inside(t *testing.T, n *remotetest.Node, limit time.Duration, words ...string) (*Agent, *Trace, *Error) {
 	t.Helper()
 	client, conn, trace := testClient(t), connect(t, n), &Trace{}
 	client.options.In = func(string) []string { return words }
@@ -33,10 +33,10 @@ func inside(t *testing.T, n *fixture.Node, limit time.Duration, words ...string)
 
 // engine is a program on n that does what text says, where "$@" is the command it is to run
 // inside, in another home than the login's.
-func engine(t *testing.T, n *fixture.Node, text string) (path string) {
+func engine(t *testing.T, n *remotetest.Node, text string) (path string) {
 	t.Helper()
 	path = filepath.Join(n.Home, "engine of mine")
-	fixture.Script(t, path, `HOME="`+n.Home+`/inside"; export HOME; mkdir -p "$HOME"; printf "%s\0" "$@" >"$HOME/words"; while [ "$1" != /bin/sh ]; do shift; done; `+text)
+	remotetest.Script(t, path, `HOME="`+n.Home+`/inside"; export HOME; mkdir -p "$HOME"; printf "%s\0" "$@" >"$HOME/words"; while [ "$1" != /bin/sh ]; do shift; done; `+text)
 	return path
 }
 
@@ -51,8 +51,8 @@ func TestWordsGoInsideUnparsed(t *testing.T) {
 			continue
 		}
 		t.Run(shell, func(t *testing.T) {
-			fixture.NoLeaks(t)
-			n := &fixture.Node{Home: t.TempDir(), Shell: []string{path, "-c"}}
+			remotetest.NoLeaks(t)
+			n := &remotetest.Node{Home: t.TempDir(), Shell: []string{path, "-c"}}
 			program := engine(t, n, `exec "$@"`)
 			for _, cold := range []bool{true, false} {
 				agent, trace, failure := inside(t, n, 20*time.Second, append([]string{program}, hostile...)...)
@@ -119,9 +119,9 @@ func TestEntranceFailures(t *testing.T) {
 		"no programs":       {`HOME=/proc XDG_CACHE_HOME=/proc/none PATH=/nowhere exec "$@"`, StageDeliver, NoPrograms, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fixture.NoLeaks(t)
+			remotetest.NoLeaks(t)
 			t.Parallel()
-			n := &fixture.Node{Home: t.TempDir()}
+			n := &remotetest.Node{Home: t.TempDir()}
 			program := "no-such-engine"
 			if c.engine != "" {
 				program = engine(t, n, c.engine)
@@ -145,7 +145,7 @@ func TestEntranceFailures(t *testing.T) {
 
 // An engine that hangs is not taken for a login that does.
 func TestEngineHangs(t *testing.T) {
-	n := &fixture.Node{Home: t.TempDir()}
+	n := &remotetest.Node{Home: t.TempDir()}
 	_, _, failure := inside(t, n, 2*time.Second, engine(t, n, "exec sleep 1000"))
 	if failure == nil || failure.Stage != StageInside || failure.Cause != Frozen || !strings.Contains(failure.Err.Error(), "started no shell within") {
 		t.Errorf("got %v", failure)
@@ -154,7 +154,7 @@ func TestEngineHangs(t *testing.T) {
 
 // A node that was not told to enter anything, and says that it does, is not believed.
 func TestEntersUnasked(t *testing.T) {
-	n := &fixture.Node{Home: t.TempDir(), Shell: []string{"/bin/sh", "-c", `echo "@@pre""flight enters"; exit 3`}}
+	n := &remotetest.Node{Home: t.TempDir(), Shell: []string{"/bin/sh", "-c", `echo "@@pre""flight enters"; exit 3`}}
 	if _, _, failure := start(t, n, 20*time.Second); failure == nil || failure.Stage != StageShell {
 		t.Errorf("got %v", failure)
 	}
@@ -162,7 +162,7 @@ func TestEntersUnasked(t *testing.T) {
 
 // Clean sweeps the inside, and needs no input for it.
 func TestCleanInside(t *testing.T) {
-	n := &fixture.Node{Home: t.TempDir()}
+	n := &remotetest.Node{Home: t.TempDir()}
 	program := engine(t, n, `exec "$@"`)
 	agent, trace, failure := inside(t, n, 20*time.Second, program)
 	if failure != nil {

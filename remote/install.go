@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"preflight/lazyregexp"
+	"preflight/internal/lazyregexp"
 )
 
 // What one private directory may hold of ours: builds of several versions and

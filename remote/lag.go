@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 )
 
 // lag is what an agent tells of how long it has been kept from its work: its machine is

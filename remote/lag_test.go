@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 )
 
 // TestExcused: what is said of a node that was not heard in time is of this machine, where that

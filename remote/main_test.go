@@ -8,7 +8,7 @@ import (
 	"os"
 	"testing"
 
-	"preflight/remote/fixture"
+	"preflight/testhosts/remotetest"
 )
 
 // TestMain lets the test binary be what it delivers: started as `agent` on a
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 // testMethods are those of the fixture.
 var testMethods = func() map[string]Method {
 	methods := map[string]Method{}
-	for name, method := range fixture.Methods {
+	for name, method := range remotetest.Methods {
 		methods[name] = method
 	}
 	return methods

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"preflight/remote/fixture"
+	"preflight/testhosts/remotetest"
 )
 
 // testConnection is a login over ssh of which nobody watches the way.
@@ -73,7 +73,7 @@ func (nowhere) Files([]string) int                                       { retur
 func (nowhere) Close() error                                             { return nil }
 
 // connect starts the node's server and logs in to it.
-func connect(t *testing.T, n *fixture.Node) *testConnection {
+func connect(t *testing.T, n *remotetest.Node) *testConnection {
 	t.Helper()
 	if n.Home == "" {
 		n.Home = t.TempDir()
@@ -139,7 +139,7 @@ func testClient(t *testing.T) *Client {
 }
 
 // start bootstraps an agent on n within limit.
-func start(t *testing.T, n *fixture.Node, limit time.Duration) (*Agent, *Trace, *Error) {
+func start(t *testing.T, n *remotetest.Node, limit time.Duration) (*Agent, *Trace, *Error) {
 	t.Helper()
 	client, conn, trace := testClient(t), connect(t, n), &Trace{}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)

@@ -12,18 +12,18 @@ import (
 	"testing"
 	"time"
 
-	"preflight/remote/fixture"
+	"preflight/testhosts/remotetest"
 )
 
 // mounted is a node in a mount namespace of its own, where every directory our
 // binary may lie in is a file system made by setup: $home, /var/tmp, /tmp and
 // /dev/shm, in the order they are tried.
-func mounted(t *testing.T, setup string) *fixture.Node {
+func mounted(t *testing.T, setup string) *remotetest.Node {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("NOT RUN: making file systems that are full, read-only or noexec takes root")
 	}
-	return &fixture.Node{
+	return &remotetest.Node{
 		Env: []string{"HOME=/root"},
 		Shell: []string{"unshare", "--mount", "--propagation", "private", "/bin/sh", "-ec",
 			"umask 022; full() { head -c 2M /dev/zero >$1/filler 2>/dev/null || true; };" + setup + "\n exec /bin/sh -c \"$0\""},
@@ -38,7 +38,7 @@ const (
 )
 
 func TestFallbackDirectories(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	for name, c := range map[string]struct {
 		setup string
 		path  string // the directory it must lie in
@@ -86,7 +86,7 @@ func TestFallbackDirectories(t *testing.T) {
 
 // A binary that had to go to a fallback directory is found there again.
 func TestFallbackIsFoundWarm(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	store := t.TempDir()
 	for _, cold := range []bool{true, false} {
 		_, trace, err := start(t, mounted(t, readOnly+"/root; mount --bind "+store+" /var/tmp"), 20*time.Second)
@@ -102,7 +102,7 @@ func TestFallbackIsFoundWarm(t *testing.T) {
 // On nodes without a usable directory the cause is the one a person can cure,
 // and every directory is told with its reason.
 func TestNoDirectory(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	everywhere := func(mount string) string {
 		return mount + "/root;" + mount + "/var/tmp;" + mount + "/tmp;" + mount + "/dev/shm"
 	}
@@ -137,7 +137,7 @@ func TestNoDirectory(t *testing.T) {
 // What others have made is told by its owner, and keeps nobody from the next directory;
 // that a file system lets no program run is said of that one alone.
 func TestSquattedDirectories(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	setup := noexec + "/root;" + roomy + "/var/tmp;" + roomy + "/tmp; chmod 777 /tmp;" + roomy + "/dev/shm;" +
 		"mkdir -m 700 /var/tmp/preflight-0; chown daemon /var/tmp/preflight-0;"
 	_, trace, err := start(t, mounted(t, setup), 20*time.Second)
@@ -159,8 +159,8 @@ func TestSquattedDirectories(t *testing.T) {
 
 // TestNoPrograms: where a start-up file has spoiled PATH no directory is to blame.
 func TestNoPrograms(t *testing.T) {
-	fixture.NoLeaks(t)
-	n := &fixture.Node{Home: t.TempDir(), Env: []string{"PATH=/opt"}}
+	remotetest.NoLeaks(t)
+	n := &remotetest.Node{Home: t.TempDir(), Env: []string{"PATH=/opt"}}
 	_, _, err := start(t, n, 20*time.Second)
 	if err == nil || err.Stage != StageDeliver || err.Cause != NoPrograms {
 		t.Fatalf("got %v, want deliver: %s", err, NoPrograms)
@@ -170,7 +170,7 @@ func TestNoPrograms(t *testing.T) {
 // What another user could have put in the place of our binary is not run, and
 // does not stand in the way.
 func TestPlantedBinaryIsNotRun(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	if os.Geteuid() != 0 {
 		t.Skip("NOT RUN: giving files to another user takes root")
 	}
@@ -179,8 +179,8 @@ func TestPlantedBinaryIsNotRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, planted := range []string{".cache/preflight/preflight-" + own.Hash, ".cache/preflight"} {
-		n := &fixture.Node{Home: t.TempDir(), Env: []string{"XDG_RUNTIME_DIR=" + t.TempDir()}}
-		fixture.Script(t, filepath.Join(n.Home, ".cache/preflight/preflight-"+own.Hash), "echo planted; exit 9")
+		n := &remotetest.Node{Home: t.TempDir(), Env: []string{"XDG_RUNTIME_DIR=" + t.TempDir()}}
+		remotetest.Script(t, filepath.Join(n.Home, ".cache/preflight/preflight-"+own.Hash), "echo planted; exit 9")
 		if err := os.Chmod(filepath.Join(n.Home, ".cache/preflight"), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -199,13 +199,13 @@ func TestPlantedBinaryIsNotRun(t *testing.T) {
 
 // A link in the place of our directory leads where others may write.
 func TestLinkedDirectoryIsNotUsed(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	own, err := OpenBinary(self)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &fixture.Node{Home: t.TempDir(), Env: []string{"XDG_RUNTIME_DIR=" + t.TempDir()}}
-	fixture.Script(t, filepath.Join(n.Home, "elsewhere/preflight-"+own.Hash), "echo planted; exit 9")
+	n := &remotetest.Node{Home: t.TempDir(), Env: []string{"XDG_RUNTIME_DIR=" + t.TempDir()}}
+	remotetest.Script(t, filepath.Join(n.Home, "elsewhere/preflight-"+own.Hash), "echo planted; exit 9")
 	if err := os.Mkdir(filepath.Join(n.Home, ".cache"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -288,11 +288,11 @@ func TestInstallRefuses(t *testing.T) {
 }
 
 func TestClean(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	// A number that is nobody's: what others of ours have left in this machine's
 	// directories is not swept.
 	nobody := tools(t, "", map[string]string{"id": "echo 4100000001"})
-	n := &fixture.Node{Home: filepath.Join(t.TempDir(), "a home"), Env: []string{nobody}}
+	n := &remotetest.Node{Home: filepath.Join(t.TempDir(), "a home"), Env: []string{nobody}}
 	if err := os.Mkdir(n.Home, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +316,7 @@ func TestClean(t *testing.T) {
 }
 
 func TestCleanTellsWhatItCannotRemove(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	n := mounted(t, roomy+"/root; mkdir -p -m 700 /root/.cache/preflight; cd /; touch /root/.cache/preflight/preflight-1; touch /root/.cache/preflight/other; mount -o remount,ro /root")
 	s := &cleaning{ending: ending{host: "w1"}}
 	if err := s.run(connect(t, n)); err != nil {

@@ -26,7 +26,7 @@ package remote
 import (
 	"cmp"
 	"context"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"sync"
 	"time"
 )

@@ -15,8 +15,8 @@ import (
 	"sync"
 	"time"
 
-	"preflight/hostsys"
-	"preflight/secret"
+	"preflight/internal/hostsys"
+	"preflight/internal/secret"
 )
 
 // Method is what an agent can be asked. It hands every part of its answer to

@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"preflight/remote/fixture"
+	"preflight/testhosts/remotetest"
 )
 
 // conversation is a Serve spoken to by hand, over pipes.
@@ -65,7 +65,7 @@ func (c *conversation) say(lines ...string) {
 }
 
 func TestServe(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	c := converse(t, t.Context(), map[string]Method{
 		"parts": func(_ context.Context, params json.RawMessage, reply func(string, any) error) error {
 			return errors.Join(reply("given", params), reply("tag", "<b>\x1e"))
@@ -111,7 +111,7 @@ func TestServe(t *testing.T) {
 }
 
 func TestServeEnds(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	for name, c := range map[string]struct {
 		end  func(c *conversation, cancel func())
 		want string
@@ -161,7 +161,7 @@ func errorText(err error) string {
 
 // An agent beats, and lives for as long as its head does. Its last line says why it ends.
 func TestServeBeats(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	c := converse(t, t.Context(), nil)
 	c.say(`{"open":{"node":"w1","seconds":60,"beat":0.1}}`)
 	for range 3 * patience {
@@ -255,7 +255,7 @@ func TestServeAbandonsStuckMethods(t *testing.T) {
 
 // A head node that is gone shows where answers are written.
 func TestServeEndsWhenNobodyListens(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	in, requests := io.Pipe()
 	defer requests.Close()
 	broken := errors.New("broken pipe")

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 )
 
 // Nodes that share a home lack our agent all at once, and one copy serves them all: the

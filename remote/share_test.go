@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"preflight/hostsys"
-	"preflight/remote/fixture"
+	"preflight/internal/hostsys"
+	"preflight/testhosts/remotetest"
 )
 
 // asks is a delivery that needs the copy "h", having seen others in its directory.
@@ -171,7 +171,7 @@ func TestOneCopyForAHome(t *testing.T) {
 func begin(t *testing.T, home, hash, tag string) {
 	t.Helper()
 	part := filepath.Join(home, ".cache/preflight/preflight-"+hash+"."+tag)
-	fixture.Script(t, part, "")
+	remotetest.Script(t, part, "")
 	if err := os.Chmod(filepath.Dir(part), 0o700); err != nil {
 		t.Error(err)
 	}
@@ -179,12 +179,12 @@ func begin(t *testing.T, home, hash, tag string) {
 
 // A node that freezes while it is sent the binary keeps no other from it.
 func TestFrozenNodeInASharedHome(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	home, client := t.TempDir(), testClient(t)
 	client.homes.stillness = 100 * time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	frozen := connect(t, &fixture.Node{Exec: func(_ string, channel ssh.Channel) int {
+	frozen := connect(t, &remotetest.Node{Exec: func(_ string, channel ssh.Channel) int {
 		fmt.Fprint(channel, "@@preflight shell\n@@preflight heard\n")
 		line, _ := bufio.NewReader(channel).ReadString('\n')
 		tag, offer, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -207,7 +207,7 @@ func TestFrozenNodeInASharedHome(t *testing.T) {
 		client.homes.mu.Unlock()
 	}
 	trace := &Trace{}
-	agent, err := client.bootstrap(ctx, connect(t, &fixture.Node{Home: home}), "w2", trace)
+	agent, err := client.bootstrap(ctx, connect(t, &remotetest.Node{Home: home}), "w2", trace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestFrozenNodeInASharedHome(t *testing.T) {
 
 // A node that does not see what another was sent gets its own.
 func TestCopyThatIsNotSeen(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	own, err := Own("linux", runtime.GOARCH)
 	if err != nil {
 		t.Fatal(err)
@@ -233,7 +233,7 @@ func TestCopyThatIsNotSeen(t *testing.T) {
 	client.homes.of["abc"].arrived[own[0].Hash] = true
 	begin(t, home, own[0].Hash, "abc")
 	trace := &Trace{}
-	agent, failure := client.bootstrap(t.Context(), connect(t, &fixture.Node{Home: home}), "w1", trace)
+	agent, failure := client.bootstrap(t.Context(), connect(t, &remotetest.Node{Home: home}), "w1", trace)
 	if failure != nil {
 		t.Fatal(failure)
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"preflight/remote/fixture"
+	"preflight/testhosts/remotetest"
 )
 
 // The wrapped scripts must mean the same to every login shell.
@@ -60,8 +60,8 @@ func TestLoginShells(t *testing.T) {
 			continue
 		}
 		t.Run(shell, func(t *testing.T) {
-			fixture.NoLeaks(t)
-			n := &fixture.Node{Home: t.TempDir() + "/a home", Shell: []string{path, "-c"}}
+			remotetest.NoLeaks(t)
+			n := &remotetest.Node{Home: t.TempDir() + "/a home", Shell: []string{path, "-c"}}
 			if err := os.Mkdir(n.Home, 0o755); err != nil {
 				t.Fatal(err)
 			}

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"preflight/secret"
+	"preflight/internal/secret"
 )
 
 // The wire. An agent writes lines to its stdout: the marker, one JSON object, a

@@ -14,7 +14,7 @@ import (
 	"preflight/checks"
 	"preflight/checks/compare"
 	"preflight/facts"
-	"preflight/report/internal/sample"
+	"preflight/testhosts/reporttest"
 )
 
 func group(value string, nodes ...string) checks.FactGroup {
@@ -46,7 +46,7 @@ func TestFoldEntries(t *testing.T) {
 }
 
 func TestEntriesAreWholeWithVerbose(t *testing.T) {
-	r := sample.Failing()
+	r := reporttest.Failing()
 	r.Diff = []checks.FactDiff{
 		{Fact: "net.interfaces.docker0.mtu", Groups: []checks.FactGroup{group("null", "w1"), group("1500", "w2")}},
 		{Fact: "net.interfaces.docker0.up", Groups: []checks.FactGroup{group("null", "w1"), group("true", "w2")}},
@@ -65,7 +65,7 @@ func TestEntriesAreWholeWithVerbose(t *testing.T) {
 
 // Quiet leaves out what helps nobody now, not why the verdict is unknown.
 func TestQuietSaysWhyItCannotTell(t *testing.T) {
-	r := sample.Passing()
+	r := reporttest.Passing()
 	r.Verdict = checks.Unknown
 	r.Checks = append(r.Checks, checks.Outcome{Check: "ssh-login", Verdict: checks.Unknown, Reason: "w1 not reached"})
 	var out bytes.Buffer

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"preflight/explain"
-	"preflight/report/internal/sample"
+	"preflight/testhosts/reporttest"
 )
 
 // wrecks are explanations of each kind.
@@ -58,7 +58,7 @@ func TestExplanation(t *testing.T) {
 			if err := Explanation(&got, r, Style{}); err != nil {
 				t.Fatal(err)
 			}
-			sample.Golden(t, name+".txt", got.Bytes())
+			reporttest.Golden(t, name+".txt", got.Bytes())
 			if bytes.ContainsRune(got.Bytes(), '\x1b') {
 				t.Error("an escape sequence of a log got through")
 			}

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"preflight/facts"
-	"preflight/report/internal/sample"
+	"preflight/testhosts/reporttest"
 )
 
 // fabric is three machines: two alike with two GPUs and an adapter behind one
@@ -17,17 +17,17 @@ import (
 func TestInterconnect(t *testing.T) {
 	for name, style := range map[string]Style{"fabric": {}, "fabric-verbose": {Verbose: true}} {
 		var got bytes.Buffer
-		if err := Text(&got, sample.Fabric(), style); err != nil {
+		if err := Text(&got, reporttest.Fabric(), style); err != nil {
 			t.Fatal(err)
 		}
-		sample.Golden(t, name+".txt", got.Bytes())
+		reporttest.Golden(t, name+".txt", got.Bytes())
 	}
 }
 
 // What a driver says of itself is as little trusted as the rest.
 func TestInterconnectIsEscaped(t *testing.T) {
 	const evil = "\x1b[2J\u202e"
-	r := sample.Fabric()
+	r := reporttest.Fabric()
 	r.Nodes[0].NVML.Cards[0].Name, r.Nodes[0].NVML.Topology[0][1], r.Nodes[0].IB.Devices[0].Name = evil, evil, evil
 	r.Interconnect[0].Between.Detail = evil
 	var got bytes.Buffer
@@ -44,7 +44,7 @@ func TestInterconnectIsEscaped(t *testing.T) {
 
 // A fleet in which every machine is another one does not fill the page, and -v has them all.
 func TestManyKinds(t *testing.T) {
-	r := sample.Fabric()
+	r := reporttest.Fabric()
 	r.Nodes = nil
 	for i := range 9 {
 		r.Nodes = append(r.Nodes, facts.Node{Name: fmt.Sprintf("w%d", i), Facts: facts.Facts{NVML: &facts.NVML{Cards: []facts.Card{{Name: fmt.Sprintf("model %d", i)}}}}})

@@ -18,7 +18,7 @@ import (
 	"preflight/facts"
 	"preflight/facts/bounded"
 	"preflight/hostfile"
-	"preflight/secret"
+	"preflight/internal/secret"
 )
 
 // Encoder writes JSON without characters that a terminal, a reader of the source or a

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"preflight/checks/store"
+	"preflight/diagnose/rendezvous"
 	"preflight/facts"
 )
 
@@ -16,7 +16,7 @@ func TestLaunchersOfRun(t *testing.T) {
 		return facts.Gatherer{Address: address, PID: pid, Silent: &ago}
 	}
 	var out strings.Builder
-	err := EndpointText(&out, store.Report{Gathering: &facts.Gathering{RunID: "run7", Round: 3, Complete: true,
+	err := EndpointText(&out, rendezvous.Report{Gathering: &facts.Gathering{RunID: "run7", Round: 3, Complete: true,
 		Joined:  []facts.Gatherer{heard("w1", 4242, 2.25), {Address: "w2", PID: 70000}},
 		Waiting: []facts.Gatherer{heard("w3\x1b[2J", 7, 95)},
 		Spare:   []facts.Gatherer{heard("w4", 9, -3)},
@@ -36,7 +36,7 @@ func TestRoll(t *testing.T) {
 		"by its count torchrun came of nodes 0, 2; none of node 1":                   {Came: []int{0, 2}, Absent: []int{1}},
 	} {
 		var out strings.Builder
-		err := EndpointText(&out, store.Report{Roll: roll}, Style{})
+		err := EndpointText(&out, rendezvous.Report{Roll: roll}, Style{})
 		if got := strings.Join(strings.Fields(out.String()), " "); err != nil || !strings.Contains(got, want) {
 			t.Errorf("%v\n got %s\nwant %s", err, got, want)
 		}

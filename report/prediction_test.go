@@ -13,11 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-multierror"
 
-	"preflight/checks/fix/sandbox"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
-	"preflight/report/internal/sample"
+	"preflight/testhosts/reporttest"
+	"preflight/testhosts/sandbox"
 )
 
 // predicted is a launch as it would be typed, on hosts of unlike size.
@@ -48,7 +48,7 @@ func TestPredictionText(t *testing.T) {
 	if err := PredictionText(&text, NewPrediction(p, head), Style{}); err != nil {
 		t.Fatal(err)
 	}
-	sample.Golden(t, "prediction.txt", text.Bytes())
+	reporttest.Golden(t, "prediction.txt", text.Bytes())
 }
 
 func TestPredictionTextOfManyNodes(t *testing.T) {

@@ -13,36 +13,36 @@ import (
 
 	"preflight/checks"
 	"preflight/facts"
-	"preflight/report/internal/sample"
+	"preflight/testhosts/reporttest"
 )
 
 func TestText(t *testing.T) {
-	interrupted := sample.Failing()
+	interrupted := reporttest.Failing()
 	interrupted.Interrupted = true
 	for name, c := range map[string]struct {
 		report checks.Report
 		style  Style
 	}{
-		"failing":     {sample.Failing(), Style{}},
-		"narrow":      {sample.Failing(), Style{Width: 56}},
-		"color":       {sample.Failing(), Style{Color: true}},
-		"verbose":     {sample.Failing(), Style{Verbose: true, Width: 160}},
-		"quiet":       {sample.Failing(), Style{Quiet: true}},
+		"failing":     {reporttest.Failing(), Style{}},
+		"narrow":      {reporttest.Failing(), Style{Width: 56}},
+		"color":       {reporttest.Failing(), Style{Color: true}},
+		"verbose":     {reporttest.Failing(), Style{Verbose: true, Width: 160}},
+		"quiet":       {reporttest.Failing(), Style{Quiet: true}},
 		"interrupted": {interrupted, Style{Quiet: true}},
-		"passing":     {sample.Passing(), Style{}},
-		"wire":        {sample.Wired(), Style{}},
-		"smoke":       {sample.Smoked(), Style{}},
-		"isolated":    {sample.Isolated(), Style{}},
+		"passing":     {reporttest.Passing(), Style{}},
+		"wire":        {reporttest.Wired(), Style{}},
+		"smoke":       {reporttest.Smoked(), Style{}},
+		"isolated":    {reporttest.Isolated(), Style{}},
 
-		"smoke-verbose":    {sample.Smoked(), Style{Verbose: true, Width: 120}},
-		"isolated-verbose": {sample.Isolated(), Style{Verbose: true}},
+		"smoke-verbose":    {reporttest.Smoked(), Style{Verbose: true, Width: 120}},
+		"isolated-verbose": {reporttest.Isolated(), Style{Verbose: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got bytes.Buffer
 			if err := Text(&got, c.report, c.style); err != nil {
 				t.Fatal(err)
 			}
-			sample.Golden(t, name+".txt", got.Bytes())
+			reporttest.Golden(t, name+".txt", got.Bytes())
 			if !c.style.Color && bytes.ContainsRune(got.Bytes(), '\x1b') {
 				t.Error("an escape sequence got through")
 			}
@@ -76,7 +76,7 @@ func TestLongListsShowWhatTheOthersLack(t *testing.T) {
 }
 
 func TestJSONIsReadBack(t *testing.T) {
-	want := sample.Failing()
+	want := reporttest.Failing()
 	want.Advice = checks.Advice{Env: []checks.AdvisedEnv{}, Args: []string{}}
 	want.Nodes[0].SHM = &facts.SHM{Size: 5, Segments: []facts.Segment{{Name: "nccl-\u009b31m"}}}
 	var out bytes.Buffer

@@ -13,12 +13,12 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/agreement"
-	"preflight/report/internal/sample"
+	"preflight/testhosts/reporttest"
 )
 
 // TestWaivedIsToldInOneLine: hostile texts end no line and reach no terminal.
 func TestWaivedIsToldInOneLine(t *testing.T) {
-	r := sample.Passing()
+	r := reporttest.Passing()
 	r.Checks = append(r.Checks, checks.Outcome{Check: "shm-size", Verdict: checks.Skip, Reason: checks.AllWaived})
 	r.Waived = []checks.Waived{
 		{Finding: checks.Finding{Check: "shm-size", Nodes: []string{"w2", "w3"}, Summary: "too\nsmall\x1b[31m"}, Reason: "docker\tdefault", Owner: "ops", Until: "2026-12-31"},

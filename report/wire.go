@@ -12,8 +12,8 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/compare"
-	"preflight/checks/hang"
-	"preflight/checks/store"
+	"preflight/diagnose/hang"
+	"preflight/diagnose/rendezvous"
 	"preflight/facts"
 )
 
@@ -191,7 +191,7 @@ func (p *page) advice(r checks.Report) {
 
 // EndpointText writes for a person who is at an endpoint, seen from where, and
 // what to do about it.
-func EndpointText(w io.Writer, r store.Report, style Style) error {
+func EndpointText(w io.Writer, r rendezvous.Report, style Style) error {
 	p := &page{Words: Words{fleet: len(r.Nodes)}, style: style}
 	text := map[checks.Verdict]string{
 		checks.Pass:    "a store answers at ",

@@ -8,12 +8,12 @@ import (
 	"testing"
 
 	"preflight/checks"
-	"preflight/report/internal/sample"
+	"preflight/testhosts/reporttest"
 )
 
 // TestAdviceTellsTriedFromSeen: what no drill has tried is for who asks for it.
 func TestAdviceTellsTriedFromSeen(t *testing.T) {
-	r := sample.Wired()
+	r := reporttest.Wired()
 	r.Advice.Program, r.Advice.Args = "torchrun", []string{"--rdzv_endpoint=10.0.0.1:29500"}
 	r.Advice.Seen = []checks.AdvisedEnv{{Name: "NCCL_IB_GID_INDEX", Value: "3", Why: "it is there"}}
 	for verbose, want := range map[bool]int{false: 0, true: 1} {

@@ -11,12 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/checks"
-	"preflight/checks/fleettest"
 	"preflight/checks/proof"
 	"preflight/checks/ranks"
 	"preflight/facts"
 	"preflight/launch"
 	"preflight/launch/nccl"
+	"preflight/testhosts/fleettest"
 )
 
 // adviceOf is an advice in the words of a command line.

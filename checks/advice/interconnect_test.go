@@ -4,8 +4,8 @@ package advice
 
 import (
 	"preflight/checks"
-	"preflight/checks/fleettest"
 	"preflight/launch/nccl"
+	"preflight/testhosts/fleettest"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"

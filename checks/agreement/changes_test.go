@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/checks"
-	"preflight/checks/fleettest"
 	"preflight/checks/names"
 	"preflight/facts"
+	"preflight/testhosts/fleettest"
 )
 
 func TestChanges(t *testing.T) {

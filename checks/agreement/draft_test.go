@@ -5,7 +5,7 @@ package agreement
 import (
 	"testing"
 
-	"preflight/checks/fleettest"
+	"preflight/testhosts/fleettest"
 )
 
 // TestDraftedSizes: what somebody has set stays, and what follows the memory leaves room.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"preflight/checks"
-	"preflight/checks/fleettest"
+	"preflight/testhosts/fleettest"
 )
 
 func TestExpectationKeepsTheNodes(t *testing.T) {

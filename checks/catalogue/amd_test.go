@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"preflight/checks"
-	"preflight/checks/fleettest"
 	"preflight/checks/knownbad"
 	"preflight/facts"
+	"preflight/testhosts/fleettest"
 )
 
 // TestNothingIsFoundOnHealthyAMD: nor is anything of it NVIDIA's, or could not be looked at.

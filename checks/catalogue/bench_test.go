@@ -9,7 +9,7 @@ import (
 	"preflight/checks/agreement"
 	"preflight/checks/compare"
 	"preflight/checks/engine"
-	"preflight/checks/fleettest"
+	"preflight/testhosts/fleettest"
 )
 
 func BenchmarkComparable(b *testing.B) {

@@ -12,8 +12,8 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/engine"
-	"preflight/checks/fleettest"
 	"preflight/facts"
+	"preflight/testhosts/fleettest"
 )
 
 var (

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"preflight/checks"
-	"preflight/checks/fleettest"
 	"preflight/checks/network"
 	"preflight/facts"
+	"preflight/testhosts/fleettest"
 
 	"github.com/google/go-cmp/cmp"
 )

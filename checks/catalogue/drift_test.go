@@ -14,10 +14,10 @@ import (
 	"preflight/checks"
 	"preflight/checks/agreement"
 	"preflight/checks/engine"
-	"preflight/checks/fleettest"
 	"preflight/checks/gpu"
 	"preflight/checks/host"
 	"preflight/facts"
+	"preflight/testhosts/fleettest"
 )
 
 // mutants visits a tree of JSON once for each way in which one thing in it can be

@@ -13,12 +13,12 @@ import (
 	"preflight/checks/agreement"
 	"preflight/checks/engine"
 	"preflight/checks/fabric"
-	"preflight/checks/fleettest"
 	"preflight/checks/gpu"
 	"preflight/checks/host"
 	"preflight/checks/network"
 	"preflight/checks/software"
 	"preflight/facts"
+	"preflight/testhosts/fleettest"
 )
 
 // under is who is blamed for what by some checks and a policy, "verdict check nodes".

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"preflight/checks"
-	"preflight/checks/fleettest"
 	"preflight/facts"
+	"preflight/testhosts/fleettest"
 )
 
 // fixture is one case of testdata/<check-id>.txtar: above the arrow what is

@@ -15,8 +15,8 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/engine"
-	"preflight/checks/fleettest"
 	"preflight/checks/ssh"
+	"preflight/testhosts/fleettest"
 )
 
 // TestFixtures compares every field of every outcome. With -update it writes what

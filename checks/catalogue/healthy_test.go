@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"testing"
 
-	"preflight/checks/fleettest"
 	"preflight/facts"
 	"preflight/launch"
+	"preflight/testhosts/fleettest"
 )
 
 // TestNothingIsFoundOnHealthyFleets: whatever starts the ranks, on whatever they compute and

@@ -9,12 +9,12 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/engine"
-	"preflight/checks/fix/sandbox"
-	"preflight/checks/fleettest"
 	"preflight/checks/gpu"
 	"preflight/checks/network"
 	"preflight/facts"
 	"preflight/launch"
+	"preflight/testhosts/fleettest"
+	"preflight/testhosts/sandbox"
 )
 
 // TestWhatANodeSendsIsNoCommand has nodes send text that a shell would run, and

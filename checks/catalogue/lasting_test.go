@@ -15,9 +15,9 @@ import (
 	"preflight/checks"
 	"preflight/checks/agreement"
 	"preflight/checks/engine"
-	"preflight/checks/fleettest"
 	"preflight/checks/software"
 	"preflight/facts"
+	"preflight/testhosts/fleettest"
 )
 
 // lastingOf is a fleet as it is read back from a normalized snapshot.

@@ -8,12 +8,12 @@ import (
 	"testing"
 
 	"preflight/checks"
-	"preflight/checks/fleettest"
 	"preflight/checks/host"
 	"preflight/checks/launcher"
 	"preflight/checks/ssh"
 	"preflight/facts"
 	"preflight/launch"
+	"preflight/testhosts/fleettest"
 )
 
 // TestMadeUpLauncher: checks ask the launcher's row, and know none by its name.

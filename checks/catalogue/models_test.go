@@ -12,9 +12,9 @@ import (
 	"testing"
 
 	"preflight/checks"
-	"preflight/checks/fleettest"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/testhosts/fleettest"
 )
 
 // TestModelsAreHealthy: nothing is found on machines with GPUs as testdata/models has them.

@@ -10,10 +10,10 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/engine"
-	"preflight/checks/fleettest"
 	"preflight/checks/host"
 	"preflight/checks/ssh"
 	"preflight/facts"
+	"preflight/testhosts/fleettest"
 )
 
 // TestPartition is of runs of the whole catalogue over four nodes, of which w1 is well and w2

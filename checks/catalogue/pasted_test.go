@@ -12,8 +12,8 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/engine"
-	"preflight/checks/fix/sandbox"
-	"preflight/checks/fleettest"
+	"preflight/testhosts/fleettest"
+	"preflight/testhosts/sandbox"
 )
 
 // TestWhatIsPrintedIsSafeToPaste has whatever is not the program's own turn hostile, and

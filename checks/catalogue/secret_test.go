@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"preflight/secret"
-	"preflight/secret/secrettest"
+	"preflight/internal/secret"
+	"preflight/testhosts/secrettest"
 )
 
 // TestFixturesAreReadable: of what checks are tested with nothing is taken for a secret, and so

@@ -13,11 +13,11 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/engine"
-	"preflight/checks/fleettest"
 	"preflight/checks/network"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
+	"preflight/testhosts/fleettest"
 )
 
 // say has a node say of its call to a peer what did not happen.

@@ -14,8 +14,8 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/engine"
-	"preflight/checks/fleettest"
 	"preflight/facts"
+	"preflight/testhosts/fleettest"
 )
 
 // without is a fleet of which one node lacks one section.

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/checks"
-	"preflight/checks/fleettest"
 	"preflight/facts"
+	"preflight/testhosts/fleettest"
 )
 
 func TestDiff(t *testing.T) {

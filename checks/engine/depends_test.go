@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"preflight/checks"
-	"preflight/checks/fleettest"
 	"preflight/facts"
+	"preflight/testhosts/fleettest"
 )
 
 func asks(id string, dependsOn []string, ask func(checks.View)) checks.Check {

@@ -12,8 +12,8 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/fix"
-	"preflight/checks/fleettest"
 	"preflight/facts"
+	"preflight/testhosts/fleettest"
 )
 
 func TestConclude(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/fix"
-	"preflight/checks/fleettest"
 	"preflight/facts"
+	"preflight/testhosts/fleettest"
 )
 
 // Where we are root there may be no sudo, and it is not needed.

@@ -10,8 +10,8 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/agreement"
-	"preflight/checks/fleettest"
 	"preflight/facts"
+	"preflight/testhosts/fleettest"
 )
 
 // waivedRun is what counts and what is waived, "verdict check nodes", and the exit code.

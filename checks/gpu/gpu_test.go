@@ -9,8 +9,8 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/engine"
-	"preflight/checks/fleettest"
 	"preflight/facts"
+	"preflight/testhosts/fleettest"
 )
 
 func TestUsual(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"preflight/checks"
-	"preflight/checks/fleettest"
+	"preflight/testhosts/fleettest"
 )
 
 // TestList: an entry that could not be taken, or says not where it is from, helps nobody.

@@ -14,8 +14,8 @@ import (
 	"preflight/checks"
 	"preflight/checks/engine"
 	"preflight/checks/fix"
-	"preflight/checks/fleettest"
 	"preflight/hostfile"
+	"preflight/testhosts/fleettest"
 )
 
 // noted finds the IDs of the notes that the packages write.

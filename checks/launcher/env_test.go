@@ -8,8 +8,8 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/engine"
-	"preflight/checks/fleettest"
 	"preflight/facts"
+	"preflight/testhosts/fleettest"
 )
 
 // The kernel takes less than 128 KiB in one argument, and pdsh gets all exports

@@ -14,9 +14,9 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/engine"
-	"preflight/checks/fleettest"
 	"preflight/checks/proof"
 	"preflight/facts"
+	"preflight/testhosts/fleettest"
 )
 
 // wire says what becomes of a call from the i-th node to the j-th, w1 being 1;

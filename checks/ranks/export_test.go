@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"preflight/checks/fix"
-	"preflight/checks/fix/sandbox"
 	"preflight/launch"
+	"preflight/testhosts/sandbox"
 )
 
 // TestExportable: what each variable takes, and nothing else.

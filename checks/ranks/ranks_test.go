@@ -5,8 +5,8 @@ package ranks
 import (
 	"preflight/checks"
 	"preflight/checks/fix"
-	"preflight/checks/fleettest"
 	"preflight/facts"
+	"preflight/testhosts/fleettest"
 	"reflect"
 	"testing"
 

@@ -9,7 +9,7 @@ package main
 import (
 	"os"
 
-	"preflight/fleet/agent"
+	"preflight/agent"
 	_ "preflight/portable"
 )
 

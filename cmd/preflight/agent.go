@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"preflight/agent"
 	"preflight/cmd/preflight/internal/usage"
-	"preflight/fleet/agent"
 	"preflight/remote/meet"
 )
 

@@ -18,7 +18,7 @@ import (
 	"preflight"
 	"preflight/cmd/preflight/internal/progress"
 	"preflight/fleet"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"preflight/report"
 )
 

@@ -22,9 +22,9 @@ import (
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/explain"
 	"preflight/explain/flight"
+	"preflight/internal/secret"
 	"preflight/report"
 	"preflight/report/formats"
-	"preflight/secret"
 )
 
 func explainCommand() *cobra.Command {

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"preflight"
+	"preflight/internal/secret"
 	"preflight/report"
-	"preflight/secret"
 )
 
 func hangCommand() *cobra.Command {

@@ -20,14 +20,14 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 
+	"preflight/agent"
 	"preflight/cmd/preflight/internal/closed"
 	"preflight/cmd/preflight/internal/usage"
-	"preflight/fleet/agent"
 	"preflight/hostfile"
+	"preflight/internal/secret"
 	"preflight/launch"
 	_ "preflight/portable"
 	"preflight/report"
-	"preflight/secret"
 )
 
 // Exit codes: a contract.

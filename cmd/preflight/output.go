@@ -18,10 +18,10 @@ import (
 	"preflight/cmd/preflight/internal/outputs"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/facts"
+	"preflight/internal/secret"
 	"preflight/launch"
 	"preflight/report"
 	"preflight/report/formats"
-	"preflight/secret"
 )
 
 func (c Config) outputs() []outputs.Output {

@@ -11,9 +11,9 @@ import (
 
 	"preflight"
 	"preflight/cmd/preflight/internal/outputs"
+	"preflight/internal/secret"
 	"preflight/launch"
 	"preflight/report"
-	"preflight/secret"
 )
 
 func predictCommand() *cobra.Command {

@@ -16,8 +16,8 @@ import (
 	"preflight"
 	"preflight/cmd/preflight/internal/progress"
 	"preflight/cmd/preflight/internal/usage"
+	"preflight/internal/secret"
 	"preflight/report"
-	"preflight/secret"
 )
 
 func rendezvousCommand() *cobra.Command {

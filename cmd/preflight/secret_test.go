@@ -13,7 +13,7 @@ import (
 
 	"preflight/checks"
 	"preflight/report/formats"
-	"preflight/secret/secrettest"
+	"preflight/testhosts/secrettest"
 )
 
 // TestNothingSecretIsWritten has preflight say all it can of what holds secrets: a saved run

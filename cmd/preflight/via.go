@@ -15,7 +15,7 @@ import (
 	"preflight"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/hostfile"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"preflight/launch"
 	"preflight/remote"
 	"preflight/remote/kubectl"

@@ -19,8 +19,8 @@ import (
 	"preflight/checks"
 	"preflight/checks/fix"
 	"preflight/cmd/preflight/internal/usage"
+	"preflight/internal/secret"
 	"preflight/launch/args"
-	"preflight/secret"
 )
 
 // commandOnly takes words behind a "--" only: they are the launch to judge.

@@ -9,7 +9,7 @@ import (
 
 	"preflight/drill/outcome"
 	"preflight/facts"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 )
 
 // callsAtOnce keeps two processors busy and a node's backlog short.

@@ -19,7 +19,7 @@ import (
 
 	"preflight/drill/outcome"
 	"preflight/facts"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 )
 
 // listens has a node listen on an address of loopback until the test ends.

@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"preflight/facts"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 )
 
 // hardware is the Ethernet address that the kernel has learned, or was told, of each peer

@@ -13,7 +13,7 @@ import (
 
 	"preflight/drill/outcome"
 	"preflight/facts"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 )
 
 // streams is how many connections share the sending: one alone may be bound to

@@ -16,7 +16,7 @@ import (
 	"syscall"
 
 	"preflight/facts"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 )
 
 // ErrNoTime is of a call for which there was too little time to say anything of its peer.

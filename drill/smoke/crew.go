@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"preflight/facts"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 )
 
 // Crew is the ranks of one node, which are started once and then have one order after

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"preflight/facts"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 )
 
 // endTime is how long a killed process may take to end. Whoever is still there then sits in a

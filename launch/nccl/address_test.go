@@ -11,7 +11,7 @@ import (
 
 	"preflight/facts"
 	"preflight/launch"
-	"preflight/launch/launchtest"
+	"preflight/testhosts/launchtest"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 
 	"preflight/facts"
 	"preflight/launch"
-	"preflight/launch/launchtest"
+	"preflight/testhosts/launchtest"
 )
 
 // gids makes a table of "index type address", type 1 or 2 of RoCE, ? for none.

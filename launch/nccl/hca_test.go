@@ -11,7 +11,7 @@ import (
 
 	"preflight/facts"
 	"preflight/launch"
-	"preflight/launch/launchtest"
+	"preflight/testhosts/launchtest"
 )
 
 // ibOf makes adapters of "name:port/layer state PCI-address", with 100 Gbit/s each: "I"

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/launch/launchtest"
+	"preflight/testhosts/launchtest"
 )
 
 func TestMatchIfname(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/launch/launchtest"
+	"preflight/testhosts/launchtest"
 )
 
 func TestPeerAddress(t *testing.T) {

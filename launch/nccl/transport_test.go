@@ -10,7 +10,7 @@ import (
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
-	"preflight/launch/launchtest"
+	"preflight/testhosts/launchtest"
 )
 
 func TestBetween(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/probe/fixture"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 // configSpace is that of a bridge whose access control is the second of its
@@ -45,7 +45,7 @@ func TestRedirects(t *testing.T) {
 		{"a circle", string(circle), false, false},
 	}
 	for _, tt := range tests {
-		o := fixture.Write(t, machine.Options{}, map[string]string{"/config": tt.config})
+		o := probetest.Write(t, machine.Options{}, map[string]string{"/config": tt.config})
 		if set, readable := redirects(o.At("/config")); set != tt.set || readable != tt.readable {
 			t.Errorf("%s: %v, %v, want %v, %v", tt.name, set, readable, tt.set, tt.readable)
 		}
@@ -59,7 +59,7 @@ func TestRedirects(t *testing.T) {
 func TestRedirectingBridges(t *testing.T) {
 	o := hgx(t)
 	gpus, _ := nvidiaOnBus(o)
-	fixture.Write(t, o, map[string]string{pciDevices + "/0000:4c:02.0/config": configSpace(0)[:0x120]})
+	probetest.Write(t, o, map[string]string{pciDevices + "/0000:4c:02.0/config": configSpace(0)[:0x120]})
 	if got := redirectingBridges(o, gpus); got != nil {
 		t.Errorf("one is read in part: %q", got)
 	}
@@ -96,7 +96,7 @@ func TestIOMMU(t *testing.T) {
 		{"an old kernel", map[string]string{group + "0/devices": ""}, ""},
 	}
 	for _, tt := range tests {
-		if got := iommu(fixture.Write(t, machine.Options{}, tt.files), []facts.PCIGPU{{Address: "0000:4e:00.0"}}); got != tt.want {
+		if got := iommu(probetest.Write(t, machine.Options{}, tt.files), []facts.PCIGPU{{Address: "0000:4e:00.0"}}); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}
@@ -107,7 +107,7 @@ func TestPCIPath(t *testing.T) {
 	if diff := cmp.Diff([]string{"pci0000:3a", "0000:3a:01.0", "0000:4b:00.0", "0000:4c:03.0", "0000:52:00.0"}, machine.PCIPath(o.At("/sys/class/infiniband/mlx5_0/device"))); diff != "" {
 		t.Errorf("an adapter (-want +got):\n%s", diff)
 	}
-	fixture.Write(t, o, map[string]string{
+	probetest.Write(t, o, map[string]string{
 		"/sys/devices/pci0000:00/0000:00:0e.0/pci10000:e0/10000:e0:01.0/10000:e1:00.0/mlx5_core.sf.2/vendor": "",
 		"/sys/devices/virtual/infiniband/rxe0/node_guid":                                                     "",
 	})

@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"preflight/facts"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"preflight/probe/machine"
 )
 

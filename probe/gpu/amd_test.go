@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/probe/fixture"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 // instinct is a machine of two processors and four MI210 of which the first two are joined
@@ -54,7 +54,7 @@ func instinct(t *testing.T) machine.Options {
 		}
 		files[fmt.Sprintf("/dev/dri/renderD%d", 128+i)] = ""
 	}
-	return fixture.Write(t, machine.Options{}, files)
+	return probetest.Write(t, machine.Options{}, files)
 }
 
 func TestAMDCards(t *testing.T) {
@@ -84,7 +84,7 @@ func TestAMDCards(t *testing.T) {
 
 func TestCollectGPUOfAMD(t *testing.T) {
 	o := instinct(t)
-	fixture.Link(t, o, "../../../devices/x", amdModule+"/drivers/pci:amdgpu/0000:63:00.0")
+	probetest.Link(t, o, "../../../devices/x", amdModule+"/drivers/pci:amdgpu/0000:63:00.0")
 	if err := os.Remove(o.At("/dev/dri/renderD131")); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestPartitions(t *testing.T) {
 	for i := range 4 {
 		files[fmt.Sprintf("%s/%d/properties", kfdNodesDir, 2+i)] = fmt.Sprintf("simd_count 80\ngfx_target_version 90402\nlocation_id %d\ndomain 0\ndrm_render_minor %d\n", 2560+i, 128+i)
 	}
-	seen := amdCards(fixture.Write(t, machine.Options{}, files))
+	seen := amdCards(probetest.Write(t, machine.Options{}, files))
 	if len(seen.Cards) != 4 || seen.Driver != "6.8.0-45-generic" {
 		t.Fatalf("%+v", seen)
 	}
@@ -132,7 +132,7 @@ func TestPartitions(t *testing.T) {
 
 // A GPU that counts errors and does not tell them now refuses to; one without counters does not.
 func TestRefusedErrors(t *testing.T) {
-	o := fixture.Write(t, machine.Options{}, map[string]string{
+	o := probetest.Write(t, machine.Options{}, map[string]string{
 		"/resets/ras/umc_err_count": "Query currently inaccessible\n", "/resets/ras/gfx_err_count": "Query currently inaccessible\n", "/radeon/vendor": "0x1002\n",
 	})
 	want := []facts.NVMLFailure{{Kind: facts.FailureOther, Call: facts.CallRAS, Text: "Query currently inaccessible"}}
@@ -158,7 +158,7 @@ func TestShowsAMD(t *testing.T) {
 		"no driver":           {map[string]string{card + "vendor": "0x1002\n", card + "class": "0x120000\n"}, true, facts.FailureNoDriver},
 		"none in a container": {map[string]string{card + "vendor": "0x1002\n", card + "class": "0x120000\n", amdModule + "/refcnt": "1\n"}, true, facts.FailureNotFound},
 	} {
-		o := fixture.Write(t, machine.Options{}, c.files)
+		o := probetest.Write(t, machine.Options{}, c.files)
 		seen, err := CollectNVML(t.Context(), o)
 		if err != nil || seen.Asked != c.shows {
 			t.Errorf("%s: %+v, %v", name, seen, err)
@@ -176,11 +176,11 @@ func TestProcessorsGraphics(t *testing.T) {
 		amdModule + "/refcnt": "1\n", device + "vendor": "0x1002\n", device + "class": "0x038000\n", device + "mem_info_vram_total": "536870912\n",
 		kfdNodesDir + "/1/properties": "simd_count 16\ngfx_target_version 90012\nlocation_id 2560\ndomain 0\ndrm_render_minor 128\n",
 	}
-	if showsAMD(fixture.Write(t, machine.Options{}, files)) {
+	if showsAMD(probetest.Write(t, machine.Options{}, files)) {
 		t.Error("512 MiB are taken for an accelerator")
 	}
 	files[device+"mem_info_vram_total"] = "17163091968\n"
-	if !showsAMD(fixture.Write(t, machine.Options{}, files)) {
+	if !showsAMD(probetest.Write(t, machine.Options{}, files)) {
 		t.Error("16 GiB are not")
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/probe/fixture"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 func TestDriverModule(t *testing.T) {
@@ -33,7 +33,7 @@ func TestDriverModule(t *testing.T) {
 		{"another text", map[string]string{file: "version 1\n"}, "", false},
 	}
 	for _, tt := range tests {
-		if version, open := driverModule(fixture.Write(t, machine.Options{}, tt.files)); version != tt.version || open != tt.open {
+		if version, open := driverModule(probetest.Write(t, machine.Options{}, tt.files)); version != tt.version || open != tt.open {
 			t.Errorf("%s: %q, %v", tt.name, version, open)
 		}
 	}
@@ -42,7 +42,7 @@ func TestDriverModule(t *testing.T) {
 // A node whose module is not loaded is not opened, for the kernel would look for the
 // module, and answers as if it had been.
 func TestDoors(t *testing.T) {
-	o := fixture.Write(t, machine.Options{}, map[string]string{"/dev/nvidiactl": "", "/dev/nvidia-uvm": "", "/dev/nvidia0": ""})
+	o := probetest.Write(t, machine.Options{}, map[string]string{"/dev/nvidiactl": "", "/dev/nvidia-uvm": "", "/dev/nvidia0": ""})
 	refused := facts.DeviceNode{Path: "/dev/nvidia-uvm", Problem: "no such device or address"}
 	want := []facts.DeviceNode{refused, {Path: "/dev/nvidiactl"}, {Path: "/dev/nvidia0"}, {Path: "/dev/nvidia1", Problem: "no such file or directory"}}
 	if diff := cmp.Diff(want, accessibleNodes(o, []string{"/dev/nvidia0", "/dev/nvidia1"}, []string{"nvidia"})); diff != "" {
@@ -59,7 +59,7 @@ func TestDoors(t *testing.T) {
 }
 
 func TestModprobe(t *testing.T) {
-	none := fixture.Write(t, machine.Options{}, map[string]string{"/usr/bin/env": ""})
+	none := probetest.Write(t, machine.Options{}, map[string]string{"/usr/bin/env": ""})
 	if hasModprobe(none) {
 		t.Error("found where it is not")
 	}
@@ -69,7 +69,7 @@ func TestModprobe(t *testing.T) {
 		os.ModeSetuid | 0o755: os.Geteuid() == 0, // for it is its owner's rights that it gets
 		os.ModeSetgid | 0o755: false,
 	} {
-		o := fixture.Write(t, machine.Options{}, map[string]string{modprobeHelper: ""})
+		o := probetest.Write(t, machine.Options{}, map[string]string{modprobeHelper: ""})
 		if err := os.Chmod(o.At(modprobeHelper), mode); err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +82,7 @@ func TestModprobe(t *testing.T) {
 // Each file is listed once, under the name that the loader comes to first, and both
 // the name and what it leads to may be of a package of forward compatibility.
 func TestLibcudaIsListedOnce(t *testing.T) {
-	o := fixture.Write(t, machine.Options{}, map[string]string{
+	o := probetest.Write(t, machine.Options{}, map[string]string{
 		"/opt/conda/cuda-compat/libcuda.so.575.51.03": "", "/opt/kept/libcuda.so.570.86.15": "", "/usr/local/cuda/compat/README": "", "/opt/linked/README": "",
 	})
 	for name, target := range map[string]string{
@@ -121,7 +121,7 @@ func TestXids(t *testing.T) {
 		"3,9,9000000,-;nvidia-nvswitch11: open (major=510)\n" +
 		"3,9,9000000,-;a nvidia-nvswitch11: SXid (PCI:0000:c1:00.0): 20034, Fatal, quoted\n" +
 		"4,9,9000000,-;NVRM: Xid (PCI:0000:42:00): 48, the end"
-	o := fixture.Write(t, machine.Options{}, map[string]string{"/dev/kmsg": records, "/proc/uptime": "101.00 7.00\n"})
+	o := probetest.Write(t, machine.Options{}, map[string]string{"/dev/kmsg": records, "/proc/uptime": "101.00 7.00\n"})
 	got, switches, unread := readXids(t.Context(), o)
 	want := []facts.Xid{
 		{Code: 31, Address: "0000:0a:00", Age: 100, Text: "pid=99, name=python, Ch 00000008"},
@@ -141,10 +141,10 @@ func TestXids(t *testing.T) {
 
 // Where the kernel's log is root's, the journal may be a group's.
 func TestXidsOfTheJournal(t *testing.T) {
-	o := fixture.Write(t, machine.Options{}, map[string]string{"/proc/uptime": "101.00 7.00\n", "/run/systemd/journal/socket": ""})
+	o := probetest.Write(t, machine.Options{}, map[string]string{"/proc/uptime": "101.00 7.00\n", "/run/systemd/journal/socket": ""})
 	t.Setenv("PATH", o.At("/run/systemd/journal"))
 	prints := func(lines string) {
-		fixture.Program(t, o.At("/run/systemd/journal/journalctl"), "#!/bin/sh\nprintf '"+lines+"'\n")
+		probetest.Program(t, o.At("/run/systemd/journal/journalctl"), "#!/bin/sh\nprintf '"+lines+"'\n")
 	}
 	prints(`[    0.000010] kernel: NVRM: Xid (PCI:0000:0a:00): 79, of before\n[    2.500000] kernel: NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.54.15\n` +
 		`[   41.000000] kernel: NVRM: Xid (PCI:0000:0a:00): 119, Timeout\n[  100.000000] kernel: nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 30\n`)
@@ -167,12 +167,12 @@ func TestXidsOfAFlood(t *testing.T) {
 	for i := range 250 {
 		fmt.Fprintf(&records, "4,%d,%d000000,-;NVRM: Xid (PCI:0000:4e:00): %d, flood\n", i, i, i)
 	}
-	o := fixture.Write(t, machine.Options{}, map[string]string{"/dev/kmsg": records.String(), "/proc/uptime": "300.00 7.00\n"})
+	o := probetest.Write(t, machine.Options{}, map[string]string{"/dev/kmsg": records.String(), "/proc/uptime": "300.00 7.00\n"})
 	got, _, _ := readXids(t.Context(), o)
 	if len(got) != xidMost || got[0].Code != 150 || got[xidMost-1].Code != 249 {
 		t.Errorf("%d, from %+v to %+v", len(got), got[0], got[len(got)-1])
 	}
-	fixture.Write(t, o, map[string]string{"/dev/kmsg": ""})
+	probetest.Write(t, o, map[string]string{"/dev/kmsg": ""})
 	if got, _, unread := readXids(t.Context(), o); got == nil || len(got) > 0 || unread != "" {
 		t.Errorf("an empty log: %v, %q", got, unread)
 	}
@@ -226,7 +226,7 @@ func TestKernelLogIsNotWaitedFor(t *testing.T) {
 
 func TestFabricManager(t *testing.T) {
 	t.Setenv("PATH", "")
-	o := fixture.Write(t, machine.Options{}, map[string]string{"/proc/7/comm": "python\n", "/proc/self/comm": "nv-fabricmanage\n"})
+	o := probetest.Write(t, machine.Options{}, map[string]string{"/proc/7/comm": "python\n", "/proc/self/comm": "nv-fabricmanage\n"})
 	if got := fabricManager(t.Context(), o, 0); got != nil {
 		t.Errorf("without switches: %+v", got)
 	}
@@ -234,14 +234,14 @@ func TestFabricManager(t *testing.T) {
 		t.Errorf("with switches (-want +got):\n%s", diff)
 	}
 	// Of a machine that systemd did not start it has nothing to say.
-	fixture.Program(t, o.At("/proc/systemctl"), "#!/bin/sh\necho ActiveState=active\n")
+	probetest.Program(t, o.At("/proc/systemctl"), "#!/bin/sh\necho ActiveState=active\n")
 	t.Setenv("PATH", o.At("/proc"))
 	if got := unitState(t.Context(), o, "nvidia-fabricmanager"); got != "" {
 		t.Errorf("without systemd: %q", got)
 	}
 	// One that hangs is there all the same.
-	fixture.Write(t, o, map[string]string{"/usr/sbin/README": "", "/proc/9/comm": "nv-fabricmanage\n"})
-	fixture.Program(t, o.At("/usr/sbin/nv-fabricmanager"), "#!/bin/sh\nexec /bin/sleep 300\n")
+	probetest.Write(t, o, map[string]string{"/usr/sbin/README": "", "/proc/9/comm": "nv-fabricmanage\n"})
+	probetest.Program(t, o.At("/usr/sbin/nv-fabricmanager"), "#!/bin/sh\nexec /bin/sleep 300\n")
 	if diff := cmp.Diff(&facts.FabricManager{Installed: true, Running: true}, fabricManager(t.Context(), o, 0)); diff != "" {
 		t.Errorf("hanging (-want +got):\n%s", diff)
 	}

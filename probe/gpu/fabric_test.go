@@ -8,13 +8,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"preflight/probe/fixture"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 // Two of three adapters manage NVSwitches, by their product data.
 func TestSwitchDoors(t *testing.T) {
-	o := fixture.Write(t, machine.Options{}, map[string]string{
+	o := probetest.Write(t, machine.Options{}, map[string]string{
 		"/sys/class/infiniband/mlx5_0/device/vpd":   "\x82\x2c\x00ConnectX-7\x90PN\x00V3\x20SMDL=SW_MNG\x78",
 		"/sys/class/infiniband/mlx5_10/device/vpd":  "\x82\x2c\x00ConnectX-7\x90PN\x00V3\x20SMDL=SW_MNG\x78",
 		"/sys/class/infiniband/mlx5_4/device/vpd":   "\x82\x2c\x00ConnectX-7\x90PN\x00V3\x20MODL=CX75310AAS\x78",

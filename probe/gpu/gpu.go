@@ -18,7 +18,7 @@ import (
 	"sync"
 
 	"preflight/facts"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"preflight/probe/machine"
 )
 

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/probe/fixture"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 func TestCollectGPU(t *testing.T) {
@@ -45,7 +45,7 @@ func TestCollectGPU(t *testing.T) {
 		for _, file := range tt.files {
 			files[file] = "simd_count 1\n"
 		}
-		got, err := CollectGPU(t.Context(), fixture.Write(t, machine.Options{}, files))
+		got, err := CollectGPU(t.Context(), probetest.Write(t, machine.Options{}, files))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,11 +62,11 @@ func TestAscendRelease(t *testing.T) {
 		{"/usr/local/Ascend/driver/version.info": release},
 		{"/etc/ascend_install.info": "UserName=HwHiAiUser\nDriver_Install_Path_Param=/opt/npu\n", "/opt/npu/driver/version.info": release, "/usr/local/Ascend/driver/version.info": "Version=1.0\n"},
 	} {
-		if got := ascendRelease(fixture.Write(t, machine.Options{}, files)); got != "24.1.rc2" {
+		if got := ascendRelease(probetest.Write(t, machine.Options{}, files)); got != "24.1.rc2" {
 			t.Errorf("%q of %v", got, files)
 		}
 	}
-	if got := ascendRelease(fixture.Write(t, machine.Options{}, map[string]string{"/etc/hosts": ""})); got != "" {
+	if got := ascendRelease(probetest.Write(t, machine.Options{}, map[string]string{"/etc/hosts": ""})); got != "" {
 		t.Errorf("%q of nothing", got)
 	}
 }
@@ -74,22 +74,22 @@ func TestAscendRelease(t *testing.T) {
 // hgx is the machine of gpu-hgx.txtar with the programs it has, and no others.
 func hgx(t *testing.T) machine.Options {
 	t.Helper()
-	o := fixture.Machine(t, "gpu-hgx")
+	o := probetest.Machine(t, "gpu-hgx")
 	for _, dir := range []string{"/run/systemd/system", "/usr/bin"} {
 		if err := os.MkdirAll(o.At(dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	fixture.Program(t, o.At("/usr/bin/nv-fabricmanager"), "#!/bin/sh\n[ \"$*\" = --version ] && echo 'Fabric Manager version is : 550.54.15'\n")
-	fixture.Program(t, o.At("/usr/bin/systemctl"), "#!/bin/sh\n[ \"$*\" = 'show -p ActiveState nvidia-fabricmanager' ] && echo ActiveState=activating\n")
-	fixture.Write(t, o, map[string]string{modprobeHelper: ""})
+	probetest.Program(t, o.At("/usr/bin/nv-fabricmanager"), "#!/bin/sh\n[ \"$*\" = --version ] && echo 'Fabric Manager version is : 550.54.15'\n")
+	probetest.Program(t, o.At("/usr/bin/systemctl"), "#!/bin/sh\n[ \"$*\" = 'show -p ActiveState nvidia-fabricmanager' ] && echo ActiveState=activating\n")
+	probetest.Write(t, o, map[string]string{modprobeHelper: ""})
 	if err := os.Chmod(o.At(modprobeHelper), os.ModeSetuid|0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", o.At("/usr/bin"))
 	t.Setenv("LD_LIBRARY_PATH", "/opt/empty:/usr/local/cuda-12.6/compat:/opt/wsl")
 	for bridge, access := range map[string]uint16{"0000:3a:01.0": 0x1d, "0000:4b:00.0": 0, "0000:4c:01.0": 0x1d, "0000:4c:02.0": 0x11, "0000:4c:03.0": 0x08} {
-		fixture.Write(t, o, map[string]string{pciDevices + "/" + bridge + "/config": configSpace(access)})
+		probetest.Write(t, o, map[string]string{pciDevices + "/" + bridge + "/config": configSpace(access)})
 	}
 	return o
 }
@@ -148,7 +148,7 @@ func TestShowsNVIDIA(t *testing.T) {
 		{"another maker's GPU", map[string]string{card + "vendor": "0x1002\n", card + "class": "0x030000\n"}, false},
 	}
 	for _, tt := range tests {
-		if got := showsNVIDIA(fixture.Write(t, machine.Options{}, tt.files)); got != tt.want {
+		if got := showsNVIDIA(probetest.Write(t, machine.Options{}, tt.files)); got != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}
@@ -169,7 +169,7 @@ func TestDriverWithoutGPUs(t *testing.T) {
 // nor does a GPU that a container was not given, whose properties cannot be read.
 func TestKFDBesideNVIDIA(t *testing.T) {
 	const nodes = "/sys/class/kfd/kfd/topology/nodes/"
-	o := fixture.Write(t, machine.Options{}, map[string]string{
+	o := probetest.Write(t, machine.Options{}, map[string]string{
 		"/dev/kfd":                 "",
 		"/dev/nvidia0":             "",
 		nodes + "0/properties":     "cpu_cores_count 64\nsimd_count 0\nmem_banks_count 1\n",

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/probe/fixture"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 // noIMEX is of a machine that has nothing of it.
@@ -18,7 +18,7 @@ var noIMEX = &facts.IMEX{Channels: []facts.DeviceNode{}, PeersUnread: "there is 
 
 // A tray of a rack: a channel, the service, and the list that its configuration names.
 func TestIMEX(t *testing.T) {
-	o := fixture.Write(t, machine.Options{}, map[string]string{
+	o := probetest.Write(t, machine.Options{}, map[string]string{
 		imexChannels + "/channel0":    "",
 		imexChannels + "/channel12":   "",
 		imexChannels + "/not-channel": "",
@@ -32,8 +32,8 @@ func TestIMEX(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	fixture.Program(t, o.At("/usr/bin/nvidia-imex"), "#!/bin/sh\n")
-	fixture.Program(t, o.At("/usr/bin/systemctl"), "#!/bin/sh\n[ \"$*\" = 'show -p ActiveState nvidia-imex' ] && echo ActiveState=active\n")
+	probetest.Program(t, o.At("/usr/bin/nvidia-imex"), "#!/bin/sh\n")
+	probetest.Program(t, o.At("/usr/bin/systemctl"), "#!/bin/sh\n[ \"$*\" = 'show -p ActiveState nvidia-imex' ] && echo ActiveState=active\n")
 	t.Setenv("PATH", o.At("/usr/bin"))
 	want := &facts.IMEX{
 		Channels:  []facts.DeviceNode{{Path: imexChannels + "/channel0"}, {Path: imexChannels + "/channel12"}},
@@ -45,7 +45,7 @@ func TestIMEX(t *testing.T) {
 }
 
 func TestIMEXPeersUnread(t *testing.T) {
-	o := fixture.Write(t, machine.Options{}, map[string]string{imexConfig: "IMEX_NODE_CONFIG_FILE=/run/imex/nodes\n"})
+	o := probetest.Write(t, machine.Options{}, map[string]string{imexConfig: "IMEX_NODE_CONFIG_FILE=/run/imex/nodes\n"})
 	if peers, unread := imexPeers(o); peers != nil || unread != "there is no /run/imex/nodes" {
 		t.Errorf("%q, %q", peers, unread)
 	}

@@ -16,11 +16,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/hostsys"
-	"preflight/probe/fixture"
+	"preflight/internal/hostsys"
 	"preflight/probe/machine"
 	"preflight/probe/nvml"
 	"preflight/testhosts/gpus"
+	"preflight/testhosts/probetest"
 )
 
 // driver is the child that asks a stand-in for the driver. Tests of those who
@@ -226,7 +226,7 @@ func TestLostGPULeavesTheOthers(t *testing.T) {
 	// The kernel still lists where it sat.
 	o := machine.Options{}
 	for _, card := range scenario.Cards {
-		o = fixture.Write(t, o, map[string]string{"/proc/driver/nvidia/gpus/" + card.Address() + "/information": ""})
+		o = probetest.Write(t, o, map[string]string{"/proc/driver/nvidia/gpus/" + card.Address() + "/information": ""})
 	}
 	addressUnreachable(o, seen.Cards)
 	if seen.Cards[1].Address != scenario.Cards[1].Address() {
@@ -288,7 +288,7 @@ func TestNodesOfGPUsThatAreNotShown(t *testing.T) {
 	scenario := gpus.H100s(2)
 	scenario.Cards[0].Fails = map[string]int{"nvmlDeviceGetHandleByIndex_v2": 4}
 	showDriver(t, scenario)
-	seen, err := CollectNVML(t.Context(), fixture.Write(t, machine.Options{}, map[string]string{"/dev/nvidia0": "", "/dev/nvidia1": ""}))
+	seen, err := CollectNVML(t.Context(), probetest.Write(t, machine.Options{}, map[string]string{"/dev/nvidia0": "", "/dev/nvidia1": ""}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -370,7 +370,7 @@ func TestNoDriverIsAskedWithoutASignOfNVIDIA(t *testing.T) {
 	if diff := cmp.Diff(&facts.NVML{Cards: []facts.Card{}}, seen); diff != "" || err != nil {
 		t.Errorf("nothing of NVIDIA: %v (-want +got):\n%s", err, diff)
 	}
-	seen, err = CollectNVML(t.Context(), fixture.Write(t, empty, map[string]string{"/dev/nvidiactl": ""}))
+	seen, err = CollectNVML(t.Context(), probetest.Write(t, empty, map[string]string{"/dev/nvidiactl": ""}))
 	if err != nil || !seen.Asked || seen.Failure == nil || seen.Failure.Kind != facts.FailureUnknown {
 		t.Errorf("a device node of NVIDIA: %+v, %v; want the failure of the driver", seen, err)
 	}

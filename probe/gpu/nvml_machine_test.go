@@ -10,18 +10,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/probe/fixture"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 func TestUsersAreNamedByTheProcessTable(t *testing.T) {
-	o := fixture.Write(t, machine.Options{}, map[string]string{
+	o := probetest.Write(t, machine.Options{}, map[string]string{
 		"/proc/100/cmdline": "/opt/venv/bin/python3\x00train.py\x00",
 		"/proc/101/cmdline": "", "/proc/101/comm": "Xorg\n",
 		"/proc/102/cmdline": "ray::" + strings.Repeat("x", 100) + "\x00",
 		"/proc/self/ns/uts": "",
 	})
-	fixture.Link(t, o, machine.InitialPID, "/proc/self/ns/pid")
+	probetest.Link(t, o, machine.InitialPID, "/proc/self/ns/pid")
 	us := machine.Owner(o, os.Getuid())
 	cards := []facts.Card{{Processes: []facts.GPUUser{{PID: 100, Kind: "compute"}, {PID: 101, Kind: "graphics"}}}, {Processes: []facts.GPUUser{{PID: 102}, {PID: 103}, {PID: 0}}}}
 	nameProcesses(o, cards)
@@ -36,15 +36,15 @@ func TestUsersAreNamedByTheProcessTable(t *testing.T) {
 
 // A number of the machine's may be another process's in a container.
 func TestUsersInAContainerHoldAGPU(t *testing.T) {
-	o := fixture.Write(t, machine.Options{}, map[string]string{
+	o := probetest.Write(t, machine.Options{}, map[string]string{
 		"/proc/7/cmdline": "python3\x00", "/proc/7/fd/0": "",
 		"/proc/8/cmdline": "bash\x00", "/proc/8/fd/0": "",
 		"/proc/9/cmdline":   "sshd\x00",
 		"/proc/self/ns/uts": "",
 	})
-	fixture.Link(t, o, "pid:[4026532281]", "/proc/self/ns/pid")
-	fixture.Link(t, o, "/dev/nvidia0", "/proc/7/fd/5")
-	fixture.Link(t, o, "/dev/null", "/proc/8/fd/5")
+	probetest.Link(t, o, "pid:[4026532281]", "/proc/self/ns/pid")
+	probetest.Link(t, o, "/dev/nvidia0", "/proc/7/fd/5")
+	probetest.Link(t, o, "/dev/null", "/proc/8/fd/5")
 	cards := []facts.Card{{Processes: []facts.GPUUser{{PID: 7}, {PID: 8}, {PID: 9}}}}
 	nameProcesses(o, cards)
 	want := []facts.GPUUser{{PID: 7, Name: "python3", User: machine.Owner(o, os.Getuid())}, {PID: 8}, {PID: 9}}
@@ -68,7 +68,7 @@ func TestPlaceOfASilentGPU(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := machine.Options{}
 			for _, address := range listed {
-				o = fixture.Write(t, o, map[string]string{"/proc/driver/nvidia/gpus/" + address + "/information": ""})
+				o = probetest.Write(t, o, map[string]string{"/proc/driver/nvidia/gpus/" + address + "/information": ""})
 			}
 			addressUnreachable(o, test.told)
 			var got []string
@@ -84,8 +84,8 @@ func TestPlaceOfASilentGPU(t *testing.T) {
 
 // Nothing is said of nodes where one may be that of a card which told none.
 func TestUnshownGPUs(t *testing.T) {
-	o := fixture.Write(t, machine.Options{}, map[string]string{"/dev/nvidia0": "", "/dev/nvidia2": "", "/dev/nvidia10": "", "/dev/nvidiactl": "", "/dev/nvidia-uvm": ""})
-	fixture.Link(t, o, "gone", "/dev/nvidia5")
+	o := probetest.Write(t, machine.Options{}, map[string]string{"/dev/nvidia0": "", "/dev/nvidia2": "", "/dev/nvidia10": "", "/dev/nvidiactl": "", "/dev/nvidia-uvm": ""})
+	probetest.Link(t, o, "gone", "/dev/nvidia5")
 	two := facts.Card{Index: 0, Minor: new(2)}
 	for name, test := range map[string]struct {
 		seen facts.NVML

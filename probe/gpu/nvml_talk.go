@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"preflight/facts"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"preflight/probe/nvml"
 )
 

@@ -15,9 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/hostsys"
-	"preflight/probe/fixture"
+	"preflight/internal/hostsys"
 	"preflight/probe/nvml"
+	"preflight/testhosts/probetest"
 )
 
 // says is a child that writes each text after another and ends.
@@ -205,8 +205,8 @@ func TestNoWordAboutTheDriver(t *testing.T) {
 	})
 	for name, ask := range map[string]hostsys.Child{
 		"not started":              {Path: filepath.Join(t.TempDir(), "absent")},
-		"ended before it began":    {Path: fixture.Script(t, "unbound", "echo us: symbol lookup error: us: undefined symbol: nvmlInit >&2; exit 127")},
-		"started, and not a child": {Path: fixture.Script(t, "other", "exit 0")},
+		"ended before it began":    {Path: probetest.Script(t, "unbound", "echo us: symbol lookup error: us: undefined symbol: nvmlInit >&2; exit 127")},
+		"started, and not a child": {Path: probetest.Script(t, "other", "exit 0")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if seen, err := askNVML(t.Context(), ask.Stream, time.Hour); err == nil || !strings.HasPrefix(err.Error(), "cannot ask the driver: our own process for it did not start: ") {
@@ -217,7 +217,7 @@ func TestNoWordAboutTheDriver(t *testing.T) {
 }
 
 func TestCrashWords(t *testing.T) {
-	_, _, exit := hostsys.Child{Path: fixture.Script(t, "fails", "exit 3")}.Run(t.Context())
+	_, _, exit := hostsys.Child{Path: probetest.Script(t, "fails", "exit 3")}.Run(t.Context())
 	for stderr, want := range map[string]string{
 		"SIGSEGV: segmentation violation\nPC=0x1\n\ngoroutine 1:\nrip 0x1\n":                      "SIGSEGV: segmentation violation",
 		"warning\nfatal error: unexpected signal\n[signal SIGSEGV]\n":                             "fatal error: unexpected signal",
@@ -233,7 +233,7 @@ func TestCrashWords(t *testing.T) {
 }
 
 func TestNVIDIASMIAnswersInstead(t *testing.T) {
-	smi := fixture.Script(t, "nvidia-smi", "echo NVIDIA-SMI has failed because it could not communicate with the NVIDIA driver.; exit 9")
+	smi := probetest.Script(t, "nvidia-smi", "echo NVIDIA-SMI has failed because it could not communicate with the NVIDIA driver.; exit 9")
 	absent := filepath.Join(t.TempDir(), "absent")
 	const unloaded = "libnvidia-ml.so.1: cannot open shared object file"
 	for name, test := range map[string]struct {

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"preflight/facts"
-	"preflight/probe/fixture"
 	"preflight/testhosts/gpus"
+	"preflight/testhosts/probetest"
 )
 
 // wornOut are machines with something amiss in every corner that is told.
@@ -56,7 +56,7 @@ func TestSMITellsWhatNVMLTells(t *testing.T) {
 				t.Fatalf("%+v", byNVML.Failure)
 			}
 			path := filepath.Join(t.TempDir(), "nvidia-smi")
-			fixture.Program(t, path, string(scenario.SMI()))
+			probetest.Program(t, path, string(scenario.SMI()))
 			bySMI, err := askSMI(t.Context(), path)
 			if err != nil {
 				t.Fatal(err)

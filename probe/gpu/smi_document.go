@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"preflight/facts"
-	"preflight/lazyregexp"
+	"preflight/internal/lazyregexp"
 )
 
 const (

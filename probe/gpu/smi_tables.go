@@ -11,7 +11,7 @@ import (
 	"sync"
 
 	"preflight/facts"
-	"preflight/lazyregexp"
+	"preflight/internal/lazyregexp"
 )
 
 // askTables asks for what the document does not have, by a process for each table.

@@ -15,13 +15,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/probe/fixture"
+	"preflight/testhosts/probetest"
 )
 
 // standIn is an nvidia-smi: a shell script whose body sees the arguments.
 func standIn(t *testing.T, body string) smi {
 	t.Helper()
-	return smi{path: fixture.Script(t, "nvidia-smi", body), limit: 20 * time.Second}
+	return smi{path: probetest.Script(t, "nvidia-smi", body), limit: 20 * time.Second}
 }
 
 // answering is a stand-in that prints a document and some tables.
@@ -225,7 +225,7 @@ func TestSMIFailures(t *testing.T) {
 
 func TestSMIThatCannotBeRun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "nvidia-smi")
-	fixture.Program(t, path, "\x7fELF of another machine")
+	probetest.Program(t, path, "\x7fELF of another machine")
 	got, err := askSMI(t.Context(), path)
 	if err != nil || got.Failure == nil || got.Failure.Kind != facts.FailureOther || !strings.Contains(got.Failure.Text, "exec format error") {
 		t.Errorf("%+v, %v", got.Failure, err)

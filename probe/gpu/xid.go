@@ -15,8 +15,8 @@ import (
 	"syscall"
 
 	"preflight/facts"
-	"preflight/hostsys"
-	"preflight/lazyregexp"
+	"preflight/internal/hostsys"
+	"preflight/internal/lazyregexp"
 	"preflight/probe/machine"
 )
 

@@ -5,7 +5,7 @@ package gpu
 import (
 	"testing"
 
-	"preflight/lazyregexp"
+	"preflight/internal/lazyregexp"
 )
 
 // Whatever stands in the kernel's log, what is made of it is an Xid, and not of the future.

@@ -5,8 +5,8 @@ package host
 import (
 	"testing"
 
-	"preflight/probe/fixture"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 func TestTightestIsTheSmallestOnTheWayUp(t *testing.T) {
@@ -40,7 +40,7 @@ func TestParseCPUMax(t *testing.T) {
 
 func TestMemoryUsedLeavesOutThePageCache(t *testing.T) {
 	for stat, want := range map[string]int64{"anon 5\ninactive_file 42\ntotal_inactive_file x\n": 58, "anon 5\n": 100, "inactive_file 142\n": 0} {
-		o := fixture.Write(t, machine.Options{}, map[string]string{"/memory.current": "100\n", "/memory.stat": stat})
+		o := probetest.Write(t, machine.Options{}, map[string]string{"/memory.current": "100\n", "/memory.stat": stat})
 		if used, known := (cgroup{machine.Cgroup{V2: true}}).memoryUsed(o.Root); used != want || !known {
 			t.Errorf("with %q, %d are used, want %d", stat, used, want)
 		}

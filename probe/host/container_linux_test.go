@@ -6,8 +6,8 @@ import (
 	"os"
 	"testing"
 
-	"preflight/probe/fixture"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 func TestContainer(t *testing.T) {
@@ -39,7 +39,7 @@ func TestContainer(t *testing.T) {
 		"process 1":      {map[string]string{"/proc/1/environ": "PATH=/bin\x00container=lxc\x00"}, "lxc"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := container(fixture.Write(t, machine.Options{}, test.files)); got != test.want {
+			if got := container(probetest.Write(t, machine.Options{}, test.files)); got != test.want {
 				t.Errorf("container is %q, want %q", got, test.want)
 			}
 		})
@@ -47,7 +47,7 @@ func TestContainer(t *testing.T) {
 }
 
 func TestContainerThatSharesTheMachinesProcesses(t *testing.T) {
-	o := fixture.Write(t, machine.Options{}, map[string]string{"/.dockerenv": "", "/proc/self/stat": ""})
+	o := probetest.Write(t, machine.Options{}, map[string]string{"/.dockerenv": "", "/proc/self/stat": ""})
 	if err := os.Mkdir(o.At("/proc/self/ns"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestContainerThatSharesTheMachinesProcesses(t *testing.T) {
 }
 
 func TestDiskOfAVirtualMachineMadeFromAnImageIsNoContainer(t *testing.T) {
-	o := fixture.Write(t, fixture.Machine(t, "host-metal-cgroup1"), map[string]string{"/.dockerenv": ""})
+	o := probetest.Write(t, probetest.Machine(t, "host-metal-cgroup1"), map[string]string{"/.dockerenv": ""})
 	if got := container(o); got != "" {
 		t.Errorf("container is %q although all namespaces are the machine's own", got)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"preflight/facts"
-	"preflight/probe/fixture"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 // realOnly are the facts that system calls tell of the machine the test runs
@@ -32,7 +32,7 @@ func TestHostOnMetal(t *testing.T) {
 		Uptime:       86400.25,
 		Load:         new(3.5),
 	}
-	got, err := CollectHost(t.Context(), fixture.Machine(t, "host-metal-cgroup1"))
+	got, err := CollectHost(t.Context(), probetest.Machine(t, "host-metal-cgroup1"))
 	if diff := cmp.Diff(want, got, realOnly); diff != "" || err != nil {
 		t.Errorf("error %v; host (-want +got):\n%s", err, diff)
 	}
@@ -46,7 +46,7 @@ func TestHostInDocker(t *testing.T) {
 		Container: "docker",
 		Uptime:    5,
 	}
-	got, err := CollectHost(t.Context(), fixture.Machine(t, "host-docker-cgroup2"))
+	got, err := CollectHost(t.Context(), probetest.Machine(t, "host-docker-cgroup2"))
 	if diff := cmp.Diff(want, got, realOnly); diff != "" || err != nil {
 		t.Errorf("error %v; host (-want +got):\n%s", err, diff)
 	}
@@ -66,7 +66,7 @@ func TestNUMANodesThatDiffer(t *testing.T) {
 		{ID: 2, Bytes: 98304000 << 10},
 		{ID: 10, Bytes: 1 << 20},
 	}
-	if diff := cmp.Diff(want, numaNodes(fixture.Machine(t, "host-numa-memoryless"))); diff != "" {
+	if diff := cmp.Diff(want, numaNodes(probetest.Machine(t, "host-numa-memoryless"))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

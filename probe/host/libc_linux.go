@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"preflight/lazyregexp"
+	"preflight/internal/lazyregexp"
 	"preflight/probe/machine"
 )
 

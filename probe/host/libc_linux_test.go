@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"preflight/probe/fixture"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 func TestParseLoader(t *testing.T) {
@@ -36,7 +36,7 @@ func TestLibcByTheNameOfAnOldLoader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := fixture.Write(t, machine.Options{}, map[string]string{"/bin/sh": string(shell), filepath.Dir(loader) + "/ld-2.28.so": "not read"})
+	o := probetest.Write(t, machine.Options{}, map[string]string{"/bin/sh": string(shell), filepath.Dir(loader) + "/ld-2.28.so": "not read"})
 	if err := os.Symlink("ld-2.28.so", o.At(loader)); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestLibcByTheNameOfAnOldLoader(t *testing.T) {
 }
 
 func TestLibcWithoutAShell(t *testing.T) {
-	if got := libc(fixture.Write(t, machine.Options{}, map[string]string{"/bin/sh": "#!/bin/busybox\n"})); got != "" {
+	if got := libc(probetest.Write(t, machine.Options{}, map[string]string{"/bin/sh": "#!/bin/busybox\n"})); got != "" {
 		t.Errorf("libc is %q", got)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"preflight/facts"
-	"preflight/probe/fixture"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 func TestLimitTurnsInfinityIntoMinusOne(t *testing.T) {
@@ -39,7 +39,7 @@ func TestLimitsAreThoseOfThisProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Prlimit(0, unix.RLIMIT_CORE, &before, nil)
-	got, err := CollectLimits(t.Context(), fixture.Machine(t, "host-docker-cgroup2"))
+	got, err := CollectLimits(t.Context(), probetest.Machine(t, "host-docker-cgroup2"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestWhoLocksFreely(t *testing.T) {
 		if test.users != "" {
 			files["proc/self/uid_map"] = test.users
 		}
-		if diff := cmp.Diff(test.want, locksFreely(fixture.Write(t, machine.Options{}, files))); diff != "" {
+		if diff := cmp.Diff(test.want, locksFreely(probetest.Write(t, machine.Options{}, files))); diff != "" {
 			t.Errorf("%s: (-want +got):\n%s", name, diff)
 		}
 	}
@@ -79,7 +79,7 @@ func TestWhoLocksFreely(t *testing.T) {
 
 func TestPIDsLimit(t *testing.T) {
 	for name, want := range map[string]int64{"host-metal-cgroup1": 10813, "host-docker-cgroup2": 4096} {
-		got, err := CollectLimits(t.Context(), fixture.Machine(t, name))
+		got, err := CollectLimits(t.Context(), probetest.Machine(t, name))
 		if err != nil || got.PIDsMax == nil || *got.PIDsMax != want {
 			t.Errorf("%s: limits %+v, error %v, want %d processes", name, got, err, want)
 		}
@@ -105,7 +105,7 @@ func TestMemory(t *testing.T) {
 			HugePages: 16 << 30, // of another size than the default
 		},
 	} {
-		got, err := CollectMemory(t.Context(), fixture.Machine(t, name))
+		got, err := CollectMemory(t.Context(), probetest.Machine(t, name))
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%s: error %v; (-want +got):\n%s", name, err, diff)
 		}
@@ -113,7 +113,7 @@ func TestMemory(t *testing.T) {
 }
 
 func TestNoLimitOfVersionOneIsNoLimit(t *testing.T) {
-	o := fixture.Write(t, machine.Options{}, map[string]string{"/g/memory.limit_in_bytes": "9223372036854771712\n", "/h/memory.limit_in_bytes": "4096\n"})
+	o := probetest.Write(t, machine.Options{}, map[string]string{"/g/memory.limit_in_bytes": "9223372036854771712\n", "/h/memory.limit_in_bytes": "4096\n"})
 	for dir, want := range map[string]bool{"/g": false, "/h": true, "/none": false} {
 		if limit, limited := (cgroup{}).MemoryLimit(o.At(dir)); limited != want {
 			t.Errorf("%s: limited to %d: %v", dir, limit, limited)
@@ -128,7 +128,7 @@ func TestMemoryThatCannotBeReadIsMissingNotZero(t *testing.T) {
 		"no overcommit":     {"/proc/meminfo": "MemTotal: 1 kB\nMemAvailable: 1 kB\n"},
 		"unreadable number": {"/proc/meminfo": "MemTotal: x kB\nMemAvailable: 1 kB\n", "/proc/sys/vm/overcommit_memory": "0"},
 	} {
-		if got, err := CollectMemory(t.Context(), fixture.Write(t, machine.Options{}, files)); err == nil {
+		if got, err := CollectMemory(t.Context(), probetest.Write(t, machine.Options{}, files)); err == nil {
 			t.Errorf("%s: told as %+v", name, got)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/probe/fixture"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 // machineWithSegments has a /dev/shm with files of 4, 2, 1 and 0 pages, and
@@ -23,7 +23,7 @@ import (
 func machineWithSegments(t *testing.T) machine.Options {
 	t.Helper()
 	page := os.Getpagesize()
-	o := fixture.Write(t, machine.Options{}, map[string]string{
+	o := probetest.Write(t, machine.Options{}, map[string]string{
 		"/etc/passwd":           "ml:x:" + strconv.Itoa(os.Getuid()) + ":0::/home/ml:/bin/sh\n",
 		"/proc/self/mountinfo":  "60 1 253:0 / / rw - xfs /dev/sda rw\n61 60 0:9 / /proc rw - proc proc rw\n",
 		"/dev/shm/nccl-mapped":  string(make([]byte, 4*page)),
@@ -51,7 +51,7 @@ func machineWithSegments(t *testing.T) machine.Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fixture.Write(t, o, map[string]string{"/proc/10/maps": fmt.Sprintf(
+	probetest.Write(t, o, map[string]string{"/proc/10/maps": fmt.Sprintf(
 		"559a00000000-559a00001000 r--p 00000000 fe:99 %d /usr/bin/python3\n"+
 			"7f0000000000-7f0000004000 rw-s 00000000 %02x:%02x %d      /dev/shm/nccl-mapped\n"+
 			"7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0          [stack]\n",
@@ -107,7 +107,7 @@ func TestSegments(t *testing.T) {
 // read any ordinary file, but not a write-only sysctl.
 func refuse(t *testing.T, o machine.Options, status string) {
 	t.Helper()
-	fixture.Write(t, o, map[string]string{"/proc/12/status": status})
+	probetest.Write(t, o, map[string]string{"/proc/12/status": status})
 	if err := os.Mkdir(o.At("/proc/12/fd"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestProcessesListed(t *testing.T) {
 		",hidepid=2":                {all: root, ours: true},
 		",gid=4,hidepid=ptraceable": {all: root, ours: true},
 	} {
-		o := fixture.Write(t, machine.Options{}, map[string]string{"/proc/self/mountinfo": table + options + "\n"})
+		o := probetest.Write(t, machine.Options{}, map[string]string{"/proc/self/mountinfo": table + options + "\n"})
 		if got := processesListed(o); got != want {
 			t.Errorf("/proc mounted rw%s lists %+v, want %+v", options, got, want)
 		}

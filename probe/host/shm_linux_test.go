@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"preflight/facts"
-	"preflight/probe/fixture"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 var sysctls = map[string]string{
@@ -27,7 +27,7 @@ var sysctls = map[string]string{
 }
 
 func TestSHMOfAFixture(t *testing.T) {
-	o := fixture.Write(t, fixture.Machine(t, "host-docker-cgroup2"), sysctls)
+	o := probetest.Write(t, probetest.Machine(t, "host-docker-cgroup2"), sysctls)
 	if err := os.Mkdir(filepath.Join(o.Root, "dev"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestSHMOfAFixture(t *testing.T) {
 }
 
 func TestSHMThatIsOnlyADirectory(t *testing.T) {
-	o := fixture.Write(t, fixture.Write(t, fixture.Machine(t, "host-numa-memoryless"), sysctls), map[string]string{
+	o := probetest.Write(t, probetest.Write(t, probetest.Machine(t, "host-numa-memoryless"), sysctls), map[string]string{
 		"/run/shm/.keep":       "",
 		"/proc/self/mountinfo": "60 1 253:0 / / rw,relatime shared:1 - xfs /dev/sda rw\n61 60 0:9 / /proc rw - proc proc rw\n",
 	})
@@ -71,7 +71,7 @@ func TestSHMThatIsOnlyADirectory(t *testing.T) {
 }
 
 func TestNoSHMAtAllIsAFact(t *testing.T) {
-	got, err := CollectSHM(t.Context(), fixture.Write(t, machine.Options{}, sysctls))
+	got, err := CollectSHM(t.Context(), probetest.Write(t, machine.Options{}, sysctls))
 	if err != nil || got.Exists || got.Writable {
 		t.Errorf("got %+v, error %v", got, err)
 	}
@@ -146,7 +146,7 @@ func TestTryToWriteInTmpfs(t *testing.T) {
 func TestTmpfsWithoutASizeIsBoundedByMemory(t *testing.T) {
 	dir := mountTmpfs(t, "size=0")
 	var got facts.SHM
-	if err := shmSizes(fixture.Machine(t, "host-docker-cgroup2"), dir, &got); err != nil {
+	if err := shmSizes(probetest.Machine(t, "host-docker-cgroup2"), dir, &got); err != nil {
 		t.Fatal(err)
 	}
 	if got.Size != 502000000<<10 || got.Free != 400000000<<10 {
@@ -175,7 +175,7 @@ func TestRemoveIPC(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			files := map[string]string{"/lib/systemd/systemd-logind": "", "/run/systemd/system/x": ""}
 			maps.Copy(files, test.files)
-			if got := removeIPC(fixture.Write(t, machine.Options{}, files)); got != test.want {
+			if got := removeIPC(probetest.Write(t, machine.Options{}, files)); got != test.want {
 				t.Errorf("RemoveIPC is %q, want %q", got, test.want)
 			}
 		})
@@ -187,7 +187,7 @@ func TestRemoveIPCWithoutLogind(t *testing.T) {
 		"not installed":                  {"/run/systemd/system/x": "", "/etc/systemd/logind.conf": "RemoveIPC=yes\n"},
 		"installed in a container image": {"/usr/lib/systemd/systemd-logind": "", "/etc/systemd/logind.conf": "RemoveIPC=yes\n"},
 	} {
-		if got := removeIPC(fixture.Write(t, machine.Options{}, files)); got != "" {
+		if got := removeIPC(probetest.Write(t, machine.Options{}, files)); got != "" {
 			t.Errorf("%s: RemoveIPC is %q, want none", name, got)
 		}
 	}

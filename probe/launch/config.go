@@ -6,8 +6,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"preflight/lazyregexp"
-	"preflight/secret"
+	"preflight/internal/lazyregexp"
+	"preflight/internal/secret"
 )
 
 // configSize is up to which size the text of a configuration is brought.

@@ -19,8 +19,8 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/internal/secret"
 	"preflight/probe/machine"
-	"preflight/secret"
 )
 
 // allowedNames are the variables that may leave the machine: those that change

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/probe/fixture"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 func TestAllowed(t *testing.T) {
@@ -88,7 +88,7 @@ func TestParseNCCLConf(t *testing.T) {
 }
 
 func TestLookAtEnv(t *testing.T) {
-	root := fixture.Plant(t, `
+	root := probetest.Plant(t, `
 -- etc/nccl.conf --
 NCCL_DEBUG=WARN
 NCCL_IB_HCA=mlx5
@@ -175,7 +175,7 @@ func TestWithheld(t *testing.T) {
 func TestCollectEnvReadsTheSession(t *testing.T) {
 	t.Setenv("HOME", "/home/me")
 	t.Setenv("NCCL_DEBUG", "INFO")
-	root := fixture.Plant(t, "-- home/me/.nccl.conf --\nNCCL_ALGO=Tree\n")
+	root := probetest.Plant(t, "-- home/me/.nccl.conf --\nNCCL_ALGO=Tree\n")
 	env, err := CollectEnv(t.Context(), machine.Options{Root: root})
 	if err != nil {
 		t.Fatal(err)

@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"preflight/facts"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"preflight/probe/machine"
 )
 

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"preflight/facts"
-	"preflight/probe/fixture"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 // asNobody does something below a fixture's root without the rights of root. On
@@ -43,7 +43,7 @@ func asNobody(t *testing.T, o machine.Options, do func()) {
 
 // What others may not read is there, and says why it cannot be opened.
 func TestFileOfSomebodyElse(t *testing.T) {
-	o := fixture.Write(t, machine.Options{}, map[string]string{"/train.py": "x", "/private/train.py": "x"})
+	o := probetest.Write(t, machine.Options{}, map[string]string{"/train.py": "x", "/private/train.py": "x"})
 	if err := errors.Join(os.Chmod(o.At("/train.py"), 0), os.Chmod(o.At("/private"), 0)); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestFileOfSomebodyElse(t *testing.T) {
 
 func TestSourcesOfSomebodyElse(t *testing.T) {
 	t.Setenv("HOME", "/home/ml")
-	o := fixture.Write(t, machine.Options{}, map[string]string{"/data/proj/a.py": "", "/data/proj/b/b.py": "", "/data/proj/c.py": ""})
+	o := probetest.Write(t, machine.Options{}, map[string]string{"/data/proj/a.py": "", "/data/proj/b/b.py": "", "/data/proj/c.py": ""})
 	if err := errors.Join(os.Chmod(o.At("/data/proj/b"), 0), os.Chmod(o.At("/data/proj/c.py"), 0)); err != nil {
 		t.Fatal(err)
 	}

@@ -20,9 +20,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/hostsys"
-	"preflight/probe/fixture"
+	"preflight/internal/hostsys"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 func sha(text string) string {
@@ -31,9 +31,9 @@ func sha(text string) string {
 }
 
 func TestWorkDir(t *testing.T) {
-	o := fixture.Write(t, machine.Options{}, map[string]string{"/srv/job/file": ""})
-	fixture.Link(t, o, "gone", "/srv/link")
-	fixture.Link(t, o, "loop", "/srv/loop")
+	o := probetest.Write(t, machine.Options{}, map[string]string{"/srv/job/file": ""})
+	probetest.Link(t, o, "gone", "/srv/link")
+	probetest.Link(t, o, "loop", "/srv/loop")
 	for path, want := range map[string]facts.WorkDir{
 		"":              {},
 		"/srv/job":      {Exists: true},
@@ -51,7 +51,7 @@ func TestWorkDir(t *testing.T) {
 
 // With no files named, the working directory is all that is looked at.
 func TestNoFilesAreCheap(t *testing.T) {
-	o := fixture.Write(t, machine.Options{WorkDir: "/srv"}, map[string]string{"/srv/.git/HEAD": strings.Repeat("a", 40), "/srv/train.py": ""})
+	o := probetest.Write(t, machine.Options{WorkDir: "/srv"}, map[string]string{"/srv/.git/HEAD": strings.Repeat("a", 40), "/srv/train.py": ""})
 	got, err := CollectFiles(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -64,14 +64,14 @@ func TestNoFilesAreCheap(t *testing.T) {
 
 func TestCollectFiles(t *testing.T) {
 	t.Setenv("HOME", "/home/ml")
-	o := fixture.Write(t, machine.Options{WorkDir: "/srv"}, map[string]string{
+	o := probetest.Write(t, machine.Options{WorkDir: "/srv"}, map[string]string{
 		"/srv/ds.json":      `{"key": "hunter2"}`,
 		"/srv/run.sh":       "#!/bin/sh\n",
 		"/data/proj/a.py":   "a",
 		"/data/proj/x/b.py": "b",
 	})
-	fixture.Link(t, o, "data/proj/a.py", "/train.py")
-	fixture.Link(t, o, "nowhere", "/srv/broken")
+	probetest.Link(t, o, "data/proj/a.py", "/train.py")
+	probetest.Link(t, o, "nowhere", "/srv/broken")
 	if err := os.Chmod(o.At("/srv/run.sh"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestCollectFiles(t *testing.T) {
 // working directory.
 func TestFilesWithoutScript(t *testing.T) {
 	commit := strings.Repeat("a", 40)
-	o := fixture.Write(t, machine.Options{WorkDir: "/srv/job"}, map[string]string{"/srv/.git/HEAD": commit, "/srv/job/train.py": ""})
+	o := probetest.Write(t, machine.Options{WorkDir: "/srv/job"}, map[string]string{"/srv/.git/HEAD": commit, "/srv/job/train.py": ""})
 	t.Setenv("PATH", "")
 	for _, named := range []facts.LaunchFile{
 		{Path: "/srv/job/train.py", Role: facts.RoleArgument},
@@ -152,7 +152,7 @@ func TestFilesWithoutScript(t *testing.T) {
 
 // What time was too short for has no digest, and says so.
 func TestDigestMindsItsTime(t *testing.T) {
-	o := fixture.Write(t, machine.Options{}, map[string]string{"/train.py": "x"})
+	o := probetest.Write(t, machine.Options{}, map[string]string{"/train.py": "x"})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("not read within 2s"))
 	got := readFile(ctx, o, facts.LaunchFile{Path: "/train.py"})
@@ -231,7 +231,7 @@ func TestPartsOfFilesFitInsideTheSection(t *testing.T) {
 func TestDaemon(t *testing.T) {
 	bin := t.TempDir()
 	orted := filepath.Join(bin, "orted")
-	fixture.Program(t, orted, "#!/bin/sh\n")
+	probetest.Program(t, orted, "#!/bin/sh\n")
 	t.Setenv("PATH", bin)
 	for asked, want := range map[string]*facts.Daemon{
 		"": nil, "orted": {Asked: "orted", Path: orted}, orted: {Asked: orted, Path: orted},

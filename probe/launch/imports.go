@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"preflight/lazyregexp"
+	"preflight/internal/lazyregexp"
 )
 
 // scriptSize is up to which size a script is read for what it imports and calls.

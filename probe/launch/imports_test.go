@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"preflight/probe/fixture"
+	"preflight/testhosts/probetest"
 )
 
 func TestImports(t *testing.T) {
@@ -30,7 +30,7 @@ func TestImports(t *testing.T) {
 }
 
 func TestNeeds(t *testing.T) {
-	dir := fixture.Plant(t, "-- helpers.py --\n-- parts/one.py --\n")
+	dir := probetest.Plant(t, "-- helpers.py --\n-- parts/one.py --\n")
 	for name, test := range map[string]struct{ script, want string }{
 		"plain":                      {"import yaml, torch.nn\nprint(1)\nfrom transformers import x\n", "yaml torch transformers"},
 		"behind a module beside":     {"import yaml\nimport helpers\nimport torch\n", "yaml"},

@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/probe/fixture"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 func TestParseSSHVersion(t *testing.T) {
@@ -125,7 +125,7 @@ func TestMaskLines(t *testing.T) {
 }
 
 func TestEnvFiles(t *testing.T) {
-	root := fixture.Plant(t, `
+	root := probetest.Plant(t, `
 -- home/me/.deepspeed_env --
 NCCL_DEBUG=INFO
 -- home/me/mine --
@@ -187,7 +187,7 @@ func TestCollectLauncher(t *testing.T) {
 		"deepspeed": "#!/usr/bin/env python3\n",
 		"python3":   "#!/bin/sh\n",
 	} {
-		fixture.Program(t, filepath.Join(bin, name), body)
+		probetest.Program(t, filepath.Join(bin, name), body)
 	}
 	t.Setenv("PATH", bin)
 	t.Setenv("HOME", t.TempDir())
@@ -227,7 +227,7 @@ func TestProgramsAreAskedSideBySide(t *testing.T) {
 		"pdsh":   "#!/bin/sh\n: <\"${0%pdsh}ssh.pdsh\"\necho 'pdsh-2.34 (+readline)'\n",
 		"mpirun": "#!/bin/sh\n: >\"${0%mpirun}ssh.mpirun\"\necho 'mpirun (Open MPI) 4.1.4'\n",
 	} {
-		fixture.Program(t, filepath.Join(bin, name), body)
+		probetest.Program(t, filepath.Join(bin, name), body)
 	}
 	for _, pipe := range []string{"ssh.pdsh", "ssh.mpirun"} {
 		if err := syscall.Mkfifo(filepath.Join(bin, pipe), 0o600); err != nil {
@@ -251,7 +251,7 @@ func TestDaemonOfMPIRun(t *testing.T) {
 		"mpirun":    "#!/bin/sh\necho 'mpirun (Open MPI) 4.1.4'\n",
 		"ompi_info": "#!/bin/sh\n: >\"$0.asked\"\necho mpirun:prefix_by_default:no\n",
 	} {
-		fixture.Program(t, filepath.Join(bin, name), body)
+		probetest.Program(t, filepath.Join(bin, name), body)
 	}
 	t.Setenv("PATH", bin)
 	for byMPIRun, daemon := range map[bool]string{false: "", true: "orted"} {
@@ -274,9 +274,9 @@ func TestLaunchProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	venv := filepath.Join(dir, "venv", "bin")
-	fixture.Program(t, filepath.Join(venv, "python3.11"), "#!/bin/sh\n")
-	fixture.Program(t, filepath.Join(venv, "torchrun"), "#!/opt/venv/bin/python3\n")
-	fixture.Program(t, filepath.Join(venv, "deepspeed"), "#!/bin/bash\n")
+	probetest.Program(t, filepath.Join(venv, "python3.11"), "#!/bin/sh\n")
+	probetest.Program(t, filepath.Join(venv, "torchrun"), "#!/opt/venv/bin/python3\n")
+	probetest.Program(t, filepath.Join(venv, "deepspeed"), "#!/bin/bash\n")
 	for _, name := range []string{"python", "python3"} {
 		if err := os.Symlink("python3.11", filepath.Join(venv, name)); err != nil {
 			t.Fatal(err)
@@ -324,7 +324,7 @@ func TestPDSHOfThisMachine(t *testing.T) {
 
 // The words are those of pdsh 2.34 over a module directory of mode 0777.
 func TestPDSHThatRefuses(t *testing.T) {
-	path := fixture.Script(t, "pdsh", `cat >&2 <<'END'
+	path := probetest.Script(t, "pdsh", `cat >&2 <<'END'
 pdsh@head: module path "/usr/lib/x86_64-linux-gnu/pdsh" insecure.
 pdsh@head: "/usr/lib/x86_64-linux-gnu/pdsh": World writable and sticky bit is not set
 pdsh@head: Couldn't load any pdsh modules
@@ -334,7 +334,7 @@ exit 1`)
 	if len(got.Modules) != 0 || !strings.HasPrefix(got.Problem, `pdsh@head: module path`) || !strings.Contains(got.Problem, "World writable") {
 		t.Errorf("%+v", got)
 	}
-	silent := pdshOf(t, fixture.Script(t, "pdsh", "exit 3"))
+	silent := pdshOf(t, probetest.Script(t, "pdsh", "exit 3"))
 	if silent.Problem != "ended with exit status 3 and said nothing" {
 		t.Errorf("problem %q", silent.Problem)
 	}
@@ -362,7 +362,7 @@ func TestModuleDirComesFromTheProgram(t *testing.T) {
 	if err := os.MkdirAll(modules, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	path := fixture.Script(t, "pdsh", "exec pdsh.bin") // as on Debian
+	path := probetest.Script(t, "pdsh", "exec pdsh.bin") // as on Debian
 	if err := os.WriteFile(path+".bin", []byte("ELF\x00/gone/lib/pdsh\x00"+modules+"\x00rest"), 0o755); err != nil {
 		t.Fatal(err)
 	}

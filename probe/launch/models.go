@@ -17,8 +17,8 @@ import (
 	"strings"
 
 	"preflight/facts"
-	"preflight/hostsys"
-	"preflight/lazyregexp"
+	"preflight/internal/hostsys"
+	"preflight/internal/lazyregexp"
 	"preflight/probe/machine"
 )
 

@@ -13,9 +13,9 @@ import (
 	"syscall"
 
 	"preflight/facts"
-	"preflight/hostsys"
-	"preflight/hostsys/limits"
-	"preflight/lazyregexp"
+	"preflight/internal/hostsys"
+	"preflight/internal/hostsys/limits"
+	"preflight/internal/lazyregexp"
 	"preflight/probe/machine"
 )
 

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"preflight/facts"
-	"preflight/hostsys"
-	"preflight/lazyregexp"
+	"preflight/internal/hostsys"
+	"preflight/internal/lazyregexp"
 	"preflight/probe/machine"
 )
 

@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/probe/fixture"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 // repositoryAt makes a repository with a branch, a tracked file and one commit,
@@ -38,7 +38,7 @@ func repositoryAt(t *testing.T, dir string) {
 
 func commitFile(t *testing.T, dir, name, text string) {
 	t.Helper()
-	fixture.Write(t, machine.Options{Root: dir}, map[string]string{name: text})
+	probetest.Write(t, machine.Options{Root: dir}, map[string]string{name: text})
 }
 
 func git(t *testing.T, dir string, args ...string) string {
@@ -61,7 +61,7 @@ func TestRepository(t *testing.T) {
 		{"clean", func(t *testing.T, dir string) string { return dir }, "main", 0},
 		{"from below", func(t *testing.T, dir string) string { return dir + "/model" }, "main", 0},
 		{"by a link", func(t *testing.T, dir string) string {
-			fixture.Link(t, machine.Options{Root: dir}, "model", "link")
+			probetest.Link(t, machine.Options{Root: dir}, "model", "link")
 			return dir + "/link"
 		}, "main", 0},
 		{"changed, staged, removed, and new", func(t *testing.T, dir string) string {
@@ -139,7 +139,7 @@ func TestRepositoryBeforeItsFirstCommit(t *testing.T) {
 }
 
 func TestNoRepository(t *testing.T) {
-	o := fixture.Write(t, machine.Options{}, map[string]string{"/srv/.git/config": "", "/srv/job/.git": "gitdir: gone\n", "/srv/job/train.py": ""})
+	o := probetest.Write(t, machine.Options{}, map[string]string{"/srv/.git/config": "", "/srv/job/.git": "gitdir: gone\n", "/srv/job/train.py": ""})
 	for _, dir := range []string{"/srv/job", "/srv", "/gone"} {
 		if got := repository(t.Context(), o, dir); got != nil {
 			t.Errorf("%s: %+v", dir, got)
@@ -157,9 +157,9 @@ func TestGitRunsAndWritesNothing(t *testing.T) {
 	git(t, dir, "add", ".")
 	git(t, dir, "commit", "--quiet", "--message=large")
 	for _, setting := range []string{"core.fsmonitor", "core.pager", "filter.lfs.process", "filter.lfs.clean"} {
-		git(t, dir, "config", setting, fixture.Script(t, setting, "echo $0 >> "+ran))
+		git(t, dir, "config", setting, probetest.Script(t, setting, "echo $0 >> "+ran))
 	}
-	git(t, dir, "config", "core.hooksPath", filepath.Dir(fixture.Script(t, "post-index-change", "echo $0 >> "+ran)))
+	git(t, dir, "config", "core.hooksPath", filepath.Dir(probetest.Script(t, "post-index-change", "echo $0 >> "+ran)))
 	commitFile(t, dir, "model.bin", "2")
 	os.Chtimes(dir+"/train.py", time.Unix(1, 0), time.Unix(1, 0)) // git would note that it is unchanged
 	before := indexOf(t, dir)
@@ -190,7 +190,7 @@ func TestRepositoryWithoutGit(t *testing.T) {
 	commit := git(t, dir, "rev-parse", "HEAD")
 	want := &facts.Repository{Root: dir, Commit: commit, Branch: "main"}
 	for name, body := range map[string]string{"refuses": "echo 'fatal: detected dubious ownership' >&2; exit 128", "hangs": "exec sleep 300"} {
-		t.Setenv("PATH", filepath.Dir(fixture.Script(t, "git", body))+":/bin:/usr/bin")
+		t.Setenv("PATH", filepath.Dir(probetest.Script(t, "git", body))+":/bin:/usr/bin")
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		if diff := cmp.Diff(want, repository(ctx, machine.Options{}, dir)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -211,7 +211,7 @@ func TestNoRepositoryOfACommonDirectory(t *testing.T) {
 		"": false, "/tmp": false, "/var/tmp": false, "/home": false, "/home/ml": false, "/nfs/me": false,
 		"/workspace": true, "/home/ml/proj": true, "/tmp/proj": true,
 	} {
-		o := fixture.Write(t, machine.Options{}, map[string]string{root + "/.git/HEAD": strings.Repeat("a", 40), root + "/job/train.py": ""})
+		o := probetest.Write(t, machine.Options{}, map[string]string{root + "/.git/HEAD": strings.Repeat("a", 40), root + "/job/train.py": ""})
 		if got := repository(t.Context(), o, root+"/job"); (got != nil) != found {
 			t.Errorf("%s: %+v", root, got)
 		}
@@ -229,7 +229,7 @@ func TestRepositoryOfSomebodyElse(t *testing.T) {
 		repositoryAt(t, dir)
 		git(t, dir, "config", "--global", "safe.directory", "*")
 		commitFile(t, dir, ".git/info/attributes", "*.py filter=other\n")
-		git(t, dir, "config", "filter.other.clean", fixture.Script(t, "clean", "echo $0 >> "+ran+"; cat"))
+		git(t, dir, "config", "filter.other.clean", probetest.Script(t, "clean", "echo $0 >> "+ran+"; cat"))
 		commitFile(t, dir, "train.py", "22")
 		commit := git(t, dir, "rev-parse", "HEAD")
 		if err := os.Chown(dir+theirs, 12345, 12345); err != nil {
@@ -247,7 +247,7 @@ func TestRepositoryOfSomebodyElse(t *testing.T) {
 
 // Files of git's that are none keep nobody waiting, and fill no memory.
 func TestGitFileLine(t *testing.T) {
-	o := fixture.Write(t, machine.Options{}, map[string]string{"/srv/line": " gitdir: x \nmore", "/srv/long": strings.Repeat("x", 2*gitLine)})
+	o := probetest.Write(t, machine.Options{}, map[string]string{"/srv/line": " gitdir: x \nmore", "/srv/long": strings.Repeat("x", 2*gitLine)})
 	if err := syscall.Mkfifo(o.At("/srv/pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}

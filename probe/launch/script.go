@@ -5,7 +5,7 @@ package launch
 import (
 	"bytes"
 
-	"preflight/lazyregexp"
+	"preflight/internal/lazyregexp"
 )
 
 // The calls that make a group of gloo whatever accelerators there are, but in a comment:

@@ -14,14 +14,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/probe/fixture"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 // What is told by name is what an import could mean.
 func TestSourcesAreTheProjectsOwn(t *testing.T) {
 	t.Setenv("HOME", "/home/ml")
-	o := fixture.Write(t, machine.Options{}, map[string]string{
+	o := probetest.Write(t, machine.Options{}, map[string]string{
 		"/data/proj/train.py":                                  "1",
 		"/data/proj/model/layers/rope.py":                      "2",
 		"/data/proj/data/loader.py":                            "3",
@@ -45,11 +45,11 @@ func TestSourcesAreTheProjectsOwn(t *testing.T) {
 		"/data/linked.py":                                      "5",
 		"/data/proj/directory.py/in_a_directory_named_like.py": "6",
 	})
-	fixture.Link(t, o, "../linked.py", "/data/proj/linked.py")
-	fixture.Link(t, o, "../elsewhere", "/data/proj/elsewhere")
-	fixture.Link(t, o, "gone", "/data/proj/broken.py")
+	probetest.Link(t, o, "../linked.py", "/data/proj/linked.py")
+	probetest.Link(t, o, "../elsewhere", "/data/proj/elsewhere")
+	probetest.Link(t, o, "gone", "/data/proj/broken.py")
 	for i := range sourcesEntries + 1 {
-		fixture.Write(t, o, map[string]string{fmt.Sprintf("/data/proj/images/%d.py", i): ""})
+		probetest.Write(t, o, map[string]string{fmt.Sprintf("/data/proj/images/%d.py", i): ""})
 	}
 	got := sources(t.Context(), o, "/data/proj")
 	want := []string{"build/generated.py", "data/loader.py", "directory.py/in_a_directory_named_like.py", "linked.py", "model/layers/rope.py", "train.py"}
@@ -65,7 +65,7 @@ func TestSourcesAreTheProjectsOwn(t *testing.T) {
 func TestSourcesDigest(t *testing.T) {
 	t.Setenv("HOME", "/home/ml")
 	look := func(files map[string]string) string {
-		return sources(t.Context(), fixture.Write(t, machine.Options{}, files), "/data/proj").Digest
+		return sources(t.Context(), probetest.Write(t, machine.Options{}, files), "/data/proj").Digest
 	}
 	base := look(map[string]string{"/data/proj/a.py": "1", "/data/proj/b/c.py": "2"})
 	if same := look(map[string]string{"/data/proj/b/c.py": "2", "/data/proj/x.txt": "x", "/data/proj/a.py": "1"}); same != base {
@@ -97,7 +97,7 @@ func TestSourcesLimits(t *testing.T) {
 	} {
 		o := machine.Options{}
 		for i := range tt.files {
-			o = fixture.Write(t, o, map[string]string{fmt.Sprintf("/data/proj/%05d.py", i): ""})
+			o = probetest.Write(t, o, map[string]string{fmt.Sprintf("/data/proj/%05d.py", i): ""})
 		}
 		got := sources(t.Context(), o, "/data/proj")
 		if len(got.Files) != tt.told || got.Count != tt.count || got.Problem != tt.problem || got.Digest == "" {
@@ -105,7 +105,7 @@ func TestSourcesLimits(t *testing.T) {
 		}
 	}
 
-	o := fixture.Write(t, machine.Options{}, map[string]string{"/data/proj/a.py": "", "/data/proj/b.py": ""})
+	o := probetest.Write(t, machine.Options{}, map[string]string{"/data/proj/a.py": "", "/data/proj/b.py": ""})
 	if err := os.Truncate(o.At("/data/proj/b.py"), sourcesSize+1); err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestSourcesLimits(t *testing.T) {
 
 // Where time ended the walk, how far it came is chance.
 func TestSourcesWithoutTime(t *testing.T) {
-	o := fixture.Write(t, machine.Options{}, map[string]string{"/data/proj/a.py": ""})
+	o := probetest.Write(t, machine.Options{}, map[string]string{"/data/proj/a.py": ""})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("not read within 1s"))
 	if diff := cmp.Diff(&facts.Sources{Root: "/data/proj", Problem: "not read within 1s"}, sources(ctx, o, "/data/proj")); diff != "" {
@@ -127,12 +127,12 @@ func TestSourcesWithoutTime(t *testing.T) {
 // A script that lies in no project has no more than its neighbours.
 func TestSourcesOfASharedDirectory(t *testing.T) {
 	t.Setenv("HOME", "/nfs/me")
-	o := fixture.Write(t, machine.Options{}, map[string]string{"/etc/passwd": fmt.Sprintf("me:x:%d:0::/homes/me:/bin/sh\n", os.Getuid())})
+	o := probetest.Write(t, machine.Options{}, map[string]string{"/etc/passwd": fmt.Sprintf("me:x:%d:0::/homes/me:/bin/sh\n", os.Getuid())})
 	for root, deep := range map[string]bool{
 		"/": false, "/tmp": false, "/opt": false, "/var/tmp": false, "/usr/local": false, "/home/ml": false, "/homes/me": false, "/nfs/me": false,
 		"/opt/conda/bin": false, "/data/proj": true, "/homes/me/proj": true, "/home/ml/proj": true, "/tmp/proj": true,
 	} {
-		fixture.Write(t, o, map[string]string{root + "/below/b.py": "", root + "/a.py": ""})
+		probetest.Write(t, o, map[string]string{root + "/below/b.py": "", root + "/a.py": ""})
 		got := sources(t.Context(), o, root)
 		if _, read := got.Files["below/b.py"]; read != deep || got.Shared == deep || got.Files["a.py"] == "" {
 			t.Errorf("%s: read what is below it: %t, want %t; %v", root, read, deep, got.Files)

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"preflight/facts"
-	"preflight/probe/fixture"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 // What a file of a cloud looks like: bridges are made up, and the class tells what a device is.
@@ -58,7 +58,7 @@ func TestReadTopology(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			o := fixture.Write(t, machine.Options{}, map[string]string{"/t.xml": test.text})
+			o := probetest.Write(t, machine.Options{}, map[string]string{"/t.xml": test.text})
 			got := readTopology(o, facts.TopologyFile{Variable: test.variable, Path: "/t.xml"})
 			if len(got.Digest) != 64 {
 				t.Errorf("digest %q", got.Digest)
@@ -80,7 +80,7 @@ func TestTopologyFiles(t *testing.T) {
 		}
 		return strings.Join(all, ", ")
 	}
-	o = fixture.Write(t, machine.Options{WorkDir: "/job"}, map[string]string{"/job/t.xml": cloudTopology, "/opt/t.xml": cloudTopology})
+	o = probetest.Write(t, machine.Options{WorkDir: "/job"}, map[string]string{"/job/t.xml": cloudTopology, "/opt/t.xml": cloudTopology})
 	tests := []struct{ name, got, want string }{
 		{"none", named(), ""},
 		{"in the working directory", named(set("NCCL_TOPO_FILE", "t.xml")), "NCCL_TOPO_FILE /job/t.xml"},
@@ -88,7 +88,7 @@ func TestTopologyFiles(t *testing.T) {
 	}
 	o.Exports = map[string]string{"NCCL_TOPO_FILE": "/opt/t.xml"}
 	tests = append(tests, struct{ name, got, want string }{"exported", named(set("NCCL_TOPO_FILE", "t.xml")), "NCCL_TOPO_FILE /opt/t.xml"})
-	o = fixture.Write(t, machine.Options{}, map[string]string{virtualTopology: cloudTopology})
+	o = probetest.Write(t, machine.Options{}, map[string]string{virtualTopology: cloudTopology})
 	tests = append(tests, struct{ name, got, want string }{"by the topology daemon", named(), " " + virtualTopology})
 	o.Exports = map[string]string{"NCCL_TOPO_FILE": "/t.xml"}
 	tests = append(tests, struct{ name, got, want string }{"in its place", named(), "NCCL_TOPO_FILE /t.xml no such file or directory"})

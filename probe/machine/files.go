@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"preflight/hostsys"
-	"preflight/lazyregexp"
+	"preflight/internal/hostsys"
+	"preflight/internal/lazyregexp"
 )
 
 // Line is the first line of a small kernel file without the space around it,

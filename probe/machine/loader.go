@@ -15,8 +15,8 @@ import (
 	"strings"
 	"time"
 
-	"preflight/hostsys"
-	"preflight/lazyregexp"
+	"preflight/internal/hostsys"
+	"preflight/internal/lazyregexp"
 )
 
 // Candidate is a file that may be the library that is asked for, and what leads

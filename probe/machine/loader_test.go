@@ -5,7 +5,7 @@ package machine
 import (
 	"testing"
 
-	"preflight/lazyregexp"
+	"preflight/internal/lazyregexp"
 )
 
 func TestRefusal(t *testing.T) {

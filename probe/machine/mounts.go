@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/procfs"
 
-	"preflight/lazyregexp"
+	"preflight/internal/lazyregexp"
 )
 
 // Mounts is the mount table of this process in the order the mounts were made,

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"preflight/probe/fixture"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 // What device and slot could is the less of both; what does not tell does not count,
@@ -26,7 +26,7 @@ func TestPCIeLinks(t *testing.T) {
 			cut := strings.LastIndex(link, " ")
 			files["/slot/"+name+"_link_speed"], files["/slot/"+name+"_link_width"] = link[:cut], link[cut+1:]
 		}
-		now, most := machine.PCIeLinks(fixture.Write(t, machine.Options{}, files).At("/slot/device"))
+		now, most := machine.PCIeLinks(probetest.Write(t, machine.Options{}, files).At("/slot/device"))
 		if now.String() != c.now || most.String() != c.most {
 			t.Errorf("%+v: %q, %q", c, now, most)
 		}

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"preflight/facts"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 )
 
 // PlaceLimit is how long one place may take. It is well inside the limits of the sections that look at places, so

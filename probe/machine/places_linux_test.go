@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"preflight/facts"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 )
 
 const mountTable = `22 1 8:1 / / rw - xfs /dev/sda1 rw

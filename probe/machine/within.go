@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"runtime"
 	"strings"
 	"time"

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/probe/fixture"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 func TestDocker(t *testing.T) {
@@ -24,7 +24,7 @@ func TestDocker(t *testing.T) {
 	} {
 		o := machine.Options{Root: t.TempDir()}
 		if c.daemon != "" {
-			fixture.Write(t, o, map[string]string{"/etc/docker/daemon.json": c.daemon})
+			probetest.Write(t, o, map[string]string{"/etc/docker/daemon.json": c.daemon})
 		}
 		if diff := cmp.Diff(c.want, docker(o)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

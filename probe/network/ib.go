@@ -17,7 +17,7 @@ import (
 	"syscall"
 
 	"preflight/facts"
-	"preflight/lazyregexp"
+	"preflight/internal/lazyregexp"
 	"preflight/probe/machine"
 )
 

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/probe/fixture"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 func TestIB(t *testing.T) {
@@ -70,7 +70,7 @@ func TestIB(t *testing.T) {
 			Libraries: []facts.RDMALibrary{},
 		},
 	} {
-		got, err := CollectIB(t.Context(), fixture.Machine(t, name))
+		got, err := CollectIB(t.Context(), probetest.Machine(t, name))
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%s: error %v; (-want +got):\n%s", name, err, diff)
 		}
@@ -79,7 +79,7 @@ func TestIB(t *testing.T) {
 
 func TestNoAdapterIsAFactAndNoSysfsIsNot(t *testing.T) {
 	t.Setenv("LD_LIBRARY_PATH", "")
-	got, err := CollectIB(t.Context(), fixture.Write(t, machine.Options{}, map[string]string{"/sys/class/net/bonding_masters": ""}))
+	got, err := CollectIB(t.Context(), probetest.Write(t, machine.Options{}, map[string]string{"/sys/class/net/bonding_masters": ""}))
 	if diff := cmp.Diff(&facts.IB{Devices: []facts.HCA{}, Verbs: []string{}, Libraries: []facts.RDMALibrary{}}, got); diff != "" || err != nil {
 		t.Errorf("error %v; (-want +got):\n%s", err, diff)
 	}
@@ -125,7 +125,7 @@ func TestParseLID(t *testing.T) {
 // LD_LIBRARY_PATH leads to plugins and libraries before the loader's own directories;
 // an empty or relative entry of it counts from the working directory.
 func TestRDMALibraries(t *testing.T) {
-	o := fixture.Write(t, machine.Options{WorkDir: "/job"}, map[string]string{
+	o := probetest.Write(t, machine.Options{WorkDir: "/job"}, map[string]string{
 		"/opt/hpcx/libnccl-net.so": "", "/usr/lib/libnccl-net.so": "", "/opt/aws/libnccl-net-ofi.so": "", "/job/libnccl-tuner.so": "",
 		"/job/lib/libibverbs.so.1": "", "/usr/lib/libibverbs.so.1": "", "/usr/lib/libnccl.so.2": "", "/usr/lib/libnccl-netting.so": "", "/elsewhere/libmlx5.so.1": "",
 	})
@@ -143,7 +143,7 @@ func TestRDMALibraries(t *testing.T) {
 // What the launch exports of LD_LIBRARY_PATH is what the ranks' loader goes by.
 func TestPluginOfExportedPath(t *testing.T) {
 	t.Setenv("LD_LIBRARY_PATH", "/opt/other")
-	o := fixture.Write(t, machine.Options{}, map[string]string{"/opt/gib/libnccl-net.so": "", "/opt/other/libnccl-tuner.so": "", "/sys/class/net/lo/mtu": ""})
+	o := probetest.Write(t, machine.Options{}, map[string]string{"/opt/gib/libnccl-net.so": "", "/opt/other/libnccl-tuner.so": "", "/sys/class/net/lo/mtu": ""})
 	o.Exports = map[string]string{"LD_LIBRARY_PATH": "/opt/gib"}
 	ib, err := CollectIB(t.Context(), o)
 	if err != nil {
@@ -157,8 +157,8 @@ func TestPluginOfExportedPath(t *testing.T) {
 
 // A plugin that only the loader's cache knows of, in a directory of its own.
 func TestPluginOfTheLoaderCache(t *testing.T) {
-	o := fixture.Write(t, machine.Options{}, map[string]string{"/opt/amazon/ofi/libnccl-net.so": "", "/etc/hosts": ""})
-	fixture.LoaderCache(t, o.At("/etc/ld.so.cache"), machine.LoaderFlags, [2]string{"libnccl-net.so", "/opt/amazon/ofi/libnccl-net.so"}, [2]string{"libmlx5.so.1", "/gone/libmlx5.so.1"})
+	o := probetest.Write(t, machine.Options{}, map[string]string{"/opt/amazon/ofi/libnccl-net.so": "", "/etc/hosts": ""})
+	probetest.LoaderCache(t, o.At("/etc/ld.so.cache"), machine.LoaderFlags, [2]string{"libnccl-net.so", "/opt/amazon/ofi/libnccl-net.so"}, [2]string{"libmlx5.so.1", "/gone/libmlx5.so.1"})
 	want := []facts.RDMALibrary{{Name: "libnccl-net.so", Path: "/opt/amazon/ofi/libnccl-net.so"}}
 	if diff := cmp.Diff(want, rdmaLibraries(o, "")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

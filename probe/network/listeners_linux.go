@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/procfs"
 
 	"preflight/facts"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"preflight/probe/machine"
 )
 

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"preflight/facts"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"preflight/probe/machine"
 )
 

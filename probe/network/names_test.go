@@ -19,9 +19,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/hostsys"
-	"preflight/probe/fixture"
+	"preflight/internal/hostsys"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 func TestHostsTraps(t *testing.T) {
@@ -34,7 +34,7 @@ func TestHostsTraps(t *testing.T) {
 		{"#127.0.1.1 w3\n127.0.1.1 w33\n127.0.1.300 w3\n", []string{}},
 	}
 	for _, tt := range tests {
-		if diff := cmp.Diff(tt.want, hostsTraps(hostsys.NewNames(fixture.Plant(t, "-- etc/hosts --\n"+tt.text)).Hosts, "w3")); diff != "" {
+		if diff := cmp.Diff(tt.want, hostsTraps(hostsys.NewNames(probetest.Plant(t, "-- etc/hosts --\n"+tt.text)).Hosts, "w3")); diff != "" {
 			t.Errorf("hostsTraps(%q): (-want +got)\n%s", tt.text, diff)
 		}
 	}
@@ -160,7 +160,7 @@ func TestLookupProblem(t *testing.T) {
 
 func TestCollectNames(t *testing.T) {
 	own := ownName(t)
-	root := fixture.Plant(t, strings.ReplaceAll(`
+	root := probetest.Plant(t, strings.ReplaceAll(`
 -- etc/nsswitch.conf --
 hosts: files
 -- etc/hosts --
@@ -194,8 +194,8 @@ hosts: files
 // the hosts file costs no child.
 func TestCollectNamesThroughGetent(t *testing.T) {
 	asked := filepath.Join(t.TempDir(), "asked")
-	t.Setenv("PATH", filepath.Dir(fixture.Script(t, "getent", `echo "$3" >> `+asked+`; echo "10.0.0.9 STREAM $3.sss"`)))
-	root := fixture.Plant(t, `
+	t.Setenv("PATH", filepath.Dir(probetest.Script(t, "getent", `echo "$3" >> `+asked+`; echo "10.0.0.9 STREAM $3.sss"`)))
+	root := probetest.Plant(t, `
 -- etc/nsswitch.conf --
 hosts: files sss
 -- etc/hosts --

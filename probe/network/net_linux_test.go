@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"preflight/facts"
-	"preflight/hostsys"
-	"preflight/probe/fixture"
+	"preflight/internal/hostsys"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 func TestLinkKind(t *testing.T) {
@@ -57,7 +57,7 @@ func TestLinkKind(t *testing.T) {
 }
 
 func TestSysfsLinkIsTrustedOnlyForTheSameDevice(t *testing.T) {
-	root := fixture.Plant(t, `
+	root := probetest.Plant(t, `
 -- sys/class/net/eth0/ifindex --
 4
 -- sys/class/net/eth0/address --
@@ -102,7 +102,7 @@ func TestSysfsLinkIsTrustedOnlyForTheSameDevice(t *testing.T) {
 }
 
 func TestSettingsOfTheNetwork(t *testing.T) {
-	o := machine.Options{Root: fixture.Plant(t, `
+	o := machine.Options{Root: probetest.Plant(t, `
 -- proc/sys/net/ipv4/tcp_rmem --
 4096	131072	6291456
 -- proc/sys/net/ipv4/ip_local_reserved_ports --
@@ -124,7 +124,7 @@ func TestSettingsOfTheNetwork(t *testing.T) {
 		"switched off":       "-- proc/net/if_inet6 --\n-- proc/sys/net/ipv6/conf/all/disable_ipv6 --\n1\n",
 		"not in this kernel": "-- proc/sys/net/ipv6/conf/all/disable_ipv6 --\n0\n",
 	} {
-		if hasIPv6(machine.Options{Root: fixture.Plant(t, archive)}) {
+		if hasIPv6(machine.Options{Root: probetest.Plant(t, archive)}) {
 			t.Errorf("IPv6 is seen though it is %s", name)
 		}
 	}
@@ -137,7 +137,7 @@ func TestSettingsOfTheNetwork(t *testing.T) {
 }
 
 func TestListeners(t *testing.T) {
-	root := fixture.Plant(t, `
+	root := probetest.Plant(t, `
 -- proc/net/tcp --
   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 0100007F:733C 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4242 1 0 100 0 0 10 0

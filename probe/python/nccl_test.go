@@ -13,8 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"preflight/probe/fixture"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 const wheelPath = "$ORIGIN/../../nvidia/cublas/lib:$ORIGIN/../../nvidia/nccl/lib:$ORIGIN"
@@ -34,7 +34,7 @@ func planted(t *testing.T, torch *object) (root string, search ncclSearch) {
 	} {
 		object{rodata: "\x00NCCL version " + version + "+cuda12.4\x00", code: "NCCL version 9.9.9+cuda9.9"}.write(t, filepath.Join(root, path))
 	}
-	fixture.LoaderCache(t, filepath.Join(root, "etc/ld.so.cache"), machine.LoaderFlags,
+	probetest.LoaderCache(t, filepath.Join(root, "etc/ld.so.cache"), machine.LoaderFlags,
 		[2]string{"libnccl.so.3", "/usr/local/lib/libnccl.so.3"},
 		[2]string{"libnccl.so.2", "/usr/local/lib/libnccl.so.2"})
 	search = ncclSearch{
@@ -149,11 +149,11 @@ func TestFindRCCL(t *testing.T) {
 
 func TestReadLoaderCache(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ld.so.cache")
-	fixture.LoaderCache(t, file, machine.LoaderFlags^0x0300, [2]string{"libnccl.so.2", "/usr/lib32/libnccl.so.2"})
+	probetest.LoaderCache(t, file, machine.LoaderFlags^0x0300, [2]string{"libnccl.so.2", "/usr/lib32/libnccl.so.2"})
 	if got := machine.ReadLoaderCache(file, "libnccl.so.2"); got != nil {
 		t.Errorf("another architecture's library is taken: %v", got)
 	}
-	fixture.LoaderCache(t, file, machine.LoaderFlags, [2]string{"libnccl.so.2", "/a"}, [2]string{"libnccl.so.2", "/b"})
+	probetest.LoaderCache(t, file, machine.LoaderFlags, [2]string{"libnccl.so.2", "/a"}, [2]string{"libnccl.so.2", "/b"})
 	whole, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

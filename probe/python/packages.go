@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"preflight/lazyregexp"
+	"preflight/internal/lazyregexp"
 )
 
 // Packages whose version can decide whether a launch works. A name ending in

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/probe/fixture"
+	"preflight/testhosts/probetest"
 )
 
 func TestParseDistribution(t *testing.T) {
@@ -49,7 +49,7 @@ func TestIsInteresting(t *testing.T) {
 }
 
 func TestReadSite(t *testing.T) {
-	root := fixture.Plant(t, `
+	root := probetest.Plant(t, `
 -- a/protobuf-4.25.1.dist-info/METADATA --
 -- a/protobuf-3.20.3.dist-info/METADATA --
 -- a/apex.egg-info --
@@ -80,7 +80,7 @@ NAMESPACES: dict[str, list[str]] = {'other': ['/nowhere']}
 }
 
 func TestFind(t *testing.T) {
-	root := fixture.Plant(t, `
+	root := probetest.Plant(t, `
 -- a/torch/readme --
 -- b/torch/version.py --
 -- src/torch/version.py --
@@ -145,7 +145,7 @@ func TestReadTorchWithoutVersionFile(t *testing.T) {
 }
 
 func TestReadTorchStopsBeforeTheDescription(t *testing.T) {
-	metadata := filepath.Join(fixture.Plant(t, `
+	metadata := filepath.Join(probetest.Plant(t, `
 -- METADATA --
 Name: torch
 Requires-Dist: filelock

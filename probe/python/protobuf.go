@@ -15,7 +15,7 @@ import (
 	"github.com/hashicorp/go-version"
 
 	"preflight/facts"
-	"preflight/lazyregexp"
+	"preflight/internal/lazyregexp"
 )
 
 // protobufUsers are the packages whose generated code a training script pulls

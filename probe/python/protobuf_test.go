@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/probe/fixture"
+	"preflight/testhosts/probetest"
 )
 
 func TestParseGenerated(t *testing.T) {
@@ -35,7 +35,7 @@ func TestParseGenerated(t *testing.T) {
 }
 
 func TestReadProtobuf(t *testing.T) {
-	root := fixture.Plant(t, `
+	root := probetest.Plant(t, `
 -- protobuf-4.25.1.dist-info/METADATA --
 -- onnx-1.20.0.dist-info/RECORD --
 onnx/__init__.py,,
@@ -107,7 +107,7 @@ func TestGeneratedFilesAreBounded(t *testing.T) {
 	for i := range 3 * maxGenerated {
 		archive += fmt.Sprintf("ray/core/generated/f%d_pb2.py,,\n", i)
 	}
-	root := fixture.Plant(t, archive)
+	root := probetest.Plant(t, archive)
 	d := installedPackage{dir: root, metadata: filepath.Join(root, "ray-2.0.0.dist-info")}
 	if got := len(generatedFiles(d, "ray")); got != maxGenerated {
 		t.Errorf("%d files to read, want %d", got, maxGenerated)

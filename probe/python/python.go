@@ -17,8 +17,8 @@ import (
 	"unicode"
 
 	"preflight/facts"
-	"preflight/hostsys"
-	"preflight/lazyregexp"
+	"preflight/internal/hostsys"
+	"preflight/internal/lazyregexp"
 	"preflight/probe/machine"
 )
 

@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/probe/fixture"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 // fakePython writes an interpreter that answers with the given sys.path.
@@ -27,7 +27,7 @@ func fakePython(t *testing.T, sysPath ...string) string {
 	for _, dir := range sysPath {
 		answer = append(answer, "preflight path "+dir)
 	}
-	return fixture.Script(t, "python3", "cat <<'ANSWER'\n"+strings.Join(answer, "\n\n")+"\nANSWER\n")
+	return probetest.Script(t, "python3", "cat <<'ANSWER'\n"+strings.Join(answer, "\n\n")+"\nANSWER\n")
 }
 
 // quiet takes what could steer the search away from the fixture.
@@ -71,7 +71,7 @@ func TestParseAnswer(t *testing.T) {
 
 func TestCollectPython(t *testing.T) {
 	quiet(t)
-	root := fixture.Plant(t, `
+	root := probetest.Plant(t, `
 -- site/torch-2.5.1+cu124.dist-info/METADATA --
 Metadata-Version: 2.1
 Name: torch
@@ -177,7 +177,7 @@ func TestScriptError(t *testing.T) {
 		"run.sh":     "",
 		"none.py":    "",
 	} {
-		o := fixture.Write(t, machine.Options{}, map[string]string{
+		o := probetest.Write(t, machine.Options{}, map[string]string{
 			"/srv/good.py":    "import sys\nsys.exit(3)\n",
 			"/srv/cut.py":     "import sys; print('here')\ndef :\n",
 			"/srv/archive.py": "PK\x03\x04\x00",
@@ -211,9 +211,9 @@ func TestInterpreterThatDoesNotAnswer(t *testing.T) {
 		{"absent", "/opt/gone/bin/python", false, ""},
 		{"link to nowhere", dangling, false, "symbolic link to /opt/gone/bin/python3.11, which is not there"},
 		{"no execute bit", locked, true, "not executable for this user"},
-		{"broken installation", fixture.Script(t, "python", "echo \"ModuleNotFoundError: No module named 'encodings'\" >&2; exit 1"), true, "ModuleNotFoundError: No module named 'encodings'"},
-		{"not a python", fixture.Script(t, "python", "echo hello"), true, "it ran and printed nothing that was asked"},
-		{"killed", fixture.Script(t, "python", "kill -9 $$"), true, "ended with signal: killed and said nothing"},
+		{"broken installation", probetest.Script(t, "python", "echo \"ModuleNotFoundError: No module named 'encodings'\" >&2; exit 1"), true, "ModuleNotFoundError: No module named 'encodings'"},
+		{"not a python", probetest.Script(t, "python", "echo hello"), true, "it ran and printed nothing that was asked"},
+		{"killed", probetest.Script(t, "python", "kill -9 $$"), true, "ended with signal: killed and said nothing"},
 	}
 	for _, tt := range tests {
 		got, err := CollectPython(t.Context(), machine.Options{Interpreter: tt.interpreter})
@@ -231,19 +231,19 @@ func TestInterpreterThatDoesNotAnswer(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	got, err := CollectPython(ctx, machine.Options{Interpreter: fixture.Script(t, "python", "sleep 300")})
+	got, err := CollectPython(ctx, machine.Options{Interpreter: probetest.Script(t, "python", "sleep 300")})
 	if err != nil || got.Problem != "no answer in time; it was killed" {
 		t.Errorf("hangs: %+v, %v", got, err)
 	}
 }
 
 func TestFindInterpreterByPath(t *testing.T) {
-	t.Setenv("PATH", filepath.Dir(fixture.Script(t, "python", "")))
+	t.Setenv("PATH", filepath.Dir(probetest.Script(t, "python", "")))
 	var python facts.Python
 	if !findInterpreter("", &python) || filepath.Base(python.Path) != "python" {
 		t.Errorf("without python3: %+v, want python", python)
 	}
-	t.Setenv("PATH", filepath.Dir(fixture.Script(t, "python3", ""))+":"+os.Getenv("PATH"))
+	t.Setenv("PATH", filepath.Dir(probetest.Script(t, "python3", ""))+":"+os.Getenv("PATH"))
 	if !findInterpreter("", &python) || filepath.Base(python.Path) != "python3" {
 		t.Errorf("with both: %+v, want python3", python)
 	}
@@ -279,7 +279,7 @@ func TestReadOps(t *testing.T) {
 		"none":             {"installed_ops={}\n", map[string]bool{}},
 		"of another thing": {"version='0.0'\n# installed_ops={'cpu_adam': True}\n", nil},
 	} {
-		dir := fixture.Plant(t, "\n-- git_version_info_installed.py --\n"+c.text)
+		dir := probetest.Plant(t, "\n-- git_version_info_installed.py --\n"+c.text)
 		if diff := cmp.Diff(c.want, readOps(dir)); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", name, diff)
 		}
@@ -295,7 +295,7 @@ func TestReadOps(t *testing.T) {
 // The real interpreter finds modules as it would import them, the script's directory first.
 func TestUnfound(t *testing.T) {
 	const interpreter = "/usr/bin/python3"
-	root := fixture.Plant(t, `
+	root := probetest.Plant(t, `
 -- job/train.py --
 import helpers, plugins.one, unheard_of
 raise SystemExit("the script was run")

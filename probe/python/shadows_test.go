@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/probe/fixture"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 // askOrigins is a script that says where python takes modules from.
@@ -57,7 +57,7 @@ func TestShadows(t *testing.T) {
 				WorkDir: filepath.Join(root, "work"), Interpreter: interpreter, Modules: modules, Exports: map[string]string{"PYTHONPATH": filepath.Join(root, "path")},
 				Files: []facts.LaunchFile{{Path: filepath.Join(root, "script/zz_ask.py"), Role: facts.RoleScript}},
 			}
-			fixture.Write(t, machine.Options{Root: root}, map[string]string{"/script/zz_ask.py": askOrigins, "/work/x": "", "/path/x": ""})
+			probetest.Write(t, machine.Options{Root: root}, map[string]string{"/script/zz_ask.py": askOrigins, "/work/x": "", "/path/x": ""})
 			for dir, names := range map[string][]string{"script": test.script, "work": test.workDir, "path": test.path} {
 				for _, name := range names {
 					if link, isLink := strings.CutPrefix(name, "-> "); isLink {
@@ -70,7 +70,7 @@ func TestShadows(t *testing.T) {
 					if name == "calendar.py" {
 						text = string(calendar)
 					}
-					fixture.Write(t, machine.Options{Root: root}, map[string]string{"/" + dir + "/" + name: text})
+					probetest.Write(t, machine.Options{Root: root}, map[string]string{"/" + dir + "/" + name: text})
 				}
 			}
 			seen, err := CollectPython(t.Context(), o)
@@ -115,7 +115,7 @@ func TestShadowsOfTheLauncher(t *testing.T) {
 		t.Fatal(err)
 	}
 	root := t.TempDir()
-	fixture.Write(t, machine.Options{Root: root}, map[string]string{"/work/fractions.py": "", "/work/train.py": "", "/site/transformers/__init__.py": ""})
+	probetest.Write(t, machine.Options{Root: root}, map[string]string{"/work/fractions.py": "", "/work/train.py": "", "/site/transformers/__init__.py": ""})
 	o := machine.Options{WorkDir: filepath.Join(root, "work"), Interpreter: interpreter, Modules: []string{"fractions"}, Exports: map[string]string{}}
 	roles := func() (all []string) {
 		seen, err := CollectPython(t.Context(), o)
@@ -145,7 +145,7 @@ func TestShadowsOfTheLauncher(t *testing.T) {
 }
 
 func TestIsCopy(t *testing.T) {
-	o := fixture.Write(t, machine.Options{}, map[string]string{
+	o := probetest.Write(t, machine.Options{}, map[string]string{
 		"/installed/x/__init__.py": "", "/installed/x/a.py": "", "/installed/x/b.py": "", "/installed/x/c/__init__.py": "",
 		"/copy/x/__init__.py": "", "/copy/x/a.py": "", "/copy/x/b.py": "", "/namesake/x/__init__.py": "", "/namesake/x/data.py": "", "/x.py": "",
 	})

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/probe/fixture"
 	"preflight/probe/machine"
+	"preflight/testhosts/probetest"
 )
 
 // unset takes variables out of the environment until the test ends.
@@ -37,7 +37,7 @@ func noToolchain(t *testing.T) {
 
 // In torch's own order, with what torch does not look at.
 func TestCUDAHome(t *testing.T) {
-	nvcc := fixture.Script(t, "nvcc", "")
+	nvcc := probetest.Script(t, "nvcc", "")
 	tests := []struct {
 		name       string
 		env        map[string]string
@@ -60,7 +60,7 @@ func TestCUDAHome(t *testing.T) {
 			}
 			o := machine.Options{Root: t.TempDir()}
 			if tt.usual {
-				fixture.Write(t, o, map[string]string{"/usr/local/cuda/x": ""})
+				probetest.Write(t, o, map[string]string{"/usr/local/cuda/x": ""})
 			}
 			if home, from := cudaHome(o); home != tt.home || from != tt.from {
 				t.Errorf("%q by %q, want %q by %q", home, from, tt.home, tt.from)
@@ -70,7 +70,7 @@ func TestCUDAHome(t *testing.T) {
 }
 
 func TestCUDAVersion(t *testing.T) {
-	o := fixture.Write(t, machine.Options{}, map[string]string{
+	o := probetest.Write(t, machine.Options{}, map[string]string{
 		"/new/version.json":    `{"cuda": {"name": "CUDA SDK", "version": "12.4.20240321"}}`,
 		"/old/version.txt":     "CUDA Version 10.2.89\n",
 		"/broken/version.json": `{"cuda": `,
@@ -80,7 +80,7 @@ func TestCUDAVersion(t *testing.T) {
 	if err := os.MkdirAll(o.At("/conda/bin"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	fixture.Program(t, o.At(nvcc), "#!/bin/sh\n[ $1 = -V ] && echo 'Cuda compilation tools, release 11.8, V11.8.89'")
+	probetest.Program(t, o.At(nvcc), "#!/bin/sh\n[ $1 = -V ] && echo 'Cuda compilation tools, release 11.8, V11.8.89'")
 	for _, tt := range []struct{ home, nvcc, want string }{
 		{"/new", nvcc, "12.4"}, {"/old", nvcc, "10.2"}, {"/broken", nvcc, "11.8"}, {"/empty", nvcc, "11.8"}, {"/conda", nvcc, "11.8"},
 		{"/conda", "", ""}, {"/conda", "/gone/nvcc", ""},
@@ -95,7 +95,7 @@ func TestCXXCompiler(t *testing.T) {
 	noToolchain(t)
 	bin := os.Getenv("PATH")
 	for name, body := range map[string]string{"c++": `[ "$*" = "-dumpfullversion -dumpversion" ] && echo 12.2.0`, "clang++": "exit 1", "ccache": `[ "$1" = c++ ] && echo 9.4.0`} {
-		fixture.Program(t, filepath.Join(bin, name), "#!/bin/sh\n"+body)
+		probetest.Program(t, filepath.Join(bin, name), "#!/bin/sh\n"+body)
 	}
 	for _, tt := range []struct{ cxx, path, version string }{
 		{"unset", bin + "/c++", "12.2.0"}, {"clang++", bin + "/clang++", ""}, {"ccache c++", bin + "/ccache", "9.4.0"}, {bin + "/c++", bin + "/c++", "12.2.0"}, {"gone", "", ""}, {"", "", ""},
@@ -131,7 +131,7 @@ func TestHasLibAIO(t *testing.T) {
 			}
 			o := machine.Options{Root: t.TempDir()}
 			for _, file := range tt.files {
-				fixture.Write(t, o, map[string]string{file: ""})
+				probetest.Write(t, o, map[string]string{file: ""})
 			}
 			if got := hasLibAIO(o, "/conda"); got != tt.want {
 				t.Errorf("%t, want %t", got, tt.want)
@@ -143,7 +143,7 @@ func TestHasLibAIO(t *testing.T) {
 // Only where torch takes a file's existence for a running build, and only for
 // the python of the launch.
 func TestAbandonedLock(t *testing.T) {
-	o := fixture.Write(t, machine.Options{}, map[string]string{
+	o := probetest.Write(t, machine.Options{}, map[string]string{
 		"/old/torch/utils/cpp_extension.py":    "    baton = FileBaton(os.path.join(build_directory, 'lock'))\n",
 		"/new/torch/utils/cpp_extension.py":    "    with FileLock(os.path.join(build_directory, 'lock')):\n",
 		"/old/torch/version.py":                "__version__ = '2.4.1+cu121'\ncuda = '12.1'\nhip = None\n",
@@ -162,7 +162,7 @@ func TestAbandonedLock(t *testing.T) {
 		"/ext/cpu_adam/cpu_adam.so":            "",
 	})
 	o.Ops = []string{"cpu_adam", "fused_adam"}
-	fixture.Link(t, o, "cache", "/link")
+	probetest.Link(t, o, "cache", "/link")
 	held, err := os.Create(o.At("/cache/py312_cu121/fused_adam/lock"))
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +204,7 @@ func TestExportsHold(t *testing.T) {
 	noToolchain(t)
 	bin := t.TempDir()
 	for _, name := range []string{"ninja", "c++", "g++"} {
-		fixture.Program(t, filepath.Join(bin, name), "#!/bin/sh\necho 12.1.0")
+		probetest.Program(t, filepath.Join(bin, name), "#!/bin/sh\necho 12.1.0")
 	}
 	t.Setenv("CUDA_HOME", "/gone")
 	o := machine.Options{Root: t.TempDir(), WorkDir: "/job", Exports: map[string]string{"PATH": "/gone:" + bin, "CXX": "g++", "CUDA_HOME": "/opt/cuda", "TORCH_EXTENSIONS_DIR": "ext"}}
@@ -232,7 +232,7 @@ func TestAskBuild(t *testing.T) {
 		t.Errorf("%q, want %q", words, said)
 	}
 	for name, body := range map[string]string{"chatty": "echo hello; " + python + ` "$@"`, "broken": "exit 1", "silent": "echo preflight"} {
-		answered := askBuild(t.Context(), fixture.Script(t, "python", body)).include != ""
+		answered := askBuild(t.Context(), probetest.Script(t, "python", body)).include != ""
 		if answered != (name == "chatty") {
 			t.Errorf("%s: answered %t", name, answered)
 		}
@@ -245,17 +245,17 @@ func TestAskBuild(t *testing.T) {
 func TestCollectToolchain(t *testing.T) {
 	noToolchain(t)
 	bin, include := os.Getenv("PATH"), t.TempDir()
-	fixture.Write(t, machine.Options{Root: include}, map[string]string{"Python.h": ""})
+	probetest.Write(t, machine.Options{Root: include}, map[string]string{"Python.h": ""})
 	for name, body := range map[string]string{
 		"c++": "echo 13.1.0", "ninja": "", "python3": "printf 'preflight " + include + "\\npreflight /conda\\npreflight py311\\npreflight\\n'",
 	} {
-		fixture.Program(t, filepath.Join(bin, name), "#!/bin/sh\n"+body)
+		probetest.Program(t, filepath.Join(bin, name), "#!/bin/sh\n"+body)
 	}
-	o := fixture.Write(t, machine.Options{}, map[string]string{"/opt/cuda/version.txt": "CUDA Version 12.1.0", "/conda/include/libaio.h": "", "/conda/lib/libaio.so": ""})
+	o := probetest.Write(t, machine.Options{}, map[string]string{"/opt/cuda/version.txt": "CUDA Version 12.1.0", "/conda/include/libaio.h": "", "/conda/lib/libaio.so": ""})
 	if err := os.MkdirAll(o.At("/opt/cuda/bin"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	fixture.Program(t, o.At("/opt/cuda/bin/nvcc"), "#!/bin/sh\n")
+	probetest.Program(t, o.At("/opt/cuda/bin/nvcc"), "#!/bin/sh\n")
 	t.Setenv("CUDA_HOME", "/opt/cuda")
 	got, err := CollectToolchain(t.Context(), o)
 	if err != nil {

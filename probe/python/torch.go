@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"preflight/facts"
-	"preflight/lazyregexp"
+	"preflight/internal/lazyregexp"
 	"preflight/probe/machine"
 )
 

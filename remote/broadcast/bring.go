@@ -5,7 +5,7 @@ package broadcast
 import (
 	"os"
 
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"preflight/remote"
 )
 

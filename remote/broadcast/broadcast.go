@@ -22,7 +22,7 @@ import (
 	"sync"
 	"time"
 
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"preflight/remote"
 )
 

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"preflight/remote"
 )
 

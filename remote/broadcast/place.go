@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"preflight/remote"
 )
 

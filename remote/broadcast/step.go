@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"preflight/remote"
 )
 

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"preflight/remote"
-	"preflight/remote/carriertest"
-	"preflight/remote/fixture"
+	"preflight/testhosts/carriertest"
+	"preflight/testhosts/remotetest"
 )
 
 func TestMain(m *testing.M) { carriertest.Main(m) }
@@ -71,14 +71,14 @@ const running = `{"metadata":{"name":%q,"namespace":"ml"},"spec":{"containers":[
 func inCluster(t *testing.T, pods ...string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	fixture.Script(t, filepath.Join(dir, "kubectl"), stub)
+	remotetest.Script(t, filepath.Join(dir, "kubectl"), stub)
 	write(t, filepath.Join(dir, "pods"), `{"items":[`+strings.Join(pods, ",")+`]}`)
 	t.Setenv("STUB", dir)
 	t.Setenv("LOGINS", "")
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	t.Setenv("HOME", filepath.Join(dir, "home"))
 	t.Setenv("XDG_CACHE_HOME", "")
-	t.Setenv("GORACE", strings.TrimPrefix(fixture.PromptExit, "GORACE="))
+	t.Setenv("GORACE", strings.TrimPrefix(remotetest.PromptExit, "GORACE="))
 	if err := os.Mkdir(filepath.Join(dir, "home"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -90,9 +90,9 @@ func inCluster(t *testing.T, pods ...string) (dir string) {
 		for _, pid := range strings.Fields(string(pids)) {
 			var number int
 			fmt.Sscan(pid, &number)
-			fixture.Gone(t, number)
+			remotetest.Gone(t, number)
 		}
-		fixture.NoLeaks(t)
+		remotetest.NoLeaks(t)
 	})
 	return dir
 }
@@ -204,7 +204,7 @@ func TestFailures(t *testing.T) {
 			if podName.MatchString(test.pod) && failure.Detail["namespace"] != "ml" {
 				t.Errorf("detail %v", failure.Detail)
 			}
-			if took := time.Since(began); took > soon+grace+fixture.Slack || test.waits && took < soon {
+			if took := time.Since(began); took > soon+grace+remotetest.Slack || test.waits && took < soon {
 				t.Errorf("took %v", took)
 			}
 		})
@@ -218,7 +218,7 @@ func TestKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = agent.Call(t.Context(), "killed", nil, fixture.Nothing)
+	err = agent.Call(t.Context(), "killed", nil, remotetest.Nothing)
 	failure, is := errors.AsType[*remote.Error](err)
 	if !is || failure.Cause != remote.AgentKilled || failure.Detail["signal"] != "KILL" {
 		t.Errorf("%v", err)
@@ -319,7 +319,7 @@ func TestStalled(t *testing.T) {
 	if failure, is := errors.AsType[*remote.Error](err); !is || failure.Cause != remote.NoCluster || !strings.Contains(failure.Err.Error(), "had no answer within ") {
 		t.Errorf("%v", err)
 	}
-	if took := time.Since(began); took > time.Second+fixture.Slack {
+	if took := time.Since(began); took > time.Second+remotetest.Slack {
 		t.Errorf("took %v", took)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"preflight/remote"
-	"preflight/remote/fixture"
+	"preflight/testhosts/remotetest"
 )
 
 // TestRealKubectl has the real kubectl speak to a server that stands in for a cluster's.
@@ -38,7 +38,7 @@ func TestRealKubectl(t *testing.T) {
 	// The pods' too, which are the server's own processes.
 	t.Setenv("HOME", dir)
 	t.Setenv("XDG_CACHE_HOME", "")
-	t.Setenv("GORACE", strings.TrimPrefix(fixture.PromptExit, "GORACE="))
+	t.Setenv("GORACE", strings.TrimPrefix(remotetest.PromptExit, "GORACE="))
 	server := exec.Command(filepath.Join(dir, "kube"), filepath.Join(dir, "pods"))
 	server.Env = append(os.Environ(), "HOME="+dir, "XDG_CACHE_HOME=")
 	stdin, err := server.StdinPipe()
@@ -99,7 +99,7 @@ func TestRealKubectl(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = agent.Call(t.Context(), "killed", nil, fixture.Nothing)
+	err = agent.Call(t.Context(), "killed", nil, remotetest.Nothing)
 	if failure, is := errors.AsType[*remote.Error](err); !is || failure.Cause != remote.AgentKilled || failure.Detail["signal"] != "KILL" {
 		t.Errorf("%v", err)
 	}

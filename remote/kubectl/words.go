@@ -7,7 +7,7 @@ import (
 	"errors"
 	"strings"
 
-	"preflight/lazyregexp"
+	"preflight/internal/lazyregexp"
 	"preflight/remote"
 	"preflight/remote/broadcast"
 )

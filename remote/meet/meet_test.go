@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"preflight/remote"
-	"preflight/remote/carriertest"
-	"preflight/remote/fixture"
+	"preflight/testhosts/carriertest"
+	"preflight/testhosts/remotetest"
 )
 
 const token = "a token that nobody guesses"
@@ -78,7 +78,7 @@ func TestFaults(t *testing.T) {
 
 func methods() map[string]remote.Method {
 	methods := map[string]remote.Method{}
-	for name, method := range fixture.Methods {
+	for name, method := range remotetest.Methods {
 		methods[name] = method
 	}
 	return methods
@@ -94,7 +94,7 @@ func judge(t *testing.T, timeout time.Duration, names ...string) (*Carrier, *rem
 	client := remote.New(carrier, remote.Options{Timeout: timeout, Running: true})
 	t.Cleanup(func() {
 		client.Close()
-		fixture.NoLeaks(t)
+		remotetest.NoLeaks(t)
 	})
 	return carrier, client
 }
@@ -194,7 +194,7 @@ func TestFailures(t *testing.T) {
 			if !is || failure.Host != "w1" || failure.Cause != test.cause || !strings.Contains(failure.Err.Error(), test.message) {
 				t.Errorf("%v", err)
 			}
-			if took := time.Since(began); took > 2*soon+fixture.Slack {
+			if took := time.Since(began); took > 2*soon+remotetest.Slack {
 				t.Errorf("took %v", took)
 			}
 		})
@@ -286,7 +286,7 @@ func TestLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	err = agent.Call(t.Context(), "echo", "x", fixture.Nothing)
+	err = agent.Call(t.Context(), "echo", "x", remotetest.Nothing)
 	if failure, is := errors.AsType[*remote.Error](err); !is || failure.Cause != remote.ConnectionLost {
 		t.Errorf("%v", err)
 	}
@@ -310,7 +310,7 @@ func TestFrozen(t *testing.T) {
 	if failure, is := errors.AsType[*remote.Error](err); !is || failure.Cause != remote.Frozen {
 		t.Errorf("%v", err)
 	}
-	if took := time.Since(began); took > time.Second+fixture.Slack {
+	if took := time.Since(began); took > time.Second+remotetest.Slack {
 		t.Errorf("took %v", took)
 	}
 	_ = l.SetDeadline(time.Now().Add(patience))

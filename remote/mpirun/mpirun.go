@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"preflight/hostfile"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"preflight/remote"
 	"preflight/remote/broadcast"
 )

@@ -16,7 +16,7 @@ import (
 
 	"preflight/remote"
 	"preflight/remote/broadcast"
-	"preflight/remote/carriertest"
+	"preflight/testhosts/carriertest"
 )
 
 func TestMain(m *testing.M) { carriertest.Main(m) }

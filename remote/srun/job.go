@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"preflight/remote"
 )
 

@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"preflight/remote"
-	"preflight/remote/fixture"
+	"preflight/testhosts/remotetest"
 )
 
 // stubOfMany is a srun --label whose nodes are all this machine: what it reads goes to every
@@ -221,7 +221,7 @@ func TestOneOfManyIsDead(t *testing.T) {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
-			if took := time.Since(began); took > patience(timeOfMany)+2*fixture.Slack {
+			if took := time.Since(began); took > patience(timeOfMany)+2*remotetest.Slack {
 				t.Errorf("took %v", took)
 			}
 			if got := asked(t, dir); len(got) != want-1 {
@@ -258,13 +258,13 @@ func TestOneOfManyReadsNothing(t *testing.T) {
 	}
 	stopped, enough := context.WithTimeout(t.Context(), time.Second)
 	defer enough()
-	err := agents["w3"].Call(stopped, "stop", nil, fixture.Nothing)
+	err := agents["w3"].Call(stopped, "stop", nil, remotetest.Nothing)
 	if failure, is := errors.AsType[*remote.Error](err); !errors.Is(err, remote.ErrNoAnswer) && (!is || failure.Cause != remote.Frozen) {
 		t.Errorf("of the one that stopped: %v", err)
 	}
 	go agents["w3"].Close()
 	for _, node := range nodes[:2] {
-		if err := agents[node].Call(t.Context(), "echo", strings.Repeat(node, 5000), fixture.Nothing); err != nil {
+		if err := agents[node].Call(t.Context(), "echo", strings.Repeat(node, 5000), remotetest.Nothing); err != nil {
 			t.Errorf("%s: %v", node, err)
 		}
 	}
@@ -273,7 +273,7 @@ func TestOneOfManyReadsNothing(t *testing.T) {
 	defer over()
 	for _, node := range nodes[:2] {
 		all.Go(func() {
-			err := agents[node].Call(limit, "echo", strings.Repeat(node, 300_000), fixture.Nothing)
+			err := agents[node].Call(limit, "echo", strings.Repeat(node, 300_000), remotetest.Nothing)
 			failure, is := errors.AsType[*remote.Error](err)
 			if !is || failure.Cause != remote.ConnectionLost || !strings.HasSuffix(failure.Err.Error(), "one of them reads nothing, maybe that of w3") {
 				t.Errorf("%s: %v", node, err)
@@ -282,7 +282,7 @@ func TestOneOfManyReadsNothing(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if took := time.Since(began); took > patience(timeOfMany)+2*fixture.Slack {
+	if took := time.Since(began); took > patience(timeOfMany)+2*remotetest.Slack {
 		t.Errorf("took %v", took)
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"preflight/remote"
-	"preflight/remote/carriertest"
-	"preflight/remote/fixture"
+	"preflight/testhosts/carriertest"
+	"preflight/testhosts/remotetest"
 )
 
 func TestMain(m *testing.M) {
@@ -113,7 +113,7 @@ func job(t *testing.T, timeout time.Duration) (client *remote.Client, dir string
 	dir = inJob(t)
 	t.Setenv("HOME", filepath.Join(dir, "home"))
 	t.Setenv("XDG_CACHE_HOME", "")
-	t.Setenv("GORACE", strings.TrimPrefix(fixture.PromptExit, "GORACE="))
+	t.Setenv("GORACE", strings.TrimPrefix(remotetest.PromptExit, "GORACE="))
 	if err := os.Mkdir(filepath.Join(dir, "home"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -131,9 +131,9 @@ func job(t *testing.T, timeout time.Duration) (client *remote.Client, dir string
 		for _, pid := range strings.Fields(string(pids)) {
 			var number int
 			fmt.Sscan(pid, &number)
-			fixture.Gone(t, number)
+			remotetest.Gone(t, number)
 		}
-		fixture.NoLeaks(t)
+		remotetest.NoLeaks(t)
 	})
 	return client, dir
 }
@@ -251,7 +251,7 @@ func TestFailures(t *testing.T) {
 			if !is || failure.Host != test.node || failure.Cause != test.cause || !strings.HasSuffix(failure.Err.Error(), test.message) {
 				t.Errorf("%v", err)
 			}
-			if took := time.Since(began); took > soon+time.Second+fixture.Slack || test.waits != (took >= soon) {
+			if took := time.Since(began); took > soon+time.Second+remotetest.Slack || test.waits != (took >= soon) {
 				t.Errorf("took %v", took)
 			}
 		})

@@ -20,7 +20,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"preflight/remote"
 )
 

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"preflight/remote"
 )
 

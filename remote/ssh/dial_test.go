@@ -24,7 +24,7 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 
 	"preflight/remote"
-	"preflight/remote/fixture"
+	"preflight/testhosts/remotetest"
 )
 
 // person is somebody with a home of their own and a key, and nothing of the
@@ -37,7 +37,7 @@ type person struct {
 
 func newPerson(t testing.TB) *person {
 	t.Helper()
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	p := &person{t: t, home: t.TempDir()}
 	if err := os.Mkdir(filepath.Join(p.home, ".ssh"), 0o700); err != nil {
 		t.Fatal(err)
@@ -247,7 +247,7 @@ func (p *person) failed(c *Carrier, name string, timeout time.Duration, stage re
 	if client != nil {
 		client.Close()
 	}
-	if took := time.Since(begun); took > timeout+fixture.Slack {
+	if took := time.Since(begun); took > timeout+remotetest.Slack {
 		p.t.Errorf("%s: took %v, the deadline was %v", name, took, timeout)
 	}
 	var e *remote.Error

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"preflight/remote"
-	"preflight/remote/carriertest"
-	"preflight/remote/fixture"
+	"preflight/testhosts/carriertest"
+	"preflight/testhosts/remotetest"
 )
 
 func TestFaults(t *testing.T) {
@@ -17,7 +17,7 @@ func TestFaults(t *testing.T) {
 		p := newPerson(t)
 		var config []string
 		for name, login := range logins {
-			stand := &fixture.Node{Shell: []string{login, "/bin/sh", "-c"}}
+			stand := &remotetest.Node{Shell: []string{login, "/bin/sh", "-c"}}
 			server, key := admits(p.key.PublicKey()), newSigner(t)
 			server.AddHostKey(key)
 			address, port := listen(t, func(conn net.Conn) { stand.Serve(conn, server) })

@@ -5,7 +5,7 @@ package ssh
 import (
 	"testing"
 
-	"preflight/remote/carriertest"
+	"preflight/testhosts/carriertest"
 )
 
 func TestMain(m *testing.M) { carriertest.Main(m) }

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"preflight/remote"
-	"preflight/remote/fixture"
+	"preflight/testhosts/remotetest"
 )
 
 // narrowest is the largest packet that a narrowed socket lets in, with its TCP
@@ -67,7 +67,7 @@ func dialled(t *testing.T, address string) *net.TCPConn {
 
 // shells starts a server whose logins have a shell, behind a listener of that
 // control, and names it w1.
-func (p *person) shells(t *testing.T, n *fixture.Node, control func(string, string, syscall.RawConn) error) {
+func (p *person) shells(t *testing.T, n *remotetest.Node, control func(string, string, syscall.RawConn) error) {
 	t.Helper()
 	n.Home = t.TempDir()
 	key := newSigner(t)
@@ -123,7 +123,7 @@ func TestBlackHoleOnTheWayThere(t *testing.T) {
 	people := map[remote.Stage]*person{remote.StageSession: newPerson(t), remote.StageLogin: newPerson(t)} // first, as both look for leaks last
 	for stage, user := range users {
 		p := people[stage]
-		p.shells(t, &fixture.Node{}, narrow)
+		p.shells(t, &remotetest.Node{}, narrow)
 		c := p.client(Options{Timeout: timeout, User: user, AgentSocket: "none"})
 		t.Run(string(stage), func(t *testing.T) {
 			t.Parallel() // what takes long is waiting
@@ -153,7 +153,7 @@ func (k *keeping) Dial(ctx context.Context, name string) (remote.Connection, *re
 // login.
 func TestBlackHoleOnTheWayBack(t *testing.T) {
 	p := newPerson(t)
-	p.shells(t, &fixture.Node{}, nil)
+	p.shells(t, &remotetest.Node{}, nil)
 	c := p.client(Options{Timeout: time.Minute})
 	kept := &keeping{Carrier: c}
 	agent, _, err := remote.New(kept, remote.Options{Timeout: time.Minute}).Reach(t.Context(), "w1")
@@ -176,14 +176,14 @@ func TestBlackHoleOnTheWayBack(t *testing.T) {
 	defer watched.close()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	err = agent.Call(ctx, "big", "4000 1", fixture.Nothing)
+	err = agent.Call(ctx, "big", "4000 1", remotetest.Nothing)
 	isBlackHole(t, err, remote.StageTalk, "from")
 }
 
 // What looks like a black hole on one connection has to look so on another.
 func TestBlackHoleIsProven(t *testing.T) {
 	p := newPerson(t)
-	p.shells(t, &fixture.Node{}, nil)
+	p.shells(t, &remotetest.Node{}, nil)
 	c := p.client(Options{})
 	login := func(ctx context.Context) (*connection, error) {
 		client, _, err := c.Dial(ctx, "w1")
@@ -259,7 +259,7 @@ func TestBlackHoleIsProven(t *testing.T) {
 // A node that reads nothing, and one that says nothing, is not suspected: what
 // is asked of it lies in its kernel, or in ours because its own has no room.
 func TestSlowNodesAreNotSuspected(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	address, _ := listen(t, stay)
 	for name, size := range map[string]int{"says nothing": 100, "reads nothing": 64 << 20} {
 		t.Run(name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"strings"
 	"time"
 )

@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"preflight/remote"
-	"preflight/remote/fixture"
+	"preflight/testhosts/remotetest"
 )
 
 // Shortly before a deadline a new connection tells what the old one cannot.
 func TestLookout(t *testing.T) {
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	greets, _ := listen(t, func(conn net.Conn) { io.WriteString(conn, "SSH-2.0-test\r\n") })
 	silent, _ := listen(t, stay)
 	closed, err := net.Listen("tcp", "127.0.0.1:0")

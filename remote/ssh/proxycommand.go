@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"preflight/remote"
 )
 

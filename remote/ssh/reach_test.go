@@ -13,18 +13,18 @@ import (
 	"testing"
 	"time"
 
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"preflight/remote"
-	"preflight/remote/fixture"
 	"preflight/testhosts"
+	"preflight/testhosts/remotetest"
 )
 
 // reaching is a client of a fleet of stand-in hosts.
 func reaching(t *testing.T, timeout time.Duration, hosts ...testhosts.Host) (*remote.Client, *testhosts.Fleet) {
 	t.Helper()
-	fixture.NoLeaks(t)
+	remotetest.NoLeaks(t)
 	for i := range hosts {
-		hosts[i].Env = append(hosts[i].Env, fixture.PromptExit)
+		hosts[i].Env = append(hosts[i].Env, remotetest.PromptExit)
 	}
 	fleet := testhosts.Start(t, hosts...)
 	return clientOf(t, fleet, timeout), fleet
@@ -46,7 +46,7 @@ func TestReachCallClean(t *testing.T) {
 	// A number that is nobody's: what others of ours have left in this machine's
 	// directories is not swept.
 	tools := t.TempDir()
-	fixture.Script(t, filepath.Join(tools, "id"), "echo 4100000001")
+	remotetest.Script(t, filepath.Join(tools, "id"), "echo 4100000001")
 	c, fleet := reaching(t, 20*time.Second, testhosts.Host{Name: "w1", Env: []string{"PATH=" + tools + ":/usr/bin:/bin"}})
 	for _, cold := range []bool{true, false} {
 		agent, trace, err := c.Reach(t.Context(), "w1")
@@ -91,11 +91,11 @@ func TestReachedAgentLivesWithItsContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(5100 * time.Millisecond)
-	if err := agent.Call(t.Context(), "echo", nil, fixture.Nothing); err != nil {
+	if err := agent.Call(t.Context(), "echo", nil, remotetest.Nothing); err != nil {
 		t.Errorf("after the time Reach had: %v", err)
 	}
 	cancel()
-	fixture.Gone(t, agent.Hello.PID)
+	remotetest.Gone(t, agent.Hello.PID)
 	var lost *remote.Error
 	if err := agent.Close(); !errors.As(err, &lost) || lost.Cause != remote.Interrupted {
 		t.Errorf("closing: %v, want interrupted", err)
@@ -153,7 +153,7 @@ func TestReachFaults(t *testing.T) {
 			}
 			began := hostsys.Worked()
 			agent, trace, err := c.Reach(t.Context(), name)
-			if took := hostsys.Worked() - began; took > timeout+fixture.Slack {
+			if took := hostsys.Worked() - began; took > timeout+remotetest.Slack {
 				t.Errorf("took %s of %s", took, timeout)
 			}
 			if trace == nil {

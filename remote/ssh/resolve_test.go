@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/crypto/ssh/knownhosts"
 
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 	"preflight/remote"
 )
 

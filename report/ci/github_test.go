@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/checks"
-	"preflight/report/internal/sample"
+	"preflight/testhosts/reporttest"
 )
 
 // command is a workflow command as the runner reads it (actions/runner,
@@ -47,9 +47,9 @@ func TestGitHub(t *testing.T) {
 			"warning preflight: env-sane on all 4 nodes", "notice file=preflight.yaml,line=31, preflight: waived: shm-size on w1",
 			"notice preflight: waived: path-mtu on w[2-3]"},
 	} {
-		text := sample.Rendered(t, GitHub, sample.Cases()[name])
+		text := reporttest.Rendered(t, GitHub, reporttest.Cases()[name])
 		if name == "failing" {
-			sample.Golden(t, "github.txt", []byte(text))
+			reporttest.Golden(t, "github.txt", []byte(text))
 		}
 		var got []string
 		for _, one := range readCommands(t, text) {
@@ -63,7 +63,7 @@ func TestGitHub(t *testing.T) {
 
 // TestGitHubSaysWhy: of a run without a finding the error says what is not complete.
 func TestGitHubSaysWhy(t *testing.T) {
-	all := readCommands(t, sample.Rendered(t, GitHub, sample.Undecided()))
+	all := readCommands(t, reporttest.Rendered(t, GitHub, reporttest.Undecided()))
 	if text := all[1].text; !strings.Contains(text, "cannot tell") || !strings.Contains(text, "unknown: ssh-login, shm-size: w1 not reached") {
 		t.Errorf("the error says %q", text)
 	}
@@ -72,7 +72,7 @@ func TestGitHubSaysWhy(t *testing.T) {
 // TestGitHubHostile: no text of a node is a command or a property of one, and all of it
 // is there.
 func TestGitHubHostile(t *testing.T) {
-	all := readCommands(t, sample.Rendered(t, GitHub, sample.Hostile()))
+	all := readCommands(t, reporttest.Rendered(t, GitHub, reporttest.Hostile()))
 	if len(all) != 5 {
 		t.Errorf("%d commands, want 5: %q", len(all), all)
 	}
@@ -109,12 +109,12 @@ func TestGitHubShowsNoMoreThanGitHubDoes(t *testing.T) {
 		11: {10, "and 2 errors more"},
 		99: {10, "and 90 errors more"},
 	} {
-		r := sample.Passing()
+		r := reporttest.Passing()
 		r.Verdict, r.ExitCode = checks.Fail, 1
 		for i := range n {
 			r.Findings = append(r.Findings, checks.Finding{Check: "c", Verdict: checks.Fail, Nodes: []string{"w1"}, Summary: fmt.Sprint("number ", i)})
 		}
-		all := readCommands(t, sample.Rendered(t, GitHub, r))[1:]
+		all := readCommands(t, reporttest.Rendered(t, GitHub, r))[1:]
 		if last := all[len(all)-1]; len(all) != want.lines || !strings.HasPrefix(last.text, want.last) {
 			t.Errorf("%d findings: %d annotations, the last %q", n, len(all), last.text)
 		}

@@ -14,7 +14,7 @@ import (
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
-	"preflight/report/internal/sample"
+	"preflight/testhosts/reporttest"
 )
 
 // fleet is a run over w1 to w4 with so many slots each, nil for not stated.
@@ -65,10 +65,10 @@ func TestGoodAndBadHosts(t *testing.T) {
 		"DeepSpeed of old":   {older, "w2 slots=2\nw3 slots=2\nw4 slots=2\n", "# bad hosts, by preflight: 1 of 4 nodes\nw1\n"},
 		"nobody at all, yet": {checks.Report{}, "# good hosts, by preflight: 0 of 0 nodes\n", "# bad hosts, by preflight: 0 of 0 nodes\n"},
 	} {
-		if diff := cmp.Diff(c.good, sample.Rendered(t, GoodHosts, c.report)); diff != "" {
+		if diff := cmp.Diff(c.good, reporttest.Rendered(t, GoodHosts, c.report)); diff != "" {
 			t.Errorf("%s: good (-want +got):\n%s", name, diff)
 		}
-		if diff := cmp.Diff(c.bad, sample.Rendered(t, BadHosts, c.report)); diff != "" {
+		if diff := cmp.Diff(c.bad, reporttest.Rendered(t, BadHosts, c.report)); diff != "" {
 			t.Errorf("%s: bad (-want +got):\n%s", name, diff)
 		}
 	}
@@ -85,7 +85,7 @@ func TestGoodHostsAreWhatDeepSpeedReads(t *testing.T) {
 		return slots
 	}
 	r := fleet([]int{0, 1, 2}, found(checks.Fail, "w1"))
-	hosts, _, err := hostfile.Parse(strings.NewReader(sample.Rendered(t, GoodHosts, r)), "good", "")
+	hosts, _, err := hostfile.Parse(strings.NewReader(reporttest.Rendered(t, GoodHosts, r)), "good", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestGoodHostsAreWhatDeepSpeedReads(t *testing.T) {
 	}
 
 	r.Launch.Hosts[0].Slots = []int{4} // of a node that is left out
-	sample.Rendered(t, GoodHosts, r)
+	reporttest.Rendered(t, GoodHosts, r)
 	r.Launch.Hosts[2].Slots = []int{2, 5}
 	var out bytes.Buffer
 	if err = GoodHosts(&out, r); err == nil || out.Len() > 0 {
@@ -116,7 +116,7 @@ func TestGoodHostsAreWhatDeepSpeedReads(t *testing.T) {
 }
 
 func TestHostsRefuseWhatIsNoName(t *testing.T) {
-	for _, name := range []string{"", "w1\nw2 slots=9", "w1 slots=9", "#w1", "w\t1", "w\u2028x", sample.Evil} {
+	for _, name := range []string{"", "w1\nw2 slots=9", "w1 slots=9", "#w1", "w\t1", "w\u2028x", reporttest.Evil} {
 		r := checks.Report{Fleet: facts.Fleet{Nodes: []facts.Node{{Name: name, Reached: true}}}, Launch: launch.Prediction{}}
 		for _, render := range []func(io.Writer, checks.Report) error{GoodHosts, BadHosts} {
 			var out bytes.Buffer

@@ -12,7 +12,7 @@ import (
 
 	"preflight/checks"
 	"preflight/facts"
-	"preflight/report/internal/sample"
+	"preflight/testhosts/reporttest"
 )
 
 func TestJUnit(t *testing.T) {
@@ -29,9 +29,9 @@ func TestJUnit(t *testing.T) {
 			"path-mtu skipped system-out, expectation failure",
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := sample.Rendered(t, JUnit, sample.Cases()[name])
+			text := reporttest.Rendered(t, JUnit, reporttest.Cases()[name])
 			if name == "failing" {
-				sample.Golden(t, "junit.xml", []byte(text))
+				reporttest.Golden(t, "junit.xml", []byte(text))
 			}
 			suite := decodeJUnit(t, text)
 			var got []string
@@ -58,7 +58,7 @@ func TestJUnit(t *testing.T) {
 
 // TestJUnitTellsAll: GitLab shows an element's text alone, so all of a finding is there.
 func TestJUnitTellsAll(t *testing.T) {
-	suite := decodeJUnit(t, sample.Rendered(t, JUnit, sample.Failing()))
+	suite := decodeJUnit(t, reporttest.Rendered(t, JUnit, reporttest.Failing()))
 	shm := suite.Cases[2].Children[0]
 	for _, want := range []string{"w[2-3]", "too small", "64 MiB", "at least 517 MiB", "remount,size=16G", "docker run", "No space left on device"} {
 		if !strings.Contains(shm.Text, want) {
@@ -73,7 +73,7 @@ func TestJUnitTellsAll(t *testing.T) {
 // TestJUnitWaived: a skipped testcase says how long, by whom and why, and what it found;
 // one that fails elsewhere has that beside it.
 func TestJUnitWaived(t *testing.T) {
-	suite := decodeJUnit(t, sample.Rendered(t, JUnit, sample.Waiving()))
+	suite := decodeJUnit(t, reporttest.Rendered(t, JUnit, reporttest.Waiving()))
 	mtu := suite.Cases[8]
 	if want := "w[2-3] waived until 2027-01-15, by net: new switch"; mtu.Children[0].Message != want {
 		t.Errorf("message %q, want %q", mtu.Children[0].Message, want)
@@ -92,21 +92,21 @@ func TestJUnitWaived(t *testing.T) {
 // TestJUnitSaysWhyUnknown: beside a warning that it found, a check says what it could
 // not look at, and which check tells more of it.
 func TestJUnitSaysWhyUnknown(t *testing.T) {
-	r := sample.Failing()
+	r := reporttest.Failing()
 	r.Checks = []checks.Outcome{{Check: "env-sane", Verdict: checks.Unknown, Reason: "w4 not reached"}}
-	c := decodeJUnit(t, sample.Rendered(t, JUnit, r)).Cases[0].Children
+	c := decodeJUnit(t, reporttest.Rendered(t, JUnit, r)).Cases[0].Children
 	if len(c) != 2 || c[0].XMLName.Local != "skipped" || c[0].Message != "unknown: w4 not reached" || !strings.Contains(c[1].Text, "a hostile") {
 		t.Errorf("%q", c)
 	}
 }
 
 func TestJUnitHostname(t *testing.T) {
-	r := sample.Passing()
-	if got := decodeJUnit(t, sample.Rendered(t, JUnit, r)); got.Hostname != "localhost" || got.Time != "0.300" {
+	r := reporttest.Passing()
+	if got := decodeJUnit(t, reporttest.Rendered(t, JUnit, r)); got.Hostname != "localhost" || got.Time != "0.300" {
 		t.Errorf("hostname %q, time %q", got.Hostname, got.Time)
 	}
 	r.Head = &facts.Node{Facts: facts.Facts{Host: &facts.Host{Hostname: "login1"}}}
-	if got := decodeJUnit(t, sample.Rendered(t, JUnit, r)); got.Hostname != "login1" {
+	if got := decodeJUnit(t, reporttest.Rendered(t, JUnit, r)); got.Hostname != "login1" {
 		t.Errorf("hostname %q, want login1", got.Hostname)
 	}
 }

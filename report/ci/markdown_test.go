@@ -16,13 +16,13 @@ import (
 
 	"preflight/checks"
 	"preflight/report"
-	"preflight/report/internal/sample"
+	"preflight/testhosts/reporttest"
 )
 
 func TestMarkdown(t *testing.T) {
-	sample.Golden(t, "summary.md", []byte(sample.Rendered(t, Markdown, sample.Failing())))
-	sample.Golden(t, "summary_waiving.md", []byte(sample.Rendered(t, Markdown, sample.Waiving())))
-	sample.Golden(t, "summary_passing.md", []byte(sample.Rendered(t, Markdown, sample.Passing())))
+	reporttest.Golden(t, "summary.md", []byte(reporttest.Rendered(t, Markdown, reporttest.Failing())))
+	reporttest.Golden(t, "summary_waiving.md", []byte(reporttest.Rendered(t, Markdown, reporttest.Waiving())))
+	reporttest.Golden(t, "summary_passing.md", []byte(reporttest.Rendered(t, Markdown, reporttest.Passing())))
 }
 
 // onPage is what a page may be made of. There is no link, no picture and no script.
@@ -30,8 +30,8 @@ var onPage = []string{"page", "h2", "p", "table", "thead", "tbody", "tr", "th", 
 
 // TestMarkdownOnGitHub has GitHub's own parser make the page, and looks at what came out.
 func TestMarkdownOnGitHub(t *testing.T) {
-	for name, r := range sample.Cases() {
-		text := sample.Rendered(t, Markdown, r)
+	for name, r := range reporttest.Cases() {
+		text := reporttest.Rendered(t, Markdown, r)
 		page := markdownPage(t, text)
 		for _, element := range page.elements {
 			if !slices.Contains(onPage, element) {
@@ -65,9 +65,9 @@ func TestMarkdownKeepsWords(t *testing.T) {
 		"a_b __c__ d__e _f g_ h._i_ (_j_) k_ _l _", "w[1-3] [m][n] ![o](p) [q] [[r]] [^s] [t]: u ](v) [w](",
 		">=570.86 <4 --> <!-- x -->",
 	} {
-		r := sample.Failing()
+		r := reporttest.Failing()
 		r.Findings[0].Summary, r.Findings[0].Got = text, "a"+text
-		page := markdownPage(t, sample.Rendered(t, Markdown, r))
+		page := markdownPage(t, reporttest.Rendered(t, Markdown, r))
 		if !slices.Contains(page.cells, text) || !slices.Contains(page.cells, "a"+text) {
 			t.Errorf("%q is not in a cell: %q", text, page.cells)
 		}
@@ -111,14 +111,14 @@ func TestNothingIsHalfThere(t *testing.T) {
 			t.Errorf("%q is %q, want %q", text, got, want)
 		}
 	}
-	r := sample.Passing()
+	r := reporttest.Passing()
 	r.Checks = nil
 	for i := range 60 {
 		r.Checks = append(r.Checks, checks.Outcome{Check: fmt.Sprint("a-long-check-", i), Verdict: checks.Pass})
 	}
 	long := "echo " + strings.Repeat("x", mostInBlock)
 	r.Findings = []checks.Finding{{Check: "drift", Verdict: checks.Fail, Fix: []string{"ssh w1 true", long, "ssh w2 true"}}}
-	text := sample.Rendered(t, Markdown, r)
+	text := reporttest.Rendered(t, Markdown, r)
 	if !strings.Contains(text, "a-long-check-58, a-long-check-59\n") {
 		t.Error("the list of what passed is cut")
 	}
@@ -128,7 +128,7 @@ func TestNothingIsHalfThere(t *testing.T) {
 }
 
 func TestMarkdownFits(t *testing.T) {
-	r := sample.Failing()
+	r := reporttest.Failing()
 	for i := range 3000 {
 		f := r.Findings[1]
 		f.Summary = fmt.Sprint(i, " ", strings.Repeat("`", 2000))
@@ -139,7 +139,7 @@ func TestMarkdownFits(t *testing.T) {
 		r.Diff = append(r.Diff, checks.FactDiff{Fact: fmt.Sprint("f", i, "x"), Groups: []checks.FactGroup{
 			{Value: json.RawMessage(`"` + strings.Repeat("<", 9000) + `"`), Nodes: []string{"w1"}}, {Nodes: []string{"w2"}}}})
 	}
-	text := sample.Rendered(t, Markdown, r)
+	text := reporttest.Rendered(t, Markdown, r)
 	if len(text) > 65_536 {
 		t.Errorf("%d bytes, a comment takes 65,536 characters", len(text))
 	}
@@ -149,7 +149,7 @@ func TestMarkdownFits(t *testing.T) {
 	if ends := strings.Index(text, " more: the report"); ends > 41_000 {
 		t.Errorf("the table takes %d bytes, which leaves no room for what mends the first findings", ends)
 	}
-	if strings.Contains(sample.Rendered(t, Markdown, sample.Failing()), "Cut here") {
+	if strings.Contains(reporttest.Rendered(t, Markdown, reporttest.Failing()), "Cut here") {
 		t.Error("a short report is said to be cut")
 	}
 	for _, row := range markdownPage(t, text).rows {

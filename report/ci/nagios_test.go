@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"preflight/checks"
-	"preflight/report/internal/sample"
+	"preflight/testhosts/reporttest"
 )
 
 // status is a line of a plugin by the Monitoring Plugins' guidelines: text without a
@@ -16,13 +16,13 @@ import (
 var status = regexp.MustCompile(`^PREFLIGHT (OK|WARNING|CRITICAL|UNKNOWN) - [^|<>\n]+ \|( [a-z]+=[0-9.]+(s|%|B|c)?;[0-9]*;[0-9]*;[0-9]*(;[0-9]*)?)+\n$`)
 
 func TestNagios(t *testing.T) {
-	warned := sample.Failing()
+	warned := reporttest.Failing()
 	warned.Verdict, warned.ExitCode, warned.Findings = checks.Warn, 0, warned.Findings[4:]
-	long := sample.Failing()
+	long := reporttest.Failing()
 	for range 100 {
 		long.Findings = append(long.Findings, checks.Finding{Check: "shm-size", Verdict: checks.Fail, Nodes: []string{"w1", strings.Repeat("node", 400)}, Summary: "too small"})
 	}
-	all := sample.Cases()
+	all := reporttest.Cases()
 	all["warned"], all["long"] = warned, long
 	for name, want := range map[string]string{
 		"failing": "PREFLIGHT CRITICAL - this launch will not work: 2 problems on w[2-4]: w4: nothing listens on port 22: connection refused (ssh-reach); w[2-3]: /dev/shm is too small for the ranks on this node, so NCCL cannot make its shared memory segments: 64 MiB (shm-size); w1: python: no answer within 5s (python-same, torch-same); all 4 nodes: a hostile \\x1b[31mvalue\\u202e and tab (env-sane)" +
@@ -37,7 +37,7 @@ func TestNagios(t *testing.T) {
 			"w3: net.mtu is not what the policy states (expectation) (2 waived) | nodes=4;;;0 reached=3;;;0;4 passed=1;;;0;9 failed=2;;;0;9 warned=1;;;0;9 unknown=3;;;0;9 waived=2;;;0 time=0.420s;;;0\n",
 		"hostile": "PREFLIGHT CRITICAL - this launch will not work: 1 problem on ",
 	} {
-		got := sample.Rendered(t, Nagios, all[name])
+		got := reporttest.Rendered(t, Nagios, all[name])
 		if !strings.HasPrefix(got, want) {
 			t.Errorf("%s\n got %q\nwant %q", name, got, want)
 		}

@@ -10,7 +10,7 @@ import (
 
 	"preflight/facts"
 	"preflight/report"
-	"preflight/report/internal/sample"
+	"preflight/testhosts/reporttest"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/expfmt"
@@ -54,12 +54,12 @@ func series(t *testing.T, text string) []string {
 }
 
 func TestPrometheus(t *testing.T) {
-	r := sample.Waiving()
+	r := reporttest.Waiving()
 	r.Findings = r.Findings[:len(r.Findings)-1]
 	r.Findings = append(r.Findings, r.Findings[1], r.Findings[0])
 	r.Findings[len(r.Findings)-1].Nodes = nil
-	text := sample.Rendered(t, Prometheus, r)
-	sample.Golden(t, "prometheus.txt", []byte(text))
+	text := reporttest.Rendered(t, Prometheus, r)
+	reporttest.Golden(t, "prometheus.txt", []byte(text))
 	want := []string{
 		"preflight_check{check=env-sane,verdict=warn} 1",
 		"preflight_check{check=host-distinct,verdict=pass} 1",
@@ -102,7 +102,7 @@ func TestPrometheus(t *testing.T) {
 // TestPrometheusSmoke: of a rank that did not compute, and of a stage that no trial passed,
 // there is no series; of a stage with several the last that passed counts.
 func TestPrometheusSmoke(t *testing.T) {
-	r := sample.Isolated()
+	r := reporttest.Isolated()
 	passed := facts.SmokeTrial{Stage: facts.SmokePair, Nodes: 2, With: []string{"w2"}, Ranks: 16, Passed: true, Rate: 1.6e11}
 	r.Nodes[0].Smoke.Trials = append(r.Nodes[0].Smoke.Trials, passed)
 	for i := range r.Nodes {
@@ -119,7 +119,7 @@ func TestPrometheusSmoke(t *testing.T) {
 		"preflight_smoke_ops_per_second{node=w3,rank=5} 5.93e+14",
 		"preflight_smoke_ops_per_second{node=w4,rank=4} 5.93e+14",
 	}
-	got := slices.DeleteFunc(series(t, sample.Rendered(t, Prometheus, r)), func(one string) bool {
+	got := slices.DeleteFunc(series(t, reporttest.Rendered(t, Prometheus, r)), func(one string) bool {
 		return !strings.HasPrefix(one, "preflight_smoke_")
 	})
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -129,15 +129,15 @@ func TestPrometheusSmoke(t *testing.T) {
 
 // TestPrometheusHostile: a name is one label's value, all of it.
 func TestPrometheusHostile(t *testing.T) {
-	want := fmt.Sprintf("preflight_node_reached{node=%s} 1", report.Escape(sample.Evil))
-	if all := series(t, sample.Rendered(t, Prometheus, sample.Hostile())); !slices.Contains(all, want) {
+	want := fmt.Sprintf("preflight_node_reached{node=%s} 1", report.Escape(reporttest.Evil))
+	if all := series(t, reporttest.Rendered(t, Prometheus, reporttest.Hostile())); !slices.Contains(all, want) {
 		t.Errorf("no %s in:\n%s", want, strings.Join(all, "\n"))
 	}
 }
 
 func TestPrometheusTakesEveryRun(t *testing.T) {
-	for name, r := range sample.Cases() {
-		if all := series(t, sample.Rendered(t, Prometheus, r)); len(all) < 6 {
+	for name, r := range reporttest.Cases() {
+		if all := series(t, reporttest.Rendered(t, Prometheus, r)); len(all) < 6 {
 			t.Errorf("%s has %d series", name, len(all))
 		}
 	}

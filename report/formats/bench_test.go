@@ -11,8 +11,8 @@ import (
 	"preflight/checks"
 	"preflight/checks/catalogue"
 	"preflight/checks/engine"
-	"preflight/checks/fleettest"
 	"preflight/report"
+	"preflight/testhosts/fleettest"
 )
 
 // counting measures what is written and, for every MiB of that, how much is held.

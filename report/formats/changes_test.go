@@ -15,7 +15,7 @@ import (
 	"preflight/facts"
 	"preflight/report"
 	"preflight/report/ci"
-	"preflight/report/internal/sample"
+	"preflight/testhosts/reporttest"
 )
 
 func TestChangesFormats(t *testing.T) {
@@ -102,7 +102,7 @@ func TestDriftIsOneTableEverywhere(t *testing.T) {
 			Changes: []checks.Change{{Node: node, Fact: fact, Before: json.RawMessage(`"earlier"`), After: json.RawMessage(`"a|b"`)}},
 		}
 	}
-	r := sample.Failing()
+	r := reporttest.Failing()
 	r.Checks = append(r.Checks, checks.Outcome{Check: "drift", Verdict: checks.Fail})
 	r.Findings = append(r.Findings, changed(checks.Fail, "w1", "shm.mode", ""), changed(checks.Warn, "w2", "host.kernel", ""), changed(checks.Fail, "w3", "nvml.driver", "gpu-driver-same"))
 	for name, row := range map[string][]string{

@@ -16,13 +16,13 @@ import (
 	"preflight/checks/engine"
 	"preflight/facts"
 	"preflight/report"
-	"preflight/report/internal/sample"
+	"preflight/testhosts/reporttest"
 )
 
 // TestOneThingTwice: a node that lists an interface or a GPU twice costs nobody the report,
 // in any format, and is told in JSON as it was seen.
 func TestOneThingTwice(t *testing.T) {
-	r := sample.Recorded(t)
+	r := reporttest.Recorded(t)
 	for i := range r.Nodes {
 		if net := r.Nodes[i].Net; net != nil {
 			net.Interfaces = append(net.Interfaces, net.Interfaces[0])
@@ -51,7 +51,7 @@ func TestOneThingTwice(t *testing.T) {
 // TestHostileFleet: four nodes that tell as much as is taken of them, each something else,
 // fill no disk, in any format.
 func TestHostileFleet(t *testing.T) {
-	r := sample.Recorded(t)
+	r := reporttest.Recorded(t)
 	r.Nodes = r.Nodes[:4]
 	for i := range r.Nodes {
 		node := &r.Nodes[i]
@@ -91,7 +91,7 @@ func TestHostileFleet(t *testing.T) {
 // TestThousandNodes: what is handed on to somebody who drops what is too long is short
 // enough, also where everything differs everywhere, and the verdict is still in it.
 func TestThousandNodes(t *testing.T) {
-	r := sample.Recorded(t)
+	r := reporttest.Recorded(t)
 	recorded := r.Nodes
 	var differ []checks.FactGroup
 	for i := range 1000 {
@@ -128,7 +128,7 @@ func TestNothingRaw(t *testing.T) {
 			continue // its names are refused
 		}
 		data := f.Name == "json" || f.Name == "html" // what may be invisible there is only data
-		for _, r := range rendered(t, f, sample.Hostile(), report.Style{}) {
+		for _, r := range rendered(t, f, reporttest.Hostile(), report.Style{}) {
 			if r < ' ' && r != '\n' || r >= 0x7f && r < 0xa0 || !data && strings.ContainsRune("\u202e\u200b\ufffe\uffff\U000e0001", r) {
 				t.Errorf("%s holds the raw character %U", f.Name, r)
 			}
@@ -142,7 +142,7 @@ var obeyed = regexp.MustCompile(`(?m)^\s*::.*::|##\w*\[`)
 // TestNothingObeyed: printed in a step, no report holds a command of a node's.
 func TestNothingObeyed(t *testing.T) {
 	said := "1.0\n::stop-commands::x\n  ::add-mask::a\n##[add-mask]a ##vso[task.complete]b ###[x]\n::error::" + strings.Repeat(" word ::warning::w", 40)
-	r := sample.Hostile()
+	r := reporttest.Hostile()
 	r.Hostfile, r.Version, r.Nodes[1].Name = said, said, "##[x]"
 	for i := range r.Findings {
 		f := &r.Findings[i]
@@ -171,7 +171,7 @@ func TestNothingObeyed(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("changes", changes.String())
-	back, err := report.Read(strings.NewReader(sample.Rendered(t, report.JSON[checks.Report], r)))
+	back, err := report.Read(strings.NewReader(reporttest.Rendered(t, report.JSON[checks.Report], r)))
 	if err != nil || back.Findings[0].Got != said {
 		t.Errorf("JSON brings back %q (%v)", back.Findings[0].Got, err)
 	}
@@ -179,5 +179,5 @@ func TestNothingObeyed(t *testing.T) {
 
 func rendered(t *testing.T, f Format, r checks.Report, style report.Style) string {
 	t.Helper()
-	return sample.Rendered(t, func(w io.Writer, r checks.Report) error { return f.Render(w, r, style) }, r)
+	return reporttest.Rendered(t, func(w io.Writer, r checks.Report) error { return f.Render(w, r, style) }, r)
 }

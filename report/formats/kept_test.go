@@ -10,12 +10,12 @@ import (
 
 	"preflight/explain"
 	"preflight/report"
-	"preflight/report/internal/sample"
+	"preflight/testhosts/reporttest"
 )
 
 func TestWroteKnowsOurReports(t *testing.T) {
 	for _, f := range All {
-		for which, r := range sample.Cases() {
+		for which, r := range reporttest.Cases() {
 			if which == "hostile" && f.Hosts {
 				continue // its names are refused
 			}
@@ -27,11 +27,11 @@ func TestWroteKnowsOurReports(t *testing.T) {
 		}
 	}
 	var snapshot bytes.Buffer
-	if err := report.Normalized(&snapshot, sample.Failing()); err != nil || Wrote(&snapshot) != NormalizedSnapshot {
+	if err := report.Normalized(&snapshot, reporttest.Failing()); err != nil || Wrote(&snapshot) != NormalizedSnapshot {
 		t.Errorf("a normalized snapshot is not known for one (%v)", err)
 	}
 	var out bytes.Buffer
-	if err := report.JSON(&out, sample.Failing()); err != nil {
+	if err := report.JSON(&out, reporttest.Failing()); err != nil {
 		t.Fatal(err)
 	}
 	for text, want := range map[string]Kept{

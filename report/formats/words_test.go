@@ -13,13 +13,13 @@ import (
 	"preflight/facts"
 	"preflight/report"
 	"preflight/report/ci"
-	"preflight/report/internal/sample"
+	"preflight/testhosts/reporttest"
 )
 
 // TestConclusion: a launch may work on nodes that are not what a team has agreed on.
 func TestConclusion(t *testing.T) {
 	failed := func(ids ...string) checks.Report {
-		r := sample.Passing()
+		r := reporttest.Passing()
 		r.Verdict, r.ExitCode = checks.Fail, 1
 		for _, id := range ids {
 			r.Findings = append(r.Findings, checks.Finding{Check: id, Verdict: checks.Fail, Nodes: []string{"w1"}})
@@ -36,7 +36,7 @@ func TestConclusion(t *testing.T) {
 		"a policy and a baseline":   {failed("policy", "expectation", "drift"), "not as agreed: 3 problems on w1"},
 		"a baseline, and a warning": {warned, "not as agreed: 1 problem on w1"},
 		"a baseline, and more":      {failed("drift", "shm-size"), "this launch will not work: 1 problem on w1; not as agreed: 1 problem on w1"},
-		"only warnings":             {sample.Strict(), "1 warning, and --strict makes warnings fail"},
+		"only warnings":             {reporttest.Strict(), "1 warning, and --strict makes warnings fail"},
 	} {
 		if got := report.WordsOf(c.report).Conclusion(); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
@@ -54,7 +54,7 @@ func TestConclusion(t *testing.T) {
 // TestSummaryLine: what is waived is counted with the rest, and a report that is kept can be
 // dated, in whichever zone it was written.
 func TestSummaryLine(t *testing.T) {
-	r := sample.Passing()
+	r := reporttest.Passing()
 	r.Seconds, r.Began = 5.14, "2026-11-22T01:20:59+06:00"
 	r.Waived = []checks.Waived{{Finding: checks.Finding{Check: "shm-size"}}, {Finding: checks.Finding{Check: "drift"}}}
 	const want = "1 node, 1 check passed, 2 findings waived, 5.1 s, 2026-11-21 19:20 UTC"
@@ -65,7 +65,7 @@ func TestSummaryLine(t *testing.T) {
 		}
 	}
 	r.Began = "yesterday"
-	if text := sample.Rendered(t, ci.Markdown, r); !strings.Contains(text, "5.1 s\n") {
+	if text := reporttest.Rendered(t, ci.Markdown, r); !strings.Contains(text, "5.1 s\n") {
 		t.Errorf("of a time that nobody can read:\n%s", text)
 	}
 }
@@ -73,7 +73,7 @@ func TestSummaryLine(t *testing.T) {
 // TestQuietSaysWhyUnknown: exit code 2 is never without a reason.
 func TestQuietSaysWhyUnknown(t *testing.T) {
 	untold := func(outcomes ...checks.Outcome) checks.Report {
-		r := sample.Passing()
+		r := reporttest.Passing()
 		r.Verdict, r.ExitCode, r.Checks = checks.Unknown, 2, outcomes
 		return r
 	}
@@ -98,7 +98,7 @@ func TestQuietSaysWhyUnknown(t *testing.T) {
 		}
 	}
 	for name, render := range map[string]func(io.Writer, checks.Report) error{"junit": ci.JUnit, "github": ci.GitHub} {
-		if text := sample.Rendered(t, render, untold(off, drift)); !strings.Contains(text, "skipped: drift: only with --baseline") {
+		if text := reporttest.Rendered(t, render, untold(off, drift)); !strings.Contains(text, "skipped: drift: only with --baseline") {
 			t.Errorf("%s does not say why:\n%s", name, text)
 		}
 	}

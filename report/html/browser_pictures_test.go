@@ -14,7 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"preflight/checks"
-	"preflight/report/internal/sample"
+	"preflight/testhosts/reporttest"
 )
 
 // scene is a page as somebody sees it.
@@ -28,23 +28,23 @@ type scene struct {
 }
 
 func scenes(t *testing.T) []scene {
-	named := sample.Recorded(t)
+	named := reporttest.Recorded(t)
 	rename(&named, 2, strings.Repeat("gpu-node-of-the-third-row.", 8)[:200])
-	healthy := sample.Passing()
-	healthy.Nodes[0] = sample.Recorded(t).Nodes[0]
-	interrupted := sample.Recorded(t)
+	healthy := reporttest.Passing()
+	healthy.Nodes[0] = reporttest.Recorded(t).Nodes[0]
+	interrupted := reporttest.Recorded(t)
 	interrupted.Interrupted = true
 	return []scene{
-		{name: "light", report: sample.Recorded(t)},
-		{name: "dark", report: sample.Recorded(t), dark: true},
-		{name: "zoomed", report: sample.Recorded(t), zoom: 2},
-		{name: "phone", report: sample.Recorded(t), width: 390},
+		{name: "light", report: reporttest.Recorded(t)},
+		{name: "dark", report: reporttest.Recorded(t), dark: true},
+		{name: "zoomed", report: reporttest.Recorded(t), zoom: 2},
+		{name: "phone", report: reporttest.Recorded(t), width: 390},
 		{name: "narrow", report: everything(), width: 320},
-		{name: "print", report: sample.Recorded(t), width: 800, media: "print"},
+		{name: "print", report: reporttest.Recorded(t), width: 800, media: "print"},
 		{name: "parts", report: everything()},
 		{name: "parts-dark", report: everything(), dark: true},
-		{name: "policy-8", report: underPolicy(t, sample.Recorded(t))},
-		{name: "policy-phone", report: underPolicy(t, sample.Recorded(t)), width: 390},
+		{name: "policy-8", report: underPolicy(t, reporttest.Recorded(t))},
+		{name: "policy-phone", report: underPolicy(t, reporttest.Recorded(t)), width: 390},
 		{name: "policy-90", report: underPolicy(t, fullMesh(t, 90))},
 		{name: "nodes-1000", report: largeFleet(t, 1000)},
 		{name: "long-name", report: named},

@@ -18,7 +18,7 @@ import (
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/report"
-	"preflight/report/internal/sample"
+	"preflight/testhosts/reporttest"
 )
 
 func TestBrowserFiltersAndFolds(t *testing.T) {
@@ -83,7 +83,7 @@ func TestBrowserCountsAsTheRest(t *testing.T) {
 
 // TestBrowserShowsFacts: what the script puts together again of a node is what it told.
 func TestBrowserShowsFacts(t *testing.T) {
-	r := sample.Recorded(t)
+	r := reporttest.Recorded(t)
 	r.Nodes = append(r.Nodes, largeFleet(t, 20).Nodes...)
 	b := browse(t, r)
 	for i, node := range r.Nodes {
@@ -125,7 +125,7 @@ func TestBrowserLaysRowsOpen(t *testing.T) {
 // TestBrowserByKeyboard walks the page by the Tab key alone: it leads to every
 // control, shows where it is, and never gets stuck.
 func TestBrowserByKeyboard(t *testing.T) {
-	b := browse(t, sample.Recorded(t))
+	b := browse(t, reporttest.Recorded(t))
 	b.have(`document.querySelector(".heat-map").scrollIntoView()`)
 	b.until(`document.querySelector(".heat")`)
 	b.have(`scrollTo(0, 0);
@@ -151,7 +151,7 @@ func TestBrowserByKeyboard(t *testing.T) {
 }
 
 func TestBrowserCopies(t *testing.T) {
-	b := browse(t, sample.Recorded(t))
+	b := browse(t, reporttest.Recorded(t))
 	command := ask[string](b, `document.querySelector(".copyable code").textContent`)
 	// As where a page may not touch the clipboard.
 	b.have(`navigator.clipboard.writeText = () => Promise.reject(new Error("denied")); document.execCommand = () => false`)
@@ -219,7 +219,7 @@ const contrastScript = `(() => {
 
 // TestBrowserWithoutScript: the verdict, the findings and the differences are HTML.
 func TestBrowserWithoutScript(t *testing.T) {
-	b := browse(t, sample.Recorded(t), chromedp.Flag("blink-settings", "scriptEnabled=false"))
+	b := browse(t, reporttest.Recorded(t), chromedp.Flag("blink-settings", "scriptEnabled=false"))
 	text := get(b, chromedp.Text(in("body")))
 	for _, part := range []string{"this launch will not work", "ssh w2 mount -o remount,size=1G /dev/shm", "535.161.08", "needs JavaScript", "failed here"} {
 		if !strings.Contains(text, part) {
@@ -229,7 +229,7 @@ func TestBrowserWithoutScript(t *testing.T) {
 }
 
 func TestBrowserPrints(t *testing.T) {
-	b := browse(t, sample.Recorded(t))
+	b := browse(t, reporttest.Recorded(t))
 	b.have(`document.querySelectorAll(".finding").forEach((f) => { f.open = false; })`)
 	b.do(media("print"))
 	b.until(`matchMedia("print").matches`)

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"preflight/facts"
-	"preflight/report/internal/sample"
+	"preflight/testhosts/reporttest"
 )
 
 // restored is what the page's script makes of the table: the facts of one node.
@@ -86,7 +86,7 @@ func asSent(t *testing.T, f facts.Facts) (out facts.Facts) {
 // TestFactsAreKeptWhole: what is told of each node once nodes share what they can is
 // what each told.
 func TestFactsAreKeptWhole(t *testing.T) {
-	nodes := append(sample.Recorded(t).Nodes, largeFleet(t, 30).Nodes...)
+	nodes := append(reporttest.Recorded(t).Nodes, largeFleet(t, 30).Nodes...)
 	table, err := newFactTable(nodes)
 	if err != nil {
 		t.Fatal(err)

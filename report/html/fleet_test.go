@@ -10,7 +10,7 @@ import (
 	"preflight/checks/catalogue"
 	"preflight/checks/engine"
 	"preflight/facts"
-	"preflight/report/internal/sample"
+	"preflight/testhosts/reporttest"
 )
 
 // underPolicy judges a fleet again: held against a baseline, a policy that some miss, and
@@ -53,7 +53,7 @@ func underPolicy(t *testing.T, r checks.Report) checks.Report {
 // unreached is a run in which every way in was shut.
 func unreached(t *testing.T) checks.Report {
 	t.Helper()
-	r := sample.Recorded(t)
+	r := reporttest.Recorded(t)
 	for i := range r.Nodes {
 		node := &r.Nodes[i]
 		*node = facts.Node{Name: node.Name, Slots: node.Slots, Facts: facts.Facts{SSH: r.Nodes[5].SSH}, Missing: r.Nodes[5].Missing}

@@ -14,7 +14,7 @@ import (
 
 	"preflight/checks"
 	"preflight/facts"
-	"preflight/report/internal/sample"
+	"preflight/testhosts/reporttest"
 )
 
 func htmlOf(t testing.TB, r checks.Report) string {
@@ -28,14 +28,14 @@ func htmlOf(t testing.TB, r checks.Report) string {
 
 // everything is a small report with a part of every kind.
 func everything() checks.Report {
-	r := sample.Failing()
-	linked := sample.Fabric()
-	for i, node := range sample.Wired().Nodes {
+	r := reporttest.Failing()
+	linked := reporttest.Fabric()
+	for i, node := range reporttest.Wired().Nodes {
 		r.Nodes[i].Facts = node.Facts
 		r.Nodes[i].NVML, r.Nodes[i].GPU, r.Nodes[i].IB = linked.Nodes[i].NVML, linked.Nodes[i].GPU, linked.Nodes[i].IB
 	}
 	r.Nodes[3].Missing = map[facts.Section]string{facts.SectionSHM: "not reached"}
-	r.Advice, r.Interconnect = sample.Wired().Advice, linked.Interconnect
+	r.Advice, r.Interconnect = reporttest.Wired().Advice, linked.Interconnect
 	r.Policy, r.Normalized = "preflight.yaml", true
 	r.Advice.Seen = []checks.AdvisedEnv{{Name: "NCCL_IB_GID_INDEX", Value: "3", Why: "it is there"}}
 	r.Waived = []checks.Waived{{
@@ -60,7 +60,7 @@ func TestHTML(t *testing.T) {
 	}
 	page = scriptData.ReplaceAllString(page, "$1…$2")
 	page = regexp.MustCompile(`sha256-.*?&#39;`).ReplaceAllString(page, "sha256-…&#39;")
-	sample.Golden(t, "page.html", []byte(page))
+	reporttest.Golden(t, "page.html", []byte(page))
 	if again := htmlOf(t, everything()); again != htmlOf(t, everything()) {
 		t.Error("the same report makes two pages")
 	}
@@ -83,7 +83,7 @@ var voidElements = []string{"area", "base", "br", "col", "embed", "hr", "img", "
 // TestHTMLIsWellFormed: every tag is closed where it should be, no attribute and no
 // duplicate key id, and what is referred to is there.
 func TestHTMLIsWellFormed(t *testing.T) {
-	for name, r := range map[string]checks.Report{"everything": everything(), "passing": sample.Passing(), "empty": {Verdict: checks.Unknown}, "recorded": sample.Recorded(t), "hostile": hostileReport("<b id=x>")} {
+	for name, r := range map[string]checks.Report{"everything": everything(), "passing": reporttest.Passing(), "empty": {Verdict: checks.Unknown}, "recorded": reporttest.Recorded(t), "hostile": hostileReport("<b id=x>")} {
 		t.Run(name, func(t *testing.T) {
 			page := htmlOf(t, r)
 			wellFormed(t, page)
@@ -332,7 +332,7 @@ func TestHTMLSaysWhatDoesNotCount(t *testing.T) {
 	if strings.Contains(page, "the launching machine</span>") {
 		t.Error("an expired waiver is laid at the launching machine's door")
 	}
-	none := sample.Failing()
+	none := reporttest.Failing()
 	if page := htmlOf(t, none); strings.Contains(page, `id="waived"`) || strings.Contains(page, `class="remark"`) {
 		t.Error("nothing is waived, and the page has room for it")
 	}

@@ -14,7 +14,7 @@ import (
 	"preflight/checks/engine"
 	"preflight/facts"
 	"preflight/hostfile"
-	"preflight/report/internal/sample"
+	"preflight/testhosts/reporttest"
 )
 
 // largeFleet is a judged run of n machines with eight GPUs and eight adapters
@@ -23,7 +23,7 @@ import (
 // six others and its neighbour, as the drill does in a fleet so large.
 func largeFleet(t testing.TB, n int) checks.Report {
 	t.Helper()
-	demo := sample.Recorded(t)
+	demo := reporttest.Recorded(t)
 	fleet := facts.Fleet{Head: demo.Head, NotTried: map[facts.Section]string{facts.SectionRehearsal: "not asked for"}}
 	maps.Copy(fleet.NotTried, demo.NotTried)
 	fleet.Head.Rehearsal = nil

@@ -13,7 +13,7 @@ import (
 	"preflight/checks"
 	"preflight/facts"
 	"preflight/report"
-	"preflight/report/internal/sample"
+	"preflight/testhosts/reporttest"
 )
 
 // TestMatrixSaysNoMoreThanTheReport: a node that no finding names has passed only where
@@ -133,8 +133,8 @@ func TestHops(t *testing.T) {
 // TestDrawing: what joins all GPUs is one bus, what joins some an arc each, and an
 // adapter stands below the GPUs it is near.
 func TestDrawing(t *testing.T) {
-	node := &sample.Fabric().Nodes[0]
-	all := draw(node, sample.Fabric().Interconnect[0].Between)
+	node := &reporttest.Fabric().Nodes[0]
+	all := draw(node, reporttest.Fabric().Interconnect[0].Between)
 	if all.Title != "2 GPUs, NVLink: NV18 between all 2 GPUs, 1 network adapter" || len(all.Arcs) != 0 || len(all.Sockets) != 2 {
 		t.Errorf("%q, %d arcs, %d NUMA nodes", all.Title, len(all.Arcs), len(all.Sockets))
 	}
@@ -147,7 +147,7 @@ func TestDrawing(t *testing.T) {
 	}
 	node.NVML.Cards = append(node.NVML.Cards, facts.Card{Index: 2, Failure: &facts.NVMLFailure{}})
 	node.NVML.Topology = [][]string{{"X", "NV4", "SYS"}, {"NV4", "X", "SYS"}, {"SYS", "SYS", "X"}}
-	some := draw(node, sample.Fabric().Interconnect[0].Between)
+	some := draw(node, reporttest.Fabric().Interconnect[0].Between)
 	if len(some.Arcs) != 1 || some.Arcs[0].Label != "NV4" || some.Cards[2].Class != "card broken" {
 		t.Errorf("arcs %+v, the third GPU is a %q", some.Arcs, some.Cards[2].Class)
 	}
@@ -170,7 +170,7 @@ func TestALongListIsPresent(t *testing.T) {
 // TestSmokeShowsWhoFailed: pairs are told from both sides, those never tried are empty, and of
 // many nodes the slowest are shown.
 func TestSmokeShowsWhoFailed(t *testing.T) {
-	s := newSmoke(sample.Isolated().Nodes)
+	s := newSmoke(reporttest.Isolated().Nodes)
 	if s.Bars[0].Node != "w4" || s.Bars[0].Rate != "" || s.Bars[0].X != 0 {
 		t.Errorf("first bar %+v, want that of w4, which has a rank that computed nothing", s.Bars[0])
 	}
@@ -185,9 +185,9 @@ func TestSmokeShowsWhoFailed(t *testing.T) {
 	if diff := cmp.Diff([]string{"w1 s p f s", "w2 p s f s", "w3 f f s s", "w4 s s s s"}, rows); diff != "" {
 		t.Errorf("pairs (-want +got):\n%s", diff)
 	}
-	many := sample.Isolated().Nodes
+	many := reporttest.Isolated().Nodes
 	for i := range 1000 {
-		node := sample.Smoked().Nodes[0]
+		node := reporttest.Smoked().Nodes[0]
 		node.Name = fmt.Sprintf("x%d", i)
 		many = append([]facts.Node{node}, many...)
 	}

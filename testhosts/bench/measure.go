@@ -115,7 +115,7 @@ type metrics map[string]map[string]float64
 
 // The packages whose benchmarks are asked, and which of them.
 var (
-	fleetBench    = [2]string{".", "Fleet/^(1000|10000)$"}
+	fleetBench    = [2]string{"./e2e", "Fleet/^(1000|10000)$"}
 	evaluateBench = [2]string{"./checks/catalogue", "Evaluate10k/^(odd|nameless)$"}
 )
 

@@ -27,7 +27,7 @@ import (
 
 	"preflight/drill/smoke"
 	"preflight/facts"
-	"preflight/hostsys"
+	"preflight/internal/hostsys"
 )
 
 // nccl is a communicator of it.

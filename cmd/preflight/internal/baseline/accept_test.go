@@ -12,9 +12,9 @@ import (
 	"preflight/checks"
 	"preflight/checks/agreement"
 	"preflight/checks/engine"
-	"preflight/checks/fleettest"
 	"preflight/facts"
 	"preflight/report"
+	"preflight/testhosts/fleettest"
 )
 
 func recorded(t *testing.T, fleet fleettest.Fleet, render func(*bytes.Buffer, checks.Report) error) []byte {

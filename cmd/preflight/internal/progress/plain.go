@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"preflight/fleet"
+	"preflight/internal/secret"
 	"preflight/remote"
 	"preflight/report"
-	"preflight/secret"
 )
 
 // firstReminder is after how long it is reported that somebody is waited for; every next

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"preflight/checks/fix/sandbox"
+	"preflight/testhosts/sandbox"
 )
 
 // TestHintsAreSafeToPaste pastes ways out whose arguments are hostile, also where they stand

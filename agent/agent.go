@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agent is the conversation between a run and the agents on its nodes:
+// everything an agent can be asked, each request with its type, its answer's type
+// and what is done for it.
+//
+// It is linked into what runs on a node, and refuses to bring along what a node
+// has no use for: the launch, the order in which things are asked, and every
+// judgement are the asker's.
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"time"
+
+	"preflight/diagnose/jobs"
+	"preflight/drill"
+	"preflight/drill/mesh"
+	"preflight/drill/smoke"
+	"preflight/facts"
+	"preflight/probe"
+	"preflight/remote"
+)
+
+// What an agent can be asked.
+var (
+	Join     = request[drill.Join]("join")
+	Call     = request[mesh.Calls]("mesh")
+	Send     = request[Sending]("send")
+	LogIn    = request[drill.Logins]("login")
+	GoToHub  = request[drill.Hub]("hub")
+	Identify = request[Endpoint]("endpoint")
+	ListJobs = request[Listing]("jobs")
+	Stacks   = request[drill.Stacks]("stacks")
+	// Listen takes the calls of the mesh, and answers with where it does.
+	Listen = service("listen", func(ctx context.Context, listen mesh.Listen, ready func([]mesh.Listening) error) error {
+		listener, err := mesh.Open(listen)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		if err = ready(listener.Listening()); err != nil {
+			cancel() // Serve closes what is open
+		}
+		listener.Serve(ctx)
+		return err
+	})
+	// HoldTurn waits for a turn, and answers when it has it or another preflight still does.
+	HoldTurn = service("turn", func(ctx context.Context, turn drill.Turn, ready func(drill.Had) error) error {
+		return turn.Hold(ctx, ready)
+	})
+	// Muster starts the ranks of the smoke test, and answers when they have come up; Command gives
+	// them orders.
+	Muster = service("muster", func(ctx context.Context, crew smoke.Crew, ready func(smoke.Mustered) error) error {
+		return crew.Hold(ctx, ready)
+	})
+	Command = request[smoke.Orders]("command")
+	// Serve serves a store for a rendezvous, and answers with where it does.
+	Serve = service("serve", func(ctx context.Context, host drill.Host, ready func(drill.Serving) error) error {
+		return host.Serve(ctx, func(s drill.Serving) { _ = ready(s) }) // without a reader stdin ends this process
+	})
+)
+
+// Sending is whom Send sends to, and for how long.
+type Sending struct {
+	Token string        `json:"token"`
+	Node  string        `json:"node"`
+	To    mesh.Peer     `json:"to"`
+	For   time.Duration `json:"for"`
+}
+
+// Run sends as fast as it goes.
+func (s Sending) Run(ctx context.Context) facts.Throughput {
+	return mesh.Send(ctx, s.Token, s.Node, s.To, s.For)
+}
+
+// Endpoint is a host:port, and how long finding out who is there may take.
+type Endpoint struct {
+	Endpoint string        `json:"endpoint"`
+	Deadline time.Duration `json:"deadline"`
+	Of       drill.Run     `json:"run"` // that meets there, as far as it is known
+}
+
+// Run finds it out.
+func (e Endpoint) Run(ctx context.Context) facts.Endpoint {
+	seen := drill.Identify(ctx, e.Endpoint, e.Deadline)
+	seen.Gathering, seen.Roll = drill.Gather(ctx, seen, e.Of)
+	return seen
+}
+
+// Listing asks for the processes of launches, and for who is at a port, 0 for none.
+type Listing struct {
+	Port int `json:"port"`
+}
+
+// Listed is what is seen of them, or why they could not be looked for.
+type Listed struct {
+	Jobs    *facts.Jobs `json:"jobs,omitempty"`
+	Problem string      `json:"problem,omitempty"`
+}
+
+// Run looks for them.
+func (l Listing) Run(ctx context.Context) Listed {
+	own, err := jobs.OwnAddresses()
+	if err != nil {
+		return Listed{Problem: "its own addresses: " + err.Error()}
+	}
+	seen, err := jobs.Look(ctx, probe.Options{}, l.Port, own)
+	if err != nil {
+		return Listed{Problem: err.Error()}
+	}
+	return Listed{Jobs: seen}
+}
+
+// Run answers requests until in ends. It is what the binary does on a node.
+func Run(ctx context.Context, in io.Reader, out io.Writer) error {
+	return remote.Serve(ctx, in, out, Methods())
+}
+
+var methods = map[string]remote.Method{nameProbe: answerProbe}
+
+// Methods are how an agent answers, by the name of the request. The map is the
+// caller's to change.
+func Methods() map[string]remote.Method { return maps.Clone(methods) }
+
+// nameProbe is the one request that is answered in parts, a section each.
+const nameProbe = "probe"
+
+// Probing is what a node is to look at.
+type Probing struct {
+	Sections []facts.Section `json:"sections"`
+	// Options are probe.Options, alike for every node, so that they are encoded once for all.
+	Options json.RawMessage `json:"options"`
+	// Names and Peers are the node's share of what all nodes together look up, of so many Hosts.
+	Names []string          `json:"names,omitempty"`
+	Peers map[string]string `json:"peers,omitempty"`
+	Hosts int               `json:"hosts,omitempty"`
+	// Deadline is for all sections together: what logging in has left of the
+	// node's time, so that the agent gives a hung section up before we give up
+	// the agent.
+	Deadline time.Duration `json:"deadline"`
+}
+
+// Probed is one section: seen, or missing with the reason.
+type Probed struct {
+	Seen    facts.Facts `json:"seen"`
+	Missing string      `json:"missing,omitempty"`
+}
+
+// Probe has a node looked at. each is called with the name of every section and
+// a Probed that nobody has read yet: a node is not trusted.
+func Probe(ctx context.Context, at *remote.Agent, p Probing, each func(part string, body json.RawMessage)) error {
+	return at.Call(ctx, nameProbe, p, each)
+}
+
+func answerProbe(ctx context.Context, params json.RawMessage, reply func(string, any) error) error {
+	probing, err := decode[Probing](params)
+	if err != nil {
+		return err
+	}
+	options, err := decode[probe.Options](probing.Options)
+	if err != nil {
+		return err
+	}
+	options.Deadline = probing.Deadline
+	options.Names, options.Peers, options.Hosts = probing.Names, probing.Peers, probing.Hosts
+	left := len(probing.Sections)
+	probe.Run(ctx, options, probing.Sections, func(section facts.Section, seen facts.Facts, missing string) {
+		// A reply that cannot be written means the head is gone, and then
+		// stdin ends this process anyway.
+		only := struct { // as Probed
+			Seen    map[facts.Section]any `json:"seen"`
+			Missing string                `json:"missing,omitempty"`
+		}{seen.Only(section), missing}
+		said := func(told any) error {
+			if left == 0 {
+				told = remote.Last{Body: told}
+			}
+			return reply(string(section), told)
+		}
+		left--
+		if err := said(only); errors.Is(err, remote.ErrOversize) {
+			_ = said(Probed{Missing: "what there is to tell of it is " + err.Error() + ": look there by hand"})
+		}
+	})
+	return nil
+}
+
+func decode[Message any](text json.RawMessage) (message Message, err error) {
+	if err := json.Unmarshal(text, &message); err != nil {
+		return message, fmt.Errorf("malformed %T: %w", message, err)
+	}
+	return message, nil
+}
+
+// Encode is a value as it travels.
+func Encode(value any) json.RawMessage {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic("preflight: " + err.Error()) // plain values always encode
+	}
+	return text
+}

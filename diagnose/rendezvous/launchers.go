@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rendezvous
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/fix"
+	"preflight/checks/remedy"
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+// deadAfter is for how long a launcher may be silent until the others put it out of the meeting: three
+// beats of five seconds, unless their --rdzv-conf says otherwise.
+//
+// Source: torch 1.9 to 2.15, torch/distributed/elastic/rendezvous/dynamic_rendezvous.py, _sanitize.
+const deadAfter = 15
+
+// gathering is what the launchers have agreed on in the store, as the first node has read it that could:
+// all read the same but for how long each is silent.
+func gathering(nodes []Node) *facts.Gathering {
+	at := slices.IndexFunc(nodes, func(n Node) bool { return n.Seen != nil && n.Seen.Gathering != nil })
+	if at < 0 {
+		return nil
+	}
+	agreed, silent := *nodes[at].Seen.Gathering, silences(nodes)
+	for _, list := range []*[]facts.Gatherer{&agreed.Joined, &agreed.Waiting, &agreed.Spare} {
+		*list = slices.Clone(*list)
+		for i, who := range *list {
+			(*list)[i].Silent = silent[process{who.Address, who.PID}].told
+		}
+	}
+	return &agreed
+}
+
+// process is a launcher by what it calls itself.
+type process struct {
+	address string
+	pid     int
+}
+
+// silence is for how many seconds a launcher has not been heard.
+type silence struct {
+	node string   // that it runs on, "" where none of ours has read of it
+	told *float64 // by the clock of that node, which the launcher tells its beats by; else by whoever makes the least of it
+}
+
+func silences(nodes []Node) map[process]silence {
+	all := map[process]silence{}
+	for i := range nodes {
+		node := &nodes[i]
+		for _, who := range gathered(node) {
+			k := process{who.Address, who.PID}
+			known := all[k]
+			switch {
+			case who.Silent == nil || known.node != "":
+			case runsOn(who, node):
+				all[k] = silence{node.Name, who.Silent}
+			case known.told == nil || *who.Silent < *known.told:
+				all[k] = silence{"", who.Silent}
+			}
+		}
+	}
+	return all
+}
+
+// roll is what the store counts, as the first node has read it that could.
+func roll(nodes []Node) *facts.Roll {
+	for _, node := range nodes {
+		if node.Seen != nil && node.Seen.Roll != nil {
+			return node.Seen.Roll
+		}
+	}
+	return nil
+}
+
+func launchers(g *facts.Gathering) []facts.Gatherer {
+	return slices.Concat(g.Joined, g.Waiting, g.Spare)
+}
+
+// runsOn is whether a launcher has named itself after a node: by its name, with or without the domain
+// behind it, or by its address.
+func runsOn(who facts.Gatherer, node *Node) bool {
+	name := hostfile.Bare(node.Name)
+	return who.Address == name || strings.HasPrefix(who.Address, name+".") || who.Address == node.Address
+}
+
+// unheard finds launchers that are silent for too long. Of a closed meeting all are, in the end.
+func unheard(agreed *facts.Gathering, nodes []Node) (findings []checks.Finding) {
+	if agreed == nil || agreed.Closed {
+		return nil
+	}
+	for _, who := range launchers(agreed) {
+		if who.Silent == nil || *who.Silent <= deadAfter {
+			continue
+		}
+		f := checks.Finding{
+			Summary: fmt.Sprintf("%s's launcher (pid %d) has not been heard for %s: it has ended or hangs, or its clock is behind, and the others take it for dead", who.Address, who.PID, facts.Duration(*who.Silent)),
+			Want:    fmt.Sprintf("a beat every %s; after %s the others put it out of the meeting", facts.Duration(deadAfter/3), facts.Duration(deadAfter)),
+		}
+		look := fix.On("date; ps -o pid,stat,etime,wchan:20,args -p %s", fix.Number(who.PID)).Remark("T is stopped, D waits for a disk")
+		if at := slices.IndexFunc(nodes, func(n Node) bool { return runsOn(who, &n) }); at >= 0 {
+			f.Nodes = []string{nodes[at].Name}
+		} else {
+			look = look.At(who.Address)
+		}
+		f.Remedy = []fix.Command{look}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// doubt is that by the clock of one node the launcher of another is dead, which lives by its own.
+type doubt struct{ by, of string }
+
+// skewed finds clocks that make living launchers dead: each tells its beats by its own clock, and
+// how old those of others are by its own too. One that is ahead takes all others for dead, and all
+// others take one for dead that is behind.
+func skewed(agreed *facts.Gathering, nodes []Node) (findings []checks.Finding) {
+	if agreed == nil || agreed.Closed {
+		return nil
+	}
+	apart := doubts(nodes)
+	for len(apart) > 0 {
+		times := map[string]int{}
+		for d := range apart {
+			times[d.by]++
+			times[d.of]++
+		}
+		// The clock that explains most is wrong; of two that differ from each other alone, either may be.
+		odd := slices.MaxFunc(slices.Sorted(maps.Keys(times)), func(a, b string) int { return cmp.Or(times[a]-times[b], strings.Compare(b, a)) })
+		var late, early []string // who takes odd for dead, whom odd takes for dead
+		var seconds float64
+		for d, by := range apart {
+			switch odd {
+			case d.of:
+				late = append(late, d.by)
+			case d.by:
+				early = append(early, d.of)
+			default:
+				continue
+			}
+			seconds = max(seconds, by)
+			delete(apart, d)
+		}
+		others := slices.Sorted(slices.Values(slices.Concat(late, early)))
+		f := checks.Finding{
+			Nodes:   []string{odd},
+			Summary: fmt.Sprintf("the clock of %s is %s behind that of %s: its launcher beats, and they take it for dead", odd, facts.Duration(seconds), compare.List(others)),
+			Want:    fmt.Sprintf("less than %s apart", facts.Duration(deadAfter)),
+			Remedy:  []fix.Command{fix.On(remedy.SetClock)},
+		}
+		if len(early) > len(late) {
+			f.Summary = fmt.Sprintf("the clock of %s is %s ahead of that of %s: their launchers beat, and it takes them for dead", odd, facts.Duration(seconds), compare.List(others))
+		}
+		if len(others) == 1 {
+			f.Nodes = append(f.Nodes, others[0])
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+// doubts are those between launchers of nodes that have both read what they agree on, with by how many
+// seconds their clocks differ.
+func doubts(nodes []Node) map[doubt]float64 {
+	apart, silent := map[doubt]float64{}, silences(nodes)
+	for i := range nodes {
+		for _, who := range gathered(&nodes[i]) {
+			own := silent[process{who.Address, who.PID}]
+			if own.node != "" && *own.told <= deadAfter && who.Silent != nil && *who.Silent > deadAfter {
+				apart[doubt{nodes[i].Name, own.node}] = *who.Silent - *own.told
+			}
+		}
+	}
+	return apart
+}
+
+// gathered are the launchers that a node has read of.
+func gathered(node *Node) []facts.Gatherer {
+	if node.Seen == nil || node.Seen.Gathering == nil {
+		return nil
+	}
+	return launchers(node.Seen.Gathering)
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rendezvous judges one endpoint, HOST:PORT, by what every machine saw there: whether it is
+// torch's store, which one, and who cannot get to it.
+//
+// It refuses to judge the launch around it.
+package rendezvous
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"preflight/checks"
+	"preflight/checks/compare"
+	"preflight/checks/engine"
+	"preflight/checks/fix"
+	"preflight/checks/names"
+	"preflight/diagnose/hang"
+	"preflight/facts"
+	"preflight/hostfile"
+	"preflight/launch"
+)
+
+// Report is who is at one host:port, seen from everywhere that matters.
+type Report struct {
+	Schema      int            `json:"schema"`
+	Version     string         `json:"version"`
+	Endpoint    string         `json:"endpoint"`
+	Verdict     checks.Verdict `json:"verdict"` // pass when a store answers everywhere, warn where it may be another one
+	ExitCode    int            `json:"exit_code"`
+	Seconds     float64        `json:"seconds"`
+	Interrupted bool           `json:"interrupted,omitempty"`
+	Here        facts.Endpoint `json:"here"` // from the launching machine
+	Nodes       []Node         `json:"nodes"`
+	// Gathering is what the launchers of a run have agreed on there, nil where nobody has read that.
+	Gathering *facts.Gathering `json:"gathering,omitempty"`
+	// Roll is who has come there by torch's own count, nil where it has none.
+	Roll     *facts.Roll      `json:"roll,omitempty"`
+	Findings []checks.Finding `json:"findings"`
+	Job      *hang.Report     `json:"job,omitempty"` // that meets there, nil where no process of one is seen
+}
+
+// Node is one node and what it found there.
+type Node struct {
+	facts.Node
+	Seen *facts.Endpoint `json:"endpoint,omitempty"` // nil when the node could not look
+	Lost string          `json:"lost,omitempty"`     // why a node that was reached could not
+}
+
+// Judge says what is wrong with an endpoint, the fewest nodes blamed:
+// what all machines see alike is the endpoint's fault, what few see is theirs.
+// Nodes decide; without any, the launching machine does.
+func Judge(r *Report, sshPort int) {
+	var fleet facts.Fleet
+	var observers []*facts.Node
+	seen := map[string]*facts.Endpoint{}
+	for i := range r.Nodes {
+		node := &r.Nodes[i]
+		fleet.Nodes = append(fleet.Nodes, node.Node)
+		if node.Seen != nil {
+			seen[node.Name] = node.Seen
+			observers = append(observers, &node.Node)
+		}
+	}
+	var findings []checks.Finding
+	if len(r.Nodes) == 0 {
+		findings = append(findings, atEndpoint(r.Endpoint, nil, &r.Here)...)
+	}
+	findings = append(findings, elsewhere(r.Endpoint, observers, seen)...)
+	misled := func(n *facts.Node) bool { // what it meets elsewhere says nothing of this endpoint
+		return slices.ContainsFunc(findings, func(f checks.Finding) bool { return slices.Contains(f.Nodes, n.Name) })
+	}
+	there := slices.DeleteFunc(slices.Clone(observers), misled)
+	if host, _ := names.SplitEndpoint(r.Endpoint); len(there) > 1 && names.IsLoopback(host) {
+		findings, there = append(findings, ownLoopback(host, there)), nil
+	}
+	for _, g := range compare.GroupBy(there, func(n *facts.Node) string { return answerOf(seen[n.Name]) }) {
+		findings = append(findings, atEndpoint(r.Endpoint, g.Nodes, seen[g.Nodes[0]])...)
+	}
+	for _, node := range r.Nodes {
+		if node.Seen == nil {
+			findings = append(findings, checks.Unasked(&node.Node, node.Lost))
+		}
+	}
+	r.Gathering, r.Roll = gathering(r.Nodes), roll(r.Nodes)
+	findings = append(findings, unheard(r.Gathering, r.Nodes)...)
+	findings = append(findings, skewed(r.Gathering, r.Nodes)...)
+	for i, f := range findings {
+		findings[i].Check, findings[i].Verdict = "rendezvous", cmp.Or(f.Verdict, checks.Fail)
+	}
+	r.Findings = append([]checks.Finding{}, engine.NewAddressing(fleet, launch.Prediction{SSHPort: sshPort}).Fold(findings)...)
+	r.conclude()
+}
+
+// conclude has the job that meets there say more than the endpoint where it is worse.
+func (r *Report) conclude() {
+	r.Verdict, r.ExitCode = checks.Concluded(r.Findings, r.Interrupted)
+	if r.Job != nil && (r.Job.ExitCode == 1 || r.ExitCode == 0 && r.Job.ExitCode != 0) {
+		r.Verdict, r.ExitCode = r.Job.Verdict, r.Job.ExitCode
+	}
+}
+
+// ownLoopback is that every node finds itself there, whatever it finds.
+func ownLoopback(host string, nodes []*facts.Node) checks.Finding {
+	f := checks.Finding{Summary: fmt.Sprintf("%s is each node's own: only the ranks of one node can meet there", host),
+		Remedy: []fix.Command{fix.Here("deepspeed --master_addr=%s …", fix.Host(nodes[0].Address)).Remark("where %s was reached; torchrun and accelerate have such an option too", fix.Word(nodes[0].Name))}}
+	for _, node := range nodes {
+		f.Nodes = append(f.Nodes, node.Name)
+	}
+	return f
+}
+
+// answerOf tells machines apart that find different things.
+func answerOf(e *facts.Endpoint) string {
+	return fmt.Sprint(e.Failed, e.Outcome, e.Store, e.Preflight, e.Greeting, e.Failed == facts.HopResolve && e.Error != "")
+}
+
+// atEndpoint says what is wrong where these nodes looked; nothing when a store
+// answered them.
+func atEndpoint(endpoint string, nodes []string, e *facts.Endpoint) []checks.Finding {
+	if e.Preflight {
+		return []checks.Finding{{
+			Verdict: checks.Unknown, Nodes: nodes,
+			Summary: fmt.Sprintf("another preflight serves a store of its own there, and had not left within %s: ask again when it has ended", facts.Duration(e.Seconds)),
+		}}
+	}
+	if e.Failed == "" {
+		return nil
+	}
+	host, port := names.SplitEndpoint(endpoint)
+	address := cmp.Or(e.Address, strings.Join(e.Addresses, " and "), host)
+	listening := fix.On("ss -tlnp sport = :%s", fix.Name(port)).At(host)
+	firewall := fix.On("sudo iptables -S INPUT").At(host)
+	route := fix.On("ip route get %s", fix.Host(cmp.Or(append([]string{e.Address}, e.Addresses...)...)))
+	f := checks.Finding{Nodes: nodes, Got: e.Error, Remedy: []fix.Command{listening}}
+	switch {
+	case e.Failed == facts.HopResolve:
+		f.Summary = fmt.Sprintf("the name %s does not resolve", host)
+		f.Remedy = []fix.Command{names.LookUp(host)}
+		f.WouldSee = fmt.Sprintf("The IPv6 network addresses of (%s, %s) cannot be retrieved (gai error: -2 - Name or service not known)", host, port)
+	case e.Outcome == facts.PathRefused:
+		f.Summary = fmt.Sprintf("nothing listens on port %s of %s: rank 0 has not come that far, has died, or serves elsewhere", port, address)
+		f.Want = "rank 0's store; read rank 0's log first"
+	case e.Outcome == facts.PathDropped:
+		f.Summary = fmt.Sprintf("no answer from %s: a firewall drops what is sent to port %s, or the machine is off", address, port)
+		f.Remedy = []fix.Command{firewall, listening}
+	case e.Outcome == facts.PathRejected:
+		f.Summary = fmt.Sprintf("a firewall or router turns away what is sent to port %s of %s", port, address)
+		f.Remedy = []fix.Command{firewall, route}
+	case e.Outcome == facts.PathUnresolved:
+		f.Summary = fmt.Sprintf("nobody on the link answers ARP for %s, or for the router on the way: the machine is off, or on another network", address)
+		f.Remedy = []fix.Command{fix.On("ip neigh; ip route get %s", fix.Host(cmp.Or(append([]string{e.Address}, e.Addresses...)...)))}
+	case e.Outcome == facts.PathUnroutable:
+		f.Summary = "there is no route to " + address
+		f.Remedy = []fix.Command{route}
+	case e.Greeting != "":
+		f.Summary = fmt.Sprintf("port %s belongs to another service: it greets with %q", port, e.Greeting)
+		f.Remedy = append(f.Remedy, fix.Here("deepspeed --master_port=PORT …   # another port, the same in every command"))
+	case e.Outcome == facts.PathSilent:
+		f.Summary = fmt.Sprintf("port %s of %s takes calls and says nothing: rank 0 hangs, or another service is there", port, address)
+		f.Remedy = append(f.Remedy, fix.On("ps -ef").At(host))
+	default:
+		f.Summary = fmt.Sprintf("whoever listens on port %s of %s is no torch store", port, address)
+	}
+	if len(nodes) == 0 {
+		for i := range f.Remedy {
+			f.Remedy[i] = f.Remedy[i].Locally()
+		}
+	}
+	f.WouldSee = cmp.Or(f.WouldSee, fmt.Sprintf("The client socket has timed out after 600000ms while trying to connect to (%s, %s).", host, port))
+	return []checks.Finding{f}
+}
+
+// elsewhere finds nodes that a name leads to another address than most: there
+// may well be a store, of another job. Where one answered it is a warning, for
+// one machine may have several addresses.
+func elsewhere(endpoint string, nodes []*facts.Node, seen map[string]*facts.Endpoint) []checks.Finding {
+	host, _ := names.SplitEndpoint(endpoint)
+	if _, err := netip.ParseAddr(host); err == nil {
+		return nil
+	}
+	groups := alike(host, nodes, seen)
+	verdict := func(names []string) checks.Verdict {
+		if slices.ContainsFunc(names, func(name string) bool { return seen[name].Failed != "" }) {
+			return checks.Fail
+		}
+		return checks.Warn
+	}
+	if len(groups) > 1 && len(groups[0].Nodes) == len(groups[1].Nodes) {
+		f := names.SplitName(host, groups)
+		f.Verdict = verdict(f.Nodes)
+		return []checks.Finding{f}
+	}
+	var findings []checks.Finding
+	for _, g := range groups[min(1, len(groups)):] {
+		findings = append(findings, checks.Finding{
+			Verdict: verdict(g.Nodes),
+			Nodes:   g.Nodes,
+			Summary: fmt.Sprintf("%s leads to another address than on %s", host, strings.Join(groups[0].Nodes, ", ")),
+			Got:     g.Value, Want: groups[0].Value,
+			Remedy: []fix.Command{fix.On("getent ahosts %s", fix.Host(host)), fix.On("sudoedit /etc/hosts")},
+		})
+	}
+	return findings
+}
+
+// alike groups nodes by what a name leads to, the largest group first. Answers
+// that share an address are alike: of a node without IPv6 the resolver hides
+// the IPv6 ones. A node's loopback answer for its own name leads where it should.
+func alike(host string, nodes []*facts.Node, seen map[string]*facts.Endpoint) []compare.Group {
+	type answers struct{ addresses, nodes []string }
+	var gathered []answers
+	for _, node := range nodes {
+		addresses := slices.Clone(seen[node.Name].Addresses)
+		if isCalled(node, host, nodes, seen) {
+			addresses = slices.DeleteFunc(addresses, names.IsLoopback)
+		}
+		if len(addresses) == 0 {
+			continue
+		}
+		merged := answers{addresses, []string{node.Name}}
+		gathered = slices.DeleteFunc(gathered, func(g answers) bool {
+			if !names.Overlap(g.addresses, addresses) {
+				return false
+			}
+			merged.addresses, merged.nodes = append(g.addresses, merged.addresses...), append(g.nodes, merged.nodes...)
+			return true
+		})
+		gathered = append(gathered, merged)
+	}
+	var groups []compare.Group
+	for _, g := range gathered {
+		groups = append(groups, compare.Group{Value: strings.Join(slices.Compact(slices.Sorted(slices.Values(g.addresses))), " "), Nodes: g.nodes})
+	}
+	slices.SortStableFunc(groups, func(a, b compare.Group) int { return cmp.Compare(len(b.Nodes), len(a.Nodes)) })
+	return groups
+}
+
+// isCalled is whether a name is a node's own: it is listed by it, or the others
+// are led to the address it was reached at.
+func isCalled(node *facts.Node, host string, nodes []*facts.Node, seen map[string]*facts.Endpoint) bool {
+	if hostfile.Bare(node.Name) == host {
+		return true
+	}
+	return slices.ContainsFunc(nodes, func(other *facts.Node) bool {
+		return other != node && slices.Contains(seen[other.Name].Addresses, node.Address)
+	})
+}

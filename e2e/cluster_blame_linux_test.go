@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/checks/catalogue"
+	"preflight/testhosts"
+)
+
+// ofAll has w2 say of all its calls what is not so.
+func ofAll(path string) string {
+	return `
+def answered(body):
+    if "reached" in body:
+        body["failed"] = [dict(` + path + `, peer=peer, to="", port=44111, seconds=0.2) for peer in list(body["reached"]) if peer != "w2"]
+        body["reached"] = {"w2": 0.0001}
+`
+}
+
+// reachedAll has it say that all answered, as they did in a run before this one.
+const reachedAll = `
+def answered(body):
+    if "reached" in body:
+        body["failed"], body["reached"] = [], {"w%d" % i: 0.001 for i in range(1, 5)}
+        body["proofs"] = {peer: "00" * 16 for peer in body["reached"]}
+`
+
+// asAnother has it listen under another's name, as if it were that one.
+const asAnother = `
+def asked(method, params):
+    if method == "listen":
+        params["node"] = "w1"
+`
+
+// withoutSecret has it answer, and not with what it alone was told.
+const withoutSecret = `
+def asked(method, params):
+    if method == "listen":
+        params["secret"] = "guessed"
+`
+
+// holdsAll has it say that it holds the addresses of all.
+const holdsAll = `
+def answered(body):
+    for i in body["seen"]["net"]["interfaces"]:
+        if i["name"] == "eth0":
+            i["addresses"] += ["10.77.1.1/16", "10.77.1.3/16", "10.77.1.4/16"]
+`
+
+// TestLies has what stands between sshd and the agent of one node lie: that one is named and
+// is no good host, and all others are.
+func TestLies(t *testing.T) {
+	cluster := raise(t, "lies")
+	installTorch(t, cluster)
+	for _, c := range []struct{ name, lies, want string }{
+		{"the truth", "", ""},
+		{"another answers for all", ofAll(`outcome="misdirected", answered="w4"`), "fail node-mesh [w2]"},
+		{"strangers answer for all", ofAll(`outcome="stranger"`), "fail node-mesh [w2]"},
+		{"all are dropped", ofAll(`outcome="dropped"`), "fail node-mesh [w2]"},
+		{"all are refused by others' MACs", ofAll(`outcome="refused", mac="02:66:66:66:66:66"`), "fail node-mesh [w2]"},
+		{"all were reached", reachedAll, "fail node-mesh [w2]"},
+		{"it answers for another", asAnother, "fail node-mesh [w2]"},
+		{"it answers without its secret", withoutSecret, "fail node-mesh [w2]"},
+		{"it holds all addresses", holdsAll, "fail nic-choice [w2]"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			plantOn(t, cluster, "w2", func(n *testhosts.Node) (testhosts.Undo, error) { return n.Lie(c.lies) })
+			report := judge(t, cluster)
+			want, good := []string{}, []string{"w1", "w2", "w3", "w4"}
+			if c.want != "" {
+				want, good = []string{c.want}, []string{"w1", "w3", "w4"}
+			}
+			if diff := cmp.Diff(want, short(report.Findings)); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(good, catalogue.PartitionOf(report).Good); diff != "" {
+				t.Errorf("good hosts (-want +got):\n%s", diff)
+			}
+			if t.Failed() {
+				for _, f := range report.Findings {
+					t.Logf("%s %v: %s; %s", f.Check, f.Nodes, f.Summary, f.Got)
+				}
+			}
+		})
+	}
+}
+
+// TestTwins has two machines hold one address: both are named, with their MACs, and neither
+// is a good host.
+func TestTwins(t *testing.T) {
+	cluster := raise(t, "twins")
+	installTorch(t, cluster)
+	takes := func(of int) plant {
+		return func(n *testhosts.Node) (testhosts.Undo, error) { return n.TakeAddress(cluster.Nodes[of]) }
+	}
+	for _, c := range []struct {
+		name, node string
+		plant      plant
+		want, good []string
+		macs       []string // that are told
+	}{
+		{"a stranger has node 0's", "w1", (*testhosts.Node).Twin, []string{"fail node-mesh [w1]"}, []string{"w2", "w3", "w4"}, []string{"02:4d:0a:4d:01:01", "02:66:00:00:00:01"}},
+		{"a stranger has the last one's", "w4", (*testhosts.Node).Twin, []string{"fail node-mesh [w4]"}, []string{"w1", "w2", "w3"}, []string{"02:4d:0a:4d:01:04", "02:66:00:00:00:01"}},
+		{"a node has node 0's", "w3", takes(0), []string{"fail nic-choice [w1 w3]", "fail master-address [w1 w3]"}, []string{"w2", "w4"}, []string{"02:4d:0a:4d:01:01", "02:4d:0a:4d:01:03"}},
+		{"node 0 has another's", "w1", takes(1), []string{"fail nic-choice [w1 w2]"}, []string{"w3", "w4"}, []string{"02:4d:0a:4d:01:01", "02:4d:0a:4d:01:02"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			plantOn(t, cluster, c.node, c.plant)
+			for _, accelerator := range []string{"cpu", "cuda"} {
+				report := judge(t, cluster, "--accelerator", accelerator)
+				if diff := cmp.Diff(c.want, short(report.Findings)); diff != "" {
+					t.Errorf("%s: findings (-want +got):\n%s", accelerator, diff)
+				}
+				if diff := cmp.Diff(c.good, catalogue.PartitionOf(report).Good); diff != "" {
+					t.Errorf("%s: good hosts (-want +got):\n%s", accelerator, diff)
+				}
+				for _, mac := range c.macs {
+					if len(report.Findings) == 0 || !strings.Contains(report.Findings[0].Summary+report.Findings[0].Got, mac) {
+						t.Errorf("%s: nothing tells of the machine with MAC %s: %+v", accelerator, mac, report.Findings)
+					}
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"preflight/testhosts"
+)
+
+// TestCutOff: whatever takes the head away while agents listen and call each other, with
+// or without a word to the nodes, nothing of ours is left there soon.
+func TestCutOff(t *testing.T) {
+	cluster := raise(t, "cut-off")
+	for _, c := range []struct {
+		name string
+		cut  func(head *testhosts.Cmd) error
+		heal func(head *testhosts.Cmd) error
+	}{
+		{"killed", func(head *testhosts.Cmd) error { return head.Process.Kill() }, nil},
+		{"suspended",
+			func(head *testhosts.Cmd) error { return head.Process.Signal(syscall.SIGSTOP) },
+			func(head *testhosts.Cmd) error { return head.Process.Signal(syscall.SIGCONT) }},
+		{"no network",
+			func(*testhosts.Cmd) error { return firewall(cluster.Head, "-I") },
+			func(*testhosts.Cmd) error { return firewall(cluster.Head, "-D") }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			head := cluster.OnHead(t.Context(), binary(t), "-H", testhosts.HostfilePath, "--accelerator", "cpu", "--throughput", "--format", "json")
+			head.Dir = sharedPrograms
+			if err := head.Start(); err != nil {
+				t.Fatal(err)
+			}
+			for _, node := range cluster.Nodes {
+				awaitOurs(t, node, "agents that listen", func(listeners, agents string) bool { return listeners != "" })
+			}
+			if err := c.cut(head); err != nil {
+				t.Fatal(err)
+			}
+			for _, node := range cluster.Nodes {
+				awaitOurs(t, node, "nothing", func(listeners, agents string) bool { return listeners+agents == "" })
+			}
+			if c.heal != nil {
+				if err := c.heal(head); err != nil {
+					t.Error(err)
+				}
+			}
+			_ = head.Wait() // how it ends is told elsewhere
+		})
+	}
+}
+
+// firewall has a machine throw away all that comes and goes, or no more.
+func firewall(machine *testhosts.Node, how string) error {
+	for _, chain := range []string{"INPUT", "OUTPUT"} {
+		if _, err := machine.Run(context.Background(), "iptables", "-w", how, chain, "-j", "DROP"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitOurs waits until what is ours on a node is as it should be: who listens beside
+// sshd, and all processes that sshd or an agent of ours has started.
+func awaitOurs(t *testing.T, node *testhosts.Node, what string, right func(listeners, agents string) bool) {
+	t.Helper()
+	var listeners, agents string
+	for range 600 { // a minute and more: who ends by nothing but its life takes fifteen
+		var err error
+		listeners, err = node.Run(t.Context(), "/bin/sh", "-c", "ss -ltnpH | grep preflight; true")
+		if err != nil {
+			t.Fatal(err)
+		}
+		agents, err = node.Run(t.Context(), "/bin/sh", "-c", "ps -eo pid,args | grep -e '/preflight-[0-9a-f]' -e '/usr/bin/ssh -n' | grep -v grep; true")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if right(strings.TrimSpace(listeners), strings.TrimSpace(agents)) {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Errorf("%s: waited in vain for %s:\n%s%s", node.Name, what, listeners, agents)
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"preflight/checks"
+	"preflight/testhosts"
+	"preflight/testhosts/gpus"
+)
+
+// drift is one change to a node of a running cluster, and the one finding it must yield.
+type drift struct {
+	name   string
+	change plant
+	want   checks.Finding // its verdict, summary, got and want
+}
+
+// drifts returns changes that happen to clusters.
+func drifts(cluster *testhosts.Cluster) []drift {
+	return []drift{
+		{"driver bump", func(n *testhosts.Node) (testhosts.Undo, error) {
+			newer := gpus.H100s(8)
+			newer.Driver, newer.Module, newer.FabricManager, newer.CUDA = "570.86.15", "570.86.15", "570.86.15", "12.8"
+			return n.SetDriver(newer)
+		}, checks.Finding{
+			Verdict: checks.Fail, Fact: "gpu.module", Summary: "the NVIDIA driver changed since the baseline",
+			Got:  "gpu.module 570.86.15, nvml.driver 570.86.15, gpu.fabric_manager.version 570.86.15, gpu.libcuda.PATH.version 570.86.15, nvml.cuda 12.8, nvml.library 12.570.86.15",
+			Want: "gpu.module 550.54.15, nvml.driver 550.54.15, gpu.fabric_manager.version 550.54.15, gpu.libcuda.PATH.version 550.54.15, nvml.cuda 12.4, nvml.library 12.550.54.15",
+		}},
+		{"MTU change", func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetMTU(9000) }, checks.Finding{
+			Verdict: checks.Fail, Fact: "net.interfaces.eth0.mtu", Summary: "the MTU changed since the baseline",
+			Got: "net.interfaces.eth0.mtu 9000", Want: "net.interfaces.eth0.mtu 1500",
+		}},
+		{"GPU lost", func(n *testhosts.Node) (testhosts.Undo, error) {
+			lost := gpus.H100s(8)
+			lost.Cards[3].Lost = true
+			return n.SetDriver(lost)
+		}, checks.Finding{
+			Verdict: checks.Fail, Fact: "nvml.cards.3.failure.kind", Summary: "the GPUs changed since the baseline",
+			Got: "nvml.cards.3.failure.kind lost", Want: "nvml.cards.3.failure.kind absent",
+		}},
+		{"package upgraded", upgradePackage, checks.Finding{
+			Verdict: checks.Fail, Fact: "python.packages.protobuf", Summary: "the python environment changed since the baseline",
+			Got:  "python.packages.protobuf 5.29.1, python.protobuf.runtime 5.29.1",
+			Want: "python.packages.protobuf 4.25.3, python.protobuf.runtime 4.25.3",
+		}},
+		{"node replaced", func(n *testhosts.Node) (testhosts.Undo, error) {
+			return replaceNode(cluster, n)
+		}, checks.Finding{
+			Verdict: checks.Fail, Fact: "host.machine_id", Summary: "another machine than the baseline's, under the same name",
+			Got: "host.machine_id " + newMachineID + ", shm.size 1.0 GiB", Want: "host.machine_id OLD, shm.size LARGE",
+		}},
+	}
+}
+
+// oldProtobuf is what every node has.
+const oldProtobuf = "4.25.3"
+
+func upgradePackage(n *testhosts.Node) (testhosts.Undo, error) {
+	if _, err := n.Run(context.Background(), "/bin/sh", "-ec", "rm -r ~/.local/lib/python3*/site-packages/protobuf-"+oldProtobuf+".dist-info"); err != nil {
+		return nil, err
+	}
+	remove, err := n.OtherPackage("protobuf", "5.29.1")
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		_, err := n.OtherPackage("protobuf", oldProtobuf)
+		return errors.Join(remove(), err)
+	}, nil
+}
+
+const newMachineID = "0123456789abcdef0123456789abcdef"
+
+// replaceNode puts another machine in the node's place: it has another id, a smaller
+// /dev/shm, and another host key, which the head gets to know.
+func replaceNode(cluster *testhosts.Cluster, n *testhosts.Node) (testhosts.Undo, error) {
+	old, err := n.Run(context.Background(), "cat", "/etc/machine-id")
+	if err != nil {
+		return nil, err
+	}
+	steps := []plant{
+		(*testhosts.Node).ChangeHostKey,
+		func(n *testhosts.Node) (testhosts.Undo, error) {
+			return func() error {
+					_, err := cluster.Head.Run(context.Background(), "mv", "/root/.ssh/known_hosts.was", "/root/.ssh/known_hosts")
+					return err
+				}, onHead(cluster, `cp -p ~/.ssh/known_hosts ~/.ssh/known_hosts.was
+ssh-keygen -R "$1" && ssh-keygen -R "$2" && ssh-keyscan -t ed25519 "$1" >>~/.ssh/known_hosts`, n.Name, n.Address)
+		},
+		func(n *testhosts.Node) (testhosts.Undo, error) {
+			return func() error { return n.WriteFile("/etc/machine-id", []byte(old), 0o444) },
+				n.WriteFile("/etc/machine-id", []byte(newMachineID+"\n"), 0o444)
+		},
+		func(n *testhosts.Node) (testhosts.Undo, error) { return n.ShrinkSHM(1 << 30) },
+	}
+	var undos []testhosts.Undo
+	undo := func() (err error) {
+		for _, back := range undos {
+			err = errors.Join(err, back())
+		}
+		return err
+	}
+	for _, step := range steps {
+		back, err := step(n)
+		if back != nil {
+			undos = append([]testhosts.Undo{back}, undos...)
+		}
+		if err != nil {
+			return nil, errors.Join(err, undo())
+		}
+	}
+	return undo, nil
+}
+
+func onHead(cluster *testhosts.Cluster, script string, args ...string) error {
+	_, err := cluster.Head.Run(context.Background(), append([]string{"/bin/sh", "-ec", script, "sh"}, args...)...)
+	return err
+}
+
+// TestDrift takes a baseline of a cluster and changes the cluster in one way after the
+// other: each is found, alone, and no more when it is taken back.
+func TestDrift(t *testing.T) {
+	cluster := raise(t, "drift")
+	for _, node := range cluster.Nodes {
+		if _, err := node.SetDriver(gpus.H100s(8)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := node.OtherPackage("protobuf", oldProtobuf); err != nil {
+			t.Fatal(err)
+		}
+	}
+	golden := snapshot(t, cluster, "golden.json")
+	if again := snapshot(t, cluster, "again.json"); !bytes.Equal(golden, again) {
+		t.Errorf("the same nodes seen twice (-first +second):\n%s", cmp.Diff(string(golden), string(again)))
+	}
+	since := func(t *testing.T, baseline string, more ...string) []checks.Finding {
+		t.Helper()
+		return judgeWith(t, cluster, binary(t), append([]string{"--accelerator", "cuda", "--only", "drift", "--baseline", baseline}, more...)...).Findings
+	}
+	find := func(t *testing.T, got []checks.Finding, want ...checks.Finding) {
+		t.Helper()
+		told := cmpopts.IgnoreFields(checks.Finding{}, "Check", "Fix", "Notes", "WouldSee", "Changes")
+		for i := range got {
+			got[i].Got, got[i].Want = everywhere(got[i].Got), everywhere(got[i].Want)
+		}
+		if diff := cmp.Diff(want, got, told, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("findings (-want +got):\n%s", diff)
+		}
+	}
+	find(t, since(t, "golden.json"))
+	for _, d := range drifts(cluster) {
+		t.Run(d.name, func(t *testing.T) {
+			t.Run("done", func(t *testing.T) {
+				plantOn(t, cluster, "w3", d.change)
+				d.want.Nodes = []string{"w3"}
+				find(t, since(t, "golden.json"), d.want)
+			})
+			find(t, since(t, "golden.json"))
+		})
+	}
+	t.Run("a machine under another name", func(t *testing.T) {
+		snapshot(t, cluster, "renamed.json")
+		asOther(t, "renamed.json", "w4", "x4")
+		find(t, since(t, "renamed.json"), checks.Finding{
+			Verdict: checks.Warn, Nodes: []string{"w4"}, Summary: "another name than the baseline has for the same machine", Got: "w4", Want: "x4",
+		})
+	})
+	t.Run("node added", func(t *testing.T) {
+		snapshot(t, cluster, "three.json", "--exclude", "w4")
+		find(t, since(t, "three.json"), checks.Finding{
+			Verdict: checks.Warn, Nodes: []string{"w4"}, Summary: "new since the baseline",
+			Got: "in the fleet", Want: "not in the baseline",
+		})
+		find(t, since(t, "three.json", "--exclude", "w4"))
+	})
+	t.Run("node left out", func(t *testing.T) { find(t, since(t, "golden.json", "--exclude", "w4")) })
+	t.Run("node gone from the hostfile", func(t *testing.T) {
+		if err := onHead(cluster, `grep -v w4 ~/hostfile >~/three`); err != nil {
+			t.Fatal(err)
+		}
+		find(t, since(t, "golden.json", "-H", "/root/three"), checks.Finding{
+			Verdict: checks.Warn, Nodes: []string{"w4"}, Summary: "in the baseline, and in the hostfile no more",
+			Got: "not in the hostfile", Want: "in the baseline",
+		})
+	})
+}
+
+// asOther gives a node of a snapshot another name, as if it had had that then.
+func asOther(t *testing.T, file, node, other string) {
+	t.Helper()
+	file = filepath.Join(sharedPrograms, file)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := bytes.Replace(text, []byte(`"name": "`+node+"\",\n   \"address\""), []byte(`"name": "`+other+"\",\n   \"address\""), 1)
+	if bytes.Equal(named, text) {
+		t.Fatalf("%s has no node %s", file, node)
+	}
+	if err := os.WriteFile(file, named, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// everywhere replaces what is another on every machine that this test runs on.
+func everywhere(text string) string {
+	text = regexp.MustCompile(`libcuda\.\S+\.version`).ReplaceAllString(text, "libcuda.PATH.version")
+	if !strings.Contains(text, newMachineID) {
+		text = regexp.MustCompile(`machine_id [0-9a-f]{32}`).ReplaceAllString(text, "machine_id OLD")
+		text = regexp.MustCompile(`shm\.size [\d.]+ [A-Z]iB`).ReplaceAllString(text, "shm.size LARGE")
+	}
+	return text
+}
+
+// snapshot takes a normalized snapshot into a file that the head shares with the test.
+func snapshot(t *testing.T, cluster *testhosts.Cluster, name string, more ...string) []byte {
+	t.Helper()
+	argv := append([]string{binary(t), "snapshot", "--normalize", "-q", "-H", testhosts.HostfilePath, "--accelerator", "cuda", "-o", name}, more...)
+	cmd := cluster.OnHead(t.Context(), argv...)
+	cmd.Dir = sharedPrograms
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	text, err := os.ReadFile(filepath.Join(sharedPrograms, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"preflight/testhosts"
+)
+
+// hung are jobs that wait, and what is to be said of them. At w1 rank 0 serves.
+var hung = []struct {
+	name  string
+	plant func(*testhosts.Cluster) (testhosts.Undo, error)
+	all   crew         // what each node starts, by default DeepSpeed's ranks, that meet
+	crews map[int]crew // those that differ
+	more  []crew
+	want  string
+	code  int
+}{
+	{name: "all have met", want: "8 of 8 ranks have met at 10.77.1.1:29500; all have met, so that what hangs comes after it"},
+	{name: "no launcher", crews: map[int]crew{3: {}}, code: 1,
+		want: "6 of 8 ranks have met at 10.77.1.1:29500; w3: no process of this job runs there: its launcher was not started or has ended"},
+	{name: "a launcher without ranks", crews: map[int]crew{3: {modes: "none none"}}, code: 1,
+		want: "6 of 8 ranks have met at 10.77.1.1:29500; w3: its launcher (deepspeed.launcher.launch, since A) runs no rank"},
+	{name: "a rank was not started", crews: map[int]crew{3: {modes: "meet none"}}, code: 1,
+		want: "7 of 8 ranks have met at 10.77.1.1:29500; w3: 1 of its 2 ranks run: the others have ended"},
+	{name: "a rank has ended", crews: map[int]crew{3: {modes: "meet exit"}}, code: 1,
+		want: "7 of 8 ranks have met at 10.77.1.1:29500; w3: a rank: ended with 127, as where a program is not found, and nobody has noticed"},
+	{name: "a rank is stopped", crews: map[int]crew{4: {modes: "stop meet"}}, code: 1,
+		want: "8 of 8 ranks have met at 10.77.1.1:29500; w4: rank 6: stopped by a signal, as Ctrl-Z and scontrol suspend send it"},
+	{name: "another address", crews: map[int]crew{3: {address: "10.77.1.4", modes: "call call"}}, code: 1,
+		want: "6 of 8 ranks have met at 10.77.1.1:29500; w3: its 2 ranks were told to meet at address 10.77.1.4 and not 10.77.1.1"},
+	{name: "another port", crews: map[int]crew{3: {port: 29501, modes: "call call"}}, code: 1,
+		want: "6 of 8 ranks have met at 10.77.1.1:29500; w3: its 2 ranks were told to meet at port 29501 and not 29500"},
+	{name: "a firewall", plant: on("w1", func(n *testhosts.Node) (testhosts.Undo, error) { return n.DropFrom(n.Peers()[1], "29500") }),
+		crews: map[int]crew{3: {modes: "call call"}}, code: 1,
+		want: "6 of 8 ranks have met at 10.77.1.1:29500; w3: ranks 4, 5: no answer from 10.77.1.1:29500, which is called by eth0: what is sent there is dropped, or nobody is there"},
+	{name: "an op is compiled", crews: map[int]crew{4: {modes: "compile compile"}},
+		want: "6 of 8 ranks have met at 10.77.1.1:29500; w4: ranks 6, 7: compiling shm_comm since A"},
+	{name: "nobody serves yet", crews: map[int]crew{1: {modes: "sleep call"}, 2: {modes: "call call"}, 3: {modes: "call call"}, 4: {modes: "call call"}},
+		want: "0 of 8 ranks have met at 10.77.1.1:29500; w1: rank 0: started A ago, no call yet; w1, w2, w3 and 1 more: ranks 1, 2, 3, 4, 5, 6, 7: waiting for the store, which nobody serves"},
+	{name: "two jobs at one port", more: []crew{{node: 2, modes: "meet meet"}}, code: 1,
+		want: "8 of 8 ranks have met at 10.77.1.1:29500; w2: two jobs meet at port 29500: each takes the other's ranks for its own"},
+	{name: "an earlier job's ranks", more: []crew{{node: 2, modes: "leave leave"}}, code: 1,
+		want: "8 of 8 ranks have met at 10.77.1.1:29500; w2: ranks 2, 3 of an earlier job: still there since A, without a launcher, with their ports, GPUs and places in the meeting"},
+	{name: "another user's job", more: []crew{{node: 2, port: 29511, modes: "call call", user: "65534"}},
+		want: "8 of 8 ranks have met at 10.77.1.1:29500; w2: another user's job runs there too: nobody's train.py; all have met, so that what hangs comes after it"},
+	{name: "another user's job at the port", all: crew{modes: "sleep sleep"}, more: []crew{{node: 1, address: "127.0.0.1", modes: "meet call", user: "65534"}}, code: 1,
+		want: "0 of 8 ranks have met at 10.77.1.1:29500; w1: rank 0 of another user's job, nobody's, takes the calls at port 29500, where this job meets"},
+	{name: "another job at another port", more: []crew{{node: 2, port: 29511, modes: "call call"}},
+		want: "8 of 8 ranks have met at 10.77.1.1:29500; w2: another job runs there too: `preflight rendezvous 10.77.1.1:29511 -H hostfile` is about that one; all have met, so that what hangs comes after it"},
+
+	// What the ranks were told.
+	{name: "the loopback address on all nodes", all: crew{address: "127.0.0.1", modes: "call call"}, crews: map[int]crew{1: {address: "127.0.0.1", modes: "meet meet"}}, code: 1,
+		want: "2 of 8 ranks have met at 127.0.0.1:29500; w2, w3, w4: the ranks meet at 127.0.0.1, which is an address of this node itself (lo), and rank 0 runs on w1"},
+	{name: "the loopback address on one", crews: map[int]crew{2: {address: "127.0.0.1", modes: "call call"}}, code: 1,
+		want: "6 of 8 ranks have met at 10.77.1.1:29500; w2: its 2 ranks were told to meet at address 127.0.0.1 and not 10.77.1.1"},
+	{name: "another size", crews: map[int]crew{3: {world: 6, modes: "meet meet"}}, code: 1,
+		want: "8 of 8 ranks have met at 10.77.1.1:29500; w3: its 2 ranks were told to be so many ranks: 6 and not 8"},
+	{name: "more nodes than the job takes", all: crew{world: 6}, code: 1,
+		want: "6 of 6 ranks have met at 10.77.1.1:29500; w4: ranks 6, 7: of 6 ranks there is none of that number"},
+	{name: "the master by its name", all: crew{address: "w1"}, crews: map[int]crew{4: {address: "w1", modes: "stop meet"}}, code: 1,
+		want: "8 of 8 ranks have met at w1:29500; w4: rank 6: stopped by a signal, as Ctrl-Z and scontrol suspend send it"},
+	{name: "IPv6", plant: addressIPv6, all: crew{address: "fd77::1"}, crews: map[int]crew{3: {}}, code: 1,
+		want: "6 of 8 ranks have met at [fd77::1]:29500; w3: no process of this job runs there: its launcher was not started or has ended"},
+
+	// What the ranks wait in.
+	{name: "a rank is killed", crews: map[int]crew{3: {modes: "meet kill"}}, code: 1,
+		want: "7 of 8 ranks have met at 10.77.1.1:29500; w3: a rank: ended by signal 9, and nobody has noticed"},
+	{name: "a rank in a debugger", crews: map[int]crew{2: {modes: "trace meet"}}, code: 1,
+		want: "8 of 8 ranks have met at 10.77.1.1:29500; w2: rank 2: stopped by a debugger that traces it"},
+	{name: "output that nobody reads", crews: map[int]crew{2: {modes: "meet write"}}, code: 1,
+		want: "8 of 8 ranks have met at 10.77.1.1:29500; w2: rank 3: blocked as it writes its output, which nobody reads: what takes it is stopped, full or hung"},
+	{name: "an op is compiled after the meeting", crews: map[int]crew{4: {modes: "build meet"}},
+		want: "8 of 8 ranks have met at 10.77.1.1:29500; w4: rank 6: compiling shm_comm since A; all have met, so that what hangs comes after it"},
+	{name: "a lock whose maker has ended", crews: map[int]crew{4: {modes: "wait wait"}}, code: 1,
+		want: "8 of 8 ranks have met at 10.77.1.1:29500; w4: ranks 6, 7: waits for the lock of fused_adam, as it seems: whoever built that op has ended, and its lock is still there"},
+	{name: "a rank imports", crews: map[int]crew{4: {modes: "meet import"}},
+		want: "7 of 8 ranks have met at 10.77.1.1:29500; w4: rank 7: computing or reading since the start A ago, no call yet"},
+	{name: "a container without its host's network", all: crew{modes: "call call"}, crews: map[int]crew{1: {modes: "apart call"}}, code: 1,
+		want: "0 of 8 ranks have met at 10.77.1.1:29500; w1: rank 0 takes calls in a network of its own, as a container without that of its host is: nobody of another node has got through"},
+
+	// What becomes of launchers.
+	{name: "a launcher has ended", crews: map[int]crew{3: {modes: "leave leave"}}, code: 1,
+		want: "8 of 8 ranks have met at 10.77.1.1:29500; w3: the launcher of ranks 4, 5 has ended, and they run on: nobody will end them with the others"},
+	{name: "a launcher is stopped", crews: map[int]crew{3: {lead: "stop", modes: "meet meet"}}, code: 1,
+		want: "8 of 8 ranks have met at 10.77.1.1:29500; w3: deepspeed.launcher.launch is stopped, as Ctrl-Z does: it hands on no output and notices no end"},
+	{name: "two troubles", crews: map[int]crew{2: {modes: "stop stop"}, 3: {}}, code: 1,
+		want: "6 of 8 ranks have met at 10.77.1.1:29500; w3: no process of this job runs there: its launcher was not started or has ended; w2: ranks 2, 3: stopped by a signal, as Ctrl-Z and scontrol suspend send it"},
+	{name: "no job", crews: map[int]crew{1: {}, 2: {}, 3: {}, 4: {}}, code: 2, want: "w1, w2, w3 and 1 more: no rank and no launcher of a job runs there that we can see"},
+
+	// torchrun, whose launchers meet before there are ranks.
+	{name: "torchrun waits for a node", all: gathering, crews: map[int]crew{1: gatheringHost, 3: {}}, code: 1,
+		want: "3 of 4 launchers have met at w1:29400; w3: no process of this job runs there: its launcher was not started or has ended"},
+	{name: "torchrun with another run ID", all: gathering, crews: map[int]crew{1: gatheringHost, 3: gathering.as("--rdzv-id=run8", "")}, code: 1,
+		want: "4 of 4 launchers have met at w1:29400; w3: torchrun was told to use the run ID run8 and not run7"},
+	{name: "torchrun that nobody hosts", all: crew{by: "c10d", port: 29400, modes: "none"}, code: 1,
+		want: "0 of 4 launchers have met at w1:29400; w1, w2, w3 and 1 more: launchers wait for the rendezvous at w1:29400, which no node serves: none takes itself for w1"},
+	{name: "torchrun on fewer nodes than it needs", crews: map[int]crew{1: gatheringHost.as("--nnodes=2:4", ""), 2: {}, 3: {}, 4: {}}, code: 1,
+		want: "1 of 2 launchers have met at w1:29400; w2, w3, w4: no process of this job runs there: its launcher was not started or has ended"},
+	{name: "torchrun on more nodes than it takes", all: crew{by: "c10d", port: 29400, world: 4, told: "--nnodes=1:2"},
+		crews: map[int]crew{3: {}, 4: gathering.as("--nnodes=1:2", "")}, code: 1,
+		want: "4 of 4 ranks have met at w1:29400; w4: torchrun waits for a place: the job takes 2 nodes, and has them"},
+	{name: "torchrun has started anew", all: crew{by: "c10d", port: 29400},
+		want: "8 of 8 ranks have met at w1:29400; w1, w2, w3 and 1 more: ranks 0, 1, 2, 3, 4, 5, 6, 7: started anew by its launcher, for the 2nd time A ago; all have met, so that what hangs comes after it"},
+	{name: "torchrun without node ranks", all: crew{by: "torchrun", told: "--node-rank=0", lead: "gather", modes: "none"},
+		crews: map[int]crew{1: {by: "torchrun", told: "--node-rank=0", lead: "host", modes: "none"}}, code: 1,
+		want: "4 of 4 launchers have met at 10.77.1.1:29500; w1, w2, w3 and 1 more: each was told to be node 0 of the job"},
+
+	// Other launchers, and none.
+	{name: "accelerate", all: crew{by: "accelerate"}, crews: map[int]crew{2: {address: "10.77.1.3", modes: "call call"}}, code: 1,
+		want: "6 of 8 ranks have met at 10.77.1.1:29500; w2: its 2 ranks were told to meet at address 10.77.1.3 and not 10.77.1.1"},
+	{name: "mpirun", all: crew{by: "mpirun"}, crews: map[int]crew{3: {modes: "none none"}}, code: 1,
+		want: "6 of 8 ranks have met at 10.77.1.1:29500; w3: its launcher (orted, since A) runs no rank"},
+	{name: "srun", all: crew{by: "srun"}, crews: map[int]crew{3: {modes: "meet none"}}, code: 1,
+		want: "7 of 8 ranks have met at 10.77.1.1:29500; w3: fewer ranks run there than the 2 of other nodes: nowhere runs rank 5"},
+	{name: "srun of a script that chooses the meeting", all: crew{by: "untold"}, code: 2,
+		want: "a job of 8 ranks; where the ranks meet stands in no variable of theirs: their script chooses it"},
+	{name: "by hand", all: crew{by: "hand"}, crews: map[int]crew{3: {}}, code: 1,
+		want: "6 of 8 ranks have met at 10.77.1.1:29500; w3: no process of this job runs there: its launcher was not started or has ended"},
+	{name: "by hand, and each node from 0", all: crew{by: "hand", first: -1}, code: 1,
+		want: "2 of 8 ranks have met at 10.77.1.1:29500; w1, w2, w3 and 1 more: each runs rank 0, 1: their ranks were numbered by themselves, and the store takes them for the same"},
+}
+
+// gathering is a node's launcher that waits for the others where gatheringHost serves.
+var (
+	gathering     = crew{by: "c10d", port: 29400, lead: "gather", modes: "none"}
+	gatheringHost = gathering.as("", "host")
+)
+
+// as is a crew that was told something besides, and leads otherwise.
+func (c crew) as(told, lead string) crew {
+	c.told, c.lead = told, cmp.Or(lead, c.lead)
+	return c
+}
+
+// addressIPv6 gives the nodes addresses of the other family.
+func addressIPv6(c *testhosts.Cluster) (testhosts.Undo, error) {
+	each := func(what string) (err error) {
+		for i, node := range c.Nodes {
+			_, failed := node.Run(context.Background(), "/bin/sh", "-c", fmt.Sprintf(what, i+1))
+			err = errors.Join(err, failed)
+		}
+		return err
+	}
+	return func() error { return each("ip -6 addr del fd77::%d/64 dev eth0") },
+		each("sysctl -qw net.ipv6.conf.all.disable_ipv6=0 && ip -6 addr add fd77::%d/64 dev eth0 nodad")
+}

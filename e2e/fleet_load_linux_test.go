@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"preflight"
+	"preflight/checks"
+	"preflight/hostfile"
+	"preflight/internal/hostsys"
+	"preflight/launch"
+	"preflight/remote"
+	"preflight/remote/ssh"
+)
+
+// Of the long run: PREFLIGHT_LOAD_HOSTS=1000 PREFLIGHT_LOAD_RUNS=50 go test -run UnderLoad -timeout 0 -v .
+var (
+	loadHosts    = fromEnvironment("PREFLIGHT_LOAD_HOSTS", 60)
+	loadRuns     = fromEnvironment("PREFLIGHT_LOAD_RUNS", 1)
+	loadSpinners = fromEnvironment("PREFLIGHT_LOAD", 20) // processes that do nothing else than run
+)
+
+func init() {
+	roles["spin"] = func([]string) error {
+		for turns := 0; ; turns++ {
+		}
+	}
+	roles["load-fleet"] = func(args []string) error { return loadFleet(args[0]) }
+	roles["load-client"] = func(args []string) error { return loadClient(args[0], os.Stdout) }
+}
+
+// hostsOfLoad is how many hosts one process is whose drills are real: each takes some twenty files of it.
+const hostsOfLoad = 250
+
+func fromEnvironment(name string, otherwise int) int {
+	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
+		return n
+	}
+	return otherwise
+}
+
+// timely are the checks that may be wrong where somebody is too slow: none may say that a
+// healthy node fails.
+var timely = []string{"ssh-reach", "ssh-host-key", "ssh-login", "ssh-shell", "agent-start", "node-mesh", "path-mtu", "rendezvous", "clock-skew"}
+
+// TestUnderLoad: of healthy hosts nothing is said to be wrong however busy this machine is, which is the
+// launching machine and all nodes. What the hosts try among themselves is real, what they tell of themselves is
+// not. Each run is a process of its own.
+func TestUnderLoad(t *testing.T) {
+	fleet := inOwnNetwork("load-fleet", t.TempDir())
+	out, err := fleet.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fleet.Start(); errors.Is(err, syscall.EPERM) {
+		t.Skip("NOT RUN: a network of its own needs root: ", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	runs := json.NewDecoder(out)
+	for n := range loadRuns {
+		began := time.Now()
+		var seen underLoad
+		if err := runs.Decode(&seen); err != nil {
+			t.Error(err)
+			break
+		}
+		load, _ := os.ReadFile("/proc/loadavg")
+		t.Logf("run %d: %.1f s, load %.5s: of %d nodes %d reached, %d wrong, %d unknown %v", n+1, time.Since(began).Seconds(), load, loadHosts, seen.Reached, len(seen.Wrong), len(seen.Unknown), seen.sample())
+		for _, wrong := range seen.Wrong[:min(len(seen.Wrong), 10)] {
+			t.Errorf("run %d: %s", n+1, wrong)
+		}
+	}
+	if err := fleet.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// loadFleet raises the hosts and the load, and has them looked at.
+func loadFleet(scratch string) error {
+	if _, err := raiseHosts(scratch, loadHosts, hostsOfLoad, "real"); err != nil {
+		return err
+	}
+	for range loadSpinners {
+		spinner := exec.Command(os.Args[0], "spin")
+		spinner.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it ends in no other way
+		if err := spinner.Start(); err != nil {
+			return err
+		}
+	}
+	for range loadRuns {
+		client := exec.Command(os.Args[0], "load-client", scratch)
+		client.Stdout, client.Stderr = os.Stdout, os.Stderr
+		if err := client.Run(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// underLoad is what was said of healthy hosts.
+type underLoad struct {
+	Reached        int
+	Wrong, Unknown []string
+}
+
+func (u underLoad) sample() []string { return u.Unknown[:min(len(u.Unknown), 3)] }
+
+// loadClient looks once, and says what is wrong.
+func loadClient(home string, out io.Writer) error {
+	hosts, _, err := hostfile.ReadFile(filepath.Join(home, "hostfile"), "")
+	if err != nil {
+		return err
+	}
+	const timeout = 60 * time.Second
+	carrier, err := ssh.New(ssh.Options{Home: home, SystemConfig: os.DevNull, AgentSocket: "none", Timeout: timeout})
+	if err != nil {
+		return err
+	}
+	client := remote.New(carrier, remote.Options{Timeout: timeout, Nodes: len(hosts)})
+	defer client.Close()
+	plan, err := preflight.NewPlan(context.Background(), preflight.Intent{Options: launch.Options{Hosts: hosts, Accelerator: "cuda", WorkDir: "/"}})
+	if err != nil {
+		return err
+	}
+	report := preflight.Run(context.Background(), preflight.Job{Plan: plan, Policy: checks.DefaultPolicy(), Remote: client, Timeout: timeout})
+	var seen underLoad
+	for _, f := range report.Findings {
+		if slices.Contains(timely, f.Check) && (f.Verdict == checks.Fail || f.Verdict == checks.Warn) {
+			seen.Wrong = append(seen.Wrong, fmt.Sprintf("%s: %s of %s: %s; %s", f.Check, f.Verdict, hostfile.Fold(f.Nodes), f.Summary, f.Got))
+		}
+	}
+	for _, node := range report.Nodes {
+		if node.Reached {
+			seen.Reached++
+		}
+		for _, section := range slices.Sorted(maps.Keys(node.Missing)) {
+			seen.Unknown = append(seen.Unknown, fmt.Sprintf("%s: %s: %s", node.Name, section, node.Missing[section]))
+		}
+		if mesh := node.Mesh; mesh != nil && len(mesh.Failed) > 0 {
+			seen.Wrong = append(seen.Wrong, fmt.Sprintf("%s: %+v", node.Name, mesh.Failed[0]))
+		}
+		if r := node.Rendezvous; r != nil && r.Failed != "" {
+			seen.Wrong = append(seen.Wrong, strings.TrimSpace(fmt.Sprintf("%s: %s: %s %s", node.Name, r.Failed, r.Outcome, r.Error)))
+		}
+	}
+	fmt.Fprintln(os.Stderr, "behind:", hostsys.Lost(), "stood still:", report.StoodStill)
+	return json.NewEncoder(out).Encode(seen)
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight"
+	"preflight/fleet"
+	"preflight/remote"
+	"preflight/testhosts"
+)
+
+// TestProgressTellsEveryStep: of every phase its beginning, then of every node in it
+// one beginning and one end, and of a lost one nothing more.
+func TestProgressTellsEveryStep(t *testing.T) {
+	warm(t)
+	hosts := testhosts.Start(t, testhosts.Host{Name: "w1", Home: sharedHome, Env: leavesAtOnce},
+		testhosts.Host{Name: "w2", Fault: testhosts.Refuses}, testhosts.Host{Name: "w3", Home: sharedHome, Env: leavesAtOnce})
+	job := job(t, hosts, time.Minute)
+	var mu sync.Mutex
+	told := map[fleet.Phase]map[string][]string{} // by node, "" being the phase itself
+	var lost error
+	job.Progress = func(event fleet.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		if told[event.Phase] == nil {
+			told[event.Phase] = map[string][]string{}
+		}
+		step := string(event.Step)
+		if event.Node == "" && event.Nodes > 0 {
+			step += fmt.Sprint(" ", event.Nodes)
+		}
+		if event.Node != "" && event.Step == fleet.Began && !event.Until.After(time.Now()) {
+			t.Errorf("%s: %s is given up before it begins", event.Phase.Label, event.Node)
+		}
+		if event.Step == fleet.Lost {
+			lost = event.Err
+		}
+		told[event.Phase][event.Node] = append(told[event.Phase][event.Node], step)
+	}
+	preflight.Look(t.Context(), job)
+	through, drilled := []string{"began", "ended"}, map[string][]string{"": {"began 2"}, "w1": {"began", "ended"}, "w3": {"began", "ended"}}
+	for phase, want := range map[fleet.Phase]map[string][]string{
+		fleet.Reaching:                        {"": {"began 3"}, "w1": through, "w2": {"began", "lost"}, "w3": through},
+		fleet.Looking:                         {"": {"began 3", "ended"}, "w1": through, "w3": through},
+		{Label: "rendezvous", Together: true}: drilled,
+		{Label: "mesh", Together: true}:       drilled,
+	} {
+		if diff := cmp.Diff(want, told[phase]); diff != "" {
+			t.Errorf("%s: %s", phase.Label, diff)
+		}
+	}
+	if failure := (*remote.Error)(nil); !errors.As(lost, &failure) || failure.Cause != remote.Refused {
+		t.Errorf("w2 is lost of %v", lost)
+	}
+}
+
+// TestProgressOfAnInterruptedRun: nobody is lost whom our own user did not wait for.
+func TestProgressOfAnInterruptedRun(t *testing.T) {
+	hosts := testhosts.Start(t, testhosts.Host{Name: "w1", Fault: testhosts.Silent})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	job := job(t, hosts, time.Minute)
+	job.Progress = func(event fleet.Event) {
+		switch {
+		case event.Node == "":
+		case event.Step == fleet.Began:
+			time.AfterFunc(100*time.Millisecond, cancel)
+		default:
+			t.Errorf("%s has %s", event.Node, event.Step)
+		}
+	}
+	preflight.Look(ctx, job)
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"preflight"
+	"preflight/agent"
+	"preflight/checks"
+	"preflight/facts"
+	"preflight/fleet"
+	"preflight/hostfile"
+	"preflight/internal/hostsys"
+	"preflight/launch"
+	"preflight/probe"
+	"preflight/remote"
+	"preflight/remote/ssh"
+	"preflight/testhosts"
+)
+
+// roles are what else this test binary is where a benchmark starts it, by its first argument.
+var roles = map[string]func(args []string) error{}
+
+// TestMain lets this test binary be the agent on the hosts of the fleets
+// below: it is what they are sent, under a name of its own.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && roles[os.Args[1]] != nil {
+		if err := roles[os.Args[1]](os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if len(os.Args) == 1 || os.Args[1] != "agent" {
+		os.Exit(withSharedHome(m))
+	}
+	os.Exit(agent.Main(os.Args[2:]))
+}
+
+// sharedHome is the home of most hosts below, like an NFS home: this test
+// binary is large, and one delivery of it is enough.
+var sharedHome string
+
+// sharedPrograms is where those lie that tests build once and share.
+var sharedPrograms string
+
+func withSharedHome(m *testing.M) int {
+	scratch, err := os.MkdirTemp("", "preflight-test-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(scratch)
+	sharedHome, sharedPrograms = filepath.Join(scratch, "home"), filepath.Join(scratch, "programs")
+	if err := errors.Join(os.Mkdir(sharedHome, 0o700), os.Mkdir(sharedPrograms, 0o755)); err != nil {
+		panic(err)
+	}
+	return m.Run()
+}
+
+// leavesAtOnce keeps an agent that is built with the race detector from sleeping
+// a second before it exits, which is the detector's default.
+var leavesAtOnce = []string{"GORACE=atexit_sleep_ms=0"}
+
+// warm makes sure that the binary lies in the shared home, so that no deadline
+// below pays for delivering it.
+func warm(t *testing.T) {
+	t.Helper()
+	hosts := testhosts.Start(t, testhosts.Host{Name: "first", Home: sharedHome})
+	look, _ := preflight.Look(t.Context(), job(t, hosts, 2*time.Minute))
+	if !look.Nodes[0].Reached {
+		t.Fatalf("the first host is not reached: %+v", look.Nodes[0].SSH)
+	}
+}
+
+// planned is a launch from this machine.
+func planned(t *testing.T, options launch.Options) preflight.Plan {
+	t.Helper()
+	plan, err := preflight.NewPlan(t.Context(), preflight.Intent{Options: options})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+// job reaches every host of a fleet.
+func job(t *testing.T, running *testhosts.Fleet, timeout time.Duration) preflight.Job {
+	t.Helper()
+	hosts, _, err := hostfile.Parse(strings.NewReader(running.Hostfile), "hostfile", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	carrier, err := ssh.New(ssh.Options{Home: running.Home, SystemConfig: os.DevNull, AgentSocket: "none", Timeout: timeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := remote.New(carrier, remote.Options{Timeout: timeout})
+	t.Cleanup(func() { client.Close() })
+	return preflight.Job{
+		Plan:    planned(t, launch.Options{Hosts: hosts, Accelerator: "cpu", WorkDir: t.TempDir()}),
+		Policy:  checks.DefaultPolicy(),
+		Remote:  client,
+		Timeout: timeout,
+	}
+}
+
+func TestEverySectionIsSeenOrMissingWithAReason(t *testing.T) {
+	hosts := testhosts.Start(t,
+		testhosts.Host{Name: "w1"},
+		testhosts.Host{Name: "w2", Fault: testhosts.Refuses},
+		testhosts.Host{Name: "w3", Fault: testhosts.Noise("hello there")},
+	)
+	look, _ := preflight.Look(t.Context(), job(t, hosts, 30*time.Second))
+	everySection := append(probe.Of(probe.Nodes), facts.SectionClock)
+	for _, drill := range fleet.Drills {
+		if !drill.Alone {
+			everySection = append(everySection, drill.Section)
+		}
+	}
+	for _, node := range look.Nodes {
+		if node.SSH == nil {
+			t.Errorf("%s: nothing is known of its login", node.Name)
+		}
+		for _, section := range everySection {
+			if look.NotTried[section] != "" {
+				continue
+			}
+			if node.Has(section) == (node.Missing[section] != "") {
+				t.Errorf("%s: %s seen %v, missing %q: exactly one must hold", node.Name, section, node.Has(section), node.Missing[section])
+			}
+		}
+		if reached := node.Name != "w2"; node.Reached != reached {
+			t.Errorf("%s: reached %v", node.Name, node.Reached)
+		}
+	}
+	if got := look.Nodes[1].SSH.Cause; got != string(remote.Refused) {
+		t.Errorf("w2: cause %q", got)
+	}
+	if got := look.Nodes[2].SSH.Noise; !slices.Equal(got, []string{"hello there"}) {
+		t.Errorf("w3: noise %q", got)
+	}
+}
+
+// TestOneSickNodeCostsNobodyElse: the other nodes are looked at, and the run
+// ends with the sick node's own deadline.
+func TestOneSickNodeCostsNobodyElse(t *testing.T) {
+	// Addresses for names: what a name server takes to answer is no part of this.
+	const healthy, sick, other, deadline = "192.0.2.1", "192.0.2.2", "192.0.2.3", 4 * time.Second
+	warm(t)
+	for name, fault := range map[string]testhosts.Fault{
+		"silent": testhosts.Silent, "exec ignored": testhosts.ExecIgnored, "swallows stdin": testhosts.SwallowsStdin,
+		"freezes": testhosts.Freezes(100), "garbage": testhosts.Garbage, "floods": testhosts.Floods,
+		"truncates": testhosts.Truncates(300), "killed": testhosts.Killed("KILL", 300),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // what takes long is waiting
+			hosts := testhosts.Start(t, testhosts.Host{Name: healthy, Home: sharedHome, Env: leavesAtOnce},
+				testhosts.Host{Name: sick, Fault: fault, Home: sharedHome, Env: leavesAtOnce},
+				testhosts.Host{Name: other, Home: sharedHome, Env: leavesAtOnce})
+			job := job(t, hosts, deadline)
+			// That the others call each other comes after, and has times of its own; so
+			// does pdsh, which is rehearsed beside the looking.
+			job.Policy.Skip = []string{"node-mesh", "path-mtu", "rendezvous", "ssh-between-nodes", "launcher-ready"}
+			defer hostsys.Measure()()
+			began := hostsys.Worked() // a deadline runs while we can work
+			report := preflight.Run(t.Context(), job)
+			if took := hostsys.Worked() - began; took > deadline+time.Second {
+				t.Errorf("the run took %v, the node had %v", took, deadline)
+			}
+			for i, reached := range []bool{true, false, true} {
+				if node := report.Nodes[i]; node.Reached != reached {
+					t.Errorf("%s: reached %v, %+v", node.Name, node.Reached, node.SSH)
+				}
+			}
+			var failed []string
+			for _, finding := range report.Findings {
+				if finding.Verdict == checks.Fail && slices.Contains(finding.Nodes, sick) {
+					failed = append(failed, finding.Check)
+				}
+			}
+			if len(failed) != 1 {
+				t.Errorf("one root cause, but %s fails %v", sick, failed)
+			}
+			if report.ExitCode != 1 {
+				t.Errorf("exit code %d", report.ExitCode)
+			}
+		})
+	}
+}
+
+// TestHungSectionCostsItselfOnly: an agent gives a section up before its node
+// is given up, however much of the node's time its login took.
+func TestHungSectionCostsItselfOnly(t *testing.T) {
+	warm(t)
+	hangs, slow := filepath.Join(t.TempDir(), "python"), filepath.Join(t.TempDir(), "shell")
+	for path, script := range map[string]string{hangs: "exec sleep 60", slow: `sleep 1; exec /bin/sh "$@"`} {
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hosts := testhosts.Start(t, testhosts.Host{Name: "w1", Home: sharedHome, Shell: slow})
+	job := job(t, hosts, 8*time.Second)
+	job.Plan.Prediction.Interpreter = hangs
+	look, _ := preflight.Look(t.Context(), job)
+	node := look.Nodes[0]
+	if !node.Reached {
+		t.Fatalf("the node is given up for one section: %+v", node.SSH)
+	}
+	if node.Python == nil || node.Python.Problem == "" {
+		t.Errorf("python %+v, missing %q: nothing says that it hangs", node.Python, node.Missing[facts.SectionPython])
+	}
+	if node.Host == nil || node.Net == nil {
+		t.Errorf("other sections are missing too: %v", node.Missing)
+	}
+}
+
+func TestInterruptedRunTellsWhatItKnows(t *testing.T) {
+	warm(t)
+	hosts := testhosts.Start(t, testhosts.Host{Name: "w1", Home: sharedHome}, testhosts.Host{Name: "w2", Fault: testhosts.Silent})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	job := job(t, hosts, time.Minute)
+	job.Progress = func(event fleet.Event) {
+		if event.Node == "w1" && event.Phase == fleet.Looking && event.Step == fleet.Ended {
+			cancel()
+		}
+	}
+	report := preflight.Run(ctx, job)
+	if !report.Interrupted || report.ExitCode == 0 {
+		t.Errorf("interrupted %v, exit code %d", report.Interrupted, report.ExitCode)
+	}
+	if !report.Nodes[0].Reached || report.Nodes[0].Host == nil {
+		t.Error("what w1 told is lost")
+	}
+	if report.Nodes[1].Reached {
+		t.Error("w2 was never reached")
+	}
+}
+
+// TestNothingIsLeftBehind: no goroutine of ours outlives a run over sick nodes.
+func TestNothingIsLeftBehind(t *testing.T) {
+	warm(t)
+	hosts := testhosts.Start(t, testhosts.Host{Name: "w1", Home: sharedHome}, testhosts.Host{Name: "w2", Fault: testhosts.Silent},
+		testhosts.Host{Name: "w3", Fault: testhosts.Freezes(100), Home: sharedHome}, testhosts.Host{Name: "w4", Fault: testhosts.Floods, Home: sharedHome})
+	j := job(t, hosts, 2*time.Second)
+	preflight.Run(t.Context(), j)
+	j.Remote.Close()
+	ours := func() (stacks []string) {
+		text := make([]byte, 4<<20)
+		for stack := range strings.SplitSeq(string(text[:runtime.Stack(text, true)]), "\n\n") {
+			if strings.Contains(stack, "preflight/remote.") || strings.Contains(stack, "preflight/probe.") {
+				stacks = append(stacks, stack)
+			}
+		}
+		return stacks
+	}
+	for until := time.Now().Add(3 * time.Second); len(ours()) > 0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("still running:\n%s", strings.Join(ours(), "\n\n"))
+		}
+	}
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostsys
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"preflight/internal/hostsys/limits"
+)
+
+// TestChildOfWhoHasNoFileLeft: a child is started when others have given back what they had, and where
+// nobody does it is this machine that lacks something. In a process of its own, whose files are all taken.
+func TestChildOfWhoHasNoFileLeft(t *testing.T) {
+	const role = "PREFLIGHT_TEST_NO_FILES"
+	if os.Getenv(role) == "" {
+		for _, gives := range []string{"yes", "no"} {
+			cmd := exec.Command(os.Args[0], "-test.run=^TestChildOfWhoHasNoFileLeft$")
+			cmd.Env = append(os.Environ(), role+"="+gives)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("given back: %s: %v\n%s", gives, err, out)
+			}
+		}
+		return
+	}
+	const most = 64
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: most, Max: most}); err != nil {
+		t.Fatal(err)
+	}
+	var taken []*os.File
+	for {
+		file, err := os.Open(os.DevNull)
+		if err != nil {
+			break
+		}
+		taken = append(taken, file)
+	}
+	gives := os.Getenv(role) == "yes"
+	if gives {
+		time.AfterFunc(3*tryAgain, func() {
+			for _, file := range taken {
+				file.Close()
+			}
+		})
+	}
+	_, _, err := Child{Path: "/bin/true"}.Run(t.Context())
+	if gives != (err == nil) || (limits.Shortage(err) != "") == gives {
+		t.Errorf("%d files were taken: %v", len(taken), err)
+	}
+}

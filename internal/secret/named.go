@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package secret
+
+import (
+	"slices"
+	"strings"
+
+	"preflight/internal/lazyregexp"
+)
+
+// hideNamed hides what follows the name of a secret and "=" or ":" — in an assignment, a
+// query, JSON or YAML, a header, and in a sentence what looks like one.
+func hideNamed(text string) string {
+	var out strings.Builder
+	done := 0
+	for i := 0; i < len(text); i++ {
+		if c := text[i]; c != '=' && c != ':' {
+			continue
+		}
+		name, quoted := nameBefore(text[done:i])
+		if name == "" || !Named(name) {
+			continue
+		}
+		value := valueAfter(text, i, name, quoted)
+		if value.from == value.to {
+			continue
+		}
+		out.WriteString(text[done:value.from])
+		out.WriteString(Hidden)
+		done = value.to
+		i = done - 1
+	}
+	if done == 0 {
+		return text
+	}
+	return out.String() + text[done:]
+}
+
+// nameBefore is the name that a text ends with, and whether it stands in quotes.
+func nameBefore(text string) (name string, quoted bool) {
+	text = strings.TrimRight(text, " \t:=")
+	bare := strings.TrimRight(strings.TrimRight(text, `]`), `"'\`)
+	quoted = len(bare) < len(text) && strings.ContainsAny(text[len(bare):], `"'`)
+	const longest = 128
+	from := len(bare)
+	for from > 0 && len(bare)-from < longest && isNameByte(bare[from-1]) {
+		from--
+	}
+	return bare[from:], quoted
+}
+
+func isNameByte(c byte) bool { return isAlnum(c) || c == '_' || c == '-' || c == '.' || c == '%' }
+
+func isNameRune(r rune) bool { return r < 0x80 && (isNameByte(byte(r)) || r == '+') }
+
+func isAlnum(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+}
+
+type span struct{ from, to int }
+
+// valueAfter is what to hide of the value that follows a name and the sign at text[at],
+// nothing where that is no secret.
+func valueAfter(text string, at int, name string, quoted bool) (none span) {
+	from := at + 1
+	for from < len(text) && strings.IndexByte(" \t=:>", text[from]) >= 0 && !strings.HasPrefix(text[from:], "://") {
+		from++ // also of ":=", "=>" and "::"
+	}
+	rest := text[from:]
+	if rest == "" || strings.HasPrefix(rest, Hidden) || strings.HasPrefix(rest, "//") {
+		return none
+	}
+	sentence := text[at] == ':' && !quoted // or YAML
+	if sentence && (plainly(name) || !NamedThroughout(name)) {
+		return none
+	}
+	if inner, end, is := quotedValue(rest); is {
+		if noSecret(rest[inner:end]) {
+			return none
+		}
+		return span{from + inner, from + end}
+	}
+	line, _, _ := strings.Cut(rest, "\n")
+	if header(name) && text[at] == ':' {
+		end := len(strings.TrimRight(line, "\r"))
+		if quote := strings.IndexAny(line, `"'\`); quote >= 0 {
+			end = quote
+		}
+		if end == 0 || !looksSecret(line[:end]) && !scheme.MatchString(line[:end]) {
+			return none
+		}
+		return span{from, from + end}
+	}
+	end := valueEnd(rest)
+	value := rest[:end]
+	if end == 0 || noSecret(value) {
+		return none
+	}
+	if sentence && !looksSecret(value) && strings.TrimSpace(line) != value &&
+		(len(nameWords(name)) == 1 || slices.Contains(complaints, strings.ToLower(value))) {
+		return none
+	}
+	return span{from, from + end}
+}
+
+// complaints are how it goes on where something is said of a name, and not what it is.
+var complaints = []string{
+	"the", "a", "an", "it", "this", "is", "are", "was", "has", "not", "no", "of", "in", "to", "for", "by", "must", "should", "cannot", "can", "could",
+	"extra", "input", "inputs", "field", "value", "key", "name", "type", "expected", "invalid", "missing", "required", "unknown", "unexpected",
+	"wrong", "empty", "unset", "set", "failed", "refused", "permission", "file", "please", "use", "string",
+}
+
+// header is whether a name is that of a header whose value is a sentence by itself.
+func header(name string) bool {
+	words := nameWords(name)
+	return len(words) > 0 && slices.Contains([]string{"authorization", "cookie"}, words[len(words)-1])
+}
+
+var scheme = lazyregexp.New(`(?i)^(?:basic|bearer|token|digest|negotiate|apikey|aws4-hmac-sha256)\s+\S`)
+
+// quotedValue is where the inside of a quoted value begins and ends; a backslash before the
+// quotes is that of a text inside another.
+func quotedValue(text string) (from, to int, is bool) {
+	quote := text[:1]
+	if text[0] == '\\' && len(text) > 1 {
+		quote = text[:2]
+	}
+	if last := quote[len(quote)-1]; last != '"' && last != '\'' && last != '`' {
+		return 0, 0, false
+	}
+	for i := len(quote); i < len(text); i++ {
+		switch {
+		case strings.HasPrefix(text[i:], quote):
+			return len(quote), i, true
+		case text[i] == '\\':
+			i++
+		}
+	}
+	return len(quote), len(text), true
+}
+
+// valueEnd is where a value without quotes ends: at a blank, a quote or the next parameter
+// of an address. What closes the sentence around it is not its own.
+func valueEnd(text string) int {
+	end := strings.IndexAny(text, " \t\r\n\"'`<>\\")
+	if end < 0 {
+		end = len(text)
+	}
+	if next := parameter.FindStringIndex(text[:end]); next != nil {
+		end = next[0]
+	}
+	return len(strings.TrimRight(text[:end], ")]},;."))
+}
+
+var parameter = lazyregexp.New(`[&?][\w.-]+=`)
+
+// noSecret is what no secret is, whatever its name promises.
+func noSecret(value string) bool {
+	switch strings.ToLower(value) {
+	case "", "true", "false", "null", "none", "yes", "no", "nil":
+		return true
+	}
+	return strings.Trim(value, "*xX.") == "" || strings.HasPrefix(value, Hidden)
+}
+
+// looksSecret is whether a word of a sentence is no word of the language: letters in both
+// cases, or digits or signs among them.
+func looksSecret(value string) bool {
+	value = strings.TrimRight(value, ".,;:!?)")
+	if len(value) < shortest {
+		return false
+	}
+	lower := strings.IndexFunc(value, func(r rune) bool { return r >= 'a' && r <= 'z' }) >= 0
+	upper := strings.IndexFunc(value[1:], func(r rune) bool { return r >= 'A' && r <= 'Z' }) >= 0
+	return lower && upper || strings.ContainsAny(value, "0123456789") || strings.ContainsAny(value, "!$%^*+~#")
+}
+
+// hideOptions hides the word behind an option that promises a secret, or behind what names
+// none and takes one: curl's user, sshpass' password, a line of netrc.
+func hideOptions(text string) string {
+	if strings.Contains(text, "-") && strings.ContainsAny(text, " \t\n") {
+		text = option.ReplaceAllStringFunc(text, func(found string) string {
+			part := option.FindStringSubmatch(found)
+			if hidesNext(part[2], part[4]) {
+				return part[1] + part[2] + part[3] + Hidden
+			}
+			return found
+		})
+	}
+	for _, spoken := range spoken {
+		if strings.Contains(text, spoken.literal) {
+			text = spoken.pattern.ReplaceAllStringFunc(text, func(found string) string {
+				part := spoken.pattern.FindStringSubmatch(found)
+				if strings.HasPrefix(part[2], Hidden) || !spoken.any && !looksSecret(part[2]) {
+					return found
+				}
+				return part[1] + Hidden
+			})
+		}
+	}
+	return text
+}
+
+// spokenAtEnd is how much of the end of a text is a secret behind what names none.
+func spokenAtEnd(text string) int {
+	for _, spoken := range spoken {
+		if !strings.Contains(text, spoken.literal) {
+			continue
+		}
+		all := spoken.pattern.FindAllStringSubmatchIndex(text, -1)
+		if all == nil {
+			continue
+		}
+		if last := all[len(all)-1]; last[1] == len(text) && (spoken.any || looksSecret(text[last[4]:])) {
+			return len(text) - last[4]
+		}
+	}
+	return 0
+}
+
+var option = lazyregexp.New(`(^|[^\w-])(--?[A-Za-z][\w.-]*)(\s+["']?)([^\s"'\-\\][^\s"'\\]*)`)
+
+// hidesNext is whether a word behind an option is the secret that the option promises: not
+// a name for it in capitals, as help has.
+func hidesNext(option, value string) bool {
+	placeholder := strings.ToUpper(value) == value && strings.Trim(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == ""
+	switch {
+	case strings.HasPrefix(value, Hidden), noSecret(value), placeholder, strings.ContainsAny(value[:1], "<[|&;>"):
+		return false
+	case option == "-k":
+		return !strings.Contains(value, "://") && looksSecret(value) && !number.MatchString(value)
+	case option == "-u", option == "--user", option == "-U", option == "--proxy-user":
+		user, password, both := strings.Cut(value, ":")
+		return both && user+password != "" && strings.Trim(user+password, "0123456789") != "" // not ids of user and group
+	}
+	return Named(option)
+}
+
+var number = lazyregexp.New(`^[-+]?[0-9][0-9._]*(?:[eE][-+]?[0-9]+)?$`)
+
+var spoken = []struct {
+	literal string
+	pattern *lazyregexp.Regexp
+	any     bool // whatever the word looks like
+}{
+	{"sshpass", lazyregexp.New(`(sshpass\s+(?:-[a-oq-z]\s+)*-p\s*["']?)([^\s"'\\]+)`), true},
+	{"login", lazyregexp.New(`(login\s+\S+\s+password\s+)([^\s"'\\]+)`), true},
+	{"earer ", lazyregexp.New(`([Bb]earer\s+)([\w.~+/=-]{8,})`), false},
+	{"asic ", lazyregexp.New(`([Bb]asic\s+)([\w+/=-]{8,})`), false},
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package launch
+
+import (
+	"strconv"
+
+	"preflight/facts"
+	"preflight/hostfile"
+)
+
+// timeoutVariable is how long the ranks wait for each other, in whole minutes.
+const timeoutVariable = "DEEPSPEED_TIMEOUT"
+
+// startTimeout is how long the ranks wait for each other when they start, in
+// seconds, and by which rule: DEEPSPEED_TIMEOUT as the ranks will see it, as far
+// as the launch sets it, else DeepSpeed's own. It is 0 and "" for torchrun, where
+// the script chooses. The note is of a value that ends every rank.
+//
+// Source: deepspeed/constants.py, default_pg_timeout, v0.6.0 to 0.19.8.
+func startTimeout(p Prediction, here *facts.Env) (seconds float64, from string, notes []hostfile.Note) {
+	const minute = 60
+	switch {
+	case p.Torchrun():
+		return 0, "", nil
+	case hostfile.Before(p.DeepSpeed, "0.11.2"):
+		return 30 * minute, "DeepSpeed's default", nil
+	}
+	seen := p.Exports
+	if p.Local && here != nil {
+		seen = here.Vars
+	}
+	for _, s := range seen {
+		if s.Name != timeoutVariable {
+			continue
+		}
+		digits, _ := hostfile.PythonInt(s.Value)
+		minutes, err := strconv.Atoi(digits)
+		if err != nil {
+			return 0, "", []hostfile.Note{note("timeout-no-number", "%s=%s (%s) is no whole number of minutes, and every process that imports deepspeed dies on it (ValueError: invalid literal for int() with base 10: %s): write one, like 30",
+				timeoutVariable, s.Value, s.Source, hostfile.PythonRepr(s.Value))}
+		}
+		if minutes <= 0 {
+			notes = []hostfile.Note{note("timeout-not-positive", "%s=%s (%s) leaves the ranks no time to meet: write the minutes, like 30", timeoutVariable, s.Value, s.Source)}
+		}
+		return max(0, float64(minutes)*minute), timeoutVariable + " from " + s.Source, notes
+	}
+	if hostfile.Before(p.DeepSpeed, "0.19.6") {
+		return 30 * minute, "DeepSpeed's default, unless the nodes set " + timeoutVariable, nil
+	}
+	return 10 * minute, "DeepSpeed's default since 0.19.6, unless the nodes set " + timeoutVariable, nil
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package carriertest holds every carrier to one table of faults: what is wrong with a node is
+// named alike, whatever reaches it, in the time there is, and costs no other node anything. Only
+// tests import it.
+package carriertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"preflight/internal/hostsys"
+	"preflight/remote"
+	"preflight/testhosts/remotetest"
+)
+
+// Stand makes carriers over stand-ins for nodes. logins are by the name of the node: each is a
+// program that runs its arguments as that node would.
+type Stand struct {
+	// Raise readies what stands in for all nodes of a test, in the one environment that there is, which no
+	// row may change: rows go side by side then. Where it is nil each has what it needs to itself.
+	Raise func(t *testing.T, logins map[string]string)
+	Open  func(t *testing.T, logins map[string]string) remote.Carrier
+	// Blind is a carrier that cannot tell a command that is stuck from a node that is frozen.
+	Blind bool
+	// Calls is a carrier that starts nothing: its nodes call, and it keeps their connections.
+	// Nothing of a login can be wrong, how an agent ended is not known, and one that is stuck is
+	// nobody's to end.
+	Calls bool
+}
+
+// row is a fault on one node, and another with which nothing is wrong.
+type row struct {
+	fault
+	bad, good         string // nodes
+	badHome, goodHome string
+	logins            map[string]string
+}
+
+// ample is the time for what answers, and the others are for what does not: of a node, in which
+// another has to be reached meanwhile, and of a call.
+const (
+	ample        = time.Minute
+	nodePatience = 6 * time.Second
+	callPatience = 2 * time.Second
+)
+
+// fault is something wrong with a node.
+type fault struct {
+	login  string // what the node does in place of running "$@"
+	method string // of the agent, which is then its fault; "" where none gets that far
+	params string
+	waits  bool // it is told by the time that runs out
+
+	stage  remote.Stage
+	cause  remote.Cause
+	blind  remote.Cause // in place of cause, where the carrier is
+	calls  remote.Cause // in place of cause and detail, where the nodes call
+	detail string       // part of one of the details
+}
+
+const runs = `exec "$@"`
+
+// says is a login whose program of that name is a script.
+func says(program, script string) string {
+	return `mkdir -p "$HOME/bin"; cat >"$HOME/bin/` + program + "\" <<'end'\n#!/bin/sh\n" + script + "\nend\n" +
+		`chmod +x "$HOME/bin/` + program + `"; PATH=$HOME/bin:$PATH; export PATH; ` + runs
+}
+
+var faults = map[string]fault{
+	"no shell":       {login: `echo This account is currently not available.; exit 1`, stage: remote.StageShell, cause: remote.NoShell, detail: "currently not available"},
+	"another answer": {login: `echo "only backups here"; exit 1`, stage: remote.StageShell, cause: remote.ForcedCommand, detail: "only backups"},
+	"exits":          {login: `exit 0`, stage: remote.StageShell, cause: remote.ShellBroken},
+	"stuck":          {login: `exec sleep 100`, waits: true, stage: remote.StageShell, cause: remote.ShellBroken, blind: remote.Frozen},
+	"floods":         {login: `exec yes`, stage: remote.StageShell, cause: remote.TooMuch, detail: "64 KiB"},
+	"floods stderr":  {login: `exec yes >&2`, stage: remote.StageShell, cause: remote.TooMuch, detail: "messages"},
+	"machine":        {login: says("uname", `case $1 in -m) echo riscv64 ;; *) echo Linux ;; esac`), stage: remote.StageDeliver, cause: remote.WrongArch, detail: "riscv64"},
+	"system":         {login: says("uname", `case $1 in -m) echo amd64 ;; *) echo FreeBSD ;; esac`), stage: remote.StageDeliver, cause: remote.WrongOS, detail: "FreeBSD"},
+	"no programs":    {login: `PATH=/opt; export PATH; ` + runs, stage: remote.StageDeliver, cause: remote.NoPrograms},
+
+	"agent exits":     {login: runs, method: "exit", stage: remote.StageTalk, cause: remote.AgentExited, detail: "last words", calls: remote.ConnectionLost},
+	"agent is killed": {login: runs, method: "killed", stage: remote.StageTalk, cause: remote.AgentKilled, detail: "KILL", calls: remote.ConnectionLost},
+	"agent stops":     {login: runs, method: "stop", waits: true, stage: remote.StageTalk, cause: remote.Frozen},
+	"nonsense":        {login: runs, method: "print", params: "@@preflight nonsense\n", stage: remote.StageTalk, cause: remote.Garbage, detail: "nonsense"},
+	"another's name":  {login: runs, method: "print", params: `@@preflight {"node":"w0","id":1,"done":true}` + "\n", stage: remote.StageTalk, cause: remote.Garbage, detail: "w0"},
+	"long prose":      {login: runs, method: "print", params: strings.Repeat("prose\n", 20_000), stage: remote.StageTalk, cause: remote.TooMuch, detail: "64 KiB"},
+	"long answer":     {login: runs, method: "big", params: "200000 1000", stage: remote.StageTalk, cause: remote.TooMuch, detail: "8 MiB"},
+}
+
+// atOnce is how many rows go side by side: they wait more than they work.
+const atOnce = 4
+
+// Faults has the carrier meet every fault.
+func Faults(t *testing.T, stand Stand) {
+	remotetest.NoLeaks(t)
+	rows, logins := map[string]row{}, map[string]string{}
+	for name, fault := range faults {
+		if stand.Calls && fault.method == "" {
+			continue
+		}
+		r := row{fault: fault, bad: fmt.Sprintf("w%d", 2*len(rows)+1), good: fmt.Sprintf("w%d", 2*len(rows)+2)}
+		r.logins = map[string]string{}
+		r.logins[r.bad], r.badHome = login(t, fault.login)
+		r.logins[r.good], r.goodHome = login(t, runs)
+		maps.Copy(logins, r.logins)
+		rows[name] = r
+	}
+	if stand.Raise != nil {
+		stand.Raise(t, logins)
+	}
+	var met sync.WaitGroup
+	places := make(chan struct{}, atOnce)
+	for name, row := range rows {
+		// What the time tells is told alone: beside others it may be that this machine is busy.
+		if stand.Raise == nil || row.waits {
+			continue
+		}
+		met.Go(func() {
+			places <- struct{}{}
+			t.Run(name, func(t *testing.T) { row.meet(t, stand) })
+			<-places
+		})
+	}
+	met.Wait()
+	for name, row := range rows {
+		if stand.Raise == nil || row.waits {
+			t.Run(name, func(t *testing.T) { row.meet(t, stand) })
+		}
+	}
+}
+
+// login is a program in a home of its own.
+func login(t *testing.T, script string) (path, home string) {
+	t.Helper()
+	home = t.TempDir()
+	path = filepath.Join(home, "login")
+	remotetest.Script(t, path, "HOME="+home+" XDG_CACHE_HOME= XDG_RUNTIME_DIR= "+remotetest.PromptExit+"; export HOME XDG_CACHE_HOME XDG_RUNTIME_DIR GORACE; cd\n"+script)
+	return path, home
+}
+
+func (f row) meet(t *testing.T, stand Stand) {
+	patience := ample
+	if f.waits && f.method == "" {
+		patience = nodePatience
+	}
+	client := remote.New(stand.Open(t, f.logins), remote.Options{Timeout: patience, Nodes: 2, Running: stand.Calls})
+	var other sync.WaitGroup
+	other.Go(func() {
+		agent, _, err := client.Reach(t.Context(), f.good)
+		if err == nil {
+			err = errors.Join(agent.Call(t.Context(), "echo", "x", remotetest.Nothing), agent.Close())
+		}
+		if err != nil {
+			t.Errorf("the other node: %v", err)
+		}
+	})
+	began := hostsys.Worked()
+	agent, _, err := client.Reach(t.Context(), f.bad)
+	if err == nil {
+		if patience = ample; f.waits {
+			patience = callPatience
+		}
+		ctx, cancel := hostsys.WithTimeout(t.Context(), patience)
+		defer cancel()
+		began = hostsys.Worked()
+		err = agent.Call(ctx, f.method, f.params, remotetest.Nothing)
+	}
+	if took := hostsys.Worked() - began; took > patience+remotetest.Slack {
+		t.Errorf("took %v, of %v", took, patience)
+	}
+	want, detail := f.cause, f.detail
+	switch {
+	case stand.Blind && f.blind != "":
+		want = f.blind
+	case stand.Calls && f.calls != "":
+		want, detail = f.calls, ""
+	}
+	failure, is := errors.AsType[*remote.Error](err)
+	if !is || failure.Host != f.bad || failure.Stage != f.stage || failure.Cause != want || !strings.Contains(fmt.Sprint(failure.Detail), detail) {
+		t.Errorf("got %v\nwant %s: %s, and %q in its details", err, f.stage, want, detail)
+		if is {
+			t.Logf("details %q", failure.Detail)
+		}
+	}
+	other.Wait()
+	if agent != nil {
+		agent.Close() // its failure is known
+	}
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+	if stand.Calls {
+		return
+	}
+	for _, home := range []string{f.badHome, f.goodHome} {
+		nothingRuns(t, home)
+	}
+}
+
+// nothingRuns waits for the end of every process that has this home.
+func nothingRuns(t *testing.T, home string) {
+	t.Helper()
+	var running []string
+	for range 250 {
+		running = nil
+		environments, _ := filepath.Glob("/proc/[0-9]*/environ")
+		for _, path := range environments {
+			environment, _ := os.ReadFile(path) // nothing, where the process has ended
+			if strings.Contains("\x00"+string(environment), "\x00HOME="+home+"\x00") {
+				command, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
+				running = append(running, strings.ReplaceAll(string(command), "\x00", " "))
+			}
+		}
+		if running == nil {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Errorf("left running: %q", running)
+}
+
+// Main is TestMain of a package that tests a carrier: its test binary is the agent which is delivered.
+func Main(m *testing.M) {
+	if len(os.Args) == 1 || os.Args[1] != "agent" {
+		os.Exit(m.Run())
+	}
+	methods := map[string]remote.Method{}
+	for name, method := range remotetest.Methods {
+		methods[name] = method
+	}
+	var err error
+	if len(os.Args) == 5 && os.Args[2] == "install" {
+		err = remote.Install(os.Args[3], os.Args[4])
+	} else {
+		in, out := remote.Arrive(strings.Join(os.Args[min(len(os.Args), 3):], ""))
+		err = remote.Serve(context.Background(), in, out, methods)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package remotetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Methods are what the agent of a test can be asked.
+var Methods = map[string]func(ctx context.Context, params json.RawMessage, reply func(part string, body any) error) error{
+	"echo": func(_ context.Context, params json.RawMessage, reply func(string, any) error) error {
+		for i := range 3 {
+			if err := reply(strconv.Itoa(i), params); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	"environment": func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
+		return reply("environment", os.Environ())
+	},
+	"list": func(_ context.Context, params json.RawMessage, reply func(string, any) error) error {
+		entries, _ := os.ReadDir(text(params)) // one that is not there has no entries
+		var names []string
+		for _, entry := range entries {
+			names = append(names, entry.Name())
+		}
+		return reply("names", names)
+	},
+	"fail": func(context.Context, json.RawMessage, func(string, any) error) error {
+		return errors.New("no luck\x1b[31m")
+	},
+	"panic": func(context.Context, json.RawMessage, func(string, any) error) error { panic("oh") },
+	"exit": func(context.Context, json.RawMessage, func(string, any) error) error {
+		fmt.Fprintln(os.Stderr, "last words")
+		os.Exit(3)
+		return nil
+	},
+	"killed": signalled(syscall.SIGKILL),
+	"stop":   signalled(syscall.SIGSTOP),
+	"print": func(_ context.Context, params json.RawMessage, _ func(string, any) error) error {
+		os.Stdout.WriteString(text(params))
+		return nil
+	},
+	"printed": func(ctx context.Context, params json.RawMessage, _ func(string, any) error) error {
+		os.Stdout.WriteString(text(params))
+		os.Exit(0)
+		return nil
+	},
+	"big": func(_ context.Context, params json.RawMessage, reply func(string, any) error) error {
+		var size, times int
+		if _, err := fmt.Sscan(strings.Trim(string(params), `"`), &size, &times); err != nil {
+			return err
+		}
+		for range times {
+			if err := reply("big", strings.Repeat("x", size)); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	"stderr": func(ctx context.Context, _ json.RawMessage, _ func(string, any) error) error {
+		line := strings.Repeat("e", 1<<20)
+		for ctx.Err() == nil {
+			fmt.Fprintln(os.Stderr, line)
+		}
+		return ctx.Err()
+	},
+	// child starts a process that ends with the method, and says its number.
+	"child": func(ctx context.Context, _ json.RawMessage, reply func(string, any) error) error {
+		child := exec.CommandContext(ctx, "sleep", "1000")
+		if err := child.Start(); err != nil {
+			return err
+		}
+		if err := reply("pid", child.Process.Pid); err != nil {
+			return err
+		}
+		return child.Wait()
+	},
+}
+
+func text(params json.RawMessage) (text string) {
+	if err := json.Unmarshal(params, &text); err != nil {
+		panic(err) // the test's own mistake
+	}
+	return text
+}
+
+// signalled is a method that sends a signal to its own process.
+func signalled(signal syscall.Signal) func(context.Context, json.RawMessage, func(string, any) error) error {
+	return func(ctx context.Context, _ json.RawMessage, _ func(string, any) error) error {
+		if err := syscall.Kill(os.Getpid(), signal); err != nil {
+			return err
+		}
+		<-ctx.Done() // a signal takes a moment to reach every thread
+		return ctx.Err()
+	}
+}
+
+// NoLeaks fails a test that leaves goroutines of ours or of x/crypto behind.
+func NoLeaks(t testing.TB) {
+	t.Helper()
+	t.Cleanup(func() {
+		var left string
+		for range 100 {
+			buffer := make([]byte, 1<<20)
+			left = ""
+			for stack := range strings.SplitSeq(string(buffer[:runtime.Stack(buffer, true)]), "\n\n") {
+				ours := strings.Contains(stack, "preflight/remote") || strings.Contains(stack, "x/crypto/ssh.")
+				if ours && !strings.Contains(stack, "testing.") {
+					left += stack + "\n\n"
+				}
+			}
+			if left == "" {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		t.Errorf("goroutines left behind:\n%s", left)
+	})
+}
+
+// Slack is how late after its deadline a call may return.
+const Slack = time.Second
+
+// Lasted reports whether a detail says that a wait of this length ran out, to
+// the tenth of a second that it is told in, and no later than it returned.
+func Lasted(detail string, limit, returned time.Duration) bool {
+	seconds, err := strconv.ParseFloat(strings.TrimSuffix(detail, " s"), 64)
+	told := time.Duration(seconds * float64(time.Second))
+	return err == nil && strings.HasSuffix(detail, " s") && told >= limit-100*time.Millisecond && told <= returned+100*time.Millisecond
+}
+
+// Gone waits for a process to disappear.
+func Gone(t *testing.T, pid int) {
+	t.Helper()
+	for range 250 {
+		if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); os.IsNotExist(err) {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Errorf("process %d still runs", pid)
+}
+
+// Nothing takes the parts of an answer that nobody reads.
+func Nothing(string, json.RawMessage) {}
