@@ -16,6 +16,7 @@ import (
 
 	"preflight/facts"
 	"preflight/internal/hostsys"
+	"preflight/internal/text"
 )
 
 // hubScript goes to the Hub. It travels on a command line, and leaves no file.
@@ -54,7 +55,7 @@ func (h Hub) Run(ctx context.Context) (to ToHub) {
 	case err != nil && !isLate:
 		to.Problem = "the interpreter: " + cmp.Or(lastLine(errs), err.Error())
 	case len(lines) == 0:
-		to.Problem = "the interpreter had not begun within " + facts.Duration(h.Deadline.Seconds())
+		to.Problem = "the interpreter had not begun within " + text.Duration(h.Deadline.Seconds())
 	default:
 		if err = json.Unmarshal([]byte(lines[len(lines)-1]), &to.Hub); err != nil {
 			to.Problem = "the interpreter: " + err.Error()

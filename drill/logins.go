@@ -16,6 +16,7 @@ import (
 
 	"preflight/facts"
 	"preflight/internal/hostsys"
+	"preflight/internal/text"
 )
 
 const (
@@ -91,7 +92,7 @@ func (l Logins) logIn(ctx context.Context, ssh, peer string) try {
 	}
 	line := lastLine(complaint)
 	failure.Cause = cmp.Or(causeSaid(complaint), "timeout")
-	failure.Message = cmp.Or(line, "no answer within "+facts.Duration(failure.Seconds))
+	failure.Message = cmp.Or(line, "no answer within "+text.Duration(failure.Seconds))
 	return try{over: line != "" || had >= loginConnect, failure: failure}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"preflight/facts"
 	"preflight/internal/hostsys"
+	"preflight/internal/text"
 )
 
 // Rehearsal is a run of pdsh as DeepSpeed will start it.
@@ -88,7 +89,7 @@ func unfinished(ctx context.Context, err error, seconds float64) string {
 	var exit *exec.ExitError
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Sprintf("not at its end after %s, and killed", facts.Duration(seconds))
+		return fmt.Sprintf("not at its end after %s, and killed", text.Duration(seconds))
 	case ctx.Err() != nil:
 		return "interrupted"
 	case err == nil, errors.As(err, &exit) && exit.Exited():

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"preflight/facts"
+	"preflight/internal/text"
 )
 
 // slack is how much longer than a limit whoever takes part in a drill may take: what a node
@@ -49,7 +50,7 @@ func (before losses) busy(m *member) string {
 	if lost < fairTime || passed-lost >= fairTime {
 		return ""
 	}
-	words := fmt.Sprintf("%s is busy: it was kept from its work for %s", m.Name, facts.Duration(lost.Seconds()))
+	words := fmt.Sprintf("%s is busy: it was kept from its work for %s", m.Name, text.Duration(lost.Seconds()))
 	if host := m.Host; host != nil && host.Load != nil && host.CPU.Usable > 0 {
 		words += fmt.Sprintf(", at a load of %.0f on %d processors", *host.Load, host.CPU.Usable)
 	}

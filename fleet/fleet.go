@@ -19,6 +19,7 @@ import (
 	"preflight/agent"
 	"preflight/facts"
 	"preflight/internal/hostsys"
+	"preflight/internal/text"
 	"preflight/launch"
 	"preflight/probe"
 	"preflight/remote"
@@ -75,7 +76,7 @@ func (job Job) anew(ctx context.Context, look func(Job, context.Context) (facts.
 	})
 	if len(stood) > 1 {
 		fleet, prediction = job.empty(), job.Prediction
-		again := &remote.Error{Stage: remote.StageConnect, Cause: remote.HeadStood, Err: fmt.Errorf("%w, and then for %s", stood[0], facts.Duration(stood[1].For.Seconds()))}
+		again := &remote.Error{Stage: remote.StageConnect, Cause: remote.HeadStood, Err: fmt.Errorf("%w, and then for %s", stood[0], text.Duration(stood[1].For.Seconds()))}
 		for i := range fleet.Nodes {
 			fleet.Nodes[i].SSH, fleet.Nodes[i].Missing = sshFacts(&remote.Trace{}, again), everySection("not reached")
 		}

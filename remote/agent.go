@@ -17,6 +17,7 @@ import (
 
 	"preflight/facts/bounded"
 	"preflight/internal/hostsys"
+	"preflight/internal/text"
 )
 
 // DefaultAgentLife is how long an agent lives at most when Options.AgentLife is
@@ -38,7 +39,7 @@ type Excess map[string]error
 func (e Excess) Error() string {
 	var words []string
 	for _, part := range slices.Sorted(maps.Keys(e)) {
-		words = append(words, fmt.Sprintf("%s: %v", Escape(part), e[part]))
+		words = append(words, fmt.Sprintf("%s: %v", text.Escape(part), e[part]))
 	}
 	return strings.Join(words, "; ")
 }
@@ -179,7 +180,7 @@ func (a *Agent) Close() error {
 // Parts are what a stranger sent: not too much for Options.Nodes, and nobody has seen
 // whether it is JSON.
 func (a *Agent) Call(ctx context.Context, method string, params any, each func(part string, body json.RawMessage)) error {
-	text, err := json.Marshal(params)
+	body, err := json.Marshal(params)
 	if err != nil {
 		return fmt.Errorf("parameters of %s: %w", method, err)
 	}
@@ -190,13 +191,13 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 	c := &call{parts: make(chan answer), gone: make(chan struct{})}
 	id := a.register(c)
 	defer a.unregister(id)
-	a.write(ctx, request{ID: id, Method: method, Params: text})
+	a.write(ctx, request{ID: id, Method: method, Params: body})
 	for {
 		select {
 		case p := <-c.parts:
 			switch {
 			case p.Done && p.Err != "":
-				return errors.New(Escape(p.Err[:min(len(p.Err), maxTail)]))
+				return errors.New(text.Escape(p.Err[:min(len(p.Err), maxTail)]))
 			case p.long:
 				excess.add(p.Part, fmt.Errorf("a line of more than %d MiB", maxLine>>20))
 			case p.Part != "" || !p.Done:
@@ -219,7 +220,7 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 			go a.cancel(id)
 			failure := a.late(ctx, method, w)
 			if failure == nil {
-				return fmt.Errorf("%w to %s within %s%s", ErrNoAnswer, method, InSeconds(time.Since(w.began)), w.busy())
+				return fmt.Errorf("%w to %s within %s%s", ErrNoAnswer, method, text.Duration(time.Since(w.began).Seconds()), w.busy())
 			}
 			lookout.Tell(failure)
 			return failure
@@ -237,7 +238,7 @@ func (a *Agent) late(ctx context.Context, method string, w wait) *Error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) && (hostsys.Overwhelmed(ctx) || a.command.ear.heard(w.worked, a.every, a.lag.pace())) {
 		return nil
 	}
-	return e.interrupted(ctx, "answer to "+method, InSeconds(time.Since(w.began)))
+	return e.interrupted(ctx, "answer to "+method, text.Duration(time.Since(w.began).Seconds()))
 }
 
 func (a *Agent) register(c *call) uint64 {

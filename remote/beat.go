@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"preflight/internal/hostsys"
+	"preflight/internal/text"
 )
 
 // Each end of the wire says every so often that it is there, for a way that is cut
@@ -174,7 +175,7 @@ func (a *Agent) listenHarder() {
 		a.command.ear.missed = 0
 	case <-a.dead:
 	case <-ctx.Done():
-		silence := InSeconds(headPatience*a.every + verdictTime)
+		silence := text.Duration((headPatience*a.every + verdictTime).Seconds())
 		failure := a.fail(Frozen, map[string]string{"after": silence}, fmt.Errorf("nothing came for %s, not even from the server", silence))
 		lookout.Tell(failure)
 		a.hangUp(failure)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"preflight/internal/hostsys"
+	"preflight/internal/text"
 	"strings"
 	"time"
 )
@@ -57,8 +58,8 @@ type cleaning struct {
 
 // run sweeps the node at the other end of a connection, and closes it.
 func (s *cleaning) run(client Connection) *Error {
-	text, told := s.of(cleanCommand, cleanInside)
-	command, failure := run(client, s.host, text)
+	raw, told := s.of(cleanCommand, cleanInside)
+	command, failure := run(client, s.host, raw)
 	if failure != nil {
 		return failure
 	}
@@ -82,9 +83,9 @@ func (s *cleaning) run(client Connection) *Error {
 			s.heard(verb)
 			s.acknowledged = s.entered // it reads nothing
 		case "removed":
-			s.removed = append(s.removed, Escape(rest))
+			s.removed = append(s.removed, text.Escape(rest))
 		case "kept":
-			s.kept = append(s.kept, Escape(rest))
+			s.kept = append(s.kept, text.Escape(rest))
 		case "done":
 			done = true
 		default:

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"preflight/internal/hostsys"
+	"preflight/internal/text"
 	"strings"
 	"sync"
 	"time"
@@ -242,7 +243,7 @@ func (t *Tail) Text() string {
 	var lines []string
 	for line := range strings.Lines(string(lastOf(t.kept))) {
 		if line = strings.TrimSpace(line); line != "" {
-			lines = append(lines, Escape(line))
+			lines = append(lines, text.Escape(line))
 		}
 	}
 	return strings.Join(lines, "; ")

@@ -18,6 +18,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"preflight/internal/text"
 )
 
 // The dialogue with deliver.sh, behind that of inside.go where there is one. Its lines bear
@@ -80,9 +82,9 @@ func (c *Client) bootstrap(ctx context.Context, client Connection, name string, 
 	defer dog.dismiss()
 	d := &delivery{ending: ending{host: name, entrance: c.entrance(name)}, tag: tag(), homes: &c.homes, binaries: c.options.Binaries}
 	defer d.homes.enter(d.tag)()
-	text, told := d.of(deliverCommand, deliverInside)
+	line, told := d.of(deliverCommand, deliverInside)
 	trace.Inside = d.words
-	running, failure := run(client, name, text)
+	running, failure := run(client, name, line)
 	if failure != nil {
 		if late := d.overdue(ctx, dog, d.tag, began); late != nil {
 			failure = late
@@ -107,7 +109,7 @@ func (c *Client) bootstrap(ctx context.Context, client Connection, name string, 
 			return agent, nil
 		}
 		agent.Close()
-		return nil, d.fail(StageStart, Frozen, map[string]string{"after": InSeconds(time.Since(began))}, errors.New("the agent's hello came too late"))
+		return nil, d.fail(StageStart, Frozen, map[string]string{"after": text.Duration(time.Since(began).Seconds())}, errors.New("the agent's hello came too late"))
 	}
 	if errors.As(err, &failure) {
 		client.Close()
@@ -163,9 +165,9 @@ func (d *delivery) dialogue(ctx context.Context) (Hello, error) {
 			d.acknowledged = true
 		case verb == "distrusted" && d.again < 2*maxPlaces:
 			d.again++
-			d.distrusted = cmp.Or(d.distrusted, Escape(rest[:min(len(rest), maxTail)]))
+			d.distrusted = cmp.Or(d.distrusted, text.Escape(rest[:min(len(rest), maxTail)]))
 		case verb == "tried" && len(d.tried) < maxPlaces:
-			d.tried = append(d.tried, Escape(rest))
+			d.tried = append(d.tried, text.Escape(rest))
 		case verb == "need" && d.needs < maxPlaces && d.binaries != nil:
 			d.needs++
 			if err := d.supply(ctx, strings.SplitN(rest, " ", 6)); err != nil {
@@ -199,7 +201,7 @@ func (d *delivery) supply(ctx context.Context, need []string) error {
 	if len(need) != 6 {
 		return d.garbage([]byte(strings.Join(need, " ")))
 	}
-	system, machine, how, hash := Escape(need[0]), Escape(need[1]), need[2], need[3]
+	system, machine, how, hash := text.Escape(need[0]), text.Escape(need[1]), need[2], need[3]
 	if system != "Linux" {
 		return d.fail(StageDeliver, WrongOS, map[string]string{"os": system}, fmt.Errorf("the node runs %s, and preflight looks at Linux only", system))
 	}
@@ -290,8 +292,8 @@ func (d *delivery) greeted(line []byte) (Hello, error) {
 		return Hello{}, d.garbage(line)
 	}
 	h := *g.Hello
-	for _, text := range []*string{&h.Build, &h.OS, &h.Arch, &h.Host, &h.Path} {
-		*text = Escape((*text)[:min(len(*text), maxTail)])
+	for _, raw := range []*string{&h.Build, &h.OS, &h.Arch, &h.Host, &h.Path} {
+		*raw = text.Escape((*raw)[:min(len(*raw), maxTail)])
 	}
 	if d.binaries == nil { // it is none that we have delivered
 		d.hello = true

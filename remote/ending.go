@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"preflight/internal/lazyregexp"
+	"preflight/internal/text"
 )
 
 // ending is everything that was seen of a command that ended before its time.
@@ -183,13 +184,13 @@ func (e *ending) overdue(ctx context.Context, dog *watchdog, tag string, began t
 	}
 	if late, alive := dog.verdict(); late && !errors.Is(ctx.Err(), context.Canceled) {
 		echoed := tag != "" && strings.Contains(strings.Join(e.noise, "\n"), tag)
-		failure := e.stuck(alive, echoed, InSeconds(time.Since(began)))
+		failure := e.stuck(alive, echoed, text.Duration(time.Since(began).Seconds()))
 		if !alive {
 			dog.lookout.Tell(failure)
 		}
 		return failure
 	}
-	return e.interrupted(ctx, "answer", InSeconds(time.Since(began)))
+	return e.interrupted(ctx, "answer", text.Duration(time.Since(began).Seconds()))
 }
 
 // stuck is for a command that was still running when time was up. echoed says
@@ -205,7 +206,7 @@ func (e *ending) stuck(alive, echoed bool, waited string) *Error {
 			fmt.Errorf("the server answers, but opened no session within %s", waited))
 	case e.passed && !e.acknowledged:
 		return e.fail(StageInside, Frozen, map[string]string{"after": waited},
-			fmt.Errorf("%s started no shell within %s%s", Escape(e.words[0]), waited, after(said)))
+			fmt.Errorf("%s started no shell within %s%s", text.Escape(e.words[0]), waited, after(said)))
 	case alive && !e.acknowledged:
 		return e.fail(StageShell, ShellBroken, map[string]string{"output": said},
 			fmt.Errorf("the login did not run our command within %s: a startup file waits or reads our input, or the home directory hangs%s", waited, after(said)))
@@ -293,7 +294,7 @@ func (e *ending) interrupted(ctx context.Context, what, waited string) *Error {
 
 // garbage is a line with our marker that makes no sense.
 func (e *ending) garbage(line []byte) *Error {
-	return e.nonsense(Escape(string(line[:min(len(line), noiseWidth)])))
+	return e.nonsense(text.Escape(string(line[:min(len(line), noiseWidth)])))
 }
 
 // nonsense is escaped text where an answer should be.

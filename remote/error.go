@@ -4,8 +4,6 @@ package remote
 
 import (
 	"fmt"
-	"strconv"
-	"time"
 )
 
 // Stage is the step on the way to a talking agent at which something failed.
@@ -147,6 +145,3 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Err }
-
-// InSeconds is a time as failures tell it: "1.0 s".
-func InSeconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s" }

@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"preflight/internal/lazyregexp"
+	"preflight/internal/text"
 )
 
 // The dialogue with outside.sh goes before that with the command that it becomes. We say how
@@ -29,7 +30,7 @@ func Enterable(words []string) error {
 		case word == "":
 			return errors.New("it has an empty word")
 		case strings.ContainsFunc(word, func(r rune) bool { return unicode.IsControl(r) || r == unicode.ReplacementChar }):
-			return fmt.Errorf("a word of it is no line of text: %s", Escape(word))
+			return fmt.Errorf("a word of it is no line of text: %s", text.Escape(word))
 		}
 	}
 	return nil
@@ -74,7 +75,7 @@ func (e *entrance) heard(verb string) {
 // explainEntrance names what keeps our command out of what the ranks run in. The words are of
 // who was to take it there.
 func (e *ending) explainEntrance() *Error {
-	program, said := Escape(e.words[0]), e.output()
+	program, said := text.Escape(e.words[0]), e.output()
 	fail := func(c Cause, text string) *Error {
 		return e.fail(StageInside, c, map[string]string{"program": program, "output": said}, errors.New(text+after(said)))
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"preflight/internal/hostsys"
+	"preflight/internal/text"
 )
 
 // lag is what an agent tells of how long it has been kept from its work: its machine is
@@ -93,10 +94,10 @@ func (a *Agent) waiting() wait {
 func (w wait) busy() string {
 	toSpeakOf := time.Since(w.began) / 10
 	if theirs := w.agent.Lost() - w.theirs; theirs > toSpeakOf {
-		return fmt.Sprintf("; its machine is busy: our agent there was kept from its work for %s", InSeconds(theirs))
+		return fmt.Sprintf("; its machine is busy: our agent there was kept from its work for %s", text.Duration(theirs.Seconds()))
 	}
 	if ours := hostsys.Lost() - w.ours; ours > toSpeakOf {
-		return fmt.Sprintf("; this machine is busy, and was %s behind with its own work: run it where there is less load, or with a longer --timeout", InSeconds(ours))
+		return fmt.Sprintf("; this machine is busy, and was %s behind with its own work: run it where there is less load, or with a longer --timeout", text.Duration(ours.Seconds()))
 	}
 	return ""
 }

@@ -17,6 +17,7 @@ import (
 
 	"preflight/internal/hostsys"
 	"preflight/internal/secret"
+	"preflight/internal/text"
 )
 
 // Method is what an agent can be asked. It hands every part of its answer to
@@ -114,7 +115,7 @@ func readRequests(ctx context.Context, in io.Reader, requests chan<- request) er
 type unheard time.Duration
 
 func (u *unheard) Error() string {
-	return "nothing came from the launching machine for " + InSeconds(time.Duration(*u))
+	return "nothing came from the launching machine for " + text.Duration((time.Duration(*u)).Seconds())
 }
 
 // server is an agent at work.

@@ -117,7 +117,7 @@ func TestServeEnds(t *testing.T) {
 		want string
 	}{
 		"input ends":  {func(c *conversation, _ func()) { c.in.Close() }, "<nil>"},
-		"head silent": {func(c *conversation, _ func()) { c.say(`{"open":{"node":"w1","seconds":60,"beat":0.02}}`) }, "nothing came from the launching machine for 0.1 s"},
+		"head silent": {func(c *conversation, _ func()) { c.say(`{"open":{"node":"w1","seconds":60,"beat":0.02}}`) }, "nothing came from the launching machine for 100 ms"},
 		"life over":   {func(c *conversation, _ func()) { c.say(`{"open":{"node":"w1","seconds":0.1}}`) }, "the agent's time is up"},
 		"interrupted": {func(_ *conversation, cancel func()) { cancel() }, "context canceled"},
 		"not JSON":    {func(c *conversation, _ func()) { c.say("hello?") }, "a request that is none: invalid character"},

@@ -9,12 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"preflight/internal/secret"
+	"preflight/internal/text"
 )
 
 // The wire. An agent writes lines to its stdout: the marker, one JSON object, a
@@ -210,10 +209,10 @@ func (n *noise) add(line []byte) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.bytes += len(line)
-	text := bytes.TrimRight(line, "\r\n")
-	if len(text) > 0 && len(n.lines) < noiseLines {
-		shown := secret.Hide(string(text[:min(len(text), noiseLooked)])) // half a token would be taken for none
-		n.lines = append(n.lines, Escape(shown[:min(len(shown), noiseWidth)]))
+	raw := bytes.TrimRight(line, "\r\n")
+	if len(raw) > 0 && len(n.lines) < noiseLines {
+		shown := secret.Hide(string(raw[:min(len(raw), noiseLooked)])) // half a token would be taken for none
+		n.lines = append(n.lines, text.Escape(shown[:min(len(shown), noiseWidth)]))
 	}
 	if n.bytes > maxNoise {
 		return &tooMuch{fmt.Sprintf("%d KiB that are not our agent's", maxNoise>>10)}
@@ -226,11 +225,4 @@ func (n *noise) kept() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return append([]string(nil), n.lines...)
-}
-
-// Escape makes a stranger's text safe for a terminal: control characters,
-// invisible ones and broken UTF-8 become Go escapes.
-func Escape(s string) string {
-	quoted := strconv.Quote(s)
-	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }

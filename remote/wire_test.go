@@ -25,7 +25,7 @@ func TestLineReader(t *testing.T) {
 		"noise around":    {"motd\n\n@@preflight a\nbye", []string{"a"}, []string{"motd", "bye"}, "EOF"},
 		"noise before":    {"> @@preflight a\n", []string{"a"}, []string{"> "}, "EOF"},
 		"marker within":   {`@@preflight {"t":"@@preflight x"}` + "\n", []string{`{"t":"@@preflight x"}`}, nil, "EOF"},
-		"escapes":         {"\x1b]0;\a\xff\u202e\"\n", nil, []string{`\x1b]0;\a\xff\u202e"`}, "EOF"},
+		"escapes":         {"\x1b]0;\a\xff\u202e\"\n", nil, []string{`\x1b]0;\x07�\u202e"`}, "EOF"},
 		"cut":             {"@@preflight a\n@@preflight b", []string{"a"}, nil, "unexpected EOF"},
 		"cut marker":      {"@@prefl", nil, []string{"@@prefl"}, "EOF"},
 		"long line":       {"@@preflight a\n@@preflight " + long + "\n@@preflight b\n", []string{"a", long[:maxLine-len(marker)] + " …", "b"}, nil, "EOF"},

@@ -15,6 +15,7 @@ import (
 	"preflight/checks/compare"
 	"preflight/explain"
 	"preflight/facts"
+	"preflight/internal/text"
 )
 
 //go:embed pages
@@ -24,7 +25,7 @@ var pageFiles embed.FS
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"capital": func(text string) string { return strings.ToUpper(text[:1]) + text[1:] },
 	"cell":    cell,
-	"escape":  Escape,
+	"escape":  text.Escape,
 	"indexed": func(s *explain.Signature) bool {
 		return s.Kind != explain.Context && s.Kind != explain.Success && s.Kind != explain.Alarm
 	},
@@ -153,7 +154,7 @@ func signaturesOf(c *explain.Catalogue, cause string) []*explain.Signature {
 const widestCell = 160
 
 func cell(message string) string {
-	message = Escape(strings.Join(strings.Fields(message), " "))
+	message = text.Escape(strings.Join(strings.Fields(message), " "))
 	if len(message) > widestCell {
 		message = strings.ToValidUTF8(message[:widestCell], "") + " …"
 	}

@@ -12,6 +12,7 @@ import (
 	"preflight/checks"
 	"preflight/checks/agreement"
 	"preflight/facts"
+	"preflight/internal/text"
 )
 
 // Row is one change and the nodes that it happened on. Fact is "" for the node itself,
@@ -38,7 +39,7 @@ func rowsOf(changes []checks.Change, all bool) (rows []Row) {
 			row := Row{Nodes: []string{node.Key}, Fact: c.Fact, Before: Value(c.Fact, c.Before), After: Value(c.Fact, c.After)}
 			if !all {
 				row.After, row.Before = agreement.InWords(c, Value)
-				row.After, row.Before = Escape(row.After), Escape(row.Before)
+				row.After, row.Before = text.Escape(row.After), text.Escape(row.Before)
 			}
 			rows = append(rows, row)
 		}
@@ -102,7 +103,7 @@ func (w Words) Drift(all bool) (d Drift, at int) {
 	slices.Reverse(fixes)
 	fixes = Map(GroupBy(fixes, func(fix string) string { return fix }), func(g Group[string, string]) string { return g.Key })
 	slices.Reverse(fixes) // the last of those alike stays
-	d.Fix, d.Summary = fixes, Plural(len(d.Rows), "change")+" since the baseline"
+	d.Fix, d.Summary = fixes, text.Plural(len(d.Rows), "change")+" since the baseline"
 	return d, at
 }
 
@@ -115,7 +116,7 @@ func (p *page) drift(d Drift) {
 	}
 	p.changes(shown)
 	if hidden := len(d.Rows) - len(shown); hidden > 0 {
-		p.line("%s", p.faint(Plural(hidden, "more change")+": -v shows them"))
+		p.line("%s", p.faint(text.Plural(hidden, "more change")+": -v shows them"))
 	}
 	p.wayOut(d.Fix, d.Notes)
 	p.field("symptom", d.WouldSee)
@@ -169,7 +170,7 @@ func (w Words) ChangeTable(rows []Row) (header []string, cells [][]string) {
 		header = append(header, "see")
 	}
 	return header, Map(rows, func(r Row) []string {
-		row := []string{w.Nodes(r.Nodes), Escape(r.Fact), r.Before, r.After, r.Cause}
+		row := []string{w.Nodes(r.Nodes), text.Escape(r.Fact), r.Before, r.After, r.Cause}
 		if weighed {
 			row = slices.Insert(row, 0, Word(r.Verdict))
 		}

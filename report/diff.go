@@ -21,6 +21,7 @@ import (
 	"preflight/checks/catalogue"
 	"preflight/checks/compare"
 	"preflight/hostfile"
+	"preflight/internal/text"
 )
 
 const (
@@ -41,11 +42,11 @@ func (p *page) diff(diffs []checks.FactDiff) {
 	}
 	var rows [][]string
 	for _, d := range shown {
-		rows = append(rows, append([]string{Escape(d.Fact)}, p.Parties(d, p.style.Verbose)...))
+		rows = append(rows, append([]string{text.Escape(d.Fact)}, p.Parties(d, p.style.Verbose)...))
 	}
 	p.line("\n%s", p.table([]string{"differs", "most nodes", "others"}, nil, rows))
 	if hidden := len(diffs) - len(shown); hidden > 0 {
-		p.line("%s", p.faint(Plural(hidden, "more difference")+": -v has them all"))
+		p.line("%s", p.faint(text.Plural(hidden, "more difference")+": -v has them all"))
 	}
 }
 
@@ -282,7 +283,7 @@ func ChangesText(w io.Writer, c Changed, style Style) error {
 	}
 	for _, unseen := range c.Unseen() {
 		p.line("")
-		p.wrapped("", Escape("not compared: "+unseen.What+" on "+hostfile.Fold(unseen.Nodes)+": "+unseen.Why))
+		p.wrapped("", text.Escape("not compared: "+unseen.What+" on "+hostfile.Fold(unseen.Nodes)+": "+unseen.Why))
 	}
 	return p.writeTo(w)
 }

@@ -10,42 +10,17 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"preflight/internal/text"
 )
 
-// Escape makes text from a node harmless on a terminal: control characters,
-// and the invisible ones that reorder or hide text, become \x1b or \u202e, and the first
-// character of what a runner of CI obeys becomes \x23. A line break becomes a blank: it stays
-// one only where the caller splits lines itself.
-func Escape(text string) string {
-	var out strings.Builder
-	for _, r := range text {
-		switch {
-		case r == unicode.ReplacementChar, unicode.IsPrint(r):
-			out.WriteRune(r)
-		case r == '\t', r == '\n': // a caller that means lines has split them
-			out.WriteByte(' ')
-		case r < 0x100:
-			fmt.Fprintf(&out, `\x%02x`, r)
-		default:
-			fmt.Fprintf(&out, `\u%04x`, r)
-		}
-	}
-	if strings.Contains(text, "##") {
-		return markCommand.ReplaceAllString(out.String(), `\x23#$1`)
-	}
-	return out.String()
-}
-
-// The commands that runners of CI obey in whatever a step prints: GitHub a line that
-// begins with ::NAME … ::, behind any blanks, and ##[NAME] anywhere, Azure ##vso[NAME] and
-// TeamCity ##teamcity[NAME]. A package's version could switch the rest of a log off.
+// lineCommand is a command of GitHub's runner: a line that begins with ::NAME … ::, after any blanks. markStart is
+// the other kind of command, at the start of a text: ##[NAME]; [text.Escape] has its sources.
 //
-// Source: actions/runner, commit 079cdb1, src/Runner.Common/ActionCommand.cs, TryParseV2
-// and TryParse; Azure Pipelines, "Logging commands"; TeamCity, "Service Messages".
+// Source: actions/runner, commit 079cdb1, src/Runner.Common/ActionCommand.cs, TryParseV2.
 var (
 	lineCommand = regexp.MustCompile(`(?m)^([ \t]*):(:.*::)`)
-	markCommand = regexp.MustCompile(`##(\w*\[)`)
-	markStart   = regexp.MustCompile(`^` + markCommand.String())
+	markStart   = regexp.MustCompile(`^##\w*\[`)
 )
 
 // unobeyed is escaped text for a log, its lines as they are and none a command.
@@ -67,10 +42,10 @@ func Shorten(text string, most int) string {
 
 // EscapeLines is Escape for text of several lines, which stay lines; printed to a log,
 // none is obeyed there.
-func EscapeLines(text string) string {
-	lines := strings.Split(strings.Trim(text, "\n"), "\n")
+func EscapeLines(raw string) string {
+	lines := strings.Split(strings.Trim(raw, "\n"), "\n")
 	for i, line := range lines {
-		lines[i] = Escape(line)
+		lines[i] = text.Escape(line)
 	}
 	return unobeyed(strings.Join(lines, "\n"))
 }

@@ -12,6 +12,7 @@ import (
 	"preflight/checks"
 	"preflight/explain"
 	"preflight/hostfile"
+	"preflight/internal/text"
 )
 
 // Explained is what logs show and, where a hostfile was given, what the checks that
@@ -55,36 +56,36 @@ const Now = "what the checks that would have said so find now:"
 
 func (p *page) explanationHead(r explain.Report) {
 	verdict := []checks.Verdict{checks.Pass, checks.Fail, checks.Unknown}[r.ExitCode]
-	var text string
+	var headline string
 	switch {
 	case len(r.Causes) > 0:
-		text = r.Causes[0].Title
+		headline = r.Causes[0].Title
 		if where := whereabouts(r.Causes[0]); where != "" && r.Causes[0].Hearsay {
-			text += ", says " + where
+			headline += ", says " + where
 		} else if where != "" {
-			text += ": " + where
+			headline += ": " + where
 		}
 		if more := len(r.Causes) - 1; more > 0 {
-			text += ", and " + Plural(more, "other cause")
+			headline += ", and " + text.Plural(more, "other cause")
 		}
 	case r.Program != nil:
-		text = "the program failed by itself" + on(*r.Program) + ", nothing in the log blames the cluster"
+		headline = "the program failed by itself" + on(*r.Program) + ", nothing in the log blames the cluster"
 	case len(r.Unread) > 0:
-		text = unread(r.Unread)
+		headline = unread(r.Unread)
 	case r.Lines == 0:
-		text = "the log is empty"
+		headline = "the log is empty"
 		if r.Files > 1 {
-			text = "all logs are empty"
+			headline = "all logs are empty"
 		}
 	case r.Unexplained != nil && len(r.Consequences) == 0:
-		text = "something failed" + on(*r.Unexplained) + ", and preflight does not know what it means: the lines are below"
+		headline = "something failed" + on(*r.Unexplained) + ", and preflight does not know what it means: the lines are below"
 	case verdict == checks.Unknown:
-		text = "ranks failed, and the log does not say why: give the log of every rank or node"
+		headline = "ranks failed, and the log does not say why: give the log of every rank or node"
 	default:
-		text = "nothing in the log looks like a failure"
+		headline = "nothing in the log looks like a failure"
 	}
-	p.line("%s  %s", p.colored(verdict, Word(verdict)), Escape(text))
-	read := Plural(r.Files, "file") + ", " + Plural(r.Lines, "line")
+	p.line("%s  %s", p.colored(verdict, Word(verdict)), text.Escape(headline))
+	read := text.Plural(r.Files, "file") + ", " + text.Plural(r.Lines, "line")
 	if r.Nameless > 0 {
 		read += fmt.Sprintf(", %d of them counted without who wrote them: give the log of one rank or node for that", r.Nameless)
 	}
@@ -94,7 +95,7 @@ func (p *page) explanationHead(r explain.Report) {
 			read += fmt.Sprintf(" and %d more", n-shownEmpty)
 		}
 	}
-	p.line("%s", p.faint(Escape(read)))
+	p.line("%s", p.faint(text.Escape(read)))
 }
 
 // shownEmpty is how many logs that hold nothing are named.
@@ -105,10 +106,10 @@ func unread(all []explain.Unread) string {
 	cut := slices.DeleteFunc(slices.Clone(all), func(log explain.Unread) bool { return log.Whole })
 	var texts []string
 	if n := len(all) - len(cut); n > 0 {
-		texts = append(texts, Plural(n, "log")+" could not be read")
+		texts = append(texts, text.Plural(n, "log")+" could not be read")
 	}
 	if n := len(cut); n > 0 {
-		texts = append(texts, Plural(n, "log")+" could not be read to the end")
+		texts = append(texts, text.Plural(n, "log")+" could not be read to the end")
 	}
 	return strings.Join(texts, ", ")
 }
@@ -122,7 +123,7 @@ func on(f explain.Finding) string {
 }
 
 func (p *page) program(f explain.Finding) {
-	p.line("\n%s  the program's own%s", p.colored(checks.Fail, Word(checks.Fail)), Escape(on(f)))
+	p.line("\n%s  the program's own%s", p.colored(checks.Fail, Word(checks.Fail)), text.Escape(on(f)))
 	p.wrapped("      ", "This came first, and it is nothing of the network, the driver or a launcher.")
 	if f.Summary != f.Evidence[0].Text {
 		p.wrapped("      ", f.Summary)
@@ -135,7 +136,7 @@ func (p *page) cause(f explain.Finding) {
 	if where := whereabouts(f); where != "" {
 		heading += "  " + where
 	}
-	p.line("\n%s  %s", p.colored(checks.Fail, Word(checks.Fail)), Escape(heading))
+	p.line("\n%s  %s", p.colored(checks.Fail, Word(checks.Fail)), text.Escape(heading))
 	p.wrapped("      ", f.Summary)
 	p.evidence(f.Evidence, f.Count)
 	p.commands("fix", f.Fix)
@@ -147,7 +148,7 @@ func (p *page) cause(f explain.Finding) {
 
 func (p *page) evidence(lines []explain.Evidence, count int) {
 	for i, e := range lines {
-		p.line("  %7s  %s", firstOnly(i, "read"), p.faint(Escape(place(e))))
+		p.line("  %7s  %s", firstOnly(i, "read"), p.faint(text.Escape(place(e))))
 		for _, said := range append([]string{e.Text}, e.More...) {
 			for _, text := range p.split(said, 11) {
 				p.line("  %7s  %s", "", text)
@@ -155,7 +156,7 @@ func (p *page) evidence(lines []explain.Evidence, count int) {
 		}
 	}
 	if count > len(lines) {
-		p.line("  %7s  %s", "", p.faint(fmt.Sprintf("and %s more of the kind", Plural(count-len(lines), "line"))))
+		p.line("  %7s  %s", "", p.faint(fmt.Sprintf("and %s more of the kind", text.Plural(count-len(lines), "line"))))
 	}
 }
 
@@ -190,11 +191,11 @@ func whereabouts(f explain.Finding) string {
 
 func (p *page) asides(label string, findings []explain.Finding) {
 	p.list(label, Map(findings, func(f explain.Finding) string {
-		text := f.Summary
+		line := f.Summary
 		if f.Cause != "" {
-			text = f.Cause + ": " + text
+			line = f.Cause + ": " + line
 		}
-		return fmt.Sprintf("%s (%s, %s)", text, Plural(f.Count, "line"), place(f.Evidence[0]))
+		return fmt.Sprintf("%s (%s, %s)", line, text.Plural(f.Count, "line"), place(f.Evidence[0]))
 	})...)
 }
 

@@ -5,9 +5,9 @@ package report
 import (
 	"strings"
 
-	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 )
 
 // inside says of what the facts are where the ranks run in something on the nodes, none where
@@ -51,14 +51,14 @@ func wayInside(node *facts.Node) string {
 	var words []string
 	for _, option := range node.SSH.Options {
 		if node.SSH.Carrier == "srun" && strings.HasPrefix(option, "--container-") {
-			words = append(words, fix.Quote(option))
+			words = append(words, text.Quote(option))
 		}
 	}
 	if words != nil {
 		words = append([]string{"srun"}, words...)
 	}
 	for _, word := range node.SSH.Inside {
-		words = append(words, fix.Quote(strings.ReplaceAll(word, bare, "{node}")))
+		words = append(words, text.Quote(strings.ReplaceAll(word, bare, "{node}")))
 	}
 	return strings.Join(words, " ")
 }

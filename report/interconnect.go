@@ -11,6 +11,7 @@ import (
 	"preflight/checks"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/launch/nccl"
 )
 
@@ -137,13 +138,13 @@ func Topology(node *facts.Node) [][]string {
 		header = append(header, fmt.Sprintf("GPU%d", i))
 	}
 	for _, adapter := range adapters {
-		header = append(header, Escape(adapter.Name))
+		header = append(header, text.Escape(adapter.Name))
 	}
 	rows := [][]string{header}
 	for i, paths := range node.NVML.Topology {
 		row := []string{header[i+1]}
 		for _, path := range paths {
-			row = append(row, Escape(path))
+			row = append(row, text.Escape(path))
 		}
 		for _, adapter := range adapters {
 			row = append(row, nccl.Distance(node, i, adapter))

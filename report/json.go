@@ -19,6 +19,7 @@ import (
 	"preflight/facts/bounded"
 	"preflight/hostfile"
 	"preflight/internal/secret"
+	"preflight/internal/text"
 )
 
 // Encoder writes JSON without characters that a terminal, a reader of the source or a
@@ -52,31 +53,31 @@ func (*passed) UnmarshalJSON([]byte) error { return nil }
 // says what is there instead, and in which line.
 func Read(in io.Reader) (checks.Report, error) {
 	var file saved
-	text, err := readText(in)
+	content, err := readText(in)
 	if err != nil {
 		return file.Report, err
 	}
-	most := leastValues + len(text)/bytesOfValue
-	if _, err := bounded.Check(text, most); err != nil {
+	most := leastValues + len(content)/bytesOfValue
+	if _, err := bounded.Check(content, most); err != nil {
 		return file.Report, fmt.Errorf("not a preflight report: %w", err)
 	}
-	err = json.Unmarshal(text, &file)
+	err = json.Unmarshal(content, &file)
 	switch {
 	case err != nil:
 	case file.Schema != checks.Schema:
 		return file.Report, fmt.Errorf("its schema is %d, this preflight reads schema %d", file.Schema, checks.Schema)
 	default:
-		err = file.readNodes(text, most)
+		err = file.readNodes(content, most)
 	}
 	r := file.Report
 	if err != nil {
-		return r, fmt.Errorf("not a preflight report: %w", plain(err, text))
+		return r, fmt.Errorf("not a preflight report: %w", plain(err, content))
 	}
 	negative := func(host hostfile.Host) bool { // no machine has such a slot
 		return slices.ContainsFunc(host.Slots, func(slot int) bool { return slot < 0 })
 	}
 	if i := slices.IndexFunc(r.Launch.Hosts, negative); i >= 0 {
-		return r, fmt.Errorf("not a preflight report: the slots of %s are counted from 0", Escape(r.Launch.Hosts[i].Name))
+		return r, fmt.Errorf("not a preflight report: the slots of %s are counted from 0", text.Escape(r.Launch.Hosts[i].Name))
 	}
 	secret.Within(&r) // as a node that is looked at today would tell it
 	if r.Normalized {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"unicode"
@@ -54,12 +55,14 @@ func sameJSON[Report any](t *testing.T, r Report) {
 	}
 }
 
+var markedCommand = regexp.MustCompile(`##(\w*\[)`)
+
 // TestGuardIsByCharacter: what is looked for in many bytes at once is found wherever it stands
 // among them, and nothing else is.
 func TestGuardIsByCharacter(t *testing.T) {
 	byCharacter := func(text string) string {
 		var out strings.Builder
-		for _, r := range markCommand.ReplaceAllString(text, `\u0023#$1`) {
+		for _, r := range markedCommand.ReplaceAllString(text, `\u0023#$1`) {
 			if r >= 0x7f && r < 0xa0 || unicode.Is(unicode.Bidi_Control, r) {
 				fmt.Fprintf(&out, `\u%04x`, r)
 				continue

@@ -11,6 +11,7 @@ import (
 	"preflight/checks"
 	"preflight/checks/agreement"
 	"preflight/hostfile"
+	"preflight/internal/text"
 )
 
 // policyHead and policyTail say what else a policy may hold, as comments.
@@ -52,7 +53,7 @@ func PolicyDraft(w io.Writer, nodes []string, drafts []agreement.Draft) error {
 	if len(nodes) > 0 {
 		first = nodes[0]
 	}
-	fmt.Fprintf(&out, policyHead, Plural(len(nodes), "node")+" showed", Escape(hostfile.Fold(nodes)))
+	fmt.Fprintf(&out, policyHead, text.Plural(len(nodes), "node")+" showed", text.Escape(hostfile.Fold(nodes)))
 	out.WriteString("expect:\n")
 	none := true
 	for _, d := range drafts {
@@ -62,7 +63,7 @@ func PolicyDraft(w io.Writer, nodes []string, drafts []agreement.Draft) error {
 		}
 		if len(d.Groups) > 1 {
 			groups := Map(d.Groups, func(g checks.FactGroup) string {
-				return Value(d.Fact, g.Value) + " on " + Escape(hostfile.Fold(g.Nodes))
+				return Value(d.Fact, g.Value) + " on " + text.Escape(hostfile.Fold(g.Nodes))
 			})
 			fmt.Fprintf(&out, "  # the nodes differ: %s\n", strings.Join(groups, ", "))
 			mark = "# "
@@ -70,11 +71,11 @@ func PolicyDraft(w io.Writer, nodes []string, drafts []agreement.Draft) error {
 		none = none && mark != ""
 		fmt.Fprintf(&out, "  %s- fact: %s\n  %s  is: %s\n", mark, plainWord(d.Fact), mark, strconv.QuoteToASCII(d.Is))
 	}
-	text := out.String()
+	draft := out.String()
 	if none {
-		text = strings.Replace(text, "\nexpect:\n", "\nexpect: []\n", 1)
+		draft = strings.Replace(draft, "\nexpect:\n", "\nexpect: []\n", 1)
 	}
-	_, err := io.WriteString(w, text+fmt.Sprintf(policyTail, Escape(first)))
+	_, err := io.WriteString(w, draft+fmt.Sprintf(policyTail, text.Escape(first)))
 	return err
 }
 

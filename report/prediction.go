@@ -12,9 +12,9 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 
-	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/launch"
 	"preflight/launch/dsconfig"
 )
@@ -152,17 +152,17 @@ func PredictionText(w io.Writer, f Prediction, style Style) error {
 	p.list("environment", Map(f.Env, func(s facts.Setting) string { return fmt.Sprintf("%s=%s  from %s", s.Name, s.Value, s.Source) })...)
 	p.command(f)
 	for _, note := range f.Notes {
-		p.line("\n%s  %s", p.colored("warn", "WARN"), Escape(note.Message))
+		p.line("\n%s  %s", p.colored("warn", "WARN"), text.Escape(note.Message))
 	}
 	return p.writeTo(w)
 }
 
 func (f Prediction) headline() string {
-	text := fmt.Sprintf("%s on %s", f.program(), Plural(len(f.Hosts), "node"))
+	line := fmt.Sprintf("%s on %s", f.program(), text.Plural(len(f.Hosts), "node"))
 	if f.WorldSize > 0 {
-		text += ", " + Plural(f.WorldSize, "rank")
+		line += ", " + text.Plural(f.WorldSize, "rank")
 	}
-	return text + ", " + f.started()
+	return line + ", " + f.started()
 }
 
 // program is what is started, with the release that is known of DeepSpeed alone.
@@ -202,7 +202,7 @@ func (p *page) placement(f Prediction) {
 			}
 			continue
 		}
-		rows = append(rows, []string{Escape(host.Name),
+		rows = append(rows, []string{text.Escape(host.Name),
 			spans(byNode[i], func(r launch.Rank) int { return r.Rank }),
 			spans(byNode[i], func(r launch.Rank) int { return r.Device }),
 			spans(byNode[i], func(r launch.Rank) int { return r.LocalRank })})
@@ -230,7 +230,7 @@ func (f Prediction) timeout() string {
 	if f.Timeout == nil {
 		return "not known"
 	}
-	return fmt.Sprintf("%s  by %s", facts.Duration(*f.Timeout), f.prediction.TimeoutFrom)
+	return fmt.Sprintf("%s  by %s", text.Duration(*f.Timeout), f.prediction.TimeoutFrom)
 }
 
 func (f Prediction) interpreter() string {
@@ -262,17 +262,17 @@ func (p *page) command(f Prediction) {
 	if len(f.Command) == 0 {
 		return
 	}
-	text := ""
+	typedLine := ""
 	for _, setting := range f.CommandEnv {
-		text += setting.Name + "=" + typed(setting.Value) + " "
+		typedLine += setting.Name + "=" + typed(setting.Value) + " "
 	}
 	p.line("\ncommand")
-	text += strings.TrimSpace(shell(" ", f.Command))
-	p.line("  %s", Escape(text))
+	typedLine += strings.TrimSpace(shell(" ", f.Command))
+	p.line("  %s", text.Escape(typedLine))
 	for _, placeholder := range []struct{ name, stands string }{
 		{"$MASTER_ADDR", "the address that is not known yet"}, {"$PID", "the number of deepspeed's own process"},
 	} {
-		if strings.Contains(text, placeholder.name) {
+		if strings.Contains(typedLine, placeholder.name) {
 			p.wrapped("  ", placeholder.name+" stands for "+placeholder.stands)
 		}
 	}
@@ -290,7 +290,7 @@ func shell(separator string, words []string) string {
 // typed is a word as it is typed: one with a line break or the like in it as bash takes it.
 func typed(word string) string {
 	if !strings.ContainsFunc(word, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return fix.Quote(word)
+		return text.Quote(word)
 	}
 	var text strings.Builder
 	for i := range len(word) {

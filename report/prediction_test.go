@@ -15,6 +15,7 @@ import (
 
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/launch"
 	"preflight/testhosts/reporttest"
 	"preflight/testhosts/sandbox"
@@ -129,7 +130,7 @@ func TestReleaseIsOfDeepSpeed(t *testing.T) {
 func TestCommandsAreTyped(t *testing.T) {
 	for _, class := range sandbox.Classes {
 		word := class.In("x")
-		out, err := exec.CommandContext(t.Context(), "bash", "-c", "printf %s "+Escape(typed(word))).Output()
+		out, err := exec.CommandContext(t.Context(), "bash", "-c", "printf %s "+text.Escape(typed(word))).Output()
 		if err != nil || string(out) != word {
 			t.Errorf("%s: %q becomes %q by %s (%v)", class.Name, word, out, typed(word), err)
 		}

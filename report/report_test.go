@@ -13,6 +13,7 @@ import (
 
 	"preflight/checks"
 	"preflight/facts"
+	"preflight/internal/text"
 	"preflight/testhosts/reporttest"
 )
 
@@ -160,7 +161,7 @@ func TestEscape(t *testing.T) {
 		"abc\u202edef":    `abc\u202edef`,
 		"\u200bhidden":    `\u200bhidden`,
 	} {
-		if got := Escape(in); got != want {
+		if got := text.Escape(in); got != want {
 			t.Errorf("Escape(%q) = %q, want %q", in, got, want)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"preflight/facts"
+	"preflight/internal/text"
 )
 
 // SmokeWords is the smoke test in one sentence, "" where no ranks were started: how fast all
@@ -32,28 +33,28 @@ func SmokeWords(nodes []facts.Node) string {
 			alone = append(alone, node.Name)
 		}
 	}
-	text := fmt.Sprintf("%s, %s", Plural(len(took), "node"), Plural(ranks, "rank"))
+	line := fmt.Sprintf("%s, %s", text.Plural(len(took), "node"), text.Plural(ranks, "rank"))
 	if len(well) == len(took) {
 		slices.SortStableFunc(well, func(a, b SmokeRate) int { return cmp.Compare(a.Rate, b.Rate) })
 		usual := well[len(well)/2].Rate
-		text += ", all-reduce right, " + facts.BitRate(usual)
+		line += ", all-reduce right, " + text.BitRate(usual)
 		if well[0].Rate < usual {
-			text += fmt.Sprintf(", slowest %s at %.0f %%", well[0].Of, 100*well[0].Rate/usual)
+			line += fmt.Sprintf(", slowest %s at %.0f %%", well[0].Of, 100*well[0].Rate/usual)
 		}
-		return text
+		return line
 	}
-	text += ", all-reduce not right"
+	line += ", all-reduce not right"
 	if len(alone) > 0 {
-		text += ": not by themselves: " + briefly(alone)
+		line += ": not by themselves: " + briefly(alone)
 	}
 	passed, failed := SmokePairs(took)
 	if pairs := len(passed) + len(failed); pairs > 0 {
-		text += fmt.Sprintf("; %d of %s right", len(passed), Plural(pairs, "pair"))
+		line += fmt.Sprintf("; %d of %s right", len(passed), text.Plural(pairs, "pair"))
 	}
 	if len(failed) > 0 {
-		text += ", not " + briefly(Map(failed, func(pair SmokeRate) string { return pair.Of }))
+		line += ", not " + briefly(Map(failed, func(pair SmokeRate) string { return pair.Of }))
 	}
-	return text
+	return line
 }
 
 // SmokeRate is what somebody carried, or two did: "w1", "w1 – w2".
@@ -154,16 +155,16 @@ func rowOfNode(node facts.Node) smokeRow {
 		{"within", func(rank facts.SmokeRank) float64 { return rank.DeviceToDevice }},
 	} {
 		if rate := slowest(copied.of); rate > 0 {
-			row.cells = append(row.cells, facts.BitRate(rate)+" "+copied.where)
+			row.cells = append(row.cells, text.BitRate(rate)+" "+copied.where)
 		}
 	}
 	return row
 }
 
 func rowOfPair(node string, trial facts.SmokeTrial) smokeRow {
-	row := smokeRow{trial.Rate, []string{node + " – " + trial.With[0], "failed", facts.Duration(trial.Seconds)}}
+	row := smokeRow{trial.Rate, []string{node + " – " + trial.With[0], "failed", text.Duration(trial.Seconds)}}
 	if trial.Passed {
-		row.cells[1] = facts.BitRate(trial.Rate)
+		row.cells[1] = text.BitRate(trial.Rate)
 	}
 	if trial.Rail != "" {
 		row.cells[0] += " by " + trial.Rail
@@ -182,15 +183,15 @@ func (p *page) smokeRows(rows []smokeRow) {
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
-			widths[i] = max(widths[i], lipgloss.Width(Escape(cell)))
+			widths[i] = max(widths[i], lipgloss.Width(text.Escape(cell)))
 		}
 	}
 	for _, row := range rows {
-		text := ""
+		line := ""
 		for i, cell := range row.cells {
-			text += cell + strings.Repeat(" ", widths[i]-lipgloss.Width(Escape(cell))+2)
+			line += cell + strings.Repeat(" ", widths[i]-lipgloss.Width(text.Escape(cell))+2)
 		}
-		p.list("", strings.TrimRight(text, " "))
+		p.list("", strings.TrimRight(line, " "))
 	}
 	if more > 0 {
 		p.list("", fmt.Sprintf("%d more, all faster, are in the JSON report", more))

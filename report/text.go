@@ -20,6 +20,7 @@ import (
 	"charm.land/lipgloss/v2"
 
 	"preflight/checks"
+	"preflight/internal/text"
 )
 
 // Style is how text is drawn.
@@ -190,9 +191,9 @@ func (p *page) findings(all []checks.Finding) {
 }
 
 func (p *page) finding(f checks.Finding) {
-	heading := fmt.Sprintf("%s  %s", Escape(f.Check), p.Whom(f))
+	heading := fmt.Sprintf("%s  %s", text.Escape(f.Check), p.Whom(f))
 	if f.Summary != "" {
-		heading += ": " + Escape(strings.Join(strings.Fields(f.Summary), " "))
+		heading += ": " + text.Escape(strings.Join(strings.Fields(f.Summary), " "))
 	}
 	for i, line := range wrap(heading, p.width()-6) {
 		if i == 0 {
@@ -225,7 +226,7 @@ func (p *page) waived(all []checks.Waived) {
 	}
 	for _, w := range all {
 		line := fmt.Sprintf("%s  %s: %s (%s)", w.Check, p.Nodes(w.Nodes), w.Summary, Promise(w))
-		p.line("%s  %s", p.faint("waived"), Escape(strings.Join(strings.Fields(line), " ")))
+		p.line("%s  %s", p.faint("waived"), text.Escape(strings.Join(strings.Fields(line), " ")))
 	}
 }
 
@@ -263,7 +264,7 @@ func (p *page) field(label, value string) {
 // commands writes what is for pasting: it is never wrapped.
 func (p *page) commands(label string, all []string) {
 	for i, command := range all {
-		p.line("  %7s  %s", firstOnly(i, label), Escape(command))
+		p.line("  %7s  %s", firstOnly(i, label), text.Escape(command))
 	}
 }
 
@@ -282,10 +283,10 @@ func (p *page) wrapped(indent, text string) {
 }
 
 // split wraps text to the page, indent columns left free.
-func (p *page) split(text string, indent int) []string {
+func (p *page) split(line string, indent int) []string {
 	var lines []string
-	for paragraph := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
-		lines = append(lines, wrap(Escape(paragraph), max(p.width()-indent, 20))...)
+	for paragraph := range strings.SplitSeq(strings.TrimSpace(line), "\n") {
+		lines = append(lines, wrap(text.Escape(paragraph), max(p.width()-indent, 20))...)
 	}
 	return lines
 }
@@ -336,7 +337,7 @@ func (p *page) named(ids []string) string {
 
 func named(ids []string) string {
 	if len(ids) > mostNamed {
-		return Plural(len(ids), "check")
+		return text.Plural(len(ids), "check")
 	}
 	return strings.Join(ids, ", ")
 }

@@ -13,6 +13,7 @@ import (
 
 	"preflight/checks"
 	"preflight/facts"
+	"preflight/internal/text"
 )
 
 // Value says a fact's JSON value for a person, in its unit.
@@ -22,24 +23,24 @@ func Value(fact string, raw json.RawMessage) string {
 	}
 	var value any
 	if err := json.Unmarshal(raw, &value); err != nil {
-		return Escape(string(raw))
+		return text.Escape(string(raw))
 	}
 	switch v := value.(type) {
 	case string:
 		if v == "" {
 			return `""`
 		}
-		return Escape(v)
+		return text.Escape(v)
 	case float64:
 		return counted(fact, v, string(raw))
 	case []any:
 		var parts []string
 		for _, part := range v {
-			parts = append(parts, Escape(inWords(part)))
+			parts = append(parts, text.Escape(inWords(part)))
 		}
 		return strings.Join(parts, ", ")
 	}
-	return Escape(string(raw))
+	return text.Escape(string(raw))
 }
 
 // inWords is an entry of a list: its fields by their names where it has some, as in
@@ -65,7 +66,7 @@ func inWords(entry any) string {
 }
 
 // Beyond is what a list has that another has not; ok is whether both are lists.
-func Beyond(g, other checks.FactGroup) (text string, ok bool) {
+func Beyond(g, other checks.FactGroup) (line string, ok bool) {
 	var own, theirs []string
 	if json.Unmarshal(g.Value, &own) != nil || json.Unmarshal(other.Value, &theirs) != nil {
 		return "", false
@@ -74,7 +75,7 @@ func Beyond(g, other checks.FactGroup) (text string, ok bool) {
 	if len(extra) == 0 {
 		return "without those", true
 	}
-	return "with " + Escape(strings.Join(extra, ", ")), true
+	return "with " + text.Escape(strings.Join(extra, ", ")), true
 }
 
 // counted is a number of a fact in what it is counted in, "64 MiB", "3.1 ms", and raw
@@ -86,9 +87,9 @@ func counted(fact string, number float64, raw string) string {
 	case unit == "bytes" && number >= 0:
 		return humanize.IBytes(uint64(number))
 	case unit == "bit/s":
-		return facts.BitRate(number)
+		return text.BitRate(number)
 	case unit == "s":
-		return facts.Duration(number)
+		return text.Duration(number)
 	case unit != "":
 		return raw + " " + unit
 	}

@@ -11,10 +11,10 @@ import (
 	"strings"
 
 	"preflight/checks"
-	"preflight/checks/compare"
 	"preflight/diagnose/hang"
 	"preflight/diagnose/rendezvous"
 	"preflight/facts"
+	"preflight/internal/text"
 )
 
 // slowestNamed is how many links of many a line names.
@@ -69,17 +69,17 @@ func MeshWords(nodes []facts.Node, part MeshPart) string {
 	if called == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("%d of %s answer on %s", len(answered), Plural(called, "call"), strings.Join(interfaces, ", "))
+	line := fmt.Sprintf("%d of %s answer on %s", len(answered), text.Plural(called, "call"), strings.Join(interfaces, ", "))
 	if pairs := len(nodes) * (len(nodes) - 1); called < pairs {
-		text += fmt.Sprintf(" (%d calls would be all)", pairs)
+		line += fmt.Sprintf(" (%d calls would be all)", pairs)
 	}
 	if len(answered) > 0 {
 		slowest := slices.MaxFunc(answered, func(a, b call) int {
 			return cmp.Or(cmp.Compare(a.seconds, b.seconds), cmp.Compare(b.from+" "+b.to, a.from+" "+a.to))
 		})
-		text += fmt.Sprintf(", the slowest %s → %s in %s", slowest.from, slowest.to, facts.Duration(slowest.seconds))
+		line += fmt.Sprintf(", the slowest %s → %s in %s", slowest.from, slowest.to, text.Duration(slowest.seconds))
 	}
-	return text
+	return line
 }
 
 // Attendance is a node's part in a rendezvous drill.
@@ -116,12 +116,12 @@ func MeetingOf(nodes []facts.Node, part func(*facts.Node) *facts.Rendezvous) (m 
 		complete++
 		together = max(together, r.Complete)
 	}
-	m.Words = fmt.Sprintf("%d of %s joined", len(m.Joined), Plural(len(nodes), "node"))
+	m.Words = fmt.Sprintf("%d of %s joined", len(m.Joined), text.Plural(len(nodes), "node"))
 	if complete > 0 && complete == len(nodes) {
-		m.Words += ", all together after " + facts.Duration(together)
+		m.Words += ", all together after " + text.Duration(together)
 	}
 	if waited > 0 && len(m.Joined) > 0 {
-		m.Words += fmt.Sprintf(", having waited %s for another preflight to leave the port", facts.Duration(waited))
+		m.Words += fmt.Sprintf(", having waited %s for another preflight to leave the port", text.Duration(waited))
 	}
 	return m
 }
@@ -131,7 +131,7 @@ func (p *page) rendezvous(nodes []facts.Node) {
 	if !m.Held {
 		return
 	}
-	parts := Map(m.Joined, func(a Attendance) string { return a.Node + " " + facts.Duration(a.Joined) })
+	parts := Map(m.Joined, func(a Attendance) string { return a.Node + " " + text.Duration(a.Joined) })
 	text := m.Endpoint + ": " + m.Words
 	if parts != nil {
 		text += ": " + strings.Join(parts, ", ")
@@ -146,7 +146,7 @@ func (p *page) throughput(nodes []facts.Node) {
 		sent = sent[:slowestNamed]
 	}
 	rates := strings.Join(Map(sent, func(node facts.Node) string {
-		return fmt.Sprintf("%s → %s %s", node.Name, node.Throughput.Peer, facts.BitRate(node.Throughput.Rate))
+		return fmt.Sprintf("%s → %s %s", node.Name, node.Throughput.Peer, text.BitRate(node.Throughput.Rate))
 	}), ", ")
 	if slices.ContainsFunc(sent, func(node facts.Node) bool { return node.Throughput.Shared }) {
 		rates += ", while another preflight measured too"
@@ -167,11 +167,11 @@ func (p *page) advice(r checks.Report) {
 		}
 		p.line("\n%s", p.faint(heading))
 		for _, env := range settings {
-			p.line("  %s", Escape(env.Name+"="+env.Value))
+			p.line("  %s", text.Escape(env.Name+"="+env.Value))
 			p.wrapped("      ", env.Why)
 		}
 		for _, arg := range args {
-			p.line("  %s %s …", r.Advice.Program, Escape(arg))
+			p.line("  %s %s …", r.Advice.Program, text.Escape(arg))
 		}
 	}
 	if concerns || p.style.Verbose {
@@ -193,13 +193,13 @@ func (p *page) advice(r checks.Report) {
 // what to do about it.
 func EndpointText(w io.Writer, r rendezvous.Report, style Style) error {
 	p := &page{Words: Words{fleet: len(r.Nodes)}, style: style}
-	text := map[checks.Verdict]string{
+	headline := map[checks.Verdict]string{
 		checks.Pass:    "a store answers at ",
 		checks.Warn:    "a store answers, perhaps not the same for all, at ",
 		checks.Fail:    "this rendezvous cannot work: ",
 		checks.Unknown: "cannot tell for all nodes: ",
 	}[r.Verdict]
-	p.line("%s  %s%s", p.colored(r.Verdict, Word(r.Verdict)), text, Escape(r.Endpoint))
+	p.line("%s  %s%s", p.colored(r.Verdict, Word(r.Verdict)), headline, text.Escape(r.Endpoint))
 	p.line("")
 	p.list("from here", sighted(r.Here))
 	var seen []alike
@@ -212,7 +212,7 @@ func EndpointText(w io.Writer, r rendezvous.Report, style Style) error {
 		p.list(p.Nodes(one.nodes), one.text)
 	}
 	if r.Gathering != nil {
-		p.list("run "+Escape(r.Gathering.RunID), gathered(*r.Gathering))
+		p.list("run "+text.Escape(r.Gathering.RunID), gathered(*r.Gathering))
 	}
 	if r.Roll != nil {
 		p.list("by its count", rolled(*r.Roll))
@@ -268,16 +268,16 @@ func (p *page) stacks(all []hang.Named, nodes []string) (left []hang.Named) {
 			left = append(left, n)
 			continue
 		}
-		text := cmp.Or(strings.Join(n.Stack.Lines, "\n"), n.Stack.Problem, "py-spy says nothing")
-		if of[text] == nil {
-			order = append(order, text)
+		stack := cmp.Or(strings.Join(n.Stack.Lines, "\n"), n.Stack.Problem, "py-spy says nothing")
+		if of[stack] == nil {
+			order = append(order, stack)
 		}
-		of[text] = append(of[text], fmt.Sprintf("%s on %s (pid %d)", n.Member, n.Node, n.PID))
+		of[stack] = append(of[stack], fmt.Sprintf("%s on %s (pid %d)", n.Member, n.Node, n.PID))
 	}
-	for _, text := range order {
-		p.field("stack", strings.Join(of[text], ", "))
-		for line := range strings.SplitSeq(text, "\n") {
-			p.line("           %s", Escape(line))
+	for _, stack := range order {
+		p.field("stack", strings.Join(of[stack], ", "))
+		for line := range strings.SplitSeq(stack, "\n") {
+			p.line("           %s", text.Escape(line))
 		}
 	}
 	return left
@@ -289,12 +289,12 @@ func gathered(g facts.Gathering) string {
 		return strings.Join(Map(all, func(one facts.Gatherer) string {
 			heard := ""
 			if one.Silent != nil {
-				heard = ", heard " + facts.Duration(max(0, *one.Silent)) + " ago" // what is less is a clock that is ahead
+				heard = ", heard " + text.Duration(max(0, *one.Silent)) + " ago" // what is less is a clock that is ahead
 			}
 			return fmt.Sprintf("%s (pid %d%s)", one.Address, one.PID, heard)
 		}), ", ")
 	}
-	text := fmt.Sprintf("round %d, %s joined: %s", g.Round, Plural(len(g.Joined), "launcher"), names(g.Joined))
+	text := fmt.Sprintf("round %d, %s joined: %s", g.Round, text.Plural(len(g.Joined), "launcher"), names(g.Joined))
 	switch {
 	case g.Closed:
 		text += "; closed, nobody may join any more"
@@ -314,10 +314,10 @@ func gathered(g facts.Gathering) string {
 func rolled(r facts.Roll) string {
 	var parts []string
 	if r.Joined != nil {
-		parts = append(parts, Plural(*r.Joined, "client")+" joined")
+		parts = append(parts, text.Plural(*r.Joined, "client")+" joined")
 	}
 	if r.Barrier != nil {
-		parts = append(parts, Plural(*r.Barrier, "rank")+" at the barrier of init_process_group")
+		parts = append(parts, text.Plural(*r.Barrier, "rank")+" at the barrier of init_process_group")
 	}
 	if len(r.Came) > 0 {
 		parts = append(parts, "torchrun came of "+numbered(r.Came))
@@ -333,7 +333,7 @@ func numbered(nodes []int) string {
 	if len(nodes) == 1 {
 		return fmt.Sprintf("node %d", nodes[0])
 	}
-	return "nodes " + compare.List(Map(nodes, strconv.Itoa))
+	return "nodes " + text.List(Map(nodes, strconv.Itoa))
 }
 
 func sighted(e facts.Endpoint) string {
@@ -345,13 +345,13 @@ func sighted(e facts.Endpoint) string {
 		way = fmt.Sprintf(" at %s by %s", e.Address, cmp.Or(e.Interface, "an unknown interface"))
 	}
 	if e.Waited > 0 {
-		way += fmt.Sprintf(", having waited %s for another preflight to leave the port", facts.Duration(e.Waited))
+		way += fmt.Sprintf(", having waited %s for another preflight to leave the port", text.Duration(e.Waited))
 	}
 	switch {
 	case e.Preflight:
 		return "another preflight's own store" + way
 	case e.Store != "":
-		return fmt.Sprintf("a store of torch %s with %s%s", e.Store, Plural(int(e.Keys), "key"), way)
+		return fmt.Sprintf("a store of torch %s with %s%s", e.Store, text.Plural(int(e.Keys), "key"), way)
 	case e.Greeting != "":
 		return fmt.Sprintf("%q%s", e.Greeting, way)
 	case e.Failed == facts.HopResolve:

@@ -13,6 +13,7 @@ import (
 	"preflight/checks/catalogue"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 )
 
 // Words is what every format says of one report in the same words: the verdict as a
@@ -60,7 +61,7 @@ func (w Words) Nodes(names []string) string {
 	case len(names) == w.fleet && w.fleet > 2 && !slices.ContainsFunc(names, func(name string) bool { return w.gone[name] }):
 		return fmt.Sprintf("all %d nodes", w.fleet)
 	}
-	return Escape(hostfile.Fold(names))
+	return text.Escape(hostfile.Fold(names))
 }
 
 // Share is how many of the fleet's nodes some are, "3 of 8 nodes", and "" of one and of all,
@@ -69,13 +70,13 @@ func (w Words) Share(names []string) string {
 	if len(names) < 2 || len(names) == w.fleet {
 		return ""
 	}
-	return fmt.Sprintf("%d of %s", len(names), Plural(w.fleet, "node"))
+	return fmt.Sprintf("%d of %s", len(names), text.Plural(w.fleet, "node"))
 }
 
 // Whom a finding is about: its nodes, or the line of the policy that it is about.
 func (w Words) Whom(f checks.Finding) string {
 	if len(f.Nodes) == 0 && f.At != "" {
-		return Escape(f.At)
+		return text.Escape(f.At)
 	}
 	return w.Nodes(f.Nodes)
 }
@@ -107,36 +108,36 @@ func (w Words) Conclusion() string {
 			breaking = append(breaking, f)
 		}
 	}
-	var text string
+	var line string
 	switch {
 	case r.Verdict == checks.Fail && count[checks.Fail] == 0:
-		text = Plural(count[checks.Warn], "warning") + ", and --strict makes warnings fail"
+		line = text.Plural(count[checks.Warn], "warning") + ", and --strict makes warnings fail"
 	case r.Verdict == checks.Fail && breaking == nil:
-		text = "not as agreed: " + w.problems(disagreeing)
+		line = "not as agreed: " + w.problems(disagreeing)
 	case r.Verdict == checks.Fail:
-		text = "this launch will not work: " + w.problems(breaking)
+		line = "this launch will not work: " + w.problems(breaking)
 		if disagreeing != nil {
-			text += "; not as agreed: " + w.problems(disagreeing)
+			line += "; not as agreed: " + w.problems(disagreeing)
 		}
 	case r.Verdict == checks.Unknown:
-		text = "cannot tell whether this launch will work"
+		line = "cannot tell whether this launch will work"
 	default:
-		text = "ready to launch"
+		line = "ready to launch"
 		if r.Verdict == checks.Warn {
-			text += ", with " + Plural(count[checks.Warn], "warning")
+			line += ", with " + text.Plural(count[checks.Warn], "warning")
 		}
 	}
 	if len(r.StoodStill) == 1 {
-		text += fmt.Sprintf(" (the launching machine stood still for %s meanwhile: this is of a second look)", facts.Duration(r.StoodStill[0]))
+		line += fmt.Sprintf(" (the launching machine stood still for %s meanwhile: this is of a second look)", text.Duration(r.StoodStill[0]))
 	}
-	text += w.late()
+	line += w.late()
 	if r.Behind > 0 {
-		text += fmt.Sprintf(" (the launching machine is busy: it was %s behind with its own work, and waited for everybody that much longer)", facts.Duration(r.Behind))
+		line += fmt.Sprintf(" (the launching machine is busy: it was %s behind with its own work, and waited for everybody that much longer)", text.Duration(r.Behind))
 	}
 	if r.Interrupted {
-		text += " (interrupted: this is what is known so far)"
+		line += " (interrupted: this is what is known so far)"
 	}
-	return text
+	return line
 }
 
 // late is about nodes that came when the drills were under way.
@@ -155,7 +156,7 @@ func (w Words) late() string {
 	if len(names) > 1 {
 		upTo, them = "up to ", "them"
 	}
-	return fmt.Sprintf(" (%s came %s%s after the drills had begun: what nodes try of each other was tried with %s afterwards)", w.briefly(names), upTo, facts.Duration(most), them)
+	return fmt.Sprintf(" (%s came %s%s after the drills had begun: what nodes try of each other was tried with %s afterwards)", w.briefly(names), upTo, text.Duration(most), them)
 }
 
 // Counted is how many findings there are of each verdict, one cause counted once.
@@ -184,7 +185,7 @@ func (w Words) problems(found []checks.Finding) string {
 			names = append(names, node.Name)
 		}
 	}
-	text := Plural(len(found), "problem")
+	text := text.Plural(len(found), "problem")
 	if len(names) > 0 {
 		text += " on " + w.briefly(names)
 	}
@@ -197,7 +198,7 @@ func (w Words) Summary() string {
 	var counts []string
 	for _, v := range Counted {
 		if n := len(Outcomes(w.report, v.Verdict)); n > 0 {
-			counts = append(counts, Plural(n, "check")+" "+v.Word)
+			counts = append(counts, text.Plural(n, "check")+" "+v.Word)
 		}
 	}
 	if n := len(SwitchedOff(w.report)); n > 0 {
@@ -210,7 +211,7 @@ func (w Words) Summary() string {
 func (w Words) launched() (parts []string) {
 	p := NewPrediction(w.report.Launch, nil)
 	if p.WorldSize > 0 {
-		parts = append(parts, Plural(p.WorldSize, "rank"))
+		parts = append(parts, text.Plural(p.WorldSize, "rank"))
 	}
 	if p.Program != "" {
 		parts = append(parts, strings.TrimSpace(p.program()+" "+w.report.Launch.Script)+" "+p.started())
@@ -221,7 +222,7 @@ func (w Words) launched() (parts []string) {
 // summary counts the nodes and says what is given besides.
 func (w Words) summary(more ...string) string {
 	r := w.report
-	parts := []string{Plural(len(r.Nodes), "node")}
+	parts := []string{text.Plural(len(r.Nodes), "node")}
 	if by := carriedBy(r.Nodes); by != "" {
 		parts = append(parts, "looked at by "+by)
 	}
@@ -231,16 +232,16 @@ func (w Words) summary(more ...string) string {
 	parts = append(parts, more...)
 	parts = append(parts, w.inside()...)
 	if n := len(r.Waived); n > 0 {
-		parts = append(parts, Plural(n, "finding")+" waived")
+		parts = append(parts, text.Plural(n, "finding")+" waived")
 	}
 	if n := r.LeftOut.Findings; n > 0 {
-		parts = append(parts, "no room for "+Plural(n, "lesser finding"))
+		parts = append(parts, "no room for "+text.Plural(n, "lesser finding"))
 	}
 	if n := r.LeftOut.Differences; n > 0 {
-		parts = append(parts, "no room for "+Plural(n, "difference")+" between nodes")
+		parts = append(parts, "no room for "+text.Plural(n, "difference")+" between nodes")
 	}
 	if r.Seconds > 0 {
-		parts = append(parts, facts.Duration(r.Seconds))
+		parts = append(parts, text.Duration(r.Seconds))
 	}
 	if when := began(r); when != "" {
 		parts = append(parts, when)
@@ -305,14 +306,6 @@ func Promise(w checks.Waived) string {
 	return text + ": " + w.Reason
 }
 
-// Plural is so many of a thing: "1 node", "3 nodes".
-func Plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 // Map is what each of some values is turned into.
 func Map[V, T any](values []V, into func(V) T) (all []T) {
 	for _, value := range values {
@@ -360,7 +353,7 @@ func carriedBy(nodes []facts.Node) string {
 		}
 	}
 	if len(containers) > 0 {
-		by += " in container " + Escape(strings.Join(containers, ", "))
+		by += " in container " + text.Escape(strings.Join(containers, ", "))
 	}
 	return by
 }

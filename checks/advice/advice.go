@@ -10,12 +10,12 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/compare"
-	"preflight/checks/fix"
 	"preflight/checks/names"
 	"preflight/checks/proof"
 	"preflight/checks/ranks"
 	"preflight/checks/remedy"
 	"preflight/facts"
+	"preflight/internal/text"
 	"preflight/launch"
 	"preflight/launch/nccl"
 )
@@ -147,7 +147,7 @@ func adviseMaster(view checks.View) []string {
 		serves, _ := moved.Serves(meeting, node, first)
 		return serves == node.PeerRendezvous.Serves
 	}
-	if !fix.IsPlain(host) || !fix.IsPlain(port) || moved.EndpointHost() != host || fmt.Sprint(meeting.Port) != port || !all(view.Nodes, servesAsTried) {
+	if !text.IsPlain(host) || !text.IsPlain(port) || moved.EndpointHost() != host || fmt.Sprint(meeting.Port) != port || !all(view.Nodes, servesAsTried) {
 		return nil // the launcher would do something else than was tried
 	}
 	return []string{argument}

@@ -13,6 +13,7 @@ import (
 	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/launch"
 )
 
@@ -196,7 +197,7 @@ func (b baseline) renamed(view checks.View, was map[string]*facts.Node) []checks
 	}
 	return nodeFinding(view, checks.Finding{
 		Nodes: names, Summary: "another name than the baseline has for the same machine", Changes: changes,
-		Got: compare.List(now), Want: compare.List(then), Remedy: []fix.Command{b.anew(view)},
+		Got: text.List(now), Want: text.List(then), Remedy: []fix.Command{b.anew(view)},
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/names"
 	"preflight/facts"
+	"preflight/internal/text"
 )
 
 // topic is facts that change together because of one action.
@@ -229,10 +230,10 @@ func (b baseline) finding(view checks.View, node *facts.Node, changes []checks.C
 		now, then := InWords(c, plainValue)
 		got, want = append(got, c.Fact+" "+now), append(want, c.Fact+" "+then)
 	}
-	if len(got) > compare.MostListed {
+	if len(got) > text.MostListed {
 		f.Remedy = []fix.Command{fix.Here("preflight diff %s run.json   # all of it, where run.json is what -o json=run.json writes", fix.Path(b.File))}
 	}
-	f.Got, f.Want = compare.List(got), compare.List(want)
+	f.Got, f.Want = text.List(got), text.List(want)
 	return f
 }
 
@@ -275,7 +276,7 @@ func unlikeCells(c checks.Change) (now, then string, are bool) {
 			}
 		}
 	}
-	return compare.List(nows), compare.List(thens), nows != nil
+	return text.List(nows), text.List(thens), nows != nil
 }
 
 func beyond(list, other []string) string {

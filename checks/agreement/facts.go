@@ -16,6 +16,7 @@ import (
 	"preflight/checks/compare"
 	"preflight/checks/names"
 	"preflight/facts"
+	"preflight/internal/text"
 )
 
 // knownFacts are the facts that nodes tell, each with what matches its paths.
@@ -62,8 +63,8 @@ func unknownFact(path string) error {
 			namesakes = append(namesakes, d.Path)
 		}
 	}
-	near := cmp.Or(compare.Nearest(path, namesakes, len(path)), compare.Meant(path, paths))
-	return &UnknownFactError{fmt.Sprintf("there is no fact %q to compare%s", path, cmp.Or(compare.DidYouMean(near), ": preflight facts lists them"))}
+	near := cmp.Or(text.Nearest(path, namesakes, len(path)), text.Meant(path, paths))
+	return &UnknownFactError{fmt.Sprintf("there is no fact %q to compare%s", path, cmp.Or(text.DidYouMean(near), ": preflight facts lists them"))}
 }
 
 // UnknownFactError says that no node can tell such a fact, and which is near.

@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"preflight/checks"
-	"preflight/checks/compare"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 )
 
 // Scope is which changes a person means by a name: those of a fact, of all facts below a path,
@@ -130,8 +130,8 @@ func unknownScope(name string) error {
 	for _, known := range knownFacts() {
 		all = append(all, known.Path)
 	}
-	if near := compare.Nearest(strings.ToLower(name), all, max(1, len(name)/4)); near != "" {
-		return &UnknownFactError{fmt.Sprintf("there is no fact or topic %q%s", name, compare.DidYouMean(near))}
+	if near := text.Nearest(strings.ToLower(name), all, max(1, len(name)/4)); near != "" {
+		return &UnknownFactError{fmt.Sprintf("there is no fact or topic %q%s", name, text.DidYouMean(near))}
 	}
 	return unknownFact(name)
 }

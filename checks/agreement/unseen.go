@@ -6,8 +6,8 @@ import (
 	"cmp"
 	"slices"
 
-	"preflight/checks/compare"
 	"preflight/facts"
+	"preflight/internal/text"
 )
 
 // NotCompared is a section of a node that only one of two looks saw: nobody can tell
@@ -89,7 +89,7 @@ func unrecorded(was, is *facts.Node, section facts.Section) (unseen []NotCompare
 		}
 		if paths != nil {
 			slices.Sort(paths)
-			unseen = append(unseen, NotCompared{Node: is.Name, Section: section, Reason: compare.List(paths) + " not recorded", Earlier: side.earlier, ByChoice: true})
+			unseen = append(unseen, NotCompared{Node: is.Name, Section: section, Reason: text.List(paths) + " not recorded", Earlier: side.earlier, ByChoice: true})
 		}
 	}
 	return unseen

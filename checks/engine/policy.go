@@ -9,10 +9,10 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/agreement"
-	"preflight/checks/compare"
 	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 )
 
 var PolicyInForce = checks.Check{
@@ -82,7 +82,7 @@ func (w waiver) tooShort() checks.Finding {
 		}
 	}
 	slices.Sort(left)
-	others := compare.List(slices.Compact(left))
+	others := text.List(slices.Compact(left))
 	on := "the launching machine"
 	if nodes != nil {
 		slices.Sort(nodes)

@@ -12,6 +12,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/ranks"
 	"preflight/facts"
+	"preflight/internal/text"
 	"preflight/launch/nccl"
 )
 
@@ -150,7 +151,7 @@ func (p ports) slow() []checks.Finding {
 		}
 		for node, port := range p.on[name] {
 			if isActive(port) && port.Rate < common {
-				slow[node] = append(slow[node], fmt.Sprintf("%s %s (%s) of %s", name, facts.BitRate(float64(port.Rate)), port.Width, facts.BitRate(float64(common))))
+				slow[node] = append(slow[node], fmt.Sprintf("%s %s (%s) of %s", name, text.BitRate(float64(port.Rate)), port.Width, text.BitRate(float64(common))))
 			}
 		}
 	}
@@ -186,7 +187,7 @@ func narrowSlots(networks map[*facts.Node]*nccl.Network, nodes []*facts.Node) []
 			switch usual := common[carried.adapter.Name]; {
 			case now == 0:
 			case now < most && now < float64(carried.rate):
-				narrow[node] = append(narrow[node], fmt.Sprintf("%s %s, where %s is possible and its ports carry %s", carried.adapter.Name, carried.adapter.PCIe, carried.adapter.MaxPCIe, facts.BitRate(float64(carried.rate))))
+				narrow[node] = append(narrow[node], fmt.Sprintf("%s %s, where %s is possible and its ports carry %s", carried.adapter.Name, carried.adapter.PCIe, carried.adapter.MaxPCIe, text.BitRate(float64(carried.rate))))
 			case now < pcieRate(usual):
 				narrow[node] = append(narrow[node], fmt.Sprintf("%s %s, where other nodes have %s", carried.adapter.Name, carried.adapter.PCIe, usual))
 			}

@@ -14,6 +14,7 @@ import (
 	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/launch/nccl"
 )
 
@@ -281,7 +282,7 @@ func leaveOut(view checks.View, node *facts.Node, ports []nccl.HCAPort, is func(
 	if others == "" {
 		return []fix.Command{ranks.ExportLine(view.Launch, "NCCL_IB_DISABLE", "1").Remark("nothing is left, and all nodes talk TCP")}
 	}
-	if !fix.IsPlain(value) {
+	if !text.IsPlain(value) {
 		return []fix.Command{fix.On("ls /sys/class/infiniband   # and name those that are meant in NCCL_IB_HCA")}
 	}
 	commands := []fix.Command{ranks.ExportLine(view.Launch, "NCCL_IB_HCA", value)}
@@ -316,7 +317,7 @@ func takenByBeginning(view checks.View, node *facts.Node) []checks.Finding {
 			besides = append(besides, device)
 		}
 	}
-	if besides == nil || !fix.IsPlain(exact) {
+	if besides == nil || !text.IsPlain(exact) {
 		return nil
 	}
 	return []checks.Finding{{

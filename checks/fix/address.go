@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"preflight/hostfile"
+	"preflight/internal/text"
 )
 
 // Audience is whom the commands of a finding are for.
@@ -99,9 +100,9 @@ func arePrintable(words []string) bool {
 // run in.
 func (to Audience) handedOn(nodes []string, code string, words []string) string {
 	if words != nil {
-		code = strings.Join(quoted(words), " ") + " sh -c " + Quote(code)
+		code = strings.Join(quoted(words), " ") + " sh -c " + text.Quote(code)
 	} else if to.Srun != nil || to.Pods != nil {
-		code = "sh -c " + Quote(code)
+		code = "sh -c " + text.Quote(code)
 	}
 	switch {
 	case to.Srun != nil:
@@ -114,7 +115,7 @@ func (to Audience) handedOn(nodes []string, code string, words []string) string 
 
 func quoted(words []string) (all []string) {
 	for _, word := range words {
-		all = append(all, Quote(word))
+		all = append(all, text.Quote(word))
 	}
 	return all
 }
@@ -173,7 +174,7 @@ func (to Audience) remoteShell(nodes []string) string {
 	port := to.Port
 	switch {
 	case to.Srun != nil:
-		return fmt.Sprintf("srun --overlap%[3]s --nodes=%[1]d --ntasks=%[1]d --nodelist=%[2]s", len(nodes), Quote(hostfile.Fold(bare(nodes))), behindBlanks(to.Srun))
+		return fmt.Sprintf("srun --overlap%[3]s --nodes=%[1]d --ntasks=%[1]d --nodelist=%[2]s", len(nodes), text.Quote(hostfile.Fold(bare(nodes))), behindBlanks(to.Srun))
 	case to.Pods != nil:
 		return to.inPods(nodes[:1], "")
 	case len(nodes) == 1 && port == 0:
@@ -181,7 +182,7 @@ func (to Audience) remoteShell(nodes []string) string {
 	case len(nodes) == 1:
 		return fmt.Sprintf("ssh -p %d %s", port, nodes[0])
 	}
-	pdsh := "pdsh -R ssh -w " + Quote(hostfile.Fold(nodes))
+	pdsh := "pdsh -R ssh -w " + text.Quote(hostfile.Fold(nodes))
 	if port != 0 {
 		return fmt.Sprintf("PDSH_SSH_ARGS_APPEND='-p %d' %s", port, pdsh)
 	}
@@ -234,7 +235,7 @@ func oneWord(code string) string {
 	case !changesInDouble.MatchString(code):
 		return `"` + code + `"`
 	}
-	return Quote(code)
+	return text.Quote(code)
 }
 
 // changesInDouble is what a shell reads in double quotes.

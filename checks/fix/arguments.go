@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"preflight/internal/text"
 )
 
 // Arg is a value among code. Its type says what it is, and so what of it is safe.
@@ -42,7 +44,7 @@ type (
 )
 
 // Code is code among code: a part that is written or left out, or one of two.
-func Code(code literal, args ...Arg) Arg { return text{code, args} }
+func Code(code literal, args ...Arg) Arg { return filled{code, args} }
 
 // Join is arguments with code between them. None at all are refused.
 func Join(separator literal, args ...Arg) Arg { return list{separator, args} }
@@ -77,7 +79,7 @@ func (x Host) write(w *writer)     { w.word(string(x), isHost(string(x))) }
 func (x Variable) write(w *writer) { w.word(string(x), variable.MatchString(string(x))) }
 func (x Number) write(w *writer)   { w.word(strconv.FormatInt(int64(x), 10), x >= 0) }
 func (x raw) write(w *writer)      { w.WriteString(string(x)) }
-func (x text) write(w *writer)     { w.text(x) }
+func (x filled) write(w *writer)   { w.text(x) }
 
 func (x Setting) write(w *writer) {
 	w.word(x.Variable+"="+x.Value, variable.MatchString(x.Variable) && isPrintable(x.Value))
@@ -103,7 +105,7 @@ func (x list) write(w *writer) {
 	w.refused = w.refused || len(x.args) == 0
 	for i, arg := range x.args {
 		if i > 0 {
-			w.text(text{literal: x.separator})
+			w.text(filled{literal: x.separator})
 		}
 		arg.write(w)
 	}
@@ -130,28 +132,10 @@ func isOperand(word string) bool {
 	return isPrintable(word) && word != "" && word[0] != '-' && word[0] != '+'
 }
 
-func isName(word string) bool { return IsPlain(word) && isOperand(word) }
+func isName(word string) bool { return text.IsPlain(word) && isOperand(word) }
 
 // isPrintable is whether a word can be pasted: a terminal takes control characters for
 // commands of its own, and what is not seen is not what it seems.
 func isPrintable(word string) bool {
 	return strings.IndexFunc(word, func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }) < 0
-}
-
-// Quote quotes a word for a person to paste into a POSIX shell.
-func Quote(word string) string {
-	if IsPlain(word) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
-
-// IsPlain reports whether a shell takes the word as it stands, however often it is parsed:
-// what goes through ssh is parsed once here and once there.
-func IsPlain(word string) bool {
-	special := func(r rune) bool {
-		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
-		return !letter && !strings.ContainsRune("@%+=:,./_-", r)
-	}
-	return word != "" && strings.IndexFunc(word, special) < 0
 }

@@ -37,9 +37,9 @@ type Command struct {
 	place   place
 	side    side     // of what the ranks run in, where they run in something
 	at      []string // other nodes than the finding's, nil for those
-	code    text
-	packed  text   // of a copy: what writes it to a pipe, for whom rsync does not reach
-	remarks []text // beside that of the code
+	code    filled
+	packed  filled   // of a copy: what writes it to a pipe, for whom rsync does not reach
+	remarks []filled // beside that of the code
 	bound   map[string]Arg
 }
 
@@ -56,31 +56,31 @@ const (
 )
 
 // On runs code on the finding's nodes, by ssh on one and by pdsh on several.
-func On(code literal, args ...Arg) Command { return Command{place: onNodes, code: text{code, args}} }
+func On(code literal, args ...Arg) Command { return Command{place: onNodes, code: filled{code, args}} }
 
 // Here runs code on the launching machine.
-func Here(code literal, args ...Arg) Command { return Command{place: here, code: text{code, args}} }
+func Here(code literal, args ...Arg) Command { return Command{place: here, code: filled{code, args}} }
 
 // EachHost runs code on the launching machine once for each host of the finding, which it
 // calls $host.
 func EachHost(code literal, args ...Arg) Command {
-	return Command{place: eachHost, code: text{code, args}}
+	return Command{place: eachHost, code: filled{code, args}}
 }
 
 // Console is code that somebody types on the node itself.
 func Console(code literal, args ...Arg) Command {
-	return Command{place: console, code: text{code, args}}
+	return Command{place: console, code: filled{code, args}}
 }
 
 // Note is something to be done that no command does.
 func Note(words literal, args ...Arg) Command {
-	return Command{place: note, remarks: []text{{words, args}}}
+	return Command{place: note, remarks: []filled{{words, args}}}
 }
 
 // Stated is a command that the user states in a file of their own, with {nodes} and the like
 // in it, and {ssh} for what runs it on nodes: as they wrote it, but for these.
 func Stated(code string) Command {
-	return Command{place: stated, code: text{literal: literal(strings.ReplaceAll(code, "%", "%%"))}}
+	return Command{place: stated, code: filled{literal: literal(strings.ReplaceAll(code, "%", "%%"))}}
 }
 
 // Said is something to be done in the words of a table, the program's own or one in a file of the
@@ -92,7 +92,7 @@ func Said(words string) Command {
 		}
 		return ' '
 	}, words)
-	return Command{place: note, remarks: []text{{literal: literal(strings.ReplaceAll(printed, "%", "%%"))}}}
+	return Command{place: note, remarks: []filled{{literal: literal(strings.ReplaceAll(printed, "%", "%%"))}}}
 }
 
 // At runs the command on these nodes instead of the finding's, where there are any.
@@ -136,7 +136,7 @@ func (c Command) Locally() Command {
 // Remark adds to the words beside the command. One that begins with a comma,
 // a colon or a semicolon carries the last one on.
 func (c Command) Remark(words literal, args ...Arg) Command {
-	c.remarks = append(slices.Clip(c.remarks), text{words, args})
+	c.remarks = append(slices.Clip(c.remarks), filled{words, args})
 	return c
 }
 

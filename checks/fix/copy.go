@@ -16,7 +16,7 @@ func (c Command) packs(path string) Command {
 	if strings.HasPrefix(path, "/") {
 		named = Path("." + path)
 	}
-	c.packed = text{"tar -C / -cf - %s", []Arg{named}}
+	c.packed = filled{"tar -C / -cf - %s", []Arg{named}}
 	return c
 }
 

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"preflight/internal/text"
 )
 
 func to(nodes ...string) Audience {
@@ -201,7 +203,7 @@ func TestQuote(t *testing.T) {
 	for word, want := range map[string]string{
 		"w3": "w3", "user@w3.a": "user@w3.a", "": "''", "w[1,3]": "'w[1,3]'", "a b": "'a b'", "it's": `'it'\''s'`, "$(reboot)": "'$(reboot)'",
 	} {
-		if got := Quote(word); got != want {
+		if got := text.Quote(word); got != want {
 			t.Errorf("Quote(%q) = %s, want %s", word, got, want)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"preflight/internal/text"
 )
 
 // CopyTo copies a path of the launching machine to each host; directories end in a slash.
@@ -20,7 +22,7 @@ func CopyFrom(node, path string) Command {
 
 // rsyncOptions: -s keeps the other end's shell from reading a path that it would take for more.
 func rsyncOptions(path string) Arg {
-	if IsPlain(path) {
+	if text.IsPlain(path) {
 		return Code("-a")
 	}
 	return Code("-as")

@@ -2,10 +2,14 @@
 
 package fix
 
-import "strings"
+import (
+	"strings"
 
-// text is a literal with its arguments.
-type text struct {
+	"preflight/internal/text"
+)
+
+// filled is a literal with its arguments.
+type filled struct {
 	literal literal
 	args    []Arg
 }
@@ -37,7 +41,7 @@ const remarkMark = "   # "
 // sudo is what root leaves out, and what it has instead.
 var sudo = []struct{ asked, asRoot string }{{"sudo ", ""}, {"sudoedit ", "vi "}}
 
-func (w *writer) text(t text) {
+func (w *writer) text(t filled) {
 	code, next := string(t.literal), 0
 	for len(code) > 0 {
 		taken := 1
@@ -49,7 +53,7 @@ func (w *writer) text(t text) {
 		case !w.isCode:
 			w.WriteByte(c)
 		case strings.HasPrefix(code, remarkMark):
-			w.remark.text(text{literal(code[len(remarkMark):]), t.args[min(next, len(t.args)):]})
+			w.remark.text(filled{literal(code[len(remarkMark):]), t.args[min(next, len(t.args)):]})
 			return
 		case w.each != "" && strings.HasPrefix(code, "$host"):
 			w.WriteString(w.each)
@@ -142,8 +146,8 @@ func (w *writer) isWordStart() bool {
 // word writes one word of the shell that reads it.
 func (w *writer) word(word string, isSafe bool) {
 	switch {
-	case isSafe && (!w.isCode || w.in == 0 || IsPlain(word)):
-		w.WriteString(Quote(word))
+	case isSafe && (!w.isCode || w.in == 0 || text.IsPlain(word)):
+		w.WriteString(text.Quote(word))
 	case w.isCode:
 		w.refused = true
 	default:

@@ -14,6 +14,7 @@ import (
 	"preflight/checks/ranks"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 )
 
 var Fabric = checks.Check{
@@ -150,7 +151,7 @@ func switchFaults(node *facts.Node) []checks.Finding {
 	var faults []string
 	for _, sxid := range node.GPU.SXids {
 		if what, fatal := strings.CutPrefix(sxid.Text, "Fatal, "); fatal && sxid.Age <= xidWindow {
-			faults = append(faults, fmt.Sprintf("SXid %d of %s, %s, %s ago", sxid.Code, sxid.Address, what, facts.Duration(sxid.Age)))
+			faults = append(faults, fmt.Sprintf("SXid %d of %s, %s, %s ago", sxid.Code, sxid.Address, what, text.Duration(sxid.Age)))
 		}
 	}
 	if faults == nil {

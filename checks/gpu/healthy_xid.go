@@ -12,6 +12,7 @@ import (
 	"preflight/checks/compare"
 	"preflight/checks/fix"
 	"preflight/facts"
+	"preflight/internal/text"
 )
 
 // xidWindow is how long an Xid is news, in seconds.
@@ -164,7 +165,7 @@ func recentXids(xids []facts.Xid) string {
 	var words []string
 	for _, code := range codes {
 		often := when(times[code] > 1, "%d times, last ", times[code])
-		words = append(words, fmt.Sprintf("Xid %d, %s, %s%s", code, hardwareXids[code], often, facts.Duration(last[code])+" ago"))
+		words = append(words, fmt.Sprintf("Xid %d, %s, %s%s", code, hardwareXids[code], often, text.Duration(last[code])+" ago"))
 	}
 	return strings.Join(words, "; ")
 }

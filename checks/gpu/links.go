@@ -13,6 +13,7 @@ import (
 	"preflight/checks/compare"
 	"preflight/checks/fix"
 	"preflight/facts"
+	"preflight/internal/text"
 )
 
 var Links = checks.Check{
@@ -105,9 +106,9 @@ func nvLinkRules(up, speed map[string]int64) []cardRule {
 		case links == nil:
 			return ""
 		case len(links.Slow) > 0:
-			return fmt.Sprintf("%s slower than %s", linkNames(links.Slow), facts.BitRate(float64(links.Speed)))
+			return fmt.Sprintf("%s slower than %s", linkNames(links.Slow), text.BitRate(float64(links.Speed)))
 		case links.Speed > 0 && links.Speed < speed[card.Name]:
-			return fmt.Sprintf("%s of %s on most GPUs of the model", facts.BitRate(float64(links.Speed)), facts.BitRate(float64(speed[card.Name])))
+			return fmt.Sprintf("%s of %s on most GPUs of the model", text.BitRate(float64(links.Speed)), text.BitRate(float64(speed[card.Name])))
 		}
 		return ""
 	}}, {checks.Finding{

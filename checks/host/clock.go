@@ -11,6 +11,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/remedy"
 	"preflight/facts"
+	"preflight/internal/text"
 )
 
 var ClockSkew = checks.Check{
@@ -24,7 +25,7 @@ var ClockSkew = checks.Check{
 	WouldSee: "RendezvousTimeoutError, or log lines of the first failure that carry a later time than its consequences",
 	Run: func(v checks.View) (findings []checks.Finding) {
 		common, headIsOdd := commonOffset(v)
-		want, against := "within "+facts.Duration(v.Policy.ClockSkew), "the launching machine"
+		want, against := "within "+text.Duration(v.Policy.ClockSkew), "the launching machine"
 		if headIsOdd {
 			f := checks.Finding{
 				Summary: "the clock of the launching machine is wrong: most nodes agree against it",
@@ -42,7 +43,7 @@ var ClockSkew = checks.Check{
 				findings = append(findings, checks.Finding{
 					Nodes:   []string{node.Name},
 					Summary: "the clock differs from that of " + against,
-					Got:     leadOrLag(offset) + ", ± " + facts.Duration(node.Clock.Uncertainty),
+					Got:     leadOrLag(offset) + ", ± " + text.Duration(node.Clock.Uncertainty),
 					Want:    want,
 					Remedy:  []fix.Command{fix.On(remedy.SetClock)},
 				})
@@ -81,7 +82,7 @@ func isOff(offset float64, node *facts.Node, policy checks.Policy) bool {
 
 func leadOrLag(offset float64) string {
 	if offset < 0 {
-		return facts.Duration(-offset) + " behind"
+		return text.Duration(-offset) + " behind"
 	}
-	return facts.Duration(offset) + " ahead"
+	return text.Duration(offset) + " ahead"
 }

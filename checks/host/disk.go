@@ -14,6 +14,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/ranks"
 	"preflight/facts"
+	"preflight/internal/text"
 )
 
 var DiskSpace = checks.Check{
@@ -122,7 +123,7 @@ func judgePlaces(node *facts.Node, places []*facts.Place, wanted int64) []checks
 	on := fmt.Sprintf("%s, %s on %s", first.Path, first.FSType, first.Source)
 	what := strings.Join(roles, ", ")
 	dir := fix.Path(first.Path)
-	if !fix.IsPlain(first.Path) {
+	if !text.IsPlain(first.Path) {
 		dir = "." // a name that a shell would take apart is not put into a command
 	}
 	switch {

@@ -16,6 +16,7 @@ import (
 	"preflight/checks/ranks"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/launch"
 )
 
@@ -269,7 +270,7 @@ func bareNames(nodes []*facts.Node) []string {
 func correctNames(wrong []wrongName) []fix.Command {
 	var commands []fix.Command
 	for _, w := range wrong[:min(3, len(wrong))] {
-		if !fix.IsPlain(w.name) || !fix.IsPlain(w.writeDown) || strings.Contains(w.name, "/") {
+		if !text.IsPlain(w.name) || !text.IsPlain(w.writeDown) || strings.Contains(w.name, "/") {
 			commands = append(commands, names.LookUp(w.name))
 			continue
 		}
@@ -312,7 +313,7 @@ func hostsFix(targets []*facts.Node) []fix.Command {
 	const lines = 4
 	var commands []fix.Command
 	for _, target := range targets {
-		if target.Address != "" && fix.IsPlain(hostfile.Bare(target.Name)) && len(commands) < lines {
+		if target.Address != "" && text.IsPlain(hostfile.Bare(target.Name)) && len(commands) < lines {
 			commands = append(commands, fix.On("echo %s %s | sudo tee -a /etc/hosts", fix.Host(target.Address), fix.Host(hostfile.Bare(target.Name))).Inside())
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"preflight/checks/ranks"
 	"preflight/checks/remedy"
 	"preflight/facts"
+	"preflight/internal/text"
 	"preflight/launch/nccl"
 )
 
@@ -301,7 +302,7 @@ func leftBySmoke(paths []string) checks.Finding {
 	}
 	return checks.Finding{
 		Summary: "the ranks of the smoke test left files in /dev/shm, and it could not remove them",
-		Got:     compare.List(names),
+		Got:     text.List(names),
 		Remedy:  removal(fix.Code(""), names),
 	}
 }
@@ -322,4 +323,4 @@ func removal(sudo fix.Arg, names []string) []fix.Command {
 }
 
 // canBeNamed leaves out a name that a shell would take apart, or that leads elsewhere.
-func canBeNamed(name string) bool { return fix.IsPlain(name) && !strings.Contains(name, "/") }
+func canBeNamed(name string) bool { return text.IsPlain(name) && !strings.Contains(name, "/") }

@@ -14,7 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"preflight/checks"
-	"preflight/checks/compare"
+	"preflight/internal/text"
 )
 
 //go:embed list.yaml
@@ -46,7 +46,7 @@ func Valid(entry checks.KnownBad) error {
 	}
 	for name, condition := range entry.When {
 		if _, known := lookUp(name); !known {
-			return fmt.Errorf("when: unknown word %q%s", name, compare.DidYouMean(compare.Meant(name, names())))
+			return fmt.Errorf("when: unknown word %q%s", name, text.DidYouMean(text.Meant(name, names())))
 		}
 		if _, err := read(condition); err != nil {
 			return fmt.Errorf("when: %s: %w", name, err)

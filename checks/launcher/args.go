@@ -13,6 +13,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/launch"
 )
 
@@ -143,7 +144,7 @@ func command(template fix.Command) func(checks.View, hostfile.Note) []fix.Comman
 		for _, host := range p.Hosts {
 			slots += len(host.Slots)
 		}
-		if len(view.All) > 0 && fix.IsPlain(view.All[0].Address) {
+		if len(view.All) > 0 && text.IsPlain(view.All[0].Address) {
 			address = view.All[0].Address
 		}
 		return []fix.Command{template.Bind(map[string]fix.Arg{
@@ -165,7 +166,7 @@ func command(template fix.Command) func(checks.View, hostfile.Note) []fix.Comman
 // plain is a path with all that a shell reads as something else made a "_".
 func plain(path string) string {
 	return strings.Map(func(r rune) rune {
-		if r == '/' || fix.IsPlain(string(r)) {
+		if r == '/' || text.IsPlain(string(r)) {
 			return r
 		}
 		return '_'
@@ -214,7 +215,7 @@ func portOut(view checks.View, note hostfile.Note) []fix.Command {
 		return lookAtLine(note)
 	}
 	host, port, _ := strings.Cut(view.Launch.Hosts[i].Name, ":")
-	if strings.Trim(port, "0123456789") != "" || port == "" || !fix.IsPlain(host) {
+	if strings.Trim(port, "0123456789") != "" || port == "" || !text.IsPlain(host) {
 		return lookAtLine(note)
 	}
 	return []fix.Command{
@@ -304,7 +305,7 @@ func handedOn(argument string) string {
 	if strings.Contains(argument, " ") {
 		return pdshWord(strings.NewReplacer(`\`, `\\`, "$", `\$`, "`", "\\`").Replace(argument))
 	}
-	return pdshWord(fix.Quote(argument))
+	return pdshWord(text.Quote(argument))
 }
 
 // meant is whether an argument is quoted already for the shells that will read it

@@ -16,6 +16,7 @@ import (
 	"preflight/checks/ranks"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/launch"
 	"preflight/launch/nccl"
 )
@@ -339,7 +340,7 @@ func hidesHost(view checks.View, node *facts.Node) bool {
 func ownAddress(node *facts.Node) fix.Arg {
 	if node.Net != nil {
 		printed := launch.Prediction{}.Endpoint(&facts.Node{Facts: facts.Facts{Net: node.Net}}).Host
-		if address := nccl.PeerAddress(node).Address; address != printed && fix.IsPlain(address) {
+		if address := nccl.PeerAddress(node).Address; address != printed && text.IsPlain(address) {
 			return fix.Host(address)
 		}
 	}

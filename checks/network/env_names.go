@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"preflight/checks"
-	"preflight/checks/compare"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/launch/nccl"
 )
 
@@ -189,7 +189,7 @@ func (r envOfRanks) findMisspelt() {
 // near. Plugins read names of their own, so being unknown alone means nothing.
 func nearestName(name string) string {
 	const mostEdits = 2
-	return compare.Nearest(name, namesakes[prefixOf(name)], mostEdits)
+	return text.Nearest(name, namesakes[prefixOf(name)], mostEdits)
 }
 
 // namesakes are all known names by their prefixes.

@@ -9,11 +9,11 @@ import (
 	"slices"
 
 	"preflight/checks"
-	"preflight/checks/compare"
 	"preflight/checks/fix"
 	"preflight/checks/names"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/launch/nccl"
 )
 
@@ -51,7 +51,7 @@ func holders(view checks.View, address string) (nodes []*facts.Node) {
 // of them is wrong nobody can tell from here, and a launch can do with none.
 func twins(view checks.View, address string, beside []string) []string {
 	nodes := slices.Clone(beside)
-	if others := holders(view, address); len(others) <= compare.MostListed {
+	if others := holders(view, address); len(others) <= text.MostListed {
 		for _, node := range others {
 			if !slices.Contains(nodes, node.Name) {
 				nodes = append(nodes, node.Name)
@@ -70,13 +70,13 @@ func holdings(view checks.View, address string) string {
 			parts = append(parts, fmt.Sprintf("%s on %s (MAC %s)", node.Name, held.Name, held.MAC))
 		}
 	}
-	return compare.List(parts)
+	return text.List(parts)
 }
 
 // giveBack has the addresses taken from a node by which others were reached.
 func (p *placement) giveBack(node *facts.Node) (commands []fix.Command) {
 	for _, address := range slices.SortedFunc(maps.Keys(p.holdsOthers[node.Name]), netip.Addr.Compare) {
-		if held, network, known := names.HolderOf(node, address.String()); known && len(commands) < compare.MostListed {
+		if held, network, known := names.HolderOf(node, address.String()); known && len(commands) < text.MostListed {
 			commands = append(commands, fix.On("sudo ip addr del %s/%s dev %s   # until the next boot", fix.Host(address.String()), fix.Number(network.Bits()), fix.Name(held.Name)))
 		}
 	}
@@ -93,7 +93,7 @@ func takeAway(view checks.View, address string) (commands []fix.Command) {
 		}
 		commands = append(commands, fix.On("sudo ip addr del %s/%s dev %s   # until the next boot", fix.Host(address), fix.Number(network.Bits()), fix.Name(held.Name)).At(node.Name))
 	}
-	if len(commands) > compare.MostListed {
+	if len(commands) > text.MostListed {
 		return nil
 	}
 	return commands

@@ -15,6 +15,7 @@ import (
 	"preflight/checks/proof"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/launch/nccl"
 )
 
@@ -115,7 +116,7 @@ func (g meeting) stopped(nodes []*facts.Node) []checks.Finding {
 			f.Summary = fmt.Sprintf("%s, where the ranks will meet, does not resolve", g.host)
 			f.WouldSee = names.Unresolved(g.host, g.port)
 			f.Remedy = []fix.Command{names.LookUp(g.host)}
-			if address := nccl.PeerAddress(g.server).Address; fix.IsPlain(address) && fix.IsPlain(g.host) {
+			if address := nccl.PeerAddress(g.server).Address; text.IsPlain(address) && text.IsPlain(g.host) {
 				f.Remedy = append(f.Remedy, fix.On("echo %s %s | sudo tee -a /etc/hosts", fix.Host(address), fix.Host(g.host)).Inside())
 			}
 		case facts.HopValidate:

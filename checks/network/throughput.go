@@ -12,6 +12,7 @@ import (
 	"preflight/checks/names"
 	"preflight/checks/proof"
 	"preflight/facts"
+	"preflight/internal/text"
 )
 
 var Throughput = checks.Check{
@@ -98,8 +99,8 @@ func belowTheirSpeed(senders []*facts.Node) checks.Finding {
 	link := slowest.Throughput
 	f := checks.Finding{
 		Summary: "links carry far less than their interfaces could, and are no slower than the others",
-		Got:     fmt.Sprintf("%s of %s by %s of %s, the slowest", facts.BitRate(link.Rate), facts.BitRate(float64(linkSpeed(slowest))), link.Interface, slowest.Name),
-		Want:    fmt.Sprintf("%s or more", facts.BitRate(min(float64(linkSpeed(slowest)), easily)/2)),
+		Got:     fmt.Sprintf("%s of %s by %s of %s, the slowest", text.BitRate(link.Rate), text.BitRate(float64(linkSpeed(slowest))), link.Interface, slowest.Name),
+		Want:    fmt.Sprintf("%s or more", text.BitRate(min(float64(linkSpeed(slowest)), easily)/2)),
 		Remedy: []fix.Command{
 			fix.On("ip -s -s link show dev %s; ip -d link show dev %[1]s | grep -o 'mtu [0-9]*'   # errors and drops; the MTU: 9000 where the switches have it", fix.Name(link.Interface)),
 			fix.On("ethtool --show-offload %s | grep -E 'segmentation|receive-offload'; sysctl net.ipv4.tcp_rmem net.ipv4.tcp_wmem", fix.Name(link.Interface)),
@@ -125,8 +126,8 @@ func slowLink(view checks.View, node *facts.Node, usual float64, summary string,
 	f := checks.Finding{
 		Nodes:   named,
 		Summary: summary,
-		Got:     fmt.Sprintf("%s from %s to %s", facts.BitRate(node.Throughput.Rate), node.Name, node.Throughput.Peer),
-		Want:    fmt.Sprintf("about %s, as between most nodes", facts.BitRate(usual)),
+		Got:     fmt.Sprintf("%s from %s to %s", text.BitRate(node.Throughput.Rate), node.Name, node.Throughput.Peer),
+		Want:    fmt.Sprintf("about %s, as between most nodes", text.BitRate(usual)),
 		Remedy: []fix.Command{
 			fix.On("ethtool %s | grep -iE 'speed|duplex|link'", fix.Name(node.Throughput.Interface)),
 			fix.On("ip -s -s link show dev %s   # errors and drops", fix.Name(node.Throughput.Interface)),
@@ -135,7 +136,7 @@ func slowLink(view checks.View, node *facts.Node, usual float64, summary string,
 	own := linkSpeed(node)
 	for _, other := range view.All {
 		if speed := linkSpeed(&other); own != 0 && speed > own {
-			f.Got += fmt.Sprintf("; its %s is %s among %s", node.Throughput.Interface, facts.BitRate(float64(own)), facts.BitRate(float64(speed)))
+			f.Got += fmt.Sprintf("; its %s is %s among %s", node.Throughput.Interface, text.BitRate(float64(own)), text.BitRate(float64(speed)))
 			f.Want += "; a cable, a port or an interface of the same speed"
 			break
 		}

@@ -18,6 +18,7 @@ import (
 	"preflight/checks/ranks"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/launch"
 )
 
@@ -31,7 +32,7 @@ func SystemOf(machine *facts.Node) string {
 
 // WordOr is a word for the remark behind a command, which a line break would end.
 func WordOr(word, otherwise string) string {
-	if fix.IsPlain(word) {
+	if text.IsPlain(word) {
 		return word
 	}
 	return otherwise

@@ -11,6 +11,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/ranks"
 	"preflight/facts"
+	"preflight/internal/text"
 )
 
 var Copies = checks.Check{
@@ -71,15 +72,15 @@ func slowCopies(node *facts.Node, usual []map[string]float64, least float64) (fi
 			case rate == 0:
 				continue
 			case kind.crosses && rate < least:
-				wanted = kind.what + ": " + stated(facts.BitRate(least), "copy_rate")
+				wanted = kind.what + ": " + stated(text.BitRate(least), "copy_rate")
 			case kind.crosses && rate < leastOfLink*link.rate():
-				wanted = fmt.Sprintf("%s: at least half of the %s of %s", kind.what, facts.BitRate(link.rate()), link)
+				wanted = fmt.Sprintf("%s: at least half of the %s of %s", kind.what, text.BitRate(link.rate()), link)
 			case rate < facts.SlowTraffic*most:
-				wanted = fmt.Sprintf("%s: at least %.0f %% of the %s of most of the model", kind.what, 100*facts.SlowTraffic, facts.BitRate(most))
+				wanted = fmt.Sprintf("%s: at least %.0f %% of the %s of most of the model", kind.what, 100*facts.SlowTraffic, text.BitRate(most))
 			default:
 				continue
 			}
-			slow = append(slow, fmt.Sprintf("%s %s: %s", ranked(node, rank.LocalRank), kind.what, facts.BitRate(rate)))
+			slow = append(slow, fmt.Sprintf("%s %s: %s", ranked(node, rank.LocalRank), kind.what, text.BitRate(rate)))
 			if !slices.Contains(want, wanted) {
 				want = append(want, wanted)
 			}

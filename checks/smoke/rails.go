@@ -11,6 +11,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/ranks"
 	"preflight/facts"
+	"preflight/internal/text"
 	"preflight/launch"
 )
 
@@ -78,11 +79,11 @@ func slowRails(node *facts.Node) string {
 	var slow []string
 	for _, trial := range node.Smoke.Trials {
 		if trial.Stage == facts.SmokeRail && trial.Passed && trial.Rate < facts.SlowTraffic*facts.Usual(rates) {
-			slow = append(slow, fmt.Sprintf("%s by %s alone", facts.BitRate(trial.Rate), trial.Rail))
+			slow = append(slow, fmt.Sprintf("%s by %s alone", text.BitRate(trial.Rate), trial.Rail))
 		}
 	}
 	if slow == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s, %s by most rails alone", strings.Join(slow, ", "), facts.BitRate(facts.Usual(rates)))
+	return fmt.Sprintf("%s, %s by most rails alone", strings.Join(slow, ", "), text.BitRate(facts.Usual(rates)))
 }

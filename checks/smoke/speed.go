@@ -11,6 +11,7 @@ import (
 	"preflight/checks/names"
 	"preflight/checks/ranks"
 	"preflight/facts"
+	"preflight/internal/text"
 	"preflight/launch/nccl"
 )
 
@@ -123,16 +124,16 @@ func slowWay(view checks.View, node *facts.Node, kind way, rates map[group][]flo
 	link, name := kind.link(view, node)
 	f = checks.Finding{
 		Nodes: []string{node.Name}, Summary: "reduces slowly " + kind.among,
-		Got: facts.BitRate(rate), Remedy: kind.fix(view, node),
+		Got: text.BitRate(rate), Remedy: kind.fix(view, node),
 	}
 	least, setting := leastStated(view.Policy, node, g.stage)
 	switch {
 	case rate == 0:
 	case rate < least:
-		f.Want = stated(facts.BitRate(least), setting)
+		f.Want = stated(text.BitRate(least), setting)
 		return f, true
 	case rate < leastOfLink*link:
-		f.Want = fmt.Sprintf("at least half of the %s of %s", facts.BitRate(link), name)
+		f.Want = fmt.Sprintf("at least half of the %s of %s", text.BitRate(link), name)
 		return f, true
 	case g.stage == facts.SmokePair && passed(node, g.stage) < 2: // it may be its partner's
 	case len(rates[g]) >= facts.UsualFrom && rate < facts.SlowTraffic*facts.Usual(rates[g]):
@@ -140,7 +141,7 @@ func slowWay(view checks.View, node *facts.Node, kind way, rates map[group][]flo
 		if rails := slowRails(node); rails != "" && g.stage == facts.SmokePair {
 			f.Got += "; " + rails
 		}
-		f.Want = fmt.Sprintf("at least %.0f %% of the %s of most nodes", 100*facts.SlowTraffic, facts.BitRate(facts.Usual(rates[g])))
+		f.Want = fmt.Sprintf("at least %.0f %% of the %s of most nodes", 100*facts.SlowTraffic, text.BitRate(facts.Usual(rates[g])))
 		return f, true
 	}
 	return f, false

@@ -17,6 +17,7 @@ import (
 	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/launch"
 )
 
@@ -276,7 +277,7 @@ func (t opTools) unlessBuilt(f checks.Finding) checks.Finding {
 
 // ninjaDir is where pip put ninja: beside the interpreter.
 func (t opTools) ninjaDir() string {
-	if t.node.Python == nil || t.node.Python.Packages["ninja"] == "" || !fix.IsPlain(t.node.Python.Path) {
+	if t.node.Python == nil || t.node.Python.Packages["ninja"] == "" || !text.IsPlain(t.node.Python.Path) {
 		return ""
 	}
 	return path.Dir(t.node.Python.Path)

@@ -13,6 +13,7 @@ import (
 	"preflight/checks/ranks"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 )
 
 var PythonSame = checks.Check{
@@ -138,7 +139,7 @@ func copyFix(nodes []*facts.Node, isRight func(*facts.Node) bool) []fix.Command 
 	for _, node := range nodes {
 		prefix := node.Python.Prefix
 		isSystem := prefix == "" || prefix == "/usr" || prefix == "/usr/local"
-		if !isRight(node) || isSystem || !fix.IsPlain(prefix) || !strings.HasPrefix(node.Python.Path, prefix+"/") {
+		if !isRight(node) || isSystem || !text.IsPlain(prefix) || !strings.HasPrefix(node.Python.Path, prefix+"/") {
 			continue
 		}
 		return []fix.Command{fix.CopyFrom(node.Name, prefix+"/")}

@@ -13,6 +13,7 @@ import (
 	"preflight/checks/proof"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 )
 
 var BetweenNodes = checks.Check{
@@ -244,7 +245,7 @@ func (l *loginTries) remedy(s proof.Suspect) []fix.Command {
 	case "name":
 		var commands []fix.Command
 		for _, name := range to[:min(4, len(to))] {
-			if node := l.nodes[name]; node.Address != "" && fix.IsPlain(hostfile.Bare(name)) {
+			if node := l.nodes[name]; node.Address != "" && text.IsPlain(hostfile.Bare(name)) {
 				commands = append(commands, on(from, fix.On("echo %s %s | sudo tee -a /etc/hosts", fix.Host(node.Address), fix.Host(hostfile.Bare(name)))))
 			}
 		}

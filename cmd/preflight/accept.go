@@ -17,13 +17,13 @@ import (
 	"preflight"
 	"preflight/checks"
 	"preflight/checks/agreement"
-	"preflight/checks/compare"
 	"preflight/checks/engine"
 	"preflight/cmd/preflight/internal/baseline"
 	"preflight/cmd/preflight/internal/outputs"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/report"
 )
 
@@ -51,7 +51,7 @@ func accepting(cmd *cobra.Command, config Config, command []string, a acceptance
 	if err != nil {
 		return err
 	}
-	text, err := os.ReadFile(file.Path)
+	snapshot, err := os.ReadFile(file.Path)
 	if err != nil {
 		return noRun("%s cannot be read: %w", file.Asked, usage.Reason(err))
 	}
@@ -68,7 +68,7 @@ func accepting(cmd *cobra.Command, config Config, command []string, a acceptance
 	if err != nil {
 		return err
 	}
-	accepted, err := baseline.Accepted(text, later, wanted)
+	accepted, err := baseline.Accepted(snapshot, later, wanted)
 	if err != nil {
 		return err
 	}
@@ -87,10 +87,10 @@ func accepting(cmd *cobra.Command, config Config, command []string, a acceptance
 		return err
 	}
 	if !config.Quiet {
-		fmt.Fprintf(os.Stderr, "preflight: %s: %s %s, %d left\n", report.Escape(file.Path), report.Plural(len(changed.Rows(false)), "change"), said, len(left.Rows(false)))
+		fmt.Fprintf(os.Stderr, "preflight: %s: %s %s, %d left\n", text.Escape(file.Path), text.Plural(len(changed.Rows(false)), "change"), said, len(left.Rows(false)))
 	}
 	if lost := lostNodes(later); lost != nil {
-		fmt.Fprintf(os.Stderr, "preflight: nothing of %s, not reached or lost midway\n", report.Escape(hostfile.Fold(lost)))
+		fmt.Fprintf(os.Stderr, "preflight: nothing of %s, not reached or lost midway\n", text.Escape(hostfile.Fold(lost)))
 		return exitCode(exitTrouble)
 	}
 	return nil
@@ -184,7 +184,7 @@ func covered(changes []checks.Change, scopes []agreement.Scope, file string) (wa
 		if names = slices.Compact(names); names == nil {
 			return nil, usage.WithHint(err, "nothing has changed there that could be accepted")
 		}
-		return nil, usage.WithHint(err, "changed are %s", usage.Words(compare.List(names)))
+		return nil, usage.WithHint(err, "changed are %s", usage.Words(text.List(names)))
 	}
 	return slices.DeleteFunc(changes, func(c checks.Change) bool {
 		return !slices.ContainsFunc(scopes, func(scope agreement.Scope) bool { return scope.Covers(c) })

@@ -19,7 +19,7 @@ import (
 	"preflight/cmd/preflight/internal/progress"
 	"preflight/fleet"
 	"preflight/internal/hostsys"
-	"preflight/report"
+	"preflight/internal/text"
 )
 
 func cleanCommand() *cobra.Command {
@@ -79,9 +79,9 @@ func cleanAll(ctx context.Context, job preflight.Job) (lines []string, failures 
 			removed, _, err := job.Remote.Clean(ctx, host.Name)
 			var gone []string
 			for _, path := range removed {
-				gone = append(gone, report.Escape(host.Name+": removed "+path))
+				gone = append(gone, text.Escape(host.Name+": removed "+path))
 			}
-			lines[i], failures[i] = cmp.Or(strings.Join(gone, "\n"), report.Escape(host.Name)+": nothing there"), err
+			lines[i], failures[i] = cmp.Or(strings.Join(gone, "\n"), text.Escape(host.Name)+": nothing there"), err
 			end := fleet.Event{Phase: progress.Cleaning, Step: fleet.Ended, Node: host.Name}
 			if err != nil {
 				end.Step, end.Err = fleet.Lost, err

@@ -17,6 +17,7 @@ import (
 	"preflight/cmd/preflight/internal/outputs"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/facts"
+	"preflight/internal/text"
 	"preflight/report"
 )
 
@@ -133,9 +134,9 @@ func (c Config) reportWritten(path string, reached, all int, next string) {
 	if c.Quiet {
 		return
 	}
-	count := report.Plural(all, "node")
+	count := text.Plural(all, "node")
 	if reached < all {
 		count = fmt.Sprintf("%d of %s", reached, count)
 	}
-	fmt.Fprintf(os.Stderr, "preflight: %s: written from %s%s\n", report.Escape(path), count, next)
+	fmt.Fprintf(os.Stderr, "preflight: %s: written from %s%s\n", text.Escape(path), count, next)
 }

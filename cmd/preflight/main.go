@@ -25,9 +25,9 @@ import (
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/hostfile"
 	"preflight/internal/secret"
+	"preflight/internal/text"
 	"preflight/launch"
 	_ "preflight/portable"
-	"preflight/report"
 )
 
 // Exit codes: a contract.
@@ -102,7 +102,7 @@ func complain(w io.Writer, err error) {
 }
 
 // said is what an error says as it may be shown: errors quote what was typed, and nodes.
-func said(text string) string { return report.Escape(secret.Hide(text)) }
+func said(line string) string { return text.Escape(secret.Hide(line)) }
 
 // exitCode ends the program after everything has been said already.
 type exitCode int

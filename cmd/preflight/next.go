@@ -15,10 +15,10 @@ import (
 	"golang.org/x/term"
 
 	"preflight/checks"
-	"preflight/checks/fix"
 	"preflight/cmd/preflight/internal/outputs"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/report/formats"
 )
 
@@ -60,7 +60,7 @@ func nextCommand(cmd *cobra.Command, r checks.Report) string {
 	}
 	before := words(cmd, func(flag *pflag.Flag) bool { return flag.Name != "hostfile" && !decidedByCommand(flag) })
 	behind := words(cmd, decidedByCommand)
-	return fmt.Sprintf("preflight%s -- deepspeed --hostfile %s%s train.py …   # judges this very launch, and becomes it", before, fix.Quote(r.Launch.HostsFile), behind)
+	return fmt.Sprintf("preflight%s -- deepspeed --hostfile %s%s train.py …   # judges this very launch, and becomes it", before, text.Quote(r.Launch.HostsFile), behind)
 }
 
 // failing are the checks that fail a run, in the order of its report.
@@ -87,9 +87,9 @@ func words(cmd *cobra.Command, which func(*pflag.Flag) bool) string {
 			case flag.Value.Type() == "bool" && value == "true":
 				all.WriteString(" " + spelled(flag))
 			case flag.Value.Type() == "bool" || flag.NoOptDefVal != "":
-				all.WriteString(" --" + flag.Name + "=" + fix.Quote(value))
+				all.WriteString(" --" + flag.Name + "=" + text.Quote(value))
 			default:
-				all.WriteString(" " + spelled(flag) + " " + fix.Quote(value))
+				all.WriteString(" " + spelled(flag) + " " + text.Quote(value))
 			}
 		}
 	})

@@ -16,11 +16,11 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
 
-	"preflight/checks/compare"
 	"preflight/cmd/preflight/internal/outputs"
 	"preflight/cmd/preflight/internal/policyfile"
 	"preflight/cmd/preflight/internal/progress"
 	"preflight/cmd/preflight/internal/usage"
+	"preflight/internal/text"
 	"preflight/launch"
 	"preflight/report/formats"
 )
@@ -262,11 +262,11 @@ func variableMeant(name string) string {
 	for _, s := range settings() {
 		keys = append(keys, s.key)
 	}
-	key := compare.Meant(strings.TrimPrefix(name, "PREFLIGHT_"), keys)
+	key := text.Meant(strings.TrimPrefix(name, "PREFLIGHT_"), keys)
 	if key == "" {
 		return ""
 	}
-	return compare.DidYouMean(setting{key: key}.variable())
+	return text.DidYouMean(setting{key: key}.variable())
 }
 
 // relativeTo is where paths of a file in a directory lead. An output keeps its format,

@@ -18,10 +18,10 @@ import (
 	"preflight/checks/agreement"
 	"preflight/checks/catalogue"
 	"preflight/checks/engine"
-	"preflight/checks/fix"
 	"preflight/cmd/preflight/internal/outputs"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/launch"
 	"preflight/report"
 	"preflight/report/formats"
@@ -114,9 +114,9 @@ func lacking(saved checks.Report) string {
 // despite is the way out for who wants the file written anew all the same, as a fleet with
 // a node that is gone for good does.
 func despite(saved checks.Report, kept, partial string) string {
-	way := "to replace it all the same: mv " + fix.Quote(partial) + " " + fix.Quote(kept)
+	way := "to replace it all the same: mv " + text.Quote(partial) + " " + text.Quote(kept)
 	if lost := lostNodes(saved); lost != nil {
-		way = "to leave them out: --exclude " + fix.Quote(strings.Join(lost, "@")) + "; " + way
+		way = "to leave them out: --exclude " + text.Quote(strings.Join(lost, "@")) + "; " + way
 	}
 	return way
 }
@@ -213,7 +213,7 @@ func (c Config) warnOf(faulty string) {
 		if o.Printed() {
 			file = "the snapshot"
 		}
-		fmt.Fprintf(os.Stderr, "preflight: %s records what fails today: %s\n", report.Escape(file), report.Escape(faulty))
+		fmt.Fprintf(os.Stderr, "preflight: %s records what fails today: %s\n", text.Escape(file), text.Escape(faulty))
 	}
 	fmt.Fprintln(os.Stderr, "  a run says how to fix it; take a baseline after that, or drift will report the fix as a change")
 }

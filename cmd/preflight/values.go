@@ -17,9 +17,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"preflight/checks/agreement"
-	"preflight/checks/compare"
 	"preflight/cmd/preflight/internal/policyfile"
 	"preflight/cmd/preflight/internal/usage"
+	"preflight/internal/text"
 )
 
 // allowed says for a person what a kind of setting takes. Kinds have pflag's names.
@@ -70,7 +70,7 @@ func ofKind(kind, text string) error {
 // meant by one that there is not.
 func flagError(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
-		return fmt.Errorf("%w%s", err, compare.DidYouMean(flagMeant(cmd, unknown)))
+		return fmt.Errorf("%w%s", err, text.DidYouMean(flagMeant(cmd, unknown)))
 	}
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		flag := invalid.GetFlag()
@@ -96,7 +96,7 @@ func flagMeant(cmd *cobra.Command, unknown *pflag.NotExistError) string {
 	if word, _, _ = strings.Cut(word, "="); len(word) < 2 {
 		return ""
 	}
-	return compare.Meant("--"+word, names)
+	return text.Meant("--"+word, names)
 }
 
 // choice is the value of a flag that takes one of a few. It is held to them when the command
@@ -137,11 +137,11 @@ func given(wayOut string) func(string) error {
 
 // accelerator refuses what is none of those there are. "gpu" is but a letter from "cpu",
 // and means the other one.
-func accelerator(text string) error {
-	if text == "gpu" {
-		return fmt.Errorf("%q is not one of %s%s", text, strings.Join(accelerators, ", "), compare.DidYouMean("cuda"))
+func accelerator(name string) error {
+	if name == "gpu" {
+		return fmt.Errorf("%q is not one of %s%s", name, strings.Join(accelerators, ", "), text.DidYouMean("cuda"))
 	}
-	return usage.Among(text, accelerators)
+	return usage.Among(name, accelerators)
 }
 
 func port(text string) error {

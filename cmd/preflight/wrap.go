@@ -17,9 +17,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"preflight/checks"
-	"preflight/checks/fix"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/internal/secret"
+	"preflight/internal/text"
 	"preflight/launch/args"
 )
 
@@ -36,7 +36,7 @@ func commandOnly(cmd *cobra.Command, words []string) error {
 		// The options among the words were taken for ours, so they are shown as typed.
 		typed := secret.Arguments(os.Args[max(slices.Index(os.Args, before[0]), 0):])
 		for i, word := range typed {
-			typed[i] = fix.Quote(word)
+			typed[i] = text.Quote(word)
 		}
 		return usage.WithHint(fmt.Errorf("unexpected argument %q", before[0]), `the launch to judge comes behind "--": %s -- %s`, usage.Words(cmd.CommandPath()), usage.Words(strings.Join(typed, " ")))
 	}

@@ -12,6 +12,7 @@ import (
 	"preflight/checks"
 	"preflight/checks/fix"
 	"preflight/facts"
+	"preflight/internal/text"
 )
 
 // locked is that a rank which sleeps from time to time finds a lock of an op that nobody builds any more: it waits until that is
@@ -32,7 +33,7 @@ func (j *job) locked(m member) *checks.Finding {
 	last := left[0]
 	f := &checks.Finding{
 		Summary: fmt.Sprintf("waits for the lock of %s, as it seems: whoever built that op has ended, and its lock is still there", path.Base(path.Dir(last.Path))),
-		Got:     last.Path + ", since " + facts.Duration(j.age(last)) + ", which no process has open",
+		Got:     last.Path + ", since " + text.Duration(j.age(last)) + ", which no process has open",
 	}
 	for _, one := range left {
 		f.Remedy = append(f.Remedy, fix.On("rm %s", fix.Path(one.Path)).Remark("as soon as it is gone, whoever waits for it builds the op"))

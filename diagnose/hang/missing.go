@@ -9,9 +9,9 @@ import (
 	"strconv"
 
 	"preflight/checks"
-	"preflight/checks/compare"
 	"preflight/checks/fix"
 	"preflight/facts"
+	"preflight/internal/text"
 )
 
 // told finds nodes whose members were told another place or size than most.
@@ -180,9 +180,9 @@ func (j *job) missingRanks() string {
 	case len(missing) == 0:
 		return ""
 	case slices.ContainsFunc(j.nodes, func(n Node) bool { return n.Jobs == nil }):
-		return "no node that could be asked runs rank " + compare.List(missing)
+		return "no node that could be asked runs rank " + text.List(missing)
 	}
-	return "nowhere runs rank " + compare.List(missing)
+	return "nowhere runs rank " + text.List(missing)
 }
 
 // gone finds ranks that a node's launcher should have and has not.
@@ -198,7 +198,7 @@ func (j *job) gone(node *Node) (findings []checks.Finding) {
 	for _, m := range all {
 		if m.Kind == facts.JobLauncher && j.hasRanks() && !elastic(m.Meeting) && !j.complete() {
 			findings = append(findings, checks.Finding{Nodes: []string{node.Name},
-				Summary: fmt.Sprintf("its launcher (%s, since %s) runs no rank", m.Program, facts.Duration(m.Age)),
+				Summary: fmt.Sprintf("its launcher (%s, since %s) runs no rank", m.Program, text.Duration(m.Age)),
 				Remedy:  []fix.Command{fix.On("ps -o pid,ppid,stat,etime,args --ppid %s", fix.Number(m.PID))}})
 		}
 	}

@@ -11,9 +11,9 @@ import (
 	"strings"
 
 	"preflight/checks"
-	"preflight/checks/compare"
 	"preflight/checks/fix"
 	"preflight/facts"
+	"preflight/internal/text"
 )
 
 // surplus finds who is there too often, or is of another job.
@@ -64,7 +64,7 @@ func (j *job) doubles() []checks.Finding {
 	}
 	slices.Sort(where)
 	return []checks.Finding{{Nodes: slices.Compact(where),
-		Summary: fmt.Sprintf("each runs rank %s: their ranks were numbered by themselves, and the store takes them for the same", compare.List(twice)),
+		Summary: fmt.Sprintf("each runs rank %s: their ranks were numbered by themselves, and the store takes them for the same", text.List(twice)),
 		Remedy:  []fix.Command{fix.Note("Number the ranks through all nodes: RANK = the node's place × ranks a node + LOCAL_RANK. One launch for all nodes does so.")}}}
 }
 
@@ -110,7 +110,7 @@ func (j *job) leftovers() (findings []checks.Finding) {
 		}
 		if these != nil {
 			findings = append(findings, checks.Finding{Nodes: []string{node.Name},
-				Summary: fmt.Sprintf("%s of an earlier job: still there since %s, without a launcher, with their ports, GPUs and places in the meeting", numbers(these), facts.Duration(oldest)),
+				Summary: fmt.Sprintf("%s of an earlier job: still there since %s, without a launcher, with their ports, GPUs and places in the meeting", numbers(these), text.Duration(oldest)),
 				Got:     holds,
 				Remedy:  []fix.Command{fix.On("kill %s", pids(these)).Remark("once nobody needs them")}})
 		}
@@ -138,7 +138,7 @@ func (j *job) shared() (findings []checks.Finding) {
 				return o.PID != m.PID && o.Rank != nil && m.Rank != nil && *o.Rank == *m.Rank && (o.Launcher != m.Launcher || o.Parent == m.Parent && o.Script == m.Script)
 			}
 			if slices.ContainsFunc(all, again) {
-				twice = append(twice, fmt.Sprintf("%s (pid %d, since %s)", m.number(), m.PID, facts.Duration(m.Age)))
+				twice = append(twice, fmt.Sprintf("%s (pid %d, since %s)", m.number(), m.PID, text.Duration(m.Age)))
 				launchers[m.Launcher] = cmp.Or(launchers[m.Launcher], twice[len(twice)-1])
 			}
 		}
@@ -148,7 +148,7 @@ func (j *job) shared() (findings []checks.Finding) {
 			continue
 		case len(launchers) == 1:
 			f.Summary = "two of its processes are one rank: the store takes both for the same"
-			if f.Got = compare.List(twice); j.missingRanks() != "" {
+			if f.Got = text.List(twice); j.missingRanks() != "" {
 				f.Got += "; " + j.missingRanks()
 			}
 			f.Remedy = []fix.Command{fix.Note("Give each process of a node a RANK and a LOCAL_RANK of its own.")}

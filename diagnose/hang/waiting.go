@@ -12,10 +12,10 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"preflight/checks"
-	"preflight/checks/compare"
 	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 )
 
 // patience is how long a rank may sleep before it calls the store: whoever loads torch or data
@@ -153,7 +153,7 @@ func (all standing) sorted() (findings []checks.Finding, waits []Wait) {
 				one.said.Nodes = append(one.said.Nodes, m.node.Name)
 			}
 		}
-		one.said.Summary = numbers(one.of) + ": " + strings.ReplaceAll(one.said.Summary, age, facts.Duration(one.since))
+		one.said.Summary = numbers(one.of) + ": " + strings.ReplaceAll(one.said.Summary, age, text.Duration(one.since))
 		if one.said.Verdict == checks.Pass {
 			waits = append(waits, Wait{one.said.Nodes, one.said.Summary})
 		} else {
@@ -175,7 +175,7 @@ func numbers(all []member) string {
 		}
 		each = append(each, strconv.Itoa(*m.Rank))
 	}
-	return "ranks " + compare.List(each)
+	return "ranks " + text.List(each)
 }
 
 // served is whether the store is open where it should be: with rank 0, or, before there are

@@ -10,11 +10,11 @@ import (
 	"strings"
 
 	"preflight/checks"
-	"preflight/checks/compare"
 	"preflight/checks/fix"
 	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 )
 
 // deadAfter is for how long a launcher may be silent until the others put it out of the meeting: three
@@ -102,8 +102,8 @@ func unheard(agreed *facts.Gathering, nodes []Node) (findings []checks.Finding) 
 			continue
 		}
 		f := checks.Finding{
-			Summary: fmt.Sprintf("%s's launcher (pid %d) has not been heard for %s: it has ended or hangs, or its clock is behind, and the others take it for dead", who.Address, who.PID, facts.Duration(*who.Silent)),
-			Want:    fmt.Sprintf("a beat every %s; after %s the others put it out of the meeting", facts.Duration(deadAfter/3), facts.Duration(deadAfter)),
+			Summary: fmt.Sprintf("%s's launcher (pid %d) has not been heard for %s: it has ended or hangs, or its clock is behind, and the others take it for dead", who.Address, who.PID, text.Duration(*who.Silent)),
+			Want:    fmt.Sprintf("a beat every %s; after %s the others put it out of the meeting", text.Duration(deadAfter/3), text.Duration(deadAfter)),
 		}
 		look := fix.On("date; ps -o pid,stat,etime,wchan:20,args -p %s", fix.Number(who.PID)).Remark("T is stopped, D waits for a disk")
 		if at := slices.IndexFunc(nodes, func(n Node) bool { return runsOn(who, &n) }); at >= 0 {
@@ -153,12 +153,12 @@ func skewed(agreed *facts.Gathering, nodes []Node) (findings []checks.Finding) {
 		others := slices.Sorted(slices.Values(slices.Concat(late, early)))
 		f := checks.Finding{
 			Nodes:   []string{odd},
-			Summary: fmt.Sprintf("the clock of %s is %s behind that of %s: its launcher beats, and they take it for dead", odd, facts.Duration(seconds), compare.List(others)),
-			Want:    fmt.Sprintf("less than %s apart", facts.Duration(deadAfter)),
+			Summary: fmt.Sprintf("the clock of %s is %s behind that of %s: its launcher beats, and they take it for dead", odd, text.Duration(seconds), text.List(others)),
+			Want:    fmt.Sprintf("less than %s apart", text.Duration(deadAfter)),
 			Remedy:  []fix.Command{fix.On(remedy.SetClock)},
 		}
 		if len(early) > len(late) {
-			f.Summary = fmt.Sprintf("the clock of %s is %s ahead of that of %s: their launchers beat, and it takes them for dead", odd, facts.Duration(seconds), compare.List(others))
+			f.Summary = fmt.Sprintf("the clock of %s is %s ahead of that of %s: their launchers beat, and it takes them for dead", odd, text.Duration(seconds), text.List(others))
 		}
 		if len(others) == 1 {
 			f.Nodes = append(f.Nodes, others[0])

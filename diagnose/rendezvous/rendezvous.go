@@ -21,6 +21,7 @@ import (
 	"preflight/diagnose/hang"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/launch"
 )
 
@@ -124,7 +125,7 @@ func atEndpoint(endpoint string, nodes []string, e *facts.Endpoint) []checks.Fin
 	if e.Preflight {
 		return []checks.Finding{{
 			Verdict: checks.Unknown, Nodes: nodes,
-			Summary: fmt.Sprintf("another preflight serves a store of its own there, and had not left within %s: ask again when it has ended", facts.Duration(e.Seconds)),
+			Summary: fmt.Sprintf("another preflight serves a store of its own there, and had not left within %s: ask again when it has ended", text.Duration(e.Seconds)),
 		}}
 	}
 	if e.Failed == "" {

@@ -15,6 +15,7 @@ import (
 
 	"preflight/facts"
 	"preflight/internal/hostsys"
+	"preflight/internal/text"
 )
 
 // endTime is how long a killed process may take to end. Whoever is still there then sits in a
@@ -122,9 +123,9 @@ func (r *rank) await(ctx context.Context, answer <-chan Word, limit time.Duratio
 		failure.Message = clip(word.Failed.Message)
 		failure.Element, failure.Got, failure.Want = word.Failed.Element, word.Failed.Got, word.Failed.Want
 	case !gone:
-		failure.Kind, failure.Message = facts.SmokeStuck, fmt.Sprintf("no answer within %s, and SIGKILL does not end it%s", facts.Duration(limit.Seconds()), waitsIn(r.cmd.Process.Pid))
+		failure.Kind, failure.Message = facts.SmokeStuck, fmt.Sprintf("no answer within %s, and SIGKILL does not end it%s", text.Duration(limit.Seconds()), waitsIn(r.cmd.Process.Pid))
 	case late:
-		failure.Kind, failure.Message = facts.SmokeHang, fmt.Sprintf("no answer within %s", facts.Duration(limit.Seconds()))
+		failure.Kind, failure.Message = facts.SmokeHang, fmt.Sprintf("no answer within %s", text.Duration(limit.Seconds()))
 	default:
 		failure.Kind, failure.Message = facts.SmokeCrash, "the process ended: "+r.cmd.ProcessState.String()
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/internal/text"
 	"preflight/launch"
 )
 
@@ -118,11 +119,11 @@ func spelledRates(rates []int64) string {
 	least, most := slices.Min(rates), slices.Max(rates)
 	switch {
 	case least != most:
-		return fmt.Sprintf("%d ports of %g to %s", len(rates), float64(least)/1e9, facts.BitRate(float64(most)))
+		return fmt.Sprintf("%d ports of %g to %s", len(rates), float64(least)/1e9, text.BitRate(float64(most)))
 	case len(rates) == 1:
-		return facts.BitRate(float64(most))
+		return text.BitRate(float64(most))
 	}
-	return fmt.Sprintf("%d × %s", len(rates), facts.BitRate(float64(most)))
+	return fmt.Sprintf("%d × %s", len(rates), text.BitRate(float64(most)))
 }
 
 func withoutPlugin(n Network) string {
@@ -143,7 +144,7 @@ func sockets(node *facts.Node, choices []Choice, why string) Transport {
 		part := choice.Interface
 		at := slices.IndexFunc(node.Net.Interfaces, func(i facts.Interface) bool { return i.Name == choice.Interface })
 		if at >= 0 && node.Net.Interfaces[at].Speed != nil {
-			part += ", " + facts.BitRate(float64(*node.Net.Interfaces[at].Speed))
+			part += ", " + text.BitRate(float64(*node.Net.Interfaces[at].Speed))
 		}
 		parts = append(parts, part)
 	}

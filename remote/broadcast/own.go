@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"preflight/internal/hostsys"
+	"preflight/internal/text"
 	"preflight/remote"
 )
 
@@ -112,21 +113,21 @@ func (o *own) hear(line string) {
 }
 
 // heard is what of a line is no word of ours.
-func (o *own) heard(line string) (text string, is bool) {
+func (o *own) heard(line string) (raw string, is bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	text, status, over := strings.Cut(line, ends)
+	raw, status, over := strings.Cut(line, ends)
 	switch {
 	case !o.begun && strings.Contains(line, begins):
 		o.begun = true
 		return "", false
 	case o.begun && o.status == "" && over:
 		o.status = status
-		return text, text != ""
+		return raw, raw != ""
 	}
 	_, _ = io.WriteString(&o.said, line+"\n") // never fails
 	if o.asked++; o.engine.Hangs && o.asked < maxAsked && !o.begun && o.why == nil && !o.cut {
-		if o.why = o.engine.Explain(remote.Escape(line), Going); o.why != nil {
+		if o.why = o.engine.Explain(text.Escape(line), Going); o.why != nil {
 			go o.Close()
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"preflight/internal/hostsys"
+	"preflight/internal/text"
 	"preflight/remote"
 )
 
@@ -156,21 +157,21 @@ func (t *step) locked(do func()) {
 
 // hear takes a line of the program's standard error.
 func (t *step) hear(line string) {
-	task, text := t.set.engine.Said(line)
+	task, raw := t.set.engine.Said(line)
 	if task < 0 || task >= len(t.places) {
 		_, _ = io.WriteString(&t.said, line+"\n") // never fails
 		t.locked(func() {
-			if t.asked++; t.set.engine.Hangs && t.asked < maxAsked && !t.open && t.set.engine.Explain(remote.Escape(line), Going) != nil {
+			if t.asked++; t.set.engine.Hangs && t.asked < maxAsked && !t.open && t.set.engine.Explain(text.Escape(line), Going) != nil {
 				t.end()
 			}
 		})
 		return
 	}
-	text, _, over := strings.Cut(text, ends)
+	raw, _, over := strings.Cut(raw, ends)
 	var to io.Writer
 	t.locked(func() { to = t.places[task].stderr })
-	if to != nil && (text != "" || !over) {
-		_, _ = io.WriteString(to, text+"\n")
+	if to != nil && (raw != "" || !over) {
+		_, _ = io.WriteString(to, raw+"\n")
 	}
 	if over {
 		t.locked(func() {
@@ -353,7 +354,7 @@ func (t *step) dissolve() {
 func (t *step) failure() *remote.Error {
 	if t.jammed {
 		return &remote.Error{Cause: remote.ConnectionLost, Err: fmt.Errorf("%s took nothing of what its tasks were told for %s: one of them reads nothing%s",
-			t.set.engine.Name, remote.InSeconds(t.set.engine.Patience), t.deaf())}
+			t.set.engine.Name, text.Duration(t.set.engine.Patience.Seconds()), t.deaf())}
 	}
 	if said := t.said.Text(); said != "" {
 		return t.set.engine.Explain(said, Broke)

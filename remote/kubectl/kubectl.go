@@ -22,6 +22,7 @@ import (
 
 	"preflight/hostfile"
 	"preflight/internal/hostsys"
+	"preflight/internal/text"
 	"preflight/remote"
 )
 
@@ -93,13 +94,13 @@ func (c *Carrier) list(ctx context.Context, words []string) ([]pod, *remote.Erro
 	said, err := hostsys.Child{Path: c.program, Args: words, Limit: c.options.Timeout}.Stream(ctx, write)
 	write.Close()
 	notRead := <-decoded
-	said = remote.Escape(strings.ReplaceAll(strings.TrimSpace(said), "\n", "; "))
+	said = text.Escape(strings.ReplaceAll(strings.TrimSpace(said), "\n", "; "))
 	typed := "kubectl " + strings.Join(words, " ")
 	switch {
 	case ctx.Err() != nil:
 		return nil, &remote.Error{Stage: remote.StageResolve, Cause: remote.Interrupted, Err: context.Cause(ctx)}
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil, &remote.Error{Stage: remote.StageResolve, Cause: remote.NoCluster, Err: fmt.Errorf("%s had no answer within %s", typed, remote.InSeconds(c.options.Timeout))}
+		return nil, &remote.Error{Stage: remote.StageResolve, Cause: remote.NoCluster, Err: fmt.Errorf("%s had no answer within %s", typed, text.Duration(c.options.Timeout.Seconds()))}
 	case err != nil:
 		failure := known(said)
 		if failure == nil {
@@ -136,7 +137,7 @@ func (c *Carrier) Hosts() ([]hostfile.Host, error) {
 func (c *Carrier) asked() (words string) {
 	for _, option := range [][2]string{{"--job", c.options.Job}, {"--selector", c.options.Selector}, {"--namespace", c.options.Namespace}, {"--context", c.options.Context}} {
 		if option[1] != "" {
-			words += " " + option[0] + " " + remote.Escape(option[1])
+			words += " " + option[0] + " " + text.Escape(option[1])
 		}
 	}
 	return words

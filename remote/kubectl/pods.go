@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"preflight/internal/text"
 	"preflight/remote"
 )
 
@@ -219,11 +220,11 @@ func (p pod) containers() (names []string) {
 
 // told is which container was entered, and of how many.
 func (p pod) told(container string) string {
-	text := "container " + container
+	line := "container " + container
 	if len(p.Spec.Containers) > 1 {
-		text += " of " + strings.Join(p.containers()[:len(p.Spec.Containers)], ", ")
+		line += " of " + strings.Join(p.containers()[:len(p.Spec.Containers)], ", ")
 	}
-	return remote.Escape(text + " in pod " + p.Metadata.Namespace + "/" + p.Metadata.Name)
+	return text.Escape(line + " in pod " + p.Metadata.Namespace + "/" + p.Metadata.Name)
 }
 
 // gpus is how many a container was given: device plugins call them nvidia.com/gpu,
@@ -243,7 +244,7 @@ func (p pod) gpus(container string) (count int) {
 // knows of nothing.
 func (p pod) stopped(container string) *remote.Error {
 	fail := func(cause remote.Cause, words ...string) *remote.Error {
-		why := remote.Escape(strings.Join(slices.DeleteFunc(words, func(word string) bool { return word == "" }), ": "))
+		why := text.Escape(strings.Join(slices.DeleteFunc(words, func(word string) bool { return word == "" }), ": "))
 		return &remote.Error{Stage: remote.StageConnect, Cause: cause, Detail: map[string]string{"reason": cmp.Or(why, "no reason is given")}, Err: errors.New(cmp.Or(why, string(cause)))}
 	}
 	if p.over() {

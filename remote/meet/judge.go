@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/remote"
 )
 
@@ -178,14 +179,14 @@ func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *re
 		case errors.Is(ctx.Err(), context.Canceled):
 			return fail(remote.StageConnect, remote.Interrupted, context.Cause(ctx))
 		case wrong != "":
-			return fail(remote.StageLogin, remote.WrongToken, fmt.Errorf("the call came from %s", remote.Escape(wrong)))
+			return fail(remote.StageLogin, remote.WrongToken, fmt.Errorf("the call came from %s", text.Escape(wrong)))
 		}
-		return fail(remote.StageConnect, remote.NotCome, fmt.Errorf("no call at %s within %s%s", c.Address(), remote.InSeconds(time.Since(began)), c.others()))
+		return fail(remote.StageConnect, remote.NotCome, fmt.Errorf("no call at %s within %s%s", c.Address(), text.Duration(time.Since(began).Seconds()), c.others()))
 	}
 	at.mu.Lock()
 	defer at.mu.Unlock()
 	if at.twice != "" {
-		return fail(remote.StageLogin, remote.NameTwice, fmt.Errorf("from %s and from %s", at.line.RemoteAddr(), remote.Escape(at.twice)))
+		return fail(remote.StageLogin, remote.NameTwice, fmt.Errorf("from %s and from %s", at.line.RemoteAddr(), text.Escape(at.twice)))
 	}
 	trace.Connected = time.Since(began)
 	if from, err := netip.ParseAddrPort(at.line.RemoteAddr().String()); err == nil {

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"preflight/internal/text"
 	"preflight/remote"
 )
 
@@ -66,7 +67,7 @@ func (l *line) introduce(node, token string) error {
 	case err != nil:
 		return err
 	case theirs.Refused != "":
-		return errors.New(remote.Escape(theirs.Refused))
+		return errors.New(text.Escape(theirs.Refused))
 	case theirs.Wire != wire:
 		return fmt.Errorf("it speaks wire %d of preflight, and this node %d: use one release on both", theirs.Wire, wire)
 	}
@@ -77,7 +78,7 @@ func (l *line) introduce(node, token string) error {
 	case err != nil:
 		return err
 	case known.Refused != "":
-		return errors.New(remote.Escape(known.Refused))
+		return errors.New(text.Escape(known.Refused))
 	case !known.is(proofOf(token, "judge", h, theirs)):
 		return errors.New("it does not know the token: something else answers there, and is told nothing of this node")
 	}
@@ -116,9 +117,9 @@ func (r *requestsOf) Read(p []byte) (int, error) {
 func (l *line) verdict() (v Verdict, err error) {
 	lines := bufio.NewScanner(l.in)
 	for lines.Scan() {
-		if text, is := bytes.CutPrefix(lines.Bytes(), []byte(verdictMark)); is {
-			err := json.Unmarshal(text, &v)
-			v.Why = remote.Escape(v.Why)
+		if raw, is := bytes.CutPrefix(lines.Bytes(), []byte(verdictMark)); is {
+			err := json.Unmarshal(raw, &v)
+			v.Why = text.Escape(v.Why)
 			return v, err
 		}
 	}

@@ -22,6 +22,7 @@ import (
 
 	"preflight/hostfile"
 	"preflight/internal/hostsys"
+	"preflight/internal/text"
 	"preflight/remote"
 	"preflight/remote/broadcast"
 )
@@ -48,11 +49,11 @@ func New(nodes, words []string) (*Carrier, error) {
 	}
 	version, complaint, err := hostsys.Child{Path: program, Args: []string{"--version"}, Limit: patience}.Run(context.Background())
 	if err != nil {
-		return nil, fmt.Errorf("%s --version: %w: %s", program, err, remote.Escape(firstLine(complaint)))
+		return nil, fmt.Errorf("%s --version: %w: %s", program, err, text.Escape(firstLine(complaint)))
 	}
 	by := engineOf(version)
 	if by == nil {
-		return nil, fmt.Errorf("%s is neither Open MPI's nor Hydra, which MPICH and Intel MPI have: it calls itself %q", program, remote.Escape(firstLine(version)))
+		return nil, fmt.Errorf("%s is neither Open MPI's nor Hydra, which MPICH and Intel MPI have: it calls itself %q", program, text.Escape(firstLine(version)))
 	}
 	c := &Carrier{names: hostsys.NewNames("")}
 	if me, err := user.Current(); err == nil {

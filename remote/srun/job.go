@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"preflight/internal/hostsys"
-	"preflight/remote"
+	"preflight/internal/text"
 )
 
 // Job is a Slurm job that runs; the zero Job is none.
@@ -48,9 +48,9 @@ func Find(ctx context.Context, name string, timeout time.Duration) (Job, error) 
 	case ctx.Err() != nil:
 		return Job{}, context.Cause(ctx)
 	case errors.Is(err, context.DeadlineExceeded):
-		return Job{}, fmt.Errorf("squeue had no answer for job %s within %s", name, remote.InSeconds(timeout))
+		return Job{}, fmt.Errorf("squeue had no answer for job %s within %s", name, text.Duration(timeout.Seconds()))
 	case err != nil:
-		return Job{}, fmt.Errorf("job %s: squeue says %s", name, hostsys.Complaint(remote.Escape(strings.ReplaceAll(strings.TrimSpace(said), "\n", "; ")), err))
+		return Job{}, fmt.Errorf("job %s: squeue says %s", name, hostsys.Complaint(text.Escape(strings.ReplaceAll(strings.TrimSpace(said), "\n", "; ")), err))
 	}
 	return read(name, strings.Fields(answer.String()))
 }
@@ -62,20 +62,20 @@ func read(name string, lines []string) (Job, error) {
 	}
 	column := strings.Split(lines[0], "|")
 	if len(column) != 5 || !IsJob(column[0]) {
-		return Job{}, fmt.Errorf("squeue answers of job %s what is no job: %s", name, remote.Escape(lines[0]))
+		return Job{}, fmt.Errorf("squeue answers of job %s what is no job: %s", name, text.Escape(lines[0]))
 	}
 	id, called, state, owner, nodes := column[0], column[1], column[2], column[3], column[4]
 	switch {
 	case len(lines) > 1:
-		return Job{}, fmt.Errorf("job %s is %d jobs: name one of them, as in %s", name, len(lines), remote.Escape(called))
+		return Job{}, fmt.Errorf("job %s is %d jobs: name one of them, as in %s", name, len(lines), text.Escape(called))
 	case state != "RUNNING":
-		return Job{}, fmt.Errorf("job %s does not run, it is %s", name, remote.Escape(state))
+		return Job{}, fmt.Errorf("job %s does not run, it is %s", name, text.Escape(state))
 	case owner != strconv.Itoa(os.Getuid()):
 		account := owner
 		if known, err := user.LookupId(owner); err == nil {
 			account = known.Username
 		}
-		return Job{}, fmt.Errorf("job %s is of %s, and Slurm lets nobody else begin a step of it", name, remote.Escape(account))
+		return Job{}, fmt.Errorf("job %s is of %s, and Slurm lets nobody else begin a step of it", name, text.Escape(account))
 	}
 	return Job{ID: id, Nodes: nodes, Named: true}, nil
 }

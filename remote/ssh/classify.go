@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"preflight/internal/text"
 	"preflight/remote"
 )
 
@@ -95,7 +96,7 @@ func (a *attempt) stage() remote.Stage {
 	return remote.StageLogin
 }
 
-func (a *attempt) after() string { return remote.InSeconds(time.Since(a.begun)) }
+func (a *attempt) after() string { return text.Duration(time.Since(a.begun).Seconds()) }
 
 func (a *attempt) silence(what string) error {
 	return fmt.Errorf("%s within %s", what, a.after())
@@ -112,7 +113,7 @@ func (a *attempt) explainGreeting(late, err error) *remote.Error {
 		"address": a.trace.Address, "port": strconv.Itoa(a.target.port), "after": a.after(),
 	}}
 	if greeting != "" {
-		e.Detail["greeting"] = remote.Escape(greeting)
+		e.Detail["greeting"] = text.Escape(greeting)
 	}
 	switch {
 	case a.proxy != nil && late == nil:
@@ -167,8 +168,8 @@ var disconnectText = regexp.MustCompile(`ssh: disconnect, reason \d+: ((?s:.*))$
 
 // plainError strips the library's own prefixes from what it reports.
 func plainError(err error) error {
-	if text := disconnected(err); text != "" {
-		return fmt.Errorf("the server said: %s", remote.Escape(strings.TrimSpace(text)))
+	if line := disconnected(err); line != "" {
+		return fmt.Errorf("the server said: %s", text.Escape(strings.TrimSpace(line)))
 	}
 	if errors.Is(err, io.EOF) {
 		return errors.New("closed by the other side")

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"preflight/internal/hostsys"
+	"preflight/internal/text"
 	"preflight/remote"
 )
 
@@ -269,7 +270,7 @@ func (a *attempt) connectTo(ctx context.Context, addresses []netip.Addr) (net.Co
 	detail := map[string]string{
 		"address": a.trace.Address,
 		"port":    strconv.Itoa(a.target.port),
-		"after":   remote.InSeconds(time.Since(a.begun)),
+		"after":   text.Duration(time.Since(a.begun).Seconds()),
 	}
 	return nil, &remote.Error{Stage: remote.StageConnect, Cause: connectCause(ctx, errs[len(errs)-1]), Detail: detail, Err: errors.Join(errs...)}
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"preflight/internal/hostsys"
+	"preflight/internal/text"
 	"preflight/remote"
 )
 
@@ -59,7 +60,7 @@ func (p *path) look(ctx context.Context) (seen string, unreached bool) {
 		conn.Close()
 		return "a new connection is greeted: the machine and its SSH server live, and this connection alone hangs", false
 	case errors.Is(err, errNotGreeted):
-		return fmt.Sprintf("a new connection is taken and not greeted within %s: the machine or its SSH server hangs", remote.InSeconds(time.Since(began))), false
+		return fmt.Sprintf("a new connection is taken and not greeted within %s: the machine or its SSH server hangs", text.Duration(time.Since(began).Seconds())), false
 	}
 	if call, is := errors.AsType[*net.OpError](err); is {
 		err = call.Err // without the node's address, which would keep what is said of many apart

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"preflight/internal/text"
 	"preflight/remote"
 )
 
@@ -29,8 +30,8 @@ var tooManyFailures = regexp.MustCompile(`(?i)too many authentication failures`)
 // explain says why a login failed: the server's own words first, then what
 // stands between us and a key that it would take, then what it did not take.
 func (l *login) explain(err error) *remote.Error {
-	banner := remote.Escape(strings.TrimSpace(l.banner.String()))
-	said := remote.Escape(strings.TrimSpace(disconnected(err)))
+	banner := text.Escape(strings.TrimSpace(l.banner.String()))
+	said := text.Escape(strings.TrimSpace(disconnected(err)))
 	detail := map[string]string{"user": l.target.user, "methods": strings.Join(l.methods, ",")}
 	if banner != "" {
 		detail["banner"] = banner

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"preflight/internal/text"
 	"preflight/remote"
 )
 
@@ -113,7 +114,7 @@ func exitOf(known remote.Exit, request *ssh.Request) remote.Exit {
 		if err := ssh.Unmarshal(request.Payload, &by); err != nil {
 			return remote.Exit{Status: -1}
 		}
-		return remote.Exit{Status: -1, Signal: remote.Escape(by.Signal)}
+		return remote.Exit{Status: -1, Signal: text.Escape(by.Signal)}
 	}
 	return known
 }

@@ -12,6 +12,7 @@ import (
 	"preflight/checks"
 	"preflight/checks/catalogue"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/report"
 )
 
@@ -50,7 +51,7 @@ func GoodHosts(w io.Writer, r checks.Report) error {
 	if !hostfile.Before(r.Launch.DeepSpeed, "0.8.0") {
 		fmt.Fprintln(&out, GoodHostsStart+shareOf(r, good, split.Unknown))
 		if split.Whole != nil {
-			fmt.Fprintf(&out, "# no hosts would help: the launch as a whole fails %s\n", report.Escape(strings.Join(split.Whole, ", ")))
+			fmt.Fprintf(&out, "# no hosts would help: the launch as a whole fails %s\n", text.Escape(strings.Join(split.Whole, ", ")))
 		}
 	}
 	for _, host := range good {
@@ -85,18 +86,18 @@ func BadHosts(w io.Writer, r checks.Report) error {
 
 // shareOf says how many are in a list of hosts, and the nodes that are in neither.
 func shareOf(r checks.Report, listed []hostfile.Host, unknown []string) string {
-	text := fmt.Sprintf("%d of %s", len(listed), report.Plural(len(r.Nodes), "node"))
+	line := fmt.Sprintf("%d of %s", len(listed), text.Plural(len(r.Nodes), "node"))
 	if len(unknown) > 0 {
-		text += fmt.Sprintf("; %d unknown: %s", len(unknown), report.Escape(hostfile.Fold(unknown)))
+		line += fmt.Sprintf("; %d unknown: %s", len(unknown), text.Escape(hostfile.Fold(unknown)))
 	}
-	return text
+	return line
 }
 
 // hosts are some of the nodes with the slots that the launch was judged with.
 func hosts(r checks.Report, names []string) ([]hostfile.Host, error) {
 	for _, node := range r.Nodes { // those that are not listed stand in a comment
 		if !isWord(node.Name) {
-			return nil, fmt.Errorf("%q cannot stand in a list of hosts: name the node in one word", report.Escape(node.Name))
+			return nil, fmt.Errorf("%q cannot stand in a list of hosts: name the node in one word", text.Escape(node.Name))
 		}
 	}
 	slots := map[string][]int{}
@@ -108,7 +109,7 @@ func hosts(r checks.Report, names []string) ([]hostfile.Host, error) {
 
 // isWord is whether a name can begin a line of a hostfile.
 func isWord(name string) bool {
-	return name != "" && name[0] != '#' && !strings.Contains(name, " ") && report.Escape(name) == name
+	return name != "" && name[0] != '#' && !strings.Contains(name, " ") && text.Escape(name) == name
 }
 
 // someSlots is whether a hostfile cannot say which slots of the host are used: they are

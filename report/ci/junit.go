@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"preflight/checks"
+	"preflight/internal/text"
 	"preflight/report"
 )
 
@@ -95,7 +96,7 @@ func JUnit(w io.Writer, r checks.Report) error {
 		suite.Timestamp = began.UTC().Format("2006-01-02T15:04:05")
 	}
 	if r.Head != nil && r.Head.Host != nil {
-		suite.Hostname = report.Escape(cmp.Or(r.Head.Host.Hostname, "localhost"))
+		suite.Hostname = text.Escape(cmp.Or(r.Head.Host.Hostname, "localhost"))
 	}
 	suite.properties("version", r.Version)
 	suite.properties("hostfile", r.Hostfile)
@@ -104,9 +105,9 @@ func JUnit(w io.Writer, r checks.Report) error {
 		suite.add(testcase(words, one, r.Strict))
 	}
 	if r.ExitCode != 0 && suite.Failures+suite.Errors == 0 {
-		text := words.Conclusion()
-		suite.add(junitCase{Name: "run", Error: &junitProblem{Message: report.Escape(text), Type: string(r.Verdict),
-			Text: report.EscapeLines(text + "\n" + words.Unfinished())}})
+		conclusion := words.Conclusion()
+		suite.add(junitCase{Name: "run", Error: &junitProblem{Message: text.Escape(conclusion), Type: string(r.Verdict),
+			Text: report.EscapeLines(conclusion + "\n" + words.Unfinished())}})
 	}
 	all := junitSuites{Name: suite.Name, Tests: suite.Tests, Failures: suite.Failures, Errors: suite.Errors, Time: suite.Time, Suite: suite}
 	if _, err := io.WriteString(w, xml.Header); err != nil {
@@ -172,7 +173,7 @@ type (
 
 func (s *junitSuite) properties(name, value string) {
 	if value != "" {
-		s.Properties = append(s.Properties, junitProperty{name, report.Escape(value)})
+		s.Properties = append(s.Properties, junitProperty{name, text.Escape(value)})
 	}
 }
 
@@ -194,7 +195,7 @@ func (s *junitSuite) add(c junitCase) {
 // testcase is one check. What XML cannot hold, control characters and what is no
 // character at all, is escaped before the encoder would replace it.
 func testcase(words report.Words, one judgement, warningsFail bool) junitCase {
-	c := junitCase{Name: report.Escape(one.Check)}
+	c := junitCase{Name: text.Escape(one.Check)}
 	switch {
 	case one.Verdict == checks.Fail, one.Verdict == checks.Warn && warningsFail:
 		c.Failure = problem(words, one)
@@ -203,7 +204,7 @@ func testcase(words report.Words, one judgement, warningsFail bool) junitCase {
 		c.Error = problem(words, one)
 		return c
 	case one.explained():
-		c.Skipped = &junitSkipped{"unknown: " + report.Escape(one.Reason)}
+		c.Skipped = &junitSkipped{"unknown: " + text.Escape(one.Reason)}
 	case one.Verdict == checks.Skip:
 		c.Skipped = &junitSkipped{whySkipped(words, one)}
 	}
@@ -215,18 +216,18 @@ func testcase(words report.Words, one judgement, warningsFail bool) junitCase {
 
 func whySkipped(words report.Words, one judgement) string {
 	if len(one.waived) == 0 {
-		return report.Escape(one.Reason)
+		return text.Escape(one.Reason)
 	}
 	return strings.Join(report.Map(one.waived, func(w checks.Waived) string {
-		return words.Nodes(w.Nodes) + " waived " + report.Escape(report.Promise(w))
+		return words.Nodes(w.Nodes) + " waived " + text.Escape(report.Promise(w))
 	}), "; ")
 }
 
 func problem(words report.Words, one judgement) *junitProblem {
-	message, text := one.Reason, words.Blocks(one.findings, one.waived)
+	message, detail := one.Reason, words.Blocks(one.findings, one.waived)
 	switch {
 	case one.Reason != "":
-		text = one.Reason + "\n" + text
+		detail = one.Reason + "\n" + detail
 	case len(one.findings) > 0:
 		first := one.findings[0]
 		message = words.Nodes(first.Nodes) + ": " + first.Summary
@@ -234,7 +235,7 @@ func problem(words report.Words, one judgement) *junitProblem {
 			message += fmt.Sprintf(" (and %d more)", more)
 		}
 	}
-	return &junitProblem{report.Escape(message), string(one.Verdict), "\n" + report.EscapeLines(text) + "\n"}
+	return &junitProblem{text.Escape(message), string(one.Verdict), "\n" + report.EscapeLines(detail) + "\n"}
 }
 
 func junitTime(seconds float64) string { return fmt.Sprintf("%.3f", seconds) }

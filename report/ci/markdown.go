@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"preflight/checks"
+	"preflight/internal/text"
 	"preflight/report"
 )
 
@@ -113,7 +114,7 @@ type summary struct {
 // writeTo hands the page out, and says how many parts of what did not fit.
 func (s *summary) writeTo(w io.Writer, part, of, wayOut string) error {
 	if s.left > 0 {
-		fmt.Fprintf(&s.out, "\n**Cut here:** %s of %s do not fit in a comment; %s.\n", report.Plural(s.left, part), of, wayOut)
+		fmt.Fprintf(&s.out, "\n**Cut here:** %s of %s do not fit in a comment; %s.\n", text.Plural(s.left, part), of, wayOut)
 	}
 	_, err := io.WriteString(w, s.out.String())
 	return err
@@ -174,21 +175,21 @@ func (s *summary) remedy(f checks.Finding) {
 	if len(f.Fix)+len(f.Notes) == 0 && f.WouldSee == "" {
 		return
 	}
-	text := "\n**" + entities(f.Check) + "** on " + prose(s.Whom(f)) + ":\n"
+	md := "\n**" + entities(f.Check) + "** on " + prose(s.Whom(f)) + ":\n"
 	if len(f.Fix) > 0 {
 		commands, left := wholeCommands(f.Fix)
-		text += "\n" + block("sh", strings.Join(commands, "\n"))
+		md += "\n" + block("sh", strings.Join(commands, "\n"))
 		if left > 0 {
-			text += fmt.Sprintf("\nand %s more: the report as text or JSON has them all\n", report.Plural(left, "command"))
+			md += fmt.Sprintf("\nand %s more: the report as text or JSON has them all\n", text.Plural(left, "command"))
 		}
 	}
 	for _, note := range f.Notes {
-		text += "\nnote: " + prose(note) + "\n"
+		md += "\nnote: " + prose(note) + "\n"
 	}
 	if f.WouldSee != "" {
-		text += "\nsymptom: " + code(f.WouldSee) + "\n"
+		md += "\nsymptom: " + code(f.WouldSee) + "\n"
 	}
-	s.add(text)
+	s.add(md)
 }
 
 // differences are the facts on which the nodes differ and that no finding shows, the
@@ -197,7 +198,7 @@ func (s *summary) differences(diffs []checks.FactDiff) {
 	if len(diffs) == 0 {
 		return
 	}
-	text := details(report.Plural(len(diffs), "difference")+" between the nodes that no finding shows") +
+	text := details(text.Plural(len(diffs), "difference")+" between the nodes that no finding shows") +
 		row("fact", "most nodes", "others") + row("---", "---", "---")
 	for _, d := range diffs[:min(len(diffs), report.MostDifferences)] {
 		parties := s.Parties(d, false)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"preflight/checks"
+	"preflight/internal/text"
 	"preflight/report"
 )
 
@@ -100,8 +101,8 @@ func nagiosState(r checks.Report) string {
 
 // statusText escapes what would end the text and begin the performance data, and what
 // Nagios would hand to a browser as HTML.
-func statusText(text string) string {
-	return strings.NewReplacer("|", `\x7c`, "<", `\x3c`, ">", `\x3e`).Replace(report.Escape(text))
+func statusText(line string) string {
+	return strings.NewReplacer("|", `\x7c`, "<", `\x3c`, ">", `\x3e`).Replace(text.Escape(line))
 }
 
 func perfdata(r checks.Report) string {

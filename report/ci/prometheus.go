@@ -14,6 +14,7 @@ import (
 
 	"preflight/checks"
 	"preflight/facts"
+	"preflight/internal/text"
 	"preflight/report"
 )
 
@@ -87,7 +88,7 @@ func gauge(name, help string) *dto.MetricFamily {
 func add(family *dto.MetricFamily, value float64, labels ...string) {
 	metric := &dto.Metric{Gauge: &dto.Gauge{Value: &value}}
 	for i := 0; i < len(labels); i += 2 {
-		metric.Label = append(metric.Label, &dto.LabelPair{Name: &labels[i], Value: proto.String(report.Escape(labels[i+1]))})
+		metric.Label = append(metric.Label, &dto.LabelPair{Name: &labels[i], Value: proto.String(text.Escape(labels[i+1]))})
 	}
 	family.Metric = append(family.Metric, metric)
 }

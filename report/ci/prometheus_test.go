@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"preflight/facts"
-	"preflight/report"
+	"preflight/internal/text"
 	"preflight/testhosts/reporttest"
 
 	"github.com/google/go-cmp/cmp"
@@ -129,7 +129,7 @@ func TestPrometheusSmoke(t *testing.T) {
 
 // TestPrometheusHostile: a name is one label's value, all of it.
 func TestPrometheusHostile(t *testing.T) {
-	want := fmt.Sprintf("preflight_node_reached{node=%s} 1", report.Escape(reporttest.Evil))
+	want := fmt.Sprintf("preflight_node_reached{node=%s} 1", text.Escape(reporttest.Evil))
 	if all := series(t, reporttest.Rendered(t, Prometheus, reporttest.Hostile())); !slices.Contains(all, want) {
 		t.Errorf("no %s in:\n%s", want, strings.Join(all, "\n"))
 	}

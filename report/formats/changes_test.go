@@ -13,6 +13,7 @@ import (
 	"preflight/checks"
 	"preflight/checks/agreement"
 	"preflight/facts"
+	"preflight/internal/text"
 	"preflight/report"
 	"preflight/report/ci"
 	"preflight/testhosts/reporttest"
@@ -72,7 +73,7 @@ func TestChangesFormats(t *testing.T) {
 	}
 	want := `nothing changed of what could be compared
 
-not compared: gpu, nvml on w[1-2]: not seen after: ` + report.Escape(hostile) + `
+not compared: gpu, nvml on w[1-2]: not seen after: ` + text.Escape(hostile) + `
 
 not compared: nvml on w3: not seen before: timed out
 

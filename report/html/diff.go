@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"preflight/checks"
+	"preflight/internal/text"
 	"preflight/report"
 )
 
@@ -43,7 +44,7 @@ type way struct {
 
 func differences(w report.Words, diffs []checks.FactDiff) (all []difference) {
 	for _, d := range report.Folded(diffs) {
-		row := difference{Fact: report.Escape(d.Fact)}
+		row := difference{Fact: text.Escape(d.Fact)}
 		total, from := 0, 0
 		for _, g := range d.Groups {
 			total += len(g.Nodes)
@@ -122,7 +123,7 @@ func oddOnes(w report.Words, diffs []checks.FactDiff) (all []oddNodes, more int)
 	nodes := report.GroupBy(odd, func(node string) string { return node })
 	for _, alike := range report.GroupBy(nodes, func(node report.Group[string, string]) int { return len(node.All) }) {
 		names := report.Map(alike.All, func(node report.Group[string, string]) string { return node.Key })
-		all = append(all, oddNodes{Nodes: setOf(w, names), Facts: report.Plural(alike.Key, "fact"), Count: alike.Key})
+		all = append(all, oddNodes{Nodes: setOf(w, names), Facts: text.Plural(alike.Key, "fact"), Count: alike.Key})
 	}
 	slices.SortFunc(all, func(a, b oddNodes) int { return cmp.Compare(b.Count, a.Count) })
 	shown := min(len(all), mostOddOnes)

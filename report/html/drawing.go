@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"preflight/facts"
+	"preflight/internal/text"
 	"preflight/launch/nccl"
 	"preflight/report"
 )
@@ -106,7 +107,7 @@ func (a *artist) above() {
 		a.arcs(pairs)
 		return
 	}
-	class, label := "bus", fmt.Sprintf("%s between all %d GPUs", report.Escape(same), cards)
+	class, label := "bus", fmt.Sprintf("%s between all %d GPUs", text.Escape(same), cards)
 	if strings.HasPrefix(same, "NV") {
 		class, label = "bus nvlink", "NVLink: "+label
 	} else {
@@ -156,7 +157,7 @@ func (a *artist) arcs(pairs []pair) {
 		height := min(18+10*(p.to-p.from), arcRoom)
 		a.Arcs = append(a.Arcs, arc{
 			Path: fmt.Sprintf("M%d %d Q%d %d %d %d", x1, base, (x1+x2)/2, base-2*height, x2, base),
-			X:    (x1 + x2) / 2, Y: base - height - 3, Label: report.Escape(p.link),
+			X:    (x1 + x2) / 2, Y: base - height - 3, Label: text.Escape(p.link),
 		})
 	}
 	a.y = base
@@ -196,7 +197,7 @@ func shortModel(name string) string {
 	if word, _, more := strings.Cut(short, " "); more && len(short) > 12 {
 		short = word
 	}
-	return report.Escape(report.Shorten(short, 12))
+	return text.Escape(report.Shorten(short, 12))
 }
 
 // adapters draws the network adapters below the GPUs that are nearest to them.
@@ -215,7 +216,7 @@ func (a *artist) adapters() {
 	cardsBottom := a.y
 	a.y += stem
 	for i, adapter := range adapters {
-		b := box{X: a.column(i, len(adapters)), Y: a.y, Width: cardWidth, Height: cardHeight, Label: report.Escape(adapter.Name), Note: report.Escape(linkOf(adapter)), Class: "adapter"}
+		b := box{X: a.column(i, len(adapters)), Y: a.y, Width: cardWidth, Height: cardHeight, Label: text.Escape(adapter.Name), Note: text.Escape(linkOf(adapter)), Class: "adapter"}
 		a.Adapters = append(a.Adapters, b)
 		cards, distance := nearest(a.node, adapter)
 		for _, card := range cards {
@@ -237,7 +238,7 @@ func (a *artist) network(between nccl.Transport) {
 	}
 	top := a.y
 	a.y += stem
-	bus := box{X: margin, Y: a.y, Width: a.Width - 2*margin, Height: busHeight, Label: report.Escape("to other nodes: " + between.Name + detail(between)), Class: "bus network"}
+	bus := box{X: margin, Y: a.y, Width: a.Width - 2*margin, Height: busHeight, Label: text.Escape("to other nodes: " + between.Name + detail(between)), Class: "bus network"}
 	a.Buses = append(a.Buses, bus)
 	for _, b := range from {
 		a.Lines = append(a.Lines, line{X1: b.Middle(), Y1: top, X2: b.Middle(), Y2: bus.Y})
@@ -257,12 +258,12 @@ func detail(t nccl.Transport) string {
 }
 
 func (a *artist) inWords() string {
-	text := report.Plural(len(a.Cards), "GPU")
+	line := text.Plural(len(a.Cards), "GPU")
 	if len(a.Buses) > 0 && strings.HasPrefix(a.Buses[0].Class, "bus") && len(a.Cards) > 1 {
-		text += ", " + a.Buses[0].Label
+		line += ", " + a.Buses[0].Label
 	}
 	if len(a.Arcs) > 0 {
-		text += ", NVLink between " + report.Plural(len(a.Arcs), "pair")
+		line += ", NVLink between " + text.Plural(len(a.Arcs), "pair")
 	}
-	return text + ", " + report.Plural(len(a.Adapters), "network adapter")
+	return line + ", " + text.Plural(len(a.Adapters), "network adapter")
 }

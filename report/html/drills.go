@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"preflight/facts"
+	"preflight/internal/text"
 	"preflight/report"
 )
 
@@ -39,10 +40,10 @@ func meshes(w report.Words, nodes []facts.Node) (all []mesh) {
 		{facts.SectionMesh, "Who reaches whom, on the addresses the ranks will use", report.RanksMesh},
 		{facts.SectionPeerMesh, "The same on the addresses that lead to the peers", report.PeersMesh},
 	} {
-		if text := report.MeshWords(nodes, drill.part); text != "" {
+		if line := report.MeshWords(nodes, drill.part); line != "" {
 			failed := callsThatFailed(w, nodes, drill.part)
 			shown := min(len(failed), mostCalls)
-			all = append(all, mesh{string(drill.section), drill.title, report.Escape(text), failed[:shown], len(failed) - shown})
+			all = append(all, mesh{string(drill.section), drill.title, text.Escape(line), failed[:shown], len(failed) - shown})
 		}
 	}
 	return all
@@ -69,7 +70,7 @@ func callsThatFailed(w report.Words, nodes []facts.Node, part report.MeshPart) (
 	for _, alike := range report.GroupBy(calls, func(c call) ending { return c.ending }) {
 		callers := report.Map(alike.All, func(c call) string { return c.from })
 		end := alike.Key
-		all = append(all, failedCalls{setOf(w, callers), report.Escape(end.to), report.Escape(end.outcome), report.Escape(end.err), len(callers)})
+		all = append(all, failedCalls{setOf(w, callers), text.Escape(end.to), text.Escape(end.outcome), text.Escape(end.err), len(callers)})
 	}
 	slices.SortStableFunc(all, func(a, b failedCalls) int { return cmp.Compare(b.count, a.count) })
 	return all
@@ -141,7 +142,7 @@ func newMeeting(w report.Words, nodes []facts.Node, part func(*facts.Node) *fact
 		longest = max(longest, a.Joined, a.Complete)
 	}
 	m = meeting{
-		Endpoint: report.Escape(of.Endpoint), Words: of.Words, Longest: facts.Duration(longest),
+		Endpoint: text.Escape(of.Endpoint), Words: of.Words, Longest: text.Duration(longest),
 		Joined: timeline(w, of.Joined, longest), Failed: turnedAwayAt(w, of.Failed),
 	}
 	if len(m.Failed) > mostTurnedAway {
@@ -174,12 +175,12 @@ func joinedRow(w report.Words, some []report.Attendance, longest float64) joined
 		whole = max(whole, a.Complete)
 	}
 	first, last := some[0].Joined, some[len(some)-1].Joined
-	row := joinedNodes{Nodes: setOf(w, namesOf(some)), JoinedX: thousandths(last, longest), WholeX: thousandths(whole, longest), Joined: facts.Duration(last)}
+	row := joinedNodes{Nodes: setOf(w, namesOf(some)), JoinedX: thousandths(last, longest), WholeX: thousandths(whole, longest), Joined: text.Duration(last)}
 	if len(some) > 1 {
-		row.Joined = facts.Duration(first) + " to " + facts.Duration(last)
+		row.Joined = text.Duration(first) + " to " + text.Duration(last)
 	}
 	if whole > 0 {
-		row.Whole = facts.Duration(whole)
+		row.Whole = text.Duration(whole)
 	}
 	return row
 }
@@ -209,9 +210,9 @@ func namesOf(some []report.Attendance) []string {
 }
 
 func howItFailed(r *facts.Rendezvous) string {
-	how := report.Escape(cmp.Or(r.Error, string(r.Outcome)))
+	how := text.Escape(cmp.Or(r.Error, string(r.Outcome)))
 	if r.Address != "" {
-		how = report.Escape(r.Address) + ": " + how
+		how = text.Escape(r.Address) + ": " + how
 	}
 	return how
 }

@@ -7,6 +7,7 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/catalogue"
+	"preflight/internal/text"
 	"preflight/report"
 )
 
@@ -23,7 +24,7 @@ func tallied(w report.Words, unknowns []unknown) (all []tally) {
 		noun    string
 	}{{checks.Fail, "problem"}, {checks.Unknown, "unknown"}, {checks.Warn, "warning"}} {
 		if n := count[v.verdict]; n > 0 {
-			all = append(all, tally{v.verdict, report.Plural(n, v.noun)})
+			all = append(all, tally{v.verdict, text.Plural(n, v.noun)})
 		}
 	}
 	return all

@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"preflight/checks"
+	"preflight/internal/text"
 	"preflight/report"
 )
 
@@ -28,7 +29,7 @@ var (
 	pageStyle  = assets("base.css", "findings.css", "tables.css", "drawings.css", "media.css")
 	pageScript = "\"use strict\";\n" + assets("base.js", "theme.js", "copy.js", "store.js", "names.js", "counted.js", "matrix.js", "mesh.js", "tiles.js", "facts.js", "ready.js")
 	pageHTML   = template.Must(template.New("").Funcs(template.FuncMap{
-		"text":  report.Escape,
+		"text":  text.Escape,
 		"lower": strings.ToLower,
 		"title": titleOf,
 		"word":  report.Word,
@@ -128,7 +129,7 @@ func newSheet(r checks.Report) (*sheet, error) {
 	s := &sheet{
 		Report: r,
 		Start:  template.HTML(Start), Style: template.CSS(pageStyle), Script: template.JS(pageScript), Policy: pagePolicy,
-		Sentence: w.Conclusion(), Summary: report.Escape(w.Summary()), Launched: report.Escape(report.Launched(r)),
+		Sentence: w.Conclusion(), Summary: text.Escape(w.Summary()), Launched: text.Escape(report.Launched(r)),
 		Differences: differences(w, r.Diff),
 		Meetings:    meetings(w, r.Nodes),
 		Smoke:       newSmoke(r.Nodes),

@@ -10,6 +10,7 @@ import (
 
 	"preflight/checks"
 	"preflight/facts"
+	"preflight/internal/text"
 	"preflight/launch/nccl"
 	"preflight/report"
 )
@@ -30,7 +31,7 @@ type machine struct {
 
 func talking(w report.Words, groups []checks.Interconnect) []machine {
 	return report.Map(groups, func(g checks.Interconnect) machine {
-		return machine{Nodes: setOf(w, g.Nodes), Inside: report.Escape(report.Transport(g.Inside)), Between: report.Escape(report.Transport(g.Between))}
+		return machine{Nodes: setOf(w, g.Nodes), Inside: text.Escape(report.Transport(g.Inside)), Between: text.Escape(report.Transport(g.Between))}
 	})
 }
 
@@ -55,8 +56,8 @@ func machines(w report.Words, r checks.Report) (kinds []machine, more int) {
 		names := report.Map(kind.All, func(node *facts.Node) string { return node.Name })
 		node, link := kind.All[0], linked[kind.All[0].Name]
 		kinds = append(kinds, machine{
-			Nodes: setOf(w, names), Models: report.Escape(report.Models(node.NVML.Cards)),
-			Inside: report.Escape(report.Transport(link.Inside)), Between: report.Escape(report.Transport(link.Between)),
+			Nodes: setOf(w, names), Models: text.Escape(report.Models(node.NVML.Cards)),
+			Inside: text.Escape(report.Transport(link.Inside)), Between: text.Escape(report.Transport(link.Between)),
 			Drawing: draw(node, link.Between), Table: report.Topology(node),
 		})
 	}
@@ -95,7 +96,7 @@ func numaOf(node *facts.Node, card int) int {
 func linkOf(adapter facts.HCA) string {
 	for _, port := range adapter.Ports {
 		if port.State == "ACTIVE" {
-			return facts.BitRate(float64(port.Rate))
+			return text.BitRate(float64(port.Rate))
 		}
 	}
 	if len(adapter.Ports) == 0 {

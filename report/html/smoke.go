@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"preflight/facts"
+	"preflight/internal/text"
 	"preflight/report"
 )
 
@@ -53,7 +54,7 @@ func newSmoke(nodes []facts.Node) *smoke {
 	if len(took) == 0 {
 		return nil
 	}
-	s := &smoke{Words: report.Escape(report.SmokeWords(nodes))}
+	s := &smoke{Words: text.Escape(report.SmokeWords(nodes))}
 	fastest, slowest := 0.0, map[string]facts.SmokeRank{}
 	for _, node := range took {
 		for i, rank := range node.Smoke.Ranks {
@@ -82,7 +83,7 @@ func copied(rate float64) string {
 	if rate == 0 {
 		return ""
 	}
-	return facts.BitRate(rate)
+	return text.BitRate(rate)
 }
 
 // newPairMatrix is nil where no pair was tried. Of many nodes those go first that failed with
@@ -95,7 +96,7 @@ func newPairMatrix(took []facts.Node) *pairMatrix {
 			if trial.Stage != facts.SmokePair || len(trial.With) != 1 {
 				continue
 			}
-			cell := pairCell{"p", facts.BitRate(trial.Rate)}
+			cell := pairCell{"p", text.BitRate(trial.Rate)}
 			if !trial.Passed {
 				cell = pairCell{"f", "failed"}
 				failed[node.Name] = true

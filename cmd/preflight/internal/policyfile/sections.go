@@ -18,11 +18,11 @@ import (
 	"preflight/checks"
 	"preflight/checks/agreement"
 	"preflight/checks/catalogue"
-	"preflight/checks/compare"
 	"preflight/checks/knownbad"
 	"preflight/cmd/preflight/internal/inside"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/hostfile"
+	"preflight/internal/text"
 )
 
 // Policy is what preflight.yaml holds: settings, what is expected of nodes, what checks
@@ -302,7 +302,7 @@ func NoCheck(id string) string {
 	if near == "" && len(id) >= leastPart { // a part of the name, as people say it
 		part := func(name string) bool { return slices.Contains(strings.Split(name, "-"), strings.ToLower(id)) }
 		if at := slices.IndexFunc(ids, part); at >= 0 {
-			near = compare.DidYouMean(ids[at])
+			near = text.DidYouMean(ids[at])
 		}
 	}
 	return fmt.Sprintf("unknown check %q%s", id, near)

@@ -12,7 +12,7 @@ import (
 
 	"preflight/fleet"
 	"preflight/hostfile"
-	"preflight/report"
+	"preflight/internal/text"
 )
 
 // Cleaning is the one phase that is no part of a run: preflight clean.
@@ -125,7 +125,7 @@ func (p *phase) counts() string {
 	if p.lost > 0 {
 		lost = fmt.Sprintf("%d lost", p.lost)
 	}
-	return joined(", ", fmt.Sprintf("%d of %s", p.through, report.Plural(p.nodes, "node")), lost)
+	return joined(", ", fmt.Sprintf("%d of %s", p.through, text.Plural(p.nodes, "node")), lost)
 }
 
 // rest is how much longer the phase will take, 0 where nobody can say: by its
@@ -179,7 +179,7 @@ func (p *phase) slow(now time.Time) (slowest []string, all int) {
 // are those of the slowest.
 func (p *phase) waiting(now time.Time) string {
 	if late, all := p.slow(now); all > 0 {
-		names := report.Escape(hostfile.Fold(late))
+		names := text.Escape(hostfile.Fold(late))
 		if more := all - len(late); more > 0 {
 			names += fmt.Sprintf(" and %d more", more)
 		}

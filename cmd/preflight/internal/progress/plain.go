@@ -12,8 +12,8 @@ import (
 
 	"preflight/fleet"
 	"preflight/internal/secret"
+	"preflight/internal/text"
 	"preflight/remote"
-	"preflight/report"
 )
 
 // firstReminder is after how long it is reported that somebody is waited for; every next
@@ -65,13 +65,13 @@ func (l *plain) news(now time.Time, phases []*phase) (lines []news) {
 			l.printed = append(l.printed, printed{reminder: firstReminder})
 			nodes := ""
 			if phase.nodes > 0 {
-				nodes = report.Plural(phase.nodes, "node")
+				nodes = text.Plural(phase.nodes, "node")
 			}
 			add(phase.began, ": %s", joined(", ", "begins", nodes))
 		}
 		done := &l.printed[i]
 		for _, loss := range phase.losses[done.losses:] {
-			add(loss.at, ": lost %s: %s", report.Escape(loss.event.Node), report.Escape(reason(loss.event)))
+			add(loss.at, ": lost %s: %s", text.Escape(loss.event.Node), text.Escape(reason(loss.event)))
 		}
 		done.losses = len(phase.losses)
 		waited := now.Sub(phase.began)

@@ -13,8 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"preflight/checks/compare"
-	"preflight/checks/fix"
+	"preflight/internal/text"
 )
 
 // Error is an error with the way out on a line of its own.
@@ -33,8 +32,8 @@ type Words string
 // arguments is quoted for a shell, but [Words].
 func WithHint(err error, format string, args ...any) error {
 	for i, arg := range args {
-		if text, is := arg.(string); is {
-			args[i] = fix.Quote(text)
+		if line, is := arg.(string); is {
+			args[i] = text.Quote(line)
 		}
 	}
 	return &Error{err, fmt.Sprintf(format, args...)}
@@ -74,5 +73,5 @@ func Nearest(word string, among []string) string {
 
 // Meant asks for the word that was likely meant, as the rest of a sentence; "" where none is near.
 func Meant(word string, among []string) string {
-	return compare.DidYouMean(compare.Meant(word, among))
+	return text.DidYouMean(text.Meant(word, among))
 }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package facts
+package text
 
 import (
 	"math"
 	"strconv"
-	"strings"
 
 	"github.com/dustin/go-humanize"
 )
@@ -43,20 +42,3 @@ func brief(number float64) string {
 
 // BitRate says a rate in bit/s: "9.4 Gbit/s".
 func BitRate(rate float64) string { return humanize.SIWithDigits(rate, 1, "bit/s") }
-
-// Ranges says numbers in their order as the kernel does, "0-31,64"; "" for none.
-func Ranges(numbers []int) string {
-	var parts []string
-	for i := 0; i < len(numbers); {
-		end := i
-		for end+1 < len(numbers) && numbers[end+1] == numbers[end]+1 {
-			end++
-		}
-		part := strconv.Itoa(numbers[i])
-		if end > i {
-			part += "-" + strconv.Itoa(numbers[end])
-		}
-		parts, i = append(parts, part), end+1
-	}
-	return strings.Join(parts, ",")
-}
