@@ -147,7 +147,6 @@ var rules = []rule{
 	{"cmd/preflight/internal/policyfile", 752, []string{"checks/...", "cmd/preflight/internal/inside", "cmd/preflight/internal/usage", "hostfile"}, nil, "a policy is read here and nowhere else"},
 	{"cmd/preflight/internal/agents", 80, []string{"remote"}, nil, "what nodes are sent lies here, and is made elsewhere"},
 	{"cmd/preflight/internal/outputs", 490, []string{"cmd/preflight/internal/usage", "report/..."}, nil, "where reports go, whatever they say"},
-	{"cmd/preflight/internal/closed", 45, nil, []string{"os/exec", "net"}, "it asks one thing, before anything else runs"},
 	{"cmd/preflight/internal/edit", 191, nil, acts, "a text of JSON is edited whatever it says"},
 	{"cmd/preflight/internal/baseline", 95, []string{"checks", "checks/agreement", "cmd/preflight/internal/edit", "facts", "report"}, acts, "what a baseline takes is text in and text out"},
 	{"cmd/preflight/internal/progress", 555, []string{".", "fleet", "hostfile", "remote", "report", "internal/secret"}, nil, "what is shown while a run is under way, which it must not change"},

@@ -21,7 +21,6 @@ import (
 	"github.com/hashicorp/go-multierror"
 
 	"preflight/agent"
-	"preflight/cmd/preflight/internal/closed"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/hostfile"
 	"preflight/internal/secret"
@@ -41,7 +40,6 @@ const (
 var Version = "dev"
 
 func main() {
-	os.Stdout = closed.Output()
 	os.Exit(run(os.Args[1:]))
 }
 
