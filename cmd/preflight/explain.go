@@ -24,7 +24,6 @@ import (
 	"preflight/explain/flight"
 	"preflight/internal/secret"
 	"preflight/report"
-	"preflight/report/formats"
 )
 
 func explainCommand() *cobra.Command {
@@ -45,7 +44,11 @@ by itself, 2 something failed and nobody knows why, or a log could not be read.`
   preflight explain logs/w1.log logs/w2.log -H hostfile
   preflight explain train.log nccl_trace_rank_*`,
 		RunE: configured(func(cmd *cobra.Command, config Config, args []string) error {
-			if err := config.writable(outputs.Product{Formats: plainFormats, Worth: func(formats.Format) formats.Kept { return formats.Rendering }}, nil); err != nil {
+			read := map[string]string{}
+			for _, log := range args {
+				read["the log "+log] = log
+			}
+			if err := config.writable(outputs.Product{Formats: plainFormats}, read); err != nil {
 				return err
 			}
 			sources, err := logs(cmd.Context(), args)

@@ -24,7 +24,6 @@ import (
 	"preflight/internal/text"
 	"preflight/launch"
 	"preflight/report"
-	"preflight/report/formats"
 )
 
 func snapshotCommand() *cobra.Command {
@@ -61,12 +60,7 @@ Exit codes: 0 written, 2 not, or not of all nodes.`,
 				return err
 			}
 			defer closeJob()
-			snapshot := outputs.Product{Formats: []string{"json"}, Worth: func(formats.Format) formats.Kept {
-				if normalize {
-					return formats.NormalizedSnapshot
-				}
-				return formats.SavedRun
-			}}
+			snapshot := outputs.Product{Formats: []string{"json"}, IsSnapshot: normalize}
 			if err := config.writable(snapshot, map[string]string{"the hostfile": job.Plan.Hostfile}); err != nil {
 				return err
 			}

@@ -16,8 +16,6 @@ import (
 )
 
 const (
-	// GitHubStart is how our annotations begin.
-	GitHubStart = "::notice title=preflight::"
 	// mostAnnotations is how many of each kind GitHub shows of one step. It drops the
 	// others without a word (docs.github.com, "Usage limits").
 	mostAnnotations = 10
@@ -62,7 +60,7 @@ func GitHub(w io.Writer, r checks.Report) error {
 		return annotation{fmt.Sprintf("preflight: waived: %s on %s", w.Check, words.Nodes(w.Nodes)), w.Summary + "\nwaived " + report.Promise(w), w.At}
 	})
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s%s\n", GitHubStart, commandData(report.Word(r.Verdict)+": "+words.Conclusion()+"\n"+words.Summary()))
+	fmt.Fprintf(&out, "::notice title=preflight::%s\n", commandData(report.Word(r.Verdict)+": "+words.Conclusion()+"\n"+words.Summary()))
 	annotate(&out, "error", errors, mostAnnotations)
 	annotate(&out, "warning", warnings, mostAnnotations)
 	annotate(&out, "notice", waived, mostAnnotations-1) // the first is written

@@ -16,12 +16,6 @@ import (
 	"preflight/report"
 )
 
-// How lists of hosts of ours begin.
-const (
-	GoodHostsStart = "# good hosts, by preflight: "
-	BadHostsStart  = "# bad hosts, by preflight: "
-)
-
 // GoodHosts writes a hostfile of the nodes that are good ([checks.Report.Part]), in
 // hostfile order, for deepspeed --hostfile; a comment names those that are unknown,
 // which are in neither list. Where the launch as a whole fails no hosts would help, so
@@ -49,7 +43,7 @@ func GoodHosts(w io.Writer, r checks.Report) error {
 	}
 	var out strings.Builder
 	if !hostfile.Before(r.Launch.DeepSpeed, "0.8.0") {
-		fmt.Fprintln(&out, GoodHostsStart+shareOf(r, good, split.Unknown))
+		fmt.Fprintln(&out, "# good hosts, by preflight: "+shareOf(r, good, split.Unknown))
 		if split.Whole != nil {
 			fmt.Fprintf(&out, "# no hosts would help: the launch as a whole fails %s\n", text.Escape(strings.Join(split.Whole, ", ")))
 		}
@@ -76,7 +70,7 @@ func BadHosts(w io.Writer, r checks.Report) error {
 		return err
 	}
 	var out strings.Builder
-	fmt.Fprintln(&out, BadHostsStart+shareOf(r, bad, split.Unknown))
+	fmt.Fprintln(&out, "# bad hosts, by preflight: "+shareOf(r, bad, split.Unknown))
 	for _, host := range bad {
 		fmt.Fprintln(&out, host.Name)
 	}

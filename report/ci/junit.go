@@ -61,9 +61,6 @@ func judgements(r checks.Report) []judgement {
 	return all
 }
 
-// JUnitStart is how a JUnit report of ours begins.
-const JUnitStart = xml.Header + `<testsuites name="preflight"`
-
 // JUnit writes the report as JUnit XML: one testsuite, one testcase a check, in the
 // order of the catalogue. Its class name is preflight.checks, so that Jenkins shows
 // package preflight.

@@ -5,7 +5,6 @@ package ci
 import (
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -29,11 +28,6 @@ const (
 	mostInCell  = 400
 	mostInBlock = 4000
 )
-
-// MarkdownStart is how a summary of ours begins: the mark, and what is written behind it,
-// for the mark alone may stand above a comment of somebody's.
-var MarkdownStart = regexp.MustCompile(`^` + regexp.QuoteMeta(markdownMark) +
-	`\n(?:## (?:FAIL|WARN|UNKNOWN|PASS): |\| nodes \| fact \| before \| after \|\n|Nothing changed(?:\.\n$| of what could be compared\.\n))`)
 
 // Markdown writes the report in GitHub Flavored Markdown, for
 // $GITHUB_STEP_SUMMARY, comments on pull and merge requests: the verdict, a table of

@@ -5,7 +5,6 @@ package ci
 import (
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 
 	"preflight/checks"
@@ -23,9 +22,6 @@ const (
 	longestNodes = 60
 	longestCause = 120
 )
-
-// NagiosLine is a whole file of ours: people append such lines to notes of theirs.
-var NagiosLine = regexp.MustCompile(`^PREFLIGHT (?:OK|WARNING|CRITICAL|UNKNOWN) - [^\n]*\n?$`)
 
 // Nagios writes one status line as Nagios, Icinga, Naemon and Checkmk read it from a
 // plugin, performance data behind the bar:

@@ -18,9 +18,6 @@ import (
 	"preflight/report"
 )
 
-// PrometheusStart is how our metrics begin.
-const PrometheusStart = "# HELP preflight_verdict "
-
 // Prometheus writes the report in the text exposition format 0.0.4, for the textfile
 // collector of node_exporter (a file that ends in .prom) or a push gateway. All are
 // gauges:

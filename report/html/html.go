@@ -70,9 +70,6 @@ func Write(out io.Writer, r checks.Report) error {
 	return buffered.Flush()
 }
 
-// Start is how every page begins, by which a page of ours is known from a user's own.
-const Start = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"generator\" content=\"preflight\">\n"
-
 func assets(names ...string) string {
 	var all strings.Builder
 	for _, name := range names {
@@ -96,7 +93,6 @@ func hashSource(text string) string {
 // of them.
 type sheet struct {
 	checks.Report
-	Start        template.HTML
 	Style        template.CSS
 	Script       template.JS
 	Policy       string
@@ -128,7 +124,7 @@ func newSheet(r checks.Report) (*sheet, error) {
 	}
 	s := &sheet{
 		Report: r,
-		Start:  template.HTML(Start), Style: template.CSS(pageStyle), Script: template.JS(pageScript), Policy: pagePolicy,
+		Style:  template.CSS(pageStyle), Script: template.JS(pageScript), Policy: pagePolicy,
 		Sentence: w.Conclusion(), Summary: text.Escape(w.Summary()), Launched: text.Escape(report.Launched(r)),
 		Differences: differences(w, r.Diff),
 		Meetings:    meetings(w, r.Nodes),

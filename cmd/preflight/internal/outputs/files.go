@@ -3,13 +3,14 @@
 package outputs
 
 import (
-	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,17 +19,17 @@ import (
 	"preflight/report/formats"
 )
 
-// Product is what a command writes: the formats, and what a file of one is worth.
+// Product is what a command writes.
 type Product struct {
-	Formats []string
-	Worth   func(formats.Format) formats.Kept
+	Formats    []string
+	IsSnapshot bool // it is a normalized snapshot, which may replace an earlier one
 }
 
 // Run is what the commands write that judge nodes.
-func Run() Product { return Product{formats.Names(), formats.Format.Worth} }
+func Run() Product { return Product{Formats: formats.Names()} }
 
-// Writable refuses before the run outputs that could not be written after it, that
-// would cost their user a file, or whose format the command does not write. Those are
+// Writable refuses before the run outputs that could not be written after it, that would
+// replace a file to keep, or whose format the command does not write. Those are
 // the files it reads, by what they are, such as "the hostfile"; a path may be "".
 func Writable(outputs []Output, written Product, those map[string]string, onTerminal bool) error {
 	for _, o := range outputs {
@@ -47,7 +48,7 @@ func Writable(outputs []Output, written Product, those map[string]string, onTerm
 		return err
 	}
 	for _, o := range outputs {
-		if err := o.writable(those, written.Worth(o.row())); err != nil {
+		if err := o.writable(those, written.IsSnapshot); err != nil {
 			return err
 		}
 	}
@@ -67,8 +68,8 @@ func (o Output) unknownFormat(known []string) error {
 		"formats are %s; a file of such a name is ./%s=%s", usage.Words(strings.Join(known, ", ")), o.Format, o.Path)
 }
 
-// writable is [Writable] of one output; kept is what it will be worth.
-func (o Output) writable(those map[string]string, kept formats.Kept) error {
+// writable is [Writable] of one output.
+func (o Output) writable(those map[string]string, isSnapshot bool) error {
 	if o.Printed() {
 		return nil
 	}
@@ -95,7 +96,7 @@ func (o Output) writable(those map[string]string, kept formats.Kept) error {
 	if o.isAdded() {
 		return nil
 	}
-	return o.replaceable(kept)
+	return o.replaceable(isSnapshot)
 }
 
 // stream is our own standard output or error where a file is that: whoever redirected it
@@ -142,23 +143,32 @@ func beside(path string) (*os.File, error) {
 	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 }
 
-// replaceable refuses a file that holds anything but an earlier report, and one that is
-// worth more than what is to be written: the facts of a run are in no page about it.
-func (o Output) replaceable(by formats.Kept) error {
+// reportStart is how every report begins that preflight writes as JSON, snapshotStart how a
+// normalized snapshot does.
+var (
+	reportStart   = regexp.MustCompile(`^\{\s*"schema"\s*:\s*\d`)
+	snapshotStart = regexp.MustCompile(`^\{\s*"schema"\s*:\s*\d+\s*,\s*"normalized"\s*:\s*true\b`)
+)
+
+// replaceable refuses to replace a .json file that is no report, such as a DeepSpeed
+// configuration, and to replace a normalized snapshot by anything but another one.
+func (o Output) replaceable(isSnapshot bool) error {
 	file, err := os.OpenFile(o.Path, os.O_RDWR, 0)
 	if err != nil {
 		return o.cannot(err)
 	}
 	defer file.Close()
-	switch there := formats.Wrote(file); {
-	case there == formats.Foreign:
+	start, err := io.ReadAll(io.LimitReader(file, 256))
+	isJSON := strings.EqualFold(filepath.Ext(o.Path), ".json")
+	switch {
+	case err != nil:
+		return o.cannot(err)
+	case isJSON && len(start) > 0 && !reportStart.Match(start):
 		return usage.WithHint(fmt.Errorf("%s already exists and is not a preflight report", o.Asked), "name another file, or remove that one")
-	case there <= by:
-		return nil
-	case there == formats.NormalizedSnapshot:
+	case !isSnapshot && snapshotStart.Match(start):
 		return usage.WithHint(fmt.Errorf("%s already exists and is a normalized snapshot", o.Asked), "name another file; only preflight snapshot --normalize overwrites it")
 	}
-	return usage.WithHint(fmt.Errorf("%s already exists and holds the facts of a run, which would be lost", o.Asked), "name another file, or remove that one")
+	return nil
 }
 
 // isAdded is whether the report goes where others stand: every command of a step of GitHub
@@ -169,19 +179,10 @@ func (o Output) isAdded() bool {
 	return path != "" && !o.Printed() && o.isAlso(Output{Path: path})
 }
 
-// save puts the text where the output goes. What has come to that place during the run is
-// not overwritten, unless it is ours.
+// save puts the text where the output goes.
 func (o Output) save(text []byte) error {
-	info, err := os.Stat(o.Path)
-	switch {
-	case err != nil, stream(info) != nil, !info.Mode().IsRegular():
-	case o.isAdded():
+	if o.isAdded() {
 		return o.add(text)
-	default:
-		// Hosts for a DeepSpeed that knows no comments are nobody's, and replace reports.
-		if err := o.replaceable(max(formats.Wrote(bytes.NewReader(text)), formats.Rendering)); err != nil {
-			return err
-		}
 	}
 	return o.Put(text)
 }

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"preflight/report/formats"
-
 	"golang.org/x/sys/unix"
 )
 
@@ -19,7 +17,7 @@ import (
 func saved(t *testing.T, path string) {
 	t.Helper()
 	o := Output{"-o nagios=" + path, "nagios", path}
-	if err := o.writable(nil, formats.Rendering); err != nil {
+	if err := o.writable(nil, false); err != nil {
 		t.Fatal(err)
 	}
 	const text = "PREFLIGHT OK - ready to launch | nodes=4\n"
@@ -80,7 +78,7 @@ func TestSaveWhereNothingIsMade(t *testing.T) {
 	}
 	saved(t, path)
 	other := Output{Asked: "-o other", Path: filepath.Join(dir, "other")}
-	if err := other.writable(nil, formats.Rendering); err == nil || !strings.Contains(err.Error(), "permission denied") {
+	if err := other.writable(nil, false); err == nil || !strings.Contains(err.Error(), "permission denied") {
 		t.Errorf("a new file there: %v", err)
 	}
 }

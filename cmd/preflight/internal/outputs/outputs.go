@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package outputs writes a finished report to where a user asked for it: whole or not at all,
-// and over nothing but what an earlier run has left.
+// Package outputs writes a finished report to where a user asked for it, whole or not at all.
 //
-// It refuses to render, and to write over a file of anybody's own.
+// It refuses to render, and to replace a .json file that is no report or a normalized snapshot.
 package outputs
 
 import (

@@ -3,8 +3,6 @@
 package outputs
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"preflight/report/formats"
@@ -57,27 +55,5 @@ func TestOutputs(t *testing.T) {
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("-o %q --format %s (-want +got):\n%s", c.asked.Output, c.asked.Format, diff)
 		}
-	}
-}
-
-// TestSaveKeepsWhatCameMeanwhile: a file that was not there before the run is as little
-// ours as one that was.
-func TestSaveKeepsWhatCameMeanwhile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "report")
-	o := Output{"-o " + path, "text", path}
-	if err := o.writable(nil, formats.Rendering); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte("mine"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := o.save([]byte("report")); err == nil {
-		t.Error("it was overwritten without a word")
-	}
-	if kept, err := os.ReadFile(path); string(kept) != "mine" {
-		t.Errorf("it holds %q (%v)", kept, err)
-	}
-	if files, _ := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); len(files) > 0 {
-		t.Errorf("left beside it: %q", files)
 	}
 }
