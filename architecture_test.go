@@ -134,7 +134,7 @@ var rules = []rule{
 	{"explain/flight", 658, []string{"facts", "pickle"}, clock, "what ranks recorded is compared; what it means for a launch is not known here"},
 	{"explain", 4120, []string{"checks", "checks/catalogue", "explain/flight", "internal/secret"}, acts, "a log is read as it is handed over; nothing is opened, reached or run"},
 
-	{"report", 3852, finished, acts, draws},
+	{"report", 4046, finished, acts, draws},
 	{"report/ci", 1104, append([]string{"report"}, finished...), acts, draws},
 	{"report/html", 1639, append([]string{"report"}, finished...), acts, draws},
 	{"report/formats", 179, []string{"checks", "report", "report/ci", "report/html"}, acts, draws},
@@ -147,8 +147,6 @@ var rules = []rule{
 	{"cmd/preflight/internal/policyfile", 752, []string{"checks/...", "cmd/preflight/internal/inside", "cmd/preflight/internal/usage", "hostfile"}, nil, "a policy is read here and nowhere else"},
 	{"cmd/preflight/internal/agents", 80, []string{"remote"}, nil, "what nodes are sent lies here, and is made elsewhere"},
 	{"cmd/preflight/internal/outputs", 490, []string{"cmd/preflight/internal/usage", "report/..."}, nil, "where reports go, whatever they say"},
-	{"cmd/preflight/internal/edit", 191, nil, acts, "a text of JSON is edited whatever it says"},
-	{"cmd/preflight/internal/baseline", 95, []string{"checks", "checks/agreement", "cmd/preflight/internal/edit", "facts", "report"}, acts, "what a baseline takes is text in and text out"},
 	{"cmd/preflight/internal/progress", 555, []string{".", "fleet", "hostfile", "remote", "report", "internal/secret"}, nil, "what is shown while a run is under way, which it must not change"},
 
 	{"testhosts/...", 7601, []string{"hostfile", "testhosts/..."}, nil, "a stand-in that uses our own code would agree with its mistakes"},

@@ -43,6 +43,15 @@ type lastingNode struct {
 // else: those that last, in the order of their names, one node after the other by name
 // (w2 before w10). The same nodes looked at twice give the same bytes. [Read] reads it.
 func Normalized(w io.Writer, r checks.Report) error {
+	text, err := normalize(r).text()
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(text)
+	return err
+}
+
+func normalize(r checks.Report) normalized {
 	n := normalized{
 		Schema: checks.Schema, Normalized: true, Interrupted: r.Interrupted, Hostfile: r.Hostfile, Launch: agreement.LastingLaunch(r.Launch),
 		NotTried: withoutMomentary(r.NotTried), Nodes: []lastingNode{},
@@ -55,13 +64,16 @@ func Normalized(w io.Writer, r checks.Report) error {
 	for i := range r.Nodes {
 		n.Nodes = append(n.Nodes, lastingFacts(&r.Nodes[i]))
 	}
+	return n
+}
+
+func (n normalized) text() ([]byte, error) {
 	slices.SortStableFunc(n.Nodes, func(a, b lastingNode) int { return natural.Compare(a.Name, b.Name) })
 	var text bytes.Buffer
 	if err := JSON(&text, n); err != nil {
-		return err
+		return nil, err
 	}
-	_, err := io.WriteString(w, listsInLines(text.String()))
-	return err
+	return []byte(listsInLines(text.String())), nil
 }
 
 // widestList is how many characters a list of plain values has at most in one line.

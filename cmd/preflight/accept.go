@@ -18,7 +18,6 @@ import (
 	"preflight/checks"
 	"preflight/checks/agreement"
 	"preflight/checks/engine"
-	"preflight/cmd/preflight/internal/baseline"
 	"preflight/cmd/preflight/internal/outputs"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/facts"
@@ -36,7 +35,7 @@ type acceptance struct {
 
 func (a *acceptance) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringArrayVar(&a.names, "accept", nil, "take only these changes into the file of -o and leave the rest of it as it is: a `fact` as drift and diff name it, what holds facts (python.packages, net.interfaces.eth0), or a topic: "+strings.Join(agreement.TopicNames(), ", "))
+	flags.StringArrayVar(&a.names, "accept", nil, "take only these changes into the file of -o, a baseline that is then written normalized: a `fact` as drift and diff name it, what holds facts (python.packages, net.interfaces.eth0), or a topic: "+strings.Join(agreement.TopicNames(), ", "))
 	flags.StringVar(&a.from, "from", "", "with --accept: take them from this saved run instead of looking again; -w names the nodes")
 	flags.BoolVar(&a.dryRun, "dry-run", false, "with --accept: say what would be taken, and write nothing")
 }
@@ -68,7 +67,7 @@ func accepting(cmd *cobra.Command, config Config, command []string, a acceptance
 	if err != nil {
 		return err
 	}
-	accepted, err := baseline.Accepted(snapshot, later, wanted)
+	accepted, err := report.Accepted(snapshot, later, wanted)
 	if err != nil {
 		return err
 	}

@@ -35,9 +35,9 @@ func snapshotCommand() *cobra.Command {
 		Long: `Save the facts of every node, to judge or compare later.
 
 With --accept the file of -o is a baseline already, and takes only the changes
-that are named, on the nodes of this command (-w, -i): every other byte of it
-stays. What it takes is shown, before and after. A name that did not change is
-refused, and then nothing is written.
+that are named, on the nodes of this command (-w, -i). The file is written
+normalized, with or without --normalize. What it takes is shown, before and
+after. A name that did not change is refused, and then nothing is written.
 
 Exit codes: 0 written, 2 not, or not of all nodes.`,
 		Args: commandOnly,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package baseline
+package report
 
 import (
 	"bytes"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -13,7 +14,6 @@ import (
 	"preflight/checks/agreement"
 	"preflight/checks/engine"
 	"preflight/facts"
-	"preflight/report"
 	"preflight/testhosts/fleettest"
 )
 
@@ -26,9 +26,9 @@ func recorded(t *testing.T, fleet fleettest.Fleet, render func(*bytes.Buffer, ch
 	return text.Bytes()
 }
 
-func normalizedTo(text *bytes.Buffer, r checks.Report) error { return report.Normalized(text, r) }
+func normalizedTo(text *bytes.Buffer, r checks.Report) error { return Normalized(text, r) }
 
-func wholeTo(text *bytes.Buffer, r checks.Report) error { return report.JSON(text, r) }
+func wholeTo(text *bytes.Buffer, r checks.Report) error { return JSON(text, r) }
 
 // changed are two looks at a fleet between which much has changed.
 func changed() (before, after fleettest.Fleet) {
@@ -49,7 +49,7 @@ func changed() (before, after fleettest.Fleet) {
 
 func differing(t *testing.T, text []byte, after fleettest.Fleet) []checks.Change {
 	t.Helper()
-	was, err := report.Read(bytes.NewReader(text))
+	was, err := Read(bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,13 +69,13 @@ func TestAcceptedAll(t *testing.T) {
 		if left := differing(t, got, after); len(left) > 0 {
 			t.Errorf("%s: left are %v", name, left)
 		}
-		if want := string(recorded(t, after, render)); name == "normalized" && want != string(got) {
+		if want := string(recorded(t, after, normalizedTo)); want != string(got) {
 			t.Errorf("%s (-want +got):\n%s", name, cmp.Diff(want, string(got)))
 		}
 	}
 }
 
-// TestAcceptedOne: one change is taken and every other one is left, whatever the layout.
+// TestAcceptedOne: Accepted takes one change and leaves every other one, whatever the layout.
 func TestAcceptedOne(t *testing.T) {
 	before, after := changed()
 	before.Nodes, after.Nodes = before.Nodes[:3], append(after.Nodes[:0:0], after.Nodes[1:]...) // w1 has gone, w4 is new
@@ -101,12 +101,31 @@ func TestAcceptedOne(t *testing.T) {
 			if n := len(rest); n != len(all)-1 && !torch {
 				t.Errorf("%s: %s %s: %d changes are left of %d", name, c.Node, c.Fact, n, len(all))
 			}
-			if lines := changedLines(was, got); lines > 3 && c.Fact != "" && string(c.Before) != `"present"` && string(c.After) != `"present"` && !strings.HasPrefix(c.Fact, "env.") && !torch {
+			if lines := changedLines(tidy, got); lines > 3 && c.Fact != "" && string(c.Before) != `"present"` && string(c.After) != `"present"` && !strings.HasPrefix(c.Fact, "env.") && !torch {
 				t.Errorf("%s: %s %s: %d lines changed", name, c.Node, c.Fact, lines)
 			}
 		}
-		if same, err := Accepted(was, later, nil); err != nil || !bytes.Equal(same, was) {
+		if same, err := Accepted(was, later, nil); err != nil || !bytes.Equal(same, tidy) {
 			t.Errorf("%s: nothing was to be accepted, and the text is another: %v", name, err)
+		}
+	}
+}
+
+// TestAcceptedKeepsUnrecorded: what an older release did not record gets no value.
+func TestAcceptedKeepsUnrecorded(t *testing.T) {
+	fleet := fleettest.Healthy(1)
+	for name, render := range map[string]func(*bytes.Buffer, checks.Report) error{"normalized": normalizedTo, "whole": wholeTo} {
+		was := regexp.MustCompile(`"(libc|mtu)": [^\n]*,\n`).ReplaceAll(recorded(t, fleet, render), nil)
+		got, err := Accepted(was, engine.Evaluate(nil, fleet.Fleet, fleet.Launch, checks.Policy{}), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := Read(bytes.NewReader(got))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w1 := &back.Nodes[0]; w1.Records("host.libc") || w1.Records("net.interfaces.eth0.mtu") || !w1.Records("host.kernel") {
+			t.Errorf("%s: it does not record %v", name, w1.Unrecorded)
 		}
 	}
 }
