@@ -3,12 +3,8 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
-	"fmt"
 	"net"
-	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +14,6 @@ import (
 
 	"preflight/checks/agreement"
 	"preflight/checks/catalogue"
-	"preflight/cmd/preflight/internal/usage"
 	"preflight/drill/smoke"
 	"preflight/hostfile"
 	"preflight/launch"
@@ -104,12 +99,17 @@ func checkIDs() []cobra.Completion {
 	return ids
 }
 
-// another completes the last of several values by one that is not among them.
+// another completes the last of several values by one that is not among them. Behind a separator
+// it gives no descriptions: bash quotes commas, and cobra's script then finds no described value.
 func another(typed, separator string, all []cobra.Completion) (values []cobra.Completion) {
 	before := typed[:strings.LastIndex(typed, separator)+1]
 	named := strings.Split(before, separator)
 	for _, value := range all {
-		if word, _, _ := strings.Cut(value, "\t"); !slices.Contains(named, word) {
+		word, _, _ := strings.Cut(value, "\t")
+		if before != "" {
+			value = word
+		}
+		if !slices.Contains(named, word) {
 			values = append(values, before+value)
 		}
 	}
@@ -187,61 +187,4 @@ func completeOutputs(_ *cobra.Command, _ []string, typed string) ([]cobra.Comple
 		pairs = append(pairs, format+"=")
 	}
 	return another(typed, ",", pairs), cobra.ShellCompDirectiveNoSpace
-}
-
-// strictCompletion makes cobra's own command refuse a shell it does not know:
-// it would print its help instead, which a shell then takes for a script.
-func strictCompletion(root *cobra.Command) {
-	root.InitDefaultCompletionCmd()
-	for _, cmd := range root.Commands() {
-		if cmd.Name() != "completion" {
-			continue
-		}
-		bash, _, err := cmd.Find([]string{"bash"})
-		if err != nil {
-			panic("preflight: " + err.Error()) // cobra writes no completion for it
-		}
-		bash.RunE = func(*cobra.Command, []string) error {
-			plain, err := bash.Flags().GetBool("no-descriptions")
-			if err != nil {
-				return err
-			}
-			var script bytes.Buffer
-			if err := root.GenBashCompletionV2(&script, !plain); err != nil {
-				return err
-			}
-			_, err = os.Stdout.Write(withCommas(script.Bytes()))
-			return err
-		}
-		cmd.Args = cobra.ArbitraryArgs
-		cmd.RunE = func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			var shells []string
-			for _, shell := range cmd.Commands() {
-				shells = append(shells, shell.Name())
-			}
-			return fmt.Errorf("completion: %w", usage.Among(args[0], shells))
-		}
-	}
-}
-
-// quotes are the lines of cobra's script for bash that quote completions, each with what it
-// quotes: a variable or a list.
-var quotes = regexp.MustCompile(`(?m)^( *)(?:IFS=.* read -ra |printf -v )?(comp|completions|COMPREPLY)\b.*printf .*%q.*$`)
-
-// withCommas has the script go on behind a comma. bash's %q puts a backslash before one, as
-// of brace expansion (bash, lib/sh/shquote.c, sh_backslash_quote), and the script then takes
-// no list for what was typed (cobra 1.10.2, bash_completionsV2.go).
-func withCommas(script []byte) []byte {
-	return quotes.ReplaceAllFunc(script, func(line []byte) []byte {
-		found := quotes.FindSubmatch(line)
-		quoted := string(found[2])
-		unquoted := fmt.Sprintf(`%[1]s=("${%[1]s[@]//\\,/,}")`, quoted)
-		if quoted == "comp" {
-			unquoted = fmt.Sprintf(`%[1]s=${%[1]s//\\,/,}`, quoted)
-		}
-		return slices.Concat(line, []byte("\n"), found[1], []byte(unquoted))
-	})
 }

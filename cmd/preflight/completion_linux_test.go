@@ -23,7 +23,7 @@ __start_preflight preflight 2>&1
 printf '%s\n' "${COMPREPLY[@]}"
 `
 
-// TestBashCompletion: a list goes on behind a comma, which bash itself would quote.
+// TestBashCompletion: a list goes on behind a comma, which bash quotes.
 func TestBashCompletion(t *testing.T) {
 	if _, err := os.Stat("/usr/share/bash-completion/bash_completion"); err != nil {
 		t.Skip("NOT RUN: no bash-completion here: apt-get install bash-completion")
@@ -42,14 +42,14 @@ func TestBashCompletion(t *testing.T) {
 	}
 	for typed, want := range map[string]string{
 		"preflight --only ssh-r":                      "ssh-reach",
-		"preflight --only ssh-reach,ssh-l":            "ssh-reach,ssh-login",
-		"preflight judge --skip shm-size,clock":       "shm-size,clock-skew",
-		"preflight --only=ssh-reach,ssh-l":            "ssh-reach,ssh-login",
-		"preflight -w node01,node03,node0":            "node01,node03,node02",
-		"preflight -o json=a,ju":                      "a,junit=", // the word begins behind the sign
+		"preflight --only ssh-reach,ssh-l":            `ssh-reach\,ssh-login`,
+		"preflight judge --skip shm-size,clock":       `shm-size\,clock-skew`,
+		"preflight --only=ssh-reach,ssh-l":            `ssh-reach\,ssh-login`,
+		"preflight -w node01,node03,node0":            `node01\,node03\,node02`,
+		"preflight -o json=a,ju":                      `a\,junit=`, // the word begins behind the sign
 		"preflight -H hosts -i gpu1@gp":               "gpu1@gpu2",
 		"preflight predict -H hosts -e gpu2@gp":       "gpu2@gpu1",
-		"preflight snapshot --accept clock,host.kern": "clock,host.kernel",
+		"preflight snapshot --accept clock,host.kern": `clock\,host.kernel`,
 		"preflight rendezvous -H hosts gpu1":          "gpu1:29500",
 		"preflight -H hosts --master_addr gpu2":       "gpu2",
 		"preflight hang --via kubectl --job mpi":      "mpijob/",

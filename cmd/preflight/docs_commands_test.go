@@ -252,7 +252,9 @@ var offline = []string{"judge", "diff", "explain", "checks", "facts", "causes", 
 
 // typed runs a call, or of one that would reach nodes as much as needs none.
 func typed(args []string, ran func([]string) error) error {
-	cmd, rest, err := rootCommand().Find(args)
+	root := rootCommand()
+	root.InitDefaultCompletionCmd() // as cobra does when root is executed
+	cmd, rest, err := root.Find(args)
 	if err != nil {
 		return err
 	}

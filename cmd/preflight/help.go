@@ -3,19 +3,14 @@
 package main
 
 import (
-	"bytes"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
 )
 
-// flagGroups are the headings of help and manual in their order, and the flags below each,
+// flagGroups are the headings of help in their order, and the flags below each,
 // whichever command has them.
 var flagGroups = []struct {
 	title string
@@ -117,47 +112,16 @@ func groupedHelp(root *cobra.Command) {
 	root.SetUsageTemplate(helpTemplate)
 }
 
-// manual writes the page of a command and of those below it, each with its flags in sections.
-func manual(cmd *cobra.Command, header doc.GenManHeader, dir string) error {
-	for _, sub := range cmd.Commands() {
-		if !sub.IsAvailableCommand() || sub.IsAdditionalHelpTopicCommand() {
-			continue
-		}
-		if err := manual(sub, header, dir); err != nil {
-			return err
-		}
+// manCommand writes the manual, a page for every command that has help. Packages call
+// it; nobody types it. The date on the pages is SOURCE_DATE_EPOCH where that is set, so
+// that one commit makes the same pages every day.
+func manCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "man DIRECTORY", Short: "Write the manual pages", Hidden: true, Args: arguments(1, 1, "needs one directory"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			root := cmd.Root()
+			root.DisableAutoGenTag = true // it would tell the day they were written on, and who wrote cobra
+			return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "preflight " + Version, Manual: "Distributed training"}, args[0])
+		},
 	}
-	var page bytes.Buffer
-	if err := doc.GenMan(cmd, &header, &page); err != nil {
-		return err
-	}
-	name := strings.ReplaceAll(cmd.CommandPath(), " ", "-") + "." + header.Section
-	return os.WriteFile(filepath.Join(dir, name), groupedOptions(page.Bytes(), flagSections(cmd)), 0o644)
-}
-
-var (
-	manOptions = regexp.MustCompile(`(?s)(\n\.SH OPTIONS\n)(.*?)(\n\n\.SH |$)`)
-	manFlag    = regexp.MustCompile(`\\fB--([\w-]+)\\fP`)
-)
-
-// groupedOptions parts the paragraphs below OPTIONS, each a flag, by their sections (man(7), SS).
-func groupedOptions(page []byte, sections []flagSection) []byte {
-	at := manOptions.FindSubmatchIndex(page)
-	if at == nil || len(sections) == 1 {
-		return page
-	}
-	below := map[string][]string{}
-	for paragraph := range strings.SplitSeq(string(page[at[4]:at[5]]), "\n.PP\n") {
-		if flag := manFlag.FindStringSubmatch(paragraph); flag != nil {
-			group := flagGroup(flag[1])
-			below[group] = append(below[group], strings.TrimSpace(paragraph)+"\n")
-		}
-	}
-	var options strings.Builder
-	for _, section := range sections {
-		if flags := below[section.Title]; flags != nil { // those of the parent stand below a heading of their own
-			options.WriteString(".SS " + section.Title + "\n" + strings.Join(flags, "\n.PP\n"))
-		}
-	}
-	return slices.Concat(page[:at[4]], []byte(options.String()), page[at[5]:])
 }

@@ -71,7 +71,6 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 		return usage.WithHint(flagError(c, err), "%s --help lists the flags", usage.Words(c.CommandPath()))
 	})
 	groupedHelp(root)
-	strictCompletion(root)
 	if err := root.MarkPersistentFlagFilename("config", "yaml", "yml"); err != nil {
 		panic("preflight: " + err.Error()) // there is no such flag
 	}
