@@ -5,12 +5,13 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -s -w -X main.Version=$(VERSION)
 # What was built or fetched is none, whatever lies there.
 SOURCES  = $(shell find . '(' -path ./.git -o -path ./bin -o -path ./dist ')' -prune -o '(' -name '*.go' -not -name '*_test.go' -o -name '*.[ch]' -o -name '*.sh' -o -path './explain/*.yaml' -o -name '*.tmpl' -o -name demo.json ')' -print) go.mod go.sum
-# NVML takes cgo, names and users do not: Go looks those up itself, as without
-# cgo. Package portable sees to it that the result starts on any glibc.
+# NVML needs cgo, and a build for Linux without a C compiler fails unless NOCGO=1. Names and
+# users need none: Go looks those up itself. Package portable makes the result start on any glibc.
 TAGS     = netgo,osusergo
 GOBUILD  = go build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -overlay $(BIN)/agents/overlay.json
 # preflight FILE, GOOS GOARCH
-preflight = if [ $(word 1,$(2)) = linux ] && cc=$$(sh portable/cc.sh $(word 2,$(2))); then export CGO_ENABLED=1 CC="$$cc"; else export CGO_ENABLED=0; fi; \
+preflight = cc=; [ $(word 1,$(2)) != linux ] || cc=$$(sh portable/cc.sh $(word 2,$(2))) || exit 1; \
+	if [ -n "$$cc" ]; then export CGO_ENABLED=1 CC="$$cc"; else export CGO_ENABLED=0; fi; \
 	GOOS=$(word 1,$(2)) GOARCH=$(word 2,$(2)) $(GOBUILD) -o $(1) ./cmd/preflight
 # What is tested is compiled as what is shipped, and so only once.
 export GOFLAGS ?= -trimpath -tags=$(TAGS)
@@ -86,7 +87,7 @@ release-check: release setup-consumers
 	elif sh portable/roots.sh bin/roots; then go test -p 1 -tags $(TAGS),release -timeout 40m -count 1 -v ./portable ./packaging; \
 	else echo "NOT RUN: starting the binaries on old systems, because these could not be fetched"; fi
 
-# Without a C compiler everything builds, and nvidia-smi is asked for NVML.
+# Everything builds without cgo, as with NOCGO=1, and then reports no fact of NVIDIA's driver.
 nocgo: setup
 	CGO_ENABLED=0 go build ./...
 	CGO_ENABLED=0 go vet ./probe/... ./portable/...

@@ -27,6 +27,8 @@ type Report struct {
 	Began string `json:"began,omitempty"`
 	// Interrupted is set when the run was stopped before every node answered.
 	Interrupted bool `json:"interrupted,omitempty"`
+	// CannotSee says what this build of preflight cannot see on any node; "" for nothing.
+	CannotSee string `json:"cannot_see,omitempty"`
 	// Strict is set where warnings fail the run, whatever else does.
 	Strict bool `json:"strict,omitempty"`
 	// Normalized is set when facts that change by themselves were left out when it was

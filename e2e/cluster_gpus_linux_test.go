@@ -4,14 +4,16 @@ package e2e
 
 import (
 	"fmt"
-	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/checks"
+	"preflight/facts"
+	"preflight/probe/nvml"
 	"preflight/testhosts"
 	"preflight/testhosts/gpus"
 )
@@ -21,67 +23,65 @@ import (
 const driverDeadline = 8 * time.Second
 
 // drivers are what is wrong with w3's GPUs, whose neighbours have eight healthy
-// H100, and the one finding it must yield; check "" is none. smi is whether
-// nvidia-smi is asked as well, which tells it in words of its own.
+// H100, and the one finding it must yield; check "" is none.
 var drivers = []struct {
 	name    string
 	change  func(*gpus.Machine)
 	verdict checks.Verdict
 	check   string
-	smi     bool
 }{
 	{"an old library tells less", func(g *gpus.Machine) {
 		g.Without = []string{"nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetGpuFabricInfo", "nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetRemappedRows"}
-	}, "", "", true},
-	{"the module is not loaded", func(g *gpus.Machine) { g.Module = "" }, checks.Fail, "gpu-driver-loads", true},
-	{"library and module differ", func(g *gpus.Machine) { g.Module = "535.161.08" }, checks.Fail, "gpu-driver-loads", true},
-	{"an unknown error", func(g *gpus.Machine) { g.Init = 999 }, checks.Fail, "gpu-driver-loads", true},
-	{"no library", func(g *gpus.Machine) { g.NoLibrary = true }, checks.Fail, "gpu-driver-loads", false},
-	{"no NVML, but nvidia-smi", func(g *gpus.Machine) { g.NoNVML = true }, "", "", false},
-	{"no /dev/nvidia-uvm", func(g *gpus.Machine) { g.NoUVM = true }, checks.Warn, "gpu-driver-loads", false},
-	{"no permission", func(g *gpus.Machine) { g.Init = 4 }, checks.Fail, "gpu-driver-loads", false},
-	{"no device", func(g *gpus.Machine) { g.Init = 6 }, checks.Fail, "gpu-driver-loads", false},
-	{"init hangs", func(g *gpus.Machine) { g.Hang = gpus.Call{Function: "nvmlInit_v2", GPU: -1} }, checks.Fail, "gpu-driver-loads", false},
-	{"one GPU's UUID hangs", func(g *gpus.Machine) { g.Hang = gpus.Call{Function: "nvmlDeviceGetUUID", GPU: 3} }, checks.Fail, "gpu-driver-loads", true},
-	{"a call crashes", func(g *gpus.Machine) { g.Crash = gpus.Call{Function: "nvmlDeviceGetName", GPU: 5} }, checks.Fail, "gpu-driver-loads", false},
-	{"a GPU fell off the bus", func(g *gpus.Machine) { g.Cards[3].Lost = true }, checks.Fail, "gpu-healthy", true},
-	{"a GPU is not there", func(g *gpus.Machine) { g.Cards = g.Cards[:7] }, checks.Fail, "slots-fit", false},
-	{"errors that ECC could not correct", func(g *gpus.Machine) { g.Cards[2].ECC.Uncorrected, g.Cards[2].ECC.AggregateUncorrected = 3, 3 }, checks.Fail, "gpu-healthy", true},
-	{"no spare rows are left", func(g *gpus.Machine) { g.Cards[2].Remapped.Failed = true }, checks.Fail, "gpu-healthy", false},
+	}, "", ""},
+	{"the module is not loaded", func(g *gpus.Machine) { g.Module = "" }, checks.Fail, "gpu-driver-loads"},
+	{"library and module differ", func(g *gpus.Machine) { g.Module = "535.161.08" }, checks.Fail, "gpu-driver-loads"},
+	{"an unknown error", func(g *gpus.Machine) { g.Init = 999 }, checks.Fail, "gpu-driver-loads"},
+	{"no library", func(g *gpus.Machine) { g.NoLibrary = true }, checks.Fail, "gpu-driver-loads"},
+	{"no library of NVML", func(g *gpus.Machine) { g.NoNVML = true }, checks.Fail, "gpu-driver-loads"},
+	{"no /dev/nvidia-uvm", func(g *gpus.Machine) { g.NoUVM = true }, checks.Warn, "gpu-driver-loads"},
+	{"no permission", func(g *gpus.Machine) { g.Init = 4 }, checks.Fail, "gpu-driver-loads"},
+	{"no device", func(g *gpus.Machine) { g.Init = 6 }, checks.Fail, "gpu-driver-loads"},
+	{"init hangs", func(g *gpus.Machine) { g.Hang = gpus.Call{Function: "nvmlInit_v2", GPU: -1} }, checks.Fail, "gpu-driver-loads"},
+	{"one GPU's UUID hangs", func(g *gpus.Machine) { g.Hang = gpus.Call{Function: "nvmlDeviceGetUUID", GPU: 3} }, checks.Fail, "gpu-driver-loads"},
+	{"a call crashes", func(g *gpus.Machine) { g.Crash = gpus.Call{Function: "nvmlDeviceGetName", GPU: 5} }, checks.Fail, "gpu-driver-loads"},
+	{"a GPU fell off the bus", func(g *gpus.Machine) { g.Cards[3].Lost = true }, checks.Fail, "gpu-healthy"},
+	{"a GPU is not there", func(g *gpus.Machine) { g.Cards = g.Cards[:7] }, checks.Fail, "slots-fit"},
+	{"errors that ECC could not correct", func(g *gpus.Machine) { g.Cards[2].ECC.Uncorrected, g.Cards[2].ECC.AggregateUncorrected = 3, 3 }, checks.Fail, "gpu-healthy"},
+	{"no spare rows are left", func(g *gpus.Machine) { g.Cards[2].Remapped.Failed = true }, checks.Fail, "gpu-healthy"},
 	{"somebody uses a GPU", func(g *gpus.Machine) {
 		g.Cards[1].MemoryUsed = 40 << 30
 		g.Cards[1].Processes = []gpus.Process{{PID: 4242, Name: "python3", Kind: "compute", Memory: 40 << 30}}
-	}, checks.Fail, "gpu-idle", true},
-	{"compute mode prohibited", func(g *gpus.Machine) { g.Cards[1].ComputeMode = "prohibited" }, checks.Fail, "gpu-mode", false},
+	}, checks.Fail, "gpu-idle"},
+	{"compute mode prohibited", func(g *gpus.Machine) { g.Cards[1].ComputeMode = "prohibited" }, checks.Fail, "gpu-mode"},
 	{"MIG", func(g *gpus.Machine) {
 		g.Cards[0].MIG, g.Cards[0].MIGPending, g.Cards[0].MIGDevices = "enabled", "enabled", []string{"1g.10gb"}
-	}, checks.Fail, "gpu-mode", true},
+	}, checks.Fail, "gpu-mode"},
 	{"a GPU is too hot", func(g *gpus.Machine) {
 		g.Cards[6].Throttle, g.Cards[6].Celsius = []string{"hw-slowdown", "hw-thermal"}, 89
-	}, checks.Warn, "gpu-throttle", false},
-	{"less power than it could have", func(g *gpus.Machine) { g.Cards[6].Power.Limit = 300 }, checks.Warn, "gpu-throttle", false},
-	{"links are down", func(g *gpus.Machine) { g.Cards[4].NVLinks[2].Down, g.Cards[4].NVLinks[9].Down = true, true }, checks.Fail, "gpu-links", false},
-	{"half the lanes", func(g *gpus.Machine) { g.Cards[4].Link.Width = 8 }, checks.Warn, "gpu-links", false},
+	}, checks.Warn, "gpu-throttle"},
+	{"less power than it could have", func(g *gpus.Machine) { g.Cards[6].Power.Limit = 300 }, checks.Warn, "gpu-throttle"},
+	{"links are down", func(g *gpus.Machine) { g.Cards[4].NVLinks[2].Down, g.Cards[4].NVLinks[9].Down = true, true }, checks.Fail, "gpu-links"},
+	{"half the lanes", func(g *gpus.Machine) { g.Cards[4].Link.Width = 8 }, checks.Warn, "gpu-links"},
 	{"two GPUs cannot reach each other", func(g *gpus.Machine) {
 		g.Cards[0].Apart, g.Cards[1].Apart = map[int]int{1: 4}, map[int]int{0: 4}
-	}, checks.Fail, "gpu-peer-access", false},
+	}, checks.Fail, "gpu-peer-access"},
 	{"the fabric manager does not run", func(g *gpus.Machine) {
 		g.FabricManagerRuns = false
 		for i := range g.Cards {
 			g.Cards[i].Fabric = &gpus.Fabric{State: 1}
 		}
-	}, checks.Fail, "gpu-fabric", false},
-	{"another fabric manager than driver", func(g *gpus.Machine) { g.FabricManager = "535.161.08" }, checks.Warn, "gpu-fabric", false},
+	}, checks.Fail, "gpu-fabric"},
+	{"another fabric manager than driver", func(g *gpus.Machine) { g.FabricManager = "535.161.08" }, checks.Warn, "gpu-fabric"},
 	{"another driver", func(g *gpus.Machine) {
 		g.Driver, g.Module, g.FabricManager = "535.161.08", "535.161.08", "535.161.08"
-	}, checks.Warn, "gpu-driver-same", false},
+	}, checks.Warn, "gpu-driver-same"},
 	{"a driver too old for torch", func(g *gpus.Machine) {
 		g.Driver, g.Module, g.FabricManager, g.CUDA = "470.239.06", "470.239.06", "470.239.06", "11.4"
-	}, checks.Fail, "gpu-driver-runs-cuda", false},
+	}, checks.Fail, "gpu-driver-runs-cuda"},
 	{"another model", func(g *gpus.Machine) {
 		*g = gpus.A100s(8)
 		g.Driver, g.Module, g.FabricManager, g.CUDA, g.OpenModule = "550.54.15", "550.54.15", "550.54.15", "12.4", true
-	}, checks.Warn, "gpu-model-same", false},
+	}, checks.Warn, "gpu-model-same"},
 }
 
 // machines are what whole fleets are made of, with nothing wrong, and a torch
@@ -101,7 +101,7 @@ var machines = map[string]struct {
 }
 
 // TestGPUs asks stand-in drivers on real hosts: the library by its own loader, in
-// a child of the agent, and nvidia-smi where preflight was built without cgo.
+// a child of the agent.
 func TestGPUs(t *testing.T) {
 	cluster := raise(t, "gpus")
 	deliver(t, cluster, static(t))
@@ -114,15 +114,29 @@ func TestGPUs(t *testing.T) {
 		}
 	}
 	t.Run("healthy", func(t *testing.T) {
-		for source, program := range map[string]string{"nvml": binary(t), "nvidia-smi": static(t)} {
-			report := judgeWith(t, cluster, program, "--accelerator", "cuda")
-			if diff := cmp.Diff([]string{}, short(report.Findings)); diff != "" || report.ExitCode != 0 {
-				t.Errorf("%s: exit code %d, findings (-want +got):\n%s", source, report.ExitCode, diff)
+		report := judgeWith(t, cluster, binary(t), "--accelerator", "cuda")
+		if diff := cmp.Diff([]string{}, short(report.Findings)); diff != "" || report.ExitCode != 0 || report.CannotSee != "" {
+			t.Errorf("exit code %d, cannot see %q, findings (-want +got):\n%s", report.ExitCode, report.CannotSee, diff)
+		}
+		for _, node := range report.Nodes {
+			if node.NVML == nil || node.NVML.Source != "nvml" || len(node.NVML.Cards) != 8 || node.NVML.Cards[7].Name != "NVIDIA H100 80GB HBM3" {
+				t.Errorf("%s told %+v", node.Name, node.NVML)
 			}
-			for _, node := range report.Nodes {
-				if node.NVML == nil || node.NVML.Source != source || len(node.NVML.Cards) != 8 || node.NVML.Cards[7].Name != "NVIDIA H100 80GB HBM3" {
-					t.Errorf("%s: %s told %+v", source, node.Name, node.NVML)
-				}
+		}
+	})
+	t.Run("built without cgo", func(t *testing.T) {
+		report := judgeWith(t, cluster, static(t), "--accelerator", "cuda")
+		if report.Verdict != checks.Unknown || report.ExitCode != 2 || !strings.Contains(report.CannotSee, "NVIDIA") {
+			t.Errorf("%s, exit code %d, cannot see %q; want unknown, 2, and that it cannot see GPUs", report.Verdict, report.ExitCode, report.CannotSee)
+		}
+		for _, outcome := range report.Checks {
+			if strings.HasPrefix(outcome.Check, "gpu-") && outcome.Verdict == checks.Pass {
+				t.Errorf("%s passes", outcome.Check)
+			}
+		}
+		for _, node := range report.Nodes {
+			if node.NVML != nil || node.Missing[facts.SectionNVML] != nvml.WithoutCgo {
+				t.Errorf("%s told %+v, misses %q", node.Name, node.NVML, node.Missing[facts.SectionNVML])
 			}
 		}
 	})
@@ -152,23 +166,17 @@ func TestGPUs(t *testing.T) {
 			if d.check != "" {
 				want = append(want, fmt.Sprintf("%s %s [w3]", d.verdict, d.check))
 			}
-			programs := []string{binary(t)}
-			if d.smi {
-				programs = append(programs, static(t))
-			}
-			for _, program := range programs {
-				inTime(t, driverDeadline+slack, func() {
-					report := judgeWith(t, cluster, program, "--accelerator", "cuda", "--timeout", driverDeadline.String())
-					if diff := cmp.Diff(want, short(report.Findings)); diff != "" {
-						t.Errorf("%s: findings (-want +got):\n%s", filepath.Base(program), diff)
+			inTime(t, driverDeadline+slack, func() {
+				report := judgeWith(t, cluster, binary(t), "--accelerator", "cuda", "--timeout", driverDeadline.String())
+				if diff := cmp.Diff(want, short(report.Findings)); diff != "" {
+					t.Errorf("findings (-want +got):\n%s", diff)
+				}
+				for _, finding := range report.Findings {
+					if len(finding.Fix)+len(finding.Notes) == 0 {
+						t.Errorf("%s names no way out", finding.Check)
 					}
-					for _, finding := range report.Findings {
-						if len(finding.Fix)+len(finding.Notes) == 0 {
-							t.Errorf("%s names no way out", finding.Check)
-						}
-					}
-				})
-			}
+				}
+			})
 		})
 	}
 }

@@ -132,14 +132,14 @@ func inTime(t *testing.T, limit time.Duration, run func()) {
 	t.Errorf("the runs took %v, and had %v", took, limit)
 }
 
-// binary is what users run, and static what they have where there is no C compiler:
+// binary is what users run, and static what NOCGO=1 builds without a C compiler:
 // the first test that asks builds them.
 var (
 	binary = program("nvml")
-	static = program("static", "CGO_ENABLED=0")
+	static = program("static", "NOCGO=1")
 )
 
-// program builds one, with NVML where there is a C compiler and env allows it.
+// program builds one, with NVML unless env says otherwise.
 func program(name string, env ...string) func(t *testing.T) string {
 	build := sync.OnceValues(func() (string, error) {
 		dir := filepath.Join(sharedPrograms, name)

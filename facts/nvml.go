@@ -2,21 +2,17 @@
 
 package facts
 
-// NVML is what a driver says of itself and of its GPUs: NVIDIA's by its management library
-// or, where that cannot be loaded, by nvidia-smi; AMD's by what it shows in /sys, where
-// nothing is NVIDIA's. Everything that an old driver, a GPU or a permission does not give
+// NVML is what a driver says of itself and of its GPUs: NVIDIA's through its management
+// library, AMD's through its files in /sys if the node shows nothing of NVIDIA. Everything that an old driver, a GPU or a permission does not give
 // is nil or "".
 type NVML struct {
-	// Source is who was asked: "nvml", "nvidia-smi", [SourceAMD], or "" for nobody.
+	// Source is who was asked: "nvml", [SourceAMD], or "" for nobody.
 	Source string `json:"source"`
 	// Asked is false on a node that shows neither of them, where nobody was asked.
 	Asked bool `json:"asked"`
 	// Failure is why there is no answer, or why it ended early; nil when all came.
 	// Cards has those that came before.
 	Failure *NVMLFailure `json:"failure"`
-	// Unloaded is why NVML was not asked where nvidia-smi was: the loader's words,
-	// or that this preflight was built without cgo.
-	Unloaded string `json:"unloaded,omitempty"`
 
 	// Driver is the version of the loaded kernel module, "550.54.15"; of an amdgpu that came
 	// with the kernel and has none of its own, the kernel's: "6.8.0-45-generic".
@@ -53,13 +49,13 @@ type NVMLFailure struct {
 	Kind string `json:"kind"`
 	Code int    `json:"code,omitempty" fact:"own"` // nvmlReturn_t, 0 where it is not one
 	Call string `json:"call,omitempty" fact:"own"` // "nvmlInit_v2"
-	// Text is what was said: NVML's or the loader's words, nvidia-smi's last line.
+	// Text is what was said: NVML's words or the loader's.
 	Text string `json:"text" fact:"own"`
 }
 
 // The kinds of failure.
 const (
-	FailureNoLibrary    = "no-library"    // neither libnvidia-ml.so.1 nor nvidia-smi is there
+	FailureNoLibrary    = "no-library"    // libnvidia-ml.so.1 cannot be loaded
 	FailureNoDriver     = "no-driver"     // 9: the kernel module is not loaded
 	FailureMismatch     = "mismatch"      // 18: library and kernel module are of two versions
 	FailureNoPermission = "no-permission" // 4

@@ -71,8 +71,7 @@ changelog() {
 		"$(package_version)" "$version" "$maintainer" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")"
 }
 
-# glibc ARCH: nothing where there was no compiler and it is static, else what the linker
-# made it ask for.
+# glibc ARCH: the glibc that the binary needs, nothing for a static one (NOCGO=1).
 glibc() {
 	needs=$(go run ./portable/floor "$dist/preflight-linux-$1")
 	case $needs in *" glibc "*) echo "${needs##* }" ;; esac

@@ -141,7 +141,7 @@ func TestPackages(t *testing.T) {
 		needs(t, "dpkg-deb")
 		file := func(arch string) string { return filepath.Join(dist, "preflight_1.2.0~rc1+5.gabcdef0_"+arch+".deb") }
 		deb(t, file(runtime.GOARCH))
-		// Where there was no compiler for it, it is static.
+		// With NOCGO=1 it is static.
 		if said := strings.TrimSpace(output(t, "dpkg-deb", "-f", file(other), "Depends")); said != "" {
 			t.Errorf("a static binary depends on %s", said)
 		}

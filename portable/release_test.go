@@ -73,19 +73,14 @@ func (s oldSystem) run(t *testing.T, binary string, args ...string) []byte {
 	return out
 }
 
-// agents are those that the release carries for a machine, the dynamic one first.
-func (s oldSystem) agents(t *testing.T) []string {
+// agent is the one that the release carries for a machine.
+func (s oldSystem) agent(t *testing.T) string {
 	t.Helper()
-	static := "../bin/agents/linux-" + s.arch + "-static"
-	if _, err := os.Stat(static); err != nil {
+	agent := "../bin/agents/linux-" + s.arch
+	if _, err := os.Stat(agent); err != nil {
 		t.Fatalf("%v: make release builds it", err)
 	}
-	dynamic := strings.TrimSuffix(static, "-static")
-	if _, err := os.Stat(dynamic); err != nil {
-		t.Logf("NOT RUN: %s, because there was no compiler for it", dynamic)
-		return []string{static}
-	}
-	return []string{dynamic, static}
+	return agent
 }
 
 func TestReleaseStartsOnOldSystems(t *testing.T) {
@@ -94,17 +89,16 @@ func TestReleaseStartsOnOldSystems(t *testing.T) {
 			if out := system.run(t, "../dist/preflight-linux-"+system.arch, "--version"); !bytes.HasPrefix(out, []byte("preflight ")) {
 				t.Errorf("--version says %q", out)
 			}
-			for _, binary := range system.agents(t) {
-				_, text, _ := bytes.Cut(system.run(t, binary, "agent"), []byte(" "))
-				var greeting struct {
-					Hello struct{ OS, Arch string }
-				}
-				if err := json.Unmarshal(text, &greeting); err != nil {
-					t.Errorf("%s agent says %q: %v", binary, text, err)
-				}
-				if got := greeting.Hello; got.OS != "linux" || got.Arch != system.arch {
-					t.Errorf("%s says it is for %s on %s", binary, got.OS, got.Arch)
-				}
+			binary := system.agent(t)
+			_, text, _ := bytes.Cut(system.run(t, binary, "agent"), []byte(" "))
+			var greeting struct {
+				Hello struct{ OS, Arch string }
+			}
+			if err := json.Unmarshal(text, &greeting); err != nil {
+				t.Errorf("%s agent says %q: %v", binary, text, err)
+			}
+			if got := greeting.Hello; got.OS != "linux" || got.Arch != system.arch {
+				t.Errorf("%s says it is for %s on %s", binary, got.OS, got.Arch)
 			}
 		})
 	}
@@ -137,19 +131,15 @@ func (s oldSystem) install(t *testing.T) {
 	}
 }
 
-// The dynamic binary is worth its trouble only if it loads the driver's library
-// on such a system and survives what that lacks.
+// The agent is worth the trouble of cgo only if it loads the driver's library on such a
+// system and survives what that lacks.
 func TestReleaseAsksNVMLOnOldSystems(t *testing.T) {
 	for _, system := range oldSystems(t) {
 		t.Run(filepath.Base(system.root), func(t *testing.T) {
-			binary := system.agents(t)[0]
-			if strings.HasSuffix(binary, "-static") {
-				return
-			}
 			system.install(t)
 			var failure *facts.NVMLFailure
 			done := false
-			for line := range bytes.Lines(system.run(t, binary, "agent", "nvml")) {
+			for line := range bytes.Lines(system.run(t, system.agent(t), "agent", "nvml")) {
 				var said nvml.Line
 				if json.Unmarshal(line, &said) == nil && said.Failure != nil {
 					failure = said.Failure

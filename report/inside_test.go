@@ -29,6 +29,24 @@ func TestSummaryNamesTheInside(t *testing.T) {
 	}
 }
 
+// TestSummaryBeginsWithWhatTheBuildCannotSee: it stands on line 2 of the text, and in the other formats.
+func TestSummaryBeginsWithWhatTheBuildCannotSee(t *testing.T) {
+	r := checks.Report{CannotSee: "this preflight cannot see GPUs"}
+	r.Nodes = []facts.Node{{Name: "w1", Reached: true}}
+	if got := WordsOf(r).Summary(); got != "this preflight cannot see GPUs; 1 node" {
+		t.Error(got)
+	}
+	for _, style := range []Style{{}, {Quiet: true}, {Verbose: true}} {
+		var text strings.Builder
+		if err := Text(&text, r, style); err != nil {
+			t.Fatal(err)
+		}
+		if lines := strings.Split(text.String(), "\n"); !strings.HasPrefix(lines[1], r.CannotSee) {
+			t.Errorf("%+v: line 2 is %q", style, lines[1])
+		}
+	}
+}
+
 // TestSummaryNamesTheContainer: a pod has several, of which one was entered.
 func TestSummaryNamesTheContainer(t *testing.T) {
 	for want, containers := range map[string][2]string{

@@ -90,9 +90,6 @@ func (p *page) inventory(nodes []facts.Node) (groups []alike) {
 		if nvml.CUDA != "" {
 			text += " for CUDA " + nvml.CUDA
 		}
-		if nvml.Source == "nvidia-smi" {
-			text += ", by nvidia-smi"
-		}
 		groups = add(groups, text, nodes[i].Name)
 	}
 	return groups

@@ -219,9 +219,14 @@ func (w Words) launched() (parts []string) {
 	return parts
 }
 
-// summary counts the nodes and says what is given besides.
+// summary says what this build of preflight cannot see, counts the nodes and says what is
+// given besides.
 func (w Words) summary(more ...string) string {
 	r := w.report
+	blind := ""
+	if r.CannotSee != "" {
+		blind = r.CannotSee + "; "
+	}
 	parts := []string{text.Plural(len(r.Nodes), "node")}
 	if by := carriedBy(r.Nodes); by != "" {
 		parts = append(parts, "looked at by "+by)
@@ -249,7 +254,7 @@ func (w Words) summary(more ...string) string {
 	if r.Policy != "" { // in every text: a file that was not found leaves no other trace
 		parts = append(parts, "policy "+r.Policy)
 	}
-	return strings.Join(parts, ", ")
+	return blind + strings.Join(parts, ", ")
 }
 
 // Counted are the verdicts whose checks are counted, in their order.

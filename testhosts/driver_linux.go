@@ -24,8 +24,8 @@ import (
 const driverState = "/run/driver"
 
 // SetDriver shows the node the machine's GPUs with their driver: device nodes that
-// open and do nothing, /proc/driver/nvidia, /sys, the libraries, nvidia-smi and the
-// fabric manager. NVML and nvidia-smi answer; CUDA does not. It replaces the
+// open and do nothing, /proc/driver/nvidia, /sys, the libraries and the
+// fabric manager. NVML answers; CUDA does not. It replaces the
 // driver that was set before, and to undo it brings that one back; what was done to
 // /dev or /usr/bin in between is to be undone first.
 func (n *Node) SetDriver(scenario gpus.Machine) (Undo, error) {
@@ -37,16 +37,11 @@ func (n *Node) SetDriver(scenario gpus.Machine) (Undo, error) {
 }
 
 // SetGPUs is [Node.SetDriver] of a machine with so many healthy H100, at most 8.
-// Where this machine has no C compiler, nvidia-smi alone answers.
 func (n *Node) SetGPUs(count int) (Undo, error) {
 	if count < 1 || count > 8 {
 		return nil, fmt.Errorf("%s: %d GPUs cannot be shown: 1 to 8", n.Name, count)
 	}
-	scenario := gpus.H100s(count)
-	if _, err := gpus.CompiledNVML(nil); errors.Is(err, gpus.ErrNoCompiler) {
-		scenario.NoNVML = true
-	}
-	return n.SetDriver(scenario)
+	return n.SetDriver(gpus.H100s(count))
 }
 
 // driver is what was set last, nil for nothing.

@@ -29,7 +29,7 @@ nvml, count = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_uint()
 print("NVML", nvml.nvmlInit_v2(), nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)), count.value)
 python
 readlink /usr/lib/*/libcuda.so.1
-nvidia-smi -L | wc -l; nv-fabricmanager --version
+nv-fabricmanager --version
 cat /proc/[0-9]*/comm | grep nv-fabric
 ls /sys/class/net; cat /sys/class/net/eth0/mtu; df --output=fstype /dev/shm /dev/pts | tail -n 2`
 
@@ -48,7 +48,6 @@ NVRM version: NVIDIA UNIX Open Kernel Module for MACHINE  550.54.15  Release Bui
 /sys/bus/pci/drivers/nvidia
 NVML 0 0 8
 libcuda.so.550.54.15
-8
 Fabric Manager version is : 550.54.15
 nv-fabricmanage
 eth0

@@ -75,7 +75,7 @@ type shared struct {
 // changed: of several that do the first has the fix.
 var sharing = []shared{
 	{driverFact, []string{"gpu-driver-loads", "gpu-driver-same", "gpu-driver-runs-cuda", "gpu-fabric"}},
-	{regexp.MustCompile(`^gpu\.(doors|modprobe)|^nvml\.(failure|source|unloaded)`), []string{"gpu-driver-loads"}},
+	{regexp.MustCompile(`^gpu\.(doors|modprobe)|^nvml\.(failure|source)`), []string{"gpu-driver-loads"}},
 	{regexp.MustCompile(`^gpu\.devices$|^nvml\.cards\.\d+$`), []string{"gpu-driver-loads", "slots-fit", "gpu-count", "gpu-healthy"}},
 	{regexp.MustCompile(`^nvml\.cards\.\d+\.(failure|ecc|retired|remapped)\b`), []string{"gpu-driver-loads", "gpu-healthy", "gpu-mode"}},
 	{regexp.MustCompile(`^nvml\.cards\.\d+\.(name|memory|capability|vbios)$`), []string{"gpu-driver-loads", "gpu-model-same"}},

@@ -28,7 +28,7 @@ var DriverLoads = checks.Check{
 	Doc: "A driver is a kernel module, libraries that must be of the same version, and device nodes that must be there and open. Each of them fails in its own way: no " +
 		"module after an upgrade of the kernel, a module of before the upgrade of the libraries, a container that lost the right to its GPUs, a GPU that no longer answers and takes " +
 		"every program along that asks for it. torch then finds no GPU, and DeepSpeed 0.14.1 and later takes the CPU on that node without an error: the others wait for it. The driver is asked " +
-		"by NVML in a process of its own, or by nvidia-smi where NVML cannot be loaded. A node whose driver fails is left out by all other gpu checks. " +
+		"through NVML in a process of its own. A node whose driver fails is left out by all other gpu checks. " +
 		"Of AMD's GPUs it is the module amdgpu that must be loaded and show one that computes, and /dev/kfd and the GPUs' render nodes that must be open to this account.",
 	WouldSee: noGPUs,
 	Run: func(view checks.View) []checks.Finding {
@@ -309,7 +309,7 @@ func holdsNoGPU(node *facts.Node) checks.Finding {
 	return f
 }
 
-// librariesMissing is where neither NVML nor nvidia-smi is there to be asked.
+// librariesMissing describes a node on which NVML cannot be loaded.
 func librariesMissing(node *facts.Node) checks.Finding {
 	f := checks.Finding{
 		Summary: "there are GPUs, and NVIDIA's driver is not installed", Want: "libnvidia-ml.so.1 and libcuda.so.1", WouldSee: noDriver,

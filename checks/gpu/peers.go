@@ -32,19 +32,14 @@ var PeerAccess = checks.Check{
 		nodes, findings := judgedNVIDIA(view)
 		linkedOf := linkedCards(view)
 		var several []*facts.Node
-		answered := false
 		for _, node := range nodes {
 			if len(linkedOf(node)) > 1 {
 				several = append(several, node)
-				answered = answered || node.NVML.Peers != nil
 			}
 			findings = append(findings, refusedFacts(view, node, linkedOf(node), neededForLinks, neededForPeers)...)
 			findings = append(findings, detours(view, node, linkedOf(node))...)
 		}
-		switch {
-		case len(several) > 0 && !answered:
-			return append(findings, checks.Skipped("the driver reported of no node which GPUs reach each other: "+compare.Shown(several[0].NVML.Source)+" does not say")...)
-		case len(nodes) > 0 && len(several) == 0:
+		if len(nodes) > 0 && len(several) == 0 {
 			return append(findings, checks.Skipped("no node has two GPUs that could reach each other")...)
 		}
 		return append(findings, refusedPeers(view, several, linkedOf)...)
@@ -91,9 +86,6 @@ func refusedPeers(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Nod
 	}
 	for _, node := range nodes {
 		if node.NVML.Peers == nil {
-			if slices.ContainsFunc(node.NVML.Cards, func(c facts.Card) bool { return c.Failure != nil }) {
-				continue // nvidia-smi reports no pair then, and gpu-healthy says why
-			}
 			findings = append(findings, checks.UnknownFor(node, "nvml: which GPUs reach each other was not reported"))
 			continue
 		}

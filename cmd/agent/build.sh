@@ -6,10 +6,9 @@
 #   sh cmd/agent/build.sh DIRECTORY ARCH…
 #   go build -overlay DIRECTORY/overlay.json ./cmd/preflight
 #
-# Of each architecture there are two: one that can call NVML, where there is a compiler
-# for it, and a static one for nodes without glibc, which is also all there is where
-# there is none. They do not say of which commit they are, so nodes that have one keep it
-# for as long as nothing in it changes.
+# There is one agent per architecture. It needs glibc and calls NVML; with NOCGO=1 it is
+# static and cannot. Agents do not say which commit they are built from, so a node keeps the
+# one that it has for as long as nothing in it changes.
 set -eu
 
 mkdir -p "$1"
@@ -18,14 +17,10 @@ shift
 cd "$(dirname "$0")/../.."
 rm -f "$dir"/linux-* "$dir"/overlay.json
 
-# build ARCH FILE: with the environment it has besides.
-build() {
-	GOOS=linux GOARCH=$1 go build -trimpath -buildvcs=false -tags netgo,osusergo -ldflags '-s -w' -o "$2" ./cmd/agent
-}
-
 for arch in "$@"; do
-	CGO_ENABLED=0 build "$arch" "$dir/linux-$arch-static"
-	cc=$(sh portable/cc.sh "$arch") || continue
-	CGO_ENABLED=1 CC=$cc build "$arch" "$dir/linux-$arch"
+	cc=$(sh portable/cc.sh "$arch")
+	[ -n "$cc" ] && cgo=1 || cgo=0
+	CGO_ENABLED=$cgo CC=$cc GOOS=linux GOARCH=$arch \
+		go build -trimpath -buildvcs=false -tags netgo,osusergo -ldflags '-s -w' -o "$dir/linux-$arch" ./cmd/agent
 done
 GOOS='' GOARCH='' go run ./cmd/agent/pack "$dir"

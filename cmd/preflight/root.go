@@ -169,6 +169,13 @@ func judgeFleet(cmd *cobra.Command, config Config, command []string) error {
 func (c Config) stamped(r checks.Report, plan preflight.Plan, began time.Time) checks.Report {
 	r.Version, r.Hostfile = Version, c.source(plan)
 	r.Began, r.Seconds = began.UTC().Format(time.RFC3339), time.Since(began).Seconds()
+	static := agents.Static()
+	if plan.Alone || c.meeting != nil { // this program is the agent
+		static = agents.OwnStatic()
+	}
+	if static {
+		r.CannotSee = "this preflight was built without cgo and cannot see NVIDIA GPUs: see docs/build.md"
+	}
 	return r
 }
 

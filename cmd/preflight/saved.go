@@ -162,7 +162,7 @@ func rejudge(saved checks.Report, policy checks.Policy) checks.Report {
 	}
 	judged := engine.Evaluate(catalogue, saved.Fleet, saved.Launch, policy)
 	judged.Version, judged.Hostfile, judged.Began, judged.Seconds = Version, saved.Hostfile, saved.Began, saved.Seconds
-	judged.Interrupted, judged.Normalized = saved.Interrupted, saved.Normalized
+	judged.Interrupted, judged.Normalized, judged.CannotSee = saved.Interrupted, saved.Normalized, saved.CannotSee
 	judged.Conclude(policy.Strict)
 	return judged
 }

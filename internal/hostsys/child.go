@@ -56,7 +56,7 @@ type Child struct {
 // The error says how the child ended; when ctx ended first it is ctx's. Where this machine has nothing
 // left to start one with, that is tried for a second, and the error says so.
 func (c Child) Run(ctx context.Context) (stdout, stderr string, err error) {
-	var out Output
+	var out output
 	stderr, err = c.Stream(ctx, &out)
 	return out.String(), stderr, err
 }
@@ -68,7 +68,7 @@ func (c Child) Stream(ctx context.Context, stdout io.Writer) (stderr string, err
 		ctx, cancel = WithTimeout(ctx, c.Limit)
 		defer cancel()
 	}
-	var errs Output
+	var errs output
 	for tries := 1; ; tries++ {
 		cmd := exec.CommandContext(ctx, c.Path, c.Args...)
 		cmd.Args[0] = cmp.Or(c.Name, c.Path)
@@ -218,18 +218,14 @@ func Complaint(stderr string, err error) string {
 	return err.Error()
 }
 
-// Output keeps the first bytes of what is written to it, MaxOutput of them where
-// it has no limit of its own, and swallows the rest. It does not embed its
-// buffer, whose ReadFrom io.Copy would prefer to Write.
-type Output struct {
-	Limit int
-	kept  bytes.Buffer
-}
+// output keeps the first MaxOutput bytes of what is written to it, and swallows the
+// rest. It does not embed its buffer, whose ReadFrom io.Copy would prefer to Write.
+type output struct{ kept bytes.Buffer }
 
-func (o *Output) Write(p []byte) (int, error) {
-	o.kept.Write(p[:min(cmp.Or(o.Limit, MaxOutput)-o.kept.Len(), len(p))])
+func (o *output) Write(p []byte) (int, error) {
+	o.kept.Write(p[:min(MaxOutput-o.kept.Len(), len(p))])
 	return len(p), nil
 }
 
 // String is what was kept.
-func (o *Output) String() string { return o.kept.String() }
+func (o *output) String() string { return o.kept.String() }

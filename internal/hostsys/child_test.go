@@ -91,13 +91,13 @@ func TestChildIsHeardWhileItSpeaks(t *testing.T) {
 }
 
 // late takes a while before it takes anything.
-type late struct{ Output }
+type late struct{ output }
 
 func (l *late) Write(p []byte) (int, error) {
 	if l.String() == "" {
 		time.Sleep(3 * Grace)
 	}
-	return l.Output.Write(p)
+	return l.output.Write(p)
 }
 
 // What a child said is heard, though it ended long before we came to it; who goes on

@@ -2,8 +2,8 @@
 
 // Package gpu looks for accelerators: at what the bus, the kernel and the file
 // system show of them, and at what their driver says. The driver is asked in a
-// process of its own ([nvml], which may hang and die of it), and nvidia-smi where
-// that cannot be. It refuses to wake up, reset or configure a GPU.
+// process of its own ([nvml], which may hang and die of it).
+// It refuses to wake up, reset or configure a GPU.
 package gpu
 
 import (

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -28,9 +27,8 @@ const (
 	nvmlEnding = 500 * time.Millisecond
 )
 
-// CollectNVML asks NVIDIA's driver, where the machine shows anything of NVIDIA:
-// by NVML in a child of ours, or by nvidia-smi where there is no NVML to load. AMD's is read
-// in /sys, where there is nothing of NVIDIA.
+// CollectNVML asks NVIDIA's driver through NVML, in a child process, if the machine shows
+// anything of NVIDIA. If it shows only AMD GPUs, CollectNVML reads /sys.
 // What a sick driver answered before it failed is kept.
 func CollectNVML(ctx context.Context, o machine.Options) (*facts.NVML, error) {
 	if !showsNVIDIA(o) {
@@ -40,10 +38,6 @@ func CollectNVML(ctx context.Context, o machine.Options) (*facts.NVML, error) {
 		return &facts.NVML{Cards: []facts.Card{}}, nil
 	}
 	seen, err := askNVML(ctx, nvmlChild().Stream, nvmlQuiet)
-	if err == nil && seen.Unloaded != "" {
-		// Only then: nvidia-smi would hang in the same driver, and fail by the same error.
-		seen, err = askInstead(ctx, seen.Unloaded, smiPlaces)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +64,7 @@ func nvmlChild() hostsys.Child {
 // ended or the context has.
 //
 // An error is no word about the driver: we were interrupted, could not start the
-// child, or had too little time for it.
+// child, had too little time for it, or were built without cgo.
 func askNVML(ctx context.Context, ask func(context.Context, io.Writer) (stderr string, err error), quiet time.Duration) (*facts.NVML, error) {
 	report, end := listen(ctx, ask, quiet)
 	silent := (hostsys.Worked() - report.last).Round(100 * time.Millisecond)
@@ -78,6 +72,10 @@ func askNVML(ctx context.Context, ask func(context.Context, io.Writer) (stderr s
 		silent = max(silent, quiet)
 	}
 	switch {
+	case report.unloaded == nvml.WithoutCgo: // whether the library is there is not known
+		return nil, errors.New(nvml.WithoutCgo)
+	case report.unloaded != "":
+		report.seen.Failure = &facts.NVMLFailure{Kind: facts.FailureNoLibrary, Text: report.unloaded}
 	case report.done:
 	case errors.Is(ctx.Err(), context.Canceled):
 		return nil, ctx.Err()
@@ -143,33 +141,4 @@ func listen(ctx context.Context, ask func(context.Context, io.Writer) (string, e
 	}
 	end.killed, end.silent = asking.Err() != nil, context.Cause(asking) == errSilent
 	return talk.close(), end
-}
-
-// smiPlaces are where nvidia-smi is looked for: by PATH, which a session without
-// a login shell may have shorter, then where distributions and WSL 2 put it.
-var smiPlaces = []string{"nvidia-smi", "/usr/bin/nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi"}
-
-// askInstead asks nvidia-smi where NVML could not be loaded, for the reason given.
-// That neither is there is a fact, but not for a preflight that could not have
-// found NVML.
-func askInstead(ctx context.Context, unloaded string, places []string) (*facts.NVML, error) {
-	for _, place := range places {
-		path, err := exec.LookPath(place)
-		if err != nil {
-			continue
-		}
-		seen, err := askSMI(ctx, path)
-		if err != nil {
-			return nil, err
-		}
-		seen.Unloaded = unloaded
-		return seen, nil
-	}
-	if unloaded == nvml.WithoutCgo {
-		return nil, errors.New(unloaded + ", and there is no nvidia-smi to ask instead")
-	}
-	return &facts.NVML{
-		Cards:   []facts.Card{},
-		Failure: &facts.NVMLFailure{Kind: facts.FailureNoLibrary, Text: unloaded + ", and there is no nvidia-smi"},
-	}, nil
 }

@@ -41,6 +41,8 @@ type childReport struct {
 	at   nvml.Line     // the call announced last
 	last time.Duration // when a line came, as hostsys.Worked
 	done bool
+	// unloaded is why the child could not load NVML; "" means that it did.
+	unloaded string
 }
 
 func newChildOutput(onLine func(done bool)) *childOutput {
@@ -85,7 +87,7 @@ func (w *childReport) take(line nvml.Line) {
 	case line.Call != "":
 		w.at = line
 	case line.Unloaded != "":
-		w.seen.Unloaded = line.Unloaded
+		w.unloaded = line.Unloaded
 	case line.System != nil:
 		w.seen.Source = "nvml" // from here on, there is a library that answers
 		w.seen.Driver, w.seen.Library, w.seen.CUDA = line.System.Driver, line.System.Library, line.System.CUDA

@@ -232,37 +232,16 @@ func TestCrashWords(t *testing.T) {
 	}
 }
 
-func TestNVIDIASMIAnswersInstead(t *testing.T) {
-	smi := probetest.Script(t, "nvidia-smi", "echo NVIDIA-SMI has failed because it could not communicate with the NVIDIA driver.; exit 9")
-	absent := filepath.Join(t.TempDir(), "absent")
-	const unloaded = "libnvidia-ml.so.1: cannot open shared object file"
-	for name, test := range map[string]struct {
-		unloaded string
-		places   []string
-		source   string
-		kind     string
-		err      bool
-	}{
-		"there":                     {unloaded, []string{absent, smi}, "nvidia-smi", facts.FailureNoDriver, false},
-		"neither":                   {unloaded, []string{absent}, "", facts.FailureNoLibrary, false},
-		"no cgo":                    {nvml.WithoutCgo, []string{smi}, "nvidia-smi", facts.FailureNoDriver, false},
-		"no cgo, and no nvidia-smi": {nvml.WithoutCgo, []string{absent}, "", "", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			seen, err := askInstead(t.Context(), test.unloaded, test.places)
-			if test.err {
-				if err == nil {
-					t.Errorf("%+v, want an error: nobody could be asked", seen)
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if seen.Source != test.source || seen.Failure == nil || seen.Failure.Kind != test.kind {
-				t.Errorf("source %q, failure %+v; want %q, %s", seen.Source, seen.Failure, test.source, test.kind)
-			}
-		})
+func TestUnloaded(t *testing.T) {
+	const absent = "libnvidia-ml.so.1: cannot open shared object file"
+	want := &facts.NVML{Cards: []facts.Card{}, Failure: &facts.NVMLFailure{Kind: facts.FailureNoLibrary, Text: absent}}
+	seen, err := askNVML(t.Context(), says(`{"unloaded":"`+absent+`"}`+"\n", theEnd), time.Hour)
+	if diff := cmp.Diff(want, seen); diff != "" || err != nil {
+		t.Errorf("no library: %v (-want +got):\n%s", err, diff)
+	}
+	seen, err = askNVML(t.Context(), says(`{"unloaded":"`+nvml.WithoutCgo+`"}`+"\n", theEnd), time.Hour)
+	if seen != nil || errorText(err) != nvml.WithoutCgo {
+		t.Errorf("without cgo: %+v, error %v; want only the error %q", seen, err, nvml.WithoutCgo)
 	}
 }
 

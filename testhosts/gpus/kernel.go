@@ -158,9 +158,6 @@ func (g Machine) PCILinks() Tree {
 // Programs is what the driver's packages add to /usr/bin.
 func (g Machine) Programs() Tree {
 	files := Tree{}
-	if !g.NoLibrary && !g.NoSMI {
-		files["nvidia-smi"] = string(g.SMI())
-	}
 	if g.FabricManager != "" {
 		files["nv-fabricmanager"] = strings.ReplaceAll(fabricManager, "VERSION", g.FabricManager)
 	}

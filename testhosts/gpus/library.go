@@ -69,9 +69,6 @@ var compiled struct {
 	libraries map[string][]byte
 }
 
-// CompiledNVML is the stand-in for NVML without some functions.
-func CompiledNVML(without []string) ([]byte, error) { return nvml.compiled(without) }
-
 func (l standIn) compiled(without []string) ([]byte, error) {
 	compiled.Lock()
 	defer compiled.Unlock()
@@ -132,14 +129,13 @@ func (l standIn) exportsWithout(functions []string) []byte {
 	return []byte("{ global: " + l.exports + "*; local: " + strings.Join(local, "; ") + "; };\n")
 }
 
-// Libraries are the driver's user half: NVML and CUDA, the latter with nothing in it where there
-// is no compiler, and NCCL where the machine has one.
+// Libraries are the driver's user half: NVML and CUDA, and NCCL where the machine has one.
 func (g Machine) Libraries() (Tree, error) {
 	if g.NoLibrary {
 		return nil, nil
 	}
 	driver, err := cuda.compiled(g.Without)
-	if err != nil && !errors.Is(err, ErrNoCompiler) {
+	if err != nil {
 		return nil, err
 	}
 	libcuda := "libcuda.so." + g.Driver

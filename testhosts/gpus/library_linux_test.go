@@ -38,6 +38,18 @@ func nvmlCommand(t *testing.T, scenario gpus.Machine, questions ...string) *exec
 	return cmd
 }
 
+// named is a new machine of that name.
+func named(t *testing.T, name string) gpus.Machine {
+	t.Helper()
+	for _, scenario := range gpus.Scenarios {
+		if scenario.Name == name {
+			return scenario.GPUs()
+		}
+	}
+	t.Fatalf("there is no scenario %s", name)
+	return gpus.Machine{}
+}
+
 func TestNVMLAnswers(t *testing.T) {
 	t.Parallel()
 	spoilt := gpus.H100s(2)

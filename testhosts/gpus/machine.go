@@ -2,9 +2,9 @@
 
 // Package gpus stands in for machines with GPUs of NVIDIA's. A [Machine] is a value that
 // says how many cards there are, what their driver reports and what is wrong with them; it
-// answers as NVML would, in a library that programs load in its place ([BuildNVML]), as
-// nvidia-smi would, and as /proc, /sys and /dev of a machine that has them. Its CUDA computes
-// one kernel, and its NCCL sums over TCP ([BuildCUDA]).
+// answers as NVML would, in a library that programs load in its place ([BuildNVML]), and as
+// /proc, /sys and /dev of a machine that has them. Its CUDA computes one kernel, and its NCCL
+// sums over TCP ([BuildCUDA]).
 //
 // It refuses to know where that is shown: testhosts lays it over a node.
 package gpus
@@ -14,8 +14,8 @@ import (
 )
 
 // Machine is what a machine's NVIDIA GPUs and their driver are like. It is the one
-// source of what each stand-in says: the stub library ([BuildNVML]), the stand-in
-// nvidia-smi ([Machine.SMI]) and the files of a namespace host (testhosts.Node.SetDriver).
+// source of what each stand-in says: the stub library ([BuildNVML]) and the files of a
+// namespace host (testhosts.Node.SetDriver).
 // The constructors ([H100s] and its neighbours) make healthy machines; a test
 // changes what it wants sick.
 type Machine struct {
@@ -29,8 +29,8 @@ type Machine struct {
 	// loaded: nouveau, vfio-pci, "" for none.
 	Bound string
 	NoUVM bool // the module nvidia_uvm is not loaded, and its device node not there
-	// NoLibrary leaves out the driver's user half, NoNVML and NoSMI a part of it.
-	NoLibrary, NoNVML, NoSMI bool
+	// NoLibrary leaves out the driver's user half, NoNVML only the library of NVML.
+	NoLibrary, NoNVML bool
 	// NCCL is whether there is a libnccl.so.2 where the loader looks by default.
 	NCCL bool
 
@@ -49,8 +49,7 @@ type Machine struct {
 	// Init is what nvmlInit_v2 returns where Module is no reason for it to fail:
 	// 999 as in a container that lost its devices, 4, 6, 15. 0 is success.
 	Init int
-	// Hang and Crash name calls that never return and that end in a segmentation
-	// fault. nvidia-smi does either, too, where one is named.
+	// Hang and Crash name calls that never return and that end in a segmentation fault.
 	Hang, Crash Call
 	// Without are functions that the library does not have, as an old one.
 	Without []string
@@ -67,8 +66,6 @@ type Call struct {
 // comment says otherwise.
 type Card struct {
 	Name       string // "NVIDIA H100 80GB HBM3"
-	Brand      string // "NVIDIA"
-	Arch       string // "Hopper", as nvidia-smi names it
 	Device     uint16 // PCI device id, 0x2330
 	Capability string // compute capability: "9.0"
 	UUID       string
@@ -89,7 +86,6 @@ type Card struct {
 	SlowAt    int      // °C
 	Throttle  []string // gpu-idle, sw-power-cap, hw-slowdown, sw-thermal, hw-thermal, hw-power-brake, …
 	Busy      int      // percent
-	PState    string   // "P0"
 	Processes []Process
 
 	Persistence bool
@@ -187,14 +183,6 @@ func (g Card) Address() string { return g.Path[len(g.Path)-1] }
 // handleFunction gives a card's handle out: of one that has none, nothing else is reported.
 const handleFunction = "nvmlDeviceGetHandleByIndex_v2"
 
-// handleCode is what that returns.
-func (g Card) handleCode() int {
-	if g.Lost {
-		return nvmlLost
-	}
-	return g.Fails[handleFunction]
-}
-
 // initCode is what nvmlInit_v2 returns.
 func (g Machine) initCode() int {
 	switch {
@@ -209,7 +197,6 @@ func (g Machine) initCode() int {
 // The values of nvmlReturn_t that have a meaning here (nvml.h of CUDA 12 and 13).
 const (
 	nvmlNoPermission    = 4
-	nvmlNotFound        = 6
 	nvmlDriverNotLoaded = 9
 	nvmlLost            = 15
 	nvmlMismatch        = 18

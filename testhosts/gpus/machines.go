@@ -17,7 +17,7 @@ func H100s(n int) Machine {
 	}
 	for i := range n {
 		card := healthy(Card{
-			Name: "NVIDIA H100 80GB HBM3", Brand: "NVIDIA", Arch: "Hopper", Device: 0x2330, Capability: "9.0", VBIOS: "96.00.89.00.01",
+			Name: "NVIDIA H100 80GB HBM3", Device: 0x2330, Capability: "9.0", VBIOS: "96.00.89.00.01",
 			Memory: 81559 * miB, MemoryReserved: 551 * miB,
 			Link:  Link{Generation: 5, MaxGeneration: 5, Width: 16, MaxWidth: 16},
 			Clock: Clock{SM: 345, MaxSM: 1980, Memory: 2619, MaxMemory: 2619},
@@ -66,7 +66,7 @@ func A100PCIes(n int) Machine {
 }
 
 func a100(card Card) Card {
-	card.Brand, card.Arch, card.Capability = "NVIDIA", "Ampere", "8.0"
+	card.Capability = "8.0"
 	card.Memory, card.MemoryReserved = 81920*miB, 637*miB
 	card.Link = Link{Generation: 4, MaxGeneration: 4, Width: 16, MaxWidth: 16}
 	card.Clock = Clock{SM: 210, MaxSM: 1410, Memory: 1512, MaxMemory: 1512}
@@ -79,7 +79,7 @@ func L4s(n int) Machine {
 	machine := Machine{Driver: "550.54.15", CUDA: "12.4", Module: "550.54.15", OpenModule: true}
 	for i := range n {
 		machine.Cards = append(machine.Cards, healthy(Card{
-			Name: "NVIDIA L4", Brand: "NVIDIA", Arch: "Ada Lovelace", Device: 0x27b8, Capability: "8.9", VBIOS: "95.04.65.00.04",
+			Name: "NVIDIA L4", Device: 0x27b8, Capability: "8.9", VBIOS: "95.04.65.00.04",
 			Memory: 23034 * miB, MemoryReserved: 434 * miB,
 			Link:  Link{Generation: 1, MaxGeneration: 4, Width: 16, MaxWidth: 16},
 			Clock: Clock{SM: 210, MaxSM: 2040, Memory: 405, MaxMemory: 6251},
@@ -97,7 +97,7 @@ func GB200s(n int) Machine {
 	for i := range n {
 		root := fmt.Sprintf("%04x", []int{0x8, 0x9, 0x18, 0x19}[i])
 		card := healthy(Card{
-			Name: "NVIDIA GB200", Brand: "NVIDIA", Arch: "Blackwell", Device: 0x2941, Capability: "10.0", VBIOS: "97.00.88.00.0F",
+			Name: "NVIDIA GB200", Device: 0x2941, Capability: "10.0", VBIOS: "97.00.88.00.0F",
 			Memory: 189471 * miB, MemoryReserved: 673 * miB,
 			Link:  Link{Generation: 5, MaxGeneration: 5, Width: 16, MaxWidth: 16},
 			Clock: Clock{SM: 120, MaxSM: 2062, Memory: 3996, MaxMemory: 3996},
@@ -119,7 +119,7 @@ func V100s(n int) Machine {
 	machine := Machine{Driver: "450.80.02", CUDA: "11.0", Module: "450.80.02", Without: slices.Clone(since450)}
 	for i := range n {
 		card := healthy(Card{
-			Name: "Tesla V100-SXM2-32GB", Brand: "Tesla", Device: 0x1db5, Capability: "7.0", VBIOS: "88.00.80.00.01",
+			Name: "Tesla V100-SXM2-32GB", Device: 0x1db5, Capability: "7.0", VBIOS: "88.00.80.00.01",
 			Memory: 32510 * miB,
 			Link:   Link{Generation: 3, MaxGeneration: 3, Width: 16, MaxWidth: 16},
 			Clock:  Clock{SM: 135, MaxSM: 1530, Memory: 877, MaxMemory: 877},
@@ -147,7 +147,7 @@ func RTX4090s(n int) Machine {
 	machine := Machine{Driver: "550.54.15", CUDA: "12.4", Module: "550.54.15"}
 	for i := range n {
 		card := healthy(Card{
-			Name: "NVIDIA GeForce RTX 4090", Brand: "GeForce", Arch: "Ada Lovelace", Device: 0x2684, Capability: "8.9", VBIOS: "95.02.3C.00.8C",
+			Name: "NVIDIA GeForce RTX 4090", Device: 0x2684, Capability: "8.9", VBIOS: "95.02.3C.00.8C",
 			Memory: 24564 * miB, MemoryReserved: 347 * miB,
 			Link:  Link{Generation: 1, MaxGeneration: 4, Width: 16, MaxWidth: 16},
 			Clock: Clock{SM: 210, MaxSM: 3105, Memory: 405, MaxMemory: 10501},
@@ -179,7 +179,7 @@ func healthy(card Card, i, of int) Card {
 	card.Serial = fmt.Sprintf("165052300%04d", i)
 	card.NUMA = min(i/(of/2), 1)
 	card.CPUs = []string{"0-55,112-167", "56-111,168-223"}[card.NUMA]
-	card.MemoryUsed, card.Celsius, card.PState = 1*miB, 31+i, "P0"
+	card.MemoryUsed, card.Celsius = 1*miB, 31+i
 	card.Throttle, card.Persistence, card.ComputeMode = []string{"gpu-idle"}, true, "default"
 	card.ECC, card.Remapped = &ECC{Enabled: true, Pending: true}, &Remapped{}
 	return card

@@ -65,8 +65,8 @@ var Scenarios = []Scenario{
 	{"driver-no-devices", "the driver is loaded and has no card", func() Machine { return H100s(0) }},
 	{"driver-hung", "NVML never starts", h100s(func(machine *Machine) { machine.Hang = Call{"nvmlInit_v2", -1} })},
 	{"driver-crash", "NVML crashes when it starts", h100s(func(machine *Machine) { machine.Crash = Call{"nvmlInit_v2", -1} })},
-	{"driver-no-library", "NVIDIA's libraries and nvidia-smi are not installed", h100s(func(machine *Machine) { machine.NoLibrary = true })},
-	{"driver-smi-only", "there is nvidia-smi and no NVML", h100s(func(machine *Machine) { machine.NoNVML = true })},
+	{"driver-no-library", "NVIDIA's libraries are not installed", h100s(func(machine *Machine) { machine.NoLibrary = true })},
+	{"driver-no-nvml", "NVIDIA's libraries are installed without NVML", h100s(func(machine *Machine) { machine.NoNVML = true })},
 	{"driver-no-uvm", "nvidia_uvm is not loaded", h100s(func(machine *Machine) { machine.NoUVM = true })},
 
 	{"gpu-lost", "GPU 3 has fallen off the bus", sick(func(card *Card) { card.Lost = true })},

@@ -13,6 +13,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"runtime"
 	"sync"
 
 	"preflight/remote"
@@ -38,6 +39,31 @@ func Open(goos, arch string) ([]*remote.Binary, error) {
 		return nil, err
 	}
 	return carried.of(goos, arch)
+}
+
+// Static is whether an agent that Open returns is static: such a program was built without
+// cgo, and can load no library of a driver.
+func Static() bool {
+	carried, err := own()
+	return err == nil && carried.static() // Open returns the error
+}
+
+func (s set) static() bool {
+	if len(s) == 0 {
+		return OwnStatic()
+	}
+	for _, agent := range s {
+		if agent.Loader == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// OwnStatic is Static for this program as its own agent.
+func OwnStatic() bool {
+	own, err := remote.Own("linux", runtime.GOARCH)
+	return err == nil && own[0].Loader == ""
 }
 
 // set are agents by the names that cmd/agent/pack gives them.

@@ -65,6 +65,19 @@ func TestOpen(t *testing.T) {
 	}
 }
 
+func TestStatic(t *testing.T) {
+	dynamic, static := &remote.Binary{Loader: "/lib/ld.so"}, &remote.Binary{}
+	if (set{"linux-mips.gz": dynamic}).static() {
+		t.Error("an agent that can load libraries is called static")
+	}
+	if !(set{"linux-mips.gz": dynamic, "linux-arm.gz": static}).static() {
+		t.Error("one agent of two is static, and none is called so")
+	}
+	if (set{}).static() != OwnStatic() {
+		t.Error("a preflight without agents is not judged by its own program")
+	}
+}
+
 // What every node is asked for costs nothing that grows with what is carried.
 func TestOpenedOnce(t *testing.T) {
 	agent := packed(t)
