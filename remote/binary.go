@@ -138,15 +138,11 @@ func goarch(machine string) string {
 
 // Own is the running executable, as an agent for machines like this one. The error wraps
 // os.ErrNotExist for others, and says what serves them.
-func Own(goos, arch string) ([]*Binary, error) {
+func Own(goos, arch string) (*Binary, error) {
 	if runtime.GOOS != "linux" || goos != "linux" || arch != runtime.GOARCH {
 		return nil, NoBinary(goos, arch)
 	}
-	own, err := openOwn()
-	if err != nil {
-		return nil, err
-	}
-	return []*Binary{own}, nil
+	return openOwn()
 }
 
 var openOwn = sync.OnceValues(func() (*Binary, error) { return OpenBinary(self) })

@@ -27,12 +27,12 @@ import (
 //
 //	shell                       it runs
 //	terminal                    it was given one, and ends
-//	heard                       it has read our first line: TAG [MACHINE:LOADER:HASH]…
+//	heard                       it has read our first line: TAG [MACHINE:HASH]…
 //	distrusted PATH: WHY        our binary lies there, or what bears its name, and is not run
 //	tried DIRECTORY: WHY        it cannot use that directory
 //	need OS MACHINE HOW HASH TAGS DIR
-//	                            it lacks the binary of that hash, or "-": none of the
-//	                            offered will do; we send HASH SIZE PORTION, a newline and SIZE
+//	                            it lacks the binary of that hash, or "-": none is
+//	                            offered for its machine; we send HASH SIZE PORTION, a newline and SIZE
 //	                            bytes, packed as HOW says: gzip, cat, none (cannot); or
 //	                            HASH shared, where it has arrived meanwhile from another
 //	                            node; or HASH brought, where it lies in DIR (bring.go). TAGS
@@ -71,8 +71,8 @@ type delivery struct {
 	left   io.Reader // of the binary, nil when all of it has been sent
 	looked bool      // again, for one that another node was sent
 
-	distrusted string                                     // the first of them and why, "" for none
-	binaries   func(goos, arch string) ([]*Binary, error) // nil where nothing is delivered
+	distrusted string                                   // the first of them and why, "" for none
+	binary     func(goos, arch string) (*Binary, error) // nil where nothing is delivered
 }
 
 // bootstrap starts an agent on a connection, which it closes if it fails.
@@ -80,7 +80,7 @@ func (c *Client) bootstrap(ctx context.Context, client Connection, name string, 
 	began := time.Now()
 	dog := watch(ctx, client)
 	defer dog.dismiss()
-	d := &delivery{ending: ending{host: name, entrance: c.entrance(name)}, tag: tag(), homes: &c.homes, binaries: c.options.Binaries}
+	d := &delivery{ending: ending{host: name, entrance: c.entrance(name)}, tag: tag(), homes: &c.homes, binary: c.options.Binary}
 	defer d.homes.enter(d.tag)()
 	line, told := d.of(deliverCommand, deliverInside)
 	trace.Inside = d.words
@@ -93,7 +93,7 @@ func (c *Client) bootstrap(ctx context.Context, client Connection, name string, 
 	}
 	d.command, d.runs = running, true
 	if c.options.Running {
-		d.spoke, d.acknowledged, d.binaries, d.wrote = true, true, nil, began
+		d.spoke, d.acknowledged, d.binary, d.wrote = true, true, nil, began
 	} else {
 		d.write(told + d.tag + " " + c.offer() + "\n")
 	}
@@ -168,7 +168,7 @@ func (d *delivery) dialogue(ctx context.Context) (Hello, error) {
 			d.distrusted = cmp.Or(d.distrusted, text.Escape(rest[:min(len(rest), maxTail)]))
 		case verb == "tried" && len(d.tried) < maxPlaces:
 			d.tried = append(d.tried, text.Escape(rest))
-		case verb == "need" && d.needs < maxPlaces && d.binaries != nil:
+		case verb == "need" && d.needs < maxPlaces && d.binary != nil:
 			d.needs++
 			if err := d.supply(ctx, strings.SplitN(rest, " ", 6)); err != nil {
 				return Hello{}, err
@@ -205,20 +205,14 @@ func (d *delivery) supply(ctx context.Context, need []string) error {
 	if system != "Linux" {
 		return d.fail(StageDeliver, WrongOS, map[string]string{"os": system}, fmt.Errorf("the node runs %s, and preflight looks at Linux only", system))
 	}
-	binaries, err := d.binaries("linux", goarch(machine))
+	binary, err := d.binary("linux", goarch(machine))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return d.fail(StageDeliver, Unexpected, nil, fmt.Errorf("our own binary: %w", err))
 	}
 	if err != nil {
 		return d.fail(StageDeliver, WrongArch, map[string]string{"arch": goarch(machine), "want": runtime.GOARCH}, err)
 	}
-	if hash == "-" {
-		loader := binaries[0].Loader
-		return d.fail(StageStart, LibcTooOld, map[string]string{"message": "no " + loader},
-			fmt.Errorf("the node has no %s, the loader our agent asks for (another libc than glibc?): `make cross` builds one that needs none", loader))
-	}
-	i := slices.IndexFunc(binaries, func(b *Binary) bool { return b.Hash == hash })
-	if i < 0 {
+	if binary.Hash != hash {
 		return d.garbage([]byte(strings.Join(need, " ")))
 	}
 	if how != "gzip" && how != "cat" {
@@ -231,7 +225,7 @@ func (d *delivery) supply(ctx context.Context, need []string) error {
 		d.dir = dir
 	}
 	if porter, is := d.client.(Porter); is {
-		switch porter.Bring(d.parcel(binaries[i], need[4], need[5])) {
+		switch porter.Bring(d.parcel(binary, need[4], need[5])) {
 		case Brought:
 			d.pushed = true
 			d.write(hash + " brought\n")
@@ -248,7 +242,7 @@ func (d *delivery) supply(ctx context.Context, need []string) error {
 			return nil
 		}
 	}
-	if err := d.send(binaries[i], how); err != nil {
+	if err := d.send(binary, how); err != nil {
 		return err
 	}
 	d.pushed = true
@@ -295,12 +289,11 @@ func (d *delivery) greeted(line []byte) (Hello, error) {
 	for _, raw := range []*string{&h.Build, &h.OS, &h.Arch, &h.Host, &h.Path} {
 		*raw = text.Escape((*raw)[:min(len(*raw), maxTail)])
 	}
-	if d.binaries == nil { // it is none that we have delivered
+	if d.binary == nil { // it is none that we have delivered
 		d.hello = true
 		return h, nil
 	}
-	binaries, err := d.binaries(h.OS, h.Arch)
-	if err != nil || !slices.ContainsFunc(binaries, func(b *Binary) bool { return b.BuildID == h.Build }) {
+	if binary, err := d.binary(h.OS, h.Arch); err != nil || binary.BuildID != h.Build {
 		return Hello{}, d.fail(StageStart, Unexpected, map[string]string{"path": h.Path},
 			fmt.Errorf("%s is not the build it should be: `preflight clean` removes it", h.Path))
 	}
@@ -308,30 +301,18 @@ func (d *delivery) greeted(line []byte) (Hello, error) {
 	return h, nil
 }
 
-// offer is what every node is told of the binaries at hand: which machine each
-// is for, by uname, which file it cannot start without, and its hash. A node
-// takes the first that suits it. It asks what machine it is only when there is a
-// choice: where all are for machines like ours, they are offered to any.
-func offer(binaries func(goos, arch string) ([]*Binary, error)) string {
+// offer is what every node is told of the binaries at hand: for each machine, by
+// its name in uname, the hash of the binary. If the only one is for machines like
+// ours, any node is offered it, and need not ask which machine it is.
+func offer(binary func(goos, arch string) (*Binary, error)) string {
 	var words []string
-	choice := false
 	for _, machine := range slices.Sorted(maps.Keys(machines)) {
-		arch := machines[machine]
-		found, err := binaries("linux", arch)
-		if err != nil {
-			continue
-		}
-		choice = choice || arch != runtime.GOARCH
-		for _, b := range found {
-			// "/" is there on every node.
-			words = append(words, machine+":"+cmp.Or(b.Loader, "/")+":"+b.Hash)
+		if found, err := binary("linux", machines[machine]); err == nil {
+			words = append(words, machine+":"+found.Hash)
 		}
 	}
-	if !choice {
-		for i, word := range words {
-			_, rest, _ := strings.Cut(word, ":")
-			words[i] = "any:" + rest
-		}
+	if own, err := binary("linux", runtime.GOARCH); err == nil && len(words) == 1 {
+		return "any:" + own.Hash
 	}
 	return strings.Join(words, " ")
 }

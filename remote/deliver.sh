@@ -12,7 +12,7 @@ unset LD_BIND_NOW;
 [ -t 0 ] && { say terminal; exit 1; };
 
 # tag makes names unique among nodes that share a home; offers are the binaries
-# at hand, best first, as x86_64:/lib64/ld-linux-x86-64.so.2:SHA256. Where one program
+# at hand, one per machine, as x86_64:SHA256. Where one program
 # reaches many nodes, task is our number, and all of them hear the lines of all (task.go).
 task=${PREFLIGHT_TASK:-}; unset PREFLIGHT_TASK;
 
@@ -29,17 +29,9 @@ tag=$word; offers=$rest;
 say heard;
 case $offers in any:*) m=any ;; *) m=$(uname -m) ;; esac;
 
-# fit: takes offers until one is for this machine and has its loader here. h is
-# its SHA-256, or - when there is none.
-fit() {
-	h=-;
-	while [ -n "$offers" ] && [ $h = - ]; do
-		o=${offers%% *}; offers=${offers#"$o"}; offers=${offers# };
-		f=${o#*:}; f=${f%:*};
-		case $o in "$m:"*) [ -e "$f" ] && h=${o##*:} ;; esac;
-	done;
-};
-fit;
+# h is the SHA-256 of the binary for this machine, or - if none is offered.
+h=-;
+for o in $offers; do case $o in "$m:"*) h=${o#*:} ;; esac; done;
 
 # image is the file that descriptor 9 has open, whatever has become of its name. What
 # was looked at is what runs: no name is asked for twice.
@@ -173,9 +165,7 @@ ask() {
 arrive() { case $n in brought) mv -f "$brought" "$t" ;; *) unpack ;; esac; };
 
 # deliver: between the first look and the file that shows us to others, one of these may
-# have come and gone, so there is another look behind it. What ends with 126 or 127 did not
-# start, whatever loader was there: musl that answers to the name of glibc, or a stub that
-# says no (NixOS). Then the next offer is tried.
+# have come and gone, so there is another look behind it.
 deliver() {
 	e=$(claim "$1" 2>&1) || { say tried "$1:" $e; return; };
 	t=$1/$p-$h.$tag;
@@ -188,11 +178,7 @@ deliver() {
 	{ e=$(arrive 2>&1); } 3>&1 || { rm -f "$t"; rmdir "$1" 2>/dev/null; say tried "$1:" $e; return; };
 	s=gone; { s=1; $image agent install "$1" "$h" </dev/null && become "$1/$p-$h"; s=$?; } 9<"$t";
 	[ $s = gone ] && { say tried "$1:" "removed while it was delivered"; return; };
-	rm -f "$t"; h=-;
-	case $s in 126|127) fit ;; esac;
-	[ $h = - ] && { say failed $s; exit $s; };
-	each look;
-	deliver "$1";
+	rm -f "$t"; say failed $s; exit $s;
 };
 each deliver;
 say none;

@@ -24,12 +24,12 @@ func FuzzDialogue(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, said []byte) {
 		var sent bytes.Buffer
-		binary := &Binary{Hash: "HASH", BuildID: "BUILD", Loader: "/lib64/ld.so", Size: 3, Gzip: func() ([]byte, error) { return []byte("gzipped"), nil }}
+		binary := &Binary{Hash: "HASH", BuildID: "BUILD", Size: 3, Gzip: func() ([]byte, error) { return []byte("gzipped"), nil }}
 		d := &delivery{
-			command:  &command{host: "w1", stdout: &lineReader{in: bufio.NewReaderSize(bytes.NewReader(said), 16), noise: &noise{}}, stdin: nopCloser{&sent}},
-			ending:   ending{host: "w1"},
-			homes:    &homes{},
-			binaries: func(string, string) ([]*Binary, error) { return []*Binary{binary}, nil },
+			command: &command{host: "w1", stdout: &lineReader{in: bufio.NewReaderSize(bytes.NewReader(said), 16), noise: &noise{}}, stdin: nopCloser{&sent}},
+			ending:  ending{host: "w1"},
+			homes:   &homes{},
+			binary:  func(string, string) (*Binary, error) { return binary, nil },
 		}
 		defer d.homes.enter(d.tag)()
 		hello, err := d.dialogue(t.Context())

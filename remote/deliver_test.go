@@ -158,19 +158,19 @@ func TestNodePicksTheBinaryForItsMachine(t *testing.T) {
 	remotetest.NoLeaks(t)
 	other := map[string]string{"amd64": "aarch64", "arm64": "x86_64"}[runtime.GOARCH]
 	client := testClient(t)
-	own := client.options.Binaries
+	own := client.options.Binary
 	foreign := stub(t, "exit 9").Hash
-	client.options.Binaries = func(_, arch string) ([]*Binary, error) {
+	client.options.Binary = func(_, arch string) (*Binary, error) {
 		b, err := own("linux", runtime.GOARCH)
 		if err == nil && arch == runtime.GOARCH {
-			return []*Binary{{Hash: foreign, BuildID: b[0].BuildID, Gzip: b[0].Gzip, Size: b[0].Size}}, nil
+			return &Binary{Hash: foreign, BuildID: b.BuildID, Gzip: b.Gzip, Size: b.Size}, nil
 		}
 		if err == nil && arch != goarch(other) {
 			return nil, os.ErrNotExist
 		}
 		return b, err
 	}
-	client.offer = func() string { return offer(client.options.Binaries) }
+	client.offer = func() string { return offer(client.options.Binary) }
 	n := &remotetest.Node{Home: t.TempDir(), Env: []string{tools(t, "", map[string]string{"uname": "case $1 in -m) echo " + other + ";; *) echo Linux;; esac"})}}
 	plant(t, n.Home, foreign, "exit 9")
 	for _, cold := range []bool{true, false} {
@@ -181,27 +181,35 @@ func TestNodePicksTheBinaryForItsMachine(t *testing.T) {
 		}
 		agent.Close()
 		b, _ := own("linux", runtime.GOARCH)
-		if trace.Delivered != cold || !strings.HasSuffix(trace.Path, b[0].Hash) {
+		if trace.Delivered != cold || !strings.HasSuffix(trace.Path, b.Hash) {
 			t.Errorf("delivered %v, want %v; path %s", trace.Delivered, cold, trace.Path)
 		}
 	}
 }
 
-// stub is a binary that a node has a loader for, which does this with it.
+// stub is a script in the place of our binary.
 func stub(t *testing.T, text string) *Binary {
 	t.Helper()
-	text = "#!/bin/sh\n" + text + "\n"
+	return packed(t, []byte("#!/bin/sh\n"+text+"\n"))
+}
+
+// packed is a program that nodes are sent.
+func packed(t *testing.T, program []byte) *Binary {
+	t.Helper()
 	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	if _, err := z.Write([]byte(text)); err != nil {
+	z, err := gzip.NewWriterLevel(&packed, gzip.BestSpeed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := z.Write(program); err != nil {
 		t.Fatal(err)
 	}
 	if err := z.Close(); err != nil {
 		t.Fatal(err)
 	}
-	sum := sha256.Sum256([]byte(text))
+	sum := sha256.Sum256(program)
 	return &Binary{
-		Hash: hex.EncodeToString(sum[:]), Loader: "/bin/sh", Size: int64(len(text)),
+		Hash: hex.EncodeToString(sum[:]), Size: int64(len(program)),
 		Gzip: func() ([]byte, error) { return packed.Bytes(), nil },
 	}
 }
@@ -222,67 +230,34 @@ func plant(t *testing.T, home, hash, text string) (path string) {
 // refuses is what NixOS puts where other systems have a loader.
 const refuses = "echo cannot run generic programs >&2; exit 127"
 
-// A node without glibc gets the static binary. One that seems to have it is
-// found out by trying, each time anew, but keeps what did start.
-func TestNodeWithoutGlibcGetsTheStaticBinary(t *testing.T) {
-	remotetest.NoLeaks(t)
-	for name, c := range map[string]struct {
-		dynamic *Binary
-		warm    bool // the second start delivers something too
-	}{
-		"no loader":   {&Binary{Hash: strings.Repeat("0", 64), Loader: "/lib/ld-none.so.1"}, false},
-		"stub loader": {stub(t, refuses), true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			client := testClient(t)
-			static, err := OpenBinary(self)
-			if err != nil {
-				t.Fatal(err)
-			}
-			static.Loader = ""
-			client.options.Binaries = func(_, arch string) ([]*Binary, error) {
-				if arch != runtime.GOARCH {
-					return nil, os.ErrNotExist
-				}
-				return []*Binary{c.dynamic, static}, nil
-			}
-			client.offer = func() string { return offer(client.options.Binaries) }
-			n := &remotetest.Node{Home: t.TempDir()}
-			for _, pushed := range []bool{true, c.warm} {
-				trace := &Trace{}
-				agent, err := client.bootstrap(t.Context(), connect(t, n), "w1", trace)
-				if err != nil {
-					t.Fatal(err)
-				}
-				agent.Close()
-				if trace.Delivered != pushed || !strings.HasSuffix(trace.Path, static.Hash) {
-					t.Errorf("delivered %v, want %v; path %s", trace.Delivered, pushed, trace.Path)
-				}
-			}
-			left, err := filepath.Glob(filepath.Join(n.Home, ".cache/preflight/*"))
-			if err != nil || len(left) != 1 {
-				t.Errorf("left on the node: %q, %v", left, err)
-			}
-		})
+// withoutLoader is a program whose loader is missing, as glibc's is on Alpine.
+func withoutLoader(t *testing.T) *Binary {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "program")
+	program(t, path, "/lib/ld-absent.so.1")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return packed(t, text)
 }
 
 // only is a binary for machines like ours, and none for others.
-func only(b *Binary) func(goos, arch string) ([]*Binary, error) {
-	return func(_, arch string) ([]*Binary, error) {
+func only(b *Binary) func(goos, arch string) (*Binary, error) {
+	return func(_, arch string) (*Binary, error) {
 		if arch != runtime.GOARCH {
 			return nil, os.ErrNotExist
 		}
-		return []*Binary{b}, nil
+		return b, nil
 	}
 }
 
 // failing is a login that must fail in a named way.
 type failing struct {
-	node     remotetest.Node
-	cached   string // a script that is our binary, and lies in the home's cache
-	limit    time.Duration
-	binaries func(goos, arch string) ([]*Binary, error)
+	node   remotetest.Node
+	cached string // a script that is our binary, and lies in the home's cache
+	limit  time.Duration
+	binary func(goos, arch string) (*Binary, error)
 
 	stage  Stage
 	cause  Cause
@@ -293,11 +268,11 @@ type failing struct {
 func (f *failing) try(t *testing.T) {
 	client := testClient(t)
 	if f.cached != "" {
-		f.binaries = only(stub(t, f.cached))
+		f.binary = only(stub(t, f.cached))
 	}
-	if f.binaries != nil {
-		client.options.Binaries = f.binaries
-		client.offer = func() string { return offer(f.binaries) }
+	if f.binary != nil {
+		client.options.Binary = f.binary
+		client.offer = func() string { return offer(f.binary) }
 	}
 	if f.node.Home == "" {
 		f.node.Home = t.TempDir()
@@ -373,23 +348,23 @@ func TestBinariesThatDoNotStart(t *testing.T) {
 	machine := func(system, arch string) remotetest.Node {
 		return remotetest.Node{Env: []string{tools(t, "", map[string]string{"uname": "case $1 in -m) echo " + arch + ";; *) echo " + system + ";; esac"})}}
 	}
-	wrong := func(goos, arch string) ([]*Binary, error) {
+	wrong := func(goos, arch string) (*Binary, error) {
 		b, err := Own(goos, arch)
 		if err != nil {
 			return nil, err
 		}
-		return []*Binary{{Hash: strings.Repeat("ab", 32), BuildID: b[0].BuildID, Size: b[0].Size, Gzip: b[0].Gzip}}, nil
+		return &Binary{Hash: strings.Repeat("ab", 32), BuildID: b.BuildID, Size: b.Size, Gzip: b.Gzip}, nil
 	}
 	says := func(text string) string { return "printf '" + text + "'" }
 	for name, f := range map[string]*failing{
 		"machine":     {node: machine("Linux", "riscv64"), stage: StageDeliver, cause: WrongArch, detail: map[string]string{"arch": "riscv64", "want": runtime.GOARCH}, text: "`make cross ARCHES=riscv64`"},
 		"system":      {node: machine("FreeBSD", "amd64"), stage: StageDeliver, cause: WrongOS, detail: map[string]string{"os": "FreeBSD"}},
 		"no head":     {node: remotetest.Node{Env: []string{tools(t, "head", nil)}}, stage: StageDeliver, cause: NoUnpacker},
-		"other bytes": {binaries: wrong, stage: StageStart, cause: AgentExited, detail: map[string]string{"status": "1", "stderr": "what arrived has SHA-256"}},
+		"other bytes": {binary: wrong, stage: StageStart, cause: AgentExited, detail: map[string]string{"status": "1", "stderr": "what arrived has SHA-256"}},
 		"old libc":    {cached: `echo "$0: /lib/libc.so.6: version \"GLIBC_2.34\" not found (required by $0)" >&2; exit 1`, stage: StageStart, cause: LibcTooOld, detail: map[string]string{"message": "GLIBC_2.34"}},
-		"no loader":   {binaries: only(&Binary{Hash: "h", Loader: "/lib/ld-none.so.1"}), stage: StageStart, cause: LibcTooOld, detail: map[string]string{"message": "/lib/ld-none.so.1"}, text: "make cross"},
-		"stub loader": {binaries: only(stub(t, refuses)), stage: StageStart, cause: LibcTooOld, detail: map[string]string{"message": "cannot run"}, text: "make cross"},
-		"binds now":   {binaries: only(stub(t, "exit ${LD_BIND_NOW:-3}")), node: remotetest.Node{Env: []string{"LD_BIND_NOW=1"}}, stage: StageStart, cause: AgentExited, detail: map[string]string{"status": "3"}},
+		"no loader":   {binary: only(withoutLoader(t)), stage: StageStart, cause: LibcTooOld, detail: map[string]string{"message": "glibc's loader is missing"}, text: "no glibc"},
+		"stub loader": {binary: only(stub(t, refuses)), stage: StageStart, cause: LibcTooOld, detail: map[string]string{"message": "cannot run"}, text: "no glibc"},
+		"binds now":   {binary: only(stub(t, "exit ${LD_BIND_NOW:-3}")), node: remotetest.Node{Env: []string{"LD_BIND_NOW=1"}}, stage: StageStart, cause: AgentExited, detail: map[string]string{"status": "3"}},
 		"lost loader": {cached: `exit 127`, stage: StageStart, cause: LibcTooOld, text: "loader"},
 		"other kind":  {cached: `echo "Exec format error" >&2; exit 126`, stage: StageStart, cause: WrongArch, text: "make cross"},
 		"refused":     {cached: `echo "sh: 1: exec: $0: Operation not permitted" >&2; exit 126`, stage: StageStart, cause: NoExec, text: "not permitted"},

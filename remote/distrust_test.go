@@ -126,8 +126,8 @@ func TestSwapBetweenVerifyingAndStarting(t *testing.T) {
 	good := stub(t, `case $2 in install) mv "$(readlink $0)" "$3/preflight-$4" ;; *) `+hello+` ;; esac`)
 	evil := "#!/bin/sh\ntouch \"$HOME/swapped\"; " + hello + "\n"
 	client := testClient(t)
-	client.options.Binaries = only(good)
-	client.offer = func() string { return offer(client.options.Binaries) }
+	client.options.Binary = only(good)
+	client.offer = func() string { return offer(client.options.Binary) }
 	packed, err := good.Gzip()
 	if err != nil {
 		t.Fatal(err)
@@ -274,7 +274,7 @@ func TestDeliveryThatStops(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer stdin.Close()
-			io.WriteString(stdin, "00ff any:/:"+strings.Repeat("0", 64)+"\n")
+			io.WriteString(stdin, "00ff any:"+strings.Repeat("0", 64)+"\n")
 			for lines := newLineReader(stdout); ; {
 				line, err := lines.next()
 				if err != nil {

@@ -147,14 +147,15 @@ func (e *ending) explainStart() *Error {
 	}
 	switch {
 	case containsAny(e.stderr, libcWords):
-		return fail(LibcTooOld, "message", "our binary needs a newer libc than the node has (`make cross` builds one that needs none)")
+		return fail(LibcTooOld, "message", "our binary needs a newer glibc than the node has")
 	case containsAny(e.stderr, formatWords), status == 2 && strings.Contains(e.stderr, "yntax error"):
 		// dash takes a program for another machine for a script.
 		f := fail(WrongArch, "message", "our binary there is for another machine (does the home belong to nodes of several kinds? build for all of them with `make cross`)")
 		f.Detail = map[string]string{"arch": "", "want": ""}
 		return f
 	case status == 127, strings.Contains(e.stderr, "required file not found"):
-		return fail(LibcTooOld, "message", "the loader our binary asks for is not there (another libc than glibc? `make cross` builds one that needs none)")
+		return e.fail(StageStart, LibcTooOld, map[string]string{"message": "glibc's loader is missing" + after(e.stderr)},
+			errors.New("the node has no glibc, which our binary needs: its loader is missing"+after(e.stderr)))
 	case status == 126:
 		return fail(NoExec, "tried", "the node does not let our binary run")
 	case e.failed != "" && status > 128:

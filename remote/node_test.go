@@ -122,7 +122,7 @@ func connect(t *testing.T, n *remotetest.Node) *testConnection {
 var testBinary = sync.OnceValue(func() error {
 	found, err := Own("linux", runtime.GOARCH)
 	if err == nil {
-		_, err = found[0].Gzip()
+		_, err = found.Gzip()
 	}
 	return err
 })

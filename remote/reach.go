@@ -39,9 +39,8 @@ const DefaultTimeout = 30 * time.Second
 type Options struct {
 	Timeout time.Duration // of one node, from its name to a talking agent; 0 = DefaultTimeout
 
-	// Binaries finds the executables for a platform, the one to prefer first;
-	// nil = Own.
-	Binaries func(goos, arch string) ([]*Binary, error)
+	// Binary returns the executable for a platform; nil = Own.
+	Binary func(goos, arch string) (*Binary, error)
 	// In is what the ranks run in on a node, as the command behind which ours goes there,
 	// its words Enterable: docker, exec, -i, train. nil, of the function and of what it
 	// returns, is the node itself.
@@ -72,10 +71,10 @@ func New(carrier Carrier, o Options) *Client {
 	if o.Beat == 0 {
 		o.Beat = beatOf(o.Nodes)
 	}
-	if o.Binaries == nil {
-		o.Binaries = Own
+	if o.Binary == nil {
+		o.Binary = Own
 	}
-	return &Client{carrier: carrier, options: o, offer: sync.OnceValue(func() string { return offer(o.Binaries) })}
+	return &Client{carrier: carrier, options: o, offer: sync.OnceValue(func() string { return offer(o.Binary) })}
 }
 
 // Close ends what nodes share. Agents are their callers' to close.

@@ -230,8 +230,8 @@ func TestCopyThatIsNotSeen(t *testing.T) {
 	}
 	client, home := testClient(t), t.TempDir()
 	defer client.homes.enter("abc")()
-	client.homes.of["abc"].arrived[own[0].Hash] = true
-	begin(t, home, own[0].Hash, "abc")
+	client.homes.of["abc"].arrived[own.Hash] = true
+	begin(t, home, own.Hash, "abc")
 	trace := &Trace{}
 	agent, failure := client.bootstrap(t.Context(), connect(t, &remotetest.Node{Home: home}), "w1", trace)
 	if failure != nil {

@@ -416,14 +416,18 @@ var failures = map[string]map[string]failure{
 			got:     "{arch}",
 			fix: []fix.Command{
 				fix.Here("make cross   # where preflight was built: it then carries agents for amd64 and arm64"),
-				fix.Here("make cross ARCHES={arch}   # an architecture that make cross leaves out by itself"),
+				fix.Here("make cross NOCGO=1 ARCHES={arch}   # for another architecture: such agents cannot see NVIDIA GPUs"),
 			},
 		},
 		"wrong-os": {summary: "runs {os}, and preflight looks at Linux only", fix: []fix.Command{fix.Here("preflight -H {hostfile} --exclude {node}")}},
 		"libc-too-old": {
-			summary: "its C library is too old for this build of preflight",
+			summary: "has no glibc, or one that is too old for preflight's agent",
 			got:     "{message}",
-			fix:     []fix.Command{fix.Here("make cross   # where preflight was built: it then carries agents that need no C library")},
+			fix: []fix.Command{
+				fix.Note("the agent needs glibc 2.3.2 or later on amd64, 2.17 or later on arm64"),
+				fix.Here("preflight --in 'docker exec -i CONTAINER' …   # if the ranks run in containers that have glibc"),
+				fix.Here("make cross NOCGO=1   # where preflight was built: its agents then need no glibc, and cannot see NVIDIA GPUs"),
+			},
 		},
 		"agent-killed": {
 			summary:  "our program was killed there by signal {signal}",

@@ -123,7 +123,7 @@ var AgentStart = onLadder(checks.Check{
 	Doc: "The facts of a node are gathered by this same program, copied there once into a private directory. This check says what kept it from " +
 		"running or from finishing its answer: another architecture, no directory to run from, no space, a killed process, a frozen machine. " +
 		"Nothing else can be judged on such a node. The copy that is kept there is verified before it runs; one that is not as it was left is a warning.",
-	WouldSee: "nothing by itself; but what keeps a small static program from running often keeps the launch from running too",
+	WouldSee: "nothing by itself; but what keeps a small program from running often keeps the launch from running too",
 }, distrusted)
 
 // distrusted warns where our program did not lie as it was left there. It was not run.

@@ -26,7 +26,7 @@ const carried = "cmd/preflight/internal/agents/carried"
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: pack DIRECTORY, with agents named linux-ARCH and linux-ARCH-static")
+		fmt.Fprintln(os.Stderr, "usage: pack DIRECTORY, with agents named linux-ARCH")
 		os.Exit(2)
 	}
 	if err := pack(os.Args[1]); err != nil {

@@ -30,10 +30,9 @@ var own = sync.OnceValues(func() (set, error) {
 	return open(carried)
 })
 
-// Open returns what to send to nodes of a platform, the one to prefer first: the dynamic
-// agent can ask NVIDIA's driver, and the static one behind it starts where there is no
-// glibc. The error wraps os.ErrNotExist when there is none, and says how to build it.
-func Open(goos, arch string) ([]*remote.Binary, error) {
+// Open returns the agent to send to nodes of a platform. The error wraps os.ErrNotExist when
+// there is none, and says how to build it.
+func Open(goos, arch string) (*remote.Binary, error) {
 	carried, err := own()
 	if err != nil {
 		return nil, err
@@ -63,7 +62,7 @@ func (s set) static() bool {
 // OwnStatic is Static for this program as its own agent.
 func OwnStatic() bool {
 	own, err := remote.Own("linux", runtime.GOARCH)
-	return err == nil && own[0].Loader == ""
+	return err == nil && own.Loader == ""
 }
 
 // set are agents by the names that cmd/agent/pack gives them.
@@ -90,17 +89,12 @@ func open(files fs.FS) (set, error) {
 	return all, nil
 }
 
-func (s set) of(goos, arch string) (found []*remote.Binary, err error) {
-	for _, kind := range []string{"", "-static"} {
-		if one := s[goos+"-"+arch+kind+".gz"]; one != nil {
-			found = append(found, one)
-		}
+func (s set) of(goos, arch string) (*remote.Binary, error) {
+	if len(s) == 0 {
+		return remote.Own(goos, arch)
 	}
-	switch {
-	case len(found) > 0:
-		return found, nil
-	case len(s) > 0:
-		return nil, remote.NoBinary(goos, arch)
+	if carried := s[goos+"-"+arch+".gz"]; carried != nil {
+		return carried, nil
 	}
-	return remote.Own(goos, arch)
+	return nil, remote.NoBinary(goos, arch)
 }
