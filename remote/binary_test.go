@@ -172,13 +172,13 @@ func TestOffer(t *testing.T) {
 		archs []string
 		want  []string // in the order of the machines' names
 	}{
-		{[]string{runtime.GOARCH}, []string{"any:h1"}},
-		{[]string{runtime.GOARCH, "riscv64"}, []string{machine + ":h1", "riscv64:h1"}},
-		{[]string{"riscv64"}, []string{"riscv64:h1"}},
+		{[]string{runtime.GOARCH}, []string{"any:h1:7"}},
+		{[]string{runtime.GOARCH, "riscv64"}, []string{machine + ":h1:7", "riscv64:h1:7"}},
+		{[]string{"riscv64"}, []string{"riscv64:h1:7"}},
 	} {
 		binary := func(_, arch string) (*Binary, error) {
 			if slices.Contains(c.archs, arch) {
-				return &Binary{Hash: "h1"}, nil
+				return &Binary{Hash: "h1", Size: 7}, nil
 			}
 			return nil, os.ErrNotExist
 		}

@@ -27,7 +27,7 @@ import (
 //
 //	shell                       it runs
 //	terminal                    it was given one, and ends
-//	heard                       it has read our first line: TAG [MACHINE:HASH]…
+//	heard                       it has read our first line: TAG [MACHINE:HASH:SIZE]…
 //	distrusted PATH: WHY        our binary lies there, or what bears its name, and is not run
 //	tried DIRECTORY: WHY        it cannot use that directory
 //	need OS MACHINE HOW HASH TAGS DIR
@@ -302,17 +302,17 @@ func (d *delivery) greeted(line []byte) (Hello, error) {
 }
 
 // offer is what every node is told of the binaries at hand: for each machine, by
-// its name in uname, the hash of the binary. If the only one is for machines like
+// its name in uname, the hash and the size of the binary. If the only one is for machines like
 // ours, any node is offered it, and need not ask which machine it is.
 func offer(binary func(goos, arch string) (*Binary, error)) string {
 	var words []string
 	for _, machine := range slices.Sorted(maps.Keys(machines)) {
 		if found, err := binary("linux", machines[machine]); err == nil {
-			words = append(words, machine+":"+found.Hash)
+			words = append(words, fmt.Sprintf("%s:%s:%d", machine, found.Hash, found.Size))
 		}
 	}
 	if own, err := binary("linux", runtime.GOARCH); err == nil && len(words) == 1 {
-		return "any:" + own.Hash
+		return fmt.Sprintf("any:%s:%d", own.Hash, own.Size)
 	}
 	return strings.Join(words, " ")
 }

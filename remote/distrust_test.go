@@ -51,18 +51,15 @@ func TestWhatIsNotOursIsDeliveredAgain(t *testing.T) {
 		why   string
 		moves bool // to another directory
 	}{
-		"one byte": {func(path string) {
-			rewrite(path, func(b []byte) []byte { b[len(b)/2] ^= 1; return b })
-		}, "altered: its SHA-256 is ", false},
 		"truncated": {func(path string) {
 			rewrite(path, func(b []byte) []byte { return b[:len(b)/2] })
-		}, "altered: its SHA-256 is ", false},
+		}, "altered: it has ", false},
 		"empty": {func(path string) {
 			rewrite(path, func([]byte) []byte { return nil })
-		}, "altered: its SHA-256 is e3b0c44298fc", false},
+		}, "altered: it has 0 bytes and not ", false},
 		"longer": {func(path string) {
 			rewrite(path, func(b []byte) []byte { return append(b, 0) })
-		}, "altered: its SHA-256 is ", false},
+		}, "altered: it has ", false},
 		"a link": {func(path string) {
 			must(os.Rename(path, path+"-elsewhere"))
 			must(os.Symlink(path+"-elsewhere", path))
@@ -101,27 +98,11 @@ func TestWhatIsNotOursIsDeliveredAgain(t *testing.T) {
 	}
 }
 
-// Where nothing can verify what lies there, it is delivered every time.
-func TestNothingToVerifyWith(t *testing.T) {
-	remotetest.NoLeaks(t)
-	n := &remotetest.Node{Home: t.TempDir(), Env: []string{tools(t, "sha256sum", nil)}}
-	for _, why := range []string{"", "neither openssl nor sha256sum is there to verify it"} {
-		agent, trace, err := start(t, n, 20*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		agent.Close()
-		if !trace.Delivered || !strings.HasSuffix(trace.Distrusted, why) {
-			t.Errorf("delivered %v, distrusted %q, want %s", trace.Delivered, trace.Distrusted, why)
-		}
-	}
-}
-
 // Whoever may write in the directory can swap the file at any moment. Whenever that is,
-// what was verified is what runs.
-func TestSwapBetweenVerifyingAndStarting(t *testing.T) {
+// the file that was checked is the one that runs.
+func TestSwapBetweenCheckingAndStarting(t *testing.T) {
 	remotetest.NoLeaks(t)
-	// Scripts, for a start must cost little: verified, the descriptor stays open to both of them.
+	// Scripts, for a start must cost little: the descriptor stays open to both of them.
 	hello := `echo "@@preflight {\"hello\":{\"os\":\"linux\",\"arch\":\"` + runtime.GOARCH + `\"}}"; cat >/dev/null`
 	good := stub(t, `case $2 in install) mv "$(readlink $0)" "$3/preflight-$4" ;; *) `+hello+` ;; esac`)
 	evil := "#!/bin/sh\ntouch \"$HOME/swapped\"; " + hello + "\n"
@@ -173,7 +154,7 @@ func TestSwapBetweenVerifyingAndStarting(t *testing.T) {
 	close(stop)
 	<-stopped
 	if _, err := os.Stat(filepath.Join(n.Home, "swapped")); err == nil {
-		t.Error("what was not verified was run")
+		t.Error("what was not checked was run")
 	}
 	if cold == 0 || cold == starts {
 		t.Errorf("%d of %d starts met the wrong file: the race was never run", cold, starts)
@@ -274,7 +255,7 @@ func TestDeliveryThatStops(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer stdin.Close()
-			io.WriteString(stdin, "00ff any:"+strings.Repeat("0", 64)+"\n")
+			io.WriteString(stdin, "00ff any:"+strings.Repeat("0", 64)+":1000\n")
 			for lines := newLineReader(stdout); ; {
 				line, err := lines.next()
 				if err != nil {

@@ -12,8 +12,9 @@
 //
 // The command is one constant that every login shell passes on unread; what
 // differs from node to node travels on its stdin. It becomes our binary if that
-// lies in a private directory of the node and has the right SHA-256, and asks
-// for it otherwise (deliver.go, deliver.sh).
+// lies in a private directory of the node under the right SHA-256 and has the right
+// size, and asks for it otherwise (deliver.go, deliver.sh). The SHA-256 of the content
+// is verified when the binary is installed (install.go).
 //
 // The package refuses to know what is asked and what the answers mean. It refuses
 // to retry: a link that works the second time is what preflight exists to find.

@@ -122,7 +122,7 @@ var AgentStart = onLadder(checks.Check{
 	Title:    "preflight's own program runs on every node",
 	Doc: "The facts of a node are gathered by this same program, copied there once into a private directory. This check says what kept it from " +
 		"running or from finishing its answer: another architecture, no directory to run from, no space, a killed process, a frozen machine. " +
-		"Nothing else can be judged on such a node. The copy that is kept there is verified before it runs; one that is not as it was left is a warning.",
+		"Nothing else can be judged on such a node. The owner, mode and size of the copy that is kept there are checked before it runs; a copy that is not as it was left is a warning.",
 	WouldSee: "nothing by itself; but what keeps a small program from running often keeps the launch from running too",
 }, distrusted)
 

@@ -2,8 +2,8 @@
 
 // Command agent is what runs on a node: the wire, what is looked at there and what is tried.
 //
-// It refuses everything else, for each node is sent the whole of it, verifies it and starts
-// it in every run: flags, configuration, judging and rendering are the launching machine's.
+// It refuses everything else, for each node is sent the whole of it and starts it in every
+// run: flags, configuration, judging and rendering are the launching machine's.
 package main
 
 import (
