@@ -62,7 +62,6 @@ var rules = []rule{
 	{"hostfile", 1644, nil, nil, "the grammar stands alone: it is what everything else starts from"},
 	{"facts", 3001, nil, acts, "facts are a vocabulary: whoever speaks it must not drag a room along"},
 	{"internal/secret", 970, nil, acts, "what is a secret is one for everybody, whoever collects, keeps or shows it"},
-	{"pickle", 243, nil, acts, "a file of somebody else's program is read and nothing of it is made or called"},
 	{"internal/text", 169, nil, acts, "words are the same for all packages that print them"},
 	{"internal/lazyregexp", 65, nil, nil, "what every node starts compiles only what it uses"},
 	{"internal/hostsys", 1748, []string{"internal/hostsys/limits"}, nil, "a machine is a machine to whoever runs on it: what it is asked for is not known here"},
@@ -94,7 +93,7 @@ var rules = []rule{
 	{"probe/startlimit", 40, nil, nil, "it runs before anything else of the program, and must cost it nothing"},
 
 	{"drill", 1501, []string{"drill/c10d", "drill/outcome", "facts", "internal/hostsys"}, nil, tries},
-	{"drill/c10d", 1427, []string{"facts", "pickle"}, nil, tries},
+	{"drill/c10d", 1658, []string{"facts"}, nil, tries},
 	{"drill/mesh", 1639, []string{"drill/outcome", "facts", "internal/hostsys"}, nil, tries},
 	{"drill/smoke", 1170, []string{"facts", "internal/hostsys"}, nil, tries},
 	{"drill/smoke/direct", 881, []string{"drill/smoke", "facts", "internal/hostsys"}, nil, "it runs in a process of its own, which a library may hang or kill"},
@@ -131,8 +130,7 @@ var rules = []rule{
 	{"checks/catalogue", 246, []string{"checks", "checks/agreement", "checks/fabric", "checks/gpu", "checks/host", "checks/knownbad", "checks/launcher", "checks/network", "checks/smoke", "checks/software", "checks/ssh", "checks/engine"},
 		clock, "a list: whoever needs one check needs no other"},
 
-	{"explain/flight", 658, []string{"facts", "pickle"}, clock, "what ranks recorded is compared; what it means for a launch is not known here"},
-	{"explain", 4120, []string{"checks", "checks/catalogue", "explain/flight", "internal/secret"}, acts, "a log is read as it is handed over; nothing is opened, reached or run"},
+	{"explain", 4074, []string{"checks", "checks/catalogue", "internal/secret"}, acts, "a log is read as it is handed over; nothing is opened, reached or run"},
 
 	{"report", 4046, finished, acts, draws},
 	{"report/ci", 1080, append([]string{"report"}, finished...), acts, draws},

@@ -29,7 +29,6 @@ import (
 	"golang.org/x/text/encoding/unicode"
 	"golang.org/x/text/transform"
 
-	"preflight/explain/flight"
 	"preflight/internal/secret"
 )
 
@@ -39,9 +38,8 @@ type Source struct {
 	Open func() (io.ReadCloser, error)
 }
 
-// Explain reads the logs of one job, in one file or one a node or rank, and the dumps of its
-// flight recorders, and says what it died of. Memory does not grow with the size of the logs. What cannot be
-// read to its end is named in the report, which is of all the rest.
+// Explain reads the logs of one job, in one file or one a node or rank, and says what it died of. Memory does
+// not grow with the size of the logs. What cannot be read to its end is named in the report, which is of all the rest.
 func (c *Catalogue) Explain(sources []Source) Report {
 	seen := newTally(len(sources))
 	for i, source := range sources {
@@ -53,7 +51,6 @@ func (c *Catalogue) Explain(sources []Source) Report {
 			seen.empty = append(seen.empty, source.Name)
 		}
 	}
-	c.compare(seen)
 	report := c.judge(seen)
 	secret.Within(&report)
 	return report
@@ -69,8 +66,8 @@ func (c *Catalogue) read(source Source, number int, seen *tally) error {
 	if err != nil {
 		return err
 	}
-	if start, _ := text.Peek(Sniffed); flight.Is(start) {
-		return seen.recorded(source.Name, number, text)
+	if start, _ := text.Peek(Sniffed); flightDump(start) {
+		return errFlightDump
 	}
 	m := c.matcher(number, seen)
 	lines, err := c.index.scan(text, m.take)
@@ -151,10 +148,26 @@ func wide(start []byte) bool {
 	return bytes.HasPrefix(start, []byte("\xff\xfe")) || bytes.HasPrefix(start, []byte("\xfe\xff"))
 }
 
-// Readable is whether a file that begins so can be a log or the dump of a flight recorder. Some NULs are in logs: NFS
-// leaves them where two nodes write one file.
+// errFlightDump names the program of torch that reads these dumps. The module of its command is in torch's
+// wheels from 2.10 on.
+//
+// Source: torch 2.10, torch/distributed/flight_recorder/components/config_manager.py and loader.py.
+var errFlightDump = errors.New("a dump of torch's flight recorder, which torch itself reads: put the pickled dumps of all ranks into one directory, " +
+	"and run `torchfrtrace --prefix nccl_trace_rank_ DIRECTORY` (torch 2.10 or newer)")
+
+// flightDump reports whether a file that begins so is what torch's flight recorder wrote, as a pickle or as JSON.
+func flightDump(start []byte) bool {
+	if bytes.HasPrefix(start, []byte("\x80")) {
+		return bytes.Contains(start, []byte("pg_config")) || bytes.Contains(start, []byte("pg_id"))
+	}
+	return bytes.HasPrefix(bytes.TrimSpace(start), []byte("{")) &&
+		(bytes.Contains(start, []byte(`"pg_config"`)) || bytes.Contains(start, []byte(`"collective_seq_id"`)))
+}
+
+// Readable reports whether a file that begins so can be a log, or a dump of torch's flight recorder, of which
+// explain says how to read it. Some NULs are in logs: NFS leaves them where two nodes write one file.
 func Readable(start []byte) bool {
-	if unpackerOf(start) != nil || wide(start) || flight.Is(start) || len(start) == 0 {
+	if unpackerOf(start) != nil || wide(start) || flightDump(start) || len(start) == 0 {
 		return true
 	}
 	text := bytes.Trim(start, "\x00")

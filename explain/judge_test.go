@@ -344,6 +344,9 @@ func TestUnread(t *testing.T) {
 		squeezed("PK\x03\x04"):                                           "what is compressed in it is an archive",
 		squeezed("w1.log" + strings.Repeat("\x00", 251) + "ustar\x0000"): "what is compressed in it is an archive",
 		"\xfd7zXZ\x00": "EOF", "\x28\xb5\x2f\xfd": "EOF", "PK\x03\x04": "unzip", "\x7fELF\x02\x01\x01\x00\x03": "it is not text", "\x00\x00\x00": "it is not text",
+		// As torch 2.15's flight recorder begins its dumps, as a pickle and as JSON.
+		"\x80\x02}(X\x07\x00\x00\x00versionq\x00X\x04\x00\x00\x002.10q\x01X\x09\x00\x00\x00pg_configq\x02}(": "torchfrtrace",
+		`{"comm_lib_version":"","entries":[{"collective_seq_id":1,"input_dtypes":["Float"],`:                 "torchfrtrace",
 	} {
 		if r := small(t).Explain([]Source{read("w1", start)}); r.ExitCode != 2 || len(r.Unread) != 1 || !strings.Contains(r.Unread[0].Reason, reason) {
 			t.Errorf("%q: exit code %d, unread %v", start, r.ExitCode, r.Unread)

@@ -121,7 +121,7 @@ var data embed.FS
 // families are the files, in the order in which a line is held against them:
 // what names a cause of its own stands before what wraps it.
 var families = []string{
-	"flight", "nccl", "nccl_shm", "nccl_gpu", "nccl_net", "nccl_ib", "rdma", "nccl_quiet", "gloo", "xla", "hccl", "paddle", "pslite", "paramiko", "torch_address", "torch", "torch_store", "torch_nccl", "elastic", "deepspeed", "deepspeed_end", "pdsh", "ssh", "shell", "slurm", "mpi", "mpi_start", "mpi_end", "container", "driver", "xid", "amdgpu", "cuda", "container_start", "kernel", "files", "torch_rest", "linker", "python", "progress", "alarm",
+	"nccl", "nccl_shm", "nccl_gpu", "nccl_net", "nccl_ib", "rdma", "nccl_quiet", "gloo", "xla", "hccl", "paddle", "pslite", "paramiko", "torch_address", "torch", "torch_store", "torch_nccl", "elastic", "deepspeed", "deepspeed_end", "pdsh", "ssh", "shell", "slurm", "mpi", "mpi_start", "mpi_end", "container", "driver", "xid", "amdgpu", "cuda", "container_start", "kernel", "files", "torch_rest", "linker", "python", "progress", "alarm",
 }
 
 // Load reads the embedded catalogue, once.

@@ -27,7 +27,6 @@ type tally struct {
 	homes       homes
 	meetings    []meeting // in the order in which ranks gave them up
 	calls       map[callKey]call
-	flights     []recording
 	groups      bool // some rank spoke of a group of ranks that is not the default one
 	highest     int  // rank that spoke
 }

@@ -21,7 +21,6 @@ import (
 	"preflight/cmd/preflight/internal/outputs"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/explain"
-	"preflight/explain/flight"
 	"preflight/internal/secret"
 	"preflight/report"
 )
@@ -34,15 +33,13 @@ func explainCommand() *cobra.Command {
 what it died of: the root cause first, with the lines that show it, what to do, and
 which check says so before the next launch. What only followed and what is harmless
 is set apart. Of a directory everything is read that can be a log; files may be
-compressed by gzip, bzip2, xz or zstd. The dumps of torch's flight recorder of every
-rank (nccl_trace_rank_0 …) say who is missing. With a hostfile those checks are run at once.
+compressed by gzip, bzip2, xz or zstd. With a hostfile those checks are run at once.
 
 Exit codes: 0 nothing looks like a failure, 1 a cause is known or the program failed
 by itself, 2 something failed and nobody knows why, or a log could not be read.`,
 		Example: `  preflight explain train.log
   deepspeed --hostfile hostfile train.py 2>&1 | preflight explain
-  preflight explain logs/w1.log logs/w2.log -H hostfile
-  preflight explain train.log nccl_trace_rank_*`,
+  preflight explain logs/w1.log logs/w2.log -H hostfile`,
 		RunE: configured(func(cmd *cobra.Command, config Config, args []string) error {
 			read := map[string]string{}
 			for _, log := range args {
@@ -174,18 +171,20 @@ func textFiles(directory string) ([]string, error) {
 	return files, err
 }
 
-// isLog is whether a file begins as a log can, or as the dump of a flight recorder. One that
-// cannot be read passes, so that reading it says why.
+// isLog reports whether a file is named and begins as a log can. A file that cannot be read
+// passes, so that reading it says why.
 func isLog(path string) bool {
-	named := !slices.Contains(noLogs, filepath.Ext(path))
+	if slices.Contains(noLogs, filepath.Ext(path)) {
+		return false
+	}
 	file, err := os.Open(path)
 	if err != nil {
-		return named
+		return true
 	}
 	defer file.Close()
 	var start [explain.Sniffed]byte
 	n, _ := io.ReadFull(file, start[:])
-	return named && explain.Readable(start[:n]) || flight.Is(start[:n])
+	return explain.Readable(start[:n])
 }
 
 // pointedTo runs the checks that the causes point to, on the nodes of a hostfile;

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"preflight/facts"
-	"preflight/pickle"
 )
 
 // StateKey is where torchrun's launchers of a run keep what they agree on, and StateUnset what a
@@ -42,29 +41,29 @@ func ReadState(value []byte, now time.Time) (*facts.Gathering, error) {
 	if len(text) > mostPickled {
 		return nil, fmt.Errorf("%w: a pickle of %d bytes", ErrNoState, len(text))
 	}
-	whole, err := pickle.Read(text)
+	whole, err := unpickle(text)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoState, err)
 	}
-	state, is := whole.(*pickle.Object)
+	state, is := whole.(*pickled)
 	if !is {
 		return nil, ErrNoState
 	}
-	round, _ := state.Field("round").(int64)
-	complete, _ := state.Field("complete").(bool)
-	closed, _ := state.Field("closed").(bool)
+	round, _ := state.field("round").(int64)
+	complete, _ := state.field("complete").(bool)
+	closed, _ := state.field("closed").(bool)
 	heard := map[facts.Gatherer]time.Time{}
-	if beats, is := state.Field("last_heartbeats").(*pickle.Object); is {
-		for i, one := range beats.Keys {
-			if who, named := launcher(one); named && i < len(beats.Values) {
-				heard[who] = moment(beats.Values[i])
+	if beats, is := state.field("last_heartbeats").(*pickled); is {
+		for i, one := range beats.keys {
+			if who, named := launcher(one); named && i < len(beats.values) {
+				heard[who] = moment(beats.values[i])
 			}
 		}
 	}
 	launchers := func(field string) []facts.Gatherer {
 		all := []facts.Gatherer{}
-		if of, is := state.Field(field).(*pickle.Object); is {
-			for _, one := range of.Keys {
+		if of, is := state.field(field).(*pickled); is {
+			for _, one := range of.keys {
 				who, named := launcher(one)
 				if !named {
 					continue
@@ -87,10 +86,10 @@ func ReadState(value []byte, now time.Time) (*facts.Gathering, error) {
 
 // launcher is one by the name that the state has for it.
 func launcher(named any) (who facts.Gatherer, is bool) {
-	desc, is := named.(*pickle.Object)
+	desc, is := named.(*pickled)
 	if is {
-		who.Address, _ = desc.Field("addr").(string)
-		pid, _ := desc.Field("pid").(int64)
+		who.Address, _ = desc.field("addr").(string)
+		pid, _ := desc.field("pid").(int64)
 		who.PID = int(pid)
 	}
 	return who, is
@@ -102,11 +101,11 @@ func launcher(named any) (who facts.Gatherer, is bool) {
 //
 // Source: CPython 3.11, Lib/datetime.py, datetime._getstate.
 func moment(value any) time.Time {
-	made, _ := value.(*pickle.Object)
-	if made == nil || len(made.Keys) == 0 {
+	made, _ := value.(*pickled)
+	if made == nil || len(made.keys) == 0 {
 		return time.Time{}
 	}
-	text, _ := made.Keys[0].(string)
+	text, _ := made.keys[0].(string)
 	if len(text) != 10 {
 		return time.Time{}
 	}

@@ -1,33 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pickle reads what Python's pickle wrote, as its pickletools would: it names no class,
-// calls nothing and imports nothing. Whatever a pickle wants made of a class is an object with the
-// fields that it was built with, and what it wants called is its arguments, of one that is an
-// object this.
-//
-// Source: CPython, Lib/pickle.py, of the protocols 2 to 5, as far as the states of torchrun's
-// launchers and the dumps of torch's flight recorder use them.
-package pickle
+package c10d
 
 import (
 	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 )
 
-// Object is whatever a pickle holds that is no number or text: a mapping, the members of a set
-// as its keys, or an instance, whose fields are those of the mapping it was built with.
-type Object struct {
-	Keys, Values []any
+// pickled is a value in a pickle that is neither a number nor a text: a mapping, a list or set with its
+// members as keys, or an instance with the fields of the mapping that it was built with.
+type pickled struct {
+	keys, values []any
 }
 
-// Field is the value of a mapping or of an instance by its name; nil where there is none.
-func (o *Object) Field(name string) any {
-	for i, key := range o.Keys {
-		if key == name && i < len(o.Values) {
-			return o.Values[i]
+// field returns the value of a mapping or of an instance by its name, nil where it has none.
+func (o *pickled) field(name string) any {
+	for i, key := range o.keys {
+		if key == name && i < len(o.values) {
+			return o.values[i]
 		}
 	}
 	return nil
@@ -39,10 +31,12 @@ type mark struct{}
 // mostItems bounds what a pickle may have begun and not put together, and what it may recall.
 const mostItems = 1 << 20
 
-// Read is the one value that a pickle is of: nil, a bool, int64, float64, string or *Object. What it
-// recalls is the same Object again, which may hold itself.
-func Read(text []byte) (any, error) {
-	m := machine{text: text}
+// unpickle returns the value that Python pickled: nil, a bool, int64, string or *pickled, which may hold
+// itself. It imports nothing and calls nothing: it returns the fields of an instance, and the arguments of a call.
+//
+// Source: CPython, Lib/pickle.py, protocols 2 to 5, the operations in the states of torchrun's launchers.
+func unpickle(text []byte) (any, error) {
+	m := unpickler{text: text}
 	for m.err == nil {
 		op := m.take(1)
 		if m.err != nil {
@@ -60,15 +54,15 @@ func Read(text []byte) (any, error) {
 	return nil, m.err
 }
 
-// machine is the stack that a pickle is a program for.
-type machine struct {
+// unpickler is the stack that a pickle is a program for.
+type unpickler struct {
 	text  []byte
 	stack []any
 	memo  []any
 	err   error
 }
 
-func (m *machine) take(n uint64) []byte {
+func (m *unpickler) take(n uint64) []byte {
 	if n > uint64(len(m.text)) {
 		if m.err == nil {
 			m.err = errors.New("a pickle that breaks off")
@@ -81,15 +75,15 @@ func (m *machine) take(n uint64) []byte {
 }
 
 // length is a number of so many bytes, the lowest first.
-func (m *machine) length(size uint64) uint64 {
+func (m *unpickler) length(size uint64) uint64 {
 	var whole [8]byte
 	copy(whole[:], m.take(size))
 	return binary.LittleEndian.Uint64(whole[:])
 }
 
-func (m *machine) push(value any) { m.stack = append(m.stack, value) }
+func (m *unpickler) push(value any) { m.stack = append(m.stack, value) }
 
-func (m *machine) pop() any {
+func (m *unpickler) pop() any {
 	if len(m.stack) == 0 {
 		if m.err == nil {
 			m.err = errors.New("a pickle that takes more than it has")
@@ -102,17 +96,17 @@ func (m *machine) pop() any {
 }
 
 // top is what is on the stack, as what can be built on.
-func (m *machine) top() *Object {
+func (m *unpickler) top() *pickled {
 	below := m.pop()
 	m.push(below)
-	if built, is := below.(*Object); is {
+	if built, is := below.(*pickled); is {
 		return built
 	}
-	return &Object{} // of a class, which is nothing here
+	return &pickled{} // of a class, which is nothing here
 }
 
 // items are those down to the mark.
-func (m *machine) items() []any {
+func (m *unpickler) items() []any {
 	for at := len(m.stack) - 1; at >= 0; at-- {
 		if _, is := m.stack[at].(mark); is {
 			items := m.stack[at+1:]
@@ -126,7 +120,7 @@ func (m *machine) items() []any {
 	return nil
 }
 
-func (m *machine) recall(at uint64) {
+func (m *unpickler) recall(at uint64) {
 	if at >= uint64(len(m.memo)) {
 		m.err = errors.New("a pickle that recalls what was not there")
 		return
@@ -134,7 +128,7 @@ func (m *machine) recall(at uint64) {
 	m.push(m.memo[at])
 }
 
-func (m *machine) keep(at uint64) {
+func (m *unpickler) keep(at uint64) {
 	if at != uint64(len(m.memo)) { // as every pickler counts
 		m.err = errors.New("a pickle that keeps out of order")
 		return
@@ -144,7 +138,7 @@ func (m *machine) keep(at uint64) {
 	m.memo = append(m.memo, top)
 }
 
-func (m *machine) step(op byte) {
+func (m *unpickler) step(op byte) {
 	switch op {
 	case 0x80: // PROTO
 		m.take(1)
@@ -160,11 +154,6 @@ func (m *machine) step(op byte) {
 		m.push(int64(m.length(2)))
 	case 'J':
 		m.push(int64(int32(m.length(4))))
-	case 0x8a: // LONG1
-		n := m.length(1)
-		m.push(int64(m.length(min(n, 8))))
-	case 'G': // BINFLOAT
-		m.push(math.Float64frombits(binary.BigEndian.Uint64(m.take(8))))
 	case 0x8c, 'X', 0x8d: // SHORT_BINUNICODE, BINUNICODE, BINUNICODE8
 		m.push(string(m.take(m.length(map[byte]uint64{0x8c: 1, 'X': 4, 0x8d: 8}[op]))))
 	case 'C', 'U', 'B', 'T': // SHORT_BINBYTES, SHORT_BINSTRING, BINBYTES, BINSTRING
@@ -172,36 +161,36 @@ func (m *machine) step(op byte) {
 	case '(':
 		m.push(mark{})
 	case ')', '}', ']', 0x8f: // EMPTY_TUPLE, EMPTY_DICT, EMPTY_LIST, EMPTY_SET
-		m.push(&Object{})
+		m.push(&pickled{})
 	case 't': // TUPLE
-		m.push(&Object{Keys: m.items()})
+		m.push(&pickled{keys: m.items()})
 	case 0x85, 0x86, 0x87: // TUPLE1 to TUPLE3
 		var items []any
 		for range op - 0x84 {
 			items = append([]any{m.pop()}, items...)
 		}
-		m.push(&Object{Keys: items})
+		m.push(&pickled{keys: items})
 	case 0x93: // STACK_GLOBAL
 		m.pop()
 		m.pop()
-		m.push(&Object{})
+		m.push(&pickled{})
 	case 'c': // GLOBAL, of protocols before 4
 		for range 2 {
 			m.take(uint64(bytes.IndexByte(m.text, '\n') + 1))
 		}
-		m.push(&Object{})
+		m.push(&pickled{})
 	case 0x81: // NEWOBJ
 		m.pop()
 		m.pop()
-		m.push(&Object{})
+		m.push(&pickled{})
 	case 'R': // REDUCE: before protocol 4 a set is made of the list of its members
-		made, _ := m.pop().(*Object)
+		made, _ := m.pop().(*pickled)
 		m.pop()
 		if made == nil {
-			made = &Object{}
+			made = &pickled{}
 		}
-		if len(made.Keys) == 1 {
-			if members, is := made.Keys[0].(*Object); is {
+		if len(made.keys) == 1 {
+			if members, is := made.keys[0].(*pickled); is {
 				made = members
 			}
 		}
@@ -216,20 +205,20 @@ func (m *machine) step(op byte) {
 		}
 		into := m.top()
 		for at := 0; at+1 < len(pairs); at += 2 {
-			into.Keys, into.Values = append(into.Keys, pairs[at]), append(into.Values, pairs[at+1])
+			into.keys, into.values = append(into.keys, pairs[at]), append(into.values, pairs[at+1])
 		}
 	case 0x90, 'e': // ADDITEMS, APPENDS
 		items := m.items()
 		into := m.top()
-		into.Keys = append(into.Keys, items...)
+		into.keys = append(into.keys, items...)
 	case 'a':
 		item := m.pop()
 		into := m.top()
-		into.Keys = append(into.Keys, item)
+		into.keys = append(into.keys, item)
 	case 'b': // BUILD
-		with, _ := m.pop().(*Object)
+		with, _ := m.pop().(*pickled)
 		if into := m.top(); with != nil {
-			into.Keys, into.Values = with.Keys, with.Values
+			into.keys, into.values = with.keys, with.values
 		}
 	case 0x94: // MEMOIZE
 		m.keep(uint64(len(m.memo)))
