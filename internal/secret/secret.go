@@ -2,7 +2,8 @@
 
 // Package secret says what in a text may be a secret, and puts "…" in its place: by the name
 // it is given ("--pat", "X-Amz-Signature", "db_password"), by the shape of the tokens that are
-// handed out (ghp_…, AKIA…, JSON Web Tokens, private keys), and by how random it looks.
+// handed out (ghp_…, AKIA…, JSON Web Tokens, private keys), and because it is a word of 40 or more
+// characters that looks random.
 //
 // What is collected goes through it before it leaves a node, and whatever is kept or shown
 // goes through it again where it is written. A text that went through it once stays as it is.
