@@ -60,16 +60,16 @@ const (
 // rules has a row for every package but programs and what only tests import.
 var rules = []rule{
 	{"hostfile", 1644, nil, nil, "the grammar stands alone: it is what everything else starts from"},
-	{"facts", 3001, nil, acts, "facts are a vocabulary: whoever speaks it must not drag a room along"},
+	{"facts", 3009, nil, acts, "facts are a vocabulary: whoever speaks it must not drag a room along"},
 	{"internal/secret", 895, nil, acts, "what is a secret is one for everybody, whoever collects, keeps or shows it"},
 	{"internal/text", 169, nil, acts, "words are the same for all packages that print them"},
 	{"internal/lazyregexp", 65, nil, nil, "what every node starts compiles only what it uses"},
 	{"internal/hostsys", 1748, []string{"internal/hostsys/limits"}, nil, "a machine is a machine to whoever runs on it: what it is asked for is not known here"},
 	{"internal/hostsys/limits", 54, nil, []string{"os/exec"}, "what a machine has too little of is the same for whoever meets it, and what starts nothing asks too"},
 
-	{"launch", 4228, []string{"facts", "hostfile", "launch/dsconfig", "internal/secret"}, acts, byRule},
+	{"launch", 4221, []string{"facts", "hostfile", "launch/dsconfig", "internal/secret"}, acts, byRule},
 	{"launch/args", 2328, []string{"hostfile", "launch"}, acts, byRule},
-	{"launch/dsconfig", 1881, []string{"hostfile"}, acts, byRule},
+	{"launch/dsconfig", 1602, []string{"hostfile"}, acts, byRule},
 	{"launch/nccl", 2143, []string{"facts", "hostfile", "launch"}, acts, byRule},
 
 	{"facts/bounded", 83, nil, acts, "it counts values and knows none"},
@@ -87,7 +87,7 @@ var rules = []rule{
 	{"probe/network", 1130, []string{"facts", "internal/hostsys", "probe/machine"}, nil, looks},
 	{"probe/gpu", 2593, []string{"facts", "internal/hostsys", "probe/machine", "probe/nvml"}, nil, looks},
 	{"probe/python", 1514, []string{"facts", "internal/hostsys", "probe/machine"}, nil, looks},
-	{"probe/launch", 2055, []string{"facts", "internal/hostsys", "internal/hostsys/limits", "probe/machine", "internal/secret"}, nil, looks},
+	{"probe/launch", 2009, []string{"facts", "internal/hostsys", "internal/hostsys/limits", "probe/machine", "internal/secret"}, nil, looks},
 	{"diagnose/jobs", 744, []string{"facts", "internal/hostsys", "probe/machine"}, []string{"os/exec"}, "what runs is looked at and never called: it opens /proc, cgroups and locks, and nothing else"},
 	{"probe/nvml", 1174, []string{"facts"}, nil, "it runs in a process of its own, which a driver may hang or kill"},
 	{"probe/startlimit", 40, nil, nil, "it runs before anything else of the program, and must cost it nothing"},
@@ -112,7 +112,7 @@ var rules = []rule{
 	{"checks/remedy", 534, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch"}, clock, leaf},
 	{"checks/ssh", 1574, judging, clock, pure},
 	{"checks/host", 1522, judging, clock, pure},
-	{"checks/software", 1809, judging, clock, pure},
+	{"checks/software", 1812, judging, clock, pure},
 	{"checks/launcher", 3374, judging, clock, pure},
 	{"checks/gpu", 4314, judging, clock, pure},
 	{"checks/network", 4700, judging, clock, pure},
@@ -137,7 +137,7 @@ var rules = []rule{
 	{"report/html", 1635, append([]string{"report"}, finished...), acts, draws},
 	{"report/formats", 88, []string{"checks", "report", "report/ci", "report/html"}, acts, draws},
 
-	{".", 337, []string{"checks/...", "facts", "diagnose/...", "fleet", "hostfile", "internal/hostsys", "launch/...", "probe", "remote/...", "internal/secret"}, nil,
+	{".", 343, []string{"checks/...", "facts", "diagnose/...", "fleet", "hostfile", "internal/hostsys", "launch/...", "probe", "remote/...", "internal/secret"}, nil,
 		"the story of a run: flags and rendering are whoever's who tells it"},
 
 	{"cmd/preflight/internal/usage", 77, []string{"checks/compare", "checks/fix"}, nil, "what is wrong with a command line, in words"},

@@ -20,6 +20,7 @@ import (
 	"preflight/internal/hostsys"
 	"preflight/launch"
 	"preflight/launch/args"
+	"preflight/launch/dsconfig"
 	"preflight/probe"
 )
 
@@ -93,7 +94,7 @@ func newPlan(ctx context.Context, intent Intent) (Plan, error) {
 		}
 		options.Hosts, options.Notes = hosts, append(options.Notes, notes...)
 	}
-	look.Files, look.Head = launch.FilesNamed(options), true
+	look.Files, look.Head, look.Interpreter = launch.FilesNamed(options), true, cmp.Or(options.Interpreter, look.Interpreter)
 	fleet.ProbeHere(ctx, plan.Head, look, []facts.Section{facts.SectionFiles})
 	options.Config = configOf(plan.Head)
 	var err error
@@ -162,14 +163,19 @@ func absent(hostfile string) bool {
 }
 
 // configOf is the DeepSpeed configuration that the command names, nil for none.
-func configOf(head *facts.Node) *launch.ConfigText {
+func configOf(head *facts.Node) *dsconfig.File {
 	if head.Files == nil {
 		return nil
 	}
 	for _, file := range head.Files.Files {
-		if file.Role == facts.RoleConfig && file.Text != "" {
-			return &launch.ConfigText{Path: file.Path, Text: file.Text}
+		if file.Role != facts.RoleConfig || file.Text == "" && file.Hjson == nil {
+			continue
 		}
+		config := &dsconfig.File{Path: file.Path, JSON: file.Text, Hjson: file.Hjson != nil}
+		if config.Hjson {
+			config.Refused = file.Hjson.Refused
+		}
+		return config
 	}
 	return nil
 }

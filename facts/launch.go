@@ -156,12 +156,20 @@ type File struct {
 	// always does: no line before them changes where, or ends the script, and none imports a
 	// module beside the script, which may.
 	Needs []string `json:"needs,omitempty"`
-	// Text is the file itself, of a DeepSpeed configuration on the launching
-	// machine only. Values that may be secret are replaced by "…".
+	// Text is the JSON of a DeepSpeed configuration, on the launching machine only: the file itself, or what
+	// DeepSpeed reads in a file that is no JSON. Values that may be secret are replaced by "…".
 	Text string `json:"text,omitempty" fact:"own"`
+	// Hjson is set where that file is no JSON, and tells why there is no Text of it.
+	Hjson *Hjson `json:"hjson,omitempty" fact:"own"`
 	// MakesGloo is whether a script, on the launching machine only, asks for a group of
 	// gloo by name: new_group(backend="gloo"), "cpu:gloo,cuda:nccl".
 	MakesGloo bool `json:"makes_gloo,omitempty" fact:"own"`
+}
+
+// Hjson is what the launch's interpreter says of a DeepSpeed configuration that it reads with hjson.
+type Hjson struct {
+	Refused string `json:"refused,omitempty"` // the exception, as Python prints it: "ValueError: Duplicate keys in …"
+	Unknown string `json:"unknown,omitempty"` // why it could not read it: "/opt/conda/bin/python: No module named 'hjson'"
 }
 
 // Sources is the python below the directory of the script.

@@ -104,15 +104,8 @@ type Options struct {
 	// are its entries as options: --output_dir=out.
 	Reads      []string
 	Configured []string
-	// Config is the DeepSpeed configuration by its text, nil when none was named
-	// or none could be read.
-	Config *ConfigText
-}
-
-// ConfigText is a DeepSpeed configuration file.
-type ConfigText struct {
-	Path string
-	Text string
+	// Config is the DeepSpeed configuration, nil when none was named or none could be read.
+	Config *dsconfig.File
 }
 
 // Prediction is what the launch will do.
@@ -255,7 +248,7 @@ func Predict(o Options, head *facts.Node) (Prediction, error) {
 	}
 	p.Notes = slices.DeleteFunc(p.Notes, p.isIrrelevant)
 	if o.Config != nil {
-		p.Config = dsconfig.Read(o.Config.Path, o.Config.Text, o.DeepSpeed, p.WorldSize())
+		p.Config = dsconfig.Read(*o.Config, o.DeepSpeed, p.WorldSize())
 	}
 	p.NodeLocal = o.savesOnEachNode() || p.Config != nil && p.Config.NodeLocal
 	p.Imports = p.imports()

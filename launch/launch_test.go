@@ -133,8 +133,8 @@ func TestPredictByHand(t *testing.T) {
 }
 
 func TestPredictReadsTheConfiguration(t *testing.T) {
-	p, err := Predict(Options{Hosts: hosts(2, 2), Config: &ConfigText{Path: "/job/ds.json", Text: "{}"}}, nil)
-	if want := dsconfig.Read("/job/ds.json", "{}", "", 4); err != nil || !cmp.Equal(want, p.Config) {
+	p, err := Predict(Options{Hosts: hosts(2, 2), Config: &dsconfig.File{Path: "/job/ds.json", JSON: "{}"}}, nil)
+	if want := dsconfig.Read(dsconfig.File{Path: "/job/ds.json", JSON: "{}"}, "", 4); err != nil || !cmp.Equal(want, p.Config) {
 		t.Errorf("%v, %v; want it read for four ranks", p.Config, err)
 	}
 }

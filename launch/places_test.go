@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"preflight/launch/dsconfig"
 )
 
 func TestPlacesNamed(t *testing.T) {
@@ -41,7 +43,7 @@ func TestPlacesNamed(t *testing.T) {
 
 // TestNodeLocal is where every node keeps whole checkpoints, by the script's word or DeepSpeed's.
 func TestNodeLocal(t *testing.T) {
-	local := &ConfigText{Path: "ds.json", Text: `{"train_batch_size": 1, "checkpoint": {"use_node_local_storage": true}}`}
+	local := &dsconfig.File{Path: "ds.json", JSON: `{"train_batch_size": 1, "checkpoint": {"use_node_local_storage": true}}`}
 	for _, c := range []struct {
 		options Options
 		want    bool

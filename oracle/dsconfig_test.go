@@ -17,7 +17,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"preflight/facts"
 	"preflight/launch/dsconfig"
+	probelaunch "preflight/probe/launch"
+	probed "preflight/probe/machine"
 )
 
 // dsConfig is one configuration and the number of ranks.
@@ -47,7 +50,7 @@ func TestDeepSpeedConfig(t *testing.T) {
 			}
 			refused := 0
 			for i, want := range all {
-				got := dies(dsconfig.Read("ds.json", configs[i].Text, release, configs[i].World))
+				got := dies(dsconfig.Read(read(t, filepath.Join(home, python, "bin/python"), configs[i].Text), release, configs[i].World))
 				got = got[:min(len(got), max(1, len(want)))]
 				for j := range got { // of a long refusal ours is the beginning
 					if j < len(want) && got[j] != "" && strings.HasPrefix(classPath.ReplaceAllString(want[j], "$1"), got[j]) {
@@ -65,6 +68,25 @@ func TestDeepSpeedConfig(t *testing.T) {
 			}
 		})
 	}
+}
+
+// read returns a configuration as the launching machine has it, with that interpreter.
+func read(t *testing.T, python, text string) dsconfig.File {
+	t.Helper()
+	config := dsconfig.File{Path: "ds.json", JSON: text}
+	if json.Valid([]byte(text)) {
+		return config
+	}
+	path := filepath.Join(t.TempDir(), config.Path)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	files, err := probelaunch.CollectFiles(t.Context(), probed.Options{Interpreter: python, Head: true, Files: []facts.LaunchFile{{Path: path, Role: facts.RoleConfig}}})
+	if err != nil || files.Files[0].Hjson == nil || files.Files[0].Hjson.Unknown != "" {
+		t.Fatalf("%s: %v, %+v", text, err, files)
+	}
+	config.JSON, config.Hjson, config.Refused = files.Files[0].Text, true, files.Files[0].Hjson.Refused
+	return config
 }
 
 // classPath is where a class lies, which Python tells in some messages.

@@ -17,6 +17,7 @@ import (
 	"preflight/hostfile"
 	"preflight/internal/text"
 	"preflight/launch"
+	"preflight/launch/dsconfig"
 	"preflight/testhosts/reporttest"
 	"preflight/testhosts/sandbox"
 )
@@ -35,7 +36,7 @@ func predicted(t *testing.T) (launch.Prediction, *facts.Node) {
 	p, err := launch.Predict(launch.Options{
 		Hosts:  []hostfile.Host{{Name: "w1", Slots: []int{0, 1, 2, 3}}, {Name: "w2\x1b[2J", Slots: []int{0, 2, 3}}, {Name: "w3", Slots: []int{1}}},
 		Script: "train.py", Arguments: []string{"--name", "two words", "--data", "missing.json"}, WorkDir: "/job", DeepSpeed: "0.19.8",
-		Config: &launch.ConfigText{Path: "/job/ds.json", Text: `{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}`},
+		Config: &dsconfig.File{Path: "/job/ds.json", JSON: `{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}`},
 	}, head)
 	if err != nil {
 		t.Fatal(err)

@@ -212,7 +212,8 @@ var DeepSpeedConfig = checks.Check{
 	OnHead:   true,
 	Doc: "Reads the DeepSpeed configuration as the installed release does: keys it refuses, values of the wrong kind, batch sizes that do not " +
 		"multiply to each other with the number of ranks, settings that exclude each other. What DeepSpeed reads over without a word, " +
-		"a misspelt key for the most part, is a warning. \"auto\" is left to the trainer that fills it in.",
+		"a misspelt key for the most part, is a warning. \"auto\" is left to the trainer that fills it in. A file that is no JSON " +
+		"is read by the launch's own interpreter, with hjson, as DeepSpeed does.",
 	WouldSee: "AssertionError or ValidationError in deepspeed.initialize, on every rank, after the model was loaded",
 	Run:      judgeConfig,
 }
@@ -263,6 +264,8 @@ func whyUnread(head *facts.Node, named facts.LaunchFile) string {
 		return "it is a " + file.Kind
 	case file.Size == 0:
 		return "it is empty"
+	case file.Hjson != nil:
+		return "it is no JSON, and the launch's interpreter cannot read it as Hjson: " + compare.Shown(file.Hjson.Unknown)
 	}
 	return "it is too large, or no text"
 }

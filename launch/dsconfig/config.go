@@ -50,19 +50,23 @@ type Problem struct {
 // Read reads a DeepSpeed configuration as the given release does, "" for
 // the newest. worldSize is the number of ranks, 0 when it is not known; batch
 // sizes are then not judged, nor where the configuration itself splits the model.
-// A file that cannot be read as a whole has one problem and nothing else.
+// A file that cannot be read as a whole has one problem and nothing else. Read
+// returns nil where it is not known what the release reads in the file.
 //
 // "auto" is what Hugging Face's Trainer and accelerate fill in before DeepSpeed
 // sees it. It is not judged.
 //
 // Source: deepspeed/runtime/config.py, DeepSpeedConfig, 0.7.0 to 0.19.8, and
 // runtime/engine.py, _configure_optimizer.
-func Read(path, text, deepspeed string, worldSize int) *Config {
-	read := &reader{release: deepspeed, worldSize: worldSize, config: &Config{Path: path}}
-	root, problem := parse(text, deepspeed)
+func Read(file File, deepspeed string, worldSize int) *Config {
+	read := &reader{release: deepspeed, worldSize: worldSize, config: &Config{Path: file.Path}}
+	root, problem := parse(file, deepspeed)
 	if problem != nil {
 		read.config.Problems = []Problem{*problem}
 		return read.config
+	}
+	if root == nil {
+		return nil
 	}
 	read.root = root
 	read.config.NodeLocal = root.object("checkpoint").get("use_node_local_storage") == true

@@ -35,7 +35,7 @@ func TestReadConfigProblems(t *testing.T) {
 		want                  []string
 	}{
 		{"nothing wrong", `{` + batch + `, "zero_optimization": {"stage": 2}, "fp16": {"enabled": "auto"}}`, "", []string{}},
-		{"an empty file", ``, "", []string{
+		{"an empty object", `{}`, "", []string{
 			"! train_batch_size | neither train_batch_size nor train_micro_batch_size_per_gpu is given: DeepSpeed needs one of them | " +
 				"AssertionError: Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided",
 		}},
@@ -108,14 +108,37 @@ func TestReadConfigProblems(t *testing.T) {
 		{"no object", `[1]`, "", []string{
 			"!  | the file holds no object: write { … } around the settings | AttributeError: 'list' object has no attribute 'get'",
 		}},
-		{"Hjson for a release that has none", "{" + batch + ", // two\n}", "0.7.7", []string{
-			"!  | the file is no JSON, and DeepSpeed reads Hjson (comments, a comma too many) from 0.8.1 on only: look with `python3 -m json.tool FILE` | json.decoder.JSONDecodeError",
-		}},
 		{"a section that is none", `{` + batch + `, "optimizer": "Adam"}`, "", []string{
 			`! optimizer | optimizer must be an object: write "optimizer": { … } | AttributeError: 'str' object has no attribute 'get'`,
 		}},
 	} {
-		if diff := cmp.Diff(c.want, spelled(Read("ds.json", c.text, c.deepspeed, 0))); diff != "" {
+		if diff := cmp.Diff(c.want, spelled(Read(File{Path: "ds.json", JSON: c.text}, c.deepspeed, 0))); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
+		}
+	}
+}
+
+// TestReadHjson: of a file that is no JSON, what the launch's interpreter made of it is judged.
+func TestReadHjson(t *testing.T) {
+	const noJSON = "!  | the file is no JSON, and DeepSpeed reads Hjson (comments, a comma too many) from 0.8.1 on only: look with `python3 -m json.tool FILE` | json.decoder.JSONDecodeError"
+	const refused = "hjson.scanner.HjsonDecodeError: Bad key name (eof): line 1 column 8 (char 7)"
+	for _, c := range []struct {
+		name      string
+		file      File
+		deepspeed string
+		want      []string // nil where nothing is known
+	}{
+		{"read", File{JSON: "{" + batch + "}", Hjson: true}, "", []string{}},
+		{"refused", File{Hjson: true, Refused: refused}, "", []string{"!  | the file cannot be read: Bad key name (eof): line 1 column 8 (char 7) | " + refused}},
+		{"not known", File{Hjson: true}, "", nil},
+		{"for a release that has none", File{JSON: "{" + batch + "}", Hjson: true}, "0.7.7", []string{noJSON}},
+		{"not known, for a release that has none", File{Hjson: true}, "0.7.7", []string{noJSON}},
+	} {
+		var got []string
+		if config := Read(c.file, c.deepspeed, 0); config != nil {
+			got = spelled(config)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
 		}
 	}
@@ -150,7 +173,7 @@ func TestReadConfigBatch(t *testing.T) {
 		{`"train_batch_size": 32, "train_micro_batch_size_per_gpu": 2, "pipeline": {"stages": 4}`, 3, ""},
 	} {
 		got := ""
-		for _, p := range Read("ds.json", "{"+c.text+"}", "0.17.0", c.world).Problems {
+		for _, p := range Read(File{JSON: "{" + c.text + "}"}, "0.17.0", c.world).Problems {
 			got += p.Original
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {
@@ -185,7 +208,7 @@ func TestReadConfigNeeds(t *testing.T) {
 		{"ZeRO++", `"zero_optimization": {"stage": 3, "zero_quantized_weights": true, "zero_quantized_gradients": true}`, "", 3, nil, []string{"quantizer"}},
 		{"old releases flatten by an op", `"optimizer": {"type": "Lamb"}`, "0.9.4", 0, nil, []string{"utils", "fused_lamb"}},
 	} {
-		got := Read("ds.json", "{"+batch+", "+c.text+"}", c.deepspeed, 8)
+		got := Read(File{Path: "ds.json", JSON: "{" + batch + ", " + c.text + "}"}, c.deepspeed, 8)
 		two := 2
 		want := &Config{Path: "ds.json", MicroBatch: &two, ZeroStage: c.stage, Offload: c.offload, Ops: c.ops}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -208,7 +231,7 @@ func TestKeyOfADerivedSize(t *testing.T) {
 		`{"train_batch_size": 4}`: "train_batch_size",
 		`{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": -2}`: "gradient_accumulation_steps",
 	} {
-		problems := Read("ds.json", text, "0.17.0", 32).Problems
+		problems := Read(File{JSON: text}, "0.17.0", 32).Problems
 		if len(problems) != 1 || problems[0].Key != want {
 			t.Errorf("%s: %+v, want one of %s", text, problems, want)
 		}

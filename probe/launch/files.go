@@ -59,7 +59,10 @@ func CollectFiles(ctx context.Context, o machine.Options) (*facts.Files, error) 
 		return files, ctx.Err()
 	}
 	script := machine.ScriptDirectory(o)
-	all.Go(func() { files.Files = readFiles(ctx, o, readFile) })
+	all.Go(func() {
+		files.Files = readFiles(ctx, o, readFile)
+		readConfigs(ctx, o, files.Files)
+	})
 	if script != "" {
 		all.Go(func() { files.Sources = sources(ctx, o, script) })
 	}
