@@ -26,8 +26,7 @@ func (p *parser) entry(line string) (name, digits, rest, original string) {
 	return "", "", "", fmt.Sprintf("Hostfile contains a bad entry: %s, unable to proceed with launching", line)
 }
 
-// entry splits a stripped line by ^(\S+)\s+slots=(\d+), the digits turned into
-// ASCII.
+// entry splits a stripped line by ^(\S+)\s+slots=(\d+).
 func entry(line string) (name, digits, rest string, ok bool) {
 	blank := strings.IndexFunc(line, pySpace)
 	if blank < 0 {

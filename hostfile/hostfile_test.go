@@ -71,10 +71,6 @@ func TestParseAccepts(t *testing.T) {
 		// And what is none: part of the name.
 		{"w\u200bx slots=4\n", "w\u200bx:4", ""},
 		{"w\u180ex slots=4\n", "w\u180ex:4", ""},
-		// Decimal digits of any script.
-		{"w slots=٤\n", "w:4", ""},
-		{"w slots=１２\n", "w:12", ""},
-		{"w slots=𝟜\n", "w:4", ""},
 		{"w slots=1²\n", "w:1", "ignored-text"},
 		// Names that bring trouble later.
 		{"w#1 slots=3\n", "w#1:3", "comment-in-name"},
@@ -193,7 +189,7 @@ func TestParseOlder(t *testing.T) {
 	)
 	for _, c := range []struct{ text, want, notes, deepspeed, message string }{
 		{text: "w slots=4\n\n \t\nx gpus=2\n", want: "w:4 x:2"},
-		{text: " w\u00a0\tslots=٤_0 \n", want: "w:40"},
+		{text: " w\u00a0\tslots=4_0 \n", want: "w:40"},
 		{text: "w slots=+4\n", want: "w:4"},
 		{text: "w =4\n", want: "w:4"},
 		{text: "w slots=-1\n", want: "w:0", notes: "zero-slots"},
@@ -332,7 +328,7 @@ func TestReadFile(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"w1 slots=8\nw2 slots=8\n", "# c\n\nw\tslots=4 # c\r\n", "w slots=4x\rw slots=4", "w max_slots=8 slots=4", "w slots=",
-		"\ufeffw slots=2", "w\u00a0slots=٤", "w\x1cslots=0", "\xff\xfew", "w slots=4 \xf0\x9f", "[::1] slots=1\na,b slots=1\n-x slots=1",
+		"\ufeffw slots=2", "w\u00a0slots=4", "w\x1cslots=0", "\xff\xfew", "w slots=4 \xf0\x9f", "[::1] slots=1\na,b slots=1\n-x slots=1",
 		"w slots=99999999999999999999", "w slots=1048576\nx slots=1", "\x85", "'w\" slots=1",
 	} {
 		f.Add([]byte(seed), false)

@@ -41,35 +41,10 @@ func pyLines(text string) []string {
 	return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 }
 
-// pyDigits takes the decimal digits that s begins with, of any script, as \d
-// does, and gives them in ASCII, with what follows them.
+// pyDigits cuts off the digits that s begins with. Python's \d and int() also take those of other scripts.
 func pyDigits(s string) (digits, rest string) {
-	var ascii strings.Builder
-	for i, r := range s {
-		value, ok := digitValue(r)
-		if !ok {
-			return ascii.String(), s[i:]
-		}
-		ascii.WriteByte('0' + value)
-	}
-	return ascii.String(), ""
-}
-
-// digitValue is the value of a character of category Nd. Unicode keeps such
-// digits in runs of ten that begin with the zero (The Unicode Standard 15.0,
-// section 4.6), so that what stands before one says which it is.
-func digitValue(r rune) (byte, bool) {
-	if r < utf8.RuneSelf {
-		return byte(r - '0'), r >= '0' && r <= '9'
-	}
-	if !unicode.Is(unicode.Nd, r) {
-		return 0, false
-	}
-	before := 0
-	for unicode.Is(unicode.Nd, r-rune(before)-1) {
-		before++
-	}
-	return byte(before % 10), true
+	rest = strings.TrimLeft(s, "0123456789")
+	return s[:len(s)-len(rest)], rest
 }
 
 // pyInt is Python's int(s). The error is its own text; a number beyond Go's int,
@@ -90,30 +65,20 @@ func pyNoNumber(s string) string {
 	return "invalid literal for int() with base 10: " + PythonRepr(s)
 }
 
-// PythonInt is what int(s) reads, in ASCII digits with a "-" before them where it
-// is negative: blanks around, a sign, digits of any script, single underscores
-// between them. It knows no limit; ok is false where Python raises ValueError.
+// PythonInt returns the digits that int(s) reads, with a "-" before them where the number is negative: s may have
+// blanks around it, a sign, and single underscores between digits. It knows no limit. ok is false where Python raises
+// ValueError.
 func PythonInt(s string) (digits string, ok bool) {
-	text := pyStrip(s)
-	var all strings.Builder
+	sign, text := "", pyStrip(s)
 	if text != "" && (text[0] == '-' || text[0] == '+') {
-		all.WriteString(strings.TrimSuffix(text[:1], "+"))
-		text = text[1:]
+		sign, text = strings.TrimSuffix(text[:1], "+"), text[1:]
 	}
-	for {
-		run, rest := pyDigits(text)
-		if run == "" {
+	for _, run := range strings.Split(text, "_") {
+		if digits, rest := pyDigits(run); digits == "" || rest != "" {
 			return "", false
 		}
-		all.WriteString(run)
-		if rest == "" {
-			return all.String(), true
-		}
-		if rest[0] != '_' {
-			return "", false
-		}
-		text = rest[1:]
 	}
+	return sign + strings.ReplaceAll(text, "_", ""), true
 }
 
 // pyUnpack is what Python says of n values where it needs two (CPython 3.6 to

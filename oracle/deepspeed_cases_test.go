@@ -92,7 +92,7 @@ func (d dealer) oddLine() string {
 			"# comment", " # comment", "\ufeff# comment", "w5 slots=4 max_slots=8", "w5 slots=4 # c", "w5 slots=4,", "w5 slots=4x", "w5 slots=4.5",
 			"w5 slots=1_0", "w5 slots=04", "w5 slots=0", "w5 slots=4 slots=8", "w5 max_slots=8 slots=4", "w5", "w5 slots=", "w5 slots =4",
 			"w5 slots= 4", "w5 Slots=4", "w5 slots=-1", "w5 gpus=4", "w5 # slots=4", "w1 slots=2", "w2 slots=2", "slots=4", "\u00a0", "\x1c", "\ufeff",
-			"w5 slots=٣", "w5 slots=²", "w5=4", "w5 slots=4=4", "w5 =4", "w5 slots=+4", "w5 slots=4_", "w5 slots=\u00a04", "\xff slots=2", "w5 slots=\xff")
+			"w5 slots=²", "w5=4", "w5 slots=4=4", "w5 =4", "w5 slots=+4", "w5 slots=4_", "w5 slots=\u00a04", "\xff slots=2", "w5 slots=\xff")
 	}
 	var line strings.Builder
 	for range 1 + d.IntN(6) {
@@ -195,7 +195,7 @@ func (d dealer) argv(names []string) []string {
 func (d dealer) filter(names []string) []string {
 	if d.once(3) {
 		limit := func() string {
-			return pick(d.Rand, "1", "2", "3", "1", "2", "1", "2", "3", "1", "2", "1", "2", "3", "0", "-1", "100", "-5", "x", "1.5", "", "٢", "1_0", "+2", " 3 ", "0x2", "²", "02")
+			return pick(d.Rand, "1", "2", "3", "1", "2", "1", "2", "3", "1", "2", "1", "2", "3", "0", "-1", "100", "-5", "x", "1.5", "", "1_0", "+2", " 3 ", "0x2", "²", "02")
 		}
 		option := d.spelled(pick(d.Rand, "num_nodes", "num_gpus", "num_accelerators"), limit())
 		if d.once(3) {
@@ -227,7 +227,7 @@ func (d dealer) hostSpec(names []string) string {
 	for i := range slots {
 		slots[i] = pick(d.Rand, "0", "0", "1", "1", "2", "3")
 		if d.once(15) {
-			slots[i] = pick(d.Rand, " 1", "1 ", "-1", "01", "1_0", "٣", "a", "", "0-2", "+1", "99", "1.0", "_1", "\u00a01", "1__0", "- 1", "१", "١٢", "0 1")
+			slots[i] = pick(d.Rand, " 1", "1 ", "-1", "01", "1_0", "a", "", "0-2", "+1", "99", "1.0", "_1", "\u00a01", "1__0", "- 1", "0 1")
 		}
 	}
 	return spec + pick(d.Rand, ":", ":", ":", ":", ":", ":", ":", ":", ":", "::", ": ", ";") + strings.Join(slots, ",")

@@ -120,7 +120,7 @@ type torchrunDealer struct {
 
 // torchrunOptions are options with values; those without are flags.
 var torchrunOptions = map[string][]string{
-	"nnodes":             {"1", "2", "4", "1:4", "2:2", "4:2", "0", "-1", "1:2:3", "x", "", ":", "1:", "٢", " 2 ", "1_0"},
+	"nnodes":             {"1", "2", "4", "1:4", "2:2", "4:2", "0", "-1", "1:2:3", "x", "", ":", "1:", " 2 ", "1_0"},
 	"nproc-per-node":     {"1", "8", "auto", "gpu", "cpu", "04", "npu", "", "1.5", " 2", "GPU"},
 	"rdzv-backend":       {"c10d", "static", "etcd", "etcd-v2", "C10D", ""},
 	"rdzv-endpoint":      {"w1:29500", "w1", "[fd00::1]:29500", "", "localhost:0"},

@@ -274,7 +274,7 @@ func checksRemainder(python string) bool {
 }
 
 // negativeNumber is argparse's: a word like that is no option.
-var negativeNumber = regexp.MustCompile(`^-(\p{Nd}+|\p{Nd}*\.\p{Nd}+)\n?$`)
+var negativeNumber = regexp.MustCompile(`^-([0-9]+|[0-9]*\.[0-9]+)\n?$`)
 
 // match reads one word as an option where it looks like one: by its whole name,
 // by what it begins with, or by a single letter that its value follows.

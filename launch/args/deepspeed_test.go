@@ -38,7 +38,6 @@ var deepSpeedCommands = []struct{ release, words, want string }{
 	{"", `--num_gpus -1 train.py`, `| train.py`},
 	{"", `--num_gpus ' 1_0 ' train.py`, `num_gpus=10 | train.py`},
 	{"", `--num_gpus 2.0 train.py`, `deepspeed: error: argument --num_gpus/--num_accelerators: invalid int value: '2.0'`},
-	{"", `--num_gpus ٢ train.py`, `num_gpus=2 | train.py`},
 	{"", `--launcher_args -x train.py`, `deepspeed: error: argument --launcher_args: expected one argument`},
 	{"", `--launcher_args '-x -y' train.py`, `launcher_args=-x -y | train.py`},
 	{"", `--launcher_args=-x train.py`, `launcher_args=-x | train.py`},

@@ -265,7 +265,7 @@ func perNode(text string) (string, error) {
 }
 
 // streams are which of a rank's streams go to a file: all ranks', or each one's.
-var streams = regexp.MustCompile(`^([0-3]|(\p{Nd}:[0-3],)*\p{Nd}:[0-3])$`)
+var streams = regexp.MustCompile(`^([0-3]|([0-9]:[0-3],)*[0-9]:[0-3])$`)
 
 // checkOutput reads --local-ranks-filter, --redirects and --tee.
 //
