@@ -40,8 +40,8 @@ type Job struct {
 	Progress func(fleet.Event)
 }
 
-// Run looks at the whole fleet and judges it. A run whose context ends early
-// reports what it knows by then and says that it was interrupted.
+// Run looks at the whole fleet and judges it. A run whose context ends early reports that it was
+// interrupted, and what it knows; if nodes were still awaited, after a few seconds of drills.
 func Run(ctx context.Context, job Job) checks.Report {
 	seen, prediction := Look(ctx, job)
 	report := Judge(seen, prediction, job.Policy)

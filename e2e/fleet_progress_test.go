@@ -49,7 +49,7 @@ func TestProgressTellsEveryStep(t *testing.T) {
 	preflight.Look(t.Context(), job)
 	through, drilled := []string{"began", "ended"}, map[string][]string{"": {"began 2"}, "w1": {"began", "ended"}, "w3": {"began", "ended"}}
 	for phase, want := range map[fleet.Phase]map[string][]string{
-		fleet.Reaching:                        {"": {"began 3"}, "w1": through, "w2": {"began", "lost"}, "w3": through},
+		fleet.Reaching:                        {"": {"began 3", "ended"}, "w1": through, "w2": {"began", "lost"}, "w3": through},
 		fleet.Looking:                         {"": {"began 3", "ended"}, "w1": through, "w3": through},
 		{Label: "rendezvous", Together: true}: drilled,
 		{Label: "mesh", Together: true}:       drilled,

@@ -91,13 +91,10 @@ type Fleet struct {
 
 // Node is one machine and what it told.
 type Node struct {
-	Name    string `json:"name"`    // as the hostfile spells it
-	Address string `json:"address"` // the IP address we connected to, "" when none was
-	Slots   int    `json:"slots"`
-	Reached bool   `json:"reached"` // our agent answered there
-	// Late is for how many seconds the drills had been under way without it when it came; 0 of
-	// one that was there when they began.
-	Late    float64            `json:"late,omitempty"`
+	Name    string             `json:"name"`    // as the hostfile spells it
+	Address string             `json:"address"` // the IP address we connected to, "" when none was
+	Slots   int                `json:"slots"`
+	Reached bool               `json:"reached"` // our agent answered there
 	Facts   `json:"facts"`     // one pointer a section
 	Missing map[Section]string `json:"missing,omitempty"` // section → why it could not be looked at
 	// Unrecorded are the paths of what the file lacks that the node was read from, as one does

@@ -18,10 +18,10 @@ func (r *run) noCallBack() string { return r.Prediction.NoCallBack(r.fleet.Head)
 // anywhere is where mpirun listens: on all interfaces.
 const anywhere = "0.0.0.0"
 
-// callBack has the launching machine listen as mpirun does, and every member that has not yet
-// call it as what mpirun starts there does.
+// callBack has the launching machine listen as mpirun does, and every member call it as what
+// mpirun starts there does.
 func (r *run) callBack(ctx context.Context, d Drill) {
-	back, fresh := r.Prediction.CallBack(r.fleet.Head), r.members.only(isFresh)
+	back := r.Prediction.CallBack(r.fleet.Head)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	listener, err := mesh.Open(mesh.Listen{Token: r.token, Node: r.fleet.Head.Name, Addresses: []string{anywhere}, Low: back.Low, High: back.High})
@@ -33,13 +33,13 @@ func (r *run) callBack(ctx context.Context, d Drill) {
 		why = listener.Listening()[0].Error
 	}
 	if why != "" {
-		for _, m := range fresh {
+		for _, m := range r.members {
 			m.miss(d.Section, "the launching machine does not listen: %s", why)
 		}
 		return
 	}
 	ports := listener.Listening()[0].Ports
-	r.each(ctx, Event{Phase: d.Phase}, fresh, d.Limit, func(ctx context.Context, m *member) error {
+	r.each(ctx, Event{Phase: d.Phase}, r.members, d.Limit, func(ctx context.Context, m *member) error {
 		to, known := back.Addresses, back.Addresses != nil
 		if back.Name != "" {
 			to, known = calledAt(m.Node, back.Name)

@@ -7,7 +7,6 @@ import (
 	"context"
 	crand "crypto/rand"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -22,8 +21,8 @@ type Drill struct {
 	// Checks are who needs the section, by ID. Where none of them runs, the drill
 	// is not tried.
 	Checks []string
-	// Last is set for what needs the quiet: it is tried once, when all have come or are lost, and
-	// behind everything else.
+	// Last is set for a drill that no other may disturb: it runs alone, after all those
+	// without Last.
 	Last bool
 	// Alone is set for what the launching machine tries by itself: the section is
 	// its own, and no node's.
@@ -41,8 +40,7 @@ type Drill struct {
 	// notTried is why this launch does without it, "" when it does not; nil when
 	// no launch does.
 	notTried func(*run) string
-	// run tries it among the members of a wave; in the second one only what is not known yet
-	// without those who are fresh. A node that is lost meanwhile costs only itself.
+	// run tries it among the members. A node that is lost meanwhile costs only itself.
 	run func(*run, context.Context, Drill)
 }
 
@@ -100,17 +98,12 @@ var (
 
 // run is the drills of one fleet.
 type run struct {
-	Job                            // its prediction settled by those who are there
-	planned launch.Prediction      // before
-	fleet   *facts.Fleet           // of a node that has not come yet it knows the name
-	all     members                // in hostfile order, those that were lost since among them
-	members members                // of this wave
-	token   string                 // distinguishes our calls from strangers'
-	shared  map[netip.Addr]int     // addresses that several machines hold
-	plans   []*addressPlan         // of the mesh
-	began   time.Time              // of the first wave, zero before
-	late    bool                   // this is the second wave
-	tried   map[facts.Section]bool // in the first wave
+	Job                        // its prediction settled by the nodes that reported
+	fleet   *facts.Fleet       // every node, lost or not
+	members members            // the nodes that reported, in hostfile order
+	token   string             // distinguishes our calls from strangers'
+	shared  map[netip.Addr]int // addresses that several machines hold
+	plans   []*addressPlan     // of the mesh, nil until the members listen
 }
 
 func (job Job) newRun(fleet *facts.Fleet) *run {
@@ -118,61 +111,30 @@ func (job Job) newRun(fleet *facts.Fleet) *run {
 		head.Rehearsal = nil
 		delete(head.Missing, facts.SectionRehearsal)
 	}
-	return &run{
-		Job: job, planned: job.Prediction, fleet: fleet, token: crand.Text(), tried: map[facts.Section]bool{},
-		plans: addressPlans(),
-	}
+	return &run{Job: job, fleet: fleet, token: crand.Text()}
 }
 
-// take takes in who has come, or is lost.
-func (r *run) take(came []arrival) {
-	for _, a := range came {
-		node := &r.fleet.Nodes[a.i]
-		*node = a.node
-		if a.agent == nil {
-			continue
-		}
-		if !r.began.IsZero() {
-			node.Late = a.at.Sub(r.began).Seconds()
-		}
-		r.all = append(r.all, &member{Node: node, agent: a.agent, i: a.i, fresh: true, secret: crand.Text(), listening: map[string]listening{}})
-	}
-	slices.SortFunc(r.all, func(a, b *member) int { return a.i - b.i })
-}
-
-// wave has the nodes that are there try what they will need of each other; in the second one
-// what concerns those who came late, fresh then as all are in the first. What failed in the first
-// is not made good by the second, and tried no second time but where all are needed again.
-// Nodes that were lost take no part, and those that are lost meanwhile cost only themselves.
-func (r *run) wave(ctx context.Context, last bool) {
-	r.late = !r.began.IsZero()
-	if !r.late {
-		r.began = time.Now()
-	}
-	r.Prediction = r.planned.Resolved(r.fleet.Nodes)
-	r.members = r.all.only(func(m *member) bool { return m.Reached })
-	for turn, m := range r.members {
-		m.turn = turn
-	}
+// assemble settles what all drills rely on, once the members are known.
+func (r *run) assemble() {
+	r.Prediction = r.Prediction.Resolved(r.fleet.Nodes)
 	r.shared = launch.SharedAddresses(r.members.nodes())
-	not, ended := r.notTried(), map[facts.Section]chan struct{}{}
-	fresh := r.members.only(isFresh)
-	var all sync.WaitGroup
-	var behind []func()
+	r.fleet.NotTried = r.notTried()
+}
+
+// try has the members try what they will need of each other: all drills at the same time or,
+// with last set, one after the other those that no other may disturb.
+func (r *run) try(ctx context.Context, last bool) {
+	ended := map[facts.Section]chan struct{}{}
 	for _, d := range Drills {
-		ended[d.Section] = make(chan struct{})
-	}
-	for _, d := range Drills {
-		why := not[d.Section]
-		if why != "" && r.tried[d.Section] {
-			delete(not, d.Section)
-			fresh.each(func(m *member) { m.miss(d.Section, "%s", why) })
+		if d.Last == last && r.fleet.NotTried[d.Section] == "" {
+			ended[d.Section] = make(chan struct{})
 		}
-		if why != "" || d.Last && !last || !d.Last && r.late && len(fresh) == 0 {
-			close(ended[d.Section])
+	}
+	var all sync.WaitGroup
+	for _, d := range Drills {
+		if ended[d.Section] == nil {
 			continue
 		}
-		r.tried[d.Section] = true
 		work := func() {
 			defer close(ended[d.Section])
 			await(ended[d.After], d.Patience)
@@ -180,18 +142,13 @@ func (r *run) wave(ctx context.Context, last bool) {
 			d.Limit += d.Slack
 			d.run(r, ctx, d)
 		}
-		if d.Last {
-			behind = append(behind, work)
+		if last {
+			work()
 		} else {
 			all.Go(work)
 		}
 	}
 	all.Wait()
-	for _, work := range behind {
-		work()
-	}
-	r.fleet.NotTried = not
-	fresh.each(func(m *member) { m.fresh = false })
 }
 
 // await waits for what ends, for as long as limit or, with none, to the end. Of
@@ -245,7 +202,6 @@ func (r *run) switchedOff(d Drill) (why string) {
 // each has members do their part at once, each within limit, and reports how far
 // that is. phase is the event of its beginning.
 func (r *run) each(ctx context.Context, phase Event, who members, limit time.Duration, work func(context.Context, *member) error) {
-	phase.Phase = r.inWave(phase.Phase)
 	phase.Step, phase.Nodes = Began, len(who)
 	r.emit(phase)
 	who.each(func(m *member) {
@@ -254,12 +210,4 @@ func (r *run) each(ctx context.Context, phase Event, who members, limit time.Dur
 		r.emit(Event{Phase: phase.Phase, Step: Began, Node: m.Name, Until: time.Now().Add(limit + answerTime)})
 		r.ended(phase.Phase, m.Name, work(ctx, m))
 	})
-}
-
-// inWave is a phase in the words of the wave.
-func (r *run) inWave(phase Phase) Phase {
-	if r.late {
-		phase.Label += ", late"
-	}
-	return phase
 }

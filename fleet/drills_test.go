@@ -24,7 +24,7 @@ func membersFor(n int) members {
 	for i := range n {
 		all = append(all, &member{
 			Node: &facts.Node{Name: fmt.Sprintf("w%d", i+1), Missing: map[facts.Section]string{}},
-			i:    i, turn: i, fresh: true, secret: fmt.Sprintf("s%d", i+1),
+			turn: i, secret: fmt.Sprintf("s%d", i+1),
 		})
 	}
 	return all

@@ -4,13 +4,14 @@
 // of its own, then the drills, which try what only nodes together can show. It
 // knows who waits for whom, and reports progress.
 //
-// It refuses to judge what it gathers, and to let one node's trouble delay
-// another's: results keep hostfile order, work is bounded and without batches,
-// and a node that is lost costs only itself. A drill is one row of [Drills].
+// It refuses to judge what it gathers, and to wait for a node beyond its own time:
+// results keep hostfile order, nodes are looked at without batches, and a node that
+// is lost costs only itself. A drill is one row of [Drills].
 package fleet
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -38,6 +39,10 @@ const answerTime = 500 * time.Millisecond
 func answerTimeOf(left time.Duration) time.Duration {
 	return min(max(left/8, answerTime), 4*answerTime)
 }
+
+// interruptedTime is what the drills get when the user interrupts the wait for the last nodes:
+// enough for a healthy fleet, and for a mesh of which packets are lost.
+const interruptedTime = 5 * time.Second
 
 // Job is what a fleet is to do.
 type Job struct {
@@ -90,28 +95,66 @@ func (job Job) anew(ctx context.Context, look func(Job, context.Context) (facts.
 	return fleet, prediction
 }
 
-// look is a whole run. Everybody is reached and looked at by itself. The drills begin among
-// those who are there as soon as the others are late, so that one that hangs costs its own
-// time and nobody else's; with those who come late they are tried once all have come or are
-// lost: a second wave, of what the first was without them.
+// look is a whole run: every node is reached and looked at, then the nodes that reported run the
+// drills. These begin when every node has reported or run out of time. When the user interrupts
+// that wait, they begin among the nodes that are there, and have interruptedTime; later, an
+// interrupt ends them at once.
 func (job Job) look(ctx context.Context) (facts.Fleet, launch.Prediction) {
 	keepSmall(len(job.Prediction.Hosts))
 	fleet := job.empty()
 	r := job.newRun(&fleet)
-	defer func() { r.all.close() }()
-	drills, end := context.WithCancel(ctx) // ends what listens
+	agents, hangUp := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer hangUp(nil)
+	r.members = job.lookAtAll(ctx, agents, fleet.Nodes)
+	defer r.members.close()
+	drills, end := context.WithCancel(agents) // ends what listens
 	defer end()
-	coming := job.lookAtAll(ctx)
-	r.take(coming.early())
-	if !coming.over {
-		r.wave(drills, false)
-		r.take(coming.rest())
+	rest := time.Duration(0) // what the drills have left when ctx ends
+	if _, stood := errors.AsType[*hostsys.StoodStill](context.Cause(ctx)); ctx.Err() != nil && !stood {
+		rest = interruptedTime
 	}
-	r.wave(drills, true)
+	defer context.AfterFunc(ctx, func() {
+		time.AfterFunc(rest, func() { hangUp(context.Cause(ctx)) })
+	})()
+	r.assemble()
+	r.try(drills, false)
+	if ctx.Err() != nil { // the last ones take longer
+		hangUp(context.Cause(ctx))
+	}
+	r.try(drills, true)
 	for i := range fleet.Nodes {
 		fleet.Nodes[i].Hold(facts.Allowance(len(fleet.Nodes)))
 	}
 	return fleet, r.Prediction
+}
+
+// lookAtAll has every node reached and looked at, and returns those that reported, in hostfile
+// order. When ctx ends it gives up the others; the agents of those that reported live until
+// agents ends.
+func (job Job) lookAtAll(ctx, agents context.Context, nodes []facts.Node) (came members) {
+	asking := job.asking(ctx)
+	job.alike = &alike{}
+	job.emit(Event{Phase: Reaching, Step: Began, Nodes: len(nodes)})
+	looking := job.opening(Looking, len(nodes))
+	atOnce, short := job.Remote.Fit(job.Prediction.HostNames(), true, AtOnce)
+	talking := make([]*remote.Agent, len(nodes))
+	eachNode(len(nodes), atOnce, func(i int) {
+		if short != nil {
+			nodes[i].SSH, nodes[i].Missing = sshFacts(&remote.Trace{}, short), everySection("not reached")
+			return
+		}
+		own, giveUp := context.WithCancelCause(agents)
+		defer context.AfterFunc(ctx, func() { giveUp(context.Cause(ctx)) })()
+		talking[i] = job.lookAt(own, &nodes[i], func() agent.Probing { return asking(i) }, looking)
+	})
+	job.emit(Event{Phase: Reaching, Step: Ended})
+	job.emit(Event{Phase: Looking, Step: Ended})
+	for i, at := range talking {
+		if at != nil {
+			came = append(came, &member{Node: &nodes[i], agent: at, turn: len(came), secret: crand.Text()})
+		}
+	}
+	return came
 }
 
 // empty is the fleet of whose nodes nothing is known but what the hostfile says.

@@ -34,10 +34,9 @@ func (job Job) smokeHere(ctx context.Context, fleet *facts.Fleet) (notTried stri
 		fleet.Nodes[0].Missing[d.Section] = err.Error()
 		return ""
 	}
-	r.take([]arrival{{node: fleet.Nodes[0], agent: talking}})
-	defer r.all.close()
-	r.members = r.all
-	r.Prediction = r.planned.Resolved(fleet.Nodes)
+	r.members = members{{Node: &fleet.Nodes[0], agent: talking}}
+	defer r.members.close()
+	r.Prediction = r.Prediction.Resolved(fleet.Nodes)
 	r.smoke(ctx, d)
 	return ""
 }

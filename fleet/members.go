@@ -17,14 +17,9 @@ import (
 // member is a node whose agent takes part in the drills.
 type member struct {
 	*facts.Node
-	agent *remote.Agent
-	i     int  // its place in the hostfile
-	turn  int  // its place among the members of a wave
-	fresh bool // it takes part for the first time
-
-	// Of the mesh: what it alone proves by that it answered, and where it listens, by address.
-	secret    string
-	listening map[string]listening
+	agent  *remote.Agent
+	turn   int    // its place among the members
+	secret string // what it alone proves in the mesh by that it answered
 
 	mu    sync.Mutex // over the node's sections, what is missing of it, and
 	ranks []string   // where those of a real launch called its store from
@@ -32,19 +27,15 @@ type member struct {
 
 // learn files what a drill showed of a section, or why it showed nothing. A node
 // that is lost meanwhile is as lost as one that never answered: what it reported
-// before stays, and what failed at it is its fault. What was well in an earlier wave is not
-// known any more where a later one shows nothing, unless our own user had enough.
+// before stays, and what failed at it is its fault.
 func learn[Section any](m *member, into **Section, name facts.Section, seen Section, err error) {
 	m.lose(err)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	failure := (*remote.Error)(nil)
-	switch {
-	case err == nil:
+	if err == nil {
 		*into = &seen
-	case *into != nil && errors.As(err, &failure) && failure.Cause == remote.Interrupted:
-	default:
-		*into, m.Missing[name] = nil, lostReason(err)
+	} else {
+		m.Missing[name] = lostReason(err)
 	}
 }
 
@@ -112,8 +103,6 @@ func (all members) only(take func(*member) bool) (some members) {
 	}
 	return some
 }
-
-func isFresh(m *member) bool { return m.fresh }
 
 // close ends the agents, and with them whatever they still do. Those that were lost are not
 // waited for.

@@ -44,11 +44,9 @@ type addressPlan struct {
 // place is where a member is called by a plan.
 type place struct {
 	choice  nccl.Choice
-	useless string // why that is no use to others, "" when it may be
 	unfit   string // why nobody could call it there, "" when they can
 	unknown string // why that is not known, "" when it is
 	ports   []int  // once it listens
-	fresh   bool   // nobody called it there in an earlier wave
 }
 
 // listening is what came of having a member listen at an address.
@@ -72,7 +70,7 @@ func addressPlans() []*addressPlan {
 
 // mesh has everybody call each other on the addresses the ranks will use and,
 // where those are not the ones that lead to the peers, on these too, so that
-// what is advised was tried. Nobody is called twice at the same address.
+// what is advised was tried.
 func (r *run) mesh(ctx context.Context, d Drill) {
 	plans := r.listen(ctx)
 	callees := r.callees()
@@ -85,40 +83,30 @@ func (r *run) mesh(ctx context.Context, d Drill) {
 
 // listen has every member listen, until ctx ends, on the addresses that are
 // planned: those of the ranks, and after them those of the peers where these are
-// others.
+// others. Members that listen already are asked nothing.
 func (r *run) listen(ctx context.Context) []*addressPlan {
-	plans := r.plans[:1]
+	if r.plans != nil {
+		return r.plans
+	}
+	r.plans = addressPlans()
 	differ := func(m *member) bool {
 		return nccl.RankAddress(r.Prediction, m.Node).Address != nccl.PeerAddress(m.Node).Address
 	}
-	if len(r.plans[1].places) > 0 || slices.ContainsFunc(r.members, differ) {
-		plans = r.plans
+	if !slices.ContainsFunc(r.members, differ) {
+		r.plans = r.plans[:1]
 	}
-	for _, plan := range plans {
+	for _, plan := range r.plans {
 		r.settle(plan)
 	}
-	r.members.each(func(m *member) { r.listenAt(ctx, m, plans) })
-	return plans
+	r.members.each(func(m *member) { r.listenAt(ctx, m) })
+	return r.plans
 }
 
-// settle says where everybody is to be called by a plan. One whose place changes with who came
-// late is as if it had not been called at all.
+// settle says where every member is to be called by a plan.
 func (r *run) settle(plan *addressPlan) {
 	for _, m := range r.members {
 		choice := plan.choose(r.Prediction, m.Node)
-		useless := unfit(choice, r.shared)
-		was := plan.places[m]
-		if was != nil && was.choice == choice && was.useless == useless {
-			was.fresh = false
-			continue
-		}
-		if was != nil {
-			m.mu.Lock()
-			*plan.into(m) = nil
-			delete(m.Missing, plan.section)
-			m.mu.Unlock()
-		}
-		at := &place{choice: choice, useless: useless, unfit: useless, fresh: true}
+		at := &place{choice: choice, unfit: unfit(choice, r.shared)}
 		if choice.Address == "" && choice.Error == "" {
 			at.unknown = choice.Rule
 		}
@@ -142,32 +130,29 @@ func unfit(choice nccl.Choice, holders map[netip.Addr]int) string {
 	return ""
 }
 
-// listenAt has a member listen at its new places, where it does not yet.
-func (r *run) listenAt(ctx context.Context, m *member, plans []*addressPlan) {
+// listenAt has a member listen at the places of all plans that others may call.
+func (r *run) listenAt(ctx context.Context, m *member) {
 	var at []*place
 	listen := mesh.Listen{Token: r.token, Secret: m.secret, Node: m.Name}
-	for _, plan := range plans {
+	for _, plan := range r.plans {
 		place := plan.places[m]
-		if !place.fresh || place.useless != "" {
+		if place.unfit != "" {
 			continue
 		}
 		at = append(at, place)
-		address := place.choice.Address
-		if _, listens := m.listening[address]; !listens && !slices.Contains(listen.Addresses, address) {
+		if address := place.choice.Address; !slices.Contains(listen.Addresses, address) {
 			listen.Addresses = append(listen.Addresses, address)
 		}
 	}
-	if len(listen.Addresses) > 0 {
-		if m.Net != nil {
-			listen.Low, listen.High = m.Net.EphemeralLow, m.Net.EphemeralHigh
-		}
-		answer, err := agent.Listen.Start(ctx, m.agent, listen, listenTime, nil)
-		for _, address := range listen.Addresses {
-			m.listening[address] = listeningAt(address, answer, err)
-		}
+	if len(at) == 0 {
+		return
 	}
+	if m.Net != nil {
+		listen.Low, listen.High = m.Net.EphemeralLow, m.Net.EphemeralHigh
+	}
+	answer, err := agent.Listen.Start(ctx, m.agent, listen, listenTime, nil)
 	for _, place := range at {
-		came := m.listening[place.choice.Address]
+		came := listeningAt(place.choice.Address, answer, err)
 		place.ports, place.unfit, place.unknown = came.ports, came.unfit, came.unknown
 	}
 }
@@ -216,24 +201,10 @@ func (r *run) callees() [][]int {
 	return callees
 }
 
-// call has everybody call its callees at the addresses of one plan: where one of the two has
-// a new place, for the others have called each other.
+// call has every member call its callees at the addresses of one plan.
 func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, d Drill) {
-	called, moved := map[*member]members{}, map[string]bool{}
-	for _, m := range r.members {
-		moved[m.Name] = plan.places[m].fresh
-	}
-	who := r.members.only(func(m *member) bool {
-		at := plan.places[m]
-		for _, i := range callees[m.turn] {
-			if peer := r.members[i]; at.fresh || plan.places[peer].fresh {
-				called[m] = append(called[m], peer)
-			}
-		}
-		return at.fresh || len(called[m]) > 0 && *plan.into(m) != nil && at.unfit == ""
-	})
 	before := r.losses()
-	r.each(ctx, Event{Phase: plan.phase}, who, d.Limit, func(ctx context.Context, m *member) error {
+	r.each(ctx, Event{Phase: plan.phase}, r.members, d.Limit, func(ctx context.Context, m *member) error {
 		at := plan.places[m]
 		told := facts.Mesh{Interface: at.choice.Interface, Address: at.choice.Address, Ports: at.ports, Error: at.unfit}
 		switch {
@@ -244,42 +215,18 @@ func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, d Dr
 			learn(m, plan.into(m), plan.section, told, nil)
 			return nil
 		}
+		var called members
+		for _, i := range callees[m.turn] {
+			called = append(called, r.members[i])
+		}
 		seen, err := agent.Call.Ask(ctx, m.agent, mesh.Calls{
-			Token: r.token, Node: m.Name, Peers: r.peers(plan, called[m]), AllPorts: len(r.members) <= allPorts, Deadline: d.Limit, Slack: d.Slack,
+			Token: r.token, Node: m.Name, Peers: r.peers(plan, called), AllPorts: len(r.members) <= allPorts, Deadline: d.Limit, Slack: d.Slack,
 		})
 		told.Error, told.MSS, told.Overflows, told.Counters = seen.Error, seen.MSS, max(0, seen.Overflows), seen.Counters
-		told.Reached, told.Failed = r.believable(plan, before, m, called[m], seen)
-		already := *plan.into(m)
-		if err != nil && already != nil && len(already.Failed) > 0 {
-			m.lose(err)
-			return err
-		}
-		if already != nil {
-			r.addTo(&told, *already, moved)
-		}
+		told.Reached, told.Failed = r.believable(plan, before, m, called, seen)
 		learn(m, plan.into(m), plan.section, told, err)
 		return err
 	})
-}
-
-// addTo adds to what a member told what it told before, but of those that have moved.
-func (r *run) addTo(told *facts.Mesh, before facts.Mesh, moved map[string]bool) {
-	for peer, seconds := range before.Reached {
-		if !moved[peer] {
-			told.Reached[peer] = seconds
-		}
-	}
-	told.Failed = append(told.Failed, slices.DeleteFunc(before.Failed, func(path facts.Path) bool { return moved[path.Peer] })...)
-	places := map[string]int{}
-	for _, path := range told.Failed {
-		places[path.Peer] = r.members.index(path.Peer)
-	}
-	slices.SortStableFunc(told.Failed, func(a, b facts.Path) int { return places[a.Peer] - places[b.Peer] })
-	told.Overflows += before.Overflows
-	told.Error = cmp.Or(told.Error, before.Error)
-	if before.MSS > 0 && (told.MSS == 0 || before.MSS < told.MSS) {
-		told.MSS = before.MSS
-	}
 }
 
 // believable is what a node says of those it was to call, once of each, and of nobody else.

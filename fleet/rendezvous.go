@@ -60,10 +60,9 @@ func (r *run) noRendezvous() string {
 	return ""
 }
 
-// rendezvous is tried at the endpoint the ranks will be given, with everybody who is there:
-// once more with those who came late, as the world is another then. Where that does
-// not bring everybody together and node 0 has an address that leads to its peers,
-// it is tried there too, so that what is advised was tried.
+// rendezvous is tried at the endpoint the ranks will be given, with all members. Where they do
+// not all meet and node 0 has an address that leads to its peers, it is tried there too, so that
+// what is advised was tried.
 func (r *run) rendezvous(ctx context.Context, d Drill) {
 	serving, leave := context.WithCancel(ctx) // ends the stores
 	defer leave()
@@ -79,8 +78,7 @@ func (r *run) rendezvous(ctx context.Context, d Drill) {
 	defer r.tellRanks()
 	met := r.join(ctx, stores, ranks)
 	peer := nccl.PeerAddress(first)
-	isTried := func(m *member) bool { return m.PeerRendezvous != nil }
-	if (!met || slices.ContainsFunc(r.members, isTried)) && !unserved(stores) && peer.Address != "" && peer.Address != ranks.Host {
+	if !met && !unserved(stores) && peer.Address != "" && peer.Address != ranks.Host {
 		peers := attempt{
 			Endpoint: launch.Endpoint{Host: peer.Address, Port: ranks.Port}, section: facts.SectionPeerRendezvous, phase: rendezvousAgain, name: "peers", limit: againTime + r.slack(againTime),
 			into: func(m *member) **facts.Rendezvous { return &m.PeerRendezvous },
@@ -93,27 +91,6 @@ func (r *run) rendezvous(ctx context.Context, d Drill) {
 		leave() // another preflight may wait for the port
 		r.joinNext(ctx, stores[0].Generation)
 	}
-}
-
-// stays is whether a member's part of an earlier wave is not to be made good by this one: at the
-// same endpoint it failed, or was not seen. What works the second time, nobody may rely on.
-func (a attempt) stays(m *member) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	before := *a.into(m)
-	if before == nil {
-		return !m.fresh && m.Missing[a.section] != ""
-	}
-	return before.Endpoint == a.endpoint() && (before.Failed != "" || before.Next != nil && before.Next.Failed != "")
-}
-
-// file has a member's part known.
-func (a attempt) file(m *member, seen facts.Rendezvous, err error) {
-	if a.stays(m) {
-		m.lose(err)
-		return
-	}
-	learn(m, a.into(m), a.section, seen, err)
 }
 
 // tellRanks files what those that served have met.
@@ -150,7 +127,7 @@ func (r *run) serve(ctx context.Context, a attempt, first *facts.Node, already [
 		switch {
 		case isLost(err):
 			losses[i] = err
-			a.file(m, facts.Rendezvous{}, err)
+			learn(m, a.into(m), a.section, facts.Rendezvous{}, err)
 		case err != nil:
 			known[i].Failed, known[i].Error = facts.HopServe, err.Error()
 		case serving.Taken != nil:
@@ -162,10 +139,6 @@ func (r *run) serve(ctx context.Context, a attempt, first *facts.Node, already [
 		return known, true
 	}
 	for _, m := range r.members {
-		if a.stays(m) || *a.into(m) != nil && ctx.Err() != nil {
-			continue
-		}
-		*a.into(m) = nil
 		m.miss(a.section, "%s was to serve the store: %s", r.members[lost].Name, lostReason(losses[lost]))
 	}
 	return nil, false
@@ -236,7 +209,7 @@ func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) (m
 		if lost[i] == nil && !nowhere && unmet != "" && isLate(seen[i]) {
 			lost[i] = fmt.Errorf("%w in time: %s", remote.ErrNoAnswer, unmet)
 		}
-		a.file(m, seen[i], lost[i])
+		learn(m, a.into(m), a.section, seen[i], lost[i])
 	}
 	return met
 }
@@ -282,7 +255,7 @@ func (r *run) joinNext(ctx context.Context, generation facts.Generation) {
 	}
 	server := r.members.named(host.Name)
 	meet := func(m *member, seen facts.Rendezvous) {
-		if m.Rendezvous != nil && m.Rendezvous.Next == nil { // else one that failed in an earlier wave
+		if m.Rendezvous != nil {
 			m.Rendezvous.Next = &seen
 		}
 	}

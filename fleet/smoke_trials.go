@@ -141,7 +141,7 @@ func (s *smokeTest) round(stage facts.SmokeStage, trials []members, ranks func(*
 	}
 	limit = min(limit+s.slack(limit), left)
 	passed := make([]bool, len(trials))
-	phase := s.inWave(s.named(stage))
+	phase := s.named(stage)
 	s.emit(Event{Phase: phase, Step: Began, Nodes: len(all)})
 	var made sync.WaitGroup
 	for i, who := range trials {

@@ -3,7 +3,6 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -11,7 +10,6 @@ import (
 
 	"preflight/agent"
 	"preflight/drill"
-	"preflight/facts"
 	"preflight/hostfile"
 )
 
@@ -37,47 +35,24 @@ func (r *run) noLogins() string {
 // logins has every node log in to its peers by its own ssh, as they do for a launcher whose nodes start each other.
 // What a node does not come to within the limit is not known.
 func (r *run) logins(ctx context.Context, d Drill) {
-	peers := map[*member][]string{}
-	who := r.members.only(func(m *member) bool {
-		peers[m] = r.loginPeers(m)
-		return m.fresh || m.Logins != nil && len(peers[m]) > 0
-	})
 	before := r.losses()
-	r.each(ctx, Event{Phase: d.Phase}, who, d.Limit, func(ctx context.Context, m *member) error {
-		if len(peers[m]) == 0 {
-			m.miss(d.Section, "no other node was reached")
-			return nil
-		}
-		seen, err := agent.LogIn.Ask(ctx, m.agent, drill.Logins{Peers: peers[m], Port: r.Prediction.SSHPort, Deadline: d.Limit})
+	r.each(ctx, Event{Phase: d.Phase}, r.members, d.Limit, func(ctx context.Context, m *member) error {
+		seen, err := agent.LogIn.Ask(ctx, m.agent, drill.Logins{Peers: r.loginPeers(m), Port: r.Prediction.SSHPort, Deadline: d.Limit})
 		before.forgive(&seen, m, r.members)
-		if before := m.Logins; before != nil {
-			if err != nil && len(before.Failed) > 0 {
-				m.lose(err)
-				return err
-			}
-			seen.Passed, seen.Failed = append(before.Passed, seen.Passed...), append(before.Failed, seen.Failed...)
-			seen.Untried = append(before.Untried, seen.Untried...)
-		}
 		learn(m, &m.Logins, d.Section, seen, err)
 		return err
 	})
 }
 
-// loginPeers are whom a member logs in to, but those that it did in an earlier wave.
+// loginPeers are the nodes that a member logs in to.
 func (r *run) loginPeers(m *member) (peers []string) {
 	n := len(r.members)
-	ahead := func(by int) *member { return r.members[(m.turn+by)%n] }
-	var some members
-	for next := 1; next < n && n <= allLogins; next++ {
-		some = append(some, ahead(next)) // not all the first at once: see MaxStartups of sshd_config
-	}
+	ahead := func(by int) string { return r.members[(m.turn+by)%n].Name }
 	if n > allLogins {
-		some = members{ahead(1), ahead(2 + rand.IntN(n-2))}
+		return []string{ahead(1), ahead(2 + rand.IntN(n-2))}
 	}
-	for _, peer := range some {
-		if m.fresh || peer.fresh {
-			peers = append(peers, peer.Name)
-		}
+	for next := 1; next < n; next++ {
+		peers = append(peers, ahead(next)) // not all the first at once: see MaxStartups of sshd_config
 	}
 	return peers
 }
@@ -104,16 +79,16 @@ func (r *run) noRehearsal() string {
 
 // rehearsal runs the very pdsh that DeepSpeed will run over the nodes that were
 // reached, with an echo in place of the training: what it says is compared with
-// what our own ssh saw. Those that came late have a run of their own.
+// what our own ssh saw.
 func (r *run) rehearsal(ctx context.Context, d Drill) {
-	fresh, head := r.members.only(isFresh), r.fleet.Head
-	if len(fresh) == 0 {
+	head := r.fleet.Head
+	if len(r.members) == 0 {
 		head.Missing[d.Section] = "no node was reached"
 		return
 	}
 	var hosts []string
 	limit := rehearsalTime
-	for _, m := range fresh {
+	for _, m := range r.members {
 		if hostfile.HandsOption(m.Name) {
 			head.Missing[d.Section] = fmt.Sprintf("pdsh would hand a part of %q to ssh, which takes it for an option", m.Name)
 			return
@@ -122,28 +97,10 @@ func (r *run) rehearsal(ctx context.Context, d Drill) {
 		login := time.Duration((m.SSH.ConnectSeconds + m.SSH.StartSeconds) * float64(time.Second))
 		limit = min(max(limit, rehearsalFactor*login), max(r.Timeout, rehearsalTime))
 	}
-	phase := r.inWave(d.Phase)
-	r.emit(Event{Phase: phase, Step: Began, Until: time.Now().Add(limit)})
-	defer r.emit(Event{Phase: phase, Step: Ended})
+	r.emit(Event{Phase: d.Phase, Step: Began, Until: time.Now().Add(limit)})
+	defer r.emit(Event{Phase: d.Phase, Step: Ended})
 	seen := drill.Rehearse(ctx, drill.Rehearsal{
 		Program: head.Launcher.PDSH.Path, Hosts: hosts, LauncherArgs: r.Prediction.LauncherArgs, Env: r.Prediction.CommandEnv, Limit: limit,
 	})
-	if head.Rehearsal != nil {
-		seen = after(*head.Rehearsal, seen)
-	}
 	head.Rehearsal = &seen
-}
-
-// after is one rehearsal of two, as if the second had gone on counting.
-func after(first, second facts.Rehearsal) facts.Rehearsal {
-	for _, node := range second.Nodes {
-		for i := range node.Ranks {
-			node.Ranks[i] += len(first.Nodes)
-		}
-	}
-	first.Nodes = append(first.Nodes, second.Nodes...)
-	first.ExitCode, first.Problem = cmp.Or(first.ExitCode, second.ExitCode), cmp.Or(first.Problem, second.Problem)
-	first.Complaints = append(first.Complaints, second.Complaints...)
-	first.Seconds += second.Seconds
-	return first
 }

@@ -130,7 +130,6 @@ func (w Words) Conclusion() string {
 	if len(r.StoodStill) == 1 {
 		line += fmt.Sprintf(" (the launching machine stood still for %s meanwhile: this is of a second look)", text.Duration(r.StoodStill[0]))
 	}
-	line += w.late()
 	if r.Behind > 0 {
 		line += fmt.Sprintf(" (the launching machine is busy: it was %s behind with its own work, and waited for everybody that much longer)", text.Duration(r.Behind))
 	}
@@ -138,25 +137,6 @@ func (w Words) Conclusion() string {
 		line += " (interrupted: this is what is known so far)"
 	}
 	return line
-}
-
-// late is about nodes that came when the drills were under way.
-func (w Words) late() string {
-	var names []string
-	most := 0.0
-	for i := range w.report.Nodes {
-		if late := w.report.Nodes[i].Late; late > 0 {
-			names, most = append(names, w.report.Nodes[i].Name), max(most, late)
-		}
-	}
-	if names == nil {
-		return ""
-	}
-	upTo, them := "", "it"
-	if len(names) > 1 {
-		upTo, them = "up to ", "them"
-	}
-	return fmt.Sprintf(" (%s came %s%s after the drills had begun: what nodes try of each other was tried with %s afterwards)", w.briefly(names), upTo, text.Duration(most), them)
 }
 
 // Counted is how many findings there are of each verdict, one cause counted once.

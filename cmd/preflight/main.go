@@ -48,8 +48,8 @@ func run(args []string) int {
 	if len(args) > 0 && args[0] == "agent" && (len(args) == 1 || !strings.HasPrefix(args[1], "-")) { // a preflight that carries no agents is one
 		return agent.Main(args[1:])
 	}
-	// The first Ctrl-C ends the run, which then prints what it knows; a second
-	// one kills at once, because stop restores the default.
+	// The first Ctrl-C ends the wait for nodes or the drills, and the run prints what it knows.
+	// A second one kills at once, because stop restores the default.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)

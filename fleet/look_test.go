@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/drill"
+	"preflight/drill/mesh"
+	"preflight/facts"
+	"preflight/remote"
+)
+
+// mock is a fleet that answers its drills as a healthy one does, and notes which node was asked
+// for what.
+type mock struct {
+	mu      sync.Mutex
+	secrets map[string]string // by node, as each was told its own
+	called  []string          // "w1 w2": a call of the mesh
+	worlds  []int             // of every rendezvous that a node was to join
+	nodes   []answers
+	gates   []chan struct{} // by node: it is seen once its gate is closed
+}
+
+// mocked is a fleet of n nodes at 192.0.2.1 and so on.
+func mocked(n int) *mock {
+	m := &mock{secrets: map[string]string{}}
+	for i := range n {
+		name, address := fmt.Sprintf("w%d", i+1), fmt.Sprintf("192.0.2.%d", i+1)
+		gate := make(chan struct{})
+		m.gates = append(m.gates, gate)
+		network := facts.Net{
+			Interfaces: []facts.Interface{{Name: "eth0", Up: true, Running: true, Addresses: []string{address + "/24"}}},
+			Routes:     []facts.Route{{Interface: "eth0", Source: address}},
+		}
+		names := facts.Names{Own: name, Lookups: []facts.Lookup{{Name: name, Addresses: []string{address}}}}
+		m.nodes = append(m.nodes, answers{
+			"probe": func(ctx context.Context, params json.RawMessage, reply func(string, any) error) error {
+				select {
+				case <-gate:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+				return tells(facts.Facts{Net: &network, Names: &names})(ctx, params, reply)
+			},
+			"listen": serves(func(listen mesh.Listen) any {
+				m.secrets[name] = listen.Secret
+				var listening []mesh.Listening
+				for _, at := range listen.Addresses {
+					listening = append(listening, mesh.Listening{Address: at, Ports: []int{40000}})
+				}
+				return listening
+			}, m),
+			"serve": serves(func(host drill.Host) any { return drill.Serving{Port: host.Port} }, m),
+			"mesh": answersTo(func(calls mesh.Calls) any {
+				called := mesh.Called{Mesh: facts.Mesh{Reached: map[string]float64{}, MSS: 1448}, Proofs: map[string]string{}}
+				for _, peer := range calls.Peers {
+					m.called = append(m.called, calls.Node+" "+peer.Name)
+					called.Reached[peer.Name] = 0.001
+					called.Proofs[peer.Name] = mesh.Proof(m.secrets[peer.Name], calls.Node)
+				}
+				return called
+			}, m),
+			"join": answersTo(func(join drill.Join) any {
+				m.worlds = append(m.worlds, join.World)
+				return facts.Rendezvous{Joined: 0.001, Complete: 0.002}
+			}, m),
+			"login": answersTo(func(logins drill.Logins) any { return facts.Logins{Passed: logins.Peers} }, m),
+		})
+	}
+	return m
+}
+
+// answersTo is a method that answers one question, one at a time in the fleet.
+func answersTo[Question any](answer func(Question) any, m *mock) remote.Method {
+	return func(_ context.Context, params json.RawMessage, reply func(string, any) error) error {
+		var question Question
+		if err := json.Unmarshal(params, &question); err != nil {
+			return err
+		}
+		m.mu.Lock()
+		said := answer(question)
+		m.mu.Unlock()
+		return reply("answer", said)
+	}
+}
+
+// serves is one that goes on until it is cancelled.
+func serves[Question any](answer func(Question) any, m *mock) remote.Method {
+	return func(ctx context.Context, params json.RawMessage, reply func(string, any) error) error {
+		if err := answersTo(answer, m)(ctx, params, reply); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+}
+
+func (m *mock) open(nodes ...int) {
+	for _, i := range nodes {
+		close(m.gates[i-1])
+	}
+}
+
+// job is of the fleet, whose nodes have so long. then is called with every step of the drills'
+// phases and of looking, as "mesh began", and "look lost w3".
+func (m *mock) job(t *testing.T, timeout time.Duration, then func(step string)) Job {
+	t.Helper()
+	job := running(t, m.nodes...)
+	job.Timeout = timeout
+	job.Prediction.MasterAddr = "192.0.2.1"
+	job.Progress = func(event Event) {
+		step := event.Phase.Label + " " + string(event.Step)
+		if event.Node != "" {
+			step += " " + event.Node
+		}
+		then(step)
+	}
+	return job
+}
+
+// whole says what is amiss with drills that everybody took part in.
+func whole(t *testing.T, fleet facts.Fleet) {
+	t.Helper()
+	var names []string
+	for _, node := range fleet.Nodes {
+		names = append(names, node.Name)
+	}
+	for _, node := range fleet.Nodes {
+		switch {
+		case node.Mesh == nil || node.Rendezvous == nil || node.Logins == nil:
+			t.Errorf("%s: mesh %v, rendezvous %v, logins %v, missing %v", node.Name, node.Mesh, node.Rendezvous, node.Logins, node.Missing)
+		case !slices.Equal(slices.Sorted(maps.Keys(node.Mesh.Reached)), names):
+			t.Errorf("%s reached %v", node.Name, node.Mesh.Reached)
+		case len(node.Logins.Passed) != len(names)-1 || node.Rendezvous.Failed != "":
+			t.Errorf("%s: logins %v, rendezvous %+v", node.Name, node.Logins, node.Rendezvous)
+		}
+	}
+}
+
+// steps are those of a run, in their order.
+type steps struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (s *steps) add(step string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, step)
+}
+
+// TestDrillsWaitForEveryNode: whichever node reports last takes part in every drill. No node is
+// called twice.
+func TestDrillsWaitForEveryNode(t *testing.T) {
+	for late := 1; late <= 4; late++ {
+		t.Run(fmt.Sprintf("w%d", late), func(t *testing.T) {
+			t.Parallel()
+			m, told, others := mocked(4), steps{}, sync.WaitGroup{}
+			others.Add(3)
+			job := m.job(t, 4*time.Minute, func(step string) {
+				told.add(step)
+				if strings.HasPrefix(step, "look ended w") && !strings.HasSuffix(step, fmt.Sprint(late)) {
+					others.Done()
+				}
+			})
+			go func() {
+				others.Wait()
+				m.open(late)
+			}()
+			for i := range 4 {
+				if i+1 != late {
+					m.open(i + 1)
+				}
+			}
+			fleet, _ := Look(t.Context(), job)
+			whole(t, fleet)
+			slices.Sort(m.called)
+			if unique := slices.Compact(slices.Clone(m.called)); len(m.called) != 16 || len(unique) != 16 {
+				t.Errorf("called: %v, want each of four by each once", m.called)
+			}
+			if want := []int{4, 4, 4, 4}; !slices.Equal(m.worlds, want) {
+				t.Errorf("the nodes joined worlds of %v, want %v", m.worlds, want)
+			}
+			reported, began := slices.Index(told.all, fmt.Sprintf("look ended w%d", late)), slices.Index(told.all, "rendezvous began")
+			if reported < 0 || began < reported {
+				t.Errorf("the drills began at step %d, and w%d reported at %d: %v", began, late, reported, told.all)
+			}
+		})
+	}
+}
+
+// TestALostNodeCostsItsOwnTime: when it is given up, the other nodes run the drills without it.
+func TestALostNodeCostsItsOwnTime(t *testing.T) {
+	m, told := mocked(4), steps{}
+	m.open(1, 2, 3)
+	fleet, _ := Look(t.Context(), m.job(t, 2*time.Second, told.add))
+	reported := slices.Index(told.all, "look ended w4")
+	if began := slices.Index(told.all, "mesh began"); reported < 0 || began < reported {
+		t.Errorf("the mesh began at step %d, and w4 was given up at %d: %v", began, reported, told.all)
+	}
+	for _, node := range fleet.Nodes[:3] {
+		if node.Mesh == nil || len(node.Mesh.Reached) < 3 || node.Rendezvous == nil || node.Rendezvous.Failed != "" {
+			t.Errorf("%s: mesh %+v, rendezvous %+v", node.Name, node.Mesh, node.Rendezvous)
+		}
+	}
+}
+
+// TestInterruptedWait: an interrupt ends the wait for the last node, and the others run the
+// drills without it, except those that run alone.
+func TestInterruptedWait(t *testing.T) {
+	m, others := mocked(4), sync.WaitGroup{}
+	m.open(1, 2, 3)
+	others.Add(3)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	job := m.job(t, 4*time.Minute, func(step string) {
+		switch {
+		case strings.HasPrefix(step, "look ended w"):
+			others.Done()
+		case step == "throughput ended w1":
+			t.Error("the throughput was measured")
+		}
+	})
+	job.Throughput = time.Minute
+	go func() {
+		others.Wait()
+		cancel()
+	}()
+	began := time.Now()
+	fleet, _ := Look(ctx, job)
+	if took := time.Since(began); took > time.Minute {
+		t.Errorf("the run took %v", took)
+	}
+	whole(t, facts.Fleet{Nodes: fleet.Nodes[:3]})
+	if want := []int{3, 3, 3}; !slices.Equal(m.worlds, want) {
+		t.Errorf("the nodes joined worlds of %v, want %v", m.worlds, want)
+	}
+	for _, node := range fleet.Nodes[:3] {
+		if node.Throughput != nil || !strings.Contains(node.Missing[facts.SectionThroughput], "interrupted") {
+			t.Errorf("%s: throughput %v, missing %q", node.Name, node.Throughput, node.Missing[facts.SectionThroughput])
+		}
+	}
+	if last := fleet.Nodes[3]; last.Mesh != nil || last.Rendezvous != nil {
+		t.Errorf("w4 took part: %+v, %+v", last.Mesh, last.Rendezvous)
+	}
+}
+
+// TestInterruptedDrills: an interrupt ends drills that are under way at once. Once it has ended
+// the wait for the last node, they have interruptedTime.
+func TestInterruptedDrills(t *testing.T) {
+	for name, c := range map[string]struct {
+		waits       bool // for the last node, when the user interrupts
+		least, most time.Duration
+	}{
+		"under way":         {false, 0, interruptedTime},
+		"started by it too": {true, interruptedTime, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, reported := mocked(3), sync.WaitGroup{}
+			for i := range m.nodes {
+				m.nodes[i]["join"], m.nodes[i]["mesh"], m.nodes[i]["login"] = never, never, never
+			}
+			m.open(1, 2)
+			reported.Add(2)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var interrupted time.Time
+			interrupt := sync.OnceFunc(func() {
+				interrupted = time.Now()
+				cancel()
+			})
+			job := m.job(t, 4*time.Minute, func(step string) {
+				switch {
+				case step == "look ended w1", step == "look ended w2":
+					reported.Done()
+				case step == "rendezvous began w1":
+					interrupt()
+				}
+			})
+			go func() {
+				reported.Wait()
+				if c.waits {
+					interrupt()
+				} else {
+					m.open(3)
+				}
+			}()
+			fleet, _ := Look(ctx, job)
+			if took := time.Since(interrupted); took < c.least || took > c.most {
+				t.Errorf("the run ended %v after the interrupt", took)
+			}
+			for _, node := range fleet.Nodes[:2] {
+				if !node.Reached || node.Mesh != nil || node.Missing[facts.SectionMesh] == "" {
+					t.Errorf("%s: reached %v, mesh %v, missing %v", node.Name, node.Reached, node.Mesh, node.Missing)
+				}
+			}
+		})
+	}
+}
+
+// TestWhatRunsAlone: drills that no other may disturb run after the others, one at a time.
+func TestWhatRunsAlone(t *testing.T) {
+	var took []string
+	note := func(r *run, _ context.Context, d Drill) {
+		for _, m := range r.members {
+			took = append(took, fmt.Sprintf("%s %s", d.Section, m.Name))
+		}
+	}
+	all := Drills
+	Drills = []Drill{
+		{Section: "quiet", Checks: []string{"lucky"}, Last: true, After: "luck", run: note},
+		{Section: "luck", Checks: []string{"lucky"}, run: note},
+		{Section: "silence", Checks: []string{"lucky"}, Last: true, run: note},
+		{Section: "unneeded", Checks: []string{"lucky"}, notTried: func(*run) string { return "not here" }, run: note},
+	}
+	t.Cleanup(func() { Drills = all })
+	job := running(t, answers{}, answers{})
+	fleet, _ := Look(t.Context(), job)
+	want := []string{"luck w1", "luck w2", "quiet w1", "quiet w2", "silence w1", "silence w2"}
+	if diff := cmp.Diff(want, took); diff != "" {
+		t.Errorf("which nodes took part (-want +got):\n%s", diff)
+	}
+	if why := fleet.NotTried["unneeded"]; why != "not here" {
+		t.Errorf("not tried because %q", why)
+	}
+}
+
+// TestALookKeepsNothingOfTheOneBefore: where the head stood still, it is looked once more, and what was
+// rehearsed in the first look was spoilt by that.
+func TestALookKeepsNothingOfTheOneBefore(t *testing.T) {
+	job := running(t, answers{})
+	job.Head = &facts.Node{
+		Facts:   facts.Facts{Rehearsal: &facts.Rehearsal{Problem: "it was stopped"}},
+		Missing: map[facts.Section]string{facts.SectionRehearsal: "no node was reached"},
+	}
+	fleet, _ := Look(t.Context(), job)
+	if fleet.Head.Rehearsal != nil || fleet.Head.Missing[facts.SectionRehearsal] != "" {
+		t.Errorf("kept: %+v, missing %v", fleet.Head.Rehearsal, fleet.Head.Missing)
+	}
+}
