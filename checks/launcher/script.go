@@ -173,7 +173,6 @@ func lackFile(view checks.View, nodes []*facts.Node, named facts.LaunchFile, exp
 	var findings []checks.Finding
 	for _, node := range lacking {
 		f := checks.Finding{
-			Nodes:    []string{node.Name},
 			Summary:  "there is no " + named.Path,
 			Got:      ranks.FileAt(node, named).Problem,
 			Want:     want,

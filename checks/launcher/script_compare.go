@@ -4,8 +4,10 @@ package launcher
 
 import (
 	"fmt"
+	"maps"
+	"path"
 	"slices"
-	"strconv"
+	"strings"
 
 	"preflight/checks"
 	"preflight/checks/compare"
@@ -15,11 +17,11 @@ import (
 	"preflight/launch"
 )
 
-// What is compared beside the files that are named.
+// The names of what is compared beside the files that are named.
 const (
-	sourcesAspect = "python files beside it"
+	sourcesAspect = "python files beside the script"
 	commitAspect  = "commit"
-	dirtyAspect   = "files changed since the commit"
+	dirtyAspect   = "uncommitted changes"
 )
 
 // comparisons are what must be the same on the nodes, and on the launching
@@ -54,13 +56,24 @@ func contents(file *facts.File) string {
 	case file.Digest == "":
 		return fmt.Sprintf("%d bytes", file.Size)
 	}
-	return "sha256 " + short(file.Digest)
+	return digested(file.Digest)
+}
+
+// short is as much of a digest as tells it from others.
+func short(digest string) string { return digest[:min(len(digest), 10)] }
+
+// digested shows what a file has, by its digest.
+func digested(digest string) string {
+	if digest == "" {
+		return "absent"
+	}
+	return "sha256 " + short(digest)
 }
 
 // sourcesOf is "" where not every file was read: what was is chance.
 func sourcesOf(node *facts.Node) string {
-	if seen := sourcesSeen(node); seen != nil && seen.Problem == "" {
-		return short(seen.Digest)
+	if seen := sourcesSeen(node); seen != nil && seen.Problem == "" && seen.Digest != "" {
+		return digested(seen.Digest)
 	}
 	return ""
 }
@@ -77,89 +90,242 @@ func commitOf(node *facts.Node) string { return short(repositoryOf(node).Commit)
 
 func dirtyOf(node *facts.Node) string {
 	if changed := repositoryOf(node).Dirty; changed != nil {
-		return strconv.Itoa(*changed)
+		return fmt.Sprintf("in %d files", *changed)
 	}
 	return ""
 }
 
-// short is as much of a digest as tells it from others.
-func short(digest string) string { return digest[:min(len(digest), 10)] }
-
-// unlike is the nodes that have something else than is meant. Another script,
-// other files beside it and another commit on the same nodes are one cause.
+// unlike returns the nodes that have something else than the launching machine,
+// or than most nodes. Another script, other files beside it and another commit on
+// the same nodes are one cause.
 func unlike(view checks.View, nodes []*facts.Node, compared []compare.Comparison) []checks.Finding {
 	var findings []checks.Finding
-	for _, d := range compare.Differences(compared...) {
-		w := wording{view, compared, d.Deviations}
-		f := checks.Finding{Nodes: d.Nodes, Remedy: []fix.Command{w.look()}}
-		f.Verdict, f.WouldSee = w.weight()
-		if d.Split {
-			_, what, differ := w.what()
-			f.Summary = fmt.Sprintf("%s %s between the nodes, and no version has a majority", what, differ)
-			f.Got, f.Want = d.Finding("").Got, "one version everywhere"
-			if view.Head != nil && w.isRight(view.Head) {
-				f.Remedy = w.copies(nodes, view.Head, fix.CopyTo)
-			}
-		} else {
-			w.blame(&f, nodes)
+	for _, found := range compare.Differences(compared...) {
+		d := difference{view: view, deviations: found.Deviations}
+		var candidates []*facts.Node
+		if view.Head != nil {
+			candidates = append(candidates, view.Head)
 		}
+		if !found.Split {
+			candidates = append(candidates, nodes...)
+		}
+		if i := slices.IndexFunc(candidates, func(n *facts.Node) bool { return isRight(n, compared, found.Deviations) }); i >= 0 {
+			d.right = candidates[i]
+		}
+		var f checks.Finding
+		if found.Split {
+			f = d.finding("the nodes differ, and no version has a majority", "", found.Nodes[0])
+			f.Got, f.Want = found.Finding("").Got, "one version everywhere"
+		} else {
+			whose := "most nodes"
+			if d.right != nil && d.right == view.Head {
+				whose = "the launching machine"
+			}
+			d.tellSources(nodes[slices.IndexFunc(nodes, func(n *facts.Node) bool { return n.Name == found.Nodes[0] })])
+			f = d.finding("different from "+whose, whose, found.Nodes[0])
+		}
+		f.Nodes = found.Nodes
+		f.Verdict, f.WouldSee = d.weight()
 		findings = append(findings, f)
 	}
 	return append(findings, unlikeHead(view, compared)...)
 }
 
-// blame says what is right, who has it, and how the nodes of a finding get it.
-func (w wording) blame(f *checks.Finding, nodes []*facts.Node) {
-	has := compare.Without(nodes, func(n *facts.Node) bool { return !slices.Contains(f.Nodes, n.Name) })
-	odd := has[0]
-	whose := "on most nodes"
-	right := w.rightOne(nodes)
-	if right != nil {
-		f.Got = w.beside(odd, right)
-		f.Remedy = w.copies(has, right, func(path string) fix.Command { return fix.CopyFrom(right.Name, path) })
+// isRight reports whether a machine has what is wanted of everything that differs.
+func isRight(machine *facts.Node, compared []compare.Comparison, deviations []compare.Deviation) bool {
+	for _, d := range deviations {
+		i := slices.IndexFunc(compared, func(c compare.Comparison) bool { return c.Name == d.Name })
+		if value := compared[i].Value(machine); value == "" || d.Want != "" && value != d.Want {
+			return false
+		}
 	}
-	if right != nil && right == w.view.Head {
-		whose = "on the launching machine"
-		f.Remedy = w.copies(has, right, fix.CopyTo)
-	}
-	other, what, _ := w.what()
-	f.Summary = fmt.Sprintf("%s %s than %s", other, what, whose)
-	got, want := w.values()
-	f.Got, f.Want = join(got, f.Got), join(want, "as "+whose)
+	return true
 }
 
 // unlikeHead warns where the nodes agree on something that the launching machine
-// has in another version: they run what nobody is looking at.
+// has in another version.
 func unlikeHead(view checks.View, compared []compare.Comparison) []checks.Finding {
-	w := wording{view: view, compared: compared}
+	d := difference{view: view, right: view.Head}
 	var odd *facts.Node
 	for _, c := range compared {
 		groups := compare.GroupBy(c.Among, c.Value)
-		if len(groups) > 1 || c.Want == "" || groups[0].Value == c.Want || c.Name == dirtyAspect || fileOf(view, c.Name).Role == facts.RoleArgument {
+		if len(groups) > 1 || c.Want == "" || groups[0].Value == c.Want || c.Name == dirtyAspect || d.named(c.Name).Role == facts.RoleArgument {
 			continue
 		}
-		w.deviations = append(w.deviations, compare.Deviation{Name: c.Name, Got: groups[0].Value, Want: c.Want})
+		d.deviations = append(d.deviations, compare.Deviation{Name: c.Name, Got: groups[0].Value, Want: c.Want})
 		if odd == nil || c.Name == sourcesAspect {
 			odd = c.Among[0]
 		}
 	}
-	if w.deviations == nil {
+	if d.deviations == nil {
 		return nil
 	}
-	beside := w.beside(odd, view.Head)
-	other, what, _ := w.what()
-	got, want := w.values()
-	commands := w.copies(view.Nodes, view.Head, fix.CopyTo)
-	for i := range commands { // the finding is the launching machine's
-		commands[i] = commands[i].At(launch.HostNames(view.Launch.Hosts)...)
+	d.tellSources(odd)
+	f := d.finding("the nodes differ from the launching machine", "the launching machine", odd.Name)
+	for i := range f.Remedy[1:] { // the finding is the launching machine's
+		f.Remedy[i+1] = f.Remedy[i+1].At(launch.HostNames(view.Launch.Hosts)...)
 	}
-	return []checks.Finding{{
-		Verdict:  checks.Warn,
-		Nodes:    []string{view.Head.Name},
-		Summary:  fmt.Sprintf("the nodes have %s %s than the machine it is launched from", other, what),
-		Got:      join(got, beside, "on every node"),
-		Want:     join(want, "as on the launching machine"),
-		Remedy:   commands,
-		WouldSee: "training with what the nodes have: changes made here have no effect",
-	}}
+	f.Verdict, f.Nodes = checks.Warn, []string{view.Head.Name}
+	f.WouldSee = "training with what the nodes have: changes made here have no effect"
+	return []checks.Finding{f}
+}
+
+// difference is what the same nodes have otherwise than is meant.
+type difference struct {
+	view       checks.View
+	deviations []compare.Deviation
+	right      *facts.Node // a machine that has everything as it is meant, nil for none
+}
+
+// named returns the file of the launch that is compared under a name, the zero value for anything else.
+func (d difference) named(name string) facts.LaunchFile {
+	i := slices.IndexFunc(d.view.Launch.Files, func(f facts.LaunchFile) bool { return shortName(d.view.Launch, f.Path) == name })
+	if i < 0 {
+		return facts.LaunchFile{}
+	}
+	return d.view.Launch.Files[i]
+}
+
+// weight is how bad it is, by the worst of what differs.
+func (d difference) weight() (checks.Verdict, string) {
+	verdict, wouldSee := checks.Warn, "a hang or wrong results, if the ranks run what differs"
+	for _, one := range d.deviations {
+		switch d.named(one.Name).Role {
+		case facts.RoleScript:
+			if !d.sameCode(one) {
+				return checks.Fail, ""
+			}
+			wouldSee = "nothing, as long as it is comments and blank lines alone that differ"
+		case facts.RoleConfig:
+			verdict, wouldSee = checks.Fail, "ranks that disagree on batch sizes or ZeRO stages: a hang, or tensors of unlike shape in one collective"
+		case facts.RoleArgument:
+			if verdict == checks.Warn {
+				wouldSee = "nothing where every node is to have its own; else ranks that train on other data than the rest"
+			}
+		}
+	}
+	return verdict, wouldSee
+}
+
+// sameCode reports whether the versions of a script differ in nothing that Python reads.
+func (d difference) sameCode(script compare.Deviation) bool {
+	codes := map[string]bool{}
+	for _, machine := range append(slices.Clone(d.view.Nodes), d.view.Head) {
+		file := ranks.FileAt(machine, d.named(script.Name))
+		if has := contents(file); has != "" && (script.Want == "" || has == script.Want || has == script.Got) {
+			codes[file.Code] = true
+		}
+	}
+	return len(codes) == 1 && !codes[""]
+}
+
+// tellSources replaces the digest of all python files by the files in which a node differs from the
+// machine that is right, where both list them. The files that the launch names are told already.
+func (d *difference) tellSources(odd *facts.Node) {
+	at := slices.IndexFunc(d.deviations, func(one compare.Deviation) bool { return one.Name == sourcesAspect })
+	if at < 0 || d.right == nil {
+		return
+	}
+	got, want := odd.Files.Sources.Files, d.right.Files.Sources.Files
+	if len(got) == 0 || len(want) == 0 {
+		return
+	}
+	all := maps.Clone(got)
+	maps.Copy(all, want)
+	var files []compare.Deviation
+	for _, file := range slices.Sorted(maps.Keys(all)) {
+		name := shortName(d.view.Launch, path.Join(d.scriptDir(), file))
+		if got[file] != want[file] && d.named(name).Role == "" {
+			files = append(files, compare.Deviation{Name: name, Got: digested(got[file]), Want: digested(want[file])})
+		}
+	}
+	if len(files) > 0 || len(d.deviations) > 1 {
+		d.deviations = slices.Replace(slices.Clone(d.deviations), at, at+1, files...)
+	}
+}
+
+// finding tells what differs, with both sides of it, a command that looks at it on a node that has it
+// otherwise, and those that copy what is right.
+func (d difference) finding(says, whose, odd string) checks.Finding {
+	const most = 3 // of what may be hundreds of files
+	var all, got, want []string
+	for i, one := range d.deviations {
+		if i == most {
+			more := fmt.Sprintf("%d more", len(d.deviations)-most)
+			all, got, want = append(all, more), append(got, more), append(want, more)
+			break
+		}
+		all, got, want = append(all, one.Name), append(got, one.Name+" "+one.Got), append(want, one.Name+" "+one.Want)
+	}
+	return checks.Finding{
+		Summary: says + ": " + strings.Join(all, ", "),
+		Got:     strings.Join(got, ", "),
+		Want:    strings.Join(want, ", ") + ", as on " + whose,
+		Remedy:  append([]fix.Command{d.look(odd)}, d.copies()...),
+	}
+}
+
+// path returns where something lies that is compared under a name.
+func (d difference) path(name string) string {
+	if path.IsAbs(name) {
+		return name
+	}
+	return path.Join(d.view.Launch.WorkDir, name)
+}
+
+// look shows the first thing that differs, on a node that has it otherwise.
+func (d difference) look(odd string) fix.Command {
+	name, dir := d.deviations[0].Name, fix.Path(d.scriptDir())
+	file := fix.Path(d.path(name))
+	look := fix.On("sha256sum %s", file)
+	switch {
+	case name == commitAspect || name == dirtyAspect:
+		look = fix.On("git -C %s status", dir)
+	case name == sourcesAspect:
+		look = fix.On("ls -l %s", dir)
+	case d.right != nil && d.right == d.view.Head && d.named(name).Role != facts.RoleArgument:
+		look = fix.On("cat %s   # ending in | diff - %s it shows the difference", file, file)
+	}
+	return look.At(odd)
+}
+
+// copies bring what differs from the machine that is right: a few files by name, else the directory of
+// the script, but nobody's home. The names of python files are a machine's word: only those below that
+// directory are copied.
+func (d difference) copies() (commands []fix.Command) {
+	const most = 8 // commands that a person still reads before typing them
+	if d.right == nil {
+		return nil
+	}
+	copied := fix.CopyTo
+	if d.right != d.view.Head {
+		copied = func(path string) fix.Command { return fix.CopyFrom(d.right.Name, path) }
+	}
+	dir, whole := d.scriptDir(), false
+	for _, one := range d.deviations {
+		named, file := d.named(one.Name), d.path(one.Name)
+		isFile := named.Role != "" && ranks.FileAt(d.right, named).Kind == "file"
+		isBeside := named.Role == "" && one.Want != "absent" && strings.HasPrefix(file, dir+"/") && strings.HasSuffix(file, ".py")
+		if isFile || isBeside {
+			commands = append(commands, copied(file))
+		}
+		whole = whole || one.Name == sourcesAspect || isBeside && path.Dir(file) != dir // which a node may lack
+	}
+	switch {
+	case (whole || len(commands) > most) && !isShared(d.view, dir):
+		return []fix.Command{copied(dir + "/")}
+	case len(commands) > most:
+		return nil
+	}
+	return commands
+}
+
+// scriptDir is where the script lies, and what it imports.
+func (d difference) scriptDir() string {
+	for _, named := range d.view.Launch.Files {
+		if named.Role == facts.RoleScript {
+			return path.Dir(named.Path)
+		}
+	}
+	return d.view.Launch.WorkDir
 }

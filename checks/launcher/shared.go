@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	"preflight/checks"
 	"preflight/checks/compare"
@@ -175,9 +176,10 @@ func (l leaving) unlike() []checks.Finding {
 		return nil
 	}
 	f := l.finding(known, l.Path+" holds other files on some nodes than on others")
-	f.Verdict, f.Got = checks.Warn, ""
+	var listings []string
 	for _, group := range groups {
-		f.Got = join(f.Got, fmt.Sprintf("listing %s on %s", group.Value, hostfile.Fold(group.Nodes)))
+		listings = append(listings, fmt.Sprintf("listing %s on %s", group.Value, hostfile.Fold(group.Nodes)))
 	}
+	f.Verdict, f.Got = checks.Warn, strings.Join(listings, ", ")
 	return []checks.Finding{f}
 }
