@@ -3,13 +3,16 @@
 package network
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"slices"
 
 	"preflight/checks"
+	"preflight/checks/fix"
 	"preflight/checks/names"
 	"preflight/checks/ranks"
+	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
 )
@@ -40,11 +43,25 @@ func judgeBridges(view checks.View) (findings []checks.Finding) {
 		}
 		_, network, _ := names.HolderOf(node, node.Address)
 		for _, bridge := range node.Net.Interfaces {
-			for _, subnet := range subnetsOf(bridge) {
-				covered := addresses.within(subnet, node)
-				if covered != nil || network.IsValid() && network.Overlaps(subnet) {
-					findings = append(findings, covers(node, bridge, subnet, network, covered))
+			if bridge.Kind == "veth" || !bridge.ForContainers() {
+				continue
+			}
+			for _, subnet := range networksOf(bridge) {
+				f := checks.Finding{Nodes: []string{node.Name}, Got: fmt.Sprintf("%s has %s", bridge.Name, subnet), Want: "subnets for containers that nobody else uses", Remedy: dockerPools(node)}
+				switch covered := addresses.within(subnet, node); {
+				case subnet.IsSingleIP(): // covers nobody else
+					continue
+				case covered != nil:
+					f.Summary = fmt.Sprintf("%s of a container engine covers the addresses of %s", bridge.Name, hostfile.Fold(covered))
+				case network.IsValid() && network.Overlaps(subnet):
+					f.Verdict = checks.Warn
+					f.Summary = fmt.Sprintf("%s of a container engine overlaps the network that the node is on", bridge.Name)
+					f.Got += fmt.Sprintf(", the node is on %s", network)
+					f.WouldSee = "nothing, until a node gets an address there: then No route to host"
+				default:
+					continue
 				}
+				findings = append(findings, f)
 			}
 		}
 		findings = append(findings, judgePools(node, addresses)...)
@@ -88,33 +105,83 @@ func (all heldByAll) within(network netip.Prefix, but *facts.Node) (names []stri
 	return names
 }
 
-// subnetsOf are the networks that a bridge of a container engine has, none of any other
-// interface. An address of a single host covers nobody else.
-func subnetsOf(bridge facts.Interface) (subnets []netip.Prefix) {
-	if bridge.Kind == "veth" || !bridge.ForContainers() {
-		return nil
-	}
-	for _, text := range bridge.IPv4() {
-		if prefix, err := netip.ParsePrefix(text); err == nil && !prefix.IsSingleIP() {
-			subnets = append(subnets, prefix.Masked())
+// networksOf returns the IPv4 networks that an interface has an address in.
+func networksOf(i facts.Interface) (networks []netip.Prefix) {
+	for _, text := range i.IPv4() {
+		if prefix, err := netip.ParsePrefix(text); err == nil {
+			networks = append(networks, prefix.Masked())
 		}
 	}
-	return subnets
+	return networks
 }
 
-func covers(node *facts.Node, bridge facts.Interface, subnet, network netip.Prefix, peers []string) checks.Finding {
-	f := checks.Finding{
-		Nodes:   []string{node.Name},
-		Summary: fmt.Sprintf("%s of a container engine covers the addresses of %s: what is for them goes into it", bridge.Name, hostfile.Fold(peers)),
-		Got:     fmt.Sprintf("%s has %s", bridge.Name, subnet),
-		Want:    "subnets for containers that nobody else uses",
-		Remedy:  dockerPools(node),
+// dockersOwn are the pools that Docker takes subnets from where nobody has named any.
+//
+// Source: moby/moby 591ae18d (2026), daemon/libnetwork/ipamutils/utils.go.
+var dockersOwn = []facts.AddressPool{
+	{Base: "172.17.0.0/16", Size: 16}, {Base: "172.18.0.0/16", Size: 16}, {Base: "172.19.0.0/16", Size: 16},
+	{Base: "172.20.0.0/14", Size: 16}, {Base: "172.24.0.0/14", Size: 16}, {Base: "172.28.0.0/14", Size: 16},
+	{Base: "192.168.0.0/16", Size: 20},
+}
+
+// judgePools warns of what the next network of a node's Docker would get: nothing at all, or
+// addresses of the cluster that the node has no address beside, so that Docker does not know.
+func judgePools(node *facts.Node, addresses heldByAll) []checks.Finding {
+	if node.Net.Docker == nil || names.InterfaceOf(node.Net, "docker0").Name == "" {
+		return nil
 	}
-	if peers == nil {
-		f.Verdict = checks.Warn
-		f.Summary = fmt.Sprintf("%s of a container engine overlaps the network that the node is on", bridge.Name)
-		f.Got += fmt.Sprintf(", the node is on %s", network)
-		f.WouldSee = "nothing, until a node gets an address there: then No route to host"
+	pools := node.Net.Docker.Pools
+	if len(pools) == 0 {
+		pools = dockersOwn
 	}
-	return f
+	free := freeOf(pools, node.Net)
+	f := checks.Finding{Nodes: []string{node.Name}, Verdict: checks.Warn, Want: "subnets for containers that nobody else uses", Remedy: dockerPools(node)}
+	if len(free) == 0 {
+		f.Summary = "Docker has no subnet left: the next docker network create fails, and so does docker compose up"
+		f.Got = "every subnet of its address pools is taken"
+		f.WouldSee = "Error response from daemon: all predefined address pools have been fully subnetted"
+		return []checks.Finding{f}
+	}
+	for _, subnet := range free {
+		if covered := addresses.within(subnet, node); covered != nil {
+			f.Summary = fmt.Sprintf("the pools of Docker overlap the addresses of %s: one of its next networks takes them", hostfile.Fold(covered))
+			f.Got = subnet.String()
+			f.WouldSee = "nothing, until somebody makes that network: then No route to host"
+			return []checks.Finding{f}
+		}
+	}
+	return nil
+}
+
+// freeOf returns the subnets of pools that Docker may hand out, in its order: those that overlap no
+// network which the machine itself is on.
+func freeOf(pools []facts.AddressPool, seen *facts.Net) (free []netip.Prefix) {
+	const most = 64 // of a pool: Docker comes no further
+	var taken []netip.Prefix
+	for _, i := range seen.Interfaces {
+		taken = append(taken, networksOf(i)...)
+	}
+	for _, pool := range pools {
+		base, err := netip.ParsePrefix(pool.Base)
+		if err != nil || !base.Addr().Is4() || pool.Size < base.Bits() || pool.Size > 32 {
+			continue
+		}
+		first := binary.BigEndian.Uint32(base.Masked().Addr().AsSlice())
+		for n := range min(most, 1<<(pool.Size-base.Bits())) {
+			address := binary.BigEndian.AppendUint32(nil, first+uint32(n)<<(32-pool.Size))
+			subnet := netip.PrefixFrom(netip.AddrFrom4([4]byte(address)), pool.Size)
+			if !slices.ContainsFunc(taken, subnet.Overlaps) {
+				free = append(free, subnet)
+			}
+		}
+	}
+	return free
+}
+
+// dockerPools gives Docker subnets that are nobody's.
+func dockerPools(node *facts.Node) []fix.Command {
+	return []fix.Command{
+		remedy.OnMachine(node, fix.On("docker network ls && docker network prune   # removes those that no container uses")),
+		remedy.OnMachine(node, fix.On(`grep -s . /etc/docker/daemon.json; echo '{"bip": "10.255.0.1/24", "default-address-pools": [{"base": "10.255.0.0/16", "size": 24}]}'   # what to have there, with a network that is free at your site; then: sudo systemctl restart docker`)),
+	}
 }

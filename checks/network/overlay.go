@@ -4,12 +4,11 @@ package network
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 
 	"preflight/checks"
 	"preflight/checks/fix"
 	"preflight/checks/names"
-	"preflight/checks/proof"
 	"preflight/checks/ranks"
 	"preflight/facts"
 	"preflight/launch/nccl"
@@ -23,105 +22,55 @@ var Overlay = checks.Check{
 	Volatile: true,
 	Doc: "Tailscale, WireGuard, ZeroTier, VXLAN and the like carry packets inside others, which a processor packs and mostly encrypts: one or a few Gbit/s of a link that has a hundred, " +
 		"by a smaller MTU, and with some through a relay elsewhere. Where NCCL has no RDMA device to use, or ranks are on processors, all that they tell each other goes by the interface that they choose, " +
-		"and a hostfile with the overlay's names leads them there. Named is a tunnel that ranks will take, and the interface beside it that all nodes have on one network.",
+		"and a hostfile with the overlay's names leads them there. Named is a tunnel that ranks will take, and an adapter that all nodes have beside it.",
 	WouldSee: "nothing: training works, and every collective takes ten times as long",
 	Run:      judgeOverlays,
-}
-
-// overlays are how the names of interfaces begin that an overlay gives them itself.
-//
-// Source: tailscale/tailscale, cmd/tailscaled, defaultTunName; zerotier/ZeroTierOne,
-// osdep/LinuxEthernetTap.cpp; wg-quick(8); slackhq/nebula, examples/config.yml.
-var overlays = []struct{ begins, is string }{
-	{"tailscale", "Tailscale"}, {"zt", "ZeroTier"}, {"wg", "WireGuard"}, {"nebula", "Nebula"},
-}
-
-// overlayOf is what carries an interface, "" for what is no tunnel. The outer kind of the
-// interface has to agree: a card may be called wg0.
-func overlayOf(i facts.Interface) string {
-	if i.Kind != "tunnel" {
-		return ""
-	}
-	for _, o := range overlays {
-		if strings.HasPrefix(i.Name, o.begins) {
-			return o.is
-		}
-	}
-	return "a tunnel"
 }
 
 func judgeOverlays(view checks.View) (findings []checks.Finding) {
 	if len(view.All) == 1 {
 		return checks.Skipped("a single node has no peers")
 	}
-	var through []tunnelled
+	library := "NCCL_SOCKET_IFNAME"
+	if !ranks.UsesNCCL(view) {
+		library = "GLOO_SOCKET_IFNAME"
+	}
+	want := "the network that the nodes' own adapters are on"
+	commands := []fix.Command{fix.On("ip -br addr"), fix.Note("where the nodes have another network among them, name it in the hostfile, and its interface by %s", fix.Variable(library))}
+	if name := adapter(view.Everywhere()); name != "" {
+		want = name + ", which all nodes have"
+		commands = []fix.Command{ranks.ExportLine(view.Launch, library, name)}
+	}
 	for _, node := range view.Nodes {
 		if ranks.UsesNCCL(view) && node.IB != nil && ranks.NCCLNetwork(view, node).Obstacle == "" {
 			continue // what they tell each other goes by RDMA
 		}
 		choice := nccl.RankAddress(view.Launch, node)
-		held := names.InterfaceOf(node.Net, choice.Interface)
-		if by := overlayOf(held); by != "" {
-			through = append(through, tunnelled{node, choice, by, held.MTU})
+		if held := names.InterfaceOf(node.Net, choice.Interface); held.Kind == "tunnel" {
+			findings = append(findings, checks.Finding{
+				Nodes:   []string{node.Name},
+				Summary: fmt.Sprintf("all that ranks tell each other will go through a tunnel: %s", held.Name),
+				Got:     fmt.Sprintf("%s, MTU %d", held.Name, held.MTU),
+				Want:    want,
+				Remedy:  commands,
+			})
 		}
-	}
-	for _, group := range proof.Gather(through, func(t tunnelled) string { return fmt.Sprint(t.by, t.choice.Interface, t.mtu) }) {
-		findings = append(findings, overTunnel(view, group))
 	}
 	return findings
 }
 
-// tunnelled is a node whose ranks will go through a tunnel.
-type tunnelled struct {
-	node   *facts.Node
-	choice nccl.Choice
-	by     string
-	mtu    int
-}
-
-func overTunnel(view checks.View, group []tunnelled) checks.Finding {
-	first := group[0]
-	f := checks.Finding{
-		Summary: fmt.Sprintf("all that ranks tell each other will go through %s: %s", first.by, first.choice.Interface),
-		Got:     fmt.Sprintf("%s, MTU %d", first.choice.Rule, first.mtu),
-		Want:    "the network that the nodes' own adapters are on",
-	}
-	for _, t := range group {
-		f.Nodes = append(f.Nodes, t.node.Name)
-	}
-	library := "NCCL_SOCKET_IFNAME"
-	if !ranks.UsesNCCL(view) {
-		library = "GLOO_SOCKET_IFNAME"
-	}
-	if name := beside(view); name != "" {
-		f.Want = name + ", which all nodes have on one network"
-		f.Remedy = []fix.Command{ranks.ExportLine(view.Launch, library, name)}
-	} else {
-		f.Remedy = []fix.Command{fix.On("ip -br addr"), fix.Note("where the nodes have another network among them, name it in the hostfile, and its interface by %s", fix.Variable(library))}
-	}
-	return f
-}
-
-// beside is an interface of one name that all nodes have on one network, that is up, and no
-// tunnel and nothing inside the machine; "" for none.
-func beside(view checks.View) string {
-	nodes := view.Everywhere()
+// adapter returns the name of an interface that every node has, up and with an address, which leads to
+// other machines and is no tunnel; "" for none.
+func adapter(nodes []*facts.Node) string {
 	if nodes[0].Net == nil {
 		return ""
 	}
 	for _, candidate := range nodes[0].Net.Interfaces {
-		network, onOne := "", true
-		for _, node := range nodes {
+		lacks := func(node *facts.Node) bool {
 			i := names.InterfaceOf(node.Net, candidate.Name)
-			its := ""
-			if addresses := i.IPv4(); len(addresses) > 0 && i.Up && !i.Loopback && i.Kind != "tunnel" && !isInside(i) {
-				_, prefix, _ := names.HolderOf(node, strings.Split(addresses[0], "/")[0])
-				its = prefix.String()
-			}
-			onOne = onOne && its != "" && (network == "" || its == network)
-			network = its
+			return !i.Up || i.Internal() || i.Kind == "tunnel" || len(i.IPv4()) == 0
 		}
-		if onOne {
+		if !slices.ContainsFunc(nodes, lacks) {
 			return candidate.Name
 		}
 	}
