@@ -4,15 +4,15 @@ package explain
 
 import (
 	"bytes"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
+
+	"preflight/internal/lazyregexp"
 )
 
-// take looks at one line. Most lines of most logs are none of NCCL's, and those
-// that are can be a hundred megabytes: no regular expression here, and nothing is
-// allocated for what is known already.
+// take reads one line. Most lines of most logs are not NCCL's, and NCCL's own can be a
+// hundred megabytes about channels, so neither of them costs a regular expression.
 func (n *networks) take(file string, text []byte) {
 	at := bytes.Index(text, []byte("NCCL "))
 	if at < 0 {
@@ -20,216 +20,296 @@ func (n *networks) take(file string, text []byte) {
 	}
 	switch rest := text[at+len("NCCL "):]; {
 	case bytes.HasPrefix(rest, []byte("INFO ")):
-		message := bytes.TrimRight(rest[len("INFO "):], " ")
-		if !bytes.Contains(message, []byte(" NCCL INFO ")) { // else two ranks wrote into each other
-			n.info(file, text, at, message)
+		message := strings.TrimRight(string(rest[len("INFO "):]), " ")
+		if !strings.Contains(message, " NCCL INFO ") { // else two ranks wrote into one line
+			n.info(file, text[:at], message)
 		}
 	case bytes.HasPrefix(rest, []byte("version ")):
-		if v, ok := n.version(rest[len("version "):]); ok {
-			n.remember(file, v)
-		}
-	}
-}
-
-// version reads 2.21.5+cuda12.4. Other programs' "NCCL version 2.21.5" is not taken:
-// some torch versions spell 2.10.3 as 21.0.3.
-func (n *networks) version(text []byte) (version, bool) {
-	nccl, built, found := bytes.Cut(text, []byte("+cuda"))
-	if !found || len(nccl) == 0 || len(nccl) > 32 || !digit(nccl[0]) || bytes.IndexByte(nccl, ' ') >= 0 {
-		return version{}, false
-	}
-	end := 0
-	for end < len(built) && (digit(built[end]) || built[end] == '.') {
-		end++
-	}
-	return version{n.keep(nccl, 32), n.keep(built[:end], 16)}, true
-}
-
-func (n *networks) remember(file string, v version) {
-	if n.versions == nil {
-		n.versions = map[string]version{}
-	}
-	if _, known := n.versions[file]; !known && len(n.versions) < mostNetworks {
-		n.versions[file] = v
-	}
-}
-
-// info looks at a message of NCCL_DEBUG=INFO.
-func (n *networks) info(file string, text []byte, at int, message []byte) {
-	if len(message) == 0 {
-		return
-	}
-	// Each branch first makes sure that the message is one of those wanted: only
-	// then a node is looked up.
-	switch message[0] {
-	case 'C', 'R': // Channel 00/0 : 0[0] -> 1[1] via P2P/IPC; Ring before 2.7, Coll and CollNet with SHARP
-		if via := bytes.Index(message, []byte(" via ")); via >= 0 && bytes.Contains(message[:via], []byte(" : ")) {
-			if g := n.node(file, text, at); g != nil {
-				n.connection(g, bytes.HasSuffix(message[:via], []byte("[receive]")), message[via+len(" via "):])
-			}
+		if n.versions[file] != "" || len(n.versions) >= mostNetworks {
 			return
 		}
-	case 'T', 'U':
-		n.chosen(file, text, at, message)
+		if version := n.release(string(rest[len("version "):])); version != "" {
+			n.versions[file] = version
+		}
+	}
+}
+
+// info reads a message of NCCL_DEBUG=INFO.
+func (n *networks) info(file string, prefix []byte, message string) {
+	// Channel 00/0 : 0[0] -> 1[1] via P2P/IPC; "Ring" before 2.7, "Coll" and "CollNet" with SHARP
+	if route, via, found := strings.Cut(message, " via "); found && strings.Contains(route, " : ") && (message[0] == 'C' || message[0] == 'R') {
+		if g := n.node(file, prefix); g != nil {
+			n.connection(g, strings.HasSuffix(route, "[receive]"), via)
+		}
 		return
 	}
 	for _, form := range forms {
-		if !bytes.HasPrefix(message, form.head) {
-			continue
-		}
-		if g := n.node(file, text, at); g != nil {
-			form.take(n, g, message[len(form.head):])
-		}
-		return
-	}
-	if bytes.Contains(message, []byte(" - Init ")) || bytes.Contains(message, []byte("- Init START")) {
-		// since 2.16 behind the name of the function, since 2.30 behind [Rank n], too
-		if g := n.node(file, text, at); g != nil {
-			g.joining(message)
-		}
-	}
-}
-
-// forms are the messages known by how they begin, in NCCL 2.3 to 2.30.
-var forms = []struct {
-	head []byte
-	take func(n *networks, g *gathered, rest []byte)
-}{
-	{[]byte("NCCL_"), (*networks).variable},
-	{[]byte("comm "), func(_ *networks, g *gathered, rest []byte) { g.joining(rest) }},
-	{[]byte("NET/IB : Using "), (*networks).hcas},
-	{[]byte("NET/IB : No device found"), func(_ *networks, g *gathered, _ []byte) { g.NoHCA = true }},
-	{[]byte("NET/Socket : Using "), func(n *networks, g *gathered, rest []byte) { n.interfaces(g, rest) }},
-	{[]byte("NET : Using interface "), func(n *networks, g *gathered, rest []byte) { n.interfaces(g, rest) }}, // 2.3
-	{[]byte("NET/OFI Selected "), (*networks).provider},
-	{[]byte("NET/"), (*networks).direct},
-	{[]byte("Bootstrap : Using "), (*networks).bootstrap},
-	{[]byte("Bootstrap: Using "), (*networks).bootstrap}, // since 2.24
-	{[]byte("NVLS multicast support is "), func(_ *networks, g *gathered, rest []byte) { g.multicast(rest) }},
-	{[]byte("Connected NVLS tree"), func(_ *networks, g *gathered, _ []byte) { g.nvlsUsed = true }},
-	{[]byte("cudaDriverVersion "), (*networks).driver},
-	{[]byte("NCCL version "), func(n *networks, g *gathered, rest []byte) { n.ownVersion(g, rest) }}, // 2.24 and later, on all ranks
-	{[]byte("P2P is disabled between "), (*networks).noPeer},
-	{[]byte("peer query failed between "), (*networks).noPeer},
-	{[]byte("Could not enable P2P between "), (*networks).noPeer},
-}
-
-// chosen are the messages that say which part was taken.
-func (n *networks) chosen(file string, text []byte, at int, message []byte) {
-	for _, head := range []string{"Using network ", "TUNER/Plugin: Using tuner plugin ", "Using tuner plugin: ", "TUNER/Plugin: Using "} {
-		name, ok := bytes.CutPrefix(message, []byte(head))
-		if !ok {
-			continue
-		}
-		name = bytes.Trim(name, "'")
-		if len(name) == 0 || bytes.HasPrefix(name, []byte("internal")) {
+		if rest, found := strings.CutPrefix(message, form.head); found {
+			if g := n.node(file, prefix); g != nil {
+				form.take(n, g, rest)
+			}
 			return
 		}
-		g := n.node(file, text, at)
-		switch {
-		case g == nil:
-		case head != "Using network ":
-			g.Tuner = n.keep(name, longestName)
-		case !slices.ContainsFunc(g.nets, func(known string) bool { return known == string(name) }) && len(g.nets) < 4:
-			g.nets = append(g.nets, n.keep(name, longestName))
-		}
-		return
 	}
 }
 
-// node is the collection of whoever wrote the line; nil where there are too many.
-func (n *networks) node(file string, text []byte, at int) *gathered {
-	name, known := hostOf(text[:at])
-	if n.last != nil && known && string(name) == n.last.Node {
-		return n.last
+// forms are the messages by their beginnings, in NCCL 2.3 to 2.30.
+var forms = []struct {
+	head string
+	take func(n *networks, g *gathered, rest string)
+}{
+	{"NCCL_", (*networks).variable},
+	{"comm ", (*networks).communicator},
+	{"Using network ", func(n *networks, g *gathered, name string) { addNew(&g.nets, n.keep(name, longestName), 4) }},
+	{"NET/IB : Using ", (*networks).hcas},
+	{"NET/IB : No device found", func(_ *networks, g *gathered, _ string) { g.NoHCA = true }},
+	{"NET/Socket : Using ", (*networks).interfaces},
+	{"NET : Using interface ", (*networks).interfaces}, // 2.3
+	{"NET/OFI Selected ", (*networks).provider},
+	{"NET/", (*networks).direct},
+	{"Bootstrap : Using ", (*networks).bootstrap},
+	{"Bootstrap: Using ", (*networks).bootstrap}, // since 2.24
+	{"NCCL version ", (*networks).ownVersion},    // since 2.24, on all ranks
+	{"P2P is disabled between ", (*networks).refused},
+	{"peer query failed between ", (*networks).refused},
+	{"Could not enable P2P between ", (*networks).refused},
+}
+
+// node returns the collection of the node that wrote a line with this prefix, nil where there are too many nodes.
+func (n *networks) node(file string, prefix []byte) *gathered {
+	name := hostOf(prefix)
+	if len(name) == 0 {
+		name = []byte(file)
 	}
-	node := string(name)
-	if !known {
-		node = file
-		if at > len("[0] ") && n.peeled < mostPeeled {
-			n.peeled++
-			if _, who := peel(string(text[:at])); who.node != "" {
-				node = who.node
-			}
-		}
-	}
-	if g := n.nodes[node]; g != nil {
-		n.last = g
+	if g := n.nodes[string(name)]; g != nil {
 		return g
 	}
 	if len(n.order) >= mostNetworks {
 		return nil
 	}
-	if n.nodes == nil {
-		n.nodes = map[string]*gathered{}
-	}
-	g := &gathered{Network: Network{Node: n.keep([]byte(node), longestName)}, file: file}
-	n.nodes[node], n.last, n.order = g, g, append(n.order, g)
+	g := &gathered{Network: Network{Node: n.keep(string(name), longestName)}, file: file}
+	n.nodes[string(name)], n.order = g, append(n.order, g)
 	return g
 }
 
-// hostOf reads backwards what NCCL writes before a message: host:pid:tid [device].
-// Before that stands whatever a launcher or NCCL_DEBUG_TIMESTAMP_FORMAT has put there.
-func hostOf(prefix []byte) (host []byte, known bool) {
+// hostOf reads backwards what NCCL writes before a message, host:pid:tid [device], because
+// launchers and NCCL_DEBUG_TIMESTAMP_FORMAT put anything before that. It returns nil where there is no host.
+func hostOf(prefix []byte) []byte {
 	prefix = bytes.TrimRight(prefix, " ")
-	if bytes.HasSuffix(prefix, []byte("]")) {
-		open := bytes.LastIndexByte(prefix, '[')
-		if open < 0 {
-			return nil, false
-		}
+	if open := bytes.LastIndexByte(prefix, '['); open >= 0 && bytes.HasSuffix(prefix, []byte("]")) {
 		prefix = bytes.TrimRight(prefix[:open], " ")
 	}
 	for range 2 { // tid and pid
-		end := len(prefix)
-		for end > 0 && digit(prefix[end-1]) {
-			end--
+		number := bytes.TrimRight(prefix, "0123456789")
+		if len(number) == len(prefix) || !bytes.HasSuffix(number, []byte(":")) {
+			return nil
 		}
-		if end == len(prefix) || end == 0 || prefix[end-1] != ':' {
-			return nil, false
-		}
-		prefix = prefix[:end-1]
+		prefix = number[:len(number)-1]
 	}
 	start := len(prefix)
 	for start > 0 && len(prefix)-start <= longestName && (digit(prefix[start-1]) || letter(prefix[start-1]) || prefix[start-1] == '-' || prefix[start-1] == '.') {
 		start--
 	}
-	return prefix[start:], start < len(prefix)
+	return prefix[start:]
 }
 
 func digit(c byte) bool { return c >= '0' && c <= '9' }
 
-// keep is a text to remember, the same one every time: NCCL says the same on all ranks.
-func (n *networks) keep(text []byte, most int) string {
+func letter(c byte) bool { return c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c == '_' }
+
+// keep returns a copy of a text, the same one every time because ranks repeat each other, and "" once
+// the logs have filled the memory that is set aside for them.
+func (n *networks) keep(text string, most int) string {
 	text = text[:min(len(text), most)]
-	if known, ok := n.texts[string(text)]; ok {
-		return known
+	if kept, known := n.texts[text]; known {
+		return kept
 	}
 	if n.kept+len(text) > mostKeptText {
 		return ""
 	}
-	if n.texts == nil {
-		n.texts = map[string]string{}
-	}
-	kept := strings.ToValidUTF8(string(text), "")
 	n.kept += len(text)
-	n.texts[string(text)] = kept
+	kept := own(text)
+	n.texts[strings.Clone(text)] = kept
 	return kept
 }
 
-func number(text []byte, words string) (int, bool) {
-	at := bytes.Index(text, []byte(words))
-	if at < 0 {
-		return 0, false
+// addNew appends what a list does not have yet, as long as it is shorter than most.
+func addNew[T comparable](list *[]T, one T, most int) {
+	if len(*list) < most && !slices.Contains(*list, one) {
+		*list = append(*list, one)
 	}
-	text = text[at+len(words):]
-	end := 0
-	for end < len(text) && end < 9 && digit(text[end]) {
-		end++
-	}
-	value, err := strconv.Atoi(string(text[:end]))
-	return value, err == nil
 }
 
-func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+// release returns 2.21.5 of "2.21.5+cuda12.4". It takes no other program's "NCCL version 2.21.5":
+// some torch versions spell 2.10.3 as 21.0.3.
+func (n *networks) release(text string) string {
+	nccl, _, found := strings.Cut(text, "+cuda")
+	if !found || nccl == "" || len(nccl) > 32 || !digit(nccl[0]) || strings.Contains(nccl, " ") {
+		return ""
+	}
+	return n.keep(nccl, 32)
+}
 
-func letter(c byte) bool { return c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c == '_' }
+func (n *networks) ownVersion(g *gathered, rest string) {
+	if g.NCCL == "" {
+		g.NCCL = n.release(rest)
+	}
+}
+
+// communicator reads "0x55d0 rank 0 nRanks 4 nNodes 2 localRanks 2 localRank 0 MNNVL 0".
+func (n *networks) communicator(g *gathered, rest string) {
+	if _, count, found := strings.Cut(rest, " nNodes "); found {
+		count, _, _ = strings.Cut(count, " ")
+		if nodes, err := strconv.Atoi(count); err == nil {
+			g.Nodes = max(g.Nodes, nodes)
+		}
+	}
+}
+
+func (n *networks) connection(g *gathered, receives bool, via string) {
+	if kind := kindOf(via); kind != "" {
+		addNew(&g.Connections, n.keep(kind, longestName), mostKinds)
+		g.staged = g.staged || receives && overRDMA(kind) && !strings.HasSuffix(kind, gdr)
+	}
+}
+
+const gdr = "/GDRDMA"
+
+// local are the ways within a node, and across nodes for MNNVL. P2P/common device is
+// two ranks on one GPU, until 2.7.
+var local = []string{
+	"P2P/CUMEM", "P2P/IPC", "P2P/direct pointer", "P2P/MNNVL", "P2P/indirect", "P2P/common device", "SHM/direct", "SHM/CE",
+}
+
+// kindOf returns NET/IB/GDRDMA of NET/IB/0(8)/GDRDMA/Shared and P2P/CUMEM of P2P/CUMEM/read: no device,
+// no intermediate GPU, no layout of buffers. It returns "" for what a torn line leaves.
+func kindOf(via string) string {
+	for _, way := range local {
+		if strings.HasPrefix(via, way) {
+			return way
+		}
+	}
+	if strings.HasPrefix(via, "direct shared memory") { // until 2.12
+		return "SHM"
+	}
+	family, rest, _ := strings.Cut(via, "/")
+	name, device, _ := strings.Cut(rest, "/") // the name of a plugin may have blanks
+	if family != "NET" && family != "COLLNET" || name == "" || len(name) > longestName/2 || device == "" || !digit(device[0]) {
+		return ""
+	}
+	kind := family + "/" + name
+	if strings.Contains(device, gdr) {
+		kind += gdr
+	}
+	return kind
+}
+
+// variable reads "IB_DISABLE set by environment to 1." and "IB_HCA set to mlx5".
+// Numbers have a full stop behind them, in all versions but the latest.
+func (n *networks) variable(g *gathered, rest string) {
+	name, value, found := strings.Cut(rest, " set by environment to ")
+	if !found {
+		name, value, found = strings.Cut(rest, " set to ")
+	}
+	name = "NCCL_" + name
+	if _, known := g.Variables[name]; !found || known || len(name) > longestName || strings.Contains(name, " ") || len(g.Variables) >= mostVariables {
+		return
+	}
+	if strings.Trim(value, "-0123456789") == "." {
+		value = strings.TrimSuffix(value, ".")
+	}
+	if g.Variables == nil {
+		g.Variables = map[string]string{}
+	}
+	if name = n.keep(name, longestName); name != "" {
+		g.Variables[name] = n.keep(value, longestValue)
+	}
+}
+
+// listed is a device with its index: "[0]mlx5_0:1/RoCE", and since 2.22 "[0]={[0] mlx5_0:1/RoCE, [1] mlx5_1:1/RoCE}".
+var listed = lazyregexp.New(`\[\d+\] ?([\w.:+-]{1,64})/([\w/]+)`)
+
+// hcas reads "[0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [RO]; OOB …".
+func (n *networks) hcas(g *gathered, list string) {
+	list, _, _ = strings.Cut(list, ";")
+	for _, found := range listed.FindAllStringSubmatch(list, mostDevices) {
+		if h := n.hca(g, found[1]); h != nil && h.Link == "" {
+			h.Link = n.keep(found[2], longestName)
+		}
+	}
+}
+
+// hca returns a device by its name, a new one where none has it, nil where there are too many.
+func (n *networks) hca(g *gathered, name string) *HCA {
+	if i := slices.IndexFunc(g.HCAs, func(h HCA) bool { return h.Name == name }); i >= 0 {
+		return &g.HCAs[i]
+	}
+	if len(g.HCAs) >= mostDevices {
+		return nil
+	}
+	g.HCAs = append(g.HCAs, HCA{Name: n.keep(name, longestName)})
+	return &g.HCAs[len(g.HCAs)-1]
+}
+
+// direct reads "IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0' (no module)".
+func (n *networks) direct(g *gathered, rest string) {
+	net, state, _ := strings.Cut(rest, " : GPU Direct RDMA ")
+	state, device, _ := strings.Cut(state, " for ")
+	_, device, _ = strings.Cut(device, " '")
+	device, _, named := strings.Cut(device, "'")
+	if net == socket || state != "Enabled" && state != "Disabled" || !named || device == "" {
+		return
+	}
+	state = strings.ToLower(state)
+	known := false
+	for i := range g.HCAs { // listed with the port behind the name
+		if name, _, _ := strings.Cut(g.HCAs[i].Name, ":"); name == device {
+			g.HCAs[i].GDR, known = state, true
+		}
+	}
+	if known {
+		return
+	}
+	if h := n.hca(g, device); h != nil {
+		h.GDR = state
+	}
+}
+
+// provider reads "provider is efa, fabric is efa (found 4 nics)" of aws-ofi-nccl.
+func (n *networks) provider(g *gathered, rest string) {
+	if _, name, found := strings.Cut(rest, "rovider is "); found && g.Provider == "" {
+		name, _, _ = strings.Cut(name, " ")
+		g.Provider = n.keep(strings.TrimSuffix(name, ","), longestName)
+	}
+}
+
+// interfaces reads "[0]eth0:10.0.0.1<0> [1]ib0:10.1.0.1<0>".
+func (n *networks) interfaces(g *gathered, list string) {
+	for field := range strings.FieldsSeq(list) {
+		if i := n.iface(field); i.Name != "" {
+			addNew(&g.Interfaces, i, mostDevices)
+		}
+	}
+}
+
+func (n *networks) bootstrap(g *gathered, rest string) {
+	first, _, _ := strings.Cut(rest, " ")
+	if i := n.iface(first); g.Bootstrap == nil && i.Name != "" {
+		g.Bootstrap = &i
+	}
+}
+
+// iface reads "[0]eth0:10.0.0.1<0>", and returns no name where the text is something else.
+func (n *networks) iface(text string) Interface {
+	if _, rest, indexed := strings.Cut(text, "]"); indexed && text[0] == '[' {
+		text = rest
+	}
+	name, address, _ := strings.Cut(text, ":")
+	address, _, found := strings.Cut(address, "<")
+	if !found {
+		return Interface{}
+	}
+	return Interface{n.keep(name, 32), n.keep(address, longestName)}
+}
+
+func (n *networks) refused(g *gathered, _ string) { g.noPeer = true }

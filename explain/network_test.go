@@ -12,7 +12,7 @@ import (
 
 // network is what is made of logs, each headed by a line "== node of its file".
 func network(logs string) []Network {
-	var n networks
+	n := newNetworks()
 	file := ""
 	for line := range strings.Lines(logs) {
 		line = strings.TrimRight(line, "\n")
@@ -54,12 +54,11 @@ w1:101:140 [0] NCCL INFO Connected NVLS tree
 w1:101:140 [0] NCCL INFO TUNER/Plugin: Using tuner plugin acme
 w1:101:140 [0] NCCL INFO ncclCommInitRank comm 0x55d0 rank 0 nranks 4 cudaDev 0 nvmlDev 0 busId 1b000 commId 0x1f - Init COMPLETE
 `, []Network{{
-			Node: "w1", NCCL: "2.21.5", CUDA: "12.4", DriverCUDA: "12.4", Ranks: 4, Nodes: 2, Started: 1, Joined: 1,
-			Bootstrap: &Interface{"eth0", "10.0.0.1"}, Net: "IB", NVLS: "used", Tuner: "acme",
+			Node: "w1", NCCL: "2.21.5", Nodes: 2, Bootstrap: &Interface{"eth0", "10.0.0.1"}, Net: "IB",
 			HCAs:        []HCA{{"mlx5_0:1", "RoCE", "enabled"}, {"mlx5_1:1", "RoCE", "disabled"}},
-			Connections: []Connections{{"NET/IB/GDRDMA", 2}, {"P2P/CUMEM", 2}},
+			Connections: []string{"NET/IB/GDRDMA", "P2P/CUMEM"},
 			Variables:   map[string]string{"NCCL_IB_HCA": "mlx5_0,mlx5_1", "NCCL_CROSS_NIC": "1"},
-			Notes:       []string{"no GPUDirect RDMA on mlx5_1:1, but on others"},
+			Slow:        []string{"GPUDirect RDMA is disabled on mlx5_1:1, whose data goes through host memory: load the module nvidia_peermem, or use a kernel with DMA-BUF"},
 		}}},
 		{"NCCL 2.4 says no network", `
 w1:7:9 [0] NCCL INFO NET/Socket : Using [0]ens3:10.0.0.1<0> [1]ib0:fe80::1%ib0<0>
@@ -68,10 +67,9 @@ w1:7:9 [0] NCCL INFO Ring 00 : 1 -> 0 [receive] via NET/Socket/0
 w1:7:9 [0] NCCL INFO Ring 00 : 0[0] -> 1[1] via direct shared memory
 w1:7:9 [0] NCCL INFO comm 0x7f rank 0 nranks 2 cudaDev 0 nvmlDev 0 - Init COMPLETE
 `, []Network{{
-			Node: "w1", Ranks: 2, Joined: 1, Net: "Socket", NoHCA: true, Interfaces: []Interface{{"ens3", "10.0.0.1"}, {"ib0", "fe80::1%ib0"}},
-			Connections: []Connections{{"NET/Socket", 1}, {"SHM", 1}},
-			Slow:        []string{"1 connections between GPUs of the node go through the memory of the host (SHM): there is no NVLink between them, and they hang on different PCIe roots or P2P is forbidden"},
-			Notes:       []string{"nodes reach each other by TCP sockets: NCCL found no InfiniBand or RoCE port that is active"},
+			Node: "w1", Net: "Socket", NoHCA: true, Interfaces: []Interface{{"ens3", "10.0.0.1"}, {"ib0", "fe80::1%ib0"}},
+			Connections: []string{"NET/Socket", "SHM"},
+			Slow:        []string{"some GPUs of the node reach each other only through host memory (SHM): no NVLink connects them, and they are on different PCIe roots or P2P is switched off"},
 		}}},
 		{"NCCL 2.30 and joined ports of 2.22", `
 [2026-03-01 10:00:00] w1:7:9 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1:2:1/IB [RO]; OOB eth0:10.0.0.1<0>
@@ -87,7 +85,7 @@ algo-1:70:95 [0] NCCL INFO NET/AWS Libfabric : GPU Direct RDMA Enabled for HCA 0
 algo-1:70:95 [0] NCCL INFO Channel 00/0 : 8[0] -> 0[0] [receive] via NET/AWS Libfabric/3/GDRDMA(PCI)
 `, []Network{{
 			Node: "algo-1", Net: "AWS Libfabric", Provider: "efa", HCAs: []HCA{{Name: "rdmap16s27-rdm", GDR: "enabled"}},
-			Connections: []Connections{{"NET/AWS Libfabric/GDRDMA", 1}},
+			Connections: []string{"NET/AWS Libfabric/GDRDMA"},
 		}}},
 		{"rank 0 of each file tells the version", `
 == w1
@@ -99,9 +97,9 @@ node2:7:9 [0] NCCL INFO Using network IB
 == w3
 NCCL version 2.18.3+cuda12.1
 `, []Network{
-			{Node: "node1", Net: "IB", NCCL: "2.18.3", CUDA: "12.1"},
-			{Node: "node2", Net: "IB", NCCL: "2.18.3", CUDA: "12.1"},
-			{Node: "w3", NCCL: "2.18.3", CUDA: "12.1"},
+			{Node: "node1", Net: "IB", NCCL: "2.18.3"},
+			{Node: "node2", Net: "IB", NCCL: "2.18.3"},
+			{Node: "w3", NCCL: "2.18.3"},
 		}},
 		{"nothing of NCCL", `
 step 100 | loss 2.31 | NCCL is fine
@@ -131,44 +129,37 @@ func TestNetworkSlow(t *testing.T) {
 		}
 		return text
 	}
-	for _, test := range []struct{ name, logs, slow, note string }{
-		{"IB disabled", two("NCCL_IB_DISABLE set by environment to 1.\nUsing network Socket\n"), "NCCL_IB_DISABLE=1 switches", ""},
-		{"IB not disabled", two("NCCL_IB_DISABLE set by environment to 0.\nNET/IB : No device found.\nUsing network Socket\n"), "", "no InfiniBand or RoCE port"},
-		{"sockets asked for", two("NCCL_NET set by environment to Socket\nUsing network Socket\n"), "NCCL_NET=Socket", ""},
-		{"devices left alone", two("NET/IB : Using [0]mlx5_0:1/IB ; OOB eth0:10.0.0.1<0>\nUsing network Socket\n"), "lists mlx5_0:1 and does not use it", ""},
-		{"no device by that name", two("NCCL_IB_HCA set to mlx5_9\nNET/IB : No device found.\nUsing network Socket\n"), "fits NCCL_IB_HCA=mlx5_9", ""},
-		{"one node alone", "w1:7:9 [0] NCCL INFO NET/IB : No device found.\nw1:7:9 [0] NCCL INFO Using network Socket\n", "", ""},
-		{"a node unlike the others", two("Using network IB\n") + "w3:7:9 [0] NCCL INFO NET/IB : No device found.\nw3:7:9 [0] NCCL INFO Using network Socket\n", "uses Socket where 2 other nodes use IB", ""},
-		{"two that differ", "w1:7:9 [0] NCCL INFO Using network IB\nw2:7:9 [0] NCCL INFO Using network IBext_v8\n", "uses IB, other nodes use IBext_v8", ""},
-		{"two versions", "== w1\nNCCL version 2.18.3+cuda12.1\n== w2\nNCCL version 2.19.3+cuda12.1\n", "runs NCCL 2.18.3, other nodes run 2.19.3", ""},
-		{"docker's bridge", two("Bootstrap : Using docker0:172.17.0.1<0>\nUsing network IB\n"), "first meet on docker0 172.17.0.1", ""},
-		{"loopback among others", two("NET/Socket : Using [0]eth0:10.0.0.1<0> [1]lo:127.0.0.1<0>\nUsing network Socket\n"), "sockets use lo 127.0.0.1, too", "by TCP sockets"},
-		{"P2P off", two("NCCL_P2P_LEVEL set by environment to LOC\n"), "NCCL_P2P_DISABLE=1 or NCCL_P2P_LEVEL=LOC", ""},
-		{"P2P off, 2.28", two("NCCL_P2P_DISABLE set by environment to 1\n"), "NCCL_P2P_DISABLE=1:", ""},
-		{"P2P refused", two("P2P is disabled between connected GPUs 0 and 1. You can repress this message with NCCL_IGNORE_DISABLED_P2P=1.\nCould not enable P2P between dev 2(=3d000) and dev 3(=3e000)\n"), "between GPUs 0-1, 2-3", ""},
-		{"SHM", two("Channel 00 : 0[0] -> 1[1] via SHM/direct/direct\n"), "1 connections between GPUs of the node go through", ""},
-		{"SHM off", two("NCCL_SHM_DISABLE set by environment to 1.\n"), "NCCL_SHM_DISABLE=1", ""},
-		{"one node by network", "w1:7:9 [0] NCCL INFO comm 0x1 rank 0 nRanks 2 nNodes 1 localRanks 2 localRank 0 MNNVL 0\nw1:7:9 [0] NCCL INFO Channel 00/0 : 1[1] -> 0[0] [receive] via NET/Socket/0\n", "1 connections between GPUs of one node go over", "by TCP sockets"},
-		{"no peermem", two("NET/IB : Using [0]mlx5_0:1/IB ; OOB eth0:10.0.0.1<0>\nNET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0' (no module)\nChannel 00 : 1[1000] -> 0[1000] [receive] via NET/IB/0\n"), "no GPUDirect RDMA on mlx5_0:1", ""},
-		{"received through the host", two("Channel 00 : 1[1000] -> 0[1000] [receive] via NET/IB/0\n"), "no connection over the network uses GPUDirect", ""},
-		{"sent through the host", two("Channel 00 : 1[1000] -> 0[1000] [send] via NET/IB/0\n"), "", ""},
-		{"some through the host", two("Channel 00 : 1[1000] -> 0[1000] [send] via NET/IB/0\nChannel 00 : 1[1000] -> 0[1000] [receive] via NET/IB/0/GDRDMA\n"), "", "1 of 2 connections"},
-		{"libfabric over TCP", two("NET/OFI Selected provider is tcp, fabric is 10.0.0.0/24 (found 1 nics)\nUsing network Libfabric\n"), "provider is tcp", ""},
-		{"overridden", two("NCCL_ALGO set by environment to Ring\n"), "", "NCCL_ALGO=Ring overrides"},
-		{"unfinished", two("ncclCommInitRank comm 0x1 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1000 commId 0x2 - Init START\n"), "", "1 of 1 joins"},
+	for _, test := range []struct{ name, logs, slow string }{
+		{"IB disabled", two("NCCL_IB_DISABLE set by environment to 1.\nUsing network Socket\n"), "NCCL_IB_DISABLE=1 switches"},
+		{"IB not disabled", two("NCCL_IB_DISABLE set by environment to 0.\nNET/IB : No device found.\nUsing network Socket\n"), ""},
+		{"sockets asked for", two("NCCL_NET set by environment to Socket\nUsing network Socket\n"), "NCCL_NET=Socket"},
+		{"devices left alone", two("NET/IB : Using [0]mlx5_0:1/IB ; OOB eth0:10.0.0.1<0>\nUsing network Socket\n"), "lists mlx5_0:1 and does not use it"},
+		{"no device by that name", two("NCCL_IB_HCA set to mlx5_9\nNET/IB : No device found.\nUsing network Socket\n"), "matches NCCL_IB_HCA=mlx5_9"},
+		{"one node alone", "w1:7:9 [0] NCCL INFO NET/IB : No device found.\nw1:7:9 [0] NCCL INFO Using network Socket\n", ""},
+		{"a node unlike the others", two("Using network IB\n") + "w3:7:9 [0] NCCL INFO NET/IB : No device found.\nw3:7:9 [0] NCCL INFO Using network Socket\n", "uses network Socket, but other nodes use IB"},
+		{"two that differ", "w1:7:9 [0] NCCL INFO Using network IB\nw2:7:9 [0] NCCL INFO Using network IBext_v8\n", "uses network IB, but other nodes use IBext_v8"},
+		{"two versions", "== w1\nNCCL version 2.18.3+cuda12.1\n== w2\nNCCL version 2.19.3+cuda12.1\n", "uses NCCL 2.18.3, but other nodes use 2.19.3"},
+		{"docker's bridge", two("Bootstrap : Using docker0:172.17.0.1<0>\nUsing network IB\n"), "NCCL uses docker0 172.17.0.1"},
+		{"loopback among others", two("NET/Socket : Using [0]eth0:10.0.0.1<0> [1]lo:127.0.0.1<0>\nUsing network Socket\n"), "NCCL uses lo 127.0.0.1"},
+		{"P2P off", two("NCCL_P2P_LEVEL set by environment to LOC\n"), "NCCL_P2P_DISABLE=1 or NCCL_P2P_LEVEL=LOC"},
+		{"P2P off, 2.28", two("NCCL_P2P_DISABLE set by environment to 1\n"), "NCCL_P2P_DISABLE=1 or"},
+		{"P2P refused", two("P2P is disabled between connected GPUs 0 and 1. You can repress this message with NCCL_IGNORE_DISABLED_P2P=1.\nCould not enable P2P between dev 2(=3d000) and dev 3(=3e000)\n"), "the driver refuses P2P"},
+		{"SHM", two("Channel 00 : 0[0] -> 1[1] via SHM/direct/direct\n"), "through host memory (SHM)"},
+		{"SHM off", two("NCCL_SHM_DISABLE set by environment to 1.\n"), "NCCL_SHM_DISABLE=1"},
+		{"one node by network", "w1:7:9 [0] NCCL INFO comm 0x1 rank 0 nRanks 2 nNodes 1 localRanks 2 localRank 0 MNNVL 0\nw1:7:9 [0] NCCL INFO Channel 00/0 : 1[1] -> 0[0] [receive] via NET/Socket/0\n", "GPUs of one node reach each other over"},
+		{"no peermem", two("NET/IB : Using [0]mlx5_0:1/IB ; OOB eth0:10.0.0.1<0>\nNET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0' (no module)\nChannel 00 : 1[1000] -> 0[1000] [receive] via NET/IB/0\n"), "GPUDirect RDMA is disabled on mlx5_0:1"},
+		{"received through the host", two("Channel 00 : 1[1000] -> 0[1000] [receive] via NET/IB/0\n"), "no connection over the network uses GPUDirect"},
+		{"sent through the host", two("Channel 00 : 1[1000] -> 0[1000] [send] via NET/IB/0\n"), ""},
+		{"some through the host", two("Channel 00 : 1[1000] -> 0[1000] [send] via NET/IB/0\nChannel 00 : 1[1000] -> 0[1000] [receive] via NET/IB/0/GDRDMA\n"), ""},
+		{"libfabric over TCP", two("NET/OFI Selected provider is tcp, fabric is 10.0.0.0/24 (found 1 nics)\nUsing network Libfabric\n"), "provider is tcp"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var slow, notes []string
+			var slow []string
 			for _, n := range network(test.logs) {
-				slow, notes = append(slow, n.Slow...), append(notes, n.Notes...)
+				slow = append(slow, n.Slow...)
 			}
-			for _, c := range []struct {
-				got  []string
-				want string
-			}{{slow, test.slow}, {notes, test.note}} {
-				if got := strings.Join(c.got, "\n"); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
-					t.Errorf("got %q, want %q", got, c.want)
-				}
+			if got := strings.Join(slow, "\n"); (test.slow == "") != (got == "") || !strings.Contains(got, test.slow) {
+				t.Errorf("got %q, want %q", got, test.slow)
 			}
 		})
 	}
@@ -191,7 +182,6 @@ func TestNetworkNode(t *testing.T) {
 		{"", " 12: w1:101:140 [7] ", "w1"},
 		{"", "(RayTrainWorker pid=12, ip=10.0.0.1) w1:101:140 [7] ", "w1"},
 		{"", "trainer-1  | 2026-03-01T10:00:00.5Z w1:101:140 [7] ", "w1"},
-		{"", "w1: [0] ", "w1"},
 		{"f", "[0] ", "f"},
 		{"f", "", "f"},
 		{"f", ":101:140 [0] ", "f"},
@@ -205,11 +195,11 @@ func TestNetworkNode(t *testing.T) {
 
 // TestNetworkBounds: a hostile log cannot make it remember without end.
 func TestNetworkBounds(t *testing.T) {
-	var n networks
+	n := newNetworks()
 	for i := range 3 * mostNetworks {
 		for _, message := range []string{
 			"NCCL_%d set by environment to %s", "Channel 00 : 0[0] -> 1[1] [send] via NET/x%d%s/0", "Using network n%d%s", "NET/Socket : Using [0]e%d:%s<0>",
-			"NET/IB : GPU Direct RDMA Enabled for HCA 0 'm%d%s'", "Could not enable P2P between dev %d and dev 1%s", "TUNER/Plugin: Using tuner plugin t%d%s",
+			"NET/IB : GPU Direct RDMA Enabled for HCA 0 'm%d%s'", "Could not enable P2P between dev %d and dev 1%s",
 		} {
 			for _, node := range []string{"w0", fmt.Sprintf("w%d", i)} {
 				n.take("", fmt.Appendf(nil, "%s:1:1 [0] NCCL INFO "+message, node, i, strings.Repeat("\xff", 300)))
@@ -231,9 +221,9 @@ func TestNetworkBounds(t *testing.T) {
 }
 
 func TestNetworkString(t *testing.T) {
-	got := Network{NCCL: "2.21.5", Net: "IB", HCAs: []HCA{{Name: "mlx5_0:1"}, {Name: "mlx5_7:1"}}, NVLS: "used",
-		Bootstrap: &Interface{"eth0", "10.0.0.1"}, Connections: []Connections{{"P2P/CUMEM", 9}, {"NET/IB/GDRDMA", 4}}}.String()
-	const want = "NCCL 2.21.5; network IB on mlx5_0:1 … mlx5_7:1 (2); connections by NET/IB/GDRDMA, P2P/CUMEM; NVLS used; bootstrap on eth0"
+	got := Network{NCCL: "2.21.5", Net: "IB", HCAs: []HCA{{Name: "mlx5_0:1"}, {Name: "mlx5_7:1"}},
+		Bootstrap: &Interface{"eth0", "10.0.0.1"}, Connections: []string{"NET/IB/GDRDMA", "P2P/CUMEM"}}.String()
+	const want = "NCCL 2.21.5; network IB on mlx5_0:1, mlx5_7:1; connections by NET/IB/GDRDMA, P2P/CUMEM; bootstrap on eth0"
 	if got != want {
 		t.Errorf("got %q", got)
 	}
@@ -246,7 +236,7 @@ func BenchmarkNetwork(b *testing.B) {
 		"10.0.0.1: w1:101:140 [7] NCCL INFO === System : maxBw 48.0 totalBw 480.0 ===",
 	} {
 		b.Run(line[20:40], func(b *testing.B) {
-			var n networks
+			n := newNetworks()
 			b.SetBytes(int64(len(line)))
 			b.ReportAllocs()
 			for b.Loop() {

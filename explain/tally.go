@@ -54,7 +54,7 @@ const (
 func newTally(sources int) *tally {
 	return &tally{
 		many: sources > 1, byKey: map[key]*occurrence{}, bySignature: map[string][]*occurrence{},
-		values: map[*Signature]map[string]event{}, valued: map[key]bool{}, progress: map[int]*progress{}, calls: map[callKey]call{}, homes: newHomes(),
+		values: map[*Signature]map[string]event{}, valued: map[key]bool{}, progress: map[int]*progress{}, calls: map[callKey]call{}, homes: newHomes(), network: newNetworks(),
 	}
 }
 

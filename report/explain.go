@@ -217,8 +217,7 @@ func (p *page) timeline(deaths []explain.Death) {
 	p.list("first failed", texts...)
 }
 
-// networks says what NCCL logged of itself, nodes that are alike in one line, and what
-// of that looks slow.
+// networks prints what NCCL chose, in one line for all nodes of one kind, and what of that is odd.
 func (p *page) networks(all []explain.Network) {
 	p.remarks("nccl", all, func(n explain.Network) []string {
 		if text := n.String(); text != "" {
@@ -227,9 +226,6 @@ func (p *page) networks(all []explain.Network) {
 		return nil
 	})
 	p.remarks("slow", all, func(n explain.Network) []string { return n.Slow })
-	if p.style.Verbose {
-		p.remarks("notes", all, func(n explain.Network) []string { return n.Notes })
-	}
 }
 
 // remarks are sentences about nodes, those about several nodes once.
