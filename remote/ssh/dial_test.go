@@ -320,7 +320,7 @@ func TestDialStrangePeers(t *testing.T) {
 		cause remote.Cause
 		words string
 	}{
-		{"silent", stay, remote.StageGreet, remote.Silent, "no greeting within 0."},
+		{"silent", stay, remote.StageGreet, remote.Silent, "no greeting within "},
 		{"closes", hangUp, remote.StageGreet, remote.ClosedBeforeBanner, "closed before the server's greeting"},
 		{"max startups", say("Exceeded MaxStartups\r\n", hangUp), remote.StageGreet, remote.ClosedBeforeBanner, "Exceeded MaxStartups"},
 		{"web server", say("HTTP/1.1 400 Bad Request\r\n\r\n\x1b[2J", hangUp), remote.StageGreet, remote.NotSSH, `HTTP/1.1 400 Bad Request\r\n`},

@@ -206,7 +206,7 @@ func TestLoginFreezes(t *testing.T) {
 	}
 	p, _ := site(t, server)
 	e, _ := p.failed(p.client(Options{}), "w1", 400*time.Millisecond, remote.StageLogin, remote.Frozen, "no answer within")
-	if !strings.HasSuffix(e.Detail["after"], " s") {
+	if !strings.HasSuffix(e.Detail["after"], "s") || e.Detail["after"] == "0 s" {
 		t.Errorf("detail %v", e.Detail)
 	}
 	close(release)
