@@ -113,7 +113,7 @@ func raiseHosts(scratch string, count, ofProcess int, drills string) (*modelled,
 		return nil, err
 	}
 	shared := filepath.Join(scratch, "shared")
-	known, err := openModelled(shared, count)
+	known, err := openModelled(shared)
 	if err != nil {
 		return nil, err
 	}

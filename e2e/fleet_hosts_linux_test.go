@@ -35,14 +35,12 @@ import (
 // The hosts of BenchmarkFleet and TestUnderLoad. What reaches them is real, ssh over TCP and the wire above it, each at an
 // address and with a host key of its own. What they tell is made up, as ten thousand machines
 // would have it: the facts of a healthy fleet, each its own. Their drills are real, or modelled: they
-// call each other nowhere then, but know of each other what such calls would: that
-// somebody listens, by the proof that he alone has, and that all have joined.
+// call each other nowhere then, and say that the others answered and that all have joined.
 
 // modelled is what the hosts of all processes know together: a file they all map.
 type modelled struct {
 	joined                 *atomic.Int64
 	received, sent, served *atomic.Int64 // bytes of ssh, and logins
-	secrets                []byte
 
 	mu     sync.Mutex
 	worlds map[int64]chan struct{}
@@ -68,17 +66,14 @@ func (m *modelled) met(world int64) <-chan struct{} {
 	return m.worlds[world]
 }
 
-const secretSize = 32 // crypto/rand's Text has 26
-
-func openModelled(path string, hosts int) (*modelled, error) {
-	const head = 64
+func openModelled(path string) (*modelled, error) {
+	const size = 64
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	size := head + hosts*secretSize
-	if err := file.Truncate(int64(size)); err != nil {
+	if err := file.Truncate(size); err != nil {
 		return nil, err
 	}
 	shared, err := unix.Mmap(int(file.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
@@ -86,10 +81,8 @@ func openModelled(path string, hosts int) (*modelled, error) {
 		return nil, err
 	}
 	number := func(i int) *atomic.Int64 { return (*atomic.Int64)(unsafe.Pointer(&shared[8*i])) }
-	return &modelled{joined: number(0), received: number(1), sent: number(2), served: number(3), secrets: shared[head:]}, nil
+	return &modelled{joined: number(0), received: number(1), sent: number(2), served: number(3)}, nil
 }
-
-func (m *modelled) secretOf(host int) []byte { return m.secrets[host*secretSize : (host+1)*secretSize] }
 
 // hostsKey is the key that every host takes, and hostKey the i-th host's own. They are as secret as this line.
 func hostsKey() ed25519.PrivateKey { return hostKey(-1) }
@@ -111,7 +104,7 @@ func signerOf(key ed25519.PrivateKey) ssh.Signer {
 // benchHosts is one process of hosts. Several share the port: the kernel gives each its share of calls, and
 // which host is called shows by the address.
 func benchHosts(shared string, count int, real bool) error {
-	known, err := openModelled(shared, count)
+	known, err := openModelled(shared)
 	if err != nil {
 		return err
 	}
@@ -232,7 +225,7 @@ func (h *benchHost) session(channel ssh.Channel, requests <-chan *ssh.Request) {
 
 // methods are the agent's, or of the modelled drills those that the benchmark asks for.
 func (h *benchHost) methods() map[string]remote.Method {
-	name, me := h.names[h.i], fleettest.Node(h.i, h.names)
+	me := fleettest.Node(h.i, h.names)
 	answer := func(reply func(string, any) error, value any) error { return reply("answer", value) }
 	methods := map[string]remote.Method{
 		"probe": func(_ context.Context, params json.RawMessage, reply func(string, any) error) error {
@@ -256,7 +249,6 @@ func (h *benchHost) methods() map[string]remote.Method {
 			if err := json.Unmarshal(params, &listen); err != nil {
 				return err
 			}
-			copy(h.secretOf(h.i), listen.Secret)
 			var all []mesh.Listening
 			for _, address := range listen.Addresses {
 				all = append(all, mesh.Listening{Address: address, Ports: me.Mesh.Ports})
@@ -270,14 +262,9 @@ func (h *benchHost) methods() map[string]remote.Method {
 			if err := json.Unmarshal(params, &calls); err != nil {
 				return err
 			}
-			called := mesh.Called{Mesh: facts.Mesh{MSS: me.Mesh.MSS, Reached: map[string]float64{}}, Proofs: map[string]string{}}
+			called := facts.Mesh{MSS: me.Mesh.MSS, Reached: map[string]float64{}}
 			for at, peer := range calls.Peers {
-				i, err := strconv.Atoi(strings.TrimPrefix(peer.Name, "w"))
-				if err != nil {
-					return err
-				}
-				secret := strings.TrimRight(string(h.secretOf(i-1)), "\x00")
-				called.Reached[peer.Name], called.Proofs[peer.Name] = 0.0002+float64(at+h.i%97)*1e-7, mesh.Proof(secret, name)
+				called.Reached[peer.Name] = 0.0002 + float64(at+h.i%97)*1e-7
 			}
 			return answer(reply, called)
 		},

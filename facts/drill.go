@@ -59,7 +59,6 @@ const (
 	PathSilent      PathOutcome = "silent"      // connected, and nobody answered
 	PathStranger    PathOutcome = "stranger"    // connected, and somebody else answered
 	PathMisdirected PathOutcome = "misdirected" // connected, and another node of the fleet answered
-	PathUnproven    PathOutcome = "unproven"    // said to have been answered, without what only the peer could have told
 	PathBlackhole   PathOutcome = "blackhole"   // small messages pass, full packets do not
 	PathBroken      PathOutcome = "broken"      // the caller could not even try; Error says why
 	PathUntried     PathOutcome = "untried"     // there was no time to call, or to hear what came of it; Error says why

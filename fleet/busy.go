@@ -83,6 +83,13 @@ func (before losses) excuse(path *facts.Path, caller, peer *member) {
 	}
 }
 
+// excuseAll does that for all calls of a member that failed.
+func (before losses) excuseAll(failed []facts.Path, caller *member, all members) {
+	for i := range failed {
+		before.excuse(&failed[i], caller, all.named(failed[i].Peer))
+	}
+}
+
 // forgive takes the logins for untried in which nobody answered in time, and one of the two was too busy to.
 func (before losses) forgive(logins *facts.Logins, caller *member, all members) {
 	logins.Failed = slices.DeleteFunc(logins.Failed, func(login facts.Login) bool {

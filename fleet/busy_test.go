@@ -69,7 +69,7 @@ func TestBusy(t *testing.T) {
 func TestExcuse(t *testing.T) {
 	outcomes := []facts.PathOutcome{
 		facts.PathDropped, facts.PathRefused, facts.PathRejected, facts.PathUnroutable, facts.PathUnresolved, facts.PathOverflow, facts.PathReset,
-		facts.PathSilent, facts.PathBlackhole, facts.PathStranger, facts.PathMisdirected, facts.PathUnproven, facts.PathUntried,
+		facts.PathSilent, facts.PathBlackhole, facts.PathStranger, facts.PathMisdirected, facts.PathUntried,
 	}
 	excused := map[facts.PathOutcome]string{
 		facts.PathSilent: "the caller, the peer", facts.PathBlackhole: "the caller, the peer",

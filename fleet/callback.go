@@ -58,8 +58,13 @@ func (r *run) callBack(ctx context.Context, d Drill) {
 			calls.Peers = append(calls.Peers, mesh.Peer{Name: r.fleet.Head.Name, Address: address, Ports: slices.Concat(ports[turn:], ports[:turn])})
 		}
 		seen, err := agent.Call.Ask(ctx, m.agent, calls)
-		told := facts.CallBack{Name: back.Name, Error: seen.Error}
-		told.Reached, told.Failed = r.answered(to, seen.Mesh)
+		told := facts.CallBack{Name: back.Name, Error: seen.Error, Failed: seen.Failed}
+		_, answers := seen.Reached[r.fleet.Head.Name] // at one address or more
+		for _, address := range to {
+			if answers && !slices.ContainsFunc(seen.Failed, func(path facts.Path) bool { return path.To == address }) {
+				told.Reached = append(told.Reached, address)
+			}
+		}
 		learn(m, &m.CallBack, d.Section, told, err)
 		return err
 	})
@@ -76,23 +81,4 @@ func calledAt(node *facts.Node, name string) (addresses []string, known bool) {
 		addresses = []string{all[i].String()}
 	}
 	return addresses, known
-}
-
-// answered is what a node says of the addresses that it was to call, and of no others.
-func (r *run) answered(called []string, seen facts.Mesh) (reached []string, failed []facts.Path) {
-	for _, address := range called {
-		i := slices.IndexFunc(seen.Failed, func(path facts.Path) bool { return path.To == address })
-		if i < 0 {
-			if _, answers := seen.Reached[r.fleet.Head.Name]; answers {
-				reached = append(reached, address)
-			}
-			continue
-		}
-		path := seen.Failed[i]
-		if path.Answered != "" && r.members.named(path.Answered) == nil {
-			path.Outcome, path.Answered = facts.PathStranger, ""
-		}
-		failed = append(failed, path)
-	}
-	return reached, failed
 }

@@ -24,7 +24,7 @@ func membersFor(n int) members {
 	for i := range n {
 		all = append(all, &member{
 			Node: &facts.Node{Name: fmt.Sprintf("w%d", i+1), Missing: map[facts.Section]string{}},
-			turn: i, secret: fmt.Sprintf("s%d", i+1),
+			turn: i,
 		})
 	}
 	return all

@@ -11,7 +11,6 @@ package fleet
 
 import (
 	"context"
-	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -151,7 +150,7 @@ func (job Job) lookAtAll(ctx, agents context.Context, nodes []facts.Node) (came 
 	job.emit(Event{Phase: Looking, Step: Ended})
 	for i, at := range talking {
 		if at != nil {
-			came = append(came, &member{Node: &nodes[i], agent: at, turn: len(came), secret: crand.Text()})
+			came = append(came, &member{Node: &nodes[i], agent: at, turn: len(came)})
 		}
 	}
 	return came

@@ -24,17 +24,16 @@ import (
 // mock is a fleet that answers its drills as a healthy one does, and notes which node was asked
 // for what.
 type mock struct {
-	mu      sync.Mutex
-	secrets map[string]string // by node, as each was told its own
-	called  []string          // "w1 w2": a call of the mesh
-	worlds  []int             // of every rendezvous that a node was to join
-	nodes   []answers
-	gates   []chan struct{} // by node: it is seen once its gate is closed
+	mu     sync.Mutex
+	called []string // "w1 w2": a call of the mesh
+	worlds []int    // of every rendezvous that a node was to join
+	nodes  []answers
+	gates  []chan struct{} // by node: it is seen once its gate is closed
 }
 
 // mocked is a fleet of n nodes at 192.0.2.1 and so on.
 func mocked(n int) *mock {
-	m := &mock{secrets: map[string]string{}}
+	m := &mock{}
 	for i := range n {
 		name, address := fmt.Sprintf("w%d", i+1), fmt.Sprintf("192.0.2.%d", i+1)
 		gate := make(chan struct{})
@@ -54,7 +53,6 @@ func mocked(n int) *mock {
 				return tells(facts.Facts{Net: &network, Names: &names})(ctx, params, reply)
 			},
 			"listen": serves(func(listen mesh.Listen) any {
-				m.secrets[name] = listen.Secret
 				var listening []mesh.Listening
 				for _, at := range listen.Addresses {
 					listening = append(listening, mesh.Listening{Address: at, Ports: []int{40000}})
@@ -63,11 +61,10 @@ func mocked(n int) *mock {
 			}, m),
 			"serve": serves(func(host drill.Host) any { return drill.Serving{Port: host.Port} }, m),
 			"mesh": answersTo(func(calls mesh.Calls) any {
-				called := mesh.Called{Mesh: facts.Mesh{Reached: map[string]float64{}, MSS: 1448}, Proofs: map[string]string{}}
+				called := facts.Mesh{Reached: map[string]float64{}, MSS: 1448}
 				for _, peer := range calls.Peers {
 					m.called = append(m.called, calls.Node+" "+peer.Name)
 					called.Reached[peer.Name] = 0.001
-					called.Proofs[peer.Name] = mesh.Proof(m.secrets[peer.Name], calls.Node)
 				}
 				return called
 			}, m),

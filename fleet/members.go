@@ -17,9 +17,8 @@ import (
 // member is a node whose agent takes part in the drills.
 type member struct {
 	*facts.Node
-	agent  *remote.Agent
-	turn   int    // its place among the members
-	secret string // what it alone proves in the mesh by that it answered
+	agent *remote.Agent
+	turn  int // its place among the members
 
 	mu    sync.Mutex // over the node's sections, what is missing of it, and
 	ranks []string   // where those of a real launch called its store from

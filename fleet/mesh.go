@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -133,7 +132,7 @@ func unfit(choice nccl.Choice, holders map[netip.Addr]int) string {
 // listenAt has a member listen at the places of all plans that others may call.
 func (r *run) listenAt(ctx context.Context, m *member) {
 	var at []*place
-	listen := mesh.Listen{Token: r.token, Secret: m.secret, Node: m.Name}
+	listen := mesh.Listen{Token: r.token, Node: m.Name}
 	for _, plan := range r.plans {
 		place := plan.places[m]
 		if place.unfit != "" {
@@ -169,19 +168,8 @@ func listeningAt(address string, answer []mesh.Listening, err error) listening {
 		return listening{unfit: "the agent does not say where it listens"}
 	case answer[at].Error != "":
 		return listening{unfit: answer[at].Error}
-	case !usable(answer[at].Ports):
-		return listening{unfit: "the agent names ports that do not exist"}
 	}
 	return listening{ports: answer[at].Ports}
-}
-
-// mostPorts is how many ports an agent listens on at an address. A node is not
-// trusted to send the others to more.
-const mostPorts = 3
-
-func usable(ports []int) bool {
-	isNone := func(port int) bool { return port < 1 || port > 65535 }
-	return len(ports) > 0 && len(ports) <= mostPorts && !slices.ContainsFunc(ports, isNone)
 }
 
 // callees are whom every member calls, by member: everybody, or of a large fleet a sample.
@@ -222,50 +210,12 @@ func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, d Dr
 		seen, err := agent.Call.Ask(ctx, m.agent, mesh.Calls{
 			Token: r.token, Node: m.Name, Peers: r.peers(plan, called), AllPorts: len(r.members) <= allPorts, Deadline: d.Limit, Slack: d.Slack,
 		})
-		told.Error, told.MSS, told.Overflows, told.Counters = seen.Error, seen.MSS, max(0, seen.Overflows), seen.Counters
-		told.Reached, told.Failed = r.believable(plan, before, m, called, seen)
+		told.Reached, told.Failed, told.Error = seen.Reached, seen.Failed, seen.Error
+		told.MSS, told.Overflows, told.Counters = seen.MSS, seen.Overflows, seen.Counters
+		before.excuseAll(told.Failed, m, r.members)
 		learn(m, plan.into(m), plan.section, told, err)
 		return err
 	})
-}
-
-// believable is what a node says of those it was to call, once of each, and of nobody else.
-// That a node answered it shows by what that node alone could tell it.
-func (r *run) believable(plan *addressPlan, before losses, caller *member, called members, answer mesh.Called) (reached map[string]float64, failed []facts.Path) {
-	said := map[string]facts.Path{}
-	for _, path := range slices.Backward(answer.Failed) {
-		said[path.Peer] = path
-	}
-	hasProof := func(peer string, m *member) bool { return answer.Proofs[peer] == mesh.Proof(m.secret, caller.Name) }
-	reached = map[string]float64{}
-	for _, m := range called {
-		peer, at := m.Name, plan.places[m]
-		path, hasFailed := said[peer]
-		seconds, hasReached := answer.Reached[peer]
-		switch {
-		case at.unfit != "", !hasFailed && !hasReached:
-			continue
-		case !hasFailed && hasProof(peer, m):
-			reached[peer] = seconds
-			continue
-		case !hasFailed:
-			path = facts.Path{Peer: peer, Port: at.ports[0], Seconds: seconds, Outcome: facts.PathUnproven}
-		}
-		path.To = at.choice.Address
-		if path.Answered != "" {
-			if other := r.members.named(path.Answered); other == nil || !hasProof(peer, other) {
-				path.Outcome, path.Answered = facts.PathStranger, ""
-			}
-		}
-		if mac, err := net.ParseMAC(path.MAC); err != nil {
-			path.MAC = ""
-		} else {
-			path.MAC = mac.String()
-		}
-		before.excuse(&path, caller, m)
-		failed = append(failed, path)
-	}
-	return reached, failed
 }
 
 // peers are those of some members that can be called by a plan.

@@ -16,9 +16,9 @@ import (
 	"preflight/hostfile"
 )
 
-// isWrongAnswer is whether, as the caller says or fails to show, somebody else answered.
+// isWrongAnswer returns whether, as the caller says, another machine answered.
 func isWrongAnswer(outcome facts.PathOutcome) bool {
-	return outcome == facts.PathMisdirected || outcome == facts.PathStranger || outcome == facts.PathUnproven
+	return outcome == facts.PathMisdirected || outcome == facts.PathStranger
 }
 
 // judge puts suspects into words: first those whose callers' neighbour tables show another
@@ -61,10 +61,7 @@ func (m *meshCalls) wrongAnswers(s proof.Suspect) []checks.Finding {
 			WouldSee: m.wouldSee(call.Path),
 			Remedy:   append([]fix.Command{whoAnswers(call)}, fix.On("ip -br link   # and its own")),
 		}
-		switch {
-		case s.How == string(facts.PathUnproven):
-			f.Summary = "what answers at its address cannot show that it is this node"
-		case answered != "":
+		if answered != "" {
 			f.Nodes = append(f.Nodes, answered)
 			f.Summary = fmt.Sprintf("calls to %s are answered by %s: two machines hold the address, or it is translated", call.To, answered)
 			f.Remedy[1] = fix.On("ip -br addr")

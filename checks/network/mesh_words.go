@@ -45,10 +45,6 @@ func (m *meshCalls) finding(s proof.Suspect) checks.Finding {
 	switch {
 	case s.How == string(facts.PathUnresolved):
 		cause = silenceOf(s).cause(s)
-	case s.How == string(facts.PathUnproven) && s.Kind == proof.Outbound:
-		cause = "it says that they answered, and what it shows for it is nothing that they have said"
-	case s.How == string(facts.PathUnproven):
-		cause = "the caller says that it was answered, and what it shows for it is nothing that the other has said: it is one of the two"
 	case isWrongAnswer(facts.PathOutcome(s.How)) && s.Kind == proof.Outbound:
 		cause = "another machine answers wherever it calls, as it alone says: its calls are translated on their way, or its word is wrong"
 	case isWrongAnswer(facts.PathOutcome(s.How)):
@@ -116,7 +112,7 @@ func (m *meshCalls) oneDirection(s proof.Suspect, ports string) string {
 var becomes = map[facts.PathOutcome]string{
 	facts.PathDropped: "is dropped", facts.PathRefused: "is refused", facts.PathRejected: "is rejected",
 	facts.PathReset: "is reset", facts.PathSilent: "gets no answer", facts.PathUnresolved: "finds nobody who answers for the address", facts.PathOverflow: "finds no room in the caller's neighbour table",
-	facts.PathStranger: "is answered by another machine", facts.PathMisdirected: "is answered by another machine", facts.PathUnproven: "is not proven",
+	facts.PathStranger: "is answered by another machine", facts.PathMisdirected: "is answered by another machine",
 }
 
 // ports is the range that the nodes listened in.
@@ -190,7 +186,7 @@ func (m *meshCalls) wouldSee(path *facts.Path) string {
 			return fmt.Sprintf("Gloo connectFullMesh failed with … Connect timeout [%s]:%d", path.To, path.Port)
 		case facts.PathReset:
 			return fmt.Sprintf("Connection closed by peer [%s]:%d", path.To, path.Port)
-		case facts.PathSilent, facts.PathStranger, facts.PathMisdirected, facts.PathUnproven:
+		case facts.PathSilent, facts.PathStranger, facts.PathMisdirected:
 			return "a hang in the first collective, until its timeout of 30 minutes"
 		}
 		return fmt.Sprintf("Gloo connectFullMesh failed with … connect [%s]:%d: %s", path.To, path.Port, cmp.Or(words, path.Error))
@@ -198,7 +194,7 @@ func (m *meshCalls) wouldSee(path *facts.Path) string {
 	switch path.Outcome {
 	case facts.PathReset:
 		return fmt.Sprintf("socketProgress: Connection closed by remote peer %s<%d>", path.To, path.Port)
-	case facts.PathSilent, facts.PathStranger, facts.PathMisdirected, facts.PathUnproven:
+	case facts.PathSilent, facts.PathStranger, facts.PathMisdirected:
 		return "a hang at the first collective: Watchdog caught collective operation timeout: WorkNCCL(…) ran for 600000 milliseconds before timing out"
 	case facts.PathUnroutable:
 		return fmt.Sprintf("connect to %s<%d> failed : %s", path.To, path.Port, cmp.Or(path.Error, "Network is unreachable"))

@@ -157,7 +157,7 @@ func (l *Listener) receive(ctx context.Context, c *caller, b []byte) bool {
 			return false
 		}
 		c.theirs = int(min(hello.amount, maxPayload))
-		c.unsent = l.answerTo(c.fd, hello.name)
+		c.unsent = bytes.Clone(l.answer.of(segment(c.fd)))
 		if len(b) >= c.theirs {
 			c.theirs = 0
 			return true
@@ -172,13 +172,6 @@ func (l *Listener) receive(ctx context.Context, c *caller, b []byte) bool {
 	// there is always room.
 	_, _ = unix.Write(c.fd, due)
 	return true
-}
-
-// answerTo is the answer with what proves to this caller who gave it.
-func (l *Listener) answerTo(fd int, caller string) []byte {
-	text, proof := bytes.Clone(l.answer.of(segment(fd))), proofOf(l.secret, caller)
-	copy(text[proofAt:], proof[:])
-	return text
 }
 
 const (

@@ -66,7 +66,7 @@ func TestBound(t *testing.T) {
 			got = seen.Failed[0].Outcome
 		}
 		if got != tt.want || tt.want == "" && len(seen.Reached) != 1 {
-			t.Errorf("%s: %q, want %q: %+v", tt.name, got, tt.want, seen.Mesh)
+			t.Errorf("%s: %q, want %q: %+v", tt.name, got, tt.want, seen)
 		}
 	}
 }

@@ -5,7 +5,6 @@ package mesh
 import (
 	"bytes"
 	"cmp"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -201,14 +200,10 @@ func (c *call) receive(calls *calling, b []byte) error {
 			c.path.Outcome = facts.PathStranger
 			return err
 		case answer.name != c.path.Peer:
-			c.reach.proof = hex.EncodeToString(answer.proof[:])
 			c.path.Outcome, c.path.Answered = facts.PathMisdirected, answer.name
 			return fmt.Errorf("%s answered", answer.name)
 		}
 		c.answered, b = true, rest
-		if c.reach.proof == "" { // that of a wrong answer on another port counts for more
-			c.reach.proof = hex.EncodeToString(answer.proof[:])
-		}
 		c.missing = int(min(answer.amount, maxPayload))
 		c.path.Seconds = time.Since(c.began).Seconds()
 		c.send()

@@ -18,12 +18,12 @@ const callsAtOnce = 32
 // Run calls every peer and says in Reached, Failed (in the order of Peers), MSS and
 // Overflows what came of it; of the rest of Mesh it sets Error alone, where it could
 // not try. It takes no longer than the deadline and ends early with ctx.
-func (c Calls) Run(ctx context.Context) Called {
+func (c Calls) Run(ctx context.Context) facts.Mesh {
 	ctx, cancel := hostsys.WithTimeout(ctx, c.Deadline)
 	defer cancel()
 	poll, err := newPoll()
 	if err != nil {
-		return Called{Mesh: facts.Mesh{Error: err.Error()}}
+		return facts.Mesh{Error: err.Error()}
 	}
 	defer poll.close()
 	defer poll.wake(ctx)()
@@ -212,16 +212,13 @@ func (c *calling) stop() {
 	}
 }
 
-func (c *calling) mesh() Called {
-	mesh := Called{Mesh: facts.Mesh{Reached: make(map[string]float64, len(c.reaches))}, Proofs: map[string]string{}}
+func (c *calling) mesh() facts.Mesh {
+	mesh := facts.Mesh{Reached: make(map[string]float64, len(c.reaches))}
 	for i, r := range c.reaches {
 		if r == nil {
 			r = &reach{peer: c.Peers[i]}
 		}
 		path := r.conclude()
-		if r.proof != "" {
-			mesh.Proofs[path.Peer] = r.proof
-		}
 		if path.Outcome != "" {
 			mesh.Failed = append(mesh.Failed, path)
 			continue
@@ -245,7 +242,6 @@ type reach struct {
 	paths   []facts.Path // by its ports; without a port, not called
 	widened bool         // other ports are being tried, because one failed
 	control *bool        // whether its ssh port takes connections
-	proof   string       // of who answered
 }
 
 func (r *reach) port(i int) int { return r.peer.Ports[(r.turn+i)%len(r.peer.Ports)] }

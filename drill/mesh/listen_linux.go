@@ -18,7 +18,6 @@ import (
 // Listener takes the calls of peers.
 type Listener struct {
 	key       key
-	secret    string
 	answer    speech
 	listening []Listening
 	poll      *poll
@@ -41,7 +40,7 @@ func Open(l Listen) (*Listener, error) {
 		return nil, fmt.Errorf("listening for peers: %w", err)
 	}
 	listener := &Listener{
-		key: keyOf(l.Token), secret: l.Secret, poll: poll, buffer: make([]byte, 64<<10),
+		key: keyOf(l.Token), poll: poll, buffer: make([]byte, 64<<10),
 		sockets: map[int]bool{}, callers: map[int]*caller{},
 	}
 	listener.answer = speech{kind: meshAnswer, key: listener.key, node: l.Node}

@@ -23,8 +23,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"preflight/facts"
 )
 
 // The times of a call nest: connecting and what follows fit into the deadline
@@ -44,10 +42,8 @@ const (
 
 // Listen is what a node is to listen on.
 type Listen struct {
-	Token string `json:"token"` // alike on all nodes of a run
-	// Secret is known to this node and to who started the run, and makes its [Proof]s.
-	Secret    string   `json:"secret"`
-	Node      string   `json:"node"` // what it answers for
+	Token     string   `json:"token"` // alike on all nodes of a run
+	Node      string   `json:"node"`  // what it answers for
 	Addresses []string `json:"addresses"`
 	// Bound are interfaces by the addresses at which nobody is heard who comes by another one, as
 	// an adapter hears nothing of what reaches its neighbour.
@@ -83,13 +79,6 @@ func (l *Listen) check() error {
 		l.Low, l.High = defaultLow, defaultHigh
 	}
 	return nil
-}
-
-// Called is what came of a node's calls.
-type Called struct {
-	facts.Mesh
-	// Proofs are, by peer, the [Proof] of whoever answered at its address.
-	Proofs map[string]string `json:"proofs,omitempty"`
 }
 
 // Peer is a node to call, at one of its addresses.

@@ -28,4 +28,4 @@ func (*Listener) Listening() []Listening { return nil }
 func (*Listener) Serve(context.Context) {}
 
 // Run says why it calls nobody.
-func (Calls) Run(context.Context) Called { return Called{Mesh: facts.Mesh{Error: errNotLinux.Error()}} }
+func (Calls) Run(context.Context) facts.Mesh { return facts.Mesh{Error: errNotLinux.Error()} }

@@ -4,10 +4,8 @@ package mesh
 
 import (
 	"bytes"
-	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 )
 
@@ -43,38 +41,19 @@ type key [sha256.Size]byte
 
 func keyOf(token string) key { return sha256.Sum256([]byte(token)) }
 
-// proof is what only the node that answers can tell a caller, and whoever started both can
-// look into: a caller that has it was answered by that node.
-type proof [16]byte
-
-func proofOf(secret, caller string) (p proof) {
-	mac := hmac.New(sha256.New, []byte(secret))
-	mac.Write([]byte(caller))
-	copy(p[:], mac.Sum(nil))
-	return p
-}
-
-// Proof is what a caller has been told that was answered by who listens with a secret.
-func Proof(secret, caller string) string {
-	p := proofOf(secret, caller)
-	return hex.EncodeToString(p[:])
-}
-
 // message is a hello or an answer: the kind, the key, the amount in 8 bytes
-// big-endian, the proof, the length of the name in one byte, the name.
+// big-endian, the length of the name in one byte, the name.
 type message struct {
 	kind byte
 	// amount is how many bytes of payload the speaker will send. In a throughput
 	// call it is for how many nanoseconds, and in the answer the bit/s that came.
 	amount uint64
-	proof  proof  // of an answer of the mesh
 	name   string // of the node that speaks
 }
 
 // headLength is what a message has before the name; maxName bounds the name.
 const (
-	headLength = proofAt + len(proof{}) + 1
-	proofAt    = 1 + len(key{}) + 8
+	headLength = 1 + len(key{}) + 8 + 1
 	maxName    = 255
 )
 
@@ -84,7 +63,6 @@ func (m message) encode(k key) []byte {
 	b = append(b, m.kind)
 	b = append(b, k[:]...)
 	b = binary.BigEndian.AppendUint64(b, m.amount)
-	b = append(b, m.proof[:]...)
 	b = append(b, byte(len(m.name)))
 	return append(b, m.name...)
 }
@@ -116,7 +94,6 @@ func decode(b []byte, k key, kinds ...byte) (m message, rest []byte, err error) 
 		return m, nil, errShort
 	}
 	m.kind, m.amount = b[0], binary.BigEndian.Uint64(b[1+len(k):])
-	copy(m.proof[:], b[proofAt:])
 	m.name = string(b[headLength:end])
 	return m, b[end:], nil
 }
@@ -130,7 +107,7 @@ const (
 
 // speech is a hello with the payload that follows it, or an answer with received
 // and the payload. A node says the same to all its peers as long as their
-// segments are alike, but for the proof.
+// segments are alike.
 type speech struct {
 	kind byte
 	key  key

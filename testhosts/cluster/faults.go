@@ -33,8 +33,8 @@ func secondNIC(name, network string, first bool) func(node) (undo, error) {
 	}
 }
 
-// lies are of the kind that condemns everybody where one node is believed.
-const lies = `
+// misdirected makes a node report that another node answered all its calls.
+const misdirected = `
 def answered(body):
     if "reached" in body:
         names = sorted(body["reached"])
@@ -79,8 +79,8 @@ var faults = append([]fault{
 		}
 		return n.TakeAddress(peers[0])
 	}},
-	{"lies", "what is between sshd and the agent says that the last node answers whomever it calls", func(n node) (undo, error) {
-		return n.Lie(lies)
+	{"misdirected", "it reports that the last node answers whichever node it calls", func(n node) (undo, error) {
+		return n.ChangeAnswers(misdirected)
 	}},
 	{"mtu", "eth0 has MTU 1400, all others 1500", func(n node) (undo, error) { return n.SetMTU(1400) }},
 	{"mtu-jumbo", "eth0 has MTU 9000, all others and the switch 1500", func(n node) (undo, error) { return n.SetMTU(9000) }},

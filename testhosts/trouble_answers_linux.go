@@ -8,25 +8,16 @@ import (
 	"strings"
 )
 
-// between is what stands between sshd and an agent: it runs what was asked for, and changes
-// what passes as its two functions say. Lines that are none of the wire pass as they are.
+// between is a program between sshd and an agent: it starts the agent, and its function
+// answered changes the body of each answer. It passes on all other lines as they are.
 const between = `#!/usr/bin/python3
 import json, os, subprocess, sys, threading
 
 MARK = b"@@preflight "
 
-def asked(method, params): pass
 def answered(body): pass
 
-LIES
-
-def request(line):
-    try:
-        r = json.loads(line)
-        asked(r["method"], r["params"])
-        return json.dumps(r).encode() + b"\n"
-    except (ValueError, LookupError, TypeError):
-        return line
+CHANGES
 
 def answer(line):
     head, mark, text = line.partition(MARK)
@@ -43,7 +34,7 @@ agent = subprocess.Popen(["/bin/sh", "-c", os.environ["SSH_ORIGINAL_COMMAND"]], 
 def requests():
     try:
         for line in sys.stdin.buffer:
-            agent.stdin.write(request(line))
+            agent.stdin.write(line)
     except OSError:
         pass
     agent.stdin.close()
@@ -55,11 +46,11 @@ for line in agent.stdout:
 os._exit(agent.wait())
 `
 
-// Lie puts a hostile program between sshd and the agent. The lies are Python: asked(method,
-// params) may change what the agent is asked, answered(body) what it answers.
-func (n *Node) Lie(lies string) (Undo, error) {
+// ChangeAnswers makes the node give other answers than its agent does. changes is Python that
+// defines answered(body), which changes one answer in place.
+func (n *Node) ChangeAnswers(changes string) (Undo, error) {
 	const path = "/root/between"
-	if err := n.WriteFile(path, []byte(strings.Replace(between, "LIES", lies, 1)), 0o755); err != nil {
+	if err := n.WriteFile(path, []byte(strings.Replace(between, "CHANGES", changes, 1)), 0o755); err != nil {
 		return nil, err
 	}
 	undo, err := n.edit("/root/.ssh/authorized_keys", func(text string) string { return `command="` + path + `" ` + text })
