@@ -121,9 +121,6 @@ func (job Job) look(ctx context.Context) (facts.Fleet, launch.Prediction) {
 		hangUp(context.Cause(ctx))
 	}
 	r.try(drills, true)
-	for i := range fleet.Nodes {
-		fleet.Nodes[i].Hold(facts.Allowance(len(fleet.Nodes)))
-	}
 	return fleet, r.Prediction
 }
 
@@ -245,12 +242,8 @@ func lostReason(err error) string {
 	if err == nil {
 		return "the agent sent no answer for it"
 	}
-	failure, excess := (*remote.Error)(nil), remote.Excess(nil)
+	failure := (*remote.Error)(nil)
 	switch {
-	case errors.As(err, &excess): // of the one part that the answer has
-		for _, err := range excess {
-			return err.Error()
-		}
 	case !errors.As(err, &failure):
 		return fmt.Sprintf("lost: %v", err)
 	case failure.Cause == remote.Interrupted:

@@ -5,7 +5,6 @@ package fleet
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -102,41 +101,25 @@ func (job Job) unneeded() map[facts.Section]string {
 // missing why.
 func (job Job) probe(ctx context.Context, at *remote.Agent, node *facts.Node, probing agent.Probing) error {
 	err := agent.Probe(ctx, at, probing, func(part string, body json.RawMessage) {
-		job.alike.take(node, probing.Sections, facts.Section(part), body)
+		job.alike.take(node, facts.Section(part), body)
 	})
-	node.Hold(facts.Allowance(len(job.Prediction.Hosts)))
-	var excess remote.Excess
-	if errors.As(err, &excess) { // the rest of the answer is there
-		err = nil
-	}
 	for _, section := range probing.Sections {
-		switch {
-		case node.Has(section), node.Missing[section] != "":
-		case excess[string(section)] != nil:
-			node.Missing[section] = excess[string(section)].Error()
-		default:
+		if !node.Has(section) && node.Missing[section] == "" {
 			node.Missing[section] = lostReason(err)
 		}
 	}
 	return err
 }
 
-// longestReason is how many bytes are taken of what a node says of why it could not look.
-const longestReason = 1 << 10
-
-// take files one answered section. A node is not trusted: an answer for a
-// section nobody asked it about, or has the answer of, is dropped, and one that
-// does not hold what it says leaves the section missing.
-func (told *alike) take(node *facts.Node, asked []facts.Section, section facts.Section, body json.RawMessage) {
-	if !slices.Contains(asked, section) || node.Has(section) || node.Missing[section] != "" {
-		return
-	}
+// take files one answered section. An answer that does not hold its section leaves it
+// missing.
+func (told *alike) take(node *facts.Node, section facts.Section, body json.RawMessage) {
 	answer, err := told.decode(section, body)
 	switch {
 	case err != nil:
 		node.Missing[section] = fmt.Sprintf("the agent's answer is malformed: %v", err)
 	case answer.Missing != "":
-		node.Missing[section] = strings.ToValidUTF8(answer.Missing[:min(len(answer.Missing), longestReason)], "")
+		node.Missing[section] = answer.Missing
 	case !answer.Seen.Has(section):
 		node.Missing[section] = "the agent's answer does not hold it"
 	default:

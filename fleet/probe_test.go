@@ -9,82 +9,45 @@ import (
 	"maps"
 	"net"
 	"slices"
-	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"preflight/agent"
 	"preflight/facts"
 	"preflight/launch"
-	"preflight/probe"
 )
 
-// TestTakeBelievesNobody: a node cannot change what it has said, nor speak of
-// what it was not asked.
-func TestTakeBelievesNobody(t *testing.T) {
+// TestTake: an answer that does not hold its section leaves it missing.
+func TestTake(t *testing.T) {
 	for name, test := range map[string]struct {
-		answers [][2]string // section and body
-		seen    []facts.Section
-		missing []facts.Section
+		body string // of the section host
+		seen bool
 	}{
-		"seen":             {[][2]string{{"host", `{"seen":{"host":{}}}`}}, []facts.Section{facts.SectionHost}, nil},
-		"missing":          {[][2]string{{"host", `{"missing":"why"}`}}, nil, []facts.Section{facts.SectionHost}},
-		"another section":  {[][2]string{{"host", `{"seen":{"net":{}}}`}}, nil, []facts.Section{facts.SectionHost}},
-		"garbage":          {[][2]string{{"host", `7`}}, nil, []facts.Section{facts.SectionHost}},
-		"no JSON":          {[][2]string{{"host", `{"seen":{"host":{}`}}, nil, []facts.Section{facts.SectionHost}},
-		"nothing":          {[][2]string{{"host", ``}}, nil, []facts.Section{facts.SectionHost}},
-		"not asked":        {[][2]string{{"ssh", `{"seen":{"ssh":{}}}`}}, nil, nil},
-		"seen and missing": {[][2]string{{"host", `{"seen":{"host":{}}}`}, {"host", `{"missing":"why"}`}}, []facts.Section{facts.SectionHost}, nil},
-		"missing and seen": {[][2]string{{"host", `{"missing":"why"}`}, {"host", `{"seen":{"host":{}}}`}}, nil, []facts.Section{facts.SectionHost}},
+		"seen":            {`{"seen":{"host":{}}}`, true},
+		"missing":         {`{"missing":"why"}`, false},
+		"another section": {`{"seen":{"net":{}}}`, false},
+		"garbage":         {`7`, false},
+		"no JSON":         {`{"seen":{"host":{}`, false},
+		"nothing":         {``, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := facts.Node{Missing: map[facts.Section]string{}}
-			for _, answer := range test.answers {
-				(&alike{}).take(&node, probe.Of(probe.Nodes), facts.Section(answer[0]), []byte(answer[1]))
-			}
-			for _, section := range []facts.Section{facts.SectionHost, facts.SectionNet, facts.SectionSSH} {
-				if seen := slices.Contains(test.seen, section); node.Has(section) != seen {
-					t.Errorf("%s: seen %v, want %v", section, !seen, seen)
-				}
-				if missing := slices.Contains(test.missing, section); (node.Missing[section] != "") != missing {
-					t.Errorf("%s: missing %q, want %v", section, node.Missing[section], missing)
-				}
+			(&alike{}).take(&node, facts.SectionHost, []byte(test.body))
+			if node.Has(facts.SectionHost) != test.seen || (node.Missing[facts.SectionHost] == "") != test.seen || node.Net != nil {
+				t.Errorf("host seen %v, missing %q, net %v", node.Has(facts.SectionHost), node.Missing[facts.SectionHost], node.Net)
 			}
 		})
 	}
 }
 
-// TestTooMuchOfASection: a node that tells too much of a section, for the wire or of what a
-// node may tell, is told so there. The rest of it stays, and the node is reached.
-func TestTooMuchOfASection(t *testing.T) {
-	list := func(n int) json.RawMessage {
-		return json.RawMessage(`{"seen":{"net":{"interfaces":[` + strings.Repeat("{},", n) + `{}]}}}`)
-	}
-	for name, test := range map[string]struct {
-		net  any
-		want string
-	}{
-		"for the wire":    {list(200_000), "the agent sent too many values"},
-		"for a node":      {list(3000), "no more than"},
-		"for its reasons": {agent.Probed{Missing: strings.Repeat("ä", 100_000)}, "ä"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			job := running(t, answers{"probe": func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
-				return errors.Join(reply("net", test.net), reply("host", agent.Probed{Seen: facts.Facts{Host: &facts.Host{Hostname: "w1"}}}))
-			}}, answers{})
-			look, _ := Look(t.Context(), job)
-			node := look.Nodes[0]
-			if !node.Reached || node.Host == nil || node.Net != nil {
-				t.Errorf("reached %t, host %v, net %t", node.Reached, node.Host, node.Net != nil)
-			}
-			if reason := node.Missing[facts.SectionNet]; !strings.Contains(reason, test.want) || len(reason) > longestReason || !utf8.ValidString(reason) {
-				t.Errorf("net is missing for %.200q", reason)
-			}
-			if reason := node.Missing[facts.SectionSHM]; reason != "the agent sent no answer for it" {
-				t.Errorf("shm, which nobody told of, is missing for %q", reason)
-			}
-		})
+// TestUntoldSection: the section that an agent leaves out is missing, and the rest of its answer stays.
+func TestUntoldSection(t *testing.T) {
+	job := running(t, answers{"probe": func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
+		return reply("host", agent.Probed{Seen: facts.Facts{Host: &facts.Host{Hostname: "w1"}}})
+	}})
+	look, _ := Look(t.Context(), job)
+	node := look.Nodes[0]
+	if !node.Reached || node.Host == nil || node.Missing[facts.SectionSHM] != "the agent sent no answer for it" {
+		t.Errorf("reached %t, host %v, shm is missing for %q", node.Reached, node.Host, node.Missing[facts.SectionSHM])
 	}
 }
 

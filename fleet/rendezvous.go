@@ -149,7 +149,7 @@ func (r *run) serve(ctx context.Context, a attempt, first *facts.Node, already [
 func (r *run) serveAt(ctx context.Context, m *member, host drill.Host) (serving drill.Serving, waited time.Duration, err error) {
 	host.Patience = turnAgain
 	for range max(1, min(turnTime, r.Timeout/2)/turnAgain) { // and no more, should it say so without waiting
-		serving, err = agent.Serve.Start(ctx, m.agent, host, turnAgain+serveTime, func(s drill.Serving) { r.meet(m, s.Ranks) })
+		serving, err = agent.Serve.Start(ctx, m.agent, host, turnAgain+serveTime, func(s drill.Serving) { m.meet(s.Ranks) })
 		waited += serving.Waited
 		if err != nil || serving.Taken == nil {
 			break
@@ -158,16 +158,11 @@ func (r *run) serveAt(ctx context.Context, m *member, host drill.Host) (serving 
 	return serving, waited, err
 }
 
-// meet notes of a node that serves whose ranks it has met. What it says is a stranger's.
-func (r *run) meet(m *member, ranks []string) {
+// meet notes where the ranks of a real launch called a node that serves.
+func (m *member) meet(ranks []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.ranks = nil
-	for _, text := range ranks[:min(len(ranks), drill.MaxRanks)] {
-		if address, err := netip.ParseAddr(text); err == nil {
-			m.ranks = append(m.ranks, address.String())
-		}
-	}
+	m.ranks = ranks
 }
 
 func unserved(stores []facts.Rendezvous) bool {

@@ -9,13 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"preflight/facts/bounded"
 	"preflight/internal/hostsys"
 	"preflight/internal/text"
 )
@@ -23,37 +19,6 @@ import (
 // DefaultAgentLife is how long an agent lives at most when Options.AgentLife is
 // zero. It matters only where the end of our connection does not reach the node.
 const DefaultAgentLife = 15 * time.Minute
-
-const (
-	// leastValues is how many values one answer may have, as [bounded.Check] counts:
-	// some fourteen times what a node of eight GPUs has to say of itself.
-	leastValues = 1 << 15
-	// valuesOfPeer is how many more it may have for every node of a run.
-	valuesOfPeer = 16
-)
-
-// Excess is what parts of an answer had too much of, which the call was not handed:
-// by their names.
-type Excess map[string]error
-
-func (e Excess) Error() string {
-	var words []string
-	for _, part := range slices.Sorted(maps.Keys(e)) {
-		words = append(words, fmt.Sprintf("%s: %v", text.Escape(part), e[part]))
-	}
-	return strings.Join(words, "; ")
-}
-
-// add keeps a few: whoever makes up names gets no more of them than there are.
-func (e *Excess) add(part string, err error) {
-	const most, longest = 64, 64
-	if len(*e) < most && len(part) <= longest {
-		if *e == nil {
-			*e = Excess{}
-		}
-		(*e)[part] = fmt.Errorf("the agent sent %w: no machine that is well has as much to tell, so look there by hand", err)
-	}
-}
 
 // Agent is our binary at work on a node. Its methods are safe for concurrent
 // use.
@@ -63,7 +28,6 @@ type Agent struct {
 	// Uncertainty: half of the time between our last word and the hello.
 	Offset, Uncertainty time.Duration
 
-	values  int           // of an answer
 	command *command      // its stdout belongs to the goroutine of listen
 	writing chan struct{} // holds one token: the right to write to stdin
 	untie   func() bool
@@ -104,7 +68,6 @@ func (d *delivery) agent(hello Hello, o Options) *Agent {
 		Hello:       hello,
 		Offset:      hello.Time.Sub(d.wrote.Add(half)),
 		Uncertainty: half,
-		values:      leastValues + valuesOfPeer*o.Nodes,
 		every:       o.Beat,
 		lag:         lag{began: time.Now(), at: time.Now()},
 		command:     d.command,
@@ -176,16 +139,13 @@ func (a *Agent) Close() error {
 // first, the method on the node is told to stop and Call returns at once.
 //
 // The error is an *Error when the node is lost, silent or interrupted, and ErrNoAnswer
-// when it is late; any other is the method's own, or the Excess of parts that each was not called with.
-// Parts are what a stranger sent: not too much for Options.Nodes, and nobody has seen
-// whether it is JSON.
+// when it is late; any other is the method's own. Call does not check that a part is JSON.
 func (a *Agent) Call(ctx context.Context, method string, params any, each func(part string, body json.RawMessage)) error {
 	body, err := json.Marshal(params)
 	if err != nil {
 		return fmt.Errorf("parameters of %s: %w", method, err)
 	}
-	w, values := a.waiting(), a.values
-	var excess Excess
+	w := a.waiting()
 	lookout := a.command.client.LookOut(ctx)
 	defer lookout.Dismiss()
 	c := &call{parts: make(chan answer), gone: make(chan struct{})}
@@ -198,20 +158,10 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 			switch {
 			case p.Done && p.Err != "":
 				return errors.New(text.Escape(p.Err[:min(len(p.Err), maxTail)]))
-			case p.long:
-				excess.add(p.Part, fmt.Errorf("a line of more than %d MiB", maxLine>>20))
 			case p.Part != "" || !p.Done:
-				if left, err := bounded.Check(p.body, values); err != nil {
-					excess.add(p.Part, err)
-				} else {
-					values = left
-					each(p.Part, p.body)
-				}
+				each(p.Part, p.body)
 			}
-			switch {
-			case p.Done && excess != nil:
-				return excess
-			case p.Done:
+			if p.Done {
 				return nil
 			}
 		case <-a.dead:
@@ -305,8 +255,8 @@ func (a *Agent) listen(e ending) {
 	defer a.die()
 	for {
 		line, err := a.command.stdout.next()
-		if err == nil || err == errLongLine {
-			err = a.dispatch(line, err != nil, &e)
+		if err == nil {
+			err = a.dispatch(line, &e)
 		}
 		if err != nil {
 			a.err = a.conclude(err, e)
@@ -315,18 +265,15 @@ func (a *Agent) listen(e ending) {
 	}
 }
 
-// dispatch hands one line, or the beginning of one that was too long, to the call it
-// answers. An answer to a call that was given up is dropped, as is a beat; one to a
-// call that never was is garbage.
-func (a *Agent) dispatch(line []byte, long bool, e *ending) error {
+// dispatch hands one line to the call it answers. An answer to a call that was given
+// up is dropped, as is a beat; one to a call that never was is garbage.
+func (a *Agent) dispatch(line []byte, e *ending) error {
 	var got answer
 	said, body, _ := bytes.Cut(line, bodyBehind)
 	if err := json.Unmarshal(said, &got); err != nil || got.Node != a.command.host {
 		return e.garbage(line)
 	}
-	if got.long = long; !long {
-		got.body = bytes.Clone(body) // the next line takes the place of this one
-	}
+	got.body = bytes.Clone(body) // the next line takes the place of this one
 	if got.Lost > 0 {
 		a.lag.tell(got.Lost)
 	}

@@ -4,13 +4,11 @@ package remote
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -86,62 +84,6 @@ func TestMethodsThatFail(t *testing.T) {
 	}
 }
 
-// TestTooMuchOfAPart: a part that is too long, or has too much in it, is not handed on and
-// said to be so; the rest of the answer is there, with the part that ends it, and the node is well. What is no JSON is its
-// receiver's to refuse, and costs the others nothing.
-func TestTooMuchOfAPart(t *testing.T) {
-	remotetest.NoLeaks(t)
-	agent := talking(t, &remotetest.Node{})
-	part := func(name, body string) string {
-		return `@@preflight {"node":"w1","id":1,"part":"` + name + `"}` + "\t" + body + "\n"
-	}
-	empty := func(n int) string { return "[" + strings.Repeat("{},", n) + "{}]" }
-	answer := part("before", `"x"`) + part("long", empty(2_000_000)) + part("many", empty(5000)) +
-		part("deep", strings.Repeat("[", 40)+strings.Repeat("]", 40)) + part("cut", `{"a":`) + strings.Replace(part("after", `"y"`), "}", `,"done":true}`, 1)
-	var got []string
-	err := agent.Call(t.Context(), "print", answer, func(part string, body json.RawMessage) { got = append(got, part+" "+string(body)) })
-	if diff := cmp.Diff([]string{`before "x"`, `cut {"a":`, `after "y"`}, got); diff != "" {
-		t.Errorf("handed on (-want +got):\n%s", diff)
-	}
-	var excess Excess
-	if !errors.As(err, &excess) || len(excess) != 3 {
-		t.Fatalf("got %v, want what three parts had too much of", err)
-	}
-	for part, want := range map[string]string{
-		"long": "sent a line of more than 1 MiB", "many": "sent too many values", "deep": "more than 32 lists inside each other",
-	} {
-		if got := excess[part]; got == nil || !strings.Contains(got.Error(), want) {
-			t.Errorf("%s: %v, want %q", part, got, want)
-		}
-	}
-	if err := agent.Call(t.Context(), "echo", "again", remotetest.Nothing); err != nil {
-		t.Errorf("the call after: %v", err)
-	}
-}
-
-// TestHostileAnswerIsCheap: what a node says is thrown away costs the head a line of it.
-func TestHostileAnswerIsCheap(t *testing.T) {
-	line := []byte(marker + `{"node":"w1","id":1,"part":"net"}` + "\t[" + strings.Repeat("{},", maxTotal/3-100) + "{}]\n")
-	a := &Agent{
-		command: &command{host: "w1", stdout: newLineReader(bytes.NewReader(line))},
-		calls:   map[uint64]*call{1: {parts: make(chan answer, 1), gone: make(chan struct{})}},
-		last:    1, quit: make(chan struct{}),
-	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	text, err := a.command.stdout.next()
-	if err == errLongLine {
-		err = a.dispatch(text, true, &ending{host: "w1"})
-	}
-	runtime.ReadMemStats(&after)
-	if got := <-a.calls[1].parts; err != nil || !got.long || got.Part != "net" {
-		t.Errorf("%v, handed on %+v", err, got)
-	}
-	if taken := after.TotalAlloc - before.TotalAlloc; taken > maxTotal {
-		t.Errorf("an answer of %d bytes took %d", len(line), taken)
-	}
-}
-
 // A beat to come would keep a dead agent in memory, with its connection.
 func TestDeadAgentHasNoBeat(t *testing.T) {
 	agent := talking(t, &remotetest.Node{})
@@ -198,6 +140,7 @@ func TestAgentsThatEndUnderACall(t *testing.T) {
 		"cut":            {method: "printed", params: `@@preflight {"node":"w1","id":1,"par`, cause: Truncated},
 		"prose, ends":    {method: "printed", params: "I am\x1b[2J a teapot\n", cause: Garbage, detail: map[string]string{"text": `I am\x1b[2J a teapot`}},
 		"long prose":     {method: "print", params: strings.Repeat("prose\n", 20000), cause: TooMuch, detail: map[string]string{"limit": "64 KiB"}},
+		"long line":      {method: "print", params: "@@preflight " + strings.Repeat("x", maxLine), cause: TooMuch, detail: map[string]string{"limit": "1 MiB in one line"}},
 		"long answer":    {method: "big", params: "200000 1000", cause: TooMuch, detail: map[string]string{"limit": "8 MiB"}},
 		"long messages":  {method: "stderr", cause: TooMuch, detail: map[string]string{"limit": "8 MiB of messages"}},
 	} {

@@ -52,7 +52,7 @@ type Options struct {
 	// AgentLife bounds every agent's life, also when the end of our connection
 	// never reaches its node; 0 = DefaultAgentLife.
 	AgentLife time.Duration
-	// Nodes is how many there are: an answer may be the longer for each.
+	// Nodes is how many there are. With many, the default of Beat is longer.
 	Nodes int
 	Beat  time.Duration // how often either end of a talk says that it is there; 0 = DefaultBeat
 }

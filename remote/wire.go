@@ -29,8 +29,7 @@ import (
 const marker = "@@preflight "
 
 // What is taken of a node: of one line, of everything together, and of everything
-// that is not ours. More than maxLine costs the line, which is read past; more than
-// the others costs the node, which is hung up on. The longest line of a node
+// that is not ours. A node that sends more is hung up on. The longest line of a node
 // with eight GPUs has 9 KB, and all of them together 19 KB; of each peer that it calls or
 // looks up it tells a little more.
 const (
@@ -70,13 +69,12 @@ type answer struct {
 	// line of an agent that ends for it.
 	Unheard float64 `json:"unheard,omitempty"`
 
-	body json.RawMessage // behind the tab; a stranger's, which nobody has read
-	long bool            // its line was, so that there is no body
+	body json.RawMessage // behind the tab; nobody has read it
 }
 
 // isBeat tells a line that only says that its node is there.
 func (a *answer) isBeat() bool {
-	return a.ID == 0 && a.Part == "" && a.body == nil && !a.Done && !a.long && a.Unheard == 0
+	return a.ID == 0 && a.Part == "" && a.body == nil && !a.Done && a.Unheard == 0
 }
 
 // request is every line an agent is sent. The first is the opening: it names
@@ -109,9 +107,6 @@ func (e *tooMuch) Error() string { return "sent more than " + e.limit }
 // bodyBehind is what stands between an answer and its body.
 var bodyBehind = []byte("\t")
 
-// errLongLine is a line of ours that is too long, and was read past.
-var errLongLine = &tooMuch{fmt.Sprintf("%d MiB in one line", maxLine>>20)}
-
 // lineReader splits what a node sends into our lines and noise.
 type lineReader struct {
 	in    *bufio.Reader
@@ -135,8 +130,7 @@ func newLineReader(in io.Reader) *lineReader {
 // next returns the next of our lines without its marker and newline, valid
 // until the call after. The error is io.EOF at a clean end,
 // io.ErrUnexpectedEOF in the middle of a line of ours, a *tooMuch past a
-// limit, or the carrier's own. With errLongLine comes the beginning of the
-// line, and the next one may be read.
+// limit, or the carrier's own.
 func (r *lineReader) next() ([]byte, error) {
 	for {
 		err := r.read()
@@ -147,8 +141,6 @@ func (r *lineReader) next() ([]byte, error) {
 		switch {
 		case found && errors.Is(err, io.EOF):
 			return nil, io.ErrUnexpectedEOF
-		case err == errLongLine && found:
-			return ours, err
 		case err != nil:
 			return nil, err
 		case found:
@@ -157,29 +149,26 @@ func (r *lineReader) next() ([]byte, error) {
 	}
 }
 
-// read fills r.line with everything up to and including the next newline, or
-// with the beginning of that.
+// read fills r.line with everything up to and including the next newline.
 func (r *lineReader) read() error {
 	if r.line != nil && r.line.Cap() <= keptLine {
 		r.line.Reset()
 		lines.Put(r.line)
 	}
 	r.line = nil // while nothing comes, others have use for it
-	size := 0
 	for {
 		chunk, err := r.in.ReadSlice('\n')
 		if r.line == nil {
 			r.line = lines.Get().(*bytes.Buffer)
 		}
-		r.line.Write(chunk[:min(len(chunk), maxLine-r.line.Len())])
-		size += len(chunk)
-		if r.total += len(chunk); r.total > maxTotal {
+		r.line.Write(chunk)
+		r.total += len(chunk)
+		switch {
+		case r.total > maxTotal:
 			return &tooMuch{fmt.Sprintf("%d MiB", maxTotal>>20)}
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			if err == nil && size > maxLine {
-				return errLongLine
-			}
+		case r.line.Len() > maxLine:
+			return &tooMuch{fmt.Sprintf("%d MiB in one line", maxLine>>20)}
+		case !errors.Is(err, bufio.ErrBufferFull):
 			return err
 		}
 		const noLater = maxNoise + len(marker)

@@ -5,6 +5,7 @@ package remote
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -83,11 +84,11 @@ func (m *modelled) part(a answer) {
 	m.take(a)
 }
 
-// long is a line of ours that is read past.
+// long is a line of ours that is too long.
 func (m *modelled) long(a answer, size int) {
 	fmt.Fprintf(&m.said, `%s{"node":"w1","id":%d,"part":%q}`+"\t%s\n", marker, a.ID, a.Part, strings.Repeat("b", size))
-	a.Node, a.long = "w1", true
-	m.take(a)
+	m.settle()
+	m.want.err = cmp.Or(m.want.err, "sent more than 1 MiB in one line")
 }
 
 func (m *modelled) take(a answer) {
@@ -127,7 +128,7 @@ func (m *modelled) settle() {
 }
 
 func spelled(a answer) string {
-	return fmt.Sprintf("%d %s done=%t %q long=%t %d", a.ID, a.Part, a.Done, a.Err, a.long, len(a.body))
+	return fmt.Sprintf("%d %s done=%t %q %d", a.ID, a.Part, a.Done, a.Err, len(a.body))
 }
 
 // hear reads all that a node said, in pieces of some sizes, as an agent's callers do.
@@ -147,8 +148,8 @@ func hear(said io.Reader, size int) heard {
 	e := &ending{host: "w1", hello: true, acknowledged: true}
 	for {
 		line, err := a.command.stdout.next()
-		if err == nil || err == errLongLine {
-			err = a.dispatch(line, err != nil, e)
+		if err == nil {
+			err = a.dispatch(line, e)
 		}
 		if err != nil {
 			if !errors.Is(err, io.EOF) {

@@ -14,7 +14,6 @@ import (
 	"preflight/checks"
 	"preflight/checks/catalogue"
 	"preflight/checks/engine"
-	"preflight/facts"
 	"preflight/report"
 	"preflight/testhosts/reporttest"
 )
@@ -44,46 +43,6 @@ func TestOneThingTwice(t *testing.T) {
 	for _, f := range All {
 		if rendered(t, f, judged, report.Style{Verbose: true}) == "" {
 			t.Errorf("%s is empty", f.Name)
-		}
-	}
-}
-
-// TestHostileFleet: four nodes that tell as much as is taken of them, each something else,
-// fill no disk, in any format.
-func TestHostileFleet(t *testing.T) {
-	r := reporttest.Recorded(t)
-	r.Nodes = r.Nodes[:4]
-	for i := range r.Nodes {
-		node := &r.Nodes[i]
-		node.Net, node.Python, node.Env = &facts.Net{}, &facts.Python{Packages: map[string]string{}}, &facts.Env{}
-		for n := range 500 {
-			name := fmt.Sprintf("<%d-%d>", i, n)
-			node.Net.Interfaces = append(node.Net.Interfaces, facts.Interface{Name: name, MTU: n, Kind: "physical"})
-			node.Python.Packages[name] = strings.Repeat("<", 100)
-			if n < 200 {
-				node.Env.Vars = append(node.Env.Vars, facts.Setting{Name: "NCCL_DEBUG" + name, Value: strings.Repeat("\u202e", 50)})
-			}
-		}
-		node.Python.Packages["torch"] = strings.Repeat("&", 32<<10)
-		if node.NVML = nil; i != 0 {
-			node.NVML = &facts.NVML{Cards: make([]facts.Card, 50)}
-		}
-		for n := range 50 * min(i, 1) {
-			node.NVML.Cards[n].Index, node.NVML.Cards[n].Name = n, fmt.Sprint(i, n)
-		}
-		if held := node.Hold(facts.Allowance(4)); held < facts.Allowance(4)/2 || node.Env == nil || node.Python == nil || node.Net == nil {
-			t.Errorf("%s tells %d values, %q: that is no trial", node.Name, held, node.Missing)
-		}
-	}
-	judged := engine.Evaluate(catalogue.Catalogue, r.Fleet, r.Launch, checks.DefaultPolicy())
-	if judged.LeftOut.Differences == 0 {
-		t.Error("there was room for all differences: that is no trial")
-	}
-	for _, f := range All {
-		for _, verbose := range []bool{false, true} {
-			if text := rendered(t, f, judged, report.Style{Verbose: verbose}); len(text) > 10<<20 {
-				t.Errorf("%s has %d bytes", f.Name, len(text))
-			}
 		}
 	}
 }
