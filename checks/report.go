@@ -55,11 +55,9 @@ type Report struct {
 	Interconnect []Interconnect `json:"interconnect,omitempty"`
 }
 
-// LeftOut counts what a report does not tell, because nodes say more than anybody reads. It has
-// been judged all the same.
+// LeftOut counts what a report leaves out because there is too much of it.
 type LeftOut struct {
 	Differences int `json:"differences,omitempty"`
-	Findings    int `json:"findings,omitempty"`
 }
 
 // Outcome is one check's verdict over the whole fleet.

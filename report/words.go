@@ -219,9 +219,6 @@ func (w Words) summary(more ...string) string {
 	if n := len(r.Waived); n > 0 {
 		parts = append(parts, text.Plural(n, "finding")+" waived")
 	}
-	if n := r.LeftOut.Findings; n > 0 {
-		parts = append(parts, "no room for "+text.Plural(n, "lesser finding"))
-	}
 	if n := r.LeftOut.Differences; n > 0 {
 		parts = append(parts, "no room for "+text.Plural(n, "difference")+" between nodes")
 	}

@@ -23,9 +23,9 @@ import (
 // nodes resolve names is left to host-names: each asks for a sample of them,
 // and may rightly think otherwise of its own name than the others do.
 //
-// Each difference names every node, so that one node which makes up facts could fill a
-// disk: a section that differs in more than there is room for is left out from there on, and
-// leftOut counts that.
+// Each difference names every node: where every node names its interfaces differently, all
+// differences together would fill the memory. Diff leaves out those of a section for which
+// there is no room, and leftOut counts them.
 func Diff(nodes []facts.Node) (diffs []checks.FactDiff, leftOut int) {
 	diffs = []checks.FactDiff{}
 	seen := make([]*facts.Node, 0, len(nodes))

@@ -67,8 +67,8 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestDiffHasRoom: a node that makes up facts fills no disk with the names of all others, and
-// hides no other section's differences.
+// TestDiffHasRoom: a node with thousands of interfaces fills no disk with the names of all other
+// nodes, and hides no difference of another section.
 func TestDiffHasRoom(t *testing.T) {
 	fleet := fleettest.Healthy(1000)
 	fleet.Nodes[7].SHM.Size = 1

@@ -39,7 +39,6 @@ func Evaluate(catalogue []checks.Check, fleet facts.Fleet, prediction launch.Pre
 	outcomes := make([]checks.Outcome, len(catalogue))
 	for _, i := range InOrder(catalogue) {
 		outcomes[i], judged[i] = e.judge(catalogue[i])
-		outcomes[i].Reason = cut(outcomes[i].Reason)
 	}
 	nodes := NewAddressing(fleet, prediction)
 	reported := map[[2]string]bool{}
@@ -52,10 +51,6 @@ func Evaluate(catalogue []checks.Check, fleet facts.Fleet, prediction launch.Pre
 		return cmp.Compare(checks.Gravity(a.Verdict), checks.Gravity(b.Verdict))
 	})
 	report.Conclude(policy.Strict)
-	report.Findings, report.LeftOut.Findings = fitting(report.Findings, len(fleet.Nodes))
-	for i := range report.Waived {
-		shorten(&report.Waived[i].Finding, len(fleet.Nodes))
-	}
 	return report
 }
 
