@@ -49,8 +49,7 @@ func joinedKey(token, node string) string { return "preflight/" + token + "/join
 type Host struct {
 	Token      string           `json:"token"`
 	Node       string           `json:"node"`
-	Port       int              `json:"port"`  // 0 is a free one
-	World      int              `json:"world"` // how many nodes may join
+	Port       int              `json:"port"` // 0 is a free one
 	Generation facts.Generation `json:"generation"`
 	// Patience is how long to wait for another preflight that has the port.
 	Patience time.Duration `json:"patience"`
@@ -96,7 +95,7 @@ func (h Host) Serve(ctx context.Context, ready func(Serving)) error {
 	serving := Serving{Port: listener.Addr().(*net.TCPAddr).Port, Waited: waited}
 	ready(serving)
 	var mu sync.Mutex
-	server.AdmitOnly(storeKey(h.Token), max(h.World, 0), func(from netip.Addr) {
+	server.AdmitOnly(storeKey(h.Token), func(from netip.Addr) {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(serving.Ranks) < MaxRanks && !slices.Contains(serving.Ranks, from.String()) {

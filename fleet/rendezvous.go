@@ -122,7 +122,7 @@ func (r *run) serve(ctx context.Context, a attempt, first *facts.Node, already [
 		if !serves || already != nil && already[i].Serves {
 			return
 		}
-		serving, waited, err := r.serveAt(ctx, m, drill.Host{Token: r.token, Node: m.Name, Port: a.Port, World: len(r.fleet.Nodes), Generation: generation})
+		serving, waited, err := r.serveAt(ctx, m, drill.Host{Token: r.token, Node: m.Name, Port: a.Port, Generation: generation})
 		known[i].Waited = waited.Seconds()
 		switch {
 		case isLost(err):
@@ -254,7 +254,7 @@ func (r *run) joinNext(ctx context.Context, generation facts.Generation) {
 			m.Rendezvous.Next = &seen
 		}
 	}
-	serving, err := agent.Serve.Start(ctx, server.agent, drill.Host{Token: r.token, Node: server.Name, World: len(r.members), Generation: generation}, serveTime, nil)
+	serving, err := agent.Serve.Start(ctx, server.agent, drill.Host{Token: r.token, Node: server.Name, Generation: generation}, serveTime, nil)
 	if err != nil {
 		meet(server, facts.Rendezvous{Endpoint: fqdn, Serves: true, Generation: generation, Failed: facts.HopServe, Error: err.Error()})
 		return

@@ -11,102 +11,31 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"sync"
 	"time"
 
 	"preflight/facts"
 )
 
-const (
-	// proofTime is how long a caller may take, from its first byte on, to ask for the key that
-	// only ours know of. Before that it may be one of ours that is busy.
-	proofTime = 5 * time.Second
-	// maxStrangers is how many callers may be there that have not, beside those that are
-	// expected. Whoever comes when there are as many takes the place of another.
-	maxStrangers = 512
-	// maxSought is how many keys, and how long ones, a stranger may look for at once.
-	maxSought, maxSoughtKey = 4, 256
-)
+// proofTime is how long a caller may take, from its first byte on, to ask for the key that
+// only ours know of. Before that it may be one of ours that is busy.
+const proofTime = 5 * time.Second
 
-// AdmitOnly has a store serve nobody but callers that begin with a CHECK for this key, as
-// those do that know of it. Others may count the keys and look for some, which is how a
-// preflight finds out who is here, and change nothing. It is to be called before Serve.
+// AdmitOnly makes a store serve only callers that begin with a CHECK for this key, as our
+// nodes do. Other callers may count the keys and look for some, which is how another preflight
+// finds out who is here, and change nothing. Call AdmitOnly before Serve.
 //
-// All callers of ours, so many, may be there before any of them asks.
-//
-// met is told of every rank of torch that calls, by the address it calls from. It begins
-// in another way, and is hung up on without an answer: one since 2.5 takes that for a
-// server that is not up yet and calls again, so that it will find the store it is meant
-// to. Whatever else calls is no rank, and nobody is told.
-func (s *Server) AdmitOnly(key string, callers int, met func(from netip.Addr)) {
-	s.admission = &admission{key: key, most: maxStrangers + callers, met: met, strangers: map[netip.Addr][]net.Conn{}}
+// met is called for every rank of torch that calls, with the address it calls from. A rank
+// begins in another way, and the store hangs up without an answer: a rank of 2.5 or newer
+// treats that as a server that is not up yet and calls again, so that it will find the store
+// it is meant for. Other callers are no ranks, and met is not called for them.
+func (s *Server) AdmitOnly(key string, met func(from netip.Addr)) {
+	s.admission = &admission{key: key, met: met}
 }
 
-// admission is who may use a store, and who is still to show that he may.
+// admission decides which callers may use a store.
 type admission struct {
-	key  string
-	most int // strangers
-	met  func(from netip.Addr)
-
-	mu        sync.Mutex
-	strangers map[netip.Addr][]net.Conn // by where they call from, the oldest first
-	count     int
-}
-
-// enter takes one more stranger in.
-func (a *admission) enter(conn net.Conn) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.count >= a.most {
-		a.dismissLocked()
-	}
-	from := caller(conn)
-	a.strangers[from] = append(a.strangers[from], conn)
-	a.count++
-}
-
-// leave is for one that is gone or is no stranger any more.
-func (a *admission) leave(conn net.Conn) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	from := caller(conn)
-	for i, one := range a.strangers[from] {
-		if one == conn {
-			a.remove(from, i)
-			return
-		}
-	}
-}
-
-func (a *admission) remove(from netip.Addr, i int) {
-	left := append(a.strangers[from][:i:i], a.strangers[from][i+1:]...)
-	if a.strangers[from] = left; len(left) == 0 {
-		delete(a.strangers, from)
-	}
-	a.count--
-}
-
-// dismiss hangs up on the oldest stranger of the address that has most here, so that
-// whoever calls a thousand times keeps nobody else out. It is false where there is none.
-func (a *admission) dismiss() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.dismissLocked()
-}
-
-func (a *admission) dismissLocked() bool {
-	var most netip.Addr
-	for from, conns := range a.strangers {
-		if len(conns) > len(a.strangers[most]) {
-			most = from
-		}
-	}
-	if len(a.strangers[most]) == 0 {
-		return false
-	}
-	a.strangers[most][0].Close()
-	a.remove(most, 0)
-	return true
+	key string
+	met func(from netip.Addr)
 }
 
 func caller(conn net.Conn) netip.Addr {
@@ -142,8 +71,8 @@ func (a *admission) admit(conn net.Conn, from *bufio.Reader, c *conversation) bo
 		}
 		switch q, err := queryOf(first[0], c.generation); {
 		case err == nil && (q == queryNumKeys || q == queryPing && known):
-		case err == nil && q == queryCheck && seeksFew(from):
-		case known, err == nil && q == queryCheck: // PING of a store that has none, or more than a stranger may ask
+		case err == nil && q == queryCheck:
+		case known:
 			return false
 		case c.generation == facts.GenerationLegacy:
 			a.hear(conn, from, c.generation)
@@ -153,7 +82,7 @@ func (a *admission) admit(conn net.Conn, from *bufio.Reader, c *conversation) bo
 			return false
 		}
 		known = true
-		r, err := readRequest(decoder{from: from}, c.generation)
+		r, err := readRequest(c.requests, c.generation)
 		if err != nil || c.answer(r) != nil {
 			return false
 		}
@@ -161,33 +90,6 @@ func (a *admission) admit(conn net.Conn, from *bufio.Reader, c *conversation) bo
 			return conn.SetDeadline(time.Time{}) == nil
 		}
 	}
-}
-
-// seeksFew is whether a CHECK that arrives is of no more than a stranger may look for.
-func seeksFew(from *bufio.Reader) bool {
-	const number = 8 // bytes
-	seen := 1
-	next := func() (value uint64, arrived bool) {
-		text, err := from.Peek(seen + number)
-		if err != nil {
-			return 0, false
-		}
-		value = binary.NativeEndian.Uint64(text[seen:])
-		seen += number
-		return value, true
-	}
-	count, arrived := next()
-	if !arrived || count > maxSought {
-		return false
-	}
-	for range count {
-		length, arrived := next()
-		if !arrived || length > maxSoughtKey {
-			return false
-		}
-		seen += int(length)
-	}
-	return true
 }
 
 // hear tells of a rank whose torch speaks another generation than this store. What else a

@@ -36,10 +36,13 @@ func (s *Server) converse(ctx context.Context, conn net.Conn) {
 	defer conn.Close()
 	from := bufio.NewReader(conn)
 	c := &conversation{store: s.store, generation: s.generation, replies: bufio.NewWriter(conn)}
+	c.requests = decoder{from: from, spend: c.spend}
+	defer func() {
+		c.endWait()
+		c.release(c.held)
+	}()
 	if s.admission != nil {
-		admitted := s.admission.admit(conn, from, c)
-		s.admission.leave(conn)
-		if !admitted {
+		if !s.admission.admit(conn, from, c) {
 			return
 		}
 	} else if s.generation != facts.GenerationLegacy {
@@ -51,15 +54,12 @@ func (s *Server) converse(ctx context.Context, conn net.Conn) {
 			return
 		}
 	}
-	c.requests = decoder{from: from, spend: c.spend}
 	for err := error(nil); err == nil; {
 		var r request
 		if r, err = readRequest(c.requests, s.generation); err == nil {
 			err = c.answer(r)
 		}
 	}
-	c.endWait()
-	c.release(c.held)
 }
 
 // spend holds room in the store for what a request brings.

@@ -70,15 +70,10 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 			}
 			return nil
 		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-			if s.admission == nil || !s.admission.dismiss() {
-				time.Sleep(fullTime)
-			}
+			time.Sleep(fullTime)
 			continue
 		case err != nil:
 			return err
-		}
-		if s.admission != nil {
-			s.admission.enter(conn)
 		}
 		select {
 		case places <- struct{}{}:
