@@ -36,9 +36,6 @@ func alike(a, b reflect.Value, keyed bool) bool {
 		return reflect.DeepEqual(a.Interface(), b.Interface())
 	case reflect.Slice:
 		same := a.Len() == b.Len()
-		if same && a.UnsafePointer() == b.UnsafePointer() {
-			return true // as Adopt left it
-		}
 		for i := 0; same && i < a.Len(); i++ {
 			same = alikeEntry(a.Index(i), b.Index(i), keyed)
 		}
@@ -54,35 +51,4 @@ func alikeEntry(a, b reflect.Value, keyed bool) bool {
 		return reflect.DeepEqual(a.Interface(), b.Interface())
 	}
 	return alike(a, b, false)
-}
-
-// Adopt puts in the place of all that is alike in another's facts what that one has, so that it is kept once.
-// Neither may be written into any more.
-func (f *Facts) Adopt(other *Facts) { adopt(reflect.ValueOf(f).Elem(), reflect.ValueOf(other).Elem()) }
-
-// adopt reports whether everything is alike.
-func adopt(v, other reflect.Value) (same bool) {
-	switch v.Kind() {
-	case reflect.Struct:
-		same = true
-		for i := range v.NumField() {
-			same = adopt(v.Field(i), other.Field(i)) && same
-		}
-		return same
-	case reflect.Pointer:
-		same = v.IsNil() == other.IsNil() && (v.IsNil() || adopt(v.Elem(), other.Elem()))
-	case reflect.Slice:
-		same = v.Len() == other.Len() && v.IsNil() == other.IsNil()
-		for i := range min(v.Len(), other.Len()) {
-			same = adopt(v.Index(i), other.Index(i)) && same
-		}
-	case reflect.Map:
-		same = reflect.DeepEqual(v.Interface(), other.Interface())
-	default:
-		same = v.Equal(other)
-	}
-	if same {
-		v.Set(other)
-	}
-	return same
 }

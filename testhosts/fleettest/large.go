@@ -96,7 +96,6 @@ func WithoutDNS(node *facts.Node, i int) {
 func largeWith(n int, change func(*facts.Node, int)) Fleet {
 	fleet := Healthy(n)
 	held := map[string]facts.Facts{} // section and its JSON → the first that was equal
-	latest := map[facts.Section]facts.Facts{}
 	for i := range fleet.Nodes {
 		node := &fleet.Nodes[i]
 		change(node, i)
@@ -110,14 +109,11 @@ func largeWith(n int, change func(*facts.Node, int)) Fleet {
 			if err != nil {
 				panic(err)
 			}
-			if first, met := held[string(text)]; met {
-				node.Facts.Take(section, first)
-				continue
+			first, met := held[string(text)]
+			if !met {
+				first, held[string(text)] = here, here
 			}
-			if before, is := latest[section]; is {
-				here.Adopt(&before)
-			}
-			held[string(text)], latest[section] = here, here
+			node.Facts.Take(section, first)
 		}
 	}
 	return fleet
