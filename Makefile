@@ -45,6 +45,8 @@ cross:
 	sh cmd/agent/build.sh $(BIN)/agents $(sort $(ARCHES) $(if $(filter linux,$(HOST)),$(word 2,$(HOST))))
 	$(call preflight,$(BIN)/preflight,$(HOST))
 
+SBOM = go run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
+
 # The agents, held to what RHEL 8 and Ubuntu 20.04 have, and for each system a preflight
 # that carries them all; then archives, .deb and .rpm packages, wheels, a list of what is in
 # them and checksums. One commit makes the same bytes every time and in any directory: nothing in
@@ -55,8 +57,7 @@ release: setup-release
 	sh cmd/agent/build.sh $(BIN)/agents $(ARCHES)
 	$(MAKE) $(foreach os,linux darwin,$(ARCHES:%=dist/preflight-$(os)-%))
 	go run ./portable/floor -glibc 2.28 $(BIN)/agents/linux-*[!z] dist/preflight-linux-*
-	go run ./packaging/sbom -version $(VERSION) $(BIN)/agents/linux-*[!z] dist/preflight-* > $(BIN)/preflight.cdx.json
-	mv $(BIN)/preflight.cdx.json dist/preflight-$(VERSION).cdx.json
+	$(SBOM) bin -json -std -noserial -notimestamp -version $(VERSION) -output dist/preflight-$(VERSION).cdx.json dist/preflight-linux-$(word 1,$(ARCHES))
 	sh packaging/package.sh dist $(VERSION) $(ARCHES)
 	cd dist && LC_ALL=C sha256sum preflight* > SHA256SUMS
 

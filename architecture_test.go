@@ -179,7 +179,6 @@ var programs = []programRule{
 	{"docs/picture", 137, nil},
 	{"explain/score", 158, []string{"os/exec"}},
 	{"portable/floor", 157, []string{"os/exec"}},
-	{"packaging/sbom", 143, []string{"os/exec"}},
 	{"packaging/wheel", 163, []string{"os/exec"}},
 	{"testhosts/bench", 755, nil},
 	{"testhosts/cluster", 344, nil},

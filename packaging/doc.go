@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package packaging makes packages of finished binaries, for `make release`:
-// package.sh writes the archives, the .deb and the .rpm packages, wheel those for pip, sbom
-// says what the binaries are made of.
+// package.sh writes the archives, the .deb and the .rpm packages, and wheel those for pip.
 //
 // Of one commit it makes the same bytes wherever and whenever it runs, given the same
 // Go and C compilers, and for an .rpm the same rpmbuild, as that writes its release into it:
