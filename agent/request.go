@@ -7,9 +7,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
+	"preflight/internal/hostsys"
 	"preflight/remote"
 )
 
@@ -84,7 +84,8 @@ func (s Service[Question, Answer]) Start(ctx context.Context, at *remote.Agent, 
 			first <- outcome{err: err}
 		}
 	}()
-	waiting, cancel := at.Within(ctx, limit)
+	w := hostsys.BeginWait()
+	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	select {
 	case o := <-first:
@@ -94,6 +95,6 @@ func (s Service[Question, Answer]) Start(ctx context.Context, at *remote.Agent, 
 			o := <-first
 			return o.answer, o.err
 		}
-		return outcome{}.answer, fmt.Errorf("%w to %s within %s", remote.ErrNoAnswer, s.name, limit)
+		return outcome{}.answer, remote.NoAnswer(s.name, limit, w)
 	}
 }

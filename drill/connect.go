@@ -65,23 +65,24 @@ func callFirst(ctx context.Context, addresses []netip.Addr, port int) (net.Conn,
 	if len(addresses) == 0 {
 		return nil, errNoAddress
 	}
-	all, limited := hostsys.Left(ctx)
-	hurried := limited && all < min(leastTime, reachTime/time.Duration(len(addresses)))
-	ctx, cancel := hostsys.WithTimeout(ctx, reachTime)
+	w := hostsys.BeginWait()
+	deadline, limited := ctx.Deadline()
+	hurried := limited && time.Until(deadline) < min(leastTime, reachTime/time.Duration(len(addresses)))
+	ctx, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()
 	var worst error
 	for i, address := range addresses {
-		left, _ := hostsys.Left(ctx)
+		deadline, _ := ctx.Deadline()
 		// Each gets its share of the time, so that one that drops the call does
 		// not keep the next from being tried.
-		part, cancel := hostsys.WithTimeout(ctx, left/time.Duration(len(addresses)-i))
+		part, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(addresses)-i))
 		var dialer net.Dialer
 		conn, err := dialer.DialContext(part, "tcp", net.JoinHostPort(address.String(), strconv.Itoa(port)))
 		cancel()
 		switch {
 		case err == nil:
 			return conn, nil
-		case outcome.Of(err) == facts.PathDropped && (hurried || hostsys.Overwhelmed(part)):
+		case outcome.Of(err) == facts.PathDropped && (hurried || w.Busy() > 0):
 			err = outcome.ErrNoTime
 		}
 		if worst == nil || outcome.Of(worst) == facts.PathUnroutable {

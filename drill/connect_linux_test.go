@@ -3,6 +3,7 @@
 package drill
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/netip"
@@ -14,7 +15,6 @@ import (
 
 	"preflight/drill/outcome"
 	"preflight/facts"
-	"preflight/internal/hostsys"
 )
 
 // takesNoCall is a port on which no call is answered: a listener whose queue is full.
@@ -52,7 +52,7 @@ func TestHurriedCall(t *testing.T) {
 		{leastTime / 10, facts.PathUntried},
 		{leastTime + 100*time.Millisecond, facts.PathDropped},
 	} {
-		ctx, cancel := hostsys.WithTimeout(t.Context(), tt.time)
+		ctx, cancel := context.WithTimeout(t.Context(), tt.time)
 		defer cancel()
 		_, err := callFirst(ctx, []netip.Addr{netip.MustParseAddr("127.0.0.1")}, port)
 		if got := outcome.Of(err); got != tt.outcome {

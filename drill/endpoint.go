@@ -17,7 +17,6 @@ import (
 	"preflight/drill/c10d"
 	"preflight/drill/outcome"
 	"preflight/facts"
-	"preflight/internal/hostsys"
 )
 
 const (
@@ -61,7 +60,7 @@ const maxPlausible = 1 << 32
 // key, which would be more than that one request.
 func Identify(ctx context.Context, endpoint string, deadline time.Duration) facts.Endpoint {
 	began := time.Now()
-	ctx, cancel := hostsys.WithTimeout(ctx, deadline)
+	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	waited, met := 0.0, false
 	for {
@@ -178,7 +177,7 @@ func oldestCount(answer []byte) (keys int64, ok bool) {
 
 // askNewer asks a store of 2.1 or newer. One that does not know PING hangs up.
 func askNewer(ctx context.Context, address string, seen *facts.Endpoint) error {
-	ctx, cancel := hostsys.WithTimeout(ctx, newerTime)
+	ctx, cancel := context.WithTimeout(ctx, newerTime)
 	defer cancel()
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", address)

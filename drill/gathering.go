@@ -10,7 +10,6 @@ import (
 
 	"preflight/drill/c10d"
 	"preflight/facts"
-	"preflight/internal/hostsys"
 )
 
 // gatherTime is for one connection to a store that has just answered.
@@ -35,7 +34,7 @@ func Gather(ctx context.Context, at facts.Endpoint, run Run) (*facts.Gathering, 
 	if err != nil || at.Failed != "" || at.Preflight {
 		return nil, nil
 	}
-	ctx, cancel := hostsys.WithTimeout(ctx, gatherTime)
+	ctx, cancel := context.WithTimeout(ctx, gatherTime)
 	defer cancel()
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(at.Address, port))

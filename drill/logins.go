@@ -44,7 +44,7 @@ func (l Logins) Run(ctx context.Context) facts.Logins {
 		result.Error = "ssh is not installed"
 		return result
 	}
-	ctx, cancel := hostsys.WithTimeout(ctx, l.Deadline)
+	ctx, cancel := context.WithTimeout(ctx, l.Deadline)
 	defer cancel()
 	tries := make([]try, len(l.Peers))
 	places := make(chan struct{}, loginsAtOnce)
@@ -76,24 +76,25 @@ type try struct {
 }
 
 // logIn has ssh log in once. An ssh that we end says nothing about the peer,
-// unless it complained before or had the time in which it gives up by itself.
+// unless it complained before or had the time in which it gives up by itself. That
+// it was not answered in time says nothing on a busy machine.
 func (l Logins) logIn(ctx context.Context, ssh, peer string) try {
 	args := append(l.options(ctx, ssh, peer), "--", peer, "true")
-	began, worked := time.Now(), hostsys.Worked()
+	w := hostsys.BeginWait()
 	_, complaint, err := inEnglish(ssh, args...).Run(ctx)
-	took, had := time.Since(began), hostsys.Worked()-worked // of which it had less on a busy machine
+	took := w.Took()
 	if err == nil {
 		return try{over: true}
 	}
 	failure := &facts.Login{Peer: peer, Seconds: took.Seconds()}
 	if ctx.Err() == nil {
 		failure.Cause, failure.Message = loginCause(complaint, err)
-		return try{over: true, failure: failure}
+		return try{over: failure.Cause != "timeout" || w.Busy() == 0, failure: failure}
 	}
 	line := lastLine(complaint)
 	failure.Cause = cmp.Or(causeSaid(complaint), "timeout")
 	failure.Message = cmp.Or(line, "no answer within "+text.Duration(failure.Seconds))
-	return try{over: line != "" || had >= loginConnect, failure: failure}
+	return try{over: line != "" || took >= loginConnect && w.Busy() == 0, failure: failure}
 }
 
 // inEnglish is a program whose words are looked at.

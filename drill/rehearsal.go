@@ -40,7 +40,7 @@ func Rehearse(ctx context.Context, r Rehearsal) facts.Rehearsal {
 	command := r.command(token)
 	lines := newRehearsed(r.Hosts, token)
 	began := time.Now() // before the limit begins: who reached it took no less
-	ctx, cancel := hostsys.WithTimeout(ctx, r.Limit)
+	ctx, cancel := context.WithTimeout(ctx, r.Limit)
 	defer cancel()
 
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)

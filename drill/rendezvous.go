@@ -111,7 +111,7 @@ func (h Host) takeTurn(ctx context.Context) (turn *hostsys.Turn, waited time.Dur
 	if h.Port == 0 {
 		return &hostsys.Turn{}, 0, nil
 	}
-	ctx, cancel := hostsys.WithTimeout(ctx, h.Patience)
+	ctx, cancel := context.WithTimeout(ctx, h.Patience)
 	defer cancel()
 	return hostsys.TakeTurn(ctx, hostsys.TurnAtPort(h.Port))
 }
@@ -151,16 +151,17 @@ type Join struct {
 // VALIDATE and PING, be counted, see the whole world. The hop that failed is
 // named in what it returns; a store that is not this run's is one at validate.
 func (j Join) Run(ctx context.Context) facts.Rendezvous {
-	began := time.Now()
-	ctx, cancel := hostsys.WithTimeout(ctx, j.Deadline)
+	w := hostsys.BeginWait()
+	ctx, cancel := context.WithTimeout(ctx, j.Deadline)
 	defer cancel()
 	seen := facts.Rendezvous{
 		Endpoint:   net.JoinHostPort(j.Host, strconv.Itoa(j.Port)),
 		Generation: j.Generation,
 	}
 	failed := func(hop facts.Hop, became facts.PathOutcome, problem string) facts.Rendezvous {
-		if became == facts.PathSilent && hostsys.Overwhelmed(ctx) {
-			became, problem = facts.PathUntried, outcome.ErrNoTime.Error()
+		isLate := became == facts.PathSilent || hop == facts.HopWait && w.Took() >= j.Deadline-lastWords
+		if excuse := w.Excuse(j.Node); isLate && excuse != "" {
+			became, problem = facts.PathUntried, excuse
 		}
 		seen.Failed, seen.Outcome, seen.Error = hop, became, problem
 		return seen
@@ -193,11 +194,11 @@ func (j Join) Run(ctx context.Context) facts.Rendezvous {
 	if err := j.enter(ctx, client); err != nil {
 		return failed(facts.HopJoin, storeOutcome(err), outcome.Words(err))
 	}
-	seen.Joined = time.Since(began).Seconds()
+	seen.Joined = w.Took().Seconds()
 	if problem := j.await(ctx, client); problem != "" {
 		return failed(facts.HopWait, "", problem)
 	}
-	seen.Complete = time.Since(began).Seconds()
+	seen.Complete = w.Took().Seconds()
 	return seen
 }
 
@@ -253,7 +254,8 @@ func (j Join) enter(ctx context.Context, client *c10d.Client) error {
 
 // await waits for the whole world. It returns the problem, "" for none.
 func (j Join) await(ctx context.Context, client *c10d.Client) string {
-	waiting, cancel := hostsys.WithTimeLeft(ctx, lastWords)
+	deadline, _ := ctx.Deadline()
+	waiting, cancel := context.WithDeadline(ctx, deadline.Add(-lastWords))
 	defer cancel()
 	err := client.Wait(waiting, completeKey(j.Token))
 	switch {

@@ -39,7 +39,7 @@ type Stacks struct {
 // Run has py-spy look into each, where it is installed: without stopping it, and without the
 // values of any variable, which may be anything.
 func (s Stacks) Run(ctx context.Context) []facts.Stack {
-	ctx, cancel := hostsys.WithTimeout(ctx, s.Deadline)
+	ctx, cancel := context.WithTimeout(ctx, s.Deadline)
 	defer cancel()
 	stacks := make([]facts.Stack, len(s.PIDs))
 	places := make(chan struct{}, stacksAtOnce)

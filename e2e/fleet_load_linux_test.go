@@ -21,6 +21,7 @@ import (
 
 	"preflight"
 	"preflight/checks"
+	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/internal/hostsys"
 	"preflight/launch"
@@ -152,13 +153,20 @@ func loadClient(home string, out io.Writer) error {
 		for _, section := range slices.Sorted(maps.Keys(node.Missing)) {
 			seen.Unknown = append(seen.Unknown, fmt.Sprintf("%s: %s: %s", node.Name, section, node.Missing[section]))
 		}
-		if mesh := node.Mesh; mesh != nil && len(mesh.Failed) > 0 {
-			seen.Wrong = append(seen.Wrong, fmt.Sprintf("%s: %+v", node.Name, mesh.Failed[0]))
+		if mesh := node.Mesh; mesh != nil {
+			for _, path := range mesh.Failed {
+				told := fmt.Sprintf("%s: %+v", node.Name, path)
+				if path.Outcome == facts.PathUntried {
+					seen.Unknown = append(seen.Unknown, told)
+				} else {
+					seen.Wrong = append(seen.Wrong, told)
+				}
+			}
 		}
 		if r := node.Rendezvous; r != nil && r.Failed != "" {
 			seen.Wrong = append(seen.Wrong, strings.TrimSpace(fmt.Sprintf("%s: %s: %s %s", node.Name, r.Failed, r.Outcome, r.Error)))
 		}
 	}
-	fmt.Fprintln(os.Stderr, "behind:", hostsys.Lost(), "stood still:", report.StoodStill)
+	fmt.Fprintln(os.Stderr, "behind:", hostsys.Late(), "stood still:", report.StoodStill)
 	return json.NewEncoder(out).Encode(seen)
 }

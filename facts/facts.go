@@ -84,8 +84,8 @@ type Fleet struct {
 	// it looked: stopped, asleep or held. After the first time all was looked at anew; after
 	// a second nothing is known.
 	StoodStill []float64 `json:"stood_still,omitempty"`
-	// Behind is for how many seconds the launching machine was kept from its own work while it
-	// looked, where that was a good part of them: everybody was waited for that much longer.
+	// Behind is for how many seconds the launching machine came late to its own work while it
+	// looked, if that was a good part of the time: what only did not answer in time is unknown then.
 	Behind float64 `json:"behind,omitempty"`
 }
 

@@ -10,6 +10,7 @@ import (
 	"preflight/agent"
 	"preflight/drill/mesh"
 	"preflight/facts"
+	"preflight/internal/hostsys"
 	"preflight/launch"
 )
 
@@ -53,12 +54,14 @@ func (r *run) callBack(ctx context.Context, d Drill) {
 			return nil
 		}
 		turn := m.turn % len(ports) // where not all ports are called, every one is by somebody
-		calls := mesh.Calls{Token: r.token, Node: m.Name, AllPorts: len(r.members) <= allPorts, Deadline: d.Limit, Slack: d.Slack}
+		calls := mesh.Calls{Token: r.token, Node: m.Name, AllPorts: len(r.members) <= allPorts, Deadline: d.Limit}
 		for _, address := range to {
 			calls.Peers = append(calls.Peers, mesh.Peer{Name: r.fleet.Head.Name, Address: address, Ports: slices.Concat(ports[turn:], ports[:turn])})
 		}
+		w := hostsys.BeginWait()
 		seen, err := agent.Call.Ask(ctx, m.agent, calls)
 		told := facts.CallBack{Name: back.Name, Error: seen.Error, Failed: seen.Failed}
+		excuse(told.Failed, w)
 		_, answers := seen.Reached[r.fleet.Head.Name] // at one address or more
 		for _, address := range to {
 			if answers && !slices.ContainsFunc(seen.Failed, func(path facts.Path) bool { return path.To == address }) {

@@ -35,14 +35,15 @@ type Drill struct {
 	Patience time.Duration
 	// Limit is what a node gets for its part, 0 where the drill says.
 	Limit time.Duration
-	// Slack is what of the limit there is for busy machines alone.
-	Slack time.Duration
 	// notTried is why this launch does without it, "" when it does not; nil when
 	// no launch does.
 	notTried func(*run) string
 	// run tries it among the members. A node that is lost meanwhile costs only itself.
 	run func(*run, context.Context, Drill)
 }
+
+// launching is what a reader knows this machine as.
+const launching = "the launching machine"
 
 // patience is how long most drills let the one before them run alone. The times
 // measured in a healthy fleet are then its network's and not those of nodes busy
@@ -138,8 +139,6 @@ func (r *run) try(ctx context.Context, last bool) {
 		work := func() {
 			defer close(ended[d.Section])
 			await(ended[d.After], d.Patience)
-			d.Slack = r.slack(d.Limit)
-			d.Limit += d.Slack
 			d.run(r, ctx, d)
 		}
 		if last {
@@ -205,7 +204,7 @@ func (r *run) each(ctx context.Context, phase Event, who members, limit time.Dur
 	phase.Step, phase.Nodes = Began, len(who)
 	r.emit(phase)
 	who.each(func(m *member) {
-		ctx, cancel := within(ctx, m.agent, limit)
+		ctx, cancel := within(ctx, limit)
 		defer cancel()
 		r.emit(Event{Phase: phase.Phase, Step: Began, Node: m.Name, Until: time.Now().Add(limit + answerTime)})
 		r.ended(phase.Phase, m.Name, work(ctx, m))

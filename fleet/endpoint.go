@@ -89,7 +89,7 @@ func (job Job) askAll(ctx context.Context, phase Phase, limit time.Duration, nod
 			return
 		}
 		defer at.Close()
-		ctx, cancel := within(ctx, at, limit)
+		ctx, cancel := within(ctx, limit)
 		defer cancel()
 		opening()
 		job.emit(Event{Phase: phase, Step: Began, Node: node.Name, Until: time.Now().Add(limit + answerTime)})

@@ -73,7 +73,7 @@ func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 // anew has the fleet looked at, once more where this machine stood still meanwhile, and
 // where that happens again says of no node what it may have said.
 func (job Job) anew(ctx context.Context, look func(Job, context.Context) (facts.Fleet, launch.Prediction)) (facts.Fleet, launch.Prediction) {
-	prediction, began, before := job.Prediction, time.Now(), hostsys.Lost()
+	prediction, w := job.Prediction, hostsys.BeginWait()
 	fleet, stood := hostsys.Anew(ctx, func(ctx context.Context) (fleet facts.Fleet) {
 		fleet, prediction = look(job, ctx)
 		return fleet
@@ -88,8 +88,8 @@ func (job Job) anew(ctx context.Context, look func(Job, context.Context) (facts.
 	for _, still := range stood {
 		fleet.StoodStill = append(fleet.StoodStill, still.For.Seconds())
 	}
-	if behind := hostsys.Lost() - before; behind > max(time.Second, time.Since(began)/4) {
-		fleet.Behind = behind.Seconds()
+	if late := w.Busy(); late > time.Second {
+		fleet.Behind = late.Seconds()
 	}
 	return fleet, prediction
 }
@@ -193,8 +193,8 @@ func (job Job) reach(ctx context.Context, node *facts.Node, end time.Time) (*rem
 // ends up seen or missing with a reason. The agent is the caller's to close; it
 // is nil when the node was lost. looking, and asked for what to look at, are called once it is reached.
 func (job Job) lookAt(ctx context.Context, node *facts.Node, asked func() agent.Probing, looking func()) *remote.Agent {
-	end := time.Now().Add(job.Timeout)
-	limit, cancel := hostsys.WithTimeout(ctx, job.Timeout)
+	w, end := hostsys.BeginWait(), time.Now().Add(job.Timeout)
+	limit, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
 	at, trace := job.reach(ctx, node, end)
 	if at == nil {
@@ -206,11 +206,9 @@ func (job Job) lookAt(ctx context.Context, node *facts.Node, asked func() agent.
 	node.Missing = map[facts.Section]string{}
 	node.Clock = &facts.Clock{Offset: at.Offset.Seconds(), Uncertainty: at.Uncertainty.Seconds()}
 	probing := asked()
-	left, _ := hostsys.Left(limit)
+	left := time.Until(end)
 	probing.Deadline = max(left-answerTimeOf(left), time.Millisecond) // a deadline of 0 would be the probe's own
-	ctx, enough := at.Within(ctx, left)
-	defer enough()
-	err := job.probe(ctx, at, node, probing)
+	err := remote.Excuse(job.probe(limit, at, node, probing), w)
 	job.ended(Looking, node.Name, err)
 	if failure := (*remote.Error)(nil); errors.As(err, &failure) {
 		// The agent started and was lost on the way: that is one root cause, unless

@@ -22,7 +22,6 @@ import (
 	"preflight/agent"
 	"preflight/facts"
 	"preflight/hostfile"
-	"preflight/internal/hostsys"
 	"preflight/launch"
 	"preflight/probe"
 	"preflight/remote"
@@ -144,8 +143,8 @@ func TestLostServerOfThePeers(t *testing.T) {
 		if node.Rendezvous == nil || node.Missing[facts.SectionRendezvous] != "" {
 			t.Errorf("%s: the rendezvous of the ranks is %+v, and missing %q", node.Name, node.Rendezvous, node.Missing[facts.SectionRendezvous])
 		}
-		want := "w1 was to serve the store: lost: no answer to serve within 750ms"
-		if got := node.Missing[facts.SectionPeerRendezvous]; node.PeerRendezvous != nil || got != want {
+		want := "w1 was to serve the store: lost: no answer to serve within 750 ms"
+		if got := node.Missing[facts.SectionPeerRendezvous]; node.PeerRendezvous != nil || !strings.HasPrefix(got, want) {
 			t.Errorf("%s: that of the peers is %+v, and missing %q; want %q", node.Name, node.PeerRendezvous, got, want)
 		}
 	}
@@ -160,10 +159,9 @@ func TestLookHere(t *testing.T) {
 	}
 	job := Job{Head: &facts.Node{}, Timeout: 1500 * time.Millisecond}
 	job.Prediction = launch.Prediction{Hosts: []hostfile.Host{{Name: "localhost", Slots: []int{0, 1}}}, Interpreter: hangs, WorkDir: t.TempDir()}
-	defer hostsys.Measure()()
-	began := hostsys.Worked()
+	began := time.Now()
 	fleet, _ := LookHere(t.Context(), job)
-	if took := hostsys.Worked() - began; took > job.Timeout+time.Second {
+	if took := time.Since(began); took > job.Timeout+time.Second {
 		t.Errorf("it took %v, with %v for the node", took, job.Timeout)
 	}
 	node := fleet.Nodes[0]

@@ -201,7 +201,7 @@ func TestDrillsWaitForEveryNode(t *testing.T) {
 func TestALostNodeCostsItsOwnTime(t *testing.T) {
 	m, told := mocked(4), steps{}
 	m.open(1, 2, 3)
-	fleet, _ := Look(t.Context(), m.job(t, 2*time.Second, told.add))
+	fleet, _ := Look(t.Context(), m.job(t, 3*time.Second, told.add)) // time enough for a beat of w4
 	reported := slices.Index(told.all, "look ended w4")
 	if began := slices.Index(told.all, "mesh began"); reported < 0 || began < reported {
 		t.Errorf("the mesh began at step %d, and w4 was given up at %d: %v", began, reported, told.all)

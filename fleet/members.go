@@ -117,6 +117,6 @@ func (all members) close() {
 
 // within bounds one request to an agent: a little more than the agent has, so
 // that what it has to say of a hang still arrives.
-func within(ctx context.Context, at *remote.Agent, limit time.Duration) (context.Context, context.CancelFunc) {
-	return at.Within(ctx, limit+answerTime)
+func within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, limit+answerTime)
 }

@@ -15,6 +15,7 @@ import (
 	"preflight/agent"
 	"preflight/drill"
 	"preflight/drill/mesh"
+	"preflight/drill/outcome"
 	"preflight/facts"
 	"preflight/internal/hostsys"
 	"preflight/launch"
@@ -191,7 +192,7 @@ func (r *run) callees() [][]int {
 
 // call has every member call its callees at the addresses of one plan.
 func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, d Drill) {
-	before := r.losses()
+	w := hostsys.BeginWait()
 	r.each(ctx, Event{Phase: plan.phase}, r.members, d.Limit, func(ctx context.Context, m *member) error {
 		at := plan.places[m]
 		told := facts.Mesh{Interface: at.choice.Interface, Address: at.choice.Address, Ports: at.ports, Error: at.unfit}
@@ -208,14 +209,21 @@ func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, d Dr
 			called = append(called, r.members[i])
 		}
 		seen, err := agent.Call.Ask(ctx, m.agent, mesh.Calls{
-			Token: r.token, Node: m.Name, Peers: r.peers(plan, called), AllPorts: len(r.members) <= allPorts, Deadline: d.Limit, Slack: d.Slack,
+			Token: r.token, Node: m.Name, Peers: r.peers(plan, called), AllPorts: len(r.members) <= allPorts, Deadline: d.Limit,
 		})
 		told.Reached, told.Failed, told.Error = seen.Reached, seen.Failed, seen.Error
 		told.MSS, told.Overflows, told.Counters = seen.MSS, seen.Overflows, seen.Counters
-		before.excuseAll(told.Failed, m, r.members)
+		excuse(told.Failed, w)
 		learn(m, plan.into(m), plan.section, told, err)
 		return err
 	})
+}
+
+// excuse takes the blame off the peers that did not answer in time while the launching machine was busy.
+func excuse(failed []facts.Path, w hostsys.Wait) {
+	for i := range failed {
+		outcome.Excuse(&failed[i], launching, w)
+	}
 }
 
 // peers are those of some members that can be called by a plan.

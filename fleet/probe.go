@@ -16,7 +16,6 @@ import (
 	"preflight/agent"
 	"preflight/facts"
 	"preflight/hostfile"
-	"preflight/internal/hostsys"
 	"preflight/launch"
 	"preflight/probe"
 	"preflight/remote"
@@ -210,7 +209,7 @@ const (
 // peerAddresses is the first address of every name that resolves here, so that
 // the nodes can say by which interface they would reach it.
 func peerAddresses(ctx context.Context, names []string) map[string]string {
-	ctx, cancel := hostsys.WithTimeout(ctx, peerTime)
+	ctx, cancel := context.WithTimeout(ctx, peerTime)
 	defer cancel()
 	var all sync.WaitGroup
 	var mu sync.Mutex

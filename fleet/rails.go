@@ -12,6 +12,7 @@ import (
 	"preflight/agent"
 	"preflight/drill/mesh"
 	"preflight/facts"
+	"preflight/internal/hostsys"
 	"preflight/launch/nccl"
 )
 
@@ -38,7 +39,6 @@ func (r *run) rails(ctx context.Context, d Drill) {
 	defer over()
 	ends := r.listenByRail(ctx)
 	callees := r.railCallees()
-	before := r.losses()
 	r.each(ctx, Event{Phase: d.Phase}, r.members, d.Limit, func(ctx context.Context, m *member) error {
 		told := facts.Rails{Rails: make([]facts.Rail, len(ends[m.turn]))}
 		errs := make([]error, len(told.Rails))
@@ -46,7 +46,7 @@ func (r *run) rails(ctx context.Context, d Drill) {
 		for at := range told.Rails {
 			own, rail := ends[m.turn][at], &told.Rails[at]
 			rail.Name, rail.Layer = own.Name, own.Layer
-			by := railCalls{run: r, drill: d, caller: m, own: own, before: before}
+			by := railCalls{run: r, drill: d, caller: m, own: own}
 			all.Go(func() {
 				rail.Same, errs[at] = by.call(ctx, ends, callees[m.turn], func(peer []end, _ int) int { return sameRail(ends[m.turn], peer, at) })
 			})
@@ -130,7 +130,6 @@ type railCalls struct {
 	drill  Drill
 	caller *member
 	own    end
-	before losses
 }
 
 // call calls each callee, but the caller itself, at the rail that to chooses of its own.
@@ -147,13 +146,14 @@ func (c railCalls) call(ctx context.Context, ends [][]end, callees []int, to fun
 			plan.places[c.members[i]] = &ends[i][at].place
 		}
 	}
-	calls := mesh.Calls{Token: c.token, Node: c.caller.Name, Peers: c.peers(plan, called), Deadline: c.drill.Limit, Slack: c.drill.Slack}
+	calls := mesh.Calls{Token: c.token, Node: c.caller.Name, Peers: c.peers(plan, called), Deadline: c.drill.Limit}
 	if c.own.Layer != "" {
 		calls.Interface, calls.From = c.own.Interface, c.own.Address
 	}
+	w := hostsys.BeginWait()
 	seen, err := agent.Call.Ask(ctx, c.caller.agent, calls)
 	told.Reached, told.Failed, told.Error = seen.Reached, seen.Failed, seen.Error
 	told.MSS, told.Overflows = seen.MSS, seen.Overflows
-	c.before.excuseAll(told.Failed, c.caller, c.members)
+	excuse(told.Failed, w)
 	return told, err
 }

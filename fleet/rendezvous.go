@@ -14,6 +14,7 @@ import (
 	"preflight/agent"
 	"preflight/drill"
 	"preflight/facts"
+	"preflight/internal/hostsys"
 	"preflight/launch"
 	"preflight/launch/nccl"
 	"preflight/remote"
@@ -80,7 +81,7 @@ func (r *run) rendezvous(ctx context.Context, d Drill) {
 	peer := nccl.PeerAddress(first)
 	if !met && !unserved(stores) && peer.Address != "" && peer.Address != ranks.Host {
 		peers := attempt{
-			Endpoint: launch.Endpoint{Host: peer.Address, Port: ranks.Port}, section: facts.SectionPeerRendezvous, phase: rendezvousAgain, name: "peers", limit: againTime + r.slack(againTime),
+			Endpoint: launch.Endpoint{Host: peer.Address, Port: ranks.Port}, section: facts.SectionPeerRendezvous, phase: rendezvousAgain, name: "peers", limit: againTime,
 			into: func(m *member) **facts.Rendezvous { return &m.PeerRendezvous },
 		}
 		if again, served := r.serve(serving, peers, first, stores); served {
@@ -172,7 +173,7 @@ func unserved(stores []facts.Rendezvous) bool {
 // join has everybody join at one endpoint, once the stores are known, and says whether all met.
 func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) (met bool) {
 	hosts := r.members.only(func(m *member) bool { return stores[m.turn].Serves })
-	seen, lost, before := make([]facts.Rendezvous, len(r.members)), make([]error, len(r.members)), r.losses()
+	seen, lost, w := make([]facts.Rendezvous, len(r.members)), make([]error, len(r.members)), hostsys.BeginWait()
 	nowhere := unserved(stores)
 	r.each(ctx, Event{Phase: a.phase}, r.members, a.limit, func(ctx context.Context, m *member) error {
 		store, joined := stores[m.turn], &seen[m.turn]
@@ -196,7 +197,7 @@ func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) (m
 			missing = append(missing, m.Name)
 		}
 	}
-	unmet := before.unmet(r.members, seen, lost)
+	unmet := r.unmet(seen, lost, w)
 	for i, m := range r.members {
 		if seen[i].Serves && seen[i].Failed == facts.HopWait {
 			seen[i].Missing = missing
@@ -207,6 +208,22 @@ func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) (m
 		learn(m, a.into(m), a.section, seen[i], lost[i])
 	}
 	return met
+}
+
+// isLate reports whether a member did not get through a meeting in time, which says nothing of why.
+func isLate(seen facts.Rendezvous) bool {
+	return seen.Failed == facts.HopWait || seen.Outcome == facts.PathSilent || seen.Outcome == facts.PathUntried
+}
+
+// unmet returns why it says nothing about a member that it was late for a meeting: the launching machine told the
+// members too late to come, or one of them was too busy. It returns "" if all had the time.
+func (r *run) unmet(seen []facts.Rendezvous, lost []error, w hostsys.Wait) string {
+	for i, m := range r.members {
+		if lost[i] == nil && seen[i].Outcome == facts.PathUntried {
+			return m.Name + ": " + seen[i].Error
+		}
+	}
+	return w.Excuse(launching)
 }
 
 // storesFor is every address at which a joiner finds one of those who serve, and
@@ -259,7 +276,7 @@ func (r *run) joinNext(ctx context.Context, generation facts.Generation) {
 		meet(server, facts.Rendezvous{Endpoint: fqdn, Serves: true, Generation: generation, Failed: facts.HopServe, Error: err.Error()})
 		return
 	}
-	next := attempt{Endpoint: launch.Endpoint{Host: fqdn, Port: serving.Port}, name: "next", limit: againTime + r.slack(againTime)}
+	next := attempt{Endpoint: launch.Endpoint{Host: fqdn, Port: serving.Port}, name: "next", limit: againTime}
 	r.each(ctx, Event{Phase: rendezvousAgain}, r.members, next.limit, func(ctx context.Context, m *member) error {
 		joined, err := r.joinFrom(ctx, m, next, generation, r.storesFor(m, []*member{server}))
 		joined.Endpoint, joined.Generation, joined.Serves = next.endpoint(), generation, m == server

@@ -4,6 +4,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -12,8 +13,10 @@ import (
 	"preflight/agent"
 	"preflight/drill/smoke"
 	"preflight/facts"
+	"preflight/internal/hostsys"
 	"preflight/launch"
 	"preflight/launch/nccl"
+	"preflight/remote"
 )
 
 // Smoke is the smoke test of a run.
@@ -74,7 +77,7 @@ func (r *run) smoke(ctx context.Context, d Drill) {
 
 // command has members carry out orders at once, in a phase of its own, and hands what came to each.
 func (s *smokeTest) command(stage facts.SmokeStage, who members, limit time.Duration, orders func(*member) map[int]smoke.Order, came func(*member, smoke.Outcome, error)) {
-	limit = min(limit+s.slack(limit), time.Until(s.end)-answerTime)
+	limit = min(limit, time.Until(s.end)-answerTime)
 	if limit < answerTime {
 		for _, m := range who {
 			m.Smoke.Untried = append(m.Smoke.Untried, stage)
@@ -88,14 +91,19 @@ func (s *smokeTest) command(stage facts.SmokeStage, who members, limit time.Dura
 	})
 }
 
-// ask has one member carry out orders. One that is lost has failed at all of them.
+// ask has one member carry out orders. One that is lost has failed at all of them. Nothing is known of one that this
+// machine may have heard too late.
 func (s *smokeTest) ask(m *member, orders map[int]smoke.Order, limit time.Duration) (smoke.Outcome, error) {
-	ctx, cancel := within(s.ctx, m.agent, limit)
+	w := hostsys.BeginWait()
+	ctx, cancel := within(s.ctx, limit)
 	defer cancel()
 	outcome, err := agent.Command.Ask(ctx, m.agent, smoke.Orders{Token: s.token, Of: orders, Env: s.by[m].Env, Limit: limit})
 	m.lose(err)
 	if err != nil {
 		outcome = smoke.Outcome{}
+		if errors.Is(err, remote.ErrNoAnswer) && w.Busy() > 0 {
+			return outcome, err
+		}
 		for _, local := range slices.Sorted(maps.Keys(orders)) {
 			outcome.Failures = append(outcome.Failures, facts.SmokeFailure{LocalRank: local, Kind: facts.SmokeCrash, Call: orders[local].Do, Message: "nothing came of its node: " + lostReason(err)})
 		}
@@ -117,7 +125,7 @@ func (s *smokeTest) named(stage facts.SmokeStage) Phase {
 func (s *smokeTest) dismiss() {
 	who := s.members.only(func(m *member) bool { return m.Reached && m.Smoke != nil && m.Smoke.Refused == "" })
 	who.each(func(m *member) {
-		ctx, cancel := within(s.ctx, m.agent, dismissTime)
+		ctx, cancel := within(s.ctx, dismissTime)
 		defer cancel()
 		if gone, err := agent.Command.Ask(ctx, m.agent, smoke.Orders{Token: s.token, Dismiss: true}); err == nil {
 			m.Smoke.Left = gone.Left

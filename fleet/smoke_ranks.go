@@ -29,7 +29,7 @@ const (
 
 // muster has every node start its ranks.
 func (s *smokeTest) muster(section facts.Section) {
-	limit := min(s.Smoke.Time/2+s.slack(s.Smoke.Time/2), s.Smoke.Time*3/4)
+	limit := s.Smoke.Time / 2
 	engine := cmp.Or(s.Smoke.Engine, s.fitting())
 	s.each(s.ctx, Event{Phase: s.named(facts.SmokeLoad)}, s.members, limit, func(ctx context.Context, m *member) error {
 		seen := facts.Smoke{Engine: engine, Refused: s.refused(m, engine), Ranks: []facts.SmokeRank{}, Trials: []facts.SmokeTrial{}}

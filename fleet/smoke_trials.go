@@ -11,6 +11,7 @@ import (
 	"preflight/drill/smoke"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/hostsys"
 	"preflight/launch/nccl"
 )
 
@@ -124,7 +125,7 @@ func (s *smokeTest) pace() {
 }
 
 // round makes trials at once, in each of which some members reduce, and says which passed; nothing
-// where there was no time to make them.
+// where there was no time to make them, or this machine was too busy to tell what came of them.
 func (s *smokeTest) round(stage facts.SmokeStage, trials []members, ranks func(*member) []facts.SmokeRank) []bool {
 	all := slices.Concat(trials...)
 	if len(all) == 0 {
@@ -139,8 +140,7 @@ func (s *smokeTest) round(stage facts.SmokeStage, trials []members, ranks func(*
 		}
 		return nil
 	}
-	limit = min(limit+s.slack(limit), left)
-	passed := make([]bool, len(trials))
+	passed, w := make([]bool, len(trials)), hostsys.BeginWait()
 	phase := s.named(stage)
 	s.emit(Event{Phase: phase, Step: Began, Nodes: len(all)})
 	var made sync.WaitGroup
@@ -151,7 +151,18 @@ func (s *smokeTest) round(stage facts.SmokeStage, trials []members, ranks func(*
 	for _, m := range all {
 		s.down[m] = len(last(m.Smoke.Trials).Failures) > 0
 	}
+	if w.Busy() > 0 && slices.Contains(passed, false) && !slices.ContainsFunc(all, hasFailed) {
+		for _, m := range all {
+			m.Smoke.Trials, m.Smoke.Untried = m.Smoke.Trials[:len(m.Smoke.Trials)-1], append(m.Smoke.Untried, stage)
+		}
+		return nil
+	}
 	return passed
+}
+
+// hasFailed reports whether more came of a member's last trial than that a rank did not answer in time.
+func hasFailed(m *member) bool {
+	return slices.ContainsFunc(last(m.Smoke.Trials).Failures, func(f facts.SmokeFailure) bool { return f.Kind != facts.SmokeHang })
 }
 
 func last[T any](of []T) T { return of[len(of)-1] }

@@ -6,11 +6,14 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"preflight/agent"
 	"preflight/drill"
+	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/hostsys"
 )
 
 const (
@@ -35,12 +38,25 @@ func (r *run) noLogins() string {
 // logins has every node log in to its peers by its own ssh, as they do for a launcher whose nodes start each other.
 // What a node does not come to within the limit is not known.
 func (r *run) logins(ctx context.Context, d Drill) {
-	before := r.losses()
 	r.each(ctx, Event{Phase: d.Phase}, r.members, d.Limit, func(ctx context.Context, m *member) error {
+		w := hostsys.BeginWait()
 		seen, err := agent.LogIn.Ask(ctx, m.agent, drill.Logins{Peers: r.loginPeers(m), Port: r.Prediction.SSHPort, Deadline: d.Limit})
-		before.forgive(&seen, m, r.members)
+		if w.Busy() > 0 {
+			forgive(&seen)
+		}
 		learn(m, &m.Logins, d.Section, seen, err)
 		return err
+	})
+}
+
+// forgive makes the logins untried that only nobody answered in time.
+func forgive(seen *facts.Logins) {
+	seen.Failed = slices.DeleteFunc(seen.Failed, func(login facts.Login) bool {
+		late := login.Cause == "timeout"
+		if late {
+			seen.Untried = append(seen.Untried, login.Peer)
+		}
+		return late
 	})
 }
 

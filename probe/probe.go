@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"preflight/facts"
-	"preflight/internal/hostsys"
 	"preflight/probe/machine"
 )
 
@@ -43,7 +42,7 @@ func Run(ctx context.Context, o Options, sections []facts.Section, emit func(sec
 	if deadline <= 0 {
 		deadline = DefaultDeadline
 	}
-	ctx, cancel := hostsys.WithTimeoutCause(ctx, deadline-machine.LastWords, fmt.Errorf("not ready within %s, the time for the whole node", deadline))
+	ctx, cancel := context.WithTimeoutCause(ctx, deadline-machine.LastWords, fmt.Errorf("not ready within %s, the time for the whole node", deadline))
 	defer cancel()
 	o = o.Together()
 
@@ -76,7 +75,7 @@ func look(ctx context.Context, o machine.Options, name facts.Section) (seen fact
 		return seen, fmt.Errorf("this preflight has no collector for %q", name)
 	}
 	section := Sections[at]
-	ctx, cancel := hostsys.WithTimeoutCause(ctx, section.Limit, fmt.Errorf("no answer within %s: %s?", section.Limit, section.Suspect))
+	ctx, cancel := context.WithTimeoutCause(ctx, section.Limit, fmt.Errorf("no answer within %s: %s?", section.Limit, section.Suspect))
 	defer cancel()
 	found, err := machine.Within(ctx, func() (any, error) { return section.Collect(ctx, o) })
 	if err != nil {

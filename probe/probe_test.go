@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"preflight/facts"
-	"preflight/internal/hostsys"
 	"preflight/probe/machine"
 )
 
@@ -69,8 +68,6 @@ func TestPanicCostsOnlyItself(t *testing.T) {
 }
 
 func TestHangCostsOnlyItself(t *testing.T) {
-	hostsys.IgnoreLag(true)
-	defer hostsys.IgnoreLag(false)
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan bool)
 		defer close(release)
@@ -91,8 +88,6 @@ func TestHangCostsOnlyItself(t *testing.T) {
 }
 
 func TestSectionIsEmittedAsSoonAsItIsReady(t *testing.T) {
-	hostsys.IgnoreLag(true)
-	defer hostsys.IgnoreLag(false)
 	synctest.Test(t, func(t *testing.T) {
 		table(t, hostRow(3*time.Second, func(context.Context, machine.Options) (*facts.Host, error) {
 			time.Sleep(time.Second)
@@ -137,8 +132,6 @@ func TestReasons(t *testing.T) {
 		"saw nothing": {collect: func(context.Context, machine.Options) (*facts.Host, error) { return nil, nil }, want: "the collector came back with nothing, which is a bug in preflight"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			hostsys.IgnoreLag(true)
-			defer hostsys.IgnoreLag(false)
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -155,8 +148,6 @@ func TestReasons(t *testing.T) {
 }
 
 func TestNodeDeadlineHoldsWhateverHangs(t *testing.T) {
-	hostsys.IgnoreLag(true)
-	defer hostsys.IgnoreLag(false)
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan bool)
 		defer close(release)

@@ -32,7 +32,7 @@ type Agent struct {
 	writing chan struct{} // holds one token: the right to write to stdin
 	untie   func() bool
 	every   time.Duration // between beats
-	lag     lag           // as it tells
+	life    hostsys.Wait  // since it was greeted
 
 	mu      sync.Mutex
 	beating *time.Timer // until the next beat
@@ -57,6 +57,16 @@ type call struct {
 // its machine is busy, or what it was asked hangs. Nothing is known of what it was asked.
 var ErrNoAnswer = errors.New("no answer")
 
+// NoAnswer returns an ErrNoAnswer to a call that had so long, with the excuse of the launching machine if it was busy
+// during the wait.
+func NoAnswer(method string, had time.Duration, w hostsys.Wait) error {
+	why := w.Excuse("the launching machine")
+	if why != "" {
+		why = "; " + why + ": run preflight when there is less load, or with a longer --timeout"
+	}
+	return fmt.Errorf("%w to %s within %s%s", ErrNoAnswer, method, text.Duration(had.Seconds()), why)
+}
+
 // errClosed is what a call gets whose agent was closed under it.
 var errClosed = errors.New("the agent was closed")
 
@@ -69,7 +79,7 @@ func (d *delivery) agent(hello Hello, o Options) *Agent {
 		Offset:      hello.Time.Sub(d.wrote.Add(half)),
 		Uncertainty: half,
 		every:       o.Beat,
-		lag:         lag{began: time.Now(), at: time.Now()},
+		life:        hostsys.BeginWait(),
 		command:     d.command,
 		writing:     make(chan struct{}, 1),
 		untie:       func() bool { return true },
@@ -80,9 +90,9 @@ func (d *delivery) agent(hello Hello, o Options) *Agent {
 	// What a login printed is told; what comes between answers is another matter.
 	d.stdout.noise = &noise{}
 	go a.listen(d.ending)
-	ctx, cancel := hostsys.WithTimeout(context.Background(), closeGrace)
+	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
-	a.write(ctx, request{Pace: max(hostsys.Pace(), slowest), Open: &opening{Node: d.ending.host, Seconds: o.AgentLife.Seconds(), Beat: o.Beat.Seconds()}})
+	a.write(ctx, request{Open: &opening{Node: d.ending.host, Seconds: o.AgentLife.Seconds(), Beat: o.Beat.Seconds()}})
 	a.beatLater()
 	return a
 }
@@ -117,7 +127,7 @@ func (a *Agent) Close() error {
 	a.mu.Lock()
 	a.leaving = true
 	a.mu.Unlock()
-	late := hostsys.AfterFunc(closeGrace, func() {
+	late := time.AfterFunc(closeGrace, func() {
 		a.hangUp(a.fail(Frozen, map[string]string{"after": closeGrace.String()}, fmt.Errorf("the agent did not end within %s", closeGrace)))
 	})
 	defer late.Stop()
@@ -145,7 +155,7 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 	if err != nil {
 		return fmt.Errorf("parameters of %s: %w", method, err)
 	}
-	w := a.waiting()
+	w := hostsys.BeginWait()
 	lookout := a.command.client.LookOut(ctx)
 	defer lookout.Dismiss()
 	c := &call{parts: make(chan answer), gone: make(chan struct{})}
@@ -170,7 +180,7 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 			go a.cancel(id)
 			failure := a.late(ctx, method, w)
 			if failure == nil {
-				return fmt.Errorf("%w to %s within %s%s", ErrNoAnswer, method, text.Duration(time.Since(w.began).Seconds()), w.busy())
+				return NoAnswer(method, w.Took(), w)
 			}
 			lookout.Tell(failure)
 			return failure
@@ -179,16 +189,17 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 }
 
 // late is the failure of a call whose ctx ended, nil where only time was up and the
-// agent has just been heard.
-func (a *Agent) late(ctx context.Context, method string, w wait) *Error {
+// agent has just been heard or this machine was busy.
+func (a *Agent) late(ctx context.Context, method string, w hostsys.Wait) *Error {
 	e := ending{host: a.command.host, hello: true, acknowledged: true}
 	if noise := a.command.stdout.noise.kept(); len(noise) > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return e.nonsense(noise[0])
 	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) && (hostsys.Overwhelmed(ctx) || a.command.ear.heard(w.worked, a.every, a.lag.pace())) {
+	isBusy := w.Busy() > 0 || a.life.Busy() > 0 // what this machine did late, nodes do late
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) && (isBusy || a.command.ear.heard(w, a.every)) {
 		return nil
 	}
-	return e.interrupted(ctx, "answer to "+method, text.Duration(time.Since(w.began).Seconds()))
+	return e.interrupted(ctx, "answer to "+method, text.Duration(w.Took().Seconds()))
 }
 
 func (a *Agent) register(c *call) uint64 {
@@ -210,7 +221,7 @@ func (a *Agent) unregister(id uint64) {
 
 // cancel tells the node that nobody waits for request id any more.
 func (a *Agent) cancel(id uint64) {
-	ctx, stop := hostsys.WithTimeout(context.Background(), closeGrace)
+	ctx, stop := context.WithTimeout(context.Background(), closeGrace)
 	defer stop()
 	a.write(ctx, request{ID: id, Cancel: true})
 }
@@ -238,12 +249,14 @@ func (a *Agent) write(ctx context.Context, r request) {
 	written := make(chan struct{})
 	defer close(written)
 	stop := context.AfterFunc(ctx, func() {
-		grace, enough := hostsys.WithTimeout(context.Background(), closeGrace)
+		w := hostsys.BeginWait()
+		grace, enough := context.WithTimeout(context.Background(), closeGrace)
 		defer enough()
 		select {
 		case <-written:
 		case <-grace.Done():
-			a.hangUp(a.fail(Frozen, map[string]string{"after": closeGrace.String()}, errors.New("the node takes no request")))
+			failure := a.fail(Frozen, map[string]string{"after": closeGrace.String()}, errors.New("the node takes no request"))
+			a.hangUp(failure.excused(w))
 		}
 	})
 	defer stop()
@@ -274,9 +287,6 @@ func (a *Agent) dispatch(line []byte, e *ending) error {
 		return e.garbage(line)
 	}
 	got.body = bytes.Clone(body) // the next line takes the place of this one
-	if got.Lost > 0 {
-		a.lag.tell(got.Lost)
-	}
 	switch {
 	case got.isBeat():
 		return nil

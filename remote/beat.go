@@ -3,11 +3,9 @@
 package remote
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -22,12 +20,13 @@ import (
 const (
 	// DefaultBeat is how often, when Options.Beat is zero.
 	DefaultBeat = 2 * time.Second
-	// patience is how many beats in a row an agent may miss. Together with drainGrace,
-	// that is how long it outlives the way to its head.
-	patience = 5
+	// patience is how many beats in a row an agent may miss, so that it survives a launching machine that is
+	// stopped for less than half a minute. Together with drainGrace, that is how long it outlives the way to its
+	// head.
+	patience = 15
 	// headPatience is how many the head may miss: time enough for a carrier to prove what
 	// is wrong with the way (path.go of remote/ssh), which says more than silence.
-	headPatience = 2 * patience
+	headPatience = 10
 	// verdictTime is how long a carrier may take to hear from a node that is silent.
 	verdictTime = 2 * time.Second
 )
@@ -51,15 +50,17 @@ type ear struct {
 	in        io.Reader
 	patience  int          // beats
 	came      atomic.Int64 // bytes
-	last      atomic.Int64 // when some came, by the time in which we worked; 0 before
+	last      atomic.Int64 // when some came, as the time since loaded; 0 before
 	listening atomic.Bool
 
 	// Of whoever counts the beats.
 	before int64
 	missed int
-	lost   time.Duration // by us, until the last one
-	pace   float64       // of who speaks, as it says; 0 is 1
+	late   time.Duration // as hostsys.Late, at the last one
 }
+
+// loaded is a moment to count from.
+var loaded = time.Now()
 
 func (e *ear) Read(p []byte) (int, error) {
 	e.listening.Store(true)
@@ -67,55 +68,36 @@ func (e *ear) Read(p []byte) (int, error) {
 	e.listening.Store(false)
 	e.came.Add(int64(n))
 	if n > 0 {
-		e.last.Store(int64(hostsys.Worked()))
+		e.last.Store(int64(time.Since(loaded)))
 	}
 	return n, err
 }
 
-// heard reports whether something has come since began, and within a beat and a half, so
-// that whoever beats that often is there, pace being how much of the time it can work.
-func (e *ear) heard(began, every time.Duration, pace float64) bool {
-	last := time.Duration(e.last.Load())
-	silent := hostsys.Worked() - last
-	return last > began && float64(silent)*pace < 1.5*float64(every)
+// heard reports whether something has come during a wait, and within a beat and a half, so that whoever beats
+// that often is there.
+func (e *ear) heard(w hostsys.Wait, every time.Duration) bool {
+	silent := time.Since(loaded) - time.Duration(e.last.Load())
+	return silent < min(w.Took(), every*3/2)
 }
 
 // beat is called once a beat and reports whether too many have passed in silence.
 // They are counted, not measured: whoever was suspended itself has missed one.
 func (e *ear) beat(every time.Duration) (silent bool) {
-	came, lost := e.came.Load(), hostsys.Lost()
+	came, late := e.came.Load(), hostsys.Late()
 	switch {
 	case came > e.before || !e.listening.Load():
 		e.missed = 0
-	case lost-e.lost < every/2: // what has come lies unread otherwise
+	case late-e.late < every/2: // what has come lies unread otherwise
 		e.missed++
 	}
-	e.before, e.lost = came, lost
-	return float64(e.missed)*cmp.Or(e.pace, 1) >= float64(e.patience)
+	e.before, e.late = came, late
+	return e.missed >= e.patience
 }
-
-// headBeat is the beat of a head, with its pace where that is busy.
-func headBeat() []byte {
-	pace := max(hostsys.Pace(), slowest)
-	if pace > busyPace {
-		return beatLine
-	}
-	return fmt.Appendf(slices.Clone(paceLine), "%.2f}\n", pace)
-}
-
-// paceLine is how the beat of a busy head begins.
-var paceLine = []byte(`{"pace":`)
-
-const (
-	// busyPace is that of a head that says so, and slowest the least that is believed.
-	busyPace = 0.9
-	slowest  = 0.05
-)
 
 // unheard is the failure of an agent that says it ended because we were silent. Where
 // this machine stood still, whoever looks knows that by itself (hostsys.Anew) and asks anew.
 func (a *Agent) unheard(seconds float64) *Error {
-	if hostsys.Pace() < 0.5 {
+	if a.life.Busy() > 0 {
 		return a.fail(HeadBusy, nil, fmt.Errorf("the agent heard nothing from here for %.1f s, and ended", seconds))
 	}
 	return a.fail(ConnectionLost, nil, fmt.Errorf("it heard nothing from us for %.1f s, and ended: what we sent was lost on the way", seconds))
@@ -127,7 +109,7 @@ func (a *Agent) beat() {
 	case <-a.dead:
 		return
 	case a.writing <- struct{}{}:
-		_, _ = a.command.stdin.Write(headBeat()) // what is wrong shows where answers are read
+		_, _ = a.command.stdin.Write(beatLine) // what is wrong shows where answers are read
 		<-a.writing
 	default: // a request is being written, which says as much
 	}
@@ -160,7 +142,8 @@ func (a *Agent) die() {
 // listenHarder asks the carrier about a node whose agent is silent. One whose server
 // answers is busy: what it is asked has a deadline.
 func (a *Agent) listenHarder() {
-	ctx, cancel := hostsys.WithTimeout(context.Background(), verdictTime)
+	w := hostsys.BeginWait()
+	ctx, cancel := context.WithTimeout(context.Background(), verdictTime)
 	defer cancel()
 	lookout := a.command.client.LookOut(ctx)
 	defer lookout.Dismiss()
@@ -178,6 +161,6 @@ func (a *Agent) listenHarder() {
 		silence := text.Duration((headPatience*a.every + verdictTime).Seconds())
 		failure := a.fail(Frozen, map[string]string{"after": silence}, fmt.Errorf("nothing came for %s, not even from the server", silence))
 		lookout.Tell(failure)
-		a.hangUp(failure)
+		a.hangUp(failure.excused(w))
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"preflight/internal/hostsys"
 	"preflight/internal/text"
 	"strings"
 	"time"
@@ -21,7 +20,7 @@ import (
 // The error is an *Error when the node could not be reached, and otherwise names
 // what could not be removed. The Trace is never nil.
 func (c *Client) Clean(ctx context.Context, name string) (removed []string, trace *Trace, err error) {
-	ctx, cancel := hostsys.WithTimeout(ctx, c.options.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	client, trace, err := c.carrier.Dial(ctx, name)
 	if err != nil {

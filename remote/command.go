@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"preflight/internal/hostsys"
 	"preflight/internal/text"
 	"strings"
 	"sync"
@@ -109,7 +108,7 @@ func (c *command) leave(err error) exit {
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		c.client.Close()
 	}
-	late := hostsys.AfterFunc(closeGrace, func() { c.client.Close() })
+	late := time.AfterFunc(closeGrace, func() { c.client.Close() })
 	defer late.Stop()
 	e := exit{read: err, Exit: c.process.Wait()}
 	if e.Missing && !c.client.Alive() {
@@ -134,7 +133,7 @@ func LastMoment(left time.Duration) time.Duration { return min(left/4, time.Seco
 // is frozen itself.
 type watchdog struct {
 	client  Connection
-	timer   *hostsys.Timer
+	timer   *time.Timer
 	stop    func() bool
 	lookout Lookout
 
@@ -149,11 +148,12 @@ func watch(ctx context.Context, client Connection) *watchdog {
 		stop:    context.AfterFunc(ctx, func() { client.Close() }),
 		lookout: client.LookOut(ctx),
 	}
-	left, limited := hostsys.Left(ctx)
+	deadline, limited := ctx.Deadline()
 	if !limited {
 		return w
 	}
-	w.timer = hostsys.AfterFunc(left-LastMoment(left), func() {
+	left := time.Until(deadline)
+	w.timer = time.AfterFunc(left-LastMoment(left), func() {
 		w.report(false)
 		if client.Alive() {
 			w.report(true)

@@ -3,7 +3,12 @@
 package remote
 
 import (
+	"errors"
 	"fmt"
+	"slices"
+
+	"preflight/internal/hostsys"
+	"preflight/internal/text"
 )
 
 // Stage is the step on the way to a talking agent at which something failed.
@@ -145,3 +150,32 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// isTimed reports whether all that happened is that nothing came in time.
+func (e *Error) isTimed() bool {
+	cause := e.Cause
+	if cause == JumpFailed {
+		cause = Cause(e.Detail["cause"])
+	}
+	return slices.Contains([]Cause{TimedOut, Silent, Frozen, NotCome}, cause)
+}
+
+// Excuse returns a failure that blames this machine instead of the node, if all that happened is that nothing came in
+// time and this machine was busy during the wait. It returns any other error as it is.
+func Excuse(err error, w hostsys.Wait) error {
+	if failure, is := errors.AsType[*Error](err); is && failure.isTimed() {
+		return failure.excused(w)
+	}
+	return err
+}
+
+// excused returns a failure that blames this machine instead of the node, if this machine was busy while it waited in
+// vain.
+func (e *Error) excused(w hostsys.Wait) *Error {
+	late := w.Busy()
+	if late == 0 {
+		return e
+	}
+	err := fmt.Errorf("it came late to its own work by %s of %s (%w)", text.Duration(late.Seconds()), text.Duration(w.Took().Seconds()), e.Err)
+	return &Error{Host: e.Host, Stage: e.Stage, Cause: HeadBusy, Err: err}
+}

@@ -27,9 +27,11 @@ package remote
 import (
 	"cmp"
 	"context"
-	"preflight/internal/hostsys"
+	"errors"
 	"sync"
 	"time"
+
+	"preflight/internal/hostsys"
 )
 
 // DefaultTimeout is what one node gets when Options.Timeout is zero.
@@ -86,16 +88,26 @@ func (c *Client) Close() error { return c.carrier.Close() }
 //
 // The error is an *Error. The Trace is never nil.
 func (c *Client) Reach(ctx context.Context, name string) (*Agent, *Trace, error) {
-	reach, cancel := hostsys.WithTimeout(ctx, c.options.Timeout)
+	w := hostsys.BeginWait()
+	reach, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	client, trace, err := c.carrier.Dial(reach, name)
 	if err != nil {
-		return nil, trace, excused(reach, err)
+		return nil, trace, c.excused(w, err)
 	}
 	agent, failure := c.bootstrap(reach, client, name, trace)
 	if failure != nil {
-		return nil, trace, excused(reach, failure)
+		return nil, trace, c.excused(w, failure)
 	}
 	agent.tieTo(ctx)
 	return agent, trace, nil
+}
+
+// excused returns a failure to reach a node, or one that blames this machine if it was too busy to hear the node in time.
+func (c *Client) excused(w hostsys.Wait, err error) error {
+	isOver := w.Took() >= c.options.Timeout-LastMoment(c.options.Timeout)
+	if failure, is := errors.AsType[*Error](err); is && failure.Cause == ShellBroken && isOver {
+		return failure.excused(w) // a shell that has not run our command may only have been heard too late
+	}
+	return Excuse(err, w)
 }

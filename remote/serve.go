@@ -52,8 +52,8 @@ const (
 func Serve(ctx context.Context, in io.Reader, out io.Writer, methods map[string]Method) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer hostsys.Measure()()
-	s := &server{out: out, methods: methods, end: cancel, lost: hostsys.Lost(), running: map[uint64]context.CancelFunc{}}
+	defer hostsys.Watch()()
+	s := &server{out: out, methods: methods, end: cancel, running: map[uint64]context.CancelFunc{}}
 	if err := s.greet(); err != nil {
 		return err
 	}
@@ -123,7 +123,6 @@ type server struct {
 	methods map[string]Method
 	end     context.CancelCauseFunc
 	working sync.WaitGroup
-	lost    time.Duration // before it began
 
 	writing sync.Mutex // held for as long as the head takes nothing
 	out     io.Writer
@@ -156,12 +155,6 @@ func (s *server) serve(ctx context.Context, requests <-chan request, head *ear) 
 			}
 			go s.beat()
 		case r := <-requests:
-			if r.Method == "" {
-				head.pace = 0
-			}
-			if r.Pace > 0 {
-				head.pace = min(max(r.Pace, slowest), 1)
-			}
 			switch {
 			case r.Open != nil:
 				life.Reset(time.Duration(r.Open.Seconds * float64(time.Second)))
@@ -270,7 +263,6 @@ func (s *server) named(a answer) answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a.Node = s.node
-	a.Lost = (hostsys.Lost() - s.lost).Round(time.Millisecond).Seconds()
 	return a
 }
 

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -52,11 +51,8 @@ func (c *conversation) next(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(isLost.ReplaceAll(line, nil))
+	return string(line)
 }
-
-// isLost is what an agent says of its machine's load, which is not the test's.
-var isLost = regexp.MustCompile(`,"lost":[0-9.]+`)
 
 func (c *conversation) say(lines ...string) {
 	for _, line := range lines {
@@ -117,7 +113,7 @@ func TestServeEnds(t *testing.T) {
 		want string
 	}{
 		"input ends":  {func(c *conversation, _ func()) { c.in.Close() }, "<nil>"},
-		"head silent": {func(c *conversation, _ func()) { c.say(`{"open":{"node":"w1","seconds":60,"beat":0.02}}`) }, "nothing came from the launching machine for 100 ms"},
+		"head silent": {func(c *conversation, _ func()) { c.say(`{"open":{"node":"w1","seconds":60,"beat":0.02}}`) }, "nothing came from the launching machine for 300 ms"},
 		"life over":   {func(c *conversation, _ func()) { c.say(`{"open":{"node":"w1","seconds":0.1}}`) }, "the agent's time is up"},
 		"interrupted": {func(_ *conversation, cancel func()) { cancel() }, "context canceled"},
 		"not JSON":    {func(c *conversation, _ func()) { c.say("hello?") }, "a request that is none: invalid character"},
@@ -173,7 +169,7 @@ func TestServeBeats(t *testing.T) {
 	got := c.next(t)
 	for ; got == `{"node":"w1","id":0}`; got = c.next(t) { // more than its patience where this machine is busy
 	}
-	if want := `{"node":"w1","id":0,"unheard":0.5}`; got != want {
+	if want := `{"node":"w1","id":0,"unheard":1.5}`; got != want {
 		t.Errorf("the last line is %s, want %s", got, want)
 	}
 	if err := <-c.ended; err == nil {
@@ -305,13 +301,13 @@ func TestServeTellsNoSecret(t *testing.T) {
 	}
 }
 
-// What is left of an agent whose head is gone is gone within a quarter of a minute; and the
-// head waits longer, for the carrier to say what is wrong.
+// TestPatience: an agent survives a head that is stopped for less than half a minute, and does not outlive it for much
+// longer; and the head gives the carrier time to say what is wrong with a silent node.
 func TestPatience(t *testing.T) {
-	if end := patience*DefaultBeat + drainGrace; end >= 15*time.Second {
-		t.Errorf("an agent outlives its head by %s", end)
+	if wait := patience * DefaultBeat; wait < 30*time.Second || wait+drainGrace >= 35*time.Second {
+		t.Errorf("an agent waits for a silent head for %s", wait)
 	}
-	if patience >= headPatience || verdictTime >= headPatience*DefaultBeat {
+	if verdictTime >= headPatience*DefaultBeat {
 		t.Error("a node is given up before its carrier can say why")
 	}
 }

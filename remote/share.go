@@ -8,8 +8,6 @@ import (
 	"io"
 	"sync"
 	"time"
-
-	"preflight/internal/hostsys"
 )
 
 // Nodes that share a home lack our agent all at once, and one copy serves them all: the
@@ -115,8 +113,8 @@ func (s *homes) meet(tag string, seen []string) {
 // says when it moved and how it ended.
 func (s *homes) turn(ctx context.Context, tag, hash string) *sent {
 	patience := cmp.Or(s.longestWait, longestWait)
-	if left, limited := hostsys.Left(ctx); limited {
-		patience = min(patience, left/2)
+	if deadline, limited := ctx.Deadline(); limited {
+		patience = min(patience, time.Until(deadline)/2)
 	}
 	over := time.NewTimer(patience)
 	defer over.Stop()

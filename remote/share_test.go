@@ -16,7 +16,6 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"preflight/internal/hostsys"
 	"preflight/testhosts/remotetest"
 )
 
@@ -72,8 +71,6 @@ func nodes() *homes {
 }
 
 func TestOneCopyForAHome(t *testing.T) {
-	hostsys.IgnoreLag(true)
-	defer hostsys.IgnoreLag(false)
 	for name, run := range map[string]func(*testing.T, *homes){
 		"seen by the second": func(t *testing.T, s *homes) {
 			a, b := s.asks(t, "a"), s.asks(t, "b", "-", "a")
@@ -147,7 +144,7 @@ func TestOneCopyForAHome(t *testing.T) {
 		},
 		"little time": func(t *testing.T, s *homes) {
 			s.asks(t, "a")
-			ctx, cancel := hostsys.WithTimeout(t.Context(), 2*time.Second) // as Reach has it
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // as Reach has it
 			defer cancel()
 			s.meet("b", []string{"a"})
 			began := time.Now()

@@ -98,10 +98,9 @@ func (s *Saying) Opening(task, line string) (text string) {
 	return text + task + " " + word + " *\n"
 }
 
-// Beat is the beat in what is said to one task as it is sent to all of them, nil where that is none:
-// who says it is the same for each.
+// Beat is the beat in what is said to one task as it is sent to all of them, nil where that is none.
 func Beat(line []byte) []byte {
-	if !bytes.Equal(line, beatLine) && !bytes.HasPrefix(line, paceLine) {
+	if !bytes.Equal(line, beatLine) {
 		return nil
 	}
 	return append([]byte("@ "), line...)

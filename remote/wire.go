@@ -63,8 +63,6 @@ type answer struct {
 	Part string `json:"part,omitempty"`
 	Done bool   `json:"done,omitempty"`
 	Err  string `json:"error,omitempty"` // with Done: why the method failed
-	// Lost are the seconds for which the agent has been kept from its work so far.
-	Lost float64 `json:"lost,omitempty"`
 	// Unheard are the seconds for which nothing came from the head. It is the last
 	// line of an agent that ends for it.
 	Unheard float64 `json:"unheard,omitempty"`
@@ -85,9 +83,6 @@ type request struct {
 	Method string          `json:"method,omitempty"`
 	Params json.RawMessage `json:"params,omitempty"`
 	Cancel bool            `json:"cancel,omitempty"` // stop answering request ID
-	// Pace is how much of the time the head can work, where that is not all of it: its beats
-	// come so much later.
-	Pace float64 `json:"pace,omitempty"`
 }
 
 type opening struct {

@@ -131,7 +131,7 @@ func (w Words) Conclusion() string {
 		line += fmt.Sprintf(" (the launching machine stood still for %s meanwhile: this is of a second look)", text.Duration(r.StoodStill[0]))
 	}
 	if r.Behind > 0 {
-		line += fmt.Sprintf(" (the launching machine is busy: it was %s behind with its own work, and waited for everybody that much longer)", text.Duration(r.Behind))
+		line += fmt.Sprintf(" (the launching machine is busy: it came late to its own work by %s in all, and what only did not answer in time is unknown)", text.Duration(r.Behind))
 	}
 	if r.Interrupted {
 		line += " (interrupted: this is what is known so far)"

@@ -18,7 +18,6 @@ import (
 	"preflight"
 	"preflight/cmd/preflight/internal/progress"
 	"preflight/fleet"
-	"preflight/internal/hostsys"
 	"preflight/internal/text"
 )
 
@@ -72,7 +71,7 @@ func cleanAll(ctx context.Context, job preflight.Job) (lines []string, failures 
 				failures[i] = fmt.Errorf("%s: %w", host.Name, short.Err)
 				return
 			}
-			ctx, cancel := hostsys.WithTimeout(ctx, job.Timeout)
+			ctx, cancel := context.WithTimeout(ctx, job.Timeout)
 			defer cancel()
 			until := time.Now().Add(job.Timeout)
 			job.Progress(fleet.Event{Phase: progress.Cleaning, Step: fleet.Began, Node: host.Name, Until: until})

@@ -15,7 +15,6 @@ import (
 	"preflight"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/hostfile"
-	"preflight/internal/hostsys"
 	"preflight/launch"
 	"preflight/remote"
 	"preflight/remote/kubectl"
@@ -72,7 +71,7 @@ var refusals = []remote.Cause{remote.Refused, remote.NoJob, remote.AccountClosed
 
 // refuses is how a node refuses a login by ssh, nil where it does not.
 func refuses(ctx context.Context, by remote.Carrier, name string) error {
-	ctx, cancel := hostsys.WithTimeout(ctx, firstPatience)
+	ctx, cancel := context.WithTimeout(ctx, firstPatience)
 	defer cancel()
 	connection, _, err := by.Dial(ctx, name)
 	if err == nil {

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"preflight/facts"
-	"preflight/internal/hostsys"
 	"preflight/probe/machine"
 )
 
@@ -37,7 +36,7 @@ func (p *process) locks(ctx context.Context, o machine.Options, all map[int]*pro
 	if root == "" {
 		return
 	}
-	ctx, cancel := hostsys.WithTimeout(ctx, lockTime)
+	ctx, cancel := context.WithTimeout(ctx, lockTime)
 	defer cancel()
 	found, err := machine.Within(ctx, func() ([]facts.BuildLock, error) { return buildLocks(o, p.PID, root, all), nil })
 	if err == nil && len(found) > 0 {

@@ -32,7 +32,7 @@ type call struct {
 
 	fd        int // -1 when there is none
 	began     time.Time
-	end       time.Duration // by the time in which we could work
+	end       time.Time
 	connected bool
 	unsent    []byte
 	answer    []byte // as far as it has come, while it is not complete
@@ -167,7 +167,7 @@ func (c *call) speak(calls *calling) error {
 	}
 	if c.doubted == nil {
 		c.unsent = text[n:]
-		c.end = calls.now + exchangeTime + calls.Slack
+		c.end = calls.now.Add(exchangeTime)
 	}
 	c.connected, c.path.MSS = true, mss
 	return nil
@@ -220,9 +220,9 @@ func (c *call) receive(calls *calling, b []byte) error {
 }
 
 // expired is what a call is that took too long by now.
-func (c *call) expired(now time.Duration) error {
+func (c *call) expired(now time.Time) error {
 	switch {
-	case now < c.end:
+	case now.Before(c.end):
 		c.path.Outcome = facts.PathUntried
 		return outcome.ErrNoTime
 	case !c.connected:
@@ -247,7 +247,7 @@ func (c *call) expired(now time.Duration) error {
 
 // explained is what a call is that had no answer in time, by how far the second
 // one came. If that had one, this one still had none.
-func (c *call) explained(now time.Duration) error {
+func (c *call) explained(now time.Time) error {
 	second := c.second
 	if second.complete() {
 		c.path.Outcome = facts.PathSilent
@@ -261,8 +261,8 @@ func (c *call) explained(now time.Duration) error {
 	return err
 }
 
-func (c *call) inDoubt(now time.Duration) bool {
-	return c.connected && c.doubted == nil && c.second == nil && now >= c.end-stepsTime
+func (c *call) inDoubt(now time.Time) bool {
+	return c.connected && c.doubted == nil && c.second == nil && !now.Before(c.end.Add(-stepsTime))
 }
 
 // hangUp ends the connection at once, without leaving a state in the kernel.

@@ -19,7 +19,7 @@ const callsAtOnce = 32
 // Overflows what came of it; of the rest of Mesh it sets Error alone, where it could
 // not try. It takes no longer than the deadline and ends early with ctx.
 func (c Calls) Run(ctx context.Context) facts.Mesh {
-	ctx, cancel := hostsys.WithTimeout(ctx, c.Deadline)
+	ctx, cancel := context.WithTimeout(ctx, c.Deadline)
 	defer cancel()
 	poll, err := newPoll()
 	if err != nil {
@@ -29,7 +29,7 @@ func (c Calls) Run(ctx context.Context) facts.Mesh {
 	defer poll.wake(ctx)()
 
 	calls := &calling{
-		Calls: c, key: keyOf(c.Token), poll: poll, live: map[int]*call{}, now: hostsys.Worked(),
+		Calls: c, key: keyOf(c.Token), poll: poll, live: map[int]*call{}, now: time.Now(), wait: hostsys.BeginWait(),
 		reaches: make([]*reach, len(c.Peers)), buffer: make([]byte, 64<<10),
 	}
 	calls.opening = speech{kind: meshHello, key: calls.key, node: c.Node}
@@ -47,7 +47,8 @@ type calling struct {
 	young   int           // live calls that keep others from starting
 	begun   int           // peers whose turn has come
 	reaches []*reach      // one per peer
-	now     time.Duration // of the last wait, as hostsys.Worked
+	now     time.Time     // of the last wait of poll
+	wait    hostsys.Wait
 	opening speech
 	buffer  []byte
 	// overflown is how often the table of neighbours had no room before.
@@ -66,7 +67,7 @@ func (c *calling) run(ctx context.Context) {
 			c.begin(at, own+at)
 		}
 		news := c.poll.wait(ctx, tick)
-		c.now = hostsys.Worked()
+		c.now = time.Now()
 		for _, n := range news {
 			if call := c.live[int(n.Fd)]; call != nil {
 				call.ready(c, n.Events)
@@ -101,7 +102,7 @@ func (c *calling) start(call *call, port int) {
 	to := call.reach.peer
 	call.path = facts.Path{Peer: to.Name, To: to.Address, Port: port}
 	call.fd, call.began = -1, time.Now()
-	if call.end = c.now + connectTime + c.Slack; call.doubted != nil {
+	if call.end = c.now.Add(connectTime); call.doubted != nil {
 		call.end = call.doubted.end
 	}
 	if call.young {
@@ -197,7 +198,7 @@ func (c *calling) expire() {
 			if call.doubted.fd < 0 { // which is over
 				c.finish(call, errHungUp)
 			}
-		case c.now >= call.end:
+		case !c.now.Before(call.end):
 			c.finish(call, call.expired(c.now))
 		case call.inDoubt(c.now):
 			c.repeat(call)
@@ -219,6 +220,7 @@ func (c *calling) mesh() facts.Mesh {
 			r = &reach{peer: c.Peers[i]}
 		}
 		path := r.conclude()
+		outcome.Excuse(&path, c.Node, c.wait)
 		if path.Outcome != "" {
 			mesh.Failed = append(mesh.Failed, path)
 			continue

@@ -106,7 +106,4 @@ type Calls struct {
 	// of RoCE sends. Where both are "" the kernel chooses, as it does for sockets.
 	Interface string `json:"interface,omitempty"`
 	From      string `json:"from,omitempty"`
-	// Slack is how much longer than else a peer may take, because machines are known to be
-	// busy. Deadline has it.
-	Slack time.Duration `json:"slack,omitempty"`
 }

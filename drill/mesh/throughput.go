@@ -27,7 +27,7 @@ const SendOverhead = connectTime + exchangeTime
 // how much arrived by the peer's own count. The result has Error and no Rate
 // when any of the connections failed.
 func Send(ctx context.Context, token, node string, to Peer, span time.Duration) facts.Throughput {
-	ctx, cancel := hostsys.WithTimeout(ctx, span+SendOverhead)
+	ctx, cancel := context.WithTimeout(ctx, span+SendOverhead)
 	defer cancel()
 	result := facts.Throughput{Peer: to.Name}
 	if len(to.Ports) == 0 {

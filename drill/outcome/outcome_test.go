@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"preflight/facts"
+	"preflight/internal/hostsys"
 )
 
 // Every error of a connection has one meaning, whether the call or what
@@ -71,5 +72,13 @@ func TestOfNoRoute(t *testing.T) {
 		if got := Of(err); got != facts.PathUnroutable {
 			t.Errorf("%s: %q", to, got)
 		}
+	}
+}
+
+// TestExcuse: a caller that had the time excuses no peer.
+func TestExcuse(t *testing.T) {
+	path := facts.Path{Peer: "w2", Outcome: facts.PathSilent, Error: "connected, then no answer"}
+	if Excuse(&path, "w1", hostsys.BeginWait()); path.Outcome != facts.PathSilent {
+		t.Errorf("got %+v", path)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"preflight/facts"
-	"preflight/internal/hostsys"
 )
 
 // Crew is the ranks of one node, which are started once and then have one order after
@@ -122,12 +121,12 @@ func (c *crew) muster() Mustered {
 		loading.Go(func() {
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			began := hostsys.Worked()
+			began := time.Now()
 			done, failure, _ := m.load(nil) // where the crew ends meanwhile nobody hears of it
 			backends[i] = done.Backend
 			mustered.Ranks[i] = facts.SmokeRank{
 				LocalRank: m.LocalRank, Device: m.Device, Name: done.Name, Address: done.Address,
-				Load: (hostsys.Worked() - began).Seconds(), Failure: failure,
+				Load: time.Since(began).Seconds(), Failure: failure,
 			}
 		})
 	}
@@ -222,7 +221,6 @@ func (o Orders) Run(ctx context.Context) Outcome {
 	defer crew.ordering.Unlock()
 	var mu sync.Mutex // over the outcome
 	var loading, working sync.WaitGroup
-	var began, last time.Duration
 	for _, m := range crew.members {
 		order, ordered := o.Of[m.LocalRank]
 		if !ordered {
@@ -253,9 +251,8 @@ func (o Orders) Run(ctx context.Context) Outcome {
 		}()
 	}
 	loading.Wait()
-	began = hostsys.Worked()
+	began := time.Now()
 	working.Wait()
-	last = hostsys.Worked()
-	outcome.Seconds = (last - began).Seconds()
+	outcome.Seconds = time.Since(began).Seconds()
 	return outcome
 }

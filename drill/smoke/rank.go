@@ -90,7 +90,7 @@ func (r *rank) do(ctx context.Context, order Order, limit time.Duration) (Done, 
 
 // await begins something and waits for its answer. Who fails in any way is ended.
 func (r *rank) await(ctx context.Context, answer <-chan Word, limit time.Duration, begin func()) (Done, *facts.SmokeFailure, error) {
-	waiting, cancel := hostsys.WithTimeout(ctx, limit)
+	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	// Who takes no orders is ended by that as well.
 	defer context.AfterFunc(waiting, func() { _ = hostsys.KillGroup(r.cmd) })()
@@ -138,7 +138,7 @@ func (r *rank) end() (gone bool) {
 		return r.hasEnded()
 	}
 	_ = hostsys.KillGroup(r.cmd)
-	waiting, cancel := hostsys.WithTimeout(context.Background(), endTime)
+	waiting, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()
 	select {
 	case <-r.ended:

@@ -65,7 +65,7 @@ func (c Child) Run(ctx context.Context) (stdout, stderr string, err error) {
 func (c Child) Stream(ctx context.Context, stdout io.Writer) (stderr string, err error) {
 	if c.Limit > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = WithTimeout(ctx, c.Limit)
+		ctx, cancel = context.WithTimeout(ctx, c.Limit)
 		defer cancel()
 	}
 	var errs output
@@ -128,9 +128,7 @@ func Run(cmd *exec.Cmd) error {
 		file.Close()
 	}
 	if err == nil {
-		children.Store(cmd.Process.Pid, nil)
 		err = cmd.Wait()
-		children.Delete(cmd.Process.Pid)
 	}
 	for _, file := range ours {
 		_ = file.SetReadDeadline(time.Now().Add(Grace)) // of a pipe, it can be set

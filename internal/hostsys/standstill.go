@@ -10,11 +10,13 @@ import (
 )
 
 const (
-	// standTick is how often it is looked whether time has passed us by.
+	// standTick is how often a standstill looks whether time has passed this process by.
 	standTick = 250 * time.Millisecond
-	// standTime is how late a look has to come for that, beside what a busy machine keeps
-	// us waiting for: that is lost to no deadline (lag.go).
+	// standTime is how late a look has to come for that.
 	standTime = 2 * time.Second
+	// standPart is the part of that time, as a divisor, in which a process that was stopped can have wanted to run:
+	// before it was, and after. One that other processes keep from running wants to all the time.
+	standPart = 4
 )
 
 // started is a moment to count from where the system has none.
@@ -37,6 +39,7 @@ func Anew[T any](ctx context.Context, work func(context.Context) T) (result T, s
 }
 
 func anew[T any](ctx context.Context, clock func() time.Duration, work func(context.Context) T) (result T, stood []*StoodStill) {
+	defer Watch()()
 	for range 2 {
 		w := watchStandstill(ctx, clock)
 		result = work(w.ctx)
@@ -59,16 +62,15 @@ type standstill struct {
 	ticks  *time.Ticker
 	over   chan struct{}
 
-	mu      sync.Mutex
-	last    time.Duration // when it was looked last, by the clock
-	awake   time.Duration // and by Go's own
-	stopped time.Duration // until then, as lag tells
-	found   *StoodStill
+	mu     sync.Mutex
+	last   time.Duration // when it was looked last, by the clock
+	awake  time.Duration // and by Go's own
+	active time.Duration // until then, as active returns it
+	found  *StoodStill
 }
 
 func watchStandstill(ctx context.Context, clock func() time.Duration) *standstill {
-	own.begin()
-	w := &standstill{awake: time.Since(started), stopped: time.Duration(own.stopped.Load()), clock: clock, ticks: time.NewTicker(standTick), over: make(chan struct{}), last: clock()}
+	w := &standstill{active: active(), clock: clock, ticks: time.NewTicker(standTick), over: make(chan struct{}), last: clock(), awake: time.Since(started)}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	go func() {
 		for {
@@ -83,24 +85,28 @@ func watchStandstill(ctx context.Context, clock func() time.Duration) *standstil
 	return w
 }
 
-// look ends the work when time has passed us by since the last look: asleep, in which Go's
-// own clock stands still, or stopped.
+// look ends the work when time has passed this process by since the last look: the machine was asleep, in which
+// Go's own clock stands still, or the process was stopped, in which it did not even
+// want to run.
 func (w *standstill) look() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	own.lost()
-	now, awake, stopped := w.clock(), time.Since(started), time.Duration(own.stopped.Load())
-	if still := now - w.last - (awake - w.awake) + stopped - w.stopped; still >= standTime && w.found == nil {
+	now, awake := w.clock(), time.Since(started)
+	active := active()
+	still := now - w.last - (awake - w.awake)
+	if late := awake - w.awake - standTick; late >= standTime && active-w.active < late/standPart {
+		still += late
+	}
+	if still >= standTime && w.found == nil {
 		w.found = &StoodStill{For: still.Round(time.Millisecond)}
 		w.cancel(w.found)
 	}
-	w.last, w.awake, w.stopped = now, awake, stopped
+	w.last, w.awake, w.active = w.clock(), time.Since(started), active // to read active takes time on a busy machine
 }
 
 // end looks for the last time.
 func (w *standstill) end() *StoodStill {
 	w.look()
-	own.end()
 	w.ticks.Stop()
 	close(w.over)
 	w.cancel(nil)

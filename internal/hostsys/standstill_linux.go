@@ -3,6 +3,9 @@
 package hostsys
 
 import (
+	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,4 +19,23 @@ func sinceBoot() time.Duration {
 		return time.Since(started)
 	}
 	return time.Duration(now.Nano())
+}
+
+// active returns for how long the threads of this process have run, or waited for a processor, all of them together
+// (Documentation/scheduler/sched-stats.rst). A kernel without CONFIG_SCHED_INFO counts neither: then it is not known
+// whether a process was stopped, and it counts as active all the time.
+func active() (all time.Duration) {
+	threads, _ := filepath.Glob("/proc/self/task/*/schedstat") // the pattern is well-formed
+	for _, thread := range threads {
+		text, _ := ReadFile(thread) // nothing, if the thread has ended
+		for i, number := range strings.Fields(string(text)) {
+			if nanoseconds, err := strconv.ParseInt(number, 10, 64); err == nil && i < 2 {
+				all += time.Duration(nanoseconds)
+			}
+		}
+	}
+	if all == 0 {
+		return time.Since(started)
+	}
+	return all
 }

@@ -57,3 +57,26 @@ func TestAnew(t *testing.T) {
 		}
 	})
 }
+
+// TestStopped: a process that did not run for a while was stopped, unless it wanted to run.
+func TestStopped(t *testing.T) {
+	for name, test := range map[string]struct {
+		gap, active time.Duration
+		want        time.Duration
+	}{
+		"a tick":                {gap: standTick},
+		"stopped":               {gap: 10 * time.Second, want: 10*time.Second - standTick},
+		"stopped in the middle": {gap: 10 * time.Second, active: time.Second, want: 10*time.Second - standTick},
+		"stopped for a moment":  {gap: standTime},
+		"kept from running":     {gap: 10 * time.Second, active: 10 * time.Second},
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		w := &standstill{ctx: ctx, cancel: cancel, clock: func() time.Duration { return time.Since(started) }}
+		w.awake, w.active = time.Since(started)-test.gap, active()-test.active
+		w.last = w.awake
+		w.look()
+		if test.want == 0 != (w.found == nil) || w.found != nil && (w.found.For-test.want).Abs() > standTick {
+			t.Errorf("%s: stood still %v, want %v", name, w.found, test.want)
+		}
+	}
+}

@@ -66,11 +66,9 @@ func nvmlChild() hostsys.Child {
 // An error is no word about the driver: we were interrupted, could not start the
 // child, had too little time for it, or were built without cgo.
 func askNVML(ctx context.Context, ask func(context.Context, io.Writer) (stderr string, err error), quiet time.Duration) (*facts.NVML, error) {
+	w := hostsys.BeginWait()
 	report, end := listen(ctx, ask, quiet)
-	silent := (hostsys.Worked() - report.last).Round(100 * time.Millisecond)
-	if end.silent { // for so long, though we may have found since that we were busy in some of it
-		silent = max(silent, quiet)
-	}
+	silent := time.Since(report.last).Round(100 * time.Millisecond)
 	switch {
 	case report.unloaded == nvml.WithoutCgo: // whether the library is there is not known
 		return nil, errors.New(nvml.WithoutCgo)
@@ -87,6 +85,8 @@ func askNVML(ctx context.Context, ask func(context.Context, io.Writer) (stderr s
 		report.fail(facts.FailureCrashed, "the process that asked "+report.subject()+" ended: "+crashMessage(end.stderr, end.err))
 	case silent < quiet/2: // it may yet have answered
 		return nil, fmt.Errorf("the driver was at %s when the time for the node was over: a longer --timeout tells whether it hangs", report.call())
+	case w.Busy() > 0:
+		return nil, fmt.Errorf("the driver was at %s for %s, but this machine was busy: run preflight again when there is less load to learn whether it hangs", report.call(), silent)
 	case end.stuck:
 		report.fail(facts.FailureStuck, fmt.Sprintf("%s did not answer within %s, and the process that asked is stuck in the kernel, where no signal reaches it", report.subject(), silent))
 	default:
@@ -95,23 +95,20 @@ func askNVML(ctx context.Context, ask func(context.Context, io.Writer) (stderr s
 	return &report.seen, nil
 }
 
-// ending is how a child came to its end: by itself, killed by us, for its silence or not,
-// or killed and not gone.
+// ending is how a child came to its end: by itself, killed by us, or killed and not gone.
 type ending struct {
-	stderr                string
-	err                   error
-	killed, silent, stuck bool
+	stderr        string
+	err           error
+	killed, stuck bool
 }
-
-var errSilent = errors.New("nothing comes")
 
 // listen takes a child's lines until it ends, is silent for too long, or the time
 // that ctx leaves is over.
 func listen(ctx context.Context, ask func(context.Context, io.Writer) (string, error), quiet time.Duration) (*childReport, ending) {
-	asking, stop := hostsys.WithTimeLeft(ctx, 2*nvmlEnding) // what is reported by then has to be handed in before its end
+	asking, stop := machine.Ahead(ctx, 2*nvmlEnding) // what is reported by then has to be handed in before its end
 	defer stop()
-	asking, hush := context.WithCancelCause(asking)
-	silence := hostsys.AfterFunc(quiet, func() { hush(errSilent) })
+	asking, hush := context.WithCancel(asking)
+	silence := time.AfterFunc(quiet, hush)
 	defer silence.Stop()
 	talk := newChildOutput(func(done bool) {
 		if done {
@@ -131,7 +128,7 @@ func listen(ctx context.Context, ask func(context.Context, io.Writer) (string, e
 	select {
 	case end = <-ended:
 	case <-asking.Done():
-		words, over := hostsys.WithTimeout(context.Background(), nvmlEnding)
+		words, over := context.WithTimeout(context.Background(), nvmlEnding)
 		defer over()
 		select {
 		case end = <-ended:
@@ -139,6 +136,6 @@ func listen(ctx context.Context, ask func(context.Context, io.Writer) (string, e
 			end.stuck = true
 		}
 	}
-	end.killed, end.silent = asking.Err() != nil, context.Cause(asking) == errSilent
+	end.killed = asking.Err() != nil
 	return talk.close(), end
 }

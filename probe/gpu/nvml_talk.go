@@ -38,15 +38,15 @@ type childOutput struct {
 // childReport are what the lines of a child come to.
 type childReport struct {
 	seen facts.NVML
-	at   nvml.Line     // the call announced last
-	last time.Duration // when a line came, as hostsys.Worked
+	at   nvml.Line // the call announced last
+	last time.Time // when a line came
 	done bool
 	// unloaded is why the child could not load NVML; "" means that it did.
 	unloaded string
 }
 
 func newChildOutput(onLine func(done bool)) *childOutput {
-	return &childOutput{onLine: onLine, childReport: childReport{seen: facts.NVML{Cards: []facts.Card{}}, last: hostsys.Worked()}}
+	return &childOutput{onLine: onLine, childReport: childReport{seen: facts.NVML{Cards: []facts.Card{}}, last: time.Now()}}
 }
 
 // Write takes the child's output. What is no line of ours is noise of the library.
@@ -82,7 +82,7 @@ func (t *childOutput) close() *childReport {
 
 // take adds one line to the facts.
 func (w *childReport) take(line nvml.Line) {
-	w.last = hostsys.Worked()
+	w.last = time.Now()
 	switch {
 	case line.Call != "":
 		w.at = line

@@ -130,8 +130,6 @@ func TestSilence(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			hostsys.IgnoreLag(true)
-			defer hostsys.IgnoreLag(false)
 			synctest.Test(t, func(t *testing.T) {
 				ctx := t.Context()
 				if test.deadline > 0 {
@@ -164,8 +162,6 @@ func errorText(err error) string {
 }
 
 func TestChildThatCannotBeKilledIsNotAwaited(t *testing.T) {
-	hostsys.IgnoreLag(true)
-	defer hostsys.IgnoreLag(false)
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan bool)
 		stuck := func(_ context.Context, out io.Writer) (string, error) {

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"preflight/facts"
-	"preflight/internal/hostsys"
 	"preflight/probe/machine"
 )
 
@@ -35,7 +34,7 @@ var listed = []string{facts.RoleIndexCache, facts.RoleTokenized, facts.RoleCheck
 // list has the places that are there say what they hold. One that does not answer in time
 // says nothing.
 func list(ctx context.Context, o machine.Options, places []facts.Place) {
-	ctx, cancel := hostsys.WithTimeout(ctx, listingLimit)
+	ctx, cancel := context.WithTimeout(ctx, listingLimit)
 	defer cancel()
 	for i := range places {
 		if place := &places[i]; place.Exists && place.Problem == "" && slices.Contains(listed, place.Role) {

@@ -21,7 +21,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"preflight/facts"
-	"preflight/internal/hostsys"
 	"preflight/probe/machine"
 )
 
@@ -116,7 +115,7 @@ func largest(o machine.Options, dir string) (all []shmFile, device uint64, err e
 // takes those out of unused. What is left there is unused as far as the view
 // that it returns goes.
 func findUsers(ctx context.Context, o machine.Options, device uint64, unused map[uint64]bool) visibility {
-	ctx, cancel := hostsys.WithTimeout(ctx, scanLimit)
+	ctx, cancel := context.WithTimeout(ctx, scanLimit)
 	defer cancel()
 	seen := processesListed(o)
 	processes, _ := filepath.Glob(o.At("/proc/[0-9]*")) // fails on a bad pattern only

@@ -23,7 +23,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"preflight/facts"
-	"preflight/internal/hostsys"
 	"preflight/probe/machine"
 )
 
@@ -79,7 +78,7 @@ func CollectFiles(ctx context.Context, o machine.Options) (*facts.Files, error) 
 // findDaemon looks in PATH of this session, which is that of the launcher's: not
 // interactive. It is nil where a directory of PATH does not answer.
 func findDaemon(ctx context.Context, asked string) *facts.Daemon {
-	ctx, cancel := hostsys.WithTimeout(ctx, readLimit)
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
 	daemon, err := machine.Within(ctx, func() (*facts.Daemon, error) {
 		path, _ := exec.LookPath(asked) // however it fails, a shell finds none either
@@ -129,7 +128,7 @@ func workDir(o machine.Options) facts.WorkDir {
 // mount, which keeps whoever asks for it, tells that of itself and leaves the
 // others alone.
 func readFiles(ctx context.Context, o machine.Options, lookAt func(context.Context, machine.Options, facts.LaunchFile) facts.File) []facts.File {
-	ctx, cancel := hostsys.WithTimeoutCause(ctx, readLimit, fmt.Errorf("not read within %s", readLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, readLimit, fmt.Errorf("not read within %s", readLimit))
 	defer cancel()
 	files := make([]facts.File, len(o.Files))
 	places := make(chan bool, readTogether)

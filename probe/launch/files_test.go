@@ -20,7 +20,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/facts"
-	"preflight/internal/hostsys"
 	"preflight/probe/machine"
 	"preflight/testhosts/probetest"
 )
@@ -164,8 +163,6 @@ func TestDigestMindsItsTime(t *testing.T) {
 
 // A file on a dead mount costs neither its neighbours nor the section.
 func TestOneFileHangs(t *testing.T) {
-	hostsys.IgnoreLag(true)
-	defer hostsys.IgnoreLag(false)
 	synctest.Test(t, func(t *testing.T) {
 		var o machine.Options
 		for i := range readTogether {
@@ -198,8 +195,6 @@ func TestOneFileHangs(t *testing.T) {
 
 // No more files are read at a time than there are places, and all of them in the end.
 func TestFilesAreReadInTurn(t *testing.T) {
-	hostsys.IgnoreLag(true)
-	defer hostsys.IgnoreLag(false)
 	synctest.Test(t, func(t *testing.T) {
 		o := machine.Options{Files: make([]facts.LaunchFile, 2*readTogether+1)}
 		var counting sync.Mutex

@@ -17,7 +17,6 @@ import (
 	"strings"
 
 	"preflight/facts"
-	"preflight/internal/hostsys"
 	"preflight/internal/lazyregexp"
 	"preflight/probe/machine"
 )
@@ -37,7 +36,7 @@ var isCommit = lazyregexp.New(`^[0-9a-f]{40}$`)
 
 // models looks for the models that the launch names in the cache of the Hub.
 func models(ctx context.Context, o machine.Options) (found []facts.Model) {
-	ctx, cancel := hostsys.WithTimeoutCause(ctx, readLimit, fmt.Errorf("not read within %s", readLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, readLimit, fmt.Errorf("not read within %s", readLimit))
 	defer cancel()
 	home := machine.Session(o).Home
 	for _, named := range o.Models {

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"preflight/facts"
-	"preflight/internal/hostsys"
 	"preflight/probe/machine"
 )
 
@@ -49,7 +48,7 @@ type source struct{ name, digest string }
 // sources reads the python below a script's directory, as far as an import could
 // mean it. Links to directories are not followed.
 func sources(ctx context.Context, o machine.Options, root string) *facts.Sources {
-	ctx, cancel := hostsys.WithTimeoutCause(ctx, sourcesLimit, fmt.Errorf("not read within %s", sourcesLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, sourcesLimit, fmt.Errorf("not read within %s", sourcesLimit))
 	defer cancel()
 	shared := sharedDirectory(root, machine.Session(o).Home)
 	tree := sourceTree{o: o, root: root, deep: !shared}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"preflight/facts"
-	"preflight/internal/hostsys"
 	"preflight/probe/machine"
 )
 
@@ -50,7 +49,7 @@ func topologyFiles(ctx context.Context, o machine.Options, settings []facts.Sett
 			files = append(files, facts.TopologyFile{Path: virtualTopology})
 		}
 	}
-	ctx, cancel := hostsys.WithTimeoutCause(ctx, topologyLimit, fmt.Errorf("not read within %s", topologyLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, topologyLimit, fmt.Errorf("not read within %s", topologyLimit))
 	defer cancel()
 	for i, named := range files {
 		read, err := machine.Within(ctx, func() (facts.TopologyFile, error) { return readTopology(o, named), nil })

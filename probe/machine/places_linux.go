@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"preflight/facts"
-	"preflight/internal/hostsys"
 )
 
 // PlaceLimit is how long one place may take. It is well inside the limits of the sections that look at places, so
@@ -44,7 +43,7 @@ func lookAtPlaces(ctx context.Context, o Options, places []facts.Place, stand fu
 	if len(places) == 0 {
 		return nil
 	}
-	ctx, cancel := hostsys.WithTimeoutCause(ctx, PlaceLimit, fmt.Errorf("no answer within %s: a hung mount?", PlaceLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, PlaceLimit, fmt.Errorf("no answer within %s: a hung mount?", PlaceLimit))
 	defer cancel()
 	ground := make([]filesystem, len(places))
 	var all sync.WaitGroup

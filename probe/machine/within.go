@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"preflight/internal/hostsys"
 	"runtime"
 	"strings"
 	"time"
@@ -37,7 +36,7 @@ func Within[T any](ctx context.Context, work func() (T, error)) (T, error) {
 	select {
 	case end = <-done:
 	case <-ctx.Done():
-		words, over := hostsys.WithTimeout(context.Background(), LastWords)
+		words, over := context.WithTimeout(context.Background(), LastWords)
 		defer over()
 		select {
 		case end = <-done:
@@ -52,6 +51,15 @@ func Within[T any](ctx context.Context, work func() (T, error)) (T, error) {
 		end.err = errors.New("interrupted")
 	}
 	return end.value, end.err
+}
+
+// Ahead returns a context that ends by so much before ctx does, and together with ctx if that has no deadline.
+func Ahead(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+	deadline, limited := ctx.Deadline()
+	if !limited {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, deadline.Add(-by))
 }
 
 // origin is the file and line that panicked, asked from a deferred function.

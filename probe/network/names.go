@@ -43,7 +43,7 @@ func CollectNames(ctx context.Context, o machine.Options) (*facts.Names, error) 
 	if err != nil {
 		return nil, fmt.Errorf("own hostname: %w", err)
 	}
-	ctx, cancel := hostsys.WithTimeLeft(ctx, lastLookup)
+	ctx, cancel := machine.Ahead(ctx, lastLookup)
 	defer cancel()
 	known := hostsys.NewNames(o.Root)
 	fqdn := ""
@@ -102,7 +102,7 @@ func lookUp(ctx context.Context, ask lookup, name string) facts.Lookup {
 		answer.Error, answer.Unanswered = "not asked: the name service took all the time for other names", true
 		return answer
 	}
-	ctx, cancel := hostsys.WithTimeout(ctx, lookupLimit)
+	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
 	defer cancel()
 	addresses, err := ask(ctx, bare(name))
 	if err != nil {

@@ -66,8 +66,6 @@ func TestLookUp(t *testing.T) {
 // A dead name server must cost a few timeouts, not one for every name, and
 // what was learned by the deadline must survive it.
 func TestLookUpAllWithADeadNameServer(t *testing.T) {
-	hostsys.IgnoreLag(true)
-	defer hostsys.IgnoreLag(false)
 	synctest.Test(t, func(t *testing.T) {
 		var lock sync.Mutex
 		var open, most int
@@ -122,8 +120,6 @@ func TestLookUpAllWithADeadNameServer(t *testing.T) {
 // TestRunOutOfTime: where the run itself ends before any name can have taken long, the name service
 // is not blamed.
 func TestRunOutOfTime(t *testing.T) {
-	hostsys.IgnoreLag(true)
-	defer hostsys.IgnoreLag(false)
 	synctest.Test(t, func(t *testing.T) {
 		ask := func(ctx context.Context, _ string) ([]netip.Addr, error) {
 			<-ctx.Done()

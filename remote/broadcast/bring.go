@@ -4,8 +4,8 @@ package broadcast
 
 import (
 	"os"
+	"time"
 
-	"preflight/internal/hostsys"
 	"preflight/remote"
 )
 
@@ -26,7 +26,7 @@ func (p *place) Bring(parcel remote.Parcel) remote.Bringing {
 	asks := make(chan remote.Bringing, 1)
 	p.parcel, p.asks = parcel, asks
 	t.waiting.Stop()
-	t.waiting = hostsys.AfterFunc(t.set.engine.Patience, func() { t.locked(func() { t.settle(true) }) })
+	t.waiting = time.AfterFunc(t.set.engine.Patience, func() { t.locked(func() { t.settle(true) }) })
 	t.settle(false)
 	p.set.mu.Unlock()
 	select {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -258,7 +259,7 @@ func (o *own) Close() error {
 		}
 		o.cut, o.before = true, o.said.Text()
 		_ = o.cmd.Process.Signal(unix.SIGTERM)
-		killing := hostsys.AfterFunc(grace, func() {
+		killing := time.AfterFunc(grace, func() {
 			select {
 			case <-o.ended:
 			default:

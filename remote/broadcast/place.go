@@ -10,8 +10,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
-	"preflight/internal/hostsys"
 	"preflight/remote"
 )
 
@@ -185,7 +185,7 @@ func (p *place) over(status string) {
 			return
 		}
 		p.last = finish
-		hostsys.AfterFunc(grace, func() {
+		time.AfterFunc(grace, func() {
 			p.set.mu.Lock()
 			defer p.set.mu.Unlock()
 			finish()

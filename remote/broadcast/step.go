@@ -48,7 +48,7 @@ type step struct {
 	unsent  []byte
 	beaten  time.Time     // when all tasks were last told that we are there
 	ended   chan struct{} // and all that it wrote has been read
-	waiting *hostsys.Timer
+	waiting *time.Timer
 
 	name    string             // by which files are brought to it
 	settled chan struct{}      // closed when files have been brought, or will not be; nil before
@@ -115,7 +115,7 @@ func (t *step) start() bool {
 	}
 	t.cmd, t.stdin, t.ended = cmd, stdin, make(chan struct{})
 	t.brings, t.stop = context.WithCancel(context.Background())
-	t.waiting = hostsys.AfterFunc(engine.Patience, func() {
+	t.waiting = time.AfterFunc(engine.Patience, func() {
 		t.locked(func() {
 			if !t.open {
 				t.end()
@@ -261,7 +261,7 @@ func (t *step) write(text []byte) {
 // send is of what has gathered. A program that takes nothing for as long as its tasks had to begin
 // is ended: all of them wait for one that reads nothing. t.writing is held.
 func (t *step) send() {
-	late := hostsys.AfterFunc(t.set.engine.Patience, func() {
+	late := time.AfterFunc(t.set.engine.Patience, func() {
 		t.locked(func() {
 			t.jammed = !t.over
 			t.end()

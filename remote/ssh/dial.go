@@ -18,7 +18,6 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"preflight/internal/hostsys"
 	"preflight/internal/text"
 	"preflight/remote"
 )
@@ -124,7 +123,7 @@ type attempt struct {
 // run connects and logs in. ConnectTimeout bounds everything up to the host
 // key, as it does in OpenSSH.
 func (a *attempt) run(ctx context.Context, crossed []hop) (*connection, *remote.Error) {
-	handshake, cancel := hostsys.WithTimeout(ctx, cmp.Or(a.target.connectTimeout, handshakeTimeout))
+	handshake, cancel := context.WithTimeout(ctx, cmp.Or(a.target.connectTimeout, handshakeTimeout))
 	defer cancel()
 	conn, failure := a.connect(handshake, crossed)
 	if failure != nil {
@@ -232,7 +231,7 @@ func (a *attempt) connect(ctx context.Context, crossed []hop) (net.Conn, *remote
 // gets an equal part of the time that is left, so that a dead first address
 // does not hide a live second one.
 func (a *attempt) connectTo(ctx context.Context, addresses []netip.Addr) (net.Conn, *remote.Error) {
-	ctx, cancel := hostsys.WithTimeout(ctx, cmp.Or(a.target.connectTimeout, connectTimeout))
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(a.target.connectTimeout, connectTimeout))
 	defer cancel()
 	var dialer net.Dialer
 	if a.target.bindAddress != "" {
@@ -246,8 +245,8 @@ func (a *attempt) connectTo(ctx context.Context, addresses []netip.Addr) (net.Co
 	for i, address := range addresses {
 		endpoint := netip.AddrPortFrom(address.Unmap(), uint16(a.target.port))
 		a.trace.Address = endpoint.Addr().String()
-		left, _ := hostsys.Left(ctx)
-		part, cancel := hostsys.WithTimeout(ctx, left/time.Duration(len(addresses)-i))
+		deadline, _ := ctx.Deadline()
+		part, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(addresses)-i))
 		conn, err := dialer.DialContext(part, a.target.network, endpoint.String())
 		cancel()
 		if err == nil {

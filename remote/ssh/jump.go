@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"preflight/internal/hostsys"
 	"preflight/remote"
 )
 
@@ -66,7 +65,7 @@ func (c *Carrier) jump(h hop, crossed []hop) *jump {
 func (c *Carrier) dialJump(j *jump, h hop, crossed []hop) {
 	defer close(j.done)
 	// The nodes behind it need time to report what went wrong with it.
-	ctx, cancel := hostsys.WithTimeout(c.jumps.life, c.options.Timeout*4/5)
+	ctx, cancel := context.WithTimeout(c.jumps.life, c.options.Timeout*4/5)
 	defer cancel()
 	j.client, j.trace, j.err = c.dialHop(ctx, h, crossed)
 	if j.err == nil {

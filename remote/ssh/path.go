@@ -15,7 +15,6 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"preflight/internal/hostsys"
 	"preflight/internal/text"
 	"preflight/remote"
 )
@@ -25,7 +24,7 @@ import (
 // new one. One that is frozen takes it, which is the kernel's work, and is silent.
 type lookout struct {
 	via   string
-	timer *hostsys.Timer // nil where nobody can call from here
+	timer *time.Timer // nil where nobody can call from here
 
 	mu        sync.Mutex
 	seen      string
@@ -35,13 +34,14 @@ type lookout struct {
 // LookOut stands by until ctx's deadline or until it is dismissed.
 func (c *connection) LookOut(ctx context.Context) remote.Lookout {
 	l := &lookout{via: c.via}
-	switch left, limited := hostsys.Left(ctx); {
+	deadline, limited := ctx.Deadline()
+	switch left := time.Until(deadline); {
 	case !limited:
 	case c.via != "":
 		l.seen = fmt.Sprintf("jump host %s is between: no new connection from here can tell a machine that hangs from a way that loses packets", c.via)
 	case c.path != nil:
-		l.timer = hostsys.AfterFunc(left-remote.LastMoment(left), func() {
-			ctx, cancel := hostsys.WithTimeout(ctx, remote.LastMoment(left)*3/4)
+		l.timer = time.AfterFunc(left-remote.LastMoment(left), func() {
+			ctx, cancel := context.WithTimeout(ctx, remote.LastMoment(left)*3/4)
 			defer cancel()
 			l.mu.Lock()
 			defer l.mu.Unlock()

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"preflight/internal/hostsys"
 	"strings"
 	"time"
 )
@@ -36,7 +35,7 @@ const (
 // never acknowledged. Acknowledging is the kernel's work, which no load delays
 // for seconds.
 func (p *path) losesOutbound() bool {
-	ctx, cancel := hostsys.WithTimeout(p.life, proofTime)
+	ctx, cancel := context.WithTimeout(p.life, proofTime)
 	defer cancel()
 	conn, err := p.greeting(ctx)
 	if err != nil {
@@ -67,7 +66,7 @@ func (p *path) losesOutbound() bool {
 // login, all of small packets, works, and when it has a few full ones sent, what
 // comes behind them arrives and they do not.
 func (p *path) losesInbound() bool {
-	ctx, cancel := hostsys.WithTimeout(p.life, proofTime)
+	ctx, cancel := context.WithTimeout(p.life, proofTime)
 	defer cancel()
 	second, err := p.login(ctx)
 	if err != nil {

@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"preflight/internal/hostsys"
 	"preflight/remote"
 	"preflight/testhosts/remotetest"
 )
@@ -162,18 +161,18 @@ func (f row) meet(t *testing.T, stand Stand) {
 			t.Errorf("the other node: %v", err)
 		}
 	})
-	began := hostsys.Worked()
+	began := time.Now()
 	agent, _, err := client.Reach(t.Context(), f.bad)
 	if err == nil {
 		if patience = ample; f.waits {
 			patience = callPatience
 		}
-		ctx, cancel := hostsys.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		began = hostsys.Worked()
+		began = time.Now()
 		err = agent.Call(ctx, f.method, f.params, remotetest.Nothing)
 	}
-	if took := hostsys.Worked() - began; took > patience+remotetest.Slack {
+	if took := time.Since(began); took > patience+remotetest.Slack {
 		t.Errorf("took %v, of %v", took, patience)
 	}
 	want, detail := f.cause, f.detail

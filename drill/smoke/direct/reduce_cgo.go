@@ -27,7 +27,6 @@ import (
 
 	"preflight/drill/smoke"
 	"preflight/facts"
-	"preflight/internal/hostsys"
 )
 
 // nccl is a communicator of it.
@@ -35,10 +34,9 @@ type nccl struct {
 	// comm is where it is: C's memory, as a call that goes on in the background writes there
 	// (NCCL 2.14, src/init.cc, ncclCommInitRankFunc). nil of none, and of one being destroyed.
 	comm atomic.Pointer[C.ncclComm_t]
-	// limit is how long an order may go on, and patience runs out [stuck] later: a machine that
-	// gives this rank no turn tells nothing of NCCL.
-	limit    time.Duration
-	patience *hostsys.Timer
+	// limit is how long an order may go on, and until is when that is over.
+	limit time.Duration
+	until time.Time
 }
 
 const (
@@ -72,12 +70,13 @@ func (r *rank) meet() smoke.Done {
 func (r *rank) reduce(order smoke.Order) smoke.Done {
 	within := time.Duration(order.Seconds * float64(time.Second))
 	r.limit = max(within-early, within/2)
-	r.patience = hostsys.AfterFunc(r.limit+stuck, func() {
+	r.until = time.Now().Add(r.limit)
+	patience := time.AfterFunc(r.limit+stuck, func() {
 		if call, mine := r.last(); mine {
 			r.end(r.hang(call))
 		}
 	})
-	defer r.patience.Stop()
+	defer patience.Stop()
 
 	want := float64(order.Size) * float64(order.Size+1) / 2
 	if want > exact {
@@ -220,7 +219,7 @@ func (r *rank) settle(streaming bool) {
 		switch {
 		case !running:
 			return
-		case r.patience.Left() < stuck:
+		case time.Now().After(r.until):
 			hang := r.hang(r.words.call)
 			r.failure = &hang
 		}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostsys
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// watchTick is how often the watchdog wants to run.
+const watchTick = 50 * time.Millisecond
+
+// watchdog adds up how late a goroutine runs that wants to run every watchTick. It is late when other processes
+// have the processors, when this process has more to do than they can, and when this process was stopped.
+var watchdog struct {
+	mu    sync.Mutex
+	users int
+	end   chan struct{} // closed when the last user leaves
+	due   time.Time     // of the next tick
+	late  time.Duration // up to the last tick
+}
+
+// Watch keeps the watchdog running until the caller calls end.
+func Watch() (end func()) {
+	w := &watchdog
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.users++; w.users == 1 {
+		w.end, w.due = make(chan struct{}), time.Now().Add(watchTick)
+		go watch(w.end)
+	}
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.users--; w.users == 0 {
+			close(w.end)
+		}
+	}
+}
+
+func watch(end <-chan struct{}) {
+	w := &watchdog
+	ticks := time.NewTicker(watchTick)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-end:
+			return
+		case <-ticks.C:
+		}
+		runtime.Gosched() // Go's scheduler prefers a timer to a goroutine that has something to read
+		w.mu.Lock()
+		w.late += max(0, time.Since(w.due))
+		w.due = time.Now().Add(watchTick)
+		w.mu.Unlock()
+	}
+}
+
+// Late returns for how long this process came late to its work so far, as far as the watchdog was running.
+func Late() time.Duration {
+	w := &watchdog
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.users == 0 {
+		return w.late
+	}
+	return w.late + max(0, time.Since(w.due))
+}
+
+// Wait is a time in which this process waits for another one.
+type Wait struct {
+	began time.Time
+	late  time.Duration // before it began
+}
+
+// BeginWait returns a Wait that begins now.
+func BeginWait() Wait { return Wait{time.Now(), Late()} }
+
+// Took returns how long the wait has lasted.
+func (w Wait) Took() time.Duration { return time.Since(w.began) }
+
+const (
+	// busyPart is the part of a wait, as a divisor, that a process must be late to be busy.
+	busyPart = 4
+	// busyTime is how late it must be at least: a short wait that has ended says nothing of how long others had.
+	busyTime = 200 * time.Millisecond
+)
+
+// Busy returns for how long this process came late to its work during the wait. It returns 0 when that is too little
+// to explain that nothing came in time.
+func (w Wait) Busy() time.Duration {
+	if late := Late() - w.late; late >= max(w.Took()/busyPart, busyTime) {
+		return late
+	}
+	return 0
+}
+
+// Excuse returns why it says nothing about others that nothing came in time: this process was busy. who is its machine,
+// as the reader knows it. Excuse returns "" if the process had the time.
+func (w Wait) Excuse(who string) string {
+	late := w.Busy()
+	if late == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s was busy: it came late to its own work by %.1f s of %.1f s", who, late.Seconds(), w.Took().Seconds())
+}
