@@ -100,7 +100,7 @@ var rules = []rule{
 
 	{"fleet", 3060, []string{"drill/...", "facts", "agent", "hostfile", "internal/hostsys", "launch", "launch/nccl", "probe", "remote", "internal/secret"}, nil,
 		"a run gathers: what it is judged by, and how it is shown, must not decide what is looked at"},
-	{"agent", 364, []string{"drill/...", "facts", "probe", "diagnose/jobs", "probe/nvml", "remote"}, nil, "it runs on nodes, which need nothing of launches, judging and rendering"},
+	{"agent", 364, []string{"drill/...", "facts", "internal/hostsys", "probe", "diagnose/jobs", "probe/nvml", "remote"}, nil, "it runs on nodes, which need nothing of launches, judging and rendering"},
 
 	{"checks", 655, []string{"checks/fix", "facts", "hostfile", "launch", "launch/nccl"}, clock, "the types of judging, which every family and whoever shows its outcome shares"},
 	{"checks/compare", 711, []string{"checks", "facts", "hostfile"}, clock, leaf},
