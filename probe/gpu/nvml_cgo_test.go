@@ -135,10 +135,10 @@ func TestDriverThatHangsIsKilledAndNamed(t *testing.T) {
 		text  string
 		cards int
 	}{
-		"at its start":        {gpus.Call{Function: "nvmlInit_v2", GPU: -1}, "the driver did not answer within 3", 0},
-		"at GPU 3's handle":   {gpus.Call{Function: "nvmlDeviceGetHandleByIndex_v2", GPU: 3}, "GPU 3 did not answer within 3", 4},
-		"within GPU 3":        {gpus.Call{Function: "nvmlDeviceGetUUID", GPU: 3}, "GPU 3 did not answer within 3", 4},
-		"between two of them": {gpus.Call{Function: "nvmlDeviceGetP2PStatus", GPU: 0}, "GPU 0 did not answer within 3", 8},
+		"at its start":        {gpus.Call{Function: "nvmlInit_v2", GPU: -1}, "the driver did not answer within ", 0},
+		"at GPU 3's handle":   {gpus.Call{Function: "nvmlDeviceGetHandleByIndex_v2", GPU: 3}, "GPU 3 did not answer within ", 4},
+		"within GPU 3":        {gpus.Call{Function: "nvmlDeviceGetUUID", GPU: 3}, "GPU 3 did not answer within ", 4},
+		"between two of them": {gpus.Call{Function: "nvmlDeviceGetP2PStatus", GPU: 0}, "GPU 0 did not answer within ", 8},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
