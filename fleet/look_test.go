@@ -201,7 +201,7 @@ func TestDrillsWaitForEveryNode(t *testing.T) {
 func TestALostNodeCostsItsOwnTime(t *testing.T) {
 	m, told := mocked(4), steps{}
 	m.open(1, 2, 3)
-	fleet, _ := Look(t.Context(), m.job(t, 3*time.Second, told.add)) // time enough for a beat of w4
+	fleet, _ := Look(t.Context(), m.job(t, 8*time.Second, told.add)) // time enough for a busy machine, and for a beat of w4
 	reported := slices.Index(told.all, "look ended w4")
 	if began := slices.Index(told.all, "mesh began"); reported < 0 || began < reported {
 		t.Errorf("the mesh began at step %d, and w4 was given up at %d: %v", began, reported, told.all)
@@ -232,6 +232,7 @@ func TestInterruptedWait(t *testing.T) {
 	job.Throughput = time.Minute
 	go func() {
 		others.Wait()
+		time.Sleep(time.Second) // an interrupt gives up a node whose report is still being filed
 		cancel()
 	}()
 	began := time.Now()
@@ -289,6 +290,7 @@ func TestInterruptedDrills(t *testing.T) {
 			go func() {
 				reported.Wait()
 				if c.waits {
+					time.Sleep(time.Second) // as in TestInterruptedWait
 					interrupt()
 				} else {
 					m.open(3)
