@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"preflight"
+	"preflight/cmd/preflight/internal/inside"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/hostfile"
 	"preflight/launch"
@@ -136,3 +137,27 @@ func (c *Config) carrier(ctx context.Context, plan preflight.Plan) (remote.Carri
 }
 
 var viaUsage = "what takes preflight to the nodes: " + strings.Join(viaNames(), ", ") + "; auto is srun inside a Slurm job where the launcher is slurm, or another that needs no ssh and nodes refuse it, else ssh. srun takes a step of the Slurm job this is typed in, or of that of --jobid, sees the environment that srun gives the ranks, and asks no ssh; mpirun has the one in PATH, Open MPI's, MPICH's or Intel MPI's, start it as it would the ranks: --ssh_port is then the launch's alone. kubectl enters pods, which are the nodes, by kubectl exec. meet waits for nodes that call: preflight agent --meet HOST:PORT"
+
+const inUsage = "what the ranks run in on every node, as the `command` that ours is put behind: 'docker exec -i train'; {node} is the node's name. Delivery, facts, drills and fixes are then of the inside"
+
+// enterable is the rule of --in.
+func enterable(text string) error {
+	_, err := inside.Words(text)
+	return err
+}
+
+// inside is what the ranks run in on a node: what --in says, else what the file says of that
+// node, the last that does.
+func (c Config) inside() func(node string) []string {
+	if words, _ := inside.Words(c.In); words != nil || c.places["in"] != "" { // held to its rule before
+		return func(node string) []string { return inside.Of(words, node) }
+	}
+	return func(node string) []string {
+		for _, in := range slices.Backward(c.Stated.In) {
+			if in.Nodes == nil || slices.Contains(in.Nodes, node) {
+				return inside.Of(in.Words, node)
+			}
+		}
+		return nil
+	}
+}

@@ -40,10 +40,6 @@ func (r *Regexp) FindStringIndex(s string) []int { return r.compiled().FindStrin
 
 func (r *Regexp) FindStringSubmatch(s string) []string { return r.compiled().FindStringSubmatch(s) }
 
-func (r *Regexp) FindStringSubmatchIndex(s string) []int {
-	return r.compiled().FindStringSubmatchIndex(s)
-}
-
 func (r *Regexp) FindSubmatch(b []byte) [][]byte { return r.compiled().FindSubmatch(b) }
 
 func (r *Regexp) FindAllSubmatch(b []byte, n int) [][][]byte {
