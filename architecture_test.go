@@ -141,7 +141,7 @@ var rules = []rule{
 
 	{"cmd/preflight/internal/usage", 77, []string{"checks/compare", "checks/fix"}, nil, "what is wrong with a command line, in words"},
 	{"cmd/preflight/internal/inside", 110, []string{"cmd/preflight/internal/usage", "hostfile", "remote"}, nil, "a command line is read here, and run elsewhere"},
-	{"cmd/preflight/internal/policyfile", 752, []string{"checks/...", "cmd/preflight/internal/inside", "cmd/preflight/internal/usage", "hostfile"}, nil, "a policy is read here and nowhere else"},
+	{"cmd/preflight/internal/policyfile", 676, []string{"checks/...", "cmd/preflight/internal/inside", "cmd/preflight/internal/usage", "hostfile"}, nil, "a policy is read here and nowhere else"},
 	{"cmd/preflight/internal/agents", 100, []string{"remote"}, nil, "what nodes are sent lies here, and is made elsewhere"},
 	{"cmd/preflight/internal/outputs", 490, []string{"cmd/preflight/internal/usage", "report/..."}, nil, "where reports go, whatever they say"},
 	{"cmd/preflight/internal/progress", 555, []string{".", "fleet", "hostfile", "remote", "report", "internal/secret"}, nil, "what is shown while a run is under way, which it must not change"},

@@ -9,8 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestMistakes: what YAML takes for signs of its own is said with its line and how to write
-// it, and what else is wrong with the file beside it.
+// TestMistakes: an error names the line of a value that YAML reads in its own way, and says
+// how to write it. A comparison without quotes hides no other mistake where the quotes make
+// the file YAML.
 func TestMistakes(t *testing.T) {
 	sign := func(sign string) string {
 		return " in quotes: " + sign + " at the start of a value means something else in YAML"
@@ -31,10 +32,10 @@ func TestMistakes(t *testing.T) {
 		"expect:\n  gpu.driver: \">=550 # new\n  net.mtu: \"9000\"":                                   `p:2: unclosed quote in ">=550: write ">=550"`,
 		"expect:\n  gpu.driver: '>=550":                                                               `p:2: unclosed quote in '>=550: write '>=550'`,
 		"expect:\n  gpu.driver: >=lots\nstrictt: true\ntimeout: 12":                                   `p:2: write ">=lots"` + sign(">") + "\n" + `p:2: ">=lots": "lots" is no version, and nothing else has an order` + "\n" + `p:3: unknown setting "strictt": did you mean "strict"?` + "\n" + `p:4: timeout: 12 has no unit: write 12s`,
-		"expect:\n  gpu.driver: >=550\n  net.mtu: a: b":                                               `p:2: write ">=550"` + sign(">") + "\np is not YAML: yaml: line 3: mapping values are not allowed in this context",
+		"expect:\n  gpu.driver: >=550\n  net.mtu: a: b":                                               `p:2: write ">=550"` + sign(">") + "\np:3: not YAML: mapping values are not allowed in this context",
 		"expect:\n- fact: gpu.driver\n  is: !=5\n  fix: |\n    it's > 5\n    - '>=\n":                 `p:3: write "!=5"` + sign("!"),
-		"a: [":         "p is not YAML: yaml: line 1: did not find expected node content",
-		"strict: \x01": "p is not YAML: yaml: control characters are not allowed",
+		"a: [":         "p:1: not YAML: did not find expected node content",
+		"strict: \x01": "p: not YAML: control characters are not allowed",
 	} {
 		_, problems := readPolicy(t, text)
 		if diff := cmp.Diff(strings.Split(want, "\n"), problems); diff != "" {

@@ -2,23 +2,35 @@
 
 // Package policyfile reads preflight.yaml: the settings and what a team states of its fleet.
 //
-// It refuses to guess. What is written wrong is an error that names its line, all of them at
-// once, from the top of the file to its end; an unknown key is one, for a typo would
-// silently change nothing. It reads YAML itself: viper knows no lines, and spells keys its
-// own way.
+// It refuses to guess. Every mistake is an error that names its line, and Read returns all
+// of them at once, from the top of the file to its end. An unknown key is a mistake: a typo
+// would silently change nothing. The package reads YAML itself, because viper knows no
+// lines and changes the spelling of keys.
 package policyfile
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"path"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"preflight/checks"
+	"preflight/checks/agreement"
+	"preflight/checks/catalogue"
+	"preflight/checks/knownbad"
+	"preflight/cmd/preflight/internal/inside"
 	"preflight/cmd/preflight/internal/usage"
+	"preflight/hostfile"
+	"preflight/internal/text"
 )
 
 // mostOfFile is more than any policy takes: a file named by mistake is refused by its
@@ -34,6 +46,33 @@ type Setting struct {
 	Wrong func(string) error    // what is wrong with one value, nil for nothing
 }
 
+// Policy is what preflight.yaml holds: settings, what is expected of nodes, what checks
+// weigh, and which defects are known.
+type Policy struct {
+	File       string           // "" where there is none
+	Settings   map[string]Value // by key
+	Expect     []checks.Expectation
+	Off        []string // check IDs
+	Severities map[string]checks.Severity
+	Drift      []checks.DriftSeverity
+	Waivers    []checks.Waiver
+	Groups     []checks.Group
+	KnownBad   []checks.KnownBad
+	In         []In
+}
+
+// In is what ranks run in on some nodes.
+type In struct {
+	Nodes []string // nil for all
+	Words []string // of the command that enters it, nil for the node itself
+}
+
+// Value is what the file says of one setting, and where.
+type Value struct {
+	At     string // "preflight.yaml:3"
+	Values []string
+}
+
 // Read reads the configuration file, if there is one.
 func Read(name string, settings []Setting) (Policy, error) {
 	if name == "" {
@@ -44,50 +83,48 @@ func Read(name string, settings []Setting) (Policy, error) {
 		return Policy{}, err
 	}
 	f := &file{name: name, groups: map[string]string{}}
-	root, err := f.document(text)
-	if err != nil {
-		return Policy{}, err
+	root := f.document(text)
+	if root == nil {
+		return Policy{}, f.err()
 	}
 	if root.Kind != yaml.MappingNode && root.Kind != 0 && root.Tag != "!!null" {
 		f.fault(root, "settings must be written as \"name: value\"")
 		root = &yaml.Node{}
 	}
-	top := f.mapping(root)
-	policy := f.policy(top)
-	policy.Settings = f.settings(root, top, settings)
+	policy := f.policy(values(root))
+	policy.Settings = f.settings(root, settings)
 	return policy, f.err()
 }
 
-func (f *file) settings(root *yaml.Node, top map[string]*yaml.Node, all []Setting) map[string]Value {
+func (f *file) settings(root *yaml.Node, all []Setting) map[string]Value {
 	keys := slices.Clone(sections)
 	for _, s := range all {
 		keys = append(keys, s.Key)
 	}
-	values := map[string]Value{}
-	for i := 0; i+1 < len(root.Content); i += 2 {
-		key := root.Content[i]
+	set := map[string]Value{}
+	for pair := range slices.Chunk(root.Content, 2) {
+		key, node := pair[0], pair[1]
 		at := slices.IndexFunc(all, func(s Setting) bool { return s.Key == strings.ToLower(key.Value) })
 		switch {
-		case slices.Contains(sections, key.Value), key.Tag == "!!merge", key.Value == perNode && top[key.Value].Kind != yaml.ScalarNode:
+		case slices.Contains(sections, key.Value), key.Value == perNode && node.Kind != yaml.ScalarNode:
 		case at < 0:
 			near := usage.Nearest(key.Value, keys)
 			f.fault(key, "unknown setting %q%s", key.Value, cmp.Or(near, ": keys are the long names of the flags, with underscores, and "+strings.Join(sections, ", ")))
-		case top[key.Value].Tag != "!!null": // else as if it were not there
-			values[all[at].Key] = Value{f.at(key), f.values(all[at], top[key.Value])}
+		case node.Tag != "!!null": // else as if it were not there
+			set[all[at].Key] = Value{f.at(key), f.values(all[at], node)}
 		}
 	}
-	return values
+	return set
 }
 
+// values returns the values of a setting, and reports those that are wrong.
 func (f *file) values(s Setting, node *yaml.Node) (all []string) {
 	nodes := []*yaml.Node{node}
 	if s.List && node.Kind == yaml.SequenceNode {
 		nodes = node.Content
 	}
 	for _, one := range nodes {
-		one = behind(one)
-		if one.Kind != yaml.ScalarNode || one.Tag == "!!null" {
-			f.fault(one, "%s: must be %s", s.Key, s.Takes)
+		if !f.single(one, s.Key, s.Takes) {
 			continue
 		}
 		for _, text := range s.Split(one.Value) {
@@ -120,4 +157,226 @@ func small(name string) (string, error) {
 // Unreadable says in one line, with the file first, why it cannot be used.
 func Unreadable(name string, err error) error {
 	return fmt.Errorf("configuration file %s: %w", name, usage.Reason(err))
+}
+
+// sections are the keys of a configuration file that are no settings.
+var sections = []string{"expect", "groups", "known_bad", "severity", "waivers"}
+
+func (f *file) policy(document map[string]*yaml.Node) Policy {
+	s := Policy{File: f.name, Severities: map[string]checks.Severity{}}
+	if groups := document["groups"]; groups != nil {
+		s.Groups = f.readGroups(groups)
+	}
+	for _, entry := range f.entries(document["expect"], "expect", "fact", "is", "nodes?", "severity?", "fix?") {
+		s.Expect = append(s.Expect, entry.expectation())
+	}
+	if in := document[perNode]; in != nil && in.Kind != yaml.ScalarNode {
+		for _, entry := range f.entries(in, perNode, "nodes?", "command") {
+			s.In = append(s.In, entry.inside())
+		}
+	}
+	f.severities(f.entries(document["severity"], "severity", "check", "severity", "fact?"), &s)
+	for _, entry := range f.entries(document["waivers"], "waivers", "check", "nodes?", "fact?", "reason", "owner", "until") {
+		s.Waivers = append(s.Waivers, entry.waiver())
+	}
+	for _, entry := range f.entries(document["known_bad"], "known_bad", "id", "when", "says", "severity?", "fixed?", "cure?", "would_see?", "source?") {
+		s.KnownBad = append(s.KnownBad, entry.knownBad())
+	}
+	return s
+}
+
+// perNode is the setting that a list may say of single nodes.
+const perNode = "in"
+
+func (e entry) inside() (in In) {
+	e.decode(&in)
+	in.Nodes = e.nodeSet(in.Nodes)
+	words, err := inside.Words(e.text("command"))
+	if err != nil {
+		e.fail(e.keys["command"], fmt.Errorf("%s: %w", perNode, err))
+	}
+	in.Words = words
+	return in
+}
+
+// readGroups reads names for node sets, in their order.
+func (f *file) readGroups(node *yaml.Node) (groups []checks.Group) {
+	if node.Kind != yaml.MappingNode {
+		f.fault(node, "groups: must map names to node sets, as in training: 'gpu[01-16]'")
+		return nil
+	}
+	for pair := range slices.Chunk(node.Content, 2) {
+		name, set := pair[0].Value, pair[1]
+		if !f.single(set, "groups: "+name, "a single value") {
+			continue
+		}
+		nodes, err := hostfile.Expand(set.Value)
+		if groupName.FindString("@"+name) != "@"+name {
+			f.fault(set, "groups: %q is not a valid group name: use letters, digits, _ and -", name)
+		} else if err != nil {
+			f.fault(set, "groups: %s: %v", name, err)
+		}
+		f.groups[name] = set.Value
+		groups = append(groups, checks.Group{Name: name, Nodes: nodes, At: f.at(set)})
+	}
+	slices.SortFunc(groups, func(a, b checks.Group) int { return strings.Compare(a.Name, b.Name) })
+	return groups
+}
+
+// groupName is a group in a node set, after the start, a comma or a blank.
+var groupName = regexp.MustCompile(`(^|[,\s])@([A-Za-z0-9_-]+)`)
+
+// nodeSet returns the nodes of an entry's node sets, those of groups among them.
+func (e entry) nodeSet(sets []string) []string {
+	node := e.keys["nodes"]
+	if node == nil {
+		return nil
+	}
+	set := strings.Join(sets, ",")
+	for _, found := range groupName.FindAllStringSubmatch(set, -1) {
+		group, there := e.groups[found[2]]
+		if !there {
+			e.fault(node, "nodes: unknown group %q%s", found[2], usage.Nearest(found[2], slices.Sorted(maps.Keys(e.groups))))
+			return nil
+		}
+		set = strings.Replace(set, found[0], found[1]+group, 1)
+	}
+	names, err := hostfile.Expand(set)
+	if err != nil {
+		e.fault(node, "nodes: %v", err)
+	}
+	return names
+}
+
+func (e entry) expectation() (stated checks.Expectation) {
+	e.decode(&stated)
+	stated.Nodes, stated.At = e.nodeSet(stated.Nodes), e.at(e.node)
+	e.choose("severity", "error", "warning")
+	if err := agreement.ValidExpectation(stated); err != nil {
+		place := e.keys["is"]
+		if _, unknown := errors.AsType[*agreement.UnknownFactError](err); unknown {
+			place = e.keys["fact"]
+		}
+		e.fault(place, "%v", err)
+	}
+	return stated
+}
+
+// Check is the check of the policy itself, which no pattern of it weighs.
+const Check = "policy"
+
+// weights are what a severity may be.
+var weights = []string{string(checks.Error), string(checks.Warning), string(checks.Off)}
+
+// driftSeverities are what drift weighs of single facts, of what holds facts and of topics.
+func (e entry) driftSeverities() (all []checks.DriftSeverity) {
+	pairs := []entry{e}
+	if severity := e.keys["severity"]; severity.Kind == yaml.MappingNode {
+		pairs = e.entries(severity, checks.DriftID, "fact", "severity")
+	}
+	for _, pair := range pairs {
+		if _, err := agreement.ReadScope(pair.text("fact")); err != nil {
+			e.fault(pair.keys["fact"], "%v", err)
+		}
+		all = append(all, checks.DriftSeverity{Of: pair.text("fact"), Severity: pair.choose("severity", weights...)})
+	}
+	return all
+}
+
+// severities sets what checks weigh, or that they are off. What is said of one by its
+// name holds before what is said of all that a pattern such as gpu-* means, and of two
+// patterns the later.
+func (f *file) severities(entries []entry, s *Policy) {
+	weighs, named := map[string]checks.Severity{}, map[string]string{} // by check; where it is named
+	for _, entry := range entries {
+		pattern := entry.text("check")
+		if pattern == checks.DriftID && (entry.keys["fact"] != nil || entry.keys["severity"].Kind == yaml.MappingNode) {
+			s.Drift = append(s.Drift, entry.driftSeverities()...)
+			continue
+		}
+		severity := entry.choose("severity", weights...)
+		if entry.keys["fact"] != nil {
+			f.fault(entry.keys["fact"], "fact: findings of %s are not of single facts: those of %s are", pattern, checks.DriftID)
+		}
+		ids := ChecksNamed(pattern)
+		if len(ids) == 0 {
+			f.fault(entry.keys["check"], "%s", NoCheck(pattern))
+		}
+		byName := slices.Equal(ids, []string{pattern})
+		if byName && pattern == Check {
+			f.fault(entry.keys["check"], "severity: %s cannot be changed: an expired waiver always fails", Check)
+		}
+		if byName && named[pattern] != "" {
+			f.fault(entry.keys["check"], "severity: duplicate check %s: it is set at %s already", pattern, named[pattern])
+		}
+		for _, id := range ids {
+			if id != Check && (byName || named[id] == "") {
+				weighs[id] = severity
+			}
+		}
+		if byName {
+			named[pattern] = f.at(entry.node)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(weighs)) {
+		if severity := weighs[id]; severity == checks.Off {
+			s.Off = append(s.Off, id)
+		} else {
+			s.Severities[id] = severity
+		}
+	}
+}
+
+func (e entry) waiver() (w checks.Waiver) {
+	e.decode(&w)
+	w.Nodes, w.At = e.nodeSet(w.Nodes), e.at(e.node)
+	if _, known := catalogue.Lookup(w.Check); !known {
+		e.fault(e.keys["check"], "%s", NoCheck(w.Check))
+	} else if err := agreement.ValidWaiver(w); err != nil {
+		e.fault(cmp.Or(e.keys["fact"], e.keys["check"]), "%v", err)
+	}
+	if _, err := time.Parse(time.DateOnly, w.Until); err != nil {
+		e.fault(e.keys["until"], "until: %q is not a date: write it like 2026-12-31", w.Until)
+	}
+	return w
+}
+
+func (e entry) knownBad() (bad checks.KnownBad) {
+	e.decode(&bad)
+	e.choose("severity", "error", "warning")
+	bad.Severity, bad.At = cmp.Or(bad.Severity, checks.Error), e.at(e.node)
+	if err := knownbad.Valid(bad); err != nil {
+		e.fault(e.keys["when"], "%v", err)
+	}
+	return bad
+}
+
+// NoCheck says that there is no such check, and which was likely meant.
+func NoCheck(id string) string {
+	var ids []string
+	for _, check := range catalogue.Catalogue {
+		ids = append(ids, check.ID)
+	}
+	near := usage.Nearest(id, ids)
+	if near == "" && len(id) >= leastPart { // a part of the name, as people say it
+		part := func(name string) bool { return slices.Contains(strings.Split(name, "-"), strings.ToLower(id)) }
+		if at := slices.IndexFunc(ids, part); at >= 0 {
+			near = text.DidYouMean(ids[at])
+		}
+	}
+	return fmt.Sprintf("unknown check %q%s", id, near)
+}
+
+// leastPart is of how many letters the part of a name tells one.
+const leastPart = 3
+
+// ChecksNamed are the IDs that a name or a pattern (gpu-*) means.
+func ChecksNamed(pattern string) []string {
+	var ids []string
+	for _, check := range catalogue.Catalogue {
+		if match, err := path.Match(pattern, check.ID); match && err == nil {
+			ids = append(ids, check.ID)
+		}
+	}
+	return ids
 }

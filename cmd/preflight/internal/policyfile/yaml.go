@@ -8,107 +8,287 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hashicorp/go-multierror"
 	"go.yaml.in/yaml/v3"
+
+	"preflight/checks"
+	"preflight/cmd/preflight/internal/usage"
 )
 
-// document is the one that a YAML text holds, the zero node for none. What people write as
-// they mean it and the parser stumbles over, a comparison without quotes above all, is
-// said, and read as it is meant, so that what else is wrong is said as well.
-func (f *file) document(text string) (*yaml.Node, error) {
-	root, err := f.parse(text)
-	if err == nil {
-		f.unquote(root, strings.Split(text, "\n"), false)
-		return root, nil
-	}
-	line := 0
-	fmt.Sscanf(err.Error(), "yaml: line %d:", &line) // which the parser says in no other way
-	if meant := f.meant(text, line); meant != text {
-		return f.document(meant)
-	}
-	if line > 0 || strings.HasPrefix(err.Error(), "yaml: ") {
-		err = fmt.Errorf("%s is not YAML: %w", f.name, err)
-	}
-	return nil, multierror.Append(f.err(), err)
+// file reads a configuration file and gathers its problems.
+type file struct {
+	name     string
+	groups   map[string]string // name → node set
+	problems []problem
 }
 
-func (f *file) parse(text string) (*yaml.Node, error) {
-	var first, second yaml.Node
+// problem is an error that the user has to fix, and its line.
+type problem struct {
+	line int
+	err  error
+}
+
+// at returns the place of a node, "preflight.yaml:12", the file alone where the line is unknown.
+func (f *file) at(node *yaml.Node) string {
+	if node.Line == 0 {
+		return f.name
+	}
+	return fmt.Sprintf("%s:%d", f.name, node.Line)
+}
+
+// fail adds a problem, which may have a hint.
+func (f *file) fail(node *yaml.Node, err error) {
+	f.problems = append(f.problems, problem{node.Line, fmt.Errorf("%s: %w", f.at(node), err)})
+}
+
+func (f *file) fault(node *yaml.Node, format string, args ...any) {
+	f.fail(node, fmt.Errorf(format, args...))
+}
+
+// err returns all problems, from the top of the file to its end.
+func (f *file) err() error {
+	slices.SortStableFunc(f.problems, func(a, b problem) int { return cmp.Compare(a.line, b.line) })
+	var all *multierror.Error
+	for _, p := range f.problems {
+		all = multierror.Append(all, p.err)
+	}
+	return all.ErrorOrNil()
+}
+
+// document returns the root of a YAML text, an empty node for an empty text. It returns
+// nil where the text is not YAML, or where tidy refuses a node.
+func (f *file) document(text string) *yaml.Node {
+	lines := strings.Split(text, "\n")
 	decoder := yaml.NewDecoder(strings.NewReader(text))
-	if err := decoder.Decode(&first); errors.Is(err, io.EOF) {
-		return &first, nil
-	} else if err != nil {
-		return nil, err
+	var first, second yaml.Node
+	before := len(f.problems)
+	err := decoder.Decode(&first)
+	if err == nil {
+		err = decoder.Decode(&second)
 	}
-	if err := decoder.Decode(&second); err == nil {
-		return nil, fmt.Errorf("%s:%d: a second YAML document begins here, and only one is read: remove the line with ---", f.name, second.Line)
-	} else if !errors.Is(err, io.EOF) {
-		return nil, err
+	switch {
+	case err == nil:
+		f.fault(&second, "a second YAML document begins here, and only one is read: remove the line with ---")
+	case !errors.Is(err, io.EOF):
+		return f.notYAML(lines, err)
+	case first.Kind != 0:
+		f.tidy(first.Content[0], lines)
+		first = *first.Content[0]
 	}
-	return behind(first.Content[0]), nil
+	if len(f.problems) > before {
+		return nil
+	}
+	return &first
 }
 
-// A value that begins with a sign of YAML's own, up to what ends it in a list in brackets
-// and elsewhere; and one whose quote does not end on its line.
+// sign matches a value that begins with one of YAML's own signs, outside brackets or within
+// them. yamlsOwn matches a tag or block scalar that is right in YAML. unclosed matches a
+// quote that does not end on its line.
 var (
-	signInList = regexp.MustCompile("(?:^|: |- |[,[{])\\s*([>!@%*`][^,\\]}#:]*)")
-	signAlone  = regexp.MustCompile(`^[^#]*`)
-	yamlsOwn   = regexp.MustCompile(`^(?:!!|[|>][-+]?\s*(?:#.*)?$)`) // what it has them for
-	unclosed   = regexp.MustCompile(`(?m): +("[^"\n#]*|'[^'\n#]*)(?:#[^"'\n]*)?$`)
+	sign     = regexp.MustCompile("^[^[{]*?(?:^|: |- )\\s*([>|!@%*`][^#]*?)\\s*(?:#|: |:?$)|(?:: |[,[{])\\s*([>|!@%*`][^,\\]}#:]*)")
+	yamlsOwn = regexp.MustCompile(`^(?:!!|[|>][-+]?\s*(?:#.*)?$)`)
+	unclosed = regexp.MustCompile(`: +("[^"\n#]*|'[^'\n#]*)(?:#[^"'\n]*)?$`)
 )
 
-// meant is a text with one mistake less: that of the line, else the first quote that is not
-// closed; the text itself where neither is there.
-func (f *file) meant(text string, line int) string {
-	lines := strings.Split("\n"+text, "\n")
-	written, at := &lines[min(line, len(lines)-1)], &yaml.Node{Line: line}
-	indent, _, _ := strings.Cut(*written, strings.TrimLeft(*written, " \t"))
-	if sign := signInList.FindStringSubmatchIndex(*written); sign != nil && !yamlsOwn.MatchString((*written)[sign[2]:]) {
-		value := strings.TrimRight((*written)[sign[2]:sign[3]], " \t\r")
-		*written = (*written)[:sign[2]] + f.inQuotes(at, value) + (*written)[sign[2]+len(value):]
-	} else if strings.Contains(indent, "\t") {
+// quoted reports a value of a line that needs quotes, and returns the line with them, ""
+// where there is none.
+func (f *file) quoted(at *yaml.Node, line string) string {
+	found := sign.FindStringSubmatchIndex(line)
+	if found == nil {
+		return ""
+	}
+	from, to := max(found[2], found[4]), max(found[3], found[5])
+	value := strings.TrimSpace(line[from:to])
+	if yamlsOwn.MatchString(value) {
+		return ""
+	}
+	f.fault(at, "write %q in quotes: %c at the start of a value means something else in YAML", value, value[0])
+	return line[:from] + strconv.Quote(value) + line[to:]
+}
+
+// notYAML reports an error of the parser. Where a value without quotes is the cause, it
+// reads the document again with the quotes, to find the other mistakes as well.
+func (f *file) notYAML(lines []string, err error) *yaml.Node {
+	said, at := strings.TrimPrefix(err.Error(), "yaml: "), &yaml.Node{}
+	if _, err := fmt.Sscanf(said, "line %d:", &at.Line); err == nil {
+		_, said, _ = strings.Cut(said, ": ")
+	}
+	n := min(max(at.Line, 1), len(lines)) - 1
+	if line := f.quoted(at, lines[n]); line != "" {
+		lines[n] = line
+		return f.document(strings.Join(lines, "\n"))
+	}
+	indent, _, _ := strings.Cut(lines[n], strings.TrimLeft(lines[n], " \t"))
+	open := slices.IndexFunc(lines, unclosed.MatchString)
+	switch {
+	case strings.Contains(indent, "\t"):
 		f.fault(at, "is indented by a tab: YAML needs spaces")
-		*written = strings.ReplaceAll(indent, "\t", "  ") + strings.TrimLeft(*written, " \t")
-	} else if open := unclosed.FindStringSubmatchIndex(text); open != nil {
-		value := strings.TrimSpace(text[open[2]:open[3]])
-		f.fault(&yaml.Node{Line: 1 + strings.Count(text[:open[2]], "\n")}, "unclosed quote in %s: write %s%c", value, value, value[0])
-		return text[:open[2]] + value + value[:1] + text[open[3]:]
+	case open >= 0:
+		value := strings.TrimSpace(unclosed.FindStringSubmatch(lines[open])[1])
+		f.fault(&yaml.Node{Line: open + 1}, "unclosed quote in %s: write %s%c", value, value, value[0])
+	default:
+		f.fault(at, "not YAML: %s", said)
 	}
-	return strings.Join(lines[1:], "\n")
+	return nil
 }
 
-// unquote finds what YAML reads and no policy holds: a tag of its own kind, as it takes
-// "!=550", and a text over several lines that has none, as it takes ">5". It is said, and
-// read as it stands, so that what else is wrong is said as well.
-func (f *file) unquote(node *yaml.Node, lines []string, inList bool) {
-	tagged := strings.HasPrefix(node.Tag, "!") && !strings.HasPrefix(node.Tag, "!!")
-	if tagged || node.Style&(yaml.FoldedStyle|yaml.LiteralStyle) != 0 && node.Value == "" && !yamlsOwn.MatchString(from(lines, node)) {
-		written := signAlone.FindString(from(lines, node))
-		if sign := signInList.FindStringSubmatch(written); inList && sign != nil {
-			written = sign[1]
+// tidy replaces every alias with a copy of its anchor. It refuses duplicate and merge keys,
+// and values that YAML reads in its own way: "!=550" is a tag in YAML, and ">5" is a block
+// scalar without text.
+func (f *file) tidy(node *yaml.Node, lines []string) {
+	line := lines[min(node.Line, len(lines))-1] // YAML breaks lines at more than \n
+	emptyBlock := node.Style&(yaml.FoldedStyle|yaml.LiteralStyle) != 0 && node.Value == ""
+	switch tag, own := strings.CutPrefix(node.Tag, "!"); {
+	case emptyBlock && f.quoted(node, line) != "":
+	case own && !strings.HasPrefix(tag, "!") && f.quoted(node, line) == "":
+		f.fault(node, "the tag %s means nothing here: remove it, or write the value in quotes", node.Tag)
+	}
+	keys := map[string]bool{}
+	for i, child := range node.Content {
+		f.tidy(child, lines)
+		if child.Kind == yaml.AliasNode {
+			anchor := *child.Alias
+			node.Content[i] = &anchor
 		}
-		node.Tag, node.Style, node.Value = "!!str", 0, cmp.Or(strings.TrimSpace(written), node.Tag)
-		f.inQuotes(node, node.Value)
-	}
-	for _, child := range node.Content {
-		f.unquote(child, lines, inList || node.Style&yaml.FlowStyle != 0)
+		if node.Kind == yaml.MappingNode && i%2 == 0 {
+			switch key := node.Content[i]; {
+			case key.Tag == "!!merge":
+				f.fault(key, "merge keys (<<) are not supported: write the keys out")
+			case keys[key.Value]:
+				f.fault(key, "duplicate key %s", key.Value)
+			default:
+				keys[key.Value] = true
+			}
+		}
 	}
 }
 
-// from is what is written from where a node begins to the end of its line.
-func from(lines []string, node *yaml.Node) string {
-	line := []rune(lines[min(node.Line, len(lines))-1]) // YAML breaks lines at more than \n
-	return string(line[min(node.Column-1, len(line)):])
+// values returns the values of a mapping by their keys.
+func values(mapping *yaml.Node) map[string]*yaml.Node {
+	all := map[string]*yaml.Node{}
+	for pair := range slices.Chunk(mapping.Content, 2) {
+		all[pair[0].Value] = pair[1]
+	}
+	return all
 }
 
-// inQuotes says that a value is to be quoted, and is that.
-func (f *file) inQuotes(at *yaml.Node, value string) string {
-	quoted := "'" + strings.ReplaceAll(value, "'", "''") + "'"
-	if !strings.ContainsAny(quoted, `"\`) {
-		quoted = `"` + value + `"`
+// single reports whether a node is one value. The value stays as it is written: a date
+// stays one, and 3.10 keeps its zero.
+func (f *file) single(node *yaml.Node, where, must string) bool {
+	if node.Kind != yaml.ScalarNode || node.Tag == "!!null" {
+		f.fault(node, "%s: must be %s", where, must)
+		return false
 	}
-	f.fault(at, "write %s in quotes: %c at the start of a value means something else in YAML", quoted, value[0])
-	return quoted
+	node.Tag = "!!str"
+	return true
+}
+
+// entry is an entry of a section.
+type entry struct {
+	*file
+	node *yaml.Node
+	keys map[string]*yaml.Node
+}
+
+// inShort holds what may be a mapping instead of a list of entries. A pair stands for the
+// first two keys of an entry: "shm.size: >=16GiB" is the fact and its value.
+var inShort = []string{"expect", "severity", checks.DriftID, perNode}
+
+// entries returns the entries of a section that have all required keys and values of the
+// right kind. Known keys that end in "?" are optional.
+func (f *file) entries(list *yaml.Node, section string, known ...string) (all []entry) {
+	var names []string
+	for _, key := range known {
+		names = append(names, strings.TrimSuffix(key, "?"))
+	}
+	switch {
+	case list == nil || list.Tag == "!!null":
+	case list.Kind == yaml.MappingNode && slices.Contains(inShort, section):
+		for pair := range slices.Chunk(list.Content, 2) {
+			name, value := &yaml.Node{Kind: yaml.ScalarNode, Value: names[0]}, &yaml.Node{Kind: yaml.ScalarNode, Value: names[1]}
+			full := &yaml.Node{Kind: yaml.MappingNode, Line: pair[0].Line, Content: []*yaml.Node{name, pair[0], value, pair[1]}}
+			all = append(all, entry{f, full, values(full)})
+		}
+	case list.Kind == yaml.SequenceNode:
+		for _, node := range list.Content {
+			if node.Kind != yaml.MappingNode {
+				f.fault(node, "%s: each entry must have keys: %s", section, strings.Join(names, ", "))
+				continue
+			}
+			all = append(all, entry{f, node, values(node)})
+		}
+	default:
+		f.fault(list, "%s: must be a list: each entry begins with \"- %s:\"", section, names[0])
+	}
+	return slices.DeleteFunc(all, func(e entry) bool { return !e.valid(section, known, names) })
+}
+
+// valid reports whether an entry has the required keys, and values of the right kind. It
+// makes a list of one value where the key takes a list.
+func (e entry) valid(section string, known, names []string) bool {
+	before := len(e.problems)
+	for pair := range slices.Chunk(e.node.Content, 2) {
+		name, value := pair[0].Value, pair[1]
+		pair[0].Tag = "!!str"
+		parts := []*yaml.Node{value}
+		switch isMapping := value.Kind == yaml.MappingNode; {
+		case !slices.Contains(names, name):
+			e.fault(pair[0], "%s: unknown key %q%s", section, name, usage.Nearest(name, names))
+			continue
+		case value.Value == "" && value.Kind == yaml.ScalarNode && value.Tag != "!!null" && slices.Contains(known, name):
+			e.fault(value, "%s: must not be empty", name)
+		case name == "when" && !isMapping:
+			e.fault(value, "when: must map what is looked at to what it is, as in {nccl: \"<2.29.3\", arch: aarch64}")
+			continue
+		case name == "when":
+			parts = value.Content
+		case name == "severity" && isMapping && e.text("check") == checks.DriftID:
+			parts = nil
+		case name == "is", name == "nodes":
+			if value.Kind != yaml.SequenceNode {
+				one := *value
+				*value = yaml.Node{Kind: yaml.SequenceNode, Line: value.Line, Content: []*yaml.Node{&one}}
+			} else if len(value.Content) == 0 {
+				e.fault(value, "%s: must not be an empty list", name)
+			}
+			parts = value.Content
+		}
+		for _, part := range parts {
+			e.single(part, name, "a single value")
+		}
+	}
+	for _, key := range known {
+		if !strings.HasSuffix(key, "?") && e.keys[key] == nil {
+			e.fault(e.node, "%s: this entry is missing %q", section, key+":")
+		}
+	}
+	return len(e.problems) == before
+}
+
+// decode fills a struct whose fields have the names of the entry's keys.
+func (e entry) decode(into any) {
+	if err := e.node.Decode(into); err != nil {
+		e.fail(e.node, err)
+	}
+}
+
+// text returns the text of a key, "" where the entry does not have it.
+func (e entry) text(key string) string {
+	if node := e.keys[key]; node != nil {
+		return node.Value
+	}
+	return ""
+}
+
+// choose refuses a text that is none of the few that the key takes.
+func (e entry) choose(key string, allowed ...string) checks.Severity {
+	text := e.text(key)
+	if err := usage.Among(text, allowed); text != "" && err != nil {
+		e.fail(e.keys[key], fmt.Errorf("%s: %w", key, err))
+	}
+	return checks.Severity(text)
 }
