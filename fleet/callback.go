@@ -40,7 +40,7 @@ func (r *run) callBack(ctx context.Context, d Drill) {
 		return
 	}
 	ports := listener.Listening()[0].Ports
-	r.each(ctx, Event{Phase: d.Phase}, r.members, d.Limit, func(ctx context.Context, m *member) error {
+	r.each(ctx, d.Phase, r.members, d.Limit, func(ctx context.Context, m *member) error {
 		to, known := back.Addresses, back.Addresses != nil
 		if back.Name != "" {
 			to, known = calledAt(m.Node, back.Name)

@@ -54,31 +54,31 @@ const patience = 500 * time.Millisecond
 // Drills are all that there are: the table in which a new one is one row.
 var Drills = []Drill{
 	{
-		Section: facts.SectionRendezvous, Phase: Phase{"rendezvous", true}, Checks: []string{"rendezvous"},
+		Section: facts.SectionRendezvous, Phase: "rendezvous", Checks: []string{"rendezvous"},
 		Limit: 2500 * time.Millisecond, notTried: (*run).noRendezvous, run: (*run).rendezvous,
 	}, {
 		Section: facts.SectionMesh, Phase: meshPhase, Checks: []string{"node-mesh", "path-mtu", "link-counters"}, Peers: true,
 		After: facts.SectionRendezvous, Patience: patience, Limit: 4 * time.Second, run: (*run).mesh,
 	}, {
-		Section: facts.SectionRails, Phase: Phase{"rails", true}, Checks: []string{"rail-mesh"}, Peers: true, Last: true,
+		Section: facts.SectionRails, Phase: "rails", Checks: []string{"rail-mesh"}, Peers: true, Last: true,
 		Limit: 4 * time.Second, notTried: (*run).noRails, run: (*run).rails,
 	}, {
-		Section: facts.SectionThroughput, Phase: Phase{"throughput", true}, Checks: []string{"throughput"}, Peers: true, Last: true,
+		Section: facts.SectionThroughput, Phase: "throughput", Checks: []string{"throughput"}, Peers: true, Last: true,
 		notTried: (*run).noThroughput, run: (*run).throughput,
 	}, {
-		Section: facts.SectionLogins, Phase: Phase{"node logins", true}, Checks: []string{checkLogins}, Peers: true,
+		Section: facts.SectionLogins, Phase: "node logins", Checks: []string{checkLogins}, Peers: true,
 		After: facts.SectionMesh, Patience: patience, Limit: 4 * time.Second, notTried: (*run).noLogins, run: (*run).logins,
 	}, {
-		Section: facts.SectionCallBack, Phase: Phase{"call back", true}, Checks: []string{"launcher-callback"},
+		Section: facts.SectionCallBack, Phase: "call back", Checks: []string{"launcher-callback"},
 		After: facts.SectionMesh, Patience: patience, Limit: 4 * time.Second, notTried: (*run).noCallBack, run: (*run).callBack,
 	}, {
-		Section: facts.SectionHub, Phase: Phase{"hub", true}, Checks: []string{"hub-reach"},
+		Section: facts.SectionHub, Phase: "hub", Checks: []string{"hub-reach"},
 		After: facts.SectionMesh, Patience: patience, Limit: 6 * time.Second, notTried: (*run).noHub, run: (*run).hub,
 	}, {
-		Section: facts.SectionRehearsal, Phase: Phase{"pdsh", false}, Checks: []string{checkRehearsal}, Alone: true,
+		Section: facts.SectionRehearsal, Phase: "pdsh", Checks: []string{checkRehearsal}, Alone: true,
 		notTried: (*run).noRehearsal, run: (*run).rehearsal,
 	}, {
-		Section: facts.SectionSmoke, Phase: Phase{"smoke", true}, Checks: []string{"gpu-computes", "gpu-copies", "collective-node", "collective", "collective-speed"}, Last: true,
+		Section: facts.SectionSmoke, Phase: "smoke", Checks: []string{"gpu-computes", "gpu-copies", "collective-node", "collective", "collective-speed"}, Last: true,
 		notTried: (*run).noSmoke, run: (*run).smoke,
 	},
 }
@@ -91,10 +91,10 @@ const (
 
 // The mesh, which throughput may have listen first, and the second tries, where
 // the addresses of the ranks are not to be relied on.
-var (
-	meshPhase       = Phase{"mesh", true}
-	meshAgain       = Phase{"mesh 2", true}
-	rendezvousAgain = Phase{"rendezvous 2", true}
+const (
+	meshPhase       Phase = "mesh"
+	meshAgain       Phase = "mesh 2"
+	rendezvousAgain Phase = "rendezvous 2"
 )
 
 // run is the drills of one fleet.
@@ -198,15 +198,16 @@ func (r *run) switchedOff(d Drill) (why string) {
 	return why
 }
 
-// each has members do their part at once, each within limit, and reports how far
-// that is. phase is the event of its beginning.
-func (r *run) each(ctx context.Context, phase Event, who members, limit time.Duration, work func(context.Context, *member) error) {
-	phase.Step, phase.Nodes = Began, len(who)
-	r.emit(phase)
+// each has members do their part of a phase at once, each within limit, and reports
+// how far that is.
+func (r *run) each(ctx context.Context, phase Phase, who members, limit time.Duration, work func(context.Context, *member) error) {
+	if len(who) > 0 {
+		r.emit(Event{Phase: phase, Step: Began, Nodes: len(who)})
+	}
 	who.each(func(m *member) {
 		ctx, cancel := within(ctx, limit)
 		defer cancel()
-		r.emit(Event{Phase: phase.Phase, Step: Began, Node: m.Name, Until: time.Now().Add(limit + answerTime)})
-		r.ended(phase.Phase, m.Name, work(ctx, m))
+		r.emit(Event{Phase: phase, Step: Began, Node: m.Name})
+		r.ended(phase, m.Name, work(ctx, m))
 	})
 }

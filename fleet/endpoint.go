@@ -84,7 +84,7 @@ func (job Job) askAll(ctx context.Context, phase Phase, limit time.Duration, nod
 			node.SSH = sshFacts(&remote.Trace{}, short)
 			return
 		}
-		at, _ := job.reach(ctx, node, time.Now().Add(job.Timeout))
+		at, _ := job.reach(ctx, node)
 		if at == nil {
 			return
 		}
@@ -92,7 +92,7 @@ func (job Job) askAll(ctx context.Context, phase Phase, limit time.Duration, nod
 		ctx, cancel := within(ctx, limit)
 		defer cancel()
 		opening()
-		job.emit(Event{Phase: phase, Step: Began, Node: node.Name, Until: time.Now().Add(limit + answerTime)})
+		job.emit(Event{Phase: phase, Step: Began, Node: node.Name})
 		job.ended(phase, node.Name, ask(ctx, at, i))
 	})
 	job.emit(Event{Phase: phase, Step: Ended})

@@ -178,8 +178,8 @@ func eachNode(n, atOnce int, work func(i int)) {
 
 // reach gets to a node and says in the node's facts what was met on the way. The
 // agent is the caller's to close; it is nil when the node was not reached.
-func (job Job) reach(ctx context.Context, node *facts.Node, end time.Time) (*remote.Agent, *remote.Trace) {
-	job.emit(Event{Phase: Reaching, Step: Began, Node: node.Name, Until: end})
+func (job Job) reach(ctx context.Context, node *facts.Node) (*remote.Agent, *remote.Trace) {
+	job.emit(Event{Phase: Reaching, Step: Began, Node: node.Name})
 	agent, trace, err := job.Remote.Reach(ctx, node.Name)
 	job.ended(Reaching, node.Name, err)
 	node.SSH, node.Address, node.Reached = sshFacts(trace, err), trace.Address, err == nil
@@ -196,13 +196,13 @@ func (job Job) lookAt(ctx context.Context, node *facts.Node, asked func() agent.
 	w, end := hostsys.BeginWait(), time.Now().Add(job.Timeout)
 	limit, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
-	at, trace := job.reach(ctx, node, end)
+	at, trace := job.reach(ctx, node)
 	if at == nil {
 		node.Missing = everySection("not reached")
 		return nil
 	}
 	looking()
-	job.emit(Event{Phase: Looking, Step: Began, Node: node.Name, Until: end})
+	job.emit(Event{Phase: Looking, Step: Began, Node: node.Name})
 	node.Missing = map[facts.Section]string{}
 	node.Clock = &facts.Clock{Offset: at.Offset.Seconds(), Uncertainty: at.Uncertainty.Seconds()}
 	probing := asked()

@@ -237,7 +237,7 @@ func TestEndpointIsAskedByAllAtOnce(t *testing.T) {
 // with a reason, and missing where its node is.
 func TestNewDrill(t *testing.T) {
 	const section facts.Section = "luck"
-	phase := Phase{Label: "luck"}
+	phase := Phase("luck")
 	var mu sync.Mutex
 	var tried []string
 	Drills = append(Drills, Drill{
@@ -249,7 +249,7 @@ func TestNewDrill(t *testing.T) {
 			return ""
 		},
 		run: func(r *run, ctx context.Context, d Drill) {
-			r.each(ctx, Event{Phase: d.Phase}, r.members, d.Limit, func(_ context.Context, m *member) error {
+			r.each(ctx, d.Phase, r.members, d.Limit, func(_ context.Context, m *member) error {
 				mu.Lock()
 				defer mu.Unlock()
 				tried = append(tried, m.Name)

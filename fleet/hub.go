@@ -31,7 +31,7 @@ func (r *run) hub(ctx context.Context, d Drill) {
 			exports = append(exports, export)
 		}
 	}
-	r.each(ctx, Event{Phase: d.Phase}, r.members, d.Limit, func(ctx context.Context, m *member) error {
+	r.each(ctx, d.Phase, r.members, d.Limit, func(ctx context.Context, m *member) error {
 		switch {
 		case len(r.Prediction.ToFetch(m.Node)) == 0:
 			learn(m, &m.Hub, d.Section, facts.Hub{Unneeded: "its ranks have nothing to fetch, or are told not to ask"}, nil)

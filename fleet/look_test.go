@@ -117,7 +117,7 @@ func (m *mock) job(t *testing.T, timeout time.Duration, then func(step string)) 
 	job.Timeout = timeout
 	job.Prediction.MasterAddr = "192.0.2.1"
 	job.Progress = func(event Event) {
-		step := event.Phase.Label + " " + string(event.Step)
+		step := string(event.Phase) + " " + string(event.Step)
 		if event.Node != "" {
 			step += " " + event.Node
 		}

@@ -193,7 +193,7 @@ func (r *run) callees() [][]int {
 // call has every member call its callees at the addresses of one plan.
 func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, d Drill) {
 	w := hostsys.BeginWait()
-	r.each(ctx, Event{Phase: plan.phase}, r.members, d.Limit, func(ctx context.Context, m *member) error {
+	r.each(ctx, plan.phase, r.members, d.Limit, func(ctx context.Context, m *member) error {
 		at := plan.places[m]
 		told := facts.Mesh{Interface: at.choice.Interface, Address: at.choice.Address, Ports: at.ports, Error: at.unfit}
 		switch {
@@ -274,7 +274,7 @@ func (r *run) throughput(ctx context.Context, d Drill) {
 	ctx, over := context.WithCancel(ctx)
 	defer over()
 	r.takeTurn(ctx, ring, r.Throughput+mesh.SendOverhead)
-	r.each(ctx, Event{Phase: d.Phase, Takes: r.Throughput}, r.members, r.Throughput+mesh.SendOverhead, func(ctx context.Context, m *member) error {
+	r.each(ctx, d.Phase, r.members, r.Throughput+mesh.SendOverhead, func(ctx context.Context, m *member) error {
 		at := slices.Index(ring, m)
 		if at < 0 || len(ring) < 2 {
 			m.miss(d.Section, "%s", cmp.Or(plan.places[m].unfit, "no other node listens"))

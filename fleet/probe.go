@@ -140,7 +140,7 @@ func (job Job) lookHere(ctx context.Context) (facts.Fleet, launch.Prediction) {
 	options.Deadline = job.Timeout
 	sections = slices.DeleteFunc(sections, func(s facts.Section) bool { return s == facts.SectionNames })
 	job.emit(Event{Phase: Looking, Step: Began, Nodes: 1})
-	job.emit(Event{Phase: Looking, Step: Began, Node: node.Name, Until: time.Now().Add(job.Timeout)})
+	job.emit(Event{Phase: Looking, Step: Began, Node: node.Name})
 	ProbeHere(ctx, node, options, sections)
 	job.emit(Event{Phase: Looking, Step: Ended, Node: node.Name})
 	fleet.NotTried = job.unneeded()

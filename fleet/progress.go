@@ -5,25 +5,20 @@ package fleet
 import (
 	"errors"
 	"sync"
-	"time"
 
 	"preflight/remote"
 )
 
 // Phase is a part of a run that many nodes go through side by side. Several may
 // be under way at once: who is reached is looked at while others are not reached yet.
-type Phase struct {
-	Label string // in the words of the report, and unlike any other's
-	// Together is set where a node that is slow may be well, and wait for one that
-	// is not.
-	Together bool
-}
+// Users see its name, which no other phase has.
+type Phase string
 
 // The phases of looking; those of the drills stand in their table.
-var (
-	Reaching = Phase{Label: "log in"} // from the name to an agent that talks
-	Looking  = Phase{Label: "look"}   // the agent reports its node
-	Asking   = Phase{Label: "ask"}    // the agent says who is at an endpoint
+const (
+	Reaching Phase = "log in" // from the name to an agent that talks
+	Looking  Phase = "look"   // the agent reports its node
+	Asking   Phase = "ask"    // the agent says who is at an endpoint
 )
 
 // Step is how far a phase is, or one node in it.
@@ -41,10 +36,8 @@ type Event struct {
 	Step  Step
 	Node  string // by its hostfile name; "" when the phase itself begins or ends
 
-	Nodes int           // of a phase that begins: how many may take part; some may never come to it
-	Takes time.Duration // of a phase that begins: how long its work is meant to last, 0 where it is over when it is done
-	Until time.Time     // of a node, or of a phase of no nodes, that begins: when it is given up at the latest
-	Err   error         // of a lost node: what took it
+	Nodes int   // of a phase that begins: how many may take part; some may never come to it
+	Err   error // of a lost node: what took it
 }
 
 func (job Job) emit(event Event) {

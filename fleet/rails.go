@@ -39,7 +39,7 @@ func (r *run) rails(ctx context.Context, d Drill) {
 	defer over()
 	ends := r.listenByRail(ctx)
 	callees := r.railCallees()
-	r.each(ctx, Event{Phase: d.Phase}, r.members, d.Limit, func(ctx context.Context, m *member) error {
+	r.each(ctx, d.Phase, r.members, d.Limit, func(ctx context.Context, m *member) error {
 		told := facts.Rails{Rails: make([]facts.Rail, len(ends[m.turn]))}
 		errs := make([]error, len(told.Rails))
 		var all sync.WaitGroup

@@ -175,7 +175,7 @@ func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) (m
 	hosts := r.members.only(func(m *member) bool { return stores[m.turn].Serves })
 	seen, lost, w := make([]facts.Rendezvous, len(r.members)), make([]error, len(r.members)), hostsys.BeginWait()
 	nowhere := unserved(stores)
-	r.each(ctx, Event{Phase: a.phase}, r.members, a.limit, func(ctx context.Context, m *member) error {
+	r.each(ctx, a.phase, r.members, a.limit, func(ctx context.Context, m *member) error {
 		store, joined := stores[m.turn], &seen[m.turn]
 		if nowhere {
 			// Whoever holds the port is not ours to call: it may be a running job.
@@ -277,7 +277,7 @@ func (r *run) joinNext(ctx context.Context, generation facts.Generation) {
 		return
 	}
 	next := attempt{Endpoint: launch.Endpoint{Host: fqdn, Port: serving.Port}, name: "next", limit: againTime}
-	r.each(ctx, Event{Phase: rendezvousAgain}, r.members, next.limit, func(ctx context.Context, m *member) error {
+	r.each(ctx, rendezvousAgain, r.members, next.limit, func(ctx context.Context, m *member) error {
 		joined, err := r.joinFrom(ctx, m, next, generation, r.storesFor(m, []*member{server}))
 		joined.Endpoint, joined.Generation, joined.Serves = next.endpoint(), generation, m == server
 		if err != nil {

@@ -47,7 +47,7 @@ type smokeTest struct {
 	ranks map[*member][]launch.Rank
 	crews members          // whose ranks are up, and have not failed alone
 	down  map[*member]bool // some ranks of which were, and have to be loaded anew
-	tried map[string]int
+	tried map[Phase]int
 	// doubts are tried by rail, by being by which one alone a member's ranks are to go.
 	doubts [][2]*member
 	by     map[*member]nccl.RailEnd
@@ -59,7 +59,7 @@ func (r *run) smoke(ctx context.Context, d Drill) {
 	ctx, over := context.WithCancel(ctx)
 	defer over() // which ends the ranks of nodes that have not answered
 	r.takeTurn(ctx, r.members, r.Smoke.Time/runsAhead)
-	s := &smokeTest{run: r, ctx: ctx, phase: d.Phase, end: time.Now().Add(r.Smoke.Time), ranks: map[*member][]launch.Rank{}, down: map[*member]bool{}, tried: map[string]int{}}
+	s := &smokeTest{run: r, ctx: ctx, phase: d.Phase, end: time.Now().Add(r.Smoke.Time), ranks: map[*member][]launch.Rank{}, down: map[*member]bool{}, tried: map[Phase]int{}}
 	for _, rank := range r.Prediction.Ranks() {
 		if m := r.members.named(rank.Host); m != nil {
 			s.ranks[m] = append(s.ranks[m], rank)
@@ -84,7 +84,7 @@ func (s *smokeTest) command(stage facts.SmokeStage, who members, limit time.Dura
 		}
 		return
 	}
-	s.each(s.ctx, Event{Phase: s.named(stage)}, who, limit, func(_ context.Context, m *member) error {
+	s.each(s.ctx, s.named(stage), who, limit, func(_ context.Context, m *member) error {
 		outcome, err := s.ask(m, orders(m), limit)
 		came(m, outcome, err)
 		return err
@@ -113,10 +113,9 @@ func (s *smokeTest) ask(m *member, orders map[int]smoke.Order, limit time.Durati
 
 // named is the phase of a stage, whose every round is one of its own.
 func (s *smokeTest) named(stage facts.SmokeStage) Phase {
-	phase := s.phase
-	phase.Label += " " + string(stage)
-	if s.tried[phase.Label]++; s.tried[phase.Label] > 1 {
-		phase.Label += " " + strconv.Itoa(s.tried[phase.Label])
+	phase := s.phase + Phase(" "+stage)
+	if s.tried[phase]++; s.tried[phase] > 1 {
+		phase += Phase(" " + strconv.Itoa(s.tried[phase]))
 	}
 	return phase
 }

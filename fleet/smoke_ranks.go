@@ -31,7 +31,7 @@ const (
 func (s *smokeTest) muster(section facts.Section) {
 	limit := s.Smoke.Time / 2
 	engine := cmp.Or(s.Smoke.Engine, s.fitting())
-	s.each(s.ctx, Event{Phase: s.named(facts.SmokeLoad)}, s.members, limit, func(ctx context.Context, m *member) error {
+	s.each(s.ctx, s.named(facts.SmokeLoad), s.members, limit, func(ctx context.Context, m *member) error {
 		seen := facts.Smoke{Engine: engine, Refused: s.refused(m, engine), Ranks: []facts.SmokeRank{}, Trials: []facts.SmokeTrial{}}
 		var err error
 		if seen.Refused == "" {

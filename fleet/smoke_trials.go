@@ -207,7 +207,7 @@ func (s *smokeTest) reduce(phase Phase, stage facts.SmokeStage, who members, ran
 				next++
 			}
 			all.Go(func() {
-				s.emit(Event{Phase: phase, Step: Began, Node: m.Name, Until: time.Now().Add(left + answerTime)})
+				s.emit(Event{Phase: phase, Step: Began, Node: m.Name})
 				var err error
 				met[i], err = s.ask(m, orders, left)
 				s.ended(phase, m.Name, err)

@@ -38,7 +38,7 @@ func (r *run) noLogins() string {
 // logins has every node log in to its peers by its own ssh, as they do for a launcher whose nodes start each other.
 // What a node does not come to within the limit is not known.
 func (r *run) logins(ctx context.Context, d Drill) {
-	r.each(ctx, Event{Phase: d.Phase}, r.members, d.Limit, func(ctx context.Context, m *member) error {
+	r.each(ctx, d.Phase, r.members, d.Limit, func(ctx context.Context, m *member) error {
 		w := hostsys.BeginWait()
 		seen, err := agent.LogIn.Ask(ctx, m.agent, drill.Logins{Peers: r.loginPeers(m), Port: r.Prediction.SSHPort, Deadline: d.Limit})
 		if w.Busy() > 0 {
@@ -113,7 +113,7 @@ func (r *run) rehearsal(ctx context.Context, d Drill) {
 		login := time.Duration((m.SSH.ConnectSeconds + m.SSH.StartSeconds) * float64(time.Second))
 		limit = min(max(limit, rehearsalFactor*login), max(r.Timeout, rehearsalTime))
 	}
-	r.emit(Event{Phase: d.Phase, Step: Began, Until: time.Now().Add(limit)})
+	r.emit(Event{Phase: d.Phase, Step: Began})
 	defer r.emit(Event{Phase: d.Phase, Step: Ended})
 	seen := drill.Rehearse(ctx, drill.Rehearsal{
 		Program: head.Launcher.PDSH.Path, Hosts: hosts, LauncherArgs: r.Prediction.LauncherArgs, Env: r.Prediction.CommandEnv, Limit: limit,

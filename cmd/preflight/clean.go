@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -73,8 +72,7 @@ func cleanAll(ctx context.Context, job preflight.Job) (lines []string, failures 
 			}
 			ctx, cancel := context.WithTimeout(ctx, job.Timeout)
 			defer cancel()
-			until := time.Now().Add(job.Timeout)
-			job.Progress(fleet.Event{Phase: progress.Cleaning, Step: fleet.Began, Node: host.Name, Until: until})
+			job.Progress(fleet.Event{Phase: progress.Cleaning, Step: fleet.Began, Node: host.Name})
 			removed, _, err := job.Remote.Clean(ctx, host.Name)
 			var gone []string
 			for _, path := range removed {

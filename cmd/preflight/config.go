@@ -177,7 +177,7 @@ func outputFlags(cmd *cobra.Command, names []string) {
 }
 
 func progressFlag(flags *pflag.FlagSet) {
-	flags.String("progress", progress.Auto, "how far it is, on standard error: auto (lines that change, on a terminal only), plain (lines that stay, for logs) or none")
+	flags.String("progress", progress.Auto, "show on standard error how far the run is: auto (one line that changes, on a terminal only), plain (a new line for each step, for logs) or none")
 }
 
 // hostListFlags adds the flags that part the nodes into those to launch on and the

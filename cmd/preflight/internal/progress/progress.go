@@ -1,129 +1,243 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package progress shows on standard error how far a run is while it lasts.
+// Package progress shows on standard error how far a run is.
 //
-// It refuses to hold up a run for that, and to say what the report says.
+// It refuses to delay the run, and to repeat what the report says.
 package progress
 
 import (
+	"cmp"
+	"fmt"
 	"os"
-	"preflight/fleet"
+	"slices"
+	"sort"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
 	"golang.org/x/term"
+
+	"preflight/fleet"
+	"preflight/hostfile"
+	"preflight/internal/secret"
+	"preflight/internal/text"
+	"preflight/remote"
 )
 
-// Progress takes in the steps of a run and has them shown on standard error while
-// it lasts. Only its own goroutine writes: a terminal that is held or a pipe that
-// is full holds up nobody who reaches a node.
+// The values of --progress, named as container builders name them.
+const (
+	Auto  = "auto"  // one line that changes, on a terminal only
+	Plain = "plain" // a new line for each step, for logs
+	None  = "none"
+)
+
+// Modes lists all values of --progress.
+var Modes = []string{Auto, Plain, None}
+
+// Cleaning is the phase of preflight clean. All other phases belong to runs.
+const Cleaning fleet.Phase = "clean"
+
+const (
+	// tick is the time between two updates.
+	tick = 200 * time.Millisecond
+	// calm is how long a terminal stays empty: most runs end soon after, and the line would only flicker.
+	calm = 700 * time.Millisecond
+	// slowAfter is the time after which the line names a node that has not answered.
+	slowAfter = time.Second
+	// mostNamed is how many slow nodes the line names.
+	mostNamed = 3
+	// mostLosses is how many lost nodes of a phase get a plain line each. The report names all.
+	mostLosses = 10
+	// firstReminder is the age of a phase at which a plain line names the slow nodes. The age doubles before
+	// each further line.
+	firstReminder = 5 * time.Second
+)
+
+// Progress takes the steps of a run and shows them on standard error. Only its own goroutine writes, so a
+// terminal or a pipe that blocks does not delay the run.
 type Progress struct {
 	began time.Time
-	to    display // nil when nobody looks
+	none  bool       // shows nothing
+	width func() int // of the terminal; nil for plain lines
 	quit  chan struct{}
 	shown sync.WaitGroup
 
 	mu     sync.Mutex
-	phases []*phase // in the order they began
+	phases []*phase // not over yet, in the order they began
+	lines  string   // plain lines that are not written yet
+	drawn  string   // the line on the terminal
 }
 
-// How to show progress, as container builders name it.
-const (
-	Auto  = "auto"
-	Plain = "plain"
-	None  = "none"
-)
-
-// Modes are all ways.
-var Modes = []string{Auto, Plain, None}
-
-// display is a way to show progress.
-type display interface {
-	// update tells how far things are now. It is called every tick and, with last
-	// set, once when the run is over.
-	update(now time.Time, p *Progress, last bool)
+type phase struct {
+	name     fleet.Phase
+	began    time.Time
+	reminder time.Duration // the age at which the next plain line names the slow nodes
+	nodes    int           // that may take part; 0 if the launching machine works alone
+	done     int
+	lost     int
+	waits    []wait // the longest first
 }
 
-// tick is how often what is shown is brought up to date.
-const tick = 200 * time.Millisecond
+// wait is a node at work.
+type wait struct {
+	node  string
+	since time.Time
+}
 
-// Start shows the steps it takes in until [Progress.Stop], in one of the [Modes], and nothing where
-// quiet is asked for.
+// Start shows the steps of a run until [Progress.Stop], in one of the [Modes]. quiet means None.
 func Start(mode string, quiet bool) *Progress {
-	if quiet {
-		mode = None
+	terminal := term.IsTerminal(int(os.Stderr.Fd()))
+	p := &Progress{began: time.Now(), none: quiet || mode == None || mode == Auto && !terminal, quit: make(chan struct{})}
+	if mode == Auto && os.Getenv("TERM") != "dumb" { // a dumb terminal cannot clear a line
+		p.width = terminalWidth
 	}
-	p := &Progress{began: time.Now(), to: displayOf(mode, os.Stderr), quit: make(chan struct{})}
-	if p.to == nil {
-		return p
+	if !p.none {
+		p.shown.Go(p.show)
 	}
-	p.shown.Go(func() {
-		ticks := time.NewTicker(tick)
-		defer ticks.Stop()
-		for {
-			select {
-			case now := <-ticks.C:
-				p.to.update(now, p, false)
-			case <-p.quit:
-				p.to.update(time.Now(), p, true)
-				return
-			}
-		}
-	})
 	return p
 }
 
-// displayOf is how to show progress on standard error, nil for not at all. What is
-// asked for by name is shown wherever that leads; otherwise only a terminal gets
-// any, and one that cannot move its cursor in lines that stay.
-func displayOf(mode string, stderr *os.File) display {
-	switch {
-	case mode == None:
-		return nil
-	case mode == Plain:
-		return &plain{to: stderr}
-	case !term.IsTerminal(int(stderr.Fd())):
-		return nil
-	case os.Getenv("TERM") == "dumb":
-		return &plain{to: stderr}
+// terminalWidth returns 80 for serial lines and containers' terminals that do not report their width.
+func terminalWidth() int {
+	if width, _, err := term.GetSize(int(os.Stderr.Fd())); err == nil && width > 0 {
+		return width
 	}
-	return newLive(stderr)
+	return 80
 }
 
-// Stop ends the showing, so that the report starts on a clean line.
+// Stop ends the progress and clears its line, so that the report starts on an empty one.
 func (p *Progress) Stop() {
 	close(p.quit)
 	p.shown.Wait()
 }
 
-// Take takes in one step.
-func (p *Progress) Take(event fleet.Event) {
-	if p.to == nil {
-		return
+func (p *Progress) show() {
+	ticks := time.NewTicker(tick)
+	defer ticks.Stop()
+	for last := false; !last; {
+		select {
+		case <-ticks.C:
+		case <-p.quit:
+			last = true
+		}
+		os.Stderr.WriteString(p.update(time.Now(), last)) // the run goes on if standard error is closed
 	}
-	now := time.Now()
+}
+
+// Take takes one step of the run.
+func (p *Progress) Take(event fleet.Event) {
+	if !p.none {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.take(time.Now(), event)
+	}
+}
+
+func (p *Progress) take(now time.Time, event fleet.Event) {
+	i := slices.IndexFunc(p.phases, func(known *phase) bool { return known.name == event.Phase })
+	switch {
+	case event.Node == "" && event.Step == fleet.Began:
+		p.begin(now, event)
+	case i < 0: // the phase is over, or no node came to it
+	case event.Node != "" && event.Step == fleet.Began:
+		p.phases[i].waits = append(p.phases[i].waits, wait{event.Node, now})
+	default:
+		p.end(now, p.phases[i], event)
+	}
+}
+
+func (p *Progress) begin(now time.Time, event fleet.Event) {
+	began := &phase{name: event.Phase, began: now, reminder: firstReminder, nodes: event.Nodes}
+	p.phases = append(p.phases, began)
+	if event.Nodes == 0 {
+		began.waits = []wait{{"the launching machine", now}}
+		p.say(now, began, "begins")
+	} else {
+		p.say(now, began, "begins, "+text.Plural(event.Nodes, "node"))
+	}
+}
+
+// end takes the last step of a node, or of the phase.
+func (p *Progress) end(now time.Time, at *phase, event fleet.Event) {
+	at.waits = slices.DeleteFunc(at.waits, func(w wait) bool { return event.Node == "" || w.node == event.Node })
+	switch {
+	case event.Step == fleet.Lost:
+		if at.lost++; at.lost <= mostLosses {
+			p.say(now, at, "lost "+text.Escape(event.Node)+": "+text.Escape(reason(event.Err)))
+		}
+	case event.Node != "":
+		at.done++
+	}
+	if event.Node == "" || at.done+at.lost == at.nodes {
+		p.say(now, at, at.state(now, "ends"))
+		p.phases = slices.DeleteFunc(p.phases, func(open *phase) bool { return open == at })
+	}
+}
+
+// say adds a plain line.
+func (p *Progress) say(now time.Time, at *phase, what string) {
+	if p.width == nil {
+		p.lines += fmt.Sprintf("preflight: %5.1f s  %s: %s\n", now.Sub(p.began).Seconds(), at.name, what)
+	}
+}
+
+// update returns what to write to standard error now. last means that the run is over.
+func (p *Progress) update(now time.Time, last bool) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.add(now, event)
-}
-
-func (p *Progress) add(now time.Time, event fleet.Event) {
-	current := p.current(event.Phase)
-	if event.Step == fleet.Began && event.Node == "" {
-		current = &phase{Phase: event.Phase, began: now, last: now, waits: map[string]wait{}}
-		p.phases = append(p.phases, current)
-	}
-	if current != nil { // else it ends and never began, for nobody was reached
-		current.add(now, event)
-	}
-}
-
-// current is the phase of a name that began last, nil before any did.
-func (p *Progress) current(name fleet.Phase) *phase {
-	for i := len(p.phases) - 1; i >= 0; i-- {
-		if p.phases[i].Phase == name {
-			return p.phases[i]
+	var states []string
+	for _, phase := range p.phases {
+		if last || len(phase.waits) == 0 {
+			continue
+		}
+		states = append(states, string(phase.name)+": "+phase.state(now))
+		if age := now.Sub(phase.began); age >= phase.reminder {
+			phase.reminder = 2 * age
+			p.say(now, phase, phase.state(now))
 		}
 	}
-	return nil
+	if p.width == nil {
+		lines := p.lines
+		p.lines = ""
+		return lines
+	}
+	line := ansi.Truncate(strings.Join(states, "; "), p.width()-1, "…")
+	if line == p.drawn || now.Sub(p.began) < calm {
+		return ""
+	}
+	p.drawn = line
+	return "\r" + line + "\x1b[K"
+}
+
+// state returns parts and how far the phase is. Names of nodes are escaped.
+func (p *phase) state(now time.Time, parts ...string) string {
+	if p.nodes > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %s", p.done, text.Plural(p.nodes, "node")))
+	}
+	if p.lost > 0 {
+		parts = append(parts, fmt.Sprintf("%d lost", p.lost))
+	}
+	slow := sort.Search(len(p.waits), func(i int) bool { return now.Sub(p.waits[i].since) < slowAfter })
+	if slow > 0 {
+		var names []string
+		for _, wait := range p.waits[:min(slow, mostNamed)] {
+			names = append(names, wait.node)
+		}
+		waited := now.Sub(p.waits[0].since).Truncate(time.Second)
+		waiting := fmt.Sprintf("waiting %s for %s", text.Duration(waited.Seconds()), text.Escape(hostfile.Fold(names)))
+		if slow > mostNamed {
+			waiting += fmt.Sprintf(" and %d more", slow-mostNamed)
+		}
+		parts = append(parts, waiting)
+	}
+	return cmp.Or(strings.Join(parts, ", "), "under way")
+}
+
+// reason returns why a node was lost, without its name and the phase.
+func reason(err error) string {
+	if failure, ok := err.(*remote.Error); ok {
+		err = fmt.Errorf("%s: %w", failure.Cause, failure.Err)
+	}
+	return secret.Hide(fmt.Sprint(err))
 }
