@@ -61,7 +61,7 @@ func (r *run) callBack(ctx context.Context, d Drill) {
 		w := hostsys.BeginWait()
 		seen, err := agent.Call.Ask(ctx, m.agent, calls)
 		told := facts.CallBack{Name: back.Name, Error: seen.Error, Failed: seen.Failed}
-		excuse(told.Failed, w)
+		r.excuse(told.Failed, m, w)
 		_, answers := seen.Reached[r.fleet.Head.Name] // at one address or more
 		for _, address := range to {
 			if answers && !slices.ContainsFunc(seen.Failed, func(path facts.Path) bool { return path.To == address }) {

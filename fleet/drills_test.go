@@ -16,6 +16,7 @@ import (
 	"preflight/launch"
 	"preflight/launch/dsconfig"
 	"preflight/launch/nccl"
+	"preflight/remote"
 )
 
 // membersFor is n members without agents.
@@ -23,7 +24,7 @@ func membersFor(n int) members {
 	var all members
 	for i := range n {
 		all = append(all, &member{
-			Node: &facts.Node{Name: fmt.Sprintf("w%d", i+1), Missing: map[facts.Section]string{}},
+			agent: &remote.Agent{}, Node: &facts.Node{Name: fmt.Sprintf("w%d", i+1), Missing: map[facts.Section]string{}},
 			turn: i,
 		})
 	}

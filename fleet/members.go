@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"preflight/facts"
+	"preflight/internal/hostsys"
 	"preflight/remote"
 )
 
@@ -53,6 +54,17 @@ func (m *member) lose(err error) {
 func isLost(err error) bool {
 	failure := (*remote.Error)(nil)
 	return errors.As(err, &failure) || errors.Is(err, remote.ErrNoAnswer)
+}
+
+// busy returns why it says nothing about members that they did not answer in time: one of them, or the launching
+// machine during the wait, was busy. It returns "" if all had the time.
+func busy(w hostsys.Wait, some ...*member) string {
+	for _, m := range some {
+		if m.agent.Busy() {
+			return m.Name + " is busy: its agent comes late to its own work"
+		}
+	}
+	return w.Excuse(launching)
 }
 
 func (m *member) miss(section facts.Section, format string, values ...any) {

@@ -213,16 +213,21 @@ func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, d Dr
 		})
 		told.Reached, told.Failed, told.Error = seen.Reached, seen.Failed, seen.Error
 		told.MSS, told.Overflows, told.Counters = seen.MSS, seen.Overflows, seen.Counters
-		excuse(told.Failed, w)
+		r.excuse(told.Failed, m, w)
 		learn(m, plan.into(m), plan.section, told, err)
 		return err
 	})
 }
 
-// excuse takes the blame off the peers that did not answer in time while the launching machine was busy.
-func excuse(failed []facts.Path, w hostsys.Wait) {
+// excuse takes the blame off the peers that did not answer in time while the caller, they or the launching machine was
+// busy.
+func (r *run) excuse(failed []facts.Path, caller *member, w hostsys.Wait) {
 	for i := range failed {
-		outcome.Excuse(&failed[i], launching, w)
+		pair := members{caller}
+		if peer := r.members.named(failed[i].Peer); peer != nil {
+			pair = append(pair, peer)
+		}
+		outcome.Excuse(&failed[i], busy(w, pair...))
 	}
 }
 

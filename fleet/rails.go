@@ -154,6 +154,6 @@ func (c railCalls) call(ctx context.Context, ends [][]end, callees []int, to fun
 	seen, err := agent.Call.Ask(ctx, c.caller.agent, calls)
 	told.Reached, told.Failed, told.Error = seen.Reached, seen.Failed, seen.Error
 	told.MSS, told.Overflows = seen.MSS, seen.Overflows
-	excuse(told.Failed, w)
+	c.excuse(told.Failed, c.caller, w)
 	return told, err
 }

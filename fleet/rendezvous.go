@@ -218,12 +218,16 @@ func isLate(seen facts.Rendezvous) bool {
 // unmet returns why it says nothing about a member that it was late for a meeting: the launching machine told the
 // members too late to come, or one of them was too busy. It returns "" if all had the time.
 func (r *run) unmet(seen []facts.Rendezvous, lost []error, w hostsys.Wait) string {
+	var late members
 	for i, m := range r.members {
 		if lost[i] == nil && seen[i].Outcome == facts.PathUntried {
 			return m.Name + ": " + seen[i].Error
 		}
+		if lost[i] != nil || isLate(seen[i]) {
+			late = append(late, m)
+		}
 	}
-	return w.Excuse(launching)
+	return busy(w, late...)
 }
 
 // storesFor is every address at which a joiner finds one of those who serve, and

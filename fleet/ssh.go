@@ -41,7 +41,7 @@ func (r *run) logins(ctx context.Context, d Drill) {
 	r.each(ctx, d.Phase, r.members, d.Limit, func(ctx context.Context, m *member) error {
 		w := hostsys.BeginWait()
 		seen, err := agent.LogIn.Ask(ctx, m.agent, drill.Logins{Peers: r.loginPeers(m), Port: r.Prediction.SSHPort, Deadline: d.Limit})
-		if w.Busy() > 0 {
+		if busy(w, m) != "" {
 			forgive(&seen)
 		}
 		learn(m, &m.Logins, d.Section, seen, err)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"preflight/internal/hostsys"
@@ -33,6 +34,7 @@ type Agent struct {
 	untie   func() bool
 	every   time.Duration // between beats
 	life    hostsys.Wait  // since it was greeted
+	busy    atomic.Bool   // as it said last
 
 	mu      sync.Mutex
 	beating *time.Timer // until the next beat
@@ -56,6 +58,9 @@ type call struct {
 // ErrNoAnswer is of an agent that is there, as its beats tell, and has not answered in time:
 // its machine is busy, or what it was asked hangs. Nothing is known of what it was asked.
 var ErrNoAnswer = errors.New("no answer")
+
+// Busy reports whether the agent came late to its own work when it was heard last.
+func (a *Agent) Busy() bool { return a.busy.Load() }
 
 // NoAnswer returns an ErrNoAnswer to a call that had so long, with the excuse of the launching machine if it was busy
 // during the wait.
@@ -189,13 +194,13 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 }
 
 // late is the failure of a call whose ctx ended, nil where only time was up and the
-// agent has just been heard or this machine was busy.
+// agent has just been heard, or one of the two machines is busy.
 func (a *Agent) late(ctx context.Context, method string, w hostsys.Wait) *Error {
 	e := ending{host: a.command.host, hello: true, acknowledged: true}
 	if noise := a.command.stdout.noise.kept(); len(noise) > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return e.nonsense(noise[0])
 	}
-	isBusy := w.Busy() > 0 || a.life.Busy() > 0 // what this machine did late, nodes do late
+	isBusy := w.Busy() > 0 || a.life.Busy() > 0 || a.Busy()
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) && (isBusy || a.command.ear.heard(w, a.every)) {
 		return nil
 	}
@@ -287,6 +292,7 @@ func (a *Agent) dispatch(line []byte, e *ending) error {
 		return e.garbage(line)
 	}
 	got.body = bytes.Clone(body) // the next line takes the place of this one
+	a.busy.Store(got.Busy)
 	switch {
 	case got.isBeat():
 		return nil

@@ -53,7 +53,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, methods map[string]
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer hostsys.Watch()()
-	s := &server{out: out, methods: methods, end: cancel, running: map[uint64]context.CancelFunc{}}
+	s := &server{out: out, methods: methods, end: cancel, wait: hostsys.BeginWait(), running: map[uint64]context.CancelFunc{}}
 	if err := s.greet(); err != nil {
 		return err
 	}
@@ -129,6 +129,8 @@ type server struct {
 
 	mu      sync.Mutex // over what follows
 	node    string
+	wait    hostsys.Wait // since the last beat
+	busy    bool         // up to then
 	running map[uint64]context.CancelFunc
 }
 
@@ -153,6 +155,9 @@ func (s *server) serve(ctx context.Context, requests <-chan request, head *ear) 
 				s.end(&silence)
 				return
 			}
+			s.mu.Lock()
+			s.busy, s.wait = s.wait.Busy() > 0, hostsys.BeginWait()
+			s.mu.Unlock()
 			go s.beat()
 		case r := <-requests:
 			switch {
@@ -262,7 +267,7 @@ func (s *server) beat() {
 func (s *server) named(a answer) answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a.Node = s.node
+	a.Node, a.Busy = s.node, s.busy || s.wait.Busy() > 0
 	return a
 }
 

@@ -63,6 +63,8 @@ type answer struct {
 	Part string `json:"part,omitempty"`
 	Done bool   `json:"done,omitempty"`
 	Err  string `json:"error,omitempty"` // with Done: why the method failed
+	// Busy is set while the agent comes late to its own work (hostsys.Wait).
+	Busy bool `json:"busy,omitempty"`
 	// Unheard are the seconds for which nothing came from the head. It is the last
 	// line of an agent that ends for it.
 	Unheard float64 `json:"unheard,omitempty"`

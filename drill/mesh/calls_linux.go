@@ -220,7 +220,7 @@ func (c *calling) mesh() facts.Mesh {
 			r = &reach{peer: c.Peers[i]}
 		}
 		path := r.conclude()
-		outcome.Excuse(&path, c.Node, c.wait)
+		outcome.Excuse(&path, c.wait.Excuse(c.Node))
 		if path.Outcome != "" {
 			mesh.Failed = append(mesh.Failed, path)
 			continue

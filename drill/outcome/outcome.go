@@ -22,11 +22,10 @@ import (
 // ErrNoTime is of a call for which there was too little time to say anything of its peer.
 var ErrNoTime = errors.New("there was no time left to hear from it")
 
-// Excuse makes a call untried if all that happened is that the peer's process did not answer in time, and this process
-// was busy meanwhile. who is its machine, as for [hostsys.Wait.Excuse]. That nothing answers at all is another matter:
-// the kernel takes calls, however busy the process is that listens.
-func Excuse(path *facts.Path, who string, w hostsys.Wait) {
-	excuse := w.Excuse(who)
+// Excuse makes a call untried if all that happened is that the peer's process did not answer in time, and there is an
+// excuse for that, as [hostsys.Wait.Excuse] returns it. That nothing answers at all is another matter: the kernel takes
+// calls, however busy the process is that listens.
+func Excuse(path *facts.Path, excuse string) {
 	if excuse != "" && (path.Outcome == facts.PathSilent || path.Outcome == facts.PathBlackhole) {
 		*path = facts.Path{Peer: path.Peer, To: path.To, Port: path.Port, Outcome: facts.PathUntried, Error: excuse, Seconds: path.Seconds}
 	}

@@ -8,11 +8,11 @@ import (
 	"io"
 	"net"
 	"os"
+	"reflect"
 	"syscall"
 	"testing"
 
 	"preflight/facts"
-	"preflight/internal/hostsys"
 )
 
 // Every error of a connection has one meaning, whether the call or what
@@ -75,10 +75,22 @@ func TestOfNoRoute(t *testing.T) {
 	}
 }
 
-// TestExcuse: a caller that had the time excuses no peer.
+// TestExcuse: that a peer did not answer in time is no fault of it or the way if there is an excuse. What only a network
+// or a stranger does is.
 func TestExcuse(t *testing.T) {
-	path := facts.Path{Peer: "w2", Outcome: facts.PathSilent, Error: "connected, then no answer"}
-	if Excuse(&path, "w1", hostsys.BeginWait()); path.Outcome != facts.PathSilent {
-		t.Errorf("got %+v", path)
+	for _, outcome := range []facts.PathOutcome{
+		facts.PathDropped, facts.PathRefused, facts.PathUnroutable, facts.PathReset, facts.PathSilent, facts.PathBlackhole, facts.PathStranger,
+	} {
+		was := facts.Path{Peer: "w2", To: "10.0.0.2", Port: 40000, Outcome: outcome, Error: "as the node said", Stuck: "to", Seconds: 3}
+		got, want := was, was
+		if Excuse(&got, ""); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s without an excuse: %+v", outcome, got)
+		}
+		if outcome == facts.PathSilent || outcome == facts.PathBlackhole {
+			want = facts.Path{Peer: "w2", To: "10.0.0.2", Port: 40000, Outcome: facts.PathUntried, Error: "w1 was busy", Seconds: 3}
+		}
+		if Excuse(&got, "w1 was busy"); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s with an excuse: %+v", outcome, got)
+		}
 	}
 }
