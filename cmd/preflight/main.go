@@ -15,18 +15,22 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 
 	"github.com/hashicorp/go-multierror"
+	"github.com/spf13/cobra"
 
 	"preflight/agent"
+	"preflight/checks"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/hostfile"
 	"preflight/internal/secret"
 	"preflight/internal/text"
 	"preflight/launch"
 	_ "preflight/portable"
+	"preflight/report"
 )
 
 // Exit codes: a contract.
@@ -106,3 +110,29 @@ func said(line string) string { return text.Escape(secret.Hide(line)) }
 type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+
+// versionOf is what a program asks before it reads anything else of ours.
+type versionOf struct {
+	Schema  int    `json:"schema"` // of every JSON document
+	Version string `json:"version"`
+	Go      string `json:"go"`
+	System  string `json:"system"` // as Go names it: linux/amd64
+}
+
+func versionCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Say which preflight this is, and with --format json which schema its JSON has",
+		Args:  arguments(0, 0, "takes no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			this := versionOf{checks.Schema, Version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+			if cmd.Flag("format").Value.String() == "json" {
+				return report.JSON(os.Stdout, this)
+			}
+			_, err := fmt.Printf("preflight version %s\n", this.Version)
+			return err
+		},
+	}
+	formatFlag(cmd, plainFormats...)
+	return cmd
+}
