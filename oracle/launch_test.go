@@ -133,7 +133,6 @@ func (a attempt) time(t *testing.T, c *testhosts.Cluster, ranks int, words ...st
 func buildPreflight(t *testing.T, dir string) string {
 	t.Helper()
 	build := exec.Command("make", "-C", "..", "build", "BIN="+dir)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
