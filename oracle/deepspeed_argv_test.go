@@ -72,7 +72,7 @@ func (d dealer) spelled(name string, value ...string) []string {
 func (d dealer) garbage() string {
 	return pick(d.Rand, "--", "-", "-h", "--help", "--nope", "--nope=1", "-x", "-Hq", "-qH", "-qi", "-iw1", "-i=", "-1", "-1.5", "-e", "---", "--=", "--=x", "-=",
 		"--module=1", "--no", "--no_", "--n", "--num", "--m", "--master", "--quiet=", "-q1", "-qq", "- x", "--a b", "--hostfile ", "-é", "--é", "--version", "-v", "",
-		"-.5", "-1e3", "-1_0", "- 1", "-0x1", "--num_gpus 2", "-H hostfile", "-i\u00a0", "--save_pid --module", "-hx", "--he")
+		"-.5", "-1e3", "-3", "-1_0", "- 1", "-0x1", "--num_gpus 2", "-H hostfile", "-i\u00a0", "--save_pid --module", "-hx", "--he")
 }
 
 // argument is one of the script's.

@@ -51,7 +51,7 @@ var hostfiles = []string{
 	"", "\n", "# nothing", "w slots=4", "w\tslots=4", "  w   slots=4  ", "w slots=4 max_slots=8", "w slots=4 # c", "w slots=4,", "w slots=4x", "w slots=4.5",
 	"w slots=1_0", "w slots=04", "w slots=0", "w slots=4 slots=8", "w max_slots=8 slots=4", "w", "w slots=", "w slots =4", "w slots= 4", "w Slots=4",
 	"w slots=-1", "w gpus=4", "w # slots=4", "w#1 slots=3", "w:22 slots=2", "u@w slots=2", "[::1] slots=2", "a,b slots=2", "n[1-2] slots=2",
-	"\ufeffw slots=2", "\ufeff# c", "w\u00a0slots=2", "w\vslots=2", "w slots=٤", "w slots=4\rx slots=2", "w slots=4\r\nx slots=2\r\n", "w slots=2\nw slots=2",
+	"\ufeffw slots=2", "\ufeff# c", "w\u00a0slots=2", "w\vslots=2", "w slots=04", "w slots=4\rx slots=2", "w slots=4\r\nx slots=2\r\n", "w slots=2\nw slots=2",
 	"w slots=2\nw.domain slots=2", "w slots=2 \n\n#c\n x slots=3", "slots=4", "w slots=4\x00", "w slots=\xff4", "\x85w slots=2", "w\u2028slots=2", "w \u2029 slots=2",
 }
 
