@@ -60,12 +60,12 @@ const (
 // rules has a row for every package but programs and what only tests import.
 var rules = []rule{
 	{"hostfile", 1608, nil, nil, "the grammar stands alone: it is what everything else starts from"},
-	{"facts", 2737, nil, acts, "facts are a vocabulary: whoever speaks it must not drag a room along"},
-	{"internal/secret", 895, nil, acts, "what is a secret is one for everybody, whoever collects, keeps or shows it"},
+	{"facts", 2737, nil, acts, "facts are a vocabulary: a package that uses it must not link collectors or checks"},
+	{"internal/secret", 895, nil, acts, "one rule says what a secret is, for packages that collect, keep or show text"},
 	{"internal/text", 164, nil, acts, "words are the same for all packages that print them"},
 	{"internal/lazyregexp", 61, nil, nil, "what every node starts compiles only what it uses"},
-	{"internal/hostsys", 1334, []string{"internal/hostsys/limits"}, nil, "a machine is a machine to whoever runs on it: what it is asked for is not known here"},
-	{"internal/hostsys/limits", 54, nil, []string{"os/exec"}, "what a machine has too little of is the same for whoever meets it, and what starts nothing asks too"},
+	{"internal/hostsys", 1334, []string{"internal/hostsys/limits"}, nil, "it reads the machine and starts programs; it does not know what for"},
+	{"internal/hostsys/limits", 54, nil, []string{"os/exec"}, "packages that must not import os/exec ask it too"},
 
 	{"launch", 4221, []string{"facts", "hostfile", "launch/dsconfig", "internal/secret"}, acts, byRule},
 	{"launch/args", 2328, []string{"hostfile", "launch"}, acts, byRule},
@@ -87,7 +87,7 @@ var rules = []rule{
 	{"probe/gpu", 1576, []string{"facts", "internal/hostsys", "probe/machine", "probe/nvml"}, nil, looks},
 	{"probe/python", 1514, []string{"facts", "internal/hostsys", "probe/machine"}, nil, looks},
 	{"probe/launch", 1997, []string{"facts", "internal/hostsys", "internal/hostsys/limits", "probe/machine", "internal/secret"}, nil, looks},
-	{"diagnose/jobs", 743, []string{"facts", "internal/hostsys", "probe/machine"}, []string{"os/exec"}, "what runs is looked at and never called: it opens /proc, cgroups and locks, and nothing else"},
+	{"diagnose/jobs", 743, []string{"facts", "internal/hostsys", "probe/machine"}, []string{"os/exec"}, "it reads /proc, cgroups and locks, and calls no process of the job"},
 	{"probe/nvml", 1174, []string{"facts"}, nil, "it runs in a process of its own, which a driver may hang or kill"},
 	{"probe/startlimit", 40, nil, nil, "it runs before anything else of the program, and must cost it nothing"},
 
