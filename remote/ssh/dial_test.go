@@ -384,7 +384,7 @@ func TestDialConnectTimeout(t *testing.T) {
 	_, port := listen(t, stay)
 	p.write("config", host("w1", port, "ConnectTimeout 1"))
 	begun := time.Now()
-	p.failed(p.client(Options{}), "w1", time.Minute, remote.StageGreet, remote.Silent, "no greeting within ")
+	p.failed(p.client(Options{}), "w1", time.Minute, remote.StageGreet, remote.Silent, "no greeting within 1")
 	if took := time.Since(begun); took > 5*time.Second {
 		t.Errorf("took %v", took)
 	}

@@ -39,7 +39,7 @@ func TestLookout(t *testing.T) {
 		seen   string
 	}{
 		"it lives":              {at(greets), "is greeted"},
-		"it is frozen":          {at(silent), "is taken and not greeted within "},
+		"it is frozen":          {at(silent), " ms: the machine or its SSH server hangs"},
 		"it is gone":            {at(closed.Addr().String()), "a new connection fails: connect: connection refused"},
 		"the way is cut":        {cut, "a new connection fails: i/o timeout"},
 		"behind a jump host":    {at(greets).through("bastion"), "jump host bastion is between"},
