@@ -4,7 +4,7 @@
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -s -w -X main.Version=$(VERSION)
 # What was built or fetched is none, whatever lies there.
-SOURCES  = $(shell find . '(' -path ./.git -o -path ./bin -o -path ./dist ')' -prune -o '(' -name '*.go' -not -name '*_test.go' -o -name '*.[ch]' -o -name '*.sh' -o -path './explain/*.yaml' -o -name '*.tmpl' -o -name demo.json ')' -print) go.mod go.sum
+SOURCES  = $(shell find . '(' -path ./.git -o -path ./bin -o -path ./dist ')' -prune -o '(' -name '*.go' -not -name '*_test.go' -o -name '*.[ch]' -o -name '*.sh' -o -path './explain/*.yaml' -o -path './checks/*.md' -o -path './checks/*.yaml' -o -name '*.tmpl' -o -name demo.json ')' -print) go.mod go.sum
 # NVML needs cgo, and a build for Linux without a C compiler fails unless NOCGO=1. Names and
 # users need none: Go looks those up itself. Package portable makes the result start on any glibc.
 TAGS     = netgo,osusergo

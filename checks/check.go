@@ -42,10 +42,9 @@ const (
 	Off     Severity = "off"     // nobody is to look: said by a policy alone
 )
 
-// Check is one entry of the catalogue: a value with its documentation.
+// Check is one entry of the catalogue. Its text is in FAMILY/ID.md.
 type Check struct {
 	ID       string // stable, kebab-case, never reused
-	Title    string // what is true when it passes
 	Severity Severity
 	// Needs are the sections a node must have shown. Run gets only nodes that
 	// have them all; the others become unknown, with the reason.
@@ -75,8 +74,6 @@ type Check struct {
 	// Undecided is why it comes to no verdict, whatever it finds, "" where it does: what it
 	// finds is for those that depend on it alone.
 	Undecided string
-	Doc       string // one paragraph: what it looks at, why it matters
-	WouldSee  string // the message training would have died with
 	// Run judges. It is pure: no clock, no I/O, no state.
 	Run func(View) []Finding
 }

@@ -43,7 +43,7 @@ func Catalogue(w io.Writer, catalogue []checks.Check, style Style) error {
 	p := &page{style: style}
 	rows := [][]string{{"check", "severity", "passes when"}}
 	for _, check := range catalogue {
-		rows = append(rows, []string{check.ID, string(check.Severity), check.Title})
+		rows = append(rows, []string{check.ID, string(check.Severity), check.Text().Title})
 	}
 	p.entries(rows)
 	return p.writeTo(w)
@@ -52,9 +52,9 @@ func Catalogue(w io.Writer, catalogue []checks.Check, style Style) error {
 // Check explains one check.
 func Check(w io.Writer, check checks.Check, style Style) error {
 	p := &page{style: style}
-	p.wrapped("", check.ID+": passes when "+check.Title)
+	p.wrapped("", check.ID+": passes when "+check.Text().Title)
 	p.line("")
-	p.wrapped("", check.Doc)
+	p.wrapped("", check.Text().Doc)
 	p.line("")
 	needs := Map(check.Needs, func(section facts.Section) string { return string(section) })
 	where := "on every node"
@@ -66,7 +66,7 @@ func Check(w io.Writer, check checks.Check, style Style) error {
 	}
 	p.field("severity", string(check.Severity))
 	p.field("looks at", strings.Join(needs, ", ")+" "+where)
-	p.field("symptom", check.WouldSee)
+	p.field("symptom", check.Text().WouldSee)
 	return p.writeTo(w)
 }
 

@@ -122,10 +122,7 @@ func TestValue(t *testing.T) {
 }
 
 func TestCatalogueFitsThePage(t *testing.T) {
-	list := []checks.Check{
-		{ID: "a-check", Title: "it is", Severity: checks.Error},
-		{ID: "another-check", Title: strings.Repeat("many words ", 20) + "end", Severity: checks.Warning},
-	}
+	list := []checks.Check{{ID: "clock-skew", Severity: checks.Warning}, {ID: "gpu-nic-affinity", Severity: checks.Warning}}
 	var out bytes.Buffer
 	if err := Catalogue(&out, list, Style{Width: 60}); err != nil {
 		t.Fatal(err)
@@ -136,10 +133,10 @@ func TestCatalogueFitsThePage(t *testing.T) {
 			t.Errorf("%d columns on a page of 60: %q", len(line), line)
 		}
 	}
-	if want := "a-check        error     it is"; lines[1] != want {
+	if want := "clock-skew        warning   the nodes' clocks agree"; lines[1] != want {
 		t.Errorf("got  %q\nwant %q", lines[1], want)
 	}
-	if last := lines[len(lines)-1]; !strings.HasPrefix(last, strings.Repeat(" ", 24)) || !strings.HasSuffix(last, "end") {
+	if last := lines[len(lines)-1]; !strings.HasPrefix(last, strings.Repeat(" ", 27)) || !strings.HasSuffix(last, "all nodes") {
 		t.Errorf("a long title goes on below itself, got %q", last)
 	}
 }

@@ -21,24 +21,11 @@ type baseline struct{ *checks.Baseline }
 
 var Drift = checks.Check{
 	ID:        checks.DriftID,
-	Title:     "nothing has changed since the baseline",
 	Severity:  checks.Error,
 	Agreed:    true,
 	Needs:     []facts.Section{facts.SectionHost},
 	DependsOn: sharers(),
-	Doc: "With --baseline golden.json what a node shows now is compared with what the same node showed when that file was written, fact by fact; " +
-		"preflight diff lists the same changes. What belongs together, as all that one upgrade brings, is one finding. A change is an error where launches " +
-		"may break by it: another NVIDIA driver, torch, NCCL or protobuf, another MTU (of a bridge, the loopback or what a container engine made it is a warning, unless it leads to the other nodes), " +
-		"a network interface that has gone, has another name or lost its address, " +
-		"a GPU that has gone, and a smaller /dev/shm. Every other change is a warning, another hostname, a new node, one that the hostfile lists no more, one with another name and another machine " +
-		"under a known name among them. severity: drift: in preflight.yaml weighs changes otherwise, all of them, or by fact or topic. Where another check of the same run finds on that node what a change comes from, " +
-		"drift names it and has its fix, and the cause counts once. preflight snapshot --accept takes single changes into the baseline, and leaves the rest of it as it is. A waiver of a finding has to cover all its facts that weigh most. Nodes that --include, --exclude or --num_nodes leave out, or that a Slurm job or -w does not name, are not missed. " +
-		"Of the launching machine pdsh, ssh, the other launchers and .deepspeed_env are compared, where it is the same machine. The files of " +
-		"the launch, its working directory, name resolution and what the nodes tried of each other are not compared: script-same, workdir-present, host-names and the drills judge these. " +
-		"A section that only one of the two looks saw cannot be compared: unknown, but for what the baseline was never to look at (a GPU, with accelerator cpu), " +
-		"of which a pass says that it was left out. Facts that a baseline of an older release does not record are no changes. Sizes and limits that follow the memory are the same where they differ by less than a hundredth.",
-	WouldSee: "a job that ran here last week hangs or fails: something in between has changed, and nobody said so",
-	Run:      drifted,
+	Run:       drifted,
 }
 
 // Drifted are the changes that drift finds and that a baseline can take: not that a node is not

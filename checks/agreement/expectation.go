@@ -21,15 +21,10 @@ const NoPolicy = "no policy file asks for it"
 
 var Expectation = checks.Check{
 	ID:         checks.ExpectationID,
-	Title:      "every node is as the policy states",
 	Severity:   checks.Error,
 	FromPolicy: true,
 	Agreed:     true,
-	Doc: "Holds the facts of every node against the expect: list of preflight.yaml: versions (\">=570.86\"), sizes (\">=16GiB\"), plain values, lists of allowed ones, or \"absent\". " +
-		"A node that does not have the fact misses the expectation; one whose section was not seen is unknown. A stated expectation beats the majority: the checks that compare nodes leave " +
-		"out those whose miss counts, and keep nodes apart that the policy has unlike. Each expectation says itself what it weighs and how to meet it.",
-	WouldSee: "nothing for certain: what the team has ruled out takes part in the launch",
-	Run:      judgeExpectations,
+	Run:        judgeExpectations,
 }
 
 func judgeExpectations(view checks.View) []checks.Finding {

@@ -34,16 +34,20 @@ func TestCatalogueIsDocumented(t *testing.T) {
 		if check.Severity != checks.Error && check.Severity != checks.Warning {
 			t.Errorf("%s: severity %q", check.ID, check.Severity)
 		}
-		for name, text := range map[string]string{"Title": check.Title, "Doc": check.Doc, "WouldSee": check.WouldSee} {
+		about := check.Text()
+		for name, text := range map[string]string{"title": about.Title, "doc": about.Doc, "would see": about.WouldSee} {
 			if strings.TrimSpace(text) == "" {
-				t.Errorf("%s has no %s", check.ID, name)
+				t.Errorf("%s.md has no %s", check.ID, name)
+			}
+			if strings.Contains(text, "\n") || name != "would see" && strings.Contains(text, "  ") {
+				t.Errorf("%s.md: the %s is more than one paragraph: %q", check.ID, name, text)
 			}
 		}
-		if unicode.IsUpper([]rune(check.Title + " ")[0]) {
-			t.Errorf("%s: a title goes on after \"passes when\": %q", check.ID, check.Title)
+		if unicode.IsUpper([]rune(about.Title + " ")[0]) {
+			t.Errorf("%s: a title goes on after \"passes when\": %q", check.ID, about.Title)
 		}
-		if strings.HasSuffix(check.Title, ".") || strings.Contains(check.Doc, "\n") || !strings.HasSuffix(check.Doc, ".") {
-			t.Errorf("%s: a title has no full stop, a doc is one paragraph that ends in one", check.ID)
+		if strings.HasSuffix(about.Title, ".") || !strings.HasSuffix(about.Doc, ".") {
+			t.Errorf("%s: a title has no full stop, a doc ends in one", check.ID)
 		}
 		if len(check.Needs) == 0 && !check.FromPolicy {
 			t.Errorf("%s needs nothing, so it can never be unknown", check.ID)
@@ -52,6 +56,19 @@ func TestCatalogueIsDocumented(t *testing.T) {
 			if !slices.Contains(sections, section) {
 				t.Errorf("%s needs %s, which nobody collects", check.ID, section)
 			}
+		}
+	}
+}
+
+// TestEveryTextHasACheck finds files that are left of checks that are gone or renamed.
+func TestEveryTextHasACheck(t *testing.T) {
+	files, err := filepath.Glob("../*/*.md")
+	if err != nil || len(files) != len(Catalogue) {
+		t.Errorf("%d texts for %d checks, %v", len(files), len(Catalogue), err)
+	}
+	for _, file := range files {
+		if _, known := Lookup(strings.TrimSuffix(filepath.Base(file), ".md")); !known {
+			t.Errorf("%s belongs to no check", file)
 		}
 	}
 }
@@ -82,8 +99,8 @@ func TestEveryCheckHasFixtures(t *testing.T) {
 
 func TestLookup(t *testing.T) {
 	for _, check := range Catalogue {
-		if got, known := Lookup(check.ID); !known || got.Title != check.Title {
-			t.Errorf("Lookup(%s) = %q, %v", check.ID, got.Title, known)
+		if got, known := Lookup(check.ID); !known || got.ID != check.ID {
+			t.Errorf("Lookup(%s) = %q, %v", check.ID, got.ID, known)
 		}
 	}
 	if _, known := Lookup("no-such-check"); known {

@@ -245,7 +245,7 @@ func complete(f *checks.Finding, check checks.Check) {
 		}
 	}
 	if f.WouldSee == "" && (f.Verdict == checks.Fail || f.Verdict == checks.Warn) {
-		f.WouldSee = check.WouldSee
+		f.WouldSee = check.Text().WouldSee
 	}
 }
 

@@ -93,7 +93,7 @@ func TestOutcome(t *testing.T) {
 // those that are there, and are unknown only where nothing that counts tells it.
 func TestDeadNodeCountsOnce(t *testing.T) {
 	way := func(verdict checks.Verdict) checks.Check {
-		c := checks.Check{ID: "way", Severity: checks.Error, Needs: []facts.Section{facts.SectionSSH}, Rung: 1, WouldSee: "refused"}
+		c := checks.Check{ID: "way", Severity: checks.Error, Needs: []facts.Section{facts.SectionSSH}, Rung: 1}
 		c.Stopped = func(node *facts.Node) (int, checks.Finding) {
 			if node.SSH.Cause == "" {
 				return 0, checks.Finding{}
@@ -183,15 +183,15 @@ func TestFolding(t *testing.T) {
 	finding := func(node, got string) checks.Finding {
 		return checks.Finding{Nodes: []string{node}, Summary: "bad", Got: got, Remedy: []fix.Command{fix.On("date"), fix.Here("ping {host}"), fix.Here("scan {hosts}"), fix.Here("x {node} {nodes}")}}
 	}
-	check := fleettest.Says("x", finding("w3", "1"), finding("w1", "1"), finding("w3", "1"), finding("user@w5", "2"))
+	check := fleettest.Says("ssh-host-key", finding("w3", "1"), finding("w1", "1"), finding("w3", "1"), finding("user@w5", "2"))
 	got := Evaluate([]checks.Check{check}, fleet.Fleet, fleet.Launch, checks.DefaultPolicy()).Findings
 	want := []checks.Finding{
 		{
-			Check: "x", Verdict: checks.Fail, Nodes: []string{"w1", "w3"}, Summary: "bad", Got: "1", WouldSee: "boom on w1",
+			Check: "ssh-host-key", Verdict: checks.Fail, Nodes: []string{"w1", "w3"}, Summary: "bad", Got: "1", WouldSee: "w1: Host key verification failed.",
 			Fix: []string{"pdsh -R ssh -w 'w[1,3]' date", "ping w1", "scan w1 w3", "x w1 'w[1,3]'"},
 		},
 		{
-			Check: "x", Verdict: checks.Fail, Nodes: []string{"user@w5"}, Summary: "bad", Got: "2", WouldSee: "boom on user@w5",
+			Check: "ssh-host-key", Verdict: checks.Fail, Nodes: []string{"user@w5"}, Summary: "bad", Got: "2", WouldSee: "user@w5: Host key verification failed.",
 			Fix: []string{"ssh user@w5 date", "ping w5", "scan w5", "x user@w5 user@w5"},
 		},
 	}

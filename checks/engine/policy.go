@@ -17,16 +17,10 @@ import (
 
 var PolicyInForce = checks.Check{
 	ID:         checks.PolicyID,
-	Title:      "every waiver of the policy is in force and needed",
 	Severity:   checks.Error,
 	FromPolicy: true,
 	Agreed:     true,
-	Doc: "Looks at preflight.yaml itself. A waived finding is shown and does not count, until its date is over: then it counts again, and the waiver itself fails the run, so that " +
-		"nobody launches on a promise that has run out. A waiver whose check found nothing that it covers is warned of, where everything that the check looks at was seen, and so is one that covers a part of a finding, which then counts. What the policy names and the hostfile " +
-		"does not is said with the verdict: one policy may serve many hostfiles, and a name that is written otherwise there would switch off what is stated of it without a word. Nodes that " +
-		"--include, --exclude or --num_nodes leave out are in the hostfile all the same, and where there is none (-w, a Slurm job) nobody can tell. The check itself cannot be waived.",
-	WouldSee: "the defect that was waived for a time, on a day when nobody remembers it",
-	Run:      judgePolicy,
+	Run:        judgePolicy,
 }
 
 func judgePolicy(view checks.View) []checks.Finding {

@@ -144,7 +144,7 @@ func TestWaiverInPart(t *testing.T) {
 		Got:      "known, stated at p:1",
 		Want:     "a waiver that covers this as well: shm.mode",
 		Notes:    []string{"where that was agreed, too, waive at p:1 what is left: shm.mode"},
-		WouldSee: PolicyInForce.WouldSee,
+		WouldSee: PolicyInForce.Text().WouldSee,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

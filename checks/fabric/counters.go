@@ -17,14 +17,9 @@ import (
 
 var Counters = checks.Check{
 	ID:       "link-counters",
-	Title:    "no link of a node counts errors while the nodes are looked at, and none has counted many",
 	Severity: checks.Warning,
 	Volatile: true,
 	Needs:    []facts.Section{facts.SectionNet},
-	Doc: "A cable, module or slot that is about to fail works, and counts: symbol errors and recoveries of an InfiniBand port, carriers that come and go and checksums that do not fit on Ethernet, " +
-		"errors that PCI Express reports of a GPU or an adapter. The counters are read when a node is looked at and again once the nodes have called each other; what moved meanwhile is warned of, and so are " +
-		"counts that are high for the time that the machine is up. What congestion and adaptive routing move is left out.",
-	WouldSee: "no message at first: stalls, then Got completion from peer … with status=12 (retry exceeded) or a link that is down",
 	Run: func(view checks.View) (findings []checks.Finding) {
 		told := compare.Without(view.Nodes, func(n *facts.Node) bool { return n.Net.Counters == nil })
 		if len(view.Nodes) > 0 && len(told) == 0 {

@@ -22,15 +22,9 @@ import (
 
 var Links = checks.Check{
 	ID:       "ib-links",
-	Title:    "the InfiniBand and RoCE ports NCCL will use are up, at full rate and addressable",
 	Severity: checks.Error,
 	Volatile: true,
 	Needs:    []facts.Section{facts.SectionIB},
-	Doc: "NCCL uses every ACTIVE port of the adapters that NCCL_IB_HCA selects, and falls back to TCP without a word where there is none; ranks that " +
-		"fell back cannot talk to ranks that did not. A port that is down everywhere is taken for unused, one that is down here and up on most nodes is not. " +
-		"It also takes libibverbs with the adapters' driver and /dev/infiniband/uverbs*, which containers often lack, for RoCE a GID of v2 where it looks for one, and ports of one link layer. A name in NCCL_IB_HCA without = before the list selects all that begin so, mlx5_10 with mlx5_1, which is warned of. " +
-		"Ports slower than their like on other nodes are warned of, and adapters whose PCIe slot is.",
-	WouldSee: "ncclSocketInit: connecting to address  with family 0 is neither AF_INET(2) nor AF_INET6(10)",
 	Run:      judgePorts,
 }
 

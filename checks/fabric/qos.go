@@ -19,15 +19,9 @@ import (
 
 var QoS = checks.Check{
 	ID:       "roce-qos",
-	Title:    "ports of RoCE sort and pause packets alike on all nodes and rails, and have one MTU",
 	Severity: checks.Warning,
 	Volatile: true,
 	Needs:    []facts.Section{facts.SectionIB},
-	Doc: "RoCE wants a network that drops nothing, or little: switches and adapters sort packets by priority, from the DSCP or from the tag of the VLAN, and have the sender of some priorities wait (PFC). " +
-		"One adapter that sorts or pauses otherwise than the rest drops what the others pause. NCCL_IB_TC is the traffic class that NCCL asks for, of which the upper six bits are the DSCP: where its priority is " +
-		"none that waits although others do, or where the adapter does not look at the DSCP, it does nothing. What of this the kernel tells, it tells without root; what a driver's own files say of it (mlx5's in debugfs, a traffic class set " +
-		"for a whole adapter) is root's, and is not looked at. Nor is NCCL's path affected by the one of rdma_cm, which it does not use. The MTU of RoCE follows that of its interface, and two ends take the lesser of theirs.",
-	WouldSee: "no message at first: a job that slows down under load, then Got completion from peer … with status=12 (retry exceeded)",
 	Run: func(view checks.View) []checks.Finding {
 		nodes, reason := ranks.UsingIB(view)
 		if reason != "" {

@@ -21,14 +21,9 @@ import (
 
 var Same = checks.Check{
 	ID:       "ib-same",
-	Title:    "all nodes have the same RDMA adapters, link layers, partitions and firmware",
 	Severity: checks.Error,
 	Volatile: true,
 	Needs:    []facts.Section{facts.SectionIB},
-	Doc: "A node without an adapter falls back to TCP and cannot talk to the others; a port that is InfiniBand here and Ethernet there cannot connect, " +
-		"nor can ports whose partition key, the one NCCL uses, or whose subnet differs, nor two limited members of a partition, nor RoCE ports whose addresses are of two kinds. A network plugin of NCCL on some nodes only " +
-		"has ranks speak two protocols. Another number of adapters, another model, firmware or subnet manager works and is warned of, and so are ports that look cabled crosswise.",
-	WouldSee: "NET/IB : Attempted to connect incompatible devices: [0]mlx5_0:1/IB and [0]mlx5_0:1/RoCE",
 	Run: func(view checks.View) []checks.Finding {
 		findings := unlikePlugins(view)
 		nodes, reason := ranks.UsingIB(view)

@@ -18,15 +18,9 @@ import (
 
 var NICAffinity = checks.Check{
 	ID:       "gpu-nic-affinity",
-	Title:    "no list in NCCL_IB_HCA leaves GPUs without an adapter on their side of the machine, and ranks are next to the same adapters on all nodes",
 	Severity: checks.Warning,
 	Volatile: true,
 	Needs:    []facts.Section{facts.SectionNVML, facts.SectionGPU, facts.SectionIB, facts.SectionEnv},
-	Doc: "NCCL gives each GPU the adapters that are nearest to it on the PCI bus, and joins the first of one node with the first of the next, whatever their names. A list in NCCL_IB_HCA that names the adapters of one socket has " +
-		"the GPUs of the other send everything across. Where slots or CUDA_VISIBLE_DEVICES have ranks of one node take other GPUs than those of its like, as when two jobs share machines, they are next to other " +
-		"adapters, and their packets leave their rail: through the spine, or nowhere where rails do not meet. Only adapters of the layer and rate of those that NCCL takes are missed. Distances that a virtual machine " +
-		"does not show, or a file of NCCL_TOPO_FILE states, are not judged, nor is the order of GPUs, by which NCCL does not go.",
-	WouldSee: "no error: transfers between nodes are slow; or Got completion from peer … with status=12 (retry exceeded) where rails do not meet",
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := judgedGPUs(view)
 		if len(nodes) == 0 {

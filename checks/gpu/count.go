@@ -18,15 +18,9 @@ import (
 
 var Count = checks.Check{
 	ID:        "gpu-count",
-	Title:     "the driver shows every GPU that is there, and the nodes have equally many where the hostfile does not say otherwise",
 	Severity:  checks.Error,
 	Needs:     []facts.Section{facts.SectionNVML},
 	DependsOn: []string{"slots-fit"},
-	Doc: "A GPU that falls off the bus leaves its machine running: the driver shows one fewer, those behind it move up by one, and a rank finds no device of its number or works on " +
-		"another one than the log says. Compared are what the driver shows with what it holds and with the device nodes, and the nodes with each other. A number of slots is " +
-		"a statement: where it is what the node shows, the node may have fewer than the others. Where it is more, slots-fit says so, and this check does not. " +
-		"GPUs that the driver hides from this session, or a job's cgroup keeps it from, are another job's.",
-	WouldSee: invalidDevice,
 	Run: func(view checks.View) []checks.Finding {
 		return spoken(view, invalidDevice, judgeGPUCount(view))
 	},

@@ -22,15 +22,8 @@ import (
 
 var DriverLoads = checks.Check{
 	ID:       "gpu-driver-loads",
-	Title:    "the driver answers on every node that shows its GPUs, and ranks may use it",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionNVML},
-	Doc: "A driver is a kernel module, libraries that must be of the same version, and device nodes that must be there and open. Each of them fails in its own way: no " +
-		"module after an upgrade of the kernel, a module of before the upgrade of the libraries, a container that lost the right to its GPUs, a GPU that no longer answers and takes " +
-		"every program along that asks for it. torch then finds no GPU, and DeepSpeed 0.14.1 and later takes the CPU on that node without an error: the others wait for it. The driver is asked " +
-		"through NVML in a process of its own. A node whose driver fails is left out by all other gpu checks. " +
-		"Of AMD's GPUs it is the module amdgpu that must be loaded and show one that computes, and /dev/kfd and the GPUs' render nodes that must be open to this account.",
-	WouldSee: noGPUs,
 	Run: func(view checks.View) []checks.Finding {
 		return spoken(view, noGPUs, judgeDrivers(view))
 	},

@@ -20,14 +20,8 @@ import (
 
 var DriverRunsCUDA = checks.Check{
 	ID:       "gpu-driver-runs-cuda",
-	Title:    "the driver and the GPUs of every node run the CUDA that torch was built with",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionNVML, facts.SectionPython},
-	Doc: "A driver runs every CUDA before its own. A newer one of its own major version works as well, from CUDA 11 on and from one driver per major version (580.65.06 for CUDA 13, 525.60.13 " +
-		"for 12, 450.80.02 for 11), so that torch for 12.6 on a driver of 12.2 is nothing to warn of. A newer major version takes a newer driver or, on data centre GPUs, a cuda-compat package. " +
-		"Looked at besides: the libcuda.so.1 that the loader takes first, which must not be a stub, and of another version than the kernel module only where forward compatibility allows " +
-		"it; and whether the wheels of pytorch.org have code for the GPUs at all. The build of another distributor is not judged by its GPUs. On AMD's GPUs torch must be one for ROCm, and that is all that is judged there.",
-	WouldSee: "RuntimeError: The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver",
 	Run:      judgeCUDA,
 }
 

@@ -19,15 +19,9 @@ import (
 
 var Fabric = checks.Check{
 	ID:       "gpu-fabric",
-	Title:    "where GPUs sit behind NVSwitches, the fabric manager runs, is of the driver's version, and has set every GPU up",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionNVML, facts.SectionGPU},
 	Volatile: true,
-	Doc: "NVSwitches route nothing before nvidia-fabricmanager has configured them, and CUDA refuses to start until then. It does not start when its version is not exactly the driver's, which is what an upgrade of " +
-		"one package of the two leaves behind. In a container and in a virtual machine that was given GPUs without their switches the manager runs elsewhere, and only what the GPUs say of their place in the " +
-		"fabric counts: still in progress, a status other than success, a health that is degraded, places in two domains on one machine. Fatal errors of the switches in the last 24 hours (SXid in the kernel log, where " +
-		"it may be read) count until the driver is loaded anew.",
-	WouldSee: "RuntimeError: Unexpected error from cudaGetDeviceCount() … Error 802: system not yet initialized",
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := judgedNVIDIA(view)
 		cardsOf := usedCards(view)

@@ -15,18 +15,9 @@ import (
 
 var Healthy = checks.Check{
 	ID:       "gpu-healthy",
-	Title:    "no GPU is lost, has memory errors that cannot be corrected, waits for a repair or reported a fault of its own today",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionNVML, facts.SectionGPU},
 	Volatile: true,
-	Doc: "A GPU that the driver lost counts whether or not a rank is to use it, as CUDA looks at all of them first. Of the others those are looked at that ranks will use: " +
-		"uncorrectable errors since the driver was loaded, rows that could not be remapped, rows or pages that wait for a reset, pages retired up to the limit, " +
-		"floods of corrected errors, error correction that is off where other GPUs of the model have it on, and the driver's Xid messages of the last 24 hours that mean " +
-		"the hardware or its firmware, not an application. Errors of an earlier day that were repaired (aggregate counters, remapped rows) are nobody's trouble. " +
-		"Where the driver tells no recovery action, those that take a reset are a failure, the log is asked for an action, and where the kernel's log is for root only, as on most distributions, and the journal may not be read either, Xids are not looked at. " +
-		"Of AMD's GPUs it is the uncorrectable and corrected errors that their parts have counted (ras in /sys). " +
-		"What the driver refuses to tell of a GPU that answers otherwise is warned of: the GPU may well compute.",
-	WouldSee: uncorrectable,
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := judgedGPUs(view)
 		cardsOf := usedCards(view)

@@ -23,14 +23,9 @@ const muchMemory = 1 << 30
 
 var Idle = checks.Check{
 	ID:       "gpu-idle",
-	Title:    "nobody uses the GPUs that ranks will use",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionNVML},
 	Volatile: true,
-	Doc: "A job that died and left a process, another user's notebook or a container that nobody sees take memory and time of a GPU, and the rank there runs out of memory or is slower " +
-		"than all the others, who wait for it. A process that computes is a failure from 1 GiB on or where the GPU takes one process only, else a warning; so is memory in use that no " +
-		"process in sight explains, by its share. Desktops are warned of from 1 GiB on; the driver's daemons, DCGM and MPS are nobody's job. GPUs the launch leaves alone are not looked at.",
-	WouldSee: outOfMemory,
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := judgedGPUs(view)
 		cardsOf := usedCards(view)

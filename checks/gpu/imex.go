@@ -21,13 +21,8 @@ import (
 
 var IMEX = checks.Check{
 	ID:       "gpu-imex",
-	Title:    "where NVLink joins the GPUs of several machines, ranks have an IMEX channel, and the IMEX services know each other",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionNVML, facts.SectionGPU},
-	Doc: "In NVIDIA's racks NVLink joins GPUs of many machines, and NCCL uses it as soon as the driver reports them in one fabric: it then shares memory by a channel, a device node that each rank must be able to " +
-		"open, and by the service nvidia-imex on every machine. Without either NCCL ends since 2.27.3 and does not take the network instead; 2.25 and 2.26 do so, without a word, where only the channel is missing. " +
-		"The services come up together only where the lists of machines they were given are the same everywhere. In a container the service runs outside, and only the channel is looked at.",
-	WouldSee: "NCCL WARN MNNVL (cliqueSize 8) is available but not working on this system. Check the IMEX configuration (nvidia-imex-ctl -N). Set NCCL_MNNVL_ENABLE=0 to ignore this issue.",
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := judgedNVIDIA(view)
 		transports := nccl.NewTransports(view.Launch, view.All)

@@ -18,16 +18,10 @@ import (
 
 var Links = checks.Check{
 	ID:        "gpu-links",
-	Title:     "the NVLinks and PCIe links of the GPUs are up, as wide and as fast as others of the model, and without floods of errors",
 	Severity:  checks.Error,
 	Needs:     []facts.Section{facts.SectionNVML},
 	DependsOn: []string{"gpu-fabric"},
 	Volatile:  true,
-	Doc: "NVLinks are compared with those of most GPUs of the model in the fleet, as what is down everywhere is not wired; behind NVSwitches every link must be up. A link down there is a failure, " +
-		"as NCCL takes the GPUs of a machine for alike; between GPUs it is a warning, and so are slow links, many errors, a PCIe link of fewer lanes than GPU and slot could have or of a lower " +
-		"generation than on most GPUs of the model, and many PCIe replays. What an idle GPU's PCIe link runs at now says nothing. Where the fabric manager is in trouble (gpu-fabric) and on GPUs " +
-		"with MIG, NVLinks are not looked at. AMD's GPUs have XGMI in their place, one link to each other GPU of the machine.",
-	WouldSee: slowerWay,
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := judgedGPUs(view)
 		cardsOf, linkedOf := usedCards(view), linkedCards(view)

@@ -16,15 +16,9 @@ import (
 
 var Mode = checks.Check{
 	ID:       "gpu-mode",
-	Title:    "the GPUs are in a mode that lets ranks use them whole, at once and at full clocks",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionNVML},
 	Volatile: true,
-	Doc: "Compute mode prohibited keeps every process off a GPU. With MIG enabled a process sees one instance of one GPU, whatever CUDA_VISIBLE_DEVICES counts, and instances have neither NVLink nor " +
-		"peer access: a node with several ranks fails, a node with one rank works on a part of a GPU. A mode that changes at the next reset is warned of, and so are application clocks that are " +
-		"lower than on most GPUs of the model. Without persistence mode the driver forgets the GPU whenever nobody uses it, and every start takes seconds longer. " +
-		"Exclusive-process mode is fine: a rank is one process on its GPU.",
-	WouldSee: busyCUDA,
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := judgedNVIDIA(view)
 		cardsOf, slotsOf := usedCards(view), view.Launch.SlotsUsed()
@@ -135,14 +129,9 @@ const nearSlowdown = 5
 
 var Throttle = checks.Check{
 	ID:       "gpu-throttle",
-	Title:    "no GPU is braked by heat, by its power supply or by a lowered limit",
 	Severity: checks.Warning,
 	Needs:    []facts.Section{facts.SectionNVML},
 	Volatile: true,
-	Doc: "A collective is as fast as its slowest GPU. Looked at are the reasons the driver gives for low clocks now (heat and power, not that the GPU idles or that a busy one meets its power limit), " +
-		"a temperature near the point where the GPU brakes, a power limit below the factory's or below that of most GPUs of the model, and a lower maximum clock than theirs; GeForce and TITAN, which many build, are compared within one VBIOS. " +
-		"Clocks and PCIe speed of an idle GPU are low, and say nothing.",
-	WouldSee: "no message: every collective waits for the slowest GPU",
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := judgedNVIDIA(view)
 		cardsOf := usedCards(view)

@@ -19,13 +19,8 @@ import (
 
 var NCCLFits = checks.Check{
 	ID:       "nccl-fits-gpu",
-	Title:    "the NCCL of every node has code for its GPUs",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionNVML, facts.SectionPython},
-	Doc: "NCCL brings kernels of its own, compiled for the GPUs that its build knew: machine code (sm_90) runs on GPUs of that major version from that one on, and PTX (compute_90) is translated by the driver for any later one, " +
-		"unless the driver is older than the CUDA that wrote it. Which are in the libnccl that ranks load is read from the headers of its code. A library that LD_LIBRARY_PATH puts first, that an image " +
-		"brought along or that was built for the machine before may have nothing for these, whatever torch was built for. One that is linked into torch has what torch has, and a torch without code is gpu-driver-runs-cuda's finding.",
-	WouldSee: "NCCL WARN Cuda failure 'no kernel image is available for execution on the device'",
 	Run:      judgeNCCLCode,
 }
 

@@ -19,15 +19,10 @@ import (
 
 var PeerAccess = checks.Check{
 	ID:        "gpu-peer-access",
-	Title:     "the GPUs of a machine reach each other's memory wherever their like do, and nothing sends that traffic a detour",
 	Severity:  checks.Error,
 	Volatile:  true,
 	Needs:     []facts.Section{facts.SectionNVML, facts.SectionGPU},
 	DependsOn: []string{"gpu-fabric"},
-	Doc: "Where the driver refuses peer access between GPUs that NVLink joins, NCCL ends: it takes that for a fault of the hardware. Between others it goes through /dev/shm, which is slower, and a finding only " +
-		"where GPUs of the same models at the same distance have it, or where a setting of the driver took it away: GeForce cards never have it. A translating IOMMU, and access control (ACS) on the ports of a PCIe switch, send traffic " +
-		"between GPUs, and between GPUs and RDMA adapters, through the processor: slow, or a hang. ACS shows to root only, and where it does not show it is not judged.",
-	WouldSee: "NCCL WARN P2P is disabled between NVLINK connected GPUs 0 and 1. This should not be the case given their connectivity, and is probably due to a hardware issue",
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := judgedNVIDIA(view)
 		linkedOf := linkedCards(view)
@@ -232,14 +227,9 @@ func onTheWay(bridge string, routes [][]string) bool {
 
 var Direct = checks.Check{
 	ID:       "gpu-direct",
-	Title:    "the RDMA adapters read and write GPU memory without a detour through the host's",
 	Severity: checks.Warning,
 	Volatile: true,
 	Needs:    []facts.Section{facts.SectionNVML, facts.SectionGPU, facts.SectionIB},
-	Doc: "GPUDirect RDMA takes a kernel module, nvidia_peermem or nv_peer_mem, which nobody loads at boot by itself, or DMA-BUF: the open kernel module of the driver, Linux 5.12 and NCCL 2.13. " +
-		"Without it NCCL copies through host memory, at a fraction of the adapters' rate. A setting that rules it out is warned of, and so are adapters that are all on another socket than every GPU of the launch: " +
-		"by itself NCCL does not go that far. Distances that a virtual machine does not show, or a file of NCCL_TOPO_FILE states, are not judged. GeForce and TITAN cards cannot do it. Whether data arrives is not tried.",
-	WouldSee: "no message but GPU Direct RDMA Disabled at NCCL_DEBUG=INFO: transfers between nodes are slow",
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := judgedNVIDIA(view)
 		if len(nodes) == 0 {

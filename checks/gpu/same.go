@@ -21,14 +21,10 @@ import (
 
 var DriverSame = checks.Check{
 	ID:        "gpu-driver-same",
-	Title:     "every node runs the same driver of its GPUs",
 	Severity:  checks.Warning,
 	Needs:     []facts.Section{facts.SectionNVML},
 	DependsOn: []string{"gpu-driver-runs-cuda"},
-	Doc: "NCCL takes what all ranks can: the oldest driver decides for all whether cuMem is used, and one node without the open kernel module has no DMA-BUF for GPUDirect. The ranks still work " +
-		"together across drivers, so this is warned of. A node that was not updated with the others shows here first. Of AMD's GPUs the module amdgpu and the installed ROCm are compared, of Ascend's NPUs what their driver's package calls itself. Whether a driver runs torch at all is gpu-driver-runs-cuda's to say.",
-	WouldSee: "nothing as a rule; what the oldest driver cannot do is off on all nodes, and a fault of one driver shows on some nodes only",
-	Run:      judgeDriversAlike,
+	Run:       judgeDriversAlike,
 }
 
 func judgeDriversAlike(view checks.View) []checks.Finding {
@@ -111,13 +107,8 @@ func sameDriver(d compare.Difference, odd *facts.Node) fix.Command {
 
 var ModelSame = checks.Check{
 	ID:       "gpu-model-same",
-	Title:    "the launch's GPUs are of one model with one size of memory",
 	Severity: checks.Warning,
 	Needs:    []facts.Section{facts.SectionNVML},
-	Doc: "Ranks wait for each other at every step, so that the slowest model sets the pace, and every rank holds as much as the others, so that the smallest memory sets the size. Mixed " +
-		"fleets are run on purpose all the same, with a batch that fits the smallest: this is warned of, and nothing here fails a launch. Compared are the GPUs that the slots take; " +
-		"their VBIOS as well, and of AMD's what firmware the driver loaded, where the model is the same: another one may set other limits of power and clock.",
-	WouldSee: "nothing: every step takes as long as on the slowest GPU",
 	Run:      judgeGPUModels,
 }
 

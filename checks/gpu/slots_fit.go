@@ -20,17 +20,9 @@ import (
 
 var SlotsFit = checks.Check{
 	ID:       "slots-fit",
-	Title:    "every node has an accelerator for each of its slots",
 	Severity: checks.Error,
 	Volatile: true,
 	Needs:    []facts.Section{facts.SectionGPU},
-	Doc: "A slot is the index of an accelerator, and DeepSpeed hands it to the node as it stands: nothing compares slots=8 of the hostfile, a number of " +
-		"--num_gpus or, in 0.15.2 to 0.19.6, an index of --include with what the node has. The rank whose accelerator is not there dies when it first touches it, and the " +
-		"others wait for it. Counted are the GPUs that NVIDIA's or AMD's driver shows; where it was not asked, device nodes and the GPUs that it holds; and the device nodes of other makers. A GPU that is there and not " +
-		"shown counts too, for gpu-count or gpu-driver-loads speaks of it, and a node whose driver fails is left to the latter. CUDA_VISIBLE_DEVICES hides GPUs from ranks that no launch.py of DeepSpeed starts, and ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES hide AMD's whoever starts them. " +
-		"More accelerators than slots are nobody's fault. Where no node has any, DeepSpeed takes the CPU, since 0.14.1, and nobody can tell whether that is meant: --accelerator cpu says so, " +
-		"DS_ACCELERATOR=cpu in the environment of the ranks, and torchrun's --nproc-per-node=cpu.",
-	WouldSee: invalidDevice,
 	Run: func(view checks.View) []checks.Finding {
 		return spoken(view, invalidDevice, judgeSlots(view))
 	},

@@ -17,15 +17,9 @@ import (
 
 var TopologyFile = checks.Check{
 	ID:       "topology-file",
-	Title:    "where a file tells NCCL what the machine looks like, NCCL can read it, and it is of this machine",
 	Severity: checks.Warning,
 	Volatile: true,
 	Needs:    []facts.Section{facts.SectionNVML, facts.SectionEnv, facts.SectionIB},
-	Doc: "A virtual machine does not show which GPU is next to which adapter, so clouds hand out a file: NCCL_TOPO_FILE names it, or NVIDIA's topology daemon leaves it in /var/run/nvidia-topologyd/virtualTopology.xml. " +
-		"NCCL goes on without a word where there is none by that name, and takes what it leaves out from the machine: by a file of another type of machine each GPU then uses an adapter that may be the farthest. " +
-		"What NCCL cannot read ends the launch, and it reads less than XML is: no <?xml …?> in front, no tabs between elements, an element on one line, version=\"1\". It looks GPUs and adapters up by their PCI address " +
-		"as it writes them, in lower case with four digits of domain. NCCL_GRAPH_FILE, which gives the rings themselves, has to be there. Whether what a file says of distances is true is not seen.",
-	WouldSee: "no message but Could not open XML topology file at NCCL_DEBUG=INFO: transfers between nodes are slow",
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := judgedGPUs(view)
 		told := compare.Without(nodes, func(n *facts.Node) bool { return len(n.Env.Topology) == 0 && topologyNamed(view, n) == "" })

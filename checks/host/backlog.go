@@ -13,13 +13,8 @@ import (
 
 var AcceptBacklog = checks.Check{
 	ID:       "accept-backlog",
-	Title:    "the first node's kernel lets all ranks call at once",
 	Severity: checks.Warning,
 	Needs:    []facts.Section{facts.SectionNet},
-	Doc: "Every rank calls rank 0 at the same moment, first torch's store and then NCCL's bootstrap. Who is not taken yet waits in a queue that the kernel keeps no longer than " +
-		"net.core.somaxconn, whatever the program asks for (torch: as long as may be; NCCL: 16,384): 4,096 since Linux 5.4, 128 before and wherever somebody wrote that into " +
-		"sysctl.conf. Whose call finds it full is not answered and calls again a second later, then two, then four. The queue is to hold the ranks of the whole launch.",
-	WouldSee: "torch.distributed.DistNetworkError: The client socket has timed out after 300000ms while trying to connect to (ADDRESS, 29500), of some of many ranks",
 	Run:      judgeBacklog,
 }
 

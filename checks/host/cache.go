@@ -14,16 +14,9 @@ import (
 
 var CacheLocal = checks.Check{
 	ID:       "cache-local",
-	Title:    "no two nodes compile into one directory over NFS",
 	Severity: checks.Warning,
 	Needs:    []facts.Section{facts.SectionDisk},
 	Volatile: true,
-	Doc: "Triton, Inductor and torch's extensions compile while the ranks run, and keep what they made below the home directory, which many clusters share by NFS. " +
-		"Ranks of several nodes then write, rename and read the same files at the same moment, while each node's NFS client believes for seconds what it has seen before: " +
-		"one rank ends with a stale file handle or a file that is not there, and all others wait for it. Looked at are Triton's cache (TRITON_CACHE_DIR), on GPUs and where Triton is " +
-		"installed, Inductor's where somebody has moved it out of the temporary directory (TORCHINDUCTOR_CACHE_DIR), and torch's extensions (TORCH_EXTENSIONS_DIR) where the launch " +
-		"compiles ops of DeepSpeed. What else compiles below home (FlashInfer, DeepGEMM, tvm-ffi) meets the same, and has variables of its own.",
-	WouldSee: "OSError: [Errno 116] Stale file handle, on one rank; on the others the watchdog's timeout of a collective",
 	Run: func(view checks.View) []checks.Finding {
 		if len(view.All) < 2 {
 			return checks.Skipped("one node shares its caches with no other")

@@ -16,13 +16,8 @@ import (
 
 var ClockSkew = checks.Check{
 	ID:       "clock-skew",
-	Title:    "the nodes' clocks agree",
 	Severity: checks.Warning,
 	Needs:    []facts.Section{facts.SectionClock},
-	Doc: "Compares every node's clock with the launching machine's; only what exceeds the limit (policy clock_skew) plus half the round trip counts. " +
-		"Where most nodes are off by the same amount it is the launching machine's own clock that is wrong. Skewed clocks make elastic " +
-		"rendezvous take living nodes for dead, break Kerberos and TLS, and put log lines of a crash in the wrong order.",
-	WouldSee: "RendezvousTimeoutError, or log lines of the first failure that carry a later time than its consequences",
 	Run: func(v checks.View) (findings []checks.Finding) {
 		common, headIsOdd := commonOffset(v)
 		want, against := "within "+text.Duration(v.Policy.ClockSkew), "the launching machine"

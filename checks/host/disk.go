@@ -19,15 +19,9 @@ import (
 
 var DiskSpace = checks.Check{
 	ID:       "disk-space",
-	Title:    "there is space where the launch writes",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionDisk},
 	Volatile: true,
-	Doc: "Looks at the file systems below the working directory, the temporary directory, home and the caches of Hugging Face, Triton and torch " +
-		"extensions: free space (policy disk_free), free inodes, whether we may write, and whether compiled kernels may run. It fails where the launch cannot start: " +
-		"Open MPI makes a directory in the temporary one of every node, and torchrun in that, in /var/tmp or, for want of both, in the working directory. " +
-		"All else is a warning, because nobody knows what the script writes. Several directories on one file system are one finding.",
-	WouldSee: "OSError: [Errno 28] No space left on device",
 	Run: checks.OnEach(func(v checks.View, node *facts.Node) (findings []checks.Finding) {
 		for _, group := range fileSystems(usedPlaces(v, node)) {
 			found := judgePlaces(node, group, v.Policy.DiskFree)

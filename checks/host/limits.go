@@ -22,14 +22,9 @@ const littleMemlock = 1 << 30
 
 var MemlockLimit = checks.Check{
 	ID:       "memlock-limit",
-	Title:    "ranks may lock as much memory as RDMA wants",
 	Severity: checks.Error,
 	Volatile: true,
 	Needs:    []facts.Section{facts.SectionLimits, facts.SectionIB},
-	Doc: "RDMA adapters write into memory that must not move, and the kernel counts it against RLIMIT_MEMLOCK of the ssh session the ranks are " +
-		"started in, unless they have CAP_IPC_LOCK, as root has outside containers, and inside with --cap-add=IPC_LOCK. NVIDIA asks for unlimited. Without RDMA devices nothing in a " +
-		"launch locks memory to speak of: the CUDA driver pins its own outside the limit.",
-	WouldSee: "Call to ibv_reg_mr failed",
 	Run: func(v checks.View) []checks.Finding {
 		rdma := compare.Without(v.Nodes, func(n *facts.Node) bool { return !ranks.UsesNCCL(v) || !usesRDMA(n, v) })
 		if len(rdma) == 0 {
@@ -98,13 +93,8 @@ const fewFiles = 1024
 
 var OpenFilesLimit = checks.Check{
 	ID:       "open-files-limit",
-	Title:    "ranks may open as many files and sockets as they need",
 	Severity: checks.Warning,
 	Needs:    []facts.Section{facts.SectionLimits},
-	Doc: "NCCL holds sockets to its peers for every channel and raises its own soft limit to the hard one, so the hard limit of the ssh session " +
-		"decides (policy open_files; large jobs want more than 32768). python does not raise it: DataLoader workers hand every tensor over as a " +
-		"file and live with the soft limit, of which 1024, the kernel's default, is enough for the default of their settings.",
-	WouldSee: "OSError: [Errno 24] Too many open files",
 	Run: checks.OnEach(func(v checks.View, node *facts.Node) []checks.Finding {
 		limit := node.Limits.NoFile
 		below := func(limit, least int64) bool { return limit >= 0 && limit < least }

@@ -22,14 +22,9 @@ const littleMemory = 256 << 20
 
 var MemoryAvailable = checks.Check{
 	ID:       "memory-available",
-	Title:    "most of the memory of every node is available",
 	Severity: checks.Warning,
 	Needs:    []facts.Section{facts.SectionMemory},
 	Volatile: true,
-	Doc: "Compares what is available with what there is (policy memory_free, a share), within the cgroup's limit where that is tighter. A node " +
-		"whose memory is taken before the launch usually still runs the last one. Strict overcommit (vm.overcommit_memory=2) is warned of too: " +
-		"CUDA reserves far more address space than it uses.",
-	WouldSee: "exits with return code = -9 (the kernel's out-of-memory killer)",
 	Run: checks.OnEach(func(view checks.View, node *facts.Node) (findings []checks.Finding) {
 		total, available := usableMemory(node.Memory)
 		if available < littleMemory || float64(available) < view.Policy.MemoryFree*float64(total) {
@@ -73,15 +68,9 @@ func usableMemory(m *facts.Memory) (total, available int64) {
 
 var NUMAMemory = checks.Check{
 	ID:       "numa-memory",
-	Title:    "the NUMA nodes of each machine are alike where NCCL's ranks probe them one by one",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionHost, facts.SectionPython},
 	Volatile: true,
-	Doc: "Since 2.26.3 every NCCL process tries for itself whether host memory can be had through cuMem on the NUMA node of its GPU. Where one GPU's " +
-		"node has processors but no memory, or memory but no processors, and another's has both, ranks come to different answers, take different paths, " +
-		"and one attaches to a segment the other never made: what looks like a stale file in /dev/shm (NVIDIA/nccl issue 2190). NUMA nodes of no GPU, as those that GPU memory is on Grace machines, are not looked at. " +
-		"NCCL_CUMEM_HOST_ENABLE=0 makes all ranks take the same path.",
-	WouldSee: "Error while attaching to shared memory segment /dev/shm/nccl-… (size 0), error: No such file or directory (2)",
 	Run: func(v checks.View) []checks.Finding {
 		if !ranks.UsesNCCL(v) {
 			return checks.Skipped("accelerator cpu: NCCL is not used")

@@ -25,15 +25,8 @@ import (
 
 var Names = checks.Check{
 	ID:       "host-names",
-	Title:    "every node resolves the hostfile's names to one address each, and its own name to no loopback",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionNames},
-	Doc: "What fails is a name that this launch has every node look up: that of the rendezvous, under torchrun also the full name that comes first, and all of " +
-		"them where an MPI launcher has more hosts than it starts by itself; of other names it is warned. The address a node was reached at counts for more " +
-		"than the majority. A node whose own name is a loopback address (Debian's 127.0.1.1 line) advertises that to gloo's peers: where ranks use gloo (cpu) " +
-		"without GLOO_SOCKET_IFNAME it fails if a peer has to call there, which the order of the two addresses decides. Names that are addresses need no resolver. Above 128 nodes each looks " +
-		"up its own name, the first, its neighbours' and 32 others (512 where an MPI launcher's nodes start each other), so that every name is looked up by 32, all over the fleet.",
-	WouldSee: "The IPv6 network addresses of (HOST, PORT) cannot be retrieved (gai error: -2 - Name or service not known), or a hang in rendezvous",
 	Run:      judgeNames,
 }
 
@@ -328,14 +321,9 @@ func hostsFix(targets []*facts.Node) []fix.Command {
 
 var Distinct = checks.Check{
 	ID:       "host-distinct",
-	Title:    "no two entries of the hostfile are one machine",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionHost},
 	Volatile: true,
-	Doc: "Compares boot id, machine id and network namespace. DeepSpeed knows a duplicate only by its spelling: a name, its long form and its " +
-		"address are three nodes to it, and their ranks then meet on the same GPUs, which fails; on processors they share them, and it is warned of. Containers with networks of their own on one " +
-		"machine share the boot id and are told apart by the namespace.",
-	WouldSee: "Duplicate GPU detected : rank 8 and rank 0 both on CUDA device 19000",
 	Run: func(v checks.View) []checks.Finding {
 		var findings []checks.Finding
 		var known []*facts.Node

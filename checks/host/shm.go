@@ -23,14 +23,9 @@ import (
 
 var SHMSize = checks.Check{
 	ID:       "shm-size",
-	Title:    "/dev/shm holds what NCCL will reserve for the ranks there, and head-room for DataLoader workers",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionSHM},
 	Volatile: true,
-	Doc: "The need is computed: what NCCL of the version found reserves for the ranks on the node, plus a head-room (policy shm_headroom) for the " +
-		"batches DataLoader workers hand over. NCCL reserves its blocks up front, so a mount that is too small fails at the first collective. " +
-		"With accelerator cpu NCCL is not used: the head-room alone counts, and its lack, or that of /dev/shm, is warned of. A mount that is large enough but filled by others is warned of.",
-	WouldSee: noRoomFor(34210180),
 	Run: func(view checks.View) []checks.Finding {
 		usual := ranks.FleetNCCL(view)
 		return checks.OnEach(func(view checks.View, node *facts.Node) []checks.Finding {
@@ -133,14 +128,9 @@ func (l load) need(v checks.View) need {
 
 var SHMLimits = checks.Check{
 	ID:       "shm-limits",
-	Title:    "the kernel's and systemd's limits leave shared memory alone",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionSHM},
 	Volatile: true,
-	Doc: "Looks at what else can keep a program from sharing memory although /dev/shm is large: inodes of the mount, the System V limits MPI and UCX " +
-		"run into (kernel.shmmax, kernel.shmmni), and logind's RemoveIPC, which deletes a user's segments when the last session ends. pdsh keeps a " +
-		"session open for as long as the ranks run, so RemoveIPC is warned of for the other launchers only.",
-	WouldSee: "Error: failed to create shared memory file /dev/shm/nccl-XXXXXX, error No space left on device (28)",
 	Run:      checks.OnEach(limitsOfSHM),
 }
 
@@ -191,12 +181,8 @@ func limitsOfSHM(view checks.View, node *facts.Node) (findings []checks.Finding)
 
 var SHMWritable = checks.Check{
 	ID:       "shm-writable",
-	Title:    "files can be made in /dev/shm",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionSHM},
-	Doc: "The probe made a file in /dev/shm, filled it and removed it, as the user who launches. A read-only mount or a mode other than 1777 " +
-		"keeps NCCL and DataLoader workers from sharing memory; with accelerator cpu there are only the workers, and it is warned of.",
-	WouldSee: "Error: failed to create shared memory file /dev/shm/nccl-XXXXXX, error Permission denied (13)",
 	Run: checks.OnEach(func(view checks.View, node *facts.Node) []checks.Finding {
 		switch {
 		case !node.SHM.Exists:
@@ -234,14 +220,9 @@ var segmentNames = []string{
 
 var SHMLeftovers = checks.Check{
 	ID:       "shm-leftovers",
-	Title:    "/dev/shm is free of segments that ended programs left behind",
 	Severity: checks.Warning,
 	Needs:    []facts.Section{facts.SectionSHM},
 	Volatile: true,
-	Doc: "A killed job leaves its segments in /dev/shm, where they count against its size until somebody removes them. Named here are those that " +
-		"carry a name NCCL, torch, python or MPI gives, that no process maps, and that are older than ten minutes. Files of other names are " +
-		"never named: somebody may have put them there on purpose. With --smoke also what its own ranks left, and it could not remove.",
-	WouldSee: "Error: failed to extend /dev/shm/nccl-XXXXXX to 33030532 bytes, error: No space left on device (28)",
 	Run: checks.OnEach(func(view checks.View, node *facts.Node) (findings []checks.Finding) {
 		left, unclear := leftovers(node)
 		if len(left) > 0 {

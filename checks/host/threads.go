@@ -26,15 +26,9 @@ const mostBLAS = 64
 
 var ProcessLimit = checks.Check{
 	ID:       "process-limit",
-	Title:    "ranks may start as many threads as they will",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionLimits, facts.SectionHost},
 	Volatile: true,
-	Doc: "The kernel counts threads as processes, against the user's limit (ulimit -u, which does not bind root) and against that of the cgroup (pids.max: a container's --pids-limit, " +
-		"systemd's TasksMax, the kubelet's podPidsLimit). The need is computed: for each rank 24 that torch, NCCL and CUDA start whatever happens, a pool of OpenMP and one of OpenBLAS, " +
-		"each of OMP_NUM_THREADS or, without it, of all processors that the session may use; torchrun sets it to 1 for more than one rank, DeepSpeed's launcher does not. It fails where " +
-		"there is no room without the pools. DataLoader workers and what else the user runs come on top.",
-	WouldSee: "RuntimeError: can't start new thread, or OpenBLAS blas_thread_init: pthread_create failed for thread 17 of 64: Resource temporarily unavailable",
 	Run:      checks.OnEach(judgeThreads),
 }
 
@@ -95,13 +89,8 @@ func poolOf(view checks.View, node *facts.Node) int {
 
 var CPUShare = checks.Check{
 	ID:       "cpu-share",
-	Title:    "the ranks get as many processors as keep them going",
 	Severity: checks.Warning,
 	Needs:    []facts.Section{facts.SectionHost},
-	Doc: "A session may use fewer processors than the machine has: by its affinity (Slurm's --cpus-per-task, a container's --cpuset-cpus) or by the cgroup's quota (--cpus, limits.cpu of a pod). " +
-		"A rank needs one for Python, which launches the kernels, and on GPUs one for NCCL's proxy, which spins while it moves data over the network; with less, collectives are slower by " +
-		"tens of times and nothing says why. DataLoader workers and an optimizer on the processor come on top. A machine that has no more is what it is, and not warned of.",
-	WouldSee: "nothing: training is slow, with GPUs that wait and processors that are all busy",
 	Run:      checks.OnEach(judgeShare),
 }
 

@@ -20,15 +20,9 @@ import (
 
 var KnownBad = checks.Check{
 	ID:       "known-bad",
-	Title:    "no version is one that is known to fail",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionHost, facts.SectionPython},
 	Volatile: true,
-	Doc: "A table of what others have found out: releases of NCCL, torch, DeepSpeed and their like, of drivers and kernels, and combinations of them, that hang, die or compute wrongly, " +
-		"each with the conditions under which they do, the release that mends it, and where that is said. `preflight checks known-bad` lists them. An entry whose conditions a node meets is found " +
-		"there, with the severity that the entry has. A team adds its own under known_bad in its policy, and one with the ID of ours takes its place. What nobody has written down " +
-		"is not known: a pass says that no entry applies.",
-	WouldSee: "a hang, an error or wrong numbers, as the entry says",
 	Run: func(view checks.View) (findings []checks.Finding) {
 		held := newTable(view)
 		for _, node := range view.Nodes {

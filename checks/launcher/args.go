@@ -19,17 +19,10 @@ import (
 
 var Args = checks.Check{
 	ID:       "launcher-args",
-	Title:    "the launcher will read the command, the hostfile and the filters as they are meant",
 	Severity: checks.Warning,
 	Needs:    []facts.Section{facts.SectionLauncher},
 	OnHead:   true,
 	Volatile: true,
-	Doc: "A launch command can be valid and still start something else: DeepSpeed 0.15.2 to 0.19.6 drops a host that --include names without slots, " +
-		"a single active host runs on the launching machine without ssh, --num_gpus does not ask the hostfile how many slots there are, pdsh reads " +
-		"brackets, commas and colons in names and %n in arguments by rules of its own, and the shell of every node parses the script's arguments once more. " +
-		"The command is parsed as that release of DeepSpeed parses it, or as torchrun does, and what will surprise is said here; where only a look decides " +
-		"(is that single host this machine, has any node an eth0 for Open MPI, is torch too new for elastic training), the nodes were looked at.",
-	WouldSee: "training on other hosts, slots or values than the command seems to say",
 	Run: func(v checks.View) []checks.Finding {
 		var findings []checks.Finding
 		for _, note := range v.Launch.Notes {

@@ -19,16 +19,10 @@ import (
 
 var CallBack = checks.Check{
 	ID:        "launcher-callback",
-	Title:     "what the launcher starts on the nodes reaches the launching machine",
 	Severity:  checks.Error,
 	Needs:     []facts.Section{facts.SectionCallBack},
 	DependsOn: []string{"node-mesh"},
-	Doc: "mpirun starts a program on every node, and that calls mpirun back, on a port that the kernel gives out on the launching machine, before any rank starts. " +
-		"Hydra, of MPICH, MVAPICH and Intel MPI, hands it the hostname of the launching machine, or with -iface an address; Open MPI all addresses, one of which has to answer. " +
-		"The launching machine listened on three ports of that range, and every node called it there. Nodes that call each other say nothing of it: the launching machine is none of them, as a rule, and has a " +
-		"firewall of its own. Under pdsh nobody calls it.",
-	WouldSee: "ORTE was unable to reliably start one or more daemons, or a hang of MPICH's mpirun",
-	Run:      judgeCallBack,
+	Run:       judgeCallBack,
 }
 
 // callers are the nodes of a launch, and the launching machine as they call it.

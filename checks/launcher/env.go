@@ -19,16 +19,9 @@ import (
 
 var Env = checks.Check{
 	ID:       "launcher-env",
-	Title:    "the variables that matter reach the ranks, and as they were written",
 	Severity: checks.Warning,
 	Needs:    []facts.Section{facts.SectionLauncher, facts.SectionEnv},
 	OnHead:   true,
-	Doc: "DeepSpeed exports the variables of the launching machine whose names begin with NCCL, PYTHON, MLFLOW, MV2 or UCX, and every line of .deepspeed_env " +
-		"in the home and the working directory, or of the file that DS_ENV_FILE names. That file has neither comments nor blank lines: each of them ends the " +
-		"launch, and \"# X=1\" makes a comment of the whole remote command, so that the nodes run nothing and report success. The files are parsed as that " +
-		"release of DeepSpeed parses them, values are followed through its quotes, pdsh and the shell of the nodes, and what is set where the launch is " +
-		"typed, matters to the ranks and is not exported is named. Values that may be secrets are not looked at.",
-	WouldSee: "nothing: the ranks see another value, or none",
 	Run:      judgeExports,
 }
 

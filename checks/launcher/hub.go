@@ -19,16 +19,9 @@ import (
 
 var HubReach = checks.Check{
 	ID:       "hub-reach",
-	Title:    "nodes that have to fetch from the Hub of Hugging Face get to it",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionHub},
 	Volatile: true,
-	Doc: "What a launch names as the Hub does, and a node's cache lacks, its ranks fetch as they start, unless HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set: see model-cached. " +
-		"Every such node has the launch's interpreter go to HF_ENDPOINT (https://huggingface.co) once, by the proxies of its environment and with the certificates that requests or, since huggingface_hub 1.0, httpx " +
-		"would trust, up to the handshake of TLS. Nothing is asked, so that the Hub learns nothing but the address and its own name; a proxy is told what the variable that names it says. Told apart are a name that does not " +
-		"resolve, a connection that is refused or not answered, a proxy that declines, and a certificate that is not trusted, as behind a proxy that opens TLS. " +
-		"Whether a token is needed and valid is not tried, nor whether the servers are reached that the Hub sends clients on to for large files. --skip hub-reach keeps everybody from calling.",
-	WouldSee: "OSError: We couldn't connect to 'https://huggingface.co' to load the files, and couldn't find them in the cached files.",
 	Run: func(view checks.View) (findings []checks.Finding) {
 		var shut, reaching []*facts.Node
 		for _, node := range view.Nodes {

@@ -14,14 +14,9 @@ import (
 
 var RunsInside = checks.Check{
 	ID:       "runs-inside",
-	Title:    "what was looked at is what the ranks will run in",
 	Severity: checks.Warning,
 	Volatile: true,
 	Needs:    []facts.Section{facts.SectionHost, facts.SectionPython},
-	Doc: "A login ends on the machine, also where the training runs in a container on it. Then the machine's /dev/shm, limits and packages are judged, and the ranks get others. " +
-		"Where the interpreter of the launch, torch or the directory that it is typed in is not on a node, and a running container of docker, podman or nerdctl there has it, this check says so and names the flag " +
-		"that looks inside. Containers are found by the process that their engine leaves beside each; no engine is asked. Only root, and whoever runs a container, may look into it.",
-	WouldSee: "findings of a machine that no rank runs on",
 	Run:      judgeRunsInside,
 }
 

@@ -18,15 +18,9 @@ import (
 
 var ModelCached = checks.Check{
 	ID:       "model-cached",
-	Title:    "what the launch names of the Hub is in every node's cache, in one revision, or in none",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionFiles, facts.SectionEnv},
 	Volatile: true,
-	Doc: "A model or a data set that is named as the Hub of Hugging Face names it (Qwen/Qwen3-4B) is loaded on every node from that node's own cache (--cache_dir, else HF_HUB_CACHE, and of data sets HF_DATASETS_CACHE), and what is not there is fetched first, by all its ranks " +
-		"at the moment of the launch. Where HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set, or for data sets HF_DATASETS_OFFLINE, nothing is fetched: a node without it ends the launch, and one whose cache has another revision trains another model. " +
-		"Otherwise a node without it has the others wait while it downloads, or ends with the Hub's refusal of too many at once, which is warned of. Looked at are what the revision refers to in the cache and the names and " +
-		"checksums of that commit's files, as the cache calls them, and of a data set which revisions were prepared; none is opened. Whether a node that has to fetch it gets to the Hub, hub-reach tells.",
-	WouldSee: "OSError: We couldn't connect to 'https://huggingface.co' to load the files, and couldn't find them in the cached files.",
 	Run: func(view checks.View) (findings []checks.Finding) {
 		if len(view.Launch.Models) == 0 {
 			return checks.Skipped("the command names nothing of the Hub")

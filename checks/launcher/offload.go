@@ -19,14 +19,9 @@ import (
 
 var OffloadPath = checks.Check{
 	ID:       "offload-path",
-	Title:    "the directories that ZeRO moves states to are there, local and writable on every node",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionDisk},
 	Volatile: true,
-	Doc: "With offload to NVMe every rank writes its share of the optimizer's states or of the parameters below nvme_path of its own node. " +
-		"DeepSpeed makes the last directories of it where it may. A network file system works and is slow, and so is memory that poses as a disk; how much space the states take " +
-		"hangs on the model, so only a nearly full disk is reported (policy disk_free).",
-	WouldSee: "FileNotFoundError or PermissionError in deepspeed.initialize",
 	Run:      judgeOffloadPath,
 }
 

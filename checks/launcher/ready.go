@@ -25,19 +25,10 @@ import (
 
 var Ready = checks.Check{
 	ID:       "launcher-ready",
-	Title:    "the launcher is on the launching machine and works as DeepSpeed calls it",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionLauncher},
 	OnHead:   true,
 	Volatile: true,
-	Doc: "DeepSpeed tests the first host with the ssh client and then starts pdsh, or another launcher's program, from PATH of the machine it is typed on; " +
-		"nodes need none of them. pdsh must find its ssh module in directories that only root or the user may write to, " +
-		"and takes at most 1024 hosts at a time; variables it reads from the environment change the launch. That pdsh is run over up to 16 nodes, an echo in " +
-		"place of the training, and what it gets is held against preflight's own logins; over more it is run with --only launcher-ready alone, and otherwise " +
-		"nothing is said of what it would get. Of the MPI launchers their programs here are looked at, and whose mpirun it is, by what it says of itself: " +
-		"Open MPI's and that of MPICH, MVAPICH and Intel MPI take other options, and DeepSpeed starts whichever is in PATH. What that starts on every node over ssh has to be there, Open MPI's orted in PATH of a session that is not interactive and Hydra's proxy " +
-		"where it is here. What Open MPI 5 and Intel MPI start on the nodes, and whether mpiname says MVAPICH2-GDR, is not looked at.",
-	WouldSee: "RuntimeError: launcher 'pdsh' not installed.",
 	Run:      judgeLauncher,
 }
 

@@ -18,18 +18,11 @@ import (
 
 var ScriptSame = checks.Check{
 	ID:        "script-same",
-	Title:     "the script and the files that the launch names are on every node, and are the same",
 	Severity:  checks.Error,
 	Needs:     []facts.Section{facts.SectionFiles},
 	DependsOn: []string{"workdir-present"},
 	Volatile:  true,
-	Doc: "Every node opens the script and the DeepSpeed configuration by the same path, and its own copy. Where one is missing, or a script that the interpreter " +
-		"does not read as Python, or that imports at its top what it does not find (before anything that may change where it looks), that node's ranks die and the others wait; where one is another version its ranks call other collectives, which hangs or quietly " +
-		"trains something else, so that only a script whose comments and blank lines alone differ is warned of. Compared are the script, the " +
-		"configuration and other arguments that are files, by their contents; a torchrun that is typed by its path is looked for; the python files beside the script, which it imports; and the commit of the git " +
-		"repository around it. The launching machine's copy is the one that is meant, wherever any node has it too; otherwise it is what most nodes have.",
-	WouldSee: "a hang at a collective that the other ranks do not call, or wrong results without a word",
-	Run:      judgeScript,
+	Run:       judgeScript,
 }
 
 func judgeScript(view checks.View) []checks.Finding {

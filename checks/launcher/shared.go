@@ -19,16 +19,9 @@ import (
 
 var DataShared = checks.Check{
 	ID:       "data-shared",
-	Title:    "what one rank leaves for all lies where all find it",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionDisk},
 	Volatile: true,
-	Doc: "Some directories that a command or its YAML names are written by one rank and read by all: Megatron's indices of its data (--data-cache-path, else beside the first data set), " +
-		"LLaMA-Factory's tokenized_path, and checkpoints (output_dir, resume_from_checkpoint, Megatron's --save and --load). Where each node has its own disk there, the others look in vain: for an index, which rank 0 " +
-		"alone builds, they die; where rank 0 alone finds tokenized data it does not come to the barrier that the others wait at; a checkpoint lies scattered over the nodes, and nobody can go on from it. " +
-		"A directory that is on a share for some nodes and on their own disk for others is a mount that is missing. Own disks that hold the same, copied before, are taken for what they are, by the names and sizes " +
-		"of up to 512 entries, and so are checkpoints that every node keeps whole (save_on_each_node, DeepSpeed's use_node_local_storage).",
-	WouldSee: "FileNotFoundError: [Errno 2] No such file or directory, on all nodes but the first",
 	Run:      judgeShared,
 }
 

@@ -18,14 +18,8 @@ import (
 
 var WorkdirPresent = checks.Check{
 	ID:       "workdir-present",
-	Title:    "the directory that the launch is typed in is on every node, and can be entered",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionFiles},
-	Doc: "Every node is told to change to the directory that the launch is typed in, by its absolute path. DeepSpeed joins that to the command with a " +
-		"semicolon: where the directory is missing the shell complains, and python starts in the home directory all the same. A script that is named by a " +
-		"relative path is not found there, and the other nodes wait for its ranks; one that is named by an absolute path runs, and what it opens by a " +
-		"relative path is looked for in the home directory.",
-	WouldSee: "bash: line 1: cd: …: No such file or directory",
 	Run:      judgeWorkDir,
 }
 

@@ -19,16 +19,9 @@ import (
 
 var ContainerNetworks = checks.Check{
 	ID:       "container-networks",
-	Title:    "no network of a container engine covers addresses of the cluster, nor will the next",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionNet},
 	Volatile: true,
-	Doc: "Docker gives every network of its own a subnet out of pools that it takes to be nobody's: 172.17.0.0/16 to 172.31.0.0/16 and then 192.168.0.0/20 and on. A site that uses these itself " +
-		"loses the peers whose addresses such a subnet covers: the kernel sends what is for them into the bridge, where nobody is, until the network is removed. Judged are the addresses of all " +
-		"nodes against the bridges of each. A bridge that only covers a part of the network that the node is on is warned of: the next node may get an address there. " +
-		"So are pools that are used up, and those of which one of the next networks would cover a peer: Docker passes over the networks that the machine itself is on, and knows of no others. They are those of " +
-		"/etc/docker/daemon.json, and judged where there is a docker0. Whether an overlay network is attachable only its manager tells.",
-	WouldSee: "No route to host, of some peers and from one node alone",
 	Run:      judgeBridges,
 }
 

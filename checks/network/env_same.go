@@ -17,14 +17,9 @@ import (
 
 var EnvSame = checks.Check{
 	ID:       "env-same",
-	Title:    "the ranks of all nodes see the same NCCL, torch, gloo, UCX, libfabric and CUDA settings",
 	Severity: checks.Error,
 	Volatile: true,
 	Needs:    []facts.Section{facts.SectionEnv},
-	Doc: "Compares what a rank will see on each node: its ssh session's environment, overlaid by what the launcher exports, completed by " +
-		"$NCCL_CONF_FILE or ~/.nccl.conf and /etc/nccl.conf, which no env command shows. Variables that size buffers, choose algorithms or " +
-		"transports must agree; names of interfaces and adapters and debug output may differ; the others are warned of.",
-	WouldSee: "NET/IB : collective mismatch error, local size 496640 remote size 65536; Message truncated; or a hang at the first collective",
 	Run:      judgeSameEnv,
 }
 

@@ -16,14 +16,9 @@ import (
 
 var EnvSane = checks.Check{
 	ID:       "env-sane",
-	Title:    "the environment says what its author meant",
 	Severity: checks.Warning,
 	Volatile: true,
 	Needs:    []facts.Section{facts.SectionEnv},
-	Doc: "Looks at what the ranks will see on each node for names that no library reads (NCCL_TIMEOUT), renamed and misspelt ones, numbers that are none, " +
-		"interfaces that are not there by the rules of NCCL and of gloo, which differ, switches that contradict the machine, and switches that cost speed. " +
-		"What makes the launch fail fails; the rest is warned of.",
-	WouldSee: "nothing: the setting is silently without effect, or not with the effect its author meant",
 	Run:      judgeEnv,
 }
 

@@ -16,15 +16,9 @@ import (
 
 var GlooAddress = checks.Check{
 	ID:       "gloo-address",
-	Title:    "groups of gloo beside NCCL's listen where the peers can call",
 	Severity: checks.Warning,
 	Needs:    []facts.Section{facts.SectionNet, facts.SectionNames},
 	Volatile: true,
-	Doc: "Many a script makes a group of gloo beside NCCL's, for objects, checkpoints and barriers: new_group(backend=\"gloo\"), Megatron, vLLM, verl. gloo goes by its own rules: " +
-		"GLOO_SOCKET_IFNAME, else the first address of the node's own name, whatever NCCL takes. That address is judged as nic-choice judges NCCL's: no loopback, none that other nodes " +
-		"hold too, none of a network inside the machine, none that is down. It fails where the script names gloo, and is warned of elsewhere. A node whose name is a loopback address is " +
-		"host-names' to say, and a variable that names nothing env-sane's; where ranks are on processors nic-choice judges gloo.",
-	WouldSee: "RuntimeError: Gloo connectFullMesh failed with … timed out connecting: SO_ERROR: Connection refused, remote=[ADDRESS]",
 	Run:      judgeGloo,
 }
 

@@ -21,15 +21,9 @@ import (
 
 var MasterAddress = checks.Check{
 	ID:       "master-address",
-	Title:    "the address the ranks will meet at is node 0's alone and leads there from every node",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionNet},
 	Volatile: true,
-	Doc: "Predicts the address that the launcher hands out: --master_addr, else the first word of `hostname -I` on node 0, which is docker0's " +
-		"172.17.0.1 where docker came before the network card; torchrun's endpoint where that launches. It has to be an address of the node that serves " +
-		"and of no other, no loopback, and to lead there from the peers: the rendezvous drill proves that, the network it is on stands in for it. " +
-		"A name has to lead to that node on all nodes.",
-	WouldSee: "The client socket has timed out after … while trying to connect to (ADDRESS, PORT), or 1/N clients joined",
 	Run:      judgeMasterAddress,
 }
 

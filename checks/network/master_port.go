@@ -17,14 +17,9 @@ import (
 
 var MasterPortFree = checks.Check{
 	ID:       "master-port-free",
-	Title:    "nobody holds the master port on node 0",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionNet},
 	Volatile: true,
-	Doc: "Rank 0, on the first active host, binds the master port on all addresses, so that a listener on any one address is in its way: " +
-		"a stale run, a second job, another service; not another preflight, which leaves it by itself. DeepSpeed never looks. Ports below 1024 need root; a port that the kernel also hands out for " +
-		"outgoing connections is free only by luck.",
-	WouldSee: "The server socket has failed to listen on any local network address … EADDRINUSE (errno: 98 - Address already in use)",
 	Run:      judgeMasterPort,
 }
 

@@ -20,18 +20,9 @@ import (
 
 var NodeMesh = checks.Check{
 	ID:        "node-mesh",
-	Title:     "every node reaches every other, and itself, on the addresses the ranks will use",
 	Severity:  checks.Error,
 	Needs:     []facts.Section{facts.SectionMesh},
 	DependsOn: []string{"neighbour-table"},
-	Doc: "Every node listened on ports of the ephemeral range at the address that NCCL or gloo will take there, and every node called every other and " +
-		"itself, in both directions; above 128 nodes seven others, the next one and six at random, so that everybody is called by seven: what cuts a node or a part of the fleet off is always found, a single pair as often as the report says. What failed is blamed on as few nodes, groups or directions as " +
-		"explain it, and a node's own words (no route) count for more than its peers' silence. One node's word blames no other that the rest reach: who " +
-		"stands alone is named, and of two who stand against each other both. A call counts as answered with what only the other could have told the " +
-		"caller. Where callers' neighbour tables have a MAC of an address that is none of the node's, two machines hold it, and both are named; where nobody has answered ARP for it, no " +
-		"firewall is blamed. sshd's port being open says nothing of these: a " +
-		"training job needs every port of the range, between all pairs.",
-	WouldSee: "connect to ADDRESS<PORT> returned Connection timed out, exceeded error retry count after 35 attempts",
 	Run: func(view checks.View) []checks.Finding {
 		m := newMeshCalls(view)
 		found := proof.Suspects(m.names, m.calls)

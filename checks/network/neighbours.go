@@ -22,17 +22,9 @@ import (
 
 var NeighbourTable = checks.Check{
 	ID:       "neighbour-table",
-	Title:    "the kernel's neighbour table holds the peers of one subnet",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionNet},
 	Volatile: true,
-	Doc: "Of everybody that a node talks to on its own subnet the kernel keeps an entry (ARP for IPv4, neighbour discovery for IPv6) in one table for all " +
-		"network namespaces of the machine, and of no more than net.ipv4.neigh.default.gc_thresh3, 1,024 unless somebody has raised it. Who does not fit in is " +
-		"neither called nor answered, without an error: it looks as if a firewall dropped packets. An entry in use stays for half a minute. gloo's ranks " +
-		"connect to all others, so every node needs the whole subnet; NCCL's need their neighbours of rings and trees, but all call node 0 at the start. " +
-		"Counted are the nodes of the launch on the subnet of the rank's address and what else the table has now. Where calls of the mesh were lost while " +
-		"the kernel counted overflows, that is proof.",
-	WouldSee: "connect to ADDRESS<PORT> failed : No route to host, or a hang; the kernel's log has: neighbour: arp_cache: neighbor table overflow!",
 	Run:      judgeNeighbours,
 }
 

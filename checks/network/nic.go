@@ -27,15 +27,9 @@ import (
 
 var NICChoice = checks.Check{
 	ID:       "nic-choice",
-	Title:    "the interface that NCCL or gloo will take on each node leads to the peers",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionNet},
 	Volatile: true,
-	Doc: "Predicts which interface and address the ranks will listen on, by NCCL's rules (gloo's on cpu) and what they see of the environment, and asks " +
-		"whether the peers can call it there: no loopback, no address that other nodes hold too (docker0's 172.17.0.1), no link-local one, no other " +
-		"family than the peers', up, and answering in the mesh drill. Another interface than the one that leads to the peers is fine where the drill " +
-		"passed on it. Both holders of an address that leads to a node are named; one that holds those of several others is named alone. Interfaces beyond the first, which NCCL's sockets use too, are warned of when no other node is on their network.",
-	WouldSee: "socketStartConnect: Connect to ADDRESS<PORT> failed : Connection refused (or No route to host), or a hang at the first collective",
 	Run:      judgeChoices,
 }
 
@@ -200,13 +194,8 @@ func (p *placement) hasNeighbour(node *facts.Node, choice nccl.Choice) bool {
 
 var NICSame = checks.Check{
 	ID:       "nic-same",
-	Title:    "one interface name selects the peers' network on every node",
 	Severity: checks.Warning,
 	Needs:    []facts.Section{facts.SectionNet},
-	Doc: "Finds the interface that carries the address each node was reached at, or by which it reaches its peers. Where the names differ, one value of " +
-		"NCCL_SOCKET_IFNAME that is right here is wrong there, and DeepSpeed exports the launching machine's to all; the fix is a list that was " +
-		"tried by NCCL's rules on every node's interfaces. A node where ranks already see NCCL_SOCKET_IFNAME is env-sane's to judge.",
-	WouldSee: "Bootstrap : no socket interface found, on the nodes where a name set for the others is not there",
 	Run:      judgeInterfaces,
 }
 

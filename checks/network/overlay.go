@@ -16,14 +16,9 @@ import (
 
 var Overlay = checks.Check{
 	ID:       "overlay-network",
-	Title:    "what ranks tell each other does not go through a tunnel",
 	Severity: checks.Warning,
 	Needs:    []facts.Section{facts.SectionNet},
 	Volatile: true,
-	Doc: "Tailscale, WireGuard, ZeroTier, VXLAN and the like carry packets inside others, which a processor packs and mostly encrypts: one or a few Gbit/s of a link that has a hundred, " +
-		"by a smaller MTU, and with some through a relay elsewhere. Where NCCL has no RDMA device to use, or ranks are on processors, all that they tell each other goes by the interface that they choose, " +
-		"and a hostfile with the overlay's names leads them there. Named is a tunnel that ranks will take, and an adapter that all nodes have beside it.",
-	WouldSee: "nothing: training works, and every collective takes ten times as long",
 	Run:      judgeOverlays,
 }
 

@@ -19,13 +19,8 @@ import (
 
 var PathMTU = checks.Check{
 	ID:       "path-mtu",
-	Title:    "packets of full size cross every path between the nodes, and their MTUs agree",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionMesh, facts.SectionNet},
-	Doc: "The mesh drill sends more than a packet's worth both ways over every connection. Where a switch carries less than the interfaces believe, " +
-		"the handshake and small messages pass and full packets vanish without a word: a black hole, which fails. MTUs that merely differ on one " +
-		"network are warned of: TCP's ends tell each other their segment size, RoCE and jumbo frames have no such luck.",
-	WouldSee: "a hang at the first large collective: Watchdog caught collective operation timeout: WorkNCCL(…) ran for 600000 milliseconds before timing out",
 	Run: func(view checks.View) []checks.Finding {
 		if findings := blackHoles(view); findings != nil {
 			return findings

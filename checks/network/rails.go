@@ -18,18 +18,11 @@ import (
 
 var RailMesh = checks.Check{
 	ID:        "rail-mesh",
-	Title:     "every rail that NCCL's data go by leads from each node to its like on the others",
 	Severity:  checks.Error,
 	Volatile:  true,
 	Needs:     []facts.Section{facts.SectionRails},
 	DependsOn: []string{"node-mesh"},
-	Doc: "The address that ranks meet at is one; data go by others: each port of RoCE, and each interface of several in NCCL_SOCKET_IFNAME. Every node calls the others on each such rail, with full packets, " +
-		"in fleets of more than 64 nodes seven of them, and from each port of an adapter one other port of theirs. Calls of an adapter's address leave by its own interface and are heard by none but the one they " +
-		"are for, as its packets are. What fails is blamed on as few nodes, groups or directions as explain it. Nobody who answers for an address stops RoCE, as it asks the same way; a call that is only dropped or refused may be " +
-		"a firewall's, which stops TCP and not RoCE, and is warned of, as is IP over InfiniBand, by which no data of NCCL go. Where another port of the same machine answers, the cables may be crossed. " +
-		"That rails do not answer each other is how many fabrics are built, and NCCL_CROSS_NIC=1 alone needs them to.",
-	WouldSee: "Got completion from peer … with status=12 (retry exceeded), or a hang at the first collective that takes this rail",
-	Run:      judgeRails,
+	Run:       judgeRails,
 }
 
 func judgeRails(view checks.View) (findings []checks.Finding) {

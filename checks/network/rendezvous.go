@@ -19,16 +19,10 @@ import (
 
 var Rendezvous = checks.Check{
 	ID:        "rendezvous",
-	Title:     "all nodes meet in one store at the address and port that the ranks will be given",
 	Severity:  checks.Error,
 	Needs:     []facts.Section{facts.SectionRendezvous},
 	DependsOn: []string{"host-names", "master-address", "master-port-free"},
-	Doc: "A real rendezvous was tried: whoever will serve the store did, on the predicted port, and every node looked the endpoint up, connected, spoke " +
-		"torch's protocol, was counted and waited for all others. The hop where it ended is named, for the fewest nodes that explain it: what nobody gets " +
-		"past is the server's, what few do not is theirs. In torchrun's c10d mode the second meeting, at the full name of group rank 0 and a new port, " +
-		"is judged alike. Ranks of a real launch that call there meanwhile are told from preflight's own, and warned of. What another check explains is left to it.",
-	WouldSee: "The client socket has timed out after … while trying to connect to (HOST, PORT), after 10 minutes or more",
-	Run:      judgeRendezvous,
+	Run:       judgeRendezvous,
 }
 
 func judgeRendezvous(view checks.View) []checks.Finding {

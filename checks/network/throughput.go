@@ -17,13 +17,8 @@ import (
 
 var Throughput = checks.Check{
 	ID:       "throughput",
-	Title:    "no link between neighbours is much slower than the others, or than it could be",
 	Severity: checks.Warning,
 	Needs:    []facts.Section{facts.SectionThroughput},
-	Doc: "With --throughput every node sends to the next one at the same time, for a few seconds. A link that carries less than half of the median is " +
-		"slow, and so is the node when the link to it and the link from it both are. The speeds that the interfaces report are named where they say " +
-		"why. Where all links are alike each is held against the speed of its two interfaces: one that carries less than half of it, of 25 Gbit/s at most, is slow too. A collective moves at the pace of its slowest link.",
-	WouldSee: "nothing but a slow job: every all-reduce takes the time of its slowest link",
 	Run:      judgeLinks,
 }
 

@@ -20,15 +20,9 @@ import (
 
 var Collective = checks.Check{
 	ID:        collectiveID,
-	Title:     "all ranks of all nodes reduce together, and all get the right sum",
 	Severity:  checks.Error,
 	Needs:     needs,
 	DependsOn: append(looking(), computesID, nodeID),
-	Doc: "People whose job hangs grow the number of GPUs by hand, to find the one that breaks it: --smoke does that for them. One rank of each node reduces, then all do, by the launch's own library over the links " +
-		"that it takes, and every element of every answer is looked at. Where that fails, nodes are paired, those that did not come through are paired again with others that did, and where all pairs pass, the whole is halved. " +
-		"So the node is named that fails in every company, or the two that fail only with each other, or the fewest that fail together. Two nodes that have several ports or interfaces between them try each alone, so that the rail is named; where no two come through, the cause is common and nobody is blamed. " +
-		"What fails by itself is gpu-computes's and collective-node's, and what another check explains is left to it.",
-	WouldSee: "Watchdog caught collective operation timeout: WorkNCCL(…, OpType=ALLREDUCE, …) ran for … milliseconds before timing out",
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := took(view, collectiveID)
 		if len(view.All) < 2 {

@@ -17,14 +17,9 @@ import (
 
 var Computes = checks.Check{
 	ID:        computesID,
-	Title:     "every rank starts on its GPU, computes what is right, and as fast as others of the model",
 	Severity:  checks.Error,
 	Needs:     needs,
 	DependsOn: looking(),
-	Doc: "With --smoke a process is started for each rank, in the environment that the launch gives it: it loads the libraries, opens its GPU and computes, first sums of integers, which are exact, " +
-		"then under load what is known beforehand to the bit. An error, a hang, a crash or one wrong element is a failure; from four nodes on, a GPU that computes less than 90 % of the median of its model " +
-		"is warned of. Less than the policy's compute_rate fails on any number of them. With accelerator cpu the same holds for the processors. No torch and no library to try it with is unknown. What another check explains is left to it.",
-	WouldSee: "no message: a loss that is NaN or does not fall, or a step that takes as long as the slowest GPU",
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := took(view, computesID)
 		for _, node := range nodes {

@@ -16,13 +16,8 @@ import (
 
 var Copies = checks.Check{
 	ID:       "gpu-copies",
-	Title:    "copies between host and GPU, and within a GPU, are as fast as on others of the model, and as the PCIe link can be",
 	Severity: checks.Warning,
 	Needs:    needs,
-	Doc: "With --smoke every rank copies from the host to its GPU, back, and within the GPU. From four nodes on, less than 80 % of the median of GPUs of the model behind PCIe links of the same width and " +
-		"generation is slow. On any number of nodes so is less than half of what the PCIe link carries by its width and generation: then all may be slow alike; and so is less than the policy's copy_rate. What ranks copy at the same time shares switches, " +
-		"which is why the half of it is no concern.",
-	WouldSee: "no message: offloading, loading of data and checkpoints take longer, and so does every step that waits for them",
 	Run: func(view checks.View) []checks.Finding {
 		if !ranks.UsesNCCL(view) {
 			return checks.Skipped("accelerator cpu: nothing is copied to a GPU")

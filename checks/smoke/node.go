@@ -12,14 +12,9 @@ import (
 
 var Node = checks.Check{
 	ID:        nodeID,
-	Title:     "the ranks of every node reduce among themselves, and all get the right sum",
 	Severity:  checks.Error,
 	Needs:     needs,
 	DependsOn: append(looking(), computesID),
-	Doc: "With --smoke the ranks of each node reduce by the launch's own library, no other node with them, and every element of every answer is looked at. What fails here is of this machine: its /dev/shm, " +
-		"the links between its GPUs, its limits, its libraries. The rank, its GPU and the element are named, with what the library said. A rank that does not compute is gpu-computes's. What another check explains " +
-		"is left to it.",
-	WouldSee: "ncclUnhandledCudaError, ncclSystemError or a timeout of the first all_reduce",
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := took(view, nodeID)
 		several := false

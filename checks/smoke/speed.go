@@ -17,14 +17,9 @@ import (
 
 var Speed = checks.Check{
 	ID:        "collective-speed",
-	Title:     "no node reduces much slower than others of its kind, and all as fast as half of their links at least",
 	Severity:  checks.Warning,
 	Needs:     needs,
 	DependsOn: []string{computesID, nodeID, collectiveID},
-	Doc: "What went over each rank's link while --smoke had the ranks reduce, among those of a node, in pairs and all together. From four nodes on, one that carries less than 80 % of the median of nodes with GPUs of its " +
-		"model in as large a group is slow; of several pairs its best one counts, so that it is not slow for its partner. On any number of nodes so is less than half of what the links say that they carry: NVLink within a node, " +
-		"a port of InfiniBand or RoCE between nodes, and a physical interface of up to 25 Gbit/s, which one connection of TCP can fill. Then all may be slow alike. Less than what the policy states is slow too: node_reduce_rate of the ranks of a node, reduce_rate of all ranks. Who does not come through at all is collective's.",
-	WouldSee: "nothing but a slow job: every all-reduce takes the time of its slowest link",
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := took(view, "collective-speed")
 		compared := map[string]bool{} // who is slow, once

@@ -22,17 +22,11 @@ import (
 
 var DeepSpeedSame = checks.Check{
 	ID:        "deepspeed-same",
-	Title:     "deepspeed is on every node, in one version that can be imported there",
 	Severity:  checks.Error,
 	Volatile:  true,
 	Needs:     []facts.Section{facts.SectionPython},
 	DependsOn: []string{"torch-same"},
-	Doc: "Every node runs deepspeed.launcher.launch of its own deepspeed, with arguments that the launching machine's version chose. " +
-		"Releases differ in arguments, in the ZeRO partitioning and in the order of collectives; on the CPU, a script that does not import deepspeed minds none of that, and it is warned of. An old release does not import beside a new torch, pydantic or python, " +
-		"nor any beside what it requires and does not find. Where no node has it, a launch fails whose command has DeepSpeed start the ranks or names a configuration of it; " +
-		"of another nobody can tell if the launching machine has a deepspeed; if it has none either, it is a remark, for files of hosts may be torchrun's, whose ranks do without, but for a script that imports it at its top level.",
-	WouldSee: "unrecognized arguments in launch.py, or a hang in the first step",
-	Run:      judgeDeepSpeed,
+	Run:       judgeDeepSpeed,
 }
 
 func judgeDeepSpeed(view checks.View) []checks.Finding {
@@ -205,16 +199,10 @@ func deepspeedImports(view checks.View) []checks.Finding {
 
 var DeepSpeedConfig = checks.Check{
 	ID:       "deepspeed-config",
-	Title:    "the DeepSpeed configuration is taken as it is meant",
 	Severity: checks.Error,
 	Volatile: true,
 	Needs:    []facts.Section{facts.SectionLauncher},
 	OnHead:   true,
-	Doc: "Reads the DeepSpeed configuration as the installed release does: keys it refuses, values of the wrong kind, batch sizes that do not " +
-		"multiply to each other with the number of ranks, settings that exclude each other. What DeepSpeed reads over without a word, " +
-		"a misspelt key for the most part, is a warning. \"auto\" is left to the trainer that fills it in. A file that is no JSON " +
-		"is read by the launch's own interpreter, with hjson, as DeepSpeed does.",
-	WouldSee: "AssertionError or ValidationError in deepspeed.initialize, on every rank, after the model was loaded",
 	Run:      judgeConfig,
 }
 

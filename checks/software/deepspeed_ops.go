@@ -23,16 +23,9 @@ import (
 
 var DeepSpeedOps = checks.Check{
 	ID:       "deepspeed-ops",
-	Title:    "every node can compile the ops of DeepSpeed that the launch needs, and load them",
 	Severity: checks.Error,
 	Volatile: true,
 	Needs:    []facts.Section{facts.SectionToolchain},
-	Doc: "DeepSpeed compiles an op when it is first needed, on every node that does not share its cache, unless the installed package brings it: " +
-		"fused_adam for Adam, cpu_adam for an offloaded optimizer, async_io for NVMe, and on the CPU accelerator deepspeed_shm_comm for its collectives. That takes a C++ compiler, Python's headers, ninja in PATH of a session " +
-		"without login and, for all but a few, the CUDA toolkit in the version torch was built with. " +
-		"The directory that torch builds in (TORCH_EXTENSIONS_DIR, else ~/.cache/torch_extensions) must take what is compiled and let it run. " +
-		"A lock that an interrupted build left behind there makes the next one wait without end.",
-	WouldSee: "RuntimeError: Error building extension 'fused_adam'",
 	Run:      judgeOps,
 }
 

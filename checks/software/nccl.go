@@ -20,14 +20,8 @@ import (
 
 var NCCLSame = checks.Check{
 	ID:       "nccl-same",
-	Title:    "every node will load one NCCL version",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionPython},
-	Doc: "Compares the version in the bytes of the libnccl that torch will get, missing counted. Since 2.23.4 NCCL refuses ranks of other versions; " +
-		"older ones exchange structures of unlike size first. Equal versions built for different CUDA releases are warned of. " +
-		"A node where something hides the libnccl that torch brought is nccl-loaded's finding, and left out here. " +
-		"With a torch for ROCm it is RCCL's librccl that is compared.",
-	WouldSee: "Mismatched NCCL version detected : rank … version … rank 0 version … (before 2.23: Message truncated, or a hang)",
 	Run:      judgeNCCL,
 }
 
@@ -144,13 +138,8 @@ func installNCCL(pip fix.Pip, nodes []*facts.Node, version string) fix.Command {
 
 var NCCLLoaded = checks.Check{
 	ID:       "nccl-loaded",
-	Title:    "the NCCL that will be loaded is the one torch was built for",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionPython},
-	Doc: "LD_PRELOAD, and LD_LIBRARY_PATH before a wheel found by RUNPATH, put another libnccl before the one torch brought. An older one lacks functions " +
-		"torch calls; a newer one as a rule works, and is warned of, because the nodes without that setting load another version. " +
-		"A node whose torch carries its NCCL inside has nothing to confuse.",
-	WouldSee: "undefined symbol: ncclCommRegister (or another nccl… name) at import torch",
 	Run:      judgeLoadedNCCL,
 }
 

@@ -15,15 +15,9 @@ import (
 
 var NCCLPlugin = checks.Check{
 	ID:       "nccl-plugin",
-	Title:    "the plugin that the machines' network takes is there for NCCL to find",
 	Severity: checks.Warning,
 	Needs:    []facts.Section{facts.SectionIB, facts.SectionNet, facts.SectionEnv},
 	Volatile: true,
-	Doc: "Two clouds have networks that NCCL knows nothing of: Amazon's Elastic Fabric Adapter, and the several virtual NICs of Google's A3 machines, whose data goes into GPU memory by GPUDirect-TCPX or TCPXO; and on Google's later ones gIB goes before RoCE. " +
-		"A plugin speaks to them, libnccl-net.so or libnccl-net-NAME.so with NCCL_NET_PLUGIN=NAME, in the loader's path. Where none is found NCCL takes TCP without a word, many times slower; " +
-		"where NCCL_NET names another way it ends, as it does on any machine without the plugin whose network NCCL_NET names. FI_PROVIDER without efa hides the adapters from Amazon's plugin. That nodes have one and others not is ib-same's finding. " +
-		"NCCL_NET=Socket and NCCL_NET_PLUGIN=none are taken for what was meant.",
-	WouldSee: "no error: NET/Socket in the log of NCCL_DEBUG=INFO, and steps that take many times as long",
 	Run:      judgeNCCLPlugin,
 }
 

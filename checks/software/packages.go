@@ -20,12 +20,8 @@ import (
 
 var ProtobufSame = checks.Check{
 	ID:       "protobuf-same",
-	Title:    "protobuf is on every node, in one version",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionPython},
-	Doc: "Generated code loads only under a protobuf runtime of the right age, so an import that works on one node fails on another. " +
-		"Patch releases of one version are interchangeable, and only warned of.",
-	WouldSee: "TypeError: Descriptors cannot be created directly, on the odd nodes only",
 	Run: func(view checks.View) []checks.Finding {
 		if isNowhere(view, "protobuf") { // what asks for it brings it along
 			return ranks.Nowhere(view, "protobuf")
@@ -44,13 +40,8 @@ var ProtobufSame = checks.Check{
 
 var PackagesSame = checks.Check{
 	ID:       "packages-same",
-	Title:    "the other packages that matter are alike on every node",
 	Severity: checks.Warning,
 	Needs:    []facts.Section{facts.SectionPython},
-	Doc: "numpy, transformers, accelerate, triton, flash-attn and their like. Ranks that compute with different versions may import, " +
-		"load a checkpoint or order their collectives differently. A node without one that the launch itself imports, as accelerate launch does accelerate, fails, " +
-		"and without mpi4py where the launcher has DeepSpeed ask MPI for ranks and their meeting point. Which packages have a check of their own is left to it.",
-	WouldSee: "ImportError on the odd nodes only, or a hang where their order of collectives differs",
 	Run:      judgePackages,
 }
 
@@ -334,13 +325,8 @@ func requiredPackage(view checks.View, name string) required {
 
 var ProtobufWorks = checks.Check{
 	ID:       "protobuf-works",
-	Title:    "protobuf can load the generated code of the installed packages",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionPython},
-	Doc: "A package brings _pb2.py files made by some protoc. Those from before 3.19 do not load under a protobuf runtime of 4 or later, " +
-		"unless PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python, which is slow; those newer than the runtime do not load either. " +
-		"It strikes at the first import of that package.",
-	WouldSee: "TypeError: Descriptors cannot be created directly (older releases: Descriptors cannot not be created directly)",
 	Run:      judgeProtobuf,
 }
 

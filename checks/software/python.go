@@ -18,14 +18,9 @@ import (
 
 var PythonSame = checks.Check{
 	ID:       "python-same",
-	Title:    "the interpreter of the launch is on every node, in one version",
 	Severity: checks.Error,
 	Volatile: true,
 	Needs:    []facts.Section{facts.SectionPython},
-	Doc: "The launcher tells every node to run the same absolute path: the interpreter it runs under itself. " +
-		"A node without it ends at once while the others wait for its ranks. Another minor version loads other compiled packages " +
-		"and cannot read every pickle; another patch version is only warned of.",
-	WouldSee: "ssh exited with exit code 127 (No such file or directory)",
 	Run:      judgePython,
 }
 

@@ -17,15 +17,9 @@ import (
 
 var ModuleShadowed = checks.Check{
 	ID:       "module-shadowed",
-	Title:    "no file in python's way takes the name of a module that the launch imports",
 	Severity: checks.Error,
 	Volatile: true,
 	Needs:    []facts.Section{facts.SectionPython},
-	Doc: "Python looks for a module beside the script first (what python -m runs: in the working directory), then in PYTHONPATH, to whose front DeepSpeed puts the working directory, " +
-		"and only then in its own library and among the installed packages. A random.py or a torch.py there is imported by torch itself in place of the real one. " +
-		"Where torch, DeepSpeed or the launcher cannot do without the module the launch fails, be it on one node alone; " +
-		"a package that is a copy of the installed one, and a name that only the script imports, are warnings. A directory without __init__.py takes nobody's name. PYTHONSAFEPATH is heeded.",
-	WouldSee: "ImportError: cannot import name …, or AttributeError: module … has no attribute …, as torch is imported",
 	Run:      judgeShadows,
 }
 

@@ -20,15 +20,8 @@ import (
 
 var TorchSame = checks.Check{
 	ID:       "torch-same",
-	Title:    "torch is on every node, in one release and one build",
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionPython},
-	Doc: "The ranks meet in a store that rank 0's torch serves. Its protocol changed in 2.1 and in 2.5, so that torch from different sides " +
-		"of such a step cannot even meet; within one protocol each torch still brings its own NCCL and its own order of collectives. " +
-		"A CPU build among CUDA builds cannot join at all; builds for different CUDA releases are warned of. " +
-		"A torch whose libraries the loader refuses, for want of one, of address space or by LD_LIBRARY_PATH, fails on its node, and so does one without a package that it imports, as typing-extensions. " +
-		"Where no node has torch, the launch fails if its command is one of torchrun, deepspeed or accelerate; without a command, or where another interpreter may be meant, nobody can tell.",
-	WouldSee: "a hang or Connection reset by peer in init_process_group, or a failure at the first collective",
 	Run:      judgeTorch,
 }
 

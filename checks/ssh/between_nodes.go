@@ -18,18 +18,11 @@ import (
 
 var BetweenNodes = checks.Check{
 	ID:        "ssh-between-nodes",
-	Title:     "the nodes log in to each other without a prompt",
 	Severity:  checks.Error,
 	Needs:     []facts.Section{facts.SectionLogins},
 	DependsOn: []string{"host-names"},
-	Doc: "Each node tries its own ssh, with its own keys, configuration and known_hosts, to the others: to all where they are few, else to the next one " +
-		"and one at random. Of more hosts than mpirun starts from the launching machine (64 of Open MPI, 127 of Intel MPI) nodes log in to others, and it fails; below that, and under pdsh and MPICH, " +
-		"only the launching machine logs in, and it passes with a remark; srun needs no ssh. What fails is blamed on the node that cannot log in or on the one that lets nobody in.",
-	WouldSee: sshBetweenWouldSee,
-	Run:      judgeLogins,
+	Run:       judgeLogins,
 }
-
-const sshBetweenWouldSee = "ORTE was unable to reliably start one or more daemons, or Permission denied (publickey) from a node that is not this one"
 
 func judgeLogins(view checks.View) []checks.Finding {
 	switch by := view.Launch.StartedBy(); {

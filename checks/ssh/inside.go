@@ -8,14 +8,7 @@ import (
 )
 
 // Inside is of what --in names, whatever carried us to the node.
-var Inside = onLadder(checks.Check{
-	ID:    enterID,
-	Title: "what the ranks run in can be entered on every node",
-	Doc: "With --in 'docker exec -i train' (or podman, nerdctl, apptainer, enroot, nsenter) preflight is started behind that command on every node, so that facts, drills and fixes are of " +
-		"what the ranks run in; what is said of ssh stays the node's. This check says why it cannot be entered: no such program there, a daemon that does not run or does not let this account in, no such " +
-		"container, one that is stopped or paused, an image without /bin/sh, a missing -i or a -t too much. Nothing else can be judged on such a node.",
-	WouldSee: "Error response from daemon: No such container: train",
-}, nil)
+var Inside = onLadder(checks.Check{ID: enterID}, nil)
 
 var (
 	tryInside = fix.On("{inside} true   # what preflight is put behind").Outside()

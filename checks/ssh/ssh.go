@@ -88,43 +88,13 @@ func carriedBy(view checks.View) string {
 	return view.Nodes[0].SSH.Carrier
 }
 
-var Reach = onLadder(checks.Check{
-	ID:    "ssh-reach",
-	Title: "every node's name resolves, its SSH port answers and an SSH server greets",
-	Doc: "Goes the way ssh goes: name, TCP connection (through ProxyJump where the ssh configuration says so), the server's greeting, " +
-		"a common set of algorithms. The launcher starts every node through ssh, and DeepSpeed itself tests the first node only: " +
-		"any other dead node leaves the rest waiting at the rendezvous until it times out. Where the ranks start without ssh (srun, torchrun on every " +
-		"node), what keeps ssh out keeps only preflight out: of such a node nothing is known, and inside a Slurm job --via srun goes there as the ranks do.",
-	WouldSee: "torch.distributed.DistStoreError: Timed out after 1801 seconds waiting for clients. 24/32 clients joined.",
-}, nil)
+var Reach = onLadder(checks.Check{ID: "ssh-reach"}, nil)
 
-var HostKey = onLadder(checks.Check{
-	ID:    "ssh-host-key",
-	Title: "every node's host key is known and unchanged",
-	Doc: "Verifies the host key as OpenSSH would, by the known_hosts files its configuration names. A launcher has no terminal to ask on, " +
-		"so what is a question in a shell is a refusal in a launch. A changed key is never waved through: either the node was installed anew, " +
-		"or something else answers under its name.",
-	WouldSee: "{node}: Host key verification failed.",
-}, nil)
+var HostKey = onLadder(checks.Check{ID: "ssh-host-key"}, nil)
 
-var Login = onLadder(checks.Check{
-	ID:    "ssh-login",
-	Title: "a key or the agent logs in to every node without any prompt",
-	Doc: "Logs in with the keys ssh would offer, in its order: the agent's, then the files of the configuration. No password and no passphrase " +
-		"is ever asked for, because a launcher cannot answer either. Where ssh itself would act differently from preflight on a node that let us in, " +
-		"this check warns with what ssh would do.",
-	WouldSee: "{node}: Permission denied (publickey,password).",
-}, unlikeOpenSSH)
+var Login = onLadder(checks.Check{ID: "ssh-login"}, unlikeOpenSSH)
 
-var AgentStart = onLadder(checks.Check{
-	ID:       "agent-start",
-	Volatile: true,
-	Title:    "preflight's own program runs on every node",
-	Doc: "The facts of a node are gathered by this same program, copied there once into a private directory. This check says what kept it from " +
-		"running or from finishing its answer: another architecture, no directory to run from, no space, a killed process, a frozen machine. " +
-		"Nothing else can be judged on such a node. The owner, mode and size of the copy that is kept there are checked before it runs; a copy that is not as it was left is a warning.",
-	WouldSee: "nothing by itself; but what keeps a small program from running often keeps the launch from running too",
-}, distrusted)
+var AgentStart = onLadder(checks.Check{ID: "agent-start", Volatile: true}, distrusted)
 
 // distrusted warns where our program did not lie as it was left there. It was not run.
 func distrusted(_ checks.View, node *facts.Node) []checks.Finding {
@@ -165,14 +135,7 @@ func stoppedAt(node *facts.Node) (at int, f checks.Finding) {
 	return slices.Index(ladder, check) + 1, what.finding(node)
 }
 
-var Shell = onLadder(checks.Check{
-	ID:    "ssh-shell",
-	Title: "every node's non-interactive shell is POSIX-like and prints nothing",
-	Doc: "Runs one command through the login shell, as the launcher will. Whatever start-up files print on stdout lands in front of every remote " +
-		"command's output. Without --master_addr DeepSpeed takes the first word that `hostname -I` prints on the first node for the master address, " +
-		"so noise there breaks the launch (fail); elsewhere it only muddles logs (warn).",
-	WouldSee: "{node}: ssh exited with exit code 255",
-}, noisy)
+var Shell = onLadder(checks.Check{ID: "ssh-shell"}, noisy)
 
 // noisy judges what a login printed before the command it was asked to run.
 // The rule is DeepSpeed's (launcher/runner.py, 0.4.0 and later): master_addr is

@@ -94,7 +94,7 @@ var completions = map[string]cobra.CompletionFunc{
 func checkIDs() []cobra.Completion {
 	var ids []cobra.Completion
 	for _, check := range catalogue.Catalogue {
-		ids = append(ids, cobra.CompletionWithDesc(check.ID, check.Title))
+		ids = append(ids, cobra.CompletionWithDesc(check.ID, check.Text().Title))
 	}
 	return ids
 }

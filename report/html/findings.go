@@ -102,5 +102,5 @@ type waiver struct {
 // preflight judged by.
 func titleOf(id string) string {
 	check, _ := catalogue.Lookup(id)
-	return check.Title
+	return check.Text().Title
 }

@@ -121,7 +121,7 @@ func Node(i int, names []string) facts.Node {
 // Says is a check that returns the same findings whatever it sees.
 func Says(id string, findings ...checks.Finding) checks.Check {
 	return checks.Check{
-		ID: id, Severity: checks.Error, Needs: []facts.Section{facts.SectionSHM}, WouldSee: "boom on {node}",
+		ID: id, Severity: checks.Error, Needs: []facts.Section{facts.SectionSHM},
 		Run: func(checks.View) []checks.Finding { return findings },
 	}
 }
