@@ -4,19 +4,23 @@
 //
 // What a fix is made of comes from two sides: its code is written here, its arguments are
 // from nodes, hostfiles and saved runs, none of which is trusted. The two never meet as
-// text. Code is a constant of the program, by its type; everything else is an argument
-// whose type says what it is to a shell, and it is quoted for as many shells as read it:
-// one here, a second where ssh or pdsh hands it on. An argument that no quoting makes safe,
-// or that stands where none can be, takes the command away: the line then says to look by hand.
+// text. Code is a constant of the program, by its type, or stands in a table that the program
+// embeds; everything else is an argument whose type says what it is to a shell, and it is quoted
+// for as many shells as read it: one here, a second where ssh or pdsh hands it on. An argument
+// that no quoting makes safe, or that stands where none can be, takes the command away: the line
+// then says to look by hand.
 //
 // The package refuses to run anything, and to take code that was put together at run time.
 package fix
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"unicode"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // literal is code, or words for a reader, of the program's own: only a constant that was
@@ -81,6 +85,39 @@ func Note(words literal, args ...Arg) Command {
 // in it, and {ssh} for what runs it on nodes: as they wrote it, but for these.
 func Stated(code string) Command {
 	return Command{place: stated, code: filled{literal: literal(strings.ReplaceAll(code, "%", "%%"))}}
+}
+
+// UnmarshalYAML reads a command of a table that the program embeds: its place, and its code or words.
+func (c *Command) UnmarshalYAML(node *yaml.Node) error {
+	var row map[string]string
+	if err := node.Decode(&row); err != nil {
+		return err
+	}
+	if len(row) != 1 {
+		return fmt.Errorf("line %d: a command has one place, not %d", node.Line, len(row))
+	}
+	for place, text := range row {
+		code := literal(strings.ReplaceAll(text, "%", "%%"))
+		switch place {
+		case "here":
+			*c = Here(code)
+		case "each_host":
+			*c = EachHost(code)
+		case "on_nodes":
+			*c = On(code)
+		case "outside":
+			*c = On(code).Outside()
+		case "inside":
+			*c = On(code).Inside()
+		case "console":
+			*c = Console(code)
+		case "note":
+			*c = Note(code)
+		default:
+			return fmt.Errorf("line %d: unknown place %q", node.Line, place)
+		}
+	}
+	return nil
 }
 
 // Said is something to be done in the words of a table, the program's own or one in a file of the

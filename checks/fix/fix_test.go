@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.yaml.in/yaml/v3"
+
 	"preflight/internal/text"
 )
 
@@ -205,6 +207,24 @@ func TestQuote(t *testing.T) {
 	} {
 		if got := text.Quote(word); got != want {
 			t.Errorf("Quote(%q) = %s, want %s", word, got, want)
+		}
+	}
+}
+
+// TestUnmarshalYAML reads rows as tables have them. Nothing in them is a verb of fmt.
+func TestUnmarshalYAML(t *testing.T) {
+	var all []Command
+	if err := yaml.Unmarshal([]byte("- here: date +%s {nodes}\n- inside: 'sudo df   # of {nodes}'\n- note: do it"), &all); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []Command{Here("date +%%s {nodes}"), On("sudo df   # of {nodes}").Inside(), Note("do it")} {
+		if !all[i].Is(want) || all[i].side != want.side {
+			t.Errorf("got %+v, want %+v", all[i], want)
+		}
+	}
+	for _, row := range []string{"{here: a, note: b}", "{}", "{head: a}", "{here: [a]}", "a"} {
+		if err := yaml.Unmarshal([]byte(row), new(Command)); err == nil {
+			t.Errorf("%s was read as a command", row)
 		}
 	}
 }

@@ -204,7 +204,7 @@ var pdshRefusals = []struct {
 	summary string
 	fix     []fix.Command
 }{
-	{"Host key verification failed", "pdsh's ssh does not know its host key: pdsh has no terminal to ask on", []fix.Command{remedy.AskForKey}},
+	{"Host key verification failed", "pdsh's ssh does not know its host key: pdsh has no terminal to ask on", []fix.Command{fix.Here("ssh {node} true   # asks, and writes the right entry where ~/.ssh/config gives HostName or ProxyJump")}},
 	{"REMOTE HOST IDENTIFICATION HAS CHANGED", "pdsh's ssh has another host key for it", []fix.Command{fix.Here("ssh-keygen -F {host}   # which file has which key")}},
 	{"Permission denied", "pdsh's ssh is refused the login", nil},
 	{"Too many authentication failures", "pdsh's ssh offers more keys than the server hears out", []fix.Command{fix.Here("ssh-add -l")}},

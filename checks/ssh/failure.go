@@ -18,32 +18,16 @@ import (
 	"preflight/launch"
 )
 
-// failure is what to say of one way in which reaching a node can fail. Its texts
-// may name what was met: {port}, {user}, {message} and the details the cause
-// carries (remote.Cause names them), and in fix and wouldSee also the
-// placeholders of Finding. A fix that names something unknown is left out.
-type failure struct {
-	verdict  checks.Verdict // "" is the check's own
-	blames   blame
-	summary  string
-	got      string // "" where more words would keep equal failures of many nodes apart
-	fix      []fix.Command
-	noPlace  bool   // in a container the way it is started goes before these fixes
-	installs bool   // how to bring our key there goes before these fixes
-	wouldSee string // "" is the check's own
-}
-
-// blame is what a failure on the way in is of, for a launch that needs no ssh; the zero
-// value is ssh alone: its server, keys and accounts, or our program.
-type blame int
+// blame is what a failure on the way in is of, for a launch that needs no ssh; "" is ssh alone:
+// its server, keys and accounts, or our program.
+type blame string
 
 const (
-	_ blame = iota
 	// hostOrPort: a machine that is down, or a firewall before the port of ssh; the latter where
 	// a Slurm job has the machine, which is up then.
-	hostOrPort
+	hostOrPort blame = "host-or-port"
 	// host: the machine or its network, whoever comes.
-	host
+	host blame = "host"
 )
 
 // failureOf is that of the cause, which package remote names, and the check that fails:
@@ -54,14 +38,15 @@ func failureOf(ssh *facts.SSH) (check string, what failure) {
 	} else if ssh.Carrier != "" {
 		return "agent-start", failureBy(ssh.Carrier, ssh.Cause)
 	}
-	for check, causes := range failures {
-		if what, known := causes[ssh.Cause]; known && check != "" {
+	table := failures()
+	for check, causes := range table.Checks {
+		if what, known := causes[ssh.Cause]; known {
 			return check, what
 		}
 	}
-	what, known := failures[""][ssh.Cause]
+	what, known := table.ByStage[ssh.Cause]
 	if !known {
-		what = failures[""]["unexpected"]
+		what = table.ByStage["unexpected"]
 	}
 	return cmp.Or(checkOf[ssh.Stage], "ssh-reach"), what // of an unknown stage nothing can be said to have passed
 }
@@ -76,20 +61,20 @@ func (what failure) finding(node *facts.Node) checks.Finding {
 		}
 		return text
 	}
-	f := checks.Finding{Verdict: what.verdict, Nodes: []string{node.Name}, Got: known(what.got), WouldSee: known(what.wouldSee)}
-	f.Summary, _ = fillIn(what.summary, values)
+	f := checks.Finding{Verdict: what.Verdict, Nodes: []string{node.Name}, Got: known(what.Got), WouldSee: known(what.WouldSee)}
+	f.Summary, _ = fillIn(what.Summary, values)
 	if notes := openSSH(node.SSH); notes != "" {
 		f.Got = strings.TrimPrefix(f.Got+"; "+notes, "; ")
 	}
-	commands := what.fix
+	commands := what.Fix
 	if wrong := misspelt(node); wrong != "" {
 		f.Summary, commands = wrong, []fix.Command{fix.Here("grep -nF %s {hostfile}   # change this line as said above", fix.Operand(node.Name))}
 	}
-	if what.noPlace {
-		commands = append(remedy.WritableTmp(node), what.fix...)
+	if what.NoPlace {
+		commands = append(remedy.WritableTmp(node), what.Fix...)
 	}
-	if what.installs {
-		commands = append(installKey(node.SSH), what.fix...)
+	if what.Installs {
+		commands = append(installKey(node.SSH), what.Fix...)
 	}
 	args := typed(values)
 	if node.SSH.Inside != nil {
@@ -105,7 +90,7 @@ func (what failure) finding(node *facts.Node) checks.Finding {
 		}
 	}
 	if len(f.Remedy) == 0 && f.Verdict != checks.Unknown {
-		f.Remedy = []fix.Command{remedy.TryBySSH}
+		f.Remedy = []fix.Command{failures().Commands["try-by-ssh"]}
 	}
 	return f
 }
@@ -130,7 +115,7 @@ func (what failure) weighed(f checks.Finding, node *facts.Node, p launch.Predict
 	why, by := p.WithoutSSH(node.Name), p.StartedBy()
 	switch {
 	case node.SSH.Carrier != "" && node.SSH.Carrier != "mpirun":
-		if by.SSH && f.Verdict != checks.Unknown && what.blames != host {
+		if by.SSH && f.Verdict != checks.Unknown && what.Blames != host {
 			f.Verdict, f.WouldSee = checks.Unknown, ""
 			f.Summary += "; " + by.Program() + " starts ranks by ssh, so that only preflight is kept out"
 		}
@@ -139,15 +124,15 @@ func (what failure) weighed(f checks.Finding, node *facts.Node, p launch.Predict
 		f.WouldSee = fmt.Sprintf("RuntimeError: Using hostfile at %s but host=%s was not reachable via ssh.", p.HostsFile, node.Name)
 		f.Remedy = append([]fix.Command{fix.Here("deepspeed --no_ssh_check --master_addr=<address of {node}> …   # else it asks the first host by ssh, which %s does not", fix.Name(by.Program()))}, f.Remedy...)
 		return f
-	case why == "", f.Verdict == checks.Unknown, what.blames == host, what.blames == hostOrPort && !p.SlurmJob:
+	case why == "", f.Verdict == checks.Unknown, what.Blames == host, what.Blames == hostOrPort && !p.SlurmJob:
 		return f
 	}
 	f.Verdict, f.WouldSee = checks.Unknown, ""
 	f.Summary += "; " + why + ", so that only preflight is kept out"
-	way := viaSrunAnew
+	way := failures().Commands["via-salloc"]
 	switch {
 	case p.SlurmJob:
-		way = viaSrun
+		way = failures().Commands["via-srun"]
 	case by.Allocation == "":
 		return f
 	}

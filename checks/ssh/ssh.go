@@ -16,7 +16,6 @@ import (
 	"preflight/checks"
 	"preflight/checks/fix"
 	"preflight/checks/names"
-	"preflight/checks/remedy"
 	"preflight/facts"
 )
 
@@ -55,7 +54,7 @@ func onLadder(c checks.Check, open func(checks.View, *facts.Node) []checks.Findi
 			if at, f := stoppedAt(node); at == c.Rung {
 				_, what := failureOf(node.SSH)
 				if cut {
-					what, f = headCut, headCut.finding(node)
+					what, f = failures().AllSilent, failures().AllSilent.finding(node)
 				}
 				findings = append(findings, what.weighed(f, node, view.Launch))
 			} else if at == 0 && open != nil {
@@ -93,6 +92,9 @@ var Reach = onLadder(checks.Check{ID: "ssh-reach"}, nil)
 var HostKey = onLadder(checks.Check{ID: "ssh-host-key"}, nil)
 
 var Login = onLadder(checks.Check{ID: "ssh-login"}, unlikeOpenSSH)
+
+// Inside is of what --in names, whatever carried us to the node.
+var Inside = onLadder(checks.Check{ID: enterID}, nil)
 
 var AgentStart = onLadder(checks.Check{ID: "agent-start", Volatile: true}, distrusted)
 
@@ -186,7 +188,7 @@ func installKey(ssh *facts.SSH) (commands []fix.Command) {
 	}
 	methods := strings.Split(ssh.Detail["methods"], ",")
 	if ssh.Detail["methods"] == "" || slices.Contains(methods, "password") || slices.Contains(methods, "keyboard-interactive") {
-		return append(commands, remedy.CopyID)
+		return append(commands, failures().Commands["copy-id"])
 	}
 	return append(commands, show, fix.Console(
 		"mkdir -p -m 700 ~{user}/.ssh && echo '<the line shown>' >> ~{user}/.ssh/authorized_keys && chown -R {user}: ~{user}/.ssh   # on {node}'s console: it takes no password"))

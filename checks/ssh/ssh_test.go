@@ -113,7 +113,10 @@ var met = map[string]facts.SSH{
 // checksOf is the check of every cause, "" where its stage decides.
 func checksOf() map[string]string {
 	all := map[string]string{}
-	for check, causes := range failures {
+	for cause := range failures().ByStage {
+		all[cause] = ""
+	}
+	for check, causes := range failures().Checks {
 		for cause := range causes {
 			all[cause] = check
 		}
@@ -187,20 +190,39 @@ func fails(t *testing.T, check string, ssh facts.SSH) {
 	}
 }
 
-// TestFixesAreCommands: a person pastes what stands in a fix, so a comment is
-// set off, and host keys are never waved through.
-func TestFixesAreCommands(t *testing.T) {
-	for check, causes := range failures {
+// TestFailuresFile reads every row of failures.yaml. A person pastes what stands in a fix, so host keys are
+// never waved through.
+func TestFailuresFile(t *testing.T) {
+	table := failures()
+	families := map[string]map[string]failure{"by_stage": table.ByStage, "all": {"all_silent": table.AllSilent}}
+	for check, causes := range table.Checks {
+		families[check] = causes
+		if !slices.Contains(ladder, check) {
+			t.Errorf("%s is no ssh check", check)
+		}
+	}
+	for carrier, causes := range table.Carriers {
+		families[carrier] = causes
+		if _, known := causes["unexpected"]; !known {
+			t.Errorf("%s has no words for a cause that it does not know", carrier)
+		}
+	}
+	for family, causes := range families {
 		for cause, what := range causes {
-			for _, command := range what.fix {
+			if what.Summary == "" || what.Verdict != "" && what.Verdict != checks.Unknown || !slices.Contains([]blame{"", host, hostOrPort}, what.Blames) {
+				t.Errorf("%s: %s: %+v", family, cause, what)
+			}
+			for _, command := range what.Fix {
 				text := command.String()
 				if strings.Contains(text, "StrictHostKeyChecking") || strings.Contains(text, "UserKnownHostsFile") {
-					t.Errorf("%s: %q", cause, text)
+					t.Errorf("%s: %s: %q", family, cause, text)
 				}
 			}
 		}
-		if check != "" && !slices.Contains(ladder, check) {
-			t.Errorf("%s is no ssh check", check)
+	}
+	for _, name := range []string{"copy-id", "try-by-ssh", "via-salloc", "via-srun"} {
+		if _, known := table.Commands[name]; !known {
+			t.Errorf("there is no command %s, which the code uses", name)
 		}
 	}
 	for _, check := range slices.Sorted(maps.Values(checkOf)) {
