@@ -132,7 +132,7 @@ func Remember[K comparable, V any](v View, key K, find func() V) V {
 
 // Finding is one thing a check found, on the nodes it concerns. A check fills
 // in what it knows; Evaluate adds the check's ID, its verdict by severity and
-// its WouldSee, and folds findings that differ in their nodes only.
+// the WouldSee of its text, and folds findings that differ in their nodes only.
 //
 // In WouldSee, as in the code of Remedy, {nodes} becomes the folded node set, {node}
 // the first node and {host} its name without a user, once folding is done.

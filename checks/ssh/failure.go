@@ -18,15 +18,15 @@ import (
 	"preflight/launch"
 )
 
-// blame is what a failure on the way in is of, for a launch that needs no ssh; "" is ssh alone:
-// its server, keys and accounts, or our program.
+// blame says what is at fault, for a launch that needs no ssh; "" is ssh alone: its server, keys
+// and accounts, or our program.
 type blame string
 
 const (
-	// hostOrPort: a machine that is down, or a firewall before the port of ssh; the latter where
-	// a Slurm job has the machine, which is up then.
+	// hostOrPort is a machine that is down, or a firewall before the port of ssh. It is the firewall
+	// if a Slurm job has the machine, which is up then.
 	hostOrPort blame = "host-or-port"
-	// host: the machine or its network, whoever comes.
+	// host is the machine or its network: no program reaches it.
 	host blame = "host"
 )
 
