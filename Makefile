@@ -148,6 +148,7 @@ docs: build
 	bin/preflight causes --format markdown > docs/causes.md
 	bin/preflight causes --format messages > docs/from-error.md
 	go run ./docs/picture cmd/preflight/demo.json > docs/report.svg
+	go test . -run TestPicture -update # the packages in docs/architecture.md
 
 # The pages as a site, in bin/site/html: whatever leads nowhere ends it.
 site:

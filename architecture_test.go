@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -325,6 +327,80 @@ func TestCovers(t *testing.T) {
 			t.Errorf("%s is covered by %s", where, pattern)
 		}
 	}
+}
+
+var update = flag.Bool("update", false, "draw the picture in docs/architecture.md again")
+
+// TestPicture compares the picture in docs/architecture.md with the imports: one box for each folder, and an arrow to
+// each folder that it imports. An arrow that a longer way implies is left out, and so is internal, which all import.
+func TestPicture(t *testing.T) {
+	const page, begin, end = "docs/architecture.md", "```mermaid\n", "```\n"
+	imports := map[string]map[string]bool{}
+	for _, pkg := range packages(t) {
+		from := folder(pkg.ImportPath)
+		if imports[from] == nil {
+			imports[from] = map[string]bool{}
+		}
+		for _, imported := range pkg.Imports {
+			if to := folder(imported); to != from && from != "" && to != "" {
+				imports[from][to] = true
+			}
+		}
+	}
+	var reaches func(from, to string) bool
+	reaches = func(from, to string) bool {
+		for via := range imports[from] {
+			if via == to || reaches(via, to) {
+				return true
+			}
+		}
+		return false
+	}
+	drawn, id := "flowchart TD\n", strings.NewReplacer("/", "_", ".", "_")
+	for _, from := range pictured {
+		for _, to := range pictured {
+			implied := slices.ContainsFunc(pictured, func(via string) bool { return via != to && imports[from][via] && reaches(via, to) })
+			if imports[from][to] && !implied {
+				drawn += fmt.Sprintf("  %s[%s] --> %s[%s]\n", id.Replace(from), from, id.Replace(to), to)
+			}
+		}
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), begin)
+	was, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		t.Fatalf("%s has no picture", page)
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(before+begin+drawn+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if was != drawn {
+		t.Errorf("%s draws other imports than the code has: run make docs", page)
+	}
+}
+
+// pictured are the folders that the picture has a box for. diagnose/jobs has one of its own, because agents link it and
+// nothing else of diagnose.
+var pictured = []string{
+	"cmd/preflight", "preflight.go", "report", "explain", "diagnose", "checks", "fleet", "cmd/agent", "agent", "launch", "drill", "diagnose/jobs", "probe", "remote",
+	"facts", "hostfile",
+}
+
+// folder returns the box of the picture that a package belongs to, "" for none.
+func folder(importPath string) (box string) {
+	if importPath == "preflight" {
+		return "preflight.go"
+	}
+	for _, path := range pictured {
+		if len(path) > len(box) && covers(strings.TrimPrefix(importPath, "preflight/"))(path+"/...") {
+			box = path
+		}
+	}
+	return box
 }
 
 type goPackage struct {

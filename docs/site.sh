@@ -20,7 +20,7 @@ mkdir -p bin/site/pages
 touch bin/site/go.mod # what is copied there are no packages of ours
 tar -cf - --exclude='*_test.go' --exclude=examples/testdata README*.md CONTRIBUTING.md docs examples checks/catalogue/testdata/README.md |
 	tar -xf - -C bin/site/pages
-cp LICENSE action.yml preflight.go architecture_test.go example_test.go bin/site/pages
+cp LICENSE action.yml preflight.go plan.go architecture_test.go example_test.go bin/site/pages
 # The theme's authors warn of a release of mkdocs that is not there yet. Not --quiet: it
 # keeps warnings from --strict as well.
 NO_MKDOCS_2_WARNING=1 "$venv/bin/python" -m mkdocs build --strict
