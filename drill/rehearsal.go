@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/procfs"
+
 	"preflight/facts"
 	"preflight/internal/hostsys"
 	"preflight/internal/text"
@@ -98,4 +100,36 @@ func unfinished(ctx context.Context, err error, seconds float64) string {
 		return fmt.Sprintf("ended by %s", exit.ProcessState)
 	}
 	return err.Error()
+}
+
+// endFamily ends a program and all it has started. pdsh gives every ssh a
+// session of its own (src/common/pipecmd.c), so no signal to its group reaches
+// them. It is stopped first, so that it starts no more of them meanwhile.
+func endFamily(pid int) error {
+	if err := syscall.Kill(-pid, syscall.SIGSTOP); err != nil {
+		return os.ErrProcessDone
+	}
+	for _, child := range descendants(pid) {
+		if syscall.Kill(-child, syscall.SIGKILL) != nil { // it leads no group
+			syscall.Kill(child, syscall.SIGKILL)
+		}
+	}
+	return syscall.Kill(-pid, syscall.SIGKILL)
+}
+
+// descendants are the processes that one has started, and those that these have. Where there is no
+// /proc none are known: an ssh of pdsh's then ends by itself, at the latest when it has waited for its peer.
+func descendants(pid int) []int {
+	children := map[int][]int{}
+	processes, _ := procfs.AllProcs()
+	for _, process := range processes {
+		if stat, err := process.Stat(); err == nil { // else it has ended
+			children[stat.PPID] = append(children[stat.PPID], process.PID)
+		}
+	}
+	found := children[pid]
+	for i := 0; i < len(found); i++ {
+		found = append(found, children[found[i]]...)
+	}
+	return found
 }
