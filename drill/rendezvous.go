@@ -22,8 +22,8 @@ import (
 	"preflight/internal/hostsys"
 )
 
-// lastWords is what a join that is still waiting leaves of its time, to take the
-// wait back and ask how many were counted.
+// lastWords is what a join that is still waiting leaves of its time, to ask how many
+// were counted.
 const lastWords = 250 * time.Millisecond
 
 // letGoTime is what a process that was killed needs to let go of all it holds.
@@ -87,10 +87,7 @@ func (h Host) Serve(ctx context.Context, ready func(Serving)) error {
 	}
 	server := c10d.NewServer(h.Generation)
 	for _, key := range []string{ownKey, storeKey(h.Token)} {
-		if err := server.Set(key, []byte(h.Node)); err != nil {
-			listener.Close()
-			return err
-		}
+		server.Set(key, []byte(h.Node))
 	}
 	serving := Serving{Port: listener.Addr().(*net.TCPAddr).Port, Waited: waited}
 	ready(serving)
@@ -177,8 +174,8 @@ func (j Join) Run(ctx context.Context) facts.Rendezvous {
 		return failed(facts.HopConnect, outcome.Of(err), outcome.Words(err))
 	}
 	seen.Address, seen.Interface, _ = outcome.Ends(conn)
+	to := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()
 	if !j.owns(seen.Address) {
-		to := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()
 		if outcome, problem := j.inquire(ctx, conn); problem != "" {
 			return failed(facts.HopValidate, outcome, problem)
 		}
@@ -195,7 +192,7 @@ func (j Join) Run(ctx context.Context) facts.Rendezvous {
 		return failed(facts.HopJoin, storeOutcome(err), outcome.Words(err))
 	}
 	seen.Joined = w.Took().Seconds()
-	if problem := j.await(ctx, client); problem != "" {
+	if problem := j.await(ctx, client, to); problem != "" {
 		return failed(facts.HopWait, "", problem)
 	}
 	seen.Complete = w.Took().Seconds()
@@ -253,7 +250,7 @@ func (j Join) enter(ctx context.Context, client *c10d.Client) error {
 }
 
 // await waits for the whole world. It returns the problem, "" for none.
-func (j Join) await(ctx context.Context, client *c10d.Client) string {
+func (j Join) await(ctx context.Context, client *c10d.Client, to netip.Addr) string {
 	deadline, _ := ctx.Deadline()
 	waiting, cancel := context.WithDeadline(ctx, deadline.Add(-lastWords))
 	defer cancel()
@@ -264,10 +261,24 @@ func (j Join) await(ctx context.Context, client *c10d.Client) string {
 	case !errors.Is(err, context.DeadlineExceeded):
 		return outcome.Words(err)
 	}
-	if counted, err := client.Add(ctx, countKey(j.Token), 0); err == nil {
+	if counted, err := j.counted(ctx, to); err == nil {
 		return fmt.Sprintf("%d of %d nodes joined in time", counted, j.World)
 	}
 	return fmt.Sprintf("not all %d nodes joined in time", j.World)
+}
+
+// counted asks how many have joined, by a connection of its own: the one that waited has ended with its wait.
+func (j Join) counted(ctx context.Context, to netip.Addr) (int64, error) {
+	conn, err := callFirst(ctx, []netip.Addr{to}, j.Port)
+	if err != nil {
+		return 0, err
+	}
+	client := c10d.NewClient(conn, j.Generation)
+	defer client.Close()
+	if err := j.recognise(ctx, client); err != nil {
+		return 0, err
+	}
+	return client.Add(ctx, countKey(j.Token), 0)
 }
 
 func storeOutcome(err error) facts.PathOutcome {

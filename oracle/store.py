@@ -74,12 +74,7 @@ ORDERS = {
     "add": lambda order: store.add(order["key"], order["delta"]),
     "check": lambda order: store.check(order["keys"]),
     "wait": lambda order: store.wait(order["keys"], seconds(order["seconds"])),
-    "compare_set": lambda order: text(store.compare_set(order["key"], order["expected"], order["desired"])),
-    "delete_key": lambda order: store.delete_key(order["key"]),
     "num_keys": lambda order: store.num_keys(),
-    "append": lambda order: store.append(order["key"], order["value"]),
-    "multi_get": lambda order: [text(value) for value in store.multi_get(order["keys"])],
-    "multi_set": lambda order: store.multi_set(order["keys"], order["values"]),
 }
 
 for line in sys.stdin:

@@ -5,6 +5,7 @@ package c10d
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -47,13 +48,14 @@ func caller(conn net.Conn) netip.Addr {
 
 // admit answers a stranger until it asks for the key, which is answered too. It is false
 // for all others, when they have gone or are to be hung up on.
-func (a *admission) admit(conn net.Conn, from *bufio.Reader, c *conversation) bool {
+func (s *Server) admit(ctx context.Context, conn net.Conn, from *bufio.Reader) bool {
+	a := s.admission
 	if _, err := from.Peek(1); err != nil || conn.SetDeadline(time.Now().Add(proofTime)) != nil {
 		return false
 	}
-	if c.generation != facts.GenerationLegacy {
+	if s.generation != facts.GenerationLegacy {
 		if first, _ := from.Peek(1); query(first[0]) != queryValidate {
-			a.hear(conn, from, c.generation)
+			a.hear(conn, from, s.generation)
 			return false
 		}
 		if readGreeting(from) != nil {
@@ -64,26 +66,26 @@ func (a *admission) admit(conn net.Conn, from *bufio.Reader, c *conversation) bo
 	for {
 		first, err := from.Peek(1)
 		if err != nil {
-			if errors.Is(err, os.ErrDeadlineExceeded) && c.generation != facts.GenerationLegacy && !known {
+			if errors.Is(err, os.ErrDeadlineExceeded) && s.generation != facts.GenerationLegacy && !known {
 				a.met(caller(conn)) // nobody but ranks says VALIDATE and no more
 			}
 			return false
 		}
-		switch q, err := queryOf(first[0], c.generation); {
+		switch q, err := queryOf(first[0], s.generation); {
 		case err == nil && (q == queryNumKeys || q == queryPing && known):
 		case err == nil && q == queryCheck:
 		case known:
 			return false
-		case c.generation == facts.GenerationLegacy:
-			a.hear(conn, from, c.generation)
+		case s.generation == facts.GenerationLegacy:
+			a.hear(conn, from, s.generation)
 			return false
 		default:
 			a.met(caller(conn))
 			return false
 		}
 		known = true
-		r, err := readRequest(c.requests, c.generation)
-		if err != nil || c.answer(r) != nil {
+		r, err := s.answerNext(ctx, conn, from)
+		if err != nil {
 			return false
 		}
 		if r.query == queryCheck && len(r.keys) == 1 && r.keys[0] == a.key {

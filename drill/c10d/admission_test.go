@@ -23,9 +23,7 @@ func admitting(t *testing.T, g facts.Generation) (server *Server, address string
 		t.Fatal(err)
 	}
 	server, met = NewServer(g), &atomic.Int32{}
-	if err := server.Set("ours", nil); err != nil {
-		t.Fatal(err)
-	}
+	server.Set("ours", nil)
 	server.AdmitOnly("ours", func(netip.Addr) { met.Add(1) })
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -62,7 +60,8 @@ func TestAdmission(t *testing.T) {
 		return string(append(greeting(), r.encode(g)...))
 	}
 	legacy := func(r request) string { return string(r.encode(facts.GenerationLegacy)) }
-	add, first := request{query: queryAdd, keys: []string{"init/"}, delta: 1}, request{query: queryCompareSet, keys: []string{"/torch.rendezvous.none"}, values: [][]byte{nil, []byte("x")}}
+	add := request{query: queryAdd, keys: []string{"init/"}, delta: 1}
+	first := string(putString(putString(putString(nil, "/torch.rendezvous.none"), ""), "x")) // of COMPARE_SET
 	pings, validates := facts.GenerationPings, facts.GenerationValidates
 	for _, g := range []facts.Generation{facts.GenerationLegacy, validates, pings} {
 		t.Run(string(g), func(t *testing.T) {
@@ -73,9 +72,9 @@ func TestAdmission(t *testing.T) {
 			}{
 				"a rank of 2.5 and newer":          {validated(pings, request{query: queryPing, nonce: 7}), true},
 				"a rank of 2.1 to 2.4":             {validated(validates, add), true},
-				"the first of torchrun's":          {validated(validates, first), true},
+				"the first of torchrun's":          {string(greeting()) + "\x02" + first, true},
 				"a rank of 2.0 and older":          {legacy(add), true},
-				"the first of an older torchrun's": {legacy(first), true},
+				"the first of an older torchrun's": {"\x01" + first, true},
 				"a queue of 2.8":                   {string(append(greeting(), 14, 0, 0)), true},
 				"a web client":                     {"GET / HTTP/1.1\r\nHost: w1\r\n\r\n", false},
 				"TLS":                              {"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", false},
@@ -139,9 +138,7 @@ func TestBusyCallers(t *testing.T) {
 func TestLateCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := NewServer(facts.GenerationPings)
-		if err := server.Set("ours", nil); err != nil {
-			t.Fatal(err)
-		}
+		server.Set("ours", nil)
 		server.AdmitOnly("ours", func(netip.Addr) { t.Error("it is taken for a rank") })
 		here, there := net.Pipe()
 		go server.converse(t.Context(), there)

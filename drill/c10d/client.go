@@ -9,19 +9,14 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"time"
 
 	"preflight/facts"
 )
 
-// cancelTime is how long a store gets to confirm that a wait was given up.
-const cancelTime = 200 * time.Millisecond
-
 // Client is a connection to a store, for one goroutine at a time.
 //
 // A method whose context ends before the store has answered closes the
-// connection, which frees it at once, and returns the context's error. Only Wait
-// gives up without that.
+// connection, which frees it at once, and returns the context's error.
 type Client struct {
 	conn       net.Conn
 	replies    decoder
@@ -29,10 +24,10 @@ type Client struct {
 	pending    []byte // requests that have no reply, for the next write
 }
 
-// NewClient speaks over a connection that it then owns. Validate, Greet or ValidateAndCount
+// NewClient speaks over a connection that it then owns. Validate or ValidateAndCount
 // has to come first.
 func NewClient(conn net.Conn, g facts.Generation) *Client {
-	return &Client{conn: conn, replies: decoder{from: bufio.NewReader(conn)}, generation: g}
+	return &Client{conn: conn, replies: decoder{bufio.NewReader(conn)}, generation: g}
 }
 
 // Close ends the connection. The store forgets nothing.
@@ -46,15 +41,6 @@ func (c *Client) Validate() {
 	}
 }
 
-// Greet begins as a rank of the generation does, in one write.
-func (c *Client) Greet(ctx context.Context, nonce uint32) error {
-	c.Validate()
-	if c.generation != facts.GenerationPings {
-		return c.exchange(ctx, nil, nil)
-	}
-	return c.Ping(ctx, nonce)
-}
-
 // ValidateAndCount is VALIDATE and NumKeys in one write, which together are the
 // shortest proof of a store since 2.1. An older one takes both for the start of
 // a length, and waits for the rest until the connection ends.
@@ -62,8 +48,6 @@ func (c *Client) ValidateAndCount(ctx context.Context) (int64, error) {
 	c.pending = greeting()
 	return c.NumKeys(ctx)
 }
-
-func greeting() []byte { return putUint32([]byte{byte(queryValidate)}, magic) }
 
 // Ping has the store return the nonce (since 2.5).
 func (c *Client) Ping(ctx context.Context, nonce uint32) error {
@@ -73,37 +57,83 @@ func (c *Client) Ping(ctx context.Context, nonce uint32) error {
 	})
 }
 
-func (c *Client) do(ctx context.Context, r request, read func(decoder) error) error {
-	return c.exchange(ctx, r.encode(c.generation), read)
+// Set stores a value. Stores do not confirm it: that it was sent is all that is
+// known until the next reply.
+func (c *Client) Set(ctx context.Context, key string, value []byte) error {
+	return c.do(ctx, request{query: querySet, keys: []string{key}, value: value}, nil)
 }
 
-// exchange writes, and reads what read expects; nothing where it is nil.
-func (c *Client) exchange(ctx context.Context, wire []byte, read func(decoder) error) error {
+// Add adds to a number, 0 where there is none yet, and returns the sum.
+func (c *Client) Add(ctx context.Context, key string, delta int64) (int64, error) {
+	return c.number(ctx, request{query: queryAdd, keys: []string{key}, delta: delta})
+}
+
+// NumKeys is how many keys the store has.
+func (c *Client) NumKeys(ctx context.Context) (int64, error) {
+	return c.number(ctx, request{query: queryNumKeys})
+}
+
+// Check is whether all keys are there.
+func (c *Client) Check(ctx context.Context, keys ...string) (bool, error) {
+	var answer byte
+	err := c.do(ctx, request{query: queryCheck, keys: keys}, func(reply decoder) (err error) {
+		answer, err = reply.byte()
+		return orNotAStore(err, answer == replyReady || answer == replyNotReady)
+	})
+	return answer == replyReady, err
+}
+
+// Get returns a value. Where the key is missing a store hangs up, or since
+// libuv (2.4) returns an empty value: Wait for it first, as torch does.
+func (c *Client) Get(ctx context.Context, key string) (value []byte, err error) {
+	err = c.do(ctx, request{query: queryGet, keys: []string{key}}, func(reply decoder) (err error) {
+		if value, err = reply.bytes(maxValue); errors.Is(err, errTooLong) {
+			err = ErrNotAStore // a length no store has
+		}
+		return err
+	})
+	return value, err
+}
+
+// Wait waits until all keys are there.
+func (c *Client) Wait(ctx context.Context, keys ...string) error {
+	return c.do(ctx, request{query: queryWait, keys: keys}, func(reply decoder) error {
+		answer, err := reply.byte()
+		return orNotAStore(err, answer == replyStop)
+	})
+}
+
+// do writes a request, and reads what read expects; nothing where it is nil.
+func (c *Client) do(ctx context.Context, r request, read func(decoder) error) error {
 	stop := context.AfterFunc(ctx, func() { c.conn.Close() })
 	defer stop()
-	err := c.write(wire)
+	_, err := c.conn.Write(append(c.pending, r.encode(c.generation)...))
+	c.pending = nil
 	if err == nil && read != nil {
 		err = read(c.replies)
 	}
-	return c.broken(ctx, err)
-}
-
-func (c *Client) write(wire []byte) error {
-	_, err := c.conn.Write(append(c.pending, wire...))
-	c.pending = nil
-	return err
-}
-
-// broken is the error of an exchange that failed: the context's, where that is
-// what ended it.
-func (c *Client) broken(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case ctx.Err() != nil:
+	case ctx.Err() != nil: // which is what ended it
 		return context.Cause(ctx)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("the other end closed the connection: %w", err)
 	}
 	return err
+}
+
+func orNotAStore(err error, asItShould bool) error {
+	if err == nil && !asItShould {
+		err = ErrNotAStore
+	}
+	return err
+}
+
+func (c *Client) number(ctx context.Context, r request) (number int64, err error) {
+	err = c.do(ctx, r, func(reply decoder) (err error) {
+		number, err = reply.int()
+		return err
+	})
+	return number, err
 }

@@ -5,7 +5,6 @@ package c10d
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"testing"
 	"time"
@@ -16,17 +15,9 @@ import (
 // A wait ends when its last key is set by whatever sets keys, the server itself too.
 func TestWaitEnds(t *testing.T) {
 	ways := map[string]func(ctx context.Context, c *Client, s *Server) error{
-		"set":    func(ctx context.Context, c *Client, _ *Server) error { return c.Set(ctx, "k", nil) },
-		"add":    func(ctx context.Context, c *Client, _ *Server) error { _, err := c.Add(ctx, "k", 1); return err },
-		"append": func(ctx context.Context, c *Client, _ *Server) error { return c.Append(ctx, "k", nil) },
-		"multi_set": func(ctx context.Context, c *Client, _ *Server) error {
-			return c.MultiSet(ctx, []string{"k"}, [][]byte{nil})
-		},
-		"compare_set": func(ctx context.Context, c *Client, _ *Server) error {
-			_, err := c.CompareSet(ctx, "k", nil, nil)
-			return err
-		},
-		"the server": func(_ context.Context, _ *Client, s *Server) error { return s.Set("k", nil) },
+		"set":        func(ctx context.Context, c *Client, _ *Server) error { return c.Set(ctx, "k", nil) },
+		"add":        func(ctx context.Context, c *Client, _ *Server) error { _, err := c.Add(ctx, "k", 1); return err },
+		"the server": func(_ context.Context, _ *Client, s *Server) error { s.Set("k", nil); return nil },
 	}
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -38,7 +29,7 @@ func TestWaitEnds(t *testing.T) {
 			if err := setter.Set(ctx, "there", nil); err != nil {
 				t.Fatal(err)
 			}
-			awaitWaiters(t, server, "k", 1)
+			awaitWaiter(t, server, "k")
 			if len(ended) > 0 {
 				t.Fatal("a wait ended before its last key was there")
 			}
@@ -52,42 +43,19 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
-// awaitWaiters waits until so many wait for a key.
-func awaitWaiters(t *testing.T, server *Server, key string, want int) {
+// awaitWaiter waits until somebody waits for a key.
+func awaitWaiter(t *testing.T, server *Server, key string) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		server.store.mu.Lock()
-		waiting := len(server.store.waiting[key])
+		awaited := server.store.awaited[key] != nil
 		server.store.mu.Unlock()
-		if waiting == want {
+		if awaited {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%d wait for %q, want %d", waiting, key, want)
+			t.Fatalf("nobody waits for %q", key)
 		}
-	}
-}
-
-// Whoever gives a wait up can go on, except in the oldest generation.
-func TestWaitIsGivenUp(t *testing.T) {
-	for _, g := range generations {
-		t.Run(string(g), func(t *testing.T) {
-			server, address := serve(t, g)
-			client := dial(t, address, g)
-			short, cancel := context.WithCancelCause(t.Context())
-			reason := errors.New("no time")
-			go func() {
-				awaitWaiters(t, server, "k", 1)
-				cancel(reason)
-			}()
-			if err := client.Wait(short, "k"); !errors.Is(err, reason) {
-				t.Errorf("%v, want the context's %v", err, reason)
-			}
-			awaitWaiters(t, server, "k", 0)
-			if _, err := client.Add(patient(t), "n", 1); (err != nil) != (g == facts.GenerationLegacy) {
-				t.Errorf("going on after that: %v", err)
-			}
-		})
 	}
 }
 
@@ -131,57 +99,11 @@ func TestContextFreesTheClient(t *testing.T) {
 	}
 }
 
-// A wait that is given up just as its key comes is answered twice.
-func TestWaitIsGivenUpTooLate(t *testing.T) {
-	ours, theirs := net.Pipe()
-	defer theirs.Close()
-	said := decoder{from: theirs}
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		if _, err := readRequest(said, facts.GenerationPings); err != nil {
-			return // the test fails by what it is not told
-		}
-		cancel()
-		_, _ = readRequest(said, facts.GenerationPings)
-		_, _ = theirs.Write([]byte{replyStop, replyCanceled})
-		time.Sleep(2 * cancelTime) // the deadline of giving up must not outlive it
-		_, _ = readRequest(said, facts.GenerationPings)
-		_, _ = theirs.Write(putInt(nil, 7))
-	}()
-	client := NewClient(ours, facts.GenerationPings)
-	defer client.Close()
-	if err := client.Wait(ctx, "k"); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v, want the context's end", err)
-	}
-	if sum, err := client.Add(patient(t), "n", 1); sum != 7 || err != nil {
-		t.Errorf("going on after that: %d, %v", sum, err)
-	}
-}
-
-// Whoever does not confirm that a wait was given up is not asked anything more.
-func TestWaitIsGivenUpAtAStranger(t *testing.T) {
-	ours, theirs := net.Pipe()
-	defer theirs.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		_, _ = readRequest(decoder{from: theirs}, facts.GenerationPings)
-		cancel()
-		_, _ = readRequest(decoder{from: theirs}, facts.GenerationPings)
-		_, _ = theirs.Write([]byte("?"))
-	}()
-	if err := NewClient(ours, facts.GenerationPings).Wait(ctx, "k"); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v, want the context's end", err)
-	}
-	if _, err := ours.Write([]byte{0}); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("the connection is not closed: %v", err)
-	}
-}
-
 // Whoever answers what no store answers is found out.
 func TestNotAStore(t *testing.T) {
 	for _, said := range []string{"SSH-2.0-OpenSSH_9.2p1\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n"} {
 		methods := map[string]func(*Client) error{
-			"ping":  func(c *Client) error { return c.Greet(patient(t), 1) },
+			"ping":  func(c *Client) error { return c.Ping(patient(t), 1) },
 			"get":   func(c *Client) error { _, err := c.Get(patient(t), "k"); return err },
 			"check": func(c *Client) error { _, err := c.Check(patient(t), "k"); return err },
 			"wait":  func(c *Client) error { return c.Wait(patient(t), "k") },
@@ -198,76 +120,5 @@ func TestNotAStore(t *testing.T) {
 			}
 			ours.Close()
 		}
-	}
-}
-
-// slow is a connection over which WAIT takes a while to be sent.
-type slow struct{ net.Conn }
-
-func (s slow) Write(wire []byte) (int, error) {
-	if query(wire[0]) == queryWait {
-		time.Sleep(20 * time.Millisecond)
-	}
-	return s.Conn.Write(wire)
-}
-
-// Whoever has no time left for a wait does not take back what was never asked:
-// the confirmation would be read as the wait's end, and every later reply as that
-// of the request before it.
-func TestWaitWithoutTime(t *testing.T) {
-	server, address := serve(t, facts.GenerationPings)
-	if err := server.Set("n", []byte("3")); err != nil {
-		t.Fatal(err)
-	}
-	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := NewClient(slow{conn}, facts.GenerationPings)
-	defer client.Close()
-	if err := client.Greet(patient(t), 1); err != nil {
-		t.Fatal(err)
-	}
-	for _, key := range []string{"a", "b", "c"} {
-		over, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
-		defer cancel()
-		if err := client.Wait(over, key); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v, want the context's end", err)
-		}
-		time.Sleep(50 * time.Millisecond) // in which a store would begin to wait
-		if err := server.Set(key, nil); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(10 * time.Millisecond) // and would say that it is over
-		if sum, err := client.Add(patient(t), "n", 0); sum != 3 || err != nil {
-			t.Fatalf("going on after that: %d, %v", sum, err)
-		}
-	}
-}
-
-// A wait whose time is over while it is being sent is not taken back before it.
-func TestWaitIsGivenUpWhileSent(t *testing.T) {
-	server, address := serve(t, facts.GenerationPings)
-	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := NewClient(slow{conn}, facts.GenerationPings)
-	defer client.Close()
-	if err := client.Greet(patient(t), 1); err != nil {
-		t.Fatal(err)
-	}
-	short, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
-	defer cancel()
-	if err := client.Wait(short, "k"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v, want the context's end", err)
-	}
-	time.Sleep(50 * time.Millisecond)
-	if err := server.Set("k", nil); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(10 * time.Millisecond)
-	if sum, err := client.Add(patient(t), "n", 1); err == nil && sum != 1 {
-		t.Errorf("a reply that is another's: %d", sum)
 	}
 }

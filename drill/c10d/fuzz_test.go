@@ -13,18 +13,14 @@ import (
 	"preflight/facts"
 )
 
-// Whatever arrives is refused or means exactly what was sent, takes no more
-// room than it brings, and is answered without harm.
+// Whatever arrives is refused or means exactly what was sent, and is answered without harm.
 func FuzzRequest(f *testing.F) {
 	for _, r := range []request{
-		{query: querySet, keys: []string{"k"}, values: [][]byte{[]byte("v")}},
-		{query: queryCompareSet, keys: []string{"k"}, values: [][]byte{{}, []byte("v")}},
+		{query: querySet, keys: []string{"k"}, value: []byte("v")},
+		{query: queryGet, keys: []string{"k"}},
 		{query: queryAdd, keys: []string{"k"}, delta: -3},
 		{query: queryWait, keys: []string{"k", ""}},
-		{query: queryMultiSet, keys: []string{"k", "l"}, values: [][]byte{[]byte("v"), {}}},
-		{query: queryMultiGet, keys: []string{"k"}},
 		{query: queryPing, nonce: 7},
-		{query: queryCancelWait},
 	} {
 		f.Add(r.encode(facts.GenerationPings), false)
 		f.Add(r.encode(facts.GenerationLegacy), true)
@@ -35,13 +31,9 @@ func FuzzRequest(f *testing.F) {
 		if legacy {
 			g = facts.GenerationLegacy
 		}
-		spent := 0
 		from := bytes.NewReader(wire)
-		r, err := readRequest(decoder{from: from, spend: func(n int) error { spent += n; return nil }}, g)
-		if spent > (len(wire)+1)*(keyCost+1)+piece {
-			t.Errorf("%d bytes made room for %d", len(wire), spent)
-		}
-		if err == nil && r.query != queryWatchKey {
+		r, err := readRequest(decoder{from}, g)
+		if err == nil {
 			if read := wire[:len(wire)-from.Len()]; !bytes.Equal(r.encode(g), read) {
 				t.Errorf("%q is read as %+v", read, r)
 			}
@@ -49,9 +41,10 @@ func FuzzRequest(f *testing.F) {
 		server := NewServer(g)
 		ours, theirs := net.Pipe()
 		ended := make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
 			defer close(ended)
-			server.converse(context.Background(), theirs)
+			server.converse(ctx, theirs)
 		}()
 		go func() { _, _ = io.Copy(io.Discard, ours) }()
 		if !legacy {
@@ -59,8 +52,8 @@ func FuzzRequest(f *testing.F) {
 		}
 		_, _ = ours.Write(wire) // it may hang up before the end
 		ours.Close()
+		cancel() // which ends a wait
 		<-ended
-		checkRoom(t, server)
 	})
 }
 
@@ -72,7 +65,7 @@ func FuzzReply(f *testing.F) {
 	f.Add([]byte{replyNotReady}, byte(queryCheck))
 	f.Add([]byte{replyStop}, byte(queryWait))
 	f.Add([]byte{7, 0, 0, 0}, byte(queryPing))
-	f.Add([]byte("SSH-2.0-OpenSSH_9.2p1\r\n"), byte(queryMultiGet))
+	f.Add([]byte("SSH-2.0-OpenSSH_9.2p1\r\n"), byte(queryGet))
 	f.Fuzz(func(t *testing.T, said []byte, asked byte) {
 		ours, theirs := net.Pipe()
 		defer ours.Close()
@@ -88,10 +81,6 @@ func FuzzReply(f *testing.F) {
 		case queryGet:
 			if value, err := client.Get(ctx, "k"); err == nil && !bytes.Equal(putString(nil, value), said[:8+len(value)]) {
 				t.Errorf("%q is read as the value %q", said, value)
-			}
-		case queryMultiGet:
-			if values, err := client.MultiGet(ctx, "k", "l"); err == nil && len(values) != 2 {
-				t.Errorf("%q is read as %q", said, values)
 			}
 		case queryCheck:
 			if ready, err := client.Check(ctx, "k"); err == nil && ready != (said[0] == replyReady) {

@@ -3,6 +3,7 @@
 package c10d
 
 import (
+	"encoding/binary"
 	"io"
 
 	"preflight/facts"
@@ -10,30 +11,26 @@ import (
 
 // request is one request, with the fields its query has.
 type request struct {
-	query  query
-	keys   []string // one where there can be only one
-	values [][]byte // SET, APPEND: one; MULTI_SET: one a key; COMPARE_SET: expected and desired
-	delta  int64    // ADD
-	nonce  uint32   // PING
+	query query
+	keys  []string // one where there can be only one
+	value []byte   // SET
+	delta int64    // ADD
+	nonce uint32   // PING
 }
 
 func (r request) encode(g facts.Generation) []byte {
 	wire := []byte{r.query.wire(g)}
 	switch r.query {
-	case querySet, queryAppend, queryCompareSet, queryGet, queryDeleteKey, queryAdd:
+	case querySet:
+		wire = putString(putString(wire, r.keys[0]), r.value)
+	case queryGet:
 		wire = putString(wire, r.keys[0])
-		for _, value := range r.values {
-			wire = putString(wire, value)
-		}
-		if r.query == queryAdd {
-			wire = putInt(wire, r.delta)
-		}
-	case queryCheck, queryWait, queryMultiGet:
-		wire = putStrings(wire, r.keys)
-	case queryMultiSet:
+	case queryAdd:
+		wire = putInt(putString(wire, r.keys[0]), r.delta)
+	case queryCheck, queryWait:
 		wire = putInt(wire, int64(len(r.keys)))
-		for i, key := range r.keys {
-			wire = putString(putString(wire, key), r.values[i])
+		for _, key := range r.keys {
+			wire = putString(wire, key)
 		}
 	case queryPing:
 		wire = putUint32(wire, r.nonce)
@@ -56,69 +53,50 @@ func readRequest(d decoder, g facts.Generation) (request, error) {
 
 func (r *request) readFields(d decoder) (err error) {
 	switch r.query {
-	case querySet, queryAppend:
-		err = r.readKeyed(d, 1)
-	case queryCompareSet:
-		err = r.readKeyed(d, 2)
-	case queryGet, queryDeleteKey, queryWatchKey:
-		err = r.readKeyed(d, 0)
+	case querySet:
+		if err = r.readKeys(d, 1); err == nil {
+			r.value, err = d.bytes(maxValue)
+		}
+	case queryGet:
+		err = r.readKeys(d, 1)
 	case queryAdd:
-		if err = r.readKeyed(d, 0); err == nil {
+		if err = r.readKeys(d, 1); err == nil {
 			r.delta, err = d.int()
 		}
-	case queryCheck, queryWait, queryMultiGet, queryMultiSet:
-		err = r.readMany(d)
+	case queryCheck, queryWait:
+		count, err := d.int()
+		if err != nil {
+			return err
+		}
+		if uint64(count) > maxKeys {
+			return errTooMany
+		}
+		return r.readKeys(d, int(count))
 	case queryPing:
 		r.nonce, err = d.uint32()
+	case queryNumKeys:
+	default:
+		err = errUnknown
 	}
 	return err
 }
 
-func (r *request) readKeyed(d decoder, values int) error {
-	key, err := d.key()
-	if err != nil {
-		return err
-	}
-	r.keys = append(r.keys, key)
-	for range values {
-		value, err := d.value()
+func (r *request) readKeys(d decoder, count int) error {
+	for range count {
+		key, err := d.bytes(maxKey)
 		if err != nil {
 			return err
 		}
-		r.values = append(r.values, value)
+		r.keys = append(r.keys, string(key))
 	}
 	return nil
 }
 
-// keyCost is what an announced key takes even when it is empty.
-const keyCost = 40
-
-// readMany reads keys behind their number, with a value each in MULTI_SET.
-func (r *request) readMany(d decoder) error {
-	count, err := d.count()
-	if err != nil {
-		return err
-	}
-	values := 0
-	if r.query == queryMultiSet {
-		values = 1
-	}
-	for range count {
-		if d.spend != nil {
-			if err := d.spend(keyCost); err != nil {
-				return err
-			}
-		}
-		if err := r.readKeyed(d, values); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func greeting() []byte { return putUint32([]byte{byte(queryValidate)}, magic) }
 
 // readGreeting reads VALIDATE, which every connection begins with since 2.1.
 func readGreeting(from io.Reader) error {
-	d := decoder{from: from}
+	d := decoder{from}
 	number, err := d.byte()
 	if err != nil {
 		return err
@@ -133,4 +111,63 @@ func readGreeting(from io.Reader) error {
 		return errNotGreeted
 	}
 	return nil
+}
+
+// The fields of requests and replies: integers as the machine has them, and
+// strings and values behind their length, an unsigned 64-bit integer.
+
+func putString[Text string | []byte](to []byte, text Text) []byte {
+	return append(binary.NativeEndian.AppendUint64(to, uint64(len(text))), text...)
+}
+
+func putInt(to []byte, number int64) []byte {
+	return binary.NativeEndian.AppendUint64(to, uint64(number))
+}
+
+func putUint32(to []byte, number uint32) []byte {
+	return binary.NativeEndian.AppendUint32(to, number)
+}
+
+// decoder reads fields.
+type decoder struct{ from io.Reader }
+
+func (d decoder) byte() (byte, error) {
+	var field [1]byte
+	_, err := io.ReadFull(d.from, field[:])
+	return field[0], err
+}
+
+func (d decoder) uint32() (uint32, error) {
+	var field [4]byte
+	_, err := io.ReadFull(d.from, field[:])
+	return binary.NativeEndian.Uint32(field[:]), err
+}
+
+func (d decoder) int() (int64, error) {
+	var field [8]byte
+	_, err := io.ReadFull(d.from, field[:])
+	return int64(binary.NativeEndian.Uint64(field[:])), err
+}
+
+// bytes reads a length and as much behind it, unless that is more than limit.
+func (d decoder) bytes(limit int) ([]byte, error) {
+	announced, err := d.int()
+	if err != nil {
+		return nil, err
+	}
+	if uint64(announced) > uint64(limit) {
+		return nil, errTooLong
+	}
+	value := make([]byte, announced)
+	_, err = io.ReadFull(d.from, value)
+	return value, cutShort(err)
+}
+
+// cutShort is the error of reading on inside a message: its end there is never
+// in order.
+func cutShort(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }

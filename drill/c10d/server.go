@@ -3,8 +3,10 @@
 package c10d
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"syscall"
@@ -88,6 +90,83 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 }
 
 // Set stores a value from this side.
-func (s *Server) Set(key string, value []byte) error {
-	return s.store.set([]string{key}, [][]byte{value})
+func (s *Server) Set(key string, value []byte) { s.store.set(key, value) }
+
+// converse answers one caller until the connection ends. Whoever breaks the
+// protocol is hung up on, as every release of torch does.
+func (s *Server) converse(ctx context.Context, conn net.Conn) {
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	defer conn.Close()
+	from := bufio.NewReader(conn)
+	if s.admission != nil {
+		if !s.admit(ctx, conn, from) {
+			return
+		}
+	} else if s.generation != facts.GenerationLegacy {
+		err := readGreeting(from)
+		if errors.Is(err, errNotGreeted) && s.generation == facts.GenerationPings {
+			_, _ = io.Copy(io.Discard, from) // libuv's server leaves strangers without an answer
+		}
+		if err != nil {
+			return
+		}
+	}
+	for {
+		if _, err := s.answerNext(ctx, conn, from); err != nil {
+			return
+		}
+	}
+}
+
+// answerNext reads a request and answers it.
+func (s *Server) answerNext(ctx context.Context, conn net.Conn, from *bufio.Reader) (request, error) {
+	r, err := readRequest(decoder{from}, s.generation)
+	if err != nil {
+		return r, err
+	}
+	reply, err := s.carryOut(ctx, r)
+	if err == nil && reply != nil {
+		_, err = conn.Write(reply)
+	}
+	return r, err
+}
+
+// carryOut returns the reply to a request, nil to one that has none. A caller that hangs up while it
+// waits is noticed when its wait ends.
+func (s *Server) carryOut(ctx context.Context, r request) ([]byte, error) {
+	switch r.query {
+	case querySet:
+		s.store.set(r.keys[0], r.value)
+		return nil, nil
+	case queryGet:
+		value, found := s.store.get(r.keys[0])
+		if !found && s.generation != facts.GenerationPings { // whose server returns an empty one
+			return nil, errNoSuchKey
+		}
+		return putString(nil, value), nil
+	case queryAdd:
+		sum, err := s.store.add(r.keys[0], r.delta)
+		return putInt(nil, sum), err
+	case queryCheck:
+		for _, key := range r.keys {
+			if _, found := s.store.get(key); !found {
+				return []byte{replyNotReady}, nil
+			}
+		}
+		return []byte{replyReady}, nil
+	case queryWait:
+		for _, key := range r.keys {
+			select {
+			case <-s.store.await(key):
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		return []byte{replyStop}, nil
+	case queryNumKeys:
+		return putInt(nil, s.store.count()), nil
+	case queryPing:
+		return putUint32(nil, r.nonce), nil
+	}
+	return nil, errUnknown
 }

@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -33,6 +32,7 @@ func TestStrangers(t *testing.T) {
 		{"a new client at an old server", facts.GenerationLegacy, string(greeting()) + "\x0d\x01\x00\x00\x00", true},
 		{"PING before 2.5", facts.GenerationValidates, string(greeting()) + "\x0d\x01\x00\x00\x00", true},
 		{"an unknown type", facts.GenerationPings, string(greeting()) + "\xff", true},
+		{"COMPARE_SET, which is not ours", facts.GenerationPings, string(greeting()) + "\x02\x01\x00\x00\x00\x00\x00\x00\x00k", true},
 		{"WATCH_KEY after 2.0", facts.GenerationPings, string(greeting()) + "\x13", true},
 		{"adding to what is no number", facts.GenerationPings, string(greeting()) + "\x04\x04\x00\x00\x00\x00\x00\x00\x00text\x01\x00\x00\x00\x00\x00\x00\x00", true},
 		{"a missing key in 2.1", facts.GenerationValidates, string(greeting()) + "\x03\x01\x00\x00\x00\x00\x00\x00\x00k", true},
@@ -40,9 +40,7 @@ func TestStrangers(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			server, address := serve(t, tt.generation)
-			if err := server.Set("text", []byte("no number")); err != nil {
-				t.Fatal(err)
-			}
+			server.Set("text", []byte("no number"))
 			conn := call(t, address, []byte(tt.wire))
 			if !tt.hangsUp {
 				if err := conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
@@ -61,61 +59,6 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// Two clients of the oldest generation's: one to ask, one to be called back on.
-func TestWatchKeyIsAcknowledged(t *testing.T) {
-	_, address := serve(t, facts.GenerationLegacy)
-	conn := call(t, address, append([]byte{legacyWatchKey}, putString(nil, "k")...))
-	var said [1]byte
-	if _, err := io.ReadFull(conn, said[:]); err != nil || said[0] != replyRegistered {
-		t.Errorf("WATCH_KEY is answered with %d: %v", said, err)
-	}
-}
-
-// A store keeps to its size, and those who would fill it are hung up on.
-func TestStoreIsBounded(t *testing.T) {
-	server, address := serve(t, facts.GenerationPings)
-	const stored = maxStore/maxValue - 4 // from this side, so that less has to travel
-	for i := range stored {
-		if err := server.Set(fmt.Sprint("stored", i), make([]byte, maxValue)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var all sync.WaitGroup
-	for i := range 6 { // of which each takes twice its room until it is answered
-		client := dial(t, address, facts.GenerationPings)
-		all.Go(func() {
-			if err := client.Set(patient(t), fmt.Sprint(i), make([]byte, maxValue)); err == nil {
-				_, _ = client.NumKeys(patient(t)) // when it is answered or hung up on, the value has arrived
-			}
-		})
-	}
-	all.Wait()
-	server.store.mu.Lock()
-	held := server.store.held
-	server.store.mu.Unlock()
-	if held > maxStore || held < (stored+1)*maxValue {
-		t.Errorf("%d bytes are held, want at most %d and one value more than the %d", held, maxStore, stored)
-	}
-	client := dial(t, address, facts.GenerationPings)
-	if deleted, err := client.DeleteKey(patient(t), "stored0"); !deleted || err != nil {
-		t.Errorf("a full store cannot be emptied: %t, %v", deleted, err)
-	}
-}
-
-// What a request held while it arrived is given back when it has been answered.
-func TestRoomIsGivenBack(t *testing.T) {
-	_, address := serve(t, facts.GenerationPings)
-	client := dial(t, address, facts.GenerationPings)
-	for range 3 * maxStore / maxValue {
-		if err := client.Set(patient(t), "k", make([]byte, maxValue)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if keys, err := client.NumKeys(patient(t)); keys != 1 || err != nil {
-		t.Errorf("one key set again and again: %d keys, %v", keys, err)
-	}
-}
-
 // A server that ends hangs up on those who only listen, and on those who wait.
 func TestServerEndsWithItsCallers(t *testing.T) {
 	listener, err := Listen(t.Context(), 0)
@@ -131,7 +74,7 @@ func TestServerEndsWithItsCallers(t *testing.T) {
 	stranger := call(t, address, []byte("GET / HTTP/1.1\r\n"))
 	gone := make(chan error)
 	go func() { gone <- waiting.Wait(patient(t), "k") }()
-	awaitWaiters(t, server, "k", 1)
+	awaitWaiter(t, server, "k")
 	cancel()
 	select {
 	case err := <-ended:

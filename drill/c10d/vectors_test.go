@@ -80,9 +80,7 @@ func TestClientSaysWhatTorchSaid(t *testing.T) {
 		if r.Generation == facts.GenerationPings {
 			nonce = binary.NativeEndian.Uint32(r.Turns[0].Client[len(greeting())+1:])
 		}
-		if err := client.Greet(ctx, nonce); err != nil {
-			t.Fatal(err)
-		}
+		greet(t, client, nonce)
 		answers, err := script(ctx, client, r.Generation)
 		client.Close()
 		if said := <-heard; said != nil || err != nil {
