@@ -9,7 +9,7 @@ import (
 	"os"
 	"strconv"
 
-	"preflight/internal/hostsys/limits"
+	"preflight/internal/hostsys"
 )
 
 const (
@@ -26,7 +26,7 @@ const (
 // have the files open that it takes. Those that stay connected need theirs all together.
 // The error says that even one at a time they do not fit: nobody is to be called then.
 func (c *Client) Fit(names []string, stay bool, most int) (atOnce int, err *Error) {
-	open, limit, ok := limits.OpenFiles()
+	open, limit, ok := hostsys.OpenFiles()
 	if !ok || len(names) == 0 {
 		return most, nil
 	}
@@ -49,7 +49,7 @@ func (c *Client) Fit(names []string, stay bool, most int) (atOnce int, err *Erro
 // Short is the failure of a call that this machine itself had too little of something for,
 // nil where err says anything else.
 func Short(stage Stage, err error) *Error {
-	of := limits.Shortage(err)
+	of := hostsys.Shortage(err)
 	if of == "" {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"runtime"
@@ -18,8 +19,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"preflight/internal/hostsys/limits"
 )
 
 const (
@@ -75,7 +74,7 @@ func (c Child) Stream(ctx context.Context, stdout io.Writer) (stderr string, err
 		cmd.Dir, cmd.Env = c.Dir, c.Env
 		cmd.Stdout, cmd.Stderr = stdout, &errs
 		cmd.Cancel = func() error { return KillGroup(cmd) }
-		if err = Run(cmd); cmd.Process != nil || limits.Shortage(err) == "" || tries == mostTries {
+		if err = Run(cmd); cmd.Process != nil || Shortage(err) == "" || tries == mostTries {
 			break
 		}
 		select { // what else runs beside it gives back what it has
@@ -227,3 +226,42 @@ func (o *output) Write(p []byte) (int, error) {
 
 // String is what was kept.
 func (o *output) String() string { return o.kept.String() }
+
+// shortages are what a system call fails with when the machine it is made on has run out
+// of something, whoever was to be reached: socket(2), connect(2), accept(2), fork(2).
+var shortages = []struct {
+	errno syscall.Errno
+	of    string
+}{
+	{syscall.EMFILE, "files to open in one process"},
+	{syscall.ENFILE, "files to open in all processes"},
+	{syscall.EAGAIN, "processes and threads"},
+	{syscall.ENOMEM, "memory"},
+	{syscall.ENOBUFS, "memory for the network"},
+	{syscall.EADDRNOTAVAIL, "addresses and ports to call from"},
+}
+
+// Shortage is what this machine has too little of where that is what failed, "" where
+// it is not. Of what a resolver asked in vain only the words are left.
+func Shortage(err error) string {
+	dns, isDNS := errors.AsType[*net.DNSError](err)
+	for _, short := range shortages {
+		if errors.Is(err, short.errno) || isDNS && strings.HasSuffix(dns.Err, short.errno.Error()) {
+			return short.of
+		}
+	}
+	return ""
+}
+
+// OpenFiles is how many files this process has open, and how many it may have: the hard
+// limit, as Go raises the soft one to it when a program starts (package os). ok is false
+// where the system does not tell.
+func OpenFiles() (open, most int, ok bool) {
+	var limit syscall.Rlimit
+	listed, err := os.ReadDir("/dev/fd")
+	if err != nil || syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
+		return 0, 0, false
+	}
+	const unlimited = 1 << 30
+	return len(listed) - 1, int(min(limit.Cur, unlimited)), true // one of them was the list's own
+}

@@ -3,10 +3,12 @@
 package hostsys
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // portErrors are counters of an RDMA port that stand still on a sound link, whatever passes. What
@@ -66,7 +68,7 @@ func LinkCounters(root string) map[string]int64 {
 
 // isNVIDIA is whether a PCI device is a GPU, a switch or an adapter: of NVIDIA or Mellanox.
 func isNVIDIA(device string) bool {
-	vendor, _ := os.ReadFile(filepath.Join(device, "vendor")) // none is nobody's
+	vendor, _ := ReadFile(filepath.Join(device, "vendor")) // none is nobody's
 	text := strings.TrimSpace(string(vendor))
 	return text == "0x10de" || text == "0x15b3"
 }
@@ -76,7 +78,7 @@ func isNVIDIA(device string) bool {
 //
 // Source: Linux 6.8, Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats: "DLP 0".
 func pcieErrors(file string) (sum int64) {
-	text, _ := os.ReadFile(file) // older kernels have none
+	text, _ := ReadFile(file) // older kernels have none
 	for line := range strings.Lines(string(text)) {
 		name, count, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if n, err := strconv.ParseInt(count, 10, 64); err == nil && name != "UnsupReq" && !strings.HasPrefix(name, "TOTAL") {
@@ -92,7 +94,40 @@ func glob(root, pattern string) []string {
 }
 
 func number(file string) int64 {
-	text, _ := os.ReadFile(file) // what a driver does not count is not there
+	text, _ := ReadFile(file) // what a driver does not count is not there
 	n, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 	return n
+}
+
+// ReadFile is [os.ReadFile] for the small files in which a kernel says something. Package os
+// asks of every file it opens to be told when there is more to read, and how long it is:
+// more than half of what reading such a file takes, and a node has hundreds read.
+func ReadFile(path string) ([]byte, error) {
+	file, err := again(func() (int, error) { return syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0) })
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer syscall.Close(file)
+	text := make([]byte, 0, 256)
+	for {
+		n, err := again(func() (int, error) { return syscall.Read(file, text[len(text):cap(text)]) })
+		if err != nil {
+			return nil, &fs.PathError{Op: "read", Path: path, Err: err}
+		}
+		if n == 0 {
+			return text, nil
+		}
+		if text = text[:len(text)+n]; len(text) == cap(text) {
+			text = append(text, make([]byte, 3*len(text))...)[:len(text)]
+		}
+	}
+}
+
+// again calls until no signal comes between.
+func again(call func() (int, error)) (n int, err error) {
+	for {
+		if n, err = call(); err != syscall.EINTR {
+			return n, err
+		}
+	}
 }

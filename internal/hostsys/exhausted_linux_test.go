@@ -8,8 +8,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"preflight/internal/hostsys/limits"
 )
 
 // TestChildOfWhoHasNoFileLeft: a child is started when others have given back what they had, and where
@@ -47,7 +45,7 @@ func TestChildOfWhoHasNoFileLeft(t *testing.T) {
 		})
 	}
 	_, _, err := Child{Path: "/bin/true"}.Run(t.Context())
-	if gives != (err == nil) || (limits.Shortage(err) != "") == gives {
+	if gives != (err == nil) || (Shortage(err) != "") == gives {
 		t.Errorf("%d files were taken: %v", len(taken), err)
 	}
 }

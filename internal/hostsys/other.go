@@ -5,44 +5,28 @@
 package hostsys
 
 import (
-	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"syscall"
 	"time"
 )
 
-// Turn is for Linux alone: elsewhere everybody has it.
-type Turn struct{}
+// What other systems than Linux cannot do, or do not tell: nodes run Linux.
 
-// TakeTurn never waits.
-func TakeTurn(context.Context, string) (*Turn, time.Duration, error) { return &Turn{}, 0, nil }
+// holder knows nobody.
+func holder(net.Conn) *Taken { return &Taken{} }
 
-// TryTurn never fails.
-func TryTurn(string) (*Turn, *Taken) { return &Turn{}, nil }
-
-// End ends nothing.
-func (*Turn) End() {}
-
-// WasAskedFor is never known.
-func (*Turn) WasAskedFor() bool { return false }
-
-// HasTurn knows nobody.
-func HasTurn(string) *Taken { return nil }
-
-// dieWithUs is for Linux alone: elsewhere a child outlives us if it wants to.
+// dieWithUs does nothing: a child outlives us if it wants to.
 func dieWithUs(*syscall.SysProcAttr) {}
 
-var errNoNeighbours = errors.New("neighbours are known on Linux only")
-
-// NeighbourTables fails.
-func NeighbourTables() ([]NeighbourTable, error) { return nil, errNoNeighbours }
-
-// LearnedNeighbours fails.
-func LearnedNeighbours() (Learned, error) { return nil, errNoNeighbours }
+// NextHop is as on Linux.
+type NextHop struct{ Unanswered bool }
 
 // NextHopTo fails.
-func NextHopTo(netip.Addr, string) (NextHop, error) { return NextHop{}, errNoNeighbours }
+func NextHopTo(netip.Addr, string) (NextHop, error) {
+	return NextHop{}, errors.New("neighbours are known on Linux only")
+}
 
 func sinceBoot() time.Duration { return time.Since(started) }
 

@@ -3,6 +3,7 @@
 package hostsys
 
 import (
+	"net"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -42,3 +43,18 @@ func active() (all time.Duration) {
 }
 
 func dieWithUs(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
+
+// holder is who listened at the other end of a call.
+func holder(call net.Conn) *Taken {
+	raw, err := call.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return &Taken{}
+	}
+	taken := &Taken{}
+	_ = raw.Control(func(fd uintptr) { // of an open socket of this family, the kernel always tells
+		if peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			taken.PID, taken.UID = int(peer.Pid), int(peer.Uid)
+		}
+	})
+	return taken
+}

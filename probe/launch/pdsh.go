@@ -14,7 +14,6 @@ import (
 
 	"preflight/facts"
 	"preflight/internal/hostsys"
-	"preflight/internal/hostsys/limits"
 	"preflight/internal/lazyregexp"
 	"preflight/probe/machine"
 )
@@ -27,7 +26,7 @@ func readPDSH(ctx context.Context, path string) (*facts.PDSH, error) {
 	stdout, stderr, err := hostsys.Child{Path: path, Args: []string{"-V"}, Env: environ, Limit: machine.VersionLimit}.Run(ctx)
 	pdsh.Version, pdsh.Modules = parsePDSHVersion(stdout)
 	switch {
-	case limits.Shortage(err) != "": // which is no fault of pdsh
+	case hostsys.Shortage(err) != "": // which is no fault of pdsh
 		return nil, err
 	case strings.TrimSpace(stderr) != "":
 		pdsh.Problem = strings.TrimSpace(stderr)
