@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package text turns values into words that people read or paste: quoted, escaped, counted, listed.
+package text
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/agnivade/levenshtein"
+	"github.com/dustin/go-humanize"
+
+	"preflight/internal/lazyregexp"
+)
+
+// Nearest is the word that is the fewest letters away, missing, added or changed, the
+// first of equals; "" when none is within so many.
+func Nearest(word string, among []string, most int) string {
+	nearest, least := "", most+1
+	size := utf8.RuneCountInString(word)
+	for _, other := range among {
+		if apart := size - utf8.RuneCountInString(other); max(apart, -apart) >= least {
+			continue // by its length alone
+		}
+		if d := levenshtein.ComputeDistance(word, other); d < least {
+			nearest, least = other, d
+		}
+	}
+	return nearest
+}
+
+// Meant is the word that was likely meant by one that is not known, "" when none is near:
+// about one letter in three may be wrong, and two of a short word, but never all.
+func Meant(word string, among []string) string {
+	return Nearest(strings.ToLower(word), among, min(max(2, len(word)/3), len(word)-1))
+}
+
+// DidYouMean asks for a word that is near, as the rest of a sentence; "" for none.
+func DidYouMean(near string) string {
+	if near == "" {
+		return ""
+	}
+	return fmt.Sprintf(": did you mean %q?", near)
+}
+
+func List(parts []string) string {
+	if more := len(parts) - MostListed; more > 0 {
+		parts = append(slices.Clone(parts[:MostListed]), fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// MostListed is how many facts of one cause are listed.
+const MostListed = 8
+
+// Plural counts things: "1 node", "3 nodes".
+func Plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Quote quotes a word for a person to paste into a POSIX shell.
+func Quote(word string) string {
+	if IsPlain(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// IsPlain reports whether a shell takes the word as it stands, however often it is parsed:
+// what goes through ssh is parsed once here and once there.
+func IsPlain(word string) bool {
+	special := func(r rune) bool {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		return !letter && !strings.ContainsRune("@%+=:,./_-", r)
+	}
+	return word != "" && strings.IndexFunc(word, special) < 0
+}
+
+// markCommand is a command that runners of CI obey wherever a step prints it: GitHub's ##[NAME], Azure's ##vso[NAME]
+// and TeamCity's ##teamcity[NAME]. A package's version could switch the rest of a log off.
+//
+// Source: actions/runner, commit 079cdb1, src/Runner.Common/ActionCommand.cs, TryParse; Azure Pipelines, "Logging
+// commands"; TeamCity, "Service Messages".
+var markCommand = lazyregexp.New(`##(\w*\[)`)
+
+// Escape makes text from a node harmless on a terminal. Control characters and the invisible ones that reorder or
+// hide text become \x1b or \u202e, and the first character of a CI runner's command becomes \x23. A line break or
+// a tab becomes a blank: a caller that wants lines splits them first.
+func Escape(text string) string {
+	var out strings.Builder
+	for _, r := range text {
+		switch {
+		case r == unicode.ReplacementChar, unicode.IsPrint(r):
+			out.WriteRune(r)
+		case r == '\t', r == '\n': // a caller that means lines has split them
+			out.WriteByte(' ')
+		case r < 0x100:
+			fmt.Fprintf(&out, `\x%02x`, r)
+		default:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		}
+	}
+	if strings.Contains(text, "##") {
+		return markCommand.ReplaceAllString(out.String(), `\x23#$1`)
+	}
+	return out.String()
+}
+
+// Duration says seconds in the unit that people use for so many of them: "840 µs", "3.4 ms",
+// "1.7 s", "30 min". As long as a computer runs, hours say more than a number of six digits.
+// counted.js of the HTML report says the same.
+func Duration(seconds float64) string {
+	const minute, hour, day = 60, 60 * 60, 24 * 60 * 60
+	switch long := math.Abs(seconds); {
+	case long == 0:
+		return "0 s"
+	case long < 0.9995e-3: // what rounds to a thousand is one of the next unit
+		return brief(seconds*1e6) + " µs"
+	case long < 0.9995:
+		return brief(seconds*1e3) + " ms"
+	case long < 2*minute:
+		return brief(seconds) + " s"
+	case long < 2*hour:
+		return brief(seconds/minute) + " min"
+	case long < 2*day:
+		return brief(seconds/hour) + " h"
+	default:
+		return brief(seconds/day) + " days"
+	}
+}
+
+// brief is a number with one digit behind the point, and from 10 on with none.
+func brief(number float64) string {
+	if math.Abs(number) < 9.95 {
+		return strconv.FormatFloat(math.Round(number*10)/10, 'f', -1, 64)
+	}
+	return strconv.FormatFloat(math.Round(number), 'f', -1, 64)
+}
+
+// BitRate says a rate in bit/s: "9.4 Gbit/s".
+func BitRate(rate float64) string { return humanize.SIWithDigits(rate, 1, "bit/s") }
