@@ -142,8 +142,8 @@ func processors(o machine.Options) facts.CPU {
 		Online:  cmp.Or(len(online), usable),
 		Usable:  usable,
 	}
-	if c, found := ownCgroup(o, "cpu"); found {
-		if quota, _, limited := tightest(c, c.cpuQuota); limited {
+	if c, found := machine.CgroupOf(o, "self", "cpu"); found {
+		if quota, _, limited := machine.Tightest(c, c.CPUQuota); limited {
 			cpu.Quota = &quota
 		}
 	}

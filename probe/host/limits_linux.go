@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,8 +45,9 @@ func CollectLimits(_ context.Context, o machine.Options) (*facts.Limits, error) 
 	if l.FileMax, known = machine.Number(o.At("/proc/sys/fs/file-max")); !known {
 		return nil, errors.New("/proc/sys/fs/file-max cannot be read")
 	}
-	if c, found := ownCgroup(o, "pids"); found {
-		if most, _, limited := tightest(c, pidsLimit); limited {
+	pidsMax := func(dir string) (int64, bool) { return machine.Number(filepath.Join(dir, "pids.max")) }
+	if c, found := machine.CgroupOf(o, "self", "pids"); found {
+		if most, _, limited := machine.Tightest(c, pidsMax); limited {
 			l.PIDsMax = &most
 		}
 	}
@@ -61,22 +63,16 @@ func locksFreely(o machine.Options) *bool {
 	if err != nil {
 		return nil
 	}
-	for line := range strings.Lines(string(status)) {
-		name, text, _ := strings.Cut(line, ":")
-		if name != "CapEff" {
-			continue
-		}
-		effective, err := strconv.ParseUint(strings.TrimSpace(text), 16, 64)
-		if err != nil {
-			return nil
-		}
-		freely := effective&(1<<unix.CAP_IPC_LOCK) != 0
-		if users, err := os.ReadFile(o.At("/proc/self/uid_map")); err == nil && freely { // a kernel without such namespaces has no such file
-			freely = slices.Equal(strings.Fields(string(users)), []string{"0", "0", "4294967295"})
-		}
-		return &freely
+	capabilities, _ := machine.After(string(status), "CapEff:")
+	effective, err := strconv.ParseUint(capabilities, 16, 64)
+	if err != nil {
+		return nil
 	}
-	return nil
+	freely := effective&(1<<unix.CAP_IPC_LOCK) != 0
+	if users, err := os.ReadFile(o.At("/proc/self/uid_map")); err == nil && freely { // a kernel without such namespaces has no such file
+		freely = slices.Equal(strings.Fields(string(users)), []string{"0", "0", "4294967295"})
+	}
+	return &freely
 }
 
 // limit turns the kernel's numbers into ours: RLIM_INFINITY, and what no int64
@@ -110,10 +106,10 @@ func CollectMemory(_ context.Context, o machine.Options) (*facts.Memory, error) 
 		return nil, errors.New("/proc/sys/vm/overcommit_memory cannot be read")
 	}
 	m.Overcommit = int(mode)
-	if c, found := ownCgroup(o, "memory"); found {
-		if most, by, limited := tightest(c, c.MemoryLimit); limited {
+	if c, found := machine.CgroupOf(o, "self", "memory"); found {
+		if most, by, limited := machine.Tightest(c, c.MemoryLimit); limited {
 			m.CgroupLimit = &most
-			if used, known := c.memoryUsed(by); known {
+			if used, known := c.MemoryUsed(by); known {
 				m.CgroupUsed = &used
 			}
 		}

@@ -115,7 +115,7 @@ func TestMemory(t *testing.T) {
 func TestNoLimitOfVersionOneIsNoLimit(t *testing.T) {
 	o := probetest.Write(t, machine.Options{}, map[string]string{"/g/memory.limit_in_bytes": "9223372036854771712\n", "/h/memory.limit_in_bytes": "4096\n"})
 	for dir, want := range map[string]bool{"/g": false, "/h": true, "/none": false} {
-		if limit, limited := (cgroup{}).MemoryLimit(o.At(dir)); limited != want {
+		if limit, limited := (machine.Cgroup{}).MemoryLimit(o.At(dir)); limited != want {
 			t.Errorf("%s: limited to %d: %v", dir, limit, limited)
 		}
 	}

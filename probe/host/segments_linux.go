@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -79,13 +78,8 @@ func segments(ctx context.Context, o machine.Options, dir string) ([]facts.Segme
 // largest are the largest regular files of the directory, not yet with their
 // owners' names, and the device they are all on.
 func largest(o machine.Options, dir string) (all []shmFile, device uint64, err error) {
-	open, err := os.Open(dir)
+	entries, err := machine.ReadDir(dir, mostEntries)
 	if err != nil {
-		return nil, 0, err
-	}
-	defer open.Close()
-	entries, err := open.ReadDir(mostEntries)
-	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, 0, err
 	}
 	for _, entry := range entries {

@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -153,19 +152,13 @@ func unlessAbsent(err error) error {
 // filesOfModel is a digest of what a commit has in the cache: links into a store where contents
 // are called by their checksums. What a link leads to that is not there was not fetched to the end.
 func filesOfModel(snapshot string) (string, error) {
-	f, err := os.Open(snapshot)
+	entries, err := machine.ReadDir(snapshot, modelFiles+1)
 	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	entries, err := f.ReadDir(modelFiles + 1)
-	if err != nil && !errors.Is(err, io.EOF) {
 		return "", err
 	}
 	if len(entries) > modelFiles {
 		return "", fmt.Errorf("more than %d files", modelFiles)
 	}
-	slices.SortFunc(entries, func(a, b os.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	sum := sha256.New()
 	for _, entry := range entries {
 		path := filepath.Join(snapshot, entry.Name())

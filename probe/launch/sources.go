@@ -7,9 +7,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,7 +50,7 @@ func sources(ctx context.Context, o machine.Options, root string) *facts.Sources
 	defer cancel()
 	shared := sharedDirectory(root, machine.Session(o).Home)
 	tree := sourceTree{o: o, root: root, deep: !shared}
-	entries, err := readDirectory(o.At(root))
+	entries, err := machine.ReadDir(o.At(root), sourcesEntries+1)
 	if err != nil {
 		return &facts.Sources{Root: root, Shared: shared, Problem: machine.Reason(err)}
 	}
@@ -89,7 +87,7 @@ func (t *sourceTree) walk(ctx context.Context, dir string, entries []os.DirEntry
 			if !t.deep || foreignDirectory(entry.Name()) {
 				continue
 			}
-			below, err := readDirectory(path)
+			below, err := machine.ReadDir(path, sourcesEntries+1)
 			if err != nil {
 				t.problem = cmp.Or(t.problem, name+": "+machine.Reason(err))
 				continue
@@ -127,22 +125,6 @@ func (t *sourceTree) take(ctx context.Context, name, path string) bool {
 	}
 	t.files = append(t.files, source{name, sum})
 	return ctx.Err() == nil
-}
-
-// readDirectory lists a directory by name. One of a great many entries is listed
-// by the first that the file system gives.
-func readDirectory(path string) ([]os.DirEntry, error) {
-	dir, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	entries, err := dir.ReadDir(sourcesEntries + 1)
-	if err != nil && len(entries) == 0 && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	slices.SortFunc(entries, func(a, b os.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	return entries, nil
 }
 
 // foreignDirectory is whether a directory is by its name none of the project's

@@ -5,9 +5,11 @@ package machine
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -84,6 +86,22 @@ func NUMANode(dir string) int {
 	return -1
 }
 
+// ReadDir lists a directory by name. Of one with more than most entries it returns those that the
+// file system gives first.
+func ReadDir(path string, most int) ([]os.DirEntry, error) {
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	entries, err := dir.ReadDir(most)
+	if err != nil && !errors.Is(err, io.EOF) { // which an empty one ends with
+		return nil, err
+	}
+	slices.SortFunc(entries, func(a, b os.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return entries, nil
+}
+
 // The machine's own namespaces have fixed inode numbers (Linux,
 // include/uapi/linux/nsfs.h; include/linux/proc_ns.h before 6.18).
 const (
@@ -133,4 +151,48 @@ func FirstWord(text string) string {
 		return words[0]
 	}
 	return ""
+}
+
+// PCIe is a link of the PCI Express, the zero value where the kernel does not tell.
+type PCIe struct {
+	Speed float64 // GT/s of one lane
+	Lanes int
+}
+
+func (l PCIe) isKnown() bool { return l.Speed > 0 && l.Lanes > 0 }
+
+func (l PCIe) String() string {
+	if !l.isKnown() {
+		return ""
+	}
+	return fmt.Sprintf("%.1f GT/s PCIe x%d", l.Speed, l.Lanes)
+}
+
+// PCIeLinks is what a device's link runs at and what device and slot could: the less
+// of both, as NCCL has it (NVIDIA/nccl 2.30, graph/xml.cc, ncclTopoGetXmlFromSys). A
+// slot that says less than what runs is a hypervisor's stand-in for one. Virtual
+// functions tell of no link.
+func PCIeLinks(device string) (now, most PCIe) {
+	real, err := filepath.EvalSymlinks(device)
+	if err != nil {
+		return PCIe{}, PCIe{}
+	}
+	now, most = readPCIe(real, "current"), readPCIe(real, "max")
+	slot := readPCIe(filepath.Dir(real), "max")
+	if slot.isKnown() && slot.Speed >= now.Speed && slot.Lanes >= now.Lanes {
+		most = PCIe{min(most.Speed, slot.Speed), min(most.Lanes, slot.Lanes)}
+	}
+	return now, most
+}
+
+// readPCIe reads "16.0 GT/s PCIe", which before Linux 5.7 is "16 GT/s", and "16".
+// What the kernel does not know is "Unknown" and 0, or 255 for all bits set.
+func readPCIe(dir, which string) PCIe {
+	number, _, _ := strings.Cut(Line(dir+"/"+which+"_link_speed"), " ")
+	speed, _ := strconv.ParseFloat(number, 64) // 0 for what is no number
+	lanes, _ := strconv.Atoi(Line(dir + "/" + which + "_link_width"))
+	if lanes > 32 {
+		return PCIe{}
+	}
+	return PCIe{speed, lanes}
 }
