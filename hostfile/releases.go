@@ -4,6 +4,7 @@ package hostfile
 
 import (
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/hashicorp/go-version"
@@ -24,7 +25,8 @@ func Release(text string, parts int) string {
 	if v == nil {
 		return text
 	}
-	return v.text[:v.ends[min(parts, len(v.ends))-1]]
+	numbers := strings.Split(v.text, ".")
+	return strings.Join(numbers[:min(parts, len(numbers))], ".")
 }
 
 // Within reports whether a release is one from since on and before until, "" for no bound.
@@ -36,42 +38,24 @@ func Within(release, since, until string) bool {
 type release struct {
 	numbers []int64
 	text    string // of all numbers
-	ends    []int  // where each of them ends in text
 }
 
-// cores remembers what core made of a text: a fleet has few versions, and asks
-// for them once a node and rule. One that has more than are remembered begins anew.
-var cores = struct {
-	sync.RWMutex
-	of map[string]*release
-}{of: map[string]*release{}}
-
-const mostCores = 4096
+// cores remembers what core made of a text: a fleet has few versions, and asks for them once a
+// node and rule.
+var cores sync.Map
 
 // core is nil when the text is no version.
 func core(text string) *release {
-	cores.RLock()
-	made, known := cores.of[text]
-	cores.RUnlock()
-	if known {
-		return made
+	if made, known := cores.Load(text); known {
+		return made.(*release)
 	}
+	var made *release
 	if v, err := version.NewVersion(text); err == nil {
 		made = &release{numbers: v.Segments64(), text: v.Core().String()}
-		for i := range len(made.text) + 1 {
-			if i == len(made.text) || made.text[i] == '.' {
-				made.ends = append(made.ends, i)
-			}
-		}
 		for last := len(made.numbers) - 1; last > 0 && made.numbers[last] == 0; last-- {
 			made.numbers = made.numbers[:last] // what is not written is zero
 		}
 	}
-	cores.Lock()
-	defer cores.Unlock()
-	if len(cores.of) >= mostCores {
-		clear(cores.of)
-	}
-	cores.of[text] = made
+	cores.Store(text, made)
 	return made
 }
