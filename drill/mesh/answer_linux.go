@@ -14,20 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxStrangers is how many callers may be waited for before they have said who
-// they are: more than a fleet's own are at any moment. When there are more, who
-// has been silent for longest is sent away. However many strangers call, they
-// use up neither files nor memory, and a peer, who speaks at once, gets through.
-// Nobody is sent away for his silence alone: a peer that is busy may speak late, and
-// knows itself when to give up.
-const maxStrangers = 512
-
 type caller struct {
 	fd     int
 	hello  []byte // as far as it has come, while it is not complete
 	known  bool   // has said hello
 	served bool   // has been sent all, and ends the call when it has received it
-	gone   bool
 	theirs int    // bytes of its payload that are still to come
 	unsent []byte // of ours
 }
@@ -39,19 +30,12 @@ func (l *Listener) accept(ctx context.Context, socket int) {
 		case nil:
 			c := &caller{fd: fd}
 			l.callers[fd] = c
-			for len(l.arrivals) > 0 && l.arrivals[0].gone {
-				l.arrivals = l.arrivals[1:]
-			}
-			l.arrivals = append(l.arrivals, c)
-			if l.strangers++; l.strangers > maxStrangers {
-				l.sendAway()
-			}
 			l.attend(ctx, c)
-			if !c.gone && !c.served && l.poll.watch(fd, comesOrGoes) != nil {
+			if l.callers[fd] == c && !c.served && l.poll.watch(fd, comesOrGoes) != nil {
 				l.hangUp(c)
 			}
 		case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
-			if !l.dismiss() && !l.sendAway() {
+			if !l.makeRoom() {
 				time.Sleep(time.Millisecond) // nothing of ours to give back
 				return
 			}
@@ -62,41 +46,27 @@ func (l *Listener) accept(ctx context.Context, socket int) {
 	}
 }
 
-// sendAway ends the oldest call of a stranger. It is false when there is none.
-func (l *Listener) sendAway() bool {
-	for _, c := range l.arrivals {
-		if !c.gone && !c.known {
+// makeRoom ends the calls that nobody waits for here or, without any, one of a caller that has not said
+// who it is. It is false when there is none.
+func (l *Listener) makeRoom() (made bool) {
+	for _, c := range l.callers {
+		if c.served {
 			l.hangUp(c)
-			return true
+			made = true
 		}
 	}
-	return false
-}
-
-// dismiss ends the calls that nobody waits for here. It is false when there is
-// none.
-func (l *Listener) dismiss() (any bool) {
-	for _, c := range l.arrivals {
-		if !c.gone && c.served {
+	for _, c := range l.callers {
+		if !made && !c.known {
 			l.hangUp(c)
-			any = true
+			made = true
 		}
 	}
-	return any
+	return made
 }
 
 func (l *Listener) hangUp(c *caller) {
 	unix.Close(c.fd)
-	l.forget(c)
-}
-
-// forget is for a caller whose socket is closed, or somebody else's now.
-func (l *Listener) forget(c *caller) {
 	delete(l.callers, c.fd)
-	c.gone = true
-	if !c.known {
-		l.strangers--
-	}
 }
 
 // attend goes on with a call as far as its socket lets it. A stranger is sent
@@ -151,7 +121,6 @@ func (l *Listener) receive(ctx context.Context, c *caller, b []byte) bool {
 			return false
 		}
 		c.known, b = true, rest
-		l.strangers--
 		if hello.kind == throughputHello {
 			l.handOver(ctx, c, time.Duration(hello.amount))
 			return false
@@ -185,7 +154,7 @@ const (
 // handOver has a throughput call served by a goroutine of its own, because it
 // would keep this one from everything else.
 func (l *Listener) handOver(ctx context.Context, c *caller, span time.Duration) {
-	l.forget(c)
+	delete(l.callers, c.fd)
 	// A descriptor that was never watched is none the worse for it.
 	_ = unix.EpollCtl(l.poll.fd, unix.EPOLL_CTL_DEL, c.fd, nil)
 	file := os.NewFile(uintptr(c.fd), "throughput")

@@ -23,8 +23,6 @@ type Listener struct {
 	poll      *poll
 	sockets   map[int]bool    // that listen
 	callers   map[int]*caller // by socket
-	arrivals  []*caller       // in the order they came, with some who are gone
-	strangers int             // callers who have not said hello yet
 	buffer    []byte
 	counting  sync.WaitGroup // throughput calls, which are served elsewhere
 }
