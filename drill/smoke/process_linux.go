@@ -3,8 +3,6 @@
 package smoke
 
 import (
-	"bufio"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"preflight/internal/hostsys"
 )
 
 // segments are the files in a directory of shared memory, by name.
@@ -66,22 +66,10 @@ func mapped(dir string) map[uint64]bool {
 	if err != nil || unix.Stat(dir, &of) != nil {
 		return nil
 	}
-	device := fmt.Sprintf(" %02x:%02x ", unix.Major(of.Dev), unix.Minor(of.Dev))
 	found := map[uint64]bool{}
 	for _, process := range processes {
-		maps, err := os.Open(filepath.Join("/proc", process.Name(), "maps"))
-		if err != nil {
-			continue // no process, or gone
-		}
-		for rows := bufio.NewScanner(maps); rows.Scan(); {
-			if !strings.Contains(rows.Text(), device) {
-				continue
-			}
-			if inode, err := strconv.ParseUint(strings.Fields(rows.Text())[4], 10, 64); err == nil {
-				found[inode] = true
-			}
-		}
-		maps.Close()
+		// What is no process has no such file, nor has one that is gone.
+		_ = hostsys.EachMapped(filepath.Join("/proc", process.Name()), of.Dev, func(inode uint64) { found[inode] = true })
 	}
 	return found
 }

@@ -3,7 +3,11 @@
 package hostsys
 
 import (
+	"bufio"
+	"bytes"
+	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -57,4 +61,29 @@ func holder(call net.Conn) *Taken {
 		}
 	})
 	return taken
+}
+
+// EachMapped calls each with the inode of every file of a device that a process has mapped, by the
+// process's directory in /proc.
+func EachMapped(process string, device uint64, each func(inode uint64)) error {
+	file, err := os.Open(filepath.Join(process, "maps"))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	// Most mappings are of libraries: a look at the device spares parsing them.
+	mark := fmt.Appendf(nil, " %02x:%02x ", unix.Major(device), unix.Minor(device))
+	rows := bufio.NewScanner(file)
+	for rows.Scan() {
+		if !bytes.Contains(rows.Bytes(), mark) {
+			continue
+		}
+		// 7f0-7f1 rw-s 00000000 00:17 42    /dev/shm/nccl-x
+		if fields := strings.Fields(rows.Text()); len(fields) >= 6 {
+			if inode, err := strconv.ParseUint(fields[4], 10, 64); err == nil {
+				each(inode)
+			}
+		}
+	}
+	return rows.Err()
 }

@@ -3,23 +3,20 @@
 package host
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"preflight/facts"
+	"preflight/internal/hostsys"
 	"preflight/probe/machine"
 )
 
@@ -202,33 +199,5 @@ func removeOpen(process string, device uint64, unused map[uint64]bool) error {
 
 // removeMapped takes the files that the process has mapped out of unused.
 func removeMapped(process string, device uint64, unused map[uint64]bool) error {
-	file, err := os.Open(filepath.Join(process, "maps"))
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	// Most mappings are of libraries: a look at the device spares parsing them.
-	mark := fmt.Appendf(nil, " %02x:%02x ", unix.Major(device), unix.Minor(device))
-	rows := bufio.NewScanner(file)
-	for rows.Scan() {
-		if !bytes.Contains(rows.Bytes(), mark) {
-			continue
-		}
-		if number, mapped := parseMapping(rows.Text()); mapped {
-			delete(unused, number)
-		}
-	}
-	return rows.Err()
-}
-
-// parseMapping reads the inode number of the file behind one line of
-// /proc/PID/maps, "7f0-7f1 rw-s 00000000 00:17 42    /dev/shm/nccl-x"; false
-// for memory without a file.
-func parseMapping(row string) (inode uint64, mapped bool) {
-	fields := strings.Fields(row)
-	if len(fields) < 6 {
-		return 0, false
-	}
-	inode, err := strconv.ParseUint(fields[4], 10, 64)
-	return inode, err == nil && inode != 0
+	return hostsys.EachMapped(process, device, func(inode uint64) { delete(unused, inode) })
 }

@@ -205,21 +205,6 @@ func TestParseMapsShared(t *testing.T) {
 	}
 }
 
-func TestParseMapping(t *testing.T) {
-	for row, want := range map[string]uint64{
-		"7f00-7f01 rw-s 00000000 00:17 42                         /dev/shm/nccl-a":      42,
-		"7f00-7f01 rw-s 00000000 00:17 43                         /dev/shm/a (deleted)": 43,
-		"7f00-7f01 rw-p 00000000 00:00 0 ":                                              0,
-		"7f00-7f01 rw-p 00000000 00:00 0                          [heap]":               0,
-		"7f00-7f01 rw-s 00000000 00:17 x                          /dev/shm/a":           0,
-		"": 0,
-	} {
-		if got, isFile := parseMapping(row); got != want || isFile != (want != 0) {
-			t.Errorf("parseMapping(%q) = %d, %v, want %d", row, got, isFile, want)
-		}
-	}
-}
-
 // TestSegmentsOfThisMachine uses the real /dev/shm and /proc, where the numbers
 // of devices and inodes must agree.
 func TestSegmentsOfThisMachine(t *testing.T) {
