@@ -66,7 +66,7 @@ var rules = []rule{
 	{"internal/secret", 895, nil, acts, "one rule says what a secret is, for packages that collect, keep or show text"},
 	{"internal/text", 164, nil, acts, "words are the same for all packages that print them"},
 	{"internal/lazyregexp", 61, nil, nil, "what every node starts compiles only what it uses"},
-	{"internal/hostsys", 1367, nil, nil, "it reads the machine and starts programs; it does not know what for"},
+	{"internal/hostsys", 1390, nil, nil, "it reads the machine and starts programs; it does not know what for"},
 
 	{"launch", 4221, []string{"facts", "hostfile", "launch/dsconfig", "internal/secret"}, acts, byRule},
 	{"launch/args", 2328, []string{"hostfile", "launch"}, acts, byRule},

@@ -47,15 +47,15 @@ func Rehearse(ctx context.Context, r Rehearsal) facts.Rehearsal {
 
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env = r.environment()
-	out, errs := &lineWriter{take: lines.output}, &lineWriter{take: lines.complaint}
+	out, errs := linesTo(lines.output), linesTo(lines.complaint)
 	cmd.Stdout, cmd.Stderr = out, errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // without a terminal that somebody could be asked at
 	cmd.Cancel = func() error { return endFamily(cmd.Process.Pid) }
 
 	err := hostsys.Run(cmd)
 	seconds := time.Since(began).Seconds()
-	out.flush()
-	errs.flush()
+	out.Flush()
+	errs.Flush()
 	result := facts.Rehearsal{Command: command, ExitCode: -1, Seconds: seconds, Nodes: lines.inOrder(), Complaints: lines.complaints}
 	if cmd.ProcessState != nil {
 		result.ExitCode = cmd.ProcessState.ExitCode()

@@ -3,13 +3,13 @@
 package drill
 
 import (
-	"bytes"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
 	"preflight/facts"
+	"preflight/internal/hostsys"
 )
 
 const (
@@ -22,35 +22,13 @@ const (
 	keptStrangers = 100
 )
 
-// lineWriter hands on what is written to it line by line, each cut at keptLine.
-type lineWriter struct {
-	take func(line string)
-	line []byte
-}
-
-func (w *lineWriter) Write(p []byte) (int, error) {
-	written := len(p)
-	for {
-		end := bytes.IndexByte(p, '\n')
-		part := p
-		if end >= 0 {
-			part = p[:end]
+// linesTo hands what is written to it to take, each line cut at keptLine.
+func linesTo(take func(line string)) *hostsys.Lines {
+	return &hostsys.Lines{Most: keptLine, Take: func(printed []byte) {
+		if line := strings.ToValidUTF8(string(printed), "�"); strings.TrimSpace(line) != "" {
+			take(strings.TrimRight(line, "\r"))
 		}
-		w.line = append(w.line, part[:min(len(part), keptLine-len(w.line))]...)
-		if end < 0 {
-			return written, nil
-		}
-		w.flush()
-		p = p[end+1:]
-	}
-}
-
-// flush hands on a line that has no end.
-func (w *lineWriter) flush() {
-	if line := strings.ToValidUTF8(string(w.line), "�"); strings.TrimSpace(line) != "" {
-		w.take(strings.TrimRight(line, "\r"))
-	}
-	w.line = w.line[:0]
+	}}
 }
 
 // rehearsed sorts what pdsh prints by the node it is of.

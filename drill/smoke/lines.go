@@ -3,12 +3,13 @@
 package smoke
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"io"
 	"strings"
 	"sync"
+
+	"preflight/internal/hostsys"
 )
 
 // A rank is not trusted: what it prints is cut, and the rest dropped.
@@ -84,17 +85,9 @@ func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), 
 // eachLine reads in to its end. Lines are cut where they are longer than a word may be, and
 // are each's only until it returns.
 func eachLine(in io.Reader, each func(line []byte)) {
-	reader := bufio.NewReaderSize(in, maxWord)
-	for {
-		line, err := reader.ReadSlice('\n')
-		each(line)
-		for err == bufio.ErrBufferFull {
-			_, err = reader.ReadSlice('\n')
-		}
-		if err != nil {
-			return
-		}
-	}
+	lines := hostsys.Lines{Most: maxWord, Take: each}
+	_, _ = io.Copy(&lines, in)
+	lines.Flush()
 }
 
 // clipped is what came of an order with no text longer than any is kept.

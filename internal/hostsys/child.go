@@ -227,6 +227,31 @@ func (o *output) Write(p []byte) (int, error) {
 // String is what was kept.
 func (o *output) String() string { return o.kept.String() }
 
+// Lines is a writer that hands on what is written to it line by line, each without its end and cut
+// at Most bytes. A line is good until Take returns.
+type Lines struct {
+	Most int
+	Take func(line []byte)
+	line []byte
+}
+
+func (l *Lines) Write(p []byte) (int, error) {
+	for text := range bytes.Lines(p) {
+		part, ends := bytes.CutSuffix(text, []byte("\n"))
+		l.line = append(l.line, part[:min(len(part), l.Most-len(l.line))]...)
+		if ends {
+			l.Flush()
+		}
+	}
+	return len(p), nil
+}
+
+// Flush hands on a line that has no end.
+func (l *Lines) Flush() {
+	l.Take(l.line)
+	l.line = l.line[:0]
+}
+
 // shortages are what a system call fails with when the machine it is made on has run out
 // of something, whoever was to be reached: socket(2), connect(2), accept(2), fork(2).
 var shortages = []struct {

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -173,5 +174,22 @@ func TestStart(t *testing.T) {
 	<-ended
 	if status := cmd.ProcessState.String(); status != "signal: killed" {
 		t.Errorf("it ended with %s", status)
+	}
+}
+
+func TestLines(t *testing.T) {
+	var taken []string
+	lines := &Lines{Most: 5, Take: func(line []byte) { taken = append(taken, string(line)) }}
+	for _, written := range []string{"on", "e\ntwo\n\nfar too", " long\r\n", "last"} {
+		if n, err := lines.Write([]byte(written)); n != len(written) || err != nil {
+			t.Errorf("%q: %d, %v", written, n, err)
+		}
+	}
+	if cap(lines.line) > 64 {
+		t.Errorf("room for %d bytes is kept", cap(lines.line))
+	}
+	lines.Flush()
+	if want := []string{"one", "two", "", "far t", "last"}; !slices.Equal(taken, want) {
+		t.Errorf("%q, want %q", taken, want)
 	}
 }

@@ -3,7 +3,6 @@
 package gpu
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -29,9 +28,9 @@ const (
 type childOutput struct {
 	onLine func(done bool) // called for each line
 
-	mu      sync.Mutex
-	closed  bool
-	partial []byte // a line whose end did not come yet
+	mu     sync.Mutex
+	closed bool
+	lines  hostsys.Lines
 	childReport
 }
 
@@ -46,30 +45,28 @@ type childReport struct {
 }
 
 func newChildOutput(onLine func(done bool)) *childOutput {
-	return &childOutput{onLine: onLine, childReport: childReport{seen: facts.NVML{Cards: []facts.Card{}}, last: time.Now()}}
+	t := &childOutput{onLine: onLine, childReport: childReport{seen: facts.NVML{Cards: []facts.Card{}}, last: time.Now()}}
+	t.lines = hostsys.Lines{Most: maxLine, Take: t.hear}
+	return t
 }
 
-// Write takes the child's output. What is no line of ours is noise of the library.
+// Write takes the child's output.
 func (t *childOutput) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.partial = append(t.partial, p...)
-	for !t.closed {
-		text, rest, whole := bytes.Cut(t.partial, []byte("\n"))
-		if !whole {
-			break
-		}
-		t.partial = rest
-		var line nvml.Line
-		if json.Unmarshal(text, &line) == nil {
-			t.take(line)
-			t.onLine(t.done)
-		}
+	if t.closed {
+		return len(p), nil
 	}
-	if t.closed || len(t.partial) > maxLine {
-		t.partial = nil
+	return t.lines.Write(p)
+}
+
+// hear takes a line. What is no line of ours is noise of the library.
+func (t *childOutput) hear(text []byte) {
+	var line nvml.Line
+	if json.Unmarshal(text, &line) == nil {
+		t.take(line)
+		t.onLine(t.done)
 	}
-	return len(p), nil
 }
 
 // close is what was said up to now. Whatever comes later is dropped.
