@@ -35,7 +35,7 @@ func TestRoll(t *testing.T) {
 		"launchers of another run":       {map[string]string{"/run8/torchelastic/role_info/1": "{}"}, Run{ID: "run7", Nodes: 2}, nil},
 		"what is no number":              {map[string]string{"init/": "many"}, Run{}, nil},
 		"a store without any such key":   {map[string]string{"a": "1"}, Run{ID: "run7", Nodes: 4}, nil},
-		"an empty state and no launcher": {map[string]string{c10d.StateKey("run7"): c10d.StateUnset}, Run{ID: "run7", Nodes: 4}, nil},
+		"an empty state and no launcher": {map[string]string{c10d.StateKey("run7"): "Y2FuaW1hZGFt"}, Run{ID: "run7", Nodes: 4}, nil},
 	} {
 		for _, g := range generations {
 			t.Run(fmt.Sprintf("%s, %s", name, g), func(t *testing.T) {

@@ -13,15 +13,11 @@ import (
 	"preflight/facts"
 )
 
-// StateKey is where torchrun's launchers of a run keep what they agree on, and StateUnset what a
-// store has there before the first has written.
+// StateKey is where torchrun's launchers of a run keep what they agree on.
 //
 // Source: torch 2.5, torch/distributed/elastic/rendezvous/c10d_rendezvous_backend.py; the same
 // since 1.9.
 func StateKey(runID string) string { return "/torch.rendezvous." + runID }
-
-// StateUnset is "canimadam" in base64, as the backend writes it.
-const StateUnset = "Y2FuaW1hZGFt"
 
 // ErrNoState is a value that is not what launchers agree on.
 var ErrNoState = errors.New("not the state of a rendezvous")

@@ -138,13 +138,11 @@ func (r *rank) end() (gone bool) {
 		return r.hasEnded()
 	}
 	_ = hostsys.KillGroup(r.cmd)
-	waiting, cancel := context.WithTimeout(context.Background(), endTime)
-	defer cancel()
 	select {
 	case <-r.ended:
 		// Whom it has started may outlive it. Their group keeps its number as long as it has anybody.
 		_ = hostsys.KillGroup(r.cmd)
-	case <-waiting.Done():
+	case <-time.After(endTime):
 		r.stuck = true
 	}
 	select {

@@ -112,10 +112,8 @@ func awaitTurn(ctx context.Context, of string) *Taken {
 	var dialer net.Dialer
 	call, err := dialer.DialContext(ctx, "unix", turnName(of))
 	if err != nil {
-		pause := time.NewTimer(retakeTime)
-		defer pause.Stop()
 		select {
-		case <-pause.C:
+		case <-time.After(retakeTime):
 		case <-ctx.Done():
 		}
 		return &Taken{}

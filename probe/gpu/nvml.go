@@ -128,11 +128,9 @@ func listen(ctx context.Context, ask func(context.Context, io.Writer) (string, e
 	select {
 	case end = <-ended:
 	case <-asking.Done():
-		words, over := context.WithTimeout(context.Background(), nvmlEnding)
-		defer over()
 		select {
 		case end = <-ended:
-		case <-words.Done():
+		case <-time.After(nvmlEnding):
 			end.stuck = true
 		}
 	}

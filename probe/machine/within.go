@@ -36,11 +36,9 @@ func Within[T any](ctx context.Context, work func() (T, error)) (T, error) {
 	select {
 	case end = <-done:
 	case <-ctx.Done():
-		words, over := context.WithTimeout(context.Background(), LastWords)
-		defer over()
 		select {
 		case end = <-done:
-		case <-words.Done():
+		case <-time.After(LastWords):
 			end.err = ctx.Err()
 		}
 	}

@@ -43,8 +43,8 @@ type Carrier struct {
 	local    account
 	config   configFiles
 	hostKeys knownHosts
-	keys     cache[*identity]
-	agents   agents
+	keys     cache[string, *identity]
+	agents   cache[string, *sshAgent]
 	jumps    jumps
 	names    *hostsys.Names
 }
@@ -87,6 +87,6 @@ func New(o Options) (*Carrier, error) {
 // their callers' to close.
 func (c *Carrier) Close() error {
 	c.jumps.close()
-	c.agents.close()
+	c.agents.each((*sshAgent).close)
 	return nil
 }

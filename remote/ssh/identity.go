@@ -39,23 +39,32 @@ func (i *identity) String() string {
 	return fmt.Sprintf("%s %s (%s)", i.public.Type(), ssh.FingerprintSHA256(i.public), i.from)
 }
 
-// cache keeps what a file holds for every host that asks for it. Each is read once.
-type cache[T any] struct {
-	mu    sync.Mutex
-	files map[string]func() T
+// cache keeps what hosts share, such as what is in a file. Each is made once, by whoever asks first.
+type cache[K comparable, V any] struct {
+	mu   sync.Mutex
+	made map[K]func() V
 }
 
-func (c *cache[T]) get(path string, read func(path string) T) T {
+func (c *cache[K, V]) get(key K, create func(K) V) V {
 	c.mu.Lock()
-	if c.files == nil {
-		c.files = map[string]func() T{}
+	if c.made == nil {
+		c.made = map[K]func() V{}
 	}
-	if c.files[path] == nil {
-		c.files[path] = sync.OnceValue(func() T { return read(path) })
+	if c.made[key] == nil {
+		c.made[key] = sync.OnceValue(func() V { return create(key) })
 	}
-	once := c.files[path]
+	once := c.made[key]
 	c.mu.Unlock()
 	return once()
+}
+
+// each calls end with all that was made.
+func (c *cache[K, V]) each(end func(V)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, once := range c.made {
+		end(once())
+	}
 }
 
 // readIdentity is the identity in a file, nil when there is no such file.
@@ -140,7 +149,7 @@ func readPublic(path string) ssh.PublicKey {
 // (sshconnect2.c): the agent's keys that the configuration names, its other
 // keys, then the files.
 func (c *Carrier) identities(ctx context.Context, t *target) (list []*identity, agentProblem error) {
-	held, agentProblem := c.agents.list(ctx, t.agentSocket)
+	held, agentProblem := c.agentKeys(ctx, t.agentSocket)
 	files := c.fileIdentities(t, held)
 	var named, other []*identity
 	for _, key := range held {
@@ -205,13 +214,6 @@ const agentPatience = 5 * time.Second
 
 var errAgentSilent = errors.New("the ssh-agent did not answer in time")
 
-// agents keeps a connection to every ssh-agent that some host asked for. Each
-// is asked for its keys once.
-type agents struct {
-	mu   sync.Mutex
-	open map[string]*sshAgent
-}
-
 // sshAgent is one agent and what it holds, settled when listed is closed.
 type sshAgent struct {
 	listed chan struct{}
@@ -220,30 +222,26 @@ type sshAgent struct {
 	err    error
 }
 
-// list gives the agent's keys in its own order. No socket means no agent,
-// which is no error.
-func (a *agents) list(ctx context.Context, socket string) ([]*identity, error) {
+// agentKeys gives the agent's keys in its own order. No socket means no agent,
+// which is no error. Each agent is asked once.
+func (c *Carrier) agentKeys(ctx context.Context, socket string) ([]*identity, error) {
 	if socket == "" {
 		return nil, nil
 	}
-	a.mu.Lock()
-	if a.open == nil {
-		a.open = map[string]*sshAgent{}
-	}
-	one := a.open[socket]
-	if one == nil {
-		one = &sshAgent{listed: make(chan struct{})}
-		one.conn, one.err = net.DialTimeout("unix", socket, agentPatience)
-		a.open[socket] = one
-		go one.ask()
-	}
-	a.mu.Unlock()
+	one := c.agents.get(socket, callAgent)
 	select {
 	case <-one.listed:
 		return one.keys, one.err
 	case <-ctx.Done():
 		return nil, errAgentSilent
 	}
+}
+
+func callAgent(socket string) *sshAgent {
+	a := &sshAgent{listed: make(chan struct{})}
+	a.conn, a.err = net.DialTimeout("unix", socket, agentPatience)
+	go a.ask()
+	return a
 }
 
 // ask lists the keys. Closing the connection is what ends a hung agent's
@@ -275,13 +273,9 @@ func (a *sshAgent) ask() {
 	}
 }
 
-func (a *agents) close() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, one := range a.open {
-		if one.conn != nil {
-			one.conn.Close()
-		}
-		<-one.listed
+func (a *sshAgent) close() {
+	if a.conn != nil {
+		a.conn.Close()
 	}
+	<-a.listed
 }

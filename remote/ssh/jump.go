@@ -22,9 +22,8 @@ import (
 type jumps struct {
 	life context.Context // of every connection here
 	end  context.CancelFunc
-	mu   sync.Mutex
-	open map[hop]*jump
-	busy sync.WaitGroup
+	open cache[hop, *jump]
+	busy sync.WaitGroup // of those who dial
 }
 
 // jump is the connection to one jump host, settled when done is closed.
@@ -39,27 +38,20 @@ type jump struct {
 func (j *jumps) close() {
 	j.end()
 	j.busy.Wait()
-	for _, jump := range j.open {
+	j.open.each(func(jump *jump) {
 		if jump.client != nil {
 			jump.client.Close()
 		}
-	}
+	})
 }
 
 // jump gives the connection to a jump host, and dials it when nobody has.
 func (c *Carrier) jump(h hop, crossed []hop) *jump {
-	c.jumps.mu.Lock()
-	defer c.jumps.mu.Unlock()
-	if c.jumps.open == nil {
-		c.jumps.open = map[hop]*jump{}
-	}
-	j := c.jumps.open[h]
-	if j == nil {
-		j = &jump{done: make(chan struct{})}
-		c.jumps.open[h] = j
+	return c.jumps.open.get(h, func(h hop) *jump {
+		j := &jump{done: make(chan struct{})}
 		c.jumps.busy.Go(func() { c.dialJump(j, h, crossed) })
-	}
-	return j
+		return j
+	})
 }
 
 func (c *Carrier) dialJump(j *jump, h hop, crossed []hop) {

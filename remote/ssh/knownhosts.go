@@ -49,7 +49,7 @@ type knownFile struct {
 }
 
 // knownHosts keeps every known_hosts file that some host asked for.
-type knownHosts struct{ files cache[*knownFile] }
+type knownHosts struct{ files cache[string, *knownFile] }
 
 // lookup gives every line of the files that speaks of name, in file order, and
 // the files that could not be read. The name is as portedName spells it.
