@@ -89,11 +89,3 @@ func eachLine(in io.Reader, each func(line []byte)) {
 	_, _ = io.Copy(&lines, in)
 	lines.Flush()
 }
-
-// clipped is what came of an order with no text longer than any is kept.
-func (d Done) clipped() Done {
-	for _, text := range []*string{&d.Name, &d.Address, &d.Backend, &d.Meet} {
-		*text = clip(*text)
-	}
-	return d
-}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"sync"
 	"time"
 
@@ -103,7 +102,7 @@ func (r *rank) await(ctx context.Context, answer <-chan Word, limit time.Duratio
 	}
 	late := waiting.Err() != nil
 	if word.Done != nil {
-		return word.Done.clipped(), nil, nil
+		return *word.Done, nil, nil
 	}
 	gone := r.end()
 	select { // what it said before it ended
@@ -116,10 +115,8 @@ func (r *rank) await(ctx context.Context, answer <-chan Word, limit time.Duratio
 	case ctx.Err() != nil:
 		return Done{}, nil, ctx.Err()
 	case word.Failed != nil:
-		failure.Kind, failure.Call = facts.SmokeError, clip(cmp.Or(word.Failed.Call, failure.Call))
-		if kind := word.Failed.Kind; slices.Contains([]facts.SmokeKind{facts.SmokeWrong, facts.SmokeAbsent, facts.SmokeHang}, kind) {
-			failure.Kind = kind
-		}
+		failure.Kind = cmp.Or(word.Failed.Kind, facts.SmokeError)
+		failure.Call = clip(cmp.Or(word.Failed.Call, failure.Call))
 		failure.Message = clip(word.Failed.Message)
 		failure.Element, failure.Got, failure.Want = word.Failed.Element, word.Failed.Got, word.Failed.Want
 	case !gone:
