@@ -5,9 +5,14 @@
 package nvml
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"slices"
 
+	"github.com/NVIDIA/go-nvml/pkg/dl"
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"preflight/facts"
@@ -98,4 +103,177 @@ func (r *reader) system() *System {
 func (r *reader) libraryVersion() string {
 	version, _ := result(r.asker, r.library.SystemGetNVMLVersion, "nvmlSystemGetNVMLVersion")
 	return version
+}
+
+// reader asks one library.
+type reader struct {
+	lines
+	library nvml.Interface
+	asker   *caller // asks the library itself
+	has     map[string]bool
+}
+
+func newReader(library nvml.Interface, report lines) *reader {
+	r := &reader{lines: report, library: library, has: map[string]bool{}}
+	r.asker = &caller{reader: r}
+	return r
+}
+
+// caller makes the calls about one GPU, or with card nil about the library. It
+// keeps the first failure of the GPU itself, and what else was refused.
+type caller struct {
+	*reader
+	card    *int
+	failure *facts.NVMLFailure
+	refused []facts.NVMLFailure
+}
+
+// announce says which call comes next, for whoever finds that it never came back.
+func (a *caller) announce(call string) { a.send(Line{Call: call, Card: a.card}) }
+
+func (r *reader) announce(call string) { r.asker.announce(call) }
+
+// symbol is the first of the names of a function that the library has, "" when it
+// has none. Calling one it lacks ends the process: go-nvml binds lazily.
+func (r *reader) symbol(names ...string) string {
+	for _, name := range names {
+		has, known := r.has[name]
+		if !known {
+			has = r.library.Extensions().LookupSymbol(name) == nil
+			r.has[name] = has
+		}
+		if has {
+			return name
+		}
+	}
+	return ""
+}
+
+// result makes a call that is known by one of the names, newest first as go-nvml
+// prefers them; false when the driver does not tell.
+func result[T any](a *caller, call func() (T, nvml.Return), names ...string) (value T, ok bool) {
+	name := a.symbol(names...)
+	if name == "" || a.lost() {
+		return value, false
+	}
+	a.announce(name)
+	value, ret := call()
+	return value, a.took(name, ret)
+}
+
+// took is whether a call was answered. What an old driver or another GPU cannot
+// tell is no failure, and what we lack the rights for is only kept as refused, so
+// that nobody takes it for fine. Of the others few say that the GPU
+// cannot be used: a sensor fails now and then of one that computes well
+// (Azure/azhpc-diagnostics, issue 77).
+func (a *caller) took(call string, ret nvml.Return) bool {
+	switch ret {
+	case nvml.SUCCESS:
+		return true
+	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND,
+		nvml.ERROR_INVALID_ARGUMENT,          // an old driver does not know the sensor, counter or field
+		nvml.ERROR_ARGUMENT_VERSION_MISMATCH, // nor the struct
+		nvml.ERROR_DEPRECATED, nvml.ERROR_NO_DATA, nvml.ERROR_VGPU_ECC_NOT_SUPPORTED:
+	case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED, nvml.ERROR_INSUFFICIENT_POWER, nvml.ERROR_IRQ_ISSUE:
+		a.fails(call, ret)
+	default:
+		a.refuses(call, ret)
+	}
+	return false
+}
+
+// refuses keeps a call that failed, once: some are made for each NVLink.
+func (a *caller) refuses(call string, ret nvml.Return) {
+	if refusal := *a.reader.failure(call, ret); !slices.Contains(a.refused, refusal) {
+		a.refused = append(a.refused, refusal)
+	}
+}
+
+// wasRefused is whether a call failed for more than not being supported.
+func (a *caller) wasRefused(call string) bool {
+	return slices.ContainsFunc(a.refused, func(refusal facts.NVMLFailure) bool { return refusal.Call == call })
+}
+
+// fails keeps the first failure.
+func (a *caller) fails(call string, ret nvml.Return) {
+	if a.failure == nil {
+		a.failure = a.reader.failure(call, ret)
+	}
+}
+
+// lost is whether the GPU fell off the bus: it answers nothing any more, and
+// each further question would wait for it.
+func (a *caller) lost() bool { return a.failure != nil && a.failure.Kind == facts.FailureLost }
+
+func (r *reader) failure(call string, ret nvml.Return) *facts.NVMLFailure {
+	kind, known := kinds[ret]
+	if !known {
+		kind = facts.FailureOther
+	}
+	return &facts.NVMLFailure{Kind: kind, Code: int(ret), Call: call, Text: r.words(ret)}
+}
+
+// words are the library's for a code.
+func (r *reader) words(ret nvml.Return) string {
+	if r.symbol("nvmlErrorString") == "" {
+		return fmt.Sprintf("error %d", ret)
+	}
+	return r.library.ErrorString(ret)
+}
+
+var kinds = map[nvml.Return]string{
+	nvml.ERROR_NO_PERMISSION:           facts.FailureNoPermission,
+	nvml.ERROR_NOT_FOUND:               facts.FailureNotFound,
+	nvml.ERROR_DRIVER_NOT_LOADED:       facts.FailureNoDriver,
+	nvml.ERROR_GPU_IS_LOST:             facts.FailureLost,
+	nvml.ERROR_RESET_REQUIRED:          facts.FailureReset,
+	nvml.ERROR_LIB_RM_VERSION_MISMATCH: facts.FailureMismatch,
+	nvml.ERROR_UNKNOWN:                 facts.FailureUnknown,
+}
+
+const libraryName = "libnvidia-ml.so.1"
+
+// elsewhere are directories that hold the driver's libraries on machines whose
+// loader was not told: WSL 2, NixOS, the driver volume of Kubernetes' device
+// plugin, and the distributions' own where ld.so.cache is stale.
+var elsewhere = []string{
+	"/usr/lib/wsl/lib", "/run/opengl-driver/lib", "/usr/local/nvidia/lib64",
+	"/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
+}
+
+// findLibrary is what to load NVML by: its name, where the loader finds it by
+// that, else a path. The error has the loader's own words.
+//
+// A library without nvmlInit would end the process as soon as go-nvml called it,
+// hence the look-up here. The library stays loaded.
+func findLibrary(report lines) (string, error) {
+	err := load(report, libraryName)
+	if err == nil {
+		return libraryName, nil
+	}
+	for _, dir := range elsewhere {
+		path := filepath.Join(dir, libraryName)
+		if _, missing := os.Stat(path); missing != nil {
+			continue
+		}
+		there := load(report, path)
+		if there == nil {
+			return path, nil
+		}
+		err = there // says more than that the loader does not know of it
+	}
+	return "", err
+}
+
+// load loads a library as go-nvml will, and sees that it can be initialised.
+func load(report lines, path string) error {
+	report.send(Line{Call: "dlopen " + path}) // on a hung mount, this hangs as well
+	library := dl.New(path, dl.RTLD_LAZY|dl.RTLD_GLOBAL)
+	if err := library.Open(); err != nil {
+		return err
+	}
+	if library.Lookup("nvmlInit_v2") != nil && library.Lookup("nvmlInit") != nil {
+		return errors.Join(fmt.Errorf("%s has no nvmlInit", path), library.Close())
+	}
+	return nil
 }
