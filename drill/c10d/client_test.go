@@ -43,6 +43,28 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
+// A caller that gives a wait up is let go, while others wait on.
+func TestWaitIsGivenUp(t *testing.T) {
+	for _, g := range generations {
+		server := NewServer(g)
+		ours, theirs := net.Pipe()
+		ended := make(chan struct{})
+		go func() { defer close(ended); server.converse(t.Context(), theirs) }()
+		client := NewClient(ours, g)
+		client.Validate()
+		short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		if err := client.Wait(short, "k"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v, want the context's end", g, err)
+		}
+		select {
+		case <-ended:
+		case <-time.After(patience):
+			t.Errorf("%s: the store holds the connection of a caller that has gone", g)
+		}
+	}
+}
+
 // awaitWaiter waits until somebody waits for a key.
 func awaitWaiter(t *testing.T, server *Server, key string) {
 	t.Helper()

@@ -125,16 +125,42 @@ func (s *Server) answerNext(ctx context.Context, conn net.Conn, from *bufio.Read
 	if err != nil {
 		return r, err
 	}
-	reply, err := s.carryOut(ctx, r)
+	if r.query == queryWait {
+		return r, s.answerWait(ctx, conn, from, r.keys)
+	}
+	reply, err := s.carryOut(r)
 	if err == nil && reply != nil {
 		_, err = conn.Write(reply)
 	}
 	return r, err
 }
 
-// carryOut returns the reply to a request, nil to one that has none. A caller that hangs up while it
-// waits is noticed when its wait ends.
-func (s *Server) carryOut(ctx context.Context, r request) ([]byte, error) {
+// answerWait answers when all keys are there. It returns when the caller says more, or hangs up: at the end
+// of their time all nodes give up and call once more, and files must not be held for both.
+func (s *Server) answerWait(ctx context.Context, conn net.Conn, from *bufio.Reader, keys []string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	heard := make(chan struct{})
+	defer func() { <-heard }()
+	go func() {
+		defer close(heard)
+		if _, err := from.Peek(1); err != nil {
+			cancel()
+		}
+	}()
+	for _, key := range keys {
+		select {
+		case <-s.store.await(key):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	_, err := conn.Write([]byte{replyStop})
+	return err
+}
+
+// carryOut returns the reply to a request, nil to one that has none.
+func (s *Server) carryOut(r request) ([]byte, error) {
 	switch r.query {
 	case querySet:
 		s.store.set(r.keys[0], r.value)
@@ -155,15 +181,6 @@ func (s *Server) carryOut(ctx context.Context, r request) ([]byte, error) {
 			}
 		}
 		return []byte{replyReady}, nil
-	case queryWait:
-		for _, key := range r.keys {
-			select {
-			case <-s.store.await(key):
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
-		}
-		return []byte{replyStop}, nil
 	case queryNumKeys:
 		return putInt(nil, s.store.count()), nil
 	case queryPing:
