@@ -158,7 +158,7 @@ site:
 # directory with logs/, labels.tsv and ambiguous.tsv.
 CORPUS ?= explain/testdata
 score:
-	@go run ./explain/score $(CORPUS)
+	@go run ./testhosts/score $(CORPUS)
 
 # What is fuzzed, as DIRECTORY:TARGET. What was found stays in testdata/fuzz of the directory.
 # What is new is made shorter in some tries: by default for a minute, in which nothing is tried.

@@ -177,11 +177,11 @@ var programs = []programRule{
 	{"cmd/agent", 22, launching},
 	{"cmd/agent/pack", 69, nil},
 	{"docs/picture", 137, nil},
-	{"explain/score", 158, []string{"os/exec"}},
 	{"portable/floor", 157, []string{"os/exec"}},
 	{"packaging/wheel", 163, []string{"os/exec"}},
 	{"testhosts/bench", 755, nil},
 	{"testhosts/cluster", 344, nil},
+	{"testhosts/score", 158, []string{"os/exec"}},
 }
 
 // testOnly are the packages that only tests import, with their lines as in rule.

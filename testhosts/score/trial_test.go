@@ -14,7 +14,7 @@ import (
 // TestRealLogs: of logs that were produced for real, with something planted, the
 // planted cause is named, or what else the log alone permits.
 func TestRealLogs(t *testing.T) {
-	corpus := os.DirFS("../testdata")
+	corpus := os.DirFS("../../explain/testdata")
 	catalogue, err := explain.Load()
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestRealLogs(t *testing.T) {
 // TestFieldLogs: of logs from public places no failing one passes and no healthy one is blamed,
 // and of twenty causes at most one is named wrong.
 func TestFieldLogs(t *testing.T) {
-	corpus := os.DirFS("../testdata/field")
+	corpus := os.DirFS("../../explain/testdata/field")
 	catalogue, err := explain.Load()
 	if err != nil {
 		t.Fatal(err)
