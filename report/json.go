@@ -10,7 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"preflight/checks"
 	"preflight/checks/agreement"
@@ -21,6 +24,30 @@ import (
 // Encoder writes JSON without characters that a terminal, a reader of the source or a
 // runner of CI would be misled by.
 func Encoder(w io.Writer) *json.Encoder { return json.NewEncoder(jsonGuard{w}) }
+
+// jsonGuard escapes what encoding/json leaves as it is and terminals obey: DEL
+// and the C1 control characters, which stand for escape sequences; and what runners do.
+// Outside of strings JSON has neither. It is given whole values.
+type jsonGuard struct{ to io.Writer }
+
+func (g jsonGuard) Write(text []byte) (int, error) {
+	out := make([]byte, 0, len(text))
+	for at, r := range string(text) {
+		switch {
+		case r >= 0x7f && (r < 0xa0 || unicode.Is(unicode.Bidi_Control, r)), r == '#' && markStart.Match(text[at:]):
+			out = fmt.Appendf(out, `\u%04x`, r)
+		default:
+			out = utf8.AppendRune(out, r)
+		}
+	}
+	if _, err := g.to.Write(out); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
+
+// markStart is a command of a runner at the start of a text, ##[NAME]; [text.Escape] has its sources.
+var markStart = regexp.MustCompile(`^##\w*\[`)
 
 // maxText is some times what the report of ten thousand nodes has, of eight GPUs each: 32 KB a
 // node, and more where machines have more in them.

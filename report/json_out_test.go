@@ -57,8 +57,8 @@ func sameJSON[Report any](t *testing.T, r Report) {
 
 var markedCommand = regexp.MustCompile(`##(\w*\[)`)
 
-// TestGuardIsByCharacter: what is looked for in many bytes at once is found wherever it stands
-// among them, and nothing else is.
+// TestGuardIsByCharacter: what is looked for is found wherever it stands in a text, and nothing
+// else is.
 func TestGuardIsByCharacter(t *testing.T) {
 	byCharacter := func(text string) string {
 		var out strings.Builder

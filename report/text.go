@@ -14,6 +14,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -383,4 +384,37 @@ func (p *page) entries(rows [][]string) {
 			p.line("%s%s", text, line)
 		}
 	}
+}
+
+// lineCommand is a command of GitHub's runner: a line that begins with ::NAME … ::, after any blanks.
+// [text.Escape] knows the other kind.
+//
+// Source: actions/runner, commit 079cdb1, src/Runner.Common/ActionCommand.cs, TryParseV2.
+var lineCommand = regexp.MustCompile(`(?m)^([ \t]*):(:.*::)`)
+
+// unobeyed is escaped text for a log, its lines as they are and none a command.
+func unobeyed(text string) string { return lineCommand.ReplaceAllString(text, `$1\x3a$2`) }
+
+// Shorten cuts text to so many characters, the last of them "…" where it was cut: behind
+// a blank or a comma, so that no name is half there, unless the half of it had to go for that.
+func Shorten(text string, most int) string {
+	runes := []rune(text)
+	if len(runes) <= most {
+		return text
+	}
+	kept := string(runes[:most-1])
+	if at := strings.LastIndexAny(kept, " ,"); at+1 >= len(kept)/2 && !strings.ContainsRune(" ,", runes[most-1]) {
+		kept = kept[:at+1]
+	}
+	return kept + "…"
+}
+
+// EscapeLines is Escape for text of several lines, which stay lines; printed to a log,
+// none is obeyed there.
+func EscapeLines(raw string) string {
+	lines := strings.Split(strings.Trim(raw, "\n"), "\n")
+	for i, line := range lines {
+		lines[i] = text.Escape(line)
+	}
+	return unobeyed(strings.Join(lines, "\n"))
 }
