@@ -164,3 +164,161 @@ func (g *gathered) finish() {
 	}
 	g.Net = strings.Join(g.nets, ", ")
 }
+
+// findOddities reports for each node what costs speed, or is likely to, and what differs from other nodes.
+func findOddities(all []*gathered) {
+	nodes := 0
+	for _, g := range all {
+		nodes = max(nodes, g.Nodes)
+	}
+	if nodes == 0 { // NCCL before 2.20 does not log it, logs of several nodes show it
+		nodes = len(all)
+	}
+	usual := differences(all, "network", func(g *gathered) string { return g.Net })
+	differences(all, "NCCL", func(g *gathered) string { return g.NCCL })
+	for _, g := range all {
+		if g.Net == socket && (nodes > 1 || g.connects(overNetwork)) {
+			g.sockets(usual)
+		}
+		if nodes > 1 {
+			g.virtual()
+		}
+		g.direct()
+		g.withinNode()
+		if nodes == 1 && g.Nodes == 1 && g.connects(overNetwork) {
+			g.slow("GPUs of one node reach each other over the network")
+		}
+	}
+}
+
+// differences reports the nodes that do not use what most nodes use, or all nodes where no value has a
+// majority. It returns the value of the majority, "" where there is none.
+func differences(all []*gathered, what string, of func(*gathered) string) (usual string) {
+	counts, known := map[string]int{}, 0
+	for _, g := range all {
+		if value := of(g); value != "" {
+			counts[value]++
+			known++
+		}
+	}
+	values := slices.Sorted(maps.Keys(counts))
+	for _, value := range values {
+		if 2*counts[value] > known {
+			usual = value
+		}
+	}
+	for _, g := range all {
+		value := of(g)
+		if value == "" || value == usual {
+			continue
+		}
+		others := usual
+		if others == "" {
+			others = some(slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == value }))
+		}
+		g.slow("uses %s %s, but other nodes use %s", what, value, others)
+	}
+	return usual
+}
+
+func (g *gathered) slow(format string, values ...any) {
+	g.Slow = append(g.Slow, fmt.Sprintf(format, values...))
+}
+
+func (g *gathered) connects(is func(kind string) bool) bool {
+	return slices.ContainsFunc(g.Connections, is)
+}
+
+func overNetwork(kind string) bool { return strings.HasPrefix(kind, "NET/") }
+func throughHost(kind string) bool { return strings.HasPrefix(kind, "SHM") }
+
+// overRDMA is false for sockets and for Google's networks, which reach GPUs without RDMA.
+func overRDMA(kind string) bool {
+	return overNetwork(kind) && !strings.HasPrefix(kind, "NET/"+socket) && !strings.HasPrefix(kind, "NET/GPUDirectTCPX") && !strings.HasPrefix(kind, "NET/FasTrak")
+}
+
+func direct(kind string) bool { return strings.HasSuffix(kind, gdr) }
+
+// on reports whether a variable switches something on: NCCL takes numbers.
+func (g *gathered) on(variable string) bool {
+	value := g.Variables[variable]
+	return value != "" && value != "0"
+}
+
+// sockets reports why a node uses TCP, and nothing where no node seems to have RDMA.
+func (g *gathered) sockets(usual string) {
+	const slowly = "nodes reach each other over TCP sockets, not RDMA: "
+	switch wanted := g.Variables["NCCL_IB_HCA"]; {
+	case g.on("NCCL_IB_DISABLE"):
+		g.slow(slowly + "NCCL_IB_DISABLE=1 switches InfiniBand and RoCE off")
+	case strings.EqualFold(g.Variables["NCCL_NET"], socket):
+		g.slow(slowly + "NCCL_NET=Socket asks for it")
+	case len(g.HCAs) > 0:
+		g.slow(slowly+"NCCL lists %s and does not use it", some(hcaNames(g.HCAs)))
+	case g.NoHCA && wanted != "":
+		g.slow(slowly+"no active RDMA port matches NCCL_IB_HCA=%s", wanted)
+	case g.NoHCA && usual != socket && usual != "":
+		g.slow(slowly + "NCCL found no active InfiniBand or RoCE port on this node")
+	}
+}
+
+// virtualNames begin the names of interfaces that end on the machine itself.
+var virtualNames = []string{"docker", "br-", "virbr", "veth", "cni", "flannel", "cali", "podman", "lxc", "lxdbr", "kube-", "weave", "tailscale", "wg", "tun", "tap", "zt"}
+
+func virtual(name string) bool {
+	return name == "lo" || slices.ContainsFunc(virtualNames, func(v string) bool { return strings.HasPrefix(name, v) })
+}
+
+// virtual reports interfaces over which other nodes cannot be reached, or only by a detour.
+func (g *gathered) virtual() {
+	var used []Interface
+	if g.Bootstrap != nil {
+		used = append(used, *g.Bootstrap)
+	}
+	if g.Net == socket {
+		used = append(used, g.Interfaces...)
+	}
+	for i, one := range used {
+		if virtual(one.Name) && slices.Index(used, one) == i {
+			g.slow("NCCL uses %s %s, which does not lead to other nodes, or only by a detour: set NCCL_SOCKET_IFNAME", one.Name, one.Address)
+		}
+	}
+}
+
+// direct reports a network that does not read and write the memory of GPUs itself.
+func (g *gathered) direct() {
+	if p := g.Provider; p == "tcp" || p == "sockets" || strings.HasPrefix(p, "tcp;") {
+		g.slow("libfabric's provider is %s: TCP sockets", p)
+	}
+	if !g.connects(overRDMA) {
+		return
+	}
+	barred := slices.DeleteFunc(slices.Clone(g.HCAs), func(h HCA) bool { return h.GDR != "disabled" })
+	// What is sent goes through the host on many machines where all is well, because
+	// reading from a GPU is slow across PCIe: NCCL_NET_GDR_READ.
+	switch level := g.Variables["NCCL_NET_GDR_LEVEL"]; {
+	case len(barred) > 0:
+		g.slow("GPUDirect RDMA is disabled on %s, whose data goes through host memory: load the module nvidia_peermem, or use a kernel with DMA-BUF", some(hcaNames(barred)))
+	case g.connects(direct) || !g.staged:
+	case level != "":
+		g.slow("no connection over the network uses GPUDirect RDMA: NCCL_NET_GDR_LEVEL=%s", level)
+	default:
+		g.slow("no connection over the network uses GPUDirect RDMA: the module nvidia_peermem is not loaded, or GPUs and RDMA devices are too far apart on the PCI bus")
+	}
+}
+
+// withinNode reports GPUs of the node that do not reach each other directly.
+func (g *gathered) withinNode() {
+	level := g.Variables["NCCL_P2P_LEVEL"]
+	switch {
+	case g.on("NCCL_P2P_DISABLE") || level == "LOC" || level == "0": // before 2.28 NCCL logs the first as LOC
+		g.slow("NCCL_P2P_DISABLE=1 or NCCL_P2P_LEVEL=LOC: GPUs of a node reach each other neither over NVLink nor over PCIe directly")
+	case g.noPeer:
+		g.slow("the driver refuses P2P between GPUs that are connected")
+	case g.connects(throughHost):
+		g.slow("some GPUs of the node reach each other only through host memory (SHM): no NVLink connects them, and they are on different PCIe roots or P2P is switched off")
+	}
+	if g.on("NCCL_SHM_DISABLE") {
+		g.slow("NCCL_SHM_DISABLE=1: GPUs of a node without P2P reach each other over the network")
+	}
+}
