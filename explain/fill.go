@@ -50,30 +50,10 @@ func inWords(name, value string) (string, bool) {
 
 func asArgument(_, value string) (string, bool) { return value, harmless.MatchString(value) }
 
-// blanks are the words that stand in a command for what no message told, and what to put there.
-var blanks = map[string]string{
-	"NODE":          "each node of the hostfile: the log does not say which",
-	"MASTER_ADDR":   "what the launch was given as --master_addr; where nothing, the first node of the hostfile",
-	"MASTER_PORT":   "what the launch was given as --master_port; where nothing, 29500",
-	"ENDPOINT_HOST": "the host in what torchrun was given as --rdzv_endpoint",
-	"ADDRESS":       "the address of the node that is not reached",
-	"PEER":          "another node's address",
-	"SERVER":        "the server in what `findmnt` tells of the directory",
-	"NAME":          "each name of the hostfile: the log does not say which",
-	"INTERFACE":     "the interface that went down, by its name in `ip -br link`",
-	"SLOT":          "the slot of the device, as `lspci` tells it",
-	"IMAGE":         "the image that the launch names",
-	"NETWORK":       "a name of your own",
-	"MODULE":        "the module that the traceback imports",
-	"DIRECTORY":     "the directory of the launch, or of what could not be read",
-	"FILE":          "what could not be found or written",
-	"INIT_FILE":     "the file in init_method's file://",
-}
-
 // blanksIn are the words that stay in a sentence that is filled with values.
 func blanksIn(sentence string, values map[string]string) (words []string) {
 	for _, found := range placeholder.FindAllStringSubmatch(sentence, -1) {
-		if _, told := asArgument(found[1], values[found[1]]); !told && blanks[found[2]] != "" {
+		if _, told := asArgument(found[1], values[found[1]]); !told && tables().Blanks[found[2]] != "" {
 			words = append(words, found[2])
 		}
 	}
@@ -104,27 +84,6 @@ func Plain(sentences []string) []string {
 	return plain
 }
 
-// segments are the sizes of what NCCL keeps in /dev/shm by default, worked out
-// from the types of each release; buffer sizes set by hand give others.
-var segments = map[uint64]string{
-	// The pool of operations that the proxy of each rank has as soon as anything
-	// goes over a network: struct ncclProxyOpsPool.
-	4194656:  "the proxy buffers of one rank (NCCL 2.13 to 2.19)",
-	5767520:  "the proxy buffers of one rank (NCCL 2.20)",
-	7340384:  "the proxy buffers of one rank (NCCL 2.21, 2.22)",
-	10486112: "the proxy buffers of one rank (NCCL 2.23)",
-	14156128: "the proxy buffers of one rank (NCCL 2.24)",
-	31850880: "the proxy buffers of one rank (NCCL 2.25)",
-	33030528: "the proxy buffers of one rank (NCCL 2.26, 2.27)",
-	34210176: "the proxy buffers of one rank (NCCL 2.28 to 2.30)",
-	// One direction of one channel between GPUs that cannot reach each other: a
-	// page, and the buffers of each protocol that the release has.
-	4096:    "the sending end of one shared-memory channel between two GPUs",
-	4460544: "one shared-memory channel between two GPUs (NCCL 2.3, 2.4)",
-	9637888: "one shared-memory channel between two GPUs",
-	6492160: "one shared-memory channel between two GPUs (Arm)",
-}
-
 // counted is the reference count that stands behind a segment since NCCL 2.16:
 // messages about the file tell it in, those about the segment leave it out.
 const counted = 4
@@ -146,7 +105,7 @@ func derive(values map[string]string) {
 		return
 	}
 	for _, size := range []uint64{size, size - counted} {
-		if what, known := segments[size]; known {
+		if what, known := tables().Segments[size]; known {
 			values["what"] = what
 			return
 		}

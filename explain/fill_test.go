@@ -29,12 +29,12 @@ func TestBlanks(t *testing.T) {
 	for _, line := range slices.Concat(fixes...) {
 		command, _, _ := strings.Cut(line, "   # ")
 		for _, found := range placeholder.FindAllStringSubmatch(command, -1) {
-			if used[found[2]] = true; word.MatchString(found[2]) && blanks[found[2]] == "" {
+			if used[found[2]] = true; word.MatchString(found[2]) && tables().Blanks[found[2]] == "" {
 				t.Errorf("%s: nobody says what %s is", line, found[2])
 			}
 		}
 	}
-	for word := range maps.Keys(blanks) {
+	for word := range maps.Keys(tables().Blanks) {
 		if !used[word] {
 			t.Errorf("no command has %s", word)
 		}

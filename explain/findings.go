@@ -70,7 +70,7 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 		}
 		f.Fix = append(f.Fix, filled)
 		for _, word := range blanksIn(line, values) {
-			if put := word + " is " + blanks[word]; !slices.Contains(f.Where, put) {
+			if put := word + " is " + tables().Blanks[word]; !slices.Contains(f.Where, put) {
 				f.Where = append(f.Where, put)
 			}
 		}

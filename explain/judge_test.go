@@ -53,7 +53,7 @@ func small(t *testing.T) *Catalogue {
 - {id: version, kind: cause, cause: versions, differs: version, says: ['library version (?P<version>\S+)'], from: f, examples: [e]}
 `
 	files := fstest.MapFS{"causes.yaml": {Data: []byte(causes)}}
-	for _, family := range families {
+	for _, family := range tables().Families {
 		files["signatures/"+family+".yaml"] = &fstest.MapFile{Data: []byte("[]")}
 	}
 	files["signatures/nccl.yaml"] = &fstest.MapFile{Data: []byte(signatures)}
@@ -285,7 +285,7 @@ func TestLoadRefuses(t *testing.T) {
 		"an unknown key":    "{id: a, kind: cause, cause: one, says: [words], say: [words]}",
 	} {
 		files := fstest.MapFS{"causes.yaml": {Data: []byte("- {id: one, title: t, doc: d, fix: [f]}")}}
-		for _, family := range families {
+		for _, family := range tables().Families {
 			files["signatures/"+family+".yaml"] = &fstest.MapFile{Data: []byte("[]")}
 		}
 		files["signatures/nccl.yaml"] = &fstest.MapFile{Data: []byte("- " + signature)}

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -17,50 +18,10 @@ type speaker struct {
 	local string // index on its node, where a launcher tells only that
 }
 
-// decorations are what launchers, log collectors and NCCL put before a message.
-// Each may stand behind another.
-var decorations = []string{
-	// journalctl -o short-iso, rsyslog since Debian 12 and Ubuntu 24.04
-	`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?[+-]\d\d:?\d\d (?P<node>[\w.-]+) [\w./@-]+(?:\[\d+\])?: `,
-	// docker logs -t, kubectl logs --timestamps, NCCL_DEBUG_TIMESTAMP_LEVELS, Python's logging and that of rich
-	`^\[?(?:\d{4}[-/]\d\d[-/]\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]? +`,
-	// docker compose, docker service logs, ansible
-	`^(?:[\w.-]+@)?(?P<node>[\w.-]+) +\| `,
-	// kubectl logs --prefix
-	`^\[pod/(?P<node>[\w.-]+)/[\w.-]+\] `,
-	// syslog, journalctl
-	`^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? (?P<node>[\w.-]+) [\w./@-]+(?:\[\d+\])?: `,
-	// dmesg, dmesg -d
-	`^\[ *[+\d][\d.]*\] `,
-	// dmesg -T, mpirun --timestamp-output
-	`^\[?[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]? ?`,
-	// Ray
-	`^\((?:[^\s()]+ )*(?:pid=\d+|raylet)(?:, ip=(?P<node>[\w.:]+))?\) `,
-	// mpirun --tag-output of Open MPI and of PRRTE, horovodrun
-	`^\[(?:[\w.@-]*@)?\d+,(?P<rank>\d+)\](?:<std(?:out|err|diag)>)?: ?`,
-	`^\[(?P<rank>\d+)\]<std(?:out|err)>: ?`,
-	// SageMaker
-	`^\[\d+,mpirank:(?P<rank>\d+),(?P<node>[\w.-]+)\]<std(?:out|err)>: ?`,
-	// torch since 2.3 and Lightning write the global rank; torchrun --tee and TorchX the role and local index
-	`^\[rank(?:: |=)?(?P<rank>\d+)\]:? ?`,
-	`^rank(?P<rank>\d+): ?`,
-	`^\[[A-Za-z][\w-]*?(?P<local>\d+)(?:\|\d+)?\]: ?`,
-	// srun --label
-	`^ *(?P<rank>\d{1,6}): `,
-	// pdsh's own messages name the launching machine first
-	`^pdsh@[\w.-]+: (?P<node>[\w.@-]+): `,
-	// pdsh, clush: only what cannot be the name of a program or of an exception
-	`^(?:[\w-]+@)?(?P<node>localhost|[A-Za-z0-9_.-]*\d[A-Za-z0-9_.-]*): `,
-	// NCCL: host:pid:tid [device]
-	`^(?P<node>[\w.-]+):\d+:\d+ (?:\[-?\d+\] )?`,
-	// the frame that rich draws around a traceback
-	`^[│┃] `,
-}
-
-// decorationsOf are those that a text may have, by its first byte: most lines can only have a few,
-// and to ask for each is what reading a log of failures takes longest.
-var decorationsOf = func() (by [256][]expression) {
-	for _, text := range decorations {
+// decorations returns what may be put before a message, by the first byte of that: most lines can only
+// have a few, and to ask for each is what reading a log of failures takes longest.
+var decorations = sync.OnceValue(func() (by [256][]expression) {
+	for _, text := range tables().Prefixes {
 		one, err := parse(text, 1)
 		if err != nil {
 			panic(err)
@@ -72,9 +33,9 @@ var decorationsOf = func() (by [256][]expression) {
 		}
 	}
 	return by
-}()
+})
 
-// notNodes are what the patterns above would take for a host: a program, library,
+// notNodes are what the prefixes of tables.yaml would take for a host: a program, library,
 // exception or interface and its complaint, a file and its line, a time.
 var notNodes = regexp.MustCompile(`(?:Error|Exception|Warning|Interrupt)$` +
 	`|^(?:python|bash|g?libc|lib|cuda)[\d.]*$|\.so(?:\.[\d.]+)?$|(?:^|-)(?:gcc|g\+\+|clang|ld|make)-[\d.]+$` +
@@ -102,7 +63,7 @@ func peel(text string) (message string, who speaker) {
 	if strings.HasPrefix(text, `{"`) {
 		return text, inJSON(text)
 	}
-	for range len(decorations) { // nobody wraps deeper
+	for range len(tables().Prefixes) { // nobody wraps deeper
 		rest, found := peelOne(text, &who)
 		if !found {
 			break
@@ -120,7 +81,7 @@ func peelOne(text string, who *speaker) (rest string, found bool) {
 	if head == "" {
 		return text, false
 	}
-	for _, d := range decorationsOf[head[0]] {
+	for _, d := range decorations()[head[0]] {
 		if !d.may(head) {
 			continue
 		}

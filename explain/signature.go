@@ -115,14 +115,21 @@ type Family struct {
 	Signatures []*Signature
 }
 
-//go:embed causes.yaml signatures/*.yaml
+//go:embed causes.yaml tables.yaml signatures/*.yaml
 var data embed.FS
 
-// families are the files, in the order in which a line is held against them:
-// what names a cause of its own stands before what wraps it.
-var families = []string{
-	"nccl", "nccl_shm", "nccl_gpu", "nccl_net", "nccl_ib", "rdma", "nccl_quiet", "gloo", "xla", "hccl", "paddle", "pslite", "paramiko", "torch_address", "torch", "torch_store", "torch_nccl", "elastic", "deepspeed", "deepspeed_end", "pdsh", "ssh", "shell", "slurm", "mpi", "mpi_start", "mpi_end", "container", "driver", "xid", "amdgpu", "cuda", "container_start", "kernel", "files", "torch_rest", "linker", "python", "progress", "alarm",
-}
+// tables returns the tables of tables.yaml, which says what each is for.
+var tables = sync.OnceValue(func() (t struct {
+	Families []string
+	Prefixes []string
+	Blanks   map[string]string
+	Segments map[uint64]string
+}) {
+	if err := decode(data, "tables.yaml", &t); err != nil {
+		panic(err) // it is embedded
+	}
+	return t
+})
 
 // Load reads the embedded catalogue, once.
 var Load = sync.OnceValues(func() (*Catalogue, error) { return load(data) })
@@ -138,7 +145,7 @@ func load(files fs.FS) (*Catalogue, error) {
 		}
 		c.causes[c.Causes[i].ID] = &c.Causes[i]
 	}
-	for _, name := range families {
+	for _, name := range tables().Families {
 		family := Family{Name: name}
 		file := "signatures/" + name + ".yaml"
 		if err := decode(files, file, &family.Signatures); err != nil {

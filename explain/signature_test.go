@@ -5,6 +5,7 @@ package explain
 import (
 	"io"
 	"io/fs"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -190,11 +191,24 @@ func TestEveryFileIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		if name := strings.TrimSuffix(path.Base(file), ".yaml"); !slices.Contains(families, name) {
+		if name := strings.TrimSuffix(path.Base(file), ".yaml"); !slices.Contains(tables().Families, name) {
 			t.Errorf("%s is not in families, and nobody reads it", file)
 		}
 	}
-	if len(files) != len(families) {
-		t.Errorf("%d files, %d families", len(files), len(families))
+	if len(files) != len(tables().Families) {
+		t.Errorf("%d files, %d families", len(files), len(tables().Families))
+	}
+}
+
+// TestTables: tables.yaml has a value for every key, and only keys that the code knows.
+func TestTables(t *testing.T) {
+	known := tables()
+	if len(known.Families) == 0 || len(known.Prefixes) == 0 || len(known.Blanks) == 0 || len(known.Segments) == 0 {
+		t.Errorf("an empty table: %+v", known)
+	}
+	for _, words := range slices.Concat(known.Families, known.Prefixes, slices.Collect(maps.Values(known.Blanks)), slices.Collect(maps.Values(known.Segments))) {
+		if words == "" {
+			t.Error("a key without a value")
+		}
 	}
 }
