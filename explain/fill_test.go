@@ -19,7 +19,7 @@ func TestBlanks(t *testing.T) {
 	for _, cause := range c.Causes {
 		fixes = append(fixes, cause.Fix)
 	}
-	for _, s := range c.signatures {
+	for _, s := range byID(c) {
 		fixes = append(fixes, s.Fix)
 		for _, beside := range s.Beside {
 			fixes = append(fixes, beside.Fix)

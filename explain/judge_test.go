@@ -272,7 +272,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestLoadRefuses: what would silently never match, or lead nowhere, is an error.
+// TestLoadRefuses: what would silently never match is an error, and what leads nowhere is a mistake.
 func TestLoadRefuses(t *testing.T) {
 	for name, signature := range map[string]string{
 		"no such cause":     "{id: a, kind: cause, cause: nowhere, says: [words]}",
@@ -282,6 +282,9 @@ func TestLoadRefuses(t *testing.T) {
 		"no fixed text":     `{id: a, kind: cause, cause: one, says: ['\w+']}`,
 		"any case":          "{id: a, kind: cause, cause: one, says: ['(?i)words']}",
 		"not an expression": "{id: a, kind: cause, cause: one, says: ['(words']}",
+		"no such group":     "{id: a, kind: cause, cause: one, says: [words], differs: version}",
+		"no such meaning":   "{id: a, kind: cause, cause: one, says: [words], apart: {cause: nowhere}}",
+		"twice":             "{id: a, kind: cause, cause: one, says: [words]}\n- {id: a, kind: cause, cause: one, says: [words]}",
 		"an unknown key":    "{id: a, kind: cause, cause: one, says: [words], say: [words]}",
 	} {
 		files := fstest.MapFS{"causes.yaml": {Data: []byte("- {id: one, title: t, doc: d, fix: [f]}")}}
@@ -289,7 +292,7 @@ func TestLoadRefuses(t *testing.T) {
 			files["signatures/"+family+".yaml"] = &fstest.MapFile{Data: []byte("[]")}
 		}
 		files["signatures/nccl.yaml"] = &fstest.MapFile{Data: []byte("- " + signature)}
-		if _, err := load(files); err == nil {
+		if c, err := load(files); err == nil && mistakes(c) == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}

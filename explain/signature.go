@@ -4,7 +4,6 @@ package explain
 
 import (
 	"embed"
-	"errors"
 	"fmt"
 	"io/fs"
 	"regexp"
@@ -101,12 +100,11 @@ type Apart struct {
 
 // Catalogue is all that is known of messages.
 type Catalogue struct {
-	Causes     []Cause
-	Families   []Family
-	causes     map[string]*Cause
-	signatures map[string]*Signature
-	patterns   int
-	index      *index
+	Causes   []Cause
+	Families []Family
+	causes   map[string]*Cause
+	patterns int
+	index    *index
 }
 
 // Family is one file of signatures.
@@ -135,14 +133,11 @@ var tables = sync.OnceValue(func() (t struct {
 var Load = sync.OnceValues(func() (*Catalogue, error) { return load(data) })
 
 func load(files fs.FS) (*Catalogue, error) {
-	c := &Catalogue{causes: map[string]*Cause{}, signatures: map[string]*Signature{}, index: &index{exact: map[uint32][]entry{}}}
+	c := &Catalogue{causes: map[string]*Cause{}, index: &index{exact: map[uint32][]entry{}}}
 	if err := decode(files, "causes.yaml", &c.Causes); err != nil {
 		return nil, err
 	}
 	for i := range c.Causes {
-		if c.causes[c.Causes[i].ID] != nil {
-			return nil, fmt.Errorf("causes.yaml: %s is there twice", c.Causes[i].ID)
-		}
 		c.causes[c.Causes[i].ID] = &c.Causes[i]
 	}
 	for _, name := range tables().Families {
@@ -157,15 +152,6 @@ func load(files fs.FS) (*Catalogue, error) {
 			}
 		}
 		c.Families = append(c.Families, family)
-	}
-	for _, s := range c.signatures {
-		for _, beside := range s.Beside {
-			for _, id := range beside.Any {
-				if c.signatures[id] == nil {
-					return nil, fmt.Errorf("signature %s: beside: there is no signature %s", s.ID, id)
-				}
-			}
-		}
 	}
 	return c, nil
 }
@@ -185,29 +171,6 @@ func decode(files fs.FS, name string, into any) error {
 }
 
 func (c *Catalogue) add(s *Signature) error {
-	switch s.Kind {
-	case Proof, Symptom, Echo:
-		if c.causes[s.Cause] == nil {
-			return fmt.Errorf("there is no cause %q", s.Cause)
-		}
-	case Program, Summary, Noise, Success, Context, Alarm:
-		if s.Cause != "" {
-			return fmt.Errorf("a %s has no cause", s.Kind)
-		}
-	default:
-		return fmt.Errorf("there is no kind %q", s.Kind)
-	}
-	if c.signatures[s.ID] != nil {
-		return errors.New("is there twice")
-	}
-	for _, beside := range s.Beside {
-		if c.causes[beside.Cause] == nil && beside.Kind != Noise && beside.Kind != Summary {
-			return fmt.Errorf("beside: there is no cause %q", beside.Cause)
-		}
-	}
-	if s.Apart != nil && c.causes[s.Apart.Cause] == nil {
-		return fmt.Errorf("apart: there is no cause %q", s.Apart.Cause)
-	}
 	for _, text := range s.Unless {
 		unless, err := parse(text, gram)
 		if err != nil {
@@ -227,10 +190,6 @@ func (c *Catalogue) add(s *Signature) error {
 		s.patterns = append(s.patterns, p)
 		c.patterns++
 	}
-	if s.Differs != "" && !slices.ContainsFunc(s.patterns, func(p *pattern) bool { return p.says.SubexpIndex(s.Differs) > 0 }) {
-		return fmt.Errorf("differs: no expression has a group %s", s.Differs)
-	}
-	c.signatures[s.ID] = s
 	return nil
 }
 

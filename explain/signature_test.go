@@ -3,6 +3,8 @@
 package explain
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"maps"
@@ -23,6 +25,17 @@ func signatures(t testing.TB) *Catalogue {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// byID are all signatures of a catalogue.
+func byID(c *Catalogue) map[string]*Signature {
+	all := map[string]*Signature{}
+	for _, family := range c.Families {
+		for _, s := range family.Signatures {
+			all[s.ID] = s
+		}
+	}
+	return all
 }
 
 // read is one log from memory.
@@ -113,7 +126,7 @@ func TestFixesCanBeFilled(t *testing.T) {
 	for _, cause := range c.Causes {
 		groups[cause.ID] = map[string]bool{"node": true, "target": true}
 	}
-	for _, s := range c.signatures {
+	for _, s := range byID(c) {
 		for _, p := range s.patterns {
 			for _, name := range p.says.SubexpNames() {
 				if s.Cause != "" {
@@ -128,7 +141,7 @@ func TestFixesCanBeFilled(t *testing.T) {
 		}
 		for _, beside := range s.Beside {
 			for _, id := range beside.Any {
-				for _, p := range c.signatures[id].patterns {
+				for _, p := range byID(c)[id].patterns {
 					for _, name := range p.says.SubexpNames() {
 						if beside.Cause != "" {
 							groups[beside.Cause][name] = true
@@ -154,7 +167,7 @@ func TestFixesCanBeFilled(t *testing.T) {
 func TestCauses(t *testing.T) {
 	c := signatures(t)
 	values := map[string]bool{}
-	for _, s := range c.signatures {
+	for _, s := range byID(c) {
 		values[s.Cause] = true
 		for _, beside := range s.Beside {
 			values[beside.Cause] = true
@@ -211,4 +224,55 @@ func TestTables(t *testing.T) {
 			t.Error("a key without a value")
 		}
 	}
+}
+
+// TestCatalogueHasNoMistakes: whatever a signature names is there.
+func TestCatalogueHasNoMistakes(t *testing.T) {
+	if err := mistakes(signatures(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// mistakes are IDs that are there twice, and kinds, causes, groups and signatures that are not there.
+func mistakes(c *Catalogue) (all error) {
+	wrong := func(id, format string, values ...any) {
+		all = errors.Join(all, fmt.Errorf("%s: %s", id, fmt.Sprintf(format, values...)))
+	}
+	kinds := map[Kind]bool{Proof: true, Symptom: true, Echo: true, Program: false, Summary: false, Noise: false, Success: false, Context: false, Alarm: false}
+	met := map[string]bool{}
+	for _, cause := range c.Causes {
+		if met[cause.ID] {
+			wrong(cause.ID, "is there twice")
+		}
+		met[cause.ID] = true
+	}
+	clear(met)
+	for _, family := range c.Families {
+		for _, s := range family.Signatures {
+			if met[s.ID] {
+				wrong(s.ID, "is there twice")
+			}
+			met[s.ID] = true
+			if blames, known := kinds[s.Kind]; !known || blames && c.causes[s.Cause] == nil || !blames && s.Cause != "" {
+				wrong(s.ID, "%q with the cause %q", s.Kind, s.Cause)
+			}
+			for _, beside := range s.Beside {
+				if c.causes[beside.Cause] == nil && beside.Kind != Noise && beside.Kind != Summary {
+					wrong(s.ID, "beside: there is no cause %q", beside.Cause)
+				}
+				for _, id := range beside.Any {
+					if byID(c)[id] == nil {
+						wrong(s.ID, "beside: there is no signature %s", id)
+					}
+				}
+			}
+			if s.Apart != nil && c.causes[s.Apart.Cause] == nil {
+				wrong(s.ID, "apart: there is no cause %q", s.Apart.Cause)
+			}
+			if s.Differs != "" && !slices.ContainsFunc(s.patterns, func(p *pattern) bool { return p.says.SubexpIndex(s.Differs) > 0 }) {
+				wrong(s.ID, "differs: no expression has a group %s", s.Differs)
+			}
+		}
+	}
+	return all
 }
