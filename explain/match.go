@@ -46,7 +46,7 @@ type matcher struct {
 	clock      stamp            // the last one that was asked for
 	asked      int              // how many lines had been read by then
 	vain       map[*pattern]int // how often it could have been and was not
-	repeats    map[*Signature]*repeat
+	repeats    map[*Signature]repeat
 	same       map[uint64]*occurrence // by the digest of a line
 	speakers   map[saying]bool        // who was looked at, of messages that are only counted
 	open       []half
@@ -57,7 +57,7 @@ type matcher struct {
 }
 
 func (c *Catalogue) matcher(file int, seen *tally) *matcher {
-	m := &matcher{catalogue: c, file: file, seen: seen, vain: map[*pattern]int{}, repeats: map[*Signature]*repeat{}, same: map[uint64]*occurrence{}, speakers: map[saying]bool{}}
+	m := &matcher{catalogue: c, file: file, seen: seen, vain: map[*pattern]int{}, repeats: map[*Signature]repeat{}, same: map[uint64]*occurrence{}, speakers: map[saying]bool{}}
 	if seen.many {
 		m.node = nodeOfFile(seen.sources[file])
 	}
@@ -241,11 +241,7 @@ func (m *matcher) found(e event) {
 	if e.signature == nil {
 		return
 	}
-	if m.repeats[e.signature] == nil {
-		m.repeats[e.signature] = &repeat{}
-	}
-	m.repeats[e.signature].last = h
-	m.repeats[e.signature].times++
+	m.repeats[e.signature] = repeat{h, m.repeats[e.signature].times + 1}
 	if e.digest != 0 && len(m.same) < mostKnown {
 		m.same[e.digest] = h
 	}
@@ -256,7 +252,7 @@ func (m *matcher) found(e event) {
 func (m *matcher) again(s *Signature, l scanned) bool {
 	h := m.same[l.digest]
 	counted := false
-	if r := m.repeats[s]; h == nil && r != nil && r.times > mostTimes && !m.newcomer(s, l.text) {
+	if r := m.repeats[s]; h == nil && r.times > mostTimes && !m.newcomer(s, l.text) {
 		h, counted = r.last, true
 	}
 	if h == nil || h.signature != s {
@@ -284,15 +280,8 @@ func (m *matcher) newcomer(s *Signature, text []byte) bool {
 func (m *matcher) place(e event) event {
 	m.seen.homes.learn(e, m.file)
 	e.file, e.position = m.file, m.seen.position
-	if rank, ok := e.values["rank"]; ok && e.rank == "" {
-		e.rank = rank
-	}
-	if node, ok := e.values["node"]; ok && e.node == "" {
-		e.node = node
-	}
-	if e.node == "" {
-		e.node = m.node
-	}
+	e.rank = cmp.Or(e.rank, e.values["rank"])
+	e.node = cmp.Or(e.node, e.values["node"], m.node)
 	e.at = m.now()
 	return e
 }

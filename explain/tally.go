@@ -146,12 +146,7 @@ func (t *tally) value(e event) {
 }
 
 func (t *tally) has(ids []string) bool {
-	for _, id := range ids {
-		if len(t.bySignature[id]) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ids, func(id string) bool { return len(t.bySignature[id]) > 0 })
 }
 
 // lasting is how many signs of progress show that the program itself goes on, and not

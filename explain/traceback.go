@@ -16,12 +16,31 @@ type tracebacks struct {
 }
 
 type traceback struct {
-	prefix []byte
-	timed  bool // the prefix tells the time, so that it is another one on each line
+	writer
+	muted bool // Python ignores the exception
+	lines int
+	head  *event // the alarm of its first line, for where its exception never comes
+}
+
+// writer is who writes lines that belong together.
+type writer struct {
+	prefix []byte // of each of its lines
+	timed  bool   // the prefix tells the time, so that it is another one on each line
 	who    speaker
-	muted  bool // Python ignores the exception
-	lines  int
-	head   *event // the alarm of its first line, for where its exception never comes
+}
+
+func writerBehind(prefix []byte) writer {
+	_, who := peel(string(prefix) + "x")
+	return writer{bytes.Clone(prefix), clock(append(slices.Clip(prefix), "   "...)), who}
+}
+
+// rest is what stands behind the prefix, if the line is of the same writer.
+func (w writer) rest(text []byte) (rest []byte, ours bool) {
+	if !w.timed {
+		return bytes.CutPrefix(text, w.prefix)
+	}
+	message, who := peel(string(text[:min(len(text), longestPrefix+widest)]))
+	return []byte(message), who == w.who
 }
 
 const (
@@ -88,23 +107,13 @@ func (t *tracebacks) begin(prefix []byte, muted bool) {
 	if len(prefix) >= longestPrefix {
 		return
 	}
-	_, who := peel(string(prefix) + "x")
-	o := traceback{prefix: bytes.Clone(prefix), who: who, muted: muted, timed: clock(append(prefix[:len(prefix):len(prefix)], "   "...))}
+	o := traceback{writer: writerBehind(prefix), muted: muted}
 	t.open = slices.DeleteFunc(t.open, func(other traceback) bool {
 		return bytes.Equal(other.prefix, o.prefix) || o.timed && other.timed && other.who == o.who
 	})
 	if len(t.open) < mostOpen {
 		t.open = append(t.open, o)
 	}
-}
-
-// rest is what stands behind the prefix, if the line is of the same writer.
-func (o *traceback) rest(text []byte) (rest []byte, ours bool) {
-	if !o.timed {
-		return bytes.CutPrefix(text, o.prefix)
-	}
-	message, who := peel(string(text[:min(len(text), longestPrefix+widest)]))
-	return []byte(message), who == o.who
 }
 
 // has takes an alarm that is no message of its own: the first line of a traceback, whose
@@ -146,9 +155,7 @@ func chains(text []byte) bool {
 // to be done about it. Python puts no mark at its end, so that it is taken to end where its writer
 // begins with something else.
 type told struct {
-	prefix []byte // of each line of the writer
-	timed  bool   // the prefix tells the time: a line without margin is another message
-	who    speaker
+	writer     // where its prefix tells the time, a line without margin is another message
 	first  int // line of the exception
 	last   int // line that was told last
 	lines  []string
@@ -174,9 +181,7 @@ func (m *matcher) tells(l line) *told {
 	if len(m.telling) >= mostTelling || len(m.seen.occurrences) >= mostHeard {
 		return nil
 	}
-	prefix := decoration(l.text)
-	_, who := peel(string(prefix) + "x")
-	t := &told{prefix: bytes.Clone(prefix), who: who, timed: clock(append(slices.Clip(prefix), "   "...)), first: l.number, last: l.number}
+	t := &told{writer: writerBehind(decoration(l.text)), first: l.number, last: l.number}
 	m.telling = append(m.telling, t)
 	return t
 }
@@ -191,11 +196,7 @@ func (t *told) goesOn(l line) bool {
 	if l.number > t.first+toldWithin {
 		return false
 	}
-	rest, ours := bytes.CutPrefix(l.text, t.prefix)
-	if t.timed {
-		message, who := peel(string(l.text[:min(len(l.text), longestPrefix+widest)]))
-		rest, ours = []byte(message), who == t.who
-	}
+	rest, ours := t.rest(l.text)
 	switch {
 	case !ours:
 		return true // another rank writes in between
