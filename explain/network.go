@@ -95,8 +95,7 @@ const (
 	mostNetworks  = 4096
 	mostDevices   = 64
 	mostVariables = 64
-	mostKinds     = 24      // of connections
-	mostKeptText  = 8 << 20 // bytes
+	mostKinds     = 24 // of connections
 	longestValue  = 120
 	longestName   = 64
 )
@@ -106,12 +105,10 @@ type networks struct {
 	nodes    map[string]*gathered
 	order    []*gathered
 	versions map[string]string // of NCCL, by node of the file: before 2.24 only rank 0 logs it, on a line without a host
-	texts    map[string]string // everything that is kept, once
-	kept     int               // bytes of texts
 }
 
 func newNetworks() networks {
-	return networks{nodes: map[string]*gathered{}, versions: map[string]string{}, texts: map[string]string{}}
+	return networks{nodes: map[string]*gathered{}, versions: map[string]string{}}
 }
 
 // gathered is a Network in the making.

@@ -28,7 +28,7 @@ func (n *networks) take(file string, text []byte) {
 		if n.versions[file] != "" || len(n.versions) >= mostNetworks {
 			return
 		}
-		if version := n.release(string(rest[len("version "):])); version != "" {
+		if version := release(string(rest[len("version "):])); version != "" {
 			n.versions[file] = version
 		}
 	}
@@ -39,14 +39,14 @@ func (n *networks) info(file string, prefix []byte, message string) {
 	// Channel 00/0 : 0[0] -> 1[1] via P2P/IPC; "Ring" before 2.7, "Coll" and "CollNet" with SHARP
 	if route, via, found := strings.Cut(message, " via "); found && strings.Contains(route, " : ") && (message[0] == 'C' || message[0] == 'R') {
 		if g := n.node(file, prefix); g != nil {
-			n.connection(g, strings.HasSuffix(route, "[receive]"), via)
+			g.connection(strings.HasSuffix(route, "[receive]"), via)
 		}
 		return
 	}
 	for _, form := range forms {
 		if rest, found := strings.CutPrefix(message, form.head); found {
 			if g := n.node(file, prefix); g != nil {
-				form.take(n, g, rest)
+				form.take(g, rest)
 			}
 			return
 		}
@@ -56,23 +56,23 @@ func (n *networks) info(file string, prefix []byte, message string) {
 // forms are the messages by their beginnings, in NCCL 2.3 to 2.30.
 var forms = []struct {
 	head string
-	take func(n *networks, g *gathered, rest string)
+	take func(g *gathered, rest string)
 }{
-	{"NCCL_", (*networks).variable},
-	{"comm ", (*networks).communicator},
-	{"Using network ", func(n *networks, g *gathered, name string) { addNew(&g.nets, n.keep(name, longestName), 4) }},
-	{"NET/IB : Using ", (*networks).hcas},
-	{"NET/IB : No device found", func(_ *networks, g *gathered, _ string) { g.NoHCA = true }},
-	{"NET/Socket : Using ", (*networks).interfaces},
-	{"NET : Using interface ", (*networks).interfaces}, // 2.3
-	{"NET/OFI Selected ", (*networks).provider},
-	{"NET/", (*networks).direct},
-	{"Bootstrap : Using ", (*networks).bootstrap},
-	{"Bootstrap: Using ", (*networks).bootstrap}, // since 2.24
-	{"NCCL version ", (*networks).ownVersion},    // since 2.24, on all ranks
-	{"P2P is disabled between ", (*networks).refused},
-	{"peer query failed between ", (*networks).refused},
-	{"Could not enable P2P between ", (*networks).refused},
+	{"NCCL_", (*gathered).variable},
+	{"comm ", (*gathered).communicator},
+	{"Using network ", func(g *gathered, name string) { addNew(&g.nets, kept(name, longestName), 4) }},
+	{"NET/IB : Using ", (*gathered).hcas},
+	{"NET/IB : No device found", func(g *gathered, _ string) { g.NoHCA = true }},
+	{"NET/Socket : Using ", (*gathered).interfaces},
+	{"NET : Using interface ", (*gathered).interfaces}, // 2.3
+	{"NET/OFI Selected ", (*gathered).provider},
+	{"NET/", (*gathered).gpuDirect},
+	{"Bootstrap : Using ", (*gathered).bootstrap},
+	{"Bootstrap: Using ", (*gathered).bootstrap}, // since 2.24
+	{"NCCL version ", (*gathered).ownVersion},    // since 2.24, on all ranks
+	{"P2P is disabled between ", (*gathered).refused},
+	{"peer query failed between ", (*gathered).refused},
+	{"Could not enable P2P between ", (*gathered).refused},
 }
 
 // node returns the collection of the node that wrote a line with this prefix, nil where there are too many nodes.
@@ -87,7 +87,7 @@ func (n *networks) node(file string, prefix []byte) *gathered {
 	if len(n.order) >= mostNetworks {
 		return nil
 	}
-	g := &gathered{Network: Network{Node: n.keep(string(name), longestName)}, file: file}
+	g := &gathered{Network: Network{Node: kept(string(name), longestName)}, file: file}
 	n.nodes[string(name)], n.order = g, append(n.order, g)
 	return g
 }
@@ -117,21 +117,8 @@ func digit(c byte) bool { return c >= '0' && c <= '9' }
 
 func letter(c byte) bool { return c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c == '_' }
 
-// keep returns a copy of a text, the same one every time because ranks repeat each other, and "" once
-// the logs have filled the memory that is set aside for them.
-func (n *networks) keep(text string, most int) string {
-	text = text[:min(len(text), most)]
-	if kept, known := n.texts[text]; known {
-		return kept
-	}
-	if n.kept+len(text) > mostKeptText {
-		return ""
-	}
-	n.kept += len(text)
-	kept := own(text)
-	n.texts[strings.Clone(text)] = kept
-	return kept
-}
+// kept returns a copy of the beginning of a text, which does not hold its whole line in memory.
+func kept(text string, most int) string { return own(text[:min(len(text), most)]) }
 
 // addNew appends what a list does not have yet, as long as it is shorter than most.
 func addNew[T comparable](list *[]T, one T, most int) {
@@ -142,22 +129,22 @@ func addNew[T comparable](list *[]T, one T, most int) {
 
 // release returns 2.21.5 of "2.21.5+cuda12.4". It takes no other program's "NCCL version 2.21.5":
 // some torch versions spell 2.10.3 as 21.0.3.
-func (n *networks) release(text string) string {
+func release(text string) string {
 	nccl, _, found := strings.Cut(text, "+cuda")
 	if !found || nccl == "" || len(nccl) > 32 || !digit(nccl[0]) || strings.Contains(nccl, " ") {
 		return ""
 	}
-	return n.keep(nccl, 32)
+	return kept(nccl, 32)
 }
 
-func (n *networks) ownVersion(g *gathered, rest string) {
+func (g *gathered) ownVersion(rest string) {
 	if g.NCCL == "" {
-		g.NCCL = n.release(rest)
+		g.NCCL = release(rest)
 	}
 }
 
 // communicator reads "0x55d0 rank 0 nRanks 4 nNodes 2 localRanks 2 localRank 0 MNNVL 0".
-func (n *networks) communicator(g *gathered, rest string) {
+func (g *gathered) communicator(rest string) {
 	if _, count, found := strings.Cut(rest, " nNodes "); found {
 		count, _, _ = strings.Cut(count, " ")
 		if nodes, err := strconv.Atoi(count); err == nil {
@@ -166,9 +153,9 @@ func (n *networks) communicator(g *gathered, rest string) {
 	}
 }
 
-func (n *networks) connection(g *gathered, receives bool, via string) {
+func (g *gathered) connection(receives bool, via string) {
 	if kind := kindOf(via); kind != "" {
-		addNew(&g.Connections, n.keep(kind, longestName), mostKinds)
+		addNew(&g.Connections, kept(kind, longestName), mostKinds)
 		g.staged = g.staged || receives && overRDMA(kind) && !strings.HasSuffix(kind, gdr)
 	}
 }
@@ -206,7 +193,7 @@ func kindOf(via string) string {
 
 // variable reads "IB_DISABLE set by environment to 1." and "IB_HCA set to mlx5".
 // Numbers have a full stop behind them, in all versions but the latest.
-func (n *networks) variable(g *gathered, rest string) {
+func (g *gathered) variable(rest string) {
 	name, value, found := strings.Cut(rest, " set by environment to ")
 	if !found {
 		name, value, found = strings.Cut(rest, " set to ")
@@ -221,38 +208,36 @@ func (n *networks) variable(g *gathered, rest string) {
 	if g.Variables == nil {
 		g.Variables = map[string]string{}
 	}
-	if name = n.keep(name, longestName); name != "" {
-		g.Variables[name] = n.keep(value, longestValue)
-	}
+	g.Variables[kept(name, longestName)] = kept(value, longestValue)
 }
 
 // listed is a device with its index: "[0]mlx5_0:1/RoCE", and since 2.22 "[0]={[0] mlx5_0:1/RoCE, [1] mlx5_1:1/RoCE}".
 var listed = lazyregexp.New(`\[\d+\] ?([\w.:+-]{1,64})/([\w/]+)`)
 
 // hcas reads "[0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [RO]; OOB …".
-func (n *networks) hcas(g *gathered, list string) {
+func (g *gathered) hcas(list string) {
 	list, _, _ = strings.Cut(list, ";")
 	for _, found := range listed.FindAllStringSubmatch(list, mostDevices) {
-		if h := n.hca(g, found[1]); h != nil && h.Link == "" {
-			h.Link = n.keep(found[2], longestName)
+		if h := g.hca(found[1]); h != nil && h.Link == "" {
+			h.Link = kept(found[2], longestName)
 		}
 	}
 }
 
 // hca returns a device by its name, a new one where none has it, nil where there are too many.
-func (n *networks) hca(g *gathered, name string) *HCA {
+func (g *gathered) hca(name string) *HCA {
 	if i := slices.IndexFunc(g.HCAs, func(h HCA) bool { return h.Name == name }); i >= 0 {
 		return &g.HCAs[i]
 	}
 	if len(g.HCAs) >= mostDevices {
 		return nil
 	}
-	g.HCAs = append(g.HCAs, HCA{Name: n.keep(name, longestName)})
+	g.HCAs = append(g.HCAs, HCA{Name: kept(name, longestName)})
 	return &g.HCAs[len(g.HCAs)-1]
 }
 
-// direct reads "IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0' (no module)".
-func (n *networks) direct(g *gathered, rest string) {
+// gpuDirect reads "IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0' (no module)".
+func (g *gathered) gpuDirect(rest string) {
 	net, state, _ := strings.Cut(rest, " : GPU Direct RDMA ")
 	state, device, _ := strings.Cut(state, " for ")
 	_, device, _ = strings.Cut(device, " '")
@@ -270,37 +255,37 @@ func (n *networks) direct(g *gathered, rest string) {
 	if known {
 		return
 	}
-	if h := n.hca(g, device); h != nil {
+	if h := g.hca(device); h != nil {
 		h.GDR = state
 	}
 }
 
 // provider reads "provider is efa, fabric is efa (found 4 nics)" of aws-ofi-nccl.
-func (n *networks) provider(g *gathered, rest string) {
+func (g *gathered) provider(rest string) {
 	if _, name, found := strings.Cut(rest, "rovider is "); found && g.Provider == "" {
 		name, _, _ = strings.Cut(name, " ")
-		g.Provider = n.keep(strings.TrimSuffix(name, ","), longestName)
+		g.Provider = kept(strings.TrimSuffix(name, ","), longestName)
 	}
 }
 
 // interfaces reads "[0]eth0:10.0.0.1<0> [1]ib0:10.1.0.1<0>".
-func (n *networks) interfaces(g *gathered, list string) {
+func (g *gathered) interfaces(list string) {
 	for field := range strings.FieldsSeq(list) {
-		if i := n.iface(field); i.Name != "" {
+		if i := iface(field); i.Name != "" {
 			addNew(&g.Interfaces, i, mostDevices)
 		}
 	}
 }
 
-func (n *networks) bootstrap(g *gathered, rest string) {
+func (g *gathered) bootstrap(rest string) {
 	first, _, _ := strings.Cut(rest, " ")
-	if i := n.iface(first); g.Bootstrap == nil && i.Name != "" {
+	if i := iface(first); g.Bootstrap == nil && i.Name != "" {
 		g.Bootstrap = &i
 	}
 }
 
 // iface reads "[0]eth0:10.0.0.1<0>", and returns no name where the text is something else.
-func (n *networks) iface(text string) Interface {
+func iface(text string) Interface {
 	if _, rest, indexed := strings.Cut(text, "]"); indexed && text[0] == '[' {
 		text = rest
 	}
@@ -309,7 +294,7 @@ func (n *networks) iface(text string) Interface {
 	if !found {
 		return Interface{}
 	}
-	return Interface{n.keep(name, 32), n.keep(address, longestName)}
+	return Interface{kept(name, 32), kept(address, longestName)}
 }
 
-func (n *networks) refused(g *gathered, _ string) { g.noPeer = true }
+func (g *gathered) refused(string) { g.noPeer = true }
