@@ -18,6 +18,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/names"
 	"preflight/facts"
+	"preflight/internal/text"
 	"preflight/launch"
 )
 
@@ -63,8 +64,8 @@ type Wait struct {
 
 // Judge finds the job, of which it may be known where it meets, HOST:PORT, and says who is missing.
 func Judge(r *Report, endpoint string, sshPort int) {
-	host, text := names.SplitEndpoint(endpoint)
-	port, _ := strconv.Atoi(text) // 0 for none
+	host, number := names.SplitEndpoint(endpoint)
+	port, _ := strconv.Atoi(number) // 0 for none
 	j := findJob(r.Nodes, host, port)
 	r.Endpoint, r.Members, r.World = j.endpoint(), j.unit(), j.size()
 	findings := unseen(r.Nodes)
@@ -117,13 +118,10 @@ func (r *Report) answer() string {
 // ofNodes names some, for a sentence about them.
 func ofNodes(names []string) string {
 	const most = 3
-	switch {
-	case len(names) == 0:
+	if len(names) == 0 {
 		return ""
-	case len(names) > most:
-		return fmt.Sprintf("%s and %d more: ", strings.Join(names[:most], ", "), len(names)-most)
 	}
-	return strings.Join(names, ", ") + ": "
+	return text.Some(names, most) + ": "
 }
 
 // unseen says of which nodes nothing is known.

@@ -24,7 +24,8 @@ type member struct {
 // job is what belongs together of what runs on the nodes.
 type job struct {
 	nodes     []Node
-	user      string // whose it is, "" where nobody tells
+	looked    []*Node // those that could
+	user      string  // whose it is, "" where nobody tells
 	members   []member
 	others    []member // of the same user's other jobs
 	watched   bool     // whether launchers are seen, so that a rank without has lost its own
@@ -38,9 +39,14 @@ type job struct {
 // nodes.
 func findJob(nodes []Node, host string, port int) *job {
 	j := &job{nodes: nodes}
-	var all []member
 	for i := range nodes {
-		of := membersOn(&nodes[i])
+		if nodes[i].Jobs != nil {
+			j.looked = append(j.looked, &nodes[i])
+		}
+	}
+	var all []member
+	for _, node := range j.looked {
+		of := membersOn(node)
 		j.watched = j.watched || slices.ContainsFunc(of, func(m member) bool { return m.launcher != nil })
 		all = append(all, of...)
 	}
@@ -138,9 +144,6 @@ func (j *job) claim(elsewhere []member, together meetingPlace, script string) (r
 
 // membersOn are the members of jobs on one node.
 func membersOn(node *Node) (all []member) {
-	if node.Jobs == nil {
-		return nil
-	}
 	processes := node.Jobs.Processes
 	by := func(pid int) *facts.JobProcess {
 		at := slices.IndexFunc(processes, func(p facts.JobProcess) bool { return p.PID == pid })
@@ -323,12 +326,11 @@ func (j *job) names(all bool) []Named {
 
 // first is rank 0, nil where it is not seen.
 func (j *job) first() *member {
-	for i, m := range j.members {
-		if m.Rank != nil && *m.Rank == 0 && m.node != nil {
-			return &j.members[i]
-		}
+	at := slices.IndexFunc(j.members, func(m member) bool { return m.Rank != nil && *m.Rank == 0 })
+	if at < 0 {
+		return nil
 	}
-	return nil
+	return &j.members[at]
 }
 
 // on are the members on a node.
@@ -364,10 +366,7 @@ func (m member) listens(port int) bool {
 
 // called is how many connections whoever serves the store has from a node.
 func (j *job) called(from *Node) (count int) {
-	for _, node := range j.nodes {
-		if node.Jobs == nil {
-			continue
-		}
+	for _, node := range j.looked {
 		for _, port := range node.Jobs.Ports {
 			for _, c := range port.Callers {
 				if _, own := from.Jobs.Addresses[c.Address]; own && port.Listening && port.Port == j.most.Port && c.State == facts.SocketEstablished {
@@ -411,11 +410,8 @@ func (j *job) owners(address string) map[string]string {
 	}
 	ip, err := netip.ParseAddr(address)
 	owned := map[string]string{}
-	for _, node := range j.nodes {
-		if err != nil || node.Jobs == nil {
-			continue
-		}
-		if by, has := node.Jobs.Addresses[ip.String()]; has {
+	for _, node := range j.looked {
+		if by, has := node.Jobs.Addresses[ip.String()]; has && err == nil {
 			owned[node.Name] = by
 		}
 	}

@@ -105,10 +105,8 @@ func (j *job) absent() (findings []checks.Finding) {
 		here[m.node] = true
 	}
 	complete := j.complete() || !j.hasRanks() && len(here) >= j.size()
-	for i := range j.nodes {
-		node := &j.nodes[i]
+	for _, node := range j.looked {
 		switch {
-		case node.Jobs == nil:
 		case here[node]:
 			findings = append(findings, j.gone(node)...)
 		case !complete:
@@ -163,8 +161,7 @@ func (j *job) complete() bool { return j.most.World > 0 && len(j.ranks()) >= j.m
 // countable is whether all nodes were looked at, and every rank that runs has told its number,
 // and no number twice.
 func (j *job) countable() bool {
-	blind := slices.ContainsFunc(j.nodes, func(n Node) bool { return n.Jobs == nil })
-	return !blind && j.hasRanks() && len(j.ranks()) == len(j.members)
+	return len(j.looked) == len(j.nodes) && j.hasRanks() && len(j.ranks()) == len(j.members)
 }
 
 // missingRanks names those that run nowhere.
@@ -179,7 +176,7 @@ func (j *job) missingRanks() string {
 	switch {
 	case len(missing) == 0:
 		return ""
-	case slices.ContainsFunc(j.nodes, func(n Node) bool { return n.Jobs == nil }):
+	case len(j.looked) < len(j.nodes):
 		return "no node that could be asked runs rank " + text.List(missing)
 	}
 	return "nowhere runs rank " + text.List(missing)

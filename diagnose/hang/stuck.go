@@ -76,15 +76,12 @@ func (j *job) halted() (findings []checks.Finding) {
 	for _, m := range j.members {
 		script, watching[m.launcher] = cmp.Or(script, m.Script), true
 	}
-	for i := range j.nodes {
-		if j.nodes[i].Jobs == nil {
-			continue
-		}
-		for k := range j.nodes[i].Jobs.Processes {
-			p := &j.nodes[i].Jobs.Processes[k]
+	for _, node := range j.looked {
+		for i := range node.Jobs.Processes {
+			p := &node.Jobs.Processes[i]
 			ours := watching[p] || p.Kind == facts.JobRunner && p.Script == script
 			if ours && strings.EqualFold(p.State, "T") {
-				findings = append(findings, checks.Finding{Nodes: []string{j.nodes[i].Name},
+				findings = append(findings, checks.Finding{Nodes: []string{node.Name},
 					Summary: fmt.Sprintf("%s is stopped, as Ctrl-Z does: it hands on no output and notices no end", p.Program),
 					Remedy:  []fix.Command{fix.On("kill -CONT %s", fix.Number(p.PID))}})
 			}
@@ -134,11 +131,8 @@ func (j *job) age(lock facts.BuildLock) (longest float64) {
 
 // tellings are what all processes tell of a lock, on whichever node: homes are shared.
 func (j *job) tellings(lock facts.BuildLock) (all []facts.BuildLock) {
-	for _, n := range j.nodes {
-		if n.Jobs == nil {
-			continue
-		}
-		for _, p := range n.Jobs.Processes {
+	for _, node := range j.looked {
+		for _, p := range node.Jobs.Processes {
 			for _, told := range p.Locks {
 				if told.Path == lock.Path && told.Made == lock.Made {
 					all = append(all, told)

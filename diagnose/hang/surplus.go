@@ -25,18 +25,16 @@ func (j *job) surplus() []checks.Finding {
 // --node-rank: each takes itself for the first and waits for the others (torch 2.5,
 // torch/distributed/run.py, whose default is 0; its c10d backend takes no notice).
 func (j *job) twins() (findings []checks.Finding) {
-	by := map[int][]string{}
-	for _, m := range j.members {
-		if m.launcher != nil && m.launcher.NodeRank != nil && !elastic(m.launcher.Meeting) && !slices.Contains(by[*m.launcher.NodeRank], m.node.Name) {
-			by[*m.launcher.NodeRank] = append(by[*m.launcher.NodeRank], m.node.Name)
+	ranks, on := j.onSeveral(func(m member) *int {
+		if m.launcher == nil || elastic(m.launcher.Meeting) {
+			return nil
 		}
-	}
-	for _, rank := range slices.Sorted(maps.Keys(by)) {
-		if len(by[rank]) > 1 {
-			findings = append(findings, checks.Finding{Nodes: by[rank],
-				Summary: fmt.Sprintf("each was told to be node %d of the job", rank),
-				Remedy:  []fix.Command{fix.Here("torchrun --node-rank=N …").Remark("another on each node, from 0")}})
-		}
+		return m.launcher.NodeRank
+	})
+	for _, rank := range ranks {
+		findings = append(findings, checks.Finding{Nodes: on[rank],
+			Summary: fmt.Sprintf("each was told to be node %d of the job", rank),
+			Remedy:  []fix.Command{fix.Here("torchrun --node-rank=N …").Remark("another on each node, from 0")}})
 	}
 	if findings == nil {
 		return j.doubles()
@@ -47,17 +45,10 @@ func (j *job) twins() (findings []checks.Finding) {
 // doubles finds ranks of one number on several nodes, as they are where each node's ranks were
 // started by hand, or by an mpirun of its own.
 func (j *job) doubles() []checks.Finding {
-	on := map[int][]string{}
-	for _, m := range j.members {
-		if m.Rank != nil && !slices.Contains(on[*m.Rank], m.node.Name) {
-			on[*m.Rank] = append(on[*m.Rank], m.node.Name)
-		}
-	}
+	ranks, on := j.onSeveral(func(m member) *int { return m.Rank })
 	var twice, where []string
-	for _, rank := range slices.Sorted(maps.Keys(on)) {
-		if len(on[rank]) > 1 {
-			twice, where = append(twice, strconv.Itoa(rank)), append(where, on[rank]...)
-		}
+	for _, rank := range ranks {
+		twice, where = append(twice, strconv.Itoa(rank)), append(where, on[rank]...)
 	}
 	if twice == nil {
 		return nil
@@ -66,6 +57,18 @@ func (j *job) doubles() []checks.Finding {
 	return []checks.Finding{{Nodes: slices.Compact(where),
 		Summary: fmt.Sprintf("each runs rank %s: their ranks were numbered by themselves, and the store takes them for the same", text.List(twice)),
 		Remedy:  []fix.Command{fix.Note("Number the ranks through all nodes: RANK = the node's place × ranks a node + LOCAL_RANK. One launch for all nodes does so.")}}}
+}
+
+// onSeveral returns the numbers that members of several nodes have, in their order, and on which nodes each is.
+func (j *job) onSeveral(number func(member) *int) (several []int, on map[int][]string) {
+	on = map[int][]string{}
+	for _, m := range j.members {
+		if n := number(m); n != nil && !slices.Contains(on[*n], m.node.Name) {
+			on[*n] = append(on[*n], m.node.Name)
+		}
+	}
+	maps.DeleteFunc(on, func(_ int, nodes []string) bool { return len(nodes) < 2 })
+	return slices.Sorted(maps.Keys(on)), on
 }
 
 // crowd finds more ranks or launchers than the job takes.

@@ -184,7 +184,7 @@ func (j *job) served() bool {
 	if first := j.first(); first != nil {
 		return serves(first.node, first.meets())
 	}
-	return slices.ContainsFunc(j.nodes, func(n Node) bool { return n.Jobs != nil && serves(&n, j.most.Port) })
+	return slices.ContainsFunc(j.looked, func(n *Node) bool { return serves(n, j.most.Port) })
 }
 
 // unhosted is that launchers wait for one of them to serve: none has taken itself for the host,
@@ -218,10 +218,7 @@ func (j *job) unanswered(m member) checks.Finding {
 			fix.On("ip route get %s", fix.Host(call.Remote)),
 		},
 	}
-	for _, node := range j.nodes {
-		if node.Jobs == nil {
-			continue
-		}
+	for _, node := range j.looked {
 		for _, port := range node.Jobs.Ports {
 			for _, c := range port.Callers {
 				if c.Address == call.Address && c.State == facts.SocketHalfOpen && port.Port == call.RemotePort {

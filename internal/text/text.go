@@ -55,6 +55,14 @@ func List(parts []string) string {
 	return strings.Join(parts, ", ")
 }
 
+// Some names the first of many: "w1, w2 and 7 more".
+func Some(names []string, most int) string {
+	if more := len(names) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
 // MostListed is how many facts of one cause are listed.
 const MostListed = 8
 
