@@ -3,7 +3,6 @@
 package jobs
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -32,8 +31,9 @@ func (p *process) locks(ctx context.Context, o machine.Options, all map[int]*pro
 	if p.told.Kind != facts.JobRank || p.told.Unread != "" || !slices.Contains([]string{"S", "R"}, p.stat.State) {
 		return
 	}
-	root := p.extensions()
-	if root == "" {
+	dir, _ := p.Cwd()
+	root := machine.TorchExtensions(func(name string) string { return p.environ[name] }, dir, "")
+	if !path.IsAbs(root) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, lockTime)
@@ -59,21 +59,6 @@ func (p *process) nap(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// extensions is where torch builds ops for a process, as that sees it, "" where it is not known.
-func (p *process) extensions() string {
-	if named := p.environ["TORCH_EXTENSIONS_DIR"]; path.IsAbs(named) {
-		return named
-	}
-	cache := p.environ["XDG_CACHE_HOME"]
-	if home := p.environ["HOME"]; home != "" {
-		cache = cmp.Or(cache, path.Join(home, ".cache"))
-	}
-	if !path.IsAbs(cache) {
-		return ""
-	}
-	return path.Join(cache, "torch_extensions")
 }
 
 func buildLocks(o machine.Options, pid int, root string, all map[int]*process) (found []facts.BuildLock) {

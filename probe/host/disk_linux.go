@@ -46,7 +46,7 @@ func places(o machine.Options, home string) []facts.Place {
 		{Role: "hf-cache", Path: cmp.Or(env("HF_HUB_CACHE"), env("HF_HOME"), filepath.Join(cache, "huggingface"))},
 		{Role: "triton-cache", Path: cmp.Or(env("TRITON_CACHE_DIR"), filepath.Join(cmp.Or(env("TRITON_HOME"), home), ".triton"))},
 		{Role: "inductor-cache", Path: env("TORCHINDUCTOR_CACHE_DIR")},
-		{Role: "torch-extensions", Path: machine.TorchExtensions(o, home)},
+		{Role: "torch-extensions", Path: machine.TorchExtensions(o.Getenv, o.WorkDir, home)},
 	}
 	for i := range all {
 		if strings.HasPrefix(all[i].Path, "~/") {

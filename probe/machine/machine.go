@@ -134,15 +134,15 @@ func ScriptDirectory(o Options) string {
 }
 
 // TorchExtensions is where torch keeps what it compiles (get_default_build_root,
-// and torch/_appdirs.py for the cache directory).
-func TorchExtensions(o Options, home string) string {
-	if named := o.Getenv("TORCH_EXTENSIONS_DIR"); named != "" {
-		if !filepath.IsAbs(named) { // ranks start in the working directory
-			named = filepath.Join(o.WorkDir, named)
+// and torch/_appdirs.py for the cache directory), for a process with these variables in workDir.
+func TorchExtensions(getenv func(string) string, workDir, home string) string {
+	if named := getenv("TORCH_EXTENSIONS_DIR"); named != "" {
+		if !filepath.IsAbs(named) {
+			named = filepath.Join(workDir, named)
 		}
 		return named
 	}
-	cache := cmp.Or(o.Getenv("XDG_CACHE_HOME"), filepath.Join(cmp.Or(o.Getenv("HOME"), home), ".cache"))
+	cache := cmp.Or(getenv("XDG_CACHE_HOME"), filepath.Join(cmp.Or(getenv("HOME"), home), ".cache"))
 	return filepath.Join(cache, "torch_extensions")
 }
 

@@ -36,7 +36,7 @@ func CollectToolchain(ctx context.Context, o machine.Options) (*facts.Toolchain,
 	build := askBuild(ctx, o.Interpreter)
 	tools.PythonH = build.include != "" && machine.Exists(filepath.Join(build.include, "Python.h"))
 	tools.LibAIO = hasLibAIO(o, build.prefix)
-	tools.Extensions = machine.TorchExtensions(o, machine.Session(o).Home)
+	tools.Extensions = machine.TorchExtensions(o.Getenv, o.WorkDir, machine.Session(o).Home)
 	tools.Builds, tools.Built = builds(o, tools.Extensions, build)
 	if err := machine.LookAtPlaces(ctx, o, tools.Builds); err != nil {
 		return nil, err
