@@ -82,7 +82,7 @@ func unpacked(file io.Reader) (*bufio.Reader, error) {
 	in, start := sniff(file)
 	unpacker := unpackerOf(start)
 	if unpacker == nil {
-		return text(in, start, "it")
+		return asText(in, start, "it")
 	}
 	inside, err := unpacker(in)
 	if err != nil {
@@ -92,7 +92,7 @@ func unpacked(file io.Reader) (*bufio.Reader, error) {
 	if unpackerOf(start) != nil {
 		return nil, errors.New("what is compressed in it is compressed itself: unpack it first, until it is text")
 	}
-	return text(in, start, "what is compressed in it")
+	return asText(in, start, "what is compressed in it")
 }
 
 func sniff(file io.Reader) (in *bufio.Reader, start []byte) {
@@ -101,9 +101,9 @@ func sniff(file io.Reader) (in *bufio.Reader, start []byte) {
 	return in, start
 }
 
-// text is that of a file which begins so, or why there is none. A start that cannot be read,
+// asText is the text of a file which begins so, or why there is none. A start that cannot be read,
 // or is nothing, is left to whoever reads on.
-func text(in *bufio.Reader, start []byte, what string) (*bufio.Reader, error) {
+func asText(in *bufio.Reader, start []byte, what string) (*bufio.Reader, error) {
 	switch {
 	case bytes.HasPrefix(start, []byte("PK\x03\x04")):
 		return nil, fmt.Errorf("%s is an archive: unpack it first, as in `unzip FILE`, and name the directory", what)

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"preflight/internal/text"
 )
 
 // Network is what NCCL chose on one node, and what of that is odd, as NCCL logs it
@@ -48,9 +50,9 @@ func (n Network) String() string {
 	if n.Net != "" {
 		part := "network " + n.Net
 		if n.Net == socket && len(n.Interfaces) > 0 {
-			part += " on " + some(interfaceNames(n.Interfaces))
+			part += " on " + text.Some(interfaceNames(n.Interfaces), mostShown)
 		} else if n.Net != socket && len(n.HCAs) > 0 {
-			part += " on " + some(hcaNames(n.HCAs))
+			part += " on " + text.Some(hcaNames(n.HCAs), mostShown)
 		}
 		if n.Net == socket && n.NoHCA {
 			part += " (NCCL found no active RDMA port)"
@@ -80,17 +82,10 @@ func hcaNames(hcas []HCA) (names []string) {
 	return names
 }
 
-// some returns the first of many names.
-func some(names []string) string {
-	const shown = 8
-	if len(names) <= shown {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
-}
-
 const (
 	socket = "Socket"
+	// mostShown is how many devices or versions one sentence names.
+	mostShown = 8
 	// What a hostile log can make us remember.
 	mostNetworks  = 4096
 	mostDevices   = 64
@@ -211,7 +206,7 @@ func differences(all []*gathered, what string, of func(*gathered) string) (usual
 		}
 		others := usual
 		if others == "" {
-			others = some(slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == value }))
+			others = text.Some(slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == value }), mostShown)
 		}
 		g.slow("uses %s %s, but other nodes use %s", what, value, others)
 	}
@@ -251,7 +246,7 @@ func (g *gathered) sockets(usual string) {
 	case strings.EqualFold(g.Variables["NCCL_NET"], socket):
 		g.slow(slowly + "NCCL_NET=Socket asks for it")
 	case len(g.HCAs) > 0:
-		g.slow(slowly+"NCCL lists %s and does not use it", some(hcaNames(g.HCAs)))
+		g.slow(slowly+"NCCL lists %s and does not use it", text.Some(hcaNames(g.HCAs), mostShown))
 	case g.NoHCA && wanted != "":
 		g.slow(slowly+"no active RDMA port matches NCCL_IB_HCA=%s", wanted)
 	case g.NoHCA && usual != socket && usual != "":
@@ -295,7 +290,7 @@ func (g *gathered) direct() {
 	// reading from a GPU is slow across PCIe: NCCL_NET_GDR_READ.
 	switch level := g.Variables["NCCL_NET_GDR_LEVEL"]; {
 	case len(barred) > 0:
-		g.slow("GPUDirect RDMA is disabled on %s, whose data goes through host memory: load the module nvidia_peermem, or use a kernel with DMA-BUF", some(hcaNames(barred)))
+		g.slow("GPUDirect RDMA is disabled on %s, whose data goes through host memory: load the module nvidia_peermem, or use a kernel with DMA-BUF", text.Some(hcaNames(barred), mostShown))
 	case g.connects(direct) || !g.staged:
 	case level != "":
 		g.slow("no connection over the network uses GPUDirect RDMA: NCCL_NET_GDR_LEVEL=%s", level)

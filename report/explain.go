@@ -90,10 +90,7 @@ func (p *page) explanationHead(r explain.Report) {
 		read += fmt.Sprintf(", %d of them counted without who wrote them: give the log of one rank or node for that", r.Nameless)
 	}
 	if n := len(r.Empty); n > 0 && n < r.Files {
-		read += ", nothing in " + strings.Join(r.Empty[:min(n, shownEmpty)], ", ")
-		if n > shownEmpty {
-			read += fmt.Sprintf(" and %d more", n-shownEmpty)
-		}
+		read += ", nothing in " + text.Some(r.Empty, shownEmpty)
 	}
 	p.line("%s", p.faint(text.Escape(read)))
 }

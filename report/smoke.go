@@ -45,14 +45,14 @@ func SmokeWords(nodes []facts.Node) string {
 	}
 	line += ", all-reduce not right"
 	if len(alone) > 0 {
-		line += ": not by themselves: " + briefly(alone)
+		line += ": not by themselves: " + text.Some(alone, 2*slowestNamed)
 	}
 	passed, failed := SmokePairs(took)
 	if pairs := len(passed) + len(failed); pairs > 0 {
 		line += fmt.Sprintf("; %d of %s right", len(passed), text.Plural(pairs, "pair"))
 	}
 	if len(failed) > 0 {
-		line += ", not " + briefly(Map(failed, func(pair SmokeRate) string { return pair.Of }))
+		line += ", not " + text.Some(Map(failed, func(pair SmokeRate) string { return pair.Of }), 2*slowestNamed)
 	}
 	return line
 }
@@ -196,12 +196,4 @@ func (p *page) smokeRows(rows []smokeRow) {
 	if more > 0 {
 		p.list("", fmt.Sprintf("%d more, all faster, are in the JSON report", more))
 	}
-}
-
-// briefly are a few of many.
-func briefly(all []string) string {
-	if more := len(all) - 2*slowestNamed; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(all[:2*slowestNamed], ", "), more)
-	}
-	return strings.Join(all, ", ")
 }
