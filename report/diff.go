@@ -8,10 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"charm.land/lipgloss/v2"
 	"charm.land/lipgloss/v2/table"
@@ -168,26 +167,9 @@ func shows(f checks.Finding, d checks.FactDiff) bool {
 
 // hasWord is whether a text has a word, or several, with nothing of another one around.
 func hasWord(text, word string) bool {
-	for at := 0; word != ""; {
-		found := strings.Index(text[at:], word)
-		if found < 0 {
-			return false
-		}
-		at += found + len(word)
-		if !isWordly(text[:at-len(word)], true) && !isWordly(text[at:], false) {
-			return true
-		}
-	}
-	return false
-}
-
-// isWordly is whether a text ends, or begins, in the middle of a word.
-func isWordly(text string, ends bool) bool {
-	r, _ := utf8.DecodeRuneInString(text)
-	if ends {
-		r, _ = utf8.DecodeLastRuneInString(text)
-	}
-	return unicode.IsLetter(r) || unicode.IsDigit(r)
+	const around = `[^\pL\p{Nd}]`
+	return word != "" && strings.Contains(text, word) && // which costs less
+		regexp.MustCompile(`(?:^|`+around+`)`+regexp.QuoteMeta(word)+`(?:`+around+`|$)`).MatchString(text)
 }
 
 // Parties are who has which value of a fact: the largest group, and the others in one text.

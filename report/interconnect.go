@@ -15,6 +15,7 @@ import (
 	"preflight/launch/nccl"
 )
 
+// alike are nodes, or ranks of nodes, of which the same is said.
 type alike struct {
 	text  string
 	nodes []string

@@ -261,22 +261,18 @@ func (p *page) hang(r hang.Report) {
 
 // stacks shows where the Python of ranks of some nodes is, alike ones once, and returns the rest.
 func (p *page) stacks(all []hang.Named, nodes []string) (left []hang.Named) {
-	var order []string
-	of := map[string][]string{}
+	var stacks []alike
 	for _, n := range all {
 		if !slices.Contains(nodes, n.Node) {
 			left = append(left, n)
 			continue
 		}
 		stack := cmp.Or(strings.Join(n.Stack.Lines, "\n"), n.Stack.Problem, "py-spy says nothing")
-		if of[stack] == nil {
-			order = append(order, stack)
-		}
-		of[stack] = append(of[stack], fmt.Sprintf("%s on %s (pid %d)", n.Member, n.Node, n.PID))
+		stacks = add(stacks, stack, fmt.Sprintf("%s on %s (pid %d)", n.Member, n.Node, n.PID))
 	}
-	for _, stack := range order {
-		p.field("stack", strings.Join(of[stack], ", "))
-		for line := range strings.SplitSeq(stack, "\n") {
+	for _, stack := range stacks {
+		p.field("stack", strings.Join(stack.nodes, ", "))
+		for line := range strings.SplitSeq(stack.text, "\n") {
 			p.line("           %s", text.Escape(line))
 		}
 	}

@@ -343,25 +343,20 @@ func carriedBy(nodes []facts.Node) string {
 // inside says of what the facts are where the ranks run in something on the nodes, none where
 // they are the nodes' own. What is said of ssh is the nodes' own all the same.
 func (w Words) inside() (parts []string) {
-	nodes := map[string][]string{}
-	var ways []string
+	var ways []alike
 	apart := false // a login is the node's own
 	for i := range w.report.Nodes {
 		node := &w.report.Nodes[i]
 		way := wayInside(node)
-		if way == "" {
-			continue
+		if way != "" {
+			apart = apart || node.SSH.Inside != nil
+			ways = add(ways, way, node.Name)
 		}
-		apart = apart || node.SSH.Inside != nil
-		if nodes[way] == nil {
-			ways = append(ways, way)
-		}
-		nodes[way] = append(nodes[way], node.Name)
 	}
 	for _, way := range ways {
-		part := "seen inside " + way
-		if len(nodes[way]) < w.fleet {
-			part += " on " + w.briefly(nodes[way])
+		part := "seen inside " + way.text
+		if len(way.nodes) < w.fleet {
+			part += " on " + w.briefly(way.nodes)
 		}
 		parts = append(parts, part)
 	}
