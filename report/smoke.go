@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"charm.land/lipgloss/v2"
 	"github.com/dustin/go-humanize"
 
 	"preflight/facts"
@@ -177,21 +176,9 @@ func (p *page) smokeRows(rows []smokeRow) {
 	slices.SortStableFunc(rows, func(a, b smokeRow) int { return cmp.Compare(a.rate, b.rate) })
 	more := max(len(rows)-mostSmoked, 0)
 	rows = rows[:len(rows)-more]
-	var widths []int
-	for _, row := range rows {
-		for i, cell := range row.cells {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], lipgloss.Width(text.Escape(cell)))
-		}
-	}
-	for _, row := range rows {
-		line := ""
-		for i, cell := range row.cells {
-			line += cell + strings.Repeat(" ", widths[i]-lipgloss.Width(text.Escape(cell))+2)
-		}
-		p.list("", strings.TrimRight(line, " "))
+	if len(rows) > 0 {
+		table := p.table(nil, nil, Map(rows, func(row smokeRow) []string { return Map(row.cells, text.Escape) }))
+		p.list("", strings.Split(table, "\n")...)
 	}
 	if more > 0 {
 		p.list("", fmt.Sprintf("%d more, all faster, are in the JSON report", more))
