@@ -9,7 +9,6 @@ import (
 	"regexp/syntax"
 	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 // gram is how many bytes of a literal are looked up at once.
@@ -168,40 +167,4 @@ func shortest(literals []string) int {
 		return 0
 	}
 	return len(slices.MinFunc(literals, func(a, b string) int { return len(a) - len(b) }))
-}
-
-// firstBytes are those that what an expression matches may begin with, where it is never nothing.
-func (e expression) firstBytes() (bytes [256]bool) {
-	parsed, err := syntax.Parse(e.String(), syntax.Perl)
-	if err != nil {
-		panic(err)
-	}
-	program, err := syntax.Compile(parsed.Simplify())
-	if err != nil {
-		panic(err)
-	}
-	seen := make([]bool, len(program.Inst))
-	var walk func(uint32)
-	walk = func(at uint32) {
-		if seen[at] {
-			return
-		}
-		seen[at] = true
-		switch in := &program.Inst[at]; in.Op {
-		case syntax.InstAlt:
-			walk(in.Out)
-			walk(in.Arg)
-		case syntax.InstCapture, syntax.InstNop, syntax.InstEmptyWidth:
-			walk(in.Out)
-		case syntax.InstRune, syntax.InstRune1:
-			for b := range bytes {
-				// A byte that begins a longer rune may begin any that is one.
-				bytes[b] = bytes[b] || b < utf8.RuneSelf && in.MatchRune(rune(b)) || b >= utf8.RuneSelf && slices.Max(in.Rune) >= utf8.RuneSelf
-			}
-		default:
-			panic(fmt.Sprintf("%s may begin with anything, or be nothing", e))
-		}
-	}
-	walk(uint32(program.Start))
-	return bytes
 }

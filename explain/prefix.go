@@ -18,21 +18,16 @@ type speaker struct {
 	local string // index on its node, where a launcher tells only that
 }
 
-// decorations returns what may be put before a message, by the first byte of that: most lines can only
-// have a few, and to ask for each is what reading a log of failures takes longest.
-var decorations = sync.OnceValue(func() (by [256][]expression) {
+// decorations returns what may be put before a message.
+var decorations = sync.OnceValue(func() (all []expression) {
 	for _, text := range tables().Prefixes {
 		one, err := parse(text, 1)
 		if err != nil {
 			panic(err)
 		}
-		for first, may := range one.firstBytes() {
-			if may {
-				by[first] = append(by[first], one)
-			}
-		}
+		all = append(all, one)
 	}
-	return by
+	return all
 })
 
 // notNodes are what the prefixes of tables.yaml would take for a host: a program, library,
@@ -63,7 +58,7 @@ func peel(text string) (message string, who speaker) {
 	if strings.HasPrefix(text, `{"`) {
 		return text, inJSON(text)
 	}
-	for range len(tables().Prefixes) { // nobody wraps deeper
+	for range len(decorations()) { // nobody wraps deeper
 		rest, found := peelOne(text, &who)
 		if !found {
 			break
@@ -78,10 +73,7 @@ const prefixWithin = 400
 
 func peelOne(text string, who *speaker) (rest string, found bool) {
 	head := text[:min(len(text), prefixWithin)]
-	if head == "" {
-		return text, false
-	}
-	for _, d := range decorations()[head[0]] {
+	for _, d := range decorations() {
 		if !d.may(head) {
 			continue
 		}
