@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"text/template"
 
@@ -16,25 +17,30 @@ import (
 	"preflight/checks/compare"
 	"preflight/explain"
 	"preflight/facts"
+	"preflight/hostfile"
 	"preflight/internal/text"
 )
 
 //go:embed pages
 var pageFiles embed.FS
 
-// pages are what documents the catalogues in docs/.
+// pages are what documents the catalogues in docs/, and a draft of a policy.
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"capital": func(text string) string { return strings.ToUpper(text[:1]) + text[1:] },
 	"cell":    cell,
 	"escape":  text.Escape,
+	"fold":    hostfile.Fold,
 	"indexed": func(s *explain.Signature) bool {
 		return s.Kind != explain.Context && s.Kind != explain.Success && s.Kind != explain.Alarm
 	},
 	"join":       strings.Join,
 	"meaning":    meaning,
 	"plain":      explain.Plain,
+	"plainWord":  plainWord,
+	"plural":     text.Plural,
 	"signatures": signaturesOf,
 	"stated":     statedAs,
+	"value":      Value,
 	"words":      func(name string) string { return strings.ReplaceAll(name, "_", " ") },
 }).ParseFS(pageFiles, "pages/*"))
 
@@ -222,4 +228,22 @@ func KnownBad(w io.Writer, entries []checks.KnownBad, style Style) error {
 		p.field("said at", entry.Source)
 	}
 	return p.writeTo(w)
+}
+
+// PolicyDraft writes a policy that a team begins with. Texts of nodes are quoted so
+// that YAML reads them back as they are, and none ends a comment.
+func PolicyDraft(w io.Writer, nodes []string, drafts []agreement.Draft) error {
+	return pages.ExecuteTemplate(w, "policy.yaml.tmpl", struct {
+		Nodes  []string
+		Drafts []agreement.Draft
+		Agreed bool // on any of them
+	}{nodes, drafts, slices.ContainsFunc(drafts, func(d agreement.Draft) bool { return len(d.Groups) < 2 })})
+}
+
+// plainWord is a fact's path, quoted where YAML would not take it for plain text.
+func plainWord(path string) string {
+	if strings.Trim(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == "" {
+		return path
+	}
+	return strconv.QuoteToASCII(path)
 }
