@@ -139,7 +139,7 @@ func PredictionText(w io.Writer, f Prediction, style Style) error {
 	p.list("directory", f.WorkDir)
 	p.list("interpreter", f.interpreter())
 	if f.Script != "" {
-		p.list("runs", f.Script+shell(" ", f.Arguments))
+		p.list("runs", strings.TrimSpace(f.Script+" "+shell(f.Arguments)))
 	}
 	p.list("files", Map(f.Files, func(file facts.File) string {
 		if !file.Exists {
@@ -266,9 +266,8 @@ func (p *page) command(f Prediction) {
 	for _, setting := range f.CommandEnv {
 		typedLine += setting.Name + "=" + typed(setting.Value) + " "
 	}
-	p.line("\ncommand")
-	typedLine += strings.TrimSpace(shell(" ", f.Command))
-	p.line("  %s", text.Escape(typedLine))
+	typedLine += shell(f.Command)
+	p.line("\ncommand\n  %s", text.Escape(typedLine))
 	for _, placeholder := range []struct{ name, stands string }{
 		{"$MASTER_ADDR", "the address that is not known yet"}, {"$PID", "the number of deepspeed's own process"},
 	} {
@@ -278,14 +277,8 @@ func (p *page) command(f Prediction) {
 	}
 }
 
-// shell is words as a shell would take them, each behind a separator.
-func shell(separator string, words []string) string {
-	text := ""
-	for _, word := range words {
-		text += separator + typed(word)
-	}
-	return text
-}
+// shell is words as a shell would take them.
+func shell(words []string) string { return strings.Join(Map(words, typed), " ") }
 
 // typed is a word as it is typed: one with a line break or the like in it as bash takes it.
 func typed(word string) string {

@@ -173,7 +173,7 @@ func (s *summary) remedy(f checks.Finding) {
 	md := "\n**" + entities(f.Check) + "** on " + prose(s.Whom(f)) + ":\n"
 	if len(f.Fix) > 0 {
 		commands, left := wholeCommands(f.Fix)
-		md += "\n" + block("sh", strings.Join(commands, "\n"))
+		md += "\n" + block(strings.Join(commands, "\n"))
 		if left > 0 {
 			md += fmt.Sprintf("\nand %s more: the report as text or JSON has them all\n", text.Plural(left, "command"))
 		}
@@ -339,13 +339,13 @@ func wholeCommands(commands []string) (fitting []string, left int) {
 	return commands, 0
 }
 
-// block is text in a fence that is longer than any run of backticks in it.
-func block(language, text string) string {
+// block is commands in a fence that is longer than any run of backticks in them.
+func block(text string) string {
 	text = report.EscapeLines(text)
 	longest := 0
 	for run := range strings.FieldsFuncSeq(text, func(r rune) bool { return r != '`' }) {
 		longest = max(longest, len(run))
 	}
 	fence := strings.Repeat("`", max(longest+1, 3))
-	return fence + language + "\n" + text + "\n" + fence + "\n"
+	return fence + "sh\n" + text + "\n" + fence + "\n"
 }

@@ -338,8 +338,9 @@ func newPairMatrix(took []facts.Node) *pairMatrix {
 	}
 	shown := report.Map(took, func(node facts.Node) string { return node.Name })
 	if len(shown) > mostPaired {
-		slices.SortStableFunc(shown, func(a, b string) int { return cmp.Compare(order(failed[a]), order(failed[b])) })
-		shown = shown[:mostPaired]
+		whole := slices.DeleteFunc(slices.Clone(shown), func(name string) bool { return failed[name] })
+		shown = slices.DeleteFunc(shown, func(name string) bool { return !failed[name] })
+		shown = append(shown, whole...)[:mostPaired]
 	}
 	m := &pairMatrix{Columns: shown}
 	for _, a := range shown {
@@ -354,13 +355,6 @@ func newPairMatrix(took []facts.Node) *pairMatrix {
 		m.Rows = append(m.Rows, row)
 	}
 	return m
-}
-
-func order(first bool) int {
-	if first {
-		return 0
-	}
-	return 1
 }
 
 // MoreWords is how many nodes are not shown, "" where all are.
