@@ -23,7 +23,7 @@ const slowestNamed = 3
 // wire says what the nodes proved by calling each other: how many pairs, and
 // who joined the rendezvous when.
 func (p *page) wire(r checks.Report) {
-	p.list("mesh", MeshWords(r.Nodes, RanksMesh))
+	p.list("mesh", MeshWords(r.Nodes, func(node *facts.Node) *facts.Mesh { return node.Mesh }))
 	p.rendezvous(r.Nodes)
 }
 
@@ -32,17 +32,9 @@ type call struct {
 	seconds  float64
 }
 
-// MeshPart is a node's part in one of the two mesh drills, nil where it took none.
-type MeshPart func(*facts.Node) *facts.Mesh
-
-// RanksMesh is the part in the drill on the addresses that the ranks will use.
-func RanksMesh(node *facts.Node) *facts.Mesh { return node.Mesh }
-
-// PeersMesh is that in the drill on the addresses that lead to the peers.
-func PeersMesh(node *facts.Node) *facts.Mesh { return node.PeerMesh }
-
-// MeshWords is a mesh drill in one sentence, "" where nobody called anybody.
-func MeshWords(nodes []facts.Node, part MeshPart) string {
+// MeshWords returns one sentence about the mesh drill that the nodes took some part in, "" where nobody
+// called anybody.
+func MeshWords(nodes []facts.Node, part func(*facts.Node) *facts.Mesh) string {
 	var answered []call
 	called := 0
 	var interfaces []string

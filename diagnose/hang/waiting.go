@@ -111,7 +111,9 @@ func (j *job) apart(first member) checks.Finding {
 
 // standing is what members wait in: alike ones of a node are one, and those of all nodes that
 // take patience.
-type standing []struct {
+type standing []waiters
+
+type waiters struct {
 	of    []member
 	said  checks.Finding
 	since float64 // the longest
@@ -138,11 +140,7 @@ func (all *standing) add(m member, said checks.Finding) {
 			return
 		}
 	}
-	*all = append(*all, struct {
-		of    []member
-		said  checks.Finding
-		since float64
-	}{[]member{m}, said, since})
+	*all = append(*all, waiters{[]member{m}, said, since})
 }
 
 // sorted parts what is wrong from what takes patience, and says of whom each is.

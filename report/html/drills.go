@@ -4,7 +4,6 @@ package html
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/dustin/go-humanize"
@@ -38,10 +37,10 @@ func meshes(w report.Words, nodes []facts.Node) (all []mesh) {
 	for _, drill := range []struct {
 		section facts.Section
 		title   string
-		part    report.MeshPart
+		part    func(*facts.Node) *facts.Mesh
 	}{
-		{facts.SectionMesh, "Who reaches whom, on the addresses the ranks will use", report.RanksMesh},
-		{facts.SectionPeerMesh, "The same on the addresses that lead to the peers", report.PeersMesh},
+		{facts.SectionMesh, "Who reaches whom, on the addresses the ranks will use", func(n *facts.Node) *facts.Mesh { return n.Mesh }},
+		{facts.SectionPeerMesh, "The same on the addresses that lead to the peers", func(n *facts.Node) *facts.Mesh { return n.PeerMesh }},
 	} {
 		if line := report.MeshWords(nodes, drill.part); line != "" {
 			failed := callsThatFailed(w, nodes, drill.part)
@@ -54,7 +53,7 @@ func meshes(w report.Words, nodes []facts.Node) (all []mesh) {
 
 // callsThatFailed are the failed calls by callee and outcome, those of most
 // callers first.
-func callsThatFailed(w report.Words, nodes []facts.Node, part report.MeshPart) (all []failedCalls) {
+func callsThatFailed(w report.Words, nodes []facts.Node, part func(*facts.Node) *facts.Mesh) (all []failedCalls) {
 	type ending struct{ to, outcome, err string }
 	type call struct {
 		from string
@@ -355,12 +354,4 @@ func newPairMatrix(took []facts.Node) *pairMatrix {
 		m.Rows = append(m.Rows, row)
 	}
 	return m
-}
-
-// MoreWords is how many nodes are not shown, "" where all are.
-func (s *smoke) MoreWords() string {
-	if s.More == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%d more nodes, all faster, are in the JSON report.", s.More)
 }
