@@ -234,12 +234,12 @@ func (p *page) waived(all []checks.Waived) {
 // unwrapped is the width of a page whose reader wraps or searches lines itself.
 const unwrapped = 1 << 16
 
-// Details are a finding as text has it, without its heading and not wrapped.
+// Details are a finding as text has it, without its heading, not wrapped and not indented.
 func Details(f checks.Finding) string {
 	p := &page{style: Style{Width: unwrapped}}
-	p.wrapped("      ", f.Summary)
+	p.wrapped("", f.Summary)
 	p.details(f)
-	return p.out.String()
+	return strings.Join(Map(strings.Split(strings.Trim(p.out.String(), "\n"), "\n"), strings.TrimSpace), "\n")
 }
 
 // Blocks are findings as text has them, and those that are waived, not wrapped.
@@ -413,8 +413,5 @@ func Shorten(text string, most int) string {
 // none is obeyed there.
 func EscapeLines(raw string) string {
 	lines := strings.Split(strings.Trim(raw, "\n"), "\n")
-	for i, line := range lines {
-		lines[i] = text.Escape(line)
-	}
-	return unobeyed(strings.Join(lines, "\n"))
+	return unobeyed(strings.Join(Map(lines, text.Escape), "\n"))
 }

@@ -42,7 +42,7 @@ func GitHub(w io.Writer, r checks.Report) error {
 		if f.Verdict == checks.Unknown {
 			continue
 		}
-		one := annotation{fmt.Sprintf("preflight: %s on %s", f.Check, words.Whom(f)), unindented(report.Details(f)), f.At}
+		one := annotation{fmt.Sprintf("preflight: %s on %s", f.Check, words.Whom(f)), report.Details(f), f.At}
 		if f.Verdict == checks.Fail || r.Strict {
 			errors = append(errors, one)
 		} else {
@@ -93,15 +93,6 @@ func inCheckout(at string) string {
 		return ""
 	}
 	return "file=" + commandProperty(file) + ",line=" + line + ","
-}
-
-// unindented takes away the columns in which a page sets its fields.
-func unindented(text string) string {
-	lines := strings.Split(strings.Trim(text, "\n"), "\n")
-	for i, line := range lines {
-		lines[i] = strings.TrimSpace(line)
-	}
-	return strings.Join(lines, "\n")
 }
 
 func commandData(text string) string {

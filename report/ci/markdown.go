@@ -238,15 +238,12 @@ func prose(text string) string { return whole(report.Shorten(text, mostInCell)) 
 // whole is prose of any length. Words that GitHub or GitLab make links, mentions of somebody
 // or pictures of are code, where they do not.
 func whole(text string) string {
-	words := strings.Split(text, " ")
-	for i, word := range words {
+	return strings.Join(report.Map(strings.Split(text, " "), func(word string) string {
 		if isCalled(word) {
-			words[i] = element(word)
-		} else {
-			words[i] = entities(word)
+			return element(word)
 		}
-	}
-	return strings.Join(words, " ")
+		return entities(word)
+	}), " ")
 }
 
 // isCalled is whether a word could stand for something else: user@w1, #1, www.h, http://h,
@@ -270,10 +267,7 @@ var linking = strings.NewReplacer("://", "&#58;//", "www.", "www&#46;", "WWW.", 
 // entities escapes text for a line of Markdown. Lines become breaks, which a cell takes.
 func entities(text string) string {
 	lines := strings.Split(report.EscapeLines(text), "\n")
-	for i, line := range lines {
-		lines[i] = linking.Replace(references(line))
-	}
-	return strings.Join(lines, "<br>")
+	return linking.Replace(strings.Join(report.Map(lines, references), "<br>"))
 }
 
 // references has the characters of a line that would be markup as character references,
