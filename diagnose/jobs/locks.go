@@ -81,15 +81,10 @@ func buildLocks(o machine.Options, pid int, root string, all map[int]*process) (
 
 // holder is a process that has a file named lock open which is this one, 0 for none.
 func holder(o machine.Options, lock os.FileInfo, all map[int]*process) int {
-	for pid, p := range all {
-		targets, _ := p.FileDescriptorTargets() // of whom they may not be read, those of a rank can
-		isLock := func(target string) bool { return path.Base(target) == "lock" }
-		if !slices.ContainsFunc(targets, isLock) {
-			continue
-		}
-		links, _ := filepath.Glob(o.At(fmt.Sprintf("/proc/%d/fd/*", pid)))
+	for pid := range all {
+		links, _ := filepath.Glob(o.At(fmt.Sprintf("/proc/%d/fd/*", pid))) // those of a rank can be read
 		for _, link := range links {
-			if target, err := os.Readlink(link); err != nil || !isLock(target) {
+			if target, err := os.Readlink(link); err != nil || path.Base(target) != "lock" {
 				continue
 			}
 			if info, err := os.Stat(link); err == nil && os.SameFile(info, lock) {
