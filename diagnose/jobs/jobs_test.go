@@ -209,9 +209,10 @@ func TestLocks(t *testing.T) {
 		standing{pid: 102, parent: 1, argv: "/usr/bin/python3 train.py", environ: rank + ",RANK=2,HOME=/home/ann,XDG_CACHE_HOME=/scratch/cache", state: "S"},
 		standing{pid: 103, parent: 1, argv: "/usr/bin/python3 train.py", environ: rank + ",RANK=3,HOME=/home/ann", state: "D"}, // its home may not answer
 		standing{pid: 104, parent: 1, argv: "/usr/bin/python3 -m build", state: "S"},
+		standing{pid: 105, parent: 1, argv: "/usr/bin/python3 train.py", environ: rank + ",RANK=4,HOME=/home/ann,TORCH_EXTENSIONS_DIR=ops", state: "S", cwd: "/job"},
 	)
 	probetest.Write(t, o, map[string]string{
-		at(100, held): "", at(100, left): "", at(100, path.Dir(left)+"/build.ninja"): "", at(101, named): "", at(101, held): "", at(103, left): "",
+		at(100, held): "", at(100, left): "", at(100, path.Dir(left)+"/build.ninja"): "", at(101, named): "", at(101, held): "", at(103, left): "", at(105, "/job/ops/cpu_adam/lock"): "",
 		"/elsewhere/lock": "",
 	})
 	probetest.Link(t, o, o.At(at(100, held)), "/proc/104/fd/3")
@@ -229,7 +230,7 @@ func TestLocks(t *testing.T) {
 			}
 		}
 	}
-	want := []string{"100 " + held + " held by 104", "100 " + left + " held by 0", "101 " + named + " held by 0"}
+	want := []string{"100 " + held + " held by 104", "100 " + left + " held by 0", "101 " + named + " held by 0", "105 /job/ops/cpu_adam/lock held by 0"}
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
