@@ -36,7 +36,8 @@ const smokeNone, smokeAuto = "none", "auto"
 // formatFlag adds the flag of a command that prints in these formats: the first one unless
 // another is asked for.
 func formatFlag(cmd *cobra.Command, names ...string) {
-	cmd.Flags().Var(&choice{names[0], names}, "format", "what to print: "+strings.Join(names, ", "))
+	cmd.Flags().String("format", names[0], "what to print: "+strings.Join(names, ", "))
+	cmd.Flag("format").Annotations = map[string][]string{formatsKey: names}
 	if err := cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic("preflight: " + err.Error()) // registered twice
 	}

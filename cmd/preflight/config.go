@@ -146,26 +146,16 @@ func judgeFlags(cmd *cobra.Command, names []string) {
 	flags.StringSlice("skip", nil, "leave these checks out")
 	flags.Bool("strict", false, "warnings fail the run")
 	outputFlags(cmd, names)
-	usual := thresholds()
-	flags.String("shm_headroom", usual.SHMHeadroom, "room in /dev/shm beyond NCCL's need, for DataLoader workers")
-	flags.String("disk_free", usual.DiskFree, "space that must be free where the launch writes")
+	usual := checks.DefaultPolicy()
+	flags.String("shm_headroom", humanize.IBytes(uint64(usual.SHMHeadroom)), "room in /dev/shm beyond NCCL's need, for DataLoader workers")
+	flags.String("disk_free", humanize.IBytes(uint64(usual.DiskFree)), "space that must be free where the launch writes")
 	flags.Float64("memory_free", usual.MemoryFree, "share of a node's memory that must be available")
-	flags.Duration("clock_skew", usual.ClockSkew, "how far two clocks may differ")
+	flags.Duration("clock_skew", time.Duration(usual.ClockSkew*float64(time.Second)), "how far two clocks may differ")
 	flags.Int64("open_files", usual.OpenFiles, "hard limit on open files wanted")
 	flags.String("compute_rate", "", "with --smoke, the least of every rank, as 600TFLOP/s")
 	flags.String("copy_rate", "", "with --smoke, the least between the host and each GPU, as 20GB/s")
 	flags.String("node_reduce_rate", "", "with --smoke, the least of each rank's link while those of a node reduce, as 300GB/s")
 	flags.String("reduce_rate", "", "with --smoke, the same while all ranks do")
-}
-
-// thresholds are those that hold where nothing says others, as of a command that judges
-// and has no flags for them.
-func thresholds() Config {
-	policy := checks.DefaultPolicy()
-	return Config{
-		SHMHeadroom: humanize.IBytes(uint64(policy.SHMHeadroom)), DiskFree: humanize.IBytes(uint64(policy.DiskFree)),
-		MemoryFree: policy.MemoryFree, ClockSkew: time.Duration(policy.ClockSkew * float64(time.Second)), OpenFiles: policy.OpenFiles,
-	}
 }
 
 func outputFlags(cmd *cobra.Command, names []string) {
@@ -281,7 +271,7 @@ func launchHostfile(flags *pflag.FlagSet, launch asTyped) (string, error) {
 		if flag := flags.Lookup(key); flag != nil && flag.Changed {
 			return flag.Value.String()
 		}
-		return os.Getenv(setting{key: key}.variable())
+		return os.Getenv(variable(key))
 	}
 	hosts, err := nearestHostfile(), error(nil)
 	switch {
@@ -303,17 +293,16 @@ func launchHostfile(flags *pflag.FlagSet, launch asTyped) (string, error) {
 	return hosts, err
 }
 
-// readFile reads the configuration file, if there is one. Paths in it are of its directory.
-func readFile(name string) (policyfile.Policy, error) {
-	var all []policyfile.Setting
-	for _, s := range settings() {
-		all = append(all, policyfile.Setting{Key: s.key, List: s.kind == "stringSlice", Takes: allowed[s.kind], Split: s.list, Wrong: s.wrong})
+// readFile reads the configuration file, if there is one. Its paths start in its directory.
+func readFile(name string, all []setting) (policyfile.Policy, error) {
+	var known []policyfile.Setting
+	for _, s := range all {
+		known = append(known, policyfile.Setting{Key: s.key, List: s.isList(), Takes: allowed[s.flag.Value.Type()], Split: s.split, Wrong: s.wrong})
 	}
-	policy, err := policyfile.Read(name, all)
-	for _, s := range settings() {
-		if value, there := policy.Settings[s.key]; there {
-			value.Values = s.relativeTo(filepath.Dir(name), value.Values)
-			policy.Settings[s.key] = value
+	policy, err := policyfile.Read(name, known)
+	for _, s := range all {
+		for i, value := range policy.Settings[s.key].Values {
+			policy.Settings[s.key].Values[i] = s.relativeTo(filepath.Dir(name), value)
 		}
 	}
 	return policy, err

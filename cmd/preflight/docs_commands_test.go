@@ -271,7 +271,7 @@ func typed(args []string, ran func([]string) error) error {
 	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
 		command = words[dash:]
 	}
-	if err := knownChoices(cmd, nil); err != nil {
+	if err := knownFormat(cmd, nil); err != nil {
 		return err
 	}
 	if err := cmd.ValidateArgs(words); err != nil {

@@ -56,7 +56,7 @@ func TestSettingsAreGroupedAsHelp(t *testing.T) {
 		row := "| " + group.title + " |"
 		for _, name := range group.flags {
 			key := strings.ReplaceAll(name, "-", "_")
-			if slices.ContainsFunc(settings(), func(s setting) bool { return s.key == key }) {
+			if slices.ContainsFunc(settings(rootCommand()), func(s setting) bool { return s.key == key }) {
 				row += " `" + key + "`"
 			}
 		}

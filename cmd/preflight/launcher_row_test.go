@@ -41,7 +41,7 @@ func TestMadeUpLauncher(t *testing.T) {
 			t.Errorf("preflight %s: no %q in\n%s", c.words, c.want, got)
 		}
 	}
-	for _, s := range settings() {
+	for _, s := range settings(rootCommand()) {
 		if s.key == "launcher" && (s.wrong("armada") != nil || s.wrong("armadillo") == nil) {
 			t.Error("the configuration file takes what the table names, and nothing else")
 		}

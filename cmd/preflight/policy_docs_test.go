@@ -41,7 +41,7 @@ func TestPolicyDocs(t *testing.T) {
 		}
 	}
 	prose := regexp.MustCompile("(?ms)^```yaml\n.*?^```$").ReplaceAllString(string(page), "")
-	for _, s := range settings() {
+	for _, s := range settings(rootCommand()) {
 		if !strings.Contains(prose, "`"+s.key+"`") {
 			t.Errorf("the setting %s is not there", s.key)
 		}

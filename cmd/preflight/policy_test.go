@@ -24,7 +24,7 @@ func readPolicy(t *testing.T, text string) (policyfile.Policy, []string) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	said, err := readFile(path)
+	said, err := readFile(path, settings(rootCommand()))
 	if err == nil {
 		return said, nil
 	}
@@ -95,14 +95,14 @@ waivers:
 
 // TestFloors: what the smoke test is to measure at least is stated as people say it, bytes or bits.
 func TestFloors(t *testing.T) {
-	config := thresholds()
+	config := defaults(t)
 	config.ComputeRate, config.CopyRate, config.NodeReduceRate, config.ReduceRate = "600TFLOP/s", "20GB/s", "2.4Tbit/s", "45 GB/s"
 	policy, err := config.policy()
 	got := []float64{policy.ComputeRate, policy.CopyRate, policy.NodeReduceRate, policy.ReduceRate}
 	if diff := cmp.Diff([]float64{600e12, 160e9, 2.4e12, 360e9}, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if policy, err = thresholds().policy(); err != nil || policy.ComputeRate+policy.CopyRate+policy.NodeReduceRate+policy.ReduceRate != 0 {
+	if policy, err = defaults(t).policy(); err != nil || policy.ComputeRate+policy.CopyRate+policy.NodeReduceRate+policy.ReduceRate != 0 {
 		t.Errorf("%v; nobody stated any, and they are %+v", err, policy)
 	}
 }

@@ -53,7 +53,7 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 		Args:              commandOnly,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
-		PersistentPreRunE: knownChoices,
+		PersistentPreRunE: knownFormat,
 		RunE:              launching(judgeFleet),
 	}
 	root.SetGlobalNormalizationFunc(bothSpellings)

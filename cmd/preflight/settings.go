@@ -7,17 +7,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-multierror"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
 
+	"preflight/checks/agreement"
 	"preflight/cmd/preflight/internal/outputs"
-	"preflight/cmd/preflight/internal/policyfile"
 	"preflight/cmd/preflight/internal/progress"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/internal/text"
@@ -52,20 +52,20 @@ func rules() map[string]rule {
 		"ssh_port":          {valid: portOrDefault},
 		"python":            {valid: absolute},
 		"deepspeed_version": {valid: release},
-		"timeout":           {valid: enoughTime},
+		"timeout":           {valid: atLeast(time.Second)},
 		"smoke":             {choices: smokeEngines},
-		"smoke_time":        {valid: smokeTime},
+		"smoke_time":        {valid: atLeast(10 * time.Second)}, // torch takes 5 to 15 s to load
 		"only":              {valid: check},
 		"skip":              {valid: check},
-		"shm_headroom":      {valid: size},
-		"disk_free":         {valid: size},
+		"shm_headroom":      {valid: readable(agreement.ReadSize)},
+		"disk_free":         {valid: readable(agreement.ReadSize)},
 		"memory_free":       {valid: share},
 		"clock_skew":        {valid: notBelowZero},
 		"open_files":        {valid: notBelowZero},
-		"compute_rate":      {valid: computeRate},
-		"copy_rate":         {valid: bitRate},
-		"node_reduce_rate":  {valid: bitRate},
-		"reduce_rate":       {valid: bitRate},
+		"compute_rate":      {valid: readable(agreement.ReadComputeRate)},
+		"copy_rate":         {valid: readable(agreement.ReadBitRate)},
+		"node_reduce_rate":  {valid: readable(agreement.ReadBitRate)},
+		"reduce_rate":       {valid: readable(agreement.ReadBitRate)},
 		"baseline":          {isPath: true, valid: given("name the snapshot to compare with")},
 		"meet_token_file":   {isPath: true, valid: given("name the file, or leave it out for the environment's")},
 		"write_env":         {isPath: true},
@@ -76,37 +76,46 @@ func rules() map[string]rule {
 	}
 }
 
-// setting is one thing that a user may set.
+// setting is one thing that a user may set: by a flag of the root command, by a variable or in
+// the configuration file.
 type setting struct {
-	key  string // "master_port", which the environment calls PREFLIGHT_MASTER_PORT
-	kind string // of its values: see allowed
+	key  string      // "master_port", which the environment calls PREFLIGHT_MASTER_PORT
+	flag *pflag.Flag // the root command's, which has the kind and the default
 	rule
 }
 
-// settings are the fields of [Config] that a user may set, in their order.
-func settings() (all []setting) {
+// settings returns what the flags of the root command may set.
+func settings(root *cobra.Command) (all []setting) {
 	rules := rules()
-	for field := range reflect.TypeFor[Config]().Fields() {
-		if key := field.Tag.Get("mapstructure"); key != "-" && field.IsExported() {
-			all = append(all, setting{key, kindOf(field.Type), rules[key]})
+	root.LocalNonPersistentFlags().VisitAll(func(flag *pflag.Flag) {
+		if flag.Name != "help" && flag.Name != "version" {
+			key := strings.ReplaceAll(flag.Name, "-", "_")
+			all = append(all, setting{key, flag, rules[key]})
 		}
-	}
+	})
 	return all
 }
 
-func (s setting) variable() string { return "PREFLIGHT_" + strings.ToUpper(s.key) }
+func variable(key string) string { return "PREFLIGHT_" + strings.ToUpper(key) }
 
-// list is the values in a text. Commas part checks; of outputs they may belong to a path.
-func (s setting) list(text string) []string {
-	if s.kind == "stringSlice" && !s.ofReports {
+// isList reports whether the setting takes several values.
+func (s setting) isList() bool {
+	_, is := s.flag.Value.(pflag.SliceValue)
+	return is
+}
+
+// split returns the values in a text. Commas separate checks, but an output's commas may belong
+// to its path.
+func (s setting) split(text string) []string {
+	if s.flag.Value.Type() == "stringSlice" {
 		return strings.Split(text, ",")
 	}
 	return []string{text}
 }
 
-// wrong is what is wrong with one value, nil for nothing.
+// wrong returns what is wrong with one value, nil for nothing.
 func (s setting) wrong(text string) error {
-	if err := ofKind(s.kind, text); err != nil {
+	if err := ofKind(s.flag.Value.Type(), text); err != nil {
 		return err
 	}
 	if s.choices != nil {
@@ -116,6 +125,26 @@ func (s setting) wrong(text string) error {
 		return s.valid(text)
 	}
 	return nil
+}
+
+// check returns what is wrong with values that were set at a place, nil for nothing.
+func (s setting) check(place string, values []string) error {
+	var wrong *multierror.Error
+	for _, text := range values {
+		if err := s.wrong(text); err != nil {
+			wrong = multierror.Append(wrong, fmt.Errorf("%s: %w", place, err))
+		}
+	}
+	return wrong.ErrorOrNil()
+}
+
+// put adds the values of the setting to those that viper gets.
+func (s setting) put(values []string, all map[string]any) {
+	if s.isList() {
+		all[s.key] = values
+	} else {
+		all[s.key] = values[0]
+	}
 }
 
 // action is what a command does with its settings and its arguments.
@@ -151,19 +180,17 @@ func launching(act action) func(*cobra.Command, []string) error {
 	}
 }
 
-// readConfig merges the configuration file, the environment and the flags of a command.
-// Behind its "--" stands the launch, which may say where the file lies. Later wins, and
-// every value is held to its setting's rule, wherever it was set: the errors say where,
-// all at once.
+// readConfig reads the settings of a command: the configuration file, the environment, the
+// flags. Later wins. The launch after the command's "--" may say where the file is.
 //
-// Viper only decodes what is merged here. Bound to the flags, the file and the environment
-// it would lose where a value was set, which every error names, bend values until they fit
-// (12 to 12 nanoseconds), take any PREFLIGHT_ variable that is misspelt for none, and split
-// lists at commas that belong to paths.
+// viper holds the settings. It gets only values that were checked, because it changes a value
+// until it fits: 30 becomes 30 nanoseconds, 1.5 nodes become 1, and a comma splits a path. It
+// also ignores a misspelt variable and splits keys at dots. The errors name the place of every
+// wrong value, all at once.
 func readConfig(cmd *cobra.Command, launch asTyped) (Config, error) {
-	config := thresholds()
-	config.places = map[string]string{}
-	if err := knownEnvironment(); err != nil {
+	all := settings(cmd.Root())
+	config := Config{places: map[string]string{}}
+	if err := knownEnvironment(all); err != nil {
 		return config, err
 	}
 	file, err := config.fileFor(cmd.Flags(), launch)
@@ -171,58 +198,36 @@ func readConfig(cmd *cobra.Command, launch asTyped) (Config, error) {
 		return config, err
 	}
 	var problems *multierror.Error
-	if config.Stated, err = readFile(file); err != nil {
+	if config.Stated, err = readFile(file, all); err != nil {
 		problems = multierror.Append(problems, err)
 	}
-	v := viper.New()
-	for _, s := range settings() {
-		place, values, err := s.set(cmd, config.Stated.Settings[s.key])
-		if err != nil {
-			problems = multierror.Append(problems, err)
-			continue
+	store := viper.NewWithOptions(viper.KeyDelimiter("::"))
+	inFile, inEnvironment := map[string]any{}, map[string]any{}
+	for _, s := range all {
+		flag := cmp.Or(cmd.Flags().Lookup(s.key), s.flag)
+		problems = multierror.Append(problems, store.BindPFlag(s.key, flag))
+		onlyFlag := s.ofReports && !writesReports(cmd)
+		if value, is := config.Stated.Settings[s.key]; is && !onlyFlag && value.Values != nil {
+			s.put(value.Values, inFile)
+			config.places[s.key] = value.At + ": " + s.key
 		}
-		if place != "" {
-			config.places[s.key] = place
+		if text := os.Getenv(variable(s.key)); text != "" && !onlyFlag && !flag.Changed {
+			s.put(s.split(text), inEnvironment)
+			config.places[s.key] = variable(s.key)
+			problems = multierror.Append(problems, s.check(variable(s.key), s.split(text)))
 		}
-		switch {
-		case values == nil:
-		case s.kind == "stringSlice":
-			v.Set(s.key, values)
-		default:
-			v.Set(s.key, values[0])
+		if flag.Changed {
+			config.places[s.key] = spelled(flag)
+		}
+		if flag.Changed && !s.ofReports { // the formats of the command are checked when it writes
+			problems = multierror.Append(problems, s.check(spelled(flag), flagValues(flag)))
 		}
 	}
-	if err := problems.ErrorOrNil(); err != nil { // a value of the file may be of no kind that fits
+	problems = multierror.Append(problems, store.MergeConfigMap(inFile), store.MergeConfigMap(inEnvironment))
+	if err := problems.ErrorOrNil(); err != nil {
 		return config, err
 	}
-	return config, v.UnmarshalExact(&config)
-}
-
-// set is where a setting was set last, as a person knows the place, and its values there:
-// "" with a flag's default, and nil where nothing says any.
-func (s setting) set(cmd *cobra.Command, inFile policyfile.Value) (place string, values []string, err error) {
-	flag := cmd.Flags().Lookup(s.key)
-	elsewhere := !s.ofReports || writesReports(cmd) // than in a flag it counts
-	switch text := os.Getenv(s.variable()); {
-	case flag != nil && flag.Changed:
-		place, values = spelled(flag), flagValues(flag)
-		if s.ofReports {
-			return place, values, nil // held to the formats of the command when those are known
-		}
-	case text != "" && elsewhere:
-		place, values = s.variable(), s.list(text)
-	case inFile.Values != nil && elsewhere:
-		return inFile.At + ": " + s.key, inFile.Values, nil // held to the rule when the file was read
-	case flag != nil:
-		return "", flagValues(flag), nil
-	}
-	var wrong *multierror.Error
-	for _, text := range values {
-		if err := s.wrong(text); err != nil {
-			wrong = multierror.Append(wrong, fmt.Errorf("%s: %w", place, err))
-		}
-	}
-	return place, values, wrong.ErrorOrNil()
+	return config, store.UnmarshalExact(&config)
 }
 
 // spelled is a flag as it is typed: the short way where there is one.
@@ -243,47 +248,38 @@ func flagValues(flag *pflag.Flag) []string {
 // origin is what a person set a setting by: the flag, the variable, or the line of the file.
 func (c Config) origin(key string) string { return cmp.Or(c.places[key], "--"+key) }
 
-// knownEnvironment refuses PREFLIGHT_ variables nobody reads: a typo there
-// would silently change nothing.
-func knownEnvironment() error {
-	for _, variable := range os.Environ() {
-		name, _, _ := strings.Cut(variable, "=")
-		ours := func(s setting) bool { return s.variable() == name }
-		if strings.HasPrefix(name, "PREFLIGHT_") && name != tokenVariable && !slices.ContainsFunc(settings(), ours) {
-			return usage.WithHint(fmt.Errorf("%s is not a setting of preflight%s", name, variableMeant(name)), "unset %s, or see preflight --help for the names", name)
+// knownEnvironment refuses a PREFLIGHT_ variable that is no setting: a misspelt one would
+// change nothing.
+func knownEnvironment(all []setting) error {
+	var keys []string
+	for _, s := range all {
+		keys = append(keys, s.key)
+	}
+	for _, assignment := range os.Environ() {
+		name, _, _ := strings.Cut(assignment, "=")
+		key, ours := strings.CutPrefix(name, "PREFLIGHT_")
+		isSetting := slices.ContainsFunc(keys, func(key string) bool { return variable(key) == name })
+		if !ours || isSetting || name == tokenVariable {
+			continue
 		}
+		near := text.Meant(key, keys)
+		if near != "" {
+			near = variable(near)
+		}
+		return usage.WithHint(fmt.Errorf("%s is not a setting of preflight%s", name, text.DidYouMean(near)), "unset %s, or see preflight --help for the names", name)
 	}
 	return nil
 }
 
-// variableMeant asks for the variable that was likely meant.
-func variableMeant(name string) string {
-	var keys []string
-	for _, s := range settings() {
-		keys = append(keys, s.key)
+// relativeTo returns a value of a file in a directory, with its path as seen from here.
+func (s setting) relativeTo(dir, value string) string {
+	switch {
+	case !s.isPath || dir == ".":
+		return value
+	case s.key == "output":
+		return outputs.Relative(value, func(path string) string { return relative(dir, path) })
 	}
-	key := text.Meant(strings.TrimPrefix(name, "PREFLIGHT_"), keys)
-	if key == "" {
-		return ""
-	}
-	return text.DidYouMean(setting{key: key}.variable())
-}
-
-// relativeTo is where paths of a file in a directory lead. An output keeps its format,
-// and what was a path stays one.
-func (s setting) relativeTo(dir string, values []string) []string {
-	if !s.isPath || dir == "." {
-		return values
-	}
-	var moved []string
-	for _, value := range values {
-		if s.key != "output" {
-			moved = append(moved, relative(dir, value))
-			continue
-		}
-		moved = append(moved, outputs.Relative(value, func(path string) string { return relative(dir, path) })...)
-	}
-	return moved
+	return relative(dir, value)
 }
 
 // relative is a path as seen from a directory; - is no path, and "" none either.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"preflight/checks/agreement"
 	"preflight/cmd/preflight/internal/policyfile"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/internal/text"
@@ -31,27 +29,21 @@ var allowed = map[string]string{
 	"duration":    "a duration like 30s or 2m",
 	"string":      "text",
 	"stringSlice": "a list of texts",
+	"stringArray": "a list of texts",
 }
 
-func kindOf(t reflect.Type) string {
-	switch t {
-	case reflect.TypeFor[time.Duration]():
-		return "duration"
-	case reflect.TypeFor[[]string]():
-		return "stringSlice"
-	}
-	return t.String()
-}
-
-// ofKind refuses a text that is no value of the kind, which viper would bend to fit or
-// refuse in Go's terms: to it 12 is a duration of 12 nanoseconds, and 1.5 nodes are 1.
+// ofKind refuses a text that is no value of the kind. A number with a leading zero is none:
+// viper reads 0022 as the octal 18.
 func ofKind(kind, text string) error {
 	var err error
 	switch kind {
 	case "bool":
 		_, err = strconv.ParseBool(text)
 	case "int", "int64":
-		_, err = strconv.ParseInt(text, 10, 64)
+		var number int64
+		if number, err = strconv.ParseInt(text, 10, 64); err == nil && strconv.FormatInt(number, 10) != text {
+			err = strconv.ErrSyntax
+		}
 	case "float64":
 		_, err = strconv.ParseFloat(text, 64)
 	case "duration":
@@ -99,29 +91,20 @@ func flagMeant(cmd *cobra.Command, unknown *pflag.NotExistError) string {
 	return text.Meant("--"+word, names)
 }
 
-// choice is the value of a flag that takes one of a few. It is held to them when the command
-// begins: the shell completes the rest of a line in which it is not finished.
-type choice struct {
-	value string
-	among []string
-}
+// formatsKey is the annotation of --format that holds the formats of its command.
+const formatsKey = "preflight_formats"
 
-func (c *choice) String() string { return c.value }
-
-func (c *choice) Set(text string) error { c.value = text; return nil }
-
-func (c *choice) Type() string { return "string" }
-
-// knownChoices refuses flags of a command that are none of those they take.
-func knownChoices(cmd *cobra.Command, _ []string) (err error) {
-	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
-		if c, is := flag.Value.(*choice); is && err == nil {
-			if wrong := usage.Among(c.value, c.among); wrong != nil {
-				err = fmt.Errorf("--%s: %w", flag.Name, wrong)
-			}
-		}
-	})
-	return err
+// knownFormat refuses a format that the command does not print. It runs when the command begins,
+// because the shell completes the rest of a line whose format is not finished.
+func knownFormat(cmd *cobra.Command, _ []string) error {
+	flag := cmd.Flags().Lookup("format")
+	if flag == nil {
+		return nil
+	}
+	if err := usage.Among(flag.Value.String(), flag.Annotations[formatsKey]); err != nil {
+		return fmt.Errorf("--format: %w", err)
+	}
+	return nil
 }
 
 // given refuses an empty value, as an unset shell variable makes it: the default would be
@@ -173,19 +156,13 @@ func release(text string) error {
 	return nil
 }
 
-func enoughTime(text string) error {
-	if limit, err := time.ParseDuration(text); err != nil || limit < time.Second {
-		return fmt.Errorf("must be at least 1s: %s", text)
+func atLeast(least time.Duration) func(string) error {
+	return func(text string) error {
+		if limit, err := time.ParseDuration(text); err != nil || limit < least {
+			return fmt.Errorf("must be at least %s: %s", least, text)
+		}
+		return nil
 	}
-	return nil
-}
-
-// smokeTime is for starting python with torch, which takes 5 to 15 seconds, and two trials.
-func smokeTime(text string) error {
-	if limit, err := time.ParseDuration(text); err != nil || limit < 10*time.Second {
-		return fmt.Errorf("must be at least 10s: %s", text)
-	}
-	return nil
 }
 
 // check refuses what names no check and is no pattern of any.
@@ -196,19 +173,12 @@ func check(pattern string) error {
 	return nil
 }
 
-func size(text string) error {
-	_, err := agreement.ReadSize(text)
-	return err
-}
-
-func bitRate(text string) error {
-	_, err := agreement.ReadBitRate(text)
-	return err
-}
-
-func computeRate(text string) error {
-	_, err := agreement.ReadComputeRate(text)
-	return err
+// readable refuses a text that a function of checks cannot read.
+func readable[Value any](read func(string) (Value, error)) func(string) error {
+	return func(text string) error {
+		_, err := read(text)
+		return err
+	}
 }
 
 func share(text string) error {

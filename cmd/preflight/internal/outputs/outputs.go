@@ -123,17 +123,17 @@ func Known(text string) error {
 	return nil
 }
 
-// Relative are the outputs that a text asks for as seen from a directory: each keeps its
-// format, and what was a path stays one.
-func Relative(text string, move func(path string) string) (moved []string) {
-	for _, one := range split(text) {
+// Relative returns the outputs that a text asks for, with their paths moved. Each keeps its format.
+func Relative(text string, move func(path string) string) string {
+	moved := split(text)
+	for i, one := range moved {
 		if format, path, isPair := strings.Cut(one, "="); isPair && formatWord.MatchString(format) {
-			moved = append(moved, format+"="+move(path))
+			moved[i] = format + "=" + move(path)
 		} else {
-			moved = append(moved, move(one))
+			moved[i] = move(one)
 		}
 	}
-	return moved
+	return strings.Join(moved, ",")
 }
 
 func distinct(outputs []Output) error {
