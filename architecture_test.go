@@ -70,7 +70,7 @@ var rules = []rule{
 
 	{"launch", 4221, []string{"facts", "hostfile", "launch/dsconfig", "internal/secret"}, acts, byRule},
 	{"launch/args", 2328, []string{"hostfile", "launch"}, acts, byRule},
-	{"launch/dsconfig", 1599, []string{"hostfile"}, acts, byRule},
+	{"launch/dsconfig", 1318, []string{"hostfile"}, acts, byRule},
 	{"launch/nccl", 2140, []string{"facts", "hostfile", "launch"}, acts, byRule},
 
 	{"remote", 3364, []string{"hostfile", "internal/hostsys", "internal/secret"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},

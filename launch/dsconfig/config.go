@@ -116,14 +116,14 @@ func (r *reader) since(release string) bool { return !hostfile.Before(r.release,
 
 // removedKeys are refused by name since DeepSpeed 0.19.7, before anything else is read.
 func (r *reader) removedKeys() {
-	for _, gone := range removedSettings {
-		section, key := r.root, gone.name
-		if gone.section != "" {
-			section, key = r.root.object(gone.section), gone.section+"."+gone.name
+	for _, gone := range tables().Removed {
+		section, key := r.root, gone.Name
+		if gone.Section != "" {
+			section, key = r.root.object(gone.Section), gone.Section+"."+gone.Name
 		}
-		if section.has(gone.name) && r.since(gone.refused) {
-			r.fatal(key, "deepspeed.runtime.config.DeepSpeedConfigError: "+gone.original,
-				"%q is gone from DeepSpeed %s, which refuses the file: take it out, or stay with an older release", key, gone.refused)
+		if section.has(gone.Name) && r.since(gone.Since) {
+			r.fatal(key, "deepspeed.runtime.config.DeepSpeedConfigError: "+gone.Says,
+				"%q is gone from DeepSpeed %s, which refuses the file: take it out, or stay with an older release", key, gone.Since)
 		}
 	}
 }

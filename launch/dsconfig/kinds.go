@@ -9,49 +9,52 @@ import (
 	"strconv"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"preflight/hostfile"
 )
 
-// kind is what pydantic accepts for a setting. The zero value accepts anything.
-type kind struct {
-	// check is what is wrong with a value in the words of pydantic 1 and 2, both "" when
-	// nothing is.
-	check func(value any) (old, new string)
-	below *section
-	none  bool // null is accepted as well
+// kind returns what is wrong with a value in the words of pydantic 1 and 2, both "" when nothing
+// is. A nil kind accepts anything.
+type kind func(value any) (old, new string)
+
+// kinds are what settings may be, by their names in deepspeed.yaml.
+var kinds = map[string]kind{
+	"flag":              checkFlag,
+	"text":              checkText,
+	"path":              only(is[string], "value is not a valid path", "Input is not a valid path"),
+	"list":              only(is[[]any], "value is not a valid list", "Input should be a valid list"),
+	"dict":              checkDict,
+	"whole":             number(true),
+	"whole from 0":      number(true, from0),
+	"whole above 0":     number(true, above0),
+	"number":            number(false),
+	"share":             number(false, from0, upTo1),
+	"share within":      number(false, above0, below1),
+	"stage":             checkStage,
+	"device":            only(isDevice, "value is not a valid enumeration member; permitted: 'none', 'cpu', 'nvme'", "Input should be 'none', 'cpu' or 'nvme'"),
+	"loss scale":        checkLossScale,
+	"loss_scale_window": checkScaleStep("loss_scale_window"),
+	"min_loss_scale":    checkScaleStep("min_loss_scale"),
 }
 
-func (k kind) orNone() kind {
-	k.none = true
-	return k
+// UnmarshalYAML reads the name of a kind.
+func (k *kind) UnmarshalYAML(name *yaml.Node) error {
+	is, known := kinds[name.Value]
+	if !known {
+		return fmt.Errorf("line %d: unknown kind %q", name.Line, name.Value)
+	}
+	*k = is
+	return nil
 }
-
-func below(s *section) kind { return kind{below: s} }
-
-var (
-	flag        = kind{check: checkFlag}
-	text        = kind{check: checkText}
-	filePath    = only(is[string], "value is not a valid path", "Input is not a valid path")
-	list        = only(is[[]any], "value is not a valid list", "Input should be a valid list")
-	dict        = kind{check: checkDict}
-	whole       = number(true)
-	wholeFrom0  = number(true, from0)
-	wholeAbove0 = number(true, above0)
-	real        = number(false)
-	share       = number(false, from0, upTo1)
-	shareWithin = number(false, above0, below1)
-	stage       = kind{check: checkStage}
-	device      = only(isDevice, "value is not a valid enumeration member; permitted: 'none', 'cpu', 'nvme'", "Input should be 'none', 'cpu' or 'nvme'")
-	lossScale   = kind{check: checkLossScale}
-)
 
 func only(is func(value any) bool, old, new string) kind {
-	return kind{check: func(value any) (string, string) {
+	return func(value any) (string, string) {
 		if is(value) {
 			return "", ""
 		}
 		return old, new
-	}}
+	}
 }
 
 func is[T any](value any) bool {
@@ -125,7 +128,7 @@ var (
 
 // number accepts what pydantic makes a number of, within bounds.
 func number(isWhole bool, bounds ...bound) kind {
-	return kind{check: func(value any) (old, new string) {
+	return func(value any) (old, new string) {
 		n, old, new := parseNumber(value, isWhole)
 		for _, b := range bounds {
 			if b.holds(n) {
@@ -143,7 +146,7 @@ func number(isWhole bool, bounds ...bound) kind {
 			}
 		}
 		return old, new
-	}}
+	}
 }
 
 // parseNumber is the number that a value stands for: true is 1, "3" is 3.
@@ -207,7 +210,7 @@ func checkLossScale(value any) (old, new string) {
 }
 
 func checkScaleStep(name string) kind {
-	return kind{check: func(value any) (old, new string) {
+	return func(value any) (old, new string) {
 		_, problem, new := parseNumber(value, true)
 		if _, isFlag := value.(bool); isFlag {
 			return "", "Value error, fp16." + name + " must be an integer, not bool"
@@ -216,7 +219,7 @@ func checkScaleStep(name string) kind {
 			new = "Value error, fp16." + name + " must be an integer"
 		}
 		return "", new
-	}}
+	}
 }
 
 func pythonRepr(value any) string {

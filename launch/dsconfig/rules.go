@@ -11,14 +11,14 @@ import (
 )
 
 func (r *reader) dataTypes() {
-	known := []string{"fp16", "bf16", "fp32"}
+	types := []string{"fp16", "bf16", "fp32"}
 	if hostfile.Before(r.release, "0.14.1") {
-		known[1] = "bfp16"
+		types[1] = "bfp16"
 	}
-	if given, isText := r.root.values["communication_data_type"].(string); isText && given != "auto" && !slices.Contains(known, strings.ToLower(given)) {
+	if given, isText := r.root.values["communication_data_type"].(string); isText && given != "auto" && !slices.Contains(types, strings.ToLower(given)) {
 		r.fatal("communication_data_type",
-			fmt.Sprintf("ValueError: Invalid communication_data_type. Supported data types: %s. Got: %s", pythonRepr(known), strings.ToLower(given)),
-			"communication_data_type %q is not one of %s", given, strings.Join(known, ", "))
+			fmt.Sprintf("ValueError: Invalid communication_data_type. Supported data types: %s. Got: %s", pythonRepr(types), strings.ToLower(given)),
+			"communication_data_type %q is not one of %s", given, strings.Join(types, ", "))
 	}
 	if given, isText := r.root.values["gradient_allreduce_op"].(string); r.since("0.19.6") && isText && !slices.Contains([]string{"mean", "sum"}, strings.ToLower(given)) {
 		r.fatal("gradient_allreduce_op",
@@ -56,13 +56,14 @@ func (r *reader) masterWeights() {
 		return
 	}
 	at := r.config.ZeroStage
+	ofFP16, ofBF16 := sectionNamed("fp16"), sectionNamed("bf16")
 	fp16, bf16 := r.root.object("fp16"), r.root.object("bf16")
 	if bf16 == nil {
 		bf16 = r.root.object("bfloat16")
 	}
 	switch key := "fp16.fp16_master_weights_and_grads"; {
-	case !r.on(&fp16Section, fp16, "fp16_master_weights_and_grads"):
-	case !r.since("0.18.3") && at != 2 && (r.isStrict(&fp16Section) || r.on(&fp16Section, fp16, "enabled")):
+	case !r.on(ofFP16, fp16, "fp16_master_weights_and_grads"):
+	case !r.since("0.18.3") && at != 2 && (r.isStrict(ofFP16) || r.on(ofFP16, fp16, "enabled")):
 		r.fatal(key, "AssertionError: Fp16_master_weights_and_grads is only supported with ZeRO Stage 2 for now.", "%s needs ZeRO stage 2, and this is stage %d", key, at)
 	case r.since("0.18.3") && at == 0:
 		r.fatal(key, "AssertionError: Fp16_master_weights_and_grads is only supported with ZeRO Stage 1, 2, or 3.", "%s needs ZeRO, and this is stage 0", key)
@@ -71,7 +72,7 @@ func (r *reader) masterWeights() {
 		return
 	}
 	key := "bf16.bf16_master_weights_and_grads"
-	master, states := r.on(&bf16Section, bf16, "bf16_master_weights_and_grads"), r.on(&bf16Section, bf16, "bf16_optimizer_states")
+	master, states := r.on(ofBF16, bf16, "bf16_master_weights_and_grads"), r.on(ofBF16, bf16, "bf16_optimizer_states")
 	switch {
 	case master && at == 0:
 		r.fatal(key, "AssertionError: Bf16_master_weights_and_grads is only supported with ZeRO Stage 1, 2, or 3.", "%s needs ZeRO, and this is stage 0", key)

@@ -21,12 +21,12 @@ type violation struct {
 // sections goes through the sections of the file in DeepSpeed's order: one mistake
 // in those that pydantic reads ends it.
 func (r *reader) sections() {
-	for _, top := range topLevel.settings {
-		value, given := r.root.values[top.name]
-		if !given || top.kind.below == nil || !r.knows(top) || top.name == "bfloat16" && r.root.values["bf16"] != nil {
+	for _, top := range tables().Settings {
+		value, given := r.root.values[top.Name]
+		if !given || top.Holds == nil || !r.knows(top) || top.Name == "bfloat16" && r.root.values["bf16"] != nil {
 			continue
 		}
-		if value, given = normalized(top.name, value); !given {
+		if value, given = normalized(top.Name, value); !given {
 			continue
 		}
 		object, isObject := value.(*object)
@@ -34,10 +34,10 @@ func (r *reader) sections() {
 			r.noObject(top, value)
 			continue
 		}
-		if r.isStrict(top.kind.below) {
-			r.refuse(top.name, top.kind.below, object)
+		if r.isStrict(top.Holds) {
+			r.refuse(top.Name, top.Holds, object)
 		}
-		switch top.name {
+		switch top.Name {
 		case "zero_optimization":
 			r.zero(object)
 		case "bf16", "bfloat16":
@@ -62,18 +62,18 @@ func normalized(name string, value any) (section any, given bool) {
 func (r *reader) noObject(top setting, value any) {
 	name := pythonType(value)
 	original := fmt.Sprintf("AttributeError: '%s' object has no attribute 'get'", name)
-	if r.isStrict(top.kind.below) {
-		original = fmt.Sprintf("TypeError: %s() argument after ** must be a mapping, not %s", top.kind.below.model, name)
+	if r.isStrict(top.Holds) {
+		original = fmt.Sprintf("TypeError: %s() argument after ** must be a mapping, not %s", top.Holds.Model, name)
 	}
-	r.fatal(top.name, original, "%s must be an object: write %q: { … }", top.name, top.name)
+	r.fatal(top.Name, original, "%s must be an object: write %q: { … }", top.Name, top.Name)
 }
 
 // isStrict is whether the release refuses what the section does not know.
 func (r *reader) isStrict(s *section) bool {
-	return s.model != "" && (s.strict == "" || r.since(s.strict))
+	return s.Model != "" && (s.Strict == "" || r.since(s.Strict))
 }
 
-func (r *reader) knows(s setting) bool { return hostfile.Within(r.release, s.since, s.until) }
+func (r *reader) knows(s setting) bool { return hostfile.Within(r.release, s.Since, s.Until) }
 
 // refuse reports what pydantic says of a section: all of it in one exception.
 func (r *reader) refuse(name string, s *section, o *object) {
@@ -81,13 +81,13 @@ func (r *reader) refuse(name string, s *section, o *object) {
 	if len(mistakes) == 0 {
 		mistakes = r.contradictions(s, o)
 	}
-	if s.monitor && len(mistakes) > 0 && r.pydantic1() && r.since("0.8.1") {
+	if s.Monitor && len(mistakes) > 0 && r.pydantic1() && r.since("0.8.1") {
 		// The class above them all goes on after the error, and fails.
 		r.fatal(name, "AttributeError: 'NoneType' object has no attribute 'enabled'", "%s.%s: %s", name, mistakes[0].key, mistakes[0].message)
 		return
 	}
-	model, prefix := s.model, ""
-	if s.monitor && r.since("0.8.1") {
+	model, prefix := s.Model, ""
+	if s.Monitor && r.since("0.8.1") {
 		model, prefix = "DeepSpeedMonitorConfig", name+"."
 	}
 	exception, plural := "pydantic_core._pydantic_core.ValidationError", "s"
@@ -116,18 +116,18 @@ func (r *reader) pydantic1() bool { return hostfile.Before(r.release, "0.15.0") 
 func (r *reader) violations(s *section, o *object, at string) []violation {
 	var found []violation
 	known := map[string]bool{}
-	for _, setting := range s.settings {
+	for _, setting := range s.Settings {
 		if !r.knows(setting) {
 			continue
 		}
-		for _, name := range []string{setting.name, setting.field} {
+		for _, name := range []string{setting.Name, setting.Field} {
 			known[name] = true
 			value, given := o.values[name]
 			if !given || value == "auto" {
 				continue
 			}
 			if r.pydantic1() {
-				name = setting.name // it tells the alias, whatever was written
+				name = setting.Name // it tells the alias, whatever was written
 			}
 			found = append(found, r.violationsOf(setting, at+name, value)...)
 			break
@@ -145,24 +145,24 @@ func (r *reader) violations(s *section, o *object, at string) []violation {
 		if r.pydantic1() {
 			text = "extra fields not permitted"
 		}
-		found = append(found, violation{at + name, text, r.unknown(s, name) + ", and it refuses the file"})
+		found = append(found, violation{at + name, text, r.unknown(s.Settings, name) + ", and it refuses the file"})
 	}
 	return found
 }
 
 func (r *reader) violationsOf(s setting, at string, value any) []violation {
-	if value == nil && s.kind.none {
+	if value == nil && s.None {
 		return nil
 	}
 	old, new := "", ""
-	if section := s.kind.below; section != nil {
+	if section := s.Holds; section != nil {
 		if object, isObject := value.(*object); isObject {
 			return r.violations(section, object, at+".")
 		}
 		old, new = checkDict(value)
-		new += " or instance of " + section.model
-	} else if s.kind.check != nil {
-		old, new = s.kind.check(value)
+		new += " or instance of " + section.Model
+	} else if s.Is != nil {
+		old, new = s.Is(value)
 	}
 	original := new
 	if r.pydantic1() {
@@ -186,14 +186,14 @@ func (r *reader) contradictions(s *section, o *object) []violation {
 	at := stageOf(o)
 	switch {
 	case r.pydantic1():
-	case s == &zeroSection && o.has("compute_grad_norm") && !r.on(s, o, "compute_grad_norm") && at != 1 && at != 2:
+	case s == sectionNamed("zero_optimization") && o.has("compute_grad_norm") && !r.on(s, o, "compute_grad_norm") && at != 1 && at != 2:
 		return []violation{{"", "Value error, compute_grad_norm=false is supported only with ZeRO Stage 1 or 2", "compute_grad_norm can be false with stage 1 or 2 only"}}
-	case s == &zeroSection && at != 3 && o.object("offload_optimizer").has("ratio"):
+	case s == sectionNamed("zero_optimization") && at != 3 && o.object("offload_optimizer").has("ratio"):
 		ratio := o.object("offload_optimizer").get("ratio")
 		if n, _, _ := parseNumber(ratio, false); ratio != "auto" && n < 1 {
 			return []violation{{"", "Assertion failed, Partial offloading only supported for ZeRO Stage 3.", "offload_optimizer.ratio below 1 needs stage 3"}}
 		}
-	case s == &fp16Section && r.since("0.19.3") && r.on(s, o, "enabled"):
+	case s == sectionNamed("fp16") && r.since("0.19.3") && r.on(s, o, "enabled"):
 		scale, _, _ := parseNumber(o.values["loss_scale"], false)
 		for _, name := range []string{"loss_scale_window", "min_loss_scale"} {
 			n, _, _ := parseNumber(o.values[name], true)
@@ -249,7 +249,7 @@ func (r *reader) zero(o *object) {
 
 // precision: one half precision at a time.
 func (r *reader) precision(bf16 *object) {
-	if r.on(&fp16Section, r.root.object("fp16"), "enabled") && r.on(&bf16Section, bf16, "enabled") && !r.failed("fp16") && !r.failed("bf16") {
+	if r.on(sectionNamed("fp16"), r.root.object("fp16"), "enabled") && r.on(sectionNamed("bf16"), bf16, "enabled") && !r.failed("fp16") && !r.failed("bf16") {
 		r.fatal("bf16.enabled", "AssertionError: bfloat16 and fp16 modes cannot be simultaneously enabled",
 			"bf16 and fp16 are both enabled: set one of them to false")
 	}
@@ -258,20 +258,20 @@ func (r *reader) precision(bf16 *object) {
 // unknownKeys are what DeepSpeed silently ignores: a spelling mistake as
 // a rule, or a key of another release. Keys that look like comments are meant so.
 func (r *reader) unknownKeys() {
-	r.ignoredKeys(&topLevel, r.root, "")
-	for _, top := range topLevel.settings {
-		below := r.root.object(top.name)
-		if below != nil && top.kind.below != nil && r.knows(top) && !r.isStrict(top.kind.below) {
-			r.ignoredKeys(top.kind.below, below, top.name+".")
+	r.ignoredKeys(tables().Settings, r.root, "")
+	for _, top := range tables().Settings {
+		below := r.root.object(top.Name)
+		if below != nil && top.Holds != nil && r.knows(top) && !r.isStrict(top.Holds) {
+			r.ignoredKeys(top.Holds.Settings, below, top.Name+".")
 		}
 	}
 }
 
-func (r *reader) ignoredKeys(s *section, o *object, at string) {
+func (r *reader) ignoredKeys(settings []setting, o *object, at string) {
 	for _, name := range o.names {
-		isKnown := slices.ContainsFunc(s.settings, func(s setting) bool { return (s.name == name || s.field == name) && r.knows(s) })
+		isKnown := slices.ContainsFunc(settings, func(s setting) bool { return (s.Name == name || s.Field == name) && r.knows(s) })
 		if !isKnown && !r.failed(at+name) && !isComment(name) {
-			r.ignored(at+name, "%s: %s, and silently ignores it", at+name, r.unknown(s, name))
+			r.ignored(at+name, "%s: %s, and silently ignores it", at+name, r.unknown(settings, name))
 		}
 	}
 }
@@ -280,22 +280,22 @@ func isComment(name string) bool {
 	return strings.HasPrefix(name, "_") || strings.HasPrefix(name, "#") || strings.HasPrefix(name, "//") || strings.Contains(strings.ToLower(name), "comment")
 }
 
-func (r *reader) unknown(s *section, name string) string {
+func (r *reader) unknown(settings []setting, name string) string {
 	release := "DeepSpeed " + r.release
 	if r.release == "" {
 		release = "the newest DeepSpeed"
 	}
 	nearest, least := "", max(2, len(name)/4)+1
-	for _, setting := range s.settings {
+	for _, setting := range settings {
 		switch {
-		case setting.name == name && setting.since != "" && !r.since(setting.since):
-			return fmt.Sprintf("%s does not know it, which came with %s", release, setting.since)
-		case setting.name == name && setting.until != "":
-			return fmt.Sprintf("%s does not know it, which went with %s", release, setting.until)
+		case setting.Name == name && setting.Since != "" && !r.since(setting.Since):
+			return fmt.Sprintf("%s does not know it, which came with %s", release, setting.Since)
+		case setting.Name == name && setting.Until != "":
+			return fmt.Sprintf("%s does not know it, which went with %s", release, setting.Until)
 		case !r.knows(setting):
 			continue
 		}
-		for _, known := range []string{setting.name, setting.field} {
+		for _, known := range []string{setting.Name, setting.Field} {
 			if distance := levenshtein.ComputeDistance(name, known); known != "" && distance < least {
 				nearest, least = known, distance
 			}
