@@ -115,7 +115,7 @@ var rules = []rule{
 	{"checks/software", 1812, judging, clock, pure},
 	{"checks/launcher", 3276, judging, clock, pure},
 	{"checks/gpu", 4306, judging, clock, pure},
-	{"checks/network", 4593, judging, clock, pure},
+	{"checks/network", 4504, judging, clock, pure},
 	{"checks/fabric", 1342, judging, clock, pure},
 	{"checks/smoke", 1194, judging, clock, pure},
 	{"checks/knownbad", 553, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "launch", "launch/nccl"}, clock,

@@ -3,10 +3,15 @@
 package network
 
 import (
+	"bytes"
+	_ "embed"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+
+	"go.yaml.in/yaml/v3"
 
 	"preflight/checks"
 	"preflight/hostfile"
@@ -14,138 +19,43 @@ import (
 	"preflight/launch/nccl"
 )
 
-// The tables of this file are what the env checks know about names. They are
-// data: a name is added here, never in the code that reads them.
+//go:embed env_names.yaml
+var envNamesFile []byte
 
-// ncclNumbers are the variables NCCL reads with strtoll: a text that is no
-// number counts as 0, without a word. ncclTexts are the others it reads.
-// Source: NVIDIA/nccl 2.30.7, every NCCL_PARAM, DEFINE_NCCL_PARAM and
-// ncclGetEnv under src, with the older names of its user guide.
-var (
-	ncclNumbers = knownNames(`
-		NCCL_ALLGATHERV_ENABLE NCCL_ALLOC_P2P_NET_LL_BUFFERS NCCL_BUFFSIZE NCCL_CGA_CLUSTER_SIZE NCCL_CHECKS_DISABLE
-		NCCL_CHECK_POINTERS NCCL_CHUNK_SIZE NCCL_COLLNET_ENABLE NCCL_COLLNET_NODE_THRESHOLD NCCL_COMM_BLOCKING
-		NCCL_COMM_SHRINK_SHARE_RESOURCES NCCL_COMM_SPLIT_SHARE_RESOURCES NCCL_CONNECT_ROUND_MAX_PEERS NCCL_CROSS_NIC
-		NCCL_CUMEM_ENABLE NCCL_CUMEM_HOST_ENABLE NCCL_DEV_API_JIT NCCL_DISABLE_MEM_MANAGER NCCL_DMABUF_ENABLE
-		NCCL_ELASTIC_BUFFER_REGISTER NCCL_ENABLE_VERSION_CHECK NCCL_GDAKI_USE_RELIABLE_DB NCCL_GDRCOPY_ENABLE
-		NCCL_GDRCOPY_FIFO_ENABLE NCCL_GDRCOPY_FLUSH_ENABLE NCCL_GDRCOPY_SYNC_ENABLE NCCL_GDR_FLUSH_DISABLE
-		NCCL_GIN_ENABLE NCCL_GIN_ERROR_QUERY_SEC NCCL_GIN_GDAKI_MAX_DEST_RD_ATOMIC NCCL_GIN_GDAKI_MAX_QP_RD_ATOMIC
-		NCCL_GIN_GDAKI_NIC_HANDLER NCCL_GIN_GDAKI_QP_DEPTH NCCL_GIN_IB_TC NCCL_GIN_NCONNECTIONS
-		NCCL_GIN_PLUGIN_REF_COUNT NCCL_GIN_PROXY_QUEUE_SIZE NCCL_GIN_TYPE NCCL_GRAPH_DUMP_FILE_RANK
-		NCCL_GRAPH_HELPER_DISABLE NCCL_GRAPH_MIXING_SUPPORT NCCL_GRAPH_REGISTER NCCL_GRAPH_STREAM_ORDERING
-		NCCL_GROUP_CUDA_STREAM NCCL_IB_ADAPTIVE_ROUTING NCCL_IB_AR_THRESHOLD NCCL_IB_CUDA_SUPPORT NCCL_IB_DATA_DIRECT
-		NCCL_IB_DEVICE_PCI_ORDER NCCL_IB_DISABLE NCCL_IB_ECE_ENABLE NCCL_IB_FIFO_TC NCCL_IB_GID_INDEX
-		NCCL_IB_MERGE_NICS NCCL_IB_MERGE_VFS NCCL_IB_MQP_RETRY_ALL NCCL_IB_MQP_RETRY_CNT NCCL_IB_MQP_RETRY_SLEEP_MSEC
-		NCCL_IB_OOO_RQ NCCL_IB_PCI_RELAXED_ORDERING NCCL_IB_PKEY NCCL_IB_PREPOST_RECEIVE_WORK_REQUESTS
-		NCCL_IB_QPS_PER_CONNECTION NCCL_IB_QUERY_PORT_SPEED NCCL_IB_RECEIVER_SIDE_MATCHING_SCHEME
-		NCCL_IB_RESILIENCY_PORT_FAILOVER NCCL_IB_RESILIENCY_PORT_FAILOVER_MAX_ATTEMPTS
-		NCCL_IB_RESILIENCY_PORT_FAILOVER_PROBE_DELAY NCCL_IB_RESILIENCY_PORT_RECOVERY
-		NCCL_IB_RESILIENCY_PORT_RECOVERY_ACK_TIMEOUT NCCL_IB_RESILIENCY_PORT_RECOVERY_ALIVE_MSG_BATCH_INTERVAL
-		NCCL_IB_RESILIENCY_PORT_RECOVERY_ALIVE_MSG_BATCH_SIZE NCCL_IB_RESILIENCY_PORT_RECOVERY_ALIVE_MSG_SEQUENCE_SIZE
-		NCCL_IB_RESILIENCY_PORT_RECOVERY_ALIVE_MSG_TIMEOUT NCCL_IB_RESILIENCY_PORT_RECOVERY_ATTEMPTS_MAX
-		NCCL_IB_RESILIENCY_PORT_RECOVERY_START_DELAY NCCL_IB_RETRY_CNT NCCL_IB_RETURN_ASYNC_EVENTS
-		NCCL_IB_ROCE_VERSION_NUM NCCL_IB_ROUTABLE_FLID_GID_INDEX NCCL_IB_SL NCCL_IB_SPLIT_DATA_ON_QPS
-		NCCL_IB_SUBNET_AWARE_ROUTING NCCL_IB_SUBNET_PREFIX_LEN NCCL_IB_TC NCCL_IB_TIMEOUT NCCL_IB_USE_INLINE
-		NCCL_IB_WARN_RAIL_LOCAL NCCL_IGNORE_COLLNET_MISMATCH NCCL_IGNORE_CPU_AFFINITY NCCL_IGNORE_DISABLED_P2P
-		NCCL_IGNORE_NET_MISMATCH NCCL_IPC_USE_ABSTRACT_SOCKET NCCL_L1_SHARED_MEMORY_CARVEOUT
-		NCCL_LAUNCH_ORDER_IMPLICIT NCCL_LAUNCH_RACE_FATAL NCCL_LEGACY_CUDA_REGISTER NCCL_LL128_BUFFSIZE NCCL_LL128_C2C
-		NCCL_LL128_NTHREADS NCCL_LL_BUFFSIZE NCCL_LL_THRESHOLD NCCL_LOCAL_REGISTER NCCL_LSA_TEAM_SIZE NCCL_MAX_CTAS
-		NCCL_MAX_NCHANNELS NCCL_MAX_NRINGS NCCL_MAX_P2P_NCHANNELS NCCL_MEM_SYNC_DOMAIN NCCL_MIN_CTAS
-		NCCL_MIN_NCHANNELS NCCL_MIN_NRINGS NCCL_MIN_P2P_NCHANNELS NCCL_MLOPART_RDMA_ENABLE NCCL_MNNVL_CLIQUE_ID
-		NCCL_MNNVL_CROSS_CLIQUE NCCL_MNNVL_ENABLE NCCL_MNNVL_RAIL_PER_HOST NCCL_MNNVL_SCATTER_NETS_ENABLE
-		NCCL_MNNVL_UUID NCCL_MULTI_RANK_GPU_ENABLE NCCL_MULTI_SEGMENT_REGISTER NCCL_NCHANNELS_PER_NET_PEER
-		NCCL_NET_DISABLE_INTRA NCCL_NET_FORCE_FLUSH NCCL_NET_GDR_C2C NCCL_NET_GDR_MLOPART NCCL_NET_GDR_READ
-		NCCL_NET_OPTIONAL_RECV_COMPLETION NCCL_NET_OVERHEAD NCCL_NET_PLUGIN_REF_COUNT NCCL_NET_SHARED_BUFFERS
-		NCCL_NET_SHARED_COMMS NCCL_NSOCKS_PERTHREAD NCCL_NTHREADS NCCL_NUM_RMA_CTX NCCL_NVB_DISABLE
-		NCCL_NVB_PRECONNECT NCCL_NVLINK_UTIL_CENTRIC_SCHED_ENABLE NCCL_NVLSTREE_MAX_CHUNKSIZE NCCL_NVLS_CHUNKSIZE
-		NCCL_NVLS_ENABLE NCCL_NVLS_NCHANNELS NCCL_NVTX_DISABLE NCCL_OOB_NET_ENABLE NCCL_P2P_DIRECT_DISABLE
-		NCCL_P2P_DISABLE NCCL_P2P_EPOCH_ENABLE NCCL_P2P_LL_THRESHOLD NCCL_P2P_MAX_PEERS NCCL_P2P_NET_CHUNKSIZE
-		NCCL_P2P_NVL_CHUNKSIZE NCCL_P2P_PCI_CHUNKSIZE NCCL_P2P_PER_CHANNEL_NET_BW NCCL_P2P_PXN_LEVEL
-		NCCL_P2P_READ_ENABLE NCCL_P2P_SCHEDULE_GROUP_SIZE NCCL_P2P_USE_CUDA_MEMCPY NCCL_PAT_ENABLE
-		NCCL_PROGRESS_APPENDOP_FREQ NCCL_PROXY_APPEND_BATCH_SIZE NCCL_PROXY_DUMP_SIGNAL NCCL_PXN_C2C NCCL_PXN_DISABLE
-		NCCL_RAS_ENABLE NCCL_RAS_TIMEOUT_FACTOR NCCL_REPORT_CONNECT_PROGRESS NCCL_RMA_DISABLE
-		NCCL_RMA_PLUGIN_REF_COUNT NCCL_RMA_PROXY_DUMP_SIGNAL NCCL_RMA_PROXY_QUEUE_SIZE NCCL_RUNTIME_CONNECT
-		NCCL_SET_CPU_STACK_SIZE NCCL_SET_STACK_SIZE NCCL_SHADOW_MEMPOOL_MAX_SIZE NCCL_SHM_DISABLE NCCL_SHM_LOCALITY
-		NCCL_SHM_MEMCPY_MODE NCCL_SHM_USE_CUDA_MEMCPY NCCL_SINGLE_PROC_MEM_REG_ENABLE NCCL_SINGLE_RING_THRESHOLD
-		NCCL_SOCKET_INLINE NCCL_SOCKET_MIN_TASKSIZE NCCL_SOCKET_NTHREADS NCCL_SOCKET_POLL_TIMEOUT_MSEC
-		NCCL_SOCKET_RCVBUF NCCL_SOCKET_RETRY_CNT NCCL_SOCKET_RETRY_SLEEP_MSEC NCCL_SOCKET_SNDBUF NCCL_SYM_CE_THRESHOLD
-		NCCL_SYM_CTAS NCCL_SYM_GIN_KERNELS_ENABLE NCCL_SYM_NOWIN_ENABLE NCCL_SYM_REUSE_SYSMEM_HANDLES
-		NCCL_SYM_RS_GIN_CHUNK_SIZE NCCL_SYM_TMA_ENABLE NCCL_TOPO_DUMP_FILE_RANK NCCL_TOPO_SPLIT_MLOPART
-		NCCL_TREE_THRESHOLD NCCL_UID_STAGGER_RATE NCCL_UID_STAGGER_THRESHOLD NCCL_UNPACK_DOUBLE_NCHANNELS
-		NCCL_WIN_ENABLE NCCL_WIN_STRIDE NCCL_WORK_ARGS_BYTES NCCL_WORK_FIFO_BYTES NCCL_WORK_FIFO_DEPTH`)
-	ncclTexts = knownNames(`
-		NCCL_ALGO NCCL_CHECK_MODE NCCL_COMM_ID NCCL_CONF_FILE NCCL_CTA_POLICY NCCL_DEBUG_FILE NCCL_DEBUG_SUBSYS
-		NCCL_DEBUG_TIMESTAMP_FORMAT NCCL_DEBUG_TIMESTAMP_LEVELS NCCL_ENV_PLUGIN NCCL_GIN_PLUGIN NCCL_GRAPH_DUMP_FILE
-		NCCL_GRAPH_FILE NCCL_HOSTID NCCL_IBVERBS_LIB NCCL_IB_ADDR_FAMILY NCCL_IB_ADDR_RANGE NCCL_IB_GDR_LEVEL
-		NCCL_IB_HCA NCCL_LAUNCH_MODE NCCL_NET NCCL_NETDEVS_POLICY NCCL_NET_FORCE_MERGE NCCL_NET_GDR_LEVEL
-		NCCL_NET_MERGE_LEVEL NCCL_NET_MERGE_POLICY NCCL_NET_PLUGIN NCCL_NO_CACHE NCCL_OOB_NET_IFNAME NCCL_P2P_LEVEL
-		NCCL_PARAM_DUMP_ALL NCCL_PROFILER_PLUGIN NCCL_PROTO NCCL_PROXY_CPUSET NCCL_RAS_ADDR NCCL_RMA_PLUGIN
-		NCCL_SET_THREAD_NAME NCCL_SOCKET_FAMILY NCCL_SOCKET_IFNAME NCCL_SOCKET_MAGIC NCCL_SYM_KERNEL
-		NCCL_THREAD_THRESHOLDS NCCL_TOPO_DUMP_FILE NCCL_TOPO_FILE NCCL_TUNER_CONFIG_FILE NCCL_TUNER_PLUGIN
-		NCCL_WARN_ENABLE_DEBUG_INFO`)
-)
-
-// torchNames are what torch.distributed and gloo read under these prefixes.
-// Source: pytorch/pytorch 2.7, ProcessGroupNCCL.hpp, NCCLUtils.hpp,
-// FlightRecorder.hpp, GlooDeviceFactory.cpp and tensorpipe_agent.cpp.
-var torchNames = knownNames(`
-	TORCH_NCCL_ASYNC_ERROR_HANDLING TORCH_NCCL_AVOID_RECORD_STREAMS TORCH_NCCL_BCAST_UNIQUEID
-	TORCH_NCCL_BLOCKING_WAIT TORCH_NCCL_COORD_CHECK_MILSEC TORCH_NCCL_CUDA_EVENT_CACHE
-	TORCH_NCCL_DEBUG_INFO_PIPE_FILE TORCH_NCCL_DEBUG_INFO_TEMP_FILE TORCH_NCCL_DESYNC_DEBUG
-	TORCH_NCCL_DUMP_ON_TIMEOUT TORCH_NCCL_ENABLE_MONITORING TORCH_NCCL_ENABLE_TIMING
-	TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC TORCH_NCCL_HIGH_PRIORITY TORCH_NCCL_LOG_CPP_STACK_ON_UNCLEAN_SHUTDOWN
-	TORCH_NCCL_NAN_CHECK TORCH_NCCL_PROPAGATE_ERROR TORCH_NCCL_RANKS_PER_ROOT TORCH_NCCL_RETHROW_CUDA_ERRORS
-	TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING TORCH_NCCL_TRACE_BUFFER_SIZE TORCH_NCCL_TRACE_CPP_STACK
-	TORCH_NCCL_USE_COMM_NONBLOCKING TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK
-	TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC TORCH_NCCL_NONBLOCKING_TIMEOUT
-	GLOO_SOCKET_IFNAME GLOO_DEVICE_TRANSPORT GLOO_DEVICE_TRANSPORT_TCP_TLS_PKEY
-	GLOO_DEVICE_TRANSPORT_TCP_TLS_CERT GLOO_DEVICE_TRANSPORT_TCP_TLS_CA_FILE
-	GLOO_DEVICE_TRANSPORT_TCP_TLS_CA_PATH TP_SOCKET_IFNAME`)
-
-// deadNames are names that no library reads, with what does the job.
-var deadNames = map[string]string{
-	"NCCL_TIMEOUT":       "DEEPSPEED_TIMEOUT=minutes in .deepspeed_env, or timeout= of init_process_group",
-	"TORCH_NCCL_TIMEOUT": "DEEPSPEED_TIMEOUT=minutes in .deepspeed_env, or timeout= of init_process_group",
-	"NCCL_IFNAME":        "NCCL_SOCKET_IFNAME",
-	"GLOO_IFNAME":        "GLOO_SOCKET_IFNAME",
+// envNames is what env_names.yaml holds, which explains the tables.
+type envNames struct {
+	NCCLNumbers nameSet           `yaml:"nccl_numbers"`
+	NCCLTexts   nameSet           `yaml:"nccl_texts"`
+	Torch       nameSet           `yaml:"torch"`
+	Dead        map[string]string `yaml:"dead"`
+	Renamed     nameSet           `yaml:"renamed"`
+	MustAgree   nameSet           `yaml:"must_agree"`
+	MayDiffer   nameSet           `yaml:"may_differ"`
 }
 
-// renamedNames got a TORCH_ before them in torch 2.2; it still reads the old
-// one, with a warning, where the new one is not set.
-// Source: pytorch/pytorch v2.2 and later, ProcessGroupNCCL.hpp.
-var renamedNames = knownNames(`
-	NCCL_ASYNC_ERROR_HANDLING NCCL_BLOCKING_WAIT NCCL_DESYNC_DEBUG NCCL_ENABLE_TIMING
-	NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK`)
+type nameSet map[string]bool
 
-// mustAgree are the variables whose values ranks exchange buffers, algorithms
-// or addresses by, mostly unverified.
-// Source: NVIDIA/nccl 2.30.7, what is exchanged at setup; torch/distributed
-// wraps every group in a second one under TORCH_DISTRIBUTED_DEBUG=DETAIL.
-var mustAgree = knownNames(`
-	NCCL_ALGO NCCL_BUFFSIZE NCCL_COLLNET_ENABLE NCCL_COMM_ID NCCL_CROSS_NIC NCCL_CUMEM_ENABLE NCCL_IB_DISABLE
-	NCCL_IB_MERGE_NICS NCCL_IB_QPS_PER_CONNECTION NCCL_IB_SPLIT_DATA_ON_QPS NCCL_LL128_BUFFSIZE NCCL_LL_BUFFSIZE
-	NCCL_MAX_CTAS NCCL_MAX_NCHANNELS NCCL_MIN_CTAS NCCL_MIN_NCHANNELS NCCL_MNNVL_ENABLE NCCL_NCHANNELS_PER_NET_PEER
-	NCCL_NET NCCL_NET_PLUGIN NCCL_NTHREADS NCCL_NVLS_ENABLE NCCL_OOB_NET_ENABLE NCCL_P2P_NET_CHUNKSIZE
-	NCCL_P2P_NVL_CHUNKSIZE NCCL_P2P_PCI_CHUNKSIZE NCCL_PROTO NCCL_PXN_DISABLE NCCL_RUNTIME_CONNECT
-	NCCL_SOCKET_FAMILY NCCL_SOCKET_MAGIC GLOO_DEVICE_TRANSPORT TORCH_DISTRIBUTED_DEBUG`)
-
-// mayDiffer are the variables that rightly have a node's own value.
-var mayDiffer = knownNames(`
-	NCCL_CONF_FILE NCCL_DEBUG NCCL_DEBUG_FILE NCCL_DEBUG_SUBSYS NCCL_DEBUG_TIMESTAMP_FORMAT
-	NCCL_DEBUG_TIMESTAMP_LEVELS NCCL_GRAPH_DUMP_FILE NCCL_HOSTID NCCL_IB_GID_INDEX NCCL_IB_HCA
-	NCCL_OOB_NET_IFNAME NCCL_PROXY_CPUSET NCCL_RAS_ADDR NCCL_SOCKET_IFNAME NCCL_TOPO_DUMP_FILE NCCL_TOPO_FILE
-	GLOO_SOCKET_IFNAME TP_SOCKET_IFNAME CUDA_HOME CUDA_PATH CUDA_VISIBLE_DEVICES CUDA_CACHE_PATH HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES
-	TORCH_CPP_LOG_LEVEL TORCH_EXTENSIONS_DIR TORCH_HOME TORCH_LOGS TORCH_NCCL_DEBUG_INFO_TEMP_FILE
-	UCX_LOG_LEVEL UCX_LOG_FILE UCX_NET_DEVICES`)
-
-// knownNames is a table of words as a set.
-func knownNames(table string) map[string]bool {
-	set := map[string]bool{}
-	for name := range strings.FieldsSeq(table) {
-		set[name] = true
+// UnmarshalYAML reads a list of names.
+func (s *nameSet) UnmarshalYAML(list *yaml.Node) error {
+	*s = nameSet{}
+	for _, name := range list.Content {
+		if (*s)[name.Value] {
+			return fmt.Errorf("line %d: %s is there twice", name.Line, name.Value)
+		}
+		(*s)[name.Value] = true
 	}
-	return set
+	return nil
 }
+
+// tables returns what env_names.yaml holds.
+var tables = sync.OnceValue(func() (all envNames) {
+	decoder := yaml.NewDecoder(bytes.NewReader(envNamesFile))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&all); err != nil {
+		panic("checks/network: " + err.Error())
+	}
+	return all
+})
 
 // wrongNames warns of names that no library reads: known dead ones, misspelt
 // ones, and those that torch 2.2 renamed.
@@ -154,13 +64,13 @@ func wrongNames(r envOfRanks) []checks.Finding {
 	var findings []checks.Finding
 	for _, s := range r.set {
 		name := s.Name
-		instead, isDead := deadNames[name]
+		instead, isDead := tables().Dead[name]
 		switch {
 		case isDead:
 			f := r.finding(name, "no library reads "+name)
 			f.Want = instead
 			findings = append(findings, f)
-		case renamedNames[name] && torchIsNew:
+		case tables().Renamed[name] && torchIsNew:
 			f := r.finding(name, fmt.Sprintf("torch 2.2 renamed %s, and reads the old name for the time being", name))
 			f.Want = "TORCH_" + name
 			f.WouldSee = fmt.Sprintf("Environment variable %s is deprecated; use TORCH_%s instead", name, name)
@@ -178,7 +88,8 @@ func wrongNames(r envOfRanks) []checks.Finding {
 func (r envOfRanks) findMisspelt() {
 	for _, s := range r.set {
 		name := s.Name
-		isKnown := ncclNumbers[name] || ncclTexts[name] || torchNames[name] || renamedNames[name]
+		known := tables()
+		isKnown := known.NCCLNumbers[name] || known.NCCLTexts[name] || known.Torch[name] || known.Renamed[name]
 		if _, seen := r.meant[name]; !seen && !isKnown {
 			r.meant[name] = nearestName(name)
 		}
@@ -189,19 +100,19 @@ func (r envOfRanks) findMisspelt() {
 // near. Plugins read names of their own, so being unknown alone means nothing.
 func nearestName(name string) string {
 	const mostEdits = 2
-	return text.Nearest(name, namesakes[prefixOf(name)], mostEdits)
+	return text.Nearest(name, namesakes()[prefixOf(name)], mostEdits)
 }
 
 // namesakes are all known names by their prefixes.
-var namesakes = func() map[string][]string {
+var namesakes = sync.OnceValue(func() map[string][]string {
 	byPrefix := map[string][]string{}
-	for _, table := range []map[string]bool{ncclNumbers, ncclTexts, torchNames} {
+	for _, table := range []nameSet{tables().NCCLNumbers, tables().NCCLTexts, tables().Torch} {
 		for _, known := range slices.Sorted(maps.Keys(table)) {
 			byPrefix[prefixOf(known)] = append(byPrefix[prefixOf(known)], known)
 		}
 	}
 	return byPrefix
-}()
+})
 
 func prefixOf(name string) string {
 	prefix, _, _ := strings.Cut(name, "_")
@@ -213,7 +124,7 @@ func prefixOf(name string) string {
 func wrongNumbers(r envOfRanks) []checks.Finding {
 	var findings []checks.Finding
 	for _, s := range r.set {
-		if _, isNumber := nccl.Number(s.Value); !ncclNumbers[s.Name] || isNumber {
+		if _, isNumber := nccl.Number(s.Value); !tables().NCCLNumbers[s.Name] || isNumber {
 			continue
 		}
 		f := r.finding(s.Name, fmt.Sprintf("NCCL reads a number from %s, and this text counts as 0", s.Name))

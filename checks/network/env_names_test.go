@@ -36,26 +36,31 @@ func TestNearestName(t *testing.T) {
 // TestTablesAgree: no name is in two tables that contradict each other, and
 // nothing that some library reads is called dead.
 func TestTablesAgree(t *testing.T) {
-	for name := range ncclNumbers {
-		if ncclTexts[name] {
+	for _, table := range []nameSet{tables().NCCLNumbers, tables().NCCLTexts, tables().Torch, tables().Renamed, tables().MustAgree, tables().MayDiffer} {
+		if len(table) == 0 {
+			t.Error("a table has no names")
+		}
+	}
+	for name := range tables().NCCLNumbers {
+		if tables().NCCLTexts[name] {
 			t.Errorf("%s is both a number and a text", name)
 		}
 	}
-	for name := range mustAgree {
-		if mayDiffer[name] {
+	for name := range tables().MustAgree {
+		if tables().MayDiffer[name] {
 			t.Errorf("%s must agree and may differ", name)
 		}
-		if prefixOf(name) == "NCCL" && !ncclNumbers[name] && !ncclTexts[name] {
+		if prefixOf(name) == "NCCL" && !tables().NCCLNumbers[name] && !tables().NCCLTexts[name] {
 			t.Errorf("%s must agree, and NCCL does not read it", name)
 		}
 	}
-	for name := range deadNames {
-		if ncclNumbers[name] || ncclTexts[name] || torchNames[name] {
+	for name := range tables().Dead {
+		if tables().NCCLNumbers[name] || tables().NCCLTexts[name] || tables().Torch[name] {
 			t.Errorf("%s is called dead and is read", name)
 		}
 	}
-	for name := range renamedNames {
-		if !torchNames["TORCH_"+name] {
+	for name := range tables().Renamed {
+		if !tables().Torch["TORCH_"+name] {
 			t.Errorf("%s was renamed to a name that torch does not read", name)
 		}
 	}

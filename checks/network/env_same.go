@@ -37,10 +37,10 @@ func judgeSameEnv(view checks.View) []checks.Finding {
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		value := compare.Among(view.Nodes, name, func(n *facts.Node) string { return ranks.Env(view, n).Get(name).Value })
 		switch {
-		case !names[name] || mayDiffer[name]:
+		case !names[name] || tables().MayDiffer[name]:
 		case ranks.Unread(view, name) != "":
 			unread[ranks.Unread(view, name)] = append(unread[ranks.Unread(view, name)], value)
-		case mustAgree[name]:
+		case tables().MustAgree[name]:
 			must = append(must, value)
 		default:
 			should = append(should, value)
