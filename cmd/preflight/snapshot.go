@@ -53,7 +53,6 @@ Exit codes: 0 written, 2 not, or not of all nodes.`,
 			if err != nil {
 				return err
 			}
-			config.Format, config.GoodHosts, config.BadHosts = "json", "", "" // no report is written
 			began := time.Now()
 			job, closeJob, err := config.job(cmd.Context(), command)
 			if err != nil {
