@@ -34,6 +34,8 @@ type rule struct {
 	// ofReports: the file and the environment say it for the commands that write a
 	// report in every format. A flag is of its command, which says what that writes.
 	ofReports bool
+	// isLimit has the default hold for commands without the flag as well: they judge, too.
+	isLimit bool
 }
 
 // rules are those of all settings that have any.
@@ -57,11 +59,11 @@ func rules() map[string]rule {
 		"smoke_time":        {valid: atLeast(10 * time.Second)}, // torch takes 5 to 15 s to load
 		"only":              {valid: check},
 		"skip":              {valid: check},
-		"shm_headroom":      {valid: readable(agreement.ReadSize)},
-		"disk_free":         {valid: readable(agreement.ReadSize)},
-		"memory_free":       {valid: share},
-		"clock_skew":        {valid: notBelowZero},
-		"open_files":        {valid: notBelowZero},
+		"shm_headroom":      {valid: readable(agreement.ReadSize), isLimit: true},
+		"disk_free":         {valid: readable(agreement.ReadSize), isLimit: true},
+		"memory_free":       {valid: share, isLimit: true},
+		"clock_skew":        {valid: notBelowZero, isLimit: true},
+		"open_files":        {valid: notBelowZero, isLimit: true},
 		"compute_rate":      {valid: readable(agreement.ReadComputeRate)},
 		"copy_rate":         {valid: readable(agreement.ReadBitRate)},
 		"node_reduce_rate":  {valid: readable(agreement.ReadBitRate)},
@@ -204,23 +206,29 @@ func readConfig(cmd *cobra.Command, launch asTyped) (Config, error) {
 	store := viper.NewWithOptions(viper.KeyDelimiter("::"))
 	inFile, inEnvironment := map[string]any{}, map[string]any{}
 	for _, s := range all {
-		flag := cmp.Or(cmd.Flags().Lookup(s.key), s.flag)
-		problems = multierror.Append(problems, store.BindPFlag(s.key, flag))
+		flag := cmd.Flags().Lookup(s.key)
+		if flag == nil && s.isLimit {
+			flag = s.flag
+		}
+		if flag != nil {
+			problems = multierror.Append(problems, store.BindPFlag(s.key, flag))
+		}
+		isTyped := flag != nil && flag.Changed
 		onlyFlag := s.ofReports && !writesReports(cmd)
 		if value, is := config.Stated.Settings[s.key]; is && !onlyFlag && value.Values != nil {
 			s.put(value.Values, inFile)
 			config.places[s.key] = value.At + ": " + s.key
 		}
-		if text := os.Getenv(variable(s.key)); text != "" && !onlyFlag && !flag.Changed {
+		if text := os.Getenv(variable(s.key)); text != "" && !onlyFlag && !isTyped {
 			s.put(s.split(text), inEnvironment)
 			config.places[s.key] = variable(s.key)
 			problems = multierror.Append(problems, s.check(variable(s.key), s.split(text)))
 		}
-		if flag.Changed {
+		if isTyped {
 			config.places[s.key] = spelled(flag)
-		}
-		if flag.Changed && !s.ofReports { // the formats of the command are checked when it writes
-			problems = multierror.Append(problems, s.check(spelled(flag), flagValues(flag)))
+			if !s.ofReports { // the formats of the command are checked when it writes
+				problems = multierror.Append(problems, s.check(spelled(flag), flagValues(flag)))
+			}
 		}
 	}
 	problems = multierror.Append(problems, store.MergeConfigMap(inFile), store.MergeConfigMap(inEnvironment))

@@ -84,6 +84,22 @@ func TestNoValueIsBent(t *testing.T) {
 	}
 }
 
+// TestDefaultsAreOfCommands: a command without the flags of a drill does not run it, whatever the
+// environment says, and one without those of limits has limits all the same.
+func TestDefaultsAreOfCommands(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("XDG_CONFIG_HOME", "none")
+	t.Setenv("PREFLIGHT_SMOKE", "auto")
+	cmd, _, err := rootCommand().Find([]string{"init"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := readConfig(cmd, asTyped{})
+	if err != nil || config.SmokeTime != 0 || config.SHMHeadroom == "" || config.OpenFiles == 0 || config.Timeout == 0 {
+		t.Errorf("%v, %+v", err, config)
+	}
+}
+
 // defaults returns the settings where nothing sets any.
 func defaults(t *testing.T) Config {
 	t.Helper()
