@@ -26,13 +26,6 @@
 // known, and nobody may take those for proven absent. See [Facts.Lasting].
 package facts
 
-import (
-	"fmt"
-	"maps"
-	"reflect"
-	"slices"
-)
-
 // Section names one group of facts.
 type Section string
 
@@ -133,58 +126,4 @@ type Facts struct {
 	Hub            *Hub        `json:"hub,omitempty" lasting:"no"`
 	Throughput     *Throughput `json:"throughput,omitempty" lasting:"no"`
 	Smoke          *Smoke      `json:"smoke,omitempty" lasting:"no"`
-}
-
-// fieldOf maps a section to its field in Facts, by the JSON name both share.
-var fieldOf = func() map[Section]int {
-	fields := map[Section]int{}
-	kind := reflect.TypeFor[Facts]()
-	for i := range kind.NumField() {
-		fields[Section(jsonName(kind.Field(i)))] = i
-	}
-	return fields
-}()
-
-// Sections are all that there are, sorted.
-func Sections() []Section { return slices.Sorted(maps.Keys(fieldOf)) }
-
-// section is the pointer to a section, which must be one.
-func (f *Facts) section(s Section) reflect.Value {
-	return reflect.ValueOf(f).Elem().Field(fieldOf[s])
-}
-
-// Has reports whether the section was seen.
-func (f *Facts) Has(s Section) bool {
-	_, known := fieldOf[s]
-	return known && !f.section(s).IsNil()
-}
-
-// Only is what a section holds, by its JSON name, and encodes as facts of that section alone.
-// Facts themselves have the encoder prepared for every section first, which takes a process
-// that encodes each of a few once most of its time for it.
-func (f *Facts) Only(s Section) map[Section]any {
-	if !f.Has(s) {
-		return nil
-	}
-	return map[Section]any{s: f.section(s).Interface()}
-}
-
-// Put fills a section with what was seen of it: a pointer of its field's type.
-func (f *Facts) Put(s Section, seen any) error {
-	if _, known := fieldOf[s]; !known {
-		return fmt.Errorf("facts have no section %q", s)
-	}
-	field, value := f.section(s), reflect.ValueOf(seen)
-	if !value.IsValid() || value.Type() != field.Type() {
-		return fmt.Errorf("section %q holds %s, not %T", s, field.Type(), seen)
-	}
-	field.Set(value)
-	return nil
-}
-
-// Take copies one section of another set of facts into this one.
-func (f *Facts) Take(s Section, from Facts) {
-	if _, known := fieldOf[s]; known {
-		f.section(s).Set(from.section(s))
-	}
 }

@@ -3,9 +3,10 @@
 package facts
 
 import (
-	"reflect"
+	"bytes"
+	"cmp"
+	"encoding/json"
 	"slices"
-	"strings"
 )
 
 // Momentary are the sections that tell of one moment or of one launch only, as their tags
@@ -14,7 +15,7 @@ import (
 // resolve. Drift compares none of them, and a normalized snapshot has none.
 var Momentary = func() []Section {
 	return slices.DeleteFunc(Sections(), func(section Section) bool {
-		return reflect.TypeFor[Facts]().Field(fieldOf[section]).Tag.Get("lasting") != "no"
+		return fieldOf[section].Tag.Get("lasting") != "no"
 	})
 }()
 
@@ -38,15 +39,18 @@ func (f *Facts) Lasting() map[string]any {
 		python.SysPath = f.Python.InstalledPath(f.LaunchedFrom()...)
 		most.Python = &python
 	}
-	for _, section := range Momentary {
-		most.Take(section, Facts{})
-	}
 	if f.Net != nil {
 		net := *f.Net
 		net.Interfaces = slices.DeleteFunc(slices.Clone(net.Interfaces), Interface.Passing)
 		most.Net = &net
 	}
-	tree, _ := lasting(reflect.ValueOf(most)).(map[string]any)
+	tree := asJSON(most)
+	_, fields := plan()
+	for _, gone := range fields {
+		if !gone.lasts {
+			eachHolder(tree, gone.names, func(holder map[string]any, name string) { delete(holder, name) })
+		}
+	}
 	if net, seen := tree[string(SectionNet)].(map[string]any); seen {
 		withoutContainers(net, most.Net.Interfaces)
 	}
@@ -103,56 +107,13 @@ func withoutContainers(net map[string]any, interfaces []Interface) {
 	}
 }
 
-// lasting is one value.
-func lasting(v reflect.Value) any {
-	switch v.Kind() {
-	case reflect.Pointer:
-		if v.IsNil() {
-			return nil
-		}
-		return lasting(v.Elem())
-	case reflect.Struct:
-		tree := map[string]any{}
-		lastingFields(tree, v)
-		return tree
-	case reflect.Slice:
-		if v.IsNil() {
-			return nil
-		}
-		list := make([]any, v.Len())
-		for i := range list {
-			list[i] = lasting(v.Index(i))
-		}
-		return list
+// asJSON returns facts as JSON's maps and lists, with all the digits of numbers.
+func asJSON(f Facts) (tree map[string]any) {
+	text, err := json.Marshal(f)
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if err := cmp.Or(err, decoder.Decode(&tree)); err != nil {
+		panic("facts: " + err.Error()) // plain values always encode
 	}
-	return v.Interface() // a map of plain values is written in the order of its keys
-}
-
-// lastingFields adds the fields of a struct, those of an embedded one as its own.
-func lastingFields(tree map[string]any, v reflect.Value) {
-	for i := range v.NumField() {
-		field := v.Type().Field(i)
-		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
-		switch {
-		case field.Anonymous && name == "":
-			lastingFields(tree, v.Field(i))
-		case !lasts(field), options == "omitempty" && empty(v.Field(i)):
-		default:
-			tree[name] = lasting(v.Field(i))
-		}
-	}
-}
-
-// lasts is whether a fact stays as it is until somebody changes it, as its tags say.
-func lasts(field reflect.StructField) bool {
-	said := field.Tag.Get("lasting")
-	return said == "yes" || said == "" && field.Tag.Get("fact") != "volatile"
-}
-
-// empty is what JSON's omitempty leaves out.
-func empty(v reflect.Value) bool {
-	if v.Kind() == reflect.Slice || v.Kind() == reflect.Map {
-		return v.Len() == 0
-	}
-	return v.Kind() != reflect.Struct && v.IsZero()
+	return tree
 }

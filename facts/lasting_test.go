@@ -78,3 +78,17 @@ func TestEachEntry(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// TestUnrecordedOfNonsense: a file may have anything where facts are expected.
+func TestUnrecordedOfNonsense(t *testing.T) {
+	for _, text := range []string{`{"shm":[[[7]]]}`, `{"shm":"x","host":[]}`, `{"net":{"interfaces":[[],7,null,{}]}}`, `{"host":{"cpu":[{}]}}`} {
+		var saved map[string]any
+		if err := json.Unmarshal([]byte(text), &saved); err != nil {
+			t.Fatal(err)
+		}
+		lacking := Unrecorded(saved)
+		if strings.HasPrefix(text, `{"net"`) != lacking["net.interfaces.*.mtu"] {
+			t.Errorf("%s lacks %v", text, lacking)
+		}
+	}
+}

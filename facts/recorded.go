@@ -2,66 +2,50 @@
 
 package facts
 
-import (
-	"reflect"
-	"slices"
-	"strings"
-)
+import "strings"
 
-// recordedFields are those that a saved node has in any case.
-var recordedFields = remembered(func(field reflect.StructField) bool {
-	return comparison(field) == "" || comparison(field) == "own" && lasts(field)
-})
-
-// Unrecorded are the facts that a saved node's facts lack, as JSON's maps and lists, by their
-// paths or that of what holds them, with * for the name of an entry: however many entries a
-// file has, there are no more of these than there are facts. What JSON leaves out where it is empty nobody can tell
-// from what was not known, and is not among them: a new fact has no omitempty.
+// Unrecorded returns the facts that a saved node lacks, with "*" for the names of entries, or
+// what holds them. However many entries a file has, there are no more of these than there are
+// facts. Those that JSON leaves out where they are empty are not among them: a new fact has no
+// omitempty.
 func Unrecorded(saved map[string]any) map[string]bool {
 	var lacking map[string]bool
-	for section, field := range fieldOf {
-		unrecorded(string(section), reflect.TypeFor[Facts]().Field(field), saved[string(section)], func(path string) {
+	_, fields := plan()
+	for _, f := range fields {
+		if !f.recorded || f.optional || f.name == "*" {
+			continue
+		}
+		eachHolder(saved, f.names, func(holder map[string]any, name string) {
+			if _, there := holder[name]; there {
+				return
+			}
 			if lacking == nil {
 				lacking = map[string]bool{}
 			}
-			lacking[path] = true
+			lacking[f.Path] = true
 		})
 	}
 	return lacking
 }
 
-// unrecorded visits the paths that are not there in the value of a field.
-func unrecorded(path string, of reflect.StructField, value any, visit func(path string)) {
-	kind := of.Type
-	for kind.Kind() == reflect.Pointer {
-		kind = kind.Elem()
-	}
-	keyed := strings.HasPrefix(of.Tag.Get("fact"), "key=")
-	switch seen := value.(type) {
+// eachHolder visits the JSON objects that have the last name of a path or would have it.
+func eachHolder(value any, path []string, visit func(holder map[string]any, name string)) {
+	name, below := path[0], path[1:]
+	switch value := value.(type) {
 	case []any:
-		for _, entry := range seen {
-			if fields, is := entry.(map[string]any); is && keyed {
-				unrecordedOf(join(path, "*"), kind.Elem(), fields, visit)
-			}
+		for i := 0; name == "*" && len(below) > 0 && i < len(value); i++ {
+			eachHolder(value[i], below, visit)
 		}
 	case map[string]any:
-		if kind.Kind() == reflect.Struct {
-			unrecordedOf(path, kind, seen, visit)
-		}
-	}
-}
-
-func unrecordedOf(path string, kind reflect.Type, fields map[string]any, visit func(path string)) {
-	for _, recorded := range recordedFields(kind) {
-		field := kind.Field(recorded.index)
-		_, options, _ := strings.Cut(field.Tag.Get("json"), ",")
-		switch value, there := fields[recorded.name]; {
-		case recorded.name == "": // an embedded struct, whose fields JSON has among the others
-			unrecordedOf(path, field.Type, fields, visit)
-		case there:
-			unrecorded(join(path, recorded.name), field, value, visit)
-		case !slices.Contains(strings.Split(options, ","), "omitempty"), field.Tag.Get("lasting") == "no": // which a normalized file never has
-			visit(join(path, recorded.name))
+		switch {
+		case len(below) == 0:
+			visit(value, name)
+		case name == "*":
+			for _, entry := range value {
+				eachHolder(entry, below, visit)
+			}
+		default:
+			eachHolder(value[name], below, visit)
 		}
 	}
 }
@@ -78,13 +62,18 @@ func (n *Node) Records(path string) bool {
 
 // Covers is whether a path is one of [Unrecorded], or of what that holds.
 func Covers(unrecorded, path string) bool {
-	before, after, named := strings.Cut(unrecorded, "*")
+	return matches(unrecorded, path) || matches(unrecorded+".*", path)
+}
+
+// matches is whether a path is a pattern's in which "*" stands for names. These may have dots.
+func matches(pattern, path string) bool {
+	before, after, named := strings.Cut(pattern, "*")
 	rest, begins := strings.CutPrefix(path, before)
 	if !begins || !named {
-		return begins && (rest == "" || rest[0] == '.')
+		return begins && rest == ""
 	}
-	for end := 1; end < len(rest); end++ { // names may have dots in them
-		if Covers(after, rest[end:]) {
+	for end := 1; end <= len(rest); end++ {
+		if matches(after, rest[end:]) {
 			return true
 		}
 	}

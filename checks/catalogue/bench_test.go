@@ -9,13 +9,16 @@ import (
 	"preflight/checks/agreement"
 	"preflight/checks/compare"
 	"preflight/checks/engine"
+	"preflight/facts"
 	"preflight/testhosts/fleettest"
 )
 
 func BenchmarkComparable(b *testing.B) {
 	fleet := fleettest.Healthy(100)
 	for i := 0; b.Loop(); i++ {
-		fleet.Nodes[i%100].Comparable()
+		for _, section := range facts.Sections() {
+			fleet.Nodes[i%100].EachComparable(section, func(string, string) {})
+		}
 	}
 }
 

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package facts
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Kind is what the values of a fact are.
+type Kind string
+
+const (
+	Text   Kind = "text"
+	Number Kind = "number"
+	Truth  Kind = "true or false"
+	List   Kind = "list" // compared as a whole
+)
+
+// Description is one fact that EachComparable or EachOwn visits. In Path, "*" stands where
+// entries of lists and maps have their names: "net.interfaces.*.mtu". Unit is as [Unit]'s.
+type Description struct {
+	Path string
+	Kind Kind
+	Unit string
+}
+
+// Described lists every fact that can be compared, sorted by path.
+func Described() []Description {
+	return described(func(f *field) bool { return f.compared })
+}
+
+// DescribedOwn lists every fact that EachOwn visits in what tells of more than one moment or
+// launch, sorted by path.
+func DescribedOwn() []Description {
+	return described(func(f *field) bool { return f.own && f.lasts })
+}
+
+func described(taken func(*field) bool) (all []Description) {
+	_, fields := plan()
+	for _, f := range fields {
+		if taken(f) && f.Kind != "" {
+			all = append(all, f.Description)
+		}
+	}
+	slices.SortFunc(all, func(a, b Description) int { return strings.Compare(a.Path, b.Path) })
+	return all
+}
+
+// Keys returns the lists whose entries are matched by a field, by their paths as a
+// Description's, each with that field's name in JSON.
+func Keys() map[string]string {
+	keys := map[string]string{}
+	_, fields := plan()
+	for _, f := range fields {
+		if f.compared && f.by != "" {
+			keys[f.Path] = f.by
+		}
+	}
+	return keys
+}
+
+// Unit is what the numbers of a fact are counted in: "bytes", "bit/s", "s", "W", "MHz",
+// "°C", "%", or "" for plain counts. Path has the names of entries or "*" for them.
+func Unit(path string) string {
+	_, fields := plan()
+	for _, f := range fields {
+		if f.Unit != "" && matches(f.Path, path) {
+			return f.Unit
+		}
+	}
+	return ""
+}
+
+// Units returns all facts that are counted in something, also those that are compared with
+// nothing: a tree of the JSON names, in which "*" stands for the entries of a list or a map
+// and the leaves are as [Unit]'s.
+func Units() map[string]any {
+	sections, _ := plan()
+	tree := map[string]any{}
+	for name, section := range sections {
+		if below := section.units(); below != nil {
+			tree[string(name)] = below
+		}
+	}
+	return tree
+}
+
+// units returns nil where nothing is counted.
+func (f *field) units() any {
+	if f.Kind == Number && f.Unit != "" {
+		return f.Unit
+	}
+	tree := map[string]any{}
+	for _, below := range f.below {
+		if units := below.units(); units != nil {
+			tree[below.name] = units
+		}
+	}
+	if len(tree) == 0 {
+		return nil
+	}
+	return tree
+}
+
+// Ranges says numbers in their order as the kernel does, "0-31,64"; "" for none.
+func Ranges(numbers []int) string {
+	var parts []string
+	for i := 0; i < len(numbers); {
+		end := i
+		for end+1 < len(numbers) && numbers[end+1] == numbers[end]+1 {
+			end++
+		}
+		part := strconv.Itoa(numbers[i])
+		if end > i {
+			part += "-" + strconv.Itoa(numbers[end])
+		}
+		parts, i = append(parts, part), end+1
+	}
+	return strings.Join(parts, ",")
+}

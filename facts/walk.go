@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package facts
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// fieldOf has the field of Facts of each section, by the JSON name both share.
+var fieldOf = func() map[Section]reflect.StructField {
+	fields := map[Section]reflect.StructField{}
+	for of := range reflect.TypeFor[Facts]().Fields() {
+		name, _, _ := strings.Cut(of.Tag.Get("json"), ",")
+		fields[Section(name)] = of
+	}
+	return fields
+}()
+
+// Sections are all that there are, sorted.
+func Sections() []Section { return slices.Sorted(maps.Keys(fieldOf)) }
+
+// section is the pointer to a section, which must be one.
+func (f *Facts) section(s Section) reflect.Value {
+	return reflect.ValueOf(f).Elem().FieldByIndex(fieldOf[s].Index)
+}
+
+// Has reports whether the section was seen.
+func (f *Facts) Has(s Section) bool {
+	_, known := fieldOf[s]
+	return known && !f.section(s).IsNil()
+}
+
+// Only is what a section holds, by its JSON name, and encodes as facts of that section alone.
+// Facts themselves have the encoder prepared for every section first, which takes a process
+// that encodes each of a few once most of its time for it.
+func (f *Facts) Only(s Section) map[Section]any {
+	if !f.Has(s) {
+		return nil
+	}
+	return map[Section]any{s: f.section(s).Interface()}
+}
+
+// Put fills a section with what was seen of it: a pointer of its field's type.
+func (f *Facts) Put(s Section, seen any) error {
+	if _, known := fieldOf[s]; !known {
+		return fmt.Errorf("facts have no section %q", s)
+	}
+	field, value := f.section(s), reflect.ValueOf(seen)
+	if !value.IsValid() || value.Type() != field.Type() {
+		return fmt.Errorf("section %q holds %s, not %T", s, field.Type(), seen)
+	}
+	field.Set(value)
+	return nil
+}
+
+// Take copies one section of another set of facts into this one.
+func (f *Facts) Take(s Section, from Facts) {
+	if _, known := fieldOf[s]; known {
+		f.section(s).Set(from.section(s))
+	}
+}
+
+// field is a section, a field below it, or what the entries of a list or a map have in
+// common. It holds what types and tags say: they are read once, and not in every walk.
+type field struct {
+	Description
+	name  string   // in JSON; "*" of entries
+	names []string // of what holds it, from the section on, and its own: those of its path
+	index []int    // in its struct
+	below []*field // the fields of a struct; of a list or a map the one of its entries
+	by    string   // of a list whose entries have a key: the JSON name of that
+	key   []int    // of an entry of such a list: where the key is
+
+	compared bool // nodes should have the same in it
+	own      bool // it is a node's own and lasts
+	lasts    bool // it stays as it is until somebody changes it
+	recorded bool // a saved node that has what holds it has it too
+	optional bool // JSON leaves it out where it is empty
+}
+
+// plan returns the field of each section, and all fields, what holds others before these.
+var plan = sync.OnceValues(func() (sections map[Section]*field, all []*field) {
+	top := &field{compared: true, lasts: true, recorded: true}
+	top.add(reflect.TypeFor[Facts](), nil, &all)
+	sections = map[Section]*field{}
+	for _, section := range top.below {
+		sections[Section(section.name)] = section
+	}
+	return sections, all
+})
+
+// add adds what is below a field of a type. It goes twice into a struct that holds its own
+// type, as one meeting leads to the next.
+func (f *field) add(t reflect.Type, within []reflect.Type, all *[]*field) {
+	put := func(below field, t reflect.Type) {
+		below.names = append(slices.Clip(f.names), below.name)
+		below.Path = strings.Join(below.names, ".")
+		f.below, *all = append(f.below, &below), append(*all, &below)
+		below.add(t, within, all)
+	}
+	entry := field{Description: Description{Unit: f.Unit}, name: "*", compared: f.compared, own: f.own, lasts: f.lasts}
+	switch t.Kind() {
+	case reflect.Pointer:
+		f.add(t.Elem(), within, all)
+	case reflect.Struct:
+		if at := slices.Index(within, t); at >= 0 && slices.Contains(within[at+1:], t) {
+			return
+		}
+		within = append(slices.Clip(within), t)
+		for _, of := range reflect.VisibleFields(t) {
+			if below := f.holding(of); below.name != "" { // an embedded struct has none, and its fields come by themselves
+				put(below, of.Type)
+			}
+		}
+	case reflect.Map:
+		put(entry, t.Elem())
+	case reflect.Slice:
+		entry.compared, entry.own = false, false
+		if f.by == "" {
+			f.Kind = List
+		} else {
+			keys := reflect.VisibleFields(t.Elem())
+			entry.key = keys[slices.IndexFunc(keys, func(of reflect.StructField) bool { return f.holding(of).name == f.by })].Index
+			entry.compared, entry.own, entry.recorded = f.compared, f.own, f.recorded
+		}
+		put(entry, t.Elem())
+	case reflect.String:
+		f.Kind = Text
+	case reflect.Bool:
+		f.Kind = Truth
+	default:
+		f.Kind = Number
+	}
+}
+
+// holding returns the field of a struct that f is.
+func (f *field) holding(of reflect.StructField) field {
+	name, options, _ := strings.Cut(of.Tag.Get("json"), ",")
+	fact, lasting := of.Tag.Get("fact"), of.Tag.Get("lasting")
+	by, keyed := strings.CutPrefix(fact, "key=")
+	if !keyed {
+		by = ""
+	}
+	compared := fact == "" || keyed
+	lasts := lasting == "yes" || lasting == "" && fact != "volatile"
+	return field{
+		Description: Description{Unit: cmp.Or(of.Tag.Get("unit"), f.Unit)},
+		name:        name, index: of.Index, by: by,
+		compared: f.compared && compared,
+		own:      (f.compared || f.own) && fact == "own" && lasts,
+		lasts:    f.lasts && lasts,
+		recorded: f.recorded && (compared || fact == "own" && lasts),
+		optional: options == "omitempty",
+	}
+}
+
+// walk visits the values of a field that are taken, what holds others before these. Paths
+// have the names of entries.
+func (f *field) walk(path string, v reflect.Value, taken func(*field) bool, visit func(f *field, path string, v reflect.Value)) {
+	for v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	if !v.IsValid() { // nil
+		return
+	}
+	visit(f, path, v)
+	for _, below := range f.below {
+		switch {
+		case !taken(below):
+		case v.Kind() == reflect.Struct:
+			below.walk(join(path, below.name), v.FieldByIndex(below.index), taken, visit)
+		case v.Kind() == reflect.Map:
+			for _, key := range v.MapKeys() {
+				below.walk(join(path, key.String()), v.MapIndex(key), taken, visit)
+			}
+		default:
+			for i := range v.Len() {
+				entry := v.Index(i)
+				below.walk(join(path, fmt.Sprint(entry.FieldByIndex(below.key))), entry, taken, visit)
+			}
+		}
+	}
+}
+
+// join appends a name to a path. An entry whose key is empty has none.
+func join(path, name string) string {
+	if path == "" || name == "" {
+		return path + name
+	}
+	return path + "." + name
+}
+
+// EachComparable visits what nodes should have the same in a section, in no order worth
+// relying on. Paths are the JSON names joined by dots ("python.packages.protobuf",
+// "net.interfaces.eth0.mtu"); values are JSON. What a node does not have is not visited, and
+// whoever compares counts that absence as a value.
+func (f *Facts) EachComparable(s Section, visit func(path, value string)) {
+	f.eachValue(s, visit, func(at *field) bool { return at.compared })
+}
+
+// EachOwn visits what is rightly a node's own in a section and lasts, as EachComparable does:
+// the same node has the same at any time, until somebody changes it.
+func (f *Facts) EachOwn(s Section, visit func(path, value string)) {
+	f.eachValue(s, visit, func(at *field) bool { return at.own || at.compared && at.Kind == "" })
+}
+
+func (f *Facts) eachValue(s Section, visit func(path, value string), taken func(*field) bool) {
+	f.walk(s, taken, func(at *field, path string, v reflect.Value) {
+		if at.Kind != "" && (at.Kind != List || v.Len() > 0) {
+			visit(path, encode(v))
+		}
+	})
+}
+
+// EachEntry visits every entry of a section's lists that are matched by a field
+// (`fact:"key=…"`) by its path ("net.interfaces.eth0", "nvml.cards.0"), an outer one
+// before those inside it. Whoever compares needs it to tell an entry that came or went
+// from one whose values changed.
+func (f *Facts) EachEntry(s Section, visit func(path string)) {
+	f.walk(s, func(at *field) bool { return at.compared }, func(at *field, path string, _ reflect.Value) {
+		if at.key != nil {
+			visit(path)
+		}
+	})
+}
+
+func (f *Facts) walk(s Section, taken func(*field) bool, visit func(*field, string, reflect.Value)) {
+	sections, _ := plan()
+	sections[s].walk(string(s), f.section(s), taken, visit)
+}
+
+// encode is the value as JSON. Fleets are large and most facts are short and
+// plain, so those do without the general encoder.
+func encode(v reflect.Value) string {
+	switch v.Kind() {
+	case reflect.Bool:
+		return strconv.FormatBool(v.Bool())
+	case reflect.Int, reflect.Int64:
+		return strconv.FormatInt(v.Int(), 10)
+	case reflect.String:
+		if text := v.String(); !strings.ContainsFunc(text, needsEscape) {
+			return `"` + text + `"`
+		}
+	}
+	text, err := json.Marshal(v.Interface())
+	if err != nil {
+		panic("facts: " + err.Error()) // plain values always encode
+	}
+	return string(text)
+}
+
+func needsEscape(r rune) bool {
+	return r < ' ' || r > '~' || strings.ContainsRune(`"\<>&`, r)
+}
+
+// Alike reports whether EachComparable visits the same in a section of two nodes, without
+// making paths and values: it costs a small part of a walk, and most machines of a fleet
+// are alike. False may also mean that a list is in another order.
+func (f *Facts) Alike(other *Facts, s Section) bool {
+	sections, _ := plan()
+	return sections[s].alike(f.section(s), other.section(s))
+}
+
+// alike goes through two values as walk does through one.
+func (f *field) alike(a, b reflect.Value) bool {
+	switch a.Kind() {
+	case reflect.Pointer:
+		if a.IsNil() || b.IsNil() || a.UnsafePointer() == b.UnsafePointer() {
+			return a.UnsafePointer() == b.UnsafePointer()
+		}
+		return f.alike(a.Elem(), b.Elem())
+	case reflect.Struct:
+		for _, below := range f.below {
+			counts := below.compared || !f.compared // what is in a list that is compared as a whole counts
+			if counts && !below.alike(a.FieldByIndex(below.index), b.FieldByIndex(below.index)) {
+				return false
+			}
+		}
+		return true
+	case reflect.Map:
+		if texts, plain := a.Interface().(map[string]string); plain {
+			return maps.Equal(texts, b.Interface().(map[string]string))
+		}
+		return reflect.DeepEqual(a.Interface(), b.Interface())
+	case reflect.Slice:
+		same := a.Len() == b.Len()
+		for i := 0; same && i < a.Len(); i++ {
+			same = f.below[0].alike(a.Index(i), b.Index(i))
+		}
+		return same
+	}
+	return a.Equal(b)
+}
