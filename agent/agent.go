@@ -159,7 +159,7 @@ func Probe(ctx context.Context, at *remote.Agent, p Probing, each func(part stri
 	return at.Call(ctx, nameProbe, p, each)
 }
 
-func answerProbe(ctx context.Context, params json.RawMessage, reply func(string, any) error) error {
+func answerProbe(ctx context.Context, params json.RawMessage, reply remote.Reply) error {
 	probing, err := decode[Probing](params)
 	if err != nil {
 		return err
@@ -174,19 +174,10 @@ func answerProbe(ctx context.Context, params json.RawMessage, reply func(string,
 	probe.Run(ctx, options, probing.Sections, func(section facts.Section, seen facts.Facts, missing string) {
 		// A reply that cannot be written means the head is gone, and then
 		// stdin ends this process anyway.
-		only := struct { // as Probed
-			Seen    map[facts.Section]any `json:"seen"`
-			Missing string                `json:"missing,omitempty"`
-		}{seen.Only(section), missing}
-		said := func(told any) error {
-			if left == 0 {
-				told = remote.Last{Body: told}
-			}
-			return reply(string(section), told)
-		}
 		left--
-		if err := said(only); errors.Is(err, remote.ErrOversize) {
-			_ = said(Probed{Missing: "what there is to tell of it is " + err.Error() + ": look there by hand"})
+		err := reply(string(section), Encode(Probed{seen, missing}), left == 0)
+		if errors.Is(err, remote.ErrOversize) {
+			_ = reply(string(section), Encode(Probed{Missing: "what there is to tell of it is " + err.Error() + ": look there by hand"}), left == 0)
 		}
 	})
 	return nil
@@ -200,7 +191,7 @@ func decode[Message any](text json.RawMessage) (message Message, err error) {
 }
 
 // Encode is a value as it travels.
-func Encode(value any) json.RawMessage {
+func Encode[Value any](value Value) json.RawMessage {
 	text, err := json.Marshal(value)
 	if err != nil {
 		panic("preflight: " + err.Error()) // plain values always encode

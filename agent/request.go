@@ -23,12 +23,12 @@ type Request[Question, Answer any] struct{ name string }
 func request[Question interface {
 	Run(context.Context) Answer
 }, Answer any](name string) Request[Question, Answer] {
-	methods[name] = func(ctx context.Context, params json.RawMessage, reply func(string, any) error) error {
+	methods[name] = func(ctx context.Context, params json.RawMessage, reply remote.Reply) error {
 		question, err := decode[Question](params)
 		if err != nil {
 			return err
 		}
-		return reply(partAnswer, remote.Last{Body: question.Run(ctx)})
+		return reply(partAnswer, Encode(question.Run(ctx)), true)
 	}
 	return Request[Question, Answer]{name}
 }
@@ -48,12 +48,12 @@ type Service[Question, Answer any] struct{ name string }
 
 // service makes a service of what says once that it is ready.
 func service[Question, Answer any](name string, run func(ctx context.Context, question Question, ready func(Answer) error) error) Service[Question, Answer] {
-	methods[name] = func(ctx context.Context, params json.RawMessage, reply func(string, any) error) error {
+	methods[name] = func(ctx context.Context, params json.RawMessage, reply remote.Reply) error {
 		question, err := decode[Question](params)
 		if err != nil {
 			return err
 		}
-		return run(ctx, question, func(answer Answer) error { return reply(partAnswer, answer) })
+		return run(ctx, question, func(answer Answer) error { return reply(partAnswer, Encode(answer), false) })
 	}
 	return Service[Question, Answer]{name}
 }

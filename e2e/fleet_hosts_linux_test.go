@@ -226,9 +226,11 @@ func (h *benchHost) session(channel ssh.Channel, requests <-chan *ssh.Request) {
 // methods are the agent's, or of the modelled drills those that the benchmark asks for.
 func (h *benchHost) methods() map[string]remote.Method {
 	me := fleettest.Node(h.i, h.names)
-	answer := func(reply func(string, any) error, value any) error { return reply("answer", value) }
+	answer := func(reply remote.Reply, value any) error {
+		return reply("answer", agent.Encode(value), false)
+	}
 	methods := map[string]remote.Method{
-		"probe": func(_ context.Context, params json.RawMessage, reply func(string, any) error) error {
+		"probe": func(_ context.Context, params json.RawMessage, reply remote.Reply) error {
 			var asked agent.Probing
 			if err := json.Unmarshal(params, &asked); err != nil {
 				return err
@@ -238,13 +240,13 @@ func (h *benchHost) methods() map[string]remote.Method {
 			for _, section := range asked.Sections {
 				var one facts.Facts
 				one.Take(section, node.Facts)
-				if err := reply(string(section), agent.Probed{Seen: one}); err != nil {
+				if err := reply(string(section), agent.Encode(agent.Probed{Seen: one}), false); err != nil {
 					return err
 				}
 			}
 			return nil
 		},
-		"listen": func(ctx context.Context, params json.RawMessage, reply func(string, any) error) error {
+		"listen": func(ctx context.Context, params json.RawMessage, reply remote.Reply) error {
 			var listen mesh.Listen
 			if err := json.Unmarshal(params, &listen); err != nil {
 				return err
@@ -257,7 +259,7 @@ func (h *benchHost) methods() map[string]remote.Method {
 			<-ctx.Done()
 			return err
 		},
-		"mesh": func(_ context.Context, params json.RawMessage, reply func(string, any) error) error {
+		"mesh": func(_ context.Context, params json.RawMessage, reply remote.Reply) error {
 			var calls mesh.Calls
 			if err := json.Unmarshal(params, &calls); err != nil {
 				return err
@@ -268,7 +270,7 @@ func (h *benchHost) methods() map[string]remote.Method {
 			}
 			return answer(reply, called)
 		},
-		"serve": func(ctx context.Context, params json.RawMessage, reply func(string, any) error) error {
+		"serve": func(ctx context.Context, params json.RawMessage, reply remote.Reply) error {
 			var host drill.Host
 			if err := json.Unmarshal(params, &host); err != nil {
 				return err
@@ -277,7 +279,7 @@ func (h *benchHost) methods() map[string]remote.Method {
 			<-ctx.Done()
 			return err
 		},
-		"join": func(ctx context.Context, params json.RawMessage, reply func(string, any) error) error {
+		"join": func(ctx context.Context, params json.RawMessage, reply remote.Reply) error {
 			var join drill.Join
 			if err := json.Unmarshal(params, &join); err != nil {
 				return err

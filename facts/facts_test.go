@@ -3,7 +3,6 @@
 package facts
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -102,22 +101,6 @@ func TestUnit(t *testing.T) {
 	} {
 		if got := Unit(path); got != want {
 			t.Errorf("Unit(%s) = %q, want %q", path, got, want)
-		}
-	}
-}
-
-func TestOnlyEncodesAsFacts(t *testing.T) {
-	seen := Facts{Host: &Host{Hostname: "w1"}}
-	want, err := json.Marshal(seen)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := json.Marshal(seen.Only(SectionHost)); err != nil || string(got) != string(want) {
-		t.Errorf("%s, %v, want %s", got, err, want)
-	}
-	for _, section := range []Section{SectionNet, "nonsense"} {
-		if got := seen.Only(section); len(got) != 0 {
-			t.Errorf("of %s, which was not seen, it has %v", section, got)
 		}
 	}
 }

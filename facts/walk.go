@@ -38,29 +38,6 @@ func (f *Facts) Has(s Section) bool {
 	return known && !f.section(s).IsNil()
 }
 
-// Only is what a section holds, by its JSON name, and encodes as facts of that section alone.
-// Facts themselves have the encoder prepared for every section first, which takes a process
-// that encodes each of a few once most of its time for it.
-func (f *Facts) Only(s Section) map[Section]any {
-	if !f.Has(s) {
-		return nil
-	}
-	return map[Section]any{s: f.section(s).Interface()}
-}
-
-// Put fills a section with what was seen of it: a pointer of its field's type.
-func (f *Facts) Put(s Section, seen any) error {
-	if _, known := fieldOf[s]; !known {
-		return fmt.Errorf("facts have no section %q", s)
-	}
-	field, value := f.section(s), reflect.ValueOf(seen)
-	if !value.IsValid() || value.Type() != field.Type() {
-		return fmt.Errorf("section %q holds %s, not %T", s, field.Type(), seen)
-	}
-	field.Set(value)
-	return nil
-}
-
 // Take copies one section of another set of facts into this one.
 func (f *Facts) Take(s Section, from Facts) {
 	if _, known := fieldOf[s]; known {

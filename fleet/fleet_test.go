@@ -51,7 +51,7 @@ type answers map[string]remote.Method
 
 // tells has a node tell of nothing but this when it is looked at.
 func tells(seen facts.Facts) remote.Method {
-	return func(_ context.Context, params json.RawMessage, reply func(string, any) error) error {
+	return func(_ context.Context, params json.RawMessage, reply remote.Reply) error {
 		var asked agent.Probing
 		if err := json.Unmarshal(params, &asked); err != nil {
 			return err
@@ -62,7 +62,7 @@ func tells(seen facts.Facts) remote.Method {
 				one = agent.Probed{}
 				one.Seen.Take(section, seen)
 			}
-			if err := reply(string(section), one); err != nil {
+			if err := reply(string(section), agent.Encode(one), false); err != nil {
 				return err
 			}
 		}
@@ -110,15 +110,15 @@ func running(t *testing.T, nodes ...answers) Job {
 }
 
 // never is a method that says nothing until it is cancelled.
-func never(ctx context.Context, _ json.RawMessage, _ func(string, any) error) error {
+func never(ctx context.Context, _ json.RawMessage, _ remote.Reply) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
 // says is a method with one answer.
 func says(answer any) remote.Method {
-	return func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
-		return reply("answer", answer)
+	return func(_ context.Context, _ json.RawMessage, reply remote.Reply) error {
+		return reply("answer", agent.Encode(answer), false)
 	}
 }
 
@@ -211,13 +211,13 @@ func TestEndpointIsAskedByAllAtOnce(t *testing.T) {
 	const nodes = 24
 	var asking atomic.Int32
 	together := make(chan struct{})
-	waits := func(ctx context.Context, _ json.RawMessage, reply func(string, any) error) error {
+	waits := func(ctx context.Context, _ json.RawMessage, reply remote.Reply) error {
 		if asking.Add(1) == nodes {
 			close(together)
 		}
 		select {
 		case <-together:
-			return reply("answer", facts.Endpoint{})
+			return reply("answer", agent.Encode(facts.Endpoint{}), false)
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(3 * time.Second):
@@ -260,7 +260,7 @@ func TestNewDrill(t *testing.T) {
 	t.Cleanup(func() { Drills = Drills[:len(Drills)-1] })
 	look := func(change func(*Job)) (seen facts.Fleet, steps []string) {
 		tried = nil
-		job := running(t, answers{"serve": never}, answers{"serve": never}, answers{"probe": func(context.Context, json.RawMessage, func(string, any) error) error {
+		job := running(t, answers{"serve": never}, answers{"serve": never}, answers{"probe": func(context.Context, json.RawMessage, remote.Reply) error {
 			return errors.New("it is broken")
 		}})
 		job.Prediction.Hosts = append(job.Prediction.Hosts, hostfile.Host{Name: "nobody.invalid"})

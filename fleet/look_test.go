@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"preflight/agent"
 	"preflight/drill"
 	"preflight/drill/mesh"
 	"preflight/facts"
@@ -44,7 +45,7 @@ func mocked(n int) *mock {
 		}
 		names := facts.Names{Own: name, Lookups: []facts.Lookup{{Name: name, Addresses: []string{address}}}}
 		m.nodes = append(m.nodes, answers{
-			"probe": func(ctx context.Context, params json.RawMessage, reply func(string, any) error) error {
+			"probe": func(ctx context.Context, params json.RawMessage, reply remote.Reply) error {
 				select {
 				case <-gate:
 				case <-ctx.Done():
@@ -80,7 +81,7 @@ func mocked(n int) *mock {
 
 // answersTo is a method that answers one question, one at a time in the fleet.
 func answersTo[Question any](answer func(Question) any, m *mock) remote.Method {
-	return func(_ context.Context, params json.RawMessage, reply func(string, any) error) error {
+	return func(_ context.Context, params json.RawMessage, reply remote.Reply) error {
 		var question Question
 		if err := json.Unmarshal(params, &question); err != nil {
 			return err
@@ -88,13 +89,13 @@ func answersTo[Question any](answer func(Question) any, m *mock) remote.Method {
 		m.mu.Lock()
 		said := answer(question)
 		m.mu.Unlock()
-		return reply("answer", said)
+		return reply("answer", agent.Encode(said), false)
 	}
 }
 
 // serves is one that goes on until it is cancelled.
 func serves[Question any](answer func(Question) any, m *mock) remote.Method {
-	return func(ctx context.Context, params json.RawMessage, reply func(string, any) error) error {
+	return func(ctx context.Context, params json.RawMessage, reply remote.Reply) error {
 		if err := answersTo(answer, m)(ctx, params, reply); err != nil {
 			return err
 		}

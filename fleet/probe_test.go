@@ -14,6 +14,7 @@ import (
 	"preflight/agent"
 	"preflight/facts"
 	"preflight/launch"
+	"preflight/remote"
 )
 
 // TestTake: an answer that does not hold its section leaves it missing.
@@ -41,8 +42,8 @@ func TestTake(t *testing.T) {
 
 // TestUntoldSection: the section that an agent leaves out is missing, and the rest of its answer stays.
 func TestUntoldSection(t *testing.T) {
-	job := running(t, answers{"probe": func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
-		return reply("host", agent.Probed{Seen: facts.Facts{Host: &facts.Host{Hostname: "w1"}}})
+	job := running(t, answers{"probe": func(_ context.Context, _ json.RawMessage, reply remote.Reply) error {
+		return reply("host", agent.Encode(agent.Probed{Seen: facts.Facts{Host: &facts.Host{Hostname: "w1"}}}), false)
 	}})
 	look, _ := Look(t.Context(), job)
 	node := look.Nodes[0]

@@ -21,11 +21,11 @@ func TestSectionIsOneRow(t *testing.T) {
 	t.Cleanup(func() { probe.Sections = real })
 	probe.Sections = []probe.Section{{
 		Name: facts.SectionMemory, Asked: probe.Nodes, Limit: time.Second, Suspect: "nothing",
-		Collect: func(_ context.Context, o probe.Options) (any, error) {
+		Collect: func(_ context.Context, o probe.Options) (facts.Facts, error) {
 			if o.WorkDir == "" {
-				return nil, errors.New("made up")
+				return facts.Facts{}, errors.New("made up")
 			}
-			return &facts.Memory{Total: 42}, nil
+			return facts.Facts{Memory: &facts.Memory{Total: 42}}, nil
 		},
 	}}
 	for workDir, want := range map[string]string{"/srv": "", "": "made up"} {

@@ -16,11 +16,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"preflight/agent"
 	"preflight/drill"
 	"preflight/drill/smoke"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
+	"preflight/remote"
 )
 
 // smoking is a model of nodes whose ranks compute and talk: which of them cannot is what a
@@ -51,7 +53,7 @@ func (s *smoking) methods(name string) answers {
 	return answers{
 		"turn":  serves(func(drill.Turn) any { return drill.Had{} }, &mock{}),
 		"probe": tells(facts.Facts{Python: &facts.Python{Path: "/usr/bin/python3", Found: true}, Net: twoRails(name)}),
-		"muster": func(ctx context.Context, params json.RawMessage, reply func(string, any) error) error {
+		"muster": func(ctx context.Context, params json.RawMessage, reply remote.Reply) error {
 			var crew smoke.Crew
 			if err := json.Unmarshal(params, &crew); err != nil {
 				return err
@@ -60,13 +62,13 @@ func (s *smoking) methods(name string) answers {
 			for _, place := range crew.Ranks {
 				up.Ranks = append(up.Ranks, facts.SmokeRank{LocalRank: place.LocalRank, Device: place.Device, Load: 1})
 			}
-			if err := reply("answer", up); err != nil {
+			if err := reply("answer", agent.Encode(up), false); err != nil {
 				return err
 			}
 			<-ctx.Done()
 			return ctx.Err()
 		},
-		"command": func(ctx context.Context, params json.RawMessage, reply func(string, any) error) error {
+		"command": func(ctx context.Context, params json.RawMessage, reply remote.Reply) error {
 			var orders smoke.Orders
 			if err := json.Unmarshal(params, &orders); err != nil {
 				return err
@@ -76,7 +78,7 @@ func (s *smoking) methods(name string) answers {
 				s.gone++
 				s.mu.Unlock()
 			}
-			return reply("answer", s.carriedOut(ctx, name, orders))
+			return reply("answer", agent.Encode(s.carriedOut(ctx, name, orders)), false)
 		},
 	}
 }

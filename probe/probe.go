@@ -77,15 +77,9 @@ func look(ctx context.Context, o machine.Options, name facts.Section) (seen fact
 	section := Sections[at]
 	ctx, cancel := context.WithTimeoutCause(ctx, section.Limit, fmt.Errorf("no answer within %s: %s?", section.Limit, section.Suspect))
 	defer cancel()
-	found, err := machine.Within(ctx, func() (any, error) { return section.Collect(ctx, o) })
-	if err != nil {
-		return seen, err
+	seen, err = machine.Within(ctx, func() (facts.Facts, error) { return section.Collect(ctx, o) })
+	if err == nil && !seen.Has(name) {
+		err = errors.New("the collector came back with nothing, which is a bug in preflight")
 	}
-	if err := seen.Put(name, found); err != nil {
-		return seen, fmt.Errorf("%w, which is a bug in preflight", err)
-	}
-	if !seen.Has(name) {
-		return seen, errors.New("the collector came back with nothing, which is a bug in preflight")
-	}
-	return seen, nil
+	return seen, err
 }

@@ -46,23 +46,38 @@ const (
 // A collector that makes system calls of Linux has a stand-in elsewhere
 // (other.go of its package): another system can launch, but not be a node.
 var Sections = []Section{
-	{facts.SectionHost, Nodes | Head, 2 * time.Second, "a hung mount", linux(host.CollectHost)},
-	{facts.SectionNames, Nodes, 8 * time.Second, "a dead name server", linux(network.CollectNames)},
-	{facts.SectionNet, Nodes, 4 * time.Second, "a driver that does not answer", linux(network.CollectNet)},
-	{facts.SectionSHM, Nodes, host.SHMLimit, "a process stuck in the kernel", linux(host.CollectSHM)},
-	{facts.SectionLimits, Nodes, 1 * time.Second, "a hung mount", linux(host.CollectLimits)},
-	{facts.SectionMemory, Nodes, 1 * time.Second, "a hung mount", linux(host.CollectMemory)},
-	{facts.SectionDisk, Nodes, host.DiskLimit, "a hung mount", linux(host.CollectDisk)},
-	{facts.SectionEnv, Nodes | Head, 2 * time.Second, "a hung home directory", anywhere(launch.CollectEnv)},
-	{facts.SectionPython, Nodes, 10 * time.Second, "packages on a hung or slow mount", linux(python.CollectPython)},
-	{facts.SectionIB, Nodes, 3 * time.Second, "an adapter that does not answer", linux(network.CollectIB)},
-	{facts.SectionFiles, Nodes, launch.FilesLimit, "a hung mount", anywhere(launch.CollectFiles)},
-	{facts.SectionGPU, Nodes | Head, 2 * time.Second, "a driver that does not answer", linux(gpu.CollectGPU)},
+	{facts.SectionHost, Nodes | Head, 2 * time.Second, "a hung mount",
+		linux(host.CollectHost, func(f *facts.Facts) **facts.Host { return &f.Host })},
+	{facts.SectionNames, Nodes, 8 * time.Second, "a dead name server",
+		linux(network.CollectNames, func(f *facts.Facts) **facts.Names { return &f.Names })},
+	{facts.SectionNet, Nodes, 4 * time.Second, "a driver that does not answer",
+		linux(network.CollectNet, func(f *facts.Facts) **facts.Net { return &f.Net })},
+	{facts.SectionSHM, Nodes, host.SHMLimit, "a process stuck in the kernel",
+		linux(host.CollectSHM, func(f *facts.Facts) **facts.SHM { return &f.SHM })},
+	{facts.SectionLimits, Nodes, 1 * time.Second, "a hung mount",
+		linux(host.CollectLimits, func(f *facts.Facts) **facts.Limits { return &f.Limits })},
+	{facts.SectionMemory, Nodes, 1 * time.Second, "a hung mount",
+		linux(host.CollectMemory, func(f *facts.Facts) **facts.Memory { return &f.Memory })},
+	{facts.SectionDisk, Nodes, host.DiskLimit, "a hung mount",
+		linux(host.CollectDisk, func(f *facts.Facts) **facts.Disk { return &f.Disk })},
+	{facts.SectionEnv, Nodes | Head, 2 * time.Second, "a hung home directory",
+		anywhere(launch.CollectEnv, func(f *facts.Facts) **facts.Env { return &f.Env })},
+	{facts.SectionPython, Nodes, 10 * time.Second, "packages on a hung or slow mount",
+		linux(python.CollectPython, func(f *facts.Facts) **facts.Python { return &f.Python })},
+	{facts.SectionIB, Nodes, 3 * time.Second, "an adapter that does not answer",
+		linux(network.CollectIB, func(f *facts.Facts) **facts.IB { return &f.IB })},
+	{facts.SectionFiles, Nodes, launch.FilesLimit, "a hung mount",
+		anywhere(launch.CollectFiles, func(f *facts.Facts) **facts.Files { return &f.Files })},
+	{facts.SectionGPU, Nodes | Head, 2 * time.Second, "a driver that does not answer",
+		linux(gpu.CollectGPU, func(f *facts.Facts) **facts.GPU { return &f.GPU })},
 	// Eight GPUs that each wake up take a while.
-	{facts.SectionNVML, Nodes, 30 * time.Second, "a driver that does not answer", linux(gpu.CollectNVML)},
+	{facts.SectionNVML, Nodes, 30 * time.Second, "a driver that does not answer",
+		linux(gpu.CollectNVML, func(f *facts.Facts) **facts.NVML { return &f.NVML })},
 	// The compiler, the toolkit and the interpreter may each take their versionLimit.
-	{facts.SectionToolchain, Nodes, 8 * time.Second, "a compiler or packages on a hung mount", linux(python.CollectToolchain)},
-	{facts.SectionLauncher, Head, 8 * time.Second, "a PATH directory on a hung mount", anywhere(launch.CollectLauncher)},
+	{facts.SectionToolchain, Nodes, 8 * time.Second, "a compiler or packages on a hung mount",
+		linux(python.CollectToolchain, func(f *facts.Facts) **facts.Toolchain { return &f.Toolchain })},
+	{facts.SectionLauncher, Head, 8 * time.Second, "a PATH directory on a hung mount",
+		anywhere(launch.CollectLauncher, func(f *facts.Facts) **facts.Launcher { return &f.Launcher })},
 }
 
 // Of are the sections that machines are asked for.
@@ -75,20 +90,22 @@ func Of(machines Asked) (sections []facts.Section) {
 	return sections
 }
 
-// Collect looks at one section: what it returns is a pointer of the type that
-// the section has in [facts.Facts], nil beside an error.
-type Collect func(ctx context.Context, o Options) (any, error)
+// Collect looks at one section, and returns facts that hold it alone.
+type Collect func(ctx context.Context, o Options) (facts.Facts, error)
 
-// anywhere makes a row's Collect of a typed collector.
-func anywhere[T any](collect func(context.Context, Options) (*T, error)) Collect {
-	return func(ctx context.Context, o Options) (any, error) { return collect(ctx, o) }
+// anywhere returns a row's Collect, which puts what a collector saw into its field of Facts.
+func anywhere[T any](collect func(context.Context, Options) (*T, error), field func(*facts.Facts) **T) Collect {
+	return func(ctx context.Context, o Options) (seen facts.Facts, err error) {
+		*field(&seen), err = collect(ctx, o)
+		return seen, err
+	}
 }
 
 // linux is anywhere for what would look into the void on another system, and take
 // that for an answer.
-func linux[T any](collect func(context.Context, Options) (*T, error)) Collect {
+func linux[T any](collect func(context.Context, Options) (*T, error), field func(*facts.Facts) **T) Collect {
 	if runtime.GOOS != "linux" {
 		collect = machine.Elsewhere
 	}
-	return anywhere(collect)
+	return anywhere(collect, field)
 }

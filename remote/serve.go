@@ -22,16 +22,16 @@ import (
 
 // Method is what an agent can be asked. It hands every part of its answer to
 // reply as soon as it is ready; reply may be called from several goroutines,
-// but not after the method returned. A reply that fails for its size alone
-// (ErrOversize) costs only that part.
+// but not after the method returned.
 //
 // The context ends when the caller gives up, when the caller is gone and when
 // the agent's life is over. A method must end its children with it.
-type Method func(ctx context.Context, params json.RawMessage, reply func(part string, body any) error) error
+type Method func(ctx context.Context, params json.RawMessage, reply Reply) error
 
-// Last is a part behind which no other comes: it ends the answer in its own line. Where one program
-// brings the lines of many, a second one may wait until the first has been acknowledged.
-type Last struct{ Body any }
+// Reply sends one part of an answer, as JSON. The last part ends the answer in its own line: where
+// one program brings the lines of many, a second line may wait until the first has been
+// acknowledged. An error for the size alone (ErrOversize) costs only that part.
+type Reply = func(part string, body json.RawMessage, last bool) error
 
 // ErrOversize is a part too large for one line of the wire.
 var ErrOversize = fmt.Errorf("larger than the %d MiB one line may have", maxLine>>20)
@@ -221,19 +221,11 @@ func (s *server) call(ctx context.Context, r request) (done bool, err error) {
 	if method == nil {
 		return false, fmt.Errorf("no method is called %q", r.Method)
 	}
-	err = method(ctx, r.Params, func(part string, body any) error {
-		last, ends := body.(Last)
-		if ends {
-			body = last.Body
-		}
-		text, err := json.Marshal(body)
-		if err != nil {
+	err = method(ctx, r.Params, func(part string, body json.RawMessage, last bool) error {
+		if err := s.send(answer{ID: r.ID, Part: part, Done: last, body: secret.HideJSON(body)}); err != nil {
 			return fmt.Errorf("part %s: %w", part, err)
 		}
-		if err := s.send(answer{ID: r.ID, Part: part, Done: ends, body: secret.HideJSON(text)}); err != nil {
-			return fmt.Errorf("part %s: %w", part, err)
-		}
-		if ends {
+		if last {
 			done = true
 		}
 		return nil

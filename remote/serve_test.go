@@ -63,18 +63,15 @@ func (c *conversation) say(lines ...string) {
 func TestServe(t *testing.T) {
 	remotetest.NoLeaks(t)
 	c := converse(t, t.Context(), map[string]Method{
-		"parts": func(_ context.Context, params json.RawMessage, reply func(string, any) error) error {
-			return errors.Join(reply("given", params), reply("tag", "<b>\x1e"))
+		"parts": func(_ context.Context, params json.RawMessage, reply Reply) error {
+			return errors.Join(reply("given", params, false), reply("tag", []byte(`"\u003cb\u003e\u001e"`), false))
 		},
-		"wait": func(ctx context.Context, _ json.RawMessage, _ func(string, any) error) error {
+		"wait": func(ctx context.Context, _ json.RawMessage, _ Reply) error {
 			<-ctx.Done()
 			return ctx.Err()
 		},
-		"once": func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
-			return reply("all", Last{Body: 1})
-		},
-		"unencodable": func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
-			return reply("f", func() {})
+		"once": func(_ context.Context, _ json.RawMessage, reply Reply) error {
+			return reply("all", []byte("1"), true)
 		},
 	})
 	c.say(`{"open":{"node":"w1","seconds":60}}`, `{"id":1,"method":"wait"}`, `{"id":2,"method":"parts","params":{"a":1}}`)
@@ -94,10 +91,6 @@ func TestServe(t *testing.T) {
 	}
 	c.say(`{"id":4,"method":"once"}`)
 	if got, want := c.next(t), `{"node":"w1","id":4,"part":"all","done":true}`+"\t1"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	c.say(`{"id":3,"method":"unencodable"}`)
-	if got, want := c.next(t), `{"node":"w1","id":3,"done":true,"error":"part f: json: unsupported type: func()"}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	c.in.Close()
@@ -124,7 +117,7 @@ func TestServeEnds(t *testing.T) {
 			defer cancel()
 			running, stopped := make(chan struct{}), make(chan struct{})
 			conversation := converse(t, ctx, map[string]Method{
-				"wait": func(ctx context.Context, _ json.RawMessage, _ func(string, any) error) error {
+				"wait": func(ctx context.Context, _ json.RawMessage, _ Reply) error {
 					close(running)
 					<-ctx.Done()
 					time.Sleep(50 * time.Millisecond) // winding up takes a moment
@@ -181,8 +174,8 @@ func TestServeBeats(t *testing.T) {
 // agent from noticing, whatever is asked meanwhile.
 func TestServeEndsThoughNobodyReads(t *testing.T) {
 	c := converse(t, t.Context(), map[string]Method{
-		"talk": func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
-			return reply("p", "nobody reads this")
+		"talk": func(_ context.Context, _ json.RawMessage, reply Reply) error {
+			return reply("p", []byte(`"nobody reads this"`), false)
 		},
 	})
 	c.say(`{"open":{"node":"w1","seconds":60,"beat":0.02}}`, `{"id":1,"method":"talk"}`, `{"id":2,"method":"talk"}`, `{"id":2,"cancel":true}`, `{"id":3,"method":"talk"}`)
@@ -231,7 +224,7 @@ func TestServeAbandonsStuckMethods(t *testing.T) {
 	free := make(chan struct{})
 	defer close(free)
 	c := converse(t, t.Context(), map[string]Method{
-		"stuck": func(context.Context, json.RawMessage, func(string, any) error) error {
+		"stuck": func(context.Context, json.RawMessage, Reply) error {
 			<-free
 			return nil
 		},
@@ -286,8 +279,8 @@ func (w *failingWriter) Write(p []byte) (int, error) {
 // What may be a secret does not leave a node, be it fact or error.
 func TestServeTellsNoSecret(t *testing.T) {
 	c := converse(t, t.Context(), map[string]Method{
-		"look": func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
-			return errors.Join(reply("env", map[string]string{"proxy": "http://me:hunter2@proxy:3128", "x": "<?token=hunter2>"}), errors.New("password=hunter2 is wrong"))
+		"look": func(_ context.Context, _ json.RawMessage, reply Reply) error {
+			return errors.Join(reply("env", []byte(`{"proxy":"http://me:hunter2@proxy:3128","x":"\u003c?token=hunter2\u003e"}`), false), errors.New("password=hunter2 is wrong"))
 		},
 	})
 	c.say(`{"open":{"node":"w1","seconds":60}}`, `{"id":1,"method":"look"}`)

@@ -17,60 +17,63 @@ import (
 	"time"
 )
 
+// Reply is as remote's, whose own tests import this package.
+type Reply = func(part string, body json.RawMessage, last bool) error
+
 // Methods are what the agent of a test can be asked.
-var Methods = map[string]func(ctx context.Context, params json.RawMessage, reply func(part string, body any) error) error{
-	"echo": func(_ context.Context, params json.RawMessage, reply func(string, any) error) error {
+var Methods = map[string]func(ctx context.Context, params json.RawMessage, reply Reply) error{
+	"echo": func(_ context.Context, params json.RawMessage, reply Reply) error {
 		for i := range 3 {
-			if err := reply(strconv.Itoa(i), params); err != nil {
+			if err := reply(strconv.Itoa(i), params, false); err != nil {
 				return err
 			}
 		}
 		return nil
 	},
-	"environment": func(_ context.Context, _ json.RawMessage, reply func(string, any) error) error {
-		return reply("environment", os.Environ())
+	"environment": func(_ context.Context, _ json.RawMessage, reply Reply) error {
+		return reply("environment", encoded(os.Environ()), false)
 	},
-	"list": func(_ context.Context, params json.RawMessage, reply func(string, any) error) error {
+	"list": func(_ context.Context, params json.RawMessage, reply Reply) error {
 		entries, _ := os.ReadDir(text(params)) // one that is not there has no entries
 		var names []string
 		for _, entry := range entries {
 			names = append(names, entry.Name())
 		}
-		return reply("names", names)
+		return reply("names", encoded(names), false)
 	},
-	"fail": func(context.Context, json.RawMessage, func(string, any) error) error {
+	"fail": func(context.Context, json.RawMessage, Reply) error {
 		return errors.New("no luck\x1b[31m")
 	},
-	"panic": func(context.Context, json.RawMessage, func(string, any) error) error { panic("oh") },
-	"exit": func(context.Context, json.RawMessage, func(string, any) error) error {
+	"panic": func(context.Context, json.RawMessage, Reply) error { panic("oh") },
+	"exit": func(context.Context, json.RawMessage, Reply) error {
 		fmt.Fprintln(os.Stderr, "last words")
 		os.Exit(3)
 		return nil
 	},
 	"killed": signalled(syscall.SIGKILL),
 	"stop":   signalled(syscall.SIGSTOP),
-	"print": func(_ context.Context, params json.RawMessage, _ func(string, any) error) error {
+	"print": func(_ context.Context, params json.RawMessage, _ Reply) error {
 		os.Stdout.WriteString(text(params))
 		return nil
 	},
-	"printed": func(ctx context.Context, params json.RawMessage, _ func(string, any) error) error {
+	"printed": func(ctx context.Context, params json.RawMessage, _ Reply) error {
 		os.Stdout.WriteString(text(params))
 		os.Exit(0)
 		return nil
 	},
-	"big": func(_ context.Context, params json.RawMessage, reply func(string, any) error) error {
+	"big": func(_ context.Context, params json.RawMessage, reply Reply) error {
 		var size, times int
 		if _, err := fmt.Sscan(strings.Trim(string(params), `"`), &size, &times); err != nil {
 			return err
 		}
 		for range times {
-			if err := reply("big", strings.Repeat("x", size)); err != nil {
+			if err := reply("big", encoded(strings.Repeat("x", size)), false); err != nil {
 				return err
 			}
 		}
 		return nil
 	},
-	"stderr": func(ctx context.Context, _ json.RawMessage, _ func(string, any) error) error {
+	"stderr": func(ctx context.Context, _ json.RawMessage, _ Reply) error {
 		line := strings.Repeat("e", 1<<20)
 		for ctx.Err() == nil {
 			fmt.Fprintln(os.Stderr, line)
@@ -78,16 +81,24 @@ var Methods = map[string]func(ctx context.Context, params json.RawMessage, reply
 		return ctx.Err()
 	},
 	// child starts a process that ends with the method, and says its number.
-	"child": func(ctx context.Context, _ json.RawMessage, reply func(string, any) error) error {
+	"child": func(ctx context.Context, _ json.RawMessage, reply Reply) error {
 		child := exec.CommandContext(ctx, "sleep", "1000")
 		if err := child.Start(); err != nil {
 			return err
 		}
-		if err := reply("pid", child.Process.Pid); err != nil {
+		if err := reply("pid", encoded(child.Process.Pid), false); err != nil {
 			return err
 		}
 		return child.Wait()
 	},
+}
+
+func encoded(value any) json.RawMessage {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // the test's own mistake
+	}
+	return text
 }
 
 func text(params json.RawMessage) (text string) {
@@ -98,8 +109,8 @@ func text(params json.RawMessage) (text string) {
 }
 
 // signalled is a method that sends a signal to its own process.
-func signalled(signal syscall.Signal) func(context.Context, json.RawMessage, func(string, any) error) error {
-	return func(ctx context.Context, _ json.RawMessage, _ func(string, any) error) error {
+func signalled(signal syscall.Signal) func(context.Context, json.RawMessage, Reply) error {
+	return func(ctx context.Context, _ json.RawMessage, _ Reply) error {
 		if err := syscall.Kill(os.Getpid(), signal); err != nil {
 			return err
 		}
