@@ -15,6 +15,10 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
+
 	"preflight/checks"
 	"preflight/checks/agreement"
 	"preflight/facts"
@@ -48,6 +52,24 @@ func (g jsonGuard) Write(text []byte) (int, error) {
 
 // markStart is a command of a runner at the start of a text, ##[NAME]; [text.Escape] has its sources.
 var markStart = regexp.MustCompile(`^##\w*\[`)
+
+// JSON writes a report in schema 1, as encoding/json would indent it, and never has the whole text in memory:
+// that of a large fleet is many times what is held of the nodes. Snapshots are the same file.
+func JSON[Report any](w io.Writer, r Report) error {
+	err := jsonv2.MarshalWrite(jsonGuard{w}, r, jsonv1.DefaultOptionsV1(), jsontext.WithIndent(indent), digits)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, "\n")
+	return err
+}
+
+const indent = " "
+
+// digits writes the numbers that encoding/json read with all their digits.
+var digits = jsonv2.WithMarshalers(jsonv2.MarshalToFunc(func(to *jsontext.Encoder, number json.Number) error {
+	return to.WriteValue(jsontext.Value(number))
+}))
 
 // maxText is some times what the report of ten thousand nodes has, of eight GPUs each: 32 KB a
 // node, and more where machines have more in them.
