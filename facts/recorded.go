@@ -65,7 +65,7 @@ func Covers(unrecorded, path string) bool {
 	return matches(unrecorded, path) || matches(unrecorded+".*", path)
 }
 
-// matches is whether a path is a pattern's in which "*" stands for names. These may have dots.
+// matches reports whether a path fits a pattern in which "*" stands for names. These may have dots.
 func matches(pattern, path string) bool {
 	before, after, named := strings.Cut(pattern, "*")
 	rest, begins := strings.CutPrefix(path, before)

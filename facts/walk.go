@@ -50,20 +50,20 @@ func (f *Facts) Take(s Section, from Facts) {
 type field struct {
 	Description
 	name  string   // in JSON; "*" of entries
-	names []string // of what holds it, from the section on, and its own: those of its path
+	names []string // the names that its path joins
 	index []int    // in its struct
 	below []*field // the fields of a struct; of a list or a map the one of its entries
-	by    string   // of a list whose entries have a key: the JSON name of that
-	key   []int    // of an entry of such a list: where the key is
+	by    string   // the JSON name of the key of a list's entries, "" for no key
+	key   []int    // of such an entry: where the key is in it
 
 	compared bool // nodes should have the same in it
 	own      bool // it is a node's own and lasts
 	lasts    bool // it stays as it is until somebody changes it
-	recorded bool // a saved node that has what holds it has it too
+	recorded bool // a saved node has it, unless it lacks what holds it
 	optional bool // JSON leaves it out where it is empty
 }
 
-// plan returns the field of each section, and all fields, what holds others before these.
+// plan returns the field of each section, and all fields. A field comes before those below it.
 var plan = sync.OnceValues(func() (sections map[Section]*field, all []*field) {
 	top := &field{compared: true, lasts: true, recorded: true}
 	top.add(reflect.TypeFor[Facts](), nil, &all)
@@ -74,8 +74,8 @@ var plan = sync.OnceValues(func() (sections map[Section]*field, all []*field) {
 	return sections, all
 })
 
-// add adds what is below a field of a type. It goes twice into a struct that holds its own
-// type, as one meeting leads to the next.
+// add adds the fields below a field of a type. It goes twice into a struct that holds its own
+// type, as one rendezvous leads to the next.
 func (f *field) add(t reflect.Type, within []reflect.Type, all *[]*field) {
 	put := func(below field, t reflect.Type) {
 		below.names = append(slices.Clip(f.names), below.name)
@@ -118,7 +118,7 @@ func (f *field) add(t reflect.Type, within []reflect.Type, all *[]*field) {
 	}
 }
 
-// holding returns the field of a struct that f is.
+// holding returns a field of the struct that f holds.
 func (f *field) holding(of reflect.StructField) field {
 	name, options, _ := strings.Cut(of.Tag.Get("json"), ",")
 	fact, lasting := of.Tag.Get("fact"), of.Tag.Get("lasting")
@@ -139,8 +139,8 @@ func (f *field) holding(of reflect.StructField) field {
 	}
 }
 
-// walk visits the values of a field that are taken, what holds others before these. Paths
-// have the names of entries.
+// walk visits the value of a field, and then the values below it of the fields that are taken.
+// Paths have the names of entries.
 func (f *field) walk(path string, v reflect.Value, taken func(*field) bool, visit func(f *field, path string, v reflect.Value)) {
 	for v.Kind() == reflect.Pointer {
 		v = v.Elem()
@@ -177,8 +177,8 @@ func join(path, name string) string {
 
 // EachComparable visits what nodes should have the same in a section, in no order worth
 // relying on. Paths are the JSON names joined by dots ("python.packages.protobuf",
-// "net.interfaces.eth0.mtu"); values are JSON. What a node does not have is not visited, and
-// whoever compares counts that absence as a value.
+// "net.interfaces.eth0.mtu"); values are JSON. It does not visit what a node does not have: a
+// comparison must count that absence as a value.
 func (f *Facts) EachComparable(s Section, visit func(path, value string)) {
 	f.eachValue(s, visit, func(at *field) bool { return at.compared })
 }
@@ -199,7 +199,7 @@ func (f *Facts) eachValue(s Section, visit func(path, value string), taken func(
 
 // EachEntry visits every entry of a section's lists that are matched by a field
 // (`fact:"key=…"`) by its path ("net.interfaces.eth0", "nvml.cards.0"), an outer one
-// before those inside it. Whoever compares needs it to tell an entry that came or went
+// before those inside it. A comparison needs it to tell an entry that came or went
 // from one whose values changed.
 func (f *Facts) EachEntry(s Section, visit func(path string)) {
 	f.walk(s, func(at *field) bool { return at.compared }, func(at *field, path string, _ reflect.Value) {
