@@ -104,7 +104,7 @@ var rules = []rule{
 	{"agent", 364, []string{"drill/...", "facts", "internal/hostsys", "probe", "diagnose/jobs", "probe/nvml", "remote"}, nil, "it runs on nodes, which need nothing of launches, judging and rendering"},
 
 	{"checks", 708, []string{"checks/fix", "facts", "hostfile", "launch", "launch/nccl"}, clock, "the types of judging, which every family and whoever shows its outcome shares"},
-	{"checks/compare", 708, []string{"checks", "facts", "hostfile"}, clock, leaf},
+	{"checks/compare", 749, []string{"checks", "facts", "hostfile"}, clock, leaf},
 	{"checks/fix", 1019, []string{"hostfile"}, clock, "commands are values that quote themselves, whatever they repair"},
 	{"checks/names", 352, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch", "launch/nccl"}, clock, leaf},
 	{"checks/proof", 687, []string{"facts", "hostfile"}, clock, leaf},

@@ -135,6 +135,16 @@ func Differences(all ...Comparison) []Difference {
 	return found
 }
 
+// Findings puts differences into words. All of them have the verdict, the message and the remedy of common.
+func Findings(what string, differences []Difference, common checks.Finding) (findings []checks.Finding) {
+	for _, d := range differences {
+		f := d.Finding(what)
+		f.Verdict, f.WouldSee, f.Remedy = common.Verdict, common.WouldSee, slices.Clone(common.Remedy)
+		findings = append(findings, f)
+	}
+	return findings
+}
+
 // Finding puts the difference into words; what names the things compared.
 func (d Difference) Finding(what string) checks.Finding {
 	var got, want []string

@@ -87,11 +87,8 @@ func judgeQoS(view checks.View, all ports) (findings []checks.Finding) {
 		{" paused priorities", "priorities that are paused", of(pausesOf), fix.On("dcb pfc show dev %s   # on, off, by priority", deviceOf(roce))},
 		{" MTU", "MTUs of RoCE's interfaces", mtu, fix.On("ip link show")},
 	} {
-		for _, d := range onBothSides(compare.Differences(all.compared(compared.label, compared.value)...)) {
-			f := d.Finding(compared.what)
-			f.Remedy = []fix.Command{compared.command}
-			findings = append(findings, f)
-		}
+		differences := onBothSides(compare.Differences(all.compared(compared.label, compared.value)...))
+		findings = append(findings, compare.Findings(compared.what, differences, checks.Finding{Remedy: []fix.Command{compared.command}})...)
 	}
 	for _, node := range all.nodes {
 		silent := func(port *facts.IBPort) bool { return port.QoS == nil }

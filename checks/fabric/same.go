@@ -57,11 +57,8 @@ func judgeAdapters(view checks.View, nodes []*facts.Node) (findings []checks.Fin
 		layers = onBothSides(compare.Differences(compare.Among(alike, "link layer", func(n *facts.Node) string { return takenLayer(view, n) })))
 	}
 	report := func(differences []compare.Difference, what string, verdict checks.Verdict, wouldSee string, command fix.Command) {
-		for _, d := range differences {
-			f := d.Finding(what)
-			f.Verdict, f.WouldSee, f.Remedy = verdict, wouldSee, []fix.Command{command}
-			findings = append(findings, f)
-		}
+		common := checks.Finding{Verdict: verdict, WouldSee: wouldSee, Remedy: []fix.Command{command}}
+		findings = append(findings, compare.Findings(what, differences, common)...)
 	}
 	unlike := func(label string, value func(*facts.Node, *facts.IBPort) string) []compare.Difference {
 		return onBothSides(compare.Differences(all.compared(label, value)...))
@@ -333,15 +330,13 @@ func unlikePlugins(view checks.View) (findings []checks.Finding) {
 		if slices.ContainsFunc(view.Nodes, silent) || proof.Common(view.Nodes, chosen) == "" {
 			continue
 		}
-		for _, d := range compare.Differences(compare.Among(view.Nodes, "plugin", plugin.name)) {
-			f := d.Finding(plugin.what)
-			f.WouldSee = "ncclSocketInit: connecting to address  with family 0 is neither AF_INET(2) nor AF_INET6(10), or a hang at the first collective"
-			f.Remedy = []fix.Command{
+		findings = append(findings, compare.Findings(plugin.what, compare.Differences(compare.Among(view.Nodes, "plugin", plugin.name)), checks.Finding{
+			WouldSee: "ncclSocketInit: connecting to address  with family 0 is neither AF_INET(2) nor AF_INET6(10), or a hang at the first collective",
+			Remedy: []fix.Command{
 				ranks.ExportLine(view.Launch, plugin.variable, "none").Remark("all ranks do without, or have it installed where it is not:"),
 				fix.On(`echo "$LD_LIBRARY_PATH"; ldconfig -p | grep libnccl-`),
-			}
-			findings = append(findings, f)
-		}
+			},
+		})...)
 	}
 	return findings
 }

@@ -143,7 +143,7 @@ func portNames(ports []nccl.HCAPort) (names []string) {
 //
 // Source: NVIDIA/nccl 2.30.7, graph/search.cc, ncclTopoSelectNets, takes those that are local to
 // GPUs first; graph/connect.cc joins nodes channel by channel.
-func otherRails(view checks.View, nodes []*facts.Node, near map[*facts.Node][]beside) (findings []checks.Finding) {
+func otherRails(view checks.View, nodes []*facts.Node, near map[*facts.Node][]beside) []checks.Finding {
 	rails := func(node *facts.Node) string {
 		var names []string
 		for _, each := range near[node] {
@@ -152,13 +152,9 @@ func otherRails(view checks.View, nodes []*facts.Node, near map[*facts.Node][]be
 		slices.Sort(names)
 		return strings.Join(slices.Compact(names), ", ")
 	}
-	for _, d := range compare.Differences(compare.Among(nodes, "next to", rails)) {
-		f := d.Finding("adapters beside the GPUs that ranks use")
-		f.Remedy = []fix.Command{fix.On("nvidia-smi topo -m; echo $CUDA_VISIBLE_DEVICES").Inside()}
-		if view.Launch.ChoosesDevices() {
-			f.Remedy = append(f.Remedy, fix.Note("give the launch the same slots of {nodes} as of the others, in the hostfile or by --include"))
-		}
-		findings = append(findings, f)
+	commands := []fix.Command{fix.On("nvidia-smi topo -m; echo $CUDA_VISIBLE_DEVICES").Inside()}
+	if view.Launch.ChoosesDevices() {
+		commands = append(commands, fix.Note("give the launch the same slots of {nodes} as of the others, in the hostfile or by --include"))
 	}
-	return findings
+	return compare.Findings("adapters beside the GPUs that ranks use", compare.Differences(compare.Among(nodes, "next to", rails)), checks.Finding{Remedy: commands})
 }

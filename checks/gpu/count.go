@@ -57,14 +57,10 @@ func judgeGPUCount(view checks.View) []checks.Finding {
 const talksToItself = "a hang or an error at the first collective: NCCL talks to NCCL alone"
 
 // unlikeMakers is of a fleet with GPUs of both makers.
-func unlikeMakers(nodes []*facts.Node) (findings []checks.Finding) {
-	for _, d := range compare.Differences(compare.Among(nodes, "GPUs of", maker)) {
-		f := d.Finding("makers of GPUs")
-		f.WouldSee = talksToItself
-		f.Remedy = []fix.Command{fix.Note("take {nodes} out of {hostfile}")}
-		findings = append(findings, f)
-	}
-	return findings
+func unlikeMakers(nodes []*facts.Node) []checks.Finding {
+	return compare.Findings("makers of GPUs", compare.Differences(compare.Among(nodes, "GPUs of", maker)), checks.Finding{
+		WouldSee: talksToItself, Remedy: []fix.Command{fix.Note("take {nodes} out of {hostfile}")},
+	})
 }
 
 func noGPU(node *facts.Node) checks.Finding {

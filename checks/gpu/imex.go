@@ -113,13 +113,8 @@ func unlikePeers(nodes []*facts.Node) (findings []checks.Finding) {
 	lists := fix.On("grep -v '^#' /etc/nvidia-imex/nodes_config.cfg; nvidia-imex-ctl -N")
 	again := fix.On("sudo systemctl restart nvidia-imex   # on all of the domain, once the lists are the same and no job runs there")
 	differences := compare.Differences(compare.Among(listed, "nodes_config.cfg", func(n *facts.Node) string { return strings.Join(n.GPU.IMEX.Peers, " ") }))
-	for _, d := range differences {
-		f := d.Finding("lists of machines of the IMEX services")
-		f.Remedy = []fix.Command{lists, again}
-		findings = append(findings, f)
-	}
 	if differences != nil {
-		return findings
+		return compare.Findings("lists of machines of the IMEX services", differences, checks.Finding{Remedy: []fix.Command{lists, again}})
 	}
 	for _, node := range listed {
 		if unknown := strangers(node, nodes); unknown != nil {

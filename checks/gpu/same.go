@@ -213,7 +213,7 @@ func smallestMemory(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card
 
 var showVBIOS = fix.On("nvidia-smi --query-gpu=index,name,vbios_version,power.limit --format=csv   # the maker of the machine has the update")
 
-func unlikeVBIOS(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card) (findings []checks.Finding) {
+func unlikeVBIOS(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card) []checks.Finding {
 	vbios := func(n *facts.Node) string {
 		return distinct(cardsOf(n), func(c *facts.Card) string { return c.VBIOS })
 	}
@@ -223,13 +223,9 @@ func unlikeVBIOS(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card) (
 			return distinct(cardsOf(n), func(c *facts.Card) string { return c.Firmware[part] })
 		}))
 	}
-	for _, d := range compare.Differences(all...) {
-		f := d.Finding("VBIOS or firmware of the GPUs")
-		f.Remedy = []fix.Command{showVBIOS}
-		f.WouldSee = "nothing as a rule; a GPU with other limits of power and clock is slower or faster than its peers"
-		findings = append(findings, f)
-	}
-	return findings
+	return compare.Findings("VBIOS or firmware of the GPUs", compare.Differences(all...), checks.Finding{
+		WouldSee: "nothing as a rule; a GPU with other limits of power and clock is slower or faster than its peers", Remedy: []fix.Command{showVBIOS},
+	})
 }
 
 // firmwareParts are the parts of which a GPU tells its firmware, sorted.

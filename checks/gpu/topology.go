@@ -146,7 +146,7 @@ func gpuKinds(node *facts.Node) string {
 
 // unlikeTopologies compares what NCCL reads on nodes of one type: each then goes by rings of its
 // own, and the slowest is everybody's.
-func unlikeTopologies(nodes []*facts.Node) (findings []checks.Finding) {
+func unlikeTopologies(nodes []*facts.Node) []checks.Finding {
 	digest := func(isGraph bool) func(*facts.Node) string {
 		return func(node *facts.Node) string {
 			for _, file := range node.Env.Topology {
@@ -168,11 +168,9 @@ func unlikeTopologies(nodes []*facts.Node) (findings []checks.Finding) {
 			}
 		}
 	}
-	for _, d := range compare.Differences(compare.Among(seen, "topology", digest(false)), compare.Among(seen, "graph", digest(true))) {
-		f := d.Finding("files that tell NCCL what the machine looks like")
-		f.WouldSee = "no error: NCCL finds other rings on these nodes, and everybody has the fewest and slowest"
-		f.Remedy = append(slices.Clone(sums), fix.Note("give {nodes} the files that the others of this type have"))
-		findings = append(findings, f)
-	}
-	return findings
+	differences := compare.Differences(compare.Among(seen, "topology", digest(false)), compare.Among(seen, "graph", digest(true)))
+	return compare.Findings("files that tell NCCL what the machine looks like", differences, checks.Finding{
+		WouldSee: "no error: NCCL finds other rings on these nodes, and everybody has the fewest and slowest",
+		Remedy:   append(sums, fix.Note("give {nodes} the files that the others of this type have")),
+	})
 }

@@ -79,22 +79,16 @@ func judgeModel(view checks.View, named facts.ModelNamed) (findings []checks.Fin
 }
 
 // unlikeModels is of nodes whose caches differ. Ranks that may ask the Hub take what it has now.
-func unlikeModels(view checks.View, named facts.ModelNamed, has []*facts.Node, isOffline bool) (findings []checks.Finding) {
+func unlikeModels(view checks.View, named facts.ModelNamed, has []*facts.Node, isOffline bool) []checks.Finding {
 	differences := compare.Differences(
 		compare.Among(has, named.Revision, func(n *facts.Node) string { return short(launch.CachedModel(n, named).Commit) }),
 		compare.Among(has, "files", func(n *facts.Node) string { return launch.CachedModel(n, named).Files }),
 	)
-	for _, d := range differences {
-		f := d.Finding("the caches' copies of " + named.Name)
-		f.Remedy = []fix.Command{download(view, named)}
-		f.WouldSee = "wrong results without a word, or a rank that finds a file missing"
-		if !isOffline {
-			f.Verdict = checks.Warn
-			f.WouldSee = "nothing where every node gets to the Hub; else wrong results without a word"
-		}
-		findings = append(findings, f)
+	common := checks.Finding{WouldSee: "wrong results without a word, or a rank that finds a file missing", Remedy: []fix.Command{download(view, named)}}
+	if !isOffline {
+		common.Verdict, common.WouldSee = checks.Warn, "nothing where every node gets to the Hub; else wrong results without a word"
 	}
-	return findings
+	return compare.Findings("the caches' copies of "+named.Name, differences, common)
 }
 
 // download brings what is named into the cache of {nodes}, where the Hub can be asked.

@@ -32,29 +32,26 @@ func judgeSameEnv(view checks.View) []checks.Finding {
 			names[s.Name] = names[s.Name] || slices.Contains(compared, prefixOf(s.Name))
 		}
 	}
-	var must, should []compare.Comparison
-	unread := map[string][]compare.Comparison{} // by the reason
+	settings := map[string][]compare.Comparison{} // by what a difference comes to, "" for an error
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		value := compare.Among(view.Nodes, name, func(n *facts.Node) string { return ranks.Env(view, n).Get(name).Value })
-		switch {
-		case !names[name] || tables().MayDiffer[name]:
-		case ranks.Unread(view, name) != "":
-			unread[ranks.Unread(view, name)] = append(unread[ranks.Unread(view, name)], value)
-		case tables().MustAgree[name]:
-			must = append(must, value)
-		default:
-			should = append(should, value)
+		if !names[name] || tables().MayDiffer[name] {
+			continue
 		}
+		wouldSee := ""
+		if why := ranks.Unread(view, name); why != "" {
+			wouldSee = "nothing: " + why
+		} else if !tables().MustAgree[name] {
+			wouldSee = "nothing for certain: ranks that are set up differently"
+		}
+		value := compare.Among(view.Nodes, name, func(n *facts.Node) string { return ranks.Env(view, n).Get(name).Value })
+		settings[wouldSee] = append(settings[wouldSee], value)
 	}
-	findings := settingFindings(view, must)
-	for _, f := range settingFindings(view, should) {
-		f.Verdict = checks.Warn
-		f.WouldSee = "nothing for certain: ranks that are set up differently"
-		findings = append(findings, f)
-	}
-	for _, why := range slices.Sorted(maps.Keys(unread)) {
-		for _, f := range settingFindings(view, unread[why]) {
-			f.Verdict, f.WouldSee = checks.Warn, "nothing: "+why
+	var findings []checks.Finding
+	for _, wouldSee := range slices.Sorted(maps.Keys(settings)) {
+		for _, f := range settingFindings(view, settings[wouldSee]) {
+			if wouldSee != "" {
+				f.Verdict, f.WouldSee = checks.Warn, wouldSee
+			}
 			findings = append(findings, f)
 		}
 	}

@@ -70,13 +70,9 @@ func judgeNCCL(view checks.View) []checks.Finding {
 	if wanted.Name == rccl {
 		name, built = "RCCL for ROCm", func(n *facts.Node) string { return n.Python.NCCL[0].HIP }
 	}
-	for _, d := range compare.Differences(compare.Among(nodes, name, built)) {
-		f := d.Finding("NCCL builds")
-		f.Verdict, f.WouldSee = checks.Warn, "nothing as a rule: NCCL compares only its own version"
-		f.Remedy = []fix.Command{remedy.Pip(view).List()}
-		findings = append(findings, f)
-	}
-	return findings
+	return append(findings, compare.Findings("NCCL builds", compare.Differences(compare.Among(nodes, name, built)), checks.Finding{
+		Verdict: checks.Warn, WouldSee: "nothing as a rule: NCCL compares only its own version", Remedy: []fix.Command{remedy.Pip(view).List()},
+	})...)
 }
 
 // rccl is what ROCm has in NCCL's place, under NCCL's numbers.
