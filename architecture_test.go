@@ -134,7 +134,7 @@ var rules = []rule{
 
 	{"report", 3923, finished, acts, draws},
 	{"report/ci", 1080, append([]string{"report"}, finished...), acts, draws},
-	{"report/html", 1635, append([]string{"report"}, finished...), acts, draws},
+	{"report/html", 1636, append([]string{"report"}, finished...), acts, draws},
 	{"report/formats", 88, []string{"checks", "report", "report/ci", "report/html"}, acts, draws},
 
 	{".", 343, []string{"checks/...", "facts", "diagnose/...", "fleet", "hostfile", "internal/hostsys", "launch/...", "probe", "remote/...", "internal/secret"}, nil,

@@ -202,11 +202,11 @@ func FactNames(w io.Writer, all []facts.Description, style Style) error {
 func FactNamesMarkdown(w io.Writer, all []facts.Description) error {
 	sectionOf := func(d facts.Description) string { return string(compare.SectionOf(d.Path)) }
 	return pages.ExecuteTemplate(w, "facts.md.tmpl", struct {
-		Sections  []Group[string, facts.Description]
+		Sections  []text.Group[string, facts.Description]
 		Own       []string
 		Left      []agreement.Uncompared
 		Momentary []facts.Section
-	}{GroupBy(all, sectionOf), agreement.OwnFacts(), agreement.NeverCompared, facts.Momentary})
+	}{text.GroupBy(all, sectionOf), agreement.OwnFacts(), agreement.NeverCompared, facts.Momentary})
 }
 
 // KnownBad lists what is known to fail: each entry with when it does, what happens, what to do, and

@@ -30,7 +30,7 @@ func (c Changed) Rows(all bool) []Row { return folded(rowsOf(c.Changes, all)) }
 
 // rowsOf are those of single nodes.
 func rowsOf(changes []checks.Change, all bool) (rows []Row) {
-	for _, node := range GroupBy(changes, func(c checks.Change) string { return c.Node }) {
+	for _, node := range text.GroupBy(changes, func(c checks.Change) string { return c.Node }) {
 		own := node.All
 		if !all {
 			own = agreement.FoldChanges(agreement.WithoutEchoes(own))
@@ -53,7 +53,7 @@ func folded(each []Row) (rows []Row) {
 		fact, before, after, cause string
 		verdict                    checks.Verdict
 	}
-	for _, alike := range GroupBy(each, func(r Row) shared { return shared{r.Fact, r.Before, r.After, r.Cause, r.Verdict} }) {
+	for _, alike := range text.GroupBy(each, func(r Row) shared { return shared{r.Fact, r.Before, r.After, r.Cause, r.Verdict} }) {
 		row := alike.All[0]
 		for _, other := range alike.All[1:] {
 			row.Nodes = append(row.Nodes, other.Nodes...)
@@ -101,7 +101,7 @@ func (w Words) Drift(all bool) (d Drift, at int) {
 		return cmp.Or(cmp.Compare(checks.Gravity(a.Verdict), checks.Gravity(b.Verdict)), cmp.Compare(w.place(a), w.place(b)))
 	})
 	slices.Reverse(fixes)
-	fixes = Map(GroupBy(fixes, func(fix string) string { return fix }), func(g Group[string, string]) string { return g.Key })
+	fixes = Map(text.GroupBy(fixes, func(fix string) string { return fix }), func(g text.Group[string, string]) string { return g.Key })
 	slices.Reverse(fixes) // the last of those alike stays
 	d.Fix, d.Summary = fixes, text.Plural(len(d.Rows), "change")+" since the baseline"
 	return d, at
@@ -139,11 +139,11 @@ func driftRows(f checks.Finding, all bool) (rows []Row) {
 	changes := f.Changes
 	if !all {
 		changes = nil
-		for _, node := range GroupBy(f.Changes, func(c checks.Change) string { return c.Node }) {
+		for _, node := range text.GroupBy(f.Changes, func(c checks.Change) string { return c.Node }) {
 			changes = append(changes, agreement.WithoutEchoes(node.All)...)
 		}
 	}
-	for _, alike := range GroupBy(changes, func(c checks.Change) bool { return f.Facts == nil || slices.Contains(f.Facts, c.Fact) }) {
+	for _, alike := range text.GroupBy(changes, func(c checks.Change) bool { return f.Facts == nil || slices.Contains(f.Facts, c.Fact) }) {
 		for _, row := range rowsOf(alike.All, all) {
 			row.Verdict, row.Cause = f.Verdict, f.SharesCause
 			if !alike.Key {

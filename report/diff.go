@@ -285,11 +285,11 @@ func (c Changed) Unseen() (all []Unseen) {
 		return [2]string{n.Node, map[bool]string{true: "not seen before: ", false: "not seen after: "}[n.Earlier] + n.Reason}
 	}
 	var each []Unseen
-	for _, one := range GroupBy(c.NotCompared, reason) {
+	for _, one := range text.GroupBy(c.NotCompared, reason) {
 		sections := Map(one.All, func(n agreement.NotCompared) string { return cmp.Or(string(n.Section), "anything") })
 		each = append(each, Unseen{[]string{one.Key[0]}, strings.Join(sections, ", "), one.Key[1]})
 	}
-	for _, alike := range GroupBy(each, func(u Unseen) [2]string { return [2]string{u.What, u.Why} }) {
+	for _, alike := range text.GroupBy(each, func(u Unseen) [2]string { return [2]string{u.What, u.Why} }) {
 		one := alike.All[0]
 		for _, other := range alike.All[1:] {
 			one.Nodes = append(one.Nodes, other.Nodes...)

@@ -296,28 +296,6 @@ func Map[V, T any](values []V, into func(V) T) (all []T) {
 	return all
 }
 
-// Group is values that have one key.
-type Group[K comparable, V any] struct {
-	Key K
-	All []V
-}
-
-// GroupBy puts values that have one key together, in the order in which the keys come.
-func GroupBy[K comparable, V any](values []V, key func(V) K) (groups []Group[K, V]) {
-	at := map[K]int{}
-	for _, value := range values {
-		k := key(value)
-		i, met := at[k]
-		if !met {
-			i = len(groups)
-			at[k] = i
-			groups = append(groups, Group[K, V]{Key: k})
-		}
-		groups[i].All = append(groups[i].All, value)
-	}
-	return groups
-}
-
 // carriedBy is what took us to all nodes in place of ssh, and into which of the containers that a
 // pod has; "" for ssh.
 func carriedBy(nodes []facts.Node) string {
@@ -400,7 +378,7 @@ type Unknown struct {
 // Unknowns are the findings of checks that could not look, those alike in one.
 func (w Words) Unknowns() (all []Unknown) {
 	unknown := slices.DeleteFunc(slices.Clone(w.report.Findings), func(f checks.Finding) bool { return f.Verdict != checks.Unknown })
-	for _, alike := range GroupBy(unknown, func(f checks.Finding) [2]string { return [2]string{f.Summary, w.Nodes(f.Nodes)} }) {
+	for _, alike := range text.GroupBy(unknown, func(f checks.Finding) [2]string { return [2]string{f.Summary, w.Nodes(f.Nodes)} }) {
 		one := Unknown{Reason: alike.Key[0], Nodes: alike.Key[1]}
 		for _, f := range alike.All {
 			one.Checks = append(one.Checks, f.Check)
@@ -440,7 +418,7 @@ func (w Words) Reasons(v checks.Verdict) (all []Reason) {
 		shown[f.Check] = true
 	}
 	others := slices.DeleteFunc(slices.Clone(w.report.Checks), func(o checks.Outcome) bool { return o.Verdict != v || shown[o.Check] })
-	for _, alike := range GroupBy(others, func(o checks.Outcome) string { return o.Reason }) {
+	for _, alike := range text.GroupBy(others, func(o checks.Outcome) string { return o.Reason }) {
 		all = append(all, Reason{v, alike.Key, idsOf(alike.All)})
 	}
 	return all

@@ -10,9 +10,9 @@ import (
 	"preflight/checks"
 	"preflight/checks/compare"
 	"preflight/checks/fix"
-	"preflight/checks/proof"
 	"preflight/checks/ranks"
 	"preflight/facts"
+	"preflight/internal/text"
 	"preflight/launch/nccl"
 )
 
@@ -43,8 +43,8 @@ var NICAffinity = checks.Check{
 		likeness := func(node *facts.Node) string {
 			return gpuKinds(node) + strconv.Itoa(len(near[node])) + strings.Join(portNames(ranks.NCCLNetwork(view, node).Ports), ",")
 		}
-		for _, alike := range proof.Gather(told, likeness) {
-			findings = append(findings, otherRails(view, alike, near)...)
+		for _, alike := range text.GroupBy(told, likeness) {
+			findings = append(findings, otherRails(view, alike.All, near)...)
 		}
 		return findings
 	},

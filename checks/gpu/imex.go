@@ -11,11 +11,11 @@ import (
 	"preflight/checks"
 	"preflight/checks/compare"
 	"preflight/checks/fix"
-	"preflight/checks/proof"
 	"preflight/checks/ranks"
 	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/launch/nccl"
 )
 
@@ -38,8 +38,8 @@ var IMEX = checks.Check{
 			}
 			findings = append(findings, checks.OfNode(node, slices.Concat(closedChannels(node), idleIMEX(node))...)...)
 		}
-		for _, domain := range proof.Gather(told, transports.Domain) {
-			findings = append(findings, unlikePeers(domain)...)
+		for _, domain := range text.GroupBy(told, transports.Domain) {
+			findings = append(findings, unlikePeers(domain.All)...)
 		}
 		return findings
 	},

@@ -10,9 +10,9 @@ import (
 	"preflight/checks"
 	"preflight/checks/compare"
 	"preflight/checks/fix"
-	"preflight/checks/proof"
 	"preflight/checks/ranks"
 	"preflight/facts"
+	"preflight/internal/text"
 )
 
 var TopologyFile = checks.Check{
@@ -35,8 +35,8 @@ var TopologyFile = checks.Check{
 				findings = append(findings, checks.OfNode(node, judgeTopology(view, node, file, cardsOf(node))...)...)
 			}
 		}
-		for _, alike := range proof.Gather(nodes, gpuKinds) {
-			findings = append(findings, unlikeTopologies(alike)...)
+		for _, alike := range text.GroupBy(nodes, gpuKinds) {
+			findings = append(findings, unlikeTopologies(alike.All)...)
 		}
 		return findings
 	},

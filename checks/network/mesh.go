@@ -16,6 +16,7 @@ import (
 	"preflight/checks/ranks"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 )
 
 var NodeMesh = checks.Check{
@@ -53,11 +54,11 @@ func (m *meshCalls) absent() []checks.Finding {
 			findings = append(findings, checks.UnknownFor(node, "mesh: called nobody"))
 		}
 	}
-	for _, calls := range proof.Gather(m.broken, caller) {
-		findings = append(findings, checks.UnknownFor(m.nodes[calls[0].From], fmt.Sprintf("mesh: could not call %s: %s", hostfile.Fold(calleesOf(calls)), calls[0].Path.Error)))
+	for _, by := range text.GroupBy(m.broken, caller) {
+		findings = append(findings, checks.UnknownFor(m.nodes[by.Key], fmt.Sprintf("mesh: could not call %s: %s", hostfile.Fold(calleesOf(by.All)), by.All[0].Path.Error)))
 	}
-	for _, calls := range proof.Gather(m.crowded, func(c proof.Attempt) string { return m.full[c.Path] }) {
-		findings = append(findings, checks.Skipped(fmt.Sprintf("calls are lost to the neighbour table of %s: see %s", m.full[calls[0].Path], NeighbourTable.ID))...)
+	for _, lost := range text.GroupBy(m.crowded, func(c proof.Attempt) string { return m.full[c.Path] }) {
+		findings = append(findings, checks.Skipped(fmt.Sprintf("calls are lost to the neighbour table of %s: see %s", lost.Key, NeighbourTable.ID))...)
 	}
 	for _, check := range slices.Sorted(maps.Keys(explained)) {
 		findings = append(findings, checks.Skipped(fmt.Sprintf("%s cannot be called where its ranks will listen: see %s", hostfile.Fold(explained[check]), check))...)
@@ -68,18 +69,17 @@ func (m *meshCalls) absent() []checks.Finding {
 // noRoutes is about nodes whose own routing tables have no way to a peer.
 func (m *meshCalls) noRoutes() []checks.Finding {
 	lacks := map[string]string{} // node → what it has no route to
-	for _, calls := range proof.Gather(m.unroutable, caller) {
-		name := calls[0].From
-		lacks[name] = hostfile.Fold(calleesOf(calls))
-		if m.reached[name] == 0 {
-			lacks[name] = "any other node"
+	for _, by := range text.GroupBy(m.unroutable, caller) {
+		lacks[by.Key] = hostfile.Fold(calleesOf(by.All))
+		if m.reached[by.Key] == 0 {
+			lacks[by.Key] = "any other node"
 		}
 	}
 	var findings []checks.Finding
-	for _, calls := range proof.Gather(m.unroutable, func(c proof.Attempt) string { return lacks[c.From] + " " + m.routeTo(c) }) {
-		call := calls[0]
+	for _, alike := range text.GroupBy(m.unroutable, func(c proof.Attempt) string { return lacks[c.From] + " " + m.routeTo(c) }) {
+		call := alike.All[0]
 		f := checks.Finding{
-			Nodes:    callersOf(calls),
+			Nodes:    callersOf(alike.All),
 			Summary:  fmt.Sprintf("has no route to %s, nor can it answer", lacks[call.From]),
 			Got:      fmt.Sprintf("%s called %s: %s", call.From, where(call.Path), call.Path.Error),
 			WouldSee: m.wouldSee(call.Path),

@@ -14,6 +14,7 @@ import (
 	"preflight/checks/proof"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 )
 
 // isWrongAnswer returns whether, as the caller says, another machine answered.
@@ -40,8 +41,8 @@ func (m *meshCalls) judge(found []proof.Suspect) []checks.Finding {
 	slices.SortStableFunc(astray, func(a, b proof.Attempt) int {
 		return cmp.Compare(slices.Index(m.names, a.From), slices.Index(m.names, b.From))
 	})
-	for _, calls := range proof.Gather(astray, func(c proof.Attempt) string { return c.To + " " + c.Path.MAC }) {
-		findings = append(findings, m.duplicate(calls))
+	for _, calls := range text.GroupBy(astray, func(c proof.Attempt) string { return c.To + " " + c.Path.MAC }) {
+		findings = append(findings, m.duplicate(calls.All))
 	}
 	return findings
 }
@@ -50,9 +51,9 @@ func (m *meshCalls) judge(found []proof.Suspect) []checks.Finding {
 func (m *meshCalls) wrongAnswers(s proof.Suspect) []checks.Finding {
 	var findings []checks.Finding
 	in := slices.DeleteFunc(slices.Clone(s.Failed), func(c proof.Attempt) bool { return !slices.Contains(s.Nodes, c.To) })
-	for _, calls := range proof.Gather(in, func(c proof.Attempt) string { return c.To }) {
+	for _, to := range text.GroupBy(in, func(c proof.Attempt) string { return c.To }) {
+		calls, call := to.All, to.All[0]
 		answered := m.mostlyAnswered(calls)
-		call := calls[0]
 		f := checks.Finding{
 			Nodes:    []string{call.To},
 			Summary:  "its address is answered by a machine that is no node of this launch",

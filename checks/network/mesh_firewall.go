@@ -14,6 +14,7 @@ import (
 	"preflight/checks/names"
 	"preflight/checks/proof"
 	"preflight/facts"
+	"preflight/internal/text"
 )
 
 // openFirewall lets the peers' networks in where a suspect is, and out where
@@ -102,8 +103,8 @@ func (m *meshCalls) partlyOpen() []checks.Finding {
 			return cmp.Compare(slices.Index(m.names, a.To), slices.Index(m.names, b.To))
 		})
 		var got []string
-		for _, toOne := range proof.Gather(s.Failed, func(c proof.Attempt) string { return c.To }) {
-			got = append(got, openAndShut(toOne))
+		for _, toOne := range text.GroupBy(s.Failed, func(c proof.Attempt) string { return c.To }) {
+			got = append(got, openAndShut(toOne.All))
 		}
 		f := checks.Finding{
 			Nodes:    s.Nodes,

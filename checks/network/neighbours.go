@@ -13,10 +13,10 @@ import (
 	"preflight/checks"
 	"preflight/checks/fix"
 	"preflight/checks/names"
-	"preflight/checks/proof"
 	"preflight/checks/ranks"
 	"preflight/checks/remedy"
 	"preflight/facts"
+	"preflight/internal/text"
 	"preflight/launch/nccl"
 )
 
@@ -48,8 +48,8 @@ func judgeNeighbours(view checks.View) (findings []checks.Finding) {
 	alike := func(c crowd) string {
 		return fmt.Sprint(c.verdict, c.says, c.table.GCThresh3, c.enough(), c.node.Host != nil && c.node.Host.Container != "")
 	}
-	for _, crowds := range proof.Gather(crowded, alike) {
-		findings = append(findings, tooMany(crowds))
+	for _, crowds := range text.GroupBy(crowded, alike) {
+		findings = append(findings, tooMany(crowds.All))
 	}
 	return findings
 }

@@ -22,6 +22,7 @@ import (
 	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/launch/nccl"
 )
 
@@ -58,8 +59,8 @@ func judgeChoices(view checks.View) []checks.Finding {
 		}
 		return fmt.Sprint(m.fault, "\x00", m.choice.Interface, "\x00", names.PeerInterface(m.node), m.byOrder, twins)
 	}
-	for _, group := range proof.Gather(faulty, kind) {
-		findings = append(findings, p.finding(group))
+	for _, group := range text.GroupBy(faulty, kind) {
+		findings = append(findings, p.finding(group.All))
 	}
 	return append(findings, p.sideways()...)
 }

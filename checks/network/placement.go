@@ -10,10 +10,10 @@ import (
 
 	"preflight/checks"
 	"preflight/checks/names"
-	"preflight/checks/proof"
 	"preflight/checks/ranks"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/launch"
 	"preflight/launch/nccl"
 )
@@ -258,12 +258,12 @@ func (p *placement) sideways() []checks.Finding {
 		return nil
 	}
 	var got []string
-	for _, uses := range proof.Gather(lonely, func(u use) string { return u.socket }) {
+	for _, uses := range text.GroupBy(lonely, func(u use) string { return u.socket }) {
 		var nodes []string
-		for _, u := range uses {
+		for _, u := range uses.All {
 			nodes = append(nodes, u.node)
 		}
-		got = append(got, uses[0].socket+" on "+hostfile.Fold(nodes))
+		got = append(got, uses.Key+" on "+hostfile.Fold(nodes))
 	}
 	f.Got = strings.Join(got[:min(4, len(got))], ", ")
 	f.Want = "only interfaces that every node can be called at"

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"preflight/hostfile"
+	"preflight/internal/text"
 )
 
 // share is how many attempts of one direction passed and failed at a node, and
@@ -125,9 +126,9 @@ func (a *attribution) gather(found []Suspect, single []Attempt) []Suspect {
 // join makes one suspect of those with the same key.
 func (a *attribution) join(found []Suspect, key func(Suspect) string) []Suspect {
 	var joined []Suspect
-	for _, alike := range Gather(found, key) {
-		s := alike[0]
-		for _, other := range alike[1:] {
+	for _, alike := range text.GroupBy(found, key) {
+		s := alike.All[0]
+		for _, other := range alike.All[1:] {
 			s.Nodes = append(s.Nodes, other.Nodes...)
 			s.Failed = append(s.Failed, other.Failed...)
 		}
@@ -137,23 +138,6 @@ func (a *attribution) join(found []Suspect, key func(Suspect) string) []Suspect 
 		joined = append(joined, s)
 	}
 	return joined
-}
-
-// Gather sorts values by a key, the keys in the order they are met.
-func Gather[T any](values []T, key func(T) string) [][]T {
-	var gathered [][]T
-	at := map[string]int{}
-	for _, value := range values {
-		k := key(value)
-		i, seen := at[k]
-		if !seen {
-			i = len(gathered)
-			at[k] = i
-			gathered = append(gathered, nil)
-		}
-		gathered[i] = append(gathered[i], value)
-	}
-	return gathered
 }
 
 // Arrows writes failed attempts as "w1 → w2, w[3-4] → w5, w6 ↔ w7".
@@ -187,14 +171,14 @@ func bundles(pairs [][2]string, arrow string) []string {
 		return hostfile.Fold(names)
 	}
 	bundle := func(key, other int) (lines []string) {
-		byKey := Gather(pairs, func(pair [2]string) string { return pair[key] })
-		for _, alike := range Gather(byKey, func(pairs [][2]string) string { return fold(pairs, other) }) {
-			var joined [][2]string
-			for _, pairs := range alike {
-				joined = append(joined, pairs[0])
+		byKey := text.GroupBy(pairs, func(pair [2]string) string { return pair[key] })
+		for _, alike := range text.GroupBy(byKey, func(one text.Group[string, [2]string]) string { return fold(one.All, other) }) {
+			var joined []string
+			for _, one := range alike.All {
+				joined = append(joined, one.Key)
 			}
 			ends := [2]string{}
-			ends[key], ends[other] = fold(joined, key), fold(alike[0], other)
+			ends[key], ends[other] = hostfile.Fold(joined), alike.Key
 			lines = append(lines, ends[0]+arrow+ends[1])
 		}
 		return lines

@@ -92,6 +92,28 @@ func IsPlain(word string) bool {
 	return word != "" && strings.IndexFunc(word, special) < 0
 }
 
+// Group holds the values that have one key.
+type Group[K comparable, V any] struct {
+	Key K
+	All []V
+}
+
+// GroupBy puts the values that have one key together, in the order in which the keys come.
+func GroupBy[K comparable, V any](values []V, key func(V) K) (groups []Group[K, V]) {
+	at := map[K]int{}
+	for _, value := range values {
+		k := key(value)
+		i, met := at[k]
+		if !met {
+			i = len(groups)
+			at[k] = i
+			groups = append(groups, Group[K, V]{Key: k})
+		}
+		groups[i].All = append(groups[i].All, value)
+	}
+	return groups
+}
+
 // markCommand is a command that runners of CI obey wherever a step prints it: GitHub's ##[NAME], Azure's ##vso[NAME]
 // and TeamCity's ##teamcity[NAME]. A package's version could switch the rest of a log off.
 //

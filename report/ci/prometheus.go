@@ -52,12 +52,12 @@ func Prometheus(w io.Writer, r checks.Report) error {
 	waived := gauge("preflight_waived", "How many findings of a check that name a node are waived by the policy.")
 	countByNode(waived, report.Map(r.Waived, func(w checks.Waived) checks.Finding { return w.Finding }))
 	reached := gauge("preflight_node_reached", "Whether the agent answered on the node.")
-	for _, same := range report.GroupBy(r.Nodes, func(node facts.Node) string { return node.Name }) {
+	for _, same := range text.GroupBy(r.Nodes, func(node facts.Node) string { return node.Name }) {
 		add(reached, oneIf(same.All[0].Reached), "node", same.Key)
 	}
 	computed := gauge("preflight_smoke_ops_per_second", "What a rank computed under load in the smoke test.")
 	carried := gauge("preflight_smoke_bits_per_second", "What went over the link of each rank in the smoke test, in the last trial of a stage that passed.")
-	for _, same := range report.GroupBy(report.Smoked(r.Nodes), func(node facts.Node) string { return node.Name }) {
+	for _, same := range text.GroupBy(report.Smoked(r.Nodes), func(node facts.Node) string { return node.Name }) {
 		addSmoke(computed, carried, same.Key, same.All[0].Smoke)
 	}
 	seconds := gauge("preflight_run_seconds", "How long the run took.")
@@ -104,19 +104,19 @@ func countByNode(family *dto.MetricFamily, findings []checks.Finding) {
 			all = append(all, series{f.Check, node, string(f.Verdict)})
 		}
 	}
-	for _, same := range report.GroupBy(all, func(s series) series { return s }) {
+	for _, same := range text.GroupBy(all, func(s series) series { return s }) {
 		add(family, float64(len(same.All)), "check", same.Key.check, "node", same.Key.node, "verdict", same.Key.verdict)
 	}
 }
 
 func addSmoke(computed, carried *dto.MetricFamily, node string, smoke *facts.Smoke) {
-	for _, same := range report.GroupBy(smoke.Ranks, func(rank facts.SmokeRank) int { return rank.LocalRank }) {
+	for _, same := range text.GroupBy(smoke.Ranks, func(rank facts.SmokeRank) int { return rank.LocalRank }) {
 		if rate := same.All[0].Rate; rate > 0 {
 			add(computed, rate, "node", node, "rank", strconv.Itoa(same.Key))
 		}
 	}
 	passed := slices.DeleteFunc(slices.Clone(smoke.Trials), func(trial facts.SmokeTrial) bool { return !trial.Passed || trial.Stage == facts.SmokeRail })
-	for _, same := range report.GroupBy(passed, func(trial facts.SmokeTrial) facts.SmokeStage { return trial.Stage }) {
+	for _, same := range text.GroupBy(passed, func(trial facts.SmokeTrial) facts.SmokeStage { return trial.Stage }) {
 		add(carried, same.All[len(same.All)-1].Rate, "node", node, "stage", string(same.Key))
 	}
 }

@@ -120,9 +120,9 @@ func oddOnes(w report.Words, diffs []checks.FactDiff) (all []oddNodes, more int)
 			}
 		}
 	}
-	nodes := report.GroupBy(odd, func(node string) string { return node })
-	for _, alike := range report.GroupBy(nodes, func(node report.Group[string, string]) int { return len(node.All) }) {
-		names := report.Map(alike.All, func(node report.Group[string, string]) string { return node.Key })
+	nodes := text.GroupBy(odd, func(node string) string { return node })
+	for _, alike := range text.GroupBy(nodes, func(node text.Group[string, string]) int { return len(node.All) }) {
+		names := report.Map(alike.All, func(node text.Group[string, string]) string { return node.Key })
 		all = append(all, oddNodes{Nodes: setOf(w, names), Facts: text.Plural(alike.Key, "fact"), Count: alike.Key})
 	}
 	slices.SortFunc(all, func(a, b oddNodes) int { return cmp.Compare(b.Count, a.Count) })

@@ -69,7 +69,7 @@ func callsThatFailed(w report.Words, nodes []facts.Node, part func(*facts.Node) 
 			calls = append(calls, call{nodes[i].Name, ending{path.Peer, string(path.Outcome), path.Error}})
 		}
 	}
-	for _, alike := range report.GroupBy(calls, func(c call) ending { return c.ending }) {
+	for _, alike := range text.GroupBy(calls, func(c call) ending { return c.ending }) {
 		callers := report.Map(alike.All, func(c call) string { return c.from })
 		end := alike.Key
 		all = append(all, failedCalls{setOf(w, callers), text.Escape(end.to), text.Escape(end.outcome), text.Escape(end.err), len(callers)})
@@ -201,7 +201,7 @@ func turnedAwayAt(w report.Words, failed []report.Attendance) (all []turnedAway)
 		text   string
 		serves bool
 	}
-	for _, alike := range report.GroupBy(failed, func(a report.Attendance) how { return how{a.Failed, howItFailed(a.Rendezvous), a.Serves} }) {
+	for _, alike := range text.GroupBy(failed, func(a report.Attendance) how { return how{a.Failed, howItFailed(a.Rendezvous), a.Serves} }) {
 		all = append(all, turnedAway{setOf(w, namesOf(alike.All)), hopsTo(alike.Key.hop, alike.Key.serves), alike.Key.text})
 	}
 	return all

@@ -50,8 +50,8 @@ func machines(w report.Words, r checks.Report) (kinds []machine, more int) {
 			withGPUs = append(withGPUs, node)
 		}
 	}
-	alike := report.GroupBy(withGPUs, func(node *facts.Node) string { return kindKey(node, linked[node.Name]) })
-	slices.SortStableFunc(alike, func(a, b report.Group[string, *facts.Node]) int { return cmp.Compare(len(b.All), len(a.All)) })
+	alike := text.GroupBy(withGPUs, func(node *facts.Node) string { return kindKey(node, linked[node.Name]) })
+	slices.SortStableFunc(alike, func(a, b text.Group[string, *facts.Node]) int { return cmp.Compare(len(b.All), len(a.All)) })
 	for _, kind := range alike[:min(len(alike), mostMachines)] {
 		names := report.Map(kind.All, func(node *facts.Node) string { return node.Name })
 		node, link := kind.All[0], linked[kind.All[0].Name]

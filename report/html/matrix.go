@@ -10,6 +10,7 @@ import (
 	"preflight/checks/catalogue"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/report"
 )
 
@@ -199,7 +200,7 @@ func foldRows(nodes []facts.Node, cells [][]byte) (rows []matrixRow) {
 	for i := range all {
 		all[i] = i
 	}
-	for _, alike := range report.GroupBy(all, func(i int) string { return string(cells[i]) }) {
+	for _, alike := range text.GroupBy(all, func(i int) string { return string(cells[i]) }) {
 		names := report.Map(alike.All, func(i int) string { return nodes[i].Name })
 		rows = append(rows, matrixRow{hostfile.Fold(names), alike.All, alike.Key})
 	}
