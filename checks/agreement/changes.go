@@ -153,14 +153,15 @@ func changesOf(was, is *facts.Node) []checks.Change {
 			continue
 		}
 		before, after := valuesOf(was, is, section), valuesOf(is, was, section)
-		whole := whollyMoved(was, is, section, before, after)
-		for path := range union(before, after) {
+		paths := union(before, after)
+		entries := whollyMoved(was, is, section, paths)
+		for path := range paths {
 			asked := compare.IsLookup(path) && (before[path] == "" || after[path] == "")
 			blank := unquoted(before[path]) == "" && unquoted(after[path]) == "" // it said nothing, and is gone with what it was part of
 			if before[path] == after[path] || blank || asked || !was.Records(path) || !is.Records(path) || ofAnotherLaunch(path, was, is) || keptSilent(path, was) || keptSilent(path, is) {
 				continue
 			}
-			if c, ok := whole.change(is.Name, path, before[path], after[path]); ok && !negligible(c) {
+			if c, ok := entries.change(is.Name, path, before[path], after[path]); ok && !negligible(c) {
 				changes = append(changes, c)
 			}
 		}
@@ -288,32 +289,25 @@ func keptSilent(path string, node *facts.Node) bool {
 	})
 }
 
-// moved are the list entries that only one of two looks has, each with how many facts.
+// moved holds the list entries of two looks.
 type moved struct {
-	known      map[string]bool // the entries of either look
-	went, came map[string]int
+	known map[string]bool // the entries of either look
+	facts map[string]int  // of each entry that only one of them has, how many facts it has
 }
 
-func whollyMoved(was, is *facts.Node, section facts.Section, before, after map[string]string) moved {
+func whollyMoved(was, is *facts.Node, section facts.Section, paths map[string]bool) moved {
 	then, now := map[string]bool{}, map[string]bool{}
 	was.EachEntry(section, func(path string) { then[path] = true })
 	is.EachEntry(section, func(path string) { now[path] = true })
-	m := moved{known: union(then, now)}
-	m.went, m.came = m.count(before, then, now), m.count(after, now, then)
-	return m
-}
-
-// count counts the facts of every entry that the other side does not have.
-func (m moved) count(values map[string]string, entries, others map[string]bool) map[string]int {
-	counts := map[string]int{}
-	for path := range values {
+	m := moved{known: union(then, now), facts: map[string]int{}}
+	for path := range paths {
 		for _, entry := range m.entriesOf(path) {
-			if entries[entry] && !others[entry] {
-				counts[entry]++
+			if then[entry] != now[entry] {
+				m.facts[entry]++
 			}
 		}
 	}
-	return counts
+	return m
 }
 
 // entriesOf are the entries that a fact is in, the innermost first.
@@ -344,19 +338,15 @@ const present = `"present"`
 // change is that of one fact, or of the outermost entry that it came or went with;
 // ok is false for a name that says no more than its path.
 func (m moved) change(node, path, before, after string) (c checks.Change, ok bool) {
-	counts := m.came
-	if after == "" {
-		counts = m.went
-	}
 	whole := ""
 	for _, entry := range m.entriesOf(path) {
-		if counts[entry] > 0 {
+		if m.facts[entry] > 0 {
 			whole = entry
 		}
 	}
 	switch {
 	case whole == "":
-	case counts[whole] != nameAndValue:
+	case m.facts[whole] != nameAndValue:
 		path = whole
 		if before != "" {
 			before = present

@@ -92,10 +92,9 @@ func (b bound) holds(value string, about facts.Description) (bool, error) {
 	return b.within(seen.Compare(b.version)), nil
 }
 
-// orders are how a value may compare with the operand of each comparison.
-var orders = map[string][]int{">=": {0, 1}, "<=": {-1, 0}, ">": {1}, "<": {-1}, "!=": {-1, 1}, "==": {0}, begins: {0}}
-
-func (b bound) within(order int) bool { return slices.Contains(orders[b.op], order) }
+func (b bound) within(order int) bool {
+	return b.op == begins && order == 0 || compare.Takes(b.op, order)
+}
 
 // further is what pip takes behind "==" to allow what the bound does: ".*" where numbers
 // may follow those of a plain version.

@@ -117,7 +117,7 @@ func stating(op, value, path string) string {
 	if err != nil || strings.Contains(path, "*") {
 		return ""
 	}
-	if met, err := s.allows(value); err != nil || !met || op == "" && operator.MatchString(text) {
+	if met, err := s.allows(value); err != nil || !met || op == "" && isComparison(text) {
 		return ""
 	}
 	return text

@@ -274,11 +274,7 @@ func (b baseline) hosts(view checks.View) fix.Arg {
 	if view.Launch.HostsFile != "" {
 		return fix.Code("-H {hostfile}")
 	}
-	var names []string
-	for i := range view.All {
-		names = append(names, view.All[i].Name)
-	}
-	return fix.Code("-w %s", fix.Word(hostfile.Fold(names)))
+	return fix.Code("-w %s", fix.Word(hostfile.Fold(checks.NamesOf(view.Everywhere()))))
 }
 
 // who is the machine of the baseline that had an id, "" where none or several had it.

@@ -14,6 +14,7 @@ import (
 	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 )
 
 // NoPolicy is why the checks of a policy skip where it has nothing for them.
@@ -121,7 +122,7 @@ func (s *statement) install(view checks.View) []fix.Command {
 		return nil
 	case wanted == absentWord:
 		return []fix.Command{remedy.Pip(view).Run("uninstall -y %s", fix.Package(name))}
-	case !operator.MatchString(wanted):
+	case !isComparison(wanted):
 		wanted = "==" + wanted + s.allowed[0].bounds[0].further()
 	}
 	return []fix.Command{remedy.Pip(view).Run("install %s", fix.Package(name+wanted))}
@@ -163,24 +164,17 @@ func (s *statement) demanded() bool { return len(s.only) > 0 || s.Severity == ch
 
 // skipped says what was stated of this fleet and nobody was to look at. What the policy insists on is an unknown of its own.
 func skipped(statements []statement) []checks.Finding {
-	var reasons []string
-	left := map[string][]string{} // facts by why nobody looked
-	for i := range statements {
-		s := &statements[i]
-		if s.notTried == "" || s.demanded() {
-			continue
-		}
-		if left[s.notTried] == nil {
-			reasons = append(reasons, s.notTried)
-		}
-		left[s.notTried] = append(left[s.notTried], s.Fact)
-	}
-	if reasons == nil {
+	left := compare.Without(statements, func(s statement) bool { return s.notTried == "" || s.demanded() })
+	if len(left) == 0 {
 		return nil
 	}
 	var parts []string
-	for _, reason := range reasons {
-		parts = append(parts, strings.Join(left[reason], ", ")+" ("+reason+")")
+	for _, alike := range text.GroupBy(left, func(s statement) string { return s.notTried }) {
+		var names []string
+		for _, s := range alike.All {
+			names = append(names, s.Fact)
+		}
+		parts = append(parts, strings.Join(names, ", ")+" ("+alike.Key+")")
 	}
 	return []checks.Finding{{Verdict: checks.Pass, Summary: "skipped: " + strings.Join(parts, ", ")}}
 }

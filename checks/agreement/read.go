@@ -5,7 +5,6 @@ package agreement
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -13,11 +12,6 @@ import (
 
 	"preflight/checks/compare"
 	"preflight/facts"
-)
-
-var (
-	operators = []string{">=", "<=", "==", "!=", ">", "<"}
-	operator  = regexp.MustCompile(`^(?:[><=!]=|[><])`)
 )
 
 // readConstraint reads ">=570.86", ">=2.4, <2.6", "16GiB", "absent" or a plain value
@@ -32,7 +26,7 @@ func readConstraint(text string, about facts.Description) (constraint, error) {
 		return c, fmt.Errorf("%s is a list, of which nothing but %q can be expected", about.Path, absentWord)
 	}
 	parts := []string{text}
-	if operator.MatchString(text) {
+	if isComparison(text) {
 		parts = strings.Split(text, ",")
 	}
 	for _, part := range parts {
@@ -45,9 +39,14 @@ func readConstraint(text string, about facts.Description) (constraint, error) {
 	return c, c.possible(about)
 }
 
+func isComparison(text string) bool {
+	operator, _ := compare.CutOperator(text)
+	return operator != ""
+}
+
 func readBound(text string, about facts.Description) (bound, error) {
-	b := bound{kind: about.Kind, op: operator.FindString(text)}
-	b.text = strings.TrimSpace(text[len(b.op):])
+	b := bound{kind: about.Kind}
+	b.op, b.text = compare.CutOperator(text)
 	stated := b.op != ""
 	if !stated {
 		b.op = "=="
@@ -57,7 +56,7 @@ func readBound(text string, about facts.Description) (bound, error) {
 	case b.text == "":
 		return b, fmt.Errorf("%q compares with nothing", text)
 	case strings.ContainsAny(b.text[:1], "=<>!~^"):
-		return b, fmt.Errorf("%q begins with no comparison: there are %s", text, strings.Join(operators, " "))
+		return b, fmt.Errorf("%q begins with no comparison: there are %s", text, strings.Join(compare.Operators, " "))
 	case about.Kind == facts.Text && strings.HasSuffix(b.text, ".*"):
 		return b, fmt.Errorf("%q: a * stands for nothing in a value: write a range, as in \">=3, <4\"", text)
 	case stated && b.text == absentWord:

@@ -137,21 +137,10 @@ func look(see func(checks.Check) checks.Sight, section facts.Section) sectionSig
 
 // hold looks at one node of each kind.
 func (s *statement) hold(seen sectionSight) {
-	for _, name := range seen.Failed {
-		if s.names(name) {
-			s.sight.Failed = append(s.sight.Failed, name)
-		}
-	}
-	for _, name := range seen.Unreached {
-		if s.names(name) {
-			s.sight.Unreached = append(s.sight.Unreached, name)
-		}
-	}
-	for _, f := range seen.Unknown {
-		if s.names(f.Nodes[0]) {
-			s.sight.Unknown = append(s.sight.Unknown, f)
-		}
-	}
+	isOther := func(node string) bool { return !s.names(node) }
+	s.sight.Failed = compare.Without(seen.Failed, isOther)
+	s.sight.Unreached = compare.Without(seen.Unreached, isOther)
+	s.sight.Unknown = compare.Without(seen.Unknown, func(f checks.Finding) bool { return isOther(f.Nodes[0]) })
 	holdings := make([]holding, len(seen.kinds.First))
 	for _, node := range seen.Nodes {
 		if !s.names(node.Name) {

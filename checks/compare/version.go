@@ -30,6 +30,25 @@ var editionText = regexp.MustCompile(`^[vV]?(?P<release>\d+(?:\.\d+)*)` +
 	`(?:\+(?P<local>[A-Za-z0-9._-]+))?` +
 	`(?P<tail>[-_.~].*)?$`)
 
+// Operators are those of a comparison, a longer one before what it begins with.
+var Operators = []string{">=", "<=", "==", "!=", ">", "<"}
+
+// orders are how a value may compare with what follows each operator.
+var orders = map[string][]int{">=": {0, 1}, "<=": {-1, 0}, ">": {1}, "<": {-1}, "!=": {-1, 1}, "==": {0}}
+
+// CutOperator returns the operator that a comparison begins with, "" for none, and what follows it.
+func CutOperator(comparison string) (operator, operand string) {
+	for _, each := range Operators {
+		if rest, begins := strings.CutPrefix(comparison, each); begins {
+			return each, strings.TrimSpace(rest)
+		}
+	}
+	return "", comparison
+}
+
+// Takes returns whether an operator is met by a value that compares so (-1, 0 or 1) with what follows it.
+func Takes(operator string, order int) bool { return slices.Contains(orders[operator], order) }
+
 // ReadEdition is nil for text that is no version.
 func ReadEdition(text string) *Edition {
 	match := editionText.FindStringSubmatch(text)

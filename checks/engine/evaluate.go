@@ -205,7 +205,18 @@ type question struct {
 func (e *evaluation) answer(check string, verdicts []checks.Verdict) map[string]bool {
 	q := question{check: check}
 	copy(q.verdicts[:], verdicts)
-	return checks.Remember(e.view, q, func() map[string]bool { return nodesOf(e.found[check], verdicts) })
+	return checks.Remember(e.view, q, func() map[string]bool {
+		nodes := map[string]bool{}
+		for _, f := range e.found[check] {
+			if !slices.Contains(verdicts, f.Verdict) {
+				continue
+			}
+			for _, node := range f.Nodes {
+				nodes[node] = true
+			}
+		}
+		return nodes
+	})
 }
 
 // gravest are the warnings and failures of each node, of several the gravest.
@@ -222,18 +233,6 @@ func gravest(findings []checks.Finding) map[string]checks.Finding {
 		}
 	}
 	return of
-}
-
-func nodesOf(findings []checks.Finding, verdicts []checks.Verdict) map[string]bool {
-	nodes := map[string]bool{}
-	for _, f := range findings {
-		if slices.Contains(verdicts, f.Verdict) {
-			for _, node := range f.Nodes {
-				nodes[node] = true
-			}
-		}
-	}
-	return nodes
 }
 
 func complete(f *checks.Finding, check checks.Check) {

@@ -11,9 +11,6 @@ import (
 	"preflight/checks/compare"
 )
 
-// operators are those of a comparison, a longer one before what it begins with.
-var operators = []string{">=", "<=", "==", "!=", ">", "<"}
-
 // bound is one comparison of a condition: by an operator with a version, or without one with what
 // stands for it, a version that it begins with or a word in which "*" is any text.
 type bound struct {
@@ -24,12 +21,8 @@ type bound struct {
 // read takes a condition apart, ">=2.28.3, <2.28.9": all that it says holds at once.
 func read(condition string) (bounds []bound, err error) {
 	for text := range strings.SplitSeq(condition, ",") {
-		b := bound{text: strings.TrimSpace(text)}
-		if at := slices.IndexFunc(operators, func(o string) bool { return strings.HasPrefix(b.text, o) }); at >= 0 {
-			b.operator = operators[at]
-			b.text = strings.TrimSpace(strings.TrimPrefix(b.text, b.operator))
-		}
-		b.edition = compare.ReadEdition(b.text)
+		operator, operand := compare.CutOperator(strings.TrimSpace(text))
+		b := bound{operator, operand, compare.ReadEdition(operand)}
 		_, badPattern := path.Match(b.text, "")
 		switch {
 		case b.text == "":
@@ -56,20 +49,7 @@ func (b bound) holds(value string) bool {
 	case edition == nil:
 		return false
 	}
-	order := edition.Compare(b.edition)
-	switch b.operator {
-	case ">=":
-		return order >= 0
-	case "<=":
-		return order <= 0
-	case ">":
-		return order > 0
-	case "<":
-		return order < 0
-	case "!=":
-		return order != 0
-	}
-	return order == 0
+	return compare.Takes(b.operator, edition.Compare(b.edition))
 }
 
 // anyIs is whether one of the values is all that a condition says.

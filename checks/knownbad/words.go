@@ -32,11 +32,7 @@ func section(s facts.Section, of func(checks.View, *facts.Node) []string) func(c
 		if _, never := view.NotTried[s]; never {
 			return nil, ""
 		}
-		reason := node.Missing[s]
-		if reason == "" {
-			reason = "not looked at"
-		}
-		return nil, string(s) + ": " + reason
+		return nil, checks.Check{Needs: []facts.Section{s}}.Missing(node)
 	}
 }
 
