@@ -49,12 +49,6 @@ type place struct {
 	ports   []int  // once it listens
 }
 
-// listening is what came of having a member listen at an address.
-type listening struct {
-	ports          []int
-	unfit, unknown string
-}
-
 // addressPlans are the addresses of the ranks, and those that lead to the peers.
 func addressPlans() []*addressPlan {
 	return []*addressPlan{{
@@ -98,7 +92,13 @@ func (r *run) listen(ctx context.Context) []*addressPlan {
 	for _, plan := range r.plans {
 		r.settle(plan)
 	}
-	r.members.each(func(m *member) { r.listenAt(ctx, m) })
+	r.members.each(func(m *member) {
+		var places []*place
+		for _, plan := range r.plans {
+			places = append(places, plan.places[m])
+		}
+		r.listenAt(ctx, m, places, nil)
+	})
 	return r.plans
 }
 
@@ -130,47 +130,42 @@ func unfit(choice nccl.Choice, holders map[netip.Addr]int) string {
 	return ""
 }
 
-// listenAt has a member listen at the places of all plans that others may call.
-func (r *run) listenAt(ctx context.Context, m *member) {
-	var at []*place
-	listen := mesh.Listen{Token: r.token, Node: m.Name}
-	for _, plan := range r.plans {
-		place := plan.places[m]
-		if place.unfit != "" {
-			continue
-		}
-		at = append(at, place)
-		if address := place.choice.Address; !slices.Contains(listen.Addresses, address) {
-			listen.Addresses = append(listen.Addresses, address)
+// listenAt has a member listen, until ctx ends, at those of its places that others may call. Bound are the
+// interfaces, by address, that calls must come in by.
+func (r *run) listenAt(ctx context.Context, m *member, places []*place, bound map[string]string) {
+	listen := mesh.Listen{Token: r.token, Node: m.Name, Bound: bound}
+	for _, at := range places {
+		if at.unfit == "" && !slices.Contains(listen.Addresses, at.choice.Address) {
+			listen.Addresses = append(listen.Addresses, at.choice.Address)
 		}
 	}
-	if len(at) == 0 {
+	if listen.Addresses == nil {
 		return
 	}
 	if m.Net != nil {
 		listen.Low, listen.High = m.Net.EphemeralLow, m.Net.EphemeralHigh
 	}
 	answer, err := agent.Listen.Start(ctx, m.agent, listen, listenTime, nil)
-	for _, place := range at {
-		came := listeningAt(place.choice.Address, answer, err)
-		place.ports, place.unfit, place.unknown = came.ports, came.unfit, came.unknown
+	for _, at := range places {
+		if at.unfit == "" {
+			at.listens(answer, err)
+		}
 	}
 }
 
-// listeningAt is what an agent says of one of the addresses where it was to listen.
-func listeningAt(address string, answer []mesh.Listening, err error) listening {
-	at := slices.IndexFunc(answer, func(l mesh.Listening) bool { return l.Address == address })
+// listens takes in what the agent says of a place where it was to listen.
+func (p *place) listens(answer []mesh.Listening, err error) {
+	at := slices.IndexFunc(answer, func(l mesh.Listening) bool { return l.Address == p.choice.Address })
 	switch {
 	case isLost(err):
-		return listening{unfit: lostReason(err), unknown: lostReason(err)}
+		p.unfit, p.unknown = lostReason(err), lostReason(err)
 	case err != nil:
-		return listening{unfit: err.Error()}
+		p.unfit = err.Error()
 	case at < 0:
-		return listening{unfit: "the agent does not say where it listens"}
-	case answer[at].Error != "":
-		return listening{unfit: answer[at].Error}
+		p.unfit = "the agent does not say where it listens"
+	default:
+		p.ports, p.unfit = answer[at].Ports, answer[at].Error
 	}
-	return listening{ports: answer[at].Ports}
 }
 
 // callees are whom every member calls, by member: everybody, or of a large fleet a sample.
@@ -192,31 +187,34 @@ func (r *run) callees() [][]int {
 
 // call has every member call its callees at the addresses of one plan.
 func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, d Drill) {
-	w := hostsys.BeginWait()
 	r.each(ctx, plan.phase, r.members, d.Limit, func(ctx context.Context, m *member) error {
 		at := plan.places[m]
-		told := facts.Mesh{Interface: at.choice.Interface, Address: at.choice.Address, Ports: at.ports, Error: at.unfit}
-		switch {
-		case at.unknown != "":
+		if at.unknown != "" {
 			m.miss(plan.section, "%s", at.unknown)
-			return nil
-		case at.unfit != "":
-			learn(m, plan.into(m), plan.section, told, nil)
 			return nil
 		}
 		var called members
 		for _, i := range callees[m.turn] {
 			called = append(called, r.members[i])
 		}
-		seen, err := agent.Call.Ask(ctx, m.agent, mesh.Calls{
-			Token: r.token, Node: m.Name, Peers: r.peers(plan, called), AllPorts: len(r.members) <= allPorts, Deadline: d.Limit,
-		})
-		told.Reached, told.Failed, told.Error = seen.Reached, seen.Failed, seen.Error
-		told.MSS, told.Overflows, told.Counters = seen.MSS, seen.Overflows, seen.Counters
-		r.excuse(told.Failed, m, w)
-		learn(m, plan.into(m), plan.section, told, err)
+		seen, err := r.callFrom(ctx, m, at, mesh.Calls{Peers: r.peers(plan, called), AllPorts: len(r.members) <= allPorts, Deadline: d.Limit})
+		learn(m, plan.into(m), plan.section, seen, err)
 		return err
 	})
+}
+
+// callFrom has a member make calls, and says at which place it listens itself. One that nobody could call there calls
+// nobody.
+func (r *run) callFrom(ctx context.Context, m *member, at *place, calls mesh.Calls) (facts.Mesh, error) {
+	seen, err := facts.Mesh{Error: at.unfit}, error(nil)
+	if at.unfit == "" {
+		w := hostsys.BeginWait()
+		calls.Token, calls.Node = r.token, m.Name
+		seen, err = agent.Call.Ask(ctx, m.agent, calls)
+		r.excuse(seen.Failed, m, w)
+	}
+	seen.Interface, seen.Address, seen.Ports = at.choice.Interface, at.choice.Address, at.ports
+	return seen, err
 }
 
 // excuse takes the blame off the peers that did not answer in time while the caller, they or the launching machine was

@@ -9,10 +9,8 @@ import (
 	"slices"
 	"sync"
 
-	"preflight/agent"
 	"preflight/drill/mesh"
 	"preflight/facts"
-	"preflight/internal/hostsys"
 	"preflight/launch/nccl"
 )
 
@@ -28,7 +26,7 @@ func (r *run) noRails() string {
 // end is a rail of a member, where it is called.
 type end struct {
 	nccl.RailAddress
-	place
+	*place
 }
 
 // rails has everybody call the others by each rail: at their addresses on the same one, and from the port
@@ -97,29 +95,17 @@ func otherRail(own, peer []end, at, turn int) int {
 func (r *run) listenByRail(ctx context.Context) [][]end {
 	ends := make([][]end, len(r.members))
 	r.members.each(func(m *member) {
-		listen := mesh.Listen{Token: r.token, Node: m.Name, Bound: map[string]string{}}
-		if m.Net != nil {
-			listen.Low, listen.High = m.Net.EphemeralLow, m.Net.EphemeralHigh
-		}
-		rails := nccl.RailAddresses(r.Prediction, m.Node)
-		for _, rail := range rails {
-			listen.Addresses = append(listen.Addresses, rail.Address)
+		bound := map[string]string{}
+		var places []*place
+		for _, rail := range nccl.RailAddresses(r.Prediction, m.Node) {
+			at := &place{choice: nccl.Choice{Interface: rail.Interface, Address: rail.Address}}
+			at.unfit = unfit(at.choice, r.shared)
 			if rail.Layer != "" {
-				listen.Bound[rail.Address] = rail.Interface
+				bound[rail.Address] = rail.Interface
 			}
+			ends[m.turn], places = append(ends[m.turn], end{rail, at}), append(places, at)
 		}
-		if rails == nil {
-			return
-		}
-		answer, err := agent.Listen.Start(ctx, m.agent, listen, listenTime, nil)
-		for _, rail := range rails {
-			e := end{rail, place{choice: nccl.Choice{Interface: rail.Interface, Address: rail.Address}}}
-			if e.unfit = unfit(e.choice, r.shared); e.unfit == "" {
-				came := listeningAt(rail.Address, answer, err)
-				e.ports, e.unfit, e.unknown = came.ports, came.unfit, came.unknown
-			}
-			ends[m.turn] = append(ends[m.turn], e)
-		}
+		r.listenAt(ctx, m, places, bound)
 	})
 	return ends
 }
@@ -134,26 +120,19 @@ type railCalls struct {
 
 // call calls each callee, but the caller itself, at the rail that to chooses of its own.
 func (c railCalls) call(ctx context.Context, ends [][]end, callees []int, to func(peer []end, turn int) int) (facts.Mesh, error) {
-	told := facts.Mesh{Interface: c.own.Interface, Address: c.own.Address, Ports: c.own.ports, Error: c.own.unfit}
-	if c.own.unfit != "" {
-		return told, nil
-	}
 	plan := &addressPlan{places: map[*member]*place{}}
 	var called members
 	for turn, i := range callees {
 		if at := to(ends[i], turn); i != c.caller.turn && at >= 0 {
 			called = append(called, c.members[i])
-			plan.places[c.members[i]] = &ends[i][at].place
+			plan.places[c.members[i]] = ends[i][at].place
 		}
 	}
-	calls := mesh.Calls{Token: c.token, Node: c.caller.Name, Peers: c.peers(plan, called), Deadline: c.drill.Limit}
+	calls := mesh.Calls{Peers: c.peers(plan, called), Deadline: c.drill.Limit}
 	if c.own.Layer != "" {
 		calls.Interface, calls.From = c.own.Interface, c.own.Address
 	}
-	w := hostsys.BeginWait()
-	seen, err := agent.Call.Ask(ctx, c.caller.agent, calls)
-	told.Reached, told.Failed, told.Error = seen.Reached, seen.Failed, seen.Error
-	told.MSS, told.Overflows = seen.MSS, seen.Overflows
-	c.excuse(told.Failed, c.caller, w)
-	return told, err
+	seen, err := c.callFrom(ctx, c.caller, c.own.place, calls)
+	seen.Counters = nil // those of the mesh tell of all interfaces
+	return seen, err
 }
