@@ -186,7 +186,7 @@ func newMeshCalls(view checks.View) *meshCalls {
 	hasFailed := func(node *facts.Node) bool { return node.Mesh.Error != "" || len(node.Mesh.Failed) > 0 }
 	if m.anyFailed = slices.ContainsFunc(view.Nodes, hasFailed); m.anyFailed {
 		m.misplaced = misplaced(view)
-		m.full = maps.Clone(lostCalls(view).calls)
+		m.full = maps.Clone(lostCalls(view))
 		reported := view.Failing(NeighbourTable.ID)
 		maps.DeleteFunc(m.full, func(_ *facts.Path, node string) bool { return !reported[node] })
 	}
@@ -215,6 +215,15 @@ func (m *meshCalls) callsOf(node *facts.Node) *facts.Mesh {
 	return nil
 }
 
+// weighed is a finding on calls, a warning where no rank will make any of them.
+func (m *meshCalls) weighed(f checks.Finding, calls []proof.Attempt) checks.Finding {
+	if !slices.ContainsFunc(calls, m.isMade) {
+		f.Verdict = checks.Warn
+		f.WouldSee = "nothing, by luck: of two gloo ranks the one with the larger address calls the other, and these calls would go the other way"
+	}
+	return f
+}
+
 // isMade is whether ranks will make a call that was tried: of two gloo ranks one does,
 // and none calls itself.
 func (m *meshCalls) isMade(call proof.Attempt) bool {
@@ -226,13 +235,6 @@ func (m *meshCalls) isMade(call proof.Attempt) bool {
 		return from.Slots != 1
 	}
 	return ranks.GlooMesh(m.view).Calls(from, to)
-}
-
-// oneWay is a finding on calls that no rank will make.
-func oneWay(f checks.Finding) checks.Finding {
-	f.Verdict = checks.Warn
-	f.WouldSee = "nothing, by luck: of two gloo ranks the one with the larger address calls the other, and these calls would go the other way"
-	return f
 }
 
 // record takes in what came of one node's calls. What others say of a node whose

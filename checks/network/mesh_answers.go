@@ -67,10 +67,7 @@ func (m *meshCalls) wrongAnswers(s proof.Suspect) []checks.Finding {
 			f.Summary = fmt.Sprintf("calls to %s are answered by %s: two machines hold the address, or it is translated", call.To, answered)
 			f.Remedy[1] = fix.On("ip -br addr")
 		}
-		if !slices.ContainsFunc(calls, m.isMade) {
-			f = oneWay(f)
-		}
-		findings = append(findings, f)
+		findings = append(findings, m.weighed(f, calls))
 	}
 	return findings
 }

@@ -118,10 +118,7 @@ func (m *meshCalls) partlyOpen() []checks.Finding {
 			f.Summary = fmt.Sprintf("%s gets through on some of %s only, on others it is %s: a firewall opens a part of the range",
 				strings.Join(atMost(3, proof.Arrows(s.Failed), "%d more"), ", "), m.ports(calleesOf(s.Failed)), s.How)
 		}
-		if !slices.ContainsFunc(s.Failed, m.isMade) {
-			f = oneWay(f)
-		}
-		findings = append(findings, f)
+		findings = append(findings, m.weighed(f, s.Failed))
 	}
 	return findings
 }

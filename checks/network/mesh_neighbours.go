@@ -64,39 +64,34 @@ func (s silence) explain(m *meshCalls, f *checks.Finding) {
 	}
 }
 
-// lostToTables are the calls of the mesh that a full table of neighbours has swallowed: how
-// many by the node that has it, and which.
-type lostToTables struct {
-	of    map[string]int
-	calls map[*facts.Path]string // → the node
-}
-
 type lostKey struct{}
 
-// lostCalls finds them. Who has no room for a caller answers neither its ARP request nor its
+// lostCalls returns the calls of the mesh that a full table of neighbours has swallowed, each with the node whose table
+// it is. Who has no room for a caller answers neither its ARP request nor its
 // call: the caller sees nothing but silence. That it is this and no firewall shows in the
 // kernel's count there, as long as that node has not reached the caller either.
 //
 // Source: arp_process in net/ipv4/arp.c, whose reply depends on neigh_event_ns; ndisc_recv_ns
 // in net/ipv6/ndisc.c; Linux 6.18.
-func lostCalls(view checks.View) lostToTables {
-	return checks.Remember(view, lostKey{}, func() lostToTables {
-		lost := lostToTables{map[string]int{}, map[*facts.Path]string{}}
-		for _, of := range []func(*facts.Node) *facts.Mesh{
-			func(node *facts.Node) *facts.Mesh { return node.Mesh }, func(node *facts.Node) *facts.Mesh { return node.PeerMesh },
-		} {
+func lostCalls(view checks.View) map[*facts.Path]string {
+	return checks.Remember(view, lostKey{}, func() map[*facts.Path]string {
+		lost := map[*facts.Path]string{}
+		for _, part := range []func(*facts.Node) *facts.Mesh{proof.RankMesh, proof.PeerMesh} {
 			overflown := map[string]*facts.Mesh{}
 			for _, node := range view.Everywhere() {
-				if mesh := of(node); mesh != nil && mesh.Overflows > 0 {
+				if mesh := part(node); mesh != nil && mesh.Overflows > 0 {
 					overflown[node.Name] = mesh
 				}
 			}
-			if len(overflown) == 0 {
-				continue
-			}
 			for _, node := range view.Everywhere() {
-				if mesh := of(node); mesh != nil {
-					lost.take(node.Name, mesh, overflown)
+				mesh := part(node)
+				if mesh == nil || len(overflown) == 0 {
+					continue
+				}
+				for i := range mesh.Failed {
+					if full := fullTable(node.Name, mesh.Failed[i], overflown); overflown[full] != nil {
+						lost[&mesh.Failed[i]] = full
+					}
 				}
 			}
 		}
@@ -104,25 +99,18 @@ func lostCalls(view checks.View) lostToTables {
 	})
 }
 
-func (l *lostToTables) take(caller string, mesh *facts.Mesh, overflown map[string]*facts.Mesh) {
-	for i := range mesh.Failed {
-		path := &mesh.Failed[i]
-		full := ""
-		switch path.Outcome {
-		case facts.PathOverflow:
-			full = caller
-		case facts.PathDropped, facts.PathUnresolved, facts.PathSilent:
-			theirs := overflown[path.Peer]
-			if theirs == nil {
-				continue
-			}
-			if _, reached := theirs.Reached[caller]; !reached {
-				full = path.Peer
-			}
+// fullTable returns the node whose table may have swallowed a call, "" for none.
+func fullTable(caller string, path facts.Path, overflown map[string]*facts.Mesh) string {
+	switch theirs := overflown[path.Peer]; path.Outcome {
+	case facts.PathOverflow:
+		return caller
+	case facts.PathDropped, facts.PathUnresolved, facts.PathSilent:
+		if theirs == nil {
+			return ""
 		}
-		if full != "" && overflown[full] != nil {
-			l.of[full]++
-			l.calls[path] = full
+		if _, reached := theirs.Reached[caller]; !reached {
+			return path.Peer
 		}
 	}
+	return ""
 }

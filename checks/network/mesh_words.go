@@ -26,22 +26,10 @@ func (m *meshCalls) finding(s proof.Suspect) checks.Finding {
 		f.Remedy = append(remedy.WithHostNetwork(m.nodes[s.Nodes[0]]), f.Remedy...)
 	}
 	ports := m.ports(calleesOf(s.Failed))
-	switch s.Kind {
-	case proof.Everywhere:
-		f.Summary = "no node reaches another on " + ports
-	case proof.Between:
-		f.Summary = fmt.Sprintf("%s do not reach each other on %s", proof.FoldSets(s.Sets), ports)
-	case proof.Inbound:
-		f.Summary = s.Scope("cannot be reached by anyone on "+ports, "cannot be reached by %s on "+ports+", though others reach it")
-	case proof.Outbound:
-		f.Summary = s.Scope("reaches nobody on "+ports, "cannot reach %s on "+ports+", though it reaches others")
-	case proof.BothWays:
-		f.Summary = s.Scope("reaches nobody on "+ports+" and is reached by nobody there", "does not reach %s on "+ports+", nor do they reach it")
-	case proof.Directions:
-		f.Summary = m.oneDirection(s, ports)
-	}
+	f.Summary = cmp.Or(m.oneDirection(s, ports), unreached(s, " on "+ports))
 	port, answers := m.control(s.Failed)
-	cause := meshCauses[facts.PathOutcome(s.How)]
+	said := outcomeWords[facts.PathOutcome(s.How)]
+	cause := said.cause
 	switch {
 	case s.How == string(facts.PathUnresolved):
 		cause = silenceOf(s).cause(s)
@@ -51,7 +39,7 @@ func (m *meshCalls) finding(s proof.Suspect) checks.Finding {
 		cause = "another machine has the address, as the caller says, or the caller's calls are translated on their way: it is one of the two"
 	case answers && s.Kind == proof.Inbound:
 		f.Summary += fmt.Sprintf(", but port %d answers", port)
-		cause = cmp.Or(hostFirewalls[facts.PathOutcome(s.How)], cause)
+		cause = cmp.Or(said.hostOnly, cause)
 	case answers:
 		f.Summary += fmt.Sprintf(", but port %d answers", port)
 	case port != 0:
@@ -68,51 +56,52 @@ func (m *meshCalls) finding(s proof.Suspect) checks.Finding {
 	} else if networks := m.networks(); len(networks) > 0 && len(networks) <= 4 {
 		f.Want = fmt.Sprintf("TCP on %s open to %s, both ways", ports, strings.Join(networks, ", "))
 	}
-	if m.sampled() == "" && !slices.ContainsFunc(s.Failed, m.isMade) {
-		return oneWay(f)
+	if m.sampled() != "" {
+		return f
 	}
-	return f
+	return m.weighed(f, s.Failed)
 }
 
-// meshCauses is what must be in the way, by what became of the calls.
-var meshCauses = map[facts.PathOutcome]string{
-	facts.PathDropped:  "a firewall drops the calls or their answers",
-	facts.PathRefused:  "a firewall answers with a reset, or the address is translated; the drill did listen there",
-	facts.PathRejected: "a firewall or router rejects the calls, or no machine on the link has the address",
-	facts.PathOverflow: "the caller's neighbour table has no room for the peer",
-	facts.PathReset:    "calls are accepted and then reset, by a firewall or proxy that looks into them",
-	facts.PathSilent:   "calls are accepted and then get no answer, by a proxy or a machine that hangs",
+// outcomeWords are what is said of calls by what became of them.
+var outcomeWords = map[facts.PathOutcome]struct {
+	call     string // what a single call does
+	error    string // what connect returns
+	cause    string // what must be in the way
+	hostOnly string // that, where another port of the callee does answer; "" for the same
+}{
+	facts.PathDropped: {"is dropped", "Connection timed out", "a firewall drops the calls or their answers", "a host firewall drops the calls"},
+	facts.PathRefused: {"is refused", "Connection refused", "a firewall answers with a reset, or the address is translated; the drill did listen there",
+		"a host firewall answers with a reset, or the address is translated; the drill did listen there"},
+	facts.PathRejected: {"is rejected", "No route to host", "a firewall or router rejects the calls, or no machine on the link has the address",
+		"a host firewall rejects the calls"},
+	facts.PathOverflow:    {"finds no room in the caller's neighbour table", "Connection timed out", "the caller's neighbour table has no room for the peer", ""},
+	facts.PathReset:       {"is reset", "", "calls are accepted and then reset, by a firewall or proxy that looks into them", ""},
+	facts.PathSilent:      {"gets no answer", "", "calls are accepted and then get no answer, by a proxy or a machine that hangs", ""},
+	facts.PathUnresolved:  {call: "finds nobody who answers for the address", error: "No route to host"},
+	facts.PathStranger:    {call: "is answered by another machine"},
+	facts.PathMisdirected: {call: "is answered by another machine"},
 }
 
-// hostFirewalls is the same where another port of the callee does answer.
-var hostFirewalls = map[facts.PathOutcome]string{
-	facts.PathDropped:  "a host firewall drops the calls",
-	facts.PathRefused:  "a host firewall answers with a reset, or the address is translated; the drill did listen there",
-	facts.PathRejected: "a host firewall rejects the calls",
+// unreached says who does not reach whom, on being what they were called at: " on ports 32768-60999".
+func unreached(s proof.Suspect, on string) string {
+	return s.Sentence(proof.Words{
+		proof.Everywhere: {"no node reaches another" + on},
+		proof.Between:    {"", "%s do not reach each other" + on},
+		proof.Inbound:    {"cannot be reached by anyone" + on, "cannot be reached by %s" + on + ", though others reach it"},
+		proof.Outbound:   {"reaches nobody" + on, "cannot reach %s" + on + ", though it reaches others"},
+		proof.BothWays:   {"reaches nobody" + on + " and is reached by nobody there", "does not reach %s" + on + ", nor do they reach it"},
+		proof.Directions: {"calls between some nodes do not get through" + on, "%s does not get through" + on},
+	})
 }
 
-// oneDirection says of a single pair what the other direction does.
+// oneDirection says of a single call what one in the other direction does, "" where that does not pass.
 func (m *meshCalls) oneDirection(s proof.Suspect, ports string) string {
-	lines := proof.Arrows(s.Failed)
-	if len(lines) > 1 {
-		return "calls between some nodes do not get through on " + ports
-	}
-	if len(s.Failed) > 1 {
-		return fmt.Sprintf("%s does not get through on %s", lines[0], ports)
-	}
 	call := s.Failed[0]
 	passes := func(other proof.Attempt) bool { return !other.Failed && other.From == call.To && other.To == call.From }
-	if slices.ContainsFunc(m.calls, passes) {
-		return fmt.Sprintf("%s → %s passes, %[2]s → %[1]s %[4]s on %[3]s", call.To, call.From, ports, becomes[facts.PathOutcome(s.How)])
+	if s.Kind != proof.Directions || len(s.Failed) > 1 || !slices.ContainsFunc(m.calls, passes) {
+		return ""
 	}
-	return fmt.Sprintf("%s does not get through on %s", lines[0], ports)
-}
-
-// becomes is what is said of a call that failed.
-var becomes = map[facts.PathOutcome]string{
-	facts.PathDropped: "is dropped", facts.PathRefused: "is refused", facts.PathRejected: "is rejected",
-	facts.PathReset: "is reset", facts.PathSilent: "gets no answer", facts.PathUnresolved: "finds nobody who answers for the address", facts.PathOverflow: "finds no room in the caller's neighbour table",
-	facts.PathStranger: "is answered by another machine", facts.PathMisdirected: "is answered by another machine",
+	return fmt.Sprintf("%s → %s passes, %[2]s → %[1]s %[4]s on %[3]s", call.To, call.From, ports, outcomeWords[facts.PathOutcome(s.How)].call)
 }
 
 // ports is the range that the nodes listened in.
@@ -176,10 +165,7 @@ func (m *meshCalls) got(s proof.Suspect) string {
 // wouldSee is what a rank that makes the call dies with. NCCL's texts are of
 // 2.24 and later (src/misc/socket.cc), gloo's of 2025 (transport/tcp).
 func (m *meshCalls) wouldSee(path *facts.Path) string {
-	words := map[facts.PathOutcome]string{
-		facts.PathDropped: "Connection timed out", facts.PathRefused: "Connection refused", facts.PathRejected: "No route to host",
-		facts.PathUnresolved: "No route to host", facts.PathOverflow: "Connection timed out",
-	}[path.Outcome]
+	words := outcomeWords[path.Outcome].error
 	if !ranks.UsesNCCL(m.view) {
 		switch path.Outcome {
 		case facts.PathDropped, facts.PathOverflow:

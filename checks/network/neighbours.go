@@ -33,11 +33,14 @@ func judgeNeighbours(view checks.View) (findings []checks.Finding) {
 		return checks.Skipped("one node has no peers")
 	}
 	s := newSubnets(view)
-	lost := lostCalls(view)
+	lost := map[string]int{}
+	for _, node := range lostCalls(view) {
+		lost[node]++
+	}
 	var crowded []crowd
 	for _, node := range view.Nodes {
 		c, notKnown := s.crowdOf(node)
-		c.lost = lost.of[node.Name]
+		c.lost = lost[node.Name]
 		switch c.weigh(); {
 		case c.verdict != "":
 			crowded = append(crowded, c)

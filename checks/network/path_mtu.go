@@ -62,7 +62,7 @@ func blackHoles(view checks.View) []checks.Finding {
 		first := s.Failed[0]
 		f := checks.Finding{
 			Nodes:   s.Nodes,
-			Summary: "full packets vanish, small ones pass: " + vanishing(s),
+			Summary: "full packets vanish, small ones pass: " + s.Sentence(vanishing),
 			Got:     fmt.Sprintf("a segment of %d bytes is lost from %s to %s", first.Path.MSS, first.From, first.To),
 			Want:    "an MTU that the whole path carries, on both ends",
 			Remedy:  []fix.Command{fullPing(seen[first.From], seen[first.To], first.Path.MSS)},
@@ -141,22 +141,12 @@ func narrower(mtu int) int {
 	return 1280
 }
 
-func vanishing(s proof.Suspect) string {
-	switch s.Kind {
-	case proof.Everywhere:
-		return "between all of the nodes"
-	case proof.Between:
-		return "between " + proof.FoldSets(s.Sets)
-	case proof.Inbound:
-		return "on the way in from " + s.Scope("any other node", "%s")
-	case proof.Outbound:
-		return "on the way out to " + s.Scope("any other node", "%s")
-	case proof.BothWays:
-		return "to and from " + s.Scope("any other node", "%s")
-	}
-	lines := proof.Arrows(s.Failed)
-	if len(lines) > 1 {
-		return "between some nodes"
-	}
-	return lines[0]
+// vanishing is where full packets do.
+var vanishing = proof.Words{
+	proof.Everywhere: {"between all of the nodes"},
+	proof.Between:    {"", "between %s"},
+	proof.Inbound:    {"on the way in from any other node", "on the way in from %s"},
+	proof.Outbound:   {"on the way out to any other node", "on the way out to %s"},
+	proof.BothWays:   {"to and from any other node", "to and from %s"},
+	proof.Directions: {"between some nodes", "%s"},
 }

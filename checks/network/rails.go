@@ -108,7 +108,7 @@ func (r rail) finding(s proof.Suspect) checks.Finding {
 		WouldSee: r.wouldSee(call.Path),
 		Remedy:   []fix.Command{fix.On("ip neigh show %s dev %s; ip -s link show dev %[2]s", fix.Host(call.Path.To), fix.Name(from.Same.Interface)).At(call.From)},
 	}
-	cause := meshCauses[facts.PathOutcome(s.How)]
+	cause := outcomeWords[facts.PathOutcome(s.How)].cause
 	other := r.answersInstead(s)
 	switch {
 	case other != "" && s.Kind == proof.Everywhere:
@@ -156,19 +156,10 @@ func (r rail) summary(s proof.Suspect) string {
 	if by := r.on(s.Failed[0].From).Same.Interface; by != r.name {
 		on += " (" + by + ")"
 	}
-	switch s.Kind {
-	case proof.Everywhere:
-		return "no node reaches another" + on
-	case proof.Between:
-		return proof.FoldSets(s.Sets) + " do not reach each other" + on
-	case proof.Inbound:
-		return s.Scope("cannot be reached by anyone"+on, "cannot be reached by %s"+on+", though others reach it")
-	case proof.Outbound:
-		return s.Scope("reaches nobody"+on, "cannot reach %s"+on+", though it reaches others")
-	case proof.BothWays:
-		return s.Scope("reaches nobody"+on+" and is reached by nobody there", "does not reach %s"+on+", nor do they reach it")
+	if s.Kind == proof.Directions {
+		return strings.Join(atMost(3, proof.Arrows(s.Failed), "%d more"), ", ") + " does not get through" + on
 	}
-	return strings.Join(atMost(3, proof.Arrows(s.Failed), "%d more"), ", ") + " does not get through" + on
+	return unreached(s, on)
 }
 
 func (r rail) got(s proof.Suspect) string {

@@ -23,36 +23,40 @@ func PeerMesh(node *facts.Node) *facts.Mesh { return node.PeerMesh }
 // that its addresses will do: every node listened there, no call failed, and everybody was
 // called by everybody or, in a large fleet, by somebody, all calling as many.
 func MeshProof(nodes []*facts.Node, mesh func(*facts.Node) *facts.Mesh) (pairs string, proven bool) {
-	called := map[string]bool{}
-	answered, all := 0, len(nodes)*(len(nodes)-1)
-	for _, node := range nodes {
-		seen := mesh(node)
-		if seen == nil || seen.Error != "" || len(seen.Failed) > 0 {
-			return "", false
-		}
-		for name := range seen.Reached {
-			if name != node.Name {
-				called[name] = true
-				answered++
-			}
-		}
-		if len(seen.Reached) != len(mesh(nodes[0]).Reached) {
-			return "", false
-		}
-	}
-	for _, node := range nodes {
+	answered, all := answeredPairs(nodes, mesh), len(nodes)*(len(nodes)-1)
+	isOdd := func(node *facts.Node) bool {
 		_, itself := mesh(node).Reached[node.Name]
-		if !itself || !called[node.Name] {
-			return "", false
-		}
+		return !itself || len(mesh(node).Reached) != len(mesh(nodes[0]).Reached)
 	}
 	switch {
-	case len(nodes) < 2 || answered < all && len(nodes) <= facts.FullMesh:
+	case answered == 0 || answered < all && len(nodes) <= facts.FullMesh || slices.ContainsFunc(nodes, isOdd):
 		return "", false
 	case answered < all:
 		return fmt.Sprintf("all %d sampled pairs of %d answered", answered, all), true
 	}
 	return fmt.Sprintf("%d of %d pairs answered", answered, all), true
+}
+
+// answeredPairs returns how many pairs of different nodes answered in one part; 0 where a node did not listen, a call
+// failed, or nobody called a node.
+func answeredPairs(nodes []*facts.Node, mesh func(*facts.Node) *facts.Mesh) (pairs int) {
+	called := map[string]bool{}
+	for _, node := range nodes {
+		seen := mesh(node)
+		if seen == nil || seen.Error != "" || len(seen.Failed) > 0 {
+			return 0
+		}
+		for peer := range seen.Reached {
+			if peer != node.Name {
+				called[peer] = true
+				pairs++
+			}
+		}
+	}
+	if slices.ContainsFunc(nodes, func(n *facts.Node) bool { return !called[n.Name] }) {
+		return 0
+	}
+	return pairs
 }
 
 // RendezvousOf and PeerRendezvous are the two endpoints of the rendezvous drill.

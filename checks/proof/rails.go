@@ -39,20 +39,18 @@ func RailNames(nodes []*facts.Node) (names []string) {
 // RailAnswered is whether every node has the rail and all that was called on it answered: everybody
 // by everybody or, in a large fleet, by as many.
 func RailAnswered(nodes []*facts.Node, name string) bool {
-	called, peers := map[string]bool{}, len(nodes)-1
+	peers := len(nodes) - 1
 	if len(nodes) > facts.RailCallers {
 		peers = min(peers, facts.SampledPeers)
 	}
-	for _, node := range nodes {
+	same := func(node *facts.Node) *facts.Mesh {
 		rail := RailNamed(node, name)
-		if rail == nil || rail.Same.Error != "" || len(rail.Same.Failed) > 0 || len(rail.Same.Reached) < peers {
-			return false
+		if rail == nil || len(rail.Same.Reached) < peers {
+			return nil
 		}
-		for peer := range rail.Same.Reached {
-			called[peer] = true
-		}
+		return &rail.Same
 	}
-	return !slices.ContainsFunc(nodes, func(n *facts.Node) bool { return !called[n.Name] })
+	return answeredPairs(nodes, same) > 0
 }
 
 // RailsAnswered are the names of those that did.

@@ -4,7 +4,6 @@ package proof
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -49,13 +48,28 @@ type Suspect struct {
 	Failed []Attempt
 }
 
-// Scope is what to say of the nodes: all where nothing passed, else some, with
-// the peers at its %s.
-func (s Suspect) Scope(all, some string) string {
-	if s.All {
+// Words are what to say of suspects, by their kind. The first text is for all: all of the nodes, every one of their
+// peers, several directions. The second is for some, and has a %s for the peers or for the one direction; that of
+// Between has it for the groups.
+type Words [Directions + 1][2]string
+
+// Sentence says it of one suspect.
+func (s Suspect) Sentence(words Words) string {
+	all, some := words[s.Kind][0], words[s.Kind][1]
+	names := hostfile.Fold(s.Peers)
+	switch {
+	case s.Kind == Between:
+		names = foldSets(s.Sets)
+	case s.Kind == Directions:
+		lines := Arrows(s.Failed)
+		if len(lines) > 1 {
+			return all
+		}
+		names = lines[0]
+	case s.Kind == Everywhere, s.All:
 		return all
 	}
-	return fmt.Sprintf(some, hostfile.Fold(s.Peers))
+	return strings.Replace(some, "%s", names, 1) // what else the text holds, as an interface's name, is no format
 }
 
 // Suspects explains all failed attempts by few suspects, in time linear in the
@@ -196,7 +210,7 @@ func (a *attribution) namesOf(nodes []int) []string {
 	return names
 }
 
-func FoldSets(sets [][]string) string {
+func foldSets(sets [][]string) string {
 	var folded []string
 	for _, set := range sets {
 		folded = append(folded, hostfile.Fold(set))

@@ -76,30 +76,19 @@ func remarked(findings []checks.Finding, launcher string) []checks.Finding {
 // finding puts a suspect into words.
 func (l *loginTries) finding(s proof.Suspect) checks.Finding {
 	first := s.Failed[0]
-	f := checks.Finding{
-		Nodes:  s.Nodes,
+	return checks.Finding{
+		Nodes: s.Nodes,
+		Summary: s.Sentence(proof.Words{
+			proof.Everywhere: {"no node can log in to another"},
+			proof.Between:    {"", "%s cannot log in to each other"},
+			proof.Inbound:    {"no other node can log in there", "%s cannot log in there"},
+			proof.Outbound:   {"cannot log in to any other node", "cannot log in to %s"},
+			proof.BothWays:   {"cannot log in to any other node, nor they there", "cannot log in to %s, nor they there"},
+			proof.Directions: {"some nodes cannot log in to some others", "the login %s fails"},
+		}) + ": " + cmp.Or(loginCauses[s.How], "ssh fails"),
 		Got:    fmt.Sprintf("%s to %s: %s", first.From, first.To, first.Login.Message),
 		Remedy: l.remedy(s),
 	}
-	switch s.Kind {
-	case proof.Everywhere:
-		f.Summary = "no node can log in to another"
-	case proof.Between:
-		f.Summary = proof.FoldSets(s.Sets) + " cannot log in to each other"
-	case proof.Inbound:
-		f.Summary = s.Scope("no other node can log in there", "%s cannot log in there")
-	case proof.Outbound:
-		f.Summary = s.Scope("cannot log in to any other node", "cannot log in to %s")
-	case proof.BothWays:
-		f.Summary = s.Scope("cannot log in to any other node, nor they there", "cannot log in to %s, nor they there")
-	default:
-		f.Summary = "some nodes cannot log in to some others"
-		if lines := proof.Arrows(s.Failed); len(lines) == 1 {
-			f.Summary = fmt.Sprintf("the login %s fails", lines[0])
-		}
-	}
-	f.Summary += ": " + cmp.Or(loginCauses[s.How], "ssh fails")
-	return f
 }
 
 // loginTries is every node's tries to log in to others.
