@@ -19,6 +19,7 @@ import (
 
 	"preflight/checks/fix"
 	"preflight/facts"
+	"preflight/internal/text"
 	"preflight/launch"
 )
 
@@ -216,12 +217,7 @@ func OfNode(node *facts.Node, findings ...Finding) []Finding {
 }
 
 // Remedies are unlike where findings are to be put right in different ways.
-func (f Finding) Remedies() (all []string) {
-	for _, command := range f.Remedy {
-		all = append(all, command.String())
-	}
-	return all
-}
+func (f Finding) Remedies() []string { return text.Map(f.Remedy, fix.Command.String) }
 
 // Sight is which nodes a check can judge, and why not the others.
 type Sight struct {
@@ -269,11 +265,8 @@ func (v View) Everywhere() (nodes []*facts.Node) {
 }
 
 // NamesOf are what nodes are called, in their order.
-func NamesOf(nodes []*facts.Node) (names []string) {
-	for _, node := range nodes {
-		names = append(names, node.Name)
-	}
-	return names
+func NamesOf(nodes []*facts.Node) []string {
+	return text.Map(nodes, func(node *facts.Node) string { return node.Name })
 }
 
 // Unnamed is what a check that came to an outcome says of a node that none of its

@@ -62,7 +62,7 @@ func Check(w io.Writer, check checks.Check, style Style) error {
 	p.line("")
 	p.wrapped("", check.Text().Doc)
 	p.line("")
-	needs := Map(check.Needs, func(section facts.Section) string { return string(section) })
+	needs := text.Map(check.Needs, func(section facts.Section) string { return string(section) })
 	where := "on every node"
 	if check.OnHead {
 		where = "on the launching machine"
@@ -84,7 +84,7 @@ func CatalogueMarkdown(w io.Writer, catalogue []checks.Check) error {
 // Causes lists what a launch can die of.
 func Causes(w io.Writer, c *explain.Catalogue, style Style) error {
 	p := &page{style: style}
-	p.entries(Map(c.Causes, func(cause explain.Cause) []string { return []string{cause.ID, cause.Title} }))
+	p.entries(text.Map(c.Causes, func(cause explain.Cause) []string { return []string{cause.ID, cause.Title} }))
 	return p.writeTo(w)
 }
 
@@ -97,7 +97,7 @@ func Cause(w io.Writer, c *explain.Catalogue, cause explain.Cause, style Style) 
 	p.line("")
 	p.field("checks", strings.Join(cause.Checks, ", "))
 	p.commands("fix", explain.Plain(cause.Fix))
-	p.commands("symptom", Map(signaturesOf(c, cause.ID), func(s *explain.Signature) string { return s.Examples[0] }))
+	p.commands("symptom", text.Map(signaturesOf(c, cause.ID), func(s *explain.Signature) string { return s.Examples[0] }))
 	return p.writeTo(w)
 }
 

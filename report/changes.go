@@ -101,7 +101,7 @@ func (w Words) Drift(all bool) (d Drift, at int) {
 		return cmp.Or(cmp.Compare(checks.Gravity(a.Verdict), checks.Gravity(b.Verdict)), cmp.Compare(w.place(a), w.place(b)))
 	})
 	slices.Reverse(fixes)
-	fixes = Map(text.GroupBy(fixes, func(fix string) string { return fix }), func(g text.Group[string, string]) string { return g.Key })
+	fixes = text.Map(text.GroupBy(fixes, func(fix string) string { return fix }), func(g text.Group[string, string]) string { return g.Key })
 	slices.Reverse(fixes) // the last of those alike stays
 	d.Fix, d.Summary = fixes, text.Plural(len(d.Rows), "change")+" since the baseline"
 	return d, at
@@ -169,7 +169,7 @@ func (w Words) ChangeTable(rows []Row) (header []string, cells [][]string) {
 	if slices.ContainsFunc(rows, func(r Row) bool { return r.Cause != "" }) {
 		header = append(header, "see")
 	}
-	return header, Map(rows, func(r Row) []string {
+	return header, text.Map(rows, func(r Row) []string {
 		row := []string{w.Nodes(r.Nodes), text.Escape(r.Fact), r.Before, r.After, r.Cause}
 		if weighed {
 			row = slices.Insert(row, 0, Word(r.Verdict))
@@ -184,7 +184,7 @@ func (p *page) changes(rows []Row) {
 	header, cells := p.ChangeTable(rows)
 	before := slices.Index(header, "before")
 	if !p.style.Verbose && !fitted(cells, before, p.width()) {
-		cells = Map(cells, func(row []string) []string {
+		cells = text.Map(cells, func(row []string) []string {
 			to := row[before] + " → " + row[before+1]
 			if cause := strings.Join(row[before+2:], ""); cause != "" {
 				to += ", see " + cause

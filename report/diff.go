@@ -174,7 +174,7 @@ func hasWord(text, word string) bool {
 
 // Parties are who has which value of a fact: the largest group, and the others in one text.
 func (w Words) Parties(d checks.FactDiff, whole bool) []string {
-	others := Map(d.Groups[1:], func(g checks.FactGroup) string { return w.party(d.Fact, g, d.Groups[0], whole) })
+	others := text.Map(d.Groups[1:], func(g checks.FactGroup) string { return w.party(d.Fact, g, d.Groups[0], whole) })
 	return []string{w.party(d.Fact, d.Groups[0], d.Groups[1], whole), strings.Join(others, "; ")}
 }
 
@@ -286,7 +286,7 @@ func (c Changed) Unseen() (all []Unseen) {
 	}
 	var each []Unseen
 	for _, one := range text.GroupBy(c.NotCompared, reason) {
-		sections := Map(one.All, func(n agreement.NotCompared) string { return cmp.Or(string(n.Section), "anything") })
+		sections := text.Map(one.All, func(n agreement.NotCompared) string { return cmp.Or(string(n.Section), "anything") })
 		each = append(each, Unseen{[]string{one.Key[0]}, strings.Join(sections, ", "), one.Key[1]})
 	}
 	for _, alike := range text.GroupBy(each, func(u Unseen) [2]string { return [2]string{u.What, u.Why} }) {

@@ -187,7 +187,7 @@ func whereabouts(f explain.Finding) string {
 }
 
 func (p *page) asides(label string, findings []explain.Finding) {
-	p.list(label, Map(findings, func(f explain.Finding) string {
+	p.list(label, text.Map(findings, func(f explain.Finding) string {
 		line := f.Summary
 		if f.Cause != "" {
 			line = f.Cause + ": " + line

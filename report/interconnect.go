@@ -99,7 +99,7 @@ func (p *page) inventory(nodes []facts.Node) (groups []alike) {
 // Models are the GPUs of a node by name: "8 × NVIDIA H100 80GB HBM3".
 func Models(cards []facts.Card) string {
 	models := text.GroupBy(cards, func(card facts.Card) string { return cmp.Or(card.Name, "a GPU without a name") })
-	return strings.Join(Map(models, func(m text.Group[string, facts.Card]) string { return fmt.Sprintf("%d × %s", len(m.All), m.Key) }), ", ")
+	return strings.Join(text.Map(models, func(m text.Group[string, facts.Card]) string { return fmt.Sprintf("%d × %s", len(m.All), m.Key) }), ", ")
 }
 
 // topologies draws for each kind of machine what joins its GPUs and its network

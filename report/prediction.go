@@ -73,7 +73,7 @@ func NewPrediction(p launch.Prediction, head *facts.Node) Prediction {
 		Script: p.Script, Arguments: p.Arguments, Config: p.Config, Ops: p.Ops(), Env: p.Exports, Command: p.Command, CommandEnv: p.CommandEnv,
 		Notes: p.Notes, prediction: p,
 	}
-	f.Hosts = Map(p.Hosts, func(h hostfile.Host) hostfile.Host { return hostfile.Host{Name: h.Name, Slots: h.Slots} }) // the line is the hostfile's own
+	f.Hosts = text.Map(p.Hosts, func(h hostfile.Host) hostfile.Host { return hostfile.Host{Name: h.Name, Slots: h.Slots} }) // the line is the hostfile's own
 	if head != nil && head.Files != nil {
 		f.Files = head.Files.Files
 	}
@@ -141,7 +141,7 @@ func PredictionText(w io.Writer, f Prediction, style Style) error {
 	if f.Script != "" {
 		p.list("runs", strings.TrimSpace(f.Script+" "+shell(f.Arguments)))
 	}
-	p.list("files", Map(f.Files, func(file facts.File) string {
+	p.list("files", text.Map(f.Files, func(file facts.File) string {
 		if !file.Exists {
 			return file.Path + "  " + file.Role + ", not there"
 		}
@@ -149,7 +149,7 @@ func PredictionText(w io.Writer, f Prediction, style Style) error {
 	})...)
 	p.config(f)
 	p.list("compiles", strings.Join(f.Ops, ", "))
-	p.list("environment", Map(f.Env, func(s facts.Setting) string { return fmt.Sprintf("%s=%s  from %s", s.Name, s.Value, s.Source) })...)
+	p.list("environment", text.Map(f.Env, func(s facts.Setting) string { return fmt.Sprintf("%s=%s  from %s", s.Name, s.Value, s.Source) })...)
 	p.command(f)
 	for _, note := range f.Notes {
 		p.line("\n%s  %s", p.colored("warn", "WARN"), text.Escape(note.Message))
@@ -278,7 +278,7 @@ func (p *page) command(f Prediction) {
 }
 
 // shell is words as a shell would take them.
-func shell(words []string) string { return strings.Join(Map(words, typed), " ") }
+func shell(words []string) string { return strings.Join(text.Map(words, typed), " ") }
 
 // typed is a word as it is typed: one with a line break or the like in it as bash takes it.
 func typed(word string) string {

@@ -51,7 +51,7 @@ func SmokeWords(nodes []facts.Node) string {
 		line += fmt.Sprintf("; %d of %s right", len(passed), text.Plural(pairs, "pair"))
 	}
 	if len(failed) > 0 {
-		line += ", not " + text.Some(Map(failed, func(pair SmokeRate) string { return pair.Of }), 2*slowestNamed)
+		line += ", not " + text.Some(text.Map(failed, func(pair SmokeRate) string { return pair.Of }), 2*slowestNamed)
 	}
 	return line
 }
@@ -136,7 +136,7 @@ func rowOfNode(node facts.Node) smokeRow {
 		return smokeRow{0, []string{node.Name, "no rank"}}
 	}
 	slowest := func(of func(facts.SmokeRank) float64) float64 {
-		return slices.Min(Map(node.Smoke.Ranks, of))
+		return slices.Min(text.Map(node.Smoke.Ranks, of))
 	}
 	row := smokeRow{slowest(func(rank facts.SmokeRank) float64 { return rank.Rate }), []string{node.Name, "not tried"}}
 	switch hasFailed := func(rank facts.SmokeRank) bool { return rank.Failure != nil }; {
@@ -177,7 +177,7 @@ func (p *page) smokeRows(rows []smokeRow) {
 	more := max(len(rows)-mostSmoked, 0)
 	rows = rows[:len(rows)-more]
 	if len(rows) > 0 {
-		table := p.table(nil, nil, Map(rows, func(row smokeRow) []string { return Map(row.cells, text.Escape) }))
+		table := p.table(nil, nil, text.Map(rows, func(row smokeRow) []string { return text.Map(row.cells, text.Escape) }))
 		p.list("", strings.Split(table, "\n")...)
 	}
 	if more > 0 {

@@ -239,7 +239,7 @@ func Details(f checks.Finding) string {
 	p := &page{style: Style{Width: unwrapped}}
 	p.wrapped("", f.Summary)
 	p.details(f)
-	return strings.Join(Map(strings.Split(strings.Trim(p.out.String(), "\n"), "\n"), strings.TrimSpace), "\n")
+	return strings.Join(text.Map(strings.Split(strings.Trim(p.out.String(), "\n"), "\n"), strings.TrimSpace), "\n")
 }
 
 // Blocks are findings as text has them, and those that are waived, not wrapped.
@@ -413,5 +413,5 @@ func Shorten(text string, most int) string {
 // none is obeyed there.
 func EscapeLines(raw string) string {
 	lines := strings.Split(strings.Trim(raw, "\n"), "\n")
-	return unobeyed(strings.Join(Map(lines, text.Escape), "\n"))
+	return unobeyed(strings.Join(text.Map(lines, text.Escape), "\n"))
 }

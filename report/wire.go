@@ -123,7 +123,7 @@ func (p *page) rendezvous(nodes []facts.Node) {
 	if !m.Held {
 		return
 	}
-	parts := Map(m.Joined, func(a Attendance) string { return a.Node + " " + text.Duration(a.Joined) })
+	parts := text.Map(m.Joined, func(a Attendance) string { return a.Node + " " + text.Duration(a.Joined) })
 	text := m.Endpoint + ": " + m.Words
 	if parts != nil {
 		text += ": " + strings.Join(parts, ", ")
@@ -137,7 +137,7 @@ func (p *page) throughput(nodes []facts.Node) {
 		slices.SortStableFunc(sent, func(a, b facts.Node) int { return cmp.Compare(a.Throughput.Rate, b.Throughput.Rate) })
 		sent = sent[:slowestNamed]
 	}
-	rates := strings.Join(Map(sent, func(node facts.Node) string {
+	rates := strings.Join(text.Map(sent, func(node facts.Node) string {
 		return fmt.Sprintf("%s → %s %s", node.Name, node.Throughput.Peer, text.BitRate(node.Throughput.Rate))
 	}), ", ")
 	if slices.ContainsFunc(sent, func(node facts.Node) bool { return node.Throughput.Shared }) {
@@ -274,7 +274,7 @@ func (p *page) stacks(all []hang.Named, nodes []string) (left []hang.Named) {
 // gathered is what launchers have agreed on, in words.
 func gathered(g facts.Gathering) string {
 	names := func(all []facts.Gatherer) string {
-		return strings.Join(Map(all, func(one facts.Gatherer) string {
+		return strings.Join(text.Map(all, func(one facts.Gatherer) string {
 			heard := ""
 			if one.Silent != nil {
 				heard = ", heard " + text.Duration(max(0, *one.Silent)) + " ago" // what is less is a clock that is ahead
@@ -321,7 +321,7 @@ func numbered(nodes []int) string {
 	if len(nodes) == 1 {
 		return fmt.Sprintf("node %d", nodes[0])
 	}
-	return "nodes " + text.List(Map(nodes, strconv.Itoa))
+	return "nodes " + text.List(text.Map(nodes, strconv.Itoa))
 }
 
 func sighted(e facts.Endpoint) string {

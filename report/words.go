@@ -288,14 +288,6 @@ func Promise(w checks.Waived) string {
 	return text + ": " + w.Reason
 }
 
-// Map is what each of some values is turned into.
-func Map[V, T any](values []V, into func(V) T) (all []T) {
-	for _, value := range values {
-		all = append(all, into(value))
-	}
-	return all
-}
-
 // carriedBy is what took us to all nodes in place of ssh, and into which of the containers that a
 // pod has; "" for ssh.
 func carriedBy(nodes []facts.Node) string {
@@ -451,7 +443,7 @@ func (w Words) Undecided() []Reason {
 
 // Unfinished is why the verdict is unknown, a line a reason.
 func (w Words) Unfinished() string {
-	lines := Map(w.Undecided(), func(one Reason) string { return one.Label() + ": " + strings.Join(one.Checks, ", ") + ": " + one.Text })
+	lines := text.Map(w.Undecided(), func(one Reason) string { return one.Label() + ": " + strings.Join(one.Checks, ", ") + ": " + one.Text })
 	return strings.Join(lines, "\n")
 }
 
@@ -465,7 +457,7 @@ func Outcomes(r checks.Report, v checks.Verdict) []string {
 }
 
 func idsOf(outcomes []checks.Outcome) []string {
-	return Map(outcomes, func(o checks.Outcome) string { return o.Check })
+	return text.Map(outcomes, func(o checks.Outcome) string { return o.Check })
 }
 
 // NotCovered is what can end the launch and nobody looked at, "" for nothing.

@@ -94,10 +94,7 @@ func portStates(node *facts.Node) string {
 }
 
 func refusedVerbs(node *facts.Node) string {
-	var texts []string
-	for _, refused := range node.IB.Refused {
-		texts = append(texts, refused.Path+": "+refused.Problem)
-	}
+	texts := text.Map(node.IB.Refused, func(refused facts.DeviceNode) string { return refused.Path + ": " + refused.Problem })
 	return strings.Join(texts, ", ")
 }
 
@@ -219,10 +216,7 @@ func portsWithV2(view checks.View, networks map[*facts.Node]*nccl.Network) map[s
 }
 
 func gidIndexes(port facts.IBPort) string {
-	var parts []string
-	for _, gid := range port.GIDs {
-		parts = append(parts, fmt.Sprintf("%d (%s)", gid.Index, gid.Type))
-	}
+	parts := text.Map(port.GIDs, func(gid facts.GID) string { return fmt.Sprintf("%d (%s)", gid.Index, gid.Type) })
 	if parts == nil {
 		return "no GID"
 	}

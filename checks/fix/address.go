@@ -100,7 +100,7 @@ func arePrintable(words []string) bool {
 // run in.
 func (to Audience) handedOn(nodes []string, code string, words []string) string {
 	if words != nil {
-		code = strings.Join(quoted(words), " ") + " sh -c " + text.Quote(code)
+		code = strings.Join(text.Map(words, text.Quote), " ") + " sh -c " + text.Quote(code)
 	} else if to.Srun != nil || to.Pods != nil {
 		code = "sh -c " + text.Quote(code)
 	}
@@ -111,13 +111,6 @@ func (to Audience) handedOn(nodes []string, code string, words []string) string 
 		return to.inPods(nodes, " "+code)
 	}
 	return to.remoteShell(nodes) + " " + oneWord(code)
-}
-
-func quoted(words []string) (all []string) {
-	for _, word := range words {
-		all = append(all, text.Quote(word))
-	}
-	return all
 }
 
 // isRoot reports whether we are root wherever a command runs: it needs no sudo then, and in
@@ -191,7 +184,7 @@ func (to Audience) remoteShell(nodes []string) string {
 
 // behindBlanks are words quoted, with a blank before each.
 func behindBlanks(all []string) string {
-	return strings.Join(append([]string{""}, quoted(all)...), " ")
+	return strings.Join(append([]string{""}, text.Map(all, text.Quote)...), " ")
 }
 
 // jobOf is the Slurm job of options of srun, as a shell has it: by default the one that it is in.
@@ -245,9 +238,4 @@ func areHosts(nodes []string) bool {
 	return !slices.ContainsFunc(nodes, func(name string) bool { return !isHost(name) })
 }
 
-func bare(nodes []string) (names []string) {
-	for _, node := range nodes {
-		names = append(names, hostfile.Bare(node))
-	}
-	return names
-}
+func bare(nodes []string) []string { return text.Map(nodes, hostfile.Bare) }

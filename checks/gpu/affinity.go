@@ -131,11 +131,8 @@ func leftFar(view checks.View, node *facts.Node, all []beside) []checks.Finding 
 	}}
 }
 
-func portNames(ports []nccl.HCAPort) (names []string) {
-	for _, port := range ports {
-		names = append(names, port.Name())
-	}
-	return names
+func portNames(ports []nccl.HCAPort) []string {
+	return text.Map(ports, func(port nccl.HCAPort) string { return port.Name() })
 }
 
 // otherRails compares which ports the GPUs in use are next to, on machines of one build that

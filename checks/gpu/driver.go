@@ -17,6 +17,7 @@ import (
 	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/launch"
 )
 
@@ -351,11 +352,8 @@ func moduleMissing(node *facts.Node) checks.Finding {
 	return f
 }
 
-func busDrivers(node *facts.Node) (drivers []string) {
-	for _, gpu := range valueOf(node.GPU).OnBus {
-		drivers = append(drivers, gpu.Driver)
-	}
-	return drivers
+func busDrivers(node *facts.Node) []string {
+	return text.Map(valueOf(node.GPU).OnBus, func(gpu facts.PCIGPU) string { return gpu.Driver })
 }
 
 // versionsDiffer is NVML's error 18, which CUDA has as 803.

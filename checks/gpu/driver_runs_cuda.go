@@ -15,6 +15,7 @@ import (
 	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/launch"
 )
 
@@ -258,11 +259,7 @@ func branchOf(version string) int {
 }
 
 func branchNames(branches []int) string {
-	var names []string
-	for _, branch := range branches {
-		names = append(names, strconv.Itoa(branch))
-	}
-	return "drivers " + strings.Join(names, ", ")
+	return "drivers " + strings.Join(text.Map(branches, strconv.Itoa), ", ")
 }
 
 func hideLibcuda(library *facts.DriverLibrary) []fix.Command {

@@ -15,6 +15,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/ranks"
 	"preflight/facts"
+	"preflight/internal/text"
 	"preflight/launch"
 )
 
@@ -197,9 +198,5 @@ func indices(slots []int) string {
 	if len(slots) > 2 && last-first == len(slots)-1 {
 		return fmt.Sprintf("%d to %d", first, last)
 	}
-	var words []string
-	for _, slot := range slots {
-		words = append(words, strconv.Itoa(slot))
-	}
-	return strings.Join(words, ", ")
+	return strings.Join(text.Map(slots, strconv.Itoa), ", ")
 }

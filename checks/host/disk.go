@@ -109,11 +109,8 @@ func judgePlaces(node *facts.Node, places []*facts.Place, wanted int64) []checks
 	if first.Problem == "" && first.Writable && !first.ReadOnly && !first.NoExec && first.Free >= wanted && hasInodes {
 		return nil
 	}
-	var roles []string
+	roles := text.Map(places, func(place *facts.Place) string { return place.Role })
 	f := checks.Finding{Verdict: checks.Warn}
-	for _, place := range places {
-		roles = append(roles, place.Role)
-	}
 	on := fmt.Sprintf("%s, %s on %s", first.Path, first.FSType, first.Source)
 	what := strings.Join(roles, ", ")
 	dir := fix.Path(first.Path)

@@ -253,11 +253,7 @@ func (t nameTable) rightAddresses(target *facts.Node) (right []string, groups []
 }
 
 func bareNames(nodes []*facts.Node) []string {
-	var names []string
-	for _, node := range nodes {
-		names = append(names, hostfile.Bare(node.Name))
-	}
-	return names
+	return text.Map(nodes, func(node *facts.Node) string { return hostfile.Bare(node.Name) })
 }
 
 // correctNames rewrites /etc/hosts so that each name leads where it should, or

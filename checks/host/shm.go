@@ -277,10 +277,7 @@ func leftBehind(node *facts.Node, left []facts.Segment) checks.Finding {
 
 // leftBySmoke is of files that are ours: the ranks that made them ran as the user who logs in.
 func leftBySmoke(paths []string) checks.Finding {
-	var names []string
-	for _, path := range paths {
-		names = append(names, strings.TrimPrefix(path, "/dev/shm/"))
-	}
+	names := text.Map(paths, func(path string) string { return strings.TrimPrefix(path, "/dev/shm/") })
 	return checks.Finding{
 		Summary: "the ranks of the smoke test left files in /dev/shm, and it could not remove them",
 		Got:     text.List(names),

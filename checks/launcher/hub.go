@@ -15,6 +15,7 @@ import (
 	"preflight/checks/names"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 )
 
 var HubReach = checks.Check{
@@ -129,9 +130,6 @@ var (
 
 // cached is the way out that needs no Hub.
 func cached(view checks.View) fix.Command {
-	var all []string
-	for _, named := range view.Launch.Models {
-		all = append(all, named.Name)
-	}
+	all := text.Map(view.Launch.Models, func(named facts.ModelNamed) string { return named.Name })
 	return fix.Note("or bring %s into the nodes' cache before, from a machine that gets there", fix.Text(strings.Join(all, " and ")))
 }

@@ -15,6 +15,7 @@ import (
 	"preflight/checks/ranks"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 )
 
 var DataShared = checks.Check{
@@ -169,10 +170,9 @@ func (l leaving) unlike() []checks.Finding {
 		return nil
 	}
 	f := l.finding(known, l.Path+" holds other files on some nodes than on others")
-	var listings []string
-	for _, group := range groups {
-		listings = append(listings, fmt.Sprintf("listing %s on %s", group.Value, hostfile.Fold(group.Nodes)))
-	}
+	listings := text.Map(groups, func(group compare.Group) string {
+		return fmt.Sprintf("listing %s on %s", group.Value, hostfile.Fold(group.Nodes))
+	})
 	f.Verdict, f.Got = checks.Warn, strings.Join(listings, ", ")
 	return []checks.Finding{f}
 }

@@ -210,10 +210,7 @@ func Unanswered(node *facts.Node) []checks.Finding {
 	if asked == nil {
 		return nil
 	}
-	var parts []string
-	for _, why := range whys {
-		parts = append(parts, hostfile.Fold(byWhy[why])+": "+why)
-	}
+	parts := text.Map(whys, func(why string) string { return hostfile.Fold(byWhy[why]) + ": " + why })
 	f := checks.UnknownFor(node, "names: cannot tell what a name leads to: "+strings.Join(parts, "; "))
 	f.Remedy = []fix.Command{fix.On("time getent ahosts %s; cat /etc/resolv.conf", fix.Host(asked[0]))}
 	if slices.Equal(whys, []string{facts.OutOfTime}) {

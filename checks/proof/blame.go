@@ -116,10 +116,7 @@ func (a *attribution) gather(found []Suspect, single []Attempt) []Suspect {
 		kept = append(kept, s)
 	}
 	slices.SortFunc(single, func(a, b Attempt) int { return cmp.Compare(a.place, b.place) })
-	var lone []Suspect
-	for _, each := range single {
-		lone = append(lone, a.suspect(Directions, nil, []Attempt{each}))
-	}
+	lone := text.Map(single, func(each Attempt) Suspect { return a.suspect(Directions, nil, []Attempt{each}) })
 	return append(kept, a.join(lone, func(s Suspect) string { return s.How })...)
 }
 
@@ -164,19 +161,12 @@ func Arrows(failed []Attempt) []string {
 // whichever makes fewer of them.
 func bundles(pairs [][2]string, arrow string) []string {
 	fold := func(pairs [][2]string, end int) string {
-		var names []string
-		for _, pair := range pairs {
-			names = append(names, pair[end])
-		}
-		return hostfile.Fold(names)
+		return hostfile.Fold(text.Map(pairs, func(pair [2]string) string { return pair[end] }))
 	}
 	bundle := func(key, other int) (lines []string) {
 		byKey := text.GroupBy(pairs, func(pair [2]string) string { return pair[key] })
 		for _, alike := range text.GroupBy(byKey, func(one text.Group[string, [2]string]) string { return fold(one.All, other) }) {
-			var joined []string
-			for _, one := range alike.All {
-				joined = append(joined, one.Key)
-			}
+			joined := text.Map(alike.All, func(one text.Group[string, [2]string]) string { return one.Key })
 			ends := [2]string{}
 			ends[key], ends[other] = hostfile.Fold(joined), alike.Key
 			lines = append(lines, ends[0]+arrow+ends[1])

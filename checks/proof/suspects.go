@@ -10,6 +10,7 @@ import (
 
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 )
 
 // Attempt is one node's try to get through to another.
@@ -203,18 +204,11 @@ func ends(attempts []Attempt) []int {
 
 // namesOf is nodes in hostfile order, each once.
 func (a *attribution) namesOf(nodes []int) []string {
-	var names []string
-	for _, node := range slices.Compact(slices.Sorted(slices.Values(nodes))) {
-		names = append(names, a.names[node])
-	}
-	return names
+	return text.Map(slices.Compact(slices.Sorted(slices.Values(nodes))), func(node int) string { return a.names[node] })
 }
 
 func foldSets(sets [][]string) string {
-	var folded []string
-	for _, set := range sets {
-		folded = append(folded, hostfile.Fold(set))
-	}
+	folded := text.Map(sets, hostfile.Fold)
 	last := len(folded) - 1
 	return strings.Join(folded[:last], ", ") + " and " + folded[last]
 }

@@ -9,6 +9,7 @@ import (
 	"preflight/checks"
 	"preflight/checks/compare"
 	"preflight/facts"
+	"preflight/internal/text"
 	"preflight/launch/nccl"
 )
 
@@ -144,9 +145,6 @@ func IsHGXBlackwell(card facts.Card) bool {
 }
 
 func DeviceNames(node *facts.Node) string {
-	var names []string
-	for _, device := range node.IB.Devices {
-		names = append(names, device.Name)
-	}
+	names := text.Map(node.IB.Devices, func(device facts.HCA) string { return device.Name })
 	return strings.Join(names, ", ")
 }

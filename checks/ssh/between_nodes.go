@@ -244,9 +244,5 @@ func (l *loginTries) remedy(s proof.Suspect) []fix.Command {
 }
 
 func hostsOf(names []string) fix.Arg {
-	var hosts []string
-	for _, name := range names {
-		hosts = append(hosts, hostfile.Bare(name))
-	}
-	return fix.List[fix.Host](" ", hosts)
+	return fix.List[fix.Host](" ", text.Map(names, hostfile.Bare))
 }

@@ -123,10 +123,7 @@ func (j *job) leftovers() (findings []checks.Finding) {
 
 // pids are the process IDs of members, as kill takes them.
 func pids(all []member) fix.Arg {
-	var each []fix.Arg
-	for _, m := range all {
-		each = append(each, fix.Number(m.PID))
-	}
+	each := text.Map(all, func(m member) fix.Arg { return fix.Number(m.PID) })
 	return fix.Join(" ", each...)
 }
 

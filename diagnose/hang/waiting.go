@@ -189,10 +189,7 @@ func (j *job) served() bool {
 // which it does by its own name or one of the addresses of that (torch 2.5,
 // torch/distributed/elastic/rendezvous/utils.py, _matches_machine_hostname).
 func (j *job) unhosted() checks.Finding {
-	var names []string
-	for _, m := range j.members {
-		names = append(names, m.node.Name)
-	}
+	names := text.Map(j.members, func(m member) string { return m.node.Name })
 	return checks.Finding{
 		Nodes:   names,
 		Summary: fmt.Sprintf("launchers wait for the rendezvous at %s, which no node serves: none takes itself for %s", j.endpoint(), j.most.Address),

@@ -92,6 +92,14 @@ func IsPlain(word string) bool {
 	return word != "" && strings.IndexFunc(word, special) < 0
 }
 
+// Map returns what each of some values is turned into.
+func Map[V, T any](values []V, into func(V) T) (all []T) {
+	for _, value := range values {
+		all = append(all, into(value))
+	}
+	return all
+}
+
 // Group holds the values that have one key.
 type Group[K comparable, V any] struct {
 	Key K

@@ -51,12 +51,12 @@ func GitHub(w io.Writer, r checks.Report) error {
 	}
 	for _, unknown := range words.Unknowns() {
 		errors = append(errors, annotation{"preflight: could not look at " + unknown.Nodes,
-			strings.Join(slices.Concat([]string{unknown.Reason, "for " + strings.Join(unknown.Checks, ", ")}, report.Map(unknown.Fix, func(c string) string { return "fix  " + c }), unknown.Notes), "\n"), ""})
+			strings.Join(slices.Concat([]string{unknown.Reason, "for " + strings.Join(unknown.Checks, ", ")}, text.Map(unknown.Fix, func(c string) string { return "fix  " + c }), unknown.Notes), "\n"), ""})
 	}
 	if r.ExitCode != 0 && len(errors) == 0 { // else the mildest annotation alone would say so
 		errors = append(errors, annotation{title: "preflight", text: words.Conclusion() + "\n" + words.Unfinished()})
 	}
-	waived := report.Map(r.Waived, func(w checks.Waived) annotation {
+	waived := text.Map(r.Waived, func(w checks.Waived) annotation {
 		return annotation{fmt.Sprintf("preflight: waived: %s on %s", w.Check, words.Nodes(w.Nodes)), w.Summary + "\nwaived " + report.Promise(w), w.At}
 	})
 	var out strings.Builder

@@ -13,7 +13,6 @@ import (
 	"preflight/checks/catalogue"
 	"preflight/hostfile"
 	"preflight/internal/text"
-	"preflight/report"
 )
 
 // GoodHosts writes a hostfile of the nodes that are good ([checks.Report.Part]), in
@@ -98,7 +97,7 @@ func hosts(r checks.Report, names []string) ([]hostfile.Host, error) {
 	for _, host := range r.Launch.Hosts {
 		slots[host.Name] = host.Slots
 	}
-	return report.Map(names, func(name string) hostfile.Host { return hostfile.Host{Name: name, Slots: slots[name]} }), nil
+	return text.Map(names, func(name string) hostfile.Host { return hostfile.Host{Name: name, Slots: slots[name]} }), nil
 }
 
 // isWord is whether a name can begin a line of a hostfile.
@@ -119,10 +118,10 @@ func someSlots(host hostfile.Host) bool {
 
 // included is what deepspeed --include takes to use these very slots.
 func included(hosts []hostfile.Host) string {
-	return strings.Join(report.Map(hosts, func(host hostfile.Host) string {
+	return strings.Join(text.Map(hosts, func(host hostfile.Host) string {
 		if !someSlots(host) {
 			return host.Name
 		}
-		return host.Name + ":" + strings.Join(report.Map(host.Slots, strconv.Itoa), ",")
+		return host.Name + ":" + strings.Join(text.Map(host.Slots, strconv.Itoa), ",")
 	}), "@")
 }

@@ -215,7 +215,7 @@ func whySkipped(words report.Words, one judgement) string {
 	if len(one.waived) == 0 {
 		return text.Escape(one.Reason)
 	}
-	return strings.Join(report.Map(one.waived, func(w checks.Waived) string {
+	return strings.Join(text.Map(one.waived, func(w checks.Waived) string {
 		return words.Nodes(w.Nodes) + " waived " + text.Escape(report.Promise(w))
 	}), "; ")
 }

@@ -92,7 +92,7 @@ func (s *summary) changes(rows []report.Row) {
 	fact := slices.Index(header, "fact")
 	s.add(row(header...) + strings.Repeat("| --- ", len(header)) + "|\n")
 	for _, texts := range cells {
-		written := report.Map(texts, prose)
+		written := text.Map(texts, prose)
 		if texts[fact] != "" {
 			written[fact] = code(texts[fact])
 		}
@@ -159,7 +159,7 @@ func (s *summary) waivers(all []checks.Waived) {
 		return
 	}
 	s.add("\nWaived: these are known, and do not count.\n\n" + row("check", "nodes", "what", "why", "owner", "until") + row("---", "---", "---", "---", "---", "---"))
-	s.rows(report.Map(all, func(w checks.Waived) string {
+	s.rows(text.Map(all, func(w checks.Waived) string {
 		return row(code(w.Check), prose(s.Nodes(w.Nodes)), prose(w.Summary), prose(w.Reason), prose(w.Owner), prose(w.Until))
 	}))
 }
@@ -237,8 +237,8 @@ func prose(text string) string { return whole(report.Shorten(text, mostInCell)) 
 
 // whole is prose of any length. Words that GitHub or GitLab make links, mentions of somebody
 // or pictures of are code, where they do not.
-func whole(text string) string {
-	return strings.Join(report.Map(strings.Split(text, " "), func(word string) string {
+func whole(words string) string {
+	return strings.Join(text.Map(strings.Split(words, " "), func(word string) string {
 		if isCalled(word) {
 			return element(word)
 		}
@@ -265,9 +265,9 @@ func element(text string) string { return "<code>" + entities(text) + "</code>" 
 var linking = strings.NewReplacer("://", "&#58;//", "www.", "www&#46;", "WWW.", "WWW&#46;")
 
 // entities escapes text for a line of Markdown. Lines become breaks, which a cell takes.
-func entities(text string) string {
-	lines := strings.Split(report.EscapeLines(text), "\n")
-	return linking.Replace(strings.Join(report.Map(lines, references), "<br>"))
+func entities(words string) string {
+	lines := strings.Split(report.EscapeLines(words), "\n")
+	return linking.Replace(strings.Join(text.Map(lines, references), "<br>"))
 }
 
 // references has the characters of a line that would be markup as character references,

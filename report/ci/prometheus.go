@@ -50,7 +50,7 @@ func Prometheus(w io.Writer, r checks.Report) error {
 	finding := gauge("preflight_finding", "How many findings of a check name a node; no node is the launch as a whole.")
 	countByNode(finding, r.Findings)
 	waived := gauge("preflight_waived", "How many findings of a check that name a node are waived by the policy.")
-	countByNode(waived, report.Map(r.Waived, func(w checks.Waived) checks.Finding { return w.Finding }))
+	countByNode(waived, text.Map(r.Waived, func(w checks.Waived) checks.Finding { return w.Finding }))
 	reached := gauge("preflight_node_reached", "Whether the agent answered on the node.")
 	for _, same := range text.GroupBy(r.Nodes, func(node facts.Node) string { return node.Name }) {
 		add(reached, oneIf(same.All[0].Reached), "node", same.Key)

@@ -122,7 +122,7 @@ func oddOnes(w report.Words, diffs []checks.FactDiff) (all []oddNodes, more int)
 	}
 	nodes := text.GroupBy(odd, func(node string) string { return node })
 	for _, alike := range text.GroupBy(nodes, func(node text.Group[string, string]) int { return len(node.All) }) {
-		names := report.Map(alike.All, func(node text.Group[string, string]) string { return node.Key })
+		names := text.Map(alike.All, func(node text.Group[string, string]) string { return node.Key })
 		all = append(all, oddNodes{Nodes: setOf(w, names), Facts: text.Plural(alike.Key, "fact"), Count: alike.Key})
 	}
 	slices.SortFunc(all, func(a, b oddNodes) int { return cmp.Compare(b.Count, a.Count) })

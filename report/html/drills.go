@@ -70,7 +70,7 @@ func callsThatFailed(w report.Words, nodes []facts.Node, part func(*facts.Node) 
 		}
 	}
 	for _, alike := range text.GroupBy(calls, func(c call) ending { return c.ending }) {
-		callers := report.Map(alike.All, func(c call) string { return c.from })
+		callers := text.Map(alike.All, func(c call) string { return c.from })
 		end := alike.Key
 		all = append(all, failedCalls{setOf(w, callers), text.Escape(end.to), text.Escape(end.outcome), text.Escape(end.err), len(callers)})
 	}
@@ -208,7 +208,7 @@ func turnedAwayAt(w report.Words, failed []report.Attendance) (all []turnedAway)
 }
 
 func namesOf(some []report.Attendance) []string {
-	return report.Map(some, func(a report.Attendance) string { return a.Node })
+	return text.Map(some, func(a report.Attendance) string { return a.Node })
 }
 
 func howItFailed(r *facts.Rendezvous) string {
@@ -335,7 +335,7 @@ func newPairMatrix(took []facts.Node) *pairMatrix {
 	if len(tried) == 0 {
 		return nil
 	}
-	shown := report.Map(took, func(node facts.Node) string { return node.Name })
+	shown := text.Map(took, func(node facts.Node) string { return node.Name })
 	if len(shown) > mostPaired {
 		whole := slices.DeleteFunc(slices.Clone(shown), func(name string) bool { return failed[name] })
 		shown = slices.DeleteFunc(shown, func(name string) bool { return !failed[name] })

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"preflight/facts"
-	"preflight/report"
+	"preflight/internal/text"
 )
 
 // factTable is the facts of all nodes such that what they share is there once.
@@ -188,14 +188,14 @@ func (m *factTable) drill(shape *factShape, at []any, values []any) error {
 	switch first := values[0].(type) {
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(first)) {
-			if err := m.drill(shape, append(slices.Clip(at), key), report.Map(values, func(v any) any { return v.(map[string]any)[key] })); err != nil {
+			if err := m.drill(shape, append(slices.Clip(at), key), text.Map(values, func(v any) any { return v.(map[string]any)[key] })); err != nil {
 				return err
 			}
 		}
 		return nil
 	case []any:
 		for i := range first {
-			if err := m.drill(shape, append(slices.Clip(at), i), report.Map(values, func(v any) any { return v.([]any)[i] })); err != nil {
+			if err := m.drill(shape, append(slices.Clip(at), i), text.Map(values, func(v any) any { return v.([]any)[i] })); err != nil {
 				return err
 			}
 		}

@@ -30,7 +30,7 @@ type machine struct {
 }
 
 func talking(w report.Words, groups []checks.Interconnect) []machine {
-	return report.Map(groups, func(g checks.Interconnect) machine {
+	return text.Map(groups, func(g checks.Interconnect) machine {
 		return machine{Nodes: setOf(w, g.Nodes), Inside: text.Escape(report.Transport(g.Inside)), Between: text.Escape(report.Transport(g.Between))}
 	})
 }
@@ -53,7 +53,7 @@ func machines(w report.Words, r checks.Report) (kinds []machine, more int) {
 	alike := text.GroupBy(withGPUs, func(node *facts.Node) string { return kindKey(node, linked[node.Name]) })
 	slices.SortStableFunc(alike, func(a, b text.Group[string, *facts.Node]) int { return cmp.Compare(len(b.All), len(a.All)) })
 	for _, kind := range alike[:min(len(alike), mostMachines)] {
-		names := report.Map(kind.All, func(node *facts.Node) string { return node.Name })
+		names := text.Map(kind.All, func(node *facts.Node) string { return node.Name })
 		node, link := kind.All[0], linked[kind.All[0].Name]
 		kinds = append(kinds, machine{
 			Nodes: setOf(w, names), Models: text.Escape(report.Models(node.NVML.Cards)),

@@ -201,7 +201,7 @@ func foldRows(nodes []facts.Node, cells [][]byte) (rows []matrixRow) {
 		all[i] = i
 	}
 	for _, alike := range text.GroupBy(all, func(i int) string { return string(cells[i]) }) {
-		names := report.Map(alike.All, func(i int) string { return nodes[i].Name })
+		names := text.Map(alike.All, func(i int) string { return nodes[i].Name })
 		rows = append(rows, matrixRow{hostfile.Fold(names), alike.All, alike.Key})
 	}
 	return rows
