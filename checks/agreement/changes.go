@@ -13,6 +13,7 @@ import (
 	"preflight/checks"
 	"preflight/checks/compare"
 	"preflight/facts"
+	"preflight/internal/text"
 )
 
 // Changes compares two looks at a fleet, node by node in the order of the
@@ -23,7 +24,7 @@ import (
 // those of [NeverCompared].
 func Changes(before, after facts.Fleet) []checks.Change {
 	changes := []checks.Change{}
-	was, kept := earlier(before.Nodes, after.Nodes), map[string]bool{}
+	was := earlier(before.Nodes, after.Nodes)
 	for i := range after.Nodes {
 		node := &after.Nodes[i]
 		old := was[node.Name]
@@ -31,7 +32,6 @@ func Changes(before, after facts.Fleet) []checks.Change {
 			changes = append(changes, newNode(node.Name))
 			continue
 		}
-		kept[old.Name] = true
 		if old.Name != node.Name {
 			changes = append(changes, otherName(old.Name, node.Name))
 		}
@@ -40,11 +40,7 @@ func Changes(before, after facts.Fleet) []checks.Change {
 		}
 		changes = append(changes, changesOf(old, node)...)
 	}
-	for i := range before.Nodes {
-		if name := before.Nodes[i].Name; !kept[name] {
-			changes = append(changes, goneNode(name))
-		}
-	}
+	changes = append(changes, text.Map(gone(before.Nodes, was), goneNode)...)
 	return append(changes, headChanges(before.Head, after.Head)...)
 }
 
@@ -94,6 +90,20 @@ func earlier(before, after []facts.Node) map[string]*facts.Node {
 	}
 	maps.DeleteFunc(was, func(name string, _ *facts.Node) bool { return now[name] == nil })
 	return was
+}
+
+// gone returns the names of the nodes that were there before and that no node was, as earlier says.
+func gone(before []facts.Node, was map[string]*facts.Node) (names []string) {
+	kept := map[string]bool{}
+	for _, node := range was {
+		kept[node.Name] = true
+	}
+	for i := range before {
+		if name := before[i].Name; !kept[name] {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // FormerNames are what the nodes of a look were called in an earlier one, by their names now.
@@ -372,13 +382,11 @@ func union[V any](a, b map[string]V) map[string]bool {
 
 // FoldChanges makes one change of those on a node that FoldSiblings takes for one, before
 // and after being as two nodes that differ.
-func FoldChanges(changes []checks.Change) (folded []checks.Change) {
-	var diffs []checks.FactDiff
-	for _, c := range changes {
-		diffs = append(diffs, checks.FactDiff{Fact: c.Fact, Groups: []checks.FactGroup{{Value: c.Before, Nodes: []string{"before"}}, {Value: c.After, Nodes: []string{"after"}}}})
-	}
-	for _, d := range compare.FoldSiblings(diffs) {
-		folded = append(folded, checks.Change{Node: changes[0].Node, Fact: d.Fact, Before: d.Groups[0].Value, After: d.Groups[1].Value})
-	}
-	return folded
+func FoldChanges(changes []checks.Change) []checks.Change {
+	diffs := text.Map(changes, func(c checks.Change) checks.FactDiff {
+		return checks.FactDiff{Fact: c.Fact, Groups: []checks.FactGroup{{Value: c.Before, Nodes: []string{"before"}}, {Value: c.After, Nodes: []string{"after"}}}}
+	})
+	return text.Map(compare.FoldSiblings(diffs), func(d checks.FactDiff) checks.Change {
+		return checks.Change{Node: changes[0].Node, Fact: d.Fact, Before: d.Groups[0].Value, After: d.Groups[1].Value}
+	})
 }

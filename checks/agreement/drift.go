@@ -195,17 +195,7 @@ func (b baseline) lost(view checks.View, was map[string]*facts.Node) []checks.Fi
 	if view.Launch.HostsFile == "" {
 		return nil
 	}
-	found := map[string]bool{}
-	for _, before := range was {
-		found[before.Name] = true
-	}
-	var names []string
-	var changes []checks.Change
-	for i := range b.Nodes {
-		if !found[b.Nodes[i].Name] {
-			names, changes = append(names, b.Nodes[i].Name), append(changes, goneNode(b.Nodes[i].Name))
-		}
-	}
+	names := gone(b.Nodes, was)
 	switch {
 	case names == nil:
 		return nil
@@ -216,7 +206,7 @@ func (b baseline) lost(view checks.View, was map[string]*facts.Node) []checks.Fi
 		}}
 	}
 	return nodeFinding(view, checks.Finding{
-		Nodes: names, Summary: "in the baseline, and in the hostfile no more", Changes: changes,
+		Nodes: names, Summary: "in the baseline, and in the hostfile no more", Changes: text.Map(names, goneNode),
 		Got: "not in the hostfile", Want: "in the baseline",
 		Remedy: []fix.Command{
 			fix.Note("left out on purpose, as --good-hosts does: nothing to be done; or judge the whole hostfile with --exclude %s", fix.Word(strings.Join(names, "@"))),

@@ -205,26 +205,18 @@ func sizeIn(size json.RawMessage) int64 {
 // the machine is another one comes before all. A waiver has to cover all of those that weigh
 // most. Where not all are listed the fix says what lists them.
 func (b baseline) finding(view checks.View, node *facts.Node, changes []checks.Change) checks.Finding {
-	rank := func(c checks.Change) int {
-		switch {
-		case isAnotherMachine(c):
-			return 0
-		case weigh(view, node, c) == checks.Fail:
-			return 1
-		}
-		return 2
-	}
-	changes = slices.Clone(changes)
-	slices.SortStableFunc(changes, func(a, b checks.Change) int { return cmp.Compare(rank(a), rank(b)) })
+	worst, rest := split(changes, isAnotherMachine)
+	breaking, mild := split(rest, func(c checks.Change) bool { return weigh(view, node, c) == checks.Fail })
+	worst = append(worst, breaking...)
+	changes = append(slices.Clone(worst), mild...)
 	f := checks.Finding{Verdict: checks.Warn, Weighed: true, Nodes: []string{node.Name}, Fact: changes[0].Fact, Changes: changes}
-	for _, c := range changes {
-		if weigh(view, node, c) == checks.Fail {
-			f.Verdict = checks.Fail
-		}
-		if rank(c) < 2 || rank(changes[0]) == 2 {
-			f.Facts = append(f.Facts, c.Fact)
-		}
+	if slices.ContainsFunc(changes, func(c checks.Change) bool { return weigh(view, node, c) == checks.Fail }) {
+		f.Verdict = checks.Fail
 	}
+	if worst == nil {
+		worst = changes
+	}
+	f.Facts = text.Map(worst, func(c checks.Change) string { return c.Fact })
 	var got, want []string
 	for _, c := range FoldChanges(changes) {
 		now, then := InWords(c, plainValue)

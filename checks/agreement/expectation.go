@@ -170,10 +170,7 @@ func skipped(statements []statement) []checks.Finding {
 	}
 	var parts []string
 	for _, alike := range text.GroupBy(left, func(s statement) string { return s.notTried }) {
-		var names []string
-		for _, s := range alike.All {
-			names = append(names, s.Fact)
-		}
+		names := text.Map(alike.All, func(s statement) string { return s.Fact })
 		parts = append(parts, strings.Join(names, ", ")+" ("+alike.Key+")")
 	}
 	return []checks.Finding{{Verdict: checks.Pass, Summary: "skipped: " + strings.Join(parts, ", ")}}

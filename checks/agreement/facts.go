@@ -20,11 +20,8 @@ import (
 )
 
 // knownFacts are the facts that nodes tell, each with what matches its paths.
-var knownFacts = sync.OnceValue(func() (all []knownFact) {
-	for _, d := range facts.Described() {
-		all = append(all, knownFact{d, PathPattern(d.Path, ".+")})
-	}
-	return all
+var knownFacts = sync.OnceValue(func() []knownFact {
+	return text.Map(facts.Described(), func(d facts.Description) knownFact { return knownFact{d, PathPattern(d.Path, ".+")} })
 })
 
 type knownFact struct {

@@ -117,30 +117,19 @@ func topicOf(c checks.Change) topic {
 }
 
 // TopicNames are by what names a policy and --accept call what changes together.
-func TopicNames() (names []string) {
-	for _, t := range topics {
-		names = append(names, t.name)
-	}
-	return names
+func TopicNames() []string {
+	return text.Map(topics, func(t topic) string { return t.name })
 }
 
 // unknownScope names what was likely meant.
 func unknownScope(name string) error {
-	all := slices.Concat(TopicNames(), sections(), OwnFacts())
-	for _, known := range knownFacts() {
-		all = append(all, known.Path)
-	}
+	sections := text.Map(facts.Sections(), func(section facts.Section) string { return string(section) })
+	known := text.Map(knownFacts(), func(known knownFact) string { return known.Path })
+	all := slices.Concat(TopicNames(), sections, OwnFacts(), known)
 	if near := text.Nearest(strings.ToLower(name), all, max(1, len(name)/4)); near != "" {
 		return &UnknownFactError{fmt.Sprintf("there is no fact or topic %q%s", name, text.DidYouMean(near))}
 	}
 	return unknownFact(name)
-}
-
-func sections() (names []string) {
-	for _, section := range facts.Sections() {
-		names = append(names, string(section))
-	}
-	return names
 }
 
 // weighted is what the policy says that some changes weigh.

@@ -13,6 +13,7 @@ import (
 	"preflight/checks/ranks"
 	"preflight/facts"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/launch"
 	"preflight/launch/nccl"
 )
@@ -108,10 +109,7 @@ func ncclInterfaces(r envOfRanks) []checks.Finding {
 	if spec == "" {
 		return nil
 	}
-	var usable []string
-	for _, choice := range nccl.Candidates(r.view.Launch, r.node) {
-		usable = append(usable, choice.Interface)
-	}
+	usable := text.Map(nccl.Candidates(r.view.Launch, r.node), func(choice nccl.Choice) string { return choice.Interface })
 	selected, chosen := nccl.MatchIfname(spec, usable)
 	switch {
 	case !chosen:

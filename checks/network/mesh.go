@@ -127,9 +127,9 @@ func (m *meshCalls) ownAddresses(found []proof.Suspect) []checks.Finding {
 				fix.On("ip route get %s   # local … dev lo, if the address is its own", fix.Host(call.Path.To)),
 			},
 		}
-		if lo := loopback(m.nodes[call.To]); lo.Name != "" && !lo.Up { // by which a node's calls to itself go, whatever their address
-			f.Got = lo.Name + " is down"
-			f.Remedy = []fix.Command{fix.On("sudo ip link set %s up", fix.Name(lo.Name))}
+		if lo := downLoopback(m.nodes[call.To]); lo != "" { // by which a node's calls to itself go, whatever their address
+			f.Got = lo + " is down"
+			f.Remedy = []fix.Command{fix.On("sudo ip link set %s up", fix.Name(lo))}
 		}
 		if !m.isMade(call) {
 			f.Verdict, f.WouldSee = checks.Warn, "nothing: a single rank calls itself nowhere"
@@ -139,16 +139,16 @@ func (m *meshCalls) ownAddresses(found []proof.Suspect) []checks.Finding {
 	return findings
 }
 
-// loopback is a node's interface to itself, the zero one where it was not seen.
-func loopback(node *facts.Node) facts.Interface {
-	if node.Net == nil {
-		return facts.Interface{}
+// downLoopback returns the name of a node's loopback interface where that is down, "" where it is up or was not seen.
+func downLoopback(node *facts.Node) string {
+	if node.Net != nil {
+		for _, i := range node.Net.Interfaces {
+			if i.Loopback && !i.Up {
+				return i.Name
+			}
+		}
 	}
-	at := slices.IndexFunc(node.Net.Interfaces, func(i facts.Interface) bool { return i.Loopback })
-	if at < 0 {
-		return facts.Interface{}
-	}
-	return node.Net.Interfaces[at]
+	return ""
 }
 
 // where is the address and port that was called.
@@ -295,41 +295,38 @@ func (m *meshCalls) explain() {
 		noRoute[pair{call.From, call.To}] = true
 		hasNone[call.From] = true
 	}
-	passed, reason := map[pair]bool{}, map[pair]string{}
+	passed := map[pair]bool{}
 	for _, call := range m.calls {
 		passed[pair{call.From, call.To}] = !call.Failed
+	}
+	m.calls = slices.DeleteFunc(m.calls, func(call proof.Attempt) bool {
+		back := pair{call.To, call.From}
+		return call.How == string(facts.PathDropped) && (noRoute[back] || hasNone[call.To] && !passed[back])
+	})
+	shareReasons(m.calls)
+}
+
+// shareReasons gives a call that only waited the reason that the other end was given: it is one trouble.
+func shareReasons(calls []proof.Attempt) {
+	reason := map[[2]string]string{}
+	for _, call := range calls {
 		if call.How != string(facts.PathDropped) {
-			reason[pair{call.From, call.To}] = call.How
+			reason[[2]string{call.To, call.From}] = call.How
 		}
 	}
-	calls := m.calls[:0]
-	for _, call := range m.calls {
+	for i, call := range calls {
 		if call.How == string(facts.PathDropped) {
-			back := pair{call.To, call.From}
-			if noRoute[back] || hasNone[call.To] && !passed[back] {
-				continue
-			}
-			call.How = cmp.Or(reason[back], call.How)
+			calls[i].How = cmp.Or(reason[[2]string{call.From, call.To}], call.How)
 		}
-		calls = append(calls, call)
 	}
-	m.calls = calls
 }
 
 func caller(call proof.Attempt) string { return call.From }
 
 func callersOf(calls []proof.Attempt) []string {
-	var names []string
-	for _, call := range calls {
-		names = append(names, call.From)
-	}
-	return slices.Compact(names) // calls stand in the order of their callers
+	return slices.Compact(text.Map(calls, caller)) // calls stand in the order of their callers
 }
 
-func calleesOf(calls []proof.Attempt) []string {
-	var names []string
-	for _, call := range calls {
-		names = append(names, call.To)
-	}
-	return names
-}
+func callee(call proof.Attempt) string { return call.To }
+
+func calleesOf(calls []proof.Attempt) []string { return text.Map(calls, callee) }

@@ -51,7 +51,7 @@ func (m *meshCalls) judge(found []proof.Suspect) []checks.Finding {
 func (m *meshCalls) wrongAnswers(s proof.Suspect) []checks.Finding {
 	var findings []checks.Finding
 	in := slices.DeleteFunc(slices.Clone(s.Failed), func(c proof.Attempt) bool { return !slices.Contains(s.Nodes, c.To) })
-	for _, to := range text.GroupBy(in, func(c proof.Attempt) string { return c.To }) {
+	for _, to := range text.GroupBy(in, callee) {
 		calls, call := to.All, to.All[0]
 		answered := m.mostlyAnswered(calls)
 		f := checks.Finding{

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"preflight/checks"
@@ -102,10 +103,7 @@ func (m *meshCalls) partlyOpen() []checks.Finding {
 		slices.SortStableFunc(s.Failed, func(a, b proof.Attempt) int {
 			return cmp.Compare(slices.Index(m.names, a.To), slices.Index(m.names, b.To))
 		})
-		var got []string
-		for _, toOne := range text.GroupBy(s.Failed, func(c proof.Attempt) string { return c.To }) {
-			got = append(got, openAndShut(toOne.All))
-		}
+		got := text.Map(text.GroupBy(s.Failed, callee), func(to text.Group[string, proof.Attempt]) string { return openAndShut(to.All) })
 		f := checks.Finding{
 			Nodes:    s.Nodes,
 			Summary:  fmt.Sprintf("takes calls on some of %s only, on others they are %s: a firewall opens a part of the range", m.ports(s.Nodes), s.How),
@@ -134,9 +132,5 @@ func openAndShut(calls []proof.Attempt) string {
 }
 
 func listPorts(ports []int) string {
-	var words []string
-	for _, port := range slices.Compact(slices.Sorted(slices.Values(ports))) {
-		words = append(words, fmt.Sprint(port))
-	}
-	return strings.Join(words, " and ")
+	return strings.Join(text.Map(slices.Compact(slices.Sorted(slices.Values(ports))), strconv.Itoa), " and ")
 }

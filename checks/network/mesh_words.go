@@ -17,6 +17,7 @@ import (
 	"preflight/checks/ranks"
 	"preflight/checks/remedy"
 	"preflight/facts"
+	"preflight/internal/text"
 )
 
 // finding puts a suspect into words.
@@ -141,10 +142,7 @@ func outcomes(s proof.Suspect) string {
 	for _, call := range s.Failed {
 		count[string(call.Path.Outcome)]++
 	}
-	var parts []string
-	for _, outcome := range slices.Sorted(maps.Keys(count)) {
-		parts = append(parts, fmt.Sprintf("%d %s", count[outcome], outcome))
-	}
+	parts := text.Map(slices.Sorted(maps.Keys(count)), func(outcome string) string { return fmt.Sprintf("%d %s", count[outcome], outcome) })
 	return "calls: " + strings.Join(parts, ", ")
 }
 

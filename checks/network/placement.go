@@ -4,6 +4,7 @@ package network
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -180,11 +181,7 @@ func (p *placement) fault(node *facts.Node, choice nccl.Choice) string {
 	case address.IsLoopback():
 		return "which leads nowhere but to the node itself"
 	case p.holdsOthers[node.Name] != nil:
-		var others []string
-		for _, name := range p.holdsOthers[node.Name] {
-			others = append(others, name)
-		}
-		slices.Sort(others)
+		others := slices.Sorted(maps.Values(p.holdsOthers[node.Name]))
 		return fmt.Sprintf("and the node holds the addresses of %s besides: what it sends them ends at itself", hostfile.Fold(others))
 	case p.answered[node.Name] > 0 && node.Mesh != nil && node.Mesh.Address == choice.Address:
 		return ""
@@ -259,10 +256,7 @@ func (p *placement) sideways() []checks.Finding {
 	}
 	var got []string
 	for _, uses := range text.GroupBy(lonely, func(u use) string { return u.socket }) {
-		var nodes []string
-		for _, u := range uses.All {
-			nodes = append(nodes, u.node)
-		}
+		nodes := text.Map(uses.All, func(u use) string { return u.node })
 		got = append(got, uses.Key+" on "+hostfile.Fold(nodes))
 	}
 	f.Got = strings.Join(got[:min(4, len(got))], ", ")

@@ -3,7 +3,6 @@
 package network
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -81,17 +80,7 @@ func (r rail) judge() (findings []checks.Finding) {
 			}
 		}
 	}
-	reason := map[[2]string]string{} // that one end was given, where the other only waited
-	for _, call := range calls {
-		if call.How != string(facts.PathDropped) {
-			reason[[2]string{call.To, call.From}] = call.How
-		}
-	}
-	for i, call := range calls {
-		if call.How == string(facts.PathDropped) {
-			calls[i].How = cmp.Or(reason[[2]string{call.From, call.To}], call.How)
-		}
-	}
+	shareReasons(calls)
 	for _, s := range proof.Suspects(r.names, calls) {
 		findings = append(findings, r.finding(s))
 	}

@@ -78,10 +78,7 @@ func (g meeting) noOneServer() []checks.Finding {
 
 // reasons are the rules by which nodes took themselves for the host, or did not.
 func (g meeting) reasons(nodes []*facts.Node) string {
-	var parts []string
-	for _, group := range compare.GroupBy(nodes, func(n *facts.Node) string { return g.part(n).ServesWhy }) {
-		parts = append(parts, hostfile.Fold(group.Nodes)+": "+group.Value)
-	}
+	parts := text.Map(compare.GroupBy(nodes, func(n *facts.Node) string { return g.part(n).ServesWhy }), func(group compare.Group) string { return hostfile.Fold(group.Nodes) + ": " + group.Value })
 	return strings.Join(atMost(4, parts, "and %d more"), "; ")
 }
 
