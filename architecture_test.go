@@ -64,7 +64,7 @@ var rules = []rule{
 	{"hostfile", 1608, nil, nil, "the grammar stands alone: it is what everything else starts from"},
 	{"facts", 2737, nil, acts, "facts are a vocabulary: a package that uses it must not link collectors or checks"},
 	{"internal/secret", 895, nil, acts, "one rule says what a secret is, for packages that collect, keep or show text"},
-	{"internal/text", 172, nil, acts, "words are the same for all packages that print them"},
+	{"internal/text", 187, nil, acts, "words are the same for all packages that print them"},
 	{"internal/lazyregexp", 61, nil, nil, "what every node starts compiles only what it uses"},
 	{"internal/hostsys", 1390, nil, nil, "it reads the machine and starts programs; it does not know what for"},
 

@@ -130,8 +130,8 @@ func unfit(choice nccl.Choice, holders map[netip.Addr]int) string {
 	return ""
 }
 
-// listenAt has a member listen, until ctx ends, at those of its places that others may call. Bound are the
-// interfaces, by address, that calls must come in by.
+// listenAt has a member listen, until ctx ends, at those of its places that others may call. bound holds the
+// interfaces that calls must come in by, by address.
 func (r *run) listenAt(ctx context.Context, m *member, places []*place, bound map[string]string) {
 	listen := mesh.Listen{Token: r.token, Node: m.Name, Bound: bound}
 	for _, at := range places {
@@ -187,6 +187,7 @@ func (r *run) callees() [][]int {
 
 // call has every member call its callees at the addresses of one plan.
 func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, d Drill) {
+	w := hostsys.BeginWait()
 	r.each(ctx, plan.phase, r.members, d.Limit, func(ctx context.Context, m *member) error {
 		at := plan.places[m]
 		if at.unknown != "" {
@@ -197,18 +198,17 @@ func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, d Dr
 		for _, i := range callees[m.turn] {
 			called = append(called, r.members[i])
 		}
-		seen, err := r.callFrom(ctx, m, at, mesh.Calls{Peers: r.peers(plan, called), AllPorts: len(r.members) <= allPorts, Deadline: d.Limit})
+		seen, err := r.callFrom(ctx, w, m, at, mesh.Calls{Peers: r.peers(plan, called), AllPorts: len(r.members) <= allPorts, Deadline: d.Limit})
 		learn(m, plan.into(m), plan.section, seen, err)
 		return err
 	})
 }
 
-// callFrom has a member make calls, and says at which place it listens itself. One that nobody could call there calls
-// nobody.
-func (r *run) callFrom(ctx context.Context, m *member, at *place, calls mesh.Calls) (facts.Mesh, error) {
+// callFrom has a member make calls from the place where it listens, and returns what came of them. A member that no
+// other could call there makes none. w is the wait in which all are made.
+func (r *run) callFrom(ctx context.Context, w hostsys.Wait, m *member, at *place, calls mesh.Calls) (facts.Mesh, error) {
 	seen, err := facts.Mesh{Error: at.unfit}, error(nil)
 	if at.unfit == "" {
-		w := hostsys.BeginWait()
 		calls.Token, calls.Node = r.token, m.Name
 		seen, err = agent.Call.Ask(ctx, m.agent, calls)
 		r.excuse(seen.Failed, m, w)

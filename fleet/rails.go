@@ -11,6 +11,7 @@ import (
 
 	"preflight/drill/mesh"
 	"preflight/facts"
+	"preflight/internal/hostsys"
 	"preflight/launch/nccl"
 )
 
@@ -132,7 +133,7 @@ func (c railCalls) call(ctx context.Context, ends [][]end, callees []int, to fun
 	if c.own.Layer != "" {
 		calls.Interface, calls.From = c.own.Interface, c.own.Address
 	}
-	seen, err := c.callFrom(ctx, c.caller, c.own.place, calls)
+	seen, err := c.callFrom(ctx, hostsys.BeginWait(), c.caller, c.own.place, calls)
 	seen.Counters = nil // those of the mesh tell of all interfaces
 	return seen, err
 }

@@ -62,7 +62,7 @@ func headChanges(before, after *facts.Node) []checks.Change {
 	if !sameMachine(before, after) {
 		return nil
 	}
-	launches, _ := split(changesOf(before, after), func(c checks.Change) bool { return compare.SectionOf(c.Fact) == facts.SectionLauncher })
+	launches, _ := compare.Split(changesOf(before, after), func(c checks.Change) bool { return compare.SectionOf(c.Fact) == facts.SectionLauncher })
 	return launches
 }
 
@@ -92,7 +92,8 @@ func earlier(before, after []facts.Node) map[string]*facts.Node {
 	return was
 }
 
-// gone returns the names of the nodes that were there before and that no node was, as earlier says.
+// gone returns the names of the earlier nodes that are not in was, which is what [earlier] returns: no node is one of
+// them any more.
 func gone(before []facts.Node, was map[string]*facts.Node) (names []string) {
 	kept := map[string]bool{}
 	for _, node := range was {

@@ -93,11 +93,11 @@ func (b baseline) changed(view checks.View, before, node *facts.Node, left *unco
 	}
 	for _, t := range topicsOf(node) {
 		var own []checks.Change
-		own, changes = split(changes, func(c checks.Change) bool { return t.facts.MatchString(c.Fact) })
+		own, changes = compare.Split(changes, func(c checks.Change) bool { return t.facts.MatchString(c.Fact) })
 		for own != nil {
 			var alike []checks.Change
 			cause := sharer(view, own[0])
-			alike, own = split(own, func(c checks.Change) bool { return sharer(view, c) == cause })
+			alike, own = compare.Split(own, func(c checks.Change) bool { return sharer(view, c) == cause })
 			findings = append(findings, b.ofTopic(topicChange{view, before, node, alike}, t, cause))
 		}
 	}
@@ -155,17 +155,6 @@ func (b baseline) headChanged(view checks.View, left *uncompared) []checks.Findi
 
 // isAnotherMachine tells by the machine id, where both looks saw one.
 func isAnotherMachine(c checks.Change) bool { return c.Fact == machineID && !c.Came() && !c.Gone() }
-
-func split(changes []checks.Change, belongs func(checks.Change) bool) (own, rest []checks.Change) {
-	for _, c := range changes {
-		if belongs(c) {
-			own = append(own, c)
-		} else {
-			rest = append(rest, c)
-		}
-	}
-	return own, rest
-}
 
 // renamed are the nodes whose machines the baseline knows by other names: one finding, for
 // a fleet is renamed as a whole.

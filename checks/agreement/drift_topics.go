@@ -205,8 +205,8 @@ func sizeIn(size json.RawMessage) int64 {
 // the machine is another one comes before all. A waiver has to cover all of those that weigh
 // most. Where not all are listed the fix says what lists them.
 func (b baseline) finding(view checks.View, node *facts.Node, changes []checks.Change) checks.Finding {
-	worst, rest := split(changes, isAnotherMachine)
-	breaking, mild := split(rest, func(c checks.Change) bool { return weigh(view, node, c) == checks.Fail })
+	worst, rest := compare.Split(changes, isAnotherMachine)
+	breaking, mild := compare.Split(rest, func(c checks.Change) bool { return weigh(view, node, c) == checks.Fail })
 	worst = append(worst, breaking...)
 	changes = append(slices.Clone(worst), mild...)
 	f := checks.Finding{Verdict: checks.Warn, Weighed: true, Nodes: []string{node.Name}, Fact: changes[0].Fact, Changes: changes}

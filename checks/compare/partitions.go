@@ -38,6 +38,18 @@ func Without[T any](all []T, is func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(all), is)
 }
 
+// Split returns the values that are so, and the others, both in their order.
+func Split[T any](all []T, is func(T) bool) (those, rest []T) {
+	for _, each := range all {
+		if is(each) {
+			those = append(those, each)
+		} else {
+			rest = append(rest, each)
+		}
+	}
+	return those, rest
+}
+
 func statedOf(view checks.View, fact string) []checks.Stated {
 	if view.Stated == nil {
 		return nil

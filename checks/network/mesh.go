@@ -215,7 +215,7 @@ func (m *meshCalls) callsOf(node *facts.Node) *facts.Mesh {
 	return nil
 }
 
-// weighed is a finding on calls, a warning where no rank will make any of them.
+// weighed returns a finding about calls, as a warning where no rank will make any of them.
 func (m *meshCalls) weighed(f checks.Finding, calls []proof.Attempt) checks.Finding {
 	if !slices.ContainsFunc(calls, m.isMade) {
 		f.Verdict = checks.Warn

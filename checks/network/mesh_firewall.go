@@ -44,11 +44,8 @@ func (m *meshCalls) openFirewall(s proof.Suspect) []fix.Command {
 	if s.Kind != proof.Inbound {
 		commands = append(commands, fix.On("sudo %s -I OUTPUT -p tcp -d %s -j ACCEPT   # where it also filters what goes out", command, list).At(callers...))
 	}
-	var sources, allow []fix.Arg
-	for _, network := range networks {
-		sources = append(sources, fix.Code("--add-source=%s", fix.Name(network)))
-		allow = append(allow, fix.Code("sudo ufw allow proto tcp from %s", fix.Name(network)))
-	}
+	sources := text.Map(networks, func(network string) fix.Arg { return fix.Code("--add-source=%s", fix.Name(network)) })
+	allow := text.Map(networks, func(network string) fix.Arg { return fix.Code("sudo ufw allow proto tcp from %s", fix.Name(network)) })
 	return append(commands,
 		fix.On("sudo firewall-cmd --permanent --zone=trusted %s && sudo firewall-cmd --reload   # where firewalld rules", fix.Join(" ", sources...)).At(callees...),
 		fix.On("%s   # where ufw rules", fix.Join(" && ", allow...)).At(callees...),

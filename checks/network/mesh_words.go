@@ -83,7 +83,7 @@ var outcomeWords = map[facts.PathOutcome]struct {
 	facts.PathMisdirected: {call: "is answered by another machine"},
 }
 
-// unreached says who does not reach whom, on being what they were called at: " on ports 32768-60999".
+// unreached says who does not reach whom. on says by what, as in " on ports 32768-60999".
 func unreached(s proof.Suspect, on string) string {
 	return s.Sentence(proof.Words{
 		proof.Everywhere: {"no node reaches another" + on},
@@ -95,7 +95,7 @@ func unreached(s proof.Suspect, on string) string {
 	})
 }
 
-// oneDirection says of a single call what one in the other direction does, "" where that does not pass.
+// oneDirection says that a single call fails whose other direction passes, "" where that fails too or there are more.
 func (m *meshCalls) oneDirection(s proof.Suspect, ports string) string {
 	call := s.Failed[0]
 	passes := func(other proof.Attempt) bool { return !other.Failed && other.From == call.To && other.To == call.From }

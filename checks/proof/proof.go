@@ -37,8 +37,8 @@ func MeshProof(nodes []*facts.Node, mesh func(*facts.Node) *facts.Mesh) (pairs s
 	return fmt.Sprintf("%d of %d pairs answered", answered, all), true
 }
 
-// answeredPairs returns how many pairs of different nodes answered in one part; 0 where a node did not listen, a call
-// failed, or nobody called a node.
+// answeredPairs returns how many pairs of different nodes answered in one part of the mesh drill; 0 where a node did
+// not listen, a call failed, or no other node called a node.
 func answeredPairs(nodes []*facts.Node, mesh func(*facts.Node) *facts.Mesh) (pairs int) {
 	called := map[string]bool{}
 	for _, node := range nodes {

@@ -49,12 +49,11 @@ type Suspect struct {
 	Failed []Attempt
 }
 
-// Words are what to say of suspects, by their kind. The first text is for all: all of the nodes, every one of their
-// peers, several directions. The second is for some, and has a %s for the peers or for the one direction; that of
-// Between has it for the groups.
+// Words holds two texts about suspects of each kind. The first is for a suspect to which nothing passed, or for several
+// directions. The second has a %s: for the peers with whom it failed, for the one direction, or for the groups.
 type Words [Directions + 1][2]string
 
-// Sentence says it of one suspect.
+// Sentence returns the text about this suspect.
 func (s Suspect) Sentence(words Words) string {
 	all, some := words[s.Kind][0], words[s.Kind][1]
 	names := hostfile.Fold(s.Peers)

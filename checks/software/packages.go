@@ -242,14 +242,7 @@ func (r required) findings(view checks.View, nodes []*facts.Node) (absent, unlik
 }
 
 func (r required) split(nodes []*facts.Node) (have, lack []*facts.Node) {
-	for _, node := range nodes {
-		if r.Version(node) == "" {
-			lack = append(lack, node)
-		} else {
-			have = append(have, node)
-		}
-	}
-	return have, lack
+	return compare.Split(nodes, func(n *facts.Node) bool { return r.Version(n) != "" })
 }
 
 // absent is of those that lack what others have.
@@ -293,14 +286,8 @@ func (r required) left(nodes []*facts.Node) string {
 }
 
 func (r required) bare(nodes []*facts.Node) (bare, none []string) {
-	for _, node := range nodes {
-		if r.IsBare(node) {
-			bare = append(bare, node.Name)
-		} else {
-			none = append(none, node.Name)
-		}
-	}
-	return bare, none
+	left, gone := compare.Split(nodes, r.IsBare)
+	return checks.NamesOf(left), checks.NamesOf(gone)
 }
 
 // requiredPackage is a python package with its name on the package index.
