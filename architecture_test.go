@@ -77,8 +77,8 @@ var rules = []rule{
 	{"remote/ssh", 3613, []string{"hostfile", "internal/hostsys", "remote"}, nil, "a carrier: it reaches a node, and what is said over it is not its business"},
 	{"remote/kubectl", 636, []string{"hostfile", "internal/hostsys", "remote", "remote/broadcast"}, nil, "a carrier, as remote/ssh"},
 	{"remote/meet", 599, []string{"hostfile", "remote"}, nil, "a carrier, as remote/ssh, and the other end of it"},
-	{"remote/broadcast", 1386, []string{"internal/hostsys", "remote"}, nil, "what carriers of one program for many nodes share: it knows no engine by name"},
-	{"remote/mpirun", 391, []string{"hostfile", "internal/hostsys", "remote", "remote/broadcast"}, nil, "a carrier, as remote/ssh"},
+	{"remote/broadcast", 1389, []string{"internal/hostsys", "remote"}, nil, "what carriers of one program for many nodes share: it knows no engine by name"},
+	{"remote/mpirun", 285, []string{"hostfile", "internal/hostsys", "remote", "remote/broadcast"}, nil, "a carrier, as remote/ssh"},
 	{"remote/srun", 358, []string{"hostfile", "internal/hostsys", "remote", "remote/broadcast"}, nil, "a carrier, as remote/ssh"},
 
 	{"probe", 196, []string{"facts", "internal/hostsys", "probe/gpu", "probe/host", "probe/launch", "probe/machine", "probe/network", "probe/python"}, nil, looks},

@@ -105,7 +105,7 @@ var carriers = []carrier{
 		return carrier, nil
 	}},
 	{mpirun.Name, func(_ *Config, plan preflight.Plan) (remote.Carrier, error) {
-		carrier, err := mpirun.New(launch.HostNames(plan.Prediction.Hosts), plan.Prediction.LauncherArgs)
+		carrier, err := mpirun.New(plan.Prediction.LauncherArgs)
 		if err != nil {
 			return nil, usage.WithHint(fmt.Errorf("--via mpirun: %w", err), "put the launch's mpirun into PATH; or leave --via out to go by ssh")
 		}

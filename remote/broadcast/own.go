@@ -3,6 +3,7 @@
 package broadcast
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"preflight/internal/hostsys"
-	"preflight/internal/text"
 	"preflight/remote"
 )
 
@@ -105,34 +105,31 @@ func (o *own) Start(command string, stderr io.Writer) (*remote.Process, *remote.
 	return &remote.Process{Stdin: stdin, Stdout: stdout, Wait: o.exit}, nil
 }
 
-// hear takes a line of standard error: the program's, or the command's between its two.
-func (o *own) hear(line string) {
-	if text, is := o.heard(line); is {
-		// Whoever takes it may close us for there being too much.
-		_, _ = io.WriteString(o.stderr, text+"\n")
-	}
+// hear takes lines of standard error: the program's, and the command's between our two.
+func (o *own) hear(said string) {
+	// Whoever takes them may close us for there being too much.
+	_, _ = io.WriteString(o.stderr, o.heard(said))
 }
 
-// heard is what of a line is no word of ours.
-func (o *own) heard(line string) (raw string, is bool) {
+// heard returns the lines without ours.
+func (o *own) heard(said string) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	raw, status, over := strings.Cut(line, ends)
-	switch {
-	case !o.begun && strings.Contains(line, begins):
+	if before, rest, found := strings.Cut(said, begins+"begins here\n"); found && !o.begun {
 		o.begun = true
-		return "", false
-	case o.begun && o.status == "" && over:
-		o.status = status
-		return raw, raw != ""
+		said = before + rest
 	}
-	_, _ = io.WriteString(&o.said, line+"\n") // never fails
+	if before, rest, found := strings.Cut(said, ends); found && o.begun && o.status == "" {
+		o.status, rest, _ = strings.Cut(rest, "\n")
+		said = before + rest
+	}
+	_, _ = io.WriteString(&o.said, said) // never fails
 	if o.asked++; o.engine.Hangs && o.asked < maxAsked && !o.begun && o.why == nil && !o.cut {
-		if o.why = o.engine.Explain(text.Escape(line), Going); o.why != nil {
+		if o.why = o.engine.Explain(o.said.Text(), Going); o.why != nil {
 			go o.Close()
 		}
 	}
-	return line, true
+	return said
 }
 
 // exit is how the command ended, or the program where that ended before it as if all were well.
@@ -272,4 +269,25 @@ func (o *own) Close() error {
 		}()
 	})
 	return nil
+}
+
+// lines hands on whole lines, or a longer piece of one.
+type lines struct {
+	each  func(said string)
+	begun []byte
+}
+
+const longestWord = 64 << 10
+
+func (l *lines) Write(text []byte) (int, error) {
+	l.begun = append(l.begun, text...)
+	whole := bytes.LastIndexByte(l.begun, '\n') + 1
+	if len(l.begun)-whole > longestWord {
+		whole = len(l.begun)
+	}
+	if whole > 0 {
+		l.each(string(l.begun[:whole]))
+		l.begun = append(l.begun[:0], l.begun[whole:]...)
+	}
+	return len(text), nil
 }

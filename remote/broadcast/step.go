@@ -105,7 +105,11 @@ func (t *step) start() bool {
 	}
 	defer theirOut.Close()
 	t.said.Full = func() { go t.locked(t.end) }
-	words := &lines{each: t.hear}
+	words := &lines{each: func(said string) {
+		for line := range strings.Lines(said) {
+			t.hear(strings.TrimSuffix(line, "\n"))
+		}
+	}}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = theirIn, theirOut, words, pipesGrace
 	ended, err := hostsys.Start(cmd)
 	if err != nil {
@@ -374,23 +378,4 @@ func (t *step) deaf() string {
 		return ""
 	}
 	return ", maybe that of " + strings.Join(nodes, " or ")
-}
-
-// lines hands on whole lines, of limited length.
-type lines struct {
-	each  func(line string)
-	begun []byte
-}
-
-const longestWord = 64 << 10
-
-func (l *lines) Write(text []byte) (int, error) {
-	for piece := range strings.SplitAfterSeq(string(text), "\n") {
-		l.begun = append(l.begun, piece...)
-		if strings.HasSuffix(piece, "\n") || len(l.begun) > longestWord {
-			l.each(strings.TrimSuffix(string(l.begun), "\n"))
-			l.begun = l.begun[:0]
-		}
-	}
-	return len(text), nil
 }

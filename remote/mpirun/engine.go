@@ -6,41 +6,35 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
 // engine is whose mpirun it is.
 type engine struct {
 	version *regexp.Regexp // what mpirun --version begins with
-	most    int            // nodes of one mpirun
 	// ways are the options of a launch that say how its daemons start and call back, by how
 	// many words follow; the rest is about its ranks.
 	ways map[string]int
 	// parameters are those of an option with a name and a value that do.
 	parameters *regexp.Regexp
-	argv       func(nodes, ways, argv []string) []string
+	argv       func(node string, ways, argv []string) []string
 	sshWords   []string // variables of words that ssh gets, "" for none
 }
 
 // engines are what we know.
 //
-// Open MPI 4.1.4 and MPICH 4.0.2 are what this was tried with. Open MPI: one bad node ends an
-// mpirun before any rank begins, within 0.1 s of ssh's word; one rank that fails ends all
-// others; a lost daemon too. --stdin all is needed, else rank 0 alone hears. Hydra has no such
-// option: standard input is rank 0's. It says why ssh failed and then waits for ever.
+// Open MPI 4.1.4 and MPICH 4.0.2 are what this was tried with. Both hand their standard input
+// to rank 0. Open MPI ends within 0.1 s of ssh's word that a node cannot be reached. Hydra says why
+// ssh failed and then waits for ever.
 var engines = []engine{
 	{
-		version: regexp.MustCompile(`^\S+ \((?:Open MPI|OpenRTE|PRRTE)\)`),
-		// The daemon tree of one mpirun grows from there: orte/mca/routed/radix.
-		most:       64,
+		version:    regexp.MustCompile(`^\S+ \((?:Open MPI|OpenRTE|PRRTE)\)`),
 		ways:       map[string]int{"--mca": 2, "-mca": 2, "--prtemca": 2, "--prefix": 1, "-prefix": 1, "--allow-run-as-root": 0, "-allow-run-as-root": 0, "--tmpdir": 1},
 		parameters: regexp.MustCompile(`^(plm|oob|orte|prte|routed|ras|rml)_`),
 		argv:       openMPI,
 	},
 	{
 		version:  regexp.MustCompile(`^(HYDRA build details:|Intel\(R\) MPI Library)`),
-		most:     1,
 		ways:     map[string]int{"-launcher": 1, "-launcher-exec": 1, "-bootstrap": 1, "-bootstrap-exec": 1, "-iface": 1, "-rmk": 1, "-localhost": 1},
 		argv:     hydra,
 		sshWords: []string{"HYDRA_LAUNCHER_EXTRA_ARGS", "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS"},
@@ -86,12 +80,8 @@ var ofRank = []string{
 	"OMPI_UNIVERSE_SIZE",
 }
 
-// openMPI is one application for each node, whose ranks are numbered in their order: what a
-// hostfile of many has where is mpirun's choice. Behind its arguments each has its node and its
-// number, so that a task knows for whom it was meant.
-//
-// Source: open-mpi/ompi 4.1, orte/mca/rmaps/base/rmaps_base_ranking.c.
-func openMPI(nodes, ways, argv []string) []string {
+// openMPI is the arguments of an Open MPI's mpirun that runs argv on a node.
+func openMPI(node string, ways, argv []string) []string {
 	ssh := "plm_rsh_args"
 	words := []string{}
 	more := os.Getenv("OMPI_MCA_" + ssh)
@@ -103,22 +93,13 @@ func openMPI(nodes, ways, argv []string) []string {
 		}
 		words = append(words, ways[i])
 	}
-	words = append(words, "--mca", ssh, strings.TrimSpace(more+" "+asksNothing), "--stdin", "all", "--bind-to", "none") // one rank alone would get one core
-	if len(nodes) > 1 {
-		words = append(words, "--tag-output")
-	}
-	for i, node := range nodes {
-		if i > 0 {
-			words = append(words, ":")
-		}
-		words = slices.Concat(words, []string{"--host", node + ":1", "-n", "1", "--wdir", "/"}, argv, []string{node, strconv.Itoa(i)})
-	}
-	return words
+	words = append(words, "--mca", ssh, strings.TrimSpace(more+" "+asksNothing), "--bind-to", "none") // one rank alone would get one core
+	return slices.Concat(words, []string{"--host", node + ":1", "-n", "1", "--wdir", "/"}, argv)
 }
 
-// hydra is for one node: see engines.
-func hydra(nodes, ways, argv []string) []string {
-	return slices.Concat(ways, []string{"-hosts", nodes[0], "-n", "1", "-wdir", "/"}, argv)
+// hydra is the arguments of a Hydra's mpirun that runs argv on a node.
+func hydra(node string, ways, argv []string) []string {
+	return slices.Concat(ways, []string{"-hosts", node, "-n", "1", "-wdir", "/"}, argv)
 }
 
 // environ is the environment of an mpirun. In a Slurm job the words would be srun's.

@@ -2,8 +2,8 @@
 
 // Package mpirun carries to the nodes by the mpirun that a launch would use: its daemons go
 // where those of the ranks will, by the same ssh or the same Slurm job, and call the launching
-// machine back as those will. Open MPI and PRRTE reach many nodes by one mpirun (package
-// broadcast); of Hydra, which hands its standard input to one rank alone, every node has one.
+// machine back as those will. Every node has an mpirun of its own, so that no node waits for
+// another and each failure comes in the words of one mpirun.
 //
 // It refuses to log in by itself: what keeps mpirun out is what is to be found, and is told in
 // the words of mpirun and its ssh. It refuses to allow root what mpirun does not, unless the
@@ -32,17 +32,17 @@ const Name = "mpirun"
 
 // Carrier starts our program by mpirun.
 type Carrier struct {
-	set   *broadcast.Set
-	names *hostsys.Names
-	user  string
+	engine broadcast.Engine
+	names  *hostsys.Names
+	user   string
 }
 
-// patience is for all tasks of one mpirun to begin.
+// patience is the time that mpirun has to tell its version.
 const patience = 8 * time.Second
 
-// New is a Carrier to these nodes, by the mpirun that PATH leads to; words are those that the
-// launch adds to its command. It fails where there is none, or one of nobody we know.
-func New(nodes, words []string) (*Carrier, error) {
+// New is a Carrier by the mpirun that PATH leads to; words are those that the launch adds to its
+// command. It fails where there is none, or one of nobody we know.
+func New(words []string) (*Carrier, error) {
 	program, err := exec.LookPath("mpirun")
 	if err != nil {
 		return nil, fmt.Errorf("there is no mpirun to reach the nodes with: %w", err)
@@ -59,32 +59,25 @@ func New(nodes, words []string) (*Carrier, error) {
 	if me, err := user.Current(); err == nil {
 		c.user = me.Username
 	}
-	bare := make([]string, len(nodes))
-	for i, node := range nodes {
-		bare[i] = hostfile.Bare(node)
-	}
-	c.set = broadcast.New(broadcast.Engine{
+	ways := by.kept(words)
+	c.engine = broadcast.Engine{
 		Name: Name,
 		Program: func(nodes, argv []string) *exec.Cmd {
-			cmd := exec.Command(program, by.argv(nodes, by.kept(words), argv)...)
+			cmd := exec.Command(program, by.argv(nodes[0], ways, argv)...)
 			cmd.Env = by.environ(os.Environ())
 			return cmd
 		},
-		Node: "2", Task: "3", // words behind the command, $1: see openMPI
-		Sheds: ofRank,
-		Split: split, Said: said,
-		Explain: explain, Hangs: true,
+		Sheds: ofRank, Explain: explain, Hangs: true,
 		Silent: "what mpirun starts there may not reach the launching machine, whose firewall drops what it sends",
-		Most:   by.most, Patience: patience,
-	}, bare)
+	}
 	return c, nil
 }
 
 // Files are those of an mpirun for each node: its three streams, and what tells its end.
 func (c *Carrier) Files(names []string) int { return 4 * len(names) }
 
-// Close ends what is for many nodes.
-func (c *Carrier) Close() error { return c.set.Close() }
+// Close has nothing to end that nodes share.
+func (c *Carrier) Close() error { return nil }
 
 // Dial only names the node: mpirun goes there with the command. The address is where its name
 // leads from here, if anywhere. A user before the name is left to ssh's configuration, as
@@ -98,7 +91,7 @@ func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *re
 	if err := ctx.Err(); err != nil {
 		return nil, trace, &remote.Error{Host: name, Stage: remote.StageResolve, Cause: remote.Interrupted, Err: context.Cause(ctx)}
 	}
-	return c.set.Connect(host), trace, nil
+	return broadcast.Alone(&c.engine, host), trace, nil
 }
 
 func firstLine(text string) string {

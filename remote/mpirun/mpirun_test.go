@@ -3,16 +3,10 @@
 package mpirun
 
 import (
-	"bytes"
-	"io"
-	"maps"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"testing/iotest"
 
 	"preflight/remote"
 	"preflight/remote/broadcast"
@@ -21,18 +15,24 @@ import (
 
 func TestMain(m *testing.M) { carriertest.Main(m) }
 
-// stub is an mpirun that has a node's login run the command, as Hydra for one node.
+// stub is an mpirun that has a node's login run the command. As a real one it holds its own standard
+// output until the command has ended, and ends the command at a SIGTERM.
 const stub = `#!/bin/sh
 case $1 in --version) echo "$STUB_VERSION"; exit ;; esac
 while :; do
 	case $1 in
 	--host|-hosts) node=${2%:1}; shift 2 ;;
-	-n|-wdir|--wdir|--stdin) shift 2 ;;
+	-n|-wdir|--wdir|--bind-to) shift 2 ;;
 	--mca) shift 3 ;;
 	*) break ;;
 	esac
 done
-exec "$STUB_LOGINS/$node" "$@"
+exec 3<&0
+setsid "$STUB_LOGINS/$node" "$@" <&3 3<&- &
+exec 0</dev/null 3<&-
+rank=$!
+trap 'kill -s KILL -- -$rank' TERM
+wait $rank
 `
 
 func stubbed(t *testing.T, version string, logins map[string]string) {
@@ -54,7 +54,7 @@ func stubbed(t *testing.T, version string, logins map[string]string) {
 func TestFaults(t *testing.T) {
 	raise := func(t *testing.T, logins map[string]string) { stubbed(t, "HYDRA build details:", logins) }
 	carriertest.Faults(t, carriertest.Stand{Blind: true, Raise: raise, Open: func(t *testing.T, logins map[string]string) remote.Carrier {
-		carrier, err := New(slices.Collect(maps.Keys(logins)), nil)
+		carrier, err := New(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,11 +64,11 @@ func TestFaults(t *testing.T) {
 
 func TestStrangers(t *testing.T) {
 	stubbed(t, "mpirun of nobody\x1b[31m", nil)
-	if _, err := New(nil, nil); err == nil || !strings.Contains(err.Error(), "neither Open MPI's nor Hydra") || strings.Contains(err.Error(), "\x1b") {
+	if _, err := New(nil); err == nil || !strings.Contains(err.Error(), "neither Open MPI's nor Hydra") || strings.Contains(err.Error(), "\x1b") {
 		t.Errorf("%v", err)
 	}
 	t.Setenv("PATH", t.TempDir())
-	if _, err := New(nil, nil); err == nil || !strings.Contains(err.Error(), "no mpirun") {
+	if _, err := New(nil); err == nil || !strings.Contains(err.Error(), "no mpirun") {
 		t.Errorf("%v", err)
 	}
 }
@@ -85,8 +85,8 @@ func TestWords(t *testing.T) {
 		{"ranks' words", open.kept([]string{"--bind-to", "core", "--mca", "btl", "^openib", "-x", "A", "--mca"}), ""},
 		{"daemons' words", open.kept([]string{"--mca", "oob_tcp_if_include", "eth1", "--mca", "btl", "tcp", "--prefix", "/opt/ompi", "--allow-run-as-root"}), "--mca oob_tcp_if_include eth1 --prefix /opt/ompi --allow-run-as-root"},
 		{"hydra's", hydra.kept([]string{"-genv", "A", "b", "-iface", "eth1"}), "-iface eth1"},
-		{"of one node", openMPI([]string{"w1"}, nil, []string{"true"})[:10], "--mca plm_rsh_args -p 2222 -o BatchMode=yes -o ConnectTimeout=5 --stdin all --bind-to none --host w1:1 -n"},
-		{"of the launch", openMPI([]string{"w1", "w2"}, []string{"--mca", "plm_rsh_args", "-p 2200"}, []string{"true"})[:8], "--mca plm_rsh_args -p 2200 -o BatchMode=yes -o ConnectTimeout=5 --stdin all --bind-to none --tag-output"},
+		{"of one node", openMPI("w1", nil, []string{"true"}), "--mca plm_rsh_args -p 2222 -o BatchMode=yes -o ConnectTimeout=5 --bind-to none --host w1:1 -n 1 --wdir / true"},
+		{"of the launch", openMPI("w1", []string{"--mca", "plm_rsh_args", "-p 2200"}, []string{"true"}), "--mca plm_rsh_args -p 2200 -o BatchMode=yes -o ConnectTimeout=5 --bind-to none --host w1:1 -n 1 --wdir / true"},
 	} {
 		if got := strings.Join(test.got, " "); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
@@ -124,45 +124,4 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%q: %v, want %q", test.said, got, test.cause)
 		}
 	}
-}
-
-// tagged mixes what ranks write as Open MPI does: fragments, each behind a tag, that begin and
-// end anywhere.
-func tagged(of [][]byte, tag func(rank int) string, cut func(left int) int) []byte {
-	var all []byte
-	left := slices.Clone(of)
-	for turn := 0; ; turn++ {
-		done := true
-		for rank := range left {
-			if n := cut(len(left[rank])); n > 0 {
-				all = append(append(all, tag(rank)...), left[rank][:n]...)
-				left[rank] = left[rank][n:]
-			}
-			done = done && len(left[rank]) == 0
-		}
-		if done {
-			return all
-		}
-	}
-}
-
-func FuzzSplit(f *testing.F) {
-	f.Add([]byte(`{"a":[1,2]} [1,3] and [x@1,2`+"\n"), []byte(" begins [1,0]\n[ and ends with a space \n"), uint64(1))
-	f.Fuzz(func(t *testing.T, one, two []byte, seed uint64) {
-		random := rand.New(rand.NewPCG(seed, 1))
-		of := [][]byte{bytes.ReplaceAll(one, []byte("<"), nil), bytes.ReplaceAll(two, []byte("<"), nil)}
-		for _, tag := range []func(int) string{
-			func(rank int) string { return "[1," + string(rune('0'+rank)) + "]<stdout>:" },
-			func(rank int) string { return "[prterun-head-77@1," + string(rune('0'+rank)) + "]<stdout>: " },
-		} {
-			all := tagged(of, tag, func(left int) int { return random.IntN(left + 1) })
-			for _, from := range []io.Reader{bytes.NewReader(all), iotest.OneByteReader(bytes.NewReader(all))} {
-				got := make([][]byte, 2)
-				split(from, func(rank int, piece []byte) { got[rank] = append(got[rank], piece...) })
-				if !bytes.Equal(got[0], of[0]) || !bytes.Equal(got[1], of[1]) {
-					t.Fatalf("of %q\ncame %q\nwant %q", all, got, of)
-				}
-			}
-		}
-	})
 }
