@@ -75,11 +75,11 @@ var rules = []rule{
 
 	{"remote", 3364, []string{"hostfile", "internal/hostsys", "internal/secret"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
 	{"remote/ssh", 3613, []string{"hostfile", "internal/hostsys", "remote"}, nil, "a carrier: it reaches a node, and what is said over it is not its business"},
-	{"remote/kubectl", 636, []string{"hostfile", "internal/hostsys", "remote", "remote/broadcast"}, nil, "a carrier, as remote/ssh"},
+	{"remote/kubectl", 637, []string{"hostfile", "internal/hostsys", "remote", "remote/engine"}, nil, "a carrier, as remote/ssh"},
 	{"remote/meet", 599, []string{"hostfile", "remote"}, nil, "a carrier, as remote/ssh, and the other end of it"},
-	{"remote/broadcast", 1389, []string{"internal/hostsys", "remote"}, nil, "what carriers of one program for many nodes share: it knows no engine by name"},
-	{"remote/mpirun", 285, []string{"hostfile", "internal/hostsys", "remote", "remote/broadcast"}, nil, "a carrier, as remote/ssh"},
-	{"remote/srun", 358, []string{"hostfile", "internal/hostsys", "remote", "remote/broadcast"}, nil, "a carrier, as remote/ssh"},
+	{"remote/engine", 354, []string{"internal/hostsys", "remote"}, nil, "what carriers share that start one program for each node: it knows no program by name"},
+	{"remote/mpirun", 288, []string{"hostfile", "internal/hostsys", "remote", "remote/engine"}, nil, "a carrier, as remote/ssh"},
+	{"remote/srun", 465, []string{"hostfile", "internal/hostsys", "remote", "remote/engine"}, nil, "a carrier, as remote/ssh"},
 
 	{"probe", 196, []string{"facts", "internal/hostsys", "probe/gpu", "probe/host", "probe/launch", "probe/machine", "probe/network", "probe/python"}, nil, looks},
 	{"probe/machine", 1063, []string{"facts", "internal/hostsys"}, nil, looks},
@@ -160,7 +160,7 @@ var rules = []rule{
 // and starts whatever else is linked into an agent.
 var launching = []string{
 	"preflight", "preflight/checks/...", "preflight/diagnose/hang", "preflight/diagnose/rendezvous", "preflight/explain", "preflight/fleet", "preflight/hostfile/...", "preflight/launch/...",
-	"preflight/remote/broadcast", "preflight/remote/kubectl", "preflight/remote/meet", "preflight/remote/mpirun", "preflight/remote/ssh", "preflight/remote/srun", "preflight/report/...", "preflight/cmd/...",
+	"preflight/remote/engine", "preflight/remote/kubectl", "preflight/remote/meet", "preflight/remote/mpirun", "preflight/remote/ssh", "preflight/remote/srun", "preflight/report/...", "preflight/cmd/...",
 	"crypto/tls", "golang.org/x/crypto/...", "html/...", "net/http/...", "testing/...", "text/template/...",
 	"github.com/hashicorp/go-multierror", "github.com/spf13/...", "go.yaml.in/...", "gopkg.in/...",
 }

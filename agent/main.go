@@ -9,7 +9,6 @@ import (
 	"os/signal"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"preflight/drill/smoke/direct"
@@ -20,8 +19,7 @@ import (
 // Main is the program that runs on a node, called by deliver.sh and by itself. It returns
 // the exit code. What follows "agent" on its command line is one of
 //
-//	[FILE [TASK]]      answer the launching machine; FILE is for whoever lists processes, TASK
-//	                   is one's number where one program has started many
+//	[FILE]             answer the launching machine; FILE is for whoever lists processes
 //	install DIR HASH   take one's place in a private directory
 //	nvml               ask NVIDIA's driver, for the agent
 //	smoke N LIBNCCL    be a rank with the GPU that CUDA numbers so, and with that libnccl, for
@@ -38,12 +36,12 @@ func Main(args []string) int {
 		if device, err = strconv.Atoi(args[1]); err == nil {
 			err = direct.Serve(device, args[2])
 		}
-	case len(args) <= 2:
-		in, out := remote.Arrive(strings.Join(args[min(len(args), 1):], ""))
+	case len(args) <= 1:
+		remote.Arrive()
 		// Signals meant for the login must not cut an answer short: the end of stdin is
 		// what ends an agent. Ignored, they would be so in its children too.
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM)
-		err = Run(context.Background(), in, out)
+		err = Run(context.Background(), os.Stdin, os.Stdout)
 	default:
 		err = fmt.Errorf("the agent does not understand %q", args)
 	}

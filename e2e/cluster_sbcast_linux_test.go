@@ -14,15 +14,17 @@ import (
 	"preflight/testhosts"
 )
 
-// TestSbcast: nodes of a Slurm job that lack our agent are brought it at once, by the steps that
-// it takes, and where that fails or is interrupted no file of it is left on any.
+// TestSbcast: one sbcast brings our agent to the nodes of a Slurm job that lack it, by one more step
+// of theirs. Where that fails each node is sent the agent, and no file is left of what failed or was interrupted.
 func TestSbcast(t *testing.T) {
 	if err := testhosts.HasSlurm(); err != nil {
 		t.Skipf("NOT RUN: %s needs a Slurm: %v", t.Name(), err)
 	}
 	cluster := raiseWith(t, testhosts.Options{Name: "sbcast", Slots: 2, Slurm: true})
 	const real, alone = `/usr/bin/sbcast "$@"`, "--nodes=1 --ntasks=1 "
-	const many = "--nodes=%d --ntasks=%[1]d "
+	steps := func(lack int) []string {
+		return []string{alone, alone, alone, alone, fmt.Sprintf("--nodes=%d --ntasks=%[1]d ", lack)}
+	}
 	for _, test := range []struct {
 		name   string
 		warm   string // the node that has the agent
@@ -30,11 +32,11 @@ func TestSbcast(t *testing.T) {
 		steps  []string
 		exit   int
 	}{
-		{"none has it", "", real, []string{fmt.Sprintf(many, 4)}, 0},
-		{"one has it", "w2", real, []string{fmt.Sprintf(many, 4), fmt.Sprintf(many, 3)}, 0},
-		{"it fails", "", "exit 1", []string{fmt.Sprintf(many, 4), alone, alone, alone, alone}, 0},
-		{"it is cut off", "", real + `; exit 1`, []string{fmt.Sprintf(many, 4), alone, alone, alone, alone}, 0},
-		{"interrupted", "", real + `; kill -INT $PPID; exec sleep 60`, []string{fmt.Sprintf(many, 4)}, 2},
+		{"none has it", "", real, steps(4), 0},
+		{"one has it", "w2", real, steps(3), 0},
+		{"it fails", "", "exit 1", steps(4), 0},
+		{"it is cut off", "", real + `; exit 1`, steps(4), 0},
+		{"interrupted", "", real + `; kill -INT $PPID; exec sleep 60`, steps(4), 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir, err := os.MkdirTemp(filepath.Dir(binary(t)), "sbcast-") // the hosts see it

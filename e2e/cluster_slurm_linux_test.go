@@ -82,11 +82,11 @@ func TestSlurm(t *testing.T) {
 	t.Run("a task stops", func(t *testing.T) { taskStops(t, cluster) })
 }
 
-// taskStops: one that stops in the middle of a run costs the others of its step no more than the time
+// taskStops: an agent that stops in the middle of a run costs the others no more than the time
 // that it has itself.
 func taskStops(t *testing.T, cluster *testhosts.Cluster) {
 	const timeout = 6 // seconds
-	stop := cluster.Nodes[2].Command(t.Context(), "sh", "-c", `until pid=$(pgrep -f "preflight-[0-9a-f]* [0-9]+$"); do sleep 0.01; done; kill -STOP $pid`)
+	stop := cluster.Nodes[2].Command(t.Context(), "sh", "-c", `until pid=$(pgrep -f "agent .*/preflight-[0-9a-f]+$"); do sleep 0.01; done; kill -STOP $pid`)
 	if err := stop.Start(); err != nil {
 		t.Fatal(err)
 	}

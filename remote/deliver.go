@@ -14,10 +14,12 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"preflight/internal/text"
 )
@@ -35,8 +37,8 @@ import (
 //	                            offered for its machine; we send HASH SIZE PORTION, a newline and SIZE
 //	                            bytes, packed as HOW says: gzip, cat, none (cannot); or
 //	                            HASH shared, where it has arrived meanwhile from another
-//	                            node; or HASH brought, where it lies in DIR (bring.go). TAGS
-//	                            are those of other deliveries to DIR, behind a -
+//	                            node; or HASH brought, where the carrier has put it, packed, into
+//	                            DIR (Porter). TAGS are those of other deliveries to DIR, behind a -
 //	more                        it has read PORTION bytes of them, and there are others
 //	stalled                     for a while nothing more of the bytes came, and it ends
 //	failed STATUS               the binary it was sent does not start
@@ -224,15 +226,10 @@ func (d *delivery) supply(ctx context.Context, need []string) error {
 		}
 		d.dir = dir
 	}
-	if porter, is := d.client.(Porter); is {
-		switch porter.Bring(d.parcel(binary, need[4], need[5])) {
-		case Brought:
-			d.pushed = true
-			d.write(hash + " brought\n")
-			return nil
-		case AsksAnew:
-			return nil
-		}
+	if d.brought(ctx, binary, how, need[4], need[5]) {
+		d.pushed = true
+		d.write(hash + " brought\n")
+		return nil
 	}
 	d.homes.meet(d.tag, strings.Split(need[4], ","))
 	if !d.looked {
@@ -247,6 +244,32 @@ func (d *delivery) supply(ctx context.Context, need []string) error {
 	}
 	d.pushed = true
 	return nil
+}
+
+// Porter is a Connection whose carrier may have a way of its own to put one file on many nodes.
+type Porter interface {
+	// Bring puts a file at a path of the node where none is, and reports whether it did.
+	Bring(ctx context.Context, path string, content []byte) bool
+}
+
+// brought has the carrier put the packed binary on the node, and reports whether it did. A directory that
+// others deliver to as well, as their tags tell, is sent one copy (share.go). dir is a stranger's.
+func (d *delivery) brought(ctx context.Context, b *Binary, how, tags, dir string) bool {
+	porter, is := d.client.(Porter)
+	if !is || d.words != nil || how != "gzip" || tags != "-" || !path.IsAbs(dir) || strings.ContainsFunc(dir, unicode.IsControl) {
+		return false
+	}
+	packed, err := b.Gzip()
+	if err != nil {
+		return false
+	}
+	wait := longestWait
+	if deadline, limited := ctx.Deadline(); limited {
+		wait = min(wait, time.Until(deadline)/2)
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	return porter.Bring(ctx, path.Join(dir, "preflight-"+b.Hash+".0"), packed)
 }
 
 // send writes a binary as the node can unpack it.

@@ -12,20 +12,8 @@ unset LD_BIND_NOW;
 [ -t 0 ] && { say terminal; exit 1; };
 
 # tag makes names unique among nodes that share a home; offers are the binaries
-# at hand, one per machine, as x86_64:SHA256:BYTES. Where one program
-# reaches many nodes, task is our number, and all of them hear the lines of all (task.go).
-task=${PREFLIGHT_TASK:-}; unset PREFLIGHT_TASK;
-
-# hear: word and rest are the next line for us; there is none where it fails.
-hear() {
-	[ -n "$task" ] || { read -r word rest; return; };
-	while read -r to word rest; do
-		case $to in "*") m="$word $rest" ;; "$task.") return 1 ;; "$task") [ "$rest" = "*" ] && rest=$m; return 0 ;; esac;
-	done;
-	return 1;
-};
-hear || exit 1;
-tag=$word; offers=$rest;
+# at hand, one per machine, as x86_64:SHA256:BYTES.
+read -r tag offers || exit 1;
 say heard;
 case $offers in any:*) m=any ;; *) m=$(uname -m) ;; esac;
 
@@ -43,7 +31,7 @@ become() {
 	[ -e "${t:-}" ] && rm -f "$t";
 	GOMAXPROCS=2; GOGC=off; GOMEMLIMIT=256MiB;
 	export GOMAXPROCS GOGC GOMEMLIMIT;
-	exec $image agent "$1" $task;
+	exec $image agent "$1";
 };
 
 # faults: makes e what is wrong with the image, in directory $1. Nothing, if it has the
@@ -128,6 +116,9 @@ overdue() {
 stalled() { say stalled; exit 1; };
 trap stalled USR1;
 
+# Told to end, we end where nothing more is read, which removes our file.
+trap : TERM;
+
 # beside: b is the tags of the deliveries to directory $1 that others make, behind a -. The
 # first few do: see homes in share.go.
 beside() {
@@ -146,17 +137,18 @@ again() {
 	look "$1";
 };
 
-# ask: h and n are what is sent, in portions of l. Where all hear the same none of us is sent a
-# binary: whatever started us may bring it, as the file brought, or another start asks for it.
+# ask: h and n are what is sent, in portions of l.
 ask() {
-	brought=$1/$p-$h.0;
 	say need "$(uname -s)" "$(uname -m)" $how $h "$b" "$1";
-	hear || { rm -f "$t"; [ -z "$task" ] || rm -f "$brought"; exit 1; };
-	h=$word; n=${rest%% *}; l=${rest#* };
+	read -r h n l || { rm -f "$t"; exit 1; };
 };
 
-# arrive: t is what was sent, or brought.
-arrive() { case $n in brought) mv -f "$brought" "$t" ;; *) unpack ;; esac; };
+# arrive: t is what was sent, or what our carrier has put beside it.
+arrive() {
+	[ "$n" = brought ] || { unpack; return; };
+	umask 077;
+	$unpacker <"$1/$p-$h.0" >"$t" && chmod 700 "$t" && rm -f "$1/$p-$h.0";
+};
 
 # deliver: between the first look and the file that shows us to others, one of these may
 # have come and gone, so there is another look behind it.
@@ -169,7 +161,7 @@ deliver() {
 	[ -f "$1/$p-$h" ] && look "$1";
 	ask "$1";
 	[ "$n" = shared ] && { again "$1"; ask "$1"; };
-	{ e=$(arrive 2>&1); } 3>&1 || { rm -f "$t"; rmdir "$1" 2>/dev/null; say tried "$1:" $e; return; };
+	{ e=$(arrive "$1" 2>&1); } 3>&1 || { rm -f "$t"; rmdir "$1" 2>/dev/null; say tried "$1:" $e; return; };
 	s=gone; { s=1; $image agent install "$1" "$h" </dev/null && become "$1/$p-$h"; s=$?; } 9<"$t";
 	[ $s = gone ] && { say tried "$1:" "removed while it was delivered"; return; };
 	rm -f "$t"; say failed $s; exit $s;

@@ -37,12 +37,10 @@ const image = 9
 
 // Arrive is for an agent to begin with. It takes back what deliver.sh has left in it,
 // which its children and whoever lists processes would see: a descriptor, and its number
-// for a name. It returns what the agent hears and says by: task is its number where it is
-// one of many that one program started (task.go), and else "".
-func Arrive(task string) (in io.Reader, out io.Writer) {
+// for a name.
+func Arrive() {
 	syscall.CloseOnExec(image)
 	_ = os.WriteFile("/proc/self/comm", []byte("preflight"), 0)
-	return streams(task, os.Stdin, os.Stdout)
 }
 
 // Install is the node's side of a delivery. The running executable, unpacked

@@ -98,7 +98,7 @@ var carriers = []carrier{
 		return ssh.New(ssh.Options{Port: plan.Prediction.SSHPort, Timeout: c.Timeout})
 	}},
 	{srun.Name, func(c *Config, plan preflight.Plan) (remote.Carrier, error) {
-		carrier, err := srun.New(launch.HostNames(plan.Prediction.Hosts), srun.Options{Job: c.slurm, Container: c.pyxis(), Timeout: c.Timeout})
+		carrier, err := srun.New(launch.HostNames(plan.Prediction.Hosts), srun.Options{Job: c.slurm, Container: c.pyxis()})
 		if err != nil {
 			return nil, usage.WithHint(fmt.Errorf("--via srun: %w", err), "salloc --nodes N preflight --via srun; for job 118 of yours that runs, preflight --jobid 118 --via srun; or leave --via out to go by ssh")
 		}

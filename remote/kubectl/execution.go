@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"preflight/remote"
-	"preflight/remote/broadcast"
+	"preflight/remote/engine"
 )
 
 // execution is one kubectl exec, whose failures tell of the pod.
@@ -21,12 +21,13 @@ type execution struct {
 // enter is a kubectl exec for a pod, by these words. kubectl puts a command into the address that it asks the
 // API server for, where proxies on the way allow for a few kilobytes in all: so it is typed.
 func (c *Carrier) enter(pod string, words []string, detail map[string]string) execution {
-	return execution{detail: detail, Connection: broadcast.Alone(&broadcast.Engine{
+	by := engine.Engine{
 		Name: Name, Typed: true, Explain: explain,
-		Program: func(nodes, argv []string) *exec.Cmd {
-			return exec.Command(c.program, slices.Concat([]string{"exec", "--stdin", nodes[0]}, words, []string{"--"}, argv)...)
+		Program: func(pod string, argv []string) *exec.Cmd {
+			return exec.Command(c.program, slices.Concat([]string{"exec", "--stdin", pod}, words, []string{"--"}, argv)...)
 		},
-	}, pod)}
+	}
+	return execution{detail: detail, Connection: by.Connect(pod)}
 }
 
 func (e execution) Broken() *remote.Error { return e.detailed(e.Connection.Broken()) }

@@ -9,7 +9,7 @@ import (
 
 	"preflight/internal/lazyregexp"
 	"preflight/remote"
-	"preflight/remote/broadcast"
+	"preflight/remote/engine"
 )
 
 // words are what kubectl says where it cannot do what it is told: the first that fits is the
@@ -55,12 +55,12 @@ var commandEnded = lazyregexp.New(`command terminated with exit code \d+`)
 
 // explain is why a kubectl exec has come no further. One that ended before its command had has lost it, and may
 // have said nothing: 1.20 ends as if all were well where its connection is cut.
-func explain(said string, came broadcast.State) *remote.Error {
+func explain(said string, came engine.State) *remote.Error {
 	failure := known(said)
 	switch {
-	case came == broadcast.Broke && (failure == nil || failure.Cause != remote.KubeletDown):
+	case came == engine.Broke && (failure == nil || failure.Cause != remote.KubeletDown):
 		return &remote.Error{Cause: remote.ConnectionLost, Err: errors.New(cmp.Or(complaint(said), "kubectl ended before the command had"))}
-	case came == broadcast.Failed && failure == nil && said != "" && !commandEnded.MatchString(said):
+	case came == engine.Failed && failure == nil && said != "" && !commandEnded.MatchString(said):
 		return &remote.Error{Cause: remote.SessionRefused, Err: errors.New(complaint(said))}
 	}
 	return failure

@@ -24,7 +24,7 @@ import (
 	"preflight/internal/hostsys"
 	"preflight/internal/text"
 	"preflight/remote"
-	"preflight/remote/broadcast"
+	"preflight/remote/engine"
 )
 
 // Name is what traces call this carrier.
@@ -32,7 +32,7 @@ const Name = "mpirun"
 
 // Carrier starts our program by mpirun.
 type Carrier struct {
-	engine broadcast.Engine
+	engine engine.Engine
 	names  *hostsys.Names
 	user   string
 }
@@ -51,7 +51,7 @@ func New(words []string) (*Carrier, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s --version: %w: %s", program, err, text.Escape(firstLine(complaint)))
 	}
-	by := engineOf(version)
+	by := kindOf(version)
 	if by == nil {
 		return nil, fmt.Errorf("%s is neither Open MPI's nor Hydra, which MPICH and Intel MPI have: it calls itself %q", program, text.Escape(firstLine(version)))
 	}
@@ -60,10 +60,10 @@ func New(words []string) (*Carrier, error) {
 		c.user = me.Username
 	}
 	ways := by.kept(words)
-	c.engine = broadcast.Engine{
+	c.engine = engine.Engine{
 		Name: Name,
-		Program: func(nodes, argv []string) *exec.Cmd {
-			cmd := exec.Command(program, by.argv(nodes[0], ways, argv)...)
+		Program: func(node string, argv []string) *exec.Cmd {
+			cmd := exec.Command(program, by.argv(node, ways, argv)...)
 			cmd.Env = by.environ(os.Environ())
 			return cmd
 		},
@@ -76,8 +76,11 @@ func New(words []string) (*Carrier, error) {
 // Files are those of an mpirun for each node: its three streams, and what tells its end.
 func (c *Carrier) Files(names []string) int { return 4 * len(names) }
 
-// Close has nothing to end that nodes share.
-func (c *Carrier) Close() error { return nil }
+// Close waits until every mpirun has ended.
+func (c *Carrier) Close() error {
+	c.engine.Close()
+	return nil
+}
 
 // Dial only names the node: mpirun goes there with the command. The address is where its name
 // leads from here, if anywhere. A user before the name is left to ssh's configuration, as
@@ -91,7 +94,7 @@ func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *re
 	if err := ctx.Err(); err != nil {
 		return nil, trace, &remote.Error{Host: name, Stage: remote.StageResolve, Cause: remote.Interrupted, Err: context.Cause(ctx)}
 	}
-	return broadcast.Alone(&c.engine, host), trace, nil
+	return c.engine.Connect(host), trace, nil
 }
 
 func firstLine(text string) string {

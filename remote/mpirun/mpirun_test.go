@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"preflight/remote"
-	"preflight/remote/broadcast"
+	"preflight/remote/engine"
 	"preflight/testhosts/carriertest"
 )
 
@@ -76,7 +76,7 @@ func TestStrangers(t *testing.T) {
 // The words of a launch that say how daemons start go before ours, and the others nowhere.
 func TestWords(t *testing.T) {
 	t.Setenv("OMPI_MCA_plm_rsh_args", "-p 2222")
-	open, hydra := engineOf("mpirun (Open MPI) 4.1.4\n"), engineOf("HYDRA build details:\n    Version: 4.0.2")
+	open, hydra := kindOf("mpirun (Open MPI) 4.1.4\n"), kindOf("HYDRA build details:\n    Version: 4.0.2")
 	for _, test := range []struct {
 		name string
 		got  []string
@@ -99,25 +99,25 @@ func TestExplain(t *testing.T) {
 	const banner = "ORTE was unable to reliably start one or more daemons.; This usually is caused by:; * not finding the required libraries and/or binaries on"
 	for _, test := range []struct {
 		said  string
-		came  broadcast.State
+		came  engine.State
 		cause remote.Cause
 	}{
-		{"ssh: connect to host w2 port 22: Connection refused; " + banner, broadcast.Failed, remote.Refused},
-		{"ssh: connect to host w4 port 22: Connection timed out", broadcast.Going, remote.TimedOut},
-		{"ssh: Could not resolve hostname nohost: Temporary failure in name resolution", broadcast.Going, remote.NameUnknown},
-		{"root@w3: Permission denied (publickey).; " + banner, broadcast.Failed, remote.KeysRefused},
-		{"Host key verification failed.", broadcast.Going, remote.HostKeyUnknown},
-		{"bash: line 1: /nowhere/orted: No such file or directory; " + banner, broadcast.Failed, remote.DaemonMissing},
-		{"bash: line 1: /root/bin/hydra_pmi_proxy: No such file or directory", broadcast.Going, remote.DaemonMissing},
-		{"mpirun.openmpi has detected an attempt to run as root.", broadcast.Going, remote.RootRefused},
-		{"A process or daemon was unable to complete a TCP connection; to another process:", broadcast.Going, remote.NoCallBack},
-		{`[proxy:0:0@w2] HYDU_sock_connect (utils/sock/sock.c:141): unable to connect from "w2" to "mpC-head" (Connection refused)`, broadcast.Going, remote.NoCallBack},
-		{banner, broadcast.Going, ""},
-		{banner, broadcast.Failed, remote.MPIRunFailed},
-		{"Warning: Permanently added 'w2' to the list of known hosts.", broadcast.Going, ""},
-		{"somebody's banner: Permission denied (publickey) is what you get", broadcast.Going, ""},
-		{"", broadcast.Failed, ""},
-		{"a warning of the command's", broadcast.Broke, remote.ConnectionLost},
+		{"ssh: connect to host w2 port 22: Connection refused; " + banner, engine.Failed, remote.Refused},
+		{"ssh: connect to host w4 port 22: Connection timed out", engine.Going, remote.TimedOut},
+		{"ssh: Could not resolve hostname nohost: Temporary failure in name resolution", engine.Going, remote.NameUnknown},
+		{"root@w3: Permission denied (publickey).; " + banner, engine.Failed, remote.KeysRefused},
+		{"Host key verification failed.", engine.Going, remote.HostKeyUnknown},
+		{"bash: line 1: /nowhere/orted: No such file or directory; " + banner, engine.Failed, remote.DaemonMissing},
+		{"bash: line 1: /root/bin/hydra_pmi_proxy: No such file or directory", engine.Going, remote.DaemonMissing},
+		{"mpirun.openmpi has detected an attempt to run as root.", engine.Going, remote.RootRefused},
+		{"A process or daemon was unable to complete a TCP connection; to another process:", engine.Going, remote.NoCallBack},
+		{`[proxy:0:0@w2] HYDU_sock_connect (utils/sock/sock.c:141): unable to connect from "w2" to "mpC-head" (Connection refused)`, engine.Going, remote.NoCallBack},
+		{banner, engine.Going, ""},
+		{banner, engine.Failed, remote.MPIRunFailed},
+		{"Warning: Permanently added 'w2' to the list of known hosts.", engine.Going, ""},
+		{"somebody's banner: Permission denied (publickey) is what you get", engine.Going, ""},
+		{"", engine.Failed, ""},
+		{"a warning of the command's", engine.Broke, remote.ConnectionLost},
 	} {
 		failure := explain(test.said, test.came)
 		if got := failure; (got == nil) != (test.cause == "") || got != nil && got.Cause != test.cause {

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"preflight/remote"
-	"preflight/remote/broadcast"
+	"preflight/remote/engine"
 )
 
 // reason is what a line of mpirun's, its ssh's or its daemons' says of why nothing begins.
@@ -48,10 +48,10 @@ var reasons = []reason{
 
 // explain is the failure that the words tell, nil for none. While mpirun goes on, only those
 // count behind which it does so for nothing.
-func explain(said string, came broadcast.State) *remote.Error {
+func explain(said string, came engine.State) *remote.Error {
 	lines := strings.Split(said, "; ")
 	for _, r := range reasons {
-		if !r.hard && came == broadcast.Going {
+		if !r.hard && came == engine.Going {
 			continue
 		}
 		for _, line := range lines {
@@ -60,11 +60,11 @@ func explain(said string, came broadcast.State) *remote.Error {
 			}
 		}
 	}
-	if said == "" || came == broadcast.Going {
+	if said == "" || came == engine.Going {
 		return nil
 	}
 	cause := remote.MPIRunFailed
-	if came == broadcast.Broke { // some of it may be the command's
+	if came == engine.Broke { // some of it may be the command's
 		cause = remote.ConnectionLost
 	}
 	return &remote.Error{Cause: cause, Err: errors.New(said)}

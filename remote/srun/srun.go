@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package srun carries to the nodes of a Slurm job by steps of that job, one for many nodes:
-// where compute nodes keep ssh out, and into the environment that srun gives the ranks. A
-// node for which the step of many comes to nothing has one of its own (package broadcast).
+// Package srun carries to the nodes of a Slurm job by steps of that job: where compute nodes keep ssh
+// out, and into the environment that srun gives the ranks. Every node has a step of its own, so that no
+// node costs another anything. Where our binary is missing on several nodes, one sbcast brings it to them.
 // What srun cannot start or loses is told in its own words.
 //
 // It refuses to ask Slurm for nodes: a job is there, or it reaches nobody. It knows no
@@ -15,19 +15,17 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"os/exec"
 	"os/user"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"preflight/hostfile"
 	"preflight/internal/hostsys"
 	"preflight/remote"
-	"preflight/remote/broadcast"
+	"preflight/remote/engine"
 )
 
 // Name is what traces call this carrier.
@@ -35,25 +33,17 @@ const Name = "srun"
 
 // Carrier starts steps of the Slurm job that this process is in.
 type Carrier struct {
-	program string   // srun's path
-	own     []string // its options that a user has given
-	set     *broadcast.Set
-	names   *hostsys.Names
-	user    string
+	own    []string // srun's options that a user has given
+	engine engine.Engine
+	names  *hostsys.Names
+	user   string
+	sbcast *sbcast
 }
-
-// most is how many nodes one step has. What all hear goes to each from here, so that what a
-// step costs grows with the square of its nodes. What one of them leaves unread lies here and there, 1,024
-// messages at either end, before srun takes nothing more for any.
-//
-// Source: SchedMD/slurm 22.05, STDIO_MAX_FREE_BUF in src/api/step_io.c and src/slurmd/slurmstepd/io.h.
-const most = 64
 
 // Options say how to reach nodes.
 type Options struct {
 	Job       Job
-	Container []string      // srun's own options that say what steps run in, pyxis's, each one word
-	Timeout   time.Duration // of each node
+	Container []string // srun's own options that say what steps run in, pyxis's, each one word
 }
 
 // New is a Carrier to these nodes. It fails outside a Slurm job, and where there is no srun.
@@ -65,63 +55,34 @@ func New(nodes []string, o Options) (*Carrier, error) {
 	if err != nil {
 		return nil, fmt.Errorf("there is no srun to reach the nodes of this Slurm job with: %w", err)
 	}
-	c := &Carrier{program: program, own: o.Container, names: hostsys.NewNames("")}
+	c := &Carrier{own: o.Container, names: hostsys.NewNames("")}
 	if o.Job.Named {
 		c.own = append([]string{"--jobid=" + o.Job.ID}, o.Container...)
 	}
 	if me, err := user.Current(); err == nil {
 		c.user = me.Username
 	}
-	wanted := map[string]bool{}
-	for _, node := range nodes {
-		wanted[hostfile.Bare(node)] = true
-	}
-	// One node that the job has not would keep all others of its step from beginning.
-	here, err := hostfile.Expand(o.Job.Nodes)
-	if err != nil {
-		here = nil // a node that the job has not is told by srun
-	}
-	here = slices.DeleteFunc(here, func(node string) bool { return !wanted[node] })
-	c.set = broadcast.New(broadcast.Engine{
+	c.engine = engine.Engine{
 		Name: Name,
-		Program: func(nodes, argv []string) *exec.Cmd {
-			count := strconv.Itoa(len(nodes))
-			more := []string{"--nodes=" + count, "--ntasks=" + count, "--nodelist=" + strings.Join(nodes, ",")}
-			if len(nodes) > 1 {
-				more = append(more, "--label")
-			}
-			return exec.Command(c.program, slices.Concat(options, c.own, more, argv)...)
+		Program: func(node string, argv []string) *exec.Cmd { // or several, separated by commas
+			count := strconv.Itoa(1 + strings.Count(node, ","))
+			return exec.Command(program, slices.Concat(options, c.own, []string{"--nodes=" + count, "--ntasks=" + count, "--nodelist=" + node}, argv)...)
 		},
-		Task: "SLURM_PROCID", Node: "SLURMD_NODENAME", Step: "SLURM_STEP_ID", Bring: bring(o), Sheds: ofStep(o.Job),
-		Split: split, Said: said, Explain: explain,
-		Most: most, Patience: patience(o.Timeout),
-	}, here)
+		Sheds: ofStep(o.Job), Explain: explain,
+	}
+	c.sbcast = newSbcast(&c.engine, len(nodes), o)
 	return c, nil
-}
-
-// bring is by sbcast, whose blocks each node hands on to others: nil where there is none, and
-// where a step runs in what has other files than the node. A file that is there already is kept,
-// and a path without a step's number never asked for, which would be all nodes of the job.
-//
-// Source: SchedMD/slurm 22.05, src/sbcast/opts.c, and src/slurmd/slurmd/req.c,
-// _file_bcast_register_file: the job's owner opens the file, with O_EXCL and mode 0700.
-func bring(o Options) func(step, file, path string) hostsys.Child {
-	program, err := exec.LookPath("sbcast")
-	if err != nil || len(o.Container) > 0 {
-		return nil
-	}
-	theirs := func(variable string) bool { return strings.HasPrefix(variable, "SBCAST_") }
-	env := append(slices.DeleteFunc(os.Environ(), theirs), "SBCAST_SEND_LIBS=no")
-	return func(step, file, path string) hostsys.Child {
-		return hostsys.Child{Path: program, Limit: 2 * patience(o.Timeout), Env: env, Args: []string{"--jobid=" + o.Job.ID + "." + step, "--size=8m", file, path}}
-	}
 }
 
 // Files are those of a step that runs: its three streams, and what tells its end.
 func (c *Carrier) Files(names []string) int { return 4 * len(names) }
 
-// Close ends the steps of many nodes.
-func (c *Carrier) Close() error { return c.set.Close() }
+// Close ends the steps by which files were brought, and waits until those of the nodes have ended.
+func (c *Carrier) Close() error {
+	c.sbcast.close()
+	c.engine.Close()
+	return nil
+}
 
 // Dial only names the node: its step begins with the command. The address is where its name
 // leads from here, if anywhere.
@@ -134,13 +95,19 @@ func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *re
 	if err := ctx.Err(); err != nil {
 		return nil, trace, &remote.Error{Host: name, Stage: remote.StageResolve, Cause: remote.Interrupted, Err: context.Cause(ctx)}
 	}
-	return c.set.Connect(host), trace, nil
+	return step{c.engine.Connect(host), host, c.sbcast}, trace, nil
 }
 
-// patience is for all tasks of a step to begin, of the time that a node has: one that is not
-// there by then would keep the others waiting, and end them when srun gives it up.
-func patience(timeout time.Duration) time.Duration {
-	return cmp.Or(timeout, remote.DefaultTimeout) / 6
+// step is the connection to one node.
+type step struct {
+	remote.Connection
+	node   string
+	sbcast *sbcast
+}
+
+// Bring is by sbcast, with the other nodes that wait for the same file.
+func (s step) Bring(ctx context.Context, path string, content []byte) bool {
+	return s.sbcast.bring(ctx, s.node, path, content)
 }
 
 // options of every srun: one task a node, beside whatever runs in the job (--overlap, since Slurm
@@ -165,11 +132,11 @@ var taskEnded = regexp.MustCompile(`task \d+: `)
 
 // explain is the failure that srun's words tell, nil for none. One that goes on waits for
 // what it says.
-func explain(said string, came broadcast.State) *remote.Error {
-	if said := pyxisError.FindString(said); said != "" && came != broadcast.Going {
+func explain(said string, came engine.State) *remote.Error {
+	if said := pyxisError.FindString(said); said != "" && came != engine.Going {
 		return &remote.Error{Cause: remote.PyxisFailed, Err: errors.New(said)}
 	}
-	if came == broadcast.Going && reasons(said) == "" || !strings.Contains(said, "srun: ") || taskEnded.MatchString(said) {
+	if came == engine.Going && reasons(said) == "" || !strings.Contains(said, "srun: ") || taskEnded.MatchString(said) {
 		return nil
 	}
 	failure := &remote.Error{Cause: remote.StepFailed, Err: errors.New(cmp.Or(reasons(said), said))}

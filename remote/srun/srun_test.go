@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -21,12 +22,7 @@ import (
 	"preflight/testhosts/remotetest"
 )
 
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "srun" {
-		os.Exit(stubOfMany(os.Args[2:]))
-	}
-	carriertest.Main(m)
-}
+func TestMain(m *testing.M) { carriertest.Main(m) }
 
 // stub is a srun whose nodes are all this machine, and behave as they are called. Its words
 // are those of Slurm 22.05.
@@ -34,12 +30,17 @@ const stub = `#!/bin/sh
 echo "$@" >>"$STUB/asked"
 echo $$ >>"$STUB/pids"
 [ -n "$ONE_WORD" ] && printf '%s\n' "$@" >"$ONE_WORD"
-case " $* " in *" --label "*) exec "$STUB_OF_MANY" srun "$@" ;; esac
 while :; do
 	case $1 in --nodelist=*) node=${1#*=} ;; --*) ;; *) break ;; esac
 	shift
 done
 case $node in
+*,*)
+	IFS= read -r path
+	for name in $(echo "$node" | tr , ' '); do echo "a greeting"; echo "@@preflight-step 3"; done
+	read -r end
+	echo "$node removes $path" >>"$STUB/asked"
+	exit ;;
 nowhere) echo "srun: error: Unable to create step for job 7: Requested node configuration is not available" >&2; exit 1 ;;
 down)
 	echo "srun: cluster configuration lacks support for cpu binding" >&2
@@ -96,11 +97,6 @@ func inJob(t *testing.T) (dir string) {
 		t.Fatal(err)
 	}
 	t.Setenv("STUB", dir)
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("STUB_OF_MANY", self)
 	t.Setenv("LOGINS", "")
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	t.Setenv("SLURM_JOB_ID", "7")
@@ -168,14 +164,7 @@ func TestTalk(t *testing.T) {
 	}
 }
 
-// TestFaults: in a step of its own, and as one of a step where our binary lies there.
 func TestFaults(t *testing.T) {
-	for name, job := range map[string]bool{"own steps": false, "one step": true} {
-		t.Run(name, func(t *testing.T) { faultsOf(t, job) })
-	}
-}
-
-func faultsOf(t *testing.T, job bool) {
 	raise := func(t *testing.T, logins map[string]string) {
 		dir := t.TempDir()
 		for node, login := range logins {
@@ -185,16 +174,9 @@ func faultsOf(t *testing.T, job bool) {
 		}
 		inJob(t)
 		t.Setenv("LOGINS", dir)
-		if job {
-			warm(t, slices.Collect(maps.Keys(logins)))
-		}
 	}
 	carriertest.Faults(t, carriertest.Stand{Blind: true, Raise: raise, Open: func(t *testing.T, logins map[string]string) remote.Carrier {
-		nodes, of := slices.Collect(maps.Keys(logins)), Own()
-		if of.Nodes = ""; job {
-			of.Nodes = strings.Join(nodes, ",")
-		}
-		carrier, err := New(nodes, Options{Job: of, Timeout: 6 * time.Second})
+		carrier, err := New(slices.Collect(maps.Keys(logins)), Options{Job: Own()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,24 +184,77 @@ func faultsOf(t *testing.T, job bool) {
 	}})
 }
 
-// warm has our binary lie on those of the nodes that can be reached.
-func warm(t *testing.T, nodes []string) {
-	t.Helper()
-	carrier, err := New(nil, Options{Job: Own()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := remote.New(carrier, remote.Options{Timeout: 8 * time.Second})
-	defer client.Close()
-	var all sync.WaitGroup
-	for _, node := range nodes {
-		all.Go(func() {
-			if agent, _, err := client.Reach(t.Context(), node); err == nil {
-				agent.Close()
+// TestBring: nodes that lack the same file get it by one sbcast to a step of theirs, which removes what is left of
+// it at the end. Any node that gets nothing by it is told so.
+func TestBring(t *testing.T) {
+	const path, content = "/cache/preflight-x.0", "a binary"
+	brings := "echo \"$@\" >>$STUB/sbcasts\n"
+	for _, test := range []struct {
+		name   string
+		sbcast string // "" for none
+		nodes  []string
+		steps  string
+		sent   string
+		came   bool
+	}{
+		{"three nodes", brings + "cat $3 >$STUB/sent", []string{"w1", "w2", "w3"}, "w1,w2,w3", content, true},
+		{"it fails", brings + "exit 1", []string{"w1", "w2"}, "w1,w2", "", false},
+		{"one node", brings, []string{"w1"}, "", "", false},
+		{"no sbcast", "", []string{"w1", "w2"}, "", "", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, dir := job(t, time.Minute)
+			if err := os.WriteFile(filepath.Join(dir, "pids"), nil, 0o600); err != nil { // where no step begins
+				t.Fatal(err)
+			}
+			if test.sbcast == "" {
+				t.Setenv("PATH", dir)
+			} else {
+				remotetest.Script(t, filepath.Join(dir, "sbcast"), test.sbcast)
+			}
+			carrier, err := New(test.nodes, Options{Job: Own()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all sync.WaitGroup
+			for _, node := range test.nodes {
+				all.Go(func() {
+					connection, _, err := carrier.Dial(t.Context(), node)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if came := connection.(remote.Porter).Bring(t.Context(), path, []byte(content)); came != test.came {
+						t.Errorf("%s: %t", node, came)
+					}
+				})
+			}
+			all.Wait()
+			if err := carrier.Close(); err != nil {
+				t.Error(err)
+			}
+			sent, _ := os.ReadFile(filepath.Join(dir, "sent")) // none, where nothing was
+			if string(sent) != test.sent {
+				t.Errorf("sent %q", sent)
+			}
+			sbcasts, _ := os.ReadFile(filepath.Join(dir, "sbcasts"))
+			asked, _ := os.ReadFile(filepath.Join(dir, "asked"))
+			if test.steps == "" {
+				if len(sbcasts)+len(asked) > 0 {
+					t.Errorf("sbcast %s, srun %s", sbcasts, asked)
+				}
+				return
+			}
+			if words := strings.Fields(string(sbcasts)); len(words) != 4 || words[0] != "--jobid=7.3" || words[3] != path {
+				t.Errorf("sbcast %s", sbcasts)
+			}
+			nodes := regexp.MustCompile(`--nodelist=(\S+)`).FindStringSubmatch(string(asked))
+			if nodes == nil || !slices.Equal(slices.Sorted(strings.SplitSeq(nodes[1], ",")), strings.Split(test.steps, ",")) ||
+				!strings.HasSuffix(string(asked), nodes[1]+" removes "+path+"\n") {
+				t.Errorf("srun %s", asked)
 			}
 		})
 	}
-	all.Wait()
 }
 
 func TestFailures(t *testing.T) {

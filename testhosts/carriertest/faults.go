@@ -239,8 +239,8 @@ func Main(m *testing.M) {
 	if len(os.Args) == 5 && os.Args[2] == "install" {
 		err = remote.Install(os.Args[3], os.Args[4])
 	} else {
-		in, out := remote.Arrive(strings.Join(os.Args[min(len(os.Args), 3):], ""))
-		err = remote.Serve(context.Background(), in, out, methods)
+		remote.Arrive()
+		err = remote.Serve(context.Background(), os.Stdin, os.Stdout, methods)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

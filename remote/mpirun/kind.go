@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// engine is whose mpirun it is.
-type engine struct {
+// kind is whose mpirun it is.
+type kind struct {
 	version *regexp.Regexp // what mpirun --version begins with
 	// ways are the options of a launch that say how its daemons start and call back, by how
 	// many words follow; the rest is about its ranks.
@@ -21,12 +21,12 @@ type engine struct {
 	sshWords   []string // variables of words that ssh gets, "" for none
 }
 
-// engines are what we know.
+// kinds are what we know.
 //
 // Open MPI 4.1.4 and MPICH 4.0.2 are what this was tried with. Both hand their standard input
 // to rank 0. Open MPI ends within 0.1 s of ssh's word that a node cannot be reached. Hydra says why
 // ssh failed and then waits for ever.
-var engines = []engine{
+var kinds = []kind{
 	{
 		version:    regexp.MustCompile(`^\S+ \((?:Open MPI|OpenRTE|PRRTE)\)`),
 		ways:       map[string]int{"--mca": 2, "-mca": 2, "--prtemca": 2, "--prefix": 1, "-prefix": 1, "--allow-run-as-root": 0, "-allow-run-as-root": 0, "--tmpdir": 1},
@@ -41,23 +41,23 @@ var engines = []engine{
 	},
 }
 
-// engineOf is the one whose mpirun says this of itself, nil for none.
-func engineOf(said string) *engine {
-	i := slices.IndexFunc(engines, func(e engine) bool { return e.version.MatchString(strings.TrimSpace(said)) })
+// kindOf is the one whose mpirun says this of itself, nil for none.
+func kindOf(said string) *kind {
+	i := slices.IndexFunc(kinds, func(k kind) bool { return k.version.MatchString(strings.TrimSpace(said)) })
 	if i < 0 {
 		return nil
 	}
-	return &engines[i]
+	return &kinds[i]
 }
 
 // kept are those of a launch's words that say how daemons start.
-func (e *engine) kept(words []string) (kept []string) {
+func (k *kind) kept(words []string) (kept []string) {
 	for i := 0; i < len(words); i++ {
-		follow, way := e.ways[words[i]]
+		follow, way := k.ways[words[i]]
 		if !way || i+follow >= len(words) {
 			continue
 		}
-		if follow < 2 || e.parameters.MatchString(words[i+1]) {
+		if follow < 2 || k.parameters.MatchString(words[i+1]) {
 			kept = append(kept, words[i:i+follow+1]...)
 		}
 		i += follow
@@ -103,11 +103,11 @@ func hydra(node string, ways, argv []string) []string {
 }
 
 // environ is the environment of an mpirun. In a Slurm job the words would be srun's.
-func (e *engine) environ(env []string) []string {
+func (k *kind) environ(env []string) []string {
 	if slices.ContainsFunc(env, func(s string) bool { return strings.HasPrefix(s, "SLURM_JOB_ID=") }) {
 		return env
 	}
-	for _, name := range e.sshWords {
+	for _, name := range k.sshWords {
 		env = append(env, name+"="+strings.TrimSpace(os.Getenv(name)+" "+asksNothing))
 	}
 	return env
