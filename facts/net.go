@@ -315,5 +315,8 @@ type SSH struct {
 	Delivered      bool    `json:"delivered,omitempty" fact:"volatile"`                // the binary was pushed by this run
 	// Distrusted is the binary that lay there and why it was not run: it was delivered again.
 	Distrusted string `json:"distrusted,omitempty" fact:"volatile"`
-	Path       string `json:"path,omitempty" fact:"own" lasting:"no"` // where the binary lies
+	// Uncalled is why the node's agent could not call the launching machine, as many agents of one srun do, and was
+	// started by an srun of its own.
+	Uncalled string `json:"uncalled,omitempty" fact:"volatile"`
+	Path     string `json:"path,omitempty" fact:"own" lasting:"no"` // where the binary lies
 }

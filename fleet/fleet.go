@@ -254,7 +254,7 @@ func lostReason(err error) string {
 func sshFacts(trace *remote.Trace, err error) *facts.SSH {
 	ssh := &facts.SSH{
 		Carrier: trace.Carrier, Options: trace.Options, Inside: trace.Inside, User: trace.User, Port: trace.Port, Via: trace.Via, Banner: trace.Banner,
-		OpenSSH: trace.OpenSSH, Noise: trace.Noise, Path: trace.Path, Delivered: trace.Delivered, Distrusted: trace.Distrusted,
+		OpenSSH: trace.OpenSSH, Noise: trace.Noise, Path: trace.Path, Delivered: trace.Delivered, Distrusted: trace.Distrusted, Uncalled: trace.Uncalled,
 		ConnectSeconds: trace.Connected.Seconds(), StartSeconds: trace.Started.Seconds(),
 	}
 	var failure *remote.Error

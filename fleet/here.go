@@ -27,7 +27,7 @@ func (job Job) smokeHere(ctx context.Context, fleet *facts.Fleet) (notTried stri
 	if why := r.switchedOff(d); why != "" {
 		return why
 	}
-	client := remote.New(here{}, remote.Options{Timeout: job.Timeout, Nodes: 1, Running: true})
+	client := remote.New(here{}, remote.Options{Timeout: job.Timeout, Nodes: 1})
 	defer client.Close()
 	talking, _, err := client.Reach(ctx, fleet.Nodes[0].Name)
 	if err != nil {
@@ -69,7 +69,7 @@ func (t *talk) Start(string, io.Writer) (*remote.Process, *remote.Error) {
 			status = 1
 		}
 	}()
-	return &remote.Process{Stdin: t.Conn, Stdout: t.Conn, Wait: func() remote.Exit {
+	return &remote.Process{Running: true, Stdin: t.Conn, Stdout: t.Conn, Wait: func() remote.Exit {
 		<-t.over
 		return remote.Exit{Status: status}
 	}}, nil

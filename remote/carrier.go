@@ -51,6 +51,9 @@ type Process struct {
 	Stdin  io.WriteCloser
 	Stdout io.Reader
 	Wait   func() Exit // until it has ended
+	// Running says that it is an agent of ours that ran before we came, and greets whoever connects: nothing is
+	// delivered, and builds may differ.
+	Running bool
 }
 
 // Exit is how a command ended.
@@ -71,6 +74,7 @@ type Trace struct {
 	Via       []string      // jump hosts in the order they are crossed
 	Banner    string        // the server's version line
 	OpenSSH   []string      // what the system's ssh would have done differently, a sentence each
+	Uncalled  string        // why the node's agent did not call us, and was started alone; "" where it did or was not to
 	Connected time.Duration // from dialling to being logged in
 
 	Inside    []string // what took our command where the ranks run: docker, exec, -i, train; nil for the node itself

@@ -30,6 +30,7 @@ import (
 //	shell                       it runs
 //	terminal                    it was given one, and ends
 //	heard                       it has read our first line: TAG [MACHINE:HASH:SIZE]…
+//	lacks                       TAG is call (Calling), our binary does not lie there, and it ends
 //	distrusted PATH: WHY        our binary lies there, or what bears its name, and is not run
 //	tried DIRECTORY: WHY        it cannot use that directory
 //	need OS MACHINE HOW HASH TAGS DIR
@@ -94,7 +95,7 @@ func (c *Client) bootstrap(ctx context.Context, client Connection, name string, 
 		return nil, failure
 	}
 	d.command, d.runs = running, true
-	if c.options.Running {
+	if running.process.Running {
 		d.spoke, d.acknowledged, d.binary, d.wrote = true, true, nil, began
 	} else {
 		d.write(told + d.tag + " " + c.offer() + "\n")
@@ -244,6 +245,12 @@ func (d *delivery) supply(ctx context.Context, need []string) error {
 	}
 	d.pushed = true
 	return nil
+}
+
+// Calling returns a command for many nodes at once, and the value of a variable that it takes. Where our binary lies
+// already it becomes an agent that calls us by what the line says; elsewhere it says so, and ends.
+func Calling(binary func(goos, arch string) (*Binary, error), variable string, line []byte) (command, value string) {
+	return fmt.Sprintf(`t=$%s; unset %[1]s; echo "$t" | %s`, variable, deliverCommand), fmt.Sprintf("call %s\n%s", offer(binary), line)
 }
 
 // Porter is a Connection whose carrier may have a way of its own to put one file on many nodes.

@@ -31,7 +31,8 @@ become() {
 	[ -e "${t:-}" ] && rm -f "$t";
 	GOMAXPROCS=2; GOGC=off; GOMEMLIMIT=256MiB;
 	export GOMAXPROCS GOGC GOMEMLIMIT;
-	exec $image agent "$1";
+	case $tag in call) set -- "$1" call ;; esac;
+	exec $image agent "$@";
 };
 
 # faults: makes e what is wrong with the image, in directory $1. Nothing, if it has the
@@ -68,6 +69,9 @@ look() {
 };
 look "${c:+$c/$p}";
 each look;
+
+# An agent that is to call us is one of many that one program starts: to each that lacks it, it is sent apart.
+[ "$tag" = call ] && { say lacks; exit 0; };
 
 if command -v gzip >/dev/null; then how=gzip; unpacker="gzip -dc"; else how=cat; unpacker=cat; fi;
 command -v head >/dev/null || how=none;

@@ -267,7 +267,7 @@ func TestDeliveryThatStops(t *testing.T) {
 			}
 			io.WriteString(stdin, sent)
 			said, err := io.ReadAll(stdout) // to the end of all that hold it
-			if err != nil || string(said) != marker+"stalled\n" {
+			if err != nil || string(said) != Marker+"stalled\n" {
 				t.Errorf("said %q, %v", said, err)
 			}
 			if err := cmd.Wait(); err == nil || err.Error() != "exit status 1" {

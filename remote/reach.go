@@ -48,9 +48,6 @@ type Options struct {
 	// its words Enterable: docker, exec, -i, train. nil, of the function and of what it
 	// returns, is the node itself.
 	In func(name string) []string
-	// Running says that nodes run an agent of ours before we come, which greets whoever
-	// connects: nothing is delivered, and builds may differ.
-	Running bool
 	// AgentLife bounds every agent's life, also when the end of our connection
 	// never reaches its node; 0 = DefaultAgentLife.
 	AgentLife time.Duration

@@ -273,7 +273,7 @@ func (s *server) write(line any, body []byte) error {
 	if body != nil {
 		body = slices.Concat(bodyBehind, body)
 	}
-	whole := slices.Concat([]byte(marker), text, body, []byte("\n"))
+	whole := slices.Concat([]byte(Marker), text, body, []byte("\n"))
 	if len(whole) > maxLine {
 		return ErrOversize
 	}

@@ -23,10 +23,10 @@ import (
 // lines, one a request. A line that asks nothing, or answers none, is a beat: its
 // sender is there (beat.go). Nothing here knows what carries the lines.
 //
-// The marker lets the reader find our lines among whatever a login prints, also
+// Marker lets the reader find our lines among whatever a login prints, also
 // behind an unfinished line ("motd without newline@@preflight {…}"). The first
 // marker of a line counts, so one inside our own JSON does no harm.
-const marker = "@@preflight "
+const Marker = "@@preflight "
 
 // What is taken of a node: of one line, of everything together, and of everything
 // that is not ours. A node that sends more is hung up on. The longest line of a node
@@ -131,7 +131,7 @@ func newLineReader(in io.Reader) *lineReader {
 func (r *lineReader) next() ([]byte, error) {
 	for {
 		err := r.read()
-		before, ours, found := bytes.Cut(r.line.Bytes(), []byte(marker))
+		before, ours, found := bytes.Cut(r.line.Bytes(), []byte(Marker))
 		if excess := r.noise.add(before); excess != nil {
 			return nil, excess
 		}
@@ -168,8 +168,8 @@ func (r *lineReader) read() error {
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return err
 		}
-		const noLater = maxNoise + len(marker)
-		if r.line.Len() > noLater && !bytes.Contains(r.line.Bytes()[:noLater], []byte(marker)) {
+		const noLater = maxNoise + len(Marker)
+		if r.line.Len() > noLater && !bytes.Contains(r.line.Bytes()[:noLater], []byte(Marker)) {
 			return nil // all of it is noise, and too much of it
 		}
 	}

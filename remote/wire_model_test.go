@@ -86,7 +86,7 @@ func (m *modelled) part(a answer) {
 
 // long is a line of ours that is too long.
 func (m *modelled) long(a answer, size int) {
-	fmt.Fprintf(&m.said, `%s{"node":"w1","id":%d,"part":%q}`+"\t%s\n", marker, a.ID, a.Part, strings.Repeat("b", size))
+	fmt.Fprintf(&m.said, `%s{"node":"w1","id":%d,"part":%q}`+"\t%s\n", Marker, a.ID, a.Part, strings.Repeat("b", size))
 	m.settle()
 	m.want.err = cmp.Or(m.want.err, "sent more than 1 MiB in one line")
 }

@@ -32,7 +32,7 @@ func TestLineReader(t *testing.T) {
 		"cut marker":      {"@@prefl", nil, []string{"@@prefl"}, "EOF"},
 		"long line":       {"@@preflight a\n@@preflight " + long + "\n@@preflight b\n", []string{"a"}, nil, "sent more than 1 MiB in one line"},
 		"long and cut":    {"@@preflight " + long, nil, nil, "sent more than 1 MiB in one line"},
-		"largest line":    {"@@preflight " + long[:maxLine-len(marker)-1] + "\n", []string{long[:maxLine-len(marker)-1]}, nil, "EOF"},
+		"largest line":    {"@@preflight " + long[:maxLine-len(Marker)-1] + "\n", []string{long[:maxLine-len(Marker)-1]}, nil, "EOF"},
 		"much in all":     {strings.Repeat("@@preflight "+long[:maxLine/2]+"\n", 16), slicesRepeat(long[:maxLine/2], 15), nil, "sent more than 8 MiB"},
 		"long noise":      {long + "\n", nil, []string{long[:noiseWidth]}, "sent more than 64 KiB that are not our agent's"},
 		"much noise":      {strings.Repeat("prose\n", maxNoise/6+1), nil, slicesRepeat("prose", noiseLines), "sent more than 64 KiB that are not our agent's"},

@@ -96,21 +96,25 @@ var Login = onLadder(checks.Check{ID: "ssh-login"}, unlikeOpenSSH)
 // Inside is of what --in names, whatever carried us to the node.
 var Inside = onLadder(checks.Check{ID: enterID}, nil)
 
-var AgentStart = onLadder(checks.Check{ID: "agent-start", Volatile: true}, distrusted)
+var AgentStart = onLadder(checks.Check{ID: "agent-start", Volatile: true}, started)
 
-// distrusted warns where our program did not lie as it was left there. It was not run.
-func distrusted(_ checks.View, node *facts.Node) []checks.Finding {
-	if node.SSH.Distrusted == "" {
-		return nil
+// started warns where our program did not lie as it was left there, and remarks on a node whose agent could not call us.
+func started(_ checks.View, node *facts.Node) (findings []checks.Finding) {
+	if why := node.SSH.Uncalled; why != "" {
+		findings = append(findings, checks.Finding{Verdict: checks.Pass, Nodes: []string{node.Name}, Summary: "agents could not call the launching machine (" + why +
+			"), so each was started by an srun of its own: open SrunPortRange of slurm.conf, or give --callback HOST:PORT"})
 	}
-	return []checks.Finding{{
+	if node.SSH.Distrusted == "" {
+		return findings
+	}
+	return append(findings, checks.Finding{
 		Verdict: checks.Warn, Nodes: []string{node.Name},
 		Summary:  "the preflight that was kept there is not as it was left: it was not run, and was delivered again",
 		Got:      node.SSH.Distrusted,
 		Want:     "a file that nobody but preflight writes to",
 		Remedy:   []fix.Command{fix.On("ls -lan %s", fix.Path(path.Dir(node.SSH.Path)))},
 		WouldSee: "nothing: a copy is cut short where a disk was full, and altered by whoever has that account",
-	}}
+	})
 }
 
 // unlikeOpenSSH warns where ssh, which the launch uses, would not act as preflight did.

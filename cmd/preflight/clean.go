@@ -26,6 +26,7 @@ func cleanCommand() *cobra.Command {
 		Short: "Remove preflight's cached binary from every node",
 		Args:  noArguments,
 		RunE: configured(func(cmd *cobra.Command, config Config, _ []string) error {
+			config.cleans = true
 			job, closeJob, err := config.job(cmd.Context(), nil)
 			if err != nil {
 				return err

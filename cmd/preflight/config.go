@@ -65,6 +65,7 @@ type Config struct {
 	Timeout     time.Duration `mapstructure:"timeout"`
 	Via         string        `mapstructure:"via"`
 	JobID       string        `mapstructure:"jobid"`
+	Callback    string        `mapstructure:"callback"`
 	In          string        `mapstructure:"in"`
 	Namespace   string        `mapstructure:"namespace"`
 	Context     string        `mapstructure:"context"`
@@ -97,6 +98,7 @@ type Config struct {
 	slurm   srun.Job          // the one of --jobid, else the one this is typed in
 	pods    *kubectl.Carrier  // with --via kubectl, once the cluster was asked
 	meeting *meet.Carrier     // with --via meet, once it listens
+	cleans  bool              // nodes run no agent
 	typed   asTyped           // the launch behind "--"
 	places  map[string]string // where each setting was set that was: "-w", "preflight.yaml:3: hosts"
 	// unread is why the launch command could not be read before the configuration, so

@@ -18,7 +18,7 @@ var flagGroups = []struct {
 }{
 	{"Who takes part", []string{"hostfile", "hosts", "include", "exclude", "num_nodes", "num_gpus", "from"}},
 	{"The launch", []string{"launcher", "force_multi", "accelerator", "python", "master_addr", "master_port", "rendezvous", "rdzv-endpoint", "deepspeed-version", "dry-run"}},
-	{"How the nodes are reached", []string{"via", "in", "ssh_port", "jobid", "container-image", "container-name", "container-mounts", "container-workdir", "namespace", "context", "selector", "job", "container", "meet-listen", "meet-token-file", "meet", "node", "patience", "timeout"}},
+	{"How the nodes are reached", []string{"via", "in", "ssh_port", "jobid", "callback", "container-image", "container-name", "container-mounts", "container-workdir", "namespace", "context", "selector", "job", "container", "meet-listen", "meet-token-file", "meet", "node", "patience", "timeout"}},
 	{"What is tried and judged", []string{"only", "skip", "throughput", "smoke", "smoke-time", "stacks", "strict", "baseline", "accept", "config"}},
 	{"Limits", []string{"shm-headroom", "disk-free", "memory-free", "clock-skew", "open-files", "compute-rate", "copy-rate", "node-reduce-rate", "reduce-rate"}},
 	{"Output", []string{"format", "output", "normalize", "good-hosts", "bad-hosts", "write-env", "verbose", "quiet", "progress"}},

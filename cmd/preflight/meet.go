@@ -4,12 +4,14 @@ package main
 
 import (
 	"fmt"
+	"net"
 
 	"github.com/spf13/pflag"
 
 	"preflight"
 	"preflight/checks"
 	"preflight/cmd/preflight/internal/usage"
+	"preflight/hostfile"
 	"preflight/remote/meet"
 )
 
@@ -24,13 +26,15 @@ func (c *Config) meet(plan preflight.Plan) (*meet.Carrier, error) {
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	for _, host := range plan.Prediction.Hosts {
-		names = append(names, host.Name)
-	}
-	if c.meeting, err = meet.Listen(c.MeetListen, token, names); err != nil {
+	listener, err := net.Listen("tcp", c.MeetListen)
+	if err != nil {
 		return nil, usage.WithHint(fmt.Errorf("--via meet: %w", err), "--meet-listen :PORT takes another port")
 	}
+	called := map[string]string{}
+	for _, host := range plan.Prediction.Hosts {
+		called[host.Name] = hostfile.Bare(host.Name)
+	}
+	c.meeting = meet.Listen(listener, token, called)
 	return c.meeting, nil
 }
 

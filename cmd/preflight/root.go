@@ -211,7 +211,7 @@ func (c *Config) job(ctx context.Context, command []string) (preflight.Job, func
 	if err != nil {
 		return preflight.Job{}, nil, err
 	}
-	client := remote.New(carrier, remote.Options{Timeout: c.Timeout, Nodes: len(plan.Prediction.Hosts), In: c.inside(), Binary: agents.Open, Running: c.meeting != nil})
+	client := remote.New(carrier, remote.Options{Timeout: c.Timeout, Nodes: len(plan.Prediction.Hosts), In: c.inside(), Binary: agents.Open})
 	shown := progress.Start(c.Progress, c.Quiet)
 	job := preflight.Job{Plan: plan, Remote: client, Timeout: c.Timeout, Progress: shown.Take}
 	if c.Throughput {

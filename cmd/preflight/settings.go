@@ -49,6 +49,7 @@ func rules() map[string]rule {
 		"via":               {choices: viaNames()},
 		"in":                {valid: enterable},
 		"jobid":             {valid: slurmJob},
+		"callback":          {valid: callback},
 		"progress":          {choices: progress.Modes},
 		"master_port":       {valid: port},
 		"ssh_port":          {valid: portOrDefault},

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 
 	"github.com/spf13/pflag"
 
@@ -16,6 +17,7 @@ import (
 
 func slurmFlags(flags *pflag.FlagSet) {
 	flags.String("jobid", "", "the Slurm job whose nodes are looked at, of those of yours that run (default: the one this is typed in)")
+	flags.String("callback", "", "with --via srun, `HOST:PORT` of this machine that the nodes' agents call (default: any address, and a port of Slurm's SrunPortRange)")
 	flags.String("container-image", "", "with --via srun, what the ranks run in, as pyxis's option of srun; a step's first import of it counts to --timeout")
 	flags.String("container-name", "", "with --via srun, the container that pyxis keeps, as its option of srun")
 	flags.String("container-mounts", "", "with --via srun, as pyxis's option of srun")
@@ -28,6 +30,15 @@ func slurmJob(text string) error {
 		return errors.New("give the number of a job, as squeue shows it: 118, 118_3 of an array")
 	}
 	return nil
+}
+
+// callback is the rule of --callback.
+func callback(text string) error {
+	host, number, err := net.SplitHostPort(text)
+	if err != nil || host == "" {
+		return errors.New("give HOST:PORT, as in 10.0.0.1:29400")
+	}
+	return port(number)
 }
 
 // askForJob asks Slurm for the job that --jobid names.

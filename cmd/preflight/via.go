@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"preflight"
+	"preflight/cmd/preflight/internal/agents"
 	"preflight/cmd/preflight/internal/inside"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/hostfile"
@@ -98,7 +99,10 @@ var carriers = []carrier{
 		return ssh.New(ssh.Options{Port: plan.Prediction.SSHPort, Timeout: c.Timeout})
 	}},
 	{srun.Name, func(c *Config, plan preflight.Plan) (remote.Carrier, error) {
-		carrier, err := srun.New(launch.HostNames(plan.Prediction.Hosts), srun.Options{Job: c.slurm, Container: c.pyxis()})
+		carrier, err := srun.New(launch.HostNames(plan.Prediction.Hosts), srun.Options{
+			Job: c.slurm, Container: c.pyxis(), Timeout: c.Timeout, Callback: c.Callback, Binary: agents.Open,
+			Alone: c.cleans || c.In != "" || len(c.Stated.In) > 0,
+		})
 		if err != nil {
 			return nil, usage.WithHint(fmt.Errorf("--via srun: %w", err), "salloc --nodes N preflight --via srun; for job 118 of yours that runs, preflight --jobid 118 --via srun; or leave --via out to go by ssh")
 		}

@@ -18,7 +18,7 @@ import (
 	"preflight/testhosts/remotetest"
 )
 
-func TestMain(m *testing.M) { carriertest.Main(m) }
+func TestMain(m *testing.M) { carriertest.Main(m, nil) }
 
 // stub is a kubectl whose pods are all this machine, and behave as they are called. Its words
 // are those of kubectl 1.32, of its API server and of containerd.

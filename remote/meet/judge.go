@@ -14,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"preflight/hostfile"
 	"preflight/internal/text"
 	"preflight/remote"
 )
@@ -32,7 +31,8 @@ type Carrier struct {
 	token    string
 	places   chan struct{}
 	calls    sync.WaitGroup
-	seats    map[string]*seat // of every node that is awaited
+	called   map[string]string // by what name a node calls, by the one that it is dialled by
+	seats    map[string]*seat  // of every node that is awaited, by the name that it calls by
 
 	mu        sync.Mutex
 	strangers int // who called and was none of them
@@ -49,22 +49,18 @@ type seat struct {
 	over  bool   // no line is taken any more
 }
 
-// Listen begins to take calls of nodes, by the names that they will be dialled by.
-func Listen(address, token string, names []string) (*Carrier, error) {
-	if err := Checked(token); err != nil {
-		return nil, err
-	}
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	c := &Carrier{listener: listener, token: token, places: make(chan struct{}, maxCalls), seats: map[string]*seat{}}
-	for _, name := range names {
-		c.seats[hostfile.Bare(name)] = &seat{came: make(chan struct{})}
+// Listen begins to take calls of nodes; called is by what name each calls, by the name that it will be dialled by.
+func Listen(listener net.Listener, token string, called map[string]string) *Carrier {
+	c := &Carrier{listener: listener, token: token, called: called, places: make(chan struct{}, maxCalls), seats: map[string]*seat{}}
+	for _, name := range called {
+		c.seats[name] = &seat{came: make(chan struct{})}
 	}
 	c.calls.Go(c.accept)
-	return c, nil
+	return c
 }
+
+// Came is closed when a node that is dialled by a name has called.
+func (c *Carrier) Came(name string) <-chan struct{} { return c.seats[c.called[name]].came }
 
 // Address is where it listens.
 func (c *Carrier) Address() net.Addr { return c.listener.Addr() }
@@ -165,7 +161,7 @@ func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *re
 	fail := func(stage remote.Stage, cause remote.Cause, err error) (remote.Connection, *remote.Trace, error) {
 		return nil, trace, &remote.Error{Host: name, Stage: stage, Cause: cause, Err: err}
 	}
-	at := c.seats[hostfile.Bare(name)]
+	at := c.seats[c.called[name]]
 	if at == nil {
 		return fail(remote.StageResolve, remote.Unexpected, errors.New("nobody of this name is awaited"))
 	}
@@ -254,7 +250,7 @@ type visit struct {
 // Start has nothing to start but the talk. That it cannot be sent shows where answers are read.
 func (v *visit) Start(string, io.Writer) (*remote.Process, *remote.Error) {
 	_, _ = io.WriteString(v.line, look)
-	return &remote.Process{Stdin: requests{v}, Stdout: heard{v}, Wait: v.exit}, nil
+	return &remote.Process{Running: true, Stdin: requests{v}, Stdout: heard{v}, Wait: v.exit}, nil
 }
 
 // exit is how the agent ended. Of one that ends of itself nobody says how.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"preflight/hostfile"
 	"preflight/remote"
 	"preflight/testhosts/carriertest"
 	"preflight/testhosts/remotetest"
@@ -30,22 +31,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) != 4 || os.Args[1] != "call" {
 		os.Exit(m.Run())
 	}
-	_, _ = Call(context.Background(), os.Args[2], os.Args[3], token, func(in io.Reader, out io.Writer) error {
-		printed, stdout, err := os.Pipe()
-		if err != nil {
-			return err
-		}
-		os.Stdout = stdout
-		heard := make(chan struct{})
-		go func() {
-			defer close(heard)
-			_, _ = io.Copy(out, printed)
-		}()
-		err = remote.Serve(context.Background(), in, stdout, methods())
-		stdout.Close()
-		<-heard
-		return err
-	})
+	_, _ = Call(context.Background(), os.Args[2], os.Args[3], token, carriertest.Printing(func(in io.Reader, out io.Writer) error {
+		return remote.Serve(context.Background(), in, out, methods())
+	}))
 }
 
 func TestFaults(t *testing.T) {
@@ -54,10 +42,7 @@ func TestFaults(t *testing.T) {
 		for name := range logins {
 			names = append(names, name)
 		}
-		carrier, err := Listen("127.0.0.1:0", token, names)
-		if err != nil {
-			t.Fatal(err)
-		}
+		carrier := listen(t, names...)
 		self, err := os.Executable()
 		if err != nil {
 			t.Fatal(err)
@@ -84,14 +69,24 @@ func methods() map[string]remote.Method {
 	return methods
 }
 
-// judge is one that awaits these nodes, for the time of a test.
-func judge(t *testing.T, timeout time.Duration, names ...string) (*Carrier, *remote.Client) {
+func listen(t *testing.T, names ...string) *Carrier {
 	t.Helper()
-	carrier, err := Listen("127.0.0.1:0", token, names)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := remote.New(carrier, remote.Options{Timeout: timeout, Running: true})
+	called := map[string]string{}
+	for _, name := range names {
+		called[name] = hostfile.Bare(name)
+	}
+	return Listen(listener, token, called)
+}
+
+// judge is one that awaits these nodes, for the time of a test.
+func judge(t *testing.T, timeout time.Duration, names ...string) (*Carrier, *remote.Client) {
+	t.Helper()
+	carrier := listen(t, names...)
+	client := remote.New(carrier, remote.Options{Timeout: timeout})
 	t.Cleanup(func() {
 		client.Close()
 		remotetest.NoLeaks(t)

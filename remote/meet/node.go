@@ -27,7 +27,7 @@ func Call(ctx context.Context, address, node, token string, work func(in io.Read
 	if err := Checked(token); err != nil {
 		return Verdict{}, err
 	}
-	conn, err := (&net.Dialer{Timeout: callTime, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}).DialContext(ctx, "tcp", address)
+	conn, err := dialer(callTime).DialContext(ctx, "tcp", address)
 	if err != nil {
 		if name, is := errors.AsType[*net.DNSError](err); errors.Is(err, syscall.ECONNREFUSED) || is && (name.IsNotFound || name.IsTemporary) {
 			err = fmt.Errorf("%w: %w", ErrNotYet, err)
@@ -40,18 +40,29 @@ func Call(ctx context.Context, address, node, token string, work func(in io.Read
 	if err := l.introduce(node, token); err != nil {
 		return Verdict{}, fmt.Errorf("the judge at %s: %w", address, err)
 	}
-	if begins, err := l.in.ReadSlice('\n'); err != nil || string(begins) != look { // it has had enough before
-		return l.verdict()
-	}
-	served := work(&requestsOf{in: l.in}, conn)
-	if served != nil { // and may still be reading
-		return Verdict{}, served
-	}
-	if half, is := conn.(*net.TCPConn); is {
-		_ = half.CloseWrite() // all is said; whether it was heard, the verdict tells
+	if err := l.serve(work); err != nil { // and may still be reading
+		return Verdict{}, err
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(remote.DefaultAgentLife))
 	return l.verdict()
+}
+
+func dialer(timeout time.Duration) *net.Dialer {
+	return &net.Dialer{Timeout: timeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
+}
+
+// serve answers by work, unless the judge has had enough before it looks.
+func (l *line) serve(work func(in io.Reader, out io.Writer) error) error {
+	if begins, err := l.in.ReadSlice('\n'); err != nil || string(begins) != look {
+		return nil
+	}
+	if err := work(&requestsOf{in: l.in}, l.Conn); err != nil {
+		return err
+	}
+	if half, is := l.Conn.(*net.TCPConn); is {
+		_ = half.CloseWrite() // all is said; whether it was heard, a verdict tells
+	}
+	return nil
 }
 
 // introduce says who calls, and finds out whether the judge is ours.

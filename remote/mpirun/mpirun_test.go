@@ -13,7 +13,7 @@ import (
 	"preflight/testhosts/carriertest"
 )
 
-func TestMain(m *testing.M) { carriertest.Main(m) }
+func TestMain(m *testing.M) { carriertest.Main(m, nil) }
 
 // stub is an mpirun that has a node's login run the command. As a real one it holds its own standard
 // output until the command has ended, and ends the command at a SIGTERM.

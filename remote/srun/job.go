@@ -11,10 +11,12 @@ import (
 	"os/exec"
 	"os/user"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"preflight/hostfile"
 	"preflight/internal/hostsys"
 	"preflight/internal/text"
 )
@@ -29,6 +31,18 @@ type Job struct {
 
 // Own is the job that this process is in.
 func Own() Job { return Job{ID: os.Getenv("SLURM_JOB_ID"), Nodes: os.Getenv("SLURM_JOB_NODELIST")} }
+
+// among returns those of the nodes that the job has, in the order in which Slurm numbers the tasks of a step. One that it
+// has not would keep all others of a step from beginning.
+func (j Job) among(nodes []string) []string {
+	here, err := hostfile.Expand(j.Nodes)
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(here, func(node string) bool {
+		return !slices.ContainsFunc(nodes, func(name string) bool { return hostfile.Bare(name) == node })
+	})
+}
 
 // IsJob is whether Slurm may call a job so: by its number, or as one of an array or part of a
 // heterogeneous one.

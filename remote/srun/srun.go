@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package srun carries to the nodes of a Slurm job by steps of that job: where compute nodes keep ssh
-// out, and into the environment that srun gives the ranks. Every node has a step of its own, so that no
-// node costs another anything. Where our binary is missing on several nodes, one sbcast brings it to them.
+// out, and into the environment that srun gives the ranks. A node has a step of its own, so that it costs
+// no other node anything. Of more than a few nodes one step starts the agents of all, which call us (crew.go); a node
+// that does not call gets a step of its own. Where our binary is missing on several nodes, one sbcast brings it to them.
 // What srun cannot start or loses is told in its own words.
 //
 // It refuses to ask Slurm for nodes: a job is there, or it reaches nobody. It knows no
-// login, no key and no port.
+// login and no key.
 package srun
 
 import (
@@ -21,6 +22,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"preflight/hostfile"
 	"preflight/internal/hostsys"
@@ -38,12 +40,19 @@ type Carrier struct {
 	names  *hostsys.Names
 	user   string
 	sbcast *sbcast
+	crew   *crew // nil where every node has an srun of its own
 }
 
 // Options say how to reach nodes.
 type Options struct {
 	Job       Job
-	Container []string // srun's own options that say what steps run in, pyxis's, each one word
+	Container []string      // srun's own options that say what steps run in, pyxis's, each one word
+	Timeout   time.Duration // of each node
+	// Callback is the HOST:PORT of this machine where agents are to call, "" for any that they reach.
+	Callback string
+	// Alone says that no agent is to call: what is started is another command of ours, or runs in a container.
+	Alone  bool
+	Binary func(goos, arch string) (*remote.Binary, error) // as remote.Options has it
 }
 
 // New is a Carrier to these nodes. It fails outside a Slurm job, and where there is no srun.
@@ -66,29 +75,47 @@ func New(nodes []string, o Options) (*Carrier, error) {
 		Name: Name,
 		Program: func(node string, argv []string) *exec.Cmd { // or several, separated by commas
 			count := strconv.Itoa(1 + strings.Count(node, ","))
-			return exec.Command(program, slices.Concat(options, c.own, []string{"--nodes=" + count, "--ntasks=" + count, "--nodelist=" + node}, argv)...)
+			more := []string{"--nodes=" + count, "--ntasks=" + count, "--nodelist=" + node}
+			if count != "1" {
+				more = append(more, "--label")
+			}
+			return exec.Command(program, slices.Concat(options, c.own, more, argv)...)
 		},
 		Sheds: ofStep(o.Job), Explain: explain,
 	}
 	c.sbcast = newSbcast(&c.engine, len(nodes), o)
+	if here := o.Job.among(nodes); !o.Alone && len(o.Container) == 0 && (len(here) >= crewFrom || o.Callback != "") {
+		c.crew = newCrew(&c.engine, here, o)
+	}
 	return c, nil
 }
 
 // Files are those of a step that runs: its three streams, and what tells its end.
 func (c *Carrier) Files(names []string) int { return 4 * len(names) }
 
-// Close ends the steps by which files were brought, and waits until those of the nodes have ended.
+// Close ends the steps of many nodes, and waits until those of the nodes have ended.
 func (c *Carrier) Close() error {
+	if c.crew != nil {
+		c.crew.close()
+	}
 	c.sbcast.close()
 	c.engine.Close()
 	return nil
 }
 
-// Dial only names the node: its step begins with the command. The address is where its name
-// leads from here, if anywhere.
+// Dial waits for the node's call where it is to call. Otherwise it only names the node: its step begins with the
+// command, and the address is where its name leads from here, if anywhere.
 func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *remote.Trace, error) {
 	trace := &remote.Trace{Carrier: Name, Options: c.own, User: c.user}
-	host := hostfile.Bare(name)
+	host, began := hostfile.Bare(name), time.Now()
+	if c.crew != nil {
+		connection, address, uncalled := c.crew.dial(ctx, host)
+		if connection != nil {
+			trace.Address, trace.Connected = address, time.Since(began)
+			return connection, trace, nil
+		}
+		trace.Uncalled = uncalled
+	}
 	if found, err := c.names.LookupNetIP(ctx, "ip", host); err == nil && len(found) > 0 {
 		trace.Address = netip.Addr.Unmap(found[0]).String()
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,11 +19,12 @@ import (
 	"time"
 
 	"preflight/remote"
+	"preflight/remote/meet"
 	"preflight/testhosts/carriertest"
 	"preflight/testhosts/remotetest"
 )
 
-func TestMain(m *testing.M) { carriertest.Main(m) }
+func TestMain(m *testing.M) { carriertest.Main(m, meet.CallBack) }
 
 // stub is a srun whose nodes are all this machine, and behave as they are called. Its words
 // are those of Slurm 22.05.
@@ -36,6 +38,20 @@ while :; do
 done
 case $node in
 *,*)
+	case "$*" in *preflight-step*) ;; *)
+		i=0
+		for name in $(echo "$node" | tr , ' '); do
+			[ "$name" = dead ] || (
+				[ -n "$LOGINS" ] && login=$LOGINS/$name
+				SLURMD_NODENAME=$name exec setsid $login "$@" </dev/null
+			) 2>&1 | sed -u "s/^/ $i: /" &
+			i=$((i + 1))
+		done
+		case $node in *dead*) setsid sleep 1000 & ;; esac
+		trap 'for task in $(jobs -p); do kill -s KILL -- -$task; done' TERM
+		wait
+		exit ;;
+	esac
 	IFS= read -r path
 	for name in $(echo "$node" | tr , ' '); do echo "a greeting"; echo "@@preflight-step 3"; done
 	read -r end
@@ -162,6 +178,52 @@ func TestTalk(t *testing.T) {
 			t.Errorf("srun %.200s", line)
 		}
 	}
+}
+
+// TestFaultsOfCrew is of agents that call.
+func TestFaultsOfCrew(t *testing.T) {
+	inJob(t)
+	carriertest.Faults(t, carriertest.Stand{Calls: true, Open: func(t *testing.T, logins map[string]string) remote.Carrier {
+		dir := t.TempDir()
+		for node, login := range logins {
+			if err := os.Symlink(login, filepath.Join(dir, node)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Setenv("LOGINS", dir)
+		nodes := slices.Sorted(maps.Keys(logins))
+		of := Own()
+		of.Nodes = strings.Join(nodes, ",")
+		deliver, err := New(nodes, Options{Job: of})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := remote.New(deliver, remote.Options{Timeout: time.Minute})
+		defer client.Close()
+		for _, node := range nodes {
+			agent, _, err := client.Reach(t.Context(), node)
+			if err != nil {
+				t.Fatal(err)
+			}
+			agent.Close()
+		}
+		free, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		callback := free.Addr().String()
+		free.Close()
+		carrier, err := New(nodes, Options{Job: of, Callback: callback, Binary: remote.Own})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if carrier.crew.calls == nil || len(carrier.crew.calls.nodes) != len(nodes) {
+				t.Error("not all agents have called")
+			}
+		})
+		return carrier
+	}})
 }
 
 func TestFaults(t *testing.T) {

@@ -8,4 +8,4 @@ import (
 	"preflight/testhosts/carriertest"
 )
 
-func TestMain(m *testing.M) { carriertest.Main(m) }
+func TestMain(m *testing.M) { carriertest.Main(m, nil) }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -150,7 +151,7 @@ func (f row) meet(t *testing.T, stand Stand) {
 	if f.waits && f.method == "" {
 		patience = nodePatience
 	}
-	client := remote.New(stand.Open(t, f.logins), remote.Options{Timeout: patience, Nodes: 2, Running: stand.Calls})
+	client := remote.New(stand.Open(t, f.logins), remote.Options{Timeout: patience, Nodes: 2})
 	var other sync.WaitGroup
 	other.Go(func() {
 		agent, _, err := client.Reach(t.Context(), f.good)
@@ -226,8 +227,29 @@ func nothingRuns(t *testing.T, home string) {
 	t.Errorf("left running: %q", running)
 }
 
-// Main is TestMain of a package that tests a carrier: its test binary is the agent which is delivered.
-func Main(m *testing.M) {
+// Printing has what an agent prints be heard by whoever it answers, for a fault may be that.
+func Printing(serve func(in io.Reader, out io.Writer) error) func(in io.Reader, out io.Writer) error {
+	return func(in io.Reader, out io.Writer) error {
+		printed, stdout, err := os.Pipe()
+		if err != nil {
+			return err
+		}
+		os.Stdout = stdout
+		heard := make(chan struct{})
+		go func() {
+			defer close(heard)
+			_, _ = io.Copy(out, printed)
+		}()
+		err = serve(in, stdout)
+		stdout.Close()
+		<-heard
+		return err
+	}
+}
+
+// Main is TestMain of a package that tests a carrier: its test binary is the agent which is delivered. callBack is that of
+// remote/meet, nil for a carrier whose agents do not call.
+func Main(m *testing.M, callBack func(ctx context.Context, in io.Reader, work func(in io.Reader, out io.Writer) error) error) {
 	if len(os.Args) == 1 || os.Args[1] != "agent" {
 		os.Exit(m.Run())
 	}
@@ -240,7 +262,17 @@ func Main(m *testing.M) {
 		err = remote.Install(os.Args[3], os.Args[4])
 	} else {
 		remote.Arrive()
-		err = remote.Serve(context.Background(), os.Stdin, os.Stdout, methods)
+		serve := func(in io.Reader, out io.Writer) error {
+			return remote.Serve(context.Background(), in, out, methods)
+		}
+		if len(os.Args) == 4 {
+			if err = callBack(context.Background(), os.Stdin, Printing(serve)); err != nil {
+				fmt.Println(remote.Marker + "uncalled " + err.Error())
+				os.Exit(0)
+			}
+		} else {
+			err = serve(os.Stdin, os.Stdout)
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package meet
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"preflight/internal/text"
+)
+
+// backTime is how long an agent waits for an answer to its call. The launching machine waits longer for the call.
+const backTime = 3 * time.Second
+
+// Back says how an agent calls the launching machine back. The agent reads it on its standard input.
+type Back struct {
+	To    []string `json:"to"` // HOST:PORT
+	Token string   `json:"token"`
+	Name  string   `json:"name"` // the variable that has the name of an agent's node
+	// Near is the variable that has the address at which the node's starter reached the launching machine, "" for
+	// none, and Port is the port there.
+	Near string `json:"near,omitempty"`
+	Port string `json:"port,omitempty"`
+}
+
+// CallBack calls the launching machine back as the first line of in says, and serves it by work. The error is that no
+// address was answered; how the talk ended is the launching machine's to tell.
+func CallBack(ctx context.Context, in io.Reader, work func(in io.Reader, out io.Writer) error) error {
+	var back Back
+	if err := json.NewDecoder(bufio.NewReader(in)).Decode(&back); err != nil {
+		return fmt.Errorf("where to call was not read: %w", err)
+	}
+	to := back.To
+	if near := os.Getenv(back.Near); near != "" {
+		to = append([]string{net.JoinHostPort(near, back.Port)}, to...)
+	}
+	slices.Sort(to)
+	l, err := firstOf(ctx, slices.Compact(to), os.Getenv(back.Name), back.Token)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	_ = l.serve(work)
+	return nil
+}
+
+// firstOf calls all addresses at once, and returns the first line on which the other end knows the token.
+func firstOf(ctx context.Context, to []string, node, token string) (*line, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type answer struct {
+		conn net.Conn
+		err  error
+	}
+	answers := make(chan answer)
+	for _, address := range to {
+		go func() {
+			conn, err := dialer(backTime).DialContext(ctx, "tcp", address)
+			select {
+			case answers <- answer{conn, err}:
+			case <-ctx.Done(): // another was first
+				if conn != nil {
+					conn.Close()
+				}
+			}
+		}()
+	}
+	var failed []string
+	for range to {
+		a := <-answers
+		if a.err == nil {
+			l := newLine(a.conn)
+			if a.err = l.introduce(node, token); a.err == nil {
+				return l, nil
+			}
+			l.Close()
+		}
+		failed = append(failed, text.Escape(a.err.Error()))
+	}
+	slices.Sort(failed) // many nodes say the same
+	return nil, errors.New(strings.Join(failed, "; "))
+}
