@@ -57,6 +57,20 @@ type Engine struct {
 	running sync.WaitGroup
 }
 
+// longestNaming is how long we wait for a name server: a program needs no address from us.
+const longestNaming = time.Second
+
+// Address returns where a node's name leads from here, for the report, "" for nowhere.
+func Address(ctx context.Context, names *hostsys.Names, node string) string {
+	ctx, cancel := context.WithTimeout(ctx, longestNaming)
+	defer cancel()
+	found, err := names.LookupNetIP(ctx, "ip", node)
+	if err != nil || len(found) == 0 {
+		return ""
+	}
+	return found[0].Unmap().String()
+}
+
 // State is how far a program has come.
 type State int
 

@@ -13,7 +13,6 @@ package mpirun
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"os"
 	"os/exec"
 	"os/user"
@@ -88,9 +87,7 @@ func (c *Carrier) Close() error {
 func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *remote.Trace, error) {
 	trace := &remote.Trace{Carrier: Name, User: c.user}
 	host := hostfile.Bare(name)
-	if found, err := c.names.LookupNetIP(ctx, "ip", host); err == nil && len(found) > 0 {
-		trace.Address = netip.Addr.Unmap(found[0]).String()
-	}
+	trace.Address = engine.Address(ctx, c.names, host)
 	if err := ctx.Err(); err != nil {
 		return nil, trace, &remote.Error{Host: name, Stage: remote.StageResolve, Cause: remote.Interrupted, Err: context.Cause(ctx)}
 	}

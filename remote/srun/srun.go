@@ -15,7 +15,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os/exec"
 	"os/user"
 	"regexp"
@@ -116,9 +115,7 @@ func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *re
 		}
 		trace.Uncalled = uncalled
 	}
-	if found, err := c.names.LookupNetIP(ctx, "ip", host); err == nil && len(found) > 0 {
-		trace.Address = netip.Addr.Unmap(found[0]).String()
-	}
+	trace.Address = engine.Address(ctx, c.names, host)
 	if err := ctx.Err(); err != nil {
 		return nil, trace, &remote.Error{Host: name, Stage: remote.StageResolve, Cause: remote.Interrupted, Err: context.Cause(ctx)}
 	}
