@@ -35,6 +35,10 @@ func TestCatalogueIsDocumented(t *testing.T) {
 			t.Errorf("%s: severity %q", check.ID, check.Severity)
 		}
 		about := check.Text()
+		if about == (checks.Text{}) {
+			t.Errorf("there is no %s.md with the text of the check, beside its Go file", check.ID)
+			continue
+		}
 		for name, text := range map[string]string{"title": about.Title, "doc": about.Doc, "would see": about.WouldSee} {
 			if strings.TrimSpace(text) == "" {
 				t.Errorf("%s.md has no %s", check.ID, name)
