@@ -23,7 +23,12 @@ import (
 
 func identify(t *testing.T, port int) facts.Endpoint {
 	t.Helper()
-	return drill.Identify(t.Context(), fmt.Sprintf("127.0.0.1:%d", port), 4*time.Second)
+	return identifyWithin(t, port, 4*time.Second)
+}
+
+func identifyWithin(t *testing.T, port int, limit time.Duration) facts.Endpoint {
+	t.Helper()
+	return drill.Identify(t.Context(), fmt.Sprintf("127.0.0.1:%d", port), limit)
 }
 
 // Every kind of store is told from the others, and what it holds is counted.
@@ -61,7 +66,8 @@ func TestIdentifyDisturbsNoJob(t *testing.T) {
 			for range atOnce {
 				all.Go(func() {
 					for i := range 100 / atOnce {
-						if seen := identify(t, port); seen.Store != r.generation || seen.Failed != "" {
+						// A busy machine may keep python from its store for some seconds.
+						if seen := identifyWithin(t, port, time.Minute); seen.Store != r.generation || seen.Failed != "" {
 							t.Errorf("probe %d: %+v", i, seen)
 						}
 					}
