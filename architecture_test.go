@@ -73,7 +73,7 @@ var rules = []rule{
 	{"launch/dsconfig", 1384, []string{"hostfile"}, acts, byRule},
 	{"launch/nccl", 2247, []string{"facts", "hostfile", "launch"}, acts, byRule},
 
-	{"remote", 3253, []string{"hostfile", "internal/hostsys", "internal/secret"}, nil, "remote reaches nodes and knows nothing of what is looked at there"},
+	{"remote", 3253, []string{"hostfile", "internal/hostsys", "internal/secret"}, nil, "remote starts agents on nodes; what the agents do there is not its concern"},
 	{"remote/ssh", 3779, []string{"hostfile", "internal/hostsys", "remote"}, nil, "a carrier: it reaches a node, and what is said over it is not its business"},
 	{"remote/kubectl", 669, []string{"hostfile", "internal/hostsys", "remote", "remote/engine"}, nil, "a carrier, as remote/ssh"},
 	{"remote/meet", 732, []string{"remote"}, nil, "a carrier, as remote/ssh, and the other end of it, which agents have too"},
@@ -100,12 +100,12 @@ var rules = []rule{
 	{"drill/outcome", 155, []string{"facts", "internal/hostsys"}, nil, tries},
 
 	{"fleet", 3205, []string{"drill/...", "facts", "agent", "hostfile", "internal/hostsys", "launch", "launch/nccl", "probe", "remote", "internal/secret"}, nil,
-		"a run gathers: what it is judged by, and how it is shown, must not decide what is looked at"},
+		"a run gathers facts: the checks and the report must not decide which facts"},
 	{"agent", 383, []string{"drill/...", "facts", "internal/hostsys", "probe", "diagnose/jobs", "probe/nvml", "remote", "remote/meet"}, nil, "it runs on nodes, which need nothing of launches, judging and rendering"},
 
-	{"checks", 737, []string{"checks/fix", "facts", "hostfile", "launch", "launch/nccl"}, clock, "the types of judging, which every family and whoever shows its outcome shares"},
+	{"checks", 737, []string{"checks/fix", "facts", "hostfile", "launch", "launch/nccl"}, clock, "the types that every family of checks and every report share"},
 	{"checks/compare", 787, []string{"checks", "facts", "hostfile"}, clock, leaf},
-	{"checks/fix", 1058, []string{"hostfile"}, clock, "commands are values that quote themselves, whatever they repair"},
+	{"checks/fix", 1058, []string{"hostfile"}, clock, "commands are values that quote themselves; what they repair does not matter here"},
 	{"checks/names", 367, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch", "launch/nccl"}, clock, leaf},
 	{"checks/proof", 704, []string{"facts", "hostfile"}, clock, leaf},
 	{"checks/ranks", 690, []string{"checks", "checks/compare", "checks/fix", "facts", "launch", "launch/nccl"}, clock, leaf},
@@ -119,7 +119,7 @@ var rules = []rule{
 	{"checks/fabric", 1372, judging, clock, pure},
 	{"checks/smoke", 1227, judging, clock, pure},
 	{"checks/knownbad", 550, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "launch", "launch/nccl"}, clock,
-		"what is known to fail is a table, held against facts: whoever adds an entry writes no code"},
+		"what is known to fail is a table, compared with facts: an entry needs no code"},
 	{"diagnose/rendezvous", 467, append([]string{"checks/engine", "diagnose/hang"}, judging...), clock, "what stands at an endpoint is judged without a launch: no check of the catalogue runs"},
 	{"diagnose/hang", 1509, append([]string{"checks/engine"}, judging...), clock, "a job that hangs is judged by what runs, without a launch: no check of the catalogue runs"},
 	{"checks/agreement", 2871, []string{"checks", "checks/compare", "checks/fix", "checks/names", "checks/remedy", "facts", "hostfile", "launch"}, clock,
@@ -128,7 +128,7 @@ var rules = []rule{
 	{"checks/engine", 934, []string{"checks", "checks/advice", "checks/agreement", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch"}, clock,
 		"the engine runs whatever checks it is handed, and knows none by name"},
 	{"checks/catalogue", 259, []string{"checks", "checks/agreement", "checks/fabric", "checks/gpu", "checks/host", "checks/knownbad", "checks/launcher", "checks/network", "checks/smoke", "checks/software", "checks/ssh", "checks/engine"},
-		clock, "a list: whoever needs one check needs no other"},
+		clock, "a list of all checks: a package that needs one check must not import all others"},
 
 	{"explain", 3662, []string{"checks", "checks/catalogue", "internal/secret"}, acts, "a log is read as it is handed over; nothing is opened, reached or run"},
 
@@ -138,22 +138,22 @@ var rules = []rule{
 	{"report/formats", 93, []string{"checks", "report", "report/ci", "report/html"}, acts, draws},
 
 	{".", 361, []string{"checks/...", "facts", "diagnose/...", "fleet", "hostfile", "internal/hostsys", "launch/...", "probe", "remote/...", "internal/secret"}, nil,
-		"the story of a run: flags and rendering are whoever's who tells it"},
+		"the story of a run: flags and rendering belong to the command line"},
 
-	{"cmd/preflight/internal/usage", 81, []string{"checks/compare", "checks/fix"}, nil, "what is wrong with a command line, in words"},
+	{"cmd/preflight/internal/usage", 81, []string{"checks/compare", "checks/fix"}, nil, "it puts into words what is wrong with a command line"},
 	{"cmd/preflight/internal/inside", 116, []string{"cmd/preflight/internal/usage", "hostfile", "remote"}, nil, "a command line is read here, and run elsewhere"},
 	{"cmd/preflight/internal/policyfile", 710, []string{"checks/...", "cmd/preflight/internal/inside", "cmd/preflight/internal/usage", "hostfile"}, nil, "a policy is read here and nowhere else"},
 	{"cmd/preflight/internal/agents", 105, []string{"remote"}, nil, "what nodes are sent lies here, and is made elsewhere"},
-	{"cmd/preflight/internal/outputs", 515, []string{"cmd/preflight/internal/usage", "report/..."}, nil, "where reports go, whatever they say"},
+	{"cmd/preflight/internal/outputs", 515, []string{"cmd/preflight/internal/usage", "report/..."}, nil, "it writes reports to files; their content does not matter here"},
 	{"cmd/preflight/internal/progress", 256, []string{"fleet", "hostfile", "remote", "internal/secret"}, nil, "what is shown while a run is under way, which it must not change"},
 
 	{"testhosts/...", 7432, []string{"hostfile", "testhosts/..."}, nil, "a stand-in that uses our own code would agree with its mistakes"},
 
 	{"portable", 52, nil, nil, "it is linked into what must start on any glibc"},
-	{"examples", 0, nil, nil, "tests alone: examples are used as their readers use them, from outside"},
-	{"packaging", 11, nil, nil, "tests alone: packages are looked at from outside"},
-	{"e2e", 9, nil, nil, "tests alone: whole runs are seen as users see them, from outside"},
-	{"oracle", 16, nil, nil, "tests alone: the real thing says whether we are right"},
+	{"examples", 0, nil, nil, "tests only: they use the examples from outside, as readers do"},
+	{"packaging", 11, nil, nil, "tests only: they test the built packages from outside"},
+	{"e2e", 9, nil, nil, "tests only: they test whole runs from outside, as users see them"},
+	{"oracle", 16, nil, nil, "tests only: the real torch, DeepSpeed and launchers show whether we are right"},
 }
 
 // launching are what only the launching machine has a use for: every node is sent, verifies

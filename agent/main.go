@@ -21,7 +21,7 @@ import (
 // Main is the program that runs on a node, called by deliver.sh and by itself. It returns
 // the exit code. What follows "agent" on its command line is one of
 //
-//	[FILE]             answer the launching machine; FILE is for whoever lists processes
+//	[FILE]             answer the launching machine; FILE only shows in a list of processes
 //	FILE call          call it back, as standard input says, and answer it then
 //	install DIR HASH   take one's place in a private directory
 //	nvml               ask NVIDIA's driver, for the agent

@@ -11,10 +11,8 @@ import (
 	"preflight/explain"
 )
 
-// TestRealLogs: of logs that were produced for real, with something planted, the
-// planted cause is named, or what else the log alone permits.
-func TestRealLogs(t *testing.T) {
-	corpus := os.DirFS("../../explain/testdata")
+func trialsOf(t *testing.T, corpus fs.FS) []trial {
+	t.Helper()
 	catalogue, err := explain.Load()
 	if err != nil {
 		t.Fatal(err)
@@ -23,6 +21,14 @@ func TestRealLogs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return trials
+}
+
+// TestRealLogs: of logs that were produced for real, with something planted, the
+// planted cause is named, or what else the log alone permits.
+func TestRealLogs(t *testing.T) {
+	corpus := os.DirFS("../../explain/testdata")
+	trials := trialsOf(t, corpus)
 	for _, trial := range trials {
 		if !trial.right {
 			t.Errorf("%s: %s, is %s", trial.file, trial.got, trial.want)
@@ -37,14 +43,7 @@ func TestRealLogs(t *testing.T) {
 // and of twenty causes at most one is named wrong.
 func TestFieldLogs(t *testing.T) {
 	corpus := os.DirFS("../../explain/testdata/field")
-	catalogue, err := explain.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
-	trials, err := try(catalogue, corpus)
-	if err != nil {
-		t.Fatal(err)
-	}
+	trials := trialsOf(t, corpus)
 	var wrong []string
 	for _, trial := range trials {
 		switch {
