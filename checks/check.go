@@ -138,15 +138,16 @@ func Remember[K comparable, V any](v View, key K, find func() V) V {
 // In WouldSee, as in the code of Remedy, {nodes} becomes the folded node set, {node}
 // the first node and {host} its name without a user, once folding is done.
 type Finding struct {
-	Check    string   `json:"check"`
-	Verdict  Verdict  `json:"verdict"`
-	Nodes    []string `json:"nodes"`
-	Summary  string   `json:"summary"`
-	Got      string   `json:"got,omitempty"`
-	Want     string   `json:"want,omitempty"`
-	Fix      []string `json:"fix,omitempty"`   // the commands of Remedy, as folding has addressed them
-	Notes    []string `json:"notes,omitempty"` // what else Remedy says to do, which no command does
-	WouldSee string   `json:"would_see,omitempty"`
+	Check    string     `json:"check"`
+	Verdict  Verdict    `json:"verdict"`
+	Nodes    []string   `json:"nodes"`
+	Summary  string     `json:"summary"`
+	Got      string     `json:"got,omitempty"`
+	Want     string     `json:"want,omitempty"`
+	Fix      []string   `json:"fix,omitempty"`       // the commands of Remedy, as folding has addressed them
+	Roles    []fix.Role `json:"fix_roles,omitempty"` // what each command of Fix is for, in the same order
+	Notes    []string   `json:"notes,omitempty"`     // what else Remedy says to do, which no command does
+	WouldSee string     `json:"would_see,omitempty"`
 	// Fact is the path of the one fact it is about, where a policy states that fact.
 	Fact string `json:"fact,omitempty"`
 	// Facts are several that it is about and that weigh alike, Fact the first of them, nil

@@ -188,11 +188,11 @@ func TestFolding(t *testing.T) {
 	want := []checks.Finding{
 		{
 			Check: "ssh-host-key", Verdict: checks.Fail, Nodes: []string{"w1", "w3"}, Summary: "bad", Got: "1", WouldSee: "w1: Host key verification failed.",
-			Fix: []string{"pdsh -R ssh -w 'w[1,3]' date", "ping w1", "scan w1 w3", "x w1 'w[1,3]'"},
+			Fix: []string{"pdsh -R ssh -w 'w[1,3]' date", "ping w1", "scan w1 w3", "x w1 'w[1,3]'"}, Roles: []fix.Role{fix.Fix, fix.Fix, fix.Fix, fix.Fix},
 		},
 		{
 			Check: "ssh-host-key", Verdict: checks.Fail, Nodes: []string{"user@w5"}, Summary: "bad", Got: "2", WouldSee: "user@w5: Host key verification failed.",
-			Fix: []string{"ssh user@w5 date", "ping w5", "scan w5", "x user@w5 user@w5"},
+			Fix: []string{"ssh user@w5 date", "ping w5", "scan w5", "x user@w5 user@w5"}, Roles: []fix.Role{fix.Fix, fix.Fix, fix.Fix, fix.Fix},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -86,7 +86,7 @@ func (r addressing) Fold(findings []checks.Finding) []checks.Finding {
 }
 
 func (r addressing) writeNodes(f *checks.Finding) {
-	f.Fix, f.Notes = nil, nil
+	f.Fix, f.Roles, f.Notes = nil, nil, nil
 	for _, command := range f.Remedy {
 		line, isCommand := command.Addressed(fix.Audience{
 			Nodes: f.Nodes, Port: r.port, Srun: r.srun, Pods: r.pods, Hostfile: r.hostfile,
@@ -94,7 +94,7 @@ func (r addressing) writeNodes(f *checks.Finding) {
 		})
 		switch { // of several that are refused one says so
 		case isCommand && !slices.Contains(f.Fix, line):
-			f.Fix = append(f.Fix, line)
+			f.Fix, f.Roles = append(f.Fix, line), append(f.Roles, command.Role())
 		case !isCommand && !slices.Contains(f.Notes, line):
 			f.Notes = append(f.Notes, line)
 		}

@@ -14,6 +14,7 @@
 package fix
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -38,6 +39,7 @@ type literal string
 
 // Command is a line to paste, not yet addressed to the nodes of a finding.
 type Command struct {
+	role    Role
 	place   place
 	side    side     // of what the ranks run in, where they run in something
 	at      []string // other nodes than the finding's, nil for those
@@ -46,6 +48,29 @@ type Command struct {
 	remarks []filled // beside that of the code
 	bound   map[string]Arg
 }
+
+// Role says what a command is for. Pasting every Fix and Then line of a finding, in their order,
+// cures it. "" counts as Fix.
+type Role string
+
+const (
+	Look Role = "look" // reads only: it shows more, and changes nothing
+	Fix  Role = "fix"  // changes something: the first step of the cure
+	Then Role = "then" // the next step of the cure, after the line above
+	Or   Role = "or"   // an alternative to the Fix and Then lines, or a step that a person must decide
+)
+
+// Roles are all of them.
+var Roles = []Role{Look, Fix, Then, Or}
+
+// As returns the command in another role.
+func (c Command) As(role Role) Command {
+	c.role = role
+	return c
+}
+
+// Role returns what the command is for.
+func (c Command) Role() Role { return cmp.Or(c.role, Fix) }
 
 // place is where a command is typed, and by which way it gets where it runs.
 type place int
@@ -93,6 +118,11 @@ func (c *Command) UnmarshalYAML(node *yaml.Node) error {
 	if err := node.Decode(&row); err != nil {
 		return err
 	}
+	role := Role(row["role"])
+	delete(row, "role")
+	if role != "" && !slices.Contains(Roles, role) {
+		return fmt.Errorf("line %d: unknown role %q", node.Line, role)
+	}
 	if len(row) != 1 {
 		return fmt.Errorf("line %d: a command has one place, not %d", node.Line, len(row))
 	}
@@ -117,6 +147,7 @@ func (c *Command) UnmarshalYAML(node *yaml.Node) error {
 			return fmt.Errorf("line %d: unknown place %q", node.Line, place)
 		}
 	}
+	c.role = role
 	return nil
 }
 
@@ -206,7 +237,7 @@ func (c Command) UsesSudo() bool {
 // String tells commands apart that are not addressed yet.
 func (c Command) String() string {
 	code, remark := c.write(nothing, "", false)
-	return strings.Join([]string{string('0' + rune(c.place)), strings.Join(c.at, ","), code.String(), remark.String()}, "\x00")
+	return strings.Join([]string{string(c.Role()), string('0' + rune(c.place)), strings.Join(c.at, ","), code.String(), remark.String()}, "\x00")
 }
 
 func nothing(string) (Arg, bool) { return nil, false }
