@@ -100,7 +100,7 @@ func fewFiles(t *testing.T, cluster *testhosts.Cluster) {
 	}
 	for _, finding := range report.Findings {
 		if finding.Verdict == checks.Fail || finding.Check == "ssh-reach" && !strings.Contains(finding.Summary, "a limit of the launching machine itself") {
-			t.Errorf("%s %s %v: %s", finding.Verdict, finding.Check, finding.Nodes, finding.Summary)
+			t.Errorf("%s %s %v: %s: got %s", finding.Verdict, finding.Check, finding.Nodes, finding.Summary, finding.Got)
 		}
 	}
 }

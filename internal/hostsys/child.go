@@ -121,8 +121,7 @@ func Run(cmd *exec.Cmd) error {
 	// has to outlive the child.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	ownGroup(cmd)
-	err := cmd.Start()
+	err := start(cmd)
 	for _, file := range theirs {
 		file.Close()
 	}
@@ -179,14 +178,27 @@ func Start(cmd *exec.Cmd) (ended <-chan struct{}, err error) {
 		defer close(end)
 		runtime.LockOSThread() // as in Run
 		defer runtime.UnlockOSThread()
-		ownGroup(cmd)
-		err := cmd.Start()
+		err := start(cmd)
 		started <- err
 		if err == nil {
 			cmd.Wait()
 		}
 	}()
 	return end, <-started
+}
+
+// start starts a program in a process group of its own.
+//
+// Before it runs the program, Go moves the child's files to numbers above the highest one
+// that it hands over. A number beyond the limit of open files is EBADF to the kernel, and would
+// hide that files are short. Source: Go 1.26, syscall/exec_linux.go; dup(2).
+func start(cmd *exec.Cmd) error {
+	ownGroup(cmd)
+	err := cmd.Start()
+	if errors.Is(err, syscall.EBADF) {
+		return &os.PathError{Op: "start", Path: cmd.Path, Err: syscall.EMFILE}
+	}
+	return err
 }
 
 // KillGroup ends a program of Run or Start and whatever it started, as long as

@@ -48,4 +48,16 @@ func TestChildOfWhoHasNoFileLeft(t *testing.T) {
 	if gives != (err == nil) || (Shortage(err) != "") == gives {
 		t.Errorf("%d files were taken: %v", len(taken), err)
 	}
+	if gives {
+		return
+	}
+	last := taken[len(taken)-1]
+	for _, file := range taken[:len(taken)-1] {
+		file.Close()
+	}
+	cmd := exec.Command("/bin/true")
+	cmd.Stdin = last // the highest number there is: Go needs a higher one to start the child
+	if err := Run(cmd); Shortage(err) == "" {
+		t.Errorf("with file %d as standard input: %v, which names no shortage", last.Fd(), err)
+	}
 }
