@@ -56,7 +56,7 @@ func (n *Node) plugInto(bridge netlink.Link) error {
 	// A node that was restarted may have left a port: the kernel takes its
 	// time with the namespaces of the dead.
 	if old, err := netlink.LinkByName(n.port()); err == nil {
-		if err := netlink.LinkDel(old); err != nil {
+		if err := netlink.LinkDel(old); err != nil && !errors.Is(err, unix.ENODEV) { // the kernel was faster
 			return err
 		}
 	}
