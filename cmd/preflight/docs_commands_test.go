@@ -41,12 +41,24 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 }
 
-// TestPagesOpenWithACommand: who comes with a question finds what to type before anything else.
+// openWithCommand are the pages that may open with their command, before any sentence.
+var openWithCommand = []string{"docs/causes.md", "docs/checks.md", "docs/facts.md", "docs/from-error.md", "docs/zh-CN.md"}
+
+// TestPagesOpenWithACommand tests that every page says first what its reader can do with it, in a
+// sentence below the title, and shows a command before its first section.
 func TestPagesOpenWithACommand(t *testing.T) {
-	opens := regexp.MustCompile("^# .+\n\n```(?:sh|text)\n(?:\\$ )?(?:preflight|make|go doc) ?")
+	sentence := regexp.MustCompile(`^# .+\n\n[^\s#<>|*~-][^\n]*(?:\n[^\n]+)*[.。]\n\n`)
+	bare := regexp.MustCompile("^# .+\n\n```")
+	command := regexp.MustCompile("(?m)^```(?:sh|text)\n(?:\\$ )?(?:sudo )?(?:bin/)?(?:preflight|make|go doc) ?")
 	for page, text := range pages(t) {
-		if strings.HasPrefix(page, "docs/") && !opens.MatchString(text) {
-			t.Errorf("%s does not open with a command: %.120q", page, text)
+		if !strings.HasPrefix(page, "docs/") {
+			continue
+		}
+		if !sentence.MatchString(text) && !(slices.Contains(openWithCommand, page) && bare.MatchString(text)) {
+			t.Errorf("%s does not open with a sentence: %.120q", page, text)
+		}
+		if opening, _, _ := strings.Cut(text, "\n## "); !command.MatchString(opening) {
+			t.Errorf("%s shows no command before its first section: %.120q", page, text)
 		}
 	}
 }
