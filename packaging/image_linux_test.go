@@ -15,20 +15,20 @@ import (
 	"preflight/testhosts"
 )
 
-// engine is podman with a storage of its own. It makes no cgroup, as crun 1.8 refuses machines
-// that have both kinds of them, and gives limits, which podman would raise, as not every root
-// may (see testhosts.Node.RunContainer).
+// engine is podman with its own storage. It creates no cgroup, because crun 1.8 refuses machines
+// with both kinds of cgroups. It sets limits, because podman would raise them, which not every root
+// may do (see testhosts.Node.RunContainer).
 const engine = `#!/bin/sh
 verb=$1; shift
 [ "$verb" != run ] || set -- --cgroups disabled --ulimit nofile=1024:1024 --ulimit nproc=1000:1000 "$@"
 exec /usr/bin/podman --root DIR/root --runroot DIR/run --storage-driver vfs --cgroup-manager cgroupfs --events-backend file "$verb" "$@"
 `
 
-// somebody is who launches, and is not root.
+// somebody is the line in /etc/passwd of the account that launches, which is not root.
 const somebody = "somebody:x:4711:4711::/run/somebody:/bin/sh\n"
 
-// TestImage makes the image and types what docs/install.md has for it, beside two nodes, as
-// somebody who has keys for them.
+// TestImage builds the image and runs the commands of docs/install.md next to two nodes, as an
+// account that has keys for them.
 func TestImage(t *testing.T) {
 	if err := testhosts.HasPodman(); err != nil {
 		t.Skipf("NOT RUN: %s, because %v", t.Name(), err)
@@ -57,7 +57,7 @@ func TestImage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, machine := range cluster.Machines() { // as nodes share the directory of a launch
+	for _, machine := range cluster.Machines() { // because nodes share the directory of a launch
 		if _, err := machine.Run(t.Context(), "mkdir", "-p", "/run/somebody/job"); err != nil {
 			t.Fatal(err)
 		}

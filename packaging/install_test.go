@@ -51,7 +51,7 @@ func TestInstall(t *testing.T) {
 				}
 				at := []string{"rpm", "--root=" + clean, "--dbpath=/var/lib/rpm"}
 				output(t, append(at, "--initdb")...)
-				// No package of these systems is known to rpm: the C library is all it misses.
+				// rpm knows of no package on these systems, so only the C library may be missing.
 				file := released(t, "preflight-*."+machine[arch]+".rpm")
 				said, err := exec.Command(at[0], append(at[1:], "--ignorearch", "--test", "-i", file)...).CombinedOutput()
 				if err == nil || strings.Count(string(said), "is needed by") != 1 || !bytes.Contains(said, []byte("libc.so.6(GLIBC_")) {
@@ -65,12 +65,12 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// filesystem are the directories that every system with rpm has, of Fedora's package of that
-// name: no other package owns them, so rpm leaves them.
+// filesystem are the directories that Fedora's package of that name creates on every system with
+// rpm. No other package owns them, so rpm does not remove them.
 var filesystem = []string{"usr/bin", "usr/share/bash-completion/completions", "usr/share/fish/vendor_completions.d", "usr/share/licenses",
 	"usr/share/man/man1", "usr/share/zsh/site-functions"}
 
-// copied is a system to change.
+// copied returns the path of a copy of a root that a test may change.
 func copied(t *testing.T, root string) string {
 	t.Helper()
 	clean := filepath.Join(t.TempDir(), "root")
@@ -78,7 +78,7 @@ func copied(t *testing.T, root string) string {
 	return clean
 }
 
-// released is the one file that make release has made of a kind.
+// released returns the path of the one file in dist that matches the pattern.
 func released(t *testing.T, pattern string) string {
 	t.Helper()
 	all, err := filepath.Glob("../dist/" + pattern)
@@ -88,7 +88,7 @@ func released(t *testing.T, pattern string) string {
 	return all[0]
 }
 
-// installs has a package brought into a system, looks at it there, and has it taken away.
+// installs installs a package in a root, checks the result, and removes the package.
 func installs(t *testing.T, root, arch, zsh, terms string, install, remove func()) {
 	t.Helper()
 	before := files(t, root)
@@ -109,8 +109,8 @@ func installs(t *testing.T, root, arch, zsh, terms string, install, remove func(
 	}
 }
 
-// TestLintian has Debian's own program look at the released packages. What it is told to
-// let pass has its reason in lintian-overrides.
+// TestLintian runs Debian's lintian on the released packages. lintian-overrides has the reason for
+// each tag that it ignores.
 func TestLintian(t *testing.T) {
 	needs(t, "lintian")
 	debs, err := filepath.Glob("../dist/preflight_*.deb")
@@ -124,8 +124,8 @@ func TestLintian(t *testing.T) {
 	}
 }
 
-// database tells dpkg that the system has the C library that it has: the roots are
-// unpacked and not installed.
+// database records the C library of a root as an installed package. dpkg does not know about it,
+// because the roots were unpacked and not installed.
 func database(t *testing.T, root, arch, glibc string) {
 	t.Helper()
 	dir := filepath.Join(root, "var/lib/dpkg")
@@ -142,7 +142,7 @@ func database(t *testing.T, root, arch, glibc string) {
 	}
 }
 
-// dpkg is this machine's, working on the root: there is none in there.
+// dpkg runs this machine's dpkg on the root, which has none.
 func dpkg(t *testing.T, root, arch string, args ...string) {
 	t.Helper()
 	if arch != runtime.GOARCH {
@@ -151,10 +151,10 @@ func dpkg(t *testing.T, root, arch string, args ...string) {
 	output(t, append([]string{"dpkg", "--root=" + root, "--log=/dev/null"}, args...)...)
 }
 
-// qemu runs what this machine cannot.
+// qemu maps an architecture to the emulator that runs its programs.
 var qemu = map[string]string{"amd64": "qemu-x86_64-static", "arm64": "qemu-aarch64-static"}
 
-// start runs a program of the root, under its C library.
+// start runs a program of the root with the root's C library.
 func start(t *testing.T, root, arch, program string, args ...string) string {
 	t.Helper()
 	argv := append([]string{"chroot", root, program}, args...)
@@ -172,7 +172,7 @@ func start(t *testing.T, root, arch, program string, args ...string) string {
 	return string(out)
 }
 
-// inPlace looks for the manual and the completions where their readers do.
+// inPlace tests that the manual and the completions are where man and the shells look for them.
 func inPlace(t *testing.T, root, zsh, terms string) {
 	t.Helper()
 	for path, want := range map[string]string{
@@ -197,7 +197,7 @@ func inPlace(t *testing.T, root, zsh, terms string) {
 	}
 }
 
-// files is everything in a root but what dpkg and rpm keep about themselves.
+// files returns the paths of all files in a root, except those of dpkg and rpm themselves.
 func files(t *testing.T, root string) (all []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {

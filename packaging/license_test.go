@@ -11,14 +11,14 @@ import (
 	"testing"
 )
 
-// sources are the endings of files that are programs, with what begins a comment there. A
-// page of the HTML report carries its own scripts and styles, and the terms of the program
-// beside it.
+// sources maps the endings of program files to what begins a comment there. A page of the HTML
+// report is missing here: its scripts and styles fall under the terms of the program that writes
+// it.
 var sources = map[string]string{".go": "//", ".c": "//", ".h": "//", ".s": "//", ".sh": "#", ".py": "#"}
 
-// TestEverySourceNamesItsLicence: as SPDX has it (spdx.dev, "Using SPDX license identifiers
-// in source files"), so that a file that is copied alone is still known. The licence is that
-// of LICENSE. Fixtures are others' words, and have none of ours.
+// TestEverySourceNamesItsLicence tests that every source file names its license as SPDX has it
+// (spdx.dev, "Using SPDX license identifiers in source files"), so that a copied file keeps it. The
+// license is that of LICENSE. Test fixtures come from others and have no such line.
 func TestEverySourceNamesItsLicence(t *testing.T) {
 	looked := 0
 	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {

@@ -16,8 +16,8 @@ import (
 	"testing"
 )
 
-// TestMacOSWheel: no Mac runs here, so that what pip and the kernel there look at first is
-// read: the tag, and the program's own header, which must not ask for more than the tag says.
+// TestMacOSWheel tests what pip and the macOS kernel read first, because no Mac runs here: the tag
+// of the wheel, and the header of the program, which must not need a newer system than the tag.
 func TestMacOSWheel(t *testing.T) {
 	for arch, cpu := range map[string]macho.Cpu{"x86_64": macho.CpuAmd64, "arm64": macho.CpuArm64} {
 		t.Run(arch, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestMacOSWheel(t *testing.T) {
 	}
 }
 
-// opened is what a wheel says of itself, and the program that it brings.
+// opened returns the WHEEL file of a wheel, and the program in it.
 func opened(t *testing.T, wheel string) (said string, program []byte) {
 	t.Helper()
 	archive, err := zip.OpenReader(wheel)
@@ -84,13 +84,14 @@ func opened(t *testing.T, wheel string) (said string, program []byte) {
 	return said, program
 }
 
-// Load commands that package macho knows no type for (mach-o/loader.h of Apple's XNU).
+// Load commands for which package macho has no type (mach-o/loader.h of Apple's XNU).
 const (
 	loadBuildVersion  = 0x32 // command, size, platform, oldest release as 0x00MMmmpp, …
 	loadCodeSignature = 0x1d
 )
 
-// demands is the oldest macOS that a program starts on, and whether it is signed, if by nobody.
+// demands returns the oldest macOS on which a program starts, and whether it has a signature, even
+// one without an identity.
 func demands(file *macho.File) (oldest uint32, signed bool) {
 	for _, load := range file.Loads {
 		switch raw := load.Raw(); binary.LittleEndian.Uint32(raw) {

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The terms of what others wrote and the binaries hold, which go where these go: to standard
-# output, from the module cache that they were built of.
+# Prints the terms of the third-party code in the binaries, from the module cache. Every package
+# contains this text.
 set -eu
 cd "$(dirname "$0")/.."
-echo "The programs hold code of others, under these terms."
+echo "The programs contain third-party code under these terms."
 goroot=$(go env GOROOT)
 {
 	echo "Go $(go env GOVERSION) $goroot"

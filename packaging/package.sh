@@ -4,11 +4,11 @@
 #
 #   sh packaging/package.sh DIST VERSION ARCH…
 #
-# DIST has preflight-linux-ARCH and preflight-darwin-ARCH, and gets
+# DIST contains preflight-linux-ARCH and preflight-darwin-ARCH. The script adds
 # preflight-VERSION-{linux,darwin}-ARCH.tar.gz, preflight_VERSION_ARCH.deb,
 # preflight-VERSION-1.MACHINE.rpm and the wheels.
-# Needs GNU tar, dpkg-deb for the .deb and rpmbuild for the .rpm; SOURCE_DATE_EPOCH is the
-# time of everything inside.
+# It needs GNU tar, dpkg-deb for the .deb and rpmbuild for the .rpm. SOURCE_DATE_EPOCH is the
+# time of every file inside.
 set -eu
 umask 022
 export LC_ALL=C TZ=UTC
@@ -17,14 +17,14 @@ export SOURCE_DATE_EPOCH
 
 dist=$(cd "$1" && pwd)
 version=$2
-# Nobody reads mail under this name: whoever gives packages to others sets their own.
+# Nobody reads mail at this address. Set MAINTAINER if you give packages to others.
 maintainer=${MAINTAINER:-preflight developers <preflight@example.org>}
 shift 2
 cd "$(dirname "$0")/.."
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 
-# examples: without their tests.
+# examples DIRECTORY copies the examples without their tests.
 examples() {
 	mkdir -p "$1"
 	find examples -type f ! -name '*.go' ! -path '*/testdata/*' | while read -r file; do
@@ -34,7 +34,7 @@ examples() {
 	done
 }
 
-# aged gives everything in a tree the one time.
+# aged DIRECTORY sets the time of all files to SOURCE_DATE_EPOCH.
 aged() { find "$1" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +; }
 
 # archive OS ARCH
@@ -49,9 +49,9 @@ archive() {
 	tar -C "$tree" --format=gnu --sort=name --owner=0 --group=0 --numeric-owner -cf - "$name" | gzip -9n >"$dist/$name.tar.gz"
 }
 
-# package_version orders as our tags do (semver.org, 11), for dpkg and for rpm: v1.2.0-rc1
-# and any other pre-release before v1.2.0, what git describe counts after a tag behind it,
-# and a commit without any tag before everything, by its day.
+# package_version prints a version that dpkg and rpm order as semver.org (11) orders our tags:
+# v1.2.0-rc1 and other pre-releases come before v1.2.0, commits after a tag come after it, and
+# a commit without any tag comes before all releases, by its date.
 package_version() {
 	case $version in
 	v[0-9]*) echo "${version#v}" | sed 's/-dirty$/+dirty/; s/-\([0-9][0-9]*-g[0-9a-f]*\)/+\1/; s/+\([0-9]*\)-g/+\1.g/; s/-/~/; s/-/./g' ;;
@@ -59,19 +59,20 @@ package_version() {
 	esac
 }
 
-# copyright points to the text that every Debian has, as its policy asks (12.5).
+# copyright refers to the license text that every Debian system has, as Debian's policy
+# demands (12.5).
 copyright() {
 	printf 'Copyright (C) %s the authors of preflight.\n\n' "$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y)"
 	printf 'Licensed under the Apache License, Version 2.0; on Debian systems its text is in\n/usr/share/common-licenses/Apache-2.0.\n'
-	printf '\nTHIRD-PARTY.txt beside this file has the terms of what others wrote.\n'
+	printf '\nTHIRD-PARTY.txt next to this file has the terms of third-party code.\n'
 }
 
 changelog() {
-	printf 'preflight (%s) unstable; urgency=medium\n\n  * Made from %s.\n\n -- %s  %s\n' \
+	printf 'preflight (%s) unstable; urgency=medium\n\n  * Built from %s.\n\n -- %s  %s\n' \
 		"$(package_version)" "$version" "$maintainer" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")"
 }
 
-# glibc ARCH: the glibc that the binary needs, nothing for a static one (NOCGO=1).
+# glibc ARCH prints the glibc version that the binary needs, or nothing for a static one (NOCGO=1).
 glibc() {
 	needs=$(go run ./portable/floor "$dist/preflight-linux-$1")
 	case $needs in *" glibc "*) echo "${needs##* }" ;; esac
@@ -86,8 +87,8 @@ control() {
 	cat packaging/control
 }
 
-# installed ARCH ROOT ZSH: what is below /usr, whoever installs it. Where zsh looks for
-# completions that packages bring is another place on each distribution.
+# installed ARCH ROOT ZSH creates the files below /usr, which all packages have. ZSH is the
+# directory of zsh completions, which differs between distributions.
 installed() {
 	share=$2/usr/share
 	mkdir -p "$share/man/man1"
@@ -111,18 +112,18 @@ deb() {
 	(cd "$root" && find usr -type f | sort | xargs md5sum >DEBIAN/md5sums)
 	control "$1" "$(du -sk --apparent-size "$root/usr" | cut -f1)" >"$root/DEBIAN/control"
 	aged "$root"
-	# gzip, because every dpkg reads it and, unlike xz, it makes the same bytes on
-	# any number of processors
+	# gzip, because every dpkg reads it. Unlike xz, it writes the same bytes on any number of
+	# processors.
 	dpkg-deb --root-owner-group -Zgzip -z9 --build "$root" "$dist/preflight_$(package_version)_$1.deb"
 }
 
-# spec ARCH ROOT: what control says, in rpm's words. Red Hat, Fedora and SUSE ask for a
-# version of the C library by what it provides.
+# spec ARCH ROOT prints the contents of control in rpm's format. Red Hat, Fedora and SUSE
+# express a version of the C library as a capability that it provides.
 spec() {
 	printf 'Name: preflight\nVersion: %s\nRelease: 1\nLicense: Apache-2.0\nPackager: %s\n' "$(package_version)" "$maintainer"
 	sed -n 's/^Description: \(.\)/Summary: \u\1/p' packaging/control
 	echo 'Recommends: openssh-clients, pdsh'
-	echo 'AutoReqProv: no' # it would take the interpreters of the examples for needed
+	echo 'AutoReqProv: no' # it would require the interpreters of the examples
 	needs=$(glibc "$1")
 	[ -z "$needs" ] || printf 'Requires: libc.so.6(GLIBC_%s)(64bit)\n' "$needs"
 	printf '%%description\n'
@@ -140,15 +141,15 @@ rpm() {
 	mv "$root/usr/share/doc/preflight/NOTICE" "$root/usr/share/doc/preflight/THIRD-PARTY.txt" "$root/usr/share/licenses/preflight/"
 	aged "$root"
 	spec "$1" "$root" >"$tree/preflight-$1.spec"
-	# Whatever the distribution would have done to what its rpmbuild packs, strip it or link
-	# to it by build id, is left out; gzip, as every rpm reads it.
+	# The options switch off what the distribution would do to the files: strip them and link
+	# them by build ID. gzip, because every rpm reads it.
 	rpmbuild -bb --quiet --nodeps --target "$machine-linux" \
 		-D "_topdir $tree/rpmbuild" -D "_rpmdir $dist" -D "_rpmfilename preflight-%{version}-%{release}.$machine.rpm" \
 		-D '_buildhost localhost' -D 'use_source_date_epoch_as_buildtime 1' -D 'source_date_epoch_from_changelog 0' \
 		-D '_binary_payload w9.gzdio' -D 'debug_package %{nil}' -D '_build_id_links none' -D '__os_install_post %{nil}' "$tree/preflight-$1.spec"
 }
 
-# Any of the binaries could write the manual: the one that runs here does.
+# The binary that runs on this machine writes the manual.
 here=$dist/preflight-linux-$(go env GOHOSTARCH)
 mkdir "$tree/man" "$tree/completions" "$tree/notices"
 sh packaging/notices.sh >"$tree/notices/THIRD-PARTY.txt"

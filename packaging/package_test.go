@@ -21,15 +21,15 @@ const (
 	release = "v1.2.0-rc1-5-gabcdef0"
 )
 
-// other is the architecture of ours that this machine does not have.
+// other is the supported architecture that this machine does not have.
 var other = map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH]
 
-// maintainer has the signs that a substitution would stumble over.
+// maintainer contains characters that would break a careless substitution.
 const maintainer = `R&D \1 <gpu/ops@example.org>`
 
-// packed has package.sh pack, into a directory of its own and under a umask, what calls the
-// real binary, a small one in the place of that for other machines, and words in that of the
-// one for laptops: megabytes would only take time.
+// packed runs package.sh in a new directory and under a umask, and returns the directory. To save
+// time it packs small files: a program that calls the real binary, a small program for the other
+// architecture, and plain text for macOS.
 func packed(t *testing.T, binary, umask string) string {
 	t.Helper()
 	dist := t.TempDir()
@@ -53,7 +53,7 @@ func packed(t *testing.T, binary, umask string) string {
 	return dist
 }
 
-// needs ends a test where a program is missing.
+// needs skips a test if a program is missing.
 func needs(t *testing.T, program string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
@@ -72,9 +72,9 @@ func output(t *testing.T, argv ...string) string {
 	return string(out)
 }
 
-// preflight is built once more. Beside it, with -dynamic behind its name, is a program that
-// asks for the oldest glibc of the machine and becomes it, and with -static one that does
-// nothing and asks for none.
+// preflight builds the binary and returns its path. Next to it, PATH-dynamic is a program that
+// needs the oldest glibc of the architecture and executes the binary. PATH-static needs no glibc
+// and runs an endless loop.
 func preflight(t *testing.T) string {
 	t.Helper()
 	needs(t, "gcc")
@@ -87,8 +87,8 @@ func preflight(t *testing.T) string {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	// What the loader itself calls has arguments without the start files, which would ask
-	// for the glibc of this machine.
+	// The loader calls the function in .preinit_array with the arguments of main. So the program
+	// needs no start files, which would need the glibc of this machine.
 	compile(t, path+"-dynamic", `#include <unistd.h>
 		static void become(int argc, char **argv, char **env) { execve("`+path+`", argv, env); _exit(127); }
 		__attribute__((section(".preinit_array"), used)) static void (*first)(int, char **, char **) = become;
@@ -97,7 +97,7 @@ func preflight(t *testing.T) string {
 	return path
 }
 
-// compile makes a program without start files.
+// compile compiles a program without start files.
 func compile(t *testing.T, path, source string, flags ...string) {
 	t.Helper()
 	gcc := exec.Command("gcc", append(flags, "-nostartfiles", "-Wl,-e,main", "-xc", "-", "-o", path)...)
@@ -107,7 +107,7 @@ func compile(t *testing.T, path, source string, flags ...string) {
 	}
 }
 
-// TestPackages packs twice, as two people would, and looks into what came out.
+// TestPackages packs twice, as two people would, and checks the contents.
 func TestPackages(t *testing.T) {
 	binary := preflight(t)
 	dist := packed(t, binary, "022")
@@ -141,7 +141,7 @@ func TestPackages(t *testing.T) {
 		needs(t, "dpkg-deb")
 		file := func(arch string) string { return filepath.Join(dist, "preflight_1.2.0~rc1+5.gabcdef0_"+arch+".deb") }
 		deb(t, file(runtime.GOARCH))
-		// With NOCGO=1 it is static.
+		// A build with NOCGO=1 is static.
 		if said := strings.TrimSpace(output(t, "dpkg-deb", "-f", file(other), "Depends")); said != "" {
 			t.Errorf("a static binary depends on %s", said)
 		}
@@ -158,14 +158,14 @@ func TestPackages(t *testing.T) {
 	})
 }
 
-// machine is what Linux, and so pip and rpm, call an architecture of ours.
+// machine maps Go's name of an architecture to that of Linux, pip and rpm.
 var machine = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
 
-// wheel has pip install one into an environment of its own, as far from any index as can be.
+// wheel tests that pip installs a wheel into a new environment, without any index.
 func wheel(t *testing.T, dist string) {
 	const version = "1.2.0rc1.post5+gabcdef0"
 	all, err := filepath.Glob(filepath.Join(dist, "preflight_launch-"+version+"-py3-none-*.whl"))
-	if err != nil || len(all) != 3 { // two for Linux, and the one for a laptop
+	if err != nil || len(all) != 3 { // two for Linux, and one for macOS
 		t.Fatalf("%q, %v", all, err)
 	}
 	needs(t, "python3")
@@ -192,8 +192,8 @@ func wheel(t *testing.T, dist string) {
 	output(t, home+"/bin/python", "-m", "pip", "check", "--disable-pip-version-check")
 }
 
-// listed holds a listing to what every package must be, and to the files that it has
-// among others. Both tar and dpkg-deb say the date in two words, so the name is the sixth.
+// listed tests that a listing has the owner, mode and time of every package, and names the files in
+// always. tar and dpkg-deb print the date as two words, so the name is the sixth word.
 func listed(t *testing.T, listing string, always ...string) {
 	t.Helper()
 	var names []string
@@ -250,8 +250,8 @@ func archive(t *testing.T, path, binary string) {
 	}
 }
 
-// bashCompletes presses TAB as bash-completion does: it has the words typed so far, and
-// calls what the script has said completes them.
+// bashCompletes simulates the TAB key as bash-completion does: it sets the words typed so far and
+// calls the function that the script has registered.
 func bashCompletes(t *testing.T, binary, script string) {
 	const library = "/usr/share/bash-completion/bash_completion"
 	if _, err := os.Stat(library); err != nil {
@@ -275,7 +275,7 @@ func bashCompletes(t *testing.T, binary, script string) {
 	}
 }
 
-// manual holds the pages to groff: none of its warnings, and what the reader sees.
+// manual tests the manual pages with groff: no warnings, and the expected text.
 func manual(t *testing.T, dir string) {
 	if _, err := exec.LookPath("groff"); err != nil {
 		t.Log("NOT RUN: the manual, because there is no groff: sh testhosts/apt.sh installs it")
@@ -303,7 +303,7 @@ func manual(t *testing.T, dir string) {
 	}
 }
 
-// oldest is the first glibc of an architecture, ever.
+// oldest is the first glibc release that supports an architecture.
 var oldest = map[string]string{"amd64": "2.2.5", "arm64": "2.17"}
 
 func deb(t *testing.T, path string) {
@@ -335,7 +335,7 @@ func rpm(t *testing.T, path string) {
 		t.Errorf("a test is packed:\n%s", said)
 	}
 	want := []string{"preflight 1.2.0~rc1+5.gabcdef0-1 " + machine[runtime.GOARCH] + " Apache-2.0 " + maintainer + " " + commit + " localhost",
-		"Tell before a distributed-training launch whether it can work",
+		"Check a multi-node training launch before you start it",
 		"libc.so.6(GLIBC_" + oldest[runtime.GOARCH] + ")(64bit)", "openssh-clients", "pdsh"}
 	about := output(t, "rpm", "-qp", "--qf", "%{NAME} %{VERSION}-%{RELEASE} %{ARCH} %{LICENSE} %{PACKAGER} %{BUILDTIME} %{BUILDHOST}\\n%{SUMMARY}\\n", path)
 	requires := slices.DeleteFunc(strings.Split(strings.TrimSpace(output(t, "rpm", "-qp", "--requires", "--recommends", path)), "\n"),
@@ -346,13 +346,13 @@ func rpm(t *testing.T, path string) {
 	}
 }
 
-// TestShellcheck reads the scripts that build and install.
+// TestShellcheck runs shellcheck on the scripts that build and install.
 func TestShellcheck(t *testing.T) {
 	needs(t, "shellcheck")
 	output(t, "shellcheck", "package.sh", "../portable/cc.sh", "../portable/roots.sh", "../cmd/agent/build.sh", "../testhosts/apt.sh", "../docs/site.sh", "../examples/testdata/consumers.sh")
 }
 
-// TestVersionsOrder: a package of a later release replaces that of an earlier one.
+// TestVersionsOrder tests that a package of a later release replaces one of an earlier release.
 func TestVersionsOrder(t *testing.T) {
 	needs(t, "dpkg")
 	script, err := os.ReadFile("package.sh")

@@ -18,12 +18,12 @@ import (
 	"preflight/testhosts"
 )
 
-// ways are how preflight arrives: what is fetched, what it takes, and what the page has one
-// type, in its own words, which name no release. Without anything fetched that is typed in a
-// checkout. How the image arrives is TestImage's.
+// ways are the ways to install preflight: the file to fetch, the program that it needs, and the
+// commands of the page, which name no release. If no file is fetched, the commands run in a
+// checkout. TestImage covers the image.
 var ways = []struct {
 	name, fetched, takes, page string
-	before                     string // is typed first, and not on the page
+	before                     string // commands to run first that are not on the page
 	words                      []string
 	run                        string
 }{
@@ -42,16 +42,16 @@ var ways = []struct {
 	{name: "make", takes: "make", page: "build.md", words: []string{"make build"}, run: "SHARED/checkout/bin/preflight"},
 }
 
-// withoutDNF: Debian has rpm without it, which refuses there unless forced, and knows of no
-// package that is installed.
+// withoutDNF replaces dnf on Debian with rpm, which refuses to install there unless forced and
+// knows of no installed package.
 const withoutDNF = `command -v dnf >/dev/null || dnf() { rpm --force-debian --nodeps -i "$2"; }`
 
-// patience is for one way: five minutes are what a newcomer gives. What is compiled has them
-// of this machine alone, whoever else uses it.
+// patience is the limit for one way: a newcomer gives it five minutes. A build is measured as if it
+// had this machine to itself.
 const patience = 5 * time.Minute
 
-// aside has what is installed go into layers over the directories of this machine, which the
-// head of a cluster sees alone and which end with it. apt is not to ask.
+// aside mounts layers over the directories of this machine, so that an installation is visible only
+// to the launching machine of a cluster and ends with it. It also keeps apt from asking questions.
 const aside = `set -e
 for tree in usr var/lib; do
 	mkdir -p /run/aside/$tree/upper /run/aside/$tree/work
@@ -59,9 +59,9 @@ for tree in usr var/lib; do
 done
 printf 'APT::Get::Assume-Yes "true";\nAPT::Install-Recommends "false";\n' >/etc/apt/apt.conf.d/aside`
 
-// TestWaysIn types what the pages say, until the report on the hostfile that lies there is
-// printed, and says how long that took. What is fetched needs no network but that to the
-// nodes; what is built is built by an account that has compiled nothing before.
+// TestWaysIn runs the commands of the pages until preflight prints a report on a hostfile, and logs
+// the time that this takes. Fetched files need no network except that to the nodes. Builds run as
+// an account that has compiled nothing before.
 func TestWaysIn(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way.name, func(t *testing.T) {
@@ -99,8 +99,8 @@ func TestWaysIn(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience-compiling)
 			defer cancel()
 			cmd := head.Command(ctx, "sh", "-c", typed+report)
-			cmd.WaitDelay = time.Second     // what it has started may keep its output open
-			said, _ := cmd.CombinedOutput() // nodes may have no torch: whatever is said of them
+			cmd.WaitDelay = time.Second     // its children may keep its output open
+			said, _ := cmd.CombinedOutput() // any verdict is fine: nodes may have no torch
 			t.Logf("%s: %.0f s to the first report", way.name, (compiling + time.Since(began)).Seconds())
 			if !reported.Match(said) {
 				t.Errorf("%s%s\nprints no report of two nodes:\n%s", typed, report, said)
@@ -109,16 +109,17 @@ func TestWaysIn(t *testing.T) {
 	}
 }
 
-// reported is a report of two nodes that were both reached: else it says how many were.
+// reported matches the report of two nodes that were both reached. Otherwise the report says how
+// many were reached.
 var reported = regexp.MustCompile(`(?m)^2 nodes, 2 ranks, `)
 
-// build types that in the checkout, at a home that is empty, and says how long it takes where
-// nothing else runs.
+// build runs commands in the checkout with an empty home. It returns how long that takes on an idle
+// machine.
 func build(t *testing.T, shared, typed string) time.Duration {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", typed)
 	cmd.Dir = filepath.Join(shared, "checkout")
-	for _, variable := range os.Environ() { // what is left may lead to the network
+	for _, variable := range os.Environ() { // any other variable may give access to the network
 		if name, _, _ := strings.Cut(variable, "="); !strings.HasPrefix(name, "GO") && !strings.HasPrefix(name, "CGO_") && !strings.HasPrefix(name, "MAKE") && name != "HOME" {
 			cmd.Env = append(cmd.Env, variable)
 		}

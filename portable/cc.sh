@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Prints the C compiler that makes programs for glibc on a Linux machine, as
-# `sh portable/cc.sh arm64`. If there is none, it says what to install and fails:
-# without one, preflight cannot call NVML, and so it cannot see NVIDIA GPUs.
-# With NOCGO=1 it prints nothing, and the caller builds without cgo.
+# Prints the C compiler for Linux with glibc on an architecture: sh portable/cc.sh arm64.
+# If there is none, it prints what to install and fails, because preflight needs one
+# to call NVML and see NVIDIA GPUs. With NOCGO=1 it prints nothing, and the caller builds
+# without cgo.
 set -eu
 
 arch=$1
 [ "${NOCGO:-}" != 1 ] || exit 0
-wayout="or build with NOCGO=1 a preflight that cannot see NVIDIA GPUs (docs/build.md)"
+wayout="or build with NOCGO=1; that preflight cannot see NVIDIA GPUs (docs/build.md)"
 if [ "${CGO_ENABLED:-1}" = 0 ]; then
 	echo "cc.sh: linux/$arch needs cgo, and CGO_ENABLED is 0: unset it, $wayout" >&2
 	exit 1
@@ -24,8 +24,8 @@ linux/arm64) cc=aarch64-linux-gnu-gcc package="gcc-aarch64-linux-gnu libc6-dev-a
 	;;
 esac
 
-# A header of glibc's own: gcc alone is no compiler, and musl's would make a
-# program that does not start (see package portable).
+# The test includes a header of glibc, because gcc without headers cannot compile, and a
+# compiler for musl would build a program that does not start (see package portable).
 # shellcheck disable=SC2086 # CC may be a command with arguments
 if ! echo '#include <gnu/libc-version.h>' | $cc -xc -fsyntax-only - 2>/dev/null; then
 	echo "cc.sh: no C compiler for glibc on linux/$arch: $cc. Install it (Debian: $package), $wayout" >&2

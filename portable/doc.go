@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package portable makes a binary that is linked on a new system start on an
-// old one. Importing it is all there is to do: the linker then takes the oldest
-// version of every function whose version glibc has raised since 2.28.
+// Package portable makes a binary that was linked on a new system start on an old one. Importing it
+// is enough: the linker then uses the oldest version of every function that got a new version in
+// glibc since 2.28.
 //
-// The Go compiler and NVIDIA's driver leave no way around a dynamic binary:
-// libnvidia-ml.so.1 can only be loaded by a program that the system's loader
-// started. The loader refuses a program that asks for a newer glibc than it
-// belongs to, and a plain build asks for that of the machine it was built on.
+// The binary must be dynamic, because of the Go compiler and NVIDIA's driver: only a program that
+// was started by the system's loader can load libnvidia-ml.so.1. The loader refuses a program that
+// needs a newer glibc than the system has, and a plain build needs the glibc of the machine that
+// built it.
 //
-// It concerns Linux on amd64 and arm64 with cgo; anywhere else the package is
-// empty. It refuses to work with another C library than glibc, where a program
-// that leaves NVML's functions to be found later would not start anyway: build
-// with CGO_ENABLED=0 there. Whether a binary keeps to the floor is not for it to
-// say: portable/floor looks at the finished file.
+// The package has an effect on Linux on amd64 and arm64 with cgo. Elsewhere it is empty. It
+// supports no C library other than glibc, because a program whose NVML functions are resolved later
+// would not start there anyway: build with CGO_ENABLED=0 instead. It does not check the result:
+// portable/floor reads the finished file.
 package portable

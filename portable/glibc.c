@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //go:build linux && cgo && (amd64 || arm64)
 
-// The functions of glibc that got a new default version after 2.28 and that a
-// Go program with cgo needs, each bound to its first version on the machine.
-// That one stays in every later glibc, with the same behaviour for what is done
-// here (glibc, NEWS of 2.32 and 2.34: libpthread, libdl and libresolv moved into
-// libc, and moving a function gives it a new version).
+// These functions of glibc got a new default version after 2.28, and a Go program
+// with cgo needs them. Each is bound to the first version of its architecture,
+// which every later glibc keeps, with the same behaviour for our calls (glibc, NEWS
+// of 2.32 and 2.34: libpthread, libdl and libresolv moved into libc, and a function
+// that moves gets a new version).
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -28,9 +28,9 @@ OLD(int, pthread_setspecific, (pthread_key_t key, const void *value), (key, valu
 OLD(int, pthread_attr_getstack, (const pthread_attr_t *attr, void **address, size_t *size), (attr, address, size))
 OLD(int, pthread_attr_getstacksize, (const pthread_attr_t *attr, size_t *size), (attr, size))
 
-// 2.34: the start-up code linked into a program no longer brings the function
-// that runs its constructors, since __libc_start_main does so itself. That of
-// older glibc runs what it is handed, so it is handed one.
+// 2.34: the start-up code of a program no longer contains the function that runs
+// its constructors, because __libc_start_main does that itself. In older glibc,
+// __libc_start_main runs the function that it gets as an argument, so we pass one.
 typedef void constructor(int, char **, char **);
 typedef int start_main(int (*)(int, char **, char **), int, char **, constructor *, void (*)(void), void (*)(void), void *);
 

@@ -4,11 +4,10 @@
 
 package portable
 
-// Every name that --wrap names has a function of its own in glibc.c. The two
-// libraries are where those functions live before glibc 2.34, and are empty
-// since. The last line is go-nvml's own too: a program that imports this package
-// without go-nvml needs it, or Go's trial link fails and the program comes out
-// position-independent with text relocations.
+// Each name in a --wrap option has a wrapper function in glibc.c. The two libraries contain those
+// functions before glibc 2.34, and are empty since then. go-nvml has the last line, too. A program
+// that imports this package without go-nvml needs it: otherwise Go's trial link fails, and the
+// program becomes position-independent with text relocations.
 
 // #cgo LDFLAGS: -Wl,--wrap=__libc_start_main
 // #cgo LDFLAGS: -Wl,--wrap=dlopen -Wl,--wrap=dlsym -Wl,--wrap=dlclose -Wl,--wrap=dlerror

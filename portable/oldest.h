@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What binds a function to its first version on the machine: a wrapper for
-// --wrap=name, which calls old@OLDEST.
+// OLD and OLD_NAMED bind a function to the first version of its architecture: they
+// define the wrapper for --wrap=name, which calls old@OLDEST.
 
 #if defined(__x86_64__)
 #define OLDEST "GLIBC_2.2.5"

@@ -20,14 +20,14 @@ import (
 	"preflight/probe/nvml"
 )
 
-// gnu is what Debian calls a machine.
+// gnu maps Go's name of an architecture to Debian's name of the machine.
 var gnu = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
 
-// oldSystem is one of the folders roots.sh makes.
+// oldSystem is one of the directories that roots.sh creates.
 type oldSystem struct{ root, arch string }
 
-// oldSystems are those at hand; a machine's own run as they would on a node, the
-// others under qemu, where there is one.
+// oldSystems returns the systems that this machine can run: those of its own architecture as on a
+// node, and the others with qemu if it is installed.
 func oldSystems(t *testing.T) []oldSystem {
 	t.Helper()
 	roots, err := filepath.Glob("../bin/roots/*-*")
@@ -50,11 +50,11 @@ func oldSystems(t *testing.T) []oldSystem {
 	return systems
 }
 
-// inside runs what follows it in a root, whose /proc is real and whose /mnt is
-// the folder of the binary. Its mounts end with it.
+// inside runs its remaining arguments in a root, with a real /proc and with the directory of the
+// binary on /mnt. The mounts end with the command.
 const inside = `root=$1 dir=$2; mount -t proc proc "$root/proc" && mount --bind "$dir" "$root/mnt" && shift 2 && exec chroot "$root" "$@"`
 
-// run starts a finished binary on the system, with nothing on its stdin.
+// run starts a finished binary on the system, with an empty stdin.
 func (s oldSystem) run(t *testing.T, binary string, args ...string) []byte {
 	t.Helper()
 	dir, name := filepath.Split(binary)
@@ -73,7 +73,7 @@ func (s oldSystem) run(t *testing.T, binary string, args ...string) []byte {
 	return out
 }
 
-// agent is the one that the release carries for a machine.
+// agent returns the path of the agent that the release carries for the architecture.
 func (s oldSystem) agent(t *testing.T) string {
 	t.Helper()
 	agent := "../bin/agents/linux-" + s.arch
@@ -104,14 +104,14 @@ func TestReleaseStartsOnOldSystems(t *testing.T) {
 	}
 }
 
-// driverless is a libnvidia-ml.so.1 of a machine whose driver is not loaded. It
-// needs nothing of any C library, and lacks almost every function.
+// driverless is the source of a libnvidia-ml.so.1 that reports a driver that is not loaded. It
+// needs no C library and lacks almost every function.
 const driverless = `
 int nvmlInit_v2(void) { return 9; }
 const char *nvmlErrorString(int code) { return code == 9 ? "Driver Not Loaded" : "?"; }
 `
 
-// install puts the library where the system's loader looks.
+// install puts the library where the system's loader finds it.
 func (s oldSystem) install(t *testing.T) {
 	t.Helper()
 	cc, err := exec.Command("sh", "cc.sh", s.arch).Output()
@@ -131,8 +131,8 @@ func (s oldSystem) install(t *testing.T) {
 	}
 }
 
-// The agent is worth the trouble of cgo only if it loads the driver's library on such a
-// system and survives what that lacks.
+// TestReleaseAsksNVMLOnOldSystems tests the reason for using cgo: on an old system the agent loads
+// the driver's library, and survives functions that the library lacks.
 func TestReleaseAsksNVMLOnOldSystems(t *testing.T) {
 	for _, system := range oldSystems(t) {
 		t.Run(filepath.Base(system.root), func(t *testing.T) {

@@ -4,8 +4,8 @@
 
 package portable
 
-// Only a program that has glibc look names up needs libresolv, which costs every
-// start of it nearly a millisecond of processor time.
+// Only a program whose names are looked up by glibc needs libresolv. Linking it costs nearly a
+// millisecond of processor time at every start.
 
 // #cgo LDFLAGS: -Wl,--wrap=res_search
 // #cgo LDFLAGS: -Wl,--push-state -Wl,--no-as-needed -l:libresolv.so.2 -Wl,--pop-state

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Unpacks the C libraries of old systems, a folder each, to start finished
-# binaries with: sh portable/roots.sh DIRECTORY. Downloads 28 MB through apt,
-# changes nothing outside DIRECTORY, and does nothing when all of it is there.
-# Fails when there is none of them.
+# Unpacks the C libraries of old systems into one directory each, so that finished
+# binaries can be started with them: sh portable/roots.sh DIRECTORY. Downloads 28 MB
+# through apt and changes nothing outside DIRECTORY. Does nothing if all of them
+# exist, and fails if none exists in the end.
 #
 #   amd64-2.27   Ubuntu 18.04, which is older than the oldest glibc we promise
 #   amd64-2.31   Debian 11
@@ -13,7 +13,7 @@ set -eu
 mkdir -p "$1"
 cd "$1"
 
-# unpack: a folder is there when it is complete.
+# unpack PACKAGE DIRECTORY. DIRECTORY exists only when it is complete.
 unpack() {
 	rm -rf "$2" "$2.part" &&
 		dpkg -x "$1" "$2.part" &&
@@ -21,8 +21,8 @@ unpack() {
 		mv "$2.part" "$2"
 }
 
-# The keys of Ubuntu are not here, but this file will not change: the sum is
-# what the package index of its release has.
+# Ubuntu's keys are not on this machine, but this file will not change. The checksum is
+# the one in the package index of its release.
 ubuntu() {
 	/usr/lib/apt/apt-helper -q -oAPT::Sandbox::User=root download-file \
 		http://archive.ubuntu.com/ubuntu/pool/main/g/glibc/libc6_2.27-3ubuntu1_amd64.deb "$PWD/libc6.deb" \
@@ -30,7 +30,8 @@ ubuntu() {
 		unpack libc6.deb amd64-2.27
 }
 
-# apt with lists of its own checks signatures, and leaves this machine's alone.
+# own_apt runs apt with separate lists. It checks signatures and leaves this machine's lists
+# unchanged.
 own_apt() {
 	apt-get -q -oDir::Etc::sourcelist="$PWD/apt/sources.list" -oDir::Etc::sourceparts=none -oDir::State::Lists="$PWD/apt/lists" \
 		-oDir::State::status="$PWD/apt/status" -oDir::Cache="$PWD/apt/cache" -oAPT::Architectures=amd64,arm64 -oAPT::Sandbox::User=root "$@"

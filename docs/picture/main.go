@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command picture draws the beginning of a saved run as a terminal shows it, as SVG, to
-// standard output:
+// Command picture draws the beginning of a saved run as a terminal shows it, and writes it as SVG
+// to standard output:
 //
 //	go run ./docs/picture cmd/preflight/demo.json > docs/report.svg
 //
-// What is drawn is what package report writes, line by line. It refuses to word anything.
+// It draws the lines that package report writes, and adds no words of its own.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 	"preflight/report"
 )
 
-// The terminal, in characters and in pixels of one.
+// Size of the terminal in characters, size of a character in pixels, and margin in pixels.
 const (
 	columns, rows = 100, 36
 	wide, high    = 8.4, 19.0
@@ -45,7 +45,7 @@ func main() {
 	}
 }
 
-// draw has the run judged by today's catalogue, as preflight judge does.
+// draw applies today's checks to the saved run, as preflight judge does, and draws the report.
 func draw(w io.Writer, saved io.Reader) error {
 	run, err := report.Read(saved)
 	if err != nil {
@@ -65,7 +65,7 @@ func draw(w io.Writer, saved io.Reader) error {
 	return screen(w, lines)
 }
 
-// screen writes lines, with the colours of a terminal among them, on a dark ground.
+// screen writes lines on a dark background. The lines may contain a terminal's colour codes.
 func screen(w io.Writer, lines []string) error {
 	var out bytes.Buffer
 	width, height := 2*margin+columns*wide, 2*margin+float64(len(lines))*high
@@ -94,19 +94,19 @@ func screen(w io.Writer, lines []string) error {
 	return err
 }
 
-// part is text of one look.
+// part is a piece of text with one style.
 type part struct {
 	text    string
 	classes []string
 }
 
-// rendition is where the look of what follows changes (ECMA-48, 8.3.117, SGR).
+// rendition matches a change of style (ECMA-48, 8.3.117, SGR).
 var rendition = regexp.MustCompile("\x1b\\[([0-9;]*)m")
 
-// looks are the parameters of it that package report uses.
+// looks maps the SGR parameters that package report uses to CSS classes.
 var looks = map[string]string{"1": "bold", "2": "faint", "90": "faint", "91": "red", "92": "green", "93": "yellow", "95": "magenta"}
 
-// parts takes a line apart where its look changes, and ends it where the screen does.
+// parts splits a line where its style changes, and cuts it at the width of the screen.
 func parts(line string) (all []part) {
 	left, classes := columns, []string(nil)
 	for line != "" && left > 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestPictureIsOfTheDemo: docs/report.svg is what make docs would write, and can be drawn.
+// TestPictureIsOfTheDemo tests that docs/report.svg is what make docs would write.
 func TestPictureIsOfTheDemo(t *testing.T) {
 	saved, err := os.Open("../../cmd/preflight/demo.json")
 	if err != nil {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command wheel packs finished binaries for pip and uv, a wheel for each:
+// Command wheel packs finished binaries for pip and uv, one wheel each:
 //
 //	SOURCE_DATE_EPOCH=… go run ./packaging/wheel -version v1.2.0 -dist dist LICENSE NOTICE THIRD-PARTY.txt
 //
-// A wheel is an archive that pip unpacks (packaging.python.org, "Binary distribution
-// format"): what lies in its data/scripts goes to bin, and may be run. It refuses to hold any
-// python: the program is the one of the archives.
+// A wheel is an archive that pip unpacks (packaging.python.org, "Binary distribution format"). pip
+// puts the files of its data/scripts into bin as executables. These wheels hold no Python code: the
+// program is the one of the archives.
 package main
 
 import (
@@ -27,11 +27,11 @@ import (
 	"time"
 )
 
-// project is the name of the distribution as it stands in file names.
+// project is the name of the distribution in file names.
 const project = "preflight_launch"
 
-// platforms are what pip calls the systems that releases are for: the glibc that make release
-// holds them to, and the oldest macOS of Go 1.26.
+// platforms maps each binary of a release to pip's name of its system. The name has the glibc that
+// make release requires, and the oldest macOS that Go 1.26 supports.
 var platforms = []struct{ binary, tag string }{
 	{"preflight-linux-amd64", "manylinux_2_28_x86_64"},
 	{"preflight-linux-arm64", "manylinux_2_28_aarch64"},
@@ -40,8 +40,8 @@ var platforms = []struct{ binary, tag string }{
 }
 
 func main() {
-	release := flag.String("version", "", "the release the binaries are of, as git describe says it")
-	dist := flag.String("dist", "dist", "where they lie, and the wheels go")
+	release := flag.String("version", "", "release of the binaries, as git describe prints it")
+	dist := flag.String("dist", "dist", "directory of the binaries and of the wheels")
 	flag.Parse()
 	epoch, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64)
 	if err != nil || *release == "" || flag.NArg() == 0 {
@@ -54,7 +54,7 @@ func main() {
 	}
 }
 
-// packAll packs the binaries that are there.
+// packAll packs each binary that exists in dist.
 func packAll(dist, version string, when time.Time, terms []string) error {
 	for _, platform := range platforms {
 		binary, err := os.ReadFile(filepath.Join(dist, platform.binary))
@@ -75,7 +75,7 @@ func packAll(dist, version string, when time.Time, terms []string) error {
 	return nil
 }
 
-// pack writes one wheel: the program, the terms, and what says so.
+// pack writes one wheel: the program, the terms, and the metadata.
 func pack(w io.Writer, binary []byte, version, tag string, when time.Time, terms []string) error {
 	archive := zip.NewWriter(w)
 	archive.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) { return flate.NewWriter(w, flate.BestCompression) })
@@ -107,14 +107,14 @@ func pack(w io.Writer, binary []byte, version, tag string, when time.Time, terms
 	metadata := fmt.Sprintf(`Metadata-Version: 2.1
 Name: preflight-launch
 Version: %s
-Summary: Tell before a distributed-training launch whether it can work
+Summary: Check a multi-node training launch before you start it
 License: Apache-2.0
 Requires-Python: >=3.8
 Description-Content-Type: text/plain
 
-Reads a DeepSpeed hostfile, logs in to every node at once, has the nodes call each other and
-meet, and says in seconds whether the launch can work: which node, which cause, which command
-fixes it. The wheel holds one program, preflight, and no python.
+preflight logs in to every node of a DeepSpeed hostfile or a Slurm job, tests what the launch
+depends on, and reports in seconds which node is broken, why, and which command fixes it. It
+works for deepspeed, torchrun and accelerate. The wheel contains one program and no Python code.
 `, version)
 	if err := add(info+"METADATA", 0o644, []byte(metadata)); err != nil {
 		return err
@@ -130,14 +130,15 @@ fixes it. The wheel holds one program, preflight, and no python.
 	return archive.Close()
 }
 
-// described is what git describe says: a tag, how many commits after it, which, and -dirty.
+// described matches the output of git describe: a tag, the number of commits since, the last
+// commit, and -dirty.
 var described = regexp.MustCompile(`^v(\d+(?:\.\d+)*)(?:-(a|alpha|b|beta|rc)\.?(\d+))?(?:-(\d+)-(g[0-9a-f]+))?(-dirty)?$`)
 
-// notLocal is what a local version of PEP 440 has no room for.
+// notLocal matches what PEP 440 does not allow in a local version.
 var notLocal = regexp.MustCompile(`[^a-z0-9]+`)
 
-// pythonVersion is a release as PEP 440 orders it: what follows a tag is a post-release of it,
-// and a commit without any tag comes before everything.
+// pythonVersion returns a release as PEP 440 orders it. Commits after a tag make a post-release of
+// it, and a commit without any tag comes before all releases.
 func pythonVersion(release string) string {
 	at := described.FindStringSubmatch(release)
 	if at == nil {

@@ -4,7 +4,7 @@ package main
 
 import "testing"
 
-// TestPythonVersion: in the order of PEP 440, and in its spelling, so that pip keeps the name.
+// TestPythonVersion tests order and spelling against PEP 440, so that pip keeps the name.
 func TestPythonVersion(t *testing.T) {
 	for release, want := range map[string]string{
 		"v1.2.0":                  "1.2.0",

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command floor says what a finished binary asks of the machines it is sent to,
-// and fails when that is more than they have:
+// Command floor prints what a finished binary needs from the machines that it is sent to, and fails
+// if that is more than they have:
 //
 //	go run ./portable/floor -glibc 2.28 FILE…
 //
-// It reads the file as the system's loader would, so it judges what was linked
-// and not what was meant. It refuses to run it, and to judge anything that the
-// loader does not look at.
+// It reads the file as the system's loader would, so the result is about what was really linked. It
+// does not run the file, and ignores what the loader ignores.
 package main
 
 import (
@@ -46,17 +45,17 @@ func main() {
 	}
 }
 
-// loaders are where every distribution with glibc has its loader (the ABI
-// supplements of the two machines; Debian, Red Hat and SUSE alike).
+// loaders are the paths of the loader on every distribution with glibc (the ABI supplements of the
+// two architectures; Debian, Red Hat and SUSE).
 var loaders = map[elf.Machine]string{
 	elf.EM_X86_64:  "/lib64/ld-linux-x86-64.so.2",
 	elf.EM_AARCH64: "/lib/ld-linux-aarch64.so.1",
 }
 
-// ofGlibc are the libraries that come with every glibc up to now.
+// ofGlibc are the libraries that come with every glibc release so far.
 var ofGlibc = []string{"libc.so.6", "libpthread.so.0", "libdl.so.2", "libresolv.so.2", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 
-// look says what a binary needs. The error names all that is wrong with it.
+// look returns what a binary needs. The error names everything that is wrong with it.
 func look(path string, floor *version.Version) (needs string, err error) {
 	f, err := elf.Open(path)
 	if err != nil {
@@ -80,20 +79,20 @@ func look(path string, floor *version.Version) (needs string, err error) {
 	}
 	var wrong []error
 	if want := loaders[f.Machine]; loader != want {
-		wrong = append(wrong, fmt.Errorf("its loader is %q, and that of %v is %q", loader, f.Machine, want))
+		wrong = append(wrong, fmt.Errorf("its loader is %q, but the loader of %v is %q", loader, f.Machine, want))
 	}
 	for _, library := range libraries {
 		if !slices.Contains(ofGlibc, library) {
-			wrong = append(wrong, fmt.Errorf("it needs %s, which not every machine has", library))
+			wrong = append(wrong, fmt.Errorf("it needs %s, which some machines lack", library))
 		}
 	}
 	highest, err := asked(f, floor)
 	return "needs glibc " + highest, errors.Join(append(wrong, err, binding(f))...)
 }
 
-// asked is the highest version of glibc a binary asks for. The loader refuses a
-// version it does not know even where no symbol has it, such as the
-// GLIBC_ABI_DT_RELR of binaries with packed relocations.
+// asked returns the highest version of glibc that a binary needs. The loader refuses a version that
+// it does not know even if no symbol has it, such as the GLIBC_ABI_DT_RELR of binaries with packed
+// relocations.
 func asked(f *elf.File, floor *version.Version) (highest string, err error) {
 	libraries, err := f.DynamicVersionNeeds()
 	if err != nil {
@@ -107,10 +106,10 @@ func asked(f *elf.File, floor *version.Version) (highest string, err error) {
 			v, err := version.NewVersion(text)
 			switch {
 			case !ours || err != nil:
-				wrong = append(wrong, fmt.Errorf("it needs %s of %s, which is no version of glibc", need.Dep, library.Name))
+				wrong = append(wrong, fmt.Errorf("it needs %s of %s, which is not a version of glibc", need.Dep, library.Name))
 				continue
 			case v.GreaterThan(floor):
-				wrong = append(wrong, fmt.Errorf("it needs glibc %s%s, and %s is the floor: package portable lacks a name", text, of(f, need.Dep), floor.Original()))
+				wrong = append(wrong, fmt.Errorf("it needs glibc %s%s, but must start on %s: add the function to package portable", text, of(f, need.Dep), floor.Original()))
 			}
 			if v.GreaterThan(most) {
 				most, highest = v, text
@@ -120,7 +119,7 @@ func asked(f *elf.File, floor *version.Version) (highest string, err error) {
 	return highest, errors.Join(wrong...)
 }
 
-// of names the symbols a version is needed for.
+// of returns the names of the symbols that need a version.
 func of(f *elf.File, dep string) string {
 	symbols, err := f.ImportedSymbols()
 	if err != nil {
@@ -139,8 +138,8 @@ func of(f *elf.File, dep string) string {
 	return " for " + strings.Join(names, ", ")
 }
 
-// binding says what keeps NVML's functions, which no library has yet when the
-// program starts, from being found later.
+// binding returns an error if the binary cannot resolve functions after its start, or has text
+// relocations. NVML's library is loaded later, so its functions are not known at the start.
 func binding(f *elf.File) error {
 	set := func(tag elf.DynTag, flag uint64) bool {
 		values, err := f.DynValue(tag)
@@ -148,7 +147,7 @@ func binding(f *elf.File) error {
 	}
 	var wrong []error
 	if set(elf.DT_BIND_NOW, 0) || set(elf.DT_FLAGS, uint64(elf.DF_BIND_NOW)) || set(elf.DT_FLAGS_1, uint64(elf.DF_1_NOW)) {
-		wrong = append(wrong, errors.New("it is linked with -z now, so it dies before main where NVML is missing: build it with make, which says -z lazy"))
+		wrong = append(wrong, errors.New("it is linked with -z now, so it stops before main if NVML is missing: build it with make, which links with -z lazy"))
 	}
 	if set(elf.DT_TEXTREL, 0) || set(elf.DT_FLAGS, uint64(elf.DF_TEXTREL)) {
 		wrong = append(wrong, errors.New("it has text relocations, which hardened kernels refuse"))

@@ -20,8 +20,8 @@ import (
 	_ "preflight/portable"
 )
 
-// This test's own binary is linked as a node's is, of all that preflight has
-// glibc do: so a Go or a C compiler that adds a name shows here first.
+// The binary of this test is linked as the agent is, with everything that preflight uses from
+// glibc. If a Go or C compiler adds a function, this test fails first.
 var _ = []any{nvml.New, net.LookupHost, user.Current}
 
 func TestOwnBinaryKeepsToTheFloor(t *testing.T) {
@@ -39,11 +39,11 @@ func TestFloor(t *testing.T) {
 		code  string
 		floor string
 		needs string
-		wrong string // part of the error
+		wrong string // a part of the error
 	}{
 		"static":           {flags: []string{"-static", "-nostdlib", "-Wl,-e,main"}, needs: "needs no C library"},
 		"lazy":             {needs: "needs glibc 2."},
-		"above":            {floor: "2.2.4", wrong: "for __libc_start_main, and 2.2.4 is the floor"},
+		"above":            {floor: "2.2.4", wrong: "for __libc_start_main, but must start on 2.2.4"},
 		"bound at once":    {flags: []string{"-Wl,-z,now"}, wrong: "-z lazy"},
 		"other loader":     {flags: []string{"-Wl,--dynamic-linker=/lib/ld-musl.so.1"}, wrong: `its loader is "/lib/ld-musl.so.1"`},
 		"other library":    {flags: []string{"-Wl,--no-as-needed", "-lm"}, wrong: "it needs libm.so.6"},
