@@ -20,7 +20,7 @@ func TestNHC(t *testing.T) {
 		code  int
 		said  string
 	}{
-		"faulty":  {fleet{nodes: "w8"}, 1, "die 1 check_preflight:  FAIL  gpu-driver-loads  w8: "},
+		"faulty":  {fleet{nodes: "w8"}, 1, "die 1 check_preflight:  PREFLIGHT CRITICAL - "},
 		"healthy": {fleet{nodes: "w1"}, 0, ""},
 		"dark":    {fleet{nodes: "w6"}, 0, ""},
 	} {

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# The service that ft_launcher of NVRx asks before ranks meet, for who has no nvhcd of NVIDIA's:
+# The service that ft_launcher of NVRx asks before the rendezvous. Use it if you do not have NVIDIA's nvhcd:
 #
 #   python nvhcd.py unix:///run/nvhcd.sock /usr/local/bin/health-check
 #   ft_launcher --ft-node-health-check-endpoint unix:///run/nvhcd.sock …
 #
-# It runs a script for every call and answers with what that said (nvidia-resiliency-ext 0.7.0,
-# shared_utils/proto/nvhcd.proto). The words of the call, --group gpu and the like, are those of
-# NVIDIA's own script, and are not handed on. Where the script cannot be started the call fails,
-# which NVRx takes for "nothing is known" and goes on.
+# It runs the script for every call and returns its output and exit code (nvidia-resiliency-ext 0.7.0,
+# shared_utils/proto/nvhcd.proto). It does not pass the arguments of the call to the script, because
+# they (--group gpu, for example) are meant for NVIDIA's own script. If the script cannot be started,
+# the call fails; NVRx treats this as "unknown" and continues.
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,7 @@
 # packer build .
 #
-# No image is made of a machine on which a launch of one node would fail: it is looked at by itself, without ssh, after
-# everything else was installed. Name the source that builds your nodes.
+# Packer makes no image of a machine on which a launch would fail. preflight checks the machine alone, without ssh, after
+# everything else was installed. Replace the source by the one that builds your nodes.
 build {
   sources = ["source.amazon-ebs.node"]
 

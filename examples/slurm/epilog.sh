@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# slurm.conf: EpilogSlurmctld=/etc/slurm/preflight-epilog.sh, with preflight-nodes.sh beside it
-# (systemctl restart slurmctld: scontrol reconfigure alone does not begin to run it)
+# slurm.conf: EpilogSlurmctld=/etc/slurm/preflight-epilog.sh, with preflight-nodes.sh in the same
+# directory. Then run systemctl restart slurmctld; scontrol reconfigure is not enough.
 #
-# Looks at the GPUs of a job's nodes when it ends. Nodes on which some failed under it are
-# drained before the next job dies of them.
+# Checks the GPUs of a job's nodes when the job ends, and drains the nodes whose GPUs have failed,
+# before the next job dies of them.
 #
-# Slurm does not wait for the job's last processes before it starts this, nor for this
-# before it gives the nodes to the next job: so it does not look for GPUs in use or
-# shared memory left behind. clean-shm.sh removes the latter.
+# Slurm starts this script before the last processes of the job have ended, and gives the nodes to
+# the next job without waiting for it. So the script does not check for busy GPUs or files in
+# /dev/shm. clean-shm.sh removes such files.
 # shellcheck source=SCRIPTDIR/preflight-nodes.sh
 . "${0%/*}/preflight-nodes.sh"
 

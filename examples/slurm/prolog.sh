@@ -1,27 +1,27 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# slurm.conf: PrologSlurmctld=/etc/slurm/preflight-prolog.sh, with preflight-nodes.sh beside it
-# (systemctl restart slurmctld: scontrol reconfigure alone does not begin to run it)
+# slurm.conf: PrologSlurmctld=/etc/slurm/preflight-prolog.sh, with preflight-nodes.sh in the same
+# directory. Then run systemctl restart slurmctld; scontrol reconfigure is not enough.
 #
-# Looks at the nodes of a job before it starts. Those that cannot carry it are drained,
-# and Slurm queues the job again because this script fails (it cancels an interactive
-# one, and one with --no-requeue). Runs once a job, on the controller. As Prolog=, which
-# runs on every node, it would be wrong: there a failure drains the node that runs it.
+# Checks the nodes of a job before it starts and drains the nodes that fail. The script then fails, so
+# Slurm puts the job back into the queue. (Slurm cancels interactive jobs and jobs with --no-requeue.)
+# It runs once per job, on the controller. Do not use it as Prolog=: this runs on every node, and a
+# failure drains the node that runs it.
 # shellcheck source=SCRIPTDIR/preflight-nodes.sh
 . "${0%/*}/preflight-nodes.sh"
 
-# Only what is a node's own fault: the launch is for the job to judge, and a host key
-# that is not in known_hosts is this machine's to mend.
+# Only checks that blame a single node. The job checks its own launch, and an unknown host key is a
+# problem of this machine.
 look ssh-reach,ssh-login,agent-start,shm-writable,gpu-driver-loads,gpu-healthy
 
-# Where no node is reached, this machine's own key or network is the likelier cause, and
-# one mistake here must not drain the cluster job by job.
+# If no node was reached, the key or the network of this machine is the likely cause. Such a mistake
+# must not drain the whole cluster, job by job.
 if ! grep -q '^preflight_node_reached{.*} 1$' "$kept/nodes"; then
-	log "none of $SLURM_JOB_NODELIST was reached: nothing is drained, look at this machine first"
+	log "none of $SLURM_JOB_NODELIST was reached: no node is drained, check this machine first"
 	exit 0
 fi
 
-# A job that is queued again and finds the same nodes comes back here for ever, so it goes
-# on where they could not be drained.
+# If the nodes could not be drained, let the job start. Otherwise it would be queued again, get the
+# same nodes, and come back here without end.
 drain before || exit 0
 exit 1

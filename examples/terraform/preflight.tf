@@ -1,15 +1,14 @@
 # terraform apply -var hostfile=/shared/hostfile
 #
-# Judges the nodes that a configuration has made, from the machine that runs Terraform: anew each time that the
-# hostfile or one of the machines is another. Exit code 1 fails the apply, and what depends on
-# terraform_data.preflight is not made; 2, "could not tell", does too. With --smoke the nodes compute and reduce as
-# well.
+# Checks the nodes that a configuration has created, from the machine that runs Terraform. It runs again when the
+# hostfile or one of the machines changes. The apply fails if a check fails (exit code 1) or if something is unknown
+# (2); then Terraform does not create what depends on terraform_data.preflight. Add --smoke to run compute and all-reduce too.
 variable "hostfile" {
   type    = string
   default = "hostfile"
 }
 
-# What the machines are known by: aws_instance.node[*].id
+# The IDs of the machines: aws_instance.node[*].id
 variable "nodes" {
   type    = list(string)
   default = []

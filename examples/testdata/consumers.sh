@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Fetches from PyPI those who read the examples, into bin/consumers, 310 MB: the releases that
-# the examples are for. What is there already stays. Of NVRx it takes the client and what that
-# imports: all of it wants torch and a newer glibc than Debian 12 has.
+# Installs the programs that the examples are for from PyPI into bin/consumers (310 MB), in the
+# releases that the examples name. It keeps what is already there. Of NVRx it installs only the client
+# and its imports, because the whole package needs torch and a newer glibc than Debian 12 has.
 set -eu
 cd "$(dirname "$0")/../.."
 nvrx=0.7.0 python=$PWD/bin/consumers/bin/python
