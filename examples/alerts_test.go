@@ -21,8 +21,8 @@ import (
 	"preflight/report/ci"
 )
 
-// TestAlertRules holds the files to the keys of a rule file (prometheus.io, "Alerting
-// rules"), and what they ask to the metrics that there are.
+// TestAlertRules checks that the rule files have only documented keys (prometheus.io, "Alerting
+// rules") and that preflight writes every metric that the rules use.
 func TestAlertRules(t *testing.T) {
 	type rule struct {
 		Alert, Expr, For    string
@@ -49,7 +49,8 @@ func TestAlertRules(t *testing.T) {
 	}
 }
 
-// smokeMetrics is what the textfile collector reads of a smoke test of two nodes, w1 at these rates and w2 at half of them.
+// smokeMetrics returns the metrics of a smoke test of two nodes: w1 with these rates, w2 with half
+// of them.
 func smokeMetrics(t *testing.T, computed, carried float64) string {
 	t.Helper()
 	var r checks.Report
@@ -67,15 +68,16 @@ func smokeMetrics(t *testing.T, computed, carried float64) string {
 	return metrics.String()
 }
 
-// TestSmokeAlerts has Prometheus itself evaluate the rules over a week as before and two nights of other rates: a node is
-// held against itself, and one night is none.
+// TestSmokeAlerts lets Prometheus evaluate the rules over one week of constant rates, then one or
+// two nights of other rates. A node is compared with its own past, and one slow night raises no
+// alert.
 func TestSmokeAlerts(t *testing.T) {
 	if _, err := exec.LookPath("promtool"); err != nil {
 		t.Skip("NOT RUN: Prometheus over the alert rules, because there is no promtool: sh testhosts/apt.sh consumers installs it")
 	}
 	computes, reduces := []string{"PreflightComputesSlower w1", "PreflightComputesSlower w2"}, []string{"PreflightReducesSlower w1", "PreflightReducesSlower w2"}
 	for name, c := range map[string]struct {
-		computed, carried float64 // of what it was
+		computed, carried float64 // as a share of the earlier rate
 		nights            int
 		want              []string
 	}{
@@ -89,13 +91,13 @@ func TestSmokeAlerts(t *testing.T) {
 	} {
 		now := map[string]string{}
 		for line := range strings.Lines(smokeMetrics(t, c.computed*6e14, c.carried*3e11)) {
-			if name, value, is := sampled(line); is {
+			if name, value, ok := sampled(line); ok {
 				now[name] = value
 			}
 		}
 		var input []series
 		for line := range strings.Lines(smokeMetrics(t, 6e14, 3e11)) {
-			if name, before, is := sampled(line); is && strings.HasPrefix(name, "preflight_smoke_") {
+			if name, before, ok := sampled(line); ok && strings.HasPrefix(name, "preflight_smoke_") {
 				input = append(input, series{name, fmt.Sprintf("%sx167 %sx%d", before, now[name], 24*c.nights)})
 			}
 		}
@@ -106,7 +108,7 @@ func TestSmokeAlerts(t *testing.T) {
 	}
 }
 
-// metricsOf is what the textfile collector reads for a fleet.
+// metricsOf returns the metrics that preflight writes for a fleet.
 func metricsOf(t *testing.T, f fleet) string {
 	t.Helper()
 	d := newDesk(t, f, "hosts")
@@ -114,7 +116,7 @@ func metricsOf(t *testing.T, f fleet) string {
 	return d.wrote(t, "metrics")
 }
 
-// TestAlerts has Prometheus itself evaluate the rules over the metrics of fleets.
+// TestAlerts lets Prometheus evaluate the rules over the metrics of several fleets.
 func TestAlerts(t *testing.T) {
 	if _, err := exec.LookPath("promtool"); err != nil {
 		t.Skip("NOT RUN: Prometheus over the alert rules, because there is no promtool: sh testhosts/apt.sh consumers installs it")
@@ -139,27 +141,27 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// alerts are those that fire after two hours of metrics that stay the same, with the node
-// they name. promtool tells what fires where nothing is expected to.
+// alerts returns the alerts that fire after two hours of constant metrics, with the node that they
+// name. The test file expects no alerts, so promtool lists all that fire.
 func alerts(t *testing.T, metrics string, age int) (firing []string) {
 	t.Helper()
 	var input []series
 	for line := range strings.Lines(metrics) {
-		if name, value, is := sampled(line); is {
+		if name, value, ok := sampled(line); ok {
 			input = append(input, series{name, value + "x120"})
 		}
 	}
-	// promtool's clock begins at 0: so does the file's, unless it was written before.
+	// promtool's clock starts at 0. The file is written at 0 too, or age seconds earlier.
 	written := fmt.Sprintf("%d+60x120", -age)
 	input = append(input, series{`node_textfile_mtime_seconds{file="/var/lib/prometheus/node-exporter/preflight.prom"}`, written})
 	return evaluated(t, "prometheus/alerts.yml", "1m", "2h", input, "PreflightFails", "PreflightNodeFails", "PreflightCannotTell", "PreflightStale", "PreflightAbsent")
 }
 
-// series is one as promtool takes it.
+// series is a time series as promtool reads it.
 type series struct{ Series, Values string }
 
-// sampled is a line of metrics in two, unless it is a remark.
-func sampled(line string) (name, value string, is bool) {
+// sampled splits a line of metrics into name and value. ok is false for a comment line.
+func sampled(line string) (name, value string, ok bool) {
 	at := strings.LastIndex(line, " ")
 	if at <= 0 || strings.HasPrefix(line, "#") {
 		return "", "", false
@@ -167,7 +169,8 @@ func sampled(line string) (name, value string, is bool) {
 	return line[:at], strings.TrimSpace(line[at:]), true
 }
 
-// evaluated are the alerts of rules that fire at some time, of series with a value each interval, each with the node that it names.
+// evaluated returns the alerts that fire at a given time, each with the node that it names. The
+// series have one value per interval.
 func evaluated(t *testing.T, rules, interval, at string, input []series, names ...string) []string {
 	t.Helper()
 	var expected []map[string]any

@@ -14,7 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// strictly reads YAML into what names every key it may have.
+// strictly decodes a YAML file and fails the test if the file has a key that the target lacks.
 func strictly(t *testing.T, path string, into any) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -28,14 +28,13 @@ func strictly(t *testing.T, path string, into any) {
 	}
 }
 
-// gates are fleets and what a job of a pipeline makes of it.
+// gates are fleets, each with the exit code that a job of a pipeline ends with.
 var gates = map[string]struct {
 	fleet fleet
 	code  int
 }{"healthy": {healthy, 0}, "faulty": {faulty, 1}, "dark": {dark, 2}}
 
-// drifted has the step find another torch than the committed baseline has, on nodes that
-// nothing else is wrong with.
+// drifted runs the step on healthy nodes whose torch differs from the committed baseline.
 func drifted(t *testing.T, argv ...string) {
 	t.Helper()
 	d := newDesk(t, healthy, "hostfile")
@@ -46,8 +45,7 @@ func drifted(t *testing.T, argv ...string) {
 	}
 }
 
-// TestGitHubActions runs the step, and has the results where the next ones and GitHub
-// look for them.
+// TestGitHubActions runs the step and checks that the next steps and GitHub find its results.
 func TestGitHubActions(t *testing.T) {
 	type step struct {
 		Name, Uses, Run, If string
@@ -72,7 +70,7 @@ func TestGitHubActions(t *testing.T) {
 	for name, gate := range gates {
 		d := newDesk(t, gate.fleet, "hostfile")
 		d.golden(t, "", "")
-		// As the runner does (docs.github.com, "Defaults for run"): the file is there, the
+		// As on a runner (docs.github.com, "Defaults for run"): the summary file exists, and the
 		// shell ends at the first failure.
 		d.env["GITHUB_STEP_SUMMARY"] = filepath.Join(d.dir, "summary,=.md")
 		if err := os.WriteFile(d.env["GITHUB_STEP_SUMMARY"], nil, 0o600); err != nil {
@@ -99,8 +97,7 @@ func TestGitHubActions(t *testing.T) {
 	drifted(t, "bash", "-e", "-c", judge.Run)
 }
 
-// TestGitLab holds the file to the keywords of docs.gitlab.com/ci/yaml, and runs the
-// script.
+// TestGitLab checks the keys against docs.gitlab.com/ci/yaml, and runs the script.
 func TestGitLab(t *testing.T) {
 	type job struct {
 		Stage         string
@@ -127,8 +124,8 @@ func TestGitLab(t *testing.T) {
 	if judge.Artifacts.When != "always" || !regexp.MustCompile(`^\d+ (?:minutes|days)$`).MatchString(judge.Artifacts.ExpireIn) {
 		t.Errorf("a failed report is lost: %+v", judge.Artifacts)
 	}
-	// The link is not made for paths with a wildcard, nor for names with other signs than
-	// these (docs.gitlab.com/ci/yaml, artifacts:expose_as).
+	// GitLab makes no link for paths with a wildcard, or for names with other characters than these
+	// (docs.gitlab.com/ci/yaml, artifacts:expose_as).
 	if !slices.Contains(judge.Artifacts.Paths, "preflight.html") || strings.Contains(strings.Join(judge.Artifacts.Paths, ""), "*") ||
 		!regexp.MustCompile(`^[\w ()-]+$`).MatchString(judge.Artifacts.ExposeAs) {
 		t.Errorf("the merge request has no link to the page: %+v", judge.Artifacts)

@@ -15,7 +15,8 @@ import (
 	"testing"
 )
 
-// consumers is where testdata/consumers.sh has put the programs that the examples are for.
+// consumers returns the directory into which testdata/consumers.sh installs the programs that the
+// examples are for.
 func consumers(t *testing.T) string {
 	t.Helper()
 	dir := absolute(t, "../bin/consumers")
@@ -25,7 +26,7 @@ func consumers(t *testing.T) string {
 	return dir
 }
 
-// copied has an example lie at the desk, as it would where it is used.
+// copied copies an example into the working directory and returns its path.
 func (d *desk) copied(t *testing.T, example string) string {
 	t.Helper()
 	text, err := os.ReadFile(example)
@@ -39,7 +40,7 @@ func (d *desk) copied(t *testing.T, example string) string {
 	return path
 }
 
-// TestConsumerAnsible has Ansible play for two machines, which are to be judged once.
+// TestConsumerAnsible lets Ansible run the play for two machines. preflight must run once.
 func TestConsumerAnsible(t *testing.T) {
 	program := filepath.Join(consumers(t), "bin/ansible-playbook")
 	for name, gate := range gates {
@@ -53,8 +54,8 @@ func TestConsumerAnsible(t *testing.T) {
 	}
 }
 
-// TestConsumerReFrame has ReFrame run the check, which passes where the launch is ready, and
-// read from what it left how long that took.
+// TestConsumerReFrame lets ReFrame run the check. It must pass if the launch is ready, and read the
+// duration from the file that preflight wrote.
 func TestConsumerReFrame(t *testing.T) {
 	program := filepath.Join(consumers(t), "bin/reframe")
 	for name, gate := range gates {
@@ -70,7 +71,7 @@ func TestConsumerReFrame(t *testing.T) {
 	}
 }
 
-// asksNVRx has the client of ft_launcher ask the service that answers at a socket.
+// asksNVRx calls the service at a socket with the client of ft_launcher.
 const asksNVRx = `
 import sys, grpc
 from nvidia_resiliency_ext.shared_utils.health_check import NodeHealthCheck
@@ -78,8 +79,8 @@ grpc.channel_ready_future(grpc.insecure_channel(sys.argv[1])).result(timeout=60)
 print(NodeHealthCheck(endpoint=sys.argv[1])())
 `
 
-// TestConsumerNVRx: NVRx's own client takes out the node that fails, and neither the one of
-// which nothing is known nor the one whose script is not there.
+// TestConsumerNVRx checks that NVRx's own client excludes the node that fails, but not an unknown
+// node or one whose script is missing.
 func TestConsumerNVRx(t *testing.T) {
 	dir := consumers(t)
 	python, script := filepath.Join(dir, "bin/python"), absolute(t, "nvrx/health-check")

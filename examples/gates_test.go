@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// TestNHC: a node is taken out of what fails on it, and of nothing that nobody can tell.
+// TestNHC checks that a failed check takes a node out of service and that an unknown result does
+// not.
 func TestNHC(t *testing.T) {
 	for name, c := range map[string]struct {
 		fleet fleet
@@ -25,7 +26,7 @@ func TestNHC(t *testing.T) {
 		"dark":    {fleet{nodes: "w6"}, 0, ""},
 	} {
 		d := newDesk(t, c.fleet)
-		// die notes its message, as NHC's own does, and goes on to what the check returns.
+		// die only prints its message. As in NHC, the function goes on and returns.
 		out, code := d.run(t, "bash", "-c", `die() { echo "die $*"; }; . "$0"; check_preflight gpu-driver-loads,shm-writable`, absolute(t, "nhc/preflight.nhc"))
 		if code != c.code || !strings.HasPrefix(out, c.said) || c.said == "" && out != "" {
 			t.Errorf("%s: exit code %d, want %d with %q:\n%s", name, code, c.code, c.said, out)
@@ -33,7 +34,8 @@ func TestNHC(t *testing.T) {
 	}
 }
 
-// TestAnsible runs the task's command. TestConsumerAnsible has Ansible do that, where it is.
+// TestAnsible runs the command of the task. TestConsumerAnsible runs the play with Ansible if it is
+// installed.
 func TestAnsible(t *testing.T) {
 	var plays []struct {
 		Name, Hosts string
@@ -65,8 +67,8 @@ func TestAnsible(t *testing.T) {
 	}
 }
 
-// TestTerraform: what a configuration runs ends as preflight does, which Terraform and Packer fail by. TestHCL
-// has their language read.
+// TestTerraform checks that the commands end with preflight's exit code, which makes Terraform and
+// Packer fail. TestHCL checks the syntax of the files.
 func TestTerraform(t *testing.T) {
 	for name, gate := range gates {
 		d := newDesk(t, gate.fleet, "hostfile")
@@ -83,7 +85,7 @@ func TestTerraform(t *testing.T) {
 	}
 }
 
-// quoted is the text that an attribute of a file for Terraform or Packer is set to.
+// quoted returns the string value of an attribute in a file for Terraform or Packer.
 func quoted(t *testing.T, file, attribute string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -101,8 +103,8 @@ func quoted(t *testing.T, file, attribute string) string {
 	return value
 }
 
-// standInReFrame is as much of reframe as the check names: it prints the command, and what
-// the check asks of the output.
+// standInReFrame replaces the parts of reframe that the check uses. It prints the command, or what
+// the check concludes from the output.
 const standInReFrame = `
 import re, shlex, sys, types
 rfm, sanity = types.ModuleType('reframe'), types.ModuleType('reframe.utility.sanity')
@@ -123,8 +125,8 @@ if sys.argv[2] == 'command': print(shlex.join([check.executable, *check.executab
 else: print(check.ready(), check.seconds() > 0)
 `
 
-// TestReFrame runs the check's command, and has the check look at what it printed, without
-// ReFrame, which TestConsumerReFrame takes.
+// TestReFrame runs the command of the check, and then the check on its output, without ReFrame.
+// TestConsumerReFrame uses ReFrame itself.
 func TestReFrame(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("NOT RUN: the check for ReFrame, because there is no python3")
@@ -147,7 +149,7 @@ func TestReFrame(t *testing.T) {
 	}
 }
 
-// TestPreCommit: a hostfile that DeepSpeed refuses is not committed.
+// TestPreCommit checks that the hook rejects a hostfile that DeepSpeed refuses.
 func TestPreCommit(t *testing.T) {
 	var config struct {
 		Repos []struct {
@@ -172,7 +174,7 @@ func TestPreCommit(t *testing.T) {
 	}
 }
 
-// TestAction runs the step of the repository's own action.
+// TestAction runs the step of action.yml in the root directory.
 func TestAction(t *testing.T) {
 	type input struct{ Description, Default string }
 	var action struct {
@@ -205,7 +207,7 @@ func TestAction(t *testing.T) {
 	}
 }
 
-// TestNVRx: what the service reads is JSON, and agrees with the exit code.
+// TestNVRx checks that the script prints JSON that agrees with its exit code.
 func TestNVRx(t *testing.T) {
 	for name, c := range map[string]struct {
 		fleet fleet
@@ -223,7 +225,7 @@ func TestNVRx(t *testing.T) {
 	}
 }
 
-// TestNVSentinel: the container calls the judge as those of the other examples do.
+// TestNVSentinel checks that the container runs the same command as the pods of the other examples.
 func TestNVSentinel(t *testing.T) {
 	var values struct {
 		Preflight struct {

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// The parts of Kubernetes' API that the examples use (core/v1, batch/v1 of Kubernetes
-// 1.34; kubeflow.org/v2beta1 of mpi-operator, pkg/apis/kubeflow/v2beta1/types.go), to hold
-// them together and to run what they start.
+// These types hold the parts of Kubernetes' API that the examples use (core/v1 and batch/v1 of
+// Kubernetes 1.34; kubeflow.org/v2beta1 of mpi-operator, pkg/apis/kubeflow/v2beta1/types.go). The
+// tests check these parts and run the commands in them.
 type (
 	meta struct{ Name string }
 
@@ -52,9 +52,9 @@ type (
 	}
 )
 
-// initStep runs the init container, which alone decides whether the others start, and
-// holds the pod to what the API server demands of it. The hostfile is where the volumes
-// have it; given are those that are not of the file.
+// initStep runs the init container, which alone decides whether the other containers start, and
+// checks the pod against the rules of the API server. The volumes mount the hostfile at the path
+// hostfile. given are volumes that the manifest does not define.
 func initStep(t *testing.T, p pod, hostfile string, given ...string) {
 	t.Helper()
 	names := map[string]bool{}
@@ -91,7 +91,8 @@ func initStep(t *testing.T, p pod, hostfile string, given ...string) {
 	}
 	for name, gate := range gates {
 		d := newDesk(t, gate.fleet, hostfile)
-		// env looks on the desk's PATH, as the container's runtime does on the image's.
+		// env searches the PATH of the test's working directory, as the container runtime searches
+		// that of the image.
 		if out, code := d.run(t, append([]string{"/usr/bin/env"}, p.Spec.InitContainers[0].Command...)...); code != gate.code {
 			t.Errorf("%s: exit code %d, want %d:\n%s", name, code, gate.code, out)
 		}
@@ -153,7 +154,8 @@ func TestMPIJob(t *testing.T) {
 		t.Errorf("a worker has %d GPUs and %d slots", gpus, spec.Slots)
 	}
 	launcher := spec.Replicas.Launcher.Template
-	// As the operator adds them (mpi_job_controller.go: configVolumeName, sshAuthVolume).
+	// The names that the operator gives them (mpi_job_controller.go: configVolumeName,
+	// sshAuthVolume).
 	initStep(t, launcher, "/etc/mpi/hostfile", "mpi-job-config", "ssh-auth")
 	for _, m := range launcher.Spec.InitContainers[0].Mounts {
 		if want := map[string]string{"mpi-job-config": "/etc/mpi", "ssh-auth": spec.SSH}[m.Name]; m.MountPath != want {

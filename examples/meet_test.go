@@ -18,10 +18,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// TestMeeting runs the judge of an example and the init containers of its pods, with the names
-// that their operators give them: all meet.
+// TestMeeting runs the judge of an example together with the init containers of its pods, which
+// have the names that the operators give them. All of them must meet.
 func TestMeeting(t *testing.T) {
-	for file, names := range map[string][]string{ // what stands for each pod in the places that its platform fills in
+	for file, names := range map[string][]string{ // for each pod, the value that the platform fills in for its name or index
 		"kubernetes/pytorchjob.yaml":      {"train-master-0", "train-worker-0", "train-worker-1", "train-worker-2"},
 		"kubernetes/jobset.yaml":          {"0", "1", "2", "3"},
 		"kubernetes/leaderworkerset.yaml": {"train-0", "train-0-1", "train-0-2", "train-0-3"},
@@ -35,9 +35,9 @@ func TestMeeting(t *testing.T) {
 			address := listener.Addr().String()
 			listener.Close()
 			var started []*exec.Cmd
-			var told []*bytes.Buffer
+			var outputs []*bytes.Buffer
 			for _, name := range names {
-				argv := slices.Clone(agents[0]) // which a PyTorchJob's master and workers share
+				argv := slices.Clone(agents[0]) // the master and the workers of a PyTorchJob share one command
 				for i := range argv {
 					argv[i] = strings.NewReplacer("$(POD_NAME)", name, "$(JOB_COMPLETION_INDEX)", name, "train-judge:29400", address).Replace(argv[i])
 				}
@@ -48,7 +48,7 @@ func TestMeeting(t *testing.T) {
 				if err := cmd.Start(); err != nil {
 					t.Fatal(err)
 				}
-				started, told = append(started, cmd), append(told, &out)
+				started, outputs = append(started, cmd), append(outputs, &out)
 			}
 			argv := append(slices.Clone(judge), "--meet-listen", address, "--timeout", "60s", "--only", "agent-start", "--accelerator", "cpu", "--format", "json")
 			cmd := exec.CommandContext(t.Context(), program(t), argv[1:]...)
@@ -73,15 +73,16 @@ func TestMeeting(t *testing.T) {
 				}
 			}
 			for i, cmd := range started {
-				if err := cmd.Wait(); err != nil || !strings.Contains(told[i].String(), "the launch may begin") {
-					t.Errorf("%s: %v\n%s", names[i], err, told[i])
+				if err := cmd.Wait(); err != nil || !strings.Contains(outputs[i].String(), "the launch may begin") {
+					t.Errorf("%s: %v\n%s", names[i], err, outputs[i])
 				}
 			}
 		})
 	}
 }
 
-// meetingOf is the command of the judge in an example, and those of the init containers.
+// meetingOf returns the command of the judge in an example, and the commands of the init
+// containers.
 func meetingOf(t *testing.T, file string) (judge []string, agents [][]string) {
 	t.Helper()
 	text, err := os.Open(file)

@@ -15,10 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// warned is a fleet of which nothing fails and one thing is odd.
+// warned is a fleet with one warning and no failure.
 var warned = fleet{nodes: "w1,w4", only: "ssh-*"}
 
-// TestPlugin: what the plugin makes of fleets: its exit codes are those of the Monitoring
+// TestPlugin checks the plugin's status line and exit code. The codes are those of the Monitoring
 // Plugins' guidelines, not preflight's.
 func TestPlugin(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -52,8 +52,8 @@ func TestPlugin(t *testing.T) {
 	}
 }
 
-// TestPluginLine: what a program says that ends as it does, of which preflight's own line
-// comes first and alone decides nothing.
+// TestPluginLine runs the plugin with programs in place of preflight. The status line comes first
+// in the output, and counts only if the exit code agrees with it.
 func TestPluginLine(t *testing.T) {
 	for name, c := range map[string]struct {
 		says  string
@@ -77,8 +77,8 @@ func TestPluginLine(t *testing.T) {
 	}
 }
 
-// directives are what Nagios Core 4 demands of an object and takes, of those that the
-// example uses (its manual, "Object Definitions").
+// directives are the directives of the example's objects, all of which Nagios Core 4 accepts,
+// including those that it requires (its manual, "Object Definitions").
 var directives = map[string][]string{
 	"command": {"command_name", "command_line"},
 	"service": {"use", "host_name", "service_description", "check_command", "check_interval", "retry_interval", "max_check_attempts"},
@@ -89,7 +89,7 @@ var (
 	comment    = regexp.MustCompile(`(?m)^(?:#|//).*\n`)
 )
 
-// TestNagios runs the command as Nagios would for the service.
+// TestNagios runs the command line that Nagios would build for the service.
 func TestNagios(t *testing.T) {
 	text, err := os.ReadFile("nagios/preflight.cfg")
 	if err != nil {
@@ -125,7 +125,7 @@ func TestNagios(t *testing.T) {
 	}
 }
 
-// TestIcinga runs the command with the arguments as Icinga would give them.
+// TestIcinga runs the command with the arguments that Icinga would pass.
 func TestIcinga(t *testing.T) {
 	text, err := os.ReadFile("nagios/icinga2.conf")
 	if err != nil {
@@ -159,7 +159,7 @@ func TestIcinga(t *testing.T) {
 	}
 }
 
-// TestIcingaItself has Icinga 2 read the file, beside the host that its service is for.
+// TestIcingaItself lets Icinga 2 validate the file, together with a host for its service.
 func TestIcingaItself(t *testing.T) {
 	icinga, err := exec.LookPath("icinga2")
 	if err != nil || os.Geteuid() != 0 {
@@ -174,7 +174,7 @@ include "` + absolute(t, "nagios/icinga2.conf") + "\"\n"
 		t.Fatal(err)
 	}
 	cmd := exec.Command(icinga, "daemon", "--validate", "--config", config)
-	// Its own user may not look into a directory of ours.
+	// Icinga's own user may not read our directory.
 	cmd.Env = append(os.Environ(), "ICINGA2_USER=root", "ICINGA2_GROUP=root")
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "Instantiated 1 Service.") {
@@ -182,11 +182,11 @@ include "` + absolute(t, "nagios/icinga2.conf") + "\"\n"
 	}
 }
 
-// cronLine is one of /etc/cron.d (crontab(5)): five fields, a user, and a command in
-// which a % would be a line break.
+// cronLine matches a line of /etc/cron.d (crontab(5)): five fields, a user, and a command. A % in
+// the command would mean a line break.
 var cronLine = regexp.MustCompile(`^(?:[\d*/,-]+ ){5}[a-z_][a-z0-9_-]* ([^%]+)$`)
 
-// TestCron runs the line, and reads what the collector would.
+// TestCron runs the line and reads the file that the collector would read.
 func TestCron(t *testing.T) {
 	text, err := os.ReadFile("prometheus/preflight.cron")
 	if err != nil {

@@ -12,10 +12,12 @@ import (
 	"testing"
 )
 
-// What others wrote is fetched and built here, which `make release-check` has the time for.
+// These tests fetch and build programs of others, which takes too long for make test. `make
+// release-check` runs them.
 
-// TestKubernetesTypes has the types of Kubernetes and of its controllers read the manifests:
-// a program of its own, testdata/kubernetes, so that these come only here.
+// TestKubernetesTypes parses the manifests with the types of Kubernetes and of its controllers. The
+// program in testdata/kubernetes does this, so that preflight itself does not depend on these
+// modules.
 func TestKubernetesTypes(t *testing.T) {
 	list := exec.Command("go", "list", "-deps", ".")
 	list.Dir = "testdata/kubernetes"
@@ -35,7 +37,7 @@ func TestKubernetesTypes(t *testing.T) {
 	if out, err := exec.Command(program, manifests...).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	// The program finds slips: else its silence would say nothing.
+	// The program must find these mistakes. Otherwise its silence would prove nothing.
 	for slip, c := range map[string]struct{ file, right, says string }{
 		"backofflimit: 0":         {"job.yaml", "backoffLimit: 0", `unknown field "spec.backofflimit"`},
 		"kind: Jobs":              {"job.yaml", "kind: Job", "there is no kind batch/v1 Jobs"},
@@ -60,15 +62,15 @@ func TestKubernetesTypes(t *testing.T) {
 	}
 }
 
-// actionlint is well kept, and knows the workflow syntax, the expressions and the inputs
-// of the actions in use. The release is named here so that a new rule breaks nobody's day.
+// actionlint knows the workflow syntax, the expressions, and the inputs of common actions. The
+// release is pinned so that a new rule does not break the test.
 const actionlint = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12"
 
 func TestActionlint(t *testing.T) {
 	if out, err := exec.Command("go", "run", actionlint, "-version").CombinedOutput(); err != nil {
 		t.Skipf("NOT RUN: actionlint, because it could not be fetched: %s", out)
 	}
-	// What a repository says in .github/actionlint.yaml about its runners.
+	// A repository declares the labels of its runners in .github/actionlint.yaml.
 	config := filepath.Join(t.TempDir(), "actionlint.yaml")
 	if err := os.WriteFile(config, []byte("self-hosted-runner: {labels: [cluster-head]}\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -78,7 +80,7 @@ func TestActionlint(t *testing.T) {
 	}
 }
 
-// hclfmt reads the language of Terraform and Packer, and knows neither's blocks.
+// hclfmt parses HCL, the language of Terraform and Packer. It does not know their blocks.
 const hclfmt = "github.com/hashicorp/hcl/v2/cmd/hclfmt@v2.24.0"
 
 func TestHCL(t *testing.T) {

@@ -9,14 +9,14 @@ import (
 	"testing"
 )
 
-// TestPolicy has preflight read the policy: a fact, a check or a constraint that is none
-// would be refused with its line. Then the policy is held against a fleet.
+// TestPolicy lets preflight read the policy, which reports unknown facts, checks and constraints
+// with their line. Then it checks a fleet against the policy.
 func TestPolicy(t *testing.T) {
 	text, err := os.ReadFile("policy/preflight.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The recorded nodes have other names, and the day of the waiver will pass.
+	// The recorded nodes have other names, and the last day of the waiver will pass.
 	ours := strings.NewReplacer("gpu[001-064]", "w[1-4]", "old[01-16]", "w[5-8]", "old[03-04]", "w2", "2027-03-31", "2999-12-31").Replace(string(text))
 	for name, c := range map[string]struct {
 		policy string

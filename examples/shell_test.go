@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// scripts are the files that a shell runs.
+// scripts returns the files that start with #!.
 func scripts(t *testing.T) (all []string) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
@@ -50,7 +50,7 @@ func TestShellcheck(t *testing.T) {
 	}
 }
 
-// absolute is where an example lies: it runs in a directory of its own.
+// absolute returns the absolute path of an example, because examples run in another directory.
 func absolute(t *testing.T, path string) string {
 	t.Helper()
 	path, err := filepath.Abs(path)
@@ -60,20 +60,20 @@ func absolute(t *testing.T, path string) string {
 	return path
 }
 
-// TestSlurmHooks: who is drained, and whether the job goes on.
+// TestSlurmHooks checks which nodes are drained, and whether the job goes on.
 func TestSlurmHooks(t *testing.T) {
 	drains := func(when, nodes string) string {
 		return `scontrol update NodeName=` + nodes + ` State=DRAIN Reason=preflight ` + when + ` job 7: see the controller's syslog`
 	}
-	oneBad := fleet{nodes: "w8"} // a job on one node, whose driver fails
+	oneBad := fleet{nodes: "w8"} // a job on one node whose driver fails
 	for name, c := range map[string]struct {
 		script  string
 		fleet   fleet
 		code    int
-		said    string // by a call
+		said    string // by one of the recorded calls
 		drained string
 	}{
-		// w5, whose host key this machine does not know, is not among them.
+		// w5 is not drained: this machine does not know its host key.
 		"prolog, faults":   {"prolog.sh", faulty, 1, "gpu-driver-loads", drains("before", "w6,w8")},
 		"prolog, one node": {"prolog.sh", oneBad, 1, "gpu-driver-loads", drains("before", "w8")},
 		"prolog, none":     {"prolog.sh", healthy, 0, "", ""},
@@ -85,7 +85,7 @@ func TestSlurmHooks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t, c.fleet)
 			d.env["SLURM_JOB_ID"], d.env["SLURM_JOB_NODELIST"] = "7", "w[1-8]"
-			delete(d.env, "PREFLIGHT_ONLY") // the script says what it looks at
+			delete(d.env, "PREFLIGHT_ONLY") // the script itself selects the checks
 			out, code := d.run(t, absolute(t, "slurm/"+c.script))
 			calls := d.called(t)
 			if code != c.code || out != "" {
@@ -101,8 +101,8 @@ func TestSlurmHooks(t *testing.T) {
 	}
 }
 
-// TestPrologThatMayNotDrain: a job that is queued again would find the same nodes again,
-// and again.
+// TestPrologThatMayNotDrain checks that the job starts if the nodes cannot be drained. A requeued
+// job would get the same nodes again, without end.
 func TestPrologThatMayNotDrain(t *testing.T) {
 	d := newDesk(t, faulty)
 	d.env["SLURM_JOB_ID"], d.env["SLURM_JOB_NODELIST"], d.env["STAND_IN_REFUSES"] = "7", "w[1-8]", "scontrol"
@@ -111,8 +111,8 @@ func TestPrologThatMayNotDrain(t *testing.T) {
 	}
 }
 
-// TestHooksOfAStrictUser: what the policy of the user they run as only warns of drains
-// nothing, however strict it is.
+// TestHooksOfAStrictUser checks that a warning drains no node, even if the policy of SlurmUser has
+// strict: true.
 func TestHooksOfAStrictUser(t *testing.T) {
 	for _, script := range []string{"prolog.sh", "epilog.sh"} {
 		d := newDesk(t, fleet{nodes: "w7,w8"})
@@ -129,12 +129,12 @@ func TestHooksOfAStrictUser(t *testing.T) {
 	}
 }
 
-// TestCleanSHM runs the node's Epilog on a /dev/shm of its own.
+// TestCleanSHM runs the node's Epilog with a private /dev/shm.
 func TestCleanSHM(t *testing.T) {
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
 		t.Skip("NOT RUN: clean-shm.sh, because it removes other users' files, which takes root on Linux")
 	}
-	const user = "61234" // of nobody
+	const user = "61234" // a user ID that nobody has
 	script := absolute(t, "slurm/clean-shm.sh")
 	for name, c := range map[string]struct{ uid, busy, left string }{
 		"the job's user":   {user, "", "others root"},
@@ -159,7 +159,7 @@ func TestCleanSHM(t *testing.T) {
 	}
 }
 
-// TestSbatch: it trains on good nodes or says why not.
+// TestSbatch checks that the script trains on good nodes, or says why it does not.
 func TestSbatch(t *testing.T) {
 	launched := "deepspeed --hostfile preflight-7/good --num_nodes 4 train.py --deepspeed ds.json\n"
 	for name, c := range map[string]struct {
@@ -195,7 +195,7 @@ func TestSbatch(t *testing.T) {
 	}
 }
 
-// TestSrun: it trains where all nodes are good.
+// TestSrun checks that the script trains only if all nodes are good.
 func TestSrun(t *testing.T) {
 	launched := "srun --kill-on-bad-exit torchrun --nnodes 5 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint w1:29500 --rdzv-id 7 train.py\n"
 	for name, c := range map[string]struct {
@@ -222,8 +222,8 @@ func TestSrun(t *testing.T) {
 	}
 }
 
-// TestSbatchOptions: those that Slurm knows, before the first command, where alone
-// sbatch reads them.
+// TestSbatchOptions checks that Slurm knows the options, and that they come before the first
+// command, where sbatch reads them.
 func TestSbatchOptions(t *testing.T) {
 	known := regexp.MustCompile(`^#SBATCH --(?:job-name=\w+|nodes=\d+|ntasks-per-node=\d+|gpus-per-node=\d+|exclusive)(?:\s+#.*)?$`)
 	for _, script := range []string{"slurm/train.sbatch", "slurm/train-srun.sbatch"} {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package examples holds what people copy: preflight where they work. Its tests run
-// every one of them, or hold it against what its platform demands.
+// Package examples tests the files in this directory. Each test runs the commands of a file, or
+// checks the file against the rules of its platform.
 package examples
 
 import (
@@ -21,8 +21,8 @@ import (
 	"testing"
 )
 
-// TestMain lets the test binary be preflight on a cluster that was recorded: the
-// examples find it by that name on their PATH.
+// TestMain lets the test binary act as preflight when it is called by this name. The examples find
+// it in their PATH, and it checks a recorded cluster.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "preflight" {
 		os.Exit(standIn(os.Args[1:]))
@@ -34,19 +34,18 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// ofTheLaunch are the flags that say which nodes to reach and how. A recording knows that
-// of itself, so what they say is held to preflight predict, which reaches nobody.
+// ofTheLaunch are the flags that select nodes and how to reach them. A recording has fixed nodes,
+// so these flags are checked with preflight predict, which contacts no node.
 var ofTheLaunch = []string{"-H", "--hostfile", "--launcher", "--timeout", "--via", "--rendezvous", "--rdzv-endpoint"}
 
-// misused is the exit code where the real preflight refuses a flag.
+// misused is the exit code if the real preflight rejects a flag.
 const misused = 70
 
-// remarks are lines of a hostfile that may name other nodes than the file lists.
+// remarks matches the comment lines of a hostfile. They may name nodes that the file does not list.
 var remarks = regexp.MustCompile(`(?m)^#.*$`)
 
-// standIn has the real preflight judge the recording instead of reaching nodes, and
-// becomes the command behind a "--" where that passes. The real one reads all flags, the
-// hostfile and the command.
+// standIn runs the real preflight on the recording instead of on nodes. If this passes, it becomes
+// the command after "--". The real preflight parses all flags, the hostfile and the command.
 func standIn(args []string) int {
 	mine, command := args, []string(nil)
 	if dash := slices.Index(args, "--"); dash >= 0 {
@@ -93,8 +92,8 @@ func standIn(args []string) int {
 	return misused
 }
 
-// parted are the flags of the launch, of which a hostfile with its whole path lies at the
-// desk as under a root of its own, and the others.
+// parted separates the flags of the launch from the others. An absolute path of a hostfile is
+// resolved below STAND_IN_ROOT.
 func parted(flags []string) (launch, others []string) {
 	for i := 0; i < len(flags); i++ {
 		if !slices.Contains(ofTheLaunch, flags[i]) || i+1 == len(flags) {
@@ -111,7 +110,7 @@ func parted(flags []string) (launch, others []string) {
 	return launch, others
 }
 
-// built is preflight, once for all tests.
+// built is the preflight binary, built once for all tests.
 var built struct {
 	once sync.Once
 	dir  string
@@ -138,16 +137,16 @@ func program(t *testing.T) string {
 
 const recording = "../cmd/preflight/demo.json"
 
-// A fleet is what the stand-in judges: a recording and where to look in it.
+// fleet is what the stand-in checks: a recording with some of its nodes, and the checks to run.
 type fleet struct{ nodes, only string }
 
 var (
 	faulty  = fleet{}                                                 // eight nodes with eight faults
-	healthy = fleet{nodes: "w1,w7", only: "ssh-*,shm-writable,drift"} // two of them, where nothing is wrong with these
-	dark    = fleet{nodes: "w6", only: "shm-writable"}                // the one that was not reached
+	healthy = fleet{nodes: "w1,w7", only: "ssh-*,shm-writable,drift"} // two nodes that pass these checks
+	dark    = fleet{nodes: "w6", only: "shm-writable"}                // the node that was not reached
 )
 
-// file is the recording with the nodes of the fleet only.
+// file returns the path of a recording that has only the nodes of the fleet.
 func (f fleet) file(t *testing.T) string {
 	t.Helper()
 	if f.nodes == "" {
@@ -160,8 +159,8 @@ func (f fleet) file(t *testing.T) string {
 	return narrowed(recording, filepath.Join(t.TempDir(), "fleet.json"), strings.Split(f.nodes, ","))
 }
 
-// narrowed writes a recording with some of its nodes to another path, which it returns.
-// It panics where that cannot be: it runs in the stand-in too, where no test is.
+// narrowed writes a recording with only the given nodes to another path, and returns this path. It
+// panics on an error, because the stand-in calls it too, outside of a test.
 func narrowed(from, to string, nodes []string) string {
 	text, err := os.ReadFile(from)
 	if err != nil {
@@ -187,17 +186,17 @@ func narrowed(from, to string, nodes []string) string {
 	return to
 }
 
-// desk is where an example runs: a working directory, and programs that stand in for
-// those of a cluster and note how they were called.
+// desk is the environment of an example: a working directory, and stand-ins for the programs of a
+// cluster, which record their arguments.
 type desk struct {
 	dir, calls string
 	env        map[string]string
 }
 
-// stands are what a cluster has and this machine may not.
+// stands are programs that a cluster has and this machine may lack.
 var stands = []string{"deepspeed", "scontrol", "srun", "logger"}
 
-// newDesk has hostfiles of all nodes where the example says that they are.
+// newDesk makes a desk. It writes a hostfile with all nodes to each of the given paths.
 func newDesk(t *testing.T, f fleet, hostfiles ...string) *desk {
 	t.Helper()
 	dir, bin := t.TempDir(), t.TempDir()
@@ -232,7 +231,7 @@ func newDesk(t *testing.T, f fleet, hostfiles ...string) *desk {
 	return d
 }
 
-// run starts a program at the desk; out is what it printed.
+// run runs a program in the working directory. out is everything that it printed.
 func (d *desk) run(t *testing.T, argv ...string) (out string, code int) {
 	t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
@@ -247,7 +246,7 @@ func (d *desk) run(t *testing.T, argv ...string) (out string, code int) {
 	return string(text), cmd.ProcessState.ExitCode()
 }
 
-// listed are the eight nodes of the recording as a hostfile has them.
+// listed is a hostfile with the eight recorded nodes.
 var listed = func() (text string) {
 	for node := range 8 {
 		text += fmt.Sprintf("w%d slots=8\n", node+1)
@@ -255,8 +254,8 @@ var listed = func() (text string) {
 	return text
 }()
 
-// golden commits a baseline at the desk: the recorded fleet as it is, but for the text
-// that has changed since, where was is not "".
+// golden writes a baseline to golden.json: the recording, with the text is replaced by was. If was
+// is "", nothing is replaced.
 func (d *desk) golden(t *testing.T, was, is string) {
 	t.Helper()
 	text, err := os.ReadFile(d.env["STAND_IN_FLEET"])
@@ -272,7 +271,7 @@ func (d *desk) golden(t *testing.T, was, is string) {
 	}
 }
 
-// called is what the stand-ins noted, "" where none was called.
+// called returns the calls that the stand-ins recorded, or "" if there was none.
 func (d *desk) called(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(d.calls)
@@ -282,7 +281,7 @@ func (d *desk) called(t *testing.T) string {
 	return string(text)
 }
 
-// wrote is a file that the example left at the desk.
+// wrote returns the content of a file that the example wrote.
 func (d *desk) wrote(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(d.dir, name))

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kubernetes reads manifests as Kubernetes reads them, and the controllers of MPIJob,
-// PyTorchJob, JobSet and LeaderWorkerSet:
+// Command kubernetes checks manifests with the types of Kubernetes and of the controllers for
+// MPIJob, PyTorchJob, JobSet and LeaderWorkerSet:
 //
 //	go run . FILE…
 //
-// It has the types of their API and the MPI operator's own validation, refuses what the API
-// server refuses of a client that asks for strict field validation, and says what is
-// wrong. It is a module of its own, so that nothing of theirs comes with preflight. It
-// does not know what the API server demands beyond its types.
+// It uses the types of their API and the MPI operator's own validation. It rejects what the API
+// server rejects if a client asks for strict field validation, and prints the reason. It does not
+// know the rules that the API server applies beyond its types. It is a separate module, so that
+// preflight does not depend on these modules.
 package main
 
 import (
@@ -43,7 +43,7 @@ func main() {
 	os.Exit(code)
 }
 
-// admit holds every manifest of a file against its type.
+// admit checks every manifest of a file against its type.
 func admit(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -95,8 +95,8 @@ func admitOne(document []byte) error {
 	return fmt.Errorf("there is no kind %s %s here", kind.APIVersion, kind.Kind)
 }
 
-// into is as strict as the API server: unknown keys, keys in another case and keys twice
-// are errors.
+// into decodes a manifest as strictly as the API server. Unknown keys, keys in another case and
+// duplicate keys are errors.
 func into(manifest []byte, object any) error {
 	strictly, err := strict.UnmarshalStrict(manifest, object)
 	return errors.Join(append(strictly, err)...)
