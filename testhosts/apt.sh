@@ -1,53 +1,53 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs from apt what the tests, the demo, the benchmark and `make cluster`
-# use beside Go, and does nothing when all of it is there:
+# Installs with apt what the tests, the demo, the benchmark and `make cluster`
+# need in addition to Go. It does nothing if everything is installed:
 #
 #   openssh-server   the sshd of the namespace hosts
-#   openssh-client   ssh and ssh-keygen: the peer whose behaviour we promise
-#   pdsh clustershell pssh   what preflight is measured against; DeepSpeed
-#                    launches with pdsh
-#   iproute2 iptables   to look at and to break the hosts' networks
-#   slurm-wlm munge   a Slurm of the hosts
-#   podman crun      containers of the hosts, 39 MB
-#   kubernetes-client   kubectl, which enters pods; any other kubectl in /usr/bin will do
-#   openmpi-bin mpich   the two kinds of mpirun that launches go by
-#   python3          the interpreter a launch would use
-#   gcc libc6-dev    the compiler of the stand-in for NVIDIA's library
+#   openssh-client   ssh and ssh-keygen, because preflight must behave as ssh does
+#   pdsh clustershell pssh   programs that the benchmark compares preflight with;
+#                    DeepSpeed also launches with pdsh
+#   iproute2 iptables   tools to inspect and to break the hosts' networks
+#   slurm-wlm munge   Slurm on the hosts
+#   podman crun      containers on the hosts, 39 MB
+#   kubernetes-client   kubectl, to enter pods; any other kubectl in /usr/bin works too
+#   openmpi-bin mpich   the two kinds of mpirun that DeepSpeed launches with
+#   python3          the interpreter that a launch would use
+#   gcc libc6-dev    the compiler for the stand-in of NVIDIA's library
 #   procps           ps, pkill and free inside the hosts
-#   zsh tcsh fish    login shells that a node may have and that are not POSIX
-#   libxml2-utils    xmllint, which holds JUnit reports against a schema
-#   cmark-gfm shellcheck   the parser that GitHub reads our Markdown with; reads our
-#                    shell scripts and those among the examples
-#   groff-base man-db   set the manual pages, and say what is wrong with them
-#   bash-completion  what completions for bash build on
+#   zsh tcsh fish    login shells that are not POSIX, which a node may have
+#   libxml2-utils    xmllint, which checks JUnit reports against a schema
+#   cmark-gfm        GitHub's Markdown parser, for our pages
+#   shellcheck       checks our shell scripts and those of the examples
+#   groff-base man-db   format the manual pages and report mistakes in them
+#   bash-completion  the library that bash completions need
 #
-# With the word release, instead, what `make release` uses:
+# With the argument "release", it installs what `make release` needs instead:
 #
-#   gcc libc6-dev    the compiler of the binaries that call NVML
-#   gcc-ARCH-linux-gnu libc6-dev-ARCH-cross   the same for the other of amd64 and
-#                    arm64
-#   qemu-user-static starts the other one's binaries here
+#   gcc libc6-dev    the compiler for the binaries that call NVML
+#   gcc-ARCH-linux-gnu libc6-dev-ARCH-cross   the same for the other architecture
+#                    (amd64 or arm64)
+#   qemu-user-static runs the binaries of the other architecture on this machine
 #   rpm              rpmbuild, which makes the .rpm packages
 #
-# With the word consumers, instead, large programs of others that `make release-check`
-# has read what we give them:
+# With the argument "consumers", it installs the large programs with which
+# `make release-check` tests our packages and examples instead:
 #
-#   lintian          Debian's, the packages
-#   prometheus       its promtool, the alert rules among the examples
-#   icinga2-bin      the example for Icinga 2
-#   python3-venv     pip, which installs the wheel and fetches Ansible, ReFrame and NVRx
+#   lintian          checks the Debian packages
+#   prometheus       promtool, for the alert rules of the examples
+#   icinga2-bin      for the example for Icinga 2
+#   python3-venv     pip, to install the wheel, Ansible, ReFrame and NVRx
 #
-# With the word browser, instead, what `make browser-test` looks at the HTML report
-# with. It is large, and nothing else uses it:
+# With the argument "browser", it installs what `make browser-test` needs for the HTML
+# report instead. These packages are large, and nothing else needs them:
 #
-#   chromium         the browser, Debian's: Ubuntu's package of that name is a snap
-#   fonts-liberation fonts-dejavu-core   letters and signs as a reader's machine has them
+#   chromium         the browser, from Debian (Ubuntu's package is a snap)
+#   fonts-liberation fonts-dejavu-core   fonts as on a reader's machine
 #
-# No service is started: an sshd of the machine's own is nobody's wish here.
+# It starts no service: you probably do not want another sshd on this machine.
 set -eu
 
-# needed says the files and the packages that bring them.
+# needed prints one line per package: a file that it installs, and its name.
 needed() {
 	if [ "${1:-}" = release ]; then
 		echo "/usr/bin/cc gcc"
@@ -71,7 +71,7 @@ needed() {
 		echo "/usr/bin/lintian lintian"
 		echo "/usr/bin/promtool prometheus"
 		echo "/usr/sbin/icinga2 icinga2-bin"
-		echo "$(set -- /usr/lib/python3*/ensurepip && echo "$1") python3-venv" # below the version
+		echo "$(set -- /usr/lib/python3*/ensurepip && echo "$1") python3-venv" # in a directory with the version in its name
 		return
 	fi
 	if [ "${1:-}" = browser ]; then
@@ -114,18 +114,18 @@ LIST
 missing=$(needed "$@" | while read -r file package; do [ -e "$file" ] || printf " %s" "$package"; done)
 [ -n "$missing" ] || exit 0
 
-echo "apt.sh: missing here:$missing"
+echo "apt.sh: missing packages:$missing"
 if ! command -v apt-get >/dev/null; then
-	echo "apt.sh: this is no Debian or Ubuntu: install them with your package manager" >&2
+	echo "apt.sh: this system has no apt-get: install them with your package manager" >&2
 	exit 1
 fi
 if [ "$(id -u)" != 0 ]; then
-	echo "apt.sh: installing needs root: sudo sh $0 $*" >&2
+	echo "apt.sh: needs root to install them: sudo sh $0 $*" >&2
 	exit 1
 fi
 
-# Debian asks this file before it starts a service. One that is there already
-# has its own opinion and keeps it.
+# Debian runs this program before it starts a service; 101 means no. If the machine
+# already has one, keep it.
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
 	trap 'rm -f "$policy"' EXIT

@@ -23,13 +23,13 @@ import (
 
 const usage = `usage: cluster COMMAND [-name NAME] …
 
-  up -n 4 [-slots 8] [-slurm] raise a cluster and leave it running, with a Slurm of its own
-  down                        take it down, also when it is half up
-  list                        the clusters that are up
-  exec HOST|head [--] ARGV…   run a command on a node, or here on the head
-  faults                      what fault can plant
-  fault FAULT HOST…           plant it
-  heal HOST…                  restart nodes as they were raised
+  up -n 4 [-slots 8] [-slurm] start a cluster of hosts and leave it running (-slurm: with Slurm)
+  down                        remove the cluster, even if it has started only in part
+  list                        list the running clusters
+  exec HOST|head [--] ARGV…   run a command on a node, or on the launching machine (head)
+  faults                      list the faults that you can cause
+  fault FAULT HOST…           cause a fault on nodes
+  heal HOST…                  restart nodes in their original state
 `
 
 type command struct {
@@ -50,9 +50,9 @@ func main() {
 	flags.Usage = func() { fmt.Fprint(os.Stderr, usage) }
 	flags.StringVar(&c.name, "name", "pf", "the cluster's name")
 	if os.Args[1] == "up" {
-		flags.IntVar(&c.nodes, "n", 4, "nodes")
-		flags.IntVar(&c.slots, "slots", 8, "slots of each node")
-		flags.BoolVar(&c.slurm, "slurm", false, "with Slurm")
+		flags.IntVar(&c.nodes, "n", 4, "number of nodes")
+		flags.IntVar(&c.slots, "slots", 8, "slots of each node in the hostfile")
+		flags.BoolVar(&c.slurm, "slurm", false, "start Slurm on the hosts")
 	}
 	flags.Parse(os.Args[2:])
 	c.args = flags.Args()
@@ -91,7 +91,7 @@ func (c command) up(ctx context.Context) error {
 	began := time.Now()
 	cluster, err := testhosts.Raise(ctx, testhosts.Options{Name: c.name, Nodes: c.nodes, Slots: c.slots, Slurm: c.slurm})
 	if errors.Is(err, testhosts.ErrExists) {
-		return fmt.Errorf("%w: end it first with %s", err, c.call("down"))
+		return fmt.Errorf("%w: remove it first with %s", err, c.call("down"))
 	}
 	if err != nil {
 		return err
@@ -99,15 +99,15 @@ func (c command) up(ctx context.Context) error {
 	last := cluster.Nodes[len(cluster.Nodes)-1].Name
 	judge := "bin/preflight -H " + testhosts.HostfilePath + " --accelerator cpu"
 	if cluster.Nodes[0].Command(ctx, "python3", "-c", "import importlib.util as u; exit(u.find_spec('torch') is None)").Run() != nil {
-		judge += " --skip torch-same   # they have none"
+		judge += " --skip torch-same   # the hosts have no torch"
 	}
-	fmt.Printf(`cluster %s is up after %.1fs: w1 to %s with a real sshd each, and %s to launch from
+	fmt.Printf(`cluster %s is up after %.1fs: w1 to %s, each with a real sshd, and %s to launch from
 
-  judge it      %s
-  look around   %s
+  check it      %s
+  get a shell   %s
   break a node  %s
-  heal it       %s
-  end it        %s
+  repair it     %s
+  remove it     %s
 
 `, cluster.Name, time.Since(began).Seconds(), last, cluster.Head.Name,
 		c.call("exec head -- "+judge),
@@ -139,7 +139,7 @@ func (c command) exec(ctx context.Context) error {
 		argv = argv[1:]
 	}
 	if len(argv) == 0 {
-		return errors.New("exec needs a host and a command, as in: exec w1 -- hostname")
+		return errors.New("exec needs a host and a command, for example: exec w1 -- hostname")
 	}
 	cluster, err := testhosts.Attach(c.name)
 	if err != nil {
@@ -172,7 +172,7 @@ func (c command) faults(context.Context) error {
 
 func (c command) fault(context.Context) error {
 	if len(c.args) < 2 {
-		return errors.New("fault needs its name and a host, as in: fault shm-small w3")
+		return errors.New("fault needs a fault and a host, for example: fault shm-small w3")
 	}
 	for _, f := range faults {
 		if f.name == c.args[0] {
@@ -182,12 +182,12 @@ func (c command) fault(context.Context) error {
 			})
 		}
 	}
-	return fmt.Errorf("no fault is called %s: %s", c.args[0], c.call("faults"))
+	return fmt.Errorf("unknown fault %s: %s lists the faults", c.args[0], c.call("faults"))
 }
 
 func (c command) heal(ctx context.Context) error {
 	if len(c.args) == 0 {
-		return errors.New("heal needs a host, as in: heal w3")
+		return errors.New("heal needs a host, for example: heal w3")
 	}
 	return c.each(c.args, func(n *testhosts.Node) error { return n.Restart(ctx) })
 }
