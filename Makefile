@@ -147,6 +147,7 @@ docs: build
 	bin/preflight facts --format markdown > docs/facts.md
 	bin/preflight causes --format markdown > docs/causes.md
 	bin/preflight causes --format messages > docs/from-error.md
+	bin/preflight help --format markdown > docs/cli.md
 	go run ./docs/picture cmd/preflight/demo.json > docs/report.svg
 	go test . -run TestPicture -update # the packages in docs/architecture.md
 

@@ -173,7 +173,7 @@ type programRule struct {
 }
 
 var programs = []programRule{
-	{"cmd/preflight", 4489, nil},
+	{"cmd/preflight", 4650, nil},
 	{"cmd/agent", 24, launching},
 	{"cmd/agent/pack", 73, nil},
 	{"docs/picture", 144, nil},

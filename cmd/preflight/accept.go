@@ -35,9 +35,9 @@ type acceptance struct {
 
 func (a *acceptance) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringArrayVar(&a.names, "accept", nil, "take only these changes into the file of -o, a baseline that is then written normalized: a `fact` as drift and diff name it, what holds facts (python.packages, net.interfaces.eth0), or a topic: "+strings.Join(agreement.TopicNames(), ", "))
-	flags.StringVar(&a.from, "from", "", "with --accept: take them from this saved run instead of looking again; -w names the nodes")
-	flags.BoolVar(&a.dryRun, "dry-run", false, "with --accept: say what would be taken, and write nothing")
+	flags.StringArrayVar(&a.names, "accept", nil, "update only these facts in the baseline of -o: names of facts, or topics")
+	flags.StringVar(&a.from, "from", "", "with --accept: take the values from this saved run; -w names the nodes")
+	flags.BoolVar(&a.dryRun, "dry-run", false, "with --accept: show the changes, but write nothing")
 }
 
 // accepting takes single changes into a baseline.

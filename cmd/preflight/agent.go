@@ -49,10 +49,12 @@ func agentCommand() *cobra.Command {
 	var patience time.Duration
 	cmd := &cobra.Command{
 		Use:   "agent --meet HOST:PORT",
-		Short: "Call a judge from a node, and wait for its verdict",
-		Long: `agent is for nodes that start by themselves, as pods do: it calls the preflight that runs
-with --via meet at HOST:PORT, is looked at, and ends with exit code 0 where the verdict lets the
-launch begin. As an init container it holds the others of its pod back until then.`,
+		Short: "Connect a node to preflight --via meet, and wait for the verdict",
+		Long: `agent is for nodes that preflight may not enter, such as pods. It connects to the
+"preflight --via meet" at HOST:PORT, which checks the node and sends the verdict. As an
+init container, agent holds back the other containers of its pod until the verdict.
+
+Exit codes: 0 the launch may start, 1 it may not, 2 could not tell or could not run.`,
 		Example: `  preflight agent --meet judge:29400 --node "$POD_NAME"`,
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -81,10 +83,10 @@ launch begin. As an init container it holds the others of its pod back until the
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&address, "meet", "", "HOST:PORT where the judge listens")
-	flags.StringVar(&node, "node", "", "this node's name in the judge's list of hosts (default: what the machine calls itself)")
-	flags.StringVar(&file, "meet-token-file", "", "the file that holds the token which nodes share with the judge (default: "+tokenVariable+" in the environment)")
-	flags.DurationVar(&patience, "patience", 10*time.Minute, "for a judge that is not there yet")
+	flags.StringVar(&address, "meet", "", "address of the machine that runs preflight --via meet")
+	flags.StringVar(&node, "node", "", "name of this node in the list of preflight --via meet (default: the host name)")
+	flags.StringVar(&file, "meet-token-file", "", "file with the token that the nodes share with preflight (default: $"+tokenVariable+")")
+	flags.DurationVar(&patience, "patience", 10*time.Minute, "how long to wait for a preflight that does not listen yet")
 	return cmd
 }
 

@@ -35,7 +35,7 @@ func documenting(cmd *cobra.Command, ids func() []cobra.Completion, print func(f
 func checksCommand() *cobra.Command {
 	return documenting(&cobra.Command{
 		Use:   "checks [ID]",
-		Short: "List the checks, or explain one",
+		Short: "List the checks, or describe one",
 		Args:  arguments(0, 1, "takes one check at most"),
 	}, checkIDs, func(format string, id []string, style report.Style) error {
 		switch {
@@ -58,7 +58,7 @@ func checksCommand() *cobra.Command {
 func causesCommand() *cobra.Command {
 	cmd := documenting(&cobra.Command{
 		Use:   "causes [ID]",
-		Short: "List what launches die of, or explain one cause",
+		Short: "List the causes that explain knows, or describe one",
 		Args:  arguments(0, 1, "takes one cause at most"),
 	}, causeIDs, func(format string, id []string, style report.Style) error {
 		causes, err := explain.Load()
@@ -78,7 +78,7 @@ func causesCommand() *cobra.Command {
 		}
 		return report.Cause(os.Stdout, causes, cause, style)
 	}, "text", "markdown", "messages")
-	cmd.Flag("format").Usage += " (an index from messages to causes)"
+	cmd.Flag("format").Usage += " (messages is an index from error messages to causes)"
 	return cmd
 }
 
@@ -94,10 +94,10 @@ func causeIDs() (ids []string) {
 func factsCommand() *cobra.Command {
 	return documenting(&cobra.Command{
 		Use:   "facts",
-		Short: "List the facts that a policy can state",
-		Long: `List the facts that preflight.yaml can state, and what of each: these are the names
-that preflight diff, preflight -v and the JSON report print. A * stands for the name
-of an entry, as of an interface or a package.`,
+		Short: "List the facts that preflight.yaml can require",
+		Long: `List the facts that preflight.yaml can require, and the kind of each value. The names are
+those of the JSON report, of preflight diff and of preflight -v. A * stands for any name,
+such as that of an interface or a package.`,
 		Args: arguments(0, 0, "takes no arguments"),
 	}, func() []string { return nil }, func(format string, _ []string, style report.Style) error {
 		if format == "markdown" {

@@ -23,7 +23,7 @@ import (
 func cleanCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "clean -H hostfile",
-		Short: "Remove preflight's cached binary from every node",
+		Short: "Remove preflight's cached agent from every node",
 		Args:  noArguments,
 		RunE: configured(func(cmd *cobra.Command, config Config, _ []string) error {
 			config.cleans = true
@@ -43,7 +43,7 @@ func cleanCommand() *cobra.Command {
 	}
 	launchFlags(cmd.Flags())
 	progressFlag(cmd.Flags())
-	cmd.Flags().BoolP("quiet", "q", false, "no progress")
+	cmd.Flags().BoolP("quiet", "q", false, "show no progress")
 	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "via", "in", "ssh_port", "timeout", "progress", "quiet")
 	return cmd
 }

@@ -36,11 +36,20 @@ const smokeNone, smokeAuto = "none", "auto"
 // formatFlag adds the flag of a command that prints in these formats: the first one unless
 // another is asked for.
 func formatFlag(cmd *cobra.Command, names ...string) {
-	cmd.Flags().String("format", names[0], "what to print: "+strings.Join(names, ", "))
+	cmd.Flags().String("format", names[0], "print "+orList(names))
 	cmd.Flag("format").Annotations = map[string][]string{formatsKey: names}
 	if err := cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic("preflight: " + err.Error()) // registered twice
 	}
+}
+
+// orList joins words: "text, json or markdown".
+func orList(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 // writesReports is whether a command writes runs in every format, so that the output that

@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -107,34 +108,65 @@ type Config struct {
 }
 
 func launchFlags(flags *pflag.FlagSet) {
-	flags.StringP("hostfile", "H", "", "DeepSpeed hostfile (default: SLURM_JOB_NODELIST in a Slurm job, else ./hostfile, else /job/hostfile)")
-	flags.StringP("hosts", "w", "", "hosts instead of a hostfile, as pdsh and ClusterShell write them: 'node[01-16],gpu7:4'")
-	flags.StringP("include", "i", "", "as deepspeed: NAME[:SLOT,…][@NAME…]")
-	flags.StringP("exclude", "e", "", "as deepspeed: NAME[:SLOT,…][@NAME…]")
-	flags.Int("num_nodes", -1, "as deepspeed: only the first N hosts")
-	flags.Int("num_gpus", -1, "as deepspeed: slots 0 to N-1 on every host")
-	flags.Bool("force_multi", false, "as deepspeed: use the launcher even for a single host")
-	flags.String("master_addr", "", "as deepspeed: address of the first host (default: the first word that hostname -I prints there)")
-	flags.Int("master_port", launch.DefaultMasterPort, "as deepspeed")
+	flags.VarP(&givenOnce{}, "hostfile", "H", "DeepSpeed hostfile (default: the Slurm job's nodes, else ./hostfile, else /job/hostfile)")
+	flags.VarP(&givenOnce{}, "hosts", "w", "nodes by name, instead of a hostfile: 'node[01-16],gpu7:4'")
+	flags.StringP("include", "i", "", "as deepspeed: use only these nodes and slots: NAME[:SLOT,…][@NAME…]")
+	flags.StringP("exclude", "e", "", "as deepspeed: leave out these nodes or slots: NAME[:SLOT,…][@NAME…]")
+	flags.Int("num_nodes", noLimit, "as deepspeed: use only the first N nodes")
+	flags.Int("num_gpus", noLimit, "as deepspeed: use slots 0 to N-1 of every node")
+	for _, name := range []string{"num_nodes", "num_gpus"} {
+		flags.Lookup(name).DefValue = "all"
+	}
+	flags.Bool("force_multi", false, "as deepspeed: use the launcher even for a single node")
+	flags.String("master_addr", "", "as deepspeed: address of the first node (default: the first word that hostname -I prints there)")
+	flags.Int("master_port", launch.DefaultMasterPort, "as deepspeed: port of the rendezvous on the first node")
 	flags.String("launcher", launch.DefaultLauncher, "as deepspeed: "+strings.Join(launch.LauncherNames(), ", "))
-	flags.Int("ssh_port", 0, "as deepspeed: ssh port of every host (default: ssh's own configuration)")
-	flags.String("python", "", "the interpreter the launch will use (default: the one of the deepspeed script here)")
-	flags.String("accelerator", "auto", "auto, cuda or cpu; with cpu a slot is a process")
-	flags.String("rendezvous", launch.RendezvousDeepSpeed, "how the ranks meet: deepspeed (and plain env://), or torchrun's static or c10d")
-	flags.String("rdzv-endpoint", "", "as torchrun, with --rendezvous c10d: HOST[:PORT]")
-	flags.String("deepspeed_version", "", "judge hostfile filters as this release does (default: the newest rules)")
+	flags.Int("ssh_port", 0, "as deepspeed: ssh port of every node (default: from ssh's configuration)")
+	flags.String("python", "", "absolute path of the launch's Python interpreter (default: the one of the deepspeed script on this machine)")
+	flags.String("accelerator", "auto", "auto, cuda or cpu; with cpu, each slot is one process")
+	flags.String("rendezvous", launch.RendezvousDeepSpeed, "how the ranks find each other: deepspeed (also for plain env://), or torchrun's static or c10d")
+	flags.String("rdzv-endpoint", "", "as torchrun, with --rendezvous c10d: address of the rendezvous")
+	flags.String("deepspeed_version", "", "read the hostfile and the filters as this DeepSpeed release does (default: the newest)")
 	flags.String("via", viaAuto, viaUsage)
-	flags.String("in", "", inUsage)
+	flags.String("in", "", "check inside a container, through this command: 'docker exec -i train'; {node} stands for the node's name")
 	slurmFlags(flags)
 	podFlags(flags)
 	meetFlags(flags)
-	flags.Duration("timeout", time.Minute, "for one node, from its name to its last fact")
+	flags.Duration("timeout", time.Minute, "time limit per node, from name lookup to the last answer")
+}
+
+// noLimit is the value of --num_nodes and --num_gpus that selects all, as in deepspeed.
+const noLimit = -1
+
+// givenOnce is the value of a flag that must not be given twice: the first of two hostfiles
+// would be ignored silently.
+type givenOnce struct {
+	value   string
+	isGiven bool
+}
+
+func (g *givenOnce) Set(value string) error {
+	if g.isGiven && value != g.value { // the shell's completion parses a line twice
+		return &givenTwiceError{g.value, value}
+	}
+	g.value, g.isGiven = value, true
+	return nil
+}
+
+func (g *givenOnce) String() string { return g.value }
+func (g *givenOnce) Type() string   { return "string" }
+
+// givenTwiceError holds the two values of a flag that takes one.
+type givenTwiceError struct{ first, second string }
+
+func (e *givenTwiceError) Error() string {
+	return fmt.Sprintf("given twice: %q and %q", e.first, e.second)
 }
 
 func drillFlags(flags *pflag.FlagSet) {
-	flags.Bool("throughput", false, "have every node send to the next one for a few seconds, and name the slow link")
-	smokeFlag(flags, "compute and talk as the ranks will, and find out who cannot: by torch, by NVIDIA's libraries alone (direct), or auto, whichever all nodes have")
-	flags.Duration("smoke-time", time.Minute, "for all of --smoke")
+	flags.Bool("throughput", false, "measure the links: every node sends to the next one for a few seconds")
+	smokeFlag(flags, "run compute and all-reduce on every rank: torch, direct (only NVIDIA's libraries), or auto (direct if all nodes have them)")
+	flags.Duration("smoke-time", time.Minute, "time limit for all of --smoke")
 }
 
 func smokeFlag(flags *pflag.FlagSet, use string) {
@@ -144,39 +176,38 @@ func smokeFlag(flags *pflag.FlagSet, use string) {
 
 func judgeFlags(cmd *cobra.Command, names []string) {
 	flags := cmd.Flags()
-	flags.StringSlice("only", nil, "run only these checks; gpu-* is all that begin so")
+	flags.StringSlice("only", nil, `run only these checks; "gpu-*" selects all GPU checks`)
 	flags.StringSlice("skip", nil, "leave these checks out")
 	flags.Bool("strict", false, "warnings fail the run")
 	outputFlags(cmd, names)
 	usual := checks.DefaultPolicy()
-	flags.String("shm_headroom", humanize.IBytes(uint64(usual.SHMHeadroom)), "room in /dev/shm beyond NCCL's need, for DataLoader workers")
-	flags.String("disk_free", humanize.IBytes(uint64(usual.DiskFree)), "space that must be free where the launch writes")
-	flags.Float64("memory_free", usual.MemoryFree, "share of a node's memory that must be available")
-	flags.Duration("clock_skew", time.Duration(usual.ClockSkew*float64(time.Second)), "how far two clocks may differ")
-	flags.Int64("open_files", usual.OpenFiles, "hard limit on open files wanted")
-	flags.String("compute_rate", "", "with --smoke, the least of every rank, as 600TFLOP/s")
-	flags.String("copy_rate", "", "with --smoke, the least between the host and each GPU, as 20GB/s")
-	flags.String("node_reduce_rate", "", "with --smoke, the least of each rank's link while those of a node reduce, as 300GB/s")
-	flags.String("reduce_rate", "", "with --smoke, the same while all ranks do")
+	flags.String("shm_headroom", humanize.IBytes(uint64(usual.SHMHeadroom)), "free space in /dev/shm for DataLoader workers, on top of what NCCL needs")
+	flags.String("disk_free", humanize.IBytes(uint64(usual.DiskFree)), "free space on the disks that the launch writes to")
+	flags.Float64("memory_free", usual.MemoryFree, "share of a node's memory that must be available, from 0 to 1")
+	flags.Duration("clock_skew", time.Duration(usual.ClockSkew*float64(time.Second)), "maximum difference between the clocks of two machines")
+	flags.Int64("open_files", usual.OpenFiles, "minimum hard limit on open files")
+	flags.String("compute_rate", "", "minimum compute rate of every rank, e.g. 600TFLOP/s (with --smoke)")
+	flags.String("copy_rate", "", "minimum copy rate between the host and each GPU, e.g. 20GB/s (with --smoke)")
+	flags.String("node_reduce_rate", "", "minimum all-reduce bandwidth per rank within a node, e.g. 300GB/s (with --smoke)")
+	flags.String("reduce_rate", "", "minimum all-reduce bandwidth per rank across all nodes, e.g. 45GB/s (with --smoke)")
 }
 
 func outputFlags(cmd *cobra.Command, names []string) {
 	formatFlag(cmd, names...)
 	flags := cmd.Flags()
-	flags.StringArrayP("output", "o", nil, "write the report to this `file`, in the format of its ending (- is standard output), or several at once: junit=report.xml,json=run.json")
-	flags.BoolP("verbose", "v", false, "show every difference and every check")
-	flags.BoolP("quiet", "q", false, "verdict and findings only, no progress")
+	flags.StringArrayP("output", "o", nil, "write the report to FILE, in the format of its ending, or FORMAT=FILE; several at once: junit=report.xml,json=run.json")
+	flags.BoolP("verbose", "v", false, "show every check and every difference")
+	flags.BoolP("quiet", "q", false, "show only the verdict and the findings, and no progress")
 }
 
 func progressFlag(flags *pflag.FlagSet) {
-	flags.String("progress", progress.Auto, "show on standard error how far the run is: auto (one line that changes, on a terminal only), plain (a new line for each step, for logs) or none")
+	flags.String("progress", progress.Auto, "progress on standard error: auto (one live line, on a terminal only), plain (one line per step, for logs) or none")
 }
 
-// hostListFlags adds the flags that part the nodes into those to launch on and the
-// others.
+// hostListFlags adds the flags that write the good nodes and the bad nodes to a file each.
 func hostListFlags(flags *pflag.FlagSet) {
-	flags.String("good-hosts", "", "write a hostfile of the nodes that nothing is wrong with to this `file`")
-	flags.String("bad-hosts", "", "write the names of the nodes that something is wrong with to this `file`")
+	flags.String("good-hosts", "", "write a hostfile of the nodes without any problem")
+	flags.String("bad-hosts", "", "write the names of the nodes with a problem")
 }
 
 // deepspeedSpelling lists the flags that deepspeed has too: they are shown

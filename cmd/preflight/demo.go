@@ -26,14 +26,13 @@ var recordedRun []byte
 func demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Raise a small broken cluster on this very machine and report on it",
-		Long: `Raise eight hosts on this very machine, each in namespaces of its own with a
-real sshd, plant eight faults, and run the main job against them over ssh.
-Needs root and Linux; elsewhere a recording of that cluster is judged instead.
+		Short: "Start a small broken cluster on this machine, and check it",
+		Long: `Start eight hosts on this machine, each with its own network, /dev/shm and sshd, break
+each in a different way, and check them over ssh. demo needs root and Linux. Elsewhere it
+replays a recorded run.
 
-With --smoke the hosts have stand-ins of two GPUs each, and the faults are two that nothing
-shows but computing and talking: a GPU that computes wrong, and an NCCL that never meets
-others.`,
+With --smoke, each host has two simulated GPUs, and two faults appear only under load: a GPU
+that computes wrong results, and an NCCL that never finds the other ranks.`,
 		Example: `  preflight demo -o html=demo.html --good-hosts good --bad-hosts bad
   preflight demo --smoke`,
 		Args: cobra.NoArgs,
@@ -55,7 +54,7 @@ others.`,
 	}
 	outputFlags(cmd, formats.Names())
 	hostListFlags(cmd.Flags())
-	smokeFlag(cmd.Flags(), "break what only computing and talking shows, and have it isolated")
+	smokeFlag(cmd.Flags(), "plant faults that appear only under load, and find the nodes that have them")
 	return cmd
 }
 

@@ -260,7 +260,7 @@ func desk(t *testing.T) {
 }
 
 // offline are the commands that reach nobody. What demo raises is tested on hosts.
-var offline = []string{"judge", "diff", "explain", "checks", "facts", "causes", "predict", "completion", "version", "bash"}
+var offline = []string{"judge", "diff", "explain", "checks", "facts", "causes", "predict", "completion", "version", "bash", "help"}
 
 // typed runs a call, or of one that would reach nodes as much as needs none.
 func typed(args []string, ran func([]string) error) error {
@@ -270,7 +270,7 @@ func typed(args []string, ran func([]string) error) error {
 	if err != nil {
 		return err
 	}
-	if len(args) == 1 && (args[0] == "--help" || cmd.ValidateArgs(nil) != nil) { // a name in a sentence
+	if len(args) == 1 && (args[0] == "--help" || args[0] == "-h" || cmd.ValidateArgs(nil) != nil) { // a name in a sentence
 		return nil
 	}
 	if slices.Contains(offline, cmd.Name()) && !slices.Contains(args, "-H") || cmd.Name() == "predict" {

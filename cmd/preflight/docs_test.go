@@ -16,8 +16,8 @@ import (
 	"preflight/report"
 )
 
-// TestDocsMatchTheCatalogues: the pages are what make docs would write.
-func TestDocsMatchTheCatalogues(t *testing.T) {
+// TestGeneratedDocs checks that the generated pages are what `make docs` would write.
+func TestGeneratedDocs(t *testing.T) {
 	causes, err := explain.Load()
 	if err != nil {
 		t.Fatal(err)
@@ -27,6 +27,7 @@ func TestDocsMatchTheCatalogues(t *testing.T) {
 		"facts.md":      func(w io.Writer) error { return report.FactNamesMarkdown(w, agreement.Stateable()) },
 		"causes.md":     func(w io.Writer) error { return report.CausesMarkdown(w, causes) },
 		"from-error.md": func(w io.Writer) error { return report.MessagesMarkdown(w, causes) },
+		"cli.md":        func(w io.Writer) error { return helpMarkdown(w, rootCommand()) },
 	} {
 		written, err := os.ReadFile("../../docs/" + page)
 		if err != nil {
@@ -37,7 +38,7 @@ func TestDocsMatchTheCatalogues(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want.String(), string(written)); diff != "" {
-			t.Errorf("docs/%s is stale, make docs writes it anew (-want +got):\n%s", page, diff)
+			t.Errorf("docs/%s is stale: run make docs (-want +got):\n%s", page, diff)
 		}
 	}
 }

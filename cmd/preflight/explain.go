@@ -28,15 +28,16 @@ import (
 func explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [LOG|DIRECTORY|-] … [-H hostfile]",
-		Short: "Say from the log of a launch that died why it did",
-		Long: `Read the log of a launch that died, one file or one of every node or rank, and say
-what it died of: the root cause first, with the lines that show it, what to do, and
-which check says so before the next launch. What only followed and what is harmless
-is set apart. Of a directory everything is read that can be a log; files may be
-compressed by gzip, bzip2, xz or zstd. With a hostfile those checks are run at once.
+		Short: "Find the cause in the log of a job that died",
+		Long: `Read the log of a job that died and find the cause. explain prints the root cause first,
+with the lines that show it, what to do, and the check that finds it before the next
+launch. It lists errors that only followed, and harmless messages, separately.
 
-Exit codes: 0 nothing looks like a failure, 1 a cause is known or the program failed
-by itself, 2 something failed and nobody knows why, or a log could not be read.`,
+Give one file, one file per node or rank, or a directory of logs. Files may be compressed
+with gzip, bzip2, xz or zstd. With -H or -w, explain also runs those checks on the nodes.
+
+Exit codes: 0 no known failure found, 1 a known cause was found or the program itself
+failed, 2 something failed for an unknown reason, or a log could not be read.`,
 		Example: `  preflight explain train.log
   deepspeed --hostfile hostfile train.py 2>&1 | preflight explain
   preflight explain logs/w1.log logs/w2.log -H hostfile`,
@@ -74,7 +75,7 @@ by itself, 2 something failed and nobody knows why, or a log could not be read.`
 	launchFlags(cmd.Flags())
 	progressFlag(cmd.Flags())
 	judgeFlags(cmd, plainFormats)
-	cmd.Flags().Lookup("hostfile").Usage = "run the checks that the causes point to on the nodes of this DeepSpeed hostfile"
+	cmd.Flags().Lookup("hostfile").Usage = "run the checks that the causes point to, on the nodes of this DeepSpeed hostfile"
 	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "ssh_port", "python", "accelerator", "timeout", "format", "output", "verbose", "progress", "quiet")
 	return cmd
 }

@@ -42,7 +42,7 @@ func TestANewFormat(t *testing.T) {
 		return out.String()
 	}
 	for name, args := range map[string][]string{
-		"help": {"--help"}, "the values of --format": {"__complete", "--format", ""}, "those of -o": {"__complete", "-o", "json=a,"},
+		"help": {"help", "output"}, "the values of --format": {"__complete", "--format", ""}, "those of -o": {"__complete", "-o", "json=a,"},
 		"the help of judge": {"judge", "--help"},
 	} {
 		if !strings.Contains(preflight(args...), "haiku") {

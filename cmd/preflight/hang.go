@@ -16,18 +16,19 @@ func hangCommand() *cobra.Command {
 	var stacks bool
 	cmd := &cobra.Command{
 		Use:   "hang -H hostfile",
-		Short: "Say who is missing from a job that hangs now, and what the others wait in",
-		Long: `Say of a job that hangs on the nodes of a hostfile who is missing: nodes without
-a process of it, ranks that were told another address, port, size or run ID,
-ranks that have ended, are stopped, call and get no answer, compile or load. It
-is found by what runs there, whichever launcher has started it. Of processes
-only /proc is read, and the locks of ops that torch builds: nobody is signalled, traced
-or called. Ranks of another user need that user's login, or root's. --stacks has
-py-spy, where a node has it, read where the Python of the named ranks is; none is
-stopped for it.
+		Short: "Find the missing ranks of a job that hangs",
+		Long: `Find out why a running job hangs, whichever launcher started it. hang reports
 
-Exit codes: 0 nothing is wrong but patience, 1 somebody is missing or wrong,
-2 could not tell, or no job was found.`,
+  - nodes without a process of the job
+  - ranks with another master address, port, world size or run ID
+  - ranks that have exited, are stopped, get no answer, or are still compiling or loading
+
+hang reads only /proc and torch's build locks. It does not signal or trace any process. To
+see the ranks of another user, log in as that user or as root. --stacks prints Python
+stacks with py-spy, on nodes that have it, without stopping a process.
+
+Exit codes: 0 no fault found (the job may just be slow), 1 a rank or node is missing or
+misconfigured, 2 could not tell, or no job was found.`,
 		Example: `  preflight hang -H hostfile
   preflight hang -H hostfile --stacks
   preflight hang -w 'node[01-16]' --format json`,
@@ -52,8 +53,8 @@ Exit codes: 0 nothing is wrong but patience, 1 somebody is missing or wrong,
 	launchFlags(cmd.Flags())
 	progressFlag(cmd.Flags())
 	formatFlag(cmd, plainFormats...)
-	cmd.Flags().BoolP("quiet", "q", false, "no progress")
-	cmd.Flags().BoolVar(&stacks, "stacks", false, "show where the Python of the ranks is that the answer names, as py-spy of their node sees it")
+	cmd.Flags().BoolP("quiet", "q", false, "show no progress")
+	cmd.Flags().BoolVar(&stacks, "stacks", false, "show the Python stacks of the ranks in the answer, if their node has py-spy")
 	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "ssh_port", "timeout", "format", "progress", "quiet", "stacks", "via", "in")
 	return cmd
 }

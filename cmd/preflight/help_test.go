@@ -3,20 +3,87 @@
 package main
 
 import (
+	"bytes"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
-// Every flag that help shows stands below one heading, and no heading names one that is gone.
+// TestFirstScreen checks that the help of preflight itself fits on one screen, names every
+// command, and names no flag that does not exist.
+func TestFirstScreen(t *testing.T) {
+	var screen bytes.Buffer
+	firstScreen(&screen)
+	lines := strings.Split(strings.TrimSuffix(screen.String(), "\n"), "\n")
+	if len(lines) > 60 {
+		t.Errorf("%d lines", len(lines))
+	}
+	for _, line := range lines {
+		if utf8.RuneCountInString(line) > 88 {
+			t.Errorf("too wide: %s", line)
+		}
+	}
+	_, flags, _ := strings.Cut(screen.String(), "\nFlags:\n")
+	root := rootCommand()
+	root.InitDefaultHelpFlag()
+	root.InitDefaultCompletionCmd() // as Execute does
+	named := regexp.MustCompile(`(?:-([a-zA-Z]), +)?--([a-z_-]+)`).FindAllStringSubmatch(flags, -1)
+	for _, match := range named {
+		if flag := root.Flags().Lookup(match[2]); flag == nil || flag.Shorthand != match[1] {
+			t.Errorf("there is no flag %s", match[0])
+		}
+	}
+	if len(named) < 15 {
+		t.Errorf("only %d flags", len(named))
+	}
+	commands, _, _ := strings.Cut(screen.String(), "\nFlags:\n")
+	for _, cmd := range root.Commands() {
+		if cmd.IsAvailableCommand() && !regexp.MustCompile(`(?m)^[A-Z].*:  .*\b`+cmd.Name()+`\b|^ {12}`+cmd.Name()+` `).MatchString(commands) {
+			t.Errorf("it does not name the command %s", cmd.Name())
+		}
+	}
+}
+
+// TestTopics checks that `preflight help flags` has every flag of preflight, that every other
+// topic has prose and its flags, and that the text of a flag takes two lines at most.
+func TestTopics(t *testing.T) {
+	root := rootCommand()
+	help := map[string]string{}
+	for _, topic := range topics() {
+		var text bytes.Buffer
+		topicHelp(&text, root, topic)
+		help[topic] = text.String()
+		if _, err := helpTexts.ReadFile("help/" + topic + ".tmpl"); err != nil && topic != topicFlags {
+			t.Errorf("%s has no prose", topic)
+		}
+	}
+	for _, group := range flagGroups {
+		for _, name := range group.names() {
+			if root.Flag(name) == nil {
+				continue
+			}
+			flag := regexp.MustCompile(`(?m)^ .*--` + name + `\b.*\n(?: {20,}.*\n)*`)
+			for _, topic := range []string{topicFlags, group.topic} {
+				if lines := strings.Count(flag.FindString(help[topic]), "\n"); lines == 0 || lines > 2 {
+					t.Errorf("preflight help %s has %d lines on --%s", topic, lines, name)
+				}
+			}
+		}
+	}
+}
+
+// TestFlagGroups checks that every flag that help shows is in one group, and that the groups
+// name no flag that no command has.
 func TestFlagGroups(t *testing.T) {
 	groups := map[string]int{}
 	for _, group := range flagGroups {
-		for _, name := range group.flags {
+		for _, name := range group.names() {
 			groups[name]++
 		}
 	}
@@ -46,22 +113,23 @@ func TestFlagGroups(t *testing.T) {
 	}
 }
 
-// The table of docs/policy.md has the settings below the headings of help, in its order.
+// TestSettingsAreGroupedAsHelp checks that the table in docs/policy.md groups and orders the
+// settings as help does.
 func TestSettingsAreGroupedAsHelp(t *testing.T) {
 	page, err := os.ReadFile("../../docs/policy.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, group := range flagGroups {
-		row := "| " + group.title + " |"
-		for _, name := range group.flags {
+		row := ""
+		for _, name := range group.names() {
 			key := strings.ReplaceAll(name, "-", "_")
 			if slices.ContainsFunc(settings(rootCommand()), func(s setting) bool { return s.key == key }) {
 				row += " `" + key + "`"
 			}
 		}
-		if !strings.Contains(string(page), "\n"+row+" |\n") {
-			t.Errorf("the page has no row %s |", row)
+		if !strings.Contains(string(page), " |"+row+" |\n") {
+			t.Errorf("the page has no row of %s with%s", group.title, row)
 		}
 	}
 }

@@ -25,10 +25,14 @@ func initCommand() *cobra.Command {
 	var from string
 	cmd := &cobra.Command{
 		Use:   "init {-H hostfile | --from golden.json} [-o preflight.yaml]",
-		Short: "Write a commented policy from what the nodes have now",
-		Long: `Write a preflight.yaml from what the nodes have now: versions, sizes and MTUs that
-all nodes agree on become expectations, and what they differ in stands there
-commented out. Nothing that is there already is written over.`,
+		Short: "Write preflight.yaml from the nodes' current state",
+		Long: `Write a starter preflight.yaml, your team's requirements, from the nodes' current state.
+Versions, sizes and MTUs that are the same on all nodes become expectations. Values that
+differ between nodes are commented out. init never overwrites a file.
+
+Exit codes: 0 written, 2 not written.`,
+		Example: `  preflight init -H hostfile
+  preflight init --from golden.json -o preflight.yaml`,
 		Args: noArguments,
 		RunE: configured(func(cmd *cobra.Command, config Config, _ []string) error {
 			path, err := config.policyPath(cmd.Flags())
@@ -44,9 +48,9 @@ commented out. Nothing that is there already is written over.`,
 	}
 	launchFlags(cmd.Flags())
 	progressFlag(cmd.Flags())
-	cmd.Flags().StringVar(&from, "from", "", "a saved run to write it from, instead of looking at the nodes now")
-	cmd.Flags().StringArrayP("output", "o", nil, "`file` to write (default: preflight.yaml beside the hostfile; - is standard output)")
-	cmd.Flags().BoolP("quiet", "q", false, "no progress, and no word of what was written")
+	cmd.Flags().StringVar(&from, "from", "", "write it from this saved run, without contacting a node")
+	cmd.Flags().StringArrayP("output", "o", nil, "write to FILE, or - for standard output (default: preflight.yaml in the directory of the hostfile)")
+	cmd.Flags().BoolP("quiet", "q", false, "show no progress, and do not report the file")
 	return cmd
 }
 

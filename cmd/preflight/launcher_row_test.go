@@ -29,7 +29,7 @@ func TestMadeUpLauncher(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ words, want string }{
-		{"--help", "mvapich, slurm, armada"},
+		{"help launch", "mvapich, slurm, armada"},
 		{"__complete --launcher arm", "armada"},
 		{"predict -H hostfile --launcher armada", "by armada"},
 		{"predict --format json -- deepspeed -H hostfile --launcher armada train.py", `"launcher": "armada"`},

@@ -122,7 +122,8 @@ type versionOf struct {
 func versionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Say which preflight this is, and with --format json which schema its JSON has",
+		Short: "Show the version of preflight and of its JSON schema",
+		Long:  `Show the version of preflight. With --format json, also show the schema of its JSON reports.`,
 		Args:  arguments(0, 0, "takes no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			this := versionOf{checks.Schema, Version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}

@@ -16,8 +16,8 @@ import (
 )
 
 func meetFlags(flags *pflag.FlagSet) {
-	flags.String("meet-listen", ":29400", "with --via meet, where nodes call; how long they may take to come is --timeout")
-	flags.String("meet-token-file", "", "with --via meet, the file that holds the token which nodes share with this judge (default: "+tokenVariable+" in the environment)")
+	flags.String("meet-listen", ":29400", "with --via meet: address that the nodes call; --timeout limits how long they may take")
+	flags.String("meet-token-file", "", "with --via meet: file with the token that the nodes share with preflight (default: $"+tokenVariable+")")
 }
 
 // meet listens for the nodes of a launch.

@@ -17,11 +17,11 @@ import (
 )
 
 func podFlags(flags *pflag.FlagSet) {
-	flags.String("namespace", "", "with --via kubectl, of the pods (default: kubectl's own)")
-	flags.String("context", "", "with --via kubectl, of its configuration (default: the current one)")
-	flags.String("selector", "", "with --via kubectl, the labels of the pods that are nodes, as kubectl takes them: app=train")
-	flags.String("job", "", "with --via kubectl, what made the pods, KIND/NAME: job, pytorchjob, mpijob, jobset, leaderworkerset, podgroup or vcjob")
-	flags.String("container", "", "with --via kubectl, the one that the ranks run in (default: the one that kubectl exec enters)")
+	flags.String("namespace", "", "with --via kubectl: namespace of the pods (default: kubectl's)")
+	flags.String("context", "", "with --via kubectl: context in kubectl's configuration (default: the current one)")
+	flags.String("selector", "", "with --via kubectl: labels of the pods that are nodes, such as app=train")
+	flags.String("job", "", "with --via kubectl: what created the pods: job, pytorchjob, mpijob, jobset, leaderworkerset, podgroup or vcjob")
+	flags.String("container", "", "with --via kubectl: container that the ranks run in (default: the one that kubectl exec enters)")
 }
 
 // askForPods asks the cluster for the pods that the nodes are. They are also the hosts, where
@@ -37,7 +37,7 @@ func (c *Config) askForPods(ctx context.Context) error {
 	}
 	var err error
 	if c.pods, err = kubectl.New(ctx, kubectl.Options{Namespace: c.Namespace, Context: c.Context, Selector: c.Selector, Job: c.Job, Container: c.Container, Timeout: c.Timeout}); err != nil {
-		return usage.WithHint(fmt.Errorf("--via kubectl: %w", err), "preflight --help says how pods are named; kubectl comes with every cluster's own tools")
+		return usage.WithHint(fmt.Errorf("--via kubectl: %w", err), "install kubectl, and see preflight help via")
 	}
 	return nil
 }

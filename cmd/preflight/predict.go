@@ -19,14 +19,13 @@ import (
 func predictCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "predict [flags] [-- deepspeed … train.py …]",
-		Short: "Say what a launch will do on every node; connects to none",
-		Long: `Say what a launch will do: which ranks run where on which devices, where they
-meet, by which interpreter, in which directory, with which variables, and the very
-command that DeepSpeed will execute. The launch is read as the DeepSpeed that is
-installed here reads it, or the one that --deepspeed_version names. Only this
-machine is looked at.
+		Short: "Show which ranks would run where; contacts no node",
+		Long: `Show what a launch would do: which ranks run on which nodes and devices, where they
+meet, with which interpreter, directory and variables, and the exact command that
+DeepSpeed would execute. predict reads the launch as the DeepSpeed on this machine
+does, or as the release that --deepspeed-version names. It contacts no node.
 
-Exit codes: 0 predicted, 2 DeepSpeed itself would refuse it, or it cannot be read.`,
+Exit codes: 0 predicted, 2 DeepSpeed would refuse the launch, or it cannot be read.`,
 		Example: `  preflight predict -H hostfile --include w1@w2:0,1
   preflight predict -- deepspeed --hostfile hostfile train.py --deepspeed ds.json
   preflight predict --format json -- deepspeed --hostfile hostfile train.py`,
@@ -66,6 +65,9 @@ Exit codes: 0 predicted, 2 DeepSpeed itself would refuse it, or it cannot be rea
 		}),
 	}
 	launchFlags(cmd.Flags())
+	for _, name := range []string{"via", "in", "timeout"} { // no node is contacted
+		cmd.Flags().Lookup(name).Hidden = true
+	}
 	formatFlag(cmd, plainFormats...)
 	cmd.Flags().BoolP("verbose", "v", false, "show every node")
 	return cmd

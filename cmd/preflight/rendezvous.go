@@ -23,16 +23,18 @@ import (
 func rendezvousCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rendezvous HOST:PORT [-H hostfile]",
-		Short: "Say who listens where a job should meet, from here and from every node",
-		Long: `Say who listens at an endpoint where ranks should meet: nobody, a firewall,
-another service, or a torch store, and of which generation. With a hostfile every
-node is asked too: what the name is there, whether it gets through, by which
-interface, and what runs there of the job that meets (see preflight hang). A store
-is asked who has come by torch's own count there, and of torchrun's launchers when each
-was last heard; nothing that changes it. That of another preflight is waited for to leave.
+		Short: "Test the address where the ranks meet",
+		Long: `Test the address where the ranks meet. rendezvous reports whether nothing listens there,
+a firewall is in the way, another service answers, or a torch store, and which version.
+With a hostfile, every node does the same test. It also reports how it resolves the name,
+which interface it uses, and which processes of the job run there (see preflight hang).
 
-Exit codes: 0 a store answers everywhere, 1 it does not or somebody is missing
-from the job, 2 could not tell.`,
+rendezvous reads how many ranks have joined, according to torch's own counters, and when
+each torchrun launcher last reported. It never changes the store. If another preflight is
+using the port, it waits for that one to finish.
+
+Exit codes: 0 a store answers everywhere, 1 it does not, or ranks of the job are missing,
+2 could not tell.`,
 		Example: `  preflight rendezvous w1:29500
   preflight rendezvous w1:29500 -H hostfile`,
 		ValidArgsFunction: completeEndpoint,
@@ -54,7 +56,7 @@ from the job, 2 could not tell.`,
 	launchFlags(cmd.Flags())
 	progressFlag(cmd.Flags())
 	formatFlag(cmd, plainFormats...)
-	cmd.Flags().BoolP("quiet", "q", false, "no progress")
+	cmd.Flags().BoolP("quiet", "q", false, "show no progress")
 	showOnly(cmd, "hostfile", "hosts", "include", "exclude", "ssh_port", "timeout", "format", "progress", "quiet")
 	return cmd
 }

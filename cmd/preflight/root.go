@@ -35,12 +35,10 @@ const throughputTime = 3 * time.Second
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "preflight [-H hostfile | -- deepspeed … train.py …]",
-		Short: "Tell before a distributed-training launch whether it can work",
-		Long: `preflight reaches every node of a DeepSpeed hostfile over ssh, looks at it, and
-judges before the launch whether it can work: which node, which cause, which
-command fixes it. Alone it takes the file named hostfile in this directory, else
-/job/hostfile. Behind a "--" stands the launch itself: it is judged as it is typed,
-and when all is well this process becomes it.
+		Short: "Check a multi-node training launch before you start it",
+		Long: `preflight checks the nodes of a multi-node launch and reports which node is broken,
+why, and how to fix it. Without arguments it checks ./hostfile or /job/hostfile.
+With a command after "--" it checks exactly that command, and starts it if all is well.
 
 Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 2 could not tell or could not run.`,
@@ -57,20 +55,27 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 		RunE:              launching(judgeFleet),
 	}
 	root.SetGlobalNormalizationFunc(bothSpellings)
-	root.PersistentFlags().String("config", "", "configuration file (default: preflight.yaml beside the hostfile, then in the user's configuration directory)")
+	root.PersistentFlags().String("config", "", "configuration file (default: preflight.yaml in the directory of the hostfile, else in your configuration directory)")
 	launchFlags(root.Flags())
 	drillFlags(root.Flags())
 	judgeFlags(root, formats.Names())
 	hostListFlags(root.Flags())
 	progressFlag(root.Flags())
 	baselineFlag(root.Flags())
-	root.Flags().Bool("dry-run", false, "judge the command behind \"--\" and do not start it")
-	root.Flags().String("write-env", "", "write the variables this run proved to work to this file, as .deepspeed_env takes them")
+	root.Flags().Bool("dry-run", false, "check the command after \"--\", but do not start it")
+	root.Flags().String("write-env", "", "write the variables that this run proved to work, in the format of .deepspeed_env")
 	root.AddCommand(snapshotCommand(), judgeCommand(), diffCommand(), checksCommand(), predictCommand(), rendezvousCommand(), hangCommand(), explainCommand(), causesCommand(), cleanCommand(), demoCommand(), manCommand(), initCommand(), factsCommand(), versionCommand(), agentCommand())
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usage.WithHint(flagError(c, err), "%s --help lists the flags", usage.Words(c.CommandPath()))
+		if err = flagError(c, err); errors.As(err, new(*usage.Error)) {
+			return err
+		}
+		lists := c.CommandPath() + " --help"
+		if c == root {
+			lists = "preflight help flags"
+		}
+		return usage.WithHint(err, "%s lists the flags", usage.Words(lists))
 	})
-	groupedHelp(root)
+	setHelp(root)
 	if err := root.MarkPersistentFlagFilename("config", "yaml", "yml"); err != nil {
 		panic("preflight: " + err.Error()) // there is no such flag
 	}
@@ -95,15 +100,15 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	}
 	switch near := usage.Meant(args[0], names); {
 	case near != "":
-		return usage.WithHint(fmt.Errorf("unknown command %q%s", args[0], near), "%s --help lists them; a hostfile is given as: %s -H %s", usage.Words(cmd.CommandPath()), usage.Words(cmd.CommandPath()), args[0])
+		return usage.WithHint(fmt.Errorf("unknown command %q%s", args[0], near), "%s -h lists the commands; to check a hostfile: %s -H %s", usage.Words(cmd.CommandPath()), usage.Words(cmd.CommandPath()), args[0])
 	case cmd.Flags().Lookup("output") != nil && (formats.ByEnding(args[0]) != "" || slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(args[0]))):
 		typed := usage.Words(cmd.CommandPath() + " -H hostfile")
 		if cmd.Flags().Lookup("normalize") != nil { // a file that is kept to compare with is to hold what lasts
 			typed += " --normalize"
 		}
-		return usage.WithHint(unexpected, "a file to write is given as: %s -o %s", typed, args[0])
+		return usage.WithHint(unexpected, "to write a file: %s -o %s", typed, args[0])
 	}
-	return usage.WithHint(unexpected, "a hostfile is given as: %s -H %s", usage.Words(cmd.CommandPath()), args[0])
+	return usage.WithHint(unexpected, "to name a hostfile: %s -H %s", usage.Words(cmd.CommandPath()), args[0])
 }
 
 // arguments refuses too few and too many words, and says how they are given.

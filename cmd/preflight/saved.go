@@ -65,7 +65,7 @@ func readOnce(one, other string) error {
 }
 
 func baselineFlag(flags *pflag.FlagSet) {
-	flags.String("baseline", "", "a snapshot: what has changed since is reported by the check drift")
+	flags.String("baseline", "", "report what has changed since this snapshot (check drift)")
 }
 
 // baseline reads what drift compares with, nil where nobody named a file. Nodes that the
@@ -111,8 +111,13 @@ func hasHost(hosts []hostfile.Host, name string) bool {
 func judgeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "judge FILE",
-		Short: "Judge a saved run again, offline",
-		Args:  arguments(1, 1, "needs one file"),
+		Short: "Check a saved run again, offline",
+		Long: `Check a saved run again with the checks, limits and policy of today. judge contacts no node.
+
+Exit codes: 0 ready, 1 a check failed, 2 could not tell.`,
+		Example: `  preflight judge run.json
+  preflight judge run.json -o report.html`,
+		Args: arguments(1, 1, "needs one file"),
 		RunE: configured(func(cmd *cobra.Command, config Config, args []string) error {
 			policy, err := config.policy()
 			if err != nil {
@@ -191,15 +196,14 @@ func foreseen(saved checks.Report) map[facts.Section]string {
 func diffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff BEFORE AFTER",
-		Short: "Say what changed between two saved runs",
-		Long: `Say what changed between two saved runs, fact by fact: nodes that came or went,
-and every value that is not the same any more. Values that change by
-themselves (load, free memory) are left out. What only one of the runs saw is
-named, and not compared.
+		Short: "Compare two saved runs",
+		Long: `Compare two saved runs, fact by fact: nodes that were added or removed, and every value
+that has changed. diff leaves out values that change by themselves, such as load and free
+memory. It names the facts that only one of the runs has, and does not compare them.
 
-Exit codes: 0 nothing changed, 1 something did, 2 could not compare: a file is
-no saved run, or nothing changed of what could be compared. What the first run
-was not to look at (a GPU, with accelerator cpu) is named and leaves the 0.`,
+Exit codes: 0 nothing changed, 1 something changed, 2 could not compare: a file is no
+saved run, or some facts are missing and the others have not changed. Facts that the first
+run did not look for (GPUs, with --accelerator cpu) do not count as missing.`,
 		Args: arguments(2, 2, "needs two files"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := readOnce(args[0], args[1]); err != nil {

@@ -16,12 +16,12 @@ import (
 )
 
 func slurmFlags(flags *pflag.FlagSet) {
-	flags.String("jobid", "", "the Slurm job whose nodes are looked at, of those of yours that run (default: the one this is typed in)")
-	flags.String("callback", "", "with --via srun, `HOST:PORT` of this machine that the nodes' agents call (default: any address, and a port of Slurm's SrunPortRange)")
-	flags.String("container-image", "", "with --via srun, what the ranks run in, as pyxis's option of srun; a step's first import of it counts to --timeout")
-	flags.String("container-name", "", "with --via srun, the container that pyxis keeps, as its option of srun")
-	flags.String("container-mounts", "", "with --via srun, as pyxis's option of srun")
-	flags.String("container-workdir", "", "with --via srun, as pyxis's option of srun")
+	flags.String("jobid", "", "check the nodes of this Slurm job, one of your running jobs (default: the job you are in)")
+	flags.String("callback", "", "with --via srun: address of this machine that the agents call (default: any address, a port of Slurm's SrunPortRange)")
+	flags.String("container-image", "", "with --via srun: passed to srun (pyxis); the first import of the image counts towards --timeout")
+	flags.String("container-name", "", "with --via srun: passed to srun (pyxis)")
+	flags.String("container-mounts", "", "with --via srun: passed to srun (pyxis)")
+	flags.String("container-workdir", "", "with --via srun: passed to srun (pyxis)")
 }
 
 // slurmJob is the rule of --jobid.

@@ -19,6 +19,7 @@ import (
 	"preflight/checks/catalogue"
 	"preflight/checks/engine"
 	"preflight/cmd/preflight/internal/outputs"
+	"preflight/cmd/preflight/internal/usage"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/internal/text"
@@ -31,15 +32,16 @@ func snapshotCommand() *cobra.Command {
 	var accepted acceptance
 	cmd := &cobra.Command{
 		Use:   "snapshot {-H hostfile | -- deepspeed … train.py …} -o golden.json",
-		Short: "Save the facts of every node, to judge or compare later",
-		Long: `Save the facts of every node, to judge or compare later.
+		Short: "Save the facts of every node",
+		Long: `Save the facts of every node, to check them or compare them with later ones.
 
-With --accept the file of -o is a baseline already, and takes only the changes
-that are named, on the nodes of this command (-w, -i). The file is written
-normalized, with or without --normalize. What it takes is shown, before and
-after. A name that did not change is refused, and then nothing is written.
+With --accept, the file of -o is an existing baseline. snapshot updates only the facts
+that you name, on the nodes of this command (-w, -i), shows each value before and after,
+and writes the file normalized. If one of the facts has not changed, it writes nothing.
+--accept takes a fact (host.kernel), a group of facts (net.interfaces.eth0) or a topic:
+` + strings.Join(wrap(strings.Join(agreement.TopicNames(), ", "), 88), "\n") + `
 
-Exit codes: 0 written, 2 not, or not of all nodes.`,
+Exit codes: 0 written, 2 not written, or some nodes are missing.`,
 		Args: commandOnly,
 		RunE: launching(func(cmd *cobra.Command, config Config, command []string) error {
 			config.Format = "json"
@@ -47,7 +49,7 @@ Exit codes: 0 written, 2 not, or not of all nodes.`,
 			case accepted.names != nil:
 				return accepting(cmd, config, command, accepted)
 			case accepted.from != "" || accepted.dryRun:
-				return errors.New("--from and --dry-run are of --accept, which is not given")
+				return usage.WithHint(errors.New("--from and --dry-run need --accept"), "preflight snapshot --accept host.kernel -o golden.json")
 			}
 			policy, err := config.policy()
 			if err != nil {
@@ -81,10 +83,10 @@ Exit codes: 0 written, 2 not, or not of all nodes.`,
 	launchFlags(cmd.Flags())
 	drillFlags(cmd.Flags())
 	progressFlag(cmd.Flags())
-	cmd.Flags().StringArrayP("output", "o", nil, "`file` to write (default: standard output)")
-	cmd.Flags().BoolP("quiet", "q", false, "no progress, and no word of what was written")
+	cmd.Flags().StringArrayP("output", "o", nil, "write the snapshot to FILE (default: standard output)")
+	cmd.Flags().BoolP("quiet", "q", false, "show no progress, and do not report the file")
 	accepted.flags(cmd)
-	cmd.Flags().BoolVar(&normalize, "normalize", false, "leave out what changes by itself, and sort: a file to commit and review")
+	cmd.Flags().BoolVar(&normalize, "normalize", false, "leave out values that change by themselves, and sort: a file to commit and review")
 	return cmd
 }
 

@@ -66,6 +66,9 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		flag := invalid.GetFlag()
+		if twice, is := errors.AsType[*givenTwiceError](err); is {
+			return usage.WithHint(fmt.Errorf("%s is %w", spelled(flag), twice), "put all nodes into one hostfile, or name them all with one -w")
+		}
 		if err := ofKind(flag.Value.Type(), invalid.GetValue()); err != nil {
 			return fmt.Errorf("--%s: %w", flag.Name, err)
 		}

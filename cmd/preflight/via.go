@@ -140,9 +140,7 @@ func (c *Config) carrier(ctx context.Context, plan preflight.Plan) (remote.Carri
 	return carriers[i].open(c, plan)
 }
 
-var viaUsage = "what takes preflight to the nodes: " + strings.Join(viaNames(), ", ") + "; auto is srun inside a Slurm job where the launcher is slurm, or another that needs no ssh and nodes refuse it, else ssh. srun takes a step of the Slurm job this is typed in, or of that of --jobid, sees the environment that srun gives the ranks, and asks no ssh; mpirun has the one in PATH, Open MPI's, MPICH's or Intel MPI's, start it as it would the ranks: --ssh_port is then the launch's alone. kubectl enters pods, which are the nodes, by kubectl exec. meet waits for nodes that call: preflight agent --meet HOST:PORT"
-
-const inUsage = "what the ranks run in on every node, as the `command` that ours is put behind: 'docker exec -i train'; {node} is the node's name. Delivery, facts, drills and fixes are then of the inside"
+var viaUsage = "how to reach the nodes: " + strings.Join(viaNames(), ", ")
 
 // enterable is the rule of --in.
 func enterable(text string) error {
