@@ -19,6 +19,7 @@ package hostfile
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -29,6 +30,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/hashicorp/go-multierror"
+
+	"preflight/internal/text"
 )
 
 // DefaultPath is where DeepSpeed looks for a hostfile when none is named
@@ -94,10 +97,10 @@ func ReadFile(path, deepspeed string) ([]Host, []Note, error) {
 	switch {
 	case err != nil:
 		return nil, nil, &LineError{File: path, DeepSpeed: quietly, Err: err,
-			Message: fmt.Sprintf("no hostfile there (%v); DeepSpeed would only warn and quietly train on this one machine: %s", cause(err), findIt(path))}
+			Message: fmt.Sprintf("hostfile not found (%v)%s", cause(err), findIt(path))}
 	case !info.Mode().IsRegular():
 		return nil, nil, &LineError{File: path, DeepSpeed: quietly,
-			Message: "not a regular file; DeepSpeed would only warn and quietly train on this one machine: name a file"}
+			Message: "not a regular file: name a file"}
 	}
 	file, err := os.Open(path)
 	if err != nil {
@@ -109,13 +112,13 @@ func ReadFile(path, deepspeed string) ([]Host, []Note, error) {
 	return Parse(file, path, deepspeed)
 }
 
-// findIt says what to do about a hostfile that is not there. The default path
-// was most likely given by nobody, so there is nothing in it to correct.
+// findIt returns the way out for a missing hostfile, as the end of its error. The user most
+// likely did not name the default path, so there is nothing in it to correct.
 func findIt(path string) string {
 	if path == DefaultPath {
-		return "name yours with -H FILE, or the hosts themselves with -w 'node[01-16]'"
+		return ": name yours with -H FILE, or the nodes with -w 'node[01-16]'"
 	}
-	return "correct its path"
+	return cmp.Or(text.DidYouMean(nearFile(path)), ": check the path")
 }
 
 // cause is the system's error without the path, which LineError names already.

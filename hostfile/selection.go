@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/hashicorp/go-multierror"
+
+	"preflight/internal/text"
 )
 
 type selection struct {
@@ -142,6 +144,8 @@ func (c *selection) find(s spec) (Host, bool) {
 		message += `; "@" separates hosts here, "," separates slots`
 	case strings.Contains(s.host, "["):
 		message += "; ranges are not expanded here"
+	default:
+		message += text.DidYouMean(Near(s.host, names))
 	}
 	c.refuse(&FilterError{Option: c.option, Message: message, DeepSpeed: fmt.Sprintf("Hostname '%s' not found in hostfile", s.host)})
 	return Host{}, false

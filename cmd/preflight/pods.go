@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -28,10 +29,14 @@ func podFlags(flags *pflag.FlagSet) {
 // nothing else names any.
 func (c *Config) askForPods(ctx context.Context) error {
 	if c.Via != kubectl.Name {
-		for key, value := range map[string]string{"namespace": c.Namespace, "context": c.Context, "selector": c.Selector, "job": c.Job, "container": c.Container} {
-			if value != "" {
-				return usage.WithHint(fmt.Errorf("%s is of pods, which kubectl reaches", c.origin(key)), "add --via kubectl")
+		var given []string
+		for _, flag := range [][2]string{{"namespace", c.Namespace}, {"context", c.Context}, {"selector", c.Selector}, {"job", c.Job}, {"container", c.Container}} {
+			if flag[1] != "" {
+				given = append(given, c.origin(flag[0]))
 			}
+		}
+		if given != nil {
+			return usage.WithHint(fmt.Errorf("only with --via kubectl: %s", strings.Join(given, ", ")), "add --via kubectl, or leave these flags out")
 		}
 		return nil
 	}

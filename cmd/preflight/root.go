@@ -209,6 +209,9 @@ func (c *Config) job(ctx context.Context, command []string) (preflight.Job, func
 	if err != nil {
 		return preflight.Job{}, nil, err
 	}
+	if c.Hosts != "" && (c.Via == viaAuto || c.Via == sshName) {
+		c.warnOfTypos(ctx, intent.Options.Hosts)
+	}
 	if c.unread != nil { // this release takes it: a policy that is there must not be left out
 		return preflight.Job{}, nil, usage.WithHint(fmt.Errorf("cannot tell which policy applies: %w", c.unread), "write the option out, or name the policy: --config %s", besideHostfile(plan.Hostfile))
 	}

@@ -34,10 +34,18 @@ func Nearest(word string, among []string, most int) string {
 	return nearest
 }
 
-// Meant is the word that was likely meant by one that is not known, "" when none is near:
-// about one letter in three may be wrong, and two of a short word, but never all.
+// Meant returns the word that an unknown word was likely meant to be, "" if none is near.
+// About one letter in three may be wrong. Of a word with less than five letters two may be wrong
+// if the first one is right: "sey" may be "says", but "foo" is not "job".
 func Meant(word string, among []string) string {
-	return Nearest(strings.ToLower(word), among, min(max(2, len(word)/3), len(word)-1))
+	word = strings.ToLower(word)
+	if near := Nearest(word, among, min(1, len(word)-1)); near != "" {
+		return near
+	}
+	if len(word) < 5 {
+		among = slices.DeleteFunc(slices.Clone(among), func(other string) bool { return other == "" || word == "" || other[0] != word[0] })
+	}
+	return Nearest(word, among, min(max(2, len(word)/3), len(word)-1))
 }
 
 // DidYouMean asks for a word that is near, as the rest of a sentence; "" for none.

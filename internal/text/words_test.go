@@ -15,3 +15,12 @@ func TestNearest(t *testing.T) {
 		}
 	}
 }
+
+func TestMeant(t *testing.T) {
+	among := []string{"job", "says", "pdsh", "html", "judge", "node-mesh"}
+	for word, want := range map[string]string{"foo": "", "sey": "says", "pdhs": "pdsh", "htm": "html", "JUGDE": "judge", "": "", "j": "", "xob": "job"} {
+		if got := Meant(word, among); got != want {
+			t.Errorf("Meant(%q) = %q, want %q", word, got, want)
+		}
+	}
+}

@@ -60,11 +60,7 @@ func (o Output) unknownFormat(known []string) error {
 	if slices.Contains(formats.Names(), o.Format) {
 		return usage.WithHint(fmt.Errorf("%s: this command does not write %s", o.Asked, o.Format), "it writes %s: -o %s=%s", usage.Words(strings.Join(known, ", ")), known[0], o.Path)
 	}
-	word := o.Format
-	if meant := formats.ByEnding("." + word); slices.Contains(known, meant) {
-		word = meant
-	}
-	return usage.WithHint(fmt.Errorf("%s: unknown format %q%s", o.Asked, o.Format, usage.Nearest(word, known)),
+	return usage.WithHint(fmt.Errorf("%s: unknown format %q%s", o.Asked, o.Format, usage.Nearest(o.Format, known)),
 		"formats are %s; a file of such a name is ./%s=%s", usage.Words(strings.Join(known, ", ")), o.Format, o.Path)
 }
 

@@ -99,6 +99,9 @@ func parse(place, text, format string) Output {
 	o := Output{place + " " + text, cmp.Or(formats.ByEnding(text), format), text}
 	if format, path, isPair := strings.Cut(text, "="); isPair && formatWord.MatchString(format) {
 		o.Format, o.Path = format, path
+		if _, known := formats.Of(format); !known {
+			o.Format = cmp.Or(formats.ByEnding("."+format), format) // "prom" or "md"
+		}
 	}
 	return o
 }

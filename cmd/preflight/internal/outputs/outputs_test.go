@@ -29,7 +29,7 @@ func TestOutputs(t *testing.T) {
 		{asked{Output: []string{"./a=b.txt"}}, []string{"text ./a=b.txt"}},
 		{asked{Output: []string{"a.b=c"}}, []string{"text a.b=c"}},
 		{asked{Output: []string{"./json=b"}}, []string{"text ./json=b"}},
-		{asked{Output: []string{"xml=b,json=a"}}, []string{"xml b", "json a", "text -"}}, // to be refused
+		{asked{Output: []string{"xml=b,prom=a"}}, []string{"junit b", "prometheus a", "text -"}},
 		{asked{Output: []string{"json=a,pdf=b"}}, []string{"json a", "pdf b", "text -"}},
 		{asked{Output: []string{"json=/dev/stdout"}}, []string{"json -"}},
 		{asked{Output: []string{"a,b"}}, []string{"text a,b"}},

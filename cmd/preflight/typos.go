@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"preflight/hostfile"
+	"preflight/internal/text"
+)
+
+const (
+	// mostLookups is how many names of -w are looked up to find misspelt ones.
+	mostLookups = 16
+	// lookupPatience limits all these lookups together.
+	lookupPatience = 2 * time.Second
+)
+
+// warnOfTypos names the nodes of -w that have no address, if a name that this machine knows is near.
+func (c Config) warnOfTypos(ctx context.Context, hosts []hostfile.Host) {
+	known := knownNames()
+	ctx, cancel := context.WithTimeout(ctx, lookupPatience)
+	defer cancel()
+	lookups := 0
+	for _, host := range hosts {
+		name := hostfile.Bare(host.Name)
+		near := hostfile.Near(name, known)
+		if slices.Contains(known, name) || near == "" || lookups == mostLookups {
+			continue
+		}
+		lookups++
+		if _, err := net.DefaultResolver.LookupHost(ctx, name); err != nil {
+			fmt.Fprintf(os.Stderr, "preflight: %s: %s has no address%s\n", c.origin("hosts"), text.Escape(name), text.DidYouMean(near))
+		}
+	}
+}
+
+// knownNames returns the host names in the nearest hostfile, in the user's ssh configuration and
+// known_hosts (hashed ones are unreadable), and in /etc/hosts.
+func knownNames() (names []string) {
+	hosts, _, _ := hostfile.ReadFile(nearestHostfile(), "") // none of a hostfile that is wrong
+	for _, host := range hosts {
+		names = append(names, hostfile.Bare(host.Name))
+	}
+	home, _ := os.UserHomeDir() // "" reads no file
+	for file, namesOf := range map[string]func(words []string) []string{
+		"/etc/hosts": func(words []string) []string { return words[1:] },
+		filepath.Join(home, ".ssh", "known_hosts"): func(words []string) []string {
+			return strings.Split(words[0], ",")
+		},
+		filepath.Join(home, ".ssh", "config"): func(words []string) []string {
+			if strings.EqualFold(words[0], "Host") {
+				return words[1:]
+			}
+			return nil
+		},
+	} {
+		content, _ := os.ReadFile(file)
+		for line := range strings.Lines(string(content)) {
+			line, _, _ = strings.Cut(line, "#")
+			if words := strings.Fields(line); len(words) > 0 {
+				for _, name := range namesOf(words) {
+					if !strings.ContainsAny(name, "*?!|[@") {
+						names = append(names, name)
+					}
+				}
+			}
+		}
+	}
+	return names
+}

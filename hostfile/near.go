@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostfile
+
+import (
+	"os"
+	"path/filepath"
+
+	"preflight/internal/text"
+)
+
+// Near returns the one name that a misspelt name was likely meant to be, "" if there is none
+// or several are as near: gpu9 may be any of gpu1 to gpu8.
+func Near(name string, names []string) string {
+	for apart := 1; apart <= min(max(2, len(name)/4), len(name)-1); apart++ {
+		near := text.Nearest(name, names, apart)
+		if near == "" {
+			continue
+		}
+		var others []string
+		for _, other := range names {
+			if other != near {
+				others = append(others, other)
+			}
+		}
+		if text.Nearest(name, others, apart) == "" {
+			return near
+		}
+		return ""
+	}
+	return ""
+}
+
+// nearFile returns the path of the one file in the same directory whose name is near; "" if
+// there is none.
+func nearFile(path string) string {
+	entries, _ := os.ReadDir(filepath.Dir(path)) // none of a directory that is not there
+	var names []string
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			names = append(names, entry.Name())
+		}
+	}
+	if near := Near(filepath.Base(path), names); near != "" {
+		return filepath.Join(filepath.Dir(path), near)
+	}
+	return ""
+}
