@@ -82,7 +82,7 @@ func unpacked(file io.Reader) (*bufio.Reader, error) {
 	in, start := sniff(file)
 	unpacker := unpackerOf(start)
 	if unpacker == nil {
-		return asText(in, start, "it")
+		return asText(in, start, "the file")
 	}
 	inside, err := unpacker(in)
 	if err != nil {
@@ -90,9 +90,9 @@ func unpacked(file io.Reader) (*bufio.Reader, error) {
 	}
 	in, start = sniff(inside)
 	if unpackerOf(start) != nil {
-		return nil, errors.New("what is compressed in it is compressed itself: unpack it first, until it is text")
+		return nil, errors.New("the file is compressed twice: unpack it until it is text")
 	}
-	return asText(in, start, "what is compressed in it")
+	return asText(in, start, "the compressed content")
 }
 
 func sniff(file io.Reader) (in *bufio.Reader, start []byte) {
@@ -106,9 +106,9 @@ func sniff(file io.Reader) (in *bufio.Reader, start []byte) {
 func asText(in *bufio.Reader, start []byte, what string) (*bufio.Reader, error) {
 	switch {
 	case bytes.HasPrefix(start, []byte("PK\x03\x04")):
-		return nil, fmt.Errorf("%s is an archive: unpack it first, as in `unzip FILE`, and name the directory", what)
+		return nil, fmt.Errorf("%s is an archive: unpack it, for example with `unzip FILE`, and give explain the directory", what)
 	case len(start) > tarMagic && bytes.HasPrefix(start[tarMagic:], []byte("ustar")):
-		return nil, fmt.Errorf("%s is an archive: unpack it first, as in `tar -xf FILE`, and name the directory", what)
+		return nil, fmt.Errorf("%s is an archive: unpack it, for example with `tar -xf FILE`, and give explain the directory", what)
 	case !Readable(start):
 		return nil, fmt.Errorf("%s is not text", what)
 	case wide(start):
@@ -152,7 +152,7 @@ func wide(start []byte) bool {
 // wheels from 2.10 on.
 //
 // Source: torch 2.10, torch/distributed/flight_recorder/components/config_manager.py and loader.py.
-var errFlightDump = errors.New("a dump of torch's flight recorder, which torch itself reads: put the pickled dumps of all ranks into one directory, " +
+var errFlightDump = errors.New("a dump of torch's flight recorder, which only torch's own program can read: put the pickled dumps of all ranks into one directory, " +
 	"and run `torchfrtrace --prefix nccl_trace_rank_ DIRECTORY` (torch 2.10 or newer)")
 
 // flightDump reports whether a file that begins so is what torch's flight recorder wrote, as a pickle or as JSON.

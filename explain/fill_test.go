@@ -45,7 +45,7 @@ func TestBlanks(t *testing.T) {
 func TestWhere(t *testing.T) {
 	const full = "RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
 	for log, want := range map[string][]string{
-		full:          {"NODE is each node of the hostfile: the log does not say which"},
+		full:          {"NODE is each node of the hostfile; the log does not name the node"},
 		"w3: " + full: nil,
 	} {
 		r := signatures(t).Explain([]Source{read("log", log)})

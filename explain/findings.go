@@ -124,7 +124,7 @@ func (s *Signature) of(cause Cause) Cause {
 
 // unexplained are the alarms that nothing followed by which all is well; nil where there is none.
 func (t *tally) unexplained(verdicts []verdict) *Finding {
-	f := t.finding(Finding{Summary: "Looks like a failure, and no signature knows of what"})
+	f := t.finding(Finding{Summary: "These lines look like a failure, but no signature matches them"})
 	for _, v := range verdicts {
 		if v.kind == Alarm {
 			f.note(v)

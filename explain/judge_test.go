@@ -342,11 +342,11 @@ func TestUnread(t *testing.T) {
 		return packed.String()
 	}
 	for start, reason := range map[string]string{
-		squeezed(strings.Repeat("\x00", 5000)):                           "what is compressed in it is not text",
-		squeezed(squeezed("connection closed\n")):                        "what is compressed in it is compressed itself",
-		squeezed("PK\x03\x04"):                                           "what is compressed in it is an archive",
-		squeezed("w1.log" + strings.Repeat("\x00", 251) + "ustar\x0000"): "what is compressed in it is an archive",
-		"\xfd7zXZ\x00": "EOF", "\x28\xb5\x2f\xfd": "EOF", "PK\x03\x04": "unzip", "\x7fELF\x02\x01\x01\x00\x03": "it is not text", "\x00\x00\x00": "it is not text",
+		squeezed(strings.Repeat("\x00", 5000)):                           "the compressed content is not text",
+		squeezed(squeezed("connection closed\n")):                        "the file is compressed twice",
+		squeezed("PK\x03\x04"):                                           "the compressed content is an archive",
+		squeezed("w1.log" + strings.Repeat("\x00", 251) + "ustar\x0000"): "the compressed content is an archive",
+		"\xfd7zXZ\x00": "EOF", "\x28\xb5\x2f\xfd": "EOF", "PK\x03\x04": "unzip", "\x7fELF\x02\x01\x01\x00\x03": "the file is not text", "\x00\x00\x00": "the file is not text",
 		// As torch 2.15's flight recorder begins its dumps, as a pickle and as JSON.
 		"\x80\x02}(X\x07\x00\x00\x00versionq\x00X\x04\x00\x00\x002.10q\x01X\x09\x00\x00\x00pg_configq\x02}(": "torchfrtrace",
 		`{"comm_lib_version":"","entries":[{"collective_seq_id":1,"input_dtypes":["Float"],`:                 "torchfrtrace",
@@ -437,7 +437,7 @@ func TestOrderOfCauses(t *testing.T) {
 	for log, want := range map[string]string{
 		"Failed to initialize NVML: Unknown Error\nUnable to determine the device handle for GPU 0000:81:00.0: Unknown Error\n":                                                                                       "gpu-lost: A GPU of this node (0000:81:00.0) no longer answers",
 		"RuntimeError: CUDA error: OS call failed or operation not supported on this OS\nRuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized\n":                           "fabric-manager: The NVSwitch fabric of this node is not up, so CUDA does not start",
-		"Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nEOFError\nTraceback (most recent call last):\n  File \"a.py\", line 1, in f\nOSError: [Errno 24] Too many open files\n":                   "fd-limit: A process on this node has opened as many files and sockets as it may",
+		"Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nEOFError\nTraceback (most recent call last):\n  File \"a.py\", line 1, in f\nOSError: [Errno 24] Too many open files\n":                   "fd-limit: A process on this node reached its limit of open files and sockets",
 		"Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nValueError: host not found: Name or service not known\n":                                                                                  "dns: ",
 		"Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nValueError: No slot '8' specified on host 'w2'\n":                                                                                         "hostfile-invalid: ",
 		"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\nw1:51:88 [0] NCCL INFO Could not enable P2P between dev 1(=1e000) and dev 0(=1d000)\n":                                              "out-of-memory: ",

@@ -60,7 +60,7 @@ func (n Network) String() string {
 		parts = append(parts, part)
 	}
 	if len(n.Connections) > 0 {
-		parts = append(parts, "connections by "+strings.Join(n.Connections, ", "))
+		parts = append(parts, "connections over "+strings.Join(n.Connections, ", "))
 	}
 	if n.Bootstrap != nil {
 		parts = append(parts, "bootstrap on "+n.Bootstrap.Name)
@@ -242,11 +242,11 @@ func (g *gathered) sockets(usual string) {
 	const slowly = "nodes reach each other over TCP sockets, not RDMA: "
 	switch wanted := g.Variables["NCCL_IB_HCA"]; {
 	case g.on("NCCL_IB_DISABLE"):
-		g.slow(slowly + "NCCL_IB_DISABLE=1 switches InfiniBand and RoCE off")
+		g.slow(slowly + "NCCL_IB_DISABLE=1 turns off InfiniBand and RoCE")
 	case strings.EqualFold(g.Variables["NCCL_NET"], socket):
-		g.slow(slowly + "NCCL_NET=Socket asks for it")
+		g.slow(slowly + "NCCL_NET=Socket selects them")
 	case len(g.HCAs) > 0:
-		g.slow(slowly+"NCCL lists %s and does not use it", text.Some(hcaNames(g.HCAs), mostShown))
+		g.slow(slowly+"NCCL lists %s but does not use it", text.Some(hcaNames(g.HCAs), mostShown))
 	case g.NoHCA && wanted != "":
 		g.slow(slowly+"no active RDMA port matches NCCL_IB_HCA=%s", wanted)
 	case g.NoHCA && usual != socket && usual != "":
@@ -272,7 +272,7 @@ func (g *gathered) virtual() {
 	}
 	for i, one := range used {
 		if virtual(one.Name) && slices.Index(used, one) == i {
-			g.slow("NCCL uses %s %s, which does not lead to other nodes, or only by a detour: set NCCL_SOCKET_IFNAME", one.Name, one.Address)
+			g.slow("NCCL uses %s %s, which does not reach other nodes, or only by a detour: set NCCL_SOCKET_IFNAME", one.Name, one.Address)
 		}
 	}
 }
@@ -280,7 +280,7 @@ func (g *gathered) virtual() {
 // direct reports a network that does not read and write the memory of GPUs itself.
 func (g *gathered) direct() {
 	if p := g.Provider; p == "tcp" || p == "sockets" || strings.HasPrefix(p, "tcp;") {
-		g.slow("libfabric's provider is %s: TCP sockets", p)
+		g.slow("libfabric's provider is %s, which uses TCP sockets", p)
 	}
 	if !g.connects(overRDMA) {
 		return
@@ -308,7 +308,7 @@ func (g *gathered) withinNode() {
 	case g.noPeer:
 		g.slow("the driver refuses P2P between GPUs that are connected")
 	case g.connects(throughHost):
-		g.slow("some GPUs of the node reach each other only through host memory (SHM): no NVLink connects them, and they are on different PCIe roots or P2P is switched off")
+		g.slow("some GPUs of the node reach each other only through host memory (SHM): no NVLink connects them, and they are on different PCIe roots or P2P is disabled")
 	}
 	if g.on("NCCL_SHM_DISABLE") {
 		g.slow("NCCL_SHM_DISABLE=1: GPUs of a node without P2P reach each other over the network")

@@ -69,7 +69,7 @@ w1:7:9 [0] NCCL INFO comm 0x7f rank 0 nranks 2 cudaDev 0 nvmlDev 0 - Init COMPLE
 `, []Network{{
 			Node: "w1", Net: "Socket", NoHCA: true, Interfaces: []Interface{{"ens3", "10.0.0.1"}, {"ib0", "fe80::1%ib0"}},
 			Connections: []string{"NET/Socket", "SHM"},
-			Slow:        []string{"some GPUs of the node reach each other only through host memory (SHM): no NVLink connects them, and they are on different PCIe roots or P2P is switched off"},
+			Slow:        []string{"some GPUs of the node reach each other only through host memory (SHM): no NVLink connects them, and they are on different PCIe roots or P2P is disabled"},
 		}}},
 		{"NCCL 2.30 and joined ports of 2.22", `
 [2026-03-01 10:00:00] w1:7:9 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1:2:1/IB [RO]; OOB eth0:10.0.0.1<0>
@@ -130,10 +130,10 @@ func TestNetworkSlow(t *testing.T) {
 		return text
 	}
 	for _, test := range []struct{ name, logs, slow string }{
-		{"IB disabled", two("NCCL_IB_DISABLE set by environment to 1.\nUsing network Socket\n"), "NCCL_IB_DISABLE=1 switches"},
+		{"IB disabled", two("NCCL_IB_DISABLE set by environment to 1.\nUsing network Socket\n"), "NCCL_IB_DISABLE=1 turns off"},
 		{"IB not disabled", two("NCCL_IB_DISABLE set by environment to 0.\nNET/IB : No device found.\nUsing network Socket\n"), ""},
 		{"sockets asked for", two("NCCL_NET set by environment to Socket\nUsing network Socket\n"), "NCCL_NET=Socket"},
-		{"devices left alone", two("NET/IB : Using [0]mlx5_0:1/IB ; OOB eth0:10.0.0.1<0>\nUsing network Socket\n"), "lists mlx5_0:1 and does not use it"},
+		{"devices left alone", two("NET/IB : Using [0]mlx5_0:1/IB ; OOB eth0:10.0.0.1<0>\nUsing network Socket\n"), "lists mlx5_0:1 but does not use it"},
 		{"no device by that name", two("NCCL_IB_HCA set to mlx5_9\nNET/IB : No device found.\nUsing network Socket\n"), "matches NCCL_IB_HCA=mlx5_9"},
 		{"one node alone", "w1:7:9 [0] NCCL INFO NET/IB : No device found.\nw1:7:9 [0] NCCL INFO Using network Socket\n", ""},
 		{"a node unlike the others", two("Using network IB\n") + "w3:7:9 [0] NCCL INFO NET/IB : No device found.\nw3:7:9 [0] NCCL INFO Using network Socket\n", "uses network Socket, but other nodes use IB"},
@@ -223,7 +223,7 @@ func TestNetworkBounds(t *testing.T) {
 func TestNetworkString(t *testing.T) {
 	got := Network{NCCL: "2.21.5", Net: "IB", HCAs: []HCA{{Name: "mlx5_0:1"}, {Name: "mlx5_7:1"}},
 		Bootstrap: &Interface{"eth0", "10.0.0.1"}, Connections: []string{"NET/IB/GDRDMA", "P2P/CUMEM"}}.String()
-	const want = "NCCL 2.21.5; network IB on mlx5_0:1, mlx5_7:1; connections by NET/IB/GDRDMA, P2P/CUMEM; bootstrap on eth0"
+	const want = "NCCL 2.21.5; network IB on mlx5_0:1, mlx5_7:1; connections over NET/IB/GDRDMA, P2P/CUMEM; bootstrap on eth0"
 	if got != want {
 		t.Errorf("got %q", got)
 	}

@@ -319,7 +319,7 @@ func (t *tally) apart() (number, calls string) {
 }
 
 func (c call) String() string {
-	return fmt.Sprintf("rank %d was in %s (NumelIn %s)", c.rank, cmp.Or(c.op, "a call"), cmp.Or(c.elements, "not told"))
+	return fmt.Sprintf("rank %d was in %s (NumelIn %s)", c.rank, cmp.Or(c.op, "a call"), cmp.Or(c.elements, "unknown"))
 }
 
 // missing are the ranks below the highest one heard of that did not give up where most others
