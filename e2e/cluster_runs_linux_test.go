@@ -24,7 +24,7 @@ import (
 // blames nobody.
 func TestRunsAtOnce(t *testing.T) {
 	cluster := raise(t, "at-once")
-	// More rounds than that only until two have met at the port, which each holds for
+	// More rounds than that only until two have joined at the port, which each holds for
 	// milliseconds.
 	const rounds, most, runs = 4, 24, 4
 	alone := short(judge(t, cluster).Findings)

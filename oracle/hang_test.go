@@ -65,7 +65,7 @@ func TestHangOfLaunchers(t *testing.T) {
 // Of what Open MPI starts nobody was told where to meet, and that is said.
 func (o *rehearsal) awaitLate(t *testing.T) {
 	t.Helper()
-	answer := regexp.MustCompile(`^1 of 2 ranks have met at \S+; w2: rank 1: .*no call`)
+	answer := regexp.MustCompile(`^1 of 2 ranks have joined at \S+; w2: rank 1: .*no call`)
 	if o.launcher.name == "openmpi" {
 		answer = regexp.MustCompile(`^a job of 2 ranks; where the ranks meet stands in no variable of theirs`)
 	}

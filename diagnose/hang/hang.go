@@ -99,7 +99,7 @@ func (r *Report) answer() string {
 	case r.World > 0 && r.Endpoint == "":
 		parts = append(parts, fmt.Sprintf("a job of %d %s", r.World, r.Members))
 	case r.World > 0:
-		parts = append(parts, fmt.Sprintf("%d of %d %s have met at %s", r.Joined, r.World, r.Members, r.Endpoint))
+		parts = append(parts, fmt.Sprintf("%d of %d %s have joined at %s", r.Joined, r.World, r.Members, r.Endpoint))
 	}
 	for _, f := range r.Findings {
 		parts = append(parts, ofNodes(f.Nodes)+f.Summary)
@@ -109,7 +109,7 @@ func (r *Report) answer() string {
 			parts = append(parts, ofNodes(w.Nodes)+w.What)
 		}
 		if r.World > 0 && r.Joined == r.World {
-			parts = append(parts, "all have met, so that what hangs comes after it")
+			parts = append(parts, "all have joined, so the hang comes after the rendezvous")
 		}
 	}
 	return strings.Join(parts, "; ")
@@ -148,7 +148,7 @@ func none(nodes []Node) []checks.Finding {
 	}
 	return []checks.Finding{{
 		Verdict: checks.Unknown, Nodes: looked,
-		Summary: "no rank and no launcher of a job runs there that we can see",
-		Remedy:  []fix.Command{fix.On("ps -ef").Remark("if one does: as whom?")},
+		Summary: "no rank or launcher of a job is visible there",
+		Remedy:  []fix.Command{fix.On("ps -ef").Remark("if a job does run there: shows its user")},
 	}}
 }

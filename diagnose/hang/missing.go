@@ -24,18 +24,18 @@ func (j *job) told() (findings []checks.Finding) {
 		alike func(one, other string) bool
 		way   []fix.Command
 	}{
-		{"meet at address", address, j.most.Address, j.alike, []fix.Command{fix.Here("deepspeed --master_addr=%s …   # for all nodes alike; torchrun and accelerate have such an option too", fix.Host(j.most.Address))}},
-		{"meet at port", portTold, counted(j.most.Port), equal, []fix.Command{fix.Here("deepspeed --master_port=%s …   # for all nodes alike", fix.Number(j.most.Port))}},
-		{"use the run ID", runID, j.most.RunID, equal, []fix.Command{fix.Here("torchrun --rdzv-id=%s …   # on all nodes alike", fix.Word(j.most.RunID))}},
-		{"be so many ranks:", world, counted(j.most.World), equal, []fix.Command{fix.Note("Start all nodes with the same number of nodes and of ranks a node.")}},
-		{"be so many nodes:", nodesTold, j.most.Nodes, equal, []fix.Command{fix.Here("torchrun --nnodes=%s …   # on all nodes alike", fix.Word(j.most.Nodes))}},
+		{"the master address", address, j.most.Address, j.alike, []fix.Command{fix.Here("deepspeed --master_addr=%s …   # the same on all nodes; torchrun and accelerate have a similar option", fix.Host(j.most.Address))}},
+		{"the master port", portTold, counted(j.most.Port), equal, []fix.Command{fix.Here("deepspeed --master_port=%s …   # the same on all nodes", fix.Number(j.most.Port))}},
+		{"the run ID", runID, j.most.RunID, equal, []fix.Command{fix.Here("torchrun --rdzv-id=%s …   # the same on all nodes", fix.Word(j.most.RunID))}},
+		{"the world size", world, counted(j.most.World), equal, []fix.Command{fix.Note("Start every node with the same number of nodes and of ranks per node.")}},
+		{"the number of nodes", nodesTold, j.most.Nodes, equal, []fix.Command{fix.Here("torchrun --nnodes=%s …   # the same on all nodes", fix.Word(j.most.Nodes))}},
 	} {
 		for _, m := range j.members {
 			if value := field.of(m.told()); value != "" && !field.alike(value, field.most) {
 				same := func(o member) bool { return field.of(o.told()) == value }
 				findings = append(findings, checks.Finding{
 					Nodes:   []string{m.node.Name},
-					Summary: fmt.Sprintf("%s told to %s %s and not %s", was(j.on(m.node), same), field.what, value, field.most),
+					Summary: fmt.Sprintf("%s given %s %s instead of %s", was(j.on(m.node), same), field.what, value, field.most),
 					Remedy:  field.way,
 				})
 			}
@@ -68,8 +68,8 @@ func (j *job) misled() (findings []checks.Finding) {
 		}
 		findings = append(findings, checks.Finding{
 			Nodes:   []string{m.node.Name},
-			Summary: fmt.Sprintf("the ranks meet at %s, which is an address of this node itself (%s), and rank 0 runs on %s", j.most.Address, by, first.node.Name),
-			Remedy:  []fix.Command{fix.Here("deepspeed --master_addr=%s …", fix.Host(first.node.Address)).Remark("at which %s was reached", fix.Word(first.node.Name))},
+			Summary: fmt.Sprintf("the master address %s is an address of this node itself (%s), but rank 0 runs on %s", j.most.Address, by, first.node.Name),
+			Remedy:  []fix.Command{fix.Here("deepspeed --master_addr=%s …", fix.Host(first.node.Address)).Remark("the address at which preflight reached %s", fix.Word(first.node.Name))},
 		})
 	}
 	return findings
@@ -87,8 +87,8 @@ func (j *job) nobodys() []checks.Finding {
 		first = rank0.node
 	}
 	f := checks.Finding{
-		Summary: fmt.Sprintf("the ranks are to meet at %s, an address that none of these nodes has", j.most.Address),
-		Remedy:  []fix.Command{fix.Here("deepspeed --master_addr=%s …", fix.Host(first.Address)).Remark("at which %s was reached", fix.Word(first.Name))},
+		Summary: fmt.Sprintf("none of these nodes has the master address %s", j.most.Address),
+		Remedy:  []fix.Command{fix.Here("deepspeed --master_addr=%s …", fix.Host(first.Address)).Remark("the address at which preflight reached %s", fix.Word(first.Name))},
 	}
 	for i := range j.nodes {
 		if len(j.on(&j.nodes[i])) > 0 {
@@ -115,8 +115,8 @@ func (j *job) absent() (findings []checks.Finding) {
 				Summary: "no process of this job runs there: its launcher was not started or has ended",
 				Got:     j.missingRanks(),
 				Remedy: []fix.Command{
-					fix.Here("preflight -H hostfile").Remark("says what keeps a launcher from starting there"),
-					fix.Note("Read what was said last of that node where the launch was typed: pdsh begins such lines with the node's name."),
+					fix.Here("preflight -H hostfile").Remark("shows what keeps a launcher from starting there"),
+					fix.Note("Read that node's last lines in the output of the launch: pdsh begins them with the node's name."),
 				},
 			})
 		}
@@ -136,7 +136,7 @@ func (j *job) fewer() checks.Finding {
 		most = max(most, each[m.node.Name])
 	}
 	f := checks.Finding{Summary: j.missingRanks(),
-		Remedy: []fix.Command{fix.Note("Read what that rank said last: of a Slurm step with srun's --output=%t.log, of mpirun with --output-filename.")}}
+		Remedy: []fix.Command{fix.Note("Read that rank's last output. srun --output=%t.log and mpirun --output-filename write one file per rank.")}}
 	for _, node := range j.nodes {
 		if each[node.Name] < most {
 			f.Nodes = append(f.Nodes, node.Name)
@@ -145,12 +145,12 @@ func (j *job) fewer() checks.Finding {
 	switch {
 	case f.Nodes == nil && len(j.ranks())+most <= j.most.World:
 		return checks.Finding{Verdict: checks.Unknown,
-			Summary: fmt.Sprintf("the nodes that were asked run %d of the job's %d ranks: it has more nodes than these", len(j.ranks()), j.most.World),
+			Summary: fmt.Sprintf("these nodes run %d of the job's %d ranks: the job has more nodes", len(j.ranks()), j.most.World),
 			Remedy:  []fix.Command{fix.Here("preflight hang -H hostfile").Remark("with all nodes of the job")}}
 	case f.Nodes != nil:
-		f.Summary = fmt.Sprintf("fewer ranks run there than the %d of other nodes: %s", most, f.Summary)
+		f.Summary = fmt.Sprintf("fewer ranks run there than on other nodes (%d): %s", most, f.Summary)
 	default:
-		f.Summary += ", though every node runs some"
+		f.Summary += ", although every node runs some ranks"
 	}
 	return f
 }
@@ -177,9 +177,9 @@ func (j *job) missingRanks() string {
 	case len(missing) == 0:
 		return ""
 	case len(j.looked) < len(j.nodes):
-		return "no node that could be asked runs rank " + text.List(missing)
+		return "none of the nodes that answered runs rank " + text.List(missing)
 	}
-	return "nowhere runs rank " + text.List(missing)
+	return "no node runs rank " + text.List(missing)
 }
 
 // gone finds ranks that a node's launcher should have and has not.
@@ -195,20 +195,20 @@ func (j *job) gone(node *Node) (findings []checks.Finding) {
 	for _, m := range all {
 		if m.Kind == facts.JobLauncher && j.hasRanks() && !elastic(m.Meeting) && !j.complete() {
 			findings = append(findings, checks.Finding{Nodes: []string{node.Name},
-				Summary: fmt.Sprintf("its launcher (%s, since %s) runs no rank", m.Program, text.Duration(m.Age)),
+				Summary: fmt.Sprintf("its launcher (%s, started %s ago) has no rank", m.Program, text.Duration(m.Age)),
 				Remedy:  []fix.Command{fix.On("ps -o pid,ppid,stat,etime,args --ppid %s", fix.Number(m.PID))}})
 		}
 	}
 	if orphans := slices.DeleteFunc(slices.Clone(all), func(m member) bool { return !j.watched || m.launcher != nil }); len(orphans) > 0 {
 		findings = append(findings, checks.Finding{Nodes: []string{node.Name},
-			Summary: fmt.Sprintf("the launcher of %s has ended, and they run on: nobody will end them with the others", numbers(orphans)),
-			Remedy:  []fix.Command{fix.On("kill %s", pids(orphans)).Remark("before the job is started anew")}})
+			Summary: fmt.Sprintf("the launcher of %s has ended, but they still run: no launcher will stop them with the others", numbers(orphans)),
+			Remedy:  []fix.Command{fix.On("kill %s", pids(orphans)).Remark("before you start the job again")}})
 	}
 	if ranks > 0 && ranks < local {
 		findings = append(findings, checks.Finding{Nodes: []string{node.Name},
-			Summary: fmt.Sprintf("%d of its %d ranks run: the others have ended", ranks, local) + starved(all),
+			Summary: fmt.Sprintf("only %d of its %d ranks run: the others have ended", ranks, local) + starved(all),
 			Got:     j.missingRanks(),
-			Remedy:  []fix.Command{fix.Note("Read what those ranks said last: that of a rank which ended is where the launch was typed, or below torchrun's --log-dir.")}})
+			Remedy:  []fix.Command{fix.Note("Read the last output of the ended ranks: it is in the output of the launch, or below torchrun's --log-dir.")}})
 	}
 	return findings
 }
@@ -227,7 +227,7 @@ func starved(all []member) string {
 	case 0:
 		return ""
 	case 1:
-		return "; the kernel has killed a process of their cgroup for want of memory"
+		return "; the kernel has killed a process of their cgroup because memory ran out"
 	}
-	return fmt.Sprintf("; the kernel has killed %d processes of their cgroup for want of memory", most)
+	return fmt.Sprintf("; the kernel has killed %d processes of their cgroup because memory ran out", most)
 }

@@ -19,26 +19,26 @@ import (
 func (m member) stuck() *checks.Finding {
 	switch {
 	case m.State == "Z":
-		f := &checks.Finding{Summary: "ended" + m.how() + ", and nobody has noticed",
-			Remedy: []fix.Command{fix.Note("Read what it said last, and start the job anew.")}}
+		f := &checks.Finding{Summary: "ended" + m.how() + ", but its launcher has not noticed",
+			Remedy: []fix.Command{fix.Note("Read its last output, and start the job again.")}}
 		if m.Exit != nil && *m.Exit == 128+9 {
 			f.Summary += starved([]member{m})
-			f.Remedy = append(f.Remedy, fix.On(`sudo dmesg -T | grep -i "killed process" | tail -n 5`).Remark("whether the kernel did it, for want of memory"))
+			f.Remedy = append(f.Remedy, fix.On(`sudo dmesg -T | grep -i "killed process" | tail -n 5`).Remark("shows whether the kernel killed it because memory ran out"))
 		}
 		return f
 	case m.Tracer != 0 && strings.EqualFold(m.State, "T"):
 		return &checks.Finding{Summary: "stopped by a debugger that traces it", Got: fmt.Sprintf("traced by pid %d", m.Tracer),
-			Remedy: []fix.Command{fix.On("ps -o pid,etime,args -p %s", fix.Number(m.Tracer)).Remark("when it ends, the rank goes on")}}
+			Remedy: []fix.Command{fix.On("ps -o pid,etime,args -p %s", fix.Number(m.Tracer)).Remark("shows the debugger; the rank continues when it ends")}}
 	case m.State == "T":
-		return &checks.Finding{Summary: "stopped by a signal, as Ctrl-Z and scontrol suspend send it", Remedy: []fix.Command{fix.On("kill -CONT %s", fix.Number(m.PID))}}
+		return &checks.Finding{Summary: "stopped by a signal, as from Ctrl-Z or scontrol suspend", Remedy: []fix.Command{fix.On("kill -CONT %s", fix.Number(m.PID))}}
 	case slices.Contains(frozenIn, m.WaitsIn):
 		return &checks.Finding{Summary: "frozen with its cgroup: its container is paused, or its step suspended",
-			Remedy: []fix.Command{fix.On("cat /proc/%s/cgroup", fix.Number(m.PID)), fix.On("docker ps --filter status=paused").Remark("docker unpause lets one go on")}}
+			Remedy: []fix.Command{fix.On("cat /proc/%s/cgroup", fix.Number(m.PID)), fix.On("docker ps --filter status=paused").Remark("docker unpause continues a paused container")}}
 	case slices.Contains(writesIn, m.WaitsIn):
-		return &checks.Finding{Summary: "blocked as it writes its output, which nobody reads: what takes it is stopped, full or hung",
-			Remedy: []fix.Command{fix.On("ls -l /proc/%s/fd/1 /proc/%s/fd/2", fix.Number(m.PID), fix.Number(m.PID)), fix.Note("Let the terminal or the program behind the pipe go on (Ctrl-Q, fg), or have each rank log to a file.")}}
+		return &checks.Finding{Summary: "blocked while writing its output: the terminal, program or disk that takes it is stopped, hung or full",
+			Remedy: []fix.Command{fix.On("ls -l /proc/%s/fd/1 /proc/%s/fd/2", fix.Number(m.PID), fix.Number(m.PID)), fix.Note("Continue the terminal or the program that reads the pipe (Ctrl-Q, fg), or let each rank log to a file.")}}
 	case m.State == "D" && slices.ContainsFunc(remoteDisks, func(part string) bool { return strings.Contains(m.WaitsIn, part) }):
-		return &checks.Finding{Summary: fmt.Sprintf("waiting in %s for a file server that does not answer, where no signal reaches it", m.WaitsIn),
+		return &checks.Finding{Summary: fmt.Sprintf("waiting in %s for a file server that does not answer; signals do not interrupt it", m.WaitsIn),
 			Remedy: []fix.Command{fix.On("mount -t nfs,nfs4,lustre,ceph,fuse"), fix.On("sudo cat /proc/%s/stack", fix.Number(m.PID))}}
 	}
 	return nil
@@ -50,7 +50,7 @@ func (m member) how() string {
 	case m.Exit == nil || *m.Exit == 0:
 		return ""
 	case *m.Exit == 127:
-		return " with 127, as where a program is not found"
+		return " with 127, as when a program is not found"
 	case *m.Exit > 128:
 		return fmt.Sprintf(" by signal %d", *m.Exit-128)
 	}
@@ -82,7 +82,7 @@ func (j *job) halted() (findings []checks.Finding) {
 			ours := watching[p] || p.Kind == facts.JobRunner && p.Script == script
 			if ours && strings.EqualFold(p.State, "T") {
 				findings = append(findings, checks.Finding{Nodes: []string{node.Name},
-					Summary: fmt.Sprintf("%s is stopped, as Ctrl-Z does: it hands on no output and notices no end", p.Program),
+					Summary: fmt.Sprintf("%s is stopped, as by Ctrl-Z: it passes on no output and does not notice when a rank ends", p.Program),
 					Remedy:  []fix.Command{fix.On("kill -CONT %s", fix.Number(p.PID))}})
 			}
 		}
@@ -107,11 +107,11 @@ func (j *job) locked(m member) *checks.Finding {
 	})
 	last := left[0]
 	f := &checks.Finding{
-		Summary: fmt.Sprintf("waits for the lock of %s, as it seems: whoever built that op has ended, and its lock is still there", path.Base(path.Dir(last.Path))),
-		Got:     last.Path + ", since " + text.Duration(j.age(last)) + ", which no process has open",
+		Summary: fmt.Sprintf("seems to wait for the build lock of %s: the process that built this op has ended and left its lock", path.Base(path.Dir(last.Path))),
+		Got:     last.Path + ", created " + text.Duration(j.age(last)) + " ago, open in no process",
 	}
 	for _, one := range left {
-		f.Remedy = append(f.Remedy, fix.On("rm %s", fix.Path(one.Path)).Remark("as soon as it is gone, whoever waits for it builds the op"))
+		f.Remedy = append(f.Remedy, fix.On("rm %s", fix.Path(one.Path)).Remark("the waiting rank then builds the op"))
 	}
 	return f
 }

@@ -33,8 +33,8 @@ func (j *job) twins() (findings []checks.Finding) {
 	})
 	for _, rank := range ranks {
 		findings = append(findings, checks.Finding{Nodes: on[rank],
-			Summary: fmt.Sprintf("each was told to be node %d of the job", rank),
-			Remedy:  []fix.Command{fix.Here("torchrun --node-rank=N …").Remark("another on each node, from 0")}})
+			Summary: fmt.Sprintf("each was given node rank %d", rank),
+			Remedy:  []fix.Command{fix.Here("torchrun --node-rank=N …").Remark("a different number on each node, from 0")}})
 	}
 	if findings == nil {
 		return j.doubles()
@@ -55,8 +55,8 @@ func (j *job) doubles() []checks.Finding {
 	}
 	slices.Sort(where)
 	return []checks.Finding{{Nodes: slices.Compact(where),
-		Summary: fmt.Sprintf("each runs rank %s: their ranks were numbered by themselves, and the store takes them for the same", text.List(twice)),
-		Remedy:  []fix.Command{fix.Note("Number the ranks through all nodes: RANK = the node's place × ranks a node + LOCAL_RANK. One launch for all nodes does so.")}}}
+		Summary: fmt.Sprintf("each runs rank %s: the nodes numbered their ranks separately, so the store treats them as the same ranks", text.List(twice)),
+		Remedy:  []fix.Command{fix.Note("Number the ranks across all nodes: RANK = node number × ranks per node + LOCAL_RANK. A single launch for all nodes does this.")}}}
 }
 
 // onSeveral returns the numbers that members of several nodes have, in their order, and on which nodes each is.
@@ -85,14 +85,14 @@ func (j *job) crowd() (findings []checks.Finding) {
 			}
 			if m.Kind == facts.JobLauncher && elastic(m.Meeting) && j.complete() {
 				findings = append(findings, checks.Finding{Nodes: []string{m.node.Name},
-					Summary: fmt.Sprintf("%s waits for a place: the job takes %s nodes, and has them", m.Program, most),
-					Remedy:  []fix.Command{fix.Here("torchrun --nnodes=%s …   # on all nodes alike", fix.Number(len(j.nodes)))}})
+					Summary: fmt.Sprintf("%s waits for a free place: the job takes %s nodes and already has them", m.Program, most),
+					Remedy:  []fix.Command{fix.Here("torchrun --nnodes=%s …   # the same on all nodes", fix.Number(len(j.nodes)))}})
 			}
 		}
 		if over != nil {
 			findings = append(findings, checks.Finding{Nodes: []string{j.nodes[i].Name},
-				Summary: fmt.Sprintf("%s: of %d ranks there is none of that number", numbers(over), j.most.World),
-				Remedy:  []fix.Command{fix.Note("Start it on fewer nodes, or tell all nodes of as many as there are.")}})
+				Summary: fmt.Sprintf("%s: the job has only %d ranks, numbered from 0", numbers(over), j.most.World),
+				Remedy:  []fix.Command{fix.Note("Start the job on fewer nodes, or give all nodes the real number of nodes.")}})
 		}
 	}
 	return findings
@@ -108,14 +108,14 @@ func (j *job) leftovers() (findings []checks.Finding) {
 				these, oldest = append(these, m), max(oldest, m.Age)
 			}
 			if m.node.Name == node.Name && m.listens(j.most.Port) {
-				holds = fmt.Sprintf("%s takes the calls at port %d, where this job meets", m.number(), j.most.Port)
+				holds = fmt.Sprintf("%s listens on port %d, the master port of this job", m.number(), j.most.Port)
 			}
 		}
 		if these != nil {
 			findings = append(findings, checks.Finding{Nodes: []string{node.Name},
-				Summary: fmt.Sprintf("%s of an earlier job: still there since %s, without a launcher, with their ports, GPUs and places in the meeting", numbers(these), text.Duration(oldest)),
+				Summary: fmt.Sprintf("%s of an earlier job: running for %s without a launcher, still holding ports, GPUs and places in the rendezvous", numbers(these), text.Duration(oldest)),
 				Got:     holds,
-				Remedy:  []fix.Command{fix.On("kill %s", pids(these)).Remark("once nobody needs them")}})
+				Remedy:  []fix.Command{fix.On("kill %s", pids(these)).Remark("if they are no longer needed")}})
 		}
 	}
 	return findings
@@ -138,7 +138,7 @@ func (j *job) shared() (findings []checks.Finding) {
 				return o.PID != m.PID && o.Rank != nil && m.Rank != nil && *o.Rank == *m.Rank && (o.Launcher != m.Launcher || o.Parent == m.Parent && o.Script == m.Script)
 			}
 			if slices.ContainsFunc(all, again) {
-				twice = append(twice, fmt.Sprintf("%s (pid %d, since %s)", m.number(), m.PID, text.Duration(m.Age)))
+				twice = append(twice, fmt.Sprintf("%s (pid %d, started %s ago)", m.number(), m.PID, text.Duration(m.Age)))
 				launchers[m.Launcher] = cmp.Or(launchers[m.Launcher], twice[len(twice)-1])
 			}
 		}
@@ -147,15 +147,15 @@ func (j *job) shared() (findings []checks.Finding) {
 		case twice == nil:
 			continue
 		case len(launchers) == 1:
-			f.Summary = "two of its processes are one rank: the store takes both for the same"
+			f.Summary = "two of its processes have the same rank: the store treats them as one"
 			if f.Got = text.List(twice); j.missingRanks() != "" {
 				f.Got += "; " + j.missingRanks()
 			}
-			f.Remedy = []fix.Command{fix.Note("Give each process of a node a RANK and a LOCAL_RANK of its own.")}
+			f.Remedy = []fix.Command{fix.Note("Give each process of a node its own RANK and LOCAL_RANK.")}
 		default:
-			f.Summary = fmt.Sprintf("two jobs meet at port %d: each takes the other's ranks for its own", j.most.Port)
+			f.Summary = fmt.Sprintf("two jobs use port %d for their rendezvous: each treats the other's ranks as its own", j.most.Port)
 			f.Got = strings.Join(slices.Sorted(maps.Values(launchers)), ", ")
-			f.Remedy = []fix.Command{fix.Here("deepspeed --master_port=%s …", fix.Number(j.most.Port+1)).Remark("for one of them")}
+			f.Remedy = []fix.Command{fix.Here("deepspeed --master_port=%s …", fix.Number(j.most.Port+1)).Remark("for one of the two jobs")}
 		}
 		findings = append(findings, f)
 	}
@@ -174,13 +174,13 @@ func (j *job) part(elsewhere []member) {
 func (j *job) shares() (waits []Wait) {
 	told := map[[2]string]bool{}
 	for _, m := range slices.Concat(j.others, j.strangers) {
-		what := "another user's job runs there too: " + m.User + "'s " + cmp.Or(m.Script, m.Program, "job")
+		what := "another user's job also runs there: " + m.User + "'s " + cmp.Or(m.Script, m.Program, "job")
 		if j.owns(m) {
 			at := m.told()
 			if at.Port == 0 {
 				continue
 			}
-			what = fmt.Sprintf("another job runs there too: `"+aboutEndpoint+"` is about that one", hostPort(at.Address, at.Port))
+			what = fmt.Sprintf("another job also runs there: use `"+aboutEndpoint+"` to examine it", hostPort(at.Address, at.Port))
 		}
 		at := slices.IndexFunc(waits, func(w Wait) bool { return w.What == what })
 		if at < 0 {
@@ -200,7 +200,7 @@ func (j *job) occupied() (findings []checks.Finding) {
 	for _, m := range j.strangers {
 		if m.listens(j.most.Port) && (first == nil || first.node == m.node) {
 			findings = append(findings, checks.Finding{Nodes: []string{m.node.Name},
-				Summary: fmt.Sprintf("%s of another user's job, %s's, takes the calls at port %d, where this job meets", m.number(), m.User, j.most.Port),
+				Summary: fmt.Sprintf("%s of another user's job (%s) listens on port %d, the master port of this job", m.number(), m.User, j.most.Port),
 				Remedy:  []fix.Command{fix.Here("deepspeed --master_port=%s …", fix.Number(j.most.Port+1)).Remark("for this job")}})
 		}
 	}

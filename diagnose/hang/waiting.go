@@ -39,37 +39,37 @@ func (j *job) waiting(found []checks.Finding) (findings []checks.Finding, waits 
 	for _, m := range j.members {
 		stuck := cmp.Or(m.stuck(), j.locked(m))
 		if m.Restarts > 0 {
-			all.add(m, patient("started anew by its launcher, for the %s time %s ago", humanize.Ordinal(m.Restarts), age))
+			all.add(m, patient("restarted by its launcher, for the %s time %s ago", humanize.Ordinal(m.Restarts), age))
 		}
 		switch {
 		case stuck != nil:
 			all.add(m, *stuck)
 		case m.Compiles != "" && !blamed[m.node.Name]:
-			all.add(m, patient("compiling %s since %s", m.Compiles, age))
+			all.add(m, patient("compiling %s for %s", m.Compiles, age))
 		case j.hasMet(m), blamed[m.node.Name], j.most.Port == 0:
 		case m.Unread != "":
 			all.add(m, checks.Finding{Verdict: checks.Unknown,
-				Summary: fmt.Sprintf("what it waits in may not be seen (%s): it runs as %s", m.Unread, m.User),
-				Remedy:  []fix.Command{fix.Note("Ask as that user, or as root.")}})
+				Summary: fmt.Sprintf("preflight may not see what it waits for (%s): it runs as %s", m.Unread, m.User),
+				Remedy:  []fix.Command{fix.Note("Run preflight as that user or as root.")}})
 		case m.has(facts.SocketCalling):
 			all.add(m, j.unanswered(m))
 		case m.has(facts.SocketHungUp):
-			all.add(m, checks.Finding{Summary: "the store has hung up: rank 0 has ended or was started anew", Remedy: m.look()})
+			all.add(m, checks.Finding{Summary: "the store closed the connection: rank 0 has ended or was restarted", Remedy: m.look()})
 		case m.Busy:
-			all.add(m, patient("computing or reading since the start %s ago, no call yet", age))
+			all.add(m, patient("computing or reading since its start %s ago, not connected yet", age))
 		case !served && first != nil && m.JobProcess != first.JobProcess: // who should serve is told of
-			all.add(m, patient("waiting for the store, which nobody serves"))
+			all.add(m, patient("waiting for the store, which no process serves"))
 		case m.Age < patience && m.Age > patience/4 && served && j.othersMet(m.node):
-			all.add(m, patient("started %s ago, no call yet, or each is refused (`%s` tells)", age, fmt.Sprintf(aboutEndpoint, j.endpoint())))
+			all.add(m, patient("started %s ago, not connected yet, or every connection was refused (`%s` shows which)", age, fmt.Sprintf(aboutEndpoint, j.endpoint())))
 		case m.Age < patience:
-			all.add(m, patient("started %s ago, no call yet", age))
+			all.add(m, patient("started %s ago, not connected yet", age))
 		case served:
-			all.add(m, checks.Finding{Summary: fmt.Sprintf("no call to %s since the start %s ago, or each was refused%s", j.endpoint(), age, m.sleeps()),
+			all.add(m, checks.Finding{Summary: fmt.Sprintf("not connected to %s since its start %s ago, or every connection was refused%s", j.endpoint(), age, m.sleeps()),
 				Remedy: append([]fix.Command{j.reach()}, m.look()...)})
 		case first != nil:
-			all.add(m, checks.Finding{Summary: fmt.Sprintf("the store at port %d is not open since the start %s ago%s", m.meets(), age, m.sleeps()), Remedy: m.look()})
+			all.add(m, checks.Finding{Summary: fmt.Sprintf("has not opened the store on port %d since its start %s ago%s", m.meets(), age, m.sleeps()), Remedy: m.look()})
 		default: // rank 0 runs nowhere that was seen, and that is told of
-			all.add(m, patient("waiting for the store, which nobody serves"))
+			all.add(m, patient("waiting for the store, which no process serves"))
 		}
 	}
 	findings, waits = all.sorted()
@@ -89,8 +89,8 @@ func (j *job) waiting(found []checks.Finding) (findings []checks.Finding, waits 
 func (j *job) untold() checks.Finding {
 	return checks.Finding{
 		Verdict: checks.Unknown,
-		Summary: "where the ranks meet stands in no variable of theirs: their script chooses it",
-		Remedy:  []fix.Command{fix.Here("preflight rendezvous HOST:PORT -H hostfile   # what the script hands to init_process_group")},
+		Summary: "no variable of the ranks holds the master address: their script chooses it",
+		Remedy:  []fix.Command{fix.Here("preflight rendezvous HOST:PORT -H hostfile   # the address that the script passes to init_process_group")},
 	}
 }
 
@@ -104,7 +104,7 @@ func (j *job) alone(first member) bool {
 func (j *job) apart(first member) checks.Finding {
 	return checks.Finding{
 		Nodes:   []string{first.node.Name},
-		Summary: fmt.Sprintf("%s takes calls in a network of its own, as a container without that of its host is: nobody of another node has got through", first.number()),
+		Summary: fmt.Sprintf("%s listens in its own network, as in a container without the host's network: no rank of another node has reached it", first.number()),
 		Remedy:  []fix.Command{fix.On("docker run --network=host …").Remark("for the containers of all nodes")},
 	}
 }
@@ -192,9 +192,9 @@ func (j *job) unhosted() checks.Finding {
 	names := text.Map(j.members, func(m member) string { return m.node.Name })
 	return checks.Finding{
 		Nodes:   names,
-		Summary: fmt.Sprintf("launchers wait for the rendezvous at %s, which no node serves: none takes itself for %s", j.endpoint(), j.most.Address),
+		Summary: fmt.Sprintf("launchers wait for the rendezvous at %s, which no node serves: no node considers itself %s", j.endpoint(), j.most.Address),
 		Remedy: []fix.Command{fix.Here("torchrun --rdzv-endpoint=%s:%s …", fix.Host(hostfile.Bare(j.nodes[0].Name)), fix.Number(j.most.Port)).Remark("the name that hostname prints there"),
-			fix.Here("torchrun --rdzv-conf=is_host=1 …").Remark("on that node alone")},
+			fix.Here("torchrun --rdzv-conf=is_host=1 …").Remark("only on that node")},
 	}
 }
 
@@ -204,10 +204,10 @@ func (j *job) unanswered(m member) checks.Finding {
 	call := m.Sockets[at]
 	by := ""
 	if call.Interface != "" {
-		by = " by " + call.Interface
+		by = " over " + call.Interface
 	}
 	f := checks.Finding{
-		Summary: fmt.Sprintf("no answer from %s, which is called%s: what is sent there is dropped, or nobody is there", hostPort(call.Remote, call.RemotePort), by),
+		Summary: fmt.Sprintf("no answer from %s%s: packets to it are dropped, or no machine has this address", hostPort(call.Remote, call.RemotePort), by),
 		Remedy: []fix.Command{
 			j.reach(),
 			fix.On("ip route get %s", fix.Host(call.Remote)),
@@ -217,7 +217,7 @@ func (j *job) unanswered(m member) checks.Finding {
 		for _, port := range node.Jobs.Ports {
 			for _, c := range port.Callers {
 				if c.Address == call.Address && c.State == facts.SocketHalfOpen && port.Port == call.RemotePort {
-					f.Got = "the call reaches " + node.Name + ", and the answer does not come back"
+					f.Got = "the connection request reaches " + node.Name + ", but the answer does not come back"
 				}
 			}
 		}
@@ -232,7 +232,7 @@ func (j *job) othersMet(node *Node) bool {
 
 // reach is how to see who gets to the store.
 func (j *job) reach() fix.Command {
-	return fix.Here(aboutEndpoint, fix.Word(j.endpoint())).Remark("says which nodes get through")
+	return fix.Here(aboutEndpoint, fix.Word(j.endpoint())).Remark("shows which nodes reach the store")
 }
 
 // sleeps is where a member waits, as far as the kernel says.
@@ -245,5 +245,5 @@ func (m member) sleeps() string {
 
 // look is how to see where a process waits.
 func (m member) look() []fix.Command {
-	return []fix.Command{fix.On("py-spy dump --nonblocking --pid %s", fix.Number(m.PID)).Remark("where its Python waits; the rank is not stopped for it")}
+	return []fix.Command{fix.On("py-spy dump --nonblocking --pid %s", fix.Number(m.PID)).Remark("shows where its Python code waits, without stopping the rank")}
 }

@@ -102,10 +102,10 @@ func unheard(agreed *facts.Gathering, nodes []Node) (findings []checks.Finding) 
 			continue
 		}
 		f := checks.Finding{
-			Summary: fmt.Sprintf("%s's launcher (pid %d) has not been heard for %s: it has ended or hangs, or its clock is behind, and the others take it for dead", who.Address, who.PID, text.Duration(*who.Silent)),
-			Want:    fmt.Sprintf("a beat every %s; after %s the others put it out of the meeting", text.Duration(deadAfter/3), text.Duration(deadAfter)),
+			Summary: fmt.Sprintf("%s's launcher (pid %d) has sent no heartbeat for %s: it has ended or hangs, or its clock is behind, so the others treat it as dead", who.Address, who.PID, text.Duration(*who.Silent)),
+			Want:    fmt.Sprintf("a heartbeat every %s; after %s the others remove it from the rendezvous", text.Duration(deadAfter/3), text.Duration(deadAfter)),
 		}
-		look := fix.On("date; ps -o pid,stat,etime,wchan:20,args -p %s", fix.Number(who.PID)).Remark("T is stopped, D waits for a disk")
+		look := fix.On("date; ps -o pid,stat,etime,wchan:20,args -p %s", fix.Number(who.PID)).Remark("T means stopped, D waiting for a disk")
 		if at := slices.IndexFunc(nodes, func(n Node) bool { return runsOn(who, &n) }); at >= 0 {
 			f.Nodes = []string{nodes[at].Name}
 		} else {
@@ -153,12 +153,12 @@ func skewed(agreed *facts.Gathering, nodes []Node) (findings []checks.Finding) {
 		others := slices.Sorted(slices.Values(slices.Concat(late, early)))
 		f := checks.Finding{
 			Nodes:   []string{odd},
-			Summary: fmt.Sprintf("the clock of %s is %s behind that of %s: its launcher beats, and they take it for dead", odd, text.Duration(seconds), text.List(others)),
-			Want:    fmt.Sprintf("less than %s apart", text.Duration(deadAfter)),
+			Summary: fmt.Sprintf("the clock of %s is %s behind that of %s: its launcher sends heartbeats, but they treat it as dead", odd, text.Duration(seconds), text.List(others)),
+			Want:    fmt.Sprintf("clocks less than %s apart", text.Duration(deadAfter)),
 			Remedy:  []fix.Command{fix.On(remedy.SetClock)},
 		}
 		if len(early) > len(late) {
-			f.Summary = fmt.Sprintf("the clock of %s is %s ahead of that of %s: their launchers beat, and it takes them for dead", odd, text.Duration(seconds), text.List(others))
+			f.Summary = fmt.Sprintf("the clock of %s is %s ahead of that of %s: their launchers send heartbeats, but it treats them as dead", odd, text.Duration(seconds), text.List(others))
 		}
 		if len(others) == 1 {
 			f.Nodes = append(f.Nodes, others[0])

@@ -19,7 +19,7 @@ func TestSilentLaunchers(t *testing.T) {
 	unsaid := facts.Gatherer{Address: "w3", PID: 7}
 	agreed := func(all ...facts.Gatherer) *facts.Gathering { return &facts.Gathering{Joined: all} }
 	silent := func(who, ago string) string {
-		return who + " has not been heard for " + ago + ": it has ended or hangs, or its clock is behind, and the others take it for dead"
+		return who + " has sent no heartbeat for " + ago + ": it has ended or hangs, or its clock is behind, so the others treat it as dead"
 	}
 	closed := agreed(heard("w3", 7, 95))
 	closed.Closed = true
@@ -38,11 +38,11 @@ func TestSilentLaunchers(t *testing.T) {
 		{"two nodes whose names begin alike", map[string]*facts.Gathering{"w1": agreed(heard("w11", 7, 95))},
 			[]string{silent("[] w11's launcher (pid 7)", "95 s")}},
 		{"the clock of w3 is behind", map[string]*facts.Gathering{"w1": agreed(heard("w3", 7, 40)), "w2": agreed(heard("w3", 7, 38)), "w3": agreed(heard("w3", 7, 3))},
-			[]string{"[w3] the clock of w3 is 37 s behind that of w1, w2: its launcher beats, and they take it for dead"}},
+			[]string{"[w3] the clock of w3 is 37 s behind that of w1, w2: its launcher sends heartbeats, but they treat it as dead"}},
 		{"the clock of w1 is ahead", map[string]*facts.Gathering{"w1": agreed(heard("w1", 5, 2), heard("w2", 6, 51), heard("w3", 7, 53)), "w2": agreed(heard("w1", 5, -48), heard("w2", 6, 1)), "w3": agreed(heard("w3", 7, 3))},
-			[]string{"[w1] the clock of w1 is 50 s ahead of that of w2, w3: their launchers beat, and it takes them for dead"}},
+			[]string{"[w1] the clock of w1 is 50 s ahead of that of w2, w3: their launchers send heartbeats, but it treats them as dead"}},
 		{"the clocks of two differ", map[string]*facts.Gathering{"w1": agreed(heard("w3", 7, 40)), "w3": agreed(heard("w3", 7, 3))},
-			[]string{"[w1 w3] the clock of w1 is 37 s ahead of that of w3: their launchers beat, and it takes them for dead"}},
+			[]string{"[w1 w3] the clock of w1 is 37 s ahead of that of w3: their launchers send heartbeats, but it treats them as dead"}},
 		{"the clocks differ by less than torch minds", map[string]*facts.Gathering{"w1": agreed(heard("w3", 7, 14)), "w3": agreed(heard("w3", 7, 1))}, nil},
 		{"the clock of w1 is behind, and w3 says that it is silent", map[string]*facts.Gathering{"w1": agreed(heard("w3", 7, 3)), "w3": agreed(heard("w3", 7, 40))},
 			[]string{silent("[w3] w3's launcher (pid 7)", "40 s")}},

@@ -106,8 +106,8 @@ func (r *Report) conclude() {
 
 // ownLoopback is that every node finds itself there, whatever it finds.
 func ownLoopback(host string, nodes []*facts.Node) checks.Finding {
-	f := checks.Finding{Summary: fmt.Sprintf("%s is each node's own: only the ranks of one node can meet there", host),
-		Remedy: []fix.Command{fix.Here("deepspeed --master_addr=%s …", fix.Host(nodes[0].Address)).Remark("where %s was reached; torchrun and accelerate have such an option too", fix.Word(nodes[0].Name))}}
+	f := checks.Finding{Summary: fmt.Sprintf("%s is a loopback address, so each node connects to itself", host),
+		Remedy: []fix.Command{fix.Here("deepspeed --master_addr=%s …", fix.Host(nodes[0].Address)).Remark("the address at which preflight reached %s; torchrun and accelerate have a similar option", fix.Word(nodes[0].Name))}}
 	for _, node := range nodes {
 		f.Nodes = append(f.Nodes, node.Name)
 	}
@@ -125,7 +125,7 @@ func atEndpoint(endpoint string, nodes []string, e *facts.Endpoint) []checks.Fin
 	if e.Preflight {
 		return []checks.Finding{{
 			Verdict: checks.Unknown, Nodes: nodes,
-			Summary: fmt.Sprintf("another preflight serves a store of its own there, and had not left within %s: ask again when it has ended", text.Duration(e.Seconds)),
+			Summary: fmt.Sprintf("another preflight uses this port and did not finish within %s: run this again when it has ended", text.Duration(e.Seconds)),
 		}}
 	}
 	if e.Failed == "" {
@@ -143,16 +143,16 @@ func atEndpoint(endpoint string, nodes []string, e *facts.Endpoint) []checks.Fin
 		f.Remedy = []fix.Command{names.LookUp(host)}
 		f.WouldSee = fmt.Sprintf("The IPv6 network addresses of (%s, %s) cannot be retrieved (gai error: -2 - Name or service not known)", host, port)
 	case e.Outcome == facts.PathRefused:
-		f.Summary = fmt.Sprintf("nothing listens on port %s of %s: rank 0 has not come that far, has died, or serves elsewhere", port, address)
+		f.Summary = fmt.Sprintf("nothing listens on port %s of %s: rank 0 does not listen yet, has died, or uses another address", port, address)
 		f.Want = "rank 0's store; read rank 0's log first"
 	case e.Outcome == facts.PathDropped:
-		f.Summary = fmt.Sprintf("no answer from %s: a firewall drops what is sent to port %s, or the machine is off", address, port)
+		f.Summary = fmt.Sprintf("no answer from %s: a firewall drops packets to port %s, or the machine is off", address, port)
 		f.Remedy = []fix.Command{firewall, listening}
 	case e.Outcome == facts.PathRejected:
-		f.Summary = fmt.Sprintf("a firewall or router turns away what is sent to port %s of %s", port, address)
+		f.Summary = fmt.Sprintf("a firewall or router rejects connections to port %s of %s", port, address)
 		f.Remedy = []fix.Command{firewall, route}
 	case e.Outcome == facts.PathUnresolved:
-		f.Summary = fmt.Sprintf("nobody on the link answers ARP for %s, or for the router on the way: the machine is off, or on another network", address)
+		f.Summary = fmt.Sprintf("no machine answers ARP for %s, or for the router on the way: the machine is off, or on another network", address)
 		f.Remedy = []fix.Command{fix.On("ip neigh; ip route get %s", fix.Host(cmp.Or(append([]string{e.Address}, e.Addresses...)...)))}
 	case e.Outcome == facts.PathUnroutable:
 		f.Summary = "there is no route to " + address
@@ -161,10 +161,10 @@ func atEndpoint(endpoint string, nodes []string, e *facts.Endpoint) []checks.Fin
 		f.Summary = fmt.Sprintf("port %s belongs to another service: it greets with %q", port, e.Greeting)
 		f.Remedy = append(f.Remedy, fix.Here("deepspeed --master_port=PORT …   # another port, the same in every command"))
 	case e.Outcome == facts.PathSilent:
-		f.Summary = fmt.Sprintf("port %s of %s takes calls and says nothing: rank 0 hangs, or another service is there", port, address)
+		f.Summary = fmt.Sprintf("port %s of %s accepts connections but sends nothing: rank 0 hangs, or another service listens there", port, address)
 		f.Remedy = append(f.Remedy, fix.On("ps -ef").At(host))
 	default:
-		f.Summary = fmt.Sprintf("whoever listens on port %s of %s is no torch store", port, address)
+		f.Summary = fmt.Sprintf("the program that listens on port %s of %s is not a torch store", port, address)
 	}
 	if len(nodes) == 0 {
 		for i := range f.Remedy {
@@ -200,7 +200,7 @@ func elsewhere(endpoint string, nodes []*facts.Node, seen map[string]*facts.Endp
 		findings = append(findings, checks.Finding{
 			Verdict: verdict(g.Nodes),
 			Nodes:   g.Nodes,
-			Summary: fmt.Sprintf("%s leads to another address than on %s", host, strings.Join(groups[0].Nodes, ", ")),
+			Summary: fmt.Sprintf("%s resolves to a different address than on %s", host, strings.Join(groups[0].Nodes, ", ")),
 			Got:     g.Value, Want: groups[0].Value,
 			Remedy: []fix.Command{fix.On("getent ahosts %s", fix.Host(host)), fix.On("sudoedit /etc/hosts")},
 		})

@@ -30,7 +30,7 @@ func TestOwnLoopback(t *testing.T) {
 			r.Nodes = append(r.Nodes, Node{Node: facts.Node{Name: name, Reached: true, Address: "10.0.0.1"}, Seen: shutOut(facts.HopConnect, facts.PathRefused)})
 		}
 		Judge(&r, 0)
-		if len(r.Findings) != 1 || !strings.HasSuffix(r.Findings[0].Summary, " is each node's own: only the ranks of one node can meet there") || r.ExitCode != 1 {
+		if len(r.Findings) != 1 || !strings.HasSuffix(r.Findings[0].Summary, " is a loopback address, so each node connects to itself") || r.ExitCode != 1 {
 			t.Errorf("%s: %+v", endpoint, r.Findings)
 		}
 	}
@@ -50,25 +50,25 @@ func TestJudgeEndpoint(t *testing.T) {
 		{"a store everywhere", store("10.0.0.1"), map[string]*facts.Endpoint{"w1": store("10.0.0.1"), "w2": store("10.0.0.1")}, nil, 0},
 		{"only the head is shut out, which runs no rank", dropped, map[string]*facts.Endpoint{"w1": store("10.0.0.1"), "w2": store("10.0.0.1")}, nil, 0},
 		{"no node asked, and the head is shut out", dropped, nil,
-			[]string{"fail [] no answer from 10.0.0.1: a firewall drops what is sent to port 29500, or the machine is off"}, 1},
+			[]string{"fail [] no answer from 10.0.0.1: a firewall drops packets to port 29500, or the machine is off"}, 1},
 		{"one node is shut out", store("10.0.0.1"), map[string]*facts.Endpoint{"w1": store("10.0.0.1"), "w2": dropped, "w3": store("10.0.0.1")},
-			[]string{"fail [w2] no answer from 10.0.0.1: a firewall drops what is sent to port 29500, or the machine is off"}, 1},
+			[]string{"fail [w2] no answer from 10.0.0.1: a firewall drops packets to port 29500, or the machine is off"}, 1},
 		{"another preflight everywhere", another, map[string]*facts.Endpoint{"w1": another, "w2": another},
-			[]string{"unknown [w1 w2] another preflight serves a store of its own there, and had not left within 4 s: ask again when it has ended"}, 2},
+			[]string{"unknown [w1 w2] another preflight uses this port and did not finish within 4 s: run this again when it has ended"}, 2},
 		{"another preflight, no node asked", another, nil,
-			[]string{"unknown [] another preflight serves a store of its own there, and had not left within 4 s: ask again when it has ended"}, 2},
+			[]string{"unknown [] another preflight uses this port and did not finish within 4 s: run this again when it has ended"}, 2},
 		{"nobody listens", store("10.0.0.1"), map[string]*facts.Endpoint{"w1": shutOut(facts.HopConnect, facts.PathRefused), "w2": shutOut(facts.HopConnect, facts.PathRefused)},
-			[]string{"fail [w1 w2] nothing listens on port 29500 of 10.0.0.1: rank 0 has not come that far, has died, or serves elsewhere"}, 1},
+			[]string{"fail [w1 w2] nothing listens on port 29500 of 10.0.0.1: rank 0 does not listen yet, has died, or uses another address"}, 1},
 		{"another store than the others'", store("10.0.0.1"), map[string]*facts.Endpoint{"w1": store("10.0.0.1"), "w2": store("10.0.0.1"), "w3": store("10.9.9.9")},
-			[]string{"warn [w3] w1 leads to another address than on w1, w2"}, 0},
+			[]string{"warn [w3] w1 resolves to a different address than on w1, w2"}, 0},
 		{"another address than the others', and no store", store("10.0.0.1"),
 			map[string]*facts.Endpoint{"w1": store("10.0.0.1"), "w2": store("10.0.0.1"), "w3": {Addresses: []string{"10.9.9.9"}, Failed: facts.HopConnect, Outcome: facts.PathRefused}},
-			[]string{"fail [w3] w1 leads to another address than on w1, w2"}, 1},
+			[]string{"fail [w3] w1 resolves to a different address than on w1, w2"}, 1},
 		{"its own name is a loopback to w1, as on Debian", store("10.0.0.1"),
 			map[string]*facts.Endpoint{"w1": store("127.0.1.1"), "w2": store("10.0.0.1"), "w3": store("10.0.0.1")}, nil, 0},
 		{"the name of another is a loopback", store("10.0.0.1"),
 			map[string]*facts.Endpoint{"w1": store("10.0.0.1"), "w2": store("127.0.1.1"), "w3": store("10.0.0.1")},
-			[]string{"warn [w2] w1 leads to another address than on w1, w3"}, 0},
+			[]string{"warn [w2] w1 resolves to a different address than on w1, w3"}, 0},
 		{"one node without IPv6", store("10.0.0.1"), map[string]*facts.Endpoint{
 			"w1": store("10.0.0.1"), "w2": {Addresses: []string{"fd00::1", "10.0.0.1"}, Store: facts.GenerationPings}, "w3": store("fd00::1")}, nil, 0},
 		{"two nodes, two addresses", store("10.0.0.1"), map[string]*facts.Endpoint{"w1": store("10.0.0.1"), "w2": store("10.9.9.9")},
