@@ -247,7 +247,7 @@ func desk(t *testing.T) {
 	files := map[string][]byte{
 		"hostfile": hostfile, "train.py": []byte("import deepspeed\n"), "ds.json": []byte(`{"train_batch_size": 64}`),
 		"train.log": log, "logs/w1.log": log, "logs/w2.log": log, "run.json": recordedRun, "recorded.json": recordedRun, "golden.json": recordedRun, "now.json": recordedRun,
-		"conf/hostfile": hostfile,
+		"conf/hostfile": hostfile, "good": hostfile, "run.sh": []byte("deepspeed --hostfile hostfile train.py\n"),
 	}
 	for name, text := range files {
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
