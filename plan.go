@@ -61,7 +61,7 @@ func NewPlan(ctx context.Context, intent Intent) (Plan, error) {
 		return plan
 	})
 	if len(stood) > 1 {
-		return plan, fmt.Errorf("%w, and again: it was stopped or asleep while it was looked at", stood[1])
+		return plan, fmt.Errorf("%w, twice: the launching machine was stopped or asleep while preflight read it", stood[1])
 	}
 	return plan, err
 }
@@ -129,7 +129,7 @@ func (p *Plan) parse(command []string, flags launch.Options) (launch.Options, er
 		typed.Hostfile = fromHere(flags.WorkDir, typed.Hostfile)
 		if p.Hostfile != "" || flags.Unlisted {
 			return flags, &launch.UsageError{Program: typed.Program,
-				Message: fmt.Sprintf(`-H or -w stands before "--", but the command reads a hostfile itself, %s: name the hosts there, or with its own --hostfile`, typed.Hostfile)}
+				Message: fmt.Sprintf(`-H or -w before "--" conflicts with the command's own hostfile %s: name the hosts there, or use the command's --hostfile`, typed.Hostfile)}
 		}
 		p.Hostfile, options.Hosts, options.Unlisted = typed.Hostfile, nil, false
 		p.Alone = !typed.HostfileGiven && absent(typed.Hostfile)
@@ -137,7 +137,7 @@ func (p *Plan) parse(command []string, flags launch.Options) (launch.Options, er
 		p.Alone = typed.MaxNodes == 1
 		if !p.Alone {
 			return options, &launch.UsageError{Program: typed.Program,
-				Message: "it is typed on every node by itself, and nothing here says which nodes these are: name them with -H hostfile or -w 'node[01-16]'"}
+				Message: "its command line does not name the nodes: name them before \"--\" with -H hostfile or -w 'node[01-16]'"}
 		}
 	}
 	if p.Alone {

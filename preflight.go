@@ -115,7 +115,7 @@ func ReadStacks(ctx context.Context, job Job, r *hang.Report) {
 		n := &r.Named[i]
 		at := slices.IndexFunc(by[n.Node], func(s facts.Stack) bool { return s.PID == n.PID })
 		if at < 0 {
-			n.Stack = &facts.Stack{PID: n.PID, Problem: "the node is lost"}
+			n.Stack = &facts.Stack{PID: n.PID, Problem: "the connection to the node was lost"}
 			continue
 		}
 		n.Stack = &by[n.Node][at]

@@ -109,7 +109,7 @@ type Listed struct {
 func (l Listing) Run(ctx context.Context) Listed {
 	own, err := jobs.OwnAddresses()
 	if err != nil {
-		return Listed{Problem: "its own addresses: " + err.Error()}
+		return Listed{Problem: "cannot read the node's own addresses: " + err.Error()}
 	}
 	seen, err := jobs.Look(ctx, probe.Options{}, l.Port, own)
 	if err != nil {
@@ -177,7 +177,7 @@ func answerProbe(ctx context.Context, params json.RawMessage, reply remote.Reply
 		left--
 		err := reply(string(section), Encode(Probed{seen, missing}), left == 0)
 		if errors.Is(err, remote.ErrOversize) {
-			_ = reply(string(section), Encode(Probed{Missing: "what there is to tell of it is " + err.Error() + ": look there by hand"}), left == 0)
+			_ = reply(string(section), Encode(Probed{Missing: "the answer is " + err.Error() + ": check this node by hand"}), left == 0)
 		}
 	})
 	return nil

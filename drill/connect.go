@@ -36,7 +36,7 @@ const reachTime = 1500 * time.Millisecond
 const leastTime = time.Second
 
 // errNoAddress is a name that is known and leads nowhere.
-var errNoAddress = errors.New("the name has no address that can be connected to")
+var errNoAddress = errors.New("the name has no address to connect to")
 
 // resolve is what a host is on this node, in the order torch tries it: that of
 // getaddrinfo (RFC 6724), which puts IPv6 first where it can be used, and where
@@ -49,7 +49,7 @@ func unresolved(ctx context.Context, err error) string {
 	var dns *net.DNSError
 	switch {
 	case ctx.Err() != nil:
-		return "no answer from the name service in time"
+		return "the name service did not answer in time"
 	case !errors.As(err, &dns):
 		return err.Error()
 	case dns.Server != "" && !dns.IsNotFound:

@@ -55,7 +55,7 @@ func (h Hub) Run(ctx context.Context) (to ToHub) {
 	case err != nil && !isLate:
 		to.Problem = "the interpreter: " + cmp.Or(lastLine(errs), err.Error())
 	case len(lines) == 0:
-		to.Problem = "the interpreter had not begun within " + text.Duration(h.Deadline.Seconds())
+		to.Problem = "the interpreter did not start within " + text.Duration(h.Deadline.Seconds())
 	default:
 		if err = json.Unmarshal([]byte(lines[len(lines)-1]), &to.Hub); err != nil {
 			to.Problem = "the interpreter: " + err.Error()

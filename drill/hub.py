@@ -134,7 +134,7 @@ def tunnel(call, host, port, proxy):
     line = answer.split(b"\r\n")[0].decode("latin-1")
     words = line.split(None, 2)
     if len(words) < 2 or not words[0].startswith("HTTP/"):
-        fail("proxy", "it answers %r, which is no answer of a proxy" % line[:80] if line else "it hung up")
+        fail("proxy", "it answers %r, which is not a proxy's answer" % line[:80] if line else "it closed the connection")
     if not words[1].startswith("2"):
         fail("proxy", " ".join(words[1:]))
 
@@ -176,14 +176,14 @@ try:
 except (KeyError, ValueError):
     host = ""
 if not host:
-    fail("resolve", "HF_ENDPOINT is no address of the web")
+    fail("resolve", "HF_ENDPOINT is not a web address")
 through = proxy_for(endpoint)
 if through:
     proxy = urllib.parse.urlsplit(through if "://" in through else "http://" + through)
     at = proxy.hostname or "", proxy.port or {"https": 443}.get(proxy.scheme, 80)
     say(proxy="%s:%d" % at)
     if proxy.scheme != "http":
-        fail("proxy", "%s is a way to a proxy that was not tried" % proxy.scheme, "untried")
+        fail("proxy", "preflight does not test %s proxies" % proxy.scheme, "untried")
     call = connect(*at)
     if parts.scheme == "https":
         tunnel(call, host, port, proxy)

@@ -53,7 +53,7 @@ func TestHub(t *testing.T) {
 		{"straight", nil, facts.Hub{}},
 		{"nobody listens", map[string]string{"HF_ENDPOINT": "https://" + nobody}, facts.Hub{Failed: facts.HopConnect, Outcome: facts.PathRefused}},
 		{"no such name", map[string]string{"HF_ENDPOINT": "https://" + strings.Repeat("x", 64) + ".invalid"}, facts.Hub{Failed: facts.HopResolve}},
-		{"no address", map[string]string{"HF_ENDPOINT": "mirror"}, facts.Hub{Failed: facts.HopResolve, Error: "HF_ENDPOINT is no address of the web"}},
+		{"no address", map[string]string{"HF_ENDPOINT": "mirror"}, facts.Hub{Failed: facts.HopResolve, Error: "HF_ENDPOINT is not a web address"}},
 		{"without TLS", map[string]string{"HF_ENDPOINT": plain.URL}, facts.Hub{}},
 		{"a password", map[string]string{"HF_ENDPOINT": strings.Replace(plain.URL, "://", "://me:secret@", 1)}, facts.Hub{}},
 		{"no TLS there", map[string]string{"HF_ENDPOINT": "https://" + plain.Listener.Addr().String()}, facts.Hub{Failed: facts.HopHandshake}},

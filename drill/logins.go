@@ -180,7 +180,7 @@ func loginCause(stderr string, err error) (cause, message string) {
 	if cause = causeSaid(stderr); cause != "" {
 		return cause, message
 	}
-	return "other", cmp.Or(message, fmt.Sprintf("ssh ended with %s and said nothing", exit.ProcessState))
+	return "other", cmp.Or(message, fmt.Sprintf("ssh ended with %s and printed nothing", exit.ProcessState))
 }
 
 // causeSaid is what the words of ssh mean, "" for none that are known.

@@ -48,7 +48,7 @@ func TestLoginCause(t *testing.T) {
 		{"a shell that refuses", "This account is currently not available.\n", exit("1"), "shell", "This account is currently not available."},
 		{"a shell that says nothing", "\n", exit("7"), "shell", "the login passed, then true ended with exit status 7"},
 		{"something new", "Bad configuration option: foo\n", exit("255"), "other", "Bad configuration option: foo"},
-		{"nothing at all", "", exit("255"), "other", "ssh ended with exit status 255 and said nothing"},
+		{"nothing at all", "", exit("255"), "other", "ssh ended with exit status 255 and printed nothing"},
 		{"no start", "", exec.ErrNotFound, "other", exec.ErrNotFound.Error()},
 	}
 	for _, tt := range tests {

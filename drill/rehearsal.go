@@ -91,7 +91,7 @@ func unfinished(ctx context.Context, err error, seconds float64) string {
 	var exit *exec.ExitError
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Sprintf("not at its end after %s, and killed", text.Duration(seconds))
+		return fmt.Sprintf("killed because it had not finished after %s", text.Duration(seconds))
 	case ctx.Err() != nil:
 		return "interrupted"
 	case err == nil, errors.As(err, &exit) && exit.Exited():

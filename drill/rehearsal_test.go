@@ -96,7 +96,7 @@ func TestRehearse(t *testing.T) {
 		{"no shell", `[ $host = w2 ] && exit 0; "$@"`, Rehearsal{Hosts: []string{"w1", "w2"}},
 			facts.Rehearsal{Nodes: []facts.RehearsalNode{node("w1", 0), node("w2")}}},
 		{"a node that hangs", `[ $host = w2 ] && sleep 300; "$@"`, Rehearsal{Hosts: []string{"w1", "w2"}, Limit: time.Second},
-			facts.Rehearsal{ExitCode: -1, Problem: "not at its end after 1 s, and killed", Nodes: []facts.RehearsalNode{node("w1", 0), node("w2")}}},
+			facts.Rehearsal{ExitCode: -1, Problem: "killed because it had not finished after 1 s", Nodes: []facts.RehearsalNode{node("w1", 0), node("w2")}}},
 		{"PDSH_COMMAND_TIMEOUT", `[ $host = w2 ] && exec sleep 300; "$@"`,
 			Rehearsal{Hosts: []string{"w1", "w2"}, Env: []facts.Setting{{Name: "PDSH_COMMAND_TIMEOUT", Value: "1"}}},
 			facts.Rehearsal{ExitCode: 254, Complaints: []string{"sending SIGTERM to ssh w2", "sending signal 15 to w2 [ssh] pid HERE"},

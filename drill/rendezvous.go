@@ -218,7 +218,7 @@ func (j Join) inquire(ctx context.Context, conn net.Conn) (outcome facts.PathOut
 	case found.Failed != "":
 		return found.Outcome, found.Error
 	case found.Store != j.Generation:
-		return facts.PathStranger, fmt.Sprintf("somebody else's store: torch %s, %d keys", found.Store, found.Keys)
+		return facts.PathStranger, fmt.Sprintf("another program's store: torch %s, %d keys", found.Store, found.Keys)
 	}
 	return "", ""
 }

@@ -190,9 +190,9 @@ func TestJoinElsewhere(t *testing.T) {
 		outcome facts.PathOutcome
 		problem string
 	}{
-		{"a job of torch 2.0", serveForeign(t, c10d.NewServer(facts.GenerationLegacy)), facts.PathStranger, "somebody else's store: torch 2.0 or older, 0 keys"},
-		{"one that is watched", serveAnything(t, old.serve), facts.PathStranger, "somebody else's store: torch 2.0 or older, 5 keys"},
-		{"a job of torch 2.4", serveForeign(t, c10d.NewServer(facts.GenerationValidates)), facts.PathStranger, "somebody else's store: torch 2.1 to 2.4, 0 keys"},
+		{"a job of torch 2.0", serveForeign(t, c10d.NewServer(facts.GenerationLegacy)), facts.PathStranger, "another program's store: torch 2.0 or older, 0 keys"},
+		{"one that is watched", serveAnything(t, old.serve), facts.PathStranger, "another program's store: torch 2.0 or older, 5 keys"},
+		{"a job of torch 2.4", serveForeign(t, c10d.NewServer(facts.GenerationValidates)), facts.PathStranger, "another program's store: torch 2.1 to 2.4, 0 keys"},
 		{"a job of our own torch", serveForeign(t, c10d.NewServer(facts.GenerationPings)), facts.PathStranger, errForeign.Error()},
 		{"an ssh server", serveAnything(t, sshServer), facts.PathStranger, "another server answered"},
 		{"silence", serveAnything(t, hush), facts.PathSilent, "no answer in time"},

@@ -94,7 +94,7 @@ func pySpy(pid int) (string, error) {
 	// The owner of its directory in /proc is root where it may not be dumped, whoever runs it.
 	status, err := process.NewStatus()
 	if us := uint64(os.Geteuid()); err != nil || status.UIDs != [4]uint64{us, us, us, us} {
-		return "", errors.New("py-spy is not on our path, and that beside the interpreter of another user is not run: ask as that user")
+		return "", errors.New("py-spy is not in PATH, and preflight does not run the py-spy next to another user's interpreter: run preflight as that user")
 	}
 	return program, nil
 }

@@ -84,7 +84,7 @@ func TestPySpyOfAnother(t *testing.T) {
 		as   *syscall.Credential
 		want string
 	}{
-		"ours": {nil, ""}, "another's": {&syscall.Credential{Uid: 65534, Gid: 65534}, "py-spy is not on our path, and that beside the interpreter of another user is not run: ask as that user"},
+		"ours": {nil, ""}, "another's": {&syscall.Credential{Uid: 65534, Gid: 65534}, "py-spy is not in PATH, and preflight does not run the py-spy next to another user's interpreter: run preflight as that user"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			process := exec.Cmd{Path: "/bin/sh", Args: []string{interpreter, "-c", "read forever"}, SysProcAttr: &syscall.SysProcAttr{Credential: c.as}}

@@ -35,7 +35,7 @@ func (r *run) callBack(ctx context.Context, d Drill) {
 	}
 	if why != "" {
 		for _, m := range r.members {
-			m.miss(d.Section, "the launching machine does not listen: %s", why)
+			m.miss(d.Section, "the launching machine could not listen: %s", why)
 		}
 		return
 	}
@@ -47,10 +47,10 @@ func (r *run) callBack(ctx context.Context, d Drill) {
 		}
 		switch {
 		case !known && back.Name == "":
-			m.miss(d.Section, "which addresses of the launching machine mpirun hands out was not seen")
+			m.miss(d.Section, "could not read which addresses of the launching machine mpirun will use")
 			return nil
 		case !known:
-			m.miss(d.Section, "whether it resolves %s, by which mpirun has it call back, was not seen", back.Name)
+			m.miss(d.Section, "could not read whether the node resolves %s, the name that mpirun gives it to call back", back.Name)
 			return nil
 		}
 		turn := m.turn % len(ports) // where not all ports are called, every one is by somebody

@@ -63,7 +63,7 @@ func TestUnfit(t *testing.T) {
 		want   string
 	}{
 		{nccl.Choice{Interface: "eth0", Address: "10.0.0.1"}, ""},
-		{nccl.Choice{Interface: "docker0", Address: "172.17.0.1"}, "172.17.0.1 is held by 2 nodes"},
+		{nccl.Choice{Interface: "docker0", Address: "172.17.0.1"}, "172.17.0.1 is the address of 2 nodes"},
 		{nccl.Choice{Interface: "lo", Address: "127.0.1.1"}, "127.0.1.1 is a loopback address"},
 		{nccl.Choice{Error: "Bootstrap : no socket interface found"}, "Bootstrap : no socket interface found"},
 		{nccl.Choice{Rule: "not known: the node's interfaces were not seen"}, "not known: the node's interfaces were not seen"},
@@ -153,7 +153,7 @@ func TestPlannedAddressesAreNotShared(t *testing.T) {
 	r.Prediction.Accelerator = "cuda"
 	plan := addressPlans()[0]
 	r.settle(plan)
-	want := []string{"172.17.0.1 is held by 2 nodes", "172.17.0.1 is held by 2 nodes", ""}
+	want := []string{"172.17.0.1 is the address of 2 nodes", "172.17.0.1 is the address of 2 nodes", ""}
 	var got []string
 	for _, m := range all {
 		got = append(got, plan.places[m].unfit)

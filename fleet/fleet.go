@@ -238,14 +238,14 @@ func everySection(reason string) map[facts.Section]string {
 
 func lostReason(err error) string {
 	if err == nil {
-		return "the agent sent no answer for it"
+		return "the agent sent no answer for this section"
 	}
 	failure := (*remote.Error)(nil)
 	switch {
 	case !errors.As(err, &failure):
 		return fmt.Sprintf("lost: %v", err)
 	case failure.Cause == remote.Interrupted:
-		return "no answer yet when the run was interrupted"
+		return "the run was interrupted before an answer came"
 	}
 	return fmt.Sprintf("lost: %s: %v", failure.Cause, failure.Err) // the node is named where this is read
 }

@@ -143,7 +143,7 @@ func TestLostServerOfThePeers(t *testing.T) {
 		if node.Rendezvous == nil || node.Missing[facts.SectionRendezvous] != "" {
 			t.Errorf("%s: the rendezvous of the ranks is %+v, and missing %q", node.Name, node.Rendezvous, node.Missing[facts.SectionRendezvous])
 		}
-		want := "w1 was to serve the store: lost: no answer to serve within 750 ms"
+		want := "w1 should have served the store: lost: no answer to serve within 750 ms"
 		if got := node.Missing[facts.SectionPeerRendezvous]; node.PeerRendezvous != nil || !strings.HasPrefix(got, want) {
 			t.Errorf("%s: that of the peers is %+v, and missing %q; want %q", node.Name, node.PeerRendezvous, got, want)
 		}

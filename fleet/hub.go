@@ -34,13 +34,13 @@ func (r *run) hub(ctx context.Context, d Drill) {
 	r.each(ctx, d.Phase, r.members, d.Limit, func(ctx context.Context, m *member) error {
 		switch {
 		case len(r.Prediction.ToFetch(m.Node)) == 0:
-			learn(m, &m.Hub, d.Section, facts.Hub{Unneeded: "its ranks have nothing to fetch, or are told not to ask"}, nil)
+			learn(m, &m.Hub, d.Section, facts.Hub{Unneeded: "its ranks download nothing, or are set to work offline"}, nil)
 			return nil
 		case hidden != "":
-			m.miss(d.Section, "%s is exported to the ranks, and its value is not collected: see by hand whether they get there", hidden)
+			m.miss(d.Section, "%s is exported to the ranks but preflight does not collect its value: check by hand whether they reach the Hub", hidden)
 			return nil
 		case m.Python == nil || !m.Python.Found:
-			m.miss(d.Section, "there is no interpreter to go there: see python-same")
+			m.miss(d.Section, "no Python interpreter to connect with: see python-same")
 			return nil
 		}
 		to, err := agent.GoToHub.Ask(ctx, m.agent, drill.Hub{Interpreter: m.Python.Path, Env: exports, Deadline: d.Limit})

@@ -61,7 +61,7 @@ func isLost(err error) bool {
 func busy(w hostsys.Wait, some ...*member) string {
 	for _, m := range some {
 		if m.agent.Busy() {
-			return m.Name + " is busy: its agent comes late to its own work"
+			return m.Name + " is busy: its agent gets too little CPU time"
 		}
 	}
 	return w.Excuse(launching)

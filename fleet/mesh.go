@@ -121,11 +121,11 @@ func unfit(choice nccl.Choice, holders map[netip.Addr]int) string {
 	case choice.Error != "":
 		return choice.Error
 	case err != nil:
-		return cmp.Or(choice.Rule, "there is no address to listen on")
+		return cmp.Or(choice.Rule, "no address to listen on")
 	case address.IsLoopback():
 		return choice.Address + " is a loopback address"
 	case holders[address] > 1:
-		return fmt.Sprintf("%s is held by %d nodes", choice.Address, holders[address])
+		return fmt.Sprintf("%s is the address of %d nodes", choice.Address, holders[address])
 	}
 	return ""
 }
@@ -162,7 +162,7 @@ func (p *place) listens(answer []mesh.Listening, err error) {
 	case err != nil:
 		p.unfit = err.Error()
 	case at < 0:
-		p.unfit = "the agent does not say where it listens"
+		p.unfit = "the agent did not report where it listens"
 	default:
 		p.ports, p.unfit = answer[at].Ports, answer[at].Error
 	}

@@ -88,10 +88,10 @@ func (job Job) possibleOps() []string {
 func (job Job) unneeded() map[facts.Section]string {
 	not := map[facts.Section]string{}
 	if len(job.possibleOps()) == 0 {
-		not[facts.SectionToolchain] = "no op of DeepSpeed is known to be needed"
+		not[facts.SectionToolchain] = "the launch is not known to need any DeepSpeed op"
 	}
 	if job.Prediction.Accelerator == "cpu" && !job.Prediction.AcceleratorAssumed {
-		not[facts.SectionNVML] = "accelerator cpu: nobody asks the driver of GPUs" // which may hang
+		not[facts.SectionNVML] = "accelerator cpu: the GPU driver is not asked" // which may hang
 	}
 	return not
 }
@@ -120,7 +120,7 @@ func (told *alike) take(node *facts.Node, section facts.Section, body json.RawMe
 	case answer.Missing != "":
 		node.Missing[section] = answer.Missing
 	case !answer.Seen.Has(section):
-		node.Missing[section] = "the agent's answer does not hold it"
+		node.Missing[section] = "the agent's answer lacks this section"
 	default:
 		node.Take(section, answer.Seen)
 	}

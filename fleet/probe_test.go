@@ -47,7 +47,7 @@ func TestUntoldSection(t *testing.T) {
 	}})
 	look, _ := Look(t.Context(), job)
 	node := look.Nodes[0]
-	if !node.Reached || node.Host == nil || node.Missing[facts.SectionSHM] != "the agent sent no answer for it" {
+	if !node.Reached || node.Host == nil || node.Missing[facts.SectionSHM] != "the agent sent no answer for this section" {
 		t.Errorf("reached %t, host %v, shm is missing for %q", node.Reached, node.Host, node.Missing[facts.SectionSHM])
 	}
 }

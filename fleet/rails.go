@@ -21,7 +21,7 @@ func (r *run) noRails() string {
 	if slices.ContainsFunc(r.members, has) {
 		return ""
 	}
-	return "no node has an address of RoCE or InfiniBand that NCCL's data go by, nor several interfaces in NCCL_SOCKET_IFNAME"
+	return "no node has a RoCE or InfiniBand address that NCCL uses, or several interfaces in NCCL_SOCKET_IFNAME"
 }
 
 // end is a rail of a member, where it is called.

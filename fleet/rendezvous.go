@@ -50,11 +50,11 @@ func (a attempt) endpoint() string {
 func (r *run) noRendezvous() string {
 	first := r.members.named(r.fleet.Nodes[0].Name)
 	if first == nil {
-		return fmt.Sprintf("node 0 (%s) was not reached, and nobody else serves", r.fleet.Nodes[0].Name)
+		return fmt.Sprintf("node 0 (%s) was not reached, and no other node serves the store", r.fleet.Nodes[0].Name)
 	}
 	switch planned := r.Prediction.Endpoint(first.Node); {
 	case planned.Error != "":
-		return "there is nowhere to meet: see master-address"
+		return "the rendezvous address is unknown: see master-address"
 	case planned.Port == 0:
 		return "torchrun will choose a free port itself"
 	}
@@ -140,7 +140,7 @@ func (r *run) serve(ctx context.Context, a attempt, first *facts.Node, already [
 		return known, true
 	}
 	for _, m := range r.members {
-		m.miss(a.section, "%s was to serve the store: %s", r.members[lost].Name, lostReason(losses[lost]))
+		m.miss(a.section, "%s should have served the store: %s", r.members[lost].Name, lostReason(losses[lost]))
 	}
 	return nil, false
 }

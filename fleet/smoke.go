@@ -30,7 +30,7 @@ func (r *run) noSmoke() string {
 	case r.Smoke.Time == 0:
 		return "only with --smoke"
 	case r.Prediction.Ranks() == nil:
-		return "how many ranks each node will have is not known: name their slots"
+		return "the number of ranks per node is unknown: give the nodes' slots"
 	}
 	return ""
 }
@@ -105,7 +105,7 @@ func (s *smokeTest) ask(m *member, orders map[int]smoke.Order, limit time.Durati
 			return outcome, err
 		}
 		for _, local := range slices.Sorted(maps.Keys(orders)) {
-			outcome.Failures = append(outcome.Failures, facts.SmokeFailure{LocalRank: local, Kind: facts.SmokeCrash, Call: orders[local].Do, Message: "nothing came of its node: " + lostReason(err)})
+			outcome.Failures = append(outcome.Failures, facts.SmokeFailure{LocalRank: local, Kind: facts.SmokeCrash, Call: orders[local].Do, Message: "no answer from its node: " + lostReason(err)})
 		}
 	}
 	return outcome, err

@@ -40,7 +40,7 @@ func (s *smokeTest) muster(section facts.Section) {
 			up, err = agent.Muster.Start(s.ctx, m.agent, crew, limit+answerTime, nil)
 			seen.Backend, seen.Ranks, seen.Refused = up.Backend, up.Ranks, up.Refused
 			if err == nil && seen.Refused == "" && !slices.EqualFunc(crew.Ranks, seen.Ranks, func(p smoke.Place, r facts.SmokeRank) bool { return p.LocalRank == r.LocalRank }) {
-				err = errors.New("it told of other ranks than it was to start")
+				err = errors.New("the agent reported other ranks than it was asked to start")
 			}
 		}
 		learn(m, &m.Smoke, section, seen, err)
@@ -68,26 +68,26 @@ func (s *smokeTest) refused(m *member, engine string) string {
 		return "no rank of this launch runs here"
 	}
 	if engine == smoke.Torch && (m.Python == nil || !m.Python.Found) {
-		return "there is no interpreter to start: see python-same"
+		return "no Python interpreter to start: see python-same"
 	}
 	switch {
 	case s.Prediction.Accelerator == "cpu":
 		return ""
 	case m.NVML == nil:
-		return "whether its GPUs are in use was not seen: " + m.Missing[facts.SectionNVML]
+		return "could not read whether its GPUs are in use: " + m.Missing[facts.SectionNVML]
 	case m.NVML.Failure != nil:
-		return "its driver does not answer as it should: see gpu-driver-loads"
+		return "its GPU driver does not answer correctly: see gpu-driver-loads"
 	}
 	for _, place := range s.Prediction.GPUsUsed()(m.Node) {
 		card := m.NVML.Cards[place]
 		computes := func(user facts.GPUUser) bool { return user.Kind == "compute" && !launch.IsDaemon(user) }
 		switch {
 		case card.MIG == "enabled":
-			return fmt.Sprintf("GPU %d is in MIG mode, in which NCCL has no part", card.Index)
+			return fmt.Sprintf("GPU %d is in MIG mode, which NCCL does not support", card.Index)
 		case card.ComputeMode == "prohibited":
-			return fmt.Sprintf("GPU %d takes no work: its compute mode is prohibited", card.Index)
+			return fmt.Sprintf("GPU %d accepts no work: its compute mode is prohibited", card.Index)
 		case slices.ContainsFunc(card.Processes, launch.IsMPS):
-			return fmt.Sprintf("GPU %d is shared by MPS, where ending one of ours may end others' work", card.Index)
+			return fmt.Sprintf("GPU %d is shared through MPS: ending a test process could end other users' work", card.Index)
 		case slices.ContainsFunc(card.Processes, computes):
 			return fmt.Sprintf("GPU %d is in use", card.Index)
 		case card.Memory > 0 && card.MemoryUsed != nil && card.Memory-*card.MemoryUsed < freeMemory:

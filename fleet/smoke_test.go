@@ -360,13 +360,13 @@ func TestSmokeOfStrangers(t *testing.T) {
 func TestSmokeRefused(t *testing.T) {
 	used := int64(60 << 30)
 	for want, card := range map[string]facts.Card{
-		"GPU 0 is in MIG mode, in which NCCL has no part":                       {MIG: "enabled"},
-		"GPU 0 is shared by MPS, where ending one of ours may end others' work": {Processes: []facts.GPUUser{{Kind: "mps"}}},
-		"GPU 0 is in use":                                     {Processes: []facts.GPUUser{{Kind: "compute"}}},
-		"GPU 0 has less than 4 GiB free":                      {Memory: 62 << 30, MemoryUsed: &used},
-		"GPU 0 takes no work: its compute mode is prohibited": {ComputeMode: "prohibited"},
+		"GPU 0 is in MIG mode, which NCCL does not support":                              {MIG: "enabled"},
+		"GPU 0 is shared through MPS: ending a test process could end other users' work": {Processes: []facts.GPUUser{{Kind: "mps"}}},
+		"GPU 0 is in use":                                       {Processes: []facts.GPUUser{{Kind: "compute"}}},
+		"GPU 0 has less than 4 GiB free":                        {Memory: 62 << 30, MemoryUsed: &used},
+		"GPU 0 accepts no work: its compute mode is prohibited": {ComputeMode: "prohibited"},
 		"": {Memory: 80 << 30, MemoryUsed: new(int64), MIG: "disabled", Processes: []facts.GPUUser{{Kind: "graphics"}, {Kind: "compute", Name: "/usr/bin/nv-hostengine"}}},
-		"GPU 1 is shared by MPS, where ending one of ours may end others' work": {Index: 1, Processes: []facts.GPUUser{{Kind: "compute", Name: "nvidia-cuda-mps-server"}}},
+		"GPU 1 is shared through MPS: ending a test process could end other users' work": {Index: 1, Processes: []facts.GPUUser{{Kind: "compute", Name: "nvidia-cuda-mps-server"}}},
 	} {
 		all := membersFor(1)
 		all[0].NVML = &facts.NVML{Cards: []facts.Card{card}}
@@ -378,8 +378,8 @@ func TestSmokeRefused(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 		for want, nvml := range map[string]*facts.NVML{
-			"whether its GPUs are in use was not seen: nobody looked":       nil,
-			"its driver does not answer as it should: see gpu-driver-loads": {Failure: &facts.NVMLFailure{}},
+			"could not read whether its GPUs are in use: nobody looked":      nil,
+			"its GPU driver does not answer correctly: see gpu-driver-loads": {Failure: &facts.NVMLFailure{}},
 		} {
 			all[0].NVML, all[0].Missing[facts.SectionNVML] = nvml, "nobody looked"
 			if got := s.refused(all[0], smoke.Direct); got != want {

@@ -30,7 +30,7 @@ func (r *run) noLogins() string {
 	case !by.SSH:
 		return r.Prediction.WithoutSSH("")
 	case !r.Prediction.NodesStartOthers() && len(r.fleet.Nodes) > pdshNodes && !r.AskedFor(checkLogins):
-		return fmt.Sprintf("%s logs in from here only, and %d nodes are many: --only %s tries it", by.Name, len(r.fleet.Nodes), checkLogins)
+		return fmt.Sprintf("with %s only the launching machine logs in, so the check is off for %d nodes: --only %s runs it", by.Name, len(r.fleet.Nodes), checkLogins)
 	}
 	return ""
 }
@@ -84,11 +84,11 @@ const (
 func (r *run) noRehearsal() string {
 	switch p, head := r.Prediction, r.fleet.Head; {
 	case p.Local, !p.StartedBy().PDSH:
-		return "this launch does not start by pdsh"
+		return "this launch does not use pdsh"
 	case head == nil || head.Launcher == nil || head.Launcher.PDSH == nil:
-		return "there is no pdsh on the launching machine"
+		return "pdsh is not installed on the launching machine"
 	case len(r.fleet.Nodes) > pdshNodes && !r.AskedFor(checkRehearsal):
-		return fmt.Sprintf("pdsh costs an ssh session a node, and %d nodes are many: --only %s tries it", len(r.fleet.Nodes), checkRehearsal)
+		return fmt.Sprintf("pdsh opens one ssh session per node, so the check is off for %d nodes: --only %s runs it", len(r.fleet.Nodes), checkRehearsal)
 	}
 	return ""
 }
@@ -106,7 +106,7 @@ func (r *run) rehearsal(ctx context.Context, d Drill) {
 	limit := rehearsalTime
 	for _, m := range r.members {
 		if hostfile.HandsOption(m.Name) {
-			head.Missing[d.Section] = fmt.Sprintf("pdsh would hand a part of %q to ssh, which takes it for an option", m.Name)
+			head.Missing[d.Section] = fmt.Sprintf("pdsh would pass a part of %q to ssh, which would read it as an option", m.Name)
 			return
 		}
 		hosts = append(hosts, m.Name)

@@ -42,7 +42,7 @@ func Run(ctx context.Context, o Options, sections []facts.Section, emit func(sec
 	if deadline <= 0 {
 		deadline = DefaultDeadline
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, deadline-machine.LastWords, fmt.Errorf("not ready within %s, the time for the whole node", deadline))
+	ctx, cancel := context.WithTimeoutCause(ctx, deadline-machine.LastWords, fmt.Errorf("not ready within %s, the time limit for the whole node", deadline))
 	defer cancel()
 	o = o.Together()
 
@@ -79,7 +79,7 @@ func look(ctx context.Context, o machine.Options, name facts.Section) (seen fact
 	defer cancel()
 	seen, err = machine.Within(ctx, func() (facts.Facts, error) { return section.Collect(ctx, o) })
 	if err == nil && !seen.Has(name) {
-		err = errors.New("the collector came back with nothing, which is a bug in preflight")
+		err = errors.New("the collector returned nothing, which is a bug in preflight")
 	}
 	return seen, err
 }

@@ -124,12 +124,12 @@ func TestReasons(t *testing.T) {
 			<-ctx.Done()
 			return nil, errors.New("python3 sleeps")
 		}, want: "python3 sleeps"},
-		"the node's deadline": {collect: patient, deadline: time.Second, want: "not ready within 1s, the time for the whole node"},
+		"the node's deadline": {collect: patient, deadline: time.Second, want: "not ready within 1s, the time limit for the whole node"},
 		"interrupted":         {collect: patient, cancel: true, want: "interrupted"},
 		"a limit of its own": {collect: func(context.Context, machine.Options) (*facts.Host, error) {
 			return nil, fmt.Errorf("resolver: %w", context.DeadlineExceeded)
 		}, want: "resolver: context deadline exceeded"},
-		"saw nothing": {collect: func(context.Context, machine.Options) (*facts.Host, error) { return nil, nil }, want: "the collector came back with nothing, which is a bug in preflight"},
+		"saw nothing": {collect: func(context.Context, machine.Options) (*facts.Host, error) { return nil, nil }, want: "the collector returned nothing, which is a bug in preflight"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestSectionIsOneRow(t *testing.T) {
 	}
 	row.Name = facts.SectionMesh
 	missing, seen := gather(t.Context(), t, machine.Options{Master: "w1"}, row)
-	if want := "the collector came back with nothing, which is a bug in preflight"; missing[row.Name] != want || seen != 0 {
+	if want := "the collector returned nothing, which is a bug in preflight"; missing[row.Name] != want || seen != 0 {
 		t.Errorf("facts of another section: %v, want %q", missing, want)
 	}
 }

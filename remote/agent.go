@@ -67,7 +67,7 @@ func (a *Agent) Busy() bool { return a.busy.Load() }
 func NoAnswer(method string, had time.Duration, w hostsys.Wait) error {
 	why := w.Excuse("the launching machine")
 	if why != "" {
-		why = "; " + why + ": run preflight when there is less load, or with a longer --timeout"
+		why = "; " + why + ": run preflight again with less load, or with a longer --timeout"
 	}
 	return fmt.Errorf("%w to %s within %s%s", ErrNoAnswer, method, text.Duration(had.Seconds()), why)
 }
@@ -260,7 +260,7 @@ func (a *Agent) write(ctx context.Context, r request) {
 		select {
 		case <-written:
 		case <-grace.Done():
-			failure := a.fail(Frozen, map[string]string{"after": closeGrace.String()}, errors.New("the node takes no request"))
+			failure := a.fail(Frozen, map[string]string{"after": closeGrace.String()}, errors.New("the node accepts no request"))
 			a.hangUp(failure.excused(w))
 		}
 	})

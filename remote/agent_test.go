@@ -74,7 +74,7 @@ func TestMethodsThatFail(t *testing.T) {
 		"fail":    {"", `no luck\x1b[31m`},
 		"panic":   {"", "panic panicked: oh"},
 		"missing": {"", `no method is called "missing"`},
-		"big":     {"9000000 1", "part big: larger than the 1 MiB one line may have"},
+		"big":     {"9000000 1", "part big: larger than the limit of 1 MiB per line"},
 	} {
 		err := agent.Call(t.Context(), method, c.params, remotetest.Nothing)
 		var lost *Error

@@ -98,9 +98,9 @@ func (e *ear) beat(every time.Duration) (silent bool) {
 // this machine stood still, whoever looks knows that by itself (hostsys.Anew) and asks anew.
 func (a *Agent) unheard(seconds float64) *Error {
 	if a.life.Busy() > 0 {
-		return a.fail(HeadBusy, nil, fmt.Errorf("the agent heard nothing from here for %.1f s, and ended", seconds))
+		return a.fail(HeadBusy, nil, fmt.Errorf("the agent got nothing from the launching machine for %.1f s, and ended", seconds))
 	}
-	return a.fail(ConnectionLost, nil, fmt.Errorf("it heard nothing from us for %.1f s, and ended: what we sent was lost on the way", seconds))
+	return a.fail(ConnectionLost, nil, fmt.Errorf("the agent got nothing from the launching machine for %.1f s, and ended: what preflight sent was lost on the way", seconds))
 }
 
 // beat tells the node that we are there, and looks whether it is.

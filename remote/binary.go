@@ -112,7 +112,7 @@ func Packed(text io.Reader, whole func() ([]byte, error)) (*Binary, error) {
 	}
 	b := &Binary{Gzip: whole}
 	if err := json.Unmarshal([]byte(z.Comment), b); err != nil {
-		return nil, fmt.Errorf("what it is: %w", err)
+		return nil, fmt.Errorf("cannot read its header: %w", err)
 	}
 	return b, nil
 }

@@ -112,7 +112,7 @@ func (c *Client) bootstrap(ctx context.Context, client Connection, name string, 
 			return agent, nil
 		}
 		agent.Close()
-		return nil, d.fail(StageStart, Frozen, map[string]string{"after": text.Duration(time.Since(began).Seconds())}, errors.New("the agent's hello came too late"))
+		return nil, d.fail(StageStart, Frozen, map[string]string{"after": text.Duration(time.Since(began).Seconds())}, errors.New("the agent's first message came too late"))
 	}
 	if errors.As(err, &failure) {
 		client.Close()
@@ -163,7 +163,7 @@ func (d *delivery) dialogue(ctx context.Context) (Hello, error) {
 			d.spoke = true
 			d.heard(verb)
 		case verb == "terminal":
-			return Hello{}, d.fail(d.stage(), GivenTerminal, nil, errors.New("our command was given a terminal, which alters what is said through it"))
+			return Hello{}, d.fail(d.stage(), GivenTerminal, nil, errors.New("preflight's command was given a terminal, which changes the bytes that pass through it"))
 		case verb == "heard":
 			d.acknowledged = true
 		case verb == "distrusted" && d.again < 2*maxPlaces:
@@ -177,7 +177,7 @@ func (d *delivery) dialogue(ctx context.Context) (Hello, error) {
 				return Hello{}, err
 			}
 		case verb == "stalled":
-			return Hello{}, d.fail(StageDeliver, ConnectionLost, nil, errors.New("nothing more of our binary arrived there for 12 s: the way is cut, or too slow for so many nodes at once"))
+			return Hello{}, d.fail(StageDeliver, ConnectionLost, nil, errors.New("the transfer of the agent stopped for 12 s: the connection is cut, or too slow for so many nodes at once"))
 		case verb == "failed":
 			d.failed = rest
 		case verb == "none":
@@ -206,11 +206,11 @@ func (d *delivery) supply(ctx context.Context, need []string) error {
 	}
 	system, machine, how, hash := text.Escape(need[0]), text.Escape(need[1]), need[2], need[3]
 	if system != "Linux" {
-		return d.fail(StageDeliver, WrongOS, map[string]string{"os": system}, fmt.Errorf("the node runs %s, and preflight looks at Linux only", system))
+		return d.fail(StageDeliver, WrongOS, map[string]string{"os": system}, fmt.Errorf("the node runs %s, and preflight supports only Linux", system))
 	}
 	binary, err := d.binary("linux", goarch(machine))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return d.fail(StageDeliver, Unexpected, nil, fmt.Errorf("our own binary: %w", err))
+		return d.fail(StageDeliver, Unexpected, nil, fmt.Errorf("the agent binary: %w", err))
 	}
 	if err != nil {
 		return d.fail(StageDeliver, WrongArch, map[string]string{"arch": goarch(machine), "want": runtime.GOARCH}, err)
@@ -219,7 +219,7 @@ func (d *delivery) supply(ctx context.Context, need []string) error {
 		return d.garbage([]byte(strings.Join(need, " ")))
 	}
 	if how != "gzip" && how != "cat" {
-		return d.fail(StageDeliver, NoUnpacker, nil, errors.New("the node has no head(1) to receive our binary with"))
+		return d.fail(StageDeliver, NoUnpacker, nil, errors.New("the node has no head(1), which preflight needs to receive the agent"))
 	}
 	if dir := need[5]; dir != d.dir {
 		if d.dir != "" {
@@ -283,14 +283,14 @@ func (d *delivery) brought(ctx context.Context, b *Binary, how, tags, dir string
 func (d *delivery) send(b *Binary, how string) error {
 	packed, err := b.Gzip()
 	if err != nil {
-		return d.fail(StageDeliver, Unexpected, nil, fmt.Errorf("our own binary: %w", err))
+		return d.fail(StageDeliver, Unexpected, nil, fmt.Errorf("the agent binary: %w", err))
 	}
 	var content io.Reader = bytes.NewReader(packed)
 	size := int64(len(packed))
 	if how == "cat" {
 		size = b.Size
 		if content, err = b.unpacked(); err != nil {
-			return d.fail(StageDeliver, Unexpected, nil, fmt.Errorf("our own binary: %w", err))
+			return d.fail(StageDeliver, Unexpected, nil, fmt.Errorf("the agent binary: %w", err))
 		}
 	}
 	d.left = watched{content, d.copy}
@@ -325,7 +325,7 @@ func (d *delivery) greeted(line []byte) (Hello, error) {
 	}
 	if binary, err := d.binary(h.OS, h.Arch); err != nil || binary.BuildID != h.Build {
 		return Hello{}, d.fail(StageStart, Unexpected, map[string]string{"path": h.Path},
-			fmt.Errorf("%s is not the build it should be: `preflight clean` removes it", h.Path))
+			fmt.Errorf("%s is another build than preflight expects: `preflight clean` removes it", h.Path))
 	}
 	d.hello = true
 	return h, nil

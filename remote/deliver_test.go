@@ -325,7 +325,7 @@ func TestLoginsThatFail(t *testing.T) {
 		"repeats input":   {node: loginShell(`exec cat`), limit: brief, stage: StageShell, cause: ForcedCommand, text: "repeats"},
 		"pty":             {node: loginShell(`echo "PTY allocation request failed" >&2; exit 1`), stage: StageShell, cause: NeedsPTY},
 		"sudo":            {node: loginShell(`echo "sudo: sorry, you must have a tty to run sudo" >&2; exit 1`), stage: StageShell, cause: NeedsPTY},
-		"exit":            {node: loginShell(`exit 0`), stage: StageShell, cause: ShellBroken, text: "says exit"},
+		"exit":            {node: loginShell(`exit 0`), stage: StageShell, cause: ShellBroken, text: "calls exit"},
 		"startup error":   {node: loginShell(`echo "/home/u/.bashrc: line 3: syntax error" >&2; exit 2`), stage: StageShell, cause: ShellBroken, detail: map[string]string{"output": ".bashrc: line 3"}},
 		"swallows all":    {node: loginShell(`cat >/dev/null; exec /bin/sh -c "$0"`), limit: brief, stage: StageShell, cause: ShellBroken, text: "startup file"},
 		"swallows a line": {node: loginShell(`read x; exec /bin/sh -c "$0"`), limit: brief, stage: StageShell, cause: ShellBroken},
@@ -336,7 +336,7 @@ func TestLoginsThatFail(t *testing.T) {
 		"killed shell":    {node: loginShell(`kill -9 $$`), stage: StageShell, cause: ShellBroken, text: "SIGKILL"},
 		"no exec":         {node: remotetest.Node{Refuse: true}, stage: StageSession, cause: SessionRefused, text: "runs no commands"},
 		"no status":       {node: remotetest.Node{Exec: func(string, ssh.Channel) int { return -1 }}, stage: StageShell, cause: ShellBroken, text: "without an exit status"},
-		"swallows name":   {node: remotetest.Node{Exec: func(_ string, c ssh.Channel) int { c.Write([]byte("@@preflight shell\n")); return -1 }}, stage: StageShell, cause: ShellBroken, text: "nothing to read"},
+		"swallows name":   {node: remotetest.Node{Exec: func(_ string, c ssh.Channel) int { c.Write([]byte("@@preflight shell\n")); return -1 }}, stage: StageShell, cause: ShellBroken, text: "consumes the input"},
 	} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); f.try(t) })
 	}

@@ -98,17 +98,17 @@ func (e *ending) explainShell() *Error {
 	lower := strings.ToLower(said)
 	switch {
 	case containsAny(lower, ptyWords):
-		return fail(NeedsPTY, "the login wants a terminal: "+said)
+		return fail(NeedsPTY, "the login needs a terminal: "+said)
 	case containsAny(lower, noShellWords), len(e.noise) == 0 && lostShell.MatchString(e.stderr):
 		return fail(NoShell, "the account has no shell that runs commands: "+said)
 	case e.spoke:
-		return fail(ShellBroken, "the login leaves our command nothing to read"+after(said))
+		return fail(ShellBroken, "the login consumes the input of preflight's command"+after(said))
 	case containsAny(lower, startupWords):
 		return fail(ShellBroken, "a startup file ends the login: "+said)
 	case said == "" && e.Status == 0:
-		return fail(ShellBroken, "the login ends with status 0 before it runs a command: a startup file says exit, or a forced command prints nothing")
+		return fail(ShellBroken, "the login ends with status 0 before it runs a command: a startup file calls exit, or a forced command prints nothing")
 	case said == "" && e.Status > 0:
-		silent := fail(NoShell, fmt.Sprintf("the login ends with status %d and without a word: the shell is /bin/false or the like, or a startup file says exit", e.Status))
+		silent := fail(NoShell, fmt.Sprintf("the login ends with status %d and prints nothing: the shell is /bin/false or similar, or a startup file calls exit", e.Status))
 		silent.Detail["status"] = strconv.Itoa(e.Status)
 		return silent
 	case said == "":
@@ -116,22 +116,22 @@ func (e *ending) explainShell() *Error {
 	case notText.MatchString(said):
 		return e.nonsense(said)
 	}
-	return fail(ForcedCommand, "something else runs in place of our command: "+said)
+	return fail(ForcedCommand, "the login runs another program instead of preflight's command: "+said)
 }
 
 // explainDirectories is for nodes that have no place for our binary.
 func (e *ending) explainDirectories() *Error {
 	all := strings.Join(e.tried, "; ")
-	cause, text := NoDirectory, "no private directory for our binary: "
+	cause, text := NoDirectory, "no private directory for the agent: "
 	switch {
 	case noProgram.MatchString(all):
-		cause, text = NoPrograms, "PATH leads to no mkdir, ls and the like: "
+		cause, text = NoPrograms, "PATH has no mkdir, ls or similar programs: "
 	case containsAny(all, fullWords):
-		cause, text = DiskFull, "no space for our binary: "
+		cause, text = DiskFull, "no space for the agent: "
 	case strings.Contains(all, takenMark):
-		cause, text = Squatted, "others' directories where ours would be: "
+		cause, text = Squatted, "other users own the directories for the agent: "
 	case strings.Contains(all, noexecMark) && !containsAny(all, looseMarks):
-		cause, text = NoExec, "no directory that may hold programs: "
+		cause, text = NoExec, "no directory from which programs may run: "
 	}
 	return e.fail(StageDeliver, cause, map[string]string{"tried": all}, errors.New(text+all))
 }
@@ -147,20 +147,20 @@ func (e *ending) explainStart() *Error {
 	}
 	switch {
 	case containsAny(e.stderr, libcWords):
-		return fail(LibcTooOld, "message", "our binary needs a newer glibc than the node has")
+		return fail(LibcTooOld, "message", "the agent needs a newer glibc than the node has")
 	case containsAny(e.stderr, formatWords), status == 2 && strings.Contains(e.stderr, "yntax error"):
 		// dash takes a program for another machine for a script.
-		f := fail(WrongArch, "message", "our binary there is for another machine (does the home belong to nodes of several kinds? build for all of them with `make cross`)")
+		f := fail(WrongArch, "message", "the agent there is for another architecture (do machines of several architectures share the home? build for all of them with `make cross`)")
 		f.Detail = map[string]string{"arch": "", "want": ""}
 		return f
 	case status == 127, strings.Contains(e.stderr, "required file not found"):
 		return e.fail(StageStart, LibcTooOld, map[string]string{"message": "glibc's loader is missing" + after(e.stderr)},
-			errors.New("the node has no glibc, which our binary needs: its loader is missing"+after(e.stderr)))
+			errors.New("the node has no glibc, which the agent needs: its loader is missing"+after(e.stderr)))
 	case status == 126:
-		return fail(NoExec, "tried", "the node does not let our binary run")
+		return fail(NoExec, "tried", "the node does not allow the agent to run")
 	case e.failed != "" && status > 128:
 		return e.fail(StageStart, AgentKilled, map[string]string{"signal": strconv.Itoa(status - 128)},
-			fmt.Errorf("ended by signal %d as soon as it started%s", status-128, after(e.stderr)))
+			fmt.Errorf("the agent was ended by signal %d as soon as it started%s", status-128, after(e.stderr)))
 	}
 	return e.exited()
 }
@@ -173,7 +173,7 @@ func (e *ending) exited() *Error {
 		how = "with status " + status
 	}
 	return e.fail(e.stage(), AgentExited, map[string]string{"status": status, "stderr": e.stderr},
-		fmt.Errorf("our agent ended %s%s", how, after(e.stderr)))
+		fmt.Errorf("the agent ended %s%s", how, after(e.stderr)))
 }
 
 // overdue is the failure of a dialogue that time, our user or the watch over its
@@ -201,7 +201,7 @@ func (e *ending) stuck(alive, echoed bool, waited string) *Error {
 	switch {
 	case alive && echoed && !e.spoke:
 		return e.fail(StageShell, ForcedCommand, map[string]string{"output": said},
-			errors.New("something else runs in place of our command, and repeats what it is sent"))
+			errors.New("the login runs another program instead of preflight's command, which repeats its input"))
 	case alive && !e.runs:
 		return e.fail(StageSession, Frozen, map[string]string{"after": waited},
 			fmt.Errorf("the server answers, but opened no session within %s", waited))
@@ -210,13 +210,13 @@ func (e *ending) stuck(alive, echoed bool, waited string) *Error {
 			fmt.Errorf("%s started no shell within %s%s", text.Escape(e.words[0]), waited, after(said)))
 	case alive && !e.acknowledged:
 		return e.fail(StageShell, ShellBroken, map[string]string{"output": said},
-			fmt.Errorf("the login did not run our command within %s: a startup file waits or reads our input, or the home directory hangs%s", waited, after(said)))
+			fmt.Errorf("the login did not run preflight's command within %s: a startup file waits or reads the input, or the home directory hangs%s", waited, after(said)))
 	case alive:
 		return e.fail(e.stage(), Frozen, map[string]string{"after": waited},
-			fmt.Errorf("the server answers, but our binary did not within %s (does a file system hang?)%s", waited, after(said)))
+			fmt.Errorf("the server answers, but the agent did not within %s (does a file system hang?)%s", waited, after(said)))
 	}
 	return e.fail(e.stage(), Frozen, map[string]string{"after": waited},
-		fmt.Errorf("nothing came for the rest of %s, not even from the server", waited))
+		fmt.Errorf("nothing came for the rest of the %s, not even from the server", waited))
 }
 
 // output is all the words there are, ours excepted.
@@ -300,5 +300,5 @@ func (e *ending) garbage(line []byte) *Error {
 
 // nonsense is escaped text where an answer should be.
 func (e *ending) nonsense(text string) *Error {
-	return e.fail(e.stage(), Garbage, map[string]string{"text": text}, fmt.Errorf("what it says makes no sense: %s", text))
+	return e.fail(e.stage(), Garbage, map[string]string{"text": text}, fmt.Errorf("its output is not the agent's: %s", text))
 }

@@ -176,6 +176,6 @@ func (e *Error) excused(w hostsys.Wait) *Error {
 	if late == 0 {
 		return e
 	}
-	err := fmt.Errorf("it came late to its own work by %s of %s (%w)", text.Duration(late.Seconds()), text.Duration(w.Took().Seconds()), e.Err)
+	err := fmt.Errorf("it was held up for %s of %s (%w)", text.Duration(late.Seconds()), text.Duration(w.Took().Seconds()), e.Err)
 	return &Error{Host: e.Host, Stage: e.Stage, Cause: HeadBusy, Err: err}
 }

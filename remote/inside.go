@@ -23,14 +23,14 @@ import (
 // each has to fit into a line.
 func Enterable(words []string) error {
 	if len(words) == 0 {
-		return errors.New("it has no word")
+		return errors.New("it is empty")
 	}
 	for _, word := range words {
 		switch {
 		case word == "":
 			return errors.New("it has an empty word")
 		case strings.ContainsFunc(word, func(r rune) bool { return unicode.IsControl(r) || r == unicode.ReplacementChar }):
-			return fmt.Errorf("a word of it is no line of text: %s", text.Escape(word))
+			return fmt.Errorf("a word must be one line of text: %s", text.Escape(word))
 		}
 	}
 	return nil
@@ -80,7 +80,7 @@ func (e *ending) explainEntrance() *Error {
 		return e.fail(StageInside, c, map[string]string{"program": program, "output": said}, errors.New(text+after(said)))
 	}
 	if e.entered {
-		return fail(NoInput, program+" passes nothing on to what it starts")
+		return fail(NoInput, program+" does not pass its input to the program that it starts")
 	}
 	if e.absent {
 		return fail(NoEngine, "the node has no "+program)
@@ -90,7 +90,7 @@ func (e *ending) explainEntrance() *Error {
 			return fail(known.cause, known.text)
 		}
 	}
-	return fail(NotEntered, fmt.Sprintf("%s ended with status %d before it started a shell in there", program, e.Status))
+	return fail(NotEntered, fmt.Sprintf("%s ended with status %d before it started a shell in the container", program, e.Status))
 }
 
 // entranceWords are what engines say of what keeps them from starting a shell: the first
@@ -108,17 +108,17 @@ var entranceWords = []struct {
 	text  string
 	says  *lazyregexp.Regexp
 }{
-	{GivenTerminal, "it is told to give our command a terminal, and there is none",
+	{GivenTerminal, "it is set to give preflight's command a terminal, and there is none",
 		lazyregexp.New(`(?i)input device is not a TTY|stdin is not a terminal|provided file is not a console`)},
-	{EngineDenied, "this account may not enter",
+	{EngineDenied, "this account may not enter the container",
 		lazyregexp.New(`(?i)password is required|terminal is required|not in the sudoers|is not allowed to execute|permission denied while trying to connect|connect: permission denied|/ns/\w+: permission denied|reassociate to namespaces?.* failed: Operation not permitted|unshare: operation not permitted`)},
-	{EngineDown, "its daemon does not run",
+	{EngineDown, "its daemon is not running",
 		lazyregexp.New(`(?i)cannot connect to the docker daemon|cannot connect to podman|cannot access containerd socket|failed to dial`)},
-	{ContainerStopped, "the container does not run",
+	{ContainerStopped, "the container is not running",
 		lazyregexp.New(`(?i)is not running|is paused|container state improper|in a (stopped|paused) container|no running task found`)},
-	{OtherArch, "what is in there is for another machine",
+	{OtherArch, "the programs in the container are for another architecture",
 		lazyregexp.New(`(?i)exec format error|image's architecture`)},
-	{NoShellInside, "there is no /bin/sh in there",
+	{NoShellInside, "the container has no /bin/sh",
 		lazyregexp.New("(?i)(exec: |executable file |stat |failed to execute:? )[\"`]?/bin/sh\\b")},
 	{NoContainer, "there is no such container",
 		lazyregexp.New(`(?i)no such (container|process|file or directory)|no container with name or ID|could not open image`)},

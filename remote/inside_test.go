@@ -113,8 +113,8 @@ func TestEntranceFailures(t *testing.T) {
 		"runc arch":         {says("exec /bin/sh: exec format error"), StageInside, OtherArch, ""},
 		"docker -t":         {says("the input device is not a TTY"), StageInside, GivenTerminal, ""},
 		"podman -t":         {`c=$1; d=$2; shift 2; E="$*" exec script -qec "$c $d \"\$E\"" /dev/null`, StageInside, GivenTerminal, "a terminal"},
-		"no -i":             {`exec "$@" </dev/null`, StageInside, NoInput, "passes nothing on"},
-		"says something":    {says("usage: mine"), StageInside, NotEntered, "ended with status 1 before it started a shell in there: usage: mine"},
+		"no -i":             {`exec "$@" </dev/null`, StageInside, NoInput, "does not pass its input"},
+		"says something":    {says("usage: mine"), StageInside, NotEntered, "ended with status 1 before it started a shell in the container: usage: mine"},
 		"ends":              {"exit 0", StageInside, NotEntered, "ended with status 0"},
 		"no programs":       {`HOME=/proc XDG_CACHE_HOME=/proc/none PATH=/nowhere exec "$@"`, StageDeliver, NoPrograms, ""},
 	} {

@@ -56,7 +56,7 @@ func Arrive() {
 func Install(dir, hash string) error {
 	name := "preflight-" + hash
 	if !buildName.MatchString(name) {
-		return fmt.Errorf("install: %q is no SHA-256", hash)
+		return fmt.Errorf("install: %q is not a SHA-256", hash)
 	}
 	f, err := os.Open(self)
 	if err != nil {

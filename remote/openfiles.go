@@ -40,7 +40,7 @@ func (c *Client) Fit(names []string, stay bool, most int) (atOnce int, err *Erro
 		return 1, &Error{
 			Stage: StageConnect, Cause: HeadLimit,
 			Detail: map[string]string{"files": strconv.Itoa(1 << bits.Len(uint(need)))},
-			Err:    fmt.Errorf("it lets a process have %d files open, and %d nodes take %d", limit, len(names), need),
+			Err:    fmt.Errorf("its limit on open files is %d, and %d nodes need %d", limit, len(names), need),
 		}
 	}
 	return min(most, 1+(limit-need)/each), nil
@@ -56,5 +56,5 @@ func Short(stage Stage, err error) *Error {
 	if call, is := errors.AsType[*os.SyscallError](err); is {
 		err = call // without the node's address, which would keep what is said of many apart
 	}
-	return &Error{Stage: stage, Cause: HeadLimit, Err: fmt.Errorf("it has no more %s (%w)", of, err)}
+	return &Error{Stage: stage, Cause: HeadLimit, Err: fmt.Errorf("it has run out of %s (%w)", of, err)}
 }

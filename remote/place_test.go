@@ -276,7 +276,7 @@ func TestInstallRefuses(t *testing.T) {
 	dir := t.TempDir()
 	for name, c := range map[string]struct{ hash, text string }{
 		"other bytes": {strings.Repeat("ab", 32), "what arrived has SHA-256"},
-		"no hash":     {"../../etc/passwd", "is no SHA-256"},
+		"no hash":     {"../../etc/passwd", "is not a SHA-256"},
 	} {
 		if out, err := install(t, dir, "arrived", c.hash); err == nil || !strings.Contains(string(out), c.text) {
 			t.Errorf("%s: %v: %s, want …%s…", name, err, out, c.text)

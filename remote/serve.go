@@ -34,7 +34,7 @@ type Method func(ctx context.Context, params json.RawMessage, reply Reply) error
 type Reply = func(part string, body json.RawMessage, last bool) error
 
 // ErrOversize is a part too large for one line of the wire.
-var ErrOversize = fmt.Errorf("larger than the %d MiB one line may have", maxLine>>20)
+var ErrOversize = fmt.Errorf("larger than the limit of %d MiB per line", maxLine>>20)
 
 const (
 	// drainGrace is how long methods get to wind up once the agent's life is over.
@@ -97,7 +97,7 @@ func readRequests(ctx context.Context, in io.Reader, requests chan<- request) er
 	for lines.Scan() {
 		var r request
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
-			return fmt.Errorf("a request that is none: %w", err)
+			return fmt.Errorf("a malformed request: %w", err)
 		}
 		select {
 		case requests <- r:

@@ -109,7 +109,7 @@ func TestServeEnds(t *testing.T) {
 		"head silent": {func(c *conversation, _ func()) { c.say(`{"open":{"node":"w1","seconds":60,"beat":0.02}}`) }, "nothing came from the launching machine for 300 ms"},
 		"life over":   {func(c *conversation, _ func()) { c.say(`{"open":{"node":"w1","seconds":0.1}}`) }, "the agent's time is up"},
 		"interrupted": {func(_ *conversation, cancel func()) { cancel() }, "context canceled"},
-		"not JSON":    {func(c *conversation, _ func()) { c.say("hello?") }, "a request that is none: invalid character"},
+		"not JSON":    {func(c *conversation, _ func()) { c.say("hello?") }, "a malformed request: invalid character"},
 		"read fails":  {func(c *conversation, _ func()) { c.in.CloseWithError(errors.New("unplugged")) }, "reading requests: unplugged"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -201,7 +201,7 @@ func (n *noise) add(line []byte) error {
 		n.lines = append(n.lines, text.Escape(shown[:min(len(shown), noiseWidth)]))
 	}
 	if n.bytes > maxNoise {
-		return &tooMuch{fmt.Sprintf("%d KiB that are not our agent's", maxNoise>>10)}
+		return &tooMuch{fmt.Sprintf("%d KiB that the agent did not write", maxNoise>>10)}
 	}
 	return nil
 }

@@ -123,7 +123,7 @@ func (m *modelled) settle() {
 	case m.said.Len() > maxTotal:
 		m.want.err = "sent more than 8 MiB"
 	case m.noisy > maxNoise:
-		m.want.err = "sent more than 64 KiB that are not our agent's"
+		m.want.err = "sent more than 64 KiB that the agent did not write"
 	}
 }
 

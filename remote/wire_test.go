@@ -34,8 +34,8 @@ func TestLineReader(t *testing.T) {
 		"long and cut":    {"@@preflight " + long, nil, nil, "sent more than 1 MiB in one line"},
 		"largest line":    {"@@preflight " + long[:maxLine-len(Marker)-1] + "\n", []string{long[:maxLine-len(Marker)-1]}, nil, "EOF"},
 		"much in all":     {strings.Repeat("@@preflight "+long[:maxLine/2]+"\n", 16), slicesRepeat(long[:maxLine/2], 15), nil, "sent more than 8 MiB"},
-		"long noise":      {long + "\n", nil, []string{long[:noiseWidth]}, "sent more than 64 KiB that are not our agent's"},
-		"much noise":      {strings.Repeat("prose\n", maxNoise/6+1), nil, slicesRepeat("prose", noiseLines), "sent more than 64 KiB that are not our agent's"},
+		"long noise":      {long + "\n", nil, []string{long[:noiseWidth]}, "sent more than 64 KiB that the agent did not write"},
+		"much noise":      {strings.Repeat("prose\n", maxNoise/6+1), nil, slicesRepeat("prose", noiseLines), "sent more than 64 KiB that the agent did not write"},
 		"tolerable noise": {strings.Repeat("prose\n", maxNoise/6) + "@@preflight a\n", []string{"a"}, slicesRepeat("prose", noiseLines), "EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {

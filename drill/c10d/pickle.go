@@ -48,7 +48,7 @@ func unpickle(text []byte) (any, error) {
 		}
 		m.step(op[0])
 		if len(m.stack)+len(m.memo) > mostItems {
-			m.err = errors.New("a pickle of too many items")
+			m.err = errors.New("the pickle has too many items")
 		}
 	}
 	return nil, m.err
@@ -65,7 +65,7 @@ type unpickler struct {
 func (m *unpickler) take(n uint64) []byte {
 	if n > uint64(len(m.text)) {
 		if m.err == nil {
-			m.err = errors.New("a pickle that breaks off")
+			m.err = errors.New("the pickle is truncated")
 		}
 		return make([]byte, min(n, 8))
 	}
@@ -86,7 +86,7 @@ func (m *unpickler) push(value any) { m.stack = append(m.stack, value) }
 func (m *unpickler) pop() any {
 	if len(m.stack) == 0 {
 		if m.err == nil {
-			m.err = errors.New("a pickle that takes more than it has")
+			m.err = errors.New("the pickle pops more than is on the stack")
 		}
 		return nil
 	}
@@ -115,14 +115,14 @@ func (m *unpickler) items() []any {
 		}
 	}
 	if m.err == nil {
-		m.err = errors.New("a pickle without a mark")
+		m.err = errors.New("the pickle has no mark")
 	}
 	return nil
 }
 
 func (m *unpickler) recall(at uint64) {
 	if at >= uint64(len(m.memo)) {
-		m.err = errors.New("a pickle that recalls what was not there")
+		m.err = errors.New("the pickle reads an empty memo entry")
 		return
 	}
 	m.push(m.memo[at])
@@ -130,7 +130,7 @@ func (m *unpickler) recall(at uint64) {
 
 func (m *unpickler) keep(at uint64) {
 	if at != uint64(len(m.memo)) { // as every pickler counts
-		m.err = errors.New("a pickle that keeps out of order")
+		m.err = errors.New("the pickle's memo entries are out of order")
 		return
 	}
 	top := m.pop()
@@ -227,6 +227,6 @@ func (m *unpickler) step(op byte) {
 	case 'h', 'j': // BINGET, LONG_BINGET
 		m.recall(m.length(map[byte]uint64{'h': 1, 'j': 4}[op]))
 	default:
-		m.err = fmt.Errorf("a pickle with the operation %#02x, which is not read here", op)
+		m.err = fmt.Errorf("the pickle has the operation %#02x, which preflight does not support", op)
 	}
 }

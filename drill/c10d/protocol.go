@@ -40,9 +40,9 @@ var (
 	// ErrNotAStore is an answer that no store gives.
 	ErrNotAStore = errors.New("the answer is not one of a c10d store")
 
-	errTooLong    = errors.New("a key or value is longer than a store takes")
-	errTooMany    = errors.New("a request has more keys than are taken")
-	errUnknown    = errors.New("a request of unknown type")
+	errTooLong    = errors.New("a key or value is longer than the store accepts")
+	errTooMany    = errors.New("a request has more keys than the store accepts")
+	errUnknown    = errors.New("the request has an unknown type")
 	errNoNumber   = errors.New("the value to add to is not a number")
 	errNoSuchKey  = errors.New("no such key")
 	errNotGreeted = errors.New("the first request is not VALIDATE")

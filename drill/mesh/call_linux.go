@@ -46,7 +46,7 @@ type call struct {
 func (c *call) dial(from *Calls, address string, port int) error {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
-		return fmt.Errorf("it is called at %q, which is no IP address", address)
+		return fmt.Errorf("the peer's address %q is not an IP address", address)
 	}
 	name, family, err := sockaddr(netip.AddrPortFrom(ip, uint16(port)))
 	if err != nil {
@@ -72,7 +72,7 @@ func (c *Calls) bind(fd int) error {
 	}
 	own, err := netip.ParseAddr(c.From)
 	if err != nil {
-		return fmt.Errorf("it is to call from %q, which is no IP address", c.From)
+		return fmt.Errorf("its own address %q is not an IP address", c.From)
 	}
 	name, _, err := sockaddr(netip.AddrPortFrom(own, 0))
 	if err != nil {
@@ -239,10 +239,10 @@ func (c *call) expired(now time.Time) error {
 		return errors.New("connected, then no answer")
 	case !c.received:
 		c.path.Outcome, c.path.Stuck = facts.PathBlackhole, "to"
-		return errors.New("it answers, but full packets to it vanish")
+		return errors.New("it answers, but full packets to it are lost")
 	}
 	c.path.Outcome, c.path.Stuck = facts.PathBlackhole, "from"
-	return errors.New("it answers, but full packets from it vanish")
+	return errors.New("it answers, but full packets from it are lost")
 }
 
 // explained is what a call is that had no answer in time, by how far the second
@@ -251,7 +251,7 @@ func (c *call) explained(now time.Time) error {
 	second := c.second
 	if second.complete() {
 		c.path.Outcome = facts.PathSilent
-		return errors.New("connected, then no answer, although a second call had one")
+		return errors.New("connected, then no answer, although a second call got one")
 	}
 	err := second.err
 	if err == nil { // it still waits

@@ -261,7 +261,7 @@ func (r *reach) conclude() facts.Path {
 	if result.Port == 0 {
 		result = facts.Path{Peer: r.peer.Name, To: r.peer.Address, Outcome: facts.PathUntried, Error: outcome.ErrNoTime.Error()}
 		if len(r.peer.Ports) == 0 {
-			result.Outcome, result.Error = facts.PathBroken, "it is not known to listen"
+			result.Outcome, result.Error = facts.PathBroken, "it has not reported that it listens"
 		}
 		return result
 	}

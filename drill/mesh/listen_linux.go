@@ -66,10 +66,10 @@ const portsEach = 3
 func (l *Listener) open(address, by string, low, high int) (ports []int, err error) {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
-		return nil, errors.New("it is no IP address")
+		return nil, errors.New("it is not an IP address")
 	}
 	if high-low+1 < portsEach {
-		return nil, fmt.Errorf("the ephemeral ports %d to %d are too few", low, high)
+		return nil, fmt.Errorf("the ephemeral port range %d to %d is too small", low, high)
 	}
 	var opened []int
 	for i := range portsEach {

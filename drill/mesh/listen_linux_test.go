@@ -138,10 +138,10 @@ func TestOpen(t *testing.T) {
 				{Address: "127.0.0.2", Ports: make([]int, 3)},
 			}, ""},
 		{"a name", Listen{Token: "t", Node: "w1", Addresses: []string{"w1"}},
-			[]Listening{{Address: "w1", Error: "cannot listen on w1: it is no IP address"}}, ""},
+			[]Listening{{Address: "w1", Error: "cannot listen on w1: it is not an IP address"}}, ""},
 		{"a small range", Listen{Token: "t", Node: "w1", Addresses: []string{"127.0.0.2"}, Low: 40000, High: 40001},
-			[]Listening{{Address: "127.0.0.2", Error: "cannot listen on 127.0.0.2: the ephemeral ports 40000 to 40001 are too few"}}, ""},
-		{"no token", Listen{Node: "w1"}, nil, "listening needs a token, without which every stranger is a peer"},
+			[]Listening{{Address: "127.0.0.2", Error: "cannot listen on 127.0.0.2: the ephemeral port range 40000 to 40001 is too small"}}, ""},
+		{"no token", Listen{Node: "w1"}, nil, "listening needs a token: without one every caller would pass as a peer"},
 		{"no node", Listen{Token: "t"}, nil, `listening needs a node name of 1 to 255 bytes, not ""`},
 	}
 	for _, tt := range tests {

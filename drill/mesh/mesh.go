@@ -71,7 +71,7 @@ const (
 func (l *Listen) check() error {
 	switch {
 	case l.Token == "":
-		return errors.New("listening needs a token, without which every stranger is a peer")
+		return errors.New("listening needs a token: without one every caller would pass as a peer")
 	case l.Node == "", len(l.Node) > maxName:
 		return fmt.Errorf("listening needs a node name of 1 to %d bytes, not %q", maxName, l.Node)
 	}

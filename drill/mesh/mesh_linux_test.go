@@ -158,21 +158,21 @@ func TestOutcomes(t *testing.T) {
 		{"half a hello is read", func(c *net.TCPConn) { c.Read(make([]byte, 5)) }, facts.Path{Outcome: facts.PathSilent, Error: "connected, then no answer"}},
 		{"half an answer", says(answer[:20]), facts.Path{Outcome: facts.PathSilent, Error: "connected, then no answer"}},
 		{"a reset", func(c *net.TCPConn) { c.SetLinger(0); c.Close() }, facts.Path{Outcome: facts.PathReset, Error: "connection reset by peer"}},
-		{"an end", func(c *net.TCPConn) { c.CloseWrite(); io.Copy(io.Discard, c) }, facts.Path{Outcome: facts.PathReset, Error: "closed before the call was over"}},
+		{"an end", func(c *net.TCPConn) { c.CloseWrite(); io.Copy(io.Discard, c) }, facts.Path{Outcome: facts.PathReset, Error: "the connection was closed before the call ended"}},
 		{"an end after the answer", func(c *net.TCPConn) {
 			io.ReadFull(c, make([]byte, headLength))
 			c.Write(answer)
 			c.CloseWrite()
 			io.Copy(io.Discard, c)
-		}, facts.Path{Outcome: facts.PathReset, Error: "closed before the call was over"}},
+		}, facts.Path{Outcome: facts.PathReset, Error: "the connection was closed before the call ended"}},
 		{"an ssh server", func(c *net.TCPConn) { c.Write([]byte("SSH-2.0-OpenSSH_9.6\r\n")) }, facts.Path{Outcome: facts.PathStranger, Error: errStranger.Error()}},
 		{"an echo", func(c *net.TCPConn) { io.Copy(c, c) }, facts.Path{Outcome: facts.PathStranger, Error: errStranger.Error()}},
 		{"another run", says(message{kind: meshAnswer, name: "w2"}.encode(keyOf("other"))), facts.Path{Outcome: facts.PathStranger, Error: errStranger.Error()}},
 		{"another node", says(message{kind: meshAnswer, name: "w3"}.encode(k)), facts.Path{Outcome: facts.PathMisdirected, Answered: "w3", Error: "w3 answered"}},
 		{"an answer that goes wrong", says(answer, []byte{meshAnswer}), facts.Path{Outcome: facts.PathStranger, Error: errStranger.Error()}},
-		{"full packets vanish on the way there", says(answer), facts.Path{Outcome: facts.PathBlackhole, Stuck: "to", Error: "it answers, but full packets to it vanish"}},
+		{"full packets vanish on the way there", says(answer), facts.Path{Outcome: facts.PathBlackhole, Stuck: "to", Error: "it answers, but full packets to it are lost"}},
 		{"full packets vanish on the way back", says(answer, []byte{received}, make([]byte, 999)),
-			facts.Path{Outcome: facts.PathBlackhole, Stuck: "from", Error: "it answers, but full packets from it vanish"}},
+			facts.Path{Outcome: facts.PathBlackhole, Stuck: "from", Error: "it answers, but full packets from it are lost"}},
 		{"a reset in the middle", func(c *net.TCPConn) {
 			c.Write(answer)
 			io.CopyN(io.Discard, c, int64(headLength)+1)
@@ -229,7 +229,7 @@ func TestSecondCall(t *testing.T) {
 			if !atOnce {
 				c.Write(all)
 			}
-		}, facts.Path{Outcome: facts.PathSilent, Error: "connected, then no answer, although a second call had one"}, 2},
+		}, facts.Path{Outcome: facts.PathSilent, Error: "connected, then no answer, although a second call got one"}, 2},
 		{"resets the second", func(c *net.TCPConn, atOnce bool) {
 			if !atOnce {
 				c.SetLinger(0)
@@ -327,9 +327,9 @@ func TestBroken(t *testing.T) {
 		outcome facts.PathOutcome
 		want    string
 	}{
-		{"no port", t.Context(), Peer{Name: "w2", Address: "127.0.0.1"}, facts.PathBroken, "it is not known to listen"},
-		{"no address", t.Context(), Peer{Name: "w2", Address: "w2", Ports: []int{1}}, facts.PathBroken, `it is called at "w2", which is no IP address`},
-		{"no interface", t.Context(), Peer{Name: "w2", Address: "fe80::1%none9", Ports: []int{1}}, facts.PathBroken, "this machine has no interface none9"},
+		{"no port", t.Context(), Peer{Name: "w2", Address: "127.0.0.1"}, facts.PathBroken, "it has not reported that it listens"},
+		{"no address", t.Context(), Peer{Name: "w2", Address: "w2", Ports: []int{1}}, facts.PathBroken, `the peer's address "w2" is not an IP address`},
+		{"no interface", t.Context(), Peer{Name: "w2", Address: "fe80::1%none9", Ports: []int{1}}, facts.PathBroken, "interface not found: none9"},
 		{"no time", ended, Peer{Name: "w2", Address: "127.0.0.1", Ports: []int{somebody(t, func(*net.TCPConn) {})}}, facts.PathUntried, outcome.ErrNoTime.Error()},
 	}
 	for _, tt := range tests {

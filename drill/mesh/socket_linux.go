@@ -58,7 +58,7 @@ func sockaddr(to netip.AddrPort) (name unix.Sockaddr, family int, err error) {
 		if link, err := net.InterfaceByName(name); err == nil {
 			zone = link.Index
 		} else if zone, err = strconv.Atoi(name); err != nil {
-			return nil, 0, errors.New("this machine has no interface " + name)
+			return nil, 0, errors.New("interface not found: " + name)
 		}
 	}
 	return &unix.SockaddrInet6{Port: int(to.Port()), ZoneId: uint32(zone), Addr: ip.As16()}, unix.AF_INET6, nil

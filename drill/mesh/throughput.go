@@ -31,7 +31,7 @@ func Send(ctx context.Context, token, node string, to Peer, span time.Duration) 
 	defer cancel()
 	result := facts.Throughput{Peer: to.Name}
 	if len(to.Ports) == 0 {
-		result.Error = to.Name + " is not known to listen"
+		result.Error = to.Name + " has not reported that it listens"
 		return result
 	}
 	turn, taken := hostsys.TryTurn(hostsys.TurnAtThroughput)

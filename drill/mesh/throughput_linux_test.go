@@ -42,7 +42,7 @@ func TestSendFails(t *testing.T) {
 		want  string
 	}{
 		{"nobody listens", t.Context(), "token", at(closedPort(t)), "connection refused"},
-		{"no port", t.Context(), "token", Peer{Name: "w2"}, "w2 is not known to listen"},
+		{"no port", t.Context(), "token", Peer{Name: "w2"}, "w2 has not reported that it listens"},
 		{"a stranger", t.Context(), "token", at(somebody(t, func(c *net.TCPConn) { c.Write([]byte("SSH-2.0-OpenSSH_9.6\r\n")) })), errStranger.Error()},
 		{"another node", t.Context(), "token", Peer{Name: "w3", Address: good.Address, Ports: good.Ports}, "w2 answered"},
 		{"a reset", t.Context(), "token", at(somebody(t, func(c *net.TCPConn) { c.SetLinger(0); c.Close() })), errHungUp.Error()},

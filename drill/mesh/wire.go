@@ -69,9 +69,9 @@ func (m message) encode(k key) []byte {
 
 var (
 	// errStranger is for what is sent by somebody who does not know the token.
-	errStranger = errors.New("what answers there is not ours")
+	errStranger = errors.New("another program answers there")
 	// errHungUp is for an end in the middle of a call.
-	errHungUp = errors.New("closed before the call was over")
+	errHungUp = errors.New("the connection was closed before the call ended")
 	// errShort is for the beginning of a message.
 	errShort = errors.New("the message is not complete")
 )

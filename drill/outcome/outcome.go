@@ -20,7 +20,7 @@ import (
 )
 
 // ErrNoTime is of a call for which there was too little time to say anything of its peer.
-var ErrNoTime = errors.New("there was no time left to hear from it")
+var ErrNoTime = errors.New("no time was left to wait for its answer")
 
 // Excuse makes a call untried if all that happened is that the peer's process did not answer in time, and there is an
 // excuse for that, as [hostsys.Wait.Excuse] returns it. That nothing answers at all is another matter: the kernel takes

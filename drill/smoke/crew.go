@@ -95,7 +95,7 @@ func (c Crew) Hold(ctx context.Context, ready func(Mustered) error) error {
 	crews.Lock()
 	if crews.of[c.Token] != nil {
 		crews.Unlock()
-		return errors.New("the ranks of this run have been started before")
+		return errors.New("the ranks of this run are already started")
 	}
 	crews.of[c.Token] = crew
 	crews.Unlock()
@@ -209,7 +209,7 @@ func (o Orders) Run(ctx context.Context) Outcome {
 	crews.Unlock()
 	if crew == nil {
 		for local := range o.Of {
-			outcome.Failures = append(outcome.Failures, facts.SmokeFailure{LocalRank: local, Kind: facts.SmokeAbsent, Call: o.Of[local].Do, Message: "its rank has been ended"})
+			outcome.Failures = append(outcome.Failures, facts.SmokeFailure{LocalRank: local, Kind: facts.SmokeAbsent, Call: o.Of[local].Do, Message: "its process has been ended"})
 		}
 		return outcome
 	}

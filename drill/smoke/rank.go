@@ -120,7 +120,7 @@ func (r *rank) await(ctx context.Context, answer <-chan Word, limit time.Duratio
 		failure.Message = clip(word.Failed.Message)
 		failure.Element, failure.Got, failure.Want = word.Failed.Element, word.Failed.Got, word.Failed.Want
 	case !gone:
-		failure.Kind, failure.Message = facts.SmokeStuck, fmt.Sprintf("no answer within %s, and SIGKILL does not end it%s", text.Duration(limit.Seconds()), waitsIn(r.cmd.Process.Pid))
+		failure.Kind, failure.Message = facts.SmokeStuck, fmt.Sprintf("no answer within %s, and SIGKILL did not end it%s", text.Duration(limit.Seconds()), waitsIn(r.cmd.Process.Pid))
 	case late:
 		failure.Kind, failure.Message = facts.SmokeHang, fmt.Sprintf("no answer within %s", text.Duration(limit.Seconds()))
 	default:

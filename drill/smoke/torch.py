@@ -86,7 +86,7 @@ def find_accelerator():
         if module is not None and module.is_available():
             own = kind == "xpu" and getattr(dist, "is_xccl_available", bool)()
             return kind, module, "xccl" if own else backend
-    raise Absent("torch %s has no accelerator: it was built for the CPU alone" % torch.__version__)
+    raise Absent("torch %s supports no accelerator: it was built for the CPU only" % torch.__version__)
 
 
 def load():

@@ -155,7 +155,7 @@ func amdCards(o machine.Options) *facts.NVML {
 	seen.Driver = cmp.Or(machine.Line(o.At(amdModule+"/version")), machine.Line(o.At("/proc/sys/kernel/osrelease")))
 	nodes := kfdGPUs(o)
 	if len(nodes) == 0 {
-		seen.Failure = &facts.NVMLFailure{Kind: facts.FailureNotFound, Text: "no node of " + kfdNodesDir + " that this session may read computes"}
+		seen.Failure = &facts.NVMLFailure{Kind: facts.FailureNotFound, Text: "no entry of " + kfdNodesDir + " that this session may read is a GPU"}
 		return seen
 	}
 	for i, node := range nodes {

@@ -78,15 +78,15 @@ func askNVML(ctx context.Context, ask func(context.Context, io.Writer) (stderr s
 	case errors.Is(ctx.Err(), context.Canceled):
 		return nil, ctx.Err()
 	case report.at.Call == "" && end.killed:
-		return nil, fmt.Errorf("cannot ask the driver: our own process for it did not start within %s", silent)
+		return nil, fmt.Errorf("cannot ask the driver: preflight's process for it did not start within %s", silent)
 	case report.at.Call == "":
-		return nil, fmt.Errorf("cannot ask the driver: our own process for it did not start: %s", crashMessage(end.stderr, end.err))
+		return nil, fmt.Errorf("cannot ask the driver: preflight's process for it did not start: %s", crashMessage(end.stderr, end.err))
 	case !end.killed:
 		report.fail(facts.FailureCrashed, "the process that asked "+report.subject()+" ended: "+crashMessage(end.stderr, end.err))
 	case silent < quiet/2: // it may yet have answered
-		return nil, fmt.Errorf("the driver was at %s when the time for the node was over: a longer --timeout tells whether it hangs", report.call())
+		return nil, fmt.Errorf("the driver was in %s when the node's time limit ended: run again with a longer --timeout to learn whether it hangs", report.call())
 	case w.Busy() > 0:
-		return nil, fmt.Errorf("the driver was at %s for %s, but this machine was busy: run preflight again when there is less load to learn whether it hangs", report.call(), silent)
+		return nil, fmt.Errorf("the driver was in %s for %s, but this machine was busy: run preflight again with less load to learn whether it hangs", report.call(), silent)
 	case end.stuck:
 		report.fail(facts.FailureStuck, fmt.Sprintf("%s did not answer within %s, and the process that asked is stuck in the kernel, where no signal reaches it", report.subject(), silent))
 	default:

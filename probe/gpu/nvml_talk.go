@@ -163,7 +163,7 @@ func crashMessage(stderr string, err error) string {
 		}
 	}
 	if err == nil {
-		return "it was ended in the middle, and said nothing"
+		return "it was ended and printed nothing"
 	}
 	return hostsys.Complaint(stderr, err)
 }

@@ -40,7 +40,7 @@ const (
 )
 
 func TestWhatTheChildSays(t *testing.T) {
-	crash := &facts.NVMLFailure{Kind: facts.FailureCrashed, Call: "nvmlDeviceGetUUID", Text: "the process that asked GPU 1 ended: it was ended in the middle, and said nothing"}
+	crash := &facts.NVMLFailure{Kind: facts.FailureCrashed, Call: "nvmlDeviceGetUUID", Text: "the process that asked GPU 1 ended: it was ended and printed nothing"}
 	l4 := facts.Card{Name: "NVIDIA L4"}
 	for name, test := range map[string]struct {
 		texts []string
@@ -105,7 +105,7 @@ func TestSilence(t *testing.T) {
 			kind: facts.FailureHung, text: "the driver did not answer within 10s", after: 10 * time.Second,
 		},
 		"of our own": {
-			ask: silent(), err: "cannot ask the driver: our own process for it did not start within 10s", after: 10 * time.Second,
+			ask: silent(), err: "cannot ask the driver: preflight's process for it did not start within 10s", after: 10 * time.Second,
 		},
 		"until the section's time is over": {
 			deadline: 8 * time.Second, ask: silent(someCall),
@@ -113,7 +113,7 @@ func TestSilence(t *testing.T) {
 		},
 		"too short to blame the driver": {
 			deadline: 3 * time.Second, ask: silent(someCall),
-			err: "the driver was at nvmlDeviceGetUUID of GPU 1 when the time for the node was over: a longer --timeout tells whether it hangs", after: 2 * time.Second,
+			err: "the driver was in nvmlDeviceGetUUID of GPU 1 when the node's time limit ended: run again with a longer --timeout to learn whether it hangs", after: 2 * time.Second,
 		},
 		"slow, but never silent for long": {
 			ask: func(_ context.Context, out io.Writer) (string, error) {
@@ -205,7 +205,7 @@ func TestNoWordAboutTheDriver(t *testing.T) {
 		"started, and not a child": {Path: probetest.Script(t, "other", "exit 0")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if seen, err := askNVML(t.Context(), ask.Stream, time.Hour); err == nil || !strings.HasPrefix(err.Error(), "cannot ask the driver: our own process for it did not start: ") {
+			if seen, err := askNVML(t.Context(), ask.Stream, time.Hour); err == nil || !strings.HasPrefix(err.Error(), "cannot ask the driver: preflight's process for it did not start: ") {
 				t.Errorf("%+v, error %v; want one that does not blame the driver", seen, err)
 			}
 		})

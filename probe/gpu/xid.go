@@ -44,7 +44,7 @@ func readXids(ctx context.Context, o machine.Options) (xids, sxids []facts.Xid, 
 	up, _, _ := strings.Cut(machine.Line(o.At("/proc/uptime")), " ")
 	uptime, err := strconv.ParseFloat(up, 64)
 	if err != nil {
-		return nil, nil, "/proc/uptime does not tell how long ago its lines are"
+		return nil, nil, "/proc/uptime cannot be read, so the age of its lines is unknown"
 	}
 	xids, sxids = []facts.Xid{}, []facts.Xid{}
 	last := func(kept []facts.Xid, xid facts.Xid) []facts.Xid {

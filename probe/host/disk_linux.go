@@ -96,7 +96,7 @@ func list(ctx context.Context, o machine.Options, places []facts.Place) {
 	}
 }
 
-var errTooMuch = errors.New("too much to be listed")
+var errTooMuch = errors.New("too many entries to list")
 
 // listing is a digest of the names and sizes of what a directory holds, and of what is right
 // below it.

@@ -28,13 +28,13 @@ func CollectHost(_ context.Context, o machine.Options) (*facts.Host, error) {
 	}
 	boot := machine.Line(o.At("/proc/sys/kernel/random/boot_id"))
 	if boot == "" {
-		return nil, errors.New("/proc is not mounted: no boot id, and little else can be told")
+		return nil, errors.New("/proc is not mounted: preflight cannot read the boot ID and most other facts")
 	}
 	netns, _ := os.Readlink(o.At("/proc/self/ns/net")) // "" in a kernel without namespaces
 	uptime, _, _ := strings.Cut(machine.Line(o.At("/proc/uptime")), " ")
 	up, err := strconv.ParseFloat(uptime, 64)
 	if err != nil {
-		return nil, fmt.Errorf("/proc/uptime says %q", uptime)
+		return nil, fmt.Errorf("/proc/uptime is malformed: %q", uptime)
 	}
 	who := machine.Session(o)
 	host := &facts.Host{

@@ -25,7 +25,7 @@ import (
 // of the ssh session and so of the ranks that pdsh will start.
 func CollectLimits(_ context.Context, o machine.Options) (*facts.Limits, error) {
 	if startlimit.NoFile == nil {
-		return nil, errors.New("the kernel did not tell the limit on open files")
+		return nil, errors.New("cannot read the limit on open files")
 	}
 	l := &facts.Limits{NoFile: limit(startlimit.NoFile.Soft, startlimit.NoFile.Hard)}
 	for resource, into := range map[int]*facts.Limit{

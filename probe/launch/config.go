@@ -70,7 +70,7 @@ func readHjson(ctx context.Context, o machine.Options, path string) (text string
 	var answer struct{ Text, Refused, Unknown string }
 	lines := strings.Split(strings.TrimSpace(stdout), "\n")
 	if json.Unmarshal([]byte(lines[len(lines)-1]), &answer) != nil {
-		answer.Unknown = hostsys.Complaint(stderr, cmp.Or(err, errors.New("it printed nothing that was asked")))
+		answer.Unknown = hostsys.Complaint(stderr, cmp.Or(err, errors.New("it did not print what preflight asked for")))
 	}
 	if answer.Unknown != "" {
 		answer.Unknown = python + ": " + answer.Unknown

@@ -90,7 +90,7 @@ func TestReadConfigs(t *testing.T) {
 		{"Hjson, and what sitecustomize prints", "key: 1", "hello\n" + `{"text": "{}"}`, "{}", &facts.Hjson{}},
 		{"refused", "{", `{"refused": "ValueError: no"}`, "", &facts.Hjson{Refused: "ValueError: no"}},
 		{"no hjson", "{", `{"unknown": "No module named 'hjson'"}`, "", &facts.Hjson{Unknown: o.Interpreter + ": No module named 'hjson'"}},
-		{"no answer", "{", "", "", &facts.Hjson{Unknown: o.Interpreter + ": it printed nothing that was asked"}},
+		{"no answer", "{", "", "", &facts.Hjson{Unknown: o.Interpreter + ": it did not print what preflight asked for"}},
 	} {
 		script := "#!/bin/sh\ncat <<'EOF'\n" + test.prints + "\nEOF\n"
 		if err := os.WriteFile(o.Interpreter, []byte(script), 0o700); err != nil {

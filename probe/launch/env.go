@@ -114,7 +114,7 @@ func readEnv(environ []string, at func(string) string, home, workDir string) *fa
 	for _, path := range []string{confFile, "/etc/nccl.conf"} {
 		file, settings := readNCCLConf(at(path), path)
 		if file == nil && named && path == confFile {
-			file = &facts.ConfFile{Path: path, Error: "no such file, though NCCL_CONF_FILE names it"}
+			file = &facts.ConfFile{Path: path, Error: "NCCL_CONF_FILE names it, but it does not exist"}
 		}
 		if file == nil {
 			continue

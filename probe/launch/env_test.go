@@ -154,7 +154,7 @@ NCCL_IB_HCA=mlx5_7
 	}
 
 	missing := readEnv([]string{"NCCL_CONF_FILE=~/x"}, machine.Options{Root: t.TempDir()}.At, "/home/me", "/srv")
-	want := []facts.ConfFile{{Path: filepath.Join("/srv", "~/x"), Error: "no such file, though NCCL_CONF_FILE names it"}}
+	want := []facts.ConfFile{{Path: filepath.Join("/srv", "~/x"), Error: "NCCL_CONF_FILE names it, but it does not exist"}}
 	if diff := cmp.Diff(want, missing.Files); diff != "" {
 		t.Errorf("a named file that is not there: (-want +got)\n%s", diff)
 	}

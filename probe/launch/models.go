@@ -86,7 +86,7 @@ func modelIn(cache string, o machine.Options, named facts.ModelNamed) (facts.Mod
 		return model, nil
 	}
 	if named.CacheDir == "" && o.Getenv("TRANSFORMERS_CACHE") != "" {
-		return model, errors.New("TRANSFORMERS_CACHE is set, which transformers before 5 takes for the cache, and later ones do not")
+		return model, errors.New("TRANSFORMERS_CACHE is set: transformers before 5 uses it as the cache, later releases ignore it")
 	}
 	dir := filepath.Join(o.At(cache), "models--"+strings.ReplaceAll(named.Name, "/", "--"))
 	commit := named.Revision

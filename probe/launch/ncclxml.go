@@ -60,7 +60,7 @@ func readNCCLXML(text []byte, root string, take func(of, parent *ncclElement)) (
 			return found, fmt.Errorf("</%s> without a beginning", top.name)
 		case top.name == root:
 			if version := top.attributes["version"]; version != "1" {
-				return found, fmt.Errorf("<%s> of version %q, where NCCL reads 1", root, version)
+				return found, fmt.Errorf("<%s> has version %q, and NCCL reads only version 1", root, version)
 			}
 			found = true
 		}
@@ -73,7 +73,7 @@ func readNCCLXML(text []byte, root string, take func(of, parent *ncclElement)) (
 // inside reads up to the end of an element.
 func (x *ncclXML) inside(around *ncclElement, known bool, depth int, take func(of, parent *ncclElement)) error {
 	if depth > ncclDepth {
-		return errors.New("elements too deep in each other")
+		return errors.New("elements are nested too deep")
 	}
 	for !around.single {
 		each, err := x.element()
@@ -81,9 +81,9 @@ func (x *ncclXML) inside(around *ncclElement, known bool, depth int, take func(o
 		case err != nil:
 			return err
 		case each == nil:
-			return fmt.Errorf("<%s> has no end", around.name)
+			return fmt.Errorf("<%s> is not closed", around.name)
 		case each.closing && known && each.name != around.name:
-			return fmt.Errorf("</%s> where <%s> is to end", each.name, around.name)
+			return fmt.Errorf("</%s> where NCCL expects </%s>", each.name, around.name)
 		case each.closing:
 			return nil
 		}
@@ -107,7 +107,7 @@ func (x *ncclXML) element() (*ncclElement, error) {
 		case bytes.HasPrefix(rest, []byte("<!--")):
 			_, after, ends := bytes.Cut(rest[len("<!--"):], []byte("-->"))
 			if !ends {
-				return nil, errors.New("a comment has no end")
+				return nil, errors.New("a comment is not closed")
 			}
 			x.at = len(x.text) - len(after)
 		case rest[0] == '<':
@@ -129,7 +129,7 @@ func (x *ncclXML) begun() (*ncclElement, error) {
 	if name == "" && last == '/' {
 		name, _, last, err = x.token(false)
 		if err == nil && last != '>' {
-			err = fmt.Errorf("%q behind the name in </%s>", last, name)
+			err = fmt.Errorf("%q after the name in </%s>", last, name)
 		}
 		return &ncclElement{name: name, closing: true}, err
 	}
@@ -160,7 +160,7 @@ func (x *ncclXML) token(hasValue bool) (name, value string, last byte, err error
 		switch c := x.text[x.at]; c {
 		case '=':
 			if name = string(x.text[begin:x.at]); !hasValue {
-				return name, "", 0, fmt.Errorf("a value behind %q, where none may be", name)
+				return name, "", 0, fmt.Errorf("a value after %q, where NCCL allows none", name)
 			}
 			x.at++
 			value, last, err = x.value()
@@ -193,7 +193,7 @@ func (x *ncclXML) value() (value string, last byte, err error) {
 // endless is of a word that does not end where it began to be read.
 func (x *ncclXML) endless(begin int) error {
 	if x.at == len(x.text) {
-		return errors.New("the file ends inside of an element")
+		return errors.New("the file ends inside an element")
 	}
 	return fmt.Errorf("more than %d bytes in one word: %q…", ncclWord, x.text[begin:min(len(x.text), begin+16)])
 }

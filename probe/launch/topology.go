@@ -69,7 +69,7 @@ func readTopology(o machine.Options, file facts.TopologyFile) facts.TopologyFile
 		file.Problem = machine.Reason(err)
 		return file
 	case len(text) > topologySize:
-		file.Unread = "it is too large to be one"
+		file.Unread = "it is too large for a topology file"
 		return file
 	}
 	sum := sha256.Sum256(text)

@@ -284,14 +284,14 @@ func (l lookout) Tell(failure *remote.Error) {
 	why := c.engine.Explain(c.before, Going)
 	switch {
 	case c.begun:
-		failure.Err = fmt.Errorf("our command has begun there, and nothing more came through %s within %s", name, failure.Detail["after"])
+		failure.Err = fmt.Errorf("preflight's command has started there, and nothing more came through %s within %s", name, failure.Detail["after"])
 	case why != nil:
 		failure.Cause, failure.Err = why.Cause, fmt.Errorf("still waiting after %s: %w", failure.Detail["after"], why.Err)
 	default:
-		text := fmt.Sprintf("nothing came through %s within %s, and it says nothing either", name, failure.Detail["after"])
+		text := fmt.Sprintf("nothing came through %s within %s, and it printed no error", name, failure.Detail["after"])
 		switch {
 		case c.before != "":
-			text = fmt.Sprintf("nothing came through %s within %s, which says: %s", name, failure.Detail["after"], c.before)
+			text = fmt.Sprintf("nothing came through %s within %s; it printed: %s", name, failure.Detail["after"], c.before)
 		case c.engine.Silent != "":
 			text += ": " + c.engine.Silent
 		}

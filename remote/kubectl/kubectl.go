@@ -55,7 +55,7 @@ func New(ctx context.Context, o Options) (*Carrier, error) {
 		return nil, err
 	}
 	if c.program, err = exec.LookPath("kubectl"); err != nil {
-		return nil, fmt.Errorf("there is no kubectl here to reach pods with: %w", err)
+		return nil, fmt.Errorf("--via kubectl needs kubectl in PATH: %w", err)
 	}
 	selector := strings.Trim(o.Selector+","+chosen.selector(), ",")
 	var words []string
@@ -100,7 +100,7 @@ func (c *Carrier) list(ctx context.Context, words []string) ([]pod, *remote.Erro
 	case ctx.Err() != nil:
 		return nil, &remote.Error{Stage: remote.StageResolve, Cause: remote.Interrupted, Err: context.Cause(ctx)}
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil, &remote.Error{Stage: remote.StageResolve, Cause: remote.NoCluster, Err: fmt.Errorf("%s had no answer within %s", typed, text.Duration(c.options.Timeout.Seconds()))}
+		return nil, &remote.Error{Stage: remote.StageResolve, Cause: remote.NoCluster, Err: fmt.Errorf("%s got no answer within %s", typed, text.Duration(c.options.Timeout.Seconds()))}
 	case err != nil:
 		failure := known(said)
 		if failure == nil {
@@ -109,7 +109,7 @@ func (c *Carrier) list(ctx context.Context, words []string) ([]pod, *remote.Erro
 		failure.Stage = remote.StageResolve
 		return nil, failure
 	case notRead != nil:
-		return nil, &remote.Error{Stage: remote.StageResolve, Cause: remote.NoCluster, Err: fmt.Errorf("%s answered what is no list of pods: %w", typed, notRead)}
+		return nil, &remote.Error{Stage: remote.StageResolve, Cause: remote.NoCluster, Err: fmt.Errorf("the output of %s is not a list of pods: %w", typed, notRead)}
 	}
 	return listed.Items, nil
 }
@@ -146,7 +146,7 @@ func (c *Carrier) asked() (words string) {
 // among is what the names are looked for in.
 func (c *Carrier) among() string {
 	if words := c.asked(); words != "" {
-		return " among those of" + words
+		return " among the pods of" + words
 	}
 	return " in the namespace of kubectl's context"
 }
@@ -180,13 +180,13 @@ func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *re
 		return fail(*c.failure)
 	}
 	if !podName.MatchString(host) {
-		return fail(remote.Error{Stage: remote.StageResolve, Cause: remote.NoPod, Err: errors.New("no pod can be called so")})
+		return fail(remote.Error{Stage: remote.StageResolve, Cause: remote.NoPod, Err: errors.New("this is not a valid pod name")})
 	}
 	detail := map[string]string{"namespace": c.options.Namespace, "container": c.options.Container}
 	if c.failure == nil {
 		pod := find(c.pods, host)
 		if pod == nil {
-			return fail(remote.Error{Stage: remote.StageResolve, Cause: remote.NoPod, Detail: detail, Err: fmt.Errorf("no pod is called so%s", c.among())})
+			return fail(remote.Error{Stage: remote.StageResolve, Cause: remote.NoPod, Detail: detail, Err: fmt.Errorf("no pod has this name%s", c.among())})
 		}
 		detail["namespace"], detail["container"] = pod.Metadata.Namespace, pod.container(c.options.Container)
 		trace.Address, trace.Banner = pod.Status.PodIP, pod.told(detail["container"])

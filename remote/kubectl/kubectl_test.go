@@ -184,10 +184,10 @@ func TestFailures(t *testing.T) {
 		{"odd", remote.SessionRefused, "error: the stars are not right", false},
 		{"dropped", remote.ConnectionLost, "unexpected EOF", false},
 		{"cut", remote.ConnectionLost, `err="EOF"`, false},
-		{"stuck", remote.Frozen, "and it says nothing either", true},
-		{"Not_a_pod", remote.NoPod, "no pod can be called so", false},
-		{"--as=admin", remote.NoPod, "no pod can be called so", false},
-		{"absent", remote.NoPod, "no pod is called so among those of --namespace ml", false},
+		{"stuck", remote.Frozen, "and it printed no error", true},
+		{"Not_a_pod", remote.NoPod, "this is not a valid pod name", false},
+		{"--as=admin", remote.NoPod, "this is not a valid pod name", false},
+		{"absent", remote.NoPod, "no pod has this name among the pods of --namespace ml", false},
 	} {
 		t.Run(test.pod, func(t *testing.T) {
 			pods := []string{fmt.Sprintf(running, "w1")}
@@ -237,7 +237,7 @@ func TestStopped(t *testing.T) {
 		{"no room", "", `"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable","message":"0/4 nodes are available: 4 Insufficient nvidia.com/gpu."}]`, "",
 			"Unschedulable: 0/4 nodes are available: 4 Insufficient nvidia.com/gpu.", remote.PodPending},
 		{"init", "", `"phase":"Pending","initContainerStatuses":[{"name":"fetch","state":{"running":{}}}],"containerStatuses":[{"name":"train","state":{"waiting":{"reason":"PodInitializing"}}}]`, "",
-			"its init container fetch still runs", remote.PodPending},
+			"its init container fetch is still running", remote.PodPending},
 		{"init crashes", "", `"phase":"Pending","initContainerStatuses":[{"name":"fetch","state":{"waiting":{"reason":"CrashLoopBackOff"}}}],"containerStatuses":[{"name":"train","state":{"waiting":{"reason":"PodInitializing"}}}]`, "",
 			"fetch: CrashLoopBackOff", remote.PodPending},
 		{"crashes", "", `"phase":"Running","containerStatuses":[{"name":"train","state":{"waiting":{"reason":"CrashLoopBackOff","message":"back-off 5m0s"}}}]`, "",
@@ -248,7 +248,7 @@ func TestStopped(t *testing.T) {
 		{"done", "", `"phase":"Succeeded"`, "", "Succeeded", remote.PodEnded},
 		{"leaving", "", `"phase":"Running","containerStatuses":[{"name":"train","state":{"running":{}}}]`, `,"deletionTimestamp":"2026-01-01T00:00:00Z"`, "it is being deleted", remote.PodEnded},
 		{"another container", `{"name":"main"},{"name":"proxy"}`, `"phase":"Running"`, "", "it has main, proxy, fetch, and no train", remote.NoPodContainer},
-		{"unknown", "", `"phase":"Pending"`, "", "no reason is given", remote.PodPending},
+		{"unknown", "", `"phase":"Pending"`, "", "no reason given", remote.PodPending},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.spec == "" {
@@ -316,7 +316,7 @@ func TestStalled(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = again.Hosts()
-	if failure, is := errors.AsType[*remote.Error](err); !is || failure.Cause != remote.NoCluster || !strings.Contains(failure.Err.Error(), "had no answer within ") {
+	if failure, is := errors.AsType[*remote.Error](err); !is || failure.Cause != remote.NoCluster || !strings.Contains(failure.Err.Error(), "got no answer within ") {
 		t.Errorf("%v", err)
 	}
 	if took := time.Since(began); took > time.Second+remotetest.Slack {

@@ -106,7 +106,7 @@ func choose(job string) (chosen, error) {
 			return chosen{&kinds[i], name}, nil
 		}
 	}
-	return chosen{}, fmt.Errorf("%q is no KIND/NAME of a job: the kinds are %s; any other pods are chosen by their labels, with --selector", job, strings.Join(Kinds(), ", "))
+	return chosen{}, fmt.Errorf("%q is not the KIND/NAME of a job: the kinds are %s. Use --selector to choose other pods by label", job, strings.Join(Kinds(), ", "))
 }
 
 // selector is how the API server finds its pods, "" where only their annotations tell.
@@ -245,7 +245,7 @@ func (p pod) gpus(container string) (count int) {
 func (p pod) stopped(container string) *remote.Error {
 	fail := func(cause remote.Cause, words ...string) *remote.Error {
 		why := text.Escape(strings.Join(slices.DeleteFunc(words, func(word string) bool { return word == "" }), ": "))
-		return &remote.Error{Stage: remote.StageConnect, Cause: cause, Detail: map[string]string{"reason": cmp.Or(why, "no reason is given")}, Err: errors.New(cmp.Or(why, string(cause)))}
+		return &remote.Error{Stage: remote.StageConnect, Cause: cause, Detail: map[string]string{"reason": cmp.Or(why, "no reason given")}, Err: errors.New(cmp.Or(why, string(cause)))}
 	}
 	if p.over() {
 		phase := p.Status.Phase
@@ -279,7 +279,7 @@ func (p pod) stopped(container string) *remote.Error {
 	}
 	for _, s := range p.Status.InitContainerStatuses {
 		if s.State.Running != nil {
-			return fail(cause, "its init container "+s.Name+" still runs")
+			return fail(cause, "its init container "+s.Name+" is still running")
 		}
 	}
 	if cause == remote.PodPending {

@@ -59,7 +59,7 @@ func explain(said string, came engine.State) *remote.Error {
 	failure := known(said)
 	switch {
 	case came == engine.Broke && (failure == nil || failure.Cause != remote.KubeletDown):
-		return &remote.Error{Cause: remote.ConnectionLost, Err: errors.New(cmp.Or(complaint(said), "kubectl ended before the command had"))}
+		return &remote.Error{Cause: remote.ConnectionLost, Err: errors.New(cmp.Or(complaint(said), "kubectl ended before the command did"))}
 	case came == engine.Failed && failure == nil && said != "" && !commandEnded.MatchString(said):
 		return &remote.Error{Cause: remote.SessionRefused, Err: errors.New(complaint(said))}
 	}

@@ -37,7 +37,7 @@ type Back struct {
 func CallBack(ctx context.Context, in io.Reader, work func(in io.Reader, out io.Writer) error) error {
 	var back Back
 	if err := json.NewDecoder(bufio.NewReader(in)).Decode(&back); err != nil {
-		return fmt.Errorf("where to call was not read: %w", err)
+		return fmt.Errorf("could not read where to call: %w", err)
 	}
 	to := back.To
 	if near := os.Getenv(back.Near); near != "" {

@@ -105,7 +105,7 @@ func (c *Carrier) seated(l *line) bool {
 		return false
 	}
 	if h.Wire != wire {
-		_ = l.say(challenge{Wire: wire, Refused: fmt.Sprintf("this judge speaks wire %d of preflight, and the node %d: use one release on both", wire, h.Wire)})
+		_ = l.say(challenge{Wire: wire, Refused: fmt.Sprintf("this preflight uses protocol %d, and the node uses %d: run the same release on both", wire, h.Wire)})
 		return false
 	}
 	from := l.RemoteAddr().String()
@@ -119,11 +119,11 @@ func (c *Carrier) seated(l *line) bool {
 		if at != nil {
 			at.note(&at.wrong, from)
 		}
-		_ = l.say(proof{Refused: "this judge has another token: give both the same"})
+		_ = l.say(proof{Refused: "the tokens differ: use the same token on the node and on the launching machine"})
 		return false
 	}
 	if at == nil {
-		_ = l.say(proof{Refused: fmt.Sprintf("no node of this judge's is called %s: --node is the name that its list of hosts has", h.Node)})
+		_ = l.say(proof{Refused: fmt.Sprintf("%s is not a host of this run: --node must be a name from its list of hosts", h.Node)})
 		return false
 	}
 	at.mu.Lock()
@@ -132,7 +132,7 @@ func (c *Carrier) seated(l *line) bool {
 		if !at.over {
 			at.twice = from
 		}
-		_ = l.say(proof{Refused: "somebody has called by this name before, or the judge is done: --node must be another on every node"})
+		_ = l.say(proof{Refused: "another node has used this name, or the run is over: give every node its own --node"})
 		return false
 	}
 	if l.say(proof{Proof: proofOf(c.token, "judge", h, ours)}) != nil || l.SetDeadline(time.Time{}) != nil {
@@ -163,7 +163,7 @@ func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *re
 	}
 	at := c.seats[c.called[name]]
 	if at == nil {
-		return fail(remote.StageResolve, remote.Unexpected, errors.New("nobody of this name is awaited"))
+		return fail(remote.StageResolve, remote.Unexpected, errors.New("no node of this name is expected"))
 	}
 	select {
 	case <-at.came:
@@ -198,7 +198,7 @@ func (c *Carrier) others() string {
 	if c.strangers == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; %d calls came that were no node's", c.strangers)
+	return fmt.Sprintf("; %d calls came that were not from a node", c.strangers)
 }
 
 // Conclude tells the verdict to all nodes that have called, and lets them go.
@@ -311,7 +311,7 @@ func (v *visit) Alive() bool { return false }
 // Wait returns when nothing more comes.
 func (v *visit) Wait() error {
 	<-v.ended
-	return errors.New("the node hung up")
+	return errors.New("the node closed the connection")
 }
 
 // Broken is nil: nothing but the connection itself carries here.

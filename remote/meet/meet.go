@@ -40,7 +40,7 @@ const (
 // Checked is what is wrong with a token, nil for nothing.
 func Checked(token string) error {
 	if len(token) < leastToken {
-		return fmt.Errorf("the token has %d characters, and %d are the least that nobody guesses", len(token), leastToken)
+		return fmt.Errorf("the token has %d characters and needs at least %d, so that it cannot be guessed", len(token), leastToken)
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func (l *line) hear(message any) error {
 		return err
 	}
 	if err := json.Unmarshal(text, message); err != nil {
-		return errors.New("what came is no word of a call")
+		return errors.New("it sent a message that is not part of preflight's protocol")
 	}
 	return nil
 }

@@ -158,9 +158,9 @@ func TestFailures(t *testing.T) {
 	}{
 		{"nobody", func(*testing.T, *Carrier) string { return "" }, remote.NotCome, "no call at 127.0.0.1:", ""},
 		{"another token", func(t *testing.T, c *Carrier) string { return (<-node(t, c, "w1", "another, and as long")).err.Error() },
-			remote.WrongToken, "the call came from 127.0.0.1:", "this judge has another token"},
+			remote.WrongToken, "the call came from 127.0.0.1:", "the tokens differ"},
 		{"another name", func(t *testing.T, c *Carrier) string { return (<-node(t, c, "w9\x1b", token)).err.Error() },
-			remote.NotCome, "1 calls came that were no node's", `no node of this judge's is called w9\x1b`},
+			remote.NotCome, "1 calls came that were not from a node", `w9\x1b is not a host of this run`},
 		{"two of a name", func(t *testing.T, c *Carrier) string {
 			one, other := node(t, c, "w1", token), node(t, c, "w1", token)
 			select {
@@ -169,14 +169,14 @@ func TestFailures(t *testing.T) {
 			case refused := <-other:
 				return refused.err.Error()
 			}
-		}, remote.NameTwice, "from 127.0.0.1:", "somebody has called by this name before"},
+		}, remote.NameTwice, "from 127.0.0.1:", "another node has used this name"},
 		{"another release", func(t *testing.T, c *Carrier) string { return says(t, c, `{"wire":7,"node":"w1","nonce":"x"}`) },
-			remote.NotCome, "1 calls came that were no node's", "this judge speaks wire 2 of preflight, and the node 7"},
-		{"a stranger", func(t *testing.T, c *Carrier) string { return says(t, c, "GET / HTTP/1.1") }, remote.NotCome, "1 calls came that were no node's", ""},
-		{"no end", func(t *testing.T, c *Carrier) string { return says(t, c, strings.Repeat("x", 2*maxCall)) }, remote.NotCome, "1 calls came that were no node's", ""},
+			remote.NotCome, "1 calls came that were not from a node", "this preflight uses protocol 2, and the node uses 7"},
+		{"a stranger", func(t *testing.T, c *Carrier) string { return says(t, c, "GET / HTTP/1.1") }, remote.NotCome, "1 calls came that were not from a node", ""},
+		{"no end", func(t *testing.T, c *Carrier) string { return says(t, c, strings.Repeat("x", 2*maxCall)) }, remote.NotCome, "1 calls came that were not from a node", ""},
 		{"replayed", func(t *testing.T, c *Carrier) string {
 			return says(t, c, `{"wire":2,"node":"w1","nonce":"x"}`+"\n"+`{"proof":"`+proofOf(token, "node", hello{Node: "w1", Nonce: "x"}, challenge{Nonce: "y"})+`"}`)
-		}, remote.WrongToken, "the call came from", "another token"},
+		}, remote.WrongToken, "the call came from", "the tokens differ"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			carrier, client := judge(t, soon, "w1")
@@ -259,7 +259,7 @@ func TestNoVerdict(t *testing.T) {
 	if got := <-node(t, carrier, "w1", token); !errors.Is(got.err, ErrNotYet) {
 		t.Errorf("%+v", got)
 	}
-	if got := <-node(t, carrier, "w1", "short"); got.err == nil || !strings.Contains(got.err.Error(), "nobody guesses") {
+	if got := <-node(t, carrier, "w1", "short"); got.err == nil || !strings.Contains(got.err.Error(), "needs at least") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -20,7 +20,7 @@ import (
 
 // ErrNotYet is of a judge that is not there, or not yet: the only failure of a call that
 // calling again may mend.
-var ErrNotYet = errors.New("no judge answers")
+var ErrNotYet = errors.New("the launching machine does not answer")
 
 // Call calls the judge as a node, serves it by work, and returns its verdict. It ends with ctx.
 func Call(ctx context.Context, address, node, token string, work func(in io.Reader, out io.Writer) error) (Verdict, error) {
@@ -38,7 +38,7 @@ func Call(ctx context.Context, address, node, token string, work func(in io.Read
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	l := newLine(conn)
 	if err := l.introduce(node, token); err != nil {
-		return Verdict{}, fmt.Errorf("the judge at %s: %w", address, err)
+		return Verdict{}, fmt.Errorf("the launching machine at %s: %w", address, err)
 	}
 	if err := l.serve(work); err != nil { // and may still be reading
 		return Verdict{}, err
@@ -80,7 +80,7 @@ func (l *line) introduce(node, token string) error {
 	case theirs.Refused != "":
 		return errors.New(text.Escape(theirs.Refused))
 	case theirs.Wire != wire:
-		return fmt.Errorf("it speaks wire %d of preflight, and this node %d: use one release on both", theirs.Wire, wire)
+		return fmt.Errorf("it uses protocol %d of preflight, and this node uses %d: run the same release on both", theirs.Wire, wire)
 	}
 	if err := l.say(proof{Proof: proofOf(token, "node", h, theirs)}); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (l *line) introduce(node, token string) error {
 	case known.Refused != "":
 		return errors.New(text.Escape(known.Refused))
 	case !known.is(proofOf(token, "judge", h, theirs)):
-		return errors.New("it does not know the token: something else answers there, and is told nothing of this node")
+		return errors.New("it does not know the token, so another program answers there; this node sent it nothing about itself")
 	}
 	return l.SetDeadline(time.Time{})
 }
@@ -134,5 +134,5 @@ func (l *line) verdict() (v Verdict, err error) {
 			return v, err
 		}
 	}
-	return v, errors.New("the judge hung up without a verdict: its own report says why")
+	return v, errors.New("the launching machine closed the connection without a verdict: see its own report")
 }

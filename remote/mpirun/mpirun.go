@@ -44,7 +44,7 @@ const patience = 8 * time.Second
 func New(words []string) (*Carrier, error) {
 	program, err := exec.LookPath("mpirun")
 	if err != nil {
-		return nil, fmt.Errorf("there is no mpirun to reach the nodes with: %w", err)
+		return nil, fmt.Errorf("--via mpirun needs mpirun in PATH: %w", err)
 	}
 	version, complaint, err := hostsys.Child{Path: program, Args: []string{"--version"}, Limit: patience}.Run(context.Background())
 	if err != nil {
@@ -52,7 +52,7 @@ func New(words []string) (*Carrier, error) {
 	}
 	by := kindOf(version)
 	if by == nil {
-		return nil, fmt.Errorf("%s is neither Open MPI's nor Hydra, which MPICH and Intel MPI have: it calls itself %q", program, text.Escape(firstLine(version)))
+		return nil, fmt.Errorf("%s is neither Open MPI's mpirun nor Hydra (MPICH, Intel MPI): its version is %q", program, text.Escape(firstLine(version)))
 	}
 	c := &Carrier{names: hostsys.NewNames("")}
 	if me, err := user.Current(); err == nil {
@@ -67,7 +67,7 @@ func New(words []string) (*Carrier, error) {
 			return cmd
 		},
 		Sheds: ofRank, Explain: explain, Hangs: true,
-		Silent: "what mpirun starts there may not reach the launching machine, whose firewall drops what it sends",
+		Silent: "a firewall of the launching machine may drop what mpirun's daemon sends from there",
 	}
 	return c, nil
 }

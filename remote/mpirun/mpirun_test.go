@@ -64,11 +64,11 @@ func TestFaults(t *testing.T) {
 
 func TestStrangers(t *testing.T) {
 	stubbed(t, "mpirun of nobody\x1b[31m", nil)
-	if _, err := New(nil); err == nil || !strings.Contains(err.Error(), "neither Open MPI's nor Hydra") || strings.Contains(err.Error(), "\x1b") {
+	if _, err := New(nil); err == nil || !strings.Contains(err.Error(), "neither Open MPI's mpirun nor Hydra") || strings.Contains(err.Error(), "\x1b") {
 		t.Errorf("%v", err)
 	}
 	t.Setenv("PATH", t.TempDir())
-	if _, err := New(nil); err == nil || !strings.Contains(err.Error(), "no mpirun") {
+	if _, err := New(nil); err == nil || !strings.Contains(err.Error(), "needs mpirun in PATH") {
 		t.Errorf("%v", err)
 	}
 }

@@ -54,7 +54,7 @@ var jobName = regexp.MustCompile(`^[1-9][0-9]{0,9}([_+][0-9]{1,7})?$`)
 func Find(ctx context.Context, name string, timeout time.Duration) (Job, error) {
 	program, err := exec.LookPath("squeue")
 	if err != nil {
-		return Job{}, fmt.Errorf("there is no squeue to ask for job %s with: %w", name, err)
+		return Job{}, fmt.Errorf("finding job %s needs squeue in PATH: %w", name, err)
 	}
 	var answer bytes.Buffer
 	said, err := hostsys.Child{Path: program, Args: []string{"--noheader", "--jobs=" + name, "--format=%A|%i|%T|%U|%N"}, Limit: timeout}.Stream(ctx, &answer)
@@ -62,7 +62,7 @@ func Find(ctx context.Context, name string, timeout time.Duration) (Job, error) 
 	case ctx.Err() != nil:
 		return Job{}, context.Cause(ctx)
 	case errors.Is(err, context.DeadlineExceeded):
-		return Job{}, fmt.Errorf("squeue had no answer for job %s within %s", name, text.Duration(timeout.Seconds()))
+		return Job{}, fmt.Errorf("squeue gave no answer for job %s within %s", name, text.Duration(timeout.Seconds()))
 	case err != nil:
 		return Job{}, fmt.Errorf("job %s: squeue says %s", name, hostsys.Complaint(text.Escape(strings.ReplaceAll(strings.TrimSpace(said), "\n", "; ")), err))
 	}
@@ -76,12 +76,12 @@ func read(name string, lines []string) (Job, error) {
 	}
 	column := strings.Split(lines[0], "|")
 	if len(column) != 5 || !IsJob(column[0]) {
-		return Job{}, fmt.Errorf("squeue answers of job %s what is no job: %s", name, text.Escape(lines[0]))
+		return Job{}, fmt.Errorf("squeue's answer for job %s is not a job: %s", name, text.Escape(lines[0]))
 	}
 	id, called, state, owner, nodes := column[0], column[1], column[2], column[3], column[4]
 	switch {
 	case len(lines) > 1:
-		return Job{}, fmt.Errorf("job %s is %d jobs: name one of them, as in %s", name, len(lines), text.Escape(called))
+		return Job{}, fmt.Errorf("job %s stands for %d jobs: name one of them, such as %s", name, len(lines), text.Escape(called))
 	case state != "RUNNING":
 		return Job{}, fmt.Errorf("job %s does not run, it is %s", name, text.Escape(state))
 	case owner != strconv.Itoa(os.Getuid()):
@@ -89,7 +89,7 @@ func read(name string, lines []string) (Job, error) {
 		if known, err := user.LookupId(owner); err == nil {
 			account = known.Username
 		}
-		return Job{}, fmt.Errorf("job %s is of %s, and Slurm lets nobody else begin a step of it", name, text.Escape(account))
+		return Job{}, fmt.Errorf("job %s belongs to %s, and Slurm lets only its owner start a step in it", name, text.Escape(account))
 	}
 	return Job{ID: id, Nodes: nodes, Named: true}, nil
 }

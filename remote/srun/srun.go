@@ -57,11 +57,11 @@ type Options struct {
 // New is a Carrier to these nodes. It fails outside a Slurm job, and where there is no srun.
 func New(nodes []string, o Options) (*Carrier, error) {
 	if o.Job.ID == "" {
-		return nil, errors.New("srun reaches the nodes of a Slurm job, and this is typed outside of any: begin one with salloc or sbatch, or name one that runs with --jobid")
+		return nil, errors.New("--via srun needs a Slurm job: start one with salloc or sbatch, or name a running one with --jobid")
 	}
 	program, err := exec.LookPath("srun")
 	if err != nil {
-		return nil, fmt.Errorf("there is no srun to reach the nodes of this Slurm job with: %w", err)
+		return nil, fmt.Errorf("--via srun needs srun in PATH: %w", err)
 	}
 	c := &Carrier{own: o.Container, names: hostsys.NewNames("")}
 	if o.Job.Named {

@@ -338,7 +338,7 @@ func TestFailures(t *testing.T) {
 		{"old", remote.NoOverlap, "unrecognized option '--overlap'", false},
 		{"no-pyxis", remote.NoPyxis, "unrecognized option '--container-image=a.sqsh'", false},
 		{"no-image", remote.PyxisFailed, "Exited with exit code 1", false},
-		{"stuck", remote.Frozen, "and it says nothing either", true},
+		{"stuck", remote.Frozen, "and it printed no error", true},
 	} {
 		t.Run(test.node, func(t *testing.T) {
 			client, _ := job(t, soon)
@@ -426,10 +426,10 @@ func TestRead(t *testing.T) {
 		{[]string{"121|118_3|RUNNING|" + me + "|w3"}, Job{ID: "121", Nodes: "w3", Named: true}, ""},
 		{nil, Job{}, "has ended"},
 		{[]string{"118|118|PENDING|" + me + "|"}, Job{}, "does not run, it is PENDING"},
-		{[]string{"118|118|RUNNING|4294967294|w1"}, Job{}, "is of 4294967294"},
-		{[]string{"119|118_1|RUNNING|" + me + "|w1", "120|118_2|RUNNING|" + me + "|w2"}, Job{}, "is 2 jobs: name one of them, as in 118_1"},
-		{[]string{"--evil|118|RUNNING|" + me + "|w1"}, Job{}, "is no job"},
-		{[]string{"squeue:"}, Job{}, "is no job"},
+		{[]string{"118|118|RUNNING|4294967294|w1"}, Job{}, "belongs to 4294967294"},
+		{[]string{"119|118_1|RUNNING|" + me + "|w1", "120|118_2|RUNNING|" + me + "|w2"}, Job{}, "stands for 2 jobs: name one of them, such as 118_1"},
+		{[]string{"--evil|118|RUNNING|" + me + "|w1"}, Job{}, "is not a job"},
+		{[]string{"squeue:"}, Job{}, "is not a job"},
 	} {
 		got, err := read("118", test.lines)
 		if got != test.want || (err == nil) != (test.fails == "") || err != nil && !strings.Contains(err.Error(), test.fails) {

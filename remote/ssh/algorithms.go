@@ -56,7 +56,7 @@ func (e *evaluation) algorithms(t *target) {
 		all := slices.Concat(able...)
 		chosen := chooseAlgorithms(e.first(keyword), defaults, all)
 		if len(chosen) == 0 {
-			e.note("%s asks for %s only, which we cannot: ssh would use it, we offered our own list", keyword, e.first(keyword))
+			e.note("%s allows only %s, which ssh supports and preflight does not: preflight offered its own list", keyword, e.first(keyword))
 			return defaults
 		}
 		return chosen

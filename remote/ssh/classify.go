@@ -120,11 +120,11 @@ func (a *attempt) explainGreeting(late, err error) *remote.Error {
 		e.Cause, e.Stage, e.Err = remote.ProxyFailed, remote.StageConnect, a.proxy.failure(err)
 		e.Detail["command"] = a.target.proxyCommand
 	case turnedAway.MatchString(greeting):
-		e.Cause, e.Err = remote.ClosedBeforeBanner, fmt.Errorf("the server turned us away: %s", e.Detail["greeting"])
+		e.Cause, e.Err = remote.ClosedBeforeBanner, fmt.Errorf("the server rejected the connection: %s", e.Detail["greeting"])
 	case greeting != "":
-		e.Cause, e.Err = remote.NotSSH, fmt.Errorf("it answers with %s, which is not ssh", strconv.Quote(greeting))
+		e.Cause, e.Err = remote.NotSSH, fmt.Errorf("it answers with %s, which is not an SSH greeting", strconv.Quote(greeting))
 	case late != nil:
-		e.Cause, e.Err = remote.Silent, a.silence("connected, but no greeting")
+		e.Cause, e.Err = remote.Silent, a.silence("connected, but the server sent no greeting")
 	default:
 		e.Cause, e.Err = remote.ClosedBeforeBanner, fmt.Errorf("the connection was closed before the server's greeting: %w", plainError(err))
 	}
@@ -136,7 +136,7 @@ func (a *attempt) explainGreeting(late, err error) *remote.Error {
 func (a *attempt) explainNegotiation(err *ssh.AlgorithmNegotiationError) *remote.Error {
 	for _, theirs := range err.RequestedAlgorithms {
 		if slices.Contains(onlyOpenSSH, theirs) {
-			a.trace.OpenSSH = append(a.trace.OpenSSH, fmt.Sprintf("ssh would agree on %s, which we cannot", theirs))
+			a.trace.OpenSSH = append(a.trace.OpenSSH, fmt.Sprintf("ssh would agree on %s, which preflight does not support", theirs))
 		}
 	}
 	return &remote.Error{Stage: remote.StageNegotiate, Cause: remote.NoCommonAlgorithm, Err: err, Detail: map[string]string{

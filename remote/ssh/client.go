@@ -60,7 +60,7 @@ type account struct {
 func New(o Options) (*Carrier, error) {
 	me, err := user.Current()
 	if err != nil {
-		return nil, fmt.Errorf("this machine knows no user %d, for whom ssh does not start either (No user exists for uid %d): add one to /etc/passwd, or mount the machine's into the container (%w)", os.Getuid(), os.Getuid(), err)
+		return nil, fmt.Errorf("user ID %d has no entry in /etc/passwd, and ssh refuses to start without one (No user exists for uid %d): add the entry, or mount the host's /etc/passwd into the container (%w)", os.Getuid(), os.Getuid(), err)
 	}
 	hostname, err := os.Hostname()
 	if err != nil {

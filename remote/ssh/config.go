@@ -82,11 +82,11 @@ type configReader struct {
 
 func (r *configReader) read(path string, depth int) (configFile, error) {
 	if depth > maxIncludeDepth {
-		return nil, fmt.Errorf("%s: too many recursive includes, ssh stops at %d: break the circle", path, maxIncludeDepth)
+		return nil, fmt.Errorf("%s: too many recursive includes (ssh stops at %d): remove the Include that leads back to this file", path, maxIncludeDepth)
 	}
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrPermission) {
-		return nil, fmt.Errorf("%w: ssh would go on without it, by another way than it says: chmod u+r %s as who owns it", err, path)
+		return nil, fmt.Errorf("%w: ssh would ignore the file and its settings: run chmod u+r %s as its owner", err, path)
 	}
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (r *configReader) read(path string, depth int) (configFile, error) {
 		return nil, err
 	}
 	if r.private && !trusted(info) {
-		return nil, fmt.Errorf("%s: bad owner or permissions, ssh refuses to start with it: chmod go-w %s", path, path)
+		return nil, fmt.Errorf("%s: bad owner or permissions, so ssh refuses to start: chmod go-w %s", path, path)
 	}
 	return r.parse(f, path, depth)
 }
@@ -165,7 +165,7 @@ func (r *configReader) complete(d *directive, depth int) error {
 		}
 	}
 	if slices.Contains(oneArgument, d.keyword) && len(d.args) > 1 {
-		return fmt.Errorf("%s takes one argument, ssh refuses to start with %d", d.keyword, len(d.args))
+		return fmt.Errorf("%s takes one argument, not %d: ssh refuses to start", d.keyword, len(d.args))
 	}
 	return nil
 }
@@ -268,7 +268,7 @@ func splitArguments(s string) ([]string, error) {
 func parsePort(s string) (int, error) {
 	port, err := strconv.Atoi(s)
 	if err != nil || port < 1 || port > 65535 {
-		return 0, fmt.Errorf("%q is no port", s)
+		return 0, fmt.Errorf("%q is not a port", s)
 	}
 	return port, nil
 }
@@ -292,7 +292,7 @@ func parseSeconds(s string) (int, error) {
 		}
 		n, err := strconv.Atoi(digits)
 		if !known || err != nil || n > 1<<30/unit || total > 1<<30 {
-			return 0, fmt.Errorf("%q is no time", s)
+			return 0, fmt.Errorf("%q is not a time", s)
 		}
 		total, digits = total+n*unit, ""
 	}

@@ -205,7 +205,7 @@ func TestConfigErrors(t *testing.T) {
 	for _, test := range []struct{ name, config, want string }{
 		{"open quote", "Host w1\n User \"a\n", ".ssh/config:2: a quote is never closed"},
 		{"no argument", "User\n", `.ssh/config:1: no argument after keyword "User"`},
-		{"bad port", "Port x\n", `.ssh/config:1: "x" is no port`},
+		{"bad port", "Port x\n", `.ssh/config:1: "x" is not a port`},
 		{"two ports", "Port 22 23\n", "port takes one argument"},
 		{"circle", "Include $DIR/config\n", "too many recursive includes"},
 	} {
@@ -279,7 +279,7 @@ func TestConfigDifferences(t *testing.T) {
 		{"ConnectionAttempts 3\n", "3 times"},
 		{"Flavour vanilla\n", `keyword "flavour"`},
 		{"IgnoreUnknown Fla*\nFlavour vanilla\n", ""},
-		{"KexAlgorithms sntrup761x25519-sha512@openssh.com\n", "kexalgorithms asks for"},
+		{"KexAlgorithms sntrup761x25519-sha512@openssh.com\n", "kexalgorithms allows only"},
 	} {
 		_, c := configured(t, map[string]string{"config": test.config})
 		got, err := c.resolve(hop{name: "w1"})

@@ -237,7 +237,7 @@ func (a *attempt) connectTo(ctx context.Context, addresses []netip.Addr) (net.Co
 	if a.target.bindAddress != "" {
 		local, err := netip.ParseAddr(a.target.bindAddress)
 		if err != nil {
-			return nil, &remote.Error{Stage: remote.StageConnect, Cause: remote.Unexpected, Err: fmt.Errorf("BindAddress %q is no address", a.target.bindAddress)}
+			return nil, &remote.Error{Stage: remote.StageConnect, Cause: remote.Unexpected, Err: fmt.Errorf("BindAddress %q is not an address", a.target.bindAddress)}
 		}
 		dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(local, 0))
 	}

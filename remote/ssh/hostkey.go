@@ -100,7 +100,7 @@ func (v *verifier) check(server net.Addr, shown ssh.PublicKey) *remote.Error {
 		if err := v.certificate(cert); err == nil {
 			return nil
 		} else if !errors.Is(err, errNoAuthority) {
-			v.notes = append(v.notes, fmt.Sprintf("the host certificate of %s does not count: %v; ssh falls back to the plain key as we do", v.target.host, err))
+			v.notes = append(v.notes, fmt.Sprintf("the host certificate of %s is not valid: %v. ssh and preflight fall back to the plain key", v.target.host, err))
 		}
 		shown = cert.Key
 	}
@@ -115,14 +115,14 @@ func (v *verifier) plain(shown ssh.PublicKey) *remote.Error {
 	}
 	known := v.plainKnown()
 	if len(known) == 0 {
-		return v.refuse(remote.HostKeyUnknown, shown, knownKey{}, "no key of this host is known")
+		return v.refuse(remote.HostKeyUnknown, shown, knownKey{}, "no key is known for this host")
 	}
 	for _, k := range known {
 		if k.key.Type() == shown.Type() {
 			return v.refuse(remote.HostKeyChanged, shown, k, "the key differs from the one known")
 		}
 	}
-	return v.refuse(remote.HostKeyOtherType, shown, known[0], "the host is known by a key of another type only")
+	return v.refuse(remote.HostKeyOtherType, shown, known[0], "known_hosts has only a key of another type for this host")
 }
 
 func (v *verifier) plainKnown() []knownKey {
@@ -137,11 +137,11 @@ func (v *verifier) refuse(cause remote.Cause, shown ssh.PublicKey, known knownKe
 		return short
 	}
 	if t.strict == "no" {
-		v.notes = append(v.notes, fmt.Sprintf("%s: %s; ssh goes on as we do, because StrictHostKeyChecking is no", t.keyName, what))
+		v.notes = append(v.notes, fmt.Sprintf("%s: %s. ssh and preflight continue because StrictHostKeyChecking is no", t.keyName, what))
 		return nil
 	}
 	if t.strict == "accept-new" && cause == remote.HostKeyUnknown {
-		v.notes = append(v.notes, fmt.Sprintf("%s: %s; ssh would write it to known_hosts, we accept it and write nothing", t.keyName, what))
+		v.notes = append(v.notes, fmt.Sprintf("%s: %s. ssh would write it to known_hosts; preflight accepts it and writes nothing", t.keyName, what))
 		return nil
 	}
 	detail := map[string]string{
@@ -189,7 +189,7 @@ func (v *verifier) revoked(shown ssh.PublicKey) (knownKey, bool) {
 	return knownKey{}, false
 }
 
-var errNoAuthority = errors.New("no @cert-authority line of known_hosts names its signer")
+var errNoAuthority = errors.New("no @cert-authority line in known_hosts names its signer")
 
 // certificate judges a host certificate: its signer, its dates and the host it
 // was made for.
@@ -199,7 +199,7 @@ func (v *verifier) certificate(cert *ssh.Certificate) error {
 		return errNoAuthority
 	}
 	if cert.CertType != ssh.HostCert {
-		return errors.New("it is no certificate for a host")
+		return errors.New("it is not a host certificate")
 	}
 	name := v.target.host
 	if v.target.aliased {

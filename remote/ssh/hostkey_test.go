@@ -56,7 +56,7 @@ func TestHostKey(t *testing.T) {
 		{"hashed", func(n *node) string {
 			return line(knownhosts.HashHostname(knownhosts.Normalize(n.address)), n.key.PublicKey())
 		}, "", "", ""},
-		{"hashed for another", func(n *node) string { return line(knownhosts.HashHostname("w9"), n.key.PublicKey()) }, "", remote.HostKeyUnknown, "no key of this host"},
+		{"hashed for another", func(n *node) string { return line(knownhosts.HashHostname("w9"), n.key.PublicKey()) }, "", remote.HostKeyUnknown, "no key is known for this host"},
 		{"wildcard", func(n *node) string { return line("[127.*]:*", n.key.PublicKey()) }, "", "", ""},
 		{"negated", func(n *node) string { return line("*,![127.0.0.1]:*,!127.0.0.1", n.key.PublicKey()) }, "", remote.HostKeyUnknown, ""},
 		{"without its port", func(n *node) string { return line("127.0.0.1", n.key.PublicKey()) }, "", "", ""},
@@ -66,8 +66,8 @@ func TestHostKey(t *testing.T) {
 		{"alias", func(n *node) string { return line("cluster", n.key.PublicKey()) }, "HostKeyAlias Cluster", "", ""},
 		{"unknown", func(*node) string { return "" }, "", remote.HostKeyUnknown, "Host key verification failed."},
 		{"unknown, strict", func(*node) string { return "" }, "StrictHostKeyChecking yes", remote.HostKeyUnknown, ""},
-		{"unknown, accept-new", func(*node) string { return "" }, "StrictHostKeyChecking accept-new", "", "write nothing"},
-		{"unknown, no", func(*node) string { return "" }, "StrictHostKeyChecking no", "", "ssh goes on"},
+		{"unknown, accept-new", func(*node) string { return "" }, "StrictHostKeyChecking accept-new", "", "writes nothing"},
+		{"unknown, no", func(*node) string { return "" }, "StrictHostKeyChecking no", "", "ssh and preflight continue"},
 		{"no file", func(n *node) string { return line(knownhosts.Normalize(n.address), n.key.PublicKey()) }, "UserKnownHostsFile none", remote.HostKeyUnknown, ""},
 		{"changed", func(n *node) string { return "# first\n" + line(knownhosts.Normalize(n.address), other) }, "", remote.HostKeyChanged, ":2: ssh-ed25519 " + ssh.FingerprintSHA256(other)},
 		{"changed, accept-new", func(n *node) string { return line(knownhosts.Normalize(n.address), other) }, "StrictHostKeyChecking accept-new", remote.HostKeyChanged, ""},

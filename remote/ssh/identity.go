@@ -109,7 +109,7 @@ func (i *identity) parse(text []byte) {
 	case err == nil:
 		i.signer, i.public = signer, signer.PublicKey()
 	case errors.As(err, &locked):
-		i.unusable, i.problem = remote.KeyLocked, errors.New("it is locked by a passphrase")
+		i.unusable, i.problem = remote.KeyLocked, errors.New("it is protected by a passphrase")
 		if locked.PublicKey != nil {
 			i.public = locked.PublicKey
 		}
@@ -254,7 +254,7 @@ func (a *sshAgent) ask() {
 	patience := time.AfterFunc(agentPatience, func() { a.conn.Close() })
 	signers, err := agent.NewClient(a.conn).Signers()
 	if !patience.Stop() {
-		err = fmt.Errorf("%w: %v; ssh would wait for it without end", errAgentSilent, agentPatience)
+		err = fmt.Errorf("%w: %v. ssh would wait for it forever", errAgentSilent, agentPatience)
 	}
 	if err != nil {
 		a.err = err

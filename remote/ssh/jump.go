@@ -73,7 +73,7 @@ func (a *attempt) connectVia(ctx context.Context, crossed []hop) (net.Conn, *rem
 			Detail: map[string]string{"jump": h.name, "cause": string(cause)}}
 	}
 	if slices.Contains(crossed, h) {
-		return nil, failed(remote.StageConnect, remote.Unexpected, errors.New("jumphost loop: it is to be reached through itself; give it `ProxyJump none`"))
+		return nil, failed(remote.StageConnect, remote.Unexpected, errors.New("jumphost loop: the jump host is configured to be reached through itself. Set `ProxyJump none` for it"))
 	}
 	j := a.client.jump(h, append(slices.Clone(crossed), h))
 	select {
@@ -82,7 +82,7 @@ func (a *attempt) connectVia(ctx context.Context, crossed []hop) (net.Conn, *rem
 		if errors.Is(context.Cause(ctx), context.Canceled) {
 			return nil, &remote.Error{Stage: remote.StageConnect, Cause: remote.Interrupted, Err: context.Cause(ctx)}
 		}
-		return nil, failed(remote.StageConnect, remote.TimedOut, fmt.Errorf("not logged in there after %s", a.after()))
+		return nil, failed(remote.StageConnect, remote.TimedOut, fmt.Errorf("no login there within %s", a.after()))
 	}
 	a.trace.Via = append(a.trace.Via, append(j.trace.Via, h.name)...)
 	for _, note := range j.trace.OpenSSH {

@@ -56,13 +56,13 @@ func TestLoginRefusals(t *testing.T) {
 			map[string]string{"offered": "id_ed25519)", "user": "", "methods": "publickey"}},
 		{"no key", nobody(), "", func(p *person) { os.Remove(p.path("id_ed25519")) }, remote.NoKey, "no key to offer",
 			map[string]string{"looked": "id_rsa"}},
-		{"public keys off", nobody(), "PubkeyAuthentication no", nil, remote.NoKey, "turns public keys off", nil},
+		{"public keys off", nobody(), "PubkeyAuthentication no", nil, remote.NoKey, "disables public keys", nil},
 		{"password only", &ssh.ServerConfig{PasswordCallback: asksPassword}, "", nil, remote.PasswordOnly, "accepts password only",
 			map[string]string{"methods": "password"}},
 		{"locked, public half unknown", nobody(), "IdentityFile ~/.ssh/locked", func(p *person) {
 			os.Remove(p.path("id_ed25519"))
 			p.write("locked", "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----\n")
-		}, remote.KeyLocked, "locked by a passphrase", map[string]string{"file": ".ssh/locked"}},
+		}, remote.KeyLocked, "protected by a passphrase", map[string]string{"file": ".ssh/locked"}},
 		{"a directory", nobody(), "", func(p *person) {
 			os.Remove(p.path("id_ed25519"))
 			os.Mkdir(p.path("id_ed25519"), 0o700)
@@ -127,7 +127,7 @@ func TestLoginUnusableKeyIsTheOne(t *testing.T) {
 		p.knows(n)
 		p.write("config", host("w1", n.port))
 		p.write("id_rsa.pub", string(ssh.MarshalAuthorizedKey(locked.PublicKey())))
-		p.failed(p.client(Options{}), "w1", time.Minute, remote.StageLogin, remote.KeyLocked, "the server would take the key ssh-ed25519 "+ssh.FingerprintSHA256(locked.PublicKey()))
+		p.failed(p.client(Options{}), "w1", time.Minute, remote.StageLogin, remote.KeyLocked, "the server would accept the key ssh-ed25519 "+ssh.FingerprintSHA256(locked.PublicKey()))
 	})
 	t.Run("public half alone", func(t *testing.T) {
 		p := newPerson(t)
@@ -178,7 +178,7 @@ func TestLoginAccountClosed(t *testing.T) {
 			server := nobody()
 			server.BannerCallback = func(ssh.ConnMetadata) string { return banner }
 			p, _ := site(t, server)
-			e, _ := p.failed(p.client(Options{}), "w1", time.Minute, remote.StageLogin, remote.AccountClosed, "turns ")
+			e, _ := p.failed(p.client(Options{}), "w1", time.Minute, remote.StageLogin, remote.AccountClosed, "rejects ")
 			if strings.Contains(e.Error()+e.Detail["banner"], "\x1b") || e.Detail["banner"] == "" {
 				t.Errorf("banner %q", e.Detail["banner"])
 			}
@@ -399,7 +399,7 @@ func TestLoginByAgent(t *testing.T) {
 func TestLoginAgentUnreachable(t *testing.T) {
 	p, _ := site(t, nobody())
 	socket := filepath.Join(p.home, "gone")
-	e, _ := p.failed(p.client(Options{AgentSocket: socket}), "w1", time.Minute, remote.StageLogin, remote.AgentUnreachable, "could not be asked")
+	e, _ := p.failed(p.client(Options{AgentSocket: socket}), "w1", time.Minute, remote.StageLogin, remote.AgentUnreachable, "could not query")
 	if e.Detail["socket"] != socket {
 		t.Errorf("detail %v", e.Detail)
 	}

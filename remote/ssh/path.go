@@ -38,7 +38,7 @@ func (c *connection) LookOut(ctx context.Context) remote.Lookout {
 	switch left := time.Until(deadline); {
 	case !limited:
 	case c.via != "":
-		l.seen = fmt.Sprintf("jump host %s is between: no new connection from here can tell a machine that hangs from a way that loses packets", c.via)
+		l.seen = fmt.Sprintf("jump host %s is in between: a new connection from here cannot tell a hanging machine from a path that loses packets", c.via)
 	case c.path != nil:
 		l.timer = time.AfterFunc(left-remote.LastMoment(left), func() {
 			ctx, cancel := context.WithTimeout(ctx, remote.LastMoment(left)*3/4)
@@ -58,9 +58,9 @@ func (p *path) look(ctx context.Context) (seen string, unreached bool) {
 	switch {
 	case err == nil:
 		conn.Close()
-		return "a new connection is greeted: the machine and its SSH server live, and this connection alone hangs", false
+		return "a new connection gets a greeting: the machine and its SSH server work, and only this connection hangs", false
 	case errors.Is(err, errNotGreeted):
-		return fmt.Sprintf("a new connection is taken and not greeted within %s: the machine or its SSH server hangs", text.Duration(time.Since(began).Seconds())), false
+		return fmt.Sprintf("a new connection is accepted but gets no greeting within %s: the machine or its SSH server hangs", text.Duration(time.Since(began).Seconds())), false
 	}
 	if call, is := errors.AsType[*net.OpError](err); is {
 		err = call.Err // without the node's address, which would keep what is said of many apart
@@ -156,7 +156,7 @@ type blackHole struct {
 }
 
 func (b *blackHole) Error() string {
-	return fmt.Sprintf("small packets pass, full ones %s it do not: an MTU on the way is smaller than the %d bytes of our interface", b.direction(), b.mtu)
+	return fmt.Sprintf("small packets pass but full ones %s it do not: an MTU on the path is smaller than the %d bytes of the launching machine's interface", b.direction(), b.mtu)
 }
 
 func (b *blackHole) direction() string {

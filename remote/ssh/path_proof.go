@@ -96,7 +96,7 @@ func (p *path) losesInbound() bool {
 }
 
 // errNotGreeted is a new connection that was made and not greeted as by an ssh server.
-var errNotGreeted = errors.New("connected, and no greeting")
+var errNotGreeted = errors.New("connected, but the server sent no greeting")
 
 // greeting makes a new connection and waits for the server's first line.
 func (p *path) greeting(ctx context.Context) (*net.TCPConn, error) {

@@ -38,14 +38,14 @@ func TestLookout(t *testing.T) {
 		client *connection
 		seen   string
 	}{
-		"it lives":              {at(greets), "is greeted"},
+		"it lives":              {at(greets), "gets a greeting"},
 		"it is frozen":          {at(silent), " ms: the machine or its SSH server hangs"},
 		"it is gone":            {at(closed.Addr().String()), "a new connection fails: connect: connection refused"},
 		"the way is cut":        {cut, "a new connection fails: i/o timeout"},
-		"behind a jump host":    {at(greets).through("bastion"), "jump host bastion is between"},
+		"behind a jump host":    {at(greets).through("bastion"), "jump host bastion is in between"},
 		"behind a command":      {&connection{}, ""},
-		"behind two jumps":      {at(greets).through("outer").through("inner"), "jump host outer is between"},
-		"greeted by a stranger": {at(stranger(t)), "not greeted"},
+		"behind two jumps":      {at(greets).through("outer").through("inner"), "jump host outer is in between"},
+		"greeted by a stranger": {at(stranger(t)), "gets no greeting"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

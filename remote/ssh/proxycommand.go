@@ -84,5 +84,5 @@ func (p *proxyConn) failure(err error) error {
 	if text := p.stderr.Text(); text != "" {
 		return fmt.Errorf("the ProxyCommand ended (%v): %s", p.command.ProcessState, text)
 	}
-	return fmt.Errorf("the ProxyCommand ended (%v) without a word: %w", p.command.ProcessState, plainError(err))
+	return fmt.Errorf("the ProxyCommand ended (%v) and printed nothing: %w", p.command.ProcessState, plainError(err))
 }

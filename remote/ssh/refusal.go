@@ -48,9 +48,9 @@ func (l *login) explain(err error) *remote.Error {
 	}
 	switch {
 	case noJob.MatchString(banner + " " + said):
-		e.Cause, e.Err = remote.NoJob, fmt.Errorf("the server turns %s away: %s", l.target.user, strings.TrimSpace(banner+" "+said))
+		e.Cause, e.Err = remote.NoJob, fmt.Errorf("the server rejects %s: %s", l.target.user, strings.TrimSpace(banner+" "+said))
 	case closedAccount.MatchString(banner + " " + said):
-		e.Cause, e.Err = remote.AccountClosed, fmt.Errorf("the server turns %s away: %s", l.target.user, strings.TrimSpace(banner+" "+said))
+		e.Cause, e.Err = remote.AccountClosed, fmt.Errorf("the server rejects %s: %s", l.target.user, strings.TrimSpace(banner+" "+said))
 	case len(l.wanted) > 0:
 		l.explainWanted(e, l.wanted[0])
 	case errors.Is(l.signErr, errAgentSilent):
@@ -59,11 +59,11 @@ func (l *login) explain(err error) *remote.Error {
 	case l.signed != nil && len(l.partial) == 0:
 		// A signature that is right and refused leaves the account's own rules.
 		e.Cause = remote.AccountClosed
-		e.Err = fmt.Errorf("the server takes the key %s but not the login of %s: the account may be expired or locked", l.signed, l.target.user)
+		e.Err = fmt.Errorf("the server accepts the key %s but rejects the login of %s: the account may be expired or locked", l.signed, l.target.user)
 	case tooManyFailures.MatchString(said):
 		detail["untried"] = describe(l.untried)
 		e.Cause = remote.KeysRefused
-		e.Err = fmt.Errorf("the server stopped listening after %d keys (MaxAuthTries) with %d untried: name the right one by IdentityFile and set IdentitiesOnly yes", len(l.offered), len(l.untried))
+		e.Err = fmt.Errorf("the server stopped after %d keys (MaxAuthTries), with %d untried: set IdentityFile to the right one, and IdentitiesOnly yes", len(l.offered), len(l.untried))
 	case err != nil && !errors.Is(err, errGivenUp) && lost(err):
 		e.Cause, e.Err = remote.ConnectionLost, fmt.Errorf("during the login: %w", plainError(err))
 	default:
@@ -93,7 +93,7 @@ func (l *login) explainWanted(e *remote.Error, id *identity) {
 	}
 	e.Detail["file"], e.Detail["reason"] = id.from, reason(id.problem)
 	e.Detail["mode"] = fmt.Sprintf("%04o", id.mode)
-	e.Err = fmt.Errorf("the server would take the key %s, but %w", id, id.problem)
+	e.Err = fmt.Errorf("the server would accept the key %s, but %w", id, id.problem)
 }
 
 // reason is what is wrong with a file, without its name.
@@ -113,8 +113,8 @@ func (l *login) explainRefusal(e *remote.Error) {
 		e.Cause = remote.PasswordOnly
 		noted = fmt.Errorf("the key is not enough: the server also asks for %s", strings.Join(l.methods, ", "))
 	case !l.target.publicKey && slices.Contains(l.methods, "publickey"):
-		e.Cause, e.Detail["looked"] = remote.NoKey, "nowhere: the ssh configuration turns public keys off"
-		noted = errors.New("the ssh configuration turns public keys off (PubkeyAuthentication or PreferredAuthentications)")
+		e.Cause, e.Detail["looked"] = remote.NoKey, "nowhere: the ssh configuration disables public keys"
+		noted = errors.New("the ssh configuration disables public keys (PubkeyAuthentication or PreferredAuthentications)")
 	case !publicKey:
 		e.Cause = remote.PasswordOnly
 		noted = fmt.Errorf("the server accepts %s only", strings.Join(l.methods, ", "))
@@ -123,10 +123,10 @@ func (l *login) explainRefusal(e *remote.Error) {
 		noted = fmt.Errorf("the only key is %s, and %w", l.unknowable[0], l.unknowable[0].problem)
 	case l.agentProblem != nil:
 		e.Cause, e.Detail["socket"] = remote.AgentUnreachable, l.target.agentSocket
-		noted = fmt.Errorf("the ssh-agent at %s could not be asked (%w) and no other key was accepted", l.target.agentSocket, l.agentProblem)
+		noted = fmt.Errorf("could not query the ssh-agent at %s (%w), and no other key was accepted", l.target.agentSocket, l.agentProblem)
 	case len(l.offered) == 0:
 		e.Cause, e.Detail["looked"] = remote.NoKey, strings.Join(l.looked(), ", ")
-		noted = fmt.Errorf("no key to offer: looked at %s", e.Detail["looked"])
+		noted = fmt.Errorf("no key to offer: looked for keys in %s", e.Detail["looked"])
 	default:
 		e.Cause = remote.KeysRefused
 		noted = fmt.Errorf("%s@%s accepts none of the keys offered: %s", l.target.user, l.target.host, e.Detail["offered"])
@@ -159,7 +159,7 @@ func (l *login) remaining() (sentences []string) {
 		{l.target.gssapi, "gssapi-with-mic", "GSSAPIAuthentication"},
 	} {
 		if method.on && slices.Contains(l.methods, method.name) {
-			sentences = append(sentences, fmt.Sprintf("ssh would also try %s (%s is on), which we cannot", method.name, method.keyword))
+			sentences = append(sentences, fmt.Sprintf("ssh would also try %s (%s is on), which preflight cannot", method.name, method.keyword))
 		}
 	}
 	return sentences

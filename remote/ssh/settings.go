@@ -163,7 +163,7 @@ func (e *evaluation) proxies(t *target, h hop, expand expander) error {
 		return nil
 	}
 	if unsafe := unsafeInShell(t.host, t.user, t.original); unsafe != "" {
-		return fmt.Errorf("%q has characters a shell would act on, so it cannot go into the ProxyCommand at %s",
+		return fmt.Errorf("%q has characters that a shell would interpret, so it cannot be used in the ProxyCommand at %s",
 			unsafe, e.values["proxycommand"].where())
 	}
 	var err error
@@ -230,18 +230,18 @@ func (e *evaluation) differences(t *target) {
 		holds    bool
 		sentence string
 	}{
-		{on("canonicalizehostname"), fmt.Sprintf("CanonicalizeHostname is on: ssh may complete %s by CanonicalDomains before connecting, we use it as it is", t.original)},
-		{on("verifyhostkeydns"), "VerifyHostKeyDNS is on: ssh would also accept a host key that secure DNS vouches for, we look at known_hosts only"},
-		{on("checkhostip"), "CheckHostIP is on: ssh would also compare the key known for the address, we look at the name only"},
-		{set("controlpath"), "ControlPath is set: where a master connection is open ssh goes through it, without connecting or logging in anew"},
-		{set("remotecommand"), "RemoteCommand is set: ssh refuses to run the launcher's command beside it"},
+		{on("canonicalizehostname"), fmt.Sprintf("CanonicalizeHostname is on: ssh may complete %s from CanonicalDomains; preflight uses the name unchanged", t.original)},
+		{on("verifyhostkeydns"), "VerifyHostKeyDNS is on: ssh would also accept a host key from secure DNS; preflight reads only known_hosts"},
+		{on("checkhostip"), "CheckHostIP is on: ssh would also compare the key known for the address; preflight checks only the name"},
+		{set("controlpath"), "ControlPath is set: ssh uses an open master connection, if there is one, and does not log in again"},
+		{set("remotecommand"), "RemoteCommand is set: ssh refuses to run the launcher's command as well"},
 		{e.is("sessiontype", "none", "subsystem"), fmt.Sprintf("SessionType is %s: ssh would not run the launcher's command", e.first("sessiontype"))},
-		{!e.is("connectionattempts", "", "1"), fmt.Sprintf("ssh would try to connect %s times (ConnectionAttempts), we try once", e.first("connectionattempts"))},
-		{set("bindinterface"), "BindInterface is set: ssh would connect from that interface's address, we let the kernel choose"},
-		{set("knownhostscommand"), "KnownHostsCommand is set: ssh would ask it for host keys, we do not run it"},
-		{set("revokedhostkeys"), "RevokedHostKeys is set: ssh would refuse the keys listed there, we do not read it"},
-		{set("pkcs11provider"), "PKCS11Provider is set: ssh would offer its keys too, we cannot"},
-		{set("proxyusefdpass"), "ProxyUseFdpass is set: ssh would take the connection from the ProxyCommand, we talk through it"},
+		{!e.is("connectionattempts", "", "1"), fmt.Sprintf("ssh would try to connect %s times (ConnectionAttempts); preflight tries once", e.first("connectionattempts"))},
+		{set("bindinterface"), "BindInterface is set: ssh would connect from that interface's address; preflight lets the kernel choose"},
+		{set("knownhostscommand"), "KnownHostsCommand is set: ssh would run it for host keys; preflight does not"},
+		{set("revokedhostkeys"), "RevokedHostKeys is set: ssh would refuse the keys listed there; preflight does not read it"},
+		{set("pkcs11provider"), "PKCS11Provider is set: ssh would offer its keys too; preflight cannot"},
+		{set("proxyusefdpass"), "ProxyUseFdpass is set: ssh would take the connection over from the ProxyCommand; preflight talks through the ProxyCommand"},
 		{set("refuseconnection"), "RefuseConnection is set: ssh would not connect at all"},
 	} {
 		if other.holds {

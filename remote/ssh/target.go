@@ -81,7 +81,7 @@ func (c *Carrier) resolve(h hop) (*target, error) {
 	t.host = strings.ToLower(e.hostName())
 	t.port = e.port(h.port)
 	for _, unknown := range c.config.unknown {
-		e.note("%s is unknown to OpenSSH as we know it, and an ssh that does not know it refuses to start", unknown)
+		e.note("%s is not an OpenSSH option that preflight knows; an ssh that does not know it refuses to start", unknown)
 	}
 	expand := e.tokens(t)
 	for _, step := range []func(*target, expander) error{e.connection, e.verification, e.login} {
@@ -148,7 +148,7 @@ func (e *evaluation) apply(file configFile, reached bool) {
 			m := e.match(d.args)
 			e.wantFinal = e.wantFinal || m.wantFinal
 			if m.unjudged != "" && reached {
-				e.note("the block at %s is left out because we do not look at `Match %s`; ssh does and may use it", d.where(), m.unjudged)
+				e.note("preflight ignores the block at %s because it does not evaluate `Match %s`; ssh does and may use it", d.where(), m.unjudged)
 			}
 			active = reached && m.active
 		case "include":
@@ -267,11 +267,11 @@ func (e *evaluation) tokens(t *target) expander {
 				continue
 			}
 			if i++; i == len(value) {
-				return "", fmt.Errorf("%q ends in a lone %%, for which ssh refuses to connect", value)
+				return "", fmt.Errorf("%q ends in a single %%, so ssh refuses to connect", value)
 			}
 			text, ok := known[value[i]]
 			if !ok {
-				return "", fmt.Errorf("%q has the token %%%c, which ssh does not know and refuses to connect for", value, value[i])
+				return "", fmt.Errorf("%q has the token %%%c, which ssh does not know, so it refuses to connect", value, value[i])
 			}
 			out.WriteString(text)
 		}
@@ -336,7 +336,7 @@ func environment(value string) (string, error) {
 		name, rest, closed := strings.Cut(after, "}")
 		text, set := os.LookupEnv(name)
 		if !closed || !set {
-			return "", fmt.Errorf("${%s} is not set, for which ssh refuses to connect", name)
+			return "", fmt.Errorf("${%s} is not set, so ssh refuses to connect", name)
 		}
 		out.WriteString(text)
 		value = rest

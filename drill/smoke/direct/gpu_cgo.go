@@ -53,7 +53,7 @@ func (r *rank) load(device int, library string) smoke.Done {
 		return C.cuDeviceGetPCIBusId(text, size, r.device)
 	})
 	if r.attribute(C.CU_DEVICE_ATTRIBUTE_MPS_ENABLED) == 1 && r.failure == nil {
-		r.failure = absent("cuDeviceGetAttribute", "the GPU is shared through MPS: ending a rank there could end what others compute")
+		r.failure = absent("cuDeviceGetAttribute", "the GPU is shared through MPS: ending a test process could end other users' work")
 	}
 	mode := r.attribute(C.CU_DEVICE_ATTRIBUTE_COMPUTE_MODE)
 	var context C.CUcontext
@@ -65,7 +65,7 @@ func (r *rank) load(device int, library string) smoke.Done {
 	var available, total C.size_t
 	r.cuda("cuMemGetInfo_v2", func() C.CUresult { return C.cuMemGetInfo_v2(&available, &total) })
 	if r.failure == nil && available < spare {
-		r.failure = absent("cuMemGetInfo_v2", fmt.Sprintf("the GPU has %.1f GiB free of %.1f GiB, and this takes %d GiB: it is in use",
+		r.failure = absent("cuMemGetInfo_v2", fmt.Sprintf("the GPU is in use: %.1f GiB of %.1f GiB are free, and the test needs %d GiB",
 			float64(available)/(1<<30), float64(total)/(1<<30), spare>>30))
 	}
 	r.cuda("cuStreamCreate", func() C.CUresult { return C.cuStreamCreate(&r.stream, 0) })
@@ -74,8 +74,8 @@ func (r *rank) load(device int, library string) smoke.Done {
 
 // modes are what a compute mode adds to a context that cannot be had.
 var modes = map[C.int]string{
-	C.CU_COMPUTEMODE_PROHIBITED:        "; the GPU is in compute mode prohibited, which nvidia-smi -c DEFAULT ends",
-	C.CU_COMPUTEMODE_EXCLUSIVE_PROCESS: "; the GPU is in compute mode exclusive-process: another process has it",
+	C.CU_COMPUTEMODE_PROHIBITED:        "; the GPU's compute mode is prohibited: nvidia-smi -c DEFAULT resets it",
+	C.CU_COMPUTEMODE_EXCLUSIVE_PROCESS: "; the GPU's compute mode is exclusive-process, and another process uses it",
 }
 
 // open loads a library and finds its functions, where it can: of the first symbols it needs all.

@@ -156,15 +156,15 @@ func TestLoadFails(t *testing.T) {
 				Message: "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803): system has unsupported display driver / cuda driver combination"}},
 		{"one that is in use", func(m *gpus.Machine) { m.Cards[0].MemoryUsed = 79 << 30 },
 			facts.SmokeFailure{Kind: facts.SmokeAbsent, Call: "cuMemGetInfo_v2",
-				Message: "the GPU has 0.1 GiB free of 79.6 GiB, and this takes 4 GiB: it is in use"}},
+				Message: "the GPU is in use: 0.1 GiB of 79.6 GiB are free, and the test needs 4 GiB"}},
 		{"another's alone", func(m *gpus.Machine) {
 			m.Cards[0].ComputeMode = "exclusive-process"
 			m.Cards[0].Processes = []gpus.Process{{PID: 1, Kind: "compute"}}
 		}, facts.SmokeFailure{Kind: facts.SmokeError, Call: "cuDevicePrimaryCtxRetain",
-			Message: "CUDA_ERROR_DEVICE_UNAVAILABLE (46): CUDA-capable device(s) is/are busy or unavailable; the GPU is in compute mode exclusive-process: another process has it"}},
+			Message: "CUDA_ERROR_DEVICE_UNAVAILABLE (46): CUDA-capable device(s) is/are busy or unavailable; the GPU's compute mode is exclusive-process, and another process uses it"}},
 		{"shared", func(m *gpus.Machine) { m.Cards[0].Trouble = map[string]string{"cuDeviceGetAttribute": "mps"} },
 			facts.SmokeFailure{Kind: facts.SmokeAbsent, Call: "cuDeviceGetAttribute",
-				Message: "the GPU is shared through MPS: ending a rank there could end what others compute"}},
+				Message: "the GPU is shared through MPS: ending a test process could end other users' work"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -284,7 +284,7 @@ func TestReduce(t *testing.T) {
 // nothing at all.
 func TestReduceFails(t *testing.T) {
 	t.Parallel()
-	const hang = "it does not come to an end within 4.5 s" // of the 6 that a busy machine has time for
+	const hang = "it did not finish within 4.5 s" // of the 6 that a busy machine has time for
 	for _, test := range []struct {
 		name    string
 		trouble map[string]string
@@ -297,7 +297,7 @@ func TestReduceFails(t *testing.T) {
 		{"hangs on the GPU", map[string]string{"cuStreamQuery": "busy"}, nil, 6, facts.SmokeFailure{Kind: facts.SmokeHang, Call: "ncclAllReduce", Message: hang}},
 		{"hangs in destroy", map[string]string{"ncclCommDestroy": "hang"}, nil, 6, facts.SmokeFailure{Kind: facts.SmokeHang, Call: "ncclCommDestroy", Message: hang}},
 		{"hangs, and in abort", map[string]string{"ncclAllReduce": "hang", "ncclCommAbort": "hang"}, nil, 6,
-			facts.SmokeFailure{Kind: facts.SmokeHang, Call: "ncclAllReduce", Message: hang + "; ncclCommAbort does not come back either"}},
+			facts.SmokeFailure{Kind: facts.SmokeHang, Call: "ncclAllReduce", Message: hang + "; ncclCommAbort does not return either"}},
 		{"wrong", map[string]string{"ncclAllReduce": "wrong"}, nil, 20, facts.SmokeFailure{Kind: facts.SmokeWrong, Call: "ncclAllReduce", Message: "element 131072 of 262144 is 4, not 3"}},
 		{"no number", map[string]string{"ncclAllReduce": "nan"}, nil, 20, facts.SmokeFailure{Kind: facts.SmokeWrong, Call: "ncclAllReduce", Message: "element 131072 of 262144 is NaN, not 3"}},
 		{"asynchronous", nil, map[string]int{"ncclCommGetAsyncError": 6}, 20,

@@ -159,7 +159,7 @@ func (r *rank) spoil(memory C.CUdeviceptr, count int) {
 func (r *rank) join(order smoke.Order) {
 	id, ok := identifier(order.Meet)
 	if !ok && r.failure == nil {
-		r.failure = &facts.SmokeFailure{Kind: facts.SmokeError, Message: fmt.Sprintf("%q is no id of NCCL's", order.Meet)}
+		r.failure = &facts.SmokeFailure{Kind: facts.SmokeError, Message: fmt.Sprintf("%q is not an NCCL unique ID", order.Meet)}
 	}
 	if r.failure != nil {
 		return
@@ -255,14 +255,14 @@ func (r *rank) end(failure facts.SmokeFailure) {
 	select {
 	case <-aborted:
 	case <-time.After(aborting):
-		failure.Message += "; ncclCommAbort does not come back either"
+		failure.Message += "; ncclCommAbort does not return either"
 	}
 	r.write(smoke.Word{Failed: &failure})
 	r.over <- nil
 }
 
 func (r *rank) hang(call string) facts.SmokeFailure {
-	return facts.SmokeFailure{Kind: facts.SmokeHang, Call: call, Message: fmt.Sprintf("it does not come to an end within %.1f s%s", r.limit.Seconds(), r.said())}
+	return facts.SmokeFailure{Kind: facts.SmokeHang, Call: call, Message: fmt.Sprintf("it did not finish within %.1f s%s", r.limit.Seconds(), r.said())}
 }
 
 // call is [rank.cuda] for NCCL, where going on in the background is no failure.
