@@ -8,10 +8,11 @@ import (
 	"testing"
 )
 
-// deep is enough for every section; a rendezvous may have a next one without end.
+// deep is a depth that covers every section. It is needed because a rendezvous may hold a next one
+// without end.
 const deep = 8
 
-// everything fills a value, two entries a list, so that there is something to differ.
+// everything fills a value recursively and gives each list two different entries.
 func everything(v reflect.Value, depth int) {
 	if depth > deep {
 		return
@@ -30,7 +31,7 @@ func everything(v reflect.Value, depth int) {
 			everything(v.Index(i), depth+1)
 		}
 		if entry := v.Index(1); entry.Kind() == reflect.Struct {
-			changeLeaf(entry, 0) // its name, as a rule
+			changeLeaf(entry, 0) // usually its name
 		}
 	case reflect.Map:
 		v.Set(reflect.MakeMap(v.Type()))
@@ -40,8 +41,8 @@ func everything(v reflect.Value, depth int) {
 	}
 }
 
-// changeLeaf changes the n-th of a value's leaves and returns how many it counted,
-// more than n where it changed one.
+// changeLeaf changes the n-th leaf of a value and returns how many leaves it counted. The count is
+// larger than n if it changed one.
 func changeLeaf(v reflect.Value, n int) (leaves int) {
 	each := func(part reflect.Value) { leaves += changeLeaf(part, n-leaves) }
 	switch v.Kind() {
@@ -88,8 +89,8 @@ func change(v reflect.Value) {
 	}
 }
 
-// TestAlike changes every value of every section once: sections are alike exactly where
-// their comparable facts are the same.
+// TestAlike changes every value of every section once. Sections must be alike exactly if their
+// comparable facts are the same.
 func TestAlike(t *testing.T) {
 	filled := func() (f Facts) {
 		everything(reflect.ValueOf(&f).Elem(), 0)
@@ -121,7 +122,7 @@ func TestAlike(t *testing.T) {
 	}
 }
 
-// Lists that differ in length, and sections that one side lacks.
+// TestAlikeParts covers lists of different lengths and sections that only one side has.
 func TestAlikeParts(t *testing.T) {
 	some := &Facts{Host: &Host{NUMA: []NUMA{{ID: 0}}}, Python: &Python{SysPath: []string{"/a"}, Packages: map[string]string{"torch": "2.5.1"}}}
 	for i, other := range []*Facts{

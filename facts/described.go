@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Kind is what the values of a fact are.
+// Kind is the type of a fact's values.
 type Kind string
 
 const (
@@ -18,8 +18,8 @@ const (
 	List   Kind = "list" // compared as a whole
 )
 
-// Description is one fact that EachComparable or EachOwn visits. In Path, "*" stands where
-// entries of lists and maps have their names: "net.interfaces.*.mtu". Unit is as [Unit]'s.
+// Description describes one fact that EachComparable or EachOwn visits. In Path, "*" stands for the
+// name of a list or map entry: "net.interfaces.*.mtu". Unit is the same as [Unit] returns.
 type Description struct {
 	Path string
 	Kind Kind
@@ -31,8 +31,8 @@ func Described() []Description {
 	return described(func(f *field) bool { return f.compared })
 }
 
-// DescribedOwn lists every fact that EachOwn visits in what tells of more than one moment or
-// launch, sorted by path.
+// DescribedOwn lists every fact that EachOwn visits in the sections that are not limited to one
+// moment or launch, sorted by path.
 func DescribedOwn() []Description {
 	return described(func(f *field) bool { return f.own && f.lasts })
 }
@@ -48,8 +48,8 @@ func described(taken func(*field) bool) (all []Description) {
 	return all
 }
 
-// Keys returns the lists whose entries are matched by a field, by their paths as a
-// Description's, each with that field's name in JSON.
+// Keys returns the lists whose entries are matched by a field. It maps the list's path (as in
+// Description.Path) to the JSON name of that field.
 func Keys() map[string]string {
 	keys := map[string]string{}
 	_, fields := plan()
@@ -61,8 +61,8 @@ func Keys() map[string]string {
 	return keys
 }
 
-// Unit is what the numbers of a fact are counted in: "bytes", "bit/s", "s", "W", "MHz",
-// "°C", "%", or "" for plain counts. Path has the names of entries or "*" for them.
+// Unit returns the unit of a numeric fact: "bytes", "bit/s", "s", "W", "MHz", "°C", "%", or "" for
+// plain counts. path may have names of entries or "*" in their place.
 func Unit(path string) string {
 	_, fields := plan()
 	for _, f := range fields {
@@ -73,9 +73,9 @@ func Unit(path string) string {
 	return ""
 }
 
-// Units returns all facts that are counted in something, also those that are compared with
-// nothing: a tree of the JSON names, in which "*" stands for the entries of a list or a map
-// and the leaves are as [Unit]'s.
+// Units returns the unit of every fact that has one, including facts that are never compared. The
+// result is a tree of the JSON names. In it "*" stands for the entries of a list or a map, and the
+// leaves are as [Unit] returns them.
 func Units() map[string]any {
 	sections, _ := plan()
 	tree := map[string]any{}
@@ -87,7 +87,7 @@ func Units() map[string]any {
 	return tree
 }
 
-// units returns nil where nothing is counted.
+// units returns nil if no fact below f has a unit.
 func (f *field) units() any {
 	if f.Kind == Number && f.Unit != "" {
 		return f.Unit
@@ -104,7 +104,7 @@ func (f *field) units() any {
 	return tree
 }
 
-// Ranges says numbers in their order as the kernel does, "0-31,64"; "" for none.
+// Ranges formats sorted numbers as the kernel does, "0-31,64". It returns "" for no numbers.
 func Ranges(numbers []int) string {
 	var parts []string
 	for i := 0; i < len(numbers); {

@@ -1,29 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package facts is the vocabulary of preflight: what a node can tell, section
-// by section. Probes fill it in, checks read it, reports and snapshots carry it.
+// Package facts is the vocabulary of preflight: what a node can report, section by section. Probes
+// fill it in, checks read it, reports and snapshots store it.
 //
-// The package refuses to look and refuses to judge: it holds plain values and
-// imports nothing of ours. Sizes are bytes, durations are seconds, rates are
-// bits per second.
+// The package neither collects nor judges facts. It holds plain values and imports none of
+// preflight's other packages. Sizes are bytes, durations are seconds, rates are bits per second.
 //
-// For every section that was asked for, a node has either the section or an
-// entry in Missing that says why it could not be looked at. What was looked for
-// and proven absent is a fact and lives inside the section. Inside a section a
-// nil pointer means "the machine does not report this".
+// For every section that was requested, a node has either the section or an entry in Missing with
+// the reason. If something was looked for and is proven absent, that is a fact inside the section.
+// Inside a section a nil pointer means "the machine does not report this".
 //
 // The struct tag `fact:"…"` says how a value may be compared across nodes:
 //
-//	(none)    should be equal on like nodes
-//	own       rightly differs from node to node (addresses, names, ids)
+//	(none)    should be equal on similar nodes
+//	own       may differ from node to node (addresses, names, IDs)
 //	volatile  changes by itself from minute to minute (load, free memory)
 //	key=Name  a list whose entries are matched by the JSON field Name, not by position
 //
-// The tag `lasting:"no"` is for what changes without anybody's doing and is not
-// volatile: of a section, that it tells of one moment or one launch; of a node's own
-// fact, that a new boot, another program or a counter changes it. `lasting:"yes"` is
-// for what is volatile and kept none the less, because it says why others are not
-// known, and nobody may take those for proven absent. See [Facts.Lasting].
+// The tag `lasting:"no"` marks what changes without anybody changing the node, although it is not
+// volatile. On a section it means that the section describes one moment or one launch. On a node's
+// own fact it means that a reboot, another program or a counter changes it. The tag `lasting:"yes"`
+// marks volatile facts that are kept in a snapshot: they say why other facts are unknown, so that
+// those are not read as proven absent. See [Facts.Lasting].
 package facts
 
 // Section names one group of facts.
@@ -45,14 +43,14 @@ const (
 	SectionFiles  Section = "files"
 	SectionGPU    Section = "gpu"
 	SectionNVML   Section = "nvml"
-	// Toolchain is looked at only where the launch will compile something.
+	// Toolchain is probed only if the launch will compile something.
 	SectionToolchain Section = "toolchain"
-	// Launcher and rehearsal are the launching machine's.
+	// Launcher and rehearsal exist only on the launching machine.
 	SectionLauncher  Section = "launcher"
 	SectionRehearsal Section = "rehearsal"
 
-	// Known only where a drill tried it. The peer sections are the same drills on
-	// the addresses that lead to the peers, where the ranks will use others.
+	// These sections are known only from drills. The peer sections are the same drills on the
+	// addresses that lead to the peers, used if the ranks will use other addresses.
 	SectionMesh           Section = "mesh"
 	SectionPeerMesh       Section = "peer_mesh"
 	SectionRails          Section = "rails"
@@ -65,37 +63,37 @@ const (
 	SectionSmoke          Section = "smoke"
 )
 
-// Fleet is every node of the launch in hostfile order, and the machine it is
-// launched from.
+// Fleet is every node of the launch in hostfile order, and the launching machine.
 type Fleet struct {
-	Head  *Node  `json:"head,omitempty"` // nil when the launching machine was not looked at
+	Head  *Node  `json:"head,omitempty"` // nil if the launching machine was not probed
 	Nodes []Node `json:"nodes"`
-	// NotTried are the sections that were rightly not looked at on any node,
-	// each with the reason. Nobody misses them.
+	// NotTried maps the sections that this launch does not need on any node to the reason. They do
+	// not count as missing.
 	NotTried map[Section]string `json:"not_tried,omitempty"`
-	// StoodStill is for how many seconds, each time, the launching machine stood still while
-	// it looked: stopped, asleep or held. After the first time all was looked at anew; after
-	// a second nothing is known.
+	// StoodStill lists how many seconds the launching machine stood still (stopped, asleep or
+	// frozen), each time. After the first time preflight gathers everything again. After a second
+	// time nothing is known.
 	StoodStill []float64 `json:"stood_still,omitempty"`
-	// Behind is for how many seconds the launching machine came late to its own work while it
-	// looked, if that was a good part of the time: what only did not answer in time is unknown then.
+	// Behind is by how many seconds the launching machine fell behind its own work, if that was a
+	// large part of the run; otherwise 0. A node that only did not answer in time is then unknown.
 	Behind float64 `json:"behind,omitempty"`
 }
 
-// Node is one machine and what it told.
+// Node is one machine and what it reported.
 type Node struct {
 	Name    string             `json:"name"`    // as the hostfile spells it
-	Address string             `json:"address"` // the IP address we connected to, "" when none was
+	Address string             `json:"address"` // the IP address that preflight connected to, "" for none
 	Slots   int                `json:"slots"`
-	Reached bool               `json:"reached"` // our agent answered there
-	Facts   `json:"facts"`     // one pointer a section
-	Missing map[Section]string `json:"missing,omitempty"` // section → why it could not be looked at
-	// Unrecorded are the paths of what the file lacks that the node was read from, as one does
-	// that was written before there was such a fact: zero there is no value. nil for none.
+	Reached bool               `json:"reached"` // the agent answered there
+	Facts   `json:"facts"`     // one pointer per section
+	Missing map[Section]string `json:"missing,omitempty"` // section → why it could not be read
+	// Unrecorded are the paths of facts that are missing in the file from which the node was read,
+	// because the file is older than the fact. A zero value there means nothing. nil if no fact is
+	// missing.
 	Unrecorded map[string]bool `json:"-"`
 }
 
-// Facts has one pointer a section; nil means not seen.
+// Facts has one pointer per section; nil means not seen.
 type Facts struct {
 	SSH       *SSH       `json:"ssh,omitempty"`
 	Host      *Host      `json:"host,omitempty"`

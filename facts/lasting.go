@@ -9,10 +9,10 @@ import (
 	"slices"
 )
 
-// Momentary are the sections that tell of one moment or of one launch only, as their tags
-// in Facts say: what the nodes tried of each other, how their clocks stood, the files that
-// the launch names, which are the user's work and rightly change, and how its names
-// resolve. Drift compares none of them, and a normalized snapshot has none.
+// Momentary are the sections that describe only one moment or one launch, according to their tags
+// in Facts. They are what the nodes tried with each other, the state of their clocks, how the
+// launch's names resolve, and the files that the launch names, which users change all the time.
+// Drift compares none of them, and a normalized snapshot has none.
 var Momentary = func() []Section {
 	return slices.DeleteFunc(Sections(), func(section Section) bool {
 		return fieldOf[section].Tag.Get("lasting") != "no"
@@ -22,11 +22,10 @@ var Momentary = func() []Section {
 // PlaceWorkDir is the Place.Role of the directory that the launch works in.
 const PlaceWorkDir = "workdir"
 
-// Lasting is the facts as JSON's maps and lists, without those that change by
-// themselves or with the launch: nothing volatile, no section of Momentary, nothing of
-// the working directory. The same node gives the same at any time, until somebody changes
-// it. What is left out is not there at all, so that nobody takes a zero for a value; read
-// back into Facts it is zero.
+// Lasting returns the facts as JSON maps and lists, without those that change by themselves or with
+// the launch. It leaves out volatile facts, the sections in Momentary and the working directory.
+// The same node gives the same result at any time until somebody changes the node. Facts that are
+// left out are absent, so that a zero is not read as a value; read back into Facts they are zero.
 func (f *Facts) Lasting() map[string]any {
 	most := *f
 	if f.Disk != nil {
@@ -57,9 +56,9 @@ func (f *Facts) Lasting() map[string]any {
 	return tree
 }
 
-// LastingOfHead is what drift compares of the launching machine: what it launches with, and
-// the id by which it is known for the same machine. What else is there, such as the shell's
-// variables, is that of whoever launches.
+// LastingOfHead returns what drift compares of the launching machine: its launcher, and the machine
+// ID that identifies it. Everything else there, such as the shell's variables, belongs to the user
+// who launches.
 func (f *Facts) LastingOfHead() map[string]any {
 	all, tree := f.Lasting(), map[string]any{}
 	if launcher, seen := all[string(SectionLauncher)]; seen {
@@ -71,7 +70,7 @@ func (f *Facts) LastingOfHead() map[string]any {
 	return tree
 }
 
-// WorkDir is where the launch works on the node, "" for not seen.
+// WorkDir returns the launch's working directory on the node, "" if unknown.
 func (f *Facts) WorkDir() string {
 	if f.Files == nil {
 		return ""
@@ -79,8 +78,8 @@ func (f *Facts) WorkDir() string {
 	return f.Files.WorkDir.Path
 }
 
-// LaunchedFrom are the directories that a launch may have its interpreter begin in: where it
-// works, or home, where a login begins and stays if that directory is not there.
+// LaunchedFrom returns the directories in which a launch may start its interpreter. These are the
+// working directory and the home, where a login stays if the working directory does not exist.
 func (f *Facts) LaunchedFrom() (directories []string) {
 	if f.Host != nil {
 		directories = append(directories, f.Host.Home)
@@ -88,18 +87,18 @@ func (f *Facts) LaunchedFrom() (directories []string) {
 	return append(directories, f.WorkDir())
 }
 
-// InstalledPath is sys.path without the directories that launches were started from: the
-// interpreter puts its own first, and launches come from many.
+// InstalledPath returns sys.path without the directories in launched. The interpreter puts its
+// start directory first, and launches start in many directories.
 func (p *Python) InstalledPath(launched ...string) []string {
 	return slices.DeleteFunc(slices.Clone(p.SysPath), func(directory string) bool { return slices.Contains(launched, directory) })
 }
 
-// withoutContainers takes out of the interfaces what follows the containers that run.
+// withoutContainers removes from the interfaces all facts that depend on which containers run.
 func withoutContainers(net map[string]any, interfaces []Interface) {
 	list, _ := net["interfaces"].([]any)
 	for at, entry := range list {
 		if of, is := entry.(map[string]any); is && interfaces[at].ForContainers() {
-			of["addresses"] = interfaces[at].IPv4() // an IPv6 one is made of the MAC
+			of["addresses"] = interfaces[at].IPv4() // IPv6 addresses are derived from the MAC
 			for _, follows := range []string{"running", "speed", "mac"} {
 				delete(of, follows)
 			}
@@ -107,7 +106,7 @@ func withoutContainers(net map[string]any, interfaces []Interface) {
 	}
 }
 
-// asJSON returns facts as JSON's maps and lists, with all the digits of numbers.
+// asJSON returns facts as JSON maps and lists. Numbers keep all their digits.
 func asJSON(f Facts) (tree map[string]any) {
 	text, err := json.Marshal(f)
 	decoder := json.NewDecoder(bytes.NewReader(text))

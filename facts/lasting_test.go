@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestLasting changes every value of every section once: what is comparable is kept, read
-// back as it was, and nothing volatile is there.
+// TestLasting changes every value of every section once. Comparable values must be kept and read
+// back unchanged, and volatile ones must be absent.
 func TestLasting(t *testing.T) {
 	var full Facts
 	everything(reflect.ValueOf(&full).Elem(), 0)
@@ -52,7 +52,8 @@ func TestLasting(t *testing.T) {
 	}
 }
 
-// TestLastingOmits what JSON leaves out: an empty value is not news in a review.
+// TestLastingOmits covers what JSON leaves out: an empty value must not show up as a change in a
+// review.
 func TestLastingOmits(t *testing.T) {
 	f := Facts{Net: &Net{Interfaces: []Interface{{Name: "eth0"}, {Name: "eth1", Master: "bond0"}}}}
 	text, err := json.Marshal(f.Lasting())
@@ -79,7 +80,7 @@ func TestEachEntry(t *testing.T) {
 	}
 }
 
-// TestUnrecordedOfNonsense: a file may have anything where facts are expected.
+// TestUnrecordedOfNonsense covers files with arbitrary values in place of facts.
 func TestUnrecordedOfNonsense(t *testing.T) {
 	for _, text := range []string{`{"shm":[[[7]]]}`, `{"shm":"x","host":[]}`, `{"net":{"interfaces":[[],7,null,{}]}}`, `{"host":{"cpu":[{}]}}`} {
 		var saved map[string]any

@@ -45,7 +45,8 @@ func TestInternal(t *testing.T) {
 	}
 }
 
-// TestLastingContainers: which containers run changes nothing.
+// TestLastingContainers checks that the set of running containers does not change the lasting
+// facts.
 func TestLastingContainers(t *testing.T) {
 	eth0 := Interface{Name: "eth0", Kind: "physical", Running: true, MAC: "02:00", Addresses: []string{"10.0.0.1/16", "fe80::1/64"}}
 	bridge := Interface{Name: "docker0", Kind: "docker", MAC: "02:42", Addresses: []string{"172.17.0.1/16"}}

@@ -2,129 +2,124 @@
 
 package facts
 
-// Python is the interpreter the launch will use and the packages it would
-// import, read from their metadata; torch itself is never imported.
+// Python is the interpreter that the launch will use and the packages it would import, read from
+// their metadata. torch itself is never imported.
 type Python struct {
-	// Path is the interpreter asked for; Found is false when it is not there.
+	// Path is the requested interpreter. Found is false if it does not exist.
 	Path  string `json:"path"`
 	Found bool   `json:"found"`
-	// Problem says why an interpreter that is there did not answer, or to what
-	// missing file one that is not there is a link.
+	// Problem is why an existing interpreter did not answer. For one that is a dangling link it is
+	// the missing file.
 	Problem    string   `json:"problem,omitempty" fact:"own"`
 	Executable string   `json:"executable"` // sys.executable, symlinks kept
 	Version    string   `json:"version"`    // "3.11.7"
 	Prefix     string   `json:"prefix"`
 	SysPath    []string `json:"sys_path"` // sys.path as the launch will have it
-	// Packages are the distributions that matter, by normalised name; one
-	// that is absent is not in the map.
+	// Packages are the relevant distributions by normalised name. An absent one is not in the map.
 	Packages map[string]string `json:"packages"`
-	// MetadataOnly are those a launch imports of which nothing but the metadata is left, by
-	// which pip takes them for installed.
+	// MetadataOnly are packages that the launch imports and of which only the metadata is left, so
+	// that pip considers them installed.
 	MetadataOnly []string `json:"metadata_only"`
-	// Shadowed lists packages that lie in more than one directory of
-	// sys.path; the first wins.
+	// Shadowed lists packages that exist in more than one directory of sys.path; the first wins.
 	Shadowed []string `json:"shadowed,omitempty"`
-	// ScriptError is what the interpreter says of a script that is not its language, which
-	// it reads and does not run: "invalid syntax (train.py, line 3)". It is "" where it
-	// reads it, and where there is no script to ask about.
+	// ScriptError is the interpreter's syntax error for the script, which it parses and does not
+	// run: "invalid syntax (train.py, line 3)". "" if it can parse it, and if there is no script.
 	ScriptError string `json:"script_error"`
-	// Shadows are what lies beside the script, in the working directory or in PYTHONPATH
-	// and takes the name of a module that is installed, of those the launch imports.
+	// Shadows are files next to the script, in the working directory or in PYTHONPATH that have the
+	// name of an installed module which the launch imports.
 	Shadows []Shadow `json:"shadows,omitempty" fact:"key=path"`
-	// Unfound are the modules that the interpreter finds nowhere, of those the launch may
-	// import; nil where it was not asked. What is installed is told by Packages.
+	// Unfound are the modules that the launch may import and the interpreter cannot find; nil if it
+	// was not asked. Installed ones are in Packages.
 	Unfound []string `json:"unfound" fact:"own"`
-	Torch   *Torch   `json:"torch"` // nil when torch is not installed
-	// Ops are DeepSpeed's extensions and whether the installed package brings them
-	// compiled, by its own account; nil where it gives none.
+	Torch   *Torch   `json:"torch"` // nil if torch is not installed
+	// Ops maps DeepSpeed's extensions to whether the installed package has them compiled, according
+	// to the package itself. nil if it does not say.
 	Ops map[string]bool `json:"deepspeed_ops,omitempty"`
-	// NCCL lists every NCCL that could be loaded, in the order the loader would
-	// take them: the first is the one torch gets. One that is linked into torch
-	// has the path of torch's own library.
+	// NCCL lists every NCCL that could be loaded, in the loader's order: torch gets the first. An
+	// NCCL that is linked into torch has the path of torch's own library.
 	NCCL []NCCLLibrary `json:"nccl" fact:"key=path"`
-	// Protobuf is about generated code that needs an older runtime.
+	// Protobuf is about generated code that needs another protobuf runtime.
 	Protobuf *Protobuf `json:"protobuf"`
 }
 
-// Where python looks before its own library.
+// These are the places that Python searches before its own library.
 const (
 	InScriptDir  = "script"
 	InWorkDir    = "workdir"
 	InPythonPath = "PYTHONPATH"
 )
 
-// Shadow is a file or a package that python imports in place of an installed module.
+// Shadow is a file or package that Python imports instead of an installed module.
 type Shadow struct {
-	Path   string `json:"path"`   // what is imported
+	Path   string `json:"path"`   // the file that is imported
 	Module string `json:"module"` // "random"
-	In     string `json:"in"`     // why it comes first: script, workdir, PYTHONPATH
-	Hides  string `json:"hides"`  // what would be imported otherwise
-	// Copy is whether it is a package with most of what the hidden one holds.
+	In     string `json:"in"`     // the place that comes first: script, workdir, PYTHONPATH
+	Hides  string `json:"hides"`  // the file that would be imported otherwise
+	// Copy reports whether it is a package with most of the hidden one's content.
 	Copy bool `json:"copy,omitempty"`
 }
 
-// Torch is torch's own account of how it was built (torch/version.py).
+// Torch is how torch was built, according to torch/version.py.
 type Torch struct {
 	Version string `json:"version"` // "2.5.1+cu124"
 	CUDA    string `json:"cuda"`    // "12.4", "" for a CPU build
 	HIP     string `json:"hip,omitempty"`
-	// Unloadable is what the loader says of torch's libraries where it does not load them:
-	// "libstdc++.so.6: file too short"; "" where it does, and where it was not asked.
+	// Unloadable is the loader's message if it cannot load torch's libraries: "libstdc++.so.6: file
+	// too short". "" if it can, and if it was not asked.
 	Unloadable string `json:"unloadable"`
-	// NCCLWheel is the version of the nvidia-nccl wheel torch asks for, ""
-	// when it carries its own.
+	// NCCLWheel is the version of the nvidia-nccl wheel that torch requires, "" if torch contains
+	// its own NCCL.
 	NCCLWheel string `json:"nccl_wheel,omitempty"`
-	// CUDALibrary is torch's library of what it does on GPUs, which NCCL is linked into or
-	// by; "" where there is none.
+	// CUDALibrary is torch's library for GPUs. NCCL is linked into it, or it loads NCCL. "" if
+	// there is none.
 	CUDALibrary string `json:"cuda_library" fact:"own"`
 }
 
-// NCCLLibrary is one libnccl.so.2 found, or RCCL's librccl.so.1 of a torch for ROCm, and the
-// version read from its bytes.
+// NCCLLibrary is one libnccl.so.2, or RCCL's librccl.so.1 for a ROCm torch, with the version read
+// from its bytes.
 type NCCLLibrary struct {
 	Path    string `json:"path"`
-	Version string `json:"version"` // "2.21.5", "" when the file does not say
+	Version string `json:"version"` // "2.21.5", "" if the file has no version
 	CUDA    string `json:"cuda"`    // "12.4"
 	HIP     string `json:"hip"`     // of RCCL, "6.2"
 	From    string `json:"from"`    // LD_PRELOAD, LD_LIBRARY_PATH, wheel, torch, ld.so.cache, default
-	// Code is which GPUs it has code for: "sm_90" is machine code for compute capability 9.0,
-	// "compute_90" PTX, which a driver translates for any from that on. nil is not told, as of
-	// one that is linked into torch.
+	// Code lists the GPUs that it has code for. "sm_90" is machine code for compute capability 9.0;
+	// "compute_90" is PTX, which a driver translates for that capability and later. nil if unknown,
+	// as for an NCCL that is linked into torch.
 	Code []string `json:"code"`
 }
 
-// Protobuf is what decides whether generated code can load.
+// Protobuf is what decides whether generated protobuf code can load.
 type Protobuf struct {
 	Runtime string `json:"runtime"` // installed version
-	// OldGenerated lists packages whose _pb2.py were made by protoc before
-	// 3.19 and fail on a runtime of 4 or later with "Descriptors cannot be
-	// created directly".
+	// OldGenerated lists packages whose _pb2.py were generated by protoc before 3.19. They fail on
+	// runtime 4 and later with "Descriptors cannot be created directly".
 	OldGenerated []string `json:"old_generated"`
-	// NewGenerated lists packages whose _pb2.py ask for a newer runtime than
-	// Runtime, with what they ask for ("onnx needs 5.26.1").
+	// NewGenerated lists packages whose _pb2.py need a newer runtime than Runtime, with the version
+	// they need ("onnx needs 5.26.1").
 	NewGenerated []string `json:"new_generated"`
-	// Implementation is PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION, "" when unset.
+	// Implementation is PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION, "" if unset.
 	Implementation string `json:"implementation"`
 }
 
-// Toolchain is what compiles DeepSpeed's ops on a node when the launch needs
-// them: torch.utils.cpp_extension looks for the same things in the same places.
+// Toolchain is what compiles DeepSpeed's ops on a node if the launch needs them.
+// torch.utils.cpp_extension looks for the same things in the same places.
 type Toolchain struct {
-	CUDAHome string `json:"cuda_home"` // where torch would find the toolkit, "" for nowhere
-	// CUDAFrom says by which rule: CUDA_HOME, CUDA_PATH, nvcc in PATH, /usr/local/cuda.
+	CUDAHome string `json:"cuda_home"` // where torch would find the toolkit, "" if nowhere
+	// CUDAFrom is the rule that finds it: CUDA_HOME, CUDA_PATH, nvcc in PATH, /usr/local/cuda.
 	CUDAFrom string `json:"cuda_from,omitempty"`
-	NVCC     string `json:"nvcc"` // $CUDAHome/bin/nvcc when it is there, else ""
-	CUDA     string `json:"cuda"` // the toolkit's version, "12.4"; "" when it does not say
-	CXX      string `json:"cxx"`  // the compiler torch would run ($CXX, else c++), "" when not in PATH
-	// CXXVersion is what it says to -dumpfullversion -dumpversion, "" when it does not.
+	NVCC     string `json:"nvcc"` // $CUDAHome/bin/nvcc, "" if it does not exist
+	CUDA     string `json:"cuda"` // the toolkit's version, "12.4"; "" if unknown
+	CXX      string `json:"cxx"`  // the compiler that torch would run ($CXX, else c++), "" if not in PATH
+	// CXXVersion is the compiler's answer to -dumpfullversion -dumpversion, "" if it gives none.
 	CXXVersion string `json:"cxx_version,omitempty"`
-	Ninja      string `json:"ninja"`                     // in PATH, "" when not
+	Ninja      string `json:"ninja"`                     // path in PATH, "" if not found
 	PythonH    bool   `json:"python_h"`                  // the interpreter's headers are installed
 	LibAIO     bool   `json:"libaio"`                    // libaio.h and libaio.so, for async_io
-	Extensions string `json:"extensions"`                // where torch keeps what it compiled: TORCH_EXTENSIONS_DIR, else ~/.cache/torch_extensions
-	Lock       string `json:"lock,omitempty" fact:"own"` // a lock left behind there, which a build waits for without end
-	// Builds are the directories there that the ops of the launch are compiled in, by op,
-	// and Built the ops that lie there compiled.
+	Extensions string `json:"extensions"`                // where torch keeps compiled extensions: TORCH_EXTENSIONS_DIR, else ~/.cache/torch_extensions
+	Lock       string `json:"lock,omitempty" fact:"own"` // an abandoned lock there, for which a build waits forever
+	// Builds are the directories in which the launch's ops are compiled, by op. Built are the ops
+	// that are already compiled there.
 	Builds []Place  `json:"builds,omitempty" fact:"key=role"`
 	Built  []string `json:"built,omitempty" fact:"volatile"`
 }

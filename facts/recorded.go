@@ -4,10 +4,10 @@ package facts
 
 import "strings"
 
-// Unrecorded returns the facts that a saved node lacks, with "*" for the names of entries, or
-// what holds them. However many entries a file has, there are no more of these than there are
-// facts. Those that JSON leaves out where they are empty are not among them: a new fact has no
-// omitempty.
+// Unrecorded returns the facts that are missing in a saved node, or the objects that would hold
+// them, with "*" for the names of entries. The result is never larger than the number of facts,
+// however many entries the file has. It leaves out facts that JSON omits when they are empty; new
+// facts have no omitempty.
 func Unrecorded(saved map[string]any) map[string]bool {
 	var lacking map[string]bool
 	_, fields := plan()
@@ -28,7 +28,7 @@ func Unrecorded(saved map[string]any) map[string]bool {
 	return lacking
 }
 
-// eachHolder visits the JSON objects that have the last name of a path or would have it.
+// eachHolder visits the JSON objects that have the last name of a path, or would have it.
 func eachHolder(value any, path []string, visit func(holder map[string]any, name string)) {
 	name, below := path[0], path[1:]
 	switch value := value.(type) {
@@ -50,7 +50,8 @@ func eachHolder(value any, path []string, visit func(holder map[string]any, name
 	}
 }
 
-// Records is whether the file that the node was read from, if any, has a fact.
+// Records reports whether the file from which the node was read has a fact. It returns true if the
+// node was not read from a file.
 func (n *Node) Records(path string) bool {
 	for lacking := range n.Unrecorded {
 		if Covers(lacking, path) {
@@ -60,12 +61,13 @@ func (n *Node) Records(path string) bool {
 	return true
 }
 
-// Covers is whether a path is one of [Unrecorded], or of what that holds.
+// Covers reports whether a path is one of [Unrecorded], or is below it.
 func Covers(unrecorded, path string) bool {
 	return matches(unrecorded, path) || matches(unrecorded+".*", path)
 }
 
-// matches reports whether a path fits a pattern in which "*" stands for names. These may have dots.
+// matches reports whether a path fits a pattern in which "*" stands for names, which may contain
+// dots.
 func matches(pattern, path string) bool {
 	before, after, named := strings.Cut(pattern, "*")
 	rest, begins := strings.CutPrefix(path, before)

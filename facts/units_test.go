@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestUnits: the tree has every unit there is, by the same rule as [Unit].
+// TestUnits checks that the tree has every unit, by the same rule as [Unit].
 func TestUnits(t *testing.T) {
 	tree := Units()
 	at := func(path string) any {
@@ -19,7 +19,7 @@ func TestUnits(t *testing.T) {
 		return place
 	}
 	for path, want := range map[string]any{
-		"memory.available":           "bytes", // compared with nothing, and counted all the same
+		"memory.available":           "bytes", // never compared, but it has a unit
 		"nvml.cards.*.power.limit":   "W",
 		"nvml.cards.*.clock.sm":      "MHz",
 		"net.interfaces.*.speed":     "bit/s",

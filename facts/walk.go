@@ -14,7 +14,7 @@ import (
 	"sync"
 )
 
-// fieldOf has the field of Facts of each section, by the JSON name both share.
+// fieldOf maps each section to its field of Facts, by the JSON name that both share.
 var fieldOf = func() map[Section]reflect.StructField {
 	fields := map[Section]reflect.StructField{}
 	for of := range reflect.TypeFor[Facts]().Fields() {
@@ -24,10 +24,10 @@ var fieldOf = func() map[Section]reflect.StructField {
 	return fields
 }()
 
-// Sections are all that there are, sorted.
+// Sections returns all sections, sorted.
 func Sections() []Section { return slices.Sorted(maps.Keys(fieldOf)) }
 
-// section is the pointer to a section, which must be one.
+// section returns the pointer to a section, which must exist.
 func (f *Facts) section(s Section) reflect.Value {
 	return reflect.ValueOf(f).Elem().FieldByIndex(fieldOf[s].Index)
 }
@@ -38,29 +38,29 @@ func (f *Facts) Has(s Section) bool {
 	return known && !f.section(s).IsNil()
 }
 
-// Take copies one section of another set of facts into this one.
+// Take copies one section from another set of facts into f.
 func (f *Facts) Take(s Section, from Facts) {
 	if _, known := fieldOf[s]; known {
 		f.section(s).Set(from.section(s))
 	}
 }
 
-// field is a section, a field below it, or what the entries of a list or a map have in
-// common. It holds what types and tags say: they are read once, and not in every walk.
+// field is a section, a field below it, or what the entries of a list or a map have in common. It
+// holds what the types and tags say, so that they are read once and not in every walk.
 type field struct {
 	Description
-	name  string   // in JSON; "*" of entries
-	names []string // the names that its path joins
-	index []int    // in its struct
-	below []*field // the fields of a struct; of a list or a map the one of its entries
+	name  string   // in JSON; "*" for entries
+	names []string // the names on its path
+	index []int    // position in its struct
+	below []*field // the fields of a struct; the single entry field of a list or a map
 	by    string   // the JSON name of the key of a list's entries, "" for no key
-	key   []int    // of such an entry: where the key is in it
+	key   []int    // for such an entry: the position of the key in it
 
-	compared bool // nodes should have the same in it
-	own      bool // it is a node's own and lasts
-	lasts    bool // it stays as it is until somebody changes it
-	recorded bool // a saved node has it, unless it lacks what holds it
-	optional bool // JSON leaves it out where it is empty
+	compared bool // nodes should have the same value
+	own      bool // it differs from node to node, and lasts
+	lasts    bool // it stays the same until somebody changes the node
+	recorded bool // a saved node has it, if it has the object that holds it
+	optional bool // JSON omits it if it is empty
 }
 
 // plan returns the field of each section, and all fields. A field comes before those below it.
@@ -74,8 +74,8 @@ var plan = sync.OnceValues(func() (sections map[Section]*field, all []*field) {
 	return sections, all
 })
 
-// add adds the fields below a field of a type. It goes twice into a struct that holds its own
-// type, as one rendezvous leads to the next.
+// add adds the fields of type t below f. It enters a struct that contains its own type twice, as a
+// rendezvous contains the next one.
 func (f *field) add(t reflect.Type, within []reflect.Type, all *[]*field) {
 	put := func(below field, t reflect.Type) {
 		below.names = append(slices.Clip(f.names), below.name)
@@ -93,7 +93,7 @@ func (f *field) add(t reflect.Type, within []reflect.Type, all *[]*field) {
 		}
 		within = append(slices.Clip(within), t)
 		for _, of := range reflect.VisibleFields(t) {
-			if below := f.holding(of); below.name != "" { // an embedded struct has none, and its fields come by themselves
+			if below := f.holding(of); below.name != "" { // an embedded struct has no name; its fields are visited by themselves
 				put(below, of.Type)
 			}
 		}
@@ -118,7 +118,7 @@ func (f *field) add(t reflect.Type, within []reflect.Type, all *[]*field) {
 	}
 }
 
-// holding returns a field of the struct that f holds.
+// holding returns the field for the struct field of.
 func (f *field) holding(of reflect.StructField) field {
 	name, options, _ := strings.Cut(of.Tag.Get("json"), ",")
 	fact, lasting := of.Tag.Get("fact"), of.Tag.Get("lasting")
@@ -139,8 +139,8 @@ func (f *field) holding(of reflect.StructField) field {
 	}
 }
 
-// walk visits the value of a field, and then the values below it of the fields that are taken.
-// Paths have the names of entries.
+// walk visits the value of a field, and then the values below it whose fields are taken. Paths have
+// the names of entries.
 func (f *field) walk(path string, v reflect.Value, taken func(*field) bool, visit func(f *field, path string, v reflect.Value)) {
 	for v.Kind() == reflect.Pointer {
 		v = v.Elem()
@@ -167,7 +167,7 @@ func (f *field) walk(path string, v reflect.Value, taken func(*field) bool, visi
 	}
 }
 
-// join appends a name to a path. An entry whose key is empty has none.
+// join appends a name to a path. An entry with an empty key adds nothing.
 func join(path, name string) string {
 	if path == "" || name == "" {
 		return path + name
@@ -175,16 +175,15 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// EachComparable visits what nodes should have the same in a section, in no order worth
-// relying on. Paths are the JSON names joined by dots ("python.packages.protobuf",
-// "net.interfaces.eth0.mtu"); values are JSON. It does not visit what a node does not have: a
-// comparison must count that absence as a value.
+// EachComparable visits the facts of a section that nodes should share, in no fixed order. Paths
+// are the JSON names joined by dots ("python.packages.protobuf", "net.interfaces.eth0.mtu"); values
+// are JSON. It does not visit what a node lacks: a comparison must count that absence as a value.
 func (f *Facts) EachComparable(s Section, visit func(path, value string)) {
 	f.eachValue(s, visit, func(at *field) bool { return at.compared })
 }
 
-// EachOwn visits what is rightly a node's own in a section and lasts, as EachComparable does:
-// the same node has the same at any time, until somebody changes it.
+// EachOwn visits, in the same form, the lasting facts of a section that may differ from node to
+// node. They stay the same on one node until somebody changes it.
 func (f *Facts) EachOwn(s Section, visit func(path, value string)) {
 	f.eachValue(s, visit, func(at *field) bool { return at.own || at.compared && at.Kind == "" })
 }
@@ -197,10 +196,10 @@ func (f *Facts) eachValue(s Section, visit func(path, value string), taken func(
 	})
 }
 
-// EachEntry visits every entry of a section's lists that are matched by a field
-// (`fact:"key=…"`) by its path ("net.interfaces.eth0", "nvml.cards.0"), an outer one
-// before those inside it. A comparison needs it to tell an entry that came or went
-// from one whose values changed.
+// EachEntry visits every entry of a section's lists whose entries are matched by a field
+// (`fact:"key=…"`). It passes the entry's path ("net.interfaces.eth0", "nvml.cards.0"), an outer
+// entry before those inside it. Comparisons use it to distinguish a new or removed entry from one
+// whose values changed.
 func (f *Facts) EachEntry(s Section, visit func(path string)) {
 	f.walk(s, func(at *field) bool { return at.compared }, func(at *field, path string, _ reflect.Value) {
 		if at.key != nil {
@@ -214,8 +213,8 @@ func (f *Facts) walk(s Section, taken func(*field) bool, visit func(*field, stri
 	sections[s].walk(string(s), f.section(s), taken, visit)
 }
 
-// encode is the value as JSON. Fleets are large and most facts are short and
-// plain, so those do without the general encoder.
+// encode returns the value as JSON. Fleets are large and most facts are short and simple, so those
+// skip the general encoder.
 func encode(v reflect.Value) string {
 	switch v.Kind() {
 	case reflect.Bool:
@@ -238,15 +237,15 @@ func needsEscape(r rune) bool {
 	return r < ' ' || r > '~' || strings.ContainsRune(`"\<>&`, r)
 }
 
-// Alike reports whether EachComparable visits the same in a section of two nodes, without
-// making paths and values: it costs a small part of a walk, and most machines of a fleet
-// are alike. False may also mean that a list is in another order.
+// Alike reports whether EachComparable visits the same in a section of two nodes, without building
+// paths and values. It costs a small part of a walk, and most machines of a fleet are alike. False
+// may also mean that a list is in another order.
 func (f *Facts) Alike(other *Facts, s Section) bool {
 	sections, _ := plan()
 	return sections[s].alike(f.section(s), other.section(s))
 }
 
-// alike goes through two values as walk does through one.
+// alike compares two values in parallel, in the way that walk visits one.
 func (f *field) alike(a, b reflect.Value) bool {
 	switch a.Kind() {
 	case reflect.Pointer:
@@ -256,7 +255,7 @@ func (f *field) alike(a, b reflect.Value) bool {
 		return f.alike(a.Elem(), b.Elem())
 	case reflect.Struct:
 		for _, below := range f.below {
-			counts := below.compared || !f.compared // what is in a list that is compared as a whole counts
+			counts := below.compared || !f.compared // everything in a list that is compared as a whole counts
 			if counts && !below.alike(a.FieldByIndex(below.index), b.FieldByIndex(below.index)) {
 				return false
 			}

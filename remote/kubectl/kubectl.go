@@ -55,7 +55,7 @@ func New(ctx context.Context, o Options) (*Carrier, error) {
 		return nil, err
 	}
 	if c.program, err = exec.LookPath("kubectl"); err != nil {
-		return nil, fmt.Errorf("--via kubectl needs kubectl in PATH: %w", err)
+		return nil, fmt.Errorf("it needs kubectl in PATH: %w", err)
 	}
 	selector := strings.Trim(o.Selector+","+chosen.selector(), ",")
 	var words []string

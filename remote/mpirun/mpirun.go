@@ -44,7 +44,7 @@ const patience = 8 * time.Second
 func New(words []string) (*Carrier, error) {
 	program, err := exec.LookPath("mpirun")
 	if err != nil {
-		return nil, fmt.Errorf("--via mpirun needs mpirun in PATH: %w", err)
+		return nil, fmt.Errorf("it needs mpirun in PATH: %w", err)
 	}
 	version, complaint, err := hostsys.Child{Path: program, Args: []string{"--version"}, Limit: patience}.Run(context.Background())
 	if err != nil {

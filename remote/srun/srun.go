@@ -57,11 +57,11 @@ type Options struct {
 // New is a Carrier to these nodes. It fails outside a Slurm job, and where there is no srun.
 func New(nodes []string, o Options) (*Carrier, error) {
 	if o.Job.ID == "" {
-		return nil, errors.New("--via srun needs a Slurm job: start one with salloc or sbatch, or name a running one with --jobid")
+		return nil, errors.New("it needs a Slurm job, and this shell is outside of any: begin one with salloc or sbatch, or name a running one with --jobid")
 	}
 	program, err := exec.LookPath("srun")
 	if err != nil {
-		return nil, fmt.Errorf("--via srun needs srun in PATH: %w", err)
+		return nil, fmt.Errorf("it needs srun in PATH: %w", err)
 	}
 	c := &Carrier{own: o.Container, names: hostsys.NewNames("")}
 	if o.Job.Named {
