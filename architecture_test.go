@@ -18,18 +18,18 @@ import (
 	"testing"
 )
 
-// rule says how large one package may grow and what it may import.
+// rule limits the size and the imports of one package.
 type rule struct {
-	path string // below the module, "." for its root; with /... the packages below it together
-	// lines is how many lines its Go files may have, tests not counted. A change that needs more raises the
-	// number in the same commit and says why there.
+	path string // below the module, "." for its root; with /... it covers all packages below it together
+	// lines is the maximum number of lines in its Go files, without tests. A change that needs more
+	// raises the number in the same commit and gives the reason there.
 	lines int
-	ours  []string // our packages that it may import: a path, or with /... that package and all below it
+	ours  []string // packages of this module that it may import: a path, or with /... that package and all below it
 	never []string // other packages that it must not import
-	why   string   // for the reader whose import the test refuses
+	why   string   // shown when the test refuses an import
 }
 
-// What several packages must not import.
+// Imports that several rules forbid.
 var (
 	acts  = []string{"os", "os/exec", "net"}
 	clock = append([]string{"time"}, acts...)
@@ -38,48 +38,48 @@ var (
 // everywhere are the packages that every other one may import.
 var everywhere = []string{"internal/lazyregexp", "internal/text"}
 
-// Of ours, what checks of every family stand on.
+// judging are the packages of this module that the checks of every family may import.
 var judging = []string{
 	"checks", "checks/compare", "checks/fix", "checks/names", "checks/proof", "checks/ranks", "checks/remedy",
 	"facts", "hostfile", "launch", "launch/dsconfig", "launch/nccl",
 }
 
-// Of ours, what a finished report is made of.
+// finished are the packages of this module that describe a finished report.
 var finished = []string{
 	"checks", "checks/agreement", "checks/catalogue", "checks/compare", "checks/fix", "diagnose/hang", "diagnose/rendezvous",
 	"explain", "facts", "hostfile", "launch", "launch/dsconfig", "launch/nccl", "internal/secret",
 }
 
 const (
-	pure   = "checks are pure: no clock, no I/O, the same fleet gives the same report; families know nothing of each other"
-	leaf   = "a leaf: every family stands on it, so it stands on none"
-	byRule = "launch predicts by rule alone, so that every rule is a table test"
-	looks  = "a probe observes: a check or a connection in it would be judging or calling home; one part of a machine needs no other"
+	pure   = "checks are pure: no clock and no I/O, so the same fleet gives the same report; check families do not import each other"
+	leaf   = "every check family imports it, so it must not import any of them"
+	byRule = "launch predicts from its arguments only, so that every rule can be tested with a table"
+	looks  = "a probe only reads facts: it must not run checks or open connections, and probes do not depend on each other"
 	draws  = "rendering a finished report must not be able to change it"
-	tries  = "a drill tries and reports; judging is for checks"
+	tries  = "a drill tries something and reports the result; checks evaluate it"
 )
 
-// rules has a row for every package but programs and what only tests import.
+// rules has a row for every package except programs and packages that only tests import.
 var rules = []rule{
-	{"hostfile", 1672, nil, nil, "the grammar stands alone: it is what everything else starts from"},
-	{"facts", 2726, nil, acts, "facts are a vocabulary: a package that uses it must not link collectors or checks"},
-	{"internal/secret", 932, nil, acts, "one rule says what a secret is, for packages that collect, keep or show text"},
-	{"internal/text", 197, nil, acts, "words are the same for all packages that print them"},
-	{"internal/lazyregexp", 65, nil, nil, "what every node starts compiles only what it uses"},
-	{"internal/hostsys", 1460, nil, nil, "it reads the machine and starts programs; it does not know what for"},
+	{"hostfile", 1672, nil, nil, "everything else builds on the hostfile grammar, so it imports nothing"},
+	{"facts", 2726, nil, acts, "facts are only types: a package that uses them must not link collectors or checks"},
+	{"internal/secret", 932, nil, acts, "one package defines what a secret is, for all that collect, store or show text"},
+	{"internal/text", 197, nil, acts, "all packages that print text share these helpers"},
+	{"internal/lazyregexp", 65, nil, nil, "the agent starts on every node and must compile only the regular expressions that it uses"},
+	{"internal/hostsys", 1460, nil, nil, "it reads the machine and starts programs for any purpose"},
 
 	{"launch", 4433, []string{"facts", "hostfile", "launch/dsconfig", "internal/secret"}, acts, byRule},
 	{"launch/args", 2445, []string{"hostfile", "launch"}, acts, byRule},
 	{"launch/dsconfig", 1384, []string{"hostfile"}, acts, byRule},
 	{"launch/nccl", 2247, []string{"facts", "hostfile", "launch"}, acts, byRule},
 
-	{"remote", 3253, []string{"hostfile", "internal/hostsys", "internal/secret"}, nil, "remote starts agents on nodes; what the agents do there is not its concern"},
-	{"remote/ssh", 3779, []string{"hostfile", "internal/hostsys", "remote"}, nil, "a carrier: it reaches a node, and what is said over it is not its business"},
-	{"remote/kubectl", 669, []string{"hostfile", "internal/hostsys", "remote", "remote/engine"}, nil, "a carrier, as remote/ssh"},
-	{"remote/meet", 732, []string{"remote"}, nil, "a carrier, as remote/ssh, and the other end of it, which agents have too"},
-	{"remote/engine", 372, []string{"internal/hostsys", "remote"}, nil, "what carriers share that start one program for each node: it knows no program by name"},
-	{"remote/mpirun", 303, []string{"hostfile", "internal/hostsys", "remote", "remote/engine"}, nil, "a carrier, as remote/ssh"},
-	{"remote/srun", 878, []string{"hostfile", "internal/hostsys", "remote", "remote/engine", "remote/meet"}, nil, "a carrier, as remote/ssh"},
+	{"remote", 3253, []string{"hostfile", "internal/hostsys", "internal/secret"}, nil, "remote starts agents on nodes and does not know what they do there"},
+	{"remote/ssh", 3779, []string{"hostfile", "internal/hostsys", "remote"}, nil, "it reaches a node and does not know what is sent over the connection"},
+	{"remote/kubectl", 669, []string{"hostfile", "internal/hostsys", "remote", "remote/engine"}, nil, "like remote/ssh"},
+	{"remote/meet", 732, []string{"remote"}, nil, "like remote/ssh, plus the node's end of the connection, which agents link too"},
+	{"remote/engine", 372, []string{"internal/hostsys", "remote"}, nil, "it is shared by carriers that start one program per node, and knows none of these programs"},
+	{"remote/mpirun", 303, []string{"hostfile", "internal/hostsys", "remote", "remote/engine"}, nil, "like remote/ssh"},
+	{"remote/srun", 878, []string{"hostfile", "internal/hostsys", "remote", "remote/engine", "remote/meet"}, nil, "like remote/ssh"},
 
 	{"probe", 206, []string{"facts", "internal/hostsys", "probe/gpu", "probe/host", "probe/launch", "probe/machine", "probe/network", "probe/python"}, nil, looks},
 	{"probe/machine", 1115, []string{"facts", "internal/hostsys"}, nil, looks},
@@ -88,24 +88,24 @@ var rules = []rule{
 	{"probe/gpu", 1631, []string{"facts", "internal/hostsys", "probe/machine", "probe/nvml"}, nil, looks},
 	{"probe/python", 1590, []string{"facts", "internal/hostsys", "probe/machine"}, nil, looks},
 	{"probe/launch", 2070, []string{"facts", "internal/hostsys", "probe/machine", "internal/secret"}, nil, looks},
-	{"diagnose/jobs", 748, []string{"facts", "internal/hostsys", "probe/machine"}, []string{"os/exec"}, "it reads /proc, cgroups and locks, and calls no process of the job"},
-	{"probe/nvml", 1220, []string{"facts"}, nil, "it runs in a process of its own, which a driver may hang or kill"},
-	{"probe/startlimit", 42, nil, nil, "it runs before anything else of the program, and must cost it nothing"},
+	{"diagnose/jobs", 748, []string{"facts", "internal/hostsys", "probe/machine"}, []string{"os/exec"}, "it reads /proc, cgroups and locks, and starts or contacts no process"},
+	{"probe/nvml", 1220, []string{"facts"}, nil, "it runs in a process of its own, which the driver may hang or kill"},
+	{"probe/startlimit", 42, nil, nil, "it runs before everything else in the program and must cost nothing"},
 
 	{"drill", 1508, []string{"drill/c10d", "drill/outcome", "facts", "internal/hostsys"}, nil, tries},
 	{"drill/c10d", 1226, []string{"facts"}, nil, tries},
 	{"drill/mesh", 1632, []string{"drill/outcome", "facts", "internal/hostsys"}, nil, tries},
 	{"drill/smoke", 1180, []string{"facts", "internal/hostsys"}, nil, tries},
-	{"drill/smoke/direct", 918, []string{"drill/smoke", "facts", "internal/hostsys"}, nil, "it runs in a process of its own, which a library may hang or kill"},
+	{"drill/smoke/direct", 918, []string{"drill/smoke", "facts", "internal/hostsys"}, nil, "it runs in a process of its own, which the library may hang or kill"},
 	{"drill/outcome", 155, []string{"facts", "internal/hostsys"}, nil, tries},
 
 	{"fleet", 3205, []string{"drill/...", "facts", "agent", "hostfile", "internal/hostsys", "launch", "launch/nccl", "probe", "remote", "internal/secret"}, nil,
 		"a run gathers facts: the checks and the report must not decide which facts"},
-	{"agent", 383, []string{"drill/...", "facts", "internal/hostsys", "probe", "diagnose/jobs", "probe/nvml", "remote", "remote/meet"}, nil, "it runs on nodes, which need nothing of launches, judging and rendering"},
+	{"agent", 383, []string{"drill/...", "facts", "internal/hostsys", "probe", "diagnose/jobs", "probe/nvml", "remote", "remote/meet"}, nil, "it runs on nodes, which need no code for launches, checks and reports"},
 
 	{"checks", 737, []string{"checks/fix", "facts", "hostfile", "launch", "launch/nccl"}, clock, "the types that every family of checks and every report share"},
 	{"checks/compare", 787, []string{"checks", "facts", "hostfile"}, clock, leaf},
-	{"checks/fix", 1058, []string{"hostfile"}, clock, "commands are values that quote themselves; what they repair does not matter here"},
+	{"checks/fix", 1058, []string{"hostfile"}, clock, "commands are values that quote themselves; this package does not know what they repair"},
 	{"checks/names", 367, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch", "launch/nccl"}, clock, leaf},
 	{"checks/proof", 704, []string{"facts", "hostfile"}, clock, leaf},
 	{"checks/ranks", 690, []string{"checks", "checks/compare", "checks/fix", "facts", "launch", "launch/nccl"}, clock, leaf},
@@ -119,18 +119,18 @@ var rules = []rule{
 	{"checks/fabric", 1372, judging, clock, pure},
 	{"checks/smoke", 1227, judging, clock, pure},
 	{"checks/knownbad", 550, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "launch", "launch/nccl"}, clock,
-		"what is known to fail is a table, compared with facts: an entry needs no code"},
-	{"diagnose/rendezvous", 467, append([]string{"checks/engine", "diagnose/hang"}, judging...), clock, "what stands at an endpoint is judged without a launch: no check of the catalogue runs"},
-	{"diagnose/hang", 1509, append([]string{"checks/engine"}, judging...), clock, "a job that hangs is judged by what runs, without a launch: no check of the catalogue runs"},
+		"known failures are a table that is compared with facts: an entry needs no code"},
+	{"diagnose/rendezvous", 467, append([]string{"checks/engine", "diagnose/hang"}, judging...), clock, "it judges an endpoint without a launch, so no check of the catalogue runs"},
+	{"diagnose/hang", 1509, append([]string{"checks/engine"}, judging...), clock, "it judges a hanging job by its processes, without a launch, so no check of the catalogue runs"},
 	{"checks/agreement", 2871, []string{"checks", "checks/compare", "checks/fix", "checks/names", "checks/remedy", "facts", "hostfile", "launch"}, clock,
-		"what a team has stated or recorded is held against facts, whatever a family makes of them"},
-	{"checks/advice", 293, judging, clock, "advice is what this run has proven: it asks the proof, not a family"},
+		"it compares facts with a policy or a baseline, independently of the check families"},
+	{"checks/advice", 293, judging, clock, "advice follows from what this run has proven, so it needs checks/proof and no check family"},
 	{"checks/engine", 934, []string{"checks", "checks/advice", "checks/agreement", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch"}, clock,
-		"the engine runs whatever checks it is handed, and knows none by name"},
+		"the engine runs the checks that it is given and knows none of them"},
 	{"checks/catalogue", 259, []string{"checks", "checks/agreement", "checks/fabric", "checks/gpu", "checks/host", "checks/knownbad", "checks/launcher", "checks/network", "checks/smoke", "checks/software", "checks/ssh", "checks/engine"},
 		clock, "a list of all checks: a package that needs one check must not import all others"},
 
-	{"explain", 3662, []string{"checks", "checks/catalogue", "internal/secret"}, acts, "a log is read as it is handed over; nothing is opened, reached or run"},
+	{"explain", 3662, []string{"checks", "checks/catalogue", "internal/secret"}, acts, "explain reads only the text that it is given: it opens, contacts and runs nothing"},
 
 	{"report", 3733, finished, acts, draws},
 	{"report/ci", 1107, append([]string{"report"}, finished...), acts, draws},
@@ -138,26 +138,26 @@ var rules = []rule{
 	{"report/formats", 93, []string{"checks", "report", "report/ci", "report/html"}, acts, draws},
 
 	{".", 361, []string{"checks/...", "facts", "diagnose/...", "fleet", "hostfile", "internal/hostsys", "launch/...", "probe", "remote/...", "internal/secret"}, nil,
-		"the story of a run: flags and rendering belong to the command line"},
+		"it calls the steps of a run; flags and rendering belong to the command line"},
 
-	{"cmd/preflight/internal/usage", 81, []string{"checks/compare", "checks/fix"}, nil, "it puts into words what is wrong with a command line"},
-	{"cmd/preflight/internal/inside", 116, []string{"cmd/preflight/internal/usage", "hostfile", "remote"}, nil, "a command line is read here, and run elsewhere"},
-	{"cmd/preflight/internal/policyfile", 710, []string{"checks/...", "cmd/preflight/internal/inside", "cmd/preflight/internal/usage", "hostfile"}, nil, "a policy is read here and nowhere else"},
-	{"cmd/preflight/internal/agents", 105, []string{"remote"}, nil, "what nodes are sent lies here, and is made elsewhere"},
-	{"cmd/preflight/internal/outputs", 515, []string{"cmd/preflight/internal/usage", "report/..."}, nil, "it writes reports to files; their content does not matter here"},
-	{"cmd/preflight/internal/progress", 256, []string{"fleet", "hostfile", "remote", "internal/secret"}, nil, "what is shown while a run is under way, which it must not change"},
+	{"cmd/preflight/internal/usage", 81, []string{"checks/compare", "checks/fix"}, nil, "it only words the errors of a command line"},
+	{"cmd/preflight/internal/inside", 116, []string{"cmd/preflight/internal/usage", "hostfile", "remote"}, nil, "it only parses a command line; other packages run it"},
+	{"cmd/preflight/internal/policyfile", 710, []string{"checks/...", "cmd/preflight/internal/inside", "cmd/preflight/internal/usage", "hostfile"}, nil, "it is the only reader of policy files"},
+	{"cmd/preflight/internal/agents", 105, []string{"remote"}, nil, "it only embeds the agents; the build makes them"},
+	{"cmd/preflight/internal/outputs", 515, []string{"cmd/preflight/internal/usage", "report/..."}, nil, "it writes reports to files and does not know their content"},
+	{"cmd/preflight/internal/progress", 256, []string{"fleet", "hostfile", "remote", "internal/secret"}, nil, "it shows a run's progress and must not change the run"},
 
-	{"testhosts/...", 7432, []string{"hostfile", "testhosts/..."}, nil, "a stand-in that uses our own code would agree with its mistakes"},
+	{"testhosts/...", 7432, []string{"hostfile", "testhosts/..."}, nil, "a stand-in that uses preflight's code would share its mistakes"},
 
-	{"portable", 52, nil, nil, "it is linked into what must start on any glibc"},
-	{"examples", 0, nil, nil, "tests only: they use the examples from outside, as readers do"},
-	{"packaging", 11, nil, nil, "tests only: they test the built packages from outside"},
-	{"e2e", 9, nil, nil, "tests only: they test whole runs from outside, as users see them"},
-	{"oracle", 16, nil, nil, "tests only: the real torch, DeepSpeed and launchers show whether we are right"},
+	{"portable", 52, nil, nil, "it is linked into programs that must start with any glibc"},
+	{"examples", 0, nil, nil, "tests only: they use the examples as readers do"},
+	{"packaging", 11, nil, nil, "tests only: they test the built packages"},
+	{"e2e", 9, nil, nil, "tests only: they test whole runs of the real binary"},
+	{"oracle", 16, nil, nil, "tests only: they compare preflight with the real torch, DeepSpeed and launchers"},
 }
 
-// launching are what only the launching machine has a use for: every node is sent, verifies
-// and starts whatever else is linked into an agent.
+// launching are the packages that only the launching machine needs. Everything else that is linked
+// into an agent is sent to every node, verified and started there.
 var launching = []string{
 	"preflight", "preflight/checks/...", "preflight/diagnose/hang", "preflight/diagnose/rendezvous", "preflight/explain", "preflight/fleet", "preflight/hostfile/...", "preflight/launch/...",
 	"preflight/remote/engine", "preflight/remote/kubectl", "preflight/remote/mpirun", "preflight/remote/ssh", "preflight/remote/srun", "preflight/report/...", "preflight/cmd/...",
@@ -165,7 +165,8 @@ var launching = []string{
 	"github.com/hashicorp/go-multierror", "github.com/spf13/...", "go.yaml.in/...", "gopkg.in/...",
 }
 
-// programRule is the rule of a package main: it may import what it needs, but for the packages that it must not link.
+// programRule is the rule of a package main. It may import what it needs, except for packages that
+// it must not link.
 type programRule struct {
 	path  string
 	lines int // as in rule
@@ -196,17 +197,18 @@ var testOnly = map[string]int{
 	"testhosts/secrettest":  393,
 }
 
-// onlyIn are packages that one place uses for all: to import them elsewhere would be to do the same twice.
+// onlyIn are packages that may be imported in one place only, because a second use would duplicate
+// that place.
 var onlyIn = []struct {
 	imported string
 	by       []string
 	why      string
 }{
-	{"preflight/testhosts/...", []string{"cmd/preflight", "testhosts/..."}, "testhosts is for tests, the demo and benchmarks only"},
+	{"preflight/testhosts/...", []string{"cmd/preflight", "testhosts/..."}, "testhosts is only for tests, the demo and benchmarks"},
 	{"github.com/spf13/viper", []string{"cmd/preflight/..."}, "configuration is read in one place"},
-	{"github.com/spf13/cobra", []string{"cmd/preflight/..."}, "flags are the command line's"},
-	{"github.com/NVIDIA/go-nvml/...", []string{"probe/nvml"}, "a driver is asked in a process that may hang and die of it"},
-	{"golang.org/x/crypto/ssh/...", []string{"remote/...", "testhosts/..."}, "ssh is one carrier of several"},
+	{"github.com/spf13/cobra", []string{"cmd/preflight/..."}, "only the command line has flags"},
+	{"github.com/NVIDIA/go-nvml/...", []string{"probe/nvml"}, "only a separate process may call the driver, because the call can hang or crash"},
+	{"golang.org/x/crypto/ssh/...", []string{"remote/...", "testhosts/..."}, "ssh is one of several ways to reach a node"},
 }
 
 func TestImportRules(t *testing.T) {
@@ -224,21 +226,21 @@ func TestImportRules(t *testing.T) {
 		}
 		for _, imported := range pkg.Imports {
 			if testOnly[strings.TrimPrefix(imported, "preflight/")] > 0 {
-				t.Errorf("%s imports %s, which is for tests", where, imported)
+				t.Errorf("%s imports %s, which is only for tests", where, imported)
 			}
 		}
 		if at := slices.IndexFunc(programs, func(p programRule) bool { return p.path == where }); at >= 0 {
 			met[where] = true
 			for _, dep := range pkg.Deps {
 				if slices.ContainsFunc(programs[at].never, covers(dep)) {
-					t.Errorf("%s is linked with %s, which it has no use for", where, dep)
+					t.Errorf("%s is linked with %s, which it does not need", where, dep)
 				}
 			}
 			continue
 		}
 		at := slices.IndexFunc(rules, func(r rule) bool { return covers(where)(r.path) })
 		if at < 0 {
-			t.Errorf("%s has no rule: say how large it may grow, what it may import, and why", where)
+			t.Errorf("%s has no rule: add a row with its line limit, its imports and the reason", where)
 			continue
 		}
 		met[rules[at].path] = true
@@ -269,7 +271,7 @@ func TestBudgets(t *testing.T) {
 			}
 		}
 		if has > budget {
-			t.Errorf("%s has %d lines and may have %d: delete some, or raise the number here and say why in the commit", path, has, budget)
+			t.Errorf("%s has %d lines and may have %d: delete some, or raise the number here and give the reason in the commit", path, has, budget)
 		}
 	}
 }
@@ -378,7 +380,7 @@ func TestPicture(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else if was != drawn {
-		t.Errorf("%s draws other imports than the code has: run make docs", page)
+		t.Errorf("%s shows other imports than the code has: run make docs", page)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 	"preflight/report"
 )
 
-// A plan says what a launch will do, and reaches nobody.
+// A plan predicts a launch and contacts no node.
 func ExampleNewPlan() {
 	hosts, err := hostfile.ParseHosts("w[1-2]:8")
 	if err != nil {
@@ -40,7 +40,8 @@ func ExampleNewPlan() {
 	// they meet on port 29500
 }
 
-// A run reaches every node of a plan and judges. Here nobody listens where ssh would call.
+// A run reaches every node of a plan and evaluates the checks. In this example no SSH server
+// listens.
 func ExampleRun() {
 	ctx := context.Background()
 	hosts, err := hostfile.ParseHosts("127.0.0.1")
@@ -74,7 +75,7 @@ func ExampleRun() {
 	// ssh-reach [127.0.0.1] refuses connections on port 1: no SSH server listens there
 }
 
-// A saved run is judged again by another policy, offline.
+// A saved run can be evaluated offline with another policy.
 func ExampleJudge() {
 	file, err := os.Open("cmd/preflight/demo.json")
 	if err != nil {
@@ -91,7 +92,7 @@ func ExampleJudge() {
 	policy.Today = "2027-01-01"
 	judged := preflight.Judge(saved.Fleet, saved.Launch, policy)
 	for _, finding := range judged.Findings {
-		if finding.Verdict == checks.Fail { // and not that nobody could look
+		if finding.Verdict == checks.Fail { // leave out unknown results
 			fmt.Println(finding.Check, finding.Nodes, finding.Summary)
 		}
 	}

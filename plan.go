@@ -24,19 +24,19 @@ import (
 	"preflight/probe"
 )
 
-// headTime bounds each look at the launching machine before the plan stands.
+// headTime limits each collection of facts on the launching machine before the plan is complete.
 const headTime = 10 * time.Second
 
-// Intent is a launch as somebody means it.
+// Intent is a launch as the user describes it.
 type Intent struct {
-	// Command is the launch itself, `deepspeed … train.py …`; without one, Options
-	// say all there is to say.
+	// Command is the launch command, `deepspeed … train.py …`. If it is empty, Options describe the
+	// whole launch.
 	Command []string
-	// Options are what flags say of the launch. Beside a Command they are what no
-	// command can say: the accelerator, the working directory, the hosts of a
-	// torchrun that starts on every node by itself.
+	// Options are what flags say about the launch. With a Command they add what no command can
+	// express: the accelerator, the working directory, and the hosts of a torchrun that is started
+	// on every node separately.
 	Options launch.Options
-	// Hostfile is the file to read, "" when Options.Hosts say who takes part.
+	// Hostfile is the file to read, "" if Options.Hosts has the nodes.
 	Hostfile string
 }
 
@@ -45,15 +45,15 @@ type Plan struct {
 	Head       *facts.Node // the launching machine
 	Prediction launch.Prediction
 	Hostfile   string // the file that was read, "" for none
-	// Alone is set when DeepSpeed found no hostfile and will start everything on
-	// the launching machine.
+	// Alone is set if DeepSpeed found no hostfile and will start everything on the launching
+	// machine.
 	Alone bool
 }
 
-// NewPlan looks at the launching machine, which knows what DeepSpeed is
-// installed and what it will be started with, reads the command and the hostfile
-// as that release does, and predicts the launch. It connects to nobody. An error
-// is what cannot be read, or what DeepSpeed itself would refuse.
+// NewPlan predicts a launch without connecting to any node. It reads from the launching machine
+// which DeepSpeed is installed and how it will be started, then reads the command and the hostfile
+// as that release does. It returns an error for files that cannot be read, and for whatever
+// DeepSpeed itself would refuse.
 func NewPlan(ctx context.Context, intent Intent) (Plan, error) {
 	var err error
 	plan, stood := hostsys.Anew(ctx, func(ctx context.Context) (plan Plan) {
@@ -99,15 +99,14 @@ func newPlan(ctx context.Context, intent Intent) (Plan, error) {
 	options.Config = configOf(plan.Head)
 	var err error
 	plan.Prediction, err = launch.Predict(options, plan.Head)
-	if look.ByMPIRun = plan.Prediction.StartedBy().MPIRun != ""; look.ByMPIRun { // which tells its daemons on the nodes where to call back
+	if look.ByMPIRun = plan.Prediction.StartedBy().MPIRun != ""; look.ByMPIRun { // mpirun tells its daemons on the nodes where to call back
 		fleet.ProbeHere(ctx, plan.Head, look, []facts.Section{facts.SectionLauncher, facts.SectionNet})
 	}
 	return plan, err
 }
 
-// parse reads the command, and settles which hosts it means: those of the
-// hostfile it reads, those that the flags name for a program that names none, or
-// this machine alone.
+// parse reads the command and determines its hosts. These are the hosts of the hostfile that it
+// reads, the hosts from flags for a program that names none, or this machine alone.
 func (p *Plan) parse(command []string, flags launch.Options) (launch.Options, error) {
 	around := args.Surroundings{Getenv: os.Getenv, ReadFile: func(name string) ([]byte, error) { return os.ReadFile(fromHere(flags.WorkDir, name)) }}
 	if p.Head.Python != nil {
@@ -121,7 +120,7 @@ func (p *Plan) parse(command []string, flags launch.Options) (launch.Options, er
 		return flags, err
 	}
 	options := beside(typed.Options, flags)
-	isPath, isPython := strings.Contains(command[0], "/"), strings.HasPrefix(path.Base(command[0]), "python") // which is looked at as such
+	isPath, isPython := strings.Contains(command[0], "/"), strings.HasPrefix(path.Base(command[0]), "python") // Python is probed separately
 	if isPath && !isPython && typed.Rendezvous != "" && typed.Rendezvous != launch.RendezvousDeepSpeed {
 		options.TypedAs = command[0]
 	}
@@ -147,7 +146,8 @@ func (p *Plan) parse(command []string, flags launch.Options) (launch.Options, er
 	return options, nil
 }
 
-// fromHere is a path of a command that runs in another directory than this process, as this one finds it.
+// fromHere returns a path of the command relative to this process, which may run in another
+// directory.
 func fromHere(workDir, name string) string {
 	if here, err := os.Getwd(); err != nil || here == workDir || filepath.IsAbs(name) {
 		return name
@@ -155,14 +155,14 @@ func fromHere(workDir, name string) string {
 	return filepath.Join(workDir, name)
 }
 
-// absent is whether a hostfile that the command does not name is not there: a
-// name that leads nowhere is another matter, most likely a slip.
+// absent reports whether the default hostfile does not exist. A hostfile that the command names
+// must exist; a missing one is most likely a typo.
 func absent(hostfile string) bool {
 	_, err := os.Stat(hostfile)
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// configOf is the DeepSpeed configuration that the command names, nil for none.
+// configOf returns the DeepSpeed configuration that the command names, nil for none.
 func configOf(head *facts.Node) *dsconfig.File {
 	if head.Files == nil {
 		return nil
@@ -180,7 +180,7 @@ func configOf(head *facts.Node) *dsconfig.File {
 	return nil
 }
 
-// beside adds to what a command says what it cannot say.
+// beside adds the options from flags that a command cannot express to those of the command.
 func beside(command, flags launch.Options) launch.Options {
 	command.Hosts, command.Unlisted = flags.Hosts, flags.Unlisted
 	command.Accelerator = cmp.Or(flags.Accelerator, command.Accelerator)
@@ -189,8 +189,8 @@ func beside(command, flags launch.Options) launch.Options {
 	return command
 }
 
-// installed is the DeepSpeed of the launch's interpreter here, "" when it was
-// not seen.
+// installed returns the DeepSpeed version of the launch's interpreter on the launching machine, ""
+// if unknown.
 func installed(head *facts.Node) string {
 	if head.Python == nil {
 		return ""

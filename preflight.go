@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package preflight is the story of one run, told once: plan the launch on the
-// launching machine ([NewPlan]), look at every node and have the nodes try what
-// they will need of each other ([Look]), and judge ([Run]).
+// Package preflight performs one run. [NewPlan] plans the launch on the launching machine. [Look]
+// collects the facts of every node and runs the drills, in which nodes try what they will need of
+// each other. [Run] does that and then evaluates the checks.
 //
-// The rooms do the work; this package only says who follows whom. It refuses
-// to read flags and to render.
+// Other packages do the work; this one only calls them in order. It does not read flags and does
+// not render reports.
 package preflight
 
 import (
@@ -31,17 +31,18 @@ type Job struct {
 	Plan    Plan
 	Policy  checks.Policy
 	Remote  *remote.Client
-	Timeout time.Duration // for one node, from its name to its last probed section
-	// Throughput is for how long neighbours send to each other, 0 for not at all.
+	Timeout time.Duration // per node, from name lookup to its last probed section
+	// Throughput is how long neighbours send to each other, 0 to skip the measurement.
 	Throughput time.Duration
 	Smoke      fleet.Smoke
-	// Progress gets every step of every node; nil when nobody listens.
-	// It is called from many goroutines at once, which wait for it.
+	// Progress receives every step of every node; nil if nobody listens. Many goroutines call it at
+	// the same time and wait until it returns.
 	Progress func(fleet.Event)
 }
 
-// Run looks at the whole fleet and judges it. A run whose context ends early reports that it was
-// interrupted, and what it knows; if nodes were still awaited, after a few seconds of drills.
+// Run looks at the whole fleet and evaluates the checks. If ctx ends early, the report is marked as
+// interrupted and has what was known by then. If nodes were still being awaited, the drills first
+// run for a few seconds among the others.
 func Run(ctx context.Context, job Job) checks.Report {
 	seen, prediction := Look(ctx, job)
 	report := Judge(seen, prediction, job.Policy)
@@ -52,15 +53,15 @@ func Run(ctx context.Context, job Job) checks.Report {
 	return report
 }
 
-// Judge judges what was seen, now or when a report was saved: the same facts, prediction and
-// policy give the same report, wherever that is.
+// Judge evaluates the checks on facts from this run or from a saved report. The same facts,
+// prediction and policy always give the same report.
 func Judge(seen facts.Fleet, prediction launch.Prediction, policy checks.Policy) checks.Report {
 	return engine.Evaluate(catalogue.Catalogue, seen, prediction, policy)
 }
 
-// Look gathers the facts of the planned launch, in hostfile order, and settles
-// the prediction by what the nodes showed. What may be a secret is in neither: a node sends
-// none, and of what is met on the way there and on this machine none is kept.
+// Look gathers the facts of the planned launch, in hostfile order, and completes the prediction
+// with what the nodes reported. Neither result contains a possible secret: nodes send none, and
+// those found on the way or on this machine are removed.
 func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 	look := fleet.Look
 	if job.Plan.Alone {
@@ -72,10 +73,9 @@ func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 	return seen, prediction
 }
 
-// AskEndpoint says who is at host:port, seen from this machine and from every
-// node of the launch (there may be none), and judges it. Whoever is there is
-// asked nothing that could disturb a running job. Where nodes show processes of a job that
-// meets there, it is judged too.
+// AskEndpoint reports who answers at host:port, seen from this machine and from every node of the
+// launch (there may be none). It asks nothing that could disturb a running job. If nodes have
+// processes of a job whose rendezvous is there, the report covers that job too.
 func AskEndpoint(ctx context.Context, job Job, endpoint string) rendezvous.Report {
 	report := rendezvous.Report{Schema: checks.Schema, Endpoint: endpoint, Nodes: []rendezvous.Node{}}
 	var nodes []fleet.Asked
@@ -93,8 +93,8 @@ func AskEndpoint(ctx context.Context, job Job, endpoint string) rendezvous.Repor
 	return report
 }
 
-// Hang says who is missing from a job that hangs on the nodes of the launch, by what runs on
-// them. Nobody there is asked anything or signalled.
+// Hang reports which ranks are missing from a job that hangs, from the processes on the nodes of
+// the launch. It contacts and signals none of them.
 func Hang(ctx context.Context, job Job) hang.Report {
 	var nodes []hang.Node
 	for _, node := range fleet.ListJobs(ctx, job.work(), 0) {
@@ -103,8 +103,8 @@ func Hang(ctx context.Context, job Job) hang.Report {
 	return judgeHang(ctx, job, nodes, "")
 }
 
-// ReadStacks adds to a report where the Python of the ranks is that it names, as py-spy sees it
-// where that is installed. None of them is stopped for it, and no value of a variable is read.
+// ReadStacks adds the Python stacks of the ranks that a report names, on nodes where py-spy is
+// installed. It stops no rank and reads no values of variables.
 func ReadStacks(ctx context.Context, job Job, r *hang.Report) {
 	pids := map[string][]int{}
 	for _, n := range r.Named {
@@ -128,7 +128,7 @@ func judgeHang(ctx context.Context, job Job, nodes []hang.Node, endpoint string)
 	return report
 }
 
-// work is the job without what judges it.
+// work returns the part of the job that package fleet needs.
 func (job Job) work() fleet.Job {
 	return fleet.Job{
 		Head: job.Plan.Head, Prediction: job.Plan.Prediction,

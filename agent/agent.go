@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent is the conversation between a run and the agents on its nodes:
-// everything an agent can be asked, each request with its type, its answer's type
-// and what is done for it.
+// Package agent defines everything that a run can ask the agents on its nodes: each request with
+// its type, its answer's type and its implementation.
 //
-// It is linked into what runs on a node, and refuses to bring along what a node
-// has no use for: the launch, the order in which things are asked, and every
-// judgement are the asker's.
+// It is linked into the program that runs on a node, so it does not import what only the launching
+// machine needs: the launch, the order of requests, and the checks.
 package agent
 
 import (
@@ -27,7 +25,7 @@ import (
 	"preflight/remote"
 )
 
-// What an agent can be asked.
+// These are the requests that an agent answers.
 var (
 	Join     = request[drill.Join]("join")
 	Call     = request[mesh.Calls]("mesh")
@@ -37,7 +35,8 @@ var (
 	Identify = request[Endpoint]("endpoint")
 	ListJobs = request[Listing]("jobs")
 	Stacks   = request[drill.Stacks]("stacks")
-	// Listen takes the calls of the mesh, and answers with where it does.
+	// Listen accepts the calls of the mesh, and answers with the addresses and ports on which it
+	// listens.
 	Listen = service("listen", func(ctx context.Context, listen mesh.Listen, ready func([]mesh.Listening) error) error {
 		listener, err := mesh.Open(listen)
 		if err != nil {
@@ -51,19 +50,20 @@ var (
 		listener.Serve(ctx)
 		return err
 	})
-	// HoldTurn waits for a turn, and answers when it has it or another preflight still does.
+	// HoldTurn waits until no other preflight measures, and answers when it may start, or that
+	// another one is still measuring.
 	HoldTurn = service("turn", func(ctx context.Context, turn drill.Turn, ready func(drill.Had) error) error {
 		return turn.Hold(ctx, ready)
 	})
-	// Muster starts the ranks of the smoke test, and answers when they have come up; Command gives
-	// them orders.
+	// Muster starts the ranks of the smoke test and answers when they are up; Command gives them
+	// orders.
 	Muster = service("muster", func(ctx context.Context, crew smoke.Crew, ready func(smoke.Mustered) error) error {
 		return crew.Hold(ctx, ready)
 	})
 	Command = request[smoke.Orders]("command")
-	// Serve serves a store for a rendezvous, and answers with where it does.
+	// Serve serves a store for a rendezvous, and answers with its address.
 	Serve = service("serve", func(ctx context.Context, host drill.Host, ready func(drill.Serving) error) error {
-		return host.Serve(ctx, func(s drill.Serving) { _ = ready(s) }) // without a reader stdin ends this process
+		return host.Serve(ctx, func(s drill.Serving) { _ = ready(s) }) // if the launching machine is gone, the end of stdin ends this process
 	})
 )
 
@@ -75,37 +75,37 @@ type Sending struct {
 	For   time.Duration `json:"for"`
 }
 
-// Run sends as fast as it goes.
+// Run sends as fast as possible.
 func (s Sending) Run(ctx context.Context) facts.Throughput {
 	return mesh.Send(ctx, s.Token, s.Node, s.To, s.For)
 }
 
-// Endpoint is a host:port, and how long finding out who is there may take.
+// Endpoint is a host:port, and the time limit for finding out who answers there.
 type Endpoint struct {
 	Endpoint string        `json:"endpoint"`
 	Deadline time.Duration `json:"deadline"`
-	Of       drill.Run     `json:"run"` // that meets there, as far as it is known
+	Of       drill.Run     `json:"run"` // the run that meets there, as far as it is known
 }
 
-// Run finds it out.
+// Run finds out who answers there.
 func (e Endpoint) Run(ctx context.Context) facts.Endpoint {
 	seen := drill.Identify(ctx, e.Endpoint, e.Deadline)
 	seen.Gathering, seen.Roll = drill.Gather(ctx, seen, e.Of)
 	return seen
 }
 
-// Listing asks for the processes of launches, and for who is at a port, 0 for none.
+// Listing asks for the processes of launches, and for who is at a port, 0 for no port.
 type Listing struct {
 	Port int `json:"port"`
 }
 
-// Listed is what is seen of them, or why they could not be looked for.
+// Listed is the processes, or why they could not be listed.
 type Listed struct {
 	Jobs    *facts.Jobs `json:"jobs,omitempty"`
 	Problem string      `json:"problem,omitempty"`
 }
 
-// Run looks for them.
+// Run lists them.
 func (l Listing) Run(ctx context.Context) Listed {
 	own, err := jobs.OwnAddresses()
 	if err != nil {
@@ -118,43 +118,42 @@ func (l Listing) Run(ctx context.Context) Listed {
 	return Listed{Jobs: seen}
 }
 
-// Run answers requests until in ends. It is what the binary does on a node.
+// Run answers requests until in ends. The agent binary does nothing else on a node.
 func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	return remote.Serve(ctx, in, out, Methods())
 }
 
 var methods = map[string]remote.Method{nameProbe: answerProbe}
 
-// Methods are how an agent answers, by the name of the request. The map is the
-// caller's to change.
+// Methods returns the agent's methods by request name. The caller may change the map.
 func Methods() map[string]remote.Method { return maps.Clone(methods) }
 
-// nameProbe is the one request that is answered in parts, a section each.
+// nameProbe is the only request that is answered in several parts, one per section.
 const nameProbe = "probe"
 
-// Probing is what a node is to look at.
+// Probing is what a node must report.
 type Probing struct {
 	Sections []facts.Section `json:"sections"`
-	// Options are probe.Options, alike for every node, so that they are encoded once for all.
+	// Options are probe.Options. They are the same for every node, so they are encoded once.
 	Options json.RawMessage `json:"options"`
-	// Names and Peers are the node's share of what all nodes together look up, of so many Hosts.
+	// Names and Peers are the node's share of the names that all nodes together look up, out of
+	// Hosts names.
 	Names []string          `json:"names,omitempty"`
 	Peers map[string]string `json:"peers,omitempty"`
 	Hosts int               `json:"hosts,omitempty"`
-	// Deadline is for all sections together: what logging in has left of the
-	// node's time, so that the agent gives a hung section up before we give up
-	// the agent.
+	// Deadline is for all sections together: what the login has left of the node's time. The agent
+	// gives up a hanging section before preflight gives up the agent.
 	Deadline time.Duration `json:"deadline"`
 }
 
-// Probed is one section: seen, or missing with the reason.
+// Probed is one section: its facts, or why it is missing.
 type Probed struct {
 	Seen    facts.Facts `json:"seen"`
 	Missing string      `json:"missing,omitempty"`
 }
 
-// Probe has a node looked at. each is called with the name of every section and
-// a Probed that nobody has read yet: a node is not trusted.
+// Probe makes a node report its sections. each is called with the name of every section and an
+// encoded Probed that has not been validated: nodes are not trusted.
 func Probe(ctx context.Context, at *remote.Agent, p Probing, each func(part string, body json.RawMessage)) error {
 	return at.Call(ctx, nameProbe, p, each)
 }
@@ -172,8 +171,8 @@ func answerProbe(ctx context.Context, params json.RawMessage, reply remote.Reply
 	options.Names, options.Peers, options.Hosts = probing.Names, probing.Peers, probing.Hosts
 	left := len(probing.Sections)
 	probe.Run(ctx, options, probing.Sections, func(section facts.Section, seen facts.Facts, missing string) {
-		// A reply that cannot be written means the head is gone, and then
-		// stdin ends this process anyway.
+		// If a reply cannot be written, the launching machine is gone, and the end of stdin ends
+		// this process anyway.
 		left--
 		err := reply(string(section), Encode(Probed{seen, missing}), left == 0)
 		if errors.Is(err, remote.ErrOversize) {
@@ -190,7 +189,7 @@ func decode[Message any](text json.RawMessage) (message Message, err error) {
 	return message, nil
 }
 
-// Encode is a value as it travels.
+// Encode returns a value as JSON.
 func Encode[Value any](value Value) json.RawMessage {
 	text, err := json.Marshal(value)
 	if err != nil {

@@ -18,15 +18,15 @@ import (
 	"preflight/remote/meet"
 )
 
-// Main is the program that runs on a node, called by deliver.sh and by itself. It returns
-// the exit code. What follows "agent" on its command line is one of
+// Main is the program that runs on a node. deliver.sh and the program itself call it. It returns
+// the exit code. After "agent", its command line is one of
 //
-//	[FILE]             answer the launching machine; FILE only shows in a list of processes
-//	FILE call          call it back, as standard input says, and answer it then
-//	install DIR HASH   take one's place in a private directory
+//	[FILE]             answer the launching machine; FILE only shows in process lists
+//	FILE call          call back the launching machine, as described on stdin, and answer it
+//	install DIR HASH   take its place in a private directory
 //	nvml               ask NVIDIA's driver, for the agent
-//	smoke N LIBNCCL    be a rank with the GPU that CUDA numbers so, and with that libnccl, for
-//	                   the agent; "" is the one that the loader finds by its name
+//	smoke N LIBNCCL    be a rank on CUDA's GPU number N with this libnccl, for the
+//	                   agent; "" is the one that the loader finds by its name
 func Main(args []string) int {
 	var err error
 	switch {
@@ -41,8 +41,8 @@ func Main(args []string) int {
 		}
 	case len(args) <= 2:
 		remote.Arrive()
-		// Signals meant for the login must not cut an answer short: the end of stdin is
-		// what ends an agent. Ignored, they would be so in its children too.
+		// Signals meant for the login must not interrupt an answer: an agent ends at the end of
+		// stdin. They are not ignored, because its children would inherit that.
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM)
 		if len(args) < 2 {
 			err = Run(context.Background(), os.Stdin, os.Stdout)
@@ -51,7 +51,7 @@ func Main(args []string) int {
 		err = meet.CallBack(context.Background(), os.Stdin, func(in io.Reader, out io.Writer) error { return Run(context.Background(), in, out) })
 		if err != nil {
 			fmt.Println(remote.Marker + "uncalled " + err.Error())
-			err = nil // to some launchers a task that fails is a reason to end all others
+			err = nil // some launchers end all tasks if one task fails
 		}
 	default:
 		err = fmt.Errorf("the agent does not understand %q", args)

@@ -13,13 +13,13 @@ import (
 	"preflight/remote"
 )
 
-// partAnswer is the one part of an answer that has only one.
+// partAnswer names the part of an answer that has only one part.
 const partAnswer = "answer"
 
-// Request is something an agent can be asked and answers once.
+// Request is a question that an agent answers once.
 type Request[Question, Answer any] struct{ name string }
 
-// request makes a request of a question that answers itself where it is asked.
+// request defines a request whose question computes its own answer on the node.
 func request[Question interface {
 	Run(context.Context) Answer
 }, Answer any](name string) Request[Question, Answer] {
@@ -33,8 +33,8 @@ func request[Question interface {
 	return Request[Question, Answer]{name}
 }
 
-// Ask waits for the answer. An error that is a *remote.Error is of an agent that
-// is lost.
+// Ask sends the question and waits for the answer. An error that is a *remote.Error means that the
+// agent is lost.
 func (r Request[Question, Answer]) Ask(ctx context.Context, at *remote.Agent, question Question) (answer Answer, err error) {
 	malformed := errors.New("the agent gave no answer")
 	err = at.Call(ctx, r.name, question, func(_ string, body json.RawMessage) {
@@ -43,10 +43,10 @@ func (r Request[Question, Answer]) Ask(ctx context.Context, at *remote.Agent, qu
 	return answer, cmp.Or(err, malformed)
 }
 
-// Service is something an agent does from its answer on until it is cancelled.
+// Service is work that an agent does from its answer on until it is cancelled.
 type Service[Question, Answer any] struct{ name string }
 
-// service makes a service of what says once that it is ready.
+// service defines a service. run must call ready once it is ready.
 func service[Question, Answer any](name string, run func(ctx context.Context, question Question, ready func(Answer) error) error) Service[Question, Answer] {
 	methods[name] = func(ctx context.Context, params json.RawMessage, reply remote.Reply) error {
 		question, err := decode[Question](params)
@@ -58,15 +58,15 @@ func service[Question, Answer any](name string, run func(ctx context.Context, qu
 	return Service[Question, Answer]{name}
 }
 
-// Start has the service begin, until ctx ends. It returns as soon as the agent
-// has answered, or has reported why it cannot; with [remote.ErrNoAnswer] after limit. What it
-// answers after that goes to later, nil where nobody minds.
+// Start starts the service, which runs until ctx ends. It returns as soon as the agent has answered
+// or reported why it cannot, or with [remote.ErrNoAnswer] after limit. Later answers go to later,
+// which may be nil.
 func (s Service[Question, Answer]) Start(ctx context.Context, at *remote.Agent, question Question, limit time.Duration, later func(Answer)) (Answer, error) {
 	type outcome struct {
 		answer Answer
 		err    error
 	}
-	first := make(chan outcome, 1) // room for one, so that the call can end when nobody waits
+	first := make(chan outcome, 1) // buffered, so that the call can end if nobody waits
 	go func() {
 		answered := false
 		err := at.Call(ctx, s.name, question, func(_ string, body json.RawMessage) {
@@ -91,7 +91,7 @@ func (s Service[Question, Answer]) Start(ctx context.Context, at *remote.Agent, 
 	case o := <-first:
 		return o.answer, o.err
 	case <-waiting.Done():
-		if ctx.Err() != nil { // then the call ends, and says so
+		if ctx.Err() != nil { // the call ends by itself and reports that
 			o := <-first
 			return o.answer, o.err
 		}

@@ -14,15 +14,15 @@ import (
 	"preflight/facts"
 )
 
-// alike decodes and keeps once what several nodes sent as the same bytes: most of what a
-// thousand machines report that were set up together. Nodes share the value of such a section,
-// so code that changes a section of one node must replace it and not write into it.
+// alike decodes sections and keeps one copy of those that several nodes sent as the same bytes.
+// Machines that were set up together report mostly the same. Nodes share such a value, so code that
+// changes a section of one node must replace it and not write into it.
 type alike struct {
 	mu       sync.RWMutex
 	sections map[[sha256.Size]byte]*agent.Probed
 }
 
-// decode returns what a node reported of a section. The caller must not change it.
+// decode returns what a node reported about a section. The caller must not change it.
 func (told *alike) decode(section facts.Section, body json.RawMessage) (*agent.Probed, error) {
 	key := [sha256.Size]byte{}
 	hash := sha256.New()

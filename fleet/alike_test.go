@@ -12,7 +12,8 @@ import (
 	"preflight/facts"
 )
 
-// TestAlikeIsKeptOnce: sections that nodes sent as the same bytes are one value, and other sections are not.
+// TestAlikeIsKeptOnce checks that equal bytes from several nodes become one value, and different
+// bytes do not.
 func TestAlikeIsKeptOnce(t *testing.T) {
 	net := func(address string) string {
 		return fmt.Sprintf(`{"seen":{"net":{"interfaces":[{"name":"eth0","mtu":9000,"kind":"physical","addresses":[%q]},{"name":"lo"},{"name":"ib0","addresses":["10.1.0.1/16"]}]}}}`, address)

@@ -19,8 +19,8 @@ func (r *run) noCallBack() string { return r.Prediction.NoCallBack(r.fleet.Head)
 // anywhere is where mpirun listens: on all interfaces.
 const anywhere = "0.0.0.0"
 
-// callBack has the launching machine listen as mpirun does, and every member call it as what
-// mpirun starts there does.
+// callBack makes the launching machine listen as mpirun does, and makes every member call it as
+// mpirun's daemon does.
 func (r *run) callBack(ctx context.Context, d Drill) {
 	back := r.Prediction.CallBack(r.fleet.Head)
 	ctx, cancel := context.WithCancel(ctx)
@@ -53,7 +53,7 @@ func (r *run) callBack(ctx context.Context, d Drill) {
 			m.miss(d.Section, "could not read whether the node resolves %s, the name that mpirun gives it to call back", back.Name)
 			return nil
 		}
-		turn := m.turn % len(ports) // where not all ports are called, every one is by somebody
+		turn := m.turn % len(ports) // if the members do not call all ports, each port still gets called by some of them
 		calls := mesh.Calls{Token: r.token, Node: m.Name, AllPorts: len(r.members) <= allPorts, Deadline: d.Limit}
 		for _, address := range to {
 			calls.Peers = append(calls.Peers, mesh.Peer{Name: r.fleet.Head.Name, Address: address, Ports: slices.Concat(ports[turn:], ports[:turn])})
@@ -62,7 +62,7 @@ func (r *run) callBack(ctx context.Context, d Drill) {
 		seen, err := agent.Call.Ask(ctx, m.agent, calls)
 		told := facts.CallBack{Name: back.Name, Error: seen.Error, Failed: seen.Failed}
 		r.excuse(told.Failed, m, w)
-		_, answers := seen.Reached[r.fleet.Head.Name] // at one address or more
+		_, answers := seen.Reached[r.fleet.Head.Name] // at least at one address
 		for _, address := range to {
 			if answers && !slices.ContainsFunc(seen.Failed, func(path facts.Path) bool { return path.To == address }) {
 				told.Reached = append(told.Reached, address)
@@ -73,11 +73,11 @@ func (r *run) callBack(ctx context.Context, d Drill) {
 	})
 }
 
-// calledAt is where a node calls a name that Hydra hands it: at the first IPv4 address of it,
-// or nowhere.
+// calledAt returns the addresses that a node calls for a name from Hydra: the name's first IPv4
+// address, or none. known is false if the node's lookup is unknown.
 //
-// Source: pmodels/mpich 4.0, src/mpl/src/sock/mpl_sockaddr.c, MPL_get_sockaddr, of AF_INET
-// unless it is told otherwise.
+// Source: pmodels/mpich 4.0, src/mpl/src/sock/mpl_sockaddr.c, MPL_get_sockaddr, which uses AF_INET
+// by default.
 func calledAt(node *facts.Node, name string) (addresses []string, known bool) {
 	all, known := launch.LookedUp(node.Names, name)
 	if i := slices.IndexFunc(all, netip.Addr.Is4); i >= 0 {

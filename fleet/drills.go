@@ -14,44 +14,44 @@ import (
 	"preflight/launch"
 )
 
-// Drill is something that only trying it shows, once nodes have been probed.
+// Drill is a test that nodes perform with each other, after they have been probed.
 type Drill struct {
-	Section facts.Section // that it fills in, of every node
+	Section facts.Section // the section that it fills in, on every node
 	Phase   Phase
-	// Checks are who needs the section, by ID. Where none of them runs, the drill
-	// is not tried.
+	// Checks are the IDs of the checks that need the section. If none of them runs, the drill does
+	// not either.
 	Checks []string
-	// Last is set for a drill that no other may disturb: it runs alone, after all those
-	// without Last.
+	// Last is set for a drill that no other may disturb. It runs alone, after all drills without
+	// Last.
 	Last bool
-	// Alone is set for what the launching machine tries by itself: the section is
-	// its own, and no node's.
+	// Alone is set for a drill of the launching machine. Its section belongs to that machine and
+	// not to any node.
 	Alone bool
-	// Peers is set where a node needs another one.
+	// Peers is set if a node needs another one for the drill.
 	Peers bool
-	// After is the drill that it lets run before it, "" for none, and Patience for
-	// how long at most, 0 being to its end.
+	// After is the drill that must run first, "" for none. Patience is how long to wait for it at
+	// most, 0 for until it ends.
 	After    facts.Section
 	Patience time.Duration
-	// Limit is what a node gets for its part, 0 where the drill says.
+	// Limit is the time limit for a node's part, 0 if the drill sets its own.
 	Limit time.Duration
-	// notTried is why this launch does without it, "" when it does not; nil when
-	// no launch does.
+	// notTried returns why this launch does not need the drill, "" if it does. It is nil if every
+	// launch needs it.
 	notTried func(*run) string
-	// run tries it among the members. A node that is lost meanwhile costs only itself.
+	// run performs the drill with the members. A node that is lost during it affects no other node.
 	run func(*run, context.Context, Drill)
 }
 
-// launching is what a reader knows this machine as.
+// launching is what users know this machine as.
 const launching = "the launching machine"
 
-// patience is how long most drills let the one before them run alone. The times
-// measured in a healthy fleet are then its network's and not those of nodes busy
-// with each other's work; a drill that waits for a sick node holds up nobody. It costs a healthy
-// fleet nothing: eight nodes meet and call each other in 0.1 s, and log in to each other in seconds.
+// patience is how long most drills wait for the one before them. In a healthy fleet that one then
+// measures the network and not nodes busy with other drills, while a drill that waits for a sick
+// node delays no other. It costs a healthy fleet nothing: eight nodes meet and call each other in
+// 0.1 s and log in to each other in seconds.
 const patience = 500 * time.Millisecond
 
-// Drills are all that there are: the table in which a new one is one row.
+// Drills are all drills. A new drill is one new row.
 var Drills = []Drill{
 	{
 		Section: facts.SectionRendezvous, Phase: "rendezvous", Checks: []string{"rendezvous"},
@@ -83,47 +83,48 @@ var Drills = []Drill{
 	},
 }
 
-// The checks whose drills are dear on large fleets, and tried there only by name.
+// The drills of these checks are expensive on large fleets, and run there only if the user names
+// the check.
 const (
 	checkLogins    = "ssh-between-nodes"
 	checkRehearsal = "launcher-ready"
 )
 
-// The mesh, which throughput may have listen first, and the second tries, where
-// the addresses of the ranks are not to be relied on.
+// The mesh phase may be started by throughput. The phases with 2 are second attempts on the
+// addresses that lead to the peers, for launches whose ranks use unreliable ones.
 const (
 	meshPhase       Phase = "mesh"
 	meshAgain       Phase = "mesh 2"
 	rendezvousAgain Phase = "rendezvous 2"
 )
 
-// run is the drills of one fleet.
+// run is the state of one fleet's drills.
 type run struct {
-	Job                        // its prediction settled by the nodes that reported
+	Job                        // its prediction is completed with the facts of the nodes that reported
 	fleet   *facts.Fleet       // every node, lost or not
 	members members            // the nodes that reported, in hostfile order
-	token   string             // distinguishes our calls from strangers'
-	shared  map[netip.Addr]int // addresses that several machines hold
-	plans   []*addressPlan     // of the mesh, nil until the members listen
+	token   string             // distinguishes calls of this run from other calls
+	shared  map[netip.Addr]int // addresses that several machines have
+	plans   []*addressPlan     // of the mesh; nil until the members listen
 }
 
 func (job Job) newRun(fleet *facts.Fleet) *run {
-	if head := job.Head; head != nil { // of a look that was spoilt nothing is kept
+	if head := job.Head; head != nil { // results of an earlier, spoilt attempt must not stay
 		head.Rehearsal = nil
 		delete(head.Missing, facts.SectionRehearsal)
 	}
 	return &run{Job: job, fleet: fleet, token: crand.Text()}
 }
 
-// assemble settles what all drills rely on, once the members are known.
+// assemble sets what all drills rely on, once the members are known.
 func (r *run) assemble() {
 	r.Prediction = r.Prediction.Resolved(r.fleet.Nodes)
 	r.shared = launch.SharedAddresses(r.members.nodes())
 	r.fleet.NotTried = r.notTried()
 }
 
-// try has the members try what they will need of each other: all drills at the same time or,
-// with last set, one after the other those that no other may disturb.
+// try runs the drills among the members: all at the same time, or with last the drills that no
+// other may disturb, one after the other.
 func (r *run) try(ctx context.Context, last bool) {
 	ended := map[facts.Section]chan struct{}{}
 	for _, d := range Drills {
@@ -150,8 +151,8 @@ func (r *run) try(ctx context.Context, last bool) {
 	all.Wait()
 }
 
-// await waits for what ends, for as long as limit or, with none, to the end. Of
-// nothing there is nothing to wait for.
+// await waits until end is closed, at most for limit, or without limit if it is 0. It returns at
+// once if end is nil.
 func await(end <-chan struct{}, limit time.Duration) {
 	if end == nil {
 		return
@@ -166,7 +167,7 @@ func await(end <-chan struct{}, limit time.Duration) {
 	}
 }
 
-// notTried says what will not be tried, and why that is right.
+// notTried returns the sections that this launch does not need to try, with the reason.
 func (r *run) notTried() map[facts.Section]string {
 	not := r.unneeded()
 	for _, d := range Drills {
@@ -175,7 +176,7 @@ func (r *run) notTried() map[facts.Section]string {
 		case !d.Peers:
 		case nodes == 1:
 			why = "a single node has no peers"
-		case len(r.members) == 1: // that the others were not reached is said elsewhere
+		case len(r.members) == 1: // another finding reports why the others were not reached
 			why = "only one node was reached"
 		}
 		if why == "" && d.notTried != nil {
@@ -188,7 +189,7 @@ func (r *run) notTried() map[facts.Section]string {
 	return not
 }
 
-// switchedOff is why no check needs a drill, "" when one does.
+// switchedOff returns why no check needs a drill, "" if one does.
 func (r *run) switchedOff(d Drill) (why string) {
 	for _, check := range d.Checks {
 		if why = r.SwitchedOff(check); why == "" {
@@ -198,8 +199,8 @@ func (r *run) switchedOff(d Drill) (why string) {
 	return why
 }
 
-// each has members do their part of a phase at once, each within limit, and reports
-// how far that is.
+// each runs the members' parts of a phase at the same time, each within limit, and emits progress
+// events.
 func (r *run) each(ctx context.Context, phase Phase, who members, limit time.Duration, work func(context.Context, *member) error) {
 	if len(who) > 0 {
 		r.emit(Event{Phase: phase, Step: Began, Nodes: len(who)})

@@ -19,7 +19,7 @@ import (
 	"preflight/remote"
 )
 
-// membersFor is n members without agents.
+// membersFor returns n members without agents.
 func membersFor(n int) members {
 	var all members
 	for i := range n {
@@ -54,8 +54,8 @@ func TestCallees(t *testing.T) {
 	}
 }
 
-// TestUnfit: nobody is called at an address that is no use to others, and the
-// reason is told.
+// TestUnfit checks that no node is called at an address that others cannot use, and that the reason
+// is reported.
 func TestUnfit(t *testing.T) {
 	holders := map[netip.Addr]int{netip.MustParseAddr("10.0.0.1"): 1, netip.MustParseAddr("172.17.0.1"): 2}
 	for _, c := range []struct {
@@ -89,7 +89,7 @@ func TestNotTried(t *testing.T) {
 		launch launch.Prediction
 		only   string
 		skip   []string
-		want   string // that is not tried beside hub, rails, throughput and, but where something is to be compiled, toolchain
+		want   string // what is not tried in addition to hub, rails, throughput and, unless something must be compiled, toolchain
 	}{
 		{"a few nodes", nodes(4), pdsh, "", nil, "callback"},
 		{"of mpirun", mpi, launch.Prediction{Launcher: "mpich"}, "", nil, "rehearsal"},
@@ -141,8 +141,8 @@ func TestNotTried(t *testing.T) {
 	}
 }
 
-// TestPlannedAddressesAreNotShared: an address that two nodes hold is unfit on both, and a
-// third node's own is not.
+// TestPlannedAddressesAreNotShared checks that an address of two nodes is unfit on both, and a
+// third node's own address is not.
 func TestPlannedAddressesAreNotShared(t *testing.T) {
 	all := membersFor(3)
 	for i, m := range all {

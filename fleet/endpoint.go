@@ -18,22 +18,22 @@ import (
 	"preflight/remote"
 )
 
-// endpointTime is what a machine gets to find out who is at an endpoint.
+// endpointTime is the time limit of a machine for finding out who answers at an endpoint.
 const endpointTime = 5 * time.Second
 
 // Asked is one node and what it found at an endpoint.
 type Asked struct {
 	facts.Node
-	Seen *facts.Endpoint // nil when the node could not look
-	Lost string          // why a node that was reached could not
-	// Jobs are what runs there of launches, nil with the reason in JobsLost.
+	Seen *facts.Endpoint // nil if the node could not try
+	Lost string          // why a node that was reached could not try
+	// Jobs are the launches that run there; nil with the reason in JobsLost.
 	Jobs     *facts.Jobs
 	JobsLost string
 }
 
-// AskEndpoint says who is at host:port, seen from this machine and, all at once,
-// from every node of the launch (there may be none). Whoever is there is asked
-// nothing that could disturb a running job.
+// AskEndpoint reports who answers at host:port, seen from this machine and, all at the same time,
+// from every node of the launch (there may be none). It asks nothing that could disturb a running
+// job.
 func AskEndpoint(ctx context.Context, job Job, endpoint string) (here facts.Endpoint, nodes []Asked) {
 	nodes, stood := hostsys.Anew(ctx, func(ctx context.Context) (nodes []Asked) {
 		here, nodes = job.askEndpoint(ctx, endpoint)
@@ -54,7 +54,7 @@ func (job Job) askEndpoint(ctx context.Context, endpoint string) (here facts.End
 	own.Go(func() { here = drill.Identify(ctx, endpoint, endpointTime) })
 	job.askAll(ctx, Asking, jobsTime+endpointTime, func(i int) *facts.Node { return &nodes[i].Node }, func(ctx context.Context, at *remote.Agent, i int) error {
 		node := &nodes[i]
-		node.Jobs, node.JobsLost, _ = listJobs(ctx, at, port(endpoint)) // an agent that is lost is told of below
+		node.Jobs, node.JobsLost, _ = listJobs(ctx, at, port(endpoint)) // a lost agent is reported below
 		seen, err := agent.Identify.Ask(ctx, at, agent.Endpoint{Endpoint: endpoint, Deadline: endpointTime, Of: runAt(node.Jobs, port(endpoint))})
 		if err != nil {
 			node.Lost = lostReason(err)
@@ -67,7 +67,8 @@ func (job Job) askEndpoint(ctx context.Context, endpoint string) (here facts.End
 	return here, nodes
 }
 
-// askAll has ask called for every node of the launch that is reached, all at once, with its place in the hostfile.
+// askAll calls ask for every node of the launch that is reached, all at the same time. i is the
+// node's position in the hostfile.
 func (job Job) askAll(ctx context.Context, phase Phase, limit time.Duration, nodeOf func(i int) *facts.Node, ask func(ctx context.Context, at *remote.Agent, i int) error) {
 	nodes := job.empty().Nodes
 	for i, node := range nodes {
@@ -98,8 +99,8 @@ func (job Job) askAll(ctx context.Context, phase Phase, limit time.Duration, nod
 	job.emit(Event{Phase: phase, Step: Ended})
 }
 
-// runAt is what a launcher of torchrun on a node that meets at the port was told, and how often it has started
-// its ranks anew.
+// runAt returns the run ID and size that a torchrun launcher on a node was given, if its rendezvous
+// is at the port, and how often it has restarted its ranks.
 func runAt(jobs *facts.Jobs, port int) (run drill.Run) {
 	if jobs == nil {
 		return run
@@ -112,13 +113,13 @@ func runAt(jobs *facts.Jobs, port int) (run drill.Run) {
 		if p.Kind == facts.JobLauncher && p.Program == "torchrun" && run.ID == "" {
 			run.ID = cmp.Or(p.RunID, "none") // the default of torch/distributed/run.py
 			least, _, _ := strings.Cut(p.Nodes, ":")
-			run.Nodes, _ = strconv.Atoi(least) // 0 for what is none
+			run.Nodes, _ = strconv.Atoi(least) // 0 if it is not a number
 		}
 	}
 	return run
 }
 
-// port is that of host:port, 0 where there is none.
+// port returns the port of host:port, 0 for none.
 func port(endpoint string) int {
 	_, text, _ := net.SplitHostPort(endpoint)
 	number, _ := strconv.Atoi(text)

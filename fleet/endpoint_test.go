@@ -9,8 +9,8 @@ import (
 	"preflight/facts"
 )
 
-// TestRunAt: what a store is asked for is what torchrun at that port was told; of other launchers nothing is known
-// but that the ranks may have been started anew.
+// TestRunAt checks that a store is queried with the parameters of the torchrun at that port. Other
+// launchers give only the number of restarts.
 func TestRunAt(t *testing.T) {
 	at := func(port int, kind, program string, m facts.Meeting) facts.JobProcess {
 		m.Port = port

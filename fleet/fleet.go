@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fleet is a run under way: every node reached and looked at by an agent
-// of its own, then the drills, which try what only nodes together can show. It
-// knows who waits for whom, and reports progress.
+// Package fleet performs a run. It reaches every node, lets an agent there report facts, and then
+// runs the drills, which show what only several nodes together can show. It decides who waits for
+// whom, and reports progress.
 //
-// It refuses to judge what it gathers, and to wait for a node beyond its own time:
-// results keep hostfile order, nodes are looked at without batches, and a node that
-// is lost costs only itself. A drill is one row of [Drills].
+// It does not evaluate what it gathers, and it does not wait for a node longer than that node's
+// time limit. Results keep hostfile order, there are no batches, and a lost node affects no other.
+// A drill is one row of [Drills].
 package fleet
 
 import (
@@ -25,53 +25,54 @@ import (
 	"preflight/remote"
 )
 
-// AtOnce bounds how many nodes are being reached or probed at any moment. It
-// is far above the number of logins two cores can keep busy, so that nodes
-// which only wait for a dead peer's deadline do not hold up the others.
+// AtOnce limits how many nodes are being reached or probed at the same time. It is far above the
+// number of logins that two cores can handle, so that nodes which only wait for a dead peer's
+// deadline do not delay the others.
 const AtOnce = 512
 
-// answerTime is what an agent leaves of its node's time, so that what it has to
-// say of a section that hangs still arrives before the node is given up.
+// answerTime is the part of a node's time that the agent leaves unused, so that its report about a
+// hanging section still arrives before preflight gives the node up.
 const answerTime = 500 * time.Millisecond
 
-// answerTimeOf is that of a look: the longer it may take, the longer a busy node may take to answer.
+// answerTimeOf is the same for probing: the longer it may take, the more time a busy node gets for
+// its answer.
 func answerTimeOf(left time.Duration) time.Duration {
 	return min(max(left/8, answerTime), 4*answerTime)
 }
 
-// interruptedTime is what the drills get when the user interrupts the wait for the last nodes:
-// enough for a healthy fleet, and for a mesh of which packets are lost.
+// interruptedTime is the time for the drills after the user interrupts the wait for the last nodes.
+// It is enough for a healthy fleet and for a mesh that loses packets.
 const interruptedTime = 5 * time.Second
 
-// Job is what a fleet is to do.
+// Job is what package fleet has to do.
 type Job struct {
-	Head       *facts.Node // the launching machine, already looked at
+	Head       *facts.Node // the launching machine, already probed
 	Prediction launch.Prediction
 	Remote     *remote.Client
-	Timeout    time.Duration // for one node, from its name to its last probed section
-	// Throughput is for how long neighbours send to each other, 0 for not at all.
+	Timeout    time.Duration // per node, from name lookup to its last probed section
+	// Throughput is how long neighbours send to each other, 0 to skip the measurement.
 	Throughput time.Duration
 	Smoke      Smoke
-	// SwitchedOff is why a check does not run, "" when it does.
+	// SwitchedOff returns why a check does not run, "" if it does.
 	SwitchedOff func(check string) (why string)
-	// AskedFor is whether somebody asked for a check by its name, at any price.
+	// AskedFor reports whether the user named a check explicitly, whatever it costs.
 	AskedFor func(check string) bool
-	// Progress gets every step of every node; nil when nobody listens.
-	// It is called from many goroutines at once, which wait for it.
+	// Progress receives every step of every node; nil if nobody listens. Many goroutines call it at
+	// the same time and wait until it returns.
 	Progress func(Event)
 
-	alike *alike // of those that are being looked at
+	alike *alike // of the nodes that are being probed
 }
 
-// Look gathers the facts of the planned launch: of all nodes at once, then what
-// only their calling each other can show. Results keep hostfile order. The
-// prediction is the job's, settled by what the nodes showed.
+// Look gathers the facts of the planned launch: first from all nodes at the same time, then with
+// the drills. Results keep hostfile order. The prediction is the job's, completed with what the
+// nodes reported.
 func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 	return job.anew(ctx, Job.look)
 }
 
-// anew has the fleet looked at, once more where this machine stood still meanwhile, and
-// where that happens again says of no node what it may have said.
+// anew calls look, and calls it again if this machine stood still in between. If that happens
+// twice, it reports nothing about any node, because the answers cannot be trusted.
 func (job Job) anew(ctx context.Context, look func(Job, context.Context) (facts.Fleet, launch.Prediction)) (facts.Fleet, launch.Prediction) {
 	prediction, w := job.Prediction, hostsys.BeginWait()
 	fleet, stood := hostsys.Anew(ctx, func(ctx context.Context) (fleet facts.Fleet) {
@@ -94,10 +95,10 @@ func (job Job) anew(ctx context.Context, look func(Job, context.Context) (facts.
 	return fleet, prediction
 }
 
-// look is a whole run: every node is reached and looked at, then the nodes that reported run the
-// drills. These begin when every node has reported or run out of time. When the user interrupts
-// that wait, they begin among the nodes that are there, and have interruptedTime; later, an
-// interrupt ends them at once.
+// look is a whole run: every node is reached and probed, then the nodes that reported run the
+// drills. The drills begin when every node has reported or run out of time. If the user interrupts
+// that wait, they begin among the nodes that have reported, and get interruptedTime. An interrupt
+// after that ends them at once.
 func (job Job) look(ctx context.Context) (facts.Fleet, launch.Prediction) {
 	keepSmall(len(job.Prediction.Hosts))
 	fleet := job.empty()
@@ -106,7 +107,7 @@ func (job Job) look(ctx context.Context) (facts.Fleet, launch.Prediction) {
 	defer hangUp(nil)
 	r.members = job.lookAtAll(ctx, agents, fleet.Nodes)
 	defer r.members.close()
-	drills, end := context.WithCancel(agents) // ends what listens
+	drills, end := context.WithCancel(agents) // stops the listeners
 	defer end()
 	rest := time.Duration(0) // what the drills have left when ctx ends
 	if _, stood := errors.AsType[*hostsys.StoodStill](context.Cause(ctx)); ctx.Err() != nil && !stood {
@@ -117,16 +118,16 @@ func (job Job) look(ctx context.Context) (facts.Fleet, launch.Prediction) {
 	})()
 	r.assemble()
 	r.try(drills, false)
-	if ctx.Err() != nil { // the last ones take longer
+	if ctx.Err() != nil { // sections with a last row take longer
 		hangUp(context.Cause(ctx))
 	}
 	r.try(drills, true)
 	return fleet, r.Prediction
 }
 
-// lookAtAll has every node reached and looked at, and returns those that reported, in hostfile
-// order. When ctx ends it gives up the others; the agents of those that reported live until
-// agents ends.
+// lookAtAll reaches and probes every node, and returns those that reported, in hostfile order. When
+// ctx ends it gives up the others. The agents of those that reported live until the context agents
+// ends.
 func (job Job) lookAtAll(ctx, agents context.Context, nodes []facts.Node) (came members) {
 	asking := job.asking(ctx)
 	job.alike = &alike{}
@@ -153,7 +154,7 @@ func (job Job) lookAtAll(ctx, agents context.Context, nodes []facts.Node) (came 
 	return came
 }
 
-// empty is the fleet of whose nodes nothing is known but what the hostfile says.
+// empty returns the fleet with nothing but what the hostfile says about each node.
 func (job Job) empty() facts.Fleet {
 	fleet := facts.Fleet{Head: job.Head, Nodes: make([]facts.Node, len(job.Prediction.Hosts))}
 	for i, host := range job.Prediction.Hosts {
@@ -162,7 +163,7 @@ func (job Job) empty() facts.Fleet {
 	return fleet
 }
 
-// eachNode has work done for n nodes, so many of them at any moment.
+// eachNode calls work for n nodes, with at most atOnce calls at the same time.
 func eachNode(n, atOnce int, work func(i int)) {
 	var all sync.WaitGroup
 	places := make(chan struct{}, atOnce)
@@ -176,8 +177,8 @@ func eachNode(n, atOnce int, work func(i int)) {
 	all.Wait()
 }
 
-// reach gets to a node and says in the node's facts what was met on the way. The
-// agent is the caller's to close; it is nil when the node was not reached.
+// reach connects to a node and records in the node's facts what it met on the way. The caller must
+// close the agent, which is nil if the node was not reached.
 func (job Job) reach(ctx context.Context, node *facts.Node) (*remote.Agent, *remote.Trace) {
 	job.emit(Event{Phase: Reaching, Step: Began, Node: node.Name})
 	agent, trace, err := job.Remote.Reach(ctx, node.Name)
@@ -189,9 +190,9 @@ func (job Job) reach(ctx context.Context, node *facts.Node) (*remote.Agent, *rem
 	return agent, trace
 }
 
-// lookAt reaches one node and has it probed. Whatever happens, every section
-// ends up seen or missing with a reason. The agent is the caller's to close; it
-// is nil when the node was lost. looking, and asked for what to look at, are called once it is reached.
+// lookAt reaches one node and probes it. Whatever happens, every section ends up either present or
+// missing with a reason. The caller must close the agent, which is nil if the node was lost. Once
+// the node is reached, lookAt calls looking, and asked for what to probe.
 func (job Job) lookAt(ctx context.Context, node *facts.Node, asked func() agent.Probing, looking func()) *remote.Agent {
 	w, end := hostsys.BeginWait(), time.Now().Add(job.Timeout)
 	limit, cancel := context.WithDeadline(ctx, end)
@@ -207,17 +208,17 @@ func (job Job) lookAt(ctx context.Context, node *facts.Node, asked func() agent.
 	node.Clock = &facts.Clock{Offset: at.Offset.Seconds(), Uncertainty: at.Uncertainty.Seconds()}
 	probing := asked()
 	left := time.Until(end)
-	probing.Deadline = max(left-answerTimeOf(left), time.Millisecond) // a deadline of 0 would be the probe's own
+	probing.Deadline = max(left-answerTimeOf(left), time.Millisecond) // the probe would replace a deadline of 0 with its own
 	err := remote.Excuse(job.probe(limit, at, node, probing), w)
 	job.ended(Looking, node.Name, err)
 	if failure := (*remote.Error)(nil); errors.As(err, &failure) {
-		// The agent started and was lost on the way: that is one root cause, unless
-		// it was our own user who had enough.
+		// The agent started and was lost later. That is one root cause, unless the user interrupted
+		// the run.
 		if failure.Cause != remote.Interrupted {
 			node.SSH = sshFacts(trace, err)
 			node.Reached = false
 		}
-		go at.Close() // which takes a while where it hangs, and is nobody's to wait for
+		go at.Close() // takes a while if it hangs, and nothing waits for it
 		return nil
 	}
 	return at
@@ -247,10 +248,10 @@ func lostReason(err error) string {
 	case failure.Cause == remote.Interrupted:
 		return "the run was interrupted before an answer came"
 	}
-	return fmt.Sprintf("lost: %s: %v", failure.Cause, failure.Err) // the node is named where this is read
+	return fmt.Sprintf("lost: %s: %v", failure.Cause, failure.Err) // the reader of this text adds the node's name
 }
 
-// sshFacts carries what was met on the way to a node over into the facts.
+// sshFacts copies what was met on the way to a node into the facts.
 func sshFacts(trace *remote.Trace, err error) *facts.SSH {
 	ssh := &facts.SSH{
 		Carrier: trace.Carrier, Options: trace.Options, Inside: trace.Inside, User: trace.User, Port: trace.Port, Via: trace.Via, Banner: trace.Banner,
@@ -267,7 +268,7 @@ func sshFacts(trace *remote.Trace, err error) *facts.SSH {
 	return ssh
 }
 
-// failed says in the facts how far the way to a node led.
+// failed records in the facts at which step the way to a node ended.
 func failed(ssh *facts.SSH, failure *remote.Error) {
 	ssh.Stage, ssh.Cause = string(failure.Stage), string(failure.Cause)
 	ssh.Message, ssh.Detail = failure.Err.Error(), failure.Detail

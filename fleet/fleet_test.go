@@ -29,8 +29,8 @@ import (
 	"preflight/testhosts"
 )
 
-// TestMain lets this test binary be what is asked for the driver's GPUs: a driver
-// that is slow, and well.
+// TestMain lets this test binary stand in for the process that asks the GPU driver. It acts as a
+// slow but healthy driver.
 func TestMain(m *testing.M) {
 	if !slices.Equal(os.Args[1:], []string{"agent", "nvml"}) {
 		os.Exit(m.Run())
@@ -42,14 +42,14 @@ func TestMain(m *testing.M) {
 	fmt.Println(`{"done":true}`)
 }
 
-// slowDriver is longer than planning may look at the launching machine, and
-// shorter than eight GPUs that wake up.
+// slowDriver is longer than planning's time limit for the launching machine, and shorter than the
+// time that eight GPUs take to wake up.
 const slowDriver = 11 * time.Second
 
-// answers are how an agent answers some requests, unlike a real one.
+// answers replace a real agent's methods, by name.
 type answers map[string]remote.Method
 
-// tells has a node tell of nothing but this when it is looked at.
+// tells returns a method that reports only these facts when the node is probed.
 func tells(seen facts.Facts) remote.Method {
 	return func(_ context.Context, params json.RawMessage, reply remote.Reply) error {
 		var asked agent.Probing
@@ -70,8 +70,8 @@ func tells(seen facts.Facts) remote.Method {
 	}
 }
 
-// running is a job on in-process nodes, w1, w2 and so on. Their agents run in this
-// process, and are looked at only as far as they say.
+// running returns a job on in-process nodes w1, w2 and so on. Their agents run in this process and
+// report only what the test says.
 func running(t *testing.T, nodes ...answers) Job {
 	t.Helper()
 	hosts := make([]testhosts.Host, len(nodes))
@@ -109,21 +109,21 @@ func running(t *testing.T, nodes ...answers) Job {
 	return job
 }
 
-// never is a method that says nothing until it is cancelled.
+// never is a method that gives no answer until it is cancelled.
 func never(ctx context.Context, _ json.RawMessage, _ remote.Reply) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// says is a method with one answer.
+// says returns a method with one answer.
 func says(answer any) remote.Method {
 	return func(_ context.Context, _ json.RawMessage, reply remote.Reply) error {
 		return reply("answer", agent.Encode(answer), false)
 	}
 }
 
-// TestLostServerOfThePeers: whoever is to serve the second rendezvous and is lost
-// leaves that one untried, and the first as it was.
+// TestLostServerOfThePeers checks that losing the server of the second rendezvous leaves that
+// rendezvous untried and the first one unchanged.
 func TestLostServerOfThePeers(t *testing.T) {
 	node := func(name, address string) answers {
 		network := facts.Net{
@@ -150,8 +150,8 @@ func TestLostServerOfThePeers(t *testing.T) {
 	}
 }
 
-// TestLookHere: a launch that stays here has everything seen or missing with a
-// reason, or not tried, within the time of a node.
+// TestLookHere checks a launch on this machine only: every section is present, missing with a
+// reason or not tried, within the time of one node.
 func TestLookHere(t *testing.T) {
 	hangs := filepath.Join(t.TempDir(), "python")
 	if err := os.WriteFile(hangs, []byte("#!/bin/sh\nexec sleep 60\n"), 0o700); err != nil {
@@ -173,7 +173,7 @@ func TestLookHere(t *testing.T) {
 	}
 	for _, section := range facts.Sections() {
 		if section == facts.SectionLauncher || strings.HasPrefix(string(section), "peer_") {
-			continue // the plan's, and what is only tried where the first try fails
+			continue // the plan's sections, and drills that run only after a first failure
 		}
 		ways := 0
 		for _, way := range []bool{node.Has(section), node.Missing[section] != "", fleet.NotTried[section] != ""} {
@@ -187,8 +187,7 @@ func TestLookHere(t *testing.T) {
 	}
 }
 
-// TestLookHereTakesTheTimeItIsGiven: the time in which a plan is made bounds
-// nothing else.
+// TestLookHereTakesTheTimeItIsGiven checks that the time limit of planning limits nothing else.
 func TestLookHereTakesTheTimeItIsGiven(t *testing.T) {
 	if testing.Short() {
 		t.Skip("NOT RUN: -short, and it waits for a slow driver")
@@ -205,8 +204,7 @@ func TestLookHereTakesTheTimeItIsGiven(t *testing.T) {
 	}
 }
 
-// TestEndpointIsAskedByAllAtOnce: where it answers nobody, everybody waits for the
-// same few seconds.
+// TestEndpointIsAskedByAllAtOnce checks that all nodes wait for a silent endpoint at the same time.
 func TestEndpointIsAskedByAllAtOnce(t *testing.T) {
 	const nodes = 24
 	var asking atomic.Int32
@@ -233,8 +231,8 @@ func TestEndpointIsAskedByAllAtOnce(t *testing.T) {
 	}
 }
 
-// TestNewDrill: one row is all that a drill needs to be tried, shown, left out
-// with a reason, and missing where its node is.
+// TestNewDrill checks that one row is enough for a drill to run, to be shown, to be left out with a
+// reason, and to be missing if its node is lost.
 func TestNewDrill(t *testing.T) {
 	const section facts.Section = "luck"
 	phase := Phase("luck")

@@ -10,30 +10,33 @@ import (
 	"sync/atomic"
 )
 
-// Go looks for garbage when about as much has come as is kept. That is every few MB at first, for which a run whose
-// nodes come one upon another spends a fifth of its processor time; and where 10,000 nodes keep a GiB, it takes another.
-// So it is looked for when the heap has reached what a fleet of that size may take, and above that when a part has come.
+// By default Go collects garbage when the heap has doubled. At first that happens every few MB,
+// which costs a run with many nodes a fifth of its CPU time. With 10,000 nodes and 1 GiB of live
+// data it doubles the memory. So this package starts a collection when the heap reaches the size
+// that a fleet of this size needs, and beyond that after a fixed share of growth.
 const (
 	heapOfRun    = 20 << 20 // bytes
-	heapOfNode   = 72 << 10 // bytes: its connection keeps half of that, and what it told a quarter
-	leastGarbage = 20       // parts of a hundred of what is looked through
-	leastThrough = 4 << 20  // bytes, that Go takes it for at the least
+	heapOfNode   = 72 << 10 // bytes: its connection takes half of that, its facts a quarter
+	leastGarbage = 20       // percent of what is scanned
+	leastThrough = 4 << 20  // bytes; the Go runtime assumes at least this much
 )
 
-// heap is how many bytes of it a run may have before garbage is looked for; 0 before the first.
+// heap is how many bytes a run may allocate before a collection; 0 before the first call of
+// keepSmall.
 var heap atomic.Int64
 
-// keepSmall has this process look for garbage as a run of so many nodes should, from now on.
+// keepSmall makes this process collect garbage as a run with this number of nodes should, from now
+// on.
 func keepSmall(nodes int) {
 	if os.Getenv("GOGC") == "" && heap.Swap(int64(heapOfRun+heapOfNode*nodes)) == 0 {
 		whenCollected(nil)
 	}
 }
 
-// collection is what each of them finds to be garbage, which tells that there was one.
+// collection is garbage at once. Its finalizer runs after every collection.
 type collection struct{ _ *collection }
 
-// whenCollected says when the next one is.
+// whenCollected sets when the next collection starts.
 func whenCollected(*collection) {
 	now := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
 	metrics.Read(now)
@@ -42,8 +45,8 @@ func whenCollected(*collection) {
 	runtime.SetFinalizer(&collection{}, whenCollected)
 }
 
-// mayCome is how much garbage may come for a heap to be that full, of which so much is kept, in parts of a hundred of
-// what is looked through: the kept, stacks and variables.
+// mayCome returns how much garbage may accumulate until the heap is full, given what is kept now.
+// The result is in percent of what a collection scans: kept data, stacks and variables.
 func mayCome(full, kept, through int64) int {
 	return int(max((full-kept)*100/max(through, leastThrough), leastGarbage))
 }

@@ -13,11 +13,11 @@ import (
 	"preflight/remote"
 )
 
-// hereReason is why a drill is not tried of a launch that stays on this machine.
+// hereReason is why drills do not run for a launch that stays on this machine.
 const hereReason = "there is no hostfile: the ranks start on this machine"
 
-// smokeHere has the ranks of a launch that stays here compute, and reduce among themselves, "" where it was tried, else
-// why not. Their agent is this process.
+// smokeHere lets the ranks of a launch on this machine compute and reduce with each other. It
+// returns "" if they did, otherwise why not. Their agent is this process.
 func (job Job) smokeHere(ctx context.Context, fleet *facts.Fleet) (notTried string) {
 	r := job.newRun(fleet)
 	d := Drills[slices.IndexFunc(Drills, func(d Drill) bool { return d.Section == facts.SectionSmoke })]
@@ -41,7 +41,7 @@ func (job Job) smokeHere(ctx context.Context, fleet *facts.Fleet) (notTried stri
 	return ""
 }
 
-// here is the carrier to this machine, on which an agent is a part of this process.
+// here connects to this machine, where the agent is a part of this process.
 type here struct{}
 
 func (here) Dial(context.Context, string) (remote.Connection, *remote.Trace, error) {
@@ -53,7 +53,7 @@ func (here) Files([]string) int { return 0 }
 
 func (here) Close() error { return nil }
 
-// talk is with an agent that runs beside us.
+// talk is the connection to an agent in this process.
 type talk struct {
 	net.Conn // our end
 	theirs   net.Conn
@@ -65,7 +65,7 @@ func (t *talk) Start(string, io.Writer) (*remote.Process, *remote.Error) {
 	go func() {
 		defer close(t.over)
 		defer t.theirs.Close()
-		if agent.Run(context.Background(), t.theirs, t.theirs) != nil { // which ends with the talk
+		if agent.Run(context.Background(), t.theirs, t.theirs) != nil { // returns when the connection ends
 			status = 1
 		}
 	}()
@@ -86,7 +86,7 @@ func (t *talk) Broken() *remote.Error { return nil }
 
 func (t *talk) LookOut(context.Context) remote.Lookout { return noLookout{} }
 
-// noLookout has nothing to look at that this process is not part of.
+// noLookout does nothing: there is no other machine to watch.
 type noLookout struct{}
 
 func (noLookout) Tell(*remote.Error) {}

@@ -15,11 +15,11 @@ import (
 
 func (r *run) noHub() string { return r.Prediction.NoFetching(r.members.nodes()) }
 
-// waysToHub are the variables that decide how the Hub is called.
+// waysToHub are the variables that determine how the Hub is reached.
 var waysToHub = []string{"HF_ENDPOINT", "HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR"}
 
-// hub has every member that has something to fetch from the Hub go there, and no other: who is told
-// not to ask is not to.
+// hub lets every member that must download something connect to the Hub. Nodes that are configured
+// not to connect are left out.
 func (r *run) hub(ctx context.Context, d Drill) {
 	var exports []facts.Setting
 	hidden := ""

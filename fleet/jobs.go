@@ -15,23 +15,23 @@ import (
 	"preflight/remote"
 )
 
-// jobsTime is what a node gets to list the processes of launches: one with many thousands of
-// processes takes a second.
+// jobsTime is the time limit for a node to list the processes of launches. A node with many
+// thousands of processes takes a second.
 const jobsTime = 10 * time.Second
 
-// stacksTime is what a node gets to find where the Python of its ranks is: eight of them, two at
-// a time.
+// stacksTime is the time limit for a node to read the Python stacks of its ranks: eight of them,
+// two at a time.
 const stacksTime = 20 * time.Second
 
-// JobsOn is one node and what runs there of launches.
+// JobsOn is one node and the launches that run there.
 type JobsOn struct {
 	facts.Node
-	Jobs *facts.Jobs // nil when the node could not look
-	Lost string      // why a node that was reached could not
+	Jobs *facts.Jobs // nil if the node could not list them
+	Lost string      // why a node that was reached could not list them
 }
 
-// ListJobs has every node say, all at once, which processes of launches run there, and who is
-// at a port of it, 0 for none. Nobody there is asked anything or signalled.
+// ListJobs lists, on all nodes at the same time, the processes of launches and who is at a port, 0
+// for no port. It contacts and signals none of these processes.
 func ListJobs(ctx context.Context, job Job, port int) []JobsOn {
 	nodes, stood := hostsys.Anew(ctx, func(ctx context.Context) []JobsOn { return job.listJobs(ctx, port) })
 	if len(stood) > 1 {
@@ -42,9 +42,8 @@ func ListJobs(ctx context.Context, job Job, port int) []JobsOn {
 	return nodes
 }
 
-// ReadStacks has nodes say where the Python of some of their processes is, all nodes at once: of
-// those that are there by their names. What comes back is by name too; nothing of a node that is
-// lost meanwhile.
+// ReadStacks reads the Python stacks of some processes, on all nodes at the same time. pids and the
+// result are keyed by node name. The result lacks nodes that are lost.
 func ReadStacks(ctx context.Context, job Job, pids map[string][]int) map[string][]facts.Stack {
 	job.Prediction.Hosts = slices.DeleteFunc(slices.Clone(job.Prediction.Hosts), func(h hostfile.Host) bool { return pids[h.Name] == nil })
 	nodes := make([]facts.Node, len(job.Prediction.Hosts))
@@ -69,7 +68,8 @@ func (job Job) listJobs(ctx context.Context, port int) []JobsOn {
 	return nodes
 }
 
-// listJobs has an agent list them, or says why it does not. The error is of an agent that is lost.
+// listJobs makes an agent list the processes. lost is why it could not. The error is set if the
+// agent is lost.
 func listJobs(ctx context.Context, at *remote.Agent, port int) (seen *facts.Jobs, lost string, err error) {
 	listed, err := agent.ListJobs.Ask(ctx, at, agent.Listing{Port: port})
 	if err != nil {

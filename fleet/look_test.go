@@ -22,17 +22,17 @@ import (
 	"preflight/remote"
 )
 
-// mock is a fleet that answers its drills as a healthy one does, and notes which node was asked
+// mock is a fleet that answers its drills as a healthy one does, and records which node was asked
 // for what.
 type mock struct {
 	mu     sync.Mutex
-	called []string // "w1 w2": a call of the mesh
-	worlds []int    // of every rendezvous that a node was to join
+	called []string // "w1 w2": w1 called w2 in the mesh
+	worlds []int    // the size of every rendezvous that a node was asked to join
 	nodes  []answers
-	gates  []chan struct{} // by node: it is seen once its gate is closed
+	gates  []chan struct{} // by node: it answers once its gate is closed
 }
 
-// mocked is a fleet of n nodes at 192.0.2.1 and so on.
+// mocked returns a fleet of n nodes at 192.0.2.1 and so on.
 func mocked(n int) *mock {
 	m := &mock{}
 	for i := range n {
@@ -79,7 +79,7 @@ func mocked(n int) *mock {
 	return m
 }
 
-// answersTo is a method that answers one question, one at a time in the fleet.
+// answersTo returns a method that answers one question, one at a time in the whole fleet.
 func answersTo[Question any](answer func(Question) any, m *mock) remote.Method {
 	return func(_ context.Context, params json.RawMessage, reply remote.Reply) error {
 		var question Question
@@ -93,7 +93,7 @@ func answersTo[Question any](answer func(Question) any, m *mock) remote.Method {
 	}
 }
 
-// serves is one that goes on until it is cancelled.
+// serves returns a method that answers and then continues until it is cancelled.
 func serves[Question any](answer func(Question) any, m *mock) remote.Method {
 	return func(ctx context.Context, params json.RawMessage, reply remote.Reply) error {
 		if err := answersTo(answer, m)(ctx, params, reply); err != nil {
@@ -110,8 +110,8 @@ func (m *mock) open(nodes ...int) {
 	}
 }
 
-// job is of the fleet, whose nodes have so long. then is called with every step of the drills'
-// phases and of looking, as "mesh began", and "look lost w3".
+// job returns a job on the fleet with this time limit per node. It calls then with every step of
+// probing and of the drills, such as "mesh began" and "look lost w3".
 func (m *mock) job(t *testing.T, timeout time.Duration, then func(step string)) Job {
 	t.Helper()
 	job := running(t, m.nodes...)
@@ -127,7 +127,7 @@ func (m *mock) job(t *testing.T, timeout time.Duration, then func(step string)) 
 	return job
 }
 
-// whole says what is amiss with drills that everybody took part in.
+// whole fails the test unless every node took part in every drill.
 func whole(t *testing.T, fleet facts.Fleet) {
 	t.Helper()
 	var names []string
@@ -146,7 +146,7 @@ func whole(t *testing.T, fleet facts.Fleet) {
 	}
 }
 
-// steps are those of a run, in their order.
+// steps are the steps of a run, in order.
 type steps struct {
 	mu  sync.Mutex
 	all []string
@@ -158,8 +158,8 @@ func (s *steps) add(step string) {
 	s.all = append(s.all, step)
 }
 
-// TestDrillsWaitForEveryNode: whichever node reports last takes part in every drill. No node is
-// called twice.
+// TestDrillsWaitForEveryNode checks that the node that reports last takes part in every drill, and
+// that no node is called twice.
 func TestDrillsWaitForEveryNode(t *testing.T) {
 	for late := 1; late <= 4; late++ {
 		t.Run(fmt.Sprintf("w%d", late), func(t *testing.T) {
@@ -198,11 +198,11 @@ func TestDrillsWaitForEveryNode(t *testing.T) {
 	}
 }
 
-// TestALostNodeCostsItsOwnTime: when it is given up, the other nodes run the drills without it.
+// TestALostNodeCostsItsOwnTime checks that the other nodes run the drills when a node is given up.
 func TestALostNodeCostsItsOwnTime(t *testing.T) {
 	m, told := mocked(4), steps{}
 	m.open(1, 2, 3)
-	fleet, _ := Look(t.Context(), m.job(t, 8*time.Second, told.add)) // time enough for a busy machine, and for a beat of w4
+	fleet, _ := Look(t.Context(), m.job(t, 8*time.Second, told.add)) // time enough for a busy machine, and for one heartbeat of w4
 	reported := slices.Index(told.all, "look ended w4")
 	if began := slices.Index(told.all, "mesh began"); reported < 0 || began < reported {
 		t.Errorf("the mesh began at step %d, and w4 was given up at %d: %v", began, reported, told.all)
@@ -214,8 +214,8 @@ func TestALostNodeCostsItsOwnTime(t *testing.T) {
 	}
 }
 
-// TestInterruptedWait: an interrupt ends the wait for the last node, and the others run the
-// drills without it, except those that run alone.
+// TestInterruptedWait checks that an interrupt ends the wait for the last node, and that the others
+// then run all drills except those that run alone.
 func TestInterruptedWait(t *testing.T) {
 	m, others := mocked(4), sync.WaitGroup{}
 	m.open(1, 2, 3)
@@ -233,7 +233,7 @@ func TestInterruptedWait(t *testing.T) {
 	job.Throughput = time.Minute
 	go func() {
 		others.Wait()
-		time.Sleep(time.Second) // an interrupt gives up a node whose report is still being filed
+		time.Sleep(time.Second) // an interrupt would give up a node whose report is still being stored
 		cancel()
 	}()
 	began := time.Now()
@@ -255,11 +255,11 @@ func TestInterruptedWait(t *testing.T) {
 	}
 }
 
-// TestInterruptedDrills: an interrupt ends drills that are under way at once. Once it has ended
-// the wait for the last node, they have interruptedTime.
+// TestInterruptedDrills checks that an interrupt ends running drills at once. If it ended the wait
+// for the last node, they get interruptedTime.
 func TestInterruptedDrills(t *testing.T) {
 	for name, c := range map[string]struct {
-		waits       bool // for the last node, when the user interrupts
+		waits       bool // for the last node when the user interrupts
 		least, most time.Duration
 	}{
 		"under way":         {false, 0, interruptedTime},
@@ -310,7 +310,8 @@ func TestInterruptedDrills(t *testing.T) {
 	}
 }
 
-// TestWhatRunsAlone: drills that no other may disturb run after the others, one at a time.
+// TestWhatRunsAlone checks that drills which no other may disturb run after the others, one at a
+// time.
 func TestWhatRunsAlone(t *testing.T) {
 	var took []string
 	note := func(r *run, _ context.Context, d Drill) {
@@ -337,8 +338,8 @@ func TestWhatRunsAlone(t *testing.T) {
 	}
 }
 
-// TestALookKeepsNothingOfTheOneBefore: where the head stood still, it is looked once more, and what was
-// rehearsed in the first look was spoilt by that.
+// TestALookKeepsNothingOfTheOneBefore checks that a second attempt, after the launching machine
+// stood still, keeps no rehearsal from the first.
 func TestALookKeepsNothingOfTheOneBefore(t *testing.T) {
 	job := running(t, answers{})
 	job.Head = &facts.Node{

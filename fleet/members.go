@@ -19,15 +19,14 @@ import (
 type member struct {
 	*facts.Node
 	agent *remote.Agent
-	turn  int // its place among the members
+	turn  int // its position among the members
 
-	mu    sync.Mutex // over the node's sections, what is missing of it, and
-	ranks []string   // where those of a real launch called its store from
+	mu    sync.Mutex // guards the node's sections, their missing reasons, and ranks
+	ranks []string   // addresses from which ranks of a real launch called its store
 }
 
-// learn files what a drill showed of a section, or why it showed nothing. A node
-// that is lost meanwhile is as lost as one that never answered: what it reported
-// before stays, and what failed at it is its fault.
+// learn stores a section that a drill showed, or why it showed nothing. A node that is lost during
+// a drill counts as lost: its earlier reports stay, and it gets the failure.
 func learn[Section any](m *member, into **Section, name facts.Section, seen Section, err error) {
 	m.lose(err)
 	m.mu.Lock()
@@ -39,7 +38,7 @@ func learn[Section any](m *member, into **Section, name facts.Section, seen Sect
 	}
 }
 
-// lose says of the node that it is lost, where err is of that.
+// lose marks the node as lost if err says so.
 func (m *member) lose(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -49,15 +48,15 @@ func (m *member) lose(err error) {
 	}
 }
 
-// isLost is whether nothing is known, because the node is gone or silent, which
-// is another matter than what it says went wrong.
+// isLost reports whether err means that nothing is known because the node is gone or silent, as
+// opposed to an error that it reported itself.
 func isLost(err error) bool {
 	failure := (*remote.Error)(nil)
 	return errors.As(err, &failure) || errors.Is(err, remote.ErrNoAnswer)
 }
 
-// busy returns why it says nothing about members that they did not answer in time: one of them, or the launching
-// machine during the wait, was busy. It returns "" if all had the time.
+// busy returns why missing answers of some members prove nothing: one of them, or the launching
+// machine during the wait, was busy. It returns "" if all had enough time.
 func busy(w hostsys.Wait, some ...*member) string {
 	for _, m := range some {
 		if m.agent.Busy() {
@@ -73,7 +72,7 @@ func (m *member) miss(section facts.Section, format string, values ...any) {
 	m.Missing[section] = fmt.Sprintf(format, values...)
 }
 
-// members are in hostfile order.
+// members is a list of members in hostfile order.
 type members []*member
 
 func (all members) each(work func(*member)) {
@@ -84,7 +83,7 @@ func (all members) each(work func(*member)) {
 	done.Wait()
 }
 
-// named is the member of a hostfile name, nil when it is lost.
+// named returns the member with a hostfile name, nil if it is lost.
 func (all members) named(name string) *member {
 	if i := all.index(name); i >= 0 {
 		return all[i]
@@ -92,7 +91,7 @@ func (all members) named(name string) *member {
 	return nil
 }
 
-// index is its place, -1 when it is lost.
+// index returns its position, -1 if it is lost.
 func (all members) index(name string) int {
 	return slices.IndexFunc(all, func(m *member) bool { return m.Name == name })
 }
@@ -105,7 +104,7 @@ func (all members) nodes() []*facts.Node {
 	return nodes
 }
 
-// only are some of them.
+// only returns the members for which take returns true.
 func (all members) only(take func(*member) bool) (some members) {
 	for _, m := range all {
 		if take(m) {
@@ -115,8 +114,8 @@ func (all members) only(take func(*member) bool) (some members) {
 	return some
 }
 
-// close ends the agents, and with them whatever they still do. Those that were lost are not
-// waited for.
+// close ends the agents and everything that they still do. It does not wait for agents that were
+// lost.
 func (all members) close() {
 	all.each(func(m *member) {
 		if m.Reached {
@@ -127,8 +126,8 @@ func (all members) close() {
 	})
 }
 
-// within bounds one request to an agent: a little more than the agent has, so
-// that what it has to say of a hang still arrives.
+// within limits one request to an agent. It allows a little more time than the agent has, so that
+// the agent's report about a hang still arrives.
 func within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, limit+answerTime)
 }

@@ -10,8 +10,8 @@ import (
 	"preflight/remote"
 )
 
-// TestLearnOfLate: a drill that a busy node has no answer to in time says nothing about the
-// node, and one that loses it does.
+// TestLearnOfLate checks that a drill without an answer from a busy node says nothing about the
+// node, and that one that loses the node does.
 func TestLearnOfLate(t *testing.T) {
 	for name, c := range map[string]struct {
 		err     error

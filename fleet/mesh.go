@@ -23,16 +23,16 @@ import (
 )
 
 const (
-	// listenTime is what a node gets to open its listeners.
+	// listenTime is the time limit for a node to open its listeners.
 	listenTime = time.Second
-	// allPorts is up to how many nodes every call tries all ports of its peer,
-	// and not one of them in turn.
+	// allPorts is the largest number of nodes for which every call tries all ports of its peer, and
+	// not one of them in rotation.
 	allPorts = 16
-	// runsAhead is how many other runs may measure before this one does.
+	// runsAhead is how many other runs may measure before this one.
 	runsAhead = 3
 )
 
-// addressPlan is one address for every member, on which they call each other.
+// addressPlan has one address for every member, on which the members call each other.
 type addressPlan struct {
 	section facts.Section
 	phase   Phase
@@ -41,15 +41,16 @@ type addressPlan struct {
 	places  map[*member]*place
 }
 
-// place is where a member is called by a plan.
+// place is where a plan lets others call a member.
 type place struct {
 	choice  nccl.Choice
-	unfit   string // why nobody could call it there, "" when they can
-	unknown string // why that is not known, "" when it is
-	ports   []int  // once it listens
+	unfit   string // why other nodes cannot call it there, "" if they can
+	unknown string // why that is unknown, "" if it is known
+	ports   []int  // set once it listens
 }
 
-// addressPlans are the addresses of the ranks, and those that lead to the peers.
+// addressPlans returns the plan with the addresses of the ranks, and the plan with those that lead
+// to the peers.
 func addressPlans() []*addressPlan {
 	return []*addressPlan{{
 		section: facts.SectionMesh, phase: meshPhase, places: map[*member]*place{},
@@ -62,9 +63,9 @@ func addressPlans() []*addressPlan {
 	}}
 }
 
-// mesh has everybody call each other on the addresses the ranks will use and,
-// where those are not the ones that lead to the peers, on these too, so that
-// what is advised was tried.
+// mesh makes all members call each other on the addresses that the ranks will use. If other
+// addresses lead to the peers, it uses these as well, so that preflight only advises addresses that
+// it tried.
 func (r *run) mesh(ctx context.Context, d Drill) {
 	plans := r.listen(ctx)
 	callees := r.callees()
@@ -75,9 +76,8 @@ func (r *run) mesh(ctx context.Context, d Drill) {
 	all.Wait()
 }
 
-// listen has every member listen, until ctx ends, on the addresses that are
-// planned: those of the ranks, and after them those of the peers where these are
-// others. Members that listen already are asked nothing.
+// listen makes every member listen, until ctx ends, on the planned addresses: those of the ranks,
+// then those that lead to the peers if they differ. Members that listen already get no request.
 func (r *run) listen(ctx context.Context) []*addressPlan {
 	if r.plans != nil {
 		return r.plans
@@ -102,7 +102,7 @@ func (r *run) listen(ctx context.Context) []*addressPlan {
 	return r.plans
 }
 
-// settle says where every member is to be called by a plan.
+// settle determines where a plan lets others call each member.
 func (r *run) settle(plan *addressPlan) {
 	for _, m := range r.members {
 		choice := plan.choose(r.Prediction, m.Node)
@@ -114,7 +114,7 @@ func (r *run) settle(plan *addressPlan) {
 	}
 }
 
-// unfit says why an address is of no use to any other node, "" when it may be.
+// unfit returns why no other node can use an address, "" if they may.
 func unfit(choice nccl.Choice, holders map[netip.Addr]int) string {
 	address, err := netip.ParseAddr(choice.Address)
 	switch {
@@ -130,8 +130,8 @@ func unfit(choice nccl.Choice, holders map[netip.Addr]int) string {
 	return ""
 }
 
-// listenAt has a member listen, until ctx ends, at those of its places that others may call. bound holds the
-// interfaces that calls must come in by, by address.
+// listenAt makes a member listen, until ctx ends, at those of its places that others may call.
+// bound maps an address to the interface on which calls must arrive.
 func (r *run) listenAt(ctx context.Context, m *member, places []*place, bound map[string]string) {
 	listen := mesh.Listen{Token: r.token, Node: m.Name, Bound: bound}
 	for _, at := range places {
@@ -153,7 +153,7 @@ func (r *run) listenAt(ctx context.Context, m *member, places []*place, bound ma
 	}
 }
 
-// listens takes in what the agent says of a place where it was to listen.
+// listens stores the agent's answer about a place where it should listen.
 func (p *place) listens(answer []mesh.Listening, err error) {
 	at := slices.IndexFunc(answer, func(l mesh.Listening) bool { return l.Address == p.choice.Address })
 	switch {
@@ -168,7 +168,7 @@ func (p *place) listens(answer []mesh.Listening, err error) {
 	}
 }
 
-// callees are whom every member calls, by member: everybody, or of a large fleet a sample.
+// callees returns whom every member calls, by position: all members, or a sample in a large fleet.
 func (r *run) callees() [][]int {
 	n := len(r.members)
 	if n > facts.FullMesh {
@@ -185,7 +185,7 @@ func (r *run) callees() [][]int {
 	return callees
 }
 
-// call has every member call its callees at the addresses of one plan.
+// call makes every member call its callees at the addresses of one plan.
 func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, d Drill) {
 	w := hostsys.BeginWait()
 	r.each(ctx, plan.phase, r.members, d.Limit, func(ctx context.Context, m *member) error {
@@ -204,8 +204,8 @@ func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, d Dr
 	})
 }
 
-// callFrom has a member make calls from the place where it listens, and returns what came of them. A member that no
-// other could call there makes none. w is the wait in which all are made.
+// callFrom makes a member call from the place where it listens, and returns the results. A member
+// that no other could call there makes no calls. w is the wait in which all members call.
 func (r *run) callFrom(ctx context.Context, w hostsys.Wait, m *member, at *place, calls mesh.Calls) (facts.Mesh, error) {
 	seen, err := facts.Mesh{Error: at.unfit}, error(nil)
 	if at.unfit == "" {
@@ -217,8 +217,8 @@ func (r *run) callFrom(ctx context.Context, w hostsys.Wait, m *member, at *place
 	return seen, err
 }
 
-// excuse takes the blame off the peers that did not answer in time while the caller, they or the launching machine was
-// busy.
+// excuse removes the blame from peers that did not answer in time while the caller, the peer or the
+// launching machine was busy.
 func (r *run) excuse(failed []facts.Path, caller *member, w hostsys.Wait) {
 	for i := range failed {
 		pair := members{caller}
@@ -229,7 +229,7 @@ func (r *run) excuse(failed []facts.Path, caller *member, w hostsys.Wait) {
 	}
 }
 
-// peers are those of some members that can be called by a plan.
+// peers returns those of some members that a plan lets others call.
 func (r *run) peers(plan *addressPlan, some members) []mesh.Peer {
 	peers := make([]mesh.Peer, 0, len(some))
 	for _, m := range some {
@@ -238,7 +238,7 @@ func (r *run) peers(plan *addressPlan, some members) []mesh.Peer {
 			continue
 		}
 		peer := mesh.Peer{Name: m.Name, Address: at.choice.Address, Ports: at.ports}
-		if m.SSH != nil && m.Address == peer.Address { // else the port is another's
+		if m.SSH != nil && m.Address == peer.Address { // otherwise the port belongs to another address
 			peer.Control = m.SSH.Port
 		}
 		peers = append(peers, peer)
@@ -253,8 +253,8 @@ func (r *run) noThroughput() string {
 	return ""
 }
 
-// takeTurn waits until no other preflight measures among these nodes, as the first of them
-// knows. One that does not end is not waited for: then both say that they were not alone.
+// takeTurn waits until no other preflight measures on these nodes; the first node keeps track. It
+// does not wait for one that never ends. Both runs then report that they were not alone.
 func (r *run) takeTurn(ctx context.Context, ring members, takes time.Duration) {
 	if len(ring) == 0 {
 		return
@@ -264,8 +264,8 @@ func (r *run) takeTurn(ctx context.Context, ring members, takes time.Duration) {
 	_, _ = agent.HoldTurn.Start(ctx, ring[0].agent, turn, patience+answerTime, nil)
 }
 
-// throughput has everybody send to the next one that listens, all at once: at the
-// addresses of the ranks, or where not everybody listens there, at the peers'.
+// throughput makes every member send to the next one that listens, all at the same time. It uses
+// the addresses of the ranks, or the peers' addresses if not all members listen on those.
 func (r *run) throughput(ctx context.Context, d Drill) {
 	plans := r.listen(ctx)
 	plan := plans[0]

@@ -21,7 +21,7 @@ import (
 	"preflight/remote"
 )
 
-// probing is what every node is asked to look at.
+// probing returns what every node is asked to report.
 func (job Job) probing() ([]facts.Section, probe.Options) {
 	prediction := job.Prediction
 	options := probe.Options{
@@ -39,7 +39,8 @@ func (job Job) probing() ([]facts.Section, probe.Options) {
 		options.Daemon, options.CallBack = prediction.Daemon(job.Head), prediction.CallBack(job.Head).Name
 	}
 	for _, export := range prediction.Exports {
-		// What a shell on the node reads again (launch's export-reread) is known there alone.
+		// A value that the node's shell expands again (see launch's export-reread) is known only
+		// there.
 		if slices.Contains(probe.Heeded, export.Name) && !strings.ContainsAny(export.Value, "$`") {
 			options.Exports[export.Name] = export.Value
 		}

@@ -17,7 +17,7 @@ import (
 	"preflight/remote"
 )
 
-// TestTake: an answer that does not hold its section leaves it missing.
+// TestTake checks that an answer without its section leaves the section missing.
 func TestTake(t *testing.T) {
 	for name, test := range map[string]struct {
 		body string // of the section host
@@ -40,7 +40,8 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// TestUntoldSection: the section that an agent leaves out is missing, and the rest of its answer stays.
+// TestUntoldSection checks that a section which the agent leaves out is missing and the rest of its
+// answer stays.
 func TestUntoldSection(t *testing.T) {
 	job := running(t, answers{"probe": func(_ context.Context, _ json.RawMessage, reply remote.Reply) error {
 		return reply("host", agent.Encode(agent.Probed{Seen: facts.Facts{Host: &facts.Host{Hostname: "w1"}}}), false)
@@ -52,7 +53,8 @@ func TestUntoldSection(t *testing.T) {
 	}
 }
 
-// What a launch exports is looked by, but what the shell on a node makes something else of.
+// TestProbingExports checks that nodes are probed with the launch's exports, except those that the
+// node's shell would change.
 func TestProbingExports(t *testing.T) {
 	job := Job{Prediction: launch.Prediction{Exports: []facts.Setting{
 		{Name: "LD_LIBRARY_PATH", Value: "/opt/gib:$LD_LIBRARY_PATH"}, {Name: "NCCL_TOPO_FILE", Value: "/opt/topo.xml"}, {Name: "WANDB_MODE", Value: "offline"},
@@ -63,7 +65,7 @@ func TestProbingExports(t *testing.T) {
 	}
 }
 
-// TestNamesKeepNobodyWaiting: where names lead is looked up while nodes are reached.
+// TestNamesKeepNobodyWaiting checks that names are resolved while nodes are being reached.
 func TestNamesKeepNobodyWaiting(t *testing.T) {
 	job := running(t, answers{})
 	reached := make(chan struct{})
@@ -95,8 +97,8 @@ func TestNamesKeepNobodyWaiting(t *testing.T) {
 	}
 }
 
-// TestProbingWhatTheCPUNeeds: whoever does not say which accelerator is meant may get the CPU, and
-// what DeepSpeed compiles for that has been looked at then.
+// TestProbingWhatTheCPUNeeds checks launches without a given accelerator. They may use the CPU, so
+// what DeepSpeed compiles for the CPU must have been probed.
 func TestProbingWhatTheCPUNeeds(t *testing.T) {
 	for _, c := range []struct {
 		p    launch.Prediction

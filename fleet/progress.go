@@ -9,35 +9,35 @@ import (
 	"preflight/remote"
 )
 
-// Phase is a part of a run that many nodes go through side by side. Several may
-// be under way at once: who is reached is looked at while others are not reached yet.
-// Users see its name, which no other phase has.
+// Phase is a part of a run that many nodes go through in parallel. Several phases may be active at
+// the same time: nodes that were reached are probed while others are not reached yet. Users see its
+// name, which is unique.
 type Phase string
 
-// The phases of looking; those of the drills stand in their table.
+// The phases before the drills; those of the drills are in their table.
 const (
-	Reaching Phase = "log in" // from the name to an agent that talks
+	Reaching Phase = "log in" // from name lookup to an agent that answers
 	Looking  Phase = "look"   // the agent reports its node
-	Asking   Phase = "ask"    // the agent says who is at an endpoint
+	Asking   Phase = "ask"    // the agent reports who answers at an endpoint
 )
 
-// Step is how far a phase is, or one node in it.
+// Step is how far a phase, or one node in it, has come.
 type Step string
 
 const (
 	Began Step = "began"
-	Ended Step = "ended" // whatever came of it
+	Ended Step = "ended" // whatever the result
 	Lost  Step = "lost"  // the node will take no further part
 )
 
-// Event is one step of a run.
+// Event is one step in a run.
 type Event struct {
 	Phase Phase
 	Step  Step
-	Node  string // by its hostfile name; "" when the phase itself begins or ends
+	Node  string // by its hostfile name; "" if the phase itself begins or ends
 
-	Nodes int   // of a phase that begins: how many may take part; some may never come to it
-	Err   error // of a lost node: what took it
+	Nodes int   // when a phase begins: how many nodes may take part; some may never get there
+	Err   error // for a lost node: the reason
 }
 
 func (job Job) emit(event Event) {
@@ -46,14 +46,14 @@ func (job Job) emit(event Event) {
 	}
 }
 
-// opening reports that a phase begins when the first of so many nodes comes to it, and no
-// second time.
+// opening returns a function that reports the beginning of a phase for this number of nodes. It
+// reports it on its first call only.
 func (job Job) opening(phase Phase, nodes int) func() {
 	return sync.OnceFunc(func() { job.emit(Event{Phase: phase, Step: Began, Nodes: nodes}) })
 }
 
-// ended reports that a node is through with a phase, or was lost in it. Of one that
-// our own user did not wait for it reports nothing: it came to no end.
+// ended reports that a node has finished a phase or was lost in it. It reports nothing for a node
+// that the user interrupted, because that one has not finished.
 func (job Job) ended(phase Phase, node string, err error) {
 	failure := (*remote.Error)(nil)
 	switch {

@@ -15,7 +15,8 @@ import (
 	"preflight/launch/nccl"
 )
 
-// noRails is why there is no way between the nodes but the one that the mesh tries, "" where there is.
+// noRails returns why the nodes have no other network path than the one that the mesh tests, "" if
+// they have one.
 func (r *run) noRails() string {
 	has := func(m *member) bool { return len(nccl.RailAddresses(r.Prediction, m.Node)) > 0 }
 	if slices.ContainsFunc(r.members, has) {
@@ -24,15 +25,15 @@ func (r *run) noRails() string {
 	return "no node has a RoCE or InfiniBand address that NCCL uses, or several interfaces in NCCL_SOCKET_IFNAME"
 }
 
-// end is a rail of a member, where it is called.
+// end is a rail of a member, at the place where others call it.
 type end struct {
 	nccl.RailAddress
 	*place
 }
 
-// rails has everybody call the others by each rail: at their addresses on the same one, and from the port
-// of an adapter at one other of each peer, another for every peer. Sockets are called from wherever the kernel
-// sees fit, so that there is nothing across.
+// rails makes the members call each other on each rail: at their addresses on the same rail and,
+// from an adapter's port, at one other rail of each peer, a different one for every peer. For
+// sockets the kernel chooses the interface, so there are no calls across.
 func (r *run) rails(ctx context.Context, d Drill) {
 	ctx, over := context.WithCancel(ctx)
 	defer over()
@@ -66,7 +67,7 @@ func (r *run) rails(ctx context.Context, d Drill) {
 	})
 }
 
-// railCallees are whom every member calls by its rails, by place in the members.
+// railCallees returns whom every member calls on its rails, by position in the members.
 func (r *run) railCallees() [][]int {
 	if len(r.members) > facts.RailCallers {
 		return sample(len(r.members), rand.Uint64())
@@ -83,7 +84,8 @@ func addresses(ends []end) (all []nccl.RailAddress) {
 
 func sameRail(own, peer []end, at int) int { return nccl.SameRail(addresses(own), addresses(peer), at) }
 
-// otherRail is one of a peer's that is another than the same, -1 for none. With its peers a rail comes to all others.
+// otherRail returns another rail of a peer than the same one, -1 if there is none. Over all its
+// peers, a rail calls all other rails.
 func otherRail(own, peer []end, at, turn int) int {
 	same := sameRail(own, peer, at)
 	if same < 0 || len(peer) < 2 {
@@ -92,7 +94,8 @@ func otherRail(own, peer []end, at, turn int) int {
 	return (same + 1 + turn%(len(peer)-1)) % len(peer)
 }
 
-// listenByRail has every member listen on its rails until ctx ends, and says where each can be called.
+// listenByRail makes every member listen on its rails until ctx ends, and returns where each can be
+// called.
 func (r *run) listenByRail(ctx context.Context) [][]end {
 	ends := make([][]end, len(r.members))
 	r.members.each(func(m *member) {
@@ -111,7 +114,7 @@ func (r *run) listenByRail(ctx context.Context) [][]end {
 	return ends
 }
 
-// railCalls are a member's by one of its rails.
+// railCalls are a member's calls on one of its rails.
 type railCalls struct {
 	*run
 	drill  Drill
@@ -119,7 +122,8 @@ type railCalls struct {
 	own    end
 }
 
-// call calls each callee, but the caller itself, at the rail that to chooses of its own.
+// call calls each callee except the caller itself, at the rail that to chooses from the callee's
+// rails.
 func (c railCalls) call(ctx context.Context, ends [][]end, callees []int, to func(peer []end, turn int) int) (facts.Mesh, error) {
 	plan := &addressPlan{places: map[*member]*place{}}
 	var called members
@@ -134,6 +138,6 @@ func (c railCalls) call(ctx context.Context, ends [][]end, callees []int, to fun
 		calls.Interface, calls.From = c.own.Interface, c.own.Address
 	}
 	seen, err := c.callFrom(ctx, hostsys.BeginWait(), c.caller, c.own.place, calls)
-	seen.Counters = nil // those of the mesh tell of all interfaces
+	seen.Counters = nil // the mesh's counters cover all interfaces
 	return seen, err
 }

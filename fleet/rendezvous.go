@@ -21,25 +21,26 @@ import (
 )
 
 const (
-	// serveTime is what a node gets to bind the store's port, and againTime what
-	// everybody gets for a second rendezvous at another address.
+	// serveTime is the time limit for a node to bind the store's port, and againTime the time limit
+	// for a second rendezvous at another address.
 	serveTime = 500 * time.Millisecond
 	againTime = 1500 * time.Millisecond
-	// turnTime is how long another preflight that has the port is waited for, and
-	// never more than half of what a node has. It has the port for its rendezvous:
-	// milliseconds as a rule, a few seconds where one of its nodes is silent.
+	// turnTime is how long to wait for another preflight that has the port, but at most half of the
+	// node's time limit. The other one usually has it for milliseconds, or for a few seconds if one
+	// of its nodes is silent.
 	turnTime = 10 * time.Second
-	// turnAgain is how often a node that waits says so, which one that is frozen does not.
+	// turnAgain is the interval at which a waiting node reports that it waits. A frozen node does
+	// not report.
 	turnAgain = 250 * time.Millisecond
 )
 
-// attempt is one rendezvous to be tried: of everybody, at one endpoint.
+// attempt is one rendezvous of all members at one endpoint.
 type attempt struct {
 	launch.Endpoint
 	section facts.Section
 	into    func(*member) **facts.Rendezvous
 	phase   Phase
-	name    string // of its keys in the store
+	name    string // prefix of its keys in the store
 	limit   time.Duration
 }
 
@@ -61,9 +62,9 @@ func (r *run) noRendezvous() string {
 	return ""
 }
 
-// rendezvous is tried at the endpoint the ranks will be given, with all members. Where they do
-// not all meet and node 0 has an address that leads to its peers, it is tried there too, so that
-// what is advised was tried.
+// rendezvous tries the endpoint that the ranks will get, with all members. If not all of them meet
+// and node 0 has an address that leads to its peers, it tries that one too, so that preflight only
+// advises addresses that it tried.
 func (r *run) rendezvous(ctx context.Context, d Drill) {
 	serving, leave := context.WithCancel(ctx) // ends the stores
 	defer leave()
@@ -89,12 +90,12 @@ func (r *run) rendezvous(ctx context.Context, d Drill) {
 		}
 	}
 	if met && r.Prediction.Rendezvous == launch.RendezvousC10d {
-		leave() // another preflight may wait for the port
+		leave() // another preflight may be waiting for the port
 		r.joinNext(ctx, stores[0].Generation)
 	}
 }
 
-// tellRanks files what those that served have met.
+// tellRanks stores on the serving nodes which real ranks called them.
 func (r *run) tellRanks() {
 	for _, m := range r.members {
 		m.mu.Lock()
@@ -105,10 +106,9 @@ func (r *run) tellRanks() {
 	}
 }
 
-// serve has whoever holds itself for the host serve a store, until ctx ends;
-// those who already do go on. It returns what is known of every member before it
-// joins. Where one is lost on the way nothing is known of anybody: the section is
-// missing, and served is false.
+// serve makes every member that considers itself the host serve a store, until ctx ends. Members
+// that already serve continue. It returns what is known about every member before it joins. If a
+// server is lost, nothing is known about any member: the section is missing and served is false.
 func (r *run) serve(ctx context.Context, a attempt, first *facts.Node, already []facts.Rendezvous) (known []facts.Rendezvous, served bool) {
 	generation := facts.GenerationPings
 	if first.Python != nil && first.Python.Torch != nil {
@@ -145,11 +145,11 @@ func (r *run) serve(ctx context.Context, a attempt, first *facts.Node, already [
 	return nil, false
 }
 
-// serveAt has one member serve, once no other preflight has the port, and says for how long
+// serveAt makes one member serve once no other preflight has the port. waited is how long another
 // one had it.
 func (r *run) serveAt(ctx context.Context, m *member, host drill.Host) (serving drill.Serving, waited time.Duration, err error) {
 	host.Patience = turnAgain
-	for range max(1, min(turnTime, r.Timeout/2)/turnAgain) { // and no more, should it say so without waiting
+	for range max(1, min(turnTime, r.Timeout/2)/turnAgain) { // limited, in case the node reports without waiting
 		serving, err = agent.Serve.Start(ctx, m.agent, host, turnAgain+serveTime, func(s drill.Serving) { m.meet(s.Ranks) })
 		waited += serving.Waited
 		if err != nil || serving.Taken == nil {
@@ -159,7 +159,7 @@ func (r *run) serveAt(ctx context.Context, m *member, host drill.Host) (serving 
 	return serving, waited, err
 }
 
-// meet notes where the ranks of a real launch called a node that serves.
+// meet records the addresses from which ranks of a real launch called a serving node.
 func (m *member) meet(ranks []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -170,7 +170,8 @@ func unserved(stores []facts.Rendezvous) bool {
 	return slices.ContainsFunc(stores, func(r facts.Rendezvous) bool { return r.Failed == facts.HopServe })
 }
 
-// join has everybody join at one endpoint, once the stores are known, and says whether all met.
+// join makes all members join at one endpoint, once the stores are known, and reports whether all
+// met.
 func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) (met bool) {
 	hosts := r.members.only(func(m *member) bool { return stores[m.turn].Serves })
 	seen, lost, w := make([]facts.Rendezvous, len(r.members)), make([]error, len(r.members)), hostsys.BeginWait()
@@ -178,7 +179,7 @@ func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) (m
 	r.each(ctx, a.phase, r.members, a.limit, func(ctx context.Context, m *member) error {
 		store, joined := stores[m.turn], &seen[m.turn]
 		if nowhere {
-			// Whoever holds the port is not ours to call: it may be a running job.
+			// Another process has the port. It may be a running job, so preflight does not call it.
 			if *joined = store; store.Failed == "" {
 				joined.Failed, joined.Error = facts.HopWait, "the store could not be served"
 			}
@@ -190,7 +191,7 @@ func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) (m
 		return lost[m.turn]
 	})
 	met = true
-	var missing []string // whom those who served waited for
+	var missing []string // those for which the servers waited
 	for i, m := range r.members {
 		met = met && lost[i] == nil && seen[i].Failed == ""
 		if lost[i] != nil || seen[i].Joined == 0 {
@@ -210,13 +211,14 @@ func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) (m
 	return met
 }
 
-// isLate reports whether a member did not get through a meeting in time, which says nothing of why.
+// isLate reports whether a member did not complete a rendezvous in time, which says nothing about
+// the reason.
 func isLate(seen facts.Rendezvous) bool {
 	return seen.Failed == facts.HopWait || seen.Outcome == facts.PathSilent || seen.Outcome == facts.PathUntried
 }
 
-// unmet returns why it says nothing about a member that it was late for a meeting: the launching machine told the
-// members too late to come, or one of them was too busy. It returns "" if all had the time.
+// unmet returns why late members prove nothing: the launching machine asked them too late, or one
+// of them was too busy. It returns "" if all had enough time.
 func (r *run) unmet(seen []facts.Rendezvous, lost []error, w hostsys.Wait) string {
 	var late members
 	for i, m := range r.members {
@@ -230,8 +232,9 @@ func (r *run) unmet(seen []facts.Rendezvous, lost []error, w hostsys.Wait) strin
 	return busy(w, late...)
 }
 
-// storesFor is every address at which a joiner finds one of those who serve, and
-// nobody else: those that only they hold, and for themselves also the others.
+// storesFor returns every address at which a joiner finds one of the serving members and no other
+// machine. These are addresses that only the serving members have, and for a serving member also
+// its shared ones.
 func (r *run) storesFor(joiner *member, hosts []*member) (addresses []string) {
 	for _, host := range hosts {
 		if host.Net == nil {
@@ -250,9 +253,9 @@ func (r *run) storesFor(joiner *member, hosts []*member) (addresses []string) {
 	return addresses
 }
 
-// joinFrom has one member join, which its caller bounds. own are the addresses of
-// those who serve: whoever is met elsewhere may be a running job, and is asked
-// with care.
+// joinFrom makes one member join; the caller sets the time limit. own are the addresses of the
+// serving members. A store at another address may be a running job, so the member asks it only
+// harmless questions.
 func (r *run) joinFrom(ctx context.Context, m *member, a attempt, generation facts.Generation, own []string) (facts.Rendezvous, error) {
 	return agent.Join.Ask(ctx, m.agent, drill.Join{
 		Token: r.token + "/" + a.name, Node: m.Name, Host: a.Host, Port: a.Port,
@@ -260,8 +263,8 @@ func (r *run) joinFrom(ctx context.Context, m *member, a attempt, generation fac
 	})
 }
 
-// joinNext is the second rendezvous of torchrun's c10d mode: group rank 0 opens
-// a new store on a new port and publishes its own name.
+// joinNext is the second rendezvous of torchrun's c10d mode: group rank 0 opens a new store on a
+// new port and publishes its own name.
 func (r *run) joinNext(ctx context.Context, generation facts.Generation) {
 	ctx, cancel := context.WithCancel(ctx) // ends the store
 	defer cancel()

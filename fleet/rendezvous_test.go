@@ -10,7 +10,7 @@ import (
 	"preflight/internal/hostsys"
 )
 
-// TestUnmet: that some were late for a meeting says nothing about them if one of them was too busy to come.
+// TestUnmet checks that late members prove nothing if one of them was too busy.
 func TestUnmet(t *testing.T) {
 	late := facts.Rendezvous{Failed: facts.HopWait}
 	for _, c := range []struct {
@@ -34,7 +34,8 @@ func TestUnmet(t *testing.T) {
 	}
 }
 
-// TestForgive: a login that nobody answered in time is as if it had not been tried. What ssh was told is not.
+// TestForgive checks that an unanswered login counts as untried, and one that ssh was refused does
+// not.
 func TestForgive(t *testing.T) {
 	got := facts.Logins{Failed: []facts.Login{{Peer: "w2", Cause: "timeout"}, {Peer: "w3", Cause: "denied"}}}
 	forgive(&got)

@@ -9,9 +9,10 @@ import (
 	"preflight/facts"
 )
 
-// lookups is which names of a hostfile of n the i-th node looks up: all, or in a fleet too large for that the
-// first one's, where the master lives, its neighbours' and a share of others that are as far from each other as
-// can be. So every name is looked up by as many nodes, all over the fleet.
+// lookups returns which names of a hostfile with n names the i-th node looks up. In a fleet that is
+// not too large these are all names. Otherwise they are the first name (the master), its
+// neighbours' names, and a share of other names that are as far apart as possible. Every name is
+// looked up by the same number of nodes, spread over the fleet.
 func lookups(n, i, share int) (places []int) {
 	if n <= max(facts.FullMesh, share) {
 		for at := range n {
@@ -27,19 +28,19 @@ func lookups(n, i, share int) (places []int) {
 	return slices.Compact(places)
 }
 
-// sample is whom each of n nodes calls in a fleet too large for everybody to call
-// everybody, by its place: itself, the next one in the hostfile, to whom NCCL's ring leads,
-// and the next one in orders of all nodes drawn at random. Each order is a cycle through
-// everybody, and no two nodes are neighbours in two of them. So everybody calls as many and is
-// called by as many, and whatever part of the fleet is cut off, each cycle leads into it and out
-// of it: what that finds is said in [preflight/checks/proof.Missed].
+// sample returns whom each of n nodes calls, by position, in a fleet too large for calls between
+// all pairs. Each node calls itself, the next one in the hostfile (to which NCCL's ring leads), and
+// the next one in several random orders of all nodes. Each order is a cycle through all nodes, and
+// no two nodes are neighbours in two of them. So all nodes make and receive the same number of
+// calls, and each cycle leads into and out of any part of the fleet that is cut off.
+// [preflight/checks/proof.Missed] computes what this finds.
 //
-// Peers drawn by every node for itself would leave one in 400 nodes to the word of a single caller;
-// offsets that all nodes share would find two racks that cannot talk to each other a tenth as often,
-// as the nodes of a rack stand together in the hostfile.
+// If every node drew its own random peers, one in 400 nodes would be called by only one other. If
+// all nodes used the same offsets, a cut between two racks would be found a tenth as often, because
+// the nodes of a rack are next to each other in the hostfile.
 //
-// Whom a node calls in which turn decides which of a peer's ports it calls (mesh.Calls): with a turn for
-// each cycle, every port of a node is called by two others or three.
+// The order of a node's calls decides which of a peer's ports it calls (mesh.Calls). With one order
+// per cycle, each port of a node is called by two or three others.
 func sample(n int, seed uint64) [][]int {
 	random := rand.New(rand.NewPCG(seed, uint64(n)))
 	callees, beside := make([][]int, n), make([][]int, n)

@@ -15,8 +15,9 @@ import (
 	"preflight/facts"
 )
 
-// TestSampleIsEven: everybody calls as many and is called by as many, and no two nodes twice, in
-// whatever direction; every part of a fleet calls the rest in each cycle, and is called by it.
+// TestSampleIsEven checks that all nodes make and receive the same number of calls, and that no
+// pair calls twice in either direction. Every part of a fleet must call the rest in each cycle, and
+// be called by it.
 func TestSampleIsEven(t *testing.T) {
 	for _, n := range []int{facts.FullMesh + 1, 200, 1000, 10000} {
 		for seed := range uint64(5) {
@@ -59,7 +60,8 @@ func TestSampleIsEven(t *testing.T) {
 	}
 }
 
-// TestLookups: every node looks up as many names, its own among them, and every name is looked up by as many nodes.
+// TestLookups checks that every node looks up the same number of names, its own included, and that
+// every name is looked up by the same number of nodes.
 func TestLookups(t *testing.T) {
 	for _, n := range []int{1, 2, facts.FullMesh, facts.FullMesh + 1, 1000, 10000} {
 		by := make([]int, n)
@@ -81,7 +83,7 @@ func TestLookups(t *testing.T) {
 	}
 }
 
-// calls counts those that leave a part of a fleet, or come into it.
+// calls counts the calls that leave a part of a fleet, or enter it.
 func calls(callees [][]int, part map[int]bool, leave bool) (crossing int) {
 	for i, called := range callees {
 		for _, j := range called {
@@ -93,15 +95,15 @@ func calls(callees [][]int, part map[int]bool, leave bool) (crossing int) {
 	return crossing
 }
 
-// TestMissed: what a sample misses is what is said of it. The seeds are fixed, and so is the
-// outcome: four standard deviations are for how many there are.
+// TestMissed checks that a sample misses as much as proof.Missed predicts. The seeds are fixed, so
+// the result is too; the tolerance is four standard deviations.
 func TestMissed(t *testing.T) {
 	const n, runs = 200, 4000
 	pair := 1 - proof.PairFound(n)
 	for name, c := range map[string]struct {
 		a, b   int
-		both   bool // directions fail
-		faults int  // of such
+		both   bool // both directions fail
+		faults int  // number of such faults
 		missed float64
 	}{
 		"one pair, one direction":      {1, 1, false, 1, pair},
@@ -120,7 +122,7 @@ func TestMissed(t *testing.T) {
 		for run := range uint64(runs) {
 			callees, found := sample(n, run), false
 			for range c.faults {
-				order := random.Perm(n) // where in the hostfile they stand
+				order := random.Perm(n) // their positions in the hostfile
 				from, to := order[:c.a], order[c.a:c.a+c.b]
 				found = found || callsAny(callees, from, to) || c.both && callsAny(callees, to, from)
 			}
@@ -135,8 +137,8 @@ func TestMissed(t *testing.T) {
 	}
 }
 
-// TestMissedByPlace: racks stand together in a hostfile, which changes nothing but what the hostfile's
-// own order adds.
+// TestMissedByPlace checks racks whose nodes are next to each other in the hostfile. This may
+// change only what the hostfile's own order adds.
 func TestMissedByPlace(t *testing.T) {
 	const n, runs, size = 1024, 1500, 16
 	from, to := make([]int, size), make([]int, size)
@@ -161,8 +163,8 @@ func callsAny(callees [][]int, from, to []int) bool {
 	})
 }
 
-// TestSampleBlamesAsTheFullMesh: of faults of nodes and of parts that are cut off, a sample
-// says the same as everybody's calls to everybody.
+// TestSampleBlamesAsTheFullMesh checks that for faulty nodes and for parts that are cut off, a
+// sample gives the same verdict as calls between all pairs.
 func TestSampleBlamesAsTheFullMesh(t *testing.T) {
 	const n = 144
 	names, everybody := make([]string, n), make([][]int, n)
@@ -195,7 +197,7 @@ func TestSampleBlamesAsTheFullMesh(t *testing.T) {
 	}
 }
 
-// verdict is what failed calls are blamed on.
+// verdict returns what the failed calls are blamed on.
 func verdict(names []string, callees [][]int, fails func(from, to int) bool) (words []string) {
 	var attempts []proof.Attempt
 	for i, called := range callees {

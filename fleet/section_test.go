@@ -13,9 +13,9 @@ import (
 	"preflight/probe"
 )
 
-// A section is one row of probe.Sections: with a table of one that is made up here,
-// every node is asked for it and for nothing else, what it told is decoded, and why
-// it did not is in its own words, or that the node was lost.
+// TestSectionIsOneRow checks that a section is one row of probe.Sections. With a table of one
+// made-up section, every node is asked for that one only and its answer is decoded. If there is no
+// answer, the reason is the node's own, or that the node was lost.
 func TestSectionIsOneRow(t *testing.T) {
 	real := probe.Sections
 	t.Cleanup(func() { probe.Sections = real })

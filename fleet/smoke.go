@@ -19,10 +19,10 @@ import (
 	"preflight/remote"
 )
 
-// Smoke is the smoke test of a run.
+// Smoke is the settings of a run's smoke test.
 type Smoke struct {
-	Engine string        // of package smoke; "" for what all nodes have
-	Time   time.Duration // for all of it; 0 for none
+	Engine string        // an engine of package smoke; "" for one that all nodes have
+	Time   time.Duration // for the whole test; 0 for no test
 }
 
 func (r *run) noSmoke() string {
@@ -35,29 +35,30 @@ func (r *run) noSmoke() string {
 	return ""
 }
 
-// dismissTime is for ranks to be gone, killed where they do not go.
+// dismissTime is the time limit for ranks to end; ranks that do not end by themselves are killed.
 const dismissTime = 3 * time.Second
 
-// smokeTest is one under way.
+// smokeTest is the state of a running smoke test.
 type smokeTest struct {
 	*run
 	ctx   context.Context
 	phase Phase
 	end   time.Time
 	ranks map[*member][]launch.Rank
-	crews members          // whose ranks are up, and have not failed alone
-	down  map[*member]bool // some ranks of which were, and have to be loaded anew
+	crews members          // those whose ranks are up and have not failed alone
+	down  map[*member]bool // those with ranks that were ended and must be loaded again
 	tried map[Phase]int
-	// doubts are tried by rail, by being by which one alone a member's ranks are to go.
+	// doubts are the pairs to test rail by rail. by has the only rail that a member's ranks may
+	// use.
 	doubts [][2]*member
 	by     map[*member]nccl.RailEnd
 }
 
-// smoke has the ranks that the launch will have compute, then talk: those of each node among
-// themselves, one of each node, all. Where they cannot, it finds out who.
+// smoke makes the ranks of the launch compute and then communicate: those of each node, then one
+// rank of each node, then all. If that fails, it finds out which nodes cause it.
 func (r *run) smoke(ctx context.Context, d Drill) {
 	ctx, over := context.WithCancel(ctx)
-	defer over() // which ends the ranks of nodes that have not answered
+	defer over() // also ends the ranks on nodes that have not answered
 	r.takeTurn(ctx, r.members, r.Smoke.Time/runsAhead)
 	s := &smokeTest{run: r, ctx: ctx, phase: d.Phase, end: time.Now().Add(r.Smoke.Time), ranks: map[*member][]launch.Rank{}, down: map[*member]bool{}, tried: map[Phase]int{}}
 	for _, rank := range r.Prediction.Ranks() {
@@ -75,7 +76,8 @@ func (r *run) smoke(ctx context.Context, d Drill) {
 	s.dismiss()
 }
 
-// command has members carry out orders at once, in a phase of its own, and hands what came to each.
+// command makes members carry out orders at the same time, in a phase of its own, and passes each
+// result to came.
 func (s *smokeTest) command(stage facts.SmokeStage, who members, limit time.Duration, orders func(*member) map[int]smoke.Order, came func(*member, smoke.Outcome, error)) {
 	limit = min(limit, time.Until(s.end)-answerTime)
 	if limit < answerTime {
@@ -91,8 +93,8 @@ func (s *smokeTest) command(stage facts.SmokeStage, who members, limit time.Dura
 	})
 }
 
-// ask has one member carry out orders. One that is lost has failed at all of them. Nothing is known of one that this
-// machine may have heard too late.
+// ask makes one member carry out orders. A lost member has failed all of them. If this machine may
+// have been too busy to read the answer in time, nothing is known.
 func (s *smokeTest) ask(m *member, orders map[int]smoke.Order, limit time.Duration) (smoke.Outcome, error) {
 	w := hostsys.BeginWait()
 	ctx, cancel := within(s.ctx, limit)
@@ -111,7 +113,7 @@ func (s *smokeTest) ask(m *member, orders map[int]smoke.Order, limit time.Durati
 	return outcome, err
 }
 
-// named is the phase of a stage, whose every round is one of its own.
+// named returns the phase of a stage. Every round of a stage is a phase of its own.
 func (s *smokeTest) named(stage facts.SmokeStage) Phase {
 	phase := s.phase + Phase(" "+stage)
 	if s.tried[phase]++; s.tried[phase] > 1 {
@@ -120,7 +122,7 @@ func (s *smokeTest) named(stage facts.SmokeStage) Phase {
 	return phase
 }
 
-// dismiss ends the ranks, and waits until they are gone: the launch is to find the devices free.
+// dismiss ends the ranks and waits until they are gone, so that the launch finds the devices free.
 func (s *smokeTest) dismiss() {
 	who := s.members.only(func(m *member) bool { return m.Reached && m.Smoke != nil && m.Smoke.Refused == "" })
 	who.each(func(m *member) {

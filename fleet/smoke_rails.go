@@ -10,11 +10,12 @@ import (
 	"preflight/launch/nccl"
 )
 
-// doubt has two members tried by rail, once all else was: they cannot reduce with each other, or are slow at it.
+// doubt marks two members for a test rail by rail after all other trials. They cannot reduce with
+// each other, or are slow.
 func (s *smokeTest) doubt(a, b *member) { s.doubts = append(s.doubts, [2]*member{a, b}) }
 
-// byRail has those pairs reduce by each rail between them alone, where they have several: a node that fails may have
-// but one bad port of eight.
+// byRail makes the marked pairs reduce over each single rail between them, if they have several. A
+// node that fails may have only one bad port of eight.
 func (s *smokeTest) byRail() {
 	var pairs [][2]int
 	var rails [][]nccl.Rail
@@ -35,7 +36,7 @@ func (s *smokeTest) byRail() {
 			for i, number := range pairs[trial.Pair] {
 				m := s.members[number]
 				who = append(who, m)
-				s.by[m], s.down[m] = rails[trial.Pair][trial.Rail].Ends[i], true // loaded anew before the trial
+				s.by[m], s.down[m] = rails[trial.Pair][trial.Rail].Ends[i], true // loaded again before the trial
 			}
 			trials = append(trials, who)
 		}

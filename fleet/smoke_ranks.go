@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// computeTime is for how long every rank computes under load: long enough for a card to get
-	// warm and for its clocks to settle. Exact sums, copies and the first call of each library
-	// come besides.
+	// computeTime is how long every rank computes under load: long enough for a GPU to warm up and
+	// for its clocks to settle. Exact sums, copies and the first call of each library take
+	// additional time.
 	computeTime = 2 * time.Second
-	// freeMemory is what a card must have left, in bytes: NCCL, cuBLAS and a buffer take some of it.
+	// freeMemory is how many bytes a GPU must have free: NCCL, cuBLAS and a buffer need some of it.
 	freeMemory = 4 << 30
 )
 
-// muster has every node start its ranks.
+// muster makes every node start its ranks.
 func (s *smokeTest) muster(section facts.Section) {
 	limit := s.Smoke.Time / 2
 	engine := cmp.Or(s.Smoke.Engine, s.fitting())
@@ -50,7 +50,7 @@ func (s *smokeTest) muster(section facts.Section) {
 	s.leave()
 }
 
-// fitting is the engine that all nodes have: they talk to each other.
+// fitting returns the engine that all nodes support, since their ranks must communicate.
 func (s *smokeTest) fitting() string {
 	hasDirect := func(m *member) bool {
 		return m.NVML != nil && m.NVML.Source == "nvml" && len(m.NVML.Cards) > 0 && m.Python != nil && len(m.Python.NCCL) > 0
@@ -61,8 +61,8 @@ func (s *smokeTest) fitting() string {
 	return smoke.Direct
 }
 
-// refused is why nothing is to be tried on a node, "" for nothing: a test that disturbs somebody's
-// work, or is ended with a kernel under way that others share, would do harm.
+// refused returns why nothing may be tried on a node, "" if it may. A test would do harm if it
+// disturbed other users' work, or if a kernel that others share had to be ended.
 func (s *smokeTest) refused(m *member, engine string) string {
 	if len(s.ranks[m]) == 0 {
 		return "no rank of this launch runs here"
@@ -97,7 +97,7 @@ func (s *smokeTest) refused(m *member, engine string) string {
 	return ""
 }
 
-// crew is how a node's ranks are started.
+// crew returns how a node's ranks are started.
 func (s *smokeTest) crew(m *member, engine string, limit time.Duration) smoke.Crew {
 	crew := smoke.Crew{
 		Token: s.token, Engine: engine, WorkDir: s.Prediction.WorkDir, Accelerator: s.Prediction.Accelerator,
@@ -117,7 +117,7 @@ func (s *smokeTest) crew(m *member, engine string, limit time.Duration) smoke.Cr
 		}
 		visible = strings.Join(slots, ",")
 	}
-	// torchrun gives each of several on a node one thread, unless it is told otherwise
+	// torchrun gives each rank one thread if a node has several, unless OMP_NUM_THREADS is set
 	// (torch/distributed/run.py, 2.9).
 	if threads := "OMP_NUM_THREADS"; s.Prediction.Torchrun() && len(s.ranks[m]) > 1 && launch.RankEnv(m.Env, s.Prediction.Exports).Get(threads).Value == "" {
 		crew.Env = append(slices.Clone(crew.Env), facts.Setting{Name: threads, Value: "1"})
@@ -132,7 +132,7 @@ func (s *smokeTest) crew(m *member, engine string, limit time.Duration) smoke.Cr
 	return crew
 }
 
-// leave has those leave of whom a rank failed by itself.
+// leave removes the members with a rank that failed by itself.
 func (s *smokeTest) leave() {
 	hasFailed := func(rank facts.SmokeRank) bool { return rank.Failure != nil }
 	for _, m := range s.crews {
@@ -143,7 +143,7 @@ func (s *smokeTest) leave() {
 	s.crews = s.crews.only(func(m *member) bool { return m.Reached && m.Smoke.Fault == "" })
 }
 
-// compute has every rank compute and copy by itself, and once more those that were slow.
+// compute makes every rank compute and copy by itself, and slow ranks once more.
 func (s *smokeTest) compute() {
 	all := map[*member][]facts.SmokeRank{}
 	for _, m := range s.crews {
@@ -151,7 +151,7 @@ func (s *smokeTest) compute() {
 	}
 	s.have(all)
 	s.leave()
-	rates := map[string][]float64{} // by what they compute on
+	rates := map[string][]float64{} // by the device that computes
 	for _, m := range s.crews {
 		for _, rank := range m.Smoke.Ranks {
 			rates[rank.Name] = append(rates[rank.Name], rank.Rate)
@@ -169,7 +169,7 @@ func (s *smokeTest) compute() {
 	s.leave()
 }
 
-// have has some ranks compute. The best of what one has done counts.
+// have makes some ranks compute. The best result of each rank counts.
 func (s *smokeTest) have(ranks map[*member][]facts.SmokeRank) {
 	who := s.crews.only(func(m *member) bool { return len(ranks[m]) > 0 })
 	if len(who) == 0 {

@@ -25,24 +25,24 @@ import (
 	"preflight/remote"
 )
 
-// smoking is a model of nodes whose ranks compute and talk: which of them cannot is what a
-// test says.
+// smoking is a model of nodes whose ranks compute and communicate. The test sets which of them
+// fail.
 type smoking struct {
-	bad      map[string]bool    // nodes with which nothing talks
+	bad      map[string]bool    // nodes with which no node can communicate
 	wrong    map[string]bool    // nodes that compute wrong
-	unequal  map[string]bool    // nodes whose own ranks cannot talk
-	cut      map[[2]string]bool // pairs that cannot, in hostfile order
-	all      bool               // nobody can
-	hangs    bool               // who cannot says nothing for as long as it is waited for
-	rail     string             // by which alone nodes are what they are, "" for any
-	slow     map[string]bool    // nodes that compute, and in whose company others reduce, at a tenth of the rate
+	unequal  map[string]bool    // nodes whose own ranks cannot communicate
+	cut      map[[2]string]bool // pairs that cannot communicate, in hostfile order
+	all      bool               // no node can communicate
+	hangs    bool               // failing ranks give no answer until the time limit
+	rail     string             // the only rail on which the faults exist, "" for all
+	slow     map[string]bool    // nodes that compute at a tenth of the rate, and slow down reductions with others
 	mu       sync.Mutex
-	computed map[string]int      // how often ranks of a node did
-	meetings map[string]*meeting // by where
-	gone     int                 // crews that were dismissed
+	computed map[string]int      // how often the ranks of a node computed
+	meetings map[string]*meeting // by address
+	gone     int                 // nodes whose ranks were dismissed
 }
 
-// meeting is a group whose ranks come node by node.
+// meeting is a group whose ranks join node by node.
 type meeting struct {
 	came  int
 	nodes []string
@@ -83,7 +83,7 @@ func (s *smoking) methods(name string) answers {
 	}
 }
 
-// twoRails are the interfaces of a node.
+// twoRails returns the interfaces of a node with two rails.
 func twoRails(node string) *facts.Net {
 	var all facts.Net
 	for i, name := range []string{"eth0", "eth1"} {
@@ -158,7 +158,7 @@ func (s *smoking) rate(usual float64, nodes ...string) float64 {
 	return usual
 }
 
-// isBy is whether what is wrong is met by a rail, or by all of them, "".
+// isBy reports whether the model's faults apply to a rail; "" stands for all rails.
 func (s *smoking) isBy(rail string) bool { return rail == "" || s.rail == "" || rail == s.rail }
 
 func (s *smoking) talk(nodes []string) bool {
@@ -189,7 +189,7 @@ func TestSmoke(t *testing.T) {
 		nodes int
 		model *smoking
 		want  map[string]string // fault and against, by node
-		last  facts.SmokeStage  // that w1 took part in
+		last  facts.SmokeStage  // the last one in which w1 took part
 	}{
 		{"all is well", 4, &smoking{}, map[string]string{}, facts.SmokePair},
 		{"of few all are well", 3, &smoking{}, map[string]string{}, facts.SmokeAll},
@@ -233,7 +233,7 @@ func TestSmoke(t *testing.T) {
 	}
 }
 
-// smoked is a fleet of nodes with two ranks each, on processors, that were tested.
+// smoked returns a fleet of nodes with two CPU ranks each, after the test.
 func smoked(t *testing.T, test Smoke, nodes []answers) facts.Fleet {
 	t.Helper()
 	job := running(t, nodes...)
@@ -251,7 +251,7 @@ func smoked(t *testing.T, test Smoke, nodes []answers) facts.Fleet {
 	return fleet
 }
 
-// TestSmokeStages: what all ranks had, by stage: the slowest of a node tells its rate.
+// TestSmokeStages checks the rates by stage. The slowest rank of a node sets the node's rate.
 func TestSmokeStages(t *testing.T) {
 	model := &smoking{meetings: map[string]*meeting{}}
 	fleet := smoked(t, Smoke{Time: time.Minute}, []answers{model.methods("w1"), model.methods("w2")})
@@ -268,7 +268,8 @@ func TestSmokeStages(t *testing.T) {
 	}
 }
 
-// TestSmokeOfTheSlow: who was slow is tried once more, its partner with somebody else, and nobody else is.
+// TestSmokeOfTheSlow checks that a slow node is tried once more, that its partner gets another
+// partner, and that no other node is tried again.
 func TestSmokeOfTheSlow(t *testing.T) {
 	model := &smoking{meetings: map[string]*meeting{}, slow: names("w3"), computed: map[string]int{}}
 	var nodes []answers
@@ -284,7 +285,7 @@ func TestSmokeOfTheSlow(t *testing.T) {
 		}
 		got[node.Name] += fmt.Sprint(model.computed[node.Name], " times")
 	}
-	want := map[string]string{ // w5 had nobody at first
+	want := map[string]string{ // w5 had no partner at first
 		"w1": "w2 1e+09, w3 1e+08, 2 times", "w2": "w1 1e+09, w4 1e+09, 2 times",
 		"w3": "w4 1e+08, w1 1e+08, 4 times", "w4": "w3 1e+08, w2 1e+09, 2 times", "w5": "2 times",
 	}
@@ -293,7 +294,8 @@ func TestSmokeOfTheSlow(t *testing.T) {
 	}
 }
 
-// TestSmokeByRail: who cannot with each other, or is slow with whomever, is tried by each rail alone, as far as there is time.
+// TestSmokeByRail checks that pairs which cannot reduce, and nodes that are always slow, are tried
+// over each single rail, as far as time allows.
 func TestSmokeByRail(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -334,7 +336,7 @@ func TestSmokeByRail(t *testing.T) {
 	}
 }
 
-// TestSmokeWithoutTime: where there is no time to find out who it is, nobody is blamed for it.
+// TestSmokeWithoutTime checks that no node is blamed if there is no time to isolate the fault.
 func TestSmokeWithoutTime(t *testing.T) {
 	model := &smoking{meetings: map[string]*meeting{}, bad: names("w1"), hangs: true}
 	fleet := smoked(t, Smoke{Time: 2 * time.Second}, []answers{model.methods("w1"), model.methods("w2"), model.methods("w3")})
@@ -345,7 +347,8 @@ func TestSmokeWithoutTime(t *testing.T) {
 	}
 }
 
-// TestSmokeOfStrangers: a node that tells of other ranks than it was to start, or of none, is not known.
+// TestSmokeOfStrangers checks that a node is unknown if it reports other ranks than requested, or
+// none.
 func TestSmokeOfStrangers(t *testing.T) {
 	model := &smoking{meetings: map[string]*meeting{}}
 	odd := model.methods("w2")
@@ -356,7 +359,8 @@ func TestSmokeOfStrangers(t *testing.T) {
 	}
 }
 
-// TestSmokeRefused: nothing is tried on cards that somebody uses, and where the launch has no rank.
+// TestSmokeRefused checks that nothing runs on GPUs in use, or on nodes without a rank of the
+// launch.
 func TestSmokeRefused(t *testing.T) {
 	used := int64(60 << 30)
 	for want, card := range map[string]facts.Card{
@@ -389,7 +393,7 @@ func TestSmokeRefused(t *testing.T) {
 	}
 }
 
-// TestSmokeHere: a launch that stays on this machine has its ranks compute, and reduce among themselves.
+// TestSmokeHere checks a launch on this machine only: its ranks compute and reduce with each other.
 func TestSmokeHere(t *testing.T) {
 	if testing.Short() {
 		t.Skip("NOT RUN: -short, and it computes for seconds")

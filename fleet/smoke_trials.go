@@ -16,20 +16,21 @@ import (
 )
 
 const (
-	// reduceTime is for one trial: NCCL and gloo meet in a second or two, and where they do not,
-	// there is to be time for others.
+	// reduceTime is the time limit for one trial. NCCL and gloo need a second or two to connect. If
+	// they cannot, time must be left for other trials.
 	reduceTime = 8 * time.Second
-	// fewNodes is of how many others a trial names each.
+	// fewNodes is up to how many other nodes a trial names each one.
 	fewNodes = 8
-	// What the ranks reduce, in bytes, is more than any buffer on the way, and little where processors add it up.
+	// The ranks reduce this many bytes: more than any buffer on the way, and little if CPUs do the
+	// sum.
 	reduced, reducedByCPU = 64 << 20, 4 << 20
 )
 
-// Which ranks of a node take part in a trial.
+// These functions select which ranks of a node take part in a trial.
 func everyRank(m *member) []facts.SmokeRank { return m.Smoke.Ranks }
 func firstRank(m *member) []facts.SmokeRank { return m.Smoke.Ranks[:1] }
 
-// alone has the ranks of each node reduce among themselves.
+// alone makes the ranks of each node reduce with each other.
 func (s *smokeTest) alone() {
 	var trials []members
 	for _, m := range s.crews {
@@ -45,15 +46,15 @@ func (s *smokeTest) alone() {
 	s.leave()
 }
 
-// together has ranks of all nodes reduce. Where that fails, it finds out who cannot. It is false where there
-// was no time for it.
+// together makes ranks of all nodes reduce. If that fails, it isolates the nodes that cause it. It
+// returns false if there was no time.
 func (s *smokeTest) together(stage facts.SmokeStage, ranks func(*member) []facts.SmokeRank) bool {
 	size := 0
 	for _, m := range s.crews {
 		size += len(ranks(m))
 	}
 	if len(s.crews) < 2 || stage == facts.SmokeAll && size == len(s.crews) {
-		return true // as many as in the trial before
+		return true // the same ranks as in the trial before
 	}
 	if passed := s.round(stage, []members{s.crews}, ranks); len(passed) == 0 || passed[0] {
 		return len(passed) > 0
@@ -79,17 +80,18 @@ func (s *smokeTest) together(stage facts.SmokeStage, ranks func(*member) []facts
 	return true
 }
 
-// pace has nodes reduce in pairs where all is well, and once more with others those whose pair was slow or that had
-// no partner: of the group of all, which is as fast as its slowest, nobody can tell who that is.
+// pace makes nodes reduce in pairs, if all trials passed. Nodes of a slow pair, and those without a
+// partner, are tried once more with others. The group of all nodes is as fast as its slowest, so it
+// cannot show which one is slow.
 func (s *smokeTest) pace() {
 	isPair := func(trial facts.SmokeTrial) bool { return trial.Stage == facts.SmokePair }
 	arePaired := slices.ContainsFunc(s.crews, func(m *member) bool { return slices.ContainsFunc(m.Smoke.Trials, isPair) })
-	if len(s.crews) < facts.UsualFrom || arePaired { // to find out who cannot
+	if len(s.crews) < facts.UsualFrom || arePaired { // pairs were tried to isolate a fault
 		return
 	}
 	in := func(pairs []members) {
 		for i, passed := range s.round(facts.SmokePair, pairs, firstRank) {
-			if !passed { // though the whole did, by another way
+			if !passed { // although the whole group passed, over another path
 				s.blame(pairs[i], smoke.Verdict{Among: [][]int{{0, 1}}})
 			}
 		}
@@ -124,8 +126,8 @@ func (s *smokeTest) pace() {
 	}
 }
 
-// round makes trials at once, in each of which some members reduce, and says which passed; nothing
-// where there was no time to make them, or this machine was too busy to tell what came of them.
+// round runs trials at the same time, in each of which some members reduce. It returns which
+// passed, or nil if there was no time or this machine was too busy to trust the results.
 func (s *smokeTest) round(stage facts.SmokeStage, trials []members, ranks func(*member) []facts.SmokeRank) []bool {
 	all := slices.Concat(trials...)
 	if len(all) == 0 {
@@ -160,14 +162,16 @@ func (s *smokeTest) round(stage facts.SmokeStage, trials []members, ranks func(*
 	return passed
 }
 
-// hasFailed reports whether more came of a member's last trial than that a rank did not answer in time.
+// hasFailed reports whether a member's last trial has another failure than a rank that did not
+// answer in time.
 func hasFailed(m *member) bool {
 	return slices.ContainsFunc(last(m.Smoke.Trials).Failures, func(f facts.SmokeFailure) bool { return f.Kind != facts.SmokeHang })
 }
 
 func last[T any](of []T) T { return of[len(of)-1] }
 
-// loadAnew waits until the ranks are loaded that had to be ended, which is no part of a trial.
+// loadAnew waits until the ranks that had to be ended are loaded again. That time is not part of a
+// trial.
 func (s *smokeTest) loadAnew(who members) {
 	who = who.only(func(m *member) bool { return s.down[m] })
 	if len(who) == 0 {
@@ -179,10 +183,10 @@ func (s *smokeTest) loadAnew(who members) {
 			orders[rank.LocalRank] = smoke.Order{Do: smoke.DoLoad}
 		}
 		return orders
-	}, func(*member, smoke.Outcome, error) {}) // who does not come up fails at the trial
+	}, func(*member, smoke.Outcome, error) {}) // a rank that does not come up fails in the trial
 }
 
-// reduce has ranks of some members meet and reduce, and files what each member met.
+// reduce makes ranks of some members connect and reduce, and stores each member's result.
 func (s *smokeTest) reduce(phase Phase, stage facts.SmokeStage, who members, ranks func(*member) []facts.SmokeRank, limit time.Duration) (passed bool) {
 	began, size, bytes := time.Now(), 0, reduced
 	for _, m := range who {
@@ -195,7 +199,7 @@ func (s *smokeTest) reduce(phase Phase, stage facts.SmokeStage, who members, ran
 	met, meet := make([]smoke.Outcome, len(who)), smoke.Order{Do: smoke.DoMeet, Seconds: limit.Seconds() / 2, Size: size, Meet: s.meetAt(who)}
 	met[0], _ = s.ask(who[0], map[int]smoke.Order{first: meet}, limit/2)
 	if place, is := met[0].Done[first]; is {
-		left := max(limit-time.Since(began), limit/2) // on a busy machine to meet takes longer than it may
+		left := max(limit-time.Since(began), limit/2) // on a busy machine, connecting takes longer than planned
 		var all sync.WaitGroup
 		next := 0
 		for i, m := range who {
@@ -236,8 +240,10 @@ func (s *smokeTest) reduce(phase Phase, stage facts.SmokeStage, who members, ran
 	return passed
 }
 
-// meetAt is where rank 0 may be met: on the rail that is tried, at the address of its node that leads to its peers, at the one by which it
-// was reached, by its name, or within the node. Without any torch would have all meet at their own loopback.
+// meetAt returns the address at which the ranks find rank 0. In this order it is the address on the
+// rail under test, the address of its node that leads to its peers, the address by which it was
+// reached, or its name. On a single node it is the loopback address. Without an address torch would
+// make each rank use its own loopback.
 func (s *smokeTest) meetAt(who members) string {
 	if len(who) == 1 {
 		return "127.0.0.1"
@@ -245,7 +251,7 @@ func (s *smokeTest) meetAt(who members) string {
 	return cmp.Or(s.by[who[0]].Address, nccl.PeerAddress(who[0].Node).Address, who[0].Address, hostfile.Bare(who[0].Name))
 }
 
-// blame files what isolating has found.
+// blame stores the result of isolating a fault.
 func (s *smokeTest) blame(crews members, v smoke.Verdict) {
 	against := func(fault facts.SmokeFault, among ...int) {
 		for _, i := range among {

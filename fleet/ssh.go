@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// allLogins is up to how many nodes everybody logs in to everybody; above
-	// it, to the next one and to one more by chance.
+	// allLogins is the largest number of nodes for which every node logs in to every other. In
+	// larger fleets it logs in to the next one and a random one.
 	allLogins = 8
-	// pdshNodes is up to how many nodes what costs each of them whole ssh sessions
-	// is tried without being asked for, where the launch could do without.
+	// pdshNodes is the largest number of nodes for which checks that need a whole ssh session per
+	// node run by default, if the launch does not depend on them.
 	pdshNodes = 16
 )
 
@@ -35,8 +35,8 @@ func (r *run) noLogins() string {
 	return ""
 }
 
-// logins has every node log in to its peers by its own ssh, as they do for a launcher whose nodes start each other.
-// What a node does not come to within the limit is not known.
+// logins makes every node log in to its peers with its own ssh, as nodes do for a launcher whose
+// nodes start each other. Peers that a node does not get to within the limit are unknown.
 func (r *run) logins(ctx context.Context, d Drill) {
 	r.each(ctx, d.Phase, r.members, d.Limit, func(ctx context.Context, m *member) error {
 		w := hostsys.BeginWait()
@@ -49,7 +49,7 @@ func (r *run) logins(ctx context.Context, d Drill) {
 	})
 }
 
-// forgive makes the logins untried that only nobody answered in time.
+// forgive turns logins that failed only because no answer came in time into untried ones.
 func forgive(seen *facts.Logins) {
 	seen.Failed = slices.DeleteFunc(seen.Failed, func(login facts.Login) bool {
 		late := login.Cause == "timeout"
@@ -60,7 +60,7 @@ func forgive(seen *facts.Logins) {
 	})
 }
 
-// loginPeers are the nodes that a member logs in to.
+// loginPeers returns the nodes that a member logs in to.
 func (r *run) loginPeers(m *member) (peers []string) {
 	n := len(r.members)
 	ahead := func(by int) string { return r.members[(m.turn+by)%n].Name }
@@ -68,15 +68,15 @@ func (r *run) loginPeers(m *member) (peers []string) {
 		return []string{ahead(1), ahead(2 + rand.IntN(n-2))}
 	}
 	for next := 1; next < n; next++ {
-		peers = append(peers, ahead(next)) // not all the first at once: see MaxStartups of sshd_config
+		peers = append(peers, ahead(next)) // not all nodes start with the same peer: see MaxStartups in sshd_config
 	}
 	return peers
 }
 
 const (
-	// rehearsalTime is what pdsh gets at least to print one line from every node
-	// that answered us just before, and rehearsalFactor how much longer than ours
-	// its slowest login may take: an account behind a slow directory is slow twice.
+	// rehearsalTime is the minimum time for pdsh to print one line from every node that answered
+	// just before. rehearsalFactor is how much longer than preflight's slowest login it may take:
+	// an account behind a slow directory service is slow twice.
 	rehearsalTime   = 5 * time.Second
 	rehearsalFactor = 3
 )
@@ -93,9 +93,8 @@ func (r *run) noRehearsal() string {
 	return ""
 }
 
-// rehearsal runs the very pdsh that DeepSpeed will run over the nodes that were
-// reached, with an echo in place of the training: what it says is compared with
-// what our own ssh saw.
+// rehearsal runs the pdsh that DeepSpeed will run over the nodes that were reached, with an echo in
+// place of the training. Its output is compared with what preflight's own ssh saw.
 func (r *run) rehearsal(ctx context.Context, d Drill) {
 	head := r.fleet.Head
 	if len(r.members) == 0 {
