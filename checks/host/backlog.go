@@ -23,22 +23,22 @@ var AcceptBacklog = checks.Check{
 func judgeBacklog(view checks.View) []checks.Finding {
 	world := view.Launch.WorldSize()
 	if world == 0 {
-		return checks.Skipped("how many ranks there will be is not known")
+		return checks.Skipped("the number of ranks is not known")
 	}
 	first, findings := names.NodeZero(view)
 	switch {
 	case first == nil:
 		return findings
 	case first.Net.SoMaxConn == 0:
-		return []checks.Finding{checks.UnknownFor(first, "net: the kernel does not tell net.core.somaxconn")}
+		return []checks.Finding{checks.UnknownFor(first, "net: the kernel does not report net.core.somaxconn")}
 	case first.Net.SoMaxConn >= world:
 		return nil
 	}
 	return []checks.Finding{{
 		Nodes:   []string{first.Name},
-		Summary: "the queue for calls to rank 0 is shorter than there are ranks",
+		Summary: fmt.Sprintf("node 0 queues at most %d connections, but there are %d ranks", first.Net.SoMaxConn, world),
 		Got:     fmt.Sprintf("net.core.somaxconn is %d", first.Net.SoMaxConn),
-		Want:    fmt.Sprintf("at least %d, as many as there are ranks", world),
+		Want:    fmt.Sprintf("at least %d, the number of ranks", world),
 		Remedy:  remedy.LengthenBacklog(first, world),
 	}}
 }

@@ -19,10 +19,10 @@ var CacheLocal = checks.Check{
 	Volatile: true,
 	Run: func(view checks.View) []checks.Finding {
 		if len(view.All) < 2 {
-			return checks.Skipped("one node shares its caches with no other")
+			return checks.Skipped("one node shares no cache with another node")
 		}
 		if !slices.ContainsFunc(view.Nodes, func(n *facts.Node) bool { return ranks.Caches(view, n) != nil }) {
-			return checks.Skipped("nothing that compiles while the ranks run is known to be used")
+			return checks.Skipped("the launch uses none of the compilers that this check knows")
 		}
 		var findings []checks.Finding
 		for _, crowd := range ranks.CrowdedCaches(view) {
@@ -34,9 +34,9 @@ var CacheLocal = checks.Check{
 
 func crowded(view checks.View, crowd ranks.Crowd) checks.Finding {
 	f := checks.Finding{
-		Summary: "ranks of these nodes compile into one directory over NFS: " + crowd.Role,
+		Summary: "several nodes compile into the same NFS directory: " + crowd.Role,
 		Got:     fmt.Sprintf("%s, %s on %s", crowd.Path, crowd.FSType, crowd.Source),
-		Want:    crowd.Variable + " on a disk of each node's own",
+		Want:    crowd.Variable + " on a local disk of each node",
 	}
 	for _, node := range crowd.Nodes {
 		f.Nodes = append(f.Nodes, node.Name)
@@ -44,7 +44,7 @@ func crowded(view checks.View, crowd ranks.Crowd) checks.Finding {
 	if dir := crowd.Elsewhere(); dir != "" {
 		f.Remedy = []fix.Command{ranks.ExportLine(view.Launch, crowd.Variable, dir)}
 	} else {
-		f.Remedy = []fix.Command{fix.Note("export %s to every rank, with a directory on a disk of each node's own", fix.Variable(crowd.Variable))}
+		f.Remedy = []fix.Command{fix.Note("export %s to every rank, with a directory on a local disk of each node", fix.Variable(crowd.Variable))}
 	}
 	return f
 }

@@ -20,11 +20,11 @@ var ClockSkew = checks.Check{
 	Needs:    []facts.Section{facts.SectionClock},
 	Run: func(v checks.View) (findings []checks.Finding) {
 		common, headIsOdd := commonOffset(v)
-		want, against := "within "+text.Duration(v.Policy.ClockSkew), "the launching machine"
+		want, against := "at most "+text.Duration(v.Policy.ClockSkew)+" apart", "the launching machine"
 		if headIsOdd {
 			f := checks.Finding{
-				Summary: "the clock of the launching machine is wrong: most nodes agree against it",
-				Got:     leadOrLag(-common) + " of the nodes",
+				Summary: "the launching machine's clock is " + leadOrLag(-common, "most nodes"),
+				Got:     leadOrLag(-common, "the nodes"),
 				Want:    want,
 				Remedy:  []fix.Command{fix.Here(remedy.SetClock)},
 			}
@@ -37,8 +37,8 @@ var ClockSkew = checks.Check{
 			if offset := node.Clock.Offset - common; isOff(offset, node, v.Policy) {
 				findings = append(findings, checks.Finding{
 					Nodes:   []string{node.Name},
-					Summary: "the clock differs from that of " + against,
-					Got:     leadOrLag(offset) + ", ± " + text.Duration(node.Clock.Uncertainty),
+					Summary: "the clock is " + leadOrLag(offset, against),
+					Got:     leadOrLag(offset, against) + ", ± " + text.Duration(node.Clock.Uncertainty),
 					Want:    want,
 					Remedy:  []fix.Command{fix.On(remedy.SetClock)},
 				})
@@ -48,9 +48,9 @@ var ClockSkew = checks.Check{
 	},
 }
 
-// commonOffset is the offset in seconds to judge nodes against: 0, which is the
-// launching machine's clock, unless more than half of the clocks, its own
-// counted, stand together elsewhere.
+// commonOffset returns the offset in seconds that nodes are compared with. It is 0, the launching
+// machine's clock, unless more than half of all clocks, the launching machine's included, agree on
+// another offset.
 func commonOffset(v checks.View) (offset float64, headIsOdd bool) {
 	sorted := slices.SortedFunc(slices.Values(v.Nodes), func(a, b *facts.Node) int {
 		return cmp.Compare(a.Clock.Offset, b.Clock.Offset)
@@ -75,9 +75,9 @@ func isOff(offset float64, node *facts.Node, policy checks.Policy) bool {
 	return math.Abs(offset) > policy.ClockSkew+node.Clock.Uncertainty
 }
 
-func leadOrLag(offset float64) string {
+func leadOrLag(offset float64, other string) string {
 	if offset < 0 {
-		return text.Duration(-offset) + " behind"
+		return text.Duration(-offset) + " behind " + other
 	}
-	return text.Duration(offset) + " ahead"
+	return text.Duration(offset) + " ahead of " + other
 }

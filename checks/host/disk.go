@@ -24,7 +24,7 @@ var DiskSpace = checks.Check{
 	Volatile: true,
 	Run: checks.OnEach(func(v checks.View, node *facts.Node) (findings []checks.Finding) {
 		for _, group := range fileSystems(usedPlaces(v, node)) {
-			found := judgePlaces(node, group, v.Policy.DiskFree)
+			found := judgePlaces(v, node, group)
 			for i := range found {
 				if wouldSee := lacksTemporary(v, node); found[i].Verdict == checks.Warn && wouldSee != "" && slices.ContainsFunc(group, isTemporary) {
 					found[i].Verdict, found[i].WouldSee = checks.Fail, wouldSee
@@ -36,18 +36,19 @@ var DiskSpace = checks.Check{
 	}),
 }
 
-// usedPlaces leaves out the places that the launch's exports move elsewhere:
-// the probe looked where its own session's environment led it.
+// usedPlaces returns the places that the launch writes to. It leaves out places that the launch's
+// exports move elsewhere, because the probe looked where the environment of its own session
+// pointed.
 func usedPlaces(v checks.View, node *facts.Node) (used []*facts.Place) {
 	isElsewhere := func(place *facts.Place) bool {
 		if strings.HasPrefix(place.Role, "offload-") || place.Role == "var-tmp" {
-			return true // offload-path's, and what is fallen back on
+			return true // offload-path checks the first; the second is only a fallback
 		}
 		if place.Role != facts.RoleOutput && slices.ContainsFunc(v.Launch.Places, func(p facts.LaunchFile) bool { return p.Role == place.Role }) {
-			return true // what is read, or written by rank 0 alone
+			return true // ranks read it, or rank 0 alone writes it
 		}
 		if place.Role == "torch-extensions" && len(v.Launch.Ops()) > 0 && (!place.Writable || place.ReadOnly || place.NoExec) {
-			return true // deepspeed-ops says it
+			return true // deepspeed-ops reports it
 		}
 		return ranks.Moved(v, node, place)
 	}
@@ -61,15 +62,16 @@ func usedPlaces(v checks.View, node *facts.Node) (used []*facts.Place) {
 
 func isTemporary(place *facts.Place) bool { return place.Role == "tmp" }
 
-// lacksTemporary is what a launch says that does not start on a node for want of a directory
-// of temporary files, "" where it does: Open MPI takes the first and no other, torchrun's
-// logs whichever takes a file of four bytes. One that was not seen is there.
+// lacksTemporary returns the error of a launch that cannot start on a node because it has no usable
+// temporary directory, "" if it has one. Open MPI uses the first directory only. torchrun's logs go
+// to the first directory that accepts a file of four bytes. A directory that the probe did not
+// report counts as usable.
 //
 // Source: Python 3.11, Lib/tempfile.py, _get_default_tempdir; torch 2.15,
 // torch/distributed/elastic/multiprocessing/api.py, DefaultLogsSpecs.
 func lacksTemporary(v checks.View, node *facts.Node) (wouldSee string) {
 	var needed []string
-	space := int64(4 << 10) // the page that the four bytes take
+	space := int64(4 << 10) // the one page that the four bytes occupy
 	switch session := v.Launch.StartedBy().SessionSpace; {
 	case session > 0:
 		space, needed, wouldSee = session, []string{"tmp"}, "A call to mkdir was unable to create the desired directory: …/ompi.{node}.0, or PMIX ERROR: OUT-OF-RESOURCE"
@@ -103,8 +105,8 @@ func fileSystems(places []*facts.Place) (groups [][]*facts.Place) {
 	return groups
 }
 
-func judgePlaces(node *facts.Node, places []*facts.Place, wanted int64) []checks.Finding {
-	first := places[0]
+func judgePlaces(v checks.View, node *facts.Node, places []*facts.Place) []checks.Finding {
+	first, wanted := places[0], v.Policy.DiskFree
 	hasInodes := first.FreeInodes >= fewInodes || !slices.Contains(ranks.CountInodes, first.FSType)
 	if first.Problem == "" && first.Writable && !first.ReadOnly && !first.NoExec && first.Free >= wanted && hasInodes {
 		return nil
@@ -115,7 +117,7 @@ func judgePlaces(node *facts.Node, places []*facts.Place, wanted int64) []checks
 	what := strings.Join(roles, ", ")
 	dir := fix.Path(first.Path)
 	if !text.IsPlain(first.Path) {
-		dir = "." // a name that a shell would take apart is not put into a command
+		dir = "." // a name that a shell would split stays out of commands
 	}
 	switch {
 	case first.Problem != "":
@@ -124,37 +126,60 @@ func judgePlaces(node *facts.Node, places []*facts.Place, wanted int64) []checks
 		if slices.Equal(roles, []string{"hf-cache"}) {
 			return nil // a cache of models is often shared and read-only on purpose
 		}
-		f.Summary = "cannot be written: " + what
+		f.Summary = "not writable: " + what
 		f.Got = on
-		f.Want = "a directory the user who launches may write"
+		f.Want = "a directory that the user who launches can write"
 		if first.InTheWay != "" {
-			f.Got += ": " + first.InTheWay + " is no directory"
+			f.Got += ": " + first.InTheWay + " is not a directory"
 		}
-		f.Remedy = []fix.Command{fix.On("ls -ld %s; findmnt -T %[1]s", dir)}
+		f.Remedy = []fix.Command{
+			fix.On("ls -ld %s; findmnt -T %[1]s", dir).As(fix.Look),
+			fix.Note("give the user who launches write access to the directory, or make the launch use another directory"),
+		}
 		f.WouldSee = "PermissionError: [Errno 13] Permission denied, or FileNotFoundError: No usable temporary directory found"
 	case first.NoExec && slices.ContainsFunc(roles, loadsCode):
-		f.Summary = "mounted noexec, but compiled kernels are loaded from there: " + strings.Join(slices.DeleteFunc(roles, func(r string) bool { return !loadsCode(r) }), ", ")
+		roles = slices.DeleteFunc(roles, func(r string) bool { return !loadsCode(r) })
+		f.Summary = "mounted noexec, so compiled kernels cannot be loaded: " + strings.Join(roles, ", ")
 		f.Got = on + ", noexec"
-		f.Want = "a file system that lets code run, or TRITON_CACHE_DIR and TORCH_EXTENSIONS_DIR elsewhere"
-		f.Remedy = []fix.Command{fix.On("findmnt -T %s", dir), fix.Here("echo TORCH_EXTENSIONS_DIR=/var/tmp/torch_extensions >> ~/.deepspeed_env"), fix.Here("echo TRITON_CACHE_DIR=/var/tmp/triton >> ~/.deepspeed_env")}
+		variables := text.Map(roles, func(role string) string { return codeCaches[role].variable })
+		f.Want = "a file system without noexec, or another directory in " + text.List(variables)
+		f.Remedy = []fix.Command{fix.On("findmnt -T %s", dir).As(fix.Look)}
+		for i, role := range roles {
+			move := ranks.ExportLine(v.Launch, codeCaches[role].variable, codeCaches[role].elsewhere)
+			if i > 0 {
+				move = move.As(fix.Then)
+			}
+			f.Remedy = append(f.Remedy, move)
+		}
 		f.WouldSee = "ImportError: fused_adam.so: failed to map segment from shared object"
 	case first.Free < wanted:
-		f.Summary = "hardly any space left: " + what
 		free, least := compare.Apart(first.Free, wanted)
+		f.Summary = fmt.Sprintf("too little disk space (%s free): %s", humanize.IBytes(uint64(first.Free)), what)
 		f.Got = fmt.Sprintf("%s free of %s at %s (%s)", free, humanize.IBytes(uint64(first.Total)), first.Path, first.Source)
-		f.Want = "at least " + least
-		f.Remedy = []fix.Command{fix.On("df -h %s", dir), fix.On("du -xh -d 2 %s | sort -h | tail", dir)}
+		f.Want = "at least " + least + " free"
+		f.Remedy = []fix.Command{fix.On("df -h %s", dir).As(fix.Look), fix.On("du -xh -d 2 %s | sort -h | tail", dir).As(fix.Look), freeUp}
 	case !hasInodes:
-		f.Summary = "hardly any inode left: " + what
-		f.Got = fmt.Sprintf("%d at %s (%s)", first.FreeInodes, first.Path, first.Source)
-		f.Want = fmt.Sprintf("at least %d", fewInodes)
-		f.Remedy = []fix.Command{fix.On("df -i %s", dir), fix.On("du -x --inodes -d 2 %s | sort -n | tail", dir)}
+		f.Summary = fmt.Sprintf("too few inodes (%d free): %s", first.FreeInodes, what)
+		f.Got = fmt.Sprintf("%d inodes free at %s (%s)", first.FreeInodes, first.Path, first.Source)
+		f.Want = fmt.Sprintf("at least %d inodes free", fewInodes)
+		f.Remedy = []fix.Command{fix.On("df -i %s", dir).As(fix.Look), fix.On("du -x --inodes -d 2 %s | sort -n | tail", dir).As(fix.Look), freeUp}
 	default:
 		return nil
 	}
 	return []checks.Finding{f}
 }
 
+var freeUp = fix.Note("delete files that are no longer needed, or make the launch use a directory on another disk")
+
+// codeCaches lists the places that compiled code is loaded from, by role, with the variable that
+// moves each of them and a directory to move it to.
+var codeCaches = map[string]struct{ variable, elsewhere string }{
+	"triton-cache":     {"TRITON_CACHE_DIR", "/var/tmp/triton"},
+	"inductor-cache":   {"TORCHINDUCTOR_CACHE_DIR", "/var/tmp/torchinductor"},
+	"torch-extensions": {"TORCH_EXTENSIONS_DIR", "/var/tmp/torch_extensions"},
+}
+
 func loadsCode(role string) bool {
-	return role == "triton-cache" || role == "inductor-cache" || role == "torch-extensions"
+	_, is := codeCaches[role]
+	return is
 }

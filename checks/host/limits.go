@@ -16,7 +16,7 @@ import (
 	"preflight/launch/nccl"
 )
 
-// littleMemlock is what RDMA cannot start with: NCCL registers some tens of
+// littleMemlock is the limit in bytes below which RDMA cannot start. NCCL registers some tens of
 // MiB of buffers for every peer and channel.
 const littleMemlock = 1 << 30
 
@@ -34,29 +34,29 @@ var MemlockLimit = checks.Check{
 		return checks.OnEach(func(_ checks.View, node *facts.Node) []checks.Finding {
 			soft := node.Limits.MemLock.Soft
 			exempt := node.Host != nil && node.Host.User == "root" && node.Host.Container == ""
-			if told := node.Limits.LocksFreely; told != nil {
-				exempt = *told
+			if mayLock := node.Limits.LocksFreely; mayLock != nil {
+				exempt = *mayLock
 			}
 			if soft < 0 || exempt {
 				return nil
 			}
 			f := checks.Finding{
-				Summary: "the limit on locked memory is too low for RDMA",
+				Summary: "the limit on locked memory is " + bytesText(soft) + ", too low for RDMA",
 				Got:     bytesText(soft),
 				Want:    "unlimited",
 				Remedy:  remedy.RaiseMemlock(node),
 			}
 			if soft >= littleMemlock {
-				f.Verdict, f.Summary = checks.Warn, "the limit on locked memory may be too low for RDMA"
+				f.Verdict, f.Summary = checks.Warn, "the limit on locked memory is "+bytesText(soft)+", perhaps too low for RDMA"
 			}
 			return []checks.Finding{f}
 		})(v)
 	},
 }
 
-// memlockWithoutRDMA is the answer where nothing locks memory to speak of: the
-// limit matters to nobody today, but a node that has a lower one than most was
-// set up differently, and fails on the day the fleet gets adapters.
+// memlockWithoutRDMA returns the findings if nothing in the launch locks much memory. The limit
+// does not matter for this launch. But a node with a lower limit than most was set up differently,
+// and fails as soon as the fleet gets RDMA adapters.
 func memlockWithoutRDMA(v checks.View) []checks.Finding {
 	var findings []checks.Finding
 	for _, d := range compare.Differences(compare.Among(v.Nodes, "memlock", func(n *facts.Node) string { return bytesText(n.Limits.MemLock.Soft) })) {
@@ -71,13 +71,13 @@ func memlockWithoutRDMA(v checks.View) []checks.Finding {
 	case len(findings) > 0:
 		return findings
 	case !ranks.UsesNCCL(v):
-		return checks.Skipped("accelerator cpu: gloo talks TCP and locks no memory")
+		return checks.Skipped("accelerator cpu: gloo uses TCP and locks no memory")
 	}
-	return checks.Skipped("no node has an RDMA device that NCCL may use, and nothing else in a launch locks much memory")
+	return checks.Skipped("no node has an RDMA device that NCCL may use, and without RDMA a launch locks little memory")
 }
 
-// usesRDMA is whether ranks of the node will lock memory for adapters, or will as soon
-// as what keeps them from opening those is out of the way.
+// usesRDMA reports whether ranks of the node lock memory for adapters, or will do so once the
+// obstacle that keeps them from opening the adapters is removed.
 func usesRDMA(node *facts.Node, v checks.View) bool {
 	network := ranks.NCCLNetwork(v, node)
 	switch network.Obstacle {
@@ -87,8 +87,8 @@ func usesRDMA(node *facts.Node, v checks.View) bool {
 	return true
 }
 
-// fewFiles is the kernel's default soft limit. A rank that cannot have even
-// that many runs out of files while it connects to its peers.
+// fewFiles is the kernel's default soft limit. A rank with a lower limit runs out of files while it
+// connects to its peers.
 const fewFiles = 1024
 
 var OpenFilesLimit = checks.Check{
@@ -102,13 +102,13 @@ var OpenFilesLimit = checks.Check{
 			return nil
 		}
 		f := checks.Finding{
-			Summary: "the limit on open files is low",
+			Summary: fmt.Sprintf("the limit on open files is low: soft %s, hard %s", limitText(limit.Soft), limitText(limit.Hard)),
 			Got:     fmt.Sprintf("soft %s, hard %s", limitText(limit.Soft), limitText(limit.Hard)),
 			Want:    fmt.Sprintf("soft at least %d, hard at least %d", fewFiles, v.Policy.OpenFiles),
 			Remedy:  remedy.RaiseOpenFiles(node),
 		}
 		if below(limit.Hard, fewFiles) {
-			f.Verdict, f.Summary = checks.Fail, "the limit on open files is too low to connect to the peers"
+			f.Verdict, f.Summary = checks.Fail, fmt.Sprintf("the hard limit of %d open files is too low to connect to all peers", limit.Hard)
 		}
 		return []checks.Finding{f}
 	}),

@@ -17,7 +17,7 @@ import (
 	"preflight/launch/nccl"
 )
 
-// littleMemory is what not even one python with torch can be loaded into.
+// littleMemory is an amount in bytes that is too small to load a single Python process with torch.
 const littleMemory = 256 << 20
 
 var MemoryAvailable = checks.Check{
@@ -28,22 +28,26 @@ var MemoryAvailable = checks.Check{
 	Run: checks.OnEach(func(view checks.View, node *facts.Node) (findings []checks.Finding) {
 		total, available := usableMemory(node.Memory)
 		if available < littleMemory || float64(available) < view.Policy.MemoryFree*float64(total) {
+			amount := fmt.Sprintf("%s of %s", humanize.IBytes(uint64(available)), humanize.IBytes(uint64(total)))
 			f := checks.Finding{
-				Summary: "little memory is available",
-				Got:     fmt.Sprintf("%s of %s", humanize.IBytes(uint64(available)), humanize.IBytes(uint64(total))),
-				Want:    fmt.Sprintf("at least %.0f %%", 100*view.Policy.MemoryFree),
-				Remedy:  []fix.Command{fix.On("ps -eo pid,user,rss,etime,cmd --sort=-rss | head")},
+				Summary: "only " + amount + " memory are available",
+				Got:     amount + " available",
+				Want:    fmt.Sprintf("at least %.0f %% available", 100*view.Policy.MemoryFree),
+				Remedy: []fix.Command{
+					fix.On("ps -eo pid,user,rss,etime,cmd --sort=-rss | head").As(fix.Look),
+					fix.Note("end the processes that are no longer needed"),
+				},
 			}
 			if available < littleMemory {
-				f.Verdict, f.Summary = checks.Fail, "hardly any memory is available"
+				f.Verdict = checks.Fail
 			}
 			findings = append(findings, f)
 		}
 		if node.Memory.Overcommit == 2 && ranks.UsesNCCL(view) {
 			findings = append(findings, checks.Finding{
-				Summary:  "the kernel refuses to overcommit memory, and CUDA reserves more address space than there is memory",
+				Summary:  "vm.overcommit_memory=2 stops CUDA from reserving the address space it needs",
 				Got:      "vm.overcommit_memory=2",
-				Want:     "0 or 1",
+				Want:     "vm.overcommit_memory=0 or 1",
 				Remedy:   []fix.Command{fix.On("sudo sysctl -w vm.overcommit_memory=0")},
 				WouldSee: "RuntimeError: CUDA error: out of memory (although the GPU is empty)",
 			})
@@ -52,9 +56,9 @@ var MemoryAvailable = checks.Check{
 	}),
 }
 
-// usableMemory is what there is and what is available, in bytes, within the
-// cgroup's limit. A cgroup's use counts its page cache, which the kernel gives
-// back when asked, so what is left of the limit is a lower bound.
+// usableMemory returns the total and the available memory in bytes, within the cgroup's limit. The
+// available amount is a lower bound: a cgroup's usage includes its page cache, which the kernel
+// frees on demand.
 func usableMemory(m *facts.Memory) (total, available int64) {
 	total, available = m.Total, m.Available
 	if m.CgroupLimit != nil && *m.CgroupLimit < total {
@@ -76,11 +80,11 @@ var NUMAMemory = checks.Check{
 			return checks.Skipped("accelerator cpu: NCCL is not used")
 		}
 		if ranks.FleetNCCL(v) == "" {
-			return checks.Skipped("no node has an NCCL that says its version")
+			return checks.Skipped("the version of NCCL is not known on any node")
 		}
 		return checks.OnEach(func(v checks.View, node *facts.Node) []checks.Finding {
-			odd := unlikeNUMA(node)
-			if len(odd) == 0 || node.Slots < 2 || nccl.Version(node) == "" {
+			incomplete := incompleteNUMA(node)
+			if len(incomplete) == 0 || node.Slots < 2 || nccl.Version(node) == "" {
 				return nil
 			}
 			driverCUDA := ""
@@ -91,32 +95,32 @@ var NUMAMemory = checks.Check{
 				return nil
 			}
 			return []checks.Finding{{
-				Summary: "NUMA nodes of GPUs are unlike, so NCCL's ranks may disagree on where to share memory",
-				Got:     strings.Join(odd, ", ") + "; NCCL " + nccl.Version(node),
-				Want:    "memory and processors on every NUMA node, or NCCL_CUMEM_HOST_ENABLE=0",
+				Summary: "NUMA nodes differ, so NCCL ranks may share memory in different ways",
+				Got:     strings.Join(incomplete, ", ") + "; NCCL " + nccl.Version(node),
+				Want:    "memory and CPUs on every NUMA node with a GPU, or NCCL_CUMEM_HOST_ENABLE=0",
 				Remedy:  []fix.Command{ranks.ExportLine(v.Launch, "NCCL_CUMEM_HOST_ENABLE", "0")},
 			}}
 		})(v)
 	},
 }
 
-// unlikeNUMA says which of the GPUs' NUMA nodes lack processors or memory that others of
-// them have, nil where they are alike. Of a machine that does not tell where its GPUs are, they
-// may be on any node with processors.
+// incompleteNUMA describes the GPUs' NUMA nodes that lack CPUs or memory although another of them
+// has both. It returns nil if all are equal. If the machine does not report where its GPUs are,
+// every NUMA node with CPUs counts.
 //
 // Source: NVIDIA/nccl 2.30.7, misc/cudawrap.cc, ncclCuMemHostEnable: the device's
-// CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, and 0 where it has none; issues 2059 and 2190 for what
-// drivers refuse.
-func unlikeNUMA(node *facts.Node) (odd []string) {
+// CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, and 0 if it has none; issues 2059 and 2190 for what drivers
+// refuse.
+func incompleteNUMA(node *facts.Node) (incomplete []string) {
 	own := numaOfGPUs(node)
 	whole := false
 	for _, n := range node.Host.NUMA {
 		switch {
 		case own == nil && n.CPUs == "", own != nil && !slices.Contains(own, n.ID):
 		case n.CPUs != "" && n.Bytes == 0:
-			odd = append(odd, fmt.Sprintf("NUMA node %d has processors %s but no memory", n.ID, n.CPUs))
+			incomplete = append(incomplete, fmt.Sprintf("NUMA node %d has CPUs %s but no memory", n.ID, n.CPUs))
 		case n.CPUs == "":
-			odd = append(odd, fmt.Sprintf("NUMA node %d has memory but no processors", n.ID))
+			incomplete = append(incomplete, fmt.Sprintf("NUMA node %d has memory but no CPUs", n.ID))
 		default:
 			whole = true
 		}
@@ -124,11 +128,11 @@ func unlikeNUMA(node *facts.Node) (odd []string) {
 	if !whole {
 		return nil
 	}
-	return odd
+	return incomplete
 }
 
-// numaOfGPUs are the NUMA nodes beside GPUs, by the driver's word, else by the bus's; nil
-// for not told.
+// numaOfGPUs returns the NUMA nodes of the GPUs: as the driver reports them, otherwise as the PCI
+// bus reports them, nil if neither does.
 func numaOfGPUs(node *facts.Node) (own []int) {
 	if node.NVML != nil {
 		for _, card := range node.NVML.Cards {

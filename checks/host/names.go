@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package host judges the machine itself: its names, clock, memory, /dev/shm, disks and limits.
+// Package host checks the machine itself: its names, clock, memory, /dev/shm, disks and limits.
 //
-// It refuses to judge what runs on it.
+// It does not check the software on the machine.
 package host
 
 import (
@@ -35,7 +35,7 @@ func judgeNames(view checks.View) []checks.Finding {
 	table := newNameTable(view)
 	findings := table.of(looksUp, true).judge()
 	for _, f := range table.of(looksUp, false).judge() {
-		f.Verdict, f.WouldSee = checks.Warn, "nothing: no rank of this launch looks the name up"
+		f.Verdict, f.WouldSee = checks.Warn, "nothing: no rank of this launch resolves the name"
 		findings = append(findings, f)
 	}
 	for _, node := range view.Nodes {
@@ -45,15 +45,15 @@ func judgeNames(view checks.View) []checks.Finding {
 	return findings
 }
 
-// unanswered is what a node got no answer for: not known where the launch looks
-// it up, and else no more than a name service that is slow or down.
+// unanswered returns the findings on lookups that got no answer on a node. If the launch needs one
+// of the names, the result is unknown. Otherwise the name service is only slow or down.
 func unanswered(view checks.View, node *facts.Node, looksUp func(string) bool) []checks.Finding {
 	var late []string
 	why := ""
 	for _, lookup := range node.Names.Lookups {
 		name := hostfile.Bare(lookup.Name)
 		switch {
-		case !lookup.Unanswered, name == view.Launch.CallBack(view.Head).Name: // which launcher-callback judges
+		case !lookup.Unanswered, name == view.Launch.CallBack(view.Head).Name: // launcher-callback checks that name
 		case looksUp(name), name == node.Names.Own && names.LooksUpOwn(view, node), lookup.Error == facts.OutOfTime:
 			return names.Unanswered(node)
 		default:
@@ -66,31 +66,37 @@ func unanswered(view checks.View, node *facts.Node, looksUp func(string) bool) [
 	return []checks.Finding{{
 		Verdict:  checks.Warn,
 		Nodes:    []string{node.Name},
-		Summary:  "its name service gave no answer",
-		Got:      strings.TrimSuffix("none for "+hostfile.Fold(late)+": "+why, ": "),
-		WouldSee: "nothing: no rank of this launch looks these names up",
-		Remedy:   []fix.Command{fix.On("time getent ahosts %s", fix.Host(late[0]))},
+		Summary:  "the node's name service did not answer",
+		Got:      strings.TrimSuffix("no answer for "+hostfile.Fold(late)+": "+why, ": "),
+		Want:     "an answer for every name",
+		WouldSee: "nothing: no rank of this launch resolves these names",
+		Remedy: []fix.Command{
+			fix.On("time getent ahosts %s", fix.Host(late[0])).As(fix.Look),
+			fix.Note("repair the name service of {nodes}"),
+		},
 	}}
 }
 
 func (t nameTable) judge() []checks.Finding { return append(t.unresolved(), t.elsewhere()...) }
 
-// unresolved says on which node many names do not resolve, and which names
-// resolve on few nodes: the side to repair gets the line.
+// unresolved returns the findings on names that do not resolve. A node that lacks many names gets a
+// finding of its own; a name that most nodes lack gets one for all of them. Each finding names what
+// must be repaired.
 func (t nameTable) unresolved() (findings []checks.Finding) {
 	nowhere, widely, here := t.lacking()
 	if nowhere.names != nil {
 		findings = append(findings, checks.Finding{
 			Nodes:   nowhere.askers,
-			Summary: hostfile.Fold(bareNames(nowhere.names)) + " resolves on no node: a name of ~/.ssh/config here, which is enough for pdsh and for nothing else",
-			Want:    "the name in DNS, or in /etc/hosts of every node, once torchrun or an MPI launcher hands it around",
+			Summary: "no node resolves " + hostfile.Fold(bareNames(nowhere.names)) + ": found only in ~/.ssh/config here",
+			Got:     "a name that only ssh and pdsh on the launching machine can use",
+			Want:    "the name in DNS, or in /etc/hosts of every node, before you use torchrun or an MPI launcher",
 			Remedy:  hostsFix(nowhere.names),
 		})
 	}
 	if widely.names != nil {
 		findings = append(findings, checks.Finding{
 			Nodes:   widely.askers,
-			Summary: hostfile.Fold(bareNames(widely.names)) + " cannot be resolved on most nodes",
+			Summary: "most nodes cannot resolve " + hostfile.Fold(bareNames(widely.names)),
 			Want:    "the name in DNS, or in /etc/hosts of every node",
 			Remedy:  hostsFix(widely.names),
 		})
@@ -105,8 +111,9 @@ func (t nameTable) unresolved() (findings []checks.Finding) {
 			}
 			findings = append(findings, checks.Finding{
 				Nodes:   []string{node.Name},
-				Summary: "cannot resolve names that other nodes can",
+				Summary: "cannot resolve names that other nodes resolve",
 				Got:     hostfile.Fold(bareNames(lacks)) + ": " + reason,
+				Want:    "an address for every name",
 				Remedy:  hostsFix(lacks),
 			})
 		}
@@ -119,14 +126,15 @@ type unresolvable struct {
 	askers []string
 }
 
-// lacking parts the names that do not resolve somewhere: those that resolve nowhere and
-// hurt nobody, those that most nodes lack, and by node those that it lacks beside few.
+// lacking sorts names that do not resolve everywhere into three kinds: names that resolve nowhere
+// and that no rank needs, names that most nodes cannot resolve, and, by node, names that only few
+// nodes cannot resolve.
 func (t nameTable) lacking() (nowhere, widely unresolvable, here map[string][]*facts.Node) {
 	here = map[string][]*facts.Node{}
 	for _, target := range t.targets {
 		asked := t.answers[target.Name]
 		if len(asked) == 0 || target.SSH != nil && target.SSH.Cause == "name-unknown" {
-			continue // nobody was answered, or ssh-reach says that it is no name at all
+			continue // no node got an answer, or ssh-reach already reports the name
 		}
 		var askers []string
 		for _, answer := range asked {
@@ -148,8 +156,8 @@ func (t nameTable) lacking() (nowhere, widely unresolvable, here map[string][]*f
 	return nowhere, widely, here
 }
 
-// isAlias reports whether a name that no node resolves is one of the ssh configuration: its
-// node was reached by it all the same, and calls itself otherwise.
+// isAlias reports whether a name that no node resolves is an alias from the ssh configuration:
+// preflight reached the node with it, and the node has another hostname.
 func isAlias(target *facts.Node) bool {
 	return target.Reached && (target.Names == nil || target.Names.Own != hostfile.Bare(target.Name))
 }
@@ -163,15 +171,15 @@ func (t nameTable) elsewhere() []checks.Finding {
 		f := checks.Finding{
 			Nodes:    []string{node.Name},
 			Summary:  "resolves hostfile names to wrong addresses",
-			WouldSee: "a hang in rendezvous, or Connection refused: this node calls another machine than it means",
+			WouldSee: "a hang in rendezvous, or Connection refused: this node connects to the wrong machine",
 		}
 		if slices.ContainsFunc(wrong[node.Name], func(w wrongName) bool { return names.IsLoopback(w.got[0]) }) {
-			f.Summary = "takes another node's name for its own loopback"
+			f.Summary = "resolves another node's name to a loopback address"
 		}
 		var got, want []string
 		for _, w := range wrong[node.Name] {
 			got = append(got, w.name+" "+strings.Join(w.got, " "))
-			want = append(want, w.name+" "+cmp.Or(strings.Join(w.right, " "), "an address of its own"))
+			want = append(want, w.name+" "+cmp.Or(strings.Join(w.right, " "), "an address of that node"))
 		}
 		f.Got, f.Want = strings.Join(got, ", "), strings.Join(want, ", ")
 		f.Remedy = correctNames(wrong[node.Name])
@@ -182,15 +190,15 @@ func (t nameTable) elsewhere() []checks.Finding {
 
 type nameTable struct {
 	observers []*facts.Node
-	targets   []*facts.Node       // entries of the hostfile that are names, not addresses
-	answers   map[string][]answer // by entry; nodes that took a sample did not ask for all
-	lookedUp  bool                // whether the launch looks the targets up
-	byGloo    bool                // whether ranks talk by gloo alone
+	targets   []*facts.Node       // hostfile entries that are names, not addresses
+	answers   map[string][]answer // by entry; nodes that resolved a sample have no answer for the rest
+	lookedUp  bool                // whether the launch resolves the targets
+	byGloo    bool                // whether ranks communicate over gloo only
 }
 
 type answer struct {
-	observer string // the entry of the node that was asked
-	isOwn    bool   // whether that is its hostname, of which names.Own speaks
+	observer string // the hostfile entry of the node that resolved the name
+	isOwn    bool   // whether the name is the node's own hostname, which names.Own checks
 	*facts.Lookup
 }
 
@@ -211,16 +219,16 @@ func newNameTable(view checks.View) nameTable {
 	return t
 }
 
-// of is the table of the names that the launch looks up, or of the others.
+// of returns the table reduced to the names that the launch resolves, or to the others.
 func (t nameTable) of(looksUp func(name string) bool, lookedUp bool) nameTable {
 	t.lookedUp = lookedUp
 	t.targets = compare.Without(t.targets, func(target *facts.Node) bool { return looksUp(hostfile.Bare(target.Name)) != lookedUp })
 	return t
 }
 
-// rightAddresses is where a name should lead: what most nodes say or, first,
-// what some node says that agrees with the address it was reached at. nil when
-// there is neither; groups are all answers, loopbacks left out.
+// rightAddresses returns the addresses that a name should resolve to: an answer that contains the
+// address at which the node was reached, otherwise the answer of most nodes, nil if there is
+// neither. groups holds all answers except loopback addresses.
 func (t nameTable) rightAddresses(target *facts.Node) (right []string, groups []compare.Group) {
 	at := map[string]int{}
 	total := 0
@@ -247,7 +255,7 @@ func (t nameTable) rightAddresses(target *facts.Node) (right []string, groups []
 		}
 	}
 	if right == nil && len(groups) == 0 && target.Address != "" {
-		right = []string{target.Address} // nobody answered anything but loopback
+		right = []string{target.Address} // all answers were loopback addresses
 	}
 	return right, groups
 }
@@ -256,25 +264,35 @@ func bareNames(nodes []*facts.Node) []string {
 	return text.Map(nodes, func(node *facts.Node) string { return hostfile.Bare(node.Name) })
 }
 
-// correctNames rewrites /etc/hosts so that each name leads where it should, or
-// looks where the wrong answer comes from when nobody knows better. The file is
-// written in place: in a container it is a mount, which sed -i cannot replace.
+// correctNames returns commands that correct names in /etc/hosts. If the right address is unknown,
+// the command shows where the wrong answer comes from. The file is overwritten in place, because in
+// a container it is a mount, which sed -i cannot replace.
 func correctNames(wrong []wrongName) []fix.Command {
 	var commands []fix.Command
+	changes := 0
 	for _, w := range wrong[:min(3, len(wrong))] {
 		if !text.IsPlain(w.name) || !text.IsPlain(w.writeDown) || strings.Contains(w.name, "/") {
 			commands = append(commands, names.LookUp(w.name))
 			continue
 		}
-		commands = append(commands, fix.On(`hosts=$(sed -E "s/[[:space:]]%s([[:space:]]|$)/ /" /etc/hosts; echo %s %s); echo "$hosts" | sudo tee /etc/hosts; getent ahosts %[3]s`, fix.Pattern(w.name), fix.Host(w.writeDown), fix.Host(w.name)))
+		commands = append(commands, fix.On(`hosts=$(sed -E "s/[[:space:]]%s([[:space:]]|$)/ /" /etc/hosts; echo %s %s); echo "$hosts" | sudo tee /etc/hosts; getent ahosts %[3]s`, fix.Pattern(w.name), fix.Host(w.writeDown), fix.Host(w.name)).As(stepRole(changes)))
+		changes++
 	}
 	return commands
 }
 
+// stepRole returns the role of a step after the given number of earlier steps.
+func stepRole(before int) fix.Role {
+	if before > 0 {
+		return fix.Then
+	}
+	return fix.Fix
+}
+
 type wrongName struct {
 	name       string
-	got, right []string // addresses; right is empty when only the node itself has one
-	writeDown  string   // the right address for /etc/hosts: where the node was reached, if that is one
+	got, right []string // addresses; right is empty if only the node itself has an answer
+	writeDown  string   // the right address for /etc/hosts, preferably the one that the node was reached at
 }
 
 func (t nameTable) wrongNames() (wrong map[string][]wrongName, split []checks.Finding) {
@@ -291,9 +309,9 @@ func (t nameTable) wrongNames() (wrong map[string][]wrongName, split []checks.Fi
 		}
 		for _, answer := range t.answers[target.Name] {
 			if len(answer.Addresses) == 0 || names.Overlap(answer.Addresses, right) || answer.isOwn && t.byGloo && !t.lookedUp {
-				continue // what gloo makes of a node's own name is nic-choice's to say
+				continue // nic-choice checks how gloo uses a node's own name
 			}
-			if answer.observer != answer.Name || !names.IsLoopback(answer.Addresses[0]) { // names.Own judges what a node calls itself
+			if answer.observer != answer.Name || !names.IsLoopback(answer.Addresses[0]) { // names.Own checks a node's own name
 				wrong[answer.observer] = append(wrong[answer.observer], wrongName{hostfile.Bare(target.Name), answer.Addresses, right, writeDown})
 			}
 		}
@@ -306,11 +324,12 @@ func hostsFix(targets []*facts.Node) []fix.Command {
 	var commands []fix.Command
 	for _, target := range targets {
 		if target.Address != "" && text.IsPlain(hostfile.Bare(target.Name)) && len(commands) < lines {
-			commands = append(commands, fix.On("echo %s %s | sudo tee -a /etc/hosts", fix.Host(target.Address), fix.Host(hostfile.Bare(target.Name))).Inside())
+			line := fix.On("echo %s %s | sudo tee -a /etc/hosts", fix.Host(target.Address), fix.Host(hostfile.Bare(target.Name))).Inside()
+			commands = append(commands, line.As(stepRole(len(commands))))
 		}
 	}
 	if len(commands) < len(targets) {
-		commands = append(commands, fix.On("sudoedit /etc/hosts"))
+		commands = append(commands, fix.On("sudoedit /etc/hosts").Remark("add a line for every other name").As(fix.Or))
 	}
 	return commands
 }
@@ -337,13 +356,13 @@ var Distinct = checks.Check{
 			}
 			f := checks.Finding{
 				Nodes:   g.Nodes,
-				Summary: fmt.Sprintf("%d entries of the hostfile are one machine", len(g.Nodes)),
-				Got:     "boot id, machine id and network namespace of " + hostfile.Fold(g.Nodes) + " are the same",
-				Want:    "a machine of its own for every entry",
+				Summary: fmt.Sprintf("%d hostfile entries are the same machine", len(g.Nodes)),
+				Got:     "the same boot ID, machine ID and network namespace on " + hostfile.Fold(g.Nodes),
+				Want:    "a different machine for every entry",
 				Remedy:  duplicateLines(g.Nodes, v),
 			}
 			if !ranks.UsesNCCL(v) {
-				f.Verdict, f.WouldSee = checks.Warn, "nothing but slow steps: ranks on processors share those of one machine"
+				f.Verdict, f.WouldSee = checks.Warn, "no error, but slow steps: the ranks share the CPUs of one machine"
 			}
 			findings = append(findings, f)
 		}
@@ -351,8 +370,9 @@ var Distinct = checks.Check{
 	},
 }
 
-// duplicateLines takes out of the hostfile all entries but the first: in one
-// command, for lines move up when others go. Who came by -w has no line.
+// duplicateLines returns one command that deletes all entries but the first from the hostfile. A
+// single command is needed because line numbers change with each deletion. Hosts that were given
+// with -w have no line and are excluded instead.
 func duplicateLines(names []string, v checks.View) (commands []fix.Command) {
 	line := map[string]int{}
 	for _, host := range v.Launch.Hosts {
@@ -368,10 +388,10 @@ func duplicateLines(names []string, v checks.View) (commands []fix.Command) {
 		deletions, deleted = append(deletions, fix.Code("%sd", fix.Number(line[name]))), append(deleted, name)
 	}
 	if deleted != nil {
-		commands = append(commands, fix.Here("sed -i '%s' {hostfile}   # leaves out %s: the same as %s", fix.Join(";", deletions...), fix.Text(hostfile.Fold(deleted)), fix.Text(names[0])))
+		commands = append(commands, fix.Here("sed -i '%s' {hostfile}   # removes %s: the same machine as %s", fix.Join(";", deletions...), fix.Text(hostfile.Fold(deleted)), fix.Text(names[0])))
 	}
 	if excluded != nil {
-		commands = append(commands, fix.Here("deepspeed --exclude %s …   # the same as %s", fix.Word(strings.Join(excluded, "@")), fix.Text(names[0])))
+		commands = append(commands, fix.Note("add --exclude %s to the launch command: the same machine as %s", fix.Word(strings.Join(excluded, "@")), fix.Text(names[0])))
 	}
 	return commands
 }

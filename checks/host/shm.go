@@ -30,7 +30,7 @@ var SHMSize = checks.Check{
 		usual := ranks.FleetNCCL(view)
 		return checks.OnEach(func(view checks.View, node *facts.Node) []checks.Finding {
 			of := load{cmp.Or(nccl.Version(node), usual), node.Slots}
-			return tooSmall(node, checks.Remember(view, of, func() need { return of.need(view) })) // large fleets are alike
+			return tooSmall(node, checks.Remember(view, of, func() need { return of.need(view) })) // most nodes of a large fleet are equal
 		})(view)
 	},
 }
@@ -55,58 +55,61 @@ func tooSmall(node *facts.Node, need need) []checks.Finding {
 			f.Verdict, f.WouldSee = checks.Warn, onlyWorkers+"FileNotFoundError: [Errno 2] No such file or directory"
 		}
 	case shm.Size < need.bytes:
-		f.Summary = "/dev/shm is too small"
+		f.Summary = fmt.Sprintf("/dev/shm has %s, needs %s", got, want)
 		f.WouldSee = noRoomFor(need.block)
 		if shm.Size >= need.nccl {
-			f.WouldSee = dataLoaderKilled // NCCL finds room, who comes after it does not
+			f.WouldSee = dataLoaderKilled // NCCL finds enough room, but DataLoader workers do not
 		}
 		if need.nccl == 0 {
 			f.Verdict = checks.Warn
 		}
 	case shm.Free < need.bytes:
 		f.Verdict = checks.Warn
-		f.Summary = "/dev/shm is large enough but other programs fill it"
 		free, want := compare.Apart(shm.Free, need.bytes)
+		f.Summary = "other programs fill /dev/shm: " + free + " free"
 		f.Got = fmt.Sprintf("%s free of %s", free, got)
-		f.Want = fmt.Sprintf("at least %s: %s", want, need.arithmetic)
+		f.Want = fmt.Sprintf("at least %s free: %s", want, need.arithmetic)
 		if len(shm.Segments) > 0 {
 			largest := shm.Segments[0]
 			f.Got += fmt.Sprintf("; the largest file is %s, %s of %s", largest.Name, humanize.IBytes(uint64(largest.Size)), largest.Owner)
 		}
-		f.Remedy = []fix.Command{fix.On("ls -lSh /dev/shm | head; sudo fuser -v /dev/shm/*").Inside()}
+		f.Remedy = []fix.Command{
+			fix.On("ls -lSh /dev/shm | head; sudo fuser -v /dev/shm/*").Inside().As(fix.Look),
+			fix.Note("end programs that are no longer needed, and delete files that no program uses"),
+		}
 	default:
 		f.Verdict = checks.Warn
-		f.Summary = "/dev/shm is not in memory, so what ranks share goes through a disk"
+		f.Summary = "/dev/shm is not in memory: data that ranks share goes through a disk"
 		f.Got, f.Want = shm.FSType, "tmpfs"
-		f.WouldSee = "nothing: training is slow, and slower on this node than on the others"
+		f.WouldSee = "no error: training on this node is slower than on the others"
 	}
 	return []checks.Finding{f}
 }
 
-// noRoomFor is NCCL's message (misc/shmutils.cc, 2.23.4 and later): the size
-// tells which kind of block found no room.
+// noRoomFor returns NCCL's message (misc/shmutils.cc, 2.23.4 and later). The size tells which kind
+// of block did not fit.
 func noRoomFor(bytes int64) string {
 	return fmt.Sprintf("Error: failed to extend /dev/shm/nccl-XXXXXX to %d bytes, error: No space left on device (28)", bytes)
 }
 
-// onlyWorkers is before what becomes of a script without NCCL: python's locks are
-// semaphores in /dev/shm (sem_open(3)), and neither torchrun, DeepSpeed's launcher nor gloo
-// takes any. Seen with torch 2.15 and DeepSpeed 0.19.8.
-const onlyWorkers = "nothing without DataLoader workers or multiprocessing of the script's own; with these "
+// onlyWorkers precedes the error that a script without NCCL ends with. Python's locks are
+// semaphores in /dev/shm (sem_open(3)); torchrun, DeepSpeed's launcher and gloo use none. Seen with
+// torch 2.15 and DeepSpeed 0.19.8.
+const onlyWorkers = "nothing, unless the script uses DataLoader workers or multiprocessing; then "
 
 // dataLoaderKilled is torch's message (utils/data/_utils/signal_handling.py, 2.5).
 const dataLoaderKilled = "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Bus error. " +
 	"It is possible that dataloader's workers are out of shared memory."
 
-const noSHM = "there is no /dev/shm"
+const noSHM = "/dev/shm does not exist"
 
 type load struct {
 	nccl  string // version
 	ranks int
 }
 
-// need is the bytes /dev/shm must hold, those of NCCL among them, the block
-// NCCL asks for at a time, and how all that comes about.
+// need is the space that /dev/shm must have in bytes, NCCL's part of it, the size of one NCCL
+// block, and the arithmetic as text.
 type need struct {
 	bytes, nccl, block int64
 	ofNCCL             bool // whether NCCL is used at all
@@ -116,12 +119,12 @@ type need struct {
 func (l load) need(v checks.View) need {
 	headroom := fmt.Sprintf("%s head-room for DataLoader workers", humanize.IBytes(uint64(v.Policy.SHMHeadroom)))
 	if !ranks.UsesNCCL(v) {
-		return need{bytes: v.Policy.SHMHeadroom, arithmetic: headroom + ", and nothing for NCCL: it is not used with accelerator cpu"}
+		return need{bytes: v.Policy.SHMHeadroom, arithmetic: headroom + "; NCCL is not used with accelerator cpu"}
 	}
 	use := nccl.SHMNeed(l.nccl, l.ranks, len(v.Launch.Hosts), 1)
 	arithmetic := use.Arithmetic + " + " + headroom
 	if use.Segments > 0 {
-		arithmetic += fmt.Sprintf("; %s more where its GPUs cannot reach each other directly", humanize.IBytes(uint64(use.Segments)))
+		arithmetic += fmt.Sprintf("; %s more if its GPUs have no peer access", humanize.IBytes(uint64(use.Segments)))
 	}
 	return need{use.Bytes + v.Policy.SHMHeadroom, use.Bytes, use.Block, true, arithmetic}
 }
@@ -135,7 +138,7 @@ var SHMLimits = checks.Check{
 }
 
 const (
-	fewInodes  = 1024     // segments a node's ranks and DataLoader workers make at a time
+	fewInodes  = 1024     // segments that the ranks and DataLoader workers of a node create at a time
 	smallSysV  = 64 << 20 // bytes; 32 MiB was the kernel's default before 3.16
 	fewSysVIDs = 128
 )
@@ -144,25 +147,25 @@ func limitsOfSHM(view checks.View, node *facts.Node) (findings []checks.Finding)
 	shm := node.SHM
 	if shm.Exists && shm.FSType == "tmpfs" && shm.FreeInodes < fewInodes {
 		f := checks.Finding{
-			Summary: "/dev/shm has hardly an inode left",
-			Got:     fmt.Sprint(shm.FreeInodes),
-			Want:    fmt.Sprintf("at least %d", fewInodes),
-			Remedy:  []fix.Command{fix.On("sudo mount -o remount,nr_inodes=1M /dev/shm"), fix.On("ls /dev/shm | wc -l")},
+			Summary: fmt.Sprintf("/dev/shm has too few free inodes: %d", shm.FreeInodes),
+			Got:     fmt.Sprintf("%d free inodes", shm.FreeInodes),
+			Want:    fmt.Sprintf("at least %d free inodes", fewInodes),
+			Remedy:  []fix.Command{fix.On("sudo mount -o remount,nr_inodes=1M /dev/shm"), fix.On("ls /dev/shm | wc -l").As(fix.Look)},
 		}
 		switch {
 		case !ranks.UsesNCCL(view):
 			f.Verdict, f.WouldSee = checks.Warn, onlyWorkers+"OSError: [Errno 28] No space left on device"
 		case shm.FreeInodes > int64(max(node.Slots, 1)):
-			f.Verdict = checks.Warn // enough for what NCCL cannot do without: a file a rank
+			f.Verdict = checks.Warn // enough for one file per rank, the minimum for NCCL
 		}
 		findings = append(findings, f)
 	}
 	if shm.ShmMax < smallSysV || shm.ShmMni < fewSysVIDs {
 		findings = append(findings, checks.Finding{
 			Verdict:  checks.Warn,
-			Summary:  "the kernel's limits on System V shared memory are small",
+			Summary:  "the kernel's limits on System V shared memory are too small for MPI and UCX",
 			Got:      fmt.Sprintf("kernel.shmmax %s, kernel.shmmni %d", humanize.IBytes(shm.ShmMax), shm.ShmMni),
-			Want:     fmt.Sprintf("at least %s and %d", humanize.IBytes(smallSysV), fewSysVIDs),
+			Want:     fmt.Sprintf("kernel.shmmax at least %s, kernel.shmmni at least %d", humanize.IBytes(smallSysV), fewSysVIDs),
 			Remedy:   []fix.Command{fix.On("sudo sysctl -w kernel.shmmax=68719476736 kernel.shmmni=4096")},
 			WouldSee: "shmget failed: Invalid argument (from MPI or UCX; NCCL itself uses /dev/shm)",
 		})
@@ -170,7 +173,8 @@ func limitsOfSHM(view checks.View, node *facts.Node) (findings []checks.Finding)
 	if by := view.Launch.StartedBy(); strings.EqualFold(shm.RemoveIPC, "yes") && by.Name != "" && !by.InSession && (node.Host == nil || node.Host.User != "root") {
 		findings = append(findings, checks.Finding{
 			Verdict:  checks.Warn,
-			Summary:  "logind removes a user's segments when the last session ends (RemoveIPC=yes)",
+			Summary:  "logind deletes a user's segments when the user's last session ends",
+			Got:      "RemoveIPC=yes",
 			Want:     "RemoveIPC=no, because " + by.Name + " may leave ranks running without a session",
 			Remedy:   []fix.Command{fix.On(`sudo mkdir -p /etc/systemd/logind.conf.d && printf "[Login]\nRemoveIPC=no\n" | sudo tee /etc/systemd/logind.conf.d/ipc.conf && sudo systemctl restart systemd-logind`)},
 			WouldSee: "Error while attaching to shared memory segment /dev/shm/nccl-XXXXXX (size 9637888), error: No such file or directory (2)",
@@ -191,28 +195,28 @@ var SHMWritable = checks.Check{
 			return nil
 		}
 		f := checks.Finding{
-			Summary: "no file can be made in /dev/shm",
+			Summary: "no file can be created in /dev/shm",
 			Got:     fmt.Sprintf("%s (mode %s, %s)", node.SHM.WriteError, node.SHM.Mode, node.SHM.Options),
-			Want:    "writable for everybody: mode 1777",
-			Remedy:  []fix.Command{fix.On("sudo mount -o remount,rw /dev/shm"), fix.On("sudo chmod 1777 /dev/shm")},
+			Want:    "a writable mount with mode 1777",
+			Remedy:  []fix.Command{fix.On("sudo mount -o remount,rw /dev/shm"), fix.On("sudo chmod 1777 /dev/shm").As(fix.Then)},
 		}
 		if !ranks.UsesNCCL(view) {
-			f.Verdict, f.WouldSee = checks.Warn, onlyWorkers+"an OSError of their first lock (multiprocessing.SemLock)"
+			f.Verdict, f.WouldSee = checks.Warn, onlyWorkers+"OSError at the first lock (multiprocessing.SemLock)"
 		}
 		return []checks.Finding{f}
 	}),
 }
 
-// staleAfter is the age in seconds from which an unmapped segment is a
-// leftover: a live program makes its segments known to others within moments.
+// staleAfter is the age in seconds after which an unmapped segment counts as left behind. A live
+// program shares a new segment with other processes within moments.
 const staleAfter = 600
 
-// segmentNames are the starts of names that programs of a training job give to
-// what they share, and remove themselves when they end in order.
+// segmentNames are prefixes of the names that programs of a training job give their segments. These
+// programs delete their segments when they end normally.
 var segmentNames = []string{
 	"nccl-",                               // NCCL
 	"torch_",                              // torch.multiprocessing, DataLoader workers
-	"psm_", "pym-", "sem.mp-", "sem.loky", // python's multiprocessing, joblib
+	"psm_", "pym-", "sem.mp-", "sem.loky", // Python's multiprocessing, joblib
 	"cuda.shm.",                                                         // the CUDA driver
 	"ucx_shm_posix_", "vader_segment.", "sm_segment.", "mpich_shar_tmp", // UCX, Open MPI, MPICH
 	"__KMP_REGISTERED_LIB_", // OpenMP
@@ -233,15 +237,15 @@ var SHMLeftovers = checks.Check{
 		}
 		if unclear > view.Policy.SHMHeadroom {
 			findings = append(findings, checks.UnknownFor(node, "segments of other users take "+humanize.IBytes(uint64(unclear))+
-				", and only root can see whether a process still maps them"))
+				", and only root can see whether a process uses them"))
 		}
 		return findings
 	}),
 }
 
-// leftovers is what ended programs left on a node, and the bytes in segments that may be
-// in use. Nobody but root maps a segment of somebody else, so one of our own that none of
-// our processes has is left over.
+// leftovers returns the segments that ended programs left on a node, and the number of bytes in
+// segments that may still be in use. Only root can map another user's segment, so a segment of the
+// login user that none of that user's processes maps is left over.
 func leftovers(node *facts.Node) (left []facts.Segment, unclear int64) {
 	for _, segment := range node.SHM.Segments {
 		named := slices.ContainsFunc(segmentNames, func(start string) bool { return strings.HasPrefix(segment.Name, start) })
@@ -269,25 +273,27 @@ func leftBehind(node *facts.Node, left []facts.Segment) checks.Finding {
 		}
 	}
 	return checks.Finding{
-		Summary: "ended programs left segments in /dev/shm",
-		Got:     fmt.Sprintf("%s in %s that no process maps, of %s in all", humanize.IBytes(uint64(total)), english.Plural(len(left), "segment", ""), humanize.IBytes(uint64(node.SHM.Size))),
+		Summary: fmt.Sprintf("ended programs left %s in /dev/shm", english.Plural(len(left), "segment", "")),
+		Got:     fmt.Sprintf("%s in %s that no process maps; /dev/shm has %s", humanize.IBytes(uint64(total)), english.Plural(len(left), "segment", ""), humanize.IBytes(uint64(node.SHM.Size))),
 		Remedy:  removal(sudo, names),
 	}
 }
 
-// leftBySmoke is of files that are ours: the ranks that made them ran as the user who logs in.
+// leftBySmoke reports files of the smoke test's ranks. They belong to the login user, because the
+// ranks ran as that user.
 func leftBySmoke(paths []string) checks.Finding {
 	names := text.Map(paths, func(path string) string { return strings.TrimPrefix(path, "/dev/shm/") })
 	return checks.Finding{
-		Summary: "the ranks of the smoke test left files in /dev/shm, and it could not remove them",
+		Summary: "ranks of the smoke test left files in /dev/shm that preflight could not delete",
 		Got:     text.List(names),
 		Remedy:  removal(fix.Code(""), names),
 	}
 }
 
-// removal removes segments, or shows them where none can be named.
+// removal returns a command that deletes the segments, or one that lists them if no name is safe in
+// a command.
 func removal(sudo fix.Arg, names []string) []fix.Command {
-	const atMost = 20 // names in one command
+	const atMost = 20 // names per command
 	var paths []string
 	for _, name := range names {
 		if len(paths) < atMost && canBeNamed(name) {
@@ -295,10 +301,11 @@ func removal(sudo fix.Arg, names []string) []fix.Command {
 		}
 	}
 	if paths == nil {
-		return []fix.Command{fix.On("ls -lSh /dev/shm")}
+		return []fix.Command{fix.On("ls -lSh /dev/shm").As(fix.Look)}
 	}
 	return []fix.Command{fix.On("%srm -f %s", sudo, fix.List[fix.Name](" ", paths))}
 }
 
-// canBeNamed leaves out a name that a shell would take apart, or that leads elsewhere.
+// canBeNamed reports whether a name is safe in a command: no shell splits it, and it stays in
+// /dev/shm.
 func canBeNamed(name string) bool { return text.IsPlain(name) && !strings.Contains(name, "/") }

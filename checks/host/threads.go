@@ -15,13 +15,13 @@ import (
 	"preflight/facts"
 )
 
-// ownThreads are what a rank starts whatever it computes: its main thread, autograd's for each
-// device, torch's watchdog, heartbeat and pinning of memory, NCCL's proxy for each communicator,
-// and those of the CUDA driver. On processors they are fewer.
+// ownThreads is the number of threads that every rank starts: its main thread, autograd's thread
+// for each device, torch's watchdog, heartbeat and memory-pinning threads, NCCL's proxy for each
+// communicator, and those of the CUDA driver. On CPUs there are fewer.
 const ownThreads = 24
 
-// mostBLAS is the most threads that the OpenBLAS of numpy's wheels starts, all of them when numpy is
-// imported (MacPython/openblas-libs, NUM_THREADS=64).
+// mostBLAS is the largest number of threads that the OpenBLAS in numpy's wheels starts. It starts
+// all of them when numpy is imported (MacPython/openblas-libs, NUM_THREADS=64).
 const mostBLAS = 64
 
 var ProcessLimit = checks.Check{
@@ -45,23 +45,24 @@ func judgeThreads(view checks.View, node *facts.Node) []checks.Finding {
 	}
 	f := checks.Finding{
 		Verdict: checks.Warn,
-		Summary: "the limit on processes and threads may be too low for the ranks",
+		Summary: fmt.Sprintf("the limit of %d processes may be too low for the ranks' threads", limit),
 		Got:     fmt.Sprintf("%d (%s)", limit, which),
-		Want: fmt.Sprintf("at least %d: %d × (%d of torch, NCCL and CUDA + %d of OpenMP + %d of OpenBLAS), and DataLoader workers besides",
+		Want: fmt.Sprintf("at least %d: %d × (%d of torch, NCCL and CUDA + %d of OpenMP + %d of OpenBLAS), plus DataLoader workers",
 			need, node.Slots, ownThreads, pool, min(pool, mostBLAS)),
 		Remedy: remedy.RaiseProcesses(node, isCgroup),
 	}
 	if limit < least {
-		f.Verdict, f.Summary = checks.Fail, "the limit on processes and threads is too low for the ranks"
+		f.Verdict, f.Summary = checks.Fail, fmt.Sprintf("the limit of %d processes is too low for the ranks' threads", limit)
 	} else if pool > 1 {
-		f.Remedy = append(f.Remedy, ranks.ExportLine(view.Launch, "OMP_NUM_THREADS", "1").Remark("or a few: the pools are then as small"))
+		f.Remedy = append(f.Remedy, ranks.ExportLine(view.Launch, "OMP_NUM_THREADS", "1").Remark("or another small number: both thread pools then have this size").As(fix.Or))
 	}
 	return []checks.Finding{f}
 }
 
-// threadLimit is the tighter of the two limits that bind the ranks of a node, -1 for neither.
+// threadLimit returns the tighter of the two limits that apply to the ranks of a node, -1 if none
+// applies.
 //
-// Source: copy_process in kernel/fork.c, Linux 6.6, which lets root pass the user's limit.
+// Source: copy_process in kernel/fork.c, Linux 6.6, which exempts root from the user's limit.
 func threadLimit(node *facts.Node) (limit int64, which string, isCgroup bool) {
 	limit, which = node.Limits.NProc.Soft, "ulimit -u"
 	if node.Host.User == "root" {
@@ -73,10 +74,10 @@ func threadLimit(node *facts.Node) (limit int64, which string, isCgroup bool) {
 	return limit, which, false
 }
 
-// poolOf is how many threads a rank's pool of OpenMP has.
+// poolOf returns the number of threads in a rank's OpenMP pool.
 //
-// Source: torch/distributed/run.py, config_from_args, 2.0 to 2.9; deepspeed/launcher/launch.py, main,
-// 0.19.8, which sets it with --bind_cores_to_rank alone.
+// Source: torch/distributed/run.py, config_from_args, 2.0 to 2.9; deepspeed/launcher/launch.py,
+// main, 0.19.8, which sets the variable only with --bind_cores_to_rank.
 func poolOf(view checks.View, node *facts.Node) int {
 	if n, err := strconv.Atoi(ranks.Env(view, node).Get("OMP_NUM_THREADS").Value); err == nil && n > 0 {
 		return n
@@ -96,35 +97,35 @@ var CPUShare = checks.Check{
 
 func judgeShare(view checks.View, node *facts.Node) []checks.Finding {
 	cpu := node.Host.CPU
-	each, why := 1.0, "one for each rank"
+	each, why := 1.0, "one per rank"
 	if ranks.UsesNCCL(view) {
-		each, why = 2, "two for each rank: one for Python, one for NCCL's proxy"
+		each, why = 2, "two per rank, one for Python and one for NCCL's proxy"
 	}
-	share, by := float64(cpu.Usable), fmt.Sprintf("%d of %d, by the affinity of the session", cpu.Usable, cpu.Online)
+	share, by := float64(cpu.Usable), fmt.Sprintf("%d of %d CPUs, limited by the affinity of the session", cpu.Usable, cpu.Online)
 	if cpu.Quota != nil && *cpu.Quota < share {
-		share, by = *cpu.Quota, fmt.Sprintf("%s of %d, by the cgroup's quota", humanize.Ftoa(*cpu.Quota), cpu.Online)
+		share, by = *cpu.Quota, fmt.Sprintf("%s of %d CPUs, limited by the cgroup's quota", humanize.Ftoa(*cpu.Quota), cpu.Online)
 	}
 	need := each * float64(node.Slots)
 	if share >= need || share >= float64(cpu.Online) {
 		return nil
 	}
 	return []checks.Finding{{
-		Summary: "the ranks get few of the machine's processors",
+		Summary: fmt.Sprintf("%d ranks may use only %s of %d CPUs", node.Slots, humanize.Ftoa(share), cpu.Online),
 		Got:     by,
-		Want:    fmt.Sprintf("at least %s: %s", humanize.Ftoa(need), why),
+		Want:    fmt.Sprintf("at least %s CPUs: %s", humanize.Ftoa(need), why),
 		Remedy:  moreProcessors(node),
 	}}
 }
 
-// moreProcessors lifts what keeps a session from the processors of its machine, where that was set.
+// moreProcessors returns how to lift the limit that keeps a session from using all CPUs.
 func moreProcessors(node *facts.Node) []fix.Command {
 	switch container := ranks.ContainerOf(node); {
 	case container == "kubernetes":
-		return []fix.Command{fix.Here("resources: {limits: {cpu: %s}}   # in the pod's spec, or no limit at all", fix.Number(int64(node.Host.CPU.Online)))}
+		return []fix.Command{fix.Note("set resources: {limits: {cpu: %s}} in the pod's spec, or remove the limit", fix.Number(int64(node.Host.CPU.Online)))}
 	case container != "":
-		return []fix.Command{fix.Note("start the container of {nodes} anew without --cpus and --cpuset-cpus, or with more of them")}
+		return []fix.Command{fix.Note("start the container of {nodes} again without --cpus and --cpuset-cpus, or with higher values")}
 	case node.SSH != nil && node.SSH.Carrier == "srun":
 		return []fix.Command{fix.Note("ask Slurm for the job with --exclusive, or with a larger --cpus-per-task")}
 	}
-	return []fix.Command{fix.On("taskset -cp $$; cat /proc/self/cgroup; systemctl show -p CPUQuotaPerSecUSec -p AllowedCPUs user-$(id -u).slice   # what sets it")}
+	return []fix.Command{fix.On("taskset -cp $$; cat /proc/self/cgroup; systemctl show -p CPUQuotaPerSecUSec -p AllowedCPUs user-$(id -u).slice   # shows what sets the limit").As(fix.Look), fix.Note("raise the CPU affinity or the CPU quota of the session on {nodes}")}
 }
