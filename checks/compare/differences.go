@@ -71,6 +71,7 @@ func Among(nodes []*facts.Node, name string, value func(*facts.Node) string) Com
 // Deviation is one thing in which nodes differ from what most nodes have.
 type Deviation struct {
 	Name, Got, Want string
+	Groups          []Group // of a split: the nodes by value, nil otherwise
 }
 
 // Difference is all that the same nodes have otherwise: one machine that was
@@ -129,7 +130,7 @@ func Differences(all ...Comparison) []Difference {
 			}
 		}
 		if right < 0 {
-			add(everyone, true, Deviation{Name: c.Name, Got: strings.Join(parts, ", ")})
+			add(everyone, true, Deviation{Name: c.Name, Got: strings.Join(parts, ", "), Groups: groups})
 		}
 	}
 	return found
@@ -155,18 +156,31 @@ func (d Difference) Finding(what string) checks.Finding {
 	if d.Split {
 		return checks.Finding{
 			Nodes:   d.Nodes,
-			Summary: what + " differ and no value has a majority",
+			Summary: what + " differ, and no value has a majority",
 			Got:     strings.Join(got, "; "),
-			Want:    "one value everywhere",
+			Want:    "the same value on every node",
+		}
+	}
+	summary := what + " differ from most nodes"
+	if len(got) == 1 {
+		values := got[0] + ", absent on most nodes"
+		if right := d.Deviations[0].Want; right != "" {
+			values = got[0] + ", most nodes have " + right
+		}
+		if len(values) <= widestSummary {
+			summary = values
 		}
 	}
 	return checks.Finding{
 		Nodes:   d.Nodes,
-		Summary: what + " differ from the other nodes",
+		Summary: summary,
 		Got:     strings.Join(got, ", "),
 		Want:    strings.Join(want, ", ") + ", as on most nodes",
 	}
 }
+
+// widestSummary is how long the summary of a finding may be, in bytes.
+const widestSummary = 80
 
 // Apart puts two sizes into words that differ where the sizes do: "12 GiB" is
 // no explanation where 12 GiB are wanted.

@@ -38,7 +38,7 @@ func Install(where func(literal, ...Arg) Command, system string, apt, dnf litera
 	case likeRedHat.MatchString(system):
 		return []Command{withDNF}
 	}
-	return []Command{withAPT, withDNF}
+	return Alternatives(withAPT, withDNF)
 }
 
 var (

@@ -144,13 +144,10 @@ func judgePlaces(v checks.View, node *facts.Node, places []*facts.Place) []check
 		variables := text.Map(roles, func(role string) string { return codeCaches[role].variable })
 		f.Want = "a file system without noexec, or another directory in " + text.List(variables)
 		f.Remedy = []fix.Command{fix.On("findmnt -T %s", dir).As(fix.Look)}
-		for i, role := range roles {
-			move := ranks.ExportLine(v.Launch, codeCaches[role].variable, codeCaches[role].elsewhere)
-			if i > 0 {
-				move = move.As(fix.Then)
-			}
-			f.Remedy = append(f.Remedy, move)
+		for _, role := range roles {
+			f.Remedy = append(f.Remedy, ranks.ExportLine(v.Launch, codeCaches[role].variable, codeCaches[role].elsewhere))
 		}
+		f.Remedy = fix.Steps(f.Remedy...)
 		f.WouldSee = "ImportError: fused_adam.so: failed to map segment from shared object"
 	case first.Free < wanted:
 		free, least := compare.Apart(first.Free, wanted)

@@ -269,24 +269,14 @@ func bareNames(nodes []*facts.Node) []string {
 // a container it is a mount, which sed -i cannot replace.
 func correctNames(wrong []wrongName) []fix.Command {
 	var commands []fix.Command
-	changes := 0
 	for _, w := range wrong[:min(3, len(wrong))] {
 		if !text.IsPlain(w.name) || !text.IsPlain(w.writeDown) || strings.Contains(w.name, "/") {
 			commands = append(commands, names.LookUp(w.name))
 			continue
 		}
-		commands = append(commands, fix.On(`hosts=$(sed -E "s/[[:space:]]%s([[:space:]]|$)/ /" /etc/hosts; echo %s %s); echo "$hosts" | sudo tee /etc/hosts; getent ahosts %[3]s`, fix.Pattern(w.name), fix.Host(w.writeDown), fix.Host(w.name)).As(stepRole(changes)))
-		changes++
+		commands = append(commands, fix.On(`hosts=$(sed -E "s/[[:space:]]%s([[:space:]]|$)/ /" /etc/hosts; echo %s %s); echo "$hosts" | sudo tee /etc/hosts; getent ahosts %[3]s`, fix.Pattern(w.name), fix.Host(w.writeDown), fix.Host(w.name)))
 	}
-	return commands
-}
-
-// stepRole returns the role of a step after the given number of earlier steps.
-func stepRole(before int) fix.Role {
-	if before > 0 {
-		return fix.Then
-	}
-	return fix.Fix
+	return fix.Steps(commands...)
 }
 
 type wrongName struct {
@@ -324,14 +314,13 @@ func hostsFix(targets []*facts.Node) []fix.Command {
 	var commands []fix.Command
 	for _, target := range targets {
 		if target.Address != "" && text.IsPlain(hostfile.Bare(target.Name)) && len(commands) < lines {
-			line := fix.On("echo %s %s | sudo tee -a /etc/hosts", fix.Host(target.Address), fix.Host(hostfile.Bare(target.Name))).Inside()
-			commands = append(commands, line.As(stepRole(len(commands))))
+			commands = append(commands, fix.On("echo %s %s | sudo tee -a /etc/hosts", fix.Host(target.Address), fix.Host(hostfile.Bare(target.Name))).Inside())
 		}
 	}
 	if len(commands) < len(targets) {
 		commands = append(commands, fix.On("sudoedit /etc/hosts").Remark("add a line for every other name").As(fix.Or))
 	}
-	return commands
+	return fix.Steps(commands...)
 }
 
 var Distinct = checks.Check{

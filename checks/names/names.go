@@ -130,7 +130,7 @@ func MostlyLedTo(nodes []*facts.Node, resolved func(*facts.Node) []string) []str
 
 // LookUp shows where a node takes a name from.
 func LookUp(name string) fix.Command {
-	return fix.On("grep -nw %s /etc/hosts; getent ahosts %[1]s", fix.Host(name))
+	return fix.On("grep -nw %s /etc/hosts; getent ahosts %[1]s", fix.Host(name)).As(fix.Look)
 }
 
 func Overlap(a, b []string) bool {
@@ -185,9 +185,9 @@ func NodeZero(view checks.View) (*facts.Node, []checks.Finding) {
 		return node, nil
 	}
 	if slices.ContainsFunc(view.Everywhere(), isFirst) {
-		return nil, checks.Skipped("nothing was seen of node 0, " + first)
+		return nil, checks.Skipped("node 0 (" + first + ") was not checked")
 	}
-	return nil, []checks.Finding{{Verdict: checks.Unknown, Nodes: []string{first}, Summary: "node 0 of the launch is not among the nodes looked at"}}
+	return nil, []checks.Finding{{Verdict: checks.Unknown, Nodes: []string{first}, Summary: "node 0 of the launch is not among the checked nodes"}}
 }
 
 // Unanswered says which names a node got no answer for, and why not: they may well
@@ -211,15 +211,15 @@ func Unanswered(node *facts.Node) []checks.Finding {
 		return nil
 	}
 	parts := text.Map(whys, func(why string) string { return hostfile.Fold(byWhy[why]) + ": " + why })
-	f := checks.UnknownFor(node, "names: cannot tell what a name leads to: "+strings.Join(parts, "; "))
-	f.Remedy = []fix.Command{fix.On("time getent ahosts %s; cat /etc/resolv.conf", fix.Host(asked[0]))}
+	f := checks.UnknownFor(node, "names: lookups without an answer: "+strings.Join(parts, "; "))
+	f.Remedy = []fix.Command{fix.On("time getent ahosts %s; cat /etc/resolv.conf", fix.Host(asked[0])).As(fix.Look)}
 	if slices.Equal(whys, []string{facts.OutOfTime}) {
-		f.Remedy = []fix.Command{fix.Note("give the run more time by --timeout")}
+		f.Remedy = []fix.Command{fix.Note("give the run more time with --timeout")}
 		return []checks.Finding{f}
 	}
 	if isOwn {
 		if listed := hostfile.Bare(node.Name); listed != node.Names.Own && !isAddress(listed) {
-			f.Remedy = append(f.Remedy, fix.On("sudo hostnamectl set-hostname %s   # if another hostname was not meant", fix.Host(listed)))
+			f.Remedy = append(f.Remedy, fix.On("sudo hostnamectl set-hostname %s   # if the present hostname is wrong", fix.Host(listed)).As(fix.Or))
 		}
 		f.Remedy = append(f.Remedy, nameInHosts(node))
 	}
@@ -239,8 +239,9 @@ func nameInHosts(node *facts.Node) fix.Command {
 // SplitName is a name that no majority of the nodes takes for one address.
 func SplitName(name string, groups []compare.Group) checks.Finding {
 	f := checks.Finding{
-		Summary: name + " leads to different addresses on different nodes, and no address has a majority",
-		Remedy:  []fix.Command{LookUp(name)},
+		Summary: "nodes resolve " + name + " to different addresses, and none has a majority",
+		Want:    "the same address on every node",
+		Remedy:  []fix.Command{LookUp(name), fix.Note("correct the name in DNS, or in /etc/hosts of the nodes that are wrong")},
 	}
 	var parts []string
 	for _, g := range groups {
@@ -263,8 +264,7 @@ func Own(view checks.View, node *facts.Node) []checks.Finding {
 	f := checks.Finding{
 		Verdict: checks.Warn,
 		Nodes:   []string{node.Name},
-		Want:    "an address the other nodes can reach",
-		Remedy:  []fix.Command{fix.On("getent ahosts $(hostname); grep -nw $(hostname) /etc/hosts"), fix.On("sudoedit /etc/hosts")},
+		Want:    "an address that the other nodes can reach",
 	}
 	for _, lookup := range node.Names.Lookups {
 		switch {
@@ -273,17 +273,22 @@ func Own(view checks.View, node *facts.Node) []checks.Finding {
 		case own != "" && strings.Trim(own, "0123456789") == "":
 			f.Summary = "the hostname is all digits, which resolvers read as an address"
 			f.Got = own
-			f.WouldSee = "The client socket has failed to connect to 0.…, wherever torchrun or an elastic launch hands the name on"
+			f.Want = "a hostname with at least one letter"
+			f.WouldSee = "The client socket has failed to connect to 0.…, if torchrun or an elastic launch passes the name on"
 			f.Remedy = []fix.Command{fix.On("sudo hostnamectl set-hostname node%s", fix.Name(own))}
 			return []checks.Finding{f}
 		case len(lookup.Addresses) > 0 && IsLoopback(lookup.Addresses[0]):
-			f.Summary = "its own name leads to a loopback address"
+			f.Summary = "the node's own name resolves to a loopback address"
 			f.Got = lookup.Addresses[0]
+			f.Remedy = []fix.Command{
+				fix.On("getent ahosts $(hostname); grep -nw $(hostname) /etc/hosts").As(fix.Look),
+				fix.On(`hosts=$(sed -E "s/[[:space:]]$(hostname)([[:space:]]|$)/ /" /etc/hosts; echo "%s $(hostname)"); echo "$hosts" | sudo tee /etc/hosts`, ownAddress(node)),
+			}
 			if f.Got == "127.0.1.1" {
 				f.Remedy = []fix.Command{fix.On(`sudo sed -i "s/^127\.0\.1\.1[[:space:]].*/%s $(hostname)/" /etc/hosts`, ownAddress(node))}
 			}
 		case len(lookup.Addresses) == 0 && lookup.Name == own:
-			f.Summary = "its own hostname does not resolve"
+			f.Summary = "the node's own hostname does not resolve"
 			f.Got = lookup.Error
 			f.Remedy = []fix.Command{nameInHosts(node)}
 		default:
@@ -310,17 +315,17 @@ func ofOwn(view checks.View, node *facts.Node, lookup facts.Lookup) (checks.Verd
 	case len(lookup.Addresses) == 0 && view.Launch.Rendezvous == launch.RendezvousC10d:
 		return checks.Fail, "socket.gaierror: [Errno -2] Name or service not known, of torchrun on this node"
 	case hidesHost(view, node):
-		return checks.Fail, "The client socket has timed out after 60000ms while trying to connect to the endpoint, on every node: nobody serves it"
+		return checks.Fail, "The client socket has timed out after 60000ms while trying to connect to the endpoint, on every node: no process serves it"
 	case ranks.Env(view, node).Get("GLOO_SOCKET_IFNAME").Value != "":
-		return checks.Warn, "nothing: gloo is told which interface to take"
+		return checks.Warn, "nothing: GLOO_SOCKET_IFNAME names the interface for gloo"
 	case !ranks.UsesGloo(view) && calling == nil:
 		return checks.Warn, "nothing with NCCL, nor with gloo, " + ranks.ByOrder
 	case !ranks.UsesGloo(view):
-		return checks.Warn, "nothing with NCCL; as soon as the script makes a group of gloo, " + refused
+		return checks.Warn, "nothing with NCCL; if the script creates a gloo group, " + refused
 	case calling == nil:
 		return checks.Warn, "nothing, " + ranks.ByOrder
 	case node.Env == nil:
-		return checks.Warn, "where GLOO_SOCKET_IFNAME is not set, " + refused
+		return checks.Warn, "if GLOO_SOCKET_IFNAME is not set, " + refused
 	}
 	return checks.Fail, refused
 }

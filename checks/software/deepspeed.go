@@ -36,7 +36,7 @@ func judgeDeepSpeed(view checks.View) []checks.Finding {
 		for i := range findings {
 			if view.Launch.Torchrun() && !mayCallDeepSpeed(view) {
 				findings[i].Verdict = checks.Warn
-				findings[i].WouldSee = "nothing, unless the script imports deepspeed in a function or by another package: its top level does not"
+				findings[i].WouldSee = "nothing, unless a function of the script or another package imports deepspeed: the top level of the script does not"
 			}
 		}
 		return findings
@@ -44,7 +44,7 @@ func judgeDeepSpeed(view checks.View) []checks.Finding {
 		findings := ranks.Nowhere(view, "deepspeed")
 		if view.Head != nil && !view.Launch.Torchrun() && len(ranks.Answering(view)) > 0 { // a file of hosts may be torchrun's
 			findings[0].Verdict = checks.Pass
-			findings[0].Summary += ", nor has the launching machine: name the launch that is meant behind --"
+			findings[0].Summary += ", and neither does the launching machine: give the launch command after --"
 		}
 		return findings
 	}
@@ -70,7 +70,7 @@ func deepspeedVersions(view checks.View) []checks.Finding {
 	for i := range unlike {
 		if !ranks.UsesNCCL(view) && !mayCallDeepSpeed(view) {
 			unlike[i].Verdict = checks.Warn
-			unlike[i].WouldSee = "nothing, by luck: the script does not import deepspeed; or unrecognized arguments, where the launching machine passes what an older launch.py does not know"
+			unlike[i].WouldSee = "usually nothing, because the script does not import deepspeed; or unrecognized arguments, if an older launch.py does not know one of them"
 		}
 	}
 	return append(absent, unlike...)
@@ -105,10 +105,10 @@ func deepspeedOnHead(view checks.View) []checks.Finding {
 	return []checks.Finding{{
 		Verdict:  checks.Warn,
 		Nodes:    []string{view.Head.Name},
-		Summary:  "the launching machine has another deepspeed than the nodes",
+		Summary:  fmt.Sprintf("the launching machine has deepspeed %s, the nodes have %s", here, there[0].Value),
 		Got:      "deepspeed " + here,
 		Want:     "deepspeed " + there[0].Value + ", as on every node",
-		WouldSee: "launch.py: error: unrecognized arguments, where the launching machine's release passes one that the nodes' does not know",
+		WouldSee: "launch.py: error: unrecognized arguments, if the launching machine's release passes one that the nodes' release does not know",
 		Remedy:   []fix.Command{fix.Here("%s -m pip install %s", fix.Path(view.Head.Python.Path), fix.Package("deepspeed=="+there[0].Value))},
 	}}
 }
@@ -166,12 +166,12 @@ func deepspeedImports(view checks.View) []checks.Finding {
 			if b.strikes(deepspeed, other) && (b.fix != "setuptools" || python.Packages["setuptools"] == "") {
 				f := checks.Finding{
 					Nodes:    []string{node.Name},
-					Summary:  fmt.Sprintf("deepspeed %s cannot be imported beside %s %s", deepspeed, b.beside, other),
+					Summary:  fmt.Sprintf("deepspeed %s cannot be imported with %s %s", deepspeed, b.beside, other),
 					WouldSee: b.message,
 					Remedy:   []fix.Command{pip.Run("install -U deepspeed   # on the launching machine too")},
 				}
 				if b.fix != "" {
-					f.Remedy = slices.Insert(f.Remedy, 0, pip.Run("install %s", fix.Package(b.fix)))
+					f.Remedy = fix.Alternatives(pip.Run("install %s", fix.Package(b.fix)), f.Remedy[0])
 				}
 				findings = append(findings, f)
 			}
@@ -214,7 +214,7 @@ func judgeConfig(view checks.View) []checks.Finding {
 			return []checks.Finding{checks.UnknownFor(view.Head, fmt.Sprintf("%s could not be read: %s", named.Path, whyUnread(view.Head, named)))}
 		}
 		if own := view.Launch.SwiftConfig(); own != "" {
-			return checks.Skipped(fmt.Sprintf("%s is a DeepSpeed configuration that ms-swift brings, and is not read here: --deepspeed FILE.json names one that is", own))
+			return checks.Skipped(fmt.Sprintf("%s is a DeepSpeed configuration inside ms-swift, which preflight does not read: use --deepspeed FILE.json to check one", own))
 		}
 		return checks.Skipped("the command names no DeepSpeed configuration")
 	}
@@ -224,13 +224,13 @@ func judgeConfig(view checks.View) []checks.Finding {
 			Summary:  problem.Message,
 			Got:      config.Path,
 			WouldSee: problem.Original,
-			Remedy:   []fix.Command{fix.Here("grep -n %s %s   # and change it there", fix.Operand(problem.Key[strings.LastIndex(problem.Key, ".")+1:]), fix.Path(config.Path))},
+			Remedy:   []fix.Command{fix.Here("grep -n %s %s   # shows the line to change", fix.Operand(problem.Key[strings.LastIndex(problem.Key, ".")+1:]), fix.Path(config.Path)).As(fix.Look)},
 		}
 		if problem.Key == "" {
-			f.Remedy = []fix.Command{fix.Here("python3 -m json.tool %s", fix.Path(config.Path))}
+			f.Remedy = []fix.Command{fix.Here("python3 -m json.tool %s   # shows where the syntax is wrong", fix.Path(config.Path)).As(fix.Look)}
 		}
 		if !problem.Fatal {
-			f.Verdict, f.WouldSee = checks.Warn, "nothing: training goes on as if it were not there"
+			f.Verdict, f.WouldSee = checks.Warn, "nothing: training runs as if the setting were not there"
 		}
 		findings = append(findings, f)
 	}
@@ -243,17 +243,17 @@ func whyUnread(head *facts.Node, named facts.LaunchFile) string {
 	case file == nil && head.Missing[facts.SectionFiles] != "":
 		return "files: " + compare.Shown(head.Missing[facts.SectionFiles])
 	case file == nil:
-		return "it was not looked at"
+		return "the file was not checked"
 	case !file.Exists:
-		return "it is not on the launching machine"
+		return "no such file on the launching machine"
 	case file.Problem != "":
 		return file.Problem
 	case file.Kind != "file":
-		return "it is a " + file.Kind
+		return "not a file but a " + file.Kind
 	case file.Size == 0:
-		return "it is empty"
+		return "the file is empty"
 	case file.Hjson != nil:
-		return "it is no JSON, and the launch's interpreter cannot read it as Hjson: " + compare.Shown(file.Hjson.Unknown)
+		return "not JSON, and the launch's interpreter cannot read it as Hjson: " + compare.Shown(file.Hjson.Unknown)
 	}
-	return "it is too large, or no text"
+	return "the file is too large or not text"
 }

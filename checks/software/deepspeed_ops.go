@@ -32,7 +32,7 @@ var DeepSpeedOps = checks.Check{
 func judgeOps(view checks.View) []checks.Finding {
 	needed := view.Launch.Ops()
 	if len(needed) == 0 {
-		return checks.Skipped("the launch needs no op of DeepSpeed compiled")
+		return checks.Skipped("the launch needs no compiled DeepSpeed op")
 	}
 	var findings []checks.Finding
 	compiled := false
@@ -54,7 +54,7 @@ func judgeOps(view checks.View) []checks.Finding {
 		findings = append(findings, found...)
 	}
 	if !compiled {
-		return checks.Skipped("the installed deepspeed brings every op it needs compiled: " + strings.Join(needed, ", "))
+		return checks.Skipped("the installed deepspeed already contains every op that the launch needs: " + strings.Join(needed, ", "))
 	}
 	return findings
 }
@@ -82,12 +82,13 @@ func (t opTools) toolkit() []checks.Finding {
 		return nil // a torch for ROCm or the CPU is another matter
 	}
 	if t.NVCC == "" {
-		f := t.lacks("there is no CUDA toolkit", "OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root., or "+
+		f := t.lacks("no CUDA toolkit found", "OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root., or "+
 			"MissingCUDAException: CUDA_HOME does not exist, unable to compile CUDA op(s)",
-			ranks.ExportLine(t.view.Launch, "CUDA_HOME", "/usr/local/cuda").Remark("once a toolkit is installed there"))
-		f.Want = "what compiles " + strings.Join(ops, ", ")
+			ranks.ExportLine(t.view.Launch, "CUDA_HOME", "/usr/local/cuda").Remark("after the toolkit is installed there"),
+			fix.Note("first install a CUDA toolkit of the version that torch was built with on {nodes}"))
+		f.Want = "a CUDA toolkit to compile " + strings.Join(ops, ", ")
 		if t.CUDAHome != "" {
-			f.Got = fmt.Sprintf("%s (by %s) has no bin/nvcc", t.CUDAHome, t.CUDAFrom)
+			f.Got = fmt.Sprintf("%s (from %s) has no bin/nvcc", t.CUDAHome, t.CUDAFrom)
 		}
 		return []checks.Finding{f}
 	}
@@ -107,11 +108,11 @@ func (t opTools) mismatch(ops []string, torch string) []checks.Finding {
 	if hostfile.Release(t.CUDA, 1) == hostfile.Release(torch, 1) || skipped {
 		return nil
 	}
-	f := t.lacks("the CUDA toolkit is of another version than torch was built with",
+	f := t.lacks(fmt.Sprintf("the CUDA toolkit is %s, torch was built with CUDA %s", t.CUDA, torch),
 		fmt.Sprintf("Installed CUDA version %s does not match the version torch was compiled with %s, unable to compile cuda/cpp extensions without a matching cuda version.", t.CUDA, torch),
 		ranks.ExportLine(t.view.Launch, "CUDA_HOME", "/usr/local/cuda-"+torch))
-	f.Got = fmt.Sprintf("CUDA %s in %s (by %s), torch for CUDA %s", t.CUDA, t.CUDAHome, t.CUDAFrom, torch)
-	f.Want = fmt.Sprintf("a toolkit of CUDA %s, for %s", hostfile.Release(torch, 1), strings.Join(ops, ", "))
+	f.Got = fmt.Sprintf("CUDA %s in %s (from %s), torch for CUDA %s", t.CUDA, t.CUDAHome, t.CUDAFrom, torch)
+	f.Want = fmt.Sprintf("a CUDA %s toolkit to compile %s", hostfile.Release(torch, 1), strings.Join(ops, ", "))
 	if !hostfile.Before(t.view.Launch.DeepSpeed, "0.12.3") {
 		f.Verdict = checks.Warn
 		f.WouldSee = fmt.Sprintf("RuntimeError: Error building extension '%s', or ImportError: undefined symbol when it is loaded", ops[0])
@@ -140,13 +141,13 @@ func (t opTools) directory() (findings []checks.Finding) {
 		if !unusable {
 			continue
 		}
-		said := slices.IndexFunc(findings, func(g checks.Finding) bool {
+		reported := slices.ContainsFunc(findings, func(g checks.Finding) bool {
 			return g.Summary == f.Summary && g.Verdict == f.Verdict && g.Verdict != checks.Unknown
 		})
 		if f.Want != "" {
-			f.Want = "a directory to compile " + strings.Join(t.ops, ", ") + " in, and to load them from"
+			f.Want = "a directory to compile and load " + strings.Join(t.ops, ", ")
 		}
-		if said < 0 { // two ops lie in directories side by side
+		if !reported { // two ops lie in directories side by side
 			findings = append(findings, f)
 		}
 	}
@@ -159,35 +160,35 @@ func (t opTools) judgeBuild(place *facts.Place) (f checks.Finding, unusable bool
 	if place.Problem == "" && place.InTheWay == "" && !place.ReadOnly && place.Writable && !place.NoExec && isFree {
 		return f, false
 	}
-	elsewhere := ranks.ExportLine(t.view.Launch, "TORCH_EXTENSIONS_DIR", "/var/tmp/torch_extensions").Remark("or another directory of the nodes' own disks")
+	elsewhere := ranks.ExportLine(t.view.Launch, "TORCH_EXTENSIONS_DIR", "/var/tmp/torch_extensions").Remark("or another directory on the nodes' local disks")
 	mount := fmt.Sprintf("%s, %s on %s", place.Path, place.FSType, place.Source)
 	switch {
 	case place.Problem != "":
 		return checks.UnknownFor(t.node, fmt.Sprintf("toolchain: %s: %s", place.Path, place.Problem)), true
 	case place.InTheWay != "":
-		f = t.lacks("torch cannot make the directory that it compiles in", "NotADirectoryError: [Errno 20] Not a directory, or FileNotFoundError, for "+place.Path,
-			fix.On("ls -ld %s   # and move it away", fix.Path(place.InTheWay)), elsewhere)
-		f.Got = fmt.Sprintf("%s is no directory, and %s is to lie below it", place.InTheWay, place.Path)
+		f = t.lacks("torch cannot create its build directory", "NotADirectoryError: [Errno 20] Not a directory, or FileNotFoundError, for "+place.Path,
+			fix.On("ls -ld %s", fix.Path(place.InTheWay)).As(fix.Look), elsewhere)
+		f.Got = fmt.Sprintf("%s is not a directory, so %s cannot be created", place.InTheWay, place.Path)
 	case place.ReadOnly:
-		f = t.lacks("the directory that torch compiles in is on a read-only file system", fmt.Sprintf("OSError: [Errno 30] Read-only file system: '%s/lock'", place.Path),
-			elsewhere, fix.On("findmnt -T %s", fix.Path(place.Path)))
+		f = t.lacks("torch's build directory is on a read-only file system", fmt.Sprintf("OSError: [Errno 30] Read-only file system: '%s/lock'", place.Path),
+			elsewhere, fix.On("findmnt -T %s", fix.Path(place.Path)).As(fix.Look))
 		f.Got = mount
 	case !place.Writable:
-		f = t.lacks("the directory that torch compiles in cannot be written", fmt.Sprintf("PermissionError: [Errno 13] Permission denied: '%s/lock'", place.Path),
-			fix.On("sudo chown -R $(id -u) %s   # where somebody else has compiled, root for one", fix.Path(t.Extensions)).Inside(), elsewhere)
+		f = t.lacks("torch's build directory is not writable", fmt.Sprintf("PermissionError: [Errno 13] Permission denied: '%s/lock'", place.Path),
+			fix.Alternatives(elsewhere, fix.On("sudo chown -R $(id -u) %s   # if another user, such as root, compiled there by mistake", fix.Path(t.Extensions)).Inside())...)
 		f.Got = mount
 	case place.NoExec:
-		f = t.lacks("what torch compiles cannot be loaded: its directory is mounted noexec",
-			fmt.Sprintf("ImportError: %s/%s.so: failed to map segment from shared object", place.Path, place.Role), elsewhere, fix.On("findmnt -T %s", fix.Path(place.Path)))
+		f = t.lacks("torch's build directory is mounted noexec: compiled ops cannot be loaded",
+			fmt.Sprintf("ImportError: %s/%s.so: failed to map segment from shared object", place.Path, place.Role), elsewhere, fix.On("findmnt -T %s", fix.Path(place.Path)).As(fix.Look))
 		f.Got = mount + ", noexec"
 	case place.Free < buildSize:
-		f = t.lacks("there is no space left for what torch compiles", fmt.Sprintf("RuntimeError: Error building extension '%s', below No space left on device", place.Role),
-			fix.On("df -h %s", fix.Path(place.Path)), elsewhere)
-		f.Got = fmt.Sprintf("%s free for %s", humanize.IBytes(uint64(place.Free)), mount)
+		f = t.lacks("no space left in torch's build directory", fmt.Sprintf("RuntimeError: Error building extension '%s', below No space left on device", place.Role),
+			fix.On("df -h %s", fix.Path(place.Path)).As(fix.Look), elsewhere)
+		f.Got = fmt.Sprintf("%s free at %s", humanize.IBytes(uint64(place.Free)), mount)
 	default:
-		f = t.lacks("there is no inode left for what torch compiles", fmt.Sprintf("OSError: [Errno 28] No space left on device: '%s'", place.Path),
-			fix.On("df -i %s", fix.Path(place.Path)), elsewhere)
-		f.Got = fmt.Sprintf("%d free inodes for %s", place.FreeInodes, mount)
+		f = t.lacks("no inodes left in torch's build directory", fmt.Sprintf("OSError: [Errno 28] No space left on device: '%s'", place.Path),
+			fix.On("df -i %s", fix.Path(place.Path)).As(fix.Look), elsewhere)
+		f.Got = fmt.Sprintf("%d free inodes at %s", place.FreeInodes, mount)
 	}
 	return f, true
 }
@@ -197,17 +198,17 @@ func (t opTools) lock() []checks.Finding {
 	if op := path.Base(path.Dir(t.Lock)); t.Lock == "" || op == launch.CommOp && !slices.Contains(t.ops, op) {
 		return nil // that op was looked at in case the CPU is taken
 	}
-	f := t.lacks("a build left its lock behind, and the next one waits for it without end",
+	f := t.lacks("an interrupted build left its lock: the next build waits forever",
 		fmt.Sprintf("a hang after: Using %s as PyTorch extensions root...", t.Extensions),
-		fix.On("rm %s   # unless something is being built there now", fix.Name(t.Lock)))
+		fix.On("rm %s   # unless a build is running there now", fix.Name(t.Lock)))
 	f.Got, f.Want = t.Lock, ""
 	if fileSystem := ranks.RemoteMount(t.node, "torch-extensions"); fileSystem != "" { // who has a lock open was asked on this machine alone
 		f.Verdict = checks.Warn
-		f.Summary = "a build has its lock where other machines build too: it is left behind, and the next one waits for it without end, or one of them is building now"
+		f.Summary = "a build lock on a shared file system is left over, or a build is running"
 		f.Got += ", on " + fileSystem
 		f.Remedy = []fix.Command{
-			fix.On("pgrep -af ninja   # here and on every other machine with this directory: first see that nobody builds"),
-			fix.On("rm %s   # only then: two builds in one directory spoil each other", fix.Name(t.Lock)),
+			fix.On("pgrep -af ninja   # also on every other machine that mounts this directory: is a build running?").As(fix.Look),
+			fix.On("rm %s   # only if no build is running: two builds in one directory damage each other", fix.Name(t.Lock)).As(fix.Or),
 		}
 	}
 	return []checks.Finding{f}
@@ -225,7 +226,7 @@ func (t opTools) lacks(summary, wouldSee string, commands ...fix.Command) checks
 	return checks.Finding{
 		Nodes:    []string{t.node.Name},
 		Summary:  summary,
-		Want:     "what compiles " + strings.Join(t.ops, ", "),
+		Want:     "the tools to compile " + strings.Join(t.ops, ", "),
 		WouldSee: wouldSee,
 		Remedy:   commands,
 	}
@@ -235,13 +236,13 @@ func (t opTools) lacks(summary, wouldSee string, commands ...fix.Command) checks
 func (t opTools) compiler() (findings []checks.Finding) {
 	if t.CXX == "" {
 		failed := fmt.Sprintf("RuntimeError: Error building extension '%s'", t.ops[0])
-		findings = append(findings, t.unlessBuilt(t.lacks("there is no C++ compiler", failed, fix.Install(fix.On, remedy.SystemOf(t.node), "build-essential", "gcc-c++")...)))
+		findings = append(findings, t.unlessBuilt(t.lacks("no C++ compiler found", failed, fix.Install(fix.On, remedy.SystemOf(t.node), "build-essential", "gcc-c++")...)))
 	}
 	if t.Ninja == "" {
-		f := t.lacks("ninja is not in PATH of a session without login",
+		f := t.lacks("ninja is not in the PATH of a non-login session",
 			fmt.Sprintf("RuntimeError: Unable to JIT load the %s op due to ninja not being installed.", t.ops[0]), fix.Install(fix.On, remedy.SystemOf(t.node), "ninja-build", "ninja-build")...)
 		if dir := t.ninjaDir(); dir != "" {
-			f.Got = "it is installed for the interpreter, beside which nobody looks"
+			f.Got = "ninja is in " + dir + ", which is not in PATH"
 			f.Remedy = []fix.Command{ranks.ExportLine(t.view.Launch, "PATH", dir+":/usr/local/bin:/usr/bin:/bin")}
 		}
 		findings = append(findings, f)
@@ -250,7 +251,7 @@ func (t opTools) compiler() (findings []checks.Finding) {
 		findings = append(findings, t.unlessBuilt(t.lacks("Python's headers are not installed", "fatal error: Python.h: No such file or directory", fix.Install(fix.On, remedy.SystemOf(t.node), "python3-dev", "python3-devel")...)))
 	}
 	if slices.Contains(t.ops, "async_io") && !t.LibAIO {
-		findings = append(findings, t.lacks("libaio, which NVMe is read and written with, is not installed with its headers",
+		findings = append(findings, t.lacks("libaio or its headers are not installed; async_io needs both",
 			"[WARNING] async_io requires the dev libaio .so object and headers but these were not found., then "+
 				"RuntimeError: Unable to JIT load the async_io op due to it not being compatible due to hardware/software issue.",
 			fix.Install(fix.On, remedy.SystemOf(t.node), "libaio-dev", "libaio-devel")...))
@@ -263,7 +264,7 @@ func (t opTools) compiler() (findings []checks.Finding) {
 func (t opTools) unlessBuilt(f checks.Finding) checks.Finding {
 	if !slices.ContainsFunc(t.ops, func(op string) bool { return !slices.Contains(t.Built, op) }) {
 		f.Verdict = checks.Warn
-		f.Got = "all of them lie compiled in " + t.Extensions + ", which will do until torch or DeepSpeed changes"
+		f.Got = "all ops are compiled in " + t.Extensions + "; that works until torch or DeepSpeed changes"
 	}
 	return f
 }

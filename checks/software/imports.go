@@ -47,8 +47,8 @@ func lacksRequirements(view checks.View, node *facts.Node, of string) []checks.F
 	}
 	if missing == nil {
 		f.Verdict = checks.Warn
-		f.Summary = fmt.Sprintf("%s does not do without %s, which it imports %s", of, strings.Join(distributions, ", "), late[0].Late)
-		f.WouldSee += ", unless the script makes none"
+		f.Summary = fmt.Sprintf("%s needs %s, which it imports %s", of, strings.Join(distributions, ", "), late[0].Late)
+		f.WouldSee += ", unless the script creates none"
 	}
 	return []checks.Finding{f}
 }

@@ -40,7 +40,7 @@ func judgeNCCL(view checks.View) []checks.Finding {
 	nodes = slices.DeleteFunc(nodes, func(n *facts.Node) bool {
 		silent := len(n.Python.NCCL) > 0 && n.Python.NCCL[0].Version == ""
 		if silent {
-			findings = append(findings, checks.UnknownFor(n, n.Python.NCCL[0].Path+" does not say its version"))
+			findings = append(findings, checks.UnknownFor(n, n.Python.NCCL[0].Path+" does not report its version"))
 		}
 		return silent
 	})
@@ -58,7 +58,7 @@ func judgeNCCL(view checks.View) []checks.Finding {
 	absent, unlike := wanted.findings(view, nodes)
 	for _, f := range append(absent, unlike...) {
 		if !ranks.UsesNCCL(view) && !slices.ContainsFunc(nodes, func(n *facts.Node) bool { return slices.Contains(f.Nodes, n.Name) && len(n.Python.NCCL) == 0 }) {
-			f.Verdict, f.WouldSee = checks.Warn, "nothing: with accelerator cpu ranks load NCCL and do not use it"
+			f.Verdict, f.WouldSee = checks.Warn, "nothing: with accelerator cpu, ranks load NCCL but do not use it"
 		}
 		findings = append(findings, f)
 	}
@@ -71,7 +71,7 @@ func judgeNCCL(view checks.View) []checks.Finding {
 		name, built = "RCCL for ROCm", func(n *facts.Node) string { return n.Python.NCCL[0].HIP }
 	}
 	return append(findings, compare.Findings("NCCL builds", compare.Differences(compare.Among(nodes, name, built)), checks.Finding{
-		Verdict: checks.Warn, WouldSee: "nothing as a rule: NCCL compares only its own version", Remedy: []fix.Command{remedy.Pip(view).List()},
+		Verdict: checks.Warn, WouldSee: "usually nothing: NCCL compares only its own version", Remedy: []fix.Command{listed(view)},
 	})...)
 }
 
@@ -103,8 +103,8 @@ func noNCCL(view checks.View, nodes []*facts.Node) []checks.Finding {
 	}
 	return []checks.Finding{{
 		Nodes:    lack,
-		Summary:  "torch is built for CUDA, and there is no NCCL for it on any node",
-		Want:     "the libnccl.so.2 that torch asks for",
+		Summary:  "torch is built for CUDA, but no node has an NCCL library for it",
+		Want:     "the libnccl.so.2 that torch needs",
 		WouldSee: "ImportError: libnccl.so.2: cannot open shared object file: No such file or directory, or RuntimeError: Distributed package doesn't have NCCL built in",
 		Remedy:   []fix.Command{remedy.Pip(view).Run("install --force-reinstall torch")},
 	}}
@@ -129,7 +129,7 @@ func installNCCL(pip fix.Pip, nodes []*facts.Node, version string) fix.Command {
 			}
 		}
 	}
-	return pip.List()
+	return pip.List().As(fix.Look)
 }
 
 var NCCLLoaded = checks.Check{
@@ -169,17 +169,20 @@ func judgeLibrary(view checks.View, node *facts.Node) []checks.Finding {
 	}
 	f := checks.Finding{
 		Nodes:   []string{node.Name},
-		Summary: "torch gets another NCCL than it was built for",
+		Summary: fmt.Sprintf("torch loads %s %s, but was built for %s", library([]*facts.Node{node}), first.Version, want),
 		Got:     fmt.Sprintf("%s from %s (%s)", first.Version, first.Path, first.From),
-		Want:    want,
+		Want:    want + ", the version that torch was built for",
 		Remedy:  []fix.Command{remedy.Pip(view).Run("install --force-reinstall %s", fix.Package("torch=="+torchRelease(node)))},
 	}
 	if !hostfile.Before(first.Version, want) {
 		f.Verdict = checks.Warn
-		f.WouldSee = "Mismatched NCCL version detected, where the other nodes load another one"
+		f.WouldSee = "Mismatched NCCL version detected, if the other nodes load another version"
 	}
 	if first.From == "LD_PRELOAD" || first.From == "LD_LIBRARY_PATH" {
-		f.Remedy = []fix.Command{ranks.SearchSession(first.From)}
+		f.Remedy = []fix.Command{
+			ranks.SearchSession(first.From).As(fix.Look),
+			fix.Note("remove this library from %s, in the file that sets the variable", fix.Variable(first.From)),
+		}
 	}
 	return []checks.Finding{f}
 }

@@ -42,7 +42,7 @@ const googleNICs = 5
 var cloudNetworks = []cloudNetwork{
 	{
 		"the Elastic Fabric Adapter", func(_ checks.View, node *facts.Node) bool { return isEFA(node) }, "ofi",
-		fix.Note("install aws-ofi-nccl on {nodes}, or in the image of the container, and have its directory in LD_LIBRARY_PATH: /opt/amazon/ofi-nccl/lib, earlier /opt/amazon/aws-ofi-nccl/lib"),
+		fix.Note("install aws-ofi-nccl on {nodes} or in the container image, and add its directory to LD_LIBRARY_PATH: /opt/amazon/ofi-nccl/lib, in older releases /opt/amazon/aws-ofi-nccl/lib"),
 	},
 	{
 		"GPUDirect-TCPX", func(_ checks.View, node *facts.Node) bool {
@@ -54,20 +54,20 @@ var cloudNetworks = []cloudNetwork{
 			}
 			return count >= googleNICs
 		}, "tcpx",
-		fix.Note("install Google's plugin for the type of the machine on {nodes}, GPUDirect-TCPX or TCPXO, and have its directory in LD_LIBRARY_PATH"),
+		fix.Note("install Google's plugin for this machine type on {nodes}, GPUDirect-TCPX or TCPXO, and add its directory to LD_LIBRARY_PATH"),
 	},
 	{
 		"gIB", func(view checks.View, node *facts.Node) bool {
 			return strings.EqualFold(ranks.Env(view, node).Get("NCCL_NET").Value, "gIB")
 		}, "gib",
-		fix.Note("install Google's nccl-gib on {nodes}, or in the image of the container, have /usr/local/gib/lib64 in LD_LIBRARY_PATH, and the shells read /usr/local/gib/scripts/set_nccl_env.sh"),
+		fix.Note("install Google's nccl-gib on {nodes} or in the container image, add /usr/local/gib/lib64 to LD_LIBRARY_PATH, and source /usr/local/gib/scripts/set_nccl_env.sh in every shell"),
 	},
 	{
 		"the network that NCCL_NET names", func(view checks.View, node *facts.Node) bool {
 			asked := ranks.Env(view, node).Get("NCCL_NET").Value
 			return asked != "" && !slices.ContainsFunc(ownNetworks, func(own string) bool { return strings.EqualFold(asked, own) })
 		}, "",
-		fix.Note("have the directory of the plugin that has it in LD_LIBRARY_PATH on {nodes}, or take NCCL_NET out"),
+		fix.Note("add the directory of the plugin for this network to LD_LIBRARY_PATH on {nodes}, or remove NCCL_NET"),
 	},
 }
 
@@ -95,7 +95,7 @@ func judgeNCCLPlugin(view checks.View) (findings []checks.Finding) {
 		}
 	}
 	if !judged {
-		return checks.Skipped("no node has a network that NCCL takes a plugin for")
+		return checks.Skipped("no node has a network that NCCL needs a plugin for")
 	}
 	return findings
 }
@@ -108,40 +108,40 @@ func withoutPlugin(view checks.View, node *facts.Node, network cloudNetwork) []c
 	case strings.EqualFold(env.Get("NCCL_NET").Value, "Socket"), env.Get("NCCL_NET_PLUGIN").Value == "none", len(chosen.Ports) > 0:
 		return nil // as was meant, or by adapters that NCCL knows
 	case node.IB.Libraries == nil:
-		return []checks.Finding{checks.UnknownFor(node, "which plugins of NCCL are in the loader's path was not told")}
+		return []checks.Finding{checks.UnknownFor(node, "the NCCL plugins in the loader's path were not reported")}
 	case chosen.Demanded:
 		demand := env.Get("NCCL_NET")
 		return []checks.Finding{{
-			Verdict: checks.Fail, Summary: "NCCL_NET rules out both the plugin for " + network.name + " and TCP",
+			Verdict: checks.Fail, Summary: "NCCL_NET excludes both the plugin for " + network.name + " and TCP",
 			Got: ranks.Origin(view, demand), Want: "no NCCL_NET", Remedy: ranks.TakeOut(view, demand),
 			WouldSee: noNetwork,
 		}}
 	case chosen.Plugin != "" && isEFA(node) && leavesOutEFA(provider.Value):
 		return []checks.Finding{{
 			Summary: "FI_PROVIDER hides the Elastic Fabric Adapter from NCCL's plugin",
-			Got:     ranks.Origin(view, provider), Want: "efa among them, or no FI_PROVIDER", Remedy: ranks.TakeOut(view, provider),
+			Got:     ranks.Origin(view, provider), Want: "FI_PROVIDER with efa, or no FI_PROVIDER", Remedy: ranks.TakeOut(view, provider),
 		}}
 	case chosen.Plugin != "":
 		return nil
 	}
 	f := checks.Finding{
-		Summary: "NCCL does not find the plugin for " + network.name + ", and takes TCP",
+		Summary: "NCCL does not find the plugin for " + network.name + " and uses TCP",
 		Got:     "no libnccl-net.so in the loader's path", Want: "libnccl-net.so in the loader's path",
-		Remedy: []fix.Command{fix.On(`echo "$LD_LIBRARY_PATH"; find / -xdev -name 'libnccl-net*.so*' 2>/dev/null   # is it elsewhere`).Inside(), network.install},
+		Remedy: []fix.Command{fix.On(`echo "$LD_LIBRARY_PATH"; find / -xdev -name 'libnccl-net*.so*' 2>/dev/null   # shows plugins in other directories`).Inside().As(fix.Look), network.install},
 	}
 	if asked := env.Get("NCCL_NET_PLUGIN"); asked.Value != "" {
-		f.Got = "nothing in the loader's path by that name: " + ranks.Origin(view, asked)
+		f.Got = "no such library in the loader's path: " + ranks.Origin(view, asked)
 	}
 	for _, library := range node.IB.Libraries {
 		name, isPlugin := strings.CutPrefix(library.Name, "libnccl-net-")
 		if isPlugin && strings.Contains(name, network.named) {
-			f.Got += fmt.Sprintf("; %s is there, and not asked for", library.Path)
+			f.Got += fmt.Sprintf("; %s exists but is not selected", library.Path)
 			f.Remedy = []fix.Command{ranks.ExportLine(view.Launch, "NCCL_NET_PLUGIN", strings.TrimSuffix(name, ".so"))}
 		}
 	}
 	if env.Get("NCCL_NET").Value != "" {
 		f.Verdict, f.WouldSee = checks.Fail, noNetwork
-		f.Summary = "NCCL does not find the plugin for " + network.name + ", and NCCL_NET rules TCP out"
+		f.Summary = "NCCL does not find the plugin for " + network.name + ", and NCCL_NET excludes TCP"
 	}
 	return []checks.Finding{f}
 }

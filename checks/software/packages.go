@@ -31,7 +31,7 @@ var ProtobufSame = checks.Check{
 		for i := range unlike {
 			if len(compare.GroupBy(ranks.Answering(view), minor)) == 1 {
 				unlike[i].Verdict = checks.Warn
-				unlike[i].WouldSee = "nothing as a rule"
+				unlike[i].WouldSee = "usually nothing"
 			}
 		}
 		return append(absent, unlike...)
@@ -91,7 +91,7 @@ func judgePackages(view checks.View) []checks.Finding {
 	}
 	for _, d := range compare.Differences(all...) {
 		f := d.Finding("packages")
-		f.Remedy = remedy.PipFix(view, d)
+		f.Remedy = pipFix(view, d)
 		findings = append(findings, f)
 	}
 	return findings
@@ -113,7 +113,7 @@ func lacksMPI4Py(view checks.View, nodes []*facts.Node) []checks.Finding {
 	}
 	f := checks.Finding{
 		Verdict: checks.Fail, Summary: mpi4py + " is not installed",
-		Want:     fmt.Sprintf("mpi4py, by which DeepSpeed asks MPI for ranks and their meeting point under --launcher %s", view.Launch.Launcher),
+		Want:     fmt.Sprintf("mpi4py, with which DeepSpeed gets its ranks and the rendezvous address from MPI under --launcher %s", view.Launch.Launcher),
 		WouldSee: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", mpi4py),
 		Remedy:   []fix.Command{remedy.Pip(view).Run("install mpi4py   # built with the MPI of the launch")},
 	}
@@ -128,7 +128,7 @@ func lacksMPI4Py(view checks.View, nodes []*facts.Node) []checks.Finding {
 	case f.Nodes == nil:
 		return nil
 	case len(f.Nodes) == len(nodes) && !asks:
-		return []checks.Finding{{Verdict: checks.Pass, Summary: fmt.Sprintf("no node has %s, without which DeepSpeed cannot ask MPI for ranks and their meeting point; whether the script has it ask is not known", mpi4py)}}
+		return []checks.Finding{{Verdict: checks.Pass, Summary: fmt.Sprintf("no node has %s; if the script uses DeepSpeed, it cannot get its ranks from MPI", mpi4py)}}
 	}
 	return []checks.Finding{f}
 }
@@ -137,6 +137,22 @@ func lacksMPI4Py(view checks.View, nodes []*facts.Node) []checks.Finding {
 func judgePackage(view checks.View, name string) (absent, unlike []checks.Finding) {
 	return requiredPackage(view, name).findings(view, compare.AsStated(view, ranks.Answering(view), compare.PackagePath(name)))
 }
+
+// pipFix returns the commands that give nodes the packages of most nodes, or both choices if there
+// is no majority.
+func pipFix(view checks.View, d compare.Difference) []fix.Command {
+	install := func(d compare.Difference) []fix.Command { return fix.Steps(remedy.PipFix(view, d)...) }
+	if !d.Split {
+		return install(d)
+	}
+	if either := eitherWay(d, install); either != nil {
+		return either
+	}
+	return []fix.Command{listed(view)}
+}
+
+// listed shows the installed packages.
+func listed(view checks.View) fix.Command { return remedy.Pip(view).List().As(fix.Look) }
 
 func isNowhere(view checks.View, name string) bool {
 	return !slices.ContainsFunc(ranks.Answering(view), func(n *facts.Node) bool { return n.Python.Packages[name] != "" })
@@ -150,7 +166,7 @@ func nowhere(view checks.View, name string) []checks.Finding {
 		return ranks.Nowhere(view, name)
 	}
 	wanted := requiredPackage(view, name)
-	f := checks.Finding{Summary: name + " is installed on no node", WouldSee: wanted.Lacking}
+	f := checks.Finding{Summary: "no node has " + name, WouldSee: wanted.Lacking}
 	f.Nodes = checks.NamesOf(nodes)
 	python := compare.Shown(nodes[0].Python.Path)
 	if p.InterpreterFrom != "" {
@@ -158,21 +174,21 @@ func nowhere(view checks.View, name string) []checks.Finding {
 	}
 	f.Remedy = wanted.install(view, onHead(view, name), nodes)
 	if wanted.Imported && p.Interpreter != "" {
-		f.Got = cmp.Or(wanted.left(nodes), "nothing of that name") + " for " + python
+		f.Got = cmp.Or(wanted.left(nodes), "no "+name) + " for " + python
 		f.Want = name + ", which the launch imports on every node"
 		return []checks.Finding{f}
 	}
 	f.Verdict, f.WouldSee = checks.Unknown, ""
-	f.Summary = fmt.Sprintf("no node has %s for %s, and ", name, python)
+	f.Summary = fmt.Sprintf("no node has %s for %s; ", name, python)
 	switch {
 	case p.Interpreter == "":
-		f.Summary += "nothing says that the launch runs under it: --python PATH names another"
+		f.Summary += "if the launch uses another interpreter, name it with --python PATH"
 	case p.Imports == nil:
-		f.Summary += "no command says that the launch imports it: preflight [flags] -- deepspeed … does"
+		f.Summary += "give the launch command after --, so that preflight knows whether the launch imports it"
 	default:
-		f.Summary += "whether the script of the launch imports it is not known"
+		f.Summary += "the launch script may or may not import it"
 	}
-	f.Summary += fmt.Sprintf("; --skip %s-same is for a launch that does without", name)
+	f.Summary += fmt.Sprintf("; use --skip %s-same if the launch does not need it", name)
 	return []checks.Finding{f}
 }
 
@@ -207,20 +223,20 @@ func (r required) findings(view checks.View, nodes []*facts.Node) (absent, unlik
 	if len(have) == 0 {
 		return nil, nil
 	}
-	look := []fix.Command{remedy.Pip(view).List()} // where no version is known to be right
+	look := []fix.Command{listed(view)} // where no version is known to be right
 	most := compare.GroupBy(have, r.Version)[0]
 	switch {
 	case len(lack) > len(have) && !r.Imported:
 		evenOut := look
 		if r.Remove != nil { // one of two ways out: commands below each other are to be pasted one after the other
-			evenOut = []fix.Command{r.Remove[0].Remark("or have %s on every node", fix.Text(r.Name+" "+most.Value))}
+			evenOut = []fix.Command{r.Remove[0].Remark("or install %s on every node", fix.Text(r.Name+" "+most.Value))}
 		}
 		return []checks.Finding{{
 			Nodes:    checks.NamesOf(have),
-			Summary:  r.Name + " is installed here and not on most nodes",
+			Summary:  r.Name + " is installed, but most nodes do not have it",
 			Got:      r.Name + " " + most.Value,
-			Want:     "on every node, or on none",
-			WouldSee: r.Lacking + ", on the others",
+			Want:     "installed on every node, or on none",
+			WouldSee: r.Lacking + ", on the other nodes",
 			Remedy:   evenOut,
 		}}, nil
 	case lack != nil:
@@ -231,6 +247,12 @@ func (r required) findings(view checks.View, nodes []*facts.Node) (absent, unlik
 		f.Remedy = look
 		switch {
 		case d.Split:
+			either := eitherWay(d, func(d compare.Difference) []fix.Command {
+				return []fix.Command{r.Install(remedy.Pip(view), d.Deviations[0].Want)}
+			})
+			if either != nil {
+				f.Remedy = either
+			}
 		case r.Remove != nil && remedy.HidesWanted(view, d.Nodes, d.Deviations[0]):
 			f.Remedy = r.Remove
 		default:
@@ -270,7 +292,7 @@ func (r required) install(view checks.View, version string, nodes []*facts.Node)
 	case none == nil:
 		return []fix.Command{r.Install(again, version)}
 	}
-	return []fix.Command{r.Install(pip, version).At(none...), r.Install(again, version).At(bare...)}
+	return fix.Steps(r.Install(pip, version).At(none...), r.Install(again, version).At(bare...))
 }
 
 // left says what is there of it on nodes that have none.
@@ -280,9 +302,9 @@ func (r required) left(nodes []*facts.Node) string {
 	case bare == nil:
 		return ""
 	case none == nil:
-		return "nothing but the metadata of " + r.Name
+		return "only the metadata of " + r.Name
 	}
-	return fmt.Sprintf("nothing but the metadata of %s on %s", r.Name, hostfile.Fold(bare))
+	return fmt.Sprintf("only the metadata of %s on %s", r.Name, hostfile.Fold(bare))
 }
 
 func (r required) bare(nodes []*facts.Node) (bare, none []string) {
@@ -331,24 +353,24 @@ func judgeProtobuf(view checks.View) []checks.Finding {
 		if len(protobuf.OldGenerated) > 0 && !hostfile.Before(protobuf.Runtime, "4") {
 			f := checks.Finding{
 				Nodes:   []string{node.Name},
-				Summary: "generated code is too old for the protobuf runtime",
+				Summary: "generated code is too old for protobuf " + protobuf.Runtime,
 				Got:     strings.Join(protobuf.OldGenerated, ", ") + " under protobuf " + protobuf.Runtime,
 				Want:    "protobuf 3.20 or older, or newer releases of these packages",
-				Remedy:  []fix.Command{remedy.Pip(view).Run("install -U %s", fix.List[fix.Package](" ", protobuf.OldGenerated)), remedy.Pip(view).Run("install %s", fix.Package("protobuf<=3.20.3"))},
+				Remedy:  fix.Alternatives(remedy.Pip(view).Run("install -U %s", fix.List[fix.Package](" ", protobuf.OldGenerated)), remedy.Pip(view).Run("install %s", fix.Package("protobuf<=3.20.3"))),
 			}
 			if protobuf.Implementation == "python" {
 				f.Verdict = checks.Warn
-				f.Summary = "generated code loads only by the slow pure-python protobuf"
-				f.WouldSee = "nothing, while PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python reaches the ranks"
+				f.Summary = "generated code loads only with the slow pure-Python protobuf"
+				f.WouldSee = "nothing, as long as PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python reaches the ranks"
 			}
 			findings = append(findings, f)
 		}
 		if len(protobuf.NewGenerated) > 0 {
 			findings = append(findings, checks.Finding{
 				Nodes:    []string{node.Name},
-				Summary:  "generated code is too new for the protobuf runtime",
-				Got:      strings.Join(protobuf.NewGenerated, ", ") + ", installed is " + protobuf.Runtime,
-				Want:     "a protobuf at least as new as its generated code",
+				Summary:  "generated code is too new for protobuf " + protobuf.Runtime,
+				Got:      strings.Join(protobuf.NewGenerated, ", ") + "; installed protobuf " + protobuf.Runtime,
+				Want:     "a protobuf at least as new as the generated code",
 				WouldSee: "VersionError: Detected incompatible Protobuf Gencode/Runtime versions, or ImportError: cannot import name 'builder'",
 				Remedy:   []fix.Command{remedy.Pip(view).Run("install -U protobuf")},
 			})

@@ -26,7 +26,7 @@ var PythonSame = checks.Check{
 
 func judgePython(view checks.View) []checks.Finding {
 	var findings []checks.Finding
-	found, want := false, "the python the other nodes have in PATH"
+	found, want := false, "the Python that the other nodes have in PATH"
 	if view.Launch.Interpreter != "" {
 		want = fmt.Sprintf("%s (from %s)", view.Launch.Interpreter, view.Launch.InterpreterFrom)
 	}
@@ -35,30 +35,34 @@ func judgePython(view checks.View) []checks.Finding {
 		found = found || python.Found
 		switch {
 		case !python.Found:
-			look := fix.On("ls -l %s", fix.Path(path.Dir(python.Path)))
+			summary, look := python.Path+" does not exist", fix.On("ls -l %s", fix.Path(path.Dir(python.Path)))
 			if !path.IsAbs(python.Path) {
-				look = fix.On("command -v %s", fix.Path(python.Path))
+				summary, look = python.Path+" is not in PATH", fix.On("command -v %s", fix.Path(python.Path))
 			}
 			findings = append(findings, checks.Finding{
 				Nodes:    []string{node.Name},
-				Summary:  "there is no " + python.Path,
+				Summary:  summary,
 				Got:      python.Problem,
 				Want:     want,
 				WouldSee: fmt.Sprintf("{node}: bash: line 1: %s: No such file or directory, then: {node}: ssh exited with exit code 127", python.Path),
-				Remedy:   append([]fix.Command{look}, copyFix(ranks.Answering(view), func(*facts.Node) bool { return true })...),
+				Remedy:   append([]fix.Command{look.As(fix.Look)}, copyFix(ranks.Answering(view), func(*facts.Node) bool { return true })...),
 			})
 		case python.Problem != "":
 			findings = append(findings, checks.Finding{
 				Nodes:    []string{node.Name},
-				Summary:  python.Path + " is there and does not work",
+				Summary:  python.Path + " exists but does not work",
 				Got:      python.Problem,
+				Want:     "an interpreter that starts",
 				WouldSee: "the launch ends on this node with the interpreter's own error",
-				Remedy:   []fix.Command{fix.On("%s -V", fix.Path(python.Path))},
+				Remedy: []fix.Command{
+					fix.On("%s -V", fix.Path(python.Path)).As(fix.Look),
+					fix.Note("install the interpreter on {nodes} again"),
+				},
 			})
 		}
 	}
 	if !found && view.Launch.Interpreter == "" {
-		f := checks.Finding{Verdict: checks.Unknown, Summary: "no node has a python in PATH, and nothing says which interpreter the launch uses: --python PATH names it"}
+		f := checks.Finding{Verdict: checks.Unknown, Summary: "no node has Python in PATH: name the interpreter of the launch with --python PATH"}
 		for _, node := range view.Nodes {
 			f.Nodes = append(f.Nodes, node.Name)
 		}
@@ -83,17 +87,17 @@ func pythonVersions(view checks.View) []checks.Finding {
 			f.Verdict, f.WouldSee = verdict, wouldSee
 			f.Remedy = copyFix(nodes, func(n *facts.Node) bool { return value(n) == d.Deviations[0].Want })
 			if !d.Split && d.Deviations[0].Want == wanted.Want {
-				f.Summary = "interpreter versions differ from the launching machine's"
-				f.Want = "python " + wanted.Want + ", as there"
+				f.Summary = fmt.Sprintf("python %s, the launching machine has %s", compare.Shown(d.Deviations[0].Got), wanted.Want)
+				f.Want = "python " + wanted.Want + ", as on the launching machine"
 			}
 			findings = append(findings, f)
 		}
 		return findings
 	}
-	if findings := versions(checks.Fail, "ModuleNotFoundError or ImportError on the odd nodes, whose packages were built for another python", 2); findings != nil {
+	if findings := versions(checks.Fail, "ModuleNotFoundError or ImportError on the nodes that differ, because their packages were built for another Python", 2); findings != nil {
 		return findings
 	}
-	findings := versions(checks.Warn, "nothing as a rule; pickles and compiled packages made on one node may not load on another", 3)
+	findings := versions(checks.Warn, "usually nothing; pickles and compiled packages from one node may not load on another", 3)
 	return append(findings, otherOnHead(view, nodes, meant)...)
 }
 
@@ -119,11 +123,14 @@ func otherOnHead(view checks.View, nodes []*facts.Node, meant *facts.Node) []che
 	return []checks.Finding{{
 		Verdict:  checks.Warn,
 		Nodes:    []string{meant.Name},
-		Summary:  fmt.Sprintf("%s is another python on the nodes than on the machine it is launched from", meant.Python.Path),
+		Summary:  fmt.Sprintf("the nodes have python %s, the launching machine has %s", got, want),
 		Got:      "python " + got + " on the nodes",
-		Want:     "python " + want,
-		WouldSee: "nothing as a rule: the ranks run on the nodes alone; packages that were installed here are not theirs",
-		Remedy:   []fix.Command{fix.Here("deepspeed --version   # is this the environment that the nodes have?")},
+		Want:     "python " + want + ", as on the launching machine",
+		WouldSee: "usually nothing: ranks run only on the nodes, but they do not have the packages of the launching machine",
+		Remedy: []fix.Command{
+			fix.Here("deepspeed --version   # is this the environment that the nodes have?").As(fix.Look),
+			fix.Note("launch from the environment that the nodes have"),
+		},
 	}}
 }
 
@@ -139,5 +146,8 @@ func copyFix(nodes []*facts.Node, isRight func(*facts.Node) bool) []fix.Command 
 		}
 		return []fix.Command{fix.CopyFrom(node.Name, prefix+"/")}
 	}
-	return []fix.Command{fix.Here("preflight -H {hostfile} --python PATH")}
+	return []fix.Command{
+		fix.Here("preflight -H {hostfile} --python PATH   # checks another interpreter").As(fix.Look),
+		fix.Note("install the interpreter on {nodes}, or launch with one that all nodes have"),
+	}
 }

@@ -36,19 +36,19 @@ func judgeShadows(view checks.View) []checks.Finding {
 	}
 	var findings []checks.Finding
 	for _, node := range nodes {
-		said := map[string]int{} // findings, by what lies in the way of several
+		reported := map[string]int{} // findings, by what lies in the way of several
 		for _, s := range node.Python.Shadows {
 			f, matters := judgeShadow(view, node, s)
 			if !matters {
 				continue
 			}
 			if having[s.Path] < len(nodes) {
-				f.Summary += ", and not on every node"
+				f.Summary += " (not on every node)"
 			}
-			at, again := said[s.Path]
+			at, known := reported[s.Path]
 			switch {
-			case !again:
-				said[s.Path] = len(findings)
+			case !known:
+				reported[s.Path] = len(findings)
 				findings = append(findings, f)
 			case f.Verdict == "" && findings[at].Verdict == checks.Warn: // the directory is the script's, and the launcher's as well
 				findings[at] = f
@@ -84,31 +84,32 @@ func judgeShadow(view checks.View, node *facts.Node, s facts.Shadow) (f checks.F
 	f = checks.Finding{Nodes: []string{node.Name}, Got: s.Path, Want: s.Hides}
 	name := path.Base(s.Path)
 	where := map[string]string{
-		facts.InScriptDir:  "beside the script",
-		facts.InWorkDir:    "in the working directory, where python -m looks first,",
+		facts.InScriptDir:  "next to the script",
+		facts.InWorkDir:    "in the working directory",
 		facts.InPythonPath: "in PYTHONPATH",
 	}[s.In]
 	if script := ranks.ScriptAt(p, node); script != nil && s.In == facts.InScriptDir && script.Path == s.Path {
-		where = "is the script itself, and"
+		where = "(the script itself)"
 	}
-	whose := "python's own"
+	origin := "Python's own"
 	if strings.Contains(s.Hides, "-packages/") {
-		whose = "the installed"
+		origin = "the installed"
 	}
-	f.Summary = fmt.Sprintf("%s %s is imported in place of %s %s", name, where, whose, s.Module)
-	f.Remedy = []fix.Command{fix.On("ls -ld %s", fix.Path(s.Path)), fix.On("mv -n %s %s   # and import it by that name; in a repository: git mv", fix.Path(s.Path), fix.Path(renamed(s.Path)))}
+	f.Summary = fmt.Sprintf("%s %s is imported instead of %s %s", name, where, origin, s.Module)
+	f.Remedy = []fix.Command{fix.On("ls -ld %s", fix.Path(s.Path)).As(fix.Look), fix.On("mv -n %s %s   # and import it under the new name; in a repository use git mv", fix.Path(s.Path), fix.Path(renamed(s.Path)))}
 	f.WouldSee = fmt.Sprintf("ImportError: cannot import name … from '%[1]s' (%[2]s), or AttributeError: module '%[1]s' has no attribute …", s.Module, s.Path)
 	switch {
 	case !byRanks && !byLauncher:
 		return f, false
 	case s.Copy:
-		f.Verdict, f.Remedy = checks.Warn, f.Remedy[:1]
-		f.Summary = fmt.Sprintf("a copy of %s %s is imported, and not the installed one", s.Module, where)
-		f.WouldSee = "whatever that copy does: the versions that are installed, and compared here, say nothing of it"
+		f.Verdict = checks.Warn
+		f.Remedy = []fix.Command{f.Remedy[0], fix.Note("remove the copy from the path, unless the launch is meant to use it")}
+		f.Summary = fmt.Sprintf("a copy of %s %s is imported, not the installed one", s.Module, where)
+		f.WouldSee = "depends on the copy: preflight compares only the versions of installed packages"
 	case by != launch.NotImported && by >= needs && needs != launch.NotImported: // fails
 	case byRanks && slices.Contains(importsOf(view, node), s.Module), by != launch.NotImported:
 		f.Verdict = checks.Warn
-		f.WouldSee += ", where the script imports it and means the other"
+		f.WouldSee += ", if the script imports it and means the other module"
 	default:
 		return f, false
 	}

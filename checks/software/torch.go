@@ -43,8 +43,12 @@ func unloadable(nodes []*facts.Node) (findings []checks.Finding) {
 	for _, node := range nodes {
 		if torch := node.Python.Torch; torch != nil && torch.Unloadable != "" {
 			findings = append(findings, checks.Finding{
-				Nodes: []string{node.Name}, Summary: "torch is there and cannot be loaded", Got: torch.Unloadable, WouldSee: "ImportError: " + torch.Unloadable,
-				Remedy: []fix.Command{fix.On("%s -c 'import torch'", fix.Path(node.Python.Path)), fix.On("env | grep ^LD_; ulimit -v")},
+				Nodes: []string{node.Name}, Summary: "torch is installed but cannot be loaded", Got: torch.Unloadable, WouldSee: "ImportError: " + torch.Unloadable,
+				Remedy: []fix.Command{
+					fix.On("%s -c 'import torch'", fix.Path(node.Python.Path)).As(fix.Look),
+					fix.On("env | grep ^LD_; ulimit -v").As(fix.Look),
+					fix.Note("restore the missing library, or correct LD_LIBRARY_PATH or ulimit -v on {nodes}"),
+				},
 			})
 		}
 	}
@@ -65,11 +69,11 @@ func unlikeTorch(view checks.View, nodes []*facts.Node) []checks.Finding {
 			unlike[i].WouldSee = mismatch
 		case !ranks.UsesNCCL(view):
 			unlike[i].Verdict = checks.Warn
-			unlike[i].WouldSee = "nothing, by luck: gloo's ranks of these releases meet and reduce; a hang where they order their collectives differently"
+			unlike[i].WouldSee = "usually nothing: gloo ranks of these releases connect and reduce; a hang if they order their collectives differently"
 		case several:
-			unlike[i].WouldSee = "the ranks meet, because a newer store understands older clients, and then fail or hang at the first collective"
+			unlike[i].WouldSee = "the ranks connect, because a newer store understands older clients, and then fail or hang at the first collective"
 		default:
-			unlike[i].WouldSee = "the ranks meet and then fail or hang at the first collective (Mismatched NCCL version detected, Message truncated)"
+			unlike[i].WouldSee = "the ranks connect and then fail or hang at the first collective (Mismatched NCCL version detected, Message truncated)"
 		}
 	}
 	findings := append(absent, unlike...)
@@ -80,10 +84,17 @@ func unlikeTorch(view checks.View, nodes []*facts.Node) []checks.Finding {
 		f := d.Finding("torch builds")
 		if kinds := compare.GroupBy(nodes, ranks.TorchKind); len(kinds) == 1 {
 			f.Verdict = checks.Warn
-			f.WouldSee = "nothing as a rule; the NCCL that comes with each build may differ"
+			f.WouldSee = "usually nothing; the NCCL of each build may differ"
 		}
-		f.Remedy = []fix.Command{remedy.Pip(view).List()}
-		if !d.Split {
+		f.Remedy = []fix.Command{listed(view)}
+		if d.Split {
+			either := eitherWay(d, func(d compare.Difference) []fix.Command {
+				return []fix.Command{installTorch(remedy.Pip(view), nodes, d.Deviations[0].Want)}
+			})
+			if either != nil {
+				f.Remedy = either
+			}
+		} else {
 			f.Remedy = []fix.Command{installTorch(remedy.Pip(view), nodes, d.Deviations[0].Want)}
 		}
 		findings = append(findings, f)
@@ -99,7 +110,7 @@ func installTorch(pip fix.Pip, nodes []*facts.Node, wanted string) fix.Command {
 			return pip.Install([]fix.Requirement{{Name: "torch", Version: torch.Version}})[0]
 		}
 	}
-	return pip.List()
+	return pip.List().As(fix.Look)
 }
 
 // torchRelease is "" where there is no torch, as what package ranks says of a build is.
@@ -124,7 +135,7 @@ func storeMismatch(view checks.View, nodes []*facts.Node) (died string, several 
 	}
 	for _, clients := range generations {
 		if mixed := launch.StoreMismatch(facts.Generation(clients.Value), torch(nodes[at])); mixed != "" {
-			return fmt.Sprintf("client of %s (torch %s) against the server on %s (torch %s): %s",
+			return fmt.Sprintf("client on %s (torch %s), server on %s (torch %s): %s",
 				hostfile.Fold(clients.Nodes), clients.Value, nodes[at].Name, torch(nodes[at]), mixed), true
 		}
 	}
