@@ -17,15 +17,15 @@ import (
 	"preflight/hostfile"
 )
 
-// Diff lists every fact on which the reached nodes differ, absent counted as a
-// value, volatile and per-node facts left out. A section that could not be
-// looked at on a node takes no part for that node: not seen is not absent. How
-// nodes resolve names is left to host-names: each asks for a sample of them,
-// and may rightly think otherwise of its own name than the others do.
+// Diff returns every fact on which the reached nodes differ. An absent fact counts as a value.
+// Volatile facts and facts of single nodes are left out. If a section could not be read on a node,
+// the node takes no part in its comparison: not seen is not absent. host-names compares how nodes
+// resolve names, because each node resolves only a sample of them and may rightly resolve its own
+// name differently.
 //
-// Each difference names every node: where every node names its interfaces differently, all
-// differences together would fill the memory. Diff leaves out those of a section for which
-// there is no room, and leftOut counts them.
+// Each difference names every node. If every node named its interfaces differently, all differences
+// together would fill the memory. Diff therefore limits the space of each section; leftOut is the
+// number of differences that did not fit.
 func Diff(nodes []facts.Node) (diffs []checks.FactDiff, leftOut int) {
 	diffs = []checks.FactDiff{}
 	seen := make([]*facts.Node, 0, len(nodes))
@@ -61,15 +61,15 @@ func Diff(nodes []facts.Node) (diffs []checks.FactDiff, leftOut int) {
 	return diffs, leftOut
 }
 
-// Room for the differences of a section, in bytes: some thousand for a few nodes, and as many
-// for a thousand. Eight GPUs that one node has and another has not are six hundred.
+// Space for the differences of a section, in bytes: some thousand differences for a few nodes, and
+// as many for a thousand nodes. Eight GPUs that only one node has are six hundred differences.
 const (
 	roomOfSection = 128 << 10
 	roomOfNode    = 8 << 10
 )
 
 func sizeOf(d checks.FactDiff) (size int) {
-	const punctuation = 8 // around each text
+	const punctuation = 8 // around each value
 	size = len(d.Fact) + punctuation
 	for _, g := range d.Groups {
 		size += len(g.Value) + punctuation
@@ -80,23 +80,23 @@ func sizeOf(d checks.FactDiff) (size int) {
 	return size
 }
 
-// Kinds groups nodes by how a section of theirs looks. Most nodes of a fleet look
-// like one of a few, so that the facts of these few are all there is to compare.
+// Kinds groups nodes that have the same facts in one section. Most nodes of a fleet belong to one
+// of a few kinds, so only one node of each kind needs to be compared.
 type Kinds struct {
-	First []*facts.Node       // of each kind
-	of    map[*facts.Node]int // but for those of the first
+	First []*facts.Node       // the first node of each kind
+	of    map[*facts.Node]int // the kind of each node, without entries for kind 0
 }
 
-// Of is a node's kind, by its place.
+// Of returns the index of a node's kind.
 func (k Kinds) Of(node *facts.Node) int { return k.of[node] }
 
-// manyKinds is how many kinds a node is compared with before it is taken for one of
-// its own. Nodes of a kind that was met too long ago only cost time.
+// manyKinds is the number of recent kinds that a node is compared with before it gets a kind of its
+// own. Comparing it with older kinds would only cost time.
 const manyKinds = 8
 
 func KindsOf(nodes []*facts.Node, section facts.Section) Kinds {
 	k := Kinds{of: map[*facts.Node]int{}}
-	var recent []int // kinds, the last met first
+	var recent []int // indexes of kinds, the most recent first
 	for _, node := range nodes {
 		at := slices.IndexFunc(recent, func(kind int) bool { return node.Alike(&k.First[kind].Facts, section) })
 		kind := len(k.First)
@@ -114,15 +114,15 @@ func KindsOf(nodes []*facts.Node, section facts.Section) Kinds {
 	return k
 }
 
-// spread is where the values of one fact are found. Nearly always all nodes
-// agree, so the first value met has a place of its own.
+// spread holds which kinds have which values of one fact. Nearly always all nodes agree, so the
+// first value has its own field.
 type spread struct {
 	first  string
-	others map[int]string // kind → another value
-	have   []int32        // kinds that have the fact at all, ascending; there may be as many as nodes
+	others map[int]string // values other than first, by kind
+	have   []int32        // kinds that have the fact, ascending; at most one per node
 }
 
-// SpreadsOf walks one node of each kind.
+// SpreadsOf returns the spread of every fact of a section. nodes are the first nodes of each kind.
 func SpreadsOf(nodes []*facts.Node, section facts.Section) map[string]*spread {
 	spreads := map[string]*spread{}
 	for kind, node := range nodes {
@@ -136,7 +136,7 @@ func SpreadsOf(nodes []*facts.Node, section facts.Section) map[string]*spread {
 				spreads[path] = s
 			}
 			if last := len(s.have) - 1; last >= 0 && s.have[last] == int32(kind) {
-				return // a node that lists one thing twice says it twice: the first counts
+				return // a node that lists one thing twice reports it twice: the first counts
 			}
 			s.have = append(s.have, int32(kind))
 			if value != s.first {
@@ -147,10 +147,10 @@ func SpreadsOf(nodes []*facts.Node, section facts.Section) map[string]*spread {
 	return spreads
 }
 
-// everywhere is whether all of so many kinds have the fact and agree on it.
+// everywhere reports whether all of so many kinds have the fact and agree on it.
 func (s *spread) everywhere(kinds int) bool { return len(s.have) == kinds && len(s.others) == 0 }
 
-// Groups are the nodes by their value of the fact.
+// Groups returns the nodes grouped by their value of the fact.
 func (s *spread) Groups(kinds Kinds, nodes []*facts.Node) (groups []checks.FactGroup) {
 	value := func(node *facts.Node) string {
 		kind := kinds.Of(node)
@@ -165,19 +165,19 @@ func (s *spread) Groups(kinds Kinds, nodes []*facts.Node) (groups []checks.FactG
 	return groups
 }
 
-// IsLookup says that a fact is there only where the probe asked for it, so that
-// its absence says nothing.
+// IsLookup reports whether a fact exists only on nodes where the probe asked for it. Its absence
+// then says nothing.
 func IsLookup(path string) bool { return strings.HasPrefix(path, "names.lookups.") }
 
-// SectionOf is the first word of a fact's path.
+// SectionOf returns the first word of a fact's path.
 func SectionOf(path string) facts.Section {
 	section, _, _ := strings.Cut(path, ".")
 	return facts.Section(section)
 }
 
-// FoldSiblings makes one row of facts that differ alike and have names that differ in one
-// number alone: the power limit of eight GPUs is one setting, nvml.cards.[0-7].power.limit.
-// The row stands where the first of them stood.
+// FoldSiblings merges differences between the same nodes and values if the names of the facts
+// differ only in one number. The power limit of eight GPUs is one setting:
+// nvml.cards.[0-7].power.limit. The merged row takes the place of the first of them.
 func FoldSiblings(diffs []checks.FactDiff) []checks.FactDiff {
 	families := map[string][]sibling{}
 	for i, d := range diffs {
@@ -204,7 +204,7 @@ func FoldSiblings(diffs []checks.FactDiff) []checks.FactDiff {
 				numbers = append(numbers, member.number)
 				gone[member.row] = member.row != i
 			}
-			folded[i].Fact = s.before + hostfile.Fold(numbers) + s.after // [0-3,7]
+			folded[i].Fact = s.before + hostfile.Fold(numbers) + s.after // such as [0-3,7]
 			break
 		}
 	}
@@ -217,7 +217,7 @@ func FoldSiblings(diffs []checks.FactDiff) []checks.FactDiff {
 	return kept
 }
 
-// sibling is a fact's name around one of its numbers.
+// sibling is the name of a fact, divided at one of its numbers.
 type sibling struct {
 	before, number, after string
 	row                   int
@@ -225,8 +225,8 @@ type sibling struct {
 
 var numberIn = regexp.MustCompile(`\d+`)
 
-// siblings are the ways in which a fact may be one of several, by the number that
-// differs. One that begins with 0 is no number to count by.
+// siblings returns the ways to divide a fact's name at a number. A number with a leading 0 is not a
+// counter and is skipped.
 func siblings(fact string) (ways []sibling) {
 	for _, at := range numberIn.FindAllStringIndex(fact, -1) {
 		digits := fact[at[0]:at[1]]
@@ -245,7 +245,7 @@ func groupsKey(d checks.FactDiff) string {
 	return key.String()
 }
 
-// OrNull is a fact's value as JSON, nil for one that is not there.
+// OrNull returns a fact's value as JSON, nil if the fact is absent.
 func OrNull(value string) json.RawMessage {
 	if value == "" {
 		return nil

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package compare holds nodes, versions and sizes against each other: who stands apart from
-// most, the partitions of nodes that a policy has unlike, and the diff of a fleet.
+// Package compare compares nodes, versions and sizes. It finds the nodes that differ from most
+// others, the groups of nodes that a policy wants to be different, and the differences within a
+// fleet.
 //
-// It refuses to blame where no value has a majority, and to take an absent value for none.
+// If no value has a majority, it does not decide which nodes are wrong. An absent value counts as a
+// value.
 package compare
 
 import (
@@ -19,21 +21,21 @@ import (
 	"preflight/hostfile"
 )
 
-// Group is the nodes that share one value; Value "" means they do not have it.
+// Group is a set of nodes with the same value; Value "" means that they have none.
 type Group struct {
 	Value string
 	Nodes []string
 }
 
-// GroupBy sorts nodes by a value, the largest group first; equal sizes keep
-// hostfile order.
+// GroupBy groups nodes by a value, the largest group first. Groups of equal size keep the order of
+// the hostfile.
 func GroupBy(nodes []*facts.Node, value func(*facts.Node) string) []Group {
 	var groups []Group
 	at := map[string]int{}
 	i := -1
 	for _, node := range nodes {
 		v := value(node)
-		seen := i >= 0 && groups[i].Value == v // neighbours mostly are alike
+		seen := i >= 0 && groups[i].Value == v // neighbours mostly have equal values
 		if !seen {
 			i, seen = at[v]
 		}
@@ -41,7 +43,7 @@ func GroupBy(nodes []*facts.Node, value func(*facts.Node) string) []Group {
 			i = len(groups)
 			at[v] = i
 			groups = append(groups, Group{Value: v})
-			if i == 0 { // most are alike
+			if i == 0 { // most nodes are usually in one group
 				groups[0].Nodes = make([]string, 0, len(nodes))
 			}
 		}
@@ -51,35 +53,35 @@ func GroupBy(nodes []*facts.Node, value func(*facts.Node) string) []Group {
 	return groups
 }
 
-// Shown is a value as a person reads it.
+// Shown returns a value as a report shows it: "absent" for "".
 func Shown(value string) string { return cmp.Or(value, "absent") }
 
-// Comparison is one thing to compare across those nodes that can be compared in it.
+// Comparison is one property to compare, and the nodes that can be compared in it.
 type Comparison struct {
 	Name  string
-	Value func(*facts.Node) string // "" where the node does not have it
+	Value func(*facts.Node) string // "" if the node does not have it
 	Among []*facts.Node
-	// Want is right whatever most nodes have, if any has it; "" where nobody says.
+	// Want is the right value, whatever most nodes have, if any node has it; "" if it is not known.
 	Want string
 }
 
-// Among compares nodes in one thing.
+// Among returns the comparison of nodes in one property.
 func Among(nodes []*facts.Node, name string, value func(*facts.Node) string) Comparison {
 	return Comparison{Name: name, Value: value, Among: nodes}
 }
 
-// Deviation is one thing in which nodes differ from what most nodes have.
+// Deviation is one property in which nodes differ from most nodes.
 type Deviation struct {
 	Name, Got, Want string
-	Groups          []Group // of a split: the nodes by value, nil otherwise
+	Groups          []Group // if no value has a majority: the nodes by value, otherwise nil
 }
 
-// Difference is all that the same nodes have otherwise: one machine that was
-// not updated is one cause, however many packages it shows in.
+// Difference holds all properties in which the same nodes differ from most. A machine that was not
+// updated is one cause, however many packages it affects.
 type Difference struct {
 	Nodes []string
-	// Split says that no value has a majority: nobody is to blame, Nodes are
-	// all of them, Got names every group and Want is empty.
+	// Split means that no value has a majority. Then Nodes are all nodes, Got names the nodes of
+	// every value, and Want is empty.
 	Split      bool
 	Deviations []Deviation
 }
@@ -92,8 +94,8 @@ func (c Comparison) agreed() bool {
 	return !slices.ContainsFunc(c.Among[1:], func(node *facts.Node) bool { return c.Value(node) != first })
 }
 
-// Differences makes the comparisons one by one and gathers what differs by the nodes
-// that stand apart, in the order they were met.
+// Differences evaluates the comparisons and collects the deviations by the nodes that differ, in
+// the order of the comparisons.
 func Differences(all ...Comparison) []Difference {
 	var found []Difference
 	at := map[string]int{}
@@ -136,7 +138,8 @@ func Differences(all ...Comparison) []Difference {
 	return found
 }
 
-// Findings puts differences into words. All of them have the verdict, the message and the remedy of common.
+// Findings returns a finding for each difference, with the verdict, the message and the remedy of
+// common.
 func Findings(what string, differences []Difference, common checks.Finding) (findings []checks.Finding) {
 	for _, d := range differences {
 		f := d.Finding(what)
@@ -146,7 +149,7 @@ func Findings(what string, differences []Difference, common checks.Finding) (fin
 	return findings
 }
 
-// Finding puts the difference into words; what names the things compared.
+// Finding returns the difference as a finding; what is a plural that names the properties compared.
 func (d Difference) Finding(what string) checks.Finding {
 	var got, want []string
 	for _, dev := range d.Deviations {
@@ -179,11 +182,11 @@ func (d Difference) Finding(what string) checks.Finding {
 	}
 }
 
-// widestSummary is how long the summary of a finding may be, in bytes.
+// widestSummary is the greatest length in bytes of a summary that names both values.
 const widestSummary = 80
 
-// Apart puts two sizes into words that differ where the sizes do: "12 GiB" is
-// no explanation where 12 GiB are wanted.
+// Apart formats two sizes so that their texts differ if the sizes do: "12 GiB" would not explain
+// why 12 GiB are too little.
 func Apart(got, want int64) (gotText, wantText string) {
 	gotText, wantText = humanize.IBytes(uint64(got)), humanize.IBytes(uint64(want))
 	if got != want && gotText == wantText {

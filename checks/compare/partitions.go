@@ -11,14 +11,14 @@ import (
 	"preflight/facts"
 )
 
-// A stated expectation beats the majority: who misses one is at fault for that,
-// however many they are, and the expectation check says it. Comparing them with the
-// others once more would say it twice, and blame the wrong ones where they are most.
+// An expectation of the policy outweighs the majority. The expectation check reports all nodes that
+// miss one, however many they are. Comparing them with the other nodes as well would report them
+// twice, and would blame the wrong nodes if they are the majority.
 
-// PackagePath is the fact of an installed package's version.
+// PackagePath returns the path of the fact that holds a package's version.
 func PackagePath(name string) string { return "python.packages." + name }
 
-// AsStated leaves out the nodes that miss what the policy states of a fact.
+// AsStated returns the nodes without those that miss an expectation of the policy on a fact.
 func AsStated(view checks.View, nodes []*facts.Node, fact string) []*facts.Node {
 	return meeting(nodes, statedOf(view, fact))
 }
@@ -30,7 +30,8 @@ func meeting(nodes []*facts.Node, stated []checks.Stated) []*facts.Node {
 	return Without(nodes, misses)
 }
 
-// Without leaves some out, nodes mostly, of which mostly none is: then it is all of them.
+// Without returns the elements for which is returns false. It does not copy the slice if that is
+// all of them, which is the usual case.
 func Without[T any](all []T, is func(T) bool) []T {
 	if !slices.ContainsFunc(all, is) {
 		return slices.Clip(all)
@@ -38,7 +39,7 @@ func Without[T any](all []T, is func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(all), is)
 }
 
-// Split returns the values that are so, and the others, both in their order.
+// Split divides values by a condition. Both parts keep their order.
 func Split[T any](all []T, is func(T) bool) (those, rest []T) {
 	for _, each := range all {
 		if is(each) {
@@ -57,19 +58,19 @@ func statedOf(view checks.View, fact string) []checks.Stated {
 	return view.Stated(fact)
 }
 
-// side is nodes that the policy itself has unlike all others: no value seen among them
-// is allowed elsewhere, and none seen elsewhere is allowed among them.
+// side is a group of nodes that the policy itself wants to be different from all others: it allows
+// no value of the group elsewhere, and no value from elsewhere in the group.
 type side struct {
-	keys   []string          // which statements concern its nodes
-	stated [][]checks.Stated // the same statements, for each key
-	values map[string]bool   // seen on nodes that are as stated
+	keys   []string          // each lists the statements that apply to a node
+	stated [][]checks.Stated // the statements of each key
+	values map[string]bool   // values of nodes that meet the statements
 }
 
-// ByPolicy partitions a comparison where the policy demands that nodes differ: the
-// driver is "==550.54.15" of some and "==570.86.15" of others, and that is what they
-// have. Anything weaker partitions nothing, for it does not say that they shall differ, and
-// a fleet that differs must not pass for it. A node of which nothing is stated belongs
-// to those that have what it has; where nobody has, all are compared with all.
+// ByPolicy divides a comparison if the policy demands that nodes differ: for example, it states the
+// driver "==550.54.15" for some and "==570.86.15" for others, and the nodes have them. A weaker
+// statement divides nothing, because it does not demand a difference, and a fleet with differences
+// must not pass. A node without a statement belongs to the nodes with the same value. If no node
+// has the same value, all nodes are compared with each other.
 func ByPolicy(view checks.View, a Comparison, fact string) []Comparison {
 	stated := statedOf(view, fact)
 	a.Among = meeting(a.Among, stated)
@@ -102,8 +103,8 @@ func concerning(stated []checks.Stated, node *facts.Node) (key string, those []c
 	return key, those
 }
 
-// sidesOf are the sides of a comparison. Only nodes that are as stated of them make one;
-// what the policy allows on both sides joins two into one.
+// sidesOf returns the sides of a comparison. Only nodes that meet their statements form a side. If
+// the policy allows a value on two sides, they become one.
 func sidesOf(a Comparison, stated []checks.Stated) []side {
 	if len(stated) == 0 {
 		return nil

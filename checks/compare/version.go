@@ -10,17 +10,17 @@ import (
 	"strings"
 )
 
-// Edition is a version as packages, drivers and kernels write it: 2.5.1+cu124,
-// 1.13.0a0, 2.0.post1, 550.54.15, 5.15.0-107-generic. A semantic version has another
-// order: to it 5.15.0-107 comes before 5.15.0, and .post1 is no version.
-// Source: PEP 440; a kernel's and a distribution's build number is a later release.
+// Edition is a version as packages, drivers and kernels write it: 2.5.1+cu124, 1.13.0a0, 2.0.post1,
+// 550.54.15, 5.15.0-107-generic. Semantic versioning orders them differently: there 5.15.0-107
+// comes before 5.15.0, and .post1 is not valid.
+// Source: PEP 440; the build number of a kernel or a distribution marks a later release.
 type Edition struct {
-	Release []int // as many as are written: 3.10.0 says more than 3.10
-	pre     []int // alpha 0, beta 1, candidate 2, and its number; nil for none
-	post    []int // the later build of one release, 107; nil for none
+	Release []int // as many numbers as are written: 3.10.0 is more specific than 3.10
+	pre     []int // stage (alpha 0, beta 1, candidate 2) and its number; nil for none
+	post    []int // the build of a release, such as 107; nil for none
 	dev     []int // nil for none
 	local   string
-	tail    string // "-generic": says nothing of older or newer
+	tail    string // such as "-generic", which has no order
 }
 
 var editionText = regexp.MustCompile(`^[vV]?(?P<release>\d+(?:\.\d+)*)` +
@@ -30,13 +30,13 @@ var editionText = regexp.MustCompile(`^[vV]?(?P<release>\d+(?:\.\d+)*)` +
 	`(?:\+(?P<local>[A-Za-z0-9._-]+))?` +
 	`(?P<tail>[-_.~].*)?$`)
 
-// Operators are those of a comparison, a longer one before what it begins with.
+// Operators are the operators of a comparison. A longer one comes before its own prefix.
 var Operators = []string{">=", "<=", "==", "!=", ">", "<"}
 
-// orders are how a value may compare with what follows each operator.
+// orders lists, for each operator, the results of a comparison that satisfy it.
 var orders = map[string][]int{">=": {0, 1}, "<=": {-1, 0}, ">": {1}, "<": {-1}, "!=": {-1, 1}, "==": {0}}
 
-// CutOperator returns the operator that a comparison begins with, "" for none, and what follows it.
+// CutOperator returns the leading operator of a comparison, "" for none, and the rest.
 func CutOperator(comparison string) (operator, operand string) {
 	for _, each := range Operators {
 		if rest, begins := strings.CutPrefix(comparison, each); begins {
@@ -46,10 +46,11 @@ func CutOperator(comparison string) (operator, operand string) {
 	return "", comparison
 }
 
-// Takes returns whether an operator is met by a value that compares so (-1, 0 or 1) with what follows it.
+// Takes reports whether a value that compares as order (-1, 0 or 1) with the operand satisfies the
+// operator.
 func Takes(operator string, order int) bool { return slices.Contains(orders[operator], order) }
 
-// ReadEdition is nil for text that is no version.
+// ReadEdition parses a version. It returns nil if the text is not a version.
 func ReadEdition(text string) *Edition {
 	match := editionText.FindStringSubmatch(text)
 	if match == nil {
@@ -88,8 +89,8 @@ func ReadEdition(text string) *Edition {
 	return e
 }
 
-// Compare orders two versions; builds ("+cu124", "-generic") have no order, and numbers
-// that are not written are zeros.
+// Compare orders two versions. Build labels such as "+cu124" and "-generic" have no order. Numbers
+// that are not written count as 0.
 func (e *Edition) Compare(other *Edition) int {
 	return cmp.Or(
 		slices.Compare(shortest(e.Release), shortest(other.Release)),
@@ -106,7 +107,7 @@ func shortest(release []int) []int {
 	return release
 }
 
-// stage is what a release has come to: in development, on trial, out.
+// stage returns the maturity of a release: in development, pre-release or released.
 func (e *Edition) stage() []int {
 	switch {
 	case e.pre != nil:
@@ -117,7 +118,7 @@ func (e *Edition) stage() []int {
 	return []int{3}
 }
 
-// compareLast orders numbers of which none is the last.
+// compareLast compares two numbers of which nil is the greatest.
 func compareLast(a, b []int) int {
 	if (a == nil) != (b == nil) {
 		return cmp.Compare(len(b), len(a))
@@ -125,12 +126,11 @@ func compareLast(a, b []int) int {
 	return slices.Compare(a, b)
 }
 
-// Meets is whether a version is the one that is stated: as exact as it is stated.
+// Meets reports whether a version equals the stated one, to the precision of the statement.
 func (e *Edition) Meets(stated *Edition) bool { return e.Compare(stated) == 0 && e.builtAs(stated) }
 
-// Begins is whether a version is one of those that what is stated stands for: 3.11 for
-// 3.11.2, and 6.8.0 for 6.8.0-45-generic. Releases on trial come before them all, and
-// stand for themselves alone.
+// Begins reports whether a version belongs to the stated one: 3.11.2 belongs to 3.11, and
+// 6.8.0-45-generic to 6.8.0. Pre-releases come before the release and only equal themselves.
 func (e *Edition) Begins(stated *Edition) bool {
 	switch {
 	case stated.pre != nil || stated.dev != nil:
@@ -143,7 +143,7 @@ func (e *Edition) Begins(stated *Edition) bool {
 	return leads(stated.Release, e.Release)
 }
 
-// leads is whether numbers begin with others; those that are not written are zeros.
+// leads reports whether numbers begins with first. Numbers that are not written count as 0.
 func leads(first, numbers []int) bool {
 	for i, number := range first {
 		if i < len(numbers) && numbers[i] != number || i >= len(numbers) && number != 0 {

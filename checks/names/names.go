@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package names says who leads where: the addresses that a node holds, what it takes a name
-// for, what it calls itself, and who is the first of the launch.
+// Package names knows the names and addresses of nodes: which addresses a node holds, how it
+// resolves a name, what it calls itself, and which node is the first of the launch.
 //
-// It refuses to resolve anything: what a node was not asked is not known.
+// It does not resolve names itself. If a node was not asked, the answer is not known.
 package names
 
 import (
@@ -25,7 +25,7 @@ import (
 	"preflight/launch/nccl"
 )
 
-// AddressesOf is every address of a node that means something elsewhere.
+// AddressesOf returns the addresses of a node that other nodes can use.
 func AddressesOf(node *facts.Node) []netip.Addr {
 	if node.Net == nil {
 		return nil
@@ -42,14 +42,13 @@ func AddressesOf(node *facts.Node) []netip.Addr {
 	return addresses
 }
 
-// NetworkOf is the network that an interface's address is in.
+// NetworkOf returns the network of an address of the node.
 func NetworkOf(node *facts.Node, address string) (network netip.Prefix, known bool) {
 	_, network, known = HolderOf(node, address)
 	return network, known
 }
 
-// HolderOf is the interface of a node that holds an address, and the network
-// that it is in there.
+// HolderOf returns the interface of a node that holds an address, and the network of the address.
 func HolderOf(node *facts.Node, address string) (held *facts.Interface, network netip.Prefix, known bool) {
 	if node.Net == nil {
 		return nil, netip.Prefix{}, false
@@ -65,7 +64,7 @@ func HolderOf(node *facts.Node, address string) (held *facts.Interface, network 
 	return nil, netip.Prefix{}, false
 }
 
-// InterfaceOf is a node's interface of some name, the zero one where none was seen.
+// InterfaceOf returns a node's interface by its name, the zero value if there is none.
 func InterfaceOf(net *facts.Net, name string) facts.Interface {
 	if net != nil {
 		for _, i := range net.Interfaces {
@@ -79,8 +78,8 @@ func InterfaceOf(net *facts.Net, name string) facts.Interface {
 
 func PeerInterface(node *facts.Node) string { return nccl.PeerAddress(node).Interface }
 
-// LookupOf is what a node reports of a name, without a user; asked is whether it
-// was asked at all.
+// LookupOf returns a node's lookup of a name, given without a user. asked is false if the node did
+// not look it up.
 func LookupOf(node *facts.Node, name string) (lookup facts.Lookup, asked bool) {
 	if node.Names != nil {
 		for _, lookup := range node.Names.Lookups {
@@ -92,8 +91,8 @@ func LookupOf(node *facts.Node, name string) (lookup facts.Lookup, asked bool) {
 	return facts.Lookup{}, false
 }
 
-// LeadsTo is whether any of these addresses is the node's: one that it holds,
-// or the one that it was reached at.
+// LeadsTo reports whether any of these addresses belongs to the node: it holds the address, or was
+// reached at it.
 func LeadsTo(addresses []string, node *facts.Node) bool {
 	right := AddressesOf(node)
 	if reached, err := netip.ParseAddr(node.Address); err == nil {
@@ -105,8 +104,8 @@ func LeadsTo(addresses []string, node *facts.Node) bool {
 	})
 }
 
-// MostlyLedTo is the addresses that more than half of the nodes take a name
-// for, nil where they do not agree. What leads a node to itself is left out.
+// MostlyLedTo returns the addresses to which more than half of the nodes resolve a name, nil if
+// they do not agree. Loopback addresses are ignored.
 func MostlyLedTo(nodes []*facts.Node, resolved func(*facts.Node) []string) []string {
 	count, total := map[string]int{}, 0
 	for _, node := range nodes {
@@ -128,7 +127,7 @@ func MostlyLedTo(nodes []*facts.Node, resolved func(*facts.Node) []string) []str
 	return most
 }
 
-// LookUp shows where a node takes a name from.
+// LookUp shows from where a node gets the address of a name.
 func LookUp(name string) fix.Command {
 	return fix.On("grep -nw %s /etc/hosts; getent ahosts %[1]s", fix.Host(name)).As(fix.Look)
 }
@@ -151,12 +150,12 @@ func SplitEndpoint(endpoint string) (host, port string) {
 	return strings.Trim(endpoint[:at], "[]"), endpoint[at+1:]
 }
 
-// Unresolved is what torch says of a host that it finds no address of.
+// Unresolved returns torch's message about a host without an address.
 func Unresolved(host string, port any) string {
 	return fmt.Sprintf("The IPv4 network addresses of (%s, %v) cannot be retrieved (gai error: -2 - Name or service not known).", host, port)
 }
 
-// FirstHost is the node that will hold rank 0.
+// FirstHost returns the name of the node that will hold rank 0.
 func FirstHost(v checks.View) string {
 	if len(v.Launch.Hosts) > 0 {
 		return v.Launch.Hosts[0].Name
@@ -167,7 +166,7 @@ func FirstHost(v checks.View) string {
 	return ""
 }
 
-// First is the first node of some kind, nil when there is none.
+// First returns the first node for which is returns true, nil if there is none.
 func First(nodes []*facts.Node, is func(*facts.Node) bool) *facts.Node {
 	if at := slices.IndexFunc(nodes, is); at >= 0 {
 		return nodes[at]
@@ -175,9 +174,9 @@ func First(nodes []*facts.Node, is func(*facts.Node) bool) *facts.Node {
 	return nil
 }
 
-// NodeZero is the node of rank 0; without it a check that judges by it is skipped. Where
-// it did not show what the check needs its own unknown says why, or the failure of the
-// way in; where it is no node of the fleet the finding does.
+// NodeZero returns the node of rank 0, or the findings of a check that cannot do without it. The
+// check is skipped if the node lacks a needed section, because another finding reports that. The
+// result is unknown if the node is not part of the fleet.
 func NodeZero(view checks.View) (*facts.Node, []checks.Finding) {
 	first := FirstHost(view)
 	isFirst := func(n *facts.Node) bool { return n.Name == first }
@@ -190,8 +189,8 @@ func NodeZero(view checks.View) (*facts.Node, []checks.Finding) {
 	return nil, []checks.Finding{{Verdict: checks.Unknown, Nodes: []string{first}, Summary: "node 0 of the launch is not among the checked nodes"}}
 }
 
-// Unanswered says which names a node got no answer for, and why not: they may well
-// resolve, so nothing is judged by them.
+// Unanswered returns an unknown that lists the names for which a node got no answer, with the
+// reasons. They may well resolve, so they count neither as resolved nor as missing.
 func Unanswered(node *facts.Node) []checks.Finding {
 	var asked, whys []string
 	isOwn := false
@@ -231,12 +230,13 @@ func isAddress(host string) bool {
 	return err == nil
 }
 
-// nameInHosts has a node know its own name without asking anybody.
+// nameInHosts adds the node's own name to its /etc/hosts, so that no name service is needed.
 func nameInHosts(node *facts.Node) fix.Command {
 	return fix.On(`echo "%s $(hostname)" | sudo tee -a /etc/hosts`, ownAddress(node))
 }
 
-// SplitName is a name that no majority of the nodes takes for one address.
+// SplitName returns a finding on a name that nodes resolve to different addresses, none of which
+// has a majority.
 func SplitName(name string, groups []compare.Group) checks.Finding {
 	f := checks.Finding{
 		Summary: "nodes resolve " + name + " to different addresses, and none has a majority",
@@ -252,14 +252,15 @@ func SplitName(name string, groups []compare.Group) checks.Finding {
 	return f
 }
 
-// Own judges what a node's own hostname leads to: gloo without an interface name takes its
-// first bindable address and advertises it, and every torchrun that meets by c10d looks it up.
+// Own checks the address of a node's own hostname. Without an interface name, gloo takes the first
+// address that it can bind to and sends it to its peers. Every torchrun with a c10d rendezvous
+// resolves the name too.
 // Source: pytorch/pytorch 2.5, ProcessGroupGloo.cpp, createDefaultDevice, and
 // elastic/rendezvous/utils.py, _matches_machine_hostname.
 func Own(view checks.View, node *facts.Node) []checks.Finding {
 	own := node.Names.Own
 	if len(view.All) == 1 {
-		return nil // nobody to advertise to
+		return nil // there is no peer to connect
 	}
 	f := checks.Finding{
 		Verdict: checks.Warn,
@@ -300,14 +301,15 @@ func Own(view checks.View, node *facts.Node) []checks.Finding {
 	return nil
 }
 
-// LooksUpOwn is whether the ranks of a node, or the torchrun that starts them, ask for its
-// own hostname.
+// LooksUpOwn reports whether the ranks of a node, or the torchrun that starts them, resolve the
+// node's own hostname.
 func LooksUpOwn(view checks.View, node *facts.Node) bool {
 	byGloo := ranks.UsesGloo(view) && (node.Env == nil || ranks.Env(view, node).Get("GLOO_SOCKET_IFNAME").Value == "")
 	return byGloo || view.Launch.Rendezvous == launch.RendezvousC10d
 }
 
-// ofOwn is what becomes of ranks on a node whose own name leads nowhere, or to itself alone.
+// ofOwn returns what happens to ranks on a node whose own name does not resolve, or resolves to a
+// loopback address.
 func ofOwn(view checks.View, node *facts.Node, lookup facts.Lookup) (checks.Verdict, string) {
 	calling := ranks.GlooMesh(view).Caller(node)
 	const refused = "Gloo connectFullMesh failed with … timed out connecting: SO_ERROR: Connection refused, remote=[127.0.1.1]"
@@ -330,8 +332,8 @@ func ofOwn(view checks.View, node *facts.Node, lookup facts.Lookup) (checks.Verd
 	return checks.Fail, refused
 }
 
-// hidesHost is whether the node holds the address of torchrun's endpoint and
-// does not know it by its name, so that nobody serves the store.
+// hidesHost reports whether the node holds the address of torchrun's endpoint but does not
+// recognise it by its name, so that no process serves the store.
 func hidesHost(view checks.View, node *facts.Node) bool {
 	if view.Launch.Rendezvous != launch.RendezvousC10d || node.Net == nil {
 		return false
@@ -341,8 +343,8 @@ func hidesHost(view checks.View, node *facts.Node) bool {
 	return !serves && slices.ContainsFunc(AddressesOf(node), func(a netip.Addr) bool { return a.String() == meeting.Host })
 }
 
-// ownAddress is what the node's name should lead to, for a shell on it. That is
-// the first address that hostname -I prints, but where another leads to the peers.
+// ownAddress returns a shell expression for the address that the node's own name should have. It is
+// the first address of hostname -I, unless another address leads to the peers.
 func ownAddress(node *facts.Node) fix.Arg {
 	if node.Net != nil {
 		printed := launch.Prediction{}.Endpoint(&facts.Node{Facts: facts.Facts{Net: node.Net}}).Host

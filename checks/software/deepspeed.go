@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package software judges what is installed for the ranks: python, torch, NCCL, protobuf,
-// DeepSpeed and what it compiles, and the other packages that matter.
+// Package software checks what is installed for the ranks: Python, torch, NCCL, protobuf, DeepSpeed
+// and the ops that it compiles, and other packages that matter.
 //
-// It refuses to say which version is good: alike on all nodes is, or what a policy states.
+// It does not decide which version is good: all nodes must have the same one, or the one that a
+// policy states.
 package software
 
 import (
@@ -42,20 +43,21 @@ func judgeDeepSpeed(view checks.View) []checks.Finding {
 		return findings
 	case !launchesDeepSpeed(view):
 		findings := ranks.Nowhere(view, "deepspeed")
-		if view.Head != nil && !view.Launch.Torchrun() && len(ranks.Answering(view)) > 0 { // a file of hosts may be torchrun's
+		if view.Head != nil && !view.Launch.Torchrun() && len(ranks.Answering(view)) > 0 { // the hostfile may be torchrun's
 			findings[0].Verdict = checks.Pass
 			findings[0].Summary += ", and neither does the launching machine: give the launch command after --"
 		}
 		return findings
 	}
 	findings := nowhere(view, "deepspeed")
-	for i, f := range findings { // whoever cannot tell of torch cannot tell of what is installed beside it
+	for i, f := range findings { // if torch is unknown on a node, so are the packages next to it
 		findings[i].Explained = f.Verdict == checks.Unknown && len(view.Found("torch-same", checks.Unknown)) > 0
 	}
 	return findings
 }
 
-// mayCallDeepSpeed is whether a script imports it at its top, for all that is known.
+// mayCallDeepSpeed reports whether any node's script imports deepspeed at its top level, or was not
+// read.
 func mayCallDeepSpeed(view checks.View) bool {
 	return slices.ContainsFunc(ranks.Answering(view), func(n *facts.Node) bool {
 		script := ranks.ScriptAt(view.Launch, n)
@@ -63,8 +65,8 @@ func mayCallDeepSpeed(view checks.View) bool {
 	})
 }
 
-// deepspeedVersions compares those of the nodes. Where gloo's ranks of a script that does not
-// import it are started by DeepSpeed, its releases differ in what they start them with only.
+// deepspeedVersions compares the releases of the nodes. If DeepSpeed only starts gloo ranks of a
+// script that does not import it, the releases differ only in how they start the ranks.
 func deepspeedVersions(view checks.View) []checks.Finding {
 	absent, unlike := judgePackage(view, "deepspeed")
 	for i := range unlike {
@@ -76,9 +78,8 @@ func deepspeedVersions(view checks.View) []checks.Finding {
 	return append(absent, unlike...)
 }
 
-// launchesDeepSpeed is whether the launch is DeepSpeed's, or may be. That a hostfile is to be
-// read says nothing where no machine has a deepspeed that could read it: torchrun's users
-// have such files too.
+// launchesDeepSpeed reports whether the launch uses DeepSpeed, or may use it. A hostfile proves
+// nothing if no machine has DeepSpeed, because torchrun users have hostfiles too.
 func launchesDeepSpeed(view checks.View) bool {
 	p, head := view.Launch, view.Head
 	switch {
@@ -90,8 +91,8 @@ func launchesDeepSpeed(view checks.View) bool {
 	return p.Script != "" || onHead(view, "deepspeed") != "" || head != nil && head.Launcher != nil && head.Launcher.DeepSpeed != ""
 }
 
-// deepspeedOnHead compares the launching machine, which writes the nodes'
-// command lines, with nodes that agree.
+// deepspeedOnHead compares the launching machine, which writes the nodes' command lines, with the
+// nodes, if they all have the same release.
 func deepspeedOnHead(view checks.View) []checks.Finding {
 	nodes := ranks.Answering(view)
 	if view.Head == nil || view.Head.Python == nil || view.Launch.Local || view.Launch.Torchrun() {
@@ -113,18 +114,18 @@ func deepspeedOnHead(view checks.View) []checks.Finding {
 	}}
 }
 
-// importBreak is a release of something beside which some releases of DeepSpeed
-// cannot be imported.
+// importBreak is a range of releases of another package, or of Python, with which some DeepSpeed
+// releases cannot be imported.
 type importBreak struct {
-	since, before string // DeepSpeed's releases it strikes, "" for the first
+	since, before string // the DeepSpeed releases that fail, "" for no bound
 	beside        string // torch, pydantic or python
-	from, until   string // the releases beside which it strikes; "" is no bound
+	from, until   string // the releases of the other package, "" for no bound
 	message       string
-	fix           string // what pip installs instead of a newer deepspeed, "" for nothing
+	fix           string // what pip can install instead of a newer deepspeed, "" for nothing
 }
 
-// importBreaks were each tried with the releases on both sides of them, except
-// where torch 2.3 begins.
+// importBreaks were all tested with the releases on both sides of each bound, except where torch
+// 2.3 begins.
 var importBreaks = []importBreak{
 	{before: "0.8.2", beside: "torch", from: "2.0", message: "ModuleNotFoundError: No module named 'torch._six'"},
 	{before: "0.14.1", since: "0.8.2", beside: "torch", from: "2.3", message: "ImportError: cannot import name 'log' from 'torch.distributed.elastic.agent.server.api'"},
@@ -139,11 +140,11 @@ func (b importBreak) strikes(deepspeed, other string) bool {
 	return other != "" && hostfile.Within(deepspeed, b.since, b.before) && hostfile.Within(other, b.from, b.until)
 }
 
-// requirements are the distributions that `import deepspeed` cannot do without,
-// from a release to another.
+// requirements lists the distributions that `import deepspeed` needs, with the DeepSpeed releases
+// that need them.
 //
-// Source: requirements/requirements.txt, 0.7.0 to 0.19.8, and the imports of 0.7.7,
-// 0.9.5, 0.12.6, 0.14.5, 0.15.1, 0.15.2, 0.19.5 and 0.19.8, each tried without each.
+// Source: requirements/requirements.txt, 0.7.0 to 0.19.8, and the imports of 0.7.7, 0.9.5, 0.12.6,
+// 0.14.5, 0.15.1, 0.15.2, 0.19.5 and 0.19.8, each tried without each distribution.
 var requirements = []struct{ name, since, until string }{
 	{name: "hjson"}, {name: "numpy"}, {name: "packaging"}, {name: "psutil"}, {name: "py-cpuinfo", until: "0.19.8"}, {name: "pydantic"}, {name: "tqdm"},
 	{name: "msgpack", since: "0.15.2"}, {name: "einops", since: "0.16.1"},
@@ -189,7 +190,7 @@ func deepspeedImports(view checks.View) []checks.Finding {
 				Nodes:    []string{node.Name},
 				Summary:  "deepspeed cannot be imported without " + strings.Join(missing, ", "),
 				Got:      "deepspeed " + deepspeed,
-				WouldSee: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", strings.TrimPrefix(missing[0], "py-")), // it stops at the first
+				WouldSee: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", strings.TrimPrefix(missing[0], "py-")), // Python stops at the first
 				Remedy:   []fix.Command{pip.Run("install %s", fix.List[fix.Name](" ", missing))},
 			})
 		}
@@ -237,7 +238,7 @@ func judgeConfig(view checks.View) []checks.Finding {
 	return findings
 }
 
-// whyUnread is why there is no text of a configuration.
+// whyUnread returns the reason why the text of a configuration is not available.
 func whyUnread(head *facts.Node, named facts.LaunchFile) string {
 	switch file := ranks.FileAt(head, named); {
 	case file == nil && head.Missing[facts.SectionFiles] != "":

@@ -45,7 +45,7 @@ func judgeOps(view checks.View) []checks.Finding {
 		tools := opTools{node.Toolchain, view, node, ops}
 		found := slices.Concat(tools.compiler(), tools.toolkit(), tools.directory(), tools.lock())
 		if slices.Equal(ops, []string{launch.CommOp}) && !callsDeepSpeed(view, node) {
-			for i := range found { // a script that calls torch alone needs none of it
+			for i := range found { // a script that only calls torch needs none of the tools
 				if found[i].Verdict != checks.Unknown {
 					found[i].Verdict = checks.Warn
 				}
@@ -59,27 +59,27 @@ func judgeOps(view checks.View) []checks.Finding {
 	return findings
 }
 
-// callsDeepSpeed is whether the script is known to hand itself to DeepSpeed, by its
-// configuration or by its imports.
+// callsDeepSpeed reports whether the script is known to use DeepSpeed: the launch has a
+// configuration, or the script imports deepspeed.
 func callsDeepSpeed(view checks.View, node *facts.Node) bool {
 	script := ranks.ScriptAt(view.Launch, node)
 	return view.Launch.Config != nil || script != nil && slices.Contains(script.Imports, "deepspeed")
 }
 
-// scriptCallsDeepSpeed is whether that is known of any node's.
+// scriptCallsDeepSpeed reports whether callsDeepSpeed is true for any node.
 func scriptCallsDeepSpeed(view checks.View) bool {
 	return slices.ContainsFunc(ranks.Answering(view), func(n *facts.Node) bool { return callsDeepSpeed(view, n) })
 }
 
-// toolkit is what ops of the GPU take besides: all but a few are linked with it.
+// toolkit checks the CUDA toolkit, which all but a few GPU ops are linked with.
 //
-// Source: deepspeed/op_builder/, cpu_adam.py and its like until 0.19.8.
+// Source: deepspeed/op_builder/, cpu_adam.py and similar builders until 0.19.8.
 func (t opTools) toolkit() []checks.Finding {
 	ops := compare.Without(t.ops, func(op string) bool {
 		return op == "utils" || strings.HasPrefix(op, "cpu_") && !hostfile.Before(t.view.Launch.DeepSpeed, "0.19.8")
 	})
 	if len(ops) == 0 || t.view.Launch.Accelerator == "cpu" || t.node.Python != nil && t.node.Python.Torch != nil && t.node.Python.Torch.CUDA == "" {
-		return nil // a torch for ROCm or the CPU is another matter
+		return nil // no toolkit is needed with a torch for ROCm or the CPU
 	}
 	if t.NVCC == "" {
 		f := t.lacks("no CUDA toolkit found", "OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root., or "+
@@ -98,11 +98,10 @@ func (t opTools) toolkit() []checks.Finding {
 	return t.mismatch(ops, hostfile.Release(t.node.Python.Torch.CUDA, 2))
 }
 
-// mismatch compares the toolkit with torch. Releases of one major version go
-// together; DeepSpeed itself looked up to 0.12.2 and has gone on since.
+// mismatch compares the toolkit with torch. Releases of one major version are compatible. DeepSpeed
+// itself refused a mismatch until 0.12.2 and has continued since.
 //
-// Source: deepspeed/op_builder/builder.py, assert_no_cuda_mismatch and jit_load,
-// 0.7.7 to 0.19.8.
+// Source: deepspeed/op_builder/builder.py, assert_no_cuda_mismatch and jit_load, 0.7.7 to 0.19.8.
 func (t opTools) mismatch(ops []string, torch string) []checks.Finding {
 	skipped := ranks.Env(t.view, t.node).Get("DS_SKIP_CUDA_CHECK").Value == "1"
 	if hostfile.Release(t.CUDA, 1) == hostfile.Release(torch, 1) || skipped {
@@ -120,18 +119,18 @@ func (t opTools) mismatch(ops []string, torch string) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// buildSize is what the smallest of the ops takes, deepspeed_shm_comm with torch 2.15:
-// objects and library. Where less is free nothing can be compiled; where little is,
-// disk-space says so.
+// buildSize is the number of bytes that the smallest op needs: objects and library of
+// deepspeed_shm_comm with torch 2.15. With less free space nothing can be compiled. disk-space
+// warns if little space is left.
 const buildSize = 1 << 20
 
-// buildFiles is how many files a build makes at least: lock, rules, log, objects, library.
+// buildFiles is the least number of files that a build creates: lock, rules, log, objects, library.
 const buildFiles = 8
 
-// directory is where an op is compiled, and loaded from.
+// directory checks the directories in which ops are compiled and from which they are loaded.
 //
-// Source: torch/utils/cpp_extension.py, _get_build_directory and _jit_compile, 2.4.1 and
-// 2.15.0; each was tried with deepspeed_shm_comm of DeepSpeed 0.19.8.
+// Source: torch/utils/cpp_extension.py, _get_build_directory and _jit_compile, 2.4.1 and 2.15.0;
+// each was tried with deepspeed_shm_comm of DeepSpeed 0.19.8.
 func (t opTools) directory() (findings []checks.Finding) {
 	for i := range t.Builds {
 		if !slices.Contains(t.ops, t.Builds[i].Role) {
@@ -147,7 +146,7 @@ func (t opTools) directory() (findings []checks.Finding) {
 		if f.Want != "" {
 			f.Want = "a directory to compile and load " + strings.Join(t.ops, ", ")
 		}
-		if !reported { // two ops lie in directories side by side
+		if !reported { // the directories of two ops are next to each other
 			findings = append(findings, f)
 		}
 	}
@@ -156,7 +155,7 @@ func (t opTools) directory() (findings []checks.Finding) {
 
 func (t opTools) judgeBuild(place *facts.Place) (f checks.Finding, unusable bool) {
 	hasInodes := place.FreeInodes >= buildFiles || !slices.Contains(ranks.CountInodes, place.FSType)
-	isFree := slices.Contains(t.Built, place.Role) || place.Free >= buildSize && hasInodes // a lock takes no room
+	isFree := slices.Contains(t.Built, place.Role) || place.Free >= buildSize && hasInodes // the lock of a finished build needs no space
 	if place.Problem == "" && place.InTheWay == "" && !place.ReadOnly && place.Writable && !place.NoExec && isFree {
 		return f, false
 	}
@@ -193,16 +192,16 @@ func (t opTools) judgeBuild(place *facts.Place) (f checks.Finding, unusable bool
 	return f, true
 }
 
-// lock is one that an interrupted build left behind.
+// lock checks for a lock that an interrupted build left behind.
 func (t opTools) lock() []checks.Finding {
 	if op := path.Base(path.Dir(t.Lock)); t.Lock == "" || op == launch.CommOp && !slices.Contains(t.ops, op) {
-		return nil // that op was looked at in case the CPU is taken
+		return nil // the probe reads that lock in case the launch uses CPUs
 	}
 	f := t.lacks("an interrupted build left its lock: the next build waits forever",
 		fmt.Sprintf("a hang after: Using %s as PyTorch extensions root...", t.Extensions),
 		fix.On("rm %s   # unless a build is running there now", fix.Name(t.Lock)))
 	f.Got, f.Want = t.Lock, ""
-	if fileSystem := ranks.RemoteMount(t.node, "torch-extensions"); fileSystem != "" { // who has a lock open was asked on this machine alone
+	if fileSystem := ranks.RemoteMount(t.node, "torch-extensions"); fileSystem != "" { // the probe only sees processes of its own machine
 		f.Verdict = checks.Warn
 		f.Summary = "a build lock on a shared file system is left over, or a build is running"
 		f.Got += ", on " + fileSystem
@@ -214,12 +213,12 @@ func (t opTools) lock() []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// opTools is what a node has to compile ops with.
+// opTools holds the tools that a node has to compile ops.
 type opTools struct {
 	*facts.Toolchain
 	view checks.View
 	node *facts.Node
-	ops  []string // that will be compiled there
+	ops  []string // to be compiled on the node
 }
 
 func (t opTools) lacks(summary, wouldSee string, commands ...fix.Command) checks.Finding {
@@ -232,7 +231,7 @@ func (t opTools) lacks(summary, wouldSee string, commands ...fix.Command) checks
 	}
 }
 
-// compiler is what every op takes.
+// compiler checks the tools that every op needs.
 func (t opTools) compiler() (findings []checks.Finding) {
 	if t.CXX == "" {
 		failed := fmt.Sprintf("RuntimeError: Error building extension '%s'", t.ops[0])
@@ -259,8 +258,8 @@ func (t opTools) compiler() (findings []checks.Finding) {
 	return findings
 }
 
-// unlessBuilt is a warning where all the ops lie compiled: ninja then finds nothing to do,
-// as long as torch, DeepSpeed and the flags stay what they were.
+// unlessBuilt turns a finding into a warning if all ops are already compiled. ninja then has
+// nothing to do, as long as torch, DeepSpeed and the compiler flags stay the same.
 func (t opTools) unlessBuilt(f checks.Finding) checks.Finding {
 	if !slices.ContainsFunc(t.ops, func(op string) bool { return !slices.Contains(t.Built, op) }) {
 		f.Verdict = checks.Warn
@@ -269,7 +268,8 @@ func (t opTools) unlessBuilt(f checks.Finding) checks.Finding {
 	return f
 }
 
-// ninjaDir is where pip put ninja: beside the interpreter.
+// ninjaDir returns the directory in which pip installed ninja, next to the interpreter, "" if it
+// did not.
 func (t opTools) ninjaDir() string {
 	if t.node.Python == nil || t.node.Python.Packages["ninja"] == "" || !text.IsPlain(t.node.Python.Path) {
 		return ""

@@ -16,7 +16,8 @@ import (
 	"preflight/launch"
 )
 
-// lacksRequirements is of a node that has a package and not what that imports itself.
+// lacksRequirements returns a finding on a node that has a package but not the modules that the
+// package imports.
 func lacksRequirements(view checks.View, node *facts.Node, of string) []checks.Finding {
 	version := node.Python.Packages[of]
 	var missing, late []launch.Requirement
@@ -29,7 +30,7 @@ func lacksRequirements(view checks.View, node *facts.Node, of string) []checks.F
 			missing = append(missing, r)
 		}
 	}
-	lacks := cmp.Or(len(missing), len(late)) // what comes late nobody gets to
+	lacks := cmp.Or(len(missing), len(late)) // the launch ends before it imports the late ones
 	if lacks == 0 {
 		return nil
 	}

@@ -63,7 +63,7 @@ func judgeNCCL(view checks.View) []checks.Finding {
 		findings = append(findings, f)
 	}
 	if versions := compare.GroupBy(nodes, nccl.Version); len(versions) != 1 || versions[0].Value == "" {
-		return findings // another version explains another CUDA
+		return findings // another version explains another CUDA build
 	}
 	built := func(n *facts.Node) string { return n.Python.NCCL[0].CUDA }
 	name := "NCCL for CUDA"
@@ -75,10 +75,10 @@ func judgeNCCL(view checks.View) []checks.Finding {
 	})...)
 }
 
-// rccl is what ROCm has in NCCL's place, under NCCL's numbers.
+// rccl is the name of ROCm's library, which uses NCCL's version numbers.
 const rccl = "RCCL"
 
-// library is the name of what ranks load.
+// library returns the name of the library that ranks load, "NCCL" or "RCCL".
 func library(nodes []*facts.Node) string {
 	if slices.ContainsFunc(nodes, func(n *facts.Node) bool { return len(n.Python.NCCL) > 0 && n.Python.NCCL[0].HIP != "" }) {
 		return rccl
@@ -86,8 +86,8 @@ func library(nodes []*facts.Node) string {
 	return "NCCL"
 }
 
-// noNCCL is of a fleet without any. It fails where the ranks compute on GPUs with a torch
-// that was seen to bring a library for them, or that asks for NCCL's wheel.
+// noNCCL returns the findings for a fleet without NCCL. It fails if the ranks use GPUs and torch is
+// known to need a separate library: it came with CUDA libraries, or requires NCCL's wheel.
 func noNCCL(view checks.View, nodes []*facts.Node) []checks.Finding {
 	var lack []string
 	for _, node := range nodes {
@@ -110,7 +110,7 @@ func noNCCL(view checks.View, nodes []*facts.Node) []checks.Finding {
 	}}
 }
 
-// hasNCCLWheel is whether pip takes a wheel of NCCL for installed.
+// hasNCCLWheel reports whether pip considers a wheel of NCCL installed.
 func hasNCCLWheel(node *facts.Node) bool {
 	for name := range node.Python.Packages {
 		if strings.HasPrefix(name, "nvidia-nccl") {
@@ -120,7 +120,8 @@ func hasNCCLWheel(node *facts.Node) bool {
 	return false
 }
 
-// installNCCL installs the wheel of the nodes that have the version by one.
+// installNCCL returns the command that installs the wheel of a node that has the version. If no
+// node has a wheel of it, the command lists the packages.
 func installNCCL(pip fix.Pip, nodes []*facts.Node, version string) fix.Command {
 	for _, node := range nodes {
 		for _, name := range slices.Sorted(maps.Keys(node.Python.Packages)) {
@@ -147,7 +148,7 @@ func judgeLoadedNCCL(view checks.View) []checks.Finding {
 	alike := len(compare.GroupBy(nodes, nccl.Version)) == 1
 	var findings []checks.Finding
 	for _, node := range nodes {
-		// A wheel that is odd on one node only is nccl-same's finding.
+		// nccl-same reports a wheel that differs on one node.
 		if usesNCCL(node) && (alike || isShadowed(node.Python)) {
 			findings = append(findings, judgeLibrary(view, node)...)
 		}
@@ -157,7 +158,7 @@ func judgeLoadedNCCL(view checks.View) []checks.Finding {
 
 func usesNCCL(n *facts.Node) bool { return n.Python.Torch != nil && len(n.Python.NCCL) > 0 }
 
-// judgeLibrary compares the library that wins with the one torch expects.
+// judgeLibrary compares the library that the loader finds first with the one that torch expects.
 func judgeLibrary(view checks.View, node *facts.Node) []checks.Finding {
 	python, first := node.Python, node.Python.NCCL[0]
 	want := python.Torch.NCCLWheel
@@ -187,14 +188,14 @@ func judgeLibrary(view checks.View, node *facts.Node) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// isShadowed reports whether the library that wins is not the one that torch
-// brought, or asks for.
+// isShadowed reports whether the library that the loader finds first is neither the one that came
+// with torch nor the one that torch requires.
 func isShadowed(python *facts.Python) bool {
 	own, asksForOne := ownNCCL(python), python.Torch != nil && python.Torch.NCCLWheel != ""
 	return own > 0 || own < 0 && asksForOne && len(python.NCCL) > 0
 }
 
-// ownNCCL is where the library that torch brought stands among those found, -1 for nowhere.
+// ownNCCL returns the index of the library that came with torch, -1 if it was not found.
 func ownNCCL(python *facts.Python) int {
 	return slices.IndexFunc(python.NCCL, func(l facts.NCCLLibrary) bool { return l.From == "wheel" || l.From == "torch" })
 }

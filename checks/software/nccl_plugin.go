@@ -21,24 +21,25 @@ var NCCLPlugin = checks.Check{
 	Run:      judgeNCCLPlugin,
 }
 
-// cloudNetwork is one that NCCL reaches by a plugin alone.
+// cloudNetwork is a network that NCCL can only use with a plugin.
 type cloudNetwork struct {
 	name    string
 	isOf    func(checks.View, *facts.Node) bool
-	named   string // what the name of a plugin of its has in it, beside libnccl-net.so
+	named   string // part of the plugin's name after "libnccl-net-", if it is not libnccl-net.so
 	install fix.Command
 }
 
-// googleNICs is from how many on a machine has some that are for its GPUs: A3 High has four of them.
+// googleNICs is the number of NICs from which some of them serve the GPUs. An A3 High machine has
+// four of those.
 const googleNICs = 5
 
-// cloudNetworks are told by their drivers, as efa and gve belong to one cloud each, or by who
-// asks for them; the first row that is a node's counts.
+// cloudNetworks are recognised by their drivers, because efa and gve belong to one cloud each, or
+// by the variable that selects them. The first row that matches a node counts.
 //
 // Source: aws/aws-ofi-nccl 2daf7d30, README.md and RELEASENOTES.md 1.15.0 for the names of its
 // library; google/nccl-plugin-gpudirecttcpx, README.md; Google Kubernetes Engine, "Maximize GPU
-// network bandwidth with GPUDirect-TCPX and multi-networking". That NCCL leaves EFA alone: NVIDIA/nccl
-// 2.30.7, transport/net_ib/init.cc takes ports of InfiniBand and Ethernet.
+// network bandwidth with GPUDirect-TCPX and multi-networking". NCCL itself does not use EFA:
+// NVIDIA/nccl 2.30.7, transport/net_ib/init.cc accepts ports of InfiniBand and Ethernet.
 var cloudNetworks = []cloudNetwork{
 	{
 		"the Elastic Fabric Adapter", func(_ checks.View, node *facts.Node) bool { return isEFA(node) }, "ofi",
@@ -71,7 +72,7 @@ var cloudNetworks = []cloudNetwork{
 	},
 }
 
-// ownNetworks are those that NCCL brings along, by the names that NCCL_NET has for them.
+// ownNetworks are the networks that NCCL supports without a plugin, as NCCL_NET names them.
 //
 // Source: NVIDIA/nccl 2.30.7, transport/net_ib/init.cc and transport/net_socket.cc.
 var ownNetworks = []string{"IB", "Socket"}
@@ -100,13 +101,13 @@ func judgeNCCLPlugin(view checks.View) (findings []checks.Finding) {
 	return findings
 }
 
-// withoutPlugin is of a node on which NCCL will not use such a network.
+// withoutPlugin returns the findings on a node on which NCCL will not use such a network.
 func withoutPlugin(view checks.View, node *facts.Node, network cloudNetwork) []checks.Finding {
 	env, chosen := ranks.Env(view, node), ranks.NCCLNetwork(view, node)
 	provider := env.Get("FI_PROVIDER")
 	switch {
 	case strings.EqualFold(env.Get("NCCL_NET").Value, "Socket"), env.Get("NCCL_NET_PLUGIN").Value == "none", len(chosen.Ports) > 0:
-		return nil // as was meant, or by adapters that NCCL knows
+		return nil // intended, or NCCL uses adapters that it supports itself
 	case node.IB.Libraries == nil:
 		return []checks.Finding{checks.UnknownFor(node, "the NCCL plugins in the loader's path were not reported")}
 	case chosen.Demanded:
@@ -148,11 +149,11 @@ func withoutPlugin(view checks.View, node *facts.Node, network cloudNetwork) []c
 
 const noNetwork = "NCCL WARN Failed to initialize any NET plugin"
 
-// leavesOutEFA is whether libfabric, told of some providers or of all but some, has none for the
-// adapter.
+// leavesOutEFA reports whether FI_PROVIDER excludes the provider of the adapter. The value lists
+// the providers that libfabric may use, or, after "^", those that it may not use.
 //
-// Source: ofiwg/libfabric, src/fabric.c, ofi_create_filter and ofi_apply_filter; that Amazon's
-// plugin leaves a FI_PROVIDER as it is: aws/aws-ofi-nccl 2daf7d30, src/platform-aws.cpp.
+// Source: ofiwg/libfabric, src/fabric.c, ofi_create_filter and ofi_apply_filter; Amazon's plugin
+// does not change FI_PROVIDER: aws/aws-ofi-nccl 2daf7d30, src/platform-aws.cpp.
 func leavesOutEFA(providers string) bool {
 	list, isExcluded := strings.CutPrefix(strings.ToLower(providers), "^")
 	return providers != "" && slices.Contains(strings.Split(list, ","), "efa") == isExcluded

@@ -23,7 +23,7 @@ var ProtobufSame = checks.Check{
 	Severity: checks.Error,
 	Needs:    []facts.Section{facts.SectionPython},
 	Run: func(view checks.View) []checks.Finding {
-		if isNowhere(view, "protobuf") { // what asks for it brings it along
+		if isNowhere(view, "protobuf") { // packages that need protobuf install it
 			return ranks.Nowhere(view, "protobuf")
 		}
 		minor := func(n *facts.Node) string { return hostfile.Release(n.Python.Packages["protobuf"], 2) }
@@ -60,7 +60,7 @@ func judgePackages(view checks.View) []checks.Finding {
 			continue
 		}
 		among := nodes
-		if slices.Contains(view.Launch.Imports, name) { // who lacks it cannot take part
+		if slices.Contains(view.Launch.Imports, name) { // a node without the package cannot take part
 			wanted := requiredPackage(view, name)
 			have, lack := wanted.split(nodes)
 			if lack != nil {
@@ -103,8 +103,8 @@ func hasOwnCheck(name string) bool {
 
 const mpi4py = "mpi4py"
 
-// lacksMPI4Py is of nodes without the package that DeepSpeed asks MPI by. Where no node has
-// it, whether a script that names no DeepSpeed has it ask is not known.
+// lacksMPI4Py returns a finding on the nodes without mpi4py, which DeepSpeed needs to query MPI. If
+// no node has it and the script does not name DeepSpeed, the need is not known.
 //
 // Source: deepspeed/comm/comm.py, mpi_discovery, 0.6.0 to 0.19.8.
 func lacksMPI4Py(view checks.View, nodes []*facts.Node) []checks.Finding {
@@ -158,8 +158,9 @@ func isNowhere(view checks.View, name string) bool {
 	return !slices.ContainsFunc(ranks.Answering(view), func(n *facts.Node) bool { return n.Python.Packages[name] != "" })
 }
 
-// nowhere is of a package that no node has and that launches are made with. It fails where
-// the launch itself imports it, under the interpreter that was asked; else nobody can tell.
+// nowhere returns the findings on a package that no node has and that most launches need. It fails
+// if the launch itself imports the package with the interpreter that was asked. Otherwise the
+// result is unknown.
 func nowhere(view checks.View, name string) []checks.Finding {
 	p, nodes := view.Launch, ranks.Answering(view)
 	if len(nodes) == 0 {
@@ -192,8 +193,8 @@ func nowhere(view checks.View, name string) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// onHead is the version of a package that the launch's interpreter has on the launching
-// machine, "" where it was not seen to have one.
+// onHead returns the version of a package that the launch's interpreter has on the launching
+// machine, "" if none was found.
 func onHead(view checks.View, name string) string {
 	if view.Head == nil || view.Head.Python == nil {
 		return ""
@@ -201,34 +202,35 @@ func onHead(view checks.View, name string) string {
 	return view.Head.Python.Packages[name]
 }
 
-// required is something the launch cannot do without on any node.
+// required is something that the launch needs on every node.
 type required struct {
 	Name    string
-	Version func(*facts.Node) string // "" where it is not installed
+	Version func(*facts.Node) string // "" if it is not installed
 	Install func(pip fix.Pip, version string) fix.Command
-	// IsBare is of a node that has none, and whether pip takes what is left there for one.
+	// IsBare reports whether a node has only the metadata of the package, which pip considers
+	// installed.
 	IsBare  func(*facts.Node) bool
-	Remove  []fix.Command // what takes it away, nil for nothing
-	Lacking string        // what a rank without it dies with
+	Remove  []fix.Command // the commands that remove it, nil for none
+	Lacking string        // the error of a rank without it
 
-	Imported bool // the launch imports it on every node, be it that its script does
+	Imported bool // the launch imports it on every node, possibly in its script
 }
 
-// findings compares the versions. A node that has none is wrong, unless most have none and
-// the launch itself does without: then the few that have it are the odd ones. Those that
-// have it are compared among themselves; what ranks of unlike versions die with is left to
-// the caller.
+// findings compares the versions of the nodes. A node without the package is wrong, unless most
+// nodes have none and the launch itself does not need it: then the few nodes that have it are
+// reported. Nodes that have it are compared with each other. The caller fills in the error that
+// ranks with different versions end with.
 func (r required) findings(view checks.View, nodes []*facts.Node) (absent, unlike []checks.Finding) {
 	have, lack := r.split(nodes)
 	if len(have) == 0 {
 		return nil, nil
 	}
-	look := []fix.Command{listed(view)} // where no version is known to be right
+	look := []fix.Command{listed(view)} // for cases in which no version is known to be right
 	most := compare.GroupBy(have, r.Version)[0]
 	switch {
 	case len(lack) > len(have) && !r.Imported:
 		evenOut := look
-		if r.Remove != nil { // one of two ways out: commands below each other are to be pasted one after the other
+		if r.Remove != nil { // the other way out is a remark, because commands are pasted one after the other
 			evenOut = []fix.Command{r.Remove[0].Remark("or install %s on every node", fix.Text(r.Name+" "+most.Value))}
 		}
 		return []checks.Finding{{
@@ -267,7 +269,7 @@ func (r required) split(nodes []*facts.Node) (have, lack []*facts.Node) {
 	return compare.Split(nodes, func(n *facts.Node) bool { return r.Version(n) != "" })
 }
 
-// absent is of those that lack what others have.
+// absent returns the finding on nodes that lack what other nodes have.
 func (r required) absent(view checks.View, have, lack []*facts.Node) checks.Finding {
 	most := compare.GroupBy(have, r.Version)[0]
 	return checks.Finding{
@@ -280,7 +282,7 @@ func (r required) absent(view checks.View, have, lack []*facts.Node) checks.Find
 	}
 }
 
-// install is how nodes that have none get a version of it, "" for any.
+// install returns the commands that install a version on nodes that have none; "" is any version.
 func (r required) install(view checks.View, version string, nodes []*facts.Node) []fix.Command {
 	pip := remedy.Pip(view)
 	again := pip
@@ -295,7 +297,7 @@ func (r required) install(view checks.View, version string, nodes []*facts.Node)
 	return fix.Steps(r.Install(pip, version).At(none...), r.Install(again, version).At(bare...))
 }
 
-// left says what is there of it on nodes that have none.
+// left describes what remains of the package on nodes that have none.
 func (r required) left(nodes []*facts.Node) string {
 	bare, none := r.bare(nodes)
 	switch {
@@ -312,7 +314,7 @@ func (r required) bare(nodes []*facts.Node) (bare, none []string) {
 	return checks.NamesOf(left), checks.NamesOf(gone)
 }
 
-// requiredPackage is a python package with its name on the package index.
+// requiredPackage returns the requirement of a Python package, by its name on the package index.
 func requiredPackage(view checks.View, name string) required {
 	module := name
 	if name == "protobuf" {

@@ -71,9 +71,9 @@ func judgePython(view checks.View) []checks.Finding {
 	return append(findings, pythonVersions(view)...)
 }
 
-// pythonVersions compares minor versions, and patch versions where those agree.
-// The launching machine's is the one that is meant, if any node has it: it is
-// the same path there, and DeepSpeed itself runs under it.
+// pythonVersions compares minor versions, and patch versions if the minor versions agree. The
+// version of the launching machine is right if any node has it: its path is the same, and DeepSpeed
+// itself runs under it.
 func pythonVersions(view checks.View) []checks.Finding {
 	nodes, meant := compare.AsStated(view, ranks.Answering(view), "python.version"), headPython(view)
 	versions := func(verdict checks.Verdict, wouldSee string, parts int) (findings []checks.Finding) {
@@ -101,7 +101,8 @@ func pythonVersions(view checks.View) []checks.Finding {
 	return append(findings, otherOnHead(view, nodes, meant)...)
 }
 
-// headPython is the launching machine, where it was seen to have the launch's interpreter.
+// headPython returns the launching machine if it is known to have the launch's interpreter,
+// otherwise nil.
 func headPython(view checks.View) *facts.Node {
 	head := view.Head
 	if head == nil || head.Python == nil || !head.Python.Found || head.Python.Version == "" || head.Python.Path != view.Launch.Interpreter {
@@ -110,8 +111,8 @@ func headPython(view checks.View) *facts.Node {
 	return head
 }
 
-// otherOnHead warns where the nodes agree on another minor version than the
-// launching machine's: they meet, and what was installed there is not here.
+// otherOnHead warns if all nodes have the same minor version, but the launching machine has another
+// one. The ranks can connect, but packages of the launching machine are missing on the nodes.
 func otherOnHead(view checks.View, nodes []*facts.Node, meant *facts.Node) []checks.Finding {
 	if meant == nil || len(nodes) == 0 {
 		return nil
@@ -134,9 +135,9 @@ func otherOnHead(view checks.View, nodes []*facts.Node, meant *facts.Node) []che
 	}}
 }
 
-// copyFix copies the environment from a node that is as it should be, where
-// the interpreter belongs to one (conda, venv); a system's python is a matter
-// of its packages, and of telling which python is meant.
+// copyFix returns the command that copies the environment from a node that is right, if the
+// interpreter belongs to an environment (conda, venv). The interpreter of a system cannot be
+// copied: its packages must be installed, or another interpreter named.
 func copyFix(nodes []*facts.Node, isRight func(*facts.Node) bool) []fix.Command {
 	for _, node := range nodes {
 		prefix := node.Python.Prefix

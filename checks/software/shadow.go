@@ -28,7 +28,7 @@ func judgeShadows(view checks.View) []checks.Finding {
 	if len(nodes) == 0 {
 		return checks.Skipped("no interpreter answered: see python-same")
 	}
-	having := map[string]int{} // nodes, by the path of what lies in the way
+	having := map[string]int{} // number of nodes, by the path of the hiding file
 	for _, node := range nodes {
 		for path := range pathsOf(node.Python.Shadows) {
 			having[path]++
@@ -36,7 +36,7 @@ func judgeShadows(view checks.View) []checks.Finding {
 	}
 	var findings []checks.Finding
 	for _, node := range nodes {
-		reported := map[string]int{} // findings, by what lies in the way of several
+		reported := map[string]int{} // indexes of findings, by the path of a file that hides several modules
 		for _, s := range node.Python.Shadows {
 			f, matters := judgeShadow(view, node, s)
 			if !matters {
@@ -50,7 +50,7 @@ func judgeShadows(view checks.View) []checks.Finding {
 			case !known:
 				reported[s.Path] = len(findings)
 				findings = append(findings, f)
-			case f.Verdict == "" && findings[at].Verdict == checks.Warn: // the directory is the script's, and the launcher's as well
+			case f.Verdict == "" && findings[at].Verdict == checks.Warn: // both the script and the launcher search this directory
 				findings[at] = f
 			}
 		}
@@ -66,13 +66,14 @@ func pathsOf(shadows []facts.Shadow) map[string]bool {
 	return paths
 }
 
-// judgeShadow says what becomes of the processes that look where it lies.
+// judgeShadow returns what happens to the processes that search the directory of the hiding file.
+// matters is false if no process does.
 func judgeShadow(view checks.View, node *facts.Node, s facts.Shadow) (f checks.Finding, matters bool) {
 	p := view.Launch
 	byRanks := s.In == facts.InPythonPath || s.In == facts.InScriptDir && !p.Module && !p.NoPython || s.In == facts.InWorkDir && p.Module
 	launchPy := p.StartedBy().LaunchPy && !p.Local
 	byLauncher := s.In == facts.InPythonPath && (launchPy || p.Torchrun()) || s.In == facts.InWorkDir && (launchPy || p.Torchrun() && p.ByModule)
-	needs := launch.NotImported // what the processes that look there import for sure
+	needs := launch.NotImported // what the processes that search there certainly import
 	switch {
 	case p.Script == "":
 	case byLauncher && launchPy, byRanks && callsDeepSpeed(view, node):
@@ -116,7 +117,7 @@ func judgeShadow(view checks.View, node *facts.Node, s facts.Shadow) (f checks.F
 	return f, true
 }
 
-// importsOf are those of the script, none where it was not read.
+// importsOf returns the imports of the script, nil if it was not read.
 func importsOf(view checks.View, node *facts.Node) []string {
 	if script := ranks.ScriptAt(view.Launch, node); script != nil {
 		return script.Imports
@@ -124,8 +125,8 @@ func importsOf(view checks.View, node *facts.Node) []string {
 	return nil
 }
 
-// trains is whether the ranks will import torch: the script was not read, or it names
-// torch or any package that leads there. One that names python's own modules alone may be anything.
+// trains reports whether the ranks import torch: the script was not read, or it imports torch or a
+// package that imports torch. A script without any imports may do anything, so it counts.
 func trains(view checks.View, node *facts.Node) bool {
 	imports := importsOf(view, node)
 	return len(imports) == 0 || view.Launch.Config != nil ||
@@ -138,7 +139,7 @@ var trainers = []string{
 	"timm", "torch", "torchvision", "transformers", "trl",
 }
 
-// renamed is another name for what lies in the way.
+// renamed returns a new name for the hiding file.
 func renamed(in string) string {
 	dir, name := path.Split(in)
 	stem, rest, hasRest := strings.Cut(name, ".")

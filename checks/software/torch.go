@@ -38,7 +38,7 @@ func judgeTorch(view checks.View) []checks.Finding {
 	return findings
 }
 
-// unloadable are the nodes whose torch is there and is not loaded by whoever imports it.
+// unloadable returns a finding for each node that has torch but cannot load its libraries.
 func unloadable(nodes []*facts.Node) (findings []checks.Finding) {
 	for _, node := range nodes {
 		if torch := node.Python.Torch; torch != nil && torch.Unloadable != "" {
@@ -55,7 +55,7 @@ func unloadable(nodes []*facts.Node) (findings []checks.Finding) {
 	return findings
 }
 
-// unlikeTorch compares releases, and builds where those agree.
+// unlikeTorch compares releases, and builds if the releases agree.
 func unlikeTorch(view checks.View, nodes []*facts.Node) []checks.Finding {
 	wanted := requiredPackage(view, "torch")
 	wanted.Version = torchRelease
@@ -102,8 +102,8 @@ func unlikeTorch(view checks.View, nodes []*facts.Node) []checks.Finding {
 	return findings
 }
 
-// installTorch installs the very build of the nodes that have the release, or
-// were built for what is wanted.
+// installTorch returns the command that installs the exact build of a node whose release or build
+// is the wanted one.
 func installTorch(pip fix.Pip, nodes []*facts.Node, wanted string) fix.Command {
 	for _, node := range nodes {
 		if torch := node.Python.Torch; torch != nil && (torchRelease(node) == wanted || ranks.TorchBuild(node) == wanted) {
@@ -113,7 +113,8 @@ func installTorch(pip fix.Pip, nodes []*facts.Node, wanted string) fix.Command {
 	return pip.List().As(fix.Look)
 }
 
-// torchRelease is "" where there is no torch, as what package ranks says of a build is.
+// torchRelease returns the release without its build label, "" if there is no torch. The functions
+// of package ranks on builds do the same.
 func torchRelease(node *facts.Node) string {
 	if node.Python.Torch == nil {
 		return ""
@@ -122,16 +123,16 @@ func torchRelease(node *facts.Node) string {
 	return public
 }
 
-// storeMismatch is what torch of different releases dies with where ranks meet: by the
-// store protocols of the clients and of rank 0's server, "" where these understand each
-// other; and whether there are several.
+// storeMismatch returns the error of a rendezvous between different releases of torch. It compares
+// the store protocols of the clients with that of rank 0's server, and returns "" if they are
+// compatible. several is true if the nodes use more than one protocol.
 func storeMismatch(view checks.View, nodes []*facts.Node) (died string, several bool) {
 	torch := func(n *facts.Node) facts.Generation { return launch.StoreGeneration(n.Python.Torch.Version) }
 	nodes = compare.Without(nodes, func(n *facts.Node) bool { return n.Python.Torch == nil })
 	generations := compare.GroupBy(nodes, func(n *facts.Node) string { return string(torch(n)) })
 	at := slices.IndexFunc(nodes, func(n *facts.Node) bool { return n.Name == names.FirstHost(view) })
 	if at < 0 {
-		return "", false // without a server nobody gets that far
+		return "", false // without rank 0's torch there is no server to compare with
 	}
 	for _, clients := range generations {
 		if mixed := launch.StoreMismatch(facts.Generation(clients.Value), torch(nodes[at])); mixed != "" {
