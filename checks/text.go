@@ -6,6 +6,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -13,17 +14,26 @@ import (
 //go:embed */*.md
 var textFiles embed.FS
 
-// Text is what people read about a check.
+// Text is the documentation of a check.
 type Text struct {
-	Title    string // what is true when the check passes
-	Doc      string // one paragraph: what the check reads, and why it matters
+	Title    string // completes "passes when"
+	Parts    []Part // in the order of Headings
 	WouldSee string // the message that training would have ended with
 }
 
-// textMarks stand around the ID, the title, the doc and would see in a text file.
+// Part is one section of the documentation of a check.
+type Part struct {
+	Heading string // one of Headings
+	Body    string // Markdown, each paragraph and each list item on one line
+}
+
+// Headings are the sections that the page of a check may have. Only Settings may be missing.
+var Headings = []string{"Checks", "Fails or warns when", "Fix", "Settings"}
+
+// textMarks surround the ID, the title, the parts and the would-see block of a page.
 var textMarks = []string{"# ", "\n\nPasses when ", ".\n\n", "\n\n## Would see\n\n```text\n", "\n```\n"}
 
-// texts holds the text of every check by its ID. The files are read when the first text is needed.
+// texts returns the text of every check by its ID. The pages are parsed on first use.
 var texts = sync.OnceValue(func() map[string]Text {
 	files, err := fs.Glob(textFiles, "*/*.md")
 	if err != nil {
@@ -35,25 +45,66 @@ var texts = sync.OnceValue(func() map[string]Text {
 		if err != nil {
 			panic("checks: " + err.Error())
 		}
-		var parts []string
-		rest := string(content)
-		for _, mark := range textMarks {
-			part, after, found := strings.Cut(rest, mark)
-			if !found {
-				panic(fmt.Sprintf("checks: %s lacks %q", file, mark))
-			}
-			parts, rest = append(parts, part), after
+		id, text, err := parseText(string(content))
+		if err != nil {
+			panic(fmt.Sprintf("checks: %s: %v", file, err))
 		}
-		if rest != "" {
-			panic(fmt.Sprintf("checks: %s goes on after would see: %q", file, rest))
-		}
-		all[parts[1]] = Text{Title: unwrap(parts[2]), Doc: unwrap(parts[3]), WouldSee: parts[4]}
+		all[id] = text
 	}
 	return all
 })
 
-// unwrap returns a paragraph as one line.
-func unwrap(paragraph string) string { return strings.ReplaceAll(paragraph, "\n", " ") }
+// parseText parses the page of a check and returns the check's ID with the text.
+func parseText(page string) (id string, t Text, err error) {
+	var pieces []string
+	rest := page
+	for _, mark := range textMarks {
+		piece, after, found := strings.Cut(rest, mark)
+		if !found {
+			return "", Text{}, fmt.Errorf("no %q", mark)
+		}
+		pieces, rest = append(pieces, piece), after
+	}
+	if rest != "" {
+		return "", Text{}, fmt.Errorf("text after the would-see block: %q", rest)
+	}
+	t = Text{Title: unwrap(pieces[2]), WouldSee: pieces[4]}
+	next := 0 // the first of Headings that may still come
+	for i, section := range strings.Split("\n\n"+pieces[3], "\n\n## ") {
+		heading, body, _ := strings.Cut(section, "\n\n")
+		if i == 0 {
+			if body == "" {
+				continue
+			}
+			heading = Headings[0] // a page without headings
+		}
+		at := slices.Index(Headings[next:], heading)
+		if at < 0 {
+			return "", Text{}, fmt.Errorf("the heading %q is unknown or out of order", heading)
+		}
+		if next += at + 1; body == "" {
+			return "", Text{}, fmt.Errorf("nothing below the heading %q", heading)
+		}
+		t.Parts = append(t.Parts, Part{heading, unwrap(body)})
+	}
+	return pieces[1], t, nil
+}
 
-// Text returns what FAMILY/ID.md says of the check, and the zero Text where there is no such file.
+// unwrap returns Markdown with each paragraph and each list item on one line.
+func unwrap(markdown string) string {
+	var out strings.Builder
+	for i, line := range strings.Split(markdown, "\n") {
+		switch {
+		case i == 0:
+		case line == "", strings.HasPrefix(line, "- "), strings.HasSuffix(out.String(), "\n"):
+			out.WriteByte('\n')
+		default:
+			out.WriteByte(' ')
+		}
+		out.WriteString(strings.TrimSpace(line))
+	}
+	return out.String()
+}
+
+// Text returns the documentation of the check, the zero Text if there is none.
 func (c Check) Text() Text { return texts()[c.ID] }

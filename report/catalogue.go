@@ -58,21 +58,27 @@ func Catalogue(w io.Writer, catalogue []checks.Check, style Style) error {
 // Check explains one check.
 func Check(w io.Writer, check checks.Check, style Style) error {
 	p := &page{style: style}
-	p.wrapped("", check.ID+": passes when "+check.Text().Title)
+	about := check.Text()
+	p.wrapped("", check.ID+": passes when "+about.Title)
+	for _, part := range about.Parts {
+		p.line("")
+		p.line("%s", part.Heading)
+		p.wrapped("  ", part.Body)
+	}
 	p.line("")
-	p.wrapped("", check.Text().Doc)
-	p.line("")
-	needs := text.Map(check.Needs, func(section facts.Section) string { return string(section) })
+	reads := text.Map(check.Needs, func(section facts.Section) string { return string(section) })
 	where := "on every node"
 	if check.OnHead {
 		where = "on the launching machine"
 	}
 	if check.FromPolicy {
-		needs = []string{"what the policy names,"}
+		reads = []string{"the facts that the policy names,"}
 	}
-	p.field("severity", string(check.Severity))
-	p.field("looks at", strings.Join(needs, ", ")+" "+where)
-	p.field("symptom", check.Text().WouldSee)
+	p.entries([][]string{
+		{"severity", string(check.Severity)},
+		{"reads", strings.Join(reads, ", ") + " " + where},
+		{"would see", about.WouldSee},
+	})
 	return p.writeTo(w)
 }
 
