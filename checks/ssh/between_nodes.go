@@ -11,6 +11,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/names"
 	"preflight/checks/proof"
+	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/internal/text"
@@ -38,7 +39,7 @@ func judgeLogins(view checks.View) []checks.Finding {
 			Nodes:   []string{node.Name},
 			Summary: "cannot log in to the other nodes: " + node.Logins.Error,
 			Want:    "an ssh client",
-			Remedy:  []fix.Command{fix.On("sudo apt-get install -y openssh-client   # dnf install openssh-clients on Red Hat").Inside()},
+			Remedy:  fix.Install(fix.On, remedy.SystemOf(node), "openssh-client", "openssh-clients"),
 		})
 	}
 	for _, s := range proof.Suspects(l.names, l.tries) {
@@ -66,10 +67,10 @@ func remarked(findings []checks.Finding, launcher string) []checks.Finding {
 	}
 	what := blamed[0].Summary
 	if len(blamed) > 1 {
-		what = "not every node can log in to every other"
+		what = "some nodes cannot log in to others"
 	}
 	slices.Sort(nodes)
-	what = fmt.Sprintf("%s: %s (%s does not need it for these hosts: only the launching machine logs in)", hostfile.Fold(slices.Compact(nodes)), what, launcher)
+	what = fmt.Sprintf("%s: %s (%s does not need that: only the launching machine logs in to nodes)", hostfile.Fold(slices.Compact(nodes)), what, launcher)
 	return append(left, checks.Finding{Verdict: checks.Pass, Summary: what})
 }
 
@@ -81,10 +82,10 @@ func (l *loginTries) finding(s proof.Suspect) checks.Finding {
 		Summary: s.Sentence(proof.Words{
 			proof.Everywhere: {"no node can log in to another"},
 			proof.Between:    {"", "%s cannot log in to each other"},
-			proof.Inbound:    {"no other node can log in there", "%s cannot log in there"},
+			proof.Inbound:    {"no other node can log in to it", "%s cannot log in to it"},
 			proof.Outbound:   {"cannot log in to any other node", "cannot log in to %s"},
-			proof.BothWays:   {"cannot log in to any other node, nor they there", "cannot log in to %s, nor they there"},
-			proof.Directions: {"some nodes cannot log in to some others", "the login %s fails"},
+			proof.BothWays:   {"cannot log in to any other node, and none can log in to it", "cannot log in to %s, and they cannot log in to it"},
+			proof.Directions: {"some nodes cannot log in to others", "the login %s fails"},
 		}) + ": " + cmp.Or(loginCauses[s.How], "ssh fails"),
 		Got:    fmt.Sprintf("%s to %s: %s", first.From, first.To, first.Login.Message),
 		Remedy: l.remedy(s),
@@ -118,7 +119,7 @@ func newLoginTries(view checks.View) *loginTries {
 			continue
 		}
 		if len(logins.Passed)+len(logins.Failed) == 0 && len(logins.Untried) > 0 {
-			l.explained = append(l.explained, checks.UnknownFor(node, "no time left to try its logins to "+hostfile.Fold(logins.Untried)))
+			l.explained = append(l.explained, checks.UnknownFor(node, "no time was left to try its logins to "+hostfile.Fold(logins.Untried)))
 			continue
 		}
 		for _, peer := range logins.Passed {
@@ -186,12 +187,12 @@ func (l *loginTries) inOrder(names []string) []string {
 
 // loginCauses is why a login failed, by the causes of facts.Login.
 var loginCauses = map[string]string{
-	"name":     "ssh there does not resolve the name",
-	"connect":  "sshd cannot be connected to from there",
+	"name":     "the name does not resolve",
+	"connect":  "no connection to sshd",
 	"timeout":  "no answer in time",
-	"host-key": "the host key is not in known_hosts there, and nobody is asked",
+	"host-key": "the host key is not in known_hosts",
 	"denied":   "no key is accepted",
-	"shell":    "the login works, and the command does not",
+	"shell":    "the login works, but the command fails",
 	"other":    "ssh fails",
 }
 
@@ -210,18 +211,18 @@ func (l *loginTries) remedy(s proof.Suspect) []fix.Command {
 		return command.At(nodes...)
 	}
 	first := s.Failed[0]
-	try := fix.On("ssh -v -o BatchMode=yes %s true", fix.Host(first.To)).At(first.From)
+	try := fix.On("ssh -v -o BatchMode=yes %s true", fix.Host(first.To)).At(first.From).As(fix.Look)
 	switch s.How {
 	case "host-key":
 		return []fix.Command{
-			fix.Here("ssh-keyscan {ssh_port}%s | ssh-keygen -lf -   # compare with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on each", hostsOf(to)),
-			on(from, fix.On("ssh-keyscan -H {ssh_port}%s >> ~/.ssh/known_hosts   # only when the fingerprints agree", hostsOf(to))),
+			fix.Here("ssh-keyscan {ssh_port}%s | ssh-keygen -lf -   # each must match `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on its node", hostsOf(to)).As(fix.Look),
+			on(from, fix.On("ssh-keyscan -H {ssh_port}%s >> ~/.ssh/known_hosts   # only if the fingerprints match", hostsOf(to))),
 		}
 	case "denied":
 		return []fix.Command{
 			on(from, fix.On(`test -f ~/.ssh/id_ed25519 || ssh-keygen -q -t ed25519 -N "" -f ~/.ssh/id_ed25519`)),
-			fix.Here("for host in %s; do ssh -n {ssh_port}$host cat .ssh/id_ed25519.pub; done > nodes.pub", fix.List[fix.Host](" ", from)),
-			fix.Here("for host in %s; do ssh {ssh_port}$host 'cat >> ~/.ssh/authorized_keys' < nodes.pub; done", fix.List[fix.Host](" ", to)),
+			fix.Here("for host in %s; do ssh -n {ssh_port}$host cat .ssh/id_ed25519.pub; done > nodes.pub", fix.List[fix.Host](" ", from)).As(fix.Then),
+			fix.Here("for host in %s; do ssh {ssh_port}$host 'cat >> ~/.ssh/authorized_keys' < nodes.pub; done", fix.List[fix.Host](" ", to)).As(fix.Then),
 			try,
 		}
 	case "name":
@@ -235,10 +236,10 @@ func (l *loginTries) remedy(s proof.Suspect) []fix.Command {
 	case "connect", "timeout":
 		return []fix.Command{
 			try,
-			on(to, fix.On("sudo ss -tlnp | grep ssh; sudo iptables -S INPUT; cat /etc/hosts.allow /etc/hosts.deny   # what sshd listens on, and for whom")),
+			on(to, fix.On("sudo ss -tlnp | grep ssh; sudo iptables -S INPUT; cat /etc/hosts.allow /etc/hosts.deny   # where sshd listens, and who may connect").As(fix.Look)),
 		}
 	case "shell":
-		return []fix.Command{try, on(to, fix.On("getent passwd $(id -un)   # a usable login shell?"))}
+		return []fix.Command{try, on(to, fix.On("getent passwd $(id -un)   # is the login shell usable?").As(fix.Look))}
 	}
 	return []fix.Command{try}
 }

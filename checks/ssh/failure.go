@@ -61,14 +61,14 @@ func (what failure) finding(node *facts.Node) checks.Finding {
 		}
 		return text
 	}
-	f := checks.Finding{Verdict: what.Verdict, Nodes: []string{node.Name}, Got: known(what.Got), WouldSee: known(what.WouldSee)}
+	f := checks.Finding{Verdict: what.Verdict, Nodes: []string{node.Name}, Got: known(what.Got), Want: known(what.Want), WouldSee: known(what.WouldSee)}
 	f.Summary, _ = fillIn(what.Summary, values)
 	if notes := openSSH(node.SSH); notes != "" {
 		f.Got = strings.TrimPrefix(f.Got+"; "+notes, "; ")
 	}
 	commands := what.Fix
 	if wrong := misspelt(node); wrong != "" {
-		f.Summary, commands = wrong, []fix.Command{fix.Here("grep -nF %s {hostfile}   # change this line as said above", fix.Operand(node.Name))}
+		f.Summary, commands = wrong, []fix.Command{fix.Here("grep -nF %s {hostfile}   # the line to change", fix.Operand(node.Name)).As(fix.Look)}
 	}
 	if what.NoPlace {
 		commands = append(remedy.WritableTmp(node), what.Fix...)
@@ -77,6 +77,10 @@ func (what failure) finding(node *facts.Node) checks.Finding {
 		commands = append(installKey(node.SSH), what.Fix...)
 	}
 	args := typed(values)
+	args["port_option"] = fix.Code("")
+	if values["port"] != "22" {
+		args["port_option"] = fix.Code("-p %s ", args["port"])
+	}
 	if node.SSH.Inside != nil {
 		args["inside"] = fix.List[fix.Word](" ", node.SSH.Inside)
 	}
@@ -102,9 +106,9 @@ func misspelt(node *facts.Node) string {
 	case node.SSH.Cause != "name-unknown":
 		return ""
 	case strings.HasSuffix(node.Name, ":"):
-		return "the name does not resolve, for the colon is a part of it: take the colon out of the hostfile"
+		return "the name does not resolve: remove the colon from its end in the hostfile"
 	case strings.ContainsAny(node.Name, "[]"):
-		return "the name does not resolve, for DeepSpeed expands no ranges in a hostfile: write one line a node"
+		return "DeepSpeed does not expand ranges in a hostfile: write one line for each node"
 	}
 	return ""
 }
@@ -117,18 +121,18 @@ func (what failure) weighed(f checks.Finding, node *facts.Node, p launch.Predict
 	case node.SSH.Carrier != "" && node.SSH.Carrier != "mpirun":
 		if by.SSH && f.Verdict != checks.Unknown && what.Blames != host {
 			f.Verdict, f.WouldSee = checks.Unknown, ""
-			f.Summary += "; " + by.Program() + " starts ranks by ssh, so that only preflight is kept out"
+			f.Summary += onlyPreflight(by.Program() + " starts the ranks over ssh")
 		}
 		return f
 	case why == "" && by.Name != "" && !by.SSH: // DeepSpeed itself asks this host
 		f.WouldSee = fmt.Sprintf("RuntimeError: Using hostfile at %s but host=%s was not reachable via ssh.", p.HostsFile, node.Name)
-		f.Remedy = append([]fix.Command{fix.Here("deepspeed --no_ssh_check --master_addr=<address of {node}> …   # else it asks the first host by ssh, which %s does not", fix.Name(by.Program()))}, f.Remedy...)
+		f.Remedy = append([]fix.Command{fix.Here("deepspeed --no_ssh_check --master_addr=<address of {node}> …   # DeepSpeed itself asks the first host over ssh; %s does not", fix.Name(by.Program())).As(fix.Or)}, f.Remedy...)
 		return f
 	case why == "", f.Verdict == checks.Unknown, what.Blames == host, what.Blames == hostOrPort && !p.SlurmJob:
 		return f
 	}
 	f.Verdict, f.WouldSee = checks.Unknown, ""
-	f.Summary += "; " + why + ", so that only preflight is kept out"
+	f.Summary += onlyPreflight(why)
 	way := failures().Commands["via-salloc"]
 	switch {
 	case p.SlurmJob:
@@ -136,12 +140,23 @@ func (what failure) weighed(f checks.Finding, node *facts.Node, p launch.Predict
 	case by.Allocation == "":
 		return f
 	}
-	f.Summary += "; --via srun goes there as the ranks do, past pam_slurm_adopt and nodes without sshd"
-	f.Remedy = append([]fix.Command{way}, slices.DeleteFunc(f.Remedy, func(c fix.Command) bool { return c.String() == way.String() })...)
+	commands := []fix.Command{way}
+	for _, command := range f.Remedy {
+		if role := command.Role(); role == fix.Fix || role == fix.Then {
+			command = command.As(fix.Or)
+		}
+		if !command.As(way.Role()).Is(way) {
+			commands = append(commands, command)
+		}
+	}
+	f.Remedy = commands
 	return f
 }
 
-// metOnTheWay is what a failure's texts may name.
+// onlyPreflight returns what follows the summary of a failure that the launch itself does not meet, because of why.
+func onlyPreflight(why string) string { return " (this affects only preflight: " + why + ")" }
+
+// metOnTheWay returns the values for the placeholders of a failure's texts.
 func metOnTheWay(ssh *facts.SSH) map[string]string {
 	values := map[string]string{"message": ssh.Message, "user": ssh.User, "port": "22"}
 	if ssh.Port != 0 {

@@ -31,6 +31,7 @@ type failure struct {
 	Blames   blame
 	Summary  string
 	Got      string
+	Want     string
 	NoPlace  bool `yaml:"no_place"`
 	Installs bool
 	Fix      []fix.Command

@@ -46,7 +46,7 @@ func onLadder(c checks.Check, open func(checks.View, *facts.Node) []checks.Findi
 	c.Severity, c.Needs = checks.Error, []facts.Section{facts.SectionSSH}
 	c.Run = func(view checks.View) []checks.Finding {
 		if by := carriedBy(view); by != "" && slices.Contains(ofTheNode, c.ID) {
-			return checks.Skipped("reached by " + by)
+			return checks.Skipped("preflight reached the nodes through " + by + ", not ssh")
 		}
 		var findings []checks.Finding
 		cut := allCutOff(view)
@@ -62,7 +62,7 @@ func onLadder(c checks.Check, open func(checks.View, *facts.Node) []checks.Findi
 			}
 		}
 		if c.ID == enterID && findings == nil && !slices.ContainsFunc(view.Nodes, func(node *facts.Node) bool { return node.SSH.Inside != nil }) {
-			return checks.Skipped("the nodes themselves were looked at: no --in")
+			return checks.Skipped("no --in: preflight checked the nodes themselves")
 		}
 		return findings
 	}
@@ -101,19 +101,19 @@ var AgentStart = onLadder(checks.Check{ID: "agent-start", Volatile: true}, start
 // started warns where our program did not lie as it was left there, and remarks on a node whose agent could not call us.
 func started(_ checks.View, node *facts.Node) (findings []checks.Finding) {
 	if why := node.SSH.Uncalled; why != "" {
-		findings = append(findings, checks.Finding{Verdict: checks.Pass, Nodes: []string{node.Name}, Summary: "agents could not call the launching machine (" + why +
-			"), so each was started by an srun of its own: open SrunPortRange of slurm.conf, or give --callback HOST:PORT"})
+		findings = append(findings, checks.Finding{Verdict: checks.Pass, Nodes: []string{node.Name}, Summary: "the agents could not call the launching machine (" + why +
+			"), so preflight started each with its own srun: open SrunPortRange of slurm.conf, or pass --callback HOST:PORT"})
 	}
 	if node.SSH.Distrusted == "" {
 		return findings
 	}
 	return append(findings, checks.Finding{
 		Verdict: checks.Warn, Nodes: []string{node.Name},
-		Summary:  "the preflight that was kept there is not as it was left: it was not run, and was delivered again",
+		Summary:  "the cached agent had been modified: preflight did not run it and copied a new one",
 		Got:      node.SSH.Distrusted,
-		Want:     "a file that nobody but preflight writes to",
-		Remedy:   []fix.Command{fix.On("ls -lan %s", fix.Path(path.Dir(node.SSH.Path)))},
-		WouldSee: "nothing: a copy is cut short where a disk was full, and altered by whoever has that account",
+		Want:     "a file that only preflight writes to",
+		Remedy:   []fix.Command{fix.On("ls -lan %s   # who else may write there?", fix.Path(path.Dir(node.SSH.Path))).As(fix.Look)},
+		WouldSee: "nothing: a full disk truncates the file, and any process of the account can change it",
 	})
 }
 
@@ -124,10 +124,10 @@ func unlikeOpenSSH(view checks.View, node *facts.Node) []checks.Finding {
 	}
 	return []checks.Finding{{
 		Verdict: checks.Warn, Nodes: []string{node.Name},
-		Summary:  "preflight logged in, but ssh itself, which the launch uses, does not act quite alike",
+		Summary:  "preflight could log in, but the system's ssh client would behave differently",
 		Got:      openSSH(node.SSH),
-		Want:     "a login by ssh without any prompt",
-		Remedy:   []fix.Command{fix.Here("ssh -v -o BatchMode=yes {node} true")},
+		Want:     "a login with ssh without any prompt",
+		Remedy:   []fix.Command{failures().Commands["try-by-ssh"]},
 		WouldSee: "{node}: ssh exited with exit code 255",
 	}}
 }
@@ -153,47 +153,58 @@ func noisy(v checks.View, node *facts.Node) []checks.Finding {
 	finding := checks.Finding{
 		Verdict: checks.Warn,
 		Nodes:   []string{node.Name},
-		Summary: "the login prints on stdout although no terminal is attached",
+		Summary: loginPrints(node.SSH.Noise),
 		Got:     strings.Join(node.SSH.Noise, "\n"),
-		Want:    "silence: put what start-up files print behind a test for an interactive shell",
+		Want:    "no output when the shell is not interactive",
 		Remedy: []fix.Command{
-			fix.On(`grep -n "echo\|printf\|cat \|neofetch\|module\|conda" ~/.bashrc ~/.profile ~/.bash_profile /etc/profile.d/*.sh`),
+			fix.On(`grep -n "echo\|printf\|cat \|neofetch\|module\|conda" ~/.bashrc ~/.profile ~/.bash_profile /etc/profile.d/*.sh`).As(fix.Look),
 			fix.On(`cp ~/.bashrc ~/.bashrc.before && sed -i "1i case \$- in *i*) ;; *) return ;; esac" ~/.bashrc`),
 		},
-		WouldSee: "the noise, once a node, between the lines of the training log",
+		WouldSee: "the login text of each node between the lines of the training log",
 	}
 	words := strings.Fields(strings.Join(node.SSH.Noise, " "))
 	if v.Launch.MasterAddr != "" || len(words) == 0 || node.Name != names.FirstHost(v) {
 		return []checks.Finding{finding}
 	}
 	finding.Verdict = checks.Fail
-	finding.Summary = fmt.Sprintf("the login prints on stdout, and DeepSpeed will take its first word %q for the master address", words[0])
+	finding.Summary = fmt.Sprintf("DeepSpeed will use %q, which the login prints, as the master address", words[0])
 	finding.WouldSee = names.Unresolved(words[0], v.Launch.MasterPort)
 	if node.Address != "" {
-		finding.Remedy = append(finding.Remedy, fix.Here("deepspeed --master_addr=%s …", fix.Host(node.Address)))
+		finding.Remedy = append(finding.Remedy, fix.Here("deepspeed --master_addr=%s …   # without changing the node", fix.Host(node.Address)).As(fix.Or))
 	}
 	return []checks.Finding{finding}
 }
 
-// offeredFile is the file of a key as remote describes it; what an agent holds
-// has none.
+// loginPrints returns a summary that quotes the first line of what a login printed.
+func loginPrints(noise []string) string {
+	const most = 40
+	line := []rune(strings.TrimSpace(strings.Split(strings.TrimSpace(strings.Join(noise, "\n")), "\n")[0]))
+	if len(line) > most {
+		line = append(line[:most-1], '…')
+	}
+	return fmt.Sprintf("the login prints %q, although no terminal is attached", string(line))
+}
+
+// offeredFile matches the file of a key as package remote describes it. A key that only an
+// agent holds has none.
 var offeredFile = regexp.MustCompile(`\((/[^()]*)\)`)
 
 // installKey brings our public key to a node: by ssh-copy-id where the server
 // lets somebody in by password, and else by hand on the node's console.
 func installKey(ssh *facts.SSH) (commands []fix.Command) {
+	copyID := failures().Commands["copy-id"]
 	show := fix.Here("ssh-add -L   # the public keys of the agent")
 	if ssh.Cause == "no-key" {
 		commands = []fix.Command{fix.Here("ssh-keygen -t ed25519 -N '' -f ~/.ssh/id_ed25519")}
-		show = fix.Here("cat ~/.ssh/id_ed25519.pub")
+		show, copyID = fix.Here("cat ~/.ssh/id_ed25519.pub"), copyID.As(fix.Then)
 	}
 	if file := offeredFile.FindStringSubmatch(ssh.Detail["offered"]); file != nil {
 		show = fix.Here("cat %s", fix.Path(strings.TrimSuffix(file[1], ".pub")+".pub"))
 	}
 	methods := strings.Split(ssh.Detail["methods"], ",")
 	if ssh.Detail["methods"] == "" || slices.Contains(methods, "password") || slices.Contains(methods, "keyboard-interactive") {
-		return append(commands, failures().Commands["copy-id"])
+		return append(commands, copyID)
 	}
-	return append(commands, show, fix.Console(
-		"mkdir -p -m 700 ~{user}/.ssh && echo '<the line shown>' >> ~{user}/.ssh/authorized_keys && chown -R {user}: ~{user}/.ssh   # on {node}'s console: it takes no password"))
+	return append(commands, show.As(fix.Look), fix.Console(
+		"mkdir -p -m 700 ~{user}/.ssh && echo '<the line shown>' >> ~{user}/.ssh/authorized_keys && chown -R {user}: ~{user}/.ssh   # on {node}'s console: the server accepts no password").As(fix.Or))
 }

@@ -236,8 +236,8 @@ func TestFailuresFile(t *testing.T) {
 // and no address is asked for.
 func TestMisspeltNames(t *testing.T) {
 	for name, want := range map[string]string{
-		"w[1-4]": "DeepSpeed expands no ranges",
-		"w1:":    "the colon is a part of it",
+		"w[1-4]": "does not expand ranges",
+		"w1:":    "remove the colon",
 		"w1":     "on the launching machine",
 	} {
 		node := &facts.Node{Name: name, Facts: facts.Facts{SSH: &facts.SSH{Stage: "resolve", Cause: "name-unknown"}}}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"preflight/checks"
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/launch"
@@ -133,8 +134,12 @@ func Spelled(findings []checks.Finding) string {
 		text.WriteString(Line(strings.TrimSpace(string(f.Verdict)+" "+strings.Join(f.Nodes, ", ")), f.Summary))
 		text.WriteString(Line("  got", f.Got))
 		text.WriteString(Line("  want", f.Want))
-		for _, command := range f.Fix {
-			text.WriteString(Line("  fix", command))
+		for i, command := range f.Fix {
+			role := fix.Fix
+			if i < len(f.Roles) {
+				role = f.Roles[i]
+			}
+			text.WriteString(Line("  "+string(role), command))
 		}
 		for _, note := range f.Notes {
 			text.WriteString(Line("  note", note))
