@@ -42,7 +42,7 @@ func TestDocumentedCommands(t *testing.T) {
 }
 
 // openWithCommand are the pages that may open with their command, before any sentence.
-var openWithCommand = []string{"docs/causes.md", "docs/checks.md", "docs/facts.md", "docs/from-error.md", "docs/zh-CN.md"}
+var openWithCommand = []string{"docs/causes.md", "docs/checks.md", "docs/facts.md", "docs/from-error.md"}
 
 // TestPagesOpenWithACommand tests that every page says first what its reader can do with it, in a
 // sentence below the title, and shows a command before its first section.
