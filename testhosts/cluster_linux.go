@@ -24,58 +24,58 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stateRoot holds one directory per cluster. It is on a file system that does
-// not outlive the machine's run, as the clusters do not.
+// stateRoot contains one directory per cluster. Its file system is emptied at a reboot, when the
+// clusters end too.
 const stateRoot = "/run/preflight-testhosts"
 
-// ErrExists is what Raise returns when a cluster of that name is up, or was
-// left half up by a process that died. [Remove] ends either.
+// ErrExists means that a cluster of this name is up, or that a process died while it started one.
+// [Remove] removes either.
 var ErrExists = errors.New("a cluster of that name exists")
 
-// ErrNotUp is what Attach returns when no complete cluster has that name.
+// ErrNotUp means that no complete cluster has this name.
 var ErrNotUp = errors.New("no cluster of that name is up")
 
-// Options say what to raise.
+// Options describe the cluster to start.
 type Options struct {
-	Name  string // of the cluster; a path element. "" is pf
-	Nodes int    // how many, at least 1 and at most 2,000
+	Name  string // name of the cluster, a path element; "" is pf
+	Nodes int    // number of nodes, 1 to 2,000
 	Slots int    // per node, for the hostfile; 0 means 8
 
-	// Share lists directories of this machine that every node sees at the
-	// same path, although they lie below one that is its own (/root, /tmp,
-	// /var/tmp). nil shares the current directory.
+	// Share lists directories of this machine that every node sees at the same path, although they
+	// are below a directory that the node has for itself (/root, /tmp, /var/tmp). nil shares the
+	// current directory.
 	Share []string
 
-	// LightLogins has sshd agree on X25519 alone. The hybrid with a post-quantum
-	// exchange that OpenSSH prefers is two thirds of what a login costs, and a test
-	// of a hundred runs logs in some thousand times.
+	// LightLogins makes sshd offer only X25519. The hybrid post-quantum exchange that OpenSSH
+	// prefers takes two thirds of the time of a login, and a test with a hundred runs logs in some
+	// thousand times.
 	LightLogins bool
 
-	// Slurm has its controller run on the head and a slurmd on every node, which gives out
-	// the slots as processors and as GPUs (see InSlurmJob).
+	// Slurm starts a controller on the launching machine and slurmd on every node. It offers the
+	// slots as processors and as GPUs (see InSlurmJob).
 	Slurm bool
 }
 
-// Cluster is a set of nodes on one Ethernet segment, 10.77.0.0/16, that no
-// other namespace of the machine is connected to. Every node can log in to
-// every other as root with a key, and knows all host keys.
+// Cluster is a set of nodes in one Ethernet segment, 10.77.0.0/16, to which no other namespace of
+// the machine is connected. Every node can log in to every other node as root with a key, and knows
+// all host keys.
 type Cluster struct {
 	Name  string  `json:"name"`
 	Slots int     `json:"slots"`
 	Slurm bool    `json:"slurm,omitempty"`
-	Head  *Node   `json:"head"`  // NAME-head, 10.77.0.1: where launches are typed; not in the hostfile
-	Nodes []*Node `json:"nodes"` // w1 … wN, 10.77.1.1 and up
+	Head  *Node   `json:"head"`  // NAME-head, 10.77.0.1: the launching machine, which is not in the hostfile
+	Nodes []*Node `json:"nodes"` // w1 … wN, from 10.77.1.1
 
 	dir     string
-	sw      *Node // holds the bridge
+	sw      *Node // contains the bridge
 	waiting sync.WaitGroup
 }
 
-// HostfilePath is where every node has the cluster's hostfile.
+// HostfilePath is the path of the cluster's hostfile on every node.
 const HostfilePath = "/root/hostfile"
 
-// Raise starts a cluster and returns when every sshd listens. It needs root.
-// The cluster outlives the process; what fails half way is taken down again.
+// Raise starts a cluster and returns when every sshd listens. It needs root. The cluster outlives
+// the process. If Raise fails, it removes what it has started.
 func Raise(ctx context.Context, options Options) (*Cluster, error) {
 	c, err := newCluster(&options)
 	if err != nil {
@@ -90,7 +90,7 @@ func Raise(ctx context.Context, options Options) (*Cluster, error) {
 	return c, nil
 }
 
-// claim makes the cluster's directory, which one Raise of that name can only.
+// claim creates the cluster's directory. Only one Raise of a name can succeed.
 func (c *Cluster) claim() error {
 	for {
 		if err := os.MkdirAll(stateRoot, 0o755); err != nil {
@@ -100,7 +100,7 @@ func (c *Cluster) claim() error {
 		switch {
 		case errors.Is(err, fs.ErrExist):
 			return ErrExists
-		case errors.Is(err, fs.ErrNotExist): // the last cluster but us has just taken the root with it
+		case errors.Is(err, fs.ErrNotExist): // the last other cluster has just removed the root directory
 			continue
 		}
 		return err
@@ -141,7 +141,7 @@ func newCluster(options *Options) (*Cluster, error) {
 	return c, nil
 }
 
-// adopt fills in what the state file does not keep.
+// adopt sets the fields that the state file does not contain.
 func (c *Cluster) adopt() {
 	c.dir = filepath.Join(stateRoot, c.Name)
 	c.sw = &Node{Name: "switch", cluster: c, pidfd: -1}
@@ -150,17 +150,17 @@ func (c *Cluster) adopt() {
 	}
 }
 
-// Machines returns the head and the nodes.
+// Machines returns the launching machine and the nodes.
 func (c *Cluster) Machines() []*Node {
 	return append([]*Node{c.Head}, c.Nodes...)
 }
 
-// Peers returns the other nodes of the cluster, without the head.
+// Peers returns the other nodes of the cluster, without the launching machine.
 func (n *Node) Peers() []*Node {
 	return slices.DeleteFunc(slices.Clone(n.cluster.Nodes), func(peer *Node) bool { return peer == n })
 }
 
-// Node returns the machine of that name: a node, the head's full name or "head".
+// Node returns the machine of this name: a node, the full name of the launching machine, or "head".
 func (c *Cluster) Node(name string) (*Node, error) {
 	if name == "head" {
 		return c.Head, nil
@@ -179,8 +179,8 @@ func (c *Cluster) raise(ctx context.Context, options Options) error {
 	if err := c.sw.spawn(unix.CLONE_NEWNET | unix.CLONE_NEWPID); err != nil {
 		return err
 	}
-	// Starting is mostly the machines' own work; wiring holds a kernel lock.
-	// Side by side they keep both processors busy.
+	// Booting is mostly work of the new machines, while wiring holds a lock of the kernel. Doing
+	// both at once keeps two processors busy.
 	var boot errgroup.Group
 	boot.SetLimit(4)
 	for _, n := range c.Machines() {
@@ -194,7 +194,7 @@ func (c *Cluster) raise(ctx context.Context, options Options) error {
 	}
 	if err := c.wire(c.Machines()); err != nil {
 		for _, n := range c.Machines() {
-			if n.dead() { // the better reason
+			if n.dead() { // a better error than the timeout
 				return n.startFailure()
 			}
 		}
@@ -210,7 +210,7 @@ func (c *Cluster) raise(ctx context.Context, options Options) error {
 			return err
 		}
 	}
-	// Written last: a cluster that has it is complete.
+	// The state file is written last. A cluster that has one is complete.
 	text, err := json.MarshalIndent(c, "", "\t")
 	if err != nil {
 		return err
@@ -218,7 +218,7 @@ func (c *Cluster) raise(ctx context.Context, options Options) error {
 	return os.WriteFile(filepath.Join(c.dir, "cluster.json"), text, 0o600)
 }
 
-// Attach returns the running cluster of that name, whoever raised it.
+// Attach returns the running cluster of this name, whichever process started it.
 func Attach(name string) (*Cluster, error) {
 	text, err := os.ReadFile(filepath.Join(stateRoot, name, "cluster.json"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -247,7 +247,7 @@ func Attach(name string) (*Cluster, error) {
 	return c, nil
 }
 
-// List returns the names of the clusters that are up, whole or half.
+// List returns the names of the clusters that are up, complete or not.
 func List() ([]string, error) {
 	entries, err := os.ReadDir(stateRoot)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -260,19 +260,18 @@ func List() ([]string, error) {
 	return names, nil
 }
 
-// Down ends the cluster and everything that runs in it, and returns when
-// nothing of it is left.
+// Down ends the cluster with all its processes, and returns when nothing of it is left.
 func (c *Cluster) Down() error {
 	machines := append(c.Machines(), c.sw)
 	for _, n := range machines {
 		if n.pidfd >= 0 {
-			// By what we hold of it: the process table may be out of reach, as where
-			// no more files can be opened. One that has died already is no matter.
+			// Use the pidfds that we hold: reading the process table may be impossible, for example
+			// if no more files can be opened. An error means that the process has ended already.
 			unix.PidfdSendSignal(n.pidfd, unix.SIGKILL, nil, 0)
 		}
 	}
 	err := Remove(c.Name)
-	if err == nil { // else there may be one to wait for without end
+	if err == nil { // otherwise the wait might never end
 		c.waiting.Wait()
 	}
 	for _, n := range machines {
@@ -281,15 +280,14 @@ func (c *Cluster) Down() error {
 	return err
 }
 
-// Remove ends the cluster of that name, also one that was left half up. It is
-// no error when there is none.
+// Remove ends the cluster of this name, even if it has started only in part. It returns nil if
+// there is none.
 func Remove(name string) error {
 	if !filepath.IsLocal(name) || filepath.Base(name) != name {
 		return fmt.Errorf("%q cannot name a cluster", name)
 	}
 	dir := filepath.Join(stateRoot, name)
-	// More than once, because a Raise that is being killed may still have
-	// started one while we looked.
+	// Repeat this, because a Raise that is being killed may have started a process while we looked.
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		running, err := initProcesses(dir)
 		if err != nil {
@@ -310,7 +308,7 @@ func Remove(name string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
-	// Fails as it should while other clusters are up.
+	// This fails while other clusters are up, which is fine.
 	if err := os.Remove(stateRoot); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) {
 		return err
 	}
@@ -319,9 +317,9 @@ func Remove(name string) error {
 
 var raised atomic.Int64
 
-// RaiseFor raises a cluster for the time of a test, and skips that where it would take
-// root. Its name begins with that of the options and is nobody else's: other tests, and
-// the same in another checkout, may run on this machine. Logins are light.
+// RaiseFor starts a cluster for the duration of a test, and skips the test without root. The
+// cluster's name begins with that of the options and is unique, because other tests, also of
+// another checkout, may run on this machine. It sets LightLogins.
 func RaiseFor(t testing.TB, options Options) *Cluster {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -341,9 +339,9 @@ func RaiseFor(t testing.TB, options Options) *Cluster {
 	return c
 }
 
-// InParts tests the rows of a table in four parts side by side, each on a cluster of its
-// own: what takes such tests their time is waiting for what never comes, and a cluster is
-// up in a moment. mine is which rows, counted from 0, are a part's.
+// InParts runs the rows of a table test in four parallel parts, each with its own cluster. Such
+// tests mostly wait for timeouts, and a cluster starts in a moment. mine reports whether a row,
+// counted from 0, belongs to a part.
 func InParts(t *testing.T, options Options, test func(t *testing.T, c *Cluster, mine func(row int) bool)) {
 	t.Parallel()
 	const parts = 4
@@ -355,10 +353,10 @@ func InParts(t *testing.T, options Options, test func(t *testing.T, c *Cluster, 
 	}
 }
 
-// CPU is the processor time that logins to the nodes, and what runs by them, have taken
-// so far, once they have ended.
+// CPU returns the processor time of all logins to the nodes that have ended, and of the processes
+// that they started.
 func (c *Cluster) CPU() (total time.Duration, err error) {
-	const tick = time.Second / 100 // USER_HZ, on every machine that Go runs on
+	const tick = time.Second / 100 // USER_HZ on all machines that Go supports
 	for _, n := range c.Nodes {
 		root := fmt.Sprintf("/proc/%d/root", n.pid)
 		text, err := os.ReadFile(root + sshdPid)
@@ -373,7 +371,7 @@ func (c *Cluster) CPU() (total time.Duration, err error) {
 		if err != nil {
 			return 0, err
 		}
-		for _, pid := range []int{1, server} { // the first takes in what its parent did not wait for
+		for _, pid := range []int{1, server} { // the first one adopts processes whose parent did not wait for them
 			process, err := proc.Proc(pid)
 			if err != nil {
 				return 0, err

@@ -21,7 +21,7 @@ import (
 	"preflight/testhosts"
 )
 
-// needRoot skips what only root can do, and says so where it is heard.
+// needRoot skips a test that needs root, and also reports this on standard error.
 func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -30,25 +30,25 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// raise raises a cluster that shares nothing: what the nodes see must not depend on where
-// the sources lie. Others are tested beside it.
+// raise starts a cluster that shares no directory, because the path of the sources must not matter.
+// Other tests run at the same time.
 func raise(t *testing.T, nodes int) *testhosts.Cluster {
 	t.Helper()
 	t.Parallel()
 	return testhosts.RaiseFor(t, sharing(nodes))
 }
 
-// sharing are a cluster's options, and the directories it shares.
+// sharing returns the options of a cluster that shares these directories.
 func sharing(nodes int, directories ...string) testhosts.Options {
 	return testhosts.Options{Name: "test", Nodes: nodes, Slots: 2, Share: append([]string{}, directories...)}
 }
 
-// onHead runs a shell command on the head and returns all it printed.
+// onHead runs a shell command on the launching machine and returns all its output.
 func onHead(t *testing.T, c *testhosts.Cluster, command string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	out, _ := c.OnHead(ctx, "/bin/sh", "-c", command).CombinedOutput() // the words tell the status
+	out, _ := c.OnHead(ctx, "/bin/sh", "-c", command).CombinedOutput() // the output contains the status
 	return string(out)
 }
 
@@ -73,7 +73,7 @@ func TestCluster(t *testing.T) {
 		{"for h in w1 w2; do ssh $h cat /etc/machine-id; done | sort -u | wc -l", "2\n"},
 		{"pdsh -R ssh -w 'w[1-3]' hostname | sort", "w1: w1\nw2: w2\nw3: w3\n"},
 		{"ssh w1 \"bash -c '</dev/tcp/192.0.2.1/22'\" 2>&1 | grep -o -m1 'Network is .*'", "Network is unreachable\n"},
-		// An orphan is reaped and does not stay a zombie.
+		// Orphans are reaped and do not stay zombies.
 		{"ssh w1 'setsid sh -c \"sleep 0.1\" & sleep 0.4; ps ax -o stat= | grep -c Z'", "0\n"},
 	}
 	for _, test := range tests {
@@ -86,8 +86,8 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// A command on the head is a child like any other: it gets our signals and we
-// get its exit status.
+// A command on the launching machine is a direct child: it gets our signals, and we get its exit
+// status.
 func TestOnHeadIsADirectChild(t *testing.T) {
 	c := raise(t, 1)
 	cmd := c.OnHead(t.Context(), "/bin/sh", "-c", `trap "echo caught; exit 7" INT; echo ready; while :; do sleep 0.01; done`)
@@ -113,9 +113,9 @@ func TestOnHeadIsADirectChild(t *testing.T) {
 	}
 }
 
-// A directory below one the nodes have for themselves is shared on demand.
+// A directory below one that nodes have for themselves is shared on request.
 func TestShare(t *testing.T) {
-	t.Setenv("TMPDIR", "/tmp") // the nodes have their own
+	t.Setenv("TMPDIR", "/tmp") // the nodes have their own /tmp
 	dir := filepath.Join(t.TempDir(), "with space")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -167,8 +167,8 @@ func TestAttachAndRestart(t *testing.T) {
 	}
 }
 
-// A changed host key that was taken for good on the way is no trouble after the
-// restart that brings the old one back.
+// A changed host key that other machines have learned causes no trouble after a restart, which
+// restores the old key.
 func TestRestartIsKnownAgain(t *testing.T) {
 	c := raise(t, 3)
 	w2, w3 := c.Nodes[1], c.Nodes[2]
@@ -181,7 +181,7 @@ func TestRestartIsKnownAgain(t *testing.T) {
 		cure  = "for h in w2 w3; do ssh-keygen -R $h; ssh-keyscan -H $h 10.77.1.${h#w} >>~/.ssh/known_hosts; done; "
 		login = "for h in w2 10.77.1.2 w3; do ssh -o BatchMode=yes $h hostname; done 2>/dev/null"
 	)
-	// w1 has lost its file and w2 is as it was raised.
+	// w1 has lost its file, and w2 is in its original state.
 	if _, err := c.Nodes[0].Run(t.Context(), "rm", "/root/.ssh/known_hosts"); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestRestartIsKnownAgain(t *testing.T) {
 	if err := w2.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// w3 keeps its new key, and what is known of it.
+	// w3 keeps its new key, and so do its lines in known_hosts.
 	if got := onHead(t, c, login+"; ls ~/.ssh"); got != "w2\nw2\nw3\nauthorized_keys\nid_ed25519\nid_ed25519.pub\nknown_hosts\n" {
 		t.Errorf("after the restart: %q", got)
 	}
@@ -200,8 +200,8 @@ func TestRestartIsKnownAgain(t *testing.T) {
 	}
 }
 
-// traces is what the cluster of that name has on the machine. Other tests may
-// raise and end theirs meanwhile, so only what is surely its own counts.
+// traces returns what a cluster of this name has left on the machine. Other tests may start and end
+// clusters meanwhile, so only names that are surely its own count.
 func traces(t *testing.T, name string, namespaces ...string) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
@@ -244,7 +244,7 @@ func TestDownLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Daemons, held ports and sessions must go as well.
+	// Daemons, held ports and sessions must end as well.
 	if _, err := c.Nodes[0].HoldPort(29500); err != nil {
 		t.Error(err)
 	}
@@ -267,7 +267,7 @@ func TestDownLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestMain lets the test binary be the process that dies while it raises.
+// TestMain lets the test binary act as the process that dies while it starts a cluster.
 func TestMain(m *testing.M) {
 	if name := os.Getenv("TESTHOSTS_RAISE"); name != "" {
 		if _, err := testhosts.Raise(context.Background(), testhosts.Options{Name: name, Nodes: 100}); err != nil {

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// standardPath is the PATH sshd gives a root session on Debian.
+// standardPath is the PATH that sshd gives a root session on Debian.
 const standardPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 func obey(s *session, command string) {
@@ -39,10 +39,9 @@ func obey(s *session, command string) {
 	}
 }
 
-// runShell runs the command in the login shell and returns when it has exited
-// and closed its output, or when the connection has ended. In that case its
-// process group is killed: a real sshd would leave it running, but a test must
-// not.
+// runShell runs the command in the login shell. It returns when the command has exited and closed
+// its output, or when the connection has ended. In the latter case it kills the process group: a
+// real sshd would let it run, but a test must not.
 func (s *session) runShell(command string) (*os.ProcessState, error) {
 	environment, err := s.environment()
 	if err != nil {
@@ -52,7 +51,7 @@ func (s *session) runShell(command string) (*os.ProcessState, error) {
 	cmd.Env = environment
 	cmd.Dir = s.home()
 	if _, err := os.Stat(cmd.Dir); err != nil {
-		cmd.Dir = "/" // as sshd does when home is missing
+		cmd.Dir = "/" // as sshd does if home is missing
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdin, err := cmd.StdinPipe()
@@ -84,13 +83,12 @@ func (s *session) runShell(command string) (*os.ProcessState, error) {
 		io.Copy(stdin, s.channel) // ends with the channel
 	}()
 	copies.Wait()
-	cmd.Wait() // the state says it all
+	cmd.Wait() // the state contains the result
 	return cmd.ProcessState, nil
 }
 
-// copyTo returns the writing end of a pipe whose other end is copied to w while
-// the connection lasts. The pipes of exec.Cmd would make Wait wait for every
-// process that still holds them.
+// copyTo returns the write end of a pipe. Its other end is copied to w until the connection ends.
+// With the pipes of exec.Cmd, Wait would wait for every process that still holds them.
 func (s *session) copyTo(w io.Writer, copies *sync.WaitGroup) (*os.File, error) {
 	from, to, err := os.Pipe()
 	if err != nil {
@@ -98,7 +96,7 @@ func (s *session) copyTo(w io.Writer, copies *sync.WaitGroup) (*os.File, error) 
 	}
 	copies.Go(func() {
 		defer from.Close()
-		// Killing the group does not end who left it and holds the pipe.
+		// Killing the group does not end processes that have left it and hold the pipe.
 		stop := context.AfterFunc(s.ctx, func() { from.Close() })
 		defer stop()
 		io.Copy(w, from)
@@ -110,8 +108,8 @@ func (h *host) home() string {
 	return cmp.Or(h.Home, filepath.Join(h.fleet.scratch, h.address, "home"))
 }
 
-// makeEnvironment creates the home and what belongs in it, and returns the
-// bare environment sshd would give a session.
+// makeEnvironment creates the home with its files, and returns the minimal environment that sshd
+// would give a session.
 func (h *host) makeEnvironment() ([]string, error) {
 	if h.Home == "" {
 		if err := os.MkdirAll(h.home(), 0o700); err != nil {
@@ -129,13 +127,13 @@ func (h *host) makeEnvironment() ([]string, error) {
 	}
 	return append([]string{
 		"HOME=" + h.home(), "PATH=" + path, "SHELL=" + h.Shell, "USER=root", "LOGNAME=root",
-		// bash takes these two as the sign that it must read ~/.bashrc.
+		// bash reads ~/.bashrc if these two variables are set.
 		"SSH_CLIENT=127.0.0.1 40000 22", "SSH_CONNECTION=127.0.0.1 40000 " + h.address + " 22",
 	}, h.Env...), nil
 }
 
-// makePath returns the PATH under which the host's shims hide the real
-// commands and those it lacks are not found.
+// makePath returns a PATH in which the host's shims come first and the commands that it lacks are
+// missing.
 func (h *host) makePath() (string, error) {
 	own := filepath.Join(h.fleet.scratch, "bin") + ":"
 	path := own + standardPath
@@ -158,7 +156,7 @@ func (h *host) makePath() (string, error) {
 	return shims + ":" + path, nil
 }
 
-// linkCommands fills dir with links to every command of the machine but some.
+// linkCommands fills dir with links to all commands of the machine except some.
 func linkCommands(dir string, but []string) error {
 	skip := map[string]bool{}
 	for _, name := range but {
@@ -170,14 +168,14 @@ func linkCommands(dir string, but []string) error {
 	for _, from := range filepath.SplitList(standardPath) {
 		commands, err := os.ReadDir(from)
 		if err != nil {
-			continue // not every machine has every one
+			continue // not every machine has every directory
 		}
 		for _, command := range commands {
 			name := command.Name()
 			if skip[name] {
 				continue
 			}
-			skip[name] = true // the first directory wins
+			skip[name] = true // the first directory takes precedence
 			if err := os.Symlink(filepath.Join(from, name), filepath.Join(dir, name)); err != nil {
 				return err
 			}

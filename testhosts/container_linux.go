@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// containerPrograms are what a node runs a container with.
+// containerPrograms are the programs with which a node runs a container.
 var containerPrograms = []string{"/usr/bin/podman", "/usr/bin/crun", "/usr/bin/conmon"}
 
-// HasPodman is whether this machine has the programs of RunContainer.
+// HasPodman returns an error if this machine lacks the programs of RunContainer.
 func HasPodman() error {
 	for _, program := range containerPrograms {
 		if _, err := os.Stat(program); err != nil {
@@ -21,17 +21,17 @@ func HasPodman() error {
 	return nil
 }
 
-// ImagePython is an interpreter that containers have and nodes have not.
+// ImagePython is an interpreter that exists in containers, but not on nodes.
 const ImagePython = "/opt/train/bin/python3"
 
-// RunContainer starts a container of that name on the node, with podman's options besides. It
-// has the node's network and the files of this machine, which it may write to for itself, 64
-// MiB of shared memory (podman's own default), and 1024 open files.
+// RunContainer starts a container of this name on the node, with additional podman options. It has
+// the node's network, a private writable copy of this machine's files, 64 MiB of shared memory
+// (podman's default), and a limit of 1024 open files.
 //
-// podman keeps what is its own below /run, which every node has for itself. It makes no
-// cgroup, and crun 1.8 refuses machines that have both kinds of them, so that the node loses
-// sight of the second. A limit on processes is given because podman would raise it, which a
-// root without CAP_SYS_RESOURCE may not.
+// podman keeps its files below /run, which every node has for itself. The container gets no cgroup.
+// crun 1.8 refuses machines with both versions of cgroups, so the node hides the second one. The
+// limit on processes is explicit, because podman would raise it, which root without
+// CAP_SYS_RESOURCE may not do.
 func (n *Node) RunContainer(name string, options ...string) (Undo, error) {
 	_, err := n.shell(`set -e
 umount /sys/fs/cgroup/unified 2>/dev/null || :
@@ -50,8 +50,8 @@ podman run --detach --replace --name '` + name + `' --cgroups disabled --network
 	}, nil
 }
 
-// LandInside has every login of the node land in a container that runs there, as
-// authorized_keys may say: sshd hands what was asked for to the forced command in a variable.
+// LandInside makes every login of the node run in a container on it, as authorized_keys can: sshd
+// passes the requested command to the forced command in a variable.
 func (n *Node) LandInside(name string) (Undo, error) {
 	return n.edit("/root/.ssh/authorized_keys", func(text string) string {
 		return `command="podman exec -i ` + name + ` sh -c \"$SSH_ORIGINAL_COMMAND\"" ` + text

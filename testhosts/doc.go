@@ -1,26 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testhosts stands in for clusters: machines that answer to SSH and
-// have something wrong with them, for tests, for the demo and for measuring.
+// Package testhosts simulates clusters: machines that accept SSH and have faults, for tests, the
+// demo and benchmarks.
 //
-// There are two kinds. A [Fleet] is a set of SSH servers inside the test's own
-// process: no root needed, thousands of hosts in a moment, each misbehaving
-// as its [Fault] says. A [Cluster] is a set of Linux
-// namespaces with Debian's own sshd in each: root needed, a handful to some
-// hundred nodes, every node with its own address, interfaces, process table,
-// /dev/shm, home and /etc, so that faults are planted with the same iptables,
-// mount and kill an administrator would use. What can be shown with a Fleet
-// should be; a Cluster is for what only a kernel and a real sshd can do.
+// There are two kinds. A [Fleet] is a set of SSH servers in the test process. It needs no root,
+// starts thousands of hosts in a moment, and each host can have a [Fault]. A [Cluster] is a set of
+// Linux namespaces, each with Debian's own sshd. It needs root and has up to some hundred nodes.
+// Every node has its own address, interfaces, process table, /dev/shm, home and /etc, so faults are
+// caused with iptables, mount and kill, as on a real machine. Use a Fleet where possible, and a
+// Cluster where the test needs a kernel and a real sshd.
 //
-// A machine with GPUs is a value of package gpus. A node shows it ([Node.SetDriver]), so
-// that nobody needs a GPU to meet a sick one.
+// A machine with GPUs is a value of package gpus. A node shows it with [Node.SetDriver], so tests
+// of broken GPUs need no GPU.
 //
-// Both kinds hand their client a home of its own, with a key and a known_hosts
-// that is right: host keys are checked here, never bypassed, and the home of the
-// person who runs the test is neither read nor written. Both need Linux, and
-// take everything with them when they end: processes, listeners, mounts, files.
+// Both kinds give the client its own home, with a key and a correct known_hosts. Host keys are
+// verified, and the home of the person who runs the test is neither read nor written. Both need
+// Linux, and remove their processes, listeners, mounts and files when they end.
 //
-// The package refuses to know anything of preflight. It imports none of its
-// packages and judges nothing; a node that fails a check is the caller's
-// finding. It reaches no network but loopback and the one it makes itself.
+// The package does not import other packages of preflight and does not decide what is healthy; this
+// is the caller's task. It uses no network except loopback and the one that it creates.
 package testhosts

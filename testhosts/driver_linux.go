@@ -19,15 +19,14 @@ import (
 	"preflight/testhosts/gpus"
 )
 
-// driverState is where a node keeps what its driver is like and the upper
-// halves of the layers that show it.
+// driverState is the directory in which a node keeps the description of its driver and the upper
+// directories of its overlays.
 const driverState = "/run/driver"
 
-// SetDriver shows the node the machine's GPUs with their driver: device nodes that
-// open and do nothing, /proc/driver/nvidia, /sys, the libraries and the
-// fabric manager. NVML answers; CUDA does not. It replaces the
-// driver that was set before, and to undo it brings that one back; what was done to
-// /dev or /usr/bin in between is to be undone first.
+// SetDriver makes the node show the machine's GPUs and their driver: device nodes that open but do
+// nothing, /proc/driver/nvidia, /sys, the libraries and the fabric manager. NVML answers, CUDA does
+// not. It replaces the driver that was set before, and Undo restores that one. Changes to /dev or
+// /usr/bin made in between must be undone first.
 func (n *Node) SetDriver(scenario gpus.Machine) (Undo, error) {
 	before, err := n.driver()
 	if err != nil {
@@ -36,7 +35,7 @@ func (n *Node) SetDriver(scenario gpus.Machine) (Undo, error) {
 	return func() error { return n.changeDriver(&scenario, before) }, n.changeDriver(before, &scenario)
 }
 
-// SetGPUs is [Node.SetDriver] of a machine with so many healthy H100, at most 8.
+// SetGPUs calls [Node.SetDriver] for a machine with this many healthy H100, at most 8.
 func (n *Node) SetGPUs(count int) (Undo, error) {
 	if count < 1 || count > 8 {
 		return nil, fmt.Errorf("%s: %d GPUs cannot be shown: 1 to 8", n.Name, count)
@@ -44,7 +43,7 @@ func (n *Node) SetGPUs(count int) (Undo, error) {
 	return n.SetDriver(gpus.H100s(count))
 }
 
-// driver is what was set last, nil for nothing.
+// driver returns the machine that was set last, or nil.
 func (n *Node) driver() (*gpus.Machine, error) {
 	var text []byte
 	err := n.inside(func() (err error) {
@@ -61,7 +60,7 @@ func (n *Node) driver() (*gpus.Machine, error) {
 	return scenario, json.Unmarshal(text, scenario)
 }
 
-// changeDriver takes a driver away, where there is one, and puts another there.
+// changeDriver removes a driver (if from is not nil) and installs another one (if to is not nil).
 func (n *Node) changeDriver(from, to *gpus.Machine) (err error) {
 	if from != nil {
 		err = n.removeDriver(*from)
@@ -96,7 +95,7 @@ func (n *Node) installDriver(scenario gpus.Machine) error {
 	return nil
 }
 
-// layDriver runs in the node. What fails half way is taken down again.
+// layDriver runs in the node. If it fails, it removes what it has set up.
 func layDriver(g gpus.Machine, libraries gpus.Tree, text []byte) (err error) {
 	if err := os.Mkdir(driverState, 0o700); err != nil {
 		return err
@@ -114,7 +113,7 @@ func layDriver(g gpus.Machine, libraries gpus.Tree, text []byte) (err error) {
 		}
 		laid = append(laid, layer.dir)
 	}
-	// No overlay here: it takes no directory of procfs below it.
+	// An overlay is not possible here: it accepts no directory of procfs as its lower directory.
 	if err := unix.Mount("driver", procDriver, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=555"); err != nil {
 		return fmt.Errorf("change %s: %w", procDriver, err)
 	}
@@ -132,7 +131,7 @@ const (
 
 func (n *Node) removeDriver(scenario gpus.Machine) error {
 	if scenario.FabricManager != "" && scenario.FabricManagerRuns {
-		// It may be dead already, as everything is that runs on a node that was killed.
+		// It may have ended already, because Kill ends all processes of a node.
 		const stop = `read -r pid <` + gpus.FabricManagerPID + ` && while kill -KILL "-$pid" 2>/dev/null; do sleep 0.01; done`
 		if _, err := n.shell(stop); err != nil {
 			return err
@@ -147,7 +146,8 @@ func (n *Node) removeDriver(scenario gpus.Machine) error {
 	})
 }
 
-// uncover uncovers directories, the last one first, and forgets the driver.
+// uncover removes the overlays from directories, the last one first, and then the description of
+// the driver.
 func uncover(laid []string) error {
 	var failed error
 	for _, dir := range slices.Backward(laid) {
@@ -164,8 +164,8 @@ type driverLayer struct {
 	change func(upper string) error
 }
 
-// driverLayers are the directories of every machine that one with GPUs has more in. What
-// a driver of the machine itself shows there is hidden.
+// driverLayers returns the directories that have more content on a machine with GPUs. Files of a
+// real driver of this machine are hidden.
 func driverLayers(g gpus.Machine, libraries gpus.Tree) []driverLayer {
 	add := func(dir string, files gpus.Tree) driverLayer {
 		return driverLayer{dir, func(upper string) error { return errors.Join(files.Write(upper), hideNVIDIA(dir, upper)) }}
@@ -180,8 +180,8 @@ func driverLayers(g gpus.Machine, libraries gpus.Tree) []driverLayer {
 	}
 }
 
-// hideNVIDIA hides what a directory has of a real driver or card, but for names
-// that the upper half has, too.
+// hideNVIDIA hides the files of a real driver or card in a directory, except names that the upper
+// directory has too.
 func hideNVIDIA(dir, upper string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -189,7 +189,7 @@ func hideNVIDIA(dir, upper string) error {
 	}
 	for _, entry := range entries {
 		name := entry.Name()
-		vendor, _ := os.ReadFile(filepath.Join(dir, name, "vendor")) // what is no PCI device has none
+		vendor, _ := os.ReadFile(filepath.Join(dir, name, "vendor")) // only PCI devices have one
 		mine := string(vendor) == "0x10de\n" || strings.HasPrefix(name, "nvidia") || strings.HasPrefix(name, "nv-fabricmanager") ||
 			strings.HasPrefix(name, "libnvidia-ml.so") || strings.HasPrefix(name, "libcuda.so")
 		if !mine {
@@ -202,8 +202,8 @@ func hideNVIDIA(dir, upper string) error {
 	return nil
 }
 
-// makeDevices makes nodes of the driver's names that are /dev/null in truth: those
-// of its own kind cannot be opened where it is not loaded.
+// makeDevices creates nodes with the driver's names that are /dev/null in fact. Nodes with the
+// driver's own numbers could not be opened, because the driver is not loaded.
 func makeDevices(g gpus.Machine, upper string) error {
 	for _, name := range g.DeviceNames() {
 		path := filepath.Join(upper, name)
@@ -214,8 +214,8 @@ func makeDevices(g gpus.Machine, upper string) error {
 	return nil
 }
 
-// libraryDirectory is where the loader looks by default: of Debian's
-// directories, or Red Hat's, the one that has the C library.
+// libraryDirectory returns the directory in which the loader searches by default: Debian's or Red
+// Hat's, depending on where the C library is.
 func libraryDirectory() string {
 	for _, dir := range []string{"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"} {
 		if _, err := os.Stat(dir + "/libc.so.6"); err == nil {

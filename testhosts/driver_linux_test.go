@@ -13,8 +13,8 @@ import (
 	"preflight/testhosts/gpus"
 )
 
-// driverLook looks at all that a node shows of its GPUs, each as whoever asks for
-// it would. What is not there leaves a line out, or a 0.
+// driverLook prints all that a node shows of its GPUs, read as other programs would read it. For a
+// missing item it prints no line, or 0.
 const driverLook = `
 ls /dev | grep nvidia | tr '\n' ' '; echo
 for door in /dev/nvidiactl /dev/nvidia-uvm; do [ -c $door ] && : <>$door && echo "$door opens"; done
@@ -57,7 +57,7 @@ tmpfs
 devpts
 `
 
-// scenario is a new machine of that name; there is one.
+// scenario returns a new machine of this name, which must exist.
 func scenario(name string) gpus.Machine {
 	at := slices.IndexFunc(gpus.Scenarios, func(s gpus.Scenario) bool { return s.Name == name })
 	return gpus.Scenarios[at].GPUs()
@@ -104,7 +104,7 @@ func TestSetDriver(t *testing.T) {
 	if err := undo(); err != nil {
 		t.Error(err)
 	}
-	// Set again it is another, and undone it is the one before.
+	// A second SetDriver replaces the first, and its Undo restores the first.
 	toEight := set(scenario("driver-mismatch"))
 	if got := look(w1); !strings.Contains(got, "NVML 18 1 0\n") || !strings.Contains(got, "\nlibcuda.so.550.90.07\n") {
 		t.Errorf("a mismatch shows as %s", got)
@@ -113,7 +113,7 @@ func TestSetDriver(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(eightH100)
-	if _, err := w1.Kill(); err != nil { // its fabric manager, too
+	if _, err := w1.Kill(); err != nil { // this also ends the fabric manager
 		t.Fatal(err)
 	}
 	if _, err := w1.Run(t.Context(), "/usr/sbin/sshd", "-E", "/var/log/sshd.log"); err != nil {
@@ -125,7 +125,7 @@ func TestSetDriver(t *testing.T) {
 	expect(bare)
 }
 
-// Every scenario can be set, and nothing of it is left when it is undone.
+// Every scenario can be set, and leaves nothing behind when it is undone.
 func TestScenariosLeaveNothing(t *testing.T) {
 	w1 := raise(t, 1).Nodes[0]
 	look := func() string {
@@ -136,7 +136,7 @@ func TestScenariosLeaveNothing(t *testing.T) {
 		}
 		return seen
 	}
-	// The first process of a machine sleeps once all else of it is up.
+	// The first process of a machine sleeps when the rest of the machine is up.
 	if _, err := w1.Run(t.Context(), "/bin/sh", "-c", `until grep -q sleep /proc/[0-9]*/comm; do :; done`); err != nil {
 		t.Fatal(err)
 	}

@@ -11,20 +11,20 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Fault is one thing wrong with an in-process host. The faults are the
-// functions of this package that have this signature, or return one that has.
-// Those about output work with Exec and with a shell alike.
+// Fault changes an in-process host so that one thing is wrong with it. The functions of this
+// package with this signature, or with a Fault as result, are the faults. Faults of output work
+// with Exec and with a shell.
 type Fault func(*host)
 
-// Refuses has nothing listening: a TCP connection gets a reset.
+// Refuses does not listen: a TCP connection gets a reset.
 func Refuses(h *host) { h.absent = true }
 
-// Silent accepts the TCP connection and never says a word.
+// Silent accepts the TCP connection and sends nothing.
 func Silent(h *host) {
 	h.talk = func(ctx context.Context, _ net.Conn) { <-ctx.Done() }
 }
 
-// SessionRefused lets in and opens no session (MaxSessions 0).
+// SessionRefused accepts the login but opens no session (MaxSessions 0).
 func SessionRefused(h *host) {
 	h.open = func(_ context.Context, channel ssh.NewChannel) bool {
 		channel.Reject(ssh.Prohibited, "open failed")
@@ -32,7 +32,7 @@ func SessionRefused(h *host) {
 	}
 }
 
-// SessionIgnored lets in and never answers the request for a session.
+// SessionIgnored accepts the login but never answers the request for a session.
 func SessionIgnored(h *host) {
 	h.open = func(ctx context.Context, _ ssh.NewChannel) bool {
 		<-ctx.Done()
@@ -40,14 +40,14 @@ func SessionIgnored(h *host) {
 	}
 }
 
-// ExecRefused opens sessions and runs no command in them.
+// ExecRefused opens sessions but refuses to run a command.
 func ExecRefused(h *host) { h.onExec = refuses }
 
-// ExecIgnored opens sessions and never answers when a command is asked for.
+// ExecIgnored opens sessions but never answers the request to run a command.
 func ExecIgnored(h *host) { h.onExec = ignores }
 
-// ForcedCommand runs its own command, whatever was asked for (command= in
-// authorized_keys, ForceCommand in sshd_config).
+// ForcedCommand runs its own command instead of the requested one (command= in authorized_keys,
+// ForceCommand in sshd_config).
 func ForcedCommand(output string) Fault {
 	return func(h *host) {
 		h.run = func(s *session, _ string) {
@@ -57,7 +57,7 @@ func ForcedCommand(output string) Fault {
 	}
 }
 
-// NoLogin has the login shell /usr/sbin/nologin.
+// NoLogin has /usr/sbin/nologin as login shell.
 func NoLogin(h *host) {
 	h.run = func(s *session, _ string) {
 		io.WriteString(s.stdout, "This account is currently not available.\n")
@@ -65,7 +65,7 @@ func NoLogin(h *host) {
 	}
 }
 
-// NeedsPTY runs commands on a terminal only, as bastions do.
+// NeedsPTY runs commands only on a terminal, as bastion hosts do.
 func NeedsPTY(h *host) {
 	h.run = func(s *session, command string) {
 		if s.pty {
@@ -77,7 +77,7 @@ func NeedsPTY(h *host) {
 	}
 }
 
-// Noise prints before the command does.
+// Noise prints text before the output of the command.
 func Noise(text string) Fault {
 	return func(h *host) {
 		h.run = func(s *session, command string) {
@@ -87,13 +87,13 @@ func Noise(text string) Fault {
 	}
 }
 
-// SwallowsStdin has a ~/.bashrc that reads what was meant for the command.
+// SwallowsStdin has a ~/.bashrc that reads the input of the command.
 func SwallowsStdin(h *host) {
 	h.Shell = "/bin/bash"
 	h.Files = map[string]string{".bashrc": "cat >/dev/null\n"}
 }
 
-// Garbage answers every command with bytes that are no text.
+// Garbage answers every command with bytes that are not text.
 func Garbage(h *host) {
 	h.run = func(s *session, _ string) {
 		io.WriteString(s.stdout, "\x00\xff\xfe\x1b]0;owned\x07{\"half\": \n\x80\x81")
@@ -101,7 +101,7 @@ func Garbage(h *host) {
 	}
 }
 
-// Floods answers every command with lines that never end.
+// Floods answers every command with lines without end.
 func Floods(h *host) {
 	h.run = func(s *session, _ string) {
 		line := strings.Repeat("flood ", 1000) + "\n"
@@ -113,7 +113,7 @@ func Floods(h *host) {
 	}
 }
 
-// ExitsWithoutStatus runs the command and never says how it ended.
+// ExitsWithoutStatus runs the command but sends no exit status.
 func ExitsWithoutStatus(h *host) {
 	h.run = func(s *session, command string) {
 		s.ended = true
@@ -121,19 +121,19 @@ func ExitsWithoutStatus(h *host) {
 	}
 }
 
-// Truncates hangs up once the command has printed this many bytes.
+// Truncates closes the connection after the command has printed this many bytes.
 func Truncates(after int) Fault {
 	return cutOutput(after, func(s *session) { s.conn.Close() })
 }
 
-// Freezes goes silent once the command has printed this many bytes: nothing is
-// read, nothing written, and the connection stays (a SIGSTOP, a dead disk).
+// Freezes stops after the command has printed this many bytes: it reads and writes nothing, but the
+// connection stays open (as after SIGSTOP or with a dead disk).
 func Freezes(after int) Fault {
 	return cutOutput(after, func(s *session) { s.conn.freeze() })
 }
 
-// Killed says a signal (named without SIG) ended the command once it has
-// printed this many bytes.
+// Killed reports that a signal (its name without SIG) ended the command after it had printed this
+// many bytes.
 func Killed(signal string, after int) Fault {
 	return cutOutput(after, func(s *session) {
 		s.exitBySignal(signal)
@@ -141,7 +141,7 @@ func Killed(signal string, after int) Fault {
 	})
 }
 
-// cutOutput lets the first bytes of the command's output pass and then acts.
+// cutOutput passes on the first bytes of the command's output and then calls act.
 func cutOutput(after int, act func(*session)) Fault {
 	return func(h *host) {
 		h.run = func(s *session, command string) {
@@ -174,34 +174,34 @@ func (c *cutter) Write(p []byte) (int, error) {
 	return n, net.ErrClosed
 }
 
-// The faults of this file are about the machine behind the login. They bend
-// PATH, so they hold for commands called by their bare name.
+// The faults below concern the machine and not the login. They change PATH, so they affect commands
+// that are called without a path.
 
-// WrongArch says uname -m is this.
+// WrongArch makes uname -m print this machine type.
 func WrongArch(machine string) Fault {
 	return shim("uname", "#!/bin/sh\n/bin/uname \"$@\" | sed \"s/$(/bin/uname -m)/"+machine+"/g\"\n")
 }
 
-// WrongOS says uname -s is this.
+// WrongOS makes uname -s print this system.
 func WrongOS(system string) Fault {
 	return shim("uname", "#!/bin/sh\n/bin/uname \"$@\" | sed \"s/Linux/"+system+"/g\"\n")
 }
 
-// NoExec lets no file become executable: running one fails with EACCES, as on
-// a file system mounted noexec.
+// NoExec prevents files from becoming executable: running one fails with EACCES, as on a file
+// system mounted noexec.
 func NoExec(h *host) {
 	shim("chmod", "#!/bin/sh\n/bin/chmod \"$@\" && shift && exec /bin/chmod a-x \"$@\"\n")(h)
 }
 
-// DiskFull fails like a full disk wherever the usual commands would write one:
-// cat, gzip, dd, head and mktemp.
+// DiskFull makes the usual commands that write files fail as on a full disk: cat, gzip, dd, head
+// and mktemp.
 func DiskFull(h *host) {
 	for _, name := range []string{"cat", "gzip", "gunzip", "dd", "head", "mktemp"} {
 		shim(name, "#!/bin/sh\necho '"+name+": write error: No space left on device' >&2\nexit 1\n")(h)
 	}
 }
 
-// Lacks does not have these commands installed.
+// Lacks is a host without these commands.
 func Lacks(commands ...string) Fault {
 	return func(h *host) { h.lacks = commands }
 }

@@ -18,7 +18,7 @@ import (
 	"preflight/testhosts"
 )
 
-// outcome is what a plain client came away with.
+// outcome is what an SSH client received.
 type outcome struct {
 	output string
 	err    error
@@ -47,7 +47,7 @@ func both(a, b func(outcome) bool) func(outcome) bool {
 
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	const page = "hello" // what the healthy command prints
+	const page = "hello" // the output of the healthy command
 	tests := map[string]struct {
 		fault testhosts.Fault
 		sees  func(outcome) bool
@@ -69,8 +69,8 @@ func TestFaults(t *testing.T) {
 		"freezes at once":      {testhosts.Freezes(0), func(o outcome) bool { return o.output == "" && hangs(o) }},
 		"killed":               {testhosts.Killed("KILL", 2), func(o outcome) bool { return o.output == "he" && says("signal KILL")(o) }},
 	}
-	// How long to wait for what will never come. Those that must log in first
-	// get more, because the machine may be busy.
+	// How long to wait for an answer that never comes. Hosts that need a login first get more time,
+	// because the machine may be busy.
 	patience := map[string]time.Duration{
 		"silent": time.Second, "session ignored": 2 * time.Second, "exec ignored": 2 * time.Second,
 		"freezes": 4 * time.Second, "freezes at once": 4 * time.Second,
@@ -86,7 +86,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// observe keeps the output a dying session has delivered.
+// observe logs in, runs a command, and returns the outcome, with the output that arrived before the
+// session died.
 func observe(t *testing.T, f *testhosts.Fleet, name string, patience time.Duration) outcome {
 	t.Helper()
 	client, err := loginWithin(t, f, name, cmp.Or(patience, time.Minute))
@@ -100,13 +101,13 @@ func observe(t *testing.T, f *testhosts.Fleet, name string, patience time.Durati
 	session.Stdin = strings.NewReader("echo from stdin\n")
 	out, err := session.CombinedOutput("echo hello")
 	if errors.Is(err, io.EOF) && len(out) > 0 {
-		err = nil // of our stdin: the command ended well before it had read that
+		err = nil // from writing stdin: the command ended before it had read everything
 	}
 	return outcome{string(out), firstCause(client, err)}
 }
 
-// firstCause replaces what a session says when its connection dies of our own
-// deadline by the connection's own words.
+// firstCause replaces the error of a session whose connection ended because of our own deadline by
+// the error of the connection.
 func firstCause(client *ssh.Client, err error) error {
 	if err == nil {
 		return nil
@@ -144,7 +145,7 @@ func TestFloods(t *testing.T) {
 	if err := session.Start("echo hello"); err != nil {
 		t.Fatal(err)
 	}
-	// More than a server can have sent ahead, so that it must still be sending.
+	// This is more than a server can have sent before, so it must still be sending.
 	if _, err := io.CopyN(io.Discard, out, 16<<20); err != nil {
 		t.Error(err)
 	}

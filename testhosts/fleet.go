@@ -21,59 +21,59 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Host describes one in-process SSH host. Its zero value is a healthy node
-// that is known by its address and runs commands with /bin/sh.
+// Host describes an in-process SSH host. The zero value is a healthy node that is known by its
+// address and runs commands with /bin/sh.
 type Host struct {
-	// Name is how the hostfile calls it. It resolves by the ssh_config alone.
-	// A host without a name is called by its address, and costs the
-	// ssh_config no block: what a fleet of thousands wants.
+	// Name is the host's name in the hostfile. Only the ssh_config resolves it. A host without a
+	// name is called by its address and needs no block in the ssh_config, which suits fleets of
+	// thousands.
 	Name string
 
-	// Fault is what is wrong with it, nil nothing.
+	// Fault is what is wrong with the host; nil is nothing.
 	Fault Fault
 
-	// Exec answers the command instead of a shell. It must end when stdin
-	// does; its result is the exit status.
+	// Exec answers the command instead of a shell. It must end when stdin ends, and returns the
+	// exit status.
 	Exec func(command string, stdin io.Reader, stdout, stderr io.Writer) (status int)
 
-	// Shell is the login shell that gets the command with -c, "" for /bin/sh.
-	// Debian's bash reads ~/.bashrc here as it does under a real sshd.
+	// Shell is the login shell that runs the command with -c; "" is /bin/sh. Debian's bash reads
+	// ~/.bashrc here, as it does under a real sshd.
 	Shell string
-	// Home is the directory commands start in, "" for one of its own. Hosts
-	// given the same directory share it like an NFS home.
+	// Home is the directory in which commands start; "" is a new one. Hosts with the same directory
+	// share it like an NFS home.
 	Home string
-	// Files are written below Home before the first connection, by relative
-	// path; those that begin with #! are executable.
+	// Files are written below Home before the first connection, by relative path. Files that begin
+	// with #! are executable.
 	Files map[string]string
-	// Env is added to the bare environment a session starts with.
+	// Env is added to the minimal environment of a session.
 	Env []string
 }
 
-// Counts is what a host has seen so far.
+// Counts are the numbers of events that a host has seen so far.
 type Counts struct {
 	Connections int // TCP connections
-	Logins      int // connections that authenticated
+	Logins      int // connections that have authenticated
 	Sessions    int // session channels opened
-	Execs       int // commands asked for
+	Execs       int // requests to run a command
 }
 
-// Fleet is a set of running in-process SSH hosts and the home of a client
-// that may log in to them.
+// Fleet is a set of running in-process SSH hosts, with the home of a client that may log in to
+// them.
 type Fleet struct {
-	// Home holds .ssh/config, .ssh/known_hosts, .ssh/id_ed25519 and .pub. Set
-	// HOME to it, or give OpenSSH's ssh its config with -F.
+	// Home contains .ssh/config, .ssh/known_hosts, .ssh/id_ed25519 and .pub. Set HOME to it, or
+	// pass the config to OpenSSH's ssh with -F.
 	Home     string
-	Hostfile string // text, in DeepSpeed's grammar
-	// Port is the one port all hosts listen on, each at its own address.
+	Hostfile string // its text, in DeepSpeed's format
+	// Port is the port on which all hosts listen, each on its own address.
 	Port int
-	// Key is the client's, the only one a healthy host accepts.
+	// Key is the client's key, the only one that a healthy host accepts.
 	Key ssh.Signer
 
 	t         testing.TB
 	hosts     []*host
 	byName    map[string]*host
 	scratch   string
-	uid       string // what id -u says on the hosts
+	uid       string // what id -u prints on the hosts
 	ctx       context.Context
 	stop      context.CancelFunc
 	listeners []net.Listener
@@ -83,7 +83,7 @@ type Fleet struct {
 	conns map[net.Conn]struct{}
 }
 
-// host is a Host that runs. A Fault changes its fields before it listens.
+// host is a running Host. A Fault changes its fields before it listens.
 type host struct {
 	Host
 	fleet   *Fleet
@@ -91,20 +91,20 @@ type host struct {
 	key     ssh.Signer
 
 	absent bool                                                   // nothing listens
-	talk   func(ctx context.Context, conn net.Conn)               // instead of SSH
-	open   func(ctx context.Context, channel ssh.NewChannel) bool // whether it took the channel
-	onExec execAnswer                                             // what becomes of an exec request
-	run    func(s *session, command string)                       // what becomes of an accepted one
-	shims  map[string]string                                      // command → script that hides the real one
+	talk   func(ctx context.Context, conn net.Conn)               // replaces SSH on the connection
+	open   func(ctx context.Context, channel ssh.NewChannel) bool // reports whether it has handled the channel
+	onExec execAnswer                                             // what happens with an exec request
+	run    func(s *session, command string)                       // runs an accepted command
+	shims  map[string]string                                      // command → script that replaces it
 	lacks  []string                                               // commands that are not installed
 
-	environment                          func() (env []string, err error) // of its commands; made once
+	environment                          func() (env []string, err error) // of its commands; created once
 	connections, logins, sessions, execs atomic.Int64
 }
 
-// Start starts the hosts and returns once all of them listen. They are taken
-// down with the test, which fails when a client asks for anything a host does
-// not expect. Every host costs a file descriptor, every connection another.
+// Start starts the hosts and returns when all of them listen. They end with the test. The test
+// fails if a client sends a request that a host does not expect. Each host uses one file
+// descriptor, and each connection another.
 func Start(t testing.TB, hosts ...Host) *Fleet {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -129,9 +129,8 @@ func Start(t testing.TB, hosts ...Host) *Fleet {
 
 var started atomic.Int64
 
-// number gives the hosts' user a number that no other fleet has. What commands leave in
-// the directories that all users of this machine share, under that number, is the fleet's
-// own, and goes with it.
+// number gives the hosts' user an ID that no other fleet has. Files that commands create in shared
+// directories under this ID belong to the fleet and are removed with it.
 func (f *Fleet) number() {
 	f.uid = strconv.FormatInt(1<<31+int64(os.Getpid())<<8+started.Add(1)&0xff, 10)
 	id := "#!/bin/sh\n[ \"$*\" = -u ] && echo " + f.uid + " || exec /usr/bin/id \"$@\"\n"
@@ -140,7 +139,7 @@ func (f *Fleet) number() {
 	}
 	f.t.Cleanup(func() {
 		for _, dir := range []string{"/tmp", "/var/tmp", "/dev/shm"} {
-			left, _ := filepath.Glob(dir + "/*-" + f.uid) // its pattern is right
+			left, _ := filepath.Glob(dir + "/*-" + f.uid) // the pattern is valid
 			for _, path := range left {
 				if err := os.RemoveAll(path); err != nil {
 					f.t.Error(err)
@@ -152,7 +151,7 @@ func (f *Fleet) number() {
 
 func (f *Fleet) add(given Host, index int) {
 	f.t.Helper()
-	// Linux answers on all of 127/8 without being configured to.
+	// Linux answers on all addresses of 127/8 without configuration.
 	n := index + 1
 	address := fmt.Sprintf("127.77.%d.%d", n>>8, n&0xff)
 	given.Name = cmp.Or(given.Name, address)
@@ -169,8 +168,8 @@ func (f *Fleet) add(given Host, index int) {
 	f.hosts = append(f.hosts, h)
 }
 
-// listen opens the sockets of all hosts, at the port that the first one gets. It reports
-// false where another fleet on this machine has that port at one of the addresses.
+// listen opens the sockets of all hosts on the port that the first one got. It returns false if
+// another fleet on this machine uses this port at one of the addresses.
 func (f *Fleet) listen() bool {
 	f.t.Helper()
 	listeners := map[*host]net.Listener{}
@@ -211,12 +210,12 @@ func (h *host) accept(listener net.Listener) {
 	}
 }
 
-// Address returns where the host answers, as IP:port.
+// Address returns the host's address as IP:port.
 func (f *Fleet) Address(name string) string {
 	return net.JoinHostPort(f.host(name).address, strconv.Itoa(f.Port))
 }
 
-// Counts returns what the host has seen until now.
+// Counts returns the host's counts so far.
 func (f *Fleet) Counts(name string) Counts {
 	h := f.host(name)
 	return Counts{
@@ -227,7 +226,7 @@ func (f *Fleet) Counts(name string) Counts {
 	}
 }
 
-// HomeOf returns the directory the host's commands start in.
+// HomeOf returns the directory in which the host's commands start.
 func (f *Fleet) HomeOf(name string) string { return f.host(name).home() }
 
 func (f *Fleet) host(name string) *host {
@@ -239,8 +238,8 @@ func (f *Fleet) host(name string) *host {
 	return h
 }
 
-// hold registers a connection to be closed with the fleet. It reports false,
-// and closes the connection, when the fleet has ended already.
+// hold registers a connection that must be closed with the fleet. If the fleet has ended already,
+// it closes the connection and returns false.
 func (f *Fleet) hold(conn net.Conn) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -273,7 +272,7 @@ func (f *Fleet) close() {
 	f.running.Wait()
 }
 
-// writeHome fills the client's home and writes the hostfile.
+// writeHome writes the files of the client's home and the hostfile.
 func (f *Fleet) writeHome() {
 	f.t.Helper()
 	var hostfile, known strings.Builder
@@ -306,8 +305,8 @@ func (f *Fleet) writeHome() {
 	}
 }
 
-// sshConfig says where each named host is and shuts the developer's own
-// configuration out.
+// sshConfig returns an ssh_config with the address of each named host, which also excludes the
+// developer's own configuration.
 func (f *Fleet) sshConfig() string {
 	var text strings.Builder
 	for _, h := range f.hosts {

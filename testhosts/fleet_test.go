@@ -24,7 +24,7 @@ import (
 	"preflight/testhosts"
 )
 
-// clientConfig is a plain client of the fleet that checks host keys.
+// clientConfig returns the configuration of an SSH client of the fleet that verifies host keys.
 func clientConfig(t *testing.T, f *testhosts.Fleet) *ssh.ClientConfig {
 	t.Helper()
 	check, err := knownhosts.New(filepath.Join(f.Home, ".ssh", "known_hosts"))
@@ -42,8 +42,7 @@ func login(t *testing.T, f *testhosts.Fleet, name string) (*ssh.Client, error) {
 	return loginWithin(t, f, name, time.Minute)
 }
 
-// loginWithin gives the whole connection so long to live: a host that says
-// nothing must not stop the test.
+// loginWithin limits the whole connection to this time, so that a silent host cannot stop the test.
 func loginWithin(t *testing.T, f *testhosts.Fleet, name string, patience time.Duration) (*ssh.Client, error) {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", f.Address(name), patience)
@@ -61,7 +60,7 @@ func loginWithin(t *testing.T, f *testhosts.Fleet, name string, patience time.Du
 	return client, nil
 }
 
-// run logs in, runs the command and returns what it printed on both outputs.
+// run logs in, runs the command, and returns its standard output and standard error.
 func run(t *testing.T, f *testhosts.Fleet, name, command, stdin string) (string, error) {
 	t.Helper()
 	client, err := login(t, f, name)
@@ -74,13 +73,13 @@ func run(t *testing.T, f *testhosts.Fleet, name, command, stdin string) (string,
 	}
 	session.Stdin = strings.NewReader(stdin)
 	out, err := session.CombinedOutput(command)
-	if errors.Is(err, io.EOF) { // it ended well, before it had taken all that was sent
+	if errors.Is(err, io.EOF) { // the command ended before it had read all its input
 		err = nil
 	}
 	return string(out), err
 }
 
-// who is the user that runs the tests.
+// who returns the name of the user who runs the tests.
 func who(t *testing.T) string {
 	t.Helper()
 	name, err := exec.Command("id", "-un").Output()
@@ -101,7 +100,7 @@ func TestHealthyHost(t *testing.T) {
 		{"bin/hello", "", "hello from " + home + "\n"},
 		{"cat; echo $COLOUR", "over stdin\n", "over stdin\nred\n"},
 		{"echo to stderr >&2", "", "to stderr\n"},
-		// What comes first has its id, by which it keeps apart from other fleets.
+		// The first directory of PATH contains its own id, whose number is unique to the fleet.
 		{"echo ${PATH#*:}; [ $(id -u) -gt 2147483647 ] && id -un", "", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n" + who(t)},
 	}
 	for _, test := range tests {
@@ -146,7 +145,7 @@ func TestInjectedExec(t *testing.T) {
 	}
 }
 
-// A stranger's key must not open a healthy host, or no login test means much.
+// A healthy host must refuse an unknown key. Otherwise the login tests prove nothing.
 func TestStrangerIsRefused(t *testing.T) {
 	f := testhosts.Start(t, testhosts.Host{Name: "w1"})
 	other := testhosts.Start(t, testhosts.Host{Name: "w1"})
@@ -182,8 +181,8 @@ func TestOpenSSHClient(t *testing.T) {
 	}
 }
 
-// A daemon that left the command's process group and holds its output does not
-// hold up the end of the fleet.
+// A daemon that has left the command's process group and holds its output must not delay the end of
+// the fleet.
 func TestDaemonDoesNotHoldUpTheEnd(t *testing.T) {
 	var pid int
 	t.Cleanup(func() { // after the fleet has ended
@@ -212,7 +211,7 @@ func TestDaemonDoesNotHoldUpTheEnd(t *testing.T) {
 	}
 }
 
-// A large fleet starts and ends without a process, a goroutine or a file left.
+// A large fleet starts and ends without leaving processes, goroutines or files.
 func TestLargeFleetLeavesNothing(t *testing.T) {
 	before := runtime.NumGoroutine()
 	var home, scratch string
@@ -245,7 +244,7 @@ func TestLargeFleetLeavesNothing(t *testing.T) {
 		if _, err := os.Stat(proc); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { // runs while the fleet still stands
+		t.Cleanup(func() { // runs while the fleet is still up
 			client.Close()
 			waitUntil(t, "the command is gone", func() bool { _, err := os.Stat(proc); return err != nil })
 		})
@@ -267,8 +266,8 @@ func waitUntil(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// TestSharedDirectories: what commands leave under their user's number, where all users of
-// this machine may, is no other fleet's and goes with the test.
+// TestSharedDirectories checks that files which commands create under their user's ID in shared
+// directories belong to this fleet only, and are removed after the test.
 func TestSharedDirectories(t *testing.T) {
 	var left []string
 	t.Run("two fleets", func(t *testing.T) {

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// layer changes a directory for this node alone, whoever else has the same one:
-// change writes what is new into an empty directory, which is then laid over it.
-// What is mounted below stays where it is. Layers of one directory are to be
-// undone in the opposite order, and what was written there meanwhile is lost.
+// layer changes a directory for this node only, even if other machines share it. change writes the
+// new files into an empty directory, which becomes the upper directory of an overlay. Mounts below
+// the directory stay in place. Undo the layers of one directory in reverse order; files that were
+// written meanwhile are lost.
 func (n *Node) layer(dir string, change func(upper string) error) (Undo, error) {
 	var scratch string
 	err := n.inside(func() (err error) {
@@ -72,8 +72,8 @@ func lay(scratch, dir string, change func(upper string) error) error {
 	return nil
 }
 
-// likeDirectory makes a directory with the owner and the mode of another: an
-// overlay has those of its upper one.
+// likeDirectory creates a directory with the owner and mode of another one, because an overlay has
+// those of its upper directory.
 func likeDirectory(path, model string) error {
 	info, err := os.Stat(model)
 	if err != nil {
@@ -86,10 +86,9 @@ func likeDirectory(path, model string) error {
 	return errors.Join(os.Mkdir(path, 0o700), os.Chown(path, int(owner.Uid), int(owner.Gid)), os.Chmod(path, info.Mode()))
 }
 
-// mountsBelow are the mount points below a directory, without those that lie
-// below another one.
+// mountsBelow returns the mount points below a directory, without those below another mount point.
 func mountsBelow(dir string) ([]string, error) {
-	// Of the node's first process: ours are not in its process table.
+	// Read the table of the node's first process: our own process is not in its process table.
 	table, err := os.ReadFile("/proc/1/mountinfo")
 	if err != nil {
 		return nil, err
@@ -103,7 +102,7 @@ func mountsBelow(dir string) ([]string, error) {
 		}
 	}
 	slices.Sort(below)
-	below = slices.Compact(below) // mounted over
+	below = slices.Compact(below) // two mounts on one path
 	return slices.DeleteFunc(slices.Clone(below), func(path string) bool {
 		return slices.ContainsFunc(below, func(above string) bool { return strings.HasPrefix(path, above+"/") })
 	}), nil

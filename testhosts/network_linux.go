@@ -37,8 +37,8 @@ func (c *Cluster) wire(machines []*Node) error {
 	return nil
 }
 
-// bridgeNamed is a segment of the switch, which sets it up when it is new. It is
-// called in the switch's namespace.
+// bridgeNamed returns a segment of the switch, and creates it if needed. Call it in the switch's
+// namespace.
 func bridgeNamed(name string) (netlink.Link, error) {
 	bridge, err := netlink.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
@@ -50,11 +50,11 @@ func bridgeNamed(name string) (netlink.Link, error) {
 	return bridge, err
 }
 
-// plugInto gives the node an eth0 whose other end is a port of the bridge. It
-// is called in the switch's namespace.
+// plugInto gives the node an eth0 whose other end is a port of the bridge. Call it in the switch's
+// namespace.
 func (n *Node) plugInto(bridge netlink.Link) error {
-	// A node that was restarted may have left a port: the kernel takes its
-	// time with the namespaces of the dead.
+	// A restarted node may have left a port: the kernel needs time to remove the namespaces of dead
+	// processes.
 	if old, err := netlink.LinkByName(n.port()); err == nil {
 		if err := netlink.LinkDel(old); err != nil && !errors.Is(err, unix.ENODEV) { // the kernel was faster
 			return err
@@ -92,9 +92,9 @@ func (n *Node) configureNetwork() error {
 	return n.addNeighbours(eth0)
 }
 
-// addNeighbours writes down the hardware address of every other machine. The
-// kernel has one table of learned neighbours for all namespaces, of 1,024
-// entries, which a mesh of 33 nodes overflows; written ones are not counted.
+// addNeighbours adds permanent entries for the hardware addresses of all other machines. The kernel
+// has one table of learned neighbours for all namespaces, with 1,024 entries, which a mesh of 33
+// nodes would overflow. Permanent entries do not count.
 func (n *Node) addNeighbours(eth0 netlink.Link) error {
 	for _, peer := range n.cluster.Machines() {
 		if peer == n {
@@ -111,22 +111,22 @@ func (n *Node) addNeighbours(eth0 netlink.Link) error {
 	return nil
 }
 
-// mac is the hardware address of the node's eth0: locally administered, and
-// known from its IP address.
+// mac returns the hardware address of the node's eth0. It is locally administered and derived from
+// the IP address.
 func (n *Node) mac() net.HardwareAddr {
 	ip := net.ParseIP(n.Address).To4()
 	return net.HardwareAddr{0x02, 0x4d, ip[0], ip[1], ip[2], ip[3]}
 }
 
-// port is the name of the switch's end of the node's cable.
+// port returns the name of the switch's end of the node's cable.
 func (n *Node) port() string {
 	if n == n.cluster.Head {
-		return "head" // its full name may exceed the 15 characters of an interface
+		return "head" // the full name may exceed the 15 characters of an interface name
 	}
 	return n.Name
 }
 
-// link calls f with an interface of the node, in its network.
+// link calls f with an interface of the node, in its network namespace.
 func (n *Node) link(name string, f func(netlink.Link) error) error {
 	return n.insideNetwork(func() error {
 		link, err := netlink.LinkByName(name)
@@ -137,8 +137,7 @@ func (n *Node) link(name string, f func(netlink.Link) error) error {
 	})
 }
 
-// insideNetwork calls f in the node's network namespace only, which is all the
-// switch has.
+// insideNetwork calls f only in the node's network namespace. The switch has no other namespace.
 func (n *Node) insideNetwork(f func() error) error {
 	return onThreadOfItsOwn(func() error {
 		if err := unix.Setns(n.pidfd, unix.CLONE_NEWNET); err != nil {

@@ -20,20 +20,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Node is one machine of a Cluster: a process, a network, a mount, a host name
-// and an IPC namespace.
+// Node is one machine of a Cluster: namespaces for processes, network, mounts, host name and IPC.
 type Node struct {
 	Name    string `json:"name"`
 	Address string `json:"address"` // of eth0, in 10.77.0.0/16
 
 	cluster *Cluster
-	pid     int // of its first process, as this machine numbers it
+	pid     int // PID of its first process in this machine's process table
 	pidfd   int
 }
 
 const machineNamespaces = unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC
 
-// boot starts the node's first process; awaitSSHD returns when it is through.
+// boot starts the node's first process. awaitSSHD returns when the node is up.
 func (n *Node) boot() error { return n.spawn(machineNamespaces) }
 
 func (n *Node) spawn(namespaces uintptr) error {
@@ -50,8 +49,8 @@ func (n *Node) spawn(namespaces uintptr) error {
 	cmd.Dir, cmd.Env = "/", []string{"PATH=" + standardPath}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: namespaces &^ unix.CLONE_NEWNS}
 	if namespaces&unix.CLONE_NEWNS != 0 {
-		// By unshare and not by clone, because then Go makes every mount
-		// private first: nothing mounted in a node is seen outside.
+		// This uses unshare and not clone, because Go then makes every mount private first. Mounts
+		// in a node are not visible outside.
 		cmd.SysProcAttr.Unshareflags = unix.CLONE_NEWNS
 	}
 	if err := cmd.Start(); err != nil {
@@ -77,10 +76,10 @@ func (n *Node) closePidfd() {
 	}
 }
 
-// bootPatience is more than a busy machine needs for its largest cluster.
+// bootPatience is longer than a busy machine needs to start its largest cluster.
 const bootPatience = 2 * time.Minute
 
-// awaitSSHD returns when the node's sshd listens, or why it never will.
+// awaitSSHD returns when the node's sshd listens, or the reason why it never will.
 func (n *Node) awaitSSHD(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, bootPatience)
 	defer cancel()
@@ -100,7 +99,7 @@ func (n *Node) awaitSSHD(ctx context.Context) error {
 	}
 }
 
-// startFailure is the death of the node in its own last words.
+// startFailure returns the end of the output of a node that has died.
 func (n *Node) startFailure() error {
 	log, err := os.ReadFile(n.logPath())
 	if err != nil {
@@ -114,12 +113,11 @@ func (n *Node) dead() bool {
 	return err == nil && ready > 0
 }
 
-// inside calls f in the node's namespaces (processes f starts are in its
-// process table, too). f must leave its goroutine to nobody else.
+// inside calls f in the node's namespaces; processes that f starts are in its process table too. f
+// must not start goroutines that outlive it.
 func (n *Node) inside(f func() error) error {
 	return onThreadOfItsOwn(func() error {
-		// A thread that shares its root directory with others may not change
-		// its mount namespace.
+		// A thread that shares its root directory with others may not change its mount namespace.
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {
 			return fmt.Errorf("enter %s: %w", n.Name, err)
 		}
@@ -130,12 +128,12 @@ func (n *Node) inside(f func() error) error {
 	})
 }
 
-// onThreadOfItsOwn calls f on a thread that ends with it. The main thread never
-// ends and speaks for the process in /proc/self, so it is passed over.
+// onThreadOfItsOwn calls f on a thread that ends after the call. It does not use the main thread,
+// which never ends and represents the process in /proc/self.
 func onThreadOfItsOwn(f func() error) error {
 	result := make(chan error)
 	go func() {
-		runtime.LockOSThread() // without an unlock the thread dies with the goroutine
+		runtime.LockOSThread() // without an unlock, the thread ends with the goroutine
 		if unix.Gettid() == unix.Getpid() {
 			result <- onThreadOfItsOwn(f)
 			runtime.UnlockOSThread()
@@ -146,8 +144,8 @@ func onThreadOfItsOwn(f func() error) error {
 	return <-result
 }
 
-// initProcesses finds the first process of every node of the cluster in that
-// directory, by node. The process table is the only truth about what runs.
+// initProcesses returns the PIDs of the first process of every node of the cluster in this
+// directory, by node. Only the process table shows reliably what runs.
 func initProcesses(dir string) (map[string]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -160,13 +158,13 @@ func initProcesses(dir string) (map[string]int, error) {
 		if err != nil {
 			continue
 		}
-		// Processes may end while we look, so errors mean "not this one".
+		// Processes may end while we look, so an error means "not this one".
 		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		args := strings.Split(string(line), "\x00")
 		if len(args) < 3 || args[1] != script {
 			continue
 		}
-		// A child that has not become its command yet looks the same.
+		// A child that has not yet executed its command has the same command line.
 		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		for line := range strings.Lines(string(status)) {
 			if ids, ok := strings.CutPrefix(line, "NSpid:"); ok {
@@ -180,9 +178,9 @@ func initProcesses(dir string) (map[string]int, error) {
 	return found, nil
 }
 
-// Restart ends the node as a power cut does and starts it as it was raised:
-// every fault healed, every file it had written lost. As its host key is the
-// old one again, the other machines know it again.
+// Restart ends the node like a power cut and starts it again in its original state. All faults are
+// healed, and all files that it has written are lost. It has its old host key again, which it
+// restores on the other machines.
 func (n *Node) Restart(ctx context.Context) error {
 	if err := unix.Kill(n.pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("restart %s: %w", n.Name, err)
@@ -214,7 +212,7 @@ func (n *Node) Restart(ctx context.Context) error {
 	return n.cluster.knowAgain(ctx, n)
 }
 
-// WriteFile writes a file of the node, with the directories above it.
+// WriteFile writes a file of the node, and creates its parent directories.
 func (n *Node) WriteFile(name string, text []byte, mode fs.FileMode) error {
 	return n.inside(func() error {
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -224,15 +222,15 @@ func (n *Node) WriteFile(name string, text []byte, mode fs.FileMode) error {
 	})
 }
 
-// Cmd is an [exec.Cmd] that starts inside a node. It is a direct child of the
-// calling process: signals, pipes and the exit status are the command's own.
+// Cmd is an [exec.Cmd] that starts in a node. It is a direct child of the calling process, so
+// signals, pipes and the exit status are those of the command.
 type Cmd struct {
 	*exec.Cmd
 	node *Node
 }
 
-// Command prepares argv to run on the node as root would after logging in: in
-// /root, with Debian's PATH and nothing of the caller's environment.
+// Command returns a Cmd that runs argv on the node like root after a login: in /root, with Debian's
+// PATH, and without the caller's environment.
 func (n *Node) Command(ctx context.Context, argv ...string) *Cmd {
 	cmd := exec.CommandContext(ctx, n.lookPath(argv[0]), argv[1:]...)
 	cmd.Args[0] = argv[0]
@@ -241,10 +239,10 @@ func (n *Node) Command(ctx context.Context, argv ...string) *Cmd {
 	return &Cmd{Cmd: cmd, node: n}
 }
 
-// OnHead prepares argv to run on the head, in the caller's directory where the
-// head sees it (see Options.Share) and in /root where it does not. To launch from
-// a directory that nodes may lack, set Dir to one that Put wrote to; to launch
-// with a variable that troubles it, append to Env.
+// OnHead returns a Cmd that runs argv on the launching machine. Its directory is the caller's, or
+// /root if the launching machine cannot see that (see Options.Share). To launch from a directory
+// that nodes may lack, set Dir to one that Put has written to. To launch with a variable, append it
+// to Env.
 func (c *Cluster) OnHead(ctx context.Context, argv ...string) *Cmd {
 	cmd := c.Head.Command(ctx, argv...)
 	if here, err := os.Getwd(); err == nil && c.Head.has(here+"/.") {
@@ -253,8 +251,8 @@ func (c *Cluster) OnHead(ctx context.Context, argv ...string) *Cmd {
 	return cmd
 }
 
-// lookPath finds a command as the node would. What is not found is returned as
-// it is, and Start says so.
+// lookPath finds a command as the node would. If it finds none, it returns the name unchanged, and
+// Start fails.
 func (n *Node) lookPath(name string) string {
 	if strings.Contains(name, "/") {
 		return name
@@ -295,14 +293,14 @@ func (c *Cmd) CombinedOutput() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// shell runs a script on the node. It takes no context: what plants a fault is over at
-// once, and what takes it back must run when the test's context has ended.
+// shell runs a script on the node. It takes no context: causing a fault takes no time, and Undo
+// must work after the context of the test has ended.
 func (n *Node) shell(script string) (string, error) {
 	return n.Run(context.Background(), "/bin/sh", "-c", script)
 }
 
-// Run runs argv on the node and returns what it printed on both outputs. The
-// error, if any, has it as well.
+// Run runs argv on the node and returns its standard output and standard error. An error contains
+// them as well.
 func (n *Node) Run(ctx context.Context, argv ...string) (string, error) {
 	out, err := n.Command(ctx, argv...).CombinedOutput()
 	if err != nil {

@@ -18,9 +18,8 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// valve is a connection that can freeze: what arrives is no longer read and
-// what is written goes nowhere, but the kernel still holds the line. Only
-// closing ends it.
+// valve is a connection that can freeze: then nothing is read, and writes are discarded, but the
+// kernel keeps the connection. Only Close ends it.
 type valve struct {
 	net.Conn
 	freezing, closing sync.Once
@@ -60,7 +59,7 @@ func (v *valve) Close() error {
 	return v.Conn.Close()
 }
 
-// serve holds one conversation, from the banner to the last session.
+// serve handles one connection, from the banner to the last session.
 func (h *host) serve(raw net.Conn) {
 	conn := newValve(raw)
 	if !h.fleet.hold(conn) {
@@ -76,13 +75,13 @@ func (h *host) serve(raw net.Conn) {
 	}
 	_, channels, requests, err := ssh.NewServerConn(conn, h.serverConfig())
 	if err != nil {
-		return // the client's side of the failure is what a test looks at
+		return // tests check the client's side of this failure
 	}
 	h.logins.Add(1)
 
 	var work sync.WaitGroup
 	defer work.Wait()
-	defer cancel() // before the wait: it is what ends the sessions
+	defer cancel() // before the wait, because it ends the sessions
 	work.Go(func() { h.answerGlobal(requests) })
 	for channel := range channels {
 		work.Go(func() { h.answerChannel(ctx, conn, channel) })
@@ -103,8 +102,8 @@ func (h *host) serverConfig() *ssh.ServerConfig {
 	return config
 }
 
-// answerGlobal knows what OpenSSH's and x/crypto's clients ask of a server
-// beside channels. Anything else fails the test.
+// answerGlobal answers the global requests of OpenSSH's and x/crypto's clients. Any other request
+// fails the test.
 func (h *host) answerGlobal(requests <-chan *ssh.Request) {
 	for request := range requests {
 		switch request.Type {
@@ -131,16 +130,16 @@ func (h *host) answerChannel(ctx context.Context, conn *valve, channel ssh.NewCh
 	h.serveSession(ctx, conn, channel)
 }
 
-// execAnswer is what a host does when a command is asked for.
+// execAnswer is what a host does with a request to run a command.
 type execAnswer int
 
 const (
 	runs    execAnswer = iota
-	refuses            // says no
-	ignores            // says nothing, ever
+	refuses            // refuses it
+	ignores            // never answers
 )
 
-// session is one session channel on its way to running one command.
+// session is a session channel that will run one command.
 type session struct {
 	*host
 	ctx     context.Context // ends with the connection
@@ -148,11 +147,11 @@ type session struct {
 	channel ssh.Channel
 	stdout  io.Writer
 	pty     bool
-	ended   bool // how it ended has been sent
+	ended   bool // the exit status was sent
 }
 
-// serveSession answers the requests of one session. As in OpenSSH a session
-// runs one command; asking for a shell or a subsystem is unexpected here.
+// serveSession answers the requests of one session. As in OpenSSH, a session runs one command.
+// Requests for a shell or a subsystem are not expected here.
 func (h *host) serveSession(ctx context.Context, conn *valve, open ssh.NewChannel) {
 	channel, requests, err := open.Accept()
 	if err != nil {
@@ -188,7 +187,7 @@ func (h *host) serveSession(ctx context.Context, conn *valve, open ssh.NewChanne
 	}
 }
 
-// answer replies to one request and reports the command when it was an exec.
+// answer replies to one request. If it is an exec request, it returns the command.
 func (s *session) answer(request *ssh.Request) (command string, exec bool) {
 	accept := false
 	switch request.Type {
@@ -203,7 +202,7 @@ func (s *session) answer(request *ssh.Request) (command string, exec bool) {
 			return "", false
 		}
 		command, exec, accept = payload.Command, s.onExec == runs, s.onExec == runs
-	case "env": // sshd takes what AcceptEnv lists, which is nothing here
+	case "env": // sshd accepts only variables of AcceptEnv, which is empty here
 	case "pty-req":
 		s.pty, accept = true, true
 	case "signal", "window-change", "keepalive@openssh.com":
@@ -220,7 +219,7 @@ func (s *session) exit(status int) {
 	s.end("exit-status", struct{ Status uint32 }{uint32(status)})
 }
 
-// exitBySignal says a signal ended the command; the name comes without SIG.
+// exitBySignal reports that a signal ended the command. The name is without SIG.
 func (s *session) exitBySignal(name string) {
 	s.end("exit-signal", struct {
 		Signal  string
@@ -238,7 +237,7 @@ func (s *session) end(request string, payload any) {
 	s.channel.SendRequest(request, false, ssh.Marshal(payload))
 }
 
-// key keeps the private half beside its ssh.Signer, for writing it down.
+// key keeps the private key in addition to its ssh.Signer, so that it can be written to a file.
 type key struct {
 	ssh.Signer
 	private ed25519.PrivateKey
@@ -262,7 +261,7 @@ func newKey(t testing.TB) key {
 	return k
 }
 
-// files returns the texts of the two files OpenSSH keeps a key in.
+// files returns the contents of the two files in which OpenSSH keeps a key.
 func (k key) files(comment string) (private, public []byte, err error) {
 	block, err := ssh.MarshalPrivateKey(k.private, comment)
 	if err != nil {
@@ -271,7 +270,7 @@ func (k key) files(comment string) (private, public []byte, err error) {
 	return pem.EncodeToMemory(block), ssh.MarshalAuthorizedKey(k.PublicKey()), nil
 }
 
-// knownLine is the known_hosts line of a host at these addresses (host:port).
+// knownLine returns the known_hosts line for a host at these addresses (host:port).
 func knownLine(addresses []string, public ssh.PublicKey) string {
 	return knownhosts.Line(addresses, public) + "\n"
 }

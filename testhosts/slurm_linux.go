@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// slurmPrograms are what the machines of a cluster with Slurm run.
+// slurmPrograms are the daemons on the machines of a cluster with Slurm.
 var slurmPrograms = []string{"/usr/sbin/munged", "/usr/sbin/slurmctld", "/usr/sbin/slurmd"}
 
-// HasSlurm is whether this machine has the programs of Options.Slurm.
+// HasSlurm returns an error if this machine lacks the programs of Options.Slurm.
 func HasSlurm() error {
 	for _, program := range slurmPrograms {
 		if _, err := os.Stat(program); err != nil {
@@ -27,11 +27,11 @@ func HasSlurm() error {
 	return nil
 }
 
-// slurmConfig is of Slurm 22.05. What it keeps lies in directories that every machine has
-// for itself. A node claims its slots for processors, whatever this machine has
-// (config_overrides), and a GPU for each, which no device is behind. A job has a process on
-// each of its nodes all the time (PrologFlags). A step is what stands in its process groups:
-// proctrack/linuxproc reads of every process that there is, and all nodes have those of this machine.
+// slurmConfig is for Slurm 22.05. Its state is in directories that every machine has for itself. A
+// node reports its slots as processors, whatever this machine has (config_overrides), and one GPU
+// for each slot, without a device. A job has a process on each of its nodes all the time
+// (PrologFlags). Steps are identified by process groups: proctrack/linuxproc would read all
+// processes, and every node sees those of this machine.
 const slurmConfig = `ClusterName=testhosts
 SlurmctldHost=%[1]s(%[2]s)
 SlurmUser=root
@@ -54,10 +54,10 @@ SlurmdLogFile=/var/log/slurmd.log
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE
 `
 
-// addSlurm adds what Slurm reads on every machine: one configuration and one key.
+// addSlurm adds the files that Slurm reads on every machine: one configuration and one key.
 //
-// slurmd 22.05 loads a plugin for cgroups whatever else is said, and does not find out by
-// itself which in a namespace: v1's loads, and touches nothing.
+// slurmd 22.05 always loads a cgroup plugin, and cannot detect the right one in a namespace. The
+// plugin for v1 loads and changes nothing.
 func (c *Cluster) addSlurm(files map[string][]byte) {
 	config := bytes.NewBufferString(fmt.Sprintf(slurmConfig, c.Head.Name, c.Head.Address))
 	for _, n := range c.Nodes {
@@ -75,7 +75,7 @@ func (c *Cluster) addSlurm(files map[string][]byte) {
 	}
 }
 
-// startSlurm starts the machine's part of Slurm, which goes to the background by itself.
+// startSlurm starts the machine's Slurm daemons, which run in the background.
 func (n *Node) startSlurm(ctx context.Context) error {
 	script := `set -e
 mkdir -p -m 755 /run/slurm /run/slurm/state /run/slurm/spool /run/munge
@@ -91,7 +91,7 @@ munged --force --key-file=/etc/munge/testhosts_key --socket=/run/munge/munge.soc
 	return err
 }
 
-// slurmPatience is more than a busy machine needs until Slurm gives out its nodes.
+// slurmPatience is longer than a busy machine needs until Slurm offers its nodes.
 const slurmPatience = time.Minute
 
 // raiseSlurm starts Slurm on all machines and returns when every node is idle.
@@ -116,13 +116,13 @@ func (c *Cluster) raiseSlurm(ctx context.Context) error {
 	}
 }
 
-// InSlurmJob prepares argv to run on the head inside an allocation of all nodes, which ends
-// with it.
+// InSlurmJob returns a Cmd that runs argv on the launching machine in an allocation of all nodes,
+// which ends with it.
 func (c *Cluster) InSlurmJob(ctx context.Context, argv ...string) *Cmd {
 	return c.OnHead(ctx, append([]string{"salloc", "--quiet", "--nodes", fmt.Sprint(len(c.Nodes)), "--ntasks-per-node", fmt.Sprint(c.Slots)}, argv...)...)
 }
 
-// StopSlurmd ends the daemon through which Slurm starts anything on the node.
+// StopSlurmd ends the daemon with which Slurm starts processes on the node.
 func (n *Node) StopSlurmd() (Undo, error) {
 	_, err := n.shell(`pid=$(cat /run/slurm/slurmd.pid); kill -KILL "$pid"; while kill -0 "$pid" 2>/dev/null; do sleep 0.01; done`)
 	return func() error {
@@ -131,22 +131,22 @@ func (n *Node) StopSlurmd() (Undo, error) {
 	}, err
 }
 
-// slurmAdopt is what pam_slurm_adopt does with a login of anybody but root, whom it always
-// lets pass (Slurm 22.05, contribs/pam_slurm_adopt, pam_sm_acct_mgmt): without a job on the
-// node, which has a process there from its beginning to its end, the account is closed.
+// slurmAdopt does what pam_slurm_adopt does for every user except root, whom it always admits
+// (Slurm 22.05, contribs/pam_slurm_adopt, pam_sm_acct_mgmt): without a job on the node, the account
+// is closed. A job has a process there from its start to its end.
 const slurmAdopt = `#!/bin/sh
 pgrep -x slurmstepd >/dev/null && exit 0
 echo "Access denied by pam_slurm_adopt: you have no active jobs on this node"
 exit 1
 `
 
-// AdmitJobs has sshd let in nobody but who has a Slurm job on the node.
+// AdmitJobs makes sshd admit only users with a Slurm job on the node.
 func (n *Node) AdmitJobs() (Undo, error) {
 	const program = "/run/slurm-adopt"
 	if err := n.WriteFile(program, []byte(slurmAdopt), 0o755); err != nil {
 		return nil, err
 	}
-	// Our sshd asks no PAM otherwise, so that these are all the rules there are.
+	// Our sshd does not use PAM otherwise, so these are all its rules.
 	rules := "auth required pam_permit.so\naccount required pam_exec.so quiet stdout " + program + "\nsession required pam_permit.so\n"
 	forget, err := n.Configure("/etc/pam.d/sshd", rules)
 	if err != nil {

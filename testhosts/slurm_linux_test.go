@@ -9,8 +9,8 @@ import (
 	"preflight/testhosts"
 )
 
-// TestSlurm: a job gets all nodes, those that were restarted too, and ssh only where it has
-// a process.
+// TestSlurm checks that a job gets all nodes, even restarted ones, and that ssh works only to nodes
+// where the job has a process.
 func TestSlurm(t *testing.T) {
 	if err := testhosts.HasSlurm(); err != nil {
 		t.Skipf("NOT RUN: %s needs a Slurm: %v", t.Name(), err)

@@ -20,8 +20,8 @@ import (
 //go:embed node.sh
 var nodeScript []byte
 
-// sshdConfig is Debian's, less PAM (it would apply the limits and the login
-// records of the machine) and less the guards against many clients.
+// sshdConfig is Debian's configuration without PAM (which would apply the limits and login records
+// of the machine) and without the limits on the number of clients.
 const sshdConfig = `HostKey /etc/ssh/ssh_host_ed25519_key
 PidFile ` + sshdPid + `
 PermitRootLogin prohibit-password
@@ -37,11 +37,11 @@ AcceptEnv LANG LC_*
 Subsystem sftp internal-sftp
 `
 
-// sshdPid is written by sshd once it listens. No machine's own sshd uses it.
+// sshdPid is a file that sshd writes when it listens. The machine's own sshd does not use it.
 const sshdPid = "/run/sshd/testhosts.pid"
 
-// writeState writes what the nodes boot from: for each its files of /etc and
-// its table of mounts, for all one home and the script.
+// writeState writes the files from which the nodes boot: for each node /etc and its mount table,
+// and for all of them one home and the script.
 func (c *Cluster) writeState(options Options) error {
 	shared, err := hiddenDirectories(options.Share)
 	if err != nil {
@@ -77,7 +77,7 @@ func (c *Cluster) writeState(options Options) error {
 		files[filepath.Join(etc, "hostname")] = []byte(n.Name + "\n")
 		files[filepath.Join(etc, "machine-id")] = machineID()
 		files[filepath.Join(etc, "passwd")] = passwd
-		// sshd lets nobody in whose password is locked, as root's often is.
+		// sshd refuses accounts with a locked password, as root's often is.
 		files[filepath.Join(etc, "shadow")] = []byte("root:*:19000:0:99999:7:::\n")
 		files[filepath.Join(etc, "ssh/sshd_config")] = sshd
 		files[filepath.Join(etc, "ssh/ssh_config")] = []byte("Host *\n\tSendEnv LANG LC_*\n")
@@ -96,7 +96,7 @@ func (c *Cluster) writeState(options Options) error {
 	return writeTree(c.dir, files)
 }
 
-// addKey adds a new key's two files and returns its public half.
+// addKey adds the two files of a new key and returns its public key.
 func addKey(files map[string][]byte, name, comment string) (ssh.PublicKey, error) {
 	k, err := generateKey()
 	if err != nil {
@@ -112,9 +112,9 @@ func machineID() []byte {
 	return []byte(hex.EncodeToString(id) + "\n")
 }
 
-// sshdOptions is sshdConfig in the words of the sshd that is installed.
+// sshdOptions returns sshdConfig in the syntax of the installed sshd.
 func sshdOptions() string {
-	// OpenSSH 9.8 and later lock a client out that fails often, as a test may.
+	// OpenSSH 9.8 and later block a client after several failures, which tests cause.
 	const penalties = "PerSourcePenalties no"
 	if exec.Command("/usr/sbin/sshd", "-T", "-f", "/dev/null", "-o", penalties).Run() == nil {
 		return sshdConfig + penalties + "\n"
@@ -122,8 +122,8 @@ func sshdOptions() string {
 	return sshdConfig
 }
 
-// writeTree writes files the way ssh wants to see them: nobody else's business,
-// but for those of /etc that every user must read.
+// writeTree writes files with the modes that ssh requires: readable by the owner only, except for
+// files of /etc that every user must read.
 func writeTree(root string, files map[string][]byte) error {
 	for name, text := range files {
 		path := filepath.Join(root, name)
@@ -144,19 +144,19 @@ func writeTree(root string, files map[string][]byte) error {
 	return nil
 }
 
-// ownDirectories are what a node has for itself, each a tmpfs, and the options
-// it is mounted with.
+// ownDirectories are the directories that a node has for itself, each a tmpfs, with its mount
+// options.
 var ownDirectories = []struct{ path, options string }{
 	{"/dev/shm", "nosuid,nodev,mode=1777"},
 	{"/tmp", "nosuid,nodev,mode=1777"},
 	{"/var/tmp", "nosuid,nodev,mode=1777"},
 	{"/var/log", "nosuid,nodev,mode=755"},
 	{"/root", "nosuid,nodev,mode=700"},
-	{"/run", "nosuid,nodev,mode=755"}, // last: it hides what the others are made from
+	{"/run", "nosuid,nodev,mode=755"}, // the last one, because it hides the sources of the others
 }
 
-// fstab is the table of the node's mounts, in order. Sources are named after
-// the node because mount --all skips what seems to be mounted already.
+// fstab returns the node's mount table, in order. The sources have the name of the node, because
+// mount --all skips a source that seems to be mounted already.
 func (c *Cluster) fstab(n *Node, shared []string) []byte {
 	var table bytes.Buffer
 	rw := filepath.Join(c.dir, n.Name, "rw")
@@ -168,7 +168,7 @@ func (c *Cluster) fstab(n *Node, shared []string) []byte {
 		add(dir, fmt.Sprintf("%s/share%d", rw, i), "none", "rbind,x-mount.mkdir")
 	}
 	add(n.Name+"-proc", "/proc", "proc", "nosuid,nodev,noexec")
-	// A sysfs shows the interfaces of the namespace it is mounted in.
+	// A sysfs shows the interfaces of the network namespace in which it was mounted.
 	add("/sys/fs/cgroup", rw+"/cgroup", "none", "rbind,x-mount.mkdir")
 	add(n.Name+"-sys", "/sys", "sysfs", "nosuid,nodev,noexec")
 	add(rw+"/cgroup", "/sys/fs/cgroup", "none", "rbind")
@@ -184,8 +184,8 @@ func (c *Cluster) fstab(n *Node, shared []string) []byte {
 	return table.Bytes()
 }
 
-// hiddenDirectories returns those of the directories to share that a node's own
-// would hide; the others it sees anyway.
+// hiddenDirectories returns the shared directories that a node's own directories would hide. It
+// sees all others anyway.
 func hiddenDirectories(share []string) ([]string, error) {
 	if share == nil {
 		here, err := os.Getwd()
@@ -214,8 +214,8 @@ func hiddenDirectories(share []string) ([]string, error) {
 
 var rootShell = regexp.MustCompile(`(?m)^(root:.*:)[^:]*$`)
 
-// rootWithBash is the machine's passwd with bash for root, whatever shell the
-// administrator prefers: it is what cluster nodes have.
+// rootWithBash returns the machine's passwd with bash as root's shell, because cluster nodes have
+// bash.
 func rootWithBash() ([]byte, error) {
 	passwd, err := os.ReadFile("/etc/passwd")
 	if err != nil {

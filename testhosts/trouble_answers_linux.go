@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// between is a program between sshd and an agent: it starts the agent, and its function
-// answered changes the body of each answer. It passes on all other lines as they are.
+// between is a program between sshd and an agent. It starts the agent and passes its lines on. Its
+// function answered changes the body of each answer.
 const between = `#!/usr/bin/python3
 import json, os, subprocess, sys, threading
 
@@ -46,8 +46,8 @@ for line in agent.stdout:
 os._exit(agent.wait())
 `
 
-// ChangeAnswers makes the node give other answers than its agent does. changes is Python that
-// defines answered(body), which changes one answer in place.
+// ChangeAnswers changes the answers of the node's agent. changes is Python code that defines
+// answered(body), which changes one answer in place.
 func (n *Node) ChangeAnswers(changes string) (Undo, error) {
 	const path = "/root/between"
 	if err := n.WriteFile(path, []byte(strings.Replace(between, "CHANGES", changes, 1)), 0o755); err != nil {

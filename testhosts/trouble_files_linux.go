@@ -18,8 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ShrinkSHM leaves /dev/shm this many bytes, as a container runtime does that
-// is not configured otherwise (64 MiB).
+// ShrinkSHM limits /dev/shm to this many bytes. 64 MiB is the default of container runtimes.
 func (n *Node) ShrinkSHM(bytes int64) (Undo, error) {
 	return n.remount("/dev/shm", 0, fmt.Sprintf("size=%d", bytes), "size=50%")
 }
@@ -35,7 +34,7 @@ func (n *Node) ReadOnlyHome() (Undo, error) { return n.remount("/root", unix.MS_
 // NoExecHome mounts root's home noexec.
 func (n *Node) NoExecHome() (Undo, error) { return n.remount("/root", unix.MS_NOEXEC, "", "") }
 
-// FullHome leaves not a byte free in root's home.
+// FullHome fills root's home until no byte is free.
 func (n *Node) FullHome() (Undo, error) {
 	var home unix.Statfs_t
 	if err := n.inside(func() error { return unix.Statfs("/root", &home) }); err != nil {
@@ -59,15 +58,15 @@ func (n *Node) remount(path string, flags uintptr, options, before string) (Undo
 	return func() error { return set(0, before) }, set(flags, options)
 }
 
-// edit rewrites a file of the node; a file that is not there reads as empty.
-// What it leaves empty goes away.
+// edit rewrites a file of the node. A missing file reads as empty, and a file that becomes empty is
+// removed.
 func (n *Node) edit(path string, change func(text string) string) (Undo, error) {
 	var before []byte
 	replace := func(text string) error {
 		if text == "" {
 			return os.Remove(path)
 		}
-		return os.WriteFile(path, []byte(text), 0o600) // the mode is of a new file
+		return os.WriteFile(path, []byte(text), 0o600) // mode of a new file
 	}
 	err := n.inside(func() (err error) {
 		if before, err = os.ReadFile(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -81,18 +80,17 @@ func (n *Node) edit(path string, change func(text string) string) (Undo, error) 
 	return func() error { return n.inside(func() error { return replace(string(before)) }) }, nil
 }
 
-// NoisyShell has ~/.bashrc print, which bash reads for commands over ssh too.
+// NoisyShell makes ~/.bashrc print a line. bash reads this file for commands over ssh too.
 func (n *Node) NoisyShell(line string) (Undo, error) {
 	return n.edit("/root/.bashrc", func(text string) string {
 		return text + "echo '" + strings.ReplaceAll(line, "'", `'\''`) + "'\n"
 	})
 }
 
-// LoopbackHostname has the node resolve its own name to 127.0.1.1, as Debian's
-// installer leaves it.
+// LoopbackHostname makes the node resolve its own name to 127.0.1.1, as Debian's installer does.
 func (n *Node) LoopbackHostname() (Undo, error) { return n.WrongHosts(n.Name, "127.0.1.1") }
 
-// WrongHosts has the node resolve a name to another address than all others.
+// WrongHosts makes the node resolve a name to another address than all other nodes do.
 func (n *Node) WrongHosts(name, address string) (Undo, error) {
 	entry := regexp.MustCompile(`(?m)^\S+(\s+)` + regexp.QuoteMeta(name) + `$`)
 	return n.edit("/etc/hosts", func(text string) string {
@@ -100,20 +98,20 @@ func (n *Node) WrongHosts(name, address string) (Undo, error) {
 	})
 }
 
-// ForgetName has the node resolve a name to nothing.
+// ForgetName makes the node unable to resolve a name.
 func (n *Node) ForgetName(name string) (Undo, error) {
 	entry := regexp.MustCompile(`(?m)^\S+\s+` + regexp.QuoteMeta(name) + `\n`)
 	return n.edit("/etc/hosts", func(text string) string { return entry.ReplaceAllString(text, "") })
 }
 
-// Configure writes a configuration file: NCCL's /etc/nccl.conf, or
-// /root/.deepspeed_env, which DeepSpeed reads on the head alone.
+// Configure writes a configuration file, for example NCCL's /etc/nccl.conf, or
+// /root/.deepspeed_env, which DeepSpeed reads on the launching machine only.
 func (n *Node) Configure(path, text string) (Undo, error) {
 	return n.edit(path, func(string) string { return text })
 }
 
-// LeftoverSegment leaves a file in /dev/shm such as NCCL leaves when it is
-// killed, of this many bytes and this age.
+// LeftoverSegment creates a file in /dev/shm of this size and age, like those that a killed NCCL
+// leaves behind.
 func (n *Node) LeftoverSegment(name string, bytes int64, age time.Duration) (Undo, error) {
 	path := filepath.Join("/dev/shm", name)
 	err := n.inside(func() error {
@@ -129,10 +127,9 @@ func (n *Node) LeftoverSegment(name string, bytes int64, age time.Duration) (Und
 	return func() error { return n.inside(func() error { return os.Remove(path) }) }, nil
 }
 
-// OtherPackage installs the metadata of a Python package, and of the package itself
-// no more than an empty module where there is none, in root's user site of
-// /usr/bin/python3: enough for whoever asks which version is there. It comes before
-// the system's own.
+// OtherPackage installs the metadata of a Python package into root's user site of /usr/bin/python3,
+// which precedes the system's packages. If the package itself is missing, it adds an empty module.
+// This is enough for programs that only ask for the version.
 func (n *Node) OtherPackage(name, version string) (Undo, error) {
 	site, err := n.userSite()
 	if err != nil {
@@ -160,12 +157,12 @@ func (n *Node) OtherPackage(name, version string) (Undo, error) {
 	}, nil
 }
 
-// CUDATorch is OtherPackage for a torch, with what it says of its build for a CUDA.
+// CUDATorch is OtherPackage for a torch built for this CUDA release.
 func (n *Node) CUDATorch(version, cuda string) (Undo, error) {
 	return n.builtTorch(version, fmt.Sprintf("%q", cuda))
 }
 
-// CPUTorch is the same for one that computes on the CPU alone.
+// CPUTorch is OtherPackage for a torch built without CUDA.
 func (n *Node) CPUTorch(version string) (Undo, error) { return n.builtTorch(version, "None") }
 
 func (n *Node) builtTorch(version, cuda string) (Undo, error) {
@@ -180,7 +177,7 @@ func (n *Node) builtTorch(version, cuda string) (Undo, error) {
 	all := undos{uninstall}
 	for name, text := range map[string]string{
 		"torch/version.py": fmt.Sprintf("__version__ = %q\ncuda = %s\n", version, cuda),
-		// What torch imports of others' (launch.Requirements): the machine need not have it.
+		// Modules that torch imports (launch.Requirements). The machine may lack them.
 		"typing_extensions.py": "# imported by torch\n",
 		"sympy.py":             "# imported by torch\n",
 		"mpmath.py":            "# imported by torch\n",
@@ -194,27 +191,27 @@ func (n *Node) builtTorch(version, cuda string) (Undo, error) {
 	return all.undo, nil
 }
 
-// userSite is where root's own packages of /usr/bin/python3 lie.
+// userSite returns the directory of root's own packages for /usr/bin/python3.
 func (n *Node) userSite() (string, error) {
 	out, err := n.Command(context.Background(), "/usr/bin/python3", "-m", "site", "--user-site").Output()
 	site := strings.TrimSpace(string(out))
 	if !filepath.IsAbs(site) {
-		// `site --user-site` exits with 1 when the directory is not there yet, so
-		// only its words count.
+		// `site --user-site` exits with 1 if the directory does not exist yet, so only its output
+		// counts.
 		return "", fmt.Errorf("%s: python3 names no user site: %w", n.Name, err)
 	}
 	return site, nil
 }
 
-// JobDirectory is where every machine has a script of its own, train.py, that
-// meets the other ranks by gloo and adds up their numbers.
+// JobDirectory is a directory that every machine has, each its own. Its script train.py joins the
+// other ranks over gloo and adds up their numbers.
 const JobDirectory = "/root/job"
 
 //go:embed train.py
 var trainScript []byte
 
-// Put writes a file on the head and on every node. It must lie below a directory
-// that each has for itself: /root, /tmp, /var/tmp, /run, /dev/shm.
+// Put writes a file on the launching machine and on every node. The path must be below a directory
+// that each machine has for itself: /root, /tmp, /var/tmp, /run or /dev/shm.
 func (c *Cluster) Put(path string, text []byte, mode fs.FileMode) error {
 	if !slices.ContainsFunc(ownDirectories, func(own struct{ path, options string }) bool {
 		return strings.HasPrefix(filepath.Clean(path), own.path+"/")
@@ -229,8 +226,7 @@ func (c *Cluster) Put(path string, text []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// Hide takes a file or a directory away from the node, be it one that all
-// machines share.
+// Hide hides a file or a directory from the node, even if all machines share it.
 func (n *Node) Hide(path string) (Undo, error) {
 	if !n.has(path) {
 		return nil, fmt.Errorf("%s: there is no %s to hide", n.Name, path)
@@ -238,7 +234,7 @@ func (n *Node) Hide(path string) (Undo, error) {
 	return n.layer(filepath.Dir(path), func(upper string) error { return whiteout(upper, filepath.Base(path)) })
 }
 
-// whiteout has an overlay show nothing of that name.
+// whiteout makes an overlay hide this name.
 func whiteout(upper, name string) error {
 	return unix.Mknod(filepath.Join(upper, name), unix.S_IFCHR, 0)
 }
@@ -250,7 +246,7 @@ func (n *Node) has(path string) bool {
 	}) == nil
 }
 
-// ChangeFile rewrites a file for the node alone, be it one that all share.
+// ChangeFile rewrites a file for this node only, even if all machines share it.
 func (n *Node) ChangeFile(path string, change func(text string) string) (Undo, error) {
 	return n.layer(filepath.Dir(path), func(upper string) error {
 		info, err := os.Stat(path)
@@ -265,11 +261,11 @@ func (n *Node) ChangeFile(path string, change func(text string) string) (Undo, e
 	})
 }
 
-// ForeignPDSH gives the directory of pdsh's modules to nobody: pdsh loads
-// nothing from there then. It matters on the head alone.
+// ForeignPDSH changes the owner of pdsh's module directory to nobody, so pdsh loads no modules from
+// it. This matters on the launching machine only.
 func (n *Node) ForeignPDSH() (Undo, error) {
 	for _, pattern := range []string{"/usr/lib/*/pdsh", "/usr/lib/pdsh", "/usr/lib64/pdsh"} {
-		if dirs, _ := filepath.Glob(pattern); len(dirs) > 0 { // /usr is the machine's
+		if dirs, _ := filepath.Glob(pattern); len(dirs) > 0 { // /usr belongs to the machine
 			const nobody = 65534
 			return n.layer(dirs[0], func(upper string) error { return os.Chown(upper, nobody, nobody) })
 		}

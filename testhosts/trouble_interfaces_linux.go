@@ -10,14 +10,14 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// RenameNIC gives eth0 another name, as other firmware or another slot does.
+// RenameNIC gives eth0 another name, as after a change of firmware or slot.
 func (n *Node) RenameNIC(name string) (Undo, error) {
 	return func() error { return n.renameLink(name, "eth0") }, n.renameLink("eth0", name)
 }
 
 func (n *Node) renameLink(from, to string) error {
 	return n.link(from, func(link netlink.Link) error {
-		// Kernels before 6.2 rename only what is down; going down loses the
+		// Kernels before 6.2 rename an interface only while it is down. Setting it down deletes its
 		// neighbours.
 		err := errors.Join(netlink.LinkSetDown(link), netlink.LinkSetName(link, to), netlink.LinkSetUp(link))
 		if err != nil {
@@ -27,41 +27,40 @@ func (n *Node) renameLink(from, to string) error {
 	})
 }
 
-// AddDocker0 adds the bridge of an idle Docker daemon, with the address it has
-// on every machine: 172.17.0.1.
+// AddDocker0 adds the bridge of an idle Docker daemon, with its usual address 172.17.0.1.
 func (n *Node) AddDocker0() (Undo, error) {
 	docker0 := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "docker0"}}
 	return n.addLink(docker0, "172.17.0.1/16")
 }
 
-// AddDocker0First is AddDocker0 on a machine whose driver was loaded again
-// since: docker0 precedes eth0 in the kernel's order, and 172.17.0.1 is the
-// first address that hostname -I prints. What was set on eth0 is lost.
+// AddDocker0First is AddDocker0 with docker0 before eth0 in the kernel's order, as after the
+// network driver was loaded again. 172.17.0.1 is then the first address that hostname -I prints.
+// Settings of eth0 are lost.
 func (n *Node) AddDocker0First() (Undo, error) {
 	return n.precedingEth0(n.AddDocker0())
 }
 
-// NIC is an interface beside eth0.
+// NIC is an interface in addition to eth0.
 type NIC struct {
-	Name   string // at most 15 bytes: mgmt0, tailscale0
-	Prefix string // its address with the length of its network: 10.78.1.3/16
+	Name   string // at most 15 bytes, for example mgmt0 or tailscale0
+	Prefix string // its address with the prefix length: 10.78.1.3/16
 
-	// Network names the segment it is plugged into, which it shares with the
-	// NICs of other nodes that name the same. "" is one it has for itself: it
-	// is up, has carrier, and reaches nobody.
+	// Network names the segment of the interface, which it shares with the NICs of other nodes with
+	// the same Network. "" is a private segment: the interface is up and has carrier, but reaches
+	// no other node.
 	Network string
 
-	// First has it precede eth0 in the kernel's order, at the price that
-	// AddDocker0First names.
+	// First puts the interface before eth0 in the kernel's order, with the side effect that
+	// AddDocker0First describes.
 	First bool
 }
 
-// AddNIC gives the node another interface.
+// AddNIC adds an interface to the node.
 func (n *Node) AddNIC(nic NIC) (Undo, error) {
 	undo, err := n.addLink(&netlink.Veth{
 		LinkAttrs: netlink.LinkAttrs{Name: nic.Name},
-		PeerName:  "nic%d", // the kernel counts
-		// The process is numbered as this machine does, whoever's network we are in.
+		PeerName:  "nic%d", // the kernel fills in the number
+		// The PID is that of this machine, although we are in another network namespace.
 		PeerNamespace: netlink.NsPid(n.cluster.sw.pid),
 	}, nic.Prefix)
 	if err != nil {
@@ -76,8 +75,7 @@ func (n *Node) AddNIC(nic NIC) (Undo, error) {
 	return undo, nil
 }
 
-// plugIn brings up the switch's end of an interface, on its network if it has
-// one.
+// plugIn connects the switch's end of an interface to its network, if it has one, and brings it up.
 func (n *Node) plugIn(nic NIC) error {
 	var port int
 	err := n.link(nic.Name, func(link netlink.Link) error {
@@ -105,11 +103,11 @@ func (n *Node) plugIn(nic NIC) error {
 	})
 }
 
-// upTime is how long an interface may take until it is up.
+// upTime is the time that an interface may take until it is up.
 const upTime = 10 * time.Second
 
-// untilUp waits for the kernel, which takes up to a second and longer on a busy machine to
-// see that both ends of an interface are up: before, its bridge forwards nothing.
+// untilUp waits until the kernel reports that both ends of an interface are up, which takes up to a
+// second, or longer on a busy machine. Before that, the bridge forwards nothing.
 func untilUp(port int) error {
 	for end := time.Now().Add(upTime); ; time.Sleep(5 * time.Millisecond) {
 		link, err := netlink.LinkByIndex(port)
@@ -150,8 +148,8 @@ func (n *Node) addLink(link netlink.Link, prefix string) (Undo, error) {
 	return undo, nil
 }
 
-// precedingEth0 puts what was just added before eth0 in the kernel's order. The
-// order is that of creation and cannot be changed, so eth0 is made anew.
+// precedingEth0 moves the interface that was just added before eth0 in the kernel's order. This is
+// the order of creation and cannot be changed, so it creates eth0 again.
 func (n *Node) precedingEth0(undo Undo, err error) (Undo, error) {
 	if err != nil {
 		return nil, err

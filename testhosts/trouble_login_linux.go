@@ -13,26 +13,26 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// RemoveAuthorizedKey forgets the key everybody logs in with.
+// RemoveAuthorizedKey removes the key that all machines log in with.
 func (n *Node) RemoveAuthorizedKey() (Undo, error) {
 	return n.edit("/root/.ssh/authorized_keys", func(string) string { return "" })
 }
 
-// AdmitHeadOnly takes the key from the head and from nobody else: launches by
-// pdsh work, logins between nodes do not.
+// AdmitHeadOnly accepts the key only from the launching machine. Launches with pdsh work, but
+// logins between nodes do not.
 func (n *Node) AdmitHeadOnly() (Undo, error) {
 	return n.edit("/root/.ssh/authorized_keys", func(text string) string {
 		return `from="` + n.cluster.Head.Address + `" ` + text
 	})
 }
 
-// RemovePrivateKey leaves the node nothing to log in to others with.
+// RemovePrivateKey removes the node's private key, so it cannot log in to other nodes.
 func (n *Node) RemovePrivateKey() (Undo, error) {
 	return n.edit("/root/.ssh/id_ed25519", func(string) string { return "" })
 }
 
-// UnknownToPeers has the other nodes, and not the head, forget the host key of
-// this one.
+// UnknownToPeers removes the node's host key from known_hosts of the other nodes, but not of the
+// launching machine.
 func (n *Node) UnknownToPeers() (Undo, error) {
 	line, err := n.raisedLine()
 	if err != nil {
@@ -49,34 +49,34 @@ func (n *Node) UnknownToPeers() (Undo, error) {
 	return all.undo, nil
 }
 
-// NoLoginShell gives root the shell of service accounts.
+// NoLoginShell gives root nologin as shell, as service accounts have.
 func (n *Node) NoLoginShell() (Undo, error) {
 	return n.edit("/etc/passwd", func(text string) string {
 		return rootShell.ReplaceAllString(text, "${1}/usr/sbin/nologin")
 	})
 }
 
-// LockAccount locks root's password, which closes the account to keys as well.
+// LockAccount locks root's password. This also rejects logins with a key.
 func (n *Node) LockAccount() (Undo, error) {
 	return n.edit("/etc/shadow", func(text string) string {
 		return strings.Replace(text, "root:*:", "root:!:", 1)
 	})
 }
 
-// StopSSHD ends the server and leaves all else that runs on the node.
+// StopSSHD ends sshd. All other processes of the node go on.
 func (n *Node) StopSSHD() (Undo, error) {
 	_, err := n.shell(`pid=$(cat ` + sshdPid + `); kill "$pid"; while kill -0 "$pid" 2>/dev/null; do sleep 0.01; done; rm -f ` + sshdPid)
 	return n.startSSHD, err
 }
 
-// knownHostsPath is where every machine has the host keys of all.
+// knownHostsPath is the file in which every machine has the host keys of all machines.
 const knownHostsPath = "/root/.ssh/known_hosts"
 
 func (n *Node) knownLine(public ssh.PublicKey) string {
 	return knownLine([]string{n.Name, n.Address}, public)
 }
 
-// raisedLine is the node's line as the cluster was raised with it.
+// raisedLine returns the node's original line in known_hosts.
 func (n *Node) raisedLine() (string, error) {
 	text, err := os.ReadFile(filepath.Join(n.cluster.dir, n.Name, "etc/ssh/ssh_host_ed25519_key.pub"))
 	if err != nil {
@@ -89,8 +89,8 @@ func (n *Node) raisedLine() (string, error) {
 	return n.knownLine(public), nil
 }
 
-// knowAgain has every machine know peer by the key it was raised with. Who
-// still has that line is left alone, whatever else is in the file.
+// knowAgain restores peer's original host key in known_hosts of every machine. A file that still
+// has this key stays as it is.
 func (c *Cluster) knowAgain(ctx context.Context, peer *Node) error {
 	line, err := peer.raisedLine()
 	if err != nil {
@@ -110,12 +110,12 @@ func (n *Node) hasKnown(line string) bool {
 	n.inside(func() (err error) {
 		text, err = os.ReadFile(knownHostsPath)
 		return err
-	}) // a file that cannot be read knows nobody
+	}) // an unreadable file contains no key
 	return strings.Contains("\n"+string(text), "\n"+line)
 }
 
-// relearn replaces what the node knows of peer by that line. The old lines are
-// ssh-keygen's to find, because they may be hashed.
+// relearn replaces the node's lines for peer by this line. It finds the old lines with ssh-keygen,
+// because they may be hashed.
 func (n *Node) relearn(ctx context.Context, peer *Node, line string) error {
 	_, err := n.Run(ctx, "/bin/sh", "-c", `set -e
 [ ! -e "$1" ] || { ssh-keygen -f "$1" -R "$2"; ssh-keygen -f "$1" -R "$3"; rm -f "$1.old"; }

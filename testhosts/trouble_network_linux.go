@@ -12,11 +12,11 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Undo takes a fault back and leaves the node as it was before. It is of no use beside an
-// error.
+// Undo reverts a fault and restores the node's earlier state. Do not use it if the fault returned
+// an error.
 type Undo func() error
 
-// undos are of faults that one is made of.
+// undos are the Undos of the parts of one fault.
 type undos []Undo
 
 func (all undos) undo() (err error) {
@@ -26,24 +26,22 @@ func (all undos) undo() (err error) {
 	return err
 }
 
-// Ephemeral is the range of ports that Linux gives to sockets which ask for
-// none (net.ipv4.ip_local_port_range), as NCCL's and gloo's listeners do.
+// Ephemeral is the port range from which Linux chooses if a program asks for no port
+// (net.ipv4.ip_local_port_range), as the listeners of NCCL and gloo do.
 const Ephemeral = "32768:60999"
 
-// Ports below name what a firewall is about: connections that others start to
-// these TCP ports of the node ("22", "1024:65535"). What the node starts itself
-// passes, as does what it says to its own address: host firewalls keep track of
-// connections and trust the loopback interface.
+// In the functions below, ports name the TCP ports of the node ("22", "1024:65535") to which other
+// machines open connections. Connections that the node itself opens, also to its own address, are
+// not affected: host firewalls track connections and trust the loopback interface.
 
-// Drop has the node's firewall throw connections away, or all that arrives when
-// no ports are named. Senders wait.
+// Drop makes the node's firewall drop connections to these ports, or all incoming packets if there
+// are no ports. Senders get no answer.
 func (n *Node) Drop(ports ...string) (Undo, error) {
 	return n.firewall(connections(ports), "DROP")
 }
 
-// DropFrom throws away the connections that peer starts to this node, to all
-// ports when none is named. Those this node starts to peer work: the one-way
-// firewall.
+// DropFrom drops connections from peer to these ports of the node, or to all ports. Connections
+// from the node to peer work. This is a one-way firewall.
 func (n *Node) DropFrom(peer *Node, ports ...string) (Undo, error) {
 	if len(ports) == 0 {
 		ports = allPorts
@@ -51,33 +49,33 @@ func (n *Node) DropFrom(peer *Node, ports ...string) (Undo, error) {
 	return n.firewall(append([]string{"-s", peer.Address}, connections(ports)...), "DROP")
 }
 
-// Reject has the node's firewall answer connections, to all ports when none is
-// named, with a reset, as if nothing listened.
+// Reject makes the node's firewall answer connections to these ports, or to all ports, with a
+// reset, as if no process listened.
 func (n *Node) Reject(ports ...string) (Undo, error) {
 	if len(ports) == 0 {
-		ports = allPorts // only TCP can be reset
+		ports = allPorts // only TCP connections can be reset
 	}
 	return n.firewall(connections(ports), "REJECT", "--reject-with", "tcp-reset")
 }
 
-// Prohibit has the node's firewall answer connections, or all that arrives when
-// no ports are named, with "host administratively prohibited", as firewalld's
-// default rules do. Callers see that there is no route to the host.
+// Prohibit makes the node's firewall answer connections to these ports, or all incoming packets,
+// with "host administratively prohibited", as firewalld's default rules do. Callers see "no route
+// to host".
 func (n *Node) Prohibit(ports ...string) (Undo, error) {
 	return n.firewall(connections(ports), "REJECT", "--reject-with", "icmp-host-prohibited")
 }
 
-// ResetAfterAccept has the node accept connections to these TCP ports and reset
-// them at the first byte the caller sends, as firewalls do that look into what
-// passes, and proxies whose server is dead. The node itself sees nothing.
+// ResetAfterAccept accepts connections to these TCP ports and resets them when the caller sends its
+// first byte. Firewalls that inspect data behave like this, and so do proxies whose server is dead.
+// The node itself sees nothing of the connection.
 func (n *Node) ResetAfterAccept(ports ...string) (Undo, error) {
 	spoken := []string{"-p", "tcp", "--tcp-flags", "PSH", "PSH", "-m", "conntrack", "--ctdir", "ORIGINAL"}
 	return n.firewall(append(spoken, toPorts(ports)...), "REJECT", "--reject-with", "tcp-reset")
 }
 
-// CutAfter has the node's firewall throw away what of a connection comes after so many bytes of
-// both directions together, ssh's excepted: as something on the way does that looks into what
-// passes, or counts it. Whatever is short passes.
+// CutAfter makes the node's firewall drop the packets of a connection after this many bytes,
+// counted in both directions, except for ssh. Devices that inspect or count traffic behave like
+// this. Short connections are not affected.
 func (n *Node) CutAfter(bytes int) (Undo, error) {
 	return n.firewall([]string{
 		"-p", "tcp", "!", "--dport", "22", "-m", "connbytes",
@@ -85,17 +83,17 @@ func (n *Node) CutAfter(bytes int) (Undo, error) {
 	}, "DROP")
 }
 
-// Unroute has everything that is sent to the node answered with "host
-// unreachable", as a router does for a machine that is switched off. Linux
-// believes it the second time, after a second.
+// Unroute makes all packets to the node be answered with "host unreachable", as a router does if a
+// machine is switched off. Linux reports this error only after the second answer, about a second
+// later.
 func (n *Node) Unroute() (Undo, error) {
 	return n.firewall(nil, "REJECT", "--reject-with", "icmp-host-unreachable")
 }
 
 var allPorts = []string{"0:65535"}
 
-// connections is the match of a packet that starts a connection to one of the
-// ports, of every packet when there are none.
+// connections returns the iptables match for packets that open a connection to one of the ports, or
+// for all packets if there are no ports.
 func connections(ports []string) []string {
 	if len(ports) == 0 {
 		return nil
@@ -107,8 +105,8 @@ func toPorts(ports []string) []string {
 	return []string{"-m", "multiport", "--dports", strings.Join(ports, ",")}
 }
 
-// firewall has what arrives from other machines and matches go to a target. The
-// rule comes first in its chain.
+// firewall sends matching packets from other machines to a target. The rule is the first of its
+// chain.
 func (n *Node) firewall(match []string, target ...string) (Undo, error) {
 	rule := append([]string{"INPUT", "!", "-i", "lo"}, match...)
 	rule = append(append(rule, "-j"), target...)
@@ -119,9 +117,8 @@ func (n *Node) firewall(match []string, target ...string) (Undo, error) {
 	return func() error { return set("-D") }, set("-I")
 }
 
-// LoseRoutes leaves the node no route but the one to the head: its own calls to
-// the other nodes fail at once with "network is unreachable", and theirs get no
-// answer.
+// LoseRoutes removes all routes of the node except the one to the launching machine. Its own calls
+// to other nodes fail at once with "network is unreachable", and calls from them get no answer.
 func (n *Node) LoseRoutes() (Undo, error) {
 	var had []netlink.Route
 	var toHead *netlink.Route
@@ -158,8 +155,8 @@ func (n *Node) LoseRoutes() (Undo, error) {
 	}, nil
 }
 
-// IgnoreARP has the node answer nobody who asks for its address, as arp_ignore does that was
-// meant for another interface, and the other nodes forget where it is. The head knows.
+// IgnoreARP makes the node answer no ARP request for its address, as a wrong arp_ignore setting
+// does. The other nodes forget its MAC, but not the launching machine.
 func (n *Node) IgnoreARP() (Undo, error) {
 	set := func(value string) error {
 		_, err := n.Run(context.Background(), "sysctl", "-qw", "net.ipv4.conf.eth0.arp_ignore="+value)
@@ -184,15 +181,14 @@ func (n *Node) IgnoreARP() (Undo, error) {
 	return undo, nil
 }
 
-// SetMTU gives eth0 another MTU than the other nodes have, in bytes.
+// SetMTU gives eth0 another MTU, in bytes, than the other nodes have.
 func (n *Node) SetMTU(bytes int) (Undo, error) { return n.setMTU(n, "eth0", bytes) }
 
-// NarrowPath makes the cable of the node carry packets of at most this many
-// bytes, while eth0 still believes in its own MTU: larger ones vanish without
-// a word, in both directions.
+// NarrowPath makes the node's cable carry only packets of at most this many bytes, while eth0 keeps
+// its MTU. Larger packets are dropped silently in both directions.
 func (n *Node) NarrowPath(bytes int) (Undo, error) {
-	// A veth hands over what TCP means to have segmented in one piece, and
-	// such a piece passes every MTU. So nobody may make any meanwhile.
+	// A veth passes on data that TCP has not yet segmented in one large piece, which ignores every
+	// MTU. So every eth0 only accepts single segments meanwhile.
 	if err := n.cluster.segments(1); err != nil {
 		return nil, err
 	}
@@ -203,17 +199,17 @@ func (n *Node) NarrowPath(bytes int) (Undo, error) {
 	return func() error { return errors.Join(widen(), n.cluster.segments(defaultSegments)) }, nil
 }
 
-// NarrowPeers has packets of more than this many bytes vanish when they come
-// from another node. The head's pass, so that it can log in and look around.
+// NarrowPeers drops packets of more than this many bytes if they come from another node. Packets of
+// the launching machine pass, so that it can log in.
 func (n *Node) NarrowPeers(bytes int) (Undo, error) {
 	large := fmt.Sprintf("%d:65535", bytes+1)
 	return n.firewall([]string{"!", "-s", n.cluster.Head.Address, "-m", "length", "--length", large}, "DROP")
 }
 
-// defaultSegments is the kernel's GSO_MAX_SEGS.
+// defaultSegments is GSO_MAX_SEGS of the kernel.
 const defaultSegments = 65535
 
-// segments sets how many TCP segments an eth0 takes in one piece.
+// segments sets the number of TCP segments that every eth0 accepts in one piece.
 func (c *Cluster) segments(most int) error {
 	for _, n := range c.Machines() {
 		err := n.link("eth0", func(eth0 netlink.Link) error { return netlink.LinkSetGSOMaxSegs(eth0, most) })

@@ -12,19 +12,18 @@ import (
 	"strings"
 )
 
-// Freeze stops every process of the node, sshd and what runs under it. The
-// kernel goes on: TCP connections are accepted and nothing more happens.
+// Freeze stops every process of the node, including sshd. The kernel goes on: it accepts TCP
+// connections, but no process answers.
 func (n *Node) Freeze() (Undo, error) {
 	return func() error { return n.signalAll("CONT") }, n.signalAll("STOP")
 }
 
-// Kill ends sshd and everything else that runs on the node, and returns when
-// connections are refused.
+// Kill ends all processes of the node, including sshd, and returns when connections are refused.
 func (n *Node) Kill() (Undo, error) {
 	if err := n.signalAll("KILL"); err != nil {
 		return nil, err
 	}
-	// The port is closed when the process is gone, not when it is doomed.
+	// The port is closed when the process has ended, not when the signal was sent.
 	_, err := n.shell(`pid=$(cat ` + sshdPid + `); while kill -0 "$pid" 2>/dev/null; do sleep 0.01; done; rm ` + sshdPid)
 	if err != nil {
 		return nil, err
@@ -32,7 +31,7 @@ func (n *Node) Kill() (Undo, error) {
 	return n.startSSHD, nil
 }
 
-// startSSHD starts the server that was ended, by node.sh's command line.
+// startSSHD starts sshd again, with the command line of node.sh.
 func (n *Node) startSSHD() error {
 	if _, err := n.Run(context.Background(), "/usr/sbin/sshd", "-E", "/var/log/sshd.log"); err != nil {
 		return err
@@ -40,15 +39,14 @@ func (n *Node) startSSHD() error {
 	return n.awaitSSHD(context.Background())
 }
 
-// signalAll signals every process of the node but its first, as kill -1 does
-// in a process table of one's own.
+// signalAll signals every process of the node except its first one, as kill -1 does in a separate
+// process table.
 func (n *Node) signalAll(signal string) error {
 	_, err := n.shell("kill -" + signal + " -1")
 	return err
 }
 
-// ChangeHostKey has sshd present a key that nobody knows, as after a
-// reinstallation.
+// ChangeHostKey gives sshd a new key that no other machine knows, as after a reinstallation.
 func (n *Node) ChangeHostKey() (Undo, error) {
 	other, err := generateKey()
 	if err != nil {
@@ -65,7 +63,7 @@ func (n *Node) ChangeHostKey() (Undo, error) {
 	return func() error { return errors.Join(restore(), n.reloadSSHD()) }, n.reloadSSHD()
 }
 
-// reloadSSHD has sshd read its files again and returns when it listens again.
+// reloadSSHD makes sshd read its configuration again, and returns when it listens.
 func (n *Node) reloadSSHD() error {
 	if _, err := n.shell(`pid=$(cat ` + sshdPid + `) && rm ` + sshdPid + ` && kill -HUP "$pid"`); err != nil {
 		return err
@@ -73,9 +71,9 @@ func (n *Node) reloadSSHD() error {
 	return n.awaitSSHD(context.Background())
 }
 
-// Limit sets the soft resource limit of every session to come, by prlimit's
-// name for it (memlock, nofile, nproc, …) and in its units. The hard limit
-// stays: not every root may raise it again.
+// Limit sets the soft resource limit of all future sessions. resource is prlimit's name (memlock,
+// nofile, nproc, …), and value has its unit. The hard limit stays, because not every root may raise
+// it again.
 func (n *Node) Limit(resource string, value int64) (Undo, error) {
 	const prlimit = `prlimit --pid "$(cat ` + sshdPid + `)" `
 	before, err := n.shell(prlimit + "--raw --noheadings --output=SOFT --" + resource)
@@ -89,10 +87,10 @@ func (n *Node) Limit(resource string, value int64) (Undo, error) {
 	return func() error { return set(strings.TrimSpace(before)) }, set(strconv.FormatInt(value, 10))
 }
 
-// HoldPort has a process of the node listen on a TCP port and returns when it
-// does. It outlives the caller, not the node.
+// HoldPort starts a process on the node that listens on a TCP port, and returns when it listens.
+// The process outlives the caller, but not the node.
 func (n *Node) HoldPort(port int) (Undo, error) {
-	// No context: the holder stays until it is undone or the node goes down.
+	// No context: the process stays until Undo is called or the node ends.
 	cmd := n.Command(context.Background(), "/usr/bin/python3", "-c", `
 import socket, sys, time
 sys.excepthook = lambda kind, value, trace: print(value)
@@ -114,7 +112,7 @@ while True: time.sleep(3600)`, strconv.Itoa(port))
 	ended := make(chan struct{})
 	n.cluster.waiting.Go(func() {
 		defer close(ended)
-		cmd.Wait() // it ends by being killed, or has printed why
+		cmd.Wait() // it was killed, or has printed an error
 	})
 	if line != "listening\n" {
 		<-ended

@@ -14,9 +14,10 @@ import (
 	"preflight/testhosts/gpus"
 )
 
-// SetAdapters shows the node a ConnectX-7 of RoCE for each of some NICs that it has, mlx5_0 and up, with the
-// device nodes, which open and do nothing, and the libraries that verbs take. No data pass by them, and all who
-// ask for an address are answered as the NIC answers, which is how RoCE finds its peers.
+// SetAdapters makes the node show a RoCE ConnectX-7 for each of the given interfaces, which it must
+// have: mlx5_0, mlx5_1 and so on. It adds device nodes that open but do nothing, and the libraries
+// that verbs need. The adapters carry no data. Programs that ask for an address get that of the
+// interface, which is how RoCE finds its peers.
 func (n *Node) SetAdapters(nics ...NIC) (Undo, error) {
 	class, nodes := gpus.Tree{}, []string{}
 	for i, nic := range nics {
@@ -42,7 +43,7 @@ func (n *Node) SetAdapters(nics ...NIC) (Undo, error) {
 	return all.undo, nil
 }
 
-// addAdapter writes what Linux has of one below /sys/class, but for what lies where its PCI device would.
+// addAdapter writes the files of an adapter below /sys/class, except those of its PCI device.
 func addAdapter(class gpus.Tree, number int, nic string, address netip.Addr) {
 	name := fmt.Sprintf("mlx5_%d", number)
 	dir := "infiniband/" + name + "/"
@@ -60,7 +61,7 @@ func addAdapter(class gpus.Tree, number int, nic string, address netip.Addr) {
 	class[fmt.Sprintf("infiniband_verbs/uverbs%d/ibdev", number)] = name + "\n"
 }
 
-// makeVerbs makes device nodes that are /dev/null in truth.
+// makeVerbs creates device nodes that are /dev/null in fact.
 func makeVerbs(dir string, names []string) error {
 	err := os.Mkdir(dir, 0o755)
 	for _, name := range names {

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// twinMAC is what a machine outside of the fleet has for a MAC.
+// twinMAC is the MAC address of a machine outside of the fleet.
 var twinMAC = net.HardwareAddr{0x02, 0x66, 0, 0, 0, 0x01}
 
-// Twin has a machine outside of the fleet hold the node's address, too: the switch, which
-// listens nowhere. Every second other node has learned its MAC.
+// Twin lets a machine outside of the fleet have the node's address too. This machine is the switch,
+// which listens on no port. Every second other node sends to its MAC.
 func (n *Node) Twin() (Undo, error) {
 	err := n.cluster.sw.link(bridgeName, func(bridge netlink.Link) error {
 		return errors.Join(netlink.LinkSetHardwareAddr(bridge, twinMAC), netlink.AddrAdd(bridge, &netlink.Addr{IPNet: n.prefix()}))
@@ -31,7 +31,7 @@ func (n *Node) Twin() (Undo, error) {
 	return n.endTwin, nil
 }
 
-// endTwin leaves the address to the node alone, whether another machine had it or not.
+// endTwin removes the address from every other machine.
 func (n *Node) endTwin() error {
 	var had bool
 	err := n.cluster.sw.link(bridgeName, func(bridge netlink.Link) error {
@@ -49,7 +49,7 @@ func (n *Node) endTwin() error {
 	return err
 }
 
-// TakeAddress gives the node the address of another one besides its own.
+// TakeAddress gives the node the address of another node in addition to its own.
 func (n *Node) TakeAddress(of *Node) (Undo, error) {
 	set := func(how func(netlink.Link, *netlink.Addr) error) error {
 		err := n.link("eth0", func(eth0 netlink.Link) error { return how(eth0, &netlink.Addr{IPNet: of.prefix()}) })
@@ -65,7 +65,7 @@ func (n *Node) prefix() *net.IPNet {
 	return &net.IPNet{IP: net.ParseIP(n.Address), Mask: net.CIDRMask(16, 32)}
 }
 
-// knownAs has a peer send what is for this node to a MAC.
+// knownAs makes a peer send packets for this node to the given MAC.
 func (n *Node) knownAs(mac net.HardwareAddr, peer *Node) error {
 	return peer.link("eth0", func(eth0 netlink.Link) error {
 		return netlink.NeighSet(&netlink.Neigh{
@@ -75,7 +75,7 @@ func (n *Node) knownAs(mac net.HardwareAddr, peer *Node) error {
 	})
 }
 
-// forgottenBy has a peer ask for the node's address when it next sends something there.
+// forgottenBy makes a peer look up the node's MAC again before it next sends.
 func (n *Node) forgottenBy(peer *Node) error {
 	return peer.link("eth0", func(eth0 netlink.Link) error {
 		err := netlink.NeighDel(&netlink.Neigh{LinkIndex: eth0.Attrs().Index, Family: netlink.FAMILY_V4, IP: net.ParseIP(n.Address)})

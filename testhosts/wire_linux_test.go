@@ -30,8 +30,8 @@ for port in sys.argv[1:]:
     threading.Thread(target=listen, args=(s,)).start()
 print("listening", flush=True)`
 
-// call says a line to every address:port named, all at once, and prints what
-// came of it: ok, or the error in a word. Port 22 is expected to greet.
+// call sends a line to every given address:port at once, and prints the results: ok, or the error
+// in one word. Port 22 must send its greeting.
 const call = `
 import errno, socket, sys, threading
 def call(to):
@@ -45,7 +45,8 @@ def call(to):
     except OSError as e: print(to, errno.errorcode[e.errno])
 for to in sys.argv[1:]: threading.Thread(target=call, args=(to,)).start()`
 
-// longCall sends a megabyte to where it is echoed, part by part, and says whether all came back.
+// longCall sends one megabyte in parts to a port that echoes, and prints whether everything came
+// back.
 const longCall = `python3 -c '
 import socket
 part = bytes(16384)
@@ -58,11 +59,11 @@ with socket.create_connection(("w1", 40000), 2) as s:
         print("whole")
     except TimeoutError: print("cut")'`
 
-// The ports that echo: one inside the ephemeral range and one below it.
+// The ports that echo: one in the ephemeral range, and one below it.
 const high, low = "40000", "29500"
 
-// callAll has w1, w2 and w3 and the head call each other, themselves included,
-// and returns what did not work: "w1 w2:40000" and the error.
+// callAll lets w1, w2, w3 and the launching machine call each other and themselves. It returns the
+// calls that failed, such as "w1 w2:40000", each with the error.
 func callAll(t *testing.T, c *testhosts.Cluster) map[string]string {
 	t.Helper()
 	argv := []string{"python3", "-c", call}
@@ -95,10 +96,9 @@ func callAll(t *testing.T, c *testhosts.Cluster) map[string]string {
 	return failed
 }
 
-// wiring is all that a trouble of the network may change on a machine, but for
-// the numbers of interfaces, which never come back, and whether the kernel has noticed yet
-// that the other end of a link is up, which it does within a second. Whether it was set
-// down stands among its flags.
+// wiring returns the network state of a machine that a fault may change. It leaves out the numbers
+// of interfaces, which are never reused, and whether the kernel has noticed that the other end of a
+// link is up, which takes up to a second. Whether an interface was set down is among its flags.
 func wiring(t *testing.T, c *testhosts.Cluster) string {
 	t.Helper()
 	var all strings.Builder
@@ -126,15 +126,15 @@ func listen(t *testing.T, n *testhosts.Node) {
 	}
 	t.Cleanup(func() {
 		cmd.Process.Kill()
-		cmd.Wait() // killed, as it should
+		cmd.Wait() // it was killed, as intended
 	})
 	if said, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		t.Fatalf("%s does not listen: %q, %v", n.Name, said, err)
 	}
 }
 
-// TestWire plants every trouble between nodes in w2, and shows that just those
-// connections fail that it is about, and that nothing of it is left.
+// TestWire causes every network fault on w2. It checks that exactly the expected connections fail,
+// and that nothing is left after Undo.
 func TestWire(t *testing.T) { testhosts.InParts(t, sharing(3), wire) }
 
 func wire(t *testing.T, c *testhosts.Cluster, mine func(row int) bool) {
@@ -143,8 +143,8 @@ func wire(t *testing.T, c *testhosts.Cluster, mine func(row int) bool) {
 		listen(t, n)
 	}
 	ctx := t.Context()
-	// fromOthers is a result for what all others call on w2; towards is one
-	// for what w2 calls on the other nodes, and gets called by them.
+	// fromOthers returns the result for connections from all other machines to w2, towards the
+	// result for connections from w2 to the other nodes.
 	fromOthers := func(result string, ports ...string) map[string]string {
 		failed := map[string]string{}
 		for _, port := range ports {
@@ -168,7 +168,7 @@ func wire(t *testing.T, c *testhosts.Cluster, mine func(row int) bool) {
 		name  string
 		plant func() (testhosts.Undo, error)
 		fail  map[string]string
-		look  string // on w2, and what it prints in part
+		look  string // a command on w2, and part of its output
 		sees  string
 	}{
 		{"ephemeral ports dropped", func() (testhosts.Undo, error) { return w2.Drop(testhosts.Ephemeral) }, fromOthers("silence", high), "", ""},
@@ -207,7 +207,7 @@ func wire(t *testing.T, c *testhosts.Cluster, mine func(row int) bool) {
 			failed := callAll(t, c)
 			saw := ""
 			if test.look != "" {
-				out, _ := w2.Command(ctx, "/bin/sh", "-c", test.look).CombinedOutput() // the words tell
+				out, _ := w2.Command(ctx, "/bin/sh", "-c", test.look).CombinedOutput() // the output contains the result
 				saw = string(out)
 			}
 			if err := undo(); err != nil {
@@ -232,11 +232,12 @@ func wire(t *testing.T, c *testhosts.Cluster, mine func(row int) bool) {
 	}
 }
 
-// Logins between nodes fail while the head's work, which is what pdsh needs.
+// Logins between nodes fail, but logins from the launching machine work, which is all that pdsh
+// needs.
 func TestLoginsBetweenNodes(t *testing.T) {
 	c := raise(t, 3)
 	w2 := c.Nodes[1]
-	// Who w1, w2 and the head can log in to, and ssh's last words otherwise.
+	// The logins that succeed from w1, w2 and the launching machine, or the last line of ssh.
 	logins := func() string {
 		return onHead(t, c, `for from in w1 w2 `+c.Name+`-head; do for to in w2 w3; do
 echo "$from $to:" $(ssh $from ssh -o BatchMode=yes $to hostname 2>&1 | tail -1); done; done | tr -d '\r' | sed "s/^`+c.Name+`-//"`)
@@ -275,7 +276,7 @@ echo "$from $to:" $(ssh $from ssh -o BatchMode=yes $to hostname 2>&1 | tail -1);
 	}
 }
 
-// NICs that are plugged into the same network reach each other, and others not.
+// Interfaces in the same network reach each other, others do not.
 func TestAddNIC(t *testing.T) {
 	c := raise(t, 3)
 	for i, network := range []string{"mgmt", "mgmt", ""} {
@@ -294,7 +295,7 @@ func TestAddNIC(t *testing.T) {
 			t.Errorf("%s reaches %q, want %q: %v", c.Nodes[i].Name, got, want, err)
 		}
 	}
-	// A node that was restarted has lost it, and can be given another.
+	// A restarted node has lost its interface, and can get another one.
 	w1 := c.Nodes[0]
 	if err := w1.Restart(t.Context()); err != nil {
 		t.Fatal(err)
@@ -307,11 +308,11 @@ func TestAddNIC(t *testing.T) {
 	}
 }
 
-// Full packets of the other nodes vanish, small ones and all of the head's pass.
+// Full-size packets of other nodes are dropped. Small ones, and all of the launching machine, pass.
 func TestNarrowPeers(t *testing.T) {
 	c := raise(t, 3)
 	w2 := c.Nodes[1]
-	// sshd hangs up on a line that is too long, once it has got it.
+	// sshd closes the connection if a line is too long, but only after it has received the line.
 	const cross = `python3 -c 'import socket
 s = socket.create_connection(("w2", 22), 5); s.recv(9); s.settimeout(2)
 s.sendall(b"A" * 9000)

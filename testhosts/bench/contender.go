@@ -16,20 +16,20 @@ import (
 	"preflight/testhosts"
 )
 
-// contender is a command of the head that goes to every node, and what it took in each
-// round: seconds, and milliseconds of processor a node of the head and of the nodes.
+// contender is a command on the launching machine that contacts every node, with its results per
+// round: seconds, and milliseconds of processor time per node on the launching machine and on the
+// nodes.
 type contender struct {
 	name      string
 	argv      func(b *bench, names []string) []string
-	cold      bool // starts with the nodes as new
-	preflight bool // may find fault with the hosts (1), which is its job
+	cold      bool // the nodes are cleaned before it starts
+	preflight bool // may exit with 1, because it may find problems on the hosts
 
 	seconds, head, node sample
 }
 
-// What is measured, in the order of a round. The nodes call each other in what includes
-// everything: that costs every real machine a share of its own, and the processors here
-// the sum of all.
+// The measured commands, in the order of a round. In "everything" the nodes call each other. A real
+// machine pays only its own share of that, but here the processors pay the sum.
 const (
 	bareLogin = "bare x/crypto login"
 	pdsh      = "pdsh -R ssh hostname"
@@ -57,11 +57,11 @@ func table() []*contender {
 	}
 }
 
-// lookOnly leaves out all that nodes try among themselves.
+// lookOnly skips all checks for which nodes contact each other.
 var lookOnly = []string{"--skip", "node-mesh,path-mtu,rendezvous,ssh-between-nodes"}
 
-// contest has all contenders run in turn, round after round until the ratios between them
-// have settled. The first round warms up what all share, and does not count.
+// contest runs all contenders in turn, round after round, until the ratios between them are stable.
+// The first round warms up shared caches and does not count.
 func (b *bench) contest(ctx context.Context, cluster *testhosts.Cluster) error {
 	if b.contenders != nil {
 		return nil
@@ -117,7 +117,7 @@ func (c *contender) measure(ctx context.Context, b *bench, cluster *testhosts.Cl
 	return nil
 }
 
-// onHead runs a command on the head: for how long, and of how much processor time.
+// onHead runs a command on the launching machine and returns its duration and processor time.
 func (b *bench) onHead(ctx context.Context, cluster *testhosts.Cluster, judges bool, argv ...string) (took, used time.Duration, err error) {
 	cmd := cluster.OnHead(ctx, argv...)
 	var stderr strings.Builder
@@ -132,13 +132,13 @@ func (b *bench) onHead(ctx context.Context, cluster *testhosts.Cluster, judges b
 	return took, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
 }
 
-// clean makes the nodes as new.
+// clean removes what earlier runs have left on the nodes.
 func (b *bench) clean(ctx context.Context, cluster *testhosts.Cluster) error {
 	_, _, err := b.onHead(ctx, cluster, false, b.preflight, "clean", "-H", testhosts.HostfilePath)
 	return err
 }
 
-// of is the contender of that name, once there was a contest.
+// of returns the contender of this name, after it has run the contest if needed.
 func (b *bench) of(name string) *contender {
 	return b.contenders[slices.IndexFunc(b.contenders, func(c *contender) bool { return c.name == name })]
 }

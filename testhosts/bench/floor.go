@@ -14,8 +14,8 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// floor logs in to every host with nothing but x/crypto/ssh and runs hostname
-// there, all at once. It verifies host keys, as anything real must.
+// floor logs in to all hosts at once with x/crypto/ssh only and runs hostname. It verifies host
+// keys, as a real program must.
 func floor(hosts string) int {
 	home := os.Getenv("HOME")
 	text, err := os.ReadFile(filepath.Join(home, ".ssh", "id_ed25519"))

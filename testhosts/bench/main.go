@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench holds the figures that are promised, beside preflight's peers and in one
-// run: a bare x/crypto login (the floor below which nothing that speaks ssh from Go can
-// get), pdsh, clush, parallel-ssh, and preflight cold and warm, on namespace hosts with a
-// real sshd; and what the benchmarks of the packages say of larger fleets.
+// Command bench checks preflight's performance targets. In one run it compares preflight, cold and
+// warm, with a bare x/crypto login (the lower limit for a Go program that uses SSH), pdsh, clush
+// and parallel-ssh, on namespace hosts with a real sshd. For larger fleets it runs benchmarks of
+// the packages.
 //
-// Seconds differ from machine to machine, so nearly all that is promised is a ratio, and
-// how busy the machine was otherwise is told beside it. It exits 1 when a promise is broken
-// and refuses to promise anything that its table does not hold.
+// Seconds differ between machines, so nearly all targets are ratios, and the load of the machine is
+// printed with them. It exits with 1 if a target is missed. All targets are in its table.
 package main
 
 import (
@@ -27,7 +26,7 @@ func main() {
 	flag.IntVar(&b.nodes, "n", 128, "hosts to raise")
 	flag.IntVar(&b.most, "rounds", 8, "rounds at most")
 	only := flag.String("only", "", "measure the rows whose names match this expression")
-	floorOf := flag.String("floor", "", "") // what the floor's process is
+	floorOf := flag.String("floor", "", "") // set in the process of the floor only
 	flag.Parse()
 	if *floorOf != "" {
 		os.Exit(floor(*floorOf))
@@ -44,14 +43,14 @@ func main() {
 	}
 }
 
-// bench is one run of everything.
+// bench is one run of all measurements.
 type bench struct {
 	nodes, most int
-	others      *watch // of what else the machine does
+	others      *watch // measures the other load of the machine
 
-	self, preflight string // programs
+	self, preflight string // paths of the programs
 	contenders      []*contender
-	gobench         map[string]metrics // what go test printed, by package and expression
+	gobench         map[string]metrics // the output of go test, by package and expression
 }
 
 func (b *bench) run(ctx context.Context, only string) (kept bool, err error) {
@@ -78,7 +77,7 @@ func (b *bench) run(ctx context.Context, only string) (kept bool, err error) {
 	return kept, ctx.Err()
 }
 
-// measureAt measures the rows that take hosts of a place, which are up for as long.
+// measureAt measures the rows that need the hosts of a place. The hosts are up only for this time.
 func (b *bench) measureAt(ctx context.Context, where place, rows []promise, outcomes []outcome) (err error) {
 	var here *testhosts.Cluster
 	for i, row := range rows {
@@ -101,8 +100,7 @@ func (b *bench) measureAt(ctx context.Context, where place, rows []promise, outc
 	return nil
 }
 
-// raise raises hosts that have a torch for processors alone: without any, nobody could
-// tell of the launch.
+// raise starts hosts that have a torch for the CPU. Without torch the launch would be unknown.
 func (b *bench) raise(ctx context.Context, name string, nodes int) (*testhosts.Cluster, error) {
 	cluster, err := testhosts.Raise(ctx, testhosts.Options{
 		Name: name, Nodes: nodes, Share: []string{filepath.Dir(b.self), filepath.Dir(b.preflight)},
@@ -118,7 +116,7 @@ func (b *bench) raise(ctx context.Context, name string, nodes int) (*testhosts.C
 	return cluster, nil
 }
 
-// argv is preflight over all hosts of a cluster.
+// argv returns the command line of a preflight over all hosts of a cluster.
 func (b *bench) argv(more ...string) []string {
 	return append([]string{b.preflight, "-H", testhosts.HostfilePath, "--accelerator", "cpu", "-o", os.DevNull}, more...)
 }

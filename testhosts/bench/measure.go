@@ -16,7 +16,7 @@ import (
 	"preflight/testhosts"
 )
 
-// sent is what arrives at a node that is as new, beside what it is asked, in megabytes.
+// sent returns the number of megabytes that a clean node receives, in addition to its requests.
 func sent(ctx context.Context, b *bench, on *testhosts.Cluster) outcome {
 	received := func() (bytes float64, err error) {
 		for _, node := range on.Nodes {
@@ -44,7 +44,7 @@ func sent(ctx context.Context, b *bench, on *testhosts.Cluster) outcome {
 	return outcome{sample: sample{after - before}}
 }
 
-// start is what an agent takes until it has said hello and ends, in milliseconds of processor.
+// start returns the processor time, in milliseconds, of an agent that says hello and ends.
 func start(ctx context.Context, b *bench, on *testhosts.Cluster) outcome {
 	const times = 20
 	if _, _, err := b.onHead(ctx, on, true, b.argv(lookOnly...)...); err != nil {
@@ -55,7 +55,7 @@ func start(ctx context.Context, b *bench, on *testhosts.Cluster) outcome {
 	var took sample
 	for range times {
 		cmd := on.Nodes[0].Command(ctx, agent, "agent")
-		cmd.Env = append(cmd.Env, "GOMAXPROCS=2", "GOGC=off") // as deliver.sh has it
+		cmd.Env = append(cmd.Env, "GOMAXPROCS=2", "GOGC=off") // as in deliver.sh
 		out, failure := cmd.Output()
 		if err := cmp.Or(err, failure); err != nil || !strings.Contains(string(out), `{"hello":`) {
 			return outcome{notRun: fmt.Sprintf("%s: %v", agent, err)}
@@ -65,7 +65,7 @@ func start(ctx context.Context, b *bench, on *testhosts.Cluster) outcome {
 	return outcome{sample: took}
 }
 
-// frozen is how long a run takes one of whose nodes takes connections and never answers.
+// frozen returns the duration of a run in which one node accepts connections and never answers.
 func frozen(ctx context.Context, b *bench, on *testhosts.Cluster) outcome {
 	const times = 3
 	if _, _, err := b.onHead(ctx, on, true, b.argv()...); err != nil {
@@ -88,8 +88,8 @@ func frozen(ctx context.Context, b *bench, on *testhosts.Cluster) outcome {
 	return outcome{sample: seconds}
 }
 
-// atOnce has two preflights go to the same healthy hosts, and counts how often either finds
-// fault with them.
+// atOnce runs two preflights on the same healthy hosts at the same time, and counts how often one
+// of them reports a problem.
 func atOnce(ctx context.Context, b *bench, on *testhosts.Cluster) outcome {
 	const pairs = 15
 	if _, _, err := b.onHead(ctx, on, false, b.argv()...); err != nil {
@@ -110,16 +110,16 @@ func atOnce(ctx context.Context, b *bench, on *testhosts.Cluster) outcome {
 	return outcome{sample: sample{failed}}
 }
 
-// metrics are what go test printed of each benchmark, by its name and the unit.
+// metrics are the results of go test for each benchmark, by name and unit.
 type metrics map[string]map[string]float64
 
-// The packages whose benchmarks are asked, and which of them.
+// The packages with the benchmarks to run, and the expressions that select them.
 var (
 	fleetBench    = [2]string{"./e2e", "Fleet/^(1000|10000)$"}
 	evaluateBench = [2]string{"./checks/catalogue", "Evaluate10k/^(odd|nameless)$"}
 )
 
-// gobench is a figure of a Go benchmark, times a factor.
+// gobench returns a measurement that reads a value of a Go benchmark, multiplied by a factor.
 func gobench(of [2]string, name, unit string, factor float64) func(context.Context, *bench, *testhosts.Cluster) outcome {
 	return func(ctx context.Context, b *bench, _ *testhosts.Cluster) outcome {
 		key := strings.Join(of[:], " ")
@@ -141,7 +141,8 @@ func gobench(of [2]string, name, unit string, factor float64) func(context.Conte
 	}
 }
 
-// benchmarkLine is BenchmarkName/sub-PROCESSORS, how often it ran, and pairs of value and unit.
+// benchmarkLine matches BenchmarkName/sub-PROCESSORS, the number of iterations, and pairs of value
+// and unit.
 var benchmarkLine = regexp.MustCompile(`(?m)^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+(.+)$`)
 
 func parseBenchmarks(output string) metrics {

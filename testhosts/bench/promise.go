@@ -13,37 +13,37 @@ import (
 	"preflight/testhosts"
 )
 
-// promise is a row of the table: a figure that is held.
+// promise is a row of the table: a performance target.
 type promise struct {
 	name  string
-	today string  // what it was when it was promised
-	hold  float64 // at most
-	unit  string  // "" of a ratio
+	today string  // the value when the target was set
+	hold  float64 // upper limit
+	unit  string  // "" for a ratio
 	on    place
-	// measure takes what there is to take of it on the hosts of its place.
+	// measure takes the measurement on the hosts of its place.
 	measure func(ctx context.Context, b *bench, on *testhosts.Cluster) outcome
 }
 
-// outcome is what was measured of a promise, or why it was not.
+// outcome is the result of a measurement, or the reason why it was not made.
 type outcome struct {
 	sample
 	notRun string
 }
 
-// place is where a promise is measured.
+// place is the set of hosts on which a target is measured.
 type place struct {
-	name string // of its cluster
+	name string // name of the cluster
 	size func(b *bench) int
 }
 
 var (
 	many    = place{"bench", func(b *bench) int { return b.nodes }}
 	eight   = place{"bench8", func(*bench) int { return 8 }}
-	process = place{"", func(*bench) int { return 0 }} // hosts of the benchmark's own, or none
+	process = place{"", func(*bench) int { return 0 }} // the benchmark starts its own hosts, or needs none
 	places  = []place{many, eight, process}
 )
 
-// promises is the table.
+// promises is the table of targets.
 var promises = []promise{
 	{"warm, everything / pdsh hostname", "1.02", 0.8, "", many, ratio(warm, pdsh)},
 	{"warm, looking only / floor", "3.2–3.9", 2.5, "", many, ratio(looking, bareLogin)},
@@ -61,7 +61,7 @@ var promises = []promise{
 	{"Evaluate, 10,000 nodes, DNS down on half", "minutes", 2, "s", process, gobench(evaluateBench, "Evaluate10k/nameless", "cpu-s/op", 1)},
 }
 
-// chosen are the promises whose names match an expression.
+// chosen returns the targets whose names match an expression.
 func chosen(only string) ([]promise, error) {
 	expression, err := regexp.Compile(only)
 	if err != nil {
@@ -74,7 +74,7 @@ func chosen(only string) ([]promise, error) {
 	return rows, nil
 }
 
-// printPromises prints the table and says whether nothing in it is broken.
+// printPromises prints the table and reports whether all targets are met.
 func printPromises(rows []promise, outcomes []outcome) bool {
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(out, "\n\tonce\tto hold\tmeasured\t")
@@ -100,7 +100,8 @@ func unitOf(row promise) string {
 	return row.name + ", " + row.unit
 }
 
-// ratio is how much longer one contender takes than another, in the same round.
+// ratio returns a measurement of how much longer one contender takes than another in the same
+// round.
 func ratio(of, by string) func(context.Context, *bench, *testhosts.Cluster) outcome {
 	return func(ctx context.Context, b *bench, on *testhosts.Cluster) outcome {
 		if err := b.contest(ctx, on); err != nil {

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// sample is what was measured of one thing, a value each time.
+// sample is a list of measured values.
 type sample []float64
 
-// at is the value that a part of the others lies below: at(0.5) is the median.
+// at returns the value below which this share of the values lies: at(0.5) is the median.
 func (s sample) at(part float64) float64 {
 	sorted := slices.Sorted(slices.Values(s))
 	return sorted[int(part*float64(len(sorted)-1)+0.5)]
@@ -19,13 +19,13 @@ func (s sample) at(part float64) float64 {
 
 func (s sample) median() float64 { return s.at(0.5) }
 
-// stable is whether the middle half of the values lies close around their median.
+// stable reports whether the middle half of the values is close to the median.
 func (s sample) stable() bool {
 	const least, within = 3, 0.05
 	return len(s) >= least && s.at(0.75)-s.at(0.25) <= within*s.median()
 }
 
-// text is the median and, where it was measured more than once, what the others are among.
+// text returns the median and, if there are several values, their range.
 func (s sample) text(digits int) string {
 	if len(s) < 2 {
 		return fmt.Sprintf("%.*f", digits, s.median())
@@ -33,7 +33,7 @@ func (s sample) text(digits int) string {
 	return fmt.Sprintf("%.*f (%.*f–%.*f)", digits, s.median(), digits, slices.Min(s), digits, slices.Max(s))
 }
 
-// by is every value divided by the one of the same round.
+// by returns every value divided by that of the same round in others.
 func (s sample) by(others sample) sample {
 	ratios := make(sample, min(len(s), len(others)))
 	for i := range ratios {

@@ -13,11 +13,11 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// watch is what the machine does beside what is measured.
+// watch measures the load of the machine that does not come from the benchmark.
 type watch struct {
 	before string    // load average and run queue before the first measurement
-	busy   sample    // processors kept busy while nothing of ours ran
-	queue  []float64 // load averages seen at such times, which have ours in them too
+	busy   sample    // busy processors while none of our processes ran
+	queue  []float64 // load averages at such times, which include our own load
 }
 
 func watchOthers() *watch {
@@ -26,7 +26,7 @@ func watchOthers() *watch {
 	return w
 }
 
-// look measures for a moment in which nothing of ours runs.
+// look measures for a moment in which none of our processes runs.
 func (w *watch) look() {
 	began, used := time.Now(), busyTime()
 	time.Sleep(500 * time.Millisecond)
@@ -36,7 +36,7 @@ func (w *watch) look() {
 	w.queue = append(w.queue, load)
 }
 
-// words tell how much the figures are worth.
+// words returns a sentence on how reliable the values are.
 func (w *watch) words() string {
 	const idle = 0.1 // of each processor
 	text := fmt.Sprintf("Load average and run queue before: %s; load average in between: %.1f at most. Others kept %.1f of %d processors busy, %.1f at most.",
@@ -47,7 +47,8 @@ func (w *watch) words() string {
 	return text
 }
 
-// loadAverage is that of the last minute, and how many threads run or want to.
+// loadAverage returns the load average of the last minute and the number of threads that run or
+// wait.
 func loadAverage() string {
 	text, _ := os.ReadFile("/proc/loadavg")
 	fields := strings.Fields(string(text))
@@ -58,7 +59,7 @@ func loadAverage() string {
 	return fields[0] + ", " + running
 }
 
-// busyTime is the seconds that all processors together have worked since the machine started.
+// busyTime returns the seconds that all processors together have worked since the machine started.
 func busyTime() float64 {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {

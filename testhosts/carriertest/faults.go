@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package carriertest holds every carrier to one table of faults: what is wrong with a node is
-// named alike, whatever reaches it, in the time there is, and costs no other node anything. Only
-// tests import it.
+// Package carriertest tests every carrier (ssh, srun and so on) with the same table of faults. A
+// carrier must give a fault the same name as the others do, within the deadline, and without
+// affecting other nodes. Only tests import it.
 package carriertest
 
 import (
@@ -22,54 +22,54 @@ import (
 	"preflight/testhosts/remotetest"
 )
 
-// Stand makes carriers over stand-ins for nodes. logins are by the name of the node: each is a
-// program that runs its arguments as that node would.
+// Stand creates carriers that reach stand-ins for nodes. logins maps the name of each node to a
+// program that runs its arguments as the node would.
 type Stand struct {
-	// Raise readies what stands in for all nodes of a test, in the one environment that there is, which no
-	// row may change: rows go side by side then. Where it is nil each has what it needs to itself.
+	// Raise prepares the stand-ins of all nodes of a test, in a shared environment that no row may
+	// change. Then rows run in parallel. If it is nil, each row has its own environment.
 	Raise func(t *testing.T, logins map[string]string)
 	Open  func(t *testing.T, logins map[string]string) remote.Carrier
-	// Blind is a carrier that cannot tell a command that is stuck from a node that is frozen.
+	// Blind means that the carrier cannot distinguish a command that hangs from a frozen node.
 	Blind bool
-	// Calls is a carrier that starts nothing: its nodes call, and it keeps their connections.
-	// Nothing of a login can be wrong, how an agent ended is not known, and one that is stuck is
-	// nobody's to end.
+	// Calls means that the carrier starts nothing: the nodes call, and the carrier keeps their
+	// connections. Logins cannot fail, the exit status of an agent is unknown, and nobody ends an
+	// agent that hangs.
 	Calls bool
 }
 
-// row is a fault on one node, and another with which nothing is wrong.
+// row is a faulty node together with a healthy one.
 type row struct {
 	fault
-	bad, good         string // nodes
+	bad, good         string // names of the nodes
 	badHome, goodHome string
 	logins            map[string]string
 }
 
-// ample is the time for what answers, and the others are for what does not: of a node, in which
-// another has to be reached meanwhile, and of a call.
+// ample is the time limit for nodes that answer. The others are for nodes that do not: nodePatience
+// for a node, during which another node must be reached, and callPatience for a call.
 const (
 	ample        = time.Minute
 	nodePatience = 6 * time.Second
 	callPatience = 2 * time.Second
 )
 
-// fault is something wrong with a node.
+// fault is something that is wrong with a node.
 type fault struct {
-	login  string // what the node does in place of running "$@"
-	method string // of the agent, which is then its fault; "" where none gets that far
+	login  string // what the node does instead of running "$@"
+	method string // a method of the agent that shows the fault; "" if the run ends before the call
 	params string
-	waits  bool // it is told by the time that runs out
+	waits  bool // only a timeout reveals the fault
 
 	stage  remote.Stage
 	cause  remote.Cause
-	blind  remote.Cause // in place of cause, where the carrier is
-	calls  remote.Cause // in place of cause and detail, where the nodes call
+	blind  remote.Cause // expected instead of cause if the carrier is Blind
+	calls  remote.Cause // expected instead of cause and detail if the carrier Calls
 	detail string       // part of one of the details
 }
 
 const runs = `exec "$@"`
 
-// says is a login whose program of that name is a script.
+// says returns a login whose program of this name is a script.
 func says(program, script string) string {
 	return `mkdir -p "$HOME/bin"; cat >"$HOME/bin/` + program + "\" <<'end'\n#!/bin/sh\n" + script + "\nend\n" +
 		`chmod +x "$HOME/bin/` + program + `"; PATH=$HOME/bin:$PATH; export PATH; ` + runs
@@ -95,10 +95,10 @@ var faults = map[string]fault{
 	"long answer":     {login: runs, method: "big", params: "200000 1000", stage: remote.StageTalk, cause: remote.TooMuch, detail: "8 MiB"},
 }
 
-// atOnce is how many rows go side by side: they wait more than they work.
+// atOnce is the number of rows that run in parallel. They mostly wait.
 const atOnce = 4
 
-// Faults has the carrier meet every fault.
+// Faults tests a carrier with every fault.
 func Faults(t *testing.T, stand Stand) {
 	remotetest.NoLeaks(t)
 	rows, logins := map[string]row{}, map[string]string{}
@@ -119,7 +119,8 @@ func Faults(t *testing.T, stand Stand) {
 	var met sync.WaitGroup
 	places := make(chan struct{}, atOnce)
 	for name, row := range rows {
-		// What the time tells is told alone: beside others it may be that this machine is busy.
+		// Rows that end with a timeout run alone. Otherwise the timeout may only show that this
+		// machine is busy.
 		if stand.Raise == nil || row.waits {
 			continue
 		}
@@ -137,7 +138,7 @@ func Faults(t *testing.T, stand Stand) {
 	}
 }
 
-// login is a program in a home of its own.
+// login writes a program that runs in its own home.
 func login(t *testing.T, script string) (path, home string) {
 	t.Helper()
 	home = t.TempDir()
@@ -192,7 +193,7 @@ func (f row) meet(t *testing.T, stand Stand) {
 	}
 	other.Wait()
 	if agent != nil {
-		agent.Close() // its failure is known
+		agent.Close() // the error is known
 	}
 	if err := client.Close(); err != nil {
 		t.Error(err)
@@ -205,7 +206,7 @@ func (f row) meet(t *testing.T, stand Stand) {
 	}
 }
 
-// nothingRuns waits for the end of every process that has this home.
+// nothingRuns waits until no process has this home.
 func nothingRuns(t *testing.T, home string) {
 	t.Helper()
 	var running []string
@@ -213,7 +214,7 @@ func nothingRuns(t *testing.T, home string) {
 		running = nil
 		environments, _ := filepath.Glob("/proc/[0-9]*/environ")
 		for _, path := range environments {
-			environment, _ := os.ReadFile(path) // nothing, where the process has ended
+			environment, _ := os.ReadFile(path) // empty if the process has ended
 			if strings.Contains("\x00"+string(environment), "\x00HOME="+home+"\x00") {
 				command, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
 				running = append(running, strings.ReplaceAll(string(command), "\x00", " "))
@@ -227,7 +228,8 @@ func nothingRuns(t *testing.T, home string) {
 	t.Errorf("left running: %q", running)
 }
 
-// Printing has what an agent prints be heard by whoever it answers, for a fault may be that.
+// Printing makes the output of an agent's program reach the client, because this output may be the
+// fault.
 func Printing(serve func(in io.Reader, out io.Writer) error) func(in io.Reader, out io.Writer) error {
 	return func(in io.Reader, out io.Writer) error {
 		printed, stdout, err := os.Pipe()
@@ -247,8 +249,8 @@ func Printing(serve func(in io.Reader, out io.Writer) error) func(in io.Reader, 
 	}
 }
 
-// Main is TestMain of a package that tests a carrier: its test binary is the agent which is delivered. callBack is that of
-// remote/meet, nil for a carrier whose agents do not call.
+// Main is the TestMain of a package that tests a carrier. The test binary itself is the agent.
+// callBack is that of remote/meet, or nil if the carrier's agents do not call.
 func Main(m *testing.M, callBack func(ctx context.Context, in io.Reader, work func(in io.Reader, out io.Writer) error) error) {
 	if len(os.Args) == 1 || os.Args[1] != "agent" {
 		os.Exit(m.Run())

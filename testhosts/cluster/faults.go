@@ -13,7 +13,7 @@ import (
 	"preflight/testhosts/gpus"
 )
 
-// What the rows are of.
+// Short names for the rows of the table.
 type (
 	node = *testhosts.Node
 	undo = testhosts.Undo
@@ -24,8 +24,8 @@ type fault struct {
 	plant      func(node) (undo, error)
 }
 
-// secondNIC gives a node an interface with an address in 10.78.0.0/16 that ends
-// like its own, on the named network, or on one that nobody else is on.
+// secondNIC returns a fault that adds an interface in 10.78.0.0/16 whose address ends like that of
+// the node. It is in the named network, or in a private one if network is "".
 func secondNIC(name, network string, first bool) func(node) (undo, error) {
 	return func(n node) (undo, error) {
 		prefix := strings.Replace(n.Address, "10.77.", "10.78.", 1) + "/16"
@@ -33,7 +33,7 @@ func secondNIC(name, network string, first bool) func(node) (undo, error) {
 	}
 }
 
-// misdirected makes a node report that another node answered all its calls.
+// misdirected makes a node report that another node has answered all its calls.
 const misdirected = `
 def answered(body):
     if "reached" in body:
@@ -42,7 +42,7 @@ def answered(body):
         body["reached"] = {}
 `
 
-// gpuFaults give a node GPUs and a driver, in every way that there is one.
+// gpuFaults returns a fault for every scenario of package gpus.
 func gpuFaults() []fault {
 	var all []fault
 	for _, scenario := range gpus.Scenarios {

@@ -2,9 +2,8 @@
 
 //go:build linux
 
-// Command cluster raises a cluster of namespace hosts that stays up to play
-// with, breaks and heals its nodes, and takes it down again. It needs root and
-// Linux, and refuses to be anything but a handle on package testhosts.
+// Command cluster starts a cluster of namespace hosts that stays up, breaks and heals its nodes,
+// and removes it. It needs root and Linux. All of its work is done by package testhosts.
 package main
 
 import (
@@ -64,7 +63,8 @@ func main() {
 		fmt.Fprint(os.Stderr, usage)
 		os.Exit(2)
 	}
-	// Caught and not ignored: what exec starts must get its own Ctrl-C.
+	// The signal is caught and not ignored, because a command that exec starts must get its own
+	// Ctrl-C.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(c, ctx)
 	stop()
@@ -78,7 +78,7 @@ func main() {
 	}
 }
 
-// call is how a person calls this program for this cluster.
+// call returns the command line that calls this program for this cluster.
 func (c command) call(arguments string) string {
 	verb, rest, _ := strings.Cut(arguments, " ")
 	if c.name != "pf" {
@@ -149,8 +149,7 @@ func (c command) exec(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Not with ctx: the command gets the terminal's Ctrl-C itself, and how it
-	// ends then is its own affair.
+	// Without ctx: the command gets Ctrl-C from the terminal itself, and decides how it ends.
 	ctx = context.WithoutCancel(ctx)
 	cmd := node.Command(ctx, argv...)
 	if node == cluster.Head {
@@ -177,7 +176,7 @@ func (c command) fault(context.Context) error {
 	for _, f := range faults {
 		if f.name == c.args[0] {
 			return c.each(c.args[1:], func(n *testhosts.Node) error {
-				_, err := f.plant(n) // healed by a restart
+				_, err := f.plant(n) // a restart heals it
 				return err
 			})
 		}
@@ -192,8 +191,7 @@ func (c command) heal(ctx context.Context) error {
 	return c.each(c.args, func(n *testhosts.Node) error { return n.Restart(ctx) })
 }
 
-// each calls f for the named nodes, all of which must exist before the first
-// is touched.
+// each calls f for the named nodes. All of them must exist before it changes the first.
 func (c command) each(names []string, f func(*testhosts.Node) error) error {
 	cluster, err := testhosts.Attach(c.name)
 	if err != nil {

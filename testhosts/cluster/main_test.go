@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// TestMain lets the test binary be the command.
+// TestMain lets the test binary act as the command.
 func TestMain(m *testing.M) {
 	if os.Getenv("CLUSTER_MAIN") != "" {
 		main()
@@ -24,12 +24,12 @@ func TestMain(m *testing.M) {
 func cluster(args ...string) (output string, status int) {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), "CLUSTER_MAIN=1")
-	out, _ := cmd.CombinedOutput() // the status is what main promises
+	out, _ := cmd.CombinedOutput() // the exit status is part of main's contract
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// A life: up, looked at, broken, healed, down, and every step by a process of
-// its own, as people do it.
+// A cluster is started, inspected, broken, healed and removed. Every step is a separate process, as
+// when people use it.
 func TestLife(t *testing.T) {
 	if os.Geteuid() != 0 {
 		fmt.Fprintf(os.Stderr, "NOT RUN: %s raises namespace hosts, which needs root; run the tests with sudo\n", t.Name())
@@ -76,7 +76,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// Every fault of the table can be planted.
+// Every fault of the table can be caused.
 func TestFaultTable(t *testing.T) {
 	output, status := cluster("faults")
 	if status != 0 || strings.Count(output, "\n") != len(faults) {
@@ -84,7 +84,7 @@ func TestFaultTable(t *testing.T) {
 	}
 	for line := range strings.Lines(output) {
 		name := strings.Fields(line)[0]
-		// The cure of a real node would be tried in vain: there is no PAM.
+		// preflight's fix for a real node has no effect here, because there is no PAM.
 		if (name == "memlock" || name == "open-files") && !strings.Contains(line, "limits.conf") {
 			t.Errorf("%s does not say where the limit is set: %q", name, line)
 		}

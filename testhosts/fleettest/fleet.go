@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fleettest has the healthy fleet that tests start from. Only tests import it.
+// Package fleettest contains the healthy fleet that tests start from. Only tests import it.
 package fleettest
 
 import (
@@ -16,22 +16,22 @@ import (
 	"preflight/launch/dsconfig"
 )
 
-// Fleet is a fleet and the launch it is looked at for. Its JSON has the
-// keys of a Report, so that other packages' tests can read it as one.
+// Fleet is a fleet together with its launch. Its JSON has the keys of a Report, so tests of other
+// packages can read it as one.
 type Fleet struct {
 	facts.Fleet
 	Launch launch.Prediction `json:"launch"`
 }
 
-// Healthy is n like machines with eight GPUs and two InfiniBand ports
-// each, on which every check passes.
+// Healthy returns n equal machines with eight GPUs and two InfiniBand ports each. Every check
+// passes on them.
 func Healthy(n int) Fleet {
 	fleet := Fleet{Launch: launch.Prediction{
 		Launcher: "pdsh", MasterPort: 29500, Accelerator: "cuda", WorkDir: "/home/train/job",
 		Interpreter: "/opt/conda/bin/python", InterpreterFrom: "/opt/conda/bin/deepspeed",
 		Program: launch.ProgramDeepSpeed, Script: "train.py", Arguments: []string{"--deepspeed_config", "ds.json", "--data", "data", "--output_dir", "out", "--model", "org/model"}, DeepSpeed: "0.16.2",
 		Imports: []string{"torch", "deepspeed"},
-		// ds.json: ZeRO-Infinity, its optimizer on the nodes' own NVMe.
+		// ds.json: ZeRO-Infinity, with the optimizer state on the NVMe of each node.
 		Config: &dsconfig.Config{
 			Path: "/home/train/job/ds.json", ZeroStage: 3, Ops: []string{"cpu_adam", "async_io"},
 			Offload: []dsconfig.Offload{{What: "optimizer", Device: "nvme", Path: "/local_nvme"}},
@@ -72,10 +72,10 @@ func Healthy(n int) Fleet {
 	return fleet
 }
 
-// Address is where the i-th machine is, w1 first.
+// Address returns the address of machine i; w1 is the first.
 func Address(i int) string { return fmt.Sprintf("10.0.%d.%d", i/250, i%250+1) }
 
-// Node is the i-th machine of a healthy fleet of these names.
+// Node returns machine i of a healthy fleet with these names.
 func Node(i int, names []string) facts.Node {
 	return facts.Node{
 		Name: names[i], Address: Address(i), Slots: 8, Reached: true,
@@ -119,7 +119,7 @@ func Node(i int, names []string) facts.Node {
 	}
 }
 
-// Says is a check that returns the same findings whatever it sees.
+// Says returns a check that always returns the given findings.
 func Says(id string, findings ...checks.Finding) checks.Check {
 	return checks.Check{
 		ID: id, Severity: checks.Error, Needs: []facts.Section{facts.SectionSHM},
@@ -127,7 +127,7 @@ func Says(id string, findings ...checks.Finding) checks.Check {
 	}
 }
 
-// Spelled is a line for each field of a finding, and for each command and note of its fix.
+// Spelled returns one line for each field of a finding, and for each command and note of its fix.
 func Spelled(findings []checks.Finding) string {
 	var text strings.Builder
 	for _, f := range findings {
@@ -149,7 +149,8 @@ func Spelled(findings []checks.Finding) string {
 	return text.String()
 }
 
-// Line is a field that is not empty. What an editor would break is in quotes.
+// Line returns a line with label and value, or "" if the value is empty. It quotes values that an
+// editor could change, such as trailing blanks.
 func Line(label, value string) string {
 	if value == "" {
 		return ""
@@ -164,7 +165,7 @@ func Rename(node *facts.Node, name string) {
 	node.Net.Interfaces[1].Name, node.Mesh.Interface = name, name
 }
 
-// SetCard gives a node another interface beside eth0, before or after it.
+// SetCard gives a node a second interface, before or after eth0.
 func SetCard(node *facts.Node, index int, name, prefix string) {
 	added := facts.Interface{Name: name, Index: index, Up: true, Running: true, Kind: "physical", Addresses: []string{prefix}}
 	node.Net.Interfaces = append(node.Net.Interfaces, added)

@@ -21,7 +21,7 @@ func HealthyHost(i int) *facts.Host {
 	}
 }
 
-// healthyNames resolves a few names only when the fleet is large, as a probe does.
+// healthyNames resolves only a few names if the fleet is large, as a probe does.
 func healthyNames(i int, names []string) *facts.Names {
 	seen := &facts.Names{Own: names[i], FQDN: names[i] + ".cluster", Asked: len(names), Resolver: "files dns"}
 	for j, name := range names {
@@ -33,7 +33,7 @@ func healthyNames(i int, names []string) *facts.Names {
 }
 
 func healthyNet(i int, names []string) *facts.Net {
-	room := max(4096, 2*len(names)) // for everybody on the link
+	room := max(4096, 2*len(names)) // for all machines of the segment
 	speed := int64(100e9)
 	seen := &facts.Net{
 		Docker: &facts.Docker{},
@@ -124,7 +124,7 @@ func healthyPython() *facts.Python {
 	}
 }
 
-// healthyIB is two ConnectX-7, one beside GPU 0 and one beside GPU 4.
+// healthyIB returns two ConnectX-7, one near GPU 0 and one near GPU 4.
 func healthyIB(i int) *facts.IB {
 	seen := &facts.IB{
 		Verbs: []string{"/dev/infiniband/uverbs0", "/dev/infiniband/uverbs1"}, Peermem: true,
@@ -149,7 +149,7 @@ func healthyIB(i int) *facts.IB {
 	return seen
 }
 
-// healthyFiles are those of a launch of train.py with ds.json.
+// healthyFiles returns the files of a launch of train.py with ds.json.
 func healthyFiles() *facts.Files {
 	const dir = "/home/train/job"
 	file := func(name, role, digest string) facts.File {
@@ -171,8 +171,9 @@ func healthyFiles() *facts.Files {
 	}
 }
 
-// healthyMesh is full up to 128 nodes. Above, each calls the next in the ring
-// and six others, here in strides that no fleet of a test is a multiple of.
+// healthyMesh returns calls between all nodes up to 128 nodes. In larger fleets each node calls the
+// next one and six others. Their distances are chosen so that the size of no test fleet is a
+// multiple of them.
 func healthyMesh(i int, names []string) *facts.Mesh {
 	seen := &facts.Mesh{Interface: "eth0", Address: Address(i), Ports: []int{35007, 44111, 58123}, Reached: map[string]float64{names[i]: 0.0001}, MSS: 8948, Counters: map[string]int64{"eth0 carrier_changes": 2}}
 	if len(names) <= 128 {
@@ -198,8 +199,8 @@ func healthyRendezvous(i int) *facts.Rendezvous {
 	return seen
 }
 
-// healthyLogins are to all others of a small fleet, else to the next in the
-// ring and to one more.
+// healthyLogins returns logins to all other nodes of a small fleet, otherwise to the next node and
+// one more.
 func healthyLogins(i int, names []string) *facts.Logins {
 	if len(names) <= 8 {
 		return &facts.Logins{Passed: slices.Delete(slices.Clone(names), i, i+1)}
@@ -207,7 +208,7 @@ func healthyLogins(i int, names []string) *facts.Logins {
 	return &facts.Logins{Passed: []string{names[(i+1)%len(names)], names[(i+7)%len(names)]}}
 }
 
-// healthyRehearsal has every node answer pdsh under its own rank.
+// healthyRehearsal returns an answer to pdsh from every node, with its own rank.
 func healthyRehearsal(names []string) *facts.Rehearsal {
 	seen := &facts.Rehearsal{
 		Command: []string{"/usr/bin/pdsh", "-S", "-f", "1024", "-w", strings.Join(names, ","), "echo", "preflight-k3x-%n"}, Seconds: 0.4,

@@ -8,7 +8,7 @@ import (
 	"preflight/facts"
 )
 
-// HealthyAMD is Healthy with eight MI300X in every machine, and a torch for ROCm.
+// HealthyAMD is Healthy with eight MI300X in every machine, and torch for ROCm.
 func HealthyAMD(n int) Fleet {
 	fleet := Healthy(n)
 	for i := range fleet.Nodes {

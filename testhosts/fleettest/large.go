@@ -10,29 +10,29 @@ import (
 	"preflight/facts"
 )
 
-// Large are fleets of so many nodes, each with one trouble that a large fleet has, by what it
-// is. All but "apart" hold once what is alike, as a run does that took them from nodes.
+// Large are fleets of many nodes, each with one typical problem. All fleets except "apart"
+// share equal data in memory, as a real run does.
 var Large = []struct {
 	Name string
 	Of   func(n int) Fleet
 }{
 	{"apart", Healthy},
 	{"alike", func(n int) Fleet { return largeWith(n, func(*facts.Node, int) {}) }},
-	{"odd", func(n int) Fleet { // one in ten was not updated, and has little shared memory
+	{"odd", func(n int) Fleet { // one node in ten has old software and a small /dev/shm
 		return largeWith(n, func(node *facts.Node, i int) {
 			if i%10 == 0 {
 				node.Python.Packages["numpy"], node.SHM.Size = "2.0.0", 64<<20
 			}
 		})
 	}},
-	{"two", func(n int) Fleet { // generations of machines
+	{"two", func(n int) Fleet { // two generations of machines
 		return largeWith(n, func(node *facts.Node, i int) {
 			if i%2 == 0 {
 				node.Python.Packages["torch"], node.NVML.Driver, node.Host.Kernel, node.Python.Version = "2.6.0+cu124", "570.86.15", "6.8.0-45-generic", "3.12.1"
 			}
 		})
 	}},
-	{"different", func(n int) Fleet { // nothing is anywhere as elsewhere
+	{"different", func(n int) Fleet { // every node is different
 		return largeWith(n, func(node *facts.Node, i int) {
 			for name := range node.Python.Packages {
 				node.Python.Packages[name] = fmt.Sprintf("1.%d.0", i)
@@ -51,14 +51,14 @@ var Large = []struct {
 			}
 		})
 	}},
-	{"unreached", func(n int) Fleet { // one in ten
+	{"unreached", func(n int) Fleet { // one node in ten is not reached
 		return largeWith(n, func(node *facts.Node, i int) {
 			if i%10 == 3 {
 				*node = facts.Node{Name: node.Name, Slots: 8, Facts: facts.Facts{SSH: &facts.SSH{Stage: "connect", Cause: "timeout", Port: 22, Message: "i/o timeout"}}}
 			}
 		})
 	}},
-	{"cut", func(n int) Fleet { // one in a hundred answers no call
+	{"cut", func(n int) Fleet { // one node in a hundred answers no call
 		name := func(i int) string { return fmt.Sprintf("w%d", i+1) }
 		return largeWith(n, func(node *facts.Node, i int) {
 			for j := range n {
@@ -72,14 +72,14 @@ var Large = []struct {
 			}
 		})
 	}},
-	{"nameless", func(n int) Fleet { // half of them resolve nothing
+	{"nameless", func(n int) Fleet { // half of the nodes resolve no name
 		fleet := largeWith(n, func(node *facts.Node, i int) { WithoutDNS(node, i) })
 		fleet.Launch.MasterAddr = "w1"
 		return fleet
 	}},
 }
 
-// WithoutDNS has a node meet at a name, and every second one resolve none.
+// WithoutDNS gives the launch a name to meet at, which every second node cannot resolve.
 func WithoutDNS(node *facts.Node, i int) {
 	node.Rendezvous.Endpoint = "w1:29500"
 	if i%2 == 1 {
@@ -95,7 +95,7 @@ func WithoutDNS(node *facts.Node, i int) {
 
 func largeWith(n int, change func(*facts.Node, int)) Fleet {
 	fleet := Healthy(n)
-	held := map[string]facts.Facts{} // section and its JSON → the first that was equal
+	held := map[string]facts.Facts{} // section and its JSON → the first equal value
 	for i := range fleet.Nodes {
 		node := &fleet.Nodes[i]
 		change(node, i)
@@ -119,7 +119,7 @@ func largeWith(n int, change func(*facts.Node, int)) Fleet {
 	return fleet
 }
 
-// CPUSeconds is how long this process has computed, the collection of garbage included.
+// CPUSeconds returns the processor time of this process, garbage collection included.
 func CPUSeconds() float64 {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {

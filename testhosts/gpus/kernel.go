@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// Tree is files to be by name: texts, or links where a text begins with "-> ".
+// Tree is a set of files by name. The value is a text, or the target of a link if it begins with
+// "-> ".
 type Tree map[string]string
 
 const linkTo = "-> "
@@ -39,7 +40,7 @@ func (t Tree) Write(root string) error {
 	return nil
 }
 
-// DeviceNames are the names of the driver's nodes in /dev.
+// DeviceNames returns the names of the driver's nodes in /dev.
 func (g Machine) DeviceNames() []string {
 	if g.Module == "" {
 		return nil
@@ -54,7 +55,7 @@ func (g Machine) DeviceNames() []string {
 	return names
 }
 
-// ProcFiles are those of /proc/driver, in the words of NVIDIA's kernel modules 535 to 570.
+// ProcFiles returns the files of /proc/driver, in the format of NVIDIA's kernel modules 535 to 570.
 func (g Machine) ProcFiles() Tree {
 	if g.Module == "" {
 		return nil
@@ -76,7 +77,7 @@ func (g Machine) ProcFiles() Tree {
 	return files
 }
 
-// SysModule is what the loaded modules have in /sys/module.
+// SysModule returns the files of the loaded modules in /sys/module.
 func (g Machine) SysModule() Tree {
 	switch {
 	case g.Module == "" && g.Bound != "":
@@ -98,8 +99,8 @@ func (g Machine) boundTo() string {
 	return g.Bound
 }
 
-// PCIDevices is the cards, the NVSwitches and the bridges above them as they lie in
-// /sys/devices, and pciLinks the links to them from /sys/bus/pci/devices.
+// PCIDevices returns the files of the cards, the NVSwitches and the bridges above them in
+// /sys/devices. pciLinks returns the links to them from /sys/bus/pci/devices.
 func (g Machine) PCIDevices() Tree {
 	files := Tree{}
 	for _, card := range g.Cards {
@@ -126,11 +127,11 @@ func (g Machine) PCIDevices() Tree {
 	return files
 }
 
-// bridgeConfig is the configuration space of a bridge, in which access control is
-// the first extended capability (PCI Express Base Specification, 7.7.8).
+// bridgeConfig returns the configuration space of a bridge. Access control is its first extended
+// capability (PCI Express Base Specification, 7.7.8).
 func (g Machine) bridgeConfig() string {
 	config := make([]byte, 4096)
-	copy(config[0x100:], []byte{0x0d, 0, 1, 0}) // the capability, version 1, the last
+	copy(config[0x100:], []byte{0x0d, 0, 1, 0}) // the capability, version 1, the last one
 	if g.ACS {
 		config[0x106] = 0x1d // source validation, both redirects, upstream forwarding
 	}
@@ -155,7 +156,7 @@ func (g Machine) PCILinks() Tree {
 	return links
 }
 
-// Programs is what the driver's packages add to /usr/bin.
+// Programs returns the files that the driver's packages add to /usr/bin.
 func (g Machine) Programs() Tree {
 	files := Tree{}
 	if g.FabricManager != "" {
@@ -166,8 +167,8 @@ func (g Machine) Programs() Tree {
 
 const FabricManagerPID = "/run/nvidia-fabricmanager/nv-fabricmanager.pid"
 
-// fabricManager is a program that prints its version or leaves a process of its own
-// name behind, as the real one does, and its number in the same file.
+// fabricManager prints its version, or leaves a process with its own name and writes its PID to the
+// same file as the real one.
 const fabricManager = `#!/bin/sh
 # Stands in for NVIDIA's fabric manager.
 case $1 in

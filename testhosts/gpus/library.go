@@ -20,10 +20,10 @@ import (
 //go:embed */*.c */*.h
 var librarySource embed.FS
 
-// standIn is a library that programs load in place of another.
+// standIn is a library that programs load instead of another one.
 type standIn struct {
-	name    string // its file and its soname
-	exports string // what its functions begin with
+	name    string // its file name and soname
+	exports string // prefix of its exported functions
 	sources []string
 }
 
@@ -33,19 +33,19 @@ var (
 	nccl = standIn{"libnccl.so.2", "nccl", []string{"nccl/*.c", "cuda/trouble.c", "nvml/scenario.c"}}
 )
 
-// ScenarioName is the file beside the library that BuildNVML writes the scenario to.
+// ScenarioName is the file next to the library to which BuildNVML writes the scenario.
 const ScenarioName = "nvml-stub.scenario"
 
-// BuildNVML writes a stand-in for NVIDIA's management library into a directory,
-// and beside it what it shall say, and returns the library's path. Whoever loads
-// it has [ScenarioVariable] in the environment, with the path of that file. It
-// takes a C compiler, and one second of it for each set of missing functions.
+// BuildNVML writes a stand-in for NVIDIA's management library and its scenario file into a
+// directory, and returns the library's path. Programs that load it need [ScenarioVariable] in the
+// environment, with the path of the scenario file. It needs a C compiler and takes one second for
+// each set of missing functions.
 func BuildNVML(dir string, scenario Machine) (library string, err error) {
 	return filepath.Join(dir, nvml.name), build(dir, scenario, nvml)
 }
 
-// BuildCUDA is [BuildNVML] for the stand-ins of libcuda, and of a libnccl that talks for it;
-// their path is the latter's.
+// BuildCUDA is [BuildNVML] for the stand-ins of libcuda and of a libnccl that uses it. It returns
+// the path of libnccl.
 func BuildCUDA(dir string, scenario Machine) (library string, err error) {
 	return filepath.Join(dir, nccl.name), build(dir, scenario, cuda, nccl)
 }
@@ -63,7 +63,7 @@ func build(dir string, scenario Machine, libraries ...standIn) error {
 	return os.WriteFile(filepath.Join(dir, ScenarioName), scenario.ScenarioFile(), 0o644)
 }
 
-// compiled has the libraries of this process by their names and the functions that they lack.
+// compiled contains the libraries of this process, by name and missing functions.
 var compiled struct {
 	sync.Mutex
 	libraries map[string][]byte
@@ -87,7 +87,7 @@ func (l standIn) compiled(without []string) ([]byte, error) {
 	return binary, nil
 }
 
-// ErrNoCompiler is what there is no library without.
+// ErrNoCompiler means that there is no C compiler to build the library with.
 var ErrNoCompiler = errors.New("there is no C compiler, cc: install gcc and libc6-dev, as testhosts/apt.sh does")
 
 func (l standIn) compile(without []string) (binary []byte, err error) {
@@ -122,14 +122,15 @@ func (l standIn) compile(without []string) (binary []byte, err error) {
 	return os.ReadFile(filepath.Join(dir, l.name))
 }
 
-// exportsWithout is a linker's version script that hides what an old library
-// lacks: a name in full goes before a pattern.
+// exportsWithout returns a linker's version script that hides the functions which an old library
+// lacks. A full name takes precedence over a pattern.
 func (l standIn) exportsWithout(functions []string) []byte {
 	local := append(slices.Clone(functions), "*")
 	return []byte("{ global: " + l.exports + "*; local: " + strings.Join(local, "; ") + "; };\n")
 }
 
-// Libraries are the driver's user half: NVML and CUDA, and NCCL where the machine has one.
+// Libraries returns the user-space libraries of the driver: NVML and CUDA, and NCCL if the machine
+// has it.
 func (g Machine) Libraries() (Tree, error) {
 	if g.NoLibrary {
 		return nil, nil
@@ -156,13 +157,13 @@ func (g Machine) Libraries() (Tree, error) {
 	return files, err
 }
 
-// ScenarioVariable names the file that the stub library reads instead of
+// ScenarioVariable is the variable with the path of the file that the stub library reads instead of
 // /etc/nvml-stub.scenario.
 const ScenarioVariable = "NVML_STUB_SCENARIO"
 
-// ScenarioFile is what the stub library reads: one "key value" a line. Lines from
-// "gpu" to the next "gpu" or "mig" are of that card or of that instance of the card above.
-// A key that is absent is a thing that is not supported.
+// ScenarioFile returns the file that the stub library reads, with one "key value" per line. Lines
+// from "gpu" to the next "gpu" or "mig" belong to that card, or to that MIG instance of the card
+// above. A missing key means that the item is not supported.
 func (g Machine) ScenarioFile() []byte {
 	g = g.driven()
 	var file scenario
@@ -260,8 +261,8 @@ func (card Card) addNeighbours(s *scenario) {
 	}
 }
 
-// addUsers adds the card's processes, and last, for they open a part of the file
-// that is their own, its MIG instances.
+// addUsers adds the card's processes, and then its MIG instances. These come last, because they
+// start a separate part of the file.
 func (card Card) addUsers(s *scenario) {
 	counts := map[string]int{}
 	for _, process := range card.Processes {
@@ -284,7 +285,7 @@ func (card Card) migUUID(i int) string {
 	return fmt.Sprintf("MIG-%s%02x", strings.TrimPrefix(card.UUID, "GPU-")[:len(card.UUID)-6], i)
 }
 
-// throttleReasons are NVML's bits in order (nvml.h, nvmlClocksEventReason…).
+// throttleReasons are NVML's bits in their order (nvml.h, nvmlClocksEventReason…).
 var throttleReasons = []string{
 	"gpu-idle", "applications-clocks", "sw-power-cap", "hw-slowdown", "sync-boost", "sw-thermal", "hw-thermal", "hw-power-brake", "display-clocks",
 }

@@ -18,8 +18,8 @@ import (
 	"preflight/testhosts/gpus"
 )
 
-// askNVML loads the stand-in as any program loads NVML and returns what it says
-// to each question of testdata/ask_nvml.py, the words for the start left out.
+// askNVML loads the stand-in as a program loads NVML, and returns its answers to the questions of
+// testdata/ask_nvml.py, without the output of the start.
 func askNVML(t *testing.T, scenario gpus.Machine, questions ...string) (answers string, err error) {
 	t.Helper()
 	cmd := nvmlCommand(t, scenario, questions...)
@@ -38,7 +38,7 @@ func nvmlCommand(t *testing.T, scenario gpus.Machine, questions ...string) *exec
 	return cmd
 }
 
-// named is a new machine of that name.
+// named returns a new machine of this name.
 func named(t *testing.T, name string) gpus.Machine {
 	t.Helper()
 	for _, scenario := range gpus.Scenarios {
@@ -243,7 +243,7 @@ func TestNVMLCrashes(t *testing.T) {
 	}
 }
 
-// A hung call is known by what was said before it, and by the sleep that follows.
+// A hanging call shows in the output before it, and in the sleep that follows.
 func TestNVMLHangs(t *testing.T) {
 	t.Parallel()
 	handle := gpus.H100s(4)
@@ -272,7 +272,7 @@ func TestNVMLHangs(t *testing.T) {
 	}
 }
 
-// awaitSyscall returns when a process sleeps in that call.
+// awaitSyscall returns when a process sleeps in this system call.
 func awaitSyscall(t *testing.T, pid, number int) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
@@ -290,7 +290,7 @@ func awaitSyscall(t *testing.T, pid, number int) {
 func TestBuildNVMLSaysWhatIsMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	scenario := gpus.L4s(1)
-	scenario.Without = []string{"nvmlShutdown"} // built by no other test
+	scenario.Without = []string{"nvmlShutdown"} // no other test builds this variant
 	_, err := gpus.BuildNVML(t.TempDir(), scenario)
 	if err == nil || !strings.Contains(err.Error(), "there is no C compiler, cc: install gcc and libc6-dev") {
 		t.Errorf("got %v", err)

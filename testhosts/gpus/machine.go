@@ -1,78 +1,74 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gpus stands in for machines with GPUs of NVIDIA's. A [Machine] is a value that
-// says how many cards there are, what their driver reports and what is wrong with them; it
-// answers as NVML would, in a library that programs load in its place ([BuildNVML]), and as
-// /proc, /sys and /dev of a machine that has them. Its CUDA computes one kernel, and its NCCL
-// sums over TCP ([BuildCUDA]).
+// Package gpus simulates machines with NVIDIA GPUs. A [Machine] is a value with the number of
+// cards, what their driver reports, and what is wrong with them. It answers as NVML would, in a
+// library that programs load instead ([BuildNVML]), and as /proc, /sys and /dev of such a machine.
+// Its CUDA computes one kernel, and its NCCL sums over TCP ([BuildCUDA]).
 //
-// It refuses to know where that is shown: testhosts lays it over a node.
+// The package does not know where its files are shown; testhosts puts them into a node.
 package gpus
 
 import (
 	"slices"
 )
 
-// Machine is what a machine's NVIDIA GPUs and their driver are like. It is the one
-// source of what each stand-in says: the stub library ([BuildNVML]) and the files of a
-// namespace host (testhosts.Node.SetDriver).
-// The constructors ([H100s] and its neighbours) make healthy machines; a test
-// changes what it wants sick.
+// Machine describes the NVIDIA GPUs of a machine and their driver. The stub library ([BuildNVML])
+// and the files of a namespace host (testhosts.Node.SetDriver) take all their answers from it.
+// Constructors such as [H100s] return healthy machines; tests change them.
 type Machine struct {
-	Driver string // version of the driver's user half: "550.54.15"
-	CUDA   string // the newest CUDA it runs: "12.4"
-	// Module is the version of the loaded kernel module, "" when none is loaded.
-	// Another one than Driver is the mismatch that stops every call.
+	Driver string // version of the user-space driver: "550.54.15"
+	CUDA   string // the newest CUDA that it supports: "12.4"
+	// Module is the version of the loaded kernel module, "" if none is loaded. If it differs from
+	// Driver, every call fails.
 	Module     string
 	OpenModule bool
-	// Bound is the kernel driver that has the cards while nvidia's module is not
-	// loaded: nouveau, vfio-pci, "" for none.
+	// Bound is the kernel driver that has the cards while NVIDIA's module is not loaded: nouveau,
+	// vfio-pci, or "" for none.
 	Bound string
-	NoUVM bool // the module nvidia_uvm is not loaded, and its device node not there
-	// NoLibrary leaves out the driver's user half, NoNVML only the library of NVML.
+	NoUVM bool // the module nvidia_uvm is not loaded, and its device node is missing
+	// NoLibrary omits the user-space driver, NoNVML only the NVML library.
 	NoLibrary, NoNVML bool
-	// NCCL is whether there is a libnccl.so.2 where the loader looks by default.
+	// NCCL reports whether libnccl.so.2 is in the loader's default directory.
 	NCCL bool
 
 	Cards      []Card // in NVML's order
 	NVSwitches int    // on the PCI bus
-	// IOMMU is the type of the cards' IOMMU groups: DMA-FQ, identity, "" where they
-	// are in none. ACS has the bridges above them send what cards say to each other
-	// up to the root complex.
+	// IOMMU is the type of the cards' IOMMU groups: DMA-FQ, identity, or "" for no group. ACS makes
+	// the bridges above the cards send their traffic to each other through the root complex.
 	IOMMU string
 	ACS   bool
-	// FabricManager is the version of the nv-fabricmanager that is installed, "" for
-	// none; FabricManagerRuns is whether it runs.
+	// FabricManager is the version of the installed nv-fabricmanager, "" for none.
+	// FabricManagerRuns reports whether it runs.
 	FabricManager     string
 	FabricManagerRuns bool
 
-	// Init is what nvmlInit_v2 returns where Module is no reason for it to fail:
-	// 999 as in a container that lost its devices, 4, 6, 15. 0 is success.
+	// Init is the result of nvmlInit_v2 if Module does not make it fail: 0 is success, 999 a
+	// container that lost its devices; also 4, 6 and 15.
 	Init int
-	// Hang and Crash name calls that never return and that end in a segmentation fault.
+	// Hang and Crash are calls that never return, or that end in a segmentation fault.
 	Hang, Crash Call
-	// Without are functions that the library does not have, as an old one.
+	// Without are functions that the library lacks, as an old one does.
 	Without []string
 }
 
-// Call is a call of an NVML function, none when Function is "".
+// Call is a call of an NVML function; no call if Function is "".
 type Call struct {
 	Function string // "nvmlDeviceGetUUID"
-	// GPU is the index of the card that it is made for, -1 for whichever.
+	// GPU is the index of the card of the call, or -1 for any card.
 	GPU int
 }
 
-// Card is one card. What is nil, "" or absent it does not support, but where a
-// comment says otherwise.
+// Card is one card. nil, "" or a missing value means that the card does not support the item,
+// unless a comment says otherwise.
 type Card struct {
 	Name       string // "NVIDIA H100 80GB HBM3"
-	Device     uint16 // PCI device id, 0x2330
+	Device     uint16 // PCI device ID, 0x2330
 	Capability string // compute capability: "9.0"
 	UUID       string
 	Serial     string
 	VBIOS      string
-	// Path is the way from the root complex, the GPU last: "pci0000:1a",
-	// "0000:1a:01.0", "0000:1b:00.0". Who shares how much of it is the topology.
+	// Path is the PCI path from the root complex to the GPU: "pci0000:1a", "0000:1a:01.0",
+	// "0000:1b:00.0". The common parts of two paths are the topology.
 	Path []string
 	NUMA int
 	CPUs string // nearest processors as a kernel list: "0-55,112-167"
@@ -90,60 +86,61 @@ type Card struct {
 
 	Persistence bool
 	ComputeMode string // default, exclusive-process, prohibited
-	// MIG and MIGPending are enabled, disabled, or "" where the card knows none.
+	// MIG and MIGPending are enabled, disabled, or "" if the card has no MIG.
 	MIG, MIGPending string
 	MIGDevices      []string // names: "1g.10gb"
 
 	ECC      *ECC
-	Retired  *Retired  // of cards before Ampere
-	Remapped *Remapped // of Ampere and later
+	Retired  *Retired  // for cards before Ampere
+	Remapped *Remapped // for Ampere and later
 
 	NVLinks []NVLink
 	Fabric  *Fabric
-	// Apart is why other cards' memory cannot be reached, by their index, as NVML
-	// counts reasons: 1 chipset, 2 GPU, 3 topology, 4 registry key, 5 not supported.
+	// Apart is the reason why another card's memory cannot be accessed, by the card's index, as
+	// NVML numbers it: 1 chipset, 2 GPU, 3 topology, 4 registry key, 5 not supported.
 	Apart map[int]int
 
-	// Unbound has the card on the PCI bus and in no driver's hands: nothing but
-	// the bus shows it, and the cards behind it move up.
+	// Unbound means that the card is on the PCI bus but bound to no driver. Only the bus shows it,
+	// and the indices of later cards decrease.
 	Unbound bool
-	// Lost has the card fall off the bus: its handle is not given out.
+	// Lost means that the card has fallen off the bus: NVML gives no handle for it.
 	Lost bool
-	// Recovery is what the driver wants done about the card: none, reset, reboot, drain,
-	// drain-and-reset, recover-imex, bus-reset, system-reboot; "" where it is too old to say.
+	// Recovery is the action that the driver asks for: none, reset, reboot, drain, drain-and-reset,
+	// recover-imex, bus-reset, system-reboot; "" if the driver is too old.
 	Recovery string
-	// Fails are codes (nvmlReturn_t, CUresult, ncclResult_t) that functions return for this card.
+	// Fails are the error codes (nvmlReturn_t, CUresult, ncclResult_t) that functions return for
+	// this card.
 	Fails map[string]int
-	// Trouble is what functions of CUDA and NCCL do for this card: hang, crash, slow, and
-	// where there is an answer wrong or nan. Besides these, cuDeviceGetAttribute has mps (an MPS
-	// server shares the card), cuStreamQuery busy (for ever), and ncclCommInitRankConfig
-	// leave (a file in /dev/shm).
+	// Trouble is what functions of CUDA and NCCL do for this card: hang, crash, slow, and for
+	// functions with a result also wrong or nan. cuDeviceGetAttribute also has mps (an MPS server
+	// shares the card), cuStreamQuery busy (without end), and ncclCommInitRankConfig leave (a file
+	// in /dev/shm).
 	Trouble map[string]string
 }
 
-// Link is a card's PCI link: generations and widths in lanes, now and at most.
+// Link is a card's PCI link: generations and number of lanes, now and at most.
 type Link struct{ Generation, MaxGeneration, Width, MaxWidth, Replays int }
 
-// Clock is in MHz. AppSM is 0 where nobody set one.
+// Clock is in MHz. AppSM is 0 if no application clock is set.
 type Clock struct{ SM, MaxSM, Memory, MaxMemory, AppSM int }
 
 // Power is in watts.
 type Power struct{ Draw, Limit, Default, Min, Max float64 }
 
-// ECC is error correction: errors since the driver came and since the card was made.
+// ECC are errors since the driver was loaded, and since the card was made.
 type ECC struct {
 	Enabled, Pending                         bool
 	Corrected, Uncorrected                   int64
 	AggregateCorrected, AggregateUncorrected int64
 }
 
-// Retired counts pages taken out of use.
+// Retired counts the pages that are out of use.
 type Retired struct {
 	SingleBit, DoubleBit int
 	Pending              bool
 }
 
-// Remapped counts rows replaced by spare ones.
+// Remapped counts the rows that are replaced by spare ones.
 type Remapped struct {
 	Corrected, Uncorrected int
 	Pending, Failed        bool
@@ -160,30 +157,30 @@ type Process struct {
 // NVLink is one link of a card.
 type NVLink struct {
 	Down    bool
-	Speed   int    // of one direction in MB/s: 26562
-	Kind    string // of the far end: gpu, switch
-	Remote  string // PCI address of the far end
+	Speed   int    // in one direction, in MB/s: 26562
+	Kind    string // the other end: gpu or switch
+	Remote  string // PCI address of the other end
 	Replays int
 	Recover int
 	CRC     int
 }
 
-// Fabric is a card's place in a fabric of NVSwitches, as NVML numbers it.
+// Fabric is the state of a card in a fabric of NVSwitches, with NVML's numbers.
 type Fabric struct {
 	State   int    // 0 not supported, 1 not started, 2 in progress, 3 completed
-	Status  int    // nvmlReturn_t, of a completed one
+	Status  int    // nvmlReturn_t, if State is completed
 	Cluster string // UUID
 	Clique  int
 	Health  int // mask
 }
 
-// Address is the card's own on the PCI bus, as sysfs spells it: "0000:1b:00.0".
+// Address returns the PCI address of the card as in sysfs: "0000:1b:00.0".
 func (g Card) Address() string { return g.Path[len(g.Path)-1] }
 
-// handleFunction gives a card's handle out: of one that has none, nothing else is reported.
+// handleFunction returns a card's handle. Without a handle, nothing else is reported of the card.
 const handleFunction = "nvmlDeviceGetHandleByIndex_v2"
 
-// initCode is what nvmlInit_v2 returns.
+// initCode returns the result of nvmlInit_v2.
 func (g Machine) initCode() int {
 	switch {
 	case g.Module == "":
@@ -194,7 +191,7 @@ func (g Machine) initCode() int {
 	return g.Init
 }
 
-// The values of nvmlReturn_t that have a meaning here (nvml.h of CUDA 12 and 13).
+// The values of nvmlReturn_t that are used here (nvml.h of CUDA 12 and 13).
 const (
 	nvmlNoPermission    = 4
 	nvmlDriverNotLoaded = 9
@@ -203,8 +200,7 @@ const (
 	nvmlUnknown         = 999
 )
 
-// topology is how far apart two cards are on the PCI bus, as
-// nvmlGpuTopologyLevel_t numbers it.
+// topology returns the distance of two cards on the PCI bus as an nvmlGpuTopologyLevel_t.
 func topology(a, b Card) int {
 	common := 0
 	for common < min(len(a.Path), len(b.Path)) && a.Path[common] == b.Path[common] {
@@ -212,18 +208,18 @@ func topology(a, b Card) int {
 	}
 	switch {
 	case common == 0 && a.NUMA != b.NUMA:
-		return 50 // only the whole system joins them
+		return 50 // only the system as a whole connects them
 	case common == 0:
-		return 40 // a NUMA node
+		return 40 // same NUMA node
 	case common == 1:
-		return 30 // a host bridge
+		return 30 // same host bridge
 	case len(a.Path)-common <= 2 && len(b.Path)-common <= 2:
-		return 10 // one PCIe switch: beyond its upstream port come a downstream one and the card
+		return 10 // one PCIe switch: its upstream port, then a downstream port, then the card
 	}
-	return 20 // several of them
+	return 20 // several PCIe switches
 }
 
-// driven is the machine as its driver knows it, without the cards that it has not got.
+// driven returns the machine as its driver sees it, without unbound cards.
 func (g Machine) driven() Machine {
 	g.Cards = slices.DeleteFunc(slices.Clone(g.Cards), func(card Card) bool { return card.Unbound })
 	return g

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// H100s is a machine with n, at most 8, H100 SXM behind four NVSwitches, as in a
-// DGX H100. PCI addresses are that machine's.
+// H100s returns a machine with n (at most 8) H100 SXM and four NVSwitches, as in a DGX H100. The
+// PCI addresses are those of that machine.
 func H100s(n int) Machine {
 	buses := []int{0x1b, 0x43, 0x52, 0x61, 0x9d, 0xc3, 0xd1, 0xdf}
 	machine := Machine{
@@ -32,8 +32,8 @@ func H100s(n int) Machine {
 	return machine
 }
 
-// A100s is a machine with n, at most 8, A100 SXM behind six NVSwitches, two cards
-// to a PCIe switch, as in a DGX A100.
+// A100s returns a machine with n (at most 8) A100 SXM and six NVSwitches, two cards per PCIe
+// switch, as in a DGX A100.
 func A100s(n int) Machine {
 	buses := []int{0x07, 0x0f, 0x47, 0x4e, 0x87, 0x90, 0xb7, 0xbd}
 	machine := Machine{
@@ -52,7 +52,7 @@ func A100s(n int) Machine {
 	return machine
 }
 
-// A100PCIes is a machine with n, at most 8, A100 cards that nothing but PCIe joins.
+// A100PCIes returns a machine with n (at most 8) A100 cards that are connected only by PCIe.
 func A100PCIes(n int) Machine {
 	machine := Machine{Driver: "535.161.08", CUDA: "12.2", Module: "535.161.08"}
 	for i := range n {
@@ -74,7 +74,7 @@ func a100(card Card) Card {
 	return card
 }
 
-// L4s is a machine with n, at most 8, L4: small cards without NVLink or MIG.
+// L4s returns a machine with n (at most 8) L4: small cards without NVLink and MIG.
 func L4s(n int) Machine {
 	machine := Machine{Driver: "550.54.15", CUDA: "12.4", Module: "550.54.15", OpenModule: true}
 	for i := range n {
@@ -90,8 +90,8 @@ func L4s(n int) Machine {
 	return machine
 }
 
-// GB200s is one tray of an NVL72 rack: n, at most 4, GB200 whose NVSwitches are in
-// trays of their own and show nowhere here. The rack is one fabric.
+// GB200s returns one tray of an NVL72 rack: n (at most 4) GB200. The NVSwitches are in other trays,
+// so this machine does not show them. The rack is one fabric.
 func GB200s(n int) Machine {
 	machine := Machine{Driver: "570.124.06", CUDA: "12.8", Module: "570.124.06", OpenModule: true}
 	for i := range n {
@@ -113,8 +113,8 @@ func GB200s(n int) Machine {
 	return machine
 }
 
-// V100s is a machine with n, at most 8, V100 SXM that are linked with each other,
-// and a driver of 2020, whose library lacks every function that came later.
+// V100s returns a machine with n (at most 8) V100 SXM that are linked with each other, and a driver
+// of 2020, whose library lacks all newer functions.
 func V100s(n int) Machine {
 	machine := Machine{Driver: "450.80.02", CUDA: "11.0", Module: "450.80.02", Without: slices.Clone(since450)}
 	for i := range n {
@@ -133,16 +133,17 @@ func V100s(n int) Machine {
 	return machine
 }
 
-// since450 came after driver 450, by the change log in nvml.h and the symbols of
-// that driver's library: there processes are reported by the unversioned functions.
+// since450 are functions that appeared after driver 450, according to the change log in nvml.h and
+// the symbols of that driver's library. Driver 450 reports processes with the functions without a
+// version.
 var since450 = []string{
 	"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetGraphicsRunningProcesses_v3",
 	"nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetCurrentClocksEventReasons",
 	"nvmlDeviceGetNvLinkRemoteDeviceType", "nvmlDeviceGetGpuFabricInfo", "nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetNumaNodeId",
 }
 
-// RTX4090s is a machine with n, at most 8, consumer cards: no error correction, no
-// NVLink, and no access to each other's memory.
+// RTX4090s returns a machine with n (at most 8) consumer cards: no error correction, no NVLink, and
+// no access to each other's memory.
 func RTX4090s(n int) Machine {
 	machine := Machine{Driver: "550.54.15", CUDA: "12.4", Module: "550.54.15"}
 	for i := range n {
@@ -168,12 +169,12 @@ func RTX4090s(n int) Machine {
 
 const miB = 1 << 20
 
-// fabricHealthy is the mask of a fabric in which nothing is degraded and the
-// configuration right: 2 is no and 1 is none (nvml.h, NVML_GPU_FABRIC_HEALTH_MASK_…).
+// fabricHealthy is the health mask of a fabric without degradation and with the right
+// configuration: 2 is no, 1 is none (nvml.h, NVML_GPU_FABRIC_HEALTH_MASK_…).
 const fabricHealthy = 2 | 2<<2 | 2<<4 | 2<<6 | 1<<8
 
-// healthy adds to a card what all have alike: it idles, nobody uses it, nothing is
-// broken. It is the i-th of a machine that takes so many, half at either socket.
+// healthy sets the fields of a card that all healthy cards share: it is idle, unused and intact. It
+// is card i of a machine with place for `of` cards, half of them at each socket.
 func healthy(card Card, i, of int) Card {
 	card.UUID = fmt.Sprintf("GPU-%08x-5f2c-4b1e-9d30-%012x", 0x51c0ffee+i, i)
 	card.Serial = fmt.Sprintf("165052300%04d", i)
@@ -185,13 +186,13 @@ func healthy(card Card, i, of int) Card {
 	return card
 }
 
-// ownRootPort is the way to a card that has a host bridge for itself.
+// ownRootPort returns the PCI path of a card with its own host bridge.
 func ownRootPort(bus int) []string {
 	return []string{fmt.Sprintf("pci0000:%02x", bus-1), fmt.Sprintf("0000:%02x:01.0", bus-1), fmt.Sprintf("0000:%02x:00.0", bus)}
 }
 
-// switchPort is the way to a card behind that port of a PCIe switch, whose own
-// upstream port is on the bus named first.
+// switchPort returns the PCI path of a card at this port of a PCIe switch. upstream is the bus of
+// the switch's upstream port.
 func switchPort(upstream, bus, port int) []string {
 	return []string{
 		fmt.Sprintf("pci0000:%02x", upstream-1), fmt.Sprintf("0000:%02x:01.1", upstream-1), fmt.Sprintf("0000:%02x:00.0", upstream),
@@ -199,7 +200,7 @@ func switchPort(upstream, bus, port int) []string {
 	}
 }
 
-// toSwitches are links to NVSwitches, dealt out in turn.
+// toSwitches returns links to NVSwitches, distributed in turn.
 func toSwitches(switches, count, speed int) []NVLink {
 	links := make([]NVLink, count)
 	for i := range links {
@@ -210,8 +211,8 @@ func toSwitches(switches, count, speed int) []NVLink {
 
 func switchAddress(i int) string { return fmt.Sprintf("0000:%02x:00.0", 0xf5+i) }
 
-// linkNeighbours gives each card one link to each of six others, the nearest in
-// a ring on either side.
+// linkNeighbours gives each card one link to each of six others, the nearest on both sides of a
+// ring.
 func linkNeighbours(cards []Card, speed int) {
 	for i := range cards {
 		for _, step := range []int{1, 2, 3} {

@@ -2,13 +2,13 @@
 
 package gpus
 
-// Scenario is a machine worth meeting. GPUs makes a new one at every call.
+// Scenario is a machine with a name. GPUs returns a new one at every call.
 type Scenario struct {
 	Name, Does string
 	GPUs       func() Machine
 }
 
-// h100s makes eight H100 of which change spoils something.
+// h100s returns eight H100 that change has modified.
 func h100s(change func(*Machine)) func() Machine {
 	return func() Machine {
 		machine := H100s(8)
@@ -17,7 +17,7 @@ func h100s(change func(*Machine)) func() Machine {
 	}
 }
 
-// sick spoils the fourth of eight H100.
+// sick returns eight H100, the fourth of which change has modified.
 func sick(change func(*Card)) func() Machine {
 	return h100s(func(machine *Machine) { change(&machine.Cards[3]) })
 }
@@ -30,13 +30,13 @@ func each(change func(*Card)) func() Machine {
 	})
 }
 
-// fails makes the start of NVML fail.
+// fails makes the start of NVML return this code.
 func fails(code int) func() Machine {
 	return h100s(func(machine *Machine) { machine.Init = code })
 }
 
-// Scenarios are all of them: machines of other makes, then eight H100 with a
-// driver that does not answer, then with cards that are sick, then ill connected.
+// Scenarios are all scenarios: other kinds of machines, then eight H100 with a broken driver, with
+// broken cards, and with broken connections.
 var Scenarios = []Scenario{
 	{"gpus-8", "eight healthy H100 with NVSwitches", func() Machine { return H100s(8) }},
 	{"gpus-4", "four healthy H100 with NVSwitches", func() Machine { return H100s(4) }},

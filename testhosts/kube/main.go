@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kube stands in for a Kubernetes API server, and for the kubelets behind it: it lists
-// the pods of a file, and runs on this machine what `kubectl exec` starts in them. kubectl speaks
-// to it as to the real one, SPDY and the remote command protocol, version 4.
+// Command kube simulates a Kubernetes API server and its kubelets. It lists the pods of a file, and
+// runs on this machine what `kubectl exec` starts in them. kubectl uses it like a real server, with
+// SPDY and version 4 of the remote command protocol.
 //
-// It refuses to authenticate, to schedule, and to look at any object but pods.
+// It does not authenticate or schedule, and knows no object except pods.
 //
-// Sources: kubernetes/apimachinery, pkg/util/remotecommand/constants.go and pkg/util/httpstream/spdy;
-// kubernetes/kubelet, pkg/cri/streaming/remotecommand.
+// Sources: kubernetes/apimachinery, pkg/util/remotecommand/constants.go and
+// pkg/util/httpstream/spdy; kubernetes/kubelet, pkg/cri/streaming/remotecommand.
 package main
 
 import (
@@ -28,10 +28,10 @@ import (
 	"github.com/moby/spdystream"
 )
 
-// pod is what the server knows of one beyond what it lists.
+// pod is what the server knows of a pod beyond its listing.
 type pod struct {
 	Metadata struct{ Name string }
-	// Stand is how it behaves: forbidden, bare, severed, dropped; "" runs commands.
+	// Stand is the behaviour of the pod: forbidden, bare, severed or dropped; "" runs commands.
 	Stand string
 }
 
@@ -98,17 +98,17 @@ func main() {
 	}
 	fmt.Println("http://" + listener.Addr().String())
 	go http.Serve(listener, mux)
-	io.Copy(io.Discard, os.Stdin) // ends with whoever started it
+	io.Copy(io.Discard, os.Stdin) // ends with the process that started it
 }
 
-// refuse answers as an API server does.
+// refuse answers with an error as an API server does.
 func refuse(w http.ResponseWriter, code int, reason, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	json.NewEncoder(w).Encode(map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message, "code": code})
 }
 
-// run is one exec. kubectl that offers a websocket first is told no, and takes SPDY.
+// run handles one exec. If kubectl offers a websocket first, run refuses it, and kubectl uses SPDY.
 func run(w http.ResponseWriter, r *http.Request, stand string) {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "SPDY/3.1") {
 		http.Error(w, "this server speaks SPDY/3.1 alone", http.StatusBadRequest)
@@ -157,7 +157,7 @@ func run(w http.ResponseWriter, r *http.Request, stand string) {
 		if err != nil || cmd.Start() != nil {
 			return
 		}
-		if stand == "dropped" { // behind the first line, when the command has had time to begin
+		if stand == "dropped" { // after the first line, when the command has had time to start
 			line, _ := bufio.NewReader(streams["stdin"]).ReadString('\n')
 			io.WriteString(stdin, line)
 			time.Sleep(time.Second)
@@ -168,7 +168,7 @@ func run(w http.ResponseWriter, r *http.Request, stand string) {
 			io.Copy(stdin, streams["stdin"])
 			stdin.Close()
 		}()
-		go func() { // as a runtime closes the input of whoever is left
+		go func() { // a runtime closes the input of processes that remain
 			<-spdy.CloseChan()
 			stdin.Close()
 		}()
@@ -191,7 +191,7 @@ func run(w http.ResponseWriter, r *http.Request, stand string) {
 	<-spdy.CloseChan()
 }
 
-// ahead is a connection of which some has been read.
+// ahead is a connection of which some bytes have been read already.
 type ahead struct {
 	net.Conn
 	from *bufio.Reader

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package launchtest makes nodes for the tests of what a launch will do: what they hold,
-// resolve and see, in a few words each. Nothing but tests imports it.
+// Package launchtest builds nodes for the tests of package launch from short descriptions of their
+// interfaces, names and environment. Only tests import it.
 package launchtest
 
 import (
@@ -10,9 +10,9 @@ import (
 	"preflight/facts"
 )
 
-// Net makes the network of a node from one word group an interface:
-// "eth0 10.0.0.1/24 fd00::1/64", in kernel order. lo is a loopback; a leading
-// "!" says that the interface is down, a leading "~" that it has no carrier.
+// Net returns the network of a node from one text per interface, in kernel order: "eth0 10.0.0.1/24
+// fd00::1/64". lo is a loopback interface. A leading "!" means that the interface is down, a
+// leading "~" that it has no carrier.
 func Net(interfaces ...string) *facts.Net {
 	net := &facts.Net{}
 	for index, text := range interfaces {
@@ -26,7 +26,7 @@ func Net(interfaces ...string) *facts.Net {
 	return net
 }
 
-// Names makes what a node resolves: its own name first, "w1 127.0.1.1".
+// Names returns what a node resolves. The node's own name comes first: "w1 127.0.1.1".
 func Names(lookups ...string) *facts.Names {
 	names := &facts.Names{}
 	for _, text := range lookups {
@@ -38,12 +38,12 @@ func Names(lookups ...string) *facts.Names {
 	return names
 }
 
-// Node is w1 with an environment of "NAME=VALUE".
+// Node returns node w1 with an environment of "NAME=VALUE" pairs.
 func Node(net *facts.Net, names *facts.Names, pairs ...string) *facts.Node {
 	return &facts.Node{Name: "w1", Facts: facts.Facts{Net: net, Names: names, Env: &facts.Env{Vars: Env("environment", pairs...)}}}
 }
 
-// Env makes settings of "NAME=VALUE", all from one source.
+// Env returns settings from "NAME=VALUE" pairs, all with the same source.
 func Env(source string, pairs ...string) []facts.Setting {
 	var settings []facts.Setting
 	for _, pair := range pairs {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probetest makes machines for the tests of the probe: trees of files that
-// stand for /proc, /sys, /dev and /etc, programs that answer as the real ones would,
-// and the loader's cache. Only tests import it.
+// Package probetest builds machines for the tests of the probe: file trees that replace /proc,
+// /sys, /dev and /etc, programs that answer like the real ones, and the loader's cache. Only tests
+// import it.
 package probetest
 
 import (
@@ -19,7 +19,7 @@ import (
 	"preflight/probe/machine"
 )
 
-// Write puts files below the root of a fixture, or of an empty machine.
+// Write writes files below the root of a fixture, or of an empty machine.
 func Write(t *testing.T, o machine.Options, files map[string]string) machine.Options {
 	t.Helper()
 	if o.Root == "" {
@@ -45,7 +45,7 @@ func Script(t *testing.T, name, body string) string {
 	return path
 }
 
-// Link makes a symbolic link below the root of a fixture.
+// Link creates a symbolic link below the root of a fixture.
 func Link(t *testing.T, o machine.Options, target, path string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(o.At(path)), 0o755); err != nil {
@@ -56,7 +56,7 @@ func Link(t *testing.T, o machine.Options, target, path string) {
 	}
 }
 
-// Plant writes a txtar archive into a new directory and returns the directory.
+// Plant extracts a txtar archive into a new directory and returns its path.
 func Plant(t *testing.T, archive string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -66,8 +66,8 @@ func Plant(t *testing.T, archive string) string {
 	return dir
 }
 
-// Machine unpacks testdata/NAME.txtar and looks at it as if it were a machine.
-// A file called path@ is a symbolic link to its content.
+// Machine extracts testdata/NAME.txtar and returns options that make a probe read it as a machine.
+// A file named path@ is a symbolic link to its content.
 func Machine(t *testing.T, name string) machine.Options {
 	t.Helper()
 	archive, err := txtar.ParseFile(filepath.Join("testdata", name+".txtar"))
@@ -88,9 +88,8 @@ func Machine(t *testing.T, name string) machine.Options {
 	return o
 }
 
-// Program writes a file that can be run at once. A process forked by
-// another test while the file is open would hold it open for writing, and the
-// kernel refuses to run such a file.
+// Program writes a file that can be run at once. A process that another test forks meanwhile could
+// inherit the file while it is open for writing, and the kernel refuses to run such a file.
 func Program(t *testing.T, path, text string) {
 	t.Helper()
 	syscall.ForkLock.RLock()
@@ -100,7 +99,7 @@ func Program(t *testing.T, path, text string) {
 	}
 }
 
-// LoaderCache makes an /etc/ld.so.cache of name → path, in order (glibc,
+// LoaderCache writes an /etc/ld.so.cache with the given names and paths, in this order (glibc,
 // sysdeps/generic/dl-cache.h).
 func LoaderCache(t *testing.T, path string, flags int32, libraries ...[2]string) {
 	t.Helper()
@@ -111,7 +110,7 @@ func LoaderCache(t *testing.T, path string, flags int32, libraries ...[2]string)
 		text.WriteString(s + "\x00")
 		return uint32(at)
 	}
-	file := bytes.NewBufferString("ld.so-1.7.0\x00\x00\x00\x00\x00") // an empty cache of the previous format
+	file := bytes.NewBufferString("ld.so-1.7.0\x00\x00\x00\x00\x00") // an empty cache in the old format
 	put := func(words ...uint32) {
 		if err := binary.Write(file, binary.NativeEndian, words); err != nil {
 			t.Fatal(err)

@@ -17,10 +17,11 @@ import (
 	"time"
 )
 
-// Reply is as remote's, whose own tests import this package.
+// Reply is remote's type of this name. It is repeated here, because remote's own tests import this
+// package.
 type Reply = func(part string, body json.RawMessage, last bool) error
 
-// Methods are what the agent of a test can be asked.
+// Methods are the methods of the test's agent.
 var Methods = map[string]func(ctx context.Context, params json.RawMessage, reply Reply) error{
 	"echo": func(_ context.Context, params json.RawMessage, reply Reply) error {
 		for i := range 3 {
@@ -34,7 +35,7 @@ var Methods = map[string]func(ctx context.Context, params json.RawMessage, reply
 		return reply("environment", encoded(os.Environ()), false)
 	},
 	"list": func(_ context.Context, params json.RawMessage, reply Reply) error {
-		entries, _ := os.ReadDir(text(params)) // one that is not there has no entries
+		entries, _ := os.ReadDir(text(params)) // a missing directory has no entries
 		var names []string
 		for _, entry := range entries {
 			names = append(names, entry.Name())
@@ -80,7 +81,7 @@ var Methods = map[string]func(ctx context.Context, params json.RawMessage, reply
 		}
 		return ctx.Err()
 	},
-	// child starts a process that ends with the method, and says its number.
+	// child starts a process that ends with the method, and returns its PID.
 	"child": func(ctx context.Context, _ json.RawMessage, reply Reply) error {
 		child := exec.CommandContext(ctx, "sleep", "1000")
 		if err := child.Start(); err != nil {
@@ -96,19 +97,19 @@ var Methods = map[string]func(ctx context.Context, params json.RawMessage, reply
 func encoded(value any) json.RawMessage {
 	text, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // the test's own mistake
+		panic(err) // a mistake in the test
 	}
 	return text
 }
 
 func text(params json.RawMessage) (text string) {
 	if err := json.Unmarshal(params, &text); err != nil {
-		panic(err) // the test's own mistake
+		panic(err) // a mistake in the test
 	}
 	return text
 }
 
-// signalled is a method that sends a signal to its own process.
+// signalled returns a method that sends a signal to its own process.
 func signalled(signal syscall.Signal) func(context.Context, json.RawMessage, Reply) error {
 	return func(ctx context.Context, _ json.RawMessage, _ Reply) error {
 		if err := syscall.Kill(os.Getpid(), signal); err != nil {
@@ -119,7 +120,7 @@ func signalled(signal syscall.Signal) func(context.Context, json.RawMessage, Rep
 	}
 }
 
-// NoLeaks fails a test that leaves goroutines of ours or of x/crypto behind.
+// NoLeaks fails a test that leaves goroutines of preflight or x/crypto running.
 func NoLeaks(t testing.TB) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -142,18 +143,18 @@ func NoLeaks(t testing.TB) {
 	})
 }
 
-// Slack is how late after its deadline a call may return.
+// Slack is how long after its deadline a call may return.
 const Slack = time.Second
 
-// Lasted reports whether a detail says that a wait of this length ran out, to
-// the tenth of a second that it is told in, and no later than it returned.
+// Lasted reports whether a detail says that a wait of this length timed out. The detail has a
+// precision of a tenth of a second, and must not name a longer time than the call took.
 func Lasted(detail string, limit, returned time.Duration) bool {
 	seconds, err := strconv.ParseFloat(strings.TrimSuffix(detail, " s"), 64)
 	told := time.Duration(seconds * float64(time.Second))
 	return err == nil && strings.HasSuffix(detail, " s") && told >= limit-100*time.Millisecond && told <= returned+100*time.Millisecond
 }
 
-// Gone waits for a process to disappear.
+// Gone waits until a process has ended.
 func Gone(t *testing.T, pid int) {
 	t.Helper()
 	for range 250 {
@@ -165,5 +166,5 @@ func Gone(t *testing.T, pid int) {
 	t.Errorf("process %d still runs", pid)
 }
 
-// Nothing takes the parts of an answer that nobody reads.
+// Nothing ignores the parts of an answer.
 func Nothing(string, json.RawMessage) {}

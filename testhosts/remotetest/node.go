@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package remotetest makes nodes for the tests of remote and its carriers: an sshd in
-// this process with a login shell behind it, and methods for an agent that is the
-// test binary itself. Only tests import it.
+// Package remotetest builds nodes for the tests of package remote and its carriers: an sshd in this
+// process with a login shell, and methods of an agent, which is the test binary itself. Only tests
+// import it.
 package remotetest
 
 import (
@@ -22,28 +22,26 @@ import (
 	"preflight/internal/hostsys"
 )
 
-// PromptExit keeps an agent that is tested for races from sleeping for a second
-// before it exits.
+// PromptExit prevents a race-enabled agent from sleeping for a second before it exits.
 const PromptExit = "GORACE=atexit_sleep_ms=0"
 
-// Node is a node as seen behind a login: a home, a login shell, and what
-// its sshd does.
+// Node is a node as an SSH client sees it: a home, a login shell, and the behaviour of its sshd.
 type Node struct {
 	Home  string
-	Shell []string // argv before the command; nil = /bin/sh -c
-	Env   []string // besides HOME and PATH
-	// Exec replaces the shell. It returns an exit status, or -1 for none.
+	Shell []string // arguments before the command; nil is /bin/sh -c
+	Env   []string // in addition to HOME and PATH
+	// Exec replaces the shell. It returns the exit status, or -1 for none.
 	Exec func(command string, channel ssh.Channel) int
 	// Deaf servers answer no global request.
 	Deaf bool
-	// Refuse is what happens to the exec request.
+	// Refuse makes the server refuse the exec request.
 	Refuse bool
 
 	Processes sync.WaitGroup
 	Waited    sync.Once
 }
 
-// Serve is sshd on one connection.
+// Serve acts as sshd on one connection.
 func (n *Node) Serve(conn net.Conn, config *ssh.ServerConfig) {
 	_, channels, globals, err := ssh.NewServerConn(conn, config)
 	if err != nil {
@@ -76,7 +74,7 @@ func (n *Node) Serve(conn net.Conn, config *ssh.ServerConfig) {
 	}
 }
 
-// run does what sshd does with a command.
+// run runs a command as sshd does.
 func (n *Node) run(command string, channel ssh.Channel) {
 	defer channel.Close()
 	if n.Exec != nil {
@@ -109,8 +107,8 @@ func (n *Node) run(command string, channel ssh.Channel) {
 	go func() {
 		io.Copy(stdin, channel)
 		stdin.Close()
-		// A stopped process does not see its stdin end: what sshd leaves to
-		// itself, a test may not leave behind.
+		// A stopped process does not notice that its stdin has ended. sshd would leave it, but a
+		// test must kill it.
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Second):

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reporttest has reports for the tests of renderers, and compares what they write.
-// Nothing but tests imports it.
+// Package reporttest provides reports for the tests of renderers, and compares their output. Only
+// tests import it.
 package reporttest
 
 import (
@@ -24,11 +24,11 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// Recorded is the run that `preflight demo` shows where no cluster can be raised:
-// eight nodes with a fault each.
+// Recorded returns the run that `preflight demo` shows if it cannot start a cluster: eight nodes
+// with one fault each.
 func Recorded(t testing.TB) checks.Report {
 	t.Helper()
-	root := "." // of the module: tests run in the folder of their package
+	root := "." // of the module; tests run in the directory of their package
 	for _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil; _, err = os.Stat(filepath.Join(root, "go.mod")) {
 		root = filepath.Join(root, "..")
 	}
@@ -43,7 +43,7 @@ func Recorded(t testing.TB) checks.Report {
 	return r
 }
 
-// Failing is a run with a finding of every kind.
+// Failing returns a run with a finding of every kind.
 func Failing() checks.Report {
 	return checks.Report{
 		Schema: 1, Version: "v0", Verdict: checks.Fail, ExitCode: 1, Seconds: 0.42, Hostfile: "hostfile",
@@ -84,7 +84,7 @@ func Failing() checks.Report {
 	}
 }
 
-// Passing is a run in which nothing is wrong.
+// Passing returns a run without problems.
 func Passing() checks.Report {
 	return checks.Report{
 		Schema: 1, Verdict: checks.Pass, Seconds: 0.3, Hostfile: "hostfile",
@@ -93,8 +93,8 @@ func Passing() checks.Report {
 	}
 }
 
-// Wired is a run in which nodes called each other: one was not called back, and
-// so did not see the whole world.
+// Wired returns a run in which nodes called each other. One node got no call back, so it did not
+// see the complete group.
 func Wired() checks.Report {
 	r := Passing()
 	r.Nodes = nil
@@ -115,7 +115,7 @@ func Wired() checks.Report {
 	return r
 }
 
-// Smoked is a run in which all ranks reduced, at about one rate.
+// Smoked returns a run in which all ranks reduced, at about the same rate.
 func Smoked() checks.Report {
 	r := Passing()
 	r.Nodes, r.Checks = nil, append(r.Checks, checks.Outcome{Check: "gpu-computes", Verdict: checks.Pass}, checks.Outcome{Check: "collective", Verdict: checks.Pass})
@@ -140,8 +140,8 @@ func Smoked() checks.Report {
 	return r
 }
 
-// Isolated is a run in which one node reduced with none of the others, and a rank of another
-// did not compute.
+// Isolated returns a run in which one node could reduce with no other node, and a rank of another
+// node could not compute.
 func Isolated() checks.Report {
 	r := Smoked()
 	hang := []facts.SmokeFailure{{Kind: facts.SmokeHang, Call: "ncclAllReduce", Message: "nothing came for 8 s"}}
@@ -174,7 +174,7 @@ func Isolated() checks.Report {
 	return r
 }
 
-// Fabric is a run over nodes with GPUs that are joined in several ways.
+// Fabric returns a run over nodes whose GPUs are connected in several ways.
 func Fabric() checks.Report {
 	r := Passing()
 	r.Nodes = nil
@@ -203,7 +203,7 @@ func Fabric() checks.Report {
 	return r
 }
 
-// Evil is what a node might say to get out of wherever its words are put.
+// Evil is a text with which a node might try to break out of the format that quotes it.
 const Evil = "a|b ]]> --> </details></td><script>x</script> ![i](http://evil.example) [l](//e) `c` ```\n```\n````\n```sh\n| r | " +
 	"@octocat #1 www.evil.example 10.0.0.1:100: $x$ *b* __u__ ~~s~~ &lt; \"q\" \\ \\| 'p' %0A::error::in\r\n::error title=x::out\n" +
 	"preflight_verdict{} 9\n\x1b[2J\x00\x9b\u202e\u200b\ufffe\uffff\xff\U000e0001 end"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sandbox pastes lines as a person would, in a shell whose programs do what the real
-// ones do with their arguments and nothing else, and tells which lines run what was data.
+// Package sandbox pastes lines into a shell, as a person would. The programs of this shell only do
+// what the real ones do with their arguments. It reports the lines in which data was run as code.
 // Only tests import it.
 package sandbox
 
@@ -17,14 +17,15 @@ import (
 	"unicode"
 )
 
-// Class is one way in which data becomes code. Each would touch pwned, or have a program do so.
+// Class is one way in which data becomes code. Each would touch the file pwned, or make a program
+// do it.
 type Class struct {
 	Name  string
 	Evil  string
-	Whole bool // stands alone, for it counts at the start of a word
+	Whole bool // Evil is the whole value, because it works only at the start of a word
 }
 
-// Classes are what no shell, program or terminal may be handed.
+// Classes are texts that must never reach a shell, a program or a terminal unescaped.
 var Classes = []Class{
 	{Name: "command substitution", Evil: "$(touch${IFS}pwned)"},
 	{Name: "backquotes", Evil: "`touch${IFS}pwned`"},
@@ -47,7 +48,7 @@ var Classes = []Class{
 	{Name: "substitution of a shell with globs", Evil: "(e:touch${IFS}pwned:)"},
 }
 
-// In is a value with the class in it.
+// In returns the value with Evil at its end, or Evil alone if the class is Whole.
 func (c Class) In(value string) string {
 	if c.Whole {
 		return c.Evil
@@ -55,13 +56,13 @@ func (c Class) In(value string) string {
 	return value + c.Evil
 }
 
-// Lines are lines to paste, each with where it came from: what is printed many times is pasted once.
+// Lines are lines to paste, each with its origins. A line that occurs many times is pasted once.
 type Lines struct {
 	mutex sync.Mutex
 	from  map[string]string
 }
 
-// Add takes the lines in which there is something of a class.
+// Add adds the lines that contain the text of a class.
 func (l *Lines) Add(from string, lines ...string) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -75,16 +76,16 @@ func (l *Lines) Add(from string, lines ...string) {
 	}
 }
 
-// Len is how many there are.
+// Len returns the number of lines.
 func (l *Lines) Len() int { return len(l.from) }
 
 //go:embed programs.sh
 var programs string
 
-// together is how many lines one shell is handed: it is started anew for each such heap.
+// together is the number of lines that one shell runs. Each batch gets a new shell.
 const together = 400
 
-// Paste runs every line, and fails for those that run what was data.
+// Paste runs every line, and fails the test for lines that run data as code.
 func (l *Lines) Paste(t testing.TB) {
 	t.Helper()
 	lines := slices.Sorted(maps.Keys(l.from))
@@ -97,7 +98,7 @@ func (l *Lines) Paste(t testing.TB) {
 		shell := exec.CommandContext(t.Context(), "bash", append([]string{"--norc", "-c", programs, "bash"}, heap...)...)
 		home := t.TempDir()
 		shell.Dir, shell.Env = home, []string{"HOME=" + home}
-		told, err := shell.Output() // a number for each line that ran data, then "done"
+		told, err := shell.Output() // the number of each line that ran data, then "done"
 		numbers := strings.Fields(string(told))
 		if len(numbers) == 0 || numbers[len(numbers)-1] != "done" {
 			t.Fatalf("the shell ended before all lines were pasted (%v), behind %q", err, numbers)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// failures counts what a test would fail with.
+// failures records the failures that a test would have.
 type failures struct {
 	testing.TB
 	met []string
@@ -17,7 +17,7 @@ func (f *failures) Errorf(format string, args ...any) {
 	f.met = append(f.met, fmt.Sprintf(format, args...))
 }
 
-// TestTheSandboxTells has each program do what data would have it do.
+// TestTheSandboxTells checks that the sandbox notices each way in which data can run as code.
 func TestTheSandboxTells(t *testing.T) {
 	for _, line := range []string{
 		"touch pwned", "true `touch pwned`", "sudo -n touch pwned", "env A=b touch pwned", "bash -c 'touch pwned'", "ssh w1 'touch pwned'",

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command score holds explain against logs whose causes are known: a directory
-// with logs/, labels.tsv (file, cause) and ambiguous.tsv (file, other causes that
-// the text permits, too). It prints every miss, a table of causes, and what is worse
-// than a miss: failing logs that passed and healthy ones that were blamed.
+// Command score tests explain with logs whose causes are known. A corpus is a directory with logs/,
+// labels.tsv (file, cause) and ambiguous.tsv (file, other causes that the text permits). It prints
+// every wrong answer, a table of causes, and the worst mistakes: logs of failures that passed, and
+// healthy logs that got a cause.
 package main
 
 import (
@@ -71,22 +71,22 @@ func score(w io.Writer, corpus string) error {
 	return columns.Flush()
 }
 
-// trial is one log whose cause is known, and what explain makes of it.
+// trial is a log with a known cause, and what explain finds in it.
 type trial struct {
 	file  string
-	want  string // a cause, none where no cause of ours is to be blamed, healthy where nothing failed
+	want  string // a cause; none if the log has no cause that we know; healthy if nothing failed
 	got   string // a cause, program, unknown or healthy
-	right bool   // the same, or another cause that the log alone permits; where there is none, whatever blames nobody
+	right bool   // got equals want, or is another cause that the log permits; if want is none, got must be no cause
 }
 
-// passed is whether a log of a failure was called healthy.
+// passed reports whether the log of a failure was called healthy.
 func (t trial) passed() bool { return t.got == healthy && t.want != healthy && !t.right }
 
 func (t trial) blamed() bool { return t.got != healthy && t.want == healthy }
 
-// try explains each log of a corpus by itself: logs/ holds them, labels.tsv the cause
-// of each (file, cause, …), ambiguous.tsv what else may be read from some (file, causes
-// with commas between). Both tables begin with a header.
+// try runs explain on each log of a corpus separately: logs/ contains the logs, labels.tsv the
+// cause of each (file, cause, …), ambiguous.tsv other permitted causes (file, causes separated by
+// commas). Both tables start with a header.
 func try(c *explain.Catalogue, corpus fs.FS) ([]trial, error) {
 	labels, err := table(corpus, "labels.tsv")
 	if err != nil {
@@ -114,15 +114,15 @@ func try(c *explain.Catalogue, corpus fs.FS) ([]trial, error) {
 
 const (
 	none    = "none"
-	program = "program" // failed by itself
-	unknown = "unknown" // failed, and nobody knows of what
+	program = "program" // the program failed by itself
+	unknown = "unknown" // it failed, and the cause is unknown
 	healthy = "healthy"
 )
 
-// nobody is what a report blames nobody by.
+// nobody are the results that name no cause.
 var nobody = map[string]bool{program: true, unknown: true, healthy: true}
 
-// verdict is the root cause that a report tells.
+// verdict returns the root cause of a report.
 func verdict(r explain.Report) string {
 	switch {
 	case len(r.Causes) > 0:

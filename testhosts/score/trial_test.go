@@ -24,8 +24,8 @@ func trialsOf(t *testing.T, corpus fs.FS) []trial {
 	return trials
 }
 
-// TestRealLogs: of logs that were produced for real, with something planted, the
-// planted cause is named, or what else the log alone permits.
+// TestRealLogs checks that explain names the cause that was planted in real runs, or another cause
+// that the log permits.
 func TestRealLogs(t *testing.T) {
 	corpus := os.DirFS("../../explain/testdata")
 	trials := trialsOf(t, corpus)
@@ -39,8 +39,8 @@ func TestRealLogs(t *testing.T) {
 	}
 }
 
-// TestFieldLogs: of logs from public places no failing one passes and no healthy one is blamed,
-// and of twenty causes at most one is named wrong.
+// TestFieldLogs checks logs from public sources. No log of a failure may pass, no healthy log may
+// get a cause, and at most one cause in twenty may be wrong.
 func TestFieldLogs(t *testing.T) {
 	corpus := os.DirFS("../../explain/testdata/field")
 	trials := trialsOf(t, corpus)

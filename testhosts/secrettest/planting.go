@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Planting puts tokens into values, and finds them again.
+// Planting inserts tokens into values and finds them again.
 type Planting struct {
 	Tokens []Token
-	Each   int // so many texts have one token
-	Count  int // how many were planted
+	Each   int // one token for this many texts
+	Count  int // number of inserted tokens
 
 	texts  int
-	starts map[string][]string // what is secret, by how it begins
+	starts map[string][]string // the secret parts, by their first characters
 }
 
-// In adds a token to every so many of the texts that a value points to, another one each time.
+// In adds a token to every Each-th text that the value points to, a different one each time.
 func (p *Planting) In(value any) { p.in(reflect.ValueOf(value)) }
 
 func (p *Planting) in(v reflect.Value) {
@@ -49,10 +49,10 @@ func (p *Planting) in(v reflect.Value) {
 	}
 }
 
-// shortestSecret is the length of the shortest body that a token has.
+// shortestSecret is the length of the shortest random part of a token.
 const shortestSecret = 4
 
-// Found are the secrets in a text, with some of what stands before each.
+// Found returns the secrets in a text, each with some of the text before it.
 func (p *Planting) Found(text string) (found []string) {
 	if p.starts == nil {
 		p.starts = map[string][]string{}

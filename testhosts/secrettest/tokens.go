@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package secrettest makes tokens, one of every format that is handed out, to be hidden by
-// whoever keeps or shows a text. For tests only.
+// Package secrettest creates tokens of every known format, to test that programs hide them. Only
+// tests import it.
 package secrettest
 
 import (
@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// The alphabets of bodies. No token stands here as it is: it is made, so that nobody who
-// looks for tokens finds one.
+// The alphabets of the random parts. No complete token is in the source, so that secret scanners
+// find none.
 const (
 	digits = "0123456789"
 	hexes  = "0123456789abcdef"
@@ -22,8 +22,8 @@ const (
 	b64s   = alnums + "+/"
 )
 
-// part is a piece of a token: a text that is always the same, or one that is drawn. What is
-// drawn is the secret.
+// part is a part of a token: a constant text, or random characters. The random characters are the
+// secret.
 type part struct {
 	always string
 	of     string
@@ -36,8 +36,8 @@ func shaped(parts ...part) []part     { return parts }
 func after(p string, b part) []part   { return shaped(lit(p), b) }
 func named(key string, b part) []part { return shaped(lit(key), b) }
 
-// formats are those of tokens by who hand them out, and where no format tells
-// them, the names they are given.
+// formats are the token formats by issuer. Tokens without a recognisable format include the name
+// that they are usually assigned to.
 var formats = map[string][]part{
 	"GitHub personal":            after("gh"+"p_", draw(alnums, 36)),
 	"GitHub OAuth":               after("gh"+"o_", draw(alnums, 36)),
@@ -293,13 +293,14 @@ var formats = map[string][]part{
 	"nobody's, in a query":         named("https://host/x?a=", draw(alnums, 43)),
 }
 
-// Token is a text that holds a secret, as one meets it, and what of it nobody may see.
+// Token is a text that contains a secret, and the part of it that must not be shown.
 type Token struct {
 	Format, Text string
 	Secrets      []string
 }
 
-// Tokens draws one of every format, by their names: always the same for a seed.
+// Tokens returns one random token of every format, sorted by name. The same seed returns the same
+// tokens.
 func Tokens(seed uint64) (all []Token) {
 	for i, name := range slices.Sorted(maps.Keys(formats)) {
 		random := rand.New(rand.NewPCG(seed, uint64(i)))
