@@ -11,15 +11,15 @@ import (
 	"preflight/testhosts"
 )
 
-// mpiruns are stand-ins that say whose they are, and start nothing.
+// mpiruns are stand-ins that print a version and start nothing.
 var mpiruns = map[string]string{
 	"openmpi": "#!/bin/sh\necho 'mpirun (Open MPI) 4.1.4'\n",
 	"mpich":   "#!/bin/sh\necho 'HYDRA build details:'\necho '    Version: 4.0.2'\n",
 	"pdsh":    "#!/bin/sh\nexit 1\n",
 }
 
-// TestCallBack: what mpirun starts on the nodes has to reach the launching machine, at the
-// addresses or by the name that it hands out, on the ports that it takes.
+// TestCallBack checks launcher-callback: the programs that mpirun starts on the nodes must reach
+// the launching machine at the addresses, name and ports that it tells them.
 func TestCallBack(t *testing.T) {
 	cluster := raise(t, "callback")
 	everybody := []string{"fail launcher-callback [w1 w2 w3 w4]"}

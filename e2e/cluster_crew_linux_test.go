@@ -19,9 +19,9 @@ import (
 	"preflight/testhosts"
 )
 
-// TestCrew: of many nodes of a Slurm job one srun starts the agents, which call the launching machine back. Where they
-// cannot, every node has an srun of its own, with a remark. A node that is dead, or a program that is killed, costs no
-// other node anything, and leaves nothing behind.
+// TestCrew checks that for many nodes of a Slurm job one srun starts the agents, which then call
+// the launching machine. If they cannot call, every node gets its own srun, with a remark. A dead
+// node or a killed program must not affect other nodes or leave anything behind.
 func TestCrew(t *testing.T) {
 	if err := testhosts.HasSlurm(); err != nil {
 		t.Skipf("NOT RUN: %s needs a Slurm: %v", t.Name(), err)
@@ -42,9 +42,9 @@ func TestCrew(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		plant  map[string]plant
-		inJob  string // what is done first in the job
+		inJob  string // a command that runs first in the job
 		words  []string
-		sruns  string // how many nodes each has
+		sruns  string // the number of nodes of each srun
 		want   []string
 		remark string
 		exit   int
@@ -87,7 +87,7 @@ func TestCrew(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name  string
-		kill  string // what is killed on the head, or on w4
+		kill  string // the program that is killed on the launching machine or on w4
 		on    *testhosts.Node
 		exit  []int
 		wants []string
@@ -101,7 +101,7 @@ func TestCrew(t *testing.T) {
 				"--skip", "launcher-*,ssh-between-nodes,torch-same,deepspeed-same", "--throughput")
 			killed := make(chan error, 1)
 			go func() {
-				// A node that was without slurmd takes Slurm a minute to give out again.
+				// Slurm needs a minute to offer a node again that had no slurmd.
 				_, err := cluster.Head.Run(t.Context(), "timeout", "150", "sh", "-c", fmt.Sprintf("until [ $(ss -tnpH state established | grep -c preflight) -ge %d ]; do sleep 0.02; done", many))
 				if err == nil {
 					_, err = test.on.Run(t.Context(), "sh", "-c", test.kill)
@@ -114,7 +114,7 @@ func TestCrew(t *testing.T) {
 					t.Errorf("exit code %d; findings (-want +got)\n%s", report.ExitCode, diff)
 				}
 			} else {
-				_ = cmd.Run() // salloc ends with 0 where its program is killed
+				_ = cmd.Run() // salloc ends with 0 if its program was killed
 			}
 			if err := <-killed; err != nil {
 				t.Error(err)
@@ -122,17 +122,18 @@ func TestCrew(t *testing.T) {
 			for _, node := range cluster.Nodes {
 				awaitOurs(t, node, "nothing", func(listeners, agents string) bool { return listeners+agents == "" })
 			}
-			if left, _ := cluster.Head.Run(t.Context(), "pgrep", "-x", "-a", "srun"); left != "" { // fails where none runs
+			if left, _ := cluster.Head.Run(t.Context(), "pgrep", "-x", "-a", "srun"); left != "" { // an error means that none is running
 				t.Errorf("left on the head: %s", left)
 			}
 		})
 	}
 }
 
-// noted is an srun that notes what it was asked, before that of the machine.
+// noted creates a directory with an srun that records its arguments and then runs the real one. env
+// are words that put this directory first in PATH.
 func noted(t *testing.T) (dir string, env []string) {
 	t.Helper()
-	dir, err := os.MkdirTemp(filepath.Dir(binary(t)), "crew-") // the hosts see it
+	dir, err := os.MkdirTemp(filepath.Dir(binary(t)), "crew-") // the hosts can see it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +144,7 @@ func noted(t *testing.T) (dir string, env []string) {
 	return dir, []string{"env", "PATH=" + dir + ":" + os.Getenv("PATH")}
 }
 
-// sruns is of how many nodes each srun was.
+// sruns returns the number of nodes of each srun.
 func sruns(t *testing.T, dir string) (sizes string) {
 	t.Helper()
 	asked, err := os.ReadFile(filepath.Join(dir, "asked"))
@@ -158,7 +159,7 @@ func sruns(t *testing.T, dir string) (sizes string) {
 	return sizes
 }
 
-// filtered adds a rule for what comes to a machine.
+// filtered adds a firewall rule for packets to a machine.
 func filtered(n *testhosts.Node, rule ...string) (testhosts.Undo, error) {
 	change := func(how string) error {
 		_, err := n.Run(context.Background(), append([]string{"iptables", "-w", how, "INPUT"}, rule...)...)
@@ -167,13 +168,13 @@ func filtered(n *testhosts.Node, rule ...string) (testhosts.Undo, error) {
 	return func() error { return change("-D") }, change("-I")
 }
 
-// forget removes our agent.
+// forget removes the agent from a node.
 func forget(n *testhosts.Node) (testhosts.Undo, error) {
 	_, err := n.Run(context.Background(), "rm", "-rf", "/root/.cache/preflight")
 	return func() error { return nil }, err
 }
 
-// noSlurmd readies a node for a job that ends its slurmd: Slurm begins no job without it.
+// noSlurmd prepares a node so that a job can end its slurmd. Slurm starts no job without slurmd.
 func noSlurmd(n *testhosts.Node) (testhosts.Undo, error) {
 	return func() error {
 		_, err := n.Run(context.Background(), "slurmd", "-N", n.Name)
@@ -181,7 +182,8 @@ func noSlurmd(n *testhosts.Node) (testhosts.Undo, error) {
 	}, n.WriteFile("/run/stop-slurmd", []byte("#!/bin/sh\nkill -KILL $(cat /run/slurm/slurmd.pid)\n"), 0o755)
 }
 
-// onlySlurmsPorts has srun take ports of a range, and the head throw away calls of any other but slurmctld's.
+// onlySlurmsPorts makes srun use a range of ports, and makes the launching machine drop connections
+// to all other ports except slurmctld's.
 func onlySlurmsPorts(head *testhosts.Node) (testhosts.Undo, error) {
 	const restart = `pid=$(cat /run/slurm/slurmctld.pid); kill "$pid"; while kill -0 "$pid" 2>/dev/null; do sleep 0.01; done; slurmctld`
 	if _, err := head.Run(context.Background(), "sh", "-c", `set -e; cp /etc/slurm/slurm.conf /etc/slurm/before; echo SrunPortRange=60001-60200 >>/etc/slurm/slurm.conf; `+restart); err != nil {

@@ -12,8 +12,8 @@ import (
 	"preflight/testhosts"
 )
 
-// TestCutOff: whatever takes the head away while agents listen and call each other, with
-// or without a word to the nodes, nothing of ours is left there soon.
+// TestCutOff disconnects the launching machine in several ways while agents listen and call each
+// other. Shortly afterwards nothing of preflight may be left on the nodes.
 func TestCutOff(t *testing.T) {
 	cluster := raise(t, "cut-off")
 	for _, c := range []struct {
@@ -49,12 +49,12 @@ func TestCutOff(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			_ = head.Wait() // how it ends is told elsewhere
+			_ = head.Wait() // other tests check how it ends
 		})
 	}
 }
 
-// firewall has a machine throw away all that comes and goes, or no more.
+// firewall makes a machine drop all packets, or removes this rule.
 func firewall(machine *testhosts.Node, how string) error {
 	for _, chain := range []string{"INPUT", "OUTPUT"} {
 		if _, err := machine.Run(context.Background(), "iptables", "-w", how, chain, "-j", "DROP"); err != nil {
@@ -64,12 +64,12 @@ func firewall(machine *testhosts.Node, how string) error {
 	return nil
 }
 
-// awaitOurs waits until what is ours on a node is as it should be: who listens beside
-// sshd, and all processes that sshd or an agent of ours has started.
+// awaitOurs waits until right accepts what preflight has on a node: the listeners except sshd, and
+// all processes that sshd or an agent has started.
 func awaitOurs(t *testing.T, node *testhosts.Node, what string, right func(listeners, agents string) bool) {
 	t.Helper()
 	var listeners, agents string
-	for range 600 { // a minute and more: who ends by nothing but its life takes fifteen
+	for range 600 { // more than a minute: a process that ends only after its maximum life takes fifteen seconds
 		var err error
 		listeners, err = node.Run(t.Context(), "/bin/sh", "-c", "ss -ltnpH | grep preflight; true")
 		if err != nil {

@@ -20,11 +20,11 @@ import (
 	"preflight/testhosts/gpus"
 )
 
-// drift is one change to a node of a running cluster, and the one finding it must yield.
+// drift is one change to a node of a running cluster, with the one finding that must result.
 type drift struct {
 	name   string
 	change plant
-	want   checks.Finding // its verdict, summary, got and want
+	want   checks.Finding // its verdict, summary, got and want are compared
 }
 
 // drifts returns changes that happen to clusters.
@@ -65,7 +65,7 @@ func drifts(cluster *testhosts.Cluster) []drift {
 	}
 }
 
-// oldProtobuf is what every node has.
+// oldProtobuf is the version that every node has.
 const oldProtobuf = "4.25.3"
 
 func upgradePackage(n *testhosts.Node) (testhosts.Undo, error) {
@@ -84,8 +84,8 @@ func upgradePackage(n *testhosts.Node) (testhosts.Undo, error) {
 
 const newMachineID = "0123456789abcdef0123456789abcdef"
 
-// replaceNode puts another machine in the node's place: it has another id, a smaller
-// /dev/shm, and another host key, which the head gets to know.
+// replaceNode replaces a node by another machine with another ID, a smaller /dev/shm, and another
+// host key, which the launching machine learns.
 func replaceNode(cluster *testhosts.Cluster, n *testhosts.Node) (testhosts.Undo, error) {
 	old, err := n.Run(context.Background(), "cat", "/etc/machine-id")
 	if err != nil {
@@ -130,8 +130,8 @@ func onHead(cluster *testhosts.Cluster, script string, args ...string) error {
 	return err
 }
 
-// TestDrift takes a baseline of a cluster and changes the cluster in one way after the
-// other: each is found, alone, and no more when it is taken back.
+// TestDrift takes a baseline of a cluster and changes the cluster in one way after another. Each
+// change must be found alone, and must not be reported after it is undone.
 func TestDrift(t *testing.T) {
 	cluster := raise(t, "drift")
 	for _, node := range cluster.Nodes {
@@ -198,7 +198,7 @@ func TestDrift(t *testing.T) {
 	})
 }
 
-// asOther gives a node of a snapshot another name, as if it had had that then.
+// asOther renames a node in a snapshot, as if it had had that name then.
 func asOther(t *testing.T, file, node, other string) {
 	t.Helper()
 	file = filepath.Join(sharedPrograms, file)
@@ -215,7 +215,7 @@ func asOther(t *testing.T, file, node, other string) {
 	}
 }
 
-// everywhere replaces what is another on every machine that this test runs on.
+// everywhere replaces values that differ between the machines on which this test runs.
 func everywhere(text string) string {
 	text = regexp.MustCompile(`libcuda\.\S+\.version`).ReplaceAllString(text, "libcuda.PATH.version")
 	if !strings.Contains(text, newMachineID) {
@@ -225,7 +225,8 @@ func everywhere(text string) string {
 	return text
 }
 
-// snapshot takes a normalized snapshot into a file that the head shares with the test.
+// snapshot writes a normalized snapshot into a file that the launching machine shares with the
+// test, and returns its text.
 func snapshot(t *testing.T, cluster *testhosts.Cluster, name string, more ...string) []byte {
 	t.Helper()
 	argv := append([]string{binary(t), "snapshot", "--normalize", "-q", "-H", testhosts.HostfilePath, "--accelerator", "cuda", "-o", name}, more...)

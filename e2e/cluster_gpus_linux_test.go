@@ -18,12 +18,12 @@ import (
 	"preflight/testhosts/gpus"
 )
 
-// driverDeadline is the --timeout of the runs below: long enough for a driver's
-// silence to be more than a GPU that wakes up.
+// driverDeadline is the --timeout of the runs below. It is long enough to distinguish a silent
+// driver from a GPU that wakes up.
 const driverDeadline = 8 * time.Second
 
-// drivers are what is wrong with w3's GPUs, whose neighbours have eight healthy
-// H100, and the one finding it must yield; check "" is none.
+// drivers are faults of w3's GPUs, each with the one finding that must result; check "" is none.
+// The other nodes have eight healthy H100.
 var drivers = []struct {
 	name    string
 	change  func(*gpus.Machine)
@@ -84,9 +84,9 @@ var drivers = []struct {
 	}, checks.Warn, "gpu-model-same"},
 }
 
-// machines are what whole fleets are made of, with nothing wrong, and a torch
-// that runs on them. GeForce come without persistence mode, and the trays of GB200 without a
-// channel and a service of IMEX, which a stand-in for the driver does not make.
+// machines are kinds of healthy fleets, each with a torch that supports its GPUs. GeForce cards
+// come without persistence mode, and GB200 trays without an IMEX channel and service, which the
+// stand-in for the driver does not have.
 var machines = map[string]struct {
 	gpus        gpus.Machine
 	torch, cuda string
@@ -100,8 +100,8 @@ var machines = map[string]struct {
 	"GeForce, which reach nobody else": {gpus.RTX4090s(4), "2.5.1+cu124", "12.4", []string{"warn gpu-mode [w1 w2 w3 w4]"}},
 }
 
-// TestGPUs asks stand-in drivers on real hosts: the library by its own loader, in
-// a child of the agent.
+// TestGPUs queries stand-in drivers on real hosts: the library is loaded by the real loader, in a
+// child process of the agent.
 func TestGPUs(t *testing.T) {
 	cluster := raise(t, "gpus")
 	deliver(t, cluster, static(t))
@@ -181,7 +181,7 @@ func TestGPUs(t *testing.T) {
 	}
 }
 
-// driver gives a node GPUs and their driver.
+// driver returns a fault that gives a node these GPUs and their driver.
 func driver(gpus gpus.Machine) plant {
 	return func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetDriver(gpus) }
 }

@@ -16,9 +16,9 @@ import (
 	"preflight/testhosts"
 )
 
-// Stand-ins of a launcher on a node, whichever it is called as, and of the ranks that it starts:
-// a store that takes calls, and ranks that call it. Each rank does what it was told to (mode) and
-// says so in a line; nothing that it tells itself by goes by the names that a real one is told by.
+// Stand-ins for a launcher on a node, under any name, and for the ranks that it starts: a store
+// that accepts calls, and ranks that call it. Each rank does what its mode says and prints this in
+// a line. The stand-ins use no name by which preflight recognises real programs.
 const (
 	hangMeeting = `
 import os, socket, threading, time
@@ -143,9 +143,9 @@ time.sleep(1000)
 `
 )
 
-// launchers are as whom a crew is started, with what each tells its ranks: {node} is the place of
-// the node, {host} and {port} are where they meet, {world} is how many they are, {told} are
-// options besides.
+// launchers are the programs that a part of a job is started as, and what each tells its ranks.
+// {node} is the number of the node, {host} and {port} are where the ranks meet, {world} is their
+// number, and {told} are additional options.
 var launchers = map[string]struct{ line, tells string }{
 	"": {"/usr/bin/python3 -u -m deepspeed.launcher.launch --world_info=e30= --node_rank={node} --master_addr={host} --master_port={port} train.py",
 		"MASTER_ADDR={host} MASTER_PORT={port} WORLD_SIZE={world} LOCAL_SIZE=2 RANK={rank} LOCAL_RANK={local}"},
@@ -163,25 +163,26 @@ var launchers = map[string]struct{ line, tells string }{
 	"hand":   {"/usr/bin/python3 -u launcher.py", "MASTER_ADDR={host} MASTER_PORT={port} WORLD_SIZE={world} RANK={rank}"},
 }
 
-// crew is what a node starts: as whom, what it is told, what the launcher itself does (host and
-// gather: torchrun's meet before there are ranks; stop), and what its two ranks do: meet, call
-// (and get nowhere), sleep, import, compile, build (having met), wait (for a lock of an op), stop, trace, write (and nobody
-// reads), exit, kill, leave (the launcher ends), apart (in a network of its own), none.
-type crew struct {
+// jobPart is the part of a job on one node: the program that starts it, what the ranks are told,
+// what the launcher does (host and gather are torchrun's rendezvous before it starts ranks; stop),
+// and what its two ranks do. Their modes are meet, call (without success), sleep, import, compile,
+// build (after meeting), wait (for the lock of an op), stop, trace, write (to a pipe that is not
+// read), exit, kill, leave (the launcher ends), apart (in a separate network) and none.
+type jobPart struct {
 	node    int // counted from 1
 	by      string
 	address string
 	port    int
 	world   int
-	first   int // its first rank, 0 for that which the node's place makes it; -1 for 0
+	first   int // the first rank; 0 is the one that follows from the node's number, -1 is rank 0
 	told    string
 	lead    string
 	modes   string
-	user    string // number of another user than root
+	user    string // ID of a user other than root
 }
 
-// installCrews brings the stand-ins to all nodes.
-func installCrews(t *testing.T, cluster *testhosts.Cluster) {
+// installStandIns copies the stand-ins to all nodes.
+func installStandIns(t *testing.T, cluster *testhosts.Cluster) {
 	t.Helper()
 	files := map[string]string{"meeting.py": hangMeeting, "launcher.py": hangLauncher, "crew": hangLauncher, "train.py": hangTrain}
 	for _, module := range []string{"deepspeed/launcher/launch.py", "torch/distributed/run.py", "accelerate/commands/launch.py"} {
@@ -197,9 +198,9 @@ func installCrews(t *testing.T, cluster *testhosts.Cluster) {
 	}
 }
 
-// board starts a crew and waits until each of its ranks has said that it does what it was told.
-// It returns what ends them.
-func board(t *testing.T, cluster *testhosts.Cluster, c crew) (end func()) {
+// startPart starts a part of a job and waits until each of its ranks has printed that it does what
+// its mode says. end ends the part.
+func startPart(t *testing.T, cluster *testhosts.Cluster, c jobPart) (end func()) {
 	t.Helper()
 	if c.address == "" {
 		c.address = "10.77.1.1"

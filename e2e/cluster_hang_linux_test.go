@@ -16,10 +16,10 @@ import (
 	"preflight/testhosts"
 )
 
-// TestHang asks about jobs that wait, on real hosts, and every job waits on unharmed.
+// TestHang runs preflight hang for waiting jobs on real hosts. No job may be affected.
 func TestHang(t *testing.T) {
 	cluster := raise(t, "hang")
-	installCrews(t, cluster)
+	installStandIns(t, cluster)
 	for _, h := range hung {
 		t.Run(h.name, func(t *testing.T) {
 			if h.plant != nil {
@@ -44,14 +44,14 @@ func TestHang(t *testing.T) {
 					c.modes = "meet meet"
 				}
 				if c.modes != "" {
-					crews = append([]crew{c}, crews...)
+					crews = append([]jobPart{c}, crews...)
 				}
 			}
 			for _, c := range crews {
-				defer board(t, cluster, c)()
+				defer startPart(t, cluster, c)()
 			}
 			before, last := undisturbed(t, cluster), ""
-			for before != last { // until the store has taken who has called, and the row before is gone
+			for before != last { // until the store has accepted all callers, and the job of the previous row is gone
 				before, last = undisturbed(t, cluster), before
 			}
 			report := askHang(t, cluster, h.code)
@@ -66,7 +66,8 @@ func TestHang(t *testing.T) {
 	t.Run("stacks", func(t *testing.T) { stacks(t, cluster) })
 }
 
-// stacks has stand-ins of py-spy asked for the ranks that the answer names, and for no other.
+// stacks checks that stand-ins of py-spy are called for the ranks that the answer names, and for no
+// others.
 func stacks(t *testing.T, cluster *testhosts.Cluster) {
 	const spy = "#!/bin/sh\n[ \"$1 $2 $3\" = 'dump --nonblocking --pid' ] || exit 9\n" +
 		`printf 'Process %s: python train.py --token x\n\nThread %s (idle): "MainThread"\n    wait \033[2J(train.py:7)\n' "$4" "$4"` + "\n"
@@ -77,11 +78,11 @@ func stacks(t *testing.T, cluster *testhosts.Cluster) {
 		t.Fatal(err)
 	}
 	for i, modes := range []string{"meet meet", "meet meet", "stop meet", "stop meet"} {
-		defer board(t, cluster, crew{node: i + 1, modes: modes})()
+		defer startPart(t, cluster, jobPart{node: i + 1, modes: modes})()
 	}
 	cmd := cluster.OnHead(t.Context(), binary(t), "hang", "-H", testhosts.HostfilePath, "--stacks", "--progress", "plain")
 	cmd.Dir = sharedPrograms
-	out, _ := cmd.Output() // its exit code is that of the answer
+	out, _ := cmd.Output() // the exit code is that of the answer
 	shown := regexp.MustCompile(`pid [0-9]+|Thread [0-9]+`).ReplaceAllString(string(out), "N")
 	for _, want := range []string{
 		"  stack  rank 4 on w3 (N)\n           py-spy is not installed there\n",
@@ -96,12 +97,13 @@ func stacks(t *testing.T, cluster *testhosts.Cluster) {
 	}
 }
 
-// ages are those of processes, which differ from run to run.
+// ages are ages of processes, which differ from run to run.
 var ages = regexp.MustCompile(`(since|started|start|time) [0-9.]+ (ms|s|min)`)
 
 func ageless(answer string) string { return ages.ReplaceAllString(answer, "$1 A") }
 
-// undisturbed is what runs of the job on every node, and what its store has taken and heard.
+// undisturbed returns the processes of the job on every node, and what its store has accepted and
+// received.
 func undisturbed(t *testing.T, cluster *testhosts.Cluster) string {
 	t.Helper()
 	var all strings.Builder
@@ -115,7 +117,7 @@ func undisturbed(t *testing.T, cluster *testhosts.Cluster) string {
 	return all.String()
 }
 
-// askHang has preflight say who is missing.
+// askHang runs preflight hang and returns its report.
 func askHang(t *testing.T, cluster *testhosts.Cluster, code int) (report hang.Report) {
 	t.Helper()
 	cmd := cluster.OnHead(t.Context(), binary(t), "hang", "-H", testhosts.HostfilePath, "--format", "json")

@@ -21,7 +21,8 @@ import (
 	"preflight/testhosts"
 )
 
-// hubStandIn serves TLS with a key and a certificate of one file, says that it does, and asks nothing of anybody.
+// hubStandIn serves TLS with a key and certificate from one file, and prints a line when it
+// listens. It answers no request.
 const hubStandIn = `
 import socket, ssl, sys
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -39,7 +40,7 @@ while True:
     call.close()
 `
 
-// certified is a key and a certificate of it for a name, and the certificate alone.
+// certified returns a key and a self-signed certificate for a name, and the certificate alone.
 func certified(t *testing.T, name string) (both, certificate []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -59,7 +60,8 @@ func certified(t *testing.T, name string) (both, certificate []byte) {
 	return append(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), certificate...), certificate
 }
 
-// TestHub has nodes that lack a model go to a Hub that the launching machine stands in for.
+// TestHub lets nodes that lack a model connect to a Hub, for which the launching machine is a
+// stand-in.
 func TestHub(t *testing.T) {
 	cluster := raise(t, "hub")
 	both, certificate := certified(t, cluster.Head.Name)

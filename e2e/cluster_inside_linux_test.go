@@ -12,8 +12,8 @@ import (
 	"preflight/testhosts"
 )
 
-// TestInside: podman's containers are judged where the ranks run in them, behind --in, while
-// the nodes that they run on are healthy.
+// TestInside checks podman containers in which the ranks run, with --in. The nodes themselves are
+// healthy.
 func TestInside(t *testing.T) {
 	if err := testhosts.HasPodman(); err != nil {
 		t.Skipf("NOT RUN: %s needs podman: %v", t.Name(), err)
@@ -47,7 +47,7 @@ func TestInside(t *testing.T) {
 		plant map[string]plant
 		words []string
 		want  []string
-		fixes string // that one of the findings has
+		fixes string // expected in a fix of one of the findings
 		exit  int
 	}{
 		{"the nodes themselves", nil, nil, []string{}, "", 0},

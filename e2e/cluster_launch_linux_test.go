@@ -17,15 +17,15 @@ import (
 	"preflight/testhosts"
 )
 
-// standIn is what pip would have installed of deepspeed below the user's site
-// directory, as far as anybody looks without running it. It says what it was started with, and starts nothing; the
-// real one is asked by make oracle.
+// standIn returns the files of a stand-in for DeepSpeed in the user's site directory, as far as
+// programs read them without running them. It prints its arguments and starts nothing. make oracle
+// uses the real DeepSpeed.
 func standIn(site string) map[string]string {
 	files := map[string]string{
 		"/root/.local/bin/deepspeed":          "#!/usr/bin/python3\nimport sys\nprint('started with', sys.argv[1:])\n",
 		site + "deepspeed/__init__.py":        "",
 		site + "deepspeed/launcher/launch.py": "",
-		site + "annotated_types.py":           "", // pydantic's
+		site + "annotated_types.py":           "", // a dependency of pydantic
 		site + "pydantic_core.py":             "",
 	}
 	for _, installed := range []string{"deepspeed 0.19.8", "einops 0.8.1", "hjson 3.1.0", "msgpack 1.1.0", "numpy 2.1.0", "packaging 24.2", "psutil 6.1.0", "pydantic 2.10.0", "tqdm 4.67.0"} {
@@ -35,7 +35,7 @@ func standIn(site string) map[string]string {
 	return files
 }
 
-// installDeepSpeed gives every machine the stand-in for DeepSpeed, eight GPUs and their torch.
+// installDeepSpeed gives every machine the stand-in for DeepSpeed, eight GPUs and a torch for them.
 func installDeepSpeed(t *testing.T, cluster *testhosts.Cluster) {
 	t.Helper()
 	site, err := cluster.Nodes[0].Run(t.Context(), "/usr/bin/python3", "-c", "import site; print(site.getusersitepackages())")
@@ -57,20 +57,20 @@ func installDeepSpeed(t *testing.T, cluster *testhosts.Cluster) {
 	}
 }
 
-// offloading is a configuration that has something compiled and opens a directory.
+// offloading is a configuration that needs a compiled op and opens a directory.
 const offloading = `{
 	"train_micro_batch_size_per_gpu": 1,
 	"optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
 	"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/root/nvme"}}
 }`
 
-// launches are planted faults that concern the launch itself, and the one finding
-// each must yield: check and machine.
+// launches are faults that concern the launch itself, each with the one finding that must result:
+// check and machine.
 var launches = []struct {
 	name  string
 	plant func(*testhosts.Cluster) (testhosts.Undo, error)
 	env   string
-	words []string // of deepspeed, before the script
+	words []string // arguments of deepspeed before the script
 	want  []string
 }{
 	{name: "healthy"},
@@ -96,7 +96,7 @@ var launches = []struct {
 		want: []string{"fail launcher-args [launching machine]"}},
 }
 
-// on plants on one machine.
+// on returns a fault for one machine.
 func on(name string, plant func(*testhosts.Node) (testhosts.Undo, error)) func(*testhosts.Cluster) (testhosts.Undo, error) {
 	return func(c *testhosts.Cluster) (testhosts.Undo, error) {
 		machine, err := c.Head, error(nil)
@@ -110,7 +110,7 @@ func on(name string, plant func(*testhosts.Node) (testhosts.Undo, error)) func(*
 	}
 }
 
-// TestLaunch judges a launch command on real hosts, and becomes it.
+// TestLaunch checks a launch command on real hosts, and then starts it.
 func TestLaunch(t *testing.T) {
 	cluster := raise(t, "launch")
 	installDeepSpeed(t, cluster)
@@ -144,7 +144,7 @@ func TestLaunch(t *testing.T) {
 	t.Run("configuration", func(t *testing.T) { judgeConfig(t, cluster) })
 }
 
-// judgeConfig: what a configuration needs is looked for on every node.
+// judgeConfig checks that the needs of a configuration are examined on every node.
 func judgeConfig(t *testing.T, cluster *testhosts.Cluster) {
 	for _, n := range cluster.Nodes[:3] {
 		if err := n.WriteFile("/root/nvme/.keep", nil, 0o644); err != nil {
@@ -160,14 +160,14 @@ func judgeConfig(t *testing.T, cluster *testhosts.Cluster) {
 			t.Errorf("%s: no compiler was looked for: %s", node.Name, node.Missing["toolchain"])
 		}
 	}
-	findings := slices.DeleteFunc(short(report.Findings), func(f string) bool { return strings.Contains(f, "deepspeed-ops") }) // which hangs on the machine
+	findings := slices.DeleteFunc(short(report.Findings), func(f string) bool { return strings.Contains(f, "deepspeed-ops") }) // this one depends on the machine
 	if diff := cmp.Diff([]string{"warn offload-path [w4]"}, findings); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
 }
 
-// judgeLaunch runs preflight in front of deepspeed on the cluster's head. It
-// gives the report and what the launch then printed.
+// judgeLaunch runs preflight with a deepspeed command on the launching machine. It returns the
+// report and the output of the launch.
 func judgeLaunch(t *testing.T, cluster *testhosts.Cluster, env string, words ...string) (checks.Report, string) {
 	t.Helper()
 	argv := []string{binary(t), "--accelerator", "cuda", "--timeout", nodeDeadline.String(), "--format", "json", "--", "/root/.local/bin/deepspeed"}

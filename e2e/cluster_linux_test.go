@@ -19,8 +19,8 @@ import (
 	"preflight/testhosts"
 )
 
-// nodeDeadline is the --timeout of the runs below, and slack what a busy machine
-// may need besides it for starting and judging.
+// nodeDeadline is the --timeout of the runs below. slack is the additional time that a busy machine
+// may need to start and to evaluate.
 const (
 	nodeDeadline = 5 * time.Second
 	slack        = time.Second
@@ -28,8 +28,8 @@ const (
 
 type plant = func(*testhosts.Node) (testhosts.Undo, error)
 
-// planted are real faults on a real node, and the one finding each must yield:
-// the right check, on the right node, and nothing beside it.
+// planted are real faults on a real node, each with the one finding that must result: the right
+// check, on the right node, and no other.
 var planted = []struct {
 	name    string
 	node    string
@@ -76,12 +76,12 @@ var planted = []struct {
 
 func noisy(n *testhosts.Node) (testhosts.Undo, error) { return n.NoisyShell("Welcome to the cluster") }
 
-// TestCluster runs the real binary on real hosts with Debian's sshd: nothing is
-// found on a healthy cluster, and every planted fault is found alone.
+// TestCluster runs the real binary on real hosts with Debian's sshd. It must report no problem on a
+// healthy cluster, and exactly one for every fault.
 func TestCluster(t *testing.T) {
 	cluster := raise(t, "test")
 	installTorch(t, cluster)
-	besides := slack // what a run takes besides waiting for a node: no more than one that waits for none
+	besides := slack // additional time if the run waits for a node; a run that waits for none needs no more
 	t.Run("healthy", func(t *testing.T) {
 		for _, accelerator := range []string{"cpu", "cuda"} {
 			began := time.Now()
@@ -96,7 +96,7 @@ func TestCluster(t *testing.T) {
 		t.Run(fault.name, func(t *testing.T) {
 			plantOn(t, cluster, fault.node, fault.plant)
 			if fault.check == "disk-space" {
-				deliver(t, cluster, binary(t)) // to where it goes now
+				deliver(t, cluster, binary(t)) // to the directory that preflight uses now
 			}
 			inTime(t, nodeDeadline+besides, func() {
 				report := judge(t, cluster)
@@ -117,8 +117,8 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// inTime fails where no run of three ends in time: what else the machine does only ever
-// adds to what a run takes, and so the shortest is nearest to what preflight itself does.
+// inTime fails if none of three runs ends in time. Other load of the machine can only make a run
+// longer, so the shortest one is closest to what preflight itself needs.
 func inTime(t *testing.T, limit time.Duration, run func()) {
 	t.Helper()
 	var took []time.Duration
@@ -132,14 +132,14 @@ func inTime(t *testing.T, limit time.Duration, run func()) {
 	t.Errorf("the runs took %v, and had %v", took, limit)
 }
 
-// binary is what users run, and static what NOCGO=1 builds without a C compiler:
-// the first test that asks builds them.
+// binary is the program that users run, static the one that NOCGO=1 builds without a C compiler.
+// The first test that needs one builds it.
 var (
 	binary = program("nvml")
 	static = program("static", "NOCGO=1")
 )
 
-// program builds one, with NVML unless env says otherwise.
+// program builds a program, with NVML unless env says otherwise.
 func program(name string, env ...string) func(t *testing.T) string {
 	build := sync.OnceValues(func() (string, error) {
 		dir := filepath.Join(sharedPrograms, name)
@@ -161,11 +161,12 @@ func program(name string, env ...string) func(t *testing.T) string {
 	}
 }
 
-// atOnce holds clusters back while two are in use: a run keeps a processor busy, and its
-// nodes have real deadlines.
+// atOnce limits the clusters in use to two: a run keeps a processor busy, and its nodes have real
+// deadlines.
 var atOnce = make(chan struct{}, 2)
 
-// raise gives a test four hosts of its own, where hosts can be raised, beside one other test.
+// raise starts four hosts for a test, while at most one other test has hosts. It skips the test if
+// hosts cannot be started.
 func raise(t *testing.T, name string) *testhosts.Cluster {
 	t.Helper()
 	return raiseWith(t, testhosts.Options{Name: name})
@@ -187,7 +188,7 @@ func raiseWith(t *testing.T, options testhosts.Options) *testhosts.Cluster {
 	return cluster
 }
 
-// installTorch gives the nodes what every launch needs, as far as its files say.
+// installTorch gives the nodes the files of the packages that every launch needs.
 func installTorch(t *testing.T, cluster *testhosts.Cluster) {
 	t.Helper()
 	for _, node := range cluster.Nodes {
@@ -197,7 +198,7 @@ func installTorch(t *testing.T, cluster *testhosts.Cluster) {
 	}
 }
 
-// deliver brings a program to the nodes, so that no deadline below pays for it.
+// deliver copies a program to the nodes, so that no deadline below includes the delivery.
 func deliver(t *testing.T, cluster *testhosts.Cluster, program string) {
 	t.Helper()
 	if out, err := cluster.OnHead(t.Context(), program, "-H", testhosts.HostfilePath, "--timeout", "2m", "--only", "agent-start").CombinedOutput(); err != nil {
@@ -205,7 +206,7 @@ func deliver(t *testing.T, cluster *testhosts.Cluster, program string) {
 	}
 }
 
-// short says findings in a word each: verdict, check, nodes.
+// short returns each finding as verdict, check and nodes.
 func short(findings []checks.Finding) []string {
 	out := []string{}
 	for _, f := range findings {
@@ -214,7 +215,7 @@ func short(findings []checks.Finding) []string {
 	return out
 }
 
-// judge runs the main job on the cluster's head, as if the nodes had GPUs.
+// judge runs preflight on the cluster's launching machine, with GPUs expected on the nodes.
 func judge(t *testing.T, cluster *testhosts.Cluster, more ...string) checks.Report {
 	t.Helper()
 	return judgeWith(t, cluster, binary(t), append([]string{"--accelerator", "cuda", "--skip", "slots-fit"}, more...)...)
@@ -226,10 +227,10 @@ func judgeWith(t *testing.T, cluster *testhosts.Cluster, program string, more ..
 	return reported(t, cluster.OnHead(t.Context(), append(argv, more...)...))
 }
 
-// reported is the JSON report that a command prints.
+// reported returns the JSON report that a command prints.
 func reported(t *testing.T, cmd *testhosts.Cmd) checks.Report {
 	t.Helper()
-	cmd.Dir = sharedPrograms // every node sees it and it is no home, wherever these sources lie
+	cmd.Dir = sharedPrograms // every node can see it, and it is no home, wherever the sources are
 	out, err := cmd.Output()
 	var ended *exec.ExitError
 	if err != nil && !errors.As(err, &ended) {

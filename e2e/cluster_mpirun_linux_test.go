@@ -13,16 +13,16 @@ import (
 	"preflight/testhosts"
 )
 
-// TestMPIRun: what the launch's own mpirun reaches is judged, and what keeps it from one node
-// is told of that one.
+// TestMPIRun reaches nodes with the launch's own mpirun. A problem of one node must be reported for
+// this node only.
 func TestMPIRun(t *testing.T) {
 	cluster := raiseWith(t, testhosts.Options{Name: "mpi", Slots: 2})
 	for name, programs := range map[string]map[string]string{
 		"openmpi": {"mpirun": "mpirun.openmpi"},
-		"mpich":   {"mpirun": "mpiexec.hydra", "hydra_pmi_proxy": "hydra_pmi_proxy"}, // which it looks for beside itself
+		"mpich":   {"mpirun": "mpiexec.hydra", "hydra_pmi_proxy": "hydra_pmi_proxy"}, // hydra looks for it in its own directory
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, err := os.MkdirTemp(filepath.Dir(binary(t)), "mpirun-") // the hosts see it
+			dir, err := os.MkdirTemp(filepath.Dir(binary(t)), "mpirun-") // the hosts can see it
 			if err != nil {
 				t.Fatal(err)
 			}

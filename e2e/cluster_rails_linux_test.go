@@ -13,7 +13,8 @@ import (
 	"preflight/testhosts"
 )
 
-// rails are the NICs of a node besides eth0: two, each on a switch of its own unless a test has them otherwise.
+// rails returns the interfaces of a node in addition to eth0: two of them, each on its own switch
+// unless networks says otherwise.
 func rails(n *testhosts.Node, networks ...string) (nics []testhosts.NIC) {
 	for i, network := range networks {
 		nics = append(nics, testhosts.NIC{Name: fmt.Sprintf("rail%d", i), Prefix: fmt.Sprintf("10.79.%d.%s/24", i, n.Name[1:]), Network: network})
@@ -21,8 +22,9 @@ func rails(n *testhosts.Node, networks ...string) (nics []testhosts.NIC) {
 	return nics
 }
 
-// TestRails has nodes with two more NICs each, which NCCL takes as ports of RoCE or by sockets: what is wrong with
-// one of them is found on the right node and rail, and what is advised is what answered.
+// TestRails uses nodes with two additional interfaces each, which NCCL uses as RoCE ports or with
+// sockets. A fault of one of them must be reported on the right node and rail, and advice must name
+// what answered.
 func TestRails(t *testing.T) {
 	cluster := raise(t, "rails")
 	installTorch(t, cluster)
@@ -36,12 +38,12 @@ func TestRails(t *testing.T) {
 	toEth0 := []string{"NCCL_SOCKET_IFNAME=eth0", gloo}
 	for _, tt := range []struct {
 		name     string
-		networks map[string][]string // by node, apart elsewhere
+		networks map[string][]string // by node; separate networks by default
 		adapters bool
-		plant    func(*testing.T, *testhosts.Node) // on w3
-		env      string                            // in /etc/nccl.conf of all
+		plant    func(*testing.T, *testhosts.Node) // causes the fault on w3
+		env      string                            // in /etc/nccl.conf of all nodes
 		want     []string
-		says     string // in the summary
+		says     string // expected in the summary
 		advised  []string
 	}{
 		{"RoCE, a switch for each rail", nil, true, nil, "", nil, "", append([]string{"NCCL_CROSS_NIC=0"}, toEth0...)},

@@ -18,13 +18,12 @@ import (
 	"preflight/testhosts"
 )
 
-// TestRunsAtOnce: runs that begin at the same moment on the same hosts, as cron and a
-// colleague have it, step aside for each other: each of them meets, and finds what it finds
-// alone. So does one that is stopped meanwhile, and one that may not open enough files
-// blames nobody.
+// TestRunsAtOnce starts several runs on the same hosts at the same moment, as cron and a colleague
+// might. They must wait for each other, and each must find what it finds alone. The same holds for
+// a run that is suspended. A run that may not open enough files must blame no node.
 func TestRunsAtOnce(t *testing.T) {
 	cluster := raise(t, "at-once")
-	// More rounds than that only until two have joined at the port, which each holds for
+	// More rounds only if no two runs have met at the port so far, which each run holds for
 	// milliseconds.
 	const rounds, most, runs = 4, 24, 4
 	alone := short(judge(t, cluster).Findings)
@@ -59,8 +58,8 @@ func TestRunsAtOnce(t *testing.T) {
 	t.Run("few files", func(t *testing.T) { fewFiles(t, cluster) })
 }
 
-// suspended: a run that is stopped in the middle and continued, as by Ctrl-Z and fg, finds
-// what it finds otherwise, and says that it was.
+// suspended checks that a run that is stopped and continued (Ctrl-Z and fg) finds the same, and
+// reports that it was stopped.
 func suspended(t *testing.T, cluster *testhosts.Cluster, want []string) {
 	cmd := cluster.OnHead(t.Context(), binary(t), "-H", testhosts.HostfilePath, "--accelerator", "cuda", "--skip", "slots-fit", "--format", "json", "--progress", "plain")
 	shown, err := cmd.StderrPipe()
@@ -75,7 +74,7 @@ func suspended(t *testing.T, cluster *testhosts.Cluster, want []string) {
 			if first && strings.Contains(lines.Text(), "look: begins") {
 				first = false
 				_ = cmd.Process.Signal(syscall.SIGSTOP)
-				time.Sleep(3 * time.Second) // longer than a busy machine keeps anybody waiting
+				time.Sleep(3 * time.Second) // longer than a busy machine delays a process
 				_ = cmd.Process.Signal(syscall.SIGCONT)
 			}
 		}
@@ -90,9 +89,9 @@ func suspended(t *testing.T, cluster *testhosts.Cluster, want []string) {
 	}
 }
 
-// fewFiles: what the launching machine lacks is its own.
+// fewFiles checks that a limit of the launching machine is reported as a problem of this machine.
 func fewFiles(t *testing.T, cluster *testhosts.Cluster) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // whoever lacks files may wait for ever
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // without files, preflight might wait without end
 	defer cancel()
 	report := reported(t, cluster.OnHead(ctx, "sh", "-c", `ulimit -n 24 && exec "$@"`, "sh", binary(t), "-H", testhosts.HostfilePath, "--format", "json"))
 	if report.ExitCode != 2 {

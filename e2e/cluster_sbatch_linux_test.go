@@ -18,14 +18,14 @@ import (
 	"preflight/testhosts/gpus"
 )
 
-// TestSbatch: what examples/slurm has people hand to sbatch trains in a real job, on the nodes that
-// are good, or says of whom it has too few.
+// TestSbatch submits the batch scripts of examples/slurm to a real Slurm. They must train on the
+// good nodes, or say which nodes are missing.
 func TestSbatch(t *testing.T) {
 	cluster := raiseBatch(t)
 	for _, test := range []struct {
 		script, name string
 		broken       []string
-		exit         string // as sbatch tells it
+		exit         string // as sbatch reports it
 		says         []string
 	}{
 		{"train.sbatch", "all are good", nil, "0:0", []string{"PASS", "started with ['--hostfile', 'preflight-JOB/good', '--num_nodes', '4', 'train.py', '--deepspeed', 'ds.json']"}},
@@ -58,7 +58,7 @@ func TestSbatch(t *testing.T) {
 	t.Run("prolog and epilog", func(t *testing.T) { slurmHooks(t, cluster) })
 }
 
-// raiseBatch raises hosts with a Slurm, on which a job finds what it is to start.
+// raiseBatch starts hosts with Slurm and the programs that the job scripts start.
 func raiseBatch(t *testing.T) *testhosts.Cluster {
 	t.Helper()
 	if err := testhosts.HasSlurm(); err != nil {
@@ -77,7 +77,8 @@ func raiseBatch(t *testing.T) *testhosts.Cluster {
 	return cluster
 }
 
-// runBatch is a job of one of the examples: what it said, and how it ended.
+// runBatch runs one of the example scripts as a job. It returns the job's ID, its output and how it
+// ended.
 func runBatch(t *testing.T, cluster *testhosts.Cluster, script string) (job, said, exit string) {
 	t.Helper()
 	text, err := os.ReadFile("../examples/slurm/" + script)
@@ -91,22 +92,22 @@ func runBatch(t *testing.T, cluster *testhosts.Cluster, script string) (job, sai
 	if job = strings.TrimSpace(string(out)); err != nil || job == "" {
 		t.Fatalf("sbatch: %v: %q", err, out)
 	}
-	// Slurm keeps a job in mind for a while when it has ended.
+	// Slurm remembers a job for a while after its end.
 	shown, err := cluster.Head.Run(t.Context(), "sh", "-c", "until scontrol --oneliner show job "+job+" | grep -E 'JobState=(COMPLETED|FAILED|CANCELLED|TIMEOUT)'; do sleep 0.1; done")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, exit, _ = strings.Cut(shown, " ExitCode=")
 	exit, _, _ = strings.Cut(exit, " ")
-	said, err = cluster.Nodes[0].Run(t.Context(), "cat", testhosts.JobDirectory+"/said") // the first node runs the script
+	said, err = cluster.Nodes[0].Run(t.Context(), "cat", testhosts.JobDirectory+"/said") // the script runs on the first node
 	if err != nil {
 		t.Fatal(err)
 	}
 	return job, said, exit
 }
 
-// slurmHooks: what examples/slurm has slurmctld run drains the node that cannot carry a job, which is
-// queued again, and the one whose GPUs failed under it.
+// slurmHooks checks the hooks of examples/slurm. The prolog must drain a node that fails and put
+// its job back into the queue. The epilog must drain a node whose GPUs failed during the job.
 func slurmHooks(t *testing.T, cluster *testhosts.Cluster) {
 	addHooks(t, cluster)
 	submit := func(command string) (job string) {
@@ -123,7 +124,7 @@ func slurmHooks(t *testing.T, cluster *testhosts.Cluster) {
 	job := submit("true")
 	awaitSlurm(t, cluster, drained, "w2 preflight before job "+job+": see the controller's syslog")
 	awaitSlurm(t, cluster, "scontrol --oneliner show job "+job, "JobState=PENDING ", " Restarts=1 ")
-	if _, err := cluster.Head.Run(t.Context(), "scancel", job); err != nil { // Slurm lets it wait for two minutes
+	if _, err := cluster.Head.Run(t.Context(), "scancel", job); err != nil { // otherwise Slurm would let it wait for two minutes
 		t.Fatal(err)
 	}
 
@@ -141,8 +142,8 @@ func slurmHooks(t *testing.T, cluster *testhosts.Cluster) {
 	awaitSlurm(t, cluster, "scontrol --oneliner show job "+job, "JobState=COMPLETED ")
 }
 
-// addHooks has slurmctld run the prolog and the epilog, as their heads say. It tells them no PATH, and on
-// no machine here preflight lies where they look then.
+// addHooks configures the prolog and the epilog in slurm.conf, as their first lines say. slurmctld
+// gives them no PATH, and preflight is in no default directory here, so it adds one.
 func addHooks(t *testing.T, cluster *testhosts.Cluster) {
 	t.Helper()
 	for name, script := range map[string]string{"nodes": "preflight-nodes.sh", "prolog": "prolog.sh", "epilog": "epilog.sh"} {
@@ -162,14 +163,14 @@ func addHooks(t *testing.T, cluster *testhosts.Cluster) {
 	}
 }
 
-// awaitSlurm waits until what Slurm answers to a command has these words.
+// awaitSlurm waits until the output of a Slurm command contains these words.
 func awaitSlurm(t *testing.T, cluster *testhosts.Cluster, command string, words ...string) {
 	t.Helper()
 	limit, enough := context.WithTimeout(t.Context(), time.Minute)
 	defer enough()
 	var said string
 	for limit.Err() == nil {
-		said, _ = cluster.Head.Run(limit, "sh", "-c", command) // while slurmctld starts, nobody answers
+		said, _ = cluster.Head.Run(limit, "sh", "-c", command) // slurmctld does not answer while it starts
 		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(said, word) }) {
 			return
 		}

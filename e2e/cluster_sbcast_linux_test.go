@@ -14,8 +14,9 @@ import (
 	"preflight/testhosts"
 )
 
-// TestSbcast: one sbcast brings our agent to the nodes of a Slurm job that lack it, by one more step
-// of theirs. Where that fails each node is sent the agent, and no file is left of what failed or was interrupted.
+// TestSbcast checks that one sbcast copies the agent to the nodes of a Slurm job that lack it, with
+// one additional step on these nodes. If it fails, each node is sent the agent, and no file of a
+// failed or interrupted delivery is left.
 func TestSbcast(t *testing.T) {
 	if err := testhosts.HasSlurm(); err != nil {
 		t.Skipf("NOT RUN: %s needs a Slurm: %v", t.Name(), err)
@@ -27,8 +28,8 @@ func TestSbcast(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name   string
-		warm   string // the node that has the agent
-		sbcast string // what it does
+		warm   string // the node that has the agent already
+		sbcast string // what the stand-in for sbcast does
 		steps  []string
 		exit   int
 	}{
@@ -39,7 +40,7 @@ func TestSbcast(t *testing.T) {
 		{"interrupted", "", real + `; kill -INT $PPID; exec sleep 60`, steps(4), 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			dir, err := os.MkdirTemp(filepath.Dir(binary(t)), "sbcast-") // the hosts see it
+			dir, err := os.MkdirTemp(filepath.Dir(binary(t)), "sbcast-") // the hosts can see it
 			if err != nil {
 				t.Fatal(err)
 			}

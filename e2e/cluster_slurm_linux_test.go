@@ -13,8 +13,8 @@ import (
 	"preflight/testhosts"
 )
 
-// TestSlurm: where srun starts the ranks, ssh that is refused says nothing of a node, and
-// --via srun goes there without it.
+// TestSlurm checks that a refused ssh login proves nothing about a node if srun starts the ranks,
+// and that --via srun needs no ssh.
 func TestSlurm(t *testing.T) {
 	if err := testhosts.HasSlurm(); err != nil {
 		t.Skipf("NOT RUN: %s needs a Slurm: %v", t.Name(), err)
@@ -26,7 +26,8 @@ func TestSlurm(t *testing.T) {
 		"w3": func(n *testhosts.Node) (testhosts.Undo, error) { return n.SetMTU(1400) },
 	}
 	adopts := map[string]plant{"w3": (*testhosts.Node).AdmitJobs}
-	// One that has lost sight of the job: pam_slurm_adopt that cannot ask slurmd, or another user's job.
+	// A node that does not know the job: pam_slurm_adopt cannot ask slurmd, or the job belongs to
+	// another user.
 	turnedAway := map[string]plant{"w3": func(n *testhosts.Node) (testhosts.Undo, error) {
 		undo, err := n.AdmitJobs()
 		if err == nil {
@@ -38,7 +39,7 @@ func TestSlurm(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		plant map[string]plant
-		job   bool // it runs inside a job of all nodes
+		job   bool // preflight runs inside a job with all nodes
 		words []string
 		want  []string
 		exit  int
@@ -82,8 +83,8 @@ func TestSlurm(t *testing.T) {
 	t.Run("a task stops", func(t *testing.T) { taskStops(t, cluster) })
 }
 
-// taskStops: an agent that stops in the middle of a run costs the others no more than the time
-// that it has itself.
+// taskStops checks that an agent that stops during a run delays the other nodes at most by its own
+// time limit.
 func taskStops(t *testing.T, cluster *testhosts.Cluster) {
 	const timeout = 6 // seconds
 	stop := cluster.Nodes[2].Command(t.Context(), "sh", "-c", `until pid=$(pgrep -f "agent .*/preflight-[0-9a-f]+$"); do sleep 0.01; done; kill -STOP $pid`)
@@ -98,7 +99,7 @@ func taskStops(t *testing.T, cluster *testhosts.Cluster) {
 	if diff := cmp.Diff([]string{"fail agent-start [w3]"}, short(report.Findings)); diff != "" {
 		t.Errorf("findings (-want +got)\n%s", diff)
 	}
-	if report.Seconds > 2*timeout { // a busy machine takes its time besides
+	if report.Seconds > 2*timeout { // a busy machine needs additional time
 		t.Errorf("it took %.1f s, though each node has %d", report.Seconds, timeout)
 	}
 	for _, node := range cluster.Nodes {

@@ -19,15 +19,15 @@ import (
 	"preflight/testhosts/gpus"
 )
 
-// smokes are what is wrong with the first of some nodes' two cards, and what a smoke test by the
-// libraries alone is to find, and nothing beside it. By one card a node, nodes fail with others
-// that would by themselves.
+// smokes are faults of the first of two cards of some nodes, each with the findings of a smoke test
+// with the libraries alone; no others may result. With one card per node, nodes fail together that
+// would otherwise fail alone.
 var smokes = []struct {
 	name  string
 	does  map[string]map[string]string // gpus.Card.Trouble, by node
-	cards string                       // of each node
+	cards string                       // number of cards of each node
 	want  []string
-	tells []string // somewhere in the findings
+	tells []string // expected somewhere in the findings
 }{
 	{"files are left behind", map[string]map[string]string{"w2": {"ncclCommInitRankConfig": "leave"}}, "2",
 		[]string{}, nil},
@@ -39,8 +39,9 @@ var smokes = []struct {
 		[]string{"fail collective [w4]"}, []string{"hangs in ncclCommInitRankConfig"}},
 }
 
-// TestSmoke has ranks compute and reduce by stand-ins of libcuda and libnccl on real hosts: whoever
-// cannot is found alone, and nothing is left of them, be the run over or broken off.
+// TestSmoke lets ranks compute and reduce with stand-ins of libcuda and libnccl on real hosts. It
+// must find exactly the faulty ranks or nodes, and nothing of it may be left, whether it has
+// finished or was interrupted.
 func TestSmoke(t *testing.T) {
 	cluster := raise(t, "smoke")
 	for _, node := range cluster.Nodes {
@@ -73,8 +74,8 @@ func TestSmoke(t *testing.T) {
 		if err := head.Process.Signal(syscall.SIGINT); err != nil {
 			t.Fatal(err)
 		}
-		_ = head.Wait()                      // how it ends is told elsewhere
-		for _, node := range cluster.Nodes { // whose agents hear of it then
+		_ = head.Wait()                      // other tests check how it ends
+		for _, node := range cluster.Nodes { // the agents of these nodes then notice it
 			for tries := 0; ranksOn(t, node) != "" && tries < 250; tries++ {
 				time.Sleep(20 * time.Millisecond)
 			}
@@ -83,7 +84,7 @@ func TestSmoke(t *testing.T) {
 	})
 }
 
-// TestSmokeByTorch has the ranks import a torch that computes and reduces as its stand-in does.
+// TestSmokeByTorch runs ranks with a stand-in for torch that computes and reduces.
 func TestSmokeByTorch(t *testing.T) {
 	cluster := raise(t, "smoke-torch")
 	judgeSmoke := func(t *testing.T, more ...string) checks.Report {
@@ -96,7 +97,7 @@ func TestSmokeByTorch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Run("no torch", func(t *testing.T) { // whatever this machine has
+	t.Run("no torch", func(t *testing.T) { // whatever torch this machine has
 		for _, node := range cluster.Nodes {
 			plantOn(t, cluster, node.Name, faulty("lack import"))
 		}
@@ -112,7 +113,7 @@ func TestSmokeByTorch(t *testing.T) {
 	})
 }
 
-// faulty fills the torch that is installed with its stand-in, with a fault.
+// faulty returns a fault that replaces the installed torch by its stand-in, with this trouble.
 func faulty(fault string) plant {
 	return func(n *testhosts.Node) (testhosts.Undo, error) {
 		text, err := os.ReadFile("../drill/smoke/testdata/torch/__init__.py")
@@ -128,15 +129,15 @@ func faulty(fault string) plant {
 	}
 }
 
-// dual is a machine with two H100 and NCCL, the first of which has troubles.
+// dual returns a machine with NCCL and two H100, the first of which has these troubles.
 func dual(troubles map[string]string) gpus.Machine {
 	machine := gpus.H100s(2)
 	machine.NCCL, machine.Cards[0].Trouble = true, troubles
 	return machine
 }
 
-// wantSmoke compares what was found, all but who is slow: ranks of many machines on one have what
-// processors are left to them.
+// wantSmoke compares the findings, except those about slow ranks: ranks of many simulated machines
+// share the processors of one.
 func wantSmoke(t *testing.T, cluster *testhosts.Cluster, report checks.Report, engine string, want, tells []string) {
 	t.Helper()
 	got, text := []string{}, ""
@@ -162,7 +163,7 @@ func wantSmoke(t *testing.T, cluster *testhosts.Cluster, report checks.Report, e
 	wantNothingLeft(t, cluster)
 }
 
-// wantNothingLeft looks for ranks, and for what libraries share memory by.
+// wantNothingLeft checks that no ranks and no shared memory of the libraries are left.
 func wantNothingLeft(t *testing.T, cluster *testhosts.Cluster) {
 	t.Helper()
 	for _, node := range cluster.Nodes {
@@ -176,7 +177,7 @@ func wantNothingLeft(t *testing.T, cluster *testhosts.Cluster) {
 	}
 }
 
-// ranksOn are the processes of a smoke test's ranks, of either engine.
+// ranksOn returns the processes of a smoke test's ranks, of both engines.
 func ranksOn(t *testing.T, node *testhosts.Node) string {
 	t.Helper()
 	ranks, err := node.Run(t.Context(), "/bin/sh", "-c", "ps -eo pid,args | grep -e '[a]gent smoke' -e '[O]ne rank of preflight'; true")

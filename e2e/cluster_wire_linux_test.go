@@ -12,11 +12,11 @@ import (
 	"preflight/testhosts"
 )
 
-// wireFaults are real faults between real nodes, and the one finding each must
-// yield. Advice is what the run must have proven to work instead.
+// wireFaults are real faults between real nodes, each with the one finding that must result. Advice
+// is the address or interface that the run must have proven to work instead.
 var wireFaults = []struct {
 	name   string
-	nodes  []string // where it is planted
+	nodes  []string // the nodes with the fault
 	plant  plant
 	args   []string
 	want   string
@@ -72,8 +72,8 @@ var wireFaults = []struct {
 		[]string{"--accelerator", "cpu", "--rendezvous", "c10d", "--rdzv-endpoint", "10.77.1.1"}, "fail host-names [w1]", []string{"GLOO_SOCKET_IFNAME=eth0"}, ""},
 }
 
-// TestWire runs the real binary on real hosts: every fault between them is
-// found alone, on the right node, within five seconds of the first call.
+// TestWire runs the real binary on real hosts. It must find every fault between them, and nothing
+// else, on the right node, within five seconds after the first call.
 func TestWire(t *testing.T) {
 	cluster := raise(t, "wire")
 	installTorch(t, cluster)
@@ -82,7 +82,7 @@ func TestWire(t *testing.T) {
 			for _, name := range fault.nodes {
 				plantOn(t, cluster, name, fault.plant)
 			}
-			// The fault is to be named within five seconds of the first call.
+			// The fault must be named within five seconds after the first call.
 			inTime(t, 5*time.Second+slack, func() {
 				report := judge(t, cluster, fault.args...)
 				want := []string{}
@@ -114,7 +114,7 @@ func environment(advice checks.Advice) (lines []string) {
 	return lines
 }
 
-// plantOn plants a fault until the test ends.
+// plantOn causes a fault until the end of the test.
 func plantOn(t *testing.T, cluster *testhosts.Cluster, name string, plant plant) {
 	t.Helper()
 	node, err := cluster.Node(name)
@@ -125,7 +125,7 @@ func plantOn(t *testing.T, cluster *testhosts.Cluster, name string, plant plant)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// However this one ends, the next finds the node healthy.
+	// However this test ends, the next one must find a healthy node.
 	t.Cleanup(func() {
 		if err := undo(); err != nil {
 			t.Error(err)

@@ -34,7 +34,7 @@ import (
 	"preflight/report"
 )
 
-// hostsOfProcess is how many hosts one process stands in for: each takes a file of it.
+// hostsOfProcess is the number of hosts in one process. Each of them uses one file.
 const hostsOfProcess = 1500
 
 func init() {
@@ -51,22 +51,22 @@ func number(text string) int {
 	return n
 }
 
-// measured is what one run took. Of the launching machine alone, as it is a process of its own.
+// measured is what one run used. It covers only the launching machine, which is a separate process.
 type measured struct {
 	Seconds    float64 `json:"seconds"`
-	CPU        float64 `json:"cpu"`       // seconds of user and system
+	CPU        float64 `json:"cpu"`       // seconds, user and system
 	Peak       int     `json:"peak"`      // KiB of VmHWM
 	Allocated  uint64  `json:"allocated"` // bytes
 	Objects    uint64  `json:"objects"`   //
 	Goroutines int     `json:"goroutines"`
 	Report     int64   `json:"report"` // bytes of JSON
-	Sent       int64   `json:"sent"`   // bytes of ssh to the nodes, and from them
+	Sent       int64   `json:"sent"`   // bytes of ssh to and from the nodes
 	Received   int64   `json:"received"`
 }
 
-// BenchmarkFleet has one process look at up to 10,000 hosts and judge them, by a real login each, and
-// write the report as text and JSON. Others are the hosts. What should not grow with their
-// number is the processor time a host. It needs root, for a network and names of its own.
+// BenchmarkFleet lets one process check up to 10,000 hosts, with a real login to each, and write
+// the report as text and JSON. Other processes are the hosts. The processor time per host should
+// not grow with their number. It needs root for its own network and names.
 func BenchmarkFleet(b *testing.B) {
 	for _, size := range []int{1000, 2000, 5000, 10000} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
@@ -99,7 +99,7 @@ func measure(b *testing.B, size int) (got measured) {
 	return got
 }
 
-// inOwnNetwork is this binary in a role, with a network and names of its own.
+// inOwnNetwork returns a command that runs this binary in a role, with its own network and names.
 func inOwnNetwork(role ...string) *exec.Cmd {
 	fleet := exec.Command(os.Args[0], role...)
 	fleet.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
@@ -107,7 +107,8 @@ func inOwnNetwork(role ...string) *exec.Cmd {
 	return fleet
 }
 
-// raiseHosts has so many hosts come up, in processes that end with this one, which is to be in its own network.
+// raiseHosts starts this many hosts, in processes that end with this one. This process must be in
+// its own network.
 func raiseHosts(scratch string, count, ofProcess int, drills string) (*modelled, error) {
 	if err := errors.Join(enterOwnNetwork(scratch, count), benchHome(scratch, count)); err != nil {
 		return nil, err
@@ -136,7 +137,7 @@ func raiseHosts(scratch string, count, ofProcess int, drills string) (*modelled,
 	return known, nil
 }
 
-// benchFleet raises the hosts, and has them looked at.
+// benchFleet starts the hosts and runs preflight over them.
 func benchFleet(scratch string, count int) error {
 	known, err := raiseHosts(scratch, count, hostsOfProcess, "modelled")
 	if err != nil {
@@ -158,8 +159,8 @@ func benchFleet(scratch string, count int) error {
 	return json.NewEncoder(os.Stdout).Encode(got)
 }
 
-// benchHead is the measured process. What PROFILES names gets its profiles: cpu, heap and goroutines while all
-// agents are there.
+// benchHead is the measured process. If PROFILES names a directory, it writes profiles there:
+// processor, heap, and goroutines while all agents run.
 func benchHead(home, list string) error {
 	profiles := os.Getenv("PROFILES")
 	if profiles != "" {
@@ -240,8 +241,8 @@ func benchHead(home, list string) error {
 	return json.NewEncoder(os.Stdout).Encode(got)
 }
 
-// healthy is nil where every node has told all and none is found fault with. What is found is the launching
-// machine's, which has nothing of what a launch takes.
+// healthy returns nil if every node has reported everything and has no problem. Problems of the
+// launching machine are ignored, because it lacks all programs of a launch.
 func healthy(seen checks.Report) error {
 	for _, node := range seen.Nodes {
 		called := 1 + facts.SampledPeers
@@ -265,7 +266,7 @@ func healthy(seen checks.Report) error {
 	return nil
 }
 
-// peakMemory is the most memory this process has held, in KiB.
+// peakMemory returns the peak memory of this process in KiB.
 func peakMemory() (int, error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -32,21 +32,23 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// The hosts of BenchmarkFleet and TestUnderLoad. What reaches them is real, ssh over TCP and the wire above it, each at an
-// address and with a host key of its own. What they tell is made up, as ten thousand machines
-// would have it: the facts of a healthy fleet, each its own. Their drills are real, or modelled: they
-// call each other nowhere then, and say that the others answered and that all have joined.
+// The hosts of BenchmarkFleet and TestUnderLoad. The connection to them is real: ssh over TCP and
+// the agent's protocol, with an address and a host key for each host. Their facts are invented, as
+// ten thousand machines might report them: those of a healthy fleet, different for each host. Their
+// drills are real or modelled. In modelled drills they call no other host, but report that the
+// others answered and that all have joined.
 
-// modelled is what the hosts of all processes know together: a file they all map.
+// modelled is a file that all processes of hosts map, with what they all need to know.
 type modelled struct {
 	joined                 *atomic.Int64
-	received, sent, served *atomic.Int64 // bytes of ssh, and logins
+	received, sent, served *atomic.Int64 // bytes of ssh, and number of logins
 
 	mu     sync.Mutex
 	worlds map[int64]chan struct{}
 }
 
-// met is closed when so many hosts have joined. One goroutine of a process looks for all of its hosts.
+// met returns a channel that is closed when this many hosts have joined. One goroutine per process
+// waits for all of its hosts.
 func (m *modelled) met(world int64) <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,7 +86,8 @@ func openModelled(path string) (*modelled, error) {
 	return &modelled{joined: number(0), received: number(1), sent: number(2), served: number(3)}, nil
 }
 
-// hostsKey is the key that every host takes, and hostKey the i-th host's own. They are as secret as this line.
+// hostsKey returns the key that every host accepts, and hostKey the host key of host i. They are
+// derived from constants, and so are not secret.
 func hostsKey() ed25519.PrivateKey { return hostKey(-1) }
 
 func hostKey(i int) ed25519.PrivateKey {
@@ -96,13 +99,13 @@ func hostKey(i int) ed25519.PrivateKey {
 func signerOf(key ed25519.PrivateKey) ssh.Signer {
 	signer, err := ssh.NewSignerFromSigner(key)
 	if err != nil {
-		panic(err) // ed25519 is a kind of key
+		panic(err) // ed25519 is always supported
 	}
 	return signer
 }
 
-// benchHosts is one process of hosts. Several share the port: the kernel gives each its share of calls, and
-// which host is called shows by the address.
+// benchHosts runs one process of hosts. Several processes share the port, and the kernel
+// distributes the connections. The address of a connection shows which host is called.
 func benchHosts(shared string, count int, real bool) error {
 	known, err := openModelled(shared)
 	if err != nil {
@@ -147,10 +150,10 @@ type benchHost struct {
 	*modelled
 	names []string
 	i     int
-	real  bool // are its drills
+	real  bool // its drills are real
 }
 
-// counted is a connection whose bytes are counted.
+// counted is a connection that counts its bytes.
 type counted struct {
 	net.Conn
 	*modelled
@@ -213,7 +216,7 @@ func (h *benchHost) session(channel ssh.Channel, requests <-chan *ssh.Request) {
 	}
 	go ssh.DiscardRequests(requests)
 	in := bufio.NewReader(channel)
-	if _, err := in.ReadString('\n'); err != nil { // what the shell is told of the agent, which is there
+	if _, err := in.ReadString('\n'); err != nil { // the shell command that looks for the agent, which is installed
 		return
 	}
 	status := struct{ Status uint32 }{}
@@ -223,7 +226,8 @@ func (h *benchHost) session(channel ssh.Channel, requests <-chan *ssh.Request) {
 	_, _ = channel.SendRequest("exit-status", false, ssh.Marshal(status))
 }
 
-// methods are the agent's, or of the modelled drills those that the benchmark asks for.
+// methods returns the agent's methods, or only those that the benchmark calls if the drills are
+// modelled.
 func (h *benchHost) methods() map[string]remote.Method {
 	me := fleettest.Node(h.i, h.names)
 	answer := func(reply remote.Reply, value any) error {
@@ -306,7 +310,7 @@ func (h *benchHost) methods() map[string]remote.Method {
 	return methods
 }
 
-// lookUp has the host resolve and route what it was asked for.
+// lookUp adds the names and routes that the host was asked for.
 func (h *benchHost) lookUp(node *facts.Node, asked agent.Probing) {
 	address := func(name string) string {
 		i, err := strconv.Atoi(strings.TrimPrefix(name, "w"))
@@ -332,8 +336,8 @@ func (h *benchHost) lookUp(node *facts.Node, asked agent.Probing) {
 	}
 }
 
-// enterOwnNetwork gives this process, which is alone in its namespaces, all addresses of the hosts and the names
-// of so many.
+// enterOwnNetwork gives this process, which is alone in its namespaces, the addresses and names of
+// all hosts.
 func enterOwnNetwork(scratch string, count int) error {
 	var hosts strings.Builder
 	fmt.Fprintln(&hosts, "127.0.0.1 localhost")
@@ -357,7 +361,7 @@ func enterOwnNetwork(scratch string, count int) error {
 	return nil
 }
 
-// benchHome is the home of somebody who may log in to all of them.
+// benchHome writes the home of a user who may log in to all hosts.
 func benchHome(scratch string, count int) error {
 	dir := filepath.Join(scratch, ".ssh")
 	if err := os.Mkdir(dir, 0o700); err != nil {

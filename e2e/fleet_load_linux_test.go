@@ -29,11 +29,12 @@ import (
 	"preflight/remote/ssh"
 )
 
-// Of the long run: PREFLIGHT_LOAD_HOSTS=1000 PREFLIGHT_LOAD_RUNS=50 go test -run UnderLoad -timeout 0 -v .
+// A long run: PREFLIGHT_LOAD_HOSTS=1000 PREFLIGHT_LOAD_RUNS=50 go test -run UnderLoad -timeout 0 -v
+// .
 var (
 	loadHosts    = fromEnvironment("PREFLIGHT_LOAD_HOSTS", 60)
 	loadRuns     = fromEnvironment("PREFLIGHT_LOAD_RUNS", 1)
-	loadSpinners = fromEnvironment("PREFLIGHT_LOAD", 20) // processes that do nothing else than run
+	loadSpinners = fromEnvironment("PREFLIGHT_LOAD", 20) // busy processes that only use processor time
 )
 
 func init() {
@@ -45,7 +46,8 @@ func init() {
 	roles["load-client"] = func(args []string) error { return loadClient(args[0], os.Stdout) }
 }
 
-// hostsOfLoad is how many hosts one process is whose drills are real: each takes some twenty files of it.
+// hostsOfLoad is the number of hosts with real drills in one process. Each of them uses about
+// twenty files.
 const hostsOfLoad = 250
 
 func fromEnvironment(name string, otherwise int) int {
@@ -55,13 +57,13 @@ func fromEnvironment(name string, otherwise int) int {
 	return otherwise
 }
 
-// timely are the checks that may be wrong where somebody is too slow: none may say that a
+// timely are the checks that could give a wrong result on a slow machine. None may report that a
 // healthy node fails.
 var timely = []string{"ssh-reach", "ssh-host-key", "ssh-login", "ssh-shell", "agent-start", "node-mesh", "path-mtu", "rendezvous", "clock-skew"}
 
-// TestUnderLoad: of healthy hosts nothing is said to be wrong however busy this machine is, which is the
-// launching machine and all nodes. What the hosts try among themselves is real, what they tell of themselves is
-// not. Each run is a process of its own.
+// TestUnderLoad checks healthy hosts while this machine, which is the launching machine and all
+// nodes, is busy. No problem may be reported. What the hosts try with each other is real, but their
+// facts are invented. Each run is a separate process.
 func TestUnderLoad(t *testing.T) {
 	fleet := inOwnNetwork("load-fleet", t.TempDir())
 	out, err := fleet.StdoutPipe()
@@ -92,14 +94,14 @@ func TestUnderLoad(t *testing.T) {
 	}
 }
 
-// loadFleet raises the hosts and the load, and has them looked at.
+// loadFleet starts the hosts and the load, and runs preflight.
 func loadFleet(scratch string) error {
 	if _, err := raiseHosts(scratch, loadHosts, hostsOfLoad, "real"); err != nil {
 		return err
 	}
 	for range loadSpinners {
 		spinner := exec.Command(os.Args[0], "spin")
-		spinner.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it ends in no other way
+		spinner.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it never ends by itself
 		if err := spinner.Start(); err != nil {
 			return err
 		}
@@ -114,7 +116,7 @@ func loadFleet(scratch string) error {
 	return nil
 }
 
-// underLoad is what was said of healthy hosts.
+// underLoad is the result of runs over healthy hosts.
 type underLoad struct {
 	Reached        int
 	Wrong, Unknown []string
@@ -122,7 +124,7 @@ type underLoad struct {
 
 func (u underLoad) sample() []string { return u.Unknown[:min(len(u.Unknown), 3)] }
 
-// loadClient looks once, and says what is wrong.
+// loadClient runs preflight once and prints the problems that it reports.
 func loadClient(home string, out io.Writer) error {
 	hosts, _, err := hostfile.ReadFile(filepath.Join(home, "hostfile"), "")
 	if err != nil {

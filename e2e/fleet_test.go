@@ -27,11 +27,12 @@ import (
 	"preflight/testhosts"
 )
 
-// roles are what else this test binary is where a benchmark starts it, by its first argument.
+// roles are other programs that this test binary can act as when a benchmark starts it, by the
+// first argument.
 var roles = map[string]func(args []string) error{}
 
-// TestMain lets this test binary be the agent on the hosts of the fleets
-// below: it is what they are sent, under a name of its own.
+// TestMain lets this test binary act as the agent on the hosts of the fleets below. preflight
+// copies it there under another name.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && roles[os.Args[1]] != nil {
 		if err := roles[os.Args[1]](os.Args[2:]); err != nil {
@@ -46,11 +47,11 @@ func TestMain(m *testing.M) {
 	os.Exit(agent.Main(os.Args[2:]))
 }
 
-// sharedHome is the home of most hosts below, like an NFS home: this test
-// binary is large, and one delivery of it is enough.
+// sharedHome is the home of most hosts below, like an NFS home. This test binary is large, so it
+// should be delivered only once.
 var sharedHome string
 
-// sharedPrograms is where those lie that tests build once and share.
+// sharedPrograms is the directory of the programs that the tests build once and share.
 var sharedPrograms string
 
 func withSharedHome(m *testing.M) int {
@@ -66,12 +67,11 @@ func withSharedHome(m *testing.M) int {
 	return m.Run()
 }
 
-// leavesAtOnce keeps an agent that is built with the race detector from sleeping
-// a second before it exits, which is the detector's default.
+// leavesAtOnce prevents an agent built with the race detector from sleeping for a second before it
+// exits, which is the detector's default.
 var leavesAtOnce = []string{"GORACE=atexit_sleep_ms=0"}
 
-// warm makes sure that the binary lies in the shared home, so that no deadline
-// below pays for delivering it.
+// warm delivers the binary to the shared home, so that no deadline below includes the delivery.
 func warm(t *testing.T) {
 	t.Helper()
 	hosts := testhosts.Start(t, testhosts.Host{Name: "first", Home: sharedHome})
@@ -81,7 +81,7 @@ func warm(t *testing.T) {
 	}
 }
 
-// planned is a launch from this machine.
+// planned returns the plan of a launch from this machine.
 func planned(t *testing.T, options launch.Options) preflight.Plan {
 	t.Helper()
 	plan, err := preflight.NewPlan(t.Context(), preflight.Intent{Options: options})
@@ -91,7 +91,7 @@ func planned(t *testing.T, options launch.Options) preflight.Plan {
 	return plan
 }
 
-// job reaches every host of a fleet.
+// job returns a job that reaches every host of a fleet.
 func job(t *testing.T, running *testhosts.Fleet, timeout time.Duration) preflight.Job {
 	t.Helper()
 	hosts, _, err := hostfile.Parse(strings.NewReader(running.Hostfile), "hostfile", "")
@@ -149,10 +149,10 @@ func TestEverySectionIsSeenOrMissingWithAReason(t *testing.T) {
 	}
 }
 
-// TestOneSickNodeCostsNobodyElse: the other nodes are looked at, and the run
-// ends with the sick node's own deadline.
+// TestOneSickNodeCostsNobodyElse checks that a sick node does not affect the others, and that the
+// run ends at the sick node's own deadline.
 func TestOneSickNodeCostsNobodyElse(t *testing.T) {
-	// Addresses for names: what a name server takes to answer is no part of this.
+	// Addresses as names: the time for a name lookup is not part of this test.
 	const healthy, sick, other, deadline = "192.0.2.1", "192.0.2.2", "192.0.2.3", 4 * time.Second
 	warm(t)
 	for name, fault := range map[string]testhosts.Fault{
@@ -161,13 +161,13 @@ func TestOneSickNodeCostsNobodyElse(t *testing.T) {
 		"truncates": testhosts.Truncates(300), "killed": testhosts.Killed("KILL", 300),
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // what takes long is waiting
+			t.Parallel() // most of the time is waiting
 			hosts := testhosts.Start(t, testhosts.Host{Name: healthy, Home: sharedHome, Env: leavesAtOnce},
 				testhosts.Host{Name: sick, Fault: fault, Home: sharedHome, Env: leavesAtOnce},
 				testhosts.Host{Name: other, Home: sharedHome, Env: leavesAtOnce})
 			job := job(t, hosts, deadline)
-			// That the others call each other comes after, and has times of its own; so
-			// does pdsh, which is rehearsed beside the looking.
+			// Skip what follows the gathering of facts and has its own time limits: the calls
+			// between nodes, and the rehearsal with pdsh.
 			job.Policy.Skip = []string{"node-mesh", "path-mtu", "rendezvous", "ssh-between-nodes", "launcher-ready"}
 			began := time.Now()
 			report := preflight.Run(t.Context(), job)
@@ -195,8 +195,8 @@ func TestOneSickNodeCostsNobodyElse(t *testing.T) {
 	}
 }
 
-// TestHungSectionCostsItselfOnly: an agent gives a section up before its node
-// is given up, however much of the node's time its login took.
+// TestHungSectionCostsItselfOnly checks that an agent gives up a section before the node is given
+// up, however much of the node's time the login took.
 func TestHungSectionCostsItselfOnly(t *testing.T) {
 	warm(t)
 	hangs, slow := filepath.Join(t.TempDir(), "python"), filepath.Join(t.TempDir(), "shell")
@@ -244,7 +244,7 @@ func TestInterruptedRunTellsWhatItKnows(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftBehind: no goroutine of ours outlives a run over sick nodes.
+// TestNothingIsLeftBehind checks that no goroutine outlives a run over sick nodes.
 func TestNothingIsLeftBehind(t *testing.T) {
 	warm(t)
 	hosts := testhosts.Start(t, testhosts.Host{Name: "w1", Home: sharedHome}, testhosts.Host{Name: "w2", Fault: testhosts.Silent},
