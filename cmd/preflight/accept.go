@@ -89,7 +89,7 @@ func accepting(cmd *cobra.Command, config Config, command []string, a acceptance
 		fmt.Fprintf(os.Stderr, "preflight: %s: %s %s, %d left\n", text.Escape(file.Path), text.Plural(len(changed.Rows(false)), "change"), said, len(left.Rows(false)))
 	}
 	if lost := lostNodes(later); lost != nil {
-		fmt.Fprintf(os.Stderr, "preflight: nothing of %s, not reached or lost midway\n", text.Escape(hostfile.Fold(lost)))
+		fmt.Fprintf(os.Stderr, "preflight: not updated: %s (not reached, or lost during the run)\n", text.Escape(hostfile.Fold(lost)))
 		return exitCode(exitTrouble)
 	}
 	return nil
@@ -119,7 +119,7 @@ func (c Config) accepts() (outputs.Output, error) {
 		return outputs.Output{Asked: c.origin("baseline") + " " + c.Baseline, Path: c.Baseline}, nil
 	}
 	if len(all) != 1 || all[0].Printed() {
-		return outputs.Output{}, usage.WithHint(errors.New("--accept takes changes into one file"), "name the baseline: -o golden.json")
+		return outputs.Output{}, usage.WithHint(errors.New("--accept needs exactly one file"), "name the baseline: -o golden.json")
 	}
 	return all[0], nil
 }
@@ -181,9 +181,9 @@ func covered(changes []checks.Change, scopes []agreement.Scope, file string) (wa
 	if err != nil {
 		slices.Sort(names)
 		if names = slices.Compact(names); names == nil {
-			return nil, usage.WithHint(err, "nothing has changed there that could be accepted")
+			return nil, usage.WithHint(err, "nothing has changed since this baseline")
 		}
-		return nil, usage.WithHint(err, "changed are %s", usage.Words(text.List(names)))
+		return nil, usage.WithHint(err, "these have changed: %s", usage.Words(text.List(names)))
 	}
 	return slices.DeleteFunc(changes, func(c checks.Change) bool {
 		return !slices.ContainsFunc(scopes, func(scope agreement.Scope) bool { return scope.Covers(c) })

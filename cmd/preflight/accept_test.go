@@ -19,9 +19,9 @@ func TestAcceptRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, changes := range map[string][]checks.Change{
-		"changed are nodes":              {{Node: "w4"}},
-		"changed are host.kernel, nodes": {{Node: "w4"}, {Node: "w1", Fact: "host.kernel"}},
-		"nothing has changed there":      nil,
+		"these have changed: nodes":              {{Node: "w4"}},
+		"these have changed: host.kernel, nodes": {{Node: "w4"}, {Node: "w1", Fact: "host.kernel"}},
+		"nothing has changed since":      nil,
 	} {
 		_, err := covered(changes, []agreement.Scope{scope}, "golden.json")
 		if refused, is := errors.AsType[*usage.Error](err); !is || !strings.Contains(refused.Hint, want) {

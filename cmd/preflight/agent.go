@@ -29,13 +29,13 @@ func meetToken(file string) (string, error) {
 	if file != "" {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return "", fmt.Errorf("the token: %w", err)
+			return "", fmt.Errorf("--meet-token-file: %w", err)
 		}
 		token = string(text)
 	}
 	if token = strings.TrimSpace(token); token == "" {
-		return "", usage.WithHint(errors.New("there is no token for nodes and their judge to know each other by"),
-			"give both the same, in %s or in a file that --meet-token-file names; head -c 32 /dev/urandom | base64 makes one", usage.Words(tokenVariable))
+		return "", usage.WithHint(errors.New("no shared token"),
+			"give preflight and the nodes the same one, in %s or with --meet-token-file; to make one: head -c 32 /dev/urandom | base64", usage.Words(tokenVariable))
 	}
 	return token, meet.Checked(token)
 }
@@ -59,7 +59,7 @@ Exit codes: 0 the launch may start, 1 it may not, 2 could not tell or could not 
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if address == "" {
-				return usage.WithHint(errors.New("nothing says which judge to call"), "preflight agent --meet HOST:PORT")
+				return usage.WithHint(errors.New("agent needs --meet HOST:PORT"), "name the machine that runs preflight --via meet: preflight agent --meet HOST:PORT")
 			}
 			token, err := meetToken(file)
 			if err != nil {
@@ -75,7 +75,7 @@ Exit codes: 0 the launch may start, 1 it may not, 2 could not tell or could not 
 				return err
 			}
 			if !verdict.Go {
-				fmt.Fprintln(os.Stderr, "preflight: the judge does not let the launch begin:", verdict.Why)
+				fmt.Fprintln(os.Stderr, "preflight: the launch may not begin:", verdict.Why)
 				return exitCode(exitFail)
 			}
 			fmt.Fprintln(os.Stderr, "preflight: the launch may begin:", verdict.Why)
@@ -99,7 +99,7 @@ func call(ctx context.Context, address, node, token string, patience time.Durati
 			return verdict, err
 		}
 		if !told && err != nil {
-			fmt.Fprintln(os.Stderr, "preflight:", said(err.Error())+"; waiting for it")
+			fmt.Fprintln(os.Stderr, "preflight:", said(err.Error())+"; waiting")
 		}
 		select {
 		case <-enough:

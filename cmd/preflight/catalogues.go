@@ -46,7 +46,7 @@ func checksCommand() *cobra.Command {
 		}
 		check, known := catalogue.Lookup(id[0])
 		if !known {
-			return usage.WithHint(errors.New(policyfile.NoCheck(id[0])), "preflight checks lists them")
+			return usage.WithHint(errors.New(policyfile.NoCheck(id[0])), "preflight checks lists the checks")
 		}
 		if err := report.Check(os.Stdout, check, style); err != nil || check.ID != knownbad.KnownBad.ID {
 			return err
@@ -74,7 +74,7 @@ func causesCommand() *cobra.Command {
 		}
 		cause, known := causes.Lookup(id[0])
 		if !known {
-			return usage.WithHint(fmt.Errorf("unknown cause %q%s", id[0], usage.Nearest(id[0], causeIDs())), "preflight causes lists them")
+			return usage.WithHint(fmt.Errorf("unknown cause %q%s", id[0], usage.Nearest(id[0], causeIDs())), "preflight causes lists the causes")
 		}
 		return report.Cause(os.Stdout, causes, cause, style)
 	}, "text", "markdown", "messages")

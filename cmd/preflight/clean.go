@@ -79,7 +79,7 @@ func cleanAll(ctx context.Context, job preflight.Job) (lines []string, failures 
 			for _, path := range removed {
 				gone = append(gone, text.Escape(host.Name+": removed "+path))
 			}
-			lines[i], failures[i] = cmp.Or(strings.Join(gone, "\n"), text.Escape(host.Name)+": nothing there"), err
+			lines[i], failures[i] = cmp.Or(strings.Join(gone, "\n"), text.Escape(host.Name)+": nothing to remove"), err
 			end := fleet.Event{Phase: progress.Cleaning, Step: fleet.Ended, Node: host.Name}
 			if err != nil {
 				end.Step, end.Err = fleet.Lost, err

@@ -234,7 +234,7 @@ func (c Config) policy() (checks.Policy, error) {
 		policy.Skip = append(policy.Skip, policyfile.ChecksNamed(pattern)...)
 	}
 	if !slices.ContainsFunc(catalogue.Catalogue, func(check checks.Check) bool { return !policy.SwitchesOff(check.ID) }) {
-		return policy, errors.New("--only, --skip and the severities of the policy leave no check to run: take one of them out")
+		return policy, errors.New("--only, --skip and the severities in preflight.yaml leave no check to run: remove one of them")
 	}
 	var err, also error
 	policy.SHMHeadroom, err = agreement.ReadSize(c.SHMHeadroom)

@@ -45,7 +45,7 @@ that computes wrong results, and an NCCL that never finds the other ranks.`,
 			reason := cannotRaise()
 			switch {
 			case reason != "" && config.Smoke != smokeNone:
-				return errors.New(reason + ", and of --smoke there is no recording")
+				return errors.New(reason + "; there is no recorded run of --smoke")
 			case reason != "":
 				return recordedDemo(config, reason)
 			}
@@ -59,7 +59,7 @@ that computes wrong results, and an NCCL that never finds the other ranks.`,
 }
 
 func recordedDemo(config Config, reason string) error {
-	fmt.Fprintf(os.Stderr, "%s\nnot raised: eight hosts with faults; judging a recording of them instead\n\n", reason)
+	fmt.Fprintf(os.Stderr, "%s\nThe eight hosts were not started. This is the report of a recorded run.\n\n", reason)
 	saved, err := report.Read(bytes.NewReader(recordedRun))
 	if err != nil {
 		return err

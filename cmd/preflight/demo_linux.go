@@ -42,8 +42,8 @@ var scenarios = map[bool]scenario{ // by whether ranks compute and talk
 
 // smokeFaults are two that no other check sees.
 var smokeFaults = []demoFault{
-	{"w3", "an NCCL that waits for ever when it is to meet others", twoGPUs("ncclCommInitRankConfig", "hang")},
-	{"w6", "a GPU that computes wrong", twoGPUs("cuLaunchKernel", "wrong")},
+	{"w3", "NCCL waits for the other ranks forever", twoGPUs("ncclCommInitRankConfig", "hang")},
+	{"w6", "a GPU computes wrong results", twoGPUs("cuLaunchKernel", "wrong")},
 }
 
 // twoGPUs come with stand-ins of libcuda and libnccl. A call fails of the first.
@@ -65,24 +65,24 @@ func withLibraries(node *testhosts.Node) error {
 
 // demoFaults are the ones people lose days to.
 var demoFaults = []demoFault{
-	{"w1", "a docker0 that comes before the network card", (*testhosts.Node).AddDocker0First},
-	{"w2", "a /dev/shm of 64 MiB, docker's default", func(n *testhosts.Node) (testhosts.Undo, error) {
+	{"w1", "docker0 comes before the network card", (*testhosts.Node).AddDocker0First},
+	{"w2", "/dev/shm of 64 MiB, docker's default", func(n *testhosts.Node) (testhosts.Undo, error) {
 		return n.ShrinkSHM(64 << 20)
 	}},
-	{oddPackage, "another protobuf than everybody else's", func(n *testhosts.Node) (testhosts.Undo, error) {
+	{oddPackage, "another version of protobuf", func(n *testhosts.Node) (testhosts.Undo, error) {
 		return n.OtherPackage("protobuf", "5.29.1")
 	}},
-	{"w4", "a .bashrc that prints a greeting", func(n *testhosts.Node) (testhosts.Undo, error) {
+	{"w4", ".bashrc prints a greeting", func(n *testhosts.Node) (testhosts.Undo, error) {
 		return n.NoisyShell("Welcome to the cluster")
 	}},
-	{"w5", "a host key that is not the one in known_hosts", (*testhosts.Node).ChangeHostKey},
-	{"w6", "a firewall that drops everything", func(n *testhosts.Node) (testhosts.Undo, error) {
+	{"w5", "host key differs from the one in known_hosts", (*testhosts.Node).ChangeHostKey},
+	{"w6", "firewall drops everything", func(n *testhosts.Node) (testhosts.Undo, error) {
 		return n.Drop()
 	}},
-	{"w7", "a firewall that opens ssh alone", func(n *testhosts.Node) (testhosts.Undo, error) {
+	{"w7", "firewall allows only ssh", func(n *testhosts.Node) (testhosts.Undo, error) {
 		return n.Drop("1:21", "23:65535")
 	}},
-	{"w8", "a driver that was upgraded while its old kernel module is still loaded", func(n *testhosts.Node) (testhosts.Undo, error) {
+	{"w8", "driver upgraded, but the old kernel module is still loaded", func(n *testhosts.Node) (testhosts.Undo, error) {
 		driver := gpus.H100s(8)
 		driver.Module = "535.161.08"
 		return n.SetDriver(driver)
@@ -100,11 +100,11 @@ var raising = []struct{ program, its string }{
 
 func cannotRaise() string {
 	if os.Geteuid() != 0 {
-		return "raising hosts needs root (sudo preflight demo)"
+		return "starting hosts needs root (sudo preflight demo)"
 	}
 	for _, one := range raising {
 		if _, err := os.Stat(one.program); err != nil {
-			return "raising hosts needs " + one.program + " (apt-get install " + one.its + ")"
+			return "starting hosts needs " + one.program + " (apt-get install " + one.its + ")"
 		}
 	}
 	return ""
@@ -119,10 +119,10 @@ func demo(ctx context.Context, config Config) (err error) {
 	}
 	// A reader that leaves (| head) must not leave the hosts running.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	fmt.Fprintln(os.Stderr, "raising 8 hosts on this machine, each with a network, a /dev/shm and an sshd of its own")
+	fmt.Fprintln(os.Stderr, "starting 8 hosts on this machine, each with its own network, /dev/shm and sshd")
 	cluster, err := testhosts.Raise(ctx, testhosts.Options{Name: "demo", Nodes: 8, Share: []string{filepath.Dir(self)}})
 	if errors.Is(err, testhosts.ErrExists) {
-		return usage.WithHint(err, "another demo runs, or one was killed: bin/cluster down -name demo removes it")
+		return usage.WithHint(err, "another demo is running, or one was killed; to remove it: bin/cluster down -name demo")
 	}
 	if err != nil {
 		return err
@@ -150,13 +150,13 @@ func demo(ctx context.Context, config Config) (err error) {
 	var ended *exec.ExitError
 	switch {
 	case err == nil:
-		return errors.New("the main job found nothing wrong with a broken cluster")
+		return errors.New("preflight found nothing wrong with a broken cluster")
 	case !errors.As(err, &ended) || ended.ExitCode() != exitFail:
-		return fmt.Errorf("the main job: %w", err)
+		return fmt.Errorf("preflight: %w", err)
 	}
 	saved, err := report.Read(&found)
 	if err != nil {
-		return fmt.Errorf("the main job: %w", err)
+		return fmt.Errorf("preflight: %w", err)
 	}
 	// A file has not all of a finding that the report draws by, so it is judged again.
 	policy := checks.DefaultPolicy()
@@ -165,7 +165,7 @@ func demo(ctx context.Context, config Config) (err error) {
 	if err := config.write(judged); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "\npreflight exited with 1, as it should: %d faults were planted\n", len(shown.faults))
+	fmt.Fprintf(os.Stderr, "\npreflight exited with 1, as expected: %d hosts are broken\n", len(shown.faults))
 	return nil // which is what a demo is for
 }
 
@@ -199,9 +199,9 @@ func breakCluster(cluster *testhosts.Cluster, shown scenario) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(os.Stderr, "planting on %s: %s\n", fault.node, fault.what)
+		fmt.Fprintf(os.Stderr, "breaking %s: %s\n", fault.node, fault.what)
 		if _, err := fault.plant(node); err != nil {
-			return fmt.Errorf("planting on %s: %w", fault.node, err)
+			return fmt.Errorf("breaking %s: %w", fault.node, err)
 		}
 	}
 	return nil

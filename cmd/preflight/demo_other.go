@@ -9,6 +9,6 @@ import (
 	"errors"
 )
 
-func cannotRaise() string { return "raising hosts needs Linux namespaces" }
+func cannotRaise() string { return "starting hosts needs Linux namespaces" }
 
 func demo(context.Context, Config) error { return errors.New(cannotRaise()) }

@@ -84,7 +84,7 @@ failed, 2 something failed for an unknown reason, or a log could not be read.`,
 func logs(ctx context.Context, args []string) ([]explain.Source, error) {
 	if len(args) == 0 {
 		if term.IsTerminal(int(os.Stdin.Fd())) {
-			return nil, usage.WithHint(errors.New("no log was given"), "preflight explain train.log, or a pipe: deepspeed … 2>&1 | preflight explain")
+			return nil, usage.WithHint(errors.New("no log given"), "name one: preflight explain train.log; or use a pipe: deepspeed … 2>&1 | preflight explain")
 		}
 		args = []string{"-"}
 	}
@@ -92,7 +92,7 @@ func logs(ctx context.Context, args []string) ([]explain.Source, error) {
 	for _, arg := range args {
 		if arg == "-" {
 			if slices.ContainsFunc(sources, func(s explain.Source) bool { return s.Name == standardInput }) {
-				return nil, errors.New("standard input can only be read once: - is given twice")
+				return nil, errors.New("- is given twice: standard input can only be read once")
 			}
 			sources = append(sources, source(ctx, standardInput, func() (io.ReadCloser, error) { return os.Stdin, nil }))
 			continue
@@ -109,7 +109,7 @@ func logs(ctx context.Context, args []string) ([]explain.Source, error) {
 			return nil, err
 		}
 		if len(files) == 0 {
-			return nil, fmt.Errorf("%s: there is no file of text in this directory", arg)
+			return nil, fmt.Errorf("%s: no text file in this directory", arg)
 		}
 		for _, file := range files {
 			sources = append(sources, logFile(ctx, file))
@@ -124,7 +124,7 @@ func logFile(ctx context.Context, path string) explain.Source {
 	return source(ctx, path, func() (io.ReadCloser, error) { return os.Open(path) })
 }
 
-var errInterrupted = errors.New("interrupted: what follows is of the log until then")
+var errInterrupted = errors.New("interrupted: the result covers the log up to here")
 
 // source is a log that ends at Ctrl-C, even one that nothing comes from, so that what
 // was read is reported.
@@ -200,7 +200,7 @@ func (c Config) pointedTo(cmd *cobra.Command, r explain.Report) (*checks.Report,
 		}
 	}
 	if len(only) == 0 {
-		fmt.Fprintln(os.Stderr, "preflight: nothing was found in the log that a check looks at, so none is run")
+		fmt.Fprintln(os.Stderr, "preflight: no check covers what was found in the log, so preflight runs none")
 		return nil, nil
 	}
 	c.Only, c.Skip = only, nil

@@ -62,7 +62,7 @@ func (c Config) policyPath(flags *pflag.FlagSet) (string, error) {
 	case err != nil:
 		return "", err
 	case len(c.Output) > 1:
-		return "", errors.New("-o is given twice, and only one file is written")
+		return "", errors.New("-o is given twice: init writes one file")
 	case len(c.Output) == 1:
 		path = c.Output[0]
 	}
@@ -73,7 +73,7 @@ func (c Config) policyPath(flags *pflag.FlagSet) (string, error) {
 }
 
 func thereAlready(path string) error {
-	return usage.WithHint(fmt.Errorf("%s already exists, and a policy is never overwritten", path), "name another file with -o, and take over what is new")
+	return usage.WithHint(fmt.Errorf("%s already exists: init never overwrites a policy", path), "name another file with -o, and copy what you need")
 }
 
 // nodesNow are the nodes of the fleet, looked at now or in a saved run.
@@ -89,7 +89,7 @@ func (c Config) nodesNow(cmd *cobra.Command, from string) ([]facts.Node, error) 
 	defer closeJob()
 	fleet, _ := preflight.Look(cmd.Context(), job)
 	if cmd.Context().Err() != nil {
-		return nil, errors.New("interrupted: no policy is written from incomplete facts")
+		return nil, errors.New("interrupted: init writes no policy from incomplete facts")
 	}
 	return fleet.Nodes, nil
 }
@@ -102,7 +102,7 @@ func (c Config) writePolicy(path string, nodes []facts.Node) error {
 		}
 	}
 	if len(reached) == 0 {
-		return usage.WithHint(errors.New("no node was reached, so there is nothing to write a policy from"), "preflight -H hostfile says why")
+		return usage.WithHint(errors.New("no node was reached: there is nothing to write a policy from"), "to see why: preflight -H hostfile")
 	}
 	var text bytes.Buffer
 	if err := report.PolicyDraft(&text, reached, agreement.Drafts(nodes)); err != nil {

@@ -12,6 +12,7 @@ import (
 	"preflight/checks"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/hostfile"
+	"preflight/internal/text"
 	"preflight/remote/meet"
 )
 
@@ -28,7 +29,7 @@ func (c *Config) meet(plan preflight.Plan) (*meet.Carrier, error) {
 	}
 	listener, err := net.Listen("tcp", c.MeetListen)
 	if err != nil {
-		return nil, usage.WithHint(fmt.Errorf("--via meet: %w", err), "--meet-listen :PORT takes another port")
+		return nil, usage.WithHint(fmt.Errorf("--via meet: %w", err), "to listen on another port: --meet-listen :PORT")
 	}
 	called := map[string]string{}
 	for _, host := range plan.Prediction.Hosts {
@@ -43,13 +44,13 @@ func (c *Config) conclude(r checks.Report) {
 	if c.meeting == nil {
 		return
 	}
-	why := "every check of this launch has passed"
+	why := "every check has passed"
 	switch r.ExitCode {
 	case exitPass:
 	case exitTrouble:
-		why = "not everything could be told: see the judge's report"
+		why = "some checks are unknown: see the report of preflight --via meet"
 	default:
-		why = fmt.Sprintf("%d findings: see the judge's report", len(r.Findings))
+		why = fmt.Sprintf("%s: see the report of preflight --via meet", text.Plural(len(r.Findings), "finding"))
 	}
 	c.meeting.Conclude(meet.Verdict{Go: r.ExitCode == exitPass, Why: why})
 }

@@ -30,9 +30,9 @@ func nobodyNamed(err error) bool {
 
 // firstSteps tells whoever typed the bare name what to type.
 func firstSteps() error {
-	return usage.WithHint(errors.New("no hosts: there is no file named hostfile here, and no "+hostfile.DefaultPath), `preflight -H /path/to/hostfile                                # those of a DeepSpeed hostfile
-  preflight -w 'node[01-16]'                                    # by their names
-  preflight -- deepspeed --hostfile /path/to/hostfile train.py  # those of this launch, which follows when all is well`)
+	return usage.WithHint(errors.New("no nodes: there is no ./hostfile and no "+hostfile.DefaultPath), `preflight -H /path/to/hostfile                                # the nodes of a DeepSpeed hostfile
+  preflight -w 'node[01-16]'                                    # nodes by name
+  preflight -- deepspeed --hostfile /path/to/hostfile train.py  # check this command, then start it`)
 }
 
 // nextCommand is what to type after a run: the checks that failed, once what they found is
@@ -48,19 +48,19 @@ func nextCommand(cmd *cobra.Command, r checks.Report) string {
 	case r.Interrupted:
 		return ""
 	case len(failed) > 0:
-		return fmt.Sprintf("preflight%s --only %s   # once that is mended: looks at this alone", typed, strings.Join(failed, ","))
+		return fmt.Sprintf("preflight%s --only %s   # after the fixes: re-runs only the failed checks", typed, strings.Join(failed, ","))
 	case r.ExitCode == exitTrouble && !cmd.Flags().Changed("verbose"):
-		return fmt.Sprintf("preflight%s -v   # says of every check why nobody can tell", words(cmd, anyFlag))
+		return fmt.Sprintf("preflight%s -v   # shows why each check is unknown", words(cmd, anyFlag))
 	case r.ExitCode != exitPass:
 		return ""
 	case partial:
-		return fmt.Sprintf("preflight%s   # the checks that were left out, too", typed)
+		return fmt.Sprintf("preflight%s   # also runs the checks that were left out", typed)
 	case r.Launch.HostsFile == "" || r.Launch.Torchrun():
 		return "" // which program starts the ranks, nobody has said
 	}
 	before := words(cmd, func(flag *pflag.Flag) bool { return flag.Name != "hostfile" && !decidedByCommand(flag) })
 	behind := words(cmd, decidedByCommand)
-	return fmt.Sprintf("preflight%s -- deepspeed --hostfile %s%s train.py …   # judges this very launch, and becomes it", before, text.Quote(r.Launch.HostsFile), behind)
+	return fmt.Sprintf("preflight%s -- deepspeed --hostfile %s%s train.py …   # checks this command, then starts it", before, text.Quote(r.Launch.HostsFile), behind)
 }
 
 // failing are the checks that fail a run, in the order of its report.

@@ -24,8 +24,8 @@ func keptFromOthers(file string) error {
 			return nil // whoever reads it says so
 		}
 		if why := writers(info); why != "" {
-			return usage.WithHint(fmt.Errorf("%s is not read: %s %s, and it may say what runs on the nodes", file, path, why),
-				"if it is meant, name it: --config %s; else see to it that nobody else owns it or may write to it: chown %s %s; chmod go-w %s", file, strconv.Itoa(os.Geteuid()), path, path)
+			return usage.WithHint(fmt.Errorf("refused policy file %s: %s %s, and the file can run commands on the nodes", file, path, why),
+				"if you trust it, name it: --config %s; otherwise take it from the others: chown %s %s; chmod go-w %s", file, strconv.Itoa(os.Geteuid()), path, path)
 		}
 	}
 	return nil
@@ -42,11 +42,11 @@ func writers(info fs.FileInfo) string {
 	case !ok:
 		return ""
 	case is.Uid != 0 && int(is.Uid) != os.Geteuid() && !(os.Geteuid() == 0 && strconv.Itoa(int(is.Uid)) == os.Getenv("SUDO_UID")):
-		return fmt.Sprintf("is of user %d", is.Uid)
+		return fmt.Sprintf("belongs to user %d", is.Uid)
 	case mode&0o002 != 0:
-		return "may be written by everybody"
+		return "is writable by everybody"
 	case mode&0o020 != 0 && is.Gid != 0 && !isOurAlone(is.Gid):
-		return fmt.Sprintf("may be written by group %d", is.Gid)
+		return fmt.Sprintf("is writable by group %d", is.Gid)
 	}
 	return ""
 }

@@ -17,10 +17,10 @@ func TestConfigurationOfOthers(t *testing.T) {
 		want            string
 	}{
 		"ours":                      {0o644, 0o755, os.Geteuid(), ""},
-		"writable for all":          {0o666, 0o755, os.Geteuid(), "preflight.yaml may be written by everybody"},
-		"a directory for all":       {0o644, 0o777, os.Geteuid(), " may be written by everybody"},
+		"writable for all":          {0o666, 0o755, os.Geteuid(), "preflight.yaml is writable by everybody"},
+		"a directory for all":       {0o644, 0o777, os.Geteuid(), " is writable by everybody"},
 		"ours in a sticky one":      {0o644, 0o777 | os.ModeSticky, os.Geteuid(), ""},
-		"another's in a sticky one": {0o644, 0o777 | os.ModeSticky, 4711, "is of user 4711"},
+		"another's in a sticky one": {0o644, 0o777 | os.ModeSticky, 4711, "belongs to user 4711"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.owner != os.Geteuid() && os.Geteuid() != 0 {

@@ -65,8 +65,8 @@ func (c Config) envWritable() error {
 	settings, problems := launch.ParseEnvFile(facts.EnvFile{Path: c.WriteEnv, Lines: lines})
 	foreign := func(s facts.Setting) bool { return !slices.Contains(checks.AdvisedNames, s.Name) }
 	if len(text) > 0 && (len(problems) > 0 || slices.ContainsFunc(settings, foreign)) {
-		return usage.WithHint(fmt.Errorf("%s already exists and sets more than preflight advises", c.envFile().Asked),
-			"name another file, and append it: cat advised.env >> %s", c.WriteEnv)
+		return usage.WithHint(fmt.Errorf("%s already exists, and sets variables that preflight did not write", c.envFile().Asked),
+			"write another file and append it: cat advised.env >> %s", c.WriteEnv)
 	}
 	return nil
 }
@@ -78,13 +78,13 @@ func (c Config) writeEnv(advice checks.Advice) error {
 		return nil
 	}
 	for _, env := range advice.Refused {
-		fmt.Fprintf(os.Stderr, "preflight: %s is not written: %s\n", env.Name, env.Why)
+		fmt.Fprintf(os.Stderr, "preflight: %s not written: %s\n", env.Name, env.Why)
 	}
 	if len(advice.Env) == 0 && len(advice.Refused) > 0 {
 		return nil
 	}
 	if len(advice.Env) == 0 {
-		fmt.Fprintf(os.Stderr, "preflight: this run proved nothing to advise, so %s is not written\n", c.WriteEnv)
+		fmt.Fprintf(os.Stderr, "preflight: %s not written: this run proved no variable to be needed\n", c.WriteEnv)
 		return nil
 	}
 	var text strings.Builder

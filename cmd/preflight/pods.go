@@ -36,7 +36,7 @@ func (c *Config) askForPods(ctx context.Context) error {
 			}
 		}
 		if given != nil {
-			return usage.WithHint(fmt.Errorf("only with --via kubectl: %s", strings.Join(given, ", ")), "add --via kubectl, or leave these flags out")
+			return usage.WithHint(fmt.Errorf("needs --via kubectl: %s", strings.Join(given, ", ")), "add --via kubectl, or leave this out")
 		}
 		return nil
 	}
@@ -50,7 +50,7 @@ func (c *Config) askForPods(ctx context.Context) error {
 // podHosts are the pods as hosts.
 func (c Config) podHosts() ([]hostfile.Host, error) {
 	if c.Selector == "" && c.Job == "" {
-		return nil, usage.WithHint(errors.New("--via kubectl, and nothing says which pods are nodes"), "name them by label, --selector app=train; by what made them, --job pytorchjob/NAME; or in a hostfile, by their names")
+		return nil, usage.WithHint(errors.New("--via kubectl: no pods selected"), "select them with --selector app=train or --job pytorchjob/NAME, or name them in a hostfile or with -w")
 	}
 	hosts, err := c.pods.Hosts()
 	if failure, is := errors.AsType[*remote.Error](err); is {
@@ -59,13 +59,13 @@ func (c Config) podHosts() ([]hostfile.Host, error) {
 		case remote.Interrupted:
 			return nil, why
 		case remote.NotLoggedIn:
-			return nil, usage.WithHint(why, "log in as your cluster has it, until this answers: kubectl auth can-i get pods")
+			return nil, usage.WithHint(why, "log in to the cluster; this must succeed: kubectl auth can-i get pods")
 		case remote.Forbidden:
-			return nil, usage.WithHint(why, "it takes the verbs get and list of pods, and create of pods/exec, in namespace %s: ask an administrator; or name the pods with -w, which needs no list", cmp.Or(c.Namespace, "default"))
+			return nil, usage.WithHint(why, "ask an administrator for get and list on pods and create on pods/exec in namespace %s; or name the pods with -w, which needs no list", cmp.Or(c.Namespace, "default"))
 		case remote.NoPod:
-			return nil, usage.WithHint(why, "kubectl get pods --all-namespaces --show-labels shows what there is")
+			return nil, usage.WithHint(why, "to list all pods: kubectl get pods --all-namespaces --show-labels")
 		}
-		return nil, usage.WithHint(why, "kubectl cluster-info says whether there is a cluster; kubectl config get-contexts lists those it knows")
+		return nil, usage.WithHint(why, "to test the cluster: kubectl cluster-info; to list the known ones: kubectl config get-contexts")
 	}
 	return hosts, err
 }

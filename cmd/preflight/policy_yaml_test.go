@@ -28,7 +28,7 @@ func TestMistakes(t *testing.T) {
 		"groups: {a: w1}\nexpect:\n- fact: gpu.driver\n  is: 1\n  nodes: @a":                          `p:5: write "@a"` + sign("@"),
 		"severity:\n  *: off":                                                                         `p:2: write "*"` + sign("*"),
 		"waivers:\n- check: expectation\n  fact: *\n  reason: &r x\n  owner: *r\n  until: 2026-12-31": `p:3: write "*"` + sign("*"),
-		"expect:\n\tgpu.driver: 550":                                                                  `p:2: is indented by a tab: YAML needs spaces`,
+		"expect:\n\tgpu.driver: 550":                                                                  `p:2: indented with a tab: YAML needs spaces`,
 		"expect:\n  gpu.driver: \">=550 # new\n  net.mtu: \"9000\"":                                   `p:2: unclosed quote in ">=550: write ">=550"`,
 		"expect:\n  gpu.driver: '>=550":                                                               `p:2: unclosed quote in '>=550: write '>=550'`,
 		"expect:\n  gpu.driver: >=lots\nstrictt: true\ntimeout: 12":                                   `p:2: write ">=lots"` + sign(">") + "\n" + `p:2: ">=lots": "lots" is no version, and nothing else has an order` + "\n" + `p:3: unknown setting "strictt": did you mean "strict"?` + "\n" + `p:4: timeout: 12 has no unit: write 12s`,

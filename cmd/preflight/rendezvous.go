@@ -71,7 +71,7 @@ func (c Config) callers(ctx context.Context) (preflight.Job, func(), error) {
 }
 
 func validEndpoint(_ *cobra.Command, args []string) error {
-	const example = "write it as a rank is given it: w1:29500, 10.0.0.1:29500 or [fd00::1]:29500"
+	const example = "write it like w1:29500, 10.0.0.1:29500 or [fd00::1]:29500"
 	host, port, err := net.SplitHostPort(args[0])
 	if err == nil && host == "" {
 		err = errors.New("the host is missing")

@@ -213,7 +213,7 @@ func (c *Config) job(ctx context.Context, command []string) (preflight.Job, func
 		c.warnOfTypos(ctx, intent.Options.Hosts)
 	}
 	if c.unread != nil { // this release takes it: a policy that is there must not be left out
-		return preflight.Job{}, nil, usage.WithHint(fmt.Errorf("cannot tell which policy applies: %w", c.unread), "write the option out, or name the policy: --config %s", besideHostfile(plan.Hostfile))
+		return preflight.Job{}, nil, usage.WithHint(fmt.Errorf("cannot tell which policy applies: %w", c.unread), "write the option out in full, or name the policy: --config %s", besideHostfile(plan.Hostfile))
 	}
 	carrier, err := c.carrier(ctx, plan)
 	if err != nil {
@@ -264,9 +264,9 @@ func (c Config) intent(command []string) (preflight.Intent, error) {
 	}}
 	switch {
 	case c.Endpoint != "" && c.Rendezvous == launch.RendezvousDeepSpeed:
-		err = usage.WithHint(fmt.Errorf("%s is torchrun's, and this is a deepspeed launch", c.origin("rdzv_endpoint")), "add --rendezvous c10d or static, or give --master_addr and --master_port")
+		err = usage.WithHint(fmt.Errorf("%s needs --rendezvous c10d or static", c.origin("rdzv_endpoint")), "add one of them, or use --master_addr and --master_port instead")
 	case c.Hosts != "" && c.Hostfile != "":
-		err = errors.New("-H and -w both say which hosts: give one")
+		err = errors.New("-H conflicts with -w: give one of them")
 	case c.Hosts != "":
 		intent.Options.Unlisted = true
 		intent.Options.Filter.ForceMulti = true // who names a single node asks about that one, not about this machine
@@ -292,8 +292,8 @@ func (c Config) intent(command []string) (preflight.Intent, error) {
 func workingDirectory() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
-		return "", usage.WithHint(fmt.Errorf("the working directory, in which the launch would run, cannot be entered: %w", err),
-			"cd to one that this account may enter, as cd ~, and type it again")
+		return "", usage.WithHint(fmt.Errorf("the working directory, where the launch would run, cannot be entered: %w", err),
+			"change to another directory, such as cd ~, and try again")
 	}
 	return dir, nil
 }

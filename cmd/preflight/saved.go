@@ -46,20 +46,20 @@ func readReport(path string) (checks.Report, error) {
 		return r, noRun("%s: %w", path, err)
 	}
 	if len(r.Nodes) == 0 { // as predict, explain and diff print it
-		return r, noRun("%s: it has no nodes, so it is not a saved run", path)
+		return r, noRun("%s: not a saved run: it has no nodes", path)
 	}
 	return r, nil
 }
 
 // noRun says why there is no saved run to read, and how one is made.
 func noRun(format string, args ...any) error {
-	return usage.WithHint(fmt.Errorf(format, args...), "preflight -H hostfile -o json=run.json writes one; preflight snapshot -H hostfile --normalize -o golden.json one to compare with")
+	return usage.WithHint(fmt.Errorf(format, args...), "to save a run: preflight -H hostfile -o json=run.json; to save a baseline: preflight snapshot -H hostfile --normalize -o golden.json")
 }
 
 // readOnce refuses two saved runs that are both to come from standard input.
 func readOnce(one, other string) error {
 	if one == "-" && other == "-" {
-		return usage.WithHint(errors.New("standard input can only be read once, and - is given twice"), "name a file for one of them")
+		return usage.WithHint(errors.New("- is given twice: standard input can only be read once"), "name a file for one of them")
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ Exit codes: 0 ready, 1 a check failed, 2 could not tell.`,
 			if err != nil {
 				return err
 			}
-			if err := config.writable(outputs.Run(), map[string]string{"the run that is judged": args[0], "the baseline": config.Baseline}); err != nil {
+			if err := config.writable(outputs.Run(), map[string]string{"the saved run": args[0], "the baseline": config.Baseline}); err != nil {
 				return err
 			}
 			if policy.Baseline, err = config.baseline(saved.Launch); err != nil {
@@ -182,7 +182,7 @@ func foreseen(saved checks.Report) map[facts.Section]string {
 	}
 	// One that asked for it has it of whom it reached, unless it was interrupted.
 	if !saved.Interrupted && len(reached) > 0 && !slices.ContainsFunc(reached, tells) {
-		smoke = "the run is from before there was --smoke"
+		smoke = "the run was saved by a preflight without --smoke"
 	}
 	var nodes []*facts.Node
 	for i := range saved.Nodes {

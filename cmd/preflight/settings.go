@@ -275,7 +275,7 @@ func knownEnvironment(all []setting) error {
 		if near != "" {
 			near = variable(near)
 		}
-		return usage.WithHint(fmt.Errorf("%s is not a setting of preflight%s", name, text.DidYouMean(near)), "unset %s, or see preflight help flags for the names", name)
+		return usage.WithHint(fmt.Errorf("unknown setting %s%s", name, text.DidYouMean(near)), "unset %s; preflight help flags lists the names", name)
 	}
 	return nil
 }

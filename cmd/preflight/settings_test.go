@@ -50,8 +50,8 @@ func TestNoValueIsBent(t *testing.T) {
 		{file: "deepspeed_version: 0.10", got: func(c Config) any { return c.DeepSpeed }, want: "0.10"},
 		{file: "deepspeed.version: 0.10", want: `error: p.yaml:1: unknown setting "deepspeed.version": did you mean "deepspeed_version"?`},
 		{file: "strict: true\ntimeuot: 5s", want: `error: p.yaml:2: unknown setting "timeuot": did you mean "timeout"?`},
-		{variable: "TIMEUOT=5s", want: `error: PREFLIGHT_TIMEUOT is not a setting of preflight: did you mean "PREFLIGHT_TIMEOUT"?`},
-		{variable: "timeout=5s", want: `error: PREFLIGHT_timeout is not a setting of preflight: did you mean "PREFLIGHT_TIMEOUT"?`},
+		{variable: "TIMEUOT=5s", want: `error: unknown setting PREFLIGHT_TIMEUOT: did you mean "PREFLIGHT_TIMEOUT"?`},
+		{variable: "timeout=5s", want: `error: unknown setting PREFLIGHT_timeout: did you mean "PREFLIGHT_TIMEOUT"?`},
 		{file: "timeout: 5s", variable: "TIMEOUT=6s", flags: []string{"--timeout", "7s"}, got: func(c Config) any { return c.Timeout }, want: 7 * time.Second},
 		{file: "timeout: 5s", variable: "TIMEOUT=6s", got: func(c Config) any { return c.Timeout }, want: 6 * time.Second},
 	} {

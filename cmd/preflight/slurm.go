@@ -27,7 +27,7 @@ func slurmFlags(flags *pflag.FlagSet) {
 // slurmJob is the rule of --jobid.
 func slurmJob(text string) error {
 	if !srun.IsJob(text) {
-		return errors.New("give the number of a job, as squeue shows it: 118, 118_3 of an array")
+		return errors.New("must be the number of a job, as squeue shows it: 118, or 118_3 for a task of an array")
 	}
 	return nil
 }
@@ -36,7 +36,7 @@ func slurmJob(text string) error {
 func callback(text string) error {
 	host, number, err := net.SplitHostPort(text)
 	if err != nil || host == "" {
-		return errors.New("give HOST:PORT, as in 10.0.0.1:29400")
+		return errors.New("must be HOST:PORT, such as 10.0.0.1:29400")
 	}
 	return port(number)
 }
@@ -44,20 +44,20 @@ func callback(text string) error {
 // askForJob asks Slurm for the job that --jobid names.
 func (c *Config) askForJob(ctx context.Context, command []string) error {
 	if words := c.pyxis(); words != nil && c.Via != srun.Name {
-		return usage.WithHint(fmt.Errorf("%s is of what srun starts", words[0]), "add --via srun; what else enters containers is --in")
+		return usage.WithHint(fmt.Errorf("%s needs --via srun", words[0]), "add --via srun, or use --in for other containers")
 	}
 	switch {
 	case c.JobID == "":
 		c.slurm = srun.Own()
 		return nil
 	case c.Via == kubectl.Name:
-		return usage.WithHint(fmt.Errorf("%s is of Slurm, and kubectl reaches pods", c.origin("jobid")), "leave one of the two out")
+		return usage.WithHint(fmt.Errorf("%s conflicts with --via kubectl", c.origin("jobid")), "leave one of the two out")
 	case len(command) > 0 && !c.DryRun:
-		return usage.WithHint(fmt.Errorf("%s is of another job than the command starts in", c.origin("jobid")), "add --dry-run to judge it only; or type it in the job")
+		return usage.WithHint(fmt.Errorf("%s conflicts with a launch command, which does not start in that job", c.origin("jobid")), "add --dry-run to check only, or run preflight inside the job")
 	}
 	var err error
 	if c.slurm, err = srun.Find(ctx, c.JobID, c.Timeout); err != nil {
-		return usage.WithHint(err, "squeue --me --states=RUNNING lists the jobs it may be; salloc --nodes N preflight --via srun begins one")
+		return usage.WithHint(err, "to list your running jobs: squeue --me --states=RUNNING; to start one: salloc --nodes N preflight --via srun")
 	}
 	return nil
 }

@@ -98,7 +98,7 @@ func lacking(saved checks.Report) string {
 		lacks = append(lacks, "was interrupted")
 	}
 	if lost > 0 {
-		lacks = append(lacks, fmt.Sprintf("lacks %d of %d nodes that were not reached, or lost midway", lost, len(saved.Nodes)))
+		lacks = append(lacks, fmt.Sprintf("lacks %d of %d nodes, which were not reached or lost during the run", lost, len(saved.Nodes)))
 	}
 	if lacks == nil {
 		return ""
@@ -109,9 +109,9 @@ func lacking(saved checks.Report) string {
 // despite is the way out for who wants the file written anew all the same, as a fleet with
 // a node that is gone for good does.
 func despite(saved checks.Report, kept, partial string) string {
-	way := "to replace it all the same: mv " + text.Quote(partial) + " " + text.Quote(kept)
+	way := "to replace it anyway: mv " + text.Quote(partial) + " " + text.Quote(kept)
 	if lost := lostNodes(saved); lost != nil {
-		way = "to leave them out: --exclude " + text.Quote(strings.Join(lost, "@")) + "; " + way
+		way = "to leave these nodes out: --exclude " + text.Quote(strings.Join(lost, "@")) + "; " + way
 	}
 	return way
 }
@@ -138,7 +138,7 @@ func (c Config) save(saved checks.Report, normalize bool) error {
 			if info, err := os.Stat(o.Path); !o.Printed() && err == nil && info.Mode().IsRegular() && info.Size() > 0 {
 				all[i].Path += partialEnding
 				all[i].Asked = "-o " + all[i].Path
-				fmt.Fprintf(os.Stderr, "preflight: %s is kept as it was, this goes to %s\n", o.Path, all[i].Path)
+				fmt.Fprintf(os.Stderr, "preflight: %s is unchanged; the incomplete snapshot goes to %s\n", o.Path, all[i].Path)
 				fmt.Fprintf(os.Stderr, "preflight: %s\n", despite(saved, o.Path, all[i].Path))
 			}
 		}
@@ -208,7 +208,7 @@ func (c Config) warnOf(faulty string) {
 		if o.Printed() {
 			file = "the snapshot"
 		}
-		fmt.Fprintf(os.Stderr, "preflight: %s records what fails today: %s\n", text.Escape(file), text.Escape(faulty))
+		fmt.Fprintf(os.Stderr, "preflight: %s records faults of today: %s\n", text.Escape(file), text.Escape(faulty))
 	}
-	fmt.Fprintln(os.Stderr, "  a run says how to fix it; take a baseline after that, or drift will report the fix as a change")
+	fmt.Fprintln(os.Stderr, "  run preflight to see the fixes, then save the baseline again; otherwise drift reports each fix as a change")
 }

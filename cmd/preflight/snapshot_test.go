@@ -20,11 +20,11 @@ func TestLacking(t *testing.T) {
 		want        string
 	}{
 		"whole":       {[]facts.Node{node(true, ""), {Reached: true}}, false, ""},
-		"not reached": {[]facts.Node{node(true, ""), node(false, "timed-out")}, false, "the snapshot lacks 1 of 2 nodes that were not reached, or lost midway"},
-		"lost midway": {[]facts.Node{node(true, "killed")}, false, "the snapshot lacks 1 of 1 nodes that were not reached, or lost midway"},
+		"not reached": {[]facts.Node{node(true, ""), node(false, "timed-out")}, false, "the snapshot lacks 1 of 2 nodes, which were not reached or lost during the run"},
+		"lost midway": {[]facts.Node{node(true, "killed")}, false, "the snapshot lacks 1 of 1 nodes, which were not reached or lost during the run"},
 		"interrupted": {[]facts.Node{node(true, "")}, true, "the snapshot was interrupted"},
 		"both": {[]facts.Node{node(false, "interrupted")}, true,
-			"the snapshot was interrupted and lacks 1 of 1 nodes that were not reached, or lost midway"},
+			"the snapshot was interrupted and lacks 1 of 1 nodes, which were not reached or lost during the run"},
 	} {
 		if got := lacking(checks.Report{Interrupted: c.interrupted, Fleet: facts.Fleet{Nodes: c.nodes}}); got != c.want {
 			t.Errorf("%s: %q", name, got)

@@ -149,7 +149,7 @@ func absolute(path string) error {
 	if path == "" || filepath.IsAbs(path) {
 		return nil
 	}
-	return usage.WithHint(fmt.Errorf("%q is not an absolute path", path), "the launcher tells every node to run the same absolute path: --python \"$(command -v %s)\"", path)
+	return usage.WithHint(fmt.Errorf("%q is not an absolute path", path), "every node runs this path: --python \"$(command -v %s)\"", path)
 }
 
 func release(text string) error {
@@ -171,7 +171,7 @@ func atLeast(least time.Duration) func(string) error {
 // check refuses what names no check and is no pattern of any.
 func check(pattern string) error {
 	if len(policyfile.ChecksNamed(pattern)) == 0 {
-		return usage.WithHint(errors.New(policyfile.NoCheck(pattern)), "preflight checks lists them")
+		return usage.WithHint(errors.New(policyfile.NoCheck(pattern)), "preflight checks lists the checks")
 	}
 	return nil
 }

@@ -104,14 +104,14 @@ var carriers = []carrier{
 			Alone: c.cleans || c.In != "" || len(c.Stated.In) > 0,
 		})
 		if err != nil {
-			return nil, usage.WithHint(fmt.Errorf("--via srun: %w", err), "salloc --nodes N preflight --via srun; for job 118 of yours that runs, preflight --jobid 118 --via srun; or leave --via out to go by ssh")
+			return nil, usage.WithHint(fmt.Errorf("--via srun: %w", err), "start a job: salloc --nodes N preflight --via srun; or name your running job: preflight --jobid 118 --via srun; or use ssh: leave --via out")
 		}
 		return carrier, nil
 	}},
 	{mpirun.Name, func(_ *Config, plan preflight.Plan) (remote.Carrier, error) {
 		carrier, err := mpirun.New(plan.Prediction.LauncherArgs)
 		if err != nil {
-			return nil, usage.WithHint(fmt.Errorf("--via mpirun: %w", err), "put the launch's mpirun into PATH; or leave --via out to go by ssh")
+			return nil, usage.WithHint(fmt.Errorf("--via mpirun: %w", err), "put the launch's mpirun into PATH, or leave --via out to use ssh")
 		}
 		return carrier, nil
 	}},
@@ -133,7 +133,7 @@ func (c *Config) carrier(ctx context.Context, plan preflight.Plan) (remote.Carri
 	if name == viaAuto || name == "" {
 		var refusal error
 		if name, refusal = c.automatic(ctx, plan.Prediction); refusal != nil && !c.Quiet {
-			fmt.Fprintf(os.Stderr, "preflight: by srun, as the ranks go: %v; --via ssh to go by ssh all the same\n", refusal)
+			fmt.Fprintf(os.Stderr, "preflight: using srun, as the launch does, because ssh failed: %v (to use ssh anyway: --via ssh)\n", refusal)
 		}
 	}
 	i := slices.IndexFunc(carriers, func(by carrier) bool { return by.name == name })

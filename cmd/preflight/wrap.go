@@ -29,7 +29,7 @@ func commandOnly(cmd *cobra.Command, words []string) error {
 	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
 		before = words[:dash]
 		if dash == len(words) {
-			return usage.WithHint(errors.New(`there is no command behind "--"`), "%s -- deepspeed --hostfile hostfile train.py", usage.Words(cmd.CommandPath()))
+			return usage.WithHint(errors.New(`no command after "--"`), "%s -- deepspeed --hostfile hostfile train.py", usage.Words(cmd.CommandPath()))
 		}
 	}
 	if len(before) > 0 && args.Begins(before[0]) {
@@ -38,7 +38,7 @@ func commandOnly(cmd *cobra.Command, words []string) error {
 		for i, word := range typed {
 			typed[i] = text.Quote(word)
 		}
-		return usage.WithHint(fmt.Errorf("unexpected argument %q", before[0]), `the launch to judge comes behind "--": %s -- %s`, usage.Words(cmd.CommandPath()), usage.Words(strings.Join(typed, " ")))
+		return usage.WithHint(fmt.Errorf("unexpected argument %q", before[0]), `the launch command comes after "--": %s -- %s`, usage.Words(cmd.CommandPath()), usage.Words(strings.Join(typed, " ")))
 	}
 	return noArguments(cmd, before)
 }
@@ -109,7 +109,7 @@ func decidedByCommand(flag *pflag.Flag) bool {
 func commandDecides(cmd *cobra.Command, command []string) error {
 	if len(command) == 0 {
 		if dry := cmd.Flags().Lookup("dry-run"); dry != nil && dry.Changed && !cmd.Flags().Changed("accept") {
-			return usage.WithHint(errors.New("--dry-run is of a launch command, and there is none"), "%s --dry-run -- deepspeed …", usage.Words(cmd.CommandPath()))
+			return usage.WithHint(errors.New(`--dry-run needs a launch command after "--"`), "%s --dry-run -- deepspeed …", usage.Words(cmd.CommandPath()))
 		}
 		return nil
 	}
@@ -120,7 +120,7 @@ func commandDecides(cmd *cobra.Command, command []string) error {
 			if flag.Shorthand != "" {
 				name = "-" + flag.Shorthand + "/" + name
 			}
-			err = usage.WithHint(fmt.Errorf(`%s stands before "--", but the launch is the command behind it`, name), `give it to %s, behind the "--"`, filepath.Base(command[0]))
+			err = usage.WithHint(fmt.Errorf(`%s conflicts with the launch command after "--"`, name), `give it to %s, after the "--"`, filepath.Base(command[0]))
 		}
 	})
 	return err
@@ -134,7 +134,7 @@ func strange(r checks.Report) string {
 	if !byHand || len(r.Launch.Hosts) < 2 || r.LaunchedFrom != "" {
 		return ""
 	}
-	return fmt.Sprintf("the command is to be typed on each of the %d hosts, and this machine is none of them", len(r.Launch.Hosts))
+	return fmt.Sprintf("this command must be started on each of the %d nodes, and this machine is none of them", len(r.Launch.Hosts))
 }
 
 // become replaces this process by the launch, arguments untouched. It returns
@@ -142,7 +142,7 @@ func strange(r checks.Report) string {
 func become(command []string) error {
 	path, err := exec.LookPath(command[0])
 	if err != nil {
-		return usage.WithHint(fmt.Errorf("%s not found: %w", command[0], errors.Unwrap(err)), "activate its environment, or write its whole path")
+		return usage.WithHint(fmt.Errorf("%s not found: %w", command[0], errors.Unwrap(err)), "activate its environment, or write the full path")
 	}
 	err = syscall.Exec(path, command, os.Environ())
 	return fmt.Errorf("%s cannot be started: %w", path, err)
@@ -155,7 +155,7 @@ func notLaunched(r checks.Report) {
 	case exitFail:
 		why = "a check failed"
 	case exitTrouble:
-		why = "it is unknown whether it would work"
+		why = "some checks are unknown"
 	}
 	fmt.Fprintf(os.Stderr, "preflight: not launched: %s\n", why)
 }

@@ -32,7 +32,7 @@ func Words(text string) ([]string, error) {
 		err = remote.Enterable(words)
 	}
 	if err != nil {
-		return nil, usage.WithHint(fmt.Errorf("%q is not a command to put ours behind: %w", text, err), "write it as in --in 'docker exec -i train', and what it needs a shell for into a script that ends in exec docker exec -i train \"$@\"")
+		return nil, usage.WithHint(fmt.Errorf("%q is not a plain command: %w", text, err), "write it like --in 'docker exec -i train'; for anything that needs a shell, write a script that ends in: exec docker exec -i train \"$@\"")
 	}
 	return words, nil
 }
@@ -47,12 +47,12 @@ func parted(text string) (words []string, err error) {
 		return nil, err
 	}
 	if len(file.Stmts) != 1 {
-		return nil, errors.New("it has to be one command")
+		return nil, errors.New("it must be a single command")
 	}
 	statement := file.Stmts[0]
 	call, isCall := statement.Cmd.(*syntax.CallExpr)
 	if !isCall || statement.Negated || statement.Background || statement.Redirs != nil || call.Assigns != nil {
-		return nil, errors.New("it has to be a program and its arguments")
+		return nil, errors.New("it must be a program and its arguments")
 	}
 	for _, word := range call.Args {
 		if err := plain(word.Parts); err != nil {
@@ -66,7 +66,7 @@ func parted(text string) (words []string, err error) {
 	}
 	for _, name := range placeholder.FindAllString(strings.Join(words, "\n"), -1) {
 		if name != nodePlaceholder {
-			return nil, fmt.Errorf("unknown %s: there is %s, the node's name", name, nodePlaceholder)
+			return nil, fmt.Errorf("unknown placeholder %s: only %s, the node's name, is known", name, nodePlaceholder)
 		}
 	}
 	return words, nil
@@ -79,14 +79,14 @@ func plain(parts []syntax.WordPart) error {
 		case *syntax.SglQuoted:
 		case *syntax.DblQuoted:
 			if slices.ContainsFunc(part.Parts, func(p syntax.WordPart) bool { _, isText := p.(*syntax.Lit); return !isText }) {
-				return errors.New("a shell would have to work out a part of it: write that out, or put it between single quotes")
+				return errors.New("no shell expands variables and substitutions: write the value out, or put it in single quotes")
 			}
 		case *syntax.Lit:
 			if pattern.MatchString(part.Value) || i == 0 && part.Value[0] == '~' {
-				return fmt.Errorf("a shell would have to work out %s: write it out, or put it between single quotes", part.Value)
+				return fmt.Errorf("no shell expands %s: write it out, or put it in single quotes", part.Value)
 			}
 		default:
-			return errors.New("a shell would have to work out a part of it: write that out, or put it between single quotes")
+			return errors.New("no shell expands variables and substitutions: write the value out, or put it in single quotes")
 		}
 	}
 	return nil

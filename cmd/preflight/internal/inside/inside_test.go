@@ -30,13 +30,13 @@ func TestWords(t *testing.T) {
 
 func TestNoWords(t *testing.T) {
 	for text, want := range map[string]string{
-		"docker exec -i $NAME":           "work out",
-		`docker exec -i "$NAME"`:         "work out",
-		"docker exec -i $(docker ps -q)": "work out",
-		"docker exec -i `docker ps -q`":  "work out",
-		"apptainer exec ~/i.sif":         "work out",
-		"apptainer exec *.sif":           "work out *.sif",
-		"docker exec -i a; rm b":         "one command",
+		"docker exec -i $NAME":           "no shell expands",
+		`docker exec -i "$NAME"`:         "no shell expands",
+		"docker exec -i $(docker ps -q)": "no shell expands",
+		"docker exec -i `docker ps -q`":  "no shell expands",
+		"apptainer exec ~/i.sif":         "no shell expands",
+		"apptainer exec *.sif":           "expands *.sif",
+		"docker exec -i a; rm b":         "single command",
 		"docker exec -i a | tee":         "a program and its arguments",
 		"docker exec -i a &":             "a program and its arguments",
 		"docker exec -i a >b":            "a program and its arguments",
@@ -44,9 +44,9 @@ func TestNoWords(t *testing.T) {
 		"docker exec -i 'a":              "quote",
 		"docker exec -i ''":              "an empty word",
 		"docker exec -i 'a\nb'":          "no line of text",
-		"docker exec -i {nodes}":         "unknown {nodes}",
-		"docker exec -i {a,b}":           "work out",
-		"# docker exec":                  "one command",
+		"docker exec -i {nodes}":         "unknown placeholder {nodes}",
+		"docker exec -i {a,b}":           "no shell expands",
+		"# docker exec":                  "single command",
 	} {
 		if words, err := Words(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %q, %v; want …%s…", text, words, err, want)

@@ -37,11 +37,11 @@ func Writable(outputs []Output, written Product, those map[string]string, onTerm
 		case !o.row().Hosts && !slices.Contains(written.Formats, o.Format):
 			return o.unknownFormat(written.Formats)
 		case o.isBareFormat():
-			return usage.WithHint(fmt.Errorf("%s names a format and no file", o.Asked), "-o %s=FILE writes it, --format %s prints it; a file of such a name is ./%s", o.Path, o.Path, o.Path)
+			return usage.WithHint(fmt.Errorf("%s names a format, but no file", o.Asked), "to write it: -o %s=FILE; to print it: --format %s; for a file of this name: ./%s", o.Path, o.Path, o.Path)
 		case o.hasStrangeEnding():
-			return usage.WithHint(fmt.Errorf("%s: no format ends in %s", o.Asked, filepath.Ext(o.Path)), "formats are %s, as in -o %s=%s; text ends in %s or in nothing", usage.Words(strings.Join(written.Formats, ", ")), formats.Text, o.Path, usage.Words(strings.Join(textEndings, ", ")))
+			return usage.WithHint(fmt.Errorf("%s: no format has the ending %s", o.Asked, filepath.Ext(o.Path)), "name a format (%s): -o %s=%s; the endings of text are %s, or none", usage.Words(strings.Join(written.Formats, ", ")), formats.Text, o.Path, usage.Words(strings.Join(textEndings, ", ")))
 		case o.Printed() && o.row().Unread && onTerminal:
-			return usage.WithHint(fmt.Errorf("%s is not readable on a terminal", o.row().Is), "-o %s=report.%[1]s writes it to a file", o.Format)
+			return usage.WithHint(fmt.Errorf("%s is not readable on a terminal", o.row().Is), "write it to a file: -o %s=report.%[1]s", o.Format)
 		}
 	}
 	if err := distinct(outputs); err != nil {
@@ -58,10 +58,10 @@ func Writable(outputs []Output, written Product, those map[string]string, onTerm
 // unknownFormat says which formats there are, the likely one first.
 func (o Output) unknownFormat(known []string) error {
 	if slices.Contains(formats.Names(), o.Format) {
-		return usage.WithHint(fmt.Errorf("%s: this command does not write %s", o.Asked, o.Format), "it writes %s: -o %s=%s", usage.Words(strings.Join(known, ", ")), known[0], o.Path)
+		return usage.WithHint(fmt.Errorf("%s: this command does not write %s", o.Asked, o.Format), "it writes only %s: -o %s=%s", usage.Words(strings.Join(known, ", ")), known[0], o.Path)
 	}
 	return usage.WithHint(fmt.Errorf("%s: unknown format %q%s", o.Asked, o.Format, usage.Nearest(o.Format, known)),
-		"formats are %s; a file of such a name is ./%s=%s", usage.Words(strings.Join(known, ", ")), o.Format, o.Path)
+		"formats are %s; for a file of this name: ./%s=%s", usage.Words(strings.Join(known, ", ")), o.Format, o.Path)
 }
 
 // writable is [Writable] of one output.
@@ -83,7 +83,7 @@ func (o Output) writable(those map[string]string, isSnapshot bool) error {
 	}
 	for what, path := range those {
 		if read, err := os.Stat(path); err == nil && os.SameFile(read, info) {
-			return usage.WithHint(fmt.Errorf("%s would overwrite %s", o.Asked, what), "name another file, as in -o report.json")
+			return usage.WithHint(fmt.Errorf("%s would overwrite %s", o.Asked, what), "name another file, such as -o report.json")
 		}
 	}
 	if stream(info) != nil || !info.Mode().IsRegular() {
@@ -162,7 +162,7 @@ func (o Output) replaceable(isSnapshot bool) error {
 	case isJSON && len(start) > 0 && !reportStart.Match(start):
 		return usage.WithHint(fmt.Errorf("%s already exists and is not a preflight report", o.Asked), "name another file, or remove that one")
 	case !isSnapshot && snapshotStart.Match(start):
-		return usage.WithHint(fmt.Errorf("%s already exists and is a normalized snapshot", o.Asked), "name another file; only preflight snapshot --normalize overwrites it")
+		return usage.WithHint(fmt.Errorf("%s already exists and is a normalized snapshot", o.Asked), "name another file; only preflight snapshot --normalize may overwrite this one")
 	}
 	return nil
 }
@@ -271,7 +271,7 @@ func (o Output) cannot(err error) error {
 func CannotWrite(asked string, err error) error {
 	cannot := fmt.Errorf("%s cannot be written: %w", asked, usage.Reason(err))
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return usage.WithHint(cannot, "this machine's disk is full: make room there, df -h shows where, or name a file elsewhere")
+		return usage.WithHint(cannot, "the disk of this machine is full: free some space (df -h), or name a file on another disk")
 	}
-	return usage.WithHint(cannot, "name a file in a directory of yours")
+	return usage.WithHint(cannot, "name a file in a directory that you may write to")
 }

@@ -142,14 +142,14 @@ func Relative(text string, move func(path string) string) string {
 func distinct(outputs []Output) error {
 	for i, o := range outputs {
 		if o.Path == "" {
-			return usage.WithHint(fmt.Errorf("%s names no file", o.Asked), "as in %sreport", o.Asked)
+			return usage.WithHint(fmt.Errorf("%s names no file", o.Asked), "for example: %sreport", o.Asked)
 		}
 		at := slices.IndexFunc(outputs[:i], o.isAlso)
 		switch {
 		case at >= 0 && o.Printed():
 			return usage.WithHint(fmt.Errorf("%s and %s both go to standard output", outputs[at].Asked, o.Asked), "name a file for one of them")
 		case at >= 0:
-			return usage.WithHint(fmt.Errorf("%s and %s go to one file", outputs[at].Asked, o.Asked), "name two files")
+			return usage.WithHint(fmt.Errorf("%s and %s go to the same file", outputs[at].Asked, o.Asked), "name two files")
 		}
 	}
 	return nil
@@ -186,7 +186,7 @@ func Deliver(outputs []Output, render func(io.Writer, string, report.Style) erro
 		if err != nil && !printed && !o.row().Hosts {
 			printed = true // the run must not have been for nothing
 			print(o.Format)
-			err = fmt.Errorf("the report is not lost, it is on standard output: %w", err)
+			err = fmt.Errorf("printed to standard output instead: %w", err)
 		}
 		problems = multierror.Append(problems, err)
 	}

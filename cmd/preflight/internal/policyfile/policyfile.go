@@ -109,7 +109,7 @@ func (f *file) settings(root *yaml.Node, all []Setting) map[string]Value {
 		case slices.Contains(sections, key.Value), key.Value == perNode && node.Kind != yaml.ScalarNode:
 		case at < 0:
 			near := usage.Nearest(key.Value, keys)
-			f.fault(key, "unknown setting %q%s", key.Value, cmp.Or(near, ": keys are the long names of the flags, with underscores, and "+strings.Join(sections, ", ")))
+			f.fault(key, "unknown setting %q%s", key.Value, cmp.Or(near, ": settings are the long names of the flags, with underscores, and "+strings.Join(sections, ", ")))
 		case node.Tag != "!!null": // else as if it were not there
 			set[all[at].Key] = Value{f.at(key), f.values(all[at], node)}
 		}
@@ -149,7 +149,7 @@ func small(name string) (string, error) {
 	case err != nil:
 		return "", Unreadable(name, err)
 	case len(text) > mostOfFile:
-		return "", fmt.Errorf("configuration file %s: is larger than 1 MiB", name)
+		return "", fmt.Errorf("configuration file %s: larger than 1 MiB", name)
 	}
 	return string(text), nil
 }
@@ -296,7 +296,7 @@ func (f *file) severities(entries []entry, s *Policy) {
 		}
 		severity := entry.choose("severity", weights...)
 		if entry.keys["fact"] != nil {
-			f.fault(entry.keys["fact"], "fact: findings of %s are not of single facts: those of %s are", pattern, checks.DriftID)
+			f.fault(entry.keys["fact"], "fact: not for %s: only findings of %s name single facts", pattern, checks.DriftID)
 		}
 		ids := ChecksNamed(pattern)
 		if len(ids) == 0 {

@@ -72,7 +72,7 @@ func (f *file) document(text string) *yaml.Node {
 	}
 	switch {
 	case err == nil:
-		f.fault(&second, "a second YAML document begins here, and only one is read: remove the line with ---")
+		f.fault(&second, "only one YAML document is allowed, and a second one begins here: remove the line with ---")
 	case !errors.Is(err, io.EOF):
 		return f.notYAML(lines, err)
 	case first.Kind != 0:
@@ -126,7 +126,7 @@ func (f *file) notYAML(lines []string, err error) *yaml.Node {
 	open := slices.IndexFunc(lines, unclosed.MatchString)
 	switch {
 	case strings.Contains(indent, "\t"):
-		f.fault(at, "is indented by a tab: YAML needs spaces")
+		f.fault(at, "indented with a tab: YAML needs spaces")
 	case open >= 0:
 		value := strings.TrimSpace(unclosed.FindStringSubmatch(lines[open])[1])
 		f.fault(&yaml.Node{Line: open + 1}, "unclosed quote in %s: write %s%c", value, value, value[0])
@@ -145,7 +145,7 @@ func (f *file) tidy(node *yaml.Node, lines []string) {
 	switch tag, own := strings.CutPrefix(node.Tag, "!"); {
 	case emptyBlock && f.quoted(node, line) != "":
 	case own && !strings.HasPrefix(tag, "!") && f.quoted(node, line) == "":
-		f.fault(node, "the tag %s means nothing here: remove it, or write the value in quotes", node.Tag)
+		f.fault(node, "unknown tag %s: remove it, or write the value in quotes", node.Tag)
 	}
 	keys := map[string]bool{}
 	for i, child := range node.Content {
@@ -242,7 +242,7 @@ func (e entry) valid(section string, known, names []string) bool {
 		case value.Value == "" && value.Kind == yaml.ScalarNode && value.Tag != "!!null" && slices.Contains(known, name):
 			e.fault(value, "%s: must not be empty", name)
 		case name == "when" && !isMapping:
-			e.fault(value, "when: must map what is looked at to what it is, as in {nccl: \"<2.29.3\", arch: aarch64}")
+			e.fault(value, "when: must be a mapping, such as {nccl: \"<2.29.3\", arch: aarch64}")
 			continue
 		case name == "when":
 			parts = value.Content
