@@ -46,15 +46,15 @@ func hint(line string) string {
 	name := words[0]
 	switch {
 	case strings.HasPrefix(line, byteOrderMark):
-		return "begins with a byte order mark, so it is no comment and no entry: save the file as UTF-8 without one"
+		return "begins with a byte order mark, so DeepSpeed reads it neither as a comment nor as an entry: save the file as UTF-8 without one"
 	case len(words) == 1:
-		return fmt.Sprintf(`%q has no slots: write "NAME slots=N", N the number of accelerators there`, name)
+		return fmt.Sprintf(`%q has no slots: write "NAME slots=N", where N is the number of accelerators`, name)
 	case hasSlots(words[2:]):
 		return fmt.Sprintf("slots=N must come right after the name: move it there, before %q", words[1])
 	case strings.HasPrefix(strings.ToLower(words[1]), "slots"):
-		return fmt.Sprintf(`%q is not slots=N: write it in lower case, without blanks around "=", N in digits`, strings.Join(words[1:], " "))
+		return fmt.Sprintf(`%q is not slots=N: write it in lower case, with N in digits and no blanks around "="`, strings.Join(words[1:], " "))
 	}
-	return fmt.Sprintf(`%q is not slots=N: write "NAME slots=N", N the number of accelerators there`, words[1])
+	return fmt.Sprintf(`%q is not slots=N: write "NAME slots=N", where N is the number of accelerators`, words[1])
 }
 
 func hasSlots(words []string) bool {
@@ -70,7 +70,7 @@ func encodingHint(raw string) string {
 	if utf16Marked(raw) {
 		return "the file is UTF-16; save it as UTF-8 without byte order mark"
 	}
-	return "save the file as UTF-8, or take the accented letters out"
+	return "save the file as UTF-8, or remove the accented letters"
 }
 
 func utf16Marked(text string) bool {
@@ -100,10 +100,10 @@ func olderEntry(line string) (name, digits, original string) {
 
 func olderHint(line string) string {
 	if _, _, _, ok := entry(line); ok {
-		return fmt.Sprintf(`DeepSpeed before 0.8.0 takes nothing behind "slots=N", not even a comment: take it out of %q`, line)
+		return fmt.Sprintf(`DeepSpeed before 0.8.0 allows nothing after "slots=N", not even a comment: remove it from %q`, line)
 	}
 	if strings.HasPrefix(line, "#") {
-		return "DeepSpeed before 0.8.0 knows no comments: remove the line"
+		return "DeepSpeed before 0.8.0 does not support comments: remove the line"
 	}
 	return hint(line)
 }
@@ -116,10 +116,10 @@ func (p *parser) note(line int, name string, slots int, rest string) {
 		add(trap, message)
 	}
 	if slots <= 0 {
-		add("zero-slots", fmt.Sprintf("%s has slots=%d: it is counted as a node and gets a command, but runs no process; remove the line, or give it slots", name, slots))
+		add("zero-slots", fmt.Sprintf("%s has slots=%d: DeepSpeed counts it as a node, but starts no process there; remove the line, or give it slots", name, slots))
 	}
 	if rest = pyStrip(rest); rest != "" && rest[0] != '#' {
-		add("ignored-text", fmt.Sprintf("DeepSpeed takes slots=%d for %s and silently ignores %q after it", slots, name, rest))
+		add("ignored-text", fmt.Sprintf("DeepSpeed reads slots=%d for %s and silently ignores %q after it", slots, name, rest))
 	}
 }
 
@@ -133,21 +133,21 @@ func HandsOption(name string) bool { return strings.Contains(name, "@-") }
 func nameNote(name string) (trap, message string) {
 	switch {
 	case strings.HasPrefix(name, byteOrderMark):
-		return "byte-order-mark", fmt.Sprintf("the file begins with a byte order mark, which DeepSpeed takes for a part of the name %q, and no such name resolves: save the file as UTF-8 without one", name)
+		return "byte-order-mark", fmt.Sprintf("the file begins with a byte order mark, which DeepSpeed reads as a part of the name %q, and no such name resolves: save the file as UTF-8 without one", name)
 	case strings.ContainsAny(name[:1], "-^/"):
 		return "pdsh-operator", fmt.Sprintf("pdsh reads the first character of %q as an operator: - leaves hosts out, ^ reads them from a file, / filters; rename the host in ~/.ssh/config", name)
 	case HandsOption(name):
-		return "pdsh-option", fmt.Sprintf("pdsh hands what follows the account in %q to ssh, which takes it for an option: -oProxyCommand=… runs a command on the launching machine; take the line out, and ask who wrote it", name)
+		return "pdsh-option", fmt.Sprintf("pdsh passes the part of %q after the account to ssh, which reads it as an option: -oProxyCommand=… runs a command on the launching machine; remove the line, and ask who wrote it", name)
 	case strings.Contains(name, "#"):
-		return "comment-in-name", fmt.Sprintf(`"#" starts a comment only in the first column, and before DeepSpeed 0.8.0 nowhere, so the host is really named %q: take the comment out`, name)
+		return "comment-in-name", fmt.Sprintf(`"#" starts a comment only in the first column, and before DeepSpeed 0.8.0 nowhere, so the name of the host is %q: remove the comment`, name)
 	case strings.Contains(name, "["):
-		return "pdsh-range", fmt.Sprintf("pdsh expands or refuses the brackets of %q, and node ranks no longer match the hostfile: write one line a host, and an IPv6 address as a name from ~/.ssh/config", name)
+		return "pdsh-range", fmt.Sprintf("pdsh expands or refuses the brackets of %q, and node ranks no longer match the hostfile: write one line per host, and give an IPv6 address a name in ~/.ssh/config", name)
 	case strings.Contains(name, ","):
-		return "pdsh-list", fmt.Sprintf("pdsh takes %q for several hosts, and node ranks no longer match the hostfile: write one line a host", name)
+		return "pdsh-list", fmt.Sprintf("pdsh reads %q as several hosts, and node ranks no longer match the hostfile: write one line per host", name)
 	case strings.HasSuffix(name, ":"):
-		return "pdsh-rcmd", fmt.Sprintf(`the colon is a part of the name %q, which pdsh takes for a remote-command module, and no such name resolves: take the colon out`, name)
+		return "pdsh-rcmd", fmt.Sprintf(`the colon is a part of the name %q, which pdsh reads as a remote-command module, and no such name resolves: remove the colon`, name)
 	case rcmdPrefix(name):
-		return "pdsh-rcmd", fmt.Sprintf(`pdsh takes what stands before ":" in %q for a remote-command module and dies with "No such rcmd module": give a port by --ssh_port or ~/.ssh/config, and an IPv6 address a name there`, name)
+		return "pdsh-rcmd", fmt.Sprintf(`pdsh reads the part of %q before ":" as a remote-command module and fails with "No such rcmd module": set a port with --ssh_port or in ~/.ssh/config, and give an IPv6 address a name there`, name)
 	case strings.ContainsAny(name, `'"\`):
 		return "quoted-name", fmt.Sprintf("DeepSpeed splits the command of its ssh check as a shell would, so %q loses its quotes and backslashes there: rename the host in ~/.ssh/config", name)
 	}

@@ -61,7 +61,7 @@ func (e *FilterError) Error() string { return e.Option + ": " + e.Message }
 func (f Filter) Apply(hosts []Host) ([]Host, []Note, error) {
 	if f.Contradicts() {
 		return nil, nil, &FilterError{Option: "--num_nodes/--num_gpus", DeepSpeed: "Cannot specify num_nodes/gpus with include/exclude",
-			Message: "cannot stand beside --include or --exclude, not even with 0: drop one of the two"}
+			Message: "conflicts with --include and --exclude, even with the value 0: remove one of the two"}
 	}
 	active, notes, err := f.choose(hosts)
 	if err != nil {
@@ -128,12 +128,12 @@ func (f Filter) choose(hosts []Host) ([]Host, []Note, error) {
 func (f Filter) nothingLeft() error {
 	option, why := "--exclude", "it leaves no host"
 	if f.Include != "" {
-		option, why = "--include", "no host that it names has a slot left"
+		option, why = "--include", "none of its hosts has a slot left"
 		if f.unchecked() {
-			why += `; to DeepSpeed 0.15.2 to 0.19.6 a bare name means no slots, so write them out: "w1:0,1,2,3@w2:0,1,2,3"`
+			why += `; for DeepSpeed 0.15.2 to 0.19.6, a name alone means no slots: write them out, "w1:0,1,2,3@w2:0,1,2,3"`
 		}
 	}
-	return &FilterError{Option: option, Message: why + " (DeepSpeed dies where it takes the first of its hosts)", DeepSpeed: "IndexError: list index out of range", NoneLeft: true}
+	return &FilterError{Option: option, Message: why + " (DeepSpeed fails when it reads the first host)", DeepSpeed: "IndexError: list index out of range", NoneLeft: true}
 }
 
 func (f Filter) limitNodes(active []Host) ([]Host, []Note) {
@@ -143,7 +143,7 @@ func (f Filter) limitNodes(active []Host) ([]Host, []Note) {
 	n := f.NumNodes.N
 	if n > len(active) {
 		return active, []Note{{ID: "num-nodes-beyond-hostfile", Message: fmt.Sprintf(
-			"--num_nodes %d asks for more than the %d hosts there are; DeepSpeed silently takes those", n, len(active))}}
+			"--num_nodes %d asks for more than the %d hosts of the hostfile; DeepSpeed silently uses all of them", n, len(active))}}
 	}
 	return active[:n], nil
 }
@@ -157,7 +157,7 @@ func (f Filter) limitGPUs(active []Host) ([]Host, []Note, error) {
 	n := f.NumGPUs.N
 	if n > maxRanks/len(active) {
 		return nil, nil, &FilterError{Option: "--num_gpus", Message: fmt.Sprintf(
-			"%d on each of %d hosts makes more than %d ranks, which no launch has (DeepSpeed itself would take it): write the number of accelerators of one host", n, len(active), maxRanks)}
+			"%d on each of %d hosts makes more than %d ranks in total (DeepSpeed would accept it): give the number of accelerators of one host", n, len(active), maxRanks)}
 	}
 	var short []string
 	for i := range active {

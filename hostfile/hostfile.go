@@ -142,7 +142,7 @@ func Parse(r io.Reader, name, deepspeed string) ([]Host, []Note, error) {
 		return nil, nil, &LineError{File: name, Err: err, Message: fmt.Sprintf("cannot be read: %v", err)}
 	}
 	if len(data) > maxFile {
-		return nil, nil, &LineError{File: name, Message: fmt.Sprintf("larger than %d MiB, so no hostfile: correct its path", maxFile>>20)}
+		return nil, nil, &LineError{File: name, Message: fmt.Sprintf("larger than %d MiB, so this is no hostfile: check the path", maxFile>>20)}
 	}
 	p := parser{file: name, older: Before(deepspeed, "0.8.0"), unnamed: Before(deepspeed, "0.9.4"), firstAt: map[string]int{}}
 	if !utf8.Valid(data) {
@@ -182,15 +182,15 @@ func (p *parser) noText(data []byte) error {
 	if utf16Marked(string(data)) {
 		return &LineError{File: p.file, DeepSpeed: p.undecodable, Message: "is not UTF-8: " + encodingHint(string(data))}
 	}
-	return &LineError{File: p.file, DeepSpeed: p.undecodable, Message: "is no text file (it holds a NUL byte): correct its path"}
+	return &LineError{File: p.file, DeepSpeed: p.undecodable, Message: "not a text file (it contains a NUL byte): check the path"}
 }
 
 // noHost is the error of a file without an entry. Before v0.8.0 DeepSpeed took it
 // for no hostfile at all.
 func (p *parser) noHost() error {
-	e := &LineError{File: p.file, Message: `names no host; write one line a node, like "w1 slots=8"`}
+	e := &LineError{File: p.file, Message: `no host in this file: write one line per node, such as "w1 slots=8"`}
 	if p.older {
-		e.Message += " (DeepSpeed before 0.8.0 would quietly train on this one machine)"
+		e.Message += " (DeepSpeed before 0.8.0 would silently train on this machine only)"
 	} else {
 		e.DeepSpeed = "Hostfile is empty or not formatted correctly, unable to proceed with launching."
 	}
@@ -220,7 +220,7 @@ func (p *parser) read(number int, raw string) {
 		if p.older {
 			original = fmt.Sprintf("host %s is already defined", name)
 		}
-		p.refuse(number, original, fmt.Sprintf("host %q is named in line %d already: remove one of the two lines", name, first))
+		p.refuse(number, original, fmt.Sprintf("host %q is already in line %d: remove one of the two lines", name, first))
 		return
 	}
 	p.firstAt[name] = number
@@ -230,7 +230,7 @@ func (p *parser) read(number int, raw string) {
 func (p *parser) add(number int, name, digits, rest string) {
 	slots, err := strconv.Atoi(digits)
 	if err != nil || slots > maxRanks-p.ranks {
-		p.refuse(number, "", fmt.Sprintf("slots=%s makes more than %d ranks in all, which no launch has (DeepSpeed itself would take the line): write the number of accelerators of %q", abridged(digits), maxRanks, name))
+		p.refuse(number, "", fmt.Sprintf("slots=%s makes more than %d ranks in total (DeepSpeed would accept the line): write the number of accelerators of %q", abridged(digits), maxRanks, name))
 		return
 	}
 	p.ranks += max(slots, 0)

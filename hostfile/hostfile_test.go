@@ -131,8 +131,8 @@ func TestParseRefuses(t *testing.T) {
 		{"w\n", bad("w"), `"w" has no slots`},
 		{"w:4\n", bad("w:4"), `"w:4" has no slots`},
 		{"w slots=\n", bad("w slots="), "is not slots=N: write it in lower case"},
-		{"w slots =4\n", bad("w slots =4"), "without blanks"},
-		{"w slots= 4\n", bad("w slots= 4"), "without blanks"},
+		{"w slots =4\n", bad("w slots =4"), "no blanks"},
+		{"w slots= 4\n", bad("w slots= 4"), "no blanks"},
 		{"w Slots=4\n", bad("w Slots=4"), "lower case"},
 		{"w slots=-1\n", bad("w slots=-1"), "N in digits"},
 		{"w slots=²\n", bad("w slots=²"), "N in digits"},
@@ -143,9 +143,9 @@ func TestParseRefuses(t *testing.T) {
 		{"slots=4\n", bad("slots=4"), "has no slots"},
 		{"\ufeff# comment\n", bad("\ufeff# comment"), "byte order mark"},
 		{"\ufeff\nw slots=4\n", bad("\ufeff"), "byte order mark"},
-		{"w slots=4\nw slots=4\n", "Hostfile contains multiple entries for w, unable to proceed with launching", "named in line 1 already"},
-		{"", "Hostfile is empty or not formatted correctly, unable to proceed with launching.", "names no host"},
-		{"\n# w slots=4\n", "Hostfile is empty or not formatted correctly, unable to proceed with launching.", "names no host"},
+		{"w slots=4\nw slots=4\n", "Hostfile contains multiple entries for w, unable to proceed with launching", "already in line 1"},
+		{"", "Hostfile is empty or not formatted correctly, unable to proceed with launching.", "no host in this file"},
+		{"\n# w slots=4\n", "Hostfile is empty or not formatted correctly, unable to proceed with launching.", "no host in this file"},
 		{"w slots=1048577\n", "", "more than 1048576 ranks"},
 		{"w slots=99999999999999999999999999\n", "", "slots=99999999999999999999… makes"},
 		{"a slots=1048576\nb slots=1\n", "", "more than 1048576 ranks"},
@@ -157,8 +157,8 @@ func TestParseRefuses(t *testing.T) {
 		{"w\xed\xa0\x80 slots=4\n", undecodable("byte 0xed in position 1: invalid continuation byte"), "is not UTF-8"},
 		{"w slots=4 \xf0\x9f", undecodable("bytes in position 0-1: unexpected end of data"), "is not UTF-8"},
 		{"# caf\xe9\nw slots=4\n", undecodable("byte 0xe9 in position 5: invalid continuation byte"), "is not UTF-8"},
-		{"w\x00x slots=4\n", "", "is no text file"},
-		{"\x7fELF\xff\x00\nw\nw\n", undecodable("byte 0xff in position 4: invalid start byte"), "is no text file"},
+		{"w\x00x slots=4\n", "", "not a text file"},
+		{"\x7fELF\xff\x00\nw\nw\n", undecodable("byte 0xff in position 4: invalid start byte"), "not a text file"},
 		{"\xff\xfew\x00 \x00", undecodable("byte 0xff in position 0: invalid start byte"), "UTF-16"},
 	} {
 		hosts, _, err := Parse(strings.NewReader(c.text), "hostfile", "")
@@ -196,18 +196,18 @@ func TestParseOlder(t *testing.T) {
 		{text: "w slots=0\n", want: "w:0", notes: "zero-slots"},
 		{text: "#w slots=4\n", want: "#w:4", notes: "comment-in-name"},
 		{text: "w slots=4 # c\n", deepspeed: many, message: "not even a comment"},
-		{text: "w slots=4 max_slots=8\n", deepspeed: many, message: `takes nothing behind "slots=N"`},
-		{text: "# c\n", deepspeed: few, message: "knows no comments"},
-		{text: "#\n", deepspeed: few, message: "knows no comments"},
-		{text: "# two words\n", deepspeed: many, message: "knows no comments"},
+		{text: "w slots=4 max_slots=8\n", deepspeed: many, message: `allows nothing after "slots=N"`},
+		{text: "# c\n", deepspeed: few, message: "does not support comments"},
+		{text: "#\n", deepspeed: few, message: "does not support comments"},
+		{text: "# two words\n", deepspeed: many, message: "does not support comments"},
 		{text: "w\n", deepspeed: few, message: "has no slots"},
 		{text: "w slots\n", deepspeed: few, message: "is not slots=N"},
-		{text: "w slots=4=4\n", deepspeed: many, message: `takes nothing behind "slots=N"`},
+		{text: "w slots=4=4\n", deepspeed: many, message: `allows nothing after "slots=N"`},
 		{text: "w slots=\n", deepspeed: noInt + "''", message: "is not slots=N"},
-		{text: "w slots=4x\n", deepspeed: noInt + "'4x'", message: `takes nothing behind "slots=N"`},
-		{text: "w slots=4\nw slots=4\n", deepspeed: "host w is already defined", message: "named in line 1 already"},
+		{text: "w slots=4x\n", deepspeed: noInt + "'4x'", message: `allows nothing after "slots=N"`},
+		{text: "w slots=4\nw slots=4\n", deepspeed: "host w is already defined", message: "already in line 1"},
 		{text: "w slots=99999999999999999999\n", message: "more than 1048576 ranks"},
-		{text: "\n", message: "would quietly train on this one machine"},
+		{text: "\n", message: "would silently train on this machine only"},
 	} {
 		hosts, notes, err := Parse(strings.NewReader(c.text), "hostfile", "0.7.7")
 		if got := brief(hosts); got != c.want {
@@ -243,9 +243,9 @@ func TestParseReportsEveryLine(t *testing.T) {
 	if !errors.As(err, &all) || len(all.Errors) != 3 {
 		t.Fatalf("%v, want three errors", err)
 	}
-	want := `cluster/hostfile:2: "w2" has no slots: write "NAME slots=N", N the number of accelerators there
-cluster/hostfile:3: host "w1" is named in line 1 already: remove one of the two lines
-cluster/hostfile:5: "Slots=8" is not slots=N: write it in lower case, without blanks around "=", N in digits`
+	want := `cluster/hostfile:2: "w2" has no slots: write "NAME slots=N", where N is the number of accelerators
+cluster/hostfile:3: host "w1" is already in line 1: remove one of the two lines
+cluster/hostfile:5: "Slots=8" is not slots=N: write it in lower case, with N in digits and no blanks around "="`
 	if diff := cmp.Diff(want, err.Error()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
@@ -254,7 +254,7 @@ cluster/hostfile:5: "Slots=8" is not slots=N: write it in lower case, without bl
 // A program given by mistake is one mistake, however many lines it has.
 func TestParseStopsAtNoText(t *testing.T) {
 	_, _, err := Parse(strings.NewReader("\x7fELF\x00\nx\ny\n"), "/bin/ls", "")
-	if want := "/bin/ls: is no text file (it holds a NUL byte): correct its path"; err == nil || err.Error() != want {
+	if want := "/bin/ls: not a text file (it contains a NUL byte): check the path"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

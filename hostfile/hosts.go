@@ -41,7 +41,7 @@ func ParseHosts(spec string) ([]Host, error) {
 		}
 		if slots > 0 {
 			if slots > (maxRanks-ranks)/len(names) {
-				return nil, fmt.Errorf("node set %q: more than %d ranks in all; check the number of slots", item, maxRanks)
+				return nil, fmt.Errorf("node set %q: more than %d ranks in total; check the number of slots", item, maxRanks)
 			}
 			ranks += slots * len(names)
 		}
@@ -75,7 +75,7 @@ func union(hosts []Host) (all []Host, err error) {
 		case all[i].Slots == nil:
 			all[i].Slots = host.Slots
 		case len(all[i].Slots) != len(host.Slots):
-			return nil, fmt.Errorf("host %q has %d slots in one place and %d in another; write them once", host.Name, len(all[i].Slots), len(host.Slots))
+			return nil, fmt.Errorf("host %q has %d slots in one place and %d in another: give one number", host.Name, len(all[i].Slots), len(host.Slots))
 		}
 	}
 	return all, nil
@@ -115,7 +115,7 @@ func address(name string) error {
 		return nil
 	}
 	if _, err := netip.ParseAddr(after); err != nil {
-		return fmt.Errorf("host %q has a colon and is no IPv6 address; write the number of slots last, as in gpu7:4", name)
+		return fmt.Errorf("host %q has a colon, but is not an IPv6 address; write the number of slots last, such as gpu7:4", name)
 	}
 	return nil
 }
@@ -218,7 +218,7 @@ func slurmCounts(text string, nodes int) ([]int, error) {
 			return nil, fmt.Errorf("slots per node %q counts more than the %d nodes of the node list", text, nodes)
 		}
 		if count > maxRanks || ranks+count*repeat > maxRanks {
-			return nil, fmt.Errorf("slots per node %q makes more than %d ranks in all", text, maxRanks)
+			return nil, fmt.Errorf("slots per node %q makes more than %d ranks in total", text, maxRanks)
 		}
 		ranks += count * repeat
 		counts = append(counts, slices.Repeat([]int{int(count)}, int(repeat))...)

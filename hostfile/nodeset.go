@@ -81,7 +81,7 @@ func splitSet(set string) ([]string, error) {
 
 func expandItem(item string, room int) ([]string, error) {
 	if strings.ContainsAny(item[:1], "-^/@!") || strings.ContainsAny(item, "!&") {
-		return nil, fmt.Errorf("operators, groups and files are not read here; list the hosts")
+		return nil, fmt.Errorf("operators, groups and files are not supported: list the hosts")
 	}
 	names := []string{""}
 	for item != "" {

@@ -59,7 +59,7 @@ func (c *selection) include(specs []spec) {
 		case s.slots == nil:
 			c.kept[s.host] = []int{}
 			c.notes = append(c.notes, Note{ID: "include-drops-host", Line: host.Line, Message: fmt.Sprintf(
-				"--include names %s without slots, and to DeepSpeed 0.15.2 to 0.19.6 that drops the host: write %s", s.host, written(host))})
+				"--include names %s without slots, and DeepSpeed 0.15.2 to 0.19.6 drops such a host: write %s", s.host, written(host))})
 		case c.checked:
 			if host.Slots == nil || c.has(host, s.slots) {
 				c.kept[s.host] = unique(s.slots)
@@ -114,7 +114,7 @@ func (c *selection) left() []Host {
 		if slots != nil && len(slots) == 0 {
 			if host.Slots != nil && len(host.Slots) == 0 {
 				c.notes = append(c.notes, Note{ID: "zero-slots", Line: host.Line, Message: fmt.Sprintf(
-					"%s has slots=0 and so takes no part under %s, although it would be counted as a node without it", host.Name, c.option)})
+					"%s has slots=0, so %s leaves it out; without the filter it would count as a node", host.Name, c.option)})
 			}
 			continue
 		}
@@ -139,7 +139,7 @@ func (c *selection) find(s spec) (Host, bool) {
 	message := fmt.Sprintf("host %q is not in the hostfile, which has %s", s.host, Fold(names))
 	switch {
 	case s.host == "":
-		message = `an "@" stands at an end or is doubled; it belongs between two hosts`
+		message = `"@" must stand between two hosts: remove the one too many`
 	case strings.Contains(s.host, ","):
 		message += `; "@" separates hosts here, "," separates slots`
 	case strings.Contains(s.host, "["):
@@ -160,7 +160,7 @@ func (c *selection) has(host Host, slots []int) bool {
 		all = false
 		message := fmt.Sprintf("host %s has no slot %d, its %d slots count from 0", host.Name, slot, len(host.Slots))
 		if host.Slots == nil {
-			message = fmt.Sprintf("nobody said how many slots %s has; write it as %[1]s:N in -w", host.Name)
+			message = fmt.Sprintf("the number of slots of %s is unknown: write it as %[1]s:N in -w", host.Name)
 		}
 		c.refuse(&FilterError{Option: c.option, Message: message, DeepSpeed: fmt.Sprintf("No slot '%d' specified on host '%s'", slot, host.Name)})
 	}
@@ -174,7 +174,7 @@ func (c *selection) noteUnchecked(host Host, slots []int) {
 	for _, slot := range slots {
 		if !slices.Contains(host.Slots, slot) {
 			c.notes = append(c.notes, Note{ID: "include-unchecked-slots", Line: host.Line, Message: fmt.Sprintf(
-				"--include takes slot %d of %s, which has slots=%d by the hostfile; DeepSpeed 0.15.2 to 0.19.6 does not check that, and the rank will find no such device", slot, host.Name, len(host.Slots))})
+				"--include names slot %d of %s, which has slots=%d in the hostfile; DeepSpeed 0.15.2 to 0.19.6 does not check that, and the rank will not find the device", slot, host.Name, len(host.Slots))})
 		}
 	}
 }
@@ -186,7 +186,7 @@ func (c *selection) refuse(e *FilterError) {
 
 func written(host Host) string {
 	if len(host.Slots) == 0 {
-		return host.Name + ":0 or whatever slots it has"
+		return host.Name + ":0, or the slots that it has"
 	}
 	slots := strings.Trim(fmt.Sprint(host.Slots), "[]") // blanks between them
 	return host.Name + ":" + strings.ReplaceAll(slots, " ", ",")
