@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// entry splits a stripped line into a name, the number of its slots in ASCII and
-// the rest, which DeepSpeed ignores. What it says of a line that is none is "" for
-// one that is.
+// entry splits a stripped line into the name, the number of slots as ASCII digits, and the rest,
+// which DeepSpeed ignores. original is DeepSpeed's error for a bad line, "" for a good one.
 func (p *parser) entry(line string) (name, digits, rest, original string) {
 	if p.older {
 		name, digits, original = olderEntry(line)
@@ -21,12 +20,12 @@ func (p *parser) entry(line string) (name, digits, rest, original string) {
 	case ok:
 		return name, digits, rest, ""
 	case p.unnamed:
-		line = "{line}" // its own mistake: the text was no f-string
+		line = "{line}" // DeepSpeed's own mistake: the message lacked the f of an f-string
 	}
 	return "", "", "", fmt.Sprintf("Hostfile contains a bad entry: %s, unable to proceed with launching", line)
 }
 
-// entry splits a stripped line by ^(\S+)\s+slots=(\d+).
+// entry splits a stripped line as the pattern ^(\S+)\s+slots=(\d+) does.
 func entry(line string) (name, digits, rest string, ok bool) {
 	blank := strings.IndexFunc(line, pySpace)
 	if blank < 0 {
@@ -77,9 +76,8 @@ func utf16Marked(text string) bool {
 	return strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff")
 }
 
-// olderEntry splits a stripped line as DeepSpeed before v0.8.0 did: two words,
-// the second of them KEY=NUMBER, whatever the key. It says what Python would of
-// any other line.
+// olderEntry splits a stripped line as DeepSpeed before v0.8.0 did: two words, and the second is
+// KEY=NUMBER with any key. original is Python's error for any other line.
 //
 // Source: deepspeed/launcher/runner.py, fetch_hostfile, v0.6.0 to v0.7.7.
 func olderEntry(line string) (name, digits, original string) {
@@ -123,13 +121,13 @@ func (p *parser) note(line int, name string, slots int, rest string) {
 	}
 }
 
-// HandsOption is whether pdsh hands a part of a name to ssh as an option, which may be one
-// that runs a command on the launching machine. It was tried with pdsh 2.34.
+// HandsOption reports whether pdsh passes a part of a name to ssh as an option. Such an option can
+// run a command on the launching machine. Tested with pdsh 2.34.
 func HandsOption(name string) bool { return strings.Contains(name, "@-") }
 
-// nameNote finds the names that the launcher or ssh will read as something
-// else, each by its first trouble. What pdsh makes of them was tried with
-// `pdsh -R ssh -Q -w NAME` of pdsh 2.34.
+// nameNote finds names that the launcher or ssh reads as something else. It returns the first
+// problem of a name. What pdsh does with them was tested with `pdsh -R ssh -Q -w NAME` of pdsh
+// 2.34.
 func nameNote(name string) (trap, message string) {
 	switch {
 	case strings.HasPrefix(name, byteOrderMark):
@@ -154,8 +152,8 @@ func nameNote(name string) (trap, message string) {
 	return "", ""
 }
 
-// rcmdPrefix is pdsh's rule: the first colon ends a module's name unless a
-// second one follows it, as in fe80::1.
+// rcmdPrefix reports whether pdsh reads the start of a name as a module. The first colon ends the
+// module's name, unless a second colon follows it, as in fe80::1.
 func rcmdPrefix(name string) bool {
 	_, after, found := strings.Cut(name, ":")
 	return found && !strings.HasPrefix(after, ":")

@@ -8,56 +8,54 @@ import (
 	"strings"
 )
 
-// Filter is what deepspeed's options leave of a hostfile.
+// Filter holds deepspeed's options that select hosts and slots of a hostfile.
 type Filter struct {
 	Include           string // -i, --include: NAME[:SLOT[,SLOT…]][@…]
 	Exclude           string // -e, --exclude: the same grammar
 	NumNodes, NumGPUs Limit  // --num_nodes and --num_gpus
-	// ForceMulti is --force_multi: a single host is launched over ssh too.
+	// ForceMulti is --force_multi: launch over ssh even if only one host is left.
 	ForceMulti bool
-	// DeepSpeed is the version whose rules hold, "" or one that cannot be
-	// read for the newest.
+	// DeepSpeed is the release whose rules apply. "" or an unreadable version means the newest.
 	DeepSpeed string
 }
 
-// Limit is the value of --num_nodes or --num_gpus. The zero value is not given,
-// which is another thing than 0: that is no limit either, but DeepSpeed refuses
-// it beside Include and Exclude.
+// Limit is the value of --num_nodes or --num_gpus. The zero value means "not given". 0 limits
+// nothing either, but DeepSpeed refuses it together with Include and Exclude.
 type Limit struct {
 	Given bool
 	N     int
 }
 
-// AtMost is a limit as it is typed, where -1 is the default.
+// AtMost returns the limit for the value of the flag, whose default is -1.
 func AtMost(n int) Limit { return Limit{Given: n != -1, N: n} }
 
-// Contradicts is whether hosts are both named and counted, which DeepSpeed refuses.
+// Contradicts reports whether the filter both names hosts and counts them. DeepSpeed refuses that.
 func (f Filter) Contradicts() bool {
 	counted := func(l Limit) bool { return l.Given && l.N >= 0 }
 	return (counted(f.NumNodes) || counted(f.NumGPUs)) && (f.Include != "" || f.Exclude != "")
 }
 
-// Given is whether the filter says anything, which the MPI launchers refuse.
+// Given reports whether any option is set. The MPI launchers refuse such a filter.
 func (f Filter) Given() bool {
 	return f.Include != "" || f.Exclude != "" || f.NumNodes.Given || f.NumGPUs.Given
 }
 
-// FilterError is a filter that DeepSpeed refuses, or that leaves it no host.
+// FilterError describes a filter that DeepSpeed refuses, or that selects no host.
 type FilterError struct {
 	Option    string // "--include"
 	Message   string // what is wrong and the way out
-	DeepSpeed string // what DeepSpeed itself would say
-	NoneLeft  bool   // the filter can be read, and no host passes it
+	DeepSpeed string // what DeepSpeed would print
+	NoneLeft  bool   // the filter is readable, but selects no host
 }
 
 func (e *FilterError) Error() string { return e.Option + ": " + e.Message }
 
-// Apply gives the hosts that take part, in hostfile order, and the slots that
-// each one uses. The order is DeepSpeed's: Include or Exclude, then NumNodes,
-// then NumGPUs. The hosts given are not changed.
+// Apply returns the selected hosts in hostfile order, with the slots that each one uses. It applies
+// the options in DeepSpeed's order: Include or Exclude, then NumNodes, then NumGPUs. It does not
+// change the hosts it was given.
 //
-// Every error holds a [*FilterError]; all host specifications that are wrong
-// are reported at once, where DeepSpeed stops at the first.
+// Every error holds a [*FilterError]. Apply reports all wrong host specifications at once;
+// DeepSpeed stops at the first one.
 func (f Filter) Apply(hosts []Host) ([]Host, []Note, error) {
 	if f.Contradicts() {
 		return nil, nil, &FilterError{Option: "--num_nodes/--num_gpus", DeepSpeed: "Cannot specify num_nodes/gpus with include/exclude",
@@ -88,8 +86,8 @@ func isThisMachine(name string) bool {
 	return name == "localhost" || name == "127.0.0.1" || name == "::1"
 }
 
-// choose applies Include or Exclude. Notes come even when no host is left, for
-// they say why.
+// choose applies Include or Exclude. It returns notes even if no host is left, because they explain
+// why.
 func (f Filter) choose(hosts []Host) ([]Host, []Note, error) {
 	option, text := "--include", f.Include
 	if text == "" {
@@ -109,7 +107,7 @@ func (f Filter) choose(hosts []Host) ([]Host, []Note, error) {
 	if f.merged() {
 		specs = c.merge(specs)
 	}
-	// The unchecked rules read --include before they see that both are there.
+	// DeepSpeed 0.15.2 to 0.19.6 parses --include before it notices that both options are given.
 	if f.Include != "" && f.Exclude != "" && (c.checked || c.bad == nil) {
 		return nil, nil, &FilterError{Option: "--include/--exclude", DeepSpeed: "include_str and exclude_str are mutually exclusive.",
 			Message: "cannot be given together: write one list"}
@@ -148,8 +146,7 @@ func (f Filter) limitNodes(active []Host) ([]Host, []Note) {
 	return active[:n], nil
 }
 
-// limitGPUs gives every host slots 0 to N-1, whatever its line says, as
-// DeepSpeed does.
+// limitGPUs gives every host slots 0 to N-1, even if its line has fewer, as DeepSpeed does.
 func (f Filter) limitGPUs(active []Host) ([]Host, []Note, error) {
 	if f.NumGPUs.N <= 0 {
 		return active, nil, nil
@@ -173,20 +170,20 @@ func (f Filter) limitGPUs(active []Host) ([]Host, []Note, error) {
 		"--num_gpus %d exceeds the slots that the hostfile gives %s; DeepSpeed starts %[1]d ranks there regardless: lower it, or correct the hostfile", n, Fold(short))}}, nil
 }
 
-// merged is whether what is said of one host in several places is joined and its
-// slots are sorted, which began with 0.15.2.
+// merged reports whether DeepSpeed joins several specifications of one host and sorts its slots, as
+// it does since 0.15.2.
 func (f Filter) merged() bool { return !Before(f.DeepSpeed, "0.15.2") }
 
-// unchecked is whether --include takes slots without a look at the hostfile, and
-// a bare name for no slots at all: 0.15.2 to 0.19.6 (DeepSpeed issue 6671, fixed
+// unchecked reports whether --include does not check slots against the hostfile and reads a name
+// without slots as no slots at all. That is so from 0.15.2 to 0.19.6 (DeepSpeed issue 6671, fixed
 // in 0.19.7).
 func (f Filter) unchecked() bool { return f.merged() && Before(f.DeepSpeed, "0.19.7") }
 
 // spec is one NAME[:SLOT[,SLOT…]].
 type spec struct {
 	host  string
-	slots []int        // nil for a bare name
-	bad   *FilterError // set when it cannot be read
+	slots []int        // nil for a name without slots
+	bad   *FilterError // set if the specification cannot be read
 }
 
 func parseSpec(option, config string) spec {

@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/go-multierror"
 )
 
-// pool is the hosts of most filter tests.
+// pool returns the hosts that most filter tests use.
 func pool() []Host {
 	return []Host{
 		{Name: "w0", Slots: FirstSlots(4), Line: 1},
@@ -23,7 +23,7 @@ func pool() []Host {
 	}
 }
 
-// slotted is "name=slots" of every host.
+// slotted returns "name=slots" for every host.
 func slotted(hosts []Host) string {
 	var all []string
 	for _, host := range hosts {
@@ -34,7 +34,7 @@ func slotted(hosts []Host) string {
 
 const (
 	older     = "0.15.1" // before the rules of --include changed
-	unchecked = "0.19.6" // the last that asks the hostfile nothing
+	unchecked = "0.19.6" // the last release that does not check --include against the hostfile
 	newest    = ""
 )
 
@@ -46,8 +46,8 @@ func limits(nodes, gpus int) Filter {
 
 func (f Filter) by(deepspeed string) Filter { f.DeepSpeed = deepspeed; return f }
 
-// Each row was also run through parse_inclusion_exclusion of DeepSpeed's
-// runner.py: of v0.15.1, of 0.19.6 and, for the newest rules, of 0.19.8.
+// Each row was also run through parse_inclusion_exclusion in DeepSpeed's runner.py: with v0.15.1,
+// with 0.19.6 and, for the newest rules, with 0.19.8.
 func TestApply(t *testing.T) {
 	const all = "w0=0 1 2 3; w1=0 1; w2=; u@w3=0"
 	const here = "single-host-runs-here"
@@ -173,7 +173,7 @@ func TestApplyRefuses(t *testing.T) {
 	}
 }
 
-// Everything excluded: nothing is left to take the first of.
+// TestApplyLeavesNothing checks a filter that excludes every host.
 func TestApplyLeavesNothing(t *testing.T) {
 	_, notes, err := exclude("w0").Apply(pool()[:1])
 	var refused *FilterError
@@ -206,7 +206,8 @@ func TestApplyReportsAllAtOnce(t *testing.T) {
 	}
 }
 
-// -w states no slots: the filters keep such hosts and check nothing on them.
+// TestApplyWithoutStatedSlots checks hosts of -w, whose number of slots is unknown: the filters
+// keep them and do not check their slots.
 func TestApplyWithoutStatedSlots(t *testing.T) {
 	hosts := []Host{{Name: "a"}, {Name: "b"}, {Name: "c"}}
 	got, notes, err := exclude("a").Apply(hosts)

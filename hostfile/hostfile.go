@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hostfile reads who takes part in a launch: DeepSpeed's hostfile and
-// resource filters, node sets as pdsh and ClusterShell write them, and Slurm's
-// node lists.
+// Package hostfile reads the hosts of a launch from DeepSpeed's hostfile and resource filters, from
+// node sets as pdsh and ClusterShell write them, and from Slurm's node lists.
 //
-// It accepts what DeepSpeed accepts and refuses what DeepSpeed refuses, down to
-// the white space, because a line read differently here would be judged for
-// another launch than the one that happens. Where valid input leads to
-// something its user is unlikely to want, it leaves a [Note].
+// The package accepts what DeepSpeed accepts and refuses what DeepSpeed refuses, down to the white
+// space. If it read one line differently, preflight would check another launch than the one that
+// happens. For valid input that has a surprising effect, it returns a [Note].
 //
-// Where the rules of others need Python's idea of text or the order of releases as
-// well, they take them from here.
+// Other packages use its versions of Python's text rules and of release comparison.
 //
-// The package refuses to resolve, reach or judge a host: a name is a string.
-// The rules are those of deepspeed/launcher/runner.py, v0.6.0 to 0.19.8, each
-// for the releases that have it.
+// The package does not resolve or contact hosts: a name is only a string. The rules are those of
+// deepspeed/launcher/runner.py, v0.6.0 to 0.19.8, each for the releases that have it.
 package hostfile
 
 import (
@@ -34,49 +30,46 @@ import (
 	"preflight/internal/text"
 )
 
-// DefaultPath is where DeepSpeed looks for a hostfile when none is named
-// (runner.py, DLTS_HOSTFILE).
+// DefaultPath is the hostfile that DeepSpeed reads if none is named (runner.py, DLTS_HOSTFILE).
 const DefaultPath = "/job/hostfile"
 
 const (
-	// maxFile is far above any real hostfile and far below what a checkpoint
-	// given by mistake would take to read.
+	// maxFile is larger than any real hostfile. It keeps preflight from reading a whole checkpoint
+	// that was named by mistake.
 	maxFile = 16 << 20
-	// maxRanks bounds the slots of all hosts together, which are kept one by one.
+	// maxRanks limits the slots of all hosts together, because each slot takes memory.
 	maxRanks = 1 << 20
 )
 
 // Host is one node of the launch.
 type Host struct {
 	Name string `json:"name"` // as written: "w1", "user@w1", "10.0.0.1"
-	// Slots are the accelerator indices to use, in rank order. Empty means
-	// that the host runs nothing; nil means that nobody said how many it has,
-	// as with -w.
+	// Slots are the accelerator indices to use, in rank order. If it is empty, the host runs
+	// nothing. If it is nil, the number of slots is unknown, as with -w.
 	Slots []int `json:"slots"`
-	Line  int   `json:"line,omitempty"` // where the hostfile names it, 0 when it came from elsewhere
+	Line  int   `json:"line,omitempty"` // line in the hostfile; 0 if the host comes from elsewhere
 }
 
-// Bare is the host that a name is of, without the user it may carry: "w1" of
-// "user@w1". ssh takes what stands behind the last @.
+// Bare returns a host name without its user: "w1" for "user@w1". ssh uses the part after the last @
+// as the host.
 func Bare(name string) string { return name[strings.LastIndexByte(name, '@')+1:] }
 
-// Note is a place where the launch will do something its user is unlikely to
-// want, although the input is valid. launcher-args reports it.
+// Note describes valid input that makes the launch do something that its user is unlikely to want.
+// The check launcher-args reports it.
 type Note struct {
 	ID      string `json:"trap"`           // kebab-case: "include-drops-host", "single-host-runs-here", "zero-slots"
-	Line    int    `json:"line,omitempty"` // hostfile line, 0 when it is about an argument
+	Line    int    `json:"line,omitempty"` // line in the hostfile; 0 for an argument
 	Message string `json:"message"`
 }
 
-// LineError is one line of a file that DeepSpeed refuses or cannot use.
+// LineError describes one line of a file that DeepSpeed refuses or cannot use.
 type LineError struct {
 	File    string `json:"file"`
-	Line    int    `json:"line"`    // from 1; 0 when it is the file as a whole
+	Line    int    `json:"line"`    // from 1; 0 for the file as a whole
 	Message string `json:"message"` // what is wrong and the way out
-	// DeepSpeed is what DeepSpeed itself would say, "" when it would go on
-	// silently.
+	// DeepSpeed is what DeepSpeed would print, "" if it would print nothing.
 	DeepSpeed string `json:"deepspeed"`
-	Err       error  `json:"-"` // the system's own error, if there is one
+	Err       error  `json:"-"` // the system's error, nil if there is none
 }
 
 func (e *LineError) Error() string {
@@ -88,9 +81,8 @@ func (e *LineError) Error() string {
 
 func (e *LineError) Unwrap() error { return e.Err }
 
-// ReadFile parses the hostfile at path. A file that is not there is an error,
-// although DeepSpeed would only warn and train on the launching machine. Every
-// error is, or holds, a [*LineError].
+// ReadFile parses the hostfile at path. A missing file is an error, although DeepSpeed would only
+// warn and train on the launching machine. Every error is, or holds, a [*LineError].
 func ReadFile(path, deepspeed string) ([]Host, []Note, error) {
 	const quietly = "Unable to find hostfile, will proceed with training with local resources only."
 	info, err := os.Stat(path)
@@ -121,7 +113,7 @@ func findIt(path string) string {
 	return cmp.Or(text.DidYouMean(nearFile(path)), ": check the path")
 }
 
-// cause is the system's error without the path, which LineError names already.
+// cause returns the system's error without the path, which LineError already names.
 func cause(err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err
@@ -129,13 +121,12 @@ func cause(err error) error {
 	return err
 }
 
-// Parse reads a hostfile as the given release of DeepSpeed does, "" or one that
-// cannot be read for the newest: "name slots=N", one host a line, in rank order;
-// '#' in the first column and empty lines are skipped, and so is whatever follows
-// N. Releases before v0.8.0 are stricter and know no comments. The name is used
-// in messages only.
+// Parse reads a hostfile as the given release of DeepSpeed does. "" or an unreadable version means
+// the newest release. A line is "name slots=N", one host per line, in rank order. Parse skips empty
+// lines, lines that begin with '#', and anything after N. Releases before v0.8.0 are stricter and
+// allow no comments. The name is used only in messages.
 //
-// All bad lines are reported at once, as a [*multierror.Error] of [*LineError].
+// Parse reports all bad lines at once, as a [*multierror.Error] of [*LineError].
 func Parse(r io.Reader, name, deepspeed string) ([]Host, []Note, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {
@@ -167,17 +158,17 @@ type parser struct {
 	file        string
 	older       bool           // DeepSpeed before v0.8.0
 	unnamed     bool           // DeepSpeed before v0.9.4, whose error does not quote the line
-	undecodable string         // Python's words on the first byte that is not UTF-8
+	undecodable string         // Python's error for the first byte that is not UTF-8
 	firstAt     map[string]int // name → line
-	ranks       int            // slots so far
+	ranks       int            // number of slots so far
 	hosts       []Host
 	notes       []Note
 	bad         *multierror.Error
 }
 
-// noText is the one error of a file with a NUL byte in it, a program or UTF-16:
-// its other lines would be as wrong, each in a way that helps nobody. DeepSpeed
-// would take a name with a NUL, but no command can name it.
+// noText returns the only error of a file with a NUL byte, such as a program or UTF-16 text. Errors
+// for its other lines would not help. DeepSpeed would accept a name with a NUL byte, but no command
+// line can hold it.
 func (p *parser) noText(data []byte) error {
 	if utf16Marked(string(data)) {
 		return &LineError{File: p.file, DeepSpeed: p.undecodable, Message: "is not UTF-8: " + encodingHint(string(data))}
@@ -185,8 +176,8 @@ func (p *parser) noText(data []byte) error {
 	return &LineError{File: p.file, DeepSpeed: p.undecodable, Message: "not a text file (it contains a NUL byte): check the path"}
 }
 
-// noHost is the error of a file without an entry. Before v0.8.0 DeepSpeed took it
-// for no hostfile at all.
+// noHost returns the error of a file without an entry. DeepSpeed before v0.8.0 treated such a file
+// as missing.
 func (p *parser) noHost() error {
 	e := &LineError{File: p.file, Message: `no host in this file: write one line per node, such as "w1 slots=8"`}
 	if p.older {
@@ -243,7 +234,8 @@ func (p *parser) refuse(line int, deepspeed, message string) {
 	p.bad.ErrorFormat = oneALine
 }
 
-// FirstSlots are the slots 0 … n-1, never nil, as range(n) is empty below 1 too.
+// FirstSlots returns the slots 0 to n-1. It never returns nil: like Python's range(n), the list is
+// empty if n is below 1.
 func FirstSlots(n int) []int {
 	slots := make([]int, max(n, 0))
 	for i := range slots {

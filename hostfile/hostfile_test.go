@@ -15,7 +15,7 @@ import (
 	"github.com/hashicorp/go-multierror"
 )
 
-// brief is "name:slots" of every host.
+// brief returns "name:slots" for every host.
 func brief(hosts []Host) string {
 	var all []string
 	for _, host := range hosts {
@@ -32,8 +32,8 @@ func trapsOf(notes []Note) string {
 	return strings.Join(all, " ")
 }
 
-// What DeepSpeed v0.8.0 and later take. Each row was also run through
-// _parse_hostfile of DeepSpeed's runner.py on Python 3.11.
+// TestParseAccepts holds lines that DeepSpeed v0.8.0 and later accept. Each row was also run
+// through _parse_hostfile of DeepSpeed's runner.py on Python 3.11.
 func TestParseAccepts(t *testing.T) {
 	for _, c := range []struct{ text, want, notes string }{
 		{"w slots=4", "w:4", ""},
@@ -58,7 +58,7 @@ func TestParseAccepts(t *testing.T) {
 		{"a slots=1\rb slots=2", "a:1 b:2", ""},
 		{"a slots=1\n\r\nb slots=2\r\r\n", "a:1 b:2", ""},
 		{"a slots=1\x0b\n", "a:1", ""},
-		// Python's white space.
+		// White space in Python.
 		{"w\u00a0slots=4\n", "w:4", ""},
 		{"w\vslots=4\n", "w:4", ""},
 		{"w\fslots=4\n", "w:4", ""},
@@ -68,11 +68,11 @@ func TestParseAccepts(t *testing.T) {
 		{"w\u2028slots=4\n", "w:4", ""},
 		{"w\u3000slots=4\u2003\n", "w:4", ""},
 		{"\u1680\u202f# comment\nw\u205fslots=4\n", "w:4", ""},
-		// And what is none: part of the name.
+		// No white space in Python, and so a part of the name.
 		{"w\u200bx slots=4\n", "w\u200bx:4", ""},
 		{"w\u180ex slots=4\n", "w\u180ex:4", ""},
 		{"w slots=1²\n", "w:1", "ignored-text"},
-		// Names that bring trouble later.
+		// Names that cause trouble later.
 		{"w#1 slots=3\n", "w#1:3", "comment-in-name"},
 		{"w:22 slots=2\n", "w:22:2", "pdsh-rcmd"},
 		{"w1: slots=2\n", "w1::2", "pdsh-rcmd"},
@@ -121,7 +121,7 @@ func TestParseHost(t *testing.T) {
 	}
 }
 
-// What DeepSpeed refuses, in its own words.
+// TestParseRefuses holds files that DeepSpeed refuses, with DeepSpeed's own errors.
 func TestParseRefuses(t *testing.T) {
 	bad := func(entry string) string {
 		return "Hostfile contains a bad entry: " + entry + ", unable to proceed with launching"
@@ -179,8 +179,9 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// What DeepSpeed before v0.8.0 takes: two words, any key, int(), no comments. Each
-// row was also run through fetch_hostfile of v0.7.7 on Python 3.11.
+// TestParseOlder holds lines that DeepSpeed before v0.8.0 accepts: two words, any key, a number
+// that int() reads, no comments. Each row was also run through fetch_hostfile of v0.7.7 on Python
+// 3.11.
 func TestParseOlder(t *testing.T) {
 	const (
 		few   = "not enough values to unpack (expected 2, got 1)"
@@ -226,7 +227,7 @@ func TestParseOlder(t *testing.T) {
 	}
 }
 
-// The text of the error was no f-string at first.
+// The message lacked the f of an f-string before 0.9.4.
 func TestParseQuotesTheLineSince094(t *testing.T) {
 	for release, quoted := range map[string]string{"0.8.0": "{line}", "0.9.3": "{line}", "0.9.4": "w x", "": "w x"} {
 		_, _, err := Parse(strings.NewReader("w x\n"), "hostfile", release)
@@ -251,7 +252,7 @@ cluster/hostfile:5: "Slots=8" is not slots=N: write it in lower case, with N in 
 	}
 }
 
-// A program given by mistake is one mistake, however many lines it has.
+// A program that was named by mistake is one error, however many lines it has.
 func TestParseStopsAtNoText(t *testing.T) {
 	_, _, err := Parse(strings.NewReader("\x7fELF\x00\nx\ny\n"), "/bin/ls", "")
 	if want := "/bin/ls: not a text file (it contains a NUL byte): check the path"; err == nil || err.Error() != want {
@@ -259,7 +260,7 @@ func TestParseStopsAtNoText(t *testing.T) {
 	}
 }
 
-// Nobody gave the default path, so nobody can correct it.
+// The user did not name the default path, so the error does not ask to correct it.
 func TestReadFileAtTheDefaultPath(t *testing.T) {
 	if _, err := os.Stat(DefaultPath); err == nil {
 		t.Skip(DefaultPath + " is there")
@@ -270,7 +271,7 @@ func TestReadFileAtTheDefaultPath(t *testing.T) {
 	}
 }
 
-// endless is a reader that never ends, as /dev/zero and a checkpoint nearly do.
+// endless is a reader that never ends, like /dev/zero.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }

@@ -11,15 +11,12 @@ import (
 	"strings"
 )
 
-// ParseHosts reads the value of -w: a node set whose items may carry a number
-// of slots after a colon ("node[01-16],gpu7:4", "[fe80::1]:8"). Without one,
-// Slots is nil: whoever writes -w wants to look at nodes, and what they should
-// have is not stated. More than one colon outside brackets is an IPv6 address
-// without slots.
+// ParseHosts reads the value of -w: a node set whose items may have a number of slots after a colon
+// ("node[01-16],gpu7:4", "[fe80::1]:8"). Without a number, Slots is nil, because -w states only
+// which nodes to check. More than one colon outside brackets is an IPv6 address without slots.
 //
-// Items may overlap: a host is one however often it is named, as to pdsh 2.34 and
-// ClusterShell 1.9, and stands where it is named first. Two numbers of slots for one
-// host are an error.
+// Items may overlap. As in pdsh 2.34 and ClusterShell 1.9, a host counts once, at its first place.
+// Two different numbers of slots for one host are an error.
 func ParseHosts(spec string) ([]Host, error) {
 	items, err := splitSet(spec)
 	if err != nil {
@@ -62,7 +59,7 @@ func ParseHosts(spec string) ([]Host, error) {
 	return union(hosts)
 }
 
-// union has every host once, with the slots that any mention of it states.
+// union returns every host once, with the slots from any of its items.
 func union(hosts []Host) (all []Host, err error) {
 	at := make(map[string]int, len(hosts))
 	for _, host := range hosts {
@@ -81,7 +78,7 @@ func union(hosts []Host) (all []Host, err error) {
 	return all, nil
 }
 
-// splitSlots takes ":N" off an item; slots is -1 when it has none.
+// splitSlots splits ":N" off an item. slots is -1 if the item has none.
 func splitSlots(item string) (set string, slots int, err error) {
 	outside := strings.LastIndex(item, "]") + 1
 	if strings.Count(bracketless(item), ":") != 1 || !strings.Contains(item[outside:], ":") {
@@ -105,7 +102,7 @@ func bracketless(item string) string {
 	return out.String()
 }
 
-// address refuses a name that has a colon and is no IPv6 address.
+// address returns an error for a name that has a colon and is not an IPv6 address.
 func address(name string) error {
 	_, after, found := strings.Cut(name, "@")
 	if !found {
@@ -131,14 +128,14 @@ func distinct(hosts []Host) ([]Host, error) {
 	return hosts, nil
 }
 
-// SlurmSlots is the variable that says what the slots of a job's nodes are, for
-// [FromSlurm]: the GPUs that it was given on each, unless the ranks take the CPU, else its
-// tasks. Where GPUs were asked for in all, they may be spread unevenly: those of this node
-// are then every node's only if they add up.
+// SlurmSlots returns the value that [FromSlurm] needs as perNode: the job's GPUs on each node, or
+// its tasks if the ranks use the CPU or the job has no GPUs. If the job requested a total number of
+// GPUs, Slurm may spread them unevenly. SlurmSlots then uses the number of this node only if all
+// nodes together come to that total.
 //
-// Source: salloc(1) and sbatch(1), 22.05, OUTPUT ENVIRONMENT VARIABLES, and its jobs:
-// --gpus-per-node has salloc and sbatch set SLURM_GPUS_PER_NODE, and --gres=gpu:N, which
-// is of every node, nothing but SLURM_GPUS_ON_NODE where a batch script runs.
+// Source: salloc(1) and sbatch(1), 22.05, OUTPUT ENVIRONMENT VARIABLES, and jobs of that release.
+// With --gpus-per-node, salloc and sbatch set SLURM_GPUS_PER_NODE. With --gres=gpu:N, which counts
+// per node, they set only SLURM_GPUS_ON_NODE, on the node that runs the batch script.
 func SlurmSlots(getenv func(name string) string, onCPU bool) string {
 	if onCPU {
 		return getenv("SLURM_TASKS_PER_NODE")
@@ -155,7 +152,7 @@ func SlurmSlots(getenv func(name string) string, onCPU bool) string {
 	return cmp.Or(ofAllTypes(getenv("SLURM_GPUS_PER_NODE")), here, getenv("SLURM_TASKS_PER_NODE"))
 }
 
-// ofAllTypes adds up "a100:4,v100:4"; what is not of that form is left as it is.
+// ofAllTypes adds up "a100:4,v100:4". It returns any other text unchanged.
 func ofAllTypes(text string) string {
 	total := int64(0)
 	for one := range strings.SplitSeq(text, ",") {
@@ -168,11 +165,10 @@ func ofAllTypes(text string) string {
 	return strconv.FormatInt(total, 10)
 }
 
-// FromSlurm makes hosts of an allocation: nodelist is SLURM_JOB_NODELIST and
-// perNode, which may be "", a count for each of its nodes in order, as
-// SLURM_TASKS_PER_NODE ("5,1(x3)") and SLURM_GPUS_PER_NODE ("8", "a100:8",
-// meaning every node) write it. The counts become slots; without them Slots is
-// nil. Order is SLURM_NODEID's (Slurm 22.05).
+// FromSlurm returns the hosts of an allocation, in the order of SLURM_NODEID (Slurm 22.05).
+// nodelist is SLURM_JOB_NODELIST. perNode is a count for each node in order, as
+// SLURM_TASKS_PER_NODE ("5,1(x3)") and SLURM_GPUS_PER_NODE ("8" or "a100:8", for every node) write
+// it. The counts become slots. If perNode is "", Slots is nil.
 func FromSlurm(nodelist, perNode string) ([]Host, error) {
 	names, err := Expand(nodelist)
 	if err != nil {

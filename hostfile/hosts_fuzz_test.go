@@ -4,7 +4,7 @@ package hostfile
 
 import "testing"
 
-// Whatever Slurm says of an allocation, its hosts are as many as it lists, each once.
+// FuzzFromSlurm checks that the hosts of any allocation are those that Slurm lists, each once.
 func FuzzFromSlurm(f *testing.F) {
 	f.Add("gpu[01-04,07],login1", "8(x4),4,2")
 	f.Add("n[1-3]", "gpu:a100:4")

@@ -62,7 +62,7 @@ func TestParseHostsRefuses(t *testing.T) {
 	}
 }
 
-// Node lists and counts as Slurm 22.05 writes them.
+// TestFromSlurm holds node lists and counts as Slurm 22.05 writes them.
 func TestFromSlurm(t *testing.T) {
 	for _, c := range []struct{ nodes, counts, want string }{
 		{"sl2", "", "sl2:0"},
@@ -84,7 +84,7 @@ func TestFromSlurm(t *testing.T) {
 	}
 }
 
-// What jobs of Slurm 22.05 have in their environment.
+// TestSlurmSlots holds environments of jobs of Slurm 22.05.
 func TestSlurmSlots(t *testing.T) {
 	for _, c := range []struct {
 		asked string

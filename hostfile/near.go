@@ -9,8 +9,8 @@ import (
 	"preflight/internal/text"
 )
 
-// Near returns the one name that a misspelt name was likely meant to be, "" if there is none
-// or several are as near: gpu9 may be any of gpu1 to gpu8.
+// Near returns the one name that a misspelt name was likely meant to be. It returns "" if no name
+// is near, or if several are equally near: gpu9 may be any of gpu1 to gpu8.
 func Near(name string, names []string) string {
 	for apart := 1; apart <= min(max(2, len(name)/4), len(name)-1); apart++ {
 		near := text.Nearest(name, names, apart)
@@ -31,10 +31,10 @@ func Near(name string, names []string) string {
 	return ""
 }
 
-// nearFile returns the path of the one file in the same directory whose name is near; "" if
-// there is none.
+// nearFile returns the path of the one file in the same directory that has a near name, "" if there
+// is none.
 func nearFile(path string) string {
-	entries, _ := os.ReadDir(filepath.Dir(path)) // none of a directory that is not there
+	entries, _ := os.ReadDir(filepath.Dir(path)) // a missing directory has no files
 	var names []string
 	for _, entry := range entries {
 		if !entry.IsDir() {

@@ -13,24 +13,24 @@ import (
 )
 
 const (
-	// maxNames bounds what one node set may stand for, so that a slip of the
-	// finger (node[1-99999999]) costs a message and not the machine's memory.
+	// maxNames limits the names of one node set, so that a typo (node[1-99999999]) is an error and
+	// does not use up the memory.
 	maxNames = 100_000
 	// maxDigits keeps every number of a node set within an int64.
 	maxDigits = 18
 )
 
-// Expand lists the names of a node set in the order written, the last bracket
-// varying fastest, repeats kept:
+// Expand lists the names of a node set in the order written. The last bracket varies fastest, and
+// repeated names are kept:
 //
 //	node[01-03,07]      zero padding by the first number, as pdsh 2.34 and Slurm 22.05 do
 //	node[1-9/2]         steps, as ClusterShell 1.9
 //	rack[1-2]n[1-2]-ib  several brackets, and a suffix
 //	user@a,b c          commas and blanks separate; empty items are skipped
-//	[fe80::1]           a bracketed address is a name as it is
+//	[fe80::1]           a bracketed address is a name
 //
-// Operators that need another source of names (-x, ^file, @group, a!b) are
-// refused, and so is a set of more than 100,000 names.
+// Expand refuses operators that need another source of names (-x, ^file, @group, a!b), and sets of
+// more than 100,000 names.
 func Expand(set string) ([]string, error) {
 	items, err := splitSet(set)
 	if err != nil {
@@ -50,7 +50,7 @@ func Expand(set string) ([]string, error) {
 	return names, nil
 }
 
-// splitSet splits at commas and blanks that stand outside brackets.
+// splitSet splits a set at commas and blanks outside brackets.
 func splitSet(set string) ([]string, error) {
 	var items []string
 	start, open := 0, false
@@ -175,13 +175,13 @@ func setNumber(text string) (int64, bool) {
 	return n, err == nil
 }
 
-// Fold writes names as a node set that [Expand] reads back to the same set:
-// "node[01-03,07]". Repeats are dropped. Names that differ in one number stand
-// together, where the first of them stood, and their numbers ascend; of
-// several numbers in a name it is the one that folds most, else the last.
+// Fold writes names as a node set: "node[01-03,07]". [Expand] reads it back to the same set. Fold
+// drops repeated names. Names that differ in one number are joined at the place of the first one,
+// with their numbers in ascending order. If a name has several numbers, Fold chooses the one that
+// folds most names, or the last of several equal ones.
 //
-// A name that holds node-set syntax itself ("n[1-2]", "a,b", "[fe80::1]") is
-// left as it is, and only an IPv6 address among those reads back.
+// A name that holds node-set syntax itself ("n[1-2]", "a,b", "[fe80::1]") is left as it is, and of
+// these only an IPv6 address can be read back.
 func Fold(names []string) string {
 	names = unique(names)
 	shapes := shapesFor(names)
@@ -201,16 +201,15 @@ func Fold(names []string) string {
 	return strings.Join(items, ",")
 }
 
-// shape is a name with one of its numbers taken out. A name that has none to
-// take is a shape of its own, with plain set.
+// shape is a name with one of its numbers taken out. A name without numbers has a shape of its own,
+// with plain set.
 type shape struct {
 	before, after string
 	plain         bool
 }
 
-// shapesFor gives every name the shape that most names share, the rightmost of
-// equals. Each name chooses by the same counts, so the order of names does not
-// matter.
+// shapesFor returns for every name the shape that it shares with the most names, or the rightmost
+// of several equal ones. All names use the same counts, so their order does not matter.
 func shapesFor(names []string) []shape {
 	shapes := make([]shape, len(names))
 	shared := make(map[shape]int, len(names))
@@ -260,7 +259,7 @@ func newNumbered(name string, s shape) numbered {
 		return numbered{}
 	}
 	text := name[len(s.before) : len(name)-len(s.after)]
-	value, _ := strconv.ParseInt(text, 10, 64) // digits, and few enough
+	value, _ := strconv.ParseInt(text, 10, 64) // cannot fail: at most maxDigits digits
 	return numbered{value: value, text: text}
 }
 
@@ -294,8 +293,8 @@ func (s shape) write(members []numbered) string {
 	return out.String()
 }
 
-// follows is whether next continues the range from first to last. A padded
-// range keeps its width: pdsh would read [08-100], but ClusterShell refuses it.
+// follows reports whether next continues the range from first to last. A padded range keeps its
+// width: pdsh would read [08-100], but ClusterShell refuses it.
 func follows(first, last, next numbered) bool {
 	if next.value != last.value+1 {
 		return false

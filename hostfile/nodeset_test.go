@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Rows marked p and n were also given to pdsh 2.34 (-Q -w) and ClusterShell
-// 1.9 (nodeset -e), which expand them alike.
+// Rows marked p and n were also given to pdsh 2.34 (-Q -w) and to ClusterShell 1.9 (nodeset -e),
+// with the same result.
 func TestExpand(t *testing.T) {
 	for set, want := range map[string]string{
 		"node1":                 "node1",                                       // p n
@@ -37,7 +37,7 @@ func TestExpand(t *testing.T) {
 		"n[1-2],n[2-3]":         "n1 n2 n2 n3",                                 // p
 		"a, b\tc\n":             "a b c",                                       // p
 		",a,,b,":                "a b",                                         // p
-		"[fe80::1],fe80::2":     "[fe80::1] fe80::2",                           // names as they are
+		"[fe80::1],fe80::2":     "[fe80::1] fe80::2",                           // addresses are names
 		"u@[fe80::1]":           "u@[fe80::1]",                                 //
 		"fe80::[1-2]":           "fe80::1 fe80::2",                             //
 		"[1-2]":                 "1 2",                                         // p n
@@ -114,12 +114,12 @@ func TestFold(t *testing.T) {
 		{"b1 a1 b2", "b[1-2],a1"},
 		{"n1-ib n2-ib n3", "n[1-2]-ib,n3"},
 		{"10.0.0.1 10.0.0.2 10.0.1.2", "10.0.0.[1-2],10.0.1.2"},
-		// Of several numbers the one that varies most, the last of equals.
+		// If a name has several numbers, the one that varies most is folded, or the last of equals.
 		{"r1n1 r1n2 r1n3 r2n1 r2n2 r2n3", "r1n[1-3],r2n[1-3]"},
 		{"r1n1 r2n1 r3n1", "r[1-3]n1"},
 		{"r1n1 r1n2 r2n1 r2n2", "r1n[1-2],r2n[1-2]"},
 		{"node1.rack7 node2.rack7", "node[1-2].rack7"},
-		// What cannot be folded stays.
+		// Names that cannot be folded are kept.
 		{"[fe80::1] [fe80::2]", "[fe80::1],[fe80::2]"},
 		{"fe80::1 fe80::2", "fe80::[1-2]"},
 		{"n[1-2] n1", "n[1-2],n1"},
@@ -131,8 +131,8 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// Expand(Fold(x)) is x as a set, and the order of x does not change the set
-// that is written but for the order of its items.
+// TestFoldReadsBack checks that Expand(Fold(x)) is the same set as x, and that the order of x
+// changes only the order of the items.
 func TestFoldReadsBack(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	pick := func(from ...string) string { return from[random.IntN(len(from))] }

@@ -11,15 +11,14 @@ import (
 	"unicode/utf8"
 )
 
-// This file is Python's idea of text, for the places where it is not Go's.
+// This file holds the text rules of Python that differ from Go's.
 
-// byteOrderMark is no white space in Python, so DeepSpeed reads it as part of
-// whatever stands in the first column.
+// byteOrderMark is not white space in Python, so DeepSpeed reads it as part of the first column.
 const byteOrderMark = "\ufeff"
 
-// pySpace is str.isspace, which strip() and \s share: bidirectional type WS, B
-// or S, or category Zs (CPython, Objects/unicodetype_db.h, Unicode 15.1). Go's
-// unicode.IsSpace lacks the four information separators.
+// pySpace reports what Python's str.isspace does, which strip() and \s use: bidirectional type WS,
+// B or S, or category Zs (CPython, Objects/unicodetype_db.h, Unicode 15.1). Go's unicode.IsSpace
+// lacks the four information separators.
 func pySpace(r rune) bool {
 	switch {
 	case r >= '\t' && r <= '\r', r >= 0x1c && r <= ' ', r == 0x85, r == 0xa0, r == 0x1680,
@@ -31,8 +30,8 @@ func pySpace(r rune) bool {
 
 func pyStrip(s string) string { return strings.TrimFunc(s, pySpace) }
 
-// pyLines splits as a file opened in text mode does: LF, CRLF and a lone CR
-// end a line, and a last line need not end.
+// pyLines splits a text as Python's text mode does: LF, CRLF and a lone CR end a line, and the last
+// line may lack its end.
 func pyLines(text string) []string {
 	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
 	if text == "" {
@@ -41,14 +40,15 @@ func pyLines(text string) []string {
 	return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 }
 
-// pyDigits cuts off the digits that s begins with. Python's \d and int() also take those of other scripts.
+// pyDigits splits off the ASCII digits at the start of s. Python's \d and int() also accept the
+// digits of other scripts.
 func pyDigits(s string) (digits, rest string) {
 	rest = strings.TrimLeft(s, "0123456789")
 	return s[:len(s)-len(rest)], rest
 }
 
-// pyInt is Python's int(s). The error is its own text; a number beyond Go's int,
-// which Python would take, is refused too.
+// pyInt converts s as Python's int(s) does, with Python's error. It also refuses a number that Go's
+// int cannot hold, which Python would accept.
 func pyInt(s string) (int, error) {
 	digits, ok := PythonInt(s)
 	if !ok {
@@ -65,9 +65,9 @@ func pyNoNumber(s string) string {
 	return "invalid literal for int() with base 10: " + PythonRepr(s)
 }
 
-// PythonInt returns the digits that int(s) reads, with a "-" before them where the number is negative: s may have
-// blanks around it, a sign, and single underscores between digits. It knows no limit. ok is false where Python raises
-// ValueError.
+// PythonInt returns the digits that int(s) reads, after a "-" if the number is negative. s may have
+// blanks around the number, a sign, and single underscores between digits. The number may have any
+// size. ok is false if Python would raise ValueError.
 func PythonInt(s string) (digits string, ok bool) {
 	sign, text := "", pyStrip(s)
 	if text != "" && (text[0] == '-' || text[0] == '+') {
@@ -81,8 +81,8 @@ func PythonInt(s string) (digits string, ok bool) {
 	return sign + strings.ReplaceAll(text, "_", ""), true
 }
 
-// pyUnpack is what Python says of n values where it needs two (CPython 3.6 to
-// 3.13, ceval.c, unpack_iterable), "" for two.
+// pyUnpack returns Python's error for unpacking n values into two variables, "" if n is 2 (CPython
+// 3.6 to 3.13, ceval.c, unpack_iterable).
 func pyUnpack(n int) string {
 	switch {
 	case n < 2:
@@ -93,7 +93,7 @@ func pyUnpack(n int) string {
 	return ""
 }
 
-// PythonRepr is repr(s), as Python's messages quote what they complain about.
+// PythonRepr returns repr(s), which Python's error messages use to quote a text.
 func PythonRepr(s string) string {
 	quote := '\''
 	if strings.ContainsRune(s, '\'') && !strings.ContainsRune(s, '"') {
@@ -122,9 +122,9 @@ func PythonRepr(s string) string {
 	return out.String()
 }
 
-// pyDecodeError is what reading the bytes as UTF-8 raises, which are not UTF-8.
-// Positions are exact in the first 8 KiB; after that Python counts from the
-// start of the block it was reading.
+// pyDecodeError returns the error that Python raises when it reads these bytes as UTF-8. The bytes
+// must not be valid UTF-8. Positions are exact in the first 8 KiB; after that, Python counts from
+// the start of the block that it reads.
 func pyDecodeError(data []byte) string {
 	at := 0
 	for at < len(data) {
@@ -139,7 +139,7 @@ func pyDecodeError(data []byte) string {
 	case bad[0] < 0xc2 || bad[0] > 0xf4:
 		reason = "invalid start byte"
 	case !utf8.FullRune(bad):
-		reason, length, at = "unexpected end of data", len(bad), 0 // met in a block of its own
+		reason, length, at = "unexpected end of data", len(bad), 0 // Python decodes it as a block of its own
 	default:
 		for !utf8.FullRune(bad[:length+1]) {
 			length++

@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// All of str.isspace, by `[hex(i) for i in range(0x110000) if chr(i).isspace()]`
-// on Python 3.11.
+// space holds all characters of str.isspace, from `[hex(i) for i in range(0x110000) if
+// chr(i).isspace()]` on Python 3.11.
 func TestPySpace(t *testing.T) {
 	space := map[rune]bool{
 		0x9: true, 0xa: true, 0xb: true, 0xc: true, 0xd: true, 0x1c: true, 0x1d: true, 0x1e: true, 0x1f: true, 0x20: true,

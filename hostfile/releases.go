@@ -10,16 +10,16 @@ import (
 	"github.com/hashicorp/go-version"
 )
 
-// Before reports whether a version is older than a release. Pre-releases and
-// local labels count as the release they lead to; a text that is not a version is
-// older than nothing, and nothing is older than it: nodes send what they like.
+// Before reports whether a version is older than a release. A pre-release or a local label counts
+// as its release. Nodes can send any text; if one of the two is not a version, Before returns
+// false.
 func Before(text, release string) bool {
 	v, r := core(text), core(release)
 	return v != nil && r != nil && slices.Compare(v.numbers, r.numbers) < 0
 }
 
-// Release is the first parts numbers of a version ("2.5.1+cu124" → "2.5" for
-// two), or the whole text where it is not a version.
+// Release returns the first numbers of a version, parts of them: "2.5" of "2.5.1+cu124" for two. It
+// returns the whole text if that is not a version.
 func Release(text string, parts int) string {
 	v := core(text)
 	if v == nil {
@@ -29,22 +29,22 @@ func Release(text string, parts int) string {
 	return strings.Join(numbers[:min(parts, len(numbers))], ".")
 }
 
-// Within reports whether a release is one from since on and before until, "" for no bound.
+// Within reports whether a release is since or later, and before until. "" means no limit.
 func Within(release, since, until string) bool {
 	return !Before(release, since) && (until == "" || Before(release, until))
 }
 
-// release is a version without pre-release and label.
+// release is a version without pre-release and local label.
 type release struct {
 	numbers []int64
-	text    string // of all numbers
+	text    string // all numbers, with trailing zeros
 }
 
-// cores remembers what core made of a text: a fleet has few versions, and asks for them once a
-// node and rule.
+// cores caches the results of core by text. The nodes have few different versions, and every rule
+// asks for the version of every node.
 var cores sync.Map
 
-// core is nil when the text is no version.
+// core parses a version. It returns nil if the text is not a version.
 func core(text string) *release {
 	if made, known := cores.Load(text); known {
 		return made.(*release)
@@ -53,7 +53,7 @@ func core(text string) *release {
 	if v, err := version.NewVersion(text); err == nil {
 		made = &release{numbers: v.Segments64(), text: v.Core().String()}
 		for last := len(made.numbers) - 1; last > 0 && made.numbers[last] == 0; last-- {
-			made.numbers = made.numbers[:last] // what is not written is zero
+			made.numbers = made.numbers[:last] // a missing number counts as zero
 		}
 	}
 	cores.Store(text, made)

@@ -16,15 +16,15 @@ type selection struct {
 	option  string
 	hosts   []Host
 	at      map[string]int   // name → index in hosts
-	kept    map[string][]int // the slots that remain
-	checked bool             // --include is held against the hostfile
+	kept    map[string][]int // the slots that remain, by host
+	checked bool             // whether --include is checked against the hostfile
 	notes   []Note
 	bad     *multierror.Error
 }
 
-// merge joins what is said of one host and sorts its slots, as DeepSpeed has
-// done since 0.15.2. Before, each specification stood for itself, and one that
-// cannot be read was met only after those to its left.
+// merge joins the specifications of each host and sorts its slots, as DeepSpeed does since 0.15.2.
+// Earlier releases handle each specification alone, from left to right, and stop at the first one
+// that they cannot read.
 func (c *selection) merge(specs []spec) []spec {
 	var merged []spec
 	at := map[string]int{}
@@ -88,8 +88,8 @@ func (c *selection) exclude(specs []spec) {
 	}
 }
 
-// remove takes slots off a host. Before 0.15.2 a slot that was named twice is
-// gone when its second mention comes, and Python's list says so.
+// remove takes slots away from a host. If a slot is named twice, DeepSpeed before 0.15.2 fails at
+// the second time, with the error of Python's list.
 func (c *selection) remove(s spec) {
 	for _, slot := range s.slots {
 		i := slices.Index(c.kept[s.host], slot)
@@ -102,8 +102,8 @@ func (c *selection) remove(s spec) {
 	}
 }
 
-// left is the hosts that still have slots, in hostfile order. Those of which
-// nobody said how many they have stay too.
+// left returns the hosts that still have slots, in hostfile order. It keeps the hosts whose number
+// of slots is unknown.
 func (c *selection) left() []Host {
 	var left []Host
 	for _, host := range c.hosts {
@@ -188,6 +188,6 @@ func written(host Host) string {
 	if len(host.Slots) == 0 {
 		return host.Name + ":0, or the slots that it has"
 	}
-	slots := strings.Trim(fmt.Sprint(host.Slots), "[]") // blanks between them
+	slots := strings.Trim(fmt.Sprint(host.Slots), "[]") // numbers separated by blanks
 	return host.Name + ":" + strings.ReplaceAll(slots, " ", ",")
 }

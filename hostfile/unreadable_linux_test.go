@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// Root may read every file, so the thread looks at this one as nobody.
+// Root can read every file, so the thread reads this one as the user nobody.
 func TestReadFileUnreadable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "hostfile")
 	if err := os.WriteFile(path, []byte("w1 slots=2\n"), 0o000); err != nil {
