@@ -66,9 +66,9 @@ func (p Prediction) NoCallBack(head *facts.Node) string {
 	case by.NoCallBack != "":
 		return by.NoCallBack
 	case by.Name == "":
-		return "every node is started by hand, and calls no launching machine"
+		return "every node is started by hand and does not connect to the launching machine"
 	case !p.StartsByMPIRun(head):
-		return "it is not known what mpirun starts on the nodes: see launcher-ready"
+		return "preflight does not know what mpirun starts on the nodes: see launcher-ready"
 	}
 	return ""
 }

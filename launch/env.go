@@ -218,10 +218,10 @@ func (x exporter) delivered(all map[string]facts.Setting) ([]facts.Setting, []ho
 		case s.Source == wholeEnvironment, s.Value == secret.Hidden:
 		case shell && !survivesShell(s.Value, word):
 			notes = append(notes, hostfile.Note{ID: "export-reread", Message: fmt.Sprintf(
-				"%s=%s (%s) is read again by pdsh and the shell on every node, which replace %%h, %%u, %%n, $ and ` and drop quotes: the ranks see another value; take those characters out", s.Name, s.Value, s.Source)})
+				"%s=%s (%s) is read again by pdsh and the shell on every node, which replace %%h, %%u, %%n, $ and ` and drop quotes: the ranks get a different value; remove those characters", s.Name, s.Value, s.Source)})
 		case !shell && word != s.Value:
 			notes = append(notes, hostfile.Note{ID: "export-keeps-quotes", Message: fmt.Sprintf(
-				`%s=%s (%s) arrives as %s with the quotes in it, because DeepSpeed quotes for a shell and --launcher %s uses none: set it in the nodes' own environment or /etc/nccl.conf`, s.Name, s.Value, s.Source, word, x.Launcher)})
+				`%s=%s (%s) arrives as %s, including the quotes, because DeepSpeed quotes for a shell but --launcher %s uses none: set it in the nodes' own environment or /etc/nccl.conf`, s.Name, s.Value, s.Source, word, x.Launcher)})
 			s.Value = word
 		}
 		settings = append(settings, s)
@@ -267,7 +267,7 @@ func ParseEnvFile(file facts.EnvFile) ([]facts.Setting, []hostfile.LineError) {
 		problems = append(problems, hostfile.LineError{File: file.Path, Line: line, Message: message, DeepSpeed: deepspeed})
 	}
 	if file.Error != "" {
-		problem(0, file.Error, "cannot be read ("+file.Error+"), and DeepSpeed dies on it: make it readable, or move it away")
+		problem(0, file.Error, "cannot be read ("+file.Error+"), and DeepSpeed fails: make it readable, or move it away")
 	}
 	for i, line := range file.Lines {
 		name, value, found := strings.Cut(line, "=")
@@ -278,9 +278,9 @@ func ParseEnvFile(file facts.EnvFile) ([]facts.Setting, []hostfile.LineError) {
 			problem(i+1, "ValueError: not enough values to unpack (expected 2, got 1)",
 				"every line must be NAME=VALUE; blank lines and comments end the launch: remove the line")
 		case strings.HasPrefix(name, "#"):
-			problem(i+1, "", "is no comment: it makes one of the rest of the remote command, so the nodes run nothing and report success; remove the line")
+			problem(i+1, "", "is not treated as a comment: it comments out the rest of the remote command, so the nodes run nothing and report success; remove the line")
 		case !identifier.MatchString(bare):
-			problem(i+1, "", fmt.Sprintf("%q is no name of a variable: bash goes on without it, dash ends the whole command; correct the line", name))
+			problem(i+1, "", fmt.Sprintf("%q is not a variable name: bash skips it, dash ends the whole command; correct the line", name))
 		default:
 			settings = append(settings, facts.Setting{Name: bare, Value: strings.TrimSpace(value), Source: file.Path})
 		}

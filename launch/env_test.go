@@ -125,10 +125,10 @@ func TestParseEnvFile(t *testing.T) {
 		{line: "# a comment", deepspeed: dies, problem: "comments"},
 		{line: "A", deepspeed: dies, problem: "NAME=VALUE"},
 		{line: "# A=1", problem: "report success"},
-		{line: "=1", problem: "no name"},
-		{line: "1A=1", problem: "no name"},
-		{line: "A-B=1", problem: "no name"},
-		{line: "A B=1", problem: "no name"},
+		{line: "=1", problem: "not a variable name"},
+		{line: "1A=1", problem: "not a variable name"},
+		{line: "A-B=1", problem: "not a variable name"},
+		{line: "A B=1", problem: "not a variable name"},
 	} {
 		settings, problems := ParseEnvFile(facts.EnvFile{Path: "/job/.deepspeed_env", Lines: []string{"X=0", c.line}})
 		var want []string

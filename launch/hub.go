@@ -60,9 +60,9 @@ func (p Prediction) ToFetch(node *facts.Node) (lacking []facts.ModelNamed) {
 func (p Prediction) NoFetching(nodes []*facts.Node) string {
 	switch {
 	case len(p.Models) == 0:
-		return "the command names nothing of the Hub"
+		return "the command uses nothing from the Hub"
 	case !slices.ContainsFunc(nodes, func(n *facts.Node) bool { return len(p.ToFetch(n)) > 0 }):
-		return "no node has to fetch from the Hub what the launch names"
+		return "no node has to download anything from the Hub"
 	}
 	return ""
 }

@@ -11,7 +11,7 @@ import (
 // TestToFetch: what the ranks of a node have to get from the Hub, and whether anybody has to go there.
 func TestToFetch(t *testing.T) {
 	named := facts.ModelNamed{Name: "org/model", Revision: "main"}
-	const cached = "no node has to fetch from the Hub what the launch names"
+	const cached = "no node has to download anything from the Hub"
 	for name, c := range map[string]struct {
 		change func(*Prediction, *facts.Node)
 		none   string // why nothing is to be fetched, "" where it is
@@ -20,7 +20,7 @@ func TestToFetch(t *testing.T) {
 		"cached":           {func(_ *Prediction, n *facts.Node) { n.Files.Models[0].Commit = "ab12c0de" }, cached},
 		"a directory":      {func(_ *Prediction, n *facts.Node) { n.Files.Models[0].Local = true }, cached},
 		"not to be read":   {func(_ *Prediction, n *facts.Node) { n.Files.Models[0].Problem = "permission denied" }, cached},
-		"nothing named":    {func(p *Prediction, _ *facts.Node) { p.Models = nil }, "the command names nothing of the Hub"},
+		"nothing named":    {func(p *Prediction, _ *facts.Node) { p.Models = nil }, "the command uses nothing from the Hub"},
 		"files not seen":   {func(_ *Prediction, n *facts.Node) { n.Files = nil }, cached},
 		"session not seen": {func(_ *Prediction, n *facts.Node) { n.Env = nil }, cached},
 		"offline": {func(_ *Prediction, n *facts.Node) {

@@ -42,7 +42,7 @@ type Options struct {
 	Program string // "" is deepspeed
 	// Framework is the program that was typed and starts Program in turn: swift; "" for none.
 	Framework string
-	// TypedAs is the program's path where the command is typed on every node, and by a path.
+	// TypedAs is the program's path where the command is started on every node, and by a path.
 	TypedAs string
 	// HostsFile is the hostfile as it was named, which Open MPI is handed; "" for none.
 	HostsFile string

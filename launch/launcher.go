@@ -129,7 +129,7 @@ var Launchers = []Launcher{
 	{
 		Name: DefaultLauncher, Programs: []string{"pdsh"}, PDSH: true,
 		SSH: true, InSession: true, LaunchPy: true, Shell: true, Environment: EnvironmentExported,
-		NoCallBack: "pdsh starts ranks over its own ssh connections: no node calls the launching machine",
+		NoCallBack: "pdsh starts ranks over its own ssh connections: no node connects to the launching machine",
 		NoWorkDir:  "{node}: bash: line 1: cd: {dir}: {error}",
 		argsSince:  "0.8.1",
 		forwards:   append([]string{"--ssh_port", "--venv_script", "--save_pid", "--enable_each_rank_log", "--elastic_training"}, scriptOptions...),
@@ -166,7 +166,7 @@ var Launchers = []Launcher{
 	{
 		Name: "slurm", since: "0.7.4", Programs: []string{"sinfo", "srun"}, Allocation: "SLURM_JOB_NODELIST",
 		Tree: 50, MPIDiscovery: true, Environment: EnvironmentWhole,
-		NoCallBack: "Slurm has its daemons call srun, on ports of its own configuration (SrunPortRange)",
+		NoCallBack: "Slurm's daemons connect to srun, on ports from Slurm's own configuration (SrunPortRange)",
 		NoWorkDir:  "slurmstepd: error: couldn't chdir to `{dir}': {error}: going to /tmp instead", Elsewhere: "/tmp",
 		allSlotsUntil: "0.19.7", argsSince: "0.8.1",
 		command: runner.slurmCommand, refusesHosts: runner.slurmRefuses, notes: runner.slurmNotes,
@@ -236,11 +236,11 @@ func (p Prediction) NodesStartOthers() bool {
 func (p Prediction) WithoutSSH(node string) string {
 	switch by := p.StartedBy(); {
 	case p.NoSSH, p.Torchrun():
-		return "the command is typed on every node"
+		return "the command is started on every node"
 	case by.Name == "", by.SSH, p.AsksFirst && len(p.Hosts) > 0 && node == p.Hosts[0].Name:
 		return ""
 	case by.SrunInJob:
-		return by.Program() + " starts ranks by srun in a Slurm job"
+		return by.Program() + " starts ranks with srun in a Slurm job"
 	default:
 		return by.Program() + " starts ranks without ssh"
 	}

@@ -56,7 +56,7 @@ func TestMadeUpLauncher(t *testing.T) {
 	if diff := cmp.Diff([]string{"option-not-forwarded", "master-addr-ignored", "armada-sinks"}, traps(p.Notes)); diff != "" {
 		t.Errorf("traps (-want +got)\n%s", diff)
 	}
-	if !strings.Contains(p.Notes[0].Message, "hand --save_pid on") {
+	if !strings.Contains(p.Notes[0].Message, "pass --save_pid on") {
 		t.Errorf("%q: --module goes on, --save_pid does not", p.Notes[0].Message)
 	}
 	for release, want := range map[string]string{"0.15.9": "NotImplementedError: Unknown launcher armada", "0.19.8": "ValueError: Armada requires same number of devices per node"} {
@@ -102,8 +102,8 @@ func TestWithoutSSH(t *testing.T) {
 		"srun, unasked":    {none, func(o *Options) { o.Launcher, o.NoSSHCheck, o.MasterAddr = "slurm", true, "10.0.0.1" }, "srun starts ranks without ssh", "srun starts ranks without ssh"},
 		"srun, an address": {none, func(o *Options) { o.Launcher, o.MasterAddr = "slurm", "10.0.0.1" }, "", "srun starts ranks without ssh"},
 		"mpirun":           {none, func(o *Options) { o.Launcher, o.Script = "openmpi", "" }, "", ""},
-		"mpirun in a job":  {job, func(o *Options) { o.Launcher, o.Script = "openmpi", "" }, "mpirun starts ranks by srun in a Slurm job", "mpirun starts ranks by srun in a Slurm job"},
-		"torchrun":         {none, func(o *Options) { o.Rendezvous, o.RdzvEndpoint = RendezvousC10d, "w1" }, "the command is typed on every node", "the command is typed on every node"},
+		"mpirun in a job":  {job, func(o *Options) { o.Launcher, o.Script = "openmpi", "" }, "mpirun starts ranks with srun in a Slurm job", "mpirun starts ranks with srun in a Slurm job"},
+		"torchrun":         {none, func(o *Options) { o.Rendezvous, o.RdzvEndpoint = RendezvousC10d, "w1" }, "the command is started on every node", "the command is started on every node"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := typed

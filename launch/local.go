@@ -42,7 +42,7 @@ func (o Options) WithoutHostfile(head *facts.Node) (Options, error) {
 			Message: "there is no hostfile, and this machine shows no accelerator: name the hostfile with --hostfile, or install the driver here"}
 	case f.NumNodes.N > 1:
 		return o, &UsageError{Program: ProgramDeepSpeed, Original: "ValueError: Num nodes is >1 but no extra nodes available via hostfile",
-			Message: fmt.Sprintf("--num_nodes %d, and there is no hostfile to say which: name it with --hostfile", f.NumNodes.N)}
+			Message: fmt.Sprintf("--num_nodes %d, but there is no hostfile that lists them: name it with --hostfile", f.NumNodes.N)}
 	}
 	return o, nil
 }

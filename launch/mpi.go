@@ -182,7 +182,7 @@ func (r runner) openMPIRefuses() error {
 		return nil
 	}
 	return DeepSpeedRefuses("OSError: MPI environment variables are not set. Ensure you are running the script with an MPI-compatible launcher.",
-		"DeepSpeed 0.16.4 to 0.18.3 wants to be started by Open MPI itself before it starts Open MPI: use another release, or --launcher pdsh")
+		"DeepSpeed 0.16.4 to 0.18.3 must itself be started by Open MPI before it starts Open MPI: use another release, or --launcher pdsh")
 }
 
 func (r runner) underMPI() bool {
@@ -192,14 +192,14 @@ func (r runner) underMPI() bool {
 func (r runner) openMPINotes() []hostfile.Note {
 	var notes []hostfile.Note
 	if r.within("0.16.4", "0.18.4") && r.env == nil {
-		notes = append(notes, note("openmpi-needs-mpi", "DeepSpeed 0.16.4 to 0.18.3 refuses --launcher openmpi unless Open MPI itself has started it: use another release, or --launcher pdsh"))
+		notes = append(notes, note("openmpi-needs-mpi", "DeepSpeed 0.16.4 to 0.18.3 refuses --launcher openmpi unless Open MPI itself started it: use another release, or --launcher pdsh"))
 	}
 	if !r.choosesInterface() {
 		way := "name the network with --launcher_args '--mca btl_tcp_if_include NETWORK/BITS'"
 		if r.before("0.15.3") {
 			way = "use DeepSpeed 0.15.3 or newer and name the network with --launcher_args"
 		}
-		notes = append(notes, note("openmpi-eth0", "DeepSpeed tells Open MPI to use eth0, whatever the nodes call their interfaces: %s", way))
+		notes = append(notes, note("openmpi-eth0", "DeepSpeed makes Open MPI use eth0, even if the nodes' interfaces have other names: %s", way))
 	}
 	return notes
 }
@@ -208,5 +208,5 @@ func (r runner) mpichNotes() []hostfile.Note {
 	if !r.before(r.by.exportsSince) {
 		return nil
 	}
-	return []hostfile.Note{note("exports-forgotten", "DeepSpeed 0.8.2 to 0.9.1 hands no variables on with --launcher mpich: set them in the nodes' own environment")}
+	return []hostfile.Note{note("exports-forgotten", "DeepSpeed 0.8.2 to 0.9.1 passes no variables on with --launcher mpich: set them in the nodes' own environment")}
 }

@@ -22,7 +22,7 @@ func (r runner) notes() []hostfile.Note {
 		return notes
 	}
 	if r.MasterAddr != "" && r.by.MPIDiscovery {
-		notes = append(notes, note("master-addr-ignored", "--launcher %s passes no master address on; the ranks take the first word of `hostname -I` on rank 0 and port %d, not %s", r.launcher, DefaultMasterPort, r.MasterAddr))
+		notes = append(notes, note("master-addr-ignored", "--launcher %s passes no master address on; the ranks use the first address that `hostname -I` prints on rank 0 and port %d, not %s", r.launcher, DefaultMasterPort, r.MasterAddr))
 	}
 	if r.by.notes == nil {
 		return notes
@@ -37,16 +37,16 @@ func note(name, format string, values ...any) hostfile.Note {
 func (r runner) commonNotes() []hostfile.Note {
 	var notes []hostfile.Note
 	if r.Autotuning != "" {
-		notes = append(notes, note("autotuning", "--autotuning starts many launches of its own, one an experiment, and none of them is predicted here: judge the command without it first"))
+		notes = append(notes, note("autotuning", "--autotuning starts many launches, one per experiment, and preflight predicts none of them: check the command without it first"))
 	}
 	if r.masterPort() < 0 || r.masterPort() > 65535 {
-		notes = append(notes, note("master-port-range", "--master_port %d is no port, and rank 0 dies on it: take one below 65536, like %d", r.masterPort(), DefaultMasterPort))
+		notes = append(notes, note("master-port-range", "--master_port %d is not a port, so rank 0 fails: use one below 65536, like %d", r.masterPort(), DefaultMasterPort))
 	}
 	if r.NoSSH && r.MasterAddr == "" {
-		notes = append(notes, note("no-ssh-asks-ssh", "without --master_addr DeepSpeed asks %s for its address over ssh, --no_ssh or not: name the address of the first host", r.active[0].Name))
+		notes = append(notes, note("no-ssh-asks-ssh", "without --master_addr DeepSpeed asks %s for its address over ssh, even with --no_ssh: give the address of the first host", r.active[0].Name))
 	}
 	if !slices.Equal(r.arguments, r.Arguments) {
-		notes = append(notes, note("argument-split", "DeepSpeed 0.10.1 to 0.12.4 splits the script's arguments once more as a shell would, and the script gets %q: take blanks, quotes and backslashes out, or use a newer DeepSpeed", secret.Arguments(r.arguments)))
+		notes = append(notes, note("argument-split", "DeepSpeed 0.10.1 to 0.12.4 splits the script's arguments again like a shell, so the script gets %q: remove blanks, quotes and backslashes, or use a newer DeepSpeed", secret.Arguments(r.arguments)))
 	}
 	return notes
 }
@@ -80,7 +80,7 @@ func (r runner) optionNotes() []hostfile.Note {
 	if lost == nil {
 		return nil
 	}
-	return []hostfile.Note{note("option-not-forwarded", "with --launcher %s DeepSpeed does not hand %s on, and the nodes run as if it were not there: leave it out", r.launcher, strings.Join(lost, ", "))}
+	return []hostfile.Note{note("option-not-forwarded", "with --launcher %s DeepSpeed does not pass %s on, so it has no effect on the nodes: leave it out", r.launcher, strings.Join(lost, ", "))}
 }
 
 func (r runner) forwards(option string) bool {

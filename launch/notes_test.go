@@ -26,8 +26,8 @@ func TestTraps(t *testing.T) {
 		says                    string // in the last note
 	}{
 		{"none", "", "pdsh", nil, nil, ""},
-		{"autotuning", "", "pdsh", func(o *Options) { o.Autotuning = "tune" }, []string{"autotuning"}, "one an experiment"},
-		{"no port", "", "pdsh", func(o *Options) { o.MasterPort = 65536 }, []string{"master-port-range"}, "65536 is no port"},
+		{"autotuning", "", "pdsh", func(o *Options) { o.Autotuning = "tune" }, []string{"autotuning"}, "one per experiment"},
+		{"no port", "", "pdsh", func(o *Options) { o.MasterPort = 65536 }, []string{"master-port-range"}, "65536 is not a port"},
 		{"the last port", "", "pdsh", func(o *Options) { o.MasterPort = 65535 }, nil, ""},
 		{"by hand, asks w1", "", "", func(o *Options) { o.NoSSH, o.NodeRank, o.MasterAddr = true, 0, "" }, []string{"no-ssh-asks-ssh"}, "asks w1"},
 
@@ -60,13 +60,13 @@ func TestTraps(t *testing.T) {
 
 		{"hosts more", "", "pdsh", args("-l me -w w9"), []string{"launcher-args-hosts"}, "adds hosts"},
 		{"hosts less", "", "pdsh", args("-xw1"), []string{"launcher-args-hosts"}, "leaves hosts out"},
-		{"another module", "", "pdsh", args("-Rexec"), []string{"launcher-args-module"}, "another module"},
+		{"module other than ssh", "", "pdsh", args("-Rexec"), []string{"launcher-args-module"}, "module other than ssh"},
 		{"a fan-out", "", "pdsh", args("-f 8"), []string{"launcher-args-fanout"}, "1024"},
 		{"a time", "", "pdsh", args("-u 60"), []string{"launcher-args-timeout"}, "ends the training"},
 		{"of another launcher", "", "mpich", args("-f 8"), nil, ""},
 		{"an environment not read yet", "0.17.0", "pdsh", func(o *Options) { o.VenvScript = "/v" }, nil, ""},
 		{"an environment still unended", "0.17.4", "pdsh", func(o *Options) { o.VenvScript = "/v" }, []string{"venv-script-unended"}, "--venv_script '/v;'"},
-		{"an environment unended", "0.17.1", "pdsh", func(o *Options) { o.VenvScript = "/v" }, []string{"venv-script-unended"}, "of PYTHONPATH, is an argument"},
+		{"an environment unended", "0.17.1", "pdsh", func(o *Options) { o.VenvScript = "/v" }, []string{"venv-script-unended"}, "of PYTHONPATH that follows becomes an argument"},
 		{"an environment ended", "0.17.5", "pdsh", func(o *Options) { o.VenvScript = "/v" }, nil, ""},
 		{"a port, nobody looked", "0.14.0", "pdsh", func(o *Options) { o.SSHPort = 22 }, []string{"ssh-port-append"}, "KeyError"},
 
@@ -80,12 +80,12 @@ func TestTraps(t *testing.T) {
 		{"openmpi, nobody looked", "0.18.3", "openmpi", noAddress, []string{"openmpi-needs-mpi", "openmpi-eth0"}, ""},
 		{"openmpi mended", "0.18.4", "openmpi", noAddress, []string{"openmpi-eth0"}, ""},
 		{"exports no longer forgotten", "0.9.2", "mpich", nil, nil, ""},
-		{"exports forgotten", "0.9.1", "mpich", nil, []string{"exports-forgotten"}, "hands no variables on"},
-		{"srun chooses", "", "slurm", noAddress, []string{"hostfile-ignored"}, "srun's choice"},
+		{"exports forgotten", "0.9.1", "mpich", nil, []string{"exports-forgotten"}, "passes no variables on"},
+		{"srun chooses", "", "slurm", noAddress, []string{"hostfile-ignored"}, "srun chooses"},
 		{"hosts are named to srun", "", "slurm", func(o *Options) { noAddress(o); filtered(o) }, nil, ""},
 		{"hosts are named since 0.19.7", "0.19.7", "slurm", func(o *Options) { noAddress(o); filtered(o) }, nil, ""},
 		{"the filter is", "0.19.6", "slurm", func(o *Options) { noAddress(o); filtered(o) }, []string{"slurm-filter"}, `"w1:0@w2:0"`},
-		{"a limit is not", "", "slurm", func(o *Options) { noAddress(o); limited(o) }, []string{"hostfile-ignored"}, "srun's choice"},
+		{"a limit is not", "", "slurm", func(o *Options) { noAddress(o); limited(o) }, []string{"hostfile-ignored"}, "srun chooses"},
 		{"a limit of all slots", "0.19.6", "slurm", func(o *Options) { noAddress(o); limited(o) }, []string{"slurm-filter"}, "for all 4 slots"},
 	} {
 		o := job(c.launcher, c.change)

@@ -111,7 +111,7 @@ func (r runner) pdshRefuses() error {
 	if !r.appendsBlindly() || r.env == nil || r.has(sshArgsAppend) {
 		return nil
 	}
-	return DeepSpeedRefuses("KeyError: 'PDSH_SSH_ARGS_APPEND'", "--ssh_port of DeepSpeed 0.11.0 to 0.14.0 only works where PDSH_SSH_ARGS_APPEND is set: export it, an empty one will do, or put the port into ~/.ssh/config")
+	return DeepSpeedRefuses("KeyError: 'PDSH_SSH_ARGS_APPEND'", "--ssh_port of DeepSpeed 0.11.0 to 0.14.0 only works if PDSH_SSH_ARGS_APPEND is set: export it (an empty value is enough), or put the port into ~/.ssh/config")
 }
 
 // appendsBlindly is whether --ssh_port is appended to a variable that nobody may
@@ -123,11 +123,11 @@ var pdshTraps = []struct {
 	options string
 	trap    hostfile.Note
 }{
-	{"waAg", hostfile.Note{ID: "launcher-args-hosts", Message: "adds hosts to those of the hostfile, and their ranks are nobody's (IndexError on each): name them in the hostfile"}},
-	{"xX", hostfile.Note{ID: "launcher-args-hosts", Message: "leaves hosts out, and those behind them get ranks that are not theirs: use --exclude"}},
-	{"R", hostfile.Note{ID: "launcher-args-module", Message: "has pdsh use another module than ssh: leave it out"}},
-	{"f", hostfile.Note{ID: "launcher-args-fanout", Message: "replaces DeepSpeed's fan-out of 1024, and hosts beyond it start when others have ended, which is never: leave it out"}},
-	{"u", hostfile.Note{ID: "launcher-args-timeout", Message: "ends the training after so many seconds: leave it out"}},
+	{"waAg", hostfile.Note{ID: "launcher-args-hosts", Message: "adds hosts to those of the hostfile, and these hosts get no ranks (IndexError on each): name them in the hostfile"}},
+	{"xX", hostfile.Note{ID: "launcher-args-hosts", Message: "leaves hosts out, so the hosts after them get wrong ranks: use --exclude"}},
+	{"R", hostfile.Note{ID: "launcher-args-module", Message: "makes pdsh use a module other than ssh: leave it out"}},
+	{"f", hostfile.Note{ID: "launcher-args-fanout", Message: "replaces DeepSpeed's fan-out of 1024: more hosts than that only start when others have ended, which never happens; leave it out"}},
+	{"u", hostfile.Note{ID: "launcher-args-timeout", Message: "ends the training after that many seconds: leave it out"}},
 }
 
 func (r runner) pdshNotes() []hostfile.Note {
@@ -140,10 +140,10 @@ func (r runner) pdshNotes() []hostfile.Note {
 		}
 	}
 	if r.VenvScript != "" && r.within("0.17.1", "0.17.5") {
-		notes = append(notes, note("venv-script-unended", `DeepSpeed 0.17.1 to 0.17.4 forgets the ";" behind --venv_script, so that the export that follows, of %s, is an argument of the script: write --venv_script '%s;'`, r.exports[0].Name, r.VenvScript))
+		notes = append(notes, note("venv-script-unended", `DeepSpeed 0.17.1 to 0.17.4 forgets the ";" after --venv_script, so the export of %s that follows becomes an argument of the script: write --venv_script '%s;'`, r.exports[0].Name, r.VenvScript))
 	}
 	if r.appendsBlindly() && r.env == nil {
-		notes = append(notes, note("ssh-port-append", "--ssh_port of DeepSpeed 0.11.0 to 0.14.0 dies where PDSH_SSH_ARGS_APPEND is not set (KeyError): export it, an empty one will do"))
+		notes = append(notes, note("ssh-port-append", "--ssh_port of DeepSpeed 0.11.0 to 0.14.0 fails if PDSH_SSH_ARGS_APPEND is not set (KeyError): export it (an empty value is enough)"))
 	}
 	return notes
 }
@@ -152,7 +152,7 @@ func (r runner) pdshNotes() []hostfile.Note {
 func (r runner) shellNotes() []hostfile.Note {
 	var notes []hostfile.Note
 	if !isShellSafe(r.Script) {
-		notes = append(notes, note("script-reread", "%q is read again by pdsh and the shell of every node, which split it or make another path of it: rename it without blanks and signs", r.Script))
+		notes = append(notes, note("script-reread", "%q is read again by pdsh and the shell of every node, which split or change the path: rename it without blanks and special characters", r.Script))
 	}
 	var torn []string
 	shown := secret.Arguments(r.arguments)
@@ -162,13 +162,13 @@ func (r runner) shellNotes() []hostfile.Note {
 		}
 	}
 	if torn != nil {
-		notes = append(notes, note("argument-reread", "%s of the script's arguments: pdsh replaces %%n, %%h, %%u and %%%%, and the shell of every node parses it once more, so that the script gets something else: quote it once more, and double each %% before n, h, u and %%", strings.Join(torn, ", ")))
+		notes = append(notes, note("argument-reread", "%s of the script's arguments: pdsh replaces %%n, %%h, %%u and %%%%, and the shell of every node parses it again, so the script gets something else: quote it again, and double each %% before n, h, u and %%", strings.Join(torn, ", ")))
 	}
 	if !isShellSafe(r.WorkDir) {
-		notes = append(notes, note("workdir-reread", "the command changes to %q without quotes, which the shell of every node reads as something else, and python then starts in the home directory: launch from a directory without blanks and signs in its path", r.WorkDir))
+		notes = append(notes, note("workdir-reread", "the command changes to %q without quotes, which the shell of every node reads differently, and python then starts in the home directory: launch from a directory without blanks and special characters in its path", r.WorkDir))
 	}
 	if !isShellSafe(r.python) {
-		notes = append(notes, note("interpreter-reread", "the command calls %q without quotes, which the shell of every node reads as something else: use a python without blanks and signs in its path", r.python))
+		notes = append(notes, note("interpreter-reread", "the command calls %q without quotes, which the shell of every node reads differently: use a python without blanks and special characters in its path", r.python))
 	}
 	return notes
 }

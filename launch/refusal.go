@@ -39,7 +39,7 @@ func (r runner) scriptArguments() ([]string, error) {
 	}
 	arguments, err := SplitWords(strings.Join(words, " "))
 	if err != nil {
-		return nil, DeepSpeedRefuses("ValueError: "+err.Error(), "DeepSpeed 0.10.1 to 0.12.4 splits the script's arguments again as a shell would, and their quotes do not close: take them out, or use a newer DeepSpeed")
+		return nil, DeepSpeedRefuses("ValueError: "+err.Error(), "DeepSpeed 0.10.1 to 0.12.4 splits the script's arguments again like a shell, and their quotes are not closed: remove them, or use a newer DeepSpeed")
 	}
 	return arguments, nil
 }
@@ -54,7 +54,7 @@ func (o Options) Refused() error {
 		return err
 	}
 	if o.Elastic && o.MasterAddr == "" {
-		return DeepSpeedRefuses("AssertionError: Master Addr is required when elastic training is enabled", "--elastic_training needs --master_addr: name the address of the first host")
+		return DeepSpeedRefuses("AssertionError: Master Addr is required when elastic training is enabled", "--elastic_training needs --master_addr: give the address of the first host")
 	}
 	return nil
 }
@@ -78,11 +78,11 @@ func (r *runner) refused() error {
 		}
 	}
 	if r.Elastic && r.NoLocalRank {
-		return DeepSpeedRefuses("AssertionError: --no_local_rank argument is not supported in Elastic training", "--elastic_training and --no_local_rank exclude each other: drop one")
+		return DeepSpeedRefuses("AssertionError: --no_local_rank argument is not supported in Elastic training", "--elastic_training and --no_local_rank conflict: drop one")
 	}
 	if r.NoSSH && (r.NodeRank < 0 || r.NodeRank >= len(r.active)) {
 		return DeepSpeedRefuses("AssertionError: Launching training without ssh, but --node_rank is not set correctly.",
-			"--no_ssh needs --node_rank, from 0 to %d here and another one on every host", len(r.active)-1)
+			"--no_ssh needs --node_rank, from 0 to %d here and a different number on every host", len(r.active)-1)
 	}
 	if !r.isLocal() {
 		if err := r.launcherRefused(); err != nil {
@@ -94,7 +94,7 @@ func (r *runner) refused() error {
 		}
 	}
 	if r.Module && r.NoPython && (r.isLocal() || r.by.LaunchPy) {
-		return DeepSpeedRefuses("ValueError: Don't use both the '--no_python' flag and the '--module' flag at the same time.", "--module and --no_python exclude each other, and every node would refuse them: drop one")
+		return DeepSpeedRefuses("ValueError: Don't use both the '--no_python' flag and the '--module' flag at the same time.", "--module and --no_python conflict, and every node would refuse them: drop one")
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func (r runner) firstHostRefused() error {
 	}
 	name := r.active[0].Name
 	if _, err := SplitWords(name + " hostname"); err != nil {
-		return DeepSpeedRefuses("ValueError: "+err.Error(), "DeepSpeed splits the command that asks %q over ssh as a shell would, and the quotes in that name do not close: rename the host in ~/.ssh/config", name)
+		return DeepSpeedRefuses("ValueError: "+err.Error(), "DeepSpeed splits its ssh command to %q like a shell, and the quotes in that name are not closed: rename the host in ~/.ssh/config", name)
 	}
 	return nil
 }
@@ -136,7 +136,7 @@ func joined(slots []int) string {
 func (r *runner) launcherRefused() error {
 	if r.by.Name == "" || r.before(r.by.since) {
 		known := slices.DeleteFunc(slices.Clone(Launchers), func(l Launcher) bool { return r.before(l.since) })
-		return DeepSpeedRefuses("NotImplementedError: Unknown launcher "+r.launcher, "it has no launcher %q: use one of %s", r.launcher, strings.Join(launcherNames(known), ", "))
+		return DeepSpeedRefuses("NotImplementedError: Unknown launcher "+r.launcher, "there is no launcher %q: use one of %s", r.launcher, strings.Join(launcherNames(known), ", "))
 	}
 	if r.by.refuses != nil {
 		if err := r.by.refuses(*r); err != nil {
@@ -146,13 +146,13 @@ func (r *runner) launcherRefused() error {
 	switch {
 	case r.by.wholeHostfile && (r.Filter.Include != "" || r.Filter.Exclude != ""):
 		return DeepSpeedRefuses(fmt.Sprintf("ValueError: %s backend does not support worker include/exclusion", r.launcher),
-			"--launcher %s takes the hostfile whole, without --include and --exclude: write a hostfile with the wanted hosts", r.launcher)
+			"--launcher %s always uses the whole hostfile, without --include and --exclude: write a hostfile with the hosts that you want", r.launcher)
 	case r.by.wholeHostfile && (r.Filter.NumNodes.Given || r.Filter.NumGPUs.Given):
 		return DeepSpeedRefuses(fmt.Sprintf("ValueError: %s backend does not support limiting num nodes/gpus", r.launcher),
-			"--launcher %s takes the hostfile whole, without --num_nodes and --num_gpus: write a hostfile with the wanted hosts and slots", r.launcher)
+			"--launcher %s always uses the whole hostfile, without --num_nodes and --num_gpus: write a hostfile with the hosts and slots that you want", r.launcher)
 	case r.by.evenName != "" && !r.before(r.by.evenSince) && !sameSlots(r.Hosts):
 		return DeepSpeedRefuses(fmt.Sprintf("ValueError: %s requires same number of devices per node", r.by.evenName),
-			"--launcher %s starts as many ranks on every host, and the hostfile's slots differ: make them equal, or use --launcher pdsh", r.launcher)
+			"--launcher %s starts the same number of ranks on every host, but the hostfile's slots differ: make them equal, or use --launcher pdsh", r.launcher)
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func (r runner) splitLauncherArgs() ([]string, error) {
 	}
 	words, err := SplitWords(r.LauncherArgs)
 	if err != nil {
-		return nil, DeepSpeedRefuses("ValueError: "+err.Error(), "--launcher_args %q are split as a shell would, and their quotes do not close", r.LauncherArgs)
+		return nil, DeepSpeedRefuses("ValueError: "+err.Error(), "--launcher_args %q are split like a shell command, and their quotes are not closed", r.LauncherArgs)
 	}
 	return words, nil
 }

@@ -52,14 +52,14 @@ func (p Prediction) Endpoint(first *facts.Node) Endpoint {
 		rule := "--rdzv_endpoint=" + p.RdzvEndpoint
 		switch strings.TrimSpace(p.RdzvEndpoint) {
 		case "":
-			rule = "torchrun's default without --rdzv_endpoint: every node meets itself"
+			rule = "torchrun's default without --rdzv_endpoint: every node connects to itself"
 		case StandaloneEndpoint:
 			rule += ", which is what --standalone means"
 		}
 		return Endpoint{Host: host, Port: port, Rule: rule}
 	}
 	if p.HasExternalRendezvous() {
-		return Endpoint{Error: fmt.Sprintf("the rendezvous %s is kept by a service of its own, at %s, and the ranks meet where that says", p.Rendezvous, cmp.Or(p.RdzvEndpoint, "no endpoint"))}
+		return Endpoint{Error: fmt.Sprintf("the rendezvous %s is a separate service, at %s, which tells the ranks where to connect", p.Rendezvous, cmp.Or(p.RdzvEndpoint, "no endpoint"))}
 	}
 	return p.deepspeedEndpoint(first)
 }
@@ -92,7 +92,7 @@ func (p Prediction) staticEndpoint() Endpoint {
 		endpoint = fmt.Sprintf("%s:%d", cmp.Or(p.MasterAddr, defaultStaticHost), p.MasterPort)
 		rule = "--master_addr and --master_port"
 		if p.MasterAddr == "" {
-			rule = "torchrun's default without --master_addr: every node meets itself"
+			rule = "torchrun's default without --master_addr: every node connects to itself"
 		}
 	}
 	const none = -1
@@ -118,11 +118,11 @@ func (p Prediction) DiscoversMaster() bool { return !p.Local && p.StartedBy().MP
 //
 // Source: deepspeed/launcher/runner.py, main, 0.4.0 to 0.19.6 of development.
 func (p Prediction) deepspeedEndpoint(first *facts.Node) Endpoint {
-	asks := "DeepSpeed takes the first word that `hostname -I` prints on " + first.Name
+	asks := "DeepSpeed uses the first address that `hostname -I` prints on " + first.Name
 	port := p.MasterPort
 	switch {
 	case p.DiscoversMaster():
-		asks = fmt.Sprintf("--launcher %s passes no address on: rank 0 takes the first word of its own `hostname -I`", p.Launcher)
+		asks = fmt.Sprintf("--launcher %s passes no address on: rank 0 uses the first address of its own `hostname -I`", p.Launcher)
 		port = DefaultMasterPort
 	case p.MasterAddr != "":
 		return Endpoint{Host: p.MasterAddr, Port: port, Rule: "--master_addr"}
@@ -132,11 +132,11 @@ func (p Prediction) deepspeedEndpoint(first *facts.Node) Endpoint {
 		}
 	}
 	if first.Net == nil {
-		return Endpoint{Port: port, Rule: asks, Error: "the network of " + first.Name + " was not seen, so that nobody knows what `hostname -I` prints there"}
+		return Endpoint{Port: port, Rule: asks, Error: "the network of " + first.Name + " was not seen, so preflight does not know what `hostname -I` prints there"}
 	}
 	addresses := hostnameI(first)
 	if len(addresses) == 0 {
-		return Endpoint{Port: port, Error: fmt.Sprintf("IndexError: list index out of range (`hostname -I` prints nothing on %s: no interface but the loopback is up and has an address)", first.Name)}
+		return Endpoint{Port: port, Error: fmt.Sprintf("IndexError: list index out of range (`hostname -I` prints nothing on %s: no interface except the loopback is up and has an address)", first.Name)}
 	}
 	return Endpoint{Host: addresses[0].Addr().String(), Port: port, Rule: fmt.Sprintf("%s: %s's", asks, addresses[0].Name)}
 }

@@ -36,7 +36,7 @@ func matchesHostname(host string, node *facts.Node) (matches bool, why string) {
 	address, isAddress := netip.ParseAddr(host)
 	switch {
 	case host == "localhost", isAddress == nil && address.IsLoopback():
-		return true, fmt.Sprintf("every node takes %s for itself", host)
+		return true, fmt.Sprintf("every node treats %s as its own address", host)
 	case node.Names == nil:
 		return false, "not known: how it resolves names was not seen"
 	case host == node.Names.Own:
@@ -47,7 +47,7 @@ func matchesHostname(host string, node *facts.Node) (matches bool, why string) {
 	case !known:
 		return false, fmt.Sprintf("not known: what its own hostname %s resolves to was not seen", node.Names.Own)
 	case len(own) == 0:
-		return false, fmt.Sprintf("its own hostname %s does not resolve, and torchrun dies of it (socket.gaierror)", node.Names.Own)
+		return false, fmt.Sprintf("its own hostname %s does not resolve, so torchrun fails (socket.gaierror)", node.Names.Own)
 	case host == node.Names.FQDN:
 		return true, fmt.Sprintf("the full name of its hostname %s is the endpoint's", node.Names.Own)
 	case isAddress == nil && slices.Contains(own, address):
@@ -144,7 +144,7 @@ func StoreMismatch(client, server facts.Generation) string {
 	case client == server:
 		return ""
 	case client == facts.GenerationLegacy:
-		return "the store takes a client without a greeting for a stranger: it closes the connection (Connection reset by peer), or with libuv never answers, so that the client hangs"
+		return "the store rejects a client without a greeting: it closes the connection (Connection reset by peer), or with libuv never answers, so the client hangs"
 	case server == facts.GenerationLegacy:
 		return "the store reads the client's greeting as a key of some terabytes: the connection is reset, or rank 0 runs out of memory, or both hang"
 	case client == facts.GenerationPings:

@@ -25,10 +25,10 @@ func TestServesC10d(t *testing.T) {
 		want  bool
 		why   string
 	}{
-		{"everybody's name", "localhost", debian, "", true, "every node takes localhost for itself"},
-		{"everybody's address", "127.0.0.1", nil, "", true, "every node takes 127.0.0.1 for itself"},
-		{"any loopback", "127.0.1.1", full, "", true, "every node takes 127.0.1.1 for itself"},
-		{"IPv6 loopback", "::1", full, "", true, "every node takes ::1 for itself"},
+		{"everybody's name", "localhost", debian, "", true, "every node treats localhost as its own address"},
+		{"everybody's address", "127.0.0.1", nil, "", true, "every node treats 127.0.0.1 as its own address"},
+		{"any loopback", "127.0.1.1", full, "", true, "every node treats 127.0.1.1 as its own address"},
+		{"IPv6 loopback", "::1", full, "", true, "every node treats ::1 as its own address"},
 		{"its hostname", "w1", debian, "", true, "its hostname w1 is the endpoint's"},
 		{"its full name", "w1.cluster", full, "1.13.0", true, "the full name of its hostname w1 is the endpoint's"},
 		{"its address", "10.0.0.1", full, "1.13.0", true, "its hostname w1 resolves to 10.0.0.1"},
@@ -43,7 +43,7 @@ func TestServesC10d(t *testing.T) {
 		{"another's name", "w2", full, "", false, "no address of its hostname w1 (10.0.0.1, fd00::1) is w2 (10.0.0.2)"},
 		{"a name that does not resolve", "gone", debian, "", false, "its hostname is w1, and gone does not resolve on it"},
 		{"a name nobody asked for", "w9", debian, "", false, "not known: what w9 resolves to on it was not seen"},
-		{"its own name does not resolve", "10.0.0.1", launchtest.Names("w1"), "", false, "its own hostname w1 does not resolve, and torchrun dies of it (socket.gaierror)"},
+		{"its own name does not resolve", "10.0.0.1", launchtest.Names("w1"), "", false, "its own hostname w1 does not resolve, so torchrun fails (socket.gaierror)"},
 		{"its own name got no answer", "10.0.0.1", &facts.Names{Own: "w1", Lookups: []facts.Lookup{{Name: "w1", Unanswered: true}}}, "", false,
 			"not known: what its own hostname w1 resolves to was not seen"},
 		{"names not seen", "w1", nil, "", false, "not known: how it resolves names was not seen"},

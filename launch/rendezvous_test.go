@@ -18,7 +18,7 @@ import (
 // 0.19.6 of development.
 func TestDeepSpeedMeeting(t *testing.T) {
 	docker := launchtest.Net("lo 127.0.0.1/8", "docker0 172.17.0.1/16", "eth0 10.0.0.1/24")
-	const asks = "DeepSpeed takes the first word that `hostname -I` prints on w1"
+	const asks = "DeepSpeed uses the first address that `hostname -I` prints on w1"
 	for _, c := range []struct {
 		name  string
 		p     Prediction
@@ -41,13 +41,13 @@ func TestDeepSpeedMeeting(t *testing.T) {
 		{"mpich passes it on", Prediction{Launcher: "mpich", MasterAddr: "10.0.0.1", MasterPort: 4000}, docker, nil,
 			Endpoint{Host: "10.0.0.1", Port: 4000, Rule: "--master_addr"}},
 		{"openmpi does not, and rank 0 has no login", Prediction{Launcher: "openmpi", MasterAddr: "10.0.0.1", MasterPort: 4000}, docker, []string{"hi"},
-			Endpoint{Host: "172.17.0.1", Port: 29500, Rule: "--launcher openmpi passes no address on: rank 0 takes the first word of its own `hostname -I`: docker0's"}},
+			Endpoint{Host: "172.17.0.1", Port: 29500, Rule: "--launcher openmpi passes no address on: rank 0 uses the first address of its own `hostname -I`: docker0's"}},
 		{"IPv6 only", Prediction{Launcher: "pdsh", MasterPort: 29500}, launchtest.Net("eth0 fd00::1/64"), nil,
 			Endpoint{Host: "fd00::1", Port: 29500, Rule: asks + ": eth0's"}},
 		{"nothing to print", Prediction{Launcher: "pdsh", MasterPort: 29500}, launchtest.Net("lo 127.0.0.1/8", "!eth0 10.0.0.1/24"), nil,
-			Endpoint{Port: 29500, Error: "IndexError: list index out of range (`hostname -I` prints nothing on w1: no interface but the loopback is up and has an address)"}},
+			Endpoint{Port: 29500, Error: "IndexError: list index out of range (`hostname -I` prints nothing on w1: no interface except the loopback is up and has an address)"}},
 		{"not seen", Prediction{Launcher: "pdsh", MasterPort: 29500}, nil, nil,
-			Endpoint{Port: 29500, Rule: asks, Error: "the network of w1 was not seen, so that nobody knows what `hostname -I` prints there"}},
+			Endpoint{Port: 29500, Rule: asks, Error: "the network of w1 was not seen, so preflight does not know what `hostname -I` prints there"}},
 	} {
 		first := launchtest.Node(c.net, nil)
 		first.SSH = &facts.SSH{Noise: c.noise}
@@ -79,7 +79,7 @@ func TestHostnameI(t *testing.T) {
 // pytorch/pytorch 2.15, distributed/run.py, static_tcp_rendezvous.py and
 // c10d_rendezvous_backend.py.
 func TestTorchrunMeeting(t *testing.T) {
-	const itself = "every node meets itself"
+	const itself = "every node connects to itself"
 	for _, c := range []struct {
 		name string
 		p    Prediction
@@ -108,9 +108,9 @@ func TestTorchrunMeeting(t *testing.T) {
 		{"c10d, unreadable", Prediction{Rendezvous: "c10d", RdzvEndpoint: "u@w1"},
 			Endpoint{Error: "ValueError: The hostname of the rendezvous endpoint 'u@w1' must be a dot-separated list of labels, an IPv4 address, or an IPv6 address"}},
 		{"in a service", Prediction{Rendezvous: "etcd-v2", RdzvEndpoint: "e:2379", MasterAddr: "w1", MasterPort: 29500},
-			Endpoint{Error: "the rendezvous etcd-v2 is kept by a service of its own, at e:2379, and the ranks meet where that says"}},
+			Endpoint{Error: "the rendezvous etcd-v2 is a separate service, at e:2379, which tells the ranks where to connect"}},
 		{"in a service nowhere", Prediction{Rendezvous: "etcd"},
-			Endpoint{Error: "the rendezvous etcd is kept by a service of its own, at no endpoint, and the ranks meet where that says"}},
+			Endpoint{Error: "the rendezvous etcd is a separate service, at no endpoint, which tells the ranks where to connect"}},
 	} {
 		if diff := cmp.Diff(c.want, c.p.Endpoint(&facts.Node{Name: "w1"})); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", c.name, diff)

@@ -61,13 +61,13 @@ func (r runner) slurmRefuses() error {
 		for j, slot := range host.Slots {
 			if slot != j {
 				return DeepSpeedRefuses(fmt.Sprintf("ValueError: slurm backend cannot select specific device ids, got [%s] on %s. Filter whole hosts, or keep the first N slots on every host.", joined(host.Slots), host.Name),
-					"--launcher slurm cannot start ranks on slots %s of %s alone: leave out whole hosts, or give every host its first slots by --num_gpus", joined(host.Slots), host.Name)
+					"--launcher slurm cannot start ranks only on slots %s of %s: leave out whole hosts, or give every host its first slots with --num_gpus", joined(host.Slots), host.Name)
 			}
 		}
 	}
 	if !sameSlots(r.active) {
 		return DeepSpeedRefuses(fmt.Sprintf("ValueError: slurm backend needs the same slot count on every host, got {%s}.", strings.Join(counts, ", ")),
-			"--launcher slurm starts as many ranks on every host, and their slots differ: make them equal in the hostfile, or by --num_gpus")
+			"--launcher slurm starts the same number of ranks on every host, but their slots differ: make them equal in the hostfile, or with --num_gpus")
 	}
 	return nil
 }
@@ -76,11 +76,11 @@ func (r runner) slurmNotes() []hostfile.Note {
 	filtered := r.Filter.Include != "" || r.Filter.Exclude != ""
 	switch {
 	case r.asksForAllSlots() && filtered:
-		return []hostfile.Note{note("slurm-filter", "DeepSpeed before 0.19.7 hands the filter %q to srun as it is, which has no --include and knows no slots, and asks for all slots of the hostfile: write a hostfile with the wanted hosts", cmp.Or(r.Filter.Include, r.Filter.Exclude))}
+		return []hostfile.Note{note("slurm-filter", "DeepSpeed before 0.19.7 passes the filter %q unchanged to srun, which has no --include and knows no slots, and asks for all slots of the hostfile: write a hostfile with the hosts that you want", cmp.Or(r.Filter.Include, r.Filter.Exclude))}
 	case r.asksForAllSlots() && r.Filter.Given():
-		return []hostfile.Note{note("slurm-filter", "DeepSpeed before 0.19.7 asks srun for all %s slots of the hostfile, whatever --num_nodes and --num_gpus leave of it: write a hostfile with the wanted hosts and slots", r.total())}
+		return []hostfile.Note{note("slurm-filter", "DeepSpeed before 0.19.7 asks srun for all %s slots of the hostfile, and ignores --num_nodes and --num_gpus: write a hostfile with the hosts and slots that you want", r.total())}
 	case !filtered && r.allocation() == nil:
-		return []hostfile.Note{note("hostfile-ignored", "--launcher slurm takes only the total of slots from the hostfile; which nodes run is srun's choice unless it is typed in a job of exactly these")}
+		return []hostfile.Note{note("hostfile-ignored", "--launcher slurm uses only the total of slots from the hostfile; srun chooses the nodes, unless it runs in a job with exactly these nodes")}
 	}
 	return nil
 }

@@ -37,11 +37,11 @@ func startTimeout(p Prediction, here *facts.Env) (seconds float64, from string, 
 		digits, _ := hostfile.PythonInt(s.Value)
 		minutes, err := strconv.Atoi(digits)
 		if err != nil {
-			return 0, "", []hostfile.Note{note("timeout-no-number", "%s=%s (%s) is no whole number of minutes, and every process that imports deepspeed dies on it (ValueError: invalid literal for int() with base 10: %s): write one, like 30",
+			return 0, "", []hostfile.Note{note("timeout-no-number", "%s=%s (%s) is not a whole number of minutes, so every process that imports deepspeed fails (ValueError: invalid literal for int() with base 10: %s): use a number, like 30",
 				timeoutVariable, s.Value, s.Source, hostfile.PythonRepr(s.Value))}
 		}
 		if minutes <= 0 {
-			notes = []hostfile.Note{note("timeout-not-positive", "%s=%s (%s) leaves the ranks no time to meet: write the minutes, like 30", timeoutVariable, s.Value, s.Source)}
+			notes = []hostfile.Note{note("timeout-not-positive", "%s=%s (%s) leaves the ranks no time for the rendezvous: give the minutes, like 30", timeoutVariable, s.Value, s.Source)}
 		}
 		return max(0, float64(minutes)*minute), timeoutVariable + " from " + s.Source, notes
 	}

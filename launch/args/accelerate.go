@@ -34,9 +34,9 @@ func parseAccelerate(p program, deepspeed string, around Surroundings) (Typed, e
 	var t Typed
 	switch {
 	case a.cpu, a.isSimple():
-		return Typed{}, refuseAccelerate("", "this starts one process, and nothing that meets other nodes (without --use_deepspeed or --multi_gpu, on the command line or as distributed_type in its configuration): add what is meant")
+		return Typed{}, refuseAccelerate("", "this starts one process that connects to no other node (without --use_deepspeed or --multi_gpu, on the command line or as distributed_type in its configuration): add the one that you want")
 	case a.tpu:
-		return Typed{}, refuseAccelerate("", "preflight does not know TPUs: start the training without it")
+		return Typed{}, refuseAccelerate("", "preflight does not support TPUs: start the training without preflight")
 	case a.useDeepSpeed && a.machines() > 1 && a.launcher != standardLauncher:
 		t, err = a.deepSpeed(deepspeed, around)
 	default:
@@ -74,7 +74,7 @@ func orElse(n *int, other int) int {
 
 func (a *accelerateArgs) perMachine() (int, error) {
 	if a.processes == nil {
-		return 0, refuseAccelerate("", "without --num_processes it takes the number of accelerators of this machine and divides them among the %d machines: give the total of all machines", a.machines())
+		return 0, refuseAccelerate("", "without --num_processes accelerate takes the number of accelerators of this machine and divides it among the %d machines: give the total of all machines", a.machines())
 	}
 	n := *a.processes / a.machines()
 	if *a.processes < n*a.machines() {
@@ -90,13 +90,13 @@ func (a *accelerateArgs) perMachine() (int, error) {
 func (a *accelerateArgs) deepSpeed(deepspeed string, around Surroundings) (Typed, error) {
 	isByHand := a.launcher == "nossh"
 	if isByHand && hostfile.Before(deepspeed, "0.14.5") {
-		return Typed{}, refuseAccelerate("ValueError: nossh launcher requires DeepSpeed >= 0.14.5", "--deepspeed_multinode_launcher nossh needs DeepSpeed 0.14.5, and here is %s: install that, or take another launcher", deepspeed)
+		return Typed{}, refuseAccelerate("ValueError: nossh launcher requires DeepSpeed >= 0.14.5", "--deepspeed_multinode_launcher nossh needs DeepSpeed 0.14.5, but %s is installed: upgrade it, or use another launcher", deepspeed)
 	}
 	if err := a.refused(); err != nil {
 		return Typed{}, err
 	}
 	if a.hostfile == "" {
-		return Typed{}, refuseAccelerate("", "without --deepspeed_hostfile it starts deepspeed --hostfile None, and DeepSpeed trains on this machine alone: name the hostfile")
+		return Typed{}, refuseAccelerate("", "without --deepspeed_hostfile accelerate starts deepspeed --hostfile None, and DeepSpeed trains on this machine alone: name the hostfile")
 	}
 	words := []string{"--hostfile", a.hostfile}
 	if isByHand {
@@ -104,7 +104,7 @@ func (a *accelerateArgs) deepSpeed(deepspeed string, around Surroundings) (Typed
 	} else {
 		words = append(words, "--no_local_rank", "--launcher", cmp.Or(a.launcher, launch.DefaultLauncher))
 	}
-	notes := []hostfile.Note{{ID: "accelerate-writes-env", Message: "accelerate appends its whole environment to .deepspeed_env in the working directory, at every launch anew, and DeepSpeed exports all of that to every node, PATH and LD_LIBRARY_PATH included: move it away before each launch, and keep lines of your own in ~/.deepspeed_env"}}
+	notes := []hostfile.Note{{ID: "accelerate-writes-env", Message: "accelerate appends its whole environment to .deepspeed_env in the working directory at every launch, and DeepSpeed exports all of that to every node, PATH and LD_LIBRARY_PATH included: move it away before each launch, and keep lines of your own in ~/.deepspeed_env"}}
 	switch {
 	case a.exclusion != "":
 		words = append(words, "--exclude", a.exclusion)
@@ -118,7 +118,7 @@ func (a *accelerateArgs) deepSpeed(deepspeed string, around Surroundings) (Typed
 		words = append(words, "--num_gpus", strconv.Itoa(each))
 		if left := *a.processes - each*a.machines(); left != 0 {
 			notes = append(notes, hostfile.Note{ID: "accelerate-uneven-processes", Message: fmt.Sprintf(
-				"--num_processes %d on %d machines leaves %d over: accelerate starts %d on each and forgets the rest; make it a multiple", *a.processes, a.machines(), left, each)})
+				"--num_processes %d on %d machines leaves a remainder of %d: accelerate starts %d on each and ignores the rest; use a multiple", *a.processes, a.machines(), left, each)})
 		}
 	}
 	if a.ip != "" {
@@ -144,11 +144,11 @@ func (a *accelerateArgs) masterPort() int { return orElse(a.port, launch.Default
 func (a *accelerateArgs) refused() error {
 	switch {
 	case a.isModule && a.noPython:
-		return refuseAccelerate("ValueError: --module and --no_python cannot be used together", "--module and --no_python exclude each other: drop one")
+		return refuseAccelerate("ValueError: --module and --no_python cannot be used together", "--module and --no_python conflict: drop one")
 	case a.machines() > 1 && a.machineRank == nil:
-		return refuseAccelerate("TypeError: int() argument must be a string, a bytes-like object or a real number, not 'NoneType'", "--machine_rank is missing, without which it dies: add --machine_rank 0 on the first machine")
+		return refuseAccelerate("TypeError: int() argument must be a string, a bytes-like object or a real number, not 'NoneType'", "--machine_rank is missing, and accelerate fails without it: add --machine_rank 0 on the first machine")
 	case a.machines() > 1 && a.masterPort() == 0:
-		return refuseAccelerate("", "--main_process_port 0 is any free port, which nobody would tell the other machines: give one, like %d", launch.DefaultMasterPort)
+		return refuseAccelerate("", "--main_process_port 0 means any free port, which the other machines would not know: give a port, like %d", launch.DefaultMasterPort)
 	}
 	return nil
 }
@@ -176,7 +176,7 @@ func (a *accelerateArgs) torchrun(around Surroundings) (Typed, error) {
 	case a.machines() == 1:
 		run.masterPort = &port
 	case a.ip == "":
-		return Typed{}, refuseAccelerate("", "--main_process_ip is missing, and it would look for a host named None: give the address of the first machine")
+		return Typed{}, refuseAccelerate("", "--main_process_ip is missing, and accelerate would use a host named None: give the address of the first machine")
 	case a.sameNetwork:
 		run.masterAddr, run.masterPort = a.ip, &port
 	default:

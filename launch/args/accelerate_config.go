@@ -46,7 +46,7 @@ func (a *accelerateArgs) configure(around Surroundings) error {
 	}
 	switch {
 	case chosen > 1:
-		return refuseAccelerate("ValueError: You can only use one of `--cpu`, `--multi_gpu`, `--tpu`, `--use_deepspeed`, `--use_fsdp` at a time.", "--cpu, --multi_gpu, --tpu, --use_deepspeed and --use_fsdp exclude each other: keep one")
+		return refuseAccelerate("ValueError: You can only use one of `--cpu`, `--multi_gpu`, `--tpu`, `--use_deepspeed`, `--use_fsdp` at a time.", "--cpu, --multi_gpu, --tpu, --use_deepspeed and --use_fsdp conflict: keep one")
 	case a.multiGPU && a.processes != nil && *a.processes < 2:
 		return refuseAccelerate("ValueError: You need to use at least 2 processes to use `--multi_gpu`.", "--multi_gpu needs at least --num_processes 2")
 	}
@@ -115,7 +115,7 @@ func (a *accelerateArgs) fill(config *accelerateConfig) error {
 	switch {
 	case a.multiGPU && *a.numMachines <= 1 && a.gpuIDs != "all" && !strings.Contains(a.gpuIDs, ","):
 		return refuseAccelerate("ValueError: Less than two GPU ids were configured and tried to run on on multiple GPUs. Please ensure at least two are specified for `--gpu_ids`, or use `--gpu_ids='all'`.",
-			"a training on many GPUs is given the one of --gpu_ids %s: name more of them, or all", a.gpuIDs)
+			"a multi-GPU training has only one GPU, --gpu_ids %s: name more, or all", a.gpuIDs)
 	case *a.processes == -1:
 		return refuseAccelerate("ValueError: You need to manually pass in `--num_processes` using this config yaml.", "%s has no num_processes: give --num_processes, the total of all machines", config.path)
 	}
@@ -136,12 +136,12 @@ func (a *accelerateArgs) readConfig(around Surroundings) (*accelerateConfig, err
 		return nil, nil
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, refuseAccelerate(fmt.Sprintf("FileNotFoundError: The passed configuration file `%s` does not exist. Please pass an existing file to `accelerate launch`, or use the default one created through `accelerate config` and run `accelerate launch` without the `--config_file` argument.", config.path),
-			"there is no %s: correct --config_file", config.path)
+			"%s not found: correct --config_file", config.path)
 	case err != nil:
 		return nil, refuseAccelerate("", "%s cannot be read (%v): make it readable, or name another one with --config_file", config.path, err)
 	}
 	if err := yaml.Unmarshal(data, &config.values); err != nil {
-		return nil, refuseAccelerate("", "%s is no YAML (%v): write it anew with accelerate config", config.path, err)
+		return nil, refuseAccelerate("", "%s is not valid YAML (%v): write it again with accelerate config", config.path, err)
 	}
 	return config, config.check()
 }
@@ -167,7 +167,7 @@ func defaultConfig(getenv func(string) string) string {
 // check refuses what accelerate does not take, and what preflight cannot judge.
 func (c *accelerateConfig) check() error {
 	if where := c.text("compute_environment"); where != "" && where != "LOCAL_MACHINE" {
-		return refuseAccelerate("", "%s has compute_environment %s, which preflight cannot look at: name another configuration with --config_file", c.path, where)
+		return refuseAccelerate("", "%s has compute_environment %s, which preflight does not support: name another configuration with --config_file", c.path, where)
 	}
 	if c.text("distributed_type") == "" {
 		return refuseAccelerate("ValueError: A `distributed_type` must be specified in the config file.", "%s has no distributed_type: add distributed_type: DEEPSPEED", c.path)
@@ -207,6 +207,6 @@ func (c *accelerateConfig) number(key string) (*int, error) {
 	case int:
 		return &value, nil
 	default:
-		return nil, refuseAccelerate("", "%s has %s: %v, which is no whole number: correct it", c.path, key, value)
+		return nil, refuseAccelerate("", "%s has %s: %v, which is not a whole number: correct it", c.path, key, value)
 	}
 }

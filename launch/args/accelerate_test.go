@@ -86,16 +86,16 @@ func TestAccelerateOwnRefusals(t *testing.T) {
 	for _, c := range []struct{ config, words, want string }{
 		{"", "--use_deepspeed " + two + "train.py", "without --deepspeed_hostfile"},
 		{"", "--use_deepspeed --deepspeed_multinode_launcher standard " + two + "train.py", "--main_process_ip is missing"},
-		{"", "--multi_gpu --main_process_ip h --num_machines 2 --machine_rank 0 train.py", "without --num_processes it takes the number of accelerators"},
-		{"", "--use_deepspeed --deepspeed_hostfile h --main_process_port 0 " + two + "train.py", "--main_process_port 0 is any free port"},
-		{"", "--tpu train.py", "preflight does not know TPUs"},
+		{"", "--multi_gpu --main_process_ip h --num_machines 2 --machine_rank 0 train.py", "without --num_processes accelerate takes the number of accelerators"},
+		{"", "--use_deepspeed --deepspeed_hostfile h --main_process_port 0 " + two + "train.py", "--main_process_port 0 means any free port"},
+		{"", "--tpu train.py", "preflight does not support TPUs"},
 		{"", "--cpu train.py", "this starts one process"},
 		{"", "--num_processes 1 train.py", "this starts one process"},
 		{"distributed_type: 'NO'\n", "train.py", "this starts one process"},
 		{"distributed_type: MULTI_CPU\nnum_processes: 8\n", "train.py", "this starts one process"},
 		{"distributed_type: DEEPSPEED\ncompute_environment: AMAZON_SAGEMAKER\n", "train.py", "/hf/accelerate/default_config.yaml has compute_environment AMAZON_SAGEMAKER"},
 		{"distributed_type: DEEPSPEED\nnum_processes: many\n", "train.py", "/hf/accelerate/default_config.yaml has num_processes: many"},
-		{"a: [", "train.py", "/hf/accelerate/default_config.yaml is no YAML"},
+		{"a: [", "train.py", "/hf/accelerate/default_config.yaml is not valid YAML"},
 	} {
 		files := map[string]string{}
 		if c.config != "" {

@@ -96,7 +96,7 @@ func (p argumentParser) parse(words []string) (*reading, error) {
 	switch {
 	case !found:
 		return nil, r.refuse("the following arguments are required: "+p.required,
-			"it names no script to start: put that behind the options, and behind it the script's own arguments")
+			"it names no script to start: put the script after the options, and the script's own arguments after the script")
 	case len(r.extra) > 0:
 		return nil, r.unknown()
 	}
@@ -158,7 +158,7 @@ func (r *reading) takeOption(at int) (next int, err error) {
 		next, isMore := r.nextFlag(m)
 		if !isMore {
 			return 0, r.refuse(fmt.Sprintf("argument %s: ignored explicit argument %s", m.option.name(), hostfile.PythonRepr(m.value)),
-				"%s takes no value, and here is %q", m.option.name(), m.value)
+				"%s takes no value, but got %q", m.option.name(), m.value)
 		}
 		flags, m = append(flags, *m.option), next
 	}
@@ -168,14 +168,14 @@ func (r *reading) takeOption(at int) (next int, err error) {
 		flags = append(flags, *m.option)
 	case !m.hasValue && (next == len(r.words) || r.kinds[next] != isArgument):
 		return 0, r.refuse(fmt.Sprintf("argument %s: expected one argument", m.option.name()),
-			"%s lacks its value; one that begins with a hyphen is written %s=-…", m.option.name(), m.option.long())
+			"%s needs a value; write a value that begins with a hyphen as %s=-…", m.option.name(), m.option.long())
 	case !m.hasValue:
 		m.value = r.words[next]
 		next++
 	}
 	for _, flag := range flags {
 		if flag.into == nil {
-			return 0, &launch.UsageError{Program: r.program, Message: "this asks for help, and starts nothing", Original: "exit 0"}
+			return 0, &launch.UsageError{Program: r.program, Message: "this prints help and starts nothing", Original: "exit 0"}
 		}
 		*flag.into.(*bool) = true
 		r.given[flag.name()] = true
@@ -206,7 +206,7 @@ func (r *reading) take(o option, value string) error {
 			quoted = append(quoted, hostfile.PythonRepr(choice))
 		}
 		return r.refuse(fmt.Sprintf("argument %s: invalid choice: %s (choose from %s)", o.name(), hostfile.PythonRepr(value), strings.Join(quoted, ", ")),
-			"%s takes one of %s, not %q", o.name(), strings.Join(o.choices, ", "), value)
+			"%s must be one of %s, not %q", o.name(), strings.Join(o.choices, ", "), value)
 	}
 	return nil
 }
@@ -245,7 +245,7 @@ func (r *reading) convert(o option, value string) error {
 		}
 		number, err := strconv.Atoi(digits)
 		if err != nil {
-			return &launch.UsageError{Program: r.program, Message: fmt.Sprintf("%s cannot be as large as %s", o.name(), digits)}
+			return &launch.UsageError{Program: r.program, Message: fmt.Sprintf("%s must be smaller than %s", o.name(), digits)}
 		}
 		if optional, isOptional := into.(**int); isOptional {
 			*optional = &number
@@ -316,7 +316,7 @@ func (p argumentParser) ambiguous(m match) error {
 	names := strings.Join(m.could, ", ")
 	way := "%s could be %s: write it out"
 	if p.checksRemainder {
-		way += " (your Python looks at the script's arguments too; there, only a whole name will do, or a newer Python)"
+		way += " (your Python also reads the script's arguments; write full names there, or use a newer Python)"
 	}
 	return p.refuse(fmt.Sprintf("ambiguous option: %s could match %s", m.typed, names), way, m.typed, names)
 }
@@ -368,10 +368,10 @@ func (r *reading) suggestion(word string) string {
 		switch {
 		case !slices.Contains(o.names, respelled) && !slices.Contains(o.names, name):
 		case o.until != "":
-			return fmt.Sprintf("there is no option %s from DeepSpeed %s on: leave it out", name, o.until)
+			return fmt.Sprintf("there is no option %s since DeepSpeed %s: leave it out", name, o.until)
 		default:
-			return fmt.Sprintf("there is no option %s before DeepSpeed %s: install that, or leave it out", name, o.since)
+			return fmt.Sprintf("there is no option %s before DeepSpeed %s: install that release, or leave it out", name, o.since)
 		}
 	}
-	return fmt.Sprintf("there is no option %s: correct it, or move it behind the script if it is the script's", name)
+	return fmt.Sprintf("there is no option %s: correct it, or move it after the script if it belongs to the script", name)
 }

@@ -54,7 +54,7 @@ type program struct {
 }
 
 // understood is for the error about all that is not.
-const understood = "deepspeed, torchrun or accelerate launch, bare or behind python -m"
+const understood = "deepspeed, torchrun or accelerate launch, also with python -m"
 
 // Begins is whether a word begins a launch command.
 func Begins(word string) bool {
@@ -72,7 +72,7 @@ func Begins(word string) bool {
 // where a later one says the same otherwise.
 func Parse(words []string, deepspeed string, around Surroundings) (Typed, error) {
 	if len(words) == 0 {
-		return Typed{}, &launch.UsageError{Program: "preflight", Message: "no command was given: begin it with " + understood}
+		return Typed{}, &launch.UsageError{Program: "preflight", Message: "no launch command given: begin it with " + understood}
 	}
 	if err := quotedWhole(words[0]); err != nil {
 		return Typed{}, err
@@ -121,7 +121,7 @@ func quotedWhole(word string) error {
 	if len(fields) < 2 || !Begins(fields[0]) && !pythonName.MatchString(path.Base(fields[0])) && !slices.Contains(shells, path.Base(fields[0])) {
 		return nil // a path may have blanks in it
 	}
-	return &launch.UsageError{Program: path.Base(fields[0]), Message: fmt.Sprintf("the whole command is one word, %q, and no program has that name: take the quotes away", word),
+	return &launch.UsageError{Program: path.Base(fields[0]), Message: fmt.Sprintf("the whole command is one word, %q, and no program has that name: remove the quotes", word),
 		Original: fmt.Sprintf("bash: %s: command not found", word)}
 }
 
@@ -155,7 +155,7 @@ func recognise(words []string) (p program, interpreter string, err error) {
 		p.module = true
 	case what != "":
 		if p, err = script(path.Base(what), rest); err != nil {
-			err = &launch.UsageError{Program: name, Message: fmt.Sprintf("%s would be one process that meets nobody: start it by %s", what, understood)}
+			err = &launch.UsageError{Program: name, Message: fmt.Sprintf("%s would be one process that connects to no other: start it with %s", what, understood)}
 		}
 	default:
 		err = &launch.UsageError{Program: name, Message: "names no script and no module to run: begin the command with " + understood}
@@ -178,7 +178,7 @@ func script(name string, words []string) (program, error) {
 	case "env":
 		return program{}, &launch.UsageError{Program: name, Message: "preflight knows none of its options: write NAME=value … deepspeed …, or set the variables before preflight itself, which hands them on"}
 	}
-	return program{}, &launch.UsageError{Program: name, Message: "preflight cannot judge what this starts" + wayOut(name)}
+	return program{}, &launch.UsageError{Program: name, Message: "preflight does not know what this starts" + wayOut(name)}
 }
 
 // containerEngines begin commands that run others in a container.
@@ -194,14 +194,14 @@ func wayOut(name string) string {
 		}
 	}
 	if launchers != nil {
-		way := fmt.Sprintf(": begin the command with %s; or leave it out, and say who starts the ranks where: preflight -H hostfile --launcher %s", understood, launchers[0])
+		way := fmt.Sprintf(": begin the command with %s; or leave it out, and name the launcher and the hosts: preflight -H hostfile --launcher %s", understood, launchers[0])
 		if others := launchers[1:]; len(others) > 0 {
 			way += ", or " + strings.Join(others, ", ") + ", whose " + name + " it is"
 		}
 		return way
 	}
 	if slices.Contains(containerEngines, name) {
-		return fmt.Sprintf(": begin the command with what runs in the container, and name that beside it: preflight --in '%s exec …' -- deepspeed …", name)
+		return fmt.Sprintf(": begin the command with the program that runs in the container, and name the container with --in: preflight --in '%s exec …' -- deepspeed …", name)
 	}
 	for _, meant := range []string{launch.ProgramDeepSpeed, launch.ProgramTorchrun, launch.ProgramAccelerate} {
 		if levenshtein.ComputeDistance(name, meant) <= 2 {
@@ -228,7 +228,7 @@ func module(python, name string, words []string) (program, error) {
 		return program{}, &launch.UsageError{Program: python, Message: fmt.Sprintf("-m %s runs nothing: write -m %s", name, run),
 			Original: fmt.Sprintf("No module named %s.__main__; '%[1]s' is a package and cannot be directly executed", name)}
 	}
-	return program{}, &launch.UsageError{Program: python, Message: fmt.Sprintf("-m %s would be one process that meets nobody: start it by %s, with --module", name, understood)}
+	return program{}, &launch.UsageError{Program: python, Message: fmt.Sprintf("-m %s would be one process that connects to no other: start it with %s, with --module", name, understood)}
 }
 
 func subcommand(words []string) (program, error) {

@@ -92,14 +92,14 @@ func (a *deepSpeedArgs) options(deepspeed string) []option {
 // another and no ssh a host.
 func (a *deepSpeedArgs) ports() error {
 	if a.masterPort == 0 {
-		return launch.DeepSpeedRefuses("", "--master_port 0 is any free port, which nobody would tell the other ranks: give one, like %d", launch.DefaultMasterPort)
+		return launch.DeepSpeedRefuses("", "--master_port 0 means any free port, which the other ranks would not know: give a port, like %d", launch.DefaultMasterPort)
 	}
 	a.MasterPort = a.masterPort
 	if a.sshPort == nil {
 		return nil
 	}
 	if *a.sshPort == 0 {
-		return launch.DeepSpeedRefuses("", "--ssh_port 0 is no port, and ssh refuses it: leave it out, or give sshd's")
+		return launch.DeepSpeedRefuses("", "--ssh_port 0 is not a port, and ssh refuses it: leave it out, or give sshd's port")
 	}
 	a.SSHPort = *a.sshPort
 	return nil

@@ -88,13 +88,13 @@ func llamaFactory(words []string, around Surroundings) ([]string, error) {
 	forced := isOn(env("FORCE_TORCHRUN")) || isOn(env("USE_MCA")) || isOn(env("USE_MEGATRON_BRIDGE"))
 	switch {
 	case !forced && (isOn(env("USE_RAY")) || isOn(env("USE_KT"))):
-		return nil, refuseFramework(program, "with USE_RAY or USE_KT it starts no torchrun, and preflight does not know where the ranks will be: judge the hosts alone, without a command")
+		return nil, refuseFramework(program, "with USE_RAY or USE_KT it starts no torchrun, and preflight does not know where the ranks will run: check only the hosts, without a command")
 	case !forced && nodes != "1":
-		return nil, refuseFramework(program, "NNODES is %s, and on a node with one device it starts no torchrun and trains alone: set FORCE_TORCHRUN=1", nodes)
+		return nil, refuseFramework(program, "NNODES is %s, but on a node with one device it starts no torchrun and trains alone: set FORCE_TORCHRUN=1", nodes)
 	case nodes != "1" && env("MASTER_ADDR") == "":
-		return nil, refuseFramework(program, "NNODES is %s, and without MASTER_ADDR every node calls itself, at 127.0.0.1: set it to the first node's address", nodes)
+		return nil, refuseFramework(program, "NNODES is %s, but without MASTER_ADDR every node connects to itself, at 127.0.0.1: set it to the first node's address", nodes)
 	case nodes != "1" && env("MASTER_PORT") == "":
-		return nil, refuseFramework(program, "NNODES is %s, and without MASTER_PORT every node takes a free port of its own: set it to one number on all of them", nodes)
+		return nil, refuseFramework(program, "NNODES is %s, but without MASTER_PORT every node uses a different free port: set it to the same number on all nodes", nodes)
 	}
 	command := []string{"torchrun", "--nproc_per_node", cmp.Or(env("NPROC_PER_NODE"), "gpu")}
 	address, port := cmp.Or(env("MASTER_ADDR"), "127.0.0.1"), env("MASTER_PORT")
@@ -143,7 +143,7 @@ func axolotl(words []string, _ Surroundings) ([]string, error) {
 		case "--num-processes", "--main-process-port":
 			ours = append(ours, "--"+strings.ReplaceAll(name[2:], "-", "_"), value)
 		case "--cloud", "--sweep", "--use-ray":
-			return nil, refuseFramework("axolotl", "with %s it starts elsewhere, or many times: judge one training on these hosts, without it", name)
+			return nil, refuseFramework("axolotl", "with %s it starts elsewhere, or many times: check one training on these hosts, without it", name)
 		default:
 			others = append(others, words[i])
 		}
@@ -161,7 +161,7 @@ func axolotl(words []string, _ Surroundings) ([]string, error) {
 			command = append(command, "--rdzv_backend", launch.RendezvousC10d)
 		}
 	default:
-		return nil, refuseFramework("axolotl", "with --launcher %s it starts one process, which meets nobody: take accelerate or torchrun", launcher)
+		return nil, refuseFramework("axolotl", "with --launcher %s it starts one process, which connects to no other: use accelerate or torchrun", launcher)
 	}
 	return append(append(command, "-m", "axolotl.cli.train"), others...), nil
 }
@@ -170,7 +170,7 @@ func axolotl(words []string, _ Surroundings) ([]string, error) {
 // entries become options in their order.
 func swift(program, modules string, methods, words []string, around Surroundings) ([]string, error) {
 	if len(words) == 0 || !slices.Contains(methods, strings.ReplaceAll(words[0], "_", "-")) {
-		return nil, refuseFramework(program, "preflight judges the trainings of %s: write %[1]s %s …", program, strings.Join(methods, ", or "+program+" "))
+		return nil, refuseFramework(program, "preflight checks only the trainings of %s: write %[1]s %s …", program, strings.Join(methods, ", or "+program+" "))
 	}
 	arguments, configured, err := spelledOut(program, words[1:], around)
 	if err != nil {
@@ -178,7 +178,7 @@ func swift(program, modules string, methods, words []string, around Surroundings
 	}
 	env := func(name string) string { return cmp.Or(around.Getenv(name), configured[name]) }
 	if env("NPROC_PER_NODE") == "" && env("NNODES") == "" {
-		return nil, refuseFramework(program, "without NPROC_PER_NODE and NNODES it starts one process, which meets nobody: set both, and NODE_RANK and MASTER_ADDR, on every node")
+		return nil, refuseFramework(program, "without NPROC_PER_NODE and NNODES it starts one process, which connects to no other: set both, and NODE_RANK and MASTER_ADDR, on every node")
 	}
 	command := []string{"torchrun"}
 	for _, name := range []string{"NPROC_PER_NODE", "MASTER_PORT", "NNODES", "NODE_RANK", "MASTER_ADDR"} {
@@ -232,14 +232,14 @@ func isConfiguration(word string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(word))
 }
 
-var errNoMapping = errors.New("it maps no names to values")
+var errNoMapping = errors.New("it is not a mapping of names to values")
 
 // readConfiguration reads a file of settings; JSON is YAML.
 func readConfiguration(name string, around Surroundings) (*yaml.Node, error) {
 	text, err := around.ReadFile(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("there is no %s: correct its path", name)
+		return nil, fmt.Errorf("%s not found: correct its path", name)
 	case err != nil:
 		return nil, fmt.Errorf("%s cannot be read: %w", name, err)
 	}

@@ -113,16 +113,16 @@ func TestFrameworksRefused(t *testing.T) {
 		want    string
 	}{
 		{"llamafactory-cli chat x.yaml", nil, "llamafactory-cli: only llamafactory-cli train starts a training"},
-		{"llamafactory-cli train x.yaml", map[string]string{"NNODES": "2"}, "llamafactory-cli: NNODES is 2, and on a node with one device it starts no torchrun and trains alone: set FORCE_TORCHRUN=1"},
-		{"llamafactory-cli train x.yaml", map[string]string{"NNODES": "2", "FORCE_TORCHRUN": "1"}, "llamafactory-cli: NNODES is 2, and without MASTER_ADDR every node calls itself"},
-		{"llamafactory-cli train x.yaml", map[string]string{"NNODES": "2", "FORCE_TORCHRUN": "1", "MASTER_ADDR": "w1"}, "llamafactory-cli: NNODES is 2, and without MASTER_PORT every node takes a free port of its own"},
+		{"llamafactory-cli train x.yaml", map[string]string{"NNODES": "2"}, "llamafactory-cli: NNODES is 2, but on a node with one device it starts no torchrun and trains alone: set FORCE_TORCHRUN=1"},
+		{"llamafactory-cli train x.yaml", map[string]string{"NNODES": "2", "FORCE_TORCHRUN": "1"}, "llamafactory-cli: NNODES is 2, but without MASTER_ADDR every node connects to itself"},
+		{"llamafactory-cli train x.yaml", map[string]string{"NNODES": "2", "FORCE_TORCHRUN": "1", "MASTER_ADDR": "w1"}, "llamafactory-cli: NNODES is 2, but without MASTER_PORT every node uses a different free port"},
 		{"llamafactory-cli train x.yaml", map[string]string{"USE_RAY": "1"}, "llamafactory-cli: with USE_RAY or USE_KT it starts no torchrun"},
 		{"axolotl preprocess x.yaml", nil, "axolotl: only axolotl train starts a training"},
 		{"axolotl train x.yaml --launcher python", nil, "axolotl: with --launcher python it starts one process"},
 		{"axolotl train x.yaml --sweep s.yaml", nil, "axolotl: with --sweep it starts elsewhere, or many times"},
-		{"swift infer --model x", nil, "swift: preflight judges the trainings of swift: write swift sft, or swift pt, or swift rlhf …"},
+		{"swift infer --model x", nil, "swift: preflight checks only the trainings of swift: write swift sft, or swift pt, or swift rlhf …"},
 		{"swift sft --model x", nil, "swift: without NPROC_PER_NODE and NNODES it starts one process"},
-		{"swift sft lost.yaml", map[string]string{"NNODES": "2"}, "swift: there is no lost.yaml: correct its path"},
+		{"swift sft lost.yaml", map[string]string{"NNODES": "2"}, "swift: lost.yaml not found: correct its path"},
 	} {
 		_, err := Parse(split(t, c.command), "", surroundings(c.env, nil))
 		if _, isUsage := errors.AsType[*launch.UsageError](err); !isUsage || !strings.HasPrefix(err.Error(), c.want) {

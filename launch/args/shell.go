@@ -82,7 +82,7 @@ func OfScript(words []string, around Surroundings) (Script, error) {
 		}
 	}
 	s.line = 0
-	return Script{}, s.notPlain("it begins no launch that preflight knows")
+	return Script{}, s.notPlain("it starts no launch that preflight knows")
 }
 
 // scriptOf is the script that words have a shell run, "" for none, and what it is handed.
@@ -110,7 +110,7 @@ func (s *shellScript) notPlain(why string) error {
 	if s.line > 0 {
 		at = fmt.Sprintf("%s:%d", s.name, s.line)
 	}
-	return &launch.UsageError{Program: at, Message: why + `: write "preflight --" before the launch in the script itself, where the shell has read all else`}
+	return &launch.UsageError{Program: at, Message: why + `: write "preflight --" before the launch command inside the script, where the shell has already expanded it`}
 }
 
 // emptied is what a launch command lacks where variables come to nothing in it, which they may.
@@ -139,11 +139,11 @@ func (s *shellScript) emptied(command []string) error {
 func (s *shellScript) run(stmt *syntax.Stmt) ([]string, error) {
 	s.line = stmt.Pos().Line()
 	if stmt.Background || stmt.Negated || stmt.Coprocess || stmt.Disown {
-		return nil, s.notPlain("a command behind \"!\", or before \"&\", is more than the next one")
+		return nil, s.notPlain("a command after \"!\", or before \"&\", does more than run one command")
 	}
 	for _, redirect := range stmt.Redirs { // a log is nothing to the launch
 		if !slices.Contains([]syntax.RedirOperator{syntax.RdrOut, syntax.AppOut, syntax.DplOut, syntax.RdrClob, syntax.RdrAll, syntax.AppAll}, redirect.Op) {
-			return nil, s.notPlain(fmt.Sprintf("%q has the shell do more than run one command", redirect.Op))
+			return nil, s.notPlain(fmt.Sprintf("%q makes the shell do more than run one command", redirect.Op))
 		}
 	}
 	switch command := stmt.Cmd.(type) {
@@ -162,7 +162,7 @@ func (s *shellScript) run(stmt *syntax.Stmt) ([]string, error) {
 		}
 		return first, err
 	}
-	return nil, s.notPlain("what starts there has the shell do more than run one command")
+	return nil, s.notPlain("this makes the shell do more than run one command")
 }
 
 // call takes a command with the variables before it.
@@ -201,7 +201,7 @@ func (s *shellScript) in(name string) string {
 func (s *shellScript) assign(all []*syntax.Assign, exports bool) (err error) {
 	for _, one := range all {
 		if one.Name == nil || one.Index != nil {
-			return s.notPlain("it sets more than plain variables and lists")
+			return s.notPlain("it sets something other than plain variables and lists")
 		}
 		v := s.Get(one.Name.Value)
 		if !one.Append && !one.Naked {
@@ -213,7 +213,7 @@ func (s *shellScript) assign(all []*syntax.Assign, exports bool) (err error) {
 			v.Kind = expand.Indexed
 			for _, element := range one.Array.Elems {
 				if element.Index != nil {
-					return s.notPlain("it gives the places of a list")
+					return s.notPlain("it sets single elements of a list")
 				}
 				words, err := s.fields(element.Value)
 				if err != nil {
@@ -222,7 +222,7 @@ func (s *shellScript) assign(all []*syntax.Assign, exports bool) (err error) {
 				v.List = append(v.List, words...)
 			}
 		case v.Kind == expand.Indexed && !one.Naked:
-			return s.notPlain("it adds a text to a list")
+			return s.notPlain("it appends a string to a list")
 		case one.Value != nil:
 			text, err := s.text(one.Value)
 			if err != nil {
@@ -329,7 +329,7 @@ var pattern = regexp.MustCompile(`(^|[^\\])(\\\\)*[*?[]`)
 func (s *shellScript) plain(word *syntax.Word) (err error) {
 	for _, part := range word.Parts {
 		if text, isText := part.(*syntax.Lit); isText && pattern.MatchString(text.Value) {
-			return s.notPlain(fmt.Sprintf("which files %s means only the shell knows", text.Value))
+			return s.notPlain(fmt.Sprintf("only the shell knows which files %s matches", text.Value))
 		}
 	}
 	syntax.Walk(word, func(node syntax.Node) bool {
@@ -342,7 +342,7 @@ func (s *shellScript) plain(word *syntax.Word) (err error) {
 			s.noteEmpty(part)
 		}
 		if !known {
-			err = cmp.Or(err, s.notPlain("what is computed there only the shell knows"))
+			err = cmp.Or(err, s.notPlain("only the shell knows the computed value"))
 		}
 		return known
 	})
@@ -370,7 +370,7 @@ func (s *shellScript) substitute(w io.Writer, of *syntax.CmdSubst) error {
 		}
 		call, isCall := stmt.Cmd.(*syntax.CallExpr)
 		if !isCall || len(call.Assigns) > 0 || stmt.Background || stmt.Negated {
-			return s.notPlain("what is computed there only the shell knows")
+			return s.notPlain("only the shell knows the computed value")
 		}
 		words, err := inner.fields(call.Args...)
 		if err != nil {
@@ -388,7 +388,7 @@ func (s *shellScript) substitute(w io.Writer, of *syntax.CmdSubst) error {
 		case len(words) == 2 && words[0] == "cd" && !strings.HasPrefix(words[1], "-"):
 			inner.dir = inner.in(words[1])
 		default:
-			return s.notPlain("what is computed there only the shell knows")
+			return s.notPlain("only the shell knows the computed value")
 		}
 		return nil
 	}

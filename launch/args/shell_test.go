@@ -62,11 +62,11 @@ func TestOfScript(t *testing.T) {
 // TestScriptWithEmptyVariables: they may be, unless the launch then lacks what they were to say.
 func TestScriptWithEmptyVariables(t *testing.T) {
 	for _, c := range []struct{ script, want string }{
-		{"set -x\ntorchrun --nnodes $NNODES --nproc_per_node 2 train.py", "torchrun: --nnodes lacks its value; one that begins with a hyphen is written --nnodes=-…; $NNODES of run.sh:2 is empty"},
-		{"torchrun \\\n  --nnodes $NNODES \\\n  --max-restarts 2 train.py", "torchrun: --nnodes lacks its value; one that begins with a hyphen is written --nnodes=-…; $NNODES of run.sh:2 is empty"},
+		{"set -x\ntorchrun --nnodes $NNODES --nproc_per_node 2 train.py", "torchrun: --nnodes needs a value; write a value that begins with a hyphen as --nnodes=-…; $NNODES of run.sh:2 is empty"},
+		{"torchrun \\\n  --nnodes $NNODES \\\n  --max-restarts 2 train.py", "torchrun: --nnodes needs a value; write a value that begins with a hyphen as --nnodes=-…; $NNODES of run.sh:2 is empty"},
 		{"A=$B\ntorchrun --nnodes=$A --node_rank=$RANK train.py", `torchrun: --node-rank/--node_rank takes a whole number, not ""; $A of run.sh:2, $RANK of run.sh:2 are empty`},
 		{"M=$NONE\ntorchrun --nope train.py", ""}, // it is told of where the command is read
-		{"ENDS=(1)\nENDS+=x torchrun train.py", `run.sh:2: it adds a text to a list: write "preflight --" before the launch in the script itself, where the shell has read all else`},
+		{"ENDS=(1)\nENDS+=x torchrun train.py", `run.sh:2: it appends a string to a list: write "preflight --" before the launch command inside the script, where the shell has already expanded it`},
 		{"NNODES=2\nexport NNODES\nswift sft $MORE --model x", ""},
 	} {
 		come, err := ran("bash run.sh", c.script)
@@ -90,26 +90,26 @@ func TestScriptIsNotPlain(t *testing.T) {
 		{"\n\ncd", "run.sh:3: preflight does not know what cd does"},
 		{"cd -", "run.sh:1: preflight does not know what cd does"},
 		{"set -- a b", "run.sh:1: preflight does not know what set does"},
-		{"N=$(nvidia-smi -L | wc -l)", "run.sh:1: what is computed there only the shell knows"},
-		{"A=1\nB=$(date +%s)", "run.sh:2: what is computed there only the shell knows"},
-		{"torchrun --rdzv_id $RANDOM train.py", "run.sh:1: what is computed there only the shell knows"},
-		{"torchrun train.py <(cat a)", "run.sh:1: what is computed there only the shell knows"},
-		{"torchrun train.py data/*.json", "run.sh:1: which files data/*.json means only the shell knows"},
-		{"A=1\nif [ $A = 1 ]; then\ntorchrun train.py\nfi", "run.sh:2: what starts there has the shell do more"},
-		{"declare -A A", "run.sh:1: what starts there has the shell do more"},
-		{"A[2]=b", "run.sh:1: it sets more than plain variables and lists"},
-		{"A=([2]=b)", "run.sh:1: it gives the places of a list"},
-		{"torchrun train.py &", "run.sh:1: a command behind"},
-		{"torchrun train.py < in", `run.sh:1: "<" has the shell do more`},
+		{"N=$(nvidia-smi -L | wc -l)", "run.sh:1: only the shell knows the computed value"},
+		{"A=1\nB=$(date +%s)", "run.sh:2: only the shell knows the computed value"},
+		{"torchrun --rdzv_id $RANDOM train.py", "run.sh:1: only the shell knows the computed value"},
+		{"torchrun train.py <(cat a)", "run.sh:1: only the shell knows the computed value"},
+		{"torchrun train.py data/*.json", "run.sh:1: only the shell knows which files data/*.json matches"},
+		{"A=1\nif [ $A = 1 ]; then\ntorchrun train.py\nfi", "run.sh:2: this makes the shell do more"},
+		{"declare -A A", "run.sh:1: this makes the shell do more"},
+		{"A[2]=b", "run.sh:1: it sets something other than plain variables and lists"},
+		{"A=([2]=b)", "run.sh:1: it sets single elements of a list"},
+		{"torchrun train.py &", "run.sh:1: a command after"},
+		{"torchrun train.py < in", `run.sh:1: "<" makes the shell do more`},
 		{"A=1\necho 'a\nb", "run.sh:2: reached EOF without closing quote"},
-		{"echo hello", "run.sh: it begins no launch"},
+		{"echo hello", "run.sh: it starts no launch"},
 	} {
 		got, err := ran("bash run.sh", c.script)
 		if _, isUsage := errors.AsType[*launch.UsageError](err); !isUsage || !strings.HasPrefix(err.Error(), c.want) || !strings.Contains(err.Error(), `write "preflight --" before the launch`) {
 			t.Errorf("%s\nis %q (%v), want %s", c.script, got, err, c.want)
 		}
 	}
-	if _, err := OfScript([]string{"bash run.sh"}, Surroundings{}); err == nil || !strings.Contains(err.Error(), "take the quotes away") {
+	if _, err := OfScript([]string{"bash run.sh"}, Surroundings{}); err == nil || !strings.Contains(err.Error(), "remove the quotes") {
 		t.Errorf("a command in quotes: %v", err)
 	}
 	if _, err := ran("bash other.sh", ""); err == nil || !strings.Contains(err.Error(), "other.sh cannot be read") {

@@ -41,7 +41,7 @@ func parseTorchrun(p program, around Surroundings) (Typed, error) {
 		return Typed{}, err
 	}
 	if p.legacy && a.noPython && !a.useEnv {
-		return Typed{}, refuseTorchrun("ValueError: When using the '--no-python' flag, you must also set the '--use-env' flag.", "torch.distributed.launch takes --no-python only with --use-env: add that, or use torchrun")
+		return Typed{}, refuseTorchrun("ValueError: When using the '--no-python' flag, you must also set the '--use-env' flag.", "torch.distributed.launch accepts --no-python only with --use-env: add that, or use torchrun")
 	}
 	t, err := a.typed()
 	if err != nil {
@@ -190,18 +190,18 @@ func (a *torchrunArgs) typed() (Typed, error) {
 		return Typed{}, err
 	}
 	if t.Module && t.NoPython {
-		return Typed{}, refuseTorchrun("ValueError: Don't use both the '--no-python' flag and the '--module' flag at the same time.", "--module and --no-python exclude each other: drop one")
+		return Typed{}, refuseTorchrun("ValueError: Don't use both the '--no-python' flag and the '--module' flag at the same time.", "--module and --no-python conflict: drop one")
 	}
 	switch t.Rendezvous {
 	case "":
-		return Typed{}, refuseTorchrun("ValueError: The rendezvous backend name must be a non-empty string.", "--rdzv-backend is empty: leave it out for static, or take c10d")
+		return Typed{}, refuseTorchrun("ValueError: The rendezvous backend name must be a non-empty string.", "--rdzv-backend is empty: leave it out for static, or use c10d")
 	case launch.RendezvousDeepSpeed: // our own word for no torchrun at all
-		return Typed{}, refuseTorchrun("ValueError: The rendezvous backend 'deepspeed' is not registered. Did you forget to call `register`?", "it has no rendezvous backend deepspeed: use static or c10d")
+		return Typed{}, refuseTorchrun("ValueError: The rendezvous backend 'deepspeed' is not registered. Did you forget to call `register`?", "torchrun has no rendezvous backend deepspeed: use static or c10d")
 	}
 	t.Notes = a.rankNotes(t)
 	if (launch.Prediction{Rendezvous: t.Rendezvous}).HasExternalRendezvous() {
 		t.Notes = append(t.Notes, hostfile.Note{ID: "rdzv-backend-unknown", Message: fmt.Sprintf(
-			"--rdzv-backend %s keeps the rendezvous in a service of its own, at %s, of which preflight knows nothing: use c10d, or check that service yourself", t.Rendezvous, cmp.Or(a.endpoint, "no endpoint"))})
+			"--rdzv-backend %s uses a separate rendezvous service, at %s, which preflight cannot check: use c10d, or check that service yourself", t.Rendezvous, cmp.Or(a.endpoint, "no endpoint"))})
 	}
 	return t, nil
 }
@@ -217,10 +217,10 @@ func (a *torchrunArgs) rankNotes(t Typed) []hostfile.Note {
 		return nil
 	case rank < 0 || rank >= t.MaxNodes:
 		return []hostfile.Note{{ID: "node-rank-range", Message: fmt.Sprintf(
-			"node rank %d is none of %d nodes', which count from 0: the node that has it does not take the place of the one that is missing, for which all wait", rank, t.MaxNodes)}}
+			"node rank %d is outside the %d nodes' ranks, which start at 0: all nodes wait for the node whose rank is missing", rank, t.MaxNodes)}}
 	case a.nodeRank == nil && t.MaxNodes > 1:
 		return []hostfile.Note{{ID: "node-rank-missing", Message: fmt.Sprintf(
-			"without a node rank every node takes itself for number 0 of %d, and waits for the others: give each its own, from 0 to %d", t.MaxNodes, t.MaxNodes-1)}}
+			"without a node rank every node acts as node 0 of %d and waits for the others: give each node its own, from 0 to %d", t.MaxNodes, t.MaxNodes-1)}}
 	}
 	return nil
 }
@@ -229,14 +229,14 @@ func (a *torchrunArgs) rankNotes(t Typed) []hostfile.Note {
 func nodeRange(text string) (least, most int, err error) {
 	bounds := strings.Split(text, ":")
 	if len(bounds) > 2 {
-		return 0, 0, refuseTorchrun(fmt.Sprintf(`RuntimeError: nnodes=%s is not in "MIN:MAX" format`, text), "--nnodes %s is no number and no range: write MIN:MAX", text)
+		return 0, 0, refuseTorchrun(fmt.Sprintf(`RuntimeError: nnodes=%s is not in "MIN:MAX" format`, text), "--nnodes %s is neither a number nor a range: write MIN:MAX", text)
 	}
 	var numbers []int
 	for _, bound := range bounds {
 		digits, ok := hostfile.PythonInt(bound)
 		number, err := strconv.Atoi(digits)
 		if !ok || err != nil {
-			return 0, 0, refuseTorchrun("ValueError: invalid literal for int() with base 10: "+hostfile.PythonRepr(bound), "--nnodes %s is no number and no range: write N or MIN:MAX", text)
+			return 0, 0, refuseTorchrun("ValueError: invalid literal for int() with base 10: "+hostfile.PythonRepr(bound), "--nnodes %s is neither a number nor a range: write N or MIN:MAX", text)
 		}
 		numbers = append(numbers, number)
 	}
@@ -259,7 +259,7 @@ func perNode(text string) (string, error) {
 		return digits, nil
 	}
 	if !slices.Contains([]string{"auto", "gpu", "cpu", "xpu"}, text) {
-		return "", refuseTorchrun("ValueError: Unsupported nproc_per_node value: "+text, "--nproc-per-node %q is no number and none of auto, gpu, cpu and xpu", text)
+		return "", refuseTorchrun("ValueError: Unsupported nproc_per_node value: "+text, "--nproc-per-node %q is neither a number nor auto, gpu, cpu or xpu", text)
 	}
 	return text, nil
 }
@@ -275,13 +275,13 @@ func (a *torchrunArgs) checkOutput() error {
 	if a.shown != "" {
 		for rank := range strings.SplitSeq(a.shown, ",") {
 			if _, ok := hostfile.PythonInt(rank); !ok {
-				return refuseTorchrun("ValueError: --local_ranks_filter must be a comma-separated list of integers e.g. --local_ranks_filter=0,1,2", "--local-ranks-filter %q is no list of ranks: write it like 0,1,2", a.shown)
+				return refuseTorchrun("ValueError: --local_ranks_filter must be a comma-separated list of integers e.g. --local_ranks_filter=0,1,2", "--local-ranks-filter %q is not a list of ranks: write it like 0,1,2", a.shown)
 			}
 		}
 	}
 	for _, option := range []struct{ name, value string }{{"--redirects", a.redirects}, {"--tee", a.tee}} {
 		if !streams.MatchString(option.value) {
-			return refuseTorchrun(fmt.Sprintf(`ValueError: %s does not match: <^[0123]$> or <^(\d:[0123],)*(\d:[0123])$>`, option.value), "%s %q names no streams: write 3 for both of every rank", option.name, option.value)
+			return refuseTorchrun(fmt.Sprintf(`ValueError: %s does not match: <^[0123]$> or <^(\d:[0123],)*(\d:[0123])$>`, option.value), "%s %q names no output streams: write 3 for stdout and stderr of every rank", option.name, option.value)
 		}
 	}
 	return nil
@@ -301,7 +301,7 @@ func checkRendezvousConf(text string) error {
 		switch {
 		case key == "":
 			return refuseTorchrun("ValueError: The rendezvous configuration string must be in format <key1>=<value1>,...,<keyN>=<valueN>.",
-				"--rdzv-conf %q has no key in one of its parts: write KEY=VALUE,KEY=VALUE", text)
+				"--rdzv-conf %q has a part without a key: write KEY=VALUE,KEY=VALUE", text)
 		case strings.TrimSpace(value) == "":
 			return refuseTorchrun(fmt.Sprintf("ValueError: The rendezvous configuration option '%s' must have a value specified.", key),
 				"--rdzv-conf gives %s no value: write %[1]s=VALUE", key)

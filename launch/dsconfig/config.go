@@ -123,7 +123,7 @@ func (r *reader) removedKeys() {
 		}
 		if section.has(gone.Name) && r.since(gone.Since) {
 			r.fatal(key, "deepspeed.runtime.config.DeepSpeedConfigError: "+gone.Says,
-				"%q is gone from DeepSpeed %s, which refuses the file: take it out, or stay with an older release", key, gone.Since)
+				"%q was removed in DeepSpeed %s, which refuses the file: remove it, or use an older release", key, gone.Since)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func (r *reader) elasticity() {
 			r.fatal("elasticity", "deepspeed.elasticity.config.ElasticityConfigError: One or more batch related parameters were found in your ds_config (train_batch_size, "+
 				"train_micro_batch_size_per_gpu, and/or gradient_accumulation_steps). These parameters *will not be used* since elastic training is enabled, "+
 				"which takes control of these parameters.",
-				"elasticity sets the batch sizes, and %s is given too: take that out, or set elasticity.ignore_non_elastic_batch_info", key)
+				"elasticity sets the batch sizes, but %s is also given: remove it, or set elasticity.ignore_non_elastic_batch_info", key)
 			return
 		}
 	}
@@ -159,7 +159,7 @@ func (r *reader) offload() {
 		where := "zero_optimization." + key
 		needed := map[string]int{"optimizer": 1, "param": 3}[what]
 		if stage < needed {
-			r.ignored(where, "%s does nothing with ZeRO stage %d: it needs stage %d", where, stage, needed)
+			r.ignored(where, "%s has no effect with ZeRO stage %d: it needs stage %d", where, stage, needed)
 			continue
 		}
 		if place.Device == "nvme" && stage < 3 {
@@ -182,7 +182,7 @@ func (r *reader) nvmePath(section *object, where string) string {
 		return ""
 	case !isText:
 		r.fatal(where+".nvme_path", "TypeError: expected str, bytes or os.PathLike object, not NoneType",
-			"%s names no nvme_path, the directory that the states go to", where)
+			"%s has no nvme_path, the directory for the states", where)
 		return ""
 	}
 	return path.Clean(named)

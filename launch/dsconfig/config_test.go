@@ -36,25 +36,25 @@ func TestReadConfigProblems(t *testing.T) {
 	}{
 		{"nothing wrong", `{` + batch + `, "zero_optimization": {"stage": 2}, "fp16": {"enabled": "auto"}}`, "", []string{}},
 		{"an empty object", `{}`, "", []string{
-			"! train_batch_size | neither train_batch_size nor train_micro_batch_size_per_gpu is given: DeepSpeed needs one of them | " +
+			"! train_batch_size | DeepSpeed needs train_batch_size or train_micro_batch_size_per_gpu, but neither is given | " +
 				"AssertionError: Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided",
 		}},
 		{"a misspelt key above", `{` + batch + `, "zero_optimisation": {}}`, "0.15.1", []string{
-			`? zero_optimisation | zero_optimisation: DeepSpeed 0.15.1 does not know it: is "zero_optimization" meant?, and silently ignores it | `,
+			`? zero_optimisation | zero_optimisation: DeepSpeed 0.15.1 does not know it: did you mean "zero_optimization"?, and silently ignores it | `,
 		}},
 		{"a misspelt key below", `{` + batch + `, "zero_optimization": {"stgae": 2}}`, "0.15.1", []string{
-			`! zero_optimization.stgae | zero_optimization.stgae: DeepSpeed 0.15.1 does not know it: is "stage" meant?, and it refuses the file | ` +
+			`! zero_optimization.stgae | zero_optimization.stgae: DeepSpeed 0.15.1 does not know it: did you mean "stage"?, and it refuses the file | ` +
 				validation + `1 validation error for DeepSpeedZeroConfig: stgae: Extra inputs are not permitted`,
 		}},
 		{"the same before pydantic 2", `{` + batch + `, "zero_optimization": {"stgae": 2}}`, "0.14.5", []string{
-			`! zero_optimization.stgae | zero_optimization.stgae: DeepSpeed 0.14.5 does not know it: is "stage" meant?, and it refuses the file | ` +
+			`! zero_optimization.stgae | zero_optimization.stgae: DeepSpeed 0.14.5 does not know it: did you mean "stage"?, and it refuses the file | ` +
 				old + `1 validation error for DeepSpeedZeroConfig: stgae: extra fields not permitted`,
 		}},
 		{"a key of later", `{` + batch + `, "torch_autocast": {}}`, "0.15.1", []string{
-			"? torch_autocast | torch_autocast: DeepSpeed 0.15.1 does not know it, which came with 0.17.2, and silently ignores it | ",
+			"? torch_autocast | torch_autocast: DeepSpeed 0.15.1 does not know it; it was added in 0.17.2, and silently ignores it | ",
 		}},
 		{"a key of earlier", `{` + batch + `, "aio": {"thread_count": 1}}`, "", []string{
-			"? aio.thread_count | aio.thread_count: the newest DeepSpeed does not know it, which went with 0.16.4, and silently ignores it | ",
+			"? aio.thread_count | aio.thread_count: the newest DeepSpeed does not know it; it was removed in 0.16.4, and silently ignores it | ",
 		}},
 		{"comments as keys", `{` + batch + `, "_comment": 1, "//": "x", "#": 0}`, "", []string{}},
 		{"two mistakes are one exception", `{` + batch + `, "zero_optimization": {"stage": 7, "offload_param": {"device": "disk"}}}`, "0.19.8", []string{
@@ -67,38 +67,38 @@ func TestReadConfigProblems(t *testing.T) {
 			"! bf16.enabled | bf16 and fp16 are both enabled: set one of them to false | AssertionError: bfloat16 and fp16 modes cannot be simultaneously enabled",
 		}},
 		{"what is gone", `{` + batch + `, "sparse_gradients": true}`, "0.19.8", []string{
-			`! sparse_gradients | "sparse_gradients" is gone from DeepSpeed 0.19.8, which refuses the file: take it out, or stay with an older release | ` +
+			`! sparse_gradients | "sparse_gradients" was removed in DeepSpeed 0.19.8, which refuses the file: remove it, or use an older release | ` +
 				"deepspeed.runtime.config.DeepSpeedConfigError: Sparse compression of dense torch.nn.Embedding gradients has been removed.",
 		}},
 		{"what is not gone yet", `{` + batch + `, "sparse_gradients": true}`, "0.19.7", []string{}},
 		{"old and new at once", `{` + batch + `, "zero_optimization": {"stage": 2, "cpu_offload": true, "offload_optimizer": {"device": "cpu"}}}`, "", []string{
-			"! zero_optimization.cpu_offload | zero_optimization.cpu_offload was replaced by offload_optimizer, and both are given: take the old one out | " +
+			"! zero_optimization.cpu_offload | zero_optimization.cpu_offload was replaced by offload_optimizer, and both are given: remove the old one | " +
 				"AssertionError: Cannot provide deprecated parameter 'cpu_offload' and replacing parameter 'offload_optimizer' together",
 		}},
 		{"an optimizer of nobody's", `{` + batch + `, "optimizer": {"type": "sgd"}}`, "", []string{
-			`! optimizer.type | optimizer.type "sgd" is neither one of DeepSpeed's nor of torch.optim's, whose names mind the case, unless the script brings an optimizer of its own | ` +
+			`! optimizer.type | optimizer.type "sgd" is neither an optimizer of DeepSpeed nor of torch.optim (names are case-sensitive), unless the script creates its own optimizer | ` +
 				"AssertionError: sgd is not a supported DeepSpeed Optimizer",
 		}},
 		{"an untested one", `{` + batch + `, "optimizer": {"type": "SGD"}, "zero_optimization": {"stage": 1}}`, "", []string{
-			`! optimizer.type | SGD is untested with ZeRO: add "zero_allow_untested_optimizer": true, or take Adam, unless the script brings an optimizer of its own | ` +
+			`! optimizer.type | SGD is untested with ZeRO: add "zero_allow_untested_optimizer": true, or use Adam, unless the script creates its own optimizer | ` +
 				`AssertionError: You are using an untested ZeRO Optimizer. Please add <"zero_allow_untested_optimizer": true> in the configuration file to use it.`,
 		}},
 		{"an untested one that is allowed", `{` + batch + `, "optimizer": {"type": "SGD"}, "zero_optimization": {"stage": 1}, "zero_allow_untested_optimizer": true}`, "", []string{}},
 		{"one that does not go with ZeRO", `{` + batch + `, "optimizer": {"type": "OneBitAdam"}, "zero_optimization": {"stage": 1}}`, "0.15.1", []string{
-			"! optimizer.type | OneBitAdam does not work with ZeRO: take another optimizer, or stage 0 | AssertionError: 1bit-Adam is not compatible with ZeRO",
+			"! optimizer.type | OneBitAdam does not work with ZeRO: use another optimizer, or stage 0 | AssertionError: 1bit-Adam is not compatible with ZeRO",
 		}},
 		{"NVMe without a path", `{` + batch + `, "zero_optimization": {"stage": 3, "offload_param": {"device": "nvme"}}}`, "", []string{
-			"! zero_optimization.offload_param.nvme_path | zero_optimization.offload_param names no nvme_path, the directory that the states go to | " +
+			"! zero_optimization.offload_param.nvme_path | zero_optimization.offload_param has no nvme_path, the directory for the states | " +
 				"TypeError: expected str, bytes or os.PathLike object, not NoneType",
 		}},
 		{"NVMe at stage 2", `{` + batch + `, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "nvme", "nvme_path": "/n"}}}`, "", []string{
 			"? zero_optimization.offload_optimizer.device | only ZeRO stage 3 uses NVMe: with stage 2 the optimizer's states go to the CPU's memory | ",
 		}},
 		{"parameters at stage 2", `{` + batch + `, "zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}`, "", []string{
-			"? zero_optimization.offload_param | zero_optimization.offload_param does nothing with ZeRO stage 2: it needs stage 3 | ",
+			"? zero_optimization.offload_param | zero_optimization.offload_param has no effect with ZeRO stage 2: it needs stage 3 | ",
 		}},
 		{"elasticity takes over", `{` + batch + `, "elasticity": {"enabled": true}}`, "0.19.7", []string{
-			"! elasticity | elasticity sets the batch sizes, and train_micro_batch_size_per_gpu is given too: take that out, or set elasticity.ignore_non_elastic_batch_info | " +
+			"! elasticity | elasticity sets the batch sizes, but train_micro_batch_size_per_gpu is also given: remove it, or set elasticity.ignore_non_elastic_batch_info | " +
 				"deepspeed.elasticity.config.ElasticityConfigError: One or more batch related parameters were found in your ds_config (train_batch_size, " +
 				"train_micro_batch_size_per_gpu, and/or gradient_accumulation_steps). These parameters *will not be used* since elastic training is enabled, which takes control of these parameters.",
 		}},
@@ -120,7 +120,7 @@ func TestReadConfigProblems(t *testing.T) {
 
 // TestReadHjson: of a file that is no JSON, what the launch's interpreter made of it is judged.
 func TestReadHjson(t *testing.T) {
-	const noJSON = "!  | the file is no JSON, and DeepSpeed reads Hjson (comments, a comma too many) from 0.8.1 on only: look with `python3 -m json.tool FILE` | json.decoder.JSONDecodeError"
+	const noJSON = "!  | the file is not JSON, and DeepSpeed reads Hjson (comments, extra commas) only since 0.8.1: check it with `python3 -m json.tool FILE` | json.decoder.JSONDecodeError"
 	const refused = "hjson.scanner.HjsonDecodeError: Bad key name (eof): line 1 column 8 (char 7)"
 	for _, c := range []struct {
 		name      string

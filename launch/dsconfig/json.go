@@ -30,7 +30,7 @@ type File struct {
 func parse(file File, release string) (*object, *Problem) {
 	if file.Hjson && hostfile.Before(release, "0.8.1") {
 		return nil, &Problem{Fatal: true, Original: "json.decoder.JSONDecodeError",
-			Message: "the file is no JSON, and DeepSpeed reads Hjson (comments, a comma too many) from 0.8.1 on only: look with `python3 -m json.tool FILE`"}
+			Message: "the file is not JSON, and DeepSpeed reads Hjson (comments, extra commas) only since 0.8.1: check it with `python3 -m json.tool FILE`"}
 	}
 	if file.Refused != "" {
 		return nil, unreadable(file.Refused)

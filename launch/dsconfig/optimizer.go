@@ -17,24 +17,24 @@ func (r *reader) optimizer() {
 	if !isText || name == "auto" {
 		return
 	}
-	const unless = ", unless the script brings an optimizer of its own"
+	const unless = ", unless the script creates its own optimizer"
 	if section.object("params").has("max_grad_norm") {
 		r.fatal("optimizer.params.max_grad_norm",
 			"ValueError: 'max_grad_norm' is not supported as an optimizer parameter, please switch to using the deepspeed parameter 'gradient_clipping'",
-			"max_grad_norm is no parameter of an optimizer for DeepSpeed: write gradient_clipping at the top of the file instead")
+			"DeepSpeed accepts no max_grad_norm for an optimizer: write gradient_clipping at the top level of the file instead")
 	}
 	made, isKnown := r.made(name)
 	zero := r.config.ZeroStage > 0
 	switch {
 	case !isKnown && !slices.Contains(tables().TorchOptimizers, name):
 		r.fatal("optimizer.type", "AssertionError: "+name+" is not a supported DeepSpeed Optimizer",
-			"optimizer.type %q is neither one of DeepSpeed's nor of torch.optim's, whose names mind the case%s", name, unless)
+			"optimizer.type %q is neither an optimizer of DeepSpeed nor of torch.optim (names are case-sensitive)%s", name, unless)
 	case zero && made.Refuses != "":
-		r.fatal("optimizer.type", "AssertionError: "+made.Refuses, "%s does not work with ZeRO: take another optimizer, or stage 0", name)
+		r.fatal("optimizer.type", "AssertionError: "+made.Refuses, "%s does not work with ZeRO: use another optimizer, or stage 0", name)
 	case zero && (made.Zero == "" || !r.since(made.Zero)) && r.root.values["zero_allow_untested_optimizer"] != true:
 		r.fatal("optimizer.type",
 			`AssertionError: You are using an untested ZeRO Optimizer. Please add <"zero_allow_untested_optimizer": true> in the configuration file to use it.`,
-			`%s is untested with ZeRO: add "zero_allow_untested_optimizer": true, or take Adam%s`, name, unless)
+			`%s is untested with ZeRO: add "zero_allow_untested_optimizer": true, or use Adam%s`, name, unless)
 	}
 }
 

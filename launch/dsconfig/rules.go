@@ -112,7 +112,7 @@ func (r *reader) batch() {
 	r.config.TrainBatch, r.config.MicroBatch, r.config.Accumulation = numbers[0], numbers[1], numbers[2]
 	if numbers[0] == nil && numbers[1] == nil {
 		r.fatal("train_batch_size", "AssertionError: Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided",
-			"neither train_batch_size nor train_micro_batch_size_per_gpu is given: DeepSpeed needs one of them")
+			"DeepSpeed needs train_batch_size or train_micro_batch_size_per_gpu, but neither is given")
 		return
 	}
 	if r.worldSize > 0 && !r.splitsModel() {

@@ -187,7 +187,7 @@ func (r *reader) contradictions(s *section, o *object) []violation {
 	switch {
 	case r.pydantic1():
 	case s == sectionNamed("zero_optimization") && o.has("compute_grad_norm") && !r.on(s, o, "compute_grad_norm") && at != 1 && at != 2:
-		return []violation{{"", "Value error, compute_grad_norm=false is supported only with ZeRO Stage 1 or 2", "compute_grad_norm can be false with stage 1 or 2 only"}}
+		return []violation{{"", "Value error, compute_grad_norm=false is supported only with ZeRO Stage 1 or 2", "compute_grad_norm can be false only with stage 1 or 2"}}
 	case s == sectionNamed("zero_optimization") && at != 3 && o.object("offload_optimizer").has("ratio"):
 		ratio := o.object("offload_optimizer").get("ratio")
 		if n, _, _ := parseNumber(ratio, false); ratio != "auto" && n < 1 {
@@ -242,7 +242,7 @@ func (r *reader) zero(o *object) {
 		if o.has(twin[0]) && (o.has(twin[1]) || o.has("stage3_"+twin[1])) {
 			r.fatal("zero_optimization."+twin[0],
 				fmt.Sprintf("AssertionError: Cannot provide deprecated parameter '%s' and replacing parameter '%s' together", twin[0], twin[1]),
-				"zero_optimization.%s was replaced by %s, and both are given: take the old one out", twin[0], twin[1])
+				"zero_optimization.%s was replaced by %s, and both are given: remove the old one", twin[0], twin[1])
 		}
 	}
 }
@@ -289,9 +289,9 @@ func (r *reader) unknown(settings []setting, name string) string {
 	for _, setting := range settings {
 		switch {
 		case setting.Name == name && setting.Since != "" && !r.since(setting.Since):
-			return fmt.Sprintf("%s does not know it, which came with %s", release, setting.Since)
+			return fmt.Sprintf("%s does not know it; it was added in %s", release, setting.Since)
 		case setting.Name == name && setting.Until != "":
-			return fmt.Sprintf("%s does not know it, which went with %s", release, setting.Until)
+			return fmt.Sprintf("%s does not know it; it was removed in %s", release, setting.Until)
 		case !r.knows(setting):
 			continue
 		}
@@ -304,5 +304,5 @@ func (r *reader) unknown(settings []setting, name string) string {
 	if nearest == "" {
 		return release + " does not know it"
 	}
-	return fmt.Sprintf("%s does not know it: is %q meant?", release, nearest)
+	return fmt.Sprintf("%s does not know it: did you mean %q?", release, nearest)
 }

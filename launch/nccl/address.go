@@ -157,7 +157,7 @@ func (s search) find() []Choice {
 			return found[:min(maxIfs, len(found))]
 		}
 	}
-	const only = "NCCL's default: there is nothing but "
+	const only = "NCCL's default: there is only "
 	found, _ := s.matching("ib", "NCCL's default: interfaces named ib… come first")
 	if id, set := s.env.Lookup("NCCL_COMM_ID"); set && len(found) == 0 {
 		if choice := s.inSubnetOf(id); choice.Address != "" {
@@ -271,7 +271,7 @@ func PeerAddress(node *facts.Node) Choice {
 	held := launch.HeldAddresses(node)
 	if reached, err := netip.ParseAddr(node.Address); err == nil {
 		if i, found := holder(held, reached); found && !i.Loopback {
-			return Choice{Interface: i.Name, Address: reached.Unmap().WithZone("").String(), Rule: "the address it was reached at"}
+			return Choice{Interface: i.Name, Address: reached.Unmap().WithZone("").String(), Rule: "the address at which preflight reached it"}
 		}
 	}
 	var way facts.Route
@@ -281,15 +281,15 @@ func PeerAddress(node *facts.Node) Choice {
 		case way.Interface == "":
 			way = route
 		case route.Interface != way.Interface:
-			return Choice{Rule: "not known: its routes to the peers leave by several interfaces, and none holds the address it was reached at"}
+			return Choice{Rule: "not known: its routes to the peers use several interfaces, and none has the address at which preflight reached it"}
 		case route.Source != way.Source:
 			way.Source = "" // the interface's own first address will do
 		}
 	}
 	if way.Interface == "" {
-		return Choice{Rule: "not known: no interface holds the address it was reached at, and no route to a peer names one"}
+		return Choice{Rule: "not known: no interface has the address at which preflight reached it, and no route to a peer names an interface"}
 	}
-	const rule = "its routes to the peers leave there"
+	const rule = "its routes to the peers use this interface"
 	if source, err := netip.ParseAddr(way.Source); err == nil {
 		return Choice{Interface: way.Interface, Address: source.String(), Rule: rule}
 	}
@@ -298,7 +298,7 @@ func PeerAddress(node *facts.Node) Choice {
 			return choiceOf(h, rule)
 		}
 	}
-	return Choice{Interface: way.Interface, Rule: "not known: the interface that its routes to the peers leave by has no address"}
+	return Choice{Interface: way.Interface, Rule: "not known: the interface of its routes to the peers has no address"}
 }
 
 func isLoopback(net *facts.Net, name string) bool {

@@ -178,7 +178,7 @@ func TestChoiceRule(t *testing.T) {
 		{launch.Prediction{}, session, "NCCL_SOCKET_IFNAME=eth from the ssh session's environment"},
 		{launch.Prediction{Exports: exports}, session, "NCCL_SOCKET_IFNAME=eth0 from the launching machine's environment"},
 		{launch.Prediction{}, file, "NCCL_SOCKET_IFNAME==eth0 from /etc/nccl.conf"},
-		{launch.Prediction{}, launchtest.Node(launchtest.Net("docker0 172.17.0.1/16"), nil), "NCCL's default: there is nothing but docker…"},
+		{launch.Prediction{}, launchtest.Node(launchtest.Net("docker0 172.17.0.1/16"), nil), "NCCL's default: there is only docker…"},
 		{launch.Prediction{}, launchtest.Node(launchtest.Net("ib0 10.0.0.1/16"), nil), "NCCL's default: interfaces named ib… come first"},
 		{launch.Prediction{}, launchtest.Node(launchtest.Net("eth0 10.0.0.1/16"), nil), "NCCL's default: all but docker…, lo…, virbr…"},
 	} {

@@ -41,7 +41,7 @@ func (n Network) GPUDirect(node *facts.Node) GPUDirect {
 	if !slices.ContainsFunc(node.NVML.Cards, TakesRDMA) {
 		return GPUDirect{Why: node.NVML.Cards[0].Name + " does not take it"}
 	}
-	farthest, rule := slices.Index(pathTypes, "P2C"), "NCCL goes no farther than PXB by itself"
+	farthest, rule := slices.Index(pathTypes, "P2C"), "NCCL's default limit is PXB"
 	if given, set := level(n.env.Get("NCCL_NET_GDR_LEVEL")); set {
 		farthest, rule = given, cite(n.env, n.env.Get("NCCL_NET_GDR_LEVEL"))
 	}
@@ -133,7 +133,7 @@ func LacksForDMABuf(node *facts.Node, enable, nccl string) (lacks string, known 
 	case node.GPU == nil || node.GPU.Module == "" || node.Host == nil:
 		return "", false
 	case !node.GPU.OpenModule:
-		return "the driver's kernel module is not the open one", true
+		return "the driver's kernel module is not the open-source one", true
 	case node.NVML != nil && hostfile.Before(node.NVML.CUDA, "11.7"):
 		return "the driver's CUDA " + node.NVML.CUDA, true
 	case !hostfile.Before(launch.KernelRelease(node.Host.Kernel), "5.12"):

@@ -29,7 +29,7 @@ func TestGPUDirect(t *testing.T) {
 	}{
 		{"a module", true, nil, kernel, "12.4", "", nil, GPUDirect{By: "nvidia_peermem"}},
 		{"shared buffers", false, open, kernel, "12.4", "2.21.5", nil, GPUDirect{By: "DMA-BUF"}},
-		{"the closed module", false, closed, kernel, "12.4", "2.21.5", nil, lacks("the driver's kernel module is not the open one")},
+		{"the closed module", false, closed, kernel, "12.4", "2.21.5", nil, lacks("the driver's kernel module is not the open-source one")},
 		{"an old kernel", false, open, "5.4.0-150-generic", "12.4", "", nil, lacks("Linux 5.4.0-150-generic")},
 		{"an old kernel of Red Hat's", false, open, "4.18.0-553.el8_10.x86_64", "12.4", "", nil, GPUDirect{}},
 		{"an old driver", false, open, kernel, "11.6", "", nil, lacks("the driver's CUDA 11.6")},
@@ -57,9 +57,9 @@ func TestGPUDirectByDistance(t *testing.T) {
 		card string
 		want GPUDirect
 	}{
-		{"one bridge", []string{"pci0000:00"}, nil, "NVIDIA H100", GPUDirect{Why: "GPUs and adapters are PHB apart at best: NCCL goes no farther than PXB by itself"}},
-		{"two, the nearer first", []string{"pci0000:00", "pci0000:80"}, nil, "NVIDIA H100", GPUDirect{Why: "GPUs and adapters are PHB apart at best: NCCL goes no farther than PXB by itself"}},
-		{"farther", []string{"pci0000:80"}, nil, "NVIDIA H100", GPUDirect{Why: "GPUs and adapters are SYS apart at best: NCCL goes no farther than PXB by itself"}},
+		{"one bridge", []string{"pci0000:00"}, nil, "NVIDIA H100", GPUDirect{Why: "GPUs and adapters are PHB apart at best: NCCL's default limit is PXB"}},
+		{"two, the nearer first", []string{"pci0000:00", "pci0000:80"}, nil, "NVIDIA H100", GPUDirect{Why: "GPUs and adapters are PHB apart at best: NCCL's default limit is PXB"}},
+		{"farther", []string{"pci0000:80"}, nil, "NVIDIA H100", GPUDirect{Why: "GPUs and adapters are SYS apart at best: NCCL's default limit is PXB"}},
 		{"as far as one likes", []string{"pci0000:80"}, []string{"NCCL_NET_GDR_LEVEL=SYS"}, "NVIDIA H100", GPUDirect{By: "nvidia_peermem"}},
 		{"less far", []string{"0000:01:01.0"}, []string{"NCCL_NET_GDR_LEVEL=LOC"}, "NVIDIA H100", GPUDirect{Why: "GPUs and adapters are PIX apart at best: NCCL_NET_GDR_LEVEL=LOC" + own}},
 		{"one switch", []string{"pci0000:80", "0000:01:01.0"}, nil, "NVIDIA H100", GPUDirect{By: "nvidia_peermem"}},
@@ -96,7 +96,7 @@ func TestGPUDirectByDistance(t *testing.T) {
 // GPUs on NVLink-C2C reach the adapters of their processor by it, by version and wish.
 func TestGPUDirectByC2C(t *testing.T) {
 	far := func(why string) GPUDirect { return GPUDirect{Why: "GPUs and adapters are " + why} }
-	const byItself = "NODE apart at best: NCCL goes no farther than PXB by itself"
+	const byItself = "NODE apart at best: NCCL's default limit is PXB"
 	for _, c := range []struct {
 		nccl, card string
 		numa       int // of the adapter
@@ -110,7 +110,7 @@ func TestGPUDirectByC2C(t *testing.T) {
 		{"2.25.1", "NVIDIA GH200 480GB", 0, []string{"NCCL_NET_GDR_C2C=1"}, far(byItself)},
 		{"", "NVIDIA GB300", 0, []string{"NCCL_NET_GDR_C2C=0"}, far(byItself)},
 		{"", "NVIDIA GB300", 0, nil, GPUDirect{By: "nvidia_peermem"}},
-		{"", "NVIDIA GB200", 1, nil, far("SYS apart at best: NCCL goes no farther than PXB by itself")},
+		{"", "NVIDIA GB200", 1, nil, far("SYS apart at best: NCCL's default limit is PXB")},
 		{"", "NVIDIA H200", 0, nil, far(byItself)},
 		{"2.28.9", "NVIDIA GB200", 0, []string{"NCCL_NET_GDR_LEVEL=PIX"}, GPUDirect{By: "nvidia_peermem"}},
 		{"2.29.2", "NVIDIA GB200", 0, []string{"NCCL_NET_GDR_LEVEL=PIX"}, far("P2C apart at best: NCCL_NET_GDR_LEVEL=PIX from the ssh session's environment")},

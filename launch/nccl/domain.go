@@ -86,7 +86,7 @@ func (t Transports) acrossDomain(node *facts.Node, network Transport) Transport 
 	if node.NVML == nil || node.NVML.Failure != nil || t.domains.nodes == nil {
 		return network
 	}
-	nvlink := Transport{Name: "NVLink", Detail: "between all nodes", Why: "GPUs of one cluster and clique; whether IMEX has them reach each other is not tried"}
+	nvlink := Transport{Name: "NVLink", Detail: "between all nodes", Why: "the GPUs are in the same cluster and clique; whether IMEX connects them was not tested"}
 	joined := t.domains.nodes[t.domainOf(node)]
 	switch {
 	case joined < 2:

@@ -15,7 +15,7 @@ import (
 
 // NVIDIA/nccl, ncclMnnvlCheck, 2.21 to 2.30.7.
 func TestBetweenOverNVLink(t *testing.T) {
-	const why = "GPUs of one cluster and clique; whether IMEX has them reach each other is not tried"
+	const why = "the GPUs are in the same cluster and clique; whether IMEX connects them was not tested"
 	nvlink := Transport{Name: "NVLink", Detail: "between all nodes", Why: why}
 	network := Transport{Name: "InfiniBand", Detail: "mlx5_0, 100 Gbit/s, GPUDirect"}
 	pairs := Transport{Name: "NVLink", Detail: "in domains of 2 nodes; between them InfiniBand, mlx5_0, 100 Gbit/s, GPUDirect", Why: why}

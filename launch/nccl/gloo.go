@@ -68,7 +68,7 @@ func ownName(node *facts.Node) Choice {
 		}
 	}
 	return Choice{Interface: loopbackName(node.Net), Address: "127.0.0.1",
-		Rule: fmt.Sprintf("its own name %s resolves to no address of the node, and gloo falls back to the loopback", own)}
+		Rule: fmt.Sprintf("its own name %s resolves to no address of the node, so gloo falls back to the loopback", own)}
 }
 
 // unanswered is why a node got no answer for a name, as what follows a statement.

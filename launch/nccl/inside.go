@@ -73,9 +73,9 @@ func (m matrix) transportOf(i, j int) (way int, why string) {
 	case kind > m.farthest && m.by.Name != "":
 		return overRest, cite(m.env, m.by)
 	case kind > m.farthest:
-		return overRest, fmt.Sprintf("they are %s apart, and by itself NCCL goes no farther than %s", Joined(m.nvml, i, j), pathTypes[m.farthest])
+		return overRest, fmt.Sprintf("they are %s apart, and NCCL's default limit is %s", Joined(m.nvml, i, j), pathTypes[m.farthest])
 	case peers != "ok" && peers != "":
-		return overRest, "the driver gives no peer access: " + peers
+		return overRest, "the driver allows no peer access: " + peers
 	case linked:
 		return overNVLink, ""
 	}

@@ -101,17 +101,17 @@ func poolOf(nccl string) (pool opPool, which string) {
 		return newest, "NCCL version unknown, taken as " + newest.label
 	}
 	if _, err := version.NewVersion(nccl); err != nil {
-		return newest, fmt.Sprintf("NCCL version %q not understood, taken as %s", nccl, newest.label)
+		return newest, fmt.Sprintf("NCCL version %q not understood, treated as %s", nccl, newest.label)
 	}
 	for _, row := range opPools {
 		if !hostfile.Before(nccl, row.since) {
 			if row == newest && !hostfile.Before(nccl, beyondPools) {
-				return row, fmt.Sprintf("NCCL %s is newer than the table, taken as %s", nccl, row.label)
+				return row, fmt.Sprintf("NCCL %s is newer than the table, treated as %s", nccl, row.label)
 			}
 			return row, "NCCL " + row.label
 		}
 	}
-	return oldest, fmt.Sprintf("NCCL %s is older than the table, taken as %s", nccl, oldest.label)
+	return oldest, fmt.Sprintf("NCCL %s is older than the table, treated as %s", nccl, oldest.label)
 }
 
 func count(n int, noun string) string {

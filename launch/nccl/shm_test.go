@@ -21,7 +21,7 @@ func TestSHMNeed(t *testing.T) {
 		want                       int64
 		arithmetic                 string
 	}{
-		{"2.13.4", 8, 2, 1, 8 * 4194660, "8 ranks × 1 communicator × 4.0 MiB op pool (NCCL 2.13.4 is older than the table, taken as 2.14-2.19)"},
+		{"2.13.4", 8, 2, 1, 8 * 4194660, "8 ranks × 1 communicator × 4.0 MiB op pool (NCCL 2.13.4 is older than the table, treated as 2.14-2.19)"},
 		{"2.14.3", 1, 2, 1, 4194660, "1 rank × 1 communicator × 4.0 MiB op pool (NCCL 2.14-2.19)"},
 		{"2.19.3", 8, 2, 1, 8 * 4194660, "8 ranks × 1 communicator × 4.0 MiB op pool (NCCL 2.14-2.19)"},
 		{"2.20.5", 8, 2, 1, 8 * 5767524, "8 ranks × 1 communicator × 5.5 MiB op pool (NCCL 2.20)"},
@@ -33,9 +33,9 @@ func TestSHMNeed(t *testing.T) {
 		{"2.27.7", 8, 2, 3, 24 * 33030532, "8 ranks × 3 communicators × 31.5 MiB op pool (NCCL 2.26-2.27)"},
 		{"2.28.3", 8, 2, 1, 8 * 34210180, "8 ranks × 1 communicator × 32.6 MiB op pool (NCCL 2.28-2.30)"},
 		{"2.30.7", 8, 64, 1, 8 * 34210180, "8 ranks × 1 communicator × 32.6 MiB op pool (NCCL 2.28-2.30)"},
-		{"2.31.0", 8, 2, 1, 8 * 34210180, "8 ranks × 1 communicator × 32.6 MiB op pool (NCCL 2.31.0 is newer than the table, taken as 2.28-2.30)"},
+		{"2.31.0", 8, 2, 1, 8 * 34210180, "8 ranks × 1 communicator × 32.6 MiB op pool (NCCL 2.31.0 is newer than the table, treated as 2.28-2.30)"},
 		{"", 8, 2, 1, 8 * 34210180, "8 ranks × 1 communicator × 32.6 MiB op pool (NCCL version unknown, taken as 2.28-2.30)"},
-		{"git", 8, 2, 1, 8 * 34210180, `8 ranks × 1 communicator × 32.6 MiB op pool (NCCL version "git" not understood, taken as 2.28-2.30)`},
+		{"git", 8, 2, 1, 8 * 34210180, `8 ranks × 1 communicator × 32.6 MiB op pool (NCCL version "git" not understood, treated as 2.28-2.30)`},
 		{"2.30.7", 0, 2, 1, 0, "0 ranks × 1 communicator × 32.6 MiB op pool (NCCL 2.28-2.30)"},
 		{"2.30.7", 8, 1, 1, 0, "one node: NCCL needs no op pool in /dev/shm"},
 	} {

@@ -62,7 +62,7 @@ func overNetwork(p launch.Prediction, node *facts.Node) Transport {
 		if at := slices.IndexFunc(node.IB.Libraries, func(l facts.RDMALibrary) bool { return l.Name == network.Plugin }); at >= 0 {
 			path = node.IB.Libraries[at].Path
 		}
-		return Transport{Name: network.Plugin, Detail: path, Why: "NCCL asks a network plugin first; where it finds no device, " + withoutPlugin(network)}
+		return Transport{Name: network.Plugin, Detail: path, Why: "NCCL tries a network plugin first; if that finds no device, " + withoutPlugin(network)}
 	case len(network.Ports) > 0:
 		return overPorts(node, network)
 	case network.Demanded:

@@ -43,8 +43,8 @@ func TestBetween(t *testing.T) {
 		{"RoCE, two ports of one card", two, ibOf("mlx5_0:1/E ACTIVE 0000:18:00.0", "mlx5_1:1/E ACTIVE 0000:18:00.1"), nil, Transport{Name: "RoCE", Detail: "mlx5_0+mlx5_1, 200 Gbit/s"}},
 		{"two ports of one adapter", two, ibOf("mlx4_0:1/E ACTIVE 0000:18:00.0", "mlx4_0:2/E ACTIVE 0000:18:00.0"), nil, Transport{Name: "RoCE", Detail: "mlx4_0, 200 Gbit/s"}},
 		{"both layers", two, ibOf("mlx5_0:1/I ACTIVE 0000:18:00.0", "mlx5_1:1/E ACTIVE 0000:19:00.0"), nil, Transport{Name: "InfiniBand and RoCE", Detail: "mlx5_0, mlx5_1, 2 × 100 Gbit/s"}},
-		{"a plugin", two, plugin, nil, Transport{Name: "libnccl-net.so", Detail: "/opt/libnccl-net.so", Why: "NCCL asks a network plugin first; where it finds no device, InfiniBand"}},
-		{"a plugin and nothing else", two, ibOf(), []string{"NCCL_NET_PLUGIN=/opt/x.so"}, Transport{Name: "/opt/x.so", Why: "NCCL asks a network plugin first; where it finds no device, sockets"}},
+		{"a plugin", two, plugin, nil, Transport{Name: "libnccl-net.so", Detail: "/opt/libnccl-net.so", Why: "NCCL tries a network plugin first; if that finds no device, InfiniBand"}},
+		{"a plugin and nothing else", two, ibOf(), []string{"NCCL_NET_PLUGIN=/opt/x.so"}, Transport{Name: "/opt/x.so", Why: "NCCL tries a network plugin first; if that finds no device, sockets"}},
 		{"no plugin of the wanted network", two, ibOf(), []string{"NCCL_NET=IB"}, Transport{}},
 		{"disabled", two, eight(), []string{"NCCL_IB_DISABLE=1"}, Transport{Name: "sockets", Detail: eth0, Why: "NCCL_IB_DISABLE=1" + ssh}},
 		{"sockets wanted", two, eight(), []string{"NCCL_NET=Socket"}, Transport{Name: "sockets", Detail: eth0, Why: "NCCL_NET=Socket" + ssh}},
@@ -77,7 +77,7 @@ func TestBetween(t *testing.T) {
 func TestBetweenWithoutGPUDirect(t *testing.T) {
 	node := rdmaNode(ibOf("mlx5_0:1/I ACTIVE 0000:18:00.0"), "")
 	node.GPU, node.Host = &facts.GPU{Module: "550.54.15"}, &facts.Host{Kernel: "5.15.0-107-generic"}
-	want := Transport{Name: "InfiniBand", Detail: "mlx5_0, 100 Gbit/s, no GPUDirect", Why: "nvidia_peermem is not loaded, and for DMA-BUF: the driver's kernel module is not the open one"}
+	want := Transport{Name: "InfiniBand", Detail: "mlx5_0, 100 Gbit/s, no GPUDirect", Why: "nvidia_peermem is not loaded, and for DMA-BUF: the driver's kernel module is not the open-source one"}
 	if diff := cmp.Diff(want, NewTransports(launch.Prediction{Hosts: []hostfile.Host{{Name: "w1"}, {Name: "w2"}}}, nil).Between(node)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
