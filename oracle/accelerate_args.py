@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Has a real accelerate launch what the lines on its input say, up to the moment
-where it would start a program or become torchrun. The argument is the directory
-that every launch runs in. The first line of output is accelerate's version.
+"""Runs a real accelerate launch for every line on its input, until it would start a
+program or become torchrun. The argument is the directory in which every launch runs.
+The first line of output is accelerate's version.
 
-A line is {"argv": [...], "config": "..."}: what stands behind `accelerate launch`,
-and the text of the file config.yaml, "" for none. The answer is what became of it:
+A line is {"argv": [...], "config": "..."}: the arguments after `accelerate launch`,
+and the text of the file config.yaml, "" for none. The answer is the result:
 
     refused      argparse's error, or an exception's class and text
     command      the program that it would start
-    torchrun     the options that it hands to torch.distributed.run
+    torchrun     the options that it passes to torch.distributed.run
 """
 
 import contextlib
@@ -20,7 +20,7 @@ import sys
 import warnings
 
 root = os.path.realpath(sys.argv[1])
-os.environ["HF_HOME"] = root  # where its own configuration is not
+os.environ["HF_HOME"] = root  # a directory without a configuration of accelerate
 
 import accelerate
 import torch
@@ -33,7 +33,7 @@ os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 class Launch(Exception):
-    """This is as far as it goes."""
+    """Ends accelerate when it would start a program."""
 
 
 class Start:
@@ -55,7 +55,7 @@ def answer(case):
         with open("config.yaml", "w") as config:
             config.write(case["config"])
     complaints = io.StringIO()
-    sys.argv = ["accelerate-launch", *case["argv"]]  # which its parser also looks at
+    sys.argv = ["accelerate-launch", *case["argv"]]  # its parser reads this too
     try:
         with contextlib.redirect_stderr(complaints), contextlib.redirect_stdout(io.StringIO()):
             launch.main()
@@ -64,7 +64,7 @@ def answer(case):
     except SystemExit as end:
         _, error, text = complaints.getvalue().rpartition("Accelerate launch command: error: ")
         return {"refused": (error + text).removesuffix("\n") or f"exit {end.code}"}
-    except Exception as problem:  # whatever ends it is the answer
+    except Exception as problem:  # the answer is whatever ends it
         return {"refused": f"{type(problem).__name__}: {problem}"}
     return {"refused": "nothing happened"}
 

@@ -20,14 +20,13 @@ import (
 	"preflight/launch/args"
 )
 
-// accelerateCommand is an `accelerate launch …` with the configuration that it
-// may name.
+// accelerateCommand is an `accelerate launch …` with the configuration that it may name.
 type accelerateCommand struct {
 	Argv   []string `json:"argv"`
 	Config string   `json:"config"`
 }
 
-// accelerateOutcome is what becomes of it: one of the three.
+// accelerateOutcome is the result: one of three fields is set.
 type accelerateOutcome struct {
 	Refused  string            `json:"refused"`
 	Command  []string          `json:"command"`
@@ -48,8 +47,8 @@ type acceleratedTorch struct {
 	Arguments  []string `json:"arguments"`
 }
 
-// TestAccelerateArgs has a real accelerate and preflight read the same commands.
-// What accelerate starts is read again as the command that it is.
+// TestAccelerateArgs lets a real accelerate and preflight read the same commands. The command that
+// accelerate starts is read as such again.
 func TestAccelerateArgs(t *testing.T) {
 	d := dealer{Rand: rand.New(rand.NewPCG(seed(t), 115))}
 	var commands []accelerateCommand
@@ -77,9 +76,9 @@ func TestAccelerateArgs(t *testing.T) {
 	}
 }
 
-// differAccelerate says what became of a command, and what preflight takes for
-// that. Much it declines in its own words: what starts one process, and what
-// would be known only to the machine.
+// differAccelerate compares the result of a command with preflight's prediction. preflight refuses
+// some commands in its own words: those that start one process, and those whose result depends on
+// the machine.
 func differAccelerate(want accelerateOutcome, c accelerateCommand) (outcome, kind, diff string) {
 	typed, err := args.Parse(append([]string{"accelerate-launch"}, c.Argv...), "", args.Surroundings{
 		Getenv: func(string) string { return "" },
@@ -115,7 +114,7 @@ func differAccelerate(want accelerateOutcome, c accelerateCommand) (outcome, kin
 	if err != nil {
 		return "deepspeed", "cannot be read: " + err.Error(), sides
 	}
-	// What the command itself does not say.
+	// Fields that the command itself does not contain.
 	started.Program, started.Notes, started.ConfigFile = typed.Program, typed.Notes, typed.ConfigFile
 	if !alike(started, typed) {
 		kind, diff = different("deepspeed", started, typed)
@@ -123,8 +122,8 @@ func differAccelerate(want accelerateOutcome, c accelerateCommand) (outcome, kin
 	return "deepspeed", kind, diff
 }
 
-// torchOf turns options back into those of torch.distributed.run; what has no
-// meaning there is as it was.
+// torchOf converts options back to those of torch.distributed.run. Options without meaning there
+// stay as they were.
 func torchOf(o args.Typed, want *acceleratedTorch) *acceleratedTorch {
 	got := &acceleratedTorch{
 		Nodes: strconv.Itoa(o.MinNodes), PerNode: o.PerNode, Backend: o.Rendezvous, Endpoint: o.RdzvEndpoint, NodeRank: strconv.Itoa(o.NodeRank),
@@ -134,16 +133,16 @@ func torchOf(o args.Typed, want *acceleratedTorch) *acceleratedTorch {
 	if want.MasterPort == "None" {
 		want.MasterPort = strconv.Itoa(launch.DefaultMasterPort)
 	}
-	if want.Nodes == "1:1" || want.Nodes == "1" { // a node alone meets itself anywhere
+	if want.Nodes == "1:1" || want.Nodes == "1" { // a single node can meet itself at any address
 		want.Nodes, want.NodeRank, want.MasterPort = "1", got.NodeRank, got.MasterPort
 	}
-	if got.PerNode == "gpu" { // as many as accelerate_args.py says there are
+	if got.PerNode == "gpu" { // as many as accelerate_args.py reports
 		got.PerNode = "8"
 	}
 	return got
 }
 
-// accelerateValues are options with values, the good ones first.
+// accelerateValues are options with values, valid values first.
 var accelerateValues = map[string][]string{
 	"num_processes":                {"16", "8", "4", "1", "15", "x", "-1", "0"},
 	"num_machines":                 {"2", "2", "4", "1", "0"},
@@ -161,7 +160,7 @@ var accelerateValues = map[string][]string{
 	"rdzv_conf":                    {"timeout=900"},
 }
 
-// accelerateFlags are options without.
+// accelerateFlags are options without values.
 var accelerateFlags = []string{"use_deepspeed", "use_deepspeed", "use_deepspeed", "multi_gpu", "use_fsdp", "same_network", "module", "no_python", "cpu", "debug", "quiet"}
 
 func (d dealer) accelerate() accelerateCommand {
@@ -192,7 +191,7 @@ func (d dealer) accelerate() accelerateCommand {
 		c.Argv = append(c.Argv, "train.py")
 	}
 	for range max(0, d.IntN(5)-2) {
-		// Where accelerate becomes torchrun it dies of a first argument of these.
+		// If accelerate becomes torchrun, these first arguments make it fail.
 		if argument := d.argument(); argument != "-" && argument != "" {
 			c.Argv = append(c.Argv, argument)
 		}
@@ -214,7 +213,7 @@ func (d dealer) accelerateOption(name string) []string {
 	return []string{"--" + name, pick(d.Rand, values...)}
 }
 
-// accelerateConfig is what `accelerate config` writes, or nearly so.
+// accelerateConfig returns a file as `accelerate config` writes it, or nearly so.
 func (d dealer) accelerateConfig() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "compute_environment: LOCAL_MACHINE\ndistributed_type: %s\n", pick(d.Rand, "DEEPSPEED", "DEEPSPEED", "MULTI_GPU", "FSDP", "'NO'"))

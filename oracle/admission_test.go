@@ -13,9 +13,10 @@ import (
 	"preflight/facts"
 )
 
-// TestRanksAreMet: ranks of every torch that call a drill's store, in whatever generation it
-// speaks, are told from our own nodes, which meet as if nobody else had come. Those of 2.5
-// and newer take no harm: they find the store that they are meant for once ours has left.
+// TestRanksAreMet lets ranks of every torch call the store of a drill, in every generation that the
+// store speaks. The drill must distinguish them from our own nodes, which must meet as if no rank
+// had called. Ranks of torch 2.5 and newer are not harmed: they find their own store after ours has
+// ended.
 func TestRanksAreMet(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r release) {
 		for _, g := range []facts.Generation{facts.GenerationLegacy, facts.GenerationValidates, facts.GenerationPings} {

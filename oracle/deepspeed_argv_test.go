@@ -6,7 +6,7 @@ package oracle_test
 
 import "strings"
 
-// flags and valued are all options of all releases; no release has them all.
+// flags and valued contain the options of all releases; no release has all of them.
 var (
 	flags = []string{"module", "no_python", "no_local_rank", "no_ssh_check", "no_ssh", "force_multi", "force_multi", "save_pid", "bind_cores_to_rank", "quiet",
 		"elastic_training"}
@@ -36,7 +36,7 @@ var (
 		"hostfile", "launcher"}
 )
 
-// option is any option, with a value where it takes one.
+// option returns any option, with a value if it takes one.
 func (d dealer) option() []string {
 	if d.once(2) {
 		return d.spelled(pick(d.Rand, flags...))
@@ -45,7 +45,7 @@ func (d dealer) option() []string {
 	return d.spelled(name, pick(d.Rand, valued[name]...))
 }
 
-// spelled is an option in one of the ways that argparse reads, or nearly so.
+// spelled returns an option in one of the spellings that argparse accepts, or nearly so.
 func (d dealer) spelled(name string, value ...string) []string {
 	if short := map[string]string{"include": "-i", "exclude": "-e", "hostfile": "-H", "quiet": "-q"}[name]; short != "" && d.once(3) {
 		if len(value) > 0 && d.once(3) {
@@ -68,14 +68,14 @@ func (d dealer) spelled(name string, value ...string) []string {
 	return append([]string{"--" + name}, value...)
 }
 
-// garbage is a word that is no option, or not that option, or not there.
+// garbage returns a word that is no option, a wrong option, or nothing.
 func (d dealer) garbage() string {
 	return pick(d.Rand, "--", "-", "-h", "--help", "--nope", "--nope=1", "-x", "-Hq", "-qH", "-qi", "-iw1", "-i=", "-1", "-1.5", "-e", "---", "--=", "--=x", "-=",
 		"--module=1", "--no", "--no_", "--n", "--num", "--m", "--master", "--quiet=", "-q1", "-qq", "- x", "--a b", "--hostfile ", "-é", "--é", "--version", "-v", "",
 		"-.5", "-1e3", "-3", "-1_0", "- 1", "-0x1", "--num_gpus 2", "-H hostfile", "-i\u00a0", "--save_pid --module", "-hx", "--he")
 }
 
-// argument is one of the script's.
+// argument returns an argument of the script.
 func (d dealer) argument() string {
 	return pick(d.Rand, "--deepspeed", "--deepspeed_config", "ds.json", "--lr=1e-4", "--lr", "1e-4", "-1", "--", "-", "a b", "--name=a b", "$HOME", "a;b", `say "hi"`, `"q"`,
 		"it's", "'q'", "*", "%n", "100%", "é", "", " ", "a\tb", "--include", "--num_gpus", "2", "-H", "--local_rank=0", `\`, "--help", "-h", "#", "# x", "a'b c", "\u00a0", "a\nb")

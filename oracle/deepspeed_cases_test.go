@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// command is a `deepspeed …` with all that it looks at.
+// command is a `deepspeed …` with all files and variables that it reads.
 type command struct {
-	Argv        []string          `json:"argv"` // behind `deepspeed`
+	Argv        []string          `json:"argv"` // arguments after `deepspeed`
 	Env         map[string]string `json:"env"`
 	Files       map[string][]byte `json:"files"` // by path below the directory of the release
 	Python      string            `json:"python"`
@@ -22,18 +22,17 @@ type command struct {
 	Devices     int               `json:"devices"`
 }
 
-// dealer deals commands. It is a person who knows what can be written and is not
-// sure how: most of a command is right, and what is wrong is made of meaningful
-// parts.
+// dealer generates commands like a person who knows the options but makes mistakes: most of a
+// command is right, and the wrong parts are made of meaningful pieces.
 type dealer struct {
 	*rand.Rand
-	root         string // holds the directories home and work
+	root         string // contains the directories home and work
 	accelerators []string
-	devices      []int // how many of them there may be
-	namesEnvFile bool  // whether DS_ENV_FILE means something; the probe follows it in any case
+	devices      []int // possible numbers of devices
+	namesEnvFile bool  // DeepSpeed reads DS_ENV_FILE; the probe reads it in any case
 }
 
-// once is true in one of n cases.
+// once returns true in one of n cases.
 func (d dealer) once(n int) bool { return d.IntN(n) == 0 }
 
 func (d dealer) deal() command {
@@ -52,13 +51,13 @@ func (d dealer) deal() command {
 	d.writeEnvFiles(c)
 	c.Argv = d.argv(names)
 	if slices.Contains(c.Argv, "impi") || slices.Contains(c.Argv, "--launcher=impi") {
-		// DeepSpeed then asks numactl for the cores of this machine.
+		// DeepSpeed would then ask numactl for the cores of this machine.
 		c.Argv = slices.DeleteFunc(c.Argv, func(word string) bool { return strings.HasPrefix(word, "--bind_cores") })
 	}
 	return c
 }
 
-// names are of hosts, most of them plain.
+// names returns names of hosts, most of them plain.
 func (d dealer) names() []string {
 	names := []string{"w1", "w2", "w3", "w4"}[:1+d.IntN(4)]
 	if d.once(4) {
@@ -85,7 +84,7 @@ func (d dealer) hostfile(names []string) string {
 	return text.String()
 }
 
-// oddLine is a line of a hostfile that may be an entry.
+// oddLine returns a line of a hostfile that may be an entry.
 func (d dealer) oddLine() string {
 	if d.once(2) {
 		return pick(d.Rand,
@@ -102,7 +101,7 @@ func (d dealer) oddLine() string {
 	return line.String()
 }
 
-// setEnvironment adds to an environment what changes a launch.
+// setEnvironment adds variables that change a launch.
 func (d dealer) setEnvironment(env map[string]string) {
 	if d.once(4) {
 		return
@@ -116,12 +115,12 @@ func (d dealer) setEnvironment(env map[string]string) {
 	if d.once(6) {
 		env["CUDA_VISIBLE_DEVICES"] = pick(d.Rand, "0", "1", "0,1", "1,0", "", "GPU-8a", "-1", "7")
 	}
-	if d.once(6) { // the probe keeps such values to itself
+	if d.once(6) { // the probe does not report such values
 		env[pick(d.Rand, "MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_URI", "NCCL_PASSWORD", "PYTHON_KEY")] = withheld
 	}
 }
 
-// withheld stands for a value that no fact carries.
+// withheld replaces a value that is not in the facts.
 const withheld = "…"
 
 func (d dealer) value() string {
@@ -159,7 +158,7 @@ func (d dealer) envFile() string {
 	return text.String()
 }
 
-// argv is a command line, most of it such that it can be read.
+// argv returns a command line, which can mostly be parsed.
 func (d dealer) argv(names []string) []string {
 	var argv []string
 	if !d.once(8) {
@@ -191,7 +190,7 @@ func (d dealer) argv(names []string) []string {
 	return argv
 }
 
-// filter are options that choose hosts and slots.
+// filter returns options that select hosts and slots.
 func (d dealer) filter(names []string) []string {
 	if d.once(3) {
 		limit := func() string {
@@ -214,7 +213,7 @@ func (d dealer) filter(names []string) []string {
 	return option
 }
 
-// hostSpec is one part of --include or --exclude.
+// hostSpec returns one part of --include or --exclude.
 func (d dealer) hostSpec(names []string) string {
 	spec := pick(d.Rand, names...)
 	if d.once(12) {

@@ -24,18 +24,17 @@ import (
 	"preflight/probe"
 )
 
-// predictor says what preflight makes of a command: it plants the files, looks at
-// the environment as the probe does, reads the command and the hostfile, and
-// predicts.
+// predictor returns preflight's view of a command: it writes the files, reads the environment as
+// the probe does, reads the command and the hostfile, and predicts.
 type predictor struct {
 	t       *testing.T
 	version string
 	root    string
-	told    *strings.Replacer // what is known only when the command is started
+	told    *strings.Replacer // replaces values that are known only when the command starts
 }
 
-// newPredictor makes the working directory and the environment of this process
-// its own until the test ends.
+// newPredictor changes the working directory and the environment of this process until the test
+// ends.
 func newPredictor(t *testing.T, version, root string) predictor {
 	t.Helper()
 	environ := os.Environ()
@@ -43,7 +42,7 @@ func newPredictor(t *testing.T, version, root string) predictor {
 		os.Clearenv()
 		for _, entry := range environ {
 			name, value, _ := strings.Cut(entry, "=")
-			_ = os.Setenv(name, value) // as it was
+			_ = os.Setenv(name, value) // its earlier value
 		}
 	})
 	work := filepath.Join(root, "work")
@@ -88,7 +87,7 @@ func (p predictor) predict(c command) outcome {
 	for _, word := range prediction.Command {
 		o.Command = append(o.Command, p.told.Replace(word))
 	}
-	o.Local = prediction.Local || prediction.NoSSH // then its node is started here
+	o.Local = prediction.Local || prediction.NoSSH // its only node is started here
 	o.Changed = map[string]string{}
 	for _, s := range prediction.CommandEnv {
 		o.Changed[s.Name] = s.Value
@@ -96,7 +95,7 @@ func (p predictor) predict(c command) outcome {
 	return o
 }
 
-// launch goes the way of preflight.NewPlan.
+// launch takes the same steps as preflight.NewPlan.
 func (p predictor) launch(typed args.Typed, c command, head *facts.Node) (launch.Prediction, error) {
 	if err := typed.Refused(); err != nil {
 		return launch.Prediction{}, err
@@ -116,8 +115,8 @@ func (p predictor) launch(typed args.Typed, c command, head *facts.Node) (launch
 	return launch.Predict(options, head)
 }
 
-// envFileProblem is the first line of the files that ends a launch. Predict
-// leaves it to the check launcher-env.
+// envFileProblem returns the first line of the files that ends a launch. Predict leaves this to the
+// check launcher-env.
 func envFileProblem(files []facts.EnvFile) error {
 	for _, file := range files {
 		_, problems := launch.ParseEnvFile(file)
@@ -130,7 +129,7 @@ func envFileProblem(files []facts.EnvFile) error {
 	return nil
 }
 
-// look is what the probe sees of the launching machine.
+// look returns what the probe sees of the launching machine.
 func (p predictor) look(c command) *facts.Node {
 	head := &facts.Node{}
 	options := probe.Options{WorkDir: filepath.Join(p.root, "work")}
@@ -153,7 +152,7 @@ func (p predictor) look(c command) *facts.Node {
 	return head
 }
 
-// plant writes what the command finds, in place of what the last one found.
+// plant writes the files of the command, and removes those of the last one.
 func (p predictor) plant(files map[string][]byte) {
 	for _, directory := range []string{"home", "work"} {
 		entries, err := os.ReadDir(filepath.Join(p.root, directory))
@@ -172,12 +171,12 @@ func (p predictor) plant(files map[string][]byte) {
 	}
 }
 
-// said is what DeepSpeed itself would say of an error first, or what preflight
-// does where DeepSpeed would go on.
+// said returns DeepSpeed's own first message for an error, or preflight's message if DeepSpeed
+// would continue.
 func said(err error) string {
 	if many, ok := errors.AsType[*multierror.Error](err); ok {
 		err = many.Errors[0]
-		// Python decodes the whole file before it looks at a line.
+		// Python decodes the whole file before it reads a line.
 		if i := slices.IndexFunc(many.Errors, undecodable); i > 0 {
 			err = many.Errors[i]
 		}
@@ -198,10 +197,10 @@ func undecodable(err error) bool {
 	return ok && strings.HasPrefix(line.DeepSpeed, "UnicodeDecodeError")
 }
 
-// ownWords begin what preflight says on its own account.
+// ownWords begins messages that only preflight has.
 const ownWords = "preflight: "
 
-// parsedOf turns options back into argparse's.
+// parsedOf converts options back to argparse's.
 func parsedOf(o args.Typed) *parsedArgs {
 	limit := func(l hostfile.Limit) int {
 		if !l.Given {

@@ -6,8 +6,8 @@ package oracle_test
 
 import "path/filepath"
 
-// handPicked are the commands that a person thought of: every line that a
-// hostfile may hold, every filter, every trap of the environment.
+// handPicked returns the commands that a person chose: every kind of hostfile line, every filter,
+// every trap of the environment.
 func handPicked(root string) []command {
 	plain := func() command {
 		return command{
@@ -46,7 +46,7 @@ func handPicked(root string) []command {
 	return all
 }
 
-// hostfiles are lines, or whole files.
+// hostfiles are single lines or whole files.
 var hostfiles = []string{
 	"", "\n", "# nothing", "w slots=4", "w\tslots=4", "  w   slots=4  ", "w slots=4 max_slots=8", "w slots=4 # c", "w slots=4,", "w slots=4x", "w slots=4.5",
 	"w slots=1_0", "w slots=04", "w slots=0", "w slots=4 slots=8", "w max_slots=8 slots=4", "w", "w slots=", "w slots =4", "w slots= 4", "w Slots=4",

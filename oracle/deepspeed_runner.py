@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Has a real DeepSpeed's runner launch what lines of JSON on its input say, up
-to the moment where it would start a program. The argument is the directory that
-it stands in for: `home` is the home directory and `work` the working directory
-of every launch. The first line of output is DeepSpeed's version.
+"""Runs DeepSpeed's own runner for every line of JSON on its input, until it would
+start a program. The argument is a directory: below it, `home` is the home directory
+and `work` the working directory of every launch. The first line of output is
+DeepSpeed's version.
 
 A line is a launch:
 
-    argv         what stands behind `deepspeed`
+    argv         the arguments after `deepspeed`
     env          the whole environment
     files        texts in base64 by their path below the directory
     python       the interpreter that runs deepspeed
     accelerator  cuda or cpu
-    devices      how many of them there are
+    devices      the number of accelerators
 
-The answer is what became of it:
+The answer is the result of the launch:
 
     parsed       the options by name, null when the command line was refused
     refused      argparse's error, or an exception's class and text
-    hosts        who takes part, [name, [slot, ...]] in rank order
-    command      what it would have started, empty when that is the autotuner
-    changed      what it adds to the environment for that
+    hosts        the hosts that take part, [name, [slot, ...]] in rank order
+    command      the command that it would start; empty for the autotuner
+    changed      the variables that it adds to the environment for this
 """
 
 import base64
@@ -33,7 +33,7 @@ import subprocess
 import sys
 import warnings
 
-# What anything here prints has no place between the answers.
+# Keep all other output out of the answers.
 answers = os.fdopen(os.dup(1), "w")
 os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
@@ -45,7 +45,7 @@ FIRST_HOST = b"10.9.8.7 172.17.0.1 fd00::7\n"  # what its `hostname -I` prints
 
 
 class Started:
-    """A program as DeepSpeed sees it, which ends well at once."""
+    """A program that DeepSpeed starts. It ends with 0 at once."""
 
     returncode = 0
     latest = None
@@ -68,7 +68,7 @@ shutil.which = lambda name, *_, **__: "/usr/bin/" + name
 
 
 def pretend(name, count):
-    """Makes count devices of this kind the ones there are."""
+    """Makes DeepSpeed find this many devices of this kind, and no others."""
     if not hasattr(runner, "get_accelerator"):  # before 0.8 it knew CUDA only
         runner.torch.cuda.device_count = lambda: count
         return
@@ -92,14 +92,14 @@ def plant(root, files):
 def launch(case):
     answer = {"parsed": None, "refused": "", "hosts": [], "command": [], "changed": {}}
     complaints = io.StringIO()
-    # Much of the runner is settled when it is loaded, by the environment of then.
+    # The runner reads much of the environment when it is imported.
     exec(CODE, vars(runner))
     pretend(case["accelerator"], case["devices"])
     real_parse_args, real_encode_world_info = runner.parse_args, runner.encode_world_info
 
     def parse_args(args=None):
         parsed = real_parse_args(args)
-        answer["parsed"] = dict(vars(parsed))  # main changes them
+        answer["parsed"] = dict(vars(parsed))  # a copy, because main changes them
         return parsed
 
     def encode_world_info(active):
@@ -117,7 +117,7 @@ def launch(case):
     except SystemExit as end:
         _, error, text = complaints.getvalue().rpartition("deepspeed: error: ")
         answer["refused"] = (error + text).removesuffix("\n") or f"exit {end.code}"
-    except Exception as problem:  # whatever ends the launch is the answer
+    except Exception as problem:  # the answer is whatever ends the launch
         answer["refused"] = f"{type(problem).__name__}: {problem}"
     if Started.latest is not None:
         answer["command"] = ["$PID" if word == str(os.getpid()) else word for word in Started.latest["command"]]
@@ -132,10 +132,10 @@ print(json.dumps(deepspeed.__version__.strip()), file=answers)
 for line in sys.stdin:
     case = json.loads(line)
     plant(root, case["files"])
-    # In this order they come out again; that of a shell means nothing.
+    # The answers keep this order. The order in a shell has no meaning.
     os.environ.clear()
     os.environ.update(sorted(case["env"].items()))
     sys.argv, sys.executable = ["deepspeed"], case["python"]
     print(json.dumps(launch(case)), file=answers)
 answers.close()
-os._exit(0)  # what DeepSpeed would do at its end needs programs that start
+os._exit(0)  # skip what DeepSpeed does at its end, because it needs real programs

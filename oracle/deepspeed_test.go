@@ -20,19 +20,19 @@ import (
 	"preflight/hostfile"
 )
 
-// runnerRelease is one DeepSpeed, and the venv that has what it imports.
+// runnerRelease is one release of DeepSpeed, and the virtual environment with its dependencies.
 type runnerRelease struct {
 	version string
 	venv    string
-	// accelerators are those that it can be had for without other packages.
+	// accelerators are those that work without additional packages.
 	accelerators []string
-	// devices are how many of them it finds. Where there are none, later releases
-	// choose the CPU.
+	// devices are the numbers of accelerators that it finds. With none, later releases choose the
+	// CPU.
 	devices []int
 }
 
-// runnerReleases lie around the changes of the launcher: filters, quoting, options,
-// environment files.
+// runnerReleases are the releases before and after changes of the launcher: filters, quoting,
+// options, environment files.
 var runnerReleases = []runnerRelease{
 	{"0.7.7", "deepspeed/old", []string{"cuda"}, []int{0, 1, 2, 4, 8, 8}},
 	{"0.9.5", "deepspeed/old", []string{"cuda"}, []int{0, 1, 2, 4, 8, 8}},
@@ -47,23 +47,23 @@ var runnerReleases = []runnerRelease{
 	{"0.19.8", "v215", []string{"cuda", "cuda", "cpu"}, []int{1, 2, 4, 8}},
 }
 
-// commandsEach is how many random commands every release is given.
+// commandsEach is the number of random commands for every release.
 const commandsEach = 5000
 
-// outcome is what becomes of a command, in DeepSpeed's terms.
+// outcome is the result of a command, in DeepSpeed's terms.
 type outcome struct {
 	Parsed  *parsedArgs       `json:"parsed"`
 	Refused string            `json:"refused"`
 	Hosts   []activeHost      `json:"hosts"`
 	Command []string          `json:"command"`
 	Changed map[string]string `json:"changed"`
-	Local   bool              `json:"-"` // whether the ranks start on this machine
-	// EnvFile is what DeepSpeed would say of a .deepspeed_env when it comes to that.
+	Local   bool              `json:"-"` // the ranks start on this machine
+	// EnvFile is DeepSpeed's error for a .deepspeed_env, if it gets as far as reading it.
 	EnvFile string `json:"-"`
 }
 
-// parsedArgs are the options by argparse's names. One that a release lacks has
-// the default of those that have it.
+// parsedArgs are the options with argparse's names. An option that a release lacks has the default
+// of the other releases.
 type parsedArgs struct {
 	Hostfile          string   `json:"hostfile"`
 	Include           string   `json:"include"`
@@ -90,35 +90,34 @@ type parsedArgs struct {
 	UserScript        string   `json:"user_script"`
 	UserArgs          []string `json:"user_args"`
 	BindCoresToRank   bool     `json:"bind_cores_to_rank"`
-	BindCoreList      string   `json:"bind_core_list"` // "" for none, as SSHPort 0 and VenvScript ""
+	BindCoreList      string   `json:"bind_core_list"` // "" is none; the same for SSHPort 0 and VenvScript ""
 	SSHPort           int      `json:"ssh_port"`
 	VenvScript        string   `json:"venv_script"`
 	LogLevel          string   `json:"log_level"`
 	Quiet             bool     `json:"quiet"`
 }
 
-// UnmarshalJSON leaves the defaults where there is null or nothing.
+// UnmarshalJSON keeps the default for a value that is null or missing.
 func (p *parsedArgs) UnmarshalJSON(text []byte) error {
 	type plain parsedArgs
 	*p = parsedArgs{NodeRank: -1, MinElasticNodes: -1, MaxElasticNodes: -1, EnableEachRankLog: "None", LogLevel: "info"}
 	return json.Unmarshal(text, (*plain)(p))
 }
 
-// activeHost is a host that takes part.
+// activeHost is a host that takes part in the launch.
 type activeHost struct {
 	Name  string
 	Slots []int
 }
 
-// UnmarshalJSON reads Python's pair of them.
+// UnmarshalJSON decodes a pair from Python.
 func (h *activeHost) UnmarshalJSON(text []byte) error {
 	pair := []any{&h.Name, &h.Slots}
 	return json.Unmarshal(text, &pair)
 }
 
-// TestDeepSpeed has real releases of DeepSpeed and preflight read the same
-// commands, and compares what becomes of them down to the last word of what is
-// started. SEED makes other commands.
+// TestDeepSpeed lets real releases of DeepSpeed and preflight read the same commands, and compares
+// the results down to the last word of the started command. SEED selects other random commands.
 func TestDeepSpeed(t *testing.T) {
 	seed := seed(t)
 	root, err := filepath.EvalSymlinks(t.TempDir())
@@ -126,8 +125,8 @@ func TestDeepSpeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := make([]answered, len(runnerReleases))
-	// All releases answer first, as many at a time as there are processors. preflight
-	// has to change its working directory, and so reads for one after the other.
+	// All releases answer first, as many at once as there are processors. preflight must change its
+	// working directory, so it reads for one release after another.
 	t.Run("ask", func(t *testing.T) {
 		for i, r := range runnerReleases {
 			t.Run(r.version, func(t *testing.T) {
@@ -153,9 +152,9 @@ func seed(t *testing.T) uint64 {
 	return seed
 }
 
-// answered are commands and what a release makes of them.
+// answered are commands with the results of one release.
 type answered struct {
-	root     string // the directory that they run below
+	root     string // the directory below which they run
 	commands []command
 	said     []outcome
 }
@@ -195,7 +194,7 @@ func (r runnerRelease) compare(t *testing.T, a answered) {
 	tally.check(t)
 }
 
-// ask has the real release answer, without a word from the environment.
+// ask returns the results of the real release, which runs without our environment.
 func (r runnerRelease) ask(t *testing.T, root string, commands []command) []outcome {
 	t.Helper()
 	home := filepath.Join(oracleHome(), "deepspeed")
@@ -207,8 +206,8 @@ func (r runnerRelease) ask(t *testing.T, root string, commands []command) []outc
 	return said
 }
 
-// withheld is an outcome without the quotes around values that no fact carries:
-// whether there are any hangs on the value.
+// withheld returns the outcome without the quotes around values that are not in the facts. Whether
+// there are quotes depends on the value.
 func (o outcome) withheld() outcome {
 	o.Command = slices.Clone(o.Command)
 	for i, word := range o.Command {
@@ -217,22 +216,22 @@ func (o outcome) withheld() outcome {
 	return o
 }
 
-// deliberate are commands that DeepSpeed takes and that preflight refuses, since
-// nothing good can come of them.
+// deliberate matches errors for commands that DeepSpeed accepts but that cannot work, so preflight
+// refuses them.
 var deliberate = regexp.MustCompile(`--(master|ssh)_port 0 |holds a NUL byte|names no host; .* before 0\.8\.0| is empty: `)
 
-// What preflight refuses earlier than DeepSpeed does.
+// Errors that preflight reports earlier than DeepSpeed does.
 const (
-	// bothWays is what launch.py says on every node.
+	// bothWays is the error of launch.py on every node.
 	bothWays = "ValueError: Don't use both the '--no_python' flag and the '--module' flag at the same time."
-	// noLauncher is said of an empty --launcher, with several nodes and last of all.
+	// noLauncher is the error for an empty --launcher. It comes last, and only with several nodes.
 	noLauncher = "NotImplementedError: Unknown launcher "
-	// noHosts is what launch.py dies of where nobody takes part and the runner has
-	// had nothing to ask of the first host.
+	// noHosts is the error of launch.py if no host takes part and the runner had no reason to
+	// contact the first host.
 	noHosts = "IndexError: list index out of range"
 )
 
-// differ says in which regard two outcomes are not the same, and how.
+// differ returns the kind of difference between two outcomes, and the difference.
 func differ(want, got outcome) (kind, diff string) {
 	switch {
 	case want.Parsed != nil && got.Parsed != nil && !alike(want.Parsed, got.Parsed):
@@ -242,7 +241,7 @@ func differ(want, got outcome) (kind, diff string) {
 			return "", ""
 		}
 		return "refused: " + want.Refused + " / " + got.Refused, fmt.Sprintf("-want %s\n+got  %s", want.Refused, got.Refused)
-	case want.Parsed.Autotuning != "": // the tuner then launches what it thinks of
+	case want.Parsed.Autotuning != "": // the tuner then launches commands of its own choice
 		return "", ""
 	case want.Local != got.Local:
 		return different("local", want.Local, got.Local)
@@ -258,13 +257,13 @@ func differ(want, got outcome) (kind, diff string) {
 
 var exceptionClass = regexp.MustCompile(`^\w+(Error|Exception): `)
 
-// refusedAlike is whether two outcomes, at least one of which is a refusal, are
-// the same, but for what preflight does on purpose.
+// refusedAlike reports whether two outcomes, at least one of which is a refusal, are equal except
+// for intended differences.
 func refusedAlike(want, got outcome) bool {
 	switch {
 	case want.Refused == got.Refused, want.Refused != "" && exceptionClass.ReplaceAllString(want.Refused, "") == got.Refused:
 		return true
-	case want.Refused == "exit 0": // help, which starts nothing: preflight has words of its own for it
+	case want.Refused == "exit 0": // help, which starts nothing; preflight has its own text for this
 		return got.Refused != ""
 	case strings.HasPrefix(got.Refused, ownWords):
 		return deliberate.MatchString(got.Refused)
@@ -275,10 +274,10 @@ func refusedAlike(want, got outcome) bool {
 	case got.Refused == bothWays:
 		return slices.Contains(want.Command, "--no_python") && slices.Contains(want.Command, "--module")
 	}
-	return want.Refused != "" && want.Refused == got.EnvFile // which Predict does not look for among the other reasons
+	return want.Refused != "" && want.Refused == got.EnvFile // Predict does not look for this reason
 }
 
-// tally is how many outcomes were of which kind.
+// tally counts the outcomes by kind.
 type tally map[string]int
 
 func (t tally) count(o outcome) {
@@ -297,7 +296,7 @@ func (t tally) String() string {
 	return strings.TrimSuffix(text.String(), ", ")
 }
 
-// check holds that the commands are a mixture from which something can be learnt.
+// check fails the test unless the commands are varied enough to prove something.
 func (t tally) check(test *testing.T) {
 	for _, kind := range []string{"started pdsh", "started mpirun", "started srun", "started /usr/bin/python3", "started ", "deepspeed", "exit 0",
 		"ValueError", "IndexError", "NotImplementedError"} {

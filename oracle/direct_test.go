@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// TestDirectDeclarations holds what the direct engine of the smoke test declares of CUDA and
-// NCCL against their own headers, as the wheels of torch bring them, and looks each function up
-// in the libnccl beside.
+// TestDirectDeclarations compares the CUDA and NCCL declarations of the direct engine of the smoke
+// test with the headers in the wheels of torch, and looks up each function in the libnccl next to
+// them.
 func TestDirectDeclarations(t *testing.T) {
 	declarations, err := filepath.Abs("../drill/smoke/direct")
 	if err != nil {
@@ -39,8 +39,8 @@ func TestDirectDeclarations(t *testing.T) {
 	}
 }
 
-// compiled is a program that prints what is declared; where that is not OURS, it compiles only
-// if each function has the parameters and the result that we take it to have.
+// compiled compiles a program that prints the declarations. Unless OURS is defined, it compiles
+// only if each function has the parameters and the result that we assume.
 func compiled(t *testing.T, flags ...string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "declared")

@@ -17,11 +17,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// alike is whether two values are the same, none and empty being one.
+// alike reports whether two values are equal; nil and empty are equal.
 func alike(want, got any) bool { return gocmp.Equal(want, got, cmpopts.EquateEmpty()) }
 
-// different says how two values are not alike, and names the kind of difference
-// by the first line of that.
+// different returns the difference between two values, and as its kind the first line of it.
 func different(what string, want, got any) (kind, diff string) {
 	diff = gocmp.Diff(want, got, cmpopts.EquateEmpty())
 	for line := range strings.Lines(diff) {
@@ -32,7 +31,7 @@ func different(what string, want, got any) (kind, diff string) {
 	return what, diff
 }
 
-// disputes are disagreements by kind, the smallest example of each.
+// disputes are disagreements by kind, with the smallest example of each.
 type disputes map[string]*dispute
 
 type dispute struct {
@@ -61,7 +60,7 @@ func (d disputes) add(kind string, c command, diff string) {
 	}
 }
 
-// particulars are what makes two disagreements of one kind look different.
+// particulars matches the details that make two disagreements of one kind look different.
 var particulars = regexp.MustCompile(`'[^']*'|"[^"]*"|[0-9]+|\[[^\]]*\]|entries for .*, unable|bad entry: .*, unable`)
 
 func (d disputes) sorted() []*dispute {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package oracle asks the real things whether we are right. Clients of real torches
-// call our store, ours calls theirs, in all generations, and what is said on the
-// wire is recorded for drill/c10d to replay where there is no torch. Releases of
-// DeepSpeed, torchrun and accelerate read thousands of commands, most of them made
-// up, and preflight has to foresee what becomes of each, down to the words with
-// which it is refused.
+// Package oracle compares our predictions with the real programs. Clients of real torches call our
+// store, and ours calls theirs, in all generations. Their data is recorded, so that drill/c10d can
+// replay it without torch. Releases of DeepSpeed, torchrun and accelerate read thousands of
+// commands, most of them random, and preflight must predict the result of each, down to the words
+// of an error.
 //
-// NVIDIA's stand-in for its management library tells our agent of GPUs that are not here.
+// NVIDIA's mock of its management library reports GPUs to our agent that this machine does not
+// have.
 //
-// The tests are behind the build tag oracle, because they need what setup.sh
-// fetches: about 6 GB. They refuse to be skipped: a release that is not there
-// fails them; NVIDIA's stand-in alone may be missing, which is said.
+// The tests have the build tag oracle, because they need about 6 GB that setup.sh installs. They
+// are never skipped: a missing release is a failure. Only NVIDIA's mock may be missing, which is
+// reported.
 package oracle

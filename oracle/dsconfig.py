@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Has DeepSpeed read a configuration for every line of JSON on its input, {"text":
-…, "world": 8}, and says what it dies with: one line an error, as Python prints it,
-none when it reads the file. The first line of output is DeepSpeed's version.
+"""Lets DeepSpeed read a configuration for every line of JSON on its input, {"text":
+…, "world": 8}, and prints the errors that it dies with, as Python prints them; none if
+it reads the file. The first line of output is DeepSpeed's version.
 """
 
 import json
@@ -26,7 +26,7 @@ def lines(problem):
     if not isinstance(problem, (ValidationError, OldValidationError)):
         return [f"{name}: {problem}"]
     name = name.replace("pydantic.v1.", "pydantic.")
-    # Where the stage is wrong pydantic 1 says of another setting that it needs it.
+    # If the stage is invalid, pydantic 1 also reports another setting that needs it.
     found = [error for error in problem.errors() if "must be defined before" not in error["msg"]]
     title = getattr(problem, "title", None) or problem.model.__name__
     head = f"{name}: {len(found)} validation error{'s' * (len(found) > 1)} for {title}: "

@@ -23,14 +23,14 @@ import (
 	probed "preflight/probe/machine"
 )
 
-// dsConfig is one configuration and the number of ranks.
+// dsConfig is one configuration with a number of ranks.
 type dsConfig struct {
 	Text  string `json:"text"`
 	World int    `json:"world"`
 }
 
-// TestDeepSpeedConfig gives DeepSpeed and launch the same configurations, one
-// or two of whose settings are made up.
+// TestDeepSpeedConfig gives DeepSpeed and launch the same configurations, each with one or two
+// random settings.
 func TestDeepSpeedConfig(t *testing.T) {
 	home := os.Getenv("PREFLIGHT_ORACLE")
 	if home == "" {
@@ -52,7 +52,7 @@ func TestDeepSpeedConfig(t *testing.T) {
 			for i, want := range all {
 				got := dies(dsconfig.Read(read(t, filepath.Join(home, python, "bin/python"), configs[i].Text), release, configs[i].World))
 				got = got[:min(len(got), max(1, len(want)))]
-				for j := range got { // of a long refusal ours is the beginning
+				for j := range got { // if the refusal is long, ours is its beginning
 					if j < len(want) && got[j] != "" && strings.HasPrefix(classPath.ReplaceAllString(want[j], "$1"), got[j]) {
 						got[j] = want[j]
 					}
@@ -70,7 +70,7 @@ func TestDeepSpeedConfig(t *testing.T) {
 	}
 }
 
-// read returns a configuration as the launching machine has it, with that interpreter.
+// read returns a configuration as the launching machine has it, with this interpreter.
 func read(t *testing.T, python, text string) dsconfig.File {
 	t.Helper()
 	config := dsconfig.File{Path: "ds.json", JSON: text}
@@ -89,11 +89,11 @@ func read(t *testing.T, python, text string) dsconfig.File {
 	return config
 }
 
-// classPath is where a class lies, which Python tells in some messages.
+// classPath matches the module of a class, which Python names in some messages.
 var classPath = regexp.MustCompile(`\b(?:deepspeed\.[a-z_.]+)(\w+\(\) argument)`)
 
-// dies is what DeepSpeed's reading of the file ends on. What its engine refuses
-// later is not asked here.
+// dies returns the errors that end DeepSpeed's reading of the file. Later errors of its engine are
+// not tested here.
 func dies(config *dsconfig.Config) []string {
 	all := []string{}
 	for _, problem := range config.Problems {
@@ -104,8 +104,8 @@ func dies(config *dsconfig.Config) []string {
 	return all
 }
 
-// dsConfigs are many configurations: of every setting the table of sections
-// below knows, with values that fit and values that do not.
+// dsConfigs returns many configurations: of every setting in the table of sections below, with
+// valid and invalid values.
 func dsConfigs(r *rand.Rand) []dsConfig {
 	values := []any{true, false, 0, 1, 2, 3, -1, 7, 0.5, 1.5, "1", "true", "x", "auto", nil, []any{}, map[string]any{}, 5e8}
 	sections := map[string][]string{
@@ -150,7 +150,7 @@ func dsConfigs(r *rand.Rand) []dsConfig {
 			}
 			for range 1 + r.IntN(2) {
 				section[pick(r, sections[name]...)] = pick(r, values...)
-				if name == "comms_logger" || name == "tensorboard" { // old releases know no "auto" there, and nobody fills it in
+				if name == "comms_logger" || name == "tensorboard" { // old releases do not know "auto" there, and no program replaces it
 					maps.DeleteFunc(section, func(_ string, value any) bool { return value == "auto" })
 				}
 			}
@@ -176,7 +176,7 @@ func dsConfigs(r *rand.Rand) []dsConfig {
 	return all
 }
 
-// mangled makes Hjson, or nothing at all, of a few.
+// mangled changes some of the texts into Hjson, or into invalid texts.
 func mangled(r *rand.Rand, text string) string {
 	old, new := "", ""
 	switch r.IntN(24) {

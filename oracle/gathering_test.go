@@ -21,8 +21,8 @@ import (
 	"preflight/probe"
 )
 
-// TestGathering: of a real torchrun that waits for another the place in its job and what it has
-// agreed on are read, and then the two go on as if nobody had asked.
+// TestGathering reads from a real torchrun that waits for another one its node rank and what it has
+// agreed on. Then both must go on undisturbed.
 func TestGathering(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r release) {
 		port := freePort(t)
@@ -57,8 +57,9 @@ func TestGathering(t *testing.T) {
 	})
 }
 
-// TestRoll: of a real torchrun with its static backend, whose second of three nodes is late, the first and the third
-// are told of by the store's own count; then the second comes, and the ranks that meet train as if nobody had asked.
+// TestRoll uses a real torchrun with its static backend, with the second of three nodes late. The
+// store's own count must show that the first and the third have joined. Then the second one joins,
+// and the ranks must train undisturbed.
 func TestRoll(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r release) {
 		port := freePort(t)
@@ -100,7 +101,7 @@ func TestRoll(t *testing.T) {
 	})
 }
 
-// awaitGathering asks until a launcher has joined.
+// awaitGathering queries the store until a launcher has joined.
 func awaitGathering(t *testing.T, port int) facts.Gathering {
 	t.Helper()
 	for end := time.Now().Add(3 * patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
@@ -113,13 +114,15 @@ func awaitGathering(t *testing.T, port int) facts.Gathering {
 	return facts.Gathering{}
 }
 
-// failsAnyway is whether a torchrun ends with an error once all launchers are there, as Debian's 1.13 does that Python 3.11 runs.
+// failsAnyway reports whether this torchrun ends with an error when all launchers have joined, as
+// Debian's 1.13 does with Python 3.11.
 func failsAnyway(r release) bool { return r.generation == facts.GenerationLegacy }
 
-// beats is whether a launcher has told the store that it is there, as it does every five seconds.
+// beats reports whether a launcher has recently updated the store, which it does every five
+// seconds.
 func beats(who facts.Gatherer) bool { return who.Silent != nil && *who.Silent >= 0 && *who.Silent < 10 }
 
-// placeOf is what a launcher on this machine was told of its place.
+// placeOf returns where a launcher on this machine was told to meet, and its node rank.
 func placeOf(t *testing.T, pid int) facts.Meeting {
 	t.Helper()
 	seen, err := jobs.Look(t.Context(), probe.Options{}, 0, nil)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rank of a group of gloo, at an address of the loopback's network that it is
-given. It says by how many others it was called.
+"""One rank of a gloo group, at the given address of the loopback network. It prints how
+many other ranks have called it.
 
 usage: gloo.py RANK RANKS PORT ADDRESS
 """
@@ -27,12 +27,12 @@ def own_sockets():
         try:
             name = os.readlink("/proc/self/fd/" + fd)
         except OSError:
-            continue  # that of the listing itself
+            continue  # the descriptor of the listing itself
         if name.startswith("socket:["):
             yield name[len("socket:[") : -1]
 
 
-# Whoever is called has the connection at its own address, whoever calls at the loopback's.
+# A called rank has the connection at its own address, a calling rank at the loopback address.
 own = set(own_sockets())
 place = "%08X" % int.from_bytes(socket.inet_aton(address), sys.byteorder)
 called = 0
@@ -42,4 +42,4 @@ with open("/proc/self/net/tcp") as table:
         if words[9] in own and words[3] == "01" and words[1].startswith(place + ":"):
             called += 1
 print(called, flush=True)
-sys.stdin.read()  # until all have counted
+sys.stdin.read()  # wait until all ranks have counted

@@ -31,7 +31,7 @@ func identifyWithin(t *testing.T, port int, limit time.Duration) facts.Endpoint 
 	return drill.Identify(t.Context(), fmt.Sprintf("127.0.0.1:%d", port), limit)
 }
 
-// Every kind of store is told from the others, and what it holds is counted.
+// TestIdentify checks that every kind of store is recognised, and that its contents are counted.
 func TestIdentify(t *testing.T) {
 	eachServer(t, func(t *testing.T, r release, libuv bool) {
 		server := r.start(t)
@@ -47,12 +47,12 @@ func TestIdentify(t *testing.T) {
 	})
 }
 
-// A job that is waiting for its last rank is identified a hundred times, and
-// then completes as if nobody had asked.
+// TestIdentifyDisturbsNoJob identifies the store of a job that waits for its last rank a hundred
+// times. Then the job must complete undisturbed.
 //
-// The older kind of server looks the name of every caller up, in its only thread,
-// and glibc gives a name server that drops a question five seconds. It is asked
-// one after the other, because a burst is what name servers drop questions of.
+// The older kind of server looks up the name of every caller in its only thread, and glibc waits
+// five seconds for a name server that drops a request. So the calls come one after another, because
+// name servers drop requests that come in bursts.
 func TestIdentifyDisturbsNoJob(t *testing.T) {
 	eachServer(t, func(t *testing.T, r release, libuv bool) {
 		port := freePort(t)
@@ -66,7 +66,7 @@ func TestIdentifyDisturbsNoJob(t *testing.T) {
 			for range atOnce {
 				all.Go(func() {
 					for i := range 100 / atOnce {
-						// A busy machine may keep python from its store for some seconds.
+						// A busy machine may delay Python's store by some seconds.
 						if seen := identifyWithin(t, port, time.Minute); seen.Store != r.generation || seen.Failed != "" {
 							t.Errorf("probe %d: %+v", i, seen)
 						}
@@ -78,9 +78,9 @@ func TestIdentifyDisturbsNoJob(t *testing.T) {
 	})
 }
 
-// A store that is stopped does not answer. The oldest must survive what is
-// asked of it meanwhile, though it may be taken for a newer one: its memory is
-// looked at, because a VALIDATE would be a key of terabytes to it.
+// TestIdentifyOfAStoppedStore identifies a store that is stopped and does not answer. The oldest
+// generation must survive all requests, although it may be mistaken for a newer one. The test
+// checks its memory, because it would read a VALIDATE as a key of terabytes.
 func TestIdentifyOfAStoppedStore(t *testing.T) {
 	eachServer(t, func(t *testing.T, r release, libuv bool) {
 		server := r.start(t)
@@ -102,13 +102,13 @@ func TestIdentifyOfAStoppedStore(t *testing.T) {
 	})
 }
 
-// What becomes of a client that meets a server of another generation.
+// The results when a client meets a server of another generation.
 const (
 	works   = "works"
 	reset   = "is hung up on when it asks"
 	retries = "tries to connect until its time is up"
 	hangs   = "waits for an answer for ever"
-	byParts = hangs + ", or works" // by the packets its request comes in: TestAddOfTheOldest
+	byParts = hangs + ", or works" // depends on how its request is split into packets: TestAddOfTheOldest
 )
 
 func TestMixedGenerations(t *testing.T) {
@@ -138,15 +138,16 @@ func TestMixedGenerations(t *testing.T) {
 			} else {
 				t.Log(words)
 			}
-			// Whatever it was sent, the server is there for its own kind.
+			// Whatever was sent to it, the server must still serve its own generation.
 			converse(t, named(tt.serving).start(t), port, named(tt.serving).generation)
 		})
 	}
 }
 
-// TestAddOfTheOldest: the oldest torch's add is a get to a store of libuv, which leaves
-// the number behind the key. In one piece with the rest that stops the store from
-// answering; in two it answers the get of a key it does not have, which add takes for 0, and hangs up.
+// TestAddOfTheOldest: a libuv store reads the oldest torch's add as a get, and does not read the
+// number after the key. If everything arrives in one packet, the store stops answering. In two
+// packets it answers the get for a missing key, which add reads as 0, and then closes the
+// connection.
 func TestAddOfTheOldest(t *testing.T) {
 	request := []byte("\x03\x03\x00\x00\x00\x00\x00\x00\x00/n1\x00\x00\x00\x00\x00\x00\x00\x00")
 	for _, name := range []string{"2.4", "2.15"} {
@@ -161,7 +162,7 @@ func TestAddOfTheOldest(t *testing.T) {
 				if _, err := conn.Write(part); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(300 * time.Millisecond) // each in a packet of its own
+				time.Sleep(300 * time.Millisecond) // each in its own packet
 			}
 			if err := conn.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
 				t.Fatal(err)
@@ -174,8 +175,8 @@ func TestAddOfTheOldest(t *testing.T) {
 	}
 }
 
-// meetOther has a client call a server with a short time to connect, and ask it
-// something. It returns what becomes of it, and torch's words.
+// meetOther lets a client connect to a server with a short timeout and send a request. It returns
+// the result and torch's message.
 func meetOther(t *testing.T, client *torch, port int) (outcome, words string) {
 	t.Helper()
 	const connecting = 4 * time.Second
@@ -219,7 +220,7 @@ func freePort(t *testing.T) int {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
-// awaitListener waits for a port to be served, without a word to whom serves it.
+// awaitListener waits until a process listens on a port, without sending anything to it.
 func awaitListener(t *testing.T, port int) {
 	t.Helper()
 	for end := time.Now().Add(3 * patience); ; {

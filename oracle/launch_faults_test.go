@@ -15,28 +15,28 @@ import (
 
 const (
 	newestDeepSpeed = "0.19.8"
-	olderDeepSpeed  = "0.15.1" // as the newest takes --include, and quotes no value of .deepspeed_env
+	olderDeepSpeed  = "0.15.1" // it reads --include like the newest release, but does not quote values of .deepspeed_env
 )
 
-// head is what preflight calls the machine that the launch is typed on.
+// head is preflight's name for the machine on which the launch is typed.
 const head = "launching machine"
 
-// flaw is what is wrong with a launch, and what follows.
+// flaw is what is wrong with a launch, and the expected result.
 type flaw struct {
 	name      string
 	versions  []string // of DeepSpeed; none is the newest
 	plant     func(context.Context, *testhosts.Cluster, attempt) error
-	hostfile  string   // in place of the hosts w1 to w4 with a slot each
-	envFile   string   // .deepspeed_env
-	expected  string   // a variable that every rank must see, with its value
-	env       []string // of the shell
-	options   []string // of deepspeed
-	arguments []string // of the training
-	ranks     []string // the host of each as it is meant; none is w1 to w4
+	hostfile  string   // replaces the hosts w1 to w4 with one slot each
+	envFile   string   // text of .deepspeed_env
+	expected  string   // a variable with its value that every rank must see
+	env       []string // environment of the shell
+	options   []string // options of deepspeed
+	arguments []string // arguments of the training
+	ranks     []string // the intended host of each rank; none is w1 to w4
 
-	found   []string // the checks that fail and the nodes they name; none when the training works
-	refused string   // part of why preflight judges nothing
-	warned  string   // the check that warns, with its nodes, of a training that runs with something else than was typed
+	found   []string // the checks that fail and the nodes that they name; none if the training works
+	refused string   // part of the reason why preflight refuses the command
+	warned  string   // the check that warns, with its nodes, if the training runs with other settings than typed
 }
 
 func (f flaw) releases() []string {
@@ -46,7 +46,7 @@ func (f flaw) releases() []string {
 	return f.versions
 }
 
-// works is whether the training does what was meant.
+// works reports whether the training does what was intended.
 func (f flaw) works() bool { return f.found == nil && f.refused == "" && f.warned == "" }
 
 func (f flaw) hosts() []string {
@@ -56,7 +56,7 @@ func (f flaw) hosts() []string {
 	return f.ranks
 }
 
-// flaws are what is tried.
+// flaws are the launches to try.
 var flaws = []flaw{
 	{name: "none", arguments: []string{"--name", "first try", "--rate=1e-4"}},
 
@@ -84,11 +84,11 @@ var flaws = []flaw{
 	{name: "noise", found: []string{"ssh-shell w1"}, plant: noisyFirst},
 	{name: "noise-and-address", options: []string{"--master_addr", "w1"}, plant: noisyFirst},
 
-	// pdsh refuses modules that somebody else could change.
+	// pdsh refuses modules that another user could change.
 	{name: "pdsh-owned", found: []string{"launcher-ready " + head}, plant: func(ctx context.Context, c *testhosts.Cluster, _ attempt) error {
 		return shell(ctx, c.Head, `cp -a "$1" /root/modules && chown -R 1000 /root/modules && mount --bind /root/modules "$1"`, pdshModules())
 	}},
-	// DeepSpeed sets it to ssh.
+	// DeepSpeed sets this variable to ssh.
 	{name: "pdsh-rsh", env: []string{"PDSH_RCMD_TYPE=rsh"}},
 	{name: "pdsh-timeout", env: []string{"PDSH_COMMAND_TIMEOUT=3"}, found: []string{"launcher-ready " + head}},
 	{name: "pdsh-port", env: []string{"PDSH_SSH_ARGS_APPEND=-p 2222"}, found: []string{"launcher-ready w1 w2 w3 w4"}},
@@ -98,7 +98,8 @@ var flaws = []flaw{
 	{name: "env-blank", envFile: "NCCL_DEBUG=INFO\n\nNCCL_IB_DISABLE=1\n", found: []string{"launcher-env " + head}},
 	{name: "env", envFile: "NOTE=two words\n", expected: "NOTE=two words"},
 	{name: "env", versions: []string{olderDeepSpeed}, envFile: "NOTE=one\n", expected: "NOTE=one", arguments: []string{"--name", "first try"}},
-	// No release keeps a value from being read again, the older not even its blanks.
+	// No release protects a value from being read by the shell again, and older releases do not
+	// even protect its blanks.
 	{name: "env-words", versions: []string{olderDeepSpeed}, envFile: "NCCL_DEBUG_SUBSYS=INIT, NET\n", expected: "NCCL_DEBUG_SUBSYS=INIT, NET", warned: "launcher-env " + head},
 	{name: "env-percent", envFile: "NCCL_DEBUG_FILE=/root/nccl.%h.log\n", expected: "NCCL_DEBUG_FILE=/root/nccl.%h.log", warned: "launcher-env " + head},
 
@@ -117,9 +118,9 @@ var flaws = []flaw{
 	{name: "argument-percent", arguments: []string{"--name=step-%n"}, warned: "launcher-args " + head},
 }
 
-// pdshModules is where Debian's pdsh has its modules.
+// pdshModules returns the directory of Debian's pdsh modules.
 func pdshModules() string {
-	dirs, _ := filepath.Glob("/usr/lib/*/pdsh") // the pattern is a good one
+	dirs, _ := filepath.Glob("/usr/lib/*/pdsh") // the pattern is valid
 	return strings.Join(dirs, " ")
 }
 
@@ -128,7 +129,7 @@ func noisyFirst(_ context.Context, c *testhosts.Cluster, _ attempt) error {
 	return err
 }
 
-// empty takes what is in a directory away from the node.
+// empty hides the contents of a directory from the node.
 func empty(ctx context.Context, n *testhosts.Node, dir string) error {
 	return shell(ctx, n, `mount -t tmpfs none "$1"`, dir)
 }

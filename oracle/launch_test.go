@@ -32,12 +32,11 @@ var training []byte
 // runner is an installed DeepSpeed.
 type runner struct {
 	version  string
-	bin      string        // where its commands are
-	patience time.Duration // what its ranks wait for each other
+	bin      string        // the directory of its commands
+	patience time.Duration // how long its ranks wait for each other
 }
 
-// runners are the releases that setup.sh installs beside a torch that fits, by
-// version.
+// runners returns the releases that setup.sh installs together with a matching torch, by version.
 func runners(t *testing.T) map[string]runner {
 	t.Helper()
 	all := map[string]runner{}
@@ -50,16 +49,16 @@ func runners(t *testing.T) map[string]runner {
 		if err != nil || len(words) == 0 {
 			t.Fatalf("DeepSpeed beside torch %s is needed: run oracle/setup.sh: %v", name, err)
 		}
-		// Nodes that share this machine import torch one after the other.
+		// Nodes that share this machine import torch one after another.
 		version := words[len(words)-1]
 		all[version] = runner{version: version, bin: bin, patience: 8*time.Second + 3*time.Since(began)}
 	}
 	return all
 }
 
-// TestLaunch has the real deepspeed launch a training on four hosts over the real
-// pdsh, and asks preflight about the same command: it must pass exactly what
-// works, and say of the rest what is wrong and where.
+// TestLaunch lets the real deepspeed launch a training on four hosts over the real pdsh, and runs
+// preflight for the same command. preflight must pass exactly the commands that work, and otherwise
+// say what is wrong and where.
 func TestLaunch(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("namespace hosts need root")
@@ -71,24 +70,24 @@ func TestLaunch(t *testing.T) {
 			name := fmt.Sprintf("deepspeed%s-%s", version, f.name)
 			a := attempt{flaw: f, runner: installed[version], binary: binary, name: name}
 			if f.found == nil {
-				a.patience = time.Minute // costs nothing where nobody waits in vain
+				a.patience = time.Minute // does not matter if no rank waits in vain
 			}
 			t.Run(name, func(t *testing.T) {
 				if a.bin == "" {
 					t.Fatalf("DeepSpeed %s is needed: run oracle/setup.sh", version)
 				}
-				t.Parallel() // some of them wait most of the time
+				t.Parallel() // some of them mostly wait
 				a.run(t)
 			})
 		}
 	}
 }
 
-// overhead is what a launch may take longer for having been judged.
+// overhead is the time that preflight may add to a launch.
 const overhead = 2 * time.Second
 
-// TestLaunchOverhead measures what somebody waits longer who writes "preflight --"
-// before a launch that works.
+// TestLaunchOverhead measures how much longer a working launch takes with "preflight --" in front
+// of it.
 func TestLaunchOverhead(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("namespace hosts need root")
@@ -101,7 +100,7 @@ func TestLaunchOverhead(t *testing.T) {
 		without := a.time(t, c, len(a.hosts()), a.words()...)
 		alone := a.time(t, c, 0, slices.Concat(judge, []string{"--dry-run", "--"}, a.words())...)
 		with := a.time(t, c, len(a.hosts()), slices.Concat(judge, []string{"--"}, a.words())...)
-		if round > 0 { // the first of each fills caches, and nodes keep our binary
+		if round > 0 { // the first round fills caches, and the nodes keep our binary
 			bare, judged, wrapped, more = append(bare, without), append(judged, alone), append(wrapped, with), append(more, with-without)
 		}
 	}
@@ -109,15 +108,14 @@ func TestLaunchOverhead(t *testing.T) {
 		slices.Sort(times)
 	}
 	t.Logf("four nodes: %v by itself, %v through preflight; %v more, and %v for judging alone", bare, wrapped, more, judged)
-	// The difference is mostly how long python takes to import torch this time;
-	// what preflight does before it becomes the launch is the same by itself.
+	// The difference mostly comes from how long Python takes to import torch. preflight itself
+	// takes the same time.
 	if median := judged[1]; median > overhead {
 		t.Errorf("preflight costs %v, and may cost %v", median, overhead)
 	}
 }
 
-// time runs a command that works, in which so many ranks train, and returns how
-// long it took.
+// time runs a working command in which this many ranks train, and returns how long it took.
 func (a attempt) time(t *testing.T, c *testhosts.Cluster, ranks int, words ...string) time.Duration {
 	t.Helper()
 	cmd := a.onHead(t.Context(), c, words...)
@@ -129,7 +127,7 @@ func (a attempt) time(t *testing.T, c *testhosts.Cluster, ranks int, words ...st
 	return time.Since(began).Round(time.Millisecond)
 }
 
-// buildPreflight builds what users run, in a directory that hosts can be shown.
+// buildPreflight builds the program that users run, in a directory that hosts can see.
 func buildPreflight(t *testing.T, dir string) string {
 	t.Helper()
 	build := exec.Command("make", "-C", "..", "build", "BIN="+dir)
@@ -139,13 +137,13 @@ func buildPreflight(t *testing.T, dir string) string {
 	return filepath.Join(dir, "preflight")
 }
 
-// attempt is one launch with one flaw, on a cluster of its own.
+// attempt is one launch with one flaw, on its own cluster.
 type attempt struct {
 	flaw
 	runner
 	name   string
-	binary string // preflight
-	dir    string // the launch's working directory, with the training in it
+	binary string // path of preflight
+	dir    string // the working directory of the launch, with the training in it
 }
 
 func (a attempt) run(t *testing.T) {
@@ -181,7 +179,7 @@ func (a attempt) run(t *testing.T) {
 	}
 }
 
-// raise raises four hosts that see the training, DeepSpeed and preflight.
+// raise starts four hosts that can see the training, DeepSpeed and preflight.
 func (a *attempt) raise(t *testing.T, name string) *testhosts.Cluster {
 	t.Helper()
 	a.dir = t.TempDir()
@@ -201,14 +199,14 @@ func (a *attempt) raise(t *testing.T, name string) *testhosts.Cluster {
 	return c
 }
 
-// words are the command that is typed.
+// words returns the command line.
 func (a attempt) words() []string {
 	words := append([]string{filepath.Join(a.bin, "deepspeed"), "--hostfile", "hostfile"}, a.options...)
 	words = append(words, "train.py", "--patience", strconv.Itoa(int(a.patience.Seconds())))
 	return append(words, a.arguments...)
 }
 
-// onHead prepares what is typed on the head, in the launch's directory.
+// onHead returns a Cmd that runs on the launching machine, in the directory of the launch.
 func (a attempt) onHead(ctx context.Context, c *testhosts.Cluster, words ...string) *testhosts.Cmd {
 	cmd := c.Head.Command(ctx, words...)
 	cmd.Dir = a.dir
@@ -216,21 +214,21 @@ func (a attempt) onHead(ctx context.Context, c *testhosts.Cluster, words ...stri
 	return cmd
 }
 
-// ended is what became of a launch.
+// ended is the result of a launch.
 type ended struct {
-	trouble string // how it is not what was meant, "" when it is
+	trouble string // what is not as intended; "" is nothing
 	log     string
 	seconds float64
 }
 
-// trained is what a rank says at the end of its training.
+// trained is what a rank prints at the end of its training.
 type trained struct {
 	Rank      int
 	Host      string
 	Arguments []string
 }
 
-// launch runs the command until it ends or nothing can come of it any more.
+// launch runs the command until it ends, or until it can no longer succeed.
 func (a attempt) launch(t *testing.T, c *testhosts.Cluster) ended {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*a.patience)
@@ -238,7 +236,7 @@ func (a attempt) launch(t *testing.T, c *testhosts.Cluster) ended {
 	cmd := a.onHead(ctx, c, a.words()...)
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
-	cmd.WaitDelay = time.Second // pdsh outlives it; the cluster's end is pdsh's
+	cmd.WaitDelay = time.Second // pdsh outlives it, and ends with the cluster
 	began := time.Now()
 	err := cmd.Run()
 	end := ended{log: log.String(), seconds: time.Since(began).Seconds()}
@@ -253,7 +251,7 @@ func (a attempt) launch(t *testing.T, c *testhosts.Cluster) ended {
 	return end
 }
 
-// ranksIn are the ranks that say they have trained.
+// ranksIn returns the ranks that report that they have trained.
 func ranksIn(t *testing.T, log string) []trained {
 	t.Helper()
 	var all []trained
@@ -270,7 +268,7 @@ func ranksIn(t *testing.T, log string) []trained {
 	return all
 }
 
-// unlike is what keeps the ranks from being those that were meant.
+// unlike returns how the ranks differ from the intended ones.
 func (a attempt) unlike(ranks []trained) string {
 	var hosts []string
 	for _, rank := range ranks {
@@ -285,13 +283,13 @@ func (a attempt) unlike(ranks []trained) string {
 	return ""
 }
 
-// verdict is what preflight says of a launch: a report, or why there is none.
+// verdict is preflight's answer for a launch: a report, or the reason why there is none.
 type verdict struct {
 	report
 	complaint string
 }
 
-// named are the checks that came to that verdict, each with the nodes it names.
+// named returns the checks with this verdict, each with the nodes that it names.
 func (v verdict) named(verdict string) []string {
 	named := map[string]bool{}
 	for _, f := range v.Findings {
@@ -302,14 +300,14 @@ func (v verdict) named(verdict string) []string {
 	return slices.Sorted(maps.Keys(named))
 }
 
-// judge asks preflight about the launch.
+// judge runs preflight for the launch.
 func (a attempt) judge(t *testing.T, c *testhosts.Cluster) verdict {
 	t.Helper()
 	argv := []string{a.binary, "--dry-run", "--format", "json", "--accelerator", "cpu", "--timeout", "30s", "--"}
 	return judged(t, a.onHead(t.Context(), c, append(argv, a.words()...)...))
 }
 
-// judged is what a preflight says that prints JSON.
+// judged runs a preflight that prints JSON, and returns its verdict.
 func judged(t *testing.T, cmd *testhosts.Cmd) verdict {
 	t.Helper()
 	var complaint bytes.Buffer
@@ -332,11 +330,11 @@ func judged(t *testing.T, cmd *testhosts.Cmd) verdict {
 	return v
 }
 
-// numbers are what differs between lines that say the same.
+// numbers matches what differs between otherwise equal lines.
 var numbers = regexp.MustCompile("0x[0-9a-f]+|[0-9]+")
 
-// excerpt is a log that can be kept: without what is said of this machine, and
-// with what is said again and again no more often than there are nodes.
+// excerpt returns a log that can be kept: without details of this machine, and with repeated lines
+// no more often than there are nodes.
 func (a attempt) excerpt(end ended, head string) string {
 	var kept strings.Builder
 	said := map[string]int{}

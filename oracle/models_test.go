@@ -19,8 +19,8 @@ import (
 	"preflight/probe/nvml"
 )
 
-// TestModels has our agent ask NVIDIA's own stand-in for its management library, of each model
-// of GPU that it knows: what is told is what checks/catalogue/testdata/models has.
+// TestModels lets our agent read NVIDIA's own mock of its management library, for each GPU model
+// that it knows. The result must equal checks/catalogue/testdata/models.
 func TestModels(t *testing.T) {
 	stand := filepath.Join(oracleHome(), "k8s-test-infra/pkg/gpu/mocknvml")
 	if _, err := os.Stat(filepath.Join(stand, "libnvidia-ml.so.1")); err != nil {
@@ -54,14 +54,14 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// folded is what the lines of an agent tell together: of a GPU the last one counts.
+// folded combines the lines of an agent's output. For a GPU, the last line counts.
 func folded(t *testing.T, told []byte) *facts.NVML {
 	t.Helper()
 	seen, done := &facts.NVML{Source: "nvml"}, false
 	for line := range bytes.Lines(told) {
 		var l nvml.Line
 		if json.Unmarshal(line, &l) != nil {
-			continue // of the library
+			continue // a line about the library
 		}
 		switch {
 		case l.System != nil:
@@ -85,8 +85,8 @@ func folded(t *testing.T, told []byte) *facts.NVML {
 	return seen
 }
 
-// lasting are the facts that do not change by themselves, by path: power and clocks of the
-// stand-in do.
+// lasting returns the facts that do not change by themselves, by path. Power and clocks of the mock
+// do change.
 func lasting(seen *facts.NVML) map[string]string {
 	all := map[string]string{}
 	take := func(path, value string) { all[path] = value }

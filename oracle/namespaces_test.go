@@ -20,11 +20,11 @@ import (
 	"preflight/probe"
 )
 
-// kinds are the namespaces that a test may have for itself.
+// kinds are the namespaces that a test can have for itself.
 var kinds = []string{"net", "mnt", "uts"}
 
-// inOwnNamespaces runs the calling test once more, in a process with a network, a
-// file system and a hostname that end with it. It returns true in there.
+// inOwnNamespaces runs the calling test again in a process with its own network, mounts and host
+// name, which end with it. It returns true in that process.
 func inOwnNamespaces(t *testing.T) bool {
 	t.Helper()
 	const outside = "PREFLIGHT_ORACLE_OUTSIDE"
@@ -45,7 +45,7 @@ func inOwnNamespaces(t *testing.T) bool {
 	again.Env = append(os.Environ(), outside+"="+strings.Join(here, " "))
 	again.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS,
-		Pdeathsig:  syscall.SIGKILL, // of the thread, which therefore stays
+		Pdeathsig:  syscall.SIGKILL, // sent when the thread ends, so the thread is locked
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -56,7 +56,7 @@ func inOwnNamespaces(t *testing.T) bool {
 	return false
 }
 
-// namespaces names those that this process is in.
+// namespaces returns the IDs of the namespaces of this process.
 func namespaces(t *testing.T) []string {
 	t.Helper()
 	var here []string
@@ -70,8 +70,8 @@ func namespaces(t *testing.T) []string {
 	return here
 }
 
-// hideMachine takes the machine's own settings out of sight, and its files of
-// names out of reach.
+// hideMachine hides the machine's own configuration, and keeps the test from changing its files of
+// names.
 func hideMachine(t *testing.T) {
 	t.Helper()
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
@@ -82,8 +82,8 @@ func hideMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	cover(t, "/etc/hosts", "")
-	// Because of an action, here the default one, a probe asks glibc for what is in
-	// no file: Go's own resolver would answer from the file of five seconds ago.
+	// Because of the action (here the default one), a probe asks glibc for names. Go's own resolver
+	// would use the contents that the files had up to five seconds ago.
 	cover(t, "/etc/nsswitch.conf", "hosts: files [SUCCESS=return]\n")
 	for _, path := range []string{"/etc/nccl.conf", filepath.Join(home, ".nccl.conf")} {
 		if _, err := os.Stat(path); err == nil {
@@ -92,7 +92,7 @@ func hideMachine(t *testing.T) {
 	}
 }
 
-// cover lays another text over a file that is there.
+// cover mounts another text over an existing file.
 func cover(t *testing.T, path, text string) {
 	t.Helper()
 	ours := filepath.Join(t.TempDir(), filepath.Base(path))
@@ -102,11 +102,10 @@ func cover(t *testing.T, path, text string) {
 	if err := unix.Mount(ours, path, "", unix.MS_BIND, ""); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
-	t.Cleanup(func() { _ = unix.Unmount(path, unix.MNT_DETACH) }) // else ours could not be removed
+	t.Cleanup(func() { _ = unix.Unmount(path, unix.MNT_DETACH) }) // otherwise our file could not be removed
 }
 
-// look probes some sections of the namespaces that a test is in. The names are
-// asked for where SectionNames is.
+// look probes some sections in the namespaces of the test. SectionNames looks up the names.
 func look(t *testing.T, names []string, sections ...facts.Section) *facts.Node {
 	t.Helper()
 	var node facts.Node

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Has a libnccl, the argument, choose the interface of its bootstrap, once for
-every line of JSON on its input, which is the environment: ["NAME=value", ...].
-The first line of output is NCCL's version, the others are what it printed.
+"""Lets a libnccl, the argument, choose the interface of its bootstrap, once for every
+line of JSON on its input, which is the environment: ["NAME=value", ...]. The first
+line of output is NCCL's version, the others are its output.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ def version():
 
 
 def choose(settings):
-    """In a process of its own each time, because NCCL chooses once in a process."""
+    """Runs in a new process each time, because NCCL chooses only once per process."""
     environment = dict(setting.split("=", 1) for setting in settings)
     reader, writer = os.pipe()
     child = os.fork()

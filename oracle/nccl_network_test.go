@@ -15,8 +15,8 @@ import (
 	"preflight/facts"
 )
 
-// names is what resolves while NCCL is asked, and nothing else does. They have one
-// address each: which of several comes first is for glibc to say.
+// names are the only names that resolve while NCCL runs. Each has one address, because glibc
+// decides the order of several.
 const names = `
 127.0.0.1 localhost
 10.1.0.2  w2
@@ -24,9 +24,9 @@ const names = `
 fd01::6   w6
 `
 
-// network is the interfaces of a machine in the kernel's order, each a group of
-// words: "eth0 10.0.0.1/24 fe80::1/64". Before the name "!" says that it is down
-// and "~" that it is up without a carrier. lo is down where it is not listed.
+// network lists the interfaces of a machine in the kernel's order, each as words: "eth0 10.0.0.1/24
+// fe80::1/64". "!" before the name means that it is down, "~" that it is up without carrier. lo is
+// down if it is not listed.
 type network []string
 
 // nic is one interface of a network.
@@ -49,8 +49,8 @@ func (n network) nics() []nic {
 	return nics
 }
 
-// plumb makes the network of this process the one described, until the next one,
-// and returns what a probe sees of it.
+// plumb gives this process the described network, until the next call, and returns what a probe
+// sees of it.
 func (n network) plumb(t *testing.T) *facts.Node {
 	t.Helper()
 	batch := []string{"address flush dev lo", "link set lo down"}
@@ -64,7 +64,7 @@ func (n network) plumb(t *testing.T) *facts.Node {
 		for _, prefix := range nic.prefixes {
 			nodad := ""
 			if strings.Contains(prefix, ":") {
-				nodad = " nodad" // else it could not be bound at once
+				nodad = " nodad" // otherwise it could not be bound at once
 			}
 			batch = append(batch, fmt.Sprintf("address replace %s dev %s%s", prefix, nic.name, nodad))
 		}
@@ -77,7 +77,7 @@ func (n network) plumb(t *testing.T) *facts.Node {
 	if out, err := ip.CombinedOutput(); err != nil {
 		t.Fatalf("%q: %v\n%s", n, err, out)
 	}
-	// The kernel takes note of a carrier when it has time.
+	// The kernel notices a carrier only after a while.
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		node := look(t, []string{"localhost", "w2", "w4", "w6", "gone"}, facts.SectionNet, facts.SectionNames, facts.SectionHost)
 		if n.isSeenBy(node) {
@@ -89,8 +89,8 @@ func (n network) plumb(t *testing.T) *facts.Node {
 	}
 }
 
-// cable is the commands that make the interface and connect it to a port, both
-// without an address of the kernel's choice.
+// cable returns the commands that create the interface and connect it to a port, both without
+// automatic addresses.
 func (n nic) cable(port string) []string {
 	batch := []string{
 		fmt.Sprintf("link add %s type veth peer name %s", n.name, port),
@@ -103,7 +103,7 @@ func (n nic) cable(port string) []string {
 	return batch
 }
 
-// cables are the interfaces that the last network left.
+// cables returns the interfaces that the last network has left.
 func cables(t *testing.T) []string {
 	t.Helper()
 	var left []string
@@ -115,7 +115,7 @@ func cables(t *testing.T) []string {
 	return left
 }
 
-// isSeenBy is whether the node's network is this one.
+// isSeenBy reports whether the node's network is this one.
 func (n network) isSeenBy(node *facts.Node) bool {
 	for _, nic := range n.nics() {
 		at := slices.IndexFunc(node.Net.Interfaces, func(i facts.Interface) bool { return i.Name == nic.name })

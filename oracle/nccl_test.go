@@ -22,9 +22,9 @@ import (
 	"preflight/probe/python"
 )
 
-// TestNCCL asks real NCCLs which interface their bootstrap takes and launch which
-// one it predicts, on networks of all kinds: what a person thought of, and what
-// nobody did. It needs no GPU: ncclGetUniqueId chooses before it looks for one.
+// TestNCCL asks real NCCL libraries which interface their bootstrap uses, and compares the answer
+// with launch's prediction. The networks are chosen by a person or random. It needs no GPU, because
+// ncclGetUniqueId chooses the interface before it looks for one.
 func TestNCCL(t *testing.T) {
 	if !inOwnNamespaces(t) {
 		return
@@ -47,14 +47,15 @@ func TestNCCL(t *testing.T) {
 	}
 }
 
-// ncclLibrary is one NCCL and what became of its cases.
+// ncclLibrary is one NCCL library with the results of its cases.
 type ncclLibrary struct {
 	python, path string
 	version      string
 	cases, dies  int
 }
 
-// ncclLibraries are those that came with the releases of torch. Debian's has none.
+// ncclLibraries returns the libraries that were installed with the releases of torch. Debian's
+// torch has none.
 func ncclLibraries(t *testing.T) []*ncclLibrary {
 	t.Helper()
 	var all []*ncclLibrary
@@ -74,7 +75,8 @@ var (
 	warnLine  = regexp.MustCompile(`NCCL WARN .*`)
 )
 
-// solve has the library choose in every environment, and launch predict.
+// solve lets the library choose in every environment, and compares the choices with launch's
+// predictions.
 func (l *ncclLibrary) solve(t *testing.T, p puzzle, node *facts.Node) {
 	t.Helper()
 	var outputs []string
@@ -96,8 +98,8 @@ func (l *ncclLibrary) solve(t *testing.T, p puzzle, node *facts.Node) {
 	}
 }
 
-// TestNCCLHasCodeForGPUs holds what is read of the code in real NCCLs against what their makefile
-// builds with such a CUDA: makefiles/common.mk, CUDA11_GENCODE and its likes.
+// TestNCCLHasCodeForGPUs compares the GPU code that we find in real NCCL libraries with what their
+// makefile builds for this CUDA release: makefiles/common.mk, CUDA11_GENCODE and similar variables.
 func TestNCCLHasCodeForGPUs(t *testing.T) {
 	for _, library := range ncclLibraries(t) {
 		seen, err := python.CollectPython(t.Context(), probe.Options{Interpreter: library.python, WorkDir: t.TempDir()})
@@ -118,7 +120,7 @@ func TestNCCLHasCodeForGPUs(t *testing.T) {
 	}
 }
 
-// predictNCCL is launch's choice for a node with this NCCL and environment.
+// predictNCCL returns launch's choice for a node with this NCCL and environment.
 func predictNCCL(node *facts.Node, version string, settings []string) nccl.Choice {
 	ranks := *node
 	ranks.Python = &facts.Python{NCCL: []facts.NCCLLibrary{{Version: version}}}
@@ -130,7 +132,7 @@ func predictNCCL(node *facts.Node, version string, settings []string) nccl.Choic
 	return nccl.Bootstrap(launch.Prediction{}, &ranks)
 }
 
-// puzzle is one network with the environments to try on it.
+// puzzle is a network with the environments to try on it.
 type puzzle struct {
 	network network
 	envs    [][]string
@@ -140,7 +142,7 @@ func ifnames(values ...string) [][]string { return each("NCCL_SOCKET_IFNAME=", v
 
 func commIDs(values ...string) [][]string { return each("NCCL_COMM_ID=", values) }
 
-// each is an environment a value, and before them one where nothing is set.
+// each returns one environment per value, preceded by one without settings.
 func each(prefix string, values []string) [][]string {
 	envs := [][]string{{}}
 	for _, value := range values {
@@ -149,7 +151,7 @@ func each(prefix string, values []string) [][]string {
 	return envs
 }
 
-// puzzles are where versions differ, a rule ends or a person would err.
+// puzzles are cases in which versions differ, a rule has its limit, or a person would err.
 var puzzles = []puzzle{
 	{network{"lo 127.0.0.1/8", "eth0 10.0.0.1/24 fe80::1/64", "eth1 10.1.0.1/24", "eth10 10.2.0.1/24"}, slices.Concat(
 		ifnames("eth1", "=eth1", "^eth0", "^=eth1,lo", "eth1,eth0", "=^eth0", " eth1", "eth0, eth1", "eth7,,eth10", "enp", "lo", "e", "", "^", "=",
@@ -177,7 +179,7 @@ var puzzles = []puzzle{
 	{network{"lo 127.0.0.1/8", "!eth0 10.0.0.1/24", "eth1 10.1.0.1/24"}, slices.Concat(ifnames("eth0", "^eth1"), commIDs("10.0.0.9:1"))},
 }
 
-// randomPuzzles are always the same.
+// randomPuzzles returns the same puzzles in every run.
 func randomPuzzles(networks, envs int) []puzzle {
 	r := rand.New(rand.NewPCG(2, 30))
 	all := make([]puzzle, networks)

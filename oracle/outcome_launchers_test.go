@@ -12,16 +12,16 @@ import (
 // launcher is a way to launch.
 type launcher struct {
 	name       string
-	program    string // below the venv's bin
-	everywhere bool   // it is typed on every node, and not on the launching machine alone
+	program    string // below bin of the virtual environment
+	everywhere bool   // it is typed on every node, not only on the launching machine
 	words      func(o *rehearsal, node int) []string
-	env        []string // of the shell that it is typed in
-	installed  string   // a script that makes every machine one that has it
+	env        []string // environment of the shell in which it is typed
+	installed  string   // a script that installs it on every machine
 }
 
 var launchers = []launcher{
 	{name: "pdsh", program: "deepspeed", words: deepspeedWords("pdsh")},
-	// Debian's mpirun is Open MPI's where both are installed, and neither is root's by default.
+	// If both are installed, Debian's mpirun is Open MPI's. By default neither runs as root.
 	{name: "openmpi", program: "deepspeed", words: deepspeedWords("openmpi"), env: []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}},
 	{name: "mpich", program: "deepspeed", words: deepspeedWords("mpich"), installed: "ln -sf /usr/bin/mpirun.mpich /etc/alternatives/mpirun"},
 	{name: "c10d", program: "torchrun", everywhere: true, words: func(o *rehearsal, _ int) []string {
@@ -38,7 +38,7 @@ var launchers = []launcher{
 		}
 	}},
 	{name: "accelerate", program: "accelerate", everywhere: true, words: func(o *rehearsal, node int) []string {
-		return o.accelerate(node, "--multi_gpu", "--same_network") // which no GPU is asked for
+		return o.accelerate(node, "--multi_gpu", "--same_network") // a mode that needs no GPU
 	}},
 	{name: "accelerate-pdsh", program: "accelerate", words: func(o *rehearsal, _ int) []string {
 		return o.accelerate(0, "--use_deepspeed", "--deepspeed_hostfile", "hostfile", "--deepspeed_multinode_launcher", "pdsh")
@@ -54,8 +54,8 @@ func (o *rehearsal) accelerate(node int, how ...string) []string {
 		"--main_process_ip", o.meets(), "--main_process_port", "29500", "--mixed_precision", "no", "--dynamo_backend", "no")
 }
 
-// count is how many nodes there are.
+// count returns the number of nodes.
 func (o *rehearsal) count() string { return strconv.Itoa(len(o.hosts.Nodes)) }
 
-// seconds are what ranks wait for each other.
+// seconds returns how long ranks wait for each other.
 func (o *rehearsal) seconds() string { return strconv.Itoa(int(o.patience.Seconds())) }

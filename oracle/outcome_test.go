@@ -29,8 +29,8 @@ var (
 	unlaunched = flag.Bool("unlaunched", false, "make no launch, and take the table's word for what becomes of it")
 )
 
-// TestOutcome plants a fault, asks preflight about a launch, and makes that launch:
-// what fails must not train, and what does not fail must.
+// TestOutcome causes a fault, runs preflight for a launch, and then makes this launch. A launch
+// that preflight fails must not train, and a launch that it passes must train.
 func TestOutcome(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("namespace hosts need root")
@@ -49,24 +49,24 @@ func TestOutcome(t *testing.T) {
 			}
 			o := rehearsal{planted: p, launcher: launchers[i], runner: installed, binary: binary, trains: slices.Contains(strings.Fields(p.trains), by)}
 			if o.trains {
-				o.patience = 4 * time.Minute // costs nothing where nobody waits in vain
+				o.patience = 4 * time.Minute // does not matter if no rank waits in vain
 			}
 			t.Run(by+"/"+p.name, func(t *testing.T) {
-				t.Parallel() // some of them wait most of the time
+				t.Parallel() // some of them mostly wait
 				o.run(t)
 			})
 		}
 	}
 }
 
-// rehearsal is one launch under one fault, on a cluster of its own.
+// rehearsal is one launch with one fault, on its own cluster.
 type rehearsal struct {
 	planted
 	launcher
 	runner
 	trains bool
-	binary string // preflight
-	dir    string // the launch's working directory, with the training in it
+	binary string // path of preflight
+	dir    string // the working directory of the launch, with the training in it
 	hosts  *testhosts.Cluster
 }
 
@@ -97,7 +97,7 @@ func (o *rehearsal) run(t *testing.T) {
 	}
 }
 
-// raise raises hosts that see the training, the venvs and preflight.
+// raise starts hosts that can see the training, the virtual environments and preflight.
 func (o *rehearsal) raise(t *testing.T) {
 	t.Helper()
 	o.dir = t.TempDir()
@@ -120,7 +120,7 @@ func (o *rehearsal) raise(t *testing.T) {
 	}
 }
 
-// tools are what the scripts that plant may use.
+// tools are shell functions for the scripts of faults.
 const tools = `set -e
 dir=$1 bin=$2 site=$(echo "$2"/../lib/python*/site-packages) libraries=/usr/lib/$(uname -m)-linux-gnu
 # alone DIRECTORY: what changes below it from now on changes for this machine alone
@@ -165,17 +165,18 @@ func (o *rehearsal) machines(t *testing.T, where string) []*testhosts.Node {
 	return []*testhosts.Node{n}
 }
 
-// meets is the address that ranks are told to meet at.
+// meets returns the address at which the ranks are told to meet.
 func (o *rehearsal) meets() string { return cmp.Or(o.master, o.hosts.Nodes[0].Address) }
 
-// typed are the words that are typed, on node number i where that is where.
+// typed returns the command line. i is the number of the node, for launchers that are typed on
+// every node.
 func (o *rehearsal) typed(i int) []string {
 	words := slices.Concat([]string{filepath.Join(o.bin, o.program)}, o.words(o, i), o.options)
 	words = append(words, "train.py", "--patience", strconv.Itoa(int(o.patience.Seconds())))
 	return append(words, o.arguments...)
 }
 
-// at prepares what is typed on a machine, in the launch's directory.
+// at returns a Cmd that runs on a machine, in the directory of the launch.
 func (o *rehearsal) at(ctx context.Context, n *testhosts.Node, words ...string) *testhosts.Cmd {
 	cmd := n.Command(ctx, words...)
 	cmd.Dir = o.dir
@@ -184,7 +185,7 @@ func (o *rehearsal) at(ctx context.Context, n *testhosts.Node, words ...string) 
 	return cmd
 }
 
-// judge asks preflight about the launch.
+// judge runs preflight for the launch.
 func (o *rehearsal) judge(t *testing.T) verdict {
 	t.Helper()
 	words := []string{o.binary, "--dry-run", "--format", "json", "--accelerator", "cpu", "--timeout", "30s"}
@@ -194,8 +195,8 @@ func (o *rehearsal) judge(t *testing.T) verdict {
 	return judged(t, o.at(t.Context(), o.hosts.Head, slices.Concat(words, []string{"--"}, o.typed(0))...))
 }
 
-// launch makes the launch, and returns when all that was typed has ended. Once
-// something has failed the rest has a third of its patience left to say so.
+// launch makes the launch, and returns when all of its commands have ended. After a failure, the
+// others have a third of the time limit left to report it.
 func (o *rehearsal) launch(t *testing.T) (trained bool, seconds float64, log string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*o.patience)
@@ -212,7 +213,7 @@ func (o *rehearsal) launch(t *testing.T) (trained bool, seconds float64, log str
 		r.node = n.Name
 		cmd := o.at(ctx, n, o.typed(i)...)
 		cmd.Stdout, cmd.Stderr = &r.output, &r.output
-		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // a torchrun takes its workers with it
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // torchrun ends its workers on this signal
 		cmd.WaitDelay = 2 * time.Second
 		all.Go(func() {
 			if r.err = cmd.Run(); r.err != nil {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks torchrun's own rules for every line of JSON on its input, as the argument
-says: endpoint or serves. The first line of output is torch's version.
+"""Applies torchrun's own rules to every line of JSON on its input. The argument selects
+the rule: endpoint or serves. The first line of output is torch's version.
 """
 
 import json
@@ -12,7 +12,7 @@ from torch.distributed.elastic.rendezvous import utils
 
 
 def endpoint(text):
-    """What it makes of a value of --rdzv_endpoint."""
+    """Returns how torchrun reads a value of --rdzv_endpoint."""
     try:
         host, port = utils.parse_rendezvous_endpoint(text, 29400)
     except ValueError as problem:
@@ -21,7 +21,7 @@ def endpoint(text):
 
 
 def serves(node):
-    """Whether a machine with these names holds itself for the host of an endpoint."""
+    """Returns whether torchrun believes that a machine with these names is the host of an endpoint."""
     with open("/etc/hosts", "w") as hosts:
         hosts.write(node["hosts"])
     socket.sethostname(node["own"])

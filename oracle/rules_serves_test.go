@@ -17,17 +17,17 @@ import (
 	"preflight/launch"
 )
 
-// machine is how a node names itself and others, and the endpoint's host that it
-// is asked about.
+// machine describes how a node resolves its own name and others, and the host of the endpoint in
+// question.
 type machine struct {
 	Own   string `json:"own"`
-	Hosts string `json:"hosts"` // its /etc/hosts
+	Hosts string `json:"hosts"` // the text of its /etc/hosts
 	Host  string `json:"host"`
 }
 
-// TestRulesServes asks torchrun's c10d mode on machines with all kinds of names
-// whether they hold themselves for the endpoint's host, and launch what it
-// predicts of what a probe saw there.
+// TestRulesServes asks torchrun's c10d mode, on machines with all kinds of names, whether this
+// machine is the host of the endpoint. It compares the answer with launch's prediction from what a
+// probe sees there.
 func TestRulesServes(t *testing.T) {
 	if !inOwnNamespaces(t) {
 		return
@@ -62,7 +62,7 @@ func TestRulesServes(t *testing.T) {
 	})
 }
 
-// predictServing says in the words of rules.py what launch predicts.
+// predictServing returns launch's prediction in the format of rules.py.
 func predictServing(host string, node *facts.Node) (outcome, why string) {
 	c10d := launch.Prediction{Rendezvous: launch.RendezvousC10d}
 	serves, why := c10d.Serves(launch.Endpoint{Host: host}, node, node)
@@ -77,7 +77,7 @@ func predictServing(host string, node *facts.Node) (outcome, why string) {
 	return "no", why
 }
 
-// randomMachines are always the same.
+// randomMachines returns the same machines in every run.
 func randomMachines(count int) []machine {
 	r := rand.New(rand.NewPCG(1, 13))
 	addresses := []string{"10.0.0.1", "10.0.0.2", "127.0.1.1", "fd00::1", "127.0.0.1"}

@@ -18,8 +18,8 @@ import (
 	"preflight/launch"
 )
 
-// answers runs a script of this folder, which says the version of what it asks
-// and then answers order by order.
+// answers runs a script of this directory. The script prints the version of the program that it
+// asks, and then one answer per order.
 func answers[Answer, Order any](t *testing.T, orders []Order, argv ...string) (version string, all []Answer) {
 	t.Helper()
 	var lines bytes.Buffer
@@ -36,7 +36,7 @@ func answers[Answer, Order any](t *testing.T, orders []Order, argv ...string) (v
 		}
 	}
 	script := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
-	script.Dir = t.TempDir() // for what the commands asked about leave where they are run
+	script.Dir = t.TempDir() // the programs leave files in the directory in which they run
 	script.Stdin, script.Stderr = &lines, &logged{t: t}
 	out, err := script.Output()
 	if err != nil {
@@ -57,18 +57,18 @@ func answers[Answer, Order any](t *testing.T, orders []Order, argv ...string) (v
 
 func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
-// endpoint is what torch or launch makes of a value of --rdzv_endpoint.
+// endpoint is torch's or launch's reading of a value of --rdzv_endpoint.
 type endpoint struct {
 	Host  string
 	Port  int
 	Error string
 }
 
-// TestRulesEndpoint gives torchrun and launch the same endpoints, most of them
-// nonsense made of meaningful parts.
+// TestRulesEndpoint gives torchrun and launch the same endpoints, most of them random combinations
+// of meaningful parts.
 func TestRulesEndpoint(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 15))
-	// No newline, which for Python may follow the end of a text: no host has one.
+	// No newline: Python would allow it at the end of a text, but no host name contains one.
 	parts := []string{
 		"w1", "10.0.0.1", ":", "[", "]", "fd00::1", "29500", "0", "65536", "_", "-", ".", "@", " ", "%", "é", "x", "\t", "::", "99999", "123456", "+1", "/",
 		"٣", "\u3000", "²", "\u0301", "Ⅷ", "\u0085",

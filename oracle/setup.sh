@@ -1,41 +1,40 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Fetches the releases of torch that the tests of this folder ask, one of each
-# generation of the c10d store's protocol, those of DeepSpeed around the changes of
-# its launcher, and accelerate. It needs about 6 GB, and about as much again while
-# it runs. What is there already stays.
+# Installs what the tests of this directory need: one release of torch for each generation
+# of the c10d store's protocol, the releases of DeepSpeed before and after changes of its
+# launcher, and accelerate. It needs about 6 GB, and as much again while it runs. It keeps
+# what is already installed.
 set -eu
 
 home=${PREFLIGHT_ORACLE:-$HOME/.cache/preflight-oracle}
 
-# The oldest generation is what Debian 12 has. Its interpreter runs the others
-# too: one below a home would not be there on the hosts, which have homes of
-# their own.
+# Debian 12 has the oldest generation. Its interpreter also runs the others: the hosts
+# have their own homes, so they could not see an interpreter in a home.
 if ! /usr/bin/python3 -c 'import torch, ensurepip' 2>/dev/null; then
 	echo "oracle: python3-torch and python3-venv from apt"
 	apt-get install -y --no-install-recommends python3-torch python3-venv >/dev/null
 fi
 
-# What --launcher openmpi and mpich run. Of both together mpirun is Open MPI's.
+# What --launcher openmpi and mpich run. If both are installed, mpirun is Open MPI's.
 if ! { command -v mpirun.openmpi && command -v mpirun.mpich; } >/dev/null; then
 	echo "oracle: openmpi-bin and mpich from apt"
 	apt-get install -y --no-install-recommends openmpi-bin mpich >/dev/null
 fi
 
-# installed PYTHON NAME VERSION: whether that is so.
+# installed PYTHON NAME VERSION succeeds if this version is installed.
 installed() { "$1" -c "from importlib.metadata import version; assert version('$2') == '$3'" 2>/dev/null; }
 
-# pip PYTHON ARG…: a cache would keep every byte twice, and Python compiles what it
-# imports, of which torch has far more than anybody does here.
+# pip PYTHON ARG… installs without a cache, which would store every byte twice, and without
+# compiling, because Python compiles the few modules that it imports.
 pip() {
 	python=$1
 	shift
 	"$python" -m pip --quiet --disable-pip-version-check --no-cache-dir install --no-compile "$@"
 }
 
-# release VENV TORCH DEEPSPEED [OTHER VERSION]…: torch, and DeepSpeed, whose launcher is
-# run on hosts. It compiles nothing here, and pip is kept from fetching another torch for
-# building it. The others start deepspeed, become torchrun, ask MPI or look at a rank.
+# release VENV TORCH DEEPSPEED [OTHER VERSION]… installs torch, DeepSpeed, whose launcher
+# runs on hosts, and other packages. DeepSpeed compiles no ops, and pip may not fetch another
+# torch to build it. The other packages start deepspeed or torchrun, use MPI or read a rank.
 release() {
 	venv=$home/$1
 	if [ "$(readlink -f "$venv/bin/python")" != "$(readlink -f /usr/bin/python3)" ] || ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
@@ -58,16 +57,16 @@ release() {
 	done
 }
 
-# What old releases of DeepSpeed import: they need a torch and a pydantic of their time.
+# The imports of old releases of DeepSpeed, which need a torch and a pydantic of their time.
 old=$home/deepspeed/old
 imports() {
 	"$old/bin/python" -c 'import torch, hjson, psutil, cpuinfo, tqdm; from pydantic import BaseSettings' 2>/dev/null && return
-	echo "oracle: what old releases of deepspeed import into $old"
+	echo "oracle: the imports of old releases of deepspeed into $old"
 	/usr/bin/python3 -m venv --clear --system-site-packages "$old"
 	pip "$old/bin/python" setuptools wheel hjson ninja packaging psutil py-cpuinfo tqdm 'pydantic<2'
 }
 
-# Side by side: one unpacks while the other fetches.
+# In parallel: one unpacks while the other downloads.
 release v24 2.4.1 0.15.1 &
 v24=$!
 release v215 2.15.0 0.19.8 accelerate 1.15.0 mpi4py 4.1.2 py-spy 0.4.3 &
@@ -81,8 +80,8 @@ for python in /usr/bin/python3 "$home/v24/bin/python" "$home/v215/bin/python"; d
 	"$python" -W ignore -c 'import sys, torch; print("oracle: torch", torch.__version__, "in", sys.executable)'
 done
 
-# The releases of DeepSpeed whose runner is asked what it would start. Their sources
-# will do, with what the newest one has fetched beside it, or for the old ones the above.
+# The releases of DeepSpeed whose runner is asked what it would start. Their sources are
+# enough, with the packages of the newest release, or for old releases those above.
 for release in 0.7.7 0.9.5 0.10.3 0.12.6 0.14.5 0.15.1 0.15.2 0.17.1 0.19.6 0.19.7 0.19.8; do
 	case $release in
 	0.7.* | 0.9.* | 0.10.* | 0.12.*) python=$old/bin/python ;;
@@ -97,8 +96,9 @@ for release in 0.7.7 0.9.5 0.10.3 0.12.6 0.14.5 0.15.1 0.15.2 0.17.1 0.19.6 0.19
 	fi
 done
 
-# NVIDIA's stand-in for its management library, at the commit that checks/catalogue/testdata/models
-# was recorded from, built as its Makefile does. Its test says so where it is not to be had.
+# NVIDIA's mock of its management library, at the commit from which
+# checks/catalogue/testdata/models was recorded, built with its Makefile. If it cannot be
+# built, its test reports this.
 mock=$home/k8s-test-infra
 mocked() {
 	mkdir -p "$mock" &&
@@ -109,6 +109,6 @@ mocked() {
 		GOFLAGS=-mod=mod CGO_LDFLAGS='' make -s -C "$mock/pkg/gpu/mocknvml" NO_PADDING=1 >/dev/null 2>&1
 }
 if [ ! -e "$mock/pkg/gpu/mocknvml/libnvidia-ml.so.1" ]; then
-	echo "oracle: NVIDIA's stand-in for libnvidia-ml into $mock"
-	mocked || echo "oracle: NOT RUN: TestModels, because that could not be fetched or built"
+	echo "oracle: NVIDIA's mock of libnvidia-ml into $mock"
+	mocked || echo "oracle: NOT RUN: TestModels, because the mock could not be fetched or built"
 fi

@@ -20,17 +20,17 @@ import (
 	"preflight/testhosts"
 )
 
-// smoked are what is wrong on hosts with a real torch, and what --smoke must say of it.
+// smoked are faults of hosts with a real torch, with the findings that --smoke must report.
 var smoked = []struct {
 	name     string
-	hosts    int // of eight, 0 for four
-	ranks    int // on each, 0 for one
+	hosts    int // number of hosts: eight, or 0 for four
+	ranks    int // ranks on each host; 0 is one
 	steps    []step
 	options  []string
-	unseen   bool              // without --smoke nothing fails
-	fails    []string          // the checks that fail, each with whom it names
-	got      string            // what each of these quotes: an expression
-	outcomes map[string]string // of other checks
+	unseen   bool              // without --smoke no check fails
+	fails    []string          // the checks that fail, each with the nodes that it names
+	got      string            // a regular expression that each `got` must match
+	outcomes map[string]string // the outcomes of other checks
 }{
 	{name: "healthy", outcomes: map[string]string{"collective": "pass"}},
 	{
@@ -42,12 +42,12 @@ var smoked = []struct {
 		got: `^w3 with w\d by gloo: .*all_reduce: .*Timed out waiting \d+ms`,
 	},
 	{
-		// Eight torches on a few processors take a while to load.
+		// Eight torches need a while to load on a few processors.
 		name: "two of eight are cut off", hosts: 8, steps: append(change("w3", cutOff), change("w6", cutOff)...), options: []string{"--smoke-time", "2m"},
 		fails: []string{"collective w3", "collective w6"}, got: `^w[36] with w\d by gloo: .*all_reduce: .*Timed out waiting \d+ms`,
 	},
 	{
-		// What it computes alone is right, and so only collective can tell.
+		// This node's own computation is right, so only collective can find the fault.
 		name: "a wrong sum", steps: change("w2", addWrongly), fails: []string{"collective w2"},
 		got: `^w2 with w\d by gloo: .*: element 1048575 is 4 and should be 3: .* 1 of 1048576 are wrong`,
 	},
@@ -61,13 +61,13 @@ var smoked = []struct {
 	},
 }
 
-// smokePython has the torch that is tried on hosts.
+// smokePython is a Python with the torch that runs on the hosts.
 var smokePython = releases()[0].python
 
-// cutOff lets calls and greetings through, and not what is reduced.
+// cutOff passes calls and greetings, but not the data of a reduction.
 func cutOff(n *testhosts.Node) (testhosts.Undo, error) { return n.CutAfter(300_000) }
 
-// addWrongly has the sums of a node end with one element that is not what was received.
+// addWrongly changes the last element of the sums of a node.
 func addWrongly(n *testhosts.Node) (testhosts.Undo, error) {
 	return onFileOf(n, "import sitecustomize; print(sitecustomize.__file__)", func(path string) (testhosts.Undo, error) {
 		return n.ChangeFile(path, func(string) string {
@@ -76,12 +76,12 @@ func addWrongly(n *testhosts.Node) (testhosts.Undo, error) {
 	})
 }
 
-// hideTorch leaves torch's modules there, and takes what they load.
+// hideTorch keeps torch's modules, but removes the libraries that they load.
 func hideTorch(n *testhosts.Node) (testhosts.Undo, error) {
 	return onFileOf(n, "import torch; print(next(row.split()[-1] for row in open('/proc/self/maps') if '/libtorch_cpu.so' in row))", n.Hide)
 }
 
-// onFileOf changes the file that a node's Python prints the path of.
+// onFileOf changes the file whose path a script prints with the node's Python.
 func onFileOf(n *testhosts.Node, script string, change func(path string) (testhosts.Undo, error)) (testhosts.Undo, error) {
 	cmd := n.Command(context.Background(), smokePython, "-c", script)
 	path, err := cmd.Output()
@@ -91,8 +91,8 @@ func onFileOf(n *testhosts.Node, script string, change func(path string) (testho
 	return change(strings.TrimSpace(string(path)))
 }
 
-// TestSmokeOnHosts has preflight try a real torch on hosts, where it must name who cannot, and
-// nobody else.
+// TestSmokeOnHosts runs --smoke with a real torch on hosts. It must name the faulty nodes, and no
+// others.
 func TestSmokeOnHosts(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("namespace hosts need root")
@@ -144,7 +144,7 @@ func TestSmokeOnHosts(t *testing.T) {
 				switch {
 				case f.Verdict == "fail" && !regexp.MustCompile(s.got).MatchString(f.Got):
 					t.Errorf("%s of %s got %q, want what matches %s", f.Check, f.Nodes, f.Got, s.got)
-				// How fast hosts are that share the processors of one machine is its own affair.
+				// The speed of hosts that share the processors of one machine is not tested.
 				case f.Verdict == "warn" && slices.Contains([]string{"gpu-computes", "collective-speed"}, f.Check):
 				case f.Verdict != "fail":
 					t.Errorf("besides: %+v", f)

@@ -17,8 +17,8 @@ import (
 	"preflight/facts"
 )
 
-// patching is a sitecustomize, which Python imports before anything else. It has torch's
-// all_reduce do something before it reduces, in the rank with that LOCAL_RANK alone.
+// patching returns a sitecustomize, which Python imports before anything else. It makes torch's
+// all_reduce run this code before it reduces, in the rank with this LOCAL_RANK only.
 func patching(local int, do string) string {
 	return strings.NewReplacer("NUMBER", strconv.Itoa(local), "DO", do).Replace(patched)
 }
@@ -48,7 +48,7 @@ if os.environ.get("LOCAL_RANK") == "NUMBER":
     sys.meta_path.insert(0, Patch())
 `
 
-// smokers are two ranks of a real torch on this machine, with a patch to the second one's.
+// smokers starts two ranks of a real torch on this machine. The second one has the patch.
 func smokers(t *testing.T, r release, patch string) smoke.Crew {
 	t.Helper()
 	crew := smoke.Crew{
@@ -66,7 +66,7 @@ func smokers(t *testing.T, r release, patch string) smoke.Crew {
 	mustered, over := make(chan smoke.Mustered, 1), make(chan struct{})
 	go func() {
 		defer close(over)
-		_ = crew.Hold(ctx, func(m smoke.Mustered) error { mustered <- m; return nil }) // that of ctx
+		_ = crew.Hold(ctx, func(m smoke.Mustered) error { mustered <- m; return nil }) // the error of ctx
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -81,7 +81,7 @@ func smokers(t *testing.T, r release, patch string) smoke.Crew {
 	return crew
 }
 
-// reduce has both meet, and then reduce where they met, or elsewhere.
+// reduce lets both ranks meet and then reduce at the same address, or at another one.
 func reduce(t *testing.T, c smoke.Crew, elsewhere string, limit time.Duration) smoke.Outcome {
 	t.Helper()
 	met := smoke.Orders{Token: c.Token, Limit: patience, Of: map[int]smoke.Order{0: {Do: smoke.DoMeet, Size: 2, Seconds: 10}}}.Run(t.Context())
@@ -97,7 +97,7 @@ func reduce(t *testing.T, c smoke.Crew, elsewhere string, limit time.Duration) s
 	return smoke.Orders{Token: c.Token, Limit: limit, Of: map[int]smoke.Order{0: order, 1: other}}.Run(t.Context())
 }
 
-// of is what a rank met, nil for nothing.
+// of returns the failure of a rank, or nil.
 func of(o smoke.Outcome, local int) *facts.SmokeFailure {
 	for i := range o.Failures {
 		if o.Failures[i].LocalRank == local {
@@ -107,7 +107,7 @@ func of(o smoke.Outcome, local int) *facts.SmokeFailure {
 	return nil
 }
 
-// TestSmoke has two ranks of every torch compute and reduce, and each fault be told for what it is.
+// TestSmoke lets two ranks of every torch compute and reduce. Every fault must be recognised.
 func TestSmoke(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r release) {
 		t.Run("well", func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestSmoke(t *testing.T) {
 			if len(computed.Failures) > 0 || computed.Done[0].Rate < 1e8 || computed.Done[1].Rate < 1e8 {
 				t.Errorf("computing: %+v", computed)
 			}
-			for range 2 { // the first leaves nothing that is in the way of the second
+			for range 2 { // the first run must leave nothing that disturbs the second
 				if got := reduce(t, crew, "", patience); len(got.Failures) > 0 || got.Done[0].BitRate < 1e6 || got.Done[1].BitRate < 1e6 {
 					t.Errorf("reducing: %+v", got)
 				} else {
@@ -140,7 +140,7 @@ func TestSmoke(t *testing.T) {
 		})
 		t.Run("hang", func(t *testing.T) {
 			got := reduce(t, smokers(t, r, "import time; time.sleep(1000)"), "", 12*time.Second)
-			// gloo gives up before its time is over, and says so.
+			// gloo gives up before its time limit and reports this.
 			if failure := of(got, 0); failure == nil || failure.Kind != facts.SmokeError || failure.Call != "torch.distributed.all_reduce" {
 				t.Errorf("who waits: %+v", got)
 			}
@@ -149,7 +149,7 @@ func TestSmoke(t *testing.T) {
 			}
 		})
 		t.Run("refused", func(t *testing.T) {
-			got := reduce(t, smokers(t, r, ""), "127.0.0.1:1", 3*patience) // torch calls again until its time is up, and then names its frames one by one
+			got := reduce(t, smokers(t, r, ""), "127.0.0.1:1", 3*patience) // torch tries again until its time limit, and then names its stack frames one by one
 			if failure := of(got, 1); failure == nil || failure.Kind != facts.SmokeError || failure.Call != "torch.distributed.TCPStore" || !strings.Contains(failure.Message, "127.0.0.1, 1") {
 				t.Errorf("who is refused: %+v", got)
 			}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does with a real torch what lines of JSON on its input say, one answer a line.
+"""Executes the orders on its input, one line of JSON each, with a real torch, and prints one answer per line.
 
 A line is {"do": name, ...}; the answer is {"said": ...} or {"error": "..."}.
 """
@@ -12,7 +12,7 @@ import sys
 import torch
 import torch.distributed as dist
 
-store = None  # the one that was served or dialled last
+store = None  # the store that was served or connected to last
 
 
 def seconds(number):
@@ -49,7 +49,7 @@ def init(order):
     os.environ.update(
         RANK=str(order["rank"]), WORLD_SIZE=str(order["world"]), MASTER_ADDR="127.0.0.1",
         MASTER_PORT=str(order["port"]), GLOO_SOCKET_IFNAME="lo", USE_LIBUV=str(int(order.get("libuv", False))),
-        # With an agent's store every rank is a client.
+        # If the store belongs to torchrun's agent, every rank is a client.
         TORCHELASTIC_USE_AGENT_STORE=str(order.get("served", False)), TORCHELASTIC_RESTART_COUNT="0",
     )
     dist.init_process_group("gloo", timeout=seconds(order.get("seconds", 60)))
@@ -81,6 +81,6 @@ for line in sys.stdin:
     order = json.loads(line)
     try:
         answer = {"said": ORDERS[order["do"]](order)}
-    except Exception as problem:  # whatever torch raises is the answer
+    except Exception as problem:  # the answer is whatever torch raises
         answer = {"error": f"{type(problem).__name__}: {problem}"}
     print(json.dumps(answer), flush=True)

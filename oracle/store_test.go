@@ -18,7 +18,7 @@ import (
 	"preflight/facts"
 )
 
-// Our client does all that it can against torch's own server.
+// TestOurClient calls every operation of our client on torch's own server.
 func TestOurClient(t *testing.T) {
 	eachServer(t, func(t *testing.T, r release, libuv bool) {
 		server := r.start(t)
@@ -41,7 +41,7 @@ func TestOurClient(t *testing.T) {
 	})
 }
 
-// exercise does each operation once or twice and checks what comes of it.
+// exercise calls each operation once or twice and checks the results.
 func exercise(t *testing.T, ctx context.Context, client *ours.Client) {
 	var got []any
 	note := func(value any, err error) {
@@ -70,7 +70,7 @@ func exercise(t *testing.T, ctx context.Context, client *ours.Client) {
 	}
 }
 
-// converse has a client of torch's do what our script does, and checks what it says.
+// converse lets a client of torch run the script, and checks its answers.
 func converse(t *testing.T, client *torch, port int, g facts.Generation) {
 	t.Helper()
 	var got []any
@@ -86,7 +86,7 @@ func converse(t *testing.T, client *torch, port int, g facts.Generation) {
 	}
 }
 
-// script is what converse has done.
+// script returns the orders for converse.
 func script(port int, g facts.Generation) []order {
 	orders := []order{
 		{"do": "dial", "port": port},
@@ -107,8 +107,8 @@ func script(port int, g facts.Generation) []order {
 	return orders
 }
 
-// scriptAnswers are the answers to script.
-// num_keys counts what torch's own constructor stores, init/ since 1.13.
+// scriptAnswers returns the answers to script. num_keys includes the keys that torch's own
+// constructor stores: init/ since 1.13.
 func scriptAnswers(g facts.Generation) []any {
 	answers := []any{nil, nil, "one", 3.0, -2.0, "-2", nil, 2.0}
 	if g != facts.GenerationLegacy {
@@ -117,8 +117,7 @@ func scriptAnswers(g facts.Generation) []any {
 	return answers
 }
 
-// meet runs a job of three ranks. meanwhile is called when two of them are
-// waiting for the third.
+// meet runs a job of three ranks. It calls meanwhile when two of them wait for the third.
 func meet(t *testing.T, r release, job order, meanwhile func()) {
 	t.Helper()
 	ranks := []*torch{r.start(t), r.start(t), r.start(t)}

@@ -21,21 +21,21 @@ import (
 	"preflight/facts"
 )
 
-// release is one torch.
+// release is one release of torch.
 type release struct {
 	name       string
 	python     string
 	generation facts.Generation
-	libuv      []bool // the kinds of server it has
+	libuv      []bool // the kinds of servers that it has
 }
 
-// oracleHome is where setup.sh put what it fetched.
+// oracleHome returns the directory into which setup.sh installs.
 func oracleHome() string {
-	home, _ := os.UserHomeDir() // "" then makes the tests fail by name
+	home, _ := os.UserHomeDir() // with "" the tests fail and name the missing file
 	return cmp.Or(os.Getenv("PREFLIGHT_ORACLE"), filepath.Join(home, ".cache/preflight-oracle"))
 }
 
-// releases are one of each generation, oldest first.
+// releases returns one release of each generation, the oldest first.
 func releases() []release {
 	oracle := oracleHome()
 	return []release{
@@ -45,14 +45,14 @@ func releases() []release {
 	}
 }
 
-// eachRelease runs a test for every torch.
+// eachRelease runs a test for every release of torch.
 func eachRelease(t *testing.T, test func(*testing.T, release)) {
 	for _, r := range releases() {
 		t.Run(r.name, func(t *testing.T) { test(t, r) })
 	}
 }
 
-// eachServer runs a test for every kind of server of every torch.
+// eachServer runs a test for every kind of server of every release of torch.
 func eachServer(t *testing.T, test func(t *testing.T, r release, libuv bool)) {
 	eachRelease(t, func(t *testing.T, r release) {
 		for _, libuv := range r.libuv {
@@ -61,7 +61,7 @@ func eachServer(t *testing.T, test func(t *testing.T, r release, libuv bool)) {
 	})
 }
 
-// torch is a Python that does as it is told, see store.py.
+// torch is a Python process that obeys orders; see store.py.
 type torch struct {
 	t       *testing.T
 	process *exec.Cmd
@@ -70,7 +70,7 @@ type torch struct {
 	version string
 }
 
-// start starts a Python. It is gone when the test ends.
+// start starts a Python process, which ends with the test.
 func (r release) start(t *testing.T) *torch {
 	t.Helper()
 	process := exec.Command(r.python, "-W", "ignore", "store.py")
@@ -88,14 +88,14 @@ func (r release) start(t *testing.T) *torch {
 	}
 	t.Cleanup(func() {
 		_ = process.Process.Kill()
-		_ = process.Wait() // killed
+		_ = process.Wait() // it was killed
 	})
 	p := &torch{t: t, process: process, orders: orders, answers: bufio.NewScanner(answers)}
 	p.version = must[string](p, order{"do": "version"})
 	return p
 }
 
-// logged shows what a Python said on stderr, once the test is over and has failed.
+// logged prints the standard error of a Python process after a failed test.
 type logged struct {
 	t    *testing.T
 	said strings.Builder
@@ -114,7 +114,7 @@ func (l *logged) Write(p []byte) (int, error) {
 
 type order map[string]any
 
-// send gives an order without waiting for its answer.
+// send sends an order without waiting for the answer.
 func (p *torch) send(o order) {
 	p.t.Helper()
 	line, err := json.Marshal(o)
@@ -126,7 +126,7 @@ func (p *torch) send(o order) {
 	}
 }
 
-// hear waits for the answer to the oldest order that has none yet.
+// hear waits for the answer to the oldest unanswered order.
 func (p *torch) hear(into any) error {
 	p.t.Helper()
 	if !p.answers.Scan() {
@@ -162,11 +162,11 @@ func must[Answer any](p *torch, o order) Answer {
 	return answer
 }
 
-// serve has torch serve a store on a free port.
+// serve makes torch serve a store on a free port.
 func (p *torch) serve(libuv bool) (port int) {
 	p.t.Helper()
 	return must[int](p, order{"do": "serve", "port": 0, "libuv": libuv})
 }
 
-// patience is far longer than anything here takes when it works.
+// patience is much longer than anything takes that works.
 const patience = 20 * time.Second

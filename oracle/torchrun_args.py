@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Has a real torchrun read the command lines on its input, up to the moment where
-it would start anything. The first line of output is torch's version.
+"""Lets a real torchrun read the command lines on its input, until it would start its
+workers. The first line of output is torch's version.
 
-A line is {"argv": [...], "env": {...}}, argv without the program. The answer is
-what became of it:
+A line is {"argv": [...], "env": {...}}, argv without the program. The answer is the
+result:
 
     refused      argparse's error, or an exception's class and text
-    parsed       the options that say who runs what and where they meet
+    parsed       the options that select hosts, program and rendezvous
 """
 
 import contextlib
@@ -62,7 +62,7 @@ def answer(case):
     except SystemExit as end:
         _, error, text = complaints.getvalue().rpartition("torchrun: error: ")
         return {"parsed": None, "refused": (error + text).removesuffix("\n") or f"exit {end.code}"}
-    except Exception as problem:  # whatever ends it is the answer
+    except Exception as problem:  # the answer is whatever ends it
         return {"parsed": None, "refused": f"{type(problem).__name__}: {problem}"}
 
 

@@ -17,13 +17,13 @@ import (
 	"preflight/launch/args"
 )
 
-// torchrunCommand is a `torchrun …` with the variables that stand in for options.
+// torchrunCommand is a `torchrun …` with the variables that replace options.
 type torchrunCommand struct {
 	Argv []string          `json:"argv"`
 	Env  map[string]string `json:"env"`
 }
 
-// torchrunOutcome is what becomes of it.
+// torchrunOutcome is its result.
 type torchrunOutcome struct {
 	Refused string          `json:"refused"`
 	Parsed  *torchrunParsed `json:"parsed"`
@@ -41,7 +41,7 @@ type torchrunParsed struct {
 	Arguments []string `json:"arguments"`
 }
 
-// TestTorchrunArgs has real torchruns and preflight read the same commands.
+// TestTorchrunArgs lets real releases of torchrun and preflight read the same commands.
 func TestTorchrunArgs(t *testing.T) {
 	seed := seed(t)
 	for _, r := range releases()[1:] {
@@ -74,8 +74,8 @@ func TestTorchrunArgs(t *testing.T) {
 	}
 }
 
-// differTorchrun says in which regard two outcomes are not the same. The words of
-// a refusal are those of the newest release.
+// differTorchrun returns the kind of difference between two outcomes, and the difference. Errors
+// are compared with the words of the newest release.
 func differTorchrun(want, got torchrunOutcome, newest bool) (kind, diff string) {
 	refusals := fmt.Sprintf("-want %s\n+got  %s", want.Refused, got.Refused)
 	switch {
@@ -86,7 +86,7 @@ func differTorchrun(want, got torchrunOutcome, newest bool) (kind, diff string) 
 	case want.Refused != "":
 		return "", ""
 	}
-	if want.Parsed.Nodes == [2]int{1, 1} { // a node alone meets itself, and how changed with the releases
+	if want.Parsed.Nodes == [2]int{1, 1} { // a single node meets itself; how it does depends on the release
 		want.Parsed.Backend, want.Parsed.Endpoint = got.Parsed.Backend, got.Parsed.Endpoint
 	}
 	if alike(want.Parsed, got.Parsed) {
@@ -111,14 +111,14 @@ func readTorchrun(c torchrunCommand) torchrunOutcome {
 	}}
 }
 
-// torchrunDealer deals commands of torchrun, with options of the newest release
-// or of all.
+// torchrunDealer generates torchrun commands, with the options of the newest release or of all
+// releases.
 type torchrunDealer struct {
 	dealer
 	newest bool
 }
 
-// torchrunOptions are options with values; those without are flags.
+// torchrunOptions are options with values; options without values are flags.
 var torchrunOptions = map[string][]string{
 	"nnodes":             {"1", "2", "4", "1:4", "2:2", "4:2", "0", "-1", "1:2:3", "x", "", ":", "1:", " 2 ", "1_0"},
 	"nproc-per-node":     {"1", "8", "auto", "gpu", "cpu", "04", "npu", "", "1.5", " 2", "GPU"},
@@ -144,7 +144,7 @@ var torchrunOptions = map[string][]string{
 	"run-path":           nil,
 }
 
-// newestTorchrunOptions came after 2.4.
+// newestTorchrunOptions were added after 2.4.
 var newestTorchrunOptions = map[string][]string{
 	"event-log-handler":        {"null"},
 	"log-line-prefix-template": {"${rank}"},
@@ -176,14 +176,14 @@ func (d torchrunDealer) deal() torchrunCommand {
 		if values := d.values(name); values != nil {
 			value = pick(d.Rand, values...)
 		}
-		if value != "" { // which Getenv does not tell from no variable at all
+		if value != "" { // Getenv does not distinguish "" from a missing variable
 			c.Env["PET_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_"))] = value
 		}
 	}
 	return c
 }
 
-// name is that of any option.
+// name returns the name of any option.
 func (d torchrunDealer) name() string {
 	if d.newest && d.once(8) {
 		return pick(d.Rand, slices.Sorted(maps.Keys(newestTorchrunOptions))...)
@@ -204,14 +204,14 @@ func (d torchrunDealer) option() []string {
 	if d.once(2) {
 		name = strings.ReplaceAll(name, "-", "_")
 	}
-	if d.newest && d.once(20) { // with fewer options other abbreviations are ambiguous
+	if d.newest && d.once(20) { // with fewer options, other abbreviations are ambiguous
 		name = name[:1+d.IntN(len(name))]
 	}
 	if values == nil {
 		return []string{"--" + name + pick(d.Rand, "", "", "", "", "", "", "", "", "", "", "=1")}
 	}
 	if !d.once(3) {
-		values = values[:min(len(values), 3)] // the good ones
+		values = values[:min(len(values), 3)] // the valid values
 	}
 	if d.once(2) {
 		return []string{"--" + name + "=" + pick(d.Rand, values...)}

@@ -29,7 +29,7 @@ import (
 
 var logs = flag.Bool("logs", false, "keep what the jobs that fail print, for explain to read")
 
-// job is the smallest training: all ranks meet and add a tensor.
+// job is the smallest training: all ranks meet and add up a tensor.
 const job = `
 import datetime, os, socket, sys
 import torch, torch.distributed as dist
@@ -44,7 +44,7 @@ dist.destroy_process_group()
 print("job done", flush=True)
 `
 
-// mode is how the ranks are told of each other, by preflight's name for it.
+// mode is how the ranks find each other, by preflight's name for it.
 type mode string
 
 const (
@@ -60,33 +60,32 @@ func (m mode) port() int {
 	return 29500
 }
 
-// fault is what is wrong before the launch, and what follows.
+// fault is what is wrong before the launch, and the expected result.
 type fault struct {
 	name   string
 	plant  func(context.Context, *testhosts.Cluster) (testhosts.Undo, error)
-	master string   // what the launch is told; "" is the first word of node 0's hostname -I
-	named  []string // the nodes preflight must name; none when the job works
-	luck   bool     // the job works all the same, and preflight only warns
+	master string   // the address that the launch is told; "" is the first word of node 0's hostname -I
+	named  []string // the nodes that preflight must name; none if the job works
+	luck   bool     // the job works in spite of the fault, and preflight only warns
 }
 
 var (
 	none = fault{name: "none", plant: func(context.Context, *testhosts.Cluster) (testhosts.Undo, error) { return nil, nil }}
-	// The store is below the range, the ranks' own listeners are in it.
+	// The port of the store is below the range, the ranks' own listeners are in it.
 	firewalled = fault{name: "ephemeral-dropped", named: []string{"w3"}, plant: func(ctx context.Context, c *testhosts.Cluster) (testhosts.Undo, error) {
 		return c.Nodes[2].Drop(testhosts.Ephemeral)
 	}}
 	docker0 = fault{name: "docker0-first", named: []string{"w1"}, plant: onEvery((*testhosts.Node).AddDocker0First)}
-	// Debian's default. Every rank listens on its loopback interface.
+	// Debian's default: every rank listens on its loopback interface.
 	loopback = fault{name: "loopback-names", named: []string{"w1", "w2", "w3", "w4"}, plant: onEvery((*testhosts.Node).LoopbackHostname)}
-	// Of two ranks the one whose address is larger calls, byte by byte (gloo,
-	// gloo/transport/tcp/pair.cc). 127.0.1.1 is larger than 10.77.1.4, so that
-	// nobody calls the only one that cannot be called. On 192.168.0.0/16 all
-	// would.
+	// Of two ranks the one with the larger address calls, compared byte by byte (gloo,
+	// gloo/transport/tcp/pair.cc). 127.0.1.1 is larger than 10.77.1.4, so no rank calls the only
+	// one that cannot be called. In 192.168.0.0/16 all would call it.
 	lucky = fault{name: "loopback-name-of-one", named: []string{"w3"}, luck: true, plant: func(_ context.Context, c *testhosts.Cluster) (testhosts.Undo, error) {
 		return c.Nodes[2].LoopbackHostname()
 	}}
-	// With torchrun's c10d nobody holds itself for the host of an endpoint that
-	// is an address which its own name does not lead to.
+	// With torchrun's c10d, a node is not the host of an endpoint whose address its own name does
+	// not resolve to. Here no node is.
 	hostless = fault{name: "loopback-name-of-host", named: []string{"w1"}, plant: func(_ context.Context, c *testhosts.Cluster) (testhosts.Undo, error) {
 		return c.Nodes[0].LoopbackHostname()
 	}}
@@ -95,7 +94,7 @@ var (
 	}}
 )
 
-// onEvery plants on all nodes what is never taken back.
+// onEvery returns a fault of all nodes that is never undone.
 func onEvery(plant func(*testhosts.Node) (testhosts.Undo, error)) func(context.Context, *testhosts.Cluster) (testhosts.Undo, error) {
 	return func(_ context.Context, c *testhosts.Cluster) (testhosts.Undo, error) {
 		for _, n := range c.Nodes {
@@ -107,7 +106,7 @@ func onEvery(plant func(*testhosts.Node) (testhosts.Undo, error)) func(context.C
 	}
 }
 
-// launches are what is tried. The oldest torch need not show all of it again.
+// launches returns the launches to try. The oldest torch does not repeat all of them.
 func launches() []trial {
 	all := releases()
 	oldest, current := all[0], all[len(all)-1]
@@ -132,9 +131,8 @@ func launches() []trial {
 	return trials
 }
 
-// TestTorchrun launches a real job on four hosts and asks preflight about the
-// same launch: they must agree on whether it can work, and preflight must know
-// who is in the way.
+// TestTorchrun launches a real job on four hosts and runs preflight for the same launch. Both must
+// agree on whether it works, and preflight must name the nodes with the fault.
 func TestTorchrun(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("namespace hosts need root")
@@ -151,27 +149,27 @@ func TestTorchrun(t *testing.T) {
 		if started[name] == nil {
 			began := time.Now()
 			started[name] = tr.release.start(t)
-			// Nodes that share this machine import torch one after the other.
+			// Nodes that share this machine import torch one after another.
 			patience[name] = 9*time.Second + 3*time.Since(began)
 		}
 		tr.version, tr.patience, tr.shared = started[name].version, patience[name], shared
 		if tr.works() {
-			tr.patience = time.Minute // costs nothing where nobody waits in vain
+			tr.patience = time.Minute // does not matter if no rank waits in vain
 		}
 		t.Run(tr.name(), func(t *testing.T) {
-			t.Parallel() // most of them wait most of the time
+			t.Parallel() // most of them mostly wait
 			tr.run(t)
 		})
 	}
 }
 
-// trial is one launch under one fault, on a cluster of its own.
+// trial is one launch with one fault, on its own cluster.
 type trial struct {
 	release  release
 	version  string
-	patience time.Duration // what a rank waits for the others
-	venvs    string        // where setup.sh puts what it fetches
-	shared   string        // a directory that the nodes see, with the job and preflight in it
+	patience time.Duration // how long a rank waits for the others
+	venvs    string        // the directory into which setup.sh installs
+	shared   string        // a directory that the nodes can see, with the job and preflight in it
 	mode     mode
 	fault    fault
 	master   string
@@ -181,7 +179,7 @@ func (tr trial) name() string {
 	return fmt.Sprintf("torch%s-%s-%s", tr.release.name, tr.mode, tr.fault.name)
 }
 
-// works is whether the job can.
+// works reports whether the job can work.
 func (tr trial) works() bool { return len(tr.fault.named) == 0 || tr.fault.luck }
 
 func (tr trial) run(t *testing.T) {
@@ -217,8 +215,8 @@ func (tr trial) run(t *testing.T) {
 	}
 }
 
-// firstAddress is what DeepSpeed takes for the master's address
-// (deepspeedai/DeepSpeed, deepspeed/launcher/runner.py).
+// firstAddress returns the address that DeepSpeed uses for the master (deepspeedai/DeepSpeed,
+// deepspeed/launcher/runner.py).
 func firstAddress(t *testing.T, n *testhosts.Node) string {
 	t.Helper()
 	out, err := n.Run(t.Context(), "hostname", "-I")
@@ -228,7 +226,7 @@ func firstAddress(t *testing.T, n *testhosts.Node) string {
 	return strings.Fields(out)[0]
 }
 
-// rank is what became of one node's part of a job.
+// rank is one node's part of a job and its result.
 type rank struct {
 	node    string
 	output  bytes.Buffer
@@ -236,14 +234,13 @@ type rank struct {
 	seconds float64
 }
 
-// done is whether the rank got through the whole job. Its exit status says less:
-// now and then an interpreter that has nothing left to do aborts on its way out
-// ("terminate called without an active exception", torch 2.15).
+// done reports whether the rank has completed the job. The exit status is less reliable: sometimes
+// an interpreter aborts when it ends ("terminate called without an active exception", torch 2.15).
 func (r *rank) done() bool { return strings.Contains(r.output.String(), "job done\n") }
 
 func (tr trial) endpoint() string { return net.JoinHostPort(tr.master, strconv.Itoa(tr.mode.port())) }
 
-// command is what is typed on node number i.
+// command returns the command that is typed on node i.
 func (tr trial) command(ctx context.Context, c *testhosts.Cluster, i int) *testhosts.Cmd {
 	argv := []string{tr.release.python}
 	node, world, port := strconv.Itoa(i), strconv.Itoa(len(c.Nodes)), strconv.Itoa(tr.mode.port())
@@ -251,8 +248,8 @@ func (tr trial) command(ctx context.Context, c *testhosts.Cluster, i int) *testh
 	if tr.mode != deepspeed {
 		argv = append(argv, "-m", "torch.distributed.run", "--nnodes", world, "--nproc_per_node", "1")
 		if tr.release.generation == facts.GenerationLegacy {
-			// Debian's Python 3.11 walks an IntFlag without its 0, which this torch
-			// was not made for and both are by default.
+			// Debian's Python 3.11 iterates over an IntFlag without its 0. This torch does not
+			// expect that, and the defaults of both options are 0.
 			argv = append(argv, "--redirects", "1", "--tee", "1")
 		}
 	}
@@ -264,19 +261,19 @@ func (tr trial) command(ctx context.Context, c *testhosts.Cluster, i int) *testh
 			"--rdzv_conf", "join_timeout="+seconds+",read_timeout="+seconds)
 	}
 	cmd := c.Nodes[i].Command(ctx, append(argv, filepath.Join(tr.shared, "job.py"), seconds)...)
-	// One thread, because four nodes share this machine's processors.
+	// One thread, because four nodes share the processors of this machine.
 	cmd.Env = append(cmd.Env, "OMP_NUM_THREADS=1", "PYTHONUNBUFFERED=1")
 	if tr.mode == deepspeed {
 		cmd.Env = append(cmd.Env, "RANK="+node, "LOCAL_RANK=0", "WORLD_SIZE="+world, "MASTER_ADDR="+tr.master, "MASTER_PORT="+port)
 	}
-	// A torchrun that is asked to takes its workers with it.
+	// torchrun ends its workers on this signal.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 2 * time.Second
 	return cmd
 }
 
-// launch runs the job on all nodes at once and returns when all have ended.
-// Once a rank has failed the others have a third of their patience left to say so.
+// launch runs the job on all nodes at once, and returns when all have ended. After a rank has
+// failed, the others have a third of the time limit left to report it.
 func (tr trial) launch(t *testing.T, c *testhosts.Cluster) []*rank {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*tr.patience)
@@ -316,7 +313,7 @@ func (r *rank) String() string {
 	return fmt.Sprintf("== %s: %s after %.1f s\n%s", r.node, status, r.seconds, r.output.String())
 }
 
-// report is what of preflight's report matters here, by its published names.
+// report contains the fields of preflight's report that matter here, with their published names.
 type report struct {
 	ExitCode int `json:"exit_code"`
 	Findings []struct {
@@ -326,7 +323,7 @@ type report struct {
 	Checks []struct{ Check, Verdict, Reason string }
 }
 
-// blamed are the nodes that findings of that verdict name.
+// blamed returns the nodes that findings with this verdict name.
 func (r report) blamed(verdict string) []string {
 	var nodes []string
 	for _, f := range r.Findings {
@@ -338,7 +335,7 @@ func (r report) blamed(verdict string) []string {
 	return slices.Compact(nodes)
 }
 
-// judge asks preflight about the launch.
+// judge runs preflight for the launch.
 func (tr trial) judge(t *testing.T, c *testhosts.Cluster) report {
 	t.Helper()
 	argv := []string{

@@ -19,21 +19,23 @@ import (
 
 var vectors = flag.Bool("vectors", false, "record what torch says to torch into drill/c10d/testdata")
 
-// recording is one connection between a client and a server of one torch.
+// recording is one connection between a client and a server of the same torch.
 type recording struct {
 	Torch      string           `json:"torch"`
-	Libuv      bool             `json:"libuv"` // the server's kind
+	Libuv      bool             `json:"libuv"` // the kind of server
 	Generation facts.Generation `json:"generation"`
 	Turns      []turn           `json:"turns"`
 }
 
-// turn is what one side said before the other spoke; one of the two is there.
+// turn is what one side sent before the other side sent something. Only one of the two fields is
+// set.
 type turn struct {
 	Client []byte `json:"client,omitempty"`
 	Server []byte `json:"server,omitempty"`
 }
 
-// What torch says to torch, which drill/c10d replays against both our ends.
+// TestVectors records what two torches send to each other. drill/c10d replays it against our client
+// and our server.
 func TestVectors(t *testing.T) {
 	eachServer(t, func(t *testing.T, r release, libuv bool) {
 		server, client := r.start(t), r.start(t)
@@ -58,7 +60,7 @@ func TestVectors(t *testing.T) {
 	})
 }
 
-// proxy passes connections on and keeps what passes.
+// proxy forwards connections and records the data.
 type proxy struct {
 	port     int
 	listener net.Listener
@@ -115,7 +117,7 @@ func (p *proxy) pass(number int, from, to net.Conn, client bool) {
 	}
 }
 
-// note adds to the turn of whoever spoke last, or begins another.
+// note adds data to the current turn, or starts a new turn if the other side sent the last data.
 func (p *proxy) note(number int, client bool, said []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,8 +134,8 @@ func (p *proxy) note(number int, client bool, said []byte) {
 	p.turns[number] = turns
 }
 
-// finish is what was said on the one connection on which anything was: the
-// oldest generation opens another, to be called back on.
+// finish returns the turns of the only connection with data. The oldest generation opens a second
+// connection, for callbacks.
 func (p *proxy) finish(t *testing.T) []turn {
 	t.Helper()
 	p.listener.Close()

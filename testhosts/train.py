@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A launch in small: the ranks meet by gloo and add up their numbers."""
+"""A small training: the ranks meet over gloo and add up their numbers."""
 
 import os
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# Programs that do with their arguments what the real ones do, as far as that runs any. Each
-# argument is a line to paste; the numbers of those that run data are printed, then "done".
+# Programs that run those of their arguments that the real programs would run. Each argument of
+# this script is a line to paste. It prints the number of every line that runs data as code, then "done".
 exec 3>&1 4>&2 >/dev/null 2>&1 </dev/null
 PATH=/nowhere
 EDITOR=vi
 ran() { echo "$number" >&3; }
 touch() { ran; }
 
-# Those that run the command behind their options.
+# Programs that run the command after their options.
 sudo() { while [[ $1 == -* ]]; do shift; done; "$@"; }
 env() { while [[ $1 == -* || $1 == *=* ]]; do shift; done; "$@"; }
 timeout() { shift; "$@"; }
@@ -19,7 +19,7 @@ podman() { inside "$@"; }
 kubectl() { inside "$@"; }
 srun() { while [[ $1 == -* ]]; do shift; done; "$@"; }
 
-# ssh takes an option for one wherever it stands before the command, whose words sshd joins.
+# ssh accepts options everywhere before the command. sshd joins the words of the command.
 ssh_option() { case $1 in *ProxyCommand=*) eval "${1#*=}";; *LocalCommand=*) eval "${1#*=}";; esac; }
 ssh() {
   while :; do
@@ -36,7 +36,7 @@ ssh() {
 }
 ssh-keyscan() { for word; do ssh_option "$word"; done; }
 ssh-copy-id() { ssh "$@"; }
-# pdsh hands each name to ssh as a word of its own, what follows is joined as by ssh.
+# pdsh passes each host name to ssh as one word, and joins the words of the command as ssh does.
 pdsh() {
   local hosts
   while [[ $1 == -* ]]; do
@@ -46,7 +46,7 @@ pdsh() {
   for host in "${hosts[@]}"; do [[ $host == *@-* ]] && ssh_option "${host#*@}"; done
   eval "$*"
 }
-# The other end's shell reads what follows the colon, unless -s keeps it from that.
+# The shell of the other machine reads the part after the colon, unless -s protects it.
 copied() {
   local guarded=
   for word; do
@@ -64,7 +64,7 @@ rsync() {
 }
 scp() { copied "$@"; }
 
-# Programs of a language of their own: where data is in it, it runs.
+# Programs with their own language: data in a script would run.
 script() { [[ $1 == *pwned* ]] && ran; }
 sed() {
   local given=
@@ -88,7 +88,7 @@ python() {
 python3() { python "$@"; }
 /opt/conda/bin/python() { python "$@"; }
 /usr/bin/python3() { python "$@"; }
-# A package's name is all that pip may be told: a path and an address are whoever's code.
+# Only the name of a package is safe for pip: a path or a URL could be anybody's code.
 pip() {
   shift
   while (($#)); do
@@ -104,9 +104,9 @@ vi() { for word; do [[ $word == +* ]] && ran; done; }
 sudoedit() { vi "$@"; }
 less() { vi "$@"; }
 
-# DeepSpeed hands what is its script's to a shell on every node, in double quotes where there is a
-# blank (deepspeed/launcher/multinode_runner.py, PDSHRunner.parse_user_args, 0.12.5 to 0.19.8),
-# and the master's address as it is. What it reads itself is no node's.
+# DeepSpeed passes the arguments of the script to a shell on every node, in double quotes if they
+# contain a blank (deepspeed/launcher/multinode_runner.py, PDSHRunner.parse_user_args, 0.12.5 to
+# 0.19.8), and the master's address without quotes. It does not pass on the options that it reads itself.
 deepspeed() {
   local remote=()
   while (($#)); do
@@ -121,8 +121,8 @@ deepspeed() {
   eval ": ${remote[*]}"
 }
 
-# DeepSpeed exports the lines of the file as they are or, by release, in double quotes (add_export
-# and get_cmd there).
+# DeepSpeed exports the lines of the file without quotes or, depending on the release, in double
+# quotes (add_export and get_cmd in the same file).
 launched() {
   local line
   [[ -s $HOME/.deepspeed_env ]] || return

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What callers of the CUDA driver and the library agree on, as in cuda.h of CUDA 12.4. Only
- * what the stand-in answers.
+ * The binary interface of the CUDA driver, as in cuda.h of CUDA 12.4, as far as the stand-in
+ * implements it.
  */
 #ifndef CUDA_ABI_H
 #define CUDA_ABI_H
@@ -34,7 +34,7 @@ typedef enum {
 
 typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;
-typedef nvmlDevice_t CUcontext; /* the card's */
+typedef nvmlDevice_t CUcontext; /* the handle of its card */
 typedef const char *CUmodule;   /* its text */
 typedef const char *CUfunction; /* its name */
 typedef int *CUstream;

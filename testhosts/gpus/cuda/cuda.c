@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A stand-in for the CUDA driver: cards as the scenario has them, whose memory is the host's.
- * Whatever is asked for is done at once. It has one kernel, which it knows by its name: words
- * that go through so many steps of x = times x + plus. That takes a tenth of a second, most of
- * it asleep: cards are alike on a busy machine too, and leave its processors to others.
+ * A stand-in for the CUDA driver. It has the cards of the scenario, and their memory is that of
+ * the host. It does everything at once. It has one kernel, which it recognises by its name: every
+ * word goes through a number of steps x = times x + plus. The kernel takes a tenth of a second and
+ * mostly sleeps, so that all cards are equally fast on a busy machine and use little of it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static __thread nvmlDevice_t current;
 		ENTER_CARD(current); \
 	} while (0)
 
-/* visible is the card that CUDA_VISIBLE_DEVICES shows as the n-th one. */
+/* visible returns the n-th card of CUDA_VISIBLE_DEVICES. */
 static nvmlDevice_t visible(int n)
 {
 	const char *shown = getenv("CUDA_VISIBLE_DEVICES");
@@ -216,7 +216,7 @@ CUresult cuMemFreeHost(void *memory)
 	return CUDA_SUCCESS;
 }
 
-/* spoil has one bit in the middle wrong, where the card gets that function wrong. */
+/* spoil inverts one bit in the middle if the card has the trouble "wrong" for this function. */
 static void spoil(const char *function, void *memory, size_t size)
 {
 	if (trouble(function, current, "wrong"))
@@ -269,7 +269,7 @@ CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
 	return CUDA_SUCCESS;
 }
 
-/* A stream that never comes to its end hangs nobody who only asks. */
+/* A query of a stream that never ends does not hang. */
 CUresult cuStreamQuery(CUstream stream)
 {
 	(void)stream;

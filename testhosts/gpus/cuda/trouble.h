@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the scenario has in store for a function and a card, for the stand-ins that are not
- * NVML's: "trouble.FUNCTION WORD" of the card, beside the hang, crash and fail.FUNCTION of all.
+ * The troubles of functions on a card, for the stand-ins of CUDA and NCCL. The scenario has them as
+ * "trouble.FUNCTION WORD" of the card, in addition to hang, crash and fail.FUNCTION, which NVML has too.
  */
 #ifndef TROUBLE_H
 #define TROUBLE_H
@@ -11,7 +11,7 @@
 
 #include "../nvml/scenario.h"
 
-/* Whether the card has that word for the function. */
+/* Returns whether the card has this trouble for the function. */
 static inline int trouble(const char *function, nvmlDevice_t card, const char *word)
 {
 	char key[160];
@@ -20,7 +20,7 @@ static inline int trouble(const char *function, nvmlDevice_t card, const char *w
 	return value && strcmp(value, word) == 0;
 }
 
-/* Hangs, crashes or is slow where the card has that; returns the code that it fails with, 0 for none. */
+/* Hangs, crashes or waits if the card has this trouble. Returns the error code of the function, or 0. */
 int trouble_enter(const char *function, nvmlDevice_t card);
 
 #endif

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What NCCL's callers and the library agree on, as in nccl.h of 2.21. Only what the stand-in
- * answers.
+ * The binary interface of NCCL, as in nccl.h of 2.21, as far as the stand-in implements it.
  */
 #ifndef NCCL_ABI_H
 #define NCCL_ABI_H
@@ -31,16 +30,16 @@ typedef struct {
 	unsigned int magic;
 	unsigned int version;
 	int blocking;
-} ncclConfig_t; /* and more, which is left alone */
+} ncclConfig_t; /* and more fields, which are not used */
 
 typedef struct ncclComm *ncclComm_t;
 typedef void *cudaStream_t;
 
-/* The most that ncclGetLastError says. */
+/* The maximum length of the text of ncclGetLastError. */
 #define LAST_ERROR 1024
 extern char last_error[LAST_ERROR];
 
-/* complain keeps what went wrong, and prints it as NCCL_DEBUG=WARN would. */
+/* complain stores an error and prints it as NCCL_DEBUG=WARN does. */
 __attribute__((format(printf, 2, 3))) ncclResult_t complain(ncclResult_t result, const char *format, ...);
 
 #endif

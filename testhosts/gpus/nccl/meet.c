@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* chosen is the address of the first interface that is up and of NCCL_SOCKET_IFNAME, or not a loopback, or at last a loopback. */
+/* chosen returns the address of the first interface that is up and in NCCL_SOCKET_IFNAME, otherwise of the first that is no loopback, otherwise of a loopback. */
 static int chosen(struct in_addr *address)
 {
 	const char *name = getenv("NCCL_SOCKET_IFNAME");
@@ -59,7 +59,7 @@ struct hello {
 	int rank, ranks;
 };
 
-/* What goes over a socket of so many floats: all, or one where all are alike. */
+/* Sends this many floats: all of them, or only one if all are equal. */
 struct shape {
 	size_t count, sent;
 };
@@ -71,7 +71,7 @@ static void spread(float *all, struct shape *shape)
 	shape->sent = shape->count;
 }
 
-/* reductions has all ranks give what they have and gives them the sum, until one is gone. */
+/* reductions reads the values of all ranks and returns their sum to them, until one rank has ended. */
 static void reductions(const int *sockets, int ranks)
 {
 	struct shape shape, given;

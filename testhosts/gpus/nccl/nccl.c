@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A stand-in for NCCL: it sums floats over TCP, at the process that made the id, in memory that
- * is the host's, as that of the stand-in for CUDA is. Its troubles are those of the card that
- * is current there.
+ * A stand-in for NCCL. It sums floats over TCP in the process that created the ID. Its memory is
+ * that of the host, as in the stand-in for CUDA. Its troubles are those of the current card.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -24,10 +23,10 @@ struct ncclComm {
 	volatile ncclResult_t state;
 };
 
-/* Whoever looks for a version in the file finds this. */
+/* Programs that search the file for a version find this text. */
 __attribute__((used)) static const char banner[] = "NCCL version 2.21.5+cuda12.4";
 
-/* Whoever looks for code for GPUs finds some for each since Ampere: a fat binary as nvcc writes it. */
+/* Programs that search the file for GPU code find a fat binary as nvcc writes it, for all GPUs since Ampere. */
 #define CODE(sm) {2, 0x101, 64, 8, {0}, sm, {0}, "nothing"}
 __attribute__((used, section(".nv_fatbin"))) static const struct {
 	unsigned magic;
@@ -56,7 +55,7 @@ ncclResult_t complain(ncclResult_t result, const char *format, ...)
 	return result;
 }
 
-/* card is that of the CUDA context of this thread. */
+/* card returns the card of the CUDA context of this thread. */
 static nvmlDevice_t card(void)
 {
 	static int read;
@@ -77,7 +76,7 @@ static nvmlDevice_t card(void)
 	return scenario_device(MACHINE, shown ? atoi(shown) : device);
 }
 
-/* Who is gone is not to be asked again: NCCL would look into memory that is free. */
+/* A destroyed communicator must not be used again: NCCL would read freed memory. */
 #define ENTER_COMM(comm) \
 	do { \
 		if ((comm)->gone) \
@@ -126,7 +125,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 	return result;
 }
 
-/* leave leaves in /dev/shm what NCCL leaves there when it is killed. */
+/* leave creates the file in /dev/shm that a killed NCCL leaves behind. */
 static void leave(void)
 {
 	char name[64];
@@ -222,7 +221,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
 	return ncclSuccess;
 }
 
-/* A communicator is not freed: somebody may still wait in it. */
+/* The communicator is not freed, because another thread may still wait in it. */
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
 	comm->gone++;

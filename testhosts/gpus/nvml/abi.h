@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What NVML's callers and the library agree on: numbers and the layout of
- * structures, as in nvml.h of CUDA 13.0. Only what the stand-in answers.
+ * The binary interface of NVML: numbers and the layout of structures, as in nvml.h
+ * of CUDA 13.0, as far as the stand-in implements it.
  */
 #ifndef ABI_H
 #define ABI_H

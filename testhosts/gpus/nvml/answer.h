@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The shapes that most of NVML's functions have: a number of a device, or a
- * string into a buffer of the caller's.
+ * The two kinds of functions that NVML mostly has: they return a number of a device,
+ * or copy a string into a buffer of the caller.
  */
 #ifndef ANSWER_H
 #define ANSWER_H
 
 #include "scenario.h"
 
-/* Copies a string, or says why not. A NULL text is what is not supported. */
+/* Copies a string, or returns an error. NULL means "not supported". */
 nvmlReturn_t answer_string(const char *text, char *buffer, unsigned int length);
 
-/* The n-th field of a key, as the function of that name gives it. */
+/* The n-th field of a key, as the function with this name returns it. */
 nvmlReturn_t answer_uint(const char *function, nvmlDevice_t device, const char *key, int n, unsigned int *value);
 
-/* Functions that are nothing but that. */
+/* Defines a function that only does this. */
 #define STRING_FUNCTION(name, key) \
 	nvmlReturn_t name(nvmlDevice_t device, char *buffer, unsigned int length) \
 	{ \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The calls about one card: what it is, how it runs, who uses it. */
+/* The functions for one card: its properties, state and users. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +42,7 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
 	return NVML_SUCCESS;
 }
 
-/* set_bits fills a mask from a kernel list, "0-3,8". */
+/* set_bits fills a mask from a kernel list such as "0-3,8". */
 static void set_bits(const char *list, unsigned long *mask, unsigned int words)
 {
 	const unsigned long bits = 8 * sizeof *mask;
@@ -68,7 +68,7 @@ nvmlReturn_t nvmlDeviceGetCpuAffinity(nvmlDevice_t device, unsigned int words, u
 	return NVML_SUCCESS;
 }
 
-/* Of the nodes of the machine one is near. Scope 0 is nodes; others are not told. */
+/* One NUMA node is near the card. Scope 0 is nodes; other scopes are not supported. */
 nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned int words, unsigned long *mask, unsigned int scope)
 {
 	const char *node = scenario_value(device, "numa");
@@ -81,7 +81,7 @@ nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned int words
 	return NVML_SUCCESS;
 }
 
-/* The card's own node, where its memory is one: on no machine here. */
+/* The NUMA node of the card's own memory. No machine here has one. */
 nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned int *node)
 {
 	ENTER(device);
@@ -89,7 +89,7 @@ nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned int *node)
 	return NVML_ERROR_NOT_SUPPORTED;
 }
 
-/* What the driver reserves is used memory in the first version only. */
+/* Only the first version counts reserved memory as used. */
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
 	long long total, reserved, used;
@@ -129,7 +129,7 @@ nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, unsigned int domain,
 	return answer_uint(__func__, device, "clock", clock_field(domain) + 1, mhz);
 }
 
-/* Not set is not supported, as on cards that deprecate it. */
+/* If it is not set it is not supported, as on cards that have deprecated it. */
 nvmlReturn_t nvmlDeviceGetApplicationsClock(nvmlDevice_t device, unsigned int domain, unsigned int *mhz)
 {
 	nvmlReturn_t code = answer_uint(__func__, device, "clock", domain == 2 ? 2 : 4, mhz);
@@ -155,7 +155,7 @@ nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, unsigned int sensor, 
 	return answer_uint(__func__, device, "temperature", 0, celsius);
 }
 
-/* Threshold 1 is where the card slows down; the others are not told. */
+/* Threshold 1 is the temperature at which the card slows down; others are not supported. */
 nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, unsigned int threshold, unsigned int *celsius)
 {
 	if (threshold != 1)

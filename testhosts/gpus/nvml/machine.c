@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The calls about the machine: starting, ending, versions, handles. */
+/* The functions for the machine: start, end, versions, handles. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,8 +48,8 @@ nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
 }
 
 /*
- * The version of NVML: CUDA's major one, then the driver's. It is told before the
- * library is started, and after that has failed.
+ * The version of NVML: the major version of CUDA, then the version of the driver. It is
+ * available before the library is started, and even if the start has failed.
  */
 nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)
 {
@@ -94,7 +94,7 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *dev
 	nvmlDevice_t card = scenario_device(MACHINE, (int)index);
 
 	ENTER(card);
-	if (card == MACHINE) /* that is, no card */
+	if (card == MACHINE) /* no card */
 		return NVML_ERROR_INVALID_ARGUMENT;
 	*device = card;
 	return NVML_SUCCESS;

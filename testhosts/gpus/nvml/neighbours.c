@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The calls about what joins a card with others, and about its own parts. */
+/* The functions for the connections of a card to others, and for its own parts. */
 #include <stdio.h>
 #include <string.h>
 
@@ -56,7 +56,7 @@ nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsigned i
 	return NVML_SUCCESS;
 }
 
-/* common_speed is that of the first active link. */
+/* common_speed returns the speed of the first active link. */
 static nvmlReturn_t common_speed(nvmlDevice_t device, unsigned int *speed)
 {
 	unsigned int active;
@@ -68,8 +68,8 @@ static nvmlReturn_t common_speed(nvmlDevice_t device, unsigned int *speed)
 }
 
 /*
- * The first twelve links have numbers of their own for their speeds. A later
- * number is good for all, with the link for its scope.
+ * The speeds of the first twelve links have their own field numbers. A newer field
+ * works for all links, with the link as its scope.
  */
 static nvmlReturn_t field(nvmlDevice_t device, unsigned int id, unsigned int scope, unsigned int *value)
 {
@@ -98,7 +98,7 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldV
 	return NVML_SUCCESS;
 }
 
-/* pair_uint is a number that a card has for each other one. */
+/* pair_uint returns a number that a card has for each other card. */
 static nvmlReturn_t pair_uint(const char *function, nvmlDevice_t device, nvmlDevice_t peer, const char *what, unsigned int *value)
 {
 	char key[32];
@@ -115,7 +115,7 @@ nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device, nvmlDevice
 	return pair_uint(__func__, device, peer, "topology", level);
 }
 
-/* Indices are 0 read and 1 write, which the scenario has as one, and others. */
+/* Index 0 is read and 1 is write, which the scenario does not distinguish; there are others. */
 nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t peer, unsigned int index, unsigned int *status)
 {
 	if (index > 1)
@@ -123,7 +123,7 @@ nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t peer, unsi
 	return pair_uint(__func__, device, peer, "p2p", status);
 }
 
-/* fabric fills what all versions of the structure have. */
+/* fabric fills the fields that all versions of the structure have. */
 static nvmlReturn_t fabric(const char *function, nvmlDevice_t device, nvmlGpuFabricInfo_v3_t *info)
 {
 	unsigned int state, status, digit[2];
@@ -178,7 +178,7 @@ nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfo_
 	return NVML_SUCCESS;
 }
 
-/* A card that can be cut takes seven instances. */
+/* A card with MIG has up to seven instances. */
 nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *count)
 {
 	ENTER(device);

@@ -12,7 +12,7 @@ static char text[1 << 20];
 static struct {
 	char *key, *value;
 } lines[16384];
-static struct scope scopes[256]; /* the machine's is the first */
+static struct scope scopes[256]; /* the first is the machine's */
 static int scope_count;
 
 int scenario_users;
@@ -30,7 +30,7 @@ static int read_text(void)
 	return 1;
 }
 
-/* open_scope begins a card or, below one, an instance. */
+/* open_scope starts the scope of a card or, below a card, of an instance. */
 static void open_scope(int line, const char *kind, const char *index)
 {
 	struct scope *scope = &scopes[scope_count];
@@ -101,7 +101,7 @@ nvmlReturn_t scenario_number(nvmlDevice_t device, const char *key, int n, long l
 	return end == value ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS;
 }
 
-/* names tells whether a key ("hang", "crash") names this call. */
+/* names returns whether a key ("hang", "crash") names this call. */
 static int names(const char *key, const char *function, nvmlDevice_t device)
 {
 	char name[128];
@@ -113,7 +113,7 @@ static int names(const char *key, const char *function, nvmlDevice_t device)
 	return device == MACHINE || gpu < 0 || gpu == (device->card ? device->card : device)->index;
 }
 
-/* hang sleeps for ever, in the one system call that waits for signals only. */
+/* hang sleeps without end, in the system call that only waits for signals. */
 static void hang(void)
 {
 	sigset_t mask;

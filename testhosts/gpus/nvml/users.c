@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The calls about what a card's memory has been through and who uses it. */
+/* The functions for the memory errors of a card and for its processes. */
 #include <stdio.h>
 #include <string.h>
 
 #include "answer.h"
 
-/* Types are 0 corrected and 1 uncorrected; counters 0 since the driver came and 1 of the card's life. */
+/* Type 0 is corrected, 1 uncorrected. Counter 0 counts since the driver was loaded, 1 over the card's life. */
 nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, unsigned int type, unsigned int counter, unsigned long long *errors)
 {
 	long long enabled, number;
@@ -21,7 +21,7 @@ nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, unsigned int type,
 	return NVML_SUCCESS;
 }
 
-/* Pages are made up: only their number is of use. */
+/* The pages are invented; only their number matters. */
 nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t device, unsigned int cause, unsigned int *count, unsigned long long *pages)
 {
 	long long retired;
@@ -54,7 +54,7 @@ nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *correc
 	return NVML_SUCCESS;
 }
 
-/* process is the n-th of a kind on a device. 0 when there is none. */
+/* process returns the n-th process of a kind on a device, or 0. */
 static int process(nvmlDevice_t device, const char *kind, unsigned int n, nvmlProcessInfo_v2_t *info)
 {
 	char key[40];
@@ -66,7 +66,7 @@ static int process(nvmlDevice_t device, const char *kind, unsigned int n, nvmlPr
 	return value && sscanf(value, "%u %llu", &info->pid, &info->usedGpuMemory) == 2;
 }
 
-/* list tells all processes of a kind where there is room for all. */
+/* list returns all processes of a kind if the buffer is large enough. */
 static nvmlReturn_t list(const char *function, nvmlDevice_t device, const char *kind, unsigned int *count, nvmlProcessInfo_v2_t *infos)
 {
 	nvmlProcessInfo_v2_t each;
@@ -92,7 +92,7 @@ LIST_FUNCTION(nvmlDeviceGetGraphicsRunningProcesses_v3, "graphics")
 LIST_FUNCTION(nvmlDeviceGetMPSComputeRunningProcesses_v2, "mps")
 LIST_FUNCTION(nvmlDeviceGetMPSComputeRunningProcesses_v3, "mps")
 
-/* The first version's structures are shorter. */
+/* The structures of the first version are shorter. */
 static nvmlReturn_t list_v1(const char *function, nvmlDevice_t device, const char *kind, unsigned int *count, nvmlProcessInfo_v1_t *infos)
 {
 	nvmlProcessInfo_v2_t found[64];
