@@ -17,53 +17,52 @@ import (
 	"preflight/internal/text"
 )
 
-// DefaultAgentLife is how long an agent lives at most when Options.AgentLife is
-// zero. It matters only where the end of our connection does not reach the node.
+// DefaultAgentLife is how long an agent lives at most if Options.AgentLife is 0. It matters only if
+// the end of the connection does not reach the node.
 const DefaultAgentLife = 15 * time.Minute
 
-// Agent is our binary at work on a node. Its methods are safe for concurrent
-// use.
+// Agent is preflight's program running on a node. Its methods are safe for concurrent use.
 type Agent struct {
 	Hello Hello
-	// Offset is how far the node's wall clock is ahead of ours, known to within
-	// Uncertainty: half of the time between our last word and the hello.
+	// Offset is how far the node's wall clock is ahead of ours. It is known to within Uncertainty:
+	// half of the time between our last message and the agent's hello.
 	Offset, Uncertainty time.Duration
 
-	command *command      // its stdout belongs to the goroutine of listen
+	command *command      // only the goroutine of listen reads its stdout
 	writing chan struct{} // holds one token: the right to write to stdin
 	untie   func() bool
-	every   time.Duration // between beats
-	life    hostsys.Wait  // since it was greeted
-	busy    atomic.Bool   // as it said last
+	every   time.Duration // between heartbeats
+	life    hostsys.Wait  // since its hello
+	busy    atomic.Bool   // as in its last message
 
 	mu      sync.Mutex
-	beating *time.Timer // until the next beat
-	last    uint64      // request
+	beating *time.Timer // until the next heartbeat
+	last    uint64      // ID of the last request
 	calls   map[uint64]*call
 	leaving bool          // Close was called
-	cut     *Error        // why we hung up, nil if we did not
-	quit    chan struct{} // closed when we hung up
+	cut     *Error        // why we closed the connection, nil if we did not
+	quit    chan struct{} // closed when we have closed the connection
 
 	err  *Error        // why the agent ended; set before dead is closed
-	dead chan struct{} // closed when nothing more will come
+	dead chan struct{} // closed when no more input will come
 }
 
-// call is a request in the air. parts has no buffer, so that a slow caller slows
-// the node down instead of filling our memory.
+// call is a request that is waiting for its answer. parts has no buffer, so that a slow caller
+// slows the node down instead of filling our memory.
 type call struct {
 	parts chan answer
 	gone  chan struct{} // closed when the caller no longer listens
 }
 
-// ErrNoAnswer is of an agent that is there, as its beats tell, and has not answered in time:
-// its machine is busy, or what it was asked hangs. Nothing is known of what it was asked.
+// ErrNoAnswer is the error of a call to an agent that sends heartbeats but has not answered in
+// time. Its machine is busy, or the method hangs; nothing is known about the result.
 var ErrNoAnswer = errors.New("no answer")
 
-// Busy reports whether the agent came late to its own work when it was heard last.
+// Busy reports whether the agent's last message said that its machine delays it.
 func (a *Agent) Busy() bool { return a.busy.Load() }
 
-// NoAnswer returns an ErrNoAnswer to a call that had so long, with the excuse of the launching machine if it was busy
-// during the wait.
+// NoAnswer returns the ErrNoAnswer of a call that waited for this long. It adds a note if the
+// launching machine was busy during the wait.
 func NoAnswer(method string, had time.Duration, w hostsys.Wait) error {
 	why := w.Excuse("the launching machine")
 	if why != "" {
@@ -72,11 +71,11 @@ func NoAnswer(method string, had time.Duration, w hostsys.Wait) error {
 	return fmt.Errorf("%w to %s within %s%s", ErrNoAnswer, method, text.Duration(had.Seconds()), why)
 }
 
-// errClosed is what a call gets whose agent was closed under it.
+// errClosed is the error of a call whose agent was closed in the meantime.
 var errClosed = errors.New("the agent was closed")
 
-// agent makes an Agent of a delivery that was greeted, and tells it who it is
-// and how long it may live.
+// agent makes an Agent of a delivery that ended with a hello, and sends it its node's name and its
+// maximum life.
 func (d *delivery) agent(hello Hello, o Options) *Agent {
 	half := time.Since(d.wrote) / 2
 	a := &Agent{
@@ -92,7 +91,7 @@ func (d *delivery) agent(hello Hello, o Options) *Agent {
 		quit:        make(chan struct{}),
 		dead:        make(chan struct{}),
 	}
-	// What a login printed is told; what comes between answers is another matter.
+	// What a login printed is reported; text between answers is kept separately.
 	d.stdout.noise = &noise{}
 	go a.listen(d.ending)
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
@@ -113,7 +112,7 @@ func (a *Agent) fail(cause Cause, detail map[string]string, err error) *Error {
 	return &Error{Host: a.command.host, Stage: StageTalk, Cause: cause, Detail: detail, Err: err}
 }
 
-// hangUp closes the connection and remembers why, the first time.
+// hangUp closes the connection and stores the reason of the first call.
 func (a *Agent) hangUp(why *Error) {
 	a.mu.Lock()
 	if a.cut == nil {
@@ -124,9 +123,8 @@ func (a *Agent) hangUp(why *Error) {
 	a.command.client.Close()
 }
 
-// Close lets the agent end, and cuts it off if it does not do so at once. The
-// error is an *Error when the agent did not end as it should, or had failed
-// before.
+// Close lets the agent end, and cuts it off if it does not end quickly. The error is an *Error if
+// the agent did not end properly or had failed before.
 func (a *Agent) Close() error {
 	a.untie()
 	a.mu.Lock()
@@ -148,13 +146,12 @@ func (a *Agent) Close() error {
 	return a.err
 }
 
-// Call sends one request and hands every part of the answer to each, in the
-// order of arrival and one at a time. Several calls may be in the air at once; a
-// call whose each takes its time holds up the others of this node. When ctx ends
-// first, the method on the node is told to stop and Call returns at once.
+// Call sends one request and passes every part of the answer to each, in order of arrival and one
+// at a time. Several calls may be waiting at the same time; a slow each delays the other calls to
+// this node. If ctx ends first, the method on the node is told to stop and Call returns at once.
 //
-// The error is an *Error when the node is lost, silent or interrupted, and ErrNoAnswer
-// when it is late; any other is the method's own. Call does not check that a part is JSON.
+// The error is an *Error if the node is lost, silent or interrupted, and ErrNoAnswer if it is late.
+// Any other error is the method's own. Call does not check that a part is JSON.
 func (a *Agent) Call(ctx context.Context, method string, params any, each func(part string, body json.RawMessage)) error {
 	body, err := json.Marshal(params)
 	if err != nil {
@@ -193,8 +190,8 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 	}
 }
 
-// late is the failure of a call whose ctx ended, nil where only time was up and the
-// agent has just been heard, or one of the two machines is busy.
+// late returns the failure of a call whose ctx ended. It returns nil if only the time ran out,
+// while the agent was still sending or one of the two machines was busy.
 func (a *Agent) late(ctx context.Context, method string, w hostsys.Wait) *Error {
 	e := ending{host: a.command.host, hello: true, acknowledged: true}
 	if noise := a.command.stdout.noise.kept(); len(noise) > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -224,23 +221,23 @@ func (a *Agent) unregister(id uint64) {
 	}
 }
 
-// cancel tells the node that nobody waits for request id any more.
+// cancel tells the node that no caller waits for request id any more.
 func (a *Agent) cancel(id uint64) {
 	ctx, stop := context.WithTimeout(context.Background(), closeGrace)
 	defer stop()
 	a.write(ctx, request{ID: id, Cancel: true})
 }
 
-// write sends one request. That it cannot be sent shows where answers are read,
-// so it returns nothing. A node that takes nothing for a while after ctx ended
-// is hung up on: half a request must not be followed by another.
+// write sends one request. It returns nothing, because a failure shows up where answers are read.
+// If a node accepts nothing for a while after ctx ended, write closes the connection: half a
+// request must not be followed by another.
 func (a *Agent) write(ctx context.Context, r request) {
 	line, err := json.Marshal(r)
 	if err != nil {
 		panic(err) // Params was marshalled before, and nothing else can fail
 	}
 	select {
-	case a.writing <- struct{}{}: // also where ctx has ended meanwhile: an agent that was not told who it is answers for nobody
+	case a.writing <- struct{}{}: // even if ctx has ended: without its node's name an agent answers nothing
 	default:
 		select {
 		case a.writing <- struct{}{}:
@@ -268,7 +265,7 @@ func (a *Agent) write(ctx context.Context, r request) {
 	_, _ = a.command.stdin.Write(append(line, '\n'))
 }
 
-// listen hands answers to calls until nothing more comes.
+// listen passes answers to calls until no more come.
 func (a *Agent) listen(e ending) {
 	defer a.die()
 	for {
@@ -283,15 +280,15 @@ func (a *Agent) listen(e ending) {
 	}
 }
 
-// dispatch hands one line to the call it answers. An answer to a call that was given
-// up is dropped, as is a beat; one to a call that never was is garbage.
+// dispatch passes one line to the call that it answers. It drops heartbeats and answers to
+// cancelled calls. An answer to a call that never existed is garbage.
 func (a *Agent) dispatch(line []byte, e *ending) error {
 	var got answer
 	said, body, _ := bytes.Cut(line, bodyBehind)
 	if err := json.Unmarshal(said, &got); err != nil || got.Node != a.command.host {
 		return e.garbage(line)
 	}
-	got.body = bytes.Clone(body) // the next line takes the place of this one
+	got.body = bytes.Clone(body) // the next line overwrites the buffer
 	a.busy.Store(got.Busy)
 	switch {
 	case got.isBeat():
@@ -316,7 +313,7 @@ func (a *Agent) dispatch(line []byte, e *ending) error {
 	return nil
 }
 
-// conclude says why the agent ended, reading having failed with err.
+// conclude returns why the agent ended, after reading failed with err.
 func (a *Agent) conclude(err error, e ending) *Error {
 	e.exit = a.command.leave(err)
 	e.noise = a.command.stdout.noise.kept()

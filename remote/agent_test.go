@@ -20,7 +20,7 @@ import (
 	"preflight/testhosts/remotetest"
 )
 
-// talking is an agent on a node of its own.
+// talking returns an agent on a node of its own.
 func talking(t *testing.T, n *remotetest.Node) *Agent {
 	t.Helper()
 	agent, _, err := start(t, n, 20*time.Second)
@@ -66,7 +66,7 @@ func TestCallsShareAnAgent(t *testing.T) {
 	}
 }
 
-// What a method reports is its own; the node is well.
+// An error of a method is not an error of the node.
 func TestMethodsThatFail(t *testing.T) {
 	remotetest.NoLeaks(t)
 	agent := talking(t, &remotetest.Node{})
@@ -84,7 +84,7 @@ func TestMethodsThatFail(t *testing.T) {
 	}
 }
 
-// A beat to come would keep a dead agent in memory, with its connection.
+// A pending heartbeat would keep a dead agent in memory, with its connection.
 func TestDeadAgentHasNoBeat(t *testing.T) {
 	agent := talking(t, &remotetest.Node{})
 	if err := agent.Close(); err != nil {
@@ -124,7 +124,7 @@ func TestAgentsThatEndUnderACall(t *testing.T) {
 	brief := 2 * time.Second
 	for name, c := range map[string]struct {
 		method, params string
-		limit          time.Duration // of the call; 0 = ample
+		limit          time.Duration // of the call; 0 = plenty
 		deaf           bool
 
 		cause  Cause
@@ -179,8 +179,8 @@ func TestAgentsThatEndUnderACall(t *testing.T) {
 	}
 }
 
-// Prose between answers is a stray background job; it costs nothing while the
-// answers come, and is the explanation when they do not.
+// Text between answers comes from a stray background job. It does no harm while answers come, and
+// is the explanation if they do not.
 func TestProseBetweenAnswers(t *testing.T) {
 	remotetest.NoLeaks(t)
 	agent := talking(t, &remotetest.Node{})
@@ -196,8 +196,7 @@ func TestProseBetweenAnswers(t *testing.T) {
 	}
 }
 
-// child starts a process on the node under ctx and returns its number, leaving
-// the call in the air.
+// child starts a process on the node under ctx and returns its PID, with the call still waiting.
 func child(t *testing.T, ctx context.Context, agent *Agent) (pid int, ended chan error) {
 	t.Helper()
 	started := make(chan int, 1)
@@ -219,7 +218,7 @@ func child(t *testing.T, ctx context.Context, agent *Agent) (pid int, ended chan
 	return pid, ended
 }
 
-// However a call ends, nothing of it stays on the node.
+// However a call ends, it leaves nothing on the node.
 func TestNothingStaysBehind(t *testing.T) {
 	remotetest.NoLeaks(t)
 	for name, end := range map[string]func(agent *Agent, cancelCall, cancelReach func()){
@@ -254,7 +253,8 @@ func TestNothingStaysBehind(t *testing.T) {
 	}
 }
 
-// beating is an agent on a node of its own whose beats and ours come every so often.
+// beating returns an agent on a node of its own, with heartbeats at this interval in both
+// directions.
 func beating(t *testing.T, n *remotetest.Node, every time.Duration) *Agent {
 	t.Helper()
 	client := testClient(t)
@@ -267,12 +267,12 @@ func beating(t *testing.T, n *remotetest.Node, every time.Duration) *Agent {
 	return agent
 }
 
-// An agent that hears nothing ends with what it has started, and says why.
+// An agent that gets no heartbeats ends together with its children, and reports why.
 func TestSilentHead(t *testing.T) {
 	remotetest.NoLeaks(t)
-	agent := beating(t, &remotetest.Node{}, time.Second) // what a busy machine may stand still for is less than half of its patience
+	agent := beating(t, &remotetest.Node{}, time.Second) // a busy machine stands still for less than half of the agent's patience
 	pid, ended := child(t, t.Context(), agent)
-	agent.writing <- struct{}{} // taken, so that nothing is said any more
+	agent.writing <- struct{}{} // held, so that nothing more is sent
 	err := <-ended
 	remotetest.Gone(t, pid)
 	remotetest.Gone(t, agent.Hello.PID)
@@ -282,8 +282,8 @@ func TestSilentHead(t *testing.T) {
 	}
 }
 
-// A node that says nothing, neither itself nor its server, is given up before the
-// deadline of what it was asked. Where the server answers, the deadline decides.
+// If neither the agent nor its SSH server sends anything, the node is given up before the deadline
+// of the call. If the server answers, the deadline decides.
 func TestSilentNode(t *testing.T) {
 	remotetest.NoLeaks(t)
 	for name, deaf := range map[string]bool{"frozen": true, "busy": false} {
@@ -303,13 +303,13 @@ func TestSilentNode(t *testing.T) {
 	}
 }
 
-// A call that is late says nothing about the node of an agent that was heard meanwhile.
+// A late call says nothing about a node whose agent has sent something in the meantime.
 func TestLateIsNotLost(t *testing.T) {
 	remotetest.NoLeaks(t)
-	agent := beating(t, &remotetest.Node{}, time.Minute) // longer than any test: what is heard once counts to its end
+	agent := beating(t, &remotetest.Node{}, time.Minute) // longer than any test, so that one message counts until the end
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	_, ended := child(t, ctx, agent) // which has answered a part of it
+	_, ended := child(t, ctx, agent) // which has already sent part of its answer
 	err := <-ended
 	if lost := (*Error)(nil); !errors.Is(err, ErrNoAnswer) || errors.As(err, &lost) {
 		t.Errorf("got %v, want %v of it", err, ErrNoAnswer)
@@ -319,7 +319,7 @@ func TestLateIsNotLost(t *testing.T) {
 	}
 }
 
-// An agent whose head node falls silent ends by its own clock.
+// An agent whose launching machine falls silent ends by its own clock.
 func TestAgentLife(t *testing.T) {
 	remotetest.NoLeaks(t)
 	client := testClient(t)
@@ -338,8 +338,8 @@ func TestAgentLife(t *testing.T) {
 	}
 }
 
-// TestClockOffset: a machine's clock is not ahead of itself, nor where we come to see that we have written long
-// after the node has answered that.
+// TestClockOffset checks that a machine's clock is not ahead of itself. That must also hold if this
+// side notices its own write only long after the node has answered.
 func TestClockOffset(t *testing.T) {
 	remotetest.NoLeaks(t)
 	node := &remotetest.Node{}
@@ -356,7 +356,8 @@ func TestClockOffset(t *testing.T) {
 	}
 }
 
-// slowConnection is one to a node that has our agent, whose writes end after the agent's hello.
+// slowConnection is a connection to a node that has the agent; its writes return after the agent's
+// hello.
 type slowConnection struct{ Connection }
 
 func (c slowConnection) Start(command string, stderr io.Writer) (*Process, *Error) {
@@ -368,10 +369,10 @@ func (c slowConnection) Start(command string, stderr io.Writer) (*Process, *Erro
 	return process, failure
 }
 
-// slowWriter is slow with its first piece.
+// slowWriter delays its first write.
 type slowWriter struct {
 	io.WriteCloser
-	said *bufio.Reader // nil after that
+	said *bufio.Reader // nil after the first write
 }
 
 func (w *slowWriter) Write(piece []byte) (int, error) {

@@ -13,30 +13,31 @@ import (
 	"preflight/internal/text"
 )
 
-// Each end of the wire says every so often that it is there, for a way that is cut
-// without a word looks like one on which nobody has anything to say. An agent that
-// hears nothing ends, with what it has started. A head that hears nothing asks the
-// carrier, and gives the node up if that hears nothing either.
+// Both ends of a connection regularly send a heartbeat, because a connection that is cut silently
+// looks like one without traffic. An agent that receives nothing ends, with its children. The
+// launching machine asks the carrier about a node that sends nothing, and gives the node up if the
+// carrier hears nothing either.
 const (
-	// DefaultBeat is how often, when Options.Beat is zero.
+	// DefaultBeat is the interval if Options.Beat is 0.
 	DefaultBeat = 2 * time.Second
-	// patience is how many beats in a row an agent may miss, so that it survives a launching machine that is
-	// stopped for less than half a minute. Together with drainGrace, that is how long it outlives the way to its
-	// head.
+	// patience is how many heartbeats in a row an agent may miss. With it, the agent survives a
+	// launching machine that is stopped for less than half a minute. patience and drainGrace
+	// together are how long an agent outlives its connection.
 	patience = 15
-	// headPatience is how many the head may miss: time enough for a carrier to prove what
-	// is wrong with the way (path.go of remote/ssh), which says more than silence.
+	// headPatience is how many heartbeats the launching machine may miss. That is enough time for a
+	// carrier to prove what is wrong with the path (path.go of remote/ssh), which is more useful
+	// than silence.
 	headPatience = 10
-	// verdictTime is how long a carrier may take to hear from a node that is silent.
+	// verdictTime is how long a carrier may take to get a sign of life from a silent node.
 	verdictTime = 2 * time.Second
 )
 
-// manyNodes is from how many on everybody beats half as often: that is all that 10,000 agents do
-// most of the time, and takes a third of a processor of their head.
+// manyNodes is the number of nodes above which all heartbeats come half as often. Heartbeats are
+// most of the traffic of 10,000 idle agents and take a third of a CPU of the launching machine.
 const manyNodes = 2000
 
-// beatOf is how often, in a run of so many nodes. It fits into what a node gets for any request, so
-// that one that is busy is heard meanwhile.
+// beatOf returns the interval for a run with this number of nodes. It is shorter than the time
+// limit of any request, so that a busy node sends something within it.
 func beatOf(nodes int) time.Duration {
 	if nodes > manyNodes {
 		return 2 * DefaultBeat
@@ -44,22 +45,22 @@ func beatOf(nodes int) time.Duration {
 	return DefaultBeat
 }
 
-// ear is a stream that notes whether something comes. Bytes count, and not lines: a
-// large one takes its time on a slow way.
+// ear is a stream that records whether anything arrives. It counts bytes and not lines, because a
+// long line takes time on a slow connection.
 type ear struct {
 	in        io.Reader
-	patience  int          // beats
+	patience  int          // in heartbeats
 	came      atomic.Int64 // bytes
-	last      atomic.Int64 // when some came, as the time since loaded; 0 before
+	last      atomic.Int64 // when bytes last came, as the time since loaded; 0 before
 	listening atomic.Bool
 
-	// Of whoever counts the beats.
+	// These belong to the goroutine that counts heartbeats.
 	before int64
 	missed int
-	late   time.Duration // as hostsys.Late, at the last one
+	late   time.Duration // hostsys.Late at the last heartbeat
 }
 
-// loaded is a moment to count from.
+// loaded is the zero point of the times in ear.
 var loaded = time.Now()
 
 func (e *ear) Read(p []byte) (int, error) {
@@ -73,29 +74,29 @@ func (e *ear) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// heard reports whether something has come during a wait, and within a beat and a half, so that whoever beats
-// that often is there.
+// heard reports whether anything has come during a wait and within one and a half intervals, which
+// shows that the other end is alive.
 func (e *ear) heard(w hostsys.Wait, every time.Duration) bool {
 	silent := time.Since(loaded) - time.Duration(e.last.Load())
 	return silent < min(w.Took(), every*3/2)
 }
 
-// beat is called once a beat and reports whether too many have passed in silence.
-// They are counted, not measured: whoever was suspended itself has missed one.
+// beat is called once per interval and reports whether too many have passed in silence. It counts
+// intervals instead of time, so that a suspended process misses only one.
 func (e *ear) beat(every time.Duration) (silent bool) {
 	came, late := e.came.Load(), hostsys.Late()
 	switch {
 	case came > e.before || !e.listening.Load():
 		e.missed = 0
-	case late-e.late < every/2: // what has come lies unread otherwise
+	case late-e.late < every/2: // otherwise bytes may have arrived that this machine was too busy to read
 		e.missed++
 	}
 	e.before, e.late = came, late
 	return e.missed >= e.patience
 }
 
-// unheard is the failure of an agent that says it ended because we were silent. Where
-// this machine stood still, whoever looks knows that by itself (hostsys.Anew) and asks anew.
+// unheard is the failure of an agent that reports that it ended because we were silent. If this
+// machine stood still, the caller notices that itself (hostsys.Anew) and starts again.
 func (a *Agent) unheard(seconds float64) *Error {
 	if a.life.Busy() > 0 {
 		return a.fail(HeadBusy, nil, fmt.Errorf("the agent got nothing from the launching machine for %.1f s, and ended", seconds))
@@ -103,15 +104,15 @@ func (a *Agent) unheard(seconds float64) *Error {
 	return a.fail(ConnectionLost, nil, fmt.Errorf("the agent got nothing from the launching machine for %.1f s, and ended: what preflight sent was lost on the way", seconds))
 }
 
-// beat tells the node that we are there, and looks whether it is.
+// beat sends a heartbeat and checks whether the node has sent something.
 func (a *Agent) beat() {
 	select {
 	case <-a.dead:
 		return
 	case a.writing <- struct{}{}:
-		_, _ = a.command.stdin.Write(beatLine) // what is wrong shows where answers are read
+		_, _ = a.command.stdin.Write(beatLine) // errors show up where answers are read
 		<-a.writing
-	default: // a request is being written, which says as much
+	default: // a request is being written, which serves as a heartbeat
 	}
 	if a.command.ear.beat(a.every) {
 		a.listenHarder()
@@ -129,7 +130,8 @@ func (a *Agent) beatLater() {
 	}
 }
 
-// die says that nothing more will come, and has no beat come that would keep the agent in memory with its connection.
+// die marks the agent as ended and stops its heartbeat timer, which would keep it in memory with
+// its connection.
 func (a *Agent) die() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -139,8 +141,8 @@ func (a *Agent) die() {
 	}
 }
 
-// listenHarder asks the carrier about a node whose agent is silent. One whose server
-// answers is busy: what it is asked has a deadline.
+// listenHarder asks the carrier about a node whose agent is silent. If its server answers, the node
+// is busy, and the deadline of the call decides.
 func (a *Agent) listenHarder() {
 	w := hostsys.BeginWait()
 	ctx, cancel := context.WithTimeout(context.Background(), verdictTime)

@@ -20,14 +20,14 @@ import (
 	"sync"
 )
 
-// Binary is a program that nodes can be sent, and that is an agent there.
+// Binary is a program that can be sent to nodes and is an agent there.
 type Binary struct {
-	Hash    string `json:"sha256"` // of the file, in hex: its name on the nodes
+	Hash    string `json:"sha256"` // SHA-256 of the file in hex, part of its name on the nodes
 	BuildID string `json:"build"`  // Go build ID, which the agent's hello repeats
-	Loader  string `json:"loader"` // path of the dynamic loader it asks for, "" for a static one
+	Loader  string `json:"loader"` // path of the dynamic loader it needs, "" for a static one
 	Size    int64  `json:"size"`   // bytes
 
-	// Gzip is the file compressed, once for all nodes that need it.
+	// Gzip returns the compressed file, which is shared by all nodes that need it.
 	Gzip func() ([]byte, error) `json:"-"`
 }
 
@@ -52,13 +52,13 @@ func OpenBinary(path string) (*Binary, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	b := &Binary{Hash: hex.EncodeToString(sum.Sum(nil)), BuildID: id, Loader: loader, Size: size}
-	// The nodes wait for it: a better level saves a tenth of the bytes at eight times
-	// the time.
+	// Nodes wait for the compression. A better level saves a tenth of the bytes and takes eight
+	// times as long.
 	b.Gzip = sync.OnceValues(func() ([]byte, error) { return compress(path, gzip.BestSpeed, "") })
 	return b, nil
 }
 
-// unpacked is the file as nodes run it.
+// unpacked returns the uncompressed file.
 func (b *Binary) unpacked() (io.Reader, error) {
 	packed, err := b.Gzip()
 	if err != nil {
@@ -67,7 +67,7 @@ func (b *Binary) unpacked() (io.Reader, error) {
 	return gzip.NewReader(bytes.NewReader(packed))
 }
 
-// compress packs a file; the comment goes into the header.
+// compress packs a file; comment goes into the gzip header.
 func compress(path string, level int, comment string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -89,8 +89,8 @@ func compress(path string, level int, comment string) ([]byte, error) {
 	return packed.Bytes(), nil
 }
 
-// Pack compresses the executable at path as well as gzip can, with what [Packed] tells of it
-// in the header, where the nodes' gzip passes over it.
+// Pack compresses the executable at path as well as gzip can. It stores what [Packed] returns in
+// the header, which the nodes' gzip ignores.
 func Pack(path string) ([]byte, error) {
 	b, err := OpenBinary(path)
 	if err != nil {
@@ -103,8 +103,8 @@ func Pack(path string) ([]byte, error) {
 	return compress(path, gzip.BestCompression, string(comment))
 }
 
-// Packed is the executable that [Pack] has compressed into text. Only its header is read: the
-// nodes verify the rest, which whole returns.
+// Packed returns the executable that [Pack] compressed into text. It reads only the header. whole
+// returns the full text; nodes verify its content.
 func Packed(text io.Reader, whole func() ([]byte, error)) (*Binary, error) {
 	z, err := gzip.NewReader(text)
 	if err != nil {
@@ -117,11 +117,10 @@ func Packed(text io.Reader, whole func() ([]byte, error)) (*Binary, error) {
 	return b, nil
 }
 
-// self is the running executable, also when its file has been replaced since.
+// self is the running executable, even if its file has been replaced.
 const self = "/proc/self/exe"
 
-// machines are the Linux machines preflight may be built for, by the names
-// uname -m has for them.
+// machines are the Linux architectures that preflight may be built for, by their names in uname -m.
 var machines = map[string]string{
 	"x86_64":      "amd64",
 	"aarch64":     "arm64",
@@ -131,13 +130,13 @@ var machines = map[string]string{
 	"loongarch64": "loong64",
 }
 
-// goarch is what Go calls a machine, or the machine's own name when Go has none.
+// goarch returns Go's name for an architecture, or the name itself if Go has none.
 func goarch(machine string) string {
 	return cmp.Or(machines[machine], machine)
 }
 
-// Own is the running executable, as an agent for machines like this one. The error wraps
-// os.ErrNotExist for others, and says what serves them.
+// Own returns the running executable as an agent for machines like this one. For other platforms
+// the error wraps os.ErrNotExist and names what provides an agent.
 func Own(goos, arch string) (*Binary, error) {
 	if runtime.GOOS != "linux" || goos != "linux" || arch != runtime.GOARCH {
 		return nil, NoBinary(goos, arch)
@@ -147,13 +146,13 @@ func Own(goos, arch string) (*Binary, error) {
 
 var openOwn = sync.OnceValues(func() (*Binary, error) { return OpenBinary(self) })
 
-// NoBinary says that there is no agent for a platform, and what makes one.
+// NoBinary returns the error for a platform without an agent, with the command that builds one.
 func NoBinary(goos, arch string) error {
 	return fmt.Errorf("this preflight carries no agent for %s/%s: `make cross ARCHES=%s` builds one that does: %w", goos, arch, arch, os.ErrNotExist)
 }
 
-// ownBuildID is the Go build ID of this process, "" where the system does not
-// show a process its executable.
+// ownBuildID is the Go build ID of this process, "" if the system does not let a process read its
+// executable.
 var ownBuildID = sync.OnceValue(func() string {
 	f, err := os.Open(self)
 	if err != nil {
@@ -167,9 +166,9 @@ var ownBuildID = sync.OnceValue(func() string {
 	return id
 })
 
-// buildID reads the note the Go linker leaves in an ELF file, "" when it was
-// told not to. Layout: cmd/internal/buildid/note.go (Go 1.26), ELF note of
-// name "Go\0\0" and type 4.
+// buildID reads the build ID note of the Go linker from an ELF file, "" if the linker was told not
+// to write one. Layout: cmd/internal/buildid/note.go (Go 1.26), ELF note with name "Go\0\0" and
+// type 4.
 func buildID(r io.ReaderAt) (string, error) {
 	f, err := elf.NewFile(r)
 	if err != nil {
@@ -194,8 +193,7 @@ func buildID(r io.ReaderAt) (string, error) {
 	return string(note[header : header+size]), nil
 }
 
-// loader reads which dynamic loader an ELF file asks for, "" when it asks for
-// none.
+// loader returns the dynamic loader that an ELF file needs, "" for none.
 func loader(r io.ReaderAt) (string, error) {
 	f, err := elf.NewFile(r)
 	if err != nil {
@@ -214,5 +212,5 @@ func loader(r io.ReaderAt) (string, error) {
 	return "", nil
 }
 
-// maxPath is PATH_MAX of Linux.
+// maxPath is Linux's PATH_MAX.
 const maxPath = 4096

@@ -71,8 +71,7 @@ func TestOpenBinaryRefuses(t *testing.T) {
 	}
 }
 
-// program writes an ELF file for this machine that asks for a loader, "" for
-// none.
+// program writes an ELF file for this machine that needs a loader, "" for none.
 func program(t *testing.T, path, loader string) {
 	t.Helper()
 	header := elf.Header64{
@@ -107,7 +106,7 @@ func TestOpenBinaryTellsTheLoader(t *testing.T) {
 	}
 }
 
-// Packed is read without unpacking it, and its nodes get what was packed.
+// Packed must not decompress the file, and nodes must get exactly the packed file.
 func TestPack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "program")
 	program(t, path, "/lib/ld.so")
@@ -170,7 +169,7 @@ func TestOffer(t *testing.T) {
 	machine := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
 	for _, c := range []struct {
 		archs []string
-		want  []string // in the order of the machines' names
+		want  []string // sorted by the machines' names
 	}{
 		{[]string{runtime.GOARCH}, []string{"any:h1:7"}},
 		{[]string{runtime.GOARCH, "riscv64"}, []string{machine + ":h1:7", "riscv64:h1:7"}},

@@ -8,40 +8,38 @@ import (
 	"time"
 )
 
-// Carrier gets connections to nodes; packages remote/ssh and remote/srun are two. It is safe for
-// concurrent use.
+// Carrier connects to nodes; packages remote/ssh and remote/srun are two implementations. It is
+// safe for concurrent use.
 type Carrier interface {
-	// Dial logs in to a node by the name the hostfile gives it. The Trace is never
-	// nil, and an error is always an *Error. ctx bounds the way there and not the
-	// connection.
+	// Dial logs in to a node by its name in the hostfile. The Trace is never nil, and an error is
+	// always an *Error. ctx limits the login and not the connection.
 	Dial(ctx context.Context, name string) (Connection, *Trace, error)
-	// Files is how many files of this process connections to these nodes keep open.
+	// Files returns how many files of this process the connections to these nodes keep open.
 	Files(names []string) int
-	// Close ends what nodes share on the way. Connections are their callers' to close.
+	// Close ends what connections share. Callers close their connections themselves.
 	Close() error
 }
 
-// Connection is a login on a node. Closing it frees every call that waits for it.
+// Connection is a login on a node. Closing it releases every call that waits for it.
 type Connection interface {
-	// Start runs a command by the login shell. What it prints on its standard error
-	// goes to stderr.
+	// Start runs a command through the login shell. Its standard error goes to stderr.
 	Start(command string, stderr io.Writer) (*Process, *Error)
-	// Alive asks the node's end whether it is there, and returns when it answers or
-	// the connection ends.
+	// Alive asks the node's end for a sign of life, and returns when it answers or the connection
+	// ends.
 	Alive() bool
-	// Wait returns, when the connection has ended, why.
+	// Wait returns the reason when the connection has ended.
 	Wait() error
-	// Broken is what the carrier found to be wrong with the way, and ended the
-	// connection for; nil if it did not. Host and Stage are the caller's to fill in.
+	// Broken returns the fault on the path for which the carrier ended the connection, nil if it
+	// did not. The caller fills in Host and Stage.
 	Broken() *Error
-	// LookOut stands by to look at a node that seems to miss ctx's deadline.
+	// LookOut prepares to examine a node that seems to miss ctx's deadline.
 	LookOut(ctx context.Context) Lookout
 	Close() error
 }
 
-// Lookout looks shortly before a deadline at what a new connection meets.
+// Lookout tries a new connection shortly before a deadline.
 type Lookout interface {
-	// Tell adds what was seen to the failure of a node that froze; nil is none.
+	// Tell adds the result to the failure of a frozen node; failure may be nil.
 	Tell(failure *Error)
 	Dismiss()
 }
@@ -50,39 +48,39 @@ type Lookout interface {
 type Process struct {
 	Stdin  io.WriteCloser
 	Stdout io.Reader
-	Wait   func() Exit // until it has ended
-	// Running says that it is an agent of ours that ran before we came, and greets whoever connects: nothing is
-	// delivered, and builds may differ.
+	Wait   func() Exit // returns after the command has ended
+	// Running is set if this is an agent that already ran before the connection and greets every
+	// caller. Nothing is delivered then, and builds may differ.
 	Running bool
 }
 
 // Exit is how a command ended.
 type Exit struct {
-	Status  int    // -1 where there was none
-	Signal  string // that ended it, escaped and without SIG; "" for none
-	Missing bool   // the node's end said nothing of it
+	Status  int    // -1 if there is none
+	Signal  string // the signal that ended it, escaped and without SIG; "" for none
+	Missing bool   // the node's end did not report it
 }
 
-// Trace is what was met on the way to a node, filled as far as it went even
-// when the way ended early.
+// Trace is what was met on the way to a node. It is filled in as far as the way went, even if it
+// failed.
 type Trace struct {
-	Carrier   string   // what reached it where that is not ssh: "srun"
-	Options   []string // of the carrier's own program, by which it goes there: "--namespace=ml"
+	Carrier   string   // how the node was reached if not over ssh: "srun"
+	Options   []string // options passed to that program: "--namespace=ml"
 	User      string
 	Port      int
-	Address   string        // the IP address connected to, "" when none was or a jump host resolved the name
-	Via       []string      // jump hosts in the order they are crossed
+	Address   string        // the IP address connected to, "" for none or if a jump host resolved the name
+	Via       []string      // jump hosts in order
 	Banner    string        // the server's version line
-	OpenSSH   []string      // what the system's ssh would have done differently, a sentence each
-	Uncalled  string        // why the node's agent did not call us, and was started alone; "" where it did or was not to
-	Connected time.Duration // from dialling to being logged in
+	OpenSSH   []string      // what the system's ssh would have done differently, one sentence each
+	Uncalled  string        // why the node's agent did not call back and got an srun of its own; "" if it did, or was not asked to
+	Connected time.Duration // from dialling to login
 
-	Inside    []string // what took our command where the ranks run: docker, exec, -i, train; nil for the node itself
-	Noise     []string // what the login printed on stdout before our agent spoke, escaped and cut
-	Path      string   // where our binary lies on the node
-	Delivered bool     // our binary was pushed by this run
-	// Distrusted is the path of a binary that was delivered again, and why what lay there
-	// was not run; "" where nothing lay there.
+	Inside    []string // the command that enters the ranks' container: docker, exec, -i, train; nil for the node itself
+	Noise     []string // what the login printed on stdout before the agent's hello, escaped and shortened
+	Path      string   // where the agent is stored on the node
+	Delivered bool     // this run copied the agent to the node
+	// Distrusted is the path of a cached agent and why it was not run, so that it was delivered
+	// again; "" if there was none.
 	Distrusted string
-	Started    time.Duration // from being logged in to the agent's hello
+	Started    time.Duration // from login to the agent's hello
 }

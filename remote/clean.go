@@ -12,13 +12,12 @@ import (
 	"time"
 )
 
-// Clean removes every binary of ours from a node, in all places a delivery may
-// have put them, and the directories that are empty then. It returns the paths
-// it removed, escaped. Builds that run are removed too; running processes do
-// not mind.
+// Clean removes every agent of ours from a node, in all places where a delivery may have put one,
+// and the directories that are empty afterwards. It returns the removed paths, escaped. It also
+// removes builds that are running, which does not affect the running processes.
 //
-// The error is an *Error when the node could not be reached, and otherwise names
-// what could not be removed. The Trace is never nil.
+// The error is an *Error if the node could not be reached, and otherwise names what could not be
+// removed. The Trace is never nil.
 func (c *Client) Clean(ctx context.Context, name string) (removed []string, trace *Trace, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
@@ -44,18 +43,18 @@ func (c *Client) Clean(ctx context.Context, name string) (removed []string, trac
 	return s.removed, trace, nil
 }
 
-// cleaning is one run of clean.sh. Its lines bear the marker and begin with a verb:
+// cleaning is one run of clean.sh. The script's lines start with the marker and a verb:
 //
-//	shell           it runs
+//	shell           the script runs
 //	removed PATH
-//	kept WHY        it could not remove a file, in the words of rm
+//	kept WHY        it could not remove a file, with rm's message
 //	done
 type cleaning struct {
 	ending
 	removed, kept []string
 }
 
-// run sweeps the node at the other end of a connection, and closes it.
+// run cleans the node at the other end of a connection, and closes the connection.
 func (s *cleaning) run(client Connection) *Error {
 	raw, told := s.of(cleanCommand, cleanInside)
 	command, failure := run(client, s.host, raw)
@@ -63,7 +62,7 @@ func (s *cleaning) run(client Connection) *Error {
 		return failure
 	}
 	s.runs = true
-	_, _ = io.WriteString(command.stdin, told) // what is read next says that it did not arrive
+	_, _ = io.WriteString(command.stdin, told) // a failure shows up in the next read
 	done := false
 	for {
 		line, err := command.stdout.next()
@@ -80,7 +79,7 @@ func (s *cleaning) run(client Connection) *Error {
 		case "shell", "enters", "absent":
 			s.spoke = true
 			s.heard(verb)
-			s.acknowledged = s.entered // it reads nothing
+			s.acknowledged = s.entered // clean.sh reads nothing
 		case "removed":
 			s.removed = append(s.removed, text.Escape(rest))
 		case "kept":

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// The commands that run on a node. They are constants: what differs from node
-// to node travels on stdin, so that no shell ever parses data.
+// The commands that run on a node. They are constants: what differs from node to node is sent on
+// stdin, so that no shell ever parses data.
 var (
 	//go:embed say.sh
 	sayScript string
@@ -31,15 +31,14 @@ var (
 
 	deliverCommand = wrap(sayScript + commonScript + deliverScript)
 	cleanCommand   = wrap(sayScript + commonScript + cleanScript)
-	// The same behind what the ranks run in.
+	// The same commands, run inside the ranks' container.
 	deliverInside = wrap(sayScript+outsideScript, sayScript+commonScript+deliverScript)
 	cleanInside   = wrap(sayScript+outsideScript, sayScript+commonScript+cleanScript)
 )
 
-// wrap makes a command of a script, and of others that are its arguments, that every login
-// shell passes on to /bin/sh unread: bash, dash, zsh, ksh, tcsh and fish agree on what stands
-// between single quotes as long as it has no quote, backslash, exclamation
-// mark or newline in it.
+// wrap makes a command of a script, and of further scripts that are its arguments. Every login
+// shell passes the command to /bin/sh unchanged: bash, dash, zsh, ksh, tcsh and fish agree about
+// text in single quotes as long as it has no quote, backslash, exclamation mark or newline.
 func wrap(script string, arguments ...string) string {
 	command := "exec /bin/sh -c " + quoted(script)
 	for i, argument := range arguments {
@@ -51,7 +50,7 @@ func wrap(script string, arguments ...string) string {
 	return command
 }
 
-// quoted is a script in one line, between single quotes.
+// quoted returns a script as one line in single quotes.
 func quoted(script string) string {
 	var words []string
 	for line := range strings.Lines(script) {
@@ -62,24 +61,24 @@ func quoted(script string) string {
 	return "'" + strings.Join(words, " ") + "'"
 }
 
-// closeGrace is how long a command may take to end once it closed its stdout, and
-// an agent once its stdin was closed.
+// closeGrace is how long a command may take to end after it closed its stdout, and an agent after
+// its stdin was closed.
 const closeGrace = time.Second
 
-// command is one of our commands running on a node. Its methods but abandon
-// belong to one goroutine at a time.
+// command is one of our commands running on a node. All methods except abandon must be called by
+// one goroutine at a time.
 type command struct {
 	host    string
 	client  Connection
 	process *Process
 	stdin   io.WriteCloser
-	ear     *ear // under stdout
+	ear     *ear // stdout reads through it
 	stdout  *lineReader
 	stderr  *Tail
 }
 
-// run starts a command on a connection, which the command owns from then on,
-// also when it does not start.
+// run starts a command on a connection. The command then owns the connection, even if it does not
+// start.
 func run(client Connection, host, text string) (*command, *Error) {
 	stderr := &Tail{Full: func() { client.Close() }}
 	process, failure := client.Start(text, stderr)
@@ -93,16 +92,16 @@ func run(client Connection, host, text string) (*command, *Error) {
 		stdin: process.Stdin, ear: heard, stdout: newLineReader(heard), stderr: stderr}, nil
 }
 
-// exit is how a command ended, as far as can be seen from here.
+// exit is how a command ended, as far as this side can tell.
 type exit struct {
 	Exit
 	read   error  // why there is no further line: io.EOF, io.ErrUnexpectedEOF, *tooMuch
-	lost   error  // of the connection; nil while it lives
-	stderr string // its last words, escaped
+	lost   error  // why the connection ended; nil while it is open
+	stderr string // the end of its output, escaped
 }
 
-// leave collects how the command ended, after reading its stdout failed with
-// err, and closes the connection.
+// leave collects how the command ended, after reading its stdout failed with err. It closes the
+// connection.
 func (c *command) leave(err error) exit {
 	defer c.client.Close()
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -124,13 +123,12 @@ func (c *command) leave(err error) exit {
 	return e
 }
 
-// LastMoment is how long before the end of a wait somebody looks after it.
+// LastMoment is how long before the end of a wait the waiting side checks the node.
 func LastMoment(left time.Duration) time.Duration { return min(left/4, time.Second) }
 
-// watchdog hangs up on a command that keeps its caller waiting. Shortly before
-// ctx's deadline, while there is time for an answer, it asks the server whether
-// it is alive: a node that answers has a shell that is stuck, one that does not
-// is frozen itself.
+// watchdog closes the connection of a command that takes too long. Shortly before ctx's deadline,
+// while there is time for an answer, it asks the server for a sign of life: if the node answers,
+// its shell is stuck; if not, the node itself is frozen.
 type watchdog struct {
 	client  Connection
 	timer   *time.Timer
@@ -169,33 +167,33 @@ func (w *watchdog) report(alive bool) {
 	w.late, w.alive = true, alive
 }
 
-// verdict reports whether time ran out, and whether the node was alive then.
+// verdict reports whether the time ran out, and whether the node was alive then.
 func (w *watchdog) verdict() (late, alive bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.late, w.alive
 }
 
-// dismiss ends the watch; false means that it has closed the connection or is
-// about to.
+// dismiss ends the watch. It returns false if the watchdog has closed the connection or is about
+// to.
 func (w *watchdog) dismiss() bool {
 	w.lookout.Dismiss()
 	inTime := w.timer == nil || w.timer.Stop()
 	return w.stop() && inTime
 }
 
-// Tail keeps the last of what a command writes to stderr.
+// Tail keeps the end of what a command writes to stderr.
 type Tail struct {
 	mu    sync.Mutex
 	kept  []byte
 	total int
-	Full  func() // called once when there is too much
+	Full  func() // called once if there is too much
 }
 
 const maxTail = 4 << 10
 
-// ReadFrom takes all that comes, as [io.Copy] has it do: whose 32 KiB for each node would be most of what an
-// agent holds that has nothing to say.
+// ReadFrom reads everything, as [io.Copy] asks. io.Copy's own buffer of 32 KiB per node would be
+// most of the memory of an idle agent.
 func (t *Tail) ReadFrom(from io.Reader) (total int64, err error) {
 	part := make([]byte, 512)
 	for {
@@ -217,7 +215,7 @@ func (t *Tail) Write(p []byte) (int, error) {
 	before := t.total
 	t.total += len(p)
 	t.kept = append(t.kept, p...)
-	if len(t.kept) > 2*maxTail { // for each line of a flood, moving the rest would take a minute
+	if len(t.kept) > 2*maxTail { // moving the rest for each line of a flood would take a minute
 		t.kept = append(t.kept[:0], lastOf(t.kept)...)
 	}
 	if before <= maxTotal && t.total > maxTotal {
@@ -226,7 +224,7 @@ func (t *Tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lastOf is what a tail keeps of text.
+// lastOf returns the part of text that a tail keeps.
 func lastOf(text []byte) []byte { return text[max(0, len(text)-maxTail):] }
 
 // spent reports whether the command wrote more than it may.
@@ -236,7 +234,7 @@ func (t *Tail) spent() bool {
 	return t.total > maxTotal
 }
 
-// Text returns what was kept, escaped, its lines joined by "; ".
+// Text returns what was kept, escaped, with lines joined by "; ".
 func (t *Tail) Text() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -24,39 +24,40 @@ import (
 	"preflight/internal/text"
 )
 
-// The dialogue with deliver.sh, behind that of inside.go where there is one. Its lines bear
-// the marker and begin with a verb:
+// The dialogue with deliver.sh comes after that of inside.go, if there is one. The script's lines
+// start with the marker and a verb:
 //
-//	shell                       it runs
-//	terminal                    it was given one, and ends
+//	shell                       the script runs
+//	terminal                    it was given a terminal, and ends
 //	heard                       it has read our first line: TAG [MACHINE:HASH:SIZE]…
-//	lacks                       TAG is call (Calling), our binary does not lie there, and it ends
-//	distrusted PATH: WHY        our binary lies there, or what bears its name, and is not run
+//	lacks                       TAG is call (Calling), the agent is not here, and it ends
+//	distrusted PATH: WHY        a file with the agent's name is here and is not run
 //	tried DIRECTORY: WHY        it cannot use that directory
 //	need OS MACHINE HOW HASH TAGS DIR
-//	                            it lacks the binary of that hash, or "-": none is
-//	                            offered for its machine; we send HASH SIZE PORTION, a newline and SIZE
-//	                            bytes, packed as HOW says: gzip, cat, none (cannot); or
-//	                            HASH shared, where it has arrived meanwhile from another
-//	                            node; or HASH brought, where the carrier has put it, packed, into
-//	                            DIR (Porter). TAGS are those of other deliveries to DIR, behind a -
-//	more                        it has read PORTION bytes of them, and there are others
-//	stalled                     for a while nothing more of the bytes came, and it ends
-//	failed STATUS               the binary it was sent does not start
+//	                            it lacks the binary of that hash, or "-" if none is
+//	                            offered for its machine. We answer HASH SIZE PORTION, a
+//	                            newline and SIZE bytes, packed as HOW says: gzip, cat,
+//	                            none (cannot). Or HASH shared, if another node's copy has
+//	                            arrived in the meantime. Or HASH brought, if the carrier has put
+//	                            it, packed, into DIR (Porter). TAGS are those of other
+//	                            deliveries to DIR, after a -
+//	more                        it has read PORTION bytes of them, and needs the next
+//	stalled                     no more bytes came for a while, and it ends
+//	failed STATUS               the binary that it was sent does not start
 //	none                        there is no directory left to try
 //	{"hello":…}                 the shell has become our agent
 //
-// Nothing is sent behind the bytes until the next line comes: some head(1) read
-// further than they are told.
+// Nothing is sent after the bytes until the next line comes, because some head(1) read further than
+// they were asked to.
 
-// maxPlaces is more directories than deliver.sh tries.
+// maxPlaces is larger than the number of directories that deliver.sh tries.
 const maxPlaces = 10
 
-// portion is how much of a binary is on its way at a time. What a node has not unpacked yet
-// its sshd keeps, and moves into a larger buffer with every packet that comes, until the
-// 2 MiB of a channel's window are used up: of a binary that is sent at once, that is most of
-// what the server has to do. A portion costs a process and the way there and back. Source:
-// sshbuf_allocate in sshbuf.c, CHAN_SES_WINDOW_DEFAULT in channels.h, OpenSSH 9.2.
+// portion is how many bytes of a binary are in transit at a time. The node's sshd buffers what the
+// node has not unpacked yet, and moves it into a larger buffer with every packet, up to the 2 MiB
+// of a channel's window. If the binary is sent at once, that is most of the server's work. Each
+// portion costs a process and a round trip. Source: sshbuf_allocate in sshbuf.c,
+// CHAN_SES_WINDOW_DEFAULT in channels.h, OpenSSH 9.2.
 const portion = 768 << 10
 
 // delivery is one dialogue with deliver.sh.
@@ -64,21 +65,21 @@ type delivery struct {
 	*command
 	ending
 	tag   string
-	wrote time.Time // when we last began to
+	wrote time.Time // when our last write began
 	needs int       // how often it asked for the binary
-	again int       // how often it said of one that it will not run it
+	again int       // how often it distrusted a cached binary
 
 	homes  *homes
-	dir    string    // that it last needed the binary for
-	copy   *sent     // to it, nil when none is on its way
-	left   io.Reader // of the binary, nil when all of it has been sent
-	looked bool      // again, for one that another node was sent
+	dir    string    // the directory for which it last needed the binary
+	copy   *sent     // the copy on its way to it, nil for none
+	left   io.Reader // the rest of the binary, nil after all of it has been sent
+	looked bool      // it has looked again for a copy that another node got
 
-	distrusted string                                   // the first of them and why, "" for none
-	binary     func(goos, arch string) (*Binary, error) // nil where nothing is delivered
+	distrusted string                                   // the first distrusted file and why, "" for none
+	binary     func(goos, arch string) (*Binary, error) // nil if nothing is delivered
 }
 
-// bootstrap starts an agent on a connection, which it closes if it fails.
+// bootstrap starts an agent on a connection. It closes the connection if it fails.
 func (c *Client) bootstrap(ctx context.Context, client Connection, name string, trace *Trace) (*Agent, *Error) {
 	began := time.Now()
 	dog := watch(ctx, client)
@@ -126,25 +127,25 @@ func (c *Client) bootstrap(ctx context.Context, client Connection, name string, 
 	return nil, d.explain()
 }
 
-// tag is a name no other delivery has, on whatever node that shares the home.
+// tag returns a name that no other delivery has, on any node that shares the home.
 func tag() string {
 	var random [8]byte
 	rand.Read(random[:]) // never fails, by its documentation
 	return hex.EncodeToString(random[:])
 }
 
-// Write sends a piece of what we say. On a busy machine it returns long after the node has it.
+// Write sends some of our side of the dialogue. On a busy machine it returns long after the node
+// has received it.
 func (d *delivery) Write(piece []byte) (int, error) {
 	d.wrote = time.Now()
 	return d.stdin.Write(piece)
 }
 
-// write sends text. That it cannot be sent shows in what is read next, which
-// also knows why.
+// write sends text. A failure shows up in the next read, together with its reason.
 func (d *delivery) write(text string) { _, _ = io.WriteString(d, text) }
 
-// dialogue answers the script until the agent says hello. The error is an
-// *Error when the failure is known already, and otherwise why reading ended.
+// dialogue answers the script until the agent says hello. The error is an *Error if the failure is
+// known already, and otherwise why reading ended.
 func (d *delivery) dialogue(ctx context.Context) (Hello, error) {
 	defer d.arrived(false)
 	for {
@@ -190,8 +191,8 @@ func (d *delivery) dialogue(ctx context.Context) (Hello, error) {
 	}
 }
 
-// arrived ends the copy that is on its way, if one is: whatever a node says after it, it
-// has come to an end, and only an agent that says hello has taken its place.
+// arrived ends the copy that is on its way, if any. Anything that a node says after it ends the
+// copy, and only an agent's hello means that it was installed.
 func (d *delivery) arrived(well bool) {
 	if d.copy != nil {
 		d.copy.end(well)
@@ -199,7 +200,7 @@ func (d *delivery) arrived(well bool) {
 	}
 }
 
-// supply sends the binary a node needs, or has it look again.
+// supply sends the binary that a node needs, or makes the node look again.
 func (d *delivery) supply(ctx context.Context, need []string) error {
 	if len(need) != 6 {
 		return d.garbage([]byte(strings.Join(need, " ")))
@@ -247,20 +248,22 @@ func (d *delivery) supply(ctx context.Context, need []string) error {
 	return nil
 }
 
-// Calling returns a command for many nodes at once, and the value of a variable that it takes. Where our binary lies
-// already it becomes an agent that calls us by what the line says; elsewhere it says so, and ends.
+// Calling returns a command for many nodes at the same time, and the value of the variable that it
+// reads. If the agent is already on the node, it starts and calls us as line says. Otherwise the
+// command reports that, and ends.
 func Calling(binary func(goos, arch string) (*Binary, error), variable string, line []byte) (command, value string) {
 	return fmt.Sprintf(`t=$%s; unset %[1]s; echo "$t" | %s`, variable, deliverCommand), fmt.Sprintf("call %s\n%s", offer(binary), line)
 }
 
-// Porter is a Connection whose carrier may have a way of its own to put one file on many nodes.
+// Porter is a Connection whose carrier may have its own way to put one file on many nodes.
 type Porter interface {
-	// Bring puts a file at a path of the node where none is, and reports whether it did.
+	// Bring writes a file to a path on the node where none exists, and reports whether it did.
 	Bring(ctx context.Context, path string, content []byte) bool
 }
 
-// brought has the carrier put the packed binary on the node, and reports whether it did. A directory that
-// others deliver to as well, as their tags tell, is sent one copy (share.go). dir is a stranger's.
+// brought makes the carrier put the packed binary on the node, and reports whether it did. It does
+// not for a directory to which others deliver as well, according to their tags; that one gets a
+// single copy (share.go). dir comes from the node and is not trusted.
 func (d *delivery) brought(ctx context.Context, b *Binary, how, tags, dir string) bool {
 	porter, is := d.client.(Porter)
 	if !is || d.words != nil || how != "gzip" || tags != "-" || !path.IsAbs(dir) || strings.ContainsFunc(dir, unicode.IsControl) {
@@ -279,7 +282,7 @@ func (d *delivery) brought(ctx context.Context, b *Binary, how, tags, dir string
 	return porter.Bring(ctx, path.Join(dir, "preflight-"+b.Hash+".0"), packed)
 }
 
-// send writes a binary as the node can unpack it.
+// send writes a binary in the form that the node can unpack.
 func (d *delivery) send(b *Binary, how string) error {
 	packed, err := b.Gzip()
 	if err != nil {
@@ -299,15 +302,15 @@ func (d *delivery) send(b *Binary, how string) error {
 	return nil
 }
 
-// sendOn sends the next portion. As with write, the next line read says what went wrong.
+// sendOn sends the next portion. As with write, errors show up in the next read.
 func (d *delivery) sendOn() {
 	if _, err := io.CopyN(d, d.left, portion); err != nil {
 		d.left = nil
 	}
 }
 
-// greeted reads the agent's hello and makes sure that it is who it should be:
-// the file of that hash may have been replaced.
+// greeted reads the agent's hello and verifies that it is the right build: the file of that hash
+// may have been replaced.
 func (d *delivery) greeted(line []byte) (Hello, error) {
 	var g struct {
 		Hello *Hello `json:"hello"`
@@ -319,7 +322,7 @@ func (d *delivery) greeted(line []byte) (Hello, error) {
 	for _, raw := range []*string{&h.Build, &h.OS, &h.Arch, &h.Host, &h.Path} {
 		*raw = text.Escape((*raw)[:min(len(*raw), maxTail)])
 	}
-	if d.binary == nil { // it is none that we have delivered
+	if d.binary == nil { // it was not delivered by us
 		d.hello = true
 		return h, nil
 	}
@@ -331,9 +334,9 @@ func (d *delivery) greeted(line []byte) (Hello, error) {
 	return h, nil
 }
 
-// offer is what every node is told of the binaries at hand: for each machine, by
-// its name in uname, the hash and the size of the binary. If the only one is for machines like
-// ours, any node is offered it, and need not ask which machine it is.
+// offer returns what every node is told about the available binaries: for each machine, by its name
+// in uname, the hash and the size. If the only one is for machines like this one, it is offered to
+// any node, which then need not find out its own machine.
 func offer(binary func(goos, arch string) (*Binary, error)) string {
 	var words []string
 	for _, machine := range slices.Sorted(maps.Keys(machines)) {

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// FuzzDialogue lets a node say anything while it is to be given our binary: the dialogue ends,
-// says of the node what can be shown, and sends the binary no more often than there are places.
+// FuzzDialogue lets a node answer anything during a delivery. The dialogue must end, report the
+// node's answers in printable form, and send the binary no more often than there are directories.
 func FuzzDialogue(f *testing.F) {
 	for _, said := range []string{
 		"motd\n@@preflight shell\n@@preflight heard\n@@preflight tried /tmp: noexec\n@@preflight need Linux x86_64 gzip HASH - /tmp\n@@preflight failed 126\n@@preflight none\n",

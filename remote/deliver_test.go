@@ -46,11 +46,11 @@ func TestNoiseBeforeHelloIsToldAndHarmless(t *testing.T) {
 	}
 }
 
-// Where preflight clean runs beside a delivery, its agent runs none the less.
+// If preflight clean runs at the same time as a delivery, the agent still runs.
 func TestDeliveryThatIsCleanedAway(t *testing.T) {
 	remotetest.NoLeaks(t)
 	tools := t.TempDir()
-	// It unpacks, and the first time removes that as soon as it may run.
+	// It unpacks the agent and, the first time, removes it as soon as it is executable.
 	remotetest.Script(t, filepath.Join(tools, "gzip"), `/bin/gzip "$@" || exit
 mkdir `+tools+`/once 2>/dev/null || exit 0
 (while ! [ -x "$HOME"/.cache/preflight/preflight-*.* ]; do :; done; rm -f "$HOME"/.cache/preflight/*) >/dev/null 2>&1 &`)
@@ -71,7 +71,7 @@ mkdir `+tools+`/once 2>/dev/null || exit 0
 	}
 }
 
-// Nodes that share a home all start at once: one of them is sent the binary, and none may
+// Nodes that share a home all start at the same time. One of them is sent the binary, and none may
 // see half a file.
 func TestConcurrentDeliveryToOneHome(t *testing.T) {
 	remotetest.NoLeaks(t)
@@ -123,8 +123,8 @@ func TestConcurrentDeliveryToOneHome(t *testing.T) {
 	}
 }
 
-// tools is a PATH with the tools deliver.sh uses but without some, and with
-// others replaced by scripts.
+// tools returns a PATH with the tools that deliver.sh uses, without some of them, and with others
+// replaced by scripts.
 func tools(t *testing.T, without string, replaced map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -151,8 +151,7 @@ func TestDeliveryWithoutGzip(t *testing.T) {
 	}
 }
 
-// A home shared by machines of two kinds holds a binary for each; the node
-// picks its own.
+// A home shared by machines of two architectures holds a binary for each; every node uses its own.
 func TestNodePicksTheBinaryForItsMachine(t *testing.T) {
 	remotetest.NoLeaks(t)
 	other := map[string]string{"amd64": "aarch64", "arm64": "x86_64"}[runtime.GOARCH]
@@ -186,13 +185,13 @@ func TestNodePicksTheBinaryForItsMachine(t *testing.T) {
 	}
 }
 
-// stub is a script in the place of our binary.
+// stub returns a script in place of the agent binary.
 func stub(t *testing.T, text string) *Binary {
 	t.Helper()
 	return packed(t, []byte("#!/bin/sh\n"+text+"\n"))
 }
 
-// packed is a program that nodes are sent.
+// packed returns a program that nodes are sent.
 func packed(t *testing.T, program []byte) *Binary {
 	t.Helper()
 	var packed bytes.Buffer
@@ -213,7 +212,7 @@ func packed(t *testing.T, program []byte) *Binary {
 	}
 }
 
-// plant puts a script where deliver.sh looks for the binary of a hash, as private as that is.
+// plant puts a script where deliver.sh looks for the binary of a hash, with the same private mode.
 func plant(t *testing.T, home, hash, text string) (path string) {
 	t.Helper()
 	path = filepath.Join(home, ".cache/preflight/preflight-"+hash)
@@ -226,10 +225,10 @@ func plant(t *testing.T, home, hash, text string) (path string) {
 	return path
 }
 
-// refuses is what NixOS puts where other systems have a loader.
+// refuses is what NixOS installs where other systems have a loader.
 const refuses = "echo cannot run generic programs >&2; exit 127"
 
-// withoutLoader is a program whose loader is missing, as glibc's is on Alpine.
+// withoutLoader returns a program whose loader is missing, as glibc's is on Alpine.
 func withoutLoader(t *testing.T) *Binary {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")
@@ -241,7 +240,7 @@ func withoutLoader(t *testing.T) *Binary {
 	return packed(t, text)
 }
 
-// only is a binary for machines like ours, and none for others.
+// only returns a binary for machines like this one, and none for others.
 func only(b *Binary) func(goos, arch string) (*Binary, error) {
 	return func(_, arch string) (*Binary, error) {
 		if arch != runtime.GOARCH {
@@ -251,17 +250,17 @@ func only(b *Binary) func(goos, arch string) (*Binary, error) {
 	}
 }
 
-// failing is a login that must fail in a named way.
+// failing is a login that must fail with a known cause.
 type failing struct {
 	node   remotetest.Node
-	cached string // a script that is our binary, and lies in the home's cache
+	cached string // a script with the name of the agent in the home's cache
 	limit  time.Duration
 	binary func(goos, arch string) (*Binary, error)
 
 	stage  Stage
 	cause  Cause
-	detail map[string]string // what must be in the error's, as parts of the values
-	text   string            // part of the message
+	detail map[string]string // what the error's Detail must have, as parts of the values
+	text   string            // a part of the message
 }
 
 func (f *failing) try(t *testing.T) {
@@ -282,7 +281,7 @@ func (f *failing) try(t *testing.T) {
 	if f.limit == 0 {
 		f.limit = 20 * time.Second
 	}
-	conn := connect(t, &f.node) // a key exchange, which takes none of the limit
+	conn := connect(t, &f.node) // a key exchange, which must not count towards the limit
 	ctx, cancel := context.WithTimeout(t.Context(), f.limit)
 	defer cancel()
 	began := time.Now()
@@ -308,7 +307,7 @@ func (f *failing) try(t *testing.T) {
 	}
 }
 
-// loginShell is a login shell that runs a script; $0 in it is the command.
+// loginShell returns a node whose login shell runs a script; $0 in it is the command.
 func loginShell(text string) remotetest.Node {
 	return remotetest.Node{Shell: []string{"/bin/sh", "-c", text}}
 }
@@ -403,7 +402,7 @@ func TestConnectionLostBeforeHello(t *testing.T) {
 	}
 }
 
-// What is not asked for yet is not on its way, and in the end all of it was.
+// Portions that were not requested yet are not sent, and in the end all bytes were sent.
 func TestPortions(t *testing.T) {
 	whole := bytes.Repeat([]byte("0123456789abcdef"), 3*portion/16)[:2*portion+1]
 	var sent pipeEnd

@@ -19,7 +19,7 @@ import (
 	"preflight/testhosts/remotetest"
 )
 
-// warm is a node that our binary lies on, at path.
+// warm returns a node that already has the agent, at path.
 func warm(t *testing.T) (n *remotetest.Node, path string) {
 	t.Helper()
 	n = &remotetest.Node{Home: t.TempDir(), Env: []string{"XDG_RUNTIME_DIR=" + t.TempDir()}}
@@ -31,8 +31,8 @@ func warm(t *testing.T) (n *remotetest.Node, path string) {
 	return n, trace.Path
 }
 
-// What bears the name of our binary and is not our binary, or may be another's the next
-// moment, is not run: it is delivered again, once, and the trace says why.
+// A file with the agent's name that is not the agent, or that another user could replace, is not
+// run. The agent is delivered again, once, and the trace says why.
 func TestWhatIsNotOursIsDeliveredAgain(t *testing.T) {
 	remotetest.NoLeaks(t)
 	must := func(err error) {
@@ -49,7 +49,7 @@ func TestWhatIsNotOursIsDeliveredAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(path string)
 		why   string
-		moves bool // to another directory
+		moves bool // the agent moves to another directory
 	}{
 		"truncated": {func(path string) {
 			rewrite(path, func(b []byte) []byte { return b[:len(b)/2] })
@@ -98,11 +98,11 @@ func TestWhatIsNotOursIsDeliveredAgain(t *testing.T) {
 	}
 }
 
-// Whoever may write in the directory can swap the file at any moment. Whenever that is,
-// the file that was checked is the one that runs.
+// A user who may write in the directory can swap the file at any moment. The file that was checked
+// must be the one that runs, whenever the swap happens.
 func TestSwapBetweenCheckingAndStarting(t *testing.T) {
 	remotetest.NoLeaks(t)
-	// Scripts, for a start must cost little: the descriptor stays open to both of them.
+	// These are scripts because a start must cost little; both keep the descriptor open.
 	hello := `echo "@@preflight {\"hello\":{\"os\":\"linux\",\"arch\":\"` + runtime.GOARCH + `\"}}"; cat >/dev/null`
 	good := stub(t, `case $2 in install) mv "$(readlink $0)" "$3/preflight-$4" ;; *) `+hello+` ;; esac`)
 	evil := "#!/bin/sh\ntouch \"$HOME/swapped\"; " + hello + "\n"
@@ -133,7 +133,7 @@ func TestSwapBetweenCheckingAndStarting(t *testing.T) {
 				}
 				_ = os.WriteFile(path+"-next", []byte(content), 0o700)
 				_ = os.Rename(path+"-next", path)
-				time.Sleep(time.Millisecond) // or nobody else gets a processor
+				time.Sleep(time.Millisecond) // otherwise no other process gets the CPU
 			}
 		}
 	}()
@@ -161,7 +161,7 @@ func TestSwapBetweenCheckingAndStarting(t *testing.T) {
 	}
 }
 
-// An agent has no descriptor of its start for its children, and its own name.
+// An agent leaves no descriptor of its start to its children, and has its own name.
 func TestAgentArrives(t *testing.T) {
 	remotetest.NoLeaks(t)
 	n, path := warm(t)
@@ -191,7 +191,7 @@ func TestAgentArrives(t *testing.T) {
 	}
 }
 
-// Whatever /bin/sh is there: cold, warm and with a binary that was altered.
+// Every available /bin/sh is tried: cold, warm and with a binary that was altered.
 func TestShellsOfNodes(t *testing.T) {
 	for _, shell := range []string{"dash", "bash", "bash --posix", "busybox sh", "zsh --emulate sh", "ksh", "ksh93", "mksh", "yash"} {
 		program, _, _ := strings.Cut(shell, " ")
@@ -229,8 +229,8 @@ func TestShellsOfNodes(t *testing.T) {
 	}
 }
 
-// A head that is cut off while it delivers leaves nothing running, and no part of a file. One
-// that still hears is told.
+// If the launching machine is cut off while it delivers, nothing keeps running and no part of a
+// file stays. If it is still connected, it is told.
 func TestDeliveryThatStops(t *testing.T) {
 	t.Parallel()
 	for name, sent := range map[string]string{
@@ -266,7 +266,7 @@ func TestDeliveryThatStops(t *testing.T) {
 				}
 			}
 			io.WriteString(stdin, sent)
-			said, err := io.ReadAll(stdout) // to the end of all that hold it
+			said, err := io.ReadAll(stdout) // until every process that holds it has ended
 			if err != nil || string(said) != Marker+"stalled\n" {
 				t.Errorf("said %q, %v", said, err)
 			}

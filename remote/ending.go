@@ -16,29 +16,29 @@ import (
 	"preflight/internal/text"
 )
 
-// ending is everything that was seen of a command that ended before its time.
-// Which failure it was is decided from this value alone.
+// ending is everything that is known about a command that ended too early. The failure is
+// determined from this value alone.
 type ending struct {
 	host string
 	exit
 	entrance
-	runs         bool     // the server took our command
+	runs         bool     // the server accepted our command
 	spoke        bool     // our script ran
 	acknowledged bool     // it got our first line
-	pushed       bool     // it was sent the binary
-	hello        bool     // the agent spoke
-	failed       string   // status of a binary that did not start after it was delivered
-	tried        []string // directories it could not use, and why
+	pushed       bool     // the binary was sent
+	hello        bool     // the agent said hello
+	failed       string   // exit status of a binary that did not start after it was delivered
+	tried        []string // directories that it could not use, and why
 	none         bool     // it has no directory left to try
 	noise        []string
 }
 
-// fail is the failure of this ending's node at a stage.
+// fail returns a failure of this ending's node at a stage.
 func (e *ending) fail(stage Stage, cause Cause, detail map[string]string, err error) *Error {
 	return &Error{Host: e.host, Stage: stage, Cause: cause, Detail: detail, Err: err}
 }
 
-// stage is how far the command had come.
+// stage returns how far the command had come.
 func (e *ending) stage() Stage {
 	switch {
 	case e.hello:
@@ -55,7 +55,7 @@ func (e *ending) stage() Stage {
 	return StageStart
 }
 
-// explain names the failure.
+// explain determines the failure.
 func (e *ending) explain() *Error {
 	if excess, is := errors.AsType[*tooMuch](e.read); is {
 		return e.fail(e.stage(), TooMuch, map[string]string{"limit": excess.limit}, excess)
@@ -85,8 +85,8 @@ func (e *ending) explain() *Error {
 	return e.explainStart()
 }
 
-// explainShell is for commands that never got as far as our script, or whose
-// script found nothing to read.
+// explainShell is for commands that never got as far as our script, or whose script found nothing
+// to read.
 func (e *ending) explainShell() *Error {
 	said, signal := e.output(), ""
 	if e.Signal != "" {
@@ -119,7 +119,7 @@ func (e *ending) explainShell() *Error {
 	return fail(ForcedCommand, "the login runs another program instead of preflight's command: "+said)
 }
 
-// explainDirectories is for nodes that have no place for our binary.
+// explainDirectories is for nodes without a directory for the agent.
 func (e *ending) explainDirectories() *Error {
 	all := strings.Join(e.tried, "; ")
 	cause, text := NoDirectory, "no private directory for the agent: "
@@ -136,7 +136,7 @@ func (e *ending) explainDirectories() *Error {
 	return e.fail(StageDeliver, cause, map[string]string{"tried": all}, errors.New(text+all))
 }
 
-// explainStart is for a binary that lies on the node and does not start.
+// explainStart is for an agent that is on the node and does not start.
 func (e *ending) explainStart() *Error {
 	status := e.Status
 	if failed, err := strconv.Atoi(e.failed); err == nil {
@@ -149,7 +149,7 @@ func (e *ending) explainStart() *Error {
 	case containsAny(e.stderr, libcWords):
 		return fail(LibcTooOld, "message", "the agent needs a newer glibc than the node has")
 	case containsAny(e.stderr, formatWords), status == 2 && strings.Contains(e.stderr, "yntax error"):
-		// dash takes a program for another machine for a script.
+		// dash treats a program for another architecture as a script.
 		f := fail(WrongArch, "message", "the agent there is for another architecture (do machines of several architectures share the home? build for all of them with `make cross`)")
 		f.Detail = map[string]string{"arch": "", "want": ""}
 		return f
@@ -176,8 +176,8 @@ func (e *ending) exited() *Error {
 		fmt.Errorf("the agent ended %s%s", how, after(e.stderr)))
 }
 
-// overdue is the failure of a dialogue that time, our user or the watch over its
-// path ended, nil when it ended by itself. tag is what only a login that echoes would print, if anything.
+// overdue returns the failure of a dialogue that was ended by the time limit, the user or the path
+// watch; nil if it ended by itself. Only a login that echoes its input would print tag.
 func (e *ending) overdue(ctx context.Context, dog *watchdog, tag string, began time.Time) *Error {
 	if hole := dog.client.Broken(); hole != nil {
 		hole.Host, hole.Stage = e.host, e.stage()
@@ -194,8 +194,8 @@ func (e *ending) overdue(ctx context.Context, dog *watchdog, tag string, began t
 	return e.interrupted(ctx, "answer", text.Duration(time.Since(began).Seconds()))
 }
 
-// stuck is for a command that was still running when time was up. echoed says
-// that what it printed is what we sent.
+// stuck is for a command that was still running when the time was up. echoed says that it printed
+// what we sent.
 func (e *ending) stuck(alive, echoed bool, waited string) *Error {
 	said := e.output()
 	switch {
@@ -219,7 +219,7 @@ func (e *ending) stuck(alive, echoed bool, waited string) *Error {
 		fmt.Errorf("nothing came for the rest of the %s, not even from the server", waited))
 }
 
-// output is all the words there are, ours excepted.
+// output returns everything that was printed, except for our own lines.
 func (e *ending) output() string {
 	words := e.noise
 	if e.stderr != "" {
@@ -228,7 +228,7 @@ func (e *ending) output() string {
 	return strings.Join(words, "; ")
 }
 
-// after appends a stranger's words to ours, if there are any.
+// after appends another program's message to ours, if there is one.
 func after(words string) string {
 	if words == "" {
 		return ""
@@ -236,8 +236,8 @@ func after(words string) string {
 	return ": " + words
 }
 
-// What others say. The words are theirs: shadow's nologin, sudo, sshd, git
-// hosts, bash and dash, GNU and musl loaders, coreutils and busybox.
+// Messages of other programs: shadow's nologin, sudo, sshd, git hosts, bash and dash, GNU and musl
+// loaders, coreutils and busybox.
 var (
 	ptyWords = []string{
 		"pty allocation", "pty required", "requires a pty", "pseudo-terminal", "must have a tty",
@@ -257,31 +257,32 @@ var (
 	formatWords = []string{"Exec format error", "cannot execute binary file", "ELF: not found"}
 )
 
-// lostShell is sshd's perror of a login shell that cannot be executed.
+// lostShell is sshd's perror for a login shell that cannot be executed.
 var lostShell = lazyregexp.New(`^/[^ ;]+: (No such file or directory|Permission denied)$`)
 
-// notText matches what escape makes of bytes that are in no text.
+// notText matches escaped bytes that occur in no text.
 var notText = lazyregexp.New(`\\x(00|[89a-f][0-9a-f])`)
 
-// noProgram is what a shell says of what deliver.sh runs first in any directory: dash, bash
-// and busybox's ash.
+// noProgram is the message of dash, bash and busybox's ash when one of deliver.sh's first programs
+// in a directory is missing.
 var noProgram = lazyregexp.New(`\b(mkdir|ls|cat): (command )?not found`)
 
-// takenMark is what deliver.sh says of what bears the name of our directory and is not ours.
+// takenMark is deliver.sh's mark for something that has the name of our directory and is not ours.
 const takenMark = "(taken: "
 
-// noexecMark is what deliver.sh says of a directory that lets no program run.
+// noexecMark is deliver.sh's mark for a directory from which no program can run.
 const noexecMark = "(noexec)"
 
-// looseMarks are what it says of one that others may get at: no mount is to blame for that.
+// looseMarks are its marks for a directory that others may change. In this case the mount is not to
+// blame.
 var looseMarks = []string{"(mode is not 0700)", "(anybody may write beside it)"}
 
 func containsAny(text string, words []string) bool {
 	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(text, word) })
 }
 
-// interrupted is what the end of ctx does to whoever waits under it for
-// something, nil while ctx lives. waited says how long that was.
+// interrupted returns the failure of waiting for something under ctx after ctx has ended, nil while
+// ctx is alive. waited is how long the wait was.
 func (e *ending) interrupted(ctx context.Context, what, waited string) *Error {
 	switch err := ctx.Err(); {
 	case err == nil:
@@ -293,12 +294,12 @@ func (e *ending) interrupted(ctx context.Context, what, waited string) *Error {
 	}
 }
 
-// garbage is a line with our marker that makes no sense.
+// garbage is a line with our marker that cannot be parsed.
 func (e *ending) garbage(line []byte) *Error {
 	return e.nonsense(text.Escape(string(line[:min(len(line), noiseWidth)])))
 }
 
-// nonsense is escaped text where an answer should be.
+// nonsense is escaped text in place of an answer.
 func (e *ending) nonsense(text string) *Error {
 	return e.fail(e.stage(), Garbage, map[string]string{"text": text}, fmt.Errorf("its output is not the agent's: %s", text))
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What cannot be made to happen here is told from words seen elsewhere.
+// TestExplain covers endings that cannot be produced here, with messages recorded elsewhere.
 func TestExplain(t *testing.T) {
 	ended := exit{read: io.EOF}
 	start := func(stderr, failed string) ending {

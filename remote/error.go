@@ -11,7 +11,8 @@ import (
 	"preflight/internal/text"
 )
 
-// Stage is the step on the way to a talking agent at which something failed.
+// Stage is the step at which reaching a node failed. The steps lead from its name to an agent that
+// answers.
 type Stage string
 
 const (
@@ -23,14 +24,14 @@ const (
 	StageLogin     Stage = "login"
 	StageSession   Stage = "session" // channel and exec
 	StageShell     Stage = "shell"   // the login shell runs our command
-	StageInside    Stage = "inside"  // what the ranks run in is entered
-	StageDeliver   Stage = "deliver" // the binary gets there
-	StageStart     Stage = "start"   // the binary starts
+	StageInside    Stage = "inside"  // the ranks' container is entered
+	StageDeliver   Stage = "deliver" // the agent is copied
+	StageStart     Stage = "start"   // the agent starts
 	StageTalk      Stage = "talk"    // the agent answers
 )
 
-// Cause is a failure in one word. Every cause has a cure in the catalogue of
-// checks; a test of the root package holds the two lists together.
+// Cause is a failure in one word. Every cause has a fix in the catalogue of checks; a test of the
+// root package compares the two lists.
 type Cause string
 
 const (
@@ -52,96 +53,97 @@ const (
 	HostKeyRevoked   Cause = "host-key-revoked"         // Detail file, line
 	HostKeyOtherType Cause = "host-key-other-algorithm" // Detail known, type
 
-	NoKey            Cause = "no-key"            // nothing to offer; Detail looked
+	NoKey            Cause = "no-key"            // no key to offer; Detail looked
 	KeysRefused      Cause = "keys-refused"      // Detail offered, user
 	KeyLocked        Cause = "key-locked"        // passphrase and no agent; Detail file
-	KeyPermissions   Cause = "key-permissions"   // others may read it, so OpenSSH ignores it; Detail file, mode
-	KeyUnreadable    Cause = "key-unreadable"    // we may not; Detail file, reason
+	KeyPermissions   Cause = "key-permissions"   // other users may read it, so OpenSSH ignores it; Detail file, mode
+	KeyUnreadable    Cause = "key-unreadable"    // we may not read it; Detail file, reason
 	KeyBroken        Cause = "key-broken"        // the file holds no private key; Detail file, reason
 	AgentUnreachable Cause = "agent-unreachable" // Detail socket
-	PasswordOnly     Cause = "password-only"     // server accepts only what needs a person; Detail methods
-	AccountClosed    Cause = "account-closed"    // expired or locked, by the server's own words; Detail banner
+	PasswordOnly     Cause = "password-only"     // the server accepts only methods that need a person; Detail methods
+	AccountClosed    Cause = "account-closed"    // expired or locked, according to the server's message; Detail banner
 
-	NoJob Cause = "no-job" // Slurm lets in only who has a job there; Detail banner
+	NoJob Cause = "no-job" // Slurm accepts only users with a job there; Detail banner
 
 	SessionRefused Cause = "session-refused" // MaxSessions 0, exec disabled
-	NoShell        Cause = "no-shell"        // nologin, /bin/false, a shell that is not there; Detail output, and status where nothing was said, which a startup file may have ended with
-	ForcedCommand  Cause = "forced-command"  // something else ran; Detail output
+	NoShell        Cause = "no-shell"        // nologin, /bin/false, or a missing shell; Detail output, and status if nothing was printed, which may also be a startup file's exit
+	ForcedCommand  Cause = "forced-command"  // another program ran; Detail output
 	NeedsPTY       Cause = "needs-pty"
-	ShellBroken    Cause = "shell-broken" // startup files end or swallow the session; Detail output
+	ShellBroken    Cause = "shell-broken" // startup files end the session or consume its input; Detail output
 
-	NotInJob       Cause = "not-in-job"      // Slurm's job has not this node
-	StepFailed     Cause = "step-failed"     // Slurm starts nothing there, or took the step away
-	RootRefused    Cause = "root-refused"    // Open MPI starts nothing for root
-	DaemonMissing  Cause = "daemon-missing"  // mpirun's own program is not there, or not in ssh's PATH
-	DaemonOther    Cause = "daemon-mismatch" // it is of another release
-	NoCallBack     Cause = "no-callback"     // it does not reach the launching machine
-	MPIRunFailed   Cause = "mpirun-failed"   // in mpirun's own words
-	NoOverlap      Cause = "no-overlap"      // srun is older than the option
-	NoPyxis        Cause = "no-pyxis"        // srun has not its options
-	PyxisFailed    Cause = "pyxis-failed"    // its container does not begin
-	JobOver        Cause = "job-over"        // Slurm's job has ended
-	SlurmSilent    Cause = "slurm-silent"    // its controller
-	SlurmDistrusts Cause = "slurm-distrusts" // credentials: munge, or clocks that differ
+	NotInJob       Cause = "not-in-job"      // the Slurm job does not include this node
+	StepFailed     Cause = "step-failed"     // Slurm does not start the step, or ended it
+	RootRefused    Cause = "root-refused"    // Open MPI refuses to run as root
+	DaemonMissing  Cause = "daemon-missing"  // mpirun's daemon is not installed, or not in ssh's PATH
+	DaemonOther    Cause = "daemon-mismatch" // mpirun's daemon is another release
+	NoCallBack     Cause = "no-callback"     // mpirun's daemon cannot reach the launching machine
+	MPIRunFailed   Cause = "mpirun-failed"   // other failures, in mpirun's words
+	NoOverlap      Cause = "no-overlap"      // srun is too old for --overlap
+	NoPyxis        Cause = "no-pyxis"        // srun has no pyxis options
+	PyxisFailed    Cause = "pyxis-failed"    // the pyxis container does not start
+	JobOver        Cause = "job-over"        // the Slurm job has ended
+	SlurmSilent    Cause = "slurm-silent"    // the Slurm controller does not answer
+	SlurmDistrusts Cause = "slurm-distrusts" // Slurm rejects the credentials: munge, or clocks that differ
 
-	// On the way into what the ranks run in: Detail program, output.
-	NoEngine         Cause = "no-engine"         // the node has no such program
-	EngineDenied     Cause = "engine-denied"     // this account may not
-	EngineDown       Cause = "engine-down"       // the program's daemon does not run
-	NoContainer      Cause = "no-container"      // nor image, nor process
+	// Failures to enter the ranks' container: Detail program, output.
+	NoEngine         Cause = "no-engine"         // the program is not installed on the node
+	EngineDenied     Cause = "engine-denied"     // this account may not enter
+	EngineDown       Cause = "engine-down"       // the program's daemon is not running
+	NoContainer      Cause = "no-container"      // no such container, image or process
 	ContainerStopped Cause = "container-stopped" // or paused
-	NoShellInside    Cause = "no-shell-inside"   // an image without /bin/sh
-	OtherArch        Cause = "other-arch"        // an image for another machine
-	NoInput          Cause = "no-input"          // what we say does not get there: -i is missing
-	GivenTerminal    Cause = "given-terminal"    // -t is too much
+	NoShellInside    Cause = "no-shell-inside"   // the image has no /bin/sh
+	OtherArch        Cause = "other-arch"        // the image is for another architecture
+	NoInput          Cause = "no-input"          // our input does not arrive: -i is missing
+	GivenTerminal    Cause = "given-terminal"    // -t must not be set
 	NotEntered       Cause = "not-entered"       // none of the above
-	// In a Kubernetes cluster, by what it says of itself; Detail namespace, container, reason.
+	// Failures in a Kubernetes cluster, as the cluster reports them; Detail namespace, container,
+	// reason.
 	NoCluster      Cause = "no-cluster"       // no API server answers, or none that is trusted
-	NotLoggedIn    Cause = "not-logged-in"    // it does not know who asks
-	Forbidden      Cause = "forbidden"        // it does, and does not allow it
-	NoPod          Cause = "no-pod"           // nor namespace
+	NotLoggedIn    Cause = "not-logged-in"    // it does not accept the credentials
+	Forbidden      Cause = "forbidden"        // it knows the user and does not allow the request
+	NoPod          Cause = "no-pod"           // no such pod or namespace
 	PodPending     Cause = "pod-pending"      // it does not run yet
-	PodUnready     Cause = "pod-unready"      // it runs, and the container does not
-	PodEnded       Cause = "pod-ended"        // evicted, failed, done, or about to be
-	NoPodContainer Cause = "no-pod-container" // of that name
+	PodUnready     Cause = "pod-unready"      // it runs, but the container does not
+	PodEnded       Cause = "pod-ended"        // evicted, failed, completed, or being deleted
+	NoPodContainer Cause = "no-pod-container" // no container of that name
 	KubeletDown    Cause = "kubelet-down"     // the API server does not reach the pod's machine
 
-	// Of a node that is to call us.
-	NotCome    Cause = "not-come"    // it has not
-	WrongToken Cause = "wrong-token" // it has, and does not know what it should
-	NameTwice  Cause = "name-twice"  // more than one does by this name
-	OtherWire  Cause = "other-wire"  // it speaks otherwise
+	// Failures of a node that should call the launching machine.
+	NotCome    Cause = "not-come"    // it has not called
+	WrongToken Cause = "wrong-token" // it has called with a wrong token
+	NameTwice  Cause = "name-twice"  // several nodes call with this name
+	OtherWire  Cause = "other-wire"  // it uses another protocol version
 
 	NoDirectory    Cause = "no-directory" // every private directory refused; Detail tried
-	NoPrograms     Cause = "no-programs"  // PATH leads to no mkdir, ls …; Detail tried
+	NoPrograms     Cause = "no-programs"  // PATH has no mkdir, ls …; Detail tried
 	DiskFull       Cause = "disk-full"    // Detail tried
 	NoExec         Cause = "noexec"       // Detail tried
-	Squatted       Cause = "squatted"     // others have made directories of our names; Detail tried
-	NoUnpacker     Cause = "no-unpacker"  // no gzip there
+	Squatted       Cause = "squatted"     // other users own directories with our names; Detail tried
+	NoUnpacker     Cause = "no-unpacker"  // no gzip on the node
 	WrongArch      Cause = "wrong-arch"   // Detail arch, want
 	WrongOS        Cause = "wrong-os"     // Detail os
 	LibcTooOld     Cause = "libc-too-old" // Detail message
 	AgentKilled    Cause = "agent-killed" // a signal ended it; Detail signal
 	AgentExited    Cause = "agent-exited" // it ended by itself; Detail status, stderr
-	Frozen         Cause = "frozen"       // connected, then nothing until the deadline; Detail after, seen, unreached, jump
-	BlackHole      Cause = "black-hole"   // small packets pass, full ones vanish; Detail direction, mtu, size
+	Frozen         Cause = "frozen"       // connected, then no data until the deadline; Detail after, seen, unreached, jump
+	BlackHole      Cause = "black-hole"   // small packets pass, full ones are lost; Detail direction, mtu, size
 	Garbage        Cause = "garbage"      // Detail text
 	TooMuch        Cause = "too-much"     // Detail limit
 	Truncated      Cause = "truncated"    // the stream ended in the middle of an answer
 	ConnectionLost Cause = "connection-lost"
-	HeadLimit      Cause = "head-limit"  // this machine, not the node, has too little of something; Detail files
-	HeadStood      Cause = "head-stood"  // this machine stood still, so that nothing is known of the node
-	HeadBusy       Cause = "head-busy"   // this machine was so busy that nothing is known of the node
-	Interrupted    Cause = "interrupted" // by our own user
-	Unexpected     Cause = "unexpected"  // none of the above; Message has it all
+	HeadLimit      Cause = "head-limit"  // the launching machine, not the node, has run out of something; Detail files
+	HeadStood      Cause = "head-stood"  // the launching machine stood still, so nothing is known about the node
+	HeadBusy       Cause = "head-busy"   // the launching machine was so busy that nothing is known about the node
+	Interrupted    Cause = "interrupted" // by the user
+	Unexpected     Cause = "unexpected"  // none of the above; the message has the details
 )
 
-// Error is one node that could not be reached, or was lost.
+// Error says why one node could not be reached, or was lost.
 type Error struct {
-	Host   string // as the hostfile names it
+	Host   string // as in the hostfile
 	Stage  Stage
 	Cause  Cause
-	Detail map[string]string // what a cure needs, by the names given at each Cause
+	Detail map[string]string // what a fix needs, by the names given at each Cause
 	Err    error             // in the words of the side that reported it
 }
 
@@ -151,7 +153,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// isTimed reports whether all that happened is that nothing came in time.
+// isTimed reports whether the failure is only that nothing came in time.
 func (e *Error) isTimed() bool {
 	cause := e.Cause
 	if cause == JumpFailed {
@@ -160,8 +162,8 @@ func (e *Error) isTimed() bool {
 	return slices.Contains([]Cause{TimedOut, Silent, Frozen, NotCome}, cause)
 }
 
-// Excuse returns a failure that blames this machine instead of the node, if all that happened is that nothing came in
-// time and this machine was busy during the wait. It returns any other error as it is.
+// Excuse returns a failure that blames this machine instead of the node, if nothing came in time
+// and this machine was busy during the wait. It returns any other error unchanged.
 func Excuse(err error, w hostsys.Wait) error {
 	if failure, is := errors.AsType[*Error](err); is && failure.isTimed() {
 		return failure.excused(w)
@@ -169,8 +171,8 @@ func Excuse(err error, w hostsys.Wait) error {
 	return err
 }
 
-// excused returns a failure that blames this machine instead of the node, if this machine was busy while it waited in
-// vain.
+// excused returns a failure that blames this machine instead of the node, if this machine was busy
+// while it waited.
 func (e *Error) excused(w hostsys.Wait) *Error {
 	late := w.Busy()
 	if late == 0 {

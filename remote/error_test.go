@@ -12,7 +12,7 @@ import (
 	"preflight/internal/hostsys"
 )
 
-// toil returns a wait in which this process came late to its own work.
+// toil returns a wait in which this process was too busy to keep up.
 func toil(t *testing.T) hostsys.Wait {
 	t.Helper()
 	t.Cleanup(hostsys.Watch())
@@ -31,7 +31,8 @@ func toil(t *testing.T) hostsys.Wait {
 	return w
 }
 
-// TestExcuse: a node that did not answer in time is not to blame if this machine was busy. One that answered is.
+// TestExcuse checks that a node that did not answer in time is not blamed if this machine was busy.
+// A node that answered is.
 func TestExcuse(t *testing.T) {
 	silence := &Error{Host: "w1", Stage: StageGreet, Cause: Silent, Err: errors.New("it never greets")}
 	jump := &Error{Host: "w1", Cause: JumpFailed, Detail: map[string]string{"cause": string(TimedOut)}, Err: errors.New("it never greets")}

@@ -12,15 +12,15 @@ import (
 	"preflight/internal/text"
 )
 
-// The dialogue with outside.sh goes before that with the command that it becomes. We say how
-// to enter what the ranks run in: a word a line, then an empty line. Its lines are:
+// The dialogue with outside.sh comes before that with the command that it becomes. We send the
+// words that enter the ranks' container, one per line, then an empty line. The script's lines are:
 //
 //	shell    it runs
-//	enters   it has read how
-//	absent   the program that is to do it is not there
+//	enters   it has read the words
+//	absent   the program that should enter is not installed
 
-// Enterable says what is wrong with the words that a command is put behind, nil for nothing:
-// each has to fit into a line.
+// Enterable returns what is wrong with the words that enter a container, nil if they are fine: each
+// must fit into one line.
 func Enterable(words []string) error {
 	if len(words) == 0 {
 		return errors.New("it is empty")
@@ -36,15 +36,15 @@ func Enterable(words []string) error {
 	return nil
 }
 
-// entrance is the way into what the ranks run in on a node; its zero value is the node itself.
+// entrance is the way into the ranks' container on a node. Its zero value is the node itself.
 type entrance struct {
 	words   []string
-	passed  bool // the node's own shell has read them
-	absent  bool // the first is no program there
-	entered bool // our script runs inside
+	passed  bool // the node's own shell has read the words
+	absent  bool // the first word is not a program there
+	entered bool // our script runs in the container
 }
 
-// entrance is that of a node.
+// entrance returns the entrance for a node.
 func (c *Client) entrance(name string) entrance {
 	if c.options.In == nil {
 		return entrance{}
@@ -52,7 +52,7 @@ func (c *Client) entrance(name string) entrance {
 	return entrance{words: c.options.In(name)}
 }
 
-// of is which of two commands goes this way, and what it is told before anything else.
+// of returns which of two commands to run, and what to send it before anything else.
 func (e entrance) of(direct, behind string) (command, told string) {
 	if e.words == nil {
 		return direct, ""
@@ -60,7 +60,7 @@ func (e entrance) of(direct, behind string) (command, told string) {
 	return behind, strings.Join(e.words, "\n") + "\n\n"
 }
 
-// heard takes a line of outside.sh, or the first from within.
+// heard handles a line of outside.sh, or the first line from the container.
 func (e *entrance) heard(verb string) {
 	switch verb {
 	case "shell":
@@ -72,8 +72,8 @@ func (e *entrance) heard(verb string) {
 	}
 }
 
-// explainEntrance names what keeps our command out of what the ranks run in. The words are of
-// who was to take it there.
+// explainEntrance determines why our command could not enter the ranks' container, from the
+// messages of the program that should enter.
 func (e *ending) explainEntrance() *Error {
 	program, said := text.Escape(e.words[0]), e.output()
 	fail := func(c Cause, text string) *Error {
@@ -93,16 +93,15 @@ func (e *ending) explainEntrance() *Error {
 	return fail(NotEntered, fmt.Sprintf("%s ended with status %d before it started a shell in the container", program, e.Status))
 }
 
-// entranceWords are what engines say of what keeps them from starting a shell: the first
-// that fits is the cause. What is not there comes last, for that is how much else ends.
+// entranceWords are messages of container engines that cannot start a shell: the first match is the
+// cause. A missing container comes last, because many other failures end with that message too.
 //
-// Sources: moby/moby 28.2, client/errors.go and daemon/exec.go; docker/cli 28.2,
-// cli/streams/in.go; containers/podman 4.3, libpod/container_exec.go and
-// libpod/define/errors.go; containers/crun 1.8, src/libcrun/container.c; opencontainers/runc
-// 1.1, libcontainer/init_linux.go; containerd/nerdctl 1.7, pkg/clientutil/client.go and
-// pkg/cmd/container/exec.go; containerd 1.7, container.go; apptainer 1.2,
-// internal/pkg/runtime/launch and pkg/image/sif.go; NVIDIA/enroot 3.4, src/runtime.sh;
-// util-linux 2.38, sys-utils/nsenter.c; sudo 1.9, plugins/sudoers/auth/sudo_auth.c.
+// Sources: moby/moby 28.2, client/errors.go and daemon/exec.go; docker/cli 28.2, cli/streams/in.go;
+// containers/podman 4.3, libpod/container_exec.go and libpod/define/errors.go; containers/crun 1.8,
+// src/libcrun/container.c; opencontainers/runc 1.1, libcontainer/init_linux.go; containerd/nerdctl
+// 1.7, pkg/clientutil/client.go and pkg/cmd/container/exec.go; containerd 1.7, container.go;
+// apptainer 1.2, internal/pkg/runtime/launch and pkg/image/sif.go; NVIDIA/enroot 3.4,
+// src/runtime.sh; util-linux 2.38, sys-utils/nsenter.c; sudo 1.9, plugins/sudoers/auth/sudo_auth.c.
 var entranceWords = []struct {
 	cause Cause
 	text  string

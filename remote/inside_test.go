@@ -17,7 +17,7 @@ import (
 	"preflight/testhosts/remotetest"
 )
 
-// inside bootstraps an agent on n behind words.
+// inside starts an agent on n through the program that words name.
 func inside(t *testing.T, n *remotetest.Node, limit time.Duration, words ...string) (*Agent, *Trace, *Error) {
 	t.Helper()
 	client, conn, trace := testClient(t), connect(t, n), &Trace{}
@@ -31,8 +31,8 @@ func inside(t *testing.T, n *remotetest.Node, limit time.Duration, words ...stri
 	return agent, trace, err
 }
 
-// engine is a program on n that does what text says, where "$@" is the command it is to run
-// inside, in another home than the login's.
+// engine returns a program on n that runs text. In it "$@" is the command to run inside, with
+// another home than the login's.
 func engine(t *testing.T, n *remotetest.Node, text string) (path string) {
 	t.Helper()
 	path = filepath.Join(n.Home, "engine of mine")
@@ -40,8 +40,8 @@ func engine(t *testing.T, n *remotetest.Node, text string) (path string) {
 	return path
 }
 
-// Words of any kind arrive as they are, by every login shell, and the agent is that of the
-// inside, cold and warm.
+// All kinds of words arrive unchanged through every login shell, and the agent runs inside, cold
+// and warm.
 func TestWordsGoInsideUnparsed(t *testing.T) {
 	hostile := []string{"exec", "-i", "a b", "it's", `"`, "$(touch pwned)", "`touch pwned`", ";touch pwned", "|", "&", ">pwned", "*", "~", "!!", "\\", `\n`, "é 容器 🐋", "-n", "--", "{node}", "%s", "#", " "}
 	for _, shell := range []string{"sh", "bash", "dash", "zsh", "ksh", "tcsh", "fish"} {
@@ -81,7 +81,7 @@ func TestWordsGoInsideUnparsed(t *testing.T) {
 	}
 }
 
-// What keeps our command out of what the ranks run in is told apart, at its stage.
+// Each obstacle on the way into the ranks' container gets its own cause, at its stage.
 func TestEntranceFailures(t *testing.T) {
 	says := func(words string) string { return "cat >&2 <<'END'\n" + words + "\nEND\nexit 1" }
 	for name, c := range map[string]struct {
@@ -143,7 +143,7 @@ func TestEntranceFailures(t *testing.T) {
 	}
 }
 
-// An engine that hangs is not taken for a login that does.
+// A hanging engine is not reported as a hanging login.
 func TestEngineHangs(t *testing.T) {
 	n := &remotetest.Node{Home: t.TempDir()}
 	_, _, failure := inside(t, n, 2*time.Second, engine(t, n, "exec sleep 1000"))
@@ -152,7 +152,7 @@ func TestEngineHangs(t *testing.T) {
 	}
 }
 
-// A node that was not told to enter anything, and says that it does, is not believed.
+// A node that was not asked to enter anything, and claims to do so, is not believed.
 func TestEntersUnasked(t *testing.T) {
 	n := &remotetest.Node{Home: t.TempDir(), Shell: []string{"/bin/sh", "-c", `echo "@@pre""flight enters"; exit 3`}}
 	if _, _, failure := start(t, n, 20*time.Second); failure == nil || failure.Stage != StageShell {
@@ -160,7 +160,7 @@ func TestEntersUnasked(t *testing.T) {
 	}
 }
 
-// Clean sweeps the inside, and needs no input for it.
+// Clean works inside the container, and needs no input.
 func TestCleanInside(t *testing.T) {
 	n := &remotetest.Node{Home: t.TempDir()}
 	program := engine(t, n, `exec "$@"`)

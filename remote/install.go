@@ -19,40 +19,38 @@ import (
 	"preflight/internal/lazyregexp"
 )
 
-// What one private directory may hold of ours: builds of several versions and
-// machines that share a home, and what deliveries in progress have written.
+// Limits on what one private directory may hold: builds of several versions and architectures that
+// share a home, and files of deliveries in progress.
 const (
 	keptBuilds = 4
 	keptParts  = time.Hour // longer than any delivery takes
 )
 
-// The names we give files in a private directory.
+// The names of our files in a private directory.
 var (
 	buildName = lazyregexp.New(`^preflight-[0-9a-f]{64}$`)
 	partName  = lazyregexp.New(`^preflight-([0-9a-f]{64}|try)\.[0-9a-f]+$`)
 )
 
-// image is the descriptor by which deliver.sh starts an agent.
+// image is the descriptor through which deliver.sh starts an agent.
 const image = 9
 
-// Arrive is for an agent to begin with. It takes back what deliver.sh has left in it,
-// which its children and whoever lists processes would see: a descriptor, and its number
-// for a name.
+// Arrive must be an agent's first call. It undoes what deliver.sh has left in the process: an open
+// descriptor, which children would inherit, and that descriptor's number as the process name.
 func Arrive() {
 	syscall.CloseOnExec(image)
 	_ = os.WriteFile("/proc/self/comm", []byte("preflight"), 0)
 }
 
-// Install is the node's side of a delivery. The running executable, unpacked
-// into dir under a temporary name, proves that it is the file the head node
-// meant and takes its place, dir/preflight-HASH. The rename is atomic, so a
-// home shared by many nodes sees the whole file or none. Older builds of ours
-// in dir are then reduced to a few.
+// Install is the node's side of a delivery. The running executable was unpacked into dir under a
+// temporary name. Install verifies that it is the file that the launching machine sent, and renames
+// it to dir/preflight-HASH. The rename is atomic, so that nodes which share a home see the whole
+// file or none. Then it removes all but a few older builds from dir.
 //
-// hash is the SHA-256 in hex. An error means that dir is as before but for the
-// temporary file, which stays its maker's to remove. Where that has been removed
-// already, as by preflight clean beside this run, there is nothing to
-// install and nothing amiss: what is open runs without a name.
+// hash is the SHA-256 in hex. If it returns an error, dir is unchanged except for the temporary
+// file, which its creator must remove. If the temporary file is gone already, for example because
+// preflight clean ran at the same time, there is nothing to install and no error: an open file runs
+// without a name.
 func Install(dir, hash string) error {
 	name := "preflight-" + hash
 	if !buildName.MatchString(name) {
@@ -70,7 +68,7 @@ func Install(dir, hash string) error {
 	if got := hex.EncodeToString(sum.Sum(nil)); got != hash {
 		return fmt.Errorf("install: what arrived has SHA-256 %s, not %s", got, hash)
 	}
-	// A machine that loses power must not find an empty file of this name.
+	// A power failure must not leave an empty file of this name.
 	if err := f.Sync(); err != nil {
 		return fmt.Errorf("install: %w", err)
 	}
@@ -87,9 +85,9 @@ func Install(dir, hash string) error {
 	return nil
 }
 
-// prune removes all builds but keep and the newest few from dir, and the remains
-// of deliveries that were cut off. What cannot be removed is left to the next
-// delivery: a full set of old builds is no reason to fail a new one.
+// prune removes all builds except keep and the newest few from dir, and the remains of interrupted
+// deliveries. What cannot be removed is left to the next delivery, because old builds must not make
+// a new one fail.
 func prune(dir, keep string, now time.Time) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"preflight/testhosts/remotetest"
 )
 
-// TestMain lets the test binary be what it delivers: started as `agent` on a
-// pretended node, it serves the methods below.
+// TestMain lets the test binary be the agent that it delivers: started as `agent` on a pretended
+// node, it serves the methods below.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 1 || os.Args[1] != "agent" {
 		os.Exit(m.Run())
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// testMethods are those of the fixture.
+// testMethods are the fixture's methods.
 var testMethods = func() map[string]Method {
 	methods := map[string]Method{}
 	for name, method := range remotetest.Methods {

@@ -20,7 +20,7 @@ import (
 	"preflight/testhosts/remotetest"
 )
 
-// testConnection is a login over ssh of which nobody watches the way.
+// testConnection is a login over ssh without a path watch.
 type testConnection struct{ *ssh.Client }
 
 func (c *testConnection) Start(command string, stderr io.Writer) (*Process, *Error) {
@@ -28,7 +28,7 @@ func (c *testConnection) Start(command string, stderr io.Writer) (*Process, *Err
 	if err != nil {
 		return nil, &Error{Stage: StageSession, Cause: ConnectionLost, Err: err}
 	}
-	stdin, _ := session.StdinPipe() // fails only where there is one
+	stdin, _ := session.StdinPipe() // fails only if there is one already
 	stdout, _ := session.StdoutPipe()
 	session.Stderr = stderr
 	if err := session.Start(command); err != nil && strings.HasPrefix(err.Error(), "ssh: command ") {
@@ -59,13 +59,13 @@ func (c *testConnection) Alive() bool {
 func (c *testConnection) Broken() *Error                  { return nil }
 func (c *testConnection) LookOut(context.Context) Lookout { return blind{} }
 
-// blind sees nothing.
+// blind is a lookout that sees nothing.
 type blind struct{}
 
 func (blind) Tell(*Error) {}
 func (blind) Dismiss()    {}
 
-// nowhere is a carrier of clients that are given their connections.
+// nowhere is the carrier of clients that get their connections from the test.
 type nowhere struct{}
 
 func (nowhere) Dial(context.Context, string) (Connection, *Trace, error) { panic("nobody dials") }
@@ -93,7 +93,7 @@ func connect(t *testing.T, n *remotetest.Node) *testConnection {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	n.Waited.Do(func() { t.Cleanup(n.Processes.Wait) }) // after every connection is closed
+	n.Waited.Do(func() { t.Cleanup(n.Processes.Wait) }) // after all connections are closed
 	n.Processes.Go(func() {
 		conn, err := listener.Accept()
 		if err != nil {
@@ -117,8 +117,8 @@ func connect(t *testing.T, n *remotetest.Node) *testConnection {
 	return client
 }
 
-// testBinary is packed once for all clients, before any limit begins: with many tests at
-// once, each for itself would have the processors busy with nothing else.
+// testBinary is compressed once for all clients, before any time limit starts. With many tests at
+// the same time, separate compressions would take all of the CPU.
 var testBinary = sync.OnceValue(func() error {
 	found, err := Own("linux", runtime.GOARCH)
 	if err == nil {
@@ -127,7 +127,7 @@ var testBinary = sync.OnceValue(func() error {
 	return err
 })
 
-// testClient delivers the test binary.
+// testClient returns a client that delivers the test binary.
 func testClient(t *testing.T) *Client {
 	t.Helper()
 	if err := testBinary(); err != nil {
@@ -138,7 +138,7 @@ func testClient(t *testing.T) *Client {
 	return c
 }
 
-// start bootstraps an agent on n within limit.
+// start starts an agent on n within limit.
 func start(t *testing.T, n *remotetest.Node, limit time.Duration) (*Agent, *Trace, *Error) {
 	t.Helper()
 	client, conn, trace := testClient(t), connect(t, n), &Trace{}

@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// onTheWay is how many files reaching a node has open at most, beside what its
-	// connection keeps: the questions to name servers and what says which, a key or a
-	// known_hosts file, the second connection to a node that hangs.
+	// onTheWay is how many files are open at most while a node is being reached, in addition to
+	// those of its connection. They are the queries to name servers, files that are read (a key,
+	// known_hosts), and the second connection to a node that hangs.
 	onTheWay = 8
-	// spareFiles are for the rest of a run: listeners and children of its own, and what
-	// it writes.
+	// spareFiles are for the rest of a run: its own listeners and children, and the files it
+	// writes.
 	spareFiles = 16
 )
 
-// Fit is how many nodes may be on their way at once, most at most, for this process to
-// have the files open that it takes. Those that stay connected need theirs all together.
-// The error says that even one at a time they do not fit: nobody is to be called then.
+// Fit returns how many nodes may be reached at the same time, at most most, without exceeding this
+// process's limit on open files. With stay, the files of all connected nodes count together. The
+// error means that not even one at a time fits, so that no node may be called.
 func (c *Client) Fit(names []string, stay bool, most int) (atOnce int, err *Error) {
 	open, limit, ok := hostsys.OpenFiles()
 	if !ok || len(names) == 0 {
@@ -46,15 +46,15 @@ func (c *Client) Fit(names []string, stay bool, most int) (atOnce int, err *Erro
 	return min(most, 1+(limit-need)/each), nil
 }
 
-// Short is the failure of a call that this machine itself had too little of something for,
-// nil where err says anything else.
+// Short returns the failure if err means that this machine has run out of something, nil for other
+// errors.
 func Short(stage Stage, err error) *Error {
 	of := hostsys.Shortage(err)
 	if of == "" {
 		return nil
 	}
 	if call, is := errors.AsType[*os.SyscallError](err); is {
-		err = call // without the node's address, which would keep what is said of many apart
+		err = call // without the node's address, so that equal failures of many nodes are grouped
 	}
 	return &Error{Stage: stage, Cause: HeadLimit, Err: fmt.Errorf("it has run out of %s (%w)", of, err)}
 }

@@ -15,9 +15,9 @@ import (
 	"preflight/testhosts/remotetest"
 )
 
-// mounted is a node in a mount namespace of its own, where every directory our
-// binary may lie in is a file system made by setup: $home, /var/tmp, /tmp and
-// /dev/shm, in the order they are tried.
+// mounted returns a node in a mount namespace of its own. In it setup mounts a file system on every
+// directory in which the agent may be stored: $home, /var/tmp, /tmp and /dev/shm, in the order they
+// are tried.
 func mounted(t *testing.T, setup string) *remotetest.Node {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -41,7 +41,7 @@ func TestFallbackDirectories(t *testing.T) {
 	remotetest.NoLeaks(t)
 	for name, c := range map[string]struct {
 		setup string
-		path  string // the directory it must lie in
+		path  string // the directory in which it must be stored
 	}{
 		"home":               {roomy + "/root", "/root/.cache/preflight/"},
 		"XDG_CACHE":          {roomy + "/mnt; mkdir /mnt/cache; export XDG_CACHE_HOME=/mnt/cache", "/mnt/cache/preflight/"},
@@ -84,7 +84,7 @@ func TestFallbackDirectories(t *testing.T) {
 	}
 }
 
-// A binary that had to go to a fallback directory is found there again.
+// An agent that had to be stored in a fallback directory is found there again.
 func TestFallbackIsFoundWarm(t *testing.T) {
 	remotetest.NoLeaks(t)
 	store := t.TempDir()
@@ -99,8 +99,8 @@ func TestFallbackIsFoundWarm(t *testing.T) {
 	}
 }
 
-// On nodes without a usable directory the cause is the one a person can cure,
-// and every directory is told with its reason.
+// On nodes without a usable directory the cause is the one that a person can fix, and every
+// directory is reported with its reason.
 func TestNoDirectory(t *testing.T) {
 	remotetest.NoLeaks(t)
 	everywhere := func(mount string) string {
@@ -109,7 +109,7 @@ func TestNoDirectory(t *testing.T) {
 	for name, c := range map[string]struct {
 		setup string
 		cause Cause
-		why   string // of every directory
+		why   string // for every directory
 	}{
 		"read-only": {everywhere(readOnly), NoDirectory, "Read-only file system"},
 		"noexec":    {everywhere(noexec), NoExec, "(noexec)"},
@@ -134,8 +134,8 @@ func TestNoDirectory(t *testing.T) {
 	}
 }
 
-// What others have made is told by its owner, and keeps nobody from the next directory;
-// that a file system lets no program run is said of that one alone.
+// Directories of other users are reported with their owner, and do not keep the delivery from the
+// next directory. If a file system does not allow programs, only that one is reported.
 func TestSquattedDirectories(t *testing.T) {
 	remotetest.NoLeaks(t)
 	setup := noexec + "/root;" + roomy + "/var/tmp;" + roomy + "/tmp; chmod 777 /tmp;" + roomy + "/dev/shm;" +
@@ -157,7 +157,7 @@ func TestSquattedDirectories(t *testing.T) {
 	}
 }
 
-// TestNoPrograms: where a start-up file has spoiled PATH no directory is to blame.
+// TestNoPrograms checks that no directory is blamed if a startup file has broken PATH.
 func TestNoPrograms(t *testing.T) {
 	remotetest.NoLeaks(t)
 	n := &remotetest.Node{Home: t.TempDir(), Env: []string{"PATH=/opt"}}
@@ -167,8 +167,8 @@ func TestNoPrograms(t *testing.T) {
 	}
 }
 
-// What another user could have put in the place of our binary is not run, and
-// does not stand in the way.
+// A file that another user could have put in place of the agent is not run, and does not block the
+// delivery.
 func TestPlantedBinaryIsNotRun(t *testing.T) {
 	remotetest.NoLeaks(t)
 	if os.Geteuid() != 0 {
@@ -197,7 +197,7 @@ func TestPlantedBinaryIsNotRun(t *testing.T) {
 	}
 }
 
-// A link in the place of our directory leads where others may write.
+// A link in place of our directory may lead to a place where others can write.
 func TestLinkedDirectoryIsNotUsed(t *testing.T) {
 	remotetest.NoLeaks(t)
 	own, err := OpenBinary(self)
@@ -248,7 +248,7 @@ func TestInstallKeepsAFewBuilds(t *testing.T) {
 		}
 	}
 	for i, digit := range []string{"1", "2", "3", "4", "5"} {
-		age(build(digit), time.Duration(i-1)*time.Hour) // the first from a node whose clock is ahead
+		age(build(digit), time.Duration(i-1)*time.Hour) // the first one is from a node whose clock is ahead
 	}
 	age(build("6")+".00ff", 2*time.Hour)
 	age(build("7")+".00ff", time.Minute)
@@ -289,8 +289,8 @@ func TestInstallRefuses(t *testing.T) {
 
 func TestClean(t *testing.T) {
 	remotetest.NoLeaks(t)
-	// A number that is nobody's: what others of ours have left in this machine's
-	// directories is not swept.
+	// This user ID belongs to no user, so that the test does not clean this machine's real
+	// directories.
 	nobody := tools(t, "", map[string]string{"id": "echo 4100000001"})
 	n := &remotetest.Node{Home: filepath.Join(t.TempDir(), "a home"), Env: []string{nobody}}
 	if err := os.Mkdir(n.Home, 0o755); err != nil {

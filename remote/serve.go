@@ -20,35 +20,33 @@ import (
 	"preflight/internal/text"
 )
 
-// Method is what an agent can be asked. It hands every part of its answer to
-// reply as soon as it is ready; reply may be called from several goroutines,
-// but not after the method returned.
+// Method is something that an agent can do. It passes every part of its answer to reply as soon as
+// it is ready. It may call reply from several goroutines, but not after it has returned.
 //
-// The context ends when the caller gives up, when the caller is gone and when
-// the agent's life is over. A method must end its children with it.
+// The context ends when the caller gives up, when the connection ends and when the agent's life is
+// over. A method must end its children with it.
 type Method func(ctx context.Context, params json.RawMessage, reply Reply) error
 
-// Reply sends one part of an answer, as JSON. The last part ends the answer in its own line: where
-// one program brings the lines of many, a second line may wait until the first has been
-// acknowledged. An error for the size alone (ErrOversize) costs only that part.
+// Reply sends one part of an answer, as JSON. The line of the last part also ends the answer,
+// because with a program that carries the lines of many nodes a second line may wait for the first
+// one's acknowledgement. ErrOversize concerns only this part.
 type Reply = func(part string, body json.RawMessage, last bool) error
 
-// ErrOversize is a part too large for one line of the wire.
+// ErrOversize is the error for a part that is too large for one line of the wire.
 var ErrOversize = fmt.Errorf("larger than the limit of %d MiB per line", maxLine>>20)
 
 const (
-	// drainGrace is how long methods get to wind up once the agent's life is over.
-	// Those that are stuck in a system call are abandoned after it.
+	// drainGrace is how long methods get to finish after the agent's life is over. Those that are
+	// stuck in a system call are abandoned then.
 	drainGrace = 2 * time.Second
 )
 
-// Serve is an agent: it says hello on out, then answers the requests on in,
-// several at once. It returns nil when in ends, and otherwise says why it
-// ended: its time was up, nothing came for too long, ctx ended, or one of the
-// streams broke. Methods are cancelled and waited for.
+// Serve is an agent: it says hello on out, then answers the requests on in, several at the same
+// time. It returns nil when in ends. Otherwise it returns why it ended: its time was up, nothing
+// came for too long, ctx ended, or one of the streams broke. Methods are cancelled and waited for.
 //
-// Serve does not close in. A Serve that ends for another reason than the end
-// of in leaves a goroutine reading it until the caller closes it or exits.
+// Serve does not close in. If it ends for another reason than the end of in, it leaves a goroutine
+// that reads in until the caller closes it or exits.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, methods map[string]Method) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -63,7 +61,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, methods map[string]
 	s.serve(ctx, requests, head)
 	cancel(nil)
 	if silent, is := errors.AsType[*unheard](context.Cause(ctx)); is {
-		// In the background: where the way is cut, nothing takes it.
+		// In the background, because the write blocks if the connection is cut.
 		s.working.Go(func() { _ = s.send(answer{Unheard: time.Duration(*silent).Seconds()}) })
 	}
 	s.drain()
@@ -73,7 +71,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, methods map[string]
 	return nil
 }
 
-// ownHello is the hello of this process.
+// ownHello returns the hello of this process.
 func ownHello() Hello {
 	h := Hello{
 		Build: ownBuildID(),
@@ -81,16 +79,14 @@ func ownHello() Hello {
 		Arch:  runtime.GOARCH,
 		PID:   os.Getpid(),
 	}
-	// A machine without a name, or a binary whose path cannot be read, is
-	// still worth talking to.
+	// A machine without a name, or a binary whose path cannot be read, can still be used.
 	h.Host, _ = os.Hostname()
 	h.Path, _ = os.Executable()
 	h.Time = time.Now()
 	return h
 }
 
-// readRequests passes on the lines of in until ctx ends or in does; it never
-// returns nil.
+// readRequests passes on the lines of in until ctx or in ends; it never returns nil.
 func readRequests(ctx context.Context, in io.Reader, requests chan<- request) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxRequest)
@@ -111,36 +107,36 @@ func readRequests(ctx context.Context, in io.Reader, requests chan<- request) er
 	return io.EOF
 }
 
-// unheard is a head from which nothing came for this long.
+// unheard is the error that nothing came from the launching machine for this long.
 type unheard time.Duration
 
 func (u *unheard) Error() string {
 	return "nothing came from the launching machine for " + text.Duration((time.Duration(*u)).Seconds())
 }
 
-// server is an agent at work.
+// server is a running agent.
 type server struct {
 	methods map[string]Method
 	end     context.CancelCauseFunc
 	working sync.WaitGroup
 
-	writing sync.Mutex // held for as long as the head takes nothing
+	writing sync.Mutex // held while a write blocks
 	out     io.Writer
 
-	mu      sync.Mutex // over what follows
+	mu      sync.Mutex // guards the fields below
 	node    string
-	wait    hostsys.Wait // since the last beat
-	busy    bool         // up to then
+	wait    hostsys.Wait // since the last heartbeat
+	busy    bool         // this machine was busy until then
 	running map[uint64]context.CancelFunc
 }
 
-// serve starts and stops methods as requests say, until ctx ends. It waits for
-// nothing that the head would have to take.
+// serve starts and stops methods as requests say, until ctx ends. It never waits for the launching
+// machine to read.
 func (s *server) serve(ctx context.Context, requests <-chan request, head *ear) {
 	life := time.NewTimer(DefaultAgentLife)
 	defer life.Stop()
 	every := DefaultBeat
-	beat := time.NewTicker(every) // which drops what nobody takes: see ear
+	beat := time.NewTicker(every) // drops ticks that are not received: see ear
 	defer beat.Stop()
 	for {
 		select {
@@ -170,7 +166,7 @@ func (s *server) serve(ctx context.Context, requests <-chan request, head *ear) 
 				s.mu.Lock()
 				s.node = r.Open.Node
 				s.mu.Unlock()
-			case r.ID == 0: // a beat
+			case r.ID == 0: // a heartbeat
 			case r.Cancel:
 				s.stop(r.ID)
 			default:
@@ -194,12 +190,12 @@ func (s *server) start(ctx context.Context, r request) {
 			done.Err = secret.Hide(err.Error())
 		}
 		if !said {
-			_ = s.send(done) // a stream that broke has ended the agent already
+			_ = s.send(done) // a broken stream has ended the agent already
 		}
 	})
 }
 
-// stop cancels request id, if it is still being answered.
+// stop cancels request id if it is still being answered.
 func (s *server) stop(id uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,8 +205,8 @@ func (s *server) stop(id uint64) {
 	}
 }
 
-// call is one method; its panic is its own failure and nobody else's. It says whether the answer
-// has ended.
+// call runs one method. A panic is that method's failure only. It returns whether the answer has
+// ended.
 func (s *server) call(ctx context.Context, r request) (done bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -247,7 +243,7 @@ func (s *server) send(a answer) error {
 	return s.write(s.named(a), a.body)
 }
 
-// beat says that we are there, unless something is being written, which says as much.
+// beat sends a heartbeat, unless something is being written, which serves as one.
 func (s *server) beat() {
 	if a := s.named(answer{}); a.Node != "" && s.writing.TryLock() {
 		defer s.writing.Unlock()
@@ -255,7 +251,7 @@ func (s *server) beat() {
 	}
 }
 
-// named is an answer of this node.
+// named fills in this node's name and state.
 func (s *server) named(a answer) answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,8 +259,7 @@ func (s *server) named(a answer) answer {
 	return a
 }
 
-// write puts one line on the wire, with a body where there is one. A stream that breaks ends
-// the agent.
+// write sends one line, with a body if there is one. A broken stream ends the agent.
 func (s *server) write(line any, body []byte) error {
 	text, err := json.Marshal(line)
 	if err != nil {
@@ -284,7 +279,7 @@ func (s *server) write(line any, body []byte) error {
 	return nil
 }
 
-// drain waits for cancelled methods, though not for ever.
+// drain waits for cancelled methods, for a limited time.
 func (s *server) drain() {
 	finished := make(chan struct{})
 	go func() {

@@ -18,7 +18,7 @@ import (
 	"preflight/testhosts/remotetest"
 )
 
-// conversation is a Serve spoken to by hand, over pipes.
+// conversation is a Serve that the test talks to over pipes.
 type conversation struct {
 	in    *io.PipeWriter
 	lines *lineReader
@@ -51,7 +51,7 @@ func (c *conversation) next(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Replace(string(line), `,"busy":true`, "", 1) // which is this machine, and not the test
+	return strings.Replace(string(line), `,"busy":true`, "", 1) // depends on this machine, not on the test
 }
 
 func (c *conversation) say(lines ...string) {
@@ -120,7 +120,7 @@ func TestServeEnds(t *testing.T) {
 				"wait": func(ctx context.Context, _ json.RawMessage, _ Reply) error {
 					close(running)
 					<-ctx.Done()
-					time.Sleep(50 * time.Millisecond) // winding up takes a moment
+					time.Sleep(50 * time.Millisecond) // finishing takes a moment
 					close(stopped)
 					return nil
 				},
@@ -148,7 +148,8 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// An agent beats, and lives for as long as its head does. Its last line says why it ends.
+// An agent sends heartbeats and lives as long as its launching machine. Its last line says why it
+// ends.
 func TestServeBeats(t *testing.T) {
 	remotetest.NoLeaks(t)
 	c := converse(t, t.Context(), nil)
@@ -160,7 +161,7 @@ func TestServeBeats(t *testing.T) {
 		c.say(string(bytes.TrimSpace(beatLine)))
 	}
 	got := c.next(t)
-	for ; got == `{"node":"w1","id":0}`; got = c.next(t) { // more than its patience where this machine is busy
+	for ; got == `{"node":"w1","id":0}`; got = c.next(t) { // more than its patience if this machine is busy
 	}
 	if want := `{"node":"w1","id":0,"unheard":1.5}`; got != want {
 		t.Errorf("the last line is %s, want %s", got, want)
@@ -170,8 +171,8 @@ func TestServeBeats(t *testing.T) {
 	}
 }
 
-// A head that is stopped takes nothing: an answer that nobody reads does not keep an
-// agent from noticing, whatever is asked meanwhile.
+// A stopped launching machine reads nothing. An answer that is not read must not keep an agent from
+// noticing that, whatever is asked in the meantime.
 func TestServeEndsThoughNobodyReads(t *testing.T) {
 	c := converse(t, t.Context(), map[string]Method{
 		"talk": func(_ context.Context, _ json.RawMessage, reply Reply) error {
@@ -184,7 +185,7 @@ func TestServeEndsThoughNobodyReads(t *testing.T) {
 	}
 }
 
-// TestEar: what counts is what comes while somebody listens, and not what time passes.
+// TestEar checks that only heartbeats missed while somebody reads count, and not elapsed time.
 func TestEar(t *testing.T) {
 	in, out := io.Pipe()
 	e := &ear{in: in, patience: patience}
@@ -242,7 +243,7 @@ func TestServeAbandonsStuckMethods(t *testing.T) {
 	}
 }
 
-// A head node that is gone shows where answers are written.
+// If the launching machine is gone, writing an answer shows it.
 func TestServeEndsWhenNobodyListens(t *testing.T) {
 	remotetest.NoLeaks(t)
 	in, requests := io.Pipe()
@@ -276,7 +277,7 @@ func (w *failingWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// What may be a secret does not leave a node, be it fact or error.
+// A possible secret does not leave a node, neither in facts nor in errors.
 func TestServeTellsNoSecret(t *testing.T) {
 	c := converse(t, t.Context(), map[string]Method{
 		"look": func(_ context.Context, _ json.RawMessage, reply Reply) error {
@@ -294,8 +295,9 @@ func TestServeTellsNoSecret(t *testing.T) {
 	}
 }
 
-// TestPatience: an agent survives a head that is stopped for less than half a minute, and does not outlive it for much
-// longer; and the head gives the carrier time to say what is wrong with a silent node.
+// TestPatience checks three limits. An agent survives a launching machine that is stopped for less
+// than half a minute, does not outlive it for much longer, and a carrier has time to find out what
+// is wrong with a silent node.
 func TestPatience(t *testing.T) {
 	if wait := patience * DefaultBeat; wait < 30*time.Second || wait+drainGrace >= 35*time.Second {
 		t.Errorf("an agent waits for a silent head for %s", wait)

@@ -10,35 +10,34 @@ import (
 	"time"
 )
 
-// Nodes that share a home lack our agent all at once, and one copy serves them all: the
+// Nodes that share a home all lack the agent at the same time, and one copy serves them all: the
 // first to ask gets it, and the others look again when it has arrived.
 //
-// What tells that a directory is shared are the files that deliveries to it begin with: each
-// bears its delivery's tag, and every node says whose it saw beside its own. It makes its own
-// before it looks, so of two at least one sees the other. Inode numbers would not do, which
-// cloned disks have alike.
+// Deliveries recognise a shared directory by the files with which they begin. Each file has its
+// delivery's tag in its name, and every node reports which other tags it saw. A node creates its
+// own file before it looks, so that of two nodes at least one sees the other. Inode numbers would
+// not do, because cloned disks have the same ones.
 
 const (
-	// stillness is for how long nothing of a copy may be seen to move for others to wait on:
-	// so much does a node that freezes while it is sent the copy cost those that share its
-	// home.
+	// stillness is how long a copy may make no progress before others stop waiting for it. That is
+	// the delay that a freezing node can cause for the nodes that share its home.
 	stillness = 3 * time.Second
-	// longestWait is how long a node waits at most, which deliver.sh's own watch must allow.
+	// longestWait is how long a node waits at most. deliver.sh's own time limit must be longer.
 	longestWait = 8 * time.Second
 )
 
-// homes are the directories that the nodes of a run deliver to, as far as they are known to
-// be one. The zero value is ready.
+// homes are the directories to which the nodes of a run deliver, merged if they are known to be the
+// same. The zero value is ready to use.
 type homes struct {
 	mu sync.Mutex
-	of map[string]*home // by the tags of the deliveries under way
+	of map[string]*home // by the tags of the deliveries in progress
 
-	stillness, longestWait time.Duration // 0 = the constants
+	stillness, longestWait time.Duration // 0 means the constants
 }
 
-// home is a directory. Those that turn out to be one are joined.
+// home is a directory. Homes that turn out to be the same directory are joined.
 type home struct {
-	same    *home            // the one it was joined to
+	same    *home            // the home it was joined to
 	copies  map[string]*sent // by hash
 	arrived map[string]bool
 }
@@ -49,7 +48,7 @@ type sent struct {
 	to    *home
 	hash  string
 	ended chan struct{}
-	moved time.Time // under homes.mu
+	moved time.Time // guarded by homes.mu
 }
 
 func (h *home) root() *home {
@@ -59,7 +58,7 @@ func (h *home) root() *home {
 	return h
 }
 
-// enter makes a delivery known, until the returned function is called.
+// enter registers a delivery until the returned function is called.
 func (s *homes) enter(tag string) (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,24 +75,24 @@ func (s *homes) enter(tag string) (leave func()) {
 
 func newHome() *home { return &home{copies: map[string]*sent{}, arrived: map[string]bool{}} }
 
-// move has a delivery try another directory than before.
+// move registers that a delivery tries another directory.
 func (s *homes) move(tag string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.of[tag] = newHome()
 }
 
-// meet joins a delivery's directory with those of the deliveries that were seen in it.
+// meet joins a delivery's directory with those of the deliveries that it has seen in it.
 func (s *homes) meet(tag string, seen []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	own := s.of[tag].root()
 	for _, other := range seen {
-		entered := s.of[other] // nil for what another run, or anybody, has left there
+		entered := s.of[other] // nil for files of another run or of strangers
 		if entered == nil || entered.root() == own {
 			continue
 		}
-		// The newcomer joins what is there, so that no chain gets long.
+		// The newcomer joins the older home, so that chains stay short.
 		there := entered.root()
 		own.same = there
 		for hash, one := range own.copies {
@@ -108,9 +107,9 @@ func (s *homes) meet(tag string, seen []string) {
 	}
 }
 
-// turn waits until a copy has arrived in the delivery's directory, and returns nil: the
-// node is to look again. Otherwise it is this node's turn to be sent one, and who sends it
-// says when it moved and how it ended.
+// turn waits until a copy has arrived in the delivery's directory and returns nil: the node must
+// look again. Otherwise it returns the copy that this node is sent. The caller must then report its
+// progress and its end.
 func (s *homes) turn(ctx context.Context, tag, hash string) *sent {
 	patience := cmp.Or(s.longestWait, longestWait)
 	if deadline, limited := ctx.Deadline(); limited {
@@ -137,7 +136,7 @@ func (s *homes) turn(ctx context.Context, tag, hash string) *sent {
 	}
 }
 
-// next is the copy to send now, or the one to wait for, or nil where one has arrived.
+// next returns the copy to send now or to wait for, or nil if one has arrived.
 func (s *homes) next(tag, hash string, waits bool) (one *sent, ours bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +152,7 @@ func (s *homes) next(tag, hash string, waits bool) (one *sent, ours bool) {
 	return one, true
 }
 
-// end says whether the copy lies there now.
+// end reports whether the copy is installed now.
 func (o *sent) end(arrived bool) {
 	o.homes.mu.Lock()
 	defer o.homes.mu.Unlock()
@@ -167,14 +166,14 @@ func (o *sent) end(arrived bool) {
 	close(o.ended)
 }
 
-// watched is the content of a copy, whose every piece that is taken is one that moved.
+// watched is the content of a copy. Every read counts as progress of the copy.
 type watched struct {
 	io.Reader
 	of *sent
 }
 
 func (w watched) Read(p []byte) (int, error) {
-	if w.of != nil { // nobody waits for what is sent to a node that has looked again in vain
+	if w.of != nil { // no node waits for a copy to a node that has looked again without success
 		w.of.homes.mu.Lock()
 		w.of.moved = time.Now()
 		w.of.homes.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 	"preflight/testhosts/remotetest"
 )
 
-// asks is a delivery that needs the copy "h", having seen others in its directory.
+// asks starts a delivery that needs the copy "h" and has seen others in its directory.
 func (s *homes) asks(t *testing.T, tag string, seen ...string) <-chan *sent {
 	s.meet(tag, seen)
 	turn := make(chan *sent, 1)
@@ -28,7 +28,7 @@ func (s *homes) asks(t *testing.T, tag string, seen ...string) <-chan *sent {
 	return turn
 }
 
-// mustSend is a delivery that has its turn.
+// mustSend fails unless it is the delivery's turn.
 func mustSend(t *testing.T, who string, turn <-chan *sent) *sent {
 	t.Helper()
 	select {
@@ -61,7 +61,7 @@ func mustLook(t *testing.T, who string, turn <-chan *sent) {
 	}
 }
 
-// nodes is four deliveries.
+// nodes returns four deliveries.
 func nodes() *homes {
 	s := &homes{}
 	for _, tag := range []string{"a", "b", "c", "d"} {
@@ -86,7 +86,7 @@ func TestOneCopyForAHome(t *testing.T) {
 		},
 		"by way of a third": func(t *testing.T, s *homes) {
 			a, b := s.asks(t, "a"), s.asks(t, "b", "c")
-			two := mustSend(t, "b", b) // nothing tells yet
+			two := mustSend(t, "b", b) // the nodes have not seen each other yet
 			c, d := s.asks(t, "c", "a"), s.asks(t, "d", "b")
 			mustWait(t, "c", c)
 			mustWait(t, "d", d)
@@ -101,7 +101,7 @@ func TestOneCopyForAHome(t *testing.T) {
 		},
 		"homes of their own": func(t *testing.T, s *homes) {
 			mustSend(t, "a", s.asks(t, "a"))
-			mustSend(t, "b", s.asks(t, "b", "-", "0123456789abcdef")) // what a run before has left
+			mustSend(t, "b", s.asks(t, "b", "-", "0123456789abcdef")) // left by an earlier run
 		},
 		"the first fails": func(t *testing.T, s *homes) {
 			a, b, c := s.asks(t, "a"), s.asks(t, "b", "a"), s.asks(t, "c", "a")
@@ -144,7 +144,7 @@ func TestOneCopyForAHome(t *testing.T) {
 		},
 		"little time": func(t *testing.T, s *homes) {
 			s.asks(t, "a")
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // as Reach has it
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // as in Reach
 			defer cancel()
 			s.meet("b", []string{"a"})
 			began := time.Now()
@@ -164,7 +164,7 @@ func TestOneCopyForAHome(t *testing.T) {
 	}
 }
 
-// begin makes the file that a delivery begins with.
+// begin creates the file with which a delivery begins.
 func begin(t *testing.T, home, hash, tag string) {
 	t.Helper()
 	part := filepath.Join(home, ".cache/preflight/preflight-"+hash+"."+tag)
@@ -174,7 +174,7 @@ func begin(t *testing.T, home, hash, tag string) {
 	}
 }
 
-// A node that freezes while it is sent the binary keeps no other from it.
+// A node that freezes while it is sent the binary does not keep others from getting it.
 func TestFrozenNodeInASharedHome(t *testing.T) {
 	remotetest.NoLeaks(t)
 	home, client := t.TempDir(), testClient(t)
@@ -218,7 +218,7 @@ func TestFrozenNodeInASharedHome(t *testing.T) {
 	}
 }
 
-// A node that does not see what another was sent gets its own.
+// A node that does not see the copy that another node got is sent its own.
 func TestCopyThatIsNotSeen(t *testing.T) {
 	remotetest.NoLeaks(t)
 	own, err := Own("linux", runtime.GOARCH)

@@ -51,7 +51,7 @@ func TestCommandsAreSafeInEveryShell(t *testing.T) {
 	}
 }
 
-// Every login shell there is on the machine must work, cold and warm.
+// Every login shell that is installed here must work, cold and warm.
 func TestLoginShells(t *testing.T) {
 	for _, shell := range []string{"sh", "bash", "dash", "zsh", "ksh", "mksh", "yash", "tcsh", "csh", "fish"} {
 		path, err := exec.LookPath(shell)

@@ -16,37 +16,36 @@ import (
 	"preflight/internal/text"
 )
 
-// The wire. An agent writes lines to its stdout: the marker, one JSON object, a
-// newline. The first is its hello; every other names its node and the request
-// it answers, and the last of a request says done, with a part or without. A part of an answer stands behind a
-// tab, which no JSON has in it, so that only who wants the part has to read it. The other way go plain JSON
-// lines, one a request. A line that asks nothing, or answers none, is a beat: its
-// sender is there (beat.go). Nothing here knows what carries the lines.
+// The wire format. An agent writes lines to its stdout: the marker, one JSON object, a newline. The
+// first is its hello. Every later line names its node and the request that it answers; the last one
+// of a request is marked done, with or without a part. A part of an answer follows after a tab,
+// which never occurs in JSON, so that only code that needs the part parses it. In the other
+// direction there are plain JSON lines, one per request. A line without a request or an answer is a
+// heartbeat (beat.go). Nothing here depends on what carries the lines.
 //
-// Marker lets the reader find our lines among whatever a login prints, also
-// behind an unfinished line ("motd without newline@@preflight {…}"). The first
-// marker of a line counts, so one inside our own JSON does no harm.
+// Marker lets the reader find these lines in whatever a login prints, even after an unfinished line
+// ("motd without newline@@preflight {…}"). The first marker of a line counts, so a marker inside
+// our own JSON does no harm.
 const Marker = "@@preflight "
 
-// What is taken of a node: of one line, of everything together, and of everything
-// that is not ours. A node that sends more is hung up on. The longest line of a node
-// with eight GPUs has 9 KB, and all of them together 19 KB; of each peer that it calls or
-// looks up it tells a little more.
+// Limits on what is accepted from a node: for one line, for everything together, and for everything
+// that the agent did not write. If a node sends more, the connection is closed. The longest line of
+// a node with eight GPUs has 9 KB, and all of them together 19 KB; each peer that it calls or looks
+// up adds a little.
 const (
 	maxLine  = 1 << 20
 	maxTotal = 8 << 20
 	maxNoise = 64 << 10
-	// maxRequest is the longest line a node is sent: it names every host.
+	// maxRequest is the longest line that a node is sent: it names every host.
 	maxRequest = 8 << 20
 )
 
-// Hello is the first line of an agent: who is talking. What reaches a caller of
-// Reach is escaped.
+// Hello is the first line of an agent. The values that Reach returns are escaped.
 type Hello struct {
 	Build string    `json:"build"` // Go build ID of the running binary
 	OS    string    `json:"os"`    // as GOOS
 	Arch  string    `json:"arch"`  // as GOARCH
-	Host  string    `json:"host"`  // what the machine calls itself
+	Host  string    `json:"host"`  // the machine's own name
 	PID   int       `json:"pid"`
 	Path  string    `json:"path"` // of the running binary
 	Time  time.Time `json:"time"` // the node's wall clock when it wrote this
@@ -62,23 +61,23 @@ type answer struct {
 	ID   uint64 `json:"id"`
 	Part string `json:"part,omitempty"`
 	Done bool   `json:"done,omitempty"`
-	Err  string `json:"error,omitempty"` // with Done: why the method failed
-	// Busy is set while the agent comes late to its own work (hostsys.Wait).
+	Err  string `json:"error,omitempty"` // if Done: why the method failed
+	// Busy is set while the agent is too busy to keep up (hostsys.Wait).
 	Busy bool `json:"busy,omitempty"`
-	// Unheard are the seconds for which nothing came from the head. It is the last
-	// line of an agent that ends for it.
+	// Unheard is how many seconds nothing came from the launching machine. It is in the last line
+	// of an agent that ends for this reason.
 	Unheard float64 `json:"unheard,omitempty"`
 
-	body json.RawMessage // behind the tab; nobody has read it
+	body json.RawMessage // the text after the tab, not parsed
 }
 
-// isBeat tells a line that only says that its node is there.
+// isBeat reports whether a line is only a heartbeat.
 func (a *answer) isBeat() bool {
 	return a.ID == 0 && a.Part == "" && a.body == nil && !a.Done && a.Unheard == 0
 }
 
-// request is every line an agent is sent. The first is the opening: it names
-// the node and says how long the agent may live.
+// request is every line that an agent is sent. The first is the opening: it names the node and
+// limits the agent's life.
 type request struct {
 	Open   *opening        `json:"open,omitempty"`
 	ID     uint64          `json:"id,omitempty"`
@@ -89,22 +88,22 @@ type request struct {
 
 type opening struct {
 	Node    string  `json:"node"`
-	Seconds float64 `json:"seconds"` // of life from now on
-	Beat    float64 `json:"beat"`    // seconds between the beats of either end; 0 = as it was
+	Seconds float64 `json:"seconds"` // seconds that the agent may live from now on
+	Beat    float64 `json:"beat"`    // seconds between heartbeats in both directions; 0 = unchanged
 }
 
-// beatLine is a request of nothing: to 10,000 nodes it is sent 5,000 times a second.
+// beatLine is an empty request. With 10,000 nodes it is sent 5,000 times a second.
 var beatLine = []byte("{}\n")
 
-// tooMuch is a node that sent more than it may.
+// tooMuch is the error for a node that sent more than it may.
 type tooMuch struct{ limit string }
 
 func (e *tooMuch) Error() string { return "sent more than " + e.limit }
 
-// bodyBehind is what stands between an answer and its body.
+// bodyBehind separates an answer from its body.
 var bodyBehind = []byte("\t")
 
-// lineReader splits what a node sends into our lines and noise.
+// lineReader splits what a node sends into the agent's lines and noise.
 type lineReader struct {
 	in    *bufio.Reader
 	noise *noise
@@ -112,22 +111,22 @@ type lineReader struct {
 	total int
 }
 
-// lines are buffers for one line each, of keptLine bytes at most: what one large answer needed is not kept.
+// lines are buffers for one line each. Buffers that a long line made larger than keptLine bytes are
+// not reused.
 var lines = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 const keptLine = 1 << 16
 
-// readAhead is little, as every node of a run has its reader, most of the time for nothing.
+// readAhead is small, because every node of a run has a reader, which is idle most of the time.
 const readAhead = 1 << 10
 
 func newLineReader(in io.Reader) *lineReader {
 	return &lineReader{in: bufio.NewReaderSize(in, readAhead), noise: &noise{}}
 }
 
-// next returns the next of our lines without its marker and newline, valid
-// until the call after. The error is io.EOF at a clean end,
-// io.ErrUnexpectedEOF in the middle of a line of ours, a *tooMuch past a
-// limit, or the carrier's own.
+// next returns the agent's next line without its marker and newline, valid until the following
+// call. The error is io.EOF at a clean end, io.ErrUnexpectedEOF in the middle of an agent's line, a
+// *tooMuch beyond a limit, or the carrier's own.
 func (r *lineReader) next() ([]byte, error) {
 	for {
 		err := r.read()
@@ -152,7 +151,7 @@ func (r *lineReader) read() error {
 		r.line.Reset()
 		lines.Put(r.line)
 	}
-	r.line = nil // while nothing comes, others have use for it
+	r.line = nil // while this reader waits, others can use the buffer
 	for {
 		chunk, err := r.in.ReadSlice('\n')
 		if r.line == nil {
@@ -170,13 +169,13 @@ func (r *lineReader) read() error {
 		}
 		const noLater = maxNoise + len(Marker)
 		if r.line.Len() > noLater && !bytes.Contains(r.line.Bytes()[:noLater], []byte(Marker)) {
-			return nil // all of it is noise, and too much of it
+			return nil // all of it is noise, and too much
 		}
 	}
 }
 
-// noise keeps a little of what a login prints besides our lines. Its bytes are
-// a stranger's, so they are kept escaped. It is safe for concurrent use.
+// noise keeps a part of what a login prints in addition to the agent's lines. It is untrusted, so
+// it is stored escaped. It is safe for concurrent use.
 type noise struct {
 	mu    sync.Mutex
 	bytes int
@@ -184,20 +183,20 @@ type noise struct {
 }
 
 const (
-	noiseLines = 20  // kept
-	noiseWidth = 200 // bytes kept of each
+	noiseLines = 20  // lines that are kept
+	noiseWidth = 200 // bytes that are kept of each
 
-	noiseLooked = 4 << 10 // of each, for secrets
+	noiseLooked = 4 << 10 // bytes of each that are searched for secrets
 )
 
-// add takes one line, or what stood before the marker in one.
+// add stores one line, or what came before the marker in one.
 func (n *noise) add(line []byte) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.bytes += len(line)
 	raw := bytes.TrimRight(line, "\r\n")
 	if len(raw) > 0 && len(n.lines) < noiseLines {
-		shown := secret.Hide(string(raw[:min(len(raw), noiseLooked)])) // half a token would be taken for none
+		shown := secret.Hide(string(raw[:min(len(raw), noiseLooked)])) // half a token would not be recognised as one
 		n.lines = append(n.lines, text.Escape(shown[:min(len(shown), noiseWidth)]))
 	}
 	if n.bytes > maxNoise {

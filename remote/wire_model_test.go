@@ -15,32 +15,31 @@ import (
 	"testing"
 )
 
-// heard is what the callers of a node's agent are to get, by request, and what is kept of
-// what is none of ours.
+// heard is what the callers of a node's agent must get, by request, and the noise that is kept.
 type heard struct {
 	parts map[uint64][]string
 	noise []string
-	err   string // why reading ends: "" at a clean end
+	err   string // why reading ends: "" for a clean end
 }
 
-// modelled is a node that talks, with the model of what it said. Whatever stands between the
-// lines, and wherever they are split, what was sent is what is judged.
+// modelled is a node that sends lines, with a model of the expected result. The result must not
+// depend on the noise between the lines or on how the stream is split.
 type modelled struct {
 	said  bytes.Buffer
 	node  *server
 	want  heard
-	gone  map[uint64]bool // done, or nobody waits any more
+	gone  map[uint64]bool // done, or the caller has given up
 	loose int             // bytes of noise without their newline
 	noisy int
-	short bool   // the program
-	last  string // of the loose noise
+	short bool   // the test program is short
+	last  string // end of the noise without newline
 }
 
 // The requests of the model. The last one is ours: its parts say when a caller gives up.
 const (
 	modelCalls = 3
 	givesUp    = modelCalls + 1
-	longLine   = 255 // takes so much time that only a short program has any
+	longLine   = 255 // slow, so that only a short program contains any
 	shortOnes  = 24
 )
 
@@ -50,7 +49,7 @@ func newModelled() *modelled {
 	return m
 }
 
-// do is one step: what is done, and how much of it.
+// do performs one step of the program.
 func (m *modelled) do(op, size byte) {
 	id := uint64(size)%modelCalls + 1
 	if op == longLine && m.short {
@@ -75,7 +74,7 @@ func (m *modelled) do(op, size byte) {
 	}
 }
 
-// part is a line of ours, behind whatever noise is loose.
+// part sends a line of the agent, after any unfinished noise.
 func (m *modelled) part(a answer) {
 	if err := m.node.send(a); err != nil {
 		panic(err)
@@ -84,7 +83,7 @@ func (m *modelled) part(a answer) {
 	m.take(a)
 }
 
-// long is a line of ours that is too long.
+// long sends a line of the agent that is too long.
 func (m *modelled) long(a answer, size int) {
 	fmt.Fprintf(&m.said, `%s{"node":"w1","id":%d,"part":%q}`+"\t%s\n", Marker, a.ID, a.Part, strings.Repeat("b", size))
 	m.settle()
@@ -98,7 +97,7 @@ func (m *modelled) take(a answer) {
 	}
 }
 
-// noise is what is no line of ours, with its newline or without.
+// noise sends text that is not the agent's, with or without a newline.
 func (m *modelled) noise(text string, ends bool) {
 	m.said.WriteString(text)
 	m.loose, m.last = m.loose+len(text), m.last+text
@@ -109,7 +108,7 @@ func (m *modelled) noise(text string, ends bool) {
 	}
 }
 
-// settle counts what was said up to now against the bounds.
+// settle checks what was sent so far against the limits.
 func (m *modelled) settle() {
 	if m.want.err != "" {
 		return
@@ -131,7 +130,7 @@ func spelled(a answer) string {
 	return fmt.Sprintf("%d %s done=%t %q %d", a.ID, a.Part, a.Done, a.Err, len(a.body))
 }
 
-// hear reads all that a node said, in pieces of some sizes, as an agent's callers do.
+// hear reads everything that a node sent, in pieces of various sizes, as an agent's callers do.
 func hear(said io.Reader, size int) heard {
 	got := heard{parts: map[uint64][]string{}}
 	a := &Agent{
@@ -180,14 +179,14 @@ func hear(said io.Reader, size int) heard {
 	}
 }
 
-// FuzzWire has a node do what a program says: answer three requests in parts, between noise
-// with and without its newline, beats, lines that are too long and callers who give up, and
-// far past every bound. What arrives is what the model says, however it is cut in pieces.
+// FuzzWire makes a node follow a program. It answers three requests in parts, between noise with
+// and without newline, heartbeats, lines that are too long and callers that give up, and it exceeds
+// every limit. The callers must get what the model predicts, however the stream is split.
 func FuzzWire(f *testing.F) {
 	f.Add([]byte{0, 1, 0, 2, 2, 5, 3, 9, 0, 1, 5, 0, 1, 1, 0, 1}, uint16(16), uint16(0))
 	f.Add([]byte{3, 200, 4, 2, 0, 2, longLine, 1, 0, 1, 1, 3}, uint16(64), uint16(3))
 	f.Add(bytes.Repeat([]byte{2, 250}, 20), uint16(1000), uint16(0))
-	f.Add(append(bytes.Repeat([]byte{2, 250}, 16), 2, 94, 0, 1, 2, 1, 0, 2), uint16(64), uint16(0)) // just past what may be noise
+	f.Add(append(bytes.Repeat([]byte{2, 250}, 16), 2, 94, 0, 1, 2, 1, 0, 2), uint16(64), uint16(0)) // just above the noise limit
 	f.Add(bytes.Repeat([]byte{longLine, 1}, 9), uint16(4096), uint16(0))
 	f.Fuzz(func(t *testing.T, program []byte, size, cut uint16) {
 		m := newModelled()
@@ -210,7 +209,7 @@ func FuzzWire(f *testing.F) {
 				t.Errorf("request %d: %q\nwant %q", id, got.parts[id], m.want.parts[id])
 			}
 		}
-		// A stream that breaks off tells less, and nothing else.
+		// A truncated stream gives less, and nothing else.
 		short := hear(bytes.NewReader(said[:max(0, len(said)-int(cut))]), max(16, int(size)))
 		for id, parts := range short.parts {
 			if len(parts) > len(got.parts[id]) || !slices.Equal(parts, got.parts[id][:len(parts)]) {

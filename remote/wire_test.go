@@ -66,8 +66,8 @@ func slicesRepeat(s string, n int) []string {
 	return strings.Split(strings.TrimSuffix(strings.Repeat(s+"\n", n), "\n"), "\n")
 }
 
-// FuzzAgentLines lets a hostile agent say anything: what reaches a caller must
-// be an answer to its own request, from its own node, and bounded.
+// FuzzAgentLines lets a hostile agent send anything. What reaches a caller must be an answer to its
+// own request, from its own node, and limited in size.
 func FuzzAgentLines(f *testing.F) {
 	f.Add([]byte(`@@preflight {"node":"w1","id":1,"part":"p"}` + "\t" + `{"a":[1]}` + "\n" + `@@preflight {"node":"w1","id":1,"done":true}` + "\n"))
 	f.Add([]byte("noise@@preflight {\"node\":\"w2\",\"id\":1}\n"))
@@ -96,7 +96,7 @@ func FuzzAgentLines(f *testing.F) {
 		}
 		var failure *Error
 		if errors.As(err, &failure) {
-			// A byte that is no UTF-8 becomes U+FFFD, which a terminal only shows.
+			// Invalid UTF-8 becomes U+FFFD, which a terminal displays harmlessly.
 			words := failure.Error() + failure.Detail["text"]
 			if !utf8.ValidString(words) || strings.ContainsFunc(words, func(r rune) bool { return !unicode.IsPrint(r) }) {
 				t.Errorf("unescaped: %q", words)

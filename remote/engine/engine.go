@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package engine makes connections of programs that run a command on one node: srun, mpirun and
-// kubectl exec. A carrier describes its program by an [Engine]. What the command reads and writes is the
-// program's standard input and output, and why no command runs is what the program says on its standard error.
+// Package engine makes connections from programs that run a command on one node: srun, mpirun and
+// kubectl exec. A carrier describes its program with an [Engine]. The command reads and writes the
+// program's standard input and output. If no command runs, the program's standard error says why.
 //
-// It knows no program by name.
+// The package has no knowledge of any single program.
 package engine
 
 import (
@@ -28,9 +28,10 @@ import (
 )
 
 const (
-	// grace is how long a program may take to end when it is told to, and its pipes may stay open after it.
+	// grace is how long a program may take to end when it is told to, and how long its pipes may
+	// stay open afterwards.
 	grace = time.Second
-	// maxAsked is more pieces of text than any program needs to say why it will not begin.
+	// maxAsked is more lines than any program needs to report why it will not start the command.
 	maxAsked = 1000
 )
 
@@ -39,28 +40,31 @@ type Engine struct {
 	Name string
 	// Program runs argv, a script for /bin/sh, on a node.
 	Program func(node string, argv []string) *exec.Cmd
-	// Typed is whether a command goes to its shell on standard input, because the program has no room for it
-	// among its arguments.
+	// Typed is set if a command is sent to the node's shell on standard input, because the program
+	// has no room for it in its arguments.
 	Typed bool
-	// Sheds are the variables that the script unsets first: what the program tells it of itself and of our
-	// job, which is none of the launch's.
+	// Sheds are variables that the script unsets first. The program sets them to describe itself
+	// and preflight's job, which must not look like the launch's.
 	Sheds []string
-	// Explain is why the program has come no further, by its own words, among which are those
-	// of a command that had begun; nil where these say nothing.
+	// Explain returns why the program has come no further, from its own messages and those of a
+	// command that had begun; nil if they do not say.
 	Explain func(said string, came State) *remote.Error
-	// Hangs is whether the program may go on for ever when it has said why it will not begin.
+	// Hangs is set if the program may run forever after reporting why it will not start the
+	// command.
 	Hangs bool
-	// Silent is what may be the matter where the program never begins and says nothing, "" for
-	// nothing in particular.
+	// Silent is the likely reason if the program never starts the command and prints nothing, ""
+	// for none in particular.
 	Silent string
 
 	running sync.WaitGroup
 }
 
-// longestNaming is how long we wait for a name server: a program needs no address from us.
+// longestNaming is how long to wait for a name server. It can be short because the program does not
+// need the address.
 const longestNaming = time.Second
 
-// Address returns where a node's name leads from here, for the report, "" for nowhere.
+// Address returns the address to which a node's name resolves on this machine, for the report; ""
+// if it does not.
 func Address(ctx context.Context, names *hostsys.Names, node string) string {
 	ctx, cancel := context.WithTimeout(ctx, longestNaming)
 	defer cancel()
@@ -75,12 +79,12 @@ func Address(ctx context.Context, names *hostsys.Names, node string) string {
 type State int
 
 const (
-	Going  State = iota // it goes on, and the command has not begun
+	Going  State = iota // it runs, and the command has not begun
 	Failed              // it ended before the command began
 	Broke               // it ended before the command did
 )
 
-// connection is a program for one node, from which one command is started.
+// connection is a program for one node. It starts one command.
 type connection struct {
 	engine *Engine
 	node   string
@@ -92,17 +96,17 @@ type connection struct {
 	cmd    *exec.Cmd // nil before Start
 	ended  <-chan struct{}
 	pipes  []io.Closer
-	stderr io.Writer   // of the command
-	said   remote.Tail // by the program
-	begun  bool        // the command has
-	status string      // of the command, "" before it has ended
-	asked  int         // lines of it that may tell why
+	stderr io.Writer   // the command's standard error
+	said   remote.Tail // the program's own messages
+	begun  bool        // the command has begun
+	status string      // of the command, "" before it ends
+	asked  int         // lines of the command that may say why
 	why    *remote.Error
-	cut    bool   // it was we who ended it
-	before string // what the program had said by then
+	cut    bool   // we ended it
+	before string // the program's messages until then
 }
 
-// Connect returns the connection to a node. The program starts with the command.
+// Connect returns the connection to a node. The program starts together with the command.
 func (e *Engine) Connect(node string) remote.Connection {
 	return &connection{engine: e, node: node, closed: make(chan struct{})}
 }
@@ -110,21 +114,21 @@ func (e *Engine) Connect(node string) remote.Connection {
 // Close waits until all programs have ended whose connections were closed.
 func (e *Engine) Close() { e.running.Wait() }
 
-// What the script says on standard error before and after the command.
+// The script prints these on standard error before and after the command.
 const (
 	begins = "@@preflight-task "
 	ends   = "@@preflight-ended "
 )
 
-// script runs a command and says on its standard error when it begins and how it ends: what
-// comes before and behind is the program's own. No program is told of a command that fails,
-// for many end with a banner then.
+// script runs a command and prints on standard error when it begins and how it ends. What comes
+// before and after is the program's own output. The script itself always succeeds, because many
+// programs print a banner if a command fails.
 const script = `echo "` + begins + `begins here" >&2; /bin/sh -c "$1"; echo "` + ends + `$? and nothing more comes" >&2`
 
-// typed has a script for a command read that.
+// typed makes a script for a command read that command from standard input.
 const typed = `IFS= read -r command && set -- "$command" || exit; `
 
-// Start runs the command, which is for a shell, on the node.
+// Start runs a shell command on the node.
 func (c *connection) Start(command string, stderr io.Writer) (*remote.Process, *remote.Error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,7 +141,8 @@ func (c *connection) Start(command string, stderr io.Writer) (*remote.Process, *
 	if c.isClosed() {
 		return failed(os.ErrClosed)
 	}
-	// Pipes of our own: those of exec.Cmd are closed when it has ended, read or not.
+	// These pipes are our own because exec.Cmd closes its pipes when the program has ended, even if
+	// they were not read.
 	theirIn, stdin, err := os.Pipe()
 	if err != nil {
 		return failed(err)
@@ -150,7 +155,7 @@ func (c *connection) Start(command string, stderr io.Writer) (*remote.Process, *
 	}
 	defer theirOut.Close()
 	c.pipes, c.stderr = []io.Closer{stdin, stdout}, stderr
-	c.said.Full = func() {} // the caller's has a limit
+	c.said.Full = func() {} // the caller's stderr has a limit
 	first := ""
 	if len(c.engine.Sheds) > 0 {
 		first = "unset " + strings.Join(c.engine.Sheds, " ") + "; "
@@ -175,13 +180,13 @@ func (c *connection) Start(command string, stderr io.Writer) (*remote.Process, *
 	return &remote.Process{Stdin: stdin, Stdout: stdout, Wait: c.exit}, nil
 }
 
-// hear takes lines of standard error: the program's, and the command's between our two.
+// hear reads lines of standard error: the program's, and between our two marks the command's.
 func (c *connection) hear(said string) {
-	// Whoever takes them may close us for there being too much.
+	// The reader may close the connection if there is too much.
 	_, _ = io.WriteString(c.stderr, c.heard(said))
 }
 
-// heard returns the lines without ours.
+// heard returns the lines without our marks.
 func (c *connection) heard(said string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,8 +207,8 @@ func (c *connection) heard(said string) string {
 	return said
 }
 
-// exit is how the command ended, or the program where that ended before it as if all were well. Of a program that
-// we end nobody waits to hear.
+// exit returns how the command ended, or the program's end if that came first and looked like
+// success. If we end the program, it does not wait for that.
 func (c *connection) exit() remote.Exit {
 	select {
 	case <-c.ended:
@@ -217,7 +222,7 @@ func (c *connection) exit() remote.Exit {
 	return exitOf(c.status)
 }
 
-// exitOf is the end of a command whose shell says its status.
+// exitOf returns the end of a command from the status that its shell printed.
 func exitOf(said string) remote.Exit {
 	word, _, _ := strings.Cut(said, " ")
 	code, err := strconv.Atoi(word)
@@ -234,7 +239,7 @@ func exitOf(said string) remote.Exit {
 	return remote.Exit{Status: code}
 }
 
-// Alive is false: no program says anything of a node that is silent.
+// Alive returns false: no program gives a sign of life of a silent node.
 func (c *connection) Alive() bool { return false }
 
 // Wait returns when the program has ended.
@@ -246,7 +251,7 @@ func (c *connection) Wait() error {
 	return io.EOF
 }
 
-// Broken is what the program says of a command that was not to be had, or was taken away.
+// Broken returns why the program did not start the command, or ended it.
 func (c *connection) Broken() *remote.Error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -268,7 +273,7 @@ func (c *connection) Broken() *remote.Error {
 	return c.engine.Explain(c.said.Text(), Failed)
 }
 
-// LookOut watches a program that keeps waiting: what it has said so far may be why.
+// LookOut watches a program that keeps waiting. Its messages so far may say why.
 func (c *connection) LookOut(context.Context) remote.Lookout { return lookout{c} }
 
 type lookout struct{ connection *connection }
@@ -310,8 +315,9 @@ func (c *connection) isClosed() bool {
 	}
 }
 
-// Close ends the program: with its standard input, at which a command of ours ends by itself and removes what it
-// must, then by the signal at which the program ends its command, and at last without it.
+// Close ends the program in three steps. It closes the standard input, after which our command ends
+// by itself and cleans up. Then it sends the signal after which the program ends its command. At
+// last it kills the program.
 func (c *connection) Close() error {
 	c.once.Do(func() {
 		c.mu.Lock()
@@ -346,7 +352,7 @@ func (c *connection) Close() error {
 	return nil
 }
 
-// lines hands on whole lines, or a longer piece of one.
+// lines passes on whole lines, or parts of very long ones.
 type lines struct {
 	each  func(said string)
 	begun []byte

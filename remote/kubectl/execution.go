@@ -12,14 +12,15 @@ import (
 	"preflight/remote/engine"
 )
 
-// execution is one kubectl exec, whose failures tell of the pod.
+// execution is one kubectl exec. Its failures name the pod.
 type execution struct {
 	remote.Connection
 	detail map[string]string
 }
 
-// enter is a kubectl exec for a pod, by these words. kubectl puts a command into the address that it asks the
-// API server for, where proxies on the way allow for a few kilobytes in all: so it is typed.
+// enter returns a kubectl exec into a pod with these options. kubectl puts the command into the URL
+// of its request, for which proxies may allow only a few kilobytes. So the command is sent on
+// standard input.
 func (c *Carrier) enter(pod string, words []string, detail map[string]string) execution {
 	by := engine.Engine{
 		Name: Name, Typed: true, Explain: explain,
@@ -32,7 +33,7 @@ func (c *Carrier) enter(pod string, words []string, detail map[string]string) ex
 
 func (e execution) Broken() *remote.Error { return e.detailed(e.Connection.Broken()) }
 
-// detailed is a failure that says of which pod it is, nil for none.
+// detailed adds the pod to a failure; nil stays nil.
 func (e execution) detailed(failure *remote.Error) *remote.Error {
 	if failure != nil {
 		if failure.Detail == nil {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubectl carries into the pods of a Kubernetes cluster by one `kubectl exec` a pod:
-// into the container that the ranks run in, with whatever login, context and plugin the user's
-// own kubectl has. Pods are asked for once, so that one that cannot be entered is told by what
-// the cluster itself knows of it.
+// Package kubectl reaches the pods of a Kubernetes cluster with one `kubectl exec` per pod. It
+// enters the container that the ranks run in, with the login, context and plugins of the user's own
+// kubectl. It lists the pods once, so that a pod that cannot be entered is reported with what the
+// cluster knows about it.
 //
-// It refuses to make, change or restart anything in a cluster, to wait for a pod that is not
-// there yet, and to answer a question of kubectl's: it has no terminal to ask one on.
+// It creates, changes and restarts nothing in a cluster, and does not wait for a pod that does not
+// exist yet. It cannot answer questions from kubectl, because it has no terminal.
 package kubectl
 
 import (
@@ -26,15 +26,15 @@ import (
 	"preflight/remote"
 )
 
-// Name is what traces call this carrier.
+// Name is this carrier's name in traces.
 const Name = "kubectl"
 
-// Options say which pods are nodes. Those that are empty are left to kubectl.
+// Options select the pods that are nodes. Empty options are left to kubectl.
 type Options struct {
 	Namespace, Context string
-	Selector           string // of labels, as kubectl takes it
-	Job                string // KIND/NAME of what made the pods: see kinds
-	Container          string // "" is the one that kubectl enters by default
+	Selector           string // of labels, in kubectl's syntax
+	Job                string // KIND/NAME of the object that created the pods: see kinds
+	Container          string // "" for the one that kubectl enters by default
 	Timeout            time.Duration
 }
 
@@ -42,12 +42,12 @@ type Options struct {
 type Carrier struct {
 	program string // kubectl's path
 	options Options
-	pods    []pod         // in the order of their ranks
-	failure *remote.Error // why there are none; nil too where nobody may list them
+	pods    []pod         // sorted by rank
+	failure *remote.Error // why there are none; also nil if the user may not list them
 }
 
-// New asks the cluster for the pods. It fails where that cannot be asked: without kubectl, or
-// for a job of a kind that is not known. What the cluster answers is told by Hosts and Dial.
+// New lists the pods. It fails without kubectl, and for a job of an unknown kind. Errors from the
+// cluster are returned by Hosts and Dial.
 func New(ctx context.Context, o Options) (*Carrier, error) {
 	c := &Carrier{options: o}
 	chosen, err := choose(o.Job)
@@ -67,7 +67,8 @@ func New(ctx context.Context, o Options) (*Carrier, error) {
 	return c, nil
 }
 
-// where are the options of every kubectl. Each is one word, so that no value is an option.
+// where returns the options of every kubectl call. Each is one word, so that no value can be read
+// as an option.
 func (c *Carrier) where() (words []string) {
 	if c.options.Context != "" {
 		words = append(words, "--context="+c.options.Context)
@@ -78,10 +79,10 @@ func (c *Carrier) where() (words []string) {
 	return words
 }
 
-// maxList is more than 10,000 pods are described by.
+// maxList is larger than the description of 10,000 pods.
 const maxList = 256 << 20
 
-// list is what `kubectl get pods` answers.
+// list runs `kubectl get pods`.
 func (c *Carrier) list(ctx context.Context, words []string) ([]pod, *remote.Error) {
 	read, write := io.Pipe()
 	var listed struct{ Items []pod }
@@ -114,7 +115,7 @@ func (c *Carrier) list(ctx context.Context, words []string) ([]pod, *remote.Erro
 	return listed.Items, nil
 }
 
-// Hosts are the pods that were chosen, in the order of their ranks. The error is an *Error.
+// Hosts returns the selected pods, sorted by rank. The error is an *Error.
 func (c *Carrier) Hosts() ([]hostfile.Host, error) {
 	if c.failure != nil {
 		return nil, c.failure
@@ -125,7 +126,7 @@ func (c *Carrier) Hosts() ([]hostfile.Host, error) {
 	var hosts []hostfile.Host
 	for _, p := range c.pods {
 		host := hostfile.Host{Name: p.Metadata.Name}
-		if n := p.gpus(p.container(c.options.Container)); n > 0 { // who asks for none says nothing of processes
+		if n := p.gpus(p.container(c.options.Container)); n > 0 { // a pod that requests no GPUs does not show how many processes it runs
 			host.Slots = hostfile.FirstSlots(n)
 		}
 		hosts = append(hosts, host)
@@ -133,7 +134,7 @@ func (c *Carrier) Hosts() ([]hostfile.Host, error) {
 	return hosts, nil
 }
 
-// asked is what pods were asked for, as it is typed.
+// asked returns the options that select the pods, as typed.
 func (c *Carrier) asked() (words string) {
 	for _, option := range [][2]string{{"--job", c.options.Job}, {"--selector", c.options.Selector}, {"--namespace", c.options.Namespace}, {"--context", c.options.Context}} {
 		if option[1] != "" {
@@ -143,7 +144,7 @@ func (c *Carrier) asked() (words string) {
 	return words
 }
 
-// among is what the names are looked for in.
+// among returns where the names were searched.
 func (c *Carrier) among() string {
 	if words := c.asked(); words != "" {
 		return " among the pods of" + words
@@ -151,18 +152,19 @@ func (c *Carrier) among() string {
 	return " in the namespace of kubectl's context"
 }
 
-// Files are those of a kubectl that runs: its three streams, and what tells its end.
+// Files counts those of a running kubectl: its three streams, and the one that reports its end.
 func (c *Carrier) Files(names []string) int { return 4 * len(names) }
 
-// Close has nothing to end that nodes share.
+// Close does nothing: nodes share nothing.
 func (c *Carrier) Close() error { return nil }
 
-// podName is what Kubernetes lets a pod be called, which is no option of kubectl's.
+// podName is the syntax of pod names. A match is never an option of kubectl.
 //
 // Source: kubernetes/apimachinery, pkg/util/validation/validation.go, IsDNS1123Subdomain.
 var podName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`)
 
-// Dial looks at what the cluster said of the pod. The way there begins with the command.
+// Dial checks what the cluster reported about the pod. The connection itself begins with the
+// command.
 func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *remote.Trace, error) {
 	host, words := hostfile.Bare(name), c.where()
 	if c.options.Container != "" {
@@ -176,7 +178,7 @@ func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *re
 	if ctx.Err() != nil {
 		return fail(remote.Error{Stage: remote.StageResolve, Cause: remote.Interrupted, Err: context.Cause(ctx)})
 	}
-	if c.failure != nil && c.failure.Cause != remote.Forbidden { // who may list no pods may enter one
+	if c.failure != nil && c.failure.Cause != remote.Forbidden { // a user who may not list pods may still enter one
 		return fail(*c.failure)
 	}
 	if !podName.MatchString(host) {

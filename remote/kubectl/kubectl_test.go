@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { carriertest.Main(m, nil) }
 
-// stub is a kubectl whose pods are all this machine, and behave as they are called. Its words
-// are those of kubectl 1.32, of its API server and of containerd.
+// stub is a kubectl whose pods all run on this machine, and whose behaviour depends on the pod's
+// name. Its messages are those of kubectl 1.32, of its API server and of containerd.
 const stub = `
 printf '%s\n' "$*" >>"$STUB/asked"
 echo $$ >>"$STUB/pids"
@@ -64,10 +64,11 @@ s=$?
 exit $s
 `
 
-// running is a pod as the API server tells of one.
+// running is a pod as the API server describes it.
 const running = `{"metadata":{"name":%q,"namespace":"ml"},"spec":{"containers":[{"name":"train","resources":{"limits":{"nvidia.com/gpu":"2","cpu":"8"}}},{"name":"logs"}]},"status":{"phase":"Running","podIP":"10.0.0.7","containerStatuses":[{"name":"train","state":{"running":{}}},{"name":"logs","state":{"running":{}}}]}}`
 
-// inCluster has a test run where that kubectl knows those pods, and returns the directory of both.
+// inCluster makes a test run with the stub kubectl and these pods, and returns the directory of
+// both.
 func inCluster(t *testing.T, pods ...string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -97,7 +98,7 @@ func inCluster(t *testing.T, pods ...string) (dir string) {
 	return dir
 }
 
-// cluster is one with that kubectl and those pods, for the time of a test.
+// cluster returns a client of the stub kubectl and its pods for the duration of a test.
 func cluster(t *testing.T, timeout time.Duration, o Options, pods ...string) (carrier *Carrier, client *remote.Client, dir string) {
 	t.Helper()
 	dir = inCluster(t, pods...)
@@ -162,13 +163,13 @@ func TestTalk(t *testing.T) {
 	asked, _ := os.ReadFile(filepath.Join(dir, "asked"))
 	lines := strings.Split(strings.TrimSpace(string(asked)), "\n")
 	want := "exec --stdin w1 --context=--evil --namespace=ml --container=train -- /bin/sh -c "
-	const room = 600 // in an address, for a command
+	const room = 600 // in a URL, for a command
 	if len(lines) != 3 || lines[0] != "get pods --output=json --context=--evil --namespace=ml" || !strings.HasPrefix(lines[1], want) || len(lines[1]) > room {
 		t.Errorf("%q", lines)
 	}
 }
 
-// What kubectl says when it is told to enter a pod that the cluster knows nothing bad of.
+// kubectl's messages when it must enter a pod with which the cluster sees no problem.
 func TestFailures(t *testing.T) {
 	const soon, grace = 2 * time.Second, time.Second // for a kubectl that is told to end
 	for _, test := range []struct {
@@ -211,7 +212,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// A command that is killed is told as what it is, and not as one that was never started.
+// A killed command is reported as killed, and not as never started.
 func TestKilled(t *testing.T) {
 	_, client, _ := cluster(t, time.Minute, Options{}, fmt.Sprintf(running, "w1"))
 	agent, _, err := client.Reach(t.Context(), "w1")
@@ -226,7 +227,7 @@ func TestKilled(t *testing.T) {
 	agent.Close()
 }
 
-// What the cluster knows of a pod tells why nobody can enter it, and nobody tries.
+// The cluster's data about a pod explain why it cannot be entered, and preflight does not try.
 func TestStopped(t *testing.T) {
 	for _, test := range []struct {
 		name, spec, status, meta, reason string
@@ -261,7 +262,7 @@ func TestStopped(t *testing.T) {
 			if !is || failure.Cause != test.cause || !strings.HasPrefix(failure.Detail["reason"], test.reason) || failure.Detail["namespace"] != "ml" || failure.Detail["container"] != "train" {
 				t.Errorf("%v, detail %v", err, failure.Detail)
 			}
-			if !slices.Equal(trace.Options, []string{"--container=train"}) { // by which the cures ask
+			if !slices.Equal(trace.Options, []string{"--container=train"}) { // the fixes repeat these options
 				t.Errorf("options %q", trace.Options)
 			}
 			if asked, _ := os.ReadFile(filepath.Join(dir, "asked")); strings.Contains(string(asked), "exec") {
@@ -271,7 +272,7 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// What the API server refuses is told once, as the cause it is.
+// A refusal of the API server is reported once, with its cause.
 func TestNoList(t *testing.T) {
 	for says, want := range map[string]remote.Cause{
 		"E1123 21:48:44.243093 3919 memcache.go:265] \"Unhandled Error\" err=\"…\"\nThe connection to the server 10.0.0.1:6443 was refused - did you specify the right host or port?": remote.NoCluster,

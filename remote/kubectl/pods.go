@@ -14,7 +14,7 @@ import (
 	"preflight/remote"
 )
 
-// pod is what is read of one. What it says was written by whoever may make pods.
+// pod is the part of a pod that is read. Its text comes from users who may create pods.
 type pod struct {
 	Metadata struct {
 		Name, Namespace     string
@@ -36,7 +36,7 @@ type pod struct {
 	}
 }
 
-// status is of one container: one of the three is there.
+// status is of one container; one of its three states is set.
 type status struct {
 	Name  string
 	State struct {
@@ -48,21 +48,21 @@ type status struct {
 	}
 }
 
-// kind is what makes pods, and by what they are known to be its own.
+// kind is a kind of object that creates pods, and how to recognise its pods.
 type kind struct {
 	names  []string
-	labels string // of its pods, behind which its name stands
-	also   string // what else a pod that is a node bears
-	// annotation has its name where no label has.
+	labels string // label of its pods that holds its name
+	also   string // another label that a pod must have to be a node
+	// annotation holds the name of objects that no label names.
 	annotation string
 }
 
-// kinds are those of --job.
+// kinds are the kinds that --job accepts.
 //
 // Sources: kubernetes/api, batch/v1/types.go (JobNameLabel, and job-name, which releases before
 // 1.27 know too); kubeflow/training-operator, pkg/apis/kubeflow.org/v1/common_types.go;
-// kubeflow/mpi-operator, pkg/apis/kubeflow/v2beta1/constants.go, where the launcher's pod
-// bears the job's name as well; kubernetes-sigs/jobset, api/jobset/v1alpha2/jobset_types.go;
+// kubeflow/mpi-operator, pkg/apis/kubeflow/v2beta1/constants.go, where the launcher's pod has the
+// job's name as well; kubernetes-sigs/jobset, api/jobset/v1alpha2/jobset_types.go;
 // kubernetes-sigs/lws, api/leaderworkerset/v1/leaderworkerset_types.go;
 // kubernetes-sigs/scheduler-plugins, apis/scheduling/v1alpha1/types.go (PodGroupLabel);
 // volcano-sh/apis, pkg/apis/scheduling/v1beta1/labels.go (KubeGroupNameAnnotationKey) and
@@ -77,7 +77,7 @@ var kinds = []kind{
 	{names: []string{"vcjob"}, labels: "volcano.sh/job-name"},
 }
 
-// Kinds are the words that a job can begin with.
+// Kinds returns the words with which a job can begin.
 func Kinds() (names []string) {
 	for _, kind := range kinds {
 		names = append(names, kind.names[0])
@@ -85,13 +85,13 @@ func Kinds() (names []string) {
 	return names
 }
 
-// chosen is a job by its kind and name; without any, nothing is left out.
+// chosen is a job by its kind and name; without a kind, all pods are chosen.
 type chosen struct {
 	kind *kind
 	name string
 }
 
-// choose reads KIND/NAME.
+// choose parses KIND/NAME.
 func choose(job string) (chosen, error) {
 	if job == "" {
 		return chosen{}, nil
@@ -109,7 +109,7 @@ func choose(job string) (chosen, error) {
 	return chosen{}, fmt.Errorf("%q is not the KIND/NAME of a job: the kinds are %s. Use --selector to choose other pods by label", job, strings.Join(Kinds(), ", "))
 }
 
-// selector is how the API server finds its pods, "" where only their annotations tell.
+// selector returns the label selector of its pods, "" if only annotations identify them.
 func (c chosen) selector() string {
 	if c.kind == nil || c.kind.annotation != "" {
 		return ""
@@ -117,8 +117,7 @@ func (c chosen) selector() string {
 	return strings.Trim(c.kind.labels+"="+c.name+","+c.kind.also, ",")
 }
 
-// of are its pods among others, without those that another has taken the place of, in the
-// order of their ranks.
+// of returns its pods from a list, sorted by rank, without those that were replaced.
 func (c chosen) of(pods []pod) []pod {
 	pods = slices.DeleteFunc(pods, func(p pod) bool {
 		if !podName.MatchString(p.Metadata.Name) {
@@ -139,18 +138,17 @@ func (c chosen) of(pods []pod) []pod {
 	return kept
 }
 
-// places are the labels and annotations that say which of its job's pods one is, the coarser
-// before the finer.
+// places are the labels and annotations that give a pod's position in its job, from coarse to fine.
 //
-// Sources: as of kinds; apps.kubernetes.io/pod-index is a StatefulSet's, from 1.28.
+// Sources: as for kinds; apps.kubernetes.io/pod-index is a StatefulSet's, from 1.28.
 var places = []string{
 	"jobset.sigs.k8s.io/replicatedjob-name", "jobset.sigs.k8s.io/job-index", "leaderworkerset.sigs.k8s.io/group-index",
 	"leaderworkerset.sigs.k8s.io/worker-index", "training.kubeflow.org/replica-index", "batch.kubernetes.io/job-completion-index",
 	"apps.kubernetes.io/pod-index",
 }
 
-// place is where a pod stands among those of its job, as texts that sort so: a master before
-// its workers, numbers by their value.
+// place returns a pod's position in its job as texts that sort correctly: a master before its
+// workers, numbers by their value.
 func (p pod) place() []string {
 	first := "1"
 	if kind := p.Metadata.Labels["training.kubeflow.org/replica-type"]; kind == "master" || kind == "chief" {
@@ -167,12 +165,12 @@ func (p pod) place() []string {
 	return place
 }
 
-// isPlaced is whether anything says where it stands.
+// isPlaced reports whether any label or annotation gives its position.
 func (p pod) isPlaced() bool {
 	return slices.ContainsFunc(p.place()[1:], func(value string) bool { return value != "" })
 }
 
-// natural compares names, and the numbers that they end in by their value.
+// natural compares names, with trailing numbers compared by value.
 func natural(a, b string) int {
 	baseA, baseB := strings.TrimRight(a, "0123456789"), strings.TrimRight(b, "0123456789")
 	if baseA == baseB {
@@ -181,7 +179,7 @@ func natural(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// over is whether nothing runs in it any more, or soon will not.
+// over reports whether the pod has ended or is being deleted.
 func (p pod) over() bool {
 	return p.Status.Phase == "Succeeded" || p.Status.Phase == "Failed" || p.Metadata.DeletionTimestamp != ""
 }
@@ -194,7 +192,8 @@ func find(pods []pod, name string) *pod {
 	return &pods[i]
 }
 
-// container is the one that is entered: by name, else the one that kubectl would.
+// container returns the container to enter: the named one, otherwise the one that kubectl would
+// enter.
 //
 // Source: kubernetes/kubectl, pkg/cmd/util/podcmd/podcmd.go, FindOrDefaultContainerByName.
 func (p pod) container(named string) string {
@@ -210,7 +209,7 @@ func (p pod) container(named string) string {
 	return p.Spec.Containers[0].Name
 }
 
-// containers are the names of all, those that go first at the end.
+// containers returns the names of all containers, the init containers last.
 func (p pod) containers() (names []string) {
 	for _, c := range slices.Concat(p.Spec.Containers, p.Spec.InitContainers) {
 		names = append(names, c.Name)
@@ -218,7 +217,7 @@ func (p pod) containers() (names []string) {
 	return names
 }
 
-// told is which container was entered, and of how many.
+// told describes which container was entered, and out of how many.
 func (p pod) told(container string) string {
 	line := "container " + container
 	if len(p.Spec.Containers) > 1 {
@@ -227,8 +226,8 @@ func (p pod) told(container string) string {
 	return text.Escape(line + " in pod " + p.Metadata.Namespace + "/" + p.Metadata.Name)
 }
 
-// gpus is how many a container was given: device plugins call them nvidia.com/gpu,
-// amd.com/gpu and the like.
+// gpus returns how many GPUs a container was given. Device plugins call them nvidia.com/gpu,
+// amd.com/gpu and so on.
 func (p pod) gpus(container string) (count int) {
 	for _, c := range p.Spec.Containers {
 		for name, amount := range c.Resources.Limits {
@@ -240,8 +239,7 @@ func (p pod) gpus(container string) (count int) {
 	return count
 }
 
-// stopped is what keeps a command from being started in a container, nil where the cluster
-// knows of nothing.
+// stopped returns why no command can start in a container, nil if the cluster reports no obstacle.
 func (p pod) stopped(container string) *remote.Error {
 	fail := func(cause remote.Cause, words ...string) *remote.Error {
 		why := text.Escape(strings.Join(slices.DeleteFunc(words, func(word string) bool { return word == "" }), ": "))
@@ -264,7 +262,7 @@ func (p pod) stopped(container string) *remote.Error {
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		switch {
 		case s.Name != container && (s.State.Waiting == nil || cause == remote.PodUnready):
-		case s.State.Running != nil: // and it is the one
+		case s.State.Running != nil: // and it is the right container
 			return nil
 		case s.State.Waiting != nil && s.State.Waiting.Reason != "PodInitializing":
 			return fail(cause, s.Name, s.State.Waiting.Reason, s.State.Waiting.Message)

@@ -18,7 +18,7 @@ import (
 	"preflight/testhosts/remotetest"
 )
 
-// TestRealKubectl has the real kubectl speak to a server that stands in for a cluster's.
+// TestRealKubectl runs the real kubectl against a server that imitates a cluster's API server.
 func TestRealKubectl(t *testing.T) {
 	if _, err := exec.LookPath("kubectl"); err != nil {
 		t.Skipf("NOT RUN: %s needs kubectl", t.Name())
@@ -35,7 +35,7 @@ func TestRealKubectl(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	// The pods' too, which are the server's own processes.
+	// This applies to the pods as well, which are processes of the server.
 	t.Setenv("HOME", dir)
 	t.Setenv("XDG_CACHE_HOME", "")
 	t.Setenv("GORACE", strings.TrimPrefix(remotetest.PromptExit, "GORACE="))

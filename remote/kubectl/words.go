@@ -12,15 +12,15 @@ import (
 	"preflight/remote/engine"
 )
 
-// words are what kubectl says where it cannot do what it is told: the first that fits is the
-// cause. The API server's own words are among them, and those of what runs the containers.
+// words are kubectl's error messages: the first match is the cause. They include messages of the
+// API server and of container runtimes.
 //
 // Sources: kubernetes/kubectl 1.20 to 1.32, pkg/cmd/util/helpers.go (StandardErrorMessage) and
 // pkg/cmd/exec/exec.go; kubernetes/client-go, tools/clientcmd/errors.go and
-// plugin/pkg/client/auth/exec; kubernetes/apiserver, pkg/endpoints/handlers/responsewriters/errors.go
-// and pkg/registry/generic; kubernetes/kubernetes, pkg/kubelet/kubelet_pods.go and
-// pkg/registry/core/pod/strategy.go; opencontainers/runc 1.1, libcontainer/init_linux.go;
-// containers/crun 1.8, src/libcrun/container.c.
+// plugin/pkg/client/auth/exec; kubernetes/apiserver,
+// pkg/endpoints/handlers/responsewriters/errors.go and pkg/registry/generic; kubernetes/kubernetes,
+// pkg/kubelet/kubelet_pods.go and pkg/registry/core/pod/strategy.go; opencontainers/runc 1.1,
+// libcontainer/init_linux.go; containers/crun 1.8, src/libcrun/container.c.
 var words = []struct {
 	cause remote.Cause
 	says  *lazyregexp.Regexp
@@ -38,7 +38,7 @@ var words = []struct {
 	{remote.ConnectionLost, lazyregexp.New(`unexpected EOF|err="EOF"|connection reset by peer|websocket: close|lost connection to pod|http2: client connection lost|error reading from error stream|broken pipe`)},
 }
 
-// known is what kubectl's words name, nil for what is not known.
+// known returns the cause that kubectl's message matches, nil for none.
 func known(said string) *remote.Error {
 	for _, w := range words {
 		if w.says.MatchString(said) {
@@ -48,13 +48,14 @@ func known(said string) *remote.Error {
 	return nil
 }
 
-// commandEnded is how kubectl tells the end of a command that had been started.
+// commandEnded is how kubectl reports the end of a command that had been started.
 //
 // Source: kubernetes/kubectl, pkg/cmd/util/helpers.go over client-go's util/exec.CodeExitError.
 var commandEnded = lazyregexp.New(`command terminated with exit code \d+`)
 
-// explain is why a kubectl exec has come no further. One that ended before its command had has lost it, and may
-// have said nothing: 1.20 ends as if all were well where its connection is cut.
+// explain returns why a kubectl exec has come no further. If it ended before its command, it has
+// lost the connection, and may have printed nothing: 1.20 ends successfully if its connection is
+// cut.
 func explain(said string, came engine.State) *remote.Error {
 	failure := known(said)
 	switch {
@@ -66,11 +67,10 @@ func explain(said string, came engine.State) *remote.Error {
 	return failure
 }
 
-// noise begins lines that kubectl's libraries write beside what it has to say itself, which
-// repeat it with the time.
+// noise matches log lines of kubectl's libraries, which repeat its own messages with a timestamp.
 var noise = lazyregexp.New(`^[EWI]\d{4} \d\d:\d\d:\d\d`)
 
-// complaint is what kubectl says without what its libraries log.
+// complaint returns kubectl's messages without its libraries' log lines.
 func complaint(said string) string {
 	var kept []string
 	for _, line := range strings.Split(said, "; ") {

@@ -21,19 +21,21 @@ import (
 // backTime is how long an agent waits for an answer to its call. The launching machine waits longer for the call.
 const backTime = 3 * time.Second
 
-// Back says how an agent calls the launching machine back. The agent reads it on its standard input.
+// Back says how an agent calls back the launching machine. The agent reads it from its standard
+// input.
 type Back struct {
 	To    []string `json:"to"` // HOST:PORT
 	Token string   `json:"token"`
-	Name  string   `json:"name"` // the variable that has the name of an agent's node
-	// Near is the variable that has the address at which the node's starter reached the launching machine, "" for
-	// none, and Port is the port there.
+	Name  string   `json:"name"` // the variable that has the name of the agent's node
+	// Near is the variable with the address at which Slurm's daemon on the node reached the
+	// launching machine, "" for none. Port is the port to call there.
 	Near string `json:"near,omitempty"`
 	Port string `json:"port,omitempty"`
 }
 
-// CallBack calls the launching machine back as the first line of in says, and serves it by work. The error is that no
-// address was answered; how the talk ended is the launching machine's to tell.
+// CallBack calls back the launching machine as the first line of in says, and serves its requests
+// with work. It returns an error if no address answered; the launching machine reports how the
+// conversation ended.
 func CallBack(ctx context.Context, in io.Reader, work func(in io.Reader, out io.Writer) error) error {
 	var back Back
 	if err := json.NewDecoder(bufio.NewReader(in)).Decode(&back); err != nil {
@@ -53,7 +55,8 @@ func CallBack(ctx context.Context, in io.Reader, work func(in io.Reader, out io.
 	return nil
 }
 
-// firstOf calls all addresses at once, and returns the first line on which the other end knows the token.
+// firstOf calls all addresses at the same time, and returns the first connection whose other end
+// knows the token.
 func firstOf(ctx context.Context, to []string, node, token string) (*line, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -67,7 +70,7 @@ func firstOf(ctx context.Context, to []string, node, token string) (*line, error
 			conn, err := dialer(backTime).DialContext(ctx, "tcp", address)
 			select {
 			case answers <- answer{conn, err}:
-			case <-ctx.Done(): // another was first
+			case <-ctx.Done(): // another address was faster
 				if conn != nil {
 					conn.Close()
 				}
@@ -86,6 +89,6 @@ func firstOf(ctx context.Context, to []string, node, token string) (*line, error
 		}
 		failed = append(failed, text.Escape(a.err.Error()))
 	}
-	slices.Sort(failed) // many nodes say the same
+	slices.Sort(failed) // so that many nodes report the same text
 	return nil, errors.New(strings.Join(failed, "; "))
 }

@@ -18,38 +18,39 @@ import (
 	"preflight/remote"
 )
 
-// Name is what traces call this carrier.
+// Name is this carrier's name in traces.
 const Name = "meet"
 
-// maxCalls is how many callers are heard out at any moment, before they are known.
+// maxCalls is how many callers may be waiting for authentication at the same time.
 const maxCalls = 256
 
-// Carrier is the judge: it listens until all nodes have called, and keeps those who have until
-// there is a verdict.
+// Carrier is the launching machine's end. It listens until all nodes have called, and keeps their
+// connections until there is a verdict.
 type Carrier struct {
 	listener net.Listener
 	token    string
 	places   chan struct{}
 	calls    sync.WaitGroup
-	called   map[string]string // by what name a node calls, by the one that it is dialled by
-	seats    map[string]*seat  // of every node that is awaited, by the name that it calls by
+	called   map[string]string // maps the name that is dialled to the name with which the node calls
+	seats    map[string]*seat  // every expected node, by the name with which it calls
 
 	mu        sync.Mutex
-	strangers int // who called and was none of them
+	strangers int // number of callers that were not expected nodes
 }
 
-// seat is a node's.
+// seat is the place of one expected node.
 type seat struct {
 	came chan struct{} // closed when the node has called
 
 	mu    sync.Mutex
 	line  *line
-	wrong string // an address from which its name was used without the token
-	twice string // where another called by its name
-	over  bool   // no line is taken any more
+	wrong string // an address that used its name without knowing the token
+	twice string // the address of a second caller with its name
+	over  bool   // no more connections are accepted
 }
 
-// Listen begins to take calls of nodes; called is by what name each calls, by the name that it will be dialled by.
+// Listen starts to accept calls from nodes. called maps the name that will be dialled to the name
+// with which the node calls.
 func Listen(listener net.Listener, token string, called map[string]string) *Carrier {
 	c := &Carrier{listener: listener, token: token, called: called, places: make(chan struct{}, maxCalls), seats: map[string]*seat{}}
 	for _, name := range called {
@@ -59,10 +60,10 @@ func Listen(listener net.Listener, token string, called map[string]string) *Carr
 	return c
 }
 
-// Came is closed when a node that is dialled by a name has called.
+// Came returns a channel that is closed when the node has called.
 func (c *Carrier) Came(name string) <-chan struct{} { return c.seats[c.called[name]].came }
 
-// Address is where it listens.
+// Address returns the address on which it listens.
 func (c *Carrier) Address() net.Addr { return c.listener.Addr() }
 
 func (c *Carrier) accept() {
@@ -71,7 +72,7 @@ func (c *Carrier) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // too many files, say, which pass: the nodes that wait call again
+		if err != nil { // such as too many open files, which is temporary: waiting nodes call again
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
@@ -81,13 +82,13 @@ func (c *Carrier) accept() {
 				defer func() { <-c.places }()
 				c.take(conn)
 			})
-		default: // so many at once are no nodes of ours
+		default: // no run has this many nodes calling at the same moment
 			conn.Close()
 		}
 	}
 }
 
-// take hears a caller out, and seats it or hangs up.
+// take authenticates a caller. It assigns the caller to its seat or closes the connection.
 func (c *Carrier) take(conn net.Conn) {
 	l := newLine(conn)
 	_ = conn.SetDeadline(time.Now().Add(callTime))
@@ -143,7 +144,7 @@ func (c *Carrier) seated(l *line) bool {
 	return true
 }
 
-// note keeps what is told of a seat, if nothing is yet.
+// note stores the first text that is reported about a seat.
 func (s *seat) note(what *string, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +153,7 @@ func (s *seat) note(what *string, text string) {
 	}
 }
 
-// Files are those of nodes that call: a connection each.
+// Files counts one connection per node.
 func (c *Carrier) Files(names []string) int { return len(names) + maxCalls }
 
 // Dial waits for the node's call.
@@ -191,7 +192,7 @@ func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *re
 	return &visit{line: at.line, ended: make(chan struct{})}, trace, nil
 }
 
-// others is what to add where nobody came: who did instead.
+// others returns a text about callers that were not expected, to add if a node has not called.
 func (c *Carrier) others() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -201,13 +202,13 @@ func (c *Carrier) others() string {
 	return fmt.Sprintf("; %d calls came that were not from a node", c.strangers)
 }
 
-// Conclude tells the verdict to all nodes that have called, and lets them go.
+// Conclude sends the verdict to all nodes that have called, and closes the connections.
 func (c *Carrier) Conclude(v Verdict) {
 	text, _ := json.Marshal(v) // a string and a bool
 	c.release(slices.Concat([]byte("\n"+verdictMark), text, []byte("\n")))
 }
 
-// release ends all calls behind some last words.
+// release ends all connections after sending last.
 func (c *Carrier) release(last []byte) {
 	var all sync.WaitGroup
 	for _, at := range c.seats {
@@ -218,7 +219,7 @@ func (c *Carrier) release(last []byte) {
 		if l != nil {
 			all.Go(func() {
 				_ = l.SetWriteDeadline(time.Now().Add(callTime))
-				_, _ = l.Write(last) // to who has gone, nothing can be said
+				_, _ = l.Write(last) // a node that is gone cannot be told anything
 				l.Close()
 			})
 		}
@@ -226,7 +227,7 @@ func (c *Carrier) release(last []byte) {
 	all.Wait()
 }
 
-// Close hangs up on everybody.
+// Close closes all connections.
 func (c *Carrier) Close() error {
 	err := c.listener.Close()
 	c.release(nil)
@@ -237,23 +238,23 @@ func (c *Carrier) Close() error {
 	return err
 }
 
-// visit is the part of a call in which the agent answers.
+// visit is the part of a connection in which the agent answers.
 type visit struct {
 	line  *line
 	mu    sync.Mutex
-	over  bool // we have said so
-	clean bool // and the agent has ended then
+	over  bool // we have said that there are no more requests
+	clean bool // the agent ended after that
 	once  sync.Once
 	ended chan struct{}
 }
 
-// Start has nothing to start but the talk. That it cannot be sent shows where answers are read.
+// Start only starts the conversation. If that cannot be sent, it shows up where answers are read.
 func (v *visit) Start(string, io.Writer) (*remote.Process, *remote.Error) {
 	_, _ = io.WriteString(v.line, look)
 	return &remote.Process{Running: true, Stdin: requests{v}, Stdout: heard{v}, Wait: v.exit}, nil
 }
 
-// exit is how the agent ended. Of one that ends of itself nobody says how.
+// exit returns how the agent ended. An agent that ends by itself reports no status.
 func (v *visit) exit() remote.Exit {
 	<-v.ended
 	v.mu.Lock()
@@ -264,14 +265,14 @@ func (v *visit) exit() remote.Exit {
 	return remote.Exit{Status: -1, Missing: true}
 }
 
-// requests are what the agent is sent. Closed, they are over, and the line is kept.
+// requests are what is sent to the agent. Closing it ends the requests and keeps the connection.
 type requests struct{ visit *visit }
 
 func (r requests) Write(p []byte) (int, error) { return r.visit.line.Write(p) }
 
 func (r requests) Close() error { return r.visit.finish() }
 
-// finish says that there are no more requests.
+// finish tells the agent that there are no more requests.
 func (v *visit) finish() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -283,7 +284,7 @@ func (v *visit) finish() error {
 	return err
 }
 
-// heard is what the agent says; its end is that of the visit.
+// heard is the agent's output. Its end is the end of the visit.
 type heard struct{ visit *visit }
 
 func (h heard) Read(p []byte) (int, error) {
@@ -295,7 +296,7 @@ func (h heard) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// end is of the agent, or of our patience with it.
+// end ends the visit, either because the agent ended by itself or because it is given up.
 func (v *visit) end(byItself bool) {
 	v.once.Do(func() {
 		v.mu.Lock()
@@ -305,16 +306,16 @@ func (v *visit) end(byItself bool) {
 	})
 }
 
-// Alive is false: what is between us and a node that is silent says nothing of it.
+// Alive returns false: the connection gives no sign of life of a silent node.
 func (v *visit) Alive() bool { return false }
 
-// Wait returns when nothing more comes.
+// Wait returns when no more input will come.
 func (v *visit) Wait() error {
 	<-v.ended
 	return errors.New("the node closed the connection")
 }
 
-// Broken is nil: nothing but the connection itself carries here.
+// Broken returns nil: there is nothing to go wrong but the connection itself.
 func (v *visit) Broken() *remote.Error { return nil }
 
 func (v *visit) LookOut(context.Context) remote.Lookout { return lookout{} }
@@ -324,13 +325,13 @@ type lookout struct{}
 func (lookout) Tell(*remote.Error) {}
 func (lookout) Dismiss()           {}
 
-// closeTime is what saying goodbye to a node may take that takes nothing more.
+// closeTime is the time limit for the last message to a node that accepts no more input.
 const closeTime = 100 * time.Millisecond
 
-// Close has the agent end, and no longer hears it. The line stays, for the verdict.
+// Close lets the agent end and stops reading from it. The connection stays open for the verdict.
 func (v *visit) Close() error {
 	v.end(false)
-	_ = v.line.SetReadDeadline(time.Unix(1, 0)) // frees who reads
+	_ = v.line.SetReadDeadline(time.Unix(1, 0)) // releases a pending read
 	_ = v.line.SetWriteDeadline(time.Now().Add(closeTime))
 	return v.finish()
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package meet carries to nodes that call us: agents that were started there by somebody else,
-// as the init containers of pods are, and that wait at one address for a judge. Who calls
-// proves to know a token that is shared beforehand, and is shown that we know it too; the
-// token itself is never sent.
+// Package meet reaches nodes that call the launching machine. Their agents were started by another
+// program, such as an init container of a pod, and wait for a verdict. Caller and launching machine
+// prove to each other that they know a token that both were given before; the token itself is never
+// sent.
 //
-// It refuses to start anything on a node, to hear whoever does not know the token for longer
-// than it takes to find out, and to hide what is said afterwards: that is as open as what the
-// ranks themselves will send each other.
+// The package starts nothing on a node. It does not listen to a caller without the token for longer
+// than authentication takes. It does not encrypt what follows: that is as open as what the ranks
+// will send each other.
 package meet
 
 import (
@@ -24,20 +24,21 @@ import (
 	"time"
 )
 
-// wire is the number of what is said here and over remote's wire together. Builds of one
-// number understand each other.
+// wire is the version of this protocol together with remote's. Builds with the same number
+// understand each other.
 const wire = 2
 
 const (
-	// callTime is what finding out who calls may take.
+	// callTime is the time limit for authenticating a caller.
 	callTime = 5 * time.Second
-	// maxCall is the longest line of a call.
+	// maxCall is the longest line during authentication, in bytes.
 	maxCall = 4 << 10
-	// leastToken is how long a token must be: whoever listens on the way may try tokens at leisure.
+	// leastToken is the minimum length of a token: an eavesdropper may guess offline for as long as
+	// it wants.
 	leastToken = 16
 )
 
-// Checked is what is wrong with a token, nil for nothing.
+// Checked returns what is wrong with a token, nil if it is fine.
 func Checked(token string) error {
 	if len(token) < leastToken {
 		return fmt.Errorf("the token has %d characters and needs at least %d, so that it cannot be guessed", len(token), leastToken)
@@ -45,8 +46,8 @@ func Checked(token string) error {
 	return nil
 }
 
-// The call. The node speaks first, and proves itself first: a stranger who calls learns
-// nothing that is made of the token.
+// The authentication. The node speaks first and proves itself first, so that a stranger who calls
+// gets nothing that is derived from the token.
 type (
 	// hello is the node's first line.
 	hello struct {
@@ -54,13 +55,14 @@ type (
 		Node  string `json:"node"`
 		Nonce string `json:"nonce"`
 	}
-	// challenge is the judge's answer, or refusal.
+	// challenge is the launching machine's answer, or refusal.
 	challenge struct {
 		Wire    int    `json:"wire"`
 		Nonce   string `json:"nonce,omitempty"`
 		Refused string `json:"refused,omitempty"`
 	}
-	// proof is what only who knows the token can say of a call: first the node's, then the judge's.
+	// proof can only be computed with the token: first the node sends its own, then the launching
+	// machine.
 	proof struct {
 		Proof   string `json:"proof,omitempty"`
 		Refused string `json:"refused,omitempty"`
@@ -73,17 +75,18 @@ func nonce() string {
 	return hex.EncodeToString(random[:])
 }
 
-// proofOf is that of one side of a call. Each part is of a length that another cannot take from.
+// proofOf returns the proof of one side. The parts are encoded so that their boundaries cannot be
+// shifted.
 func proofOf(token, side string, h hello, c challenge) string {
 	mac := hmac.New(sha256.New, []byte(token))
 	_ = json.NewEncoder(mac).Encode([]string{"preflight meet", side, h.Node, h.Nonce, c.Nonce}) // strings, to a hash
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// is compares proofs in a time that says nothing of them.
+// is compares proofs in constant time.
 func (p proof) is(want string) bool { return hmac.Equal([]byte(p.Proof), []byte(want)) }
 
-// line is one end of a call.
+// line is one end of a connection.
 type line struct {
 	net.Conn
 	in *bufio.Reader
@@ -115,16 +118,16 @@ func (l *line) hear(message any) error {
 	return nil
 }
 
-// Verdict is what the judge says at the end, and to all the same.
+// Verdict is the launching machine's last message, the same for all nodes.
 type Verdict struct {
-	Go  bool   `json:"go"` // the launch may begin
+	Go  bool   `json:"go"` // the launch may start
 	Why string `json:"why"`
 }
 
-// Behind the call the judge says when it looks, so that what the node says then tells its clock.
-// The node sends the wire, and closes its half when its agent has ended. The judge sends
-// requests, each a line that begins with a brace, then a line that says over, and a verdict when
-// there is one.
+// After the authentication the launching machine sends look when it begins, so that the node's
+// answer shows its clock. The node then speaks the wire protocol, and closes its half when its
+// agent has ended. The launching machine sends requests (lines that begin with a brace), then the
+// line over, and finally a verdict.
 const (
 	look        = "look\n"
 	over        = "over\n"

@@ -22,11 +22,11 @@ import (
 
 const token = "a token that nobody guesses"
 
-// patience is that of nodes: a judge that takes one for another's, or the other way round, would
-// have them wait for a verdict.
+// patience is how long nodes wait. If two nodes are confused with each other, both wait this long
+// for a verdict.
 const patience = 20 * time.Second
 
-// TestMain is a node that calls, where it has an address and a name: what it prints is heard.
+// TestMain is a calling node if it gets an address and a name. The test reads its output.
 func TestMain(m *testing.M) {
 	if len(os.Args) != 4 || os.Args[1] != "call" {
 		os.Exit(m.Run())
@@ -53,7 +53,7 @@ func TestFaults(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() {
-				_ = calling.Process.Kill() // which may have ended of itself
+				_ = calling.Process.Kill() // it may have ended by itself
 				_ = calling.Wait()
 			})
 		}
@@ -82,7 +82,7 @@ func listen(t *testing.T, names ...string) *Carrier {
 	return Listen(listener, token, called)
 }
 
-// judge is one that awaits these nodes, for the time of a test.
+// judge returns a carrier that expects these nodes, for the duration of a test.
 func judge(t *testing.T, timeout time.Duration, names ...string) (*Carrier, *remote.Client) {
 	t.Helper()
 	carrier := listen(t, names...)
@@ -146,12 +146,12 @@ func TestTalk(t *testing.T) {
 	}
 }
 
-// What keeps a node from being looked at is told on both sides.
+// Both sides report why a node cannot be examined.
 func TestFailures(t *testing.T) {
 	const soon = time.Second
 	for _, test := range []struct {
 		name    string
-		call    func(*testing.T, *Carrier) string // what the last caller is told
+		call    func(*testing.T, *Carrier) string // returns what the last caller got as an answer
 		cause   remote.Cause
 		message string
 		told    string
@@ -196,7 +196,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// says is what a judge answers to some text, in all.
+// says returns the whole answer of the launching machine to some text.
 func says(t *testing.T, c *Carrier, text string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", c.Address().String())
@@ -205,12 +205,12 @@ func says(t *testing.T, c *Carrier, text string) string {
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(patience))
-	_, _ = io.WriteString(conn, text+"\n") // the judge may have had enough before the end
+	_, _ = io.WriteString(conn, text+"\n") // the other side may have closed the connection before the end
 	answer, _ := io.ReadAll(conn)
 	return string(answer)
 }
 
-// A node is told nothing by whoever takes a judge's place without the token.
+// A node sends nothing to a server that does not know the token.
 func TestFalseJudge(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -229,7 +229,7 @@ func TestFalseJudge(t *testing.T) {
 		_ = l.hear(&h)
 		_ = l.say(challenge{Wire: wire, Nonce: "n"})
 		_ = l.hear(&p)
-		_ = l.say(p) // its own, given back
+		_ = l.say(p) // the node's own proof, sent back
 		_, _ = io.Copy(io.Discard, conn)
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -243,7 +243,7 @@ func TestFalseJudge(t *testing.T) {
 	}
 }
 
-// A judge that goes without a verdict lets nobody launch; nor does one that was not there.
+// If the launching machine ends without a verdict, or was never there, no node launches.
 func TestNoVerdict(t *testing.T) {
 	carrier, client := judge(t, time.Minute, "w1")
 	end := node(t, carrier, "w1", token)
@@ -264,7 +264,7 @@ func TestNoVerdict(t *testing.T) {
 	}
 }
 
-// A node that is lost in the middle of an answer is told as that.
+// A node that is lost in the middle of an answer is reported as lost.
 func TestLost(t *testing.T) {
 	carrier, client := judge(t, time.Minute, "w1")
 	l, err := net.Dial("tcp", carrier.Address().String())
@@ -288,7 +288,8 @@ func TestLost(t *testing.T) {
 	agent.Close()
 }
 
-// A node that says nothing once it is known costs its own time, and hears the verdict still.
+// A node that falls silent after authentication costs only its own time, and still gets the
+// verdict.
 func TestFrozen(t *testing.T) {
 	carrier, client := judge(t, time.Second, "w1")
 	l, err := net.Dial("tcp", carrier.Address().String())

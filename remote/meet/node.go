@@ -18,11 +18,12 @@ import (
 	"preflight/remote"
 )
 
-// ErrNotYet is of a judge that is not there, or not yet: the only failure of a call that
-// calling again may mend.
+// ErrNotYet means that the launching machine does not answer yet. It is the only failure for which
+// calling again may help.
 var ErrNotYet = errors.New("the launching machine does not answer")
 
-// Call calls the judge as a node, serves it by work, and returns its verdict. It ends with ctx.
+// Call calls the launching machine as a node, serves its requests with work, and returns its
+// verdict. It ends with ctx.
 func Call(ctx context.Context, address, node, token string, work func(in io.Reader, out io.Writer) error) (Verdict, error) {
 	if err := Checked(token); err != nil {
 		return Verdict{}, err
@@ -40,7 +41,7 @@ func Call(ctx context.Context, address, node, token string, work func(in io.Read
 	if err := l.introduce(node, token); err != nil {
 		return Verdict{}, fmt.Errorf("the launching machine at %s: %w", address, err)
 	}
-	if err := l.serve(work); err != nil { // and may still be reading
+	if err := l.serve(work); err != nil { // it may still be reading
 		return Verdict{}, err
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(remote.DefaultAgentLife))
@@ -51,7 +52,8 @@ func dialer(timeout time.Duration) *net.Dialer {
 	return &net.Dialer{Timeout: timeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
 }
 
-// serve answers by work, unless the judge has had enough before it looks.
+// serve answers requests with work, unless the launching machine closes the connection before it
+// begins.
 func (l *line) serve(work func(in io.Reader, out io.Writer) error) error {
 	if begins, err := l.in.ReadSlice('\n'); err != nil || string(begins) != look {
 		return nil
@@ -60,12 +62,12 @@ func (l *line) serve(work func(in io.Reader, out io.Writer) error) error {
 		return err
 	}
 	if half, is := l.Conn.(*net.TCPConn); is {
-		_ = half.CloseWrite() // all is said; whether it was heard, a verdict tells
+		_ = half.CloseWrite() // everything is sent; a verdict shows whether it arrived
 	}
 	return nil
 }
 
-// introduce says who calls, and finds out whether the judge is ours.
+// introduce authenticates both sides of a call.
 func (l *line) introduce(node, token string) error {
 	_ = l.SetDeadline(time.Now().Add(callTime))
 	h := hello{Wire: wire, Node: node, Nonce: nonce()}
@@ -96,10 +98,10 @@ func (l *line) introduce(node, token string) error {
 	return l.SetDeadline(time.Time{})
 }
 
-// requestsOf ends where the judge's requests do, and leaves what is behind them.
+// requestsOf ends where the launching machine's requests end, and leaves what follows.
 type requestsOf struct {
 	in     *bufio.Reader
-	inside bool // a line has begun
+	inside bool // in the middle of a line
 	ended  bool
 }
 
@@ -110,7 +112,7 @@ func (r *requestsOf) Read(p []byte) (int, error) {
 	if _, err := r.in.Peek(1); err != nil {
 		return 0, err
 	}
-	piece, _ := r.in.Peek(min(len(p), r.in.Buffered())) // which are there
+	piece, _ := r.in.Peek(min(len(p), r.in.Buffered())) // only what is buffered
 	if !r.inside && piece[0] != '{' {
 		r.ended = true
 		return 0, io.EOF
@@ -124,7 +126,7 @@ func (r *requestsOf) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// verdict is the judge's last word.
+// verdict reads the launching machine's last message.
 func (l *line) verdict() (v Verdict, err error) {
 	lines := bufio.NewScanner(l.in)
 	for lines.Scan() {

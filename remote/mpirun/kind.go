@@ -9,23 +9,23 @@ import (
 	"strings"
 )
 
-// kind is whose mpirun it is.
+// kind is an implementation of mpirun.
 type kind struct {
-	version *regexp.Regexp // what mpirun --version begins with
-	// ways are the options of a launch that say how its daemons start and call back, by how
-	// many words follow; the rest is about its ranks.
+	version *regexp.Regexp // matches the beginning of the output of mpirun --version
+	// ways are the launch's options that say how daemons start and call back, with the number of
+	// words that follow each. All other options concern the ranks.
 	ways map[string]int
-	// parameters are those of an option with a name and a value that do.
+	// parameters are the names that do so in an option with a name and a value.
 	parameters *regexp.Regexp
 	argv       func(node string, ways, argv []string) []string
-	sshWords   []string // variables of words that ssh gets, "" for none
+	sshWords   []string // variables with options for ssh
 }
 
-// kinds are what we know.
+// kinds are the implementations that preflight supports.
 //
-// Open MPI 4.1.4 and MPICH 4.0.2 are what this was tried with. Both hand their standard input
-// to rank 0. Open MPI ends within 0.1 s of ssh's word that a node cannot be reached. Hydra says why
-// ssh failed and then waits for ever.
+// They were tested with Open MPI 4.1.4 and MPICH 4.0.2. Both pass their standard input to rank 0.
+// Open MPI ends within 0.1 s after ssh reports that a node cannot be reached. Hydra reports why ssh
+// failed and then waits forever.
 var kinds = []kind{
 	{
 		version:    regexp.MustCompile(`^\S+ \((?:Open MPI|OpenRTE|PRRTE)\)`),
@@ -41,7 +41,7 @@ var kinds = []kind{
 	},
 }
 
-// kindOf is the one whose mpirun says this of itself, nil for none.
+// kindOf returns the kind whose mpirun prints this version, nil for none.
 func kindOf(said string) *kind {
 	i := slices.IndexFunc(kinds, func(k kind) bool { return k.version.MatchString(strings.TrimSpace(said)) })
 	if i < 0 {
@@ -50,7 +50,7 @@ func kindOf(said string) *kind {
 	return &kinds[i]
 }
 
-// kept are those of a launch's words that say how daemons start.
+// kept returns those of a launch's options that say how daemons start.
 func (k *kind) kept(words []string) (kept []string) {
 	for i := 0; i < len(words); i++ {
 		follow, way := k.ways[words[i]]
@@ -65,11 +65,11 @@ func (k *kind) kept(words []string) (kept []string) {
 	return kept
 }
 
-// asksNothing has ssh ask nobody for anything, and wait no longer for a machine that is not
-// there than we do.
+// asksNothing makes ssh ask no questions, and wait for an absent machine no longer than preflight
+// does.
 const asksNothing = "-o BatchMode=yes -o ConnectTimeout=5"
 
-// ofRank is what Open MPI tells a rank of itself and of our job.
+// ofRank are the variables in which Open MPI describes a rank and preflight's job.
 var ofRank = []string{
 	"OMPI_APP_CTX_NUM_PROCS", "OMPI_COMMAND", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
 	"OMPI_COMM_WORLD_NODE_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_FILE_LOCATION", "OMPI_FIRST_RANKS",
@@ -80,7 +80,7 @@ var ofRank = []string{
 	"OMPI_UNIVERSE_SIZE",
 }
 
-// openMPI is the arguments of an Open MPI's mpirun that runs argv on a node.
+// openMPI returns the arguments for Open MPI's mpirun that run argv on a node.
 func openMPI(node string, ways, argv []string) []string {
 	ssh := "plm_rsh_args"
 	words := []string{}
@@ -93,16 +93,17 @@ func openMPI(node string, ways, argv []string) []string {
 		}
 		words = append(words, ways[i])
 	}
-	words = append(words, "--mca", ssh, strings.TrimSpace(more+" "+asksNothing), "--bind-to", "none") // one rank alone would get one core
+	words = append(words, "--mca", ssh, strings.TrimSpace(more+" "+asksNothing), "--bind-to", "none") // otherwise the single rank would get only one core
 	return slices.Concat(words, []string{"--host", node + ":1", "-n", "1", "--wdir", "/"}, argv)
 }
 
-// hydra is the arguments of a Hydra's mpirun that runs argv on a node.
+// hydra returns the arguments for Hydra's mpirun that run argv on a node.
 func hydra(node string, ways, argv []string) []string {
 	return slices.Concat(ways, []string{"-hosts", node, "-n", "1", "-wdir", "/"}, argv)
 }
 
-// environ is the environment of an mpirun. In a Slurm job the words would be srun's.
+// environ returns the environment of an mpirun. In a Slurm job mpirun starts its daemons with srun,
+// which must not get ssh's options.
 func (k *kind) environ(env []string) []string {
 	if slices.ContainsFunc(env, func(s string) bool { return strings.HasPrefix(s, "SLURM_JOB_ID=") }) {
 		return env

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mpirun carries to the nodes by the mpirun that a launch would use: its daemons go
-// where those of the ranks will, by the same ssh or the same Slurm job, and call the launching
-// machine back as those will. Every node has an mpirun of its own, so that no node waits for
-// another and each failure comes in the words of one mpirun.
+// Package mpirun reaches the nodes with the mpirun that a launch would use. Its daemons start like
+// those of the ranks, over the same ssh or in the same Slurm job, and call back the launching
+// machine in the same way. Every node has an mpirun of its own, so that no node waits for another
+// and each failure has the messages of one mpirun.
 //
-// It refuses to log in by itself: what keeps mpirun out is what is to be found, and is told in
-// the words of mpirun and its ssh. It refuses to allow root what mpirun does not, unless the
-// launch does. No password is asked: ssh is told so.
+// It does not log in by itself: the point is to find what stops mpirun, in the words of mpirun and
+// its ssh. It does not allow root unless the launch does. ssh is told to ask for no password.
 package mpirun
 
 import (
@@ -26,21 +25,21 @@ import (
 	"preflight/remote/engine"
 )
 
-// Name is what traces call this carrier.
+// Name is this carrier's name in traces.
 const Name = "mpirun"
 
-// Carrier starts our program by mpirun.
+// Carrier starts the agent with mpirun.
 type Carrier struct {
 	engine engine.Engine
 	names  *hostsys.Names
 	user   string
 }
 
-// patience is the time that mpirun has to tell its version.
+// patience is the time limit for mpirun to print its version.
 const patience = 8 * time.Second
 
-// New is a Carrier by the mpirun that PATH leads to; words are those that the launch adds to its
-// command. It fails where there is none, or one of nobody we know.
+// New returns a Carrier for the mpirun in PATH. words are the options that the launch adds to its
+// command. It fails without mpirun, and for an unknown implementation.
 func New(words []string) (*Carrier, error) {
 	program, err := exec.LookPath("mpirun")
 	if err != nil {
@@ -72,7 +71,7 @@ func New(words []string) (*Carrier, error) {
 	return c, nil
 }
 
-// Files are those of an mpirun for each node: its three streams, and what tells its end.
+// Files counts an mpirun for each node: its three streams, and the one that reports its end.
 func (c *Carrier) Files(names []string) int { return 4 * len(names) }
 
 // Close waits until every mpirun has ended.
@@ -81,9 +80,9 @@ func (c *Carrier) Close() error {
 	return nil
 }
 
-// Dial only names the node: mpirun goes there with the command. The address is where its name
-// leads from here, if anywhere. A user before the name is left to ssh's configuration, as
-// Open MPI's option has it.
+// Dial only determines the address to which the node's name resolves on this machine, if any;
+// mpirun goes there when the command starts. A user name before the host is left to ssh's
+// configuration, as with Open MPI's option.
 func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *remote.Trace, error) {
 	trace := &remote.Trace{Carrier: Name, User: c.user}
 	host := hostfile.Bare(name)

@@ -11,21 +11,21 @@ import (
 	"preflight/remote/engine"
 )
 
-// reason is what a line of mpirun's, its ssh's or its daemons' says of why nothing begins.
+// reason is a message of mpirun, its ssh or its daemons that says why the command does not start.
 type reason struct {
 	line  *regexp.Regexp
 	cause remote.Cause
-	hard  bool // whoever goes on behind it does so for nothing
+	hard  bool // mpirun cannot succeed any more, even if it continues
 }
 
-// reasons, the first that is found is told.
+// reasons are in order of precedence.
 //
 // Source: openssh-portable 9.2, sshconnect.c and ssh.c. open-mpi/ompi 4.1,
 // orte/tools/orterun/help-orterun.txt (root), orte/mca/oob/tcp/help-oob-tcp.txt and
 // oob_tcp_connection.c (version), orte/mca/errmgr/base/help-errmgr-base.txt (daemon),
-// orte/mca/rmaps/base/help-orte-rmaps-base.txt (slots); PRRTE has the same texts.
-// pmodels/mpich 4.0, src/pm/hydra/utils/sock/sock.c, pm/pmiserv/pmip.c. All but the version's
-// and the slots' were seen with Open MPI 4.1.4 and MPICH 4.0.2.
+// orte/mca/rmaps/base/help-orte-rmaps-base.txt (slots); PRRTE has the same texts. pmodels/mpich
+// 4.0, src/pm/hydra/utils/sock/sock.c, pm/pmiserv/pmip.c. All except those about versions and slots
+// were seen with Open MPI 4.1.4 and MPICH 4.0.2.
 var reasons = []reason{
 	{regexp.MustCompile(`has detected an attempt to run as root`), remote.RootRefused, true},
 	{regexp.MustCompile(`^ssh: Could not resolve hostname `), remote.NameUnknown, true},
@@ -46,8 +46,8 @@ var reasons = []reason{
 	{regexp.MustCompile(`not enough slots available|unable to reliably start|not present in the allocation|execvp error|was unable to (launch|find|start)`), remote.MPIRunFailed, false},
 }
 
-// explain is the failure that the words tell, nil for none. While mpirun goes on, only those
-// count behind which it does so for nothing.
+// explain returns the failure that the messages show, nil for none. While mpirun is still running,
+// only hard reasons count.
 func explain(said string, came engine.State) *remote.Error {
 	lines := strings.Split(said, "; ")
 	for _, r := range reasons {
@@ -64,7 +64,7 @@ func explain(said string, came engine.State) *remote.Error {
 		return nil
 	}
 	cause := remote.MPIRunFailed
-	if came == engine.Broke { // some of it may be the command's
+	if came == engine.Broke { // some of it may be the command's output
 		cause = remote.ConnectionLost
 	}
 	return &remote.Error{Cause: cause, Err: errors.New(said)}

@@ -21,19 +21,19 @@ import (
 	"preflight/internal/text"
 )
 
-// Job is a Slurm job that runs; the zero Job is none.
+// Job is a running Slurm job; the zero Job is none.
 type Job struct {
 	ID    string
-	Nodes string // as SLURM_JOB_NODELIST writes them
-	// Named is whether a user has said which. Of the one that this process is in srun knows.
+	Nodes string // as in SLURM_JOB_NODELIST
+	// Named is set if the user named the job. srun finds the job that this process is in by itself.
 	Named bool
 }
 
-// Own is the job that this process is in.
+// Own returns the job that this process is in.
 func Own() Job { return Job{ID: os.Getenv("SLURM_JOB_ID"), Nodes: os.Getenv("SLURM_JOB_NODELIST")} }
 
-// among returns those of the nodes that the job has, in the order in which Slurm numbers the tasks of a step. One that it
-// has not would keep all others of a step from beginning.
+// among returns those of the nodes that belong to the job, in the order in which Slurm numbers the
+// tasks of a step. A node outside the job would stop the whole step from starting.
 func (j Job) among(nodes []string) []string {
 	here, err := hostfile.Expand(j.Nodes)
 	if err != nil {
@@ -44,13 +44,13 @@ func (j Job) among(nodes []string) []string {
 	})
 }
 
-// IsJob is whether Slurm may call a job so: by its number, or as one of an array or part of a
-// heterogeneous one.
+// IsJob reports whether text is a Slurm job: a number, an element of an array job, or a part of a
+// heterogeneous job.
 func IsJob(text string) bool { return jobName.MatchString(text) }
 
 var jobName = regexp.MustCompile(`^[1-9][0-9]{0,9}([_+][0-9]{1,7})?$`)
 
-// Find asks Slurm for a job by its name. It fails for one of which no step could begin.
+// Find asks Slurm for a job by its name. It fails if no step can start in the job.
 func Find(ctx context.Context, name string, timeout time.Duration) (Job, error) {
 	program, err := exec.LookPath("squeue")
 	if err != nil {
@@ -69,9 +69,9 @@ func Find(ctx context.Context, name string, timeout time.Duration) (Job, error) 
 	return read(name, strings.Fields(answer.String()))
 }
 
-// read is the job of that name by the lines that squeue has of it.
+// read returns the job of that name from squeue's output.
 func read(name string, lines []string) (Job, error) {
-	if len(lines) == 0 { // of a job that ended lately, where a longer time ago squeue fails
+	if len(lines) == 0 { // a job that ended recently; for one that ended long ago squeue fails
 		return Job{}, fmt.Errorf("job %s has ended", name)
 	}
 	column := strings.Split(lines[0], "|")

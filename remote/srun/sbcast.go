@@ -19,53 +19,54 @@ import (
 )
 
 const (
-	// quiet is for how long no further node may ask for a file before those that have asked get it.
+	// quiet is how long no further node must have asked for a file before the waiting ones get it.
 	quiet = time.Second
-	// sbcastTime is how long the file may take, and the step that it is brought by.
+	// sbcastTime is the time limit for the transfer, and for starting the step that it needs.
 	sbcastTime = 10 * time.Second
-	// tidying is how long the nodes may take to remove what is left of the file.
+	// tidying is the time limit for the nodes to remove the rest of the file.
 	tidying = 4 * time.Second
 )
 
-// sbcast brings our binary to nodes that lack it, to all that ask for one file by one run of Slurm's
-// sbcast, whose blocks each node hands on to others. sbcast knows nodes by a step of theirs, so those
-// nodes get one more step. It lasts as long as the carrier, and then removes what is left of the file.
+// sbcast brings the agent to nodes that lack it. All nodes that ask for one file get it in one run
+// of Slurm's sbcast, in which nodes pass its blocks on to each other. sbcast finds nodes through a
+// step, so those nodes get one more step. The step lasts as long as the carrier, and then removes
+// what is left of the file.
 //
 // Source: SchedMD/slurm 22.05, src/sbcast/opts.c, and src/slurmd/slurmd/req.c,
 // _file_bcast_register_file: the job's owner opens the file, with O_EXCL and mode 0700.
 type sbcast struct {
-	program string // "" brings nothing
+	program string // sbcast's path, "" if it is not used
 	job     string
 	engine  *engine.Engine
-	nodes   int // of the launch
+	nodes   int // in the launch
 
 	ctx     context.Context // ends with the carrier
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
 	mu      sync.Mutex
-	batches map[string]*batch // that wait, by path
+	batches map[string]*batch // waiting batches, by path
 	steps   []holding
 }
 
-// batch is the nodes that wait for a file.
+// batch is the nodes that wait for one file.
 type batch struct {
 	path    string
 	content []byte
 	nodes   []string
 	timer   *time.Timer
 	done    chan struct{}
-	came    bool // set before done is closed
+	came    bool // the file arrived; set before done is closed
 }
 
-// holding is a step that a file is brought by.
+// holding is a step through which a file is sent.
 type holding struct {
 	connection remote.Connection
 	process    *remote.Process
 }
 
-// newSbcast brings nothing where there is no sbcast, and where steps run in a container, whose files are others than
-// the node's.
+// newSbcast returns an sbcast that sends nothing if the program is missing, or if steps run in a
+// container, whose files are not the node's.
 func newSbcast(by *engine.Engine, nodes int, o Options) *sbcast {
 	s := &sbcast{job: o.Job.ID, engine: by, nodes: nodes, batches: map[string]*batch{}}
 	if program, err := exec.LookPath("sbcast"); err == nil && len(o.Container) == 0 {
@@ -75,7 +76,7 @@ func newSbcast(by *engine.Engine, nodes int, o Options) *sbcast {
 	return s
 }
 
-// bring waits until the file has come to the node, and reports whether it has.
+// bring waits until the file has arrived on the node, and reports whether it has.
 func (s *sbcast) bring(ctx context.Context, node, path string, content []byte) bool {
 	if s.program == "" {
 		return false
@@ -101,7 +102,8 @@ func (s *sbcast) bring(ctx context.Context, node, path string, content []byte) b
 	}
 }
 
-// send brings the file to a batch that waits, unless it is one node's: to one node it is sent as to any.
+// send sends the file to a waiting batch. A batch of one node is not worth a step; it gets the file
+// in the usual way.
 func (s *sbcast) send(b *batch) {
 	s.mu.Lock()
 	waits := s.batches[b.path] == b && s.ctx.Err() == nil
@@ -117,7 +119,8 @@ func (s *sbcast) send(b *batch) {
 	}
 }
 
-// holds is the command of the step, which tells the step's number. What it reads goes to all of its tasks.
+// holds is the command of the step. It prints the step's number. Its input goes to all of its
+// tasks.
 const holds = `IFS= read -r path && echo "` + holdsMark + `$SLURM_STEP_ID" && read -r end; rm -f "$path"`
 
 const holdsMark = "@@preflight-step "
@@ -146,7 +149,8 @@ func (s *sbcast) run(b *batch) bool {
 	return err == nil
 }
 
-// hold starts a step on the nodes of a batch, and returns its number when it runs on all of them, or "".
+// hold starts a step on the nodes of a batch. It returns the step's number when it runs on all of
+// them, otherwise "".
 func (s *sbcast) hold(ctx context.Context, b *batch) (step string) {
 	connection := s.engine.Connect(strings.Join(b.nodes, ","))
 	process, failure := connection.Start(holds, io.Discard)
@@ -154,7 +158,7 @@ func (s *sbcast) hold(ctx context.Context, b *batch) (step string) {
 		return ""
 	}
 	defer context.AfterFunc(ctx, func() { connection.Close() })()
-	_, _ = io.WriteString(process.Stdin, b.path+"\n") // that it was not read shows in what comes
+	_, _ = io.WriteString(process.Stdin, b.path+"\n") // a failure shows up in the output
 	lines := bufio.NewScanner(process.Stdout)
 	for hold := 0; hold < len(b.nodes); {
 		if !lines.Scan() {
@@ -171,7 +175,7 @@ func (s *sbcast) hold(ctx context.Context, b *batch) (step string) {
 	return step
 }
 
-// close ends what is being brought, and then the steps.
+// close ends transfers in progress, and then the steps.
 func (s *sbcast) close() {
 	s.mu.Lock()
 	s.stop()

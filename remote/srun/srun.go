@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package srun carries to the nodes of a Slurm job by steps of that job: where compute nodes keep ssh
-// out, and into the environment that srun gives the ranks. A node has a step of its own, so that it costs
-// no other node anything. Of more than a few nodes one step starts the agents of all, which call us (crew.go); a node
-// that does not call gets a step of its own. Where our binary is missing on several nodes, one sbcast brings it to them.
-// What srun cannot start or loses is told in its own words.
+// Package srun reaches the nodes of a Slurm job with steps of that job. That works where compute
+// nodes do not allow ssh, and gives the environment that srun gives the ranks. Every node has a
+// step of its own, so that it affects no other node. For more than a few nodes one step starts all
+// agents, which then call back (group.go); a node that does not call gets a step of its own. If
+// several nodes lack the agent, one sbcast brings it to them. Failures of srun are reported in its
+// own words.
 //
-// It refuses to ask Slurm for nodes: a job is there, or it reaches nobody. It knows no
-// login and no key.
+// The package does not allocate nodes: without a job it reaches none. It uses no login and no key.
 package srun
 
 import (
@@ -29,32 +29,34 @@ import (
 	"preflight/remote/engine"
 )
 
-// Name is what traces call this carrier.
+// Name is this carrier's name in traces.
 const Name = "srun"
 
-// Carrier starts steps of the Slurm job that this process is in.
+// Carrier starts steps in a Slurm job.
 type Carrier struct {
-	own    []string // srun's options that a user has given
+	own    []string // srun options from the user
 	engine engine.Engine
 	names  *hostsys.Names
 	user   string
 	sbcast *sbcast
-	crew   *crew // nil where every node has an srun of its own
+	group  *group // nil if every node has an srun of its own
 }
 
 // Options say how to reach nodes.
 type Options struct {
 	Job       Job
-	Container []string      // srun's own options that say what steps run in, pyxis's, each one word
-	Timeout   time.Duration // of each node
-	// Callback is the HOST:PORT of this machine where agents are to call, "" for any that they reach.
+	Container []string      // srun's pyxis options for the steps, each one word
+	Timeout   time.Duration // per node
+	// Callback is the HOST:PORT of this machine for agents to call, "" for any address that they
+	// reach.
 	Callback string
-	// Alone says that no agent is to call: what is started is another command of ours, or runs in a container.
+	// Alone is set if no agent may call, because the step runs another command or runs in a
+	// container.
 	Alone  bool
-	Binary func(goos, arch string) (*remote.Binary, error) // as remote.Options has it
+	Binary func(goos, arch string) (*remote.Binary, error) // as in remote.Options
 }
 
-// New is a Carrier to these nodes. It fails outside a Slurm job, and where there is no srun.
+// New returns a Carrier for these nodes. It fails outside a Slurm job, and without srun.
 func New(nodes []string, o Options) (*Carrier, error) {
 	if o.Job.ID == "" {
 		return nil, errors.New("it needs a Slurm job, and this shell is outside of any: begin one with salloc or sbatch, or name a running one with --jobid")
@@ -72,7 +74,7 @@ func New(nodes []string, o Options) (*Carrier, error) {
 	}
 	c.engine = engine.Engine{
 		Name: Name,
-		Program: func(node string, argv []string) *exec.Cmd { // or several, separated by commas
+		Program: func(node string, argv []string) *exec.Cmd { // or several nodes, separated by commas
 			count := strconv.Itoa(1 + strings.Count(node, ","))
 			more := []string{"--nodes=" + count, "--ntasks=" + count, "--nodelist=" + node}
 			if count != "1" {
@@ -83,32 +85,33 @@ func New(nodes []string, o Options) (*Carrier, error) {
 		Sheds: ofStep(o.Job), Explain: explain,
 	}
 	c.sbcast = newSbcast(&c.engine, len(nodes), o)
-	if here := o.Job.among(nodes); !o.Alone && len(o.Container) == 0 && (len(here) >= crewFrom || o.Callback != "") {
-		c.crew = newCrew(&c.engine, here, o)
+	if here := o.Job.among(nodes); !o.Alone && len(o.Container) == 0 && (len(here) >= groupFrom || o.Callback != "") {
+		c.group = newGroup(&c.engine, here, o)
 	}
 	return c, nil
 }
 
-// Files are those of a step that runs: its three streams, and what tells its end.
+// Files counts those of a running step: its three streams, and the one that reports its end.
 func (c *Carrier) Files(names []string) int { return 4 * len(names) }
 
-// Close ends the steps of many nodes, and waits until those of the nodes have ended.
+// Close ends the steps with many nodes, and waits until the steps of single nodes have ended.
 func (c *Carrier) Close() error {
-	if c.crew != nil {
-		c.crew.close()
+	if c.group != nil {
+		c.group.close()
 	}
 	c.sbcast.close()
 	c.engine.Close()
 	return nil
 }
 
-// Dial waits for the node's call where it is to call. Otherwise it only names the node: its step begins with the
-// command, and the address is where its name leads from here, if anywhere.
+// Dial waits for the node's call, if it should call. Otherwise it only determines the address to
+// which the node's name resolves on this machine, if any: the step starts together with the
+// command.
 func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *remote.Trace, error) {
 	trace := &remote.Trace{Carrier: Name, Options: c.own, User: c.user}
 	host, began := hostfile.Bare(name), time.Now()
-	if c.crew != nil {
-		connection, address, uncalled := c.crew.dial(ctx, host)
+	if c.group != nil {
+		connection, address, uncalled := c.group.dial(ctx, host)
 		if connection != nil {
 			trace.Address, trace.Connected = address, time.Since(began)
 			return connection, trace, nil
@@ -129,18 +132,18 @@ type step struct {
 	sbcast *sbcast
 }
 
-// Bring is by sbcast, with the other nodes that wait for the same file.
+// Bring uses sbcast, together with the other nodes that wait for the same file.
 func (s step) Bring(ctx context.Context, path string, content []byte) bool {
 	return s.sbcast.bring(ctx, s.node, path, content)
 }
 
-// options of every srun: one task a node, beside whatever runs in the job (--overlap, since Slurm
-// 20.11; without it the step would wait for the CPUs of the others), on all processors of
-// the node and with nothing of MPI's. --chdir is of a directory that every node has.
+// options are passed to every srun. They ask for one task per node on all of its CPUs, without MPI,
+// next to whatever runs in the job (--overlap, since Slurm 20.11; without it the step would wait
+// for CPUs that other steps hold). --chdir names a directory that every node has.
 var options = []string{"--overlap", "--ntasks-per-node=1", "--cpu-bind=none", "--mpi=none", "--job-name=preflight", "--chdir=/"}
 
-// ofStep is what srun tells a task of how many nodes and tasks its step has, and of which
-// nodes where it is not typed in the job: that is ours, and not the launch's.
+// ofStep are the variables in which srun describes the step's nodes and tasks, and also the job's
+// nodes if the user named the job. They describe preflight's step, and not the launch.
 func ofStep(job Job) []string {
 	ours := []string{"SLURM_NNODES", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}
 	if job.Named {
@@ -149,13 +152,14 @@ func ofStep(job Job) []string {
 	return ours
 }
 
-// taskEnded is how srun tells the end of a task that it had started.
+// taskEnded is how srun reports the end of a task that it had started.
 //
-// Source: SchedMD/slurm 22.05, src/srun/libsrun/task_state.c and srun_job.c; "srun: error: w2: task 0: Killed".
+// Source: SchedMD/slurm 22.05, src/srun/libsrun/task_state.c and srun_job.c; "srun: error: w2: task
+// 0: Killed".
 var taskEnded = regexp.MustCompile(`task \d+: `)
 
-// explain is the failure that srun's words tell, nil for none. One that goes on waits for
-// what it says.
+// explain returns the failure that srun's messages show, nil for none. If srun is still running, it
+// waits for what the message says.
 func explain(said string, came engine.State) *remote.Error {
 	if said := pyxisError.FindString(said); said != "" && came != engine.Going {
 		return &remote.Error{Cause: remote.PyxisFailed, Err: errors.New(said)}
@@ -173,16 +177,17 @@ func explain(said string, came engine.State) *remote.Error {
 	return failure
 }
 
-// pyxisError is what pyxis says of a container that does not begin, and what enroot said to it.
+// pyxisError is pyxis's message about a container that does not start, with enroot's output.
 //
 // Source: NVIDIA/pyxis, pyxis_slurmstepd.c and enroot.c, enroot_print_log.
 var pyxisError = regexp.MustCompile(`error: pyxis: .*`)
 
-// causes are those that srun's words name, the first that does.
+// causes maps srun's messages to causes; the first match counts.
 //
-// Source: SchedMD/slurm 22.05, src/common/slurm_errno.c, and getopt_long(3) for what a srun before
-// 20.11 says of --overlap and one without pyxis of its options. Of a step, ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE says that the job has
-// not the node, or not what the step wants of it, and ours wants nothing.
+// Source: SchedMD/slurm 22.05, src/common/slurm_errno.c, and getopt_long(3) for the message of an
+// srun before 20.11 about --overlap, and of one without pyxis about its options. For a step,
+// ESLURM_REQUESTED_NODE_CONFIG_UNAVAILABLE means that the node does not belong to the job, or lacks
+// what the step requests; our step requests nothing.
 var causes = []struct {
 	words string
 	cause remote.Cause
@@ -200,14 +205,14 @@ var causes = []struct {
 	{"munged", remote.SlurmDistrusts},
 }
 
-// reason is a line of srun's that says why nothing starts: an error, or that the step waits
-// for what other steps hold.
+// reason matches a line in which srun says why nothing starts: an error, or that the step waits for
+// what other steps hold.
 //
 // Source: SchedMD/slurm 22.05, src/srun/libsrun/launch.c, "Job %u step creation temporarily
 // disabled, retrying".
 var reason = regexp.MustCompile(`^(?:\S*/)?srun: (?:error: (.*)|(.*step creation.*|unrecognized option .*))$`)
 
-// reasons are those among srun's words, "" for none.
+// reasons returns those lines from srun's output, "" for none.
 func reasons(said string) string {
 	var all []string
 	for _, line := range strings.Split(said, "; ") {

@@ -26,8 +26,8 @@ import (
 
 func TestMain(m *testing.M) { carriertest.Main(m, meet.CallBack) }
 
-// stub is a srun whose nodes are all this machine, and behave as they are called. Its words
-// are those of Slurm 22.05.
+// stub is an srun whose nodes are all this machine, and whose behaviour depends on the node's name.
+// Its messages are those of Slurm 22.05.
 const stub = `#!/bin/sh
 echo "$@" >>"$STUB/asked"
 echo $$ >>"$STUB/pids"
@@ -105,7 +105,7 @@ s=$?
 exit $s
 `
 
-// inJob has a test run in a Slurm job with that srun, whose directory it returns.
+// inJob makes a test run in a Slurm job with the stub srun, and returns the stub's directory.
 func inJob(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -119,7 +119,7 @@ func inJob(t *testing.T) (dir string) {
 	return dir
 }
 
-// job is a Slurm job with that srun, for the time of a test.
+// job returns a client in a Slurm job with the stub srun, for the duration of a test.
 func job(t *testing.T, timeout time.Duration) (client *remote.Client, dir string) {
 	t.Helper()
 	dir = inJob(t)
@@ -180,8 +180,8 @@ func TestTalk(t *testing.T) {
 	}
 }
 
-// TestFaultsOfCrew is of agents that call.
-func TestFaultsOfCrew(t *testing.T) {
+// TestFaultsOfGroup covers agents that call back.
+func TestFaultsOfGroup(t *testing.T) {
 	inJob(t)
 	carriertest.Faults(t, carriertest.Stand{Calls: true, Open: func(t *testing.T, logins map[string]string) remote.Carrier {
 		dir := t.TempDir()
@@ -218,7 +218,7 @@ func TestFaultsOfCrew(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if carrier.crew.calls == nil || len(carrier.crew.calls.nodes) != len(nodes) {
+			if carrier.group.calls == nil || len(carrier.group.calls.nodes) != len(nodes) {
 				t.Error("not all agents have called")
 			}
 		})
@@ -246,8 +246,8 @@ func TestFaults(t *testing.T) {
 	}})
 }
 
-// TestBring: nodes that lack the same file get it by one sbcast to a step of theirs, which removes what is left of
-// it at the end. Any node that gets nothing by it is told so.
+// TestBring checks that nodes which lack the same file get it from one sbcast through one step,
+// which removes the rest of it at the end. A node that does not get the file is told so.
 func TestBring(t *testing.T) {
 	const path, content = "/cache/preflight-x.0", "a binary"
 	brings := "echo \"$@\" >>$STUB/sbcasts\n"
@@ -266,7 +266,7 @@ func TestBring(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, dir := job(t, time.Minute)
-			if err := os.WriteFile(filepath.Join(dir, "pids"), nil, 0o600); err != nil { // where no step begins
+			if err := os.WriteFile(filepath.Join(dir, "pids"), nil, 0o600); err != nil { // if no step starts
 				t.Fatal(err)
 			}
 			if test.sbcast == "" {
@@ -295,7 +295,7 @@ func TestBring(t *testing.T) {
 			if err := carrier.Close(); err != nil {
 				t.Error(err)
 			}
-			sent, _ := os.ReadFile(filepath.Join(dir, "sent")) // none, where nothing was
+			sent, _ := os.ReadFile(filepath.Join(dir, "sent")) // missing if nothing was sent
 			if string(sent) != test.sent {
 				t.Errorf("sent %q", sent)
 			}
@@ -355,7 +355,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// A task that is killed is told as what it is, and not as a step that Slurm refuses.
+// A killed task is reported as killed, and not as a step that Slurm refused.
 func TestKilled(t *testing.T) {
 	client, _ := job(t, time.Minute)
 	agent, _, err := client.Reach(t.Context(), "w1")
@@ -388,7 +388,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestNamed: whatever a user gives srun is one word of it, and told with what was met.
+// TestNamed checks that everything that the user passes to srun is one word, and is part of the
+// trace.
 func TestNamed(t *testing.T) {
 	_, dir := job(t, time.Minute)
 	own := []string{"--jobid=118", "--container-image=a b.sqsh", "--container-mounts=/a:/b,/c:/d"}

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// The two benchmarks log in to the same in-process server; what Dial costs
-// beyond Floor is ours.
+// Both benchmarks log in to the same in-process server. The difference between Dial and Floor is
+// this package's cost.
 func BenchmarkFloor(b *testing.B) {
 	p := newPerson(b)
 	n := startNode(b, admits(p.key.PublicKey()))

@@ -21,10 +21,10 @@ import (
 	"preflight/remote"
 )
 
-// This file is the one place that reads what x/crypto and the kernel say, and
-// turns it into a Stage and a Cause. x/crypto gives most of its errors as text.
+// This file is the only one that reads errors of x/crypto and the kernel, and turns them into a
+// Stage and a Cause. Most of x/crypto's errors are only text.
 
-// connectCause names why a TCP connection did not come about.
+// connectCause returns why a TCP connection failed.
 func connectCause(ctx context.Context, err error) remote.Cause {
 	var timeout net.Error
 	switch {
@@ -41,7 +41,7 @@ func connectCause(ctx context.Context, err error) remote.Cause {
 	return remote.Unexpected
 }
 
-// resolverWords is what the resolver said, without the name it said it of.
+// resolverWords returns the resolver's message without the name.
 func resolverWords(err error) string {
 	var dns *net.DNSError
 	switch {
@@ -55,8 +55,8 @@ func resolverWords(err error) string {
 	return err.Error()
 }
 
-// explain turns the library's error into ours, by how far the attempt came.
-// late is the reason our own side ended it, nil when it did not.
+// explain translates the library's error, depending on how far the attempt got. late is why our own
+// side ended it, nil if it did not.
 func (a *attempt) explain(late, err error) *remote.Error {
 	var negotiation *ssh.AlgorithmNegotiationError
 	hole := a.connection.Broken()
@@ -85,7 +85,7 @@ func (a *attempt) explain(late, err error) *remote.Error {
 	return a.login.explain(err)
 }
 
-// stage is how far the attempt came.
+// stage returns how far the attempt got.
 func (a *attempt) stage() remote.Stage {
 	switch {
 	case !a.wire.greeted:
@@ -102,11 +102,11 @@ func (a *attempt) silence(what string) error {
 	return fmt.Errorf("%s within %s", what, a.after())
 }
 
-// turnedAway are the lines with which sshd declines a connection before its
-// version line (drop_connection in OpenSSH's sshd.c, 8.5 and 9.8).
+// turnedAway matches the lines with which sshd rejects a connection before its version line
+// (drop_connection in OpenSSH's sshd.c, 8.5 and 9.8).
 var turnedAway = regexp.MustCompile(`^(Exceeded MaxStartups|Not allowed at this time)`)
 
-// explainGreeting is for a peer that never said SSH-2.0.
+// explainGreeting is for a server that never sent SSH-2.0.
 func (a *attempt) explainGreeting(late, err error) *remote.Error {
 	greeting := string(a.wire.greeting)
 	e := &remote.Error{Stage: remote.StageGreet, Detail: map[string]string{
@@ -131,8 +131,8 @@ func (a *attempt) explainGreeting(late, err error) *remote.Error {
 	return e
 }
 
-// explainNegotiation names the kind of algorithm that was not agreed on, and
-// says so when OpenSSH would have agreed.
+// explainNegotiation names the kind of algorithm on which the two sides could not agree, and notes
+// if OpenSSH could have.
 func (a *attempt) explainNegotiation(err *ssh.AlgorithmNegotiationError) *remote.Error {
 	for _, theirs := range err.RequestedAlgorithms {
 		if slices.Contains(onlyOpenSSH, theirs) {
@@ -146,14 +146,14 @@ func (a *attempt) explainNegotiation(err *ssh.AlgorithmNegotiationError) *remote
 	}}
 }
 
-// lost is whether the peer or the network ended the connection.
+// lost reports whether the other side or the network ended the connection.
 func lost(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || disconnected(err) != ""
 }
 
-// disconnected is the text of the server's disconnect message, "" when it sent
-// none. The library's type for it is not exported.
+// disconnected returns the text of the server's disconnect message, "" if it sent none. The library
+// does not export its type for it.
 func disconnected(err error) string {
 	if err == nil {
 		return ""
@@ -166,7 +166,7 @@ func disconnected(err error) string {
 
 var disconnectText = regexp.MustCompile(`ssh: disconnect, reason \d+: ((?s:.*))$`)
 
-// plainError strips the library's own prefixes from what it reports.
+// plainError removes the library's own prefixes from an error.
 func plainError(err error) error {
 	if line := disconnected(err); line != "" {
 		return fmt.Errorf("the server said: %s", text.Escape(strings.TrimSpace(line)))

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ssh carries to nodes over SSH, as the system's own ssh would: it reads
-// the same configuration, verifies the host key as OpenSSH does, offers the same keys,
-// and goes through the same jump hosts. What ssh would have done otherwise is in the
-// [remote.Trace], because the launch goes through ssh.
+// Package ssh reaches nodes over SSH as the system's own ssh would. It reads the same
+// configuration, verifies the host key as OpenSSH does, offers the same keys, and goes through the
+// same jump hosts. Differences from ssh are recorded in the [remote.Trace], because the launch uses
+// ssh.
 //
-// It refuses to ask for a password or a passphrase, to believe a host key that
-// OpenSSH would not, and to write to any file of the user. A second connection is
-// made only to a node that hangs, to find out why (path.go), and nothing else is done
-// over it.
+// The package asks for no password or passphrase, accepts no host key that OpenSSH would reject,
+// and writes to no file of the user. It makes a second connection only to a node that hangs, to
+// find out why (path.go), and uses it for nothing else.
 package ssh
 
 import (
@@ -24,20 +23,20 @@ import (
 	"preflight/remote"
 )
 
-// Options of a Carrier. Every zero value means the real thing, so that only
-// tests and flags fill them in.
+// Options of a Carrier. Every zero value is the normal setting, so that only tests and flags set
+// them.
 type Options struct {
-	Home         string        // whose ~/.ssh; "" = the user's, by the password database
-	SystemConfig string        // "" = /etc/ssh/ssh_config; the system's known hosts lie beside it
+	Home         string        // the home whose .ssh is used; "" = the user's, from the password database
+	SystemConfig string        // "" = /etc/ssh/ssh_config; the system's known hosts are in the same directory
 	AgentSocket  string        // "" = $SSH_AUTH_SOCK
-	Port         int           // as ssh -p: wins over the configuration; 0 = as configured
-	User         string        // as ssh -l; "" = as configured, else the local user
-	Timeout      time.Duration // of one node, from its name to a talking agent; 0 = remote.DefaultTimeout
+	Port         int           // like ssh -p: overrides the configuration; 0 = as configured
+	User         string        // like ssh -l; "" = as configured, else the local user
+	Timeout      time.Duration // per node, from name lookup to an agent that answers; 0 = remote.DefaultTimeout
 }
 
-// Carrier reaches nodes. It reads the user's ssh configuration once and keeps
-// what nodes share: parsed known_hosts files, keys, agents and connections to
-// jump hosts. It is safe for concurrent use and must be closed.
+// Carrier reaches nodes. It reads the user's ssh configuration once. It keeps what nodes share:
+// parsed known_hosts files, keys, agents and connections to jump hosts. It is safe for concurrent
+// use and must be closed.
 type Carrier struct {
 	options  Options
 	local    account
@@ -49,14 +48,13 @@ type Carrier struct {
 	names    *hostsys.Names
 }
 
-// account is who we are on this machine; ssh's tokens are made of it.
+// account is the local user. Several of ssh's tokens expand to its values.
 type account struct {
 	name, home, uid, hostname string
 }
 
-// New reads the ssh configuration of the user and of the system. It fails
-// where ssh itself would refuse to start: on a line it cannot read, or on a
-// user's file that others may write.
+// New reads the ssh configuration of the user and of the system. It fails where ssh itself would
+// refuse to start: on a line that it cannot parse, or a user's file that others may write.
 func New(o Options) (*Carrier, error) {
 	me, err := user.Current()
 	if err != nil {
@@ -83,8 +81,7 @@ func New(o Options) (*Carrier, error) {
 	return c, nil
 }
 
-// Close ends the connections that nodes share. Connections to nodes are
-// their callers' to close.
+// Close ends the connections that nodes share. Callers close the connections to nodes.
 func (c *Carrier) Close() error {
 	c.jumps.close()
 	c.agents.each((*sshAgent).close)

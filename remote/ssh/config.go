@@ -16,10 +16,10 @@ import (
 	"syscall"
 )
 
-// The parser is our own. kevinburke/ssh_config (v1.6) refuses a file with
-// `Match exec` or with two criteria in one Match, applies an Include inside a
-// Host block to every host, and knows no final pass: each of these would have
-// us reach a node in another way than the launch's ssh does.
+// preflight has its own parser. kevinburke/ssh_config (v1.6) refuses a file with `Match exec` or
+// with two criteria in one Match, applies an Include inside a Host block to every host, and has no
+// final pass. With each of these, preflight would reach a node in another way than the launch's
+// ssh.
 //
 // The grammar is that of OpenSSH's readconf.c and misc.c (9.2 to 10.0).
 
@@ -32,25 +32,24 @@ type directive struct {
 	line     int
 	keyword  string   // lower case, old spellings replaced
 	args     []string // unquoted
-	rest     string   // the arguments as written, for keywords that take the line whole
+	rest     string   // the arguments as written, for keywords whose value is the rest of the line
 	included []configFile
 }
 
 func (d directive) where() string { return fmt.Sprintf("%s:%d", d.file, d.line) }
 
-// configFile is one file's directives in order, Host and Match among them.
+// configFile is one file's directives in order, including Host and Match.
 type configFile []directive
 
-// configFiles is the whole configuration: the user's file, which wins, then
-// the system's.
+// configFiles is the whole configuration: the user's file, which wins, then the system's.
 type configFiles struct {
 	files []configFile
-	// unknown are the keywords no OpenSSH that we know of has, with their places.
+	// unknown are keywords that no known OpenSSH has, with their positions.
 	unknown []string
 }
 
-// readConfig parses both files with all they include. A file that does not
-// exist is empty, as it is for ssh.
+// readConfig parses both files with everything that they include. A missing file counts as empty,
+// as for ssh.
 func readConfig(user, system, home string) (configFiles, error) {
 	var c configFiles
 	for _, r := range []configReader{
@@ -73,7 +72,7 @@ func readConfig(user, system, home string) (configFiles, error) {
 
 // configReader reads the user's configuration or the system's.
 type configReader struct {
-	base    string // where relative Include paths start
+	base    string // start of relative Include paths
 	home    string
 	private bool // refuse files that others may write
 	ignore  []string
@@ -102,8 +101,8 @@ func (r *configReader) read(path string, depth int) (configFile, error) {
 	return r.parse(f, path, depth)
 }
 
-// trusted is the rule of read_config_file_depth: owned by root or by us, and
-// writable by nobody else.
+// trusted is the rule of read_config_file_depth: owned by root or by this user, and writable by no
+// other.
 func trusted(info fs.FileInfo) bool {
 	owner, ok := info.Sys().(*syscall.Stat_t)
 	if ok && owner.Uid != 0 && int(owner.Uid) != os.Getuid() {
@@ -135,8 +134,7 @@ func (r *configReader) parse(text io.Reader, path string, depth int) (configFile
 	return file, nil
 }
 
-// complete checks what can be checked without knowing the host, and follows
-// an Include.
+// complete checks what does not depend on the host, and follows an Include.
 func (r *configReader) complete(d *directive, depth int) error {
 	if name, old := synonyms[d.keyword]; old {
 		d.keyword = name
@@ -170,8 +168,8 @@ func (r *configReader) complete(d *directive, depth int) error {
 	return nil
 }
 
-// include adds the files that a pattern names to d. A pattern that names none
-// is no error, and neither is a file that cannot be opened.
+// include adds the files that match a pattern to d. A pattern without matches is no error, and
+// neither is a file that cannot be opened.
 func (r *configReader) include(d *directive, pattern string, depth int) error {
 	if rest, ok := strings.CutPrefix(pattern, "~/"); ok && r.private {
 		pattern = filepath.Join(r.home, rest)
@@ -195,8 +193,8 @@ func (r *configReader) include(d *directive, pattern string, depth int) error {
 	return nil
 }
 
-// splitLine takes a line apart as strdelim and argv_split of OpenSSH's misc.c
-// do. An empty line or a comment gives a directive without a keyword.
+// splitLine parses a line as strdelim and argv_split of OpenSSH's misc.c do. For an empty line or a
+// comment it returns a directive without a keyword.
 func splitLine(line string) (directive, error) {
 	line = strings.TrimRight(line, " \t\r\n\f")
 	line = strings.TrimLeft(line, " \t\r")
@@ -214,7 +212,7 @@ func splitLine(line string) (directive, error) {
 		keyword, rest = line[:end], line[end:]
 	}
 	rest = strings.TrimLeft(rest, " \t")
-	if after, ok := strings.CutPrefix(rest, "="); ok { // one = may stand between keyword and arguments
+	if after, ok := strings.CutPrefix(rest, "="); ok { // one = is allowed between keyword and arguments
 		rest = strings.TrimLeft(after, " \t")
 	}
 	args, err := splitArguments(rest)
@@ -227,9 +225,8 @@ func splitLine(line string) (directive, error) {
 	return directive{keyword: strings.ToLower(keyword), args: args, rest: rest}, nil
 }
 
-// splitArguments splits at blanks outside quotes; a # that starts an argument
-// starts a comment. A backslash keeps a quote or a backslash, and outside
-// quotes a space.
+// splitArguments splits at blanks outside quotes; a # at the start of an argument starts a comment.
+// A backslash escapes a quote or a backslash, and outside quotes a space.
 func splitArguments(s string) ([]string, error) {
 	var args []string
 	for i := 0; i < len(s); {
@@ -273,8 +270,7 @@ func parsePort(s string) (int, error) {
 	return port, nil
 }
 
-// parseSeconds reads an interval of OpenSSH's convtime: "90", "1m30s",
-// "none" for 0.
+// parseSeconds parses an interval of OpenSSH's convtime: "90", "1m30s", "none" for 0.
 func parseSeconds(s string) (int, error) {
 	if s == "none" {
 		return 0, nil
@@ -302,11 +298,10 @@ func parseSeconds(s string) (int, error) {
 	return total, nil
 }
 
-// matchPattern is match_pattern of OpenSSH's match.c: * is any run of
-// characters, ? any one.
+// matchPattern is match_pattern of OpenSSH's match.c: * matches any characters, ? any single one.
 func matchPattern(s, pattern string) bool {
-	// star and mark remember the last * and where in s its run began, so that
-	// a mismatch lengthens that run instead of starting a search of its own.
+	// star and mark are the position of the last * and the start of its match in s. On a mismatch
+	// the match grows, so that no nested search is needed.
 	star, mark := -1, 0
 	i, j := 0, 0
 	for i < len(s) {
@@ -344,7 +339,7 @@ func matchPatterns(s string, patterns []string) bool {
 // matchList is matchPatterns for a list joined by commas.
 func matchList(s, list string) bool { return matchPatterns(s, strings.Split(list, ",")) }
 
-// matchHost is matchList without regard to case, for host names.
+// matchHost is matchList for host names; it ignores case.
 func matchHost(host, list string) bool {
 	return matchList(strings.ToLower(host), strings.ToLower(list))
 }
@@ -352,13 +347,13 @@ func matchHost(host, list string) bool {
 // matchResult is the outcome of a Match line.
 type matchResult struct {
 	active    bool
-	wantFinal bool   // `final` was asked: the configuration is to be read again
-	unjudged  string // a criterion we cannot judge, which decides the line
+	wantFinal bool   // `final` was asked for: the configuration must be read again
+	unjudged  string // a criterion that we do not evaluate and that decides the line
 }
 
-// match judges a Match line as match_cfg_line of readconf.c does. Criteria
-// that need a program run or the local network looked at count as not met, and
-// are named when everything before them is met.
+// match evaluates a Match line as match_cfg_line of readconf.c does. Criteria that would need to
+// run a program or to look at the local network count as not met. They are reported if everything
+// before them is met.
 func (e *evaluation) match(args []string) matchResult {
 	m := matchResult{active: true}
 	for i := 0; i < len(args); i++ {
@@ -391,8 +386,8 @@ func (e *evaluation) match(args []string) matchResult {
 	return m
 }
 
-// criterion judges one criterion that has an argument. judged is false for
-// those we refuse to look at.
+// criterion evaluates one criterion that has an argument. judged is false for those that we do not
+// evaluate.
 func (e *evaluation) criterion(name, value string) (met, judged bool) {
 	switch name {
 	case "host":

@@ -15,11 +15,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// oracleConfigs are configurations whose meaning ssh itself tells us. $DIR is
-// the directory the files are in.
+// oracleConfigs are configurations that the test compares with the output of the real ssh. $DIR is
+// the directory of the files.
 var oracleConfigs = []struct {
 	name  string
-	files map[string]string // beside "config"
+	files map[string]string // in addition to "config"
 	hosts []string
 }{
 	{"first value wins", map[string]string{"config": "Port 2201\nHost w1\n Port 2202\n User alice\nHost *\n User bob\n"}, []string{"w1", "w2"}},
@@ -100,7 +100,7 @@ func configured(t *testing.T, files map[string]string) (home string, c *Carrier)
 	return home, c
 }
 
-// told is what we resolved, in the words of ssh -G.
+// told returns our result in the format of ssh -G.
 func told(g *target, c *Carrier) map[string]string {
 	jump := ""
 	if g.jump != nil {
@@ -136,7 +136,7 @@ func told(g *target, c *Carrier) map[string]string {
 	}
 }
 
-// oracle turns the output of ssh -G into the same words.
+// oracle converts the output of ssh -G to the same format.
 func oracle(out, home string) map[string]string {
 	want := map[string]string{
 		"identityfile": "", "certificatefile": "", "hostkeyalias": "", "proxyjump": "", "proxycommand": "", "bindaddress": "",
@@ -149,7 +149,7 @@ func oracle(out, home string) map[string]string {
 		"connecttimeout":        {"none": "0"},
 	}
 	global := filepath.Join(home, "etc")
-	me, err := user.Current() // ssh takes no other home than the password data base's
+	me, err := user.Current() // ssh uses only the home from the password database
 	if err != nil {
 		panic(err)
 	}
@@ -231,8 +231,8 @@ func TestConfigOthersMayWrite(t *testing.T) {
 	}
 }
 
-// The user's file wins over the system's, relative includes start beside
-// each, and what the command line says wins over both.
+// The user's file wins over the system's, relative includes start in each file's directory, and the
+// command line wins over both.
 func TestConfigPrecedence(t *testing.T) {
 	home, _ := configured(t, map[string]string{"config": "Include more\nUser mine\n", "more": "Port 2300\n"})
 	system := filepath.Join(home, "etc")
@@ -262,7 +262,7 @@ func TestConfigPrecedence(t *testing.T) {
 	}
 }
 
-// Every case here is something ssh does and we do not: it must be said.
+// Every case here is something that ssh does and preflight does not; preflight must report it.
 func TestConfigDifferences(t *testing.T) {
 	for _, test := range []struct{ config, want string }{
 		{"Match exec true\n Port 1\n", "`Match exec`"},
@@ -292,7 +292,7 @@ func TestConfigDifferences(t *testing.T) {
 	}
 }
 
-// A hostfile is data: what it says must not become part of a shell command.
+// A hostfile is data: its text must not become part of a shell command.
 func TestProxyCommandRefusesShellCharacters(t *testing.T) {
 	_, c := configured(t, map[string]string{"config": "ProxyCommand nc %h %p\n"})
 	for _, name := range []string{"w1;touch x", "$(id)", "-oProxyCommand=x", "a b", "`id`"} {

@@ -22,23 +22,22 @@ import (
 	"preflight/remote"
 )
 
-// What a node gets whose configuration says no ConnectTimeout.
+// The time limits of a node whose configuration has no ConnectTimeout.
 const (
-	// connectTimeout is what pdsh gives ssh (pdsh 2.34, ssh module): a launch
-	// does not wait longer for a node that answers no packet.
+	// connectTimeout is what pdsh gives ssh (pdsh 2.34, ssh module): a launch waits no longer for a
+	// node that answers no packet.
 	connectTimeout = 10 * time.Second
-	// handshakeTimeout covers the connection and the key exchange. It is three
-	// times as long because it depends on how busy both ends are.
+	// handshakeTimeout covers the connection and the key exchange. It is three times as long
+	// because it depends on the load of both machines.
 	handshakeTimeout = 30 * time.Second
 )
 
-// Dial logs in to a node by the name the hostfile gives it, and returns the
-// connection with what was met on the way. The trace is never nil; an error is
-// always an *Error.
+// Dial logs in to a node by its name in the hostfile. It returns the connection and a trace of what
+// was met on the way. The trace is never nil; an error is always an *Error.
 //
-// ctx bounds the way there: whatever waits for a frozen peer is freed when it
-// ends, by closing the connection below. The connection that comes back is the
-// caller's to close, which frees its calls in the same way.
+// ctx limits the login: when it ends, the underlying connection is closed, which releases whatever
+// waits for a frozen server. The caller must close the returned connection, which releases its
+// calls in the same way.
 func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *remote.Trace, error) {
 	client, trace, failure := c.dialHop(ctx, c.hopTo(name), nil)
 	if failure != nil {
@@ -48,14 +47,14 @@ func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *re
 	return client, trace, nil
 }
 
-// Files are a socket each; of what goes through a ProxyCommand also the command's standard
-// error and what tells its end, and of all behind one jump host the one to it.
+// Files counts one socket per node. A ProxyCommand adds its standard error and the file that
+// reports its end. All nodes behind one jump host share one connection to it.
 func (c *Carrier) Files(names []string) (files int) {
 	jumps := map[hop]bool{}
 	for _, name := range names {
 		t, err := c.resolve(c.hopTo(name))
 		switch {
-		case err != nil: // nobody is called
+		case err != nil: // no connection is made
 		case t.jump != nil && jumps[*t.jump]:
 		case t.jump != nil:
 			jumps[*t.jump] = true
@@ -69,14 +68,14 @@ func (c *Carrier) Files(names []string) (files int) {
 	return files
 }
 
-// hopTo is a node by the name the hostfile gives it.
+// hopTo returns the hop for a node's name in the hostfile.
 func (c *Carrier) hopTo(name string) hop {
 	user, host := userAndHost(name)
 	return hop{name: host, user: cmp.Or(user, c.options.User), port: c.options.Port}
 }
 
-// dialHop logs in to one hop. crossed are the hops that wait for this one, by
-// which a circle is seen.
+// dialHop logs in to one hop. crossed are the hops that wait for this one, so that a cycle is
+// detected.
 func (c *Carrier) dialHop(ctx context.Context, h hop, crossed []hop) (*connection, *remote.Trace, *remote.Error) {
 	begun := time.Now()
 	trace := &remote.Trace{}
@@ -95,8 +94,7 @@ func (c *Carrier) dialHop(ctx context.Context, h hop, crossed []hop) (*connectio
 	return client, trace, nil
 }
 
-// attempt is one way from a resolved target to a login. Its fields tell how
-// far it came.
+// attempt is one attempt to log in to a resolved target. Its fields show how far it got.
 type attempt struct {
 	client *Carrier
 	hop    hop
@@ -106,22 +104,20 @@ type attempt struct {
 
 	connection *connection
 	wire       *greetingConn
-	proxy      *proxyConn // set when a ProxyCommand carries the connection
+	proxy      *proxyConn // set if a ProxyCommand carries the connection
 	verifier   *verifier
 	login      *login
 
-	// Set by the library's key exchange, which may outlive a handshake that we
-	// broke off.
+	// Set by the library's key exchange, which may outlive a handshake that we aborted.
 	refused  atomic.Pointer[remote.Error]
 	verified atomic.Bool
 
 	shakenHands func() bool // ends the handshake's own deadline
 
-	again func(context.Context) (net.Conn, error) // connects once more; nil behind jump hosts and ProxyCommands
+	again func(context.Context) (net.Conn, error) // connects again; nil for jump hosts and ProxyCommands
 }
 
-// run connects and logs in. ConnectTimeout bounds everything up to the host
-// key, as it does in OpenSSH.
+// run connects and logs in. ConnectTimeout limits everything up to the host key, as in OpenSSH.
 func (a *attempt) run(ctx context.Context, crossed []hop) (*connection, *remote.Error) {
 	handshake, cancel := context.WithTimeout(ctx, cmp.Or(a.target.connectTimeout, handshakeTimeout))
 	defer cancel()
@@ -148,14 +144,15 @@ func (a *attempt) run(ctx context.Context, crossed []hop) (*connection, *remote.
 	}
 	if err == nil && late == nil {
 		a.connection.Conn, a.connection.channels, a.connection.requests = sshConn, channels, requests
-		a.login.ctx, a.shakenHands = nil, nil // the library keeps all this for as long as the connection
+		a.login.ctx, a.shakenHands = nil, nil // the library keeps a reference for as long as the connection lives
 		return a.connection, nil
 	}
 	a.wire.Close()
 	return nil, a.explain(late, err)
 }
 
-// watch has the packets of a connection of our own watched, nil for any other.
+// watch starts to watch the packets of a direct connection. It returns nil for any other
+// connection.
 func (a *attempt) watch(conn net.Conn) *path {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
@@ -171,7 +168,7 @@ func (a *attempt) watch(conn net.Conn) *path {
 			}
 			return second, nil
 		},
-		// Who gives a node little time leaves some for the proof.
+		// A short timeout must still leave time for the proof.
 		idle: min(maxIdle, a.client.options.Timeout/4, cmp.Or(a.target.connectTimeout, handshakeTimeout)/4),
 	}
 	a.connection.path.watch()
@@ -193,7 +190,7 @@ func (a *attempt) sshConfig() *ssh.ClientConfig {
 				a.refused.Store(refused)
 				return refused
 			}
-			if !a.verified.Swap(true) { // and not a later exchange of keys
+			if !a.verified.Swap(true) { // only for the first key exchange
 				a.shakenHands()
 			}
 			return nil
@@ -203,8 +200,7 @@ func (a *attempt) sshConfig() *ssh.ClientConfig {
 	}
 }
 
-// connect opens the way to the target: straight, through a jump host or
-// through a command.
+// connect connects to the target: directly, through a jump host or through a command.
 func (a *attempt) connect(ctx context.Context, crossed []hop) (net.Conn, *remote.Error) {
 	switch {
 	case a.target.jump != nil:
@@ -227,9 +223,8 @@ func (a *attempt) connect(ctx context.Context, crossed []hop) (net.Conn, *remote
 	return a.connectTo(ctx, addresses)
 }
 
-// connectTo tries the addresses in the resolver's order, as ssh does. Each
-// gets an equal part of the time that is left, so that a dead first address
-// does not hide a live second one.
+// connectTo tries the addresses in the resolver's order, as ssh does. Each gets an equal part of
+// the remaining time, so that a dead first address does not hide a working second one.
 func (a *attempt) connectTo(ctx context.Context, addresses []netip.Addr) (net.Conn, *remote.Error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(a.target.connectTimeout, connectTimeout))
 	defer cancel()
@@ -274,20 +269,20 @@ func (a *attempt) connectTo(ctx context.Context, addresses []netip.Addr) (net.Co
 	return nil, &remote.Error{Stage: remote.StageConnect, Cause: connectCause(ctx, errs[len(errs)-1]), Detail: detail, Err: errors.Join(errs...)}
 }
 
-// greetingConn reads through a buffer, because the library takes the version line byte
-// by byte, and keeps what came before and with that line.
+// greetingConn reads through a buffer, because the library reads the version line byte by byte. It
+// keeps what came before and with that line.
 type greetingConn struct {
 	net.Conn
-	path     *path         // nil where nobody watches it
-	buffered *bufio.Reader // nil once all is read that came with the greeting
+	path     *path         // nil if the connection is not watched
+	buffered *bufio.Reader // nil after everything that came with the greeting has been read
 	greeting []byte
 	greeted  bool // the version line has been read; greeting does not change any more
 }
 
-// maxGreeting is how much is kept of what a peer says before its version line.
+// maxGreeting is how many bytes before its version line are kept from a server.
 const maxGreeting = 1 << 10
 
-// errProtocol stops a handshake with a server that speaks ssh 1 only.
+// errProtocol stops a handshake with a server that supports only SSH 1.
 var errProtocol = errors.New("protocol major versions differ")
 
 func (w *greetingConn) Read(p []byte) (int, error) {
@@ -297,7 +292,7 @@ func (w *greetingConn) Read(p []byte) (int, error) {
 	n, err := w.buffered.Read(p)
 	if w.greeted {
 		if w.buffered.Buffered() == 0 {
-			w.buffered = nil // the library has a buffer of its own for what follows
+			w.buffered = nil // the library buffers what follows itself
 		}
 		return n, err
 	}
@@ -324,7 +319,7 @@ func (w *greetingConn) lastLine() string {
 	return string(w.greeting[bytes.LastIndexByte(w.greeting[:end], '\n')+1:])
 }
 
-// version is the server's version line, "" when there was none.
+// version returns the server's version line, "" if there was none.
 func (w *greetingConn) version() string {
 	if !w.greeted {
 		return ""

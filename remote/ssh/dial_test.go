@@ -27,8 +27,7 @@ import (
 	"preflight/testhosts/remotetest"
 )
 
-// person is somebody with a home of their own and a key, and nothing of the
-// developer's.
+// person is a user with a home and a key, independent of the developer's own.
 type person struct {
 	t    testing.TB
 	home string
@@ -55,7 +54,7 @@ func (p *person) write(name, text string) {
 	}
 }
 
-// newKey writes a private key and, beside a passphrase, nothing else.
+// newKey writes a private key, without a .pub file if it has a passphrase.
 func (p *person) newKey(name, passphrase string) ssh.Signer {
 	p.t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
@@ -98,7 +97,7 @@ type node struct {
 	key     ssh.Signer
 	mu      sync.Mutex
 	logins  int
-	present int // logged in now
+	present int // current logins
 }
 
 func newSigner(t testing.TB) ssh.Signer {
@@ -114,7 +113,7 @@ func newSigner(t testing.TB) ssh.Signer {
 	return signer
 }
 
-// listen accepts on a port of its own and hands every connection to serve.
+// listen accepts connections on a new port and passes each to serve.
 func listen(t testing.TB, serve func(net.Conn)) (address string, port int) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -151,8 +150,8 @@ func listen(t testing.TB, serve func(net.Conn)) (address string, port int) {
 	return listener.Addr().String(), listener.Addr().(*net.TCPAddr).Port
 }
 
-// startNode runs a server. It lets in whoever config lets in, and forwards
-// connections, so that it can be a jump host as well.
+// startNode runs a server. It accepts the users that config accepts, and forwards connections, so
+// that it can be a jump host as well.
 func startNode(t testing.TB, config *ssh.ServerConfig) *node {
 	t.Helper()
 	n := &node{key: newSigner(t)}
@@ -211,7 +210,7 @@ func forward(asked ssh.NewChannel) {
 	channel.Close()
 }
 
-// admits lets in the holder of the key.
+// admits accepts the holder of the key.
 func admits(key ssh.PublicKey) *ssh.ServerConfig {
 	return &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, shown ssh.PublicKey) (*ssh.Permissions, error) {
 		if equalKeys(shown, key) {
@@ -231,13 +230,12 @@ func (p *person) knows(n *node) {
 	f.Close()
 }
 
-// host is a configuration block for a node.
+// host returns a configuration block for a node.
 func host(name string, port int, more ...string) string {
 	return fmt.Sprintf("Host %s\n HostName 127.0.0.1\n Port %d\n %s\n", name, port, strings.Join(more, "\n "))
 }
 
-// failed dials and wants it to fail in a certain way within a second of when
-// it has to.
+// failed dials and expects this failure at most a second later than necessary.
 func (p *person) failed(c *Carrier, name string, timeout time.Duration, stage remote.Stage, cause remote.Cause, words string) (*remote.Error, *remote.Trace) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -300,11 +298,11 @@ func say(text string, then func(net.Conn)) func(net.Conn) {
 	}
 }
 
-// stay waits for the other side to hang up.
+// stay waits until the other side closes the connection.
 func stay(conn net.Conn) { io.Copy(io.Discard, conn) }
 
-// hangUp reads on to the end, because what is left unread makes the kernel
-// reset the connection.
+// hangUp reads everything before it closes the connection, because unread data would make the
+// kernel reset it.
 func hangUp(conn net.Conn) {
 	bufio.NewReader(conn).ReadString('\n')
 	conn.(*net.TCPConn).CloseWrite()

@@ -17,14 +17,14 @@ import (
 	"preflight/remote"
 )
 
-// verifier judges the key a host shows, as check_host_key of OpenSSH's
-// sshconnect.c does. It never writes a known_hosts file.
+// verifier checks a host's key as check_host_key of OpenSSH's sshconnect.c does. It never writes a
+// known_hosts file.
 type verifier struct {
 	target   *target
-	known    []knownKey // lines that speak of the host
-	portless []knownKey // lines that speak of it without its port; asked when there is no other
+	known    []knownKey // lines for the host
+	portless []knownKey // lines for the host without its port; used if there are no others
 	problems []error    // known_hosts files that could not be read
-	notes    []string   // what ssh does with a key that we let pass
+	notes    []string   // what ssh would do with a key that we accept
 }
 
 func (c *Carrier) verifier(t *target) *verifier {
@@ -37,9 +37,9 @@ func (c *Carrier) verifier(t *target) *verifier {
 	return v
 }
 
-// algorithms is the order in which host keys are asked for: first those we
-// could verify, so that a host known by one key does not show another. It is
-// order_hostkeyalgs of OpenSSH's sshconnect2.c.
+// algorithms returns the order in which host keys are requested. Keys that we could verify come
+// first, so that a host that is known by one key does not show another. It is order_hostkeyalgs of
+// OpenSSH's sshconnect2.c.
 func (v *verifier) algorithms() []string {
 	all := v.target.hostKeyAlgorithms
 	if !v.target.orderByKnown || v.knows(ssh.KeyAlgoED25519, "") && plainAlgorithm(all[0]) == ssh.KeyAlgoED25519 {
@@ -60,15 +60,15 @@ func (v *verifier) algorithms() []string {
 	return append(first, last...)
 }
 
-// knows reports whether a key of this format is known. Of an authority any
-// format will do: it may sign keys of every kind.
+// knows reports whether a key of this format is known. For a certificate authority any format
+// counts, since it may sign keys of every kind.
 func (v *verifier) knows(format, marker string) bool {
 	return slices.ContainsFunc(v.known, func(k knownKey) bool {
 		return k.marker == marker && (marker == markerAuthority || k.key.Type() == format)
 	})
 }
 
-// plainAlgorithm is the algorithm that a certificate algorithm rests on.
+// plainAlgorithm returns the algorithm on which a certificate algorithm is based.
 func plainAlgorithm(algorithm string) string {
 	if plain, ok := strings.CutSuffix(algorithm, "-cert-v01@openssh.com"); ok {
 		if strings.HasPrefix(plain, "sk-") {
@@ -79,7 +79,7 @@ func plainAlgorithm(algorithm string) string {
 	return algorithm
 }
 
-// keyFormat is the format of the keys that make such signatures.
+// keyFormat returns the key format for a signature algorithm.
 func keyFormat(algorithm string) string {
 	if algorithm == ssh.KeyAlgoRSASHA256 || algorithm == ssh.KeyAlgoRSASHA512 {
 		return ssh.KeyAlgoRSA
@@ -87,8 +87,7 @@ func keyFormat(algorithm string) string {
 	return algorithm
 }
 
-// check is nil when the host is who it should be, or when the configuration
-// says not to mind.
+// check returns nil if the host has the right key, or if the configuration disables the check.
 func (v *verifier) check(server net.Addr, shown ssh.PublicKey) *remote.Error {
 	if tcp, ok := server.(*net.TCPAddr); ok && v.target.trustLocalhost && !v.target.aliased && tcp.IP.IsLoopback() {
 		return nil
@@ -107,7 +106,7 @@ func (v *verifier) check(server net.Addr, shown ssh.PublicKey) *remote.Error {
 	return v.plain(shown)
 }
 
-// plain judges a key that is no certificate.
+// plain checks a key that is not a certificate.
 func (v *verifier) plain(shown ssh.PublicKey) *remote.Error {
 	same := func(k knownKey) bool { return k.marker == "" && equalKeys(k.key, shown) }
 	if slices.ContainsFunc(v.known, same) || len(v.plainKnown()) == 0 && slices.ContainsFunc(v.portless, same) {
@@ -129,8 +128,8 @@ func (v *verifier) plainKnown() []knownKey {
 	return slices.DeleteFunc(slices.Clone(v.known), func(k knownKey) bool { return k.marker != "" })
 }
 
-// refuse is the error for a key that did not pass, or nil when ssh would go on
-// with it: any but a first key stops ssh unless StrictHostKeyChecking is no.
+// refuse returns the error for a key that did not pass, or nil if ssh would continue. ssh stops for
+// any key but a new one, unless StrictHostKeyChecking is no.
 func (v *verifier) refuse(cause remote.Cause, shown ssh.PublicKey, known knownKey, what string) *remote.Error {
 	t := v.target
 	if short := remote.Short(remote.StageHostKey, errors.Join(v.problems...)); short != nil {
@@ -174,8 +173,8 @@ func (v *verifier) refuse(cause remote.Cause, shown ssh.PublicKey, known knownKe
 		t.keyName, shown.Type(), ssh.FingerprintSHA256(shown), what)}
 }
 
-// revoked finds the @revoked line that names the key, the key below a
-// certificate, or the authority that signed it.
+// revoked returns the @revoked line for the key, for the key inside a certificate, or for the
+// authority that signed it.
 func (v *verifier) revoked(shown ssh.PublicKey) (knownKey, bool) {
 	keys := []ssh.PublicKey{shown}
 	if cert, ok := shown.(*ssh.Certificate); ok {
@@ -191,8 +190,7 @@ func (v *verifier) revoked(shown ssh.PublicKey) (knownKey, bool) {
 
 var errNoAuthority = errors.New("no @cert-authority line in known_hosts names its signer")
 
-// certificate judges a host certificate: its signer, its dates and the host it
-// was made for.
+// certificate checks a host certificate: its signer, its dates and its host.
 func (v *verifier) certificate(cert *ssh.Certificate) error {
 	signedBy := func(k knownKey) bool { return k.marker == markerAuthority && equalKeys(k.key, cert.SignatureKey) }
 	if !slices.ContainsFunc(v.known, signedBy) && !slices.ContainsFunc(v.portless, signedBy) {
@@ -205,8 +203,8 @@ func (v *verifier) certificate(cert *ssh.Certificate) error {
 	if v.target.aliased {
 		name = v.target.keyName
 	}
-	// OpenSSH takes the principals of a host certificate as patterns, x/crypto
-	// as names: the one that matches stands for the host.
+	// OpenSSH treats the principals of a host certificate as patterns, x/crypto as names. So the
+	// principal that matches replaces the host name.
 	for _, principal := range cert.ValidPrincipals {
 		if matchPattern(name, principal) {
 			name = principal

@@ -34,12 +34,12 @@ func ecdsaSigner(t *testing.T) ssh.Signer {
 	return signer
 }
 
-// line is a known_hosts line.
+// line returns a known_hosts line.
 func line(name string, key ssh.PublicKey) string {
 	return name + " " + strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))) + "\n"
 }
 
-// The server shows an ed25519 key; what is known of it decides.
+// The server shows an ed25519 key; the known keys decide the result.
 func TestHostKey(t *testing.T) {
 	other, wrongType := newSigner(t).PublicKey(), ecdsaSigner(t).PublicKey()
 	for _, test := range []struct {
@@ -47,7 +47,7 @@ func TestHostKey(t *testing.T) {
 		known  func(n *node) string
 		config string
 		cause  remote.Cause // "" = accepted
-		words  string       // of the error, or of the note when accepted
+		words  string       // of the error, or of the note if the key was accepted
 	}{
 		{"known", func(n *node) string { return line(knownhosts.Normalize(n.address), n.key.PublicKey()) }, "", "", ""},
 		{"known among others", func(n *node) string {
@@ -111,8 +111,7 @@ func TestHostKey(t *testing.T) {
 	}
 }
 
-// A server with two keys must show the one that is known, whichever it likes
-// better itself.
+// A server with two keys must show the known one, whatever it prefers.
 func TestHostKeyOrder(t *testing.T) {
 	p := newPerson(t)
 	server := admits(p.key.PublicKey())
@@ -139,7 +138,7 @@ func TestHostCertificate(t *testing.T) {
 		certType   uint32
 		principals []string
 		before     uint64
-		known      string // before the authority's key
+		known      string // the line's text before the authority's key
 		cause      remote.Cause
 	}{
 		{"good", ssh.HostCert, []string{"127.0.0.1"}, now + 600, "@cert-authority *", ""},
@@ -171,7 +170,7 @@ func TestHostCertificate(t *testing.T) {
 	}
 }
 
-// checkKey asks the verifier alone.
+// checkKey runs only the verifier.
 func checkKey(p *person, key ssh.PublicKey) *remote.Error {
 	p.write("config", host("w1", 2222))
 	c := p.client(Options{})
@@ -182,7 +181,7 @@ func checkKey(p *person, key ssh.PublicKey) *remote.Error {
 	return c.verifier(target).check(nil, key)
 }
 
-// A login over a host certificate, negotiated by the real library.
+// A login with a host certificate, negotiated by the real library.
 func TestDialHostCertificate(t *testing.T) {
 	p := newPerson(t)
 	authority, key := newSigner(t), newSigner(t)
@@ -215,8 +214,7 @@ func TestKnownHostsUnreadable(t *testing.T) {
 	}
 }
 
-// Thousands of nodes ask the same file: it is read once and most lines are
-// found by name.
+// Thousands of nodes ask the same file: it is read once, and most lines are found by name.
 func BenchmarkKnownHosts(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "known_hosts")
 	signer := newSigner(b)

@@ -21,11 +21,11 @@ import (
 	"preflight/remote"
 )
 
-// identity is a key ssh would offer. One without a signer is offered too,
-// because only the server's answer tells whether it is the key that is missed.
+// identity is a key that ssh would offer. One without a signer is offered too, because only the
+// server's answer shows whether this key is the one that is needed.
 type identity struct {
-	public   ssh.PublicKey // nil when nothing tells it without the passphrase
-	signer   ssh.Signer    // nil when it cannot be used
+	public   ssh.PublicKey // nil if it is unknown without the passphrase
+	signer   ssh.Signer    // nil if the key cannot be used
 	from     string        // the file, or "agent" with the agent's comment
 	unusable remote.Cause  // why there is no signer: key-locked, key-permissions, key-unreadable, key-broken, unexpected
 	problem  error
@@ -39,7 +39,8 @@ func (i *identity) String() string {
 	return fmt.Sprintf("%s %s (%s)", i.public.Type(), ssh.FingerprintSHA256(i.public), i.from)
 }
 
-// cache keeps what hosts share, such as what is in a file. Each is made once, by whoever asks first.
+// cache keeps what hosts share, such as the content of a file. Each value is made once, for the
+// first caller.
 type cache[K comparable, V any] struct {
 	mu   sync.Mutex
 	made map[K]func() V
@@ -58,7 +59,7 @@ func (c *cache[K, V]) get(key K, create func(K) V) V {
 	return once()
 }
 
-// each calls end with all that was made.
+// each calls end with every value that was made.
 func (c *cache[K, V]) each(end func(V)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,7 +68,7 @@ func (c *cache[K, V]) each(end func(V)) {
 	}
 }
 
-// readIdentity is the identity in a file, nil when there is no such file.
+// readIdentity returns the identity in a file, nil if the file does not exist.
 func readIdentity(path string) *identity {
 	id := &identity{from: path, public: readPublic(path + ".pub")}
 	info, err := os.Stat(path)
@@ -81,7 +82,7 @@ func readIdentity(path string) *identity {
 	case err == nil && info.IsDir():
 		id.unusable, id.problem = remote.KeyBroken, errors.New("it is a directory")
 		return id
-	case err == nil && !info.Mode().IsRegular(): // as IdentityFile /dev/null, for none
+	case err == nil && !info.Mode().IsRegular(): // for example IdentityFile /dev/null, which means none
 		return nil
 	}
 	text, err := os.ReadFile(path)
@@ -101,7 +102,7 @@ func readIdentity(path string) *identity {
 	return id
 }
 
-// parse reads a private key, or at least the public half beside a passphrase.
+// parse reads a private key, or at least the public half of one with a passphrase.
 func (i *identity) parse(text []byte) {
 	signer, err := ssh.ParsePrivateKey(text)
 	var locked *ssh.PassphraseMissingError
@@ -120,19 +121,18 @@ func (i *identity) parse(text []byte) {
 	}
 }
 
-// unknownKind is what x/crypto says of a whole key that it cannot use, as those that stay
-// on a security key.
+// unknownKind matches x/crypto's error about a valid key that it does not support, such as one on a
+// security key.
 var unknownKind = regexp.MustCompile(`unhandled key type|unsupported key type`)
 
-// tooOpen is sshkey_perm_ok of OpenSSH's authfile.c: it minds our own files
-// only.
+// tooOpen is sshkey_perm_ok of OpenSSH's authfile.c: it checks only the user's own files.
 func tooOpen(info fs.FileInfo) (fs.FileMode, bool) {
 	owner, ok := info.Sys().(*syscall.Stat_t)
 	mode := info.Mode().Perm()
 	return mode, ok && int(owner.Uid) == os.Getuid() && mode&0o077 != 0
 }
 
-// readPublic reads a public key file, nil when it holds none.
+// readPublic reads a public key file, nil if it has none.
 func readPublic(path string) ssh.PublicKey {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -145,9 +145,9 @@ func readPublic(path string) ssh.PublicKey {
 	return key
 }
 
-// identities lists what is offered to a host, in the order of pubkey_prepare
-// (sshconnect2.c): the agent's keys that the configuration names, its other
-// keys, then the files.
+// identities lists the keys that are offered to a host, in the order of pubkey_prepare
+// (sshconnect2.c): the agent's keys that the configuration names, the agent's other keys, then the
+// files.
 func (c *Carrier) identities(ctx context.Context, t *target) (list []*identity, agentProblem error) {
 	held, agentProblem := c.agentKeys(ctx, t.agentSocket)
 	files := c.fileIdentities(t, held)
@@ -165,8 +165,8 @@ func (c *Carrier) identities(ctx context.Context, t *target) (list []*identity, 
 	return slices.Concat(named, other, files), agentProblem
 }
 
-// fileIdentities are the keys of the files and their certificates. held are
-// the agent's keys, which can sign for a certificate as well.
+// fileIdentities returns the keys in files and their certificates. held are the agent's keys, which
+// can sign for a certificate as well.
 func (c *Carrier) fileIdentities(t *target, held []*identity) []*identity {
 	var list []*identity
 	for _, path := range t.identities {
@@ -188,7 +188,7 @@ func (c *Carrier) fileIdentities(t *target, held []*identity) []*identity {
 	return list
 }
 
-// certified joins a user certificate with the key it certifies.
+// certified joins a user certificate with its key.
 func certified(cert *ssh.Certificate, path string, keys []*identity) *identity {
 	id := &identity{public: cert, from: path, unusable: remote.Unexpected, problem: errors.New("the key it certifies is not here")}
 	for _, key := range keys {
@@ -207,14 +207,14 @@ func certified(cert *ssh.Certificate, path string, keys []*identity) *identity {
 	return id
 }
 
-// agentPatience is how long an ssh-agent may take to list its keys before we
-// go on without them. It is shorter than any sensible node timeout, so that a
-// hung agent shows as a hung agent and not as a dead fleet.
+// agentPatience is how long an ssh-agent may take to list its keys before we continue without them.
+// It is shorter than any sensible node timeout, so that a hung agent is reported as a hung agent
+// and not as a dead fleet.
 const agentPatience = 5 * time.Second
 
 var errAgentSilent = errors.New("the ssh-agent did not answer in time")
 
-// sshAgent is one agent and what it holds, settled when listed is closed.
+// sshAgent is one agent and its keys; the fields are final once listed is closed.
 type sshAgent struct {
 	listed chan struct{}
 	conn   net.Conn
@@ -222,8 +222,8 @@ type sshAgent struct {
 	err    error
 }
 
-// agentKeys gives the agent's keys in its own order. No socket means no agent,
-// which is no error. Each agent is asked once.
+// agentKeys returns the agent's keys in its own order. Without a socket there is no agent, which is
+// no error. Each agent is asked once.
 func (c *Carrier) agentKeys(ctx context.Context, socket string) ([]*identity, error) {
 	if socket == "" {
 		return nil, nil
@@ -244,8 +244,8 @@ func callAgent(socket string) *sshAgent {
 	return a
 }
 
-// ask lists the keys. Closing the connection is what ends a hung agent's
-// silence, for this call and for every signature after it.
+// ask lists the keys. If the agent hangs, only closing the connection releases this call and every
+// later signature.
 func (a *sshAgent) ask() {
 	defer close(a.listed)
 	if a.err != nil {
@@ -263,7 +263,7 @@ func (a *sshAgent) ask() {
 	for _, signer := range signers {
 		public, err := ssh.ParsePublicKey(signer.PublicKey().Marshal())
 		if err != nil {
-			continue // a kind of key that x/crypto does not know
+			continue // a kind of key that x/crypto does not support
 		}
 		from := "agent"
 		if key, ok := signer.PublicKey().(*agent.Key); ok && key.Comment != "" {

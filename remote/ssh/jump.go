@@ -17,20 +17,20 @@ import (
 	"preflight/remote"
 )
 
-// jumps keeps one connection to every jump host, made by whoever needs it
-// first and shared by all nodes behind it.
+// jumps keeps one connection to every jump host. The first node that needs it makes it, and all
+// nodes behind the jump host share it.
 type jumps struct {
 	life context.Context // of every connection here
 	end  context.CancelFunc
 	open cache[hop, *jump]
-	busy sync.WaitGroup // of those who dial
+	busy sync.WaitGroup // dials in progress
 }
 
-// jump is the connection to one jump host, settled when done is closed.
+// jump is the connection to one jump host; the fields are final once done is closed.
 type jump struct {
 	done    chan struct{}
 	client  *connection
-	tunnels *ssh.Client // on it
+	tunnels *ssh.Client // a client on this connection
 	trace   *remote.Trace
 	err     *remote.Error
 }
@@ -45,7 +45,7 @@ func (j *jumps) close() {
 	})
 }
 
-// jump gives the connection to a jump host, and dials it when nobody has.
+// jump returns the connection to a jump host, and dials it on the first call.
 func (c *Carrier) jump(h hop, crossed []hop) *jump {
 	return c.jumps.open.get(h, func(h hop) *jump {
 		j := &jump{done: make(chan struct{})}
@@ -56,7 +56,7 @@ func (c *Carrier) jump(h hop, crossed []hop) *jump {
 
 func (c *Carrier) dialJump(j *jump, h hop, crossed []hop) {
 	defer close(j.done)
-	// The nodes behind it need time to report what went wrong with it.
+	// The nodes behind it need time to report its failure.
 	ctx, cancel := context.WithTimeout(c.jumps.life, c.options.Timeout*4/5)
 	defer cancel()
 	j.client, j.trace, j.err = c.dialHop(ctx, h, crossed)
@@ -99,8 +99,8 @@ func (a *attempt) connectVia(ctx context.Context, crossed []hop) (net.Conn, *rem
 	return a.tunnel(ctx, j.tunnels, h.name)
 }
 
-// tunnel asks the jump host to connect to the target. The wait is ours to end:
-// the library's own only ends with the jump connection.
+// tunnel asks the jump host to connect to the target. We end the wait ourselves, because the
+// library's ends only with the jump connection.
 func (a *attempt) tunnel(ctx context.Context, jump *ssh.Client, name string) (net.Conn, *remote.Error) {
 	type result struct {
 		conn net.Conn
@@ -118,7 +118,7 @@ func (a *attempt) tunnel(ctx context.Context, jump *ssh.Client, name string) (ne
 		}
 		return detached(r.conn), nil
 	case <-ctx.Done():
-		go func() { // whatever comes too late is closed; jumps.close ends the wait
+		go func() { // a connection that comes too late is closed; jumps.close ends the wait
 			if r := <-opened; r.conn != nil {
 				r.conn.Close()
 			}
@@ -132,8 +132,8 @@ func (a *attempt) tunnel(ctx context.Context, jump *ssh.Client, name string) (ne
 	}
 }
 
-// explainTunnel reads why a jump host could not connect. sshd passes on the
-// words of strerror and gai_strerror (channels.c, channel_connect_ctx).
+// explainTunnel determines why a jump host could not connect. sshd passes on the text of strerror
+// and gai_strerror (channels.c, channel_connect_ctx).
 func (a *attempt) explainTunnel(err error, name string) *remote.Error {
 	e := &remote.Error{Stage: remote.StageConnect, Cause: remote.JumpFailed, Detail: map[string]string{"jump": name, "port": fmt.Sprint(a.target.port)},
 		Err: fmt.Errorf("from jump host %s: %w", name, err)}
@@ -168,9 +168,9 @@ func (a *attempt) explainTunnel(err error, name string) *remote.Error {
 	return e
 }
 
-// detached puts a pipe between us and a tunnelled connection, so that closing
-// our end frees our calls even when the jump host has frozen. What is blocked
-// beyond the pipe ends with the jump connection.
+// detached puts a pipe in front of a tunnelled connection, so that closing our end releases our
+// calls even if the jump host is frozen. Whatever is blocked behind the pipe ends with the jump
+// connection.
 func detached(conn net.Conn) net.Conn {
 	ours, theirs := net.Pipe()
 	go func() {

@@ -22,8 +22,7 @@ import (
 	"preflight/remote"
 )
 
-// All nodes behind a jump host share one connection to it, also when they come
-// at once.
+// All nodes behind a jump host share one connection to it, even if they connect at the same time.
 func TestJumpIsShared(t *testing.T) {
 	p := newPerson(t)
 	bastion, n := startNode(t, admits(p.key.PublicKey())), startNode(t, admits(p.key.PublicKey()))
@@ -119,8 +118,8 @@ func TestJumpFails(t *testing.T) {
 	p.failed(c, "loop1", limit, remote.StageConnect, remote.JumpFailed, "jumphost loop")
 }
 
-// A jump host that freezes after the login costs the nodes behind it their own
-// deadlines, and Close ends what still waits for it.
+// A jump host that freezes after the login costs the nodes behind it only their own deadlines, and
+// Close ends what still waits for it.
 func TestJumpFreezes(t *testing.T) {
 	p := newPerson(t)
 	bastion, n := startNode(t, admits(p.key.PublicKey())), startNode(t, admits(p.key.PublicKey()))
@@ -153,7 +152,7 @@ func TestJumpFreezes(t *testing.T) {
 	}
 }
 
-// relay carries bytes until it freezes; then it swallows them.
+// relay copies bytes until it freezes; then it drops them.
 func relay(conn net.Conn, to string, frozen <-chan struct{}) {
 	beyond, err := net.Dial("tcp", to)
 	if err != nil {

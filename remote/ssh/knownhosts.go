@@ -16,17 +16,17 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// The data base is our own because x/crypto's knownhosts, and skeema's on top
-// of it, refuses a whole file for one bad line, ignores the host of a @revoked
-// line and does not look a host up without its port: ssh does neither.
+// preflight has its own known_hosts database. x/crypto's knownhosts, and skeema's which is based on
+// it, refuses a whole file for one bad line, ignores the host of a @revoked line and does not look
+// up a host without its port. ssh does none of this.
 
-// Markers of known_hosts lines, as ssh.ParseKnownHosts gives them.
+// Markers of known_hosts lines, as ssh.ParseKnownHosts returns them.
 const (
 	markerAuthority = "cert-authority"
 	markerRevoked   = "revoked"
 )
 
-// knownKey is one line of a known_hosts file that speaks of some host.
+// knownKey is one line of a known_hosts file that applies to some host.
 type knownKey struct {
 	key    ssh.PublicKey
 	marker string // "", cert-authority, revoked
@@ -34,8 +34,8 @@ type knownKey struct {
 	line   int
 }
 
-// knownPattern is a line whose host is not simply written out: it has wildcards and
-// negations, or is hashed.
+// knownPattern is a line whose host is not written out: it has wildcards and negations, or is
+// hashed.
 type knownPattern struct {
 	knownKey
 	matches func(name string) bool
@@ -45,14 +45,14 @@ type knownPattern struct {
 type knownFile struct {
 	byName  map[string][]knownKey
 	others  []knownPattern
-	problem error // why it could not be read; nil also when there is none
+	problem error // why it could not be read; nil if it does not exist
 }
 
-// knownHosts keeps every known_hosts file that some host asked for.
+// knownHosts keeps every known_hosts file that a host needed.
 type knownHosts struct{ files cache[string, *knownFile] }
 
-// lookup gives every line of the files that speaks of name, in file order, and
-// the files that could not be read. The name is as portedName spells it.
+// lookup returns every line of the files for name, in file order, and the files that could not be
+// read. The name is spelled as by portedName.
 func (k *knownHosts) lookup(paths []string, name string) (keys []knownKey, problems []error) {
 	for _, path := range paths {
 		file := k.files.get(path, readKnownHosts)
@@ -71,8 +71,8 @@ func (k *knownHosts) lookup(paths []string, name string) (keys []knownKey, probl
 	return keys, problems
 }
 
-// readKnownHosts reads a known_hosts file. Lines it cannot read are passed
-// over, as hostkeys_foreach (hostfile.c) does.
+// readKnownHosts reads a known_hosts file. It skips lines that it cannot parse, as hostkeys_foreach
+// (hostfile.c) does.
 func readKnownHosts(path string) *knownFile {
 	file := &knownFile{byName: map[string][]knownKey{}}
 	f, err := os.Open(path)
@@ -96,7 +96,7 @@ func readKnownHosts(path string) *knownFile {
 	return file
 }
 
-// add files a line under its names where it writes them out.
+// add stores a line under its names, if they are written out.
 func (f *knownFile) add(k knownKey, hosts []string) {
 	if !slices.Contains([]string{"", markerAuthority, markerRevoked}, k.marker) {
 		return
@@ -120,8 +120,8 @@ func (f *knownFile) add(k knownKey, hosts []string) {
 	}
 }
 
-// hashedName matches the one name that 1|salt|hash was made of, as host_hash of
-// OpenSSH's hostfile.c makes it; nil for what is no such hash.
+// hashedName returns a matcher for the name from which 1|salt|hash was made, as host_hash of
+// OpenSSH's hostfile.c makes it; nil for invalid text.
 func hashedName(text string) func(name string) bool {
 	parts := strings.Split(text, "|")
 	if len(parts) != 3 || parts[0] != "1" {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Whatever stands in known_hosts, a host has those of its lines that speak of it, in their order.
+// FuzzKnownHosts checks that for any file, a host gets exactly those lines that apply to it, in
+// order.
 func FuzzKnownHosts(f *testing.F) {
 	const key = " ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 	f.Add("w1,10.0.0.1"+key+"\n@revoked *.x,!y"+key+"\n@cert-authority w*"+key+"\n", "w1")

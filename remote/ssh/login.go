@@ -12,8 +12,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// login is one attempt to log in. It offers one key at a time, so that it
-// knows of each what became of it, and asks nobody for anything.
+// login is one attempt to log in. It offers one key at a time, so that the result of each key is
+// known. It asks the user nothing.
 type login struct {
 	ctx    context.Context
 	client *Carrier
@@ -21,19 +21,19 @@ type login struct {
 
 	prepared     bool
 	untried      []*identity
-	unknowable   []*identity // keys whose public half only their passphrase tells
+	unknowable   []*identity // keys whose public half is unknown without the passphrase
 	agentProblem error
 
 	methods []string    // what the server last said it would accept
-	partial []string    // what it was content with so far
-	offered []*identity // in order
-	wanted  []*identity // the server would take them, but they cannot sign
-	signed  *identity   // the server asked for its signature and got it
-	signErr error       // why the last signature was not made
+	partial []string    // the methods that have succeeded so far
+	offered []*identity // in this order
+	wanted  []*identity // keys that the server would accept, but that cannot sign
+	signed  *identity   // the key whose signature the server requested and got
+	signErr error       // why the last signature failed
 	banner  strings.Builder
 }
 
-// maxBanner bounds what a server may have us keep of its login banner.
+// maxBanner limits how much of a server's login banner is kept.
 const maxBanner = 4 << 10
 
 func (l *login) keepBanner(message string) error {
@@ -43,11 +43,10 @@ func (l *login) keepBanner(message string) error {
 	return nil
 }
 
-// errGivenUp ends a login for which nothing is left to try.
+// errGivenUp ends a login when there is nothing left to try.
 var errGivenUp = errors.New("nothing left to log in with")
 
-// next is the library's question what to try after a failure or a partial
-// success.
+// next is called by the library for the next method to try after a failure or a partial success.
 func (l *login) next(state *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
 	l.methods = state.AllowedMethods
 	l.partial = state.PartialSuccessMethods
@@ -66,13 +65,12 @@ func (l *login) next(state *ssh.ClientAuthContext) (ssh.AuthMethod, error) {
 	return ssh.PublicKeys(&signer{login: l, identity: id, algorithms: l.signatures(id)}), nil
 }
 
-// agentSilent reports whether it was an agent that the login waited for.
+// agentSilent reports whether the login was waiting for an agent.
 func (l *login) agentSilent() bool {
 	return errors.Is(l.signErr, errAgentSilent) || errors.Is(l.agentProblem, errAgentSilent)
 }
 
-// prepare lists the keys, and leaves out those that must not or cannot be
-// offered.
+// prepare lists the keys, without those that must not or cannot be offered.
 func (l *login) prepare() {
 	l.prepared = true
 	var all []*identity
@@ -87,7 +85,7 @@ func (l *login) prepare() {
 	}
 }
 
-// signatures are the algorithms a key may sign with, best first.
+// signatures returns the algorithms with which a key may sign, best first.
 func (l *login) signatures(id *identity) []string {
 	format := plainAlgorithm(id.public.Type())
 	return slices.DeleteFunc(slices.Clone(l.target.keyAlgorithms), func(algorithm string) bool {
@@ -95,8 +93,8 @@ func (l *login) signatures(id *identity) []string {
 	})
 }
 
-// signer is an identity in one login. The library asks it to sign only after
-// the server said it would take the key.
+// signer is an identity in one login. The library asks it to sign only after the server said that
+// it would accept the key.
 type signer struct {
 	*identity
 	login      *login
@@ -111,8 +109,8 @@ func (s *signer) Sign(rand io.Reader, data []byte) (*ssh.Signature, error) {
 	return s.SignWithAlgorithm(rand, data, s.algorithms[0])
 }
 
-// SignWithAlgorithm gives up with the login's context, because an agent may
-// wait for a finger or for ever, and closing the connection does not end that.
+// SignWithAlgorithm returns when the login's context ends, because an agent may wait for a touch,
+// or forever, and closing the connection does not end that.
 func (s *signer) SignWithAlgorithm(rand io.Reader, data []byte, algorithm string) (*ssh.Signature, error) {
 	if s.identity.signer == nil {
 		s.login.wanted = append(s.login.wanted, s.identity)

@@ -24,7 +24,7 @@ import (
 	"preflight/remote"
 )
 
-// site is a person, a node that knows what to let in, and a configuration.
+// site returns a person, a node that accepts what server says, and a configuration.
 func site(t *testing.T, server *ssh.ServerConfig, config ...string) (*person, *node) {
 	t.Helper()
 	p := newPerson(t)
@@ -34,7 +34,7 @@ func site(t *testing.T, server *ssh.ServerConfig, config ...string) (*person, *n
 	return p, n
 }
 
-// nobody lets no key in.
+// nobody accepts no key.
 func nobody() *ssh.ServerConfig {
 	return &ssh.ServerConfig{PublicKeyCallback: func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) {
 		return nil, errors.New("not this one")
@@ -68,7 +68,7 @@ func TestLoginRefusals(t *testing.T) {
 			os.Mkdir(p.path("id_ed25519"), 0o700)
 		}, remote.KeyBroken, "it is a directory", map[string]string{"file": "id_ed25519", "reason": "it is a directory"}},
 		{"no key in it", nobody(), "", func(p *person) { p.write("id_ed25519", "my key") }, remote.KeyBroken, "no key found", map[string]string{"file": "id_ed25519"}},
-		{"in nobody's reach", nobody(), "", func(p *person) { // root would read any file that is there
+		{"in nobody's reach", nobody(), "", func(p *person) { // root could read any existing file
 			os.Remove(p.path("id_ed25519"))
 			os.Symlink("id_ed25519", p.path("id_ed25519"))
 		}, remote.KeyUnreadable, "too many levels", map[string]string{"file": "id_ed25519", "reason": "too many levels of symbolic links"}},
@@ -107,7 +107,7 @@ func (noGSSAPI) VerifyMIC([]byte, []byte) error { return errors.New("no") }
 
 func (noGSSAPI) DeleteSecContext() error { return nil }
 
-// The server is asked about a key we cannot use, and its yes is the finding.
+// The server is asked about a key that we cannot use; if it says yes, that is the finding.
 func TestLoginUnusableKeyIsTheOne(t *testing.T) {
 	t.Run("too open", func(t *testing.T) {
 		p, _ := site(t, nobody())
@@ -143,7 +143,7 @@ func TestLoginUnusableKeyIsTheOne(t *testing.T) {
 	})
 	t.Run("but another works", func(t *testing.T) {
 		p := newPerson(t)
-		locked := p.newKey("id_rsa", "secret") // comes first
+		locked := p.newKey("id_rsa", "secret") // it is tried first
 		p.write("id_rsa.pub", string(ssh.MarshalAuthorizedKey(locked.PublicKey())))
 		n := startNode(t, &ssh.ServerConfig{PublicKeyCallback: func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) { return nil, nil }})
 		p.knows(n)
@@ -280,7 +280,7 @@ func TestLoginCertificate(t *testing.T) {
 	}
 }
 
-// startAgent serves keys on a socket. It counts the connections made to it.
+// startAgent serves keys on a socket and counts the connections to it.
 func startAgent(t *testing.T, serve func(net.Conn)) (socket string, connections *atomic.Int32) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "s")
@@ -335,8 +335,7 @@ func privateKey(t *testing.T) (ed25519.PrivateKey, ssh.PublicKey) {
 	return private, signer.PublicKey()
 }
 
-// The order of pubkey_prepare: the agent's keys that are named, the agent's
-// others, the files.
+// The order of pubkey_prepare: the agent's keys that are named, the agent's other keys, the files.
 func TestIdentityOrder(t *testing.T) {
 	p := newPerson(t)
 	named, namedPublic := privateKey(t)
@@ -405,8 +404,7 @@ func TestLoginAgentUnreachable(t *testing.T) {
 	}
 }
 
-// An agent that never lists its keys, and one that never signs, cost a node
-// its deadline and no more.
+// An agent that never lists its keys, and one that never signs, cost a node only its deadline.
 func TestLoginAgentHangs(t *testing.T) {
 	private, public := privateKey(t)
 	t.Run("listing", func(t *testing.T) {
@@ -428,7 +426,7 @@ func TestLoginAgentHangs(t *testing.T) {
 	})
 }
 
-// stuckAgent lists but does not sign before it is released.
+// stuckAgent lists keys but does not sign before it is released.
 type stuckAgent struct {
 	agent.Agent
 	release chan struct{}

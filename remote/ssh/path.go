@@ -19,19 +19,19 @@ import (
 	"preflight/remote"
 )
 
-// lookout calls at a node's ssh port once more, shortly before a deadline that
-// the node seems to miss. A machine of which only one connection hangs greets the
-// new one. One that is frozen takes it, which is the kernel's work, and is silent.
+// lookout connects to a node's ssh port once more, shortly before a deadline that the node seems to
+// miss. If only one connection hangs, the machine sends a greeting on the new one. If the machine
+// is frozen, its kernel accepts the connection but nothing is sent.
 type lookout struct {
 	via   string
-	timer *time.Timer // nil where nobody can call from here
+	timer *time.Timer // nil if this machine cannot connect directly
 
 	mu        sync.Mutex
 	seen      string
-	unreached bool // no word came of a new connection, not even that it is refused
+	unreached bool // nothing came back for a new connection, not even a refusal
 }
 
-// LookOut stands by until ctx's deadline or until it is dismissed.
+// LookOut waits until shortly before ctx's deadline, or until it is dismissed.
 func (c *connection) LookOut(ctx context.Context) remote.Lookout {
 	l := &lookout{via: c.via}
 	deadline, limited := ctx.Deadline()
@@ -51,7 +51,7 @@ func (c *connection) LookOut(ctx context.Context) remote.Lookout {
 	return l
 }
 
-// look says what a new connection meets, and whether it gets there at all.
+// look returns what happens to a new connection, and whether the node could not be reached at all.
 func (p *path) look(ctx context.Context) (seen string, unreached bool) {
 	began := time.Now()
 	conn, err := p.greeting(ctx)
@@ -63,7 +63,7 @@ func (p *path) look(ctx context.Context) (seen string, unreached bool) {
 		return fmt.Sprintf("a new connection is accepted but gets no greeting within %s: the machine or its SSH server hangs", text.Duration(time.Since(began).Seconds())), false
 	}
 	if call, is := errors.AsType[*net.OpError](err); is {
-		err = call.Err // without the node's address, which would keep what is said of many apart
+		err = call.Err // without the node's address, so that equal failures of many nodes are grouped
 	}
 	return fmt.Sprintf("a new connection fails: %v", err), !errors.Is(err, syscall.ECONNREFUSED)
 }
@@ -74,7 +74,7 @@ func (l *lookout) Dismiss() {
 	}
 }
 
-// Tell adds what was seen to the failure of a node that froze.
+// Tell adds the result to the failure of a frozen node.
 func (l *lookout) Tell(failure *remote.Error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,30 +91,29 @@ func (l *lookout) Tell(failure *remote.Error) {
 	failure.Err = fmt.Errorf("%w; %s", failure.Err, l.seen)
 }
 
-// connection is a login and the way that its packets take.
+// connection is a login and the network path of its packets.
 type connection struct {
 	ssh.Conn
-	channels <-chan ssh.NewChannel // that the server wants to open, and
-	requests <-chan *ssh.Request   // what else it asks
+	channels <-chan ssh.NewChannel // channels that the server wants to open
+	requests <-chan *ssh.Request   // the server's other requests
 
-	path *path  // to the node or, through a jump host, to the first of them; nil when nobody here sees its packets
-	via  string // the jump host that is crossed last, "" for none
+	path *path  // the path to the node or to the first jump host; nil if this machine does not see the packets
+	via  string // the last jump host, "" for none
 }
 
-// path watches the packets of one TCP connection for a black hole: somewhere on
-// the way an MTU is smaller than both ends believe, small packets pass, and full
-// ones vanish without a word. Ssh hangs then until its deadline and looks just
-// as it does with a machine that hangs.
+// path watches the packets of one TCP connection for a black hole: an MTU on the path is smaller
+// than both ends believe, so small packets pass and full ones are lost silently. ssh then hangs
+// until its deadline, exactly as with a machine that hangs.
 //
-// Our own kernel arouses the suspicion and a new connection has to prove it
-// (path_proof.go). A node that is merely slow is never suspected: its kernel
-// acknowledges what arrives, however long the node takes to read and to answer.
+// The local kernel raises the suspicion, and a new connection must prove it (path_proof.go). A slow
+// node is never suspected: its kernel acknowledges what arrives, however long the node takes to
+// read and to answer.
 type path struct {
 	conn *net.TCPConn
-	// again connects to the same address once more, and login logs in there.
+	// again makes another connection to the same address, and login logs in there.
 	again func(context.Context) (net.Conn, error)
 	login func(context.Context) (*connection, error)
-	idle  time.Duration // how long nothing may move before anything is tried
+	idle  time.Duration // how long nothing may move before a proof is tried
 
 	life context.Context
 	end  context.CancelFunc
@@ -123,34 +122,34 @@ type path struct {
 	timer *time.Timer
 	found *blackHole
 
-	// Of the last look; only tick uses them, and never runs twice at once.
+	// State of the last tick. Only tick uses it, and tick never runs concurrently.
 	moved packets
-	since time.Time // that nothing has moved in a direction in which something should
+	since time.Time // when data last moved in a direction in which some should
 }
 
-// packets is what our kernel knows of a connection.
+// packets is what the local kernel knows about a connection.
 type packets struct {
-	// acknowledged are the bytes the peer's kernel has from us, received those
-	// we have from it without a gap.
+	// acknowledged is how many bytes the peer's kernel has received from us, and received how many
+	// we have received without a gap.
 	acknowledged, received uint64
-	// unanswered: something was sent again and again and never acknowledged.
+	// unanswered is set if something was sent repeatedly and never acknowledged.
 	unanswered bool
-	// gap: later bytes have come, and what precedes them has not.
+	// gap is set if later bytes have arrived and the ones before them have not.
 	gap bool
-	// segment is the payload of the largest packet we send, expected that of the
-	// largest the peer sends, and mtu what our end believes of the path, in bytes.
+	// In bytes: segment is the payload of the largest packet that we send, expected that of the
+	// largest that the peer sends, and mtu what our end believes of the path.
 	segment, expected, mtu int
 }
 
-// stuckSince reports whether something is missing in a direction in which nothing has
-// arrived in between. The other direction may be well: both ends of a talk beat.
+// stuckSince reports whether something is missing in a direction in which nothing has arrived since
+// before. The other direction may work: both ends send heartbeats.
 func (p packets) stuckSince(before packets) bool {
 	return p.unanswered && p.acknowledged == before.acknowledged || p.gap && p.received == before.received
 }
 
-// blackHole is a path that was proven to lose full packets.
+// blackHole is a path that is proven to lose full packets.
 type blackHole struct {
-	outbound bool // on the way to the node; otherwise on the way from it
+	outbound bool // packets to the node are lost; otherwise packets from it
 	mtu      int
 	six      bool // over IPv6
 }
@@ -166,7 +165,7 @@ func (b *blackHole) direction() string {
 	return "from"
 }
 
-// detail is what the cure needs; size is what ping has to send for a full packet.
+// detail returns what the fix needs; size is what ping must send to make a full packet.
 func (b *blackHole) detail() map[string]string {
 	headers := 20 + 8 // of IP and ICMP
 	if b.six {
@@ -175,11 +174,11 @@ func (b *blackHole) detail() map[string]string {
 	return map[string]string{"direction": b.direction(), "mtu": strconv.Itoa(b.mtu), "size": strconv.Itoa(b.mtu - headers)}
 }
 
-// maxIdle is after how long a connection that moves nothing is looked into. The
-// kernel has sent what is missing four or five times by then.
+// maxIdle is how long a connection may move nothing before it is examined. By then the kernel has
+// resent the missing data four or five times.
 const maxIdle = 5 * time.Second
 
-// watch begins to look at the path every now and then, until it is closed.
+// watch starts to check the path at intervals, until it is closed.
 func (p *path) watch() {
 	p.life, p.end = context.WithCancel(context.Background())
 	p.since = time.Now()
@@ -188,7 +187,7 @@ func (p *path) watch() {
 	p.timer = time.AfterFunc(p.idle/4, p.tick)
 }
 
-// close ends the watch. What is being tried ends by itself, soon.
+// close ends the watch. A proof in progress ends by itself, soon.
 func (p *path) close() {
 	if p == nil {
 		return
@@ -202,7 +201,7 @@ func (p *path) close() {
 func (p *path) tick() {
 	seen, err := packetsOf(p.conn)
 	if err != nil || p.life.Err() != nil {
-		return // closed, or a system that does not tell
+		return // closed, or a system that does not report packets
 	}
 	if !seen.stuckSince(p.moved) {
 		p.since = time.Now()
@@ -212,7 +211,7 @@ func (p *path) tick() {
 		if p.loses(seen) {
 			return
 		}
-		p.since = time.Now() // not proven, and not to be asked at every tick
+		p.since = time.Now() // not proven: do not try again at every tick
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -221,8 +220,7 @@ func (p *path) tick() {
 	}
 }
 
-// loses tries whether the path loses full packets, and closes the connection
-// when that is proven.
+// loses tries to prove that the path loses full packets, and closes the connection if it does.
 func (p *path) loses(stuck packets) bool {
 	address, _ := p.conn.RemoteAddr().(*net.TCPAddr)
 	found := &blackHole{outbound: stuck.unanswered, mtu: stuck.mtu, six: address != nil && address.IP.To4() == nil}
@@ -230,7 +228,7 @@ func (p *path) loses(stuck packets) bool {
 		return false
 	}
 	if now, err := packetsOf(p.conn); err != nil || !now.stuckSince(stuck) {
-		return false // it moves after all
+		return false // data moves after all
 	}
 	p.mu.Lock()
 	p.found = found
@@ -239,14 +237,14 @@ func (p *path) loses(stuck packets) bool {
 	return true
 }
 
-// abort closes a connection by a reset, which is small and arrives. A proper end
-// would have to wait for what is stuck before it, and the node meanwhile for us.
+// abort closes a connection with a reset, which is a small packet and arrives. A normal close would
+// wait for the stuck data before it, and the node would wait for us.
 func abort(conn *net.TCPConn) {
-	_ = conn.SetLinger(0) // fails only on a connection that is closed
+	_ = conn.SetLinger(0) // fails only on a closed connection
 	conn.Close()
 }
 
-// verdict is the black hole, nil unless one was proven.
+// verdict returns the black hole, nil unless one was proven.
 func (p *path) verdict() *blackHole {
 	if p == nil {
 		return nil
@@ -256,8 +254,8 @@ func (p *path) verdict() *blackHole {
 	return p.found
 }
 
-// Broken is the failure of a connection that we ended because its path loses
-// full packets, nil if we did not. Host and stage are the caller's to fill in.
+// Broken returns the failure of a connection that we ended because its path loses full packets, nil
+// if we did not. The caller fills in host and stage.
 func (c *connection) Broken() *remote.Error {
 	found := c.path.verdict()
 	switch {
@@ -270,7 +268,7 @@ func (c *connection) Broken() *remote.Error {
 		Err: fmt.Errorf("on the way to jump host %s: %w", c.via, found)}
 }
 
-// through is the connection of a tunnel that this one, to a jump host, carries.
+// through returns the connection of a tunnel over this connection to a jump host.
 func (c *connection) through(jump string) *connection {
 	return &connection{path: c.path, via: cmp.Or(c.via, jump)}
 }

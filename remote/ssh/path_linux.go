@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// resent is how often the kernel must have sent something again in vain before
-// that is more than bad luck. It doubles the wait every time, from 0.2 s on.
+// resent is how often the kernel must have resent something without success before it counts as
+// more than bad luck. The kernel doubles the wait every time, from 0.2 s on.
 const resent = 3
 
-// packetsOf asks the kernel. The error is that of a connection that was closed.
+// packetsOf asks the kernel. It returns an error if the connection was closed.
 func packetsOf(conn *net.TCPConn) (packets, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -33,8 +33,8 @@ func packetsOfSocket(fd int) (packets, error) {
 	if err != nil {
 		return packets{}, err
 	}
-	// What the socket keeps and nobody can read yet waits for what precedes it.
-	// The first number of SO_MEMINFO is SK_MEMINFO_RMEM_ALLOC (linux/sock_diag.h).
+	// Data that the socket holds and cannot deliver is waiting for the bytes before it. The first
+	// number of SO_MEMINFO is SK_MEMINFO_RMEM_ALLOC (linux/sock_diag.h).
 	memory, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_MEMINFO)
 	if err != nil {
 		return packets{}, err

@@ -20,12 +20,12 @@ import (
 	"preflight/testhosts/remotetest"
 )
 
-// narrowest is the largest packet that a narrowed socket lets in, with its TCP
-// header. A key exchange passes, our command does not.
+// narrowest is the largest packet, including its TCP header, that a narrowed socket receives. A key
+// exchange fits, our command does not.
 const narrowest = 1400
 
-// narrow has the kernel lose larger packets that arrive at a socket, and at
-// those it accepts.
+// narrow makes the kernel drop larger packets that arrive at a socket, and at connections that it
+// accepts.
 func narrow(_, _ string, c syscall.RawConn) error {
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_LEN},
@@ -42,7 +42,7 @@ func narrow(_, _ string, c syscall.RawConn) error {
 	return err
 }
 
-// narrowConn does the same to a connection.
+// narrowConn does the same to one connection.
 func narrowConn(t *testing.T, conn *net.TCPConn) {
 	t.Helper()
 	raw, err := conn.SyscallConn()
@@ -54,7 +54,7 @@ func narrowConn(t *testing.T, conn *net.TCPConn) {
 	}
 }
 
-// dialled is a connection of our own to a server.
+// dialled returns a direct connection to a server.
 func dialled(t *testing.T, address string) *net.TCPConn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -65,8 +65,8 @@ func dialled(t *testing.T, address string) *net.TCPConn {
 	return conn.(*net.TCPConn)
 }
 
-// shells starts a server whose logins have a shell, behind a listener of that
-// control, and names it w1.
+// shells starts a server named w1 whose logins have a shell, behind a listener with this control
+// function.
 func (p *person) shells(t *testing.T, n *remotetest.Node, control func(string, string, syscall.RawConn) error) {
 	t.Helper()
 	n.Home = t.TempDir()
@@ -84,7 +84,7 @@ func (p *person) shells(t *testing.T, n *remotetest.Node, control func(string, s
 				return
 			}
 			n.Processes.Go(func() {
-				// A black hole keeps the caller's goodbye from us, too.
+				// A black hole also drops the caller's last packets.
 				defer context.AfterFunc(t.Context(), func() { conn.Close() })()
 				defer conn.Close()
 				n.Serve(conn, config)
@@ -99,7 +99,7 @@ func (p *person) shells(t *testing.T, n *remotetest.Node, control func(string, s
 	p.write("config", host("w1", listener.Addr().(*net.TCPAddr).Port))
 }
 
-// loopback is what the kernel believes of the path to 127.0.0.1.
+// loopback returns what the kernel believes of the path to 127.0.0.1.
 func loopback(direction string) map[string]string {
 	return map[string]string{"direction": direction, "mtu": "65535", "size": "65507"}
 }
@@ -115,18 +115,18 @@ func isBlackHole(t *testing.T, err error, stage remote.Stage, direction string) 
 	}
 }
 
-// What does not get through is known for what it is long before the node's time is
-// over: a command, and before there is a login a request that is larger than a packet.
+// Lost data is recognised long before the node's time is over. The test loses a command, and before
+// the login a request that is larger than a packet.
 func TestBlackHoleOnTheWayThere(t *testing.T) {
 	const timeout = 12 * time.Second
 	users := map[remote.Stage]string{remote.StageSession: "", remote.StageLogin: strings.Repeat("u", 2*narrowest)}
-	people := map[remote.Stage]*person{remote.StageSession: newPerson(t), remote.StageLogin: newPerson(t)} // first, as both look for leaks last
+	people := map[remote.Stage]*person{remote.StageSession: newPerson(t), remote.StageLogin: newPerson(t)} // first, because both check for leaks at the end
 	for stage, user := range users {
 		p := people[stage]
 		p.shells(t, &remotetest.Node{}, narrow)
 		c := p.client(Options{Timeout: timeout, User: user, AgentSocket: "none"})
 		t.Run(string(stage), func(t *testing.T) {
-			t.Parallel() // what takes long is waiting
+			t.Parallel() // most of the time is spent waiting
 			began := time.Now()
 			_, _, err := remote.New(c, remote.Options{Timeout: timeout}).Reach(t.Context(), "w1")
 			isBlackHole(t, err, stage, "to")
@@ -137,7 +137,7 @@ func TestBlackHoleOnTheWayThere(t *testing.T) {
 	}
 }
 
-// keeping is a carrier whose last connection can be got at.
+// keeping is a carrier that exposes its last connection.
 type keeping struct {
 	remote.Carrier
 	last *connection
@@ -149,8 +149,7 @@ func (k *keeping) Dial(ctx context.Context, name string) (remote.Connection, *re
 	return conn, trace, err
 }
 
-// An answer that does not get through leaves a gap, and so it does on a second
-// login.
+// An answer that is lost leaves a gap, and so it does on a second login.
 func TestBlackHoleOnTheWayBack(t *testing.T) {
 	p := newPerson(t)
 	p.shells(t, &remotetest.Node{}, nil)
@@ -180,7 +179,7 @@ func TestBlackHoleOnTheWayBack(t *testing.T) {
 	isBlackHole(t, err, remote.StageTalk, "from")
 }
 
-// What looks like a black hole on one connection has to look so on another.
+// A black hole on one connection must also appear on another to count.
 func TestBlackHoleIsProven(t *testing.T) {
 	p := newPerson(t)
 	p.shells(t, &remotetest.Node{}, nil)
@@ -256,8 +255,8 @@ func TestBlackHoleIsProven(t *testing.T) {
 	}
 }
 
-// A node that reads nothing, and one that says nothing, is not suspected: what
-// is asked of it lies in its kernel, or in ours because its own has no room.
+// A node that reads nothing, and one that sends nothing, is not suspected. What we send is in its
+// kernel's buffer, or in ours because its own is full.
 func TestSlowNodesAreNotSuspected(t *testing.T) {
 	remotetest.NoLeaks(t)
 	address, _ := listen(t, stay)

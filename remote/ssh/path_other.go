@@ -9,6 +9,6 @@ import (
 	"net"
 )
 
-// packetsOf has nothing to tell: launches start from Linux, and elsewhere a
-// connection that hangs hangs until its deadline.
+// packetsOf reports nothing. Launches start from Linux; elsewhere a hanging connection hangs until
+// its deadline.
 func packetsOf(*net.TCPConn) (packets, error) { return packets{}, errors.ErrUnsupported }

@@ -15,24 +15,22 @@ import (
 )
 
 const (
-	// proofTime is what one proof gets. A machine too busy to greet a new
-	// connection in that time may be asked again later.
+	// proofTime is the time limit for one proof. If a machine is too busy to send a greeting in
+	// that time, the proof may be tried again later.
 	proofTime = 4 * time.Second
-	// proofTick is how often the kernel is asked meanwhile.
+	// proofTick is how often the kernel is asked in the meantime.
 	proofTick = 20 * time.Millisecond
-	// gapTime is how long a gap must stay open: three times the peer's kernel
-	// has sent what is missing by then.
+	// gapTime is how long a gap must stay open. By then the peer's kernel has sent the missing data
+	// three times.
 	gapTime = 1500 * time.Millisecond
-	// proofBytes is at most what a node is asked to send: more than a jumbo
-	// frame, and little enough for the window that a connection begins with, so
-	// that what comes behind it is sent as well.
+	// proofBytes is the largest answer that a node is asked to send. It is more than a jumbo frame,
+	// and fits into a connection's initial window, so that what follows is sent as well.
 	proofBytes = 16 << 10
 )
 
-// losesOutbound proves that full packets do not reach the node: on a new
-// connection the server's greeting and our version line pass, so that the
-// machine, its sshd and the way are alive, and the full packet behind them is
-// never acknowledged. Acknowledging is the kernel's work, which no load delays
+// losesOutbound proves that full packets do not reach the node. On a new connection the server's
+// greeting and our version line pass, so the machine, its sshd and the path work, and the full
+// packet after them is never acknowledged. The kernel acknowledges packets, which no load delays
 // for seconds.
 func (p *path) losesOutbound() bool {
 	ctx, cancel := context.WithTimeout(p.life, proofTime)
@@ -54,7 +52,7 @@ func (p *path) losesOutbound() bool {
 	if err != nil {
 		return false
 	}
-	// A little more than one packet holds, so that one of them is full.
+	// A little more than fits in one packet, so that one packet is full.
 	if _, err := conn.Write(ignored(greeted.segment + 200)); err != nil {
 		return false
 	}
@@ -62,9 +60,9 @@ func (p *path) losesOutbound() bool {
 	return err == nil && sent.acknowledged == greeted.acknowledged
 }
 
-// losesInbound proves that full packets do not come from the node: a second
-// login, all of small packets, works, and when it has a few full ones sent, what
-// comes behind them arrives and they do not.
+// losesInbound proves that full packets from the node are lost. A second login works, which needs
+// only small packets. When the node then sends a few full ones, they do not arrive, and the packet
+// after them does.
 func (p *path) losesInbound() bool {
 	ctx, cancel := context.WithTimeout(p.life, proofTime)
 	defer cancel()
@@ -78,8 +76,7 @@ func (p *path) losesInbound() bool {
 	if err != nil {
 		return false
 	}
-	// Every login shell knows how to run this; the end of the command makes a
-	// small packet behind the full ones.
+	// Every login shell can run this; the end of the command is a small packet after the full ones.
 	wanted := min(3*quiet.expected, proofBytes)
 	if _, failure := second.Start(fmt.Sprintf("head -c %d /dev/zero", wanted), io.Discard); failure != nil {
 		return false
@@ -95,7 +92,7 @@ func (p *path) losesInbound() bool {
 	return err == nil && stuck.gap
 }
 
-// errNotGreeted is a new connection that was made and not greeted as by an ssh server.
+// errNotGreeted means that a new connection was accepted, but no ssh server's greeting came.
 var errNotGreeted = errors.New("connected, but the server sent no greeting")
 
 // greeting makes a new connection and waits for the server's first line.
@@ -114,7 +111,7 @@ func (p *path) greeting(ctx context.Context) (*net.TCPConn, error) {
 	return tcp, nil
 }
 
-// until returns what the kernel says of a connection as soon as it is so.
+// until waits until the kernel's data on a connection fulfil a condition, and returns them.
 func until(ctx context.Context, conn *net.TCPConn, so func(packets) bool) (packets, error) {
 	tick := time.NewTicker(proofTick)
 	defer tick.Stop()
@@ -131,9 +128,9 @@ func until(ctx context.Context, conn *net.TCPConn, so func(packets) bool) (packe
 	}
 }
 
-// ignored is an SSH_MSG_IGNORE of about this many bytes, as it is sent before
-// there is a key: length, padding length, message, string, padding, the whole a
-// multiple of eight (RFC 4253, 6 and 11.2). Servers read past it in silence.
+// ignored returns an SSH_MSG_IGNORE of about this many bytes, in the format before key exchange:
+// length, padding length, message, string and padding, in total a multiple of eight (RFC 4253, 6
+// and 11.2). Servers skip it silently.
 func ignored(size int) []byte {
 	const header, messageIgnore, padding = 4 + 1, 2, 4
 	size = (size + 7) &^ 7

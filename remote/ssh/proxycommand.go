@@ -14,12 +14,12 @@ import (
 	"preflight/remote"
 )
 
-// proxyGrace is how long a ProxyCommand's descendants may hold its standard
-// error open after it has been killed.
+// proxyGrace is how long a ProxyCommand's descendants may keep its standard error open after it has
+// been killed.
 const proxyGrace = time.Second
 
-// proxyConn is a connection that a ProxyCommand carries. Closing it kills the
-// command and everything it started.
+// proxyConn is a connection through a ProxyCommand. Closing it kills the command and everything
+// that it started.
 type proxyConn struct {
 	net.Conn
 	command *exec.Cmd
@@ -27,9 +27,9 @@ type proxyConn struct {
 	ended   <-chan struct{}
 }
 
-// startProxy runs the command as ssh does (ssh_proxy_connect in OpenSSH's
-// sshconnect.c): by the user's shell, with the connection on its standard
-// input and output. The command is the user's own, from the ssh configuration.
+// startProxy runs the command as ssh does (ssh_proxy_connect in OpenSSH's sshconnect.c): with the
+// user's shell, and with the connection as its standard input and output. The command is from the
+// user's own ssh configuration.
 func startProxy(shell, command string) (*proxyConn, error) {
 	ours, theirs, err := socketPair()
 	if err != nil {
@@ -52,8 +52,8 @@ func startProxy(shell, command string) (*proxyConn, error) {
 	return p, nil
 }
 
-// socketPair is two ends that no child inherits. Not every system can close
-// them on exec from the start, so nothing may fork in between.
+// socketPair returns two ends that no child inherits. Not every system can mark them close-on-exec
+// atomically, so no fork may happen in between.
 func socketPair() (ours, theirs *os.File, err error) {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -71,14 +71,14 @@ func (p *proxyConn) Close() error {
 	select {
 	case <-p.ended:
 	default:
-		// Not yet waited for, so the group is still the command's.
+		// It was not waited for yet, so the group ID is still the command's.
 		hostsys.KillGroup(p.command)
 		<-p.ended
 	}
 	return err
 }
 
-// failure says how the command ended, after its connection broke off.
+// failure returns how the command ended, after its connection broke.
 func (p *proxyConn) failure(err error) error {
 	p.Close()
 	if text := p.stderr.Text(); text != "" {

@@ -18,7 +18,7 @@ import (
 	"preflight/testhosts/remotetest"
 )
 
-// reaching is a client of a fleet of stand-in hosts.
+// reaching returns a client of a fleet of test hosts.
 func reaching(t *testing.T, timeout time.Duration, hosts ...testhosts.Host) (*remote.Client, *testhosts.Fleet) {
 	t.Helper()
 	remotetest.NoLeaks(t)
@@ -42,8 +42,8 @@ func clientOf(t *testing.T, fleet *testhosts.Fleet, timeout time.Duration) *remo
 
 // From a name in a hostfile to answers, and back to a clean node.
 func TestReachCallClean(t *testing.T) {
-	// A number that is nobody's: what others of ours have left in this machine's
-	// directories is not swept.
+	// This user ID belongs to no user, so that the test does not clean this machine's real
+	// directories.
 	tools := t.TempDir()
 	remotetest.Script(t, filepath.Join(tools, "id"), "echo 4100000001")
 	c, fleet := reaching(t, 20*time.Second, testhosts.Host{Name: "w1", Env: []string{"PATH=" + tools + ":/usr/bin:/bin"}})
@@ -75,10 +75,10 @@ func TestReachCallClean(t *testing.T) {
 	}
 }
 
-// An agent outlives the time Reach may take, but not the context it was given.
+// An agent outlives Reach's time limit, but not the context that it was given.
 func TestReachedAgentLivesWithItsContext(t *testing.T) {
 	patient, fleet := reaching(t, time.Minute, testhosts.Host{Name: "w1"})
-	first, _, err := patient.Reach(t.Context(), "w1") // delivers this test binary, which the short time is not for
+	first, _, err := patient.Reach(t.Context(), "w1") // delivers this test binary, for which the short limit would not be enough
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestReachedAgentLivesWithItsContext(t *testing.T) {
 	}
 }
 
-// Every fault that begins behind the login has its own name.
+// Every fault after the login has its own cause.
 func TestReachFaults(t *testing.T) {
 	heard := len("@@preflight shell\n@@preflight heard\n")
 	other, arch := "aarch64", "arm64"
@@ -147,7 +147,7 @@ func TestReachFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, timeout := patient, 30*time.Second
 			if f.cause == remote.Frozen || name == "swallows" {
-				t.Parallel() // they wait to the end
+				t.Parallel() // they mostly wait
 				c, timeout = brief, 5*time.Second
 			}
 			began := time.Now()

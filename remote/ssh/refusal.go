@@ -14,11 +14,11 @@ import (
 	"preflight/remote"
 )
 
-// closedAccount matches what PAM modules, login classes and sshd itself send
-// before they turn away a user whom the key had let in.
+// closedAccount matches what PAM modules, login classes and sshd itself send before they reject a
+// user whose key was accepted.
 var closedAccount = regexp.MustCompile(`(?i)account.{0,40}(expired|locked|disabled|not available)|not permitted to log in|denied for user|logins are (currently )?disabled|permission denied by pam`)
 
-// noJob matches how Slurm's PAM modules turn away who has no job on the node.
+// noJob matches how Slurm's PAM modules reject users without a job on the node.
 //
 // Source: SchedMD/slurm 22.05, contribs/pam_slurm_adopt/pam_slurm_adopt.c and
 // contribs/pam/pam_slurm.c.
@@ -27,8 +27,8 @@ var noJob = regexp.MustCompile(`(?i)no active jobs on this node|no slurm jobs fo
 // tooManyFailures is how OpenSSH (auth.c) and others end a login at MaxAuthTries.
 var tooManyFailures = regexp.MustCompile(`(?i)too many authentication failures`)
 
-// explain says why a login failed: the server's own words first, then what
-// stands between us and a key that it would take, then what it did not take.
+// explain returns why a login failed. The server's own message comes first, then what makes an
+// acceptable key unusable, then the keys that were rejected.
 func (l *login) explain(err error) *remote.Error {
 	banner := text.Escape(strings.TrimSpace(l.banner.String()))
 	said := text.Escape(strings.TrimSpace(disconnected(err)))
@@ -57,7 +57,8 @@ func (l *login) explain(err error) *remote.Error {
 		detail["socket"] = l.target.agentSocket
 		e.Cause, e.Err = remote.AgentUnreachable, fmt.Errorf("%w: it may be waiting for a confirmation or a touch", l.signErr)
 	case l.signed != nil && len(l.partial) == 0:
-		// A signature that is right and refused leaves the account's own rules.
+		// If the signature is right and the login is rejected, the reason is a rule about the
+		// account.
 		e.Cause = remote.AccountClosed
 		e.Err = fmt.Errorf("the server accepts the key %s but rejects the login of %s: the account may be expired or locked", l.signed, l.target.user)
 	case tooManyFailures.MatchString(said):
@@ -72,8 +73,8 @@ func (l *login) explain(err error) *remote.Error {
 	return e
 }
 
-// short is the failure of this machine where it was that which kept a key or the agent from
-// being asked, nil elsewhere.
+// short returns the failure of this machine if it ran out of something and could not read a key or
+// ask the agent; nil otherwise.
 func (l *login) short() *remote.Error {
 	problems := []error{l.agentProblem}
 	for _, id := range slices.Concat(l.unknowable, l.wanted) {
@@ -82,10 +83,10 @@ func (l *login) short() *remote.Error {
 	return remote.Short(remote.StageLogin, errors.Join(problems...))
 }
 
-// explainWanted is for a key that the server would take and we cannot use.
+// explainWanted is for a key that the server would accept and we cannot use.
 func (l *login) explainWanted(e *remote.Error, id *identity) {
 	e.Cause = id.unusable
-	if e.Cause == remote.Unexpected { // a security key: it does not work without a person
+	if e.Cause == remote.Unexpected { // a security key, which needs a person
 		e.Cause = remote.KeyLocked
 	}
 	if e.Cause == remote.NoKey {
@@ -96,7 +97,7 @@ func (l *login) explainWanted(e *remote.Error, id *identity) {
 	e.Err = fmt.Errorf("the server would accept the key %s, but %w", id, id.problem)
 }
 
-// reason is what is wrong with a file, without its name.
+// reason returns what is wrong with a file, without its name.
 func reason(problem error) string {
 	if at, is := errors.AsType[*fs.PathError](problem); is {
 		problem = at.Err
@@ -104,7 +105,7 @@ func reason(problem error) string {
 	return problem.Error()
 }
 
-// explainRefusal is for a server that took nothing we had.
+// explainRefusal is for a server that accepted none of our keys.
 func (l *login) explainRefusal(e *remote.Error) {
 	publicKey := slices.Contains(l.methods, "publickey") && l.target.publicKey
 	var noted error
@@ -133,14 +134,14 @@ func (l *login) explainRefusal(e *remote.Error) {
 		if len(l.unknowable) > 0 {
 			e.Detail["locked"] = describe(l.unknowable)
 		}
-		for _, id := range l.unknowable { // one of these may be the one that is missed
+		for _, id := range l.unknowable { // one of these may be the key that is needed
 			e.Detail["offered"] += fmt.Sprintf("; not offered: %s: %s", id.from, reason(id.problem))
 		}
 	}
 	e.Err = noted
 }
 
-// looked are the places where a key might have been.
+// looked returns the places where keys were searched.
 func (l *login) looked() []string {
 	places := slices.Clone(l.target.identities)
 	if l.target.agentSocket == "" {
@@ -149,7 +150,7 @@ func (l *login) looked() []string {
 	return append(places, "the agent at "+l.target.agentSocket)
 }
 
-// remaining says what ssh would still try where we have nothing left.
+// remaining returns what ssh would still try when we have nothing left.
 func (l *login) remaining() (sentences []string) {
 	for _, method := range []struct {
 		on            bool

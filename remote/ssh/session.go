@@ -15,8 +15,8 @@ import (
 
 var errExecRefused = errors.New("the server runs no commands for this account")
 
-// Start runs a command in a session of its own, the one of its connection. The library's
-// Client and Session do the same, with half as many goroutines again for each of ten thousand nodes.
+// Start runs a command in the connection's only session. The library's Client and Session would do
+// the same with one and a half times as many goroutines for each of ten thousand nodes.
 func (c *connection) Start(command string, stderr io.Writer) (*remote.Process, *remote.Error) {
 	channel, requests, err := c.OpenChannel("session", nil)
 	if err == nil {
@@ -29,7 +29,7 @@ func (c *connection) Start(command string, stderr io.Writer) (*remote.Process, *
 	go c.attend(requests, ended)
 	go func() {
 		defer close(said)
-		_, _ = io.Copy(stderr, channel.Stderr()) // what ends it shows by how the command ended
+		_, _ = io.Copy(stderr, channel.Stderr()) // errors show up in how the command ended
 	}()
 	return &remote.Process{Stdin: stdin{channel}, Stdout: channel, Wait: func() remote.Exit {
 		exit := <-ended
@@ -46,12 +46,12 @@ func begin(channel ssh.Channel, command string) error {
 	return err
 }
 
-// stdin is a command's. What it is given ends without the session ending.
+// stdin is a command's standard input. Closing it does not end the session.
 type stdin struct{ ssh.Channel }
 
 func (s stdin) Close() error { return s.CloseWrite() }
 
-// refusal tells a server that says no from one that is gone.
+// refusal distinguishes a server that refuses from one that is gone.
 func refusal(err error) remote.Cause {
 	if _, refused := errors.AsType[*ssh.OpenChannelError](err); refused || errors.Is(err, errExecRefused) {
 		return remote.SessionRefused
@@ -59,8 +59,9 @@ func refusal(err error) remote.Cause {
 	return remote.ConnectionLost
 }
 
-// attend answers what a server asks, of the session and besides, until the connection ends, and
-// tells how the session's command did. Any answer keeps OpenSSH's ClientAliveInterval content.
+// attend answers the server's requests, on the session and the connection, until the connection
+// ends. It then sends how the session's command ended. Any answer satisfies OpenSSH's
+// ClientAliveInterval.
 func (c *connection) attend(session <-chan *ssh.Request, ended chan<- remote.Exit) {
 	exit := remote.Exit{Status: -1, Missing: true}
 	requests, channels := c.requests, c.channels
@@ -96,7 +97,7 @@ func answer(request *ssh.Request) {
 	}
 }
 
-// exitOf is how a command ended, with what a request adds to what is known.
+// exitOf returns how a command ended: what was known, plus the information in a request.
 func exitOf(known remote.Exit, request *ssh.Request) remote.Exit {
 	switch request.Type {
 	case "exit-status":
@@ -119,9 +120,8 @@ func exitOf(known remote.Exit, request *ssh.Request) remote.Exit {
 	return known
 }
 
-// Alive asks the server whether it is still there; it returns when the server
-// answers or the connection is closed. Any answer will do: OpenSSH refuses the
-// request, as it does its own client's.
+// Alive asks the server for a sign of life. It returns when the server answers or the connection is
+// closed. Any answer counts: OpenSSH refuses the request, as it does for its own client.
 func (c *connection) Alive() bool {
 	_, _, err := c.SendRequest("keepalive@openssh.com", true, nil)
 	return err == nil

@@ -14,8 +14,8 @@ import (
 	"preflight/hostfile"
 )
 
-// keywords are the keywords of ssh_config(5), OpenSSH 7.4 to 10.0, in lower
-// case, with those that OpenSSH accepts and ignores.
+// keywords are the keywords of ssh_config(5), OpenSSH 7.4 to 10.0, in lower case, including those
+// that OpenSSH accepts and ignores.
 var keywords = strings.Fields(`
 	host match include ignoreunknown
 	addkeystoagent addressfamily batchmode bindaddress bindinterface
@@ -40,7 +40,7 @@ var keywords = strings.Fields(`
 	afstokenpassing fallbacktorsh kerberosauthentication kerberostgtpassing rhostsauthentication
 	useblacklistedkeys usersh`)
 
-// synonyms are old spellings, by readconf.c's table.
+// synonyms maps old spellings to new ones, from readconf.c's table.
 var synonyms = map[string]string{
 	"challengeresponseauthentication": "kbdinteractiveauthentication",
 	"skeyauthentication":              "kbdinteractiveauthentication",
@@ -53,8 +53,7 @@ var synonyms = map[string]string{
 	"smartcarddevice":                 "pkcs11provider",
 }
 
-// oneArgument are the keywords we act on that ssh refuses with more than one
-// argument.
+// oneArgument are the keywords that we use and that ssh refuses with more than one argument.
 var oneArgument = strings.Fields(`
 	addressfamily bindaddress bindinterface canonicalizehostname certificatefile checkhostip ciphers
 	connecttimeout controlmaster controlpath gssapiauthentication hostkeyalgorithms hostkeyalias hostname
@@ -62,7 +61,7 @@ var oneArgument = strings.Fields(`
 	pkcs11provider port preferredauthentications pubkeyacceptedalgorithms pubkeyauthentication
 	revokedhostkeys sessiontype stricthostkeychecking tag user verifyhostkeydns`)
 
-// connection settles how the host is dialled.
+// connection determines how the host is dialled.
 func (e *evaluation) connection(t *target, _ expander) error {
 	t.network = "tcp"
 	switch {
@@ -82,7 +81,7 @@ func (e *evaluation) connection(t *target, _ expander) error {
 	return nil
 }
 
-// verification settles whose key the host must show.
+// verification determines which key the host must show.
 func (e *evaluation) verification(t *target, expand expander) error {
 	switch {
 	case e.is("stricthostkeychecking", "yes", "true"):
@@ -93,8 +92,8 @@ func (e *evaluation) verification(t *target, expand expander) error {
 		t.strict = "no"
 	}
 	t.trustLocalhost = e.is("nohostauthenticationforlocalhost", "yes", "true")
-	// find_host_key_name and get_hostfile_hostname_ipaddr (sshconnect.c): an
-	// alias stands for host and port together.
+	// find_host_key_name and get_hostfile_hostname_ipaddr (sshconnect.c): an alias replaces host
+	// and port together.
 	t.keyName = strings.ToLower(e.first("hostkeyalias"))
 	if t.aliased = t.keyName != ""; !t.aliased {
 		t.keyName = portedName(t.host, t.port)
@@ -113,7 +112,7 @@ func (e *evaluation) verification(t *target, expand expander) error {
 	return err
 }
 
-// login settles as whom and with which keys.
+// login determines the user and the keys.
 func (e *evaluation) login(t *target, expand expander) error {
 	t.publicKey = !e.is("pubkeyauthentication", "no", "false")
 	if methods := e.first("preferredauthentications"); methods != "" {
@@ -135,7 +134,7 @@ func (e *evaluation) login(t *target, expand expander) error {
 	return e.agent(t, expand)
 }
 
-// agent settles which agent to ask, by IdentityAgent's own spelling rules.
+// agent determines which agent to ask, with IdentityAgent's own syntax.
 func (e *evaluation) agent(t *target, expand expander) error {
 	value := e.first("identityagent")
 	t.agentChosen = value != "" && value != "SSH_AUTH_SOCK"
@@ -150,7 +149,7 @@ func (e *evaluation) agent(t *target, expand expander) error {
 	return err
 }
 
-// proxies settles what the connection goes through.
+// proxies determines what the connection goes through.
 func (e *evaluation) proxies(t *target, h hop, expand expander) error {
 	jump := cmp.Or(h.jump, e.values["proxyjump"].rest)
 	if jump != "" && !strings.EqualFold(jump, "none") {
@@ -172,8 +171,8 @@ func (e *evaluation) proxies(t *target, h hop, expand expander) error {
 	return err
 }
 
-// unsafeInShell is the first word that valid_hostname or valid_ruser of
-// OpenSSH (ssh.c, since 9.6) would refuse, "" when all are safe.
+// unsafeInShell returns the first word that valid_hostname or valid_ruser of OpenSSH (ssh.c, since
+// 9.6) would refuse, "" if all are safe.
 func unsafeInShell(words ...string) string {
 	for _, word := range words {
 		if strings.HasPrefix(word, "-") || strings.ContainsAny(word, "'`\"$\\;&<>|(){}") ||

@@ -11,11 +11,11 @@ import (
 	"preflight/remote"
 )
 
-// fewFiles lets this process open so many more files than it has, until the returned
-// function is called. Nothing else may run meanwhile.
+// fewFiles lets this process open only so many more files than it has, until the returned function
+// is called. Nothing else may run in the meantime.
 func fewFiles(t *testing.T, more int) (enough func()) {
 	t.Helper()
-	free, err := syscall.Dup(0) // the lowest number that is
+	free, err := syscall.Dup(0) // the lowest free number
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func fewFiles(t *testing.T, more int) (enough func()) {
 	return func() { set(limit.Cur) }
 }
 
-// TestShortOfFiles: what this machine has too little of is no fault of a node's.
+// TestShortOfFiles checks that a shortage on this machine is not a fault of a node.
 func TestShortOfFiles(t *testing.T) {
 	p := newPerson(t)
 	_, port := listen(t, stay)
@@ -62,8 +62,8 @@ func TestShortOfFiles(t *testing.T) {
 	}
 }
 
-// TestShortWhileReading: a key or a known_hosts that could not be opened for want of files
-// is not one that is closed to us.
+// TestShortWhileReading checks that a key or known_hosts file that could not be opened for lack of
+// file descriptors is not reported as unreadable.
 func TestShortWhileReading(t *testing.T) {
 	short := &fs.PathError{Op: "open", Path: "/home/me/.ssh/id_ed25519", Err: syscall.EMFILE}
 	l := &login{target: &target{publicKey: true}, methods: []string{"publickey"}}

@@ -17,14 +17,14 @@ import (
 	"time"
 )
 
-// defaultIdentities are the keys ssh looks for when none is configured, in
-// the order of fill_default_options (readconf.c, 9.2).
+// defaultIdentities are the keys that ssh tries if none is configured, in the order of
+// fill_default_options (readconf.c, 9.2).
 var defaultIdentities = []string{
 	"id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk", "id_xmss", "id_dsa",
 }
 
-// hop is a host to log in to, with what stands before the configuration: what
-// `-l`, `-p` and `-J` are to ssh. Zero values leave it to the configuration.
+// hop is a host to log in to, with the settings that override the configuration: ssh's -l, -p and
+// -J. Zero values leave them to the configuration.
 type hop struct {
 	name string
 	user string
@@ -32,17 +32,17 @@ type hop struct {
 	jump string
 }
 
-// target is a hop with the configuration applied to it.
+// target is a hop with the configuration applied.
 type target struct {
-	original       string // the name the configuration was asked for
+	original       string // the name as given, before the configuration
 	host           string // where to connect: HostName, lower case
 	user           string
 	port           int
 	network        string        // tcp, tcp4, tcp6
 	bindAddress    string        // "" = any
-	connectTimeout time.Duration // of TCP and the handshake together; 0 = none
+	connectTimeout time.Duration // for TCP and the handshake together; 0 = none
 
-	jump         *hop   // the host that leads there; nil = none
+	jump         *hop   // the jump host; nil = none
 	proxyCommand string // expanded; "" = none
 	shell        string // runs proxyCommand
 
@@ -56,24 +56,23 @@ type target struct {
 	publicKey      bool // public keys may be used
 	identities     []string
 	certificates   []string
-	identitiesOnly bool   // of the agent's keys only those
+	identitiesOnly bool   // use only those of the agent's keys
 	agentSocket    string // "" = no agent
 	agentChosen    bool   // agentSocket comes from the configuration
 
 	kex, ciphers, macs []string
 	hostKeyAlgorithms  []string
-	orderByKnown       bool // known keys decide the order of hostKeyAlgorithms
+	orderByKnown       bool // known keys come first in hostKeyAlgorithms
 	keyAlgorithms      []string
 
-	gssapi, hostbased bool // ssh would try these too
+	gssapi, hostbased bool // ssh would also try these
 
 	openSSH []string // what ssh would do differently
 }
 
 func (t *target) address() string { return net.JoinHostPort(t.host, strconv.Itoa(t.port)) }
 
-// resolve applies the configuration to a hop. An error is one for which ssh
-// would not even connect.
+// resolve applies the configuration to a hop. It returns an error if ssh would not even connect.
 func (c *Carrier) resolve(h hop) (*target, error) {
 	e := &evaluation{original: h.name, host: h.name, user: h.user, local: c.local, values: map[string]directive{}}
 	e.evaluate(c.config.files)
@@ -105,12 +104,12 @@ func (c *Carrier) resolve(h hop) (*target, error) {
 	return t, nil
 }
 
-// evaluation collects the values that hold for one host. The first value of a
-// keyword wins, except where they add up.
+// evaluation collects the values for one host. The first value of a keyword wins, except for
+// keywords that accumulate.
 type evaluation struct {
 	original string
-	host     string // what Host patterns see: the original, in the final pass the HostName
-	user     string // stands before the configuration
+	host     string // the name that Host patterns match: the original, in the final pass the HostName
+	user     string // overrides the configuration
 	local    account
 	final    bool
 
@@ -136,8 +135,8 @@ func (e *evaluation) evaluate(files []configFile) {
 	}
 }
 
-// apply walks one file. Whether a block applies is the file's own matter: it
-// starts out as the place that includes it and leaves no trace there.
+// apply processes one file. Whether a block in it applies is local to the file: it starts with the
+// state of the Include line and does not change it.
 func (e *evaluation) apply(file configFile, reached bool) {
 	active := reached
 	for _, d := range file {
@@ -176,7 +175,7 @@ func (e *evaluation) set(d directive) {
 	case d.keyword == "certificatefile":
 		e.certificates = added(e.certificates)
 	case e.has(d.keyword):
-	// Whichever of these comes first shuts the other out.
+	// The first of these two excludes the other.
 	case d.keyword == "proxyjump" && e.has("proxycommand"), d.keyword == "proxycommand" && e.has("proxyjump"):
 	default:
 		e.values[d.keyword] = d
@@ -188,7 +187,7 @@ func (e *evaluation) has(keyword string) bool {
 	return ok
 }
 
-// first is the keyword's first argument, "" when it is not set.
+// first returns the keyword's first argument, "" if it is not set.
 func (e *evaluation) first(keyword string) string {
 	if d, ok := e.values[keyword]; ok {
 		return d.args[0]
@@ -201,15 +200,15 @@ func (e *evaluation) is(keyword string, words ...string) bool {
 	return slices.Contains(words, strings.ToLower(e.first(keyword)))
 }
 
-// note keeps what ssh would do differently, once.
+// note records what ssh would do differently, once.
 func (e *evaluation) note(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !slices.Contains(e.notes, text) {
 		e.notes = append(e.notes, text)
 	}
 }
 
-// hostName is the HostName as far as it is known, which %h of its own value
-// leads back to the name asked for.
+// hostName returns the HostName as far as it is known. In its value %h stands for the original
+// name.
 func (e *evaluation) hostName() string {
 	if name := e.first("hostname"); name != "" {
 		return strings.NewReplacer("%%", "%", "%h", e.host).Replace(name)
@@ -234,11 +233,11 @@ func (e *evaluation) port(given int) int {
 // expander replaces the %-tokens of ssh_config(5) in a value.
 type expander func(value string) (string, error)
 
-// plain is for keywords that know no tokens.
+// plain is for keywords without tokens.
 func plain(value string) (string, error) { return value, nil }
 
-// tokens is the expander for one host. A token that OpenSSH does not know is
-// an error, because ssh refuses the whole connection for it.
+// tokens returns the expander for one host. An unknown token is an error, because ssh refuses the
+// whole connection for it.
 func (e *evaluation) tokens(t *target) expander {
 	port := strconv.Itoa(t.port)
 	short, _, _ := strings.Cut(e.local.hostname, ".")
@@ -323,8 +322,7 @@ func (e *evaluation) tilde(path string) (string, error) {
 	return filepath.Join(home, rest), nil
 }
 
-// environment replaces ${NAME}. A variable that is not set is an error, as it
-// is for ssh.
+// environment replaces ${NAME}. An unset variable is an error, as for ssh.
 func environment(value string) (string, error) {
 	var out strings.Builder
 	for {
@@ -343,8 +341,8 @@ func environment(value string) (string, error) {
 	}
 }
 
-// portedName is how known_hosts spells a host on a port (put_host_port in
-// OpenSSH's misc.c).
+// portedName returns the known_hosts spelling of a host on a port (put_host_port in OpenSSH's
+// misc.c).
 func portedName(host string, port int) string {
 	if port == 22 {
 		return host

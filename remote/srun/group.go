@@ -27,46 +27,48 @@ import (
 	"preflight/remote/meet"
 )
 
-// crewFrom is the least number of nodes whose agents are started by one srun and call us. For fewer nodes an srun for
-// each costs no more.
-const crewFrom = 17
+// groupFrom is the minimum number of nodes whose agents one srun starts and which call back. For
+// fewer nodes, one srun per node costs no more.
+const groupFrom = 17
 
 // longestPatience is how long we wait at most until all agents of one srun have called.
 const longestPatience = 8 * time.Second
 
-// crew is the nodes of a job whose agents one srun starts, and which then call us. No call is answered before it is
-// known of every node whether it calls: one dead node makes Slurm kill all tasks of its step after 11 s (22.05, with
-// --no-kill too). Where a node is silent the others are started once more without it.
-type crew struct {
+// group is the nodes of a job whose agents are started by one srun and then call back. No call is
+// answered before it is known which nodes call. The reason: one dead node makes Slurm kill all
+// tasks of its step after 11 s (22.05, also with --no-kill). If a node is silent, the others are
+// started once more without it.
+type group struct {
 	engine   *engine.Engine
-	nodes    []string // as Slurm numbers them
-	callback string   // HOST:PORT where agents are to call, "" for any address of this machine
+	nodes    []string // in Slurm's numbering
+	callback string   // HOST:PORT for agents to call, "" for all addresses of this machine
 	binary   func(goos, arch string) (*remote.Binary, error)
 	patience time.Duration
 
-	begin   func()          // gathers, the first time
+	begin   func()          // runs gather on its first call
 	ctx     context.Context // ends with the carrier
 	stop    context.CancelFunc
 	running sync.WaitGroup
-	decided chan struct{} // closed when it is known who calls, which sets what follows
+	decided chan struct{} // closed when it is known who calls; the fields below are set then
 
-	calls    *muster           // of those who call, nil for none
-	uncalled map[string]string // why others could not
+	calls    *groupStep        // the step of the nodes that call, nil for none
+	uncalled map[string]string // why the others could not call
 	mu       sync.Mutex
-	called   map[string]bool // who calls, and has not been dialled yet
+	called   map[string]bool // nodes that have called and were not dialled yet
 }
 
-func newCrew(by *engine.Engine, nodes []string, o Options) *crew {
-	c := &crew{engine: by, nodes: nodes, callback: o.Callback, binary: o.Binary, decided: make(chan struct{}), uncalled: map[string]string{}}
+func newGroup(by *engine.Engine, nodes []string, o Options) *group {
+	c := &group{engine: by, nodes: nodes, callback: o.Callback, binary: o.Binary, decided: make(chan struct{}), uncalled: map[string]string{}}
 	c.patience = min(longestPatience, cmp.Or(o.Timeout, remote.DefaultTimeout)/6)
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.begin = sync.OnceFunc(func() { c.running.Go(c.gather) })
 	return c
 }
 
-// dial returns the connection to a node that has called and its address, or nil for a node that needs an srun of its own,
-// and why its agent could not call, "" if it was not to.
-func (c *crew) dial(ctx context.Context, node string) (connection remote.Connection, address, uncalled string) {
+// dial returns the connection to a node that has called, and its address. It returns nil for a node
+// that needs an srun of its own, and why its agent could not call; uncalled is "" if it was not
+// asked to.
+func (c *group) dial(ctx context.Context, node string) (connection remote.Connection, address, uncalled string) {
 	c.begin()
 	select {
 	case <-c.decided:
@@ -78,7 +80,7 @@ func (c *crew) dial(ctx context.Context, node string) (connection remote.Connect
 	if !c.called[node] {
 		return nil, "", c.uncalled[node]
 	}
-	delete(c.called, node) // it calls once
+	delete(c.called, node) // it calls only once
 	connection, trace, err := c.calls.judge.Dial(ctx, node)
 	if err != nil {
 		return nil, "", ""
@@ -87,10 +89,10 @@ func (c *crew) dial(ctx context.Context, node string) (connection remote.Connect
 }
 
 // gather finds out which nodes call.
-func (c *crew) gather() {
+func (c *group) gather() {
 	defer close(c.decided)
 	for nodes := c.nodes; len(nodes) > 1; {
-		m, err := c.muster(nodes)
+		m, err := c.start(nodes)
 		if err != nil {
 			for _, node := range nodes {
 				c.uncalled[node] = err.Error()
@@ -117,7 +119,7 @@ func (c *crew) gather() {
 		}
 		m.end()
 		c.running.Go(m.engine.Close)
-		if len(nodes) < len(c.nodes) { // they were heard just now
+		if len(nodes) < len(c.nodes) { // they answered just now
 			return
 		}
 		nodes = called
@@ -125,7 +127,7 @@ func (c *crew) gather() {
 }
 
 // close ends the agents that have called, and the srun that started them.
-func (c *crew) close() {
+func (c *group) close() {
 	c.stop()
 	c.running.Wait()
 	if c.calls != nil {
@@ -134,25 +136,25 @@ func (c *crew) close() {
 	}
 }
 
-// muster is one srun that starts the agents of several nodes, and where they call.
-type muster struct {
+// groupStep is one srun that starts the agents of several nodes, and where they call.
+type groupStep struct {
 	nodes      []string
-	at         []string // where they call
+	at         []string // the addresses to call
 	engine     *engine.Engine
 	judge      *meet.Carrier
 	connection remote.Connection
 	words      map[string]*word
-	ended      chan struct{} // closed when the srun has said all
+	ended      chan struct{} // closed when srun prints no more
 }
 
-// word is what a node says that does not call.
+// word is the report of a node that does not call.
 type word struct {
-	said chan struct{} // closed when the node has said it
-	why  string        // "" where it lacks our binary
+	said chan struct{} // closed when the node has reported
+	why  string        // "" if the node lacks the agent
 }
 
-// muster starts one srun for these nodes.
-func (c *crew) muster(nodes []string) (*muster, error) {
+// start starts one srun for these nodes.
+func (c *group) start(nodes []string) (*groupStep, error) {
 	listener, err := c.listen()
 	if err != nil {
 		return nil, err
@@ -166,7 +168,7 @@ func (c *crew) muster(nodes []string) (*muster, error) {
 	} else {
 		back.To, back.Near, back.Port = addresses(port), "SLURM_LAUNCH_NODE_IPADDR", port
 	}
-	m := &muster{nodes: nodes, at: back.To, words: map[string]*word{}, ended: make(chan struct{})}
+	m := &groupStep{nodes: nodes, at: back.To, words: map[string]*word{}, ended: make(chan struct{})}
 	called := map[string]string{}
 	for _, node := range nodes {
 		called[node], m.words[node] = node, &word{said: make(chan struct{})}
@@ -193,11 +195,13 @@ func (c *crew) muster(nodes []string) (*muster, error) {
 	return m, nil
 }
 
-// variable holds what agents are told. srun reads no standard input before all nodes have begun (22.05,
-// src/api/step_io.c, _file_readable), and everybody on a machine sees its command lines.
+// variable holds what agents are told. srun reads no standard input before all nodes have begun
+// (22.05, src/api/step_io.c, _file_readable), and all users of a machine can read its command
+// lines.
 const variable = "TOLD_BY_PREFLIGHT"
 
-// exported returns env with the variable, and has srun export it where a user chose which variables srun exports.
+// exported returns env with the variable. If the user chose which variables srun exports, it adds
+// the variable to them.
 func exported(env []string, value string) []string {
 	const option = "SLURM_EXPORT_ENV"
 	switch chosen := os.Getenv(option); chosen {
@@ -210,12 +214,12 @@ func exported(env []string, value string) []string {
 	return append(env, variable+"="+value)
 }
 
-// hear notes which nodes say that they do not call, and reads on until srun ends.
-func (m *muster) hear(stdout io.Reader) {
+// hear records which nodes report that they do not call. It reads until srun ends.
+func (m *groupStep) hear(stdout io.Reader) {
 	defer close(m.ended)
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
-		label, said, _ := strings.Cut(lines.Text(), ": ") // " 3: text", of task 3
+		label, said, _ := strings.Cut(lines.Text(), ": ") // " 3: text" is from task 3
 		task, err := strconv.Atoi(strings.TrimSpace(label))
 		_, said, ours := strings.Cut(said, remote.Marker)
 		if err != nil || !ours || task < 0 || task >= len(m.nodes) {
@@ -227,12 +231,12 @@ func (m *muster) hear(stdout io.Reader) {
 			close(w.said)
 		}
 	}
-	_, _ = io.Copy(io.Discard, stdout) // so that srun goes on
+	_, _ = io.Copy(io.Discard, stdout) // so that srun does not block
 }
 
-// await waits until every node has called or said that it does not, or patience is over. It returns the nodes that have
-// called, and those that have done neither.
-func (m *muster) await(ctx context.Context, patience time.Duration) (called, silent []string) {
+// await waits until every node has called or reported that it does not, or until patience is over.
+// It returns the nodes that have called, and those that have done neither.
+func (m *groupStep) await(ctx context.Context, patience time.Duration) (called, silent []string) {
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	waits := true
@@ -268,14 +272,15 @@ func isClosed(channel <-chan struct{}) bool {
 	}
 }
 
-// end hangs up on the agents, and ends the srun that started them.
-func (m *muster) end() {
+// end closes the connections to the agents, and ends the srun that started them.
+func (m *groupStep) end() {
 	m.judge.Close()
 	m.connection.Close()
 }
 
-// listen takes a port where agents call: the one of --callback, one of those that Slurm opens for srun, or any.
-func (c *crew) listen() (net.Listener, error) {
+// listen opens the port for the calls: the one from --callback, one that Slurm reserves for srun,
+// or any.
+func (c *group) listen() (net.Listener, error) {
 	if c.callback != "" {
 		_, port, err := net.SplitHostPort(c.callback)
 		if err != nil {
@@ -295,7 +300,7 @@ func (c *crew) listen() (net.Listener, error) {
 	}
 }
 
-// portRange is the ports that Slurm has srun listen on, 0 where it may take any.
+// portRange returns the ports on which Slurm lets srun listen, 0 for any.
 func portRange(ctx context.Context, limit time.Duration) (low, high int) {
 	program, err := exec.LookPath("scontrol")
 	if err != nil {
@@ -314,12 +319,12 @@ func portRange(ctx context.Context, limit time.Duration) (low, high int) {
 	return low, high
 }
 
-// srunPortRange is the line of scontrol show config; 0-0 is none.
+// srunPortRange is a line of scontrol show config; 0-0 means none.
 var srunPortRange = regexp.MustCompile(`(?m)^SrunPortRange\s*=\s*(\d{1,5})-(\d{1,5})$`)
 
-// addresses are those of this machine that others may reach it at, with a port.
+// addresses returns the addresses of this machine that others may reach, with a port.
 func addresses(port string) (all []string) {
-	found, _ := net.InterfaceAddrs() // what is left out is not called
+	found, _ := net.InterfaceAddrs() // addresses that cannot be read are not called
 	for _, address := range found {
 		network, is := address.(*net.IPNet)
 		if is && !network.IP.IsLoopback() && !network.IP.IsLinkLocalUnicast() {

@@ -20,8 +20,9 @@ import (
 
 const timeOfMany = 12 * time.Second
 
-// crewOf is a client of these nodes, which one home has our binary on, and whose agents are to call.
-func crewOf(t *testing.T, callback string, nodes ...string) (client *remote.Client, dir string) {
+// groupOf returns a client of these nodes, whose agents call back. All of them share a home that
+// already has the agent.
+func groupOf(t *testing.T, callback string, nodes ...string) (client *remote.Client, dir string) {
 	t.Helper()
 	warm, dir := job(t, time.Minute)
 	agent, _, err := warm.Reach(t.Context(), "w1")
@@ -42,7 +43,7 @@ func crewOf(t *testing.T, callback string, nodes ...string) (client *remote.Clie
 	return client, dir
 }
 
-// talk reaches every node at once, and has each repeat what it is sent.
+// talk reaches all nodes at the same time, and lets each repeat what it is sent.
 func talk(t *testing.T, client *remote.Client, nodes []string) (traces map[string]*remote.Trace, failures map[string]error) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -63,7 +64,7 @@ func talk(t *testing.T, client *remote.Client, nodes []string) (traces map[strin
 	return traces, failures
 }
 
-// asked are the node lists of the sruns, in their order, those of one node sorted.
+// asked returns the node lists of the sruns in order, those with one node sorted.
 func asked(t *testing.T, dir string) (lists []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "asked"))
@@ -82,11 +83,11 @@ func asked(t *testing.T, dir string) (lists []string) {
 	return lists
 }
 
-// TestCrew: one srun starts the agents of many nodes. A node that is dead has an srun of its own, and the others are
-// started once more without it.
-func TestCrew(t *testing.T) {
+// TestGroup checks that one srun starts the agents of many nodes. A dead node gets an srun of its
+// own, and the others are started once more without it.
+func TestGroup(t *testing.T) {
 	var many []string
-	for i := range crewFrom {
+	for i := range groupFrom {
 		many = append(many, fmt.Sprintf("w%d", i+1))
 	}
 	few := []string{"w1", "w2", "w3"}
@@ -102,7 +103,7 @@ func TestCrew(t *testing.T) {
 		{"one is dead", append(slices.Clone(many), "dead"), many, []string{all + ",dead", all}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			client, dir := crewOf(t, "", test.nodes...)
+			client, dir := groupOf(t, "", test.nodes...)
 			traces, failures := talk(t, client, test.talks)
 			for node, err := range failures {
 				if err != nil || traces[node].Carrier != Name || traces[node].Uncalled != "" || traces[node].Delivered {
@@ -120,7 +121,8 @@ func TestCrew(t *testing.T) {
 	}
 }
 
-// TestUncalled: agents that cannot call are started alone, and why is told. So is what keeps us from listening.
+// TestUncalled checks that agents that cannot call are started individually, with the reason
+// reported. The same holds if preflight cannot listen.
 func TestUncalled(t *testing.T) {
 	busy, err := net.Listen("tcp", ":0")
 	if err != nil {
@@ -134,7 +136,7 @@ func TestUncalled(t *testing.T) {
 		{"the port is taken", "127.0.0.1:" + taken, "address already in use", "w1"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			client, dir := crewOf(t, test.callback, nodes...)
+			client, dir := groupOf(t, test.callback, nodes...)
 			traces, failures := talk(t, client, nodes)
 			for node, err := range failures {
 				if err != nil || !strings.Contains(traces[node].Uncalled, test.why) {
@@ -150,7 +152,7 @@ func TestUncalled(t *testing.T) {
 	}
 }
 
-// TestExported: what a user has srun export, the variable goes with it.
+// TestExported checks that srun exports the variable in addition to what the user chose.
 func TestExported(t *testing.T) {
 	for chosen, want := range map[string]string{"": "", "ALL": "", "NONE": "SLURM_EXPORT_ENV=TOLD_BY_PREFLIGHT", "A,B": "SLURM_EXPORT_ENV=A,B,TOLD_BY_PREFLIGHT"} {
 		t.Setenv("SLURM_EXPORT_ENV", chosen)
@@ -161,7 +163,7 @@ func TestExported(t *testing.T) {
 	}
 }
 
-// TestPortRange: scontrol says which ports srun may take.
+// TestPortRange checks the ports that scontrol reports for srun.
 func TestPortRange(t *testing.T) {
 	for said, want := range map[string][2]int{
 		"SrunEpilog              = (null)\nSrunPortRange           = 60001-60100\nSrunProlog = (null)\n": {60001, 60100},
