@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package drill tries what can only be known by trying: whether nodes complete a
-// rendezvous, who is at an endpoint, whether nodes can log in to each other, what
-// becomes of the pdsh of a launch. Packages mesh and c10d have what takes more:
-// the calls of nodes to each other, and torch's store.
+// Package drill performs tests that nodes can only do by trying: whether nodes complete a
+// rendezvous, who answers at an endpoint, whether nodes can log in to each other, and what a
+// launch's pdsh does. The larger parts are in packages mesh (calls between nodes) and c10d (torch's
+// store).
 //
-// It runs on the nodes. It refuses to judge, to repeat what failed (a link that
-// works the second time is what we exist to find), and to leave a listener or a
-// child behind: everything ends with its context. Strangers that call a
-// listener are dropped: a call starts with a token that only this run knows.
+// It runs on the nodes. It does not evaluate results, and it does not repeat what failed: preflight
+// exists to find links that work only the second time. It leaves no listener and no child behind,
+// because everything ends with its context. Strangers that call a listener are dropped: a call
+// starts with a token that only this run knows.
 package drill
 
 import (
@@ -25,22 +25,22 @@ import (
 	"preflight/internal/hostsys"
 )
 
-// reachTime is for reaching an endpoint, all its addresses together. One lost
-// packet is sent again within it.
+// reachTime is the time limit for reaching an endpoint, with all its addresses. One lost packet is
+// resent within it.
 const reachTime = 1500 * time.Millisecond
 
-// leastTime is for how long a call must have been under way for its silence to say something: its
-// first packet is sent again after a second.
+// leastTime is how long a call must have lasted before silence means something: its first packet is
+// resent after a second.
 //
 // Source: TCP_TIMEOUT_INIT in include/net/tcp.h, Linux 6.18.
 const leastTime = time.Second
 
-// errNoAddress is a name that is known and leads nowhere.
+// errNoAddress is the error for a name that exists and has no address.
 var errNoAddress = errors.New("the name has no address to connect to")
 
-// resolve is what a host is on this node, in the order torch tries it: that of
-// getaddrinfo (RFC 6724), which puts IPv6 first where it can be used, and where
-// IPv4 addresses follow as mapped ones (socket.cpp, SocketConnectOp).
+// resolve returns a host's addresses on this node in the order in which torch tries them. That is
+// the order of getaddrinfo (RFC 6724), which puts IPv6 first if it can be used; IPv4 addresses
+// follow as mapped ones (socket.cpp, SocketConnectOp).
 func resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	return hostsys.NewNames("").LookupNetIP(ctx, "ip", host)
 }
@@ -58,9 +58,9 @@ func unresolved(ctx context.Context, err error) string {
 	return dns.Err
 }
 
-// callFirst connects to the first address that takes the call. The error is
-// that of the first that could have: one without a route is passed over, by
-// torch too. It is [outcome.ErrNoTime] where ctx left no address time to answer.
+// callFirst connects to the first address that accepts. The error is that of the first address that
+// could have: one without a route is skipped, as torch does. It is [outcome.ErrNoTime] if ctx left
+// no address enough time to answer.
 func callFirst(ctx context.Context, addresses []netip.Addr, port int) (net.Conn, error) {
 	if len(addresses) == 0 {
 		return nil, errNoAddress
@@ -73,8 +73,8 @@ func callFirst(ctx context.Context, addresses []netip.Addr, port int) (net.Conn,
 	var worst error
 	for i, address := range addresses {
 		deadline, _ := ctx.Deadline()
-		// Each gets its share of the time, so that one that drops the call does
-		// not keep the next from being tried.
+		// Each address gets its share of the time, so that one that drops the call does not use up
+		// the time of the next.
 		part, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(addresses)-i))
 		var dialer net.Dialer
 		conn, err := dialer.DialContext(part, "tcp", net.JoinHostPort(address.String(), strconv.Itoa(port)))

@@ -17,7 +17,7 @@ import (
 	"preflight/facts"
 )
 
-// takesNoCall is a port on which no call is answered: a listener whose queue is full.
+// takesNoCall returns a port on which no call is answered: a listener whose queue is full.
 func takesNoCall(t *testing.T) (port int) {
 	t.Helper()
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -41,8 +41,8 @@ func takesNoCall(t *testing.T) (port int) {
 	return port
 }
 
-// TestHurriedCall: a call that had not the time in which a lost packet is sent again says nothing of who
-// did not answer it.
+// TestHurriedCall checks that a call which ended before a lost packet would have been resent says
+// nothing about the silent side.
 func TestHurriedCall(t *testing.T) {
 	port := takesNoCall(t)
 	for _, tt := range []struct {

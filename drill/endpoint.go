@@ -20,44 +20,43 @@ import (
 )
 
 const (
-	// greetTime is how long whoever listens gets to speak first, as servers of
-	// ssh and mail do. Stores never do.
+	// greetTime is how long a server gets to speak first, as ssh and mail servers do. Stores never
+	// do.
 	greetTime = 150 * time.Millisecond
-	// countTime is how long a store of the oldest generation gets to count its
-	// keys. One of libuv's says nothing, so that most stores cost this time.
+	// countTime is the time limit for a store of the oldest generation to count its keys. libuv's
+	// store does not answer, so most stores cost this much time.
 	countTime = 500 * time.Millisecond
-	// newerTime is how long a newer one gets for its answers. An old one that was
-	// too slow for countTime answers no other client for as long.
+	// newerTime is the time limit for answers of a newer store. An old store that exceeded
+	// countTime serves no other client during this time.
 	newerTime = 1500 * time.Millisecond
-	// lateTime is for picking up an answer that came too late for countTime.
+	// lateTime is the time limit for an answer that came too late for countTime.
 	lateTime = 50 * time.Millisecond
-	// leaveTime is the pause before a port is looked at again that another preflight had.
+	// leaveTime is the pause before a port that another preflight had is tried again.
 	leaveTime = 100 * time.Millisecond
-	// maxGreeting bounds what is kept of a greeting.
+	// maxGreeting limits how much of a greeting is kept.
 	maxGreeting = 200
 )
 
-// countKeys is a whole request for a store of the oldest generation, and the
-// only one that a store of any generation can be sent without harm: the others
-// hang up or take no notice.
+// countKeys is a whole request for a store of the oldest generation. It is also the only request
+// that does no harm to any store: newer ones close the connection or ignore it.
 const countKeys byte = 6
 
 // maxPlausible is far more keys than any store has.
 const maxPlausible = 1 << 32
 
-// Identify finds out what listens at host:port, where a running job may be. It
-// changes nothing there, and keeps a store from its work for no longer than two
-// calls of its own clients do: a server before libuv's looks the name of every
-// caller up, in its only thread, which a dead name server makes slow.
+// Identify finds out what listens at host:port, which may be a running job. It changes nothing
+// there, and occupies a store no longer than two calls of the job's own clients would. That matters
+// because servers before libuv look up the name of every caller in their only thread, which a dead
+// name server slows down.
 //
-// A store of the oldest generation would take VALIDATE for a key of terabytes,
-// so that it is asked first, in its own protocol. Only what is silent then or
-// hangs up is sent VALIDATE, with one more byte: too few to be a length even for
-// an old store that was merely stopped. And only what answers that is sent PING.
+// A store of the oldest generation would read VALIDATE as a key of terabytes, so it is asked first,
+// in its own protocol. Only a server that then stays silent or closes the connection is sent
+// VALIDATE, with one more byte. That is too short to be a length, even for an old store that was
+// merely stopped. And only a server that answers this is sent PING.
 //
-// The store of another preflight is nobody's to meet at: as long as there is time for one
-// more look, it is waited for to leave. One of the oldest generation is not asked for its
-// key, which would be more than that one request.
+// No job can use another preflight's store, so Identify waits for that preflight to leave as long
+// as there is time for one more try. A store of the oldest generation is not asked for preflight's
+// key, because that would be more than the one harmless request.
 func Identify(ctx context.Context, endpoint string, deadline time.Duration) facts.Endpoint {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, deadline)
@@ -68,7 +67,7 @@ func Identify(ctx context.Context, endpoint string, deadline time.Duration) fact
 		seen := &facts.Endpoint{Endpoint: endpoint, Addresses: []string{}, Waited: waited}
 		identify(ctx, seen)
 		seen.Seconds = time.Since(began).Seconds()
-		leaves := met && seen.Outcome == facts.PathReset // while it was asked
+		leaves := met && seen.Outcome == facts.PathReset // while it was being asked
 		if took := time.Since(look); !seen.Preflight && !leaves || deadline-time.Since(began) < leaveTime+2*took {
 			return *seen
 		}
@@ -107,7 +106,7 @@ func identify(ctx context.Context, seen *facts.Endpoint) {
 	ask(ctx, conn, seen)
 }
 
-// ask finds out who took the call, and ends it: what Identify says from then on.
+// ask finds out what has accepted the connection, and closes it. It does the work of Identify.
 func ask(ctx context.Context, conn net.Conn, seen *facts.Endpoint) {
 	fail := func(outcome facts.PathOutcome, problem string) {
 		seen.Failed, seen.Outcome, seen.Error = facts.HopValidate, outcome, problem
@@ -137,9 +136,9 @@ func ask(ctx context.Context, conn net.Conn, seen *facts.Endpoint) {
 	}
 }
 
-// askOldest lets whoever listens speak first, and then asks for the number of
-// keys as the oldest generation did. It returns the answer, and an error
-// only where the connection broke before anything was asked: no store does that.
+// askOldest lets the server speak first, and then asks for the number of keys as the oldest
+// generation did. It returns the answer. It returns an error only if the connection broke before
+// anything was asked, which no store does.
 func askOldest(conn net.Conn) ([]byte, error) {
 	text, err := readFor(conn, 1, greetTime)
 	if len(text) > 0 || err != nil {
@@ -148,7 +147,7 @@ func askOldest(conn net.Conn) ([]byte, error) {
 	if _, err := conn.Write([]byte{countKeys}); err != nil {
 		return nil, err
 	}
-	text, _ = readFor(conn, 8, countTime) // a newer store hangs up
+	text, _ = readFor(conn, 8, countTime) // a newer store closes the connection
 	return text, nil
 }
 
@@ -165,8 +164,7 @@ func readFor(conn net.Conn, enough int, limit time.Duration) ([]byte, error) {
 	return text[:n], err
 }
 
-// oldestCount is the number of keys in the answer of a store of the oldest
-// generation.
+// oldestCount returns the number of keys from the answer of a store of the oldest generation.
 func oldestCount(answer []byte) (keys int64, ok bool) {
 	if len(answer) != 8 {
 		return 0, false
@@ -175,7 +173,7 @@ func oldestCount(answer []byte) (keys int64, ok bool) {
 	return int64(count), count < maxPlausible
 }
 
-// askNewer asks a store of 2.1 or newer. One that does not know PING hangs up.
+// askNewer asks a store of 2.1 or newer. One that does not support PING closes the connection.
 func askNewer(ctx context.Context, address string, seen *facts.Endpoint) error {
 	ctx, cancel := context.WithTimeout(ctx, newerTime)
 	defer cancel()
@@ -207,7 +205,7 @@ func askNewer(ctx context.Context, address string, seen *facts.Endpoint) error {
 	return nil
 }
 
-// firstLine is what a server sent, escaped, up to the end of its first line.
+// firstLine returns the first line of what a server sent, escaped.
 func firstLine(text []byte) string {
 	line, _, _ := strings.Cut(string(text), "\n")
 	quoted := strconv.QuoteToASCII(strings.TrimSpace(line))

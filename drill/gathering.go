@@ -12,23 +12,25 @@ import (
 	"preflight/facts"
 )
 
-// gatherTime is for one connection to a store that has just answered.
+// gatherTime is the time limit for one connection to a store that has just answered.
 const gatherTime = time.Second
 
-// mostNodes is how many launchers are asked for by their number, each with a request of its own.
+// mostNodes is the maximum number of launchers that are looked up by node number, with one request
+// each.
 const mostNodes = 1024
 
-// Run is what is known of a job that meets at a store, as torch's keys there have it in their names.
+// Run is what is known about a job that uses a store; torch's keys there contain these values.
 type Run struct {
 	ID       string `json:"id,omitempty"`       // torchrun's
-	Nodes    int    `json:"nodes,omitempty"`    // 0 where it is not known
+	Nodes    int    `json:"nodes,omitempty"`    // 0 if unknown
 	Restarts int    `json:"restarts,omitempty"` // of the ranks, by torchrun
 }
 
-// Gather has the store at an endpoint that Identify has found say what the launchers of a run have agreed
-// on and how many have come, nil where it has nothing of it. Nothing but VALIDATE, and CHECK and
-// GET of keys whose names are known, is sent, by one connection. A store is asked for a value
-// only once it has said that the key is there: others hang up, or wait.
+// Gather reads from the store at an endpoint that Identify has found what the launchers of a run
+// have agreed on, and how many have come. It returns nil for what the store does not have. It sends
+// only VALIDATE, and CHECK and GET of known keys, over one connection. It asks for a value only
+// after the store said that the key exists: otherwise the store would close the connection, or
+// wait.
 func Gather(ctx context.Context, at facts.Endpoint, run Run) (*facts.Gathering, *facts.Roll) {
 	_, port, err := net.SplitHostPort(at.Endpoint)
 	if err != nil || at.Failed != "" || at.Preflight {
@@ -44,7 +46,7 @@ func Gather(ctx context.Context, at facts.Endpoint, run Run) (*facts.Gathering, 
 	client := c10d.NewClient(conn, at.Store)
 	defer client.Close()
 	client.Validate()
-	// A call that fails ends the connection, and all after it fail too.
+	// A failed call ends the connection, and all later calls fail too.
 	has := func(key string) bool {
 		there, err := client.Check(ctx, key)
 		return err == nil && there
@@ -84,9 +86,9 @@ func Gather(ctx context.Context, at facts.Endpoint, run Run) (*facts.Gathering, 
 		}
 	}
 	switch {
-	case roll.Came == nil, ctx.Err() != nil: // launchers that do not meet so, or an answer that broke off
+	case roll.Came == nil, ctx.Err() != nil: // launchers that do not use this backend, or an answer that broke off
 		roll.Came, roll.Absent = nil, nil
-	default: // that of node 0 serves, and tells nothing before all have joined
+	default: // node 0's launcher serves the store, and writes nothing before all have joined
 		roll.Came = append([]int{0}, roll.Came...)
 	}
 	if roll.Joined == nil && roll.Barrier == nil && roll.Came == nil {

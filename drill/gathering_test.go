@@ -13,8 +13,8 @@ import (
 	"preflight/facts"
 )
 
-// TestRoll: who has come to a store of any generation is read from the keys that torch has there, and
-// from no other.
+// TestRoll checks that the number of joined ranks is read from torch's keys in a store of any
+// generation, and from no other key.
 func TestRoll(t *testing.T) {
 	number := func(n int) *int { return &n }
 	for name, c := range map[string]struct {

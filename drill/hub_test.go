@@ -19,10 +19,10 @@ import (
 	"preflight/facts"
 )
 
-// enough is for an interpreter on a machine that has much to do.
+// enough is for an interpreter on a busy machine.
 const enough = time.Minute
 
-// TestHub goes to a server on this machine by every way there is, and by some that lead nowhere.
+// TestHub connects to a server on this machine in every way that exists, and in some that fail.
 func TestHub(t *testing.T) {
 	t.Parallel()
 	python, err := exec.LookPath("python3")
@@ -32,7 +32,7 @@ func TestHub(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("%s %s was asked of it", r.Method, r.URL)
 	}))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of handshakes that are to fail
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // for handshakes that must fail
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	plain := httptest.NewServer(http.NotFoundHandler())
@@ -100,7 +100,8 @@ func TestHub(t *testing.T) {
 	}
 }
 
-// TestHubThroughItsOwnProxy: what its variable says of a password is told the proxy, and nobody else.
+// TestHubThroughItsOwnProxy checks that the password in its variable is sent to the proxy and
+// nowhere else.
 func TestHubThroughItsOwnProxy(t *testing.T) {
 	t.Parallel()
 	python, err := exec.LookPath("python3")
@@ -125,7 +126,8 @@ func TestHubThroughItsOwnProxy(t *testing.T) {
 	}
 }
 
-// TestHubInterpreter: what does not begin, or dies, has not been at the Hub.
+// TestHubInterpreter checks that an interpreter that does not start, or crashes, gives no result
+// for the Hub.
 func TestHubInterpreter(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{"/bin/true": "the interpreter", "/nonexistent/python": "no such file"} {
@@ -145,7 +147,7 @@ func listening(t *testing.T) net.Listener {
 	return listener
 }
 
-// refusing is an address that nobody listens at any more.
+// refusing returns an address at which nothing listens any more.
 func refusing(t *testing.T) string {
 	t.Helper()
 	listener := listening(t)
@@ -153,7 +155,7 @@ func refusing(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// hear is what the next caller says up to an empty line, once it has its answer.
+// hear returns what the next caller sends up to an empty line, after it gets the answer.
 func hear(listener net.Listener, answer string) string {
 	call, err := listener.Accept()
 	if err != nil {
@@ -176,7 +178,7 @@ func exchange(call net.Conn, answer string) string {
 	return said.String()
 }
 
-// proxying answers every caller so, and then has it talk to where it leads, if it leads anywhere.
+// proxying gives every caller this answer, and then connects it to the target, if there is one.
 func proxying(t *testing.T, answer, to string) string {
 	t.Helper()
 	listener := listening(t)

@@ -20,23 +20,22 @@ import (
 )
 
 const (
-	// loginConnect is what ssh gets to connect and agree on keys.
+	// loginConnect is ssh's time limit to connect and exchange keys.
 	loginConnect = 3 * time.Second
-	// loginsAtOnce stays below the ten unauthenticated connections from which
-	// on an sshd starts to refuse some (sshd_config, MaxStartups).
+	// loginsAtOnce stays below ten unauthenticated connections, at which an sshd starts to refuse
+	// some (sshd_config, MaxStartups).
 	loginsAtOnce = 4
 )
 
-// Logins are the peers a node is to log in to.
+// Logins are the peers that a node must log in to.
 type Logins struct {
-	Peers    []string      `json:"peers"`    // as the hostfile names them
-	Port     int           `json:"port"`     // 0 for what ssh takes by itself
+	Peers    []string      `json:"peers"`    // as in the hostfile
+	Port     int           `json:"port"`     // 0 for ssh's own default
 	Deadline time.Duration `json:"deadline"` // for all logins together
 }
 
-// Run has the node's own ssh log in to every peer, a few at once, without ever
-// asking anybody. Nothing on the node changes: a host key that ssh would accept
-// and write down is not written down.
+// Run lets the node's own ssh log in to every peer, a few at the same time, without any prompt. It
+// changes nothing on the node: a host key that ssh would accept and store is not stored.
 func (l Logins) Run(ctx context.Context) facts.Logins {
 	result := facts.Logins{Passed: []string{}}
 	ssh, err := exec.LookPath("ssh")
@@ -71,13 +70,13 @@ func (l Logins) Run(ctx context.Context) facts.Logins {
 }
 
 type try struct {
-	over    bool         // false when our time ended before it could be known
-	failure *facts.Login // nil when it passed
+	over    bool         // false if our time limit ended it before the result was known
+	failure *facts.Login // nil if it passed
 }
 
-// logIn has ssh log in once. An ssh that we end says nothing about the peer,
-// unless it complained before or had the time in which it gives up by itself. That
-// it was not answered in time says nothing on a busy machine.
+// logIn lets ssh log in once. If we end ssh, that says nothing about the peer, unless ssh
+// complained before or had enough time to give up by itself. On a busy machine a missing answer
+// says nothing either.
 func (l Logins) logIn(ctx context.Context, ssh, peer string) try {
 	args := append(l.options(ctx, ssh, peer), "--", peer, "true")
 	w := hostsys.BeginWait()
@@ -97,13 +96,13 @@ func (l Logins) logIn(ctx context.Context, ssh, peer string) try {
 	return try{over: line != "" || took >= loginConnect && w.Busy() == 0, failure: failure}
 }
 
-// inEnglish is a program whose words are looked at.
+// inEnglish returns a program whose messages are evaluated.
 func inEnglish(path string, args ...string) hostsys.Child {
 	return hostsys.Child{Path: path, Args: args, Env: append(os.Environ(), "LC_ALL=C")}
 }
 
-// options keep ssh from asking, from reusing or leaving a shared connection,
-// from forwarding what the user's configuration forwards, and from writing.
+// options keep ssh from prompting, from reusing or leaving a shared connection, from forwarding
+// what the user's configuration forwards, and from writing files.
 func (l Logins) options(ctx context.Context, ssh, peer string) []string {
 	options := []string{
 		"-n", "-T", "-x", "-a",
@@ -116,15 +115,13 @@ func (l Logins) options(ctx context.Context, ssh, peer string) []string {
 	if l.Port != 0 {
 		options = append(options, "-p", strconv.Itoa(l.Port))
 	}
-	// What ssh makes of its configuration for this peer. One that fails here
-	// will say why when it logs in.
+	// ssh's settings for this peer. If this fails, the login will report why.
 	settings, _, _ := inEnglish(ssh, append(append([]string{"-G"}, options...), "--", peer)...).Run(ctx)
 	return append(options, unwritten(settings)...)
 }
 
-// unwritten are the options under which ssh judges a host key as settings, the
-// output of `ssh -G`, say, and writes none down: it writes to the first of the
-// user's files.
+// unwritten returns options with which ssh checks a host key as its settings say, the output of
+// `ssh -G`, but stores none: ssh writes to the first of the user's files.
 func unwritten(settings string) []string {
 	var files string
 	var accepts bool
@@ -138,13 +135,13 @@ func unwritten(settings string) []string {
 		}
 	}
 	if !accepts {
-		return nil // without a terminal, ssh refuses what it does not know
+		return nil // without a terminal, ssh refuses unknown keys
 	}
 	return []string{"-o", "UserKnownHostsFile=" + os.DevNull + " " + files}
 }
 
-// loginCauses are what ssh says (OpenSSH, sshconnect.c, sshconnect2.c, packet.c
-// and the C library's errors), and what it means; the first that fits does.
+// loginCauses maps ssh's messages to causes (OpenSSH, sshconnect.c, sshconnect2.c, packet.c and the
+// C library's errors); the first match counts.
 var loginCauses = []struct{ says, cause string }{
 	{"could not resolve hostname", "name"},
 	{"host key verification failed", "host-key"},
@@ -163,11 +160,10 @@ var loginCauses = []struct{ says, cause string }{
 	{"kex_exchange_identification", "connect"},
 }
 
-// sshFailed is the exit code of ssh where the login itself failed; any other is
-// that of the peer's shell.
+// sshFailed is ssh's exit code if the login itself failed; any other code is the peer's shell's.
 const sshFailed = 255
 
-// loginCause is why a login failed, and the line in which ssh says so.
+// loginCause returns why a login failed, and ssh's line about it.
 func loginCause(stderr string, err error) (cause, message string) {
 	message = lastLine(stderr)
 	var exit *exec.ExitError
@@ -183,7 +179,7 @@ func loginCause(stderr string, err error) (cause, message string) {
 	return "other", cmp.Or(message, fmt.Sprintf("ssh ended with %s and printed nothing", exit.ProcessState))
 }
 
-// causeSaid is what the words of ssh mean, "" for none that are known.
+// causeSaid returns the cause for ssh's messages, "" if unknown.
 func causeSaid(stderr string) string {
 	stderr = strings.ToLower(stderr)
 	for _, known := range loginCauses {
@@ -194,8 +190,8 @@ func causeSaid(stderr string) string {
 	return ""
 }
 
-// lastLine is the last line that says something new: of a key that is unknown or
-// has changed, ssh says so in the line before the last.
+// lastLine returns the last informative line: for a key that is unknown or has changed, that is the
+// one before the last.
 func lastLine(stderr string) string {
 	last, before := "", ""
 	for line := range strings.Lines(stderr) {

@@ -18,8 +18,7 @@ import (
 	"preflight/testhosts"
 )
 
-// asNode has the test binary log in from a node of a cluster: to these peers, as
-// JSON.
+// asNode makes the test binary log in from a node of a cluster to these peers, given as JSON.
 const asNode = "DRILL_LOGINS"
 
 func TestMain(m *testing.M) {
@@ -36,7 +35,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// logInFrom has a node log in to its peers.
+// logInFrom makes a node log in to its peers.
 func logInFrom(t *testing.T, node *testhosts.Node, logins Logins) (seen facts.Logins) {
 	t.Helper()
 	self, err := os.Executable()
@@ -63,8 +62,8 @@ func logInFrom(t *testing.T, node *testhosts.Node, logins Logins) (seen facts.Lo
 	return seen
 }
 
-// Real logins between real nodes, and the troubles they can have. Whatever
-// becomes of them, the node that logs in stays as it was.
+// Real logins between real nodes, and the problems they can have. Whatever the result, the node
+// that logs in must stay unchanged.
 func TestLogins(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -156,7 +155,7 @@ func logins(t *testing.T, cluster *testhosts.Cluster, mine func(row int) bool) {
 	}
 }
 
-// home is what lies in the home directory of a node, file by file.
+// home lists the files in the home directory of a node.
 func home(t *testing.T, node *testhosts.Node) []string {
 	t.Helper()
 	found, err := node.Run(t.Context(), "find", "/root", "-printf", `%p %s %T@\n`)

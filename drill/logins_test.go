@@ -17,7 +17,7 @@ import (
 	"preflight/facts"
 )
 
-// What ssh prints, and what it means.
+// ssh's messages and their meaning.
 func TestLoginCause(t *testing.T) {
 	exit := func(code string) error { return exec.Command("/bin/sh", "-c", "exit "+code).Run() }
 	tests := []struct {
@@ -59,7 +59,7 @@ func TestLoginCause(t *testing.T) {
 	}
 }
 
-// Only an ssh that would accept an unknown key is kept from writing it down.
+// Only an ssh that would accept an unknown key must be kept from storing it.
 func TestUnwritten(t *testing.T) {
 	const files = "userknownhostsfile /root/.ssh/known_hosts /etc/other\n"
 	devNull := []string{"-o", "UserKnownHostsFile=/dev/null /root/.ssh/known_hosts /etc/other"}
@@ -81,8 +81,7 @@ func TestUnwritten(t *testing.T) {
 	}
 }
 
-// A login that we end is one that failed only where ssh would have given up too,
-// or said why before.
+// A login that we end counts as failed only if ssh would have given up too, or said why before.
 func TestLoginsWithoutTime(t *testing.T) {
 	ssh := script(t, "ssh", `case "$*" in
 *-G*) ;;
@@ -111,9 +110,9 @@ esac`)
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel() // what takes long is waiting
+			t.Parallel() // most of the time is spent waiting
 			got := Logins{Peers: tt.peers, Deadline: tt.time}.Run(t.Context())
-			for i := range got.Failed { // how long it was varies
+			for i := range got.Failed { // the durations vary
 				got.Failed[i].Message, _, _ = strings.Cut(got.Failed[i].Message, " within ")
 			}
 			if diff := cmp.Diff(tt.want, got, cmpopts.EquateEmpty(), cmpopts.IgnoreFields(facts.Login{}, "Seconds")); diff != "" {
@@ -123,7 +122,7 @@ esac`)
 	}
 }
 
-// Without ssh nothing is tried, and that is said.
+// Without ssh nothing is tried, and the reason is reported.
 func TestNoLogins(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	got := Logins{Peers: []string{"w2"}, Deadline: time.Minute}.Run(t.Context())
@@ -132,9 +131,8 @@ func TestNoLogins(t *testing.T) {
 	}
 }
 
-// script writes an executable shell script and returns its path. A process
-// forked meanwhile would hold it open for writing, and the kernel refuses to run
-// such a file.
+// script writes an executable shell script and returns its path. A process forked in between would
+// hold the file open for writing, and the kernel refuses to run such a file.
 func script(t *testing.T, name, body string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -146,8 +144,7 @@ func script(t *testing.T, name, body string) string {
 	return path
 }
 
-// alive is whether a process runs, or at least is not merely waiting to be
-// reaped by whoever adopted it.
+// alive reports whether a process runs and is not only waiting to be reaped.
 func alive(pid string) bool {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	return err == nil && !strings.Contains(string(stat), ") Z ")

@@ -23,25 +23,23 @@ import (
 
 // Rehearsal is a run of pdsh as DeepSpeed will start it.
 type Rehearsal struct {
-	Program      string          // pdsh, by path or by PATH
-	Hosts        []string        // in node rank order, as the hostfile spells them
+	Program      string          // pdsh, as a path or a name in PATH
+	Hosts        []string        // in node rank order, as in the hostfile
 	LauncherArgs []string        // --launcher_args, split into words
 	Env          []facts.Setting // what DeepSpeed adds to its own environment for pdsh
 	Limit        time.Duration
 }
 
-// Rehearse runs pdsh over all hosts on the machine it is called on, with an echo
-// in place of the training, and sorts what came back by node. It ends with its
-// limit or with ctx, and every ssh that pdsh started ends with it.
+// Rehearse runs pdsh over all hosts on this machine, with an echo in place of the training, and
+// sorts the output by node. It ends at its limit or with ctx, and ends every ssh that pdsh started.
 //
-// Nobody is ever asked for anything: pdsh gives its ssh no terminal, and ssh is
-// kept from the windows it would open instead. What DeepSpeed would do with an
-// answer is not what preflight can promise.
+// It never prompts: pdsh gives its ssh no terminal, and ssh is kept from opening a window instead.
+// preflight cannot predict what DeepSpeed would do after an answer to a prompt.
 func Rehearse(ctx context.Context, r Rehearsal) facts.Rehearsal {
 	token := "preflight-" + strings.ToLower(rand.Text()[:12])
 	command := r.command(token)
 	lines := newRehearsed(r.Hosts, token)
-	began := time.Now() // before the limit begins: who reached it took no less
+	began := time.Now() // before the limit starts, so that the measured time is never shorter than the limit
 	ctx, cancel := context.WithTimeout(ctx, r.Limit)
 	defer cancel()
 
@@ -49,7 +47,7 @@ func Rehearse(ctx context.Context, r Rehearsal) facts.Rehearsal {
 	cmd.Env = r.environment()
 	out, errs := linesTo(lines.output), linesTo(lines.complaint)
 	cmd.Stdout, cmd.Stderr = out, errs
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // without a terminal that somebody could be asked at
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // without a terminal, so that nothing can prompt
 	cmd.Cancel = func() error { return endFamily(cmd.Process.Pid) }
 
 	err := hostsys.Run(cmd)
@@ -64,17 +62,16 @@ func Rehearse(ctx context.Context, r Rehearsal) facts.Rehearsal {
 	return result
 }
 
-// command is the argv of DeepSpeed's PDSHRunner.get_cmd with the echo as the
-// remote command (deepspeed/launcher/multinode_runner.py, 0.19.8). pdsh writes a
-// node's rank for %n.
+// command returns the argv of DeepSpeed's PDSHRunner.get_cmd with the echo as the remote command
+// (deepspeed/launcher/multinode_runner.py, 0.19.8). pdsh replaces %n with a node's rank.
 func (r Rehearsal) command(token string) []string {
 	argv := []string{r.Program, "-S", "-f", "1024", "-w", strings.Join(r.Hosts, ",")}
 	return slices.Concat(argv, r.LauncherArgs, []string{"echo", token + "-%n"})
 }
 
-// environment is our own, what DeepSpeed adds, and what keeps ssh from asking by
-// a window: OpenSSH before 8.4 does not know SSH_ASKPASS_REQUIRE, and opens none
-// without a display.
+// environment returns our own environment, what DeepSpeed adds, and what keeps ssh from prompting
+// in a window. OpenSSH before 8.4 does not know SSH_ASKPASS_REQUIRE, and opens no window without a
+// display.
 func (r Rehearsal) environment() []string {
 	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		return strings.HasPrefix(entry, "DISPLAY=") || strings.HasPrefix(entry, "SSH_ASKPASS=")
@@ -85,8 +82,7 @@ func (r Rehearsal) environment() []string {
 	return append(env, "SSH_ASKPASS_REQUIRE=never")
 }
 
-// unfinished is why pdsh did not run to its own end, "" when it did, whatever
-// its exit code.
+// unfinished returns why pdsh did not run to its end, "" if it did, whatever its exit code.
 func unfinished(ctx context.Context, err error, seconds float64) string {
 	var exit *exec.ExitError
 	switch {
@@ -102,9 +98,9 @@ func unfinished(ctx context.Context, err error, seconds float64) string {
 	return err.Error()
 }
 
-// endFamily ends a program and all it has started. pdsh gives every ssh a
-// session of its own (src/common/pipecmd.c), so no signal to its group reaches
-// them. It is stopped first, so that it starts no more of them meanwhile.
+// endFamily ends a program and everything it has started. pdsh gives every ssh a session of its own
+// (src/common/pipecmd.c), so no signal to its group reaches them. The program is stopped first, so
+// that it starts no more of them.
 func endFamily(pid int) error {
 	if err := syscall.Kill(-pid, syscall.SIGSTOP); err != nil {
 		return os.ErrProcessDone
@@ -117,13 +113,14 @@ func endFamily(pid int) error {
 	return syscall.Kill(-pid, syscall.SIGKILL)
 }
 
-// descendants are the processes that one has started, and those that these have. Where there is no
-// /proc none are known: an ssh of pdsh's then ends by itself, at the latest when it has waited for its peer.
+// descendants returns the processes that one has started, directly or indirectly. Without /proc it
+// returns none: an ssh of pdsh's then ends by itself, at the latest when its wait for the peer
+// ends.
 func descendants(pid int) []int {
 	children := map[int][]int{}
 	processes, _ := procfs.AllProcs()
 	for _, process := range processes {
-		if stat, err := process.Stat(); err == nil { // else it has ended
+		if stat, err := process.Stat(); err == nil { // otherwise it has ended
 			children[stat.PPID] = append(children[stat.PPID], process.PID)
 		}
 	}

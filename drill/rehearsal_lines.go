@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// keptLine is how much of a line is kept, and keptLines how many of a node's
-	// of each kind: enough to recognise a greeting, too little to be flooded.
+	// keptLine is how many bytes of a line are kept, and keptLines how many lines of each kind per
+	// node. That is enough to recognise a greeting, and too little to be flooded.
 	keptLine  = 500
 	keptLines = 20
-	// keptStrangers is how many names that nobody asked for are told apart: a
-	// range in a name may be that of a whole cluster.
+	// keptStrangers is how many unexpected names are kept separately, because a range in a name may
+	// expand to a whole cluster.
 	keptStrangers = 100
 )
 
-// linesTo hands what is written to it to take, each line cut at keptLine.
+// linesTo passes each line that is written to it, shortened to keptLine, to take.
 func linesTo(take func(line string)) *hostsys.Lines {
 	return &hostsys.Lines{Most: keptLine, Take: func(printed []byte) {
 		if line := strings.ToValidUTF8(string(printed), "�"); strings.TrimSpace(line) != "" {
@@ -31,14 +31,14 @@ func linesTo(take func(line string)) *hostsys.Lines {
 	}}
 }
 
-// rehearsed sorts what pdsh prints by the node it is of.
+// rehearsed sorts pdsh's output by node.
 type rehearsed struct {
 	token string
-	asked int              // how many hosts were
-	named map[string][]int // what pdsh may call a node → its places
+	asked int              // number of hosts
+	named map[string][]int // the names that pdsh may print for a node → positions
 
 	lock       sync.Mutex            // both streams are read at the same time
-	nodes      []facts.RehearsalNode // those asked, then those that pdsh made of their names
+	nodes      []facts.RehearsalNode // the requested hosts, then those that pdsh derived from their names
 	complaints []string
 }
 
@@ -53,15 +53,15 @@ func newRehearsed(hosts []string, token string) *rehearsed {
 	return r
 }
 
-// inOrder is what came back: those asked by rank, the others by what they answered.
+// inOrder returns the results: requested hosts by rank, the others by what they answered.
 func (r *rehearsed) inOrder() []facts.RehearsalNode {
 	slices.SortStableFunc(r.nodes[r.asked:], func(a, b facts.RehearsalNode) int { return slices.Compare(a.Ranks, b.Ranks) })
 	return r.nodes
 }
 
-// labels are the names under which pdsh may print what a host says: without the
-// user and, where all hosts share one domain, without that (pdsh 2.34,
-// src/common/err.c, %S, and src/pdsh/dsh.c, domain_in_label).
+// labels returns the names under which pdsh may print a host's output: without the user and, if all
+// hosts share one domain, without the domain (pdsh 2.34, src/common/err.c, %S, and src/pdsh/dsh.c,
+// domain_in_label).
 func labels(host string) []string {
 	bare := host[strings.IndexByte(host, '@')+1:]
 	all := []string{host, bare}
@@ -72,8 +72,8 @@ func labels(host string) []string {
 	return slices.Compact(all)
 }
 
-// output takes a line of standard output: the echo, anything else that a node
-// said, or both where a login file ends without an end of line.
+// output handles a line of standard output: the echo, other output of a node, or both if a login
+// file ends without a newline.
 func (r *rehearsed) output(line string) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
@@ -92,8 +92,8 @@ func (r *rehearsed) output(line string) {
 	}
 }
 
-// echo is the rank that came back in a line and what stands before it, which is
-// all of it where none did; the rank is then -1.
+// echo returns the rank in a line and the text before it. Without an echo, before is the whole text
+// and rank is -1.
 func (r *rehearsed) echo(text string) (rank int, before string, echoed bool) {
 	before, number, found := strings.Cut(text, r.token+"-")
 	rank, err := strconv.Atoi(number)
@@ -103,10 +103,9 @@ func (r *rehearsed) echo(text string) (rank int, before string, echoed bool) {
 	return rank, strings.TrimSpace(before), true
 }
 
-// place is the node that a line of standard output is of, or -1. Hosts that
-// pdsh calls by one name are told apart by their rank. A line without a name,
-// which is what `pdsh -N` prints, is known by its rank alone, and a name that
-// nobody asked for is one that pdsh made of another.
+// place returns the node of a line of standard output, or -1. If pdsh uses one name for several
+// hosts, the rank distinguishes them. A line without a name, which `pdsh -N` prints, is assigned by
+// its rank alone. An unexpected name is one that pdsh derived from another.
 func (r *rehearsed) place(label string, rank int) int {
 	known := r.named[label]
 	switch {
@@ -124,9 +123,9 @@ func (r *rehearsed) place(label string, rank int) int {
 	return len(r.nodes) - 1
 }
 
-// complaint takes a line of standard error: of a node, of pdsh about a node
-// ("pdsh@head: w1: ssh exited with exit code 255"), or of pdsh about itself. One
-// of hosts that pdsh calls by one name is kept with them all.
+// complaint handles a line of standard error: from a node, from pdsh about a node ("pdsh@head: w1:
+// ssh exited with exit code 255"), or from pdsh about itself. If pdsh uses one name for several
+// hosts, each of them gets the line.
 func (r *rehearsed) complaint(line string) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
@@ -146,7 +145,7 @@ func (r *rehearsed) complaint(line string) {
 	}
 }
 
-// splitLabel takes the name off a line of pdsh; "" when there is none.
+// splitLabel splits the name off a line of pdsh; label is "" if there is none.
 func splitLabel(line string) (label, text string) {
 	label, text, found := strings.Cut(line, ": ")
 	if !found || strings.ContainsAny(label, " \t") {
@@ -155,7 +154,7 @@ func splitLabel(line string) (label, text string) {
 	return label, strings.TrimSpace(text)
 }
 
-// keep adds a line to a list that ends with "…" when it is full.
+// keep adds a line to a list; a full list ends with "…".
 func keep(lines *[]string, line string) {
 	switch {
 	case len(*lines) < keptLines:

@@ -22,21 +22,20 @@ import (
 	"preflight/internal/hostsys"
 )
 
-// lastWords is what a join that is still waiting leaves of its time, to ask how many
-// were counted.
+// lastWords is the time that a waiting join reserves to ask how many nodes were counted.
 const lastWords = 250 * time.Millisecond
 
-// letGoTime is what a process that was killed needs to let go of all it holds.
+// letGoTime is how long a killed process takes to release everything it holds.
 const letGoTime = 200 * time.Millisecond
 
 // ownKey is in every store that a preflight serves, and in no other.
 const ownKey = "preflight"
 
-// The keys of ours that a rendezvous needs, for a token. The first is there from
-// the start and shows whose store it is: a store that lacks it may be a running
-// job's, which a newcomer's ADD would mislead. Whoever asks for it shows to the store
-// that he is one of ours. The second is what torch counts those who joined by
-// (torch/csrc/distributed/c10d/TCPStore.cpp, initKey_), below the token.
+// The keys that a rendezvous needs, for a token. The first exists from the start and shows whose
+// store it is: a store without it may belong to a running job, which a newcomer's ADD would
+// mislead. By asking for it, a caller also shows the store that it belongs to this run. The second
+// is torch's count of those who joined (torch/csrc/distributed/c10d/TCPStore.cpp, initKey_), below
+// the token.
 func storeKey(token string) string {
 	host, _, _ := strings.Cut(token, "/")
 	return "preflight/" + host
@@ -49,31 +48,30 @@ func joinedKey(token, node string) string { return "preflight/" + token + "/join
 type Host struct {
 	Token      string           `json:"token"`
 	Node       string           `json:"node"`
-	Port       int              `json:"port"` // 0 is a free one
+	Port       int              `json:"port"` // 0 for any free one
 	Generation facts.Generation `json:"generation"`
 	// Patience is how long to wait for another preflight that has the port.
 	Patience time.Duration `json:"patience"`
 }
 
-// Serving is what came of wanting to serve.
+// Serving is the result of starting to serve.
 type Serving struct {
-	Port int `json:"port"` // 0 when Taken says why there is none
-	// Waited is for how long another preflight had the port, and Taken which one
-	// still has it.
+	Port int `json:"port"` // 0 if Taken says why there is none
+	// Waited is how long another preflight had the port, and Taken which one still has it.
 	Waited time.Duration  `json:"waited,omitempty"`
 	Taken  *hostsys.Taken `json:"taken,omitempty"`
-	// Ranks are where ranks of a real launch have called from, MaxRanks of them at most.
+	// Ranks are addresses from which ranks of a real launch have called, at most MaxRanks of them.
 	Ranks []string `json:"ranks,omitempty"`
 }
 
-// MaxRanks is of how many addresses it is told that ranks call from there.
+// MaxRanks is the maximum number of such addresses that are reported.
 const MaxRanks = 16
 
-// Serve serves a store until ctx ends; nothing of it is left then. It binds as
-// torch does, whatever address is advertised. ready is called when calls
-// are taken, or when another preflight did not leave the port in time, and again when
-// ranks of a real launch come, that mean to meet here. The error keeps the errno of a port that cannot be bound: somebody else has it, who
-// is not waited for.
+// Serve serves a store until ctx ends, and leaves nothing behind. It binds as torch does, whatever
+// address is advertised. It calls ready when the store accepts calls, or when another preflight did
+// not leave the port in time, and again when ranks of a real launch call. The error contains the
+// errno of a port that cannot be bound: another program has it, and Serve does not wait for that
+// one.
 func (h Host) Serve(ctx context.Context, ready func(Serving)) error {
 	turn, waited, err := h.takeTurn(ctx)
 	if taken := (*hostsys.Taken)(nil); errors.As(err, &taken) {
@@ -113,8 +111,8 @@ func (h Host) takeTurn(ctx context.Context) (turn *hostsys.Turn, waited time.Dur
 	return hostsys.TakeTurn(ctx, hostsys.TurnAtPort(h.Port))
 }
 
-// listen opens the port. A preflight that was waited for and was killed may have let
-// go of its turn just before its port.
+// listen opens the port. A preflight that was waited for and was killed may have released its turn
+// just before its port.
 func (h Host) listen(ctx context.Context, waited time.Duration) (net.Listener, error) {
 	end := time.Now().Add(letGoTime)
 	for {
@@ -126,27 +124,26 @@ func (h Host) listen(ctx context.Context, waited time.Duration) (net.Listener, e
 	}
 }
 
-// Join is one node's way into a rendezvous. It must run only when its host
-// serves: whoever else holds the port is not ours to join.
+// Join is one node's part in a rendezvous. It must run only while its host serves: any other
+// process on the port must not be joined.
 type Join struct {
-	// Token is the host's. Where several gatherings share a store, each has a
-	// name of its own behind a slash.
+	// Token is the host's. If several rendezvous share a store, each has a name of its own after a
+	// slash.
 	Token      string           `json:"token"`
 	Node       string           `json:"node"`
-	Host       string           `json:"host"` // a name or an address, as the ranks will be given it
+	Host       string           `json:"host"` // a name or an address, as the ranks will get it
 	Port       int              `json:"port"`
-	World      int              `json:"world"` // how many nodes are to join
+	World      int              `json:"world"` // how many nodes must join
 	Generation facts.Generation `json:"generation"`
-	Deadline   time.Duration    `json:"deadline"` // for all of it: from the lookup to the whole world
-	// Own are the addresses of the nodes that serve. Whoever takes the call at
-	// another, where a name may have led, is first asked with the care of
-	// Identify: it may be a running job's store.
+	Deadline   time.Duration    `json:"deadline"` // for everything: from the lookup until all have joined
+	// Own are the addresses of the nodes that serve. If the name leads to another address, Run
+	// first asks the server there as carefully as Identify does: it may be a running job's store.
 	Own []string `json:"own"`
 }
 
-// Run takes every step a rank takes, in torch's order, once: resolve, connect,
-// VALIDATE and PING, be counted, see the whole world. The hop that failed is
-// named in what it returns; a store that is not this run's is one at validate.
+// Run performs every step of a rank, in torch's order, once: resolve, connect, VALIDATE and PING,
+// be counted, see all nodes. The result names the hop that failed; a store of another run fails at
+// validate.
 func (j Join) Run(ctx context.Context) facts.Rendezvous {
 	w := hostsys.BeginWait()
 	ctx, cancel := context.WithTimeout(ctx, j.Deadline)
@@ -208,9 +205,8 @@ func (j Join) owns(address string) bool {
 	})
 }
 
-// inquire asks whoever took the call, and ends it. The problem is "" where a
-// store of the generation is there, be it ours or not: VALIDATE and PING are no
-// harm to it then.
+// inquire asks the server that has accepted the connection, and closes it. The problem is "" if a
+// store of the generation is there, whoever it belongs to: VALIDATE and PING then do it no harm.
 func (j Join) inquire(ctx context.Context, conn net.Conn) (outcome facts.PathOutcome, problem string) {
 	var found facts.Endpoint
 	ask(ctx, conn, &found)
@@ -223,8 +219,8 @@ func (j Join) inquire(ctx context.Context, conn net.Conn) (outcome facts.PathOut
 	return "", ""
 }
 
-// recognise makes sure that the store is ours, which shows to it that we are, and says
-// whatever else a rank begins with.
+// recognise makes sure that the store belongs to this run, which also identifies this node to the
+// store. It then sends what else a rank begins with.
 func (j Join) recognise(ctx context.Context, client *c10d.Client) error {
 	client.Validate()
 	ours, err := client.Check(ctx, storeKey(j.Token))
@@ -237,7 +233,7 @@ func (j Join) recognise(ctx context.Context, client *c10d.Client) error {
 	return err
 }
 
-// enter has this node counted. The last of the world sets the key that the others wait for.
+// enter lets this node be counted. The last node sets the key for which the others wait.
 func (j Join) enter(ctx context.Context, client *c10d.Client) error {
 	if err := client.Set(ctx, joinedKey(j.Token, j.Node), []byte(j.Node)); err != nil {
 		return err
@@ -249,7 +245,7 @@ func (j Join) enter(ctx context.Context, client *c10d.Client) error {
 	return err
 }
 
-// await waits for the whole world. It returns the problem, "" for none.
+// await waits for all nodes. It returns the problem, "" for none.
 func (j Join) await(ctx context.Context, client *c10d.Client, to netip.Addr) string {
 	deadline, _ := ctx.Deadline()
 	waiting, cancel := context.WithDeadline(ctx, deadline.Add(-lastWords))
@@ -267,7 +263,8 @@ func (j Join) await(ctx context.Context, client *c10d.Client, to netip.Addr) str
 	return fmt.Sprintf("not all %d nodes joined in time", j.World)
 }
 
-// counted asks how many have joined, by a connection of its own: the one that waited has ended with its wait.
+// counted asks how many have joined, over a new connection: the one that waited ended with its
+// wait.
 func (j Join) counted(ctx context.Context, to netip.Addr) (int64, error) {
 	conn, err := callFirst(ctx, []netip.Addr{to}, j.Port)
 	if err != nil {

@@ -27,7 +27,7 @@ import (
 
 var generations = []facts.Generation{facts.GenerationLegacy, facts.GenerationValidates, facts.GenerationPings}
 
-// serveStore has a host serve on a free port until the test ends.
+// serveStore makes a host serve on a free port until the test ends.
 func serveStore(t *testing.T, token string, g facts.Generation) (port int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -49,8 +49,7 @@ func serveStore(t *testing.T, token string, g facts.Generation) (port int) {
 	panic("unreachable")
 }
 
-// serveAnything has something else listen, and answer with what it says and
-// does, until the test ends.
+// serveAnything serves another protocol, defined by answer, until the test ends.
 func serveAnything(t *testing.T, answer func(net.Conn)) (port int) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -75,17 +74,17 @@ func serveAnything(t *testing.T, answer func(net.Conn)) (port int) {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
-// hush takes what it is sent and says nothing.
+// hush reads everything and sends nothing.
 func hush(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
-// hangUp closes with unread bytes, which resets.
+// hangUp closes with unread bytes, which resets the connection.
 func hangUp(conn net.Conn) { _, _ = conn.Read(make([]byte, 1)) }
 
 func join(token, node string, port, world int, g facts.Generation) Join {
 	return Join{Token: token, Node: node, Host: "127.0.0.1", Port: port, World: world, Generation: g, Deadline: 10 * time.Second, Own: []string{"127.0.0.1"}}
 }
 
-// joinAll has nodes join at once.
+// joinAll makes nodes join at the same time.
 func joinAll(t *testing.T, joins ...Join) []facts.Rendezvous {
 	seen := make([]facts.Rendezvous, len(joins))
 	var all sync.WaitGroup
@@ -100,7 +99,7 @@ func TestEverybodyMeets(t *testing.T) {
 	for _, g := range generations {
 		t.Run(string(g), func(t *testing.T) {
 			port := serveStore(t, "token", g)
-			// Two gatherings share the store, one after the other.
+			// Two rendezvous share the store, one after the other.
 			for _, token := range []string{"token/ranks", "token/peers"} {
 				seen := joinAll(t, join(token, "w1", port, 3, g), join(token, "w2", port, 3, g), join(token, "w3", port, 3, g))
 				for _, got := range seen {
@@ -120,7 +119,7 @@ func TestEverybodyMeets(t *testing.T) {
 	}
 }
 
-// Whoever waits for one that never comes says how many came.
+// A node that waits for one that never comes reports how many came.
 func TestSomebodyIsMissing(t *testing.T) {
 	for _, g := range generations {
 		t.Run(string(g), func(t *testing.T) {
@@ -180,8 +179,8 @@ func TestTheHopThatFails(t *testing.T) {
 	}
 }
 
-// A name may lead to a host that is not ours, where a job may be running: its
-// store is asked first, and told nothing when it is another's.
+// A name may lead to another host with a running job: its store is asked first, and sent nothing
+// more if it belongs to another run.
 func TestJoinElsewhere(t *testing.T) {
 	old := &oldStore{}
 	tests := []struct {
@@ -212,8 +211,8 @@ func TestJoinElsewhere(t *testing.T) {
 	}
 }
 
-// oldStore is a store of the oldest generation with five keys, which notes the
-// most that it was sent on one connection.
+// oldStore is a store of the oldest generation with five keys. It records the largest number of
+// bytes that it was sent on one connection.
 type oldStore struct{ longest atomic.Int64 }
 
 func (s *oldStore) serve(conn net.Conn) {
@@ -230,7 +229,7 @@ func (s *oldStore) serve(conn net.Conn) {
 	}
 }
 
-// This run's own store is joined by whatever address it is met.
+// This run's own store is joined at whatever address it answers.
 func TestJoinOursElsewhere(t *testing.T) {
 	for _, g := range generations {
 		j := join("token", "w2", serveStore(t, "token", g), 1, g)
@@ -260,7 +259,7 @@ func TestOwns(t *testing.T) {
 	}
 }
 
-// serveForeign serves a store that no host of ours does.
+// serveForeign serves a store that belongs to no host of this run.
 func serveForeign(t *testing.T, server *c10d.Server) (port int) {
 	listener, err := c10d.Listen(t.Context(), 0)
 	if err != nil {
@@ -278,7 +277,7 @@ func serveForeign(t *testing.T, server *c10d.Server) (port int) {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
-// deadPort is tcpmux's, on which nobody listens, and which no one is lent.
+// deadPort is tcpmux's port, on which nothing listens, and which the kernel gives to no process.
 const deadPort = 1
 
 func sshServer(conn net.Conn) {
@@ -286,7 +285,7 @@ func sshServer(conn net.Conn) {
 	hush(conn)
 }
 
-// Who holds the port and is no preflight is not waited for.
+// preflight does not wait for a process on the port that is not a preflight.
 func TestHostOnAHeldPort(t *testing.T) {
 	port := serveAnything(t, hush)
 	host := Host{Token: "token", Node: "w1", Port: port, Generation: facts.GenerationPings, Patience: time.Minute}
@@ -300,7 +299,7 @@ func TestHostOnAHeldPort(t *testing.T) {
 	}
 }
 
-// A join and a host travel to the nodes as JSON.
+// A Join and a Host are sent to the nodes as JSON.
 func TestTravellingOrders(t *testing.T) {
 	want := join("token", "w2", 29500, 2, facts.GenerationPings)
 	text, err := json.Marshal(want)
@@ -316,11 +315,11 @@ func TestTravellingOrders(t *testing.T) {
 	}
 }
 
-// The first address that takes the call is called, and where none does the
-// first that could have is to blame.
+// The first address that accepts is called; if none does, the error is that of the first that could
+// have.
 func TestCallFirst(t *testing.T) {
 	port := serveAnything(t, hush)
-	unroutable := netip.MustParseAddr("fe80::1") // link-local, and of no link
+	unroutable := netip.MustParseAddr("fe80::1") // link-local without a zone
 	here, elsewhere := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.9")
 	tests := []struct {
 		name      string

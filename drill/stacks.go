@@ -21,23 +21,23 @@ import (
 )
 
 const (
-	// stackTime is what py-spy gets for one process: it reads it in a second, and finds out how to
-	// by the symbols of its Python.
+	// stackTime is py-spy's time limit for one process. It needs a second, and uses the symbols of
+	// the process's Python.
 	stackTime = 5 * time.Second
-	// stacksAtOnce keeps a node that trains from being slowed down by us.
+	// stacksAtOnce keeps py-spy from slowing down a node that trains.
 	stacksAtOnce = 2
-	// mostStackLines is more than any rank shows that waits.
+	// mostStackLines is more than any waiting rank shows.
 	mostStackLines = 60
 )
 
-// Stacks is of which processes it is wanted where their Python is.
+// Stacks are the processes whose Python stacks are wanted.
 type Stacks struct {
 	PIDs     []int         `json:"pids"`
 	Deadline time.Duration `json:"deadline"`
 }
 
-// Run has py-spy look into each, where it is installed: without stopping it, and without the
-// values of any variable, which may be anything.
+// Run lets py-spy read each process, if it is installed. It does not stop the process, and reads no
+// values of variables, which could be confidential.
 func (s Stacks) Run(ctx context.Context) []facts.Stack {
 	ctx, cancel := context.WithTimeout(ctx, s.Deadline)
 	defer cancel()
@@ -71,9 +71,9 @@ func stackOf(ctx context.Context, pid int) facts.Stack {
 	return stack
 }
 
-// pySpy is the program: on our path, or beside the interpreter that the process was started by,
-// as in a virtual environment. Whoever else runs a process chooses what lies there, which is not
-// to run as us.
+// pySpy returns the path of py-spy: in PATH, or next to the interpreter with which the process was
+// started, as in a virtual environment. If another user runs the process, that user controls what
+// is there, so it must not run as us.
 func pySpy(pid int) (string, error) {
 	if program, err := exec.LookPath("py-spy"); err == nil {
 		return program, nil
@@ -91,7 +91,7 @@ func pySpy(pid int) (string, error) {
 	if err != nil {
 		return "", none
 	}
-	// The owner of its directory in /proc is root where it may not be dumped, whoever runs it.
+	// The owner of its directory in /proc is root if it may not be dumped, whoever runs it.
 	status, err := process.NewStatus()
 	if us := uint64(os.Geteuid()); err != nil || status.UIDs != [4]uint64{us, us, us, us} {
 		return "", errors.New("py-spy is not in PATH, and preflight does not run the py-spy next to another user's interpreter: run preflight as that user")
@@ -99,8 +99,8 @@ func pySpy(pid int) (string, error) {
 	return program, nil
 }
 
-// threads are the lines of a dump about threads and their frames. What stands before the first
-// has the command line, whose arguments are nobody's business (py-spy 0.4, src/dump.rs).
+// threads returns the lines of a dump about threads and their frames. The lines before the first
+// thread have the command line, whose arguments are private (py-spy 0.4, src/dump.rs).
 func threads(dump string) (lines []string) {
 	for line := range strings.Lines(dump) {
 		line = strings.TrimRight(line, "\r\n")

@@ -17,7 +17,7 @@ import (
 	"preflight/facts"
 )
 
-// TestStacks has a stand-in of py-spy asked of this process, which dumps as the real one does.
+// TestStacks runs a substitute for py-spy on this process, which prints a dump like the real one.
 func TestStacks(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
@@ -26,7 +26,7 @@ func TestStacks(t *testing.T) {
 		long = append(long, fmt.Sprintf("    f (a.py:%d)", i))
 	}
 	for _, tt := range []struct {
-		name, script string // "" is for none
+		name, script string // "" for none
 		want         facts.Stack
 	}{
 		{name: "not installed", want: facts.Stack{Problem: "py-spy is not installed there"}},
@@ -64,7 +64,8 @@ printf 'Process %s: python train.py --token hf_secret\nPython v3.11.2 (/usr/bin/
 	}
 }
 
-// TestPySpyOfAnother: what lies beside the interpreter of a process is run for our own alone.
+// TestPySpyOfAnother checks that the program next to a process's interpreter is run only for our
+// own processes.
 func TestPySpyOfAnother(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("NOT RUN: a process of another user needs root")

@@ -10,20 +10,21 @@ import (
 	"preflight/internal/hostsys"
 )
 
-// Turn is one of a whole run, that a node has for it.
+// Turn is the right to do something that only one run may do at a time. A node holds it for its
+// whole run.
 type Turn struct {
 	Of string `json:"of"`
 	// Patience is how long to wait for another preflight that has it.
 	Patience time.Duration `json:"patience"`
 }
 
-// Had is what came of wanting a turn.
+// Had is the result of asking for a turn.
 type Had struct {
-	Taken *hostsys.Taken `json:"taken,omitempty"` // who still has it
+	Taken *hostsys.Taken `json:"taken,omitempty"` // the process that still has it
 }
 
-// Hold has the turn until ctx ends. ready is called when it has, or another preflight did not
-// end it in time.
+// Hold holds the turn until ctx ends. It calls ready when it has the turn, or when another
+// preflight did not release it in time.
 func (t Turn) Hold(ctx context.Context, ready func(Had) error) error {
 	waiting, cancel := context.WithTimeout(ctx, t.Patience)
 	defer cancel()

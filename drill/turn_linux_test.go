@@ -16,7 +16,7 @@ import (
 	"preflight/internal/hostsys"
 )
 
-// freePort is one that nobody holds at this moment.
+// freePort returns a port that no process uses at this moment.
 func freePort(t *testing.T) int {
 	listener, err := net.Listen("tcp", ":0")
 	if err != nil {
@@ -26,8 +26,8 @@ func freePort(t *testing.T) int {
 	return listener.Addr().(*net.TCPAddr).Port
 }
 
-// Runs that begin at once serve on the same port one after the other, and each of them
-// meets in a store of its own.
+// Runs that begin at the same time serve on the same port one after the other, and each run meets
+// in a store of its own.
 func TestRunsTakeTurns(t *testing.T) {
 	port := freePort(t)
 	var waited atomic.Int32
@@ -83,7 +83,7 @@ func TestAPreflightThatDoesNotLeave(t *testing.T) {
 	}
 }
 
-// A preflight that was killed may let go of its turn before it does of its port.
+// A preflight that was killed may release its turn before its port.
 func TestAPortThatIsLetGoOfLate(t *testing.T) {
 	port := freePort(t)
 	turn, _, err := hostsys.TakeTurn(t.Context(), hostsys.TurnAtPort(port))
@@ -106,10 +106,10 @@ func TestAPortThatIsLetGoOfLate(t *testing.T) {
 	}
 }
 
-// TestRunsMeasureInTurn: one run after the other has the turn, and one that is not patient
-// enough is told who has it.
+// TestRunsMeasureInTurn checks that one run after the other gets the turn, and that an impatient
+// one is told who has it.
 func TestRunsMeasureInTurn(t *testing.T) {
-	of := t.TempDir() // which no other test wants
+	of := t.TempDir() // a name that no other test uses
 	first, end := context.WithCancel(t.Context())
 	had, second := make(chan Had), make(chan Had)
 	hold := func(ctx context.Context, patience time.Duration, had chan<- Had) {

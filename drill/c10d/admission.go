@@ -17,18 +17,18 @@ import (
 	"preflight/facts"
 )
 
-// proofTime is how long a caller may take, from its first byte on, to ask for the key that
-// only ours know of. Before that it may be one of ours that is busy.
+// proofTime is how long a caller may take, from its first byte on, to ask for the key that only
+// nodes of this run know. Before that byte it may be one of our nodes that is busy.
 const proofTime = 5 * time.Second
 
-// AdmitOnly makes a store serve only callers that begin with a CHECK for this key, as our
-// nodes do. Other callers may count the keys and look for some, which is how another preflight
-// finds out who is here, and change nothing. Call AdmitOnly before Serve.
+// AdmitOnly makes a store serve only callers that begin with a CHECK for this key, as this run's
+// nodes do. Other callers may count the keys and check for some, which is how another preflight
+// finds out whose store this is; they cannot change anything. Call AdmitOnly before Serve.
 //
-// met is called for every rank of torch that calls, with the address it calls from. A rank
-// begins in another way, and the store hangs up without an answer: a rank of 2.5 or newer
-// treats that as a server that is not up yet and calls again, so that it will find the store
-// it is meant for. Other callers are no ranks, and met is not called for them.
+// met is called for every torch rank that calls, with its address. A rank begins in another way,
+// and the store closes the connection without an answer. A rank of 2.5 or newer treats that as a
+// server that is not up yet and calls again, so that it finds its real store later. met is not
+// called for other callers.
 func (s *Server) AdmitOnly(key string, met func(from netip.Addr)) {
 	s.admission = &admission{key: key, met: met}
 }
@@ -46,8 +46,8 @@ func caller(conn net.Conn) netip.Addr {
 	return netip.Addr{}
 }
 
-// admit answers a stranger until it asks for the key, which is answered too. It is false
-// for all others, when they have gone or are to be hung up on.
+// admit answers a stranger until it asks for the key, and also that question. It returns false for
+// all others, when they have gone or their connection must be closed.
 func (s *Server) admit(ctx context.Context, conn net.Conn, from *bufio.Reader) bool {
 	a := s.admission
 	if _, err := from.Peek(1); err != nil || conn.SetDeadline(time.Now().Add(proofTime)) != nil {
@@ -62,12 +62,12 @@ func (s *Server) admit(ctx context.Context, conn net.Conn, from *bufio.Reader) b
 			return false
 		}
 	}
-	known := false // as one who only looks
+	known := false // it may only look
 	for {
 		first, err := from.Peek(1)
 		if err != nil {
 			if errors.Is(err, os.ErrDeadlineExceeded) && s.generation != facts.GenerationLegacy && !known {
-				a.met(caller(conn)) // nobody but ranks says VALIDATE and no more
+				a.met(caller(conn)) // only ranks send VALIDATE and nothing else
 			}
 			return false
 		}
@@ -94,9 +94,9 @@ func (s *Server) admit(ctx context.Context, conn net.Conn, from *bufio.Reader) b
 	}
 }
 
-// hear tells of a rank whose torch speaks another generation than this store. What else a
-// caller says is taken without an answer where libuv's server would, which treats everybody
-// so; an older one hangs up.
+// hear reports a rank whose torch uses another protocol generation than this store. For other
+// callers it behaves as torch's server of this generation: libuv's reads on without an answer, an
+// older one closes the connection.
 func (a *admission) hear(conn net.Conn, from *bufio.Reader, g facts.Generation) {
 	switch {
 	case isRank(from):
@@ -106,8 +106,8 @@ func (a *admission) hear(conn net.Conn, from *bufio.Reader, g facts.Generation) 
 	}
 }
 
-// isRank is whether a caller begins as a rank does: by VALIDATE and not to look for keys, as
-// a preflight, or before there was one by a request for a key of torch's.
+// isRank reports whether a caller begins like a rank: with VALIDATE and no question about keys,
+// which a preflight would ask, or in the oldest generation with a request for one of torch's keys.
 func isRank(from *bufio.Reader) bool {
 	validate := greeting()
 	if text, err := from.Peek(len(validate)); err != nil {

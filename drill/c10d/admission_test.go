@@ -15,7 +15,8 @@ import (
 	"preflight/facts"
 )
 
-// admitting is a store that only those use who know of "ours", and how many ranks it met.
+// admitting returns a store that only callers who know "ours" may use, and the number of ranks it
+// has met.
 func admitting(t *testing.T, g facts.Generation) (server *Server, address string, met *atomic.Int32) {
 	t.Helper()
 	listener, err := Listen(t.Context(), 0)
@@ -38,7 +39,7 @@ func admitting(t *testing.T, g facts.Generation) (server *Server, address string
 	return server, net.JoinHostPort("127.0.0.1", port), met
 }
 
-// enters begins as one of ours does, from an address of this machine.
+// enters begins like a node of this run, from an address of this machine.
 func enters(t *testing.T, from, address string, g facts.Generation) *Client {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -96,7 +97,7 @@ func TestAdmission(t *testing.T) {
 				}
 				conn.(*net.TCPConn).CloseWrite()
 				conn.SetReadDeadline(time.Now().Add(time.Minute))
-				_, _ = io.Copy(io.Discard, conn) // until it is hung up on
+				_, _ = io.Copy(io.Discard, conn) // until the connection is closed
 				conn.Close()
 				if told := met.Load() > before; told != caller.rank {
 					t.Errorf("%s: told of a rank %v, want %v", name, told, caller.rank)
@@ -112,8 +113,8 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// TestBusyCallers: whoever is called by all at once hangs up on none of them, and has those speak
-// late who are busy.
+// TestBusyCallers checks that a server which all nodes call at the same time closes no connection,
+// and lets busy callers speak late.
 func TestBusyCallers(t *testing.T) {
 	_, address, _ := admitting(t, facts.GenerationPings)
 	var callers []*Client
@@ -134,7 +135,7 @@ func TestBusyCallers(t *testing.T) {
 	}
 }
 
-// TestLateCaller: a caller may be silent for longer than its proof may take then.
+// TestLateCaller checks that a caller may be silent for longer than the proof may take.
 func TestLateCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := NewServer(facts.GenerationPings)

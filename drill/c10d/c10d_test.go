@@ -16,7 +16,7 @@ import (
 
 var generations = []facts.Generation{facts.GenerationLegacy, facts.GenerationValidates, facts.GenerationPings}
 
-// patience is far longer than anything here takes when it works.
+// patience is far longer than anything here takes if it works.
 const patience = 10 * time.Second
 
 func patient(t *testing.T) context.Context {
@@ -25,8 +25,7 @@ func patient(t *testing.T) context.Context {
 	return ctx
 }
 
-// serve serves an empty store until the test ends, and sees that its end leaves
-// nothing behind.
+// serve serves an empty store until the test ends, and checks that nothing is left behind.
 func serve(t *testing.T, g facts.Generation) (server *Server, address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -49,7 +48,7 @@ func serve(t *testing.T, g facts.Generation) (server *Server, address string) {
 	return server, listener.Addr().String()
 }
 
-// dial connects and begins as a rank of the generation does.
+// dial connects and begins like a rank of the generation.
 func dial(t *testing.T, address string, g facts.Generation) *Client {
 	t.Helper()
 	client := NewClient(call(t, address, nil), g)
@@ -67,7 +66,7 @@ func greet(t *testing.T, client *Client, nonce uint32) {
 	}
 }
 
-// call opens a connection and writes bytes as they are.
+// call opens a connection and writes raw bytes.
 func call(t *testing.T, address string, wire []byte) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)

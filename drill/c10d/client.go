@@ -15,41 +15,41 @@ import (
 
 // Client is a connection to a store, for one goroutine at a time.
 //
-// A method whose context ends before the store has answered closes the
-// connection, which frees it at once, and returns the context's error.
+// If a method's context ends before the store has answered, the method closes the connection, which
+// ends the wait at once, and returns the context's error.
 type Client struct {
 	conn       net.Conn
 	replies    decoder
 	generation facts.Generation
-	pending    []byte // requests that have no reply, for the next write
+	pending    []byte // requests without a reply, sent with the next write
 }
 
-// NewClient speaks over a connection that it then owns. Validate or ValidateAndCount
-// has to come first.
+// NewClient returns a client on a connection that it then owns. Validate or ValidateAndCount must
+// be called first.
 func NewClient(conn net.Conn, g facts.Generation) *Client {
 	return &Client{conn: conn, replies: decoder{bufio.NewReader(conn)}, generation: g}
 }
 
-// Close ends the connection. The store forgets nothing.
+// Close ends the connection. The store keeps its data.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Validate has what is asked next begin as the generation does. No store answers VALIDATE:
-// what comes of it shows at that request.
+// Validate makes the next request begin as the generation requires. No store answers VALIDATE; the
+// result shows in the answer to that request.
 func (c *Client) Validate() {
 	if c.generation != facts.GenerationLegacy {
 		c.pending = greeting()
 	}
 }
 
-// ValidateAndCount is VALIDATE and NumKeys in one write, which together are the
-// shortest proof of a store since 2.1. An older one takes both for the start of
-// a length, and waits for the rest until the connection ends.
+// ValidateAndCount sends VALIDATE and NumKeys in one write, which together are the shortest proof
+// of a store since 2.1. An older store reads both as the start of a length, and waits for the rest
+// until the connection ends.
 func (c *Client) ValidateAndCount(ctx context.Context) (int64, error) {
 	c.pending = greeting()
 	return c.NumKeys(ctx)
 }
 
-// Ping has the store return the nonce (since 2.5).
+// Ping makes the store return the nonce (since 2.5).
 func (c *Client) Ping(ctx context.Context, nonce uint32) error {
 	return c.do(ctx, request{query: queryPing, nonce: nonce}, func(reply decoder) error {
 		returned, err := reply.uint32()
@@ -57,23 +57,23 @@ func (c *Client) Ping(ctx context.Context, nonce uint32) error {
 	})
 }
 
-// Set stores a value. Stores do not confirm it: that it was sent is all that is
-// known until the next reply.
+// Set stores a value. Stores do not confirm it: until the next reply it is only known that it was
+// sent.
 func (c *Client) Set(ctx context.Context, key string, value []byte) error {
 	return c.do(ctx, request{query: querySet, keys: []string{key}, value: value}, nil)
 }
 
-// Add adds to a number, 0 where there is none yet, and returns the sum.
+// Add adds to a number, which starts at 0, and returns the sum.
 func (c *Client) Add(ctx context.Context, key string, delta int64) (int64, error) {
 	return c.number(ctx, request{query: queryAdd, keys: []string{key}, delta: delta})
 }
 
-// NumKeys is how many keys the store has.
+// NumKeys returns how many keys the store has.
 func (c *Client) NumKeys(ctx context.Context) (int64, error) {
 	return c.number(ctx, request{query: queryNumKeys})
 }
 
-// Check is whether all keys are there.
+// Check reports whether all keys exist.
 func (c *Client) Check(ctx context.Context, keys ...string) (bool, error) {
 	var answer byte
 	err := c.do(ctx, request{query: queryCheck, keys: keys}, func(reply decoder) (err error) {
@@ -83,19 +83,19 @@ func (c *Client) Check(ctx context.Context, keys ...string) (bool, error) {
 	return answer == replyReady, err
 }
 
-// Get returns a value. Where the key is missing a store hangs up, or since
-// libuv (2.4) returns an empty value: Wait for it first, as torch does.
+// Get returns a value. If the key is missing, a store closes the connection, or since libuv (2.4)
+// returns an empty value. So call Wait first, as torch does.
 func (c *Client) Get(ctx context.Context, key string) (value []byte, err error) {
 	err = c.do(ctx, request{query: queryGet, keys: []string{key}}, func(reply decoder) (err error) {
 		if value, err = reply.bytes(maxValue); errors.Is(err, errTooLong) {
-			err = ErrNotAStore // a length no store has
+			err = ErrNotAStore // a length that no store has
 		}
 		return err
 	})
 	return value, err
 }
 
-// Wait waits until all keys are there.
+// Wait waits until all keys exist.
 func (c *Client) Wait(ctx context.Context, keys ...string) error {
 	return c.do(ctx, request{query: queryWait, keys: keys}, func(reply decoder) error {
 		answer, err := reply.byte()
@@ -103,7 +103,7 @@ func (c *Client) Wait(ctx context.Context, keys ...string) error {
 	})
 }
 
-// do writes a request, and reads what read expects; nothing where it is nil.
+// do writes a request and reads the reply with read; a nil read means no reply.
 func (c *Client) do(ctx context.Context, r request, read func(decoder) error) error {
 	stop := context.AfterFunc(ctx, func() { c.conn.Close() })
 	defer stop()
@@ -115,7 +115,7 @@ func (c *Client) do(ctx context.Context, r request, read func(decoder) error) er
 	switch {
 	case err == nil:
 		return nil
-	case ctx.Err() != nil: // which is what ended it
+	case ctx.Err() != nil: // the context ended the connection
 		return context.Cause(ctx)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("the other end closed the connection: %w", err)

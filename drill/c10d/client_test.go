@@ -12,7 +12,7 @@ import (
 	"preflight/facts"
 )
 
-// A wait ends when its last key is set by whatever sets keys, the server itself too.
+// A wait ends when its last key is set in any way, including by the server itself.
 func TestWaitEnds(t *testing.T) {
 	ways := map[string]func(ctx context.Context, c *Client, s *Server) error{
 		"set":        func(ctx context.Context, c *Client, _ *Server) error { return c.Set(ctx, "k", nil) },
@@ -43,7 +43,7 @@ func TestWaitEnds(t *testing.T) {
 	}
 }
 
-// A caller that gives a wait up is let go, while others wait on.
+// A caller that gives up its wait is released, while others keep waiting.
 func TestWaitIsGivenUp(t *testing.T) {
 	for _, g := range generations {
 		server := NewServer(g)
@@ -65,7 +65,7 @@ func TestWaitIsGivenUp(t *testing.T) {
 	}
 }
 
-// awaitWaiter waits until somebody waits for a key.
+// awaitWaiter waits until a caller waits for a key.
 func awaitWaiter(t *testing.T, server *Server, key string) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
@@ -81,9 +81,9 @@ func awaitWaiter(t *testing.T, server *Server, key string) {
 	}
 }
 
-// Every method is freed by its context, though the other end be frozen.
+// Every method returns when its context ends, even if the other end is frozen.
 func TestContextFreesTheClient(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // takes calls, and never answers
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestContextFreesTheClient(t *testing.T) {
 		"check":  func(ctx context.Context, c *Client) error { _, err := c.Check(ctx, "k"); return err },
 		"number": func(ctx context.Context, c *Client) error { _, err := c.NumKeys(ctx); return err },
 		"wait":   func(ctx context.Context, c *Client) error { return c.Wait(ctx, "k") },
-		"set": func(ctx context.Context, c *Client) error { // until no buffer takes more
+		"set": func(ctx context.Context, c *Client) error { // until no buffer accepts more
 			for {
 				if err := c.Set(ctx, "k", make([]byte, maxValue)); err != nil {
 					return err
@@ -121,7 +121,7 @@ func TestContextFreesTheClient(t *testing.T) {
 	}
 }
 
-// Whoever answers what no store answers is found out.
+// An answer that no store gives is recognised.
 func TestNotAStore(t *testing.T) {
 	for _, said := range []string{"SSH-2.0-OpenSSH_9.2p1\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n"} {
 		methods := map[string]func(*Client) error{
@@ -133,7 +133,7 @@ func TestNotAStore(t *testing.T) {
 		for name, method := range methods {
 			ours, theirs := net.Pipe()
 			go func() {
-				_, _ = theirs.Read(make([]byte, 100)) // whatever was asked
+				_, _ = theirs.Read(make([]byte, 100)) // whatever the request was
 				_, _ = theirs.Write([]byte(said))
 				theirs.Close()
 			}()

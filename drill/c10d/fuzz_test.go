@@ -13,7 +13,7 @@ import (
 	"preflight/facts"
 )
 
-// Whatever arrives is refused or means exactly what was sent, and is answered without harm.
+// Any input is either refused or decoded to exactly what was sent, and is answered without harm.
 func FuzzRequest(f *testing.F) {
 	for _, r := range []request{
 		{query: querySet, keys: []string{"k"}, value: []byte("v")},
@@ -50,14 +50,14 @@ func FuzzRequest(f *testing.F) {
 		if !legacy {
 			_, _ = ours.Write(greeting())
 		}
-		_, _ = ours.Write(wire) // it may hang up before the end
+		_, _ = ours.Write(wire) // the server may close the connection before the end
 		ours.Close()
-		cancel() // which ends a wait
+		cancel() // ends a wait
 		<-ended
 	})
 }
 
-// Whatever answers, a client ends: with an error, or with something a store may say.
+// Whatever the answer is, a client returns: with an error, or with a value that a store may send.
 func FuzzReply(f *testing.F) {
 	f.Add(putString(nil, "value"), byte(queryGet))
 	f.Add(putInt(nil, 7), byte(queryAdd))

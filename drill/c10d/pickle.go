@@ -9,13 +9,14 @@ import (
 	"fmt"
 )
 
-// pickled is a value in a pickle that is neither a number nor a text: a mapping, a list or set with its
-// members as keys, or an instance with the fields of the mapping that it was built with.
+// pickled is a value in a pickle that is neither a number nor a text. It is a mapping, a list or
+// set with its members as keys, or an instance with the fields of the mapping from which it was
+// built.
 type pickled struct {
 	keys, values []any
 }
 
-// field returns the value of a mapping or of an instance by its name, nil where it has none.
+// field returns a named value of a mapping or an instance, nil if it has none.
 func (o *pickled) field(name string) any {
 	for i, key := range o.keys {
 		if key == name && i < len(o.values) {
@@ -25,16 +26,18 @@ func (o *pickled) field(name string) any {
 	return nil
 }
 
-// mark is where the items of a list, set or mapping begin.
+// mark is the start of the items of a list, set or mapping on the stack.
 type mark struct{}
 
-// mostItems bounds what a pickle may have begun and not put together, and what it may recall.
+// mostItems limits the size of the stack and of the memo.
 const mostItems = 1 << 20
 
-// unpickle returns the value that Python pickled: nil, a bool, int64, string or *pickled, which may hold
-// itself. It imports nothing and calls nothing: it returns the fields of an instance, and the arguments of a call.
+// unpickle decodes a Python pickle to nil, a bool, int64, string or *pickled, which may contain
+// itself. It imports and calls nothing: it returns the fields of an instance, and the arguments of
+// a call.
 //
-// Source: CPython, Lib/pickle.py, protocols 2 to 5, the operations in the states of torchrun's launchers.
+// Source: CPython, Lib/pickle.py, protocols 2 to 5, the operations in the states of torchrun's
+// launchers.
 func unpickle(text []byte) (any, error) {
 	m := unpickler{text: text}
 	for m.err == nil {
@@ -54,7 +57,7 @@ func unpickle(text []byte) (any, error) {
 	return nil, m.err
 }
 
-// unpickler is the stack that a pickle is a program for.
+// unpickler is the stack machine that runs a pickle.
 type unpickler struct {
 	text  []byte
 	stack []any
@@ -74,7 +77,7 @@ func (m *unpickler) take(n uint64) []byte {
 	return taken
 }
 
-// length is a number of so many bytes, the lowest first.
+// length reads a little-endian number of this many bytes.
 func (m *unpickler) length(size uint64) uint64 {
 	var whole [8]byte
 	copy(whole[:], m.take(size))
@@ -95,17 +98,17 @@ func (m *unpickler) pop() any {
 	return top
 }
 
-// top is what is on the stack, as what can be built on.
+// top returns the value on top of the stack as something that can be extended.
 func (m *unpickler) top() *pickled {
 	below := m.pop()
 	m.push(below)
 	if built, is := below.(*pickled); is {
 		return built
 	}
-	return &pickled{} // of a class, which is nothing here
+	return &pickled{} // an instance of a class, which is ignored
 }
 
-// items are those down to the mark.
+// items returns the values above the mark.
 func (m *unpickler) items() []any {
 	for at := len(m.stack) - 1; at >= 0; at-- {
 		if _, is := m.stack[at].(mark); is {
@@ -129,7 +132,7 @@ func (m *unpickler) recall(at uint64) {
 }
 
 func (m *unpickler) keep(at uint64) {
-	if at != uint64(len(m.memo)) { // as every pickler counts
+	if at != uint64(len(m.memo)) { // every pickler numbers them in order
 		m.err = errors.New("the pickle's memo entries are out of order")
 		return
 	}
@@ -183,7 +186,7 @@ func (m *unpickler) step(op byte) {
 		m.pop()
 		m.pop()
 		m.push(&pickled{})
-	case 'R': // REDUCE: before protocol 4 a set is made of the list of its members
+	case 'R': // REDUCE: before protocol 4 a set is made from the list of its members
 		made, _ := m.pop().(*pickled)
 		m.pop()
 		if made == nil {

@@ -4,7 +4,8 @@ package c10d
 
 import "testing"
 
-// TestUnpickle reads values that the states in TestReadState do not have, as Python 3.11 pickles them.
+// TestUnpickle decodes values that do not occur in TestReadState's states, as Python 3.11 pickles
+// them.
 func TestUnpickle(t *testing.T) {
 	for name, test := range map[string]struct {
 		text string
@@ -19,7 +20,7 @@ func TestUnpickle(t *testing.T) {
 	}
 }
 
-// TestUnpickleItself reads a list that is its own member.
+// TestUnpickleItself decodes a list that contains itself.
 func TestUnpickleItself(t *testing.T) {
 	got, err := unpickle([]byte("\x80\x02]q\x00h\x00a."))
 	if list, is := got.(*pickled); err != nil || !is || len(list.keys) != 1 || list.keys[0] != got {

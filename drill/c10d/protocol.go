@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package c10d speaks the protocol of torch's TCPStore, as a client and as a
-// server, in its three generations.
+// Package c10d implements the protocol of torch's TCPStore, client and server, in its three
+// generations.
 //
-// Client and server say what a rendezvous needs and no more; the server serves everybody, or
-// those alone that know a key.
+// Client and server support what a rendezvous needs and no more. The server serves all callers, or
+// only those that know a key.
 //
-// Keys travel as they are given. torch puts a "/" before every key its users
-// name, and none before init/, the count of those who joined.
+// Keys are sent as given. torch puts a "/" before every key that its users name, and none before
+// init/, the count of those who joined.
 //
-// It refuses to disturb: a running job's store is only ever asked complete
-// requests that change nothing.
+// The client must not disturb a running job: it sends that job's store only complete requests that
+// change nothing.
 //
-// The facts are pytorch/pytorch, torch/csrc/distributed/c10d: TCPStore.cpp (1.13
-// for the oldest generation), TCPStoreBackend.cpp and TCPStoreLibUvBackend.cpp;
-// testdata holds what releases of it really sent.
+// Sources: pytorch/pytorch, torch/csrc/distributed/c10d: TCPStore.cpp (1.13 for the oldest
+// generation), TCPStoreBackend.cpp and TCPStoreLibUvBackend.cpp; testdata has recordings of real
+// releases.
 package c10d
 
 import (
@@ -28,8 +28,8 @@ import (
 // magic is what follows VALIDATE (TCPStoreBackend.hpp, validationMagicNumber).
 const magic uint32 = 0x3C85F7CE
 
-// What one request may hold: a key and a value as much as in torch (TCPStoreLibUvBackend.cpp,
-// MAX_STRING_LEN and MAX_PAYLOAD_LEN), and more keys than any of ours asks for at once.
+// Limits of one request: key and value as in torch (TCPStoreLibUvBackend.cpp, MAX_STRING_LEN and
+// MAX_PAYLOAD_LEN), and more keys than any of our requests has.
 const (
 	maxKey   = 8 << 10
 	maxValue = 8 << 20
@@ -37,7 +37,7 @@ const (
 )
 
 var (
-	// ErrNotAStore is an answer that no store gives.
+	// ErrNotAStore is the error for an answer that no store gives.
 	ErrNotAStore = errors.New("the answer is not one of a c10d store")
 
 	errTooLong    = errors.New("a key or value is longer than the store accepts")
@@ -48,8 +48,8 @@ var (
 	errNotGreeted = errors.New("the first request is not VALIDATE")
 )
 
-// query is the type of a request, numbered as since 2.1. The numbers between these are those of
-// requests that torch's ranks make and ours do not.
+// query is the type of a request, with the numbers used since 2.1. The missing numbers are requests
+// that torch's ranks make and preflight does not.
 type query byte
 
 const (
@@ -61,7 +61,7 @@ const (
 	queryWait     query = 6
 	queryNumKeys  query = 7
 	queryPing     query = 13
-	queryWatchKey query = 255 // of the oldest generation only; not a number on the wire
+	queryWatchKey query = 255 // only in the oldest generation; not a number on the wire
 )
 
 // Replies to CHECK and WAIT.
@@ -71,8 +71,8 @@ const (
 	replyStop     byte = 0
 )
 
-// The oldest generation has no VALIDATE, so that everything up to GETNUMKEYS is
-// one less there, and WATCH_KEY stands where GETNUMKEYS is now.
+// The oldest generation has no VALIDATE, so its numbers up to GETNUMKEYS are one smaller, and
+// WATCH_KEY has the number that GETNUMKEYS has now.
 const legacyWatchKey byte = 7
 
 func (q query) wire(g facts.Generation) byte {
@@ -94,10 +94,10 @@ func queryOf(number byte, g facts.Generation) (query, error) {
 	return query(number), nil
 }
 
-// request is one request, with the fields its query has.
+// request is one request, with the fields of its query.
 type request struct {
 	query query
-	keys  []string // one where there can be only one
+	keys  []string // exactly one for queries that take one
 	value []byte   // SET
 	delta int64    // ADD
 	nonce uint32   // PING
@@ -123,7 +123,7 @@ func (r request) encode(g facts.Generation) []byte {
 	return wire
 }
 
-// readRequest reads one request. io.EOF is the end between two requests.
+// readRequest reads one request. It returns io.EOF if the stream ends between two requests.
 func readRequest(d decoder, g facts.Generation) (request, error) {
 	number, err := d.byte()
 	if err != nil {
@@ -179,7 +179,7 @@ func (r *request) readKeys(d decoder, count int) error {
 
 func greeting() []byte { return putUint32([]byte{byte(queryValidate)}, magic) }
 
-// readGreeting reads VALIDATE, which every connection begins with since 2.1.
+// readGreeting reads VALIDATE, with which every connection begins since 2.1.
 func readGreeting(from io.Reader) error {
 	d := decoder{from}
 	number, err := d.byte()
@@ -198,8 +198,8 @@ func readGreeting(from io.Reader) error {
 	return nil
 }
 
-// The fields of requests and replies: integers as the machine has them, and
-// strings and values behind their length, an unsigned 64-bit integer.
+// The fields of requests and replies: integers in the machine's byte order, and strings and values
+// after their length, an unsigned 64-bit integer.
 
 func putString[Text string | []byte](to []byte, text Text) []byte {
 	return append(binary.NativeEndian.AppendUint64(to, uint64(len(text))), text...)
@@ -234,7 +234,7 @@ func (d decoder) int() (int64, error) {
 	return int64(binary.NativeEndian.Uint64(field[:])), err
 }
 
-// bytes reads a length and as much behind it, unless that is more than limit.
+// bytes reads a length and that many bytes, unless it is more than limit.
 func (d decoder) bytes(limit int) ([]byte, error) {
 	announced, err := d.int()
 	if err != nil {
@@ -248,8 +248,7 @@ func (d decoder) bytes(limit int) ([]byte, error) {
 	return value, cutShort(err)
 }
 
-// cutShort is the error of reading on inside a message: its end there is never
-// in order.
+// cutShort is the error of reading inside a message, where the stream must not end.
 func cutShort(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

@@ -16,32 +16,29 @@ import (
 	"preflight/facts"
 )
 
-// maxConnections is far above what a fleet needs, and far below what would
-// keep the machine from its work.
+// maxConnections is far more than a fleet needs, and far less than would slow the machine down.
 const maxConnections = 32 << 10
 
-// fullTime is the pause before the next connection is taken when no more files
-// can be opened.
+// fullTime is the pause before the next accept when no more files can be opened.
 const fullTime = 10 * time.Millisecond
 
-// Server is a store that others can call.
+// Server is a store that other processes can call.
 type Server struct {
 	generation facts.Generation
 	store      *store
-	admission  *admission // nil where everybody may use it
+	admission  *admission // nil if every caller may use it
 }
 
-// NewServer is an empty store of one generation. That of GenerationPings treats
-// strangers as torch's libuv server does, the others as its older one.
+// NewServer returns an empty store of one generation. With GenerationPings it treats strangers as
+// torch's libuv server does, otherwise as torch's older server does.
 func NewServer(g facts.Generation) *Server {
 	return &Server{generation: g, store: newStore()}
 }
 
-// Listen opens a port as torch does, wherever its clients call: on
-// all addresses of both families by one socket, and where that cannot be had on
-// those of IPv4. Port 0 is a free one.
+// Listen opens a port as torch does: on all addresses of both IP families with one socket, and if
+// that is not possible on all IPv4 addresses. Port 0 means any free port.
 func Listen(ctx context.Context, port int) (net.Listener, error) {
-	var config net.ListenConfig // SO_REUSEADDR and the largest backlog are its own choice
+	var config net.ListenConfig // it sets SO_REUSEADDR and the largest backlog by default
 	address := &net.TCPAddr{Port: port}
 	listener, err := config.Listen(ctx, "tcp", address.String())
 	if err == nil {
@@ -53,9 +50,9 @@ func Listen(ctx context.Context, port int) (net.Listener, error) {
 	return nil, err
 }
 
-// Serve takes calls until ctx ends, and returns when the listener, every
-// connection and everything that was started for one has ended. The error is
-// nil then; else it is why no more calls could be taken.
+// Serve accepts connections until ctx ends. It returns when the listener, every connection and
+// every goroutine for one has ended. The error is then nil; otherwise it is why no more connections
+// could be accepted.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var conversations sync.WaitGroup
@@ -90,11 +87,11 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	}
 }
 
-// Set stores a value from this side.
+// Set stores a value from the server's side.
 func (s *Server) Set(key string, value []byte) { s.store.set(key, value) }
 
-// converse answers one caller until the connection ends. Whoever breaks the
-// protocol is hung up on, as every release of torch does.
+// converse answers one caller until the connection ends. On a protocol error it closes the
+// connection, as every torch release does.
 func (s *Server) converse(ctx context.Context, conn net.Conn) {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	defer conn.Close()
@@ -106,7 +103,7 @@ func (s *Server) converse(ctx context.Context, conn net.Conn) {
 	} else if s.generation != facts.GenerationLegacy {
 		err := readGreeting(from)
 		if errors.Is(err, errNotGreeted) && s.generation == facts.GenerationPings {
-			_, _ = io.Copy(io.Discard, from) // libuv's server leaves strangers without an answer
+			_, _ = io.Copy(io.Discard, from) // libuv's server sends strangers no answer
 		}
 		if err != nil {
 			return
@@ -135,8 +132,9 @@ func (s *Server) answerNext(ctx context.Context, conn net.Conn, from *bufio.Read
 	return r, err
 }
 
-// answerWait answers when all keys are there. It returns when the caller says more, or hangs up: at the end
-// of their time all nodes give up and call once more, and files must not be held for both.
+// answerWait answers when all keys exist. It returns if the caller sends more or closes the
+// connection. That matters because at their deadline all nodes give up and call once more, and
+// files must not be held for both calls.
 func (s *Server) answerWait(ctx context.Context, conn net.Conn, from *bufio.Reader, keys []string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -159,7 +157,7 @@ func (s *Server) answerWait(ctx context.Context, conn net.Conn, from *bufio.Read
 	return err
 }
 
-// carryOut returns the reply to a request, nil to one that has none.
+// carryOut returns the reply to a request, nil for one without a reply.
 func (s *Server) carryOut(r request) ([]byte, error) {
 	switch r.query {
 	case querySet:
@@ -167,7 +165,7 @@ func (s *Server) carryOut(r request) ([]byte, error) {
 		return nil, nil
 	case queryGet:
 		value, found := s.store.get(r.keys[0])
-		if !found && s.generation != facts.GenerationPings { // whose server returns an empty one
+		if !found && s.generation != facts.GenerationPings { // libuv's server returns an empty value
 			return nil, errNoSuchKey
 		}
 		return putString(nil, value), nil
@@ -189,12 +187,12 @@ func (s *Server) carryOut(r request) ([]byte, error) {
 	return nil, errUnknown
 }
 
-// store is the keys and values, and what is waited for. Values are never changed in place, so that
-// one that was handed out stays as it was.
+// store has the keys and values, and what callers wait for. Values are never changed in place, so
+// that a value that was returned stays the same.
 type store struct {
 	mu      sync.Mutex
 	values  map[string][]byte
-	awaited map[string]chan struct{} // by key that is missing; closed when the key is set
+	awaited map[string]chan struct{} // by missing key; closed when the key is set
 }
 
 func newStore() *store {
@@ -207,7 +205,7 @@ func (s *store) set(key string, value []byte) {
 	s.put(key, value)
 }
 
-// put stores a value and wakes those who wait for its key.
+// put stores a value and wakes the callers that wait for its key.
 func (s *store) put(key string, value []byte) {
 	s.values[key] = value
 	if s.awaited[key] != nil {
@@ -223,7 +221,7 @@ func (s *store) get(key string) (value []byte, found bool) {
 	return value, found
 }
 
-// add counts: the value is the number in decimal digits.
+// add adds to a value, which is a number in decimal digits.
 func (s *store) add(key string, delta int64) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,7 +243,7 @@ func (s *store) count() int64 {
 	return int64(len(s.values))
 }
 
-// await returns a channel that is closed as soon as the key is there.
+// await returns a channel that is closed as soon as the key exists.
 func (s *store) await(key string) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()

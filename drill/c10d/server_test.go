@@ -59,7 +59,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// A server that ends hangs up on those who only listen, and on those who wait.
+// A server that ends closes the connections of callers that are idle or waiting.
 func TestServerEndsWithItsCallers(t *testing.T) {
 	listener, err := Listen(t.Context(), 0)
 	if err != nil {

@@ -13,23 +13,22 @@ import (
 	"preflight/facts"
 )
 
-// StateKey is where torchrun's launchers of a run keep what they agree on.
+// StateKey returns the key under which a run's torchrun launchers store their shared state.
 //
 // Source: torch 2.5, torch/distributed/elastic/rendezvous/c10d_rendezvous_backend.py; the same
 // since 1.9.
 func StateKey(runID string) string { return "/torch.rendezvous." + runID }
 
-// ErrNoState is a value that is not what launchers agree on.
+// ErrNoState is the error for a value that is not a launchers' state.
 var ErrNoState = errors.New("not the state of a rendezvous")
 
-// mostPickled is far more than the state of ten thousand launchers takes.
+// mostPickled is far more bytes than the state of ten thousand launchers takes.
 const mostPickled = 8 << 20
 
-// ReadState reads what launchers agree on as they have it in their store at this time: a pickle
-// in base64.
+// ReadState decodes the launchers' state as it is in their store at this time: a pickle in base64.
 //
-// Source of its fields: torch 1.9 to 2.15, torch/distributed/elastic/rendezvous/dynamic_rendezvous.py,
-// _RendezvousState and _NodeDesc.
+// Source of its fields: torch 1.9 to 2.15,
+// torch/distributed/elastic/rendezvous/dynamic_rendezvous.py, _RendezvousState and _NodeDesc.
 func ReadState(value []byte, now time.Time) (*facts.Gathering, error) {
 	text, err := base64.StdEncoding.DecodeString(string(value))
 	if err != nil {
@@ -81,7 +80,7 @@ func ReadState(value []byte, now time.Time) (*facts.Gathering, error) {
 	return gathering, nil
 }
 
-// launcher is one by the name that the state has for it.
+// launcher decodes the name of a launcher in the state.
 func launcher(named any) (who facts.Gatherer, is bool) {
 	desc, is := named.(*pickled)
 	if is {
@@ -92,9 +91,10 @@ func launcher(named any) (who facts.Gatherer, is bool) {
 	return who, is
 }
 
-// moment is a datetime of Python, zero for what is none: ten bytes with the year in two, the month, whose
-// highest bit tells the second of two equal hours, day, hour, minute, second, and three of
-// microseconds. torch's are of UTC; a time zone that later releases write behind says so.
+// moment decodes a Python datetime, zero for other values. It has ten bytes: two for the year, then
+// the month (whose highest bit distinguishes the second of two equal hours), day, hour, minute and
+// second, and three for microseconds. torch's times are UTC; later releases append a time zone that
+// says so.
 //
 // Source: CPython 3.11, Lib/datetime.py, datetime._getstate.
 func moment(value any) time.Time {
@@ -111,15 +111,16 @@ func moment(value any) time.Time {
 	return time.Date(int(binary.BigEndian.Uint16(b)), time.Month(b[2]&0x7f), int(b[3]), int(b[4]), int(b[5]), int(b[6]), micro*1000, time.UTC)
 }
 
-// JoinedKey counts the clients that have told how many there will be: the ranks of a job, and before them
-// the launchers of torchrun's static backend.
+// JoinedKey counts the clients that have announced how many there will be: the ranks of a job, and
+// before them the launchers of torchrun's static backend.
 //
 // Source: torch 1.9 to 2.15, torch/csrc/distributed/c10d/TCPStore.cpp, waitForWorkers.
 const JoinedKey = "init/"
 
-// BarrierKeys count the ranks at the barrier behind init_process_group, in the order in which they are to be
-// looked for. Up to torch 2.0 all come there, and the default group is number 1; since 2.1, where it is number 0,
-// with TORCH_DIST_INIT_BARRIER alone. Where the launcher serves the store, the key has the attempt.
+// BarrierKeys returns the keys that count the ranks at the barrier after init_process_group, in the
+// order in which to look for them. Up to torch 2.0 all ranks use it, and the default group is
+// number 1. Since 2.1 it is number 0, and ranks use it only with TORCH_DIST_INIT_BARRIER. If the
+// launcher serves the store, the key contains the attempt.
 //
 // Source: torch 1.13, 2.4 and 2.15, torch/distributed/distributed_c10d.py, _store_based_barrier;
 // torch/distributed/rendezvous.py, _create_c10d_store.
@@ -131,11 +132,12 @@ func BarrierKeys(restarts int) (keys []string) {
 	return keys
 }
 
-// RoleKey is where the launcher of a node tells of its ranks, by torchrun's static backend that of another
-// node than itself; OlderRoleKey is where those of torch 1.13 do.
+// RoleKey returns the key under which a node's launcher describes its ranks. With torchrun's static
+// backend only launchers of other nodes than the store's do that. OlderRoleKey is the key in torch
+// 1.13.
 //
 // Source: torch 1.13, 2.4 and 2.15, torch/distributed/elastic/agent/server/api.py;
-// torch/distributed/elastic/rendezvous/static_tcp_rendezvous.py has the run ID before it.
+// torch/distributed/elastic/rendezvous/static_tcp_rendezvous.py puts the run ID before it.
 func RoleKey(runID string, node int) string {
 	return "/" + runID + "/torchelastic/role_info/" + strconv.Itoa(node)
 }

@@ -18,8 +18,8 @@ import (
 	"preflight/facts"
 )
 
-// recording is what a client of torch's said to a server of torch's: that of
-// oracle's TestVectors, which go test -tags oracle ./oracle -vectors renews.
+// recording is a conversation between torch's client and torch's server. oracle's TestVectors made
+// it; go test -tags oracle ./oracle -vectors makes it again.
 type recording struct {
 	Torch      string
 	Libuv      bool
@@ -47,7 +47,7 @@ func eachRecording(t *testing.T, test func(*testing.T, recording)) {
 	}
 }
 
-// Our server answers torch's client as torch's server did, to the byte.
+// Our server gives torch's client the same answers as torch's server, byte for byte.
 func TestServerSaysWhatTorchSaid(t *testing.T) {
 	eachRecording(t, func(t *testing.T, r recording) {
 		_, address := serve(t, r.Generation)
@@ -64,7 +64,7 @@ func TestServerSaysWhatTorchSaid(t *testing.T) {
 	})
 }
 
-// Our client says what torch's said, to the byte, and understands the answers.
+// Our client sends the same as torch's, byte for byte, and understands the answers.
 func TestClientSaysWhatTorchSaid(t *testing.T) {
 	eachRecording(t, func(t *testing.T, r recording) {
 		ours, theirs := net.Pipe()

@@ -16,11 +16,11 @@ import (
 
 type caller struct {
 	fd     int
-	hello  []byte // as far as it has come, while it is not complete
-	known  bool   // has said hello
-	served bool   // has been sent all, and ends the call when it has received it
-	theirs int    // bytes of its payload that are still to come
-	unsent []byte // of ours
+	hello  []byte // as far as it has arrived, while it is incomplete
+	known  bool   // its hello was valid
+	served bool   // everything was sent; the caller ends the call when it has received it
+	theirs int    // bytes of the caller's payload that are still missing
+	unsent []byte // bytes that we still have to send
 }
 
 func (l *Listener) accept(ctx context.Context, socket int) {
@@ -36,18 +36,18 @@ func (l *Listener) accept(ctx context.Context, socket int) {
 			}
 		case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
 			if !l.makeRoom() {
-				time.Sleep(time.Millisecond) // nothing of ours to give back
+				time.Sleep(time.Millisecond) // we have nothing to give back
 				return
 			}
-		case unix.EINTR, unix.ECONNABORTED: // it hung up before it was taken
+		case unix.EINTR, unix.ECONNABORTED: // the caller closed the connection before we accepted it
 		default:
 			return
 		}
 	}
 }
 
-// makeRoom ends the calls that nobody waits for here or, without any, one of a caller that has not said
-// who it is. It is false when there is none.
+// makeRoom ends the calls that need nothing more from us. If there are none, it ends one whose
+// caller has not identified itself. It returns false if there is no such call.
 func (l *Listener) makeRoom() (made bool) {
 	for _, c := range l.callers {
 		if c.served {
@@ -69,8 +69,7 @@ func (l *Listener) hangUp(c *caller) {
 	delete(l.callers, c.fd)
 }
 
-// attend goes on with a call as far as its socket lets it. A stranger is sent
-// nothing.
+// attend continues a call as far as its socket allows. It sends nothing to a stranger.
 func (l *Listener) attend(ctx context.Context, c *caller) {
 	if c.served {
 		l.hangUp(c)
@@ -92,19 +91,19 @@ func (l *Listener) attend(ctx context.Context, c *caller) {
 	switch n, err := unix.Write(c.fd, c.unsent); err {
 	case nil:
 		c.unsent = c.unsent[n:]
-		// Hanging up is left to the caller, whose reset is the last packet of the
-		// call. Ours would be one more.
+		// The caller must close the connection: its reset is the last packet of the call. Ours
+		// would be one more.
 		c.served = len(c.unsent) == 0
 	case unix.EAGAIN:
-	default: // the caller will miss what could not be written
+	default: // the caller will notice what could not be written
 		l.hangUp(c)
 	}
 }
 
-// receive takes what a caller says. Who sent all at once is answered all at once, which
-// is left unsent; who did not is sent what it is due: the answer after its hello,
-// and received after its payload. It is false when the call is not the mesh's,
-// or no more.
+// receive handles what a caller sends. A caller that sent everything at once gets the whole answer
+// at once, which receive puts into unsent. Otherwise the caller gets each part when it is due: the
+// answer after its hello, and received after its payload. It returns false if the call is not, or
+// no longer, one of the mesh.
 func (l *Listener) receive(ctx context.Context, c *caller, b []byte) bool {
 	var due []byte
 	if !c.known {
@@ -137,31 +136,30 @@ func (l *Listener) receive(ctx context.Context, c *caller, b []byte) bool {
 	if c.theirs -= len(b); c.theirs <= 0 {
 		due = append(due, received)
 	}
-	// A packet of its own, and the first or second of the connection, for which
-	// there is always room.
+	// A packet of its own, and one of the first two of the connection, for which there is always
+	// room.
 	_, _ = unix.Write(c.fd, due)
 	return true
 }
 
 const (
-	// longestSpan bounds what a caller can ask for.
+	// longestSpan limits what a caller can ask for.
 	longestSpan = time.Minute
-	// countingBuffer is what one stream is read into: large, because each read
-	// costs a system call and a wake-up.
+	// countingBuffer is the read buffer of one stream. It is large because each read costs a system
+	// call and a wake-up.
 	countingBuffer = 256 << 10
 )
 
-// handOver has a throughput call served by a goroutine of its own, because it
-// would keep this one from everything else.
+// handOver serves a throughput call in a goroutine of its own, because it would block this one.
 func (l *Listener) handOver(ctx context.Context, c *caller, span time.Duration) {
 	delete(l.callers, c.fd)
-	// A descriptor that was never watched is none the worse for it.
+	// This does no harm if the descriptor was never watched.
 	_ = unix.EpollCtl(l.poll.fd, unix.EPOLL_CTL_DEL, c.fd, nil)
 	file := os.NewFile(uintptr(c.fd), "throughput")
 	conn, err := net.FileConn(file)
-	file.Close() // conn has a descriptor of its own
+	file.Close() // conn has its own descriptor
 	if err != nil {
-		return // the caller misses the answer
+		return // the caller will notice the missing answer
 	}
 	l.counting.Go(func() {
 		defer conn.Close()
@@ -170,8 +168,8 @@ func (l *Listener) handOver(ctx context.Context, c *caller, span time.Duration) 
 	})
 }
 
-// count answers a throughput call: with the rate in bit/s at which payload
-// arrived in the time the caller wants, which starts with its hello.
+// count answers a throughput call with the rate in bit/s at which payload arrived. The caller sets
+// the time span, which starts with its hello.
 func (l *Listener) count(conn net.Conn, span time.Duration) {
 	began := time.Now()
 	_ = conn.SetDeadline(began.Add(span))
@@ -184,7 +182,6 @@ func (l *Listener) count(conn net.Conn, span time.Duration) {
 	rate := float64(arrived) * 8 / time.Since(began).Seconds()
 	_ = conn.SetDeadline(time.Now().Add(exchangeTime))
 	_, _ = conn.Write(message{kind: throughputAnswer, amount: uint64(rate), name: l.answer.node}.encode(l.key))
-	// Closing on what is still under way would reset the connection, and the
-	// answer with it.
+	// Closing while data is in transit would reset the connection and lose the answer.
 	_, _ = io.Copy(io.Discard, conn)
 }

@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// cpu is the processor time this process has taken.
+// cpu returns the CPU time that this process has used.
 func cpu() time.Duration {
 	var used syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used)
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// BenchmarkMesh has 128 nodes, each a process of its own with an address of the
-// loopback, call each other, as the largest fleet does that calls everybody. In
-// a network namespace where the loopback has an MTU of 1500 a call is as on a
-// network: `unshare -n sh -c 'ip link set lo mtu 1500 up && go test -bench …'`.
+// BenchmarkMesh lets 128 nodes call each other, each a process of its own with a loopback address;
+// that is the largest fleet in which all nodes call each other. In a network namespace whose
+// loopback has an MTU of 1500 a call is as on a network: `unshare -n sh -c 'ip link set lo mtu 1500
+// up && go test -bench …'`.
 func BenchmarkMesh(b *testing.B) {
 	const nodes = 128
 	orders, answers := make([]*json.Encoder, nodes), make([]*json.Decoder, nodes)

@@ -14,13 +14,14 @@ import (
 	"preflight/facts"
 )
 
-// Who listens at an address by one interface alone does not hear a call that is taken for another's; the kernel takes
-// a machine's calls to itself for those of the interface that holds the address.
+// TestBound checks that a listener which is bound to one interface does not get calls that arrive
+// on another. The kernel treats a machine's calls to itself as arriving on the interface that has
+// the address.
 func TestBound(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("NOT RUN: a network namespace needs root")
 	}
-	runtime.LockOSThread() // for good: the thread ends with the goroutine
+	runtime.LockOSThread() // forever: the thread ends with the goroutine
 	if _, err := netns.New(); err != nil {
 		t.Fatal(err)
 	}
@@ -37,8 +38,8 @@ func TestBound(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name    string
-		heard   string // by which interface
-		by, own string // of the caller
+		heard   string // the interface on which the call arrived
+		by, own string // the caller's interface and address
 		want    facts.PathOutcome
 	}{
 		{"by any", "", "", "", ""},

@@ -18,31 +18,30 @@ import (
 	"preflight/facts"
 )
 
-// call is one connection to one port of a peer, on its way. It never blocks:
-// whoever owns it calls ready when there is news of fd, and expired when its
-// time is up.
+// call is one connection attempt to one port of a peer. It never blocks: its owner calls ready when
+// there is news about fd, and expired when its time is up.
 type call struct {
 	reach *reach
-	path  facts.Path // what is known so far; without an outcome, good
+	path  facts.Path // what is known so far; a good path if it has no outcome
 	knock bool       // only connect, to the ssh port
 	young bool       // has not waited for callPatience yet
-	// doubted is the call that this one repeats step by step, and second the one
-	// that repeats this.
+	// doubted is the call that this one repeats step by step, and second the call that repeats this
+	// one.
 	doubted, second *call
 
-	fd        int // -1 when there is none
+	fd        int // -1 for none
 	began     time.Time
 	end       time.Time
 	connected bool
 	unsent    []byte
-	answer    []byte // as far as it has come, while it is not complete
+	answer    []byte // as far as it has arrived, while it is incomplete
 	answered  bool
-	received  bool  // by the peer: all our payload
-	missing   int   // bytes of the peer's payload
-	err       error // that ended it, where it repeats another
+	received  bool  // the peer has received all our payload
+	missing   int   // bytes of the peer's payload that are missing
+	err       error // the error that ended it, if it repeats another call
 }
 
-// dial starts to connect, from where the calls are to come.
+// dial starts to connect, from the address or interface that is set.
 func (c *call) dial(from *Calls, address string, port int) error {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
@@ -56,7 +55,7 @@ func (c *call) dial(from *Calls, address string, port int) error {
 		return err
 	}
 	if err = from.bind(c.fd); err != nil {
-		c.path.Outcome = facts.PathBroken // nothing was sent, whatever the kernel's word for that
+		c.path.Outcome = facts.PathBroken // nothing was sent, whatever error the kernel returns
 		return err
 	}
 	if err = unix.Connect(c.fd, name); err == unix.EINPROGRESS || err == unix.EINTR {
@@ -65,7 +64,7 @@ func (c *call) dial(from *Calls, address string, port int) error {
 	return c.refused(err)
 }
 
-// bind has a socket call from where all are to.
+// bind binds a socket to the address or interface from which all calls must come.
 func (c *Calls) bind(fd int) error {
 	if c.From == "" {
 		return bindTo(fd, c.Interface)
@@ -81,17 +80,17 @@ func (c *Calls) bind(fd int) error {
 	return errors.Join(bindTo(fd, c.Interface), os.NewSyscallError("bind", unix.Bind(fd, name)))
 }
 
-// refused is an error of connecting in package net's form, which outcomeOf reads.
+// refused returns a connect error in package net's form, which outcomeOf reads.
 func (c *call) refused(err error) error {
 	if err == nil {
 		return nil
 	}
-	ip, _ := netip.ParseAddr(c.path.To) // dial has done so before
+	ip, _ := netip.ParseAddr(c.path.To) // dial has parsed it before
 	to := net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, uint16(c.path.Port)))
 	return &net.OpError{Op: "dial", Net: "tcp", Addr: to, Err: os.NewSyscallError("connect", err)}
 }
 
-// pending is the error that the kernel keeps for the socket.
+// pending returns the socket's pending error.
 func (c *call) pending() error {
 	number, err := unix.GetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	if err == nil && number != 0 {
@@ -100,7 +99,7 @@ func (c *call) pending() error {
 	return err
 }
 
-// ended is news of a connection that is over, perhaps with something unread.
+// ended is the event of a connection that is over, possibly with unread data.
 const ended = unix.EPOLLERR | unix.EPOLLHUP | unix.EPOLLRDHUP
 
 func (c *call) ready(calls *calling, events uint32) {
@@ -144,13 +143,13 @@ func (c *call) ready(calls *calling, events uint32) {
 			return
 		}
 		if n < len(calls.buffer) && events&ended == 0 {
-			return // there was no more, and of what comes there will be news
+			return // there was no more, and there will be another event
 		}
 	}
 }
 
-// speak says all that the call has to say or, step by step, hello alone. Where
-// the connection does not stand yet nothing is sent, and that is no error.
+// speak sends everything at once or, step by step, only the hello. If the connection is not
+// established yet nothing is sent, which is no error.
 func (c *call) speak(calls *calling) error {
 	mss := segment(c.fd)
 	text := calls.opening.of(mss)
@@ -173,8 +172,8 @@ func (c *call) speak(calls *calling) error {
 	return nil
 }
 
-// send goes on with what is to be sent, step by step after the answer. What
-// stands in the way of writing shows in reading.
+// send continues to send; step by step it does so only after the answer. Write errors show up when
+// reading.
 func (c *call) send() {
 	if len(c.unsent) == 0 || c.doubted != nil && !c.answered {
 		return
@@ -219,15 +218,15 @@ func (c *call) receive(calls *calling, b []byte) error {
 	return nil
 }
 
-// expired is what a call is that took too long by now.
+// expired returns the error of a call that has taken too long.
 func (c *call) expired(now time.Time) error {
 	switch {
 	case now.Before(c.end):
 		c.path.Outcome = facts.PathUntried
 		return outcome.ErrNoTime
 	case !c.connected:
-		// A router's answer to a packet is only a hint to the kernel, which
-		// goes on trying; but it keeps it.
+		// A router's answer to a packet is only a hint to the kernel, which keeps trying; but it
+		// stores the error.
 		if err := c.pending(); err != nil {
 			return c.refused(err)
 		}
@@ -245,8 +244,8 @@ func (c *call) expired(now time.Time) error {
 	return errors.New("it answers, but full packets from it are lost")
 }
 
-// explained is what a call is that had no answer in time, by how far the second
-// one came. If that had one, this one still had none.
+// explained returns the error of a call without an answer, from how far the second call got. Even
+// if the second one was answered, the first one was not.
 func (c *call) explained(now time.Time) error {
 	second := c.second
 	if second.complete() {
@@ -254,7 +253,7 @@ func (c *call) explained(now time.Time) error {
 		return errors.New("connected, then no answer, although a second call got one")
 	}
 	err := second.err
-	if err == nil { // it still waits
+	if err == nil { // it is still waiting
 		err = second.expired(now)
 	}
 	c.path.Outcome, c.path.Answered, c.path.Stuck = second.path.Outcome, second.path.Answered, second.path.Stuck
@@ -265,7 +264,7 @@ func (c *call) inDoubt(now time.Time) bool {
 	return c.connected && c.doubted == nil && c.second == nil && !now.Before(c.end.Add(-stepsTime))
 }
 
-// hangUp ends the connection at once, without leaving a state in the kernel.
+// hangUp ends the connection at once, without leaving any state in the kernel.
 func (c *call) hangUp() {
 	if c.fd < 0 {
 		return

@@ -12,12 +12,12 @@ import (
 	"preflight/internal/hostsys"
 )
 
-// callsAtOnce keeps two processors busy and a node's backlog short.
+// callsAtOnce keeps two CPUs busy and a node's backlog short.
 const callsAtOnce = 32
 
-// Run calls every peer and says in Reached, Failed (in the order of Peers), MSS and
-// Overflows what came of it; of the rest of Mesh it sets Error alone, where it could
-// not try. It takes no longer than the deadline and ends early with ctx.
+// Run calls every peer. It sets Reached, Failed (in the order of Peers), MSS and Overflows; of the
+// other fields of Mesh it sets only Error, if it could not try. It takes no longer than the
+// deadline and ends early with ctx.
 func (c Calls) Run(ctx context.Context) facts.Mesh {
 	ctx, cancel := context.WithTimeout(ctx, c.Deadline)
 	defer cancel()
@@ -38,25 +38,25 @@ func (c Calls) Run(ctx context.Context) facts.Mesh {
 	return calls.mesh()
 }
 
-// calling is a node that calls its peers.
+// calling is a node that is calling its peers.
 type calling struct {
 	Calls
 	key     key
 	poll    *poll
 	live    map[int]*call // by socket
-	young   int           // live calls that keep others from starting
-	begun   int           // peers whose turn has come
+	young   int           // live calls that delay the start of others
+	begun   int           // peers whose calls have started
 	reaches []*reach      // one per peer
-	now     time.Time     // of the last wait of poll
+	now     time.Time     // at the last wait of poll
 	wait    hostsys.Wait
 	opening speech
 	buffer  []byte
-	// overflown is how often the table of neighbours had no room before.
+	// overflown is how often the neighbour table had no room before.
 	overflown int64
 }
 
-// run goes round until every call has ended. All that happens to calls happens
-// here, so nothing is locked.
+// run loops until every call has ended. Everything that happens to calls happens here, so nothing
+// needs a lock.
 func (c *calling) run(ctx context.Context) {
 	own := max(0, slices.IndexFunc(c.Peers, func(p Peer) bool { return p.Name == c.Node }))
 	tick := time.Now().Add(callPatience)
@@ -77,14 +77,14 @@ func (c *calling) run(ctx context.Context) {
 			c.stop()
 			return
 		}
-		if len(news) == 0 && !time.Now().Before(tick) { // who has news has not expired
+		if len(news) == 0 && !time.Now().Before(tick) { // a call with news has not expired
 			tick = time.Now().Add(callPatience)
 			c.expire()
 		}
 	}
 }
 
-// begin calls a peer, at the port whose turn it is or at all.
+// begin calls a peer, at one port in rotation or at all ports.
 func (c *calling) begin(at, turn int) {
 	peer := c.Peers[at]
 	r := &reach{peer: peer, turn: turn, paths: make([]facts.Path, len(peer.Ports))}
@@ -96,8 +96,8 @@ func (c *calling) begin(at, turn int) {
 	}
 }
 
-// start makes a call to a port. Where the peer is near, the connection stands at
-// once: what is sent then travels with the acknowledgement.
+// start starts a call to a port. If the peer is near, the connection is established at once, and
+// the data is sent together with the acknowledgement.
 func (c *calling) start(call *call, port int) {
 	to := call.reach.peer
 	call.path = facts.Path{Peer: to.Name, To: to.Address, Port: port}
@@ -126,12 +126,12 @@ func (c *calling) start(call *call, port int) {
 	c.live[call.fd] = call
 }
 
-// finish files what came of a call, and goes on with the peer's other ports and
-// its ssh port where they can show more.
+// finish stores the result of a call. It also tries the peer's other ports and its ssh port if they
+// can show more.
 func (c *calling) finish(call *call, err error) {
 	if call.fd >= 0 {
 		if err == nil && !call.knock {
-			call.path.MSS = segment(call.fd) // what a router on the way may have lowered
+			call.path.MSS = segment(call.fd) // a router on the path may have lowered it
 		}
 		delete(c.live, call.fd)
 		call.hangUp()
@@ -147,14 +147,14 @@ func (c *calling) finish(call *call, err error) {
 		call.path.Error = outcome.Words(err)
 	}
 	if call.doubted != nil {
-		if err != nil && call.connected { // the first one has nothing more to wait for
+		if err != nil && call.connected { // the first call has nothing more to wait for
 			call.err, call.doubted.end = err, c.now
 		}
 		return
 	}
 	r := call.reach
 	if call.knock {
-		if open := err == nil; call.path.Outcome != facts.PathBroken && call.path.Outcome != facts.PathUntried { // which show nothing
+		if open := err == nil; call.path.Outcome != facts.PathBroken && call.path.Outcome != facts.PathUntried { // these show nothing
 			r.control = &open
 		}
 		return
@@ -165,7 +165,7 @@ func (c *calling) finish(call *call, err error) {
 	}
 }
 
-// widen tries the peer's other ports, and knocks at its ssh port.
+// widen tries the peer's other ports and its ssh port.
 func (c *calling) widen(r *reach) {
 	r.widened = true
 	for i := range r.peer.Ports {
@@ -178,15 +178,14 @@ func (c *calling) widen(r *reach) {
 	}
 }
 
-// repeat makes a call again, step by step: how far that comes shows what keeps
-// the first one from being answered. It is no second chance.
+// repeat makes a call again, step by step: how far it gets shows why the first one was not
+// answered. It is no second chance.
 func (c *calling) repeat(first *call) {
 	first.second = &call{reach: first.reach, doubted: first}
 	c.start(first.second, first.path.Port)
 }
 
-// expire ends the calls whose time is up, and lets others start beside those
-// that wait.
+// expire ends the calls whose time is up, and lets others start while some wait.
 func (c *calling) expire() {
 	for _, call := range c.live {
 		if call.young {
@@ -195,7 +194,7 @@ func (c *calling) expire() {
 		}
 		switch {
 		case call.doubted != nil:
-			if call.doubted.fd < 0 { // which is over
+			if call.doubted.fd < 0 { // it has ended
 				c.finish(call, errHungUp)
 			}
 		case !c.now.Before(call.end):
@@ -237,19 +236,19 @@ func (c *calling) mesh() facts.Mesh {
 	return mesh
 }
 
-// reach is what came of calling one peer.
+// reach is the result of calling one peer.
 type reach struct {
 	peer    Peer
 	turn    int          // which of its ports is called first
-	paths   []facts.Path // by its ports; without a port, not called
+	paths   []facts.Path // by port; without Port, it was not called
 	widened bool         // other ports are being tried, because one failed
-	control *bool        // whether its ssh port takes connections
+	control *bool        // whether its ssh port accepts connections
 }
 
 func (r *reach) port(i int) int { return r.peer.Ports[(r.turn+i)%len(r.peer.Ports)] }
 
-// conclude is the first call that failed, with what the others show, or the
-// first where none did.
+// conclude returns the first call that failed, with what the others show, or the first call if none
+// failed.
 func (r *reach) conclude() facts.Path {
 	var result facts.Path
 	for i := range r.paths {
@@ -281,8 +280,8 @@ func (r *reach) conclude() facts.Path {
 	return result
 }
 
-// portsDiffer is whether another port of the same address may fare better, or
-// worse, than one that was called with this outcome.
+// portsDiffer reports whether another port of the same address may have a different result than one
+// with this outcome.
 func portsDiffer(outcome facts.PathOutcome) bool {
 	switch outcome {
 	case facts.PathUnroutable, facts.PathBroken, facts.PathBlackhole, facts.PathMisdirected, facts.PathUnresolved:

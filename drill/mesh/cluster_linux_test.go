@@ -19,7 +19,7 @@ import (
 	"preflight/testhosts"
 )
 
-// asNode has the test binary be the mesh on a node of a cluster.
+// asNode makes the test binary run the mesh on a node of a cluster.
 const asNode = "MESH_AS_NODE"
 
 func TestMain(m *testing.M) {
@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// beNode does what its orders say until they end: one that listens says where,
-// the others say what came of them.
+// beNode carries out its orders until they end: a listener reports where it listens, the others
+// report their results.
 func beNode(in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -45,7 +45,7 @@ func beNode(in io.Reader, out io.Writer) error {
 			CPU    bool
 		}
 		if err := orders.Decode(&order); err != nil {
-			return nil // nobody is left to answer
+			return nil // no process is left to answer
 		}
 		var answer any
 		switch {
@@ -67,7 +67,7 @@ func beNode(in io.Reader, out io.Writer) error {
 	}
 }
 
-// order has a node do something in a process of its own, which the test ends.
+// order makes a node do something in a process of its own, which the test ends.
 func order(t *testing.T, node *testhosts.Node) func(order, answer any) {
 	t.Helper()
 	self, err := os.Executable()
@@ -97,7 +97,7 @@ func order(t *testing.T, node *testhosts.Node) func(order, answer any) {
 	}
 }
 
-// three are real nodes that see this test binary.
+// three returns the options for three real nodes that can run this test binary.
 func three(t *testing.T) testhosts.Options {
 	t.Helper()
 	self, err := os.Executable()
@@ -107,7 +107,7 @@ func three(t *testing.T) testhosts.Options {
 	return testhosts.Options{Name: "mesh", Nodes: 3, Share: []string{filepath.Dir(self)}}
 }
 
-// run plants a fault by a command on a node.
+// run plants a fault with a command on a node.
 func run(argv string, undo string) func(context.Context, *testhosts.Cluster) (testhosts.Undo, error) {
 	return func(ctx context.Context, c *testhosts.Cluster) (testhosts.Undo, error) {
 		if _, err := c.Nodes[1].Run(ctx, strings.Fields(argv)...); err != nil {
@@ -120,18 +120,18 @@ func run(argv string, undo string) func(context.Context, *testhosts.Cluster) (te
 	}
 }
 
-// iptables puts a rule at the head of a chain of w2.
+// iptables inserts a rule at the head of one of w2's chains.
 func iptables(rule string) func(context.Context, *testhosts.Cluster) (testhosts.Undo, error) {
 	return run("iptables -w -I "+rule, "iptables -w -D "+rule)
 }
 
-// Real faults of the network on w2 of three nodes, and who then says what of
-// whom. A node that is not mentioned reaches everybody.
+// Real network faults on w2 of three nodes, and which node then reports what about which. A node
+// that is not mentioned reaches all others.
 func TestFaultsOfTheNetwork(t *testing.T) { testhosts.InParts(t, three(t), faultsOfTheNetwork) }
 
 func faultsOfTheNetwork(t *testing.T, cluster *testhosts.Cluster, mine func(row int) bool) {
 	w2 := cluster.Nodes[1]
-	// A node of real life sends more than one "unreachable" a second to many.
+	// Real nodes send many callers more than one "unreachable" per second.
 	for _, node := range cluster.Nodes {
 		if _, err := node.Run(t.Context(), "sysctl", "-qw", "net.ipv4.icmp_ratelimit=0"); err != nil {
 			t.Fatal(err)
@@ -152,7 +152,7 @@ func faultsOfTheNetwork(t *testing.T, cluster *testhosts.Cluster, mine func(row 
 		{"a firewall drops new calls but ssh", iptables("INPUT -i eth0 -p tcp --syn --dport 1024:65535 -j DROP"),
 			toW2("dropped, ports 0 open 2 shut, ssh true")},
 		{"a firewall drops all new calls", iptables("INPUT -i eth0 -p tcp --syn -j DROP"), toW2("dropped, ports 0 open 2 shut, ssh false")},
-		// All of the first third, in which one of the listener's ports is.
+		// The whole first third, which contains one of the listener's ports.
 		{"a firewall drops a part of the range", iptables("INPUT -i eth0 -p tcp --syn --dport 32768:42177 -j DROP"),
 			toW2("dropped, ports 2 open 0 shut, ssh true")},
 		{"a firewall refuses", iptables("INPUT -i eth0 -p tcp --dport 32768:60999 --syn -j REJECT --reject-with tcp-reset"),
@@ -215,7 +215,7 @@ func faultsOfTheNetwork(t *testing.T, cluster *testhosts.Cluster, mine func(row 
 	}
 }
 
-// callAll has all nodes of the cluster call each other.
+// callAll makes all nodes of the cluster call each other.
 func callAll(t *testing.T, cluster *testhosts.Cluster) map[string]facts.Mesh {
 	t.Helper()
 	var peers []Peer
@@ -251,7 +251,7 @@ func callAll(t *testing.T, cluster *testhosts.Cluster) map[string]facts.Mesh {
 	return all
 }
 
-// failures are the paths that failed, in words.
+// failures describes the failed paths.
 func failures(meshes map[string]facts.Mesh) (all []string) {
 	for node, mesh := range meshes {
 		for _, path := range mesh.Failed {

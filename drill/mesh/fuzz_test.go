@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What calls or answers is a message that the token made, the beginning of one, or a
-// stranger's; and a message means what was sent.
+// Every call and answer is either a message made with the token, the beginning of one, or a
+// stranger's; and a message is decoded to what was sent.
 func FuzzDecode(f *testing.F) {
 	k := keyOf("token")
 	f.Add(message{kind: meshHello, amount: 7, name: "w1"}.encode(k))

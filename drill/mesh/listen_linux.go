@@ -15,20 +15,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listener takes the calls of peers.
+// Listener accepts the calls of peers.
 type Listener struct {
 	key       key
 	answer    speech
 	listening []Listening
 	poll      *poll
-	sockets   map[int]bool    // that listen
+	sockets   map[int]bool    // the listening ones
 	callers   map[int]*caller // by socket
 	buffer    []byte
-	counting  sync.WaitGroup // throughput calls, which are served elsewhere
+	counting  sync.WaitGroup // throughput calls, which have goroutines of their own
 }
 
-// Open starts to listen. That an address cannot be bound is no error but reported
-// in Listening. What is open stays so until Serve ends.
+// Open starts to listen. An address that cannot be bound is no error; Listening reports it. Sockets
+// stay open until Serve ends.
 func Open(l Listen) (*Listener, error) {
 	if err := l.check(); err != nil {
 		return nil, err
@@ -54,15 +54,15 @@ func Open(l Listen) (*Listener, error) {
 	return listener, nil
 }
 
-// Listening says what came of each address, in the order asked for.
+// Listening returns the result for each address, in the order of the request.
 func (l *Listener) Listening() []Listening { return l.listening }
 
-// portsEach is how many ports an address gets: a firewall may have opened a part
-// of the range, and a single port might lie in it.
+// portsEach is how many ports an address gets: a firewall may have opened only a part of the range,
+// and a single port might be in that part.
 const portsEach = 3
 
-// open listens on a port in each part of low to high, or on none at all, to who comes by an
-// interface or, with none, by any.
+// open listens on a port in each part of low to high, or on none at all. If by is set, it accepts
+// calls only on that interface.
 func (l *Listener) open(address, by string, low, high int) (ports []int, err error) {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
@@ -74,7 +74,7 @@ func (l *Listener) open(address, by string, low, high int) (ports []int, err err
 	var opened []int
 	for i := range portsEach {
 		from := low + i*(high-low+1)/portsEach
-		to := low + (i+1)*(high-low+1)/portsEach // excluded
+		to := low + (i+1)*(high-low+1)/portsEach // exclusive
 		fd, port, err := listenBetween(ip, by, from, to)
 		if err == nil {
 			opened = append(opened, fd)
@@ -94,8 +94,7 @@ func (l *Listener) open(address, by string, low, high int) (ports []int, err err
 	return ports, nil
 }
 
-// listenBetween opens a free port from from to before to, a random one where
-// that is free.
+// listenBetween opens a random free port from from to before to.
 func listenBetween(ip netip.Addr, by string, from, to int) (fd, port int, err error) {
 	for i, start := 0, rand.N(to-from); i < to-from; i++ {
 		port = from + (start+i)%(to-from)
@@ -125,8 +124,8 @@ func listenAt(at netip.AddrPort, by string) (int, error) {
 	return fd, nil
 }
 
-// Serve answers calls until ctx ends, closes everything and returns then. It
-// must be called, if only with a context that has ended.
+// Serve answers calls until ctx ends, then closes everything and returns. It must be called, if
+// necessary with a context that has ended.
 func (l *Listener) Serve(ctx context.Context) {
 	defer l.close()
 	defer l.poll.wake(ctx)()

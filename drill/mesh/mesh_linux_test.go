@@ -21,7 +21,7 @@ import (
 	"preflight/facts"
 )
 
-// listens has a node listen on an address of loopback until the test ends.
+// listens makes a node listen on a loopback address until the test ends.
 func listens(t *testing.T, node, address string) Peer {
 	t.Helper()
 	listener, err := Open(Listen{Token: "token", Node: node, Addresses: []string{address}})
@@ -69,7 +69,7 @@ func TestMesh(t *testing.T) {
 	}
 }
 
-// The own connections say nothing about the network.
+// A node's connections to itself say nothing about the network.
 func TestMSSIsOfOthers(t *testing.T) {
 	own := listens(t, "w1", "127.0.0.2")
 	mesh := Calls{Deadline: callsTime, Token: "token", Node: "w1", Peers: []Peer{own}}.Run(t.Context())
@@ -78,7 +78,7 @@ func TestMSSIsOfOthers(t *testing.T) {
 	}
 }
 
-// Where all callers have the same list, every port of every node is called.
+// If all callers have the same list, every port of every node is called.
 func TestEveryPortIsCalled(t *testing.T) {
 	for nodes := portsEach; nodes < 9; nodes++ {
 		for peer := range nodes {
@@ -95,7 +95,7 @@ func TestEveryPortIsCalled(t *testing.T) {
 	}
 }
 
-// somebody answers calls in his own way on a port of loopback.
+// somebody answers calls on a loopback port with its own function.
 func somebody(t *testing.T, answer func(*net.TCPConn)) int {
 	t.Helper()
 	socket, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -116,8 +116,7 @@ func somebody(t *testing.T, answer func(*net.TCPConn)) int {
 	return socket.Addr().(*net.TCPAddr).Port
 }
 
-// says is somebody who answers a hello with these bytes, and then hears the
-// caller out.
+// says answers a hello with these bytes, and then reads until the caller ends.
 func says(answers ...[]byte) func(*net.TCPConn) {
 	return func(conn *net.TCPConn) {
 		io.ReadFull(conn, make([]byte, headLength))
@@ -126,8 +125,8 @@ func says(answers ...[]byte) func(*net.TCPConn) {
 	}
 }
 
-// closedPort is a port of loopback that refuses calls, and that nobody else is
-// lent until the test ends: it is bound, and nobody listens.
+// closedPort returns a loopback port that refuses connections. It is bound but not listening, so
+// that it is given to no other process until the test ends.
 func closedPort(t *testing.T) int {
 	t.Helper()
 	fd, err := openSocket(unix.AF_INET)
@@ -145,7 +144,7 @@ func closedPort(t *testing.T) int {
 	return name.(*unix.SockaddrInet4).Port
 }
 
-// What else can answer on a port, and what is said of it.
+// What else can answer on a port, and how it is reported.
 func TestOutcomes(t *testing.T) {
 	k := keyOf("token")
 	answer := message{kind: meshAnswer, amount: 1000, name: "w2"}.encode(k)
@@ -203,8 +202,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// heard is how a test's listener tells a call that says all at once from one that
-// goes step by step.
+// heard distinguishes a call that sends everything at once from one that goes step by step.
 func heard(t *testing.T, conn *net.TCPConn) (atOnce bool) {
 	n, err := conn.Read(make([]byte, 64<<10))
 	if err != nil {
@@ -213,12 +211,11 @@ func heard(t *testing.T, conn *net.TCPConn) (atOnce bool) {
 	return n > headLength+len("w1")
 }
 
-// A call that has no answer is repeated step by step to learn why, and not to
-// have it pass after all.
+// A call without an answer is repeated step by step to learn why, and not to let it pass.
 func TestSecondCall(t *testing.T) {
 	k := keyOf("token")
 	all := slices.Concat(message{kind: meshAnswer, amount: 1000, name: "w2"}.encode(k), []byte{received}, make([]byte, 1000))
-	again := make(chan struct{}) // closed when the second call comes to who answers the first one late
+	again := make(chan struct{}) // closed when the second call reaches the server that answers the first one late
 	tests := []struct {
 		name   string
 		answer func(conn *net.TCPConn, atOnce bool)
@@ -280,8 +277,8 @@ func TestSecondCall(t *testing.T) {
 	}
 }
 
-// A port that fails has the others tried, and the ssh port; when all are called
-// anyway, the first that fails is told, wherever it stands.
+// If a port fails, the others and the ssh port are tried. If all ports are called anyway, the first
+// failure is reported, whatever its position.
 func TestOtherPorts(t *testing.T) {
 	good := listens(t, "w2", "127.0.0.1").Ports
 	shut := []int{closedPort(t), closedPort(t), closedPort(t)}
@@ -316,7 +313,7 @@ func TestOtherPorts(t *testing.T) {
 	}
 }
 
-// What cannot even be tried is broken, and said.
+// A call that cannot even be tried is reported as broken.
 func TestBroken(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -340,8 +337,7 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// Nobody who only waits keeps the others from being called, and a context that
-// ends has every call end.
+// Waiting calls do not keep others from starting, and all calls end with the context.
 func TestWaitingCalls(t *testing.T) {
 	silent := somebody(t, func(*net.TCPConn) {})
 	var peers []Peer
@@ -361,8 +357,7 @@ func TestWaitingCalls(t *testing.T) {
 	}
 }
 
-// A process that was kept from running until its calls' time was up still finds
-// what has come for it.
+// A process that could not run until its calls' time was up still finds what has arrived.
 func TestWaitAfterTheTime(t *testing.T) {
 	poll, err := newPoll()
 	if err != nil {

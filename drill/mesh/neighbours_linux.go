@@ -14,16 +14,16 @@ import (
 	"preflight/internal/hostsys"
 )
 
-// hardware is the Ethernet address that the kernel has learned, or was told, of each peer
-// whose call failed: the calls have just asked for it. What it cannot say is left out, for a
-// peer behind a router is nobody's neighbour.
+// hardware sets the Ethernet address of each peer whose call failed, as far as the kernel's
+// neighbour table has it: the calls have just asked for it. A peer behind a router has no entry and
+// is left out.
 func (c *calling) hardware(failed []facts.Path) {
 	if len(failed) == 0 {
 		return
 	}
-	link, _ := net.InterfaceByName(c.Interface) // nil for any
+	link, _ := net.InterfaceByName(c.Interface) // nil for any interface
 	learned, err := netlink.NeighList(0, netlink.FAMILY_ALL)
-	if err != nil && len(learned) == 0 { // one that was interrupted is the best there is
+	if err != nil && len(learned) == 0 { // a partial result is better than none
 		return
 	}
 	macs := map[netip.Addr]string{}
@@ -48,10 +48,10 @@ func (c *calling) hardware(failed []facts.Path) {
 	}
 }
 
-// overflows is how often there was no room in the table of neighbours that the peers belong
-// into, 0 where the kernel does not count it.
+// overflows returns how often the neighbour table for these peers had no room, 0 if the kernel does
+// not count it.
 func (c *calling) overflows() int64 {
-	tables, _ := hostsys.NeighbourTables() // nil where it does not tell
+	tables, _ := hostsys.NeighbourTables() // nil if the kernel does not report them
 	for _, table := range tables {
 		for _, peer := range c.Peers {
 			ip, err := netip.ParseAddr(peer.Address)
@@ -63,19 +63,19 @@ func (c *calling) overflows() int64 {
 	return 0
 }
 
-// nextHops says of calls without an answer what the table of neighbours has to do with it. A
-// connection that finds no room there for the peer is told nothing: what it sends is thrown
-// away, and it tries again until its time is up. Who is not in the table by then, while
-// others were refused, was refused as well. The loopback interface has an entry, too, and is
-// the first that a full table throws out: a node then cannot even call itself.
+// nextHops adds to unanswered calls what the neighbour table has to do with them. If a connection
+// finds no room in the table for the peer, it gets no error: its packets are dropped, and it
+// retries until its time is up. A peer that is not in the table by then, while the table refused
+// entries, was refused as well. The loopback interface has an entry too, which a full table removes
+// first: a node then cannot even call itself.
 //
-// Source: ip_finish_output2 in net/ipv4/ip_output.c, whose ENOBUFS tcp_connect leaves aside
+// Source: ip_finish_output2 in net/ipv4/ip_output.c, whose ENOBUFS tcp_connect ignores
 // (net/ipv4/tcp_output.c); neigh_forced_gc in net/core/neighbour.c; Linux 6.18.
 func (c *calling) nextHops(failed []facts.Path, hasOverflown bool) {
 	for i := range failed {
 		path := &failed[i]
 		isLost := hasOverflown && slices.Contains(unanswered, path.Outcome)
-		isBound := c.Interface != "" && path.Outcome == facts.PathDropped // outcome knows no interface
+		isBound := c.Interface != "" && path.Outcome == facts.PathDropped // package outcome does not know the interface
 		to, err := netip.ParseAddr(path.To)
 		if err != nil || !isLost && !isBound && path.Outcome != facts.PathUnresolved {
 			continue
@@ -93,17 +93,17 @@ func (c *calling) nextHops(failed []facts.Path, hasOverflown bool) {
 	}
 }
 
-// unanswered are the outcomes of calls whose packets, or some of them, went nowhere.
+// unanswered are the outcomes of calls of which all or some packets were lost.
 var unanswered = []facts.PathOutcome{facts.PathDropped, facts.PathSilent, facts.PathBlackhole}
 
-// ethernet is the length of an Ethernet address. Those of InfiniBand begin with flags and a
-// queue that are another for each who asks.
+// ethernet is the length of an Ethernet address. InfiniBand addresses begin with flags and a queue
+// that differ for each asking node.
 const ethernet = 6
 
-// resolved are the states of an entry that says something.
+// resolved are the states of an entry with a usable address.
 const resolved = netlink.NUD_REACHABLE | netlink.NUD_STALE | netlink.NUD_DELAY | netlink.NUD_PROBE | netlink.NUD_PERMANENT
 
-// ipOf is the address of a peer that is the same on every link, which link-local ones are not.
+// ipOf returns a peer's address if it is the same on every link, which link-local ones are not.
 func ipOf(address string) netip.Addr {
 	ip, err := netip.ParseAddr(address)
 	if err != nil || ip.IsLinkLocalUnicast() && ip.Is6() {

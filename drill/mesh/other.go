@@ -11,21 +11,21 @@ import (
 	"preflight/facts"
 )
 
-// errNotLinux is why other systems take no part in the mesh: no launch runs on
-// them, and a calling that costs little has to know the system.
+// errNotLinux is why other systems take no part in the mesh: no launch runs on them, and calling
+// efficiently depends on the system.
 var errNotLinux = errors.New("nodes call each other only on Linux")
 
-// Listener takes the calls of peers.
+// Listener accepts the calls of peers.
 type Listener struct{}
 
 // Open fails: see errNotLinux.
 func Open(Listen) (*Listener, error) { return nil, errNotLinux }
 
-// Listening is nothing.
+// Listening returns nothing.
 func (*Listener) Listening() []Listening { return nil }
 
 // Serve returns at once.
 func (*Listener) Serve(context.Context) {}
 
-// Run says why it calls nobody.
+// Run returns why it makes no calls.
 func (Calls) Run(context.Context) facts.Mesh { return facts.Mesh{Error: errNotLinux.Error()} }

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openSocket makes a TCP socket that never blocks, never holds back a small
-// message, and has its acknowledgements travel with what is sent anyway: that
-// is a third of the packets of a call. Connections taken inherit all of it.
+// openSocket returns a TCP socket that never blocks, never delays a small message, and sends its
+// acknowledgements together with data, which saves a third of the packets of a call. Accepted
+// connections inherit all of it.
 func openSocket(family int) (int, error) {
 	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
 	if err != nil {
@@ -32,8 +32,9 @@ func openSocket(family int) (int, error) {
 	return fd, nil
 }
 
-// bindTo has a socket, and what it accepts, send and hear by one interface alone; "" leaves it as
-// it is. Before Linux 5.7 that took CAP_NET_RAW (net/core/sock.c, sock_bindtoindex_locked).
+// bindTo makes a socket, and the connections that it accepts, send and receive only on one
+// interface; "" leaves it unbound. Before Linux 5.7 this needed CAP_NET_RAW (net/core/sock.c,
+// sock_bindtoindex_locked).
 func bindTo(fd int, name string) error {
 	if name == "" {
 		return nil
@@ -41,13 +42,13 @@ func bindTo(fd int, name string) error {
 	return os.NewSyscallError("bind to "+name, unix.BindToDevice(fd, name))
 }
 
-// segment is the maximum segment of a connection in bytes, as it is now.
+// segment returns a connection's current maximum segment size in bytes.
 func segment(fd int) int {
 	mss, _ := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG)
 	return mss
 }
 
-// sockaddr is an address as system calls take it, and its family.
+// sockaddr returns an address in the form for system calls, and its family.
 func sockaddr(to netip.AddrPort) (name unix.Sockaddr, family int, err error) {
 	ip := to.Addr().Unmap()
 	if ip.Is4() {
@@ -64,11 +65,11 @@ func sockaddr(to netip.AddrPort) (name unix.Sockaddr, family int, err error) {
 	return &unix.SockaddrInet6{Port: int(to.Port()), ZoneId: uint32(zone), Addr: ip.As16()}, unix.AF_INET6, nil
 }
 
-// poll waits for many sockets with one goroutine. A goroutine for each, with
-// what package net does for each connection, costs a full mesh of 128 nodes on
-// two processors more time than the calls themselves.
+// poll waits for many sockets in one goroutine. One goroutine per socket, with package net's
+// overhead for each connection, costs a full mesh of 128 nodes on two CPUs more time than the calls
+// themselves.
 type poll struct {
-	file  *os.File // the kernel's poll set, which the runtime polls like a socket
+	file  *os.File // the kernel's poll set, which the Go runtime polls like a socket
 	raw   syscall.RawConn
 	fd    int
 	until time.Time
@@ -78,7 +79,7 @@ type poll struct {
 func newPoll() (*poll, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err == nil {
-		err = unix.SetNonblock(fd, true) // only then the runtime polls it
+		err = unix.SetNonblock(fd, true) // otherwise the runtime would not poll it
 	}
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
@@ -90,34 +91,33 @@ func newPoll() (*poll, error) {
 
 func (p *poll) close() { p.file.Close() }
 
-// What wait can report of a socket, until it is closed: a listening one
-// has calls, and of a connection something has come, or has come or gone.
+// The events of a socket that wait reports until the socket is closed: a listening socket has
+// calls, a connection has received data, or has received or can send data.
 const (
 	callsWait   = unix.EPOLLIN
 	comes       = unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLET
 	comesOrGoes = comes | unix.EPOLLOUT
 )
 
-// watch has wait report a socket from now on.
+// watch makes wait report a socket from now on.
 func (p *poll) watch(fd int, events uint32) error {
 	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)}))
 }
 
-// wake ends a wait whose context ends.
+// wake makes a wait end with its context.
 func (p *poll) wake(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() { p.file.SetReadDeadline(time.Unix(1, 0)) })
 }
 
-// wait returns the sockets of which there is news. There is none when there is
-// none, even now that the time has come (a zero time never does), or when ctx,
-// which must have been given to wake, has ended. The result is good until the
-// next wait.
+// wait returns the sockets with news. It returns none if nothing has happened by until (a zero time
+// is never reached), or if ctx, which must have been given to wake, has ended. The result is valid
+// until the next wait.
 func (p *poll) wait(ctx context.Context, until time.Time) []unix.EpollEvent {
 	if !until.Equal(p.until) {
 		p.until = until
 		p.file.SetReadDeadline(until)
 	}
-	if ctx.Err() != nil { // wake may have been before our deadline
+	if ctx.Err() != nil { // wake may have acted before we set our deadline
 		return nil
 	}
 	n := 0
@@ -126,7 +126,7 @@ func (p *poll) wait(ctx context.Context, until time.Time) []unix.EpollEvent {
 		return n > 0
 	}
 	if p.raw.Read(look) != nil {
-		// A process that was kept from running finds the time gone and news there.
+		// A process that could not run finds that the time is over and that there is news.
 		look(uintptr(p.fd))
 	}
 	return p.ready[:max(n, 0)]

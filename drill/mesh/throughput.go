@@ -16,16 +16,15 @@ import (
 	"preflight/internal/hostsys"
 )
 
-// streams is how many connections share the sending: one alone may be bound to
-// one queue of the interface, or one member of a bond.
+// streams is how many connections share the sending: a single one may be limited to one queue of
+// the interface, or one member of a bond.
 const streams = 4
 
 // SendOverhead is how much longer than its span a Send takes at most.
 const SendOverhead = connectTime + exchangeTime
 
-// Send sends to a peer's listener as fast as it goes, for that long, and says
-// how much arrived by the peer's own count. The result has Error and no Rate
-// when any of the connections failed.
+// Send sends to a peer's listener as fast as possible for this time. It returns how much arrived,
+// as counted by the peer. The result has Error and no Rate if any of the connections failed.
 func Send(ctx context.Context, token, node string, to Peer, span time.Duration) facts.Throughput {
 	ctx, cancel := context.WithTimeout(ctx, span+SendOverhead)
 	defer cancel()
@@ -58,7 +57,7 @@ func Send(ctx context.Context, token, node string, to Peer, span time.Duration) 
 }
 
 type stream struct {
-	from string  // the interface it left by
+	from string  // the interface that was used
 	rate float64 // bit/s that arrived
 	err  error
 }
@@ -67,7 +66,7 @@ func (s stream) words(ctx context.Context) string {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return "interrupted"
-	case outcome.Of(s.err) == facts.PathReset: // which is an end where sending met it first
+	case outcome.Of(s.err) == facts.PathReset: // a reset, if the sender noticed the end first
 		return errHungUp.Error()
 	}
 	return outcome.Words(s.err)
@@ -83,9 +82,9 @@ func send(ctx context.Context, k key, hello message, to Peer, port int) (s strea
 	_, s.from, _ = outcome.Ends(conn)
 	var sending sync.WaitGroup
 	defer sending.Wait()
-	defer conn.Close() // which ends the sending
+	defer conn.Close() // ends the sending
 	sending.Go(func() {
-		// What stands in the way of sending shows in reading.
+		// Errors while sending show up when reading.
 		_, err := conn.Write(hello.encode(k))
 		for err == nil {
 			_, err = conn.Write(payload[:])

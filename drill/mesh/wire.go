@@ -9,24 +9,23 @@ import (
 	"errors"
 )
 
-// A call, as it looks on the wire:
+// A call on the wire:
 //
 //	caller    hello, payload
 //	listener                  answer, received, payload
 //
-// Each says all at once, which is five packets and one wake-up of either. Where
-// that fails, it does not say what fails, and the call is repeated step by step:
+// Each side sends everything at once, which takes five packets and one wake-up on each side. If
+// that fails, it does not show what fails, and the call is repeated step by step:
 //
 //	caller    hello          payload
 //	listener         answer           received | payload
 //
-// Hello and answer are small and sent by themselves, so that they pass where
-// full packets do not, and the listener's payload comes last, so that what
-// stays away shows the direction. The caller then resets the connection, which
-// leaves nothing behind on either side: no TIME_WAIT on ports that a whole
-// fleet calls.
+// Hello and answer are small and sent separately, so that they pass where full packets do not. The
+// listener's payload comes last, so that what is missing shows the direction. The caller then
+// resets the connection, which leaves nothing behind on either side: no TIME_WAIT on ports that a
+// whole fleet calls.
 
-// The kinds of a message. No protocol that people run starts with these bytes.
+// The kinds of a message. No common protocol starts with these bytes.
 const (
 	meshHello        byte = 0xA1
 	throughputHello  byte = 0xA2
@@ -36,22 +35,22 @@ const (
 	received byte = 0xC1
 )
 
-// key is the token as it travels.
+// key is the token in the form that is sent.
 type key [sha256.Size]byte
 
 func keyOf(token string) key { return sha256.Sum256([]byte(token)) }
 
-// message is a hello or an answer: the kind, the key, the amount in 8 bytes
-// big-endian, the length of the name in one byte, the name.
+// message is a hello or an answer: the kind, the key, the amount in 8 bytes big-endian, the length
+// of the name in one byte, the name.
 type message struct {
 	kind byte
-	// amount is how many bytes of payload the speaker will send. In a throughput
-	// call it is for how many nanoseconds, and in the answer the bit/s that came.
+	// amount is how many bytes of payload the sender will send. In a throughput call it is the
+	// duration in nanoseconds, and in its answer the rate in bit/s.
 	amount uint64
-	name   string // of the node that speaks
+	name   string // of the sending node
 }
 
-// headLength is what a message has before the name; maxName bounds the name.
+// headLength is the length of a message before the name; maxName limits the name.
 const (
 	headLength = 1 + len(key{}) + 8 + 1
 	maxName    = 255
@@ -68,16 +67,16 @@ func (m message) encode(k key) []byte {
 }
 
 var (
-	// errStranger is for what is sent by somebody who does not know the token.
+	// errStranger means that the other side does not know the token.
 	errStranger = errors.New("another program answers there")
-	// errHungUp is for an end in the middle of a call.
+	// errHungUp means that the connection ended in the middle of a call.
 	errHungUp = errors.New("the connection was closed before the call ended")
-	// errShort is for the beginning of a message.
+	// errShort means that only the beginning of a message has arrived.
 	errShort = errors.New("the message is not complete")
 )
 
-// decode reads a message of one of the kinds from the start of b, and returns
-// what follows it. Only what can still become a message is errShort.
+// decode reads a message of one of the kinds from the start of b, and returns what follows it. It
+// returns errShort only for text that can still become a message.
 func decode(b []byte, k key, kinds ...byte) (m message, rest []byte, err error) {
 	if len(b) == 0 {
 		return m, nil, errShort
@@ -99,25 +98,25 @@ func decode(b []byte, k key, kinds ...byte) (m message, rest []byte, err error) 
 }
 
 const (
-	// payloadSegments is how many full segments cross in each direction.
+	// payloadSegments is how many full segments are sent in each direction.
 	payloadSegments = 3
-	// maxPayload is three segments of the largest packet there is.
+	// maxPayload is three of the largest possible segments.
 	maxPayload = payloadSegments << 16
 )
 
-// speech is a hello with the payload that follows it, or an answer with received
-// and the payload. A node says the same to all its peers as long as their
-// segments are alike.
+// speech is a hello with the payload that follows it, or an answer with received and the payload. A
+// node sends the same to all its peers as long as their segment sizes are the same.
 type speech struct {
 	kind byte
 	key  key
 	node string
 	mss  int
-	head int // how long hello or answer are
+	head int // length of the hello or the answer
 	text []byte
 }
 
-// of is the speech for a connection of this maximum segment. It must not be changed.
+// of returns the speech for a connection with this maximum segment size. The caller must not change
+// it.
 func (s *speech) of(mss int) []byte {
 	if s.text == nil || s.mss != mss {
 		payload := payloadFor(mss)
@@ -131,10 +130,10 @@ func (s *speech) of(mss int) []byte {
 	return s.text
 }
 
-// payload is what payloads are cut from. Nobody looks at it.
+// payload is the source of all payloads. Its content does not matter.
 var payload [maxPayload]byte
 
-// payloadFor is what has to cross a connection of this maximum segment.
+// payloadFor returns the payload for a connection with this maximum segment size.
 func payloadFor(mss int) []byte {
 	return payload[:min(payloadSegments*mss, maxPayload)]
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Whatever part of a message has come, it is clear whether it can become one.
+// For any part of a message, decode can tell whether it may become one.
 func TestMessage(t *testing.T) {
 	k := keyOf("a token")
 	for _, name := range []string{"", "w1", strings.Repeat("n", maxName)} {
@@ -41,7 +41,7 @@ func TestMessage(t *testing.T) {
 	}
 }
 
-// A name that is too long costs its end and not the message.
+// A name that is too long is shortened; the message still works.
 func TestLongName(t *testing.T) {
 	k := keyOf("a token")
 	long := strings.Repeat("n", maxName+1)
@@ -51,7 +51,7 @@ func TestLongName(t *testing.T) {
 	}
 }
 
-// At least three full segments cross, whatever their size.
+// At least three full segments are sent, whatever their size.
 func TestPayload(t *testing.T) {
 	for _, mss := range []int{536, 1448, 8948, 65483, 1 << 20} {
 		if got := len(payloadFor(mss)); got < payloadSegments*min(mss, 65535) {
@@ -60,7 +60,7 @@ func TestPayload(t *testing.T) {
 	}
 }
 
-// Who hears all of a speech knows that it was all.
+// The receiver of a speech can tell whether it is complete.
 func TestSpeech(t *testing.T) {
 	k := keyOf("a token")
 	hello := speech{kind: meshHello, key: k, node: "w1"}
@@ -85,11 +85,11 @@ func TestSpeech(t *testing.T) {
 	}
 }
 
-// callsTime is what one call takes at most, where nobody is busy.
+// callsTime is the maximum time of one call if no machine is busy.
 const callsTime = connectTime + exchangeTime
 
-// A fault is named within five seconds, whatever it is, with time for the other
-// ports after the first has failed to connect.
+// Every fault is named within five seconds, with time for the other ports after the first has
+// failed to connect.
 func TestTimesNest(t *testing.T) {
 	if 2*connectTime > callsTime {
 		t.Errorf("connecting takes %v, what follows %v, and all of it %v", connectTime, exchangeTime, callsTime)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package outcome says what came of a connection, or of the attempt to make one:
-// in the words of the facts, in the system's, and between which ends. It makes
-// no connection of its own, and knows nothing of what was sent over one.
+// Package outcome classifies the result of a connection, or of the attempt to make one: as a value
+// of the facts, as the system's message, and with its two ends. It makes no connection and does not
+// know what was sent.
 package outcome
 
 import (
@@ -19,25 +19,25 @@ import (
 	"preflight/internal/hostsys"
 )
 
-// ErrNoTime is of a call for which there was too little time to say anything of its peer.
+// ErrNoTime is the error of a call that had too little time to say anything about its peer.
 var ErrNoTime = errors.New("no time was left to wait for its answer")
 
-// Excuse makes a call untried if all that happened is that the peer's process did not answer in time, and there is an
-// excuse for that, as [hostsys.Wait.Excuse] returns it. That nothing answers at all is another matter: the kernel takes
-// calls, however busy the process is that listens.
+// Excuse makes a call untried if the peer's process did not answer in time, and there is an excuse
+// for that, as [hostsys.Wait.Excuse] returns it. It does not apply if nothing answers at all: the
+// kernel accepts connections even if the listening process is busy.
 func Excuse(path *facts.Path, excuse string) {
 	if excuse != "" && (path.Outcome == facts.PathSilent || path.Outcome == facts.PathBlackhole) {
 		*path = facts.Path{Peer: path.Peer, To: path.To, Port: path.Port, Outcome: facts.PathUntried, Error: excuse, Seconds: path.Seconds}
 	}
 }
 
-// Of is what an error of a connection attempt, or of the connection it
-// led to, says about the path, "" for no error.
+// Of returns what an error of a connection attempt, or of the connection, says about the path; ""
+// for no error.
 //
-// What a router answers, what the caller's own routing table answers and what comes
-// of a peer that nobody on the link answers for is the same error, and of the last
-// there may be none in time; they are told apart by asking the tables of routes and
-// neighbours again, without a packet.
+// Three situations give the same error: a router's answer, the caller's own routing table, and a
+// peer for which no machine on the link answers. In the last one the error may not come in time. Of
+// distinguishes them by reading the tables of routes and neighbours again, without sending a
+// packet.
 func Of(err error) facts.PathOutcome {
 	switch {
 	case err == nil:
@@ -48,8 +48,8 @@ func Of(err error) facts.PathOutcome {
 		return facts.PathRefused
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return facts.PathReset
-	// A route of type blackhole answers with EINVAL, and a packet filter that
-	// judges system calls instead of packets with EPERM.
+	// A route of type blackhole answers with EINVAL, and a filter on system calls instead of
+	// packets with EPERM.
 	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.EINVAL):
 		switch {
 		case !routed(err):
@@ -66,7 +66,7 @@ func Of(err error) facts.PathOutcome {
 	return facts.PathBroken
 }
 
-// unanswered is a time that ran out: of the attempt, or of the connection.
+// unanswered returns the outcome of a timeout: of the attempt, or of the connection.
 func unanswered(err error) facts.PathOutcome {
 	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op != "dial" {
 		return facts.PathSilent
@@ -77,13 +77,12 @@ func unanswered(err error) facts.PathOutcome {
 	return facts.PathDropped
 }
 
-// isUnresolved is whether the kernel had nobody to hand the packets to, because nobody on the
-// link has answered for the address: not to ARP, not to neighbour discovery. A connection
-// that is tried for longer than its three requests, one a second, then fails with "no route
-// to host"; one that is given up earlier only waits.
+// isUnresolved reports whether no machine on the link has answered for the address, neither to ARP
+// nor to neighbour discovery. A connection attempt that lasts longer than the kernel's three
+// requests, one per second, fails with "no route to host". One that is given up earlier only waits.
 //
-// Source: neigh_timer_handler in net/core/neighbour.c, ipv4_link_failure in net/ipv4/route.c,
-// Linux 6.18.
+// Source: neigh_timer_handler in net/core/neighbour.c, ipv4_link_failure in net/ipv4/route.c, Linux
+// 6.18.
 func isUnresolved(err error) bool {
 	op := (*net.OpError)(nil)
 	if !errors.As(err, &op) || op.Addr == nil {
@@ -97,8 +96,8 @@ func isUnresolved(err error) bool {
 	return err == nil && hop.Unanswered
 }
 
-// routed is whether this machine has a route to where the failed attempt went.
-// A UDP socket is connected by looking the route up, and sends nothing.
+// routed reports whether this machine has a route to the address of the failed attempt. Connecting
+// a UDP socket looks up the route and sends nothing.
 func routed(err error) bool {
 	op := (*net.OpError)(nil)
 	if !errors.As(err, &op) || op.Addr == nil {
@@ -112,7 +111,7 @@ func routed(err error) bool {
 	return true
 }
 
-// Words are the system's for an error of a connection.
+// Words returns the system's message for an error of a connection.
 func Words(err error) string {
 	var errno syscall.Errno
 	switch {
@@ -124,16 +123,16 @@ func Words(err error) string {
 	return err.Error()
 }
 
-// Ends are the two ends of a connection: the address called, and the interface
-// and address it was called from.
+// Ends returns the two ends of a connection: the address called, and the interface and address from
+// which it was called.
 func Ends(conn net.Conn) (to, iface, from string) {
 	local, remote := conn.LocalAddr().(*net.TCPAddr).AddrPort(), conn.RemoteAddr().(*net.TCPAddr).AddrPort()
 	return remote.Addr().Unmap().String(), interfaceOf(local.Addr().Unmap()), local.Addr().Unmap().String()
 }
 
-// interfaceOf is the interface that has an address, "" for none.
+// interfaceOf returns the interface that has an address, "" for none.
 func interfaceOf(address netip.Addr) string {
-	interfaces, _ := net.Interfaces() // none are known then
+	interfaces, _ := net.Interfaces() // without interfaces the result is ""
 	for _, iface := range interfaces {
 		addresses, _ := iface.Addrs()
 		if slices.ContainsFunc(addresses, func(a net.Addr) bool {

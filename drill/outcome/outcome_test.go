@@ -15,8 +15,7 @@ import (
 	"preflight/facts"
 )
 
-// Every error of a connection has one meaning, whether the call or what
-// followed it failed.
+// Every connection error has one meaning, whether the call or something after it failed.
 func TestOf(t *testing.T) {
 	here := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9}
 	dial := func(err error) error {
@@ -38,7 +37,7 @@ func TestOf(t *testing.T) {
 		{read(syscall.EPIPE), facts.PathReset},
 		{io.EOF, facts.PathReset},
 		{io.ErrUnexpectedEOF, facts.PathReset},
-		// This machine has a route to itself, so somebody on the way said it.
+		// This machine has a route to itself, so the error came from the path.
 		{dial(syscall.EHOSTUNREACH), facts.PathRejected},
 		{dial(syscall.ENETUNREACH), facts.PathRejected},
 		{dial(syscall.EACCES), facts.PathRejected},
@@ -56,9 +55,9 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// Where this machine has no route, it says so itself.
+// If this machine has no route, the outcome says so.
 func TestOfNoRoute(t *testing.T) {
-	// An address of documentation and a zone that no interface has.
+	// A documentation address, and a zone that no interface has.
 	for _, to := range []string{"[fe80::1%none9]:9", "[2001:db8::1]:9"} {
 		address, err := net.ResolveTCPAddr("tcp", to)
 		if err != nil {
@@ -67,7 +66,7 @@ func TestOfNoRoute(t *testing.T) {
 		err = &net.OpError{Op: "dial", Net: "tcp", Addr: address, Err: syscall.ENETUNREACH}
 		if probe, routed := net.Dial("udp", to); routed == nil {
 			probe.Close()
-			continue // a machine with IPv6 has a route to every address of it
+			continue // a machine with IPv6 has a route to every IPv6 address
 		}
 		if got := Of(err); got != facts.PathUnroutable {
 			t.Errorf("%s: %q", to, got)
@@ -75,8 +74,8 @@ func TestOfNoRoute(t *testing.T) {
 	}
 }
 
-// TestExcuse: that a peer did not answer in time is no fault of it or the way if there is an excuse. What only a network
-// or a stranger does is.
+// TestExcuse checks that a peer that did not answer in time, with an excuse, is not blamed. What
+// only a network or a stranger can do is blamed.
 func TestExcuse(t *testing.T) {
 	for _, outcome := range []facts.PathOutcome{
 		facts.PathDropped, facts.PathRefused, facts.PathUnroutable, facts.PathReset, facts.PathSilent, facts.PathBlackhole, facts.PathStranger,

@@ -14,67 +14,69 @@ import (
 	"preflight/facts"
 )
 
-// Crew is the ranks of one node, which are started once and then have one order after
-// another, until its context ends.
+// Crew is the ranks of one node. They are started once and then carry out one order after another,
+// until the crew's context ends.
 type Crew struct {
-	Token       string  `json:"token"`  // of this run: orders name it
+	Token       string  `json:"token"`  // of this run; orders contain it
 	Engine      string  `json:"engine"` // Torch or Direct
 	Interpreter string  `json:"interpreter"`
 	WorkDir     string  `json:"workdir"`
 	Accelerator string  `json:"accelerator"` // cuda or cpu
 	Ranks       []Place `json:"ranks"`
-	// Env is what the launcher sets for every rank beside what a login gives it.
+	// Env is what the launcher sets for every rank, in addition to the login's environment.
 	Env []facts.Setting `json:"env,omitempty"`
-	// NCCL is the path of the library that the ranks will load, "" for none (of Direct).
+	// NCCL is the path of the library that the ranks will load, "" for the loader's choice. Only
+	// Direct uses it.
 	NCCL string `json:"nccl,omitempty"`
-	// Limit is for all of them to load.
+	// Limit is the time limit for all of them to load.
 	Limit time.Duration `json:"limit"`
 }
 
 // Place is where one rank runs.
 type Place struct {
 	LocalRank int `json:"local_rank"`
-	// Device is the accelerator that it takes, as LOCAL_RANK or Visible lead it there, -1 for none.
+	// Device is the number of its accelerator, as LOCAL_RANK or Visible selects it, -1 for none.
 	Device int `json:"device"`
-	// Visible is what CUDA_VISIBLE_DEVICES is set to by the launcher, "" where it sets none.
+	// Visible is the launcher's CUDA_VISIBLE_DEVICES, "" if it sets none.
 	Visible string `json:"visible,omitempty"`
 }
 
-// Mustered is how the ranks of a node have come up.
+// Mustered is the result of starting a node's ranks.
 type Mustered struct {
 	Backend string            `json:"backend"`
 	Refused string            `json:"refused,omitempty"` // why none was started
 	Ranks   []facts.SmokeRank `json:"ranks"`
 }
 
-// shm is where libraries share memory.
+// shm is the directory in which libraries share memory.
 const shm = "/dev/shm"
 
-// crews are those of this process, by token.
+// crews are the crews of this process, by token.
 var crews = struct {
 	sync.Mutex
 	of map[string]*crew
 }{of: map[string]*crew{}}
 
-// crew is a [Crew] at work.
+// crew is a running [Crew].
 type crew struct {
 	Crew
-	ctx      context.Context // ends when the crew is to
+	ctx      context.Context // ends when the crew must end
 	members  []*member
-	ordering sync.Mutex      // held by whoever gives orders
-	dismiss  func() []string // ends it; says which files in /dev/shm are left of it
+	ordering sync.Mutex      // held while orders are carried out
+	dismiss  func() []string // ends the crew; returns its remaining files in /dev/shm
 }
 
-// member is a place and who is there.
+// member is a place and its process.
 type member struct {
 	Place
 	crew *crew
-	mu   sync.Mutex      // held by whoever waits for the rank
-	rank *rank           // nil where it has yet to be loaded
-	env  []facts.Setting // that it was loaded with beside the crew's
+	mu   sync.Mutex      // held while waiting for the rank
+	rank *rank           // nil if it must still be loaded
+	env  []facts.Setting // the variables with which it was loaded, in addition to the crew's
 }
 
-// Hold starts the ranks, says how they came up, and ends them and all that they left when ctx ends.
+// Hold starts the ranks, reports how they came up, and when ctx ends it ends them and removes
+// everything that they left.
 func (c Crew) Hold(ctx context.Context, ready func(Mustered) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -112,7 +114,7 @@ func (c Crew) Hold(ctx context.Context, ready func(Mustered) error) error {
 	return ctx.Err()
 }
 
-// muster has all ranks load at once.
+// muster loads all ranks at the same time.
 func (c *crew) muster() Mustered {
 	mustered := Mustered{Ranks: make([]facts.SmokeRank, len(c.members))}
 	backends := make([]string, len(c.members))
@@ -122,7 +124,7 @@ func (c *crew) muster() Mustered {
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			began := time.Now()
-			done, failure, _ := m.load(nil) // where the crew ends meanwhile nobody hears of it
+			done, failure, _ := m.load(nil) // if the crew ends in the meantime, no one reads the result
 			backends[i] = done.Backend
 			mustered.Ranks[i] = facts.SmokeRank{
 				LocalRank: m.LocalRank, Device: m.Device, Name: done.Name, Address: done.Address,
@@ -135,13 +137,13 @@ func (c *crew) muster() Mustered {
 	return mustered
 }
 
-// load starts the rank where there is none with these variables.
+// load starts the rank unless it runs with these variables already.
 func (m *member) load(env []facts.Setting) (Done, *facts.SmokeFailure, error) {
 	if m.rank != nil && !slices.Equal(m.env, env) && m.rank.end() {
 		m.rank = nil
 	}
 	if m.rank != nil && m.rank.stuck && m.rank.hasEnded() {
-		m.rank = nil // it was only late, as on a machine that has much to do
+		m.rank = nil // it had only been late, as on a busy machine
 	}
 	if err := m.crew.ctx.Err(); err != nil || m.rank != nil {
 		return Done{}, nil, err
@@ -159,8 +161,8 @@ func (m *member) load(env []facts.Setting) (Done, *facts.SmokeFailure, error) {
 	return m.heed(rank.await(m.crew.ctx, loaded, m.crew.Limit, func() {}))
 }
 
-// heed forgets a rank that was ended, so that the next order loads it anew. One that cannot be
-// ended stays: it has the device.
+// heed forgets a rank that was ended, so that the next order loads it again. One that cannot be
+// ended stays, because it still has the device.
 func (m *member) heed(done Done, failure *facts.SmokeFailure, err error) (Done, *facts.SmokeFailure, error) {
 	if (failure != nil || err != nil) && !m.rank.stuck {
 		m.rank = nil
@@ -179,29 +181,31 @@ func (m *member) end() {
 	}
 }
 
-// Orders are one for each of some ranks of a crew, which carry them out at once.
+// Orders are one order for each of some ranks of a crew, which carry them out at the same time.
 type Orders struct {
 	Token string        `json:"token"`
 	Of    map[int]Order `json:"of"` // by local rank
-	// Env is what these ranks are to have been loaded with beside the crew's; who was not is loaded anew, as NCCL
-	// reads it once (2.30.7, src/transport/net_ib/init.cc, net_socket.cc).
+	// Env are variables with which these ranks must have been loaded, in addition to the crew's. A
+	// rank without them is loaded again, because NCCL reads them only once (2.30.7,
+	// src/transport/net_ib/init.cc, net_socket.cc).
 	Env []facts.Setting `json:"env,omitempty"`
-	// Limit is for all of them: who has not answered by then is ended, as is one that failed at
-	// talking. Its next order has it loaded anew, within the limit of the crew.
+	// Limit is the time limit for all of them. A rank that has not answered by then is ended, as is
+	// one whose communication failed. The rank's next order loads it again, within the limit of the
+	// crew.
 	Limit time.Duration `json:"limit"`
-	// Dismiss has the crew ended instead, so that it can be told what is left of it.
+	// Dismiss ends the crew instead, so that what is left of it can be reported.
 	Dismiss bool `json:"dismiss,omitempty"`
 }
 
-// Outcome is what the ranks answered, by local rank.
+// Outcome is the ranks' answers, by local rank.
 type Outcome struct {
 	Done     map[int]Done         `json:"done"`
-	Failures []facts.SmokeFailure `json:"failures,omitempty"` // in the order in which they came
+	Failures []facts.SmokeFailure `json:"failures,omitempty"` // in order of arrival
 	Seconds  float64              `json:"seconds"`
-	Left     []string             `json:"left,omitempty"` // of a crew that was dismissed, in /dev/shm
+	Left     []string             `json:"left,omitempty"` // files of a dismissed crew in /dev/shm
 }
 
-// Run has them carried out.
+// Run carries out the orders.
 func (o Orders) Run(ctx context.Context) Outcome {
 	outcome := Outcome{Done: map[int]Done{}}
 	crews.Lock()
@@ -219,7 +223,7 @@ func (o Orders) Run(ctx context.Context) Outcome {
 	}
 	crew.ordering.Lock()
 	defer crew.ordering.Unlock()
-	var mu sync.Mutex // over the outcome
+	var mu sync.Mutex // guards the outcome
 	var loading, working sync.WaitGroup
 	for _, m := range crew.members {
 		order, ordered := o.Of[m.LocalRank]
@@ -233,7 +237,7 @@ func (o Orders) Run(ctx context.Context) Outcome {
 			defer m.mu.Unlock()
 			done, failure, err := m.load(o.Env)
 			loading.Done()
-			loading.Wait() // who talks to one that has yet to load waits with no limit of its own
+			loading.Wait() // a rank that communicates with one that is still loading waits without a limit of its own
 			if failure == nil && err == nil && order.Do != DoLoad {
 				done, failure, err = m.heed(m.rank.do(ctx, order, o.Limit))
 			}
@@ -246,7 +250,7 @@ func (o Orders) Run(ctx context.Context) Outcome {
 			mu.Unlock()
 			working.Done()
 			if failure != nil && order.Do != DoCompute && order.Do != DoLoad && o.Env == nil {
-				_, _, _ = m.load(nil) // already, as its next order will need it, which tells what comes of it
+				_, _, _ = m.load(nil) // in advance for its next order, which reports the result
 			}
 		}()
 	}

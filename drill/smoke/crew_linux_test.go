@@ -19,13 +19,13 @@ import (
 	"preflight/facts"
 )
 
-// plenty is for what does not hang, short for what does.
+// plenty is the limit for what does not hang, short for what does.
 const (
 	plenty = time.Minute
 	short  = 2 * time.Second
 )
 
-// ranks are some of a crew whose torch is that of testdata, with a fault.
+// ranks returns a crew with testdata's torch, which has a fault.
 func ranks(t *testing.T, count int, fault string) (Crew, string) {
 	t.Helper()
 	interpreter, err := exec.LookPath("python3")
@@ -48,7 +48,7 @@ func ranks(t *testing.T, count int, fault string) (Crew, string) {
 	return crew, dir
 }
 
-// hold has a crew held until the test ends, or before that by end.
+// hold holds a crew until the test ends, or until end is called.
 func hold(t *testing.T, c Crew) (mustered Mustered, end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -67,14 +67,14 @@ func hold(t *testing.T, c Crew) (mustered Mustered, end func()) {
 	return <-up, end
 }
 
-// nobody is there any more who was started with that directory.
+// nobody fails the test if a process that was started with that directory still runs.
 func nobody(t *testing.T, dir string) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) { // the kernel takes a moment to act on SIGKILL
 		var there []string
 		processes, _ := filepath.Glob("/proc/[0-9]*")
 		for _, process := range processes {
-			// Of a process that has ended there is none.
+			// A process that has ended has no environment.
 			if environ, _ := os.ReadFile(process + "/environ"); strings.Contains(string(environ), "STUB_DIR="+dir) {
 				there = append(there, process)
 			}
@@ -97,7 +97,7 @@ func wantFailure(t *testing.T, got *facts.SmokeFailure, want facts.SmokeFailure)
 
 func number(of float64) *float64 { return &of }
 
-// order has one rank do something.
+// order makes one rank do something.
 func (c Crew) order(ctx context.Context, do string, limit time.Duration) (Done, *facts.SmokeFailure) {
 	order := Order{Do: do, Seconds: 0.01, Size: 3, Bytes: 400}
 	if do == DoReduce {
@@ -135,7 +135,7 @@ func TestCrewLoads(t *testing.T) {
 			got := mustered.Ranks[0]
 			if want != nil {
 				if strings.HasPrefix(fault, "hang") && strings.HasPrefix(got.Failure.Call, "exec ") {
-					got.Failure.Call = importing // on a busy machine it does not come that far
+					got.Failure.Call = importing // on a busy machine it does not get that far
 				}
 				wantFailure(t, got.Failure, *want)
 			} else if got.Failure != nil || got.Name != "CPU" || mustered.Backend != "gloo" {
@@ -207,7 +207,7 @@ func TestCrewCarriesOutOrders(t *testing.T) {
 	}
 }
 
-// What a library said stands beside the failure, its last lines.
+// The last lines of a library's output are reported with the failure.
 func TestCrewKeepsTheLog(t *testing.T) {
 	t.Parallel()
 	crew, _ := ranks(t, 1, "flood reduce,noise reduce,refuse reduce")
@@ -220,7 +220,8 @@ func TestCrewKeepsTheLog(t *testing.T) {
 	}
 }
 
-// Whatever the ranks are at, nobody is left when the crew's time is over: ranks looks.
+// Whatever the ranks are doing, no process is left when the crew's time is over; the function ranks
+// checks that.
 func TestCrewEndsInEveryState(t *testing.T) {
 	t.Parallel()
 	for fault, do := range map[string]string{
@@ -235,7 +236,7 @@ func TestCrewEndsInEveryState(t *testing.T) {
 			go func() {
 				held <- crew.Hold(ctx, func(Mustered) error {
 					if do != "" {
-						os.Remove(dir + "/hangs") // of who was forked
+						os.Remove(dir + "/hangs") // of a forked process
 						go crew.order(ctx, do, plenty)
 					}
 					return nil
@@ -259,7 +260,8 @@ func TestCrewEndsInEveryState(t *testing.T) {
 	}
 }
 
-// TestCrewLoadsAnewWhoEndedLate: who was not gone in time and is now no longer hangs.
+// TestCrewLoadsAnewWhoEndedLate checks that a rank that ended too late is not counted as hanging
+// any more once it is gone.
 func TestCrewLoadsAnewWhoEndedLate(t *testing.T) {
 	t.Parallel()
 	crew, _ := ranks(t, 1, "")
@@ -274,8 +276,8 @@ func TestCrewLoadsAnewWhoEndedLate(t *testing.T) {
 	}
 }
 
-// TestCrewByAnotherRail: variables of some orders are those of a rank that is started for them, once, and the
-// next orders without any have one as at first.
+// TestCrewByAnotherRail checks that a rank is started once with the variables of some orders, and
+// again without them for the next orders.
 func TestCrewByAnotherRail(t *testing.T) {
 	t.Parallel()
 	crew, dir := ranks(t, 1, "refuse compute GLOO_SOCKET_IFNAME=eth1")
@@ -291,7 +293,7 @@ func TestCrewByAnotherRail(t *testing.T) {
 			t.Errorf("step %d: %+v", i, outcome)
 		}
 		if step.fails {
-			was = "" // who failed is ended
+			was = "" // a rank that failed is ended
 			continue
 		}
 		if is := processOf(t, dir); i > 0 && (is != was) != step.isNew {
@@ -302,7 +304,7 @@ func TestCrewByAnotherRail(t *testing.T) {
 	}
 }
 
-// processOf is the rank that was started with that directory.
+// processOf returns the rank that was started with that directory.
 func processOf(t *testing.T, dir string) string {
 	t.Helper()
 	processes, _ := filepath.Glob("/proc/[0-9]*")

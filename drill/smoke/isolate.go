@@ -9,35 +9,36 @@ import (
 	"preflight/facts"
 )
 
-// Trial is a group of nodes that is to reduce, and what for. Nodes are known by a number.
+// Trial is a group of nodes that must reduce, and the stage. Nodes are numbers.
 type Trial struct {
 	Stage facts.SmokeStage
 	Nodes []int
 }
 
-// Verdict is who cannot, as far as the trials prove it.
+// Verdict is which nodes fail, as far as the trials prove it.
 type Verdict struct {
-	Bad    []int    // each fails in every company
-	Edges  [][2]int // each two fail with each other, and are well with others
-	Among  [][]int  // each fail together, and whose fault it is stayed open
-	Common bool     // no two came through
-	// Untried is what there was no time for.
+	Bad    []int    // each fails in every group
+	Edges  [][2]int // the two fail with each other, and work with others
+	Among  [][]int  // groups that fail together, without a known culprit
+	Common bool     // no pair passed
+	// Untried are the stages for which no time was left.
 	Untried []facts.SmokeStage
 }
 
-// Isolate finds out who cannot, of nodes that are well alone and have failed all together.
+// Isolate finds out which nodes cause a failure, given nodes that each work alone and have failed
+// all together.
 //
-// try makes the trials of one round at once, no node in two of them, and says which passed,
-// and whether there is time for another round. Where the time ended before all were made, it
-// says so of the first ones only.
+// try runs the trials of one round at the same time, with no node in two of them. It returns which
+// passed, and whether there is time for another round. If the time ended before all were run, it
+// returns only the first results.
 //
-// All are paired, and who came through with anybody is well. Whoever is not is tried with
-// others that are: it is bad once it failed with two of them. Two well ones that failed with
-// each other are an edge. With k bad nodes of N that is 1+⌈2k/(N−2k)⌉ rounds, and one more
-// where two bad ones met in the first, or one node was left over in it.
+// All nodes are paired, and a node that passes with any other is well. The remaining ones are tried
+// with well nodes: a node is bad once it failed with two of them. Two well nodes that failed with
+// each other are an edge. With k bad nodes of N this takes 1+⌈2k/(N−2k)⌉ rounds, and one more if
+// two bad ones met in the first, or one node had no partner in it.
 //
-// Then the rest is tried together, and where that fails although its pairs pass, it is halved:
-// an edge is found in 2·log₂N rounds, a node that is bad only in large company in about as many.
+// Then the rest is tried together. If that fails although its pairs pass, the group is halved. An
+// edge is found in 2·log₂N rounds, and a node that is bad only in large groups in about as many.
 func Isolate(nodes []int, try func(round []Trial) (passed []bool, more bool)) Verdict {
 	p := isolation{nodes: nodes, try: try, passed: map[string]bool{key(nodes): false}, well: map[int]bool{}, more: true}
 	if len(nodes) > 2 {
@@ -55,22 +56,22 @@ type isolation struct {
 	try    func([]Trial) ([]bool, bool)
 	more   bool            // there is time
 	passed map[string]bool // of every group that was tried
-	well   map[int]bool    // who came through a pair
+	well   map[int]bool    // nodes that passed in a pair
 	failed [][2]int        // pairs, in the order in which they were tried
-	// bad are those that fail only in larger company, and without those beside them that are
-	// left out of it to see how the others do.
+	// bad are nodes that fail only in larger groups. without are further nodes that are left out to
+	// see how the others do.
 	bad, without []int
 	among        [][]int
 	untried      []facts.SmokeStage
 }
 
-// pair has everybody come through with somebody, or fail with two that did.
+// pair tries pairs until every node has passed with another, or has failed with two that passed.
 func (p *isolation) pair() {
-	// That nobody comes through is likely a cause of all; of few nodes it may be half that
-	// are bad, and then another pairing has the other half meet.
+	// If no pair passes, the cause is probably common. With few nodes, half of them may be bad, and
+	// another pairing lets the other half meet.
 	pairings := 2
 	if len(p.nodes) <= 4 {
-		pairings = 3 // which is every pair
+		pairings = 3 // these are all pairs
 	}
 	for i := 0; i < pairings && len(p.well) == 0; i++ {
 		p.tryAll(facts.SmokePair, pairing(p.nodes, i))
@@ -79,11 +80,11 @@ func (p *isolation) pair() {
 	}
 }
 
-// pairing has each node meet another one in each of so many rounds, all but one where they
-// are odd: it meets the number after the last.
+// pairing returns the pairs of one round; in every round each node meets another one. If the number
+// of nodes is odd, one meets a number that does not exist.
 func pairing(nodes []int, round int) (pairs [][]int) {
 	seats := len(nodes) + len(nodes)%2
-	at := func(seat int) int { // the first stays, the others move on
+	at := func(seat int) int { // the first stays, the others rotate
 		if seat == 0 {
 			return 0
 		}
@@ -97,11 +98,11 @@ func pairing(nodes []int, round int) (pairs [][]int) {
 	return pairs
 }
 
-// suspects are those who are neither known to be well nor to be bad, each with one who is
-// well and whom it has not met.
+// suspects returns the nodes that are known neither to be well nor to be bad, each with a well node
+// that it has not met.
 func (p *isolation) suspects() (pairs [][]int) {
 	partners := slices.DeleteFunc(slices.Clone(p.nodes), func(node int) bool { return !p.well[node] })
-	for failures := range 2 { // who was not tried at all with one who is well comes first
+	for failures := range 2 { // nodes that have not met a well one yet come first
 		for _, node := range p.nodes {
 			if p.well[node] || p.failures(node) != failures {
 				continue
@@ -118,7 +119,7 @@ func (p *isolation) suspects() (pairs [][]int) {
 	return pairs
 }
 
-// failures is with how many a node failed that are well.
+// failures returns with how many well nodes a node has failed.
 func (p *isolation) failures(node int) (n int) {
 	for _, pair := range p.failed {
 		if pair[0] == node && p.well[pair[1]] || pair[1] == node && p.well[pair[0]] {
@@ -128,11 +129,11 @@ func (p *isolation) failures(node int) (n int) {
 	return n
 }
 
-// isBad is whether a node failed with two that are well. One failure may be of an edge, and
-// one with a node that is not well is not its own.
+// isBad reports whether a node failed with two well nodes. A single failure may be an edge, and a
+// failure with a node that is not well may be the other node's.
 func (p *isolation) isBad(node int) bool { return !p.well[node] && p.failures(node) > 1 }
 
-// together tries those of whom nothing is known against each other, until they pass.
+// together tries those nodes without known problems with each other, until they pass.
 func (p *isolation) together() {
 	for _, node := range p.nodes {
 		if !p.well[node] && !p.isBad(node) {
@@ -147,9 +148,10 @@ func (p *isolation) together() {
 		}
 		group := p.narrow(rest, rest, 0)
 		if len(group) == 2 {
-			continue // a pair that failed, and is left out as such
+			continue // a pair that failed is already known as an edge
 		}
-		// Smaller groups pass, be it for their size: that is kept up by others of the rest.
+		// Smaller groups pass, possibly only because of their size. So other nodes of the rest fill
+		// them up.
 		few := p.narrow(group, rest, len(group))
 		if !p.isProven(few, group, rest) {
 			p.open(group)
@@ -164,7 +166,7 @@ func (p *isolation) together() {
 	}
 }
 
-// rest is everybody but the bad, and but one of each two that fail with each other.
+// rest returns all nodes except the bad ones, and except one of each two that fail with each other.
 func (p *isolation) rest() (rest []int) {
 	out := slices.Concat(p.bad, p.without)
 	for _, pair := range p.edges() {
@@ -180,13 +182,13 @@ func (p *isolation) rest() (rest []int) {
 	return rest
 }
 
-// narrow finds the fewest of some suspects that still have a group fail. Where a group is to
-// have a size, others of the rest join that are no suspects.
+// narrow returns the smallest subset of some suspects that still makes a group fail. If groups must
+// have a certain size, other nodes of the rest that are no suspects fill them up.
 //
-// What fails as a whole and passes in halves is something between these: then a part of the
-// one is tried with a part of the other.
+// If the whole fails and both halves pass, the fault is between the halves: then a part of one is
+// tried with a part of the other.
 func (p *isolation) narrow(suspects, rest []int, size int) []int {
-	whole := true // nothing is known yet of the two halves
+	whole := true // nothing is known yet about the two halves
 	a, b := halves(suspects)
 	for len(a)+len(b) > 1 {
 		a1, a2 := halves(a)
@@ -210,7 +212,7 @@ func (p *isolation) narrow(suspects, rest []int, size int) []int {
 	return slices.Concat(a, b)
 }
 
-// firstToFail tries parts of suspects, those of a round at once, until one fails.
+// firstToFail tries parts of the suspects, those of a round at the same time, until one fails.
 func (p *isolation) firstToFail(rounds [][][2][]int, others []int, size int, whole bool) (smaller [2][]int, found bool) {
 	for _, round := range rounds {
 		free := others
@@ -232,8 +234,8 @@ func (p *isolation) firstToFail(rounds [][][2][]int, others []int, size int, who
 	return smaller, false
 }
 
-// isProven is whether a group that fails passes once the last of these few has changed
-// places with somebody else: then it was not for its size.
+// isProven reports whether a failing group passes after the last of these few has been replaced by
+// another node: then the failure was not due to its size.
 func (p *isolation) isProven(few, group, rest []int) bool {
 	others := without(rest, group)
 	if len(few) > 2 || len(others) == 0 {
@@ -244,8 +246,8 @@ func (p *isolation) isProven(few, group, rest []int) bool {
 	return p.passed[key(changed)]
 }
 
-// tryAll makes those trials of a round that are new, and is false where there were none, or
-// there is no time.
+// tryAll runs those trials of a round that are new. It returns false if there were none, or no
+// time.
 func (p *isolation) tryAll(stage facts.SmokeStage, groups [][]int) bool {
 	var round []Trial
 	for _, group := range groups {
@@ -277,18 +279,19 @@ func (p *isolation) tryAll(stage facts.SmokeStage, groups [][]int) bool {
 	return len(passed) == len(round)
 }
 
-// fails is whether a group is known to.
+// fails reports whether a group is known to fail.
 func (p *isolation) fails(group []int) bool {
 	passed, tried := p.passed[key(group)]
 	return tried && !passed
 }
 
-// edges are two each that failed with each other and are well.
+// edges returns the pairs that failed with each other and whose nodes are well.
 func (p *isolation) edges() [][2]int {
 	return slices.DeleteFunc(slices.Clone(p.failed), func(pair [2]int) bool { return !p.well[pair[0]] || !p.well[pair[1]] })
 }
 
-// open says of some that it stayed open whose fault it is. Nobody is among two such.
+// open records that the culprit in a group is unknown. Overlapping groups are merged, so that a
+// node is in only one.
 func (p *isolation) open(group []int) {
 	group = slices.Clone(group)
 	p.among = slices.DeleteFunc(p.among, func(other []int) bool {
@@ -303,7 +306,7 @@ func (p *isolation) open(group []int) {
 }
 
 func (p *isolation) conclude() Verdict {
-	// Of three, two pairs that fail have a node in common.
+	// With three nodes, two failing pairs share a node.
 	common := len(p.well) == 0 && (len(p.failed) > 2 || len(p.failed) == 2 && len(p.nodes) > 3)
 	v := Verdict{Bad: p.bad, Edges: p.edges(), Common: common, Untried: p.untried}
 	for _, node := range p.nodes {
@@ -330,5 +333,5 @@ func without(nodes, some []int) []int {
 	return slices.DeleteFunc(slices.Clone(nodes), func(node int) bool { return slices.Contains(some, node) })
 }
 
-// key is one for the same nodes in whatever order.
+// key returns the same text for the same nodes in any order.
 func key(group []int) string { return fmt.Sprint(slices.Sorted(slices.Values(group))) }

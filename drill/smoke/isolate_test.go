@@ -12,11 +12,11 @@ import (
 	"preflight/facts"
 )
 
-// faults are what is wrong among nodes: a group fails that has one of it.
+// faults are the faults among nodes: a group that contains one fails.
 type faults struct {
 	bad   []int
 	edges [][2]int
-	// From this many nodes on; 0 is always.
+	// The faults appear in groups of at least this many nodes; 0 means always.
 	from int
 }
 
@@ -28,8 +28,8 @@ func (f faults) fail(group []int) bool {
 		slices.ContainsFunc(f.edges, func(e [2]int) bool { return slices.Contains(group, e[0]) && slices.Contains(group, e[1]) })
 }
 
-// isolate has nodes with these faults tried, for so many rounds at most, and tells how many
-// of each stage there were.
+// isolate runs Isolate on nodes with these faults, for at most this many rounds, and returns the
+// number of rounds of each stage.
 func isolate(t *testing.T, n int, limit int, fail func(group []int) bool) (v Verdict, rounds map[facts.SmokeStage]int) {
 	t.Helper()
 	var nodes []int
@@ -62,10 +62,10 @@ func isolate(t *testing.T, n int, limit int, fail func(group []int) bool) (v Ver
 	return v, rounds
 }
 
-// some are k nodes, one after the other.
+// some returns k random nodes.
 func some(random *rand.Rand, n, k int) []int { return random.Perm(n)[:k] }
 
-// apart are k edges that share no node with each other, nor with these.
+// apart returns k edges that share no node with each other, nor with these.
 func apart(random *rand.Rand, n, k int, but []int) (edges [][2]int) {
 	free := without(random.Perm(n), but)
 	for i := range min(k, len(free)/2) {
@@ -93,7 +93,7 @@ func (f faults) String() string {
 	return fmt.Sprintf("bad %v, edges %v, from %d", f.bad, f.edges, f.from)
 }
 
-// sizes are all small fleets, and some of all sizes.
+// sizes returns all small fleet sizes, and a sample of the others.
 func sizes(random *rand.Rand) (all []int) {
 	for n := 4; n <= 24; n++ {
 		all = append(all, slices.Repeat([]int{n}, 20)...)
@@ -128,7 +128,7 @@ func TestIsolateNodes(t *testing.T) {
 	}
 }
 
-// metEachOther is whether two bad nodes are a pair of the first round.
+// metEachOther reports whether two bad nodes are a pair in the first round.
 func metEachOther(n int, bad []int) bool {
 	var all []int
 	for i := range n {
@@ -145,14 +145,15 @@ func TestIsolateEdges(t *testing.T) {
 		f := faults{edges: apart(random, n, 1+random.IntN(3), nil)}
 		got, rounds := isolate(t, n, math.MaxInt, f.fail)
 		expect(t, n, f, got, f.named())
-		// Of each edge its halving, and then the rest without it.
+		// Each edge needs a halving, and then a trial of the rest without it.
 		if halving := len(f.edges) * (1 + 2*int(math.Ceil(math.Log2(float64(n))))); rounds[facts.SmokePair] > 4 || rounds[facts.SmokeHalf] > halving {
 			t.Errorf("%d nodes, %v: %v, where 4 of pairs and %d of halves are stated", n, f, rounds, halving)
 		}
 	}
 }
 
-// TestIsolateBoth: a node is not blamed for the edge that it meets after it met a bad one.
+// TestIsolateBoth checks that a node is not blamed for an edge that it meets after it met a bad
+// node.
 func TestIsolateBoth(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 3))
 	for _, n := range sizes(random) {
@@ -187,7 +188,7 @@ func TestIsolateInLargeCompany(t *testing.T) {
 	}
 }
 
-// TestIsolateSize: that a group is too large is nobody's fault in it.
+// TestIsolateSize checks that no node is blamed if a group is merely too large.
 func TestIsolateSize(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 5))
 	for _, n := range sizes(random) {
@@ -227,8 +228,8 @@ func TestIsolateFew(t *testing.T) {
 	}
 }
 
-// TestIsolateTimeOver: whenever time is over, nobody is blamed who is well, whoever stayed in
-// doubt is said to be, and so is what was not tried.
+// TestIsolateTimeOver checks that at any time limit no well node is blamed, unclear nodes are
+// reported as unclear, and what was not tried is reported.
 func TestIsolateTimeOver(t *testing.T) {
 	random := rand.New(rand.NewPCG(6, 6))
 	for range 200 {
@@ -257,7 +258,7 @@ func TestIsolateTimeOver(t *testing.T) {
 	}
 }
 
-// TestIsolateCutRound: of a trial that was not made nothing is concluded.
+// TestIsolateCutRound checks that nothing is concluded from a trial that was not run.
 func TestIsolateCutRound(t *testing.T) {
 	got := Isolate([]int{10, 11, 12, 13, 14, 15}, func(round []Trial) ([]bool, bool) { return []bool{false}, false })
 	if want := (Verdict{Among: [][]int{{10, 15}}, Untried: []facts.SmokeStage{facts.SmokePair}}); fmt.Sprint(got) != fmt.Sprint(want) {

@@ -12,24 +12,25 @@ import (
 	"preflight/internal/hostsys"
 )
 
-// A rank is not trusted: what it prints is cut, and the rest dropped.
+// A rank is not trusted: what it prints is shortened, and the rest dropped.
 const (
 	maxWord = 16 << 10 // bytes of a word
-	maxLog  = 16       // lines that are kept of its log, the last ones
-	maxLine = 400      // bytes of each, and of what a word says
+	maxLog  = 16       // number of log lines that are kept, the last ones
+	maxLine = 400      // bytes of each, and of a text in a word
 )
 
-// transcript is what a rank has printed: the words that are for us, told from what libraries
-// print, whose last lines it keeps in the same place: an agent collects no garbage if it can.
+// transcript is what a rank has printed: the words that are for us, and the last lines that
+// libraries print. It reuses its memory, because an agent avoids garbage collection.
 type transcript struct {
 	mu     sync.Mutex
 	at     string
-	answer chan Word // where the answer that is due goes, nil where none is
+	answer chan Word // receives the answer that is due, nil if none is
 	log    [maxLog][]byte
 	logged int
 }
 
-// expect is where the answer will come; until the rank says what it is at, it is at that.
+// expect returns the channel for the next answer. Until the rank announces a call, at counts as its
+// current call.
 func (t *transcript) expect(at string) <-chan Word {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -37,7 +38,7 @@ func (t *transcript) expect(at string) <-chan Word {
 	return t.answer
 }
 
-// word takes a line of standard output.
+// word handles a line of standard output.
 func (t *transcript) word(line []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -53,7 +54,7 @@ func (t *transcript) word(line []byte) {
 	}
 }
 
-// complaint takes a line of standard error.
+// complaint handles a line of standard error.
 func (t *transcript) complaint(line []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,7 +70,7 @@ func (t *transcript) keep(line []byte) {
 	t.logged++
 }
 
-// last is what it was at, and the last lines of its log.
+// last returns the current call, and the last lines of the log.
 func (t *transcript) last() (at string, log []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,11 +80,11 @@ func (t *transcript) last() (at string, log []string) {
 	return t.at, log
 }
 
-// clip is as much of a text as is kept of any.
+// clip shortens a text to the length that is kept.
 func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxLine)], "") }
 
-// eachLine reads in to its end. Lines are cut where they are longer than a word may be, and
-// are each's only until it returns.
+// eachLine reads in to its end. It shortens lines that are longer than a word may be. A line is
+// valid only until each returns.
 func eachLine(in io.Reader, each func(line []byte)) {
 	lines := hostsys.Lines{Most: maxWord, Take: each}
 	_, _ = io.Copy(&lines, in)

@@ -4,8 +4,8 @@
 
 package smoke
 
-// Ranks run on Linux; elsewhere a crash may leave what the system keeps of it, and /dev/shm is
-// nobody's.
+// Ranks run only on Linux. Elsewhere a crash may leave a core file, and nothing in shared memory is
+// removed.
 
 type segments struct{}
 

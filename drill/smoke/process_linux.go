@@ -14,17 +14,19 @@ import (
 	"preflight/internal/hostsys"
 )
 
-// segments are the files in a directory of shared memory, by name.
+// segments are the files in a shared-memory directory, by name.
 type segments map[string]uint64 // inode
 
-// made are how the names begin of what libraries of a rank make there, and leave when they are
-// killed: NCCL (src/misc/shmutils.cc), torch (libtorch_cpu.so, 2.9.1), LLVM's OpenMP, which counts
-// _exit as that too (/dev/shm/__KMP_REGISTERED_LIB_PID_UID), and CUDA (sglang's pull request 33929).
+// made are the name prefixes of files that a rank's libraries create there, and leave behind when
+// they are killed. They are NCCL's (src/misc/shmutils.cc), torch's (libtorch_cpu.so, 2.9.1), CUDA's
+// (sglang's pull request 33929), and those of LLVM's OpenMP
+// (/dev/shm/__KMP_REGISTERED_LIB_PID_UID), which treats _exit as a kill too.
 var made = []string{"nccl-", "torch_", "__KMP_REGISTERED_LIB_", "cuda.shm."}
 
-// shared are the files of our user in the directory that a rank may have made.
+// shared returns the files in the directory that belong to our user and that a rank may have
+// created.
 func shared(dir string) segments {
-	entries, _ := os.ReadDir(dir) // of what cannot be listed nothing is removed
+	entries, _ := os.ReadDir(dir) // if it cannot be listed, nothing is removed
 	found := segments{}
 	for _, entry := range entries {
 		var s unix.Stat_t
@@ -36,7 +38,8 @@ func shared(dir string) segments {
 	return found
 }
 
-// removeSince removes what has come since and no process has mapped, and says what of it is left.
+// removeSince removes the files that were created since and that no process has mapped, and returns
+// those that remain.
 func removeSince(dir string, before segments) (left []string) {
 	now := shared(dir)
 	for name, inode := range before {
@@ -58,8 +61,8 @@ func removeSince(dir string, before segments) (left []string) {
 	return left
 }
 
-// mapped are the inodes of what lies in the directory and processes of our user have mapped, as
-// theirs alone can be; nil where their list cannot be read.
+// mapped returns the inodes of files in the directory that processes of our user have mapped; no
+// other user's can. nil if the process list cannot be read.
 func mapped(dir string) map[uint64]bool {
 	var of unix.Stat_t
 	processes, err := os.ReadDir("/proc")
@@ -68,16 +71,17 @@ func mapped(dir string) map[uint64]bool {
 	}
 	found := map[uint64]bool{}
 	for _, process := range processes {
-		// What is no process has no such file, nor has one that is gone.
+		// Entries that are not processes have no such file, nor have processes that are gone.
 		_ = hostsys.EachMapped(filepath.Join("/proc", process.Name()), of.Dev, func(inode uint64) { found[inode] = true })
 	}
 	return found
 }
 
-// leaveNoCore has a crash leave no file. The process may have ended before, and then it did.
+// leaveNoCore keeps a crash from leaving a core file. If the process has ended before, it may have
+// left one.
 func leaveNoCore(pid int) { _ = unix.Prlimit(pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil) }
 
-// waitsIn is where in the kernel a process waits, ": it waits in nv_open", "" where it does not say.
+// waitsIn returns where in the kernel a process waits, ": it waits in nv_open"; "" if unknown.
 func waitsIn(pid int) string {
 	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/wchan")
 	if where := strings.TrimSpace(string(text)); where != "" && where != "0" {

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestByRail: every rail of every pair is tried once, no node twice at a time, the rounds are no more than the busiest
-// two nodes need one after the other, and when time is over what is left is said.
+// TestByRail checks that every rail of every pair is tried once, with no node in two trials at a
+// time, in no more rounds than the busiest two nodes need, and that the remaining trials are
+// returned when the time is over.
 func TestByRail(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	for range 300 {

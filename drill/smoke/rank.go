@@ -17,8 +17,8 @@ import (
 	"preflight/internal/text"
 )
 
-// endTime is how long a killed process may take to end. Whoever is still there then sits in a
-// system call that no signal reaches.
+// endTime is how long a killed process may take to end. A process that still exists then is in a
+// system call that no signal interrupts.
 const endTime = time.Second
 
 // rank is a process that carries out one order after another.
@@ -27,13 +27,13 @@ type rank struct {
 	said  *transcript
 	pipes [3]*os.File     // our ends of its standard input, output and error
 	ended <-chan struct{} // closed when it has ended
-	heard chan struct{}   // closed when all that it printed has been read
-	stuck bool            // it was killed, and still there when its time was over
+	heard chan struct{}   // closed when everything that it printed has been read
+	stuck bool            // it was killed, and still exists after endTime
 }
 
 const stdin, stdout, stderr = 0, 1, 2
 
-// start has a program begin as a rank, whose first answer is that it has loaded.
+// start starts a program as a rank. Its first answer says that it has loaded.
 func start(cmd *exec.Cmd) (_ *rank, loaded <-chan Word, err error) {
 	r := &rank{cmd: cmd, said: &transcript{}, heard: make(chan struct{})}
 	var theirs [3]*os.File
@@ -77,21 +77,21 @@ func (r *rank) close() {
 	}
 }
 
-// do gives an order and waits for what comes of it; the error is that of ctx, which ended before.
+// do gives an order and waits for the result; the error is ctx's, if ctx ended first.
 func (r *rank) do(ctx context.Context, order Order, limit time.Duration) (Done, *facts.SmokeFailure, error) {
 	line, err := json.Marshal(order)
 	if err != nil {
 		return Done{}, nil, err
 	}
 	answer := r.said.expect(order.Do)
-	return r.await(ctx, answer, limit, func() { _, _ = r.pipes[stdin].Write(append(line, '\n')) }) // of who ended, its end tells
+	return r.await(ctx, answer, limit, func() { _, _ = r.pipes[stdin].Write(append(line, '\n')) }) // if the process has ended, its end shows that
 }
 
-// await begins something and waits for its answer. Who fails in any way is ended.
+// await begins something and waits for its answer. A rank that fails in any way is ended.
 func (r *rank) await(ctx context.Context, answer <-chan Word, limit time.Duration, begin func()) (Done, *facts.SmokeFailure, error) {
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	// Who takes no orders is ended by that as well.
+	// This also ends a rank that accepts no orders.
 	defer context.AfterFunc(waiting, func() { _ = hostsys.KillGroup(r.cmd) })()
 	begin()
 	var word Word
@@ -105,7 +105,7 @@ func (r *rank) await(ctx context.Context, answer <-chan Word, limit time.Duratio
 		return *word.Done, nil, nil
 	}
 	gone := r.end()
-	select { // what it said before it ended
+	select { // what it printed before it ended
 	case word = <-answer:
 	default:
 	}
@@ -129,7 +129,7 @@ func (r *rank) await(ctx context.Context, answer <-chan Word, limit time.Duratio
 	return Done{}, failure, nil
 }
 
-// end ends the process and all that it has started, and is whether they are gone.
+// end ends the process and everything it has started, and reports whether they are gone.
 func (r *rank) end() (gone bool) {
 	if r.stuck {
 		return r.hasEnded()
@@ -137,14 +137,15 @@ func (r *rank) end() (gone bool) {
 	_ = hostsys.KillGroup(r.cmd)
 	select {
 	case <-r.ended:
-		// Whom it has started may outlive it. Their group keeps its number as long as it has anybody.
+		// Processes that it has started may outlive it. Their group keeps its number as long as it
+		// has members.
 		_ = hostsys.KillGroup(r.cmd)
 	case <-time.After(endTime):
 		r.stuck = true
 	}
 	select {
 	case <-r.heard:
-	case <-time.After(hostsys.Grace): // somebody else holds its pipes
+	case <-time.After(hostsys.Grace): // another process holds its pipes
 	}
 	r.close()
 	return !r.stuck

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package smoke has the ranks of a launch compute and talk before it begins: it starts a
-// process for each on a node, has them do one thing after another, and says what each met.
-// Which nodes are to try what together, until it is known who cannot, is a plan without
-// clock or network ([Isolate]).
+// Package smoke lets the ranks of a launch compute and communicate before the launch begins. It
+// starts a process for each rank on a node, gives it one order after another, and reports what
+// happened. Which nodes to try together, until the failing ones are known, is a plan without clock
+// or network ([Isolate]).
 //
-// A library that is asked to talk may hang, crash or answer wrongly, and so each call is
-// announced before it is made, each answer is verified whole, and each process is ended by
-// its parent when its time is over. The package changes no clock and no mode of any device,
-// judges nothing, and leaves no process and no file behind.
+// A library may hang, crash or return wrong results. So each call is announced before it is made,
+// each result is verified completely, and each process is ended by its parent when its time is
+// over. The package changes no clock and no mode of any device, does not evaluate results, and
+// leaves no process and no file behind.
 package smoke
 
 import (
@@ -23,61 +23,62 @@ const (
 	Direct = "direct" // libnccl and libcuda, as the ranks will load them
 )
 
-// Order is what a rank is to do next: one line of JSON on its standard input. It answers each
-// by one line that has Done or Failed, and announces before that what it is at.
+// Order is a rank's next task: one line of JSON on its standard input. The rank answers each with
+// one line that has Done or Failed, and before that announces its calls.
 type Order struct {
-	Do string `json:"do"` // a value of Do…
-	// Seconds is for how long (of DoCompute), or within how many to be done (of all others).
+	Do string `json:"do"` // one of the Do… values
+	// Seconds is how long to compute (DoCompute), or the time limit (all others).
 	Seconds float64 `json:"seconds"`
-	// Of a group: which of so many it is, where they meet, and how much to reduce.
+	// For a group: this rank's number, the size, where the ranks meet, and how many bytes to
+	// reduce.
 	Rank  int    `json:"rank"`
 	Size  int    `json:"size"`
 	Meet  string `json:"meet,omitempty"`
 	Bytes int    `json:"bytes,omitempty"`
 }
 
-// What a rank can be told to do. It loads by itself, as its first answer.
+// These are the tasks of a rank. It loads by itself, as its first answer.
 const (
-	DoCompute = "compute" // exact sums, a load with known answers, copies
-	DoLoad    = "load"    // nothing more: answered when it has loaded, anew where it had to be ended
-	DoMeet    = "meet"    // be rank 0 of a group to come, and say where or by what the others meet it
-	DoReduce  = "reduce"  // join the group, sum rank+1 over all, look at every element, time it, leave
+	DoCompute = "compute" // exact sums, a load with known results, copies
+	DoLoad    = "load"    // nothing more: answered after loading, which is repeated if the rank had to be ended
+	DoMeet    = "meet"    // be rank 0 of a new group, and return where the others meet it
+	DoReduce  = "reduce"  // join the group, sum rank+1 over all, verify every element, time it, leave
 )
 
-// Word is a line of a rank's standard output: JSON. Its standard error is the library's log.
+// Word is a line of JSON on a rank's standard output. Its standard error is the library's log.
 type Word struct {
-	// At is what it is about to call.
+	// At is the call that it is about to make.
 	At string `json:"at,omitempty"`
-	// Done says that an order was carried out, Failed that it was not.
+	// Done means that an order was carried out, Failed that it was not.
 	Done   *Done               `json:"done,omitempty"`
 	Failed *facts.SmokeFailure `json:"failed,omitempty"`
 }
 
-// Done is what came of an order; each has what it says.
+// Done is the result of an order; each order sets its own fields.
 type Done struct {
-	// Of loading: what it computes on, and by what it talks.
+	// From loading: the device, and the backend for communication.
 	Name    string `json:"name,omitempty"`
 	Address string `json:"address,omitempty"`
 	Backend string `json:"backend,omitempty"`
-	// Of DoCompute, as in [facts.SmokeRank].
+	// From DoCompute, as in [facts.SmokeRank].
 	Rate           float64 `json:"rate,omitempty"`
 	HostToDevice   float64 `json:"host_to_device,omitempty"`
 	DeviceToHost   float64 `json:"device_to_host,omitempty"`
 	DeviceToDevice float64 `json:"device_to_device,omitempty"`
-	// Meet is what Order.Meet of the group is to be (of DoMeet).
+	// Meet is the value for Order.Meet of the group, from DoMeet.
 	Meet string `json:"meet,omitempty"`
-	// BitRate is what went over the rank's link (of DoReduce), as in [facts.SmokeTrial].
+	// BitRate is what went over the rank's link, from DoReduce, as in [facts.SmokeTrial].
 	BitRate float64 `json:"bit_rate,omitempty"`
 }
 
-// RailTrial is a pair of nodes that is to reduce by one of the rails between the two, and no other. Both are known
-// by their number.
+// RailTrial is a pair of nodes that must reduce over only one of the rails between them. Both are
+// numbers.
 type RailTrial struct{ Pair, Rail int }
 
-// ByRail has pairs tried by each of their rails alone, rails being how many each has.
+// ByRail tries pairs over each of their rails alone; rails has the number of rails of each pair.
 //
-// try makes the trials of one round at once, no node in two of them, and says whether there was time for them.
-// Where there was not, those that are left are returned.
+// try runs the trials of one round at the same time, with no node in two of them, and reports
+// whether there was time for them. If there was not, ByRail returns the remaining trials.
 func ByRail(pairs [][2]int, rails []int, try func(round []RailTrial) (made bool)) (left []RailTrial) {
 	for pair, count := range rails {
 		for rail := range count {

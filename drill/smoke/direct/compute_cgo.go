@@ -30,15 +30,16 @@ import (
 )
 
 const (
-	// size is that of each buffer, in bytes.
+	// size is the size of each buffer, in bytes.
 	size = 64 << 20
-	// copying is how long copies of one kind go on, in batches whose ends take no time beside them.
+	// copying is how long copies of one kind are repeated. They run in batches, so that waiting for
+	// the end takes no noticeable time.
 	copying = 100 * time.Millisecond
 	batch   = 8
 )
 
-// compute copies a pattern to the GPU, within it and back, then has the GPU compute on it for
-// so long, and looks at every word after each. What has failed keeps its memory.
+// compute copies a pattern to the GPU, within it and back, then lets the GPU compute on it, and
+// verifies every word after each step. After a failure it does not free the memory.
 func (r *rank) compute(order smoke.Order) (done smoke.Done) {
 	here, there := r.memory(size), r.memory(size)
 	up, down := pinned[uint32](r, size/4), pinned[uint32](r, size/4)
@@ -83,7 +84,7 @@ func (r *rank) compute(order smoke.Order) (done smoke.Done) {
 	return done
 }
 
-// compile has the driver make the kernel for this GPU.
+// compile lets the driver compile the kernel for this GPU.
 func (r *rank) compile() (kernel C.CUfunction) {
 	text, name := C.CString(source), C.CString(kernelName)
 	defer C.free(unsafe.Pointer(text))
@@ -94,7 +95,7 @@ func (r *rank) compile() (kernel C.CUfunction) {
 	return kernel
 }
 
-// copies makes a copy again and again, the first time for nothing, and tells the bits a second.
+// copies repeats a copy, the first time to warm up, and returns the rate in bits per second.
 func (r *rank) copies(name string, call func() C.CUresult) float64 {
 	r.cuda(name, call)
 	r.synchronize()
@@ -118,7 +119,7 @@ func (r *rank) fetch(to []uint32, from C.CUdeviceptr) {
 	r.synchronize()
 }
 
-// compare looks at every word, each of which is to be what has become of the pattern's.
+// compare verifies every word. Each must be what the pattern's word has become.
 func (r *rank) compare(words []uint32, became affine, call string) {
 	if r.failure != nil {
 		return
@@ -131,45 +132,45 @@ func (r *rank) compare(words []uint32, became affine, call string) {
 	}
 }
 
-// wrong is an answer one element of which is not what it should be.
+// wrong returns the failure for a result with one wrong element.
 func wrong(call string, i int, got, want float64, message string) *facts.SmokeFailure {
 	element := int64(i)
 	failure := &facts.SmokeFailure{Kind: facts.SmokeWrong, Call: call, Message: message, Element: &element, Want: &want}
-	if !math.IsNaN(got) && !math.IsInf(got, 0) { // for these JSON has no word
+	if !math.IsNaN(got) && !math.IsInf(got, 0) { // JSON cannot express these
 		failure.Got = &got
 	}
 	return failure
 }
 
-// source is what GPUs compute, as text that the driver compiles for whatever is there.
+// source is the GPU program, as text that the driver compiles for the GPU.
 //
 //go:embed kernel.ptx
 var source string
 
 const (
 	kernelName = "churn"
-	// rounds are the steps of one launch, a multiple of the four that the kernel has in its
-	// loop: some 20 ms of an H100, beside which launching takes nothing.
+	// rounds is the number of steps of one launch, a multiple of the kernel's loop of four. It
+	// takes about 20 ms on an H100, so that launching costs nothing in comparison.
 	rounds = 16 << 10
-	// operations are those of one step: two multiplications, two additions.
+	// operations are those of one step: two multiplications and two additions.
 	operations = 4
-	// threads are those of a block, each with a word of its own.
+	// threads is the number of threads in a block, each with a word of its own.
 	threads = 256
 )
 
 // affine is x → times·x + plus, modulo 2³².
 type affine struct{ times, plus uint32 }
 
-// step is what the kernel has each word take: the generator of Numerical Recipes (Knuth and
-// H. W. Lewis), whose factor is odd, so that no two words become one.
+// step is what the kernel does with each word: the generator of Numerical Recipes (Knuth and H. W.
+// Lewis). Its factor is odd, so no two words become equal.
 var step = affine{1664525, 1013904223}
 
 func (a affine) of(x uint32) uint32 { return a.times*x + a.plus }
 
-// then is a, and b of what came of it.
+// then returns the function that applies a, then b.
 func (a affine) then(b affine) affine { return affine{a.times * b.times, b.of(a.plus)} }
 
-// repeated is a so many times over.
+// repeated returns a applied this many times.
 func (a affine) repeated(count int) affine {
 	all := affine{times: 1}
 	for ; count > 0; count >>= 1 {
@@ -181,5 +182,5 @@ func (a affine) repeated(count int) affine {
 	return all
 }
 
-// pattern is what the words of a buffer are at first: each another, and every bit used.
+// pattern returns a buffer's initial words: all different, and using every bit.
 func pattern(i int) uint32 { return uint32(i) * 0x9e3779b9 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package direct computes and talks by the libraries themselves, without torch: by the libcuda
-// of the driver, and by the libnccl that the ranks will load. It is the child's side of a rank
-// (see package smoke): one process with one GPU, for within one process NCCL would go around
-// the IPC handles and the shared memory that ranks use.
+// Package direct computes and communicates with the libraries themselves, without torch: the
+// driver's libcuda, and the libnccl that the ranks will load. It is the child's side of a rank (see
+// package smoke): one process with one GPU, because within one process NCCL would not use the IPC
+// handles and the shared memory that ranks use.
 //
-// Neither library is linked, and a function that one lacks is a word, no crash. Each call is
-// announced before it is made. The package changes no clock and no mode of a GPU, keeps its
-// hands off one that is in use, and listens nowhere: where ranks meet is NCCL's own choice.
+// Neither library is linked, and a missing function is a message and not a crash. Each call is
+// announced before it is made. The package changes no clock and no mode of a GPU, does not use one
+// that is in use, and listens nowhere: NCCL chooses where the ranks meet.
 package direct
 
 import (
@@ -20,16 +20,16 @@ import (
 	"preflight/facts"
 )
 
-// words are what a rank says, each by one write. Nobody is left to tell when that fails, and
+// words are what a rank prints, each with one write. A write error has no one to be reported to;
 // the parent sees the end of the stream.
 type words struct {
 	sync.Mutex
 	out  io.Writer
-	call string // announced last
-	over bool   // somebody has the floor, to the end
+	call string // the last one announced
+	over bool   // the last word is being written; no other may follow
 }
 
-// at announces a call, once where it is made again and again.
+// at announces a call; repeated calls are announced once.
 func (w *words) at(call string) {
 	w.Lock()
 	defer w.Unlock()
@@ -51,7 +51,7 @@ func (w *words) failed(failure facts.SmokeFailure) {
 	w.send(smoke.Word{Failed: &failure})
 }
 
-// last takes the floor, unless somebody has: what others say is not heard any more. It tells
+// last reserves the last word, unless it is taken: nothing else is printed from then on. It returns
 // the call that was announced last.
 func (w *words) last() (call string, mine bool) {
 	w.Lock()
@@ -66,7 +66,8 @@ func (w *words) send(word smoke.Word) {
 	}
 }
 
-// write is for who has the floor, or the lock. It begins with an end of line too, in case a library has printed half a one.
+// write must be called with the lock or after last. It begins with a newline as well, in case a
+// library has printed half a line.
 func (w *words) write(word smoke.Word) {
 	text, err := json.Marshal(word)
 	if err != nil {
@@ -75,7 +76,7 @@ func (w *words) write(word smoke.Word) {
 	_, _ = w.out.Write(fmt.Appendf(nil, "\n%s\n", text))
 }
 
-// absent is that there is nothing to do it with.
+// absent returns the failure for something that is missing.
 func absent(call, message string) *facts.SmokeFailure {
 	return &facts.SmokeFailure{Kind: facts.SmokeAbsent, Call: call, Message: message}
 }

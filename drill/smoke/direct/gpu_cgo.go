@@ -21,24 +21,24 @@ import (
 	"preflight/facts"
 )
 
-// gpu is one of libcuda's, with its primary context: the runtime that is linked into libnccl
-// uses that one, and no other.
+// gpu is a libcuda device with its primary context, the only one that the runtime inside libnccl
+// uses.
 type gpu struct {
 	device C.CUdevice
 	stream C.CUstream
-	// failure is the first of an order; no call is made after it.
+	// failure is the first failure of an order; no call is made after it.
 	failure *facts.SmokeFailure
 }
 
 const (
 	libcuda = "libcuda.so.1"
 	libnccl = "libnccl.so.2"
-	// spare is how much of a GPU's memory must be free: less means that somebody uses it.
-	// What is tried takes some hundreds of megabytes, NCCL's buffers among them.
+	// spare is how many bytes of a GPU's memory must be free: less means that the GPU is in use.
+	// The test itself takes some hundreds of megabytes, including NCCL's buffers.
 	spare = 4 << 30
 )
 
-// load opens libraries and device.
+// load opens the libraries and the device.
 func (r *rank) load(device int, library string) smoke.Done {
 	if library == "" {
 		library = libnccl
@@ -72,19 +72,19 @@ func (r *rank) load(device int, library string) smoke.Done {
 	return smoke.Done{Name: name, Address: strings.ToLower(address), Backend: "nccl"}
 }
 
-// modes are what a compute mode adds to a context that cannot be had.
+// modes are what a compute mode adds to the error of a context that cannot be created.
 var modes = map[C.int]string{
 	C.CU_COMPUTEMODE_PROHIBITED:        "; the GPU's compute mode is prohibited: nvidia-smi -c DEFAULT resets it",
 	C.CU_COMPUTEMODE_EXCLUSIVE_PROCESS: "; the GPU's compute mode is exclusive-process, and another process uses it",
 }
 
-// open loads a library and finds its functions, where it can: of the first symbols it needs all.
+// open loads a library and finds its functions. All of the needed ones must exist.
 func (r *rank) open(path string, needed *C.struct_symbol, more ...*C.struct_symbol) {
 	if r.failure != nil {
 		return
 	}
 	call := "dlopen " + path
-	r.at(call) // on a hung mount, this hangs
+	r.at(call) // this hangs on a hung mount
 	text := C.CString(path)
 	defer C.free(unsafe.Pointer(text))
 	library := C.dlopen(text, C.RTLD_LAZY|C.RTLD_GLOBAL)
@@ -115,7 +115,7 @@ func (r *rank) cuda(name string, call func() C.CUresult) {
 func (r *rank) fail(call string, result C.CUresult) {
 	kind := facts.SmokeError
 	switch result {
-	case C.CUDA_ERROR_JIT_COMPILER_NOT_FOUND, C.CUDA_ERROR_JIT_COMPILATION_DISABLED: // which NCCL does without
+	case C.CUDA_ERROR_JIT_COMPILER_NOT_FOUND, C.CUDA_ERROR_JIT_COMPILATION_DISABLED: // NCCL does not need it
 		kind = facts.SmokeAbsent
 	}
 	var name, text *C.char
@@ -128,14 +128,14 @@ func (r *rank) fail(call string, result C.CUresult) {
 	r.failure = &facts.SmokeFailure{Kind: kind, Call: call, Message: message}
 }
 
-// told is a text that a call writes.
+// told returns a text that a call writes.
 func (r *rank) told(name string, call func(text *C.char, size C.int) C.CUresult) string {
 	var text [256]C.char
 	r.cuda(name, func() C.CUresult { return call(&text[0], C.int(len(text))) })
 	return C.GoString(&text[0])
 }
 
-// attribute is -1 where an old driver knows of no such one.
+// attribute returns -1 if an old driver does not know the attribute.
 func (r *rank) attribute(which C.CUdevice_attribute) C.int {
 	value := C.int(-1)
 	r.cuda("cuDeviceGetAttribute", func() C.CUresult {
@@ -147,7 +147,7 @@ func (r *rank) attribute(which C.CUdevice_attribute) C.int {
 	return value
 }
 
-// memory is some of the GPU's.
+// memory allocates memory of the GPU.
 func (r *rank) memory(size int) (memory C.CUdeviceptr) {
 	r.cuda("cuMemAlloc_v2", func() C.CUresult { return C.cuMemAlloc_v2(&memory, C.size_t(size)) })
 	return memory
@@ -157,7 +157,7 @@ func (r *rank) free(memory C.CUdeviceptr) {
 	r.cuda("cuMemFree_v2", func() C.CUresult { return C.cuMemFree_v2(memory) })
 }
 
-// pinned is some of the host's that the GPU reaches; nil after a failure.
+// pinned allocates host memory that the GPU can access; nil after a failure.
 func pinned[T any](r *rank, count int) []T {
 	var memory unsafe.Pointer
 	var one T

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestKernel runs the kernel's text, one thread after another, and wants the words that the
-// rank will.
+// TestKernel interprets the kernel's text, one thread after another, and expects the words that the
+// rank expects.
 func TestKernel(t *testing.T) {
 	words := make([]uint32, 3*threads)
 	for i := range words {
@@ -44,8 +44,8 @@ func TestRepeated(t *testing.T) {
 	}
 }
 
-// thread is one of the GPU's, as far as the kernel needs it: integers modulo 2⁶⁴ that are cut
-// to the size of what is done with them, and floats by their bits.
+// thread is a GPU thread, as far as the kernel needs it: integers modulo 2⁶⁴ that are truncated to
+// the operand size, and floats as their bits.
 type thread struct {
 	t       *testing.T
 	words   []uint32
@@ -98,7 +98,7 @@ func (th thread) run() {
 			registers[args[0]] = uint64(math.Float32bits(float32(value(1))))
 		case "cvt.rzi.u32.f32":
 			registers[args[0]] = uint64(uint32(float(1)))
-		case "fma.rn.f32": // of such numbers float64 has each exactly
+		case "fma.rn.f32": // float64 represents the results for these numbers exactly
 			registers[args[0]] = uint64(math.Float32bits(float32(float(1)*float(2) + float(3))))
 		case "setp.ne.u32":
 			registers[args[0]] = 0
@@ -116,8 +116,8 @@ func (th thread) run() {
 	th.t.Fatal("the kernel does not return")
 }
 
-// operand is a register, a number, a parameter, or the address that a register has. The buffer
-// is at address 0.
+// operand returns the value of a register, a number, a parameter, or the address in a register. The
+// buffer is at address 0.
 func (th thread) operand(registers map[string]uint64, text string) uint64 {
 	text = strings.Trim(text, "[]")
 	parameters := map[string]uint64{"buffer": 0, "rounds": uint64(th.n), "times": uint64(step.times), "plus": uint64(step.plus)}

@@ -26,20 +26,20 @@ import (
 	"preflight/testhosts/gpus"
 )
 
-// child is a rank that a test gives orders.
+// child is a rank that gets orders from a test.
 type child struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	orders io.WriteCloser
 	words  *bufio.Scanner
 	log    bytes.Buffer
-	calls  []string // that it announced
+	calls  []string // calls that it announced
 }
 
-// tooLong is when a rank is ended that has neither answered nor ended.
+// tooLong is when a rank that has neither answered nor ended is killed.
 const tooLong = 30 * time.Second
 
-// start starts a rank with a GPU of a machine, whose loading is its first answer.
+// start starts a rank with a GPU of a machine. The result of loading is its first answer.
 func start(t *testing.T, machine gpus.Machine, device int) *child {
 	t.Helper()
 	dir := t.TempDir()
@@ -83,7 +83,7 @@ func (c *child) order(order smoke.Order) {
 	}
 }
 
-// answer is the rank's next one, or nothing at its end.
+// answer returns the rank's next answer, or an empty one at its end.
 func (c *child) answer() (word smoke.Word) {
 	for c.words.Scan() {
 		if c.words.Text() == "" {
@@ -101,7 +101,7 @@ func (c *child) answer() (word smoke.Word) {
 	return smoke.Word{}
 }
 
-// done is the next answer, which is to be a good one.
+// done returns the next answer, which must be a success.
 func (c *child) done() smoke.Done {
 	c.t.Helper()
 	word := c.answer()
@@ -204,7 +204,7 @@ func TestCompute(t *testing.T) {
 func TestComputesWrong(t *testing.T) {
 	t.Parallel()
 	for call, says := range map[string]string{
-		"cuMemcpyHtoDAsync_v2": "cuMemcpyDtoHAsync_v2", // which cannot be told from one another
+		"cuMemcpyHtoDAsync_v2": "cuMemcpyDtoHAsync_v2", // the two cannot be distinguished here
 		"cuMemcpyDtoHAsync_v2": "cuMemcpyDtoHAsync_v2",
 		"cuMemcpyDtoDAsync_v2": "cuMemcpyDtoDAsync_v2",
 		"cuLaunchKernel":       "cuLaunchKernel",
@@ -238,7 +238,7 @@ func TestComputeFails(t *testing.T) {
 	}
 }
 
-// group is one rank on each GPU of a machine, and what they answer to reducing.
+// group starts one rank on each GPU of a machine, and returns their answers to a reduction.
 func group(t *testing.T, machine gpus.Machine, seconds float64) (ranks []*child, answers []smoke.Word) {
 	t.Helper()
 	for device := range machine.Cards {
@@ -268,7 +268,7 @@ func TestReduce(t *testing.T) {
 			machine.Without = []string{"ncclCommInitRankConfig", "ncclCommFinalize", "ncclGetLastError"}
 		}
 		ranks, answers := group(t, machine, 20)
-		answers = append(answers, reduce(ranks[1:], 20)...) // others, of whom another is the first
+		answers = append(answers, reduce(ranks[1:], 20)...) // other ranks, of which another is the first
 		for _, answer := range answers {
 			if answer.Done == nil || answer.Done.BitRate <= 0 {
 				t.Errorf("%s, not a rate", text(answer))
@@ -280,17 +280,17 @@ func TestReduce(t *testing.T) {
 	}
 }
 
-// TestReduceFails: the rank that fails has card 1. What the others meet is that it is gone, or
-// nothing at all.
+// TestReduceFails checks a failing rank with card 1. The others notice that it is gone, or nothing
+// at all.
 func TestReduceFails(t *testing.T) {
 	t.Parallel()
-	const hang = "it did not finish within 4.5 s" // of the 6 that a busy machine has time for
+	const hang = "it did not finish within 4.5 s" // of the 6 s, so that a busy machine has time for the rest
 	for _, test := range []struct {
 		name    string
 		trouble map[string]string
 		fails   map[string]int
 		seconds float64
-		want    facts.SmokeFailure // how the message begins
+		want    facts.SmokeFailure // Message is compared as a prefix
 	}{
 		{"hangs in init", map[string]string{"ncclCommInitRankConfig": "hang"}, nil, 6, facts.SmokeFailure{Kind: facts.SmokeHang, Call: "ncclCommInitRankConfig", Message: hang}},
 		{"hangs in a call", map[string]string{"ncclAllReduce": "hang"}, nil, 6, facts.SmokeFailure{Kind: facts.SmokeHang, Call: "ncclAllReduce", Message: hang}},
@@ -341,7 +341,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestReduceSlowly also has NCCL leave a file behind, which is its crew's to remove.
+// TestReduceSlowly also makes NCCL leave a file behind, which the crew must remove.
 func TestReduceSlowly(t *testing.T) {
 	t.Parallel()
 	machine := gpus.H100s(2)
@@ -353,7 +353,7 @@ func TestReduceSlowly(t *testing.T) {
 			t.Errorf("%s, not a rate of at most %.0f", text(answer), most)
 		}
 	}
-	// A crew of another test may have done so.
+	// A crew of another test may have removed it.
 	if err := os.Remove(fmt.Sprintf("/dev/shm/nccl-%06x", ranks[1].cmd.Process.Pid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}

@@ -29,44 +29,45 @@ import (
 	"preflight/facts"
 )
 
-// nccl is a communicator of it.
+// nccl is an NCCL communicator.
 type nccl struct {
-	// comm is where it is: C's memory, as a call that goes on in the background writes there
-	// (NCCL 2.14, src/init.cc, ncclCommInitRankFunc). nil of none, and of one being destroyed.
+	// comm points to it in C's memory, because a call that continues in the background writes there
+	// (NCCL 2.14, src/init.cc, ncclCommInitRankFunc). nil without a communicator, and while one is
+	// being destroyed.
 	comm atomic.Pointer[C.ncclComm_t]
-	// limit is how long an order may go on, and until is when that is over.
+	// limit is how long an order may take, and until is when that time ends.
 	limit time.Duration
 	until time.Time
 }
 
 const (
-	// timed is how many reductions are timed at most, one right behind the other, and timing is
-	// how long they are to take together: one alone takes a second where a link has 1 Gbit/s.
+	// timed is the maximum number of reductions that are timed in a row, and timing is how long
+	// they should take together: a single one takes a second on a link with 1 Gbit/s.
 	timed, timing = 10, 500 * time.Millisecond
-	// shared is how many copies there are of what ranks agree by.
+	// shared is how many copies there are of the value on which ranks agree.
 	shared = 1024
-	// A rank gives up so long before its time is over, and aborting may take so much of that;
-	// the rest is for saying so.
+	// early is how long before its deadline a rank gives up, and aborting is how much of that time
+	// the abort may take; the rest is for reporting.
 	early    = 1500 * time.Millisecond
 	aborting = time.Second
-	// polling is how often what goes on in the background is asked for, and stuck is how much
-	// longer than that may take who waits in a call, and not for the background.
+	// polling is how often background work is polled. stuck is how much later the process gives up
+	// on a thread that is blocked inside a call.
 	polling = 50 * time.Microsecond
 	stuck   = 200 * time.Millisecond
-	// exact is the last number up to which float32 has every integer.
+	// exact is the largest number up to which float32 represents every integer.
 	exact = 1 << 24
 )
 
-// meet makes the id by which a group meets. It starts the thread that they meet at, which ends
-// with this process.
+// meet creates the ID of a group. It starts the thread at which the ranks meet, which ends with
+// this process.
 func (r *rank) meet() smoke.Done {
 	var id C.ncclUniqueId
 	r.call("ncclGetUniqueId", func() C.ncclResult_t { return C.ncclGetUniqueId(&id) })
 	return smoke.Done{Meet: hex.EncodeToString(C.GoBytes(unsafe.Pointer(&id), C.int(unsafe.Sizeof(id))))}
 }
 
-// reduce joins a group, sums rank+1 over it and leaves it. Who finds a wrong answer goes on to
-// the end, or all others would wait for it.
+// reduce joins a group, sums rank+1 over it and leaves it. A rank that finds a wrong result
+// continues to the end, because all others would wait for it.
 func (r *rank) reduce(order smoke.Order) smoke.Done {
 	within := time.Duration(order.Seconds * float64(time.Second))
 	r.limit = max(within-early, within/2)
@@ -99,7 +100,7 @@ func (r *rank) reduce(order smoke.Order) smoke.Done {
 	}
 	var begun time.Time
 	var took time.Duration
-	for range 2 { // the second one has all begin together
+	for range 2 { // the second one makes all ranks begin together
 		r.spoil(to, count)
 		begun = time.Now()
 		r.allReduce(from, to, count)
@@ -117,7 +118,7 @@ func (r *rank) reduce(order smoke.Order) smoke.Done {
 	seconds := time.Since(begun).Seconds()
 	look()
 	r.leave()
-	if found != nil { // from where on nothing else tells more
+	if found != nil { // from which point on nothing else is more informative
 		r.failure = found
 	}
 	r.free(from)
@@ -127,8 +128,9 @@ func (r *rank) reduce(order smoke.Order) smoke.Done {
 	return smoke.Done{BitRate: 2 * others * float64(4*count) * 8 * float64(times) / seconds}
 }
 
-// agree is how many reductions are to be timed, which all ranks must make alike: they share how long
-// the last one took each, in whole microseconds. Of a card that sums wrongly, most sums are right.
+// agree determines how many reductions to time, which must be the same on all ranks. They share how
+// long the last one took, in whole microseconds. Even if a card computes wrong sums, most sums are
+// right.
 func (r *rank) agree(took time.Duration, size int, from, to C.CUdeviceptr, sums []uint32) int {
 	sums = sums[:min(shared, len(sums))]
 	r.fill(from, float32(min(took.Microseconds(), int64(exact/size))), len(sums))
@@ -139,7 +141,7 @@ func (r *rank) agree(took time.Duration, size int, from, to C.CUdeviceptr, sums 
 	if r.failure != nil {
 		return 1
 	}
-	slices.Sort(sums) // as floats of one sign do
+	slices.Sort(sums) // as floats with the same sign do
 	mean := float64(math.Float32frombits(sums[len(sums)/2])) / float64(size)
 	return int(min(max(float64(timing.Microseconds())/mean, 1), timed))
 }
@@ -150,12 +152,12 @@ func (r *rank) fill(memory C.CUdeviceptr, value float32, count int) {
 	})
 }
 
-// spoil fills with what is no number, so that what nobody writes is not taken for an answer.
+// spoil fills memory with NaN, so that memory that was never written is not read as a result.
 func (r *rank) spoil(memory C.CUdeviceptr, count int) {
 	r.fill(memory, math.Float32frombits(math.MaxUint32), count)
 }
 
-// join becomes a rank of a group, in the background where this NCCL can.
+// join becomes a rank of a group, in the background if this NCCL can.
 func (r *rank) join(order smoke.Order) {
 	id, ok := identifier(order.Meet)
 	if !ok && r.failure == nil {
@@ -192,8 +194,8 @@ func (r *rank) allReduce(from, to C.CUdeviceptr, count int) {
 	})
 }
 
-// settle waits for what goes on in the background, and if streaming is set for the stream: as
-// long as a kernel waits for others, nobody but NCCL knows that they are gone.
+// settle waits for background work, and if streaming is set also for the stream. While a kernel
+// waits for other ranks, only NCCL knows that they are gone.
 func (r *rank) settle(streaming bool) {
 	for r.failure == nil {
 		var state C.ncclResult_t
@@ -227,7 +229,7 @@ func (r *rank) settle(streaming bool) {
 	}
 }
 
-// leave takes down the communicator of a group whose ranks are all well.
+// leave destroys the communicator of a group whose ranks are all well.
 func (r *rank) leave() {
 	if C.found_ncclCommFinalize != nil {
 		r.call("ncclCommFinalize", func() C.ncclResult_t { return C.ncclCommFinalize(*r.comm.Load()) })
@@ -240,9 +242,9 @@ func (r *rank) leave() {
 	}
 }
 
-// end has the library abort what goes on, says of what the rank has failed, and with that the
-// process is over. Aborting is for a thread that nothing else waits in: it waits for the one that
-// initialises (NCCL 2.30, src/init.cc, ncclCommAbort), and so may hang too.
+// end makes the library abort, reports the failure, and thereby ends the process. The abort runs in
+// a thread of its own: it waits for the initialising thread (NCCL 2.30, src/init.cc,
+// ncclCommAbort), and so may hang too.
 func (r *rank) end(failure facts.SmokeFailure) {
 	aborted := make(chan struct{})
 	go func() {
@@ -265,7 +267,7 @@ func (r *rank) hang(call string) facts.SmokeFailure {
 	return facts.SmokeFailure{Kind: facts.SmokeHang, Call: call, Message: fmt.Sprintf("it did not finish within %.1f s%s", r.limit.Seconds(), r.said())}
 }
 
-// call is [rank.cuda] for NCCL, where going on in the background is no failure.
+// call is [rank.cuda] for NCCL, where continuing in the background is no failure.
 func (r *rank) call(name string, call func() C.ncclResult_t) {
 	if r.failure != nil {
 		return
@@ -276,12 +278,12 @@ func (r *rank) call(name string, call func() C.ncclResult_t) {
 	}
 }
 
-// broke is that the call announced last failed.
+// broke records that the last announced call failed.
 func (r *rank) broke(result C.ncclResult_t) {
 	r.failure = &facts.SmokeFailure{Kind: facts.SmokeError, Call: r.words.call, Message: C.GoString(C.ncclGetErrorString(result)) + r.said()}
 }
 
-// said is NCCL's own account of its last error, as an addition to a message.
+// said returns NCCL's own text about its last error, in a form to append to a message.
 func (r *rank) said() string {
 	if C.found_ncclGetLastError == nil {
 		return ""

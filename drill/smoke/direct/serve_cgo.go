@@ -28,24 +28,25 @@ import (
 	"preflight/drill/smoke"
 )
 
-// Serve is a rank with the GPU of that number, of those that CUDA_VISIBLE_DEVICES shows it, and
-// with that libnccl, "" for the one that the loader finds by its name. It says how loading
-// them went, and then does what its standard input orders until that ends. What has failed
-// at talking ends it too: nothing is known of the state that it left behind.
+// Serve is a rank with the GPU of that number, among those that CUDA_VISIBLE_DEVICES shows, and
+// with that libnccl, "" for the one that the loader finds by name. It reports the result of
+// loading, and then carries out the orders on its standard input until that ends. A communication
+// failure ends it too, because the state that the failure left behind is unknown.
 //
-// It comes back while a library may still be in a call, so the process is to end then, and to
-// leave out what libraries would do at its end.
+// It may return while a library is still in a call. The process must then end without running the
+// libraries' exit handlers.
 func Serve(device int, library string) error {
-	// Where a library crashes, the signal tells it. Go's runtime would tell of its registers instead, and exit.
+	// If a library crashes, the signal must show it. Go's runtime would print registers instead,
+	// and exit.
 	C.crash_plainly()
 	out, err := aside()
 	if err != nil {
 		return err
 	}
-	// Both may stand in nccl.conf as well, which overwrites nothing that is set (NCCL 2.30,
-	// src/misc/param.cc, setEnvFile). With the first the ranks would meet somewhere else than
-	// at the id that they are given (src/bootstrap.cc); with the second no call could be
-	// given up (src/init.cc, envConfigOverride).
+	// Both may also be in nccl.conf, which overrides nothing that is set (NCCL 2.30,
+	// src/misc/param.cc, setEnvFile). With the first, the ranks would meet at another place than
+	// the ID that they are given (src/bootstrap.cc). With the second, no call could be given up
+	// (src/init.cc, envConfigOverride).
 	os.Unsetenv("NCCL_COMM_ID")
 	os.Setenv("NCCL_COMM_BLOCKING", "0")
 
@@ -56,8 +57,8 @@ func Serve(device int, library string) error {
 	return <-over
 }
 
-// aside has our words go where standard output went, and what the libraries print there to
-// standard error: NCCL's log goes to the former by default.
+// aside keeps the original standard output for our words, and redirects what the libraries print
+// there to standard error: NCCL's log goes to standard output by default.
 func aside() (*os.File, error) {
 	fd, err := syscall.Dup(syscall.Stdout)
 	if err != nil {
@@ -82,7 +83,7 @@ func read(in io.Reader, orders chan<- smoke.Order) error {
 // rank is the process: one GPU, one libnccl, one order after another.
 type rank struct {
 	words
-	over chan<- error // has room: what there was to say is said
+	over chan<- error // buffered; the last word has been written
 	gpu
 	nccl
 }

@@ -6,7 +6,7 @@ package direct
 
 import "os"
 
-// Serve says that there is nothing to do it with: both libraries are C's, and there for Linux.
+// Serve reports that this build cannot do it: both libraries are C libraries for Linux.
 func Serve(int, string) error {
 	(&words{out: os.Stdout}).failed(*absent("", "this preflight was built without cgo"))
 	return nil
