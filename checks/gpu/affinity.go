@@ -35,7 +35,7 @@ var NICAffinity = checks.Check{
 		}
 		told := compare.Without(nodes, func(n *facts.Node) bool { return near[n] == nil })
 		if len(told) == 0 {
-			return append(findings, checks.Skipped("no node shows how far GPUs are from the adapters that NCCL takes")...)
+			return append(findings, checks.Skipped("no node reports how far its GPUs are from the adapters that NCCL uses")...)
 		}
 		for _, node := range told {
 			findings = append(findings, checks.OfNode(node, leftFar(view, node, near[node])...)...)
@@ -124,10 +124,10 @@ func leftFar(view checks.View, node *facts.Node, all []beside) []checks.Finding 
 	}
 	slices.Sort(missed)
 	return []checks.Finding{{
-		Summary: "NCCL_IB_HCA leaves GPUs no adapter on their side of the machine, and they send across the sockets",
+		Summary: "NCCL_IB_HCA excludes the adapters next to GPUs " + strings.Join(far, ", "),
 		Got:     ranks.Origin(view, given) + "; GPUs " + strings.Join(far, ", "),
-		Want:    strings.Join(slices.Compact(missed), ", ") + " too, on the side of these GPUs",
-		Remedy:  append([]fix.Command{fix.On("nvidia-smi topo -m").Inside()}, ranks.TakeOut(view, given)...),
+		Want:    strings.Join(slices.Compact(missed), ", ") + " too, which are next to these GPUs",
+		Remedy:  append([]fix.Command{fix.On("nvidia-smi topo -m").Inside().As(fix.Look)}, ranks.TakeOut(view, given)...),
 	}}
 }
 
@@ -149,9 +149,9 @@ func otherRails(view checks.View, nodes []*facts.Node, near map[*facts.Node][]be
 		slices.Sort(names)
 		return strings.Join(slices.Compact(names), ", ")
 	}
-	commands := []fix.Command{fix.On("nvidia-smi topo -m; echo $CUDA_VISIBLE_DEVICES").Inside()}
+	commands := []fix.Command{fix.On("nvidia-smi topo -m; echo $CUDA_VISIBLE_DEVICES").Inside().As(fix.Look)}
 	if view.Launch.ChoosesDevices() {
-		commands = append(commands, fix.Note("give the launch the same slots of {nodes} as of the others, in the hostfile or by --include"))
+		commands = append(commands, fix.Note("use the same slots on {nodes} as on the other nodes, in the hostfile or with --include"))
 	}
-	return compare.Findings("adapters beside the GPUs that ranks use", compare.Differences(compare.Among(nodes, "next to", rails)), checks.Finding{Remedy: commands})
+	return compare.Findings("adapters next to the GPUs that ranks use", compare.Differences(compare.Among(nodes, "adapters next to GPUs", rails)), checks.Finding{Remedy: commands})
 }

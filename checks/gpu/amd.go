@@ -37,32 +37,35 @@ var amdWords = strings.NewReplacer(
 //
 // Source: AMD SMI 24.6 of ROCm 6.2, amd-smi --help of each command.
 var amdCommands = map[string]fix.Command{
-	resetGPU.String():    fix.On("sudo amd-smi reset --gpureset --gpu {gpus}   # once nothing uses it; or reboot"),
-	listGPUs.String():    fix.On("amd-smi list; lspci -d 1002:   # is one missing?"),
-	listSome.String():    fix.On("amd-smi list   # is one missing?"),
-	listModels.String():  fix.On("amd-smi static --asic"),
-	onBus.String():       fix.On("lspci -d 1002:   # does the bus show any?"),
-	driverLog.String():   amdLog,
-	showECC.String():     fix.On("amd-smi metric --ecc --ecc-blocks --gpu {gpus}   # if they come again: have the GPU replaced"),
-	showRefused.String(): fix.On("amd-smi metric --ecc --gpu {gpus}   # does it stay so?"),
-	xidLog.String():      amdLog,
-	showFlood.String():   fix.On("amd-smi metric --ecc --ecc-blocks --gpu {gpus}"),
-	showUse.String():     fix.On("amd-smi process   # as root on the machine itself: processes of other containers show there"),
-	showUsers.String():   fix.On("sudo fuser -v /dev/kfd /dev/dri/render*"),
-	showUnseen.String():  fix.On("amd-smi process   # on the machine itself: the process is of another container or of the host"),
-	showLinks.String():   fix.On("amd-smi xgmi; amd-smi topology"),
-	showFaults.String():  fix.On(`sudo dmesg -T | grep -iE "xgmi|amdgpu"`),
-	showPCIe.String():    fix.On("amd-smi static --bus --gpu {gpus}"),
-	showVBIOS.String():   fix.On("amd-smi static --vbios; amd-smi firmware   # the maker of the machine has the update"),
-	whichHeld.String():   fix.On("lspci -nnk -d 1002:   # which they are"),
+	unroled(resetGPU):    fix.On("sudo amd-smi reset --gpureset --gpu {gpus}   # when no process uses it; otherwise reboot the node"),
+	unroled(listGPUs):    fix.On("amd-smi list; lspci -d 1002:   # shows whether one is missing"),
+	unroled(listSome):    fix.On("amd-smi list   # shows whether one is missing"),
+	unroled(listModels):  fix.On("amd-smi static --asic"),
+	unroled(onBus):       fix.On("lspci -d 1002:   # shows whether the bus has any"),
+	unroled(driverLog):   amdLog,
+	unroled(showECC):     fix.On("amd-smi metric --ecc --ecc-blocks --gpu {gpus}   # replace the GPU if errors return"),
+	unroled(showRefused): fix.On("amd-smi metric --ecc --gpu {gpus}   # shows whether it persists"),
+	unroled(xidLog):      amdLog,
+	unroled(showFlood):   fix.On("amd-smi metric --ecc --ecc-blocks --gpu {gpus}"),
+	unroled(showUse):     fix.On("amd-smi process   # run as root on the machine itself, to see processes of other containers"),
+	unroled(showUsers):   fix.On("sudo fuser -v /dev/kfd /dev/dri/render*"),
+	unroled(showUnseen):  fix.On("amd-smi process   # run on the machine itself: the process belongs to another container or to the host"),
+	unroled(showLinks):   fix.On("amd-smi xgmi; amd-smi topology"),
+	unroled(showFaults):  fix.On(`sudo dmesg -T | grep -iE "xgmi|amdgpu"`),
+	unroled(showPCIe):    fix.On("amd-smi static --bus --gpu {gpus}"),
+	unroled(showVBIOS):   fix.On("amd-smi static --vbios; amd-smi firmware   # updates come from the maker of the machine"),
+	unroled(whichHeld):   fix.On("lspci -nnk -d 1002:   # shows which they are"),
 }
 
-var amdLog = fix.On("sudo dmesg -T | grep -E 'amdgpu|kfd' | tail -20")
+// unroled returns the key of a command in amdCommands, which does not depend on the command's role.
+func unroled(command fix.Command) string { return command.As(fix.Fix).String() }
+
+var amdLog = fix.On("sudo dmesg -T | grep -E 'amdgpu|kfd' | tail -20").As(fix.Look)
 
 // typedFor is a command as it is typed for the GPUs of a node.
 func typedFor(node *facts.Node, command fix.Command) fix.Command {
-	if other, known := amdCommands[command.String()]; known && isAMD(node) {
-		return other
+	if other, known := amdCommands[unroled(command)]; known && isAMD(node) {
+		return other.As(command.Role())
 	}
 	return command
 }
@@ -103,7 +106,7 @@ func judgedNVIDIA(view checks.View) (nodes []*facts.Node, found []checks.Finding
 	nodes, found = judgedGPUs(view)
 	nvidia := slices.DeleteFunc(slices.Clone(nodes), isAMD)
 	if len(nodes) > 0 && len(nvidia) == 0 {
-		found = append(found, checks.Skipped("the GPUs are AMD's, of which this is not looked at")...)
+		found = append(found, checks.Skipped("the GPUs are AMD's, which this check does not cover")...)
 	}
 	return nvidia, found
 }
@@ -112,10 +115,10 @@ func judgedNVIDIA(view checks.View) (nodes []*facts.Node, found []checks.Finding
 func amdModuleMissing(node *facts.Node) checks.Finding {
 	f := checks.Finding{
 		Summary: "the kernel module of AMD's driver is not loaded", Want: "the module amdgpu", WouldSee: noDriver,
-		Remedy: []fix.Command{fix.On("sudo modprobe amdgpu"), fix.On("uname -r; dkms status; grep -rn amdgpu /etc/modprobe.d   # where that fails: is the module built for this kernel, and is it blacklisted?"), amdLog},
+		Remedy: []fix.Command{fix.On("sudo modprobe amdgpu"), fix.On("uname -r; dkms status; grep -rn amdgpu /etc/modprobe.d   # if that fails: is the module built for this kernel, and is it blacklisted?").As(fix.Look), amdLog},
 	}
 	if ranks.ContainerOf(node) != "" {
-		f.Remedy = []fix.Command{fix.Note("on the machine that runs the container of {nodes}: modprobe amdgpu"), fix.Note("a container uses the kernel module of its machine")}
+		f.Remedy = []fix.Command{fix.Note("run modprobe amdgpu on the machine that runs the container of {nodes}: a container uses the kernel module of its machine")}
 	}
 	return f
 }
@@ -135,10 +138,10 @@ func closedToROCm(node *facts.Node, missing, refused []string) (findings []check
 	}
 	if refused != nil {
 		findings = append(findings, checks.Finding{
-			Summary: "ranks may not open the driver's device nodes", Got: strings.Join(refused, ", "), Want: want, WouldSee: noGPUs,
+			Summary: "ranks cannot open the driver's device nodes", Got: strings.Join(refused, ", "), Want: want, WouldSee: noGPUs,
 			Remedy: orStartWithGPUs(node,
-				fix.On("ls -l /dev/kfd /dev/dri/render*; id   # whom they are for"),
-				fix.On("sudo usermod -a -G render,video %s   # then log in anew", fix.Word(valueOf(node.Host).User))),
+				fix.On("ls -l /dev/kfd /dev/dri/render*; id   # shows which groups may open them").As(fix.Look),
+				fix.On("sudo usermod -a -G render,video %s   # then log in again", fix.Word(valueOf(node.Host).User)).As(fix.Or)),
 		})
 	}
 	return findings
@@ -149,7 +152,7 @@ func closedToROCm(node *facts.Node, missing, refused []string) (findings []check
 func torchOfAnother(view checks.View, node *facts.Node) checks.Finding {
 	torch := node.Python.Torch
 	f := checks.Finding{
-		Summary: "torch is built for " + ranks.TorchKind(node) + ", and the GPUs are AMD's", Got: "torch " + torch.Version, Want: "a build for ROCm",
+		Summary: "torch is built for " + ranks.TorchKind(node) + ", but the GPUs are AMD's", Got: "torch " + torch.Version, Want: "a build for ROCm",
 		WouldSee: noDriver, Remedy: []fix.Command{fix.Note("install a torch for ROCm on {nodes}: pytorch.org/get-started has the command")},
 	}
 	if torch.CUDA == "" {

@@ -54,19 +54,19 @@ func judgeGPUCount(view checks.View) []checks.Finding {
 	return append(findings, fewerGPUs(alike, slotsOf)...)
 }
 
-const talksToItself = "a hang or an error at the first collective: NCCL talks to NCCL alone"
+const talksToItself = "a hang or an error at the first collective: NCCL and RCCL cannot communicate"
 
 // unlikeMakers is of a fleet with GPUs of both makers.
 func unlikeMakers(nodes []*facts.Node) []checks.Finding {
-	return compare.Findings("makers of GPUs", compare.Differences(compare.Among(nodes, "GPUs of", maker)), checks.Finding{
-		WouldSee: talksToItself, Remedy: []fix.Command{fix.Note("take {nodes} out of {hostfile}")},
+	return compare.Findings("makers of GPUs", compare.Differences(compare.Among(nodes, "GPU maker", maker)), checks.Finding{
+		WouldSee: talksToItself, Remedy: []fix.Command{fix.Note("remove {nodes} from {hostfile}")},
 	})
 }
 
 func noGPU(node *facts.Node) checks.Finding {
 	f := checks.Finding{
-		Nodes: []string{node.Name}, Summary: "there is no GPU of NVIDIA's or AMD's here, and others of the launch have some", Want: "GPUs of one maker on every node",
-		WouldSee: noDriver, Remedy: []fix.Command{onBus, fix.Note("take {nodes} out of {hostfile}")},
+		Nodes: []string{node.Name}, Summary: "no NVIDIA or AMD GPU, but other nodes of the launch have GPUs", Want: "GPUs of one maker on every node",
+		WouldSee: noDriver, Remedy: []fix.Command{onBus, fix.Note("remove {nodes} from {hostfile}")},
 	}
 	if others := len(valueOf(node.GPU).Others); others > 0 {
 		f.Got = fmt.Sprintf("%d accelerators of another maker", others)
@@ -95,7 +95,7 @@ func fewerGPUs(nodes []*facts.Node, slotsOf func(*facts.Node) []int) (findings [
 		f := d.Finding("numbers of GPUs")
 		f.Verdict = checks.Warn
 		f.Remedy = []fix.Command{listGPUs}
-		f.WouldSee = "nothing, if the launch needs no more than are shown"
+		f.WouldSee = "nothing, if the launch needs no more GPUs than are shown"
 		findings = append(findings, f)
 	}
 	return findings
@@ -173,12 +173,12 @@ func unheldGPUs(view checks.View, node *facts.Node, slots []int) []checks.Findin
 		return nil
 	}
 	f := checks.Finding{
-		Summary: "GPUs on the bus are held by no driver of NVIDIA's", Got: strings.Join(addresses, ", "),
-		Want: "the driver nvidia for every GPU that is to compute", WouldSee: invalidDevice,
-		Remedy: []fix.Command{whichHeld, typedFor(node, driverLog).Remark("why the driver refused them")},
+		Summary: "GPUs on the bus are not bound to NVIDIA's driver", Got: strings.Join(addresses, ", "),
+		Want: "the driver nvidia for every GPU that ranks use", WouldSee: invalidDevice,
+		Remedy: []fix.Command{whichHeld, typedFor(node, driverLog).Remark("shows why the driver refused them")},
 	}
 	if slices.Contains(busDrivers(node), "nouveau") {
-		f.Remedy = append(f.Remedy, nouveauOff)
+		f.Remedy = append(f.Remedy, nouveauOff, rebootNode.Remark("; needed after that step"))
 	}
 	if enoughShown(node, slots) {
 		f.Verdict, f.WouldSee = checks.Warn, unneeded
@@ -188,9 +188,9 @@ func unheldGPUs(view checks.View, node *facts.Node, slots []int) []checks.Findin
 	return []checks.Finding{f}
 }
 
-var whichHeld = fix.On("lspci -nnk -d 10de:   # which they are")
+var whichHeld = fix.On("lspci -nnk -d 10de:   # shows which they are").As(fix.Look)
 
-const unneeded = "nothing: the launch does not use what is not shown"
+const unneeded = "nothing: the launch does not use the missing GPUs"
 
 func doWithout(view checks.View, node *facts.Node, slots []int) []fix.Command {
 	commands := fewerSlots(view.Launch, slots, len(node.NVML.Cards))
@@ -200,7 +200,7 @@ func doWithout(view checks.View, node *facts.Node, slots []int) []fix.Command {
 	return commands
 }
 
-var withoutNode = fix.Note("or take {nodes} out of {hostfile} for now")
+var withoutNode = fix.Note("or remove {nodes} from {hostfile} for now")
 
 // enoughShown is whether the slots need no more GPUs than the driver shows.
 func enoughShown(node *facts.Node, slots []int) bool {
@@ -211,17 +211,17 @@ func enoughShown(node *facts.Node, slots []int) bool {
 // launch may do without. A job's cgroup hides GPUs from its session in the same way.
 func lostGPU(view checks.View, node *facts.Node, names []string, slots []int) checks.Finding {
 	f := checks.Finding{
-		Summary:  "the driver shows fewer GPUs than there are: one has fallen off the bus",
-		Got:      fmt.Sprintf("%d; not shown: %s", len(node.NVML.Cards), strings.Join(names, ", ")),
-		Want:     fmt.Sprint(len(node.NVML.Cards) + len(names)),
-		Remedy:   []fix.Command{driverLog, fix.On("cat /proc/self/cgroup   # or does the session belong to a job that was given some of them?")},
+		Summary:  fmt.Sprintf("the driver shows %d of %d GPUs: one has fallen off the bus", len(node.NVML.Cards), len(node.NVML.Cards)+len(names)),
+		Got:      fmt.Sprintf("%d GPUs; not shown: %s", len(node.NVML.Cards), strings.Join(names, ", ")),
+		Want:     fmt.Sprintf("%d GPUs", len(node.NVML.Cards)+len(names)),
+		Remedy:   []fix.Command{driverLog, fix.On("cat /proc/self/cgroup   # shows whether a job gave this session only some GPUs").As(fix.Look)},
 		WouldSee: invalidDevice,
 	}
 	if len(names) > 1 {
-		f.Summary = "the driver shows fewer GPUs than there are"
+		f.Summary = fmt.Sprintf("the driver shows %d of %d GPUs", len(node.NVML.Cards), len(node.NVML.Cards)+len(names))
 	}
 	if container := ranks.ContainerOf(node); container != "" {
-		f.Summary = "device nodes of GPUs are there that the driver does not show"
+		f.Summary = "there are device nodes of GPUs that the driver does not show"
 		f.Remedy = append([]fix.Command{driverLog}, remedy.RestartContainer(container, fix.Code("it was started with other GPUs"))...)
 	}
 	if enoughShown(node, slots) { // another job may use the others: nothing that ends it
@@ -229,7 +229,7 @@ func lostGPU(view checks.View, node *facts.Node, names []string, slots []int) ch
 		return f
 	}
 	if ranks.ContainerOf(node) == "" {
-		f.Remedy = append(f.Remedy, rebootNode.Remark("; where it stays away, power off and on"))
+		f.Remedy = append(f.Remedy, rebootNode.Remark(stayedAway))
 	}
 	f.Remedy = append(f.Remedy, doWithout(view, node, slots)...)
 	return f

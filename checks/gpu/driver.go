@@ -38,15 +38,15 @@ const (
 	unknownCUDA  = "CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing env variable CUDA_VISIBLE_DEVICES after program start. Setting the available devices to be zero"
 	busyCUDA     = "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable"
 	unlikeDriver = "Unexpected error from cudaGetDeviceCount() … Error 803: system has unsupported display driver / cuda driver combination"
-	takesCPU     = "nothing but the time it takes: DeepSpeed takes the CPU"
-	waitsForGPU  = "nothing: the ranks there hang when they first ask for a GPU, and the others in init_process_group until it times out"
+	takesCPU     = "no error, but slow steps: DeepSpeed uses the CPU"
+	waitsForGPU  = "no error: ranks on this node hang at their first GPU call, and all others in init_process_group until it times out"
 )
 
 // ofDriver is what a driver that does not answer leaves unlike a node's whose driver does.
 var ofDriver = []string{"nvml", "gpu.devices", "gpu.doors", "gpu.fabric_manager", "gpu.libcuda", "gpu.module", "gpu.modules", "gpu.open_module"}
 
 // meantCPU is for a launch of which nobody said what it computes on.
-var meantCPU = fix.Here("preflight --accelerator cpu …   # if the CPU is meant")
+var meantCPU = fix.Note("if the launch is meant to use the CPU, run preflight with --accelerator cpu")
 
 func judgeDrivers(view checks.View) []checks.Finding {
 	nodes, reason := askedGPUs(view)
@@ -80,7 +80,7 @@ func judgeDrivers(view checks.View) []checks.Finding {
 }
 
 func driverFailure(node *facts.Node, failure facts.NVMLFailure) checks.Finding {
-	f := checks.Finding{Summary: "the driver fails", Remedy: []fix.Command{fix.On("nvidia-smi"), driverLog}}
+	f := checks.Finding{Summary: "the driver fails", Remedy: []fix.Command{fix.On("nvidia-smi").As(fix.Look), driverLog}}
 	if describe, known := driverFailures[failure.Kind]; known {
 		f = describe(node)
 	}
@@ -99,22 +99,22 @@ func driverFailure(node *facts.Node, failure facts.NVMLFailure) checks.Finding {
 // its device nodes, if they are missing or refused.
 func moduleUnreachable(node *facts.Node) checks.Finding {
 	f := checks.Finding{
-		Summary: "NVIDIA's kernel module is loaded, and its device nodes are missing", Got: "module " + node.GPU.Module,
+		Summary: "NVIDIA's kernel module is loaded, but its device nodes are missing", Got: "module " + node.GPU.Module,
 		Want: "/dev/nvidiactl and a /dev/nvidiaN for each GPU", WouldSee: noDriver,
-		Remedy: orStartWithGPUs(node, fix.On("sudo nvidia-modprobe -u -c=0"), fix.On("nvidia-smi -L")),
+		Remedy: orStartWithGPUs(node, fix.On("sudo nvidia-modprobe -u -c=0"), fix.On("nvidia-smi -L").As(fix.Look)),
 	}
 	control := slices.IndexFunc(node.GPU.Doors, func(door facts.DeviceNode) bool { return door.Path == "/dev/nvidiactl" })
 	switch {
 	case control >= 0 && node.GPU.Doors[control].Problem == "" && len(node.GPU.Devices) > 0:
-		f.Summary = "NVIDIA's kernel module is loaded and has its device nodes, and its library finds no driver"
+		f.Summary = "NVIDIA's kernel module is loaded, but its library finds no driver"
 		f.Got += ", " + strings.Join(append([]string{"/dev/nvidiactl"}, node.GPU.Devices...), ", ")
 		f.Want = "device nodes with the numbers of the module, and a module that accepted its GPUs"
-		f.Remedy = []fix.Command{fix.On("ls -l /dev/nvidia*; grep -i nvidia /proc/devices   # do the major numbers agree?"), driverLog, reloadModule(node)}
+		f.Remedy = []fix.Command{fix.On("ls -l /dev/nvidia*; grep -i nvidia /proc/devices   # shows whether the major numbers agree").As(fix.Look), driverLog, reloadModule(node)}
 		if container := ranks.ContainerOf(node); container != "" {
-			f.Remedy = append(f.Remedy[:2:2], remedy.RestartContainer(container, fix.Code("it gets the device nodes of now"))...)
+			f.Remedy = append(f.Remedy[:2:2], remedy.RestartContainer(container, fix.Code("it then gets the current device nodes"))...)
 		}
 	case control >= 0 && !slices.Contains(notThere, node.GPU.Doors[control].Problem):
-		f.Summary = "NVIDIA's kernel module is loaded, and this session may not open its device nodes"
+		f.Summary = "NVIDIA's kernel module is loaded, but this session cannot open its device nodes"
 		f.Got, f.Want = closedDeviceNames(node), "device nodes that every rank may read and write"
 		f.Remedy = orStartWithGPUs(node, openDevices...)
 	}
@@ -151,19 +151,19 @@ func closedDevices(node *facts.Node) (findings []checks.Finding) {
 	}
 	if refused != nil {
 		findings = append(findings, checks.Finding{
-			Summary: "ranks may not open the driver's device nodes", Got: strings.Join(refused, ", "), WouldSee: unknownCUDA,
+			Summary: "ranks cannot open the driver's device nodes", Got: strings.Join(refused, ", "), WouldSee: unknownCUDA,
 			Remedy: orStartWithGPUs(node, openDevices...),
 		})
 	}
 	inContainer := ranks.ContainerOf(node) != ""
 	if missing != nil && (inContainer || !node.GPU.Modprobe) {
 		f := checks.Finding{
-			Summary: "device nodes of the driver are missing, or their module is", Got: strings.Join(missing, ", "), WouldSee: unknownCUDA,
-			Remedy: orStartWithGPUs(node, fix.On("sudo modprobe nvidia_uvm"), fix.On("sudo nvidia-modprobe -u -c=0")),
+			Summary: "device nodes of the driver, or their module, are missing", Got: strings.Join(missing, ", "), WouldSee: unknownCUDA,
+			Remedy: orStartWithGPUs(node, fix.On("sudo modprobe nvidia_uvm"), fix.On("sudo nvidia-modprobe -u -c=0").As(fix.Then)),
 		}
 		if !inContainer {
 			f.Verdict = checks.Warn
-			f.Want = "made before the launch: CUDA makes them on first use only where nvidia-modprobe is setuid root"
+			f.Want = "device nodes before the launch: CUDA creates them at first use only if nvidia-modprobe is setuid root"
 		}
 		findings = append(findings, f)
 	}
@@ -201,11 +201,11 @@ func lacksLibcuda(node *facts.Node) []checks.Finding {
 		return nil
 	}
 	f := checks.Finding{
-		Summary: "the driver answers, and its libcuda.so.1 is not in the loader's path", Want: "libcuda.so.1", WouldSee: noDriver,
-		Remedy: orStartWithGPUs(node, fix.On(`ldconfig -p | grep libcuda; find /usr -name "libcuda.so.1"   # where it is, if it is: then name its directory in /etc/ld.so.conf.d and run ldconfig`)),
+		Summary: "the driver answers, but libcuda.so.1 is not in the loader's path", Want: "libcuda.so.1 in the loader's path", WouldSee: noDriver,
+		Remedy: orStartWithGPUs(node, fix.On(`ldconfig -p | grep libcuda; find /usr -name "libcuda.so.1"   # if it exists: add its directory to /etc/ld.so.conf.d and run ldconfig`).As(fix.Look)),
 	}
 	if module := moduleVersion(node); module != "" && ranks.ContainerOf(node) == "" {
-		f.Remedy = append(f.Remedy, fix.On("sudo apt-get install -y libnvidia-compute-%s-server", fix.Name(hostfile.Release(module, 1))).Remark("Ubuntu; where it is not: of the kernel module's version"))
+		f.Remedy = append(f.Remedy, fix.On("sudo apt-get install -y libnvidia-compute-%s-server", fix.Name(hostfile.Release(module, 1))).Remark("Ubuntu; elsewhere install libcuda in the kernel module's version"))
 	}
 	return []checks.Finding{f}
 }
@@ -219,31 +219,31 @@ var driverFailures = map[string]func(*facts.Node) checks.Finding{
 	facts.FailureNotFound:     holdsNoGPU,
 	facts.FailureNoLibrary:    librariesMissing,
 	facts.FailureLost: always(checks.Finding{
-		Summary:  "a GPU has fallen off the bus, and the driver answers for none",
-		Remedy:   []fix.Command{driverLog, rebootNode.Remark("; where it stays away, power off and on"), withoutNode},
+		Summary:  "a GPU has fallen off the bus, and the driver answers for no GPU",
+		Remedy:   []fix.Command{driverLog, rebootNode.Remark(stayedAway), withoutNode},
 		WouldSee: unknownCUDA,
 	}),
 	facts.FailureReset: always(checks.Finding{
-		Summary:  "a GPU wants a reset before it is used again",
+		Summary:  "a GPU needs a reset before it can be used again",
 		Remedy:   []fix.Command{resetGPUs, withoutNode},
 		WouldSee: unknownCUDA,
 	}),
 	facts.FailureCrashed: always(checks.Finding{
-		Summary:  "the driver's library crashes when it is asked",
+		Summary:  "the driver's library crashes when a program calls it",
 		Want:     "libraries of one driver version",
-		Remedy:   []fix.Command{fix.On("ldconfig -p | grep -e libcuda -e libnvidia-ml; cat /proc/driver/nvidia/version; nvidia-smi   # are there two versions?"), driverLog},
+		Remedy:   []fix.Command{fix.On("ldconfig -p | grep -e libcuda -e libnvidia-ml; cat /proc/driver/nvidia/version; nvidia-smi   # shows whether there are two versions").As(fix.Look), driverLog, fix.Note("remove the libraries of the other driver version from {nodes}")},
 		WouldSee: "the ranks there crash when they first ask for a GPU (exits with return code = -11)",
 	}),
 	facts.FailureHung: always(checks.Finding{
 		Summary:  "the driver does not answer",
 		Want:     "an answer",
-		Remedy:   []fix.Command{driverLog.Remark("an Xid names the GPU"), fix.On(`ps -eo pid,stat,wchan:30,etime,cmd | grep -e nvidia -e " D"   # who hangs in it`), rebootNode, withoutNode},
+		Remedy:   []fix.Command{driverLog.Remark("an Xid names the GPU"), fix.On(`ps -eo pid,stat,wchan:30,etime,cmd | grep -e nvidia -e " D"   # shows the processes that hang in the driver`).As(fix.Look), rebootNode, withoutNode},
 		WouldSee: waitsForGPU,
 	}),
 	facts.FailureStuck: always(checks.Finding{
-		Summary:  "the driver does not answer, and who asks it cannot be killed any more",
+		Summary:  "the driver does not answer, and processes that call it cannot be killed",
 		Want:     "an answer",
-		Remedy:   []fix.Command{driverLog.Remark("an Xid names the GPU"), rebootNode.Remark(": nothing less frees a process that the kernel holds; where that hangs too: power off and on"), withoutNode},
+		Remedy:   []fix.Command{driverLog.Remark("an Xid names the GPU"), rebootNode.Remark("; only that frees a process that hangs in the kernel; if the reboot hangs too, switch the machine off and on"), withoutNode},
 		WouldSee: waitsForGPU,
 	}),
 }
@@ -253,11 +253,11 @@ func always(f checks.Finding) func(*facts.Node) checks.Finding {
 	return func(*facts.Node) checks.Finding { return f }
 }
 
-var installDriver = fix.On("sudo ubuntu-drivers install --gpgpu   # Ubuntu; elsewhere the driver of NVIDIA's repository")
+var installDriver = fix.On("sudo ubuntu-drivers install --gpgpu   # Ubuntu; elsewhere install the driver from NVIDIA's repository")
 
-var xidLog = fix.On("sudo dmesg -T | grep -i xid")
+var xidLog = fix.On("sudo dmesg -T | grep -i xid").As(fix.Look)
 
-var driverLog = fix.On("sudo dmesg -T | grep -E 'NVRM|Xid|nvidia' | tail -20")
+var driverLog = fix.On("sudo dmesg -T | grep -E 'NVRM|Xid|nvidia' | tail -20").As(fix.Look)
 
 // failsUnexplained is NVML's error 999. Containers get it when systemd on their
 // machine reloads and writes their device cgroup anew (NVIDIA/nvidia-docker, issue
@@ -269,10 +269,10 @@ func failsUnexplained(node *facts.Node) checks.Finding {
 		f.Remedy = []fix.Command{driverLog, rebootNode}
 		return f
 	}
-	f.Summary = "the container has lost the right to its GPUs, as when systemd on its machine reloads"
-	f.Remedy = remedy.RestartContainer(container, fix.Code("it gets them back"))
+	f.Summary = "the container lost access to its GPUs, as after a systemd reload on the machine"
+	f.Remedy = remedy.RestartContainer(container, fix.Code("it then regains access to the GPUs"))
 	if container == "docker" {
-		f.Remedy = append(f.Remedy, fix.Here("docker run --gpus all --device /dev/nvidia0 --device /dev/nvidiactl --device /dev/nvidia-uvm …   # with every device named, it keeps them"))
+		f.Remedy = append(f.Remedy, fix.Note("the container keeps its access if docker run names every device: --gpus all --device /dev/nvidia0 --device /dev/nvidiactl --device /dev/nvidia-uvm"))
 	}
 	return f
 }
@@ -280,22 +280,22 @@ func failsUnexplained(node *facts.Node) checks.Finding {
 // mayNotAsk is NVML's error 4.
 func mayNotAsk(node *facts.Node) checks.Finding {
 	return checks.Finding{
-		Summary: "this account may not use NVIDIA's driver", Got: closedDeviceNames(node), Want: "device nodes that every rank may read and write", WouldSee: noGPUs,
+		Summary: "this account cannot use NVIDIA's driver", Got: closedDeviceNames(node), Want: "device nodes that every rank may read and write", WouldSee: noGPUs,
 		Remedy: orStartWithGPUs(node, openDevices...),
 	}
 }
 
 // openDevices are for device nodes that their mode closes: the module sets it.
 var openDevices = []fix.Command{
-	fix.On("ls -l /dev/nvidia*; id; grep -rn NVreg_DeviceFile /etc/modprobe.d   # whom they are for"),
-	fix.On("sudo chmod a+rw /dev/nvidia*   # until the next boot; NVreg_DeviceFileMode=0666 in /etc/modprobe.d, or the account in their group, lasts"),
+	fix.On("ls -l /dev/nvidia*; id; grep -rn NVreg_DeviceFile /etc/modprobe.d   # shows who may open them").As(fix.Look),
+	fix.On("sudo chmod a+rw /dev/nvidia*   # until the next boot; for good: NVreg_DeviceFileMode=0666 in /etc/modprobe.d, or add the account to their group"),
 }
 
 // holdsNoGPU is NVML's error 6, or a driver that counts none.
 func holdsNoGPU(node *facts.Node) checks.Finding {
 	f := checks.Finding{
-		Summary: "the driver is loaded and has no GPU", Want: "the GPUs of the machine", WouldSee: noGPUs,
-		Remedy: orStartWithGPUs(node, fix.On("lspci -k -d 10de:   # are they there, and which driver holds them?"), driverLog),
+		Summary: "the driver is loaded but finds no GPU", Want: "the GPUs of the machine", WouldSee: noGPUs,
+		Remedy: orStartWithGPUs(node, fix.On("lspci -k -d 10de:   # shows whether there are GPUs, and which driver holds them").As(fix.Look), driverLog),
 	}
 	if ranks.ContainerOf(node) != "" {
 		f.Summary = "the container was given no GPU"
@@ -306,25 +306,25 @@ func holdsNoGPU(node *facts.Node) checks.Finding {
 // librariesMissing describes a node on which NVML cannot be loaded.
 func librariesMissing(node *facts.Node) checks.Finding {
 	f := checks.Finding{
-		Summary: "there are GPUs, and NVIDIA's driver is not installed", Want: "libnvidia-ml.so.1 and libcuda.so.1", WouldSee: noDriver,
-		Remedy: orStartWithGPUs(node, installDriver.Remark(", then reboot"), fix.On("nvidia-smi -L")),
+		Summary: "the node has GPUs, but NVIDIA's driver is not installed", Want: "libnvidia-ml.so.1 and libcuda.so.1", WouldSee: noDriver,
+		Remedy: orStartWithGPUs(node, installDriver.Remark(", then reboot"), fix.On("nvidia-smi -L").As(fix.Look)),
 	}
 	module := moduleVersion(node)
 	switch {
 	case ranks.ContainerOf(node) != "":
-		f.Summary = "the container has GPUs and not the driver's libraries"
+		f.Summary = "the container has GPUs, but not the driver's libraries"
 	case module != "":
-		f.Summary = "the driver's kernel module is loaded, and its libraries are not installed"
+		f.Summary = "the driver's kernel module is loaded, but its libraries are not installed"
 		f.Got = "kernel module " + module
 		f.Remedy = []fix.Command{
-			fix.On("sudo apt-get install -y libnvidia-compute-%[1]s-server nvidia-utils-%[1]s-server", fix.Name(hostfile.Release(module, 1))).Remark("Ubuntu; what matters is that they are of the module's version"),
-			fix.On("ldconfig -p | grep -e libcuda -e libnvidia-ml; nvidia-smi -L"),
+			fix.On("sudo apt-get install -y libnvidia-compute-%[1]s-server nvidia-utils-%[1]s-server", fix.Name(hostfile.Release(module, 1))).Remark("Ubuntu; the libraries must have the module's version"),
+			fix.On("ldconfig -p | grep -e libcuda -e libnvidia-ml; nvidia-smi -L").As(fix.Look),
 		}
 	}
 	return f
 }
 
-var nouveauOff = fix.On(`printf "blacklist nouveau\noptions nouveau modeset=0\n" | sudo tee /etc/modprobe.d/nouveau-off.conf && sudo update-initramfs -u && sudo reboot   # once nobody's job runs there; on Red Hat: dracut --force`)
+var nouveauOff = fix.On(`printf "blacklist nouveau\noptions nouveau modeset=0\n" | sudo tee /etc/modprobe.d/nouveau-off.conf && sudo update-initramfs -u   # on Red Hat: dracut --force`)
 
 // moduleMissing is NVML's error 9. Another driver on the GPUs keeps the module off them.
 func moduleMissing(node *facts.Node) checks.Finding {
@@ -336,17 +336,20 @@ func moduleMissing(node *facts.Node) checks.Finding {
 	case valueOf(node.GPU).Module != "":
 		return moduleUnreachable(node)
 	case ranks.ContainerOf(node) != "":
-		f.Remedy = []fix.Command{fix.Note("on the machine that runs the container of {nodes}: modprobe nvidia && nvidia-smi"), fix.Note("a container uses the kernel module of its machine")}
+		f.Remedy = []fix.Command{fix.Note("run modprobe nvidia && nvidia-smi on the machine that runs the container of {nodes}: a container uses the kernel module of its machine")}
 	case slices.Contains(holders, "nouveau"):
-		f.Got = "the GPUs are held by nouveau"
-		f.Remedy = []fix.Command{installDriver.Remark("; where it is not installed, before anything else"), nouveauOff, fix.On("nvidia-smi -L   # after the reboot")}
+		f.Got = "nouveau holds the GPUs"
+		f.Remedy = []fix.Command{installDriver, nouveauOff.As(fix.Then), rebootNode.Remark("; needed after these steps"), fix.On("nvidia-smi -L   # after the reboot").As(fix.Look)}
 	case slices.Contains(holders, "vfio-pci"):
-		f.Got = "the GPUs are held by vfio-pci, for virtual machines"
-		f.Remedy = []fix.Command{fix.On("cat /proc/cmdline; grep -rn -e vfio -e 10de /etc/modprobe.d   # what gives them away; take it out, then reboot")}
+		f.Got = "vfio-pci holds the GPUs, for virtual machines"
+		f.Remedy = []fix.Command{
+			fix.On("cat /proc/cmdline; grep -rn -e vfio -e 10de /etc/modprobe.d").As(fix.Look),
+			fix.Note("remove the setting that gives the GPUs of {nodes} to vfio-pci, then reboot"),
+		}
 	default:
 		f.Remedy = []fix.Command{
 			fix.On("sudo modprobe nvidia"),
-			fix.On("uname -r; dkms status; mokutil --sb-state   # where that fails: is the module built for this kernel, and signed if secure boot is on?"),
+			fix.On("uname -r; dkms status; mokutil --sb-state   # if that fails: is the module built for this kernel, and signed if secure boot is on?").As(fix.Look),
 		}
 	}
 	return f
@@ -359,15 +362,15 @@ func busDrivers(node *facts.Node) []string {
 // versionsDiffer is NVML's error 18, which CUDA has as 803.
 func versionsDiffer(node *facts.Node) checks.Finding {
 	f := checks.Finding{
-		Summary:  "the driver's kernel module and its libraries are of two versions",
+		Summary:  fmt.Sprintf("driver: kernel module %s, libraries %s", compare.Shown(moduleVersion(node)), compare.Shown(libraryVersion(node))),
 		Got:      fmt.Sprintf("kernel module %s, library %s", compare.Shown(moduleVersion(node)), compare.Shown(libraryVersion(node))),
-		Want:     "one version of both",
+		Want:     "kernel module and libraries of the same version",
 		WouldSee: unlikeDriver,
 	}
 	if container := ranks.ContainerOf(node); container != "" {
-		f.Remedy = remedy.RestartContainer(container, fix.Code("it was started before its machine's driver was upgraded, or its image brings a driver of its own"))
+		f.Remedy = remedy.RestartContainer(container, fix.Code("it was started before a driver upgrade of its machine, or its image contains another driver"))
 	} else {
-		f.Remedy = []fix.Command{rebootNode, reloadModule(node)}
+		f.Remedy = []fix.Command{reloadModule(node), rebootNode}
 	}
 	return f
 }
@@ -383,7 +386,7 @@ func reloadModule(node *facts.Node) fix.Command {
 		}
 	}
 	out = append(out, "nvidia_uvm", "nvidia")
-	return fix.On("sudo systemctl stop %[1]s; sudo rmmod %s; sudo modprobe -a %s; sudo systemctl start %[1]s; nvidia-smi -L   # or, if nothing uses the GPUs: load the new module", services, fix.List[fix.Name](" ", out), fix.List[fix.Name](" ", in))
+	return fix.On("sudo systemctl stop %[1]s; sudo rmmod %s; sudo modprobe -a %s; sudo systemctl start %[1]s; nvidia-smi -L   # loads the new module; works only when no process uses the GPUs", services, fix.List[fix.Name](" ", out), fix.List[fix.Name](" ", in))
 }
 
 func moduleVersion(node *facts.Node) string {

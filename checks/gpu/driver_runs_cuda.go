@@ -54,7 +54,7 @@ func judgeCUDA(view checks.View) []checks.Finding {
 		judged = true
 	}
 	if !judged {
-		return append(findings, checks.Skipped("no torch here is built for CUDA")...)
+		return append(findings, checks.Skipped("no node has a torch that is built for CUDA")...)
 	}
 	return findings
 }
@@ -63,11 +63,11 @@ func judgeCUDA(view checks.View) []checks.Finding {
 // that they are to be used, DeepSpeed goes on without, and hardly as it was meant.
 func cpuBuild(view checks.View, node *facts.Node, cards []*facts.Card) checks.Finding {
 	f := checks.Finding{
-		Summary: "torch is built for the CPU alone, and there are GPUs", Got: "torch " + node.Python.Torch.Version, Want: "a build for CUDA",
+		Summary: "torch is built for CPUs only, but the node has GPUs", Got: "torch " + node.Python.Torch.Version, Want: "a build for CUDA",
 		WouldSee: "AssertionError: Torch not compiled with CUDA enabled", Remedy: otherTorch(view, node, cards),
 	}
 	if f.Remedy == nil { // the driver is older than every build
-		f.Remedy = append(newerDriver(node, "12"), fix.Note("then have preflight name the build of torch"))
+		f.Remedy = append(newerDriver(node, "12"), fix.Note("then run preflight again: it names the build of torch to install"))
 	}
 	if view.Launch.AcceleratorAssumed {
 		f.Remedy = append(f.Remedy, meantCPU)
@@ -86,7 +86,7 @@ func runsTorch(view checks.View, node *facts.Node, cards []*facts.Card) []checks
 	runs, known := launch.DriverRuns(driverThatCounts(node), node.NVML.CUDA, node.Python.Torch.CUDA)
 	switch {
 	case !known:
-		return []checks.Finding{checks.UnknownFor(node, "neither the version of the driver nor its CUDA was reported")}
+		return []checks.Finding{checks.UnknownFor(node, "neither the driver's version nor its CUDA version was reported")}
 	case !runs:
 		return []checks.Finding{tooOldDriver(view, node, cards)}
 	}
@@ -96,8 +96,8 @@ func runsTorch(view checks.View, node *facts.Node, cards []*facts.Card) []checks
 func tooOldDriver(view checks.View, node *facts.Node, cards []*facts.Card) checks.Finding {
 	torch := node.Python.Torch
 	f := checks.Finding{
-		Summary: "the driver is too old for the CUDA that torch was built with",
-		Got:     fmt.Sprintf("driver %s, which runs CUDA %s; torch %s", compare.Shown(node.NVML.Driver), compare.Shown(node.NVML.CUDA), torch.Version),
+		Summary: fmt.Sprintf("driver %s is too old for CUDA %s, which torch was built with", compare.Shown(node.NVML.Driver), torch.CUDA),
+		Got:     fmt.Sprintf("driver %s, which supports CUDA %s; torch %s", compare.Shown(node.NVML.Driver), compare.Shown(node.NVML.CUDA), torch.Version),
 		Want:    "a driver for CUDA " + torch.CUDA,
 		Remedy:  newerDriver(node, torch.CUDA),
 	}
@@ -105,10 +105,10 @@ func tooOldDriver(view checks.View, node *facts.Node, cards []*facts.Card) check
 		f.Want = fmt.Sprintf("driver %s or later, for CUDA %s", least, torch.CUDA)
 	}
 	if len(consumer(node)) == 0 {
-		f.Remedy = append(f.Remedy, fix.On("sudo apt-get install -y cuda-compat-%s", fix.Name(strings.ReplaceAll(hostfile.Release(torch.CUDA, 2), ".", "-"))).Inside().Remark("or, on data centre GPUs: from NVIDIA's repository, its directory first in LD_LIBRARY_PATH"))
+		f.Remedy = append(f.Remedy, fix.On("sudo apt-get install -y cuda-compat-%s", fix.Name(strings.ReplaceAll(hostfile.Release(torch.CUDA, 2), ".", "-"))).Inside().Remark("on data centre GPUs: from NVIDIA's repository; put its directory first in LD_LIBRARY_PATH").As(fix.Or))
 	}
 	for _, commands := range otherTorch(view, node, cards) {
-		f.Remedy = append(f.Remedy, commands.Remark("; or this: torch for the driver as it is"))
+		f.Remedy = append(f.Remedy, commands.Remark("; a torch for the present driver").As(fix.Or))
 	}
 	return f
 }
@@ -125,19 +125,19 @@ func judgeGPUCode(view checks.View, node *facts.Node, cards []*facts.Card) []che
 			continue
 		}
 		f := checks.Finding{
-			Summary:  "torch has no code for the GPUs",
+			Summary:  "torch has no code for GPUs of compute capability " + card.Capability,
 			Got:      fmt.Sprintf("%s of compute capability %s; torch %s is built for %s", compare.Shown(card.Name), card.Capability, torch.Version, strings.Join(built, ", ")),
 			Want:     "a build of torch for compute capability " + card.Capability,
 			Remedy:   otherTorch(view, node, cards),
 			WouldSee: "CUDA error: no kernel image is available for execution on the device",
 		}
 		if translated {
-			f.Summary = "torch has code for the GPUs that only a newer driver can translate"
+			f.Summary = "torch's code for the GPUs needs a newer driver to translate it"
 			f.Got += ", driver for CUDA " + node.NVML.CUDA
 			f.WouldSee = "CUDA error: the provided PTX was compiled with an unsupported toolchain"
 		}
 		if f.Remedy == nil {
-			f.Remedy = []fix.Command{fix.On("nvidia-smi   # install a driver that shows CUDA %s or later here, or a torch that was built for these GPUs: pytorch.org has none for this driver", fix.Text(torch.CUDA))}
+			f.Remedy = []fix.Command{fix.On("nvidia-smi").As(fix.Look), fix.Note("install a driver for which nvidia-smi shows CUDA %s or later, or a torch built for these GPUs: pytorch.org has none for this driver", fix.Text(torch.CUDA))}
 		}
 		return []checks.Finding{f}
 	}
@@ -165,10 +165,10 @@ func otherTorch(view checks.View, node *facts.Node, cards []*facts.Card) []fix.C
 	}
 	pip, index, all := remedy.Pip(view), fix.Name(wheels.Index), fix.Word(hostfile.Fold(everywhere))
 	if wheels.Release == "" {
-		return []fix.Command{pip.Run("install --force-reinstall torch --index-url https://download.pytorch.org/whl/%s   # torch %s and later, before %s, is there; the same on %s",
+		return []fix.Command{pip.Run("install --force-reinstall torch --index-url https://download.pytorch.org/whl/%s   # that index has torch %s and later, but before %s; install the same on %s",
 			index, fix.Text(wheels.Since), fix.Text(wheels.Before), all)}
 	}
-	return []fix.Command{pip.Run("install --force-reinstall %s --index-url https://download.pytorch.org/whl/%s   # the same on %s", fix.Package("torch=="+wheels.Release), index, all)}
+	return []fix.Command{pip.Run("install --force-reinstall %s --index-url https://download.pytorch.org/whl/%s   # install the same on %s", fix.Package("torch=="+wheels.Release), index, all)}
 }
 
 func newerDriver(node *facts.Node, toolkit string) []fix.Command {
@@ -177,7 +177,7 @@ func newerDriver(node *facts.Node, toolkit string) []fix.Command {
 		return nil
 	}
 	if !remedy.IsUbuntu(node) {
-		return []fix.Command{fix.Note("install driver %s or later in the way that the present one came to be installed, then reboot", fix.Name(least))}
+		return []fix.Command{fix.Note("install driver %s or later in the same way as the present one, then reboot", fix.Name(least))}
 	}
 	return []fix.Command{remedy.OnMachine(node, fix.On("sudo apt-get install -y %s   # Ubuntu; %s or later, then reboot", fix.List[fix.Name](" ", remedy.DriverPackages(node, least, remedy.ModuleKind(node))), fix.Text(least)))}
 }
@@ -221,7 +221,7 @@ func judgeLibcuda(node *facts.Node) []checks.Finding {
 	f := checks.Finding{Got: fmt.Sprintf("%s (%s)", first.Path, first.From), Remedy: hideLibcuda(first)}
 	switch {
 	case strings.Contains(first.Path, "/stubs/"):
-		f.Summary, f.Want = "ranks load the toolkit's stub of libcuda, which is for linking alone", "the driver's libcuda.so.1"
+		f.Summary, f.Want = "ranks load the CUDA toolkit's stub of libcuda, which is only for linking", "the driver's libcuda.so.1"
 		f.WouldSee = "CUDA error 34: CUDA driver is a stub library"
 		return []checks.Finding{f}
 	case !bridged(node):
@@ -231,23 +231,23 @@ func judgeLibcuda(node *facts.Node) []checks.Finding {
 	f.Want = "libcuda " + node.GPU.Module
 	switch {
 	case hostfile.Before(first.Version, node.GPU.Module):
-		f.Summary = "ranks load a libcuda that is older than the kernel module"
+		f.Summary = fmt.Sprintf("ranks load libcuda %s, older than kernel module %s", first.Version, node.GPU.Module)
 		f.WouldSee = unlikeDriver
 	case len(consumer(node)) > 0:
-		f.Summary = "ranks load a libcuda that is newer than the kernel module, which these GPUs do not allow"
+		f.Summary = fmt.Sprintf("ranks load libcuda %s, too new for module %s on these GPUs", first.Version, node.GPU.Module)
 		f.Got += ", " + consumer(node)[0]
 		f.WouldSee = "Unexpected error from cudaGetDeviceCount() … Error 804: forward compatibility was attempted on non supported HW"
 	case first.Compat && first.Branches != nil && !slices.Contains(first.Branches, branchOf(node.GPU.Module)):
-		f.Summary = "ranks load a libcuda of a cuda-compat package that is not for this driver"
+		f.Summary = fmt.Sprintf("ranks load libcuda from a cuda-compat package that does not support %s", node.GPU.Module)
 		f.Got += ", for " + branchNames(first.Branches)
-		f.Want = "a driver of one of these branches, a package that is for it, or libcuda " + node.GPU.Module
+		f.Want = "a driver of one of these branches, a cuda-compat package for this driver, or libcuda " + node.GPU.Module
 		f.WouldSee = unlikeDriver
 	case first.Compat:
 		return nil
 	default:
 		f.Verdict = checks.Warn
-		f.Summary = "ranks load a libcuda that is newer than the kernel module and of no cuda-compat package"
-		f.WouldSee = "nothing, where forward compatibility happens to cover it; else " + unlikeDriver
+		f.Summary = fmt.Sprintf("ranks load libcuda %s, newer than module %s, without cuda-compat", first.Version, node.GPU.Module)
+		f.WouldSee = "nothing, if forward compatibility covers it; otherwise " + unlikeDriver
 	}
 	return []checks.Finding{f}
 }
@@ -264,9 +264,16 @@ func branchNames(branches []int) string {
 
 func hideLibcuda(library *facts.DriverLibrary) []fix.Command {
 	if library.From == "LD_LIBRARY_PATH" {
-		return []fix.Command{ranks.SearchSession("LD_LIBRARY_PATH"), fix.On("ldconfig -p | grep libcuda.so.1   # where the driver's own is")}
+		return []fix.Command{
+			ranks.SearchSession("LD_LIBRARY_PATH").As(fix.Look),
+			fix.On("ldconfig -p | grep libcuda.so.1   # shows the driver's own libcuda").As(fix.Look),
+			fix.Note("remove the directory of the wrong libcuda from LD_LIBRARY_PATH"),
+		}
 	}
-	return []fix.Command{fix.On("grep -rn . /etc/ld.so.conf.d; ldconfig -p | grep libcuda.so.1   # take its directory out there, then run ldconfig")}
+	return []fix.Command{
+		fix.On("grep -rn . /etc/ld.so.conf.d; ldconfig -p | grep libcuda.so.1").As(fix.Look),
+		fix.Note("remove the directory of the wrong libcuda from /etc/ld.so.conf.d on {nodes}, then run ldconfig there"),
+	}
 }
 
 // consumer are the models that forward compatibility certainly leaves out.

@@ -12,6 +12,7 @@ import (
 	"preflight/checks/compare"
 	"preflight/checks/fix"
 	"preflight/checks/ranks"
+	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/internal/text"
@@ -41,7 +42,7 @@ var Fabric = checks.Check{
 				refused := firstOf(node, cardsOf(node), fabricRules)
 				for i := range refused {
 					if hiddenSwitches(node) {
-						refused[i].Remedy = append(refused[i].Remedy, throughInfiniBand)
+						refused[i].Remedy = append(refused[i].Remedy, throughInfiniBand...)
 					}
 				}
 				findings = append(findings, refused...)
@@ -104,28 +105,28 @@ func managerFindings(node *facts.Node) []checks.Finding {
 		if fabricIsUp(node) {
 			return nil // somebody else has done it
 		}
-		f.Summary = "there are NVSwitches and no fabric manager is installed"
+		f.Summary = "the node has NVSwitches, but no fabric manager is installed"
 		f.Got = fmt.Sprintf("%d NVSwitches, driver %s", node.GPU.NVSwitches, driver)
 		if len(node.GPU.SwitchDoors) > 0 {
 			f.Got = fmt.Sprintf("NVSwitches behind %s, driver %s", strings.Join(node.GPU.SwitchDoors, ", "), driver)
 		}
-		f.Remedy = append(installManager(driver), startManager)
+		f.Remedy = append(installManager(node, driver), startManager.As(fix.Then))
 	case manager.Version != "" && driver != "" && manager.Version != driver:
-		f.Summary = "fabric manager and driver are of two versions"
+		f.Summary = fmt.Sprintf("fabric manager %s does not match driver %s", manager.Version, driver)
 		f.Got = fmt.Sprintf("fabric manager %s, driver %s", manager.Version, driver)
-		f.Remedy = append(installManager(driver), fix.On("sudo systemctl restart nvidia-fabricmanager   # once nothing uses the GPUs"))
+		f.Remedy = append(installManager(node, driver), fix.On("sudo systemctl restart nvidia-fabricmanager   # when no process uses the GPUs").As(fix.Then))
 		if running && fabricIsUp(node) {
-			f.Verdict, f.WouldSee = checks.Warn, "nothing before the next boot, then Error 802: system not yet initialized"
+			f.Verdict, f.WouldSee = checks.Warn, "nothing until the next boot, then Error 802: system not yet initialized"
 		}
 	case !running:
-		f.Summary = "the fabric manager does not run"
-		f.Got = cmp.Or(manager.State, "no process of it")
-		f.Remedy = []fix.Command{startManager, fix.On("sudo journalctl -u nvidia-fabricmanager -n 20   # if it does not stay up")}
+		f.Summary = "the fabric manager is not running"
+		f.Got = cmp.Or(manager.State, "no such process")
+		f.Remedy = []fix.Command{startManager, fix.On("sudo journalctl -u nvidia-fabricmanager -n 20   # if the service stops again").As(fix.Look)}
 	default:
 		return nil
 	}
 	if hiddenSwitches(node) {
-		f.Remedy = append(f.Remedy, throughInfiniBand)
+		f.Remedy = append(f.Remedy, throughInfiniBand...)
 	}
 	return []checks.Finding{f}
 }
@@ -134,7 +135,10 @@ func managerFindings(node *facts.Node) []checks.Finding {
 // managed by nvlsm, a subnet manager, which reaches them through InfiniBand.
 //
 // Source: NVIDIA, Fabric Manager User Guide, r570, HGX B200.
-var throughInfiniBand = fix.On("sudo modprobe ib_umad; ibstat; pgrep -a nvlsm   # the package nvlsm, and ACTIVE ports of the adapters that manage the switches")
+var throughInfiniBand = []fix.Command{
+	fix.On("sudo modprobe ib_umad").As(fix.Then),
+	fix.On("ibstat; pgrep -a nvlsm   # the manager needs the package nvlsm and ACTIVE ports of the adapters that manage the switches").As(fix.Look),
+}
 
 // switchFaults are the fatal errors of a node's NVSwitches: what goes through them fails until
 // the switches are reset, and GPUs with them.
@@ -157,36 +161,39 @@ func switchFaults(node *facts.Node) []checks.Finding {
 		Nodes:    []string{node.Name},
 		Summary:  "NVSwitches reported fatal errors in the last 24 hours",
 		Got:      got + when(len(faults) > most, "; and %d before", len(faults)-most),
-		Want:     "no fatal SXid since the driver was loaded; if the GPUs and switches were reset since, waive this until tomorrow",
-		Remedy:   []fix.Command{fix.On("sudo dmesg -T | grep -i sxid"), resetGPUs, fix.On("sudo systemctl restart nvidia-fabricmanager   # after it")},
-		WouldSee: "Xid 74 or 45 in the kernel log, and a collective that ends in a CUDA error or never",
+		Want:     "no fatal SXid since the driver was loaded; if the GPUs and switches were reset since, waive this finding until tomorrow",
+		Remedy:   []fix.Command{fix.On("sudo dmesg -T | grep -i sxid").As(fix.Look), resetGPUs, fix.On("sudo systemctl restart nvidia-fabricmanager").As(fix.Then)},
+		WouldSee: "Xid 74 or 45 in the kernel log, and a collective that ends in a CUDA error or hangs",
 	}}
 }
 
-var startManager = fix.On("sudo systemctl enable --now nvidia-fabricmanager")
+var (
+	startManager   = fix.On("sudo systemctl enable --now nvidia-fabricmanager")
+	restartManager = fix.On("sudo systemctl restart nvidia-fabricmanager   # when no process uses the GPUs; in a virtual machine, on its host")
+)
 
 // installManager installs the manager that belongs to a driver ("550.54.15"). What
 // follows the version is NVIDIA's ("-1") or the distribution's ("-0ubuntu0.24.04.1").
-func installManager(driver string) []fix.Command {
+func installManager(node *facts.Node, driver string) []fix.Command {
 	branch, _, _ := strings.Cut(driver, ".")
 	if branch == "" {
-		return []fix.Command{fix.On("sudo apt-get install -y nvidia-fabricmanager-BRANCH   # of exactly the driver's version")}
+		return []fix.Command{fix.Note("install nvidia-fabricmanager on {nodes} in exactly the driver's version")}
 	}
 	ofBranch := fix.On("sudo apt-get install -y 'nvidia-fabricmanager-%s=%s*'", fix.Name(branch), fix.Name(driver))
 	if !hostfile.Before(branch, "580") {
 		ofBranch = fix.On("sudo apt-get install -y 'nvidia-fabricmanager=%s*' || sudo apt-get install -y 'nvidia-fabricmanager-%s=%[1]s*'", fix.Name(driver), fix.Name(branch)).Remark("NVIDIA's repository, or Ubuntu's")
 	}
-	return []fix.Command{
-		ofBranch,
-		fix.On("sudo dnf install -y nvidia-fabric-manager-%s", fix.Name(driver)).Remark("on Red Hat"),
+	if remedy.IsUbuntu(node) {
+		return []fix.Command{ofBranch}
 	}
+	return fix.Alternatives(ofBranch, fix.On("sudo dnf install -y nvidia-fabric-manager-%s", fix.Name(driver)).Remark("on Red Hat"))
 }
 
 // fabricRules are what GPUs say of their place in the fabric. Bandwidth that is
 // degraded because links are down is for gpu-links to say.
 var fabricRules = func() []cardRule {
-	show := fix.On("nvidia-smi -q -i {gpus}   # Fabric")
-	restart := []fix.Command{show, fix.On("sudo systemctl restart nvidia-fabricmanager   # where it runs, once nothing uses the GPUs"), fix.On("sudo journalctl -u nvidia-fabricmanager -n 20")}
+	show := fix.On("nvidia-smi -q -i {gpus}   # see Fabric").As(fix.Look)
+	restart := []fix.Command{show, restartManager, fix.On("sudo journalctl -u nvidia-fabricmanager -n 20").As(fix.Look)}
 	return []cardRule{{checks.Finding{
 		Summary: "GPUs are not registered with the NVLink fabric",
 		Want:    "fabric state completed",
@@ -209,10 +216,10 @@ var fabricRules = func() []cardRule {
 		return ""
 	}}, {checks.Finding{
 		Verdict:  checks.Warn,
-		Summary:  "the NVLink fabric of GPUs is not in full health",
-		Want:     "nothing degraded",
-		Remedy:   append([]fix.Command{fix.On("nvidia-smi nvlink -s -i {gpus}")}, restart...),
-		WouldSee: "no message: traffic between GPUs is slower, or hangs where a route is gone",
+		Summary:  "the NVLink fabric of GPUs is degraded",
+		Want:     "a healthy fabric",
+		Remedy:   append([]fix.Command{fix.On("nvidia-smi nvlink -s -i {gpus}").As(fix.Look)}, restart...),
+		WouldSee: "no message: traffic between GPUs is slower, or hangs if a route is gone",
 	}, func(_ *facts.Node, card *facts.Card) string {
 		linksDown, fabric := len(valueOf(card.NVLinks).Down) > 0, valueOf(card.Fabric)
 		degraded := compare.Without(fabric.Degraded, func(what string) bool { return linksDown && what == "bandwidth" })
@@ -240,13 +247,13 @@ func splitFabric(node *facts.Node, cards []*facts.Card) []checks.Finding {
 	return eachOf(node, cards, []cardRule{{checks.Finding{
 		Verdict:  checks.Warn,
 		Summary:  "GPUs of one machine are in different NVLink domains",
-		Want:     "one cluster and one clique on a machine",
-		Remedy:   []fix.Command{fix.On("nvidia-smi -q   # Fabric: ClusterUUID and CliqueId"), fix.On("sudo systemctl restart nvidia-fabricmanager   # where it runs, once nothing uses the GPUs")},
-		WouldSee: "no message: traffic between these GPUs does not take NVLink",
+		Want:     "one cluster and one clique per machine",
+		Remedy:   []fix.Command{fix.On("nvidia-smi -q   # see Fabric: ClusterUUID and CliqueId").As(fix.Look), restartManager},
+		WouldSee: "no message: traffic between these GPUs does not use NVLink",
 	}, func(_ *facts.Node, card *facts.Card) string {
 		if place(card) == "" || place(card) == place(cards[at]) {
 			return ""
 		}
-		return fmt.Sprintf("%s, where %s is in %s", place(card), gpuName(*cards[at]), place(cards[at]))
+		return fmt.Sprintf("%s, but %s is in %s", place(card), gpuName(*cards[at]), place(cards[at]))
 	}}})
 }

@@ -68,11 +68,11 @@ func askedGPUs(view checks.View) (nodes []*facts.Node, reason string) {
 	case slices.ContainsFunc(view.Nodes, others):
 		return nil, "the accelerators are neither NVIDIA's nor AMD's"
 	}
-	return nil, "no node shows a GPU of NVIDIA's or AMD's"
+	return nil, "no node has an NVIDIA or AMD GPU"
 }
 
 func gpuName(card facts.Card) string {
-	return fmt.Sprintf("GPU %d (%s)", card.Index, cmp.Or(card.Address, "of no known address"))
+	return fmt.Sprintf("GPU %d (%s)", card.Index, cmp.Or(card.Address, "address unknown"))
 }
 
 // essential is a fact of a GPU that a check cannot do without: whether a GPU lacks it,
@@ -108,7 +108,7 @@ func refusedFacts(view checks.View, node *facts.Node, cards []*facts.Card, essen
 	if refusing == nil {
 		return nil
 	}
-	f := checks.UnknownFor(node, fmt.Sprintf("the driver refuses to report %s of %s", strings.Join(calls, ", "), gpuNames(slices.Compact(refusing))))
+	f := checks.UnknownFor(node, fmt.Sprintf("the driver refuses to report %s for %s", strings.Join(calls, ", "), gpuNames(slices.Compact(refusing))))
 	f.Explained = explained
 	return []checks.Finding{f}
 }
@@ -124,16 +124,19 @@ var (
 )
 
 var (
-	resetGPU = fix.On("sudo nvidia-smi --gpu-reset -i {gpus}   # once nothing uses it; or reboot")
+	resetGPU = fix.On("sudo nvidia-smi --gpu-reset -i {gpus}   # when no process uses it; otherwise reboot the node")
 	// resetGPUs is what becomes of it where GPUs can be reset together only.
-	resetGPUs = fix.On("sudo nvidia-smi --gpu-reset   # all of them, as NVLink joins them, once nothing uses any; or reboot")
+	resetGPUs = fix.On("sudo nvidia-smi --gpu-reset   # all GPUs, because NVLink connects them, when no process uses any; otherwise reboot the node")
 
-	listGPUs = fix.On("nvidia-smi -L; lspci -d 10de:   # is one missing?")
-	onBus    = fix.On("lspci -d 10de:   # does the bus show any?")
+	listGPUs = fix.On("nvidia-smi -L; lspci -d 10de:   # shows whether one is missing").As(fix.Look)
+	onBus    = fix.On("lspci -d 10de:   # shows whether the bus has any").As(fix.Look)
 
 	// rebootNode ends whatever runs on a node, and not only a launch of ours.
-	rebootNode = fix.On("sudo reboot   # once nobody's job runs there")
+	rebootNode = fix.On("sudo reboot   # when no job runs there").As(fix.Or)
 )
+
+// stayedAway is the remark on a reboot for a GPU that the driver has lost.
+const stayedAway = "; if the GPU stays away, switch the machine off and on"
 
 // resetTogether is whether a GPU can be reset only with all that NVLink joins it to:
 // before Ampere, and on Ampere behind NVSwitches whose fabric manager does not run.
@@ -247,8 +250,8 @@ func (r *cardRule) judge(node *facts.Node, cards []*facts.Card) (findings []chec
 		gpus["gpus"] = fix.List[fix.Name](" ", addresses)
 	}
 	for _, command := range r.Remedy {
-		if command.Is(resetGPU) && together {
-			command = resetGPUs
+		if unroled(command) == unroled(resetGPU) && together {
+			command = resetGPUs.As(command.Role())
 		}
 		f.Remedy = append(f.Remedy, remedy.OnMachine(node, typedFor(node, command).Bind(gpus)))
 	}

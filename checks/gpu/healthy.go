@@ -68,8 +68,8 @@ func unusable(node *facts.Node) []checks.Finding {
 	rule := func(summary, wouldSee string, repair []fix.Command, kinds ...string) cardRule {
 		return cardRule{checks.Finding{
 			Summary:  summary,
-			Want:     "every GPU answers",
-			Remedy:   slices.Concat([]fix.Command{xidLog.Remark("what the driver said of it")}, repair, []fix.Command{withoutNode}),
+			Want:     "an answer from every GPU",
+			Remedy:   slices.Concat([]fix.Command{xidLog.Remark("shows what the driver reported")}, repair, []fix.Command{withoutNode}),
 			WouldSee: wouldSee,
 		}, func(_ *facts.Node, card *facts.Card) string {
 			failure := whyUnusable(card)
@@ -81,9 +81,9 @@ func unusable(node *facts.Node) []checks.Finding {
 	}
 	const unknown = "RuntimeError: CUDA error: unknown error"
 	findings := firstOf(node, failed, []cardRule{
-		rule("a GPU has fallen off the bus", unknown, []fix.Command{rebootNode.Remark("; if it is lost again: power off and on, reseat or replace the GPU")}, facts.FailureLost),
-		rule("a GPU works again only after a reset", busyCUDA, []fix.Command{resetGPU}, facts.FailureReset),
-		rule("the driver gives no answer for a GPU", unknown, []fix.Command{fix.On("nvidia-smi -q -i {gpus}"), rebootNode}),
+		rule("a GPU has fallen off the bus", unknown, []fix.Command{rebootNode.Remark("; if the GPU is lost again, switch the machine off and on, then reseat or replace the GPU")}, facts.FailureLost),
+		rule("a GPU needs a reset before it works again", busyCUDA, []fix.Command{resetGPU}, facts.FailureReset),
+		rule("the driver gives no answer for a GPU", unknown, []fix.Command{fix.On("nvidia-smi -q -i {gpus}").As(fix.Look), rebootNode}),
 	})
 	for i := range findings {
 		for _, card := range failed {
@@ -101,10 +101,10 @@ func unusable(node *facts.Node) []checks.Finding {
 // Source: Azure/azhpc-diagnostics, issue 77.
 var refusedCalls = []cardRule{{checks.Finding{
 	Verdict:  checks.Warn,
-	Summary:  "the driver answers for a GPU, and cannot tell all of it",
-	Want:     "every call answered; if it stays so: reset the GPU, and have it looked at if it does not compute",
-	Remedy:   []fix.Command{showRefused, xidLog},
-	WouldSee: "nothing as a rule: a value that is missing in monitoring",
+	Summary:  "the driver cannot report some values of a GPU",
+	Want:     "an answer to every call",
+	Remedy:   []fix.Command{showRefused, xidLog, fix.Note("if it persists, reset the GPU; have the GPU checked if it does not compute")},
+	WouldSee: "usually nothing: a value is missing in monitoring",
 }, func(_ *facts.Node, card *facts.Card) string {
 	if whyUnusable(card) != nil {
 		return ""
@@ -119,7 +119,7 @@ var refusedCalls = []cardRule{{checks.Finding{
 }}}
 
 func answerOf(failure facts.NVMLFailure) string {
-	return fmt.Sprintf("%s says %q", cmp.Or(failure.Call, "the driver"), failure.Text)
+	return fmt.Sprintf("%s returned %q", cmp.Or(failure.Call, "the driver"), failure.Text)
 }
 
 // recoveryChanged is the Xid by which drivers since 555 say what a GPU needs now:
@@ -136,30 +136,30 @@ const recoveryChanged = 154
 var recoveryActions = map[string]string{
 	"reset":           "GPU reset required",
 	"reboot":          "node reboot required",
-	"drain":           "traffic with other GPUs is to be stopped",
-	"drain-and-reset": "GPU reset required once its work is done",
-	"recover-imex":    "IMEX, by which it shares memory with other machines, is to be recovered",
-	"bus-reset":       "its PCI bus is to be reset",
+	"drain":           "traffic with other GPUs must stop",
+	"drain-and-reset": "GPU reset required when its work is done",
+	"recover-imex":    "IMEX, which shares memory with other machines, must be recovered",
+	"bus-reset":       "PCI bus reset required",
 	"system-reboot":   "system reboot required",
-	"other":           "an action that this preflight does not know",
+	"other":           "an action that preflight does not know",
 }
 
 // recoveryRules judge GPUs by what the driver says when it is asked. One that is to
 // be reset once its work is done computes until then.
 var recoveryRules = []cardRule{
-	recovery("", "the driver says that a GPU needs recovery", busyCUDA, []fix.Command{resetGPU, withoutNode}, "reset", "drain"),
-	recovery("", "the driver says that a GPU needs its machine rebooted", busyCUDA, []fix.Command{rebootNode, withoutNode}, "reboot", "bus-reset", "system-reboot"),
-	recovery(checks.Warn, "the driver says that what a GPU shares with other machines is to be set up anew", "nothing on this machine; NVLink to others fails",
-		[]fix.Command{fix.On("nvidia-imex-ctl -N"), fix.On("sudo systemctl restart nvidia-imex   # on all machines of the NVLink domain, once no job runs there")}, "recover-imex"),
-	recovery(checks.Warn, "the driver wants a GPU reset before long", "nothing as a rule, until what is broken in it is needed",
-		[]fix.Command{fix.On("nvidia-smi -q -i {gpus}   # GPU Recovery Action"), resetGPU}, "drain-and-reset", "other"),
+	recovery("", "the driver reports that a GPU needs recovery", busyCUDA, []fix.Command{resetGPU, withoutNode}, "reset", "drain"),
+	recovery("", "the driver reports that a GPU needs a reboot of the node", busyCUDA, []fix.Command{rebootNode, withoutNode}, "reboot", "bus-reset", "system-reboot"),
+	recovery(checks.Warn, "the driver reports that a GPU needs IMEX to be set up again", "nothing on this machine; NVLink to other machines fails",
+		[]fix.Command{fix.On("nvidia-imex-ctl -N").As(fix.Look), fix.On("sudo systemctl restart nvidia-imex   # on all machines of the NVLink domain, when no job runs there")}, "recover-imex"),
+	recovery(checks.Warn, "the driver recommends to reset a GPU soon", "usually nothing, until the broken part of the GPU is needed",
+		[]fix.Command{fix.On("nvidia-smi -q -i {gpus}   # see GPU Recovery Action").As(fix.Look), resetGPU}, "drain-and-reset", "other"),
 }
 
 func recovery(verdict checks.Verdict, summary, wouldSee string, remedy []fix.Command, actions ...string) cardRule {
 	return cardRule{checks.Finding{
 		Verdict:  verdict,
 		Summary:  summary,
-		Want:     "no recovery action open",
+		Want:     "no pending recovery action",
 		Remedy:   append([]fix.Command{xidLog}, remedy...),
 		WouldSee: wouldSee,
 	}, func(_ *facts.Node, card *facts.Card) string {
@@ -188,9 +188,9 @@ const remappedLimit = 512
 const floodPerDay = 10_000
 
 var (
-	showECC     = fix.On("nvidia-smi -q -d ECC,ROW_REMAPPER -i {gpus}   # if they come again: have the GPU replaced")
-	showRefused = fix.On("nvidia-smi -q -i {gpus}   # which values are ERR! or Unknown Error, and do they stay so?")
-	showFlood   = fix.On("nvidia-smi -q -d ECC -i {gpus}")
+	showECC     = fix.On("nvidia-smi -q -d ECC,ROW_REMAPPER -i {gpus}   # replace the GPU if errors return").As(fix.Look)
+	showRefused = fix.On("nvidia-smi -q -i {gpus}   # shows which values are ERR! or Unknown Error").As(fix.Look)
+	showFlood   = fix.On("nvidia-smi -q -d ECC -i {gpus}").As(fix.Look)
 )
 
 // memoryRules are in the order of their gravity. A row that waits to be remapped is
@@ -199,9 +199,9 @@ var (
 // Source: NVIDIA, GPU Memory Error Management, r550; NVML 12,
 // nvmlDeviceGetRemappedRows.
 var memoryRules = []cardRule{{checks.Finding{
-	Summary:  "a GPU has no spare rows left for its broken memory",
+	Summary:  "a GPU has no spare memory rows left to replace broken ones",
 	Want:     "no failed row remap",
-	Remedy:   []fix.Command{fix.On("nvidia-smi -q -d ROW_REMAPPER,ECC -i {gpus}"), fix.Note("have the GPU replaced: NVIDIA takes a failed remap as reason enough"), withoutNode},
+	Remedy:   []fix.Command{fix.On("nvidia-smi -q -d ROW_REMAPPER,ECC -i {gpus}").As(fix.Look), fix.Note("have the GPU replaced: NVIDIA accepts a failed remap as a reason"), withoutNode},
 	WouldSee: "RuntimeError: CUDA error: uncorrectable ECC error encountered",
 }, func(_ *facts.Node, card *facts.Card) string {
 	rows := valueOf(card.Remapped)
@@ -210,7 +210,7 @@ var memoryRules = []cardRule{{checks.Finding{
 	}
 	return ""
 }}, {checks.Finding{
-	Summary: "a GPU had memory errors that could not be corrected, and was not reset since",
+	Summary: "a GPU had uncorrectable memory errors and was not reset since",
 	Want:    "no uncorrectable error since the driver was loaded",
 	Remedy:  []fix.Command{resetGPU, showECC, withoutNode},
 }, func(_ *facts.Node, card *facts.Card) string {
@@ -221,26 +221,26 @@ var memoryRules = []cardRule{{checks.Finding{
 	return ""
 }}, {checks.Finding{
 	Verdict:  checks.Warn,
-	Summary:  "memory of a GPU waits for a reset to be repaired",
-	Want:     "nothing pending",
+	Summary:  "a GPU needs a reset to repair its memory",
+	Want:     "no pending repair",
 	Remedy:   []fix.Command{resetGPU},
-	WouldSee: "nothing as long as that memory is not used again, then uncorrectable ECC error encountered",
+	WouldSee: "nothing until that memory is used again, then uncorrectable ECC error encountered",
 }, func(_ *facts.Node, card *facts.Card) string {
 	return cmp.Or(when(valueOf(card.Remapped).Pending, "a row waits to be remapped"), when(valueOf(card.Retired).Pending, "a page waits to be retired"))
 }}, {checks.Finding{
 	Verdict:  checks.Warn,
-	Summary:  "a GPU has had so many memory errors that NVIDIA wants it diagnosed",
-	Want:     fmt.Sprintf("fewer than %d rows remapped for uncorrectable errors, and SRAM below its threshold", remappedLimit),
-	Remedy:   []fix.Command{fix.On("nvidia-smi -q -d ROW_REMAPPER,ECC -i {gpus}"), fix.Note("have the GPU replaced where NVIDIA's field diagnostic says so")},
+	Summary:  "a GPU had so many memory errors that NVIDIA recommends a diagnosis",
+	Want:     fmt.Sprintf("fewer than %d rows remapped for uncorrectable errors, and SRAM errors below the threshold", remappedLimit),
+	Remedy:   []fix.Command{fix.On("nvidia-smi -q -d ROW_REMAPPER,ECC -i {gpus}").As(fix.Look), fix.Note("have the GPU replaced if NVIDIA's field diagnostic recommends it")},
 	WouldSee: "RuntimeError: CUDA error: uncorrectable ECC error encountered, at the next one",
 }, func(_ *facts.Node, card *facts.Card) string {
 	rows := valueOf(card.Remapped).Uncorrected
-	return cmp.Or(when(rows >= remappedLimit, "%d rows remapped for uncorrectable errors", rows), when(valueOf(valueOf(card.ECC).SRAMExceeded), "errors of its SRAM exceed the threshold"))
+	return cmp.Or(when(rows >= remappedLimit, "%d rows remapped for uncorrectable errors", rows), when(valueOf(valueOf(card.ECC).SRAMExceeded), "SRAM errors exceed the threshold"))
 }}, {checks.Finding{
 	Verdict:  checks.Warn,
-	Summary:  "a GPU has retired nearly all the memory pages that it can",
-	Want:     fmt.Sprintf("fewer than %d retired pages; there is room for 64", retiredLimit),
-	Remedy:   []fix.Command{fix.On("nvidia-smi -q -d PAGE_RETIREMENT -i {gpus}"), fix.Note("have the GPU replaced")},
+	Summary:  "a GPU has retired nearly all memory pages that it can retire",
+	Want:     fmt.Sprintf("fewer than %d retired pages; 64 are possible", retiredLimit),
+	Remedy:   []fix.Command{fix.On("nvidia-smi -q -d PAGE_RETIREMENT -i {gpus}").As(fix.Look), fix.Note("have the GPU replaced")},
 	WouldSee: "RuntimeError: CUDA error: uncorrectable ECC error encountered, at the next bad page",
 }, func(_ *facts.Node, card *facts.Card) string {
 	pages := valueOf(card.Retired)
@@ -255,8 +255,8 @@ var memoryRules = []cardRule{{checks.Finding{
 // loaded: not longer.
 var correctedFlood = []cardRule{{checks.Finding{
 	Verdict:  checks.Warn,
-	Summary:  "a GPU corrects memory errors all the time",
-	Want:     fmt.Sprintf("fewer than %d a day", floodPerDay),
+	Summary:  fmt.Sprintf("a GPU corrects more than %d memory errors a day", floodPerDay),
+	Want:     fmt.Sprintf("fewer than %d corrected errors a day", floodPerDay),
 	Remedy:   []fix.Command{showFlood, resetGPU},
 	WouldSee: "no message: the GPU is slower than the others; often uncorrectable errors later",
 }, func(node *facts.Node, card *facts.Card) string {
@@ -283,23 +283,23 @@ func eccMode(card *facts.Card) int64 {
 func eccRules(common map[string]int64) []cardRule {
 	return []cardRule{{checks.Finding{
 		Verdict:  checks.Warn,
-		Summary:  "error correction is off, where other GPUs of the model have it on",
-		Want:     "on everywhere: what is computed wrong here is averaged into every GPU's weights",
-		Remedy:   []fix.Command{fix.On("sudo nvidia-smi -e 1 -i {gpus}"), resetGPU},
-		WouldSee: "no message: a flipped bit is a loss that jumps, or NaN",
+		Summary:  "ECC is off, but on for other GPUs of the model",
+		Want:     "ECC on everywhere: a wrong result of one GPU is averaged into all weights",
+		Remedy:   []fix.Command{fix.On("sudo nvidia-smi -e 1 -i {gpus}"), resetGPU.As(fix.Then)},
+		WouldSee: "no message: a flipped bit makes the loss jump, or become NaN",
 	}, func(_ *facts.Node, card *facts.Card) string {
-		return when(eccMode(card) == 1 && common[card.Name] == 2, "off")
+		return when(eccMode(card) == 1 && common[card.Name] == 2, "ECC off")
 	}}, {checks.Finding{
 		Verdict:  checks.Warn,
-		Summary:  "error correction changes at the next reset, and with it the size of memory",
-		Want:     "nothing pending",
+		Summary:  "the ECC mode and the memory size of a GPU change at the next reset",
+		Want:     "no pending change",
 		Remedy:   []fix.Command{resetGPU},
-		WouldSee: "nothing now; after a reboot in the middle of the training another size of GPU memory",
+		WouldSee: "nothing now; after a reboot during training, another GPU memory size",
 	}, func(_ *facts.Node, card *facts.Card) string {
 		onOff := map[bool]string{true: "on", false: "off"}
 		now := valueOf(card.ECC)
 		if now.Pending != nil && *now.Pending != now.Enabled {
-			return fmt.Sprintf("%s now, %s after the next reset", onOff[now.Enabled], onOff[!now.Enabled])
+			return fmt.Sprintf("ECC %s now, %s after the next reset", onOff[now.Enabled], onOff[!now.Enabled])
 		}
 		return ""
 	}}}

@@ -33,7 +33,7 @@ var hardwareXids = map[int]string{
 	64:  "a row could not be remapped",
 	74:  "an NVLink error",
 	79:  "the GPU fell off the bus",
-	95:  "a memory error that was not contained",
+	95:  "an uncontained memory error",
 	109: "a context switch timed out",
 	110: "a security fault",
 	119: "the GPU's firmware (GSP) did not answer",
@@ -48,14 +48,14 @@ var hardwareXids = map[int]string{
 	148: "an NVLink error (NVLPW_CTRL)",
 	149: "an NVLink error (NETIR)",
 	150: "an NVLink error (MSE)",
-	155: "an NVLink error of the driver's own definition",
+	155: "a software-defined NVLink error",
 	156: "a part of the GPU was retired",
 	158: "a fatal timeout of the GPU",
 	167: "a fatal timeout of PCIe",
-	168: "less memory, for errors where its firmware lies",
+	168: "less memory, because of errors in the firmware's region",
 	169: "the GPU's security processor halted",
-	171: "an uncorrectable error of its DRAM",
-	172: "an uncorrectable error of its SRAM",
+	171: "an uncorrectable DRAM error",
+	172: "an uncorrectable SRAM error",
 }
 
 // gradedXids are Xids of NVLink 5 whose text says how grave they are, Fatal or Nonfatal:
@@ -103,24 +103,24 @@ func xidRules(node *facts.Node) []cardRule {
 	}
 	needs, recent := xidsByGPU(node)
 	return []cardRule{{checks.Finding{
-		Summary:  "the driver reported a fault that leaves a GPU out of order until it is reset, and is too old to tell of a reset",
-		Want:     "no such Xid since the module was loaded; if the GPU was reset since, waive this until tomorrow",
+		Summary:  "a GPU had a fault that needs a reset, and this driver does not report resets",
+		Want:     "no such Xid since the module was loaded; if the GPU was reset since, waive this finding until tomorrow",
 		Remedy:   []fix.Command{xidLog, resetGPU, withoutNode},
 		WouldSee: busyCUDA,
 	}, func(_ *facts.Node, card *facts.Card) string {
 		return recentXids(unreset(card, recent[slotOf(card.Address)]))
 	}}, {checks.Finding{
 		Verdict:  checks.Warn,
-		Summary:  "the driver said that a GPU needs recovery, and does not tell whether it still does",
-		Want:     "no recovery action open; if the GPU was reset or the driver loaded anew since, this is settled",
-		Remedy:   []fix.Command{xidLog, resetGPU, rebootNode.Remark(", where it says Node Reboot Required")},
+		Summary:  "a GPU needed recovery, and the driver does not report whether it still does",
+		Want:     "no pending recovery action; a reset of the GPU or a reload of the driver since then settles this",
+		Remedy:   []fix.Command{xidLog, resetGPU, rebootNode.Remark(", if the log says Node Reboot Required")},
 		WouldSee: busyCUDA,
 	}, func(_ *facts.Node, card *facts.Card) string { return needs[slotOf(card.Address)] }}, {checks.Finding{
 		Verdict:  checks.Warn,
 		Summary:  "the driver reported a fault of a GPU in the last 24 hours",
-		Want:     "no Xid that means the hardware; if the GPU was reset since, this is settled",
-		Remedy:   []fix.Command{xidLog, resetGPU, fix.On("dcgmi diag -r 2   # does it come again under load?")},
-		WouldSee: "NVRM: Xid in the kernel log, and a collective that never ends",
+		Want:     "no Xid that means a hardware fault; a reset of the GPU since then settles this",
+		Remedy:   []fix.Command{xidLog, resetGPU, fix.On("dcgmi diag -r 2   # shows whether the fault returns under load").As(fix.Look)},
+		WouldSee: "NVRM: Xid in the kernel log, and a collective that hangs",
 	}, func(_ *facts.Node, card *facts.Card) string { return recentXids(recent[slotOf(card.Address)]) }}}
 }
 

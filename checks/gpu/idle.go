@@ -41,9 +41,9 @@ var Idle = checks.Check{
 const outOfMemory = "torch.OutOfMemoryError: CUDA out of memory"
 
 var (
-	showUse    = fix.On("nvidia-smi   # as root on the machine itself: processes of other containers show there")
-	showUsers  = fix.On("sudo fuser -v /dev/nvidia*")
-	showUnseen = fix.On("nvidia-smi   # on the machine itself: the process is of another container or of the host")
+	showUse    = fix.On("nvidia-smi   # run as root on the machine itself, to see processes of other containers").As(fix.Look)
+	showUsers  = fix.On("sudo fuser -v /dev/nvidia*").As(fix.Look)
+	showUnseen = fix.On("nvidia-smi   # run on the machine itself: the process belongs to another container or to the host").As(fix.Look)
 )
 
 // neededForUse is what shows that somebody uses a GPU. Processes of another kind may be known
@@ -69,12 +69,12 @@ func hiddenUse(node *facts.Node, cards []*facts.Card) []cardRule {
 		resetGPU,
 	}
 	if windows {
-		commands = []fix.Command{fix.On("nvidia-smi"), fix.Note("on the Windows of {nodes}: Task Manager, Performance, GPU; close what takes its memory")}
+		commands = []fix.Command{fix.On("nvidia-smi").As(fix.Look), fix.Note("in Windows on {nodes}, close the programs that use GPU memory (Task Manager, Performance, GPU)")}
 	}
 	rule := func(verdict checks.Verdict, share float64) cardRule {
 		return cardRule{checks.Finding{
 			Verdict: verdict,
-			Summary: "memory of a GPU is in use, and no process in sight explains it",
+			Summary: "GPU memory is in use, but no visible process uses it",
 			Want:    "an idle GPU",
 			Remedy:  commands,
 		}, func(_ *facts.Node, card *facts.Card) string {
@@ -82,7 +82,7 @@ func hiddenUse(node *facts.Node, cards []*facts.Card) []cardRule {
 			if unexplained < muchMemory || float64(unexplained) < share*float64(card.Memory) {
 				return ""
 			}
-			return humanize.IBytes(uint64(unexplained)) + " of " + humanize.IBytes(uint64(card.Memory))
+			return humanize.IBytes(uint64(unexplained)) + " of " + humanize.IBytes(uint64(card.Memory)) + " in use"
 		}}
 	}
 	if shared {
@@ -108,7 +108,7 @@ func describe(p facts.GPUUser) string {
 	text := cmp.Or(when(p.Name != "", "%s (pid %d)", p.Name, p.PID), fmt.Sprintf("pid %d", p.PID))
 	text += when(p.User != "", " of %s", p.User)
 	text += when(p.Memory != nil, " with %s", humanize.IBytes(uint64(valueOf(p.Memory))))
-	return text + when(p.Name == "", ", not in our process table")
+	return text + when(p.Name == "", ", not visible in this session")
 }
 
 // verdictOn is how grave a process on a GPU that ranks will use is, "" for one that is in
@@ -130,7 +130,7 @@ func usedBy(node *facts.Node, cards []*facts.Card) []checks.Finding {
 	f := checks.Finding{
 		Verdict: checks.Warn,
 		Nodes:   []string{node.Name},
-		Summary: "GPUs that ranks will use are in use",
+		Summary: "other processes use GPUs that the ranks need",
 		Want:    "idle GPUs",
 	}
 	on := map[string][]*facts.Card{}
@@ -165,8 +165,8 @@ func usedBy(node *facts.Node, cards []*facts.Card) []checks.Finding {
 	f.Got = strings.Join(programs, "; ")
 	if seen != nil {
 		f.Remedy = append(f.Remedy,
-			fix.On("ps -o pid,user,lstart,cmd -p %s", fix.Name(strings.Join(seen, ","))),
-			fix.On("sudo kill %s   # once its owner agrees", fix.List[fix.Name](" ", seen)))
+			fix.On("ps -o pid,user,lstart,cmd -p %s", fix.Name(strings.Join(seen, ","))).As(fix.Look),
+			fix.On("sudo kill %s   # if the owner agrees", fix.List[fix.Name](" ", seen)).As(fix.Or))
 	}
 	if unseen != nil {
 		f.Remedy = append(f.Remedy, showUnseen)

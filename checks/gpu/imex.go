@@ -28,12 +28,12 @@ var IMEX = checks.Check{
 		transports := nccl.NewTransports(view.Launch, view.All)
 		joined := compare.Without(nodes, func(n *facts.Node) bool { return transports.Domain(n) == "" })
 		if len(nodes) > 0 && len(joined) == 0 {
-			return append(findings, checks.Skipped("NCCL will share no memory of GPUs between machines")...)
+			return append(findings, checks.Skipped("NCCL shares no GPU memory between machines")...)
 		}
 		told := compare.Without(joined, func(n *facts.Node) bool { return n.GPU.IMEX == nil })
 		for _, node := range joined {
 			if node.GPU.IMEX == nil {
-				findings = append(findings, checks.UnknownFor(node, "gpu: IMEX was not looked for"))
+				findings = append(findings, checks.UnknownFor(node, "gpu: IMEX was not checked"))
 				continue
 			}
 			findings = append(findings, checks.OfNode(node, slices.Concat(closedChannels(node), idleIMEX(node))...)...)
@@ -61,28 +61,29 @@ func closedChannels(node *facts.Node) []checks.Finding {
 	}
 	container := ranks.ContainerOf(node)
 	f := checks.Finding{
-		Summary:  "there is no IMEX channel, by which ranks share the memory of GPUs with other machines",
-		Want:     "/dev/nvidia-caps-imex-channels/channel0, which every rank may read and write",
+		Summary:  "no IMEX channel: ranks cannot share GPU memory with other machines",
+		Want:     "/dev/nvidia-caps-imex-channels/channel0, which every rank can read and write",
 		WouldSee: "NCCL WARN MNNVL (cliqueSize 8) is available but not working on this system. Check the IMEX channel configuration (/dev/nvidia-caps-imex-channels). Set NCCL_MNNVL_ENABLE=0 to ignore this issue.",
 		Remedy:   remedy.Anew(container, remedy.IMEXChannel),
 	}
 	if refused != nil {
-		f.Summary, f.Got = "ranks may not open any IMEX channel, by which they share the memory of GPUs with other machines", strings.Join(refused, ", ")
+		f.Summary, f.Got = "ranks cannot open an IMEX channel to share GPU memory with other machines", strings.Join(refused, ", ")
 	}
 	switch {
 	case f.Remedy != nil:
 	case container != "":
-		f.Remedy = []fix.Command{fix.Note("start the container of {nodes} anew with /dev/nvidia-caps-imex-channels/channel0 of its machine; in Kubernetes a ComputeDomain gives it one")}
+		f.Remedy = []fix.Command{fix.Note("start the container of {nodes} again with its machine's /dev/nvidia-caps-imex-channels/channel0; in Kubernetes a ComputeDomain provides it")}
 	case refused != nil:
-		f.Remedy = []fix.Command{fix.On("ls -l /dev/nvidia-caps-imex-channels; id   # whom they are for"), fix.On("sudo chmod a+rw /dev/nvidia-caps-imex-channels/channel0   # where jobs need not be kept apart")}
+		f.Remedy = []fix.Command{fix.On("ls -l /dev/nvidia-caps-imex-channels; id   # shows who may open them").As(fix.Look), fix.On("sudo chmod a+rw /dev/nvidia-caps-imex-channels/channel0   # if jobs need no isolation from each other")}
 	default:
 		f.Remedy = []fix.Command{
 			fix.On(`sudo mkdir -p /dev/nvidia-caps-imex-channels && sudo mknod -m 666 /dev/nvidia-caps-imex-channels/channel0 c $(awk '$2 == "nvidia-caps-imex-channels" {print $1}' /proc/devices) 0   # until the next boot`),
-			fix.Note("options nvidia NVreg_CreateImexChannel0=1 in /etc/modprobe.d lasts, once the initramfs is made anew; where Slurm gives jobs their channels (SwitchType=switch/nvidia_imex), look from inside the job"),
+			fix.Note("to keep it after a reboot, add options nvidia NVreg_CreateImexChannel0=1 to /etc/modprobe.d and rebuild the initramfs"),
+			fix.Note("if Slurm gives jobs their channels (SwitchType=switch/nvidia_imex), run preflight inside the job"),
 		}
 	}
 	if version := nccl.Version(node); version != "" && !hostfile.Before(version, "2.25") && hostfile.Before(version, "2.27.3") {
-		f.Verdict, f.WouldSee = checks.Warn, "no message: NCCL "+version+" takes the network between machines"
+		f.Verdict, f.WouldSee = checks.Warn, "no message: NCCL "+version+" uses the network between machines"
 	}
 	return []checks.Finding{f}
 }
@@ -94,12 +95,12 @@ func idleIMEX(node *facts.Node) []checks.Finding {
 		return nil
 	}
 	f := checks.Finding{
-		Summary: "the IMEX service does not run", Got: seen.State, Want: "nvidia-imex running",
-		Remedy: []fix.Command{fix.On("sudo systemctl enable --now nvidia-imex"), fix.On("sudo journalctl -u nvidia-imex -n 20   # if it does not stay up")},
+		Summary: "the IMEX service is not running", Got: seen.State, Want: "nvidia-imex running",
+		Remedy: []fix.Command{fix.On("sudo systemctl enable --now nvidia-imex"), fix.On("sudo journalctl -u nvidia-imex -n 20   # if the service stops again").As(fix.Look)},
 	}
 	if !seen.Installed {
 		f.Summary = "the IMEX service is not installed"
-		f.Remedy = []fix.Command{fix.Note("install nvidia-imex of the driver's version on {nodes}, from NVIDIA's repository, and list the machines of the NVLink domain in /etc/nvidia-imex/nodes_config.cfg"), f.Remedy[0]}
+		f.Remedy = []fix.Command{fix.Note("install nvidia-imex in the driver's version on {nodes}, from NVIDIA's repository, and list the machines of the NVLink domain in /etc/nvidia-imex/nodes_config.cfg"), f.Remedy[0]}
 	}
 	return []checks.Finding{f}
 }
@@ -110,20 +111,21 @@ func idleIMEX(node *facts.Node) []checks.Finding {
 // Source: NVIDIA, IMEX Service for NVLink Networks, Deployment Models, Constraints.
 func unlikePeers(nodes []*facts.Node) (findings []checks.Finding) {
 	listed := compare.Without(nodes, func(n *facts.Node) bool { return n.GPU.IMEX.Peers == nil || ranks.ContainerOf(n) != "" })
-	lists := fix.On("grep -v '^#' /etc/nvidia-imex/nodes_config.cfg; nvidia-imex-ctl -N")
-	again := fix.On("sudo systemctl restart nvidia-imex   # on all of the domain, once the lists are the same and no job runs there")
+	lists := fix.On("grep -v '^#' /etc/nvidia-imex/nodes_config.cfg; nvidia-imex-ctl -N").As(fix.Look)
+	again := fix.On("sudo systemctl restart nvidia-imex   # on all machines of the domain, when the lists are the same and no job runs there").As(fix.Or)
+	edit := fix.Note("give all machines of the NVLink domain the same /etc/nvidia-imex/nodes_config.cfg, then restart nvidia-imex on all of them")
 	differences := compare.Differences(compare.Among(listed, "nodes_config.cfg", func(n *facts.Node) string { return strings.Join(n.GPU.IMEX.Peers, " ") }))
 	if differences != nil {
-		return compare.Findings("lists of machines of the IMEX services", differences, checks.Finding{Remedy: []fix.Command{lists, again}})
+		return compare.Findings("machine lists of the IMEX services", differences, checks.Finding{Remedy: []fix.Command{lists, again, edit}})
 	}
 	for _, node := range listed {
 		if unknown := strangers(node, nodes); unknown != nil {
 			findings = append(findings, checks.Finding{
 				Nodes:   []string{node.Name},
-				Summary: "the IMEX service was not told of nodes of this launch",
-				Got:     fmt.Sprintf("%s without an address of %s", counted{int64(len(node.GPU.IMEX.Peers)), "machine"}, strings.Join(unknown, ", ")),
+				Summary: "the IMEX service does not list all nodes of this launch",
+				Got:     fmt.Sprintf("%s listed, without an address of %s", counted{int64(len(node.GPU.IMEX.Peers)), "machine"}, strings.Join(unknown, ", ")),
 				Want:    "every machine of the NVLink domain in nodes_config.cfg",
-				Remedy:  []fix.Command{lists, again},
+				Remedy:  []fix.Command{lists, again, edit},
 			})
 		}
 	}

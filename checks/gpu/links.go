@@ -37,7 +37,7 @@ var Links = checks.Check{
 	},
 }
 
-const slowerWay = "no message: traffic between GPUs takes a slower way"
+const slowerWay = "no message: traffic between GPUs takes a slower path"
 
 var neededForWidth = essential{func(card *facts.Card) bool { return card.Link.Width == 0 }, []string{"nvmlDeviceGetCurrPcieLinkWidth"}}
 
@@ -66,8 +66,8 @@ const (
 )
 
 var (
-	showLinks  = fix.On("nvidia-smi nvlink -s -i {gpus}")
-	showFaults = fix.On(`sudo dmesg -T | grep -iE "nvlink|xid"`)
+	showLinks  = fix.On("nvidia-smi nvlink -s -i {gpus}").As(fix.Look)
+	showFaults = fix.On(`sudo dmesg -T | grep -iE "nvlink|xid"`).As(fix.Look)
 )
 
 // nvLinkRules are by what most GPUs of each model have, links that are up and
@@ -75,8 +75,8 @@ var (
 func nvLinkRules(up, speed map[string]int64) []cardRule {
 	return []cardRule{{checks.Finding{
 		Summary:  "NVLinks to the NVSwitches are down",
-		Want:     "every link active: reset the GPUs, else reseat or replace the GPU or its board",
-		Remedy:   []fix.Command{showLinks, showFaults, resetGPU, fix.On("sudo systemctl restart nvidia-fabricmanager   # after it")},
+		Want:     "every link active",
+		Remedy:   []fix.Command{showLinks, showFaults, resetGPU, fix.On("sudo systemctl restart nvidia-fabricmanager").As(fix.Then), fix.Note("if links stay down, reseat or replace the GPU or its board")},
 		WouldSee: "P2P is disabled between NVLINK connected GPUs, or CUDA failure in NVLS setup",
 	}, func(node *facts.Node, card *facts.Card) string {
 		switched := node.GPU != nil && node.GPU.NVSwitches > 0
@@ -86,12 +86,12 @@ func nvLinkRules(up, speed map[string]int64) []cardRule {
 		return downLinks(card, int64(card.NVLinks.Count))
 	}}, {checks.Finding{
 		Verdict: checks.Warn,
-		Summary: "NVLinks are down that other GPUs of the model have up",
-		Want:    "as many links as on most GPUs of the model: look at bridges, boards and cables",
-		Remedy:  []fix.Command{showLinks, showFaults},
+		Summary: "NVLinks are down that are up on other GPUs of the model",
+		Want:    "as many active links as on most GPUs of the model",
+		Remedy:  []fix.Command{showLinks, showFaults, fix.Note("check bridges, boards and cables")},
 	}, func(_ *facts.Node, card *facts.Card) string { return downLinks(card, up[card.Name]) }}, {checks.Finding{
 		Verdict: checks.Warn,
-		Summary: "NVLinks are slower than they could be",
+		Summary: "NVLinks run below full speed",
 		Want:    "full speed on every link",
 		Remedy:  []fix.Command{showLinks, resetGPU},
 	}, func(_ *facts.Node, card *facts.Card) string {
@@ -102,15 +102,15 @@ func nvLinkRules(up, speed map[string]int64) []cardRule {
 		case len(links.Slow) > 0:
 			return fmt.Sprintf("%s slower than %s", linkNames(links.Slow), text.BitRate(float64(links.Speed)))
 		case links.Speed > 0 && links.Speed < speed[card.Name]:
-			return fmt.Sprintf("%s of %s on most GPUs of the model", text.BitRate(float64(links.Speed)), text.BitRate(float64(speed[card.Name])))
+			return fmt.Sprintf("%s, on most GPUs of the model %s", text.BitRate(float64(links.Speed)), text.BitRate(float64(speed[card.Name])))
 		}
 		return ""
 	}}, {checks.Finding{
 		Verdict:  checks.Warn,
 		Summary:  "NVLinks have many errors",
 		Want:     fmt.Sprintf("fewer than %d replays and %d recoveries of a link since the driver was loaded, and at most one wrong bit in 10^12", manyReplays, manyRecoveries),
-		Remedy:   []fix.Command{fix.On("nvidia-smi nvlink -e -i {gpus}"), fix.On("dcgmi diag -r 3   # loads the links; hours later the counters tell")},
-		WouldSee: "no message: traffic between GPUs stalls now and then",
+		Remedy:   []fix.Command{fix.On("nvidia-smi nvlink -e -i {gpus}").As(fix.Look), fix.On("dcgmi diag -r 3   # loads the links; read the counters again hours later").As(fix.Look)},
+		WouldSee: "no message: traffic between GPUs stalls from time to time",
 	}, func(_ *facts.Node, card *facts.Card) string { return linkErrors(card) }}}
 }
 
@@ -128,9 +128,9 @@ func linkErrors(card *facts.Card) string {
 	for _, link := range valueOf(card.NVLinks).Errors {
 		switch {
 		case link.EffectiveBER > manyWrongBits, link.FailedRecoveries > 0:
-			words = append(words, fmt.Sprintf("link %d %d recoveries, %d of them in vain, %.0e of its bits wrong", link.Link, link.Recoveries, link.FailedRecoveries, link.EffectiveBER))
+			words = append(words, fmt.Sprintf("link %d: %d recoveries, %d of them failed, bit error rate %.0e", link.Link, link.Recoveries, link.FailedRecoveries, link.EffectiveBER))
 		case link.Replays >= manyReplays, link.Recoveries >= manyRecoveries:
-			words = append(words, fmt.Sprintf("link %d %d replays, %d recoveries", link.Link, link.Replays, link.Recoveries))
+			words = append(words, fmt.Sprintf("link %d: %d replays, %d recoveries", link.Link, link.Replays, link.Recoveries))
 		}
 	}
 	return strings.Join(words, ", ")
@@ -162,14 +162,14 @@ func replaysPerMinute(link facts.PCILink) float64 {
 	return math.Ceil(lane * 1e9 * 60 * 1e-12 * float64(max(1, link.Width)))
 }
 
-var showPCIe = fix.On("nvidia-smi -q -d PCIE -i {gpus}")
+var showPCIe = fix.On("nvidia-smi -q -d PCIE -i {gpus}").As(fix.Look)
 
 func pcieRules(generation map[string]int64) []cardRule {
 	return []cardRule{{checks.Finding{
 		Verdict: checks.Warn,
-		Summary: "GPUs have fewer PCIe lanes than they could have",
-		Want:    "all lanes: reseat the GPU, look at riser and slot, and for a BIOS that splits the slot",
-		Remedy:  []fix.Command{showPCIe},
+		Summary: "GPUs use fewer PCIe lanes than GPU and slot support",
+		Want:    "all lanes in use",
+		Remedy:  []fix.Command{showPCIe, fix.Note("reseat the GPU, check riser and slot, and check whether the BIOS splits the slot")},
 	}, func(_ *facts.Node, card *facts.Card) string {
 		if card.Link.Width > 0 && card.Link.Width < card.Link.MaxWidth {
 			return fmt.Sprintf("x%d of x%d", card.Link.Width, card.Link.MaxWidth)
@@ -177,13 +177,13 @@ func pcieRules(generation map[string]int64) []cardRule {
 		return ""
 	}}, {checks.Finding{
 		Verdict: checks.Warn,
-		Summary: "the PCIe links of GPUs are of a lower generation than on most GPUs of the model",
-		Want:    "one generation everywhere: look at slot, riser and the BIOS's limit",
-		Remedy:  []fix.Command{showPCIe},
+		Summary: "PCIe links of GPUs have a lower generation than on most GPUs of the model",
+		Want:    "the same PCIe generation everywhere",
+		Remedy:  []fix.Command{showPCIe, fix.Note("check slot, riser and the limit in the BIOS")},
 	}, func(_ *facts.Node, card *facts.Card) string {
 		most := generation[card.Name]
 		if card.Link.MaxGeneration > 0 && int64(card.Link.MaxGeneration) < most {
-			return fmt.Sprintf("generation %d of %d", card.Link.MaxGeneration, most)
+			return fmt.Sprintf("generation %d, on most GPUs %d", card.Link.MaxGeneration, most)
 		}
 		return ""
 	}}}
@@ -192,13 +192,13 @@ func pcieRules(generation map[string]int64) []cardRule {
 // replays is by how long a counter may have run.
 var replays = cardRule{checks.Finding{
 	Verdict: checks.Warn,
-	Summary: "PCIe links of GPUs send packets again all the time",
-	Want:    "at most one wrong bit in 10^12: reseat the GPU, look at riser and slot",
-	Remedy:  []fix.Command{showPCIe, fix.On("sudo dmesg -T | grep -i aer")},
+	Summary: "PCIe links of GPUs resend too many packets",
+	Want:    "at most one wrong bit in 10^12",
+	Remedy:  []fix.Command{showPCIe, fix.On("sudo dmesg -T | grep -i aer").As(fix.Look), fix.Note("reseat the GPU, and check riser and slot")},
 }, func(node *facts.Node, card *facts.Card) string {
 	replays := valueOf(card.Link.Replays)
 	if allowed := replaysPerMinute(card.Link); float64(replays) >= max(leastReplays, allowed*uptime(node)/60) {
-		return fmt.Sprintf("%d replays, where a link of its kind may have %.0f a minute", replays, allowed)
+		return fmt.Sprintf("%d replays; such a link may have %.0f a minute", replays, allowed)
 	}
 	return ""
 }}

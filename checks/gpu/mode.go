@@ -42,7 +42,7 @@ var neededForModes = []essential{
 }
 
 var prohibited = []cardRule{{checks.Finding{
-	Summary: "the compute mode of GPUs forbids to use them",
+	Summary: "the compute mode of GPUs forbids all use",
 	Want:    "compute mode default",
 	Remedy:  []fix.Command{fix.On("sudo nvidia-smi -c 0 -i {gpus}")},
 }, func(_ *facts.Node, card *facts.Card) string {
@@ -58,9 +58,9 @@ var migForSeveral, migForOne = migEnabled(false), migEnabled(true)
 
 func migEnabled(forOne bool) []cardRule {
 	rule := cardRule{checks.Finding{
-		Summary:  "MIG is enabled, and a process sees one instance of one GPU only",
-		Want:     "MIG disabled where several ranks run on a node",
-		Remedy:   []fix.Command{fix.On("sudo nvidia-smi -mig 0 -i {gpus}   # once nothing uses it; A100 needs a reset after it")},
+		Summary:  "MIG is enabled: a process sees only one instance of one GPU",
+		Want:     "MIG disabled on nodes with several ranks",
+		Remedy:   []fix.Command{fix.On("sudo nvidia-smi -mig 0 -i {gpus}   # when no process uses it; an A100 needs a reset after it")},
 		WouldSee: "RuntimeError: CUDA error: invalid device ordinal",
 	}, func(_ *facts.Node, card *facts.Card) string {
 		instances := "without any instance"
@@ -73,18 +73,18 @@ func migEnabled(forOne bool) []cardRule {
 		return ""
 	}}
 	if forOne {
-		rule.Verdict, rule.Summary = checks.Warn, "MIG is enabled, and a rank gets a part of a GPU"
-		rule.Want, rule.WouldSee = "MIG disabled, unless that part is what is wanted", "torch.OutOfMemoryError: CUDA out of memory, or no CUDA-capable device is detected"
+		rule.Verdict, rule.Summary = checks.Warn, "MIG is enabled: the rank gets only a part of a GPU"
+		rule.Want, rule.WouldSee = "MIG disabled, unless the launch is meant to use a part of a GPU", "torch.OutOfMemoryError: CUDA out of memory, or no CUDA-capable device is detected"
 	}
 	return []cardRule{rule}
 }
 
 var modeRules = []cardRule{{checks.Finding{
 	Verdict:  checks.Warn,
-	Summary:  "the MIG mode of GPUs changes at their next reset",
-	Want:     "no change pending",
+	Summary:  "the MIG mode of GPUs changes at the next reset",
+	Want:     "no pending change",
 	Remedy:   []fix.Command{resetGPU},
-	WouldSee: "nothing now; after a reboot in the middle of the training other GPUs than before",
+	WouldSee: "nothing now; after a reboot during training, other GPUs than before",
 }, func(_ *facts.Node, card *facts.Card) string {
 	changes := slices.Contains([]string{"enabled", "disabled"}, card.MIGPending) && card.MIGPending != card.MIG
 	if changes {
@@ -93,10 +93,10 @@ var modeRules = []cardRule{{checks.Finding{
 	return ""
 }}, {checks.Finding{
 	Verdict:  checks.Warn,
-	Summary:  "persistence mode is off, so the driver sets the GPU up anew for whoever comes next",
+	Summary:  "persistence mode is off: the driver sets up the GPU again for every program",
 	Want:     "persistence mode on",
-	Remedy:   []fix.Command{fix.On("sudo nvidia-smi -pm 1   # until the next boot"), persistAtBoot},
-	WouldSee: "no message: CUDA starts seconds later, and settings such as power limits are forgotten",
+	Remedy:   []fix.Command{fix.On("sudo nvidia-smi -pm 1   # until the next boot"), persistAtBoot.As(fix.Then)},
+	WouldSee: "no message: CUDA starts seconds later, and settings such as power limits are lost",
 }, func(_ *facts.Node, card *facts.Card) string {
 	isAwake := valueOf(card.Persistence) || len(card.Processes) > 0 // who uses it keeps it awake
 	return when(card.Persistence != nil && !isAwake, "persistence mode off")
@@ -104,21 +104,21 @@ var modeRules = []cardRule{{checks.Finding{
 
 // persistAtBoot sets persistence mode whenever NVIDIA's daemon starts, whatever its unit
 // says: that of Ubuntu starts it with --no-persistence-mode, and by a rule of udev.
-var persistAtBoot = fix.On(`sudo mkdir -p /etc/systemd/system/nvidia-persistenced.service.d; printf '[Service]\nExecStartPost=+/usr/bin/nvidia-smi -pm 1\n' | sudo tee /etc/systemd/system/nvidia-persistenced.service.d/mode.conf; sudo systemctl daemon-reload; sudo systemctl enable nvidia-persistenced; sudo systemctl restart nvidia-persistenced   # and at every boot`)
+var persistAtBoot = fix.On(`sudo mkdir -p /etc/systemd/system/nvidia-persistenced.service.d; printf '[Service]\nExecStartPost=+/usr/bin/nvidia-smi -pm 1\n' | sudo tee /etc/systemd/system/nvidia-persistenced.service.d/mode.conf; sudo systemctl daemon-reload; sudo systemctl enable nvidia-persistenced; sudo systemctl restart nvidia-persistenced   # also at every boot`)
 
 // appClocks are judged by the other GPUs of the model only: on many models the
 // default is below the maximum, and the GPU boosts beyond it all the same.
 func appClocks(common map[string]int64) cardRule {
 	return cardRule{checks.Finding{
 		Verdict:  checks.Warn,
-		Summary:  "application clocks are set lower than on other GPUs of the model",
-		Want:     "one setting everywhere",
+		Summary:  "application clocks are lower than on other GPUs of the model",
+		Want:     "the same setting everywhere",
 		Remedy:   []fix.Command{fix.On("sudo nvidia-smi -rac -i {gpus}")},
 		WouldSee: "no message: every collective waits for the slowest GPU",
 	}, func(_ *facts.Node, card *facts.Card) string {
 		most := common[card.Name]
 		if card.Clock.AppSM > 0 && int64(card.Clock.AppSM) < most {
-			return fmt.Sprintf("%d MHz of %d", card.Clock.AppSM, most)
+			return fmt.Sprintf("%d MHz, on most GPUs of the model %d MHz", card.Clock.AppSM, most)
 		}
 		return ""
 	}}
@@ -163,34 +163,36 @@ var neededForBrakes = []essential{
 	{func(card *facts.Card) bool { return card.Clock.MaxSM == 0 }, []string{"nvmlDeviceGetMaxClockInfo"}},
 }
 
-var showBrakes = fix.On("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER -i {gpus}")
+var showBrakes = fix.On("nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER -i {gpus}").As(fix.Look)
+
+var checkCooling = fix.Note("check fans, air flow, cold plates and the room temperature")
 
 var brakes = []cardRule{{checks.Finding{
-	Summary: "heat brakes GPUs",
-	Want:    "full clocks: look at fans, air flow, cold plates and the room",
-	Remedy:  []fix.Command{showBrakes, fix.On("sudo ipmitool sdr type Fan")},
+	Summary: "heat throttles GPUs",
+	Want:    "full clocks",
+	Remedy:  []fix.Command{showBrakes, fix.On("sudo ipmitool sdr type Fan").As(fix.Look), checkCooling},
 }, func(_ *facts.Node, card *facts.Card) string {
-	return hot(card, "braked by heat", "hw-thermal", "sw-thermal")
+	return hot(card, "throttled by heat", "hw-thermal", "sw-thermal")
 }}, {checks.Finding{
-	Summary: "the power supply brakes GPUs",
-	Want:    "full clocks: a power supply failed, lost its redundancy or is overloaded, or the GPU's power cable is loose",
-	Remedy:  []fix.Command{showBrakes, fix.On("sudo ipmitool sdr type 'Power Supply'")},
+	Summary: "the power supply throttles GPUs",
+	Want:    "full clocks",
+	Remedy:  []fix.Command{showBrakes, fix.On("sudo ipmitool sdr type 'Power Supply'").As(fix.Look), fix.Note("check for a failed or overloaded power supply, lost redundancy, or a loose power cable of the GPU")},
 }, func(_ *facts.Node, card *facts.Card) string {
 	return when(throttled(card, "hw-power-brake"), "power brake asserted")
 }}, {checks.Finding{
-	Summary: "the hardware brakes GPUs",
-	Want:    "full clocks: heat or power; the driver does not say which",
-	Remedy:  []fix.Command{showBrakes},
+	Summary: "the hardware throttles GPUs",
+	Want:    "full clocks",
+	Remedy:  []fix.Command{showBrakes, fix.Note("the cause is heat or power; the driver does not report which")},
 }, func(_ *facts.Node, card *facts.Card) string {
 	return hot(card, "hardware slowdown", "hw-slowdown")
 }}, {checks.Finding{
-	Summary: "GPUs are close to the temperature where they brake",
-	Want:    "an idle GPU is cool: look at fans, air flow, cold plates and the room",
-	Remedy:  []fix.Command{showBrakes},
+	Summary: "GPUs are close to the temperature at which they throttle",
+	Want:    "a cool GPU before the launch",
+	Remedy:  []fix.Command{showBrakes, checkCooling},
 }, func(_ *facts.Node, card *facts.Card) string {
 	now, brakesAt := valueOf(card.Temperature), valueOf(card.SlowdownAt)
 	if card.Temperature != nil && brakesAt > nearSlowdown && now >= brakesAt-nearSlowdown {
-		return fmt.Sprintf("%d °C, brakes at %d °C", now, brakesAt)
+		return fmt.Sprintf("%d °C, throttles at %d °C", now, brakesAt)
 	}
 	return ""
 }}}
@@ -221,13 +223,13 @@ func powerLimit(common map[string]int64, cards []*facts.Card) []cardRule {
 		return nil
 	}
 	rule := cardRule{checks.Finding{
-		Summary: "the power limit of GPUs is lowered",
-		Want:    "the factory's limit, and the same on all GPUs of a model",
-		Remedy:  []fix.Command{fix.On("nvidia-smi -q -d POWER -i {gpus}")},
+		Summary: "the power limit of GPUs is lower than on others or by default",
+		Want:    "the default limit, and the same on all GPUs of a model",
+		Remedy:  []fix.Command{fix.On("nvidia-smi -q -d POWER -i {gpus}").As(fix.Look)},
 	}, func(_ *facts.Node, card *facts.Card) string {
-		watts, whose := rightLimit(card, common)
+		watts, source := rightLimit(card, common)
 		if watts > 0 {
-			return fmt.Sprintf("%.0f W, %.0f W %s", card.Power.Limit, watts, whose)
+			return fmt.Sprintf("%.0f W, %s %.0f W", card.Power.Limit, source, watts)
 		}
 		return ""
 	}}
@@ -244,18 +246,19 @@ func powerLimit(common map[string]int64, cards []*facts.Card) []cardRule {
 	for _, watts := range wanted {
 		rule.Remedy = append(rule.Remedy, fix.On("sudo nvidia-smi -pl %s -i %s", fix.Number(math.RoundToEven(watts)), fix.Name(strings.Join(on[watts], ","))))
 	}
+	rule.Remedy = fix.Steps(rule.Remedy...)
 	return []cardRule{rule}
 }
 
 // rightLimit is what the limit of a GPU is lowered from, in watts, and whose limit that
 // is; 0 where it is not lowered.
-func rightLimit(card *facts.Card, common map[string]int64) (watts float64, whose string) {
+func rightLimit(card *facts.Card, common map[string]int64) (watts float64, source string) {
 	limit, most := card.Power.Limit, float64(common[boardOf(card)])
 	switch {
 	case limit == 0:
 		return 0, ""
 	case limit < card.Power.Default-1:
-		return card.Power.Default, "by the factory"
+		return card.Power.Default, "by default"
 	case limit < most-1:
 		return most, "on most GPUs of the model"
 	}
@@ -264,13 +267,13 @@ func rightLimit(card *facts.Card, common map[string]int64) (watts float64, whose
 
 func maxClock(common map[string]int64) []cardRule {
 	return []cardRule{{checks.Finding{
-		Summary: "the highest clock of GPUs is lower than that of others of the model",
-		Want:    "one maximum everywhere",
-		Remedy:  []fix.Command{fix.On("sudo nvidia-smi -rgc -i {gpus}   # takes a lock off the clocks"), fix.On("nvidia-smi -q -d CLOCK -i {gpus}")},
+		Summary: "the maximum clock of GPUs is lower than on other GPUs of the model",
+		Want:    "the same maximum everywhere",
+		Remedy:  []fix.Command{fix.On("sudo nvidia-smi -rgc -i {gpus}   # unlocks the clocks"), fix.On("nvidia-smi -q -d CLOCK -i {gpus}").As(fix.Look)},
 	}, func(_ *facts.Node, card *facts.Card) string {
 		most := common[boardOf(card)]
 		if card.Clock.MaxSM > 0 && int64(card.Clock.MaxSM) < most {
-			return fmt.Sprintf("%d MHz of %d", card.Clock.MaxSM, most)
+			return fmt.Sprintf("%d MHz, on most GPUs of the model %d MHz", card.Clock.MaxSM, most)
 		}
 		return ""
 	}}}

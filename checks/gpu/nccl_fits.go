@@ -31,7 +31,7 @@ func judgeNCCLCode(view checks.View) []checks.Finding {
 	}
 	nodes = compare.Without(nodes, func(n *facts.Node) bool { return len(n.Python.NCCL) == 0 || isLinked(n) || hasNoCode(n) })
 	if len(nodes) == 0 {
-		return append(findings, checks.Skipped("no node has a libnccl of its own beside a torch that has code for the GPUs")...)
+		return append(findings, checks.Skipped("no node has both a separate libnccl and a torch with code for its GPUs")...)
 	}
 	cardsOf := usedCards(view)
 	for _, node := range nodes {
@@ -66,7 +66,7 @@ func lacksNCCLCode(view checks.View, node *facts.Node, cards []*facts.Card) []ch
 			continue
 		}
 		if first.Code == nil {
-			return []checks.Finding{checks.UnknownFor(node, first.Path+" does not show which GPUs it has code for")}
+			return []checks.Finding{checks.UnknownFor(node, first.Path+" does not report which GPUs it has code for")}
 		}
 		code := launch.CodeFor(first.Code, card.Capability)
 		untranslated := code == launch.CodePTX && node.NVML.CUDA != "" && hostfile.Before(node.NVML.CUDA, first.CUDA)
@@ -74,13 +74,13 @@ func lacksNCCLCode(view checks.View, node *facts.Node, cards []*facts.Card) []ch
 			continue
 		}
 		f := checks.Finding{
-			Summary: "NCCL has no code for the GPUs",
+			Summary: fmt.Sprintf("NCCL %s has no code for GPUs of compute capability %s", compare.Shown(first.Version), card.Capability),
 			Got:     fmt.Sprintf("%s of compute capability %s; NCCL %s in %s (%s) is built for %s", compare.Shown(card.Name), card.Capability, compare.Shown(first.Version), first.Path, first.From, strings.Join(first.Code, ", ")),
 			Want:    "a build of NCCL for compute capability " + card.Capability,
 			Remedy:  otherNCCL(view, node, card),
 		}
 		if untranslated {
-			f.Summary = "NCCL has code for the GPUs that only a newer driver can translate"
+			f.Summary = "NCCL's code for the GPUs needs a newer driver to translate it"
 			f.Got += fmt.Sprintf(" by CUDA %s, driver for CUDA %s", first.CUDA, node.NVML.CUDA)
 			f.WouldSee = "NCCL WARN Cuda failure 'the provided PTX was compiled with an unsupported toolchain.'"
 		}
@@ -96,11 +96,15 @@ func lacksNCCLCode(view checks.View, node *facts.Node, cards []*facts.Card) []ch
 // and README.md, for NVCC_GENCODE.
 func otherNCCL(view checks.View, node *facts.Node, card *facts.Card) []fix.Command {
 	if from := node.Python.NCCL[0].From; from == "LD_PRELOAD" || from == "LD_LIBRARY_PATH" {
-		return []fix.Command{ranks.SearchSession(from)}
+		return []fix.Command{
+			ranks.SearchSession(from).As(fix.Look),
+			fix.Note("remove this library from %s, in the file that sets the variable", fix.Variable(from)),
+		}
 	}
 	bare := strings.ReplaceAll(card.Capability, ".", "")
 	return []fix.Command{
-		remedy.Pip(view).List().Remark("nvidia-nccl-cu12 has code from compute capability 5.0 on, nvidia-nccl-cu13 from 7.5 on; the one of torch's CUDA, alike on all nodes"),
+		remedy.Pip(view).List().As(fix.Look),
+		fix.Note("install the NCCL wheel for torch's CUDA on all nodes: nvidia-nccl-cu12 has code from compute capability 5.0 on, nvidia-nccl-cu13 from 7.5 on"),
 		fix.Note("or build NCCL on the machine: make src.build NVCC_GENCODE='-gencode=arch=compute_%s,code=sm_%s'", fix.Name(bare), fix.Name(bare)),
 	}
 }

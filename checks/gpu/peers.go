@@ -35,7 +35,7 @@ var PeerAccess = checks.Check{
 			findings = append(findings, detours(view, node, linkedOf(node))...)
 		}
 		if len(nodes) > 0 && len(several) == 0 {
-			return append(findings, checks.Skipped("no node has two GPUs that could reach each other")...)
+			return append(findings, checks.Skipped("no node has two GPUs that could access each other")...)
 		}
 		return append(findings, refusedPeers(view, several, linkedOf)...)
 	},
@@ -81,7 +81,7 @@ func refusedPeers(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Nod
 	}
 	for _, node := range nodes {
 		if node.NVML.Peers == nil {
-			findings = append(findings, checks.UnknownFor(node, "nvml: which GPUs reach each other was not reported"))
+			findings = append(findings, checks.UnknownFor(node, "nvml: peer access between GPUs was not reported"))
 			continue
 		}
 		if !nccl.IsOn(ranks.Env(view, node).Get("NCCL_P2P_DISABLE").Value) { // of the switch env-sane speaks
@@ -110,13 +110,13 @@ func refusedPairs(node *facts.Node, pairs iter.Seq[pair], works map[[3]string]bo
 		}
 	}
 	return append(refusal(node, nvlinked, checks.Finding{
-		Summary:  "the driver refuses peer access between GPUs that NVLink joins, and NCCL ends there",
-		Remedy:   []fix.Command{fix.On("nvidia-smi topo -p2p rw"), rebootNode.Remark("; if it stays so: reseat or replace the GPUs, or NCCL_IGNORE_DISABLED_P2P=1 to do without")},
+		Summary:  "the driver refuses peer access between GPUs with NVLink: NCCL aborts",
+		Remedy:   []fix.Command{fix.On("nvidia-smi topo -p2p rw").As(fix.Look), rebootNode.Remark("; if it persists, reseat or replace the GPUs, or set NCCL_IGNORE_DISABLED_P2P=1 to do without")},
 		WouldSee: quoted + " This should not be the case given their connectivity, and is probably due to a hardware issue",
 	}), refusal(node, others, checks.Finding{
 		Verdict:  checks.Warn,
-		Summary:  "the driver refuses peer access between GPUs, and NCCL goes through /dev/shm",
-		Remedy:   []fix.Command{fix.On("nvidia-smi topo -p2p rw"), fix.On("grep -rn NVreg /etc/modprobe.d   # is it switched off there?")},
+		Summary:  "the driver refuses peer access between GPUs: NCCL uses /dev/shm",
+		Remedy:   []fix.Command{fix.On("nvidia-smi topo -p2p rw").As(fix.Look), fix.On("grep -rn NVreg /etc/modprobe.d   # shows whether it is switched off there").As(fix.Look)},
 		WouldSee: "P2P is disabled between connected GPUs, and a slow run",
 	})...)
 }
@@ -127,7 +127,7 @@ func refusal(node *facts.Node, pairs []string, f checks.Finding) []checks.Findin
 	if pairs == nil {
 		return nil
 	}
-	f.Nodes, f.Want = []string{node.Name}, "peer access, as between their like"
+	f.Nodes, f.Want = []string{node.Name}, "peer access, as between other GPUs of the model"
 	more := len(pairs) - manyPairs
 	f.Got = "GPUs " + strings.Join(pairs[:min(len(pairs), manyPairs)], "; ") + when(more > 0, "; and %d more pairs", more)
 	return []checks.Finding{f}
@@ -158,22 +158,23 @@ func detours(view checks.View, node *facts.Node, cards []*facts.Card) (findings 
 	var causes, got, want []string
 	if translated {
 		causes, got, want = append(causes, "the IOMMU"), append(got, "IOMMU translated"), append(want, "IOMMU off or in passthrough mode")
-		f.Remedy = append(f.Remedy, remedy.OnMachine(node, fix.On("sudo grep -n CMDLINE /etc/default/grub   # add iommu=pt, then update-grub and reboot; or switch VT-d or AMD-Vi off in the BIOS")))
+		f.Remedy = append(f.Remedy, remedy.OnMachine(node, fix.On("sudo grep -n CMDLINE /etc/default/grub").As(fix.Look)),
+			fix.Note("add iommu=pt to the kernel command line of {nodes}, run update-grub and reboot; or disable VT-d or AMD-Vi in the BIOS"))
 	}
 	if len(bridges) > 0 {
-		causes, got = append(causes, "access control (ACS) of PCIe switches"), append(got, "ACS on "+strings.Join(bridges, ", "))
-		want = append(want, "no ACS on ports between GPUs, or GPUs and RDMA adapters; a virtual machine cannot do without, and has ATS on the adapters instead")
+		causes, got = append(causes, "ACS on PCIe switches"), append(got, "ACS on "+strings.Join(bridges, ", "))
+		want = append(want, "no ACS on ports between GPUs and RDMA adapters; in a virtual machine, ATS on the adapters instead")
 		f.Remedy = append(f.Remedy,
 			remedy.OnMachine(node, fix.On("for port in %s; do sudo setpci -s $port ECAP_ACS+0x6.w=0000; done   # until the next boot", fix.List[fix.Name](" ", bridges))),
-			remedy.OnMachine(node, fix.On("sudo grep -n CMDLINE /etc/default/grub   # for good: ACS, and VT-d or AMD-Vi, off in the BIOS")))
+			fix.Note("for good, disable ACS, and VT-d or AMD-Vi, in the BIOS of {nodes}"))
 	}
 	switch len(causes) {
 	case 0:
 		return nil
 	case 1:
-		f.Summary = causes[0] + " sends peer traffic through the processor"
+		f.Summary = causes[0] + " sends peer traffic through the CPU"
 	default:
-		f.Summary = strings.Join(causes, " and ") + " send peer traffic through the processor"
+		f.Summary = strings.Join(causes, " and ") + " send peer traffic through the CPU"
 	}
 	f.Got, f.Want = strings.Join(got, "; "), strings.Join(want, "; ")
 	return []checks.Finding{f}
@@ -248,7 +249,7 @@ var Direct = checks.Check{
 			return !slices.ContainsFunc(cardsOf(node), takesRDMA) || len(ranks.NCCLNetwork(view, node).Ports) == 0
 		})
 		if len(capable) == 0 {
-			return append(findings, checks.Skipped("no node has both an RDMA port that NCCL takes and a GPU that takes RDMA")...)
+			return append(findings, checks.Skipped("no node has both an RDMA port that NCCL uses and a GPU that supports RDMA")...)
 		}
 		return append(findings, judgeDirect(view, capable, cardsOf)...)
 	},
@@ -274,23 +275,23 @@ func judgeDirect(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Node
 		level := ranks.Env(view, node).Get("NCCL_NET_GDR_LEVEL")
 		switch what, known := lacks(node); {
 		case !known:
-			return []checks.Finding{checks.UnknownFor(node, "ib: nvidia_peermem is not loaded, and whether the kernel has DMA-BUF in its place is not to be seen")}
+			return []checks.Finding{checks.UnknownFor(node, "ib: nvidia_peermem is not loaded, and whether DMA-BUF is available is not known")}
 		case what != "":
 			return []checks.Finding{withoutDirect(node, what, somewhere)}
 		case direct.By != "", direct.Why == "": // it works, or the distances are unknown
 		case level.Value != "": // the farthest that NCCL goes
 			return []checks.Finding{{
-				Summary: "NCCL_NET_GDR_LEVEL rules GPUDirect RDMA out, and what goes between nodes is copied through host memory",
+				Summary: "NCCL_NET_GDR_LEVEL disables GPUDirect RDMA: NCCL copies through host memory",
 				Got:     ranks.Origin(view, level),
-				Want:    "no NCCL_NET_GDR_LEVEL, or a distance that GPUs and adapters have",
+				Want:    "no NCCL_NET_GDR_LEVEL, or one that covers the distance between GPUs and adapters",
 				Remedy:  ranks.TakeOut(view, level),
 			}}
 		case allFar(node, cardsOf(node), network.Ports):
 			return []checks.Finding{{
-				Summary: "every RDMA adapter is on another socket than the GPUs, and NCCL does not use GPUDirect RDMA so far",
+				Summary: "all RDMA adapters are on another socket than the GPUs: no GPUDirect RDMA",
 				Got:     ranks.DeviceNames(node) + " at distance SYS",
 				Want:    "an adapter under the same PCIe switch as a GPU",
-				Remedy:  []fix.Command{fix.On("nvidia-smi topo -m"), fix.Note("move adapters or GPUs to other slots, or have the launch use the GPUs next to the adapters")},
+				Remedy:  []fix.Command{fix.On("nvidia-smi topo -m").As(fix.Look), fix.Note("move adapters or GPUs to other slots, or use the GPUs next to the adapters")},
 			}}
 		}
 		return nil
@@ -299,16 +300,16 @@ func judgeDirect(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Node
 
 func withoutDirect(node *facts.Node, lacks string, somewhere bool) checks.Finding {
 	f := checks.Finding{
-		Summary: "GPUDirect RDMA is not to be had, and what goes between nodes is copied through host memory",
-		Got:     "neither nvidia_peermem nor nv_peer_mem is loaded; in the way of DMA-BUF: " + lacks,
-		Want:    "nvidia_peermem loaded, or what DMA-BUF takes",
+		Summary: "GPUDirect RDMA is not available: NCCL copies through host memory",
+		Got:     "neither nvidia_peermem nor nv_peer_mem is loaded; no DMA-BUF, because of: " + lacks,
+		Want:    "nvidia_peermem loaded, or DMA-BUF available",
 		Remedy: []fix.Command{
 			remedy.OnMachine(node, fix.On("sudo modprobe nvidia-peermem")),
-			remedy.OnMachine(node, fix.On("echo nvidia-peermem | sudo tee /etc/modules-load.d/nvidia-peermem.conf   # and at every boot")),
+			remedy.OnMachine(node, fix.On("echo nvidia-peermem | sudo tee /etc/modules-load.d/nvidia-peermem.conf   # also at every boot")).As(fix.Then),
 		},
 	}
 	if somewhere {
-		f.Summary = "GPUDirect RDMA is not to be had here, though on other nodes, and everybody waits for the copies through host memory"
+		f.Summary = "GPUDirect RDMA is not available, as it is on other nodes: all ranks are slower"
 	}
 	return f
 }

@@ -47,12 +47,12 @@ func judgeDriversAlike(view checks.View) []checks.Finding {
 	for _, d := range compare.Differences(all...) {
 		f := d.Finding("NVIDIA drivers")
 		odd := slices.IndexFunc(nodes, func(n *facts.Node) bool { return n.Name == d.Nodes[0] })
-		f.Remedy = []fix.Command{remedy.HowInstalled(nodes[odd])}
+		f.Remedy = []fix.Command{remedy.HowInstalled(nodes[odd]).As(fix.Look)}
 		if !d.Split {
 			if usual := slices.IndexFunc(nodes, func(n *facts.Node) bool { return !slices.Contains(d.Nodes, n.Name) }); sameModels(nodes[odd], nodes[usual]) {
 				f.Remedy = append(f.Remedy, sameDriver(d, nodes[odd]))
 			} else {
-				f.Want += "; as far as the other GPUs here can have it: the open module takes Turing or later, and Blackwell takes it and driver 570"
+				f.Want += "; these other GPUs may not support it: the open module needs Turing or later, and Blackwell needs the open module and driver 570"
 			}
 		}
 		findings = append(findings, f)
@@ -65,9 +65,9 @@ func unlikeAscend(nodes []*facts.Node) (findings []checks.Finding) {
 	release := func(n *facts.Node) string { return n.GPU.Ascend }
 	for _, d := range compare.Differences(compare.Among(nodes, "driver", release)) {
 		f := d.Finding("Ascend drivers")
-		f.Remedy = []fix.Command{fix.On("cat /etc/ascend_install.info; npu-smi info   # which package it was, and for which firmware")}
+		f.Remedy = []fix.Command{fix.On("cat /etc/ascend_install.info; npu-smi info   # shows the package and its firmware").As(fix.Look)}
 		if !d.Split {
-			f.Remedy = append(f.Remedy, fix.Note("install driver %s on {nodes}, with the firmware that its notes name, then reboot", fix.Text(remedy.WordOr(d.Deviations[0].Want, "as on the other nodes"))))
+			f.Remedy = append(f.Remedy, fix.Note("install driver %s on {nodes}, with the firmware that its release notes name, then reboot", fix.Text(remedy.WordOr(d.Deviations[0].Want, "as on the other nodes"))))
 		}
 		findings = append(findings, f)
 	}
@@ -91,7 +91,7 @@ func sameModels(a, b *facts.Node) bool {
 
 func sameDriver(d compare.Difference, odd *facts.Node) fix.Command {
 	if dev := d.Deviations[0]; dev.Name == rocmRelease { // with the driver that is wanted
-		return fix.Note("install ROCm %s in the way that this one came to be installed", fix.Text(remedy.WordOr(dev.Want, "as on the other nodes")))
+		return fix.Note("install ROCm %s in the same way as the present one", fix.Text(remedy.WordOr(dev.Want, "as on the other nodes")))
 	}
 	version, kind := odd.NVML.Driver, remedy.ModuleKind(odd)
 	for _, dev := range d.Deviations {
@@ -126,19 +126,19 @@ func judgeGPUModels(view checks.View) []checks.Finding {
 	for _, node := range nodes {
 		if mixed := models(node); strings.Contains(mixed, ", ") {
 			findings = append(findings, checks.Finding{
-				Nodes: []string{node.Name}, Summary: "the GPUs of a node are not alike", Got: mixed, Want: "one model",
-				Remedy: []fix.Command{listModels, fix.Here("deepspeed --include 'NAME:0,1,…' …   # the GPUs of one model alone")},
+				Nodes: []string{node.Name}, Summary: "the node has different GPU models", Got: mixed, Want: "one GPU model",
+				Remedy: []fix.Command{listModels, fix.Note("use only the GPUs of one model, with --include 'NAME:0,1,…'")},
 			})
 		}
 	}
 	for _, d := range compare.Differences(compare.Among(nodes, "GPUs", models)) {
-		f := d.Finding("models of GPUs")
-		f.Remedy = []fix.Command{fix.Here("deepspeed --exclude %s …   # or keep them, with a batch that fits the smallest", fix.Word(strings.Join(d.Nodes, "@")))}
+		f := d.Finding("GPU models")
+		f.Remedy = []fix.Command{fix.Note("add --exclude %s to the launch command, or use a batch size that fits the smallest GPU", fix.Word(strings.Join(d.Nodes, "@")))}
 		if d.Split {
-			f.Remedy = []fix.Command{fix.On("nvidia-smi -L   # or keep all, with a batch that fits the smallest")}
+			f.Remedy = []fix.Command{listModels, fix.Note("use the nodes with one GPU model, or a batch size that fits the smallest GPU")}
 		}
 		if least, smallest := smallestMemory(nodes, cardsOf); smallest != nil {
-			f.WouldSee = fmt.Sprintf("torch.OutOfMemoryError: CUDA out of memory, on %s first (%s), where the batch was made for more", hostfile.Fold(smallest), least)
+			f.WouldSee = fmt.Sprintf("torch.OutOfMemoryError: CUDA out of memory, first on %s (%s), if the batch size is meant for larger GPUs", hostfile.Fold(smallest), least)
 		}
 		findings = append(findings, f)
 	}
@@ -148,7 +148,7 @@ func judgeGPUModels(view checks.View) []checks.Finding {
 	return spoken(view, "", findings)
 }
 
-var listModels = fix.On("nvidia-smi -L")
+var listModels = fix.On("nvidia-smi -L").As(fix.Look)
 
 var neededForName = essential{func(card *facts.Card) bool { return card.Name == "" }, []string{"nvmlDeviceGetName"}}
 
@@ -211,7 +211,7 @@ func smallestMemory(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card
 	return humanize.IBytes(uint64(smallest)), names
 }
 
-var showVBIOS = fix.On("nvidia-smi --query-gpu=index,name,vbios_version,power.limit --format=csv   # the maker of the machine has the update")
+var showVBIOS = fix.On("nvidia-smi --query-gpu=index,name,vbios_version,power.limit --format=csv   # updates come from the maker of the machine").As(fix.Look)
 
 func unlikeVBIOS(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card) []checks.Finding {
 	vbios := func(n *facts.Node) string {
@@ -224,7 +224,7 @@ func unlikeVBIOS(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card) [
 		}))
 	}
 	return compare.Findings("VBIOS or firmware of the GPUs", compare.Differences(all...), checks.Finding{
-		WouldSee: "nothing as a rule; a GPU with other limits of power and clock is slower or faster than its peers", Remedy: []fix.Command{showVBIOS},
+		WouldSee: "usually nothing; a GPU with other power and clock limits is slower or faster than the others", Remedy: []fix.Command{showVBIOS},
 	})
 }
 

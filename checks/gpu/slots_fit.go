@@ -58,7 +58,7 @@ func judgeSlots(view checks.View) []checks.Finding {
 		case driverFails(view, node):
 			findings = append(findings, leftTo("gpu-driver-loads", node))
 		case !known:
-			findings = append(findings, checks.UnknownFor(node, "how many accelerators there are was not seen"))
+			findings = append(findings, checks.UnknownFor(node, "the number of accelerators was not reported"))
 		case noneAnywhere && forEach:
 			findings = append(findings, ranks.OfMachine(view, node, noneToCount(node)))
 		case cpu && there == 0 && (forAny || len(slots) > 0):
@@ -76,7 +76,7 @@ func judgeSlots(view checks.View) []checks.Finding {
 		}
 	}
 	if !asked {
-		return checks.Skipped("nothing says how many ranks a node gets")
+		return checks.Skipped("the number of ranks per node is not known")
 	}
 	return findings
 }
@@ -86,7 +86,7 @@ var noneThere = []fix.Command{onBus, meantCPU}
 
 // perhapsCPU is of a node whose ranks would take the CPU.
 func perhapsCPU(node *facts.Node) checks.Finding {
-	f := checks.UnknownFor(node, "no node shows an accelerator for its ranks, and nobody has said that they are to compute on the CPU: --accelerator cpu says so")
+	f := checks.UnknownFor(node, "no node has an accelerator, and whether the launch is meant to use the CPU is not known (--accelerator cpu)")
 	f.Remedy = noneThere
 	return f
 }
@@ -96,9 +96,9 @@ func perhapsCPU(node *facts.Node) checks.Finding {
 // Source: torch/distributed/run.py, determine_local_world_size, 2.15.
 func noneToCount(node *facts.Node) checks.Finding {
 	return checks.Finding{
-		Nodes: []string{node.Name}, Summary: "torchrun is to start a rank for each GPU, and there is none",
-		Got: "no accelerator", Want: "--nproc-per-node gpu", WouldSee: "ValueError: Cuda is not available.",
-		Remedy: []fix.Command{noneThere[0], fix.Here("torchrun --nproc-per-node cpu …   # if the CPU is meant: on every node")},
+		Nodes: []string{node.Name}, Summary: "torchrun starts one rank per GPU, but the node has no GPU",
+		Got: "no accelerator", Want: "a GPU, for --nproc-per-node gpu", WouldSee: "ValueError: Cuda is not available.",
+		Remedy: []fix.Command{noneThere[0], fix.Note("if the launch is meant to use the CPU, use torchrun --nproc-per-node cpu on every node")},
 	}
 }
 
@@ -135,26 +135,27 @@ func hidden(view checks.View, node *facts.Node, slots []int, count int) []checks
 	}
 	f := checks.Finding{
 		Nodes: []string{node.Name},
-		Got:   fmt.Sprintf("%d of %d", len(shown), count),
+		Got:   fmt.Sprintf("%d of %d accelerators visible", len(shown), count),
 		Want:  "slots " + indices(slots),
 	}
 	var names []string
 	for _, setting := range hiding {
 		names = append(names, setting.Name)
 		f.Got += "; " + ranks.Origin(view, setting)
-		f.Remedy = append(f.Remedy, ranks.SearchSession(setting.Name), fix.Here("unset %s   # in the shell that starts the ranks", fix.Variable(setting.Name)))
+		f.Remedy = append(f.Remedy, ranks.SearchSession(setting.Name).As(fix.Look), fix.Here("unset %s   # in the shell that starts the ranks", fix.Variable(setting.Name)))
 	}
-	f.Summary = english.OxfordWordSeries(names, "and") + " " + english.PluralWord(len(names), "hides", "hide") + " accelerators that ranks are to use"
+	f.Summary = english.OxfordWordSeries(names, "and") + " " + english.PluralWord(len(names), "hides", "hide") + " accelerators that the ranks need"
+	f.Remedy = fix.Steps(f.Remedy...)
 	f.WouldSee = when(len(shown) == 0, noGPUs)
 	return []checks.Finding{f}
 }
 
-var listSome = fix.On("nvidia-smi -L   # is one missing?")
+var listSome = fix.On("nvidia-smi -L   # shows whether one is missing").As(fix.Look)
 
 func tooFew(p launch.Prediction, machine *facts.Node, slots []int, count int) checks.Finding {
 	f := checks.Finding{
 		Nodes:   []string{machine.Name},
-		Summary: "ranks are to use accelerators that are not there",
+		Summary: fmt.Sprintf("the launch uses slots %s, but the node has %s", indices(slots), counted{int64(count), "accelerator"}),
 		Got:     fmt.Sprintf("%d accelerators, 0 to %d", count, count-1),
 		Want:    "slots " + indices(slots),
 		Remedy:  append([]fix.Command{listSome}, fewerSlots(p, slots, count)...),
@@ -166,9 +167,9 @@ func tooFew(p launch.Prediction, machine *facts.Node, slots []int, count int) ch
 		f.Got = "one accelerator, 0"
 	}
 	if nvml := machine.NVML; nvml != nil {
-		f.Got += when(withheld(machine) > 0, "; %d more are not for this session", withheld(machine))
+		f.Got += when(withheld(machine) > 0, "; %d more are hidden from this session", withheld(machine))
 		hasMIG := slices.ContainsFunc(nvml.Cards, func(c facts.Card) bool { return c.MIG == "enabled" })
-		f.Got += when(hasMIG, "; MIG is on, and of its instances CUDA shows a process one")
+		f.Got += when(hasMIG, "; MIG is on, and CUDA shows a process only one instance")
 	}
 	if slots[0] >= count {
 		// CUDA stops reading CUDA_VISIBLE_DEVICES at the first index that is not there.
@@ -180,16 +181,13 @@ func tooFew(p launch.Prediction, machine *facts.Node, slots []int, count int) ch
 func fewerSlots(p launch.Prediction, slots []int, count int) []fix.Command {
 	switch {
 	case p.Torchrun() && count > 0:
-		return []fix.Command{fix.Here("torchrun --nproc_per_node=%s …   # on every node", fix.Number(count))}
+		return []fix.Command{fix.Note("use torchrun --nproc_per_node=%s on every node", fix.Number(count))}
 	case count == 0:
-		return []fix.Command{fix.Note("take {nodes} out of {hostfile}")}
+		return []fix.Command{fix.Note("remove {nodes} from {hostfile}")}
 	case len(slots) <= count:
-		return []fix.Command{fix.Note("in --include: slots of 0 to %s for {nodes}", fix.Number(count-1))}
+		return []fix.Command{fix.Note("use only slots 0 to %s of {nodes} in --include", fix.Number(count-1))}
 	}
-	return []fix.Command{
-		fix.Note("in {hostfile}: slots=%s for {nodes}", fix.Number(count)),
-		fix.Here("deepspeed --num_gpus %s …   # or: so many on every node", fix.Number(count)),
-	}
+	return []fix.Command{fix.Note("set slots=%s for {nodes} in {hostfile}, or use deepspeed --num_gpus %[1]s for all nodes", fix.Number(count))}
 }
 
 // indices are slots as a person reads them: "0 to 7" or "1, 7".

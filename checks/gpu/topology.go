@@ -24,12 +24,12 @@ var TopologyFile = checks.Check{
 		nodes, findings := judgedGPUs(view)
 		told := compare.Without(nodes, func(n *facts.Node) bool { return len(n.Env.Topology) == 0 && topologyNamed(view, n) == "" })
 		if len(nodes) > 0 && len(told) == 0 {
-			return append(findings, checks.Skipped("no file tells NCCL what the machines look like")...)
+			return append(findings, checks.Skipped("no node has a topology file for NCCL")...)
 		}
 		cardsOf := usedCards(view)
 		for _, node := range told {
 			if node.Env.Topology == nil {
-				findings = append(findings, checks.UnknownFor(node, "env: what "+topologyNamed(view, node)+" names was not looked at"))
+				findings = append(findings, checks.UnknownFor(node, "env: the file that "+topologyNamed(view, node)+" names was not checked"))
 			}
 			for _, file := range node.Env.Topology {
 				findings = append(findings, checks.OfNode(node, judgeTopology(view, node, file, cardsOf(node))...)...)
@@ -59,48 +59,48 @@ func topologyNamed(view checks.View, node *facts.Node) string {
 // no device of the machine is in.
 func judgeTopology(view checks.View, node *facts.Node, file facts.TopologyFile, cards []*facts.Card) []checks.Finding {
 	setting := ranks.Env(view, node).Get(file.Variable)
-	f := checks.Finding{Got: file.Path, Want: "the file that the maker of the machine or the cloud has for this type of it"}
+	f := checks.Finding{Got: file.Path, Want: "the topology file of the vendor or the cloud for this machine type"}
 	named := "NVIDIA's topology daemon left"
 	if file.Variable != "" {
 		named = file.Variable + " names"
 		f.Got, f.Remedy = ranks.Origin(view, setting), ranks.TakeOut(view, setting)
 	}
 	if file.Variable == facts.GraphVariable {
-		f.Want, f.WouldSee = "a file that NCCL wrote on such a machine (NCCL_GRAPH_DUMP_FILE), or no NCCL_GRAPH_FILE", "nothing: NCCL searches for rings of its own"
+		f.Want, f.WouldSee = "a file that NCCL wrote on such a machine (NCCL_GRAPH_DUMP_FILE), or no NCCL_GRAPH_FILE", "nothing: NCCL computes its own rings"
 	}
 	switch {
 	case file.Unread != "":
 		return []checks.Finding{checks.UnknownFor(node, "env: "+file.Path+": "+file.Unread)}
 	case file.Malformed != "":
 		f.Verdict, f.WouldSee = checks.Fail, "NCCL WARN XML Parse : expected >, got '?' (or another line that begins with XML), and ncclInternalError"
-		f.Summary = "NCCL cannot read the file that " + named + ", and ends there"
+		f.Summary = "NCCL aborts: cannot parse the file that " + named
 		f.Got += "; " + file.Malformed
-		f.Want = "XML as NCCL reads it: no <?xml …?> in front, no tabs, each element on one line, version=\"1\""
-		f.Remedy = append([]fix.Command{fix.On("head -c 300 %s | cat -A", fix.Path(file.Path)).Inside()}, f.Remedy...)
+		f.Want = "XML that NCCL can parse: no <?xml …?> in front, no tabs, each element on one line, version=\"1\""
+		f.Remedy = append([]fix.Command{fix.On("head -c 300 %s | cat -A", fix.Path(file.Path)).Inside().As(fix.Look)}, f.Remedy...)
 		return []checks.Finding{f}
 	case file.Problem != "":
-		f.Summary = "NCCL gets nothing from the file that " + named
+		f.Summary = "NCCL finds nothing in the file that " + named
 		f.Got += "; " + file.Problem
 		if file.Variable == facts.GraphVariable && file.Digest == "" {
 			f.Verdict, f.WouldSee = checks.Fail, "NCCL WARN Could not open XML graph file "+file.Path+" : "+file.Problem
-			f.Summary = "NCCL cannot open the file that " + named + ", and ends there"
+			f.Summary = "NCCL aborts: cannot open the file that " + named
 		}
-		f.Remedy = append([]fix.Command{fix.On("ls -l %s", fix.Path(file.Path)).Inside()}, f.Remedy...)
+		f.Remedy = append([]fix.Command{fix.On("ls -l %s", fix.Path(file.Path)).Inside().As(fix.Look)}, f.Remedy...)
 		return []checks.Finding{f}
 	}
 	var missed []string
 	if gpus := unplacedGPUs(file, cards); gpus != nil {
-		missed = append(missed, fmt.Sprintf("GPUs at %s, and it has %s", strings.Join(gpus, ", "), strings.Join(file.GPUs, ", ")))
+		missed = append(missed, fmt.Sprintf("the node's GPUs are at %s, those in the file at %s", strings.Join(gpus, ", "), strings.Join(file.GPUs, ", ")))
 	}
 	if adapters := unplacedAdapters(view, node, file); adapters != nil {
-		missed = append(missed, fmt.Sprintf("adapters at %s, and it has %s", strings.Join(adapters, ", "), strings.Join(file.NICs, ", ")))
+		missed = append(missed, fmt.Sprintf("the node's adapters are at %s, those in the file at %s", strings.Join(adapters, ", "), strings.Join(file.NICs, ", ")))
 	}
 	if missed == nil {
 		return nil
 	}
-	f.Summary = "the file that " + named + " leaves out what this node has, as that of another type of machine does"
+	f.Summary = "the file that " + named + " does not match this machine"
 	f.Got += "; " + strings.Join(missed, "; ")
-	f.WouldSee = "no error: NCCL takes what it leaves out to be where the machine shows it, and transfers between nodes are slow"
+	f.WouldSee = "no error: NCCL places the missing devices where the machine shows them, and transfers between nodes are slow"
 	return []checks.Finding{f}
 }
 
@@ -162,15 +162,15 @@ func unlikeTopologies(nodes []*facts.Node) []checks.Finding {
 	var sums []fix.Command
 	for _, node := range seen {
 		for _, file := range node.Env.Topology {
-			sum := fix.On("sha256sum %s", fix.Path(file.Path)).Inside()
+			sum := fix.On("sha256sum %s", fix.Path(file.Path)).Inside().As(fix.Look)
 			if !slices.ContainsFunc(sums, sum.Is) {
 				sums = append(sums, sum)
 			}
 		}
 	}
-	differences := compare.Differences(compare.Among(seen, "topology", digest(false)), compare.Among(seen, "graph", digest(true)))
-	return compare.Findings("files that tell NCCL what the machine looks like", differences, checks.Finding{
-		WouldSee: "no error: NCCL finds other rings on these nodes, and everybody has the fewest and slowest",
-		Remedy:   append(sums, fix.Note("give {nodes} the files that the others of this type have")),
+	differences := compare.Differences(compare.Among(seen, "topology file", digest(false)), compare.Among(seen, "graph file", digest(true)))
+	return compare.Findings("topology files of NCCL", differences, checks.Finding{
+		WouldSee: "no error: NCCL finds other rings on these nodes, and all nodes use the fewest and slowest",
+		Remedy:   append(sums, fix.Note("copy the files of the other nodes of this type to {nodes}")),
 	})
 }

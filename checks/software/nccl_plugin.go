@@ -126,7 +126,7 @@ func withoutPlugin(view checks.View, node *facts.Node, network cloudNetwork) []c
 		return nil
 	}
 	f := checks.Finding{
-		Summary: "NCCL does not find the plugin for " + network.name + " and uses TCP",
+		Summary: "NCCL finds no plugin for " + network.name + " and uses TCP",
 		Got:     "no libnccl-net.so in the loader's path", Want: "libnccl-net.so in the loader's path",
 		Remedy: []fix.Command{fix.On(`echo "$LD_LIBRARY_PATH"; find / -xdev -name 'libnccl-net*.so*' 2>/dev/null   # shows plugins in other directories`).Inside().As(fix.Look), network.install},
 	}
@@ -142,7 +142,7 @@ func withoutPlugin(view checks.View, node *facts.Node, network cloudNetwork) []c
 	}
 	if env.Get("NCCL_NET").Value != "" {
 		f.Verdict, f.WouldSee = checks.Fail, noNetwork
-		f.Summary = "NCCL does not find the plugin for " + network.name + ", and NCCL_NET excludes TCP"
+		f.Summary = "NCCL finds no plugin for " + network.name + "; NCCL_NET excludes TCP"
 	}
 	return []checks.Finding{f}
 }

@@ -96,7 +96,7 @@ func judgeShadow(view checks.View, node *facts.Node, s facts.Shadow) (f checks.F
 	if strings.Contains(s.Hides, "-packages/") {
 		origin = "the installed"
 	}
-	f.Summary = fmt.Sprintf("%s %s is imported instead of %s %s", name, where, origin, s.Module)
+	f.Summary = fmt.Sprintf("%s %s hides %s %s", name, where, origin, s.Module)
 	f.Remedy = []fix.Command{fix.On("ls -ld %s", fix.Path(s.Path)).As(fix.Look), fix.On("mv -n %s %s   # and import it under the new name; in a repository use git mv", fix.Path(s.Path), fix.Path(renamed(s.Path)))}
 	f.WouldSee = fmt.Sprintf("ImportError: cannot import name … from '%[1]s' (%[2]s), or AttributeError: module '%[1]s' has no attribute …", s.Module, s.Path)
 	switch {
