@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package explain reads the wreck: from the log of a launch that died to the
-// cause, the check that would have said so before, and the fix.
+// Package explain reads the logs of a failed launch and finds the cause, the check that would have
+// found it before the launch, and the fix.
 //
-// What messages mean is data: causes.yaml holds the causes, signatures/ one file
-// a family of programs, with patterns over message text, what they prove and
-// where the program's source says so. The code knows nothing of any message. It
-// takes off what launchers and terminals put around lines, finds signatures in
-// what is left, and decides which of them came first and which only followed.
+// The meaning of messages is data. causes.yaml holds the causes. signatures/ has one file per
+// family of programs, with patterns over message text, what each message proves, and where the
+// program's source prints it. The code knows no message itself. It removes what launchers and
+// terminals add to lines, finds signatures in the rest, and decides which messages came first and
+// which only followed.
 //
-// The package refuses to guess: what no signature knows is left unblamed, and passes
-// only where nothing of it looks like a failure (signatures/alarm.yaml). A message that
-// the program itself shrugs off counts only where nothing shows that all went well. It
-// reaches no node and runs nothing.
+// The package does not guess. A message without a signature is blamed on nothing, and a log passes
+// only if no line looks like a failure (signatures/alarm.yaml). A message after which the program
+// can continue counts only if the log does not show later success. The package contacts no node and
+// starts no program.
 package explain
 
 import (
@@ -38,8 +38,9 @@ type Source struct {
 	Open func() (io.ReadCloser, error)
 }
 
-// Explain reads the logs of one job, in one file or one a node or rank, and says what it died of. Memory does
-// not grow with the size of the logs. What cannot be read to its end is named in the report, which is of all the rest.
+// Explain reads the logs of one job, in one file or in one file per node or rank, and reports why
+// it died. Memory does not grow with the size of the logs. Logs that cannot be read to the end are
+// listed in the report, which covers all the others.
 func (c *Catalogue) Explain(sources []Source) Report {
 	seen := newTally(len(sources))
 	for i, source := range sources {
@@ -76,8 +77,8 @@ func (c *Catalogue) read(source Source, number int, seen *tally) error {
 	return err
 }
 
-// unpacked is the text of a file that may be compressed by gzip, bzip2, xz or zstd, or be in
-// UTF-16 with a byte order mark, as PowerShell writes it.
+// unpacked returns the text of a file that may be compressed with gzip, bzip2, xz or zstd, or
+// encoded in UTF-16 with a byte order mark, as PowerShell writes it.
 func unpacked(file io.Reader) (*bufio.Reader, error) {
 	in, start := sniff(file)
 	unpacker := unpackerOf(start)
@@ -101,8 +102,8 @@ func sniff(file io.Reader) (in *bufio.Reader, start []byte) {
 	return in, start
 }
 
-// asText is the text of a file which begins so, or why there is none. A start that cannot be read,
-// or is nothing, is left to whoever reads on.
+// asText returns the text of a file with this start, or an error if it is not text. If the start is
+// empty or could not be read, the error appears when the caller reads on.
 func asText(in *bufio.Reader, start []byte, what string) (*bufio.Reader, error) {
 	switch {
 	case bytes.HasPrefix(start, []byte("PK\x03\x04")):
@@ -117,7 +118,7 @@ func asText(in *bufio.Reader, start []byte, what string) (*bufio.Reader, error) 
 	return in, nil
 }
 
-// unpackerOf is what unpacks a file that begins so, nil where it is not compressed.
+// unpackerOf returns the unpacker for a file with this start, nil if the file is not compressed.
 func unpackerOf(start []byte) func(io.Reader) (io.Reader, error) {
 	for magic, unpacker := range unpackers {
 		if bytes.HasPrefix(start, []byte(magic)) {
@@ -127,19 +128,21 @@ func unpackerOf(start []byte) func(io.Reader) (io.Reader, error) {
 	return nil
 }
 
-// Sniffed is how many bytes of a file are enough for Readable.
+// Sniffed is the number of bytes of a file that Readable needs.
 const Sniffed = 4096
 
-// tarMagic is where a tar archive says that it is one (POSIX pax, ustar interchange format).
+// tarMagic is the offset of the magic number in a tar archive (POSIX pax, ustar interchange
+// format).
 const tarMagic = 257
 
-// unpackers are by what files of their format begin with.
+// unpackers maps the first bytes of a compressed format to its unpacker.
 var unpackers = map[string]func(io.Reader) (io.Reader, error){
 	"\x1f\x8b":     func(in io.Reader) (io.Reader, error) { return gzip.NewReader(in) },
 	"BZh":          func(in io.Reader) (io.Reader, error) { return bzip2.NewReader(in), nil },
 	"\xfd7zXZ\x00": func(in io.Reader) (io.Reader, error) { return xz.NewReader(in) },
 	"\x28\xb5\x2f\xfd": func(in io.Reader) (io.Reader, error) {
-		// One goroutine, which ends by itself, and the window that zstd itself reads without --long=31.
+		// Decode with one goroutine, which ends by itself, and with the window size that zstd
+		// itself accepts without --long=31.
 		return zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20))
 	},
 }
@@ -148,14 +151,15 @@ func wide(start []byte) bool {
 	return bytes.HasPrefix(start, []byte("\xff\xfe")) || bytes.HasPrefix(start, []byte("\xfe\xff"))
 }
 
-// errFlightDump names the program of torch that reads these dumps. The module of its command is in torch's
-// wheels from 2.10 on.
+// errFlightDump names the torch program that reads these dumps. torch's wheels contain the module
+// of this command since 2.10.
 //
 // Source: torch 2.10, torch/distributed/flight_recorder/components/config_manager.py and loader.py.
 var errFlightDump = errors.New("a dump of torch's flight recorder, which only torch's own program can read: put the pickled dumps of all ranks into one directory, " +
 	"and run `torchfrtrace --prefix nccl_trace_rank_ DIRECTORY` (torch 2.10 or newer)")
 
-// flightDump reports whether a file that begins so is what torch's flight recorder wrote, as a pickle or as JSON.
+// flightDump reports whether a file with this start is a dump of torch's flight recorder, as pickle
+// or JSON.
 func flightDump(start []byte) bool {
 	if bytes.HasPrefix(start, []byte("\x80")) {
 		return bytes.Contains(start, []byte("pg_config")) || bytes.Contains(start, []byte("pg_id"))
@@ -164,8 +168,9 @@ func flightDump(start []byte) bool {
 		(bytes.Contains(start, []byte(`"pg_config"`)) || bytes.Contains(start, []byte(`"collective_seq_id"`)))
 }
 
-// Readable reports whether a file that begins so can be a log, or a dump of torch's flight recorder, of which
-// explain says how to read it. Some NULs are in logs: NFS leaves them where two nodes write one file.
+// Readable reports whether a file with this start can be a log, or a dump of torch's flight
+// recorder, for which explain prints how to read it. Logs can contain NUL bytes: NFS leaves them
+// when two nodes write one file.
 func Readable(start []byte) bool {
 	if unpackerOf(start) != nil || wide(start) || flightDump(start) || len(start) == 0 {
 		return true
@@ -180,77 +185,78 @@ func Readable(start []byte) bool {
 	return len(text) > 0 && controls <= len(start)/20
 }
 
-// Schema is the version of the JSON report; fields are only ever added.
+// Schema is the version of the JSON report. New releases only add fields.
 const Schema = 1
 
-// Report is what logs tell of a launch.
+// Report is the result of reading the logs of a launch.
 type Report struct {
 	Schema   int `json:"schema"`
-	ExitCode int `json:"exit_code"` // 0 nothing failed, 1 a cause is known, 2 something failed and nothing says why
-	// Causes are what the job died of, the root cause first; none where nothing is
-	// wrong or known.
+	ExitCode int `json:"exit_code"` // 0 nothing failed, 1 a cause is known, 2 something failed and no cause is known
+	// Causes are the reasons why the job died, the root cause first. It is empty if nothing failed
+	// or no cause is known.
 	Causes []Finding `json:"causes"`
-	// Program is the program's own failure, where it came before all others: mostly an
-	// exception that no signature knows.
+	// Program is the program's own failure, if it came before all others. Usually it is an
+	// exception without a signature.
 	Program *Finding `json:"program,omitempty"`
-	// Unexplained are lines that look like a failure, the first one first, where no cause and
-	// no program's own failure explains them.
+	// Unexplained are lines that look like a failure, the earliest first, if neither a cause nor
+	// the program's own failure explains them.
 	Unexplained *Finding `json:"unexplained,omitempty"`
-	// Consequences followed from the causes, or from what the logs do not show.
+	// Consequences followed from the causes, or from something that the logs do not show.
 	Consequences []Finding `json:"consequences"`
 	Noise        []Finding `json:"noise"`
-	// Timeline is when each rank or node first failed, the first one first; only
-	// where there are several.
+	// Timeline is the first failure of each rank or node, the earliest first. It is empty if only
+	// one failed.
 	Timeline []Death `json:"timeline,omitempty"`
-	// Network is what NCCL said it uses, node by node.
+	// Network is what NCCL logged about its network, one entry per node.
 	Network []Network `json:"network,omitempty"`
-	// Unread are the logs that could not be read to their end.
+	// Unread are the logs that could not be read to the end.
 	Unread []Unread `json:"unread,omitempty"`
-	// Empty are the logs with no line in them.
+	// Empty are the logs without any line.
 	Empty []string `json:"empty,omitempty"`
-	// Nameless are messages that were counted without who said them: more ranks or nodes
-	// said so, or one of them more often, than is kept.
+	// Nameless counts messages whose rank or node was not recorded, because too many ranks or nodes
+	// logged the message, or one of them logged it too often.
 	Nameless int `json:"nameless,omitempty"`
 	Files    int `json:"files"`
 	Lines    int `json:"lines"`
 }
 
-// Unread is a log that could not be read to its end, and why.
+// Unread is a log that could not be read to the end, and the reason.
 type Unread struct {
 	File   string `json:"file"`
 	Reason string `json:"reason"`
-	Whole  bool   `json:"whole,omitempty"` // nothing of it was read
+	Whole  bool   `json:"whole,omitempty"` // nothing of the log was read
 }
 
-// Finding is one cause, or one message that is none, with where it was read.
+// Finding is one cause, or one message without a cause, and the lines that show it.
 type Finding struct {
-	Cause    string     `json:"cause,omitempty"` // "" for launchers' summaries and noise
-	Check    string     `json:"check,omitempty"` // that says so before the launch
+	Cause    string     `json:"cause,omitempty"` // "" for the summaries of launchers and for noise
+	Check    string     `json:"check,omitempty"` // the check that finds the cause before the launch
 	Checks   []string   `json:"checks,omitempty"`
 	Title    string     `json:"title,omitempty"` // of the cause
-	Summary  string     `json:"summary"`         // what this log tells of it
+	Summary  string     `json:"summary"`         // what this log shows about the cause
 	Nodes    []string   `json:"nodes,omitempty"`
 	Ranks    []string   `json:"ranks,omitempty"`
-	Count    int        `json:"count"` // of lines
+	Count    int        `json:"count"` // number of lines
 	Evidence []Evidence `json:"evidence"`
 	Fix      []string   `json:"fix,omitempty"`
-	Where    []string   `json:"where,omitempty"`   // what to put for the words in Fix that stand for what the log does not tell
-	Command  string     `json:"command,omitempty"` // what to run before the next launch
-	// MasterPort is the port of the master that the messages tell, for a check of it.
+	Where    []string   `json:"where,omitempty"`   // what to put for the placeholders in Fix, such as NODE
+	Command  string     `json:"command,omitempty"` // command to run before the next launch
+	// MasterPort is the master's port according to the messages, so that a check can use it. 0 is
+	// unknown.
 	MasterPort int `json:"master_port,omitempty"`
-	// Hearsay is a cause that only others than its victim report.
+	// Hearsay means that only other ranks report the cause, not the rank or node that it hit.
 	Hearsay bool `json:"hearsay,omitempty"`
 }
 
 // Evidence is one line of a log.
 type Evidence struct {
 	File string `json:"file"`
-	Line int    `json:"line"` // 1 is the first
+	Line int    `json:"line"` // the first line is 1
 	Node string `json:"node,omitempty"`
 	Rank string `json:"rank,omitempty"`
-	Time string `json:"time,omitempty"` // month and day to fraction of a second, as logged
+	Time string `json:"time,omitempty"` // month to fraction of a second, as logged
 	Text string `json:"text"`
-	// More are the lines in which an exception goes on.
+	// More are the further lines of an exception.
 	More []string `json:"more,omitempty"`
 }
 
@@ -259,7 +265,7 @@ type Death struct {
 	Node  string `json:"node,omitempty"`
 	Rank  string `json:"rank,omitempty"`
 	Time  string `json:"time,omitempty"`
-	Cause string `json:"cause,omitempty"` // "" for the program's own exception
+	Cause string `json:"cause,omitempty"` // "" for an exception of the program
 	File  string `json:"file"`
 	Line  int    `json:"line"`
 	Text  string `json:"text"`

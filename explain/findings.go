@@ -14,14 +14,14 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// mostEvidence is how many lines are shown of one finding.
+// mostEvidence is the largest number of lines that a finding shows.
 const mostEvidence = 5
 
-// finding is a finding in the making.
+// finding is a Finding that is still being filled.
 type finding struct {
 	Finding
 	t    *tally
-	seen map[string]bool // nodes and ranks
+	seen map[string]bool // nodes and ranks that were added already
 }
 
 func (t *tally) finding(f Finding) *finding {
@@ -29,7 +29,7 @@ func (t *tally) finding(f Finding) *finding {
 	return &finding{f, t, map[string]bool{}}
 }
 
-// finding tells one cause by all that was said of it.
+// finding returns the finding for a cause, filled from all messages about it.
 func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 	cause := *c.causes[id]
 	f := t.finding(Finding{Cause: id})
@@ -37,8 +37,8 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 	var advice []string
 	own := strongest(id, verdicts)
 	if len(own) > 0 {
-		// Of the strongest kind the first that has words of its own for it, else the first that
-		// means it by itself, else the first one.
+		// The headline comes from the strongest kind of message: from the first with its own title,
+		// else from the first that always has this cause, else from the first.
 		named := slices.IndexFunc(own, func(v verdict) bool { return v.kind == own[0].kind && v.signature.Title != "" })
 		if named < 0 {
 			named = slices.IndexFunc(own, func(v verdict) bool { return v.kind == own[0].kind && v.signature.Cause == id })
@@ -49,11 +49,11 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 		if head.apart != nil {
 			f.Summary, _ = fill(head.signature.Apart.Summary, head.apart, inWords)
 		} else {
-			f.Summary, _ = fill(head.signature.Summary, with(t.told(head), "node", head.node), inWords)
+			f.Summary, _ = fill(head.signature.Summary, with(t.valuesOf(head), "node", head.node), inWords)
 		}
 	}
 	for _, v := range own {
-		learn(values, t.told(v))
+		learn(values, t.valuesOf(v))
 		f.note(v)
 	}
 	f.Title = cause.Title
@@ -65,7 +65,7 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 	if len(f.Nodes) > 0 {
 		values["node"] = f.Nodes[0]
 	}
-	values["target"] = cmp.Or(values["peer"], values["node"]) // of ssh, which pdsh tells by its prefix
+	values["target"] = cmp.Or(values["peer"], values["node"]) // the host that ssh was given, which pdsh names in its prefix
 	for _, line := range slices.Concat(advice, cause.Fix) {
 		filled, ok := fill(line, values, asArgument)
 		if !ok {
@@ -81,8 +81,8 @@ func (c *Catalogue) finding(t *tally, id string, verdicts []verdict) Finding {
 	return f.Finding
 }
 
-// strongest are the failures that tell of a cause: what names it is better evidence than
-// what only suggests it.
+// strongest returns the failures with this cause, the best evidence first: messages that name the
+// cause come before messages that only suggest it.
 func strongest(id string, verdicts []verdict) (own []verdict) {
 	for _, kind := range []Kind{Proof, Symptom, Echo} {
 		for _, v := range verdicts {
@@ -94,7 +94,7 @@ func strongest(id string, verdicts []verdict) (own []verdict) {
 	return own
 }
 
-// before is how to know it before the next launch.
+// before sets the checks and the command that find the cause before the next launch.
 func (f *finding) before(checks []string, values map[string]string) {
 	if f.Checks = checks; len(checks) == 0 {
 		return
@@ -108,7 +108,7 @@ func (f *finding) before(checks []string, values map[string]string) {
 	}
 }
 
-// of is a cause as this message tells it.
+// of returns a cause with the title, checks and fixes of this message where it has its own.
 func (s *Signature) of(cause Cause) Cause {
 	if s.Title != "" {
 		cause.Title = s.Title
@@ -122,7 +122,7 @@ func (s *Signature) of(cause Cause) Cause {
 	return cause
 }
 
-// unexplained are the alarms that nothing followed by which all is well; nil where there is none.
+// unexplained returns the alarms after which the log shows no success, nil if there are none.
 func (t *tally) unexplained(verdicts []verdict) *Finding {
 	f := t.finding(Finding{Summary: "These lines look like a failure, but no signature matches them"})
 	for _, v := range verdicts {
@@ -136,8 +136,8 @@ func (t *tally) unexplained(verdicts []verdict) *Finding {
 	return &f.Finding
 }
 
-// told is what a message tells together with those that give it its meaning.
-func (t *tally) told(v verdict) map[string]string {
+// valuesOf returns the values of a message and of the other messages that give it its meaning.
+func (t *tally) valuesOf(v verdict) map[string]string {
 	values := map[string]string{}
 	learn(values, v.values)
 	for _, beside := range v.beside {
@@ -156,8 +156,8 @@ func learn(values, more map[string]string) {
 	}
 }
 
-// folded are messages without a cause, those of one signature and exceptions of one
-// class together.
+// folded collects messages without a cause. Messages of one signature and exceptions of one class
+// are merged.
 type folded struct {
 	t     *tally
 	all   []*finding
@@ -193,7 +193,7 @@ func (f *folded) findings() []Finding {
 	return all
 }
 
-// note adds what one speaker said.
+// note adds the message of one speaker.
 func (f *finding) note(v verdict) {
 	f.Count += v.count
 	if v.signature != nil && v.signature.Differs != "" {
@@ -217,7 +217,7 @@ func (f *finding) noteSpeaker(who speaker) {
 	}
 }
 
-// noteValues shows who said each of the values that should be one.
+// noteValues adds one speaker for each of the different values that should be the same.
 func (f *finding) noteValues(s *Signature) {
 	if f.seen["values "+s.ID] {
 		return
@@ -239,10 +239,10 @@ func (t *tally) evidence(e event) Evidence {
 	return found
 }
 
-// timeline is the first failure of each speaker, if there are several.
+// timeline returns the first failure of each speaker, nil if there is only one.
 func (t *tally) timeline(verdicts []verdict) []Death {
 	if t.many && slices.ContainsFunc(verdicts, func(v verdict) bool { return v.failed() && !v.at.known() }) {
-		return nil // places in several logs tell no order
+		return nil // without times, the order of lines in different logs is unknown
 	}
 	var deaths []Death
 	seen := map[speaker]bool{}
@@ -262,13 +262,13 @@ func (t *tally) timeline(verdicts []verdict) []Death {
 
 var (
 	placeholder = regexp.MustCompile(`\{(\w+)(?:\|([^{}]*))?\}`)
-	// harmless is what may stand in a command that a person will paste: values come
-	// from a log, and whoever wrote that is not trusted.
+	// harmless matches values that may be put into a command that a person will paste. The values
+	// come from a log, and its author is not trusted.
 	harmless = regexp.MustCompile(`^[A-Za-z0-9._/@%+,=:][A-Za-z0-9._/@%+,=:-]*$`)
 )
 
-// fill puts what a message holds into a sentence: {name}, or {name|words} with the
-// words to use where it does not hold it. Without them the sentence cannot be filled.
+// fill replaces {name} in a sentence by the value of a message, and {name|words} by the value or,
+// without one, by the words. It returns false if a {name} has no value.
 func fill(sentence string, values map[string]string, form func(name, value string) (string, bool)) (string, bool) {
 	complete := sentence != ""
 	filled := placeholder.ReplaceAllStringFunc(sentence, func(found string) string {
@@ -298,7 +298,7 @@ func inWords(name, value string) (string, bool) {
 
 func asArgument(_, value string) (string, bool) { return value, harmless.MatchString(value) }
 
-// blanksIn are the words that stay in a sentence that is filled with values.
+// blanksIn returns the placeholders, such as NODE, that stay in a sentence after it is filled.
 func blanksIn(sentence string, values map[string]string) (words []string) {
 	for _, found := range placeholder.FindAllStringSubmatch(sentence, -1) {
 		if _, told := asArgument(found[1], values[found[1]]); !told && tables().Blanks[found[2]] != "" {
@@ -316,8 +316,8 @@ func with(values map[string]string, name, value string) map[string]string {
 	return all
 }
 
-// Plain are sentences with nothing filled in: the words for what is unknown, or the
-// name of it.
+// Plain returns sentences without values: {name|words} becomes the words, {name} the name in
+// capitals.
 func Plain(sentences []string) []string {
 	plain := make([]string, len(sentences))
 	for i, sentence := range sentences {
@@ -332,12 +332,12 @@ func Plain(sentences []string) []string {
 	return plain
 }
 
-// counted is the reference count that stands behind a segment since NCCL 2.16:
-// messages about the file tell it in, those about the segment leave it out.
+// counted is the size of the reference count that follows a segment since NCCL 2.16. Messages about
+// the file include it, messages about the segment do not.
 const counted = 4
 
-// derive adds what follows from what a message holds: from the size of a segment
-// of NCCL what it was to hold, and from the number of a release its name.
+// derive adds values that follow from others: the purpose of an NCCL segment from its size, and the
+// name of a release from its number.
 func derive(values map[string]string) {
 	if release, ok := releaseOf(values["version"]); ok {
 		values["version"] = release
@@ -360,8 +360,8 @@ func derive(values map[string]string) {
 	}
 }
 
-// releaseOf reads the number by which NCCL 2 knows its release: 2804 was 2.8.4, and
-// since 2.9 there are two digits for the middle, so that 22703 is 2.27.3.
+// releaseOf converts NCCL's version number to a name. 2804 is 2.8.4. Since 2.9 the minor version
+// has two digits, so 22703 is 2.27.3.
 func releaseOf(number string) (string, bool) {
 	code, err := strconv.ParseUint(number, 10, 32)
 	switch {

@@ -7,21 +7,21 @@ import (
 	"slices"
 )
 
-// verdict is an occurrence and what it means in this log.
+// verdict is an occurrence and its meaning in this log.
 type verdict struct {
 	*occurrence
 	kind   Kind
 	cause  string
 	beside []string          // the signatures that give it this meaning
-	fix    []string          // of this meaning
-	apart  map[string]string // what Signature.Apart is filled with, where that is its meaning
+	fix    []string          // the fixes for this meaning
+	apart  map[string]string // the values for Signature.Apart, if the message has that meaning
 }
 
 func (v verdict) failed() bool {
 	return v.kind == Proof || v.kind == Symptom || v.kind == Echo || v.kind == Program
 }
 
-// judge decides what came first and what followed.
+// judge decides which failures came first and which followed from them.
 func (c *Catalogue) judge(t *tally) Report {
 	verdicts := t.verdicts()
 	inOrder(verdicts)
@@ -40,7 +40,7 @@ func (c *Catalogue) judge(t *tally) Report {
 		case v.kind == Noise:
 			noise.add(v)
 		case v.kind == Program && program != nil && v.exception == program.exception && v.signature == program.signature:
-			own.add(v) // on whatever rank
+			own.add(v) // on any rank
 		case v.kind == Summary, v.kind == Program:
 			consequences.add(v)
 		case v.cause != "" && !slices.Contains(blamed, v.cause):
@@ -67,7 +67,7 @@ func (c *Catalogue) judge(t *tally) Report {
 	return r
 }
 
-// verdicts are all occurrences with what they mean beside the others.
+// verdicts returns all occurrences with the meaning that the other messages give them.
 func (t *tally) verdicts() []verdict {
 	all := make([]verdict, 0, len(t.occurrences))
 	for _, h := range t.occurrences {
@@ -96,7 +96,7 @@ func (t *tally) verdicts() []verdict {
 	return all
 }
 
-// together adds to what ranks say of a collective what only all of them together tell.
+// together adds what only the messages of all ranks together show about a collective.
 func (t *tally) together(verdicts []verdict) {
 	number, calls := t.apart()
 	missing := t.missing()
@@ -113,7 +113,7 @@ func (t *tally) together(verdicts []verdict) {
 	}
 }
 
-// verdict is what a message means beside the others.
+// verdict returns the meaning of a message, given the other messages of the logs.
 func (t *tally) verdict(h *occurrence) verdict {
 	s := h.signature
 	if s == nil {
@@ -132,7 +132,8 @@ func (t *tally) verdict(h *occurrence) verdict {
 	return v
 }
 
-// endsOf is where each log last shows a failure that the program does not shrug off.
+// endsOf returns, for each log, the position of the last failure after which the program cannot
+// continue.
 func endsOf(verdicts []verdict) map[int]int {
 	ends := map[int]int{}
 	for _, v := range verdicts {
@@ -147,7 +148,7 @@ func endsOf(verdicts []verdict) map[int]int {
 type outcome int
 
 const (
-	badly       outcome = iota // no progress, or only in other logs and a failure somewhere
+	badly       outcome = iota // no progress, or progress only in other logs and a failure somewhere
 	well                       // progress, and no failure after it
 	wellFirst                  // progress, then a failure
 	wellForLong                // so much progress that the message cannot have been the end, then a failure
@@ -159,8 +160,8 @@ func (t *tally) after(v verdict, ends map[int]int) outcome {
 	for file := range ends {
 		failed = failed || file != v.file
 	}
-	// Ranks that write logs of their own tell of a start that came about. When they
-	// did is not known, so that a rank which died is not saved by them.
+	// Ranks with their own logs can show that the start succeeded. The time of that is unknown, so
+	// it does not excuse a rank that died.
 	elsewhere := v.kind != Proof && v.kind != Program && v.kind != Alarm && (len(t.progress) > 1 || len(t.progress) == 1 && own == nil)
 	switch {
 	case !failed && (own.after(v.last) || elsewhere):
@@ -173,8 +174,8 @@ func (t *tally) after(v verdict, ends map[int]int) outcome {
 	return badly
 }
 
-// inOrder puts failures in the order of time, or where any of them tells none in the
-// order of place; what is no failure cannot disturb it and stands behind.
+// inOrder sorts failures by time, or by position if any failure has no time. Messages that are not
+// failures come after all failures, so they do not disturb the order.
 func inOrder(verdicts []verdict) {
 	timed := !slices.ContainsFunc(verdicts, func(v verdict) bool { return v.failed() && !v.at.known() })
 	slices.SortStableFunc(verdicts, func(a, b verdict) int {
@@ -193,9 +194,9 @@ func inOrder(verdicts []verdict) {
 	})
 }
 
-// rootsOf are the causes at the bottom, the first one first, and the program's own
-// exception where that was it. What names its own cause is at the bottom wherever
-// it stands; else what failed first; else, where there are only echoes, their cause.
+// rootsOf returns the root causes, the first one first, and the program's own exception if that is
+// the root. Messages that name their own cause are always roots. Without them the first failure is
+// the root, and if there are only echoes, their cause.
 func rootsOf(verdicts []verdict) (causes []string, program *occurrence) {
 	for _, v := range verdicts {
 		if v.kind == Proof && !slices.Contains(causes, v.cause) {

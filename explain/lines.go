@@ -13,32 +13,33 @@ import (
 )
 
 const (
-	// longest is how much of one line is held at once; the rest is looked at as if
-	// it were a line of its own with the same number.
+	// longest is the number of bytes of a line that are held at once. The rest is treated as a
+	// separate line with the same number.
 	longest = 64 << 10
-	// remembered is how many lines are kept to look back at: for the last time
-	// stamp, and for text that was wrapped.
+	// remembered is the number of earlier lines that are kept, to find the last time stamp and to
+	// join wrapped text.
 	remembered = 64
 )
 
-// line is one line as a program wrote it. What a program overwrites by carriage
-// returns, as progress bars do, and what several wrote into one are lines of one number.
+// line is one line as a program wrote it. Text that a program overwrites with carriage returns,
+// such as a progress bar, and text of several programs in one line become several lines with the
+// same number.
 type line struct {
 	number int
 	text   []byte
 }
 
-// reader takes lines from a log.
+// reader splits a log into lines.
 type reader struct {
 	in      *bufio.Reader
 	number  int
-	midLine bool   // the next piece belongs to the line before it
-	rest    []byte // what follows a carriage return
-	head    []byte // the prefix of a line that has carriage returns
-	heading bool   // head is that of the line of rest
-	headed  int    // how often that was looked at
+	midLine bool   // the next piece belongs to the same line
+	rest    []byte // text after a carriage return
+	head    []byte // prefix of a line that has carriage returns
+	heading bool   // head belongs to the line of rest
+	headed  int    // how often the prefix was searched
 	seams   seams
-	err     error // after which nothing can be read
+	err     error // if set, nothing more can be read
 }
 
 func newReader(in io.Reader) *reader {
@@ -55,7 +56,7 @@ func (r *reader) read() (line, error) {
 			var text []byte
 			var more bool
 			text, r.rest, more = bytes.Cut(r.rest, []byte{'\r'})
-			if text = plain(text); len(text) > 0 {
+			if text = plainText(text); len(text) > 0 {
 				return line{r.number, r.seams.apart(r.behind(text, more))}, nil
 			}
 		}
@@ -77,8 +78,8 @@ func (r *reader) read() (line, error) {
 	}
 }
 
-// behind gives what follows a carriage return the prefix of its line: a launcher
-// writes one before each line, and not again where a progress bar begins anew.
+// behind puts the prefix of its line before text that follows a carriage return. Launchers write a
+// prefix once per line, and not again when a progress bar starts over.
 func (r *reader) behind(text []byte, more bool) []byte {
 	switch {
 	case r.heading && (len(r.head) == 0 || bytes.Contains(text, []byte("%|"))):
@@ -94,7 +95,7 @@ func (r *reader) behind(text []byte, more bool) []byte {
 	return text
 }
 
-// mostHeaded bounds the time that carriage returns can cost.
+// mostHeaded limits the time that carriage returns can cost.
 const mostHeaded = 100_000
 
 func decoration(text []byte) []byte {
@@ -103,10 +104,10 @@ func decoration(text []byte) []byte {
 	return text[:len(text)-len(message)]
 }
 
-// recent are the last lines of a log, to look back at.
+// recent holds the last lines of a log.
 type recent struct {
 	lines [remembered]line
-	read  int // so many in all
+	read  int // number of lines read so far
 }
 
 func (r *recent) add(l line) {
@@ -114,7 +115,7 @@ func (r *recent) add(l line) {
 	r.read++
 }
 
-// before is the line that came n lines before the last one.
+// before returns the line n lines before the last one.
 func (r *recent) before(n int) (line, bool) {
 	if n >= remembered || r.read-1-n < 0 {
 		return line{}, false
@@ -123,20 +124,20 @@ func (r *recent) before(n int) (line, bool) {
 }
 
 var (
-	// escapes are ECMA-48's control sequences and operating system commands, and what
-	// ECMA-35 lets choose character sets with.
+	// escapes matches ECMA-48 control sequences and operating system commands, and the sequences of
+	// ECMA-35 that select character sets.
 	escapes = regexp.MustCompile(`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]+[0-~]|[0-Z\\^-~])`)
-	// bar is a progress bar as tqdm draws it. What follows it on its line was written
-	// by somebody else.
+	// bar matches a progress bar as tqdm draws it. Text after it on the same line comes from
+	// another writer.
 	bar = regexp.MustCompile(`\d{1,3}%\|[^|]*\| *[^\s\[/]*/[^\s\[]* \[[^\]]*\]`)
 )
 
-// plain takes off what is there for terminals only, and bytes that are no text.
-func plain(text []byte) []byte {
+// plainText removes terminal sequences, progress bars and bytes that are not valid text.
+func plainText(text []byte) []byte {
 	if bytes.IndexByte(text, 0x1b) >= 0 {
 		text = escapes.ReplaceAll(text, nil)
 	}
-	text = bytes.TrimLeft(text, "\x00") // NFS leaves those where two nodes write one file
+	text = bytes.TrimLeft(text, "\x00") // NFS leaves NULs when two nodes write one file
 	if !utf8.Valid(text) {
 		text = bytes.ToValidUTF8(text, []byte("\ufffd"))
 	}
@@ -148,18 +149,19 @@ func plain(text []byte) []byte {
 	return text
 }
 
-// seams are where ranks wrote into each other's lines: the prefix of one stands behind the text
-// of another, and what was cut goes on somewhere else, if at all.
+// seams finds the places where ranks wrote into each other's lines: the prefix of one follows the
+// text of another, and the rest of the cut text comes later or never.
 type seams struct {
-	hosts map[string]bool // that NCCL's own lines began with
-	rest  []byte          // of the line, from the seam on
+	hosts map[string]bool // hosts with which NCCL's own lines began
+	rest  []byte          // rest of the line after the seam
 }
 
-// mostHosts bounds what is remembered of the names of hosts.
+// mostHosts limits the number of host names that are remembered.
 const mostHosts = 4096
 
 var (
-	// marks are how torch's prefix begins and that of DeepSpeed's logger, with the whole of it.
+	// marks are the start and the full pattern of torch's prefix and of the prefix of DeepSpeed's
+	// logger.
 	marks = []struct {
 		text   []byte
 		prefix *regexp.Regexp
@@ -171,10 +173,11 @@ var (
 	ncclSeam = regexp.MustCompile(`([\w.-]+):\d+:\d+ \[-?\d+\] NCCL `)
 )
 
-// longestMark is how long one of those prefixes may be.
+// longestMark is the maximum length of one of these prefixes.
 const longestMark = 32
 
-// apart is the line up to the first seam. The rest is the next line, of the same number.
+// apart returns the line up to the first seam. The rest becomes the next line, with the same
+// number.
 func (s *seams) apart(text []byte) []byte {
 	s.rest = nil
 	at := len(text)
@@ -200,13 +203,14 @@ func (s *seams) apart(text []byte) []byte {
 	return text
 }
 
-// ends is whether a text may end so. Prefixes in their place stand behind others, which end otherwise.
+// ends reports whether a message may end with c. A prefix in its usual place follows another
+// prefix, which ends differently.
 func ends(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || digit(c) || bytes.IndexByte([]byte(".!?)'\"%]}"), c) >= 0
 }
 
-// nccl is where another process of NCCL began. Its host is known by the lines that began with
-// it: what stands before may be glued to the name.
+// nccl returns the position where the line of another NCCL process begins. It knows host names from
+// lines that begin with them, because text before the host may be joined to its name.
 func (s *seams) nccl(text []byte, first int) int {
 	if host, _, found := bytes.Cut(text[:first], []byte(":")); found && len(host) <= longestName && !s.hosts[string(host)] && len(s.hosts) < mostHosts && ncclSeam.Match(text[:min(len(text), first+len(ncclMark))]) {
 		if s.hosts == nil {

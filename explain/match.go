@@ -10,30 +10,30 @@ import (
 )
 
 const (
-	// wrapped is over how many lines a message may have been broken by a terminal or
-	// a form, each of them behind its own prefix.
+	// wrapped is the largest number of lines, each with its own prefix, into which a terminal or a
+	// form may break a message.
 	wrapped = 4
-	// mostVain is how often a line that only could be the beginning of a message is
-	// held together with the next ones.
+	// mostVain limits how often a line that might begin a message is joined with the lines after
+	// it.
 	mostVain = 1000
-	// mostTimes is how often one message is looked at closely in one log; after that
-	// it is only counted.
+	// mostTimes limits how often one message is examined closely per log. After that it is only
+	// counted.
 	mostTimes = 10_000
-	// looked is how far back the time of a line without a stamp is looked for.
+	// looked is how many lines back a time stamp is searched for a line without one.
 	looked = remembered - 1
 )
 
-// event is one message that a signature knows.
+// event is one message that matches a signature, or an exception or alarm.
 type event struct {
 	signature *Signature
-	exception string            // the message where no signature knows what it means: a program's own exception, an alarm
-	values    map[string]string // by the groups of the pattern
-	told      *told             // what an exception goes on to say; nil for other messages
+	exception string            // text of an exception or alarm whose meaning no signature knows
+	values    map[string]string // by group name of the pattern
+	told      *told             // further lines of an exception, nil for other messages
 	speaker
 	at       stamp
 	file     int // index of the source
 	line     int
-	position int // counts over all sources
+	position int // line number over all sources
 	text     string
 	digest   uint64 // of the line
 }
@@ -41,16 +41,16 @@ type event struct {
 type matcher struct {
 	catalogue  *Catalogue
 	file       int
-	node       string // of the whole file; "" where lines must say it themselves
+	node       string // node of the whole file, "" if only the lines can tell it
 	recent     recent
-	clock      stamp            // the last one that was asked for
-	asked      int              // how many lines had been read by then
-	vain       map[*pattern]int // how often it could have been and was not
+	clock      stamp            // the last time stamp that was found
+	asked      int              // number of lines that had been read then
+	vain       map[*pattern]int // how often the pattern was possible but did not match
 	repeats    map[*Signature]repeat
-	same       map[uint64]*occurrence // by the digest of a line
-	speakers   map[saying]bool        // who was looked at, of messages that are only counted
+	same       map[uint64]*occurrence // by digest of the line
+	speakers   map[saying]bool        // speakers that were already examined, of messages that are only counted
 	open       []half
-	own        []event // exceptions and alarms that may turn out to be the beginning of a message
+	own        []event // exceptions and alarms that may turn out to be the start of a message
 	tracebacks tracebacks
 	telling    []*told
 	seen       *tally
@@ -69,7 +69,7 @@ type repeat struct {
 	times int
 }
 
-// half is a message whose beginning is there and which may go on in the next line.
+// half is the start of a message that may continue on the next line.
 type half struct {
 	pattern *pattern
 	text    string
@@ -78,16 +78,16 @@ type half struct {
 	lines   int
 }
 
-// saying is a message and the first word of its line, which mostly tells the node or rank.
+// saying is a message and the first word of its line, which usually names the node or rank.
 type saying struct {
 	*Signature
 	word string
 }
 
-// mostSpeakers is how many more lines are looked at closely for their first word.
+// mostSpeakers limits how many more lines are examined closely because their first word is new.
 const mostSpeakers = 4096
 
-// take looks at the next line of the log.
+// take processes the next line of the log.
 func (m *matcher) take(l scanned) {
 	m.seen.position++
 	m.recent.add(l.line)
@@ -100,7 +100,7 @@ func (m *matcher) take(l scanned) {
 		return
 	}
 	switch p := l.first; {
-	case p != nil && p.silent() && !p.beside(l.candidates): // a log is long because something goes well and says so a million times
+	case p != nil && p.silent() && !p.beside(l.candidates): // long logs are long because a success message repeats a million times
 		m.open = m.open[:0]
 		m.seen.add(event{signature: p.Signature, file: m.file, line: l.number, position: m.seen.position})
 		return
@@ -113,7 +113,7 @@ func (m *matcher) take(l scanned) {
 	message, who := peel(string(l.text))
 	if tableEnd.MatchString(message) {
 		who = m.recent.inTable(who)
-		l.digest = 0 // in containers the same process IDs are on all nodes
+		l.digest = 0 // containers on all nodes have the same process IDs
 	}
 	if m.goesOn(message) {
 		return
@@ -123,13 +123,13 @@ func (m *matcher) take(l scanned) {
 		goesOn = m.tells(l.line)
 	}
 	known := false
-	for _, p := range l.said() {
+	for _, p := range l.possible() {
 		if known && p.Kind != Alarm {
 			continue
 		}
 		var at int
 		var values map[string]string
-		// An alarm that was seen tells nothing more, and is shown whole.
+		// An alarm that was already found has no values, and its whole line is shown.
 		if p != l.first || p.Kind != Alarm || len(message) > widest {
 			var ok bool
 			if at, _, values, ok = p.match(message); !ok {
@@ -160,11 +160,12 @@ func (m *matcher) take(l scanned) {
 	}
 }
 
-// undecided is for how many lines it is open whether an exception led to another.
+// undecided is the number of lines after an exception in which it may still prove to be the reason
+// for another one.
 const undecided = 3
 
-// settle reports exceptions that no signature knows, once no message that began with
-// one can go on and no other exception has come of it.
+// settle reports exceptions without a signature once they can no longer be the start of a message
+// and have not led to another exception.
 func (m *matcher) settle(text []byte) {
 	if len(m.own) > 0 && chains(text) {
 		_, who := peel(string(text))
@@ -180,24 +181,25 @@ func (m *matcher) settle(text []byte) {
 	})
 }
 
-// end reports what is still open at the end of a log, a traceback without its exception included.
+// end reports what is still open at the end of a log, such as a traceback without its exception.
 func (m *matcher) end() {
 	for _, e := range append(m.own, m.tracebacks.cut()...) {
 		m.found(e)
 	}
 }
 
-// beside is whether what gives others a meaning may stand in one line with an alarm.
+// beside reports whether p is context for other messages and may share its line with an alarm.
 func (p *pattern) beside(candidates []*pattern) bool {
 	return p.Kind == Context && candidates[len(candidates)-1].Kind == Alarm
 }
 
-// allVain is whether none of the candidates has ever been there.
+// allVain reports whether all candidates were possible so often without a match that they are no
+// longer tried.
 func (m *matcher) allVain(candidates []*pattern) bool {
 	return !slices.ContainsFunc(candidates, func(p *pattern) bool { return m.vain[p] < mostVain })
 }
 
-// straddle opens the messages whose first text was broken by the end of the line before.
+// straddle opens the messages whose literal text was broken by the end of the previous line.
 func (m *matcher) straddle(broken []*pattern) {
 	if len(broken) == 0 {
 		return
@@ -211,7 +213,8 @@ func (m *matcher) straddle(broken []*pattern) {
 	}
 }
 
-// goesOn holds messages that began in the lines before together with this one.
+// goesOn joins open messages from earlier lines with this line and reports whether one of them now
+// matches.
 func (m *matcher) goesOn(message string) bool {
 	still := m.open[:0]
 	for _, h := range m.open {
@@ -247,8 +250,8 @@ func (m *matcher) found(e event) {
 	}
 }
 
-// again counts a line that was there before, letter by letter, or a message that has
-// been looked at often enough, of this speaker too.
+// again counts a line that is an exact repetition, or a message of this speaker that was examined
+// often enough. It reports whether it counted the line.
 func (m *matcher) again(s *Signature, l scanned) bool {
 	h := m.same[l.digest]
 	counted := false
@@ -266,7 +269,7 @@ func (m *matcher) again(s *Signature, l scanned) bool {
 	return true
 }
 
-// newcomer is whether the first word of a line was not there before with this message.
+// newcomer reports whether the first word of a line is new for this message.
 func (m *matcher) newcomer(s *Signature, text []byte) bool {
 	word, _, _ := bytes.Cut(text[:min(len(text), longestPrefix)], []byte(" "))
 	if m.speakers[saying{s, string(word)}] || len(m.speakers) >= mostSpeakers {
@@ -276,7 +279,7 @@ func (m *matcher) newcomer(s *Signature, text []byte) bool {
 	return true
 }
 
-// place says where, when and by whom, as far as the lines before tell.
+// place adds file, position, speaker and time to an event, as far as the earlier lines show them.
 func (m *matcher) place(e event) event {
 	m.seen.homes.learn(e, m.file)
 	e.file, e.position = m.file, m.seen.position
@@ -286,7 +289,7 @@ func (m *matcher) place(e event) event {
 	return e
 }
 
-// now is the last time that the log has shown up to here. Each line is asked once.
+// now returns the last time stamp in the log so far. Each line is searched once.
 func (m *matcher) now() stamp {
 	for n := range min(looked, m.recent.read-m.asked) {
 		l, ok := m.recent.before(n)
@@ -302,10 +305,10 @@ func (m *matcher) now() stamp {
 	return m.clock
 }
 
-// widest is how much of a message is shown as evidence.
+// widest is the maximum length of a message that is shown as evidence.
 const widest = 400
 
-// evidence is the part of a message around what was found, which says where it was cut.
+// evidence returns the part of a message around the match. "…" marks where text was cut.
 func evidence(message string, at int) string {
 	if len(message) <= widest {
 		return message
@@ -328,5 +331,5 @@ func evidence(message string, at int) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// longestWord is how far from where a text must be cut it is looked for the end of a word.
+// longestWord is how far from the cut a word boundary is searched.
 const longestWord = 40

@@ -11,37 +11,37 @@ import (
 	"preflight/internal/text"
 )
 
-// Network is what NCCL chose on one node, and what of that is odd, as NCCL logs it
-// with NCCL_DEBUG=INFO. A field is empty where the log does not say it.
+// Network is what NCCL chose on one node and what looks odd about it, as logged with
+// NCCL_DEBUG=INFO. Fields that the log does not show are empty.
 type Network struct {
-	Node        string            `json:"node,omitempty"` // as NCCL names it: the host name up to the first dot
+	Node        string            `json:"node,omitempty"` // NCCL's name for it: the host name up to the first dot
 	NCCL        string            `json:"nccl_version,omitempty"`
 	Nodes       int               `json:"nodes,omitempty"`      // of the largest communicator; logged since NCCL 2.20
-	Bootstrap   *Interface        `json:"bootstrap,omitempty"`  // over which ranks first meet
+	Bootstrap   *Interface        `json:"bootstrap,omitempty"`  // the interface for the first connections between ranks
 	Net         string            `json:"network,omitempty"`    // IB, Socket or a plugin's name
-	Provider    string            `json:"provider,omitempty"`   // that libfabric chose, where the plugin uses libfabric
+	Provider    string            `json:"provider,omitempty"`   // libfabric's provider, if the plugin uses libfabric
 	Interfaces  []Interface       `json:"interfaces,omitempty"` // for sockets
 	HCAs        []HCA             `json:"hcas,omitempty"`
 	NoHCA       bool              `json:"no_hca,omitempty"`      // NCCL looked for RDMA devices and found none
 	Connections []string          `json:"connections,omitempty"` // kinds: NET/IB/GDRDMA, NET/Socket, P2P/CUMEM, P2P/IPC, SHM/direct, …
-	Variables   map[string]string `json:"variables,omitempty"`   // that NCCL said it obeys
-	Slow        []string          `json:"slow,omitempty"`        // what costs speed, or is likely to
+	Variables   map[string]string `json:"variables,omitempty"`   // that NCCL logs as set
+	Slow        []string          `json:"slow,omitempty"`        // what costs speed, or probably does
 }
 
-// Interface is one interface for sockets.
+// Interface is a network interface that NCCL uses for sockets.
 type Interface struct {
 	Name    string `json:"name"`
 	Address string `json:"address,omitempty"`
 }
 
-// HCA is one port of an RDMA device, or several ports that NCCL joined to one.
+// HCA is one port of an RDMA device, or several ports that NCCL merged.
 type HCA struct {
 	Name string `json:"name"`           // mlx5_0:1
 	Link string `json:"link,omitempty"` // IB or RoCE
 	GDR  string `json:"gdr,omitempty"`  // GPUDirect RDMA: enabled or disabled
 }
 
-// String returns one line about what NCCL chose, the same for nodes of one kind.
+// String returns one line about NCCL's choices. It is the same for nodes of the same kind.
 func (n Network) String() string {
 	var parts []string
 	if n.NCCL != "" {
@@ -84,9 +84,9 @@ func hcaNames(hcas []HCA) (names []string) {
 
 const (
 	socket = "Socket"
-	// mostShown is how many devices or versions one sentence names.
+	// mostShown is the maximum number of devices or versions that one sentence names.
 	mostShown = 8
-	// What a hostile log can make us remember.
+	// Limits on what a hostile log can make us remember.
 	mostNetworks  = 4096
 	mostDevices   = 64
 	mostVariables = 64
@@ -95,27 +95,27 @@ const (
 	longestName   = 64
 )
 
-// networks collects what NCCL says from the lines of all logs.
+// networks collects NCCL's network messages from all logs.
 type networks struct {
 	nodes    map[string]*gathered
 	order    []*gathered
-	versions map[string]string // of NCCL, by node of the file: before 2.24 only rank 0 logs it, on a line without a host
+	versions map[string]string // NCCL version by the node of the file: before 2.24 only rank 0 logs it, on a line without a host
 }
 
 func newNetworks() networks {
 	return networks{nodes: map[string]*gathered{}, versions: map[string]string{}}
 }
 
-// gathered is a Network in the making.
+// gathered is a Network that is still being filled.
 type gathered struct {
 	Network
-	file   string // the node of the first file that has a line of this one
+	file   string // node of the first file with a line of this node
 	nets   []string
 	staged bool // a rank receives over RDMA without GPUDirect RDMA
 	noPeer bool // the driver refuses P2P between GPUs that are connected
 }
 
-// summary returns one Network a node, in the order in which the nodes first spoke.
+// summary returns one Network per node, in the order of the nodes' first lines.
 func (n *networks) summary() []Network {
 	inFile := map[string]bool{}
 	for _, g := range n.order {
@@ -139,7 +139,7 @@ func (n *networks) summary() []Network {
 	return done
 }
 
-// finish sets the network, which a log that is cut or older than NCCL 2.6 does not name.
+// finish sets the network if the log does not name it, because it is cut or older than NCCL 2.6.
 func (g *gathered) finish() {
 	slices.Sort(g.Connections)
 	for _, kind := range g.Connections {
@@ -157,13 +157,14 @@ func (g *gathered) finish() {
 	g.Net = strings.Join(g.nets, ", ")
 }
 
-// findOddities reports for each node what costs speed, or is likely to, and what differs from other nodes.
+// findOddities adds what costs speed on each node, or probably does, and what differs from the
+// other nodes.
 func findOddities(all []*gathered) {
 	nodes := 0
 	for _, g := range all {
 		nodes = max(nodes, g.Nodes)
 	}
-	if nodes == 0 { // NCCL before 2.20 does not log it, logs of several nodes show it
+	if nodes == 0 { // NCCL logs the number only since 2.20; several nodes in the logs show it too
 		nodes = len(all)
 	}
 	usual := differences(all, "network", func(g *gathered) string { return g.Net })
@@ -183,8 +184,8 @@ func findOddities(all []*gathered) {
 	}
 }
 
-// differences reports the nodes that do not use what most nodes use, or all nodes where no value has a
-// majority. It returns the value of the majority, "" where there is none.
+// differences reports the nodes whose value differs from the majority's, or all nodes if no value
+// has a majority. It returns the majority's value, "" if there is none.
 func differences(all []*gathered, what string, of func(*gathered) string) (usual string) {
 	counts, known := map[string]int{}, 0
 	for _, g := range all {
@@ -224,20 +225,21 @@ func (g *gathered) connects(is func(kind string) bool) bool {
 func overNetwork(kind string) bool { return strings.HasPrefix(kind, "NET/") }
 func throughHost(kind string) bool { return strings.HasPrefix(kind, "SHM") }
 
-// overRDMA is false for sockets and for Google's networks, which reach GPUs without RDMA.
+// overRDMA reports whether a connection uses RDMA. It is false for sockets and for Google's
+// networks, which reach GPUs without RDMA.
 func overRDMA(kind string) bool {
 	return overNetwork(kind) && !strings.HasPrefix(kind, "NET/"+socket) && !strings.HasPrefix(kind, "NET/GPUDirectTCPX") && !strings.HasPrefix(kind, "NET/FasTrak")
 }
 
 func direct(kind string) bool { return strings.HasSuffix(kind, gdr) }
 
-// on reports whether a variable switches something on: NCCL takes numbers.
+// on reports whether a variable turns a setting on. NCCL reads a number; any number but 0 means on.
 func (g *gathered) on(variable string) bool {
 	value := g.Variables[variable]
 	return value != "" && value != "0"
 }
 
-// sockets reports why a node uses TCP, and nothing where no node seems to have RDMA.
+// sockets reports why a node uses TCP. It reports nothing if no node seems to have RDMA.
 func (g *gathered) sockets(usual string) {
 	const slowly = "nodes reach each other over TCP sockets, not RDMA: "
 	switch wanted := g.Variables["NCCL_IB_HCA"]; {
@@ -254,14 +256,14 @@ func (g *gathered) sockets(usual string) {
 	}
 }
 
-// virtualNames begin the names of interfaces that end on the machine itself.
+// virtualNames are name prefixes of interfaces that do not leave the machine.
 var virtualNames = []string{"docker", "br-", "virbr", "veth", "cni", "flannel", "cali", "podman", "lxc", "lxdbr", "kube-", "weave", "tailscale", "wg", "tun", "tap", "zt"}
 
 func virtual(name string) bool {
 	return name == "lo" || slices.ContainsFunc(virtualNames, func(v string) bool { return strings.HasPrefix(name, v) })
 }
 
-// virtual reports interfaces over which other nodes cannot be reached, or only by a detour.
+// virtual reports interfaces that do not reach other nodes, or only by a detour.
 func (g *gathered) virtual() {
 	var used []Interface
 	if g.Bootstrap != nil {
@@ -277,7 +279,7 @@ func (g *gathered) virtual() {
 	}
 }
 
-// direct reports a network that does not read and write the memory of GPUs itself.
+// direct reports a network that does not read and write GPU memory itself.
 func (g *gathered) direct() {
 	if p := g.Provider; p == "tcp" || p == "sockets" || strings.HasPrefix(p, "tcp;") {
 		g.slow("libfabric's provider is %s, which uses TCP sockets", p)
@@ -286,8 +288,8 @@ func (g *gathered) direct() {
 		return
 	}
 	barred := slices.DeleteFunc(slices.Clone(g.HCAs), func(h HCA) bool { return h.GDR != "disabled" })
-	// What is sent goes through the host on many machines where all is well, because
-	// reading from a GPU is slow across PCIe: NCCL_NET_GDR_READ.
+	// On many healthy machines, data to send goes through host memory, because reading from a GPU
+	// is slow across PCIe (NCCL_NET_GDR_READ).
 	switch level := g.Variables["NCCL_NET_GDR_LEVEL"]; {
 	case len(barred) > 0:
 		g.slow("GPUDirect RDMA is disabled on %s, whose data goes through host memory: load the module nvidia_peermem, or use a kernel with DMA-BUF", text.Some(hcaNames(barred), mostShown))
@@ -303,7 +305,7 @@ func (g *gathered) direct() {
 func (g *gathered) withinNode() {
 	level := g.Variables["NCCL_P2P_LEVEL"]
 	switch {
-	case g.on("NCCL_P2P_DISABLE") || level == "LOC" || level == "0": // before 2.28 NCCL logs the first as LOC
+	case g.on("NCCL_P2P_DISABLE") || level == "LOC" || level == "0": // before 2.28 NCCL logs NCCL_P2P_DISABLE as LOC
 		g.slow("NCCL_P2P_DISABLE=1 or NCCL_P2P_LEVEL=LOC: GPUs of a node reach each other neither over NVLink nor over PCIe directly")
 	case g.noPeer:
 		g.slow("the driver refuses P2P between GPUs that are connected")

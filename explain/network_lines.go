@@ -11,8 +11,8 @@ import (
 	"preflight/internal/lazyregexp"
 )
 
-// take reads one line. Most lines of most logs are not NCCL's, and NCCL's own can be a
-// hundred megabytes about channels, so neither of them costs a regular expression.
+// take reads one line. Most lines are not NCCL's, and NCCL can log a hundred megabytes about
+// channels, so neither kind may cost a regular expression.
 func (n *networks) take(file string, text []byte) {
 	at := bytes.Index(text, []byte("NCCL "))
 	if at < 0 {
@@ -21,7 +21,7 @@ func (n *networks) take(file string, text []byte) {
 	switch rest := text[at+len("NCCL "):]; {
 	case bytes.HasPrefix(rest, []byte("INFO ")):
 		message := strings.TrimRight(string(rest[len("INFO "):]), " ")
-		if !strings.Contains(message, " NCCL INFO ") { // else two ranks wrote into one line
+		if !strings.Contains(message, " NCCL INFO ") { // otherwise two ranks wrote into one line
 			n.info(file, text[:at], message)
 		}
 	case bytes.HasPrefix(rest, []byte("version ")):
@@ -53,7 +53,7 @@ func (n *networks) info(file string, prefix []byte, message string) {
 	}
 }
 
-// forms are the messages by their beginnings, in NCCL 2.3 to 2.30.
+// forms maps the beginnings of messages to their readers, for NCCL 2.3 to 2.30.
 var forms = []struct {
 	head string
 	take func(g *gathered, rest string)
@@ -75,7 +75,8 @@ var forms = []struct {
 	{"Could not enable P2P between ", (*gathered).refused},
 }
 
-// node returns the collection of the node that wrote a line with this prefix, nil where there are too many nodes.
+// node returns the collection for the node that wrote a line with this prefix, nil if there are too
+// many nodes.
 func (n *networks) node(file string, prefix []byte) *gathered {
 	name := hostOf(prefix)
 	if len(name) == 0 {
@@ -92,8 +93,8 @@ func (n *networks) node(file string, prefix []byte) *gathered {
 	return g
 }
 
-// hostOf reads backwards what NCCL writes before a message, host:pid:tid [device], because
-// launchers and NCCL_DEBUG_TIMESTAMP_FORMAT put anything before that. It returns nil where there is no host.
+// hostOf returns the host in NCCL's own prefix, host:pid:tid [device], or nil. It reads backwards,
+// because launchers and NCCL_DEBUG_TIMESTAMP_FORMAT put arbitrary text before it.
 func hostOf(prefix []byte) []byte {
 	prefix = bytes.TrimRight(prefix, " ")
 	if open := bytes.LastIndexByte(prefix, '['); open >= 0 && bytes.HasSuffix(prefix, []byte("]")) {
@@ -117,18 +118,18 @@ func digit(c byte) bool { return c >= '0' && c <= '9' }
 
 func letter(c byte) bool { return c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c == '_' }
 
-// kept returns a copy of the beginning of a text, which does not hold its whole line in memory.
+// kept returns a copy of the start of a text. The copy does not keep the whole line in memory.
 func kept(text string, most int) string { return own(text[:min(len(text), most)]) }
 
-// addNew appends what a list does not have yet, as long as it is shorter than most.
+// addNew appends a value that the list does not have yet, if the list has fewer than most values.
 func addNew[T comparable](list *[]T, one T, most int) {
 	if len(*list) < most && !slices.Contains(*list, one) {
 		*list = append(*list, one)
 	}
 }
 
-// release returns 2.21.5 of "2.21.5+cuda12.4". It takes no other program's "NCCL version 2.21.5":
-// some torch versions spell 2.10.3 as 21.0.3.
+// release returns 2.21.5 for "2.21.5+cuda12.4". It does not accept "NCCL version 2.21.5" from other
+// programs, because some torch versions write 2.10.3 as 21.0.3.
 func release(text string) string {
 	nccl, _, found := strings.Cut(text, "+cuda")
 	if !found || nccl == "" || len(nccl) > 32 || !digit(nccl[0]) || strings.Contains(nccl, " ") {
@@ -162,14 +163,14 @@ func (g *gathered) connection(receives bool, via string) {
 
 const gdr = "/GDRDMA"
 
-// local are the ways within a node, and across nodes for MNNVL. P2P/common device is
-// two ranks on one GPU, until 2.7.
+// local are the kinds of connections within a node, and for MNNVL also across nodes. Until 2.7,
+// "P2P/common device" means two ranks on one GPU.
 var local = []string{
 	"P2P/CUMEM", "P2P/IPC", "P2P/direct pointer", "P2P/MNNVL", "P2P/indirect", "P2P/common device", "SHM/direct", "SHM/CE",
 }
 
-// kindOf returns NET/IB/GDRDMA of NET/IB/0(8)/GDRDMA/Shared and P2P/CUMEM of P2P/CUMEM/read: no device,
-// no intermediate GPU, no layout of buffers. It returns "" for what a torn line leaves.
+// kindOf returns NET/IB/GDRDMA for NET/IB/0(8)/GDRDMA/Shared and P2P/CUMEM for P2P/CUMEM/read,
+// without device, intermediate GPU and buffer layout. It returns "" for a damaged line.
 func kindOf(via string) string {
 	for _, way := range local {
 		if strings.HasPrefix(via, way) {
@@ -180,7 +181,7 @@ func kindOf(via string) string {
 		return "SHM"
 	}
 	family, rest, _ := strings.Cut(via, "/")
-	name, device, _ := strings.Cut(rest, "/") // the name of a plugin may have blanks
+	name, device, _ := strings.Cut(rest, "/") // a plugin's name may contain blanks
 	if family != "NET" && family != "COLLNET" || name == "" || len(name) > longestName/2 || device == "" || !digit(device[0]) {
 		return ""
 	}
@@ -191,8 +192,8 @@ func kindOf(via string) string {
 	return kind
 }
 
-// variable reads "IB_DISABLE set by environment to 1." and "IB_HCA set to mlx5".
-// Numbers have a full stop behind them, in all versions but the latest.
+// variable reads "IB_DISABLE set by environment to 1." and "IB_HCA set to mlx5". All versions
+// except the latest put a full stop after numbers.
 func (g *gathered) variable(rest string) {
 	name, value, found := strings.Cut(rest, " set by environment to ")
 	if !found {
@@ -211,7 +212,8 @@ func (g *gathered) variable(rest string) {
 	g.Variables[kept(name, longestName)] = kept(value, longestValue)
 }
 
-// listed is a device with its index: "[0]mlx5_0:1/RoCE", and since 2.22 "[0]={[0] mlx5_0:1/RoCE, [1] mlx5_1:1/RoCE}".
+// listed matches a device with its index: "[0]mlx5_0:1/RoCE", and since 2.22 "[0]={[0]
+// mlx5_0:1/RoCE, [1] mlx5_1:1/RoCE}".
 var listed = lazyregexp.New(`\[\d+\] ?([\w.:+-]{1,64})/([\w/]+)`)
 
 // hcas reads "[0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [RO]; OOB …".
@@ -224,7 +226,8 @@ func (g *gathered) hcas(list string) {
 	}
 }
 
-// hca returns a device by its name, a new one where none has it, nil where there are too many.
+// hca returns the device with this name. It adds a new one if needed, and returns nil if there are
+// too many.
 func (g *gathered) hca(name string) *HCA {
 	if i := slices.IndexFunc(g.HCAs, func(h HCA) bool { return h.Name == name }); i >= 0 {
 		return &g.HCAs[i]
@@ -247,7 +250,7 @@ func (g *gathered) gpuDirect(rest string) {
 	}
 	state = strings.ToLower(state)
 	known := false
-	for i := range g.HCAs { // listed with the port behind the name
+	for i := range g.HCAs { // listed with the port after the name
 		if name, _, _ := strings.Cut(g.HCAs[i].Name, ":"); name == device {
 			g.HCAs[i].GDR, known = state, true
 		}
@@ -284,7 +287,7 @@ func (g *gathered) bootstrap(rest string) {
 	}
 }
 
-// iface reads "[0]eth0:10.0.0.1<0>", and returns no name where the text is something else.
+// iface reads "[0]eth0:10.0.0.1<0>". The name is empty if the text is something else.
 func iface(text string) Interface {
 	if _, rest, indexed := strings.Cut(text, "]"); indexed && text[0] == '[' {
 		text = rest

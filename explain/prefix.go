@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// speaker is who wrote a line, as far as the line says.
+// speaker is the writer of a line, as far as the line shows it.
 type speaker struct {
 	node  string
-	rank  string // the global one
-	local string // index on its node, where a launcher tells only that
+	rank  string // the global rank
+	local string // index on its node, if the launcher shows only that
 }
 
-// decorations returns what may be put before a message.
+// decorations returns the prefixes that may come before a message.
 var decorations = sync.OnceValue(func() (all []expression) {
 	for _, text := range tables().Prefixes {
 		one, err := parse(text, 1)
@@ -30,14 +30,14 @@ var decorations = sync.OnceValue(func() (all []expression) {
 	return all
 })
 
-// notNodes are what the prefixes of tables.yaml would take for a host: a program, library,
-// exception or interface and its complaint, a file and its line, a time.
+// notNodes are words that the prefixes of tables.yaml would read as a host: a program, library,
+// exception or interface before its error, a file before its line number, a time.
 var notNodes = regexp.MustCompile(`(?:Error|Exception|Warning|Interrupt)$` +
 	`|^(?:python|bash|g?libc|lib|cuda)[\d.]*$|\.so(?:\.[\d.]+)?$|(?:^|-)(?:gcc|g\+\+|clang|ld|make)-[\d.]+$` +
 	`|\.(?:py|cc?|cpp|h|cu|sh|ya?ml|json|log)$|^(?:eth|ib|bond|docker|nvme|mlx\d_)\d$|^[EWIF][A-Z]?\d{3,4}$|^\d{1,2}$`)
 
-// Fields by which collectors tell who wrote a line of JSON: fluentd's kubernetes filter, Ray
-// Train, Docker's tags, Python's JSON formatters. The line stays as it is, for its level counts.
+// Fields in which collectors put the writer of a JSON line: fluentd's kubernetes filter, Ray Train,
+// Docker's tags, Python's JSON formatters. The line is kept whole, because its level matters.
 var (
 	jsonRank = regexp.MustCompile(`"(?:global_|world_)?rank": ?"?(\d{1,7})\b`)
 	jsonNode = regexp.MustCompile(`"(?:pod|pod_name|podName|node|node_name|hostname|host)": ?"([A-Za-z0-9][\w.-]*)"`)
@@ -53,12 +53,12 @@ func inJSON(text string) (who speaker) {
 	return who
 }
 
-// peel takes decorations off and returns the message and what they said of its writer.
+// peel removes prefixes and returns the message and the writer that they name.
 func peel(text string) (message string, who speaker) {
 	if strings.HasPrefix(text, `{"`) {
 		return text, inJSON(text)
 	}
-	for range len(decorations()) { // nobody wraps deeper
+	for range len(decorations()) { // no log nests deeper
 		rest, found := peelOne(text, &who)
 		if !found {
 			break
@@ -68,7 +68,7 @@ func peel(text string) (message string, who speaker) {
 	return text, who
 }
 
-// prefixWithin is how long what stands before a message may be.
+// prefixWithin is the maximum length of the text before a message.
 const prefixWithin = 400
 
 func peelOne(text string, who *speaker) (rest string, found bool) {
@@ -104,18 +104,19 @@ func peelOne(text string, who *speaker) (rest string, found bool) {
 	return text, false
 }
 
-// torchrun's table of failures tells of one rank in several lines: host and rank, then what became
-// of it (torch/distributed/elastic/multiprocessing/errors/__init__.py, 1.9 to 2.15).
+// torchrun's table of failures describes one rank on several lines: host and rank, then how it
+// ended (torch/distributed/elastic/multiprocessing/errors/__init__.py, 1.9 to 2.15).
 var (
 	tableEnd  = regexp.MustCompile(`^ +(?:exitcode|error_file|traceback) +: `)
 	tableHost = regexp.MustCompile(`^ +host +: (\S+)`)
 	tableRank = regexp.MustCompile(`^ +rank +: (\d+) \(`)
 )
 
-// tableRows is how many lines of the table may stand between.
+// tableRows is the maximum number of table lines between the host and the line in question.
 const tableRows = 4
 
-// inTable is of whom the last line, one of that table, tells, which is not who wrote it.
+// inTable returns the rank and node that the last line, one of that table, describes. They are not
+// its writer.
 func (r *recent) inTable(who speaker) speaker {
 	for n := 1; n <= tableRows; n++ {
 		l, ok := r.before(n)
@@ -137,19 +138,18 @@ func (r *recent) inTable(who speaker) speaker {
 var (
 	fileEndings = regexp.MustCompile(`(?:\.(?:gz|zst|log|txt|out|err|stdout|stderr)(?:\.\d{1,3})?)+$`)
 	fileWords   = regexp.MustCompile(`^(?:train|training|log|output|stdout|stderr|run|slurm-\d+)[-_.]+`)
-	// nobodys are names that programs give to the logs of each node or rank alike.
+	// nobodys are names that programs give to the log of every node or rank.
 	nobodys = regexp.MustCompile(`^(?:stdout|stderr|log|output|train|training|run|slurm-\d+|(?:\w*_)?rank_\d+\.json|\w+_rank_\d+(?:\.\w+)?|-)?$`)
 	ranks   = regexp.MustCompile(`^(?:(?:local|global)?[-_]?rank[-_]?)?\d+$`)
 	dates   = regexp.MustCompile(`\d{4}-?\d\d-?\d\d`)
-	// hostNames is what hosts of a cluster are by their names. What else is, a run or a job,
-	// has the word for it.
+	// hostNames matches typical names of cluster hosts. runs matches names of runs and jobs, which
+	// look similar.
 	hostNames = regexp.MustCompile(`^[A-Za-z][\w.-]*\d[\w.-]*$|^\d[\d.]+$`)
 	runs      = regexp.MustCompile(`(?i)^(?:attempt|epoch|err(?:or)?s?|exp(?:eriment)?|iter|job|log|out(?:put)?|part|phase|results?|round|run|seed|slurm|stage|step|task|test|train(?:ing)?|trial|try|v|version)s?[-_.]?[\d.]+$`)
 )
 
-// nodeOfFile guesses the node of a log that is one of several from its name:
-// logs/w3.log, train-w3.out, w3/stdout. Torchrun's attempt_0/3/stderr.log tells none, nor
-// do errors.txt and job-17/output.
+// nodeOfFile guesses the node from the name of one of several logs: logs/w3.log, train-w3.out,
+// w3/stdout. It returns "" for torchrun's attempt_0/3/stderr.log, errors.txt and job-17/output.
 func nodeOfFile(name string) string {
 	for range 2 {
 		folder, file := path.Split(name)
@@ -166,28 +166,28 @@ func nodeOfFile(name string) string {
 	return ""
 }
 
-// stamp is when a line was written. Many logs tell no year and none of them a
-// zone, so that it is only good for saying which of two lines was first.
+// stamp is the time at which a line was written. Many logs have no year and none has a time zone,
+// so it only shows which of two lines came first.
 type stamp struct {
 	time.Time
 }
 
 func (s stamp) known() bool { return !s.IsZero() }
 
-// leap is the year given to stamps that tell none: it has every date.
+// leap is the year for stamps without one. A leap year has every date.
 const leap = 2000
 
 var stamps = []struct {
 	pattern *regexp.Regexp
-	month   int // group of the month
-	rest    int // group of the day; hour, minute, second and fraction follow
+	month   int // group with the month
+	rest    int // group with the day; hour, minute, second and fraction follow
 }{
 	// 2024-09-05 09:40:49,421, 2024-09-05T09:40:49.421Z and 2024/09/05 09:40:49
 	{regexp.MustCompile(`\b(\d{4})[-/](\d\d)[-/](\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?`), 2, 3},
-	// glog of torch: month and day without a separator, the month without a zero
+	// torch's glog format: month and day without a separator, the month without a leading zero
 	// (c10/util/Logging.cpp) or with one (torch/_logging)
 	{regexp.MustCompile(`(?:^|\[|[ :])[IWEF](\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?`), 1, 2},
-	// 09/05/2024 09:40:49, as Hugging Face's examples and Lightning's have it
+	// 09/05/2024 09:40:49, as in Hugging Face's examples and Lightning
 	{regexp.MustCompile(`\b(\d\d)/(\d\d)/\d{4},? (\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?`), 1, 2},
 	// syslog and dmesg -T
 	{regexp.MustCompile(`\b(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) ([ \d]\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?`), 1, 2},
@@ -195,10 +195,10 @@ var stamps = []struct {
 
 var months = map[string]int{"Jan": 1, "Feb": 2, "Mar": 3, "Apr": 4, "May": 5, "Jun": 6, "Jul": 7, "Aug": 8, "Sep": 9, "Oct": 10, "Nov": 11, "Dec": 12}
 
-// stampWithin is how far into a line its stamp may stand.
+// stampWithin is how far into a line its stamp is searched.
 const stampWithin = 160
 
-// stampOf finds when a line was written.
+// stampOf returns the time at which a line was written, and false if it has none.
 func stampOf(text []byte) (stamp, bool) {
 	text = text[:min(len(text), stampWithin)]
 	if !clock(text) {
@@ -230,8 +230,8 @@ func stampOf(text []byte) (stamp, bool) {
 	return stamp{}, false
 }
 
-// clock is whether hours, minutes and seconds are anywhere in the text: most lines
-// that are looked at have none, and this costs a hundredth of what the patterns do.
+// clock reports whether the text contains hours, minutes and seconds. Most lines have none, and
+// this check costs a hundredth of the patterns.
 func clock(text []byte) bool {
 	for i := 2; i+5 < len(text); i++ {
 		if text[i] == ':' && text[i+3] == ':' && digit(text[i-2]) && digit(text[i-1]) && digit(text[i+1]) && digit(text[i+2]) && digit(text[i+4]) && digit(text[i+5]) {
@@ -241,7 +241,8 @@ func clock(text []byte) bool {
 	return false
 }
 
-// earlier is whether a was before b. Half a year apart, the other year was meant.
+// earlier reports whether a was before b. If they are more than half a year apart, they belong to
+// different years.
 func (a stamp) earlier(b stamp) bool {
 	const halfYear = 183 * 24 * time.Hour
 	if apart := b.Sub(a.Time); apart > halfYear || apart < -halfYear {
@@ -250,7 +251,7 @@ func (a stamp) earlier(b stamp) bool {
 	return a.Before(b.Time)
 }
 
-// String is the stamp as logs tell it, without a year; "" where there is none.
+// String returns the stamp as in logs, without a year; "" if there is none.
 func (s stamp) String() string {
 	if !s.known() {
 		return ""

@@ -15,36 +15,36 @@ import (
 	"strings"
 )
 
-// scanned is a line and what it might say.
+// scanned is a line and the patterns that it may match.
 type scanned struct {
 	line
 	candidates []*pattern
-	first      *pattern   // that its message says, of several the first
-	broken     []*pattern // whose text begins in the line before and ends in this one
-	digest     uint64     // of the text, where there are candidates: 0 is any other line
+	first      *pattern   // the first pattern that the message matches
+	broken     []*pattern // whose literal text begins on the previous line and ends on this one
+	digest     uint64     // of the text if there are candidates, otherwise 0
 }
 
-// said are the candidates among which the message is, from the first that it says.
-func (l scanned) said() []*pattern {
+// possible returns the candidates from the first one that matches; nil if none matches.
+func (l scanned) possible() []*pattern {
 	if at := slices.Index(l.candidates, l.first); at >= 0 {
 		return l.candidates[at:]
 	}
 	return nil
 }
 
-// stretch is some lines of a log that are looked at together.
+// stretch is a group of lines that one processor examines together.
 type stretch struct {
-	before []byte // the last line of the stretch before
+	before []byte // last line of the previous stretch
 	lines  []scanned
 	text   []byte
 	ready  chan struct{}
 }
 
-// stretchSize is how many bytes of text are handed to a processor at once.
+// stretchSize is the number of bytes of text that a processor gets at once.
 const stretchSize = 256 << 10
 
-// scan reads a log and has all processors hold its lines against the index, which is
-// where the time goes; take gets them in their order. It returns how many lines there were.
+// scan reads a log. All processors look up its lines in the index, which takes most of the time.
+// take gets the lines in order. scan returns the number of lines.
 func (x *index) scan(in io.Reader, take func(scanned)) (lines int, err error) {
 	workers := runtime.GOMAXPROCS(0)
 	ordered, waiting := make(chan *stretch, workers), make(chan *stretch, workers)
@@ -99,11 +99,11 @@ func (s *stretch) fill(lines *reader) error {
 	return nil
 }
 
-// mostKnown is how many lines are known again: a job says the same thing on all its
-// ranks, and again.
+// mostKnown is the number of lines that are recognised when they come again: all ranks of a job log
+// the same things repeatedly.
 const mostKnown = 1 << 14
 
-// look finds what the lines might say. Known are lines that were looked at before.
+// look finds the patterns that the lines may match. known caches results for texts.
 func (s *stretch) look(x *index, seed maphash.Seed, known matched) {
 	var candidates []*pattern // of all lines, one after the other
 	var joint, buffer []byte
@@ -132,7 +132,7 @@ func (s *stretch) look(x *index, seed maphash.Seed, known matched) {
 	}
 }
 
-// matched are patterns by the digest of the texts that they were the first to match.
+// matched maps the digest of a text to the first pattern that it matches.
 type matched map[uint64]*pattern
 
 func (m matched) first(digest uint64, candidates []*pattern, text []byte) *pattern {
@@ -149,7 +149,7 @@ func (m matched) first(digest uint64, candidates []*pattern, text []byte) *patte
 	return first
 }
 
-// firstAlarm is where the alarms begin among candidates, behind all others.
+// firstAlarm returns the index of the first alarm; alarms come after all other candidates.
 func firstAlarm(candidates []*pattern) int {
 	at := slices.IndexFunc(candidates, func(p *pattern) bool { return p.Kind == Alarm })
 	if at < 0 {
@@ -158,8 +158,8 @@ func firstAlarm(candidates []*pattern) int {
 	return at
 }
 
-// shape is a text whatever its numbers are, but for zero: programs say the same of one file
-// after the other, and an exit with 0 is none with 1.
+// shape replaces the numbers of a text, because programs repeat a message for many files. Zero
+// stays, because exit code 0 and exit code 1 differ.
 func shape(text, buffer []byte) []byte {
 	for i, c := range text {
 		if c >= '1' && c <= '9' {
@@ -182,12 +182,11 @@ func firstOf(candidates []*pattern, text string) *pattern {
 	return nil
 }
 
-// around is how far from the end of a line the text may begin by which a signature
-// is found.
+// around is how far before the end of a line the literal text of a signature may begin.
 const around = 64
 
-// broken are the patterns whose text the end of a line has broken. The buffer is
-// given back to be used again.
+// broken returns the patterns whose literal text is split by the end of a line. It also returns the
+// buffer for reuse.
 func (x *index) broken(before, text, buffer []byte) ([]*pattern, []byte) {
 	if len(before) == 0 {
 		return nil, buffer
@@ -203,11 +202,11 @@ func (x *index) broken(before, text, buffer []byte) ([]*pattern, []byte) {
 	return found, buffer
 }
 
-// narrowest is the width of a terminal that cuts lines wherever they are too long for it.
+// narrowest is the smallest width of a terminal that breaks long lines in the middle of words.
 const narrowest = 80
 
-// cutsWord is whether the end of a line may be in the middle of a word, whose rest would begin
-// the next one.
+// cutsWord reports whether the end of a line may be in the middle of a word that continues on the
+// next line.
 func cutsWord[text string | []byte](before, after text) bool {
 	if len(before) < narrowest || !letter(before[len(before)-1]) {
 		return false
@@ -220,7 +219,7 @@ func cutsWord[text string | []byte](before, after text) bool {
 	return false
 }
 
-// sharedPrefix is how much of two lines is the same decoration.
+// sharedPrefix returns the length of the common prefix (decoration) of two lines.
 func sharedPrefix(a, b []byte) int {
 	end := 0
 	for i := 0; i < len(a) && i < len(b) && a[i] == b[i]; i++ {
@@ -231,20 +230,20 @@ func sharedPrefix(a, b []byte) int {
 	return end
 }
 
-// gram is how many bytes of a literal are looked up at once.
+// gram is the number of bytes of a literal that one look-up compares.
 const gram = 4
 
-// index says, at the price of one table look-up a byte, which patterns a line might
-// match: each has some text without which it cannot.
-// Almost no line of a log holds any, and only those that do see a regular expression.
+// index finds the patterns that a line may match, with one table look-up per byte. Every pattern
+// has literal text without which it cannot match. Few lines of a log contain any, and only those
+// cost a regular expression.
 type index struct {
-	maybe [1 << 16]bool // by hash of a gram
+	maybe [1 << 16]bool // by the hash of a gram
 	exact map[uint32][]entry
 }
 
 type entry struct {
 	literal string
-	offset  int // of the gram in the literal
+	offset  int // offset of the gram in the literal
 	pattern *pattern
 }
 
@@ -262,8 +261,8 @@ func (x *index) add(literal string, p *pattern) {
 
 func hash(key uint32) uint16 { return uint16((key * 2654435761) >> 16) }
 
-// commonness is a guess at how often a gram is met: the letters of English and of
-// paths often, capitals and signs seldom.
+// commonness guesses how often a gram occurs: letters of English and of paths often, capitals and
+// signs rarely.
 func commonness(text string) int {
 	sum := 0
 	for _, c := range []byte(text) {
@@ -281,8 +280,7 @@ func commonness(text string) int {
 	return sum
 }
 
-// candidates appends the patterns that the text might match, in the order of the
-// catalogue.
+// candidates appends the patterns that the text may match, in the order of the catalogue.
 func (x *index) candidates(text []byte, into []*pattern) []*pattern {
 	from := len(into)
 	x.each(text, func(p *pattern, _, _ int) {
@@ -294,7 +292,7 @@ func (x *index) candidates(text []byte, into []*pattern) []*pattern {
 	return into
 }
 
-// across are the patterns whose text reaches over the byte at seam.
+// across returns the patterns whose literal text spans the byte at seam.
 func (x *index) across(text []byte, seam int) (found []*pattern) {
 	x.each(text, func(p *pattern, from, to int) {
 		if from < seam && seam < to {
@@ -304,7 +302,7 @@ func (x *index) across(text []byte, seam int) (found []*pattern) {
 	return found
 }
 
-// each calls for every literal that is in the text, with where it is.
+// each calls found for every literal in the text, with its position.
 func (x *index) each(text []byte, found func(p *pattern, from, to int)) {
 	for i := 0; i+gram <= len(text); i++ {
 		key := binary.LittleEndian.Uint32(text[i:])
@@ -321,19 +319,19 @@ func (x *index) each(text []byte, found func(p *pattern, from, to int)) {
 	}
 }
 
-// expression is one with texts one of which is in all that it matches: most lines have none, and to
-// look for them costs little.
+// expression is a regular expression with literals, of which every match contains at least one.
+// Searching for the literals is cheap, and most lines contain none.
 type expression struct {
 	*regexp.Regexp
 	literals []string
 }
 
-// may is whether a text may match.
+// may reports whether a text may match.
 func (e expression) may(text string) bool {
 	return slices.ContainsFunc(e.literals, func(literal string) bool { return strings.Contains(text, literal) })
 }
 
-// parse takes an expression that has a text of so many bytes in all that it matches.
+// parse compiles an expression whose matches always contain a literal of at least this many bytes.
 func parse(text string, least int) (expression, error) {
 	parsed, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
@@ -346,8 +344,8 @@ func parse(text string, least int) (expression, error) {
 	return expression{regexp.MustCompile(text), literals}, nil
 }
 
-// required are literals one of which is in everything the expression matches; none
-// where there is no such set of literals of so many bytes.
+// required returns literals of which every match contains at least one. It returns none if there is
+// no such set with literals of at least this many bytes.
 func required(re *syntax.Regexp, least int) []string {
 	switch re.Op {
 	case syntax.OpLiteral:

@@ -14,91 +14,92 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Cause is what can be at the bottom of a failed launch.
+// Cause is a reason why launches fail.
 type Cause struct {
 	ID     string   `yaml:"id"`     // stable, kebab-case, never reused
 	Title  string   `yaml:"title"`  // what is wrong, in one line
-	Doc    string   `yaml:"doc"`    // why it happens and what it looks like
-	Checks []string `yaml:"checks"` // the checks that say so before the launch, the first one first
-	// Fix are commands and remarks, most useful first, filled as Signature.Summary
-	// is; a line whose variable is not known is left out.
+	Doc    string   `yaml:"doc"`    // why it happens and how it shows
+	Checks []string `yaml:"checks"` // the checks that find it before the launch, the best one first
+	// Fix holds commands and remarks, the most useful first, with placeholders as in
+	// Signature.Summary. Lines with an unknown value and no alternative words are left out.
 	Fix []string `yaml:"fix"`
 }
 
-// Kind is how much a message says about why a job died.
+// Kind is how much a message reveals about why a job died.
 type Kind string
 
 const (
-	Proof   Kind = "cause"   // names its own cause
-	Symptom Kind = "symptom" // something failed here; the cause named is the usual one
-	Program Kind = "program" // the program's own fault, as is an exception that nobody knows
-	Echo    Kind = "echo"    // somebody else died first
-	Summary Kind = "summary" // a launcher counts its dead; never the cause
-	Noise   Kind = "noise"   // harmless, however it looks
-	Success Kind = "success" // what was tried before has worked
-	Context Kind = "context" // says nothing of its own; others mean another thing beside it
-	Alarm   Kind = "alarm"   // looks like a failure, and nobody knows of what: no pass where nothing explains it
+	Proof   Kind = "cause"   // the message names its own cause
+	Symptom Kind = "symptom" // something failed here; the named cause is the usual one
+	Program Kind = "program" // the program's own fault, including exceptions without a signature
+	Echo    Kind = "echo"    // another rank or program died first
+	Summary Kind = "summary" // a launcher's list of ended ranks, never the cause
+	Noise   Kind = "noise"   // harmless, although it looks bad
+	Success Kind = "success" // an earlier attempt has succeeded
+	Context Kind = "context" // without meaning of its own; changes the meaning of other messages
+	Alarm   Kind = "alarm"   // looks like a failure of unknown cause; without an explanation the log does not pass
 )
 
-// Signature is one message of one program.
+// Signature describes one message of one program.
 type Signature struct {
-	ID    string `yaml:"id"` // stable within the catalogue
+	ID    string `yaml:"id"` // unique and stable in the catalogue
 	Kind  Kind   `yaml:"kind"`
 	Cause string `yaml:"cause"` // of a cause, symptom or echo
-	// Says are regular expressions (RE2) over a line without its decoration; any of
-	// them will do. Groups name what the message tells: rank, node, peer, port,
-	// interface, path, bytes, seconds, ms, …
+	// Says are regular expressions (RE2) for a line without its prefixes. One match is enough.
+	// Groups name the values in the message: rank, node, peer, port, interface, path, bytes,
+	// seconds, ms, …
 	Says []string `yaml:"says"`
-	// Unless are expressions by which a line that says so does not mean it.
+	// Unless are expressions for lines that match Says but mean something else.
 	Unless []string `yaml:"unless"`
-	// Retried is a message after which the program goes on: it counts unless the log
-	// shows that all went well afterwards.
+	// Retried means that the program may continue after the message. It counts unless the log shows
+	// later success.
 	Retried bool `yaml:"retried"`
-	// Differs names a group whose value must be one in the whole job: the message is
-	// a cause where it comes with several values, and nothing otherwise.
+	// Differs names a group whose value must be the same in the whole job. The message is a cause
+	// if several values occur, and otherwise means nothing.
 	Differs string `yaml:"differs"`
-	// Apart is what it means where ranks say so of one number (seq) of one group with another op or
-	// another count of elements.
+	// Apart is the meaning if ranks report the same number (seq) of one group with a different op
+	// or a different count of elements.
 	Apart *Apart `yaml:"apart"`
-	// Beside gives another cause to this message in logs that have another message too.
+	// Beside gives the message another cause if the logs also contain another message.
 	Beside []Beside `yaml:"beside"`
-	// Summary is one sentence for this message, with {group} for what it holds and
-	// {group|words} for words instead where it did not. Without one the cause's title stands.
+	// Summary is one sentence about this message. {group} stands for a value of the message,
+	// {group|words} for the value or, without one, the words. If it is empty, the cause's title is
+	// used.
 	Summary string `yaml:"summary"`
-	// Title, Checks and Fix stand for the cause's, where this message tells it better.
+	// Title, Checks and Fix replace those of the cause, if they are more specific.
 	Title    string   `yaml:"title"`
 	Checks   []string `yaml:"checks"`
 	Fix      []string `yaml:"fix"`
-	From     string   `yaml:"from"` // where the text comes from: project, file, versions
+	From     string   `yaml:"from"` // source of the text: project, file, versions
 	Examples []string `yaml:"examples"`
 
 	patterns []*pattern
 	unless   []expression
 }
 
-// pattern is one of the expressions of a signature.
+// pattern is one expression of a signature.
 type pattern struct {
 	*Signature
 	says   *regexp.Regexp
-	order  int  // in the catalogue: on one line the first of two wins
-	counts bool // numbers in the message matter, and not only that they are there
+	order  int  // position in the catalogue: the first of two matches wins
+	counts bool // the digits in the message matter, not only their presence
 }
 
-// Beside is a second meaning: the cause where one of the signatures is in the log.
+// Beside is a second meaning of a message, used if one of the signatures in Any is in the logs.
 type Beside struct {
 	Any   []string `yaml:"any"`
-	Cause string   `yaml:"cause"` // "" only for a noise or a summary
-	Kind  Kind     `yaml:"kind"`  // "" leaves the signature's
-	Fix   []string `yaml:"fix"`   // before those of the cause
+	Cause string   `yaml:"cause"` // "" only for noise and summaries
+	Kind  Kind     `yaml:"kind"`  // "" keeps the signature's kind
+	Fix   []string `yaml:"fix"`   // put before the fixes of the cause
 }
 
-// Apart is the meaning of calls that should be one and are not.
+// Apart is the meaning of calls that should be the same but differ.
 type Apart struct {
 	Cause   string `yaml:"cause"`
 	Summary string `yaml:"summary"` // with {number} and {calls}
 }
 
-// Catalogue is all that is known of messages.
+// Catalogue holds all causes and signatures.
 type Catalogue struct {
 	Causes   []Cause
 	Families []Family
@@ -116,7 +117,7 @@ type Family struct {
 //go:embed causes.yaml tables.yaml signatures/*.yaml
 var data embed.FS
 
-// tables returns the tables of tables.yaml, which says what each is for.
+// tables returns the contents of tables.yaml, which explains each table.
 var tables = sync.OnceValue(func() (t struct {
 	Families []string
 	Prefixes []string
@@ -124,7 +125,7 @@ var tables = sync.OnceValue(func() (t struct {
 	Segments map[uint64]string
 }) {
 	if err := decode(data, "tables.yaml", &t); err != nil {
-		panic(err) // it is embedded
+		panic(err) // the file is embedded
 	}
 	return t
 })
@@ -193,10 +194,10 @@ func (c *Catalogue) add(s *Signature) error {
 	return nil
 }
 
-// numbers is what an expression has that asks for a number, or for so many digits.
+// numbers matches expressions that look for specific numbers or for a fixed count of digits.
 var numbers = regexp.MustCompile(`[1-9]|\\d\\d`)
 
-// Lookup finds a cause by its ID.
+// Lookup returns the cause with this ID.
 func (c *Catalogue) Lookup(id string) (Cause, bool) {
 	if cause := c.causes[id]; cause != nil {
 		return *cause, true
@@ -204,15 +205,15 @@ func (c *Catalogue) Lookup(id string) (Cause, bool) {
 	return Cause{}, false
 }
 
-// longestGroup is how much is kept of what one group caught.
+// longestGroup is the maximum length of a group's value.
 const longestGroup = 256
 
-// silent is whether it does not matter who said this, when, and what it tells.
+// silent reports whether speaker, time and values of this message do not matter.
 func (p *pattern) silent() bool {
 	return p.Kind == Success || p.Kind == Context && p.says.NumSubexp() == 0
 }
 
-// in is whether a message says so and means it.
+// in reports whether a message matches and no exception in Unless applies.
 func (p *pattern) in(text string) bool {
 	return p.says.MatchString(text) && !p.exempted(text)
 }
@@ -221,8 +222,7 @@ func (s *Signature) exempted(text string) bool {
 	return slices.ContainsFunc(s.unless, func(e expression) bool { return e.may(text) && e.MatchString(text) })
 }
 
-// match holds one text against the pattern and returns where it matches and what its
-// groups caught.
+// match returns where the pattern matches the text, and the values of its groups.
 func (p *pattern) match(text string) (at, end int, values map[string]string, ok bool) {
 	found := p.says.FindStringSubmatchIndex(text)
 	if found == nil || p.exempted(text) {

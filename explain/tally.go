@@ -10,34 +10,34 @@ import (
 	"strings"
 )
 
-// tally keeps of each message who said it first and how often, so that a log of
-// any length takes the same memory.
+// tally stores for each message who logged it first and how often it came, so that logs of any
+// length take the same memory.
 type tally struct {
 	sources     []string
-	many        bool // several logs: their names tell nodes apart
-	lines       int  // of all sources together
-	position    int  // of the line that is looked at, over all sources
+	many        bool // several logs: their names identify nodes
+	lines       int  // total of all sources
+	position    int  // number of the current line, over all sources
 	unread      []Unread
-	empty       []string // sources
-	nameless    int      // messages that were counted, and not who said them
+	empty       []string // sources without a line
+	nameless    int      // messages that were counted without their speaker
 	occurrences []*occurrence
 	byKey       map[key]*occurrence
-	bySignature map[string][]*occurrence        // by the signature's ID
-	values      map[*Signature]map[string]event // of the group that must be one: who said each first
-	valued      map[key]bool                    // who has logged such a value already
+	bySignature map[string][]*occurrence        // by signature ID
+	values      map[*Signature]map[string]event // by value that must be the same everywhere: the first event with it
+	valued      map[key]bool                    // speakers that have already logged such a value
 	progress    map[int]*progress               // by source
 	network     networks
 	homes       homes
-	meetings    []meeting // in the order in which ranks gave them up
+	meetings    []meeting // in the order in which ranks gave up on them
 	calls       map[callKey]call
-	groups      bool // some rank spoke of a group of ranks that is not the default one
-	highest     int  // rank that spoke
+	groups      bool // a rank named a group of ranks other than the default one
+	highest     int  // highest rank in the logs
 }
 
 type occurrence struct {
-	event // the earliest
+	event // the earliest event
 	count int
-	last  int // position of the latest
+	last  int // position of the latest one
 }
 
 type key struct {
@@ -48,7 +48,7 @@ type key struct {
 }
 
 const (
-	// mostOccurrences bounds what a hostile log can make us remember.
+	// mostOccurrences limits what a hostile log can make us remember.
 	mostOccurrences = 20_000
 	mostValues      = 64
 	mostRanks       = 1 << 20
@@ -61,7 +61,7 @@ func newTally(sources int) *tally {
 	}
 }
 
-// add notes a message and returns all that is known of it from its speaker.
+// add records a message and returns its occurrence for this speaker.
 func (t *tally) add(e event) *occurrence {
 	derive(e.values)
 	if s := e.signature; s != nil && s.Differs != "" {
@@ -109,8 +109,8 @@ func (t *tally) add(e event) *occurrence {
 	return known
 }
 
-// kept is an event without the lines that its words are parts of: one word would keep all of
-// a long line in memory.
+// kept returns a copy of the event that does not hold its line in memory. A single word would
+// otherwise keep a long line alive.
 func (e event) kept() event {
 	e.text, e.exception = own(e.text), own(e.exception)
 	e.speaker = speaker{node: own(e.node), rank: own(e.rank), local: own(e.local)}
@@ -126,8 +126,8 @@ func own(text string) string {
 	return strings.Clone(strings.ToValidUTF8(text[:min(len(text), widest)], ""))
 }
 
-// value notes what a speaker tells that all must tell alike. Its first word counts:
-// a log may hold several runs, one after the other.
+// value records a value that must be the same for all speakers. Only a speaker's first value
+// counts, because a log may contain several runs.
 func (t *tally) value(e event) {
 	s := e.signature
 	who := key{s, "", e.file, e.speaker}
@@ -149,13 +149,13 @@ func (t *tally) has(ids []string) bool {
 	return slices.ContainsFunc(ids, func(id string) bool { return len(t.bySignature[id]) > 0 })
 }
 
-// lasting is how many signs of progress show that the program itself goes on, and not
-// some other rank for a moment.
+// lasting is the number of signs of progress after which the program itself is known to continue,
+// and not just another rank for a moment.
 const lasting = 20
 
-// progress is where a log last showed that all goes well.
+// progress holds the positions of a log's last signs of success.
 type progress struct {
-	last [lasting]int // positions, round and round
+	last [lasting]int // positions, as a ring
 	n    int
 }
 
@@ -164,23 +164,23 @@ func (p *progress) add(position int) {
 	p.n++
 }
 
-// after is whether there was any progress after a position.
+// after reports whether there was any progress after a position.
 func (p *progress) after(position int) bool {
 	return p != nil && p.n > 0 && p.last[(p.n-1)%lasting] > position
 }
 
-// lastedAfter is whether there was so much of it that it lasted.
+// lastedAfter reports whether at least "lasting" signs of progress came after a position.
 func (p *progress) lastedAfter(position int) bool {
 	return p != nil && p.n >= lasting && p.last[p.n%lasting] > position
 }
 
-// homes is on which node each rank is, as messages of any kind tell by the way: the failure of a
-// rank often tells only its number, and the launcher's table after it the node.
+// homes maps ranks to nodes, learned from messages of any kind. The failure of a rank often names
+// only its number, and the launcher's table later names the node.
 type homes struct {
-	written map[string]string // by rank, of who wrote a line or whom a table is about; "" where they contradict each other
-	counted map[string]string // by rank, as mpirun and srun count the processes that they started
-	files   map[int]string    // by source, where all of a log is of one node
-	// nested is whether the processes that mpirun or srun started are themselves launchers, whose
+	written map[string]string // by rank, from lines of the rank and from tables about it; "" if they contradict each other
+	counted map[string]string // by rank, as mpirun and srun number the processes that they started
+	files   map[int]string    // by source, if the whole log is from one node
+	// nested means that the processes started by mpirun or srun are launchers themselves, whose
 	// ranks have other numbers.
 	nested bool
 }
@@ -189,7 +189,7 @@ func newHomes() homes {
 	return homes{written: map[string]string{}, counted: map[string]string{}, files: map[int]string{}}
 }
 
-// learn takes what a message tells, whose speaker is only what its line says.
+// learn records what a message shows. e's speaker must come from its own line only.
 func (h *homes) learn(e event, file int) {
 	if e.node != "" && e.rank != "" {
 		put(h.written, e.rank, e.node)
@@ -207,7 +207,7 @@ func (h *homes) learn(e event, file int) {
 	h.nested = h.nested || e.local != "" || e.values["local"] != ""
 }
 
-// put notes where one is; two different words are none.
+// put records a home. Two different values cancel each other.
 func put[K comparable](homes map[K]string, of K, node string) {
 	known, told := homes[of]
 	switch {
@@ -218,7 +218,7 @@ func put[K comparable](homes map[K]string, of K, node string) {
 	}
 }
 
-// of is the node of who said something; "" where nothing tells it.
+// of returns the node of the speaker of an event, "" if it is unknown.
 func (h *homes) of(e event) string {
 	if e.rank == "" {
 		return h.files[e.file]
@@ -229,7 +229,7 @@ func (h *homes) of(e event) string {
 	return h.counted[e.rank]
 }
 
-// numbersIn are those of a list such as Slurm writes it, 0-3,7.
+// numbersIn returns the numbers of a list in Slurm's form, 0-3,7.
 func numbersIn(list string) (all []string) {
 	for part := range strings.SplitSeq(list, ",") {
 		first, last, isRange := strings.Cut(part, "-")
@@ -248,27 +248,27 @@ func numbersIn(list string) (all []string) {
 	return all
 }
 
-// meeting is one collective: ranks of one group number their calls alike, so that those of
-// one number should be the same call.
+// meeting is one collective. The ranks of a group number their calls in the same way, so calls with
+// the same number should be the same call.
 type meeting struct {
-	group  string // of ranks, as the message tells it
+	group  string // group of ranks, as the message names it
 	number string
 }
 
-// call is what one rank was in when it gave up.
+// call is the call that a rank was in when it gave up.
 type call struct {
 	rank         int
 	op, elements string
 }
 
-// mostCalls bounds what a hostile log can make us remember.
+// mostCalls limits what a hostile log can make us remember.
 const mostCalls = 100_000
 
-// uneven are the operations to which each rank may bring another amount, or that are two ends
+// uneven are operations in which ranks may contribute different amounts, or that are the two ends
 // of one transfer (torch csrc/distributed/c10d/Work.hpp, OpType).
 var uneven = []string{"ALLTOALL", "ALLTOALL_BASE", "GATHER", "SCATTER", "SEND", "RECV", "RECVANYSOURCE", "COALESCED"}
 
-// meets notes who was in which call.
+// meets records which rank was in which call.
 func (t *tally) meets(e event) {
 	rank, err := strconv.Atoi(e.rank)
 	if err != nil || e.values["seq"] == "" || len(t.calls) >= mostCalls {
@@ -286,7 +286,7 @@ type callKey struct {
 	rank int
 }
 
-// at are the calls of one meeting, in the order of ranks.
+// at returns the calls of one collective, sorted by rank.
 func (t *tally) at(m meeting) []call {
 	var calls []call
 	for key, c := range t.calls {
@@ -298,9 +298,9 @@ func (t *tally) at(m meeting) []call {
 	return calls
 }
 
-// apart says which two ranks were in different calls at one number; "" where none were. Groups
-// number their calls each by itself: where messages do not tell the group and the log has
-// several, nothing can be said.
+// apart returns two ranks that were in different calls with the same number, "" if there are none.
+// Each group numbers its own calls. If the messages do not name the group and the log has several,
+// the calls cannot be compared.
 func (t *tally) apart() (number, calls string) {
 	for _, m := range t.meetings {
 		if m.group == "" && t.groups {
@@ -322,8 +322,8 @@ func (c call) String() string {
 	return fmt.Sprintf("rank %d was in %s (NumelIn %s)", c.rank, cmp.Or(c.op, "a call"), cmp.Or(c.elements, "unknown"))
 }
 
-// missing are the ranks below the highest one heard of that did not give up where most others
-// did: they were not there. "" where too few are known to say so, as in the log of one node.
+// missing returns the ranks below the highest known one that did not give up where most others did,
+// so they never arrived. It returns "" if too few ranks are known, as in the log of one node.
 func (t *tally) missing() string {
 	if len(t.meetings) == 0 || t.groups && t.meetings[0].group == "" {
 		return ""

@@ -9,23 +9,23 @@ import (
 	"strings"
 )
 
-// tracebacks follows the exceptions of programs, several at a time where ranks
-// write into one log: each line of one begins as its first line does.
+// tracebacks follows the exceptions of programs, several at once if ranks write into one log. All
+// lines of a traceback begin like its first line.
 type tracebacks struct {
 	open []traceback
 }
 
 type traceback struct {
 	writer
-	muted bool // Python ignores the exception
+	muted bool // Python ignores this exception
 	lines int
-	head  *event // the alarm of its first line, for where its exception never comes
+	head  *event // alarm of the first line, used if the exception never comes
 }
 
-// writer is who writes lines that belong together.
+// writer identifies the writer of lines that belong together.
 type writer struct {
-	prefix []byte // of each of its lines
-	timed  bool   // the prefix tells the time, so that it is another one on each line
+	prefix []byte // of each line
+	timed  bool   // the prefix contains the time, so it changes from line to line
 	who    speaker
 }
 
@@ -34,7 +34,7 @@ func writerBehind(prefix []byte) writer {
 	return writer{bytes.Clone(prefix), clock(append(slices.Clip(prefix), "   "...)), who}
 }
 
-// rest is what stands behind the prefix, if the line is of the same writer.
+// rest returns the text after the prefix, if the line is from this writer.
 func (w writer) rest(text []byte) (rest []byte, ours bool) {
 	if !w.timed {
 		return bytes.CutPrefix(text, w.prefix)
@@ -44,31 +44,31 @@ func (w writer) rest(text []byte) (rest []byte, ours bool) {
 }
 
 const (
-	// deepest is the longest traceback that is waited for.
+	// deepest is the maximum number of lines of a traceback.
 	deepest = 400
-	// longestPrefix is how much may stand before each line of one.
+	// longestPrefix is the maximum length of the text before each line of a traceback.
 	longestPrefix = 120
-	// mostOpen is how many are followed at once.
+	// mostOpen is the maximum number of tracebacks that are followed at once.
 	mostOpen = 64
 )
 
 var (
 	tracebackHead = []byte("Traceback (most recent call last)")
-	ignored       = []byte("Exception ignored ") // by Python, in destructors
-	// chained stands between an exception and the one that came of it, which is the
-	// one that ends a program.
+	ignored       = []byte("Exception ignored ") // printed by Python for exceptions in destructors
+	// chained are the lines between an exception and the one that followed from it, which ends the
+	// program.
 	chained = [][]byte{[]byte("During handling of the above exception"), []byte("The above exception was the direct cause")}
-	// exception is how a traceback ends. A line of another writer in between, such as
-	// "INFO:root:loading", is none: classes have capitals, and those without a module
-	// are named for what they are.
+	// exception matches the last line of a traceback. It does not match lines of other writers in
+	// between, such as "INFO:root:loading": classes have capitals, and those without a module end
+	// in a typical word.
 	exception = regexp.MustCompile(`^(?:(?:[A-Za-z_]\w*\.)+[A-Z_]\w*[a-z]\w*|Exception|[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Iteration|Warning|Timeout|Failure))(?::|$)`)
 )
 
-// loose is an exception of which only the last line is there, as excerpts and
-// launchers show them.
+// loose matches an exception of which only the last line is in the log, as in excerpts and
+// launchers' reports.
 var loose = regexp.MustCompile(`^(?:[A-Za-z_]\w*\.)*(?:Exception|[A-Z]\w*(?:Error|Exception)): \S`)
 
-// looseIn is the exception that a line tells by itself.
+// looseIn returns the exception that a line shows without a traceback, "" if there is none.
 func looseIn(text []byte) string {
 	if !bytes.Contains(text, []byte("Error: ")) && !bytes.Contains(text, []byte("Exception: ")) {
 		return ""
@@ -79,7 +79,8 @@ func looseIn(text []byte) string {
 	return ""
 }
 
-// take returns the exception that a line ends a traceback with, or tells by itself.
+// take returns the exception that ends a traceback on this line or that the line shows alone, ""
+// for none.
 func (t *tracebacks) take(r *recent, text []byte) string {
 	if at := bytes.Index(text, tracebackHead); at >= 0 {
 		before, ok := r.before(1)
@@ -101,9 +102,9 @@ func (t *tracebacks) take(r *recent, text []byte) string {
 	return looseIn(text)
 }
 
-// begin follows a traceback whose lines begin with a prefix.
+// begin follows a new traceback whose lines have this prefix.
 func (t *tracebacks) begin(prefix []byte, muted bool) {
-	prefix, _, _ = bytes.Cut(prefix, []byte("╭")) // rich draws a frame around it
+	prefix, _, _ = bytes.Cut(prefix, []byte("╭")) // rich draws a frame around tracebacks
 	if len(prefix) >= longestPrefix {
 		return
 	}
@@ -116,8 +117,8 @@ func (t *tracebacks) begin(prefix []byte, muted bool) {
 	}
 }
 
-// has takes an alarm that is no message of its own: the first line of a traceback, whose
-// exception tells more, or a frame and the source it quotes, which may well speak of failures.
+// has reports whether an alarm belongs to a traceback: to its first line, whose exception says
+// more, or to a frame and the source line that it quotes, which may contain words of failure.
 func (t *tracebacks) has(text []byte, alarm event) bool {
 	if bytes.Contains(text, tracebackHead) {
 		if n := len(t.open); n > 0 && !t.open[n-1].muted {
@@ -128,7 +129,7 @@ func (t *tracebacks) has(text []byte, alarm event) bool {
 	return t.frame(text)
 }
 
-// frame is whether a line is a frame of a traceback, or the source that it quotes.
+// frame reports whether a line is a frame of a traceback or the source line that it quotes.
 func (t *tracebacks) frame(text []byte) bool {
 	return slices.ContainsFunc(t.open, func(o traceback) bool {
 		rest, ours := o.rest(text)
@@ -136,7 +137,7 @@ func (t *tracebacks) frame(text []byte) bool {
 	})
 }
 
-// cut are the alarms of the tracebacks that a log ends in.
+// cut returns the alarms of tracebacks that are incomplete at the end of a log.
 func (t *tracebacks) cut() (alarms []event) {
 	for _, o := range t.open {
 		if o.head != nil {
@@ -146,37 +147,37 @@ func (t *tracebacks) cut() (alarms []event) {
 	return alarms
 }
 
-// chains is whether a line says that the exception before it led to another.
+// chains reports whether a line says that the previous exception led to another.
 func chains(text []byte) bool {
 	return slices.ContainsFunc(chained, func(words []byte) bool { return bytes.Contains(text, words) })
 }
 
-// told is what an exception goes on to say after its first line: which keys are missing, what is
-// to be done about it. Python puts no mark at its end, so that it is taken to end where its writer
-// begins with something else.
+// told holds the lines of an exception after its first one, such as the missing keys or advice.
+// Python does not mark the end, so it ends where its writer begins something else.
 type told struct {
-	writer     // where its prefix tells the time, a line without margin is another message
-	first  int // line of the exception
-	last   int // line that was told last
+	writer     // if its prefix contains the time, a line without indentation is another message
+	first  int // line number of the exception
+	last   int // number of the last line that belongs to it
 	lines  []string
 }
 
 const (
-	// mostTold is how many lines are kept of one exception, and toldWithin over how many of the
-	// log they may be spread by what other ranks write.
+	// mostTold is the maximum number of lines that are kept of one exception. toldWithin is the
+	// number of log lines over which other ranks may spread them.
 	mostTold   = 12
 	toldWithin = 64
-	// mostTelling is how many exceptions of a log are followed at once, and mostHeard how many
-	// messages of all logs may be known before no more are: of those nobody is shown the last ones.
+	// mostTelling is the maximum number of exceptions that are followed at once in a log. Once
+	// mostHeard messages are known in all logs, no more are followed, because the report does not
+	// show that many.
 	mostTelling = 16
 	mostHeard   = 1000
 )
 
-// another is how a writer begins with something else: the frames of C++ behind c10::Error, and
-// what launchers rule their tables with.
+// another matches the start of something else: C++ frames after c10::Error, and the rules of
+// launchers' tables.
 var another = regexp.MustCompile(`^(?:frame #\d+: |Exception raised from |[^\pL\pN]*$)|%\|`)
 
-// tells follows what an exception that ends in this line goes on to say.
+// tells begins to collect the further lines of an exception that ends on this line.
 func (m *matcher) tells(l line) *told {
 	if len(m.telling) >= mostTelling || len(m.seen.occurrences) >= mostHeard {
 		return nil
@@ -186,12 +187,12 @@ func (m *matcher) tells(l line) *told {
 	return t
 }
 
-// listen gives a line to the exceptions that may go on in it.
+// listen passes a line to the exceptions that may continue on it.
 func (m *matcher) listen(l line) {
 	m.telling = slices.DeleteFunc(m.telling, func(t *told) bool { return !t.goesOn(l) })
 }
 
-// goesOn is whether more may come after this line.
+// goesOn reports whether more lines may follow this one.
 func (t *told) goesOn(l line) bool {
 	if l.number > t.first+toldWithin {
 		return false
@@ -199,8 +200,8 @@ func (t *told) goesOn(l line) bool {
 	rest, ours := t.rest(l.text)
 	switch {
 	case !ours:
-		return true // another rank writes in between
-	case len(t.prefix) == 0 && l.number > t.last+1: // an empty line was there
+		return true // another rank wrote this line
+	case len(t.prefix) == 0 && l.number > t.last+1: // an empty line came in between
 		return false
 	case t.timed && !margin(rest), len(decoration(rest)) > 0, another.Match(rest), exception.Match(rest), loose.Match(rest), bytes.Contains(rest, tracebackHead), chains(rest):
 		return false
