@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hang says of a job that hangs who is missing from it, by what runs on every node: which
-// ranks were told to meet where, which of them have, and what the others wait in.
+// Package hang finds the members that a hanging job misses, from what runs on every node: which
+// ranks were given which master address, which of them have joined, and what the others wait for.
 //
-// It refuses to judge the launch itself: what is wrong with a node is for the checks.
+// It does not check the launch itself. Problems of a node belong to the checks.
 package hang
 
 import (
@@ -22,47 +22,48 @@ import (
 	"preflight/launch"
 )
 
-// Report is one job that hangs, seen from all its nodes.
+// Report describes one hanging job, seen from all its nodes.
 type Report struct {
 	Schema      int              `json:"schema"`
 	Version     string           `json:"version"`
-	Verdict     checks.Verdict   `json:"verdict"` // pass where nothing is wrong but patience
+	Verdict     checks.Verdict   `json:"verdict"` // pass if nothing is wrong and the job may only be slow
 	ExitCode    int              `json:"exit_code"`
 	Seconds     float64          `json:"seconds"`
 	Interrupted bool             `json:"interrupted,omitempty"`
-	Endpoint    string           `json:"endpoint,omitempty"` // where they meet, as most were told
+	Endpoint    string           `json:"endpoint,omitempty"` // the rendezvous address that most members were given
 	Answer      string           `json:"answer"`
-	Members     string           `json:"members"` // what is counted: ranks, or launchers where no rank runs yet
+	Members     string           `json:"members"` // what Joined and World count: ranks, or launchers if no rank runs yet
 	Joined      int              `json:"joined"`
 	World       int              `json:"world"`
 	Nodes       []Node           `json:"nodes"`
 	Waits       []Wait           `json:"waits"`
-	Named       []Named          `json:"named"` // the ranks that the answer is about: all, where all have met or nobody knows where they are to
+	Named       []Named          `json:"named"` // the ranks that the answer is about; all, if all have joined or the address is unknown
 	Findings    []checks.Finding `json:"findings"`
 }
 
-// Node is one node and what runs there of launches.
+// Node is one node and the processes of launches on it.
 type Node struct {
 	facts.Node
-	Jobs *facts.Jobs `json:"jobs,omitempty"` // nil when the node could not look
-	Lost string      `json:"lost,omitempty"` // why a node that was reached could not
+	Jobs *facts.Jobs `json:"jobs,omitempty"` // nil if the node could not look
+	Lost string      `json:"lost,omitempty"` // why a reached node could not look
 }
 
-// Named is a rank that is there, and that the answer is about.
+// Named is a running rank that the answer is about.
 type Named struct {
 	Node   string       `json:"node"`
-	Member string       `json:"member"` // as it is called: "rank 5"
+	Member string       `json:"member"` // its name, such as "rank 5"
 	PID    int          `json:"pid"`
-	Stack  *facts.Stack `json:"stack,omitempty"` // where its Python is, if that was asked
+	Stack  *facts.Stack `json:"stack,omitempty"` // its Python stack, if that was requested
 }
 
-// Wait is what ranks of nodes do at this moment that may well end by itself.
+// Wait is something that ranks currently wait for and that may end by itself.
 type Wait struct {
 	Nodes []string `json:"nodes"`
 	What  string   `json:"what"`
 }
 
-// Judge finds the job, of which it may be known where it meets, HOST:PORT, and says who is missing.
+// Judge finds the job and reports its missing members. endpoint is its HOST:PORT if known,
+// otherwise "".
 func Judge(r *Report, endpoint string, sshPort int) {
 	host, number := names.SplitEndpoint(endpoint)
 	port, _ := strconv.Atoi(number) // 0 for none
@@ -70,7 +71,7 @@ func Judge(r *Report, endpoint string, sshPort int) {
 	r.Endpoint, r.Members, r.World = j.endpoint(), j.unit(), j.size()
 	findings := unseen(r.Nodes)
 	if len(j.members) > 0 {
-		findings = slices.Concat(findings, j.told(), j.absent(), j.surplus(), j.halted())
+		findings = slices.Concat(findings, j.mismatches(), j.absent(), j.surplus(), j.halted())
 		waiting, waits := j.waiting(findings)
 		findings = append(findings, waiting...)
 		r.Waits, r.Joined = append(append([]Wait{}, waits...), j.shares()...), j.joined()
@@ -92,7 +93,7 @@ func Judge(r *Report, endpoint string, sshPort int) {
 	r.Answer = r.answer()
 }
 
-// answer is the whole of it in one sentence.
+// answer returns the whole result as one sentence.
 func (r *Report) answer() string {
 	var parts []string
 	switch {
@@ -115,7 +116,7 @@ func (r *Report) answer() string {
 	return strings.Join(parts, "; ")
 }
 
-// ofNodes names some, for a sentence about them.
+// ofNodes returns the beginning of a sentence about some nodes.
 func ofNodes(names []string) string {
 	const most = 3
 	if len(names) == 0 {
@@ -124,7 +125,7 @@ func ofNodes(names []string) string {
 	return text.Some(names, most) + ": "
 }
 
-// unseen says of which nodes nothing is known.
+// unseen returns a finding for each node about which nothing is known.
 func unseen(nodes []Node) (findings []checks.Finding) {
 	for i := range nodes {
 		node := &nodes[i]
@@ -135,7 +136,7 @@ func unseen(nodes []Node) (findings []checks.Finding) {
 	return findings
 }
 
-// none says that there is no job, where any node could tell.
+// none reports that there is no job, if any node could look.
 func none(nodes []Node) []checks.Finding {
 	var looked []string
 	for _, node := range nodes {

@@ -13,7 +13,7 @@ import (
 	"preflight/facts"
 )
 
-// cluster is four nodes with a launcher and two ranks each, that have all met at w1.
+// cluster returns four nodes with a launcher and two ranks each, which have all joined at w1.
 func cluster() (nodes []Node) {
 	const port = 29500
 	for i := range 4 {
@@ -39,10 +39,10 @@ func cluster() (nodes []Node) {
 	return nodes
 }
 
-// of are the ranks of a node, counted from 1.
+// of returns the ranks of a node, counted from 1.
 func of(nodes []Node, node int) []facts.JobProcess { return nodes[node-1].Jobs.Processes[1:] }
 
-// each does something to the ranks of some nodes.
+// each applies do to the ranks of some nodes.
 func each(nodes []Node, do func(*facts.JobProcess), numbers ...int) {
 	for _, n := range numbers {
 		for i := range of(nodes, n) {
@@ -59,7 +59,7 @@ func calling(to string) func(*facts.JobProcess) {
 	}
 }
 
-// baton has a rank sleep between looks at a lock.
+// baton returns a change that makes a rank sleep while it waits for a lock.
 func baton(lock facts.BuildLock) func(*facts.JobProcess) {
 	return func(p *facts.JobProcess) {
 		lock.Path = "/home/ann/.cache/torch_extensions/py311_cu124/fused_adam/lock"
@@ -67,7 +67,7 @@ func baton(lock facts.BuildLock) func(*facts.JobProcess) {
 	}
 }
 
-// elasticAgents makes launchers of torchrun that wait for each other of a job.
+// elasticAgents turns the launchers into torchrun agents that wait for each other.
 func elasticAgents(nodes []Node) {
 	for i := range nodes {
 		at := nodes[i].Jobs
@@ -234,7 +234,7 @@ func TestJudge(t *testing.T) {
 			p.PID, p.Launcher, p.Parent, p.User = 50, 0, 1, "bob"
 			p.Sockets = []facts.JobSocket{{State: facts.SocketListening, Address: "0.0.0.0", Port: 29500}}
 			n[0].Jobs.Processes = append(n[0].Jobs.Processes, p)
-			n[2].Jobs.Processes = append(n[2].Jobs.Processes, p) // where nobody is called
+			n[2].Jobs.Processes = append(n[2].Jobs.Processes, p) // on a node that no rank connects to
 		}, code: 1, want: "8 of 8 ranks have joined at 10.0.0.1:29500; w1: rank 0 of another user's job (bob) listens on port 29500, the master port of this job"},
 		{name: "another job at another port is another question", does: func(n []Node) {
 			launcher, rank := n[1].Jobs.Processes[0], of(n, 2)[0]
@@ -325,7 +325,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestPortOfTheJob: of two jobs the one is judged whose port was named.
+// TestPortOfTheJob: of two jobs, Judge takes the one with the named port.
 func TestPortOfTheJob(t *testing.T) {
 	nodes := cluster()
 	small := cluster()[1]
@@ -345,7 +345,7 @@ func TestPortOfTheJob(t *testing.T) {
 	}
 }
 
-// TestNamedMeeting: ranks that were told no port meet at the one that is named.
+// TestNamedMeeting: ranks without a port belong to the named endpoint.
 func TestNamedMeeting(t *testing.T) {
 	nodes := cluster()
 	each(nodes, func(p *facts.JobProcess) { p.Launcher, p.Address, p.Port = 0, "", 0 }, 1, 2, 3, 4)
@@ -363,7 +363,7 @@ func TestNamedMeeting(t *testing.T) {
 	}
 }
 
-// TestFixes are commands with what was seen in them.
+// TestFixes: the fix commands contain what was seen.
 func TestFixes(t *testing.T) {
 	nodes := cluster()
 	of(nodes, 4)[0].State = "T"

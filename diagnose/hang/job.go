@@ -14,29 +14,29 @@ import (
 	"preflight/hostfile"
 )
 
-// member is a rank, or a launcher that has not started any.
+// member is a rank, or a launcher that has not started any rank.
 type member struct {
 	*facts.JobProcess
 	node     *Node
-	launcher *facts.JobProcess // nil for a rank that none started
+	launcher *facts.JobProcess // nil for a rank without one
 }
 
-// job is what belongs together of what runs on the nodes.
+// job holds the processes on the nodes that belong together.
 type job struct {
 	nodes     []Node
-	looked    []*Node // those that could
-	user      string  // whose it is, "" where nobody tells
+	looked    []*Node // the nodes that could look
+	user      string  // the job's user, "" if unknown
 	members   []member
-	others    []member // of the same user's other jobs
-	watched   bool     // whether launchers are seen, so that a rank without has lost its own
-	left      []member // ranks of an earlier job, which no launcher watches any more
+	others    []member // of other jobs of the same user
+	watched   bool     // some launchers are visible, so a rank without one has lost its launcher
+	left      []member // ranks of an earlier job, without a launcher
 	strangers []member // ranks and launchers of other users' jobs
-	named     []member // those that something is said of
+	named     []member // the members that a finding is about
 	most      facts.Meeting
 }
 
-// findJob finds the members of one job: that which meets at host and port, of 0 that on the most
-// nodes.
+// findJob finds the members of one job: the job whose rendezvous is at host and port, or with port
+// 0 the job on the most nodes.
 func findJob(nodes []Node, host string, port int) *job {
 	j := &job{nodes: nodes}
 	for i := range nodes {
@@ -51,7 +51,7 @@ func findJob(nodes []Node, host string, port int) *job {
 		all = append(all, of...)
 	}
 	for i, m := range all {
-		if port != 0 && m.told().Port == 0 { // its script has chosen it
+		if port != 0 && m.given().Port == 0 { // its script has chosen the port
 			chosen := *m.JobProcess
 			chosen.Port, chosen.Address = port, cmp.Or(chosen.Address, host)
 			all[i].JobProcess = &chosen
@@ -78,7 +78,8 @@ func findJob(nodes []Node, host string, port int) *job {
 	}
 	var elsewhere []member
 	for _, m := range live {
-		// Whoever meets elsewhere is of this job if it has nothing else on that node.
+		// A member with another rendezvous address belongs to the job if the job has nothing else
+		// on that node.
 		if j.owns(m) && (m.place() == together || !taken[m.node] && cmp.Or(m.Script, script) == script) {
 			j.members = append(j.members, m)
 		} else {
@@ -87,16 +88,16 @@ func findJob(nodes []Node, host string, port int) *job {
 	}
 	j.adopt(together)
 	told := func(field func(facts.Meeting) string) string {
-		return mostOf(j.members, func(m member) string { return field(m.told()) }, nil)
+		return mostOf(j.members, func(m member) string { return field(m.given()) }, nil)
 	}
 	j.most = facts.Meeting{Port: together.port, RunID: together.id, Address: told(address), Nodes: told(nodesTold)}
-	j.most.World, _ = strconv.Atoi(told(world)) // "" is 0
+	j.most.World, _ = strconv.Atoi(told(world)) // "" becomes 0
 	j.part(j.claim(elsewhere, together, script))
 	return j
 }
 
-// adopt takes those without a launcher for members whose launcher has ended since: they meet at
-// the same place, as ranks that nobody else is, and are no older than the job.
+// adopt adds members whose launcher has ended: they have the same rendezvous, ranks that no other
+// member has, and are not older than the job.
 func (j *job) adopt(together meetingPlace) {
 	running, age := j.ranks(), 0.0
 	for _, m := range j.members {
@@ -114,8 +115,8 @@ func (j *job) adopt(together meetingPlace) {
 	})
 }
 
-// claim takes ranks for members that the job lacks and its user runs elsewhere, told another port, or
-// somebody else at its own place. Where they have a rank that the job has too, they are another job's.
+// claim adds ranks that the job lacks: ranks of its user with another port, or of another user with
+// the same rendezvous. If such a group has a rank that the job has too, it is a separate job.
 func (j *job) claim(elsewhere []member, together meetingPlace, script string) (rest []member) {
 	type crew struct {
 		place meetingPlace
@@ -124,7 +125,7 @@ func (j *job) claim(elsewhere []member, together meetingPlace, script string) (r
 	running := j.ranks()
 	lacks := func(m member) bool {
 		return m.Rank != nil && !running[*m.Rank] && m.World == j.most.World && cmp.Or(m.Script, script) == script &&
-			(j.owns(m) || m.place() == together && m.told().Address == j.most.Address)
+			(j.owns(m) || m.place() == together && m.given().Address == j.most.Address)
 	}
 	apart := map[crew]bool{}
 	for _, m := range elsewhere {
@@ -142,7 +143,7 @@ func (j *job) claim(elsewhere []member, together meetingPlace, script string) (r
 	return rest
 }
 
-// membersOn are the members of jobs on one node.
+// membersOn returns the members of jobs on one node.
 func membersOn(node *Node) (all []member) {
 	processes := node.Jobs.Processes
 	by := func(pid int) *facts.JobProcess {
@@ -158,22 +159,22 @@ func membersOn(node *Node) (all []member) {
 		switch {
 		case p.Kind == facts.JobRank:
 			all = append(all, member{p, node, by(p.Launcher)})
-		case p.Kind == facts.JobLauncher && !started && p.Program != "slurmstepd": // Slurm's is there for any command
+		case p.Kind == facts.JobLauncher && !started && p.Program != "slurmstepd": // Slurm runs it for every command
 			all = append(all, member{p, node, p})
 		}
 	}
 	return all
 }
 
-// meetingPlace is what tells jobs apart.
+// meetingPlace identifies a job by its rendezvous.
 type meetingPlace struct {
 	port int
 	id   string
 }
 
-// told is what a member was told, by the launcher where the ranks are told another place once
-// the launchers have met.
-func (m member) told() facts.Meeting {
+// given returns the settings that a member was started with. Elastic launchers give their ranks
+// another address after their own rendezvous, so for them the launcher's settings count.
+func (m member) given() facts.Meeting {
 	told := m.Meeting
 	if m.launcher != nil {
 		if elastic(m.launcher.Meeting) {
@@ -186,16 +187,16 @@ func (m member) told() facts.Meeting {
 	return told
 }
 
-// elastic is whether launchers meet before they start ranks: torchrun's static backend does not
-// (torch/distributed/elastic/rendezvous/static_tcp_rendezvous.py).
+// elastic reports whether launchers hold a rendezvous before they start ranks. torchrun's static
+// backend does not (torch/distributed/elastic/rendezvous/static_tcp_rendezvous.py).
 func elastic(m facts.Meeting) bool { return m.Backend != "" && m.Backend != "static" }
 
 func (m member) place() meetingPlace {
-	told := m.told()
+	told := m.given()
 	return meetingPlace{told.Port, told.RunID}
 }
 
-// number is how a person calls it.
+// number returns the member's name, such as "rank 5".
 func (m member) number() string {
 	switch {
 	case m.Kind != facts.JobRank:
@@ -208,8 +209,8 @@ func (m member) number() string {
 	return "a rank"
 }
 
-// mostOf is the value that the most nodes have, of several the first node's; a preferred one
-// goes before all. Members that were told nothing have no say.
+// mostOf returns the value on the most nodes; if several tie, the first node's. A preferred value
+// wins over all others. Members without a value do not count.
 func mostOf[T comparable](members []member, value func(member) T, preferred func(T) bool) (most T) {
 	var none T
 	nodes := map[T]map[*Node]bool{}
@@ -237,10 +238,10 @@ func mostOf[T comparable](members []member, value func(member) T, preferred func
 	return most
 }
 
-// owns is whether a process is of the job's user, as far as anybody tells.
+// owns reports whether a process belongs to the job's user, as far as users are known.
 func (j *job) owns(m member) bool { return j.user == "" || m.User == "" || m.User == j.user }
 
-// scriptOf is what members train with, "" where none says.
+// scriptOf returns the training script of the members, "" if unknown.
 func scriptOf(members []member) string {
 	for _, m := range members {
 		if m.Script != "" {
@@ -270,7 +271,7 @@ func (j *job) endpoint() string {
 	return hostPort(j.most.Address, j.most.Port)
 }
 
-// hasRanks is whether any rank runs; without, launchers are waited for.
+// hasRanks reports whether any rank runs. If not, the members are launchers.
 func (j *job) hasRanks() bool {
 	return slices.ContainsFunc(j.members, func(m member) bool { return m.Kind == facts.JobRank })
 }
@@ -282,7 +283,7 @@ func (j *job) unit() string {
 	return "launchers"
 }
 
-// size is how many members there will be, as far as they know.
+// size returns how many members the job will have, as far as they know it.
 func (j *job) size() int {
 	if j.hasRanks() {
 		return j.most.World
@@ -297,7 +298,7 @@ func (j *job) size() int {
 	return len(j.nodes)
 }
 
-// ranks are the numbers of those that run.
+// ranks returns the numbers of the running ranks.
 func (j *job) ranks() map[int]bool {
 	running := map[int]bool{}
 	for _, m := range j.members {
@@ -308,7 +309,7 @@ func (j *job) ranks() map[int]bool {
 	return running
 }
 
-// names are the ranks that something is said of and that are there to be asked, or all.
+// names returns the running ranks that findings are about, or all running ranks.
 func (j *job) names(all bool) []Named {
 	named := []Named{}
 	of := j.named
@@ -324,7 +325,7 @@ func (j *job) names(all bool) []Named {
 	return named
 }
 
-// first is rank 0, nil where it is not seen.
+// first returns rank 0, nil if it was not seen.
 func (j *job) first() *member {
 	at := slices.IndexFunc(j.members, func(m member) bool { return m.Rank != nil && *m.Rank == 0 })
 	if at < 0 {
@@ -333,7 +334,7 @@ func (j *job) first() *member {
 	return &j.members[at]
 }
 
-// on are the members on a node.
+// on returns the members on a node.
 func (j *job) on(node *Node) (all []member) {
 	for _, m := range j.members {
 		if m.node == node {
@@ -343,29 +344,29 @@ func (j *job) on(node *Node) (all []member) {
 	return all
 }
 
-// meets is the port at which a member calls the others by itself.
-func (m member) meets() int { return cmp.Or(m.Port, m.told().Port) }
+// storePort returns the port at which a member connects to the store.
+func (m member) storePort() int { return cmp.Or(m.Port, m.given().Port) }
 
-// hasMet is whether a member is connected to the store.
-func (j *job) hasMet(m member) bool {
+// hasJoined reports whether a member is connected to the store.
+func (j *job) hasJoined(m member) bool {
 	if m.has(facts.SocketEstablished) {
 		return true
 	}
-	return m.Unread != "" && j.called(m.node) >= len(j.on(m.node))
+	return m.Unread != "" && j.callers(m.node) >= len(j.on(m.node))
 }
 
-// has is whether a member's own call to the store is in this state.
+// has reports whether a member's own connection to the store is in this state.
 func (m member) has(state string) bool {
-	return slices.ContainsFunc(m.Sockets, func(s facts.JobSocket) bool { return s.State == state && s.RemotePort == m.meets() })
+	return slices.ContainsFunc(m.Sockets, func(s facts.JobSocket) bool { return s.State == state && s.RemotePort == m.storePort() })
 }
 
-// listens is whether a member itself takes calls at a port.
+// listens reports whether a member itself listens on a port.
 func (m member) listens(port int) bool {
 	return slices.ContainsFunc(m.Sockets, func(s facts.JobSocket) bool { return s.State == facts.SocketListening && s.Port == port })
 }
 
-// called is how many connections whoever serves the store has from a node.
-func (j *job) called(from *Node) (count int) {
+// callers returns the number of connections from a node to the process that serves the store.
+func (j *job) callers(from *Node) (count int) {
 	for _, node := range j.looked {
 		for _, port := range node.Jobs.Ports {
 			for _, c := range port.Callers {
@@ -378,13 +379,13 @@ func (j *job) called(from *Node) (count int) {
 	return count
 }
 
-// joined counts those of the job that have met: a rank that runs twice once, and none of a number
-// that the job does not have.
+// joined counts the members that have joined. A duplicate rank counts once, and a rank beyond the
+// world size does not count.
 func (j *job) joined() (count int) {
 	met := map[int]bool{}
 	for _, m := range j.members {
 		switch {
-		case !j.hasMet(m), m.Rank != nil && (met[*m.Rank] || j.most.World > 0 && *m.Rank >= j.most.World), m.Kind == facts.JobLauncher && j.hasRanks():
+		case !j.hasJoined(m), m.Rank != nil && (met[*m.Rank] || j.most.World > 0 && *m.Rank >= j.most.World), m.Kind == facts.JobLauncher && j.hasRanks():
 			continue
 		case m.Rank != nil:
 			met[*m.Rank] = true
@@ -394,16 +395,16 @@ func (j *job) joined() (count int) {
 	return count
 }
 
-// aboutEndpoint is the command that says who gets to a store.
+// aboutEndpoint is the command that shows which nodes reach a store.
 const aboutEndpoint = "preflight rendezvous %s -H hostfile"
 
-// serves is whether somebody takes calls at the port on a node.
+// serves reports whether a process listens on the port of a node.
 func serves(node *Node, port int) bool {
 	return slices.ContainsFunc(node.Jobs.Ports, func(p facts.JobPort) bool { return p.Port == port && p.Listening })
 }
 
-// owners are the nodes that have an address, and each's interface; none for a name but that of the
-// loopback.
+// owners returns the nodes that have an address, with their interfaces. It is empty for names,
+// except for localhost.
 func (j *job) owners(address string) map[string]string {
 	if address == "localhost" {
 		address = "127.0.0.1"
@@ -418,7 +419,8 @@ func (j *job) owners(address string) map[string]string {
 	return owned
 }
 
-// alike is whether two addresses are those of one node: its name, or one that no other has.
+// alike reports whether two addresses belong to the same node: its name, or an address that no
+// other node has.
 func (j *job) alike(one, other string) bool {
 	named := func(address string) string {
 		for _, node := range j.nodes {
@@ -435,7 +437,7 @@ func (j *job) alike(one, other string) bool {
 	return named(one) == named(other)
 }
 
-// hostPort is an endpoint as a rank is given it.
+// hostPort returns an endpoint as HOST:PORT, with brackets for IPv6.
 func hostPort(host string, port int) string {
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"

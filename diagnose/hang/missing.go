@@ -14,8 +14,8 @@ import (
 	"preflight/internal/text"
 )
 
-// told finds nodes whose members were told another place or size than most.
-func (j *job) told() (findings []checks.Finding) {
+// mismatches finds members that were given another rendezvous or size than most members.
+func (j *job) mismatches() (findings []checks.Finding) {
 	equal := func(one, other string) bool { return one == other }
 	for _, field := range []struct {
 		what  string
@@ -31,8 +31,8 @@ func (j *job) told() (findings []checks.Finding) {
 		{"the number of nodes", nodesTold, j.most.Nodes, equal, []fix.Command{fix.Here("torchrun --nnodes=%s …   # the same on all nodes", fix.Word(j.most.Nodes))}},
 	} {
 		for _, m := range j.members {
-			if value := field.of(m.told()); value != "" && !field.alike(value, field.most) {
-				same := func(o member) bool { return field.of(o.told()) == value }
+			if value := field.of(m.given()); value != "" && !field.alike(value, field.most) {
+				same := func(o member) bool { return field.of(o.given()) == value }
 				findings = append(findings, checks.Finding{
 					Nodes:   []string{m.node.Name},
 					Summary: fmt.Sprintf("%s given %s %s instead of %s", was(j.on(m.node), same), field.what, value, field.most),
@@ -41,10 +41,10 @@ func (j *job) told() (findings []checks.Finding) {
 			}
 		}
 	}
-	return slices.Concat(findings, j.misled(), j.nobodys())
+	return slices.Concat(findings, j.misled(), j.unowned())
 }
 
-// was is the beginning of a sentence about what some of a node's members were told.
+// was returns the beginning of a sentence about the members of a node that match.
 func was(members []member, told func(member) bool) string {
 	these := slices.DeleteFunc(slices.Clone(members), func(m member) bool { return !told(m) })
 	switch {
@@ -56,14 +56,14 @@ func was(members []member, told func(member) bool) string {
 	return fmt.Sprintf("its %d ranks were", len(members))
 }
 
-// misled finds nodes whom the common address leads to themselves: an address of the loopback or
-// of a container bridge is there on every node.
+// misled finds nodes that connect to themselves, because they have the common address too: every
+// node has the addresses of the loopback and of container bridges.
 func (j *job) misled() (findings []checks.Finding) {
 	first := j.first()
 	owners := j.owners(j.most.Address)
 	for _, m := range j.members {
 		by, own := owners[m.node.Name]
-		if first == nil || m.node == first.node || !own || m.told().Address != j.most.Address {
+		if first == nil || m.node == first.node || !own || m.given().Address != j.most.Address {
 			continue
 		}
 		findings = append(findings, checks.Finding{
@@ -75,11 +75,12 @@ func (j *job) misled() (findings []checks.Finding) {
 	return findings
 }
 
-// nobodys finds an address to meet at that no node has. Where somebody has met, it is translated on the way.
-func (j *job) nobodys() []checks.Finding {
+// unowned finds a rendezvous address that no node has. If a member has joined, the address is
+// translated on the way, and there is no finding.
+func (j *job) unowned() []checks.Finding {
 	_, err := netip.ParseAddr(j.most.Address)
 	has := func(n Node) bool { return n.Jobs == nil || n.Address == j.most.Address }
-	if err != nil || len(j.owners(j.most.Address)) > 0 || slices.ContainsFunc(j.nodes, has) || slices.ContainsFunc(j.members, j.hasMet) {
+	if err != nil || len(j.owners(j.most.Address)) > 0 || slices.ContainsFunc(j.nodes, has) || slices.ContainsFunc(j.members, j.hasJoined) {
 		return nil
 	}
 	first := j.members[0].node
@@ -98,7 +99,7 @@ func (j *job) nobodys() []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// absent finds nodes without a process of the job, and ranks that their launcher no more has.
+// absent finds nodes without a process of the job, and launchers that have lost ranks.
 func (j *job) absent() (findings []checks.Finding) {
 	here := map[*Node]bool{}
 	for _, m := range j.members {
@@ -127,8 +128,9 @@ func (j *job) absent() (findings []checks.Finding) {
 	return findings
 }
 
-// fewer is that every node runs some ranks and not all run: those with fewer than others have lost
-// some, and where all have as many the job has more nodes than were asked.
+// fewer reports that ranks are missing although every node runs some. Nodes with fewer ranks than
+// others have lost some. If all have the same number, the job has more nodes than those in the
+// hostfile.
 func (j *job) fewer() checks.Finding {
 	each, most := map[string]int{}, 0
 	for _, m := range j.members {
@@ -155,16 +157,16 @@ func (j *job) fewer() checks.Finding {
 	return f
 }
 
-// complete is whether every rank that there will be runs.
+// complete reports whether all ranks of the job run.
 func (j *job) complete() bool { return j.most.World > 0 && len(j.ranks()) >= j.most.World }
 
-// countable is whether all nodes were looked at, and every rank that runs has told its number,
-// and no number twice.
+// countable reports whether all nodes were looked at and every running rank has a known number that
+// no other rank has.
 func (j *job) countable() bool {
 	return len(j.looked) == len(j.nodes) && j.hasRanks() && len(j.ranks()) == len(j.members)
 }
 
-// missingRanks names those that run nowhere.
+// missingRanks returns a sentence that lists the ranks that run on no node, "" if there are none.
 func (j *job) missingRanks() string {
 	running := j.ranks()
 	var missing []string
@@ -182,7 +184,7 @@ func (j *job) missingRanks() string {
 	return "no node runs rank " + text.List(missing)
 }
 
-// gone finds ranks that a node's launcher should have and has not.
+// gone finds ranks that a node's launcher should have but that do not run.
 func (j *job) gone(node *Node) (findings []checks.Finding) {
 	all := j.on(node)
 	local, ranks := 0, 0
@@ -213,8 +215,8 @@ func (j *job) gone(node *Node) (findings []checks.Finding) {
 	return findings
 }
 
-// starved is that the kernel has killed processes of the cgroup that members or their launcher are in, as the rest of
-// a sentence; "" where it has not.
+// starved returns the end of a sentence that says how many processes the kernel has killed in the
+// cgroup of the members or their launcher; "" if none.
 func starved(all []member) string {
 	most := 0
 	for _, m := range all {

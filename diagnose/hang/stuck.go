@@ -15,7 +15,7 @@ import (
 	"preflight/internal/text"
 )
 
-// stuck is what ends or stops a rank for good.
+// stuck returns a finding if something has ended or stopped the rank for good, otherwise nil.
 func (m member) stuck() *checks.Finding {
 	switch {
 	case m.State == "Z":
@@ -44,7 +44,7 @@ func (m member) stuck() *checks.Finding {
 	return nil
 }
 
-// how is what a process ended with, in words.
+// how returns how a process ended, in words.
 func (m member) how() string {
 	switch {
 	case m.Exit == nil || *m.Exit == 0:
@@ -57,8 +57,9 @@ func (m member) how() string {
 	return fmt.Sprintf(" with %d", *m.Exit)
 }
 
-// frozenIn and writesIn are the kernel's functions that the frozen and the unread sleep in: of
-// cgroups of version 1 and 2, and of pipes before and since Linux 6.14 and terminals.
+// frozenIn and writesIn are the kernel functions in which frozen processes sleep (cgroup versions 1
+// and 2) and in which writers sleep whose output is not read (pipes before and since Linux 6.14,
+// terminals).
 //
 // Source: Linux 6.18, kernel/freezer.c, kernel/signal.c, fs/pipe.c, drivers/tty/n_tty.c.
 var (
@@ -66,10 +67,11 @@ var (
 	writesIn = []string{"pipe_write", "anon_pipe_write", "n_tty_write"}
 )
 
-// remoteDisks are in the names of the kernel's functions that wait for a server of files.
+// remoteDisks are parts of the names of kernel functions that wait for a file server.
 var remoteDisks = []string{"nfs", "rpc_", "fuse", "ldlm", "cl_sync", "ceph"}
 
-// halted finds launchers and runners that are stopped: they hand on no output, and notice no end.
+// halted finds stopped launchers and runners. They pass on no output and do not notice when a rank
+// ends.
 func (j *job) halted() (findings []checks.Finding) {
 	script := ""
 	watching := map[*facts.JobProcess]bool{}
@@ -90,8 +92,9 @@ func (j *job) halted() (findings []checks.Finding) {
 	return findings
 }
 
-// locked is that a rank which sleeps from time to time finds a lock of an op that nobody builds any more: it waits until that is
-// gone, however long that takes. Of several it is the last that was made.
+// locked finds a rank that sleeps while the build lock of an op exists that no process builds any
+// more. The rank waits until the lock is removed, without a time limit. Of several locks, the
+// newest is reported.
 //
 // Source: torch 2.4 and 2.15, torch/utils/file_baton.py, FileBaton.wait.
 func (j *job) locked(m member) *checks.Finding {
@@ -116,12 +119,13 @@ func (j *job) locked(m member) *checks.Finding {
 	return f
 }
 
-// isHeld is whether the process that has made a lock is seen.
+// isHeld reports whether the process that created a lock is still visible.
 func (j *job) isHeld(lock facts.BuildLock) bool {
 	return slices.ContainsFunc(j.tellings(lock), func(l facts.BuildLock) bool { return l.Holder != 0 })
 }
 
-// age is for how long a lock has been there: the longest of what its ranks tell, who were asked one after the other.
+// age returns how long a lock has existed: the longest age that the ranks report, because they were
+// asked at different times.
 func (j *job) age(lock facts.BuildLock) (longest float64) {
 	for _, told := range j.tellings(lock) {
 		longest = max(longest, told.Age)
@@ -129,7 +133,8 @@ func (j *job) age(lock facts.BuildLock) (longest float64) {
 	return longest
 }
 
-// tellings are what all processes tell of a lock, on whichever node: homes are shared.
+// tellings returns what the processes of all nodes report about a lock. Home directories may be
+// shared.
 func (j *job) tellings(lock facts.BuildLock) (all []facts.BuildLock) {
 	for _, node := range j.looked {
 		for _, p := range node.Jobs.Processes {
@@ -143,7 +148,9 @@ func (j *job) tellings(lock facts.BuildLock) (all []facts.BuildLock) {
 	return all
 }
 
-// napsIn are in the names of the kernel's functions that Python's time.sleep waits in: since 3.11 and before.
+// napsIn are parts of the names of kernel functions in which Python's time.sleep waits, since 3.11
+// and before.
 //
-// Source: CPython 3.10 and 3.11, Modules/timemodule.c, pysleep; Linux 6.18, kernel/time/hrtimer.c, fs/select.c.
+// Source: CPython 3.10 and 3.11, Modules/timemodule.c, pysleep; Linux 6.18, kernel/time/hrtimer.c,
+// fs/select.c.
 var napsIn = []string{"nanosleep", "do_select", "poll_schedule_timeout"}

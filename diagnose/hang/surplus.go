@@ -16,14 +16,14 @@ import (
 	"preflight/internal/text"
 )
 
-// surplus finds who is there too often, or is of another job.
+// surplus finds members that exist too often or belong to another job.
 func (j *job) surplus() []checks.Finding {
 	return slices.Concat(j.twins(), j.leftovers(), j.occupied(), j.shared(), j.crowd())
 }
 
-// twins finds launchers on several nodes that were told one node rank, as all are without
-// --node-rank: each takes itself for the first and waits for the others (torch 2.5,
-// torch/distributed/run.py, whose default is 0; its c10d backend takes no notice).
+// twins finds launchers on several nodes with the same node rank, as happens without --node-rank.
+// Each acts as the first node and waits for the others (torch 2.5, torch/distributed/run.py,
+// default 0; its c10d backend ignores it).
 func (j *job) twins() (findings []checks.Finding) {
 	ranks, on := j.onSeveral(func(m member) *int {
 		if m.launcher == nil || elastic(m.launcher.Meeting) {
@@ -42,8 +42,8 @@ func (j *job) twins() (findings []checks.Finding) {
 	return findings
 }
 
-// doubles finds ranks of one number on several nodes, as they are where each node's ranks were
-// started by hand, or by an mpirun of its own.
+// doubles finds the same rank on several nodes. This happens if each node's ranks were started by
+// hand or by a separate mpirun.
 func (j *job) doubles() []checks.Finding {
 	ranks, on := j.onSeveral(func(m member) *int { return m.Rank })
 	var twice, where []string
@@ -59,7 +59,8 @@ func (j *job) doubles() []checks.Finding {
 		Remedy:  []fix.Command{fix.Note("Number the ranks across all nodes: RANK = node number × ranks per node + LOCAL_RANK. A single launch for all nodes does this.")}}}
 }
 
-// onSeveral returns the numbers that members of several nodes have, in their order, and on which nodes each is.
+// onSeveral returns the numbers that members of several nodes have, sorted, and the nodes of each
+// number.
 func (j *job) onSeveral(number func(member) *int) (several []int, on map[int][]string) {
 	on = map[int][]string{}
 	for _, m := range j.members {
@@ -71,7 +72,7 @@ func (j *job) onSeveral(number func(member) *int) (several []int, on map[int][]s
 	return slices.Sorted(maps.Keys(on)), on
 }
 
-// crowd finds more ranks or launchers than the job takes.
+// crowd finds more ranks or launchers than the job accepts.
 func (j *job) crowd() (findings []checks.Finding) {
 	_, most, ranged := strings.Cut(j.most.Nodes, ":")
 	if !ranged {
@@ -98,7 +99,7 @@ func (j *job) crowd() (findings []checks.Finding) {
 	return findings
 }
 
-// leftovers finds ranks of an earlier job, which no launcher watches.
+// leftovers finds ranks of an earlier job, which have no launcher.
 func (j *job) leftovers() (findings []checks.Finding) {
 	for _, node := range j.nodes {
 		var these []member
@@ -121,17 +122,18 @@ func (j *job) leftovers() (findings []checks.Finding) {
 	return findings
 }
 
-// pids are the process IDs of members, as kill takes them.
+// pids returns the process IDs of members as arguments for kill.
 func pids(all []member) fix.Arg {
 	each := text.Map(all, func(m member) fix.Arg { return fix.Number(m.PID) })
 	return fix.Join(" ", each...)
 }
 
-// shared finds ranks of one number on one node: two jobs at one port, or a rank that was started twice.
+// shared finds duplicate ranks on one node: two jobs with one port, or a rank that was started
+// twice.
 func (j *job) shared() (findings []checks.Finding) {
 	for i := range j.nodes {
 		var twice []string
-		launchers := map[int]string{} // the first of each that is there twice
+		launchers := map[int]string{} // the first duplicate of each launcher
 		all := j.on(&j.nodes[i])
 		for _, m := range all {
 			again := func(o member) bool {
@@ -162,21 +164,21 @@ func (j *job) shared() (findings []checks.Finding) {
 	return findings
 }
 
-// part takes those of other users out of who is of an earlier job, as they are not ours to end, and
-// of who meets elsewhere.
+// part separates members of other users and of other jobs. Processes of other users are not listed
+// as leftovers, because this user cannot end them.
 func (j *job) part(elsewhere []member) {
 	j.strangers = slices.DeleteFunc(slices.Concat(elsewhere, j.left), j.owns)
 	j.others = slices.DeleteFunc(slices.Clone(elsewhere), func(m member) bool { return !j.owns(m) })
 	j.left = slices.DeleteFunc(j.left, func(m member) bool { return !j.owns(m) })
 }
 
-// shares is that other jobs run on the nodes, of which they have their part.
+// shares reports other jobs on the nodes, because they use some of the nodes' resources.
 func (j *job) shares() (waits []Wait) {
 	told := map[[2]string]bool{}
 	for _, m := range slices.Concat(j.others, j.strangers) {
 		what := "another user's job also runs there: " + m.User + "'s " + cmp.Or(m.Script, m.Program, "job")
 		if j.owns(m) {
-			at := m.told()
+			at := m.given()
 			if at.Port == 0 {
 				continue
 			}
@@ -194,7 +196,7 @@ func (j *job) shares() (waits []Wait) {
 	return waits
 }
 
-// occupied is that another user's process takes the calls where the ranks of this job meet.
+// occupied finds another user's process that listens on this job's master port.
 func (j *job) occupied() (findings []checks.Finding) {
 	first := j.first()
 	for _, m := range j.strangers {

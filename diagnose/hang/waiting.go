@@ -18,12 +18,12 @@ import (
 	"preflight/internal/text"
 )
 
-// patience is how long a rank may sleep before it calls the store: whoever loads torch or data
-// computes or reads meanwhile, and what makes it wait for longer is worth a look.
+// patience is how many seconds a rank may sleep before it connects to the store. While it loads
+// torch or data it computes or reads, so a longer sleep deserves attention.
 const patience = 60
 
-// waiting says of each member what it waits in: what will not end by itself is a finding, the
-// rest a wait. Of nodes that something was found on, only what ends or stops a rank is told.
+// waiting reports what each member waits for. Waits that will not end by themselves are findings.
+// On nodes that already have a finding, only ended and stopped ranks are reported.
 func (j *job) waiting(found []checks.Finding) (findings []checks.Finding, waits []Wait) {
 	blamed := map[string]bool{}
 	for _, f := range found {
@@ -46,7 +46,7 @@ func (j *job) waiting(found []checks.Finding) (findings []checks.Finding, waits 
 			all.add(m, *stuck)
 		case m.Compiles != "" && !blamed[m.node.Name]:
 			all.add(m, patient("compiling %s for %s", m.Compiles, age))
-		case j.hasMet(m), blamed[m.node.Name], j.most.Port == 0:
+		case j.hasJoined(m), blamed[m.node.Name], j.most.Port == 0:
 		case m.Unread != "":
 			all.add(m, checks.Finding{Verdict: checks.Unknown,
 				Summary: fmt.Sprintf("preflight may not see what it waits for (%s): it runs as %s", m.Unread, m.User),
@@ -57,7 +57,7 @@ func (j *job) waiting(found []checks.Finding) (findings []checks.Finding, waits 
 			all.add(m, checks.Finding{Summary: "the store closed the connection: rank 0 has ended or was restarted", Remedy: m.look()})
 		case m.Busy:
 			all.add(m, patient("computing or reading since its start %s ago, not connected yet", age))
-		case !served && first != nil && m.JobProcess != first.JobProcess: // who should serve is told of
+		case !served && first != nil && m.JobProcess != first.JobProcess: // the rank that should serve the store is reported itself
 			all.add(m, patient("waiting for the store, which no process serves"))
 		case m.Age < patience && m.Age > patience/4 && served && j.othersMet(m.node):
 			all.add(m, patient("started %s ago, not connected yet, or every connection was refused (`%s` shows which)", age, fmt.Sprintf(aboutEndpoint, j.endpoint())))
@@ -67,8 +67,8 @@ func (j *job) waiting(found []checks.Finding) (findings []checks.Finding, waits 
 			all.add(m, checks.Finding{Summary: fmt.Sprintf("not connected to %s since its start %s ago, or every connection was refused%s", j.endpoint(), age, m.sleeps()),
 				Remedy: append([]fix.Command{j.reach()}, m.look()...)})
 		case first != nil:
-			all.add(m, checks.Finding{Summary: fmt.Sprintf("has not opened the store on port %d since its start %s ago%s", m.meets(), age, m.sleeps()), Remedy: m.look()})
-		default: // rank 0 runs nowhere that was seen, and that is told of
+			all.add(m, checks.Finding{Summary: fmt.Sprintf("has not opened the store on port %d since its start %s ago%s", m.storePort(), age, m.sleeps()), Remedy: m.look()})
+		default: // rank 0 was seen nowhere, which is reported elsewhere
 			all.add(m, patient("waiting for the store, which no process serves"))
 		}
 	}
@@ -85,7 +85,7 @@ func (j *job) waiting(found []checks.Finding) (findings []checks.Finding, waits 
 	return findings, waits
 }
 
-// untold is that nobody was told where to meet, so that nothing can be said of it.
+// untold reports that no member was given a rendezvous address, so preflight cannot follow it.
 func (j *job) untold() checks.Finding {
 	return checks.Finding{
 		Verdict: checks.Unknown,
@@ -94,13 +94,13 @@ func (j *job) untold() checks.Finding {
 	}
 }
 
-// alone is whether nobody of another node has met whoever serves, while somebody of one runs.
+// alone reports whether members run on other nodes but none of them has joined.
 func (j *job) alone(first member) bool {
 	others := slices.DeleteFunc(slices.Clone(j.members), func(m member) bool { return m.node == first.node })
-	return len(others) > 0 && !slices.ContainsFunc(others, j.hasMet)
+	return len(others) > 0 && !slices.ContainsFunc(others, j.hasJoined)
 }
 
-// apart is that whoever serves does so where nobody else gets.
+// apart reports that rank 0 serves the store in a network that the other nodes do not reach.
 func (j *job) apart(first member) checks.Finding {
 	return checks.Finding{
 		Nodes:   []string{first.node.Name},
@@ -109,21 +109,21 @@ func (j *job) apart(first member) checks.Finding {
 	}
 }
 
-// standing is what members wait in: alike ones of a node are one, and those of all nodes that
-// take patience.
+// standing collects what members wait for. Equal waits on a node are merged; harmless waits are
+// merged over all nodes.
 type standing []waiters
 
 type waiters struct {
 	of    []member
 	said  checks.Finding
-	since float64 // the longest
+	since float64 // of the member that has waited longest
 }
 
-// age stands in what is said for how long the longest does that: ranks that were started
-// together differ by a few milliseconds.
+// age is a placeholder for the longest wait. Ranks that were started together differ by
+// milliseconds, so their texts must not contain the time before they are merged.
 const age = "\x00"
 
-// patient is what ends by itself.
+// patient returns a wait that ends by itself.
 func patient(format string, args ...any) checks.Finding {
 	return checks.Finding{Verdict: checks.Pass, Summary: fmt.Sprintf(format, args...)}
 }
@@ -143,7 +143,7 @@ func (all *standing) add(m member, said checks.Finding) {
 	*all = append(*all, waiters{[]member{m}, said, since})
 }
 
-// sorted parts what is wrong from what takes patience, and says of whom each is.
+// sorted separates findings from harmless waits and adds their nodes and members.
 func (all standing) sorted() (findings []checks.Finding, waits []Wait) {
 	for _, one := range all {
 		for _, m := range one.of {
@@ -161,7 +161,7 @@ func (all standing) sorted() (findings []checks.Finding, waits []Wait) {
 	return findings, waits
 }
 
-// numbers are members as a person calls them: "ranks 4, 5".
+// numbers returns the names of members, such as "ranks 4, 5".
 func numbers(all []member) string {
 	if len(all) == 1 {
 		return all[0].number()
@@ -176,17 +176,17 @@ func numbers(all []member) string {
 	return "ranks " + text.List(each)
 }
 
-// served is whether the store is open where it should be: with rank 0, or, before there are
-// ranks, on whichever node has taken itself for the host.
+// served reports whether the store is open where it should be: with rank 0 or, before ranks exist,
+// on the node that considers itself the rendezvous host.
 func (j *job) served() bool {
 	if first := j.first(); first != nil {
-		return serves(first.node, first.meets())
+		return serves(first.node, first.storePort())
 	}
 	return slices.ContainsFunc(j.looked, func(n *Node) bool { return serves(n, j.most.Port) })
 }
 
-// unhosted is that launchers wait for one of them to serve: none has taken itself for the host,
-// which it does by its own name or one of the addresses of that (torch 2.5,
+// unhosted reports that launchers wait for a store that none of them serves. A launcher serves it
+// if the endpoint is its own name or one of the addresses of that name (torch 2.5,
 // torch/distributed/elastic/rendezvous/utils.py, _matches_machine_hostname).
 func (j *job) unhosted() checks.Finding {
 	names := text.Map(j.members, func(m member) string { return m.node.Name })
@@ -198,9 +198,9 @@ func (j *job) unhosted() checks.Finding {
 	}
 }
 
-// unanswered is a call to the store that gets no answer, with how far it comes.
+// unanswered reports a connection to the store that gets no answer, and how far it gets.
 func (j *job) unanswered(m member) checks.Finding {
-	at := slices.IndexFunc(m.Sockets, func(s facts.JobSocket) bool { return s.State == facts.SocketCalling && s.RemotePort == m.meets() })
+	at := slices.IndexFunc(m.Sockets, func(s facts.JobSocket) bool { return s.State == facts.SocketCalling && s.RemotePort == m.storePort() })
 	call := m.Sockets[at]
 	by := ""
 	if call.Interface != "" {
@@ -225,17 +225,17 @@ func (j *job) unanswered(m member) checks.Finding {
 	return f
 }
 
-// othersMet is whether the ranks of all other nodes have met.
+// othersMet reports whether all ranks of the other nodes have joined.
 func (j *job) othersMet(node *Node) bool {
-	return !slices.ContainsFunc(j.members, func(m member) bool { return m.node != node && !j.hasMet(m) })
+	return !slices.ContainsFunc(j.members, func(m member) bool { return m.node != node && !j.hasJoined(m) })
 }
 
-// reach is how to see who gets to the store.
+// reach returns the command that shows which nodes reach the store.
 func (j *job) reach() fix.Command {
 	return fix.Here(aboutEndpoint, fix.Word(j.endpoint())).Remark("shows which nodes reach the store")
 }
 
-// sleeps is where a member waits, as far as the kernel says.
+// sleeps returns where a member sleeps in the kernel, "" if unknown.
 func (m member) sleeps() string {
 	if m.WaitsIn == "" {
 		return ""
@@ -243,7 +243,7 @@ func (m member) sleeps() string {
 	return "; it sleeps in " + m.WaitsIn
 }
 
-// look is how to see where a process waits.
+// look returns the command that shows where a process waits.
 func (m member) look() []fix.Command {
 	return []fix.Command{fix.On("py-spy dump --nonblocking --pid %s", fix.Number(m.PID)).Remark("shows where its Python code waits, without stopping the rank")}
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package jobs looks at the distributed launches that run on this machine: which processes are
-// ranks and launchers of one, what each was told of its place in it, and what it waits in. It
-// reads /proc, and looks for the locks of ops that torch builds: it refuses to signal, trace or call
-// anybody, and to keep any variable or argument that does not say where ranks meet or build.
+// Package jobs finds the distributed launches that run on this machine: the processes that are
+// ranks and launchers, their place in the job, and what they wait for.
+//
+// It only reads /proc and looks for torch's build locks. It sends no signal, traces no process and
+// connects to none. Of variables and arguments it keeps only those that define the rendezvous or
+// the build directory.
 package jobs
 
 import (
@@ -25,15 +27,17 @@ import (
 )
 
 const (
-	// mostProcesses is more than the ranks, launchers and leftovers of any node.
+	// mostProcesses is larger than the number of ranks, launchers and leftovers on any node.
 	mostProcesses = 512
-	// mostSockets is more than a rank has that waits, its calls to other ranks left out.
+	// mostSockets is larger than the number of sockets of a waiting rank, without its connections
+	// to other ranks.
 	mostSockets = 32
-	// ticks is the kernel's USER_HZ, in which /proc counts (man 5 proc), on all that we run on.
+	// ticks is the kernel's USER_HZ, the unit of times in /proc (man 5 proc), on all supported
+	// systems.
 	ticks = 100
 )
 
-// process is one of the machine, and what is below it.
+// process is a process of the machine with its children.
 type process struct {
 	procfs.Proc
 	stat     procfs.ProcStat
@@ -41,11 +45,11 @@ type process struct {
 	environ  map[string]string
 	unread   error
 	children []*process
-	told     *facts.JobProcess // nil for a process of no job
+	job      *facts.JobProcess // nil if the process belongs to no job
 }
 
-// Look lists the processes of launches. at is a port that is of interest besides those at which
-// they meet, 0 for none; own are the machine's addresses with their interfaces.
+// Look returns the processes of launches. at is another port of interest in addition to the
+// rendezvous ports, 0 for none. own maps the machine's addresses to its interfaces.
 func Look(ctx context.Context, o machine.Options, at int, own map[string]string) (*facts.Jobs, error) {
 	o = o.Together()
 	proc, err := procfs.NewFS(o.At("/proc"))
@@ -69,7 +73,7 @@ func Look(ctx context.Context, o machine.Options, at int, own map[string]string)
 	for _, pid := range slices.Sorted(maps.Keys(all)) {
 		p := all[pid]
 		switch {
-		case p.told == nil:
+		case p.job == nil:
 			continue
 		case len(seen.Processes) == mostProcesses:
 			seen.Left++
@@ -78,7 +82,7 @@ func Look(ctx context.Context, o machine.Options, at int, own map[string]string)
 		p.waiting(o, up)
 		p.connected(tables, ports, own)
 		p.locks(ctx, o, all)
-		seen.Processes = append(seen.Processes, *p.told)
+		seen.Processes = append(seen.Processes, *p.job)
 	}
 	for _, port := range slices.Sorted(maps.Keys(ports)) {
 		seen.Ports = append(seen.Ports, tables.at(port, seen.Processes))
@@ -86,7 +90,7 @@ func Look(ctx context.Context, o machine.Options, at int, own map[string]string)
 	return seen, ctx.Err()
 }
 
-// OwnAddresses are this machine's, each with its interface.
+// OwnAddresses returns this machine's addresses with their interfaces.
 func OwnAddresses() (map[string]string, error) {
 	interfaces, err := net.Interfaces()
 	if err != nil {
@@ -94,7 +98,7 @@ func OwnAddresses() (map[string]string, error) {
 	}
 	own := map[string]string{}
 	for _, one := range interfaces {
-		addresses, _ := one.Addrs() // it is gone then
+		addresses, _ := one.Addrs() // on an error the interface has disappeared
 		for _, address := range addresses {
 			if prefix, is := address.(*net.IPNet); is {
 				own[prefix.IP.String()] = one.Name
@@ -104,7 +108,7 @@ func OwnAddresses() (map[string]string, error) {
 	return own, nil
 }
 
-// processes are all of the machine that are no threads of the kernel, by their ID.
+// processes returns the machine's processes by ID, without kernel threads.
 func processes(ctx context.Context, proc procfs.FS) (map[int]*process, error) {
 	listed, err := proc.AllProcs()
 	if err != nil {
@@ -117,7 +121,7 @@ func processes(ctx context.Context, proc procfs.FS) (map[int]*process, error) {
 		}
 		p := &process{Proc: one}
 		if p.stat, err = one.Stat(); err != nil || p.stat.PID == 2 || p.stat.PPID == 2 {
-			continue // it has ended since, or is the kernel's
+			continue // it has ended, or is a kernel thread
 		}
 		p.argv, _ = one.CmdLine() // a zombie has none
 		var environ []string
@@ -138,11 +142,11 @@ func processes(ctx context.Context, proc procfs.FS) (map[int]*process, error) {
 	return all, nil
 }
 
-// assign says of a process and of all below it what they are to a job; above is the nearest
-// that is of one.
+// assign sets the role of a process and of all processes below it. above is the nearest ancestor
+// that belongs to a job.
 func (p *process) assign(above *process, ports map[int]bool) {
-	if p.told = p.role(above); p.told != nil {
-		ports[p.told.Port] = true
+	if p.job = p.role(above); p.job != nil {
+		ports[p.job.Port] = true
 		above = p
 	}
 	for _, child := range p.children {
@@ -150,7 +154,7 @@ func (p *process) assign(above *process, ports map[int]bool) {
 	}
 }
 
-// role is what a process is to a job, nil where it is of none.
+// role returns the role of a process in a job, nil if it has none.
 func (p *process) role(above *process) *facts.JobProcess {
 	told := &facts.JobProcess{PID: p.PID, Parent: p.stat.PPID, State: p.stat.State, Script: script(p.argv)}
 	if p.unread != nil && p.stat.State != "Z" {
@@ -164,12 +168,12 @@ func (p *process) role(above *process) *facts.JobProcess {
 		return told
 	}
 	told.Kind, told.Meeting = facts.JobRank, rankMeeting(p.environ, p.argv)
-	underLauncher := above != nil && above.told.Kind == facts.JobLauncher
+	underLauncher := above != nil && above.job.Kind == facts.JobLauncher
 	switch {
-	case above != nil && above.told.Kind == facts.JobRank:
+	case above != nil && above.job.Kind == facts.JobRank:
 		return nil // a worker, compiler or shell of that rank
 	case p.leads():
-		return nil // a shell that mpirun or srun has started, and no rank
+		return nil // a shell that mpirun or srun started, not a rank
 	case told.Rank != nil && told.World > 0,
 		underLauncher && p.stat.State == "Z",
 		underLauncher && p.unread != nil && isPython(p.argv):
@@ -178,7 +182,7 @@ func (p *process) role(above *process) *facts.JobProcess {
 	return nil
 }
 
-// leads is whether a launcher is below a process.
+// leads reports whether a launcher runs below the process.
 func (p *process) leads() bool {
 	return slices.ContainsFunc(p.children, func(child *process) bool {
 		kind, _ := launcher(child.argv)
@@ -186,55 +190,56 @@ func (p *process) leads() bool {
 	})
 }
 
-// waiting tells what a process waits in, and since when.
+// waiting records what a process waits for and since when.
 func (p *process) waiting(o machine.Options, up float64) {
-	p.told.Age = max(0, up-float64(p.stat.Starttime)/ticks)
+	p.job.Age = max(0, up-float64(p.stat.Starttime)/ticks)
 	owner, tracer := statusOf(o, p.PID)
-	p.told.User, p.told.Tracer = machine.Owner(o, owner), tracer
-	p.told.OOMKills = oomKills(o, p.PID)
+	p.job.User, p.job.Tracer = machine.Owner(o, owner), tracer
+	p.job.OOMKills = oomKills(o, p.PID)
 	if wchan, err := p.Wchan(); err == nil && wchan != "0" {
-		p.told.WaitsIn = wchan
+		p.job.WaitsIn = wchan
 	}
 	if p.stat.State == "Z" {
-		p.told.Exit = exitOf(machine.Line(o.At(fmt.Sprintf("/proc/%d/stat", p.PID))))
+		p.job.Exit = exitOf(machine.Line(o.At(fmt.Sprintf("/proc/%d/stat", p.PID))))
 		return
 	}
-	if p.told.Kind != facts.JobRank {
+	if p.job.Kind != facts.JobRank {
 		return
 	}
 	if text, err := os.ReadFile(o.At(fmt.Sprintf("/proc/%d/maps", p.PID))); err == nil {
 		loaded := strings.Contains(string(text), "/libtorch") || strings.Contains(string(text), "/libc10")
-		p.told.Torch = &loaded
+		p.job.Torch = &loaded
 	}
 	p.eachBelow(func(below *process) {
-		p.told.Busy = p.told.Busy || computes(o, below)
+		p.job.Busy = p.job.Busy || computes(o, below)
 		if !slices.Contains(compilers, below.stat.Comm) {
 			return
 		}
-		if age := max(0, up-float64(below.stat.Starttime)/ticks); age >= p.told.CompilesFor {
+		if age := max(0, up-float64(below.stat.Starttime)/ticks); age >= p.job.CompilesFor {
 			dir, _ := below.Cwd()
-			if p.told.CompilesFor, p.told.Compiles = age, path.Base(dir); dir == "" {
-				p.told.Compiles = below.stat.Comm
+			if p.job.CompilesFor, p.job.Compiles = age, path.Base(dir); dir == "" {
+				p.job.Compiles = below.stat.Comm
 			}
 		}
 	})
 }
 
-// compilers are the programs that compile an op, by the names that the kernel has for them:
-// torch.utils.cpp_extension has ninja build it, in a directory of the op's name.
+// compilers are the programs that compile an op, under their kernel names.
+// torch.utils.cpp_extension runs ninja in a directory with the op's name.
 var compilers = []string{"ninja", "nvcc", "cicc", "ptxas", "c++", "g++", "cc1plus", "hipcc"}
 
-// eachBelow goes through a process and all below it that are of no other rank or launcher.
+// eachBelow visits a process and the processes below it that do not belong to another rank or
+// launcher.
 func (p *process) eachBelow(do func(*process)) {
 	do(p)
 	for _, child := range p.children {
-		if child.told == nil {
+		if child.job == nil {
 			child.eachBelow(do)
 		}
 	}
 }
 
-// computes is whether a thread of the process runs or waits for a disk.
+// computes reports whether a thread of the process runs or waits for a disk.
 func computes(o machine.Options, p *process) bool {
 	threads, _ := os.ReadDir(o.At(fmt.Sprintf("/proc/%d/task", p.PID)))
 	for _, thread := range threads {
@@ -246,14 +251,15 @@ func computes(o machine.Options, p *process) bool {
 	return slices.Contains([]string{"R", "D"}, p.stat.State)
 }
 
-// statusOf is the user that a process runs as, and the process that traces it, 0 for none.
+// statusOf returns the user of a process (-1 if unknown) and the process that traces it (0 for
+// none).
 func statusOf(o machine.Options, pid int) (owner, tracer int) {
-	text, _ := os.ReadFile(o.At(fmt.Sprintf("/proc/%d/status", pid))) // it has ended then
+	text, _ := os.ReadFile(o.At(fmt.Sprintf("/proc/%d/status", pid))) // on an error it has ended
 	owner = -1
 	for line := range strings.Lines(string(text)) {
 		switch words := strings.Fields(line); {
 		case len(words) > 2 && words[0] == "Uid:":
-			owner, _ = strconv.Atoi(words[2]) // the effective one
+			owner, _ = strconv.Atoi(words[2]) // the effective user
 		case len(words) > 1 && words[0] == "TracerPid:":
 			tracer, _ = strconv.Atoi(words[1])
 		}
@@ -261,11 +267,12 @@ func statusOf(o machine.Options, pid int) (owner, tracer int) {
 	return owner, tracer
 }
 
-// exitOf reads from /proc/PID/stat what a process ended with, as a shell has it: its last field
-// is the status that wait(2) gives (man 5 proc). It is 0 for whoever may not trace the process.
+// exitOf returns the exit code of an ended process as a shell reports it. The last field of
+// /proc/PID/stat is the status of wait(2) (man 5 proc). It is 0 for users who may not trace the
+// process.
 func exitOf(stat string) *int {
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	const exitCode = 52 - 2 // pid and comm stand before
+	const exitCode = 52 - 2 // without the first two fields, pid and comm
 	if len(fields) < exitCode {
 		return nil
 	}
@@ -280,12 +287,12 @@ func exitOf(stat string) *int {
 	return &code
 }
 
-// isPython is whether the command line is of an interpreter.
+// isPython reports whether the command line starts a Python interpreter.
 func isPython(argv []string) bool {
 	return len(argv) > 0 && strings.HasPrefix(path.Base(argv[0]), "python")
 }
 
-// script is the file or module that a command line trains with, "" for none.
+// script returns the file or module that a command line trains with, "" for none.
 func script(argv []string) string {
 	if module := moduleOf(argv); module != "" && launcherModules[module] == "" {
 		return module
@@ -296,7 +303,8 @@ func script(argv []string) string {
 	return ""
 }
 
-// scriptAt is where the python file stands in a command line that is no launcher's own, its length for nowhere.
+// scriptAt returns the index of the Python file that is not a launcher's own, or the length if
+// there is none.
 func scriptAt(argv []string) int {
 	isScript := func(word string) bool { return strings.HasSuffix(word, ".py") && programs[path.Base(word)] == "" }
 	if at := slices.IndexFunc(argv, isScript); at >= 0 {
@@ -305,12 +313,13 @@ func scriptAt(argv []string) int {
 	return len(argv)
 }
 
-// oomKills is how many processes of a process's cgroup the kernel has killed for want of memory since that was made:
-// a job of Slurm and a container have one of their own, and what is above them has seen others.
-// Of those above, the ones count that set a limit, as a job does for its steps.
+// oomKills returns how many processes the kernel has killed in the process's cgroup since it was
+// created. Slurm jobs and containers have their own cgroup. Of the cgroups above, only those with a
+// memory limit count, such as the job's cgroup above its steps; the others include kills of other
+// jobs.
 //
-// Source: Linux 6.12, Documentation/admin-guide/cgroup-v2.rst, memory.events, which counts what is below too;
-// mm/memcontrol-v1.c, memory.oom_control, which has oom_kill since 4.13.
+// Source: Linux 6.12, Documentation/admin-guide/cgroup-v2.rst, memory.events, which includes
+// descendants; mm/memcontrol-v1.c, memory.oom_control, which has oom_kill since 4.13.
 func oomKills(o machine.Options, pid int) (most int) {
 	c, found := machine.CgroupOf(o, strconv.Itoa(pid), "memory")
 	if !found {
@@ -324,7 +333,7 @@ func oomKills(o machine.Options, pid int) (most int) {
 		if _, limited := c.MemoryLimit(dir); dir != c.Dir && !limited {
 			continue
 		}
-		text, _ := os.ReadFile(filepath.Join(dir, events)) // the uppermost has none
+		text, _ := os.ReadFile(filepath.Join(dir, events)) // the root cgroup has none
 		for line := range strings.Lines(string(text)) {
 			if words := strings.Fields(line); len(words) == 2 && words[0] == "oom_kill" {
 				n, _ := strconv.Atoi(words[1])

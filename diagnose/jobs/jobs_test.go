@@ -16,22 +16,22 @@ import (
 	"preflight/testhosts/probetest"
 )
 
-// standing is a process of a fixture.
+// standing describes a process of a fixture.
 type standing struct {
 	pid, parent int
-	argv        string // blanks part words
-	environ     string // commas part variables, "-" for one that may not be read
+	argv        string // words separated by blanks
+	environ     string // variables separated by commas, "-" if they may not be read
 	state       string
-	started     int // seconds after the machine's start, of 1000
+	started     int // seconds between the machine's start and the process's, of 1000
 	exit        int
 	cwd         string
 	maps        string
 	sockets     []int // inodes
 	tracer      int
-	network     string // the inode of its namespace, "" for ours
+	network     string // inode of its namespace, "" for our own
 }
 
-// plant makes a /proc of the processes, with the rows of its net/tcp.
+// plant creates a /proc with the processes and with rows for net/tcp.
 func plant(t *testing.T, tcp string, all ...standing) machine.Options {
 	t.Helper()
 	o := machine.Options{Root: t.TempDir()}
@@ -73,7 +73,7 @@ func plant(t *testing.T, tcp string, all ...standing) machine.Options {
 	return o
 }
 
-// line is one of /proc/net/tcp: addresses are hexadecimal, as the kernel writes them.
+// line returns a line of /proc/net/tcp. Addresses are hexadecimal, as in the kernel.
 func line(local, remote, state string, inode int) string {
 	return fmt.Sprintf("   0: %s %s %s 00000000:00000000 00:00000000 00000000  1000        0 %d 1 0 100 0 0 10 0\n", local, remote, state, inode)
 }
@@ -89,7 +89,7 @@ func TestLook(t *testing.T) {
 		line("0100000A:733C", "0200000A:9C40", "01", 72)+ // from 10.0.0.2
 		line("0100000A:733C", "0300000A:9C41", "03", 0)+ // half-open from 10.0.0.3
 		line("0100000A:9C42", "0100000A:733C", "01", 73)+
-		line("0100000A:9C43", "050011AC:0050", "02", 74), // calls 172.17.0.5:80
+		line("0100000A:9C43", "050011AC:0050", "02", 74), // connects to 172.17.0.5:80
 		standing{pid: 1, argv: "/sbin/init", state: "S"},
 		standing{pid: 100, parent: 1, argv: launch, state: "S", started: 900},
 		standing{pid: 101, parent: 100, argv: "/usr/bin/python3 -u train.py --local_rank=0 --token hf_secret", environ: rank + ",RANK=0,LOCAL_RANK=0", state: "S", started: 910, maps: "7f r /lib/libtorch_cpu.so\n", sockets: []int{71, 72, 73}},
@@ -139,8 +139,8 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestSlurm: a task of srun is a rank, unless it starts a launcher, and a batch script is none. A
-// debugger and another network are seen.
+// TestSlurm: a task of srun is a rank unless it starts a launcher, and a batch script is not a
+// rank. Debuggers and other network namespaces are recognised.
 func TestSlurm(t *testing.T) {
 	const task = "SLURM_PROCID=1,SLURM_LOCALID=0,SLURM_NODEID=1,SLURM_NTASKS=2"
 	o := plant(t, header,
@@ -175,7 +175,7 @@ func TestSlurm(t *testing.T) {
 	}
 }
 
-// TestLaunchers are told by their command lines, with where they meet.
+// TestLaunchers: launchers are recognised from their command lines, with their rendezvous.
 func TestLaunchers(t *testing.T) {
 	for line, want := range map[string]string{
 		"/usr/bin/python3 /usr/local/bin/torchrun --nnodes=2:4 --nproc-per-node 8 --rdzv-backend c10d --rdzv_endpoint=w1 --rdzv-id=run7 train.py --rdzv-id=no": "launcher torchrun w1:29400 run7 2:4 8",
@@ -199,7 +199,8 @@ func TestLaunchers(t *testing.T) {
 	}
 }
 
-// TestLocks: a rank is told of the locks where torch builds ops for it, as it sees them, and of who has one open.
+// TestLocks: a rank has the torch build locks that it can see, with the process that holds each
+// open.
 func TestLocks(t *testing.T) {
 	at := func(pid int, file string) string { return fmt.Sprintf("/proc/%d/root%s", pid, file) }
 	held, left, named := "/home/ann/.cache/torch_extensions/py311_cu124/fused_adam/lock", "/home/ann/.cache/torch_extensions/py311_cu124/shm_comm/lock", "/scratch/ops/cpu_adam/lock"
@@ -207,7 +208,7 @@ func TestLocks(t *testing.T) {
 		standing{pid: 100, parent: 1, argv: "/usr/bin/python3 train.py", environ: rank + ",RANK=0,HOME=/home/ann", state: "S"},
 		standing{pid: 101, parent: 1, argv: "/usr/bin/python3 train.py", environ: rank + ",RANK=1,HOME=/home/ann,TORCH_EXTENSIONS_DIR=/scratch/ops", state: "S"},
 		standing{pid: 102, parent: 1, argv: "/usr/bin/python3 train.py", environ: rank + ",RANK=2,HOME=/home/ann,XDG_CACHE_HOME=/scratch/cache", state: "S"},
-		standing{pid: 103, parent: 1, argv: "/usr/bin/python3 train.py", environ: rank + ",RANK=3,HOME=/home/ann", state: "D"}, // its home may not answer
+		standing{pid: 103, parent: 1, argv: "/usr/bin/python3 train.py", environ: rank + ",RANK=3,HOME=/home/ann", state: "D"}, // its home directory may be on a server that does not answer
 		standing{pid: 104, parent: 1, argv: "/usr/bin/python3 -m build", state: "S"},
 		standing{pid: 105, parent: 1, argv: "/usr/bin/python3 train.py", environ: rank + ",RANK=4,HOME=/home/ann,TORCH_EXTENSIONS_DIR=ops", state: "S", cwd: "/job"},
 	)
@@ -236,7 +237,8 @@ func TestLocks(t *testing.T) {
 	}
 }
 
-// TestOOMKills: those of a rank's own cgroup count, and of those above it where a limit is set, of both versions.
+// TestOOMKills: kills in a rank's own cgroup count, and kills in those above with a limit, in both
+// cgroup versions.
 func TestOOMKills(t *testing.T) {
 	const v2, v1 = "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n", "30 20 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
 	for name, c := range map[string]struct {

@@ -17,18 +17,20 @@ import (
 )
 
 const (
-	// mostLocks is more than the ops that anybody builds at once.
+	// mostLocks is larger than the number of ops that are built at once.
 	mostLocks = 16
-	// lockTime is what looking for them may take: a home may be on a server that does not answer.
+	// lockTime limits the search for locks: the home directory may be on a server that does not
+	// answer.
 	lockTime = time.Second
 )
 
-// locks tells of the locks where torch builds ops for a rank. Whoever builds one has its lock open until it
-// is removed; whoever comes later waits until it is gone.
+// locks records the locks of the ops that torch builds for a rank. The process that builds an op
+// keeps its lock open until it removes it. Processes that come later wait until the lock is gone.
 //
-// Source: torch 2.4 and 2.15, torch/utils/file_baton.py; torch/utils/cpp_extension.py, _get_build_directory.
+// Source: torch 2.4 and 2.15, torch/utils/file_baton.py; torch/utils/cpp_extension.py,
+// _get_build_directory.
 func (p *process) locks(ctx context.Context, o machine.Options, all map[int]*process) {
-	if p.told.Kind != facts.JobRank || p.told.Unread != "" || !slices.Contains([]string{"S", "R"}, p.stat.State) {
+	if p.job.Kind != facts.JobRank || p.job.Unread != "" || !slices.Contains([]string{"S", "R"}, p.stat.State) {
 		return
 	}
 	dir, _ := p.Cwd()
@@ -40,17 +42,17 @@ func (p *process) locks(ctx context.Context, o machine.Options, all map[int]*pro
 	defer cancel()
 	found, err := machine.Within(ctx, func() ([]facts.BuildLock, error) { return buildLocks(o, p.PID, root, all), nil })
 	if err == nil && len(found) > 0 {
-		p.told.Locks = found
+		p.job.Locks = found
 		p.nap(ctx)
 	}
 }
 
-// nap looks at a process again until it sleeps, for a moment: who waits for a lock looks at it ten times a second, and where
-// others are at work is often met awake.
+// nap checks a process repeatedly until it sleeps. A process that waits for a lock checks it ten
+// times a second, so on a busy machine a single look often finds it running.
 func (p *process) nap(ctx context.Context) {
 	for range 15 {
 		if wchan, err := p.Wchan(); err == nil && wchan != "" && wchan != "0" {
-			p.told.WaitsIn = wchan
+			p.job.WaitsIn = wchan
 			return
 		}
 		select {
@@ -62,8 +64,8 @@ func (p *process) nap(ctx context.Context) {
 }
 
 func buildLocks(o machine.Options, pid int, root string, all map[int]*process) (found []facts.BuildLock) {
-	seen := o.At(fmt.Sprintf("/proc/%d/root", pid))          // a container has files of its own
-	for _, pattern := range []string{"*/lock", "*/*/lock"} { // without and with a folder for the release of Python
+	seen := o.At(fmt.Sprintf("/proc/%d/root", pid))          // a container has its own files
+	for _, pattern := range []string{"*/lock", "*/*/lock"} { // without and with a directory for the Python version
 		files, _ := filepath.Glob(filepath.Join(seen, root, pattern))
 		for _, file := range files {
 			info, err := os.Stat(file)
@@ -79,10 +81,10 @@ func buildLocks(o machine.Options, pid int, root string, all map[int]*process) (
 	return found
 }
 
-// holder is a process that has a file named lock open which is this one, 0 for none.
+// holder returns a process that has this lock file open, 0 for none.
 func holder(o machine.Options, lock os.FileInfo, all map[int]*process) int {
 	for pid := range all {
-		links, _ := filepath.Glob(o.At(fmt.Sprintf("/proc/%d/fd/*", pid))) // those of a rank can be read
+		links, _ := filepath.Glob(o.At(fmt.Sprintf("/proc/%d/fd/*", pid))) // a rank's own links can be read
 		for _, link := range links {
 			if target, err := os.Readlink(link); err != nil || path.Base(target) != "lock" {
 				continue

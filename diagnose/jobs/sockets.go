@@ -13,29 +13,29 @@ import (
 	"preflight/probe/machine"
 )
 
-// states are those of the kernel's include/net/tcp_states.h that say something of a meeting.
+// states are the states of the kernel's include/net/tcp_states.h that matter for a rendezvous.
 var states = map[uint64]string{
 	1: facts.SocketEstablished, 2: facts.SocketCalling, 3: facts.SocketHalfOpen, 8: facts.SocketHungUp, 10: facts.SocketListening,
 }
 
-// row is one socket in the kernel's table.
+// row is one socket of the kernel's table.
 type row struct {
 	facts.JobSocket
-	inode string // as a file descriptor leads to it: "socket:[12345]"
+	inode string // as a file descriptor names it: "socket:[12345]"
 }
 
-// tables are the sockets of each network namespace that a process of a job is in: a container
-// has its own.
+// tables holds the sockets of each network namespace that contains a process of a job. A container
+// has its own namespace.
 type tables struct {
 	o    machine.Options
 	seen map[string][]row
 }
 
-// of is the table that a process sees.
+// of returns the table that a process sees.
 func (t *tables) of(pid int) []row {
 	space, err := os.Readlink(t.o.At(fmt.Sprintf("/proc/%d/ns/net", pid)))
 	if err != nil {
-		return nil // whose sockets may not be seen
+		return nil // its sockets may not be seen
 	}
 	if _, read := t.seen[space]; !read {
 		t.seen[space] = t.read(t.o.At(fmt.Sprintf("/proc/%d", pid)))
@@ -43,14 +43,14 @@ func (t *tables) of(pid int) []row {
 	return t.seen[space]
 }
 
-// apart is whether a process is in another network namespace than we are.
+// apart reports whether a process is in a different network namespace than preflight.
 func (t *tables) apart(pid int) bool {
 	space, err := os.Readlink(t.o.At(fmt.Sprintf("/proc/%d/ns/net", pid)))
 	own, ownErr := os.Readlink(t.o.At("/proc/self/ns/net"))
 	return err == nil && ownErr == nil && space != own
 }
 
-// read reads the table below a directory, which has net/tcp as /proc has it.
+// read returns the table of a directory that has net/tcp in the form of /proc.
 func (t *tables) read(dir string) (rows []row) {
 	fs, err := procfs.NewFS(dir)
 	if err != nil {
@@ -74,30 +74,31 @@ func (t *tables) read(dir string) (rows []row) {
 	return rows
 }
 
-// connected tells which sockets of the meeting a process and those below it have.
+// connected records the rendezvous sockets of a process and of the processes below it.
 func (p *process) connected(t *tables, ports map[int]bool, own map[string]string) {
 	if p.stat.State == "Z" {
 		return
 	}
 	rows := t.of(p.PID)
-	p.told.Apart = t.apart(p.PID)
+	p.job.Apart = t.apart(p.PID)
 	p.eachBelow(func(below *process) {
 		targets, err := below.FileDescriptorTargets()
-		if err != nil && p.told.Unread == "" && below == p {
-			p.told.Unread = machine.Reason(err)
+		if err != nil && p.job.Unread == "" && below == p {
+			p.job.Unread = machine.Reason(err)
 		}
 		for _, one := range rows {
 			ofMeeting := ports[one.Port] || ports[one.RemotePort] || one.State == facts.SocketCalling
-			if len(p.told.Sockets) == mostSockets || !ofMeeting || !slices.Contains(targets, one.inode) || slices.Contains(p.told.Sockets, one.JobSocket) {
+			if len(p.job.Sockets) == mostSockets || !ofMeeting || !slices.Contains(targets, one.inode) || slices.Contains(p.job.Sockets, one.JobSocket) {
 				continue
 			}
 			one.Interface = own[one.Address]
-			p.told.Sockets = append(p.told.Sockets, one.JobSocket)
+			p.job.Sockets = append(p.job.Sockets, one.JobSocket)
 		}
 	})
 }
 
-// at is who meets at a port, in whichever network namespace of a job somebody listens there.
+// at returns who listens on and connects to a port, in the network namespace of the job's process
+// that listens there.
 func (t *tables) at(port int, processes []facts.JobProcess) facts.JobPort {
 	seen := facts.JobPort{Port: port}
 	rows := t.read(t.o.At("/proc"))

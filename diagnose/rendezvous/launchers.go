@@ -17,14 +17,14 @@ import (
 	"preflight/internal/text"
 )
 
-// deadAfter is for how long a launcher may be silent until the others put it out of the meeting: three
-// beats of five seconds, unless their --rdzv-conf says otherwise.
+// deadAfter is how many seconds a launcher may be silent before the others remove it from the
+// rendezvous: three heartbeats of five seconds, unless their --rdzv-conf changes it.
 //
 // Source: torch 1.9 to 2.15, torch/distributed/elastic/rendezvous/dynamic_rendezvous.py, _sanitize.
 const deadAfter = 15
 
-// gathering is what the launchers have agreed on in the store, as the first node has read it that could:
-// all read the same but for how long each is silent.
+// gathering returns what the launchers have agreed on in the store, read by the first node that
+// could. All nodes read the same state; only the silent times differ.
 func gathering(nodes []Node) *facts.Gathering {
 	at := slices.IndexFunc(nodes, func(n Node) bool { return n.Seen != nil && n.Seen.Gathering != nil })
 	if at < 0 {
@@ -34,22 +34,22 @@ func gathering(nodes []Node) *facts.Gathering {
 	for _, list := range []*[]facts.Gatherer{&agreed.Joined, &agreed.Waiting, &agreed.Spare} {
 		*list = slices.Clone(*list)
 		for i, who := range *list {
-			(*list)[i].Silent = silent[process{who.Address, who.PID}].told
+			(*list)[i].Silent = silent[process{who.Address, who.PID}].seconds
 		}
 	}
 	return &agreed
 }
 
-// process is a launcher by what it calls itself.
+// process identifies a launcher by its own name and process ID.
 type process struct {
 	address string
 	pid     int
 }
 
-// silence is for how many seconds a launcher has not been heard.
+// silence is the time since a launcher's last heartbeat.
 type silence struct {
-	node string   // that it runs on, "" where none of ours has read of it
-	told *float64 // by the clock of that node, which the launcher tells its beats by; else by whoever makes the least of it
+	node    string   // the launcher's node, "" if that node has not read the store
+	seconds *float64 // by the clock of that node, which also stamps the heartbeats; otherwise the smallest value that a node reports
 }
 
 func silences(nodes []Node) map[process]silence {
@@ -63,7 +63,7 @@ func silences(nodes []Node) map[process]silence {
 			case who.Silent == nil || known.node != "":
 			case runsOn(who, node):
 				all[k] = silence{node.Name, who.Silent}
-			case known.told == nil || *who.Silent < *known.told:
+			case known.seconds == nil || *who.Silent < *known.seconds:
 				all[k] = silence{"", who.Silent}
 			}
 		}
@@ -71,7 +71,7 @@ func silences(nodes []Node) map[process]silence {
 	return all
 }
 
-// roll is what the store counts, as the first node has read it that could.
+// roll returns the store's own counts, read by the first node that could.
 func roll(nodes []Node) *facts.Roll {
 	for _, node := range nodes {
 		if node.Seen != nil && node.Seen.Roll != nil {
@@ -85,14 +85,15 @@ func launchers(g *facts.Gathering) []facts.Gatherer {
 	return slices.Concat(g.Joined, g.Waiting, g.Spare)
 }
 
-// runsOn is whether a launcher has named itself after a node: by its name, with or without the domain
-// behind it, or by its address.
+// runsOn reports whether a launcher's name is that of the node: its host name, with or without a
+// domain, or its address.
 func runsOn(who facts.Gatherer, node *Node) bool {
 	name := hostfile.Bare(node.Name)
 	return who.Address == name || strings.HasPrefix(who.Address, name+".") || who.Address == node.Address
 }
 
-// unheard finds launchers that are silent for too long. Of a closed meeting all are, in the end.
+// unheard finds launchers that are silent for too long. In a closed rendezvous all are silent in
+// the end, so that is not reported.
 func unheard(agreed *facts.Gathering, nodes []Node) (findings []checks.Finding) {
 	if agreed == nil || agreed.Closed {
 		return nil
@@ -117,12 +118,13 @@ func unheard(agreed *facts.Gathering, nodes []Node) (findings []checks.Finding) 
 	return findings
 }
 
-// doubt is that by the clock of one node the launcher of another is dead, which lives by its own.
+// doubt means that a launcher is dead by the clock of one node and alive by the clock of its own.
 type doubt struct{ by, of string }
 
-// skewed finds clocks that make living launchers dead: each tells its beats by its own clock, and
-// how old those of others are by its own too. One that is ahead takes all others for dead, and all
-// others take one for dead that is behind.
+// skewed finds clocks that make living launchers look dead. Each launcher stamps its heartbeats
+// with its own clock, and judges the age of other heartbeats with it too. A clock that is ahead
+// makes all others look dead, and a clock that is behind makes its own launcher look dead to all
+// others.
 func skewed(agreed *facts.Gathering, nodes []Node) (findings []checks.Finding) {
 	if agreed == nil || agreed.Closed {
 		return nil
@@ -134,9 +136,10 @@ func skewed(agreed *facts.Gathering, nodes []Node) (findings []checks.Finding) {
 			times[d.by]++
 			times[d.of]++
 		}
-		// The clock that explains most is wrong; of two that differ from each other alone, either may be.
+		// The clock that explains the most doubts is wrong. If only two clocks differ, either may
+		// be wrong.
 		odd := slices.MaxFunc(slices.Sorted(maps.Keys(times)), func(a, b string) int { return cmp.Or(times[a]-times[b], strings.Compare(b, a)) })
-		var late, early []string // who takes odd for dead, whom odd takes for dead
+		var late, early []string // nodes that treat odd as dead, and nodes that odd treats as dead
 		var seconds float64
 		for d, by := range apart {
 			switch odd {
@@ -168,22 +171,22 @@ func skewed(agreed *facts.Gathering, nodes []Node) (findings []checks.Finding) {
 	return findings
 }
 
-// doubts are those between launchers of nodes that have both read what they agree on, with by how many
-// seconds their clocks differ.
+// doubts returns the doubts between launchers whose nodes have both read the store, with the
+// difference of their clocks in seconds.
 func doubts(nodes []Node) map[doubt]float64 {
 	apart, silent := map[doubt]float64{}, silences(nodes)
 	for i := range nodes {
 		for _, who := range gathered(&nodes[i]) {
 			own := silent[process{who.Address, who.PID}]
-			if own.node != "" && *own.told <= deadAfter && who.Silent != nil && *who.Silent > deadAfter {
-				apart[doubt{nodes[i].Name, own.node}] = *who.Silent - *own.told
+			if own.node != "" && *own.seconds <= deadAfter && who.Silent != nil && *who.Silent > deadAfter {
+				apart[doubt{nodes[i].Name, own.node}] = *who.Silent - *own.seconds
 			}
 		}
 	}
 	return apart
 }
 
-// gathered are the launchers that a node has read of.
+// gathered returns the launchers that a node has read about.
 func gathered(node *Node) []facts.Gatherer {
 	if node.Seen == nil || node.Seen.Gathering == nil {
 		return nil

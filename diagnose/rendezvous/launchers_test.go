@@ -11,7 +11,8 @@ import (
 	"preflight/facts"
 )
 
-// TestSilentLaunchers: who has not been heard for long is named, by the clock of its own node where that has asked.
+// TestSilentLaunchers: launchers without recent heartbeats are named, by the clock of their own
+// node if it has read the store.
 func TestSilentLaunchers(t *testing.T) {
 	heard := func(address string, pid int, ago float64) facts.Gatherer {
 		return facts.Gatherer{Address: address, PID: pid, Silent: &ago}

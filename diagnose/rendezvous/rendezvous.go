@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rendezvous judges one endpoint, HOST:PORT, by what every machine saw there: whether it is
-// torch's store, which one, and who cannot get to it.
+// Package rendezvous checks one endpoint, HOST:PORT, from what every machine saw there: whether it
+// is torch's store, which one, and which nodes cannot reach it.
 //
-// It refuses to judge the launch around it.
+// It does not check the launch around it.
 package rendezvous
 
 import (
@@ -25,35 +25,36 @@ import (
 	"preflight/launch"
 )
 
-// Report is who is at one host:port, seen from everywhere that matters.
+// Report describes one endpoint as seen from the nodes and the launching machine.
 type Report struct {
 	Schema      int            `json:"schema"`
 	Version     string         `json:"version"`
 	Endpoint    string         `json:"endpoint"`
-	Verdict     checks.Verdict `json:"verdict"` // pass when a store answers everywhere, warn where it may be another one
+	Verdict     checks.Verdict `json:"verdict"` // pass if a store answers everywhere, warn if it may be a different one
 	ExitCode    int            `json:"exit_code"`
 	Seconds     float64        `json:"seconds"`
 	Interrupted bool           `json:"interrupted,omitempty"`
 	Here        facts.Endpoint `json:"here"` // from the launching machine
 	Nodes       []Node         `json:"nodes"`
-	// Gathering is what the launchers of a run have agreed on there, nil where nobody has read that.
+	// Gathering is what the launchers of a run have agreed on in the store, nil if no node has read
+	// it.
 	Gathering *facts.Gathering `json:"gathering,omitempty"`
-	// Roll is who has come there by torch's own count, nil where it has none.
+	// Roll lists the ranks that have joined by torch's own count, nil if the store has none.
 	Roll     *facts.Roll      `json:"roll,omitempty"`
 	Findings []checks.Finding `json:"findings"`
-	Job      *hang.Report     `json:"job,omitempty"` // that meets there, nil where no process of one is seen
+	Job      *hang.Report     `json:"job,omitempty"` // the job that uses the endpoint, nil if no process of one was seen
 }
 
-// Node is one node and what it found there.
+// Node is one node and what it found at the endpoint.
 type Node struct {
 	facts.Node
-	Seen *facts.Endpoint `json:"endpoint,omitempty"` // nil when the node could not look
-	Lost string          `json:"lost,omitempty"`     // why a node that was reached could not
+	Seen *facts.Endpoint `json:"endpoint,omitempty"` // nil if the node could not look
+	Lost string          `json:"lost,omitempty"`     // why a reached node could not look
 }
 
-// Judge says what is wrong with an endpoint, the fewest nodes blamed:
-// what all machines see alike is the endpoint's fault, what few see is theirs.
-// Nodes decide; without any, the launching machine does.
+// Judge reports what is wrong with an endpoint and blames as few nodes as possible. What all
+// machines see is the endpoint's fault, what few see is theirs. The nodes decide; without nodes the
+// launching machine does.
 func Judge(r *Report, sshPort int) {
 	var fleet facts.Fleet
 	var observers []*facts.Node
@@ -71,7 +72,7 @@ func Judge(r *Report, sshPort int) {
 		findings = append(findings, atEndpoint(r.Endpoint, nil, &r.Here)...)
 	}
 	findings = append(findings, elsewhere(r.Endpoint, observers, seen)...)
-	misled := func(n *facts.Node) bool { // what it meets elsewhere says nothing of this endpoint
+	misled := func(n *facts.Node) bool { // it reaches another machine, so what it sees does not describe this endpoint
 		return slices.ContainsFunc(findings, func(f checks.Finding) bool { return slices.Contains(f.Nodes, n.Name) })
 	}
 	there := slices.DeleteFunc(slices.Clone(observers), misled)
@@ -96,7 +97,7 @@ func Judge(r *Report, sshPort int) {
 	r.conclude()
 }
 
-// conclude has the job that meets there say more than the endpoint where it is worse.
+// conclude sets the verdict. The job's verdict replaces the endpoint's if it is worse.
 func (r *Report) conclude() {
 	r.Verdict, r.ExitCode = checks.Concluded(r.Findings, r.Interrupted)
 	if r.Job != nil && (r.Job.ExitCode == 1 || r.ExitCode == 0 && r.Job.ExitCode != 0) {
@@ -104,7 +105,7 @@ func (r *Report) conclude() {
 	}
 }
 
-// ownLoopback is that every node finds itself there, whatever it finds.
+// ownLoopback reports a loopback address, at which every node finds only itself.
 func ownLoopback(host string, nodes []*facts.Node) checks.Finding {
 	f := checks.Finding{Summary: fmt.Sprintf("%s is a loopback address, so each node connects to itself", host),
 		Remedy: []fix.Command{fix.Here("deepspeed --master_addr=%s …", fix.Host(nodes[0].Address)).Remark("the address at which preflight reached %s; torchrun and accelerate have a similar option", fix.Word(nodes[0].Name))}}
@@ -114,13 +115,13 @@ func ownLoopback(host string, nodes []*facts.Node) checks.Finding {
 	return f
 }
 
-// answerOf tells machines apart that find different things.
+// answerOf returns a key that is equal for machines that found the same.
 func answerOf(e *facts.Endpoint) string {
 	return fmt.Sprint(e.Failed, e.Outcome, e.Store, e.Preflight, e.Greeting, e.Failed == facts.HopResolve && e.Error != "")
 }
 
-// atEndpoint says what is wrong where these nodes looked; nothing when a store
-// answered them.
+// atEndpoint returns what is wrong with the endpoint as seen by these nodes, nil if a store
+// answered.
 func atEndpoint(endpoint string, nodes []string, e *facts.Endpoint) []checks.Finding {
 	if e.Preflight {
 		return []checks.Finding{{
@@ -175,9 +176,9 @@ func atEndpoint(endpoint string, nodes []string, e *facts.Endpoint) []checks.Fin
 	return []checks.Finding{f}
 }
 
-// elsewhere finds nodes that a name leads to another address than most: there
-// may well be a store, of another job. Where one answered it is a warning, for
-// one machine may have several addresses.
+// elsewhere finds nodes on which the name resolves to a different address than on most. There may
+// be a store of another job. If a store answered, it is a warning, because one machine may have
+// several addresses.
 func elsewhere(endpoint string, nodes []*facts.Node, seen map[string]*facts.Endpoint) []checks.Finding {
 	host, _ := names.SplitEndpoint(endpoint)
 	if _, err := netip.ParseAddr(host); err == nil {
@@ -208,9 +209,9 @@ func elsewhere(endpoint string, nodes []*facts.Node, seen map[string]*facts.Endp
 	return findings
 }
 
-// alike groups nodes by what a name leads to, the largest group first. Answers
-// that share an address are alike: of a node without IPv6 the resolver hides
-// the IPv6 ones. A node's loopback answer for its own name leads where it should.
+// alike groups nodes by what a name resolves to, the largest group first. Answers that share an
+// address belong together, because on a node without IPv6 the resolver hides the IPv6 addresses. A
+// node's loopback answer for its own name counts as the node itself.
 func alike(host string, nodes []*facts.Node, seen map[string]*facts.Endpoint) []compare.Group {
 	type answers struct{ addresses, nodes []string }
 	var gathered []answers
@@ -240,8 +241,8 @@ func alike(host string, nodes []*facts.Node, seen map[string]*facts.Endpoint) []
 	return groups
 }
 
-// isCalled is whether a name is a node's own: it is listed by it, or the others
-// are led to the address it was reached at.
+// isCalled reports whether a name is the node's own: the hostfile lists it under this name, or on
+// other nodes the name resolves to the address at which the node was reached.
 func isCalled(node *facts.Node, host string, nodes []*facts.Node, seen map[string]*facts.Endpoint) bool {
 	if hostfile.Bare(node.Name) == host {
 		return true

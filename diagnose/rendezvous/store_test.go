@@ -13,7 +13,7 @@ import (
 	"preflight/facts"
 )
 
-// store is an endpoint where a store answered.
+// store returns an endpoint at which a store answered.
 func store(address string) *facts.Endpoint {
 	return &facts.Endpoint{Addresses: []string{address}, Address: address, Interface: "eth0", Store: facts.GenerationPings, Keys: 4}
 }
@@ -22,7 +22,8 @@ func shutOut(hop facts.Hop, outcome facts.PathOutcome) *facts.Endpoint {
 	return &facts.Endpoint{Addresses: []string{"10.0.0.1"}, Failed: hop, Outcome: outcome, Error: "no answer in time"}
 }
 
-// TestOwnLoopback: what every node finds at an address of its own says nothing of the others.
+// TestOwnLoopback: what a node finds at its own loopback address says nothing about the other
+// nodes.
 func TestOwnLoopback(t *testing.T) {
 	for _, endpoint := range []string{"localhost:29500", "127.0.0.1:29500", "[::1]:29500"} {
 		r := Report{Endpoint: endpoint, Here: *shutOut(facts.HopConnect, facts.PathRefused)}
@@ -43,7 +44,7 @@ func TestJudgeEndpoint(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		here *facts.Endpoint
-		seen map[string]*facts.Endpoint // nil: the node was lost
+		seen map[string]*facts.Endpoint // nil if the node was lost
 		want []string                   // verdict, nodes, summary
 		code int
 	}{

@@ -13,12 +13,14 @@ import (
 	"preflight/facts"
 )
 
-// heeded are the only variables that are kept of a process: its place in a job, and where torch builds ops for it.
+// heeded are the only variables that are kept of a process: its place in a job, and where torch
+// builds ops for it.
 //
 // Sources: torch 2.5, torch/distributed/elastic/agent/server/local_elastic_agent.py; DeepSpeed
 // 0.15, launcher/launch.py (LOCAL_SIZE is its own); Open MPI and MPICH set theirs for every rank,
-// Slurm for every task. A batch script has SLURM_PROCID and SLURM_NTASKS too and is no task: what
-// begins with SLURM_STEP is of srun alone (srun(1) and sbatch(1), output environment variables).
+// Slurm for every task. A batch script also has SLURM_PROCID and SLURM_NTASKS but is not a task.
+// Only srun sets variables that begin with SLURM_STEP (srun(1) and sbatch(1), output environment
+// variables).
 var heeded = []string{
 	"RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_SIZE", "MASTER_ADDR", "MASTER_PORT",
 	"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
@@ -27,8 +29,8 @@ var heeded = []string{
 	"PMI_RANK", "PMI_SIZE", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_STEP_NUM_TASKS",
 }
 
-// rankMeeting is what a rank was told, by its environment as it was started. What a script sets
-// for itself is not there.
+// rankMeeting returns the settings in the environment that a rank was started with. Variables that
+// a script sets later do not appear there.
 func rankMeeting(environ map[string]string, argv []string) facts.Meeting {
 	number := func(names ...string) *int {
 		for _, name := range names {
@@ -62,15 +64,16 @@ func rankMeeting(environ map[string]string, argv []string) facts.Meeting {
 	return m
 }
 
-// launcherModules are the programs of launchers that python runs by their module.
+// launcherModules maps Python modules to the launchers that they run.
 var launcherModules = map[string]string{
 	"torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun",
 	"deepspeed.launcher.launch": "deepspeed.launcher.launch", "deepspeed.launcher.runner": "deepspeed",
 	"accelerate.commands.launch": "accelerate",
 }
 
-// programs are those that start ranks on their node, and those that start others on nodes. DeepSpeed's
-// helper waits for the one rank that it starts below MPICH (0.15, launcher/launcher_helper.py).
+// programs are launchers, which start ranks on their node, and runners, which start programs on
+// other nodes. DeepSpeed's helper waits for the single rank that it starts below MPICH (0.15,
+// launcher/launcher_helper.py).
 var programs = map[string]string{
 	"torchrun": facts.JobLauncher, "accelerate": facts.JobLauncher, "orted": facts.JobLauncher, "prted": facts.JobLauncher,
 	"hydra_pmi_proxy": facts.JobLauncher, "slurmstepd": facts.JobLauncher, "deepspeed.launcher.launch": facts.JobLauncher, "launcher_helper.py": facts.JobLauncher,
@@ -78,7 +81,8 @@ var programs = map[string]string{
 	"mpirun": facts.JobRunner, "mpiexec": facts.JobRunner, "mpiexec.hydra": facts.JobRunner, "orterun": facts.JobRunner,
 }
 
-// launcher is whether a command line is of what starts ranks, and its name.
+// launcher returns the kind and name of the launcher that a command line starts, "" for other
+// programs.
 func launcher(argv []string) (kind, program string) {
 	if len(argv) == 0 {
 		return "", ""
@@ -97,19 +101,19 @@ func launcher(argv []string) (kind, program string) {
 	return kind, program
 }
 
-// launcherMeeting is what a launcher was told. Options of torchrun and accelerate are written
-// with hyphens or underscores.
+// launcherMeeting returns the settings on a launcher's command line. torchrun and accelerate accept
+// options with hyphens and underscores.
 //
-// Sources: torch 2.5, torch/distributed/run.py; DeepSpeed 0.15, launcher/launch.py; accelerate
-// 1.0, commands/launch.py.
+// Sources: torch 2.5, torch/distributed/run.py; DeepSpeed 0.15, launcher/launch.py; accelerate 1.0,
+// commands/launch.py.
 func launcherMeeting(argv []string) facts.Meeting {
-	argv = argv[:scriptAt(argv)] // what follows is the script's
+	argv = argv[:scriptAt(argv)] // the rest belongs to the script
 	m := facts.Meeting{
 		Address: cmp.Or(option(argv, "master_addr"), option(argv, "main_process_ip")),
 		Nodes:   cmp.Or(option(argv, "nnodes"), option(argv, "num_machines")),
 		RunID:   option(argv, "rdzv_id"), Backend: option(argv, "rdzv_backend"),
 	}
-	m.Port, _ = strconv.Atoi(cmp.Or(option(argv, "master_port"), option(argv, "main_process_port"))) // 0 for what is none
+	m.Port, _ = strconv.Atoi(cmp.Or(option(argv, "master_port"), option(argv, "main_process_port"))) // 0 if it is not a number
 	m.Local, _ = strconv.Atoi(option(argv, "nproc_per_node"))
 	if rank, err := strconv.Atoi(cmp.Or(option(argv, "node_rank"), option(argv, "machine_rank"))); err == nil {
 		m.NodeRank = &rank
@@ -125,7 +129,7 @@ func launcherMeeting(argv []string) facts.Meeting {
 	return m
 }
 
-// option is the value of one, however it is written; "" for none.
+// option returns the value of an option in any spelling, "" for none.
 func option(words []string, name string) string {
 	for i, word := range words {
 		key, value, has := strings.Cut(strings.TrimLeft(word, "-"), "=")
@@ -140,7 +144,7 @@ func option(words []string, name string) string {
 	return ""
 }
 
-// moduleOf is what python was told to run by -m, "" for a script.
+// moduleOf returns the module that python runs with -m, "" for a script.
 func moduleOf(argv []string) string {
 	for i, word := range argv {
 		switch {
