@@ -13,9 +13,8 @@ import (
 	"preflight/hostfile"
 )
 
-// LookedUp is what a name or an address resolves to on a node, in the order
-// given. A name that nobody asked for there, or had no answer for in time, is
-// not known.
+// LookedUp returns what a name or an address resolves to on a node, in the resolver's order. known
+// is false if the name was not looked up there or had no answer in time.
 func LookedUp(names *facts.Names, host string) (addresses []netip.Addr, known bool) {
 	if address, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{address}, true
@@ -35,15 +34,14 @@ func LookedUp(names *facts.Names, host string) (addresses []netip.Addr, known bo
 	return addresses, true
 }
 
-// SharedAddresses counts the machines that hold each address, of those that
-// more than one holds: docker0's 172.17.0.1, or a twin. Two entries that are
-// one machine count once, and so does one address on two of its interfaces.
-// Loopback addresses are every machine's own; IPv6 link-local ones mean nothing
-// without an interface, and may be the same on any two links. What a node says of the
-// addresses of several others, by [HoldsOthers], takes them from nobody.
+// SharedAddresses counts the machines that have each address, for addresses that more than one
+// machine has: docker0's 172.17.0.1, or a duplicate address. Two entries for one machine count
+// once, and so does one address on two of its interfaces. Loopback addresses are not counted, nor
+// IPv6 link-local ones, which mean nothing without an interface and may be the same on two links.
+// If a node claims the addresses of several others (see [HoldsOthers]), its claim is ignored.
 func SharedAddresses(nodes []*facts.Node) map[netip.Addr]int {
 	aside := HoldsOthers(nodes)
-	first := make(map[netip.Addr]string, len(nodes)) // address → the machine that was met first
+	first := make(map[netip.Addr]string, len(nodes)) // address → the first machine with it
 	holders := map[netip.Addr]map[string]bool{}
 	for _, node := range nodes {
 		if node.Net == nil {
@@ -71,10 +69,10 @@ func SharedAddresses(nodes []*facts.Node) map[netip.Addr]int {
 	return shared
 }
 
-// HoldsOthers is, by node, the addresses of several others that it holds, each with the name
-// of the other: we have reached that one there, and it says that it holds the address, too.
-// One machine with the address of another is a twin, and it may be either that is wrong; one
-// with the addresses of several is wrong, or does not tell the truth.
+// HoldsOthers returns, by node, the addresses of several other nodes that it claims, each with the
+// name of the other node, which was reached at that address. If a machine has the address of one
+// other, either of them may be wrong. A machine with the addresses of several others is wrong
+// itself, or reports wrong facts.
 func HoldsOthers(nodes []*facts.Node) map[string]map[netip.Addr]string {
 	hasNoNet := func(node *facts.Node) bool { return node.Net == nil }
 	if slices.ContainsFunc(nodes, hasNoNet) {
@@ -114,7 +112,7 @@ func holds(node *facts.Node, address netip.Addr) bool {
 	return false
 }
 
-// addressesOf are the addresses of a node in no order.
+// addressesOf iterates over the addresses of a node, in no order.
 func addressesOf(node *facts.Node) iter.Seq[netip.Addr] {
 	return func(yield func(netip.Addr) bool) {
 		for i := range node.Net.Interfaces {
@@ -127,7 +125,7 @@ func addressesOf(node *facts.Node) iter.Seq[netip.Addr] {
 	}
 }
 
-// machineOr is a node's machine or, where that is not known, one of its own.
+// machineOr returns the node's machine or, if that is unknown, a value of its own.
 func machineOr(node *facts.Node) string {
 	machine, known := Machine(node)
 	if !known {
@@ -136,10 +134,9 @@ func machineOr(node *facts.Node) string {
 	return machine
 }
 
-// Machine is what two entries of a hostfile have in common when they are one
-// machine: boot id, machine id and network namespace, by which containers with
-// networks of their own are distinct. It is not known of a node that does not
-// tell them.
+// Machine returns what two hostfile entries for the same machine have in common: boot ID, machine
+// ID and network namespace. Containers with their own network therefore count as separate machines.
+// known is false if the node did not report these values.
 func Machine(node *facts.Node) (machine string, known bool) {
 	if node.Host == nil || node.Host.BootID == "" || node.Host.NetNamespace == "" {
 		return "", false
@@ -147,22 +144,22 @@ func Machine(node *facts.Node) (machine string, known bool) {
 	return node.Host.BootID + " " + node.Host.MachineID + " " + node.Host.NetNamespace, true
 }
 
-// HeldAddress is one address and the interface that holds it.
+// HeldAddress is an address and the interface that has it.
 type HeldAddress struct {
 	*facts.Interface
 	netip.Prefix
 }
 
-// HeldAddresses lists the addresses of a node in the order in which the C library
-// hands them out: all IPv4 addresses, interface by interface, then all IPv6 ones,
-// within an interface as they were added. NCCL, gloo, tensorpipe and hostname all
-// walk this list and take the first that suits them.
+// HeldAddresses returns the addresses of a node in the order of the C library: all IPv4 addresses,
+// interface by interface, then all IPv6 ones, and within an interface in the order in which they
+// were added. NCCL, gloo, tensorpipe and hostname all walk this list and take the first address
+// that suits them.
 //
-// Source: glibc, sysdeps/unix/sysv/linux/ifaddrs.c, which keeps the order of
-// the kernel's dump; seen with glibc 2.36 on Linux 6.18.
+// Source: glibc, sysdeps/unix/sysv/linux/ifaddrs.c, which keeps the order of the kernel's dump;
+// seen with glibc 2.36 on Linux 6.18.
 func HeldAddresses(node *facts.Node) []HeldAddress {
 	interfaces := inKernelOrder(node)
-	held := make([]HeldAddress, 0, len(interfaces)+1) // mostly one each, and ::1
+	held := make([]HeldAddress, 0, len(interfaces)+1) // usually one per interface, plus ::1
 	for _, isIPv4 := range []bool{true, false} {
 		for i := range interfaces {
 			for _, text := range interfaces[i].Addresses {
@@ -175,8 +172,8 @@ func HeldAddresses(node *facts.Node) []HeldAddress {
 	return held
 }
 
-// inKernelOrder is the interfaces of a node as its kernel walks them. Probes report
-// them in the order of newer kernels, which costs nothing then.
+// inKernelOrder returns the interfaces of a node in the order of its kernel. Probes report them in
+// the order of newer kernels, for which no sorting is needed.
 func inKernelOrder(node *facts.Node) []facts.Interface {
 	interfaces := node.Net.Interfaces
 	inTurn := func(a, b facts.Interface) int { return cmp.Compare(a.Index, b.Index) }
@@ -189,18 +186,18 @@ func inKernelOrder(node *facts.Node) []facts.Interface {
 	return slices.SortedStableFunc(slices.Values(interfaces), inTurn)
 }
 
-// byHash is the order of kernels before 6.9, which walk a hash table of 256
-// buckets, the newest interface of a bucket first: a bridge that docker made as
-// number 258 comes before the adapter that has been number 2 since the start.
+// byHash compares interfaces in the order of kernels before 6.9. They walk a hash table of 256
+// buckets, the newest interface of a bucket first: a docker bridge with index 258 comes before the
+// adapter with index 2.
 //
-// Source: Linux 6.8, net/ipv4/devinet.c, inet_dump_ifaddr, and net/core/dev.c,
-// list_netdevice; 6.9, commit cdb2f80f1c10.
+// Source: Linux 6.8, net/ipv4/devinet.c, inet_dump_ifaddr, and net/core/dev.c, list_netdevice; 6.9,
+// commit cdb2f80f1c10.
 func byHash(a, b facts.Interface) int {
 	const buckets = 256
 	return cmp.Or(cmp.Compare(a.Index%buckets, b.Index%buckets), cmp.Compare(b.Index, a.Index))
 }
 
-// KernelRelease is the version that a kernel's name begins with ("5.14.0-362.el9_3").
+// KernelRelease returns the version at the start of a kernel's name (5.14.0 of "5.14.0-362.el9_3").
 func KernelRelease(kernel string) string {
 	version, _, _ := strings.Cut(kernel, "-")
 	return version

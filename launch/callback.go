@@ -12,25 +12,25 @@ import (
 	"preflight/facts"
 )
 
-// CallBack is how what mpirun starts on the nodes calls the launching machine back, before
-// anything else. The zero value is of a launch in which nobody does, or not known how.
+// CallBack describes how the program that mpirun starts on the nodes first connects back to the
+// launching machine. The zero value means that no node connects back, or that it is unknown how.
 type CallBack struct {
-	// Name is what the nodes look up, "" where they are handed addresses.
+	// Name is the name that the nodes look up, "" if they get addresses.
 	Name string
-	// Addresses are tried one after the other, until one answers.
+	// Addresses are tried in this order until one answers.
 	Addresses []string
-	// Low and High bound the ports that mpirun listens on, both included: those that it is
-	// told, or that the kernel gives out.
+	// Low and High are the range of ports on which mpirun listens, both included: the configured
+	// range, or the range from which the kernel assigns ports.
 	Low, High int
 }
 
-// CallBack is how the nodes call the launching machine back: Hydra hands them its hostname,
-// or the address of an interface that it is told, and Open MPI all addresses.
+// CallBack returns how the nodes connect back to the launching machine. Hydra passes them its host
+// name, or the address of a configured interface. Open MPI passes them all addresses.
 //
-// Source: pmodels/mpich 4.0, src/pm/hydra/utils/sock/sock.c,
-// HYDU_sock_create_and_listen_portstr; Intel MPI 2021.6 prints --upstream-host. open-mpi/ompi
-// 4.1, orte/mca/oob/tcp/oob_tcp_component.c, component_available and component_get_addr, and
-// oob_tcp_connection.c; of IPv6, which few builds have and which comes last, nothing is said.
+// Source: pmodels/mpich 4.0, src/pm/hydra/utils/sock/sock.c, HYDU_sock_create_and_listen_portstr;
+// Intel MPI 2021.6 prints --upstream-host. open-mpi/ompi 4.1, orte/mca/oob/tcp/oob_tcp_component.c,
+// component_available and component_get_addr, and oob_tcp_connection.c. IPv6 is left out: few
+// builds support it, and it comes last.
 func (p Prediction) CallBack(head *facts.Node) (back CallBack) {
 	mpirun, runs := p.mpirun(head)
 	if !runs {
@@ -45,20 +45,20 @@ func (p Prediction) CallBack(head *facts.Node) (back CallBack) {
 		return back
 	}
 	back.ports(variable(head.Env, portRanges...), ":")
-	if chosen := cmp.Or(p.said("-iface"), variable(head.Env, "HYDRA_IFACE", "I_MPI_HYDRA_IFACE")); chosen != "" {
+	if chosen := cmp.Or(p.valueOf("-iface"), variable(head.Env, "HYDRA_IFACE", "I_MPI_HYDRA_IFACE")); chosen != "" {
 		if addresses := addressesIn(head.Net, chosen, ""); addresses != nil {
 			back.Addresses = addresses[:1]
 		}
 		return back
 	}
-	if back.Name = p.said("-localhost"); back.Name == "" && head.Host != nil {
+	if back.Name = p.valueOf("-localhost"); back.Name == "" && head.Host != nil {
 		back.Name = head.Host.Hostname
 	}
 	return back
 }
 
-// NoCallBack is why no node calls the launching machine back, or nobody knows how, "" where
-// they do.
+// NoCallBack returns why no node connects back to the launching machine, or why that is unknown; ""
+// if they do.
 func (p Prediction) NoCallBack(head *facts.Node) string {
 	switch by := p.StartedBy(); {
 	case p.Local:
@@ -73,10 +73,10 @@ func (p Prediction) NoCallBack(head *facts.Node) string {
 	return ""
 }
 
-// portRanges are what Hydra reads a range of ports from, LOW:HIGH; tried with 4.0.2.
+// portRanges are the variables from which Hydra reads a port range, LOW:HIGH; tried with 4.0.2.
 var portRanges = []string{"MPIR_CVAR_CH3_PORT_RANGE", "MPIR_CVAR_PORT_RANGE", "MPICH_PORT_RANGE", "MPIEXEC_PORTRANGE", "MPIEXEC_PORT_RANGE", "I_MPI_PORT_RANGE"}
 
-// ports takes a range of them, where it is one.
+// ports sets the port range if the text is one.
 func (back *CallBack) ports(text, between string) {
 	from, to, _ := strings.Cut(text, between)
 	low, err := strconv.Atoi(strings.TrimSpace(from))
@@ -86,12 +86,12 @@ func (back *CallBack) ports(text, between string) {
 	}
 }
 
-// mca is a parameter of Open MPI, "" where nobody sets it.
+// mca returns a parameter of Open MPI, "" if it is not set.
 func (p Prediction) mca(head *facts.Node, name string) string {
-	return cmp.Or(p.said(name), variable(head.Env, "OMPI_MCA_"+name))
+	return cmp.Or(p.valueOf(name), variable(head.Env, "OMPI_MCA_"+name))
 }
 
-// variable is the first of these that is set, "" where none is.
+// variable returns the first of these variables that is set, "" if none is.
 func variable(env *facts.Env, names ...string) string {
 	for _, name := range names {
 		if value, _ := Lookup(env, name); value != "" {
@@ -101,9 +101,9 @@ func variable(env *facts.Env, names ...string) string {
 	return ""
 }
 
-// addressesIn are the IPv4 addresses of the interfaces that are up, in the kernel's order, of
-// those that are in one list, where there is one, and in the other are not: of names and
-// networks, separated by commas. The loopback's are left out.
+// addressesIn returns the IPv4 addresses of the interfaces that are up, in the kernel's order and
+// without the loopback's. include and exclude are lists of names and networks, separated by commas;
+// an empty include means all.
 func addressesIn(net *facts.Net, include, exclude string) (addresses []string) {
 	if net == nil {
 		return nil

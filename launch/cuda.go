@@ -12,12 +12,12 @@ import (
 	"preflight/hostfile"
 )
 
-// leastDrivers are the oldest Linux drivers for programs built with a CUDA toolkit,
-// newest first: since CUDA 11 one for all toolkits of a major version, before that
-// the one that came with the toolkit.
+// leastDrivers are the oldest Linux drivers for programs built with a CUDA toolkit, newest first.
+// Since CUDA 11 one driver is enough for all toolkits of a major version. Before that, each toolkit
+// needs the driver it came with.
 //
-// Source: NVIDIA, CUDA Compatibility, r590, minor version compatibility, tables 1
-// and 2; CUDA Toolkit release notes 13.0 and 12.0 for the last digits.
+// Source: NVIDIA, CUDA Compatibility, r590, minor version compatibility, tables 1 and 2; CUDA
+// Toolkit release notes 13.0 and 12.0 for the last digits.
 var leastDrivers = []struct{ toolkit, driver string }{
 	{"13", "580.65.06"},
 	{"12", "525.60.13"},
@@ -27,8 +27,8 @@ var leastDrivers = []struct{ toolkit, driver string }{
 	{"10.0", "410.48"},
 }
 
-// LeastDriver is the oldest driver that runs what was built with a CUDA toolkit
-// ("12.4"), without forward compatibility; "" where it is not known.
+// LeastDriver returns the oldest driver that runs programs built with a CUDA toolkit ("12.4"),
+// without forward compatibility; "" if it is unknown.
 func LeastDriver(toolkit string) string {
 	for _, row := range leastDrivers {
 		if toolkit == row.toolkit || strings.HasPrefix(toolkit, row.toolkit+".") {
@@ -38,15 +38,14 @@ func LeastDriver(toolkit string) string {
 	return ""
 }
 
-// DriverRuns is whether a driver runs what was built with a CUDA toolkit ("12.4"),
-// and whether that is known. cuda is the newest that libcuda runs by its own
-// account; driver is the version of the kernel module, which is to be left out where
-// a libcuda of another version does the work, as with forward compatibility. Either
-// may be "" for not known.
+// DriverRuns reports whether a driver runs programs built with a CUDA toolkit ("12.4"), and whether
+// that is known. cuda is the newest CUDA that libcuda says it supports. driver is the version of
+// the kernel module; leave it empty if a libcuda of another version is in use, as with forward
+// compatibility. Either may be "" for unknown.
 //
-// A driver runs all toolkits before its own. One that is older than the toolkit runs
-// those of its own major version from 11 on, without what the newer one added:
-// kernels that come as PTX cannot be translated then, see [TorchCode].
+// A driver runs all older toolkits. Since version 11, a driver older than the toolkit also runs
+// toolkits of its own major version, but without new features: it cannot translate PTX kernels, see
+// [TorchCode].
 func DriverRuns(driver, cuda, toolkit string) (runs, known bool) {
 	least := LeastDriver(toolkit)
 	switch {
@@ -67,21 +66,21 @@ func major(version string) string {
 	return first
 }
 
-// GPUCode is what a build of torch has for a GPU.
+// GPUCode is the kind of code that a torch build contains for a GPU.
 type GPUCode string
 
 const (
 	CodeNative GPUCode = "native"
-	CodePTX    GPUCode = "ptx"  // for the driver to translate, which one older than the toolkit cannot
+	CodePTX    GPUCode = "ptx"  // translated by the driver, which must not be older than the toolkit
 	CodeNone   GPUCode = "none" // every kernel fails
 )
 
-// torchWheels are the GPUs that the x86_64 wheels of pytorch.org have code for, see [CodeFor],
-// by the CUDA they were built with, of releases from since up to before.
+// torchWheels lists the GPUs for which the x86_64 wheels of pytorch.org contain code (see
+// [CodeFor]), by CUDA version, for releases from since until before.
 //
-// Source: pytorch/pytorch, .ci/manywheel/build_cuda.sh and its likes in
-// pytorch/builder up to 2.5; RELEASE.md, "PyTorch CUDA Support Matrix", 2.9 to 2.12;
-// pull request 188443 for CUDA 12.9 in 2.12 and 2.13.
+// Source: pytorch/pytorch, .ci/manywheel/build_cuda.sh and similar scripts in pytorch/builder up to
+// 2.5; RELEASE.md, "PyTorch CUDA Support Matrix", 2.9 to 2.12; pull request 188443 for CUDA 12.9 in
+// 2.12 and 2.13.
 var torchWheels = []struct{ cuda, since, before, archs string }{
 	{"13.2", "2.12", "2.13", "sm_75 sm_80 sm_86 sm_90 sm_100 sm_120 compute_120"},
 	{"13.0", "2.9", "2.13", "sm_75 sm_80 sm_86 sm_90 sm_100 sm_120 compute_120"},
@@ -98,14 +97,14 @@ var torchWheels = []struct{ cuda, since, before, archs string }{
 	{"11.6", "1.12", "2.0", "sm_37 sm_50 sm_60 sm_70 sm_75 sm_80 sm_86"},
 }
 
-// wheelVersion is how the wheels of pytorch.org call themselves. Builds of conda,
-// of NVIDIA's containers and of one's own have GPUs of their own choice.
+// wheelVersion matches the version of pytorch.org's wheels. Builds from conda, NVIDIA's containers
+// and users choose their own GPUs.
 var wheelVersion = regexp.MustCompile(`^(\d+\.\d+\.\d+)\+cu(\d+)$`)
 
-// TorchCode is what a torch has for GPUs of a compute capability ("9.0") on a
-// machine of an architecture as uname spells it, and what it was built for, see [CodeFor];
-// "" where that is not known: it is only of the wheels of pytorch.org for x86_64, in releases
-// that were looked up.
+// TorchCode returns what code a torch has for GPUs of a compute capability ("9.0") on a machine
+// with this architecture (as uname prints it), and the GPUs that it was built for, see [CodeFor].
+// The code is "" if it is unknown: only the x86_64 wheels of pytorch.org, in the releases of
+// torchWheels, are known.
 func TorchCode(torch facts.Torch, arch, capability string) (code GPUCode, built []string) {
 	wheel := wheelVersion.FindStringSubmatch(torch.Version)
 	if wheel == nil || arch != "x86_64" || capability == "" || wheel[2] != strings.ReplaceAll(torch.CUDA, ".", "") {
@@ -122,20 +121,19 @@ func TorchCode(torch facts.Torch, arch, capability string) (code GPUCode, built 
 
 // Wheels are builds of torch on pytorch.org.
 type Wheels struct {
-	Index string // of download.pytorch.org/whl, "cu126"
-	// Release is the one that was asked for, "2.9.1", "" where the index has others
-	// alone: those from Since on and before Before ("2.6", "2.13").
+	Index string // index below download.pytorch.org/whl, "cu126"
+	// Release is the requested release, "2.9.1". It is "" if the index only has other releases:
+	// those from Since until before Before ("2.6", "2.13").
 	Release, Since, Before string
 }
 
-// TorchFor are the wheels that a driver runs, see [DriverRuns], and that have code of
-// their own for GPUs of all the capabilities: of the release of the torch at hand,
-// else of the next later one that has such, else of the last before it. Of several
-// they are those of the newest CUDA that is the driver's own, else of the oldest. false
-// is for none among the releases that were looked up.
+// TorchFor returns wheels that a driver runs (see [DriverRuns]) and that contain machine code for
+// GPUs of all the capabilities. It prefers the release of the given torch, then the next later
+// release, then the latest earlier one. Of several, it returns the newest CUDA that the driver
+// itself supports, otherwise the oldest. found is false if no known release fits.
 //
-// Source: see [TorchCode], whose table is for x86_64: on aarch64 an index may lack
-// some of its releases.
+// Source: see [TorchCode], whose table is for x86_64: on aarch64 an index may lack some of its
+// releases.
 func TorchFor(torch facts.Torch, driver, cuda string, capabilities []string) (wheels Wheels, found bool) {
 	release := finalRelease.FindString(torch.Version)
 	best := ""
@@ -155,10 +153,10 @@ func TorchFor(torch facts.Torch, driver, cuda string, capabilities []string) (wh
 	return wheels, found
 }
 
-// finalRelease is of a build of torch the release that it is or was to become.
+// finalRelease matches the release of a torch build, also of a pre-release.
 var finalRelease = regexp.MustCompile(`^\d+\.\d+\.\d+`)
 
-// nearer compares wheels by how near to a release they are: negative where a is nearer.
+// nearer compares how close wheels are to a release. It is negative if a is closer.
 func nearer(release string, a, b Wheels) int {
 	const here, later, earlier = 0, 1, 2
 	side := func(w Wheels) int {
@@ -193,9 +191,10 @@ func hasCodeFor(archs string, capabilities []string) bool {
 	return !slices.ContainsFunc(capabilities, func(capability string) bool { return CodeFor(strings.Fields(archs), capability) != CodeNative })
 }
 
-// CodeFor is what a library has for GPUs of a compute capability that was built for some, as
-// torch.cuda.get_arch_list() and cuobjdump name them: machine code for "sm_86" runs on all of
-// the same major version that are not before it, PTX for "compute_86" on all that are not.
+// CodeFor returns what code a library has for GPUs of a compute capability. built lists the GPUs
+// that it was built for, in the notation of torch.cuda.get_arch_list() and cuobjdump: machine code
+// for "sm_86" runs on 8.6 and later of the same major version, PTX for "compute_86" on 8.6 and
+// everything later.
 //
 // Source: NVIDIA, CUDA C++ Programming Guide, binary compatibility and PTX compatibility.
 func CodeFor(built []string, capability string) GPUCode {
@@ -203,7 +202,7 @@ func CodeFor(built []string, capability string) GPUCode {
 	for _, each := range built {
 		kind, number, _ := strings.Cut(each, "_")
 		last := max(len(number)-1, 0)
-		of := number[:last] + "." + number[last:] // 86 is 8.6, 120 is 12.0
+		of := number[:last] + "." + number[last:] // 86 means 8.6, 120 means 12.0
 		switch {
 		case last == 0, hostfile.Before(capability, of):
 		case kind == "sm" && major(of) == major(capability):

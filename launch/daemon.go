@@ -10,9 +10,9 @@ import (
 	"preflight/facts"
 )
 
-// Daemon is the program that the launcher starts over ssh on every node but the launching
-// machine: a name to be found in PATH there, or a path. It is "" where none is, or where
-// it is not known which.
+// Daemon returns the program that the launcher starts over ssh on every node except the launching
+// machine: a name that is looked up in PATH there, or a path. It is "" if there is none or it is
+// unknown.
 func (p Prediction) Daemon(head *facts.Node) string {
 	mpirun, runs := p.mpirun(head)
 	if !runs || !p.StartedBy().SSH {
@@ -27,25 +27,26 @@ func (p Prediction) Daemon(head *facts.Node) string {
 	if p.says("orte_launch_agent", "-launch-agent", "plm_rsh_agent", "plm") || isSet(head.Env, "OMPI_MCA_orte_launch_agent", "OMPI_MCA_plm_rsh_agent", "OMPI_MCA_plm") {
 		return ""
 	}
-	if prefix := p.said("-prefix"); prefix != "" {
+	if prefix := p.valueOf("-prefix"); prefix != "" {
 		return path.Join(prefix, "bin", "orted")
 	}
 	return mpirun.Daemon
 }
 
-// ChoosesTransport is whether somebody told Open MPI over what ranks talk: in
-// --launcher_args, or in the environment of its mpirun.
+// ChoosesTransport reports whether --launcher_args or the environment of Open MPI's mpirun select
+// the transport between ranks.
 func (p Prediction) ChoosesTransport(head *facts.Node) bool {
 	return p.says("pml", "mtl", "btl") || head != nil && isSet(head.Env, "OMPI_MCA_pml", "OMPI_MCA_mtl", "OMPI_MCA_btl")
 }
 
-// StartsByMPIRun is whether the launch runs an mpirun that takes the options that it gets.
+// StartsByMPIRun reports whether the launch runs an mpirun that accepts the options it gets.
 func (p Prediction) StartsByMPIRun(head *facts.Node) bool {
 	_, runs := p.mpirun(head)
 	return runs
 }
 
-// mpirun is the one that the launch runs, if it does and takes the options that it gets.
+// mpirun returns the mpirun that the launch runs. runs is false if there is none or it does not
+// accept the options it gets.
 func (p Prediction) mpirun(head *facts.Node) (mpirun *facts.MPIRun, runs bool) {
 	if p.Local || head == nil || head.Launcher == nil || head.Launcher.MPIRun == nil {
 		return nil, false
@@ -54,13 +55,13 @@ func (p Prediction) mpirun(head *facts.Node) (mpirun *facts.MPIRun, runs bool) {
 	return mpirun, mpirun.Options != "" && mpirun.Options == p.StartedBy().MPIRun
 }
 
-// says is whether --launcher_args have one of these options, with one dash or two.
+// says reports whether --launcher_args contain one of these options, with one dash or two.
 func (p Prediction) says(options ...string) bool {
 	return slices.ContainsFunc(options, func(option string) bool { return slices.ContainsFunc(p.LauncherArgs, isOption(option)) })
 }
 
-// said is the word after one of these options in --launcher_args, "" where there is none.
-func (p Prediction) said(options ...string) string {
+// valueOf returns the word after one of these options in --launcher_args, "" if there is none.
+func (p Prediction) valueOf(options ...string) string {
 	for _, option := range options {
 		if i := slices.IndexFunc(p.LauncherArgs, isOption(option)); i >= 0 && i+1 < len(p.LauncherArgs) {
 			return p.LauncherArgs[i+1]

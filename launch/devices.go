@@ -13,9 +13,9 @@ import (
 	"preflight/hostfile"
 )
 
-// SlotsUsed is a function for the accelerators that the launch gives to the ranks
-// of a node, as the ranks count them; nil where nothing says, or where their number is
-// the accelerators' own, as with torchrun's --nproc_per_node=gpu.
+// SlotsUsed returns a function that returns the accelerators that the launch gives to a node's
+// ranks, as the ranks number them. It returns nil if they are unknown, or if their number depends
+// on the node, as with torchrun's --nproc_per_node=gpu.
 func (p Prediction) SlotsUsed() func(*facts.Node) []int {
 	slots := make(map[string][]int, len(p.Hosts))
 	if perNode := p.perNode(); perNode == "" || isNumber(perNode) {
@@ -29,10 +29,10 @@ func (p Prediction) SlotsUsed() func(*facts.Node) []int {
 	return func(node *facts.Node) []int { return slots[node.Name] }
 }
 
-// GPUsUsed is a function for the GPUs that the ranks of a node take, by their
-// places among the cards that NVML shows; all where nothing says which. A slot is
-// taken for such a place: CUDA counts alike where a node's GPUs are of one model. Where
-// variables that the launcher does not set show a part of them, these are counted.
+// GPUsUsed returns a function that returns the GPUs that a node's ranks use, as indexes into NVML's
+// cards; all GPUs if nothing selects them. A slot is treated as such an index, because CUDA numbers
+// the GPUs of a node the same way if they are of one model. If variables that the launcher does not
+// set hide some GPUs, slots count only the visible ones.
 func (p Prediction) GPUsUsed() func(*facts.Node) []int {
 	slotsOf := p.SlotsUsed()
 	return func(node *facts.Node) []int {
@@ -49,7 +49,8 @@ func (p Prediction) GPUsUsed() func(*facts.Node) []int {
 	}
 }
 
-// behind are the GPUs that a process finds at the slots, of those that variables show it.
+// behind returns the GPUs that a process finds at its slots, among those that the variables leave
+// visible.
 func behind(slots []int, hiding []facts.Setting, cards []facts.Card) []int {
 	shown, known := Shown(hiding, cards)
 	if !known {
@@ -64,9 +65,9 @@ func behind(slots []int, hiding []facts.Setting, cards []facts.Card) []int {
 	return places
 }
 
-// Hiding are the variables that show the ranks of a node a part of its accelerators and that
-// no launch.py sets anew, in the order in which they are applied. Of AMD's, ROCr applies its
-// own first, and HIP CUDA's only where its own is empty.
+// Hiding returns the variables that hide some of a node's accelerators from its ranks and that
+// launch.py does not overwrite, in the order in which they apply. For AMD, ROCr applies its own
+// variable first, and HIP uses CUDA's only if its own is empty.
 //
 // Source: ROCm/ROCR-Runtime 6.2, core/inc/amd_filter_device.h; ROCm/clr 6.2,
 // rocclr/device/rocm/rocdevice.cpp, Device::init.
@@ -89,8 +90,8 @@ func (p Prediction) Hiding(node *facts.Node) (hiding []facts.Setting) {
 	return hiding
 }
 
-// Shown are the cards that variables show, by their places, in the order in which a process
-// counts them; each chooses among those that the one before it left.
+// Shown returns the indexes of the cards that variables leave visible, in the order in which a
+// process counts them. Each variable selects among the cards that the previous one left.
 func Shown(hiding []facts.Setting, cards []facts.Card) (places []int, known bool) {
 	places = hostfile.FirstSlots(len(cards))
 	for _, setting := range hiding {
@@ -110,13 +111,12 @@ func Shown(hiding []facts.Setting, cards []facts.Card) (places []int, known bool
 	return places, true
 }
 
-// Accelerators is how many accelerators a rank of the launch finds on a machine,
-// whoever made them: NVIDIA's and AMD's as the driver reports them. Where it was not asked or
-// failed, device nodes are counted, as a container may be given a few of a
-// machine's; but where there is no container, a GPU that the driver holds counts
-// without its node too, because CUDA makes that on first use. Not known are those
-// of a machine that was not looked at, and of a WSL whose driver reports nothing: it
-// shows all of them as one device.
+// Accelerators returns how many accelerators a rank finds on a machine, NVIDIA's and AMD's, as the
+// driver reports them. If the driver was not asked or failed, it counts device nodes, because a
+// container may have only some of a machine's GPUs. Outside containers, a GPU that the driver knows
+// counts without its device node too, because CUDA creates that on first use. known is false for a
+// machine that was not looked at, and for WSL if its driver reports nothing, because WSL shows all
+// GPUs as one device.
 //
 // Source: NVIDIA/nvidia-modprobe 550, modprobe-utils/nvidia-modprobe-utils.c.
 func Accelerators(machine *facts.Node) (count int, known bool) {
@@ -138,21 +138,20 @@ func Accelerators(machine *facts.Node) (count int, known bool) {
 	return count + len(others), true
 }
 
-// WindowsGPUs is the door of WSL 2 to the GPUs of Windows.
+// WindowsGPUs is the device through which WSL 2 uses the GPUs of Windows.
 const WindowsGPUs = "/dev/dxg"
 
-// ChoosesDevices is whether the ranks are started by DeepSpeed's launch.py, which
-// sets CUDA_VISIBLE_DEVICES to the slots, whatever it was. Other launchers leave the
-// choice to LOCAL_RANK, and the variable to whoever set it.
+// ChoosesDevices reports whether DeepSpeed's launch.py starts the ranks. It always sets
+// CUDA_VISIBLE_DEVICES to the slots. Other launchers leave the choice to LOCAL_RANK and do not
+// change the variable.
 func (p Prediction) ChoosesDevices() bool {
 	return !p.Torchrun() && (p.Local || p.NoSSH || p.StartedBy().LaunchPy)
 }
 
-// Visible are those of count accelerators that CUDA shows to a process with a value
-// of CUDA_VISIBLE_DEVICES, in the order in which the process counts them: those that it
-// names up to the first that is not there, by index or by the beginning of a UUID;
-// named twice, none. Not known is what names a MIG instance, and a UUID where the
-// cards did not show theirs.
+// Visible returns which of count accelerators CUDA shows to a process with this
+// CUDA_VISIBLE_DEVICES, in the order in which the process numbers them. CUDA stops at the first
+// name (index or start of a UUID) that does not exist, and shows none if a name occurs twice. known
+// is false if the value names a MIG instance, or a UUID and the cards did not report theirs.
 //
 // Source: NVIDIA, CUDA C++ Programming Guide 12.8, CUDA environment variables.
 func Visible(value string, count int, cards []facts.Card) (shown []int, known bool) {
@@ -182,9 +181,9 @@ func allNamed(cards []facts.Card) bool {
 	return len(cards) > 0 && !slices.ContainsFunc(cards, func(c facts.Card) bool { return c.UUID == "" })
 }
 
-// exporting is the accelerator whose variables are exported: the launching
-// machine's, where a login node without one has DeepSpeed take the CPU for it. One
-// that was not looked at is taken to have some.
+// exporting returns the accelerator whose variables are exported: the launching machine's. On a
+// login node without GPUs, DeepSpeed uses the CPU. A machine that was not looked at is assumed to
+// have GPUs.
 //
 // Source: deepspeed/launcher/runner.py, main, get_accelerator().export_envs(), and
 // accelerator/real_accelerator.py, 0.14.1 to 0.19.8.
@@ -197,18 +196,18 @@ func (r runner) exporting(head *facts.Node) string {
 	return cmp.Or(r.Accelerator, "cuda")
 }
 
-// daemons are programs that hold a GPU for everybody: of NVIDIA's driver, of DCGM
-// and of MPS. The kernel cuts names after 15 letters.
+// daemons are programs that hold a GPU for all users: of NVIDIA's driver, of DCGM and of MPS. The
+// kernel cuts process names after 15 characters.
 var daemons = []string{"nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "dcgm-exporter", "dcgmi", "nvidia-smi", mps}
 
 const mps = "nvidia-cuda-mps"
 
-// IsDaemon is whether who is on a GPU is no job of anybody's.
+// IsDaemon reports whether a process on a GPU is a system daemon and not a job.
 func IsDaemon(user facts.GPUUser) bool {
 	return slices.ContainsFunc(daemons, func(daemon string) bool { return strings.HasPrefix(path.Base(user.Name), daemon) })
 }
 
-// IsMPS is whether it has others share the GPU, or shares it that way.
+// IsMPS reports whether a process is the MPS server or shares the GPU through MPS.
 func IsMPS(user facts.GPUUser) bool {
 	return user.Kind == "mps" || strings.HasPrefix(path.Base(user.Name), mps)
 }

@@ -17,20 +17,21 @@ import (
 )
 
 const (
-	// wholeEnvironment is how everything else reaches the nodes under
-	// --launcher slurm, and as it is (multinode_runner.py, SlurmRunner).
+	// wholeEnvironment is the source of variables that reach the nodes under --launcher slurm only
+	// because srun passes the whole environment, unchanged (multinode_runner.py, SlurmRunner).
 	wholeEnvironment = "srun --export=ALL"
-	// systemConf is the file NCCL reads last, whatever NCCL_CONF_FILE says.
+	// systemConf is the file that NCCL reads last, regardless of NCCL_CONF_FILE.
 	systemConf = "/etc/nccl.conf"
 )
 
-// exporter is what decides which variables reach the nodes, and how.
+// exporter decides which variables reach the nodes, and how.
 type exporter struct {
 	Launcher    string // a name of [Launchers]
 	Accelerator string // of the launching machine, cuda or cpu
 	WorkDir     string
 	DeepSpeed   string // version, "" for the newest
-	// Accelerate is whether accelerate starts deepspeed, and so exports all it has.
+	// Accelerate means that accelerate starts deepspeed and therefore exports its whole
+	// environment.
 	Accelerate bool
 }
 
@@ -46,8 +47,8 @@ func (x exporter) own(make func(exporter) []string) []facts.Setting {
 	return settings
 }
 
-// exportRules are the variables of the launching machine that DeepSpeed exports, by
-// how their names begin and in which releases: from since to before until.
+// exportRules are the variables of the launching machine that DeepSpeed exports, by prefix and by
+// release, from since until before until.
 //
 // Source: deepspeed/launcher/runner.py, EXPORT_ENVS, nebula/constants.py and
 // accelerator/cuda_accelerator.py, export_envs, v0.6.0 to 0.19.8.
@@ -57,26 +58,25 @@ var exportRules = []struct {
 }{
 	{prefixes: []string{"PYTHON", "MV2", "UCX"}},
 	{prefixes: []string{"MLFLOW"}, since: "0.7.5"},
-	{prefixes: []string{"NCCL"}, until: "0.12.6"}, // then an accelerator's own
-	// Microsoft's Nebula. Of most of them facts carry nothing: some are credentials.
+	{prefixes: []string{"NCCL"}, until: "0.12.6"}, // later these are the accelerator's own
+	// Microsoft's Nebula. Facts do not contain most of these values, because some are credentials.
 	{prefixes: []string{"DLTS_JOB_ID", "DLTS_NUM_WORKER", "NEBULA_PERSISTENT_STORAGE_PATH", "NEBULA_PERSISTENT_TIME_INTERVAL",
 		"AML_RUN_ID", "AZUREML_RUN_TOKEN", "AZUREML_WORKSPACE_SCOPE", "AZUREML_EXPERIMENT_SCOPE", "AZUREML_RUN_HISTORY_SERVICE_ENDPOINT",
 		"AZUREML_RUN_ID", "NEBULA_MEMORY_BUFFER_SIZE", "AZUREML_PARAMETER_ITPJOB_NAME", "FC_TASKROLE_NAME", "FC_TASK_INDEX",
 		"MASTER_HOST", "LOCAL_HOST", "AZUREML_BLOB_ACCOUNT_NAME", "AZUREML_BLOB_ACCOUNT_KEY"}, since: "0.7.0", until: "0.19.7"},
 }
 
-// excludedOnAISC are not exported where AISC_JOB_NAME is set, because such
-// nodes have values of their own (runner.py, EXCLUDE_ENVS, since v0.9.3).
+// excludedOnAISC are not exported if AISC_JOB_NAME is set, because such nodes have their own values
+// (runner.py, EXCLUDE_ENVS, since v0.9.3).
 var excludedOnAISC = []string{"NCCL_IB_HCA", "UCX_NET_DEVICES"}
 
-// Settings are the variables that every rank is given, sorted by name, with
-// the value that arrives: those of the launcher itself, of the launching
-// machine (head may be nil), PYTHONPATH, the files in order, and what accelerate
-// adds to the last of them, each overriding what came before. Files export any name. A value that was not
-// collected is "…".
+// Settings returns the variables that every rank gets, sorted by name, with the values that arrive.
+// Later sources override earlier ones: the launcher's own variables, those of the launching machine
+// (head may be nil), PYTHONPATH, the files in order, and what accelerate adds to the last of them.
+// Files export variables of any name. A value that was not collected is "…".
 //
-// The notes are values that the way changes: what a shell or pdsh reads in
-// them, and the quotes that launchers without a shell pass on.
+// The notes describe values that change on the way: characters that a shell or pdsh interprets, and
+// quotes that launchers without a shell pass on.
 //
 // Source: runner.py, main, and multinode_runner.py, add_export.
 func (x exporter) Settings(head *facts.Env, files []facts.EnvFile) ([]facts.Setting, []hostfile.Note) {
@@ -98,10 +98,10 @@ func (x exporter) Settings(head *facts.Env, files []facts.EnvFile) ([]facts.Sett
 	return x.delivered(all)
 }
 
-// exported are the exports as the runner hands them to its launcher, values
-// stripped and not yet quoted. They keep the order of their first mention: the
-// launcher's own, the environment, the files, accelerate's. DeepSpeed takes the environment in
-// its own order; facts have it by name, and so has this.
+// exported returns the exports as the runner passes them to its launcher, with values stripped but
+// not quoted. They keep the order in which they first appear: the launcher's own, the environment,
+// the files, accelerate's. DeepSpeed keeps the order of the environment, but facts have it sorted
+// by name, and so has this list.
 //
 // Lines of the files that end the launch are left out.
 func (x exporter) exported(head *facts.Env, files []facts.EnvFile) []facts.Setting {
@@ -142,8 +142,8 @@ func (x exporter) exported(head *facts.Env, files []facts.EnvFile) []facts.Setti
 	return all
 }
 
-// environment is the launching machine's by name, without what AISC keeps to
-// itself.
+// environment returns the launching machine's variables by name, without those that AISC does not
+// export.
 func (x exporter) environment(head *facts.Env) []facts.Setting {
 	if head == nil {
 		return nil
@@ -163,10 +163,11 @@ func (x exporter) environment(head *facts.Env) []facts.Setting {
 	return all
 }
 
-// ByCommand is the source of a variable that is set for a command which is typed on every node.
+// ByCommand is the source of a variable that is set for a command that is started on every node.
 const ByCommand = "the command"
 
-// setByCommand are the variables that ranks have on every node because what is typed there sets them.
+// setByCommand returns the variables that the ranks have because the command on every node sets
+// them.
 func (r runner) setByCommand() (all []facts.Setting) {
 	if r.env == nil {
 		return nil
@@ -193,9 +194,9 @@ func (x exporter) exports(name string) bool {
 	return begins("NCCL") && x.Accelerator == "cuda"
 }
 
-// AppliedEnvFiles are the files that a release reads, of the home directory's and
-// the working directory's: before v0.10.1 DS_ENV_FILE meant nothing, and from there
-// to v0.13.0 a file in the working directory was taken in place of the home's.
+// AppliedEnvFiles returns the files that a release reads, of those in the home directory and in the
+// working directory. Before v0.10.1 DS_ENV_FILE had no effect. From v0.10.1 to v0.13.0 a file in
+// the working directory replaced the one in the home directory.
 //
 // Source: runner.py, main and DEEPSPEED_ENVIRONMENT_NAME.
 func AppliedEnvFiles(files []facts.EnvFile, deepspeed string) []facts.EnvFile {

@@ -16,14 +16,12 @@ import (
 
 const maxFiles = 32
 
-// FilesNamed is what the launch will open by path as far as its command tells:
-// the script, the DeepSpeed configuration, and arguments of the script that look
-// like paths. All are absolute if WorkDir is; there are at most 32, none of them
-// twice.
+// FilesNamed returns the files that the launch will open, as far as its command shows: the script,
+// the DeepSpeed configuration, and script arguments that look like paths. All paths are absolute if
+// WorkDir is. There are at most 32, without duplicates.
 //
-// A module is looked for where python looks first, below the working directory.
-// Since it may as well be an installed one, its candidates have the role of
-// arguments, which need not exist.
+// A module is searched where python searches first, below the working directory. Because it may
+// also be an installed module, its candidates have the role of arguments, which need not exist.
 func FilesNamed(o Options) []facts.LaunchFile {
 	var files []facts.LaunchFile
 	add := func(name, role string) {
@@ -42,7 +40,7 @@ func FilesNamed(o Options) []facts.LaunchFile {
 		below := strings.ReplaceAll(o.Script, ".", "/")
 		add(below+".py", facts.RoleArgument)
 		add(below+"/__main__.py", facts.RoleArgument)
-	case o.NoPython && !strings.Contains(o.Script, "/"): // it is looked up in PATH, and may be meant otherwise
+	case o.NoPython && !strings.Contains(o.Script, "/"): // looked up in PATH, where it may be a different file
 		add(o.Script, facts.RoleArgument)
 	default:
 		add(o.Script, facts.RoleScript)
@@ -68,12 +66,12 @@ func FilesNamed(o Options) []facts.LaunchFile {
 	return files
 }
 
-// configOptions are what scripts call the DeepSpeed configuration: DeepSpeed's
-// own add_config_arguments and what others made of it.
+// configOptions are the options with which scripts name the DeepSpeed configuration: those of
+// DeepSpeed's add_config_arguments and variants of them.
 var configOptions = []string{"deepspeed_config", "ds_config", "deepspeed_config_file"}
 
-// switchOrConfig is a switch to DeepSpeed's add_config_arguments, and takes the
-// configuration in the Trainer of transformers.
+// switchOrConfig is a switch in DeepSpeed's add_config_arguments, but takes the configuration in
+// the Trainer of transformers.
 const switchOrConfig = "deepspeed"
 
 func namedByArguments(arguments []string) (configs, others []string) {
@@ -94,7 +92,7 @@ func namedByArguments(arguments []string) (configs, others []string) {
 	return configs, others
 }
 
-// isJSON is whether a configuration is given by its text, as it is or in Base64.
+// isJSON reports whether a value is the configuration itself, as text or in Base64.
 //
 // Source: deepspeed/runtime/config.py, DeepSpeedConfig, 0.9.5 to 0.19.8.
 func isJSON(value string) bool {
@@ -106,21 +104,21 @@ func isJSON(value string) bool {
 }
 
 var (
-	// isKey is what stands before the "=" of an option or of a setting, as in
-	// --data=x and data.path=x.
+	// isKey matches the text before the "=" of an option or a setting, as in --data=x and
+	// data.path=x.
 	isKey = regexp.MustCompile(`^[\w.+-]+$`)
-	// isNumbers is a date or a fraction.
+	// isNumbers matches a date or a fraction.
 	isNumbers = regexp.MustCompile(`^[0-9/.-]+$`)
-	// hubName is a name on a hub: organisation/model.
+	// hubName matches a name on a hub: organisation/model.
 	hubName = regexp.MustCompile(`^[\w.-]+/[\w.-]+$`)
 )
 
-// fileEndings are those of the files that scripts are given.
+// fileEndings are the extensions of files that scripts take as arguments.
 var fileEndings = strings.Fields(`.json .jsonl .hjson .yaml .yml .py .toml .txt .cfg .ini .conf .env .sh .model .csv .tsv .parquet .arrow .bin .idx
 	.pt .pth .ckpt .safetensors .npy .npz .pkl .h5 .gz .zst .tar .md .jinja .tiktoken .bpe`)
 
-// looksLikePath is a guess. What is a pattern, a text, an address or somebody's
-// home directory names no file by itself.
+// looksLikePath guesses whether a word is a path. Patterns, texts, addresses and home directories
+// (~) do not count.
 func looksLikePath(word string) bool {
 	if strings.ContainsAny(word, "*?[]{}$`<>|\"'\n\t") || strings.HasPrefix(word, "~") {
 		return false

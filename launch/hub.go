@@ -9,10 +9,11 @@ import (
 	"preflight/facts"
 )
 
-// HubOffline is the variable that keeps ranks from asking the Hub of Hugging Face for a model or a
+// HubOffline returns the variable that stops ranks from asking the Hugging Face Hub for a model or
 // data set, "" for none.
 //
-// Source: huggingface_hub 0.36, constants.py, and huggingface/datasets 4.0, config.py, HF_HUB_OFFLINE.
+// Source: huggingface_hub 0.36, constants.py, and huggingface/datasets 4.0, config.py,
+// HF_HUB_OFFLINE.
 func HubOffline(env Env, named facts.ModelNamed) string {
 	by := []string{"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"}
 	if named.DataSet {
@@ -23,13 +24,13 @@ func HubOffline(env Env, named facts.ModelNamed) string {
 			if slices.Contains([]string{"1", "ON", "YES", "TRUE"}, strings.ToUpper(value)) {
 				return name
 			}
-			return "" // another is read where those before it say nothing
+			return "" // a later variable is only read if the earlier ones are unset
 		}
 	}
 	return ""
 }
 
-// CachedModel is what a node has of a model, nil where nobody looked.
+// CachedModel returns what a node has of a model, nil if it was not looked at.
 func CachedModel(node *facts.Node, named facts.ModelNamed) *facts.Model {
 	if node.Files == nil {
 		return nil
@@ -41,8 +42,8 @@ func CachedModel(node *facts.Node, named facts.ModelNamed) *facts.Model {
 	return &node.Files.Models[at]
 }
 
-// ToFetch are the models that the ranks of a node will fetch from the Hub: those that its cache is
-// seen to lack, unless they are told not to ask.
+// ToFetch returns the models that the ranks of a node will fetch from the Hub: those that its cache
+// lacks, unless the ranks are told to stay offline.
 func (p Prediction) ToFetch(node *facts.Node) (lacking []facts.ModelNamed) {
 	if node.Env == nil {
 		return nil
@@ -56,7 +57,7 @@ func (p Prediction) ToFetch(node *facts.Node) (lacking []facts.ModelNamed) {
 	return lacking
 }
 
-// NoFetching is why none of these nodes has to get to the Hub, "" where one has.
+// NoFetching returns why none of these nodes needs the Hub, "" if one does.
 func (p Prediction) NoFetching(nodes []*facts.Node) string {
 	switch {
 	case len(p.Models) == 0:

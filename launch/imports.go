@@ -8,11 +8,11 @@ import (
 	"preflight/hostfile"
 )
 
-// imports are the packages that every node imports for the launch, whatever the script is
-// that it starts; nil where no command says what is started.
+// imports returns the packages that every node imports for the launch, regardless of the script;
+// nil if the command is unknown.
 //
-// Source: torch/distributed/run.py is what torchrun runs. deepspeed/launcher/launch.py, and
-// launcher_helper.py of an MPICH launch since 0.13.2, are of package deepspeed, whose
+// Source: torchrun runs torch/distributed/run.py. deepspeed/launcher/launch.py, and
+// launcher_helper.py of an MPICH launch since 0.13.2, belong to package deepspeed, whose
 // __init__.py imports torch, 0.6.0 to 0.19.8.
 func (p Prediction) imports() []string {
 	var packages []string
@@ -26,7 +26,7 @@ func (p Prediction) imports() []string {
 	case !p.NoPython:
 		packages = []string{"torch"}
 	}
-	if p.Program == ProgramAccelerate && p.Torchrun() { // it is typed on each
+	if p.Program == ProgramAccelerate && p.Torchrun() { // the command is started on each node
 		packages = append(packages, "accelerate")
 	}
 	if (p.Config != nil || p.SwiftConfig() != "") && !slices.Contains(packages, "deepspeed") {
@@ -35,13 +35,13 @@ func (p Prediction) imports() []string {
 	return packages
 }
 
-// importsDeepSpeed is whether a part of DeepSpeed starts the script on every node.
+// importsDeepSpeed reports whether a part of DeepSpeed starts the script on every node.
 func (p Prediction) importsDeepSpeed() bool {
 	by := p.StartedBy()
 	return p.Local || p.NoSSH || by.LaunchPy || by.helperSince != "" && !hostfile.Before(p.DeepSpeed, by.helperSince)
 }
 
-// TypedImports are the packages that the command imports on the machine it is typed on.
+// TypedImports returns the packages that the command imports on the machine where it is typed.
 //
 // Source: deepspeed/launcher/runner.py imports deepspeed.accelerator, 0.6.0 to 0.19.8;
 // accelerate/commands/launch.py imports torch, 1.14.
@@ -58,10 +58,11 @@ func (p Prediction) TypedImports() []string {
 	return []string{"deepspeed", "torch"}
 }
 
-// distributions are those on PyPI that programs come with which start torchrun, accelerate or deepspeed.
+// distributions maps programs that start torchrun, accelerate or deepspeed to their PyPI
+// distributions.
 var distributions = map[string]string{"llamafactory-cli": "llamafactory", "lmf": "llamafactory", "axolotl": "axolotl", "swift": "ms-swift", "megatron": "ms-swift"}
 
-// Typed is what the command begins with, and the distribution on PyPI that it comes with.
+// Typed returns the program at the start of the command and its PyPI distribution.
 func (p Prediction) Typed() (program, distribution string) {
 	if of := distributions[p.Framework]; of != "" {
 		return p.Framework, of

@@ -4,16 +4,15 @@ package launch
 
 import "preflight/facts"
 
-// FromFlag is how we know an interpreter that was given.
+// FromFlag is the origin of an interpreter that the user named.
 const FromFlag = "--python"
 
-// Interpreter is the python every node will run, and how we know.
-// DeepSpeed sends its own sys.executable, so it is the one given, else the one
-// that the first line of the deepspeed script on the launching machine names,
-// else unknown ("", ""). It is an absolute path that must exist on every node.
+// Interpreter returns the python that every node will run, and where its path comes from. DeepSpeed
+// sends its own sys.executable. So the result is the given interpreter, otherwise the one in the
+// first line of the deepspeed script on the launching machine, otherwise ("", ""). It is an
+// absolute path that must exist on every node.
 //
-// Source: deepspeed/launcher/multinode_runner.py, sys.executable in every
-// runner's get_cmd.
+// Source: deepspeed/launcher/multinode_runner.py, sys.executable in every runner's get_cmd.
 func Interpreter(given string, head *facts.Launcher) (path, from string) {
 	if given != "" {
 		return given, FromFlag

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package launch predicts, by rule alone, what DeepSpeed's launcher, torchrun,
-// accelerate, torch and NCCL will do with these hosts, this command line and this
-// environment: what of it they refuse, which configuration they accept, who
-// starts what, with which interpreter, which variables a rank really sees, on
-// which addresses the ranks listen and where they meet, how much shared memory
-// NCCL takes.
+// Package launch predicts what DeepSpeed's launcher, torchrun, accelerate, torch and NCCL will do
+// with given hosts, a command line and an environment. It predicts what they refuse, which
+// configuration they accept, who starts which process with which interpreter, which variables a
+// rank sees, on which addresses the ranks listen, where the rendezvous is, and how much shared
+// memory NCCL uses.
 //
-// Every rule names the foreign source and version it was read from. The
-// package refuses to look at anything but what it is handed (no file, no network,
-// no clock; accelerate's configuration is read by [Surroundings]) and to judge what
-// it predicts: that is for checks.
+// Every rule names the source and version that it was read from. The package uses only its
+// arguments: no file, no network, no clock ([Surroundings] reads accelerate's configuration). It
+// does not rate its predictions; the checks do that.
 package launch
 
 import (
@@ -24,32 +22,32 @@ import (
 	"preflight/launch/dsconfig"
 )
 
-// DefaultMasterPort is torch's rendezvous port unless --master_port says
-// otherwise (deepspeed/constants.py, TORCH_DISTRIBUTED_DEFAULT_PORT).
+// DefaultMasterPort is torch's rendezvous port without --master_port (deepspeed/constants.py,
+// TORCH_DISTRIBUTED_DEFAULT_PORT).
 const DefaultMasterPort = 29500
 
-// Programs are what a launch is typed with, the values of Options.Program.
+// Programs are the programs that start a launch, the values of Options.Program.
 var Programs = []string{ProgramDeepSpeed, ProgramTorchrun, ProgramAccelerate}
 
 const (
 	ProgramDeepSpeed  = "deepspeed"
 	ProgramTorchrun   = "torchrun"
-	ProgramAccelerate = "accelerate" // launch --use_deepspeed: it starts deepspeed in turn
+	ProgramAccelerate = "accelerate" // launch --use_deepspeed, which starts deepspeed
 )
 
-// Options is what the command line says of the launch.
+// Options holds what the command line says about the launch.
 type Options struct {
-	Program string // "" is deepspeed
-	// Framework is the program that was typed and starts Program in turn: swift; "" for none.
+	Program string // "" means deepspeed
+	// Framework is the program that was typed and that starts Program, such as swift; "" for none.
 	Framework string
-	// TypedAs is the program's path where the command is started on every node, and by a path.
+	// TypedAs is the path of the program, if the command is started on every node and by a path.
 	TypedAs string
-	// HostsFile is the hostfile as it was named, which Open MPI is handed; "" for none.
+	// HostsFile is the hostfile as named on the command line, which Open MPI gets; "" for none.
 	HostsFile string
-	Hosts     []hostfile.Host // what the hostfile says, before the filter
-	Notes     []hostfile.Note // what reading it noted
-	// Unlisted hosts are in nobody's hostfile (-w, an allocation): what DeepSpeed
-	// would make of their names does not matter.
+	Hosts     []hostfile.Host // hosts of the hostfile, before the filter
+	Notes     []hostfile.Note // notes from reading the hostfile
+	// Unlisted hosts come from -w or an allocation and not from a hostfile, so DeepSpeed's rules
+	// for host names do not apply.
 	Unlisted     bool
 	Filter       hostfile.Filter
 	NoSSH        bool // --no_ssh: every node is started by hand
@@ -58,124 +56,123 @@ type Options struct {
 	Launcher     string // a name of [Launchers] in any case; "" is the default
 	LauncherArgs string
 	MasterAddr   string
-	MasterPort   int // 0 is the default
-	SSHPort      int // 0 is ssh's own choice
-	// Accelerator is cuda or cpu, "" where nobody says which: the launching machine's
-	// own then decides what is exported, and the nodes are judged for cuda.
+	MasterPort   int // 0 means the default
+	SSHPort      int // 0 leaves the choice to ssh
+	// Accelerator is cuda or cpu. It is "" if nothing names it: then the launching machine's own
+	// decides what is exported, and the nodes are checked for cuda.
 	Accelerator string
 	WorkDir     string // absolute
-	// Set are the names of the variables that are set for the command where it is typed: before it, or by
-	// the script that runs it.
+	// Set lists the variables that are set for the command where it is typed, before it or by the
+	// script that runs it.
 	Set         []string
 	Interpreter string // --python
 	DeepSpeed   string // version, "" for the newest
-	// Rendezvous is deepspeed, static, c10d or another of torchrun's backends, "" for
-	// deepspeed; RdzvEndpoint is torchrun's host[:port] for all but the first.
+	// Rendezvous is deepspeed, static, c10d or another backend of torchrun; "" means deepspeed.
+	// RdzvEndpoint is torchrun's host[:port], for all but deepspeed.
 	Rendezvous   string
 	RdzvEndpoint string
-	// SlurmJob is whether it will be typed inside a Slurm job, though it is judged outside.
+	// SlurmJob means that the command will be typed inside a Slurm job, although it is checked
+	// outside.
 	SlurmJob bool
-	// MinNodes and MaxNodes are torchrun's --nnodes, 0 when it was not asked;
-	// PerNode is its --nproc_per_node: a number, auto, gpu or cpu.
+	// MinNodes and MaxNodes are torchrun's --nnodes, 0 if it is not given. PerNode is its
+	// --nproc_per_node: a number, auto, gpu or cpu.
 	MinNodes, MaxNodes int
 	PerNode            string
 
-	Script      string   // as typed; "" when only the hosts are to be judged
+	Script      string   // as typed; "" if only the hosts are checked
 	Arguments   []string // of the script
 	Module      bool     // --module: Script is a module's name
-	ByModule    bool     // typed as python -m, and not by the program's name
+	ByModule    bool     // typed as python -m instead of the program's name
 	NoPython    bool     // --no_python: Script is a program
 	NoLocalRank bool
 	SavePID     bool
-	EachRankLog string // --enable_each_rank_log; "" is DeepSpeed's "None"
+	EachRankLog string // --enable_each_rank_log; "" means DeepSpeed's "None"
 	Autotuning  string
 	VenvScript  string
 	BindCores   bool
 	CoreList    string // --bind_core_list
-	LogLevel    string // "" is info
+	LogLevel    string // "" means info
 	Quiet       bool
-	// Elastic is --elastic_training, gone in v0.19.8; the numbers are -1 when not given.
+	// Elastic is --elastic_training, which v0.19.8 removed. The numbers are -1 if not given.
 	Elastic                bool
 	MinElastic, MaxElastic int
-	// ConfigFile is a DeepSpeed configuration that no argument of the script names, but
-	// accelerate or a configuration that the script is handed.
+	// ConfigFile is a DeepSpeed configuration that no script argument names, but accelerate or the
+	// script's configuration file does.
 	ConfigFile string
-	// Reads are what may be paths in a configuration that the script is handed, and Configured
-	// are its entries as options: --output_dir=out.
+	// Reads are possible paths in the configuration file of the script. Configured are its entries
+	// as options: --output_dir=out.
 	Reads      []string
 	Configured []string
-	// Config is the DeepSpeed configuration, nil when none was named or none could be read.
+	// Config is the DeepSpeed configuration, nil if none was named or it could not be read.
 	Config *dsconfig.File
 }
 
 // Prediction is what the launch will do.
 type Prediction struct {
 	Program   string          `json:"program,omitempty"`   // deepspeed, torchrun, accelerate
-	Framework string          `json:"framework,omitempty"` // what was typed, and starts it in turn: swift
-	DeepSpeed string          `json:"deepspeed,omitempty"` // the release whose rules hold, "" for the newest
+	Framework string          `json:"framework,omitempty"` // the typed program that starts it, such as swift
+	DeepSpeed string          `json:"deepspeed,omitempty"` // the release whose rules apply, "" for the newest
 	Hosts     []hostfile.Host `json:"hosts"`               // active hosts in rank order
 	Launcher  string          `json:"launcher"`            // a name of [Launchers]; "" with NoSSH and for torchrun
-	// Total is how many ranks srun is asked for where a filter has left another number
-	// of slots: before v0.19.7 as many as the whole hostfile has.
+	// Total is the number of ranks that srun is asked for, if it differs from the filtered slots:
+	// before v0.19.7 it is the total of the whole hostfile.
 	Total int `json:"total,omitempty"`
-	// Local is set when DeepSpeed will start the only host's ranks on the
-	// launching machine, without ssh and with its own environment.
+	// Local means that DeepSpeed starts the ranks of the only host on the launching machine,
+	// without ssh and with its own environment.
 	Local bool `json:"local"`
-	// MasterAddr is the address given, "" when DeepSpeed will take the first
-	// word that `hostname -I` prints on the first host.
+	// MasterAddr is the given address. It is "" if DeepSpeed will use the first address that
+	// hostname -I prints on the first host.
 	MasterAddr string `json:"master_addr"`
 	MasterPort int    `json:"master_port"`
 	SSHPort    int    `json:"ssh_port,omitempty"`
-	// AsksFirst is whether DeepSpeed itself logs in to the first host by ssh before anything
-	// starts, whatever the launcher: to see that it can, or for the master address. It is
-	// said of a command alone, which would give --no_ssh_check and --master_addr.
+	// AsksFirst means that DeepSpeed itself logs in to the first host over ssh before anything
+	// starts, with any launcher: to test the login, or to get the master address. It is only set
+	// for a command, because only a command shows --no_ssh_check and --master_addr.
 	AsksFirst bool `json:"asks_first,omitempty"`
-	// SlurmJob is whether it is typed inside a Slurm job.
+	// SlurmJob means that the command is typed inside a Slurm job.
 	SlurmJob bool `json:"slurm_job,omitempty"`
 	// HostsFile is the hostfile that was read, "" for none.
 	HostsFile string `json:"hostfile,omitempty"`
-	// Excluded are the names of its hosts that the filters leave out, in its order.
+	// Excluded are the hosts of the hostfile that the filters leave out, in its order.
 	Excluded []string `json:"left_out,omitempty"`
-	// Rendezvous is how the ranks will find each other: deepspeed, static, c10d or
-	// another of torchrun's backends, "" for deepspeed. RdzvEndpoint is what torchrun
-	// was given for it.
+	// Rendezvous is how the ranks find each other: deepspeed, static, c10d or another backend of
+	// torchrun; "" means deepspeed. RdzvEndpoint is torchrun's endpoint.
 	Rendezvous   string `json:"rendezvous"`
 	RdzvEndpoint string `json:"rdzv_endpoint,omitempty"`
-	// Accelerator is cuda or cpu. With cpu a slot is a process. AcceleratorAssumed is
-	// whether nobody said which: see [Prediction.Resolved].
+	// Accelerator is cuda or cpu. With cpu a slot is a process. AcceleratorAssumed means that
+	// nothing names it, see [Prediction.Resolved].
 	Accelerator        string `json:"accelerator"`
 	AcceleratorAssumed bool   `json:"accelerator_open,omitempty"`
-	// CPUTyped is whether DS_ACCELERATOR=cpu is set where the launch is typed. It need not
-	// reach the ranks, but says what is meant where they have nothing else.
+	// CPUTyped means that DS_ACCELERATOR=cpu is set where the launch is typed. It may not reach the
+	// ranks, but it shows that CPU training is intended if the nodes have no GPUs.
 	CPUTyped bool   `json:"-"`
 	WorkDir  string `json:"workdir"` // absolute, on the launching machine and on every node
-	// Interpreter is the python every node will run, "" when
-	// nothing here says which; InterpreterFrom says how we know.
+	// Interpreter is the python that every node will run, "" if unknown. InterpreterFrom is where
+	// its path comes from.
 	Interpreter     string `json:"interpreter"`
 	InterpreterFrom string `json:"interpreter_from"` // "--python", "/usr/bin/deepspeed", ""
-	// Exports are the variables the launcher sets on every node: those of the
-	// launching machine it picks by prefix, then .deepspeed_env.
+	// Exports are the variables that the launcher sets on every node: those of the launching
+	// machine that it selects by prefix, then .deepspeed_env.
 	Exports []facts.Setting `json:"exports,omitempty"`
-	// Notes are the traps of the hostfile, the filters, the launcher and its
+	// Notes describe surprising effects of the hostfile, the filters, the launcher and its
 	// arguments.
 	Notes []hostfile.Note `json:"notes,omitempty"`
 
-	// Command is what DeepSpeed will start on the launching machine, empty where
-	// script, slots or interpreter are not known, and CommandEnv what it sets for
-	// the launcher beside its own environment. Known only then are $MASTER_ADDR, $PID,
-	// which is DeepSpeed's own process, and $DEEPSPEED, the directory of its package.
-	// The exports come in the order of their names, for facts do not keep that of the
-	// environment.
+	// Command is what DeepSpeed will start on the launching machine; it is empty if the script,
+	// slots or interpreter are unknown. CommandEnv is what it adds to the launcher's environment.
+	// Three words are only known at launch time: $MASTER_ADDR, $PID (DeepSpeed's own process) and
+	// $DEEPSPEED (the directory of its package). The exports are sorted by name, because facts do
+	// not keep the order of the environment.
 	Command    []string        `json:"command,omitempty"`
 	CommandEnv []facts.Setting `json:"command_env,omitempty"`
 	Script     string          `json:"script,omitempty"` // as typed
 	Module     bool            `json:"module,omitempty"`
-	ByModule   bool            `json:"by_module,omitempty"` // typed as python -m torch.distributed.run, say
+	ByModule   bool            `json:"by_module,omitempty"` // typed as python -m, for example torch.distributed.run
 	NoPython   bool            `json:"no_python,omitempty"`
 	Arguments  []string        `json:"arguments,omitempty"` // of the script
 	VenvScript string          `json:"venv_script,omitempty"`
-	// LauncherArgs are --launcher_args as the launcher gets them, split. In these,
-	// in Arguments and in Command secrets are replaced by "…".
+	// LauncherArgs are --launcher_args, split as the launcher gets them. In LauncherArgs, Arguments
+	// and Command, secrets are replaced by "…".
 	LauncherArgs []string `json:"launcher_args,omitempty"`
 	NoSSH        bool     `json:"no_ssh,omitempty"`  // every node is started by hand
 	Elastic      bool     `json:"elastic,omitempty"` // DeepSpeed's own elastic training
@@ -183,36 +180,36 @@ type Prediction struct {
 	MinNodes int    `json:"min_nodes,omitempty"`
 	MaxNodes int    `json:"max_nodes,omitempty"`
 	PerNode  string `json:"per_node,omitempty"`
-	// Files are the script and what its arguments name, by absolute path.
+	// Files are the script and the files that its arguments name, as absolute paths.
 	Files []facts.LaunchFile `json:"files,omitempty"`
-	// Places are the directories that the command names for what ranks leave to others.
+	// Places are the directories in which ranks leave files for other ranks, as named by the
+	// command.
 	Places []facts.LaunchFile `json:"places,omitempty"`
-	// Models are the models and data sets that it names as the Hub of Hugging Face does.
+	// Models are the models and data sets that the command names by their name on the Hugging Face
+	// Hub.
 	Models []facts.ModelNamed `json:"models,omitempty"`
-	// NodeLocal is whether each node is to keep checkpoints that are whole by themselves.
+	// NodeLocal means that each node keeps its own complete checkpoints.
 	NodeLocal bool             `json:"node_local,omitempty"`
 	Config    *dsconfig.Config `json:"config,omitempty"` // the DeepSpeed configuration, nil for none
-	// Imports are the packages that every node imports, whatever the script does, nil where
-	// no command says what is started.
+	// Imports are the packages that every node imports regardless of the script, nil if the command
+	// is unknown.
 	Imports []string `json:"imports,omitempty"`
-	// Timeout is how long the ranks wait for each other when they start, and
-	// TimeoutFrom the rule.
+	// Timeout is how long the ranks wait for each other at the start. TimeoutFrom is the rule that
+	// sets it.
 	Timeout     float64 `json:"timeout,omitempty"` // seconds
 	TimeoutFrom string  `json:"timeout_from,omitempty"`
 }
 
-// Torchrun is whether ranks are started by torchrun, by hand or by a scheduler
-// on every node, whatever its rendezvous: it reads no .deepspeed_env and exports
-// nothing.
+// Torchrun reports whether torchrun starts the ranks, by hand or by a scheduler on every node, with
+// any rendezvous. torchrun reads no .deepspeed_env and exports nothing.
 func (p Prediction) Torchrun() bool {
 	return p.Rendezvous != "" && p.Rendezvous != RendezvousDeepSpeed
 }
 
-// Predict says what the launch will do. head is the launching machine; what
-// was not seen of it, or all of it when nil, is left out of the prediction. An
-// error is what DeepSpeed itself refuses of the options and the hosts, a
-// [*hostfile.FilterError] or a [*UsageError], or holds one; what torchrun and
-// accelerate refuse of their command lines [Parse] has said before.
+// Predict returns what the launch will do. head is the launching machine; facts that are missing,
+// or all of them if head is nil, are left out of the prediction. An error is what DeepSpeed itself
+// refuses about the options and hosts: it is or wraps a [*hostfile.FilterError] or a [*UsageError].
+// [Parse] has already reported what torchrun and accelerate refuse.
 func Predict(o Options, head *facts.Node) (Prediction, error) {
 	var seen facts.Facts
 	if head != nil {
@@ -333,7 +330,7 @@ func (r runner) predict(p *Prediction, head *facts.Node) error {
 	return nil
 }
 
-// HostNames are those of the hostfile, in its order.
+// HostNames returns the names of the hosts, in the order of the hostfile.
 func (p Prediction) HostNames() []string {
 	names := make([]string, len(p.Hosts))
 	for i, host := range p.Hosts {

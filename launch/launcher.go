@@ -11,118 +11,118 @@ import (
 	"preflight/hostfile"
 )
 
-// DefaultLauncher is what DeepSpeed starts without --launcher.
+// DefaultLauncher is the launcher that DeepSpeed uses without --launcher.
 const DefaultLauncher = "pdsh"
 
-// Launcher is what a value of --launcher stands for. Whatever differs from one to
-// another is said in its row of [Launchers], and whoever has to know asks the row.
+// Launcher describes one value of --launcher. All differences between launchers are fields of its
+// row in [Launchers], so that no other code needs to compare names.
 type Launcher struct {
 	Name  string
-	since string // the first release that has it, "" for all
+	since string // first release that has it, "" for all
 
-	// Programs are what DeepSpeed looks for in PATH of the launching machine, and last
-	// what it then runs (multinode_runner.py, backend_exists and get_cmd).
+	// Programs are the programs that DeepSpeed looks for in PATH of the launching machine. The last
+	// one is what it then runs (multinode_runner.py, backend_exists and get_cmd).
 	Programs []string
-	// MPIRun is whose options its mpirun gets, "" where it runs none.
+	// MPIRun is the MPI whose options its mpirun gets, "" if it runs no mpirun.
 	MPIRun string
-	// PDSH is whether it is pdsh, whose modules facts list and which can be run over the
-	// nodes beforehand.
+	// PDSH marks pdsh, whose modules are facts and which preflight can run over the nodes in
+	// advance.
 	PDSH bool
-	// Allocation is the variable that lists the nodes it may start on, "" for any.
+	// Allocation is the variable that lists the nodes on which it may start ranks, "" for any node.
 	Allocation string
 
-	// SSH is whether ranks are started over ssh.
+	// SSH means that it starts ranks over ssh.
 	SSH bool
-	// SrunInJob is whether it starts them by srun instead where it finds itself in a Slurm
-	// job: [Prediction.StartedBy] then is without SSH.
+	// SrunInJob means that inside a Slurm job it starts ranks with srun instead. Then the result of
+	// [Prediction.StartedBy] has no SSH.
 	SrunInJob bool
-	// InSession is whether ranks live in a login session, which ends when they do.
+	// InSession means that ranks belong to a login session and end with it.
 	InSession bool
-	// Tree is up to how many hosts the launching machine starts all of them by itself;
-	// of more, some nodes start others, and look their names up for it. 0 is of those
-	// where no node does, as Hydra of MPICH and MVAPICH. treeOption is what word of
-	// --launcher_args stands before another width.
+	// Tree is the number of hosts up to which the launching machine starts all ranks itself. With
+	// more hosts, some nodes start others and look up their names. 0 means that nodes never start
+	// others, as with Hydra of MPICH and MVAPICH. treeOption is the word in --launcher_args before
+	// a different width.
 	//
-	// Source: Open MPI 4.1, orte/mca/routed/radix/routed_radix_component.c, radix 64, by
-	// which orte/mca/plm/rsh/plm_rsh_module.c starts; MPICH 4.0,
+	// Source: Open MPI 4.1, orte/mca/routed/radix/routed_radix_component.c, radix 64, by which
+	// orte/mca/plm/rsh/plm_rsh_module.c starts; MPICH 4.0,
 	// src/pm/hydra/tools/bootstrap/external/external_common_launch.c; srun: slurm.conf(5),
-	// TreeWidth; Intel MPI: I_MPI_HYDRA_BRANCH_COUNT, by default 16 in 2021.6, whose
-	// log shows it (volcano-sh/volcano 2398).
+	// TreeWidth; Intel MPI: I_MPI_HYDRA_BRANCH_COUNT, by default 16 in 2021.6, as seen in the log
+	// of volcano-sh/volcano 2398.
 	Tree       int
 	treeOption string
-	// NoCallBack is why nothing that it starts has to reach the launching machine on a port
-	// of its own, "" where it does: see [Prediction.CallBack].
+	// NoCallBack is why the programs that it starts need not connect to a port of the launching
+	// machine; "" if they do, see [Prediction.CallBack].
 	NoCallBack string
-	// SessionSpace is how many bytes it takes of TMPDIR, or /tmp, on every node where it is
-	// to start anything, 0 for none.
+	// SessionSpace is how many bytes of TMPDIR or /tmp it needs on every node before it starts
+	// anything, 0 for none.
 	//
-	// Source: Open MPI 4.1, orte/util/session_dir.c, orte_session_dir; the segments that its
-	// PMIx maps there, openpmix 3.2, src/mca/common/dstore/dstore_common.h. Tried with 4.1.4.
+	// Source: Open MPI 4.1, orte/util/session_dir.c, orte_session_dir; the segments that its PMIx
+	// maps there, openpmix 3.2, src/mca/common/dstore/dstore_common.h. Tried with 4.1.4.
 	SessionSpace int64
-	// MPIDiscovery is whether ranks learn neither master address nor port: they ask MPI
-	// who is rank 0, and that one runs `hostname -I` itself and takes the default port
+	// MPIDiscovery means that ranks get neither master address nor port. They ask MPI which process
+	// is rank 0, and rank 0 runs hostname -I itself and uses the default port
 	// (deepspeed/comm/comm.py, mpi_discovery).
 	MPIDiscovery bool
-	// LaunchPy is whether every node runs DeepSpeed's launch.py, which starts the ranks
-	// there and sets CUDA_VISIBLE_DEVICES to the slots, whatever it was.
+	// LaunchPy means that every node runs DeepSpeed's launch.py, which starts the ranks there and
+	// always sets CUDA_VISIBLE_DEVICES to the slots.
 	LaunchPy bool
-	// helperSince is the release from which a helper of DeepSpeed's starts each rank, "" for none.
+	// helperSince is the first release in which a helper of DeepSpeed starts each rank, "" for
+	// none.
 	helperSince string
-	// Shell is whether the exports are a part of one command that a shell on every node reads.
+	// Shell means that the exports are part of a command that a shell on every node reads.
 	Shell bool
-	// NoWorkDir is what becomes of a node without the working directory {dir}, where
-	// {error} is the system's word for that; ranks then start in Elsewhere, "" for the home
-	// directory, {home}.
+	// NoWorkDir is the error on a node without the working directory {dir}; {error} stands for the
+	// system's message. The ranks then start in Elsewhere, "" for the home directory {home}.
 	NoWorkDir, Elsewhere string
 
-	// Environment is what of the launching machine's environment reaches the ranks.
+	// Environment is which part of the launching machine's environment reaches the ranks.
 	Environment Environment
-	// exportsSince is the release before which the exports are put together and forgotten.
+	// exportsSince is the first release that passes on the exports; earlier ones collect and then
+	// drop them.
 	exportsSince string
-	// presets are exported before anything else, and overrides after all of it.
+	// presets are exported first, overrides last.
 	presets, overrides func(exporter) []string
 
-	// wholeHostfile is whether it takes every host and slot of the hostfile and refuses
-	// filters; allSlotsUntil is the release up to which it asks for as many ranks as the
-	// whole hostfile has slots, whatever a filter leaves of them.
+	// wholeHostfile means that it uses every host and slot of the hostfile and refuses filters.
+	// Until release allSlotsUntil it asks for as many ranks as the whole hostfile has slots, even
+	// with a filter.
 	wholeHostfile bool
 	allSlotsUntil string
-	// evenName is what it calls itself where it refuses hosts whose slots differ, from
-	// evenSince on; "" where it does not.
+	// evenName is its name in the error for hosts with different slots, which it reports since
+	// evenSince; "" if it accepts them.
 	evenName, evenSince string
-	argsSince           string   // the release that first hands --launcher_args on
-	forwards            []string // the options that go further than the launching machine
+	argsSince           string   // first release that passes on --launcher_args
+	forwards            []string // options that it passes on to the nodes
 
-	command     func(runner) []string        // that the runner starts
-	environment func(runner) []facts.Setting // that it sets for that, beside PYTHONPATH
-	// refusesHosts is asked first of all and even where a single host is left, refuses
-	// where the launcher will start.
+	command     func(runner) []string        // the command that the runner starts
+	environment func(runner) []facts.Setting // variables that it sets for the command, in addition to PYTHONPATH
+	// refusesHosts is called first, even if only one host is left. refuses is called if the
+	// launcher will start.
 	refusesHosts, refuses func(runner) error
 	notes                 func(runner) []hostfile.Note // see runner.notes
 }
 
-// Environment is what of the launching machine's environment reaches the ranks.
+// Environment is which part of the launching machine's environment reaches the ranks.
 type Environment int
 
 const (
-	// EnvironmentOpen is what DeepSpeed exports, and whatever the nodes and MPI's process
-	// manager add to it.
+	// EnvironmentOpen is what DeepSpeed exports, plus what the nodes and MPI's process manager add.
 	EnvironmentOpen Environment = iota
-	// EnvironmentExported is what DeepSpeed exports and nothing else.
+	// EnvironmentExported is only what DeepSpeed exports.
 	EnvironmentExported
-	// EnvironmentWhole is all of it, as it is, with the exports over it.
+	// EnvironmentWhole is the whole environment, unchanged, overridden by the exports.
 	EnvironmentWhole
 )
 
 const mpirunWorkDir = "mpirun starts the ranks in {home}"
 
-// scriptOptions are those that are words of the script's own command.
+// scriptOptions are options that become words of the script's own command.
 var scriptOptions = []string{"--module", "--no_python"}
 
 // Launchers are the values of --launcher; the first is the default.
 //
-// Source: deepspeed/launcher/runner.py, main, and multinode_runner.py, each class of a
-// runner, v0.6.0 to 0.19.8. Who starts by srun in a job: open-mpi/ompi 4.1,
+// Source: deepspeed/launcher/runner.py, main, and multinode_runner.py, each runner class, v0.6.0 to
+// 0.19.8. For launchers that start with srun in a job: open-mpi/ompi 4.1,
 // orte/mca/plm/slurm/plm_slurm_component.c; pmodels/mpich, Hydra's bsci_init.c.in and
 // slurm_query_native_int.c, 4.3.
 var Launchers = []Launcher{

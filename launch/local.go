@@ -9,19 +9,18 @@ import (
 	"preflight/hostfile"
 )
 
-// cpuFallback is the first release that takes the CPU for its accelerator where it
-// finds no other (accelerator/real_accelerator.py).
+// cpuFallback is the first release that uses the CPU as accelerator if it finds no other
+// (accelerator/real_accelerator.py).
 const cpuFallback = "0.14.1"
 
-// WithoutHostfile is what becomes of a launch that names no other machine. A deepspeed
-// that finds no hostfile takes every accelerator of the launching machine, or
-// those that CUDA_VISIBLE_DEVICES names where no option chooses, and meets at
-// 127.0.0.1 whatever --master_addr says. Its CPU accelerator counts the NUMA nodes
-// that have processors, where numactl is installed. A torchrun says itself how
-// many processes there are. Slots are nil where nothing was counted.
+// WithoutHostfile returns the options of a launch that names no other machine. Without a hostfile,
+// deepspeed uses every accelerator of the launching machine, or those in CUDA_VISIBLE_DEVICES if no
+// option selects any, and its rendezvous is at 127.0.0.1 despite --master_addr. Its CPU accelerator
+// counts the NUMA nodes that have processors, if numactl is installed. torchrun itself states the
+// number of processes. Slots are nil if nothing was counted.
 //
-// Source: deepspeed/launcher/runner.py, main, and accelerator/cpu_accelerator.py,
-// device_count, 0.19.8.
+// Source: deepspeed/launcher/runner.py, main, and accelerator/cpu_accelerator.py, device_count,
+// 0.19.8.
 func (o Options) WithoutHostfile(head *facts.Node) (Options, error) {
 	slots := o.devices(head)
 	o.Hosts = []hostfile.Host{{Name: "localhost", Slots: slots}}
@@ -36,7 +35,7 @@ func (o Options) WithoutHostfile(head *facts.Node) (Options, error) {
 	}
 	switch {
 	case f.Contradicts():
-		return o, nil // what the filter refuses comes first
+		return o, nil // errors of the filter come first
 	case slots != nil && len(slots) == 0:
 		return o, &UsageError{Program: ProgramDeepSpeed, Original: "RuntimeError: Unable to proceed, no GPU resources available",
 			Message: "there is no hostfile, and this machine shows no accelerator: name the hostfile with --hostfile, or install the driver here"}
@@ -72,14 +71,13 @@ func (o Options) devices(head *facts.Node) []int {
 	return hostfile.FirstSlots(count)
 }
 
-// isTorchrun is whether the ranks are started by torchrun: see Prediction.Torchrun.
+// isTorchrun reports whether torchrun starts the ranks, see Prediction.Torchrun.
 func (o Options) isTorchrun() bool { return Prediction{Rendezvous: o.Rendezvous}.Torchrun() }
 
-// Resolved is the prediction once the nodes have shown what they have. Where nobody
-// said which accelerator is meant, DS_ACCELERATOR of the ranks' environment does; and
-// where no node that was reached has one, DeepSpeed takes the CPU, and so does whatever
-// torchrun starts: its ranks talk by gloo. Nobody has said then that this is meant, unless
-// where the launch is typed.
+// Resolved returns the prediction after the nodes have reported their accelerators. If no option
+// names the accelerator, DS_ACCELERATOR in the ranks' environment decides. If no reached node has
+// an accelerator, DeepSpeed uses the CPU, and so do scripts under torchrun: their ranks use gloo.
+// Unless the launching machine sets it, the CPU is then not known to be intended.
 //
 // Source: accelerator/real_accelerator.py, get_accelerator, 0.14.1 to 0.19.8.
 func (p Prediction) Resolved(nodes []facts.Node) Prediction {
@@ -106,8 +104,8 @@ func (p Prediction) Resolved(nodes []facts.Node) Prediction {
 	return p
 }
 
-// ranksTakeCPU is whether the environment of all ranks has DeepSpeed compute on the CPU,
-// whatever else there is. What torchrun starts may not ask DeepSpeed.
+// ranksTakeCPU reports whether the environment of all ranks makes DeepSpeed compute on the CPU,
+// regardless of other accelerators. A script under torchrun may not use DeepSpeed at all.
 func (p Prediction) ranksTakeCPU(nodes []facts.Node) bool {
 	said := false
 	for i := range nodes {

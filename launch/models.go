@@ -11,37 +11,37 @@ import (
 	"preflight/facts"
 )
 
-// modelOptions are what scripts call the model that they begin with, and its revision: the
-// examples of transformers, LLaMA-Factory and TRL; ms-swift; axolotl.
+// modelOptions are the options with which scripts name their initial model, and revisionOptions its
+// revision: the examples of transformers, LLaMA-Factory and TRL; ms-swift; axolotl.
 var modelOptions, revisionOptions = []string{"model_name_or_path", "model", "base_model"}, []string{"model_revision", "revision", "revision_of_model"}
 
-// dataOptions are what they call the data sets that they load: the examples of transformers and TRL;
-// axolotl, whose entries are spelled out so.
+// dataOptions are the options for data sets: the examples of transformers and TRL; axolotl, whose
+// entries are written out like this.
 var dataOptions = []string{"dataset_name", "datasets"}
 
-// ModelsNamed are the models and data sets that the command and its configuration name as the Hub of
-// Hugging Face does. ms-swift asks ModelScope unless it is told otherwise, and LLaMA-Factory's
-// data sets have names of its own unless their directory is ONLINE.
+// ModelsNamed returns the models and data sets that the command and its configuration name by their
+// name on the Hugging Face Hub. ms-swift uses ModelScope unless told otherwise, and LLaMA-Factory's
+// data sets have its own names unless their directory is ONLINE.
 //
 // Source: modelscope/ms-swift 3602360a, swift/arguments/base_args/base_args.py, use_hf;
 // hiyouga/LLaMA-Factory ff6d4d12, data/parser.py, get_dataset_list; huggingface/transformers 4.57,
-// examples/pytorch/language-modeling/run_clm.py, which hands one cache_dir on for both.
+// examples/pytorch/language-modeling/run_clm.py, which passes the same cache_dir for both.
 func ModelsNamed(o Options) (all []facts.ModelNamed) {
 	settings := o.settings()
-	usesHub, saysHub := told(settings, "use_hf")
+	usesHub, saysHub := lastOf(settings, "use_hf")
 	isElsewhere := strings.HasPrefix(o.Script, "swift.cli.") && (!saysHub || len(usesHub) == 1 && strings.ToLower(usesHub[0]) != "true")
 	if isElsewhere {
 		return nil
 	}
 	cacheDir := ""
-	if in, _ := told(settings, "cache_dir"); len(in) == 1 && isPlace(in[0]) {
+	if in, _ := lastOf(settings, "cache_dir"); len(in) == 1 && isPlace(in[0]) {
 		if cacheDir = in[0]; !path.IsAbs(cacheDir) {
 			cacheDir = path.Join(o.WorkDir, cacheDir)
 		}
 	}
-	if named, _ := told(settings, modelOptions...); len(named) == 1 && isOnHub(named[0]) {
+	if named, _ := lastOf(settings, modelOptions...); len(named) == 1 && isOnHub(named[0]) {
 		model := facts.ModelNamed{Name: named[0], Revision: "main", CacheDir: cacheDir}
-		if revision, _ := told(settings, revisionOptions...); len(revision) == 1 {
+		if revision, _ := lastOf(settings, revisionOptions...); len(revision) == 1 {
 			model.Revision = cmp.Or(revision[0], model.Revision)
 		}
 		all = append(all, model)
@@ -54,12 +54,12 @@ func ModelsNamed(o Options) (all []facts.ModelNamed) {
 	return all
 }
 
-// SwiftConfig is a DeepSpeed configuration that ms-swift brings, by the name it has there, "" for none:
-// nobody has its text but the nodes.
+// SwiftConfig returns the name of a DeepSpeed configuration that is part of ms-swift, "" for none.
+// Only the nodes have its text.
 //
 // Source: modelscope/ms-swift, swift/llm/argument/train_args.py of 3.x and swift/config of 4.x.
 func (p Prediction) SwiftConfig() string {
-	named, _ := told(settingsIn(p.Arguments), switchOrConfig)
+	named, _ := lastOf(settingsIn(p.Arguments), switchOrConfig)
 	if !strings.HasPrefix(p.Script, "swift.cli.") || len(named) != 1 || !slices.Contains([]string{"zero0", "zero1", "zero2", "zero3", "zero2_offload", "zero3_offload"}, named[0]) {
 		return ""
 	}
@@ -68,11 +68,11 @@ func (p Prediction) SwiftConfig() string {
 
 func isOnHub(name string) bool { return hubName.MatchString(name) && !strings.HasPrefix(name, ".") }
 
-// dataSets are the names of those that the settings have loaded, once each.
+// dataSets returns the names of the data sets that the settings load, without duplicates.
 func dataSets(settings []setting) []string {
-	names, _ := told(settings, dataOptions...)
-	if dir, _ := told(settings, "dataset_dir"); slices.Equal(dir, []string{"ONLINE"}) {
-		of, _ := told(settings, "dataset")
+	names, _ := lastOf(settings, dataOptions...)
+	if dir, _ := lastOf(settings, "dataset_dir"); slices.Equal(dir, []string{"ONLINE"}) {
+		of, _ := lastOf(settings, "dataset")
 		names = strings.Split(strings.Join(of, ","), ",")
 	}
 	return slices.Compact(slices.Sorted(slices.Values(names)))

@@ -4,22 +4,22 @@ package launch
 
 import "slices"
 
-// Imported is who imports a module, whatever the script is, and does not come up without
-// it: with an empty file of its name in python's way the ranks die.
+// Imported is which package always imports a module and fails without it: if an empty file with its
+// name comes first in python's path, the ranks die.
 //
-// Source: each was tried with torch 2.15.0 and DeepSpeed 0.19.8 under python 3.11: the
-// import of torch, a step of AdamW by DistributedDataParallel with a DataLoader, and the
-// import of deepspeed.launcher.launch.
+// Source: each was tried with torch 2.15.0 and DeepSpeed 0.19.8 under python 3.11: the import of
+// torch, a step of AdamW by DistributedDataParallel with a DataLoader, and the import of
+// deepspeed.launcher.launch.
 type Imported int
 
 const (
 	NotImported Imported = iota
-	// ByDeepSpeed is for what torch alone comes through without.
+	// ByDeepSpeed is for modules without which torch alone still works.
 	ByDeepSpeed
 	ByTorch
 )
 
-// imported has no module that torch and DeepSpeed import and come up without, as calendar.
+// imported leaves out modules without which torch and DeepSpeed still start, such as calendar.
 var imported = map[Imported][]string{
 	ByTorch: {
 		"ast", "asyncio", "base64", "bisect", "collections", "colorsys", "concurrent", "contextlib", "contextvars", "copy", "copyreg", "ctypes",
@@ -36,7 +36,7 @@ var imported = map[Imported][]string{
 	},
 }
 
-// ImportedBy is who imports a module of that name.
+// ImportedBy returns which package imports a module of this name.
 func ImportedBy(module string) Imported {
 	for by, names := range imported {
 		if slices.Contains(names, module) {
@@ -46,22 +46,21 @@ func ImportedBy(module string) Imported {
 	return NotImported
 }
 
-// Requirement is a module that a package does not come up without, and that is of another
-// package.
+// Requirement is a module of another package without which a package does not start.
 type Requirement struct {
-	Of, Since, Until     string // the package, from which release on, and before which
+	Of, Since, Until     string // the package, its first release with the requirement, and the first without it
 	Module, Distribution string
-	// Late is when an import that succeeds is made up for, "" where it does not.
+	// Late is when the module is needed although the import succeeds, "" if the import already
+	// fails.
 	Late string
 }
 
-// Requirements has none that DeepSpeed itself asks for: it brings sympy by torch's optimizers.
+// Requirements has no entry for DeepSpeed itself, which needs sympy through torch's optimizers.
 //
-// Source: each was taken away from torch 2.4.1 and 2.15.0, which do without filelock,
-// jinja2, networkx, fsspec, numpy and setuptools, from the accelerate launch of 1.15.0,
-// which does without huggingface_hub and psutil, and from pydantic 2.14.3. pydantic asks
-// for typing-inspection from 2.11 on. DeepSpeed 0.15.1, 0.15.2, 0.19.6 and 0.19.7 are not
-// imported without sympy, and 0.19.8 is.
+// Source: each module was removed from torch 2.4.1 and 2.15.0, which work without filelock, jinja2,
+// networkx, fsspec, numpy and setuptools, from the accelerate launch of 1.15.0, which works without
+// huggingface_hub and psutil, and from pydantic 2.14.3. pydantic needs typing-inspection since
+// 2.11. DeepSpeed 0.15.1, 0.15.2, 0.19.6 and 0.19.7 cannot be imported without sympy, 0.19.8 can.
 var Requirements = []Requirement{
 	{Of: "torch", Since: "2.4", Module: "typing_extensions", Distribution: "typing-extensions"},
 	{Of: "torch", Since: "2.4", Module: "sympy", Distribution: "sympy", Late: "as an optimizer is made"},
@@ -77,9 +76,9 @@ var Requirements = []Requirement{
 	{Of: "accelerate", Since: "1.15", Module: "yaml", Distribution: "pyyaml"},
 }
 
-// Modules are those that the launch imports, as far as is known, sorted: the nodes look
-// whether they are found, and whether something takes their names. The script is the
-// launching machine's.
+// Modules returns the known modules that the launch imports, sorted. The nodes check whether they
+// are found and whether a local file has the same name. scriptImports comes from the launching
+// machine's copy of the script.
 func Modules(scriptImports []string) []string {
 	all := slices.Clone(scriptImports)
 	for _, r := range Requirements {

@@ -10,11 +10,9 @@ import (
 	"preflight/hostfile"
 )
 
-// The commands of the MPI launchers take the whole hostfile: DeepSpeed refuses
-// filters with them.
+// The commands of the MPI launchers use the whole hostfile: DeepSpeed refuses filters with them.
 //
-// Source: deepspeed/launcher/multinode_runner.py, get_cmd of each runner, v0.6.0
-// to 0.19.8.
+// Source: deepspeed/launcher/multinode_runner.py, get_cmd of each runner, v0.6.0 to 0.19.8.
 
 func (r runner) openMPICommand() []string {
 	if r.HostsFile == "" {
@@ -35,8 +33,8 @@ func (r runner) exported(option string) []string {
 	return words
 }
 
-// choosesInterface is whether --launcher_args name the interface for Open MPI,
-// which keeps DeepSpeed since v0.15.3 from naming eth0.
+// choosesInterface reports whether --launcher_args name the interface for Open MPI. Since v0.15.3
+// DeepSpeed then does not add eth0.
 func (r runner) choosesInterface() bool {
 	if r.before("0.15.3") {
 		return false
@@ -54,8 +52,8 @@ func (r runner) mvapichCommand() []string {
 	return slices.Concat(argv, r.words, r.exported("-env"), r.scriptCommand())
 }
 
-// mpichCommand has had four forms: without exports, with them, one command a
-// rank, and one for all that asks the environment for its rank.
+// mpichCommand returns one of four forms, depending on the release: without exports, with exports,
+// one command per rank, and one command for all ranks that reads the rank from the environment.
 func (r runner) mpichCommand() []string {
 	counts := []string{"-n", r.total(), "-ppn", r.perNode()}
 	hosts := []string{"-hosts", strings.Join(HostNames(r.Hosts), ",")}
@@ -82,8 +80,8 @@ func (r runner) mpichHelper() []string {
 	return slices.Concat(r.interpreter(), helper, []string{r.Script}, r.arguments)
 }
 
-// impiCommand is nil where ranks are bound to cores: which ones hangs on the
-// processors and memory of the launching machine.
+// impiCommand returns nil if ranks are bound to cores, because the cores depend on the processors
+// and memory of the launching machine.
 func (r runner) impiCommand() []string {
 	if r.BindCores {
 		return nil
@@ -129,7 +127,7 @@ func (r runner) scriptCommand() []string {
 	return slices.Concat(r.interpreter(), []string{r.Script}, r.arguments)
 }
 
-// interpreter is what stands before the script, nothing with --no_python.
+// interpreter returns the words before the script, none with --no_python.
 func (r runner) interpreter() []string {
 	switch {
 	case r.NoPython:
@@ -142,7 +140,7 @@ func (r runner) interpreter() []string {
 
 func (r runner) total() string { return strconv.Itoa(slotsOf(r.Hosts)) }
 
-// perNode is the slots of the first host, which are those of all.
+// perNode returns the slots of the first host; all hosts have the same number.
 func (r runner) perNode() string { return strconv.Itoa(len(r.Hosts[0].Slots)) }
 
 func slotsOf(hosts []hostfile.Host) int {
@@ -157,8 +155,8 @@ func sameSlots(hosts []hostfile.Host) bool {
 	return !slices.ContainsFunc(hosts, func(host hostfile.Host) bool { return len(host.Slots) != len(hosts[0].Slots) })
 }
 
-// What MPI launchers export before anything else (multinode_runner.py, __init__ of
-// OpenMPIRunner and MVAPICHRunner) and after it (IMPIRunner.get_cmd).
+// The variables that MPI launchers export first (multinode_runner.py, __init__ of OpenMPIRunner and
+// MVAPICHRunner) and last (IMPIRunner.get_cmd).
 
 func openMPIPresets(exporter) []string { return []string{"UCX_TLS=tcp"} }
 

@@ -8,19 +8,18 @@ import (
 	"preflight/hostfile"
 )
 
-// CommOp is what DeepSpeed's own collectives need on the CPU accelerator: whatever the
-// script calls of DeepSpeed's first, init_distributed loads it or dies
-// (deepspeed/comm/torch.py, build_shm_op, since v0.14.2).
+// CommOp is the op that DeepSpeed's own collectives need on the CPU accelerator. init_distributed
+// always loads it, and fails without it (deepspeed/comm/torch.py, build_shm_op, since v0.14.2).
 const CommOp = "deepspeed_shm_comm"
 
-// Ops are the extensions that DeepSpeed compiles on first use, by its names: what
-// the configuration needs, and on the CPU accelerator what its collectives do.
+// Ops returns the extensions that DeepSpeed compiles on first use, by its names: those that the
+// configuration needs, and on the CPU accelerator those of its collectives.
 func (p Prediction) Ops() []string {
 	var ops []string
 	if p.Config != nil {
 		ops = slices.Clone(p.Config.Ops)
 	}
-	isScript := p.Script != "" && (!p.Torchrun() || p.Config != nil) // of DeepSpeed's, as far as anybody can tell
+	isScript := p.Script != "" && (!p.Torchrun() || p.Config != nil) // as far as is known, the script uses DeepSpeed
 	if p.Accelerator == "cpu" && isScript && !hostfile.Before(p.DeepSpeed, "0.14.2") {
 		ops = append(ops, CommOp)
 	}

@@ -13,11 +13,10 @@ import (
 	"preflight/internal/secret"
 )
 
-// pdshCommand has pdsh run launch.py on every host. All that follows the options
-// of pdsh is one command for the shell of each node, where %n has become its rank.
+// pdshCommand makes pdsh run launch.py on every host. All words after pdsh's options form one
+// command for the shell of each node, in which pdsh replaces %n by the node's rank.
 //
-// Source: deepspeed/launcher/multinode_runner.py, PDSHRunner.get_cmd, v0.6.0 to
-// 0.19.8.
+// Source: deepspeed/launcher/multinode_runner.py, PDSHRunner.get_cmd, v0.6.0 to 0.19.8.
 func (r runner) pdshCommand() []string {
 	argv := []string{"pdsh"}
 	if !r.before("0.6.6") {
@@ -27,7 +26,7 @@ func (r runner) pdshCommand() []string {
 	argv = append(argv, r.words...)
 	if !r.before("0.17.1") && r.VenvScript != "" {
 		source := "source " + r.VenvScript
-		if !r.before("0.17.5") { // forgotten at first
+		if !r.before("0.17.5") { // earlier releases forgot it
 			source += ";"
 		}
 		argv = append(argv, source)
@@ -46,9 +45,9 @@ func (r runner) pdshCommand() []string {
 	return argv
 }
 
-// pdshArgument is an argument of the script as it is put into the command for the
-// shells of the nodes (PDSHRunner.parse_user_args): since v0.12.5 in double quotes
-// when it holds a blank, before in single ones unless it begins with "-".
+// pdshArgument returns a script argument as it appears in the command for the nodes' shells
+// (PDSHRunner.parse_user_args). Since v0.12.5 arguments with a blank are in double quotes. Before
+// that, all were in single quotes unless they begin with "-".
 func (r runner) pdshArgument(argument string) string {
 	switch {
 	case r.before("0.12.5") && strings.HasPrefix(argument, "-"):
@@ -72,12 +71,12 @@ func (r runner) pdshEnvironment() []facts.Setting {
 	case r.before("0.11.0"):
 		before = ""
 	case !r.before("0.14.1"):
-		blanks = strings.Repeat(" ", 13) // the indentation of a line that the source continues
+		blanks = strings.Repeat(" ", 13) // the source's indentation of a continued line
 	}
 	return append(settings, facts.Setting{Name: sshArgsAppend, Value: before + blanks + "-p " + strconv.Itoa(r.SSHPort), Source: "deepspeed"})
 }
 
-// sshArgsAppend is what pdsh adds to the command line of its ssh.
+// sshArgsAppend is the variable with the options that pdsh appends to its ssh command.
 const sshArgsAppend = "PDSH_SSH_ARGS_APPEND"
 
 func pythonPath(workDir string, env *facts.Env) string {
@@ -87,7 +86,7 @@ func pythonPath(workDir string, env *facts.Env) string {
 	return workDir
 }
 
-// Lookup is a variable of an environment that may not have been seen.
+// Lookup returns a variable of an environment, which may be nil.
 func Lookup(env *facts.Env, name string) (value string, set bool) {
 	if env == nil {
 		return "", false
@@ -114,11 +113,10 @@ func (r runner) pdshRefuses() error {
 	return DeepSpeedRefuses("KeyError: 'PDSH_SSH_ARGS_APPEND'", "--ssh_port of DeepSpeed 0.11.0 to 0.14.0 only works if PDSH_SSH_ARGS_APPEND is set: export it (an empty value is enough), or put the port into ~/.ssh/config")
 }
 
-// appendsBlindly is whether --ssh_port is appended to a variable that nobody may
-// have set.
+// appendsBlindly reports whether --ssh_port is appended to a variable that may not be set.
 func (r runner) appendsBlindly() bool { return r.SSHPort != 0 && r.within("0.11.0", "0.14.1") }
 
-// pdshTraps are options of pdsh, each a letter, that --launcher_args should not give it.
+// pdshTraps are one-letter options of pdsh that should not appear in --launcher_args.
 var pdshTraps = []struct {
 	options string
 	trap    hostfile.Note
@@ -148,7 +146,7 @@ func (r runner) pdshNotes() []hostfile.Note {
 	return notes
 }
 
-// shellNotes are words that pdsh and the shells of the nodes read once more.
+// shellNotes returns notes about words that pdsh and the nodes' shells read a second time.
 func (r runner) shellNotes() []hostfile.Note {
 	var notes []hostfile.Note
 	if !isShellSafe(r.Script) {
@@ -173,6 +171,5 @@ func (r runner) shellNotes() []hostfile.Note {
 	return notes
 }
 
-// isShellSafe is whether a word that nobody quotes arrives as it is; one that is
-// not known does.
+// isShellSafe reports whether an unquoted word arrives unchanged. An unknown (empty) word does.
 func isShellSafe(word string) bool { return word == "" || survivesShell(word, word) }

@@ -10,11 +10,11 @@ import (
 	"preflight/facts"
 )
 
-// kept are the options by which a script is told where its ranks leave what others read.
+// kept are the options that tell a script where its ranks leave files for other ranks.
 //
-// Source: NVIDIA/Megatron-LM 002398e7, megatron/training/arguments.py; modelscope/ms-swift
-// before 3.6, --packing_cache (issue 4462); hiyouga/LLaMA-Factory ff6d4d12,
-// hparams/data_args.py; huggingface/transformers 4.57, training_args.py.
+// Source: NVIDIA/Megatron-LM 002398e7, megatron/training/arguments.py; modelscope/ms-swift before
+// 3.6, --packing_cache (issue 4462); hiyouga/LLaMA-Factory ff6d4d12, hparams/data_args.py;
+// huggingface/transformers 4.57, training_args.py.
 var kept = []struct {
 	role    string
 	options []string
@@ -26,24 +26,25 @@ var kept = []struct {
 	{facts.RoleOutput, []string{"output_dir"}},
 }
 
-// megatrons are words of Megatron that may be anything elsewhere. Where --load is not there yet it begins
-// anew, unless it was told to exit (megatron/training/checkpointing.py, _load_base_checkpoint).
+// megatrons are options of Megatron that may mean anything in other scripts. If the --load
+// directory does not exist, Megatron starts from scratch unless it was told to exit
+// (megatron/training/checkpointing.py, _load_base_checkpoint).
 var megatrons = map[string]string{facts.RoleResume: "load", facts.RoleOutput: "save"}
 
-// PlacesNamed are the directories that the command and its configuration name for what ranks
-// leave to others, each role once, by absolute path if WorkDir is.
+// PlacesNamed returns the directories that the command and its configuration name for files that
+// ranks leave to other ranks, each role once, as absolute paths if WorkDir is absolute.
 func PlacesNamed(o Options) (places []facts.LaunchFile) {
 	settings := o.settings()
 	for _, k := range kept {
-		named, isTold := told(settings, k.options...)
+		named, isTold := lastOf(settings, k.options...)
 		if !isTold && isMegatron(settings) {
-			if named, _ = told(settings, megatrons[k.role]); k.role == facts.RoleIndexCache {
+			if named, _ = lastOf(settings, megatrons[k.role]); k.role == facts.RoleIndexCache {
 				named = megatronCache(settings)
 			}
 		}
 		if len(named) == 1 && isPlace(named[0]) {
 			dir, role := named[0], k.role
-			if _, mustBe := told(settings, "exit_on_missing_checkpoint"); role == facts.RoleResume && mustBe {
+			if _, mustBe := lastOf(settings, "exit_on_missing_checkpoint"); role == facts.RoleResume && mustBe {
 				role = facts.RoleCheckpoint
 			}
 			if !path.IsAbs(dir) {
@@ -55,8 +56,8 @@ func PlacesNamed(o Options) (places []facts.LaunchFile) {
 	return places
 }
 
-// isPlace is whether a value names a directory by itself, and no file. "true" has the Trainer of
-// transformers resume from the last checkpoint of its output.
+// isPlace reports whether a value names a directory. "true" makes the Trainer of transformers
+// resume from the last checkpoint of its output.
 func isPlace(value string) bool {
 	isWord := slices.Contains([]string{"", "true", "false", "none", "null", "latest", "auto"}, strings.ToLower(value))
 	isFile := slices.Contains(fileEndings, strings.ToLower(path.Ext(value)))
@@ -65,8 +66,8 @@ func isPlace(value string) bool {
 
 // isMegatron is by two options that Megatron does not start without.
 func isMegatron(settings []setting) bool {
-	_, hasBatch := told(settings, "micro_batch_size")
-	_, hasLength := told(settings, "seq_length")
+	_, hasBatch := lastOf(settings, "micro_batch_size")
+	_, hasLength := lastOf(settings, "seq_length")
 	return hasBatch && hasLength
 }
 
@@ -75,7 +76,7 @@ func isMegatron(settings []setting) bool {
 //
 // Source: huggingface/transformers 4.57, training_args.py, save_on_each_node.
 func (o Options) savesOnEachNode() bool {
-	said, isTold := told(o.settings(), "save_on_each_node")
+	said, isTold := lastOf(o.settings(), "save_on_each_node")
 	return isTold && (len(said) == 0 || slices.Contains([]string{"true", "1", "yes"}, strings.ToLower(said[0])))
 }
 
@@ -85,7 +86,7 @@ func (o Options) savesOnEachNode() bool {
 // Source: NVIDIA/Megatron-LM 002398e7, megatron/core/datasets/gpt_dataset.py,
 // _build_document_sample_shuffle_indices.
 func megatronCache(settings []setting) []string {
-	words, _ := told(settings, "data_path", "train_data_path")
+	words, _ := lastOf(settings, "data_path", "train_data_path")
 	for _, word := range words {
 		if isPlace(word) && !isNumbers.MatchString(word) { // which is how much of the next one
 			return []string{path.Join(word, "cache")}

@@ -11,17 +11,17 @@ import (
 
 // Rank is one process of the launch.
 type Rank struct {
-	Rank int    `json:"rank"` // among all
-	Node int    `json:"node"` // its host's place in Hosts
+	Rank int    `json:"rank"` // global number
+	Node int    `json:"node"` // index of its host in Hosts
 	Host string `json:"host"`
-	// LocalRank is LOCAL_RANK as the process sees it, and Device the accelerator of
-	// its host that it takes by that number.
+	// LocalRank is LOCAL_RANK as the process sees it. Device is the host's accelerator that the
+	// process gets with that number.
 	LocalRank int `json:"local_rank"`
 	Device    int `json:"device"`
 }
 
-// WorldSize is how many processes there will be, 0 where that is not known: no
-// slots were stated, or torchrun counts by itself.
+// WorldSize returns the number of processes, 0 if it is unknown: no slots were given, or torchrun
+// counts itself.
 func (p Prediction) WorldSize() int {
 	if p.Total > 0 {
 		return p.Total
@@ -37,15 +37,14 @@ func (p Prediction) WorldSize() int {
 	return total
 }
 
-// Ranks are the processes in rank order, nil where they are not known, as of a srun
-// that is asked for more than its hosts are meant to have. A host's
-// own follow one another, in hostfile order. Ranks of torchrun's c10d rendezvous
-// are given out as nodes arrive, and those of srun where it puts them: the order
-// is then only the likely one.
+// Ranks returns the processes in rank order, nil if they are unknown, for example if srun is asked
+// for more ranks than its hosts should have. The ranks of a host are consecutive, in the order of
+// the hostfile. torchrun's c10d rendezvous numbers nodes as they arrive, and srun places ranks
+// itself; for both the order is only the likely one.
 //
-// launch.py numbers a host's processes by rank modulo their count since v0.9.4,
-// which on hosts of different sizes is a rotation, and takes the slots in that
-// order; before, by their place (deepspeed/launcher/launch.py, main).
+// Since v0.9.4 launch.py numbers a host's processes by rank modulo their count, which is a rotation
+// on hosts of different sizes, and assigns the slots in that order. Before, it numbered them by
+// position (deepspeed/launcher/launch.py, main).
 func (p Prediction) Ranks() []Rank {
 	if p.Total > 0 {
 		return nil
@@ -79,8 +78,8 @@ func (p Prediction) starters() int {
 	return len(p.Hosts)
 }
 
-// devices are the accelerators of a host's processes, nil where their number is
-// not known. Only launch.py of DeepSpeed hides the others from them.
+// devices returns the accelerators of a host's processes, nil if their number is unknown. Only
+// DeepSpeed's launch.py hides the others from them.
 func (p Prediction) devices(node int) []int {
 	slots := p.Hosts[node].Slots
 	if p.ChoosesDevices() {
@@ -96,7 +95,7 @@ func (p Prediction) devices(node int) []int {
 	return hostfile.FirstSlots(count)
 }
 
-// perNode is torchrun's --nproc_per_node, whose default is 1; "" for what has none.
+// perNode returns torchrun's --nproc_per_node, whose default is 1; "" for other programs.
 func (p Prediction) perNode() string {
 	if p.Torchrun() && p.Script != "" {
 		return cmp.Or(p.PerNode, "1")

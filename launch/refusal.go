@@ -11,14 +11,13 @@ import (
 	"preflight/hostfile"
 )
 
-// DeepSpeedRefuses is what DeepSpeed would say and what to do instead.
+// DeepSpeedRefuses returns an error with DeepSpeed's own message and the way out.
 func DeepSpeedRefuses(original, format string, values ...any) *UsageError {
 	return &UsageError{Program: ProgramDeepSpeed, Original: original, Message: fmt.Sprintf(format, values...)}
 }
 
-// scriptArguments are the script's arguments as the runner goes on with them: for
-// a few releases it joined them and split them again (runner.py, parse_args,
-// v0.10.1 to v0.12.4).
+// scriptArguments returns the script's arguments as the runner passes them on. A few releases
+// joined them and split them again (runner.py, parse_args, v0.10.1 to v0.12.4).
 func (r runner) scriptArguments() ([]string, error) {
 	if !r.within("0.10.1", "0.12.5") {
 		return r.Arguments, nil
@@ -44,8 +43,8 @@ func (r runner) scriptArguments() ([]string, error) {
 	return arguments, nil
 }
 
-// Refused is what DeepSpeed refuses of a command before it reads the hostfile, a
-// [*UsageError]; of what torchrun starts it reads nothing. [Predict] says the same.
+// Refused returns what DeepSpeed refuses about a command before it reads the hostfile, a
+// [*UsageError]. For torchrun it returns nil. [Predict] returns the same error.
 func (o Options) Refused() error {
 	if o.isTorchrun() {
 		return nil
@@ -59,17 +58,15 @@ func (o Options) Refused() error {
 	return nil
 }
 
-// refused is what the runner refuses once it knows who takes part, in its own
-// order. What it finds in .deepspeed_env is left to [ParseEnvFile], and whether
-// the launcher is installed to those who can look.
+// refused returns what the runner refuses once it knows the hosts, in its own order. [ParseEnvFile]
+// covers .deepspeed_env, and only the launching machine can show whether the launcher is installed.
 //
-// Source: deepspeed/launcher/runner.py, main, and multinode_runner.py, v0.6.0 to
-// 0.19.8.
+// Source: deepspeed/launcher/runner.py, main, and multinode_runner.py, v0.6.0 to 0.19.8.
 func (r *runner) refused() error {
 	if err := r.firstHostRefused(); err != nil {
 		return err
 	}
-	if r.Autotuning != "" { // which starts deepspeed anew, with options of its own
+	if r.Autotuning != "" { // it starts deepspeed again with its own options
 		return nil
 	}
 	if r.by.refusesHosts != nil {
@@ -99,9 +96,8 @@ func (r *runner) refused() error {
 	return nil
 }
 
-// firstHostRefused is what becomes of the first host's name where the runner asks that
-// host something over ssh and, since v0.15.2, splits the command for it as a shell
-// would.
+// firstHostRefused returns an error if the first host's name breaks the ssh command with which the
+// runner asks that host. Since v0.15.2 the runner splits that command like a shell.
 func (r runner) firstHostRefused() error {
 	if r.before("0.15.2") || !r.asksFirst() || len(r.active) == 0 {
 		return nil
@@ -113,14 +109,14 @@ func (r runner) firstHostRefused() error {
 	return nil
 }
 
-// asksFirst is whether the runner asks the first host something over ssh, whatever the
-// launcher (runner.py, main).
+// asksFirst reports whether the runner contacts the first host over ssh, with any launcher
+// (runner.py, main).
 func (r runner) asksFirst() bool {
 	return !r.isTorchrun() && (!r.NoSSH && !r.NoSSHCheck || r.MasterAddr == "")
 }
 
-// refusedWithoutHosts is what the runner refuses when a filter leaves no host and
-// nothing has it ask the first of them: it dies on that later, in launch.py.
+// refusedWithoutHosts returns what the runner refuses if a filter leaves no host. If the runner
+// does not contact the first host, it fails later, in launch.py.
 func (r runner) refusedWithoutHosts(err error) error {
 	filter, ok := errors.AsType[*hostfile.FilterError](err)
 	if !ok || !filter.NoneLeft || r.MasterAddr == "" || !r.NoSSH && !r.NoSSHCheck {
@@ -179,7 +175,7 @@ func (r runner) dropsLauncherArgs() bool { return r.before(r.by.argsSince) }
 type UsageError struct {
 	Program  string // "deepspeed"
 	Message  string // what is wrong and the way out
-	Original string // what the program itself would say; "" where it would go on
+	Original string // what the program itself would print; "" if it would continue
 }
 
 func (e *UsageError) Error() string { return e.Program + ": " + e.Message }

@@ -13,33 +13,33 @@ import (
 	"preflight/facts"
 )
 
-// The ways in which ranks find each other, the values of Options.Rendezvous that
-// are known here; torchrun has others (etcd, etcd-v2, and those of plugins).
+// The ways in which ranks find each other: the known values of Options.Rendezvous. torchrun has
+// others (etcd, etcd-v2, and those of plugins).
 const (
-	RendezvousDeepSpeed = "deepspeed" // env://, at the address that DeepSpeed's launcher hands out
+	RendezvousDeepSpeed = "deepspeed" // env://, at the address that DeepSpeed's launcher passes on
 	RendezvousStatic    = "static"    // torchrun --rdzv_backend=static, with --node_rank on every node
 	RendezvousC10d      = "c10d"      // torchrun --rdzv_backend=c10d
 )
 
 const (
-	// DefaultC10dPort is of c10d_rendezvous_backend.py, DEFAULT_PORT.
+	// DefaultC10dPort is DEFAULT_PORT of c10d_rendezvous_backend.py.
 	DefaultC10dPort = 29400
-	// StandaloneEndpoint is where torchrun --standalone meets, whatever else it is told; 0 is any
-	// free port (torch/distributed/run.py, run, 1.13 to 2.15).
+	// StandaloneEndpoint is the endpoint of torchrun --standalone, despite other options; 0 means
+	// any free port (torch/distributed/run.py, run, 1.13 to 2.15).
 	StandaloneEndpoint = "localhost:0"
-	// defaultStaticHost is of torch/distributed/run.py, --master_addr.
+	// defaultStaticHost is the default of --master_addr in torch/distributed/run.py.
 	defaultStaticHost = "127.0.0.1"
 )
 
-// Endpoint is the endpoint of the rendezvous.
+// Endpoint is where the ranks' rendezvous takes place.
 type Endpoint struct {
-	Host  string // a name or an address, as the ranks get it; "" with Error
+	Host  string // a name or an address, as the ranks get it; "" if Error is set
 	Port  int
-	Rule  string // how it comes about, for a person
-	Error string // why there is none
+	Rule  string // how it was determined, as text for people
+	Error string // why there is no endpoint
 }
 
-// Endpoint is the endpoint of the rendezvous, first being the node of rank 0.
+// Endpoint returns the endpoint of the rendezvous. first is the node of rank 0.
 func (p Prediction) Endpoint(first *facts.Node) Endpoint {
 	switch p.Rendezvous {
 	case RendezvousStatic:
@@ -64,14 +64,14 @@ func (p Prediction) Endpoint(first *facts.Node) Endpoint {
 	return p.deepspeedEndpoint(first)
 }
 
-// HasExternalRendezvous is whether the rendezvous is kept by a service of which nothing is
-// predicted: by a backend of torchrun's other than its own two.
+// HasExternalRendezvous reports whether a separate service keeps the rendezvous, for a torchrun
+// backend other than static and c10d. preflight predicts nothing about it.
 func (p Prediction) HasExternalRendezvous() bool {
 	return p.Torchrun() && p.Rendezvous != RendezvousStatic && p.Rendezvous != RendezvousC10d
 }
 
-// EndpointHost is the host of the rendezvous where the command line says it, "" where
-// a node has to be looked at first.
+// EndpointHost returns the host of the rendezvous if the command line names it, "" if only a node
+// can tell.
 func (p Prediction) EndpointHost() string {
 	switch {
 	case p.Torchrun():
@@ -82,7 +82,7 @@ func (p Prediction) EndpointHost() string {
 	return p.MasterAddr
 }
 
-// staticEndpoint is --rdzv_endpoint, else --master_addr and --master_port.
+// staticEndpoint returns --rdzv_endpoint, otherwise --master_addr and --master_port.
 //
 // Source: pytorch/pytorch 2.15, distributed/run.py, get_rdzv_endpoint;
 // elastic/rendezvous/static_tcp_rendezvous.py, create_rdzv_handler.
@@ -108,13 +108,12 @@ func (p Prediction) staticEndpoint() Endpoint {
 	return Endpoint{Host: host, Port: port, Rule: rule}
 }
 
-// DiscoversMaster is whether the ranks themselves find out where their rendezvous is.
+// DiscoversMaster reports whether the ranks themselves find out where their rendezvous is.
 func (p Prediction) DiscoversMaster() bool { return !p.Local && p.StartedBy().MPIDiscovery }
 
-// deepspeedEndpoint is --master_addr, else the first word that `ssh first
-// hostname -I` prints, whatever prints it: what start-up files print comes before
-// the addresses. It is the same for a single host, whose ranks then run on the
-// launching machine.
+// deepspeedEndpoint returns --master_addr, otherwise the first word that "ssh FIRST hostname -I" prints.
+// Text that start-up files print comes before the addresses. The rule is the same for a single host,
+// whose ranks run on the launching machine.
 //
 // Source: deepspeed/launcher/runner.py, main, 0.4.0 to 0.19.6 of development.
 func (p Prediction) deepspeedEndpoint(first *facts.Node) Endpoint {
@@ -141,8 +140,8 @@ func (p Prediction) deepspeedEndpoint(first *facts.Node) Endpoint {
 	return Endpoint{Host: addresses[0].Addr().String(), Port: port, Rule: fmt.Sprintf("%s: %s's", asks, addresses[0].Name)}
 }
 
-// hostnameI is what `hostname -I` prints: the addresses of all interfaces that
-// are up, loopbacks and IPv6 link-local addresses left out.
+// hostnameI returns what hostname -I prints: the addresses of all interfaces that are up, without
+// loopbacks and IPv6 link-local addresses.
 //
 // Source: Debian's hostname 3.23, run on interfaces of all these kinds.
 func hostnameI(node *facts.Node) []HeldAddress {
@@ -151,19 +150,19 @@ func hostnameI(node *facts.Node) []HeldAddress {
 	})
 }
 
-// The forms that torch accepts. Its \w knows all alphabets.
+// The forms that torch accepts. Python's \w covers all alphabets.
 var (
 	endpointHost = regexp.MustCompile(`^[\p{L}\p{N}_.:-]+$`)
 	endpointPort = regexp.MustCompile(`^[0-9]{1,5}$`)
 )
 
-// ParseEndpoint reads the value of torchrun's --rdzv_endpoint, host[:port], as
-// torchrun does: an IPv6 address may stand in brackets and must where a port is
-// left out, nothing at all is localhost. The errors are torch's own. A host that
-// is no name and no address passes here and fails when it is looked up.
+// ParseEndpoint reads torchrun's --rdzv_endpoint, host[:port], with torchrun's rules: an IPv6
+// address may be in brackets, and must be if there is no port. An empty value means localhost. The
+// errors are torch's own. A host that is neither a name nor an address is accepted here and fails
+// later when it is looked up.
 //
-// Source: pytorch/pytorch, elastic/rendezvous/utils.py,
-// parse_rendezvous_endpoint, alike in 1.13, 2.4 and 2.15.
+// Source: pytorch/pytorch, elastic/rendezvous/utils.py, parse_rendezvous_endpoint, the same in
+// 1.13, 2.4 and 2.15.
 func ParseEndpoint(endpoint string, defaultPort int) (host string, port int, err error) {
 	endpoint = strings.TrimSpace(endpoint)
 	if endpoint == "" {

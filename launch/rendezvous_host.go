@@ -13,10 +13,9 @@ import (
 	"preflight/hostfile"
 )
 
-// Serves is whether a node will hold itself for the host of the store at the
-// rendezvous, and by which rule. Under torchrun's c10d mode every node decides for
-// itself, so that none may, or several; what was not seen counts as no, and the
-// rule says so.
+// Serves reports whether a node will serve the store of the rendezvous, and the rule for that. In
+// torchrun's c10d mode every node decides for itself, so no node or several nodes may serve it.
+// Unknown facts count as no, and the rule says so.
 func (p Prediction) Serves(m Endpoint, node, first *facts.Node) (serves bool, why string) {
 	switch {
 	case p.Rendezvous == RendezvousC10d:
@@ -27,11 +26,10 @@ func (p Prediction) Serves(m Endpoint, node, first *facts.Node) (serves bool, wh
 	return false, "only node 0 serves"
 }
 
-// matchesHostname is how a node recognises itself in the host of an endpoint.
+// matchesHostname reports whether a node recognises itself in the host of an endpoint.
 //
-// Source: pytorch/pytorch, elastic/rendezvous/utils.py,
-// _matches_machine_hostname, alike in 2.0, 2.4 and 2.15. In 1.13 the addresses
-// of the endpoint's name do not count.
+// Source: pytorch/pytorch, elastic/rendezvous/utils.py, _matches_machine_hostname, the same in 2.0,
+// 2.4 and 2.15. In 1.13 the addresses of the endpoint's name do not count.
 func matchesHostname(host string, node *facts.Node) (matches bool, why string) {
 	address, isAddress := netip.ParseAddr(host)
 	switch {
@@ -56,8 +54,8 @@ func matchesHostname(host string, node *facts.Node) (matches bool, why string) {
 	return sharesAddress(host, node, own)
 }
 
-// sharesAddress is the rest of the rule: what the endpoint's name resolves to on
-// the node is compared with what the node's own name does.
+// sharesAddress applies the rest of the rule: it compares the addresses of the endpoint's name on
+// the node with those of the node's own name.
 func sharesAddress(host string, node *facts.Node, own []netip.Addr) (shares bool, why string) {
 	no := fmt.Sprintf("no address of its hostname %s (%s) is %s", node.Names.Own, listed(own), host)
 	if _, err := netip.ParseAddr(host); err == nil {
@@ -85,14 +83,14 @@ func listed(addresses []netip.Addr) string {
 	return strings.ReplaceAll(strings.Trim(fmt.Sprint(addresses), "[]"), " ", ", ")
 }
 
-// SecondRendezvous is who hosts torchrun's second rendezvous in c10d mode: group rank 0,
-// which is not the endpoint's host but the node whose full name comes first in
-// the order of characters. It publishes that name, and every node has to resolve
-// it. Nodes whose names were not seen are left out; nil and "" without any.
+// SecondRendezvous returns the node that serves torchrun's second rendezvous in c10d mode: group
+// rank 0. That is not the endpoint's host but the node whose full name sorts first by characters.
+// It publishes that name, and every node must resolve it. Nodes with unknown names are left out.
+// The result is nil and "" if there are none.
 //
-// Source: pytorch/pytorch 2.15, elastic/rendezvous/dynamic_rendezvous.py,
-// _NodeDescGenerator and mark_rendezvous_complete. Python's socket.getfqdn
-// prefers an alias with a dot to a canonical name without; facts have no aliases.
+// Source: pytorch/pytorch 2.15, elastic/rendezvous/dynamic_rendezvous.py, _NodeDescGenerator and
+// mark_rendezvous_complete. Python's socket.getfqdn prefers an alias with a dot to a canonical name
+// without; facts have no aliases.
 func (p Prediction) SecondRendezvous(nodes []*facts.Node) (host *facts.Node, fqdn string) {
 	for _, node := range nodes {
 		if node.Names == nil {
@@ -106,9 +104,9 @@ func (p Prediction) SecondRendezvous(nodes []*facts.Node) (host *facts.Node, fqd
 	return host, fqdn
 }
 
-// LooksUp is which of the hosts' names every node has to resolve: that of the rendezvous and,
-// where torchrun meets a second time, that of group rank 0; all of them where the launcher
-// has the nodes start each other. A node's own hostname is another matter.
+// LooksUp returns a function that reports which host names every node must resolve: that of the
+// rendezvous, that of group rank 0 if torchrun has a second rendezvous, or all of them if the
+// launcher makes nodes start each other. A node's own host name is not included.
 func (p Prediction) LooksUp(nodes []*facts.Node) func(name string) bool {
 	if p.NodesStartOthers() {
 		return func(string) bool { return true }
@@ -120,11 +118,11 @@ func (p Prediction) LooksUp(nodes []*facts.Node) func(name string) bool {
 	return func(name string) bool { return name == meeting || name == second }
 }
 
-// StoreGeneration is the store protocol of a torch release, the newest for "" and
-// for what is no version.
+// StoreGeneration returns the store protocol of a torch release, the newest for "" and for invalid
+// versions.
 //
-// Source: pytorch/pytorch, TCPStoreBackend.hpp: VALIDATE came with pull request
-// 107607, PING with 129261 and 129985.
+// Source: pytorch/pytorch, TCPStoreBackend.hpp: VALIDATE came with pull request 107607, PING with
+// 129261 and 129985.
 func StoreGeneration(torch string) facts.Generation {
 	switch {
 	case hostfile.Before(torch, "2.1"):
@@ -135,8 +133,8 @@ func StoreGeneration(torch string) facts.Generation {
 	return facts.GenerationPings
 }
 
-// StoreMismatch is what happens when a client of one generation connects to a server of
-// another, "" when they understand each other.
+// StoreMismatch returns what happens if a client of one generation connects to a server of another,
+// "" if they understand each other.
 //
 // Source: pytorch/pytorch, TCPStoreBackend.cpp and TCPStoreLibUvBackend.cpp.
 func StoreMismatch(client, server facts.Generation) string {
@@ -150,5 +148,5 @@ func StoreMismatch(client, server facts.Generation) string {
 	case client == facts.GenerationPings:
 		return "the store does not know the client's ping and closes the connection: the client tries again until its timeout (failed to connect/validate)"
 	}
-	return "" // a newer store knows all that a client of 2.1 to 2.4 asks
+	return "" // a newer store understands all requests of a client of 2.1 to 2.4
 }

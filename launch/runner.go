@@ -15,35 +15,36 @@ import (
 	"preflight/hostfile"
 )
 
-// Words of a predicted command that are known only when DeepSpeed builds it.
+// Words of a predicted command that are only known when DeepSpeed builds it.
 const (
-	// masterAddrPlaceholder is the first word of `hostname -I` on the first host.
+	// masterAddrPlaceholder is the first address that hostname -I prints on the first host.
 	masterAddrPlaceholder = "$MASTER_ADDR"
-	// pidPlaceholder is DeepSpeed's own process.
+	// pidPlaceholder is the ID of DeepSpeed's own process.
 	pidPlaceholder = "$PID"
-	// packagePlaceholder is the directory that the deepspeed package lies in.
+	// packagePlaceholder is the directory of the deepspeed package.
 	packagePlaceholder = "$DEEPSPEED"
 )
 
-// runner is DeepSpeed's runner where it builds the command that it starts.
+// runner is DeepSpeed's runner at the point where it builds the command that it starts.
 type runner struct {
 	Options
-	active   []hostfile.Host // what the filter left
+	active   []hostfile.Host // hosts that the filter left
 	launcher string          // in lower case
-	by       Launcher        // of that name, zero for none
+	by       Launcher        // the launcher of that name, zero for none
 	python   string          // sys.executable
-	env      *facts.Env      // of the launching machine, nil when it was not seen
+	env      *facts.Env      // of the launching machine, nil if it was not seen
 	words    []string        // of --launcher_args
-	// arguments are the script's, as the release goes on with them.
+	// arguments are the script's arguments, as the release passes them on.
 	arguments []string
-	exports   []facts.Setting // in the order in which they are handed over, quoted
+	exports   []facts.Setting // quoted, in the order in which they are passed on
 }
 
 func (r runner) before(release string) bool { return hostfile.Before(r.DeepSpeed, release) }
 
 func (r runner) within(first, end string) bool { return hostfile.Within(r.DeepSpeed, first, end) }
 
-// isLocal is whether launch.py is started here rather than by a launcher.
+// isLocal reports whether launch.py is started on the launching machine instead of through a
+// launcher.
 func (r runner) isLocal() bool { return r.NoSSH || len(r.active) < 2 && !r.Filter.ForceMulti }
 
 func (r runner) excluded() (names []string) {
@@ -75,8 +76,8 @@ func (r runner) command() []string {
 	return r.by.command(r)
 }
 
-// environment is what the runner sets for the command that it starts: PYTHONPATH
-// always, since it reads the exports from there, and what the launcher goes by.
+// environment returns the variables that the runner sets for the command that it starts: always
+// PYTHONPATH, because it reads the exports from there, and the launcher's own.
 func (r runner) environment() []facts.Setting {
 	if r.isLocal() {
 		return nil
@@ -90,8 +91,8 @@ func (r runner) environment() []facts.Setting {
 
 func (r runner) asksForAllSlots() bool { return r.before(r.by.allSlotsUntil) }
 
-// localCommand starts launch.py on this machine, of one host or, with --no_ssh, of
-// the one of --node_rank.
+// localCommand starts launch.py on this machine, for one host or, with --no_ssh, for the host of
+// --node_rank.
 //
 // Source: deepspeed/launcher/runner.py, main, v0.6.0 to 0.19.8.
 func (r runner) localCommand() []string {
@@ -117,7 +118,7 @@ func (r runner) localCommand() []string {
 	return slices.Concat(argv, []string{r.Script}, r.arguments)
 }
 
-// launchOptions are the options of launch.py that both ways of starting it know.
+// launchOptions returns the options of launch.py that both ways of starting it use.
 func (r runner) launchOptions(eachRankLog bool) []string {
 	var options []string
 	for _, option := range []struct {
@@ -143,8 +144,8 @@ func (r runner) masterAddr() string { return cmp.Or(r.MasterAddr, masterAddrPlac
 
 func (r runner) masterPort() int { return cmp.Or(r.MasterPort, DefaultMasterPort) }
 
-// worldInfo is who takes part with which slots, as launch.py gets it: JSON as
-// json.dumps writes it, in the Base64 of URLs (runner.py, encode_world_info).
+// worldInfo returns the hosts and their slots as launch.py gets them: JSON as written by
+// json.dumps, in URL-safe Base64 (runner.py, encode_world_info).
 func worldInfo(hosts []hostfile.Host) string {
 	entries := make([]string, len(hosts))
 	for i, host := range hosts {
@@ -153,8 +154,8 @@ func worldInfo(hosts []hostfile.Host) string {
 	return base64.URLEncoding.EncodeToString([]byte("{" + strings.Join(entries, ", ") + "}"))
 }
 
-// jsonString writes a string as Python's json does, which leaves nothing but
-// ASCII and knows other short escapes than Go's (CPython 3.12, Modules/_json.c).
+// jsonString writes a string like Python's json, which is pure ASCII and has other short escapes
+// than Go's (CPython 3.12, Modules/_json.c).
 func jsonString(s string) string {
 	short := map[rune]string{'"': `\"`, '\\': `\\`, '\n': `\n`, '\r': `\r`, '\t': `\t`, '\f': `\f`, '\b': `\b`}
 	var out strings.Builder

@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// setting is an option of the script with all its values, or a word that is none's.
+// setting is an option of the script with all its values, or a word that belongs to no option.
 type setting struct {
-	name   string // with underscores, whatever it was typed with; "" for a word of its own
+	name   string // with underscores, in any spelling; "" for a word without an option
 	pair   bool   // typed as name=value
 	values []string
 }
 
-// settings are what the script is told, by the configuration that it is handed and then by
-// its arguments, which come later and win.
+// settings returns the script's settings: those of its configuration file, then its arguments,
+// which override them.
 func (o Options) settings() []setting { return settingsIn(slices.Concat(o.Configured, o.Arguments)) }
 
 func settingsIn(words []string) (all []setting) {
-	open := false // whether words belong to the last one
+	open := false // whether words belong to the last option
 	for _, word := range words {
 		name, value, isPair := strings.Cut(word, "=")
 		isPair = isPair && isKey.MatchString(name)
@@ -45,8 +45,8 @@ func settingName(typed string) string {
 	return strings.ReplaceAll(strings.TrimLeft(typed, "-"), "-", "_")
 }
 
-// told are the values of the last setting by one of these names.
-func told(settings []setting, names ...string) (values []string, isTold bool) {
+// lastOf returns the values of the last setting with one of these names.
+func lastOf(settings []setting, names ...string) (values []string, isTold bool) {
 	for _, s := range slices.Backward(settings) {
 		if slices.Contains(names, s.name) {
 			return s.values, true

@@ -13,13 +13,12 @@ import (
 	"preflight/hostfile"
 )
 
-// slurmCommand has srun start the script, with the whole environment and the
-// exports over it. Which nodes run is srun's choice unless the job has no other or a filter has named
-// them, which before v0.19.7 it did in DeepSpeed's grammar and with an option that
-// srun does not have. --module and --no_python are forgotten.
+// slurmCommand makes srun start the script, with the whole environment overridden by the exports.
+// srun chooses the nodes, unless the job has no others or a filter names them; before v0.19.7
+// DeepSpeed passed the filter in its own syntax with an option that srun does not have. --module
+// and --no_python are dropped.
 //
-// Source: deepspeed/launcher/multinode_runner.py, SlurmRunner.get_cmd, v0.7.4 to
-// 0.19.8.
+// Source: deepspeed/launcher/multinode_runner.py, SlurmRunner.get_cmd, v0.7.4 to 0.19.8.
 func (r runner) slurmCommand() []string {
 	argv := []string{"srun", "-n", strconv.Itoa(slotsOf(r.active))}
 	perNode := "--gpus-per-node"
@@ -85,8 +84,8 @@ func (r runner) slurmNotes() []hostfile.Note {
 	return nil
 }
 
-// Allocated are the nodes of the job that the launch is typed in, in the order in which they
-// get ranks; nil outside of one, and for a launcher that knows none.
+// Allocated returns the nodes of the job in which the launch is typed, in the order in which they
+// get ranks. It returns nil outside a job, and for a launcher without jobs.
 func (l Launcher) Allocated(head *facts.Env) []string {
 	list, _ := Lookup(head, l.Allocation)
 	nodes, err := hostfile.Expand(list)
@@ -96,7 +95,8 @@ func (l Launcher) Allocated(head *facts.Env) []string {
 	return nodes
 }
 
-// IsNode is whether a job's node is the host of a hostfile, by name: Slurm's have no domain as a rule.
+// IsNode reports whether a job's node is a host of the hostfile, by name. Slurm's node names
+// usually have no domain.
 func IsNode(node string, host hostfile.Host) bool {
 	return undomained(node) == undomained(hostfile.Bare(host.Name))
 }
@@ -106,9 +106,8 @@ func undomained(name string) string {
 	return short
 }
 
-// allocation is the active hosts in the order of the job's nodes, where srun has no choice
-// among those: a step takes all nodes of its job, as SLURM_JOB_NUM_NODES says, unless it
-// names some. Else nil.
+// allocation returns the active hosts in the order of the job's nodes if srun has no choice among
+// them, otherwise nil. A step uses all nodes of its job (SLURM_JOB_NUM_NODES) unless it names some.
 //
 // Source: srun(1), 22.05, INPUT ENVIRONMENT VARIABLES; tried with salloc.
 func (r runner) allocation() (inOrder []hostfile.Host) {

@@ -9,13 +9,13 @@ import (
 	"preflight/hostfile"
 )
 
-// timeoutVariable is how long the ranks wait for each other, in whole minutes.
+// timeoutVariable sets how long the ranks wait for each other, in whole minutes.
 const timeoutVariable = "DEEPSPEED_TIMEOUT"
 
-// startTimeout is how long the ranks wait for each other when they start, in
-// seconds, and by which rule: DEEPSPEED_TIMEOUT as the ranks will see it, as far
-// as the launch sets it, else DeepSpeed's own. It is 0 and "" for torchrun, where
-// the script chooses. The note is of a value that ends every rank.
+// startTimeout returns how long the ranks wait for each other at the start, in seconds, and the
+// rule for it: DEEPSPEED_TIMEOUT as the ranks see it, if the launch sets it, otherwise DeepSpeed's
+// default. It returns 0 and "" for torchrun, whose scripts choose the timeout. The note is about a
+// value with which every rank fails.
 //
 // Source: deepspeed/constants.py, default_pg_timeout, v0.6.0 to 0.19.8.
 func startTimeout(p Prediction, here *facts.Env) (seconds float64, from string, notes []hostfile.Note) {

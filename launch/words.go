@@ -11,18 +11,17 @@ type pythonError string
 
 func (e pythonError) Error() string { return string(e) }
 
-// For a text that ends too early.
+// Errors for a text that ends too early.
 const (
 	errNoClosingQuotation = pythonError("No closing quotation")
 	errNoEscapedCharacter = pythonError("No escaped character")
 )
 
-// SplitWords splits a text into words as Python's shlex.split does, which is how
-// DeepSpeed reads --launcher_args: by blanks, with the quotes and backslashes of a
-// POSIX shell, nothing expanded and no comments. The errors have Python's words.
+// SplitWords splits a text into words like Python's shlex.split, with which DeepSpeed reads
+// --launcher_args: at blanks, with the quotes and backslashes of a POSIX shell, without expansion
+// and comments. The errors have Python's words.
 //
-// Source: CPython 3.12, Lib/shlex.py, shlex.read_token with posix and
-// whitespace_split set.
+// Source: CPython 3.12, Lib/shlex.py, shlex.read_token with posix and whitespace_split set.
 func SplitWords(text string) ([]string, error) {
 	var words []string
 	var word strings.Builder
@@ -30,7 +29,7 @@ func SplitWords(text string) ([]string, error) {
 	for _, r := range text {
 		switch {
 		case escaped:
-			// Between double quotes a backslash stays unless it hides one of two.
+			// Between double quotes a backslash is kept, unless it escapes a backslash or a quote.
 			if quote != 0 && r != '\\' && r != quote {
 				word.WriteByte('\\')
 			}
@@ -66,19 +65,18 @@ func SplitWords(text string) ([]string, error) {
 	return words, nil
 }
 
-// survivesShell is whether a value reaches a program as it is when its word goes
-// through pdsh and the shell of a node: pdsh replaces %h, %u, %n and %% in every
-// word, and the shell expands, splits and unquotes what ssh has joined with
-// blanks.
+// survivesShell reports whether a value reaches a program unchanged after its word passes through
+// pdsh and a node's shell. pdsh replaces %h, %u, %n and %% in every word. ssh joins the words with
+// blanks, and the shell expands, splits and unquotes the result.
 //
-// Source: pdsh 2.34, src/pdsh/dsh.c, and POSIX.1-2017, XCU 2.2 and 2.6; braces are
-// bash's. Tried with bash 5.2.
+// Source: pdsh 2.34, src/pdsh/dsh.c, and POSIX.1-2017, XCU 2.2 and 2.6; braces are bash's. Tried
+// with bash 5.2.
 func survivesShell(value, word string) bool {
 	if slices.ContainsFunc([]string{"%h", "%u", "%n", "%%"}, func(mark string) bool { return strings.Contains(word, mark) }) || hasShellSyntax(word) {
 		return false
 	}
 	if word == "" {
-		return true // NAME= sets what it says; an argument is another matter
+		return true // NAME= still sets the variable; arguments are handled elsewhere
 	}
 	words, err := SplitWords(word)
 	return err == nil && len(words) == 1 && words[0] == value
