@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probe looks at the machine it runs on, section by section.
+// Package probe reads facts from the machine on which it runs, section by section.
 //
-// It observes and never judges: whether a value is good is for package checks.
-// It changes nothing (one nameless file in /dev/shm, gone before it returns,
-// is all it ever writes), repairs nothing, and starts no program but git, those that
-// a launch starts or asks as well and, where NVIDIA shows, itself anew to ask the
-// driver, NVIDIA's own tools and systemctl, each within a deadline. It reads /proc, /sys,
-// /dev and /etc below a root that may be a fixture tree; system calls always ask
-// the real machine.
+// It only observes: whether a value is good is for package checks. It changes nothing; all it ever
+// writes is one nameless file in /dev/shm, which is gone before the probe returns. It starts no
+// programs except git, those that a launch starts or asks as well and, if NVIDIA's driver is
+// present, itself again to ask the driver, NVIDIA's own tools and systemctl. Each has a deadline.
+// It reads /proc, /sys, /dev and /etc below a root that may be a fixture tree; system calls always
+// ask the real machine.
 //
-// Sections are looked at concurrently. One that crashes or hangs costs itself.
+// Sections are collected concurrently. A section that crashes or hangs affects no other.
 package probe
 
 import (
@@ -24,19 +23,19 @@ import (
 	"preflight/probe/machine"
 )
 
-// Options say what to look at, and below which root.
+// Options say what to examine, and below which root.
 type Options = machine.Options
 
-// Heeded are the variables whose exports Options hold.
+// Heeded are the variables whose exports are in Options.
 var Heeded = machine.Heeded
 
-// DefaultDeadline is for all sections together, when Options names none.
+// DefaultDeadline is the time limit for all sections together if Options has none.
 const DefaultDeadline = 32 * time.Second
 
-// Run looks at every section asked for, concurrently, and calls emit once for
-// each as it is ready: with facts that hold that section alone, or with the
-// reason why it is missing. emit is never called twice at a time, and never
-// after Run has returned. When ctx ends, what is not ready is missing.
+// Run collects every requested section concurrently, and calls emit once for each when it is ready:
+// with facts that have only that section, or with the reason why it is missing. emit is never
+// called concurrently, and never after Run has returned. When ctx ends, sections that are not ready
+// are missing.
 func Run(ctx context.Context, o Options, sections []facts.Section, emit func(section facts.Section, seen facts.Facts, missing string)) {
 	deadline := o.Deadline
 	if deadline <= 0 {

@@ -27,7 +27,7 @@ func table(t *testing.T, rows ...Section) {
 	Sections = rows
 }
 
-// gather runs a table of sections; the result is what was missing and how many were seen.
+// gather runs a table of sections. It returns what was missing and how many were seen.
 func gather(ctx context.Context, t *testing.T, o machine.Options, rows ...Section) (missing map[facts.Section]string, seen int) {
 	table(t, rows...)
 	missing = map[facts.Section]string{}
@@ -42,7 +42,7 @@ func gather(ctx context.Context, t *testing.T, o machine.Options, rows ...Sectio
 	return missing, seen
 }
 
-// hostRow is a row of a collector of facts.Host.
+// hostRow returns a row with a collector of facts.Host.
 func hostRow(limit time.Duration, collect func(context.Context, machine.Options) (*facts.Host, error)) Section {
 	return Section{facts.SectionHost, Nodes, limit, "a hung mount", anywhere(collect, func(f *facts.Facts) **facts.Host { return &f.Host })}
 }
@@ -72,7 +72,7 @@ func TestHangCostsOnlyItself(t *testing.T) {
 		release := make(chan bool)
 		defer close(release)
 		hang := hostRow(2*time.Second, func(context.Context, machine.Options) (*facts.Host, error) {
-			<-release // as deaf to its context as a system call
+			<-release // ignores its context, like a system call
 			return nil, nil
 		})
 		start := time.Now()
@@ -168,9 +168,9 @@ func TestSectionWithoutCollectorIsMissing(t *testing.T) {
 	}
 }
 
-// A row is all that a section needs: one that is made up here is asked of every
-// node, seen, and missing in its own words. Its facts are those of a drill, whose
-// field no row of the table fills.
+// TestSectionIsOneRow checks that a row is all that a section needs. A made-up row is requested
+// from every node, and is either seen or missing with its own reason. Its facts are those of a
+// drill, because no row of the real table fills that field.
 func TestSectionIsOneRow(t *testing.T) {
 	row := Section{facts.SectionThroughput, Nodes, time.Second, "nothing", anywhere(func(_ context.Context, o machine.Options) (*facts.Throughput, error) {
 		if o.Master == "" {
@@ -197,7 +197,7 @@ func TestSectionIsOneRow(t *testing.T) {
 	}
 }
 
-// What the table says of every section.
+// TestSections checks the table's entries for every section.
 func TestSections(t *testing.T) {
 	met := map[facts.Section]bool{}
 	for _, section := range Sections {

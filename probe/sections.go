@@ -16,35 +16,35 @@ import (
 	"preflight/probe/python"
 )
 
-// Section is one row of the table: a part of a machine that can be looked at.
+// Section is one row of the table: a part of a machine that can be probed.
 type Section struct {
-	Name  facts.Section // whose field in facts.Facts Collect fills
-	Asked Asked         // of which machines
-	// Limit is how long it may take, inside DefaultDeadline.
+	Name  facts.Section // Collect fills this field of facts.Facts
+	Asked Asked         // which machines are asked for it
+	// Limit is its time limit, within DefaultDeadline.
 	Limit time.Duration
-	// Suspect is what a hang of it most likely means.
+	// Suspect is the most likely reason if it hangs.
 	Suspect string
-	// Collect looks. An error means that it could not be looked at; what was
-	// looked for and proven absent is a fact.
+	// Collect reads the section. An error means that it could not be read; something that was
+	// looked for and is proven absent is a fact.
 	Collect Collect
 }
 
-// Asked is of which machines a section is asked.
+// Asked says which machines are asked for a section.
 type Asked int
 
 const (
-	// Nodes are asked where the launch needs the section; the launching machine
-	// when what is typed there depends on it.
+	// Nodes are asked if the launch needs the section. The launching machine is asked if what is
+	// typed there depends on it.
 	Nodes Asked = 1 << iota
-	// Head is the launching machine, which is asked before anything is reached.
+	// Head is the launching machine, which is asked before any node is reached.
 	Head
 )
 
-// Sections is the table: what is to be known of a section but its facts stands in
-// its row, and a new one needs no line anywhere else.
+// Sections is the table. A row has everything about a section except its facts, and a new section
+// needs no line anywhere else.
 //
-// A collector that makes system calls of Linux has a stand-in elsewhere
-// (other.go of its package): another system can launch, but not be a node.
+// A collector that uses Linux's system calls has a substitute for other systems (other.go of its
+// package): another system can launch, but cannot be a node.
 var Sections = []Section{
 	{facts.SectionHost, Nodes | Head, 2 * time.Second, "a hung mount",
 		linux(host.CollectHost, func(f *facts.Facts) **facts.Host { return &f.Host })},
@@ -73,14 +73,14 @@ var Sections = []Section{
 	// Eight GPUs that each wake up take a while.
 	{facts.SectionNVML, Nodes, 30 * time.Second, "a driver that does not answer",
 		linux(gpu.CollectNVML, func(f *facts.Facts) **facts.NVML { return &f.NVML })},
-	// The compiler, the toolkit and the interpreter may each take their versionLimit.
+	// Compiler, toolkit and interpreter may each take VersionLimit.
 	{facts.SectionToolchain, Nodes, 8 * time.Second, "a compiler or packages on a hung mount",
 		linux(python.CollectToolchain, func(f *facts.Facts) **facts.Toolchain { return &f.Toolchain })},
 	{facts.SectionLauncher, Head, 8 * time.Second, "a PATH directory on a hung mount",
 		anywhere(launch.CollectLauncher, func(f *facts.Facts) **facts.Launcher { return &f.Launcher })},
 }
 
-// Of are the sections that machines are asked for.
+// Of returns the sections for which machines are asked.
 func Of(machines Asked) (sections []facts.Section) {
 	for _, section := range Sections {
 		if section.Asked&machines != 0 {
@@ -90,10 +90,10 @@ func Of(machines Asked) (sections []facts.Section) {
 	return sections
 }
 
-// Collect looks at one section, and returns facts that hold it alone.
+// Collect reads one section, and returns facts with only that section.
 type Collect func(ctx context.Context, o Options) (facts.Facts, error)
 
-// anywhere returns a row's Collect, which puts what a collector saw into its field of Facts.
+// anywhere returns a row's Collect, which puts a collector's result into its field of Facts.
 func anywhere[T any](collect func(context.Context, Options) (*T, error), field func(*facts.Facts) **T) Collect {
 	return func(ctx context.Context, o Options) (seen facts.Facts, err error) {
 		*field(&seen), err = collect(ctx, o)
@@ -101,8 +101,8 @@ func anywhere[T any](collect func(context.Context, Options) (*T, error), field f
 	}
 }
 
-// linux is anywhere for what would look into the void on another system, and take
-// that for an answer.
+// linux is anywhere for collectors that would find nothing on another system and report that as a
+// fact.
 func linux[T any](collect func(context.Context, Options) (*T, error), field func(*facts.Facts) **T) Collect {
 	if runtime.GOOS != "linux" {
 		collect = machine.Elsewhere

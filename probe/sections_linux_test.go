@@ -11,8 +11,7 @@ import (
 	"preflight/probe/machine"
 )
 
-// machineSections are those that every Linux machine can show, whatever is
-// installed on it.
+// machineSections are those that every Linux machine has, whatever is installed.
 var machineSections = []facts.Section{
 	facts.SectionHost, facts.SectionLimits, facts.SectionMemory, facts.SectionDisk, facts.SectionSHM, facts.SectionIB,
 }

@@ -12,9 +12,9 @@ import (
 	"preflight/probe/machine"
 )
 
-// iommu is how the kernel has devices addressed: of the GPUs, or of all devices
-// where theirs do not show. The words are those of its groups' default domains
-// (Linux, drivers/iommu/iommu.c, iommu_group_show_type).
+// iommu returns how the kernel translates device addresses: for the GPUs, or for all devices if the
+// GPUs' groups are not visible. The words are the types of the groups' default domains (Linux,
+// drivers/iommu/iommu.c, iommu_group_show_type).
 func iommu(o machine.Options, gpus []facts.PCIGPU) string {
 	const groups = "/sys/kernel/iommu_groups"
 	var types []string
@@ -26,7 +26,7 @@ func iommu(o machine.Options, gpus []facts.PCIGPU) string {
 	if types == nil {
 		entries, err := os.ReadDir(o.At(groups))
 		if err == nil && len(entries) == 0 || err != nil && machine.Exists(o.At("/sys/kernel")) {
-			return "off" // the kernel makes groups as soon as there is one
+			return "off" // the kernel creates groups as soon as there is an IOMMU
 		}
 		for _, entry := range entries {
 			types = append(types, machine.Line(o.At(filepath.Join(groups, entry.Name(), "type"))))
@@ -38,21 +38,21 @@ func iommu(o machine.Options, gpus []facts.PCIGPU) string {
 	case slices.Contains(types, "identity"):
 		return "passthrough"
 	}
-	return "" // an old kernel, or devices that were given to virtual machines
+	return "" // an old kernel, or devices that were passed to virtual machines
 }
 
-// redirectingBridges are the ports of PCIe switches above GPUs and RDMA adapters
-// that send what these say to each other up to the root complex; nil when one may
-// not be read. A root port is no such detour: whatever comes to it is there.
+// redirectingBridges returns the ports of PCIe switches above GPUs and RDMA adapters that redirect
+// peer-to-peer traffic to the root complex; nil if one of them cannot be read. Root ports are left
+// out: their traffic is at the root complex already.
 func redirectingBridges(o machine.Options, gpus []facts.PCIGPU) []string {
 	if gpus == nil {
-		return nil // the bus does not show
+		return nil // the bus is not visible
 	}
 	var ways [][]string
 	for _, gpu := range gpus {
 		ways = append(ways, gpu.Path)
 	}
-	adapters, _ := filepath.Glob(o.At("/sys/class/infiniband/*/device")) // the pattern is sound
+	adapters, _ := filepath.Glob(o.At("/sys/class/infiniband/*/device")) // the pattern is valid
 	for _, adapter := range adapters {
 		ways = append(ways, machine.PCIPath(adapter))
 	}
@@ -77,21 +77,21 @@ func redirectingBridges(o machine.Options, gpus []facts.PCIGPU) []string {
 	return redirecting
 }
 
-// Of the extended capabilities of a PCI Express function (PCI Express Base
-// Specification, 7.6.3 and 7.7.8; Linux, include/uapi/linux/pci_regs.h).
+// Extended capabilities of a PCI Express function (PCI Express Base Specification, 7.6.3 and 7.7.8;
+// Linux, include/uapi/linux/pci_regs.h).
 const (
-	extendedConfig = 0x100 // where their list begins, behind what plain PCI has
+	extendedConfig = 0x100 // start of their list, after plain PCI's configuration space
 	acsCapability  = 0x0d
-	acsControl     = 6 // a word, from the capability on
-	// acsRedirects are P2P Request Redirect, P2P Completion Redirect and P2P Egress
-	// Control, any of which Linux takes for a detour (drivers/pci/p2pdma.c,
-	// pci_bridge_has_acs_redir). NCCL's troubleshooting guide looks for Source
-	// Validation instead, which firmware and kernel set along with them.
+	acsControl     = 6 // offset of a 16-bit word in the capability
+	// acsRedirects are P2P Request Redirect, P2P Completion Redirect and P2P Egress Control. Linux
+	// treats each of them as a detour (drivers/pci/p2pdma.c, pci_bridge_has_acs_redir). NCCL's
+	// troubleshooting guide checks Source Validation instead, which firmware and kernel set
+	// together with them.
 	acsRedirects = 1<<2 | 1<<3 | 1<<5
 )
 
-// redirects reads a bridge's access control. It is not readable for who is not
-// root of the machine: sysfs then ends after 64 bytes.
+// redirects reads a bridge's access control. Only root of the machine may read it: for others the
+// sysfs file ends after 64 bytes.
 func redirects(config string) (set, readable bool) {
 	f, err := os.Open(config)
 	if err != nil {
@@ -99,14 +99,14 @@ func redirects(config string) (set, readable bool) {
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && info.Size() <= extendedConfig {
-		return false, true // a bridge of plain PCI
+		return false, true // a plain PCI bridge
 	}
 	var word [4]byte
 	read := func(at int64) (uint32, bool) {
-		n, _ := f.ReadAt(word[:], at) // fewer bytes say it all
+		n, _ := f.ReadAt(word[:], at) // a short read is detected below
 		return binary.LittleEndian.Uint32(word[:]), n == len(word)
 	}
-	const most = 0x1000 / 8 // capabilities are 8 bytes at least; a longer list is a circle
+	const most = 0x1000 / 8 // capabilities have at least 8 bytes; a longer list is a cycle
 	at := int64(extendedConfig)
 	for range most {
 		head, ok := read(at)

@@ -13,13 +13,13 @@ import (
 	"preflight/testhosts/probetest"
 )
 
-// configSpace is that of a bridge whose access control is the second of its
-// extended capabilities.
+// configSpace returns the configuration space of a bridge whose access control is its second
+// extended capability.
 func configSpace(access uint16) string {
 	space := make([]byte, 4096)
 	binary.LittleEndian.PutUint32(space[0x100:], 0x148<<20|1<<16|0x0001) // error reporting, next at 0x148
 	binary.LittleEndian.PutUint32(space[0x148:], 1<<16|acsCapability)
-	binary.LittleEndian.PutUint16(space[0x148+4:], 0x5f) // what it could do
+	binary.LittleEndian.PutUint16(space[0x148+4:], 0x5f) // what it supports
 	binary.LittleEndian.PutUint16(space[0x148+acsControl:], access)
 	return string(space)
 }
@@ -55,7 +55,7 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// One bridge that may not be read leaves all unknown. Root ports are not asked.
+// One bridge that cannot be read makes all unknown. Root ports are not read.
 func TestRedirectingBridges(t *testing.T) {
 	o := hgx(t)
 	gpus, _ := nvidiaOnBus(o)

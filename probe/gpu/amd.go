@@ -18,25 +18,25 @@ import (
 	"preflight/probe/machine"
 )
 
-// Where the kernel shows AMD's GPUs: what computes, who computes, and the driver.
+// Where the kernel shows AMD's GPUs: the compute device, its nodes, its processes, and the driver.
 const (
-	kfdDevice    = "/dev/kfd" // one door to all of them
+	kfdDevice    = "/dev/kfd" // one device for all GPUs
 	kfdNodesDir  = "/sys/class/kfd/kfd/topology/nodes"
 	kfdProcesses = "/sys/class/kfd/kfd/proc"
 	amdModule    = "/sys/module/amdgpu"
 )
 
-// showsAMD is whether a GPU of AMD's computes here, or could.
+// showsAMD reports whether the machine has an AMD GPU that computes, or could.
 func showsAMD(o machine.Options) bool {
 	return len(kfdGPUs(o)) > 0 || len(amdOnBus(o, nil)) > 0
 }
 
-// amdGPU is what the kernel and the file system show of AMD's GPUs.
+// amdGPU adds what the kernel and the file system show of AMD's GPUs.
 func amdGPU(o machine.Options, gpu *facts.GPU) {
 	nodes := kfdGPUs(o)
 	gpu.Devices = renderNodes(nodes)
 	if machine.Exists(o.At(amdModule)) {
-		held, _ := filepath.Glob(o.At(amdModule + "/drivers/pci:amdgpu/*:*:*.*")) // fails on a bad pattern only
+		held, _ := filepath.Glob(o.At(amdModule + "/drivers/pci:amdgpu/*:*:*.*")) // fails only on a bad pattern
 		gpu.Driver = []string{}
 		for _, device := range held {
 			gpu.Driver = append(gpu.Driver, filepath.Base(device))
@@ -44,29 +44,28 @@ func amdGPU(o machine.Options, gpu *facts.GPU) {
 	}
 	gpu.OnBus = amdOnBus(o, nodes)
 	gpu.ROCm = machine.Line(o.At("/opt/rocm/.info/version"))
-	// Opening them would have the driver set up a process.
+	// They are not opened, because the driver would set up a process.
 	for _, path := range append([]string{kfdDevice}, gpu.Devices...) {
 		gpu.Doors = append(gpu.Doors, deviceNode(path, access(o.At(path))))
 	}
 }
 
-// kfdNode is a GPU as the topology of AMD's compute driver has it: several of one card
-// where that is partitioned.
+// kfdNode is a GPU in the topology of AMD's compute driver. A partitioned card has several.
 type kfdNode struct {
 	number     int
-	id         string // by which a process' use of it is told
+	id         string // identifies the GPU in a process's list
 	dir        string
 	properties string
 	device     string // its card's directory in /sys
 }
 
-// kfdGPUs are the nodes that compute, in the order in which HIP counts them. A processor
-// has no SIMD units; the node of a GPU that a container was not given cannot be read.
+// kfdGPUs returns the compute nodes in HIP's order. A CPU has no SIMD units; the node of a GPU that
+// a container was not given cannot be read.
 //
-// Source: Linux 6.12, drivers/gpu/drm/amd/amdkfd/kfd_topology.c, node_show;
-// ROCm/ROCR-Runtime 6.2, libhsakmt/src/topology.c.
+// Source: Linux 6.12, drivers/gpu/drm/amd/amdkfd/kfd_topology.c, node_show; ROCm/ROCR-Runtime 6.2,
+// libhsakmt/src/topology.c.
 func kfdGPUs(o machine.Options) (nodes []kfdNode) {
-	entries, _ := os.ReadDir(o.At(kfdNodesDir)) // none, where the driver is not loaded
+	entries, _ := os.ReadDir(o.At(kfdNodesDir)) // none if the driver is not loaded
 	for _, entry := range entries {
 		number, err := strconv.Atoi(entry.Name())
 		dir := o.At(filepath.Join(kfdNodesDir, entry.Name()))
@@ -86,22 +85,22 @@ func kfdGPUs(o machine.Options) (nodes []kfdNode) {
 	return nodes
 }
 
-// isGraphics is whether a GPU has less memory than any that is trained on, as a processor's own has,
-// which the compute driver shows too: a torch that leaves it alone is as it should be.
+// isGraphics reports whether a GPU has less memory than any GPU used for training, like a CPU's
+// integrated graphics. The compute driver lists those too, and torch rightly ignores them.
 func isGraphics(device string) bool {
 	total, told := machine.Number(device + "/mem_info_vram_total")
 	return told && total < 4<<30
 }
 
-// property is 0 where it is not told. Identities take all of 64 bits.
+// property returns 0 if it is not set. Some values use all 64 bits.
 func (n kfdNode) property(name string) uint64 {
 	text, _ := machine.After(n.properties, name+" ")
 	value, _ := strconv.ParseUint(text, 10, 64)
 	return value
 }
 
-// address is where the card is on the bus. A partition has its number in place of the
-// function, where only the first is there (kfd_topology.c, kfd_topology_add_device).
+// address returns the card's PCI address. A partition has its number as the function, although only
+// the first function exists on the bus (kfd_topology.c, kfd_topology_add_device).
 func (n kfdNode) address(o machine.Options) string {
 	location := n.property("location_id")
 	slot := fmt.Sprintf("%04x:%02x:%02x.", n.property("domain"), location>>8&0xff, location>>3&0x1f)
@@ -121,9 +120,9 @@ func renderNodes(nodes []kfdNode) []string {
 	return paths
 }
 
-// amdOnBus are the accelerators on the PCI bus, and whatever else of AMD's computes: of
-// the classes that amdgpu takes (Linux 6.12, amdgpu_drv.c, pciidlist), VGA is what any board
-// has for its console.
+// amdOnBus returns the accelerators on the PCI bus, and all other AMD devices that compute. Of the
+// classes that amdgpu handles (Linux 6.12, amdgpu_drv.c, pciidlist), VGA is also used by any
+// board's console.
 func amdOnBus(o machine.Options, nodes []kfdNode) []facts.PCIGPU {
 	entries, err := os.ReadDir(o.At(pciDevices))
 	if err != nil {
@@ -144,14 +143,15 @@ func amdOnBus(o machine.Options, nodes []kfdNode) []facts.PCIGPU {
 	return gpus
 }
 
-// amdCards is what amdgpu says of itself and of its GPUs.
+// amdCards returns what amdgpu reports about itself and its GPUs.
 func amdCards(o machine.Options) *facts.NVML {
 	seen := &facts.NVML{Source: facts.SourceAMD, Asked: true, Cards: []facts.Card{}}
 	if !machine.Exists(o.At(amdModule)) {
 		seen.Failure = &facts.NVMLFailure{Kind: facts.FailureNoDriver, Text: "the kernel module amdgpu is not loaded"}
 		return seen
 	}
-	// The kernel's where the module has none (ROCm/rocm_smi_lib 6.2, rocm_smi.cc, rsmi_version_str_get).
+	// If the module has no version, the kernel's is used (ROCm/rocm_smi_lib 6.2, rocm_smi.cc,
+	// rsmi_version_str_get).
 	seen.Driver = cmp.Or(machine.Line(o.At(amdModule+"/version")), machine.Line(o.At("/proc/sys/kernel/osrelease")))
 	nodes := kfdGPUs(o)
 	if len(nodes) == 0 {
@@ -170,7 +170,7 @@ func amdCards(o machine.Options) *facts.NVML {
 	return seen
 }
 
-// amdCard is one GPU by the files of its device.
+// amdCard reads one GPU from the files of its device.
 //
 // Source: Linux 6.12, Documentation/gpu/amdgpu/driver-misc.rst and amdgpu_pm.c.
 func amdCard(node kfdNode) facts.Card {
@@ -188,21 +188,21 @@ func amdCard(node kfdNode) facts.Card {
 		Link:     amdLink(dir),
 	}
 	card.ECC, card.Refused = rasErrors(dir)
-	if unique := node.property("unique_id"); unique != 0 { // as ROCr has it: amd_gpu_agent.cpp, HSA_AMD_AGENT_INFO_UUID
+	if unique := node.property("unique_id"); unique != 0 { // in ROCr's format: amd_gpu_agent.cpp, HSA_AMD_AGENT_INFO_UUID
 		card.UUID = fmt.Sprintf("GPU-%016x", unique)
 	}
 	if minor := int(node.property("drm_render_minor")); minor > 0 {
 		card.Minor = &minor
 	}
-	card.Memory, _ = machine.Number(dir + "/mem_info_vram_total") // 0 for not told
+	card.Memory, _ = machine.Number(dir + "/mem_info_vram_total") // 0 if not reported
 	if used, told := machine.Number(dir + "/mem_info_vram_used"); told {
 		card.MemoryUsed = &used
 	}
 	return card
 }
 
-// shareMemory gives each partition of a card an equal part of its memory. How much of that
-// is used only the whole card tells.
+// shareMemory gives each partition of a card an equal part of its memory. The used memory is known
+// only for the whole card.
 func shareMemory(cards []facts.Card) {
 	parts := map[string]int64{}
 	for i := range cards {
@@ -216,10 +216,10 @@ func shareMemory(cards []facts.Card) {
 	}
 }
 
-// amdFirmware are the versions by part: fw_version/mec_fw_version is of "mec". A part that
-// the GPU does not have is 0 (Linux 6.12, amdgpu_ucode.c, FW_VERSION_ATTR).
+// amdFirmware returns the firmware versions by part: fw_version/mec_fw_version belongs to "mec". A
+// part that the GPU does not have is 0 (Linux 6.12, amdgpu_ucode.c, FW_VERSION_ATTR).
 func amdFirmware(dir string) map[string]string {
-	files, _ := filepath.Glob(dir + "/fw_version/*_fw_version") // fails on a bad pattern only
+	files, _ := filepath.Glob(dir + "/fw_version/*_fw_version") // fails only on a bad pattern
 	versions := map[string]string{}
 	for _, file := range files {
 		if version := machine.Line(file); version != "" && version != "0x00000000" {
@@ -232,13 +232,14 @@ func amdFirmware(dir string) map[string]string {
 	return versions
 }
 
-// rasErrors sums what the parts of a GPU counted since the driver was loaded, uncorrected
-// and corrected; nil where it has none that count, and where none tells, as during a reset.
+// rasErrors sums the uncorrected and corrected errors that the parts of a GPU have counted since
+// the driver was loaded. It returns nil if the GPU has no counters, or if none can be read, as
+// during a reset.
 //
-// Source: Linux 6.12, amdgpu_ras.c, amdgpu_ras_sysfs_read: "ue: 0" and "ce: 0", below which
-// newer ones have "de: 0", or "Query currently inaccessible".
+// Source: Linux 6.12, amdgpu_ras.c, amdgpu_ras_sysfs_read: "ue: 0" and "ce: 0", below which newer
+// ones have "de: 0", or "Query currently inaccessible".
 func rasErrors(dir string) (*facts.ECC, []facts.NVMLFailure) {
-	files, _ := filepath.Glob(dir + "/ras/*_err_count") // fails on a bad pattern only
+	files, _ := filepath.Glob(dir + "/ras/*_err_count") // fails only on a bad pattern
 	var uncorrected, corrected int64
 	var refused []facts.NVMLFailure
 	told := false
@@ -266,13 +267,13 @@ func rasErrors(dir string) (*facts.ECC, []facts.NVMLFailure) {
 	return &facts.ECC{Enabled: true, Uncorrected: &uncorrected, Corrected: &corrected}, nil
 }
 
-// count is 0 for what is no number.
+// count returns 0 for text that is not a number.
 func count(text string) int64 {
 	n, _ := strconv.ParseInt(text, 10, 64)
 	return n
 }
 
-// generations are PCIe's by the speed of a lane in GT/s.
+// generations maps the speed of a lane in GT/s to the PCIe generation.
 var generations = map[float64]int{2.5: 1, 5: 2, 8: 3, 16: 4, 32: 5, 64: 6}
 
 func amdLink(dir string) facts.PCILink {
@@ -280,14 +281,14 @@ func amdLink(dir string) facts.PCILink {
 	return facts.PCILink{Generation: generations[now.Speed], MaxGeneration: generations[most.Speed], Width: now.Lanes, MaxWidth: most.Lanes}
 }
 
-// xgmi is the type of a link between GPUs, and of one between a GPU and a processor that
-// has it (Linux 6.12, kfd_crat.h, CRAT_IOLINK_TYPE_XGMI).
+// xgmi is the type of an XGMI link between GPUs, or between a GPU and a CPU that has it (Linux
+// 6.12, kfd_crat.h, CRAT_IOLINK_TYPE_XGMI).
 const xgmi = 11
 
-// xgmiLinks are a GPU's ways to the other cards of its machine; nil where it is the only
-// card. The driver shows those that there are, in MB/s (kfd_crat.c, kfd_fill_gpu_xgmi_link_to_gpu).
+// xgmiLinks returns a GPU's links to the other cards of its machine; nil if it is the only card.
+// The driver lists existing links, with speeds in MB/s (kfd_crat.c, kfd_fill_gpu_xgmi_link_to_gpu).
 func xgmiLinks(node kfdNode, all []kfdNode) *facts.NVLinks {
-	speed := map[int]int64{} // of the links that there are, by the node that they lead to
+	speed := map[int]int64{} // of existing links, by the node at the other end
 	files, _ := filepath.Glob(node.dir + "/io_links/*/properties")
 	for _, file := range files {
 		text, err := hostsys.ReadFile(file)
@@ -318,14 +319,14 @@ func xgmiLinks(node kfdNode, all []kfdNode) *facts.NVLinks {
 	return links
 }
 
-// kfdUsers are the processes that compute and have memory of a GPU. Every process that
-// computes is told of every GPU.
+// kfdUsers adds the processes that compute and have memory on a GPU. The driver lists every GPU for
+// every such process.
 //
 // Source: Linux 6.12, amdkfd/kfd_process.c, kfd_procfs_show: proc/PID/vram_GPUID, in bytes.
 func kfdUsers(o machine.Options, nodes []kfdNode, cards []facts.Card) {
 	entries, err := os.ReadDir(o.At(kfdProcesses))
 	if err != nil {
-		return // before Linux 5.9, whose driver does not tell
+		return // before Linux 5.9 the driver does not report them
 	}
 	for i, node := range nodes {
 		cards[i].Processes = []facts.GPUUser{}

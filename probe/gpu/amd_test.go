@@ -14,10 +14,10 @@ import (
 	"preflight/testhosts/probetest"
 )
 
-// instinct is a machine of two processors and four MI210 of which the first two are joined
-// by XGMI, in the form of two recordings: topo-mi210-xgmi-pcie and topology-parsing-mi308 of
-// ROCm/k8s-device-plugin (ed76468, testdata). What these lack, the devices' own files, is
-// written as the kernel's source has it.
+// instinct is a machine with two CPUs and four MI210, of which the first two are connected by XGMI.
+// It follows two recordings: topo-mi210-xgmi-pcie and topology-parsing-mi308 of
+// ROCm/k8s-device-plugin (ed76468, testdata). The devices' own files are not in the recordings and
+// follow the kernel's source.
 func instinct(t *testing.T) machine.Options {
 	files := map[string]string{
 		"/dev/kfd": "", amdModule + "/version": "6.8.5\n", "/opt/rocm/.info/version": "6.2.0-66\n", "/proc/sys/kernel/osrelease": "5.15.0-107-generic\n",
@@ -112,8 +112,8 @@ func TestCollectGPUOfAMD(t *testing.T) {
 	}
 }
 
-// A card in four partitions is four GPUs at one address, by the form of
-// topology-parsing-mi308; and each has its part of the memory.
+// A card in four partitions is four GPUs at one address, as in topology-parsing-mi308; each has its
+// part of the memory.
 func TestPartitions(t *testing.T) {
 	files := map[string]string{amdModule + "/refcnt": "1\n", "/proc/sys/kernel/osrelease": "6.8.0-45-generic\n", pciDevices + "/0000:0a:00.0/mem_info_vram_total": "205000000000\n"}
 	for i := range 4 {
@@ -130,7 +130,8 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
-// A GPU that counts errors and does not tell them now refuses to; one without counters does not.
+// A GPU that counts errors but does not show them now refused the read; one without counters did
+// not.
 func TestRefusedErrors(t *testing.T) {
 	o := probetest.Write(t, machine.Options{}, map[string]string{
 		"/resets/ras/umc_err_count": "Query currently inaccessible\n", "/resets/ras/gfx_err_count": "Query currently inaccessible\n", "/radeon/vendor": "0x1002\n",
@@ -144,7 +145,8 @@ func TestRefusedErrors(t *testing.T) {
 	}
 }
 
-// What does not compute, or is not ours, makes no machine of AMD's; a GPU without its driver does.
+// A device that does not compute, or is not AMD's, does not make an AMD machine; a GPU without its
+// driver does.
 func TestShowsAMD(t *testing.T) {
 	const card = pciDevices + "/0000:0a:00.0/"
 	for name, c := range map[string]struct {
@@ -169,7 +171,8 @@ func TestShowsAMD(t *testing.T) {
 	}
 }
 
-// What a processor has for a display computes as far as the kernel is concerned, and nobody trains on it.
+// A CPU's integrated graphics counts as a compute device for the kernel, and is not used for
+// training.
 func TestProcessorsGraphics(t *testing.T) {
 	const device = pciDevices + "/0000:0a:00.0/"
 	files := map[string]string{

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// noted is a library that has nothing but a note.
+// noted returns a library that contains only a note.
 func noted(t *testing.T, section, name, text string) string {
 	t.Helper()
 	var note bytes.Buffer

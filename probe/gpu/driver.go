@@ -17,11 +17,11 @@ import (
 	"preflight/probe/machine"
 )
 
-// driverModules are the kernel modules that have a say in how GPUs work: NVIDIA's,
-// those for GPUDirect, and the one that takes GPUs away from NVIDIA's. Sorted.
+// driverModules are the kernel modules that affect how GPUs work: NVIDIA's, those for GPUDirect,
+// and nouveau, which takes GPUs away from NVIDIA's driver. Sorted.
 var driverModules = []string{"gdrdrv", "nouveau", "nv_peer_mem", "nvidia", "nvidia_peermem", "nvidia_uvm"}
 
-// loadedModules are those of them that are; nil when /sys does not show modules.
+// loadedModules returns those that are loaded; nil if /sys does not show modules.
 func loadedModules(o machine.Options) []string {
 	if !machine.Exists(o.At("/sys/module")) {
 		return nil
@@ -35,13 +35,13 @@ func loadedModules(o machine.Options) []string {
 	return loaded
 }
 
-// moduleBanner is in the first line of /proc/driver/nvidia/version: "NVRM version:
-// NVIDIA UNIX x86_64 Kernel Module  550.54.15", of the open one "NVIDIA UNIX Open
-// Kernel Module for x86_64  550.54.15".
+// moduleBanner matches the first line of /proc/driver/nvidia/version: "NVRM version: NVIDIA UNIX
+// x86_64 Kernel Module  550.54.15", or for the open module "NVIDIA UNIX Open Kernel Module for
+// x86_64  550.54.15".
 var moduleBanner = lazyregexp.New(`(Open )?Kernel Module(?: for \S+)? +(\d+(?:\.\d+)+)`)
 
-// driverModule is the version of the loaded kernel module, "" when none is loaded,
-// and whether it is the open one, which only its own line tells.
+// driverModule returns the version of the loaded kernel module, "" if none is loaded, and whether
+// it is the open one, which only this line shows.
 func driverModule(o machine.Options) (version string, open bool) {
 	if match := moduleBanner.FindStringSubmatch(machine.Line(o.At("/proc/driver/nvidia/version"))); match != nil {
 		version, open = match[2], match[1] != ""
@@ -52,10 +52,10 @@ func driverModule(o machine.Options) (version string, open bool) {
 	return version, open
 }
 
-// accessibleNodes are the device nodes of NVIDIA's driver and how they answer. Those that
-// every process of CUDA opens are opened: only that shows whether the module answers.
-// A GPU's own is not, for it would wake the GPU up; nor is that of a module that is
-// not loaded, for the kernel would try to load one.
+// accessibleNodes returns the device nodes of NVIDIA's driver, each with the error of trying to use
+// it. It opens the nodes that every CUDA process opens, because only that shows whether the module
+// answers. It does not open a GPU's own node, which would wake the GPU up, or the node of a module
+// that is not loaded, which would make the kernel try to load it.
 func accessibleNodes(o machine.Options, devices, loaded []string) []facts.DeviceNode {
 	if machine.Exists(o.At("/dev/dxg")) && !machine.Exists(o.At("/dev/nvidiactl")) {
 		return []facts.DeviceNode{deviceNode("/dev/dxg", access(o.At("/dev/dxg")))} // WSL 2 has no other
@@ -66,7 +66,7 @@ func accessibleNodes(o machine.Options, devices, loaded []string) []facts.Device
 		switch {
 		case err != nil:
 		case loaded != nil && !slices.Contains(loaded, shared.module):
-			err = syscall.ENXIO // as opening it would say
+			err = syscall.ENXIO // the error that opening it would give
 		default:
 			err = opens(o.At(shared.path))
 		}
@@ -78,11 +78,11 @@ func accessibleNodes(o machine.Options, devices, loaded []string) []facts.Device
 	return all
 }
 
-// modprobeHelper is what CUDA has load modules and make device nodes, which takes
+// modprobeHelper is the program with which CUDA loads modules and creates device nodes, which needs
 // root's rights (NVIDIA/nvidia-modprobe 550, nvidia-modprobe.c).
 const modprobeHelper = "/usr/bin/nvidia-modprobe"
 
-// hasModprobe is whether it is there and gets them, whoever calls it.
+// hasModprobe reports whether it exists and gets root's rights for every caller.
 func hasModprobe(o machine.Options) bool {
 	info, err := os.Stat(o.At(modprobeHelper))
 	if err != nil || !info.Mode().IsRegular() || info.Mode()&os.ModeSetuid == 0 || info.Mode().Perm()&0o001 == 0 {
@@ -99,15 +99,15 @@ func deviceNode(path string, err error) facts.DeviceNode {
 	return facts.DeviceNode{Path: path}
 }
 
-// access asks whether a file may be read and written, and opens nothing: by its mode
-// and, of a device node, by the cgroup of a container or a job as well, which says
-// "operation not permitted" (Linux 6.8, fs/namei.c, inode_permission).
+// access checks without opening whether a file may be read and written. It checks the mode and, for
+// a device node, also the cgroup of a container or job, which gives "operation not permitted"
+// (Linux 6.8, fs/namei.c, inode_permission).
 func access(path string) error {
 	const readWrite = 4 | 2 // R_OK|W_OK of access(2)
 	return syscall.Access(path, readWrite)
 }
 
-// opens tries a device node for reading and writing.
+// opens tries to open a device node for reading and writing.
 func opens(path string) error {
 	fd, err := syscall.Open(path, syscall.O_RDWR|syscall.O_NONBLOCK|syscall.O_NOCTTY|syscall.O_CLOEXEC, 0)
 	if err == nil {
@@ -116,21 +116,20 @@ func opens(path string) error {
 	return err
 }
 
-// libcudaName is the name by which CUDA's runtime asks the loader for the driver.
+// libcudaName is the name under which the CUDA runtime loads the driver's library.
 const libcudaName = "libcuda.so.1"
 
 var (
-	// libcudaFile is what the name leads to. Releases have three digits at first;
-	// WSL 2 has a libcuda.so.1.1, which tells none.
+	// libcudaFile is the file that the name links to. Releases begin with three digits; WSL 2 has a
+	// libcuda.so.1.1, which is no release.
 	libcudaFile = lazyregexp.New(`^libcuda\.so\.(\d{3,}(?:\.\d+)+)$`)
-	// compatPath is where the packages of forward compatibility put theirs:
-	// /usr/local/cuda-12.4/compat, NVIDIA's images /usr/local/cuda/compat/lib, conda
-	// a directory cuda-compat (CUDA Compatibility, "Forward Compatibility").
+	// compatPath matches where forward-compatibility packages put theirs:
+	// /usr/local/cuda-12.4/compat, NVIDIA's images /usr/local/cuda/compat/lib, conda a directory
+	// cuda-compat (CUDA Compatibility, "Forward Compatibility").
 	compatPath = lazyregexp.New(`/(?:cuda[^/]*/compat|cuda-compat)/`)
 )
 
-// findLibcuda lists the drivers' user halves that there are, in the order in which
-// the loader takes them, each file once.
+// findLibcuda lists the driver libraries that exist, in the loader's order, each file once.
 func findLibcuda(o machine.Options, libraryPath string) []facts.DriverLibrary {
 	found := []facts.DriverLibrary{}
 	for _, c := range machine.Present(machine.LoaderOrder(o, libraryPath, libcudaName), o.At) {
@@ -149,8 +148,8 @@ func findLibcuda(o machine.Options, libraryPath string) []facts.DriverLibrary {
 	return found
 }
 
-// compatBranches are the branches of drivers that a libcuda of forward compatibility says it
-// works with, nil where it says nothing: JSON in a note of the file.
+// compatBranches returns the driver branches that a forward-compatibility libcuda supports, nil if
+// it does not say. They are JSON in a note of the file.
 //
 // Source: NVIDIA/nvidia-container-toolkit 1.20, cmd/nvidia-cdi-hook/cudacompat/cuda-elf-header.go.
 func compatBranches(path string) []int {
@@ -168,8 +167,8 @@ func compatBranches(path string) []int {
 	if err != nil {
 		return nil
 	}
-	// A name and a text of these lengths follow a third number, each filled up to a boundary:
-	// elf(5), Notes.
+	// The note has a name length, a text length and a third number, then the name and the text,
+	// each padded to a boundary: elf(5), Notes.
 	const head = 12
 	if len(note) < head {
 		return nil

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gpu looks for accelerators: at what the bus, the kernel and the file
-// system show of them, and at what their driver says. The driver is asked in a
-// process of its own ([nvml], which may hang and die of it).
-// It refuses to wake up, reset or configure a GPU.
+// Package gpu looks for accelerators: what the bus, the kernel and the file system show of them,
+// and what their driver reports. A separate process asks the driver, because it may hang or crash
+// ([nvml]). The package does not wake up, reset or configure a GPU.
 package gpu
 
 import (
@@ -22,12 +21,12 @@ import (
 	"preflight/probe/machine"
 )
 
-// CollectGPU looks for accelerators and, where one is NVIDIA's or else AMD's, at what of
-// its driver the kernel and the file system show. Whether any of it works is for the
-// driver to say, which is not asked here.
+// CollectGPU looks for accelerators. If one is NVIDIA's, otherwise AMD's, it reads what the kernel
+// and the file system show of the driver. Whether any of it works only the driver can say, which is
+// not asked here.
 func CollectGPU(ctx context.Context, o machine.Options) (*facts.GPU, error) {
 	gpu := &facts.GPU{Devices: deviceNodes(o, "/dev", "nvidia")}
-	// Where no driver is loaded, the directory is not there.
+	// The directory exists only if the driver is loaded.
 	if entries, err := os.ReadDir(o.At("/proc/driver/nvidia/gpus")); err == nil {
 		gpu.Driver = []string{}
 		for _, entry := range entries {
@@ -46,7 +45,7 @@ func CollectGPU(ctx context.Context, o machine.Options) (*facts.GPU, error) {
 		}
 		return gpu, ctx.Err()
 	}
-	for _, node := range kfdGPUs(o) { // as of a processor that has graphics
+	for _, node := range kfdGPUs(o) { // such as a CPU's integrated graphics
 		gpu.Others = append(gpu.Others, fmt.Sprintf("%s node %d", kfdDevice, node.number))
 	}
 	gpu.Modules = loadedModules(o)
@@ -68,9 +67,9 @@ func CollectGPU(ctx context.Context, o machine.Options) (*facts.GPU, error) {
 	return gpu, ctx.Err()
 }
 
-// showsNVIDIA is whether anything here is NVIDIA's, so that its driver is worth
-// asking: a device node, the driver's directory, a GPU on the bus, or the one
-// device in which WSL 2 shows all GPUs of Windows.
+// showsNVIDIA reports whether anything here is NVIDIA's, so that its driver should be asked: a
+// device node, the driver's directory, a GPU on the bus, or the one device in which WSL 2 shows all
+// GPUs of Windows.
 func showsNVIDIA(o machine.Options) bool {
 	for _, sign := range []string{"/dev/nvidiactl", "/proc/driver/nvidia", "/dev/dxg"} {
 		if machine.Exists(o.At(sign)) {
@@ -81,13 +80,13 @@ func showsNVIDIA(o machine.Options) bool {
 	return len(gpus) > 0 || len(deviceNodes(o, "/dev", "nvidia")) > 0
 }
 
-// deviceNodes are those of one kind by their numbers; never nil.
+// deviceNodes returns the nodes of one kind, sorted by number; never nil.
 func deviceNodes(o machine.Options, dir, kind string) []string {
-	entries, _ := os.ReadDir(o.At(dir)) // none, where the directory is not there
+	entries, _ := os.ReadDir(o.At(dir)) // none if the directory does not exist
 	numbers := []int{}
 	for _, entry := range entries {
 		digits, named := strings.CutPrefix(entry.Name(), kind)
-		if number, err := strconv.ParseUint(digits, 10, 31); named && err == nil { // no sign
+		if number, err := strconv.ParseUint(digits, 10, 31); named && err == nil { // without a sign
 			numbers = append(numbers, int(number))
 		}
 	}
@@ -99,12 +98,12 @@ func deviceNodes(o machine.Options, dir, kind string) []string {
 	return nodes
 }
 
-// ascendRelease is what the driver's own package says of itself, where it was installed.
+// ascendRelease returns the release from the driver's own package, in its installation directory.
 //
 // Source: Ascend's driver packages, which write /etc/ascend_install.info and driver/version.info:
 // mindspore-ai/mindspore, CheckVmmDriverVersion, reads both so.
 func ascendRelease(o machine.Options) string {
-	installed, _ := hostsys.ReadFile(o.At("/etc/ascend_install.info")) // a container has the driver's own directory alone
+	installed, _ := hostsys.ReadFile(o.At("/etc/ascend_install.info")) // a container has only the driver's directory
 	base, _ := machine.After(string(installed), "Driver_Install_Path_Param=")
 	text, err := hostsys.ReadFile(o.At(filepath.Join(cmp.Or(base, "/usr/local/Ascend"), "driver/version.info")))
 	if err != nil {
@@ -116,10 +115,10 @@ func ascendRelease(o machine.Options) string {
 
 const pciDevices = "/sys/bus/pci/devices"
 
-// nvidiaOnBus are NVIDIA's GPUs on the PCI bus, by address, nil when /sys does not
-// show the bus, and the number of its NVSwitches. The sound and USB functions of a
-// graphics card are neither. Classes are those of the PCI Code and ID Assignment
-// Specification: 0x0300 VGA, 0x0302 3D controller, 0x0680 other bridge.
+// nvidiaOnBus returns NVIDIA's GPUs on the PCI bus, by address, nil if /sys does not show the bus,
+// and the number of its NVSwitches. The sound and USB functions of a graphics card count as
+// neither. Classes are those of the PCI Code and ID Assignment Specification: 0x0300 VGA, 0x0302 3D
+// controller, 0x0680 other bridge.
 func nvidiaOnBus(o machine.Options) (gpus []facts.PCIGPU, switches int) {
 	entries, err := os.ReadDir(o.At(pciDevices))
 	if err != nil {

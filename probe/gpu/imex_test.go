@@ -13,7 +13,7 @@ import (
 	"preflight/testhosts/probetest"
 )
 
-// noIMEX is of a machine that has nothing of it.
+// noIMEX is the result on a machine without IMEX.
 var noIMEX = &facts.IMEX{Channels: []facts.DeviceNode{}, PeersUnread: "there is no " + imexNodes}
 
 // A tray of a rack: a channel, the service, and the list that its configuration names.

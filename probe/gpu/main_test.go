@@ -10,8 +10,8 @@ import (
 	"preflight/probe/nvml"
 )
 
-// TestMain lets the test binary be the child that asks the driver: started as
-// `agent nvml`, as the program itself would be.
+// TestMain lets the test binary be the child that asks the driver: started as `agent nvml`, like
+// the program itself.
 func TestMain(m *testing.M) {
 	if slices.Equal(os.Args[1:], []string{"agent", "nvml"}) {
 		nvml.Serve(os.Stdout)

@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// nvmlQuiet is how long the driver may take for one call. A GPU that nobody
-	// uses and that is not in persistence mode takes some seconds to wake up.
+	// nvmlQuiet is the time limit for one call of the driver. An idle GPU without persistence mode
+	// takes some seconds to wake up.
 	nvmlQuiet = 10 * time.Second
-	// nvmlEnding is how long a killed child may take to be gone. One that is still
-	// there sleeps in the kernel, where no signal reaches it.
+	// nvmlEnding is how long a killed child may take to end. One that still exists then sleeps in
+	// the kernel, where signals have no effect.
 	nvmlEnding = 500 * time.Millisecond
 )
 
@@ -48,9 +48,9 @@ func CollectNVML(ctx context.Context, o machine.Options) (*facts.NVML, error) {
 	return seen, nil
 }
 
-// nvmlChild is this program anew, called as we were; `agent nvml` is what it has
-// of package probe/nvml. That binds NVML's symbols when they are called, which
-// LD_BIND_NOW would end before it begins.
+// nvmlChild is this program again, with the same name; `agent nvml` is its part from package
+// probe/nvml. NVML's symbols are bound when they are called; LD_BIND_NOW would make the child fail
+// at its start.
 func nvmlChild() hostsys.Child {
 	ours := slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "LD_BIND_NOW=") })
 	return hostsys.Child{
@@ -59,18 +59,17 @@ func nvmlChild() hostsys.Child {
 	}
 }
 
-// askNVML makes facts of what a child says of the driver, and ends it when
-// nothing comes for too long. ask is [hostsys.Child.Stream]: it runs until the child has
-// ended or the context has.
+// askNVML turns a child's lines into facts, and ends the child if nothing comes for too long. ask
+// is [hostsys.Child.Stream]: it runs until the child or the context has ended.
 //
-// An error is no word about the driver: we were interrupted, could not start the
-// child, had too little time for it, or were built without cgo.
+// An error says nothing about the driver: the run was interrupted, the child did not start or had
+// too little time, or this build has no cgo.
 func askNVML(ctx context.Context, ask func(context.Context, io.Writer) (stderr string, err error), quiet time.Duration) (*facts.NVML, error) {
 	w := hostsys.BeginWait()
 	report, end := listen(ctx, ask, quiet)
 	silent := time.Since(report.last).Round(100 * time.Millisecond)
 	switch {
-	case report.unloaded == nvml.WithoutCgo: // whether the library is there is not known
+	case report.unloaded == nvml.WithoutCgo: // it is unknown whether the library exists
 		return nil, errors.New(nvml.WithoutCgo)
 	case report.unloaded != "":
 		report.seen.Failure = &facts.NVMLFailure{Kind: facts.FailureNoLibrary, Text: report.unloaded}
@@ -83,7 +82,7 @@ func askNVML(ctx context.Context, ask func(context.Context, io.Writer) (stderr s
 		return nil, fmt.Errorf("cannot ask the driver: preflight's process for it did not start: %s", crashMessage(end.stderr, end.err))
 	case !end.killed:
 		report.fail(facts.FailureCrashed, "the process that asked "+report.subject()+" ended: "+crashMessage(end.stderr, end.err))
-	case silent < quiet/2: // it may yet have answered
+	case silent < quiet/2: // it might still have answered
 		return nil, fmt.Errorf("the driver was in %s when the node's time limit ended: run again with a longer --timeout to learn whether it hangs", report.call())
 	case w.Busy() > 0:
 		return nil, fmt.Errorf("the driver was in %s for %s, but this machine was busy: run preflight again with less load to learn whether it hangs", report.call(), silent)
@@ -95,31 +94,30 @@ func askNVML(ctx context.Context, ask func(context.Context, io.Writer) (stderr s
 	return &report.seen, nil
 }
 
-// ending is how a child came to its end: by itself, killed by us, or killed and not gone.
+// ending is how a child ended: by itself, killed by us, or killed but still there.
 type ending struct {
 	stderr        string
 	err           error
 	killed, stuck bool
 }
 
-// listen takes a child's lines until it ends, is silent for too long, or the time
-// that ctx leaves is over.
+// listen reads a child's lines until it ends, is silent for too long, or ctx's time is over.
 func listen(ctx context.Context, ask func(context.Context, io.Writer) (string, error), quiet time.Duration) (*childReport, ending) {
-	asking, stop := machine.Ahead(ctx, 2*nvmlEnding) // what is reported by then has to be handed in before its end
+	asking, stop := machine.Ahead(ctx, 2*nvmlEnding) // leaves time to hand in the report before ctx ends
 	defer stop()
 	asking, hush := context.WithCancel(asking)
 	silence := time.AfterFunc(quiet, hush)
 	defer silence.Stop()
 	talk := newChildOutput(func(done bool) {
 		if done {
-			// A driver may take long to close its GPUs, and nobody has to wait for that.
+			// A driver may take long to close its GPUs, which need not be waited for.
 			silence.Reset(hostsys.Grace)
 		} else {
 			silence.Reset(quiet)
 		}
 	})
 
-	ended := make(chan ending, 1) // room for one, so that a child nobody awaits can still end
+	ended := make(chan ending, 1) // buffered, so that a child can end although nothing waits for it
 	go func() {
 		stderr, err := ask(asking, talk)
 		ended <- ending{stderr: stderr, err: err}

@@ -23,8 +23,8 @@ import (
 	"preflight/testhosts/probetest"
 )
 
-// driver is the child that asks a stand-in for the driver. Tests of those who
-// hang wait for shortQuiet; it must outlast the start of a process.
+// driver is the child that asks a substitute driver. Tests of hanging drivers wait for shortQuiet,
+// which must be longer than the start of a process.
 func driver(t *testing.T, scenario gpus.Machine) hostsys.Child {
 	t.Helper()
 	dir := t.TempDir()
@@ -36,7 +36,7 @@ func driver(t *testing.T, scenario gpus.Machine) hostsys.Child {
 	return asker
 }
 
-// showDriver has every child ask that stand-in.
+// showDriver makes every child ask that substitute.
 func showDriver(t *testing.T, scenario gpus.Machine) {
 	t.Helper()
 	asker := driver(t, scenario)
@@ -190,7 +190,7 @@ func TestDriverThatCrashesIsNamed(t *testing.T) {
 	t.Run("by a missing symbol", func(t *testing.T) {
 		t.Parallel()
 		scenario := gpus.H100s(4)
-		scenario.Without = []string{"nvmlDeviceGetCount_v2"} // which every NVML there is has under one name
+		scenario.Without = []string{"nvmlDeviceGetCount_v2"} // every NVML has this function under this one name
 		seen := ask(t, scenario)
 		if seen.Failure == nil || seen.Failure.Kind != facts.FailureCrashed || !strings.Contains(seen.Failure.Text, "symbol lookup error: ") {
 			t.Errorf("failure %+v, want a crash with the loader's words", seen.Failure)
@@ -215,7 +215,7 @@ func TestLostGPULeavesTheOthers(t *testing.T) {
 			t.Errorf("GPU %d is not told whole: %+v", i, card)
 		}
 	}
-	// Cards 2 and 3 hang on one PCIe switch.
+	// Cards 2 and 3 are behind one PCIe switch.
 	if diff := cmp.Diff([][]string{{"X", "", "NODE", "NODE"}, {"", "X", "", ""}, {"NODE", "", "X", "PIX"}, {"NODE", "", "PIX", "X"}}, seen.Topology); diff != "" {
 		t.Errorf("topology (-want +got):\n%s", diff)
 	}
@@ -223,7 +223,7 @@ func TestLostGPULeavesTheOthers(t *testing.T) {
 		t.Errorf("peers of GPU 3 (-want +got):\n%s", diff)
 	}
 
-	// The kernel still lists where it sat.
+	// The kernel still lists its address.
 	o := machine.Options{}
 	for _, card := range scenario.Cards {
 		o = probetest.Write(t, o, map[string]string{"/proc/driver/nvidia/gpus/" + card.Address() + "/information": ""})
@@ -234,8 +234,7 @@ func TestLostGPULeavesTheOthers(t *testing.T) {
 	}
 }
 
-// A sensor that fails costs what it would have told, and a question about two
-// GPUs is remembered too.
+// A sensor that fails costs only its own value, and a failed call about two GPUs is recorded too.
 func TestRefusedCallsLeaveTheCard(t *testing.T) {
 	t.Parallel()
 	scenario := gpus.GB200s(2)
@@ -264,7 +263,7 @@ func TestRefusedCallsLeaveTheCard(t *testing.T) {
 	}
 }
 
-// GPUs that the driver keeps from us keep their numbers.
+// GPUs that the driver hides from us keep their index.
 func TestHiddenGPUsAreCounted(t *testing.T) {
 	t.Parallel()
 	scenario := gpus.H100s(4)
@@ -315,8 +314,8 @@ func TestOldDriverDegradesFieldByField(t *testing.T) {
 	}
 }
 
-// Take from a library whatever was asked of it, until it has only that without
-// which there is nothing to ask: no missing function may end the child.
+// The test removes each function that was called from the library, until only the indispensable
+// ones are left: no missing function may end the child.
 func TestLibraryWithEverFewerFunctions(t *testing.T) {
 	t.Parallel()
 	scenario := gpus.H100s(2)
@@ -361,7 +360,7 @@ func TestDriverIsAskedLazilyWhateverTheSessionBinds(t *testing.T) {
 }
 
 func TestNoDriverIsAskedWithoutASignOfNVIDIA(t *testing.T) {
-	// A driver that would be named if it were asked.
+	// A driver that would be reported if it were asked.
 	hung := gpus.H100s(1)
 	hung.Init = 999
 	showDriver(t, hung)
@@ -376,7 +375,7 @@ func TestNoDriverIsAskedWithoutASignOfNVIDIA(t *testing.T) {
 	}
 }
 
-// BenchmarkDriver is the whole of asking for eight GPUs, process start included.
+// BenchmarkDriver measures the whole query of eight GPUs, including the start of the process.
 func BenchmarkDriver(b *testing.B) {
 	dir := b.TempDir()
 	if _, err := gpus.BuildNVML(dir, gpus.H100s(8)); err != nil {

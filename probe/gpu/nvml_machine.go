@@ -13,11 +13,11 @@ import (
 	"preflight/probe/machine"
 )
 
-// processName caps what is kept of a name that a process may choose for itself.
+// processName limits the length of a name that a process may choose itself.
 const processName = 64
 
-// nameProcesses adds to the processes on the GPUs what the process table says of
-// them. One that is not there belongs to another container, or has ended.
+// nameProcesses adds data from the process table to the processes on the GPUs. A process that is
+// not there belongs to another container, or has ended.
 func nameProcesses(o machine.Options, cards []facts.Card) {
 	for i := range cards {
 		for j := range cards[i].Processes {
@@ -35,14 +35,14 @@ func nameProcesses(o machine.Options, cards []facts.Card) {
 	}
 }
 
-// isSameProcess is whether a process of our table is the one the driver means. In a
-// container, older drivers tell the machine's numbers (NVIDIA/nvidia-docker, issue
-// 1483), so that there it has to be seen with a GPU open.
+// isSameProcess reports whether a process in our table is the one that the driver means. In a
+// container, older drivers report the machine's process IDs (NVIDIA/nvidia-docker, issue 1483), so
+// there the process must have a GPU open.
 func isSameProcess(o machine.Options, dir string) bool {
 	if namespace, err := os.Readlink(o.At("/proc/self/ns/pid")); err == nil && namespace == machine.InitialPID {
 		return true
 	}
-	open, _ := os.ReadDir(filepath.Join(dir, "fd")) // none, of another user's
+	open, _ := os.ReadDir(filepath.Join(dir, "fd")) // none for another user's process
 	for _, entry := range open {
 		if file, err := os.Readlink(filepath.Join(dir, "fd", entry.Name())); err == nil && (strings.HasPrefix(file, "/dev/nvidia") || file == kfdDevice) {
 			return true
@@ -51,10 +51,10 @@ func isSameProcess(o machine.Options, dir string) bool {
 	return false
 }
 
-// programName is what a process was called by, without the directory, or what
-// the kernel calls it when it has no arguments any more.
+// programName returns the name with which a process was started, without the directory, or the
+// kernel's name if it has no arguments any more.
 func programName(dir string) string {
-	arguments, _ := os.ReadFile(filepath.Join(dir, "cmdline")) // empty of a process that is ending
+	arguments, _ := os.ReadFile(filepath.Join(dir, "cmdline")) // empty for a process that is ending
 	name, _, _ := strings.Cut(string(arguments), "\x00")
 	if name = filepath.Base(name); name == "." || name == "/" {
 		name = machine.Line(filepath.Join(dir, "comm"))
@@ -62,11 +62,11 @@ func programName(dir string) string {
 	return name[:min(processName, len(name))]
 }
 
-// addressUnreachable finds the PCI addresses of GPUs that told none, such as those that
-// fell off the bus. NVML numbers GPUs by PCI address, and the kernel driver lists
-// the addresses of as many.
+// addressUnreachable fills in the PCI addresses of GPUs that report none, such as those that fell
+// off the bus. NVML numbers GPUs by PCI address, and the kernel driver lists the same number of
+// addresses.
 func addressUnreachable(o machine.Options, cards []facts.Card) {
-	entries, err := os.ReadDir(o.At("/proc/driver/nvidia/gpus")) // in the order of their names
+	entries, err := os.ReadDir(o.At("/proc/driver/nvidia/gpus")) // sorted by name
 	if err != nil || len(entries) != len(cards) {
 		return
 	}
@@ -80,9 +80,9 @@ func addressUnreachable(o machine.Options, cards []facts.Card) {
 	}
 }
 
-// hiddenNodes are the device nodes of GPUs that the driver does not show, and what this
-// session is refused there: those of a job's or a container's device cgroup are kept
-// from it, the others are lost. They are not opened, see [access].
+// hiddenNodes returns the device nodes of GPUs that the driver does not show, and why this session
+// cannot use them. Those that a job's or container's device cgroup denies are hidden from it, the
+// others are lost. They are not opened, see [access].
 func hiddenNodes(o machine.Options, seen *facts.NVML) []facts.DeviceNode {
 	if seen.Failure != nil {
 		return nil

@@ -34,7 +34,7 @@ func TestUsersAreNamedByTheProcessTable(t *testing.T) {
 	}
 }
 
-// A number of the machine's may be another process's in a container.
+// In a container, a process ID of the machine may be that of another process.
 func TestUsersInAContainerHoldAGPU(t *testing.T) {
 	o := probetest.Write(t, machine.Options{}, map[string]string{
 		"/proc/7/cmdline": "python3\x00", "/proc/7/fd/0": "",
@@ -82,7 +82,7 @@ func TestPlaceOfASilentGPU(t *testing.T) {
 	}
 }
 
-// Nothing is said of nodes where one may be that of a card which told none.
+// Nothing is reported about nodes if one may belong to a card that did not report its own.
 func TestUnshownGPUs(t *testing.T) {
 	o := probetest.Write(t, machine.Options{}, map[string]string{"/dev/nvidia0": "", "/dev/nvidia2": "", "/dev/nvidia10": "", "/dev/nvidiactl": "", "/dev/nvidia-uvm": ""})
 	probetest.Link(t, o, "gone", "/dev/nvidia5")

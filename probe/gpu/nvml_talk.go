@@ -17,14 +17,13 @@ import (
 )
 
 const (
-	// maxLine and maxCards cap what is taken from the child, which has a
-	// driver's library in it.
+	// maxLine and maxCards limit what is accepted from the child, which runs a driver's library.
 	maxLine  = 1 << 20
 	maxCards = 1 << 10
 )
 
-// childOutput is what the child has said so far. It is written to until it is
-// closed: by the child's pipe, while askNVML waits.
+// childOutput is the child's output so far. The child's pipe writes to it while askNVML waits,
+// until it is closed.
 type childOutput struct {
 	onLine func(done bool) // called for each line
 
@@ -34,13 +33,13 @@ type childOutput struct {
 	childReport
 }
 
-// childReport are what the lines of a child come to.
+// childReport is the content of a child's lines.
 type childReport struct {
 	seen facts.NVML
 	at   nvml.Line // the call announced last
 	last time.Time // when a line came
 	done bool
-	// unloaded is why the child could not load NVML; "" means that it did.
+	// unloaded is why the child could not load NVML; "" if it did.
 	unloaded string
 }
 
@@ -50,7 +49,7 @@ func newChildOutput(onLine func(done bool)) *childOutput {
 	return t
 }
 
-// Write takes the child's output.
+// Write accepts the child's output.
 func (t *childOutput) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -60,7 +59,7 @@ func (t *childOutput) Write(p []byte) (int, error) {
 	return t.lines.Write(p)
 }
 
-// hear takes a line. What is no line of ours is noise of the library.
+// hear handles a line. Lines that are not the child's are output of the library.
 func (t *childOutput) hear(text []byte) {
 	var line nvml.Line
 	if json.Unmarshal(text, &line) == nil {
@@ -69,7 +68,7 @@ func (t *childOutput) hear(text []byte) {
 	}
 }
 
-// close is what was said up to now. Whatever comes later is dropped.
+// close returns the report so far. Later output is dropped.
 func (t *childOutput) close() *childReport {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,7 +85,7 @@ func (w *childReport) take(line nvml.Line) {
 	case line.Unloaded != "":
 		w.unloaded = line.Unloaded
 	case line.System != nil:
-		w.seen.Source = "nvml" // from here on, there is a library that answers
+		w.seen.Source = "nvml" // from here on a library answers
 		w.seen.Driver, w.seen.Library, w.seen.CUDA = line.System.Driver, line.System.Library, line.System.CUDA
 	case line.Seen != nil:
 		w.see(*line.Seen)
@@ -103,7 +102,7 @@ func (w *childReport) take(line nvml.Line) {
 	}
 }
 
-// see puts a GPU in its place by index, over what was known of it before.
+// see stores a GPU by its index, and replaces what was known of it before.
 func (w *childReport) see(card facts.Card) {
 	if card.Index < 0 || card.Index >= maxCards {
 		return
@@ -116,8 +115,8 @@ func (w *childReport) see(card facts.Card) {
 	}
 }
 
-// fail says that the driver did not get through the call announced last. Where
-// that was about one GPU, it is the GPU's failure too.
+// fail records that the last announced call failed. If the call was about one GPU, it is the GPU's
+// failure too.
 func (w *childReport) fail(kind, text string) {
 	failure := facts.NVMLFailure{Kind: kind, Call: w.at.Call, Text: text}
 	w.seen.Failure = &failure
@@ -132,7 +131,7 @@ func (w *childReport) fail(kind, text string) {
 	w.see(card)
 }
 
-// subject is who was asked last.
+// subject returns what the last call was about.
 func (w *childReport) subject() string {
 	if w.at.Card != nil {
 		return fmt.Sprintf("GPU %d", *w.at.Card)
@@ -140,7 +139,7 @@ func (w *childReport) subject() string {
 	return "the driver"
 }
 
-// call is what was asked last.
+// call returns the last call.
 func (w *childReport) call() string {
 	if w.at.Card != nil {
 		return fmt.Sprintf("%s of GPU %d", w.at.Call, *w.at.Card)
@@ -148,8 +147,8 @@ func (w *childReport) call() string {
 	return w.at.Call
 }
 
-// crashMessage is why the child ended before it was done. Go's report of a signal
-// begins with its name and goes on for pages; the loader's is one line.
+// crashMessage returns why the child ended before it was done. Go's report of a signal begins with
+// its name and goes on for pages; the loader's is one line.
 func crashMessage(stderr string, err error) string {
 	for line := range strings.Lines(stderr) {
 		line = strings.TrimSpace(line)

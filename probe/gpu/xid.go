@@ -21,16 +21,16 @@ import (
 )
 
 const (
-	// xidMost are kept, the newest.
+	// xidMost is how many are kept, the newest.
 	xidMost = 100
-	// kernelRecord is more than one record of the kernel's log (Linux,
-	// kernel/printk/internal.h, PRINTK_MESSAGE_MAX).
+	// kernelRecord is larger than any record of the kernel's log (Linux, kernel/printk/internal.h,
+	// PRINTK_MESSAGE_MAX).
 	kernelRecord = 8 << 10
 )
 
-// readXids are the errors that NVIDIA's driver reported to the kernel log since it was
-// loaded, of GPUs and of NVSwitches, the newest last; nil, with the reason, when the log may
-// not be read. What was written before the log's oldest record is lost.
+// readXids returns the errors of GPUs and NVSwitches that NVIDIA's driver has written to the kernel
+// log since it was loaded, newest last. It returns nil with the reason if the log cannot be read.
+// Errors older than the log's oldest record are lost.
 func readXids(ctx context.Context, o machine.Options) (xids, sxids []facts.Xid, unread string) {
 	var log io.Reader
 	if kernel, err := openKernelLog(o.At("/dev/kmsg")); err == nil {
@@ -73,9 +73,10 @@ func readXids(ctx context.Context, o machine.Options) (xids, sxids []facts.Xid, 
 	return xids, sxids, ""
 }
 
-// journal is what systemd keeps of the driver's lines since boot, as records of /dev/kmsg: the
-// groups adm and systemd-journal may read it where the kernel's own log is root's. "" where it
-// does not go back to when the module was loaded: to others it looks empty.
+// journal returns the driver's lines since boot from systemd's journal, in the format of /dev/kmsg.
+// The groups adm and systemd-journal may read it even if only root may read the kernel's log. It
+// returns "" if the journal does not reach back to the loading of the module; to other users the
+// journal looks empty.
 //
 // Source: systemd 252, journalctl(1), short-monotonic: "[    5.123456] kernel: NVRM: …".
 func journal(ctx context.Context, o machine.Options) string {
@@ -99,24 +100,25 @@ func journal(ctx context.Context, o machine.Options) string {
 	return records.String()
 }
 
-// moduleLoaded begins what the module says when it is loaded: it has every GPU set up anew.
+// moduleLoaded is the start of the module's message when it is loaded, which sets up every GPU
+// again.
 //
 // Source: NVIDIA/open-gpu-kernel-modules 570, nvidia/nv.c, nvidia_init_module.
 const moduleLoaded = "NVRM: loading NVIDIA UNIX"
 
-// xidLine is a report, as drivers have written it: the address is of the GPU and,
-// with MIG, of a part of it; before driver 390 there was no word before it.
+// xidLine matches a report in every format that drivers have used. The address is that of the GPU
+// and, with MIG, of a part of it; before driver 390 there was no PCI: before it.
 //
 //	NVRM: Xid (PCI:0000:4e:00): 79, pid=2131, name=python, GPU has fallen off the bus.
 //	NVRM: Xid (PCI:0000:41:00 GPU-I:05): 43, pid=977, Ch 00000010
 var xidLine = lazyregexp.New(`^NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]{1,32})[^)]*\): (\d{1,6})(?:, ?(.*))?$`)
 
-// sxidLine is a report of an NVSwitch, which says behind the code how grave it is.
+// sxidLine matches a report of an NVSwitch, which has the severity after the code.
 //
 //	nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 30 LTSSM Fault Up
 //
-// Source: NVIDIA, Fabric Manager User Guide, r550, appendix D;
-// NVIDIA/open-gpu-kernel-modules 570, nvswitch/kernel/inc/error_nvswitch.h.
+// Source: NVIDIA, Fabric Manager User Guide, r550, appendix D; NVIDIA/open-gpu-kernel-modules 570,
+// nvswitch/kernel/inc/error_nvswitch.h.
 var sxidLine = lazyregexp.New(`^nvidia-nvswitch\d{1,4}: SXid \((?:PCI:)?([0-9A-Fa-f:.]{1,32})\): (\d{1,6})(?:, ?(.*))?$`)
 
 // parseXid reads a record of /dev/kmsg: "4,1234,98765432,-;NVRM: Xid (…", whose
@@ -136,8 +138,8 @@ func parseXid(record string, line *lazyregexp.Regexp, uptime float64) (facts.Xid
 	return facts.Xid{Code: code, Address: strings.ToLower(match[1]), Age: max(0, uptime-float64(since)/1e6), Text: machine.Clipped(match[3])}, true
 }
 
-// kernelLog is /dev/kmsg without waiting for what is yet to come. An os.File would
-// wait, for it asks the kernel to be told.
+// kernelLog reads /dev/kmsg without waiting for new records. An os.File would wait, because it
+// polls the descriptor.
 type kernelLog struct{ fd int }
 
 func openKernelLog(path string) (kernelLog, error) {
@@ -152,8 +154,8 @@ func (l kernelLog) Read(p []byte) (int, error) {
 	for {
 		n, err := syscall.Read(l.fd, p)
 		switch {
-		case errors.Is(err, syscall.EINTR), errors.Is(err, syscall.EPIPE): // overwritten before we came to it
-		case err != nil || n == 0: // above all EAGAIN: that was the newest
+		case errors.Is(err, syscall.EINTR), errors.Is(err, syscall.EPIPE): // overwritten before we read it
+		case err != nil || n == 0: // usually EAGAIN: that was the newest record
 			return 0, io.EOF
 		default:
 			return n, nil

@@ -15,11 +15,10 @@ import (
 	"preflight/probe/machine"
 )
 
-// containerFiles are what the runtimes leave in the containers they make. An
-// image carries files of the runtime it was exported from, so the outermost
-// kind comes first; and one that became the disk of a virtual machine still
-// carries them, so where a runtime always gives a container namespaces of its
-// own, the file alone proves nothing.
+// containerFiles are marks that runtimes leave in their containers. An image may contain the file
+// of the runtime from which it was exported, so the outermost kind comes first. The disk of a
+// virtual machine may have been made from an image with such files. So if a runtime always uses
+// namespaces of its own, the file alone proves nothing.
 var containerFiles = []struct {
 	path, kind string
 	namespaces bool
@@ -30,13 +29,13 @@ var containerFiles = []struct {
 	{"/.dockerenv", "docker", true},
 }
 
-// container is the kind of container we are in, "" when there is no mark of one.
+// container returns the kind of container that we are in, "" if no mark of one is found.
 func container(o machine.Options) string {
-	groups, _ := os.ReadFile(o.At("/proc/1/cgroup")) // unreadable is no mark
+	groups, _ := os.ReadFile(o.At("/proc/1/cgroup")) // an unreadable file is no mark
 	if kind := parseContainerGroup(string(groups)); kind != "" {
 		return kind
 	}
-	// enroot holds /.lock by a mount of its own (NVIDIA/enroot, src/runtime.sh).
+	// enroot mounts /.lock separately (NVIDIA/enroot, src/runtime.sh).
 	if table, err := machine.Mounts(o); err == nil {
 		if m := machine.MountOf(table, "/.lock"); m != nil && m.MountPoint == "/.lock" {
 			return "enroot"
@@ -47,8 +46,8 @@ func container(o machine.Options) string {
 			return file.kind
 		}
 	}
-	// systemd's own two notes on what started it, then the variable that is the
-	// convention among runtimes and that only root may read.
+	// systemd's two notes about what started it, then the variable that runtimes set by convention
+	// and that only root may read.
 	for _, path := range []string{"/run/host/container-manager", "/run/systemd/container"} {
 		if kind := machine.Line(o.At(path)); kind != "" {
 			return kind
@@ -58,16 +57,15 @@ func container(o machine.Options) string {
 	return parseContainerVariable(environ)
 }
 
-// inNamespaces is whether the processes or the host name here are not the
-// machine's own.
+// inNamespaces reports whether the PID or host-name namespace differs from the machine's own.
 func inNamespaces(o machine.Options) bool {
 	pid, _ := os.Readlink(o.At("/proc/self/ns/pid"))
 	uts, _ := os.Readlink(o.At("/proc/self/ns/uts"))
 	return pid != machine.InitialPID || uts != machine.InitialUTS
 }
 
-// onOwnDisk is whether the root directory is the top of a disk. Runtimes put
-// containers on layers, or on a directory or volume of a disk.
+// onOwnDisk reports whether the root directory is the top of a disk. Runtimes put containers on
+// layers, or on a directory or volume of a disk.
 func onOwnDisk(o machine.Options) bool {
 	table, err := machine.Mounts(o)
 	if err != nil {
@@ -77,8 +75,8 @@ func onOwnDisk(o machine.Options) bool {
 	return root != nil && root.Root == "/" && strings.HasPrefix(root.Source, "/dev/") && !strings.HasPrefix(root.Source, "/dev/mapper/docker-")
 }
 
-// parseContainerGroup tells the kind from the cgroup that process 1 is in,
-// where the runtime does not hide it in a cgroup namespace.
+// parseContainerGroup returns the kind from the cgroup of process 1, unless the runtime hides it in
+// a cgroup namespace.
 func parseContainerGroup(groups string) string {
 	for _, mark := range []struct{ part, kind string }{
 		{"/kubepods", "kubernetes"},
@@ -108,10 +106,10 @@ func parseContainerVariable(environ []byte) string {
 // mostContainers is more than a node of a launch runs.
 const mostContainers = 32
 
-// runningContainers are those that run on this machine, by the process that their engine
-// leaves beside each: nobody is asked, and no right to ask an engine is needed.
+// runningContainers returns the containers on this machine, from the monitor process that their
+// engine runs for each. It contacts no engine and needs no right to do so.
 func runningContainers(o machine.Options) (running []facts.RunningContainer) {
-	processes, _ := os.ReadDir(o.At("/proc")) // none are seen then
+	processes, _ := os.ReadDir(o.At("/proc")) // unreadable means none
 	for _, process := range processes {
 		pid := process.Name()
 		if _, err := strconv.Atoi(pid); err != nil || len(running) == mostContainers {
@@ -124,7 +122,7 @@ func runningContainers(o machine.Options) (running []facts.RunningContainer) {
 		line, _ := os.ReadFile(o.At("/proc/" + pid + "/cmdline"))
 		engine, name := parseBeside(strings.Split(string(line), "\x00"))
 		is := func(c facts.RunningContainer) bool { return c.Engine == engine && c.Name == name }
-		if engine == "" || slices.ContainsFunc(running, is) { // podman has one for each exec as well
+		if engine == "" || slices.ContainsFunc(running, is) { // podman has a monitor for each exec as well
 			continue
 		}
 		children := machine.Line(o.At("/proc/" + pid + "/task/" + pid + "/children"))
@@ -133,11 +131,11 @@ func runningContainers(o machine.Options) (running []facts.RunningContainer) {
 	return running
 }
 
-// parseBeside reads from the command line of the process beside a container who made it
-// and by what it is entered, "" for pods, which other programs enter.
+// parseBeside reads from a monitor process's command line which engine made the container, and the
+// name to enter it with; "" for pods, which other programs enter.
 //
-// Sources: containers/podman 4.3, libpod/oci_conmon_common.go, sharedConmonArgs;
-// containerd 1.7, pkg/shim/util_unix.go; moby's namespace is "moby".
+// Sources: containers/podman 4.3, libpod/oci_conmon_common.go, sharedConmonArgs; containerd 1.7,
+// pkg/shim/util_unix.go; moby's namespace is "moby".
 func parseBeside(argv []string) (engine, name string) {
 	value := func(option string) string {
 		if at := slices.Index(argv, option); at >= 0 && at+1 < len(argv) {
@@ -156,25 +154,26 @@ func parseBeside(argv []string) (engine, name string) {
 	return "", ""
 }
 
-// torches are where an image has torch, below its root.
+// torches are the paths where images have torch, relative to the root.
 var torches = []string{"usr/local/lib/python3*/*-packages/torch/version.py", "usr/lib/python3*/*-packages/torch/version.py", "opt/*/lib/python3*/site-packages/torch/version.py"}
 
-// lookInto tells what a container has of the launch, by the root of a process of it. Whose
-// process that is, or root, may look.
+// lookInto determines which parts of the launch a container has, through the root directory of one
+// of its processes. Only the owner of that process, or root, may look inside.
 func lookInto(o machine.Options, pid string, c facts.RunningContainer) facts.RunningContainer {
 	root := o.At("/proc/" + pid + "/root")
 	if _, err := os.ReadDir(root); pid == "" || err != nil {
 		c.Unseen = true
 		return c
 	}
-	// A link within is of the inside: where it leads from here is another file.
+	// A link inside the container has its target there; followed from here, it would lead to
+	// another file.
 	has := func(named string) bool {
 		_, err := os.Lstat(filepath.Join(root, named))
 		return path.IsAbs(named) && err == nil
 	}
 	c.Interpreter, c.WorkDir = has(o.Interpreter), has(o.WorkDir)
 	c.Torch = slices.ContainsFunc(torches, func(pattern string) bool {
-		found, _ := filepath.Glob(filepath.Join(root, pattern)) // fails for a pattern that is none
+		found, _ := filepath.Glob(filepath.Join(root, pattern)) // fails only on an invalid pattern
 		return found != nil
 	})
 	return c

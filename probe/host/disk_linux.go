@@ -29,11 +29,11 @@ func CollectDisk(ctx context.Context, o machine.Options) (*facts.Disk, error) {
 	return seen, nil
 }
 
-// places are the directories that a launch writes to, by the rules of whoever
-// writes there: huggingface_hub (constants.py), Triton (runtime/cache.py), torch
-// (_inductor/runtime/cache_dir_utils.py, which takes the temporary directory where nobody names
-// another; utils/cpp_extension.py), DeepSpeed where the configuration has it offload, and the script
-// where its command says.
+// places returns the directories that a launch writes to, by the rules of the programs that write
+// there. These are huggingface_hub (constants.py), Triton (runtime/cache.py), torch
+// (_inductor/runtime/cache_dir_utils.py, which uses the temporary directory by default;
+// utils/cpp_extension.py), DeepSpeed's offload directories from the configuration, and the script's
+// from its command.
 func places(o machine.Options, home string) []facts.Place {
 	env := o.Getenv
 	home = cmp.Or(env("HOME"), home)
@@ -55,14 +55,14 @@ func places(o machine.Options, home string) []facts.Place {
 	}
 	for _, role := range slices.Sorted(maps.Keys(o.Places)) {
 		path := o.Places[role]
-		if !filepath.IsAbs(path) { // as DeepSpeed takes it, a "~" included
+		if !filepath.IsAbs(path) { // as DeepSpeed reads it, without expanding "~"
 			path = filepath.Join(o.WorkDir, path)
 		}
 		all = append(all, facts.Place{Role: role, Path: path})
 	}
 	var known []facts.Place
 	for _, place := range all {
-		if filepath.IsAbs(place.Path) { // no home, no working directory: nothing to look at
+		if filepath.IsAbs(place.Path) { // without a home or working directory there is nothing to check
 			place.Path = filepath.Clean(place.Path)
 			known = append(known, place)
 		}
@@ -71,18 +71,17 @@ func places(o machine.Options, home string) []facts.Place {
 }
 
 const (
-	// listingLimit is for all places that are listed.
+	// listingLimit is the time limit for all places that are listed.
 	listingLimit = 1 * time.Second
-	// listingEntries is how much a directory may hold, with what is right below it, to be
-	// listed: a checkpoint and the indices of a data set do, and the data itself does not.
+	// listingEntries is how many entries a directory, including one level below, may have to be
+	// listed. A checkpoint and the indices of a data set have fewer, the data itself has more.
 	listingEntries = 512
 )
 
-// listed are the places of which it matters whether nodes have the same in them.
+// listed are the roles of places whose content should be the same on all nodes.
 var listed = []string{facts.RoleIndexCache, facts.RoleTokenized, facts.RoleCheckpoint, facts.RoleResume}
 
-// list has the places that are there say what they hold. One that does not answer in time
-// says nothing.
+// list sets the listings of existing places. A place that does not answer in time gets none.
 func list(ctx context.Context, o machine.Options, places []facts.Place) {
 	ctx, cancel := context.WithTimeout(ctx, listingLimit)
 	defer cancel()
@@ -98,8 +97,7 @@ func list(ctx context.Context, o machine.Options, places []facts.Place) {
 
 var errTooMuch = errors.New("too many entries to list")
 
-// listing is a digest of the names and sizes of what a directory holds, and of what is right
-// below it.
+// listing returns a digest of the names and sizes in a directory and one level below.
 func listing(dir string) (string, error) {
 	sum := sha256.New()
 	left := listingEntries

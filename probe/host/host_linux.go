@@ -20,7 +20,7 @@ import (
 	"preflight/probe/machine"
 )
 
-// CollectHost tells what machine this is. Without /proc it cannot be looked at.
+// CollectHost returns which machine this is. It fails without /proc.
 func CollectHost(_ context.Context, o machine.Options) (*facts.Host, error) {
 	var uname unix.Utsname
 	if err := unix.Uname(&uname); err != nil {
@@ -30,7 +30,7 @@ func CollectHost(_ context.Context, o machine.Options) (*facts.Host, error) {
 	if boot == "" {
 		return nil, errors.New("/proc is not mounted: preflight cannot read the boot ID and most other facts")
 	}
-	netns, _ := os.Readlink(o.At("/proc/self/ns/net")) // "" in a kernel without namespaces
+	netns, _ := os.Readlink(o.At("/proc/self/ns/net")) // "" for a kernel without namespaces
 	uptime, _, _ := strings.Cut(machine.Line(o.At("/proc/uptime")), " ")
 	up, err := strconv.ParseFloat(uptime, 64)
 	if err != nil {
@@ -61,7 +61,7 @@ func CollectHost(_ context.Context, o machine.Options) (*facts.Host, error) {
 	return host, nil
 }
 
-// load is the load average of one minute, nil when the kernel does not say.
+// load returns the load average of one minute, nil if the kernel does not report it.
 func load(o machine.Options) *float64 {
 	if n, err := strconv.ParseFloat(machine.FirstWord(machine.Line(o.At("/proc/loadavg"))), 64); err == nil {
 		return &n
@@ -69,7 +69,7 @@ func load(o machine.Options) *float64 {
 	return nil
 }
 
-// distribution is the name os-release(5) gives for people, "" when it has none.
+// distribution returns the human-readable name from os-release(5), "" if there is none.
 func distribution(o machine.Options) string {
 	for _, path := range []string{"/etc/os-release", "/usr/lib/os-release"} {
 		if text, err := os.ReadFile(o.At(path)); err == nil {
@@ -79,7 +79,7 @@ func distribution(o machine.Options) string {
 	return ""
 }
 
-// parsePrettyName reads PRETTY_NAME, which is quoted as for a POSIX shell.
+// parsePrettyName reads PRETTY_NAME, which is quoted for a POSIX shell.
 func parsePrettyName(text string) string {
 	value, _ := machine.After(text, "PRETTY_NAME=")
 	if len(value) >= 2 && value[0] == value[len(value)-1] && (value[0] == '"' || value[0] == '\'') {
@@ -88,10 +88,9 @@ func parsePrettyName(text string) string {
 	return strings.NewReplacer(`\"`, `"`, `\$`, `$`, `\\`, `\`, "\\`", "`").Replace(value)
 }
 
-// numaNodes are the memory nodes in the order of their ids; none when the
-// kernel was built without NUMA.
+// numaNodes returns the memory nodes sorted by ID; none if the kernel was built without NUMA.
 func numaNodes(o machine.Options) []facts.NUMA {
-	dirs, _ := filepath.Glob(o.At("/sys/devices/system/node/node[0-9]*")) // fails on a bad pattern only
+	dirs, _ := filepath.Glob(o.At("/sys/devices/system/node/node[0-9]*")) // fails only on a bad pattern
 	var nodes []facts.NUMA
 	for _, dir := range dirs {
 		id, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(dir), "node"))
@@ -100,7 +99,7 @@ func numaNodes(o machine.Options) []facts.NUMA {
 		}
 		text, err := os.ReadFile(filepath.Join(dir, "meminfo"))
 		if err != nil {
-			continue // went away between the two looks
+			continue // removed since the listing
 		}
 		nodes = append(nodes, facts.NUMA{
 			ID:    id,
@@ -112,7 +111,7 @@ func numaNodes(o machine.Options) []facts.NUMA {
 	return nodes
 }
 
-// parseNodeTotal reads "Node 1 MemTotal:       0 kB" of a node's meminfo, in bytes.
+// parseNodeTotal reads "Node 1 MemTotal:       0 kB" from a node's meminfo. The result is in bytes.
 func parseNodeTotal(text string) int64 {
 	for row := range strings.Lines(text) {
 		fields := strings.Fields(row)
@@ -125,8 +124,8 @@ func parseNodeTotal(text string) int64 {
 	return 0
 }
 
-// mostCPUs bounds the affinity mask and the ids we believe; the kernel's own
-// bound (CONFIG_NR_CPUS) is 8192 on the largest machines.
+// mostCPUs limits the affinity mask and the IDs that are accepted; the kernel's own limit
+// (CONFIG_NR_CPUS) is 8192 on the largest machines.
 const mostCPUs = 8192
 
 func processors(o machine.Options) facts.CPU {
@@ -150,8 +149,8 @@ func processors(o machine.Options) facts.CPU {
 	return cpu
 }
 
-// cpuModel reads about one processor and not the whole of /proc/cpuinfo, which
-// the kernel takes milliseconds to write on a machine with hundreds.
+// cpuModel reads the entry of one CPU and not all of /proc/cpuinfo, which takes the kernel
+// milliseconds on a machine with hundreds of CPUs.
 func cpuModel(o machine.Options) string {
 	file, err := os.Open(o.At("/proc/cpuinfo"))
 	if err != nil {
@@ -159,12 +158,12 @@ func cpuModel(o machine.Options) string {
 	}
 	defer file.Close()
 	head := make([]byte, 4096)
-	n, _ := io.ReadFull(file, head) // a short file is a whole one
+	n, _ := io.ReadFull(file, head) // a short file is complete
 	return parseModel(string(head[:n]))
 }
 
-// parseModel is the first processor's name. An ARM kernel prints only the
-// numbers of its maker and part, which tell machines apart as well.
+// parseModel returns the first CPU's name. An ARM kernel prints only the numbers of vendor and
+// part, which distinguish machines as well.
 func parseModel(cpuinfo string) string {
 	field := map[string]string{}
 	for row := range strings.Lines(cpuinfo) {
@@ -183,8 +182,8 @@ func parseModel(cpuinfo string) string {
 	return fmt.Sprintf("implementer %s part %s", field["CPU implementer"], field["CPU part"])
 }
 
-// sockets counts the packages that the online processors make up, one file a
-// package; 0 when the kernel does not say.
+// sockets counts the packages of the online CPUs, with one file per package; 0 if the kernel does
+// not report them.
 func sockets(o machine.Options, online []int) int {
 	count := 0
 	counted := map[int]bool{}
@@ -193,7 +192,7 @@ func sockets(o machine.Options, online []int) int {
 			continue
 		}
 		topology := o.At(fmt.Sprintf("/sys/devices/system/cpu/cpu%d/topology", id))
-		siblings := parseList(cmp.Or(machine.Line(topology+"/package_cpus_list"), machine.Line(topology+"/core_siblings_list"))) // the old name, before 5.3
+		siblings := parseList(cmp.Or(machine.Line(topology+"/package_cpus_list"), machine.Line(topology+"/core_siblings_list"))) // the second name was used before 5.3
 		if len(siblings) == 0 {
 			return 0
 		}
@@ -205,8 +204,7 @@ func sockets(o machine.Options, online []int) int {
 	return count
 }
 
-// parseList reads the kernel's lists of processors, "0-3,8,10-11"; nil when the
-// text is empty or is no such list.
+// parseList parses the kernel's CPU lists, "0-3,8,10-11"; nil for empty or invalid text.
 func parseList(text string) []int {
 	var ids []int
 	for part := range strings.SplitSeq(text, ",") {

@@ -14,8 +14,8 @@ import (
 	"preflight/testhosts/probetest"
 )
 
-// realOnly are the facts that system calls tell of the machine the test runs
-// on, and who runs it.
+// realOnly ignores the facts that come from system calls on the machine that runs the test, and
+// from its user.
 var realOnly = cmp.Options{
 	cmpopts.IgnoreFields(facts.Host{}, "Hostname", "Kernel", "Arch", "User", "Home", "Shell"),
 	cmpopts.IgnoreFields(facts.CPU{}, "Usable"),

@@ -13,17 +13,17 @@ import (
 )
 
 var (
-	// Before 2.34 the loader's real file is named after its release.
+	// Before 2.34 the loader's real file name contains its release.
 	glibcFile = lazyregexp.New(`^ld-(2\.\d+(?:\.\d+)?)\.so$`)
-	// What ld.so --version prints, since 2.33 (glibc, elf/dl-usage.c).
+	// Output of ld.so --version since 2.33 (glibc, elf/dl-usage.c).
 	glibcBanner = lazyregexp.New(` release version (2\.\d+(?:\.\d+)?)`)
-	// musl keeps its version as a string of its own (src/internal/version.c).
+	// musl stores its version as a separate string (src/internal/version.c).
 	muslVersion = lazyregexp.New(`\x00(1\.\d+\.\d+)(?:-git-[^\x00]*)?\x00`)
 )
 
-// libc is the C library that programs here are started with, found without
-// starting one: /bin/sh names its loader, and the loader carries the version.
-// It is "" when /bin/sh is static or the loader does not tell.
+// libc returns the C library of this machine's programs, without starting one: /bin/sh names its
+// loader, and the loader contains the version. It returns "" if /bin/sh is static or the loader
+// contains no version.
 func libc(o machine.Options) string {
 	loader := machine.LoaderOf(o.At("/bin/sh"))
 	if loader == "" {
@@ -39,7 +39,7 @@ func libc(o machine.Options) string {
 	return parseLoader(filepath.Base(loader), readOnlyData(path))
 }
 
-// parseLoader finds the version among a loader's constants.
+// parseLoader finds the version in a loader's constants.
 func parseLoader(name string, constants []byte) string {
 	family, version := "glibc", glibcBanner
 	if strings.HasPrefix(name, "ld-musl-") {
@@ -51,8 +51,8 @@ func parseLoader(name string, constants []byte) string {
 	return ""
 }
 
-// readOnlyData is the section of constants, at most 1 MiB of it; loaders have
-// some 25 to 150 KiB.
+// readOnlyData returns the section of constants, at most 1 MiB of it; loaders have about 25 to 150
+// KiB.
 func readOnlyData(path string) []byte {
 	library, err := elf.Open(path)
 	if err != nil {

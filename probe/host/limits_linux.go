@@ -21,8 +21,8 @@ import (
 	"preflight/probe/startlimit"
 )
 
-// CollectLimits reads the limits this process was started with, which are those
-// of the ssh session and so of the ranks that pdsh will start.
+// CollectLimits reads the limits with which this process was started. They are those of the ssh
+// session, and so of the ranks that pdsh will start.
 func CollectLimits(_ context.Context, o machine.Options) (*facts.Limits, error) {
 	if startlimit.NoFile == nil {
 		return nil, errors.New("cannot read the limit on open files")
@@ -54,10 +54,11 @@ func CollectLimits(_ context.Context, o machine.Options) (*facts.Limits, error) 
 	return l, nil
 }
 
-// locksFreely is whether the kernel lets this process lock, or have an adapter pin, memory beyond its limit: that
-// takes the capability in the first user namespace, where every number of a user is itself.
+// locksFreely reports whether this process may lock memory, or let an adapter pin it, beyond its
+// limit. That needs the capability in the initial user namespace, where user IDs are not mapped.
 //
-// Source: Linux 6.1, drivers/infiniband/core/umem.c, ib_umem_get, and mm/mlock.c, can_do_mlock, which ask capable(CAP_IPC_LOCK).
+// Source: Linux 6.1, drivers/infiniband/core/umem.c, ib_umem_get, and mm/mlock.c, can_do_mlock,
+// which ask capable(CAP_IPC_LOCK).
 func locksFreely(o machine.Options) *bool {
 	status, err := os.ReadFile(o.At("/proc/self/status"))
 	if err != nil {
@@ -69,14 +70,14 @@ func locksFreely(o machine.Options) *bool {
 		return nil
 	}
 	freely := effective&(1<<unix.CAP_IPC_LOCK) != 0
-	if users, err := os.ReadFile(o.At("/proc/self/uid_map")); err == nil && freely { // a kernel without such namespaces has no such file
+	if users, err := os.ReadFile(o.At("/proc/self/uid_map")); err == nil && freely { // a kernel without user namespaces has no such file
 		freely = slices.Equal(strings.Fields(string(users)), []string{"0", "0", "4294967295"})
 	}
 	return &freely
 }
 
-// limit turns the kernel's numbers into ours: RLIM_INFINITY, and what no int64
-// can hold, is -1.
+// limit converts the kernel's numbers: RLIM_INFINITY, and everything that does not fit into an
+// int64, is -1.
 func limit(soft, hard uint64) facts.Limit {
 	signed := func(n uint64) int64 {
 		if n > math.MaxInt64 {
@@ -87,8 +88,8 @@ func limit(soft, hard uint64) facts.Limit {
 	return facts.Limit{Soft: signed(soft), Hard: signed(hard)}
 }
 
-// CollectMemory reads the memory of the machine and what the cgroup leaves of it, in
-// bytes. A /proc/meminfo without MemAvailable is an error.
+// CollectMemory reads the machine's memory and what the cgroup leaves of it, in bytes. A
+// /proc/meminfo without MemAvailable is an error.
 func CollectMemory(_ context.Context, o machine.Options) (*facts.Memory, error) {
 	info, err := meminfo(o)
 	if err != nil {
@@ -117,8 +118,8 @@ func CollectMemory(_ context.Context, o machine.Options) (*facts.Memory, error) 
 	return m, nil
 }
 
-// meminfo reads /proc/meminfo, and refuses one that lacks what every kernel
-// since 3.14 has: zero bytes available would be a finding, not a fact.
+// meminfo reads /proc/meminfo, and refuses one without the fields that every kernel since 3.14 has:
+// zero available bytes would cause a finding.
 func meminfo(o machine.Options) (procfs.Meminfo, error) {
 	proc, err := procfs.NewFS(o.At("/proc"))
 	if err != nil {
@@ -134,8 +135,8 @@ func meminfo(o machine.Options) (procfs.Meminfo, error) {
 	return info, nil
 }
 
-// hugePages is the memory in bytes set aside for huge pages: of all sizes where
-// the kernel says so (since 4.16), else of the default size.
+// hugePages returns the memory in bytes reserved for huge pages: of all sizes if the kernel reports
+// them (since 4.16), otherwise of the default size.
 func hugePages(info procfs.Meminfo) int64 {
 	if info.HugetlbBytes != nil {
 		return int64(*info.HugetlbBytes)
@@ -146,8 +147,8 @@ func hugePages(info procfs.Meminfo) int64 {
 	return int64(*info.HugePagesTotal) * bytesOf(info.HugepagesizeBytes)
 }
 
-// bytesOf is a line of /proc/meminfo, 0 for one that is not there (no swap, no
-// huge pages compiled in).
+// bytesOf returns a line of /proc/meminfo, 0 for a missing one (no swap, no huge pages in the
+// kernel).
 func bytesOf(field *uint64) int64 {
 	if field == nil {
 		return 0
@@ -155,7 +156,7 @@ func bytesOf(field *uint64) int64 {
 	return int64(*field)
 }
 
-// parseChoice is the word in brackets of "always [madvise] never".
+// parseChoice returns the word in brackets of "always [madvise] never".
 func parseChoice(text string) string {
 	_, rest, _ := strings.Cut(text, "[")
 	choice, _, closed := strings.Cut(rest, "]")

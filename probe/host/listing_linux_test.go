@@ -12,7 +12,7 @@ import (
 	"preflight/probe/machine"
 )
 
-// write makes a file of so many bytes below a directory.
+// write creates a file of this many bytes.
 func write(t *testing.T, path string, size int) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -23,8 +23,7 @@ func write(t *testing.T, path string, size int) {
 	}
 }
 
-// TestListing holds two directories against each other by what is in them, and not by when
-// it came there or by what lies further down.
+// TestListing compares two directories by content. Timestamps and deeper levels must not matter.
 func TestListing(t *testing.T) {
 	listingOf := func(dir string) string {
 		places := []facts.Place{{Role: facts.RoleCheckpoint, Path: dir, Exists: true}, {Role: facts.RoleOutput, Path: dir, Exists: true}}

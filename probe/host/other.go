@@ -9,7 +9,7 @@ import (
 	"preflight/probe/machine"
 )
 
-// What only Linux's own system calls can tell.
+// These need Linux's system calls.
 var (
 	CollectHost   = machine.Elsewhere[facts.Host]
 	CollectLimits = machine.Elsewhere[facts.Limits]

@@ -21,27 +21,27 @@ import (
 )
 
 const (
-	mostEntries  = 1 << 14         // directory entries looked at
-	mostSegments = 256             // segments listed, the largest
-	scanLimit    = 1 * time.Second // for asking all processes; inside shmLimit
+	mostEntries  = 1 << 14         // directory entries that are read
+	mostSegments = 256             // segments that are listed, the largest
+	scanLimit    = 1 * time.Second // for asking all processes; part of SHMLimit
 )
 
-// shmFile is a segment with what tells who may use it.
+// shmFile is a segment, with what determines who may use it.
 type shmFile struct {
 	facts.Segment
 	inode   uint64
 	uid     uint32
-	private bool // nobody but its owner and root may open it
+	private bool // only its owner and root may open it
 }
 
-// visibility is how much of the machine's processes a scan could see.
+// visibility says which of the machine's processes a scan could see.
 type visibility struct {
 	all  bool
-	ours bool // those of our own user, at least
+	ours bool // at least those of our own user
 }
 
-// segments lists the regular files directly in the directory, largest first,
-// and finds out which of them a process still uses.
+// segments lists the regular files directly in the directory, largest first, and determines which
+// of them a process still uses.
 func segments(ctx context.Context, o machine.Options, dir string) ([]facts.Segment, error) {
 	files, device, err := largest(o, dir)
 	if err != nil {
@@ -49,7 +49,7 @@ func segments(ctx context.Context, o machine.Options, dir string) ([]facts.Segme
 	}
 	listed := make([]facts.Segment, 0, len(files))
 	if len(files) == 0 {
-		return listed, nil // and no process needs to be asked
+		return listed, nil // no process needs to be asked
 	}
 	unused := map[uint64]bool{}
 	for _, f := range files {
@@ -72,8 +72,8 @@ func segments(ctx context.Context, o machine.Options, dir string) ([]facts.Segme
 	return listed, nil
 }
 
-// largest are the largest regular files of the directory, not yet with their
-// owners' names, and the device they are all on.
+// largest returns the largest regular files of the directory, without their owners' names, and the
+// device that they are on.
 func largest(o machine.Options, dir string) (all []shmFile, device uint64, err error) {
 	entries, err := machine.ReadDir(dir, mostEntries)
 	if err != nil {
@@ -82,13 +82,13 @@ func largest(o machine.Options, dir string) (all []shmFile, device uint64, err e
 	for _, entry := range entries {
 		var s unix.Stat_t
 		if !entry.Type().IsRegular() || unix.Lstat(filepath.Join(dir, entry.Name()), &s) != nil {
-			continue // no segment, or removed between the two looks
+			continue // not a segment, or removed since the listing
 		}
 		device = s.Dev
 		all = append(all, shmFile{
 			Segment: facts.Segment{
 				Name: entry.Name(),
-				Size: s.Blocks * 512, // st_blocks counts these, whatever the block size is (stat(2))
+				Size: s.Blocks * 512, // st_blocks counts 512-byte blocks, whatever the block size is (stat(2))
 				Age:  max(0, time.Since(time.Unix(s.Mtim.Unix())).Seconds()),
 			},
 			inode:   s.Ino,
@@ -102,14 +102,13 @@ func largest(o machine.Options, dir string) (all []shmFile, device uint64, err e
 	return all[:min(len(all), mostSegments)], device, nil
 }
 
-// findUsers asks every process which of the files it has open or mapped, and
-// takes those out of unused. What is left there is unused as far as the view
-// that it returns goes.
+// findUsers checks which of the files every process has open or mapped, and removes those from
+// unused. The remaining ones are unused as far as the returned visibility goes.
 func findUsers(ctx context.Context, o machine.Options, device uint64, unused map[uint64]bool) visibility {
 	ctx, cancel := context.WithTimeout(ctx, scanLimit)
 	defer cancel()
 	seen := processesListed(o)
-	processes, _ := filepath.Glob(o.At("/proc/[0-9]*")) // fails on a bad pattern only
+	processes, _ := filepath.Glob(o.At("/proc/[0-9]*")) // fails only on a bad pattern
 	for _, process := range processes {
 		if len(unused) == 0 {
 			return seen
@@ -120,7 +119,7 @@ func findUsers(ctx context.Context, o machine.Options, device uint64, unused map
 		for _, look := range []func(string, uint64, map[uint64]bool) error{removeOpen, removeMapped} {
 			err := look(process, device, unused)
 			if !errors.Is(err, fs.ErrPermission) || !mapsShared(process) {
-				continue // looked at, or ended meanwhile, or cannot be a user
+				continue // done, or ended in the meantime, or cannot be a user
 			}
 			seen.all = false
 			var s unix.Stat_t
@@ -132,9 +131,9 @@ func findUsers(ctx context.Context, o machine.Options, device uint64, unused map
 	return seen
 }
 
-// processesListed is whose processes our /proc lists. It lacks those of others
-// when it is mounted with hidepid, and even our own in a container that has its
-// own processes but the host's shared memory (docker run --ipc=host).
+// processesListed returns whose processes our /proc lists. It lacks other users' if it is mounted
+// with hidepid. It lacks even our own in a container with its own PID namespace and the host's
+// shared memory (docker run --ipc=host).
 func processesListed(o machine.Options) visibility {
 	ipc, _ := os.Readlink(o.At("/proc/self/ns/ipc"))
 	pid, _ := os.Readlink(o.At("/proc/self/ns/pid"))
@@ -153,16 +152,16 @@ func processesListed(o machine.Options) visibility {
 	return visibility{all: hide == "0" || hide == "off" || os.Geteuid() == 0, ours: true}
 }
 
-// mapsShared is whether a process that does not let us look at its files may
-// have any of shared memory mapped. Some never let us, such as a sshd that
-// forbids tracing in a container without CAP_SYS_PTRACE, but all tell their size.
+// mapsShared reports whether a process whose files we may not read could have any shared memory
+// mapped. Some processes never allow it, such as an sshd that forbids tracing in a container
+// without CAP_SYS_PTRACE, but all show their size.
 func mapsShared(process string) bool {
 	text, err := os.ReadFile(filepath.Join(process, "status"))
 	return err == nil && parseMapsShared(string(text))
 }
 
-// parseMapsShared reads RssShmem of /proc/PID/status, which there is since
-// Linux 4.5. A process without memory, a kernel thread, has neither line.
+// parseMapsShared reads RssShmem of /proc/PID/status, which exists since Linux 4.5. A process
+// without memory, a kernel thread, has neither line.
 func parseMapsShared(status string) bool {
 	if shared, known := machine.After(status, "RssShmem:"); known {
 		return machine.FirstWord(shared) != "0"
@@ -171,9 +170,8 @@ func parseMapsShared(status string) bool {
 	return hasMemory
 }
 
-// removeOpen takes the files that the process has open out of unused. Only what
-// lies in a directory called shm is asked for more: to ask about any other file
-// could hang on a dead mount.
+// removeOpen removes the files that the process has open from unused. It examines only files in a
+// directory called shm, because examining any other file could hang on a dead mount.
 func removeOpen(process string, device uint64, unused map[uint64]bool) error {
 	dir := filepath.Join(process, "fd")
 	descriptors, err := os.ReadDir(dir)
@@ -197,7 +195,7 @@ func removeOpen(process string, device uint64, unused map[uint64]bool) error {
 	return nil
 }
 
-// removeMapped takes the files that the process has mapped out of unused.
+// removeMapped removes the files that the process has mapped from unused.
 func removeMapped(process string, device uint64, unused map[uint64]bool) error {
 	return hostsys.EachMapped(process, device, func(inode uint64) { delete(unused, inode) })
 }

@@ -18,8 +18,8 @@ import (
 	"preflight/testhosts/probetest"
 )
 
-// machineWithSegments has a /dev/shm with files of 4, 2, 1 and 0 pages, and
-// users of the first two: process 10 maps one and process 11 has the other open.
+// machineWithSegments has a /dev/shm with files of 4, 2, 1 and 0 pages. Process 10 maps the first,
+// and process 11 has the second open.
 func machineWithSegments(t *testing.T) machine.Options {
 	t.Helper()
 	page := os.Getpagesize()
@@ -67,7 +67,7 @@ func machineWithSegments(t *testing.T) machine.Options {
 	return o
 }
 
-// mapped is what was told of each segment: "yes", "no", "unknown".
+// mapped returns the result for each segment: "yes", "no", "unknown".
 func mapped(t *testing.T, o machine.Options) map[string]string {
 	t.Helper()
 	told, err := segments(t.Context(), o, o.At(shmPath))
@@ -103,8 +103,8 @@ func TestSegments(t *testing.T) {
 	}
 }
 
-// refuse adds process 12, which does not let us look at its mappings. Root may
-// read any ordinary file, but not a write-only sysctl.
+// refuse adds process 12, whose mappings cannot be read. Root may read any ordinary file, but not a
+// write-only sysctl.
 func refuse(t *testing.T, o machine.Options, status string) {
 	t.Helper()
 	probetest.Write(t, o, map[string]string{"/proc/12/status": status})
@@ -205,8 +205,8 @@ func TestParseMapsShared(t *testing.T) {
 	}
 }
 
-// TestSegmentsOfThisMachine uses the real /dev/shm and /proc, where the numbers
-// of devices and inodes must agree.
+// TestSegmentsOfThisMachine uses the real /dev/shm and /proc, where the numbers of devices and
+// inodes must match.
 func TestSegmentsOfThisMachine(t *testing.T) {
 	files := map[string]*os.File{}
 	for _, kind := range []string{"mapped", "open", "dead"} {
@@ -231,7 +231,8 @@ func TestSegmentsOfThisMachine(t *testing.T) {
 
 	got := mapped(t, machine.Options{})
 	for kind, used := range map[string]bool{"mapped": true, "open": true, "dead": false} {
-		// Whether "dead" is "no" or "unknown" is up to what else runs here and lets us look.
+		// Whether "dead" is "no" or "unknown" depends on which other processes run here and can be
+		// read.
 		if told := got[filepath.Base(files[kind].Name())]; told == "" || (told == "yes") != used {
 			t.Errorf("the %s segment is told as mapped: %q", kind, told)
 		}

@@ -24,8 +24,8 @@ import (
 
 const shmPath = "/dev/shm"
 
-// CollectSHM looks at /dev/shm, whether a file can be made there, and at System V's
-// settings. No /dev/shm is a fact.
+// CollectSHM reads /dev/shm, whether a file can be created there, and System V's settings. A
+// missing /dev/shm is a fact.
 func CollectSHM(ctx context.Context, o machine.Options) (*facts.SHM, error) {
 	seen := &facts.SHM{RemoveIPC: removeIPC(o)}
 	if err := systemV(o, seen); err != nil {
@@ -44,7 +44,7 @@ func CollectSHM(ctx context.Context, o machine.Options) (*facts.SHM, error) {
 	if err := unix.Stat(dir, &info); err != nil {
 		return nil, err
 	}
-	seen.Mode = fmt.Sprintf("%o", info.Mode&^unix.S_IFMT) // as chmod(1) takes it
+	seen.Mode = fmt.Sprintf("%o", info.Mode&^unix.S_IFMT) // in the notation of chmod(1)
 
 	table, err := machine.Mounts(o)
 	if err != nil {
@@ -65,8 +65,8 @@ func CollectSHM(ctx context.Context, o machine.Options) (*facts.SHM, error) {
 	return seen, err
 }
 
-// shmSizes reads how much fits. A tmpfs without a size counts no blocks at all
-// and is bounded by memory alone, so memory is its size.
+// shmSizes reads how much fits. A tmpfs without a size counts no blocks and is limited only by
+// memory, so memory is its size.
 func shmSizes(o machine.Options, dir string, seen *facts.SHM) error {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
@@ -83,8 +83,8 @@ func shmSizes(o machine.Options, dir string, seen *facts.SHM) error {
 	return nil
 }
 
-// systemV reads kernel.shmmax, shmall and shmmni; the first two are close to
-// the largest 64-bit number by default.
+// systemV reads kernel.shmmax, shmall and shmmni. By default the first two are close to the largest
+// 64-bit number.
 func systemV(o machine.Options, seen *facts.SHM) error {
 	for name, into := range map[string]*uint64{"shmmax": &seen.ShmMax, "shmall": &seen.ShmAll, "shmmni": &seen.ShmMni} {
 		n, err := strconv.ParseUint(machine.Line(o.At("/proc/sys/kernel/"+name)), 10, 64)
@@ -96,8 +96,8 @@ func systemV(o machine.Options, seen *facts.SHM) error {
 	return nil
 }
 
-// optionsOf joins the options of the mount and of the file system, sorted, and
-// leaves out how large it is: sizes are facts of their own.
+// optionsOf joins the options of the mount and of the file system, sorted, without the size, which
+// is a fact of its own.
 func optionsOf(m *procfs.MountInfo) string {
 	var words []string
 	for _, options := range []map[string]string{m.Options, m.SuperOptions} {
@@ -115,10 +115,9 @@ func optionsOf(m *procfs.MountInfo) string {
 	return strings.Join(slices.Compact(words), ",")
 }
 
-// tryToWrite makes a file, reserves one page of it as NCCL reserves its
-// segments, and lets it go. The file has no name, so nothing can stay behind
-// however we end; only a file system that cannot do so gets a named one, which
-// loses its name before it is filled.
+// tryToWrite creates a file, reserves one page of it as NCCL reserves its segments, and closes it.
+// The file has no name, so nothing can stay behind even if we crash. Only on a file system that
+// does not support that, the file gets a name, which is removed before the file is filled.
 func tryToWrite(dir string) error {
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) {
@@ -151,8 +150,8 @@ func inWords(what string, err error) error {
 	return fmt.Errorf("cannot %s in %s: %w", what, shmPath, err)
 }
 
-// removeIPC is whether systemd-logind removes a user's shared memory at the end
-// of the last login: "yes", "no", or "" when there is no logind here.
+// removeIPC returns whether systemd-logind removes a user's shared memory at the end of the last
+// login: "yes", "no", or "" without logind.
 func removeIPC(o machine.Options) string {
 	installed := machine.Exists(o.At("/usr/lib/systemd/systemd-logind")) || machine.Exists(o.At("/lib/systemd/systemd-logind"))
 	if !installed || !machine.Exists(o.At("/run/systemd/system")) { // the latter is sd_booted(3)
@@ -170,9 +169,9 @@ func removeIPC(o machine.Options) string {
 	return cmp.Or(setting, builtIn, "yes")
 }
 
-// logindFiles are the configuration files in the order logind reads them: the
-// main file, then the drop-ins by name, of which the one in the first directory
-// hides its namesakes (logind.conf(5)).
+// logindFiles returns the configuration files in the order in which logind reads them: the main
+// file, then the drop-ins by name. Of drop-ins with the same name, the one in the first directory
+// counts (logind.conf(5)).
 func logindFiles(o machine.Options) []string {
 	var files []string
 	for _, dir := range []string{"/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd"} {
@@ -183,7 +182,7 @@ func logindFiles(o machine.Options) []string {
 	}
 	dropIns := map[string]string{}
 	for _, dir := range []string{"/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd"} {
-		found, _ := filepath.Glob(o.At(dir + "/logind.conf.d/*.conf")) // fails on a bad pattern only
+		found, _ := filepath.Glob(o.At(dir + "/logind.conf.d/*.conf")) // fails only on a bad pattern
 		for _, path := range found {
 			if name := filepath.Base(path); dropIns[name] == "" {
 				dropIns[name] = path
@@ -196,8 +195,8 @@ func logindFiles(o machine.Options) []string {
 	return files
 }
 
-// parseRemoveIPC is what a file sets, and what the comment in the shipped file
-// says was compiled in: Red Hat's is "no".
+// parseRemoveIPC returns what a file sets, and the compiled-in default from the comment in the
+// shipped file: Red Hat's is "no".
 func parseRemoveIPC(text string) (set, commented string) {
 	for row := range strings.Lines(text) {
 		row = strings.TrimSpace(row)

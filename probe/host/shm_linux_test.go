@@ -91,7 +91,7 @@ func TestOptionsOf(t *testing.T) {
 }
 
 func TestTryToWriteSaysWhyNot(t *testing.T) {
-	err := tryToWrite("/proc") // nobody makes files there, nor unnamed ones
+	err := tryToWrite("/proc") // no files can be created there, not even unnamed ones
 	if err == nil || !strings.HasPrefix(err.Error(), "cannot create a file in /dev/shm: ") {
 		t.Errorf("writing to /proc: %v", err)
 	}

@@ -16,10 +16,11 @@ import (
 	"preflight/probe/machine"
 )
 
-// configSize is up to which size the text of a configuration is brought.
+// configSize is the largest configuration whose text is reported, in bytes.
 const configSize = 256 << 10
 
-// configText is a DeepSpeed configuration as it stands; "" for one that is too large to be one, or no text.
+// configText returns a DeepSpeed configuration unchanged; "" if it is too large to be one, or not
+// text.
 func configText(path string) string {
 	text, err := readOrdinary(path, configSize+1)
 	if err != nil || len(text) > configSize || !utf8.Valid(text) {
@@ -28,8 +29,8 @@ func configText(path string) string {
 	return string(text)
 }
 
-// readConfigs leaves of every configuration its JSON, without what may be a secret. The launch's own interpreter reads
-// those that are no JSON.
+// readConfigs replaces every configuration by its JSON, without possible secrets. The launch's own
+// interpreter reads those that are not JSON.
 func readConfigs(ctx context.Context, o machine.Options, files []facts.File) {
 	for i := range files {
 		file := &files[i]
@@ -40,9 +41,11 @@ func readConfigs(ctx context.Context, o machine.Options, files []facts.File) {
 	}
 }
 
-// askHjson reads a file as DeepSpeed does. Its answer is the last line that it prints: sitecustomize may print too.
+// askHjson reads a file as DeepSpeed does. Its answer is the last line that it prints, because
+// sitecustomize may print too.
 //
-// Source: deepspeed/runtime/config.py, DeepSpeedConfig.__init__; config_utils.py, dict_raise_error_on_duplicate_keys.
+// Source: deepspeed/runtime/config.py, DeepSpeedConfig.__init__; config_utils.py,
+// dict_raise_error_on_duplicate_keys.
 const askHjson = `import json, sys
 answer = {}
 try:
@@ -63,7 +66,7 @@ except ImportError as error:
 print("\n" + json.dumps(answer))
 `
 
-// readHjson has the launch's interpreter read a file, and returns it as JSON.
+// readHjson makes the launch's interpreter read a file, and returns it as JSON.
 func readHjson(ctx context.Context, o machine.Options, path string) (text string, hjson *facts.Hjson) {
 	python := cmp.Or(o.Interpreter, "python3")
 	stdout, stderr, err := hostsys.Child{Path: python, Args: []string{"-B", "-c", askHjson, path}, Limit: readLimit}.Run(ctx)
@@ -78,8 +81,9 @@ func readHjson(ctx context.Context, o machine.Options, path string) (text string
 	return answer.Text, &facts.Hjson{Refused: secret.Hide(answer.Refused), Unknown: answer.Unknown}
 }
 
-// maskConfig replaces by "…" the values below a key that promises a secret, and secrets inside of strings, in a text of
-// JSON. All else stays where it is: keys that are there twice are what the text is read for.
+// maskConfig replaces values below a key that suggests a secret, and secrets inside strings, by "…"
+// in a JSON text. Everything else stays unchanged, because checks look for duplicate keys in the
+// text.
 func maskConfig(text string) string {
 	m := &configMasker{text: text, decoder: json.NewDecoder(strings.NewReader(text))}
 	m.decoder.UseNumber()
@@ -91,12 +95,12 @@ func maskConfig(text string) string {
 type configMasker struct {
 	text    string
 	decoder *json.Decoder
-	at      int64 // up to where the text is copied
+	at      int64 // the text is copied up to here
 	out     strings.Builder
 }
 
-// value copies the next value. A list below a key that promises a secret is one of secrets; an object is only where
-// the key says that it is nothing else.
+// value copies the next value. A list below a key that suggests a secret is a list of secrets; an
+// object is one only if the key allows nothing else.
 func (m *configMasker) value(isSecret, whole bool) {
 	switch m.next(isSecret || whole) {
 	case json.Delim('{'):
@@ -113,7 +117,8 @@ func (m *configMasker) value(isSecret, whole bool) {
 	}
 }
 
-// next copies the next token. Of one that is a secret it copies what stands before it; numbers are secrets too.
+// next copies the next token. For a secret, including a number, it copies only what comes before
+// it.
 func (m *configMasker) next(isSecret bool) json.Token {
 	token, _ := m.decoder.Token()
 	copied := m.text[m.at:m.decoder.InputOffset()]

@@ -45,7 +45,7 @@ func TestMaskConfig(t *testing.T) {
 	}
 }
 
-// FuzzMaskConfig: whatever stands beside a secret, the secret goes, and the text stays JSON.
+// FuzzMaskConfig checks that whatever surrounds a secret, it is removed and the text stays JSON.
 func FuzzMaskConfig(f *testing.F) {
 	f.Add(`{"a": ["# x", {"b": "//"}, null], "c:": "\\\""}`)
 	f.Fuzz(func(t *testing.T, text string) {
@@ -78,7 +78,8 @@ func TestConfigText(t *testing.T) {
 	}
 }
 
-// TestReadConfigs: what is JSON is read here, and all else by the launch's own interpreter.
+// TestReadConfigs checks that JSON is read here, and everything else by the launch's own
+// interpreter.
 func TestReadConfigs(t *testing.T) {
 	o := machine.Options{Interpreter: filepath.Join(t.TempDir(), "python")}
 	for _, test := range []struct {
@@ -108,7 +109,7 @@ func TestReadConfigs(t *testing.T) {
 	}
 }
 
-// TestReadHjson asks a real interpreter, with a module hjson that reads JSON alone.
+// TestReadHjson runs a real interpreter with a module hjson that reads only JSON.
 func TestReadHjson(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PYTHONPATH", dir)

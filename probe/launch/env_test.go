@@ -26,12 +26,12 @@ func TestAllowed(t *testing.T) {
 		"HF_TOKEN":                    false,
 		"WANDB_API_KEY":               false,
 		"DS_SECRET":                   false,
-		"DEEPSPEED_hub_token":         false, // in any case of letters
+		"DEEPSPEED_hub_token":         false, // case does not matter
 		"NCCL_PASSWORD":               false,
 		"FI_CREDENTIALS":              false,
 		"AWS_ACCESS_KEY_ID":           false,
 		"HOME":                        false,
-		"MASTER_PORT_X":               false, // a whole name is not a prefix
+		"MASTER_PORT_X":               false, // a full name is not a prefix
 		"XNCCL_DEBUG":                 false,
 		"MLFLOW_TRACKING_URI":         false,
 		"SLURM_JOB_NODELIST":          true,
@@ -126,7 +126,7 @@ NCCL_IB_HCA=mlx5_7
 		&facts.Env{
 			Vars: []facts.Setting{setting("NCCL_ALGO", "", "environment"), setting("NCCL_CONF_FILE", "run.conf", "environment")},
 			NCCL: []facts.Setting{
-				setting("NCCL_ALGO", "", "environment"), // set to nothing is still set
+				setting("NCCL_ALGO", "", "environment"), // an empty value counts as set
 				setting("NCCL_CONF_FILE", "run.conf", "environment"),
 				setting("NCCL_DEBUG", "WARN", "/etc/nccl.conf"),
 				setting("NCCL_IB_HCA", "mlx5_7", "/srv/run.conf"),
@@ -160,7 +160,8 @@ NCCL_IB_HCA=mlx5_7
 	}
 }
 
-// Of what DeepSpeed exports by how it begins, what may be a secret is told by name.
+// Among the variables that DeepSpeed exports by prefix, only the names of possible secrets are
+// reported.
 func TestWithheld(t *testing.T) {
 	environ := []string{
 		"UCX_PASSWORD=hunter2", "MLFLOW_TRACKING_TOKEN=hunter2", "MLFLOW_RUN=hunter2", "PYTHONPATH=/x", "NCCL_DEBUG=INFO",

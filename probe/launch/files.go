@@ -27,23 +27,22 @@ import (
 )
 
 const (
-	// FilesLimit is for the section.
+	// FilesLimit is the time limit of the section.
 	FilesLimit = 4 * time.Second
-	// readLimit is how long each of the files that are named may take to be read.
-	// One that was not read then has no digest, and says so.
+	// readLimit is the time limit for reading each named file. A file that was not read in time has
+	// no digest, and says so.
 	readLimit = 2 * time.Second
-	// readTogether is how many of them are read at a time. One on a dead mount keeps
-	// its place to the end, so there are more places than a command has odd paths.
+	// readTogether is how many of them are read at the same time. A file on a dead mount blocks its
+	// place until the end, so there are more places than a command is likely to have such paths.
 	readTogether = 16
-	// digestSize is up to which size a file is read: scripts and configurations
-	// are far below it, and a checkpoint named by an argument is far above.
+	// digestSize is the largest file that is read: scripts and configurations are far smaller, and
+	// a checkpoint named in an argument is far larger.
 	digestSize = 64 << 20
 )
 
-// CollectFiles looks at what the launch opens by path: the working directory,
-// the files that its command names and, since a script imports its neighbours,
-// the sources and the repository around it; and at the program that the launcher
-// starts here.
+// CollectFiles reads what the launch opens by path: the working directory and the files that its
+// command names. Since a script imports its neighbours, it also reads the sources and the
+// repository around the script. It also examines the program that the launcher starts here.
 func CollectFiles(ctx context.Context, o machine.Options) (*facts.Files, error) {
 	files := &facts.Files{WorkDir: workDir(o), Files: []facts.File{}}
 	var all sync.WaitGroup
@@ -75,13 +74,13 @@ func CollectFiles(ctx context.Context, o machine.Options) (*facts.Files, error) 
 	return files, ctx.Err()
 }
 
-// findDaemon looks in PATH of this session, which is that of the launcher's: not
-// interactive. It is nil where a directory of PATH does not answer.
+// findDaemon searches PATH of this session, which is non-interactive like the launcher's. It
+// returns nil if a directory of PATH does not answer.
 func findDaemon(ctx context.Context, asked string) *facts.Daemon {
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
 	daemon, err := machine.Within(ctx, func() (*facts.Daemon, error) {
-		path, _ := exec.LookPath(asked) // however it fails, a shell finds none either
+		path, _ := exec.LookPath(asked) // on any error, a shell would not find it either
 		return &facts.Daemon{Asked: asked, Path: path, Unloadable: daemonRefused(ctx, asked, path)}, nil
 	})
 	if err != nil {
@@ -90,8 +89,8 @@ func findDaemon(ctx context.Context, asked string) *facts.Daemon {
 	return daemon
 }
 
-// daemonRefused is what the loader says of the libraries of a daemon. One of another prefix is
-// started with those of that prefix.
+// daemonRefused returns the loader's error about a daemon's libraries. A daemon under another
+// prefix is started with that prefix's libraries.
 //
 // Source: Open MPI 4.1, orte/mca/plm/rsh/plm_rsh_module.c, setup_launch, opal_prefix.
 func daemonRefused(ctx context.Context, asked, path string) string {
@@ -105,7 +104,7 @@ func daemonRefused(ctx context.Context, asked, path string) string {
 	return machine.Refused(ctx, machine.Linked{Program: path, Object: path, Env: env})
 }
 
-// workDir tries what the launcher's cd needs: a directory that we may search.
+// workDir checks what the launcher's cd needs: a directory that we may search.
 func workDir(o machine.Options) facts.WorkDir {
 	dir := facts.WorkDir{Path: o.WorkDir}
 	if o.WorkDir == "" {
@@ -124,9 +123,8 @@ func workDir(o machine.Options) facts.WorkDir {
 	return dir
 }
 
-// readFiles looks at the files that are named, each by itself: one on a dead
-// mount, which keeps whoever asks for it, tells that of itself and leaves the
-// others alone.
+// readFiles reads the named files independently: one on a dead mount, which blocks its reader,
+// reports only its own problem.
 func readFiles(ctx context.Context, o machine.Options, lookAt func(context.Context, machine.Options, facts.LaunchFile) facts.File) []facts.File {
 	ctx, cancel := context.WithTimeoutCause(ctx, readLimit, fmt.Errorf("not read within %s", readLimit))
 	defer cancel()
@@ -154,7 +152,7 @@ func readFiles(ctx context.Context, o machine.Options, lookAt func(context.Conte
 	return files
 }
 
-// readFile tells what is at a path, and reads it where it is an ordinary file.
+// readFile reports what is at a path, and reads it if it is an ordinary file.
 func readFile(ctx context.Context, o machine.Options, named facts.LaunchFile) facts.File {
 	file := facts.File{LaunchFile: named}
 	path := o.At(named.Path)
@@ -196,8 +194,8 @@ func readFile(ctx context.Context, o machine.Options, named facts.LaunchFile) fa
 	return file
 }
 
-// stat is what is at a path, nil with the reason where that cannot be seen. exists is
-// false only where nothing is for sure.
+// stat returns what is at a path, nil with the reason if that cannot be read. exists is false only
+// if the file is certainly absent.
 func stat(path string) (info os.FileInfo, exists bool, problem string) {
 	info, err := os.Stat(path)
 	switch {
@@ -209,8 +207,8 @@ func stat(path string) (info os.FileInfo, exists bool, problem string) {
 	return info, true, ""
 }
 
-// digest is a file's SHA-256 in hex. A file that another process is making longer
-// is read no further than digestSize.
+// digest returns a file's SHA-256 in hex. If another process is appending to it, it is read only up
+// to digestSize.
 func digest(ctx context.Context, path string) (string, error) {
 	f, err := openOrdinary(path)
 	if err != nil {
@@ -224,9 +222,8 @@ func digest(ctx context.Context, path string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// codeDigest is the digest of a script as far as Python reads it: without the lines that
-// are blank or a comment, and without the blanks at the end of the others. A line of a text
-// in quotes that looks like one is taken for one.
+// codeDigest returns the digest of a script without comment lines, blank lines and trailing blanks,
+// which Python ignores. A line inside a string that looks like a comment counts as one.
 func codeDigest(text []byte) string {
 	sum := sha256.New()
 	for line := range bytes.Lines(text) {
@@ -238,8 +235,7 @@ func codeDigest(text []byte) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// openOrdinary opens a file to read it. At a pipe, where somebody expects a file,
-// an open would wait for a writer.
+// openOrdinary opens a file for reading. Opening a pipe would wait for a writer.
 func openOrdinary(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -48,7 +48,7 @@ func TestWorkDir(t *testing.T) {
 	}
 }
 
-// With no files named, the working directory is all that is looked at.
+// Without named files, only the working directory is examined.
 func TestNoFilesAreCheap(t *testing.T) {
 	o := probetest.Write(t, machine.Options{WorkDir: "/srv"}, map[string]string{"/srv/.git/HEAD": strings.Repeat("a", 40), "/srv/train.py": ""})
 	got, err := CollectFiles(t.Context(), o)
@@ -104,7 +104,7 @@ func TestCollectFiles(t *testing.T) {
 			{LaunchFile: o.Files[7], Exists: true, Kind: "other"},
 			{LaunchFile: o.Files[8], Exists: true, Kind: "file", Size: digestSize + 1},
 		},
-		// Beside the file, not beside the link to it.
+		// Next to the file, not next to the link to it.
 		Sources: &facts.Sources{
 			Root: "/data/proj", Count: 2, Files: map[string]string{"a.py": sha("a")[:12], "x/b.py": sha("b")[:12]},
 			Digest: sha(sha("a") + " \"a.py\"\n" + sha("b") + " \"x/b.py\"\n"),
@@ -124,8 +124,7 @@ func TestCollectFiles(t *testing.T) {
 	}
 }
 
-// Without a script there are no sources, and the repository is that of the
-// working directory.
+// Without a script there are no sources, and the repository is that of the working directory.
 func TestFilesWithoutScript(t *testing.T) {
 	commit := strings.Repeat("a", 40)
 	o := probetest.Write(t, machine.Options{WorkDir: "/srv/job"}, map[string]string{"/srv/.git/HEAD": commit, "/srv/job/train.py": ""})
@@ -149,7 +148,7 @@ func TestFilesWithoutScript(t *testing.T) {
 	}
 }
 
-// What time was too short for has no digest, and says so.
+// A file that was not read in time has no digest, and says so.
 func TestDigestMindsItsTime(t *testing.T) {
 	o := probetest.Write(t, machine.Options{}, map[string]string{"/train.py": "x"})
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -161,7 +160,7 @@ func TestDigestMindsItsTime(t *testing.T) {
 	}
 }
 
-// A file on a dead mount costs neither its neighbours nor the section.
+// A file on a dead mount affects neither the other files nor the section.
 func TestOneFileHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o machine.Options
@@ -193,7 +192,7 @@ func TestOneFileHangs(t *testing.T) {
 	})
 }
 
-// No more files are read at a time than there are places, and all of them in the end.
+// No more files are read at the same time than there are places, and in the end all are read.
 func TestFilesAreReadInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := machine.Options{Files: make([]facts.LaunchFile, 2*readTogether+1)}
@@ -222,7 +221,7 @@ func TestPartsOfFilesFitInsideTheSection(t *testing.T) {
 	}
 }
 
-// The launcher's daemon is looked for in PATH of this session, or where it is named.
+// The launcher's daemon is searched in PATH of this session, or at its path.
 func TestDaemon(t *testing.T) {
 	bin := t.TempDir()
 	orted := filepath.Join(bin, "orted")

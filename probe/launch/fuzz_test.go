@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// A configuration of NCCL says of each name one value, neither longer than NCCL takes.
+// The result for an NCCL configuration has one value per name, and neither is longer than NCCL
+// allows.
 func FuzzParseNCCLConf(f *testing.F) {
 	f.Add("NCCL_DEBUG=INFO\n# x\n #y=1\nA==b\nA=c\r\n=")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -24,7 +25,7 @@ func FuzzParseNCCLConf(f *testing.F) {
 	})
 }
 
-// However a topology is written, it is read to an end, and what it says there is has an address.
+// Any topology file is read to its end, and every device in it has an address.
 func FuzzReadNCCLXML(f *testing.F) {
 	f.Add(cloudTopology)
 	f.Add("<graphs version='1'><graph id=\"0\"/></graphs>")
@@ -37,7 +38,7 @@ func FuzzReadNCCLXML(f *testing.F) {
 	})
 }
 
-// Of a .deepspeed_env every line is kept, and of what may be a secret nothing.
+// Of a .deepspeed_env every line is kept, and no possible secret.
 func FuzzMaskLines(f *testing.F) {
 	f.Add("HF_TOKEN=hunter2\n# hunter2\nNCCL_DEBUG=INFO\rX=%h$y", "a b")
 	f.Fuzz(func(t *testing.T, text, value string) {
@@ -52,7 +53,7 @@ func FuzzMaskLines(f *testing.F) {
 	})
 }
 
-// A script is read, and not run: what it needs is among what it imports.
+// A script is parsed and not run: what it needs is a subset of what it imports.
 func FuzzScript(f *testing.F) {
 	f.Add("#!/usr/bin/env -S A=1 python3\nimport os, torch.nn as n; from x import (\n  y)\n'''\nimport z\n'''\nnew_group(backend=\"gloo\")\\\n#c")
 	f.Add("#!/bin/sh\n'''exec' \"/a b/python\" \"$0\" \"$@\"\n' '''\nimport a\n")

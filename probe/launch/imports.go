@@ -13,27 +13,27 @@ import (
 	"preflight/internal/lazyregexp"
 )
 
-// scriptSize is up to which size a script is read for what it imports and calls.
+// scriptSize is the largest script whose imports and calls are read, in bytes.
 const scriptSize = 1 << 20
 
 var (
-	// importLine is an import that is no part of a block, which may never run.
+	// importLine matches an import that is not inside a block, which might never run.
 	importLine = lazyregexp.New(`^(?:import[ \t]+(.+)|from[ \t]+([\pL_][\w.]*)[ \t]+import\b.*)`)
 	moduleName = lazyregexp.New(`^[\pL_][\w]*`)
-	// quoted is a text of one line.
+	// quoted matches a string on one line.
 	quoted = lazyregexp.New(`'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"`)
 )
 
-// elsewhere is what may have python look elsewhere for what is imported behind it, install
-// it, or not get there.
+// elsewhere matches code that may change where Python finds later imports, install a package, or
+// end the script before them.
 var elsewhere = lazyregexp.New(`\bsys\.(path|modules|meta_path)|from\s+(sys|site|subprocess)\s+import|\b(site|importlib|subprocess|pip|findspark|pyximport|runpy)\.|rootutils|autoroot|\b(exit|exec|__import__)\(|SystemExit|\bos\.(_exit|exec|system|spawn|popen)`)
 
-// imports are the packages that a script names at its top level, sorted, and in its own order
-// those of them that python needs to find where it always looks. The text is scanned and never run: what else
-// python would make of it does not matter.
+// imports returns the packages that a script imports at its top level, sorted, and in the script's
+// order those that Python must find in its usual places. The text is scanned and never run; it does
+// not matter what else Python would make of it.
 func imports(script string, isBeside func(module string) bool) (names, needs []string) {
-	var inText string // the quotes that end a text of several lines, "" outside of one
-	movable := false  // what comes now may be found elsewhere
+	var inText string // the quotes that end a multi-line string, "" outside of one
+	movable := false  // later imports may be found elsewhere
 	script = strings.ReplaceAll(strings.TrimPrefix(script, "\ufeff"), "\\\n", " ")
 	for line := range strings.Lines(script) {
 		if inText, line = outsideTexts(inText, strings.TrimRight(line, "\r\n")); line == "" {
@@ -61,7 +61,8 @@ func imports(script string, isBeside func(module string) bool) (names, needs []s
 	return names, needs
 }
 
-// isIn is whether a directory holds a module, or a directory of its name.
+// isIn returns a function that reports whether a directory has a module, or a directory of its
+// name.
 func isIn(dir string) func(module string) bool {
 	return func(module string) bool {
 		return slices.ContainsFunc([]string{"", ".py", ".pyc", ".so"}, func(suffix string) bool {
@@ -71,8 +72,8 @@ func isIn(dir string) func(module string) bool {
 	}
 }
 
-// outsideTexts is what of a line is neither text nor comment, and what ends the text
-// that is open behind it.
+// outsideTexts returns the part of a line that is neither string nor comment, and the quotes that
+// end a string that is still open.
 func outsideTexts(inText, line string) (open, code string) {
 	for {
 		if inText != "" {
@@ -105,16 +106,16 @@ func outsideTexts(inText, line string) (open, code string) {
 	}
 }
 
-// The calls that make a group of gloo whatever accelerators there are, but in a comment:
-// glooGroup beside another, and glooAlone where no other is named that may be meant for them.
-// One that chooses ("nccl" if … else "gloo") is none.
+// Calls outside comments that create a gloo group whatever accelerators there are: glooGroup next
+// to another group, and glooAlone if no other backend is named. A call that chooses ("nccl" if …
+// else "gloo") does not match.
 var (
 	glooGroup = lazyregexp.New(`(?m)^[^#\n]*(?:["'](?:\w+:\w+,)*cpu:gloo\b|\bnew_group\([^)#]*\bbackend\s*=\s*["']gloo["']\s*[,)])`)
 	glooAlone = lazyregexp.New(`(?m)^[^#\n]*\binit_process_group\(\s*(?:backend\s*=\s*)?["']gloo["']\s*[,)]`)
 )
 
-// makesGloo is whether a script asks torch.distributed for a group of gloo by name; what
-// it imports may do so as well. Nothing of its text is kept.
+// makesGloo reports whether a script asks torch.distributed for a gloo group by name; its imports
+// may do so as well. Nothing of its text is kept.
 func makesGloo(text []byte) bool {
 	return glooGroup.Match(text) || glooAlone.Match(text) && !bytes.Contains(text, []byte("nccl"))
 }

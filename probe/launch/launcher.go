@@ -19,9 +19,9 @@ import (
 	"preflight/probe/machine"
 )
 
-// CollectLauncher looks at what the launching machine has to start a launch
-// with. Only that machine needs any of it. Its programs are asked side by side: nothing of the
-// launch begins before the slowest has answered.
+// CollectLauncher reads what the launching machine has for starting a launch. Only that machine
+// needs it. All programs are run at the same time, because nothing of the launch starts before the
+// slowest has answered.
 func CollectLauncher(ctx context.Context, o machine.Options) (*facts.Launcher, error) {
 	launcher := &facts.Launcher{Backends: map[string]string{}, EnvFiles: envFiles(o)}
 	for _, program := range o.Launchers {
@@ -46,10 +46,11 @@ func CollectLauncher(ctx context.Context, o machine.Options) (*facts.Launcher, e
 	return launcher, cmp.Or(ctx.Err(), short)
 }
 
-// readMPIRun asks whose the mpirun is, and where it starts the launch what it starts on the nodes:
-// ompi_info opens every component of Open MPI to say so, for a quarter of a second.
+// readMPIRun determines which MPI the mpirun belongs to and, if it starts the launch, what it
+// starts on the nodes. ompi_info loads every component of Open MPI for its answer, which takes a
+// quarter of a second.
 func readMPIRun(ctx context.Context, o machine.Options, programs map[string]string) *facts.MPIRun {
-	// However it ends, what it prints is the answer.
+	// The output counts, whatever the exit status is.
 	stdout, _, _ := hostsys.Child{Path: programs["mpirun"], Args: []string{"--version"}, Limit: machine.VersionLimit}.Run(ctx)
 	mpirun := parseMPIRun(stdout)
 	if o.ByMPIRun {
@@ -58,9 +59,9 @@ func readMPIRun(ctx context.Context, o machine.Options, programs map[string]stri
 	return mpirun
 }
 
-// launchProgram finds what a launch command begins with and the python that will
-// run it, which is the program itself in `python -m …`. Links are kept, as
-// sys.executable keeps them. Both are "" when there is no such program.
+// launchProgram returns the program at the start of a launch command and the Python that will run
+// it, which is the program itself in `python -m …`. Links are not resolved, like in sys.executable.
+// Both are "" if there is no such program.
 func launchProgram(name string) (path, interpreter string) {
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -75,15 +76,15 @@ func launchProgram(name string) (path, interpreter string) {
 	return path, scriptInterpreter(path)
 }
 
-// isPython is whether a program is an interpreter, by its name.
+// isPython reports whether a program is a Python interpreter, by its name.
 func isPython(path string) bool {
 	name := filepath.Base(path)
 	return strings.HasPrefix(name, "python") || strings.HasPrefix(name, "pypy")
 }
 
-// sshVersion is "" when ssh does not say.
+// sshVersion returns "" if ssh prints no version.
 func sshVersion(ctx context.Context, path string) string {
-	// However it ends, what it prints is the answer.
+	// The output counts, whatever the exit status is.
 	_, stderr, _ := hostsys.Child{Path: path, Args: []string{"-V"}, Limit: machine.VersionLimit}.Run(ctx)
 	return parseSSHVersion(stderr)
 }
@@ -95,8 +96,8 @@ func parseSSHVersion(banner string) string {
 	return strings.TrimSpace(version)
 }
 
-// mpiruns are the MPIs whose mpirun is known by what `mpirun --version` prints. All of
-// these were run but MVAPICH's, whose process manager is MPICH's.
+// mpiruns are the MPIs whose mpirun is recognised by the output of `mpirun --version`. All of these
+// were run except MVAPICH's, whose process manager is MPICH's.
 var mpiruns = []struct {
 	says          *lazyregexp.Regexp // with the version
 	name, options string
@@ -117,12 +118,12 @@ func parseMPIRun(output string) *facts.MPIRun {
 	return &facts.MPIRun{Version: first}
 }
 
-// mpiDaemon is what an mpirun starts on the nodes: Open MPI's orted from PATH there, or
-// from its own directories where it was built to name them; Hydra's proxy from the
-// directory that mpirun was found in. Of others it is not known.
+// mpiDaemon returns what an mpirun starts on the nodes. Open MPI starts orted from PATH there, or
+// from its own directories if it was built that way. Hydra starts its proxy from the directory in
+// which mpirun was found. For others it is unknown.
 //
-// Source: open-mpi/ompi 4.1, orte/tools/orterun/orterun.c, want_prefix_by_default;
-// pmodels/mpich 4.0, src/pm/hydra/pm/pmiserv/pmiserv_utils.c, base_path.
+// Source: open-mpi/ompi 4.1, orte/tools/orterun/orterun.c, want_prefix_by_default; pmodels/mpich
+// 4.0, src/pm/hydra/pm/pmiserv/pmiserv_utils.c, base_path.
 func mpiDaemon(ctx context.Context, version string, programs map[string]string) string {
 	switch {
 	case strings.HasPrefix(version, "Hydra "):
@@ -130,12 +131,12 @@ func mpiDaemon(ctx context.Context, version string, programs map[string]string) 
 	case !startsOrted.MatchString(version):
 		return ""
 	}
-	// Without an answer there is no prefix in it.
+	// An empty answer contains no prefix.
 	built, _, _ := hostsys.Child{Path: programs["ompi_info"], Args: []string{"--parsable", "--path", "prefix", "--config"}, Limit: machine.VersionLimit}.Run(ctx)
 	return parseDaemon(built)
 }
 
-// startsOrted is of Open MPI before 5, which starts PRRTE's prted.
+// startsOrted matches Open MPI before 5; later releases start PRRTE's prted.
 var startsOrted = lazyregexp.New(`^Open MPI [1-4]\.`)
 
 func parseDaemon(ompiInfo string) string {
@@ -158,8 +159,8 @@ func parseDaemon(ompiInfo string) string {
 	return ""
 }
 
-// scriptInterpreter is the python that a launcher script will run, "" when the
-// script does not name one: a pyenv shim, a conda wrapper or a program.
+// scriptInterpreter returns the Python that a launcher script will run, "" if the file does not
+// name one: a pyenv shim, a conda wrapper or a binary.
 func scriptInterpreter(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -177,15 +178,14 @@ func scriptInterpreter(path string) string {
 	return found
 }
 
-// parseShebang reads the first lines of a script. Besides the plain form there
-// are `#!/usr/bin/env python3`, whose answer is a bare name, and what pip writes
-// where a path is too long for the kernel or holds a blank (distlib,
-// scripts.py): a shell script that re-executes itself,
+// parseShebang reads the first lines of a script. Besides the plain form it handles `#!/usr/bin/env
+// python3`, for which it returns a bare name. It also handles what pip writes if a path is too long
+// for the kernel or contains a blank (distlib, scripts.py): a shell script that re-executes itself,
 //
 //	#!/bin/sh
 //	'''exec' "/long path/python" "$0" "$@"
 func parseShebang(script *bufio.Reader) string {
-	first, _ := script.ReadString('\n') // a script may be one line without an end
+	first, _ := script.ReadString('\n') // a script may be one line without a newline
 	line, isScript := strings.CutPrefix(first, "#!")
 	words := strings.Fields(line)
 	if !isScript || len(words) == 0 {
@@ -215,8 +215,8 @@ func parseShebang(script *bufio.Reader) string {
 	return program
 }
 
-// firstShellWord takes the first word off a command, which pip puts in double
-// quotes, uv in single ones and conda in either or none.
+// firstShellWord returns the first word of a command, which pip puts in double quotes, uv in single
+// ones and conda in either or none.
 func firstShellWord(command string) string {
 	if command == "" {
 		return ""
@@ -229,13 +229,13 @@ func firstShellWord(command string) string {
 	return word
 }
 
-// envFiles reads the .deepspeed_env files DeepSpeed would apply, in its order
-// (deepspeed/launcher/runner.py, 0.10.1 and later): the home directory's, then
-// the working directory's, under the name that DS_ENV_FILE gives. An absolute
-// name is one file, and a "~" in it is not expanded.
+// envFiles reads the .deepspeed_env files that DeepSpeed would apply, in its order
+// (deepspeed/launcher/runner.py, 0.10.1 and later): the home directory's, then the working
+// directory's. DS_ENV_FILE sets another name. An absolute name is a single file, and "~" in it is
+// not expanded.
 func envFiles(o machine.Options) []facts.EnvFile {
 	name, named := os.LookupEnv("DS_ENV_FILE")
-	if !named { // an empty one is a name too, of no file
+	if !named { // an empty value counts as a name, of no file
 		name = ".deepspeed_env"
 	}
 	var paths []string
@@ -253,7 +253,7 @@ func envFiles(o machine.Options) []facts.EnvFile {
 	for _, path := range paths {
 		info, err := os.Stat(o.At(path))
 		if err != nil || !info.Mode().IsRegular() {
-			continue // as DeepSpeed does, without a word
+			continue // silently, as DeepSpeed does
 		}
 		text, err := os.ReadFile(o.At(path))
 		file := facts.EnvFile{Path: path, Lines: maskLines(string(text))}
@@ -265,8 +265,8 @@ func envFiles(o machine.Options) []facts.EnvFile {
 	return files
 }
 
-// maskValue is a value that may be a secret with all of it gone but what pdsh or a
-// shell will find to do in it: "…$…" of "pass$word".
+// maskValue hides a possible secret, except for the characters on which pdsh or a shell would act:
+// "…$…" for "pass$word".
 func maskValue(value string) string {
 	var text strings.Builder
 	hidden := false

@@ -31,8 +31,8 @@ func TestParseSSHVersion(t *testing.T) {
 	}
 }
 
-// TestParseMPIRun reads what Debian's openmpi-bin 4.1.4 and mpich 4.0.2, Intel's impi-rt
-// 2021.18 and a wrapper print.
+// TestParseMPIRun parses the output of Debian's openmpi-bin 4.1.4 and mpich 4.0.2, of Intel's
+// impi-rt 2021.18 and of a wrapper.
 func TestParseMPIRun(t *testing.T) {
 	for _, c := range []struct{ output, version, options string }{
 		{"mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/\n", "Open MPI 4.1.4", facts.OptionsOpenMPI},
@@ -48,8 +48,8 @@ func TestParseMPIRun(t *testing.T) {
 	}
 }
 
-// TestMPIDaemon reads what ompi_info of Debian's openmpi-bin 4.1.4 prints, and of one that
-// was built to name its directories.
+// TestMPIDaemon parses the output of ompi_info from Debian's openmpi-bin 4.1.4, and from one that
+// was built with its own directories.
 func TestMPIDaemon(t *testing.T) {
 	for built, want := range map[string]string{
 		"path:prefix:/usr\nconfig:user:buildd\nmpirun:prefix_by_default:no\n":      "orted",
@@ -111,7 +111,7 @@ func TestMaskLines(t *testing.T) {
 		"export NCCL_IB_HCA = mlx5_0",
 		"HF_TOKEN=…",
 		"MY_URL=…?…",
-		"MY_PASSWORD=…$… … …%n", // what a shell and pdsh find in it
+		"MY_PASSWORD=…$… … …%n", // what a shell and pdsh would act on
 		"",
 		"#…=…",
 		"#…",
@@ -152,13 +152,13 @@ NCCL_ALGO=Ring
 		{"mine", []facts.EnvFile{{Path: "/home/me/mine", Lines: []string{"A=…"}}}},
 		{"/abs/mine", []facts.EnvFile{{Path: "/abs/mine", Lines: []string{"NCCL_ALGO=Ring"}}}},
 		{"~/mine", []facts.EnvFile{}}, // not expanded
-		{"", []facts.EnvFile{}},       // the name of the directories themselves
-		{"dir", []facts.EnvFile{}},    // a directory is no file
+		{"", []facts.EnvFile{}},       // the directories' own names
+		{"dir", []facts.EnvFile{}},    // a directory is not a file
 	}
 	for _, tt := range tests {
 		t.Setenv("DS_ENV_FILE", tt.dsEnvFile)
 		if tt.dsEnvFile == unset {
-			_ = os.Unsetenv("DS_ENV_FILE") // Setenv puts it back
+			_ = os.Unsetenv("DS_ENV_FILE") // Setenv restores it
 		}
 		if diff := cmp.Diff(tt.want, envFiles(machine.Options{Root: root, WorkDir: work})); diff != "" {
 			t.Errorf("DS_ENV_FILE=%q: (-want +got)\n%s", tt.dsEnvFile, diff)
@@ -219,7 +219,7 @@ func TestCollectLauncher(t *testing.T) {
 	}
 }
 
-// TestProgramsAreAskedSideBySide: each of these waits for what another says.
+// TestProgramsAreAskedSideBySide uses programs that wait for each other's output.
 func TestProgramsAreAskedSideBySide(t *testing.T) {
 	bin := t.TempDir()
 	for name, body := range map[string]string{
@@ -244,7 +244,7 @@ func TestProgramsAreAskedSideBySide(t *testing.T) {
 	}
 }
 
-// TestDaemonOfMPIRun: nobody but who starts the launch with mpirun waits for what ompi_info says.
+// TestDaemonOfMPIRun checks that ompi_info is run only for launches that mpirun starts.
 func TestDaemonOfMPIRun(t *testing.T) {
 	bin := t.TempDir()
 	for name, body := range map[string]string{
@@ -267,7 +267,7 @@ func TestDaemonOfMPIRun(t *testing.T) {
 	}
 }
 
-// What a launch is typed with, and the python that runs it.
+// The program with which a launch is typed, and the Python that runs it.
 func TestLaunchProgram(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "venv", "bin"), 0o755); err != nil {
@@ -288,7 +288,7 @@ func TestLaunchProgram(t *testing.T) {
 		"torchrun":          {venv + "/torchrun", "/opt/venv/bin/python3"},
 		"./venv/bin/python": {venv + "/python", venv + "/python"},
 		venv + "/python3":   {venv + "/python3", venv + "/python3"},
-		"python":            {venv + "/python", venv + "/python"}, // a link stays one, or it is another environment
+		"python":            {venv + "/python", venv + "/python"}, // a link is not resolved, because it determines the environment
 		"deepspeed":         {venv + "/deepspeed", ""},
 		"accelerate":        {"", ""},
 		"./deepspeed":       {"", ""},
@@ -322,7 +322,7 @@ func TestPDSHOfThisMachine(t *testing.T) {
 	}
 }
 
-// The words are those of pdsh 2.34 over a module directory of mode 0777.
+// The messages are those of pdsh 2.34 for a module directory of mode 0777.
 func TestPDSHThatRefuses(t *testing.T) {
 	path := probetest.Script(t, "pdsh", `cat >&2 <<'END'
 pdsh@head: module path "/usr/lib/x86_64-linux-gnu/pdsh" insecure.
@@ -385,7 +385,7 @@ func TestInsecureDirs(t *testing.T) {
 	if got := insecureDirs(modules, 0); got != nil {
 		t.Errorf("nothing is wrong, and yet %v", got)
 	}
-	mode(modules, 0o775) // the group may write: pdsh does not mind
+	mode(modules, 0o775) // group-writable is fine for pdsh
 	mode(filepath.Join(top, "lib"), 0o777|os.ModeSticky)
 	if got := insecureDirs(modules, 0); got != nil {
 		t.Errorf("nothing pdsh minds is wrong, and yet %v", got)

@@ -24,16 +24,16 @@ const (
 	// modelFiles is how many files of a model are compared. The largest on the Hub have some
 	// hundreds.
 	modelFiles = 2000
-	// refSize is for a file that holds a commit.
+	// refSize is the largest size of a file that contains a commit.
 	refSize = 64
 )
 
-// isCommit is a revision that is looked for by itself, and not by what refers to it.
+// isCommit matches a revision that is a commit itself and not a reference to one.
 //
 // Source: huggingface_hub 0.36, file_download.py, REGEX_COMMIT_HASH.
 var isCommit = lazyregexp.New(`^[0-9a-f]{40}$`)
 
-// models looks for the models that the launch names in the cache of the Hub.
+// models looks in the Hub's cache for the models that the launch names.
 func models(ctx context.Context, o machine.Options) (found []facts.Model) {
 	ctx, cancel := context.WithTimeoutCause(ctx, readLimit, fmt.Errorf("not read within %s", readLimit))
 	defer cancel()
@@ -57,7 +57,8 @@ func models(ctx context.Context, o machine.Options) (found []facts.Model) {
 	return found
 }
 
-// cacheOf is where huggingface_hub keeps what it has fetched, and datasets what it has made ready.
+// cacheOf returns where huggingface_hub caches downloads, or where datasets caches prepared data
+// sets.
 //
 // Source: huggingface_hub 0.36, constants.py; huggingface/datasets 4.0, config.py.
 func cacheOf(o machine.Options, home string, ofData bool) string {
@@ -75,11 +76,11 @@ func cacheOf(o machine.Options, home string, ofData bool) string {
 	return dir
 }
 
-// modelIn is what a cache has of a model. A name that a directory has, where the launch runs,
-// means that directory.
+// modelIn returns what a cache has of a model. If the launch's working directory has a directory of
+// that name, the name means that directory.
 //
-// Source: transformers 4.57, utils/hub.py, cached_files; huggingface_hub 0.36,
-// file_download.py, try_to_load_from_cache.
+// Source: transformers 4.57, utils/hub.py, cached_files; huggingface_hub 0.36, file_download.py,
+// try_to_load_from_cache.
 func modelIn(cache string, o machine.Options, named facts.ModelNamed) (facts.Model, error) {
 	model := facts.Model{ModelNamed: named, Local: isLocal(o, named)}
 	if model.Local {
@@ -109,8 +110,8 @@ func isLocal(o machine.Options, named facts.ModelNamed) bool {
 	return err == nil && info.IsDir()
 }
 
-// dataSetIn is what a cache has of a data set: what was made of a revision lies in CONFIGURATION/VERSION/COMMIT, and under
-// another name until it is whole.
+// dataSetIn returns what a cache has of a data set. A prepared revision is in
+// CONFIGURATION/VERSION/COMMIT, and has another name until it is complete.
 //
 // Source: huggingface/datasets 4.0, packaged_modules/cache/cache.py, _find_hash_in_cache, and
 // naming.py, camelcase_to_snakecase.
@@ -149,8 +150,8 @@ func unlessAbsent(err error) error {
 	return err
 }
 
-// filesOfModel is a digest of what a commit has in the cache: links into a store where contents
-// are called by their checksums. What a link leads to that is not there was not fetched to the end.
+// filesOfModel returns a digest of the files that the cache has of a commit. They are links into a
+// store whose file names are checksums. A link without a target is an incomplete download.
 func filesOfModel(snapshot string) (string, error) {
 	entries, err := machine.ReadDir(snapshot, modelFiles+1)
 	if err != nil {

@@ -14,8 +14,7 @@ import (
 
 const commit = "0123456789abcdef0123456789abcdef01234567"
 
-// cacheModel makes the cache of the Hub as huggingface_hub does, with one file that is what the
-// checksum says.
+// cacheModel creates the Hub's cache as huggingface_hub does, with one file that has this checksum.
 func cacheModel(t *testing.T, cache, checksum string) {
 	t.Helper()
 	dir := filepath.Join(cache, "models--org--model")
@@ -84,9 +83,10 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// TestDataSets: what datasets has made ready is known by its own name of it, in the cache that the launch takes.
+// TestDataSets checks that data sets prepared by the datasets library are found under its own
+// spelling of their names, in the cache that the launch uses.
 func TestDataSets(t *testing.T) {
-	t.Setenv("TRANSFORMERS_CACHE", "/hub") // of models alone
+	t.Setenv("TRANSFORMERS_CACHE", "/hub") // only for models
 	named := facts.ModelNamed{DataSet: true, Name: "HuggingFaceH4/ultraChat_200k", Revision: "main"}
 	made := func(paths ...string) string {
 		cache := t.TempDir()

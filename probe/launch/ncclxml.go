@@ -9,18 +9,18 @@ import (
 	"slices"
 )
 
-// ncclXML reads what NCCL takes for XML, which is less: no declaration in front, no tabs
-// between elements, all attributes of an element on one line. What is well-formed XML may end
-// a launch, and what a parser of XML refuses may be fine.
+// ncclXML parses NCCL's subset of XML: no declaration at the start, no tabs between elements, all
+// attributes of an element on one line. Valid XML may abort a launch, and text that an XML parser
+// refuses may be fine.
 //
-// Source: NVIDIA/nccl 2.30.7, graph/xml.cc, xmlGetToken, xmlGetValue, xmlGetNode and
-// xmlLoadSub; alike since 2.12, but that single quotes are taken since 2.27.
+// Source: NVIDIA/nccl 2.30.7, graph/xml.cc, xmlGetToken, xmlGetValue, xmlGetNode and xmlLoadSub;
+// the same since 2.12, except that single quotes are accepted since 2.27.
 type ncclXML struct {
 	text []byte
 	at   int
 }
 
-// ncclElement is an element as it begins, or the end of one.
+// ncclElement is the start of an element, or its end.
 type ncclElement struct {
 	name       string
 	attributes map[string]string
@@ -28,22 +28,22 @@ type ncclElement struct {
 	closing    bool // </name>
 }
 
-// ncclElements are those that NCCL knows inside of which. What is in others is passed over, and
-// nobody looks by what name one of these ends.
+// ncclElements maps each element to the elements that NCCL knows inside it. Others are skipped with
+// their content, without comparing the name in their end tag.
 var ncclElements = map[string][]string{
 	"system": {"cpu"}, "cpu": {"pci", "nic"}, "pci": {"pci", "gpu", "nic", "pcilink"}, "gpu": {"nvlink", "c2c"}, "nic": {"net"},
 	"graphs": {"graph"}, "graph": {"channel"}, "channel": {"net", "gpu"},
 }
 
-// ncclWord is up to how many bytes a name or a value may have (MAX_STR_LEN), and ncclDepth how
-// deep NCCL writes at most (NCCL_MAX_XML_DEPTH).
+// ncclWord is the maximum length of a name or a value in bytes (MAX_STR_LEN), and ncclDepth the
+// maximum depth that NCCL writes (NCCL_MAX_XML_DEPTH).
 const (
 	ncclWord  = 254
 	ncclDepth = 1024
 )
 
-// readNCCLXML hands every element that NCCL knows to take, with the one around it, and says
-// whether the root was among them. An error is what NCCL would end at.
+// readNCCLXML passes every element that NCCL knows to take, with its parent, and reports whether
+// the root was found. The error is the one at which NCCL would abort.
 func readNCCLXML(text []byte, root string, take func(of, parent *ncclElement)) (found bool, err error) {
 	x := &ncclXML{text: text}
 	defer func() {
@@ -98,7 +98,7 @@ func (x *ncclXML) inside(around *ncclElement, known bool, depth int, take func(o
 	return nil
 }
 
-// element is the next one, nil at the end.
+// element returns the next element, nil at the end.
 func (x *ncclXML) element() (*ncclElement, error) {
 	for x.at < len(x.text) {
 		switch rest := x.text[x.at:]; {
@@ -120,7 +120,7 @@ func (x *ncclXML) element() (*ncclElement, error) {
 	return nil, nil
 }
 
-// begun is the element behind a <.
+// begun reads the element after a <.
 func (x *ncclXML) begun() (*ncclElement, error) {
 	name, _, last, err := x.token(false)
 	if err != nil {
@@ -153,7 +153,7 @@ func (x *ncclXML) begun() (*ncclElement, error) {
 	return e, nil
 }
 
-// token is a name, the value behind it where there may be one, and what ended them.
+// token reads a name, the value after it if one is allowed, and the character that ended them.
 func (x *ncclXML) token(hasValue bool) (name, value string, last byte, err error) {
 	begin := x.at
 	for x.at < len(x.text) && x.at-begin < ncclWord {
@@ -190,7 +190,7 @@ func (x *ncclXML) value() (value string, last byte, err error) {
 	return string(x.text[begin : begin+end]), x.text[x.at-1], nil
 }
 
-// endless is of a word that does not end where it began to be read.
+// endless returns the error for a word without an end.
 func (x *ncclXML) endless(begin int) error {
 	if x.at == len(x.text) {
 		return errors.New("the file ends inside an element")

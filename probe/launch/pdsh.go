@@ -18,15 +18,15 @@ import (
 	"preflight/probe/machine"
 )
 
-// readPDSH asks pdsh, in the environment DeepSpeed gives it, what it can load,
-// and looks itself at the directories that pdsh insists on trusting.
+// readPDSH asks pdsh, in the environment that DeepSpeed gives it, which modules it can load. It
+// also checks the directories whose permissions pdsh checks.
 func readPDSH(ctx context.Context, path string) (*facts.PDSH, error) {
 	pdsh := &facts.PDSH{Path: path}
 	environ := append(os.Environ(), "PDSH_RCMD_TYPE=ssh", "LC_ALL=C")
 	stdout, stderr, err := hostsys.Child{Path: path, Args: []string{"-V"}, Env: environ, Limit: machine.VersionLimit}.Run(ctx)
 	pdsh.Version, pdsh.Modules = parsePDSHVersion(stdout)
 	switch {
-	case hostsys.Shortage(err) != "": // which is no fault of pdsh
+	case hostsys.Shortage(err) != "": // not a fault of pdsh
 		return nil, err
 	case strings.TrimSpace(stderr) != "":
 		pdsh.Problem = strings.TrimSpace(stderr)
@@ -40,7 +40,7 @@ func readPDSH(ctx context.Context, path string) (*facts.PDSH, error) {
 	return pdsh, nil
 }
 
-// parsePDSHVersion reads the output of `pdsh -V`:
+// parsePDSHVersion parses the output of `pdsh -V`:
 //
 //	pdsh-2.34 (+readline+debug)
 //	rcmd modules: ssh,rsh,exec (default: rsh)
@@ -54,12 +54,12 @@ func parsePDSHVersion(output string) (version string, modules []string) {
 	return machine.FirstWord(version), modules
 }
 
-// builtInDir is the module directory as it stands in pdsh's own data.
+// builtInDir matches the module directory in pdsh's own data.
 var builtInDir = lazyregexp.New(`(/[\w./+-]+/pdsh)\x00`)
 
-// moduleDir finds where this pdsh loads its modules from: the path compiled
-// into it (Debian hides the program behind a script, as pdsh.bin) or, should
-// that have another shape, the usual place beside it. "" when there is neither.
+// moduleDir returns the directory from which this pdsh loads its modules. It is the path compiled
+// into pdsh (on Debian the binary is pdsh.bin, behind a script), or otherwise the usual place next
+// to it. "" if there is neither.
 func moduleDir(path string) string {
 	var candidates []string
 	for _, program := range []string{path, path + ".bin"} {
@@ -83,7 +83,7 @@ func moduleDir(path string) string {
 	return ""
 }
 
-// ownerOf is the user a file belongs to, or root, whom pdsh trusts anyway.
+// ownerOf returns the owner of a file, or root, which pdsh trusts anyway.
 func ownerOf(path string) uint32 {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -92,14 +92,14 @@ func ownerOf(path string) uint32 {
 	return info.Sys().(*syscall.Stat_t).Uid
 }
 
-// insecureDirs are the directories from dir up to the root that pdsh refuses,
-// by the rule of its src/pdsh/mod.c (2.34), _dir_permission_error: owned by
-// root, by the caller or by pdsh's owner, and writable for all only with the
-// sticky bit. It refuses single modules likewise, and loads the others.
+// insecureDirs returns the directories from dir up to the root that pdsh refuses. By the rule of
+// its src/pdsh/mod.c (2.34), _dir_permission_error, a directory must be owned by root, by the
+// caller or by pdsh's owner, and may be world-writable only with the sticky bit. pdsh applies the
+// same rule to single modules, and loads the others.
 func insecureDirs(dir string, pdshOwner uint32) []string {
 	var insecure []string
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real // pdsh climbs by "..", so it meets the parents of the real place
+		dir = real // pdsh goes up with "..", so it checks the parents of the real path
 	}
 	for {
 		if problem := whyInsecure(dir, pdshOwner); problem != "" {

@@ -19,13 +19,13 @@ import (
 	"preflight/probe/machine"
 )
 
-// gitLimit is what git gets to compare a work tree with its index.
+// gitLimit is git's time limit for comparing a work tree with its index.
 const gitLimit = 2 * time.Second
 
-// repository is the git work tree that a directory lies in, nil for none: neither
-// is a home directory that keeps its settings in one, nor what anybody may have
-// put into /tmp. Commit and branch are read from git's own files, so that a node
-// without git and a tree of another owner tell them too.
+// repository returns the git work tree that contains a directory, nil for none. A home directory
+// that keeps its settings in git does not count, and neither does anything in /tmp. Commit and
+// branch are read from git's own files, so that they are known without git and for a tree of
+// another owner.
 func repository(ctx context.Context, o machine.Options, dir string) *facts.Repository {
 	real, err := filepath.EvalSymlinks(o.At(dir))
 	if err != nil {
@@ -45,30 +45,30 @@ func repository(ctx context.Context, o machine.Options, dir string) *facts.Repos
 	return nil
 }
 
-// ours is whether we own what is at a path. In a tree of somebody else's git would
-// run the programs that they have named; safe.directory, by which it refuses to, is
-// often switched off in containers, and unknown to git before 2.35.2.
+// ours reports whether we own the file at a path. In another user's tree, git would run the
+// programs that its owner configured. safe.directory, with which git refuses that, is often
+// disabled in containers, and does not exist before 2.35.2.
 func ours(path string) bool {
 	var stat unix.Stat_t
 	return unix.Stat(path, &stat) == nil && int(stat.Uid) == os.Geteuid()
 }
 
-// How much is read of a file of git's. Most are of one line; of packed references
-// there may be hundreds of thousands.
+// Limits for reading git's files, in bytes. Most files have one line; packed-refs may have hundreds
+// of thousands.
 const (
 	gitLine       = 4 << 10
 	gitReferences = 64 << 20
 )
 
-// gitFileLine is the first line of one of git's files, "" where there is none.
+// gitFileLine returns the first line of one of git's files, "" if there is none.
 func gitFileLine(path string) string {
 	text, _ := readOrdinary(path, gitLine)
 	first, _, _ := strings.Cut(string(text), "\n")
 	return strings.TrimSpace(first)
 }
 
-// gitDirectory is what a .git stands for, "" when it stands for nothing: itself
-// or, in a worktree and a submodule, the directory that the file names.
+// gitDirectory returns the git directory for a .git, "" for none: the .git itself or, in a worktree
+// and a submodule, the directory that the file names.
 func gitDirectory(o machine.Options, path string) string {
 	if pointer, found := strings.CutPrefix(gitFileLine(o.At(path)), "gitdir: "); found {
 		if !filepath.IsAbs(pointer) {
@@ -82,21 +82,21 @@ func gitDirectory(o machine.Options, path string) string {
 	return path
 }
 
-// commitID is a commit as git writes it, by SHA-1 or SHA-256.
+// commitID matches a commit as git writes it, as SHA-1 or SHA-256.
 var commitID = lazyregexp.New(`^[0-9a-f]{40}(?:[0-9a-f]{24})?$`)
 
-// gitHead reads what is checked out. Both are "" in a repository that keeps its
-// references in another way than in files.
+// gitHead returns what is checked out. Both results are "" in a repository that does not keep its
+// references in files.
 func gitHead(o machine.Options, gitDir string) (commit, branch string) {
 	head := gitFileLine(o.At(filepath.Join(gitDir, "HEAD")))
 	ref, symbolic := strings.CutPrefix(head, "ref: ")
 	if !symbolic {
 		return onlyCommit(head), ""
 	}
-	if ref == "refs/heads/.invalid" { // of the reftable format
+	if ref == "refs/heads/.invalid" { // in the reftable format
 		return "", ""
 	}
-	// The branches of a worktree are those of the repository it belongs to.
+	// The branches of a worktree are those of the repository to which it belongs.
 	common := gitDir
 	if dir := gitFileLine(o.At(filepath.Join(gitDir, "commondir"))); dir != "" {
 		if common = dir; !filepath.IsAbs(dir) {
@@ -117,7 +117,7 @@ func onlyCommit(text string) string {
 	return ""
 }
 
-// packedRef finds a reference among those that git has put into one file.
+// packedRef finds a reference in packed-refs.
 func packedRef(path, ref string) string {
 	text, err := readOrdinary(path, gitReferences)
 	if err != nil {
@@ -131,18 +131,18 @@ func packedRef(path, ref string) string {
 	return ""
 }
 
-// gitSettings keep git from running the programs that a repository's own
-// configuration may name, from asking other machines for objects that it lacks,
-// and from comparing contents to find renames. Filters are still run, without
-// which nothing could be compared: git works in trees of our own only.
+// gitSettings keep git from running programs that the repository's configuration names, from
+// fetching missing objects from other machines, and from comparing contents to find renames.
+// Filters still run, because nothing could be compared without them; git is run only in our own
+// trees.
 var gitSettings = []string{
 	"-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "protocol.allow=never",
 	"-c", "status.renames=false", "-c", "diff.renames=false",
 }
 
-// changedFiles counts the tracked files that differ from the commit, nil when git
-// cannot be asked: it is not there, it refuses the work tree ("dubious ownership",
-// which is never overridden), or takes too long.
+// changedFiles counts the tracked files that differ from the commit. It returns nil if git is
+// missing, takes too long, or refuses the work tree ("dubious ownership", which is never
+// overridden).
 //
 // Files of git-lfs are left out: they are data, and comparing one would store a copy.
 func changedFiles(ctx context.Context, root string) *int {
@@ -159,8 +159,8 @@ func changedFiles(ctx context.Context, root string) *int {
 	return new(strings.Count(status, "\n"))
 }
 
-// gitEnvironment is ours without what would point git to another repository, and
-// with what keeps it from refreshing the index and from asking anybody.
+// gitEnvironment returns our environment without variables that point git to another repository,
+// and with those that keep it from refreshing the index and from prompting.
 func gitEnvironment(environ []string) []string {
 	ours := slices.DeleteFunc(environ, func(entry string) bool { return strings.HasPrefix(entry, "GIT_") })
 	return append(ours, "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "LC_ALL=C")

@@ -19,8 +19,8 @@ import (
 	"preflight/testhosts/probetest"
 )
 
-// repositoryAt makes a repository with a branch, a tracked file and one commit,
-// as somebody without a configuration of their own.
+// repositoryAt creates a repository with a branch, a tracked file and one commit, as a user without
+// a git configuration.
 func repositoryAt(t *testing.T, dir string) {
 	t.Helper()
 	t.Setenv("HOME", t.TempDir())
@@ -50,7 +50,7 @@ func git(t *testing.T, dir string, args ...string) string {
 	return strings.TrimSpace(string(said))
 }
 
-// What git itself says of a repository in all its shapes.
+// The result of git itself for repositories of all kinds.
 func TestRepository(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -147,8 +147,7 @@ func TestNoRepository(t *testing.T) {
 	}
 }
 
-// Nothing that a repository's configuration names is run, and nothing in it is
-// changed by looking.
+// Nothing that a repository's configuration names is run, and reading it changes nothing.
 func TestGitRunsAndWritesNothing(t *testing.T) {
 	dir, ran := t.TempDir(), filepath.Join(t.TempDir(), "ran")
 	repositoryAt(t, dir)
@@ -161,7 +160,7 @@ func TestGitRunsAndWritesNothing(t *testing.T) {
 	}
 	git(t, dir, "config", "core.hooksPath", filepath.Dir(probetest.Script(t, "post-index-change", "echo $0 >> "+ran)))
 	commitFile(t, dir, "model.bin", "2")
-	os.Chtimes(dir+"/train.py", time.Unix(1, 0), time.Unix(1, 0)) // git would note that it is unchanged
+	os.Chtimes(dir+"/train.py", time.Unix(1, 0), time.Unix(1, 0)) // git would refresh its index
 	before := indexOf(t, dir)
 	if got := repository(t.Context(), machine.Options{}, dir); got == nil || got.Dirty == nil || *got.Dirty != 0 {
 		t.Errorf("%+v", got)
@@ -183,7 +182,7 @@ func indexOf(t *testing.T, dir string) string {
 	return string(index)
 }
 
-// Where git is missing, slow or refuses, the commit is known all the same.
+// If git is missing, slow or refuses, the commit is still known.
 func TestRepositoryWithoutGit(t *testing.T) {
 	dir := t.TempDir()
 	repositoryAt(t, dir)
@@ -203,7 +202,7 @@ func TestRepositoryWithoutGit(t *testing.T) {
 	}
 }
 
-// What is kept in a home directory or where anybody may write is nobody's project.
+// A repository in a home directory, or where every user may write, is not a project.
 func TestNoRepositoryOfACommonDirectory(t *testing.T) {
 	t.Setenv("HOME", "/nfs/me")
 	t.Setenv("PATH", "")
@@ -218,8 +217,8 @@ func TestNoRepositoryOfACommonDirectory(t *testing.T) {
 	}
 }
 
-// In a tree of somebody else's git is not started, though it is told to trust all:
-// what they have named as a filter would run.
+// In another user's tree git is not started, even if it is configured to trust all: a filter that
+// the owner named would run.
 func TestRepositoryOfSomebodyElse(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("giving a file away takes root")
@@ -245,13 +244,13 @@ func TestRepositoryOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// Files of git's that are none keep nobody waiting, and fill no memory.
+// Special files in place of git's do not block, and do not fill the memory.
 func TestGitFileLine(t *testing.T) {
 	o := probetest.Write(t, machine.Options{}, map[string]string{"/srv/line": " gitdir: x \nmore", "/srv/long": strings.Repeat("x", 2*gitLine)})
 	if err := syscall.Mkfifo(o.At("/srv/pipe"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// A writer that stays keeps a reader of a pipe waiting, once it is open.
+	// A writer that stays open would block a reader of a pipe.
 	pipe, err := os.OpenFile(o.At("/srv/pipe"), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)

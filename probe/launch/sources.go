@@ -18,24 +18,23 @@ import (
 	"preflight/probe/machine"
 )
 
-// How much python beside a script is read, and how long that may take. A project
-// is far below each.
+// Limits for reading the Python code next to a script. A project is far below each of them.
 const (
 	sourcesLimit = 1 * time.Second
 	sourcesFiles = 2000
 	sourcesSize  = 64 << 20
-	// sourcesListed is up to how many files each is listed by itself.
+	// sourcesListed is the maximum number of files that are listed individually.
 	sourcesListed = 300
-	// sourcesEntries is from how many entries on a directory holds data, not code.
+	// sourcesEntries is the number of entries above which a directory counts as data and not code.
 	sourcesEntries = 5000
 )
 
-// sourceTree is a walk through the python below a directory, in an order that is
-// the same wherever the tree is.
+// sourceTree is a walk through the Python code below a directory, in an order that does not depend
+// on where the tree is.
 type sourceTree struct {
 	o       machine.Options
-	root    string // as the machine names it
-	deep    bool   // whether directories below are looked into
+	root    string // the machine's path
+	deep    bool   // subdirectories are read
 	bytes   int64
 	files   []source
 	problem string // the first thing that was left out
@@ -43,8 +42,8 @@ type sourceTree struct {
 
 type source struct{ name, digest string }
 
-// sources reads the python below a script's directory, as far as an import could
-// mean it. Links to directories are not followed.
+// sources reads the Python code below a script's directory, as far as an import could use it. It
+// does not follow links to directories.
 func sources(ctx context.Context, o machine.Options, root string) *facts.Sources {
 	ctx, cancel := context.WithTimeoutCause(ctx, sourcesLimit, fmt.Errorf("not read within %s", sourcesLimit))
 	defer cancel()
@@ -58,7 +57,7 @@ func sources(ctx context.Context, o machine.Options, root string) *facts.Sources
 	seen := &facts.Sources{Root: root, Shared: shared, Count: len(tree.files), Problem: tree.problem}
 	if !done && ctx.Err() != nil {
 		seen.Problem = context.Cause(ctx).Error()
-		return seen // where it stopped is chance, and so is its digest
+		return seen // how far it got is random, and so is its digest
 	}
 	sum := sha256.New()
 	for _, file := range tree.files {
@@ -74,7 +73,7 @@ func sources(ctx context.Context, o machine.Options, root string) *facts.Sources
 	return seen
 }
 
-// walk takes in one directory and what is below it. False means that it stopped.
+// walk reads one directory and what is below it. It returns false if it stopped.
 func (t *sourceTree) walk(ctx context.Context, dir string, entries []os.DirEntry) bool {
 	for _, entry := range entries {
 		if ctx.Err() != nil {
@@ -105,11 +104,11 @@ func (t *sourceTree) walk(ctx context.Context, dir string, entries []os.DirEntry
 	return true
 }
 
-// take reads one file. False means that there is no room for it, or no time.
+// take reads one file. It returns false if a limit is reached.
 func (t *sourceTree) take(ctx context.Context, name, path string) bool {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
-		return true // a link to nothing: an import fails on it as on no file
+		return true // a dangling link: an import fails on it as on a missing file
 	}
 	switch t.bytes += info.Size(); {
 	case len(t.files) == sourcesFiles:
@@ -127,17 +126,16 @@ func (t *sourceTree) take(ctx context.Context, name, path string) bool {
 	return ctx.Err() == nil
 }
 
-// foreignDirectory is whether a directory is by its name none of the project's
-// own sources.
+// foreignDirectory reports whether a directory is not part of the project's sources, by its name.
 func foreignDirectory(name string) bool {
 	return strings.HasPrefix(name, ".") || slices.Contains([]string{"__pycache__", "site-packages", "dist-packages", "node_modules"}, name)
 }
 
-// outputNames are directories that hold what a run or a build has written, unless
-// there is python right in them.
+// outputNames are directories that contain the output of a run or a build, unless there are Python
+// files directly in them.
 var outputNames = []string{"build", "checkpoint", "checkpoints", "ckpt", "ckpts", "dist", "logs", "mlruns", "output", "outputs", "runs", "tensorboard", "wandb"}
 
-// dataDirectory is whether a directory holds an environment or data, by what is in it.
+// dataDirectory reports whether a directory contains an environment or data, by its content.
 func dataDirectory(name string, entries []os.DirEntry) bool {
 	holds := func(wanted func(string) bool) bool {
 		return slices.ContainsFunc(entries, func(entry os.DirEntry) bool { return wanted(entry.Name()) })
@@ -149,16 +147,16 @@ func dataDirectory(name string, entries []os.DirEntry) bool {
 	return output && !holds(func(name string) bool { return strings.HasSuffix(name, ".py") })
 }
 
-// sharedDirectory is whether a directory is no project's own, so that what lies
-// below it has nothing to do with the script: a home directory, a place for
-// programs, or one right below the root such as /tmp and /opt.
+// sharedDirectory reports whether a directory is not a project, so that its subdirectories have
+// nothing to do with the script: a home directory, a place for programs, or a directory directly
+// below the root such as /tmp and /opt.
 func sharedDirectory(dir, home string) bool {
 	return commonDirectory(dir, home) || strings.Count(dir, "/") == 1 || filepath.Dir(dir) == "/usr" || filepath.Base(dir) == "bin"
 }
 
-// commonDirectory is whether a directory is surely no project, whatever is in it: a
-// home directory, the root, or one where anybody puts things. In containers a
-// project may lie right below the root, as in /workspace.
+// commonDirectory reports whether a directory is certainly not a project, whatever is in it: a home
+// directory, the root, or one that everyone uses. In containers a project may be directly below the
+// root, such as /workspace.
 func commonDirectory(dir, home string) bool {
 	return slices.Contains([]string{"/", "/tmp", "/var/tmp", "/home", filepath.Clean(home), filepath.Clean(os.Getenv("HOME")), filepath.Clean(os.TempDir())}, dir) ||
 		filepath.Dir(dir) == "/home"

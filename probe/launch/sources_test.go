@@ -18,14 +18,14 @@ import (
 	"preflight/testhosts/probetest"
 )
 
-// What is told by name is what an import could mean.
+// Only the files that an import could use are listed.
 func TestSourcesAreTheProjectsOwn(t *testing.T) {
 	t.Setenv("HOME", "/home/ml")
 	o := probetest.Write(t, machine.Options{}, map[string]string{
 		"/data/proj/train.py":                                  "1",
 		"/data/proj/model/layers/rope.py":                      "2",
 		"/data/proj/data/loader.py":                            "3",
-		"/data/proj/build/generated.py":                        "4", // python lies right in it
+		"/data/proj/build/generated.py":                        "4", // it contains Python files directly
 		"/data/proj/README.md":                                 "x",
 		"/data/proj/model/weights.bin":                         "x",
 		"/data/proj/.git/hooks/x.py":                           "x",
@@ -61,7 +61,7 @@ func TestSourcesAreTheProjectsOwn(t *testing.T) {
 	}
 }
 
-// The digest tells a change of a name and of a content, and nothing else.
+// The digest changes if a name or a content changes, and only then.
 func TestSourcesDigest(t *testing.T) {
 	t.Setenv("HOME", "/home/ml")
 	look := func(files map[string]string) string {
@@ -83,7 +83,7 @@ func TestSourcesDigest(t *testing.T) {
 	}
 }
 
-// Too many files are not told one by one, far too many not read.
+// Too many files are not listed individually, far too many are not read.
 func TestSourcesLimits(t *testing.T) {
 	t.Setenv("HOME", "/home/ml")
 	for name, tt := range map[string]struct {
@@ -114,7 +114,7 @@ func TestSourcesLimits(t *testing.T) {
 	}
 }
 
-// Where time ended the walk, how far it came is chance.
+// If the time limit ended the walk, how far it got is random.
 func TestSourcesWithoutTime(t *testing.T) {
 	o := probetest.Write(t, machine.Options{}, map[string]string{"/data/proj/a.py": ""})
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -124,7 +124,7 @@ func TestSourcesWithoutTime(t *testing.T) {
 	}
 }
 
-// A script that lies in no project has no more than its neighbours.
+// A script outside a project has only its direct neighbours.
 func TestSourcesOfASharedDirectory(t *testing.T) {
 	t.Setenv("HOME", "/nfs/me")
 	o := probetest.Write(t, machine.Options{}, map[string]string{"/etc/passwd": fmt.Sprintf("me:x:%d:0::/homes/me:/bin/sh\n", os.Getuid())})

@@ -16,19 +16,20 @@ import (
 )
 
 const (
-	// virtualTopology is what NCCL reads where NCCL_TOPO_FILE is not set: NVIDIA's topology
-	// daemon leaves it in a virtual machine.
+	// virtualTopology is what NCCL reads if NCCL_TOPO_FILE is not set: NVIDIA's topology daemon
+	// writes it in a virtual machine.
 	virtualTopology = "/var/run/nvidia-topologyd/virtualTopology.xml"
-	// topologyLimit is for all of the files: a dead mount below one must not cost the environment.
+	// topologyLimit is the time limit for all of the files: a file on a dead mount must not block
+	// the environment section.
 	topologyLimit = time.Second
-	// topologySize is far above what NCCL has room for.
+	// topologySize is far more than NCCL can hold.
 	topologySize = 4 << 20
-	// topologyMost is how many GPUs and how many NICs of a file are told.
+	// topologyMost is how many GPUs and how many NICs of a file are reported.
 	topologyMost = 128
 )
 
-// topologyFiles are those that NCCL will read on this machine: what the launch exports goes
-// before what this session and NCCL's configuration files have.
+// topologyFiles returns the files that NCCL will read on this machine. The launch's exports take
+// precedence over this session and NCCL's configuration files.
 //
 // Source: NVIDIA/nccl 2.12 to 2.30.7, graph/topo.cc, ncclTopoGetSystem, and graph/search.cc,
 // ncclTopoCompute.
@@ -98,8 +99,8 @@ func told(addresses []string) []string {
 	return addresses
 }
 
-// machineInXML gathers what a topology says there is on the PCI bus: by class, as in the files
-// that clouds hand out, or by what is below, as in those that NCCL itself writes.
+// machineInXML collects the PCI devices of a topology: by class, as in the files from clouds, or by
+// child elements, as in those that NCCL writes.
 type machineInXML struct{ gpus, nics []string }
 
 func (m *machineInXML) take(of, parent *ncclElement) {

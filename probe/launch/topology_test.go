@@ -14,7 +14,8 @@ import (
 	"preflight/testhosts/probetest"
 )
 
-// What a file of a cloud looks like: bridges are made up, and the class tells what a device is.
+// A file in the format that clouds use: the bridges are invented, and the class shows what a device
+// is.
 const cloudTopology = `<!-- for the sake of an example -->
 <system version="1">
   <cpu numaid="0" affinity="0000ffff,0000ffff" arch="x86_64" vendor="AuthenticAMD">

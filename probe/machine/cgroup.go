@@ -15,15 +15,15 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Cgroup is where a process's cgroup of one controller lies.
+// Cgroup is the location of a process's cgroup for one controller.
 type Cgroup struct {
 	Dir string // its own directory
-	Top string // the mount point: nothing above it can be seen
+	Top string // the mount point; nothing above it is visible
 	V2  bool
 }
 
-// CgroupOf finds the cgroup that a controller rules a process by, "self" for this one; false
-// when the controller is not there or cgroups are not mounted.
+// CgroupOf returns the cgroup of a process for a controller; pid "self" means this process. It
+// returns false if the controller does not exist or cgroups are not mounted.
 func CgroupOf(o Options, pid, controller string) (Cgroup, bool) {
 	text, err := os.ReadFile(o.At(fmt.Sprintf("/proc/%s/cgroup", pid)))
 	if err != nil {
@@ -37,9 +37,9 @@ func CgroupOf(o Options, pid, controller string) (Cgroup, bool) {
 	return Cgroup{Dir: o.At(c.Dir), Top: o.At(c.Top), V2: c.V2}, found
 }
 
-// findCgroup joins "4:memory:/user.slice" and "0::/user.slice", the lines of
-// /proc/self/cgroup (cgroups(7)), with mounts. A controller that a version 1
-// hierarchy has is not in version 2, so version 1 is asked first.
+// findCgroup combines "4:memory:/user.slice" and "0::/user.slice", the lines of /proc/self/cgroup
+// (cgroups(7)), with the mounts. A controller in a version 1 hierarchy is not in version 2, so
+// version 1 is tried first.
 func findCgroup(memberships string, table []*procfs.MountInfo, controller string) (Cgroup, bool) {
 	for _, v2 := range []bool{false, true} {
 		for row := range strings.Lines(memberships) {
@@ -57,9 +57,8 @@ func findCgroup(memberships string, table []*procfs.MountInfo, controller string
 	return Cgroup{}, false
 }
 
-// pathInMount is where a cgroup path is found below a mount. A container's
-// mount shows its own subtree only; a path from outside of that (a cgroup
-// namespace prints it with "..") is the top as far as we can see.
+// pathInMount returns where a cgroup path is below a mount. A container's mount shows only its own
+// subtree; a path outside of it (a cgroup namespace prints it with "..") becomes the mount point.
 func pathInMount(mount *procfs.MountInfo, path string) string {
 	if !Below(path, mount.Root) || strings.HasPrefix(path, "/..") {
 		return mount.MountPoint
@@ -67,7 +66,7 @@ func pathInMount(mount *procfs.MountInfo, path string) string {
 	return filepath.Join(mount.MountPoint, strings.TrimPrefix(path, strings.TrimSuffix(mount.Root, "/")))
 }
 
-// Upward yields the cgroup's directory and its ancestors' as far as they can be seen.
+// Upward yields the cgroup's directory and its ancestors, as far as they are visible.
 func (c Cgroup) Upward() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for dir := c.Dir; Below(dir, c.Top); dir = filepath.Dir(dir) {
@@ -78,8 +77,8 @@ func (c Cgroup) Upward() iter.Seq[string] {
 	}
 }
 
-// MemoryLimit is the limit in bytes that a cgroup directory sets. Version 1
-// writes no limit as the largest multiple of the page size.
+// MemoryLimit returns the limit in bytes that a cgroup directory sets. In version 1, no limit is
+// the largest multiple of the page size.
 func (c Cgroup) MemoryLimit(dir string) (int64, bool) {
 	name := "memory.limit_in_bytes"
 	if c.V2 {
@@ -89,8 +88,8 @@ func (c Cgroup) MemoryLimit(dir string) (int64, bool) {
 	return limit, set && limit < 1<<62
 }
 
-// Tightest is the smallest limit that the cgroup or an ancestor sets, and the
-// directory that sets it; false when none does.
+// Tightest returns the smallest limit that the cgroup or an ancestor sets, and the directory that
+// sets it; false if there is no limit.
 func Tightest[N cmp.Ordered](c Cgroup, limit func(dir string) (N, bool)) (smallest N, by string, found bool) {
 	for dir := range c.Upward() {
 		if n, set := limit(dir); set && (!found || n < smallest) {
@@ -100,7 +99,7 @@ func Tightest[N cmp.Ordered](c Cgroup, limit func(dir string) (N, bool)) (smalle
 	return smallest, by, found
 }
 
-// CPUQuota is how many processors' worth of time a cgroup directory allows.
+// CPUQuota returns how many CPUs' worth of time a cgroup directory allows.
 func (c Cgroup) CPUQuota(dir string) (float64, bool) {
 	if c.V2 {
 		return parseCPUMax(Line(filepath.Join(dir, "cpu.max")))
@@ -109,8 +108,8 @@ func (c Cgroup) CPUQuota(dir string) (float64, bool) {
 	return parseCPUMax(quota + " " + Line(filepath.Join(dir, "cpu.cfs_period_us")))
 }
 
-// parseCPUMax reads "200000 100000", microseconds of time each period; "max"
-// and, from version 1, -1 mean no limit.
+// parseCPUMax parses "200000 100000", microseconds of CPU time per period; "max" and, in version 1,
+// -1 mean no limit.
 func parseCPUMax(text string) (processors float64, limited bool) {
 	quota, period, _ := strings.Cut(text, " ")
 	q, err := strconv.ParseFloat(quota, 64)
@@ -124,9 +123,9 @@ func parseCPUMax(text string) (processors float64, limited bool) {
 	return q / p, true
 }
 
-// MemoryUsed is the memory in bytes that a cgroup directory cannot give back:
-// what it is charged for, less the page cache the kernel drops first. That is
-// what the kernel's OOM killer and kubelet's evictions go by.
+// MemoryUsed returns the memory in bytes that a cgroup cannot give back: its usage without the page
+// cache that the kernel drops first. The kernel's OOM killer and kubelet's evictions use the same
+// number.
 func (c Cgroup) MemoryUsed(dir string) (int64, bool) {
 	name, inactive := "memory.usage_in_bytes", "total_inactive_file"
 	if c.V2 {
@@ -141,6 +140,6 @@ func (c Cgroup) MemoryUsed(dir string) (int64, bool) {
 		return used, true
 	}
 	value, _ := After(string(stat), inactive+" ")
-	cached, _ := strconv.ParseInt(value, 10, 64) // 0 where it is not there
+	cached, _ := strconv.ParseInt(value, 10, 64) // 0 if missing
 	return max(0, used-cached), true
 }

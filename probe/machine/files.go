@@ -17,8 +17,8 @@ import (
 	"preflight/internal/lazyregexp"
 )
 
-// Line is the first line of a small kernel file without the space around it,
-// "" when the file is absent, unreadable or empty.
+// Line returns the first line of a small kernel file without surrounding space, "" if the file is
+// absent, unreadable or empty.
 func Line(path string) string {
 	text, err := hostsys.ReadFile(path)
 	if err != nil {
@@ -28,32 +28,31 @@ func Line(path string) string {
 	return strings.TrimSpace(first)
 }
 
-// Number is the decimal integer a small kernel file holds; false when there is
-// none, which includes "max".
+// Number returns the decimal integer in a small kernel file; false if there is none, which includes
+// "max".
 func Number(path string) (int64, bool) {
 	n, err := strconv.ParseInt(Line(path), 10, 64)
 	return n, err == nil
 }
 
-// Exists is whether something is there that we are allowed to see.
+// Exists reports whether a path exists and we may see it.
 func Exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
 
 var (
-	// A root of the PCI bus, "pci0000:3a". Domains of five digits are those that
-	// a disk controller (Intel's VMD) opens below a device of its own.
+	// PCIRoot matches a root of the PCI bus, "pci0000:3a". A disk controller (Intel's VMD) opens
+	// domains with five digits below a device of its own.
 	PCIRoot = lazyregexp.New(`^pci[0-9a-f]{4,8}:[0-9a-f]{2}$`)
-	// A function on it, "0000:4e:00.0".
+	// PCIAddress matches a function on the bus, "0000:4e:00.0".
 	PCIAddress = lazyregexp.New(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 )
 
-// PCIPath is the way from the root complex to a device, by address, the device
-// itself last. It takes the device's directory in sysfs under any of its names
-// (/sys/bus/pci/devices/0000:4e:00.0, /sys/class/infiniband/mlx5_0/device) and is
-// nil for one that is not on a PCI bus. What lies below a PCI function, such as a
-// subfunction of an adapter, has the way of that function.
+// PCIPath returns the way from the root complex to a device, by address, the device itself last.
+// dir is the device's directory in sysfs under any of its names (/sys/bus/pci/devices/0000:4e:00.0,
+// /sys/class/infiniband/mlx5_0/device). The result is nil for a device that is not on a PCI bus. A
+// device below a PCI function, such as a subfunction of an adapter, has the way of that function.
 func PCIPath(dir string) []string {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -68,8 +67,7 @@ func PCIPath(dir string) []string {
 	return way
 }
 
-// Driver is the kernel driver that is bound to a device, by its directory in sysfs; ""
-// for none.
+// Driver returns the kernel driver of a device, from its directory in sysfs; "" for none.
 func Driver(dir string) string {
 	driver, err := os.Readlink(filepath.Join(dir, "driver"))
 	if err != nil {
@@ -78,7 +76,7 @@ func Driver(dir string) string {
 	return filepath.Base(driver)
 }
 
-// NUMANode is the one that a device is near, -1 where the kernel does not say.
+// NUMANode returns the NUMA node near a device, -1 if the kernel does not report it.
 func NUMANode(dir string) int {
 	if node, known := Number(filepath.Join(dir, "numa_node")); known {
 		return int(node)
@@ -86,8 +84,8 @@ func NUMANode(dir string) int {
 	return -1
 }
 
-// ReadDir lists a directory by name. Of one with more than most entries it returns those that the
-// file system gives first.
+// ReadDir lists a directory by name. If it has more than most entries, it returns the first ones
+// that the file system gives.
 func ReadDir(path string, most int) ([]os.DirEntry, error) {
 	dir, err := os.Open(path)
 	if err != nil {
@@ -95,23 +93,23 @@ func ReadDir(path string, most int) ([]os.DirEntry, error) {
 	}
 	defer dir.Close()
 	entries, err := dir.ReadDir(most)
-	if err != nil && !errors.Is(err, io.EOF) { // which an empty one ends with
+	if err != nil && !errors.Is(err, io.EOF) { // an empty directory gives EOF
 		return nil, err
 	}
 	slices.SortFunc(entries, func(a, b os.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	return entries, nil
 }
 
-// The machine's own namespaces have fixed inode numbers (Linux,
-// include/uapi/linux/nsfs.h; include/linux/proc_ns.h before 6.18).
+// The initial namespaces have fixed inode numbers (Linux, include/uapi/linux/nsfs.h;
+// include/linux/proc_ns.h before 6.18).
 const (
 	InitialIPC = "ipc:[4026531839]"
 	InitialUTS = "uts:[4026531838]"
 	InitialPID = "pid:[4026531836]"
 )
 
-// Reason is the system's own word for an error, without the path that the
-// reader of a report has in front of them anyway.
+// Reason returns the system's message for an error, without the path, which the report shows
+// anyway.
 func Reason(err error) string {
 	if path, is := errors.AsType[*fs.PathError](err); is {
 		return path.Err.Error()
@@ -119,7 +117,7 @@ func Reason(err error) string {
 	return err.Error()
 }
 
-// BrokenLink says where a link leads at whose end nothing is, "" for no link.
+// BrokenLink returns where a dangling link leads, "" if it is not a link.
 func BrokenLink(path string) string {
 	if target, err := os.Readlink(path); err == nil {
 		return fmt.Sprintf("symbolic link to %s, which is not there", target)
@@ -127,15 +125,15 @@ func BrokenLink(path string) string {
 	return ""
 }
 
-// Clipped is a line without the space around it, no longer than a report takes.
+// Clipped returns a line without surrounding space, shortened for a report.
 func Clipped(line string) string {
 	const most = 300
 	line = strings.ToValidUTF8(strings.TrimSpace(line), "?")
 	return strings.ToValidUTF8(line[:min(most, len(line))], "")
 }
 
-// After is what stands behind a prefix in the first line that begins with it, without
-// the space around it; false for no such line.
+// After returns the text after a prefix, without surrounding space, in the first line that begins
+// with it; false for no such line.
 func After(text, prefix string) (string, bool) {
 	for line := range strings.Lines(text) {
 		if rest, found := strings.CutPrefix(line, prefix); found {
@@ -145,7 +143,7 @@ func After(text, prefix string) (string, bool) {
 	return "", false
 }
 
-// FirstWord is the text up to its first blank, "" for none.
+// FirstWord returns the text up to its first blank, "" for none.
 func FirstWord(text string) string {
 	if words := strings.Fields(text); len(words) > 0 {
 		return words[0]
@@ -153,9 +151,9 @@ func FirstWord(text string) string {
 	return ""
 }
 
-// PCIe is a link of the PCI Express, the zero value where the kernel does not tell.
+// PCIe is a PCI Express link; the zero value if the kernel does not report it.
 type PCIe struct {
-	Speed float64 // GT/s of one lane
+	Speed float64 // GT/s per lane
 	Lanes int
 }
 
@@ -168,10 +166,10 @@ func (l PCIe) String() string {
 	return fmt.Sprintf("%.1f GT/s PCIe x%d", l.Speed, l.Lanes)
 }
 
-// PCIeLinks is what a device's link runs at and what device and slot could: the less
-// of both, as NCCL has it (NVIDIA/nccl 2.30, graph/xml.cc, ncclTopoGetXmlFromSys). A
-// slot that says less than what runs is a hypervisor's stand-in for one. Virtual
-// functions tell of no link.
+// PCIeLinks returns the current link of a device, and the best that device and slot support: the
+// lower of both, as NCCL computes it (NVIDIA/nccl 2.30, graph/xml.cc, ncclTopoGetXmlFromSys). If a
+// slot reports less than what is running, a hypervisor made it up. Virtual functions report no
+// link.
 func PCIeLinks(device string) (now, most PCIe) {
 	real, err := filepath.EvalSymlinks(device)
 	if err != nil {
@@ -185,11 +183,11 @@ func PCIeLinks(device string) (now, most PCIe) {
 	return now, most
 }
 
-// readPCIe reads "16.0 GT/s PCIe", which before Linux 5.7 is "16 GT/s", and "16".
-// What the kernel does not know is "Unknown" and 0, or 255 for all bits set.
+// readPCIe reads "16.0 GT/s PCIe", which before Linux 5.7 is "16 GT/s", and "16". If the kernel
+// does not know it, it is "Unknown" and 0, or 255 for all bits set.
 func readPCIe(dir, which string) PCIe {
 	number, _, _ := strings.Cut(Line(dir+"/"+which+"_link_speed"), " ")
-	speed, _ := strconv.ParseFloat(number, 64) // 0 for what is no number
+	speed, _ := strconv.ParseFloat(number, 64) // 0 for text that is not a number
 	lanes, _ := strconv.Atoi(Line(dir + "/" + which + "_link_width"))
 	if lanes > 32 {
 		return PCIe{}

@@ -19,12 +19,11 @@ import (
 	"preflight/internal/lazyregexp"
 )
 
-// Candidate is a file that may be the library that is asked for, and what leads
-// the loader to it.
+// Candidate is a file that may be the requested library, and the rule that leads the loader to it.
 type Candidate struct{ Path, From string }
 
-// Present are those of the candidates that are regular files, each file once.
-// at turns a path of the machine into one we can open.
+// Present returns the candidates that are regular files, each file once. at converts a path of the
+// machine into one that we can open.
 func Present(candidates []Candidate, at func(path string) string) []Candidate {
 	var seen []os.FileInfo
 	return slices.DeleteFunc(candidates, func(c Candidate) bool {
@@ -38,7 +37,7 @@ func Present(candidates []Candidate, at func(path string) string) []Candidate {
 	})
 }
 
-// LoaderOf is the loader an ELF program asks for, "" when it asks for none.
+// LoaderOf returns the loader that an ELF program needs, "" for none.
 func LoaderOf(path string) string {
 	program, err := elf.Open(path)
 	if err != nil {
@@ -57,28 +56,28 @@ func LoaderOf(path string) string {
 	return ""
 }
 
-// Linked is an object that a program loads, or a program itself.
+// Linked is an object that a program loads, or the program itself.
 type Linked struct {
-	Program string // by whose loader
+	Program string // its loader is used
 	Object  string
 	Dir     string             // the working directory
-	Env     []string           // nil is this session's
-	Needed  *lazyregexp.Regexp // of the names that the loader must find, nil for all
+	Env     []string           // nil means this session's
+	Needed  *lazyregexp.Regexp // names that the loader must find, nil for all
 }
 
-// loaderLimit is how long the loader may take, which is milliseconds.
+// loaderLimit is the loader's time limit; it usually takes milliseconds.
 const loaderLimit = 2 * time.Second
 
-// Refused has the loader go through all that an object is linked to, as ldd(1) does, and is
-// what it says of a library that it cannot do with or does not find; "" where it loads, and
-// where no loader starts the program. Nothing of it is run.
+// Refused lets the loader resolve everything that an object is linked to, as ldd(1) does, and
+// returns its error about a library that is unusable or missing. It returns "" if the object loads,
+// and if the program has no loader. Nothing of the object is run.
 func Refused(ctx context.Context, l Linked) string {
 	loader := LoaderOf(l.Program)
 	if loader == "" {
 		return ""
 	}
 	list := hostsys.Child{Path: loader, Args: []string{"--list", l.Object}, Dir: l.Dir, Env: l.Env, Limit: loaderLimit}
-	stdout, stderr, _ := list.Run(ctx) // it ends with 1 for what is not found
+	stdout, stderr, _ := list.Run(ctx) // it exits with 1 if something is not found
 	return l.refusal(stdout, stderr)
 }
 
@@ -95,15 +94,15 @@ func (l Linked) refusal(stdout, stderr string) string {
 	return said
 }
 
-// LoaderOrder lists where the loader looks for a library that a program asks for by
-// name alone, best first and by the machine's paths, whether or not it is there.
-// What the program itself brings along (DT_RPATH, DT_RUNPATH) is the caller's to know.
+// LoaderOrder lists where the loader looks for a library that a program requests by name, best
+// first, as paths of the machine, existing or not. The program's own paths (DT_RPATH, DT_RUNPATH)
+// are not included.
 func LoaderOrder(o Options, libraryPath, name string) []Candidate {
 	return append(LibraryPathOrder(libraryPath, o.WorkDir, name), SystemOrder(o.At, name)...)
 }
 
-// LibraryPathOrder is where LD_LIBRARY_PATH leads, whose entries ld.so(8) splits
-// at colons and semicolons. An empty one means the working directory.
+// LibraryPathOrder lists the candidates from LD_LIBRARY_PATH. ld.so(8) splits it at colons and
+// semicolons, and an empty entry means the working directory.
 func LibraryPathOrder(libraryPath, workDir, name string) []Candidate {
 	if libraryPath == "" {
 		return nil
@@ -118,8 +117,7 @@ func LibraryPathOrder(libraryPath, workDir, name string) []Candidate {
 	return all
 }
 
-// SystemOrder is what comes last: the loader's cache, then the directories that
-// are built into it.
+// SystemOrder lists the last candidates: the loader's cache, then its built-in directories.
 func SystemOrder(at func(path string) string, name string) []Candidate {
 	var all []Candidate
 	for _, path := range ReadLoaderCache(at("/etc/ld.so.cache"), name) {
@@ -131,34 +129,31 @@ func SystemOrder(at func(path string) string, name string) []Candidate {
 	return all
 }
 
-// DefaultLibraryDirs are where glibc looks last: the multiarch directories of
-// Debian, then those of everybody.
+// DefaultLibraryDirs are where glibc looks last: Debian's multiarch directories, then the common
+// ones.
 var DefaultLibraryDirs = func() []string {
 	triplet := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu", "ppc64le": "powerpc64le-linux-gnu"}[runtime.GOARCH]
 	return []string{"/lib/" + triplet, "/usr/lib/" + triplet, "/lib64", "/usr/lib64", "/lib", "/usr/lib"}
 }()
 
-// The layout of /etc/ld.so.cache (glibc sysdeps/generic/dl-cache.h): struct
-// cache_file_new is the magic, the count of entries and what else makes up the header;
-// struct file_entry_new is the flags, the offsets of name and path, and more. Older
-// ldconfig writes the previous format in front of this one. Read by hand, because
-// every look at a node reads thousands of entries a few times over.
+// The layout of /etc/ld.so.cache (glibc sysdeps/generic/dl-cache.h). struct cache_file_new is the
+// magic, the number of entries and the rest of the header; struct file_entry_new is the flags, the
+// offsets of name and path, and more. Older ldconfig writes the previous format in front of this
+// one. It is decoded by hand, because every probe of a node reads thousands of entries a few times.
 const (
 	loaderMagic  = "glibc-ld.so.cache1.1"
 	loaderHeader = 48
 	loaderEntry  = 24
 )
 
-// LoaderFlags marks the libraries of this architecture: ELF for glibc, in the
-// ABI this program was built for (sysdeps/generic/ldconfig.h).
+// LoaderFlags marks the libraries of this architecture: ELF for glibc, in this program's ABI
+// (sysdeps/generic/ldconfig.h).
 var LoaderFlags = map[string]int32{"amd64": 0x0303, "arm64": 0x0a03, "ppc64le": 0x0503}[runtime.GOARCH]
 
-// cachedLibrary is a name that programs ask for and the path that the loader's cache
-// has for it.
+// cachedLibrary is a library name and its path in the loader's cache.
 type cachedLibrary struct{ Name, path string }
 
-// ReadLoaderCache returns the paths the loader's cache gives for a library, in
-// its order.
+// ReadLoaderCache returns the paths in the loader's cache for a library, in order.
 func ReadLoaderCache(file, library string) []string {
 	var paths []string
 	for _, entry := range LoaderCacheEntries(file, func(name string) bool { return name == library }) {
@@ -167,8 +162,8 @@ func ReadLoaderCache(file, library string) []string {
 	return paths
 }
 
-// LoaderCacheEntries are those of the loader's cache whose names are wanted, in its
-// order. No cache, or one of an unknown format, gives none.
+// LoaderCacheEntries returns the entries of the loader's cache whose names are wanted, in order. A
+// missing cache, or one of an unknown format, has none.
 func LoaderCacheEntries(file string, wanted func(name string) bool) []cachedLibrary {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -178,7 +173,7 @@ func LoaderCacheEntries(file string, wanted func(name string) bool) []cachedLibr
 	if start < 0 || len(data)-start < loaderHeader {
 		return nil
 	}
-	data = data[start:] // offsets count from here
+	data = data[start:] // offsets are relative to this
 	count := int(binary.NativeEndian.Uint32(data[len(loaderMagic):]))
 	if count > (len(data)-loaderHeader)/loaderEntry {
 		return nil
@@ -194,7 +189,7 @@ func LoaderCacheEntries(file string, wanted func(name string) bool) []cachedLibr
 	return found
 }
 
-// cString is the NUL-terminated text at an offset, "" outside the data.
+// cString returns the NUL-terminated text at an offset, "" outside the data.
 func cString(data string, offset uint32) string {
 	if int64(offset) >= int64(len(data)) {
 		return ""

@@ -12,8 +12,8 @@ import (
 	"preflight/internal/lazyregexp"
 )
 
-// Mounts is the mount table of this process in the order the mounts were made,
-// its names as people write them. It is nobody's to change.
+// Mounts returns the mount table of this process in mount order, with unescaped names. The caller
+// must not change it.
 func Mounts(o Options) ([]*procfs.MountInfo, error) {
 	if o.mounts != nil {
 		return o.mounts()
@@ -21,8 +21,8 @@ func Mounts(o Options) ([]*procfs.MountInfo, error) {
 	return readMounts(o)
 }
 
-// Together are the options of collectors that look at one moment: the mount table, which
-// half of them ask for, is read once for them all.
+// Together returns the options for collectors that run at the same time: the mount table, which
+// half of them need, is read once for all.
 func (o Options) Together() Options {
 	o.mounts = sync.OnceValues(func() ([]*procfs.MountInfo, error) { return readMounts(o) })
 	return o
@@ -43,9 +43,8 @@ func readMounts(o Options) ([]*procfs.MountInfo, error) {
 	return table, nil
 }
 
-// MountOf is the mount that an absolute path without symbolic links lies on:
-// the deepest one, and of several on one spot the last, which hides the others.
-// It is nil when the table has no root.
+// MountOf returns the mount of an absolute path without symbolic links: the deepest one, and of
+// several at one mount point the last, which hides the others. It is nil if the table has no root.
 func MountOf(table []*procfs.MountInfo, path string) *procfs.MountInfo {
 	var deepest *procfs.MountInfo
 	for _, m := range table {
@@ -56,26 +55,26 @@ func MountOf(table []*procfs.MountInfo, path string) *procfs.MountInfo {
 	return deepest
 }
 
-// Below is whether path is dir or lies in it.
+// Below reports whether path is dir or below it.
 func Below(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// Has is whether the mount or the file system below it was given the option.
+// Has reports whether the mount or its file system has the option.
 func Has(m *procfs.MountInfo, option string) bool {
 	_, onMount := m.Options[option]
 	_, onSuper := m.SuperOptions[option]
 	return onMount || onSuper
 }
 
-// unescape undoes the kernel's \040 for space, tab, newline, backslash and hash
-// (fs/proc_namespace.c, show_mountinfo).
+// unescape replaces the kernel's octal codes, such as \040, for space, tab, newline, backslash and
+// hash (fs/proc_namespace.c, show_mountinfo).
 func unescape(name string) string {
 	if !strings.Contains(name, `\`) {
 		return name
 	}
 	return octal.ReplaceAllStringFunc(name, func(code string) string {
-		char, _ := strconv.ParseUint(code[1:], 8, 8) // as the expression has it
+		char, _ := strconv.ParseUint(code[1:], 8, 8) // the expression guarantees octal digits
 		return string([]byte{byte(char)})
 	})
 }

@@ -10,8 +10,8 @@ import (
 	"preflight/testhosts/probetest"
 )
 
-// What device and slot could is the less of both; what does not tell does not count,
-// nor does a slot below what runs in it.
+// The best link is the lower one of device and slot. A value that is not reported does not count,
+// nor does a slot slower than what runs in it.
 func TestPCIeLinks(t *testing.T) {
 	for _, c := range []struct{ current, best, slot, now, most string }{
 		{"32.0 GT/s PCIe 16", "32.0 GT/s PCIe 16", "32.0 GT/s PCIe 16", "32.0 GT/s PCIe x16", "32.0 GT/s PCIe x16"},

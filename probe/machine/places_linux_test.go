@@ -80,9 +80,9 @@ func TestStand(t *testing.T) {
 		"/link":              {path: "/data", exists: true, writable: true},
 		"/link/not/there":    {path: "/data", writable: true},
 		"/":                  {path: "/", exists: true, writable: true},
-		"/data/file/is/none": {path: "/data", inTheWay: "/data/file"}, // nothing can be made below a file
+		"/data/file/is/none": {path: "/data", inTheWay: "/data/file"}, // nothing can be created below a file
 		"/data/file":         {path: "/data", inTheWay: "/data/file"},
-		"/dangling/x":        {path: "/", inTheWay: "/dangling"}, // nor where a link leads nowhere
+		"/dangling/x":        {path: "/", inTheWay: "/dangling"}, // nor at a dangling link
 	} {
 		got, err := filesystemOf(o, path)
 		if err != nil {

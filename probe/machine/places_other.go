@@ -11,7 +11,7 @@ import (
 	"preflight/facts"
 )
 
-// LookAtPlaces is for Linux, as the nodes are.
+// LookAtPlaces works only on Linux, which all nodes run.
 func LookAtPlaces(context.Context, Options, []facts.Place) error {
 	return errors.New("preflight looks at Linux machines only")
 }

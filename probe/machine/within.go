@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// Within does work in a goroutine of its own. When ctx ends first, the work is
-// abandoned, not awaited: a system call on a dead mount cannot be interrupted.
-// The error is then the context's cause; a panic is an error like any other.
+// Within runs work in a goroutine of its own. If ctx ends first, the work is abandoned: a system
+// call on a dead mount cannot be interrupted. The error is then the context's cause; a panic is
+// returned as an error too.
 func Within[T any](ctx context.Context, work func() (T, error)) (T, error) {
 	type outcome struct {
 		value T
 		err   error
 	}
-	done := make(chan outcome, 1) // room for one, so that abandoned work can still end
+	done := make(chan outcome, 1) // buffered, so that abandoned work can still end
 	go func() {
 		var end outcome
 		defer func() {
@@ -51,7 +51,8 @@ func Within[T any](ctx context.Context, work func() (T, error)) (T, error) {
 	return end.value, end.err
 }
 
-// Ahead returns a context that ends by so much before ctx does, and together with ctx if that has no deadline.
+// Ahead returns a context that ends this much before ctx does, or together with ctx if that has no
+// deadline.
 func Ahead(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
 	deadline, limited := ctx.Deadline()
 	if !limited {
@@ -60,7 +61,7 @@ func Ahead(ctx context.Context, by time.Duration) (context.Context, context.Canc
 	return context.WithDeadline(ctx, deadline.Add(-by))
 }
 
-// origin is the file and line that panicked, asked from a deferred function.
+// origin returns the file and line that panicked, when called from a deferred function.
 func origin() string {
 	callers := make([]uintptr, 16)
 	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers)])
@@ -75,14 +76,14 @@ func origin() string {
 	}
 }
 
-// LastWords is how much longer a collector that minds its deadline has to say in
-// its own words what held it up.
+// LastWords is the additional time for a collector that respects its deadline to report itself what
+// delayed it.
 const LastWords = 200 * time.Millisecond
 
-// Elsewhere is what is known of a node on another system.
+// Elsewhere is the collector for other systems than Linux.
 func Elsewhere[T any](context.Context, Options) (*T, error) {
 	return nil, errors.New("preflight looks at Linux machines only")
 }
 
-// VersionLimit is for one program that only has to say its version.
+// VersionLimit is the time limit for a program that only prints its version.
 const VersionLimit = 2 * time.Second

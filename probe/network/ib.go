@@ -21,16 +21,16 @@ import (
 	"preflight/probe/machine"
 )
 
-// peermemMarks are what NCCL takes for proof that the adapter can reach GPU
-// memory (NCCL 2.27, transport/net_ib.cc, ncclIbGdrSupport).
+// peermemMarks are the files by which NCCL decides that the adapter can reach GPU memory (NCCL
+// 2.27, transport/net_ib.cc, ncclIbGdrSupport).
 var peermemMarks = []string{
 	"/sys/kernel/mm/memory_peers/nv_mem/version",
 	"/sys/kernel/mm/memory_peers/nv_mem_nc/version",
 	"/sys/module/nvidia_peermem/version",
 }
 
-// CollectIB reads the RDMA adapters from sysfs, none being a fact where /sys is
-// mounted, and looks for what NCCL needs to use them.
+// CollectIB reads the RDMA adapters from sysfs, and looks for what NCCL needs to use them. If /sys
+// is mounted, no adapter is a fact.
 func CollectIB(_ context.Context, o machine.Options) (*facts.IB, error) {
 	seen := &facts.IB{Devices: []facts.HCA{}, Verbs: []string{}}
 	devices, err := os.ReadDir(o.At("/sys/class/infiniband"))
@@ -45,7 +45,7 @@ func CollectIB(_ context.Context, o machine.Options) (*facts.IB, error) {
 		adapter := hca(o.At("/sys/class/infiniband/" + device.Name()))
 		adapter.Verbs = nodes[adapter.Name]
 		for i := range adapter.Ports {
-			if port := &adapter.Ports[i]; o.Root == "" && port.LinkLayer == "Ethernet" && port.NetDev != "" { // netlink knows no other root
+			if port := &adapter.Ports[i]; o.Root == "" && port.LinkLayer == "Ethernet" && port.NetDev != "" { // netlink reads only the real machine
 				port.QoS = qosOf(port.NetDev)
 			}
 		}
@@ -57,8 +57,7 @@ func CollectIB(_ context.Context, o machine.Options) (*facts.IB, error) {
 	return seen, nil
 }
 
-// hca reads one directory of /sys/class/infiniband. What a driver does not
-// offer is empty.
+// hca reads one directory of /sys/class/infiniband. What a driver does not report is empty.
 func hca(dir string) facts.HCA {
 	device := facts.HCA{
 		Name:     filepath.Base(dir),
@@ -73,7 +72,7 @@ func hca(dir string) facts.HCA {
 	}
 	now, most := machine.PCIeLinks(dir + "/device")
 	device.PCIe, device.MaxPCIe = now.String(), most.String()
-	ports, _ := filepath.Glob(dir + "/ports/[0-9]*") // fails on a bad pattern only
+	ports, _ := filepath.Glob(dir + "/ports/[0-9]*") // fails only on a bad pattern
 	for _, port := range ports {
 		if n, err := strconv.Atoi(filepath.Base(port)); err == nil {
 			device.Ports = append(device.Ports, ibPort(dir, port, n))
@@ -100,9 +99,9 @@ func ibPort(device, dir string, number int) facts.IBPort {
 	return port
 }
 
-// slots yields what a table of GIDs or pkeys holds, by slot. Tables have up to 256
-// slots and are filled from the start, so that many empty ones in a row are the end, as
-// is one that is not there; a hole that a removed address left is shorter.
+// slots yields the content of a table of GIDs or pkeys, by slot. Tables have up to 256 slots and
+// are filled from the start. So the end is a missing slot, or many empty ones in a row; a hole that
+// a removed address left is shorter.
 func slots(table string, empty func(value string) bool) iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) {
 		for index, run := 0, 0; run < 32; index++ {
@@ -120,8 +119,8 @@ func slots(table string, empty func(value string) bool) iter.Seq2[int, string] {
 	}
 }
 
-// gids are those of a port. The kernel refuses to tell the type of an empty slot, in
-// containers sometimes of any.
+// gids returns the GIDs of a port. The kernel refuses to give the type of an empty slot, in
+// containers sometimes of any slot.
 func gids(port string) []facts.GID {
 	var held []facts.GID
 	for index, gid := range slots(port+"/gids", func(gid string) bool { return strings.Trim(gid, "0:") == "" }) {
@@ -130,8 +129,8 @@ func gids(port string) []facts.GID {
 	return held
 }
 
-// pkeys are those of a port, in the order of the table, and their places where they
-// are not those of the first slots.
+// pkeys returns the pkeys of a port, in the order of the table, and their slots unless those are
+// the first ones.
 func pkeys(port string) (held []string, places []int) {
 	for index, key := range slots(port+"/pkeys", func(key string) bool { return key == "0x0000" }) {
 		held, places = append(held, key), append(places, index)
@@ -142,24 +141,24 @@ func pkeys(port string) (held []string, places []int) {
 	return held, places
 }
 
-// netDevice is the interface that belongs to a port: of a RoCE port the one its
-// GIDs are made from, of an InfiniBand port the IPoIB one with its number.
+// netDevice returns the interface that belongs to a port: for RoCE the one from which its GIDs are
+// made, for InfiniBand the IPoIB interface with its number.
 func netDevice(device, port string, number int, held []facts.GID) string {
 	for _, gid := range held {
 		if name := machine.Line(fmt.Sprintf("%s/gid_attrs/ndevs/%d", port, gid.Index)); name != "" {
 			return name
 		}
 	}
-	interfaces, _ := filepath.Glob(device + "/device/net/*") // fails on a bad pattern only
+	interfaces, _ := filepath.Glob(device + "/device/net/*") // fails only on a bad pattern
 	for _, path := range interfaces {
-		if machine.Line(path+"/dev_port") == strconv.Itoa(number-1) { // counts from 0, ports from 1
+		if machine.Line(path+"/dev_port") == strconv.Itoa(number-1) { // counts from 0, ports count from 1
 			return filepath.Base(path)
 		}
 	}
 	return ""
 }
 
-// parseState reads the word of "4: ACTIVE" or "5: LinkUp".
+// parseState returns the word in "4: ACTIVE" or "5: LinkUp".
 func parseState(text string) string {
 	_, word, found := strings.Cut(text, ":")
 	if !found {
@@ -168,7 +167,7 @@ func parseState(text string) string {
 	return strings.TrimSpace(word)
 }
 
-// parseLID reads "0x1c", 0 when there is none.
+// parseLID parses "0x1c", 0 for no LID.
 func parseLID(text string) int {
 	lid, err := strconv.ParseUint(text, 0, 32)
 	if err != nil {
@@ -177,8 +176,7 @@ func parseLID(text string) int {
 	return int(lid)
 }
 
-// parseRate reads "400 Gb/sec (4X NDR)" or "2.5 Gb/sec (1X SDR)" into bits per
-// second and lanes.
+// parseRate parses "400 Gb/sec (4X NDR)" or "2.5 Gb/sec (1X SDR)" into bits per second and lanes.
 func parseRate(text string) (bitsPerSecond int64, width string) {
 	number, rest, found := strings.Cut(text, " Gb/sec")
 	gigabits, err := strconv.ParseFloat(number, 64)
@@ -192,14 +190,13 @@ func parseRate(text string) (bitsPerSecond int64, width string) {
 	return int64(gigabits * 1e9), width
 }
 
-// verbs are the device nodes through which programs use RDMA adapters, and those that
-// this session is refused: by a container's device cgroup, which no mode shows, or by
-// the mode. Opening one and closing it again starts nothing in an adapter: the
-// kernel makes a file of it, and a context only when it is asked for one (Linux 6.8,
-// drivers/infiniband/core/uverbs_main.c, ib_uverbs_open).
+// verbs returns the device nodes through which programs use RDMA adapters, and those that this
+// session may not use: because of a container's device cgroup, which no mode shows, or because of
+// the mode. Opening and closing one starts nothing in an adapter: the kernel creates a file, and a
+// context only on request (Linux 6.8, drivers/infiniband/core/uverbs_main.c, ib_uverbs_open).
 func verbs(o machine.Options) (nodes []string, refused []facts.DeviceNode) {
 	nodes = []string{}
-	paths, _ := filepath.Glob(o.At("/dev/infiniband/uverbs*")) // fails on a bad pattern only
+	paths, _ := filepath.Glob(o.At("/dev/infiniband/uverbs*")) // fails only on a bad pattern
 	for _, path := range paths {
 		node := "/dev/infiniband/" + filepath.Base(path)
 		nodes = append(nodes, node)
@@ -213,11 +210,11 @@ func verbs(o machine.Options) (nodes []string, refused []facts.DeviceNode) {
 	return nodes, refused
 }
 
-// verbsOf are the device nodes by the adapters they belong to. A container may see
-// all adapters of its machine, and have the nodes of a few.
+// verbsOf maps adapters to their device nodes. A container may see all adapters of its machine, and
+// have the nodes of a few.
 func verbsOf(o machine.Options) map[string]string {
 	nodes := map[string]string{}
-	entries, _ := filepath.Glob(o.At("/sys/class/infiniband_verbs/uverbs*")) // fails on a bad pattern only
+	entries, _ := filepath.Glob(o.At("/sys/class/infiniband_verbs/uverbs*")) // fails only on a bad pattern
 	for _, entry := range entries {
 		if adapter := machine.Line(entry + "/ibdev"); adapter != "" {
 			nodes[adapter] = "/dev/infiniband/" + filepath.Base(entry)
@@ -226,16 +223,15 @@ func verbsOf(o machine.Options) map[string]string {
 	return nodes
 }
 
-// rdmaNames are what RDMA takes: verbs, and the half of Mellanox's driver that lives
-// in programs. NCCL asks the loader for the first, and it for the second.
+// rdmaNames are the libraries for RDMA: verbs, and the user-space half of Mellanox's driver. NCCL
+// loads the first, which loads the second.
 var rdmaNames = []string{"libibverbs.so.1", "libmlx5.so.1"}
 
-// pluginName is a library that NCCL takes for its network or its tuner, by the name
-// that it asks the loader for: one with a version behind it is never asked for.
+// pluginName matches a library that NCCL loads as its network or tuner plugin. NCCL never requests
+// a name with a version at the end.
 var pluginName = lazyregexp.New(`^libnccl-(net|tuner)(-[^/]+)?\.so$`)
 
-// rdmaLibraries are those that there are, each where the loader finds it first; never
-// nil.
+// rdmaLibraries returns the libraries that exist, each where the loader finds it first; never nil.
 func rdmaLibraries(o machine.Options, libraryPath string) []facts.RDMALibrary {
 	found := []facts.RDMALibrary{}
 	for _, name := range append(slices.Clone(rdmaNames), pluginNames(o, libraryPath)...) {
@@ -253,20 +249,20 @@ func isPlugin(name string) bool {
 	return strings.HasPrefix(name, "libnccl-") && pluginName.MatchString(name)
 }
 
-// pluginNames are NCCL's plugins in the directories that the loader searches, sorted.
+// pluginNames returns NCCL's plugins in the directories that the loader searches, sorted.
 func pluginNames(o machine.Options, libraryPath string) []string {
 	var names []string
 	var seen []os.FileInfo
-	for _, c := range machine.LoaderOrder(o, libraryPath, "") { // of no name: the directories themselves
+	for _, c := range machine.LoaderOrder(o, libraryPath, "") { // an empty name gives the directories themselves
 		dir, err := os.Open(o.At(c.Path))
 		if err != nil {
 			continue
 		}
 		info, err := dir.Stat()
 		same := func(other os.FileInfo) bool { return os.SameFile(info, other) }
-		if err == nil && !slices.ContainsFunc(seen, same) { // /lib is mostly /usr/lib, and either has thousands
+		if err == nil && !slices.ContainsFunc(seen, same) { // /lib is usually /usr/lib, and each has thousands of entries
 			seen = append(seen, info)
-			entries, _ := dir.Readdirnames(-1) // a part is better than nothing
+			entries, _ := dir.Readdirnames(-1) // a partial list is better than nothing
 			names = append(names, slices.DeleteFunc(entries, func(name string) bool { return !isPlugin(name) })...)
 		}
 		dir.Close()

@@ -26,12 +26,12 @@ import (
 // tcpListen is TCP_LISTEN of the kernel's include/net/tcp_states.h.
 const tcpListen = 0x0a
 
-// launchPorts are where a launch meets by default: torchrun's rendezvous and
-// torch's store. Who holds one of them, or the master port, is worth the scan
-// of all processes that finding a socket's holder takes.
+// launchPorts are the default rendezvous ports of a launch: torchrun's rendezvous and torch's
+// store. Finding a socket's holder needs a scan of all processes, which is worth it only for these
+// and the master port.
 var launchPorts = []int{29400, 29500}
 
-// listeners lists the TCP ports listened on in this network namespace, by port.
+// listeners lists the TCP ports on which processes listen in this network namespace, by port.
 func listeners(ctx context.Context, o machine.Options) ([]facts.Listener, error) {
 	proc, err := procfs.NewFS(o.At("/proc"))
 	if err != nil {
@@ -52,7 +52,7 @@ func listeners(ctx context.Context, o machine.Options) ([]facts.Listener, error)
 	}
 	findHolders(ctx, proc, wanted)
 	if isHere {
-		// What is gone by now could no longer be asked whose it was, and is in nobody's way.
+		// A socket that is gone by now has no holder to find, and is in no one's way.
 		left, err := listening(o, proc)
 		if err != nil {
 			return nil, fmt.Errorf("listening ports: %w", err)
@@ -72,16 +72,16 @@ func listeners(ctx context.Context, o machine.Options) ([]facts.Listener, error)
 	return told, nil
 }
 
-// socket is one that is listened on.
+// socket is a listening socket.
 type socket struct {
 	facts.Listener
 	inode uint64
 	turn  *hostsys.Taken // the preflight that has the turn at its port
 }
 
-// isPreflight is whether the socket belongs to the preflight that has the turn at
-// its port. One that finds somebody else there has the turn too, for a moment: the
-// kernel tells the two apart, by their processes or at least by their users.
+// isPreflight reports whether the socket belongs to the preflight that has the turn at its port. A
+// preflight that finds another program at the port also has the turn for a moment. The two are
+// distinguished by their process IDs, or at least by their users.
 func (s *socket) isPreflight() bool {
 	address, err := netip.ParseAddr(s.Address)
 	switch {
@@ -93,8 +93,8 @@ func (s *socket) isPreflight() bool {
 	return s.turn.UID == s.UID
 }
 
-// listening are the sockets that are listened on. Of a recorded machine, and where the
-// kernel was built without answers for that, a file tells.
+// listening returns the listening sockets. For a recorded machine, and if the kernel cannot answer
+// the netlink query, they are read from a file.
 func listening(o machine.Options, proc procfs.FS) (found []*socket, err error) {
 	if o.Root == "" {
 		if found, err := listeningByKernel(); err == nil {
@@ -119,8 +119,8 @@ func listening(o machine.Options, proc procfs.FS) (found []*socket, err error) {
 	return found, nil
 }
 
-// findHolders says of each socket which process has it open. Processes of other users
-// cannot be looked into without privilege; their sockets keep no holder.
+// findHolders sets the process that has each socket open. Without privileges other users' processes
+// cannot be read; their sockets keep no holder.
 func findHolders(ctx context.Context, proc procfs.FS, wanted []*socket) {
 	missing := len(wanted)
 	if missing == 0 {
@@ -151,17 +151,15 @@ func findHolders(ctx context.Context, proc procfs.FS, wanted []*socket) {
 	}
 }
 
-// parseSocketLink reads what /proc/PID/fd/N points to for a socket:
-// "socket:[12345]".
+// parseSocketLink parses the target of /proc/PID/fd/N for a socket: "socket:[12345]".
 func parseSocketLink(target string) (inode uint64, ok bool) {
 	number, isSocket := strings.CutPrefix(target, "socket:[")
 	inode, err := strconv.ParseUint(strings.TrimSuffix(number, "]"), 10, 64)
 	return inode, isSocket && err == nil
 }
 
-// shortCommand is enough of a command line to recognise a process: at most four
-// words, ending before the first that carries a value, because values may be
-// secrets.
+// shortCommand returns enough of a command line to recognise a process: at most four words. It ends
+// before the first word with a value, because values may be secrets.
 func shortCommand(words []string) string {
 	var kept []string
 	for i, word := range words {
@@ -173,9 +171,9 @@ func shortCommand(words []string) string {
 	return strings.Join(kept, " ")
 }
 
-// listeningByKernel asks the kernel for the sockets that are listened on and for no
-// others. /proc/net/tcp goes through every bucket of the table of connections, however
-// few there are: half a million on a large machine.
+// listeningByKernel asks the kernel for only the listening sockets. /proc/net/tcp goes through
+// every bucket of the connection table, however few connections there are: half a million buckets
+// on a large machine.
 func listeningByKernel() (found []*socket, err error) {
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
 		request := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
@@ -195,14 +193,14 @@ func listeningByKernel() (found []*socket, err error) {
 	return found, nil
 }
 
-// The sizes of the kernel's include/uapi/linux/inet_diag.h: struct inet_diag_req_v2
-// and struct inet_diag_msg, each with a struct inet_diag_sockid in it.
+// Sizes from the kernel's include/uapi/linux/inet_diag.h: struct inet_diag_req_v2 and struct
+// inet_diag_msg, each with a struct inet_diag_sockid in it.
 const (
 	sizeOfQuestion  = 56
 	sizeOfDiagnosis = 72
 )
 
-// listenersOf is a struct inet_diag_req_v2.
+// listenersOf returns a struct inet_diag_req_v2.
 func listenersOf(family byte) []byte {
 	question := make([]byte, sizeOfQuestion)
 	question[0], question[1] = family, unix.IPPROTO_TCP
@@ -210,7 +208,7 @@ func listenersOf(family byte) []byte {
 	return question
 }
 
-// parseDiagnosis reads a struct inet_diag_msg.
+// parseDiagnosis parses a struct inet_diag_msg.
 func parseDiagnosis(message []byte) (*socket, error) {
 	if len(message) < sizeOfDiagnosis {
 		return nil, fmt.Errorf("the kernel tells of a socket in %d bytes", len(message))

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package network looks at what carries a launch between nodes: interfaces and
-// routes, listeners, names, and RDMA adapters. It sends nothing to another node;
-// only name servers are asked.
+// Package network reads what carries a launch between nodes: interfaces and routes, listeners,
+// names, and RDMA adapters. It sends nothing to another node; it asks only name servers.
 package network
 
 import (
@@ -27,19 +26,18 @@ import (
 )
 
 const (
-	// lookupLimit is for one name. A name server that takes longer would
-	// delay every connection of the launch by as much.
+	// lookupLimit is the time limit for one name. A name server that takes longer would delay every
+	// connection of the launch by as much.
 	lookupLimit = 3 * time.Second
-	// lastLookup is how long before the section's deadline lookups end, so
-	// that what was learned by then is still reported.
+	// lastLookup is how long before the section's deadline lookups end, so that the results so far
+	// are still reported.
 	lastLookup = 300 * time.Millisecond
 )
 
-// lookup asks for the addresses of one name, in the order given.
+// lookup resolves one name to its addresses, in the resolver's order.
 type lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 
-// CollectNames resolves what the launch will resolve, the way glibc would on
-// this node.
+// CollectNames resolves the names that the launch will resolve, as glibc would on this node.
 func CollectNames(ctx context.Context, o machine.Options) (*facts.Names, error) {
 	own, err := os.Hostname()
 	if err != nil {
@@ -57,7 +55,7 @@ func CollectNames(ctx context.Context, o machine.Options) (*facts.Names, error) 
 	}, wanted, known.AtOnce())
 	asking.Wait()
 	if lookups[0].Error != "" {
-		fqdn = "" // a name without an address has no other
+		fqdn = "" // a name without an address has no canonical name
 	}
 	return &facts.Names{
 		Own: own, FQDN: fqdn, Lookups: lookups, Asked: o.Hosts,
@@ -65,8 +63,8 @@ func CollectNames(ctx context.Context, o machine.Options) (*facts.Names, error) 
 	}, nil
 }
 
-// lookUpAll resolves every distinct name with at most workers questions open,
-// and returns the answers in the order of names.
+// lookUpAll resolves every distinct name, with at most workers queries at the same time, and
+// returns the answers in the order of names.
 func lookUpAll(ctx context.Context, ask lookup, names []string, workers int) []facts.Lookup {
 	var answers []facts.Lookup
 	for _, name := range names {
@@ -83,9 +81,9 @@ func lookUpAll(ctx context.Context, ask lookup, names []string, workers int) []f
 			return nil
 		})
 	}
-	_ = asking.Wait() // an answer has its own error
+	_ = asking.Wait() // each answer has its own error
 
-	// Where less time was there than a name may take, none can have taken long.
+	// If there was less time than one name may take, no name can have taken too long.
 	if ctx.Err() != nil && time.Since(began) < lookupLimit {
 		for i := range answers {
 			if answers[i].Unanswered {
@@ -96,8 +94,7 @@ func lookUpAll(ctx context.Context, ask lookup, names []string, workers int) []f
 	return answers
 }
 
-// lookUp resolves one name as a hostfile spells it: the user of user@host is
-// left out.
+// lookUp resolves one name as written in a hostfile, without the user of user@host.
 func lookUp(ctx context.Context, ask lookup, name string) facts.Lookup {
 	answer := facts.Lookup{Name: name, Addresses: []string{}}
 	if ctx.Err() != nil {
@@ -119,10 +116,10 @@ func lookUp(ctx context.Context, ask lookup, name string) facts.Lookup {
 	return answer
 }
 
-// bare is a hostfile's name without the user it may carry.
+// bare returns a hostfile's name without its user.
 func bare(name string) string { return name[strings.LastIndex(name, "@")+1:] }
 
-// lookupProblem says in words why a name did not resolve.
+// lookupProblem returns why a name did not resolve.
 func lookupProblem(err error) string {
 	var dns *net.DNSError
 	switch {
@@ -142,13 +139,13 @@ func lookupProblem(err error) string {
 		problem = fmt.Sprintf("name server %s: %s", dns.Server, dns.Err)
 	}
 	if dns.IsTemporary {
-		problem += " (Temporary failure in name resolution)" // as getaddrinfo has it, EAI_AGAIN
+		problem += " (Temporary failure in name resolution)" // getaddrinfo's message for EAI_AGAIN
 	}
 	return problem
 }
 
-// hostsTraps are the lines of /etc/hosts that give the machine's own name a
-// loopback address, with single blanks and without comments.
+// hostsTraps returns the lines of /etc/hosts that give the machine's own name a loopback address,
+// with single blanks and without comments.
 func hostsTraps(hosts []hostsys.HostsLine, own string) []string {
 	traps := []string{}
 	for _, line := range hosts {
@@ -160,8 +157,8 @@ func hostsTraps(hosts []hostsys.HostsLine, own string) []string {
 	return traps
 }
 
-// docker is what Docker's configuration says of the subnets of its networks, nil where that
-// cannot be read or is none.
+// docker returns the subnets of networks in Docker's configuration, nil if that cannot be read or
+// parsed.
 func docker(o machine.Options) *facts.Docker {
 	text, err := os.ReadFile(o.At("/etc/docker/daemon.json"))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -63,8 +63,8 @@ func TestLookUp(t *testing.T) {
 	}
 }
 
-// A dead name server must cost a few timeouts, not one for every name, and
-// what was learned by the deadline must survive it.
+// A dead name server must cost a few timeouts and not one per name, and the results up to the
+// deadline must be kept.
 func TestLookUpAllWithADeadNameServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lock sync.Mutex
@@ -88,7 +88,7 @@ func TestLookUpAllWithADeadNameServer(t *testing.T) {
 		for i := range 100 {
 			names = append(names, fmt.Sprintf("w%03d", i))
 		}
-		const limit = 2*lookupLimit + lookupLimit/2 // two waves of lookups and the start of a third
+		const limit = 2*lookupLimit + lookupLimit/2 // two full rounds of lookups and half of a third
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
 		start := time.Now()
@@ -117,8 +117,8 @@ func TestLookUpAllWithADeadNameServer(t *testing.T) {
 	})
 }
 
-// TestRunOutOfTime: where the run itself ends before any name can have taken long, the name service
-// is not blamed.
+// TestRunOutOfTime checks that the name service is not blamed if the run ends before any name can
+// have taken too long.
 func TestRunOutOfTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ask := func(ctx context.Context, _ string) ([]netip.Addr, error) {
@@ -186,8 +186,8 @@ hosts: files
 	}
 }
 
-// Sources that Go does not know are asked through getent, but what stands in
-// the hosts file costs no child.
+// Sources that Go does not know are asked through getent, but names in the hosts file cost no child
+// process.
 func TestCollectNamesThroughGetent(t *testing.T) {
 	asked := filepath.Join(t.TempDir(), "asked")
 	t.Setenv("PATH", filepath.Dir(probetest.Script(t, "getent", `echo "$3" >> `+asked+`; echo "10.0.0.9 STREAM $3.sss"`)))

@@ -24,8 +24,8 @@ import (
 	"preflight/probe/machine"
 )
 
-// tcpSettings are the sysctls that change whether and how fast connections of
-// a launch come up, or how long a dead one is believed alive.
+// tcpSettings are the sysctls that affect whether and how fast connections of a launch are made, or
+// how long a dead one counts as alive.
 var tcpSettings = []string{
 	"net.core.netdev_max_backlog",
 	"net.core.rmem_max",
@@ -49,10 +49,9 @@ var tcpSettings = []string{
 	"net.ipv4.tcp_wmem",
 }
 
-// CollectNet looks at the network namespace this process is in. Interfaces and
-// routes come from the kernel by netlink and not from sysfs, which may belong
-// to another namespace. A setting this kernel does not have stays zero or out
-// of the map.
+// CollectNet reads the network namespace of this process. Interfaces and routes come from the
+// kernel through netlink and not from sysfs, which may show another namespace. A setting that this
+// kernel does not have stays 0 or is not in the map.
 func CollectNet(ctx context.Context, o machine.Options) (*facts.Net, error) {
 	links, err := interfaces(o)
 	if err != nil {
@@ -86,8 +85,8 @@ func CollectNet(ctx context.Context, o machine.Options) (*facts.Net, error) {
 	return seen, nil
 }
 
-// sysctl is a kernel setting with its white space made single blanks, "" when
-// this kernel does not have it.
+// sysctl returns a kernel setting with single blanks between words, "" if this kernel does not have
+// it.
 func sysctl(o machine.Options, name string) string {
 	value := machine.Line(o.At("/proc/sys/" + strings.ReplaceAll(name, ".", "/")))
 	return strings.Join(strings.Fields(value), " ")
@@ -100,7 +99,7 @@ func parsePortRange(text string) (low, high int) {
 	return low, high
 }
 
-// neighbours are the kernel's tables of neighbours, nil where it does not tell.
+// neighbours returns the kernel's neighbour tables, nil if it does not report them.
 func neighbours() (tables []facts.NeighbourTable) {
 	found, err := hostsys.NeighbourTables()
 	learned, notListed := hostsys.LearnedNeighbours()
@@ -116,19 +115,19 @@ func neighbours() (tables []facts.NeighbourTable) {
 	return tables
 }
 
-// hasIPv6 is whether the kernel has IPv6 (its address table is there) and no
-// administrator switched it off for all interfaces.
+// hasIPv6 reports whether the kernel has IPv6 (its address table exists) and it is not disabled for
+// all interfaces.
 func hasIPv6(o machine.Options) bool {
 	return machine.Exists(o.At("/proc/net/if_inet6")) && sysctl(o, "net.ipv6.conf.all.disable_ipv6") == "0"
 }
 
-// routes asks the kernel how packets to each peer would leave, in the order of
-// the peers' names, all by one socket.
+// routes asks the kernel how packets to each peer would leave, in the order of the peers' names,
+// over one socket.
 func routes(peers map[string]string, links []facts.Interface) []facts.Route {
 	found := []facts.Route{}
 	kernel, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
-		kernel = &netlink.Handle{} // which takes a socket for each, and says what is wrong
+		kernel = &netlink.Handle{} // it opens a socket per request, and returns the error
 	}
 	defer kernel.Close()
 	for _, name := range slices.Sorted(maps.Keys(peers)) {
@@ -144,7 +143,7 @@ func routeTo(kernel *netlink.Handle, name, to string, links []facts.Interface) f
 		route.Error = "not an IP address"
 		return route
 	}
-	// A link-local address means something only together with its interface.
+	// A link-local address has a meaning only together with its interface.
 	options := &netlink.RouteGetOptions{Oif: address.Zone()}
 	found, err := kernel.RouteGetWithOptions(address.Unmap().AsSlice(), options)
 	if err == nil && len(found) == 0 {
@@ -171,15 +170,15 @@ func interfaceName(links []facts.Interface, index int) string {
 			return link.Name
 		}
 	}
-	return fmt.Sprintf("interface %d", index) // came up since the list was made
+	return fmt.Sprintf("interface %d", index) // it came up after the list was read
 }
 
-// interfaces lists the links of this network namespace by index, each with its
-// addresses in the order in which getifaddrs, and so NCCL, meets them.
+// interfaces lists the links of this network namespace by index, each with its addresses in the
+// order in which getifaddrs, and so NCCL, returns them.
 func interfaces(o machine.Options) ([]facts.Interface, error) {
 	links, err := netlink.LinkList()
-	// An interrupted dump is a list that changed while we read it: still the
-	// best there is.
+	// An interrupted dump means that the list changed while we read it; a partial list is better
+	// than none.
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		return nil, fmt.Errorf("interfaces: %w", err)
 	}
@@ -211,8 +210,7 @@ func interfaces(o machine.Options) ([]facts.Interface, error) {
 	return found, nil
 }
 
-// addressesOf are one link's prefixes, IPv4 before IPv6, otherwise in the
-// kernel's order.
+// addressesOf returns one link's prefixes, IPv4 before IPv6, otherwise in the kernel's order.
 func addressesOf(all []netlink.Addr, index int) []string {
 	v4, v6 := []string{}, []string{}
 	for _, address := range all {
@@ -236,11 +234,11 @@ func masterName(links []netlink.Link, index int) string {
 	return ""
 }
 
-// dockerBridge is how docker names the bridge of a user-defined network: br-
-// and the first twelve digits of the network's id.
+// dockerBridge matches Docker's bridge for a user-defined network: br- and the first twelve digits
+// of the network's ID.
 var dockerBridge = lazyregexp.New(`^br-[0-9a-f]{12}$`)
 
-// linkKinds sorts the kernel's link types (IFLA_INFO_KIND) into ours.
+// linkKinds maps the kernel's link types (IFLA_INFO_KIND) to our kinds.
 var linkKinds = map[string]string{
 	"bridge": "bridge", "openvswitch": "bridge",
 	"veth": "veth", "netkit": "veth",
@@ -254,8 +252,8 @@ var linkKinds = map[string]string{
 	"bareudp": "tunnel", "ovpn": "tunnel",
 }
 
-// linkKind sorts one link. linkType is the kernel's link type, "device" where a
-// driver made the link without one; encap is the hardware type.
+// linkKind returns the kind of one link. linkType is the kernel's link type, "device" if a driver
+// made the link without one; encap is the hardware type.
 func linkKind(name, linkType, encap string, device, wireless bool) string {
 	kind, known := linkKinds[linkType]
 	switch {
@@ -277,9 +275,9 @@ func linkKind(name, linkType, encap string, device, wireless bool) string {
 	return "other"
 }
 
-// sysfsLink is a link's directory in sysfs, "" when there is none that can be
-// trusted: a /sys mounted in another network namespace shows that one's links,
-// and the same names mean other devices there.
+// sysfsLink is a link's directory in sysfs, "" if there is no reliable one. A /sys that was mounted
+// in another network namespace shows that namespace's links, where the same names mean other
+// devices.
 type sysfsLink string
 
 func openSysfsLink(o machine.Options, name string, index int, mac string) sysfsLink {
@@ -294,7 +292,7 @@ func (l sysfsLink) path(entry string) string { return filepath.Join(string(l), e
 
 func (l sysfsLink) has(entry string) bool { return l != "" && machine.Exists(l.path(entry)) }
 
-// driver is "" where the link has no device behind it.
+// driver returns "" for a link without a device.
 func (l sysfsLink) driver() string {
 	if l == "" {
 		return ""
@@ -302,8 +300,8 @@ func (l sysfsLink) driver() string {
 	return machine.Driver(l.path("device"))
 }
 
-// speed is in bits per second. The file holds megabits; it cannot be read while
-// a link is down and holds -1 where the driver does not know.
+// speed is in bits per second. The file has megabits; it cannot be read while a link is down, and
+// is -1 if the driver does not know.
 func (l sysfsLink) speed() *int64 {
 	megabits, known := machine.Number(l.path("speed"))
 	if l == "" || !known || megabits <= 0 {

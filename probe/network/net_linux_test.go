@@ -165,7 +165,7 @@ func TestListeners(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []facts.Listener{
-		{Address: "0.0.0.0", Port: 22, UID: 0}, // nobody asked who holds it
+		{Address: "0.0.0.0", Port: 22, UID: 0}, // its holder was not looked for
 		{Address: "::", Port: 8080, UID: 5},
 		{Address: "127.0.0.1", Port: 29500, PID: 31, Command: "python -u train.py", UID: 1000},
 	}
@@ -232,8 +232,7 @@ func TestCollectNetFindsItsOwnListener(t *testing.T) {
 	}
 }
 
-// A listener is another preflight's where it has the turn at the port, and nobody
-// else's beside it.
+// A listener belongs to another preflight if that has the turn at the port; other listeners do not.
 func TestListenersOfAPreflight(t *testing.T) {
 	listener, err := net.Listen("tcp", ":0")
 	if err != nil {
@@ -286,8 +285,8 @@ func TestIsPreflight(t *testing.T) {
 	}
 }
 
-// A namespace of our own shows what sysfs cannot: the /sys of the first
-// namespace is still mounted, and must not be believed.
+// A network namespace of our own shows what sysfs cannot: the /sys of the first namespace is still
+// mounted, and must not be trusted.
 func TestCollectNetInANamespace(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("SKIPPED: making a network namespace needs root")
@@ -295,9 +294,9 @@ func TestCollectNetInANamespace(t *testing.T) {
 	onThreadThatEnds(func() { inNamespace(t) })
 }
 
-// onThreadThatEnds does work on a thread that ends with it, and takes the
-// namespace along. The main thread cannot end, and /proc/self would show its
-// namespace to every test that follows, so it only waits.
+// onThreadThatEnds runs work on a thread that ends afterwards, together with its namespace. The
+// main thread cannot end, and /proc/self would show its namespace to every later test, so it only
+// waits.
 func onThreadThatEnds(work func()) {
 	done := make(chan struct{})
 	go func() {

@@ -11,5 +11,5 @@ import (
 
 func qosOf(string) *facts.QoS { return nil }
 
-// Interfaces, routes and sockets are asked by netlink, which is Linux's own.
+// Interfaces, routes and sockets come from netlink, which only Linux has.
 var CollectNet = machine.Elsewhere[facts.Net]

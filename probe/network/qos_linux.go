@@ -12,18 +12,19 @@ import (
 	"preflight/facts"
 )
 
-// What a message of RTM_GETDCB is made of (include/uapi/linux/dcbnl.h, Linux 6.8).
+// Parts of an RTM_GETDCB message (include/uapi/linux/dcbnl.h, Linux 6.8).
 const (
 	dcbHeader  = 4  // struct dcbmsg: family, command, padding
 	dcbIEEEGet = 21 // DCB_CMD_IEEE_GET
 	dcbName    = 1  // DCB_ATTR_IFNAME
-	dcbIEEE    = 13 // DCB_ATTR_IEEE, in which are
+	dcbIEEE    = 13 // DCB_ATTR_IEEE, which contains:
 	ieeePFC    = 2  // DCB_ATTR_IEEE_PFC, a struct ieee_pfc, whose second byte has a bit for each priority
 	ieeeApps   = 3  // DCB_ATTR_IEEE_APP_TABLE, a list of struct dcb_app: selector, priority, protocol
 	appDSCP    = 5  // IEEE_8021QAZ_APP_SEL_DSCP
 )
 
-// qosOf is how an interface sorts and pauses, nil where its driver does not tell.
+// qosOf returns how an interface sorts packets and pauses senders, nil if its driver does not
+// report it.
 func qosOf(name string) *facts.QoS {
 	messages, err := askDCB(name)
 	if err != nil || len(messages) == 0 {
@@ -32,13 +33,13 @@ func qosOf(name string) *facts.QoS {
 	return parseQoS(messages[0])
 }
 
-// dcbMessage is a struct dcbmsg, behind which the attributes stand. (What is raw, package nl puts last.)
+// dcbMessage is a struct dcbmsg, which precedes the attributes. (Package nl puts raw data last.)
 type dcbMessage [dcbHeader]byte
 
 func (dcbMessage) Len() int            { return dcbHeader }
 func (m dcbMessage) Serialize() []byte { return m[:] }
 
-// askDCB asks the kernel. Only changing that takes a privilege (net/dcb/dcbnl.c, dcb_doit).
+// askDCB asks the kernel. Only changes need a privilege (net/dcb/dcbnl.c, dcb_doit).
 func askDCB(name string) ([][]byte, error) {
 	return dcbQuestion(name).Execute(unix.NETLINK_ROUTE, unix.RTM_GETDCB)
 }
@@ -50,8 +51,9 @@ func dcbQuestion(name string) *nl.NetlinkRequest {
 	return request
 }
 
-// parseQoS reads the answer. A mlx5 sorts by DSCP once it is told of a first code point, and
-// by the VLAN tag before (drivers/net/ethernet/mellanox/mlx5/core/en_dcbnl.c, mlx5e_dcbnl_ieee_setapp).
+// parseQoS parses the answer. mlx5 sorts by DSCP as soon as one code point is configured, and
+// before that by the VLAN tag (drivers/net/ethernet/mellanox/mlx5/core/en_dcbnl.c,
+// mlx5e_dcbnl_ieee_setapp).
 func parseQoS(message []byte) *facts.QoS {
 	if len(message) < dcbHeader {
 		return nil
@@ -77,7 +79,7 @@ func parseQoS(message []byte) *facts.QoS {
 					}
 				}
 			case kind == ieeeApps:
-				apps, _ := nl.ParseRouteAttr(attribute.Value) // what is broken has none
+				apps, _ := nl.ParseRouteAttr(attribute.Value) // malformed data gives none
 				for _, app := range apps {
 					if len(app.Value) >= 4 && app.Value[0] == appDSCP {
 						told.Trust = facts.TrustDSCP

@@ -14,7 +14,7 @@ import (
 	"preflight/facts"
 )
 
-// attribute is one of netlink's.
+// attribute returns a netlink attribute.
 func attribute(kind uint16, value ...byte) []byte {
 	head := binary.NativeEndian.AppendUint16(nil, uint16(4+len(value)))
 	head = append(binary.NativeEndian.AppendUint16(head, kind), value...)
@@ -51,8 +51,8 @@ func TestParseQoS(t *testing.T) {
 	}
 }
 
-// TestAskDCB: what the kernel does not understand it calls EINVAL. The loopback interface has a driver that knows of
-// no priorities.
+// TestAskDCB checks the request: the kernel would answer EINVAL to one that it does not understand.
+// The loopback interface's driver has no priorities.
 func TestAskDCB(t *testing.T) {
 	want := append([]byte{0, dcbIEEEGet, 0, 0}, attribute(dcbName, 'l', 'o', 0)...)
 	if got := dcbQuestion("lo").Serialize()[unix.NLMSG_HDRLEN:]; !slices.Equal(got, want) {

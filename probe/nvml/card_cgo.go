@@ -14,24 +14,24 @@ import (
 	"preflight/facts"
 )
 
-// card is one GPU being asked.
+// card is a GPU that is being asked.
 type card struct {
 	*caller
-	device nvml.Device // nil where the driver gave no handle
+	device nvml.Device // nil if the driver gave no handle
 	seen   facts.Card
 	links  []link
 }
 
-// card asks one GPU for everything and writes what it told after each part, so
-// that a call that hangs costs only what would have come after it. It is nil for a
-// GPU that is counted and not shown to us (nvml.h, nvmlDeviceGetCount_v2).
+// card asks one GPU for everything and writes the result after each part, so that a call that hangs
+// loses only what would come after it. It returns nil for a GPU that is counted and not shown to us
+// (nvml.h, nvmlDeviceGetCount_v2).
 func (r *reader) card(index int) *card {
 	c := &card{caller: &caller{reader: r, card: &index}, seen: facts.Card{Index: index}}
 	c.announce("nvmlDeviceGetHandleByIndex_v2")
 	device, ret := r.library.DeviceGetHandleByIndex(index)
 	switch ret {
 	case nvml.SUCCESS:
-	case nvml.ERROR_NO_PERMISSION, nvml.ERROR_OPERATING_SYSTEM: // the latter by a cgroup
+	case nvml.ERROR_NO_PERMISSION, nvml.ERROR_OPERATING_SYSTEM: // the latter if a cgroup denies it
 		return nil
 	default:
 		c.fails("nvmlDeviceGetHandleByIndex_v2", ret)
@@ -57,7 +57,7 @@ func (c *card) write() {
 	c.send(Line{Seen: &c.seen})
 }
 
-// pair is what calls of two results return.
+// pair is the result of a call with two results.
 type pair[T any] struct{ first, second T }
 
 func both[T any](call func() (T, T, nvml.Return)) func() (pair[T], nvml.Return) {
@@ -67,13 +67,13 @@ func both[T any](call func() (T, T, nvml.Return)) func() (pair[T], nvml.Return) 
 	}
 }
 
-// of fixes the argument of a call.
+// of binds the argument of a call.
 func of[A, T any](call func(A) (T, nvml.Return), argument A) func() (T, nvml.Return) {
 	return func() (T, nvml.Return) { return call(argument) }
 }
 
 func (c *card) identity() {
-	// First where it sits: of a GPU that fails at anything else, this names it.
+	// The address comes first: it identifies a GPU that fails at anything else.
 	if pci, ok := result(c.caller, c.device.GetPciInfo, "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo"); ok {
 		c.seen.Address = address(pci)
 	}
@@ -89,35 +89,34 @@ func (c *card) identity() {
 	}
 }
 
-// address is a PCI address as sysfs spells it. A GPU is function 0.
+// address returns a PCI address in sysfs's spelling. A GPU is function 0.
 func address(pci nvml.PciInfo) string {
 	return fmt.Sprintf("%04x:%02x:%02x.0", pci.Domain, pci.Bus, pci.Device)
 }
 
 const (
-	// mostCPUs and mostNodes are asked for; more than a machine has does not hurt.
+	// mostCPUs and mostNodes are the sizes requested; more than a machine has does no harm.
 	mostCPUs  = 4096
 	mostNodes = 256
 	// affinityNode is NVML_AFFINITY_SCOPE_NODE (nvml.h).
 	affinityNode = 0
 )
 
-// place is what of the machine is near. The node is not asked by
-// nvmlDeviceGetNumaNodeId, which is the GPU's own where its memory is a NUMA
-// node, as on Grace Hopper.
+// place sets the CPUs and the NUMA node near the GPU. It does not use nvmlDeviceGetNumaNodeId,
+// which returns the GPU's own node if its memory is a NUMA node, as on Grace Hopper.
 func (c *card) place() {
 	if mask, ok := result(c.caller, of(c.device.GetCpuAffinity, mostCPUs), "nvmlDeviceGetCpuAffinity"); ok {
 		c.seen.CPUs = facts.Ranges(members(mask))
 	}
 	nodes := func() ([]uint, nvml.Return) { return c.device.GetMemoryAffinity(mostNodes, affinityNode) }
 	if mask, ok := result(c.caller, nodes, "nvmlDeviceGetMemoryAffinity"); ok {
-		if near := members(mask); len(near) == 1 { // several are no place
+		if near := members(mask); len(near) == 1 { // several nodes give no single place
 			c.seen.NUMANode = &near[0]
 		}
 	}
 }
 
-// members are the numbers that a mask holds.
+// members returns the numbers of a mask's set bits.
 func members(mask []uint) []int {
 	var numbers []int
 	for i, word := range mask {
@@ -128,8 +127,8 @@ func members(mask []uint) []int {
 	return numbers
 }
 
-// memory prefers the call that tells the driver's own share apart: the older one
-// counts it as used (nvml.h, nvmlMemory_t and nvmlMemory_v2_t).
+// memory prefers the call that reports the driver's own share separately: the older one counts it
+// as used (nvml.h, nvmlMemory_t and nvmlMemory_v2_t).
 func (c *card) memory() {
 	if memory, ok := result(c.caller, c.device.GetMemoryInfo_v2, "nvmlDeviceGetMemoryInfo_v2"); ok {
 		c.seen.Memory, c.seen.MemoryUsed, c.seen.MemoryReserved = int64(memory.Total), new(int64(memory.Used)), new(int64(memory.Reserved))
@@ -160,8 +159,8 @@ func (c *card) clocks() {
 	clock.MaxSM = megahertz("nvmlDeviceGetMaxClockInfo", c.device.GetMaxClockInfo, nvml.CLOCK_SM)
 	clock.MaxMemory = megahertz("nvmlDeviceGetMaxClockInfo", c.device.GetMaxClockInfo, nvml.CLOCK_MEM)
 
-	// Every GPU that knows application clocks has some; set are those that differ
-	// from how it comes.
+	// Every GPU with application clocks has a value for them; they count as set if they differ from
+	// the default.
 	set := megahertz("nvmlDeviceGetApplicationsClock", c.device.GetApplicationsClock, nvml.CLOCK_SM)
 	usual := megahertz("nvmlDeviceGetDefaultApplicationsClock", c.device.GetDefaultApplicationsClock, nvml.CLOCK_SM)
 	if set != cmp.Or(usual, clock.MaxSM) {
@@ -170,8 +169,8 @@ func (c *card) clocks() {
 	c.throttle()
 }
 
-// throttleNames are the bits of nvmlClocksEventReasons in their order (nvml.h),
-// as facts name them.
+// throttleNames are the bits of nvmlClocksEventReasons in order (nvml.h), with the names used in
+// facts.
 var throttleNames = []string{
 	"gpu-idle", "applications-clocks", "sw-power-cap", "hw-slowdown", "sync-boost",
 	"sw-thermal", "hw-thermal", "hw-power-brake", "display-clocks",
@@ -193,7 +192,7 @@ func (c *card) throttle() {
 	}
 }
 
-// power is told in milliwatts.
+// power converts milliwatts to watts.
 func (c *card) power() {
 	watts := func(name string, call func() (uint32, nvml.Return)) float64 {
 		milliwatts, _ := result(c.caller, call, name)

@@ -18,14 +18,14 @@ import (
 // link is one NVLink of a GPU.
 type link struct {
 	active bool
-	speed  int64  // of one direction in bit/s, 0 for not told
-	kind   string // of the far end: gpu, switch, other, "" for not told
-	remote string // PCI address of the far end, "" for not told
+	speed  int64  // in one direction in bit/s, 0 if not reported
+	kind   string // of the far end: gpu, switch, other, "" if not reported
+	remote string // PCI address of the far end, "" if not reported
 }
 
 const linkState = "nvmlDeviceGetNvLinkState"
 
-// nvlinks asks each link and folds what they have alike.
+// nvlinks asks each link and stores shared properties once.
 func (c *card) nvlinks() {
 	count := c.linkCount()
 	if count == 0 {
@@ -37,7 +37,7 @@ func (c *card) nvlinks() {
 		one := link{}
 		state, ok := result(c.caller, of(c.device.GetNvLinkState, index), linkState)
 		if !ok && index == 0 {
-			return // links that cannot be asked are like none
+			return // links that cannot be asked count as none
 		}
 		if one.active = ok && state == nvml.FEATURE_ENABLED; one.active {
 			one.speed = speeds[index]
@@ -50,8 +50,8 @@ func (c *card) nvlinks() {
 	c.seen.NVLinks = seen
 }
 
-// linkCount asks for it and, where the driver is too old for that, counts the
-// links whose state it tells.
+// linkCount returns the number of links. If the driver is too old to report it, linkCount counts
+// the links whose state the driver reports.
 func (c *card) linkCount() int {
 	if values := c.fields(field(nvml.FI_DEV_NVLINK_LINK_COUNT, 0)); values != nil && values[0].told {
 		return min(int(values[0].value), nvml.NVLINK_MAX_LINKS)
@@ -64,8 +64,8 @@ func (c *card) linkCount() int {
 	return nvml.NVLINK_MAX_LINKS
 }
 
-// linkSpeeds are in bit/s by link. Newer drivers tell every link's, older ones
-// those of the first twelve, and the oldest what active links have in common.
+// linkSpeeds returns the speeds in bit/s by link. Newer drivers report every link's, older ones
+// those of the first twelve, and the oldest the common speed of active links.
 func (c *card) linkSpeeds(count int) []int64 {
 	asked := []nvml.FieldValue{field(nvml.FI_DEV_NVLINK_SPEED_MBPS_COMMON, 0)}
 	for index := range count {
@@ -87,7 +87,7 @@ func (c *card) linkSpeeds(count int) []int64 {
 		own, old, common := values[1+2*index], values[2+2*index], values[0]
 		for _, value := range []fieldValue{own, old, common} {
 			if value.told && value.value > 0 {
-				speeds[index] = value.value * 8_000_000 // megabytes a second
+				speeds[index] = value.value * 8_000_000 // megabytes per second
 				break
 			}
 		}
@@ -95,7 +95,7 @@ func (c *card) linkSpeeds(count int) []int64 {
 	return speeds
 }
 
-// farEnd is what a link leads to.
+// farEnd returns what is at the other end of a link.
 func (c *card) farEnd(index int) (kind, remote string) {
 	if device, ok := result(c.caller, of(c.device.GetNvLinkRemoteDeviceType, index), "nvmlDeviceGetNvLinkRemoteDeviceType"); ok {
 		switch device {
@@ -136,8 +136,8 @@ func (c *card) linkErrors(index int, seen *facts.NVLinks) {
 	}
 }
 
-// linkFiveCounters are those of an NVLink of the fifth generation, for which drivers do not
-// tell the older ones (nvml.h, NVML_FI_DEV_NVLINK_ERROR_DL_*: unsupported for Blackwell and later).
+// linkFiveCounters are the counters of a fifth-generation NVLink. Drivers do not report the older
+// ones for it (nvml.h, NVML_FI_DEV_NVLINK_ERROR_DL_*: unsupported for Blackwell and later).
 func linkFiveCounters(index int) []nvml.FieldValue {
 	return []nvml.FieldValue{
 		field(nvml.FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS, index), field(nvml.FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS, index),
@@ -146,11 +146,11 @@ func linkFiveCounters(index int) []nvml.FieldValue {
 	}
 }
 
-// bitErrorRate reads a rate of NVML's: 8 bits of exponent, and above them 4 of mantissa, of
-// which all set are no error at all.
+// bitErrorRate decodes an NVML rate: 8 bits of exponent, and above them 4 bits of mantissa. All
+// bits set mean no error.
 //
-// Source: nvml.h, NVML_NVLINK_ERROR_COUNTER_BER_GET; NVIDIA/DCGM of 2026-07,
-// DcgmUtilities.cpp, NvmlBerParser and IsEffectiveBerThresholdExceeded.
+// Source: nvml.h, NVML_NVLINK_ERROR_COUNTER_BER_GET; NVIDIA/DCGM of 2026-07, DcgmUtilities.cpp,
+// NvmlBerParser and IsEffectiveBerThresholdExceeded.
 func bitErrorRate(packed fieldValue) float64 {
 	exponent, mantissa := packed.value&0xff, packed.value>>8&0xf
 	if !packed.told || exponent == 0xff && mantissa == 0xf {
@@ -159,8 +159,8 @@ func bitErrorRate(packed fieldValue) float64 {
 	return float64(mantissa) * math.Pow10(-int(exponent))
 }
 
-// summarize says once what the links have alike. Where all lead to switches, which of
-// them is no news.
+// summarize stores shared properties of the links once. If all links lead to switches, it leaves
+// out which ones.
 func summarize(links []link, seen *facts.NVLinks) {
 	var kinds, remotes []string
 	seen.Down, seen.Slow, seen.Speed = nil, nil, 0
@@ -193,8 +193,8 @@ func summarize(links []link, seen *facts.NVLinks) {
 	}
 }
 
-// recognise finds GPUs at the far ends of links by their address, where the
-// driver is too old to tell what is there.
+// recognise identifies GPUs at the far ends of links by their address, if the driver is too old to
+// report what is there.
 func (c *card) recognise(cards []*card) {
 	found := false
 	for i := range c.links {
@@ -209,7 +209,7 @@ func (c *card) recognise(cards []*card) {
 	}
 }
 
-// fieldValue is what one of NVML's numbered fields holds.
+// fieldValue is the value of one of NVML's numbered fields.
 type fieldValue struct {
 	value int64
 	told  bool
@@ -219,7 +219,7 @@ func field(id uint32, scope int) nvml.FieldValue {
 	return nvml.FieldValue{FieldId: id, ScopeId: uint32(scope)}
 }
 
-// fields asks for several at once; nil when the driver knows no fields.
+// fields asks for several at the same time; nil if the driver does not support fields.
 func (c *card) fields(asked ...nvml.FieldValue) []fieldValue {
 	_, ok := result(c.caller, func() (struct{}, nvml.Return) { return struct{}{}, c.device.GetFieldValues(asked) }, "nvmlDeviceGetFieldValues")
 	if !ok {
@@ -241,8 +241,8 @@ func (c *card) fields(asked ...nvml.FieldValue) []fieldValue {
 	return values
 }
 
-// fabric asks for the GPU's place among the NVSwitches, in the newest form that the
-// driver knows: the third alone sums its health up, and the plain one tells nothing of it.
+// fabric reads the GPU's place among the NVSwitches, in the newest form that the driver supports:
+// only the third has a health summary, and the plain one has no health at all.
 func (c *card) fabric() {
 	const versioned, plain = "nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetGpuFabricInfo"
 	second := func() (nvml.GpuFabricInfo_v2, nvml.Return) { return c.device.GetGpuFabricInfoV().V2() }
@@ -256,14 +256,14 @@ func (c *card) fabric() {
 	}
 }
 
-// fabricHealths are NVML_GPU_FABRIC_HEALTH_SUMMARY_* (nvml.h); 0 is not told.
+// fabricHealths are NVML_GPU_FABRIC_HEALTH_SUMMARY_* (nvml.h); 0 means not reported.
 var fabricHealths = map[uint8]string{
 	nvml.GPU_FABRIC_HEALTH_SUMMARY_HEALTHY:          "healthy",
 	nvml.GPU_FABRIC_HEALTH_SUMMARY_UNHEALTHY:        "unhealthy",
 	nvml.GPU_FABRIC_HEALTH_SUMMARY_LIMITED_CAPACITY: "limited-capacity",
 }
 
-// fabricStates are NVML_GPU_FABRIC_STATE_* in their order (nvml.h).
+// fabricStates are NVML_GPU_FABRIC_STATE_* in order (nvml.h).
 var fabricStates = []string{"not-supported", "not-started", "in-progress", "completed"}
 
 func (c *card) setFabric(state uint8, status uint32, cluster [16]uint8, clique, health uint32, summary uint8) {
@@ -272,7 +272,7 @@ func (c *card) setFabric(state uint8, status uint32, cluster [16]uint8, clique, 
 	}
 	seen := &facts.GPUFabric{State: fabricStates[state], Clique: int(clique), Degraded: degraded(health), Health: fabricHealths[summary]}
 	if ret := nvml.Return(status); state == nvml.GPU_FABRIC_STATE_COMPLETED && ret != nvml.SUCCESS {
-		seen.Status = c.words(ret) // before it is completed, it means nothing
+		seen.Status = c.words(ret) // it has no meaning before the state is completed
 	}
 	if cluster != [16]uint8{} {
 		seen.Cluster = fmt.Sprintf("%x-%x-%x-%x-%x", cluster[:4], cluster[4:6], cluster[6:8], cluster[8:10], cluster[10:])
@@ -280,8 +280,8 @@ func (c *card) setFabric(state uint8, status uint32, cluster [16]uint8, clique, 
 	c.seen.Fabric = seen
 }
 
-// degraded reads the health mask: pairs of bits that say 1 for trouble, and four
-// that count the ways of being configured wrongly from 2 on (nvml.h,
+// degraded decodes the health mask: pairs of bits with the value 1 for a problem, and a group of
+// four bits that numbers the kinds of misconfiguration from 2 on (nvml.h,
 // NVML_GPU_FABRIC_HEALTH_MASK_*).
 func degraded(health uint32) []string {
 	var names []string
@@ -305,7 +305,7 @@ func degraded(health uint32) []string {
 	return names
 }
 
-// matrix asks for every pair of GPUs and puts X on the diagonal.
+// matrix calls ask for every pair of GPUs and puts X on the diagonal.
 func matrix(cards []*card, ask func(from, to *card) string) [][]string {
 	rows := make([][]string, len(cards))
 	for i, from := range cards {
@@ -322,9 +322,9 @@ func matrix(cards []*card, ask func(from, to *card) string) [][]string {
 	return rows
 }
 
-// levels are nvidia-smi's words for what two GPUs share on the PCI bus, by what
-// its legend says of them (nvidia-smi topo -m, driver 550). It counts two GPUs of
-// one board, behind the board's own switch, to those behind one switch.
+// levels are nvidia-smi's words for what two GPUs share on the PCI bus, according to its legend
+// (nvidia-smi topo -m, driver 550). It treats two GPUs on one board, behind the board's own switch,
+// like those behind one switch.
 var levels = map[nvml.GpuTopologyLevel]string{
 	nvml.TOPOLOGY_INTERNAL:   "PIX",
 	nvml.TOPOLOGY_SINGLE:     "PIX",
@@ -334,8 +334,8 @@ var levels = map[nvml.GpuTopologyLevel]string{
 	nvml.TOPOLOGY_SYSTEM:     "SYS",
 }
 
-// topology is what joins each two GPUs: their NVLinks, else the PCI bus; nothing is
-// said of GPUs whose links we were refused, as those may well join them.
+// topology returns how each pair of GPUs is connected: their NVLinks, otherwise the PCI bus. It
+// returns nothing for GPUs whose links we may not read, because NVLink may connect them.
 func topology(cards []*card) [][]string {
 	return matrix(cards, func(from, to *card) string {
 		if joining := nvlinksBetween(from, to); joining > 0 {
@@ -352,8 +352,8 @@ func topology(cards []*card) [][]string {
 	})
 }
 
-// nvlinksBetween counts the active links that lead from one GPU to another, or
-// else to switches from both: the switches of a machine join all its GPUs.
+// nvlinksBetween counts the active links from one GPU to another, or otherwise from both to
+// switches: the switches of a machine connect all its GPUs.
 func nvlinksBetween(from, to *card) int {
 	direct := from.activeLinks(func(one link) bool { return one.remote != "" && one.remote == to.seen.Address })
 	if direct > 0 {
@@ -373,8 +373,7 @@ func (c *card) activeLinks(which func(link) bool) int {
 	return count
 }
 
-// peerReasons are why two GPUs cannot reach each other's memory, by
-// nvmlGpuP2PStatus_t (nvml.h).
+// peerReasons are why two GPUs cannot access each other's memory, by nvmlGpuP2PStatus_t (nvml.h).
 var peerReasons = map[nvml.GpuP2PStatus]string{
 	nvml.P2P_STATUS_OK:                         "ok",
 	nvml.P2P_STATUS_CHIPSET_NOT_SUPPORTED:      "chipset-not-supported",
@@ -385,8 +384,8 @@ var peerReasons = map[nvml.GpuP2PStatus]string{
 	nvml.P2P_STATUS_UNKNOWN:                    "unknown",
 }
 
-// peers is whether each GPU can read and write each other's memory, or the first
-// reason why not.
+// peers returns whether each GPU can read and write each other's memory, or the first reason why
+// not.
 func peers(cards []*card) [][]string {
 	return matrix(cards, func(from, to *card) string {
 		answer := ""

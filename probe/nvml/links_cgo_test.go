@@ -16,7 +16,7 @@ import (
 	"preflight/facts"
 )
 
-// answering fills fields as a driver does that knows these: by id and scope.
+// answering fills in fields like a driver that knows these, by ID and scope.
 func answering(known map[[2]uint32]uint64) func([]nvml.FieldValue) nvml.Return {
 	return func(values []nvml.FieldValue) nvml.Return {
 		for i := range values {
@@ -27,7 +27,7 @@ func answering(known map[[2]uint32]uint64) func([]nvml.FieldValue) nvml.Return {
 			}
 			values[i].ValueType = uint32(nvml.VALUE_TYPE_UNSIGNED_INT)
 			binary.NativeEndian.PutUint32(values[i].Value[:], uint32(value))
-			binary.NativeEndian.PutUint32(values[i].Value[4:], 0xdeadbeef) // the rest of the union is anything
+			binary.NativeEndian.PutUint32(values[i].Value[4:], 0xdeadbeef) // the rest of the union is undefined
 		}
 		return nvml.SUCCESS
 	}
@@ -56,7 +56,7 @@ func TestLinksAreFolded(t *testing.T) {
 	}
 }
 
-// An old driver tells where a link leads and not what is there.
+// An old driver reports the address of the far end, and not what it is.
 func TestFarEndThatIsAGPUIsRecognised(t *testing.T) {
 	const first, second = "0000:1b:00.0", "0000:43:00.0"
 	old := func(remote string) link { return link{active: true, speed: 100, remote: remote} }
@@ -91,7 +91,7 @@ func TestSpeedOfALinkByTheNewestFieldThatTellsIt(t *testing.T) {
 	for _, step := range []struct {
 		id, scope uint32
 		speed     uint64
-		want      []int64 // of link 0, 7 and 12
+		want      []int64 // of links 0, 7 and 12
 	}{
 		{nvml.FI_DEV_NVLINK_SPEED_MBPS_L0, 0, 2, []int64{16e6, 8e6, 8e6}},
 		{nvml.FI_DEV_NVLINK_SPEED_MBPS_L7, 0, 3, []int64{16e6, 24e6, 8e6}},
@@ -153,7 +153,7 @@ func TestCountersOfALinkWithErrors(t *testing.T) {
 	}
 }
 
-// An NVLink of the fifth generation counts by fields alone.
+// A fifth-generation NVLink has its counters only in fields.
 func TestCountersOfALinkOfBlackwell(t *testing.T) {
 	known := map[[2]uint32]uint64{{215, 3}: 4, {214, 3}: 1, {219, 3}: 70, {221, 3}: 2, {220, 3}: 2<<8 | 11}
 	c, _ := asked(0, &mock.Device{GetFieldValuesFunc: answering(known)}, "nvmlDeviceGetFieldValues", "nvmlDeviceGetNvLinkErrorCounter")
@@ -175,7 +175,7 @@ func TestFabricByEachOfItsForms(t *testing.T) {
 		return nvml.GpuFabricInfo{State: nvml.GPU_FABRIC_STATE_IN_PROGRESS, Status: uint32(nvml.ERROR_UNKNOWN), CliqueId: 7}, nvml.SUCCESS
 	}}, "nvmlDeviceGetGpuFabricInfo", "nvmlErrorString")
 	c.fabric()
-	// While it is in progress, the status means nothing.
+	// While it is in progress, the status has no meaning.
 	if diff := cmp.Diff(&facts.GPUFabric{State: "in-progress", Clique: 7}, c.seen.Fabric); diff != "" {
 		t.Errorf("in progress (-want +got):\n%s", diff)
 	}
@@ -186,7 +186,7 @@ func TestFabricByEachOfItsForms(t *testing.T) {
 		t.Errorf("completed (-want +got):\n%s", diff)
 	}
 	for health, want := range map[uint32][]string{
-		0:                  nil, // an old driver knows of no health
+		0:                  nil, // an old driver does not report health
 		0b0001_10_10_10_10: nil,
 		0b0101_01_01_01_01: {"bandwidth", "route-recovery", "route", "access-timeout", "configuration"},
 	} {

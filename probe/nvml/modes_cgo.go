@@ -23,7 +23,7 @@ func (c *card) modes() {
 			c.seen.ComputeMode = "default"
 		case nvml.COMPUTEMODE_PROHIBITED:
 			c.seen.ComputeMode = "prohibited"
-		default: // one process, as does the obsolete one-thread mode
+		default: // one process, like the obsolete one-thread mode
 			c.seen.ComputeMode = "exclusive-process"
 		}
 	}
@@ -32,15 +32,14 @@ func (c *card) modes() {
 	}
 }
 
-// recoveries are what a driver may want done about a GPU, by
-// nvmlDeviceGpuRecoveryAction_t (nvml.h).
+// recoveries are the actions that a driver may ask for, by nvmlDeviceGpuRecoveryAction_t (nvml.h).
 var recoveries = map[int64]string{
 	int64(nvml.GPU_RECOVERY_ACTION_NONE):            "none",
 	int64(nvml.GPU_RECOVERY_ACTION_GPU_RESET):       "reset",
 	int64(nvml.GPU_RECOVERY_ACTION_NODE_REBOOT):     "reboot",
 	int64(nvml.GPU_RECOVERY_ACTION_DRAIN_P2P):       "drain",
 	int64(nvml.GPU_RECOVERY_ACTION_DRAIN_AND_RESET): "drain-and-reset",
-	// Of the drivers 595 and 615, which our go-nvml does not know.
+	// From drivers 595 and 615, which our go-nvml does not know.
 	5: "recover-imex",
 	6: "bus-reset",
 	7: "system-reboot",
@@ -59,8 +58,8 @@ func switched(mode int) string {
 	return "disabled"
 }
 
-// instances are the parts a GPU was cut into. NVML has room for all that could
-// be and answers "not found" where there is none.
+// instances lists the parts into which a GPU was divided. NVML has slots for the maximum number and
+// answers "not found" for empty ones.
 func (c *card) instances() {
 	if c.seen.MIG != "enabled" {
 		return
@@ -82,8 +81,8 @@ func (c *card) instances() {
 	}
 }
 
-// The kinds of users, in the order in which they are asked for: a process that
-// draws as well as computes is counted once.
+// The kinds of users, in the order in which they are read: a process that uses the GPU for graphics
+// and for computing is counted once.
 var userKinds = []struct {
 	kind, call string
 	ask        func(nvml.Device) ([]nvml.ProcessInfo, nvml.Return)
@@ -96,9 +95,9 @@ var userKinds = []struct {
 // notAvailable is NVML_VALUE_NOT_AVAILABLE (nvml.h).
 const notAvailable = ^uint64(0)
 
-// processes are those of the whole machine, as far as the driver shows them here.
-// Whose they are is read elsewhere. Where a kind is refused and the others have none,
-// none is told: an empty list would read as "nobody".
+// processes lists those of the whole machine, as far as the driver shows them here. Their owners
+// are read elsewhere. If one kind is refused and the others have none, the result is nil: an empty
+// list would mean that no process uses the GPU.
 func (c *card) processes() {
 	known := map[uint32]bool{}
 	refused := len(c.refused)
@@ -152,7 +151,7 @@ func (c *card) ecc() {
 	}
 }
 
-// retired pages are told by GPUs before Ampere alone.
+// retired pages are reported only by GPUs before Ampere.
 func (c *card) retired() {
 	single, ok := result(c.caller, of(c.device.GetRetiredPages, nvml.PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS), "nvmlDeviceGetRetiredPages")
 	if !ok {
@@ -163,7 +162,7 @@ func (c *card) retired() {
 	c.seen.Retired = &facts.Retired{SingleBit: len(single), DoubleBit: len(double), Pending: pending == nvml.FEATURE_ENABLED}
 }
 
-// remapped rows are told by Ampere and later.
+// remapped rows are reported by Ampere and later.
 func (c *card) remapped() {
 	rows, ok := result(c.caller, func() (facts.Remapped, nvml.Return) {
 		corrected, uncorrected, pending, failed, ret := c.device.GetRemappedRows()

@@ -18,10 +18,10 @@ import (
 	"preflight/facts"
 )
 
-// Serve asks all that [facts.NVML] has room for and writes it to out, a [Line]
-// each. It comes back when all was asked or the driver refused, and may do
-// neither: see the package. It does not shut NVML down, which the end of the
-// process does as well and a sick driver would hang in once more.
+// Serve reads everything that [facts.NVML] can hold and writes it to out, one [Line] each. It
+// returns when everything was read or the driver refused; it may also hang or crash: see the
+// package. It does not shut NVML down: the end of the process does that as well, and a broken
+// driver would hang in it once more.
 func Serve(out io.Writer) {
 	report := lines{out}
 	path, err := findLibrary(report)
@@ -33,12 +33,12 @@ func Serve(out io.Writer) {
 	report.send(Line{Done: true})
 }
 
-// read asks the library, then each GPU, then what lies between them.
+// read asks the library, then each GPU, then what is between them.
 func (r *reader) read() {
-	// go-nvml cannot look a symbol up before Init; findLibrary has done so.
+	// go-nvml cannot look up a symbol before Init; findLibrary has done so.
 	r.announce("nvmlInit_v2")
 	if ret := r.library.Init(); ret != nvml.SUCCESS {
-		// The library's own version needs no driver, and is one half of a mismatch.
+		// The library's own version needs no driver, and is one half of a version mismatch.
 		r.send(Line{System: &System{Library: r.libraryVersion()}})
 		r.send(Line{Failure: r.failure("nvmlInit_v2", ret)})
 		return
@@ -66,7 +66,7 @@ func (r *reader) read() {
 	r.send(Line{Topology: topology(cards)})
 	r.send(Line{Peers: peers(cards)})
 	for _, c := range cards {
-		if c.failure != c.seen.Failure || len(c.refused) > len(c.seen.Refused) { // only a neighbour's question found it
+		if c.failure != c.seen.Failure || len(c.refused) > len(c.seen.Refused) { // a call about a neighbour found it later
 			c.write()
 		}
 	}
@@ -86,7 +86,7 @@ func (r *reader) cards(count int) (cards []*card) {
 	return cards
 }
 
-// system asks what the driver says of itself.
+// system reads what the driver reports about itself.
 func (r *reader) system() *System {
 	seen := &System{Library: r.libraryVersion()}
 	seen.Driver, _ = result(r.asker, r.library.SystemGetDriverVersion, "nvmlSystemGetDriverVersion")
@@ -109,7 +109,7 @@ func (r *reader) libraryVersion() string {
 type reader struct {
 	lines
 	library nvml.Interface
-	asker   *caller // asks the library itself
+	asker   *caller // for calls about the library itself
 	has     map[string]bool
 }
 
@@ -119,8 +119,8 @@ func newReader(library nvml.Interface, report lines) *reader {
 	return r
 }
 
-// caller makes the calls about one GPU, or with card nil about the library. It
-// keeps the first failure of the GPU itself, and what else was refused.
+// caller makes the calls about one GPU, or with a nil card about the library. It keeps the GPU's
+// first failure, and the other calls that were refused.
 type caller struct {
 	*reader
 	card    *int
@@ -128,13 +128,13 @@ type caller struct {
 	refused []facts.NVMLFailure
 }
 
-// announce says which call comes next, for whoever finds that it never came back.
+// announce writes the next call, so that the reader knows which one did not return.
 func (a *caller) announce(call string) { a.send(Line{Call: call, Card: a.card}) }
 
 func (r *reader) announce(call string) { r.asker.announce(call) }
 
-// symbol is the first of the names of a function that the library has, "" when it
-// has none. Calling one it lacks ends the process: go-nvml binds lazily.
+// symbol returns the first of a function's names that the library has, "" if it has none. Calling a
+// missing one ends the process, because go-nvml binds lazily.
 func (r *reader) symbol(names ...string) string {
 	for _, name := range names {
 		has, known := r.has[name]
@@ -149,8 +149,8 @@ func (r *reader) symbol(names ...string) string {
 	return ""
 }
 
-// result makes a call that is known by one of the names, newest first as go-nvml
-// prefers them; false when the driver does not tell.
+// result makes a call under one of its names, newest first as in go-nvml; it returns false if the
+// driver gives no value.
 func result[T any](a *caller, call func() (T, nvml.Return), names ...string) (value T, ok bool) {
 	name := a.symbol(names...)
 	if name == "" || a.lost() {
@@ -161,18 +161,17 @@ func result[T any](a *caller, call func() (T, nvml.Return), names ...string) (va
 	return value, a.took(name, ret)
 }
 
-// took is whether a call was answered. What an old driver or another GPU cannot
-// tell is no failure, and what we lack the rights for is only kept as refused, so
-// that nobody takes it for fine. Of the others few say that the GPU
-// cannot be used: a sensor fails now and then of one that computes well
-// (Azure/azhpc-diagnostics, issue 77).
+// took reports whether a call succeeded. A call that an old driver or another GPU does not support
+// is no failure. One for which we lack the rights is only recorded as refused, so that its value
+// does not count as fine. Of the other errors only a few mean that the GPU cannot be used: a sensor
+// may fail occasionally on a GPU that computes well (Azure/azhpc-diagnostics, issue 77).
 func (a *caller) took(call string, ret nvml.Return) bool {
 	switch ret {
 	case nvml.SUCCESS:
 		return true
 	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND,
 		nvml.ERROR_INVALID_ARGUMENT,          // an old driver does not know the sensor, counter or field
-		nvml.ERROR_ARGUMENT_VERSION_MISMATCH, // nor the struct
+		nvml.ERROR_ARGUMENT_VERSION_MISMATCH, // or the struct
 		nvml.ERROR_DEPRECATED, nvml.ERROR_NO_DATA, nvml.ERROR_VGPU_ECC_NOT_SUPPORTED:
 	case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED, nvml.ERROR_INSUFFICIENT_POWER, nvml.ERROR_IRQ_ISSUE:
 		a.fails(call, ret)
@@ -182,27 +181,27 @@ func (a *caller) took(call string, ret nvml.Return) bool {
 	return false
 }
 
-// refuses keeps a call that failed, once: some are made for each NVLink.
+// refuses records a failed call once; some calls are made for each NVLink.
 func (a *caller) refuses(call string, ret nvml.Return) {
 	if refusal := *a.reader.failure(call, ret); !slices.Contains(a.refused, refusal) {
 		a.refused = append(a.refused, refusal)
 	}
 }
 
-// wasRefused is whether a call failed for more than not being supported.
+// wasRefused reports whether a call failed for another reason than not being supported.
 func (a *caller) wasRefused(call string) bool {
 	return slices.ContainsFunc(a.refused, func(refusal facts.NVMLFailure) bool { return refusal.Call == call })
 }
 
-// fails keeps the first failure.
+// fails records the first failure.
 func (a *caller) fails(call string, ret nvml.Return) {
 	if a.failure == nil {
 		a.failure = a.reader.failure(call, ret)
 	}
 }
 
-// lost is whether the GPU fell off the bus: it answers nothing any more, and
-// each further question would wait for it.
+// lost reports whether the GPU fell off the bus: it answers nothing any more, and each further call
+// would wait for it.
 func (a *caller) lost() bool { return a.failure != nil && a.failure.Kind == facts.FailureLost }
 
 func (r *reader) failure(call string, ret nvml.Return) *facts.NVMLFailure {
@@ -213,7 +212,7 @@ func (r *reader) failure(call string, ret nvml.Return) *facts.NVMLFailure {
 	return &facts.NVMLFailure{Kind: kind, Code: int(ret), Call: call, Text: r.words(ret)}
 }
 
-// words are the library's for a code.
+// words returns the library's message for a code.
 func (r *reader) words(ret nvml.Return) string {
 	if r.symbol("nvmlErrorString") == "" {
 		return fmt.Sprintf("error %d", ret)
@@ -233,19 +232,19 @@ var kinds = map[nvml.Return]string{
 
 const libraryName = "libnvidia-ml.so.1"
 
-// elsewhere are directories that hold the driver's libraries on machines whose
-// loader was not told: WSL 2, NixOS, the driver volume of Kubernetes' device
-// plugin, and the distributions' own where ld.so.cache is stale.
+// elsewhere are directories with the driver's libraries on machines whose loader does not know
+// them. They are those of WSL 2, NixOS and the driver volume of Kubernetes' device plugin, and the
+// distributions' own, in case ld.so.cache is stale.
 var elsewhere = []string{
 	"/usr/lib/wsl/lib", "/run/opengl-driver/lib", "/usr/local/nvidia/lib64",
 	"/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
 }
 
-// findLibrary is what to load NVML by: its name, where the loader finds it by
-// that, else a path. The error has the loader's own words.
+// findLibrary returns what to load NVML with: its name if the loader finds it, otherwise a path.
+// The error is the loader's own message.
 //
-// A library without nvmlInit would end the process as soon as go-nvml called it,
-// hence the look-up here. The library stays loaded.
+// A library without nvmlInit would end the process as soon as go-nvml called it, so the function is
+// looked up here. The library stays loaded.
 func findLibrary(report lines) (string, error) {
 	err := load(report, libraryName)
 	if err == nil {
@@ -260,14 +259,14 @@ func findLibrary(report lines) (string, error) {
 		if there == nil {
 			return path, nil
 		}
-		err = there // says more than that the loader does not know of it
+		err = there // more informative than that the loader did not find it
 	}
 	return "", err
 }
 
-// load loads a library as go-nvml will, and sees that it can be initialised.
+// load loads a library as go-nvml will, and checks that it can be initialised.
 func load(report lines, path string) error {
-	report.send(Line{Call: "dlopen " + path}) // on a hung mount, this hangs as well
+	report.send(Line{Call: "dlopen " + path}) // this may hang too, on a hung mount
 	library := dl.New(path, dl.RTLD_LAZY|dl.RTLD_GLOBAL)
 	if err := library.Open(); err != nil {
 		return err

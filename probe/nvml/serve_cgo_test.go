@@ -19,7 +19,7 @@ import (
 	"preflight/facts"
 )
 
-// library is a stand-in that has functions by name.
+// library returns a substitute that has functions by name.
 func library(has ...string) *mock.Interface {
 	return &mock.Interface{
 		ExtensionsFunc: func() nvml.ExtendedInterface {
@@ -35,14 +35,14 @@ func library(has ...string) *mock.Interface {
 	}
 }
 
-// asked is a GPU at some index that was given a handle, and what it has said.
+// asked returns a GPU with a handle at an index, and its output.
 func asked(index int, device *mock.Device, has ...string) (*card, *bytes.Buffer) {
 	var out bytes.Buffer
 	r := newReader(library(has...), lines{&out})
 	return &card{caller: &caller{reader: r, card: &index}, device: device, seen: facts.Card{Index: index}}, &out
 }
 
-// spoken are the lines that were said.
+// spoken returns the lines that were written.
 func spoken(t *testing.T, out *bytes.Buffer) []Line {
 	t.Helper()
 	var said []Line
@@ -116,7 +116,7 @@ func TestFirstFailureIsKeptAndALostGPUIsLeftAlone(t *testing.T) {
 	}
 }
 
-// What is asked of each of many links is remembered once.
+// A refusal that repeats for many links is recorded once.
 func TestRefusalsAreKeptOnce(t *testing.T) {
 	c, _ := asked(0, &mock.Device{}, "a", "b", "c")
 	for _, name := range []string{"a", "a", "b", "a", "c", "b"} {
@@ -131,8 +131,8 @@ func TestRefusalsAreKeptOnce(t *testing.T) {
 	}
 }
 
-// A missing function is never called, an alternative is announced by its name,
-// and before it is called.
+// A missing function is never called, and an alternative is announced by its own name before the
+// call.
 func TestCallsAreAnnouncedByTheNameThatTheLibraryHas(t *testing.T) {
 	var out *bytes.Buffer
 	var before []Line
@@ -182,8 +182,7 @@ func TestGPUWithoutHandleIsListed(t *testing.T) {
 	}
 }
 
-// GPUs that the driver keeps from this session are no trouble of theirs, unless it
-// keeps all.
+// GPUs that the driver hides from this session are not faulty, unless it hides all.
 func TestHiddenGPUs(t *testing.T) {
 	for name, test := range map[string]struct {
 		handles []nvml.Return

@@ -11,15 +11,15 @@ import (
 	"testing"
 )
 
-// object is a shared library as far as debug/elf can tell.
+// object is a shared library as far as debug/elf needs it.
 type object struct {
 	rodata         string // its read-only data
-	code           string // device code, which nobody should have to read
+	code           string // device code, which should not need to be read
 	needed         []string
 	rpath, runpath string
 }
 
-// write makes a 64-bit little-endian ELF file of the sections that matter.
+// write creates a 64-bit little-endian ELF file with the relevant sections.
 func (o object) write(t *testing.T, path string) {
 	t.Helper()
 	dynstr := []byte{0}

@@ -18,31 +18,31 @@ import (
 	"preflight/probe/machine"
 )
 
-// ncclName is the name by which torch asks the loader for NCCL.
+// ncclName is the name with which torch requests NCCL from the loader.
 const ncclName = "libnccl.so.2"
 
-// isNCCL is whether a name is NCCL's or that of RCCL, which ROCm has in its place: by the
-// name that it was built with, librccl.so.1, or the one that the wheels of pytorch.org give
-// it (pytorch 2.5, .ci/manywheel/build_common.sh).
+// isNCCL reports whether a name is NCCL's or that of RCCL, ROCm's replacement. RCCL is built as
+// librccl.so.1, and the wheels of pytorch.org rename it (pytorch 2.5,
+// .ci/manywheel/build_common.sh).
 func isNCCL(name string) bool {
 	return name == ncclName || name == "librccl.so" || name == "librccl.so.1"
 }
 
-// ncclSearch is what decides which NCCL the loader gives to torch.
+// ncclSearch is what determines which NCCL the loader gives to torch.
 type ncclSearch struct {
-	torchDir string   // where torch lies, "" when it is not installed
-	sysPath  []string // where the nvidia wheels may lie
+	torchDir string   // torch's directory, "" if it is not installed
+	sysPath  []string // where the nvidia wheels may be
 	preload  string   // LD_PRELOAD
 	path     string   // LD_LIBRARY_PATH
-	workDir  string   // what an empty entry of LD_LIBRARY_PATH means
+	workDir  string   // the meaning of an empty entry in LD_LIBRARY_PATH
 	at       func(path string) string
 }
 
-// findNCCL lists the NCCL libraries there are in the order the loader would
-// take them, each file once, with the version its bytes name.
+// findNCCL lists the NCCL libraries in the loader's order, each file once, with the version in its
+// bytes.
 func findNCCL(ctx context.Context, s ncclSearch) []facts.NCCLLibrary {
 	found := []facts.NCCLLibrary{}
-	asIs := func(path string) string { return path } // the interpreter is the real machine's
+	asIs := func(path string) string { return path } // the interpreter runs on the real machine
 	for _, c := range machine.Present(s.candidates(), asIs) {
 		library := facts.NCCLLibrary{Path: c.Path, From: c.From}
 		library.Version, library.CUDA, library.HIP = readNCCLVersion(ctx, c)
@@ -50,7 +50,7 @@ func findNCCL(ctx context.Context, s ncclSearch) []facts.NCCLLibrary {
 		if library.Version == "" && linked {
 			continue // a torch built without NCCL
 		}
-		if !linked { // else torch's own code is beside it
+		if !linked { // otherwise torch's own code is next to it
 			library.Code = readGPUCode(ctx, c.Path)
 		}
 		found = append(found, library)
@@ -58,12 +58,11 @@ func findNCCL(ctx context.Context, s ncclSearch) []facts.NCCLLibrary {
 	return found
 }
 
-// candidates follows ld.so(8): preloaded objects, then the DT_RPATH of the
-// library that asks unless it has a DT_RUNPATH, then LD_LIBRARY_PATH, then
-// DT_RUNPATH, the cache and the default directories. The PyPI wheels of torch
-// carry a DT_RPATH (pytorch .ci/manywheel/build_cuda.sh, FORCE_RPATH), so
-// LD_LIBRARY_PATH does not override their nvidia-nccl wheel; most other builds
-// carry a DT_RUNPATH, and it does.
+// candidates follows ld.so(8): preloaded objects, then the DT_RPATH of the requesting library
+// unless it has a DT_RUNPATH, then LD_LIBRARY_PATH, then DT_RUNPATH, the cache and the default
+// directories. The PyPI wheels of torch have a DT_RPATH (pytorch .ci/manywheel/build_cuda.sh,
+// FORCE_RPATH), so LD_LIBRARY_PATH does not override their nvidia-nccl wheel. Most other builds
+// have a DT_RUNPATH, and it does.
 func (s ncclSearch) candidates() []machine.Candidate {
 	var all []machine.Candidate
 	for _, path := range strings.FieldsFunc(s.preload, func(r rune) bool { return r == ':' || r == ' ' }) {
@@ -85,15 +84,15 @@ func (s ncclSearch) candidates() []machine.Candidate {
 	if name != ncclName {
 		return all
 	}
-	// torch loads the wheel by its full path when the loader finds nothing
-	// (torch/__init__.py, _preload_cuda_deps).
+	// torch loads the wheel by its full path if the loader finds nothing (torch/__init__.py,
+	// _preload_cuda_deps).
 	for _, dir := range s.sysPath {
 		all = append(all, machine.Candidate{Path: filepath.Join(dir, "nvidia/nccl/lib", ncclName), From: "wheel"})
 	}
 	return all
 }
 
-// torchCandidates are the libraries in the directories that torch itself names.
+// torchCandidates returns the libraries in the directories that torch itself names.
 func torchCandidates(dirs []string, name string) []machine.Candidate {
 	var all []machine.Candidate
 	for _, dir := range dirs {
@@ -106,14 +105,13 @@ func torchCandidates(dirs []string, name string) []machine.Candidate {
 	return all
 }
 
-// ncclVersion is how NCCL since 2.4.6 names itself in its read-only data, and RCCL likewise
+// ncclVersion matches the version string in the read-only data of NCCL since 2.4.6, and in RCCL's
 // (ROCm/rccl 2.18, init.cc, VERSION_STRING).
 var ncclVersion = lazyregexp.New(`[NR]CCL version (\d+\.\d+\.\d+)[^\s\x00+]{0,32}\+(?:cuda(\d+\.\d+)|hip(\d+\.\d+))`)
 
-// readNCCLVersion finds the version in a library's bytes without loading it. It
-// looks at the read-only data first: the device code is nearly all of the file
-// and cannot hold it. Of torch's own library, a gigabyte that need not have any
-// NCCL in it, nothing else is read.
+// readNCCLVersion finds the version in a library's bytes without loading it. It reads the read-only
+// data first: the device code is nearly all of the file and cannot contain it. In torch's own
+// library, which is a gigabyte and may not contain NCCL, it reads nothing else.
 func readNCCLVersion(ctx context.Context, c machine.Candidate) (version, cuda, hip string) {
 	f, err := os.Open(c.Path)
 	if err != nil {
@@ -131,8 +129,8 @@ func readNCCLVersion(ctx context.Context, c machine.Candidate) (version, cuda, h
 	return scanNCCLVersion(ctx, io.NewSectionReader(f, 0, math.MaxInt64))
 }
 
-// scanNCCLVersion reads r in pieces and holds two of them at most. Pieces
-// overlap by more than the longest match.
+// scanNCCLVersion reads r in pieces and holds at most two of them. Pieces overlap by more than the
+// longest match.
 func scanNCCLVersion(ctx context.Context, r io.Reader) (version, cuda, hip string) {
 	const piece, overlap = 256 << 10, 128
 	buffer := make([]byte, piece+overlap)

@@ -13,25 +13,25 @@ import (
 	"slices"
 )
 
-// What a fat binary is made of: containers one after the other, each a header and its
-// entries, each of which is a header and the code, as a rule compressed.
+// The format of a fat binary: a sequence of containers, each with a header and its entries; each
+// entry has a header and the code, usually compressed.
 //
 // Source: n-eiling/cuda-fatbin-decompression, fatbin-decompress.h, 9b194a9: fat_elf_header and
 // fat_text_header.
 const (
 	fatbinMagic       = 0xba55ed50
 	containerHeader   = 16
-	entryHeader       = 32 // as far as it is of use here
+	entryHeader       = 32 // the part that is used here
 	kindPTX, kindSASS = 1, 2
 )
 
-// enoughContainers are looked at of a section. Each holds one file of kernels for all the GPUs
-// that a library is built for, so that they are alike; NCCL has up to 362 of them.
+// enoughContainers is how many containers of a section are read. Each has one file of kernels for
+// all GPUs that the library supports, so they list the same GPUs; NCCL has up to 362 of them.
 const enoughContainers = 16
 
-// readGPUCode is which GPUs a library has code for, as cuobjdump names them: machine code as
-// "sm_90", PTX as "compute_90". It is nil where there is none, or none of a form known here.
-// The code is nearly all of a file of 400 MB and is passed over: only headers are read.
+// readGPUCode returns the GPUs for which a library has code, with cuobjdump's names: machine code
+// as "sm_90", PTX as "compute_90". It returns nil if there is none, or none in a known format. The
+// code is nearly all of a file of 400 MB and is skipped: only headers are read.
 func readGPUCode(ctx context.Context, path string) []string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -47,7 +47,8 @@ func gpuCode(ctx context.Context, library io.ReaderAt) (code []string) {
 		return nil
 	}
 	found := map[fatbinEntry]bool{}
-	// What nvcc compiles with -rdc is in the second, to be linked where nothing fits in the first.
+	// Code compiled by nvcc with -rdc is in the second section; it is linked if nothing in the
+	// first fits.
 	for _, name := range []string{".nv_fatbin", "__nv_relfatbin"} {
 		if section := object.Section(name); section != nil && !readContainers(ctx, section, int64(section.Size), found) {
 			return nil
@@ -59,7 +60,7 @@ func gpuCode(ctx context.Context, library io.ReaderAt) (code []string) {
 	return code
 }
 
-// fatbinEntry is what one entry has code of and for.
+// fatbinEntry is the kind of code in an entry, and its GPU.
 type fatbinEntry struct {
 	kind uint16
 	arch uint32 // 90 is compute capability 9.0
@@ -72,7 +73,7 @@ func (e fatbinEntry) String() string {
 	return fmt.Sprintf("sm_%d", e.arch)
 }
 
-// compare has machine code before PTX, and the older GPU before the newer.
+// compare sorts machine code before PTX, and older GPUs before newer ones.
 func (e fatbinEntry) compare(other fatbinEntry) int {
 	if e.kind != other.kind {
 		return int(other.kind) - int(e.kind)
@@ -80,7 +81,7 @@ func (e fatbinEntry) compare(other fatbinEntry) int {
 	return int(e.arch) - int(other.arch)
 }
 
-// readContainers adds what the first containers of a section hold, and is false where that
+// readContainers adds the entries of a section's first containers. It returns false if the format
 // cannot be followed.
 func readContainers(ctx context.Context, section io.ReaderAt, size int64, found map[fatbinEntry]bool) bool {
 	at := int64(0)

@@ -15,9 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// recorded is a library as far as it was read once: testdata/NAME.reads has a line for each
-// place, with the bytes there. They are headers of NVIDIA's wheels of that name on PyPI.
-// Whoever reads elsewhere reads code.
+// recorded has the parts of a library that were read once: testdata/NAME.reads has a line for each
+// place, with the bytes there. They are headers of NVIDIA's wheels of that name on PyPI. A read
+// anywhere else would read code.
 type recorded map[place][]byte
 
 type place struct {
@@ -66,7 +66,7 @@ func TestGPUCodeOfRealLibraries(t *testing.T) {
 	}
 }
 
-// fatbin is a container of one entry of machine code for a GPU.
+// fatbin returns a container with one entry of machine code for a GPU.
 func fatbin(arch uint32) []byte {
 	made := new(bytes.Buffer)
 	put(made, struct {

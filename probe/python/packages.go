@@ -15,8 +15,8 @@ import (
 	"preflight/internal/lazyregexp"
 )
 
-// Packages whose version can decide whether a launch works. A name ending in
-// "-" stands for the family that begins with it.
+// Packages whose version can decide whether a launch works. A name ending in "-" stands for all
+// names with that prefix.
 var interesting = []string{
 	"accelerate", "apex", "bitsandbytes", "causal-conv1d", "colossalai", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x",
 	"datasets", "deepspeed", "deepspeed-kernels", "diffusers", "einops", "fairscale", "flash-attn", "flash-attn-3",
@@ -28,8 +28,9 @@ var interesting = []string{
 	"transformer-engine", "transformer-engine-", "transformers", "triton", "trl", "vllm", "wandb", "xformers",
 }
 
-// launched are those that a launch imports, each a module of its own name: metadata alone,
-// which pip goes by and a copy or a removal broken off leaves, imports nothing.
+// launched are packages that a launch imports, each a module of the same name. pip considers a
+// package installed if it has metadata, but metadata alone cannot be imported; an interrupted copy
+// or removal leaves it.
 var launched = []string{"accelerate", "deepspeed", "mpi4py", "torch"}
 
 func isInteresting(name string) bool {
@@ -38,33 +39,32 @@ func isInteresting(name string) bool {
 	})
 }
 
-// maxEntries bounds how many names of one directory are read: the working
-// directory is on sys.path too, and may hold a data set.
+// maxEntries limits how many names of one directory are read: the working directory is on sys.path
+// too, and may hold a data set.
 const maxEntries = 1 << 16
 
-// installedPackage is one installed package as its metadata names it.
+// installedPackage is one installed package according to its metadata.
 type installedPackage struct {
 	version  string
-	dir      string // the directory of sys.path it lies in
+	dir      string // its directory in sys.path
 	metadata string // its .dist-info or .egg-info, a directory or a file
 }
 
-// site is what the directories of sys.path hold of the interesting packages,
-// by normalised name and in the order in which an import would meet them.
+// site has the interesting packages in the directories of sys.path, by normalised name and in
+// import order.
 type site struct {
 	dirs      []string
 	installed map[string][]installedPackage
-	// editable maps top-level modules of `pip install -e` to where their
-	// source lies, for installs that hook the import system instead of
-	// extending sys.path.
+	// editable maps top-level modules of `pip install -e` to their source directories, for installs
+	// that hook the import system instead of extending sys.path.
 	editable map[string]string
-	// bare are those of launched that are there by their metadata alone.
+	// bare are those of launched that have only metadata.
 	bare []string
 }
 
-// readSite reads one directory listing for each entry of sys.path and opens a
-// metadata file only where the directory's name does not tell the version. An
-// entry that is missing, or a zip file, is normal and holds nothing for us.
+// readSite reads one directory listing per entry of sys.path, and opens a metadata file only if the
+// directory's name has no version. A missing entry, or a zip file, is normal and contains nothing
+// for us.
 func readSite(ctx context.Context, sysPath []string) site {
 	s := site{installed: map[string][]installedPackage{}, editable: map[string]string{}, bare: []string{}}
 	seen := map[string]bool{}
@@ -95,7 +95,7 @@ func entriesOf(dir string) []string {
 		return nil
 	}
 	defer f.Close()
-	entries, _ := f.Readdirnames(maxEntries) // a part is better than nothing
+	entries, _ := f.Readdirnames(maxEntries) // a partial list is better than nothing
 	slices.Sort(entries)
 	return entries
 }
@@ -112,19 +112,19 @@ func (s site) add(dir, entry string) {
 	path := filepath.Join(dir, entry)
 	if version == "" {
 		if version = readHeader(path, "Version"); version == "" {
-			return // what an uninstall left behind
+			return // left by an uninstall
 		}
 	}
 	s.installed[name] = append(s.installed[name], installedPackage{version, dir, path})
 }
 
-// eggTags is what an .egg-info name carries behind the version: the Python
-// version and, for binary eggs, the platform.
+// eggTags matches what follows the version in an .egg-info name: the Python version and, for binary
+// eggs, the platform.
 var eggTags = lazyregexp.New(`-py\d+(\.\d+)?(-.*)?$`)
 
-// parseDistribution reads the name of a metadata directory:
-// "torch-2.5.1+cu124.dist-info", "foo_bar-1.0-py3.11.egg-info", and
-// "foo.egg-info", which setup.py develop leaves in a source tree, without version.
+// parseDistribution parses the name of a metadata directory: "torch-2.5.1+cu124.dist-info",
+// "foo_bar-1.0-py3.11.egg-info", and "foo.egg-info" without a version, which setup.py develop
+// leaves in a source tree.
 func parseDistribution(entry string) (name, version string, ok bool) {
 	stem, isWheel := strings.CutSuffix(entry, ".dist-info")
 	if !isWheel {
@@ -133,7 +133,7 @@ func parseDistribution(entry string) (name, version string, ok bool) {
 		}
 		stem = eggTags.ReplaceAllString(stem, "")
 	}
-	// Versions cannot contain a dash here: both formats write it as "_".
+	// Versions contain no dash here: both formats write it as "_".
 	name = stem
 	if at := strings.LastIndex(stem, "-"); at >= 0 {
 		name, version = stem[:at], stem[at+1:]
@@ -143,13 +143,13 @@ func parseDistribution(entry string) (name, version string, ok bool) {
 
 var separators = lazyregexp.New(`[-_.]+`)
 
-// normalise makes one spelling of a package name (PEP 503).
+// normalise returns the normalised spelling of a package name (PEP 503).
 func normalise(name string) string {
 	return strings.ToLower(separators.ReplaceAllString(name, "-"))
 }
 
-// headers calls each with every header of a distribution's metadata, until it
-// returns false. The description behind the headers is not read.
+// headers calls each with every header of a distribution's metadata, until it returns false. It
+// does not read the description after the headers.
 func headers(metadata string, each func(key, value string) bool) {
 	f, err := os.Open(metadata)
 	for _, name := range []string{"METADATA", "PKG-INFO"} {
@@ -184,8 +184,8 @@ func readHeader(metadata, key string) (value string) {
 	return value
 }
 
-// mapping is one entry of the MAPPING that setuptools writes into the finder
-// of an editable install: {'deepspeed': '/src/DeepSpeed/deepspeed'}.
+// mapping matches one entry of the MAPPING that setuptools writes into the finder of an editable
+// install: {'deepspeed': '/src/DeepSpeed/deepspeed'}.
 var mapping = lazyregexp.New(`'([\w.]+)': '([^']+)'`)
 
 func readEditable(path string, into map[string]string) {
@@ -204,9 +204,9 @@ func readEditable(path string, into map[string]string) {
 	}
 }
 
-// find is the directory of the module that an import would take, recognised by
-// one of its files; "" when there is none. The hook of an editable install
-// stands behind sys.path (setuptools appends its finder).
+// find returns the directory of the module that an import would use, recognised by one of its
+// files; "" if there is none. The hook of an editable install comes after sys.path (setuptools
+// appends its finder).
 func (s site) find(module, file string) string {
 	var candidates []string
 	for _, dir := range s.dirs {
@@ -223,7 +223,7 @@ func (s site) find(module, file string) string {
 	return ""
 }
 
-// versions are the distributions that win, as importlib.metadata would find them.
+// versions returns the distributions that win, as importlib.metadata would find them.
 func (s site) versions() map[string]string {
 	versions := map[string]string{}
 	for name, found := range s.installed {
@@ -232,8 +232,8 @@ func (s site) versions() map[string]string {
 	return versions
 }
 
-// shadowed says which packages are installed more than once. Two in one
-// directory is what an interrupted upgrade leaves.
+// shadowed lists packages that are installed more than once. Two in one directory are left by an
+// interrupted upgrade.
 func (s site) shadowed() []string {
 	var lines []string
 	for name, found := range s.installed {

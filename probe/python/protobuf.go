@@ -18,9 +18,8 @@ import (
 	"preflight/internal/lazyregexp"
 )
 
-// protobufUsers are the packages whose generated code a training script pulls
-// in, by distribution, with the module it lies in. Not among them is torch,
-// whose caffe2 part nobody imports.
+// protobufUsers maps distributions whose generated code a training script imports to their module.
+// torch is not among them, because its caffe2 part is never imported.
 var protobufUsers = map[string]string{
 	"googleapis-common-protos": "google",
 	"mlflow":                   "mlflow",
@@ -36,16 +35,16 @@ var protobufUsers = map[string]string{
 	"wandb":                    "wandb",
 }
 
-// The scan is bounded: one protoc makes all files of a package, so the first
-// few tell, and the marks stand behind one embedded schema at most.
+// Limits of the scan: one protoc generates all files of a package, so the first few are enough, and
+// the marks come after one embedded schema at most.
 const (
 	maxGenerated     = 32
 	maxGeneratedSize = 1 << 20
 	maxWalked        = 1 << 14
 )
 
-// readProtobuf compares the installed runtime with the generated code there is.
-// implementation is PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION.
+// readProtobuf compares the installed runtime with the generated code. implementation is
+// PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION.
 func readProtobuf(s site, implementation string) *facts.Protobuf {
 	protobuf := &facts.Protobuf{OldGenerated: []string{}, NewGenerated: []string{}, Implementation: implementation}
 	if installed := s.installed["protobuf"]; len(installed) > 0 {
@@ -72,8 +71,8 @@ func readProtobuf(s site, implementation string) *facts.Protobuf {
 	return protobuf
 }
 
-// generatedFiles lists a package's _pb2.py files: from the RECORD that wheels
-// carry or, for eggs and source trees, by walking the module.
+// generatedFiles lists a package's _pb2.py files: from the RECORD of a wheel or, for eggs and
+// source trees, by walking the module.
 func generatedFiles(d installedPackage, module string) []string {
 	var paths []string
 	add := func(path string) {
@@ -90,7 +89,7 @@ func generatedFiles(d installedPackage, module string) []string {
 		return paths
 	}
 	walked := 0
-	// The walk itself cannot fail: what cannot be read is passed over.
+	// The walk itself cannot fail: unreadable directories are skipped.
 	_ = filepath.WalkDir(filepath.Join(d.dir, module), func(path string, _ fs.DirEntry, err error) error {
 		if walked++; walked > maxWalked || len(paths) == maxGenerated {
 			return filepath.SkipAll
@@ -103,13 +102,13 @@ func generatedFiles(d installedPackage, module string) []string {
 	return paths
 }
 
-// generation is a directory that holds the code for one major version of the
-// runtime, as wandb/proto/v3 to v6 do.
+// generation matches a directory with the code for one major version of the runtime, such as
+// wandb/proto/v3 to v6.
 var generation = lazyregexp.New(`/v\d+/[^/]*$`)
 
-// choosesAtImport is whether a package carries this file for several runtimes
-// and picks by the one it finds: a directory for each (wandb), or a second file
-// beside the first (transformers, sentencepiece_model_pb2_new.py).
+// choosesAtImport reports whether a package has this file for several runtimes and chooses at
+// import: a directory for each (wandb), or a second file next to the first (transformers,
+// sentencepiece_model_pb2_new.py).
 func choosesAtImport(path string) bool {
 	if generation.MatchString(path) {
 		return true
@@ -118,10 +117,10 @@ func choosesAtImport(path string) bool {
 	return err == nil
 }
 
-// generated is what generated code demands of the runtime.
+// generated is what generated code requires of the runtime.
 type generated struct {
-	old   bool   // builds descriptors itself, which a runtime of 4 or later refuses
-	needs string // the runtime it asks for at least, "" when it does not say
+	old   bool   // it builds descriptors itself, which runtimes from 4 on refuse
+	needs string // the minimum runtime, "" if it names none
 }
 
 func (g generated) with(other generated) generated {
@@ -132,7 +131,7 @@ func (g generated) with(other generated) generated {
 	return g
 }
 
-// asksMoreThan is false when either version is unknown.
+// asksMoreThan returns false if either version is unknown.
 func (g generated) asksMoreThan(runtime string) bool {
 	needs, err := version.NewVersion(g.needs)
 	if err != nil {
@@ -148,15 +147,14 @@ func readGenerated(path string) generated {
 		return generated{}
 	}
 	defer f.Close()
-	text, _ := io.ReadAll(io.LimitReader(f, maxGeneratedSize)) // a part is better than nothing
+	text, _ := io.ReadAll(io.LimitReader(f, maxGeneratedSize)) // a partial text is better than nothing
 	return parseGenerated(string(text))
 }
 
-// What protoc writes, by version (protobuf, python/google/protobuf/descriptor.py
-// and compiler/python/generator.cc): before 3.19 every message calls
-// _descriptor.Descriptor and its kin, which the C runtimes refuse since 4.21;
-// from 3.20 on the file imports the builder; from 5.26 on it states the least
-// runtime it accepts.
+// protoc's output by version (protobuf, python/google/protobuf/descriptor.py and
+// compiler/python/generator.cc): before 3.19 every message calls _descriptor.Descriptor and related
+// functions, which the C runtimes refuse since 4.21; from 3.20 on the file imports the builder;
+// from 5.26 on it states the minimum runtime.
 var (
 	buildsDescriptors = lazyregexp.New(`_descriptor\.(Field|Enum|EnumValue|Oneof|Service|Method)?Descriptor\(`)
 	importsBuilder    = lazyregexp.New(`(?m)^from google\.protobuf\.internal import builder\b`)
@@ -166,7 +164,7 @@ var (
 
 func parseGenerated(text string) generated {
 	if asksRuntime.MatchString(text) {
-		return generated{} // holds several generations and chooses by itself (mlflow)
+		return generated{} // has several generations and chooses by itself (mlflow)
 	}
 	g := generated{old: buildsDescriptors.MatchString(text)}
 	if importsBuilder.MatchString(text) {

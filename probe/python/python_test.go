@@ -30,7 +30,7 @@ func fakePython(t *testing.T, sysPath ...string) string {
 	return probetest.Script(t, "python3", "cat <<'ANSWER'\n"+strings.Join(answer, "\n\n")+"\nANSWER\n")
 }
 
-// quiet takes what could steer the search away from the fixture.
+// quiet removes all influences on the search other than the fixture.
 func quiet(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"LD_PRELOAD", "LD_LIBRARY_PATH", "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"} {
@@ -145,7 +145,7 @@ func TestCollectPythonOfThisMachine(t *testing.T) {
 	}
 }
 
-// The real loader is asked, in this session's environment.
+// The real loader is run, in this session's environment.
 func TestUnloadable(t *testing.T) {
 	const interpreter = "/usr/bin/python3"
 	libraries, _ := filepath.Glob("/usr/lib/*/libstdc++.so.6")
@@ -168,7 +168,7 @@ func TestUnloadable(t *testing.T) {
 	}
 }
 
-// The interpreter itself says whether it reads the script, and runs none of it.
+// The interpreter itself reports whether it can parse the script, and runs none of it.
 func TestScriptError(t *testing.T) {
 	for name, want := range map[string]string{
 		"good.py":    "",

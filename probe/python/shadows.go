@@ -14,31 +14,31 @@ import (
 	"preflight/probe/machine"
 )
 
-// maxShadows bounds what is told: a directory of installed packages, taken for one of
-// sources, would have hundreds.
+// maxShadows limits the result: a directory of installed packages that is mistaken for sources
+// would have hundreds.
 const maxShadows = 50
 
-// finder is a directory as python's FileFinder sees it.
+// finder is a directory as Python's FileFinder sees it.
 type finder struct {
 	dir, real string
 	in        string
 	entries   []string
-	suffixes  []string // of modules, in the order they are tried
+	suffixes  []string // of modules, in search order
 }
 
-// suffixes are CPython's of an extension, a source and a legacy bytecode file
+// suffixes returns CPython's suffixes for an extension, a source and a legacy bytecode file
 // (importlib/_bootstrap_external.py, _get_supported_file_loaders, 3.8 to 3.13).
 func suffixes(version string) []string {
 	tag := "cpython-" + strings.ReplaceAll(majorMinor(version), ".", "")
 	return []string{"." + tag + "-x86_64-linux-gnu.so", "." + tag + "-aarch64-linux-gnu.so", ".abi3.so", ".so", ".py", ".pyc"}
 }
 
-// shadows are the modules of the launch that something takes the name of, in the order
-// of python's search: of several in its way only the first counts. The directory of the
-// script comes first, or where a module is run the working directory, then PYTHONPATH.
+// shadows returns the files that hide modules of the launch, in the order of Python's search: of
+// several for one module only the first counts. The script's directory comes first, or the working
+// directory if a module is run, then PYTHONPATH.
 func shadows(o machine.Options, s site, own ownModules, workDir string, python *facts.Python) []facts.Shadow {
 	before := searchedFirst(o, workDir, python.Version)
-	installed := sync.OnceValue(func() (all []finder) { // mostly nothing is in the way of anything
+	installed := sync.OnceValue(func() (all []finder) { // usually nothing hides anything
 		for _, dir := range s.dirs {
 			f := newFinder(dir, "", python.Version)
 			if !slices.ContainsFunc(before, func(b finder) bool { return b.real == f.real }) {
@@ -68,8 +68,8 @@ func shadows(o machine.Options, s site, own ownModules, workDir string, python *
 	return found
 }
 
-// searchedFirst is what stands before python's own library in sys.path, of the launcher's
-// processes and of the ranks.
+// searchedFirst returns what comes before Python's own library in sys.path, for the launcher's
+// processes and for the ranks.
 func searchedFirst(o machine.Options, workDir, version string) []finder {
 	var all []finder
 	add := func(dir, in string) {
@@ -94,7 +94,7 @@ func searchedFirst(o machine.Options, workDir, version string) []finder {
 	return all
 }
 
-// beforeSafePath is whether a python knows nothing of PYTHONSAFEPATH, as up to 3.10.
+// beforeSafePath reports whether a Python does not know PYTHONSAFEPATH, as up to 3.10.
 func beforeSafePath(version string) bool {
 	minor, found := strings.CutPrefix(majorMinor(version), "3.")
 	return !found || len(minor) == 1 || minor == "10"
@@ -108,9 +108,8 @@ func newFinder(dir, in, version string) finder {
 	return finder{dir: dir, real: real, in: in, entries: entriesOf(dir), suffixes: suffixes(version)}
 }
 
-// find is what an import of a module takes from the directory, "" for nothing: a package
-// goes before a file, and a directory without __init__ is taken only where nothing else
-// is found anywhere.
+// find returns what an import of a module uses from the directory, "" for nothing. A package comes
+// before a file, and a directory without __init__ is used only if nothing else is found anywhere.
 func (f finder) find(module string) string {
 	if at, _ := slices.BinarySearch(f.entries, module); at == len(f.entries) || !strings.HasPrefix(f.entries[at], module) {
 		return ""
@@ -139,7 +138,7 @@ func (f finder) find(module string) string {
 	return ""
 }
 
-// hiddenBy is what an import would take otherwise, "" for nothing or the very same.
+// hiddenBy returns what an import would use otherwise, "" for nothing or the same file.
 func hiddenBy(by, module string, installed []finder, s site) string {
 	for _, f := range installed {
 		if hidden := f.find(module); hidden != "" {
@@ -158,7 +157,7 @@ func unlessSame(by, hidden string) string {
 	return hidden
 }
 
-// sameText is whether two sources are the same, and it does not matter which is taken.
+// sameText reports whether two sources are the same, so that it does not matter which is used.
 func sameText(a, b string) bool {
 	if !strings.HasSuffix(a, ".py") || !strings.HasSuffix(b, ".py") {
 		return false
@@ -173,8 +172,8 @@ func sameText(a, b string) bool {
 	return err == nil && otherErr == nil && bytes.Equal(one, other)
 }
 
-// isCopy is whether a package holds most of what the hidden one does: somebody's own
-// version of it, and no namesake.
+// isCopy reports whether a package contains most of what the hidden one does: the user's own
+// version of it, and not another package of the same name.
 func isCopy(by, hidden string) bool {
 	here, there := entriesOf(by), entriesOf(hidden)
 	both := 0

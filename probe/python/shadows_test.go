@@ -16,14 +16,14 @@ import (
 	"preflight/testhosts/probetest"
 )
 
-// askOrigins is a script that says where python takes modules from.
+// askOrigins is a script that prints where Python finds modules.
 const askOrigins = `import importlib.util, sys
 for name in sys.argv[1:]:
     spec = importlib.util.find_spec(name)
     print(name, spec.origin if spec else None)
 `
 
-// TestShadows holds what is told to what the interpreter itself does.
+// TestShadows compares the result with what the interpreter itself does.
 func TestShadows(t *testing.T) {
 	interpreter, err := exec.LookPath("python3")
 	if err != nil {
@@ -108,7 +108,7 @@ func TestShadows(t *testing.T) {
 	}
 }
 
-// The working directory counts for what python -m runs, and PYTHONSAFEPATH ends both.
+// The working directory counts for what python -m runs, and PYTHONSAFEPATH disables both.
 func TestShadowsOfTheLauncher(t *testing.T) {
 	interpreter, err := exec.LookPath("python3")
 	if err != nil {

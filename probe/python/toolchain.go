@@ -17,9 +17,9 @@ import (
 	"preflight/probe/machine"
 )
 
-// CollectToolchain looks for what compiles DeepSpeed's ops, in the places and in
-// the order of torch.utils.cpp_extension (torch 2.4.1 and 2.15.0; where the two
-// differ it says so), with which DeepSpeed's op_builder compiles.
+// CollectToolchain looks for what compiles DeepSpeed's ops, in the places and in the order of
+// torch.utils.cpp_extension, which DeepSpeed's op_builder uses (torch 2.4.1 and 2.15.0; differences
+// are noted).
 func CollectToolchain(ctx context.Context, o machine.Options) (*facts.Toolchain, error) {
 	tools := &facts.Toolchain{}
 	tools.CUDAHome, tools.CUDAFrom = cudaHome(o)
@@ -45,15 +45,15 @@ func CollectToolchain(ctx context.Context, o machine.Options) (*facts.Toolchain,
 	return tools, ctx.Err()
 }
 
-// builds are the directories that torch compiles ops in, and which of the ops lie
-// there compiled (_get_build_directory and _jit_compile).
+// builds returns the directories in which torch compiles ops, and which of the ops are already
+// compiled there (_get_build_directory and _jit_compile).
 func builds(o machine.Options, extensions string, build pythonBuild) (places []facts.Place, built []string) {
 	if build.torch == "" {
-		return nil, nil // which compiles them
+		return nil, nil // torch compiles them
 	}
 	if o.Getenv("TORCH_EXTENSIONS_DIR") == "" {
 		extensions = filepath.Join(extensions, build.folder())
-		if found, _ := filepath.Glob(o.At(extensions)); len(found) > 0 { // the pattern is sound
+		if found, _ := filepath.Glob(o.At(extensions)); len(found) > 0 { // the pattern is valid
 			extensions = o.Without(found[0])
 		}
 	}
@@ -67,9 +67,8 @@ func builds(o machine.Options, extensions string, build pythonBuild) (places []f
 	return places, built
 }
 
-// cudaHome is where torch believes the toolkit to be, and by which rule
-// (_find_cuda_home). What the environment names is not looked at, and an empty
-// CUDA_PATH ends the search.
+// cudaHome returns where torch expects the toolkit, and by which rule (_find_cuda_home). A path
+// from the environment is not verified, and an empty CUDA_PATH ends the search.
 func cudaHome(o machine.Options) (home, from string) {
 	if home := o.Getenv("CUDA_HOME"); home != "" {
 		return home, "CUDA_HOME"
@@ -87,8 +86,8 @@ func cudaHome(o machine.Options) (home, from string) {
 	return "", ""
 }
 
-// cudaVersion is the toolkit's version by the file that it comes with or, of a
-// toolkit that a distribution or conda has packed, by nvcc's own word.
+// cudaVersion returns the toolkit's version from the file that comes with it. If a distribution or
+// conda packaged the toolkit, it is nvcc's own version.
 func cudaVersion(ctx context.Context, o machine.Options, home, nvcc string) string {
 	if text, err := os.ReadFile(o.At(filepath.Join(home, "version.json"))); err == nil {
 		var file struct{ CUDA struct{ Version string } }
@@ -106,8 +105,8 @@ func cudaVersion(ctx context.Context, o machine.Options, home, nvcc string) stri
 	return parseNVCC(output)
 }
 
-// nvccRelease is what DeepSpeed reads (op_builder/builder.py, installed_cuda_version):
-// "Cuda compilation tools, release 12.4, V12.4.131".
+// nvccRelease matches what DeepSpeed reads (op_builder/builder.py, installed_cuda_version): "Cuda
+// compilation tools, release 12.4, V12.4.131".
 var nvccRelease = lazyregexp.New(`release (\d+\.\d+)`)
 
 func parseNVCC(output string) string {
@@ -122,8 +121,8 @@ func majorMinor(version string) string {
 	return strings.Join(parts[:min(len(parts), 2)], ".")
 }
 
-// cxxCompiler is the compiler torch would run (get_cxx_compiler) and the version
-// by which torch judges it (get_compiler_abi_compatibility_and_version).
+// cxxCompiler returns the compiler that torch would run (get_cxx_compiler) and the version that
+// torch checks (get_compiler_abi_compatibility_and_version).
 func cxxCompiler(ctx context.Context, o machine.Options) (path, version string) {
 	name, set := o.LookupEnv("CXX")
 	if !set {
@@ -145,10 +144,10 @@ func cxxCompiler(ctx context.Context, o machine.Options) (path, version string) 
 	return path, machine.FirstWord(output)
 }
 
-// pythonBuild is what an interpreter compiles extensions with.
+// pythonBuild is what an interpreter uses to compile extensions.
 type pythonBuild struct {
-	include string // of Python.h; "" when the interpreter did not say
-	prefix  string // what conda installs libraries below
+	include string // of Python.h; "" if the interpreter gave none
+	prefix  string // conda installs libraries below it
 	version string // "py311"
 	torch   string // the directory of the torch package, "" for none
 }
@@ -162,8 +161,8 @@ print("preflight", "py%d%d" % sys.version_info[:2])
 print("preflight", os.path.dirname(torch.origin) if torch and torch.origin else "")
 `
 
-// askBuild asks the launch's interpreter, which alone knows where its headers
-// are: of a virtual environment they are those of the python that it is made of.
+// askBuild asks the launch's interpreter, because only it knows where its headers are: a virtual
+// environment uses those of its base Python.
 func askBuild(ctx context.Context, interpreter string) pythonBuild {
 	var python facts.Python
 	if !findInterpreter(interpreter, &python) {
@@ -182,8 +181,8 @@ func askBuild(ctx context.Context, interpreter string) pythonBuild {
 	return pythonBuild{answers[0], answers[1], answers[2], answers[3]}
 }
 
-// hasLibAIO is whether the compiler would find libaio, which DeepSpeed's async_io
-// tries by a small program of its own (op_builder/async_io.py, has_function).
+// hasLibAIO reports whether the compiler would find libaio, which DeepSpeed's async_io tests with a
+// small program (op_builder/async_io.py, has_function).
 func hasLibAIO(o machine.Options, prefix string) bool {
 	places := func(variables []string, flag string, usual ...string) []string {
 		var dirs []string
@@ -205,10 +204,9 @@ func hasLibAIO(o machine.Options, prefix string) bool {
 	return holds(headers, "libaio.h") && holds(libraries, "libaio.so")
 }
 
-// abandonedLock is a lock that a build would wait for without end: torch took the
-// mere existence of the file for a running build (torch/utils/file_baton.py), which
-// whoever was killed while building left behind. Later releases lock the file
-// itself, and there it means nothing.
+// abandonedLock returns a lock for which a build would wait forever. torch used to treat the
+// existence of the file as a running build (torch/utils/file_baton.py), and a killed build leaves
+// it behind. Later releases lock the file itself, so its existence means nothing.
 func abandonedLock(o machine.Options, builds []facts.Place, build pythonBuild) string {
 	text, err := os.ReadFile(filepath.Join(build.torch, "utils", "cpp_extension.py"))
 	if build.torch == "" || err != nil || !strings.Contains(string(text), "FileBaton(") {
@@ -222,25 +220,25 @@ func abandonedLock(o machine.Options, builds []facts.Place, build pythonBuild) s
 	return ""
 }
 
-// folder is where below its extensions torch keeps those of this python and of
-// what torch was built for (_get_build_directory).
+// folder returns the subdirectory of torch's extensions for this Python and torch's build
+// (_get_build_directory).
 func (b pythonBuild) folder() string {
-	text, _ := os.ReadFile(filepath.Join(b.torch, "version.py")) // a torch without it is one for the processor
+	text, _ := os.ReadFile(filepath.Join(b.torch, "version.py")) // a torch without it is a CPU build
 	torch := parseTorchVersion(string(text))
 	switch {
 	case torch.HIP != "":
-		return b.version + "_*" // of the processor before some release, of ROCm from then on
+		return b.version + "_*" // before some release the CPU's name, from then on ROCm's
 	case torch.CUDA != "":
 		return b.version + "_cu" + strings.ReplaceAll(torch.CUDA, ".", "")
 	}
 	return b.version + "_cpu"
 }
 
-// heldOpen is whether a process of this machine that we may look at has a file
-// open, as torch has its lock while it builds.
+// heldOpen reports whether a process that we may read has a file open, as torch has its lock during
+// a build.
 func heldOpen(path string) bool {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real // as the kernel names it
+		path = real // the kernel's name for it
 	}
 	links, _ := filepath.Glob("/proc/[0-9]*/fd/*")
 	return slices.ContainsFunc(links, func(link string) bool {

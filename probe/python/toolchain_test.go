@@ -16,18 +16,18 @@ import (
 	"preflight/testhosts/probetest"
 )
 
-// unset takes variables out of the environment until the test ends.
+// unset removes variables from the environment until the test ends.
 func unset(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		t.Setenv(name, "") // which puts it back at the end
+		t.Setenv(name, "") // restores it at the end
 		if err := os.Unsetenv(name); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// noToolchain is an environment in which nothing leads to a tool.
+// noToolchain sets up an environment in which nothing leads to a tool.
 func noToolchain(t *testing.T) {
 	t.Helper()
 	unset(t, "CUDA_HOME", "CUDA_PATH", "CXX", "CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH", "CFLAGS", "LDFLAGS", "TORCH_EXTENSIONS_DIR", "XDG_CACHE_HOME")
@@ -35,7 +35,7 @@ func noToolchain(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 }
 
-// In torch's own order, with what torch does not look at.
+// In torch's own order, including what torch does not check.
 func TestCUDAHome(t *testing.T) {
 	nvcc := probetest.Script(t, "nvcc", "")
 	tests := []struct {
@@ -140,8 +140,7 @@ func TestHasLibAIO(t *testing.T) {
 	}
 }
 
-// Only where torch takes a file's existence for a running build, and only for
-// the python of the launch.
+// Only if torch treats a file's existence as a running build, and only for the launch's Python.
 func TestAbandonedLock(t *testing.T) {
 	o := probetest.Write(t, machine.Options{}, map[string]string{
 		"/old/torch/utils/cpp_extension.py":    "    baton = FileBaton(os.path.join(build_directory, 'lock'))\n",
@@ -199,7 +198,7 @@ func TestAbandonedLock(t *testing.T) {
 	}
 }
 
-// What the launch exports holds, whatever the session has.
+// The launch's exports override the session's values.
 func TestExportsHold(t *testing.T) {
 	noToolchain(t)
 	bin := t.TempDir()
@@ -217,7 +216,7 @@ func TestExportsHold(t *testing.T) {
 	}
 }
 
-// What a real interpreter says of itself.
+// The result of a real interpreter.
 func TestAskBuild(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {

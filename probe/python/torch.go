@@ -15,16 +15,15 @@ import (
 	"preflight/probe/machine"
 )
 
-// readTorch reads how torch was built from the version.py in its directory
-// ("" when no such file was found) and from its metadata. Nil means that torch
-// is not installed.
+// readTorch reads how torch was built, from the version.py in its directory ("" if no such file was
+// found) and from its metadata. It returns nil if torch is not installed.
 func readTorch(dir string, installed []installedPackage) *facts.Torch {
 	if dir == "" && len(installed) == 0 {
 		return nil
 	}
 	torch := &facts.Torch{}
 	if dir != "" {
-		// It was there a moment ago; should it be gone, the metadata speaks.
+		// The file existed a moment ago; if it is gone, the metadata counts.
 		text, _ := os.ReadFile(filepath.Join(dir, "version.py"))
 		*torch = parseTorchVersion(string(text))
 		torch.CUDALibrary = readTorchLinks(dir).path
@@ -44,21 +43,21 @@ func readTorch(dir string, installed []installedPackage) *facts.Torch {
 	return torch
 }
 
-// ownLibraries are those that torch brings itself. Of others the loader may find none at
-// once: torch/__init__.py loads CUDA's by their paths beforehand.
+// ownLibraries matches the libraries that are part of torch. The loader may not find the others by
+// itself, because torch/__init__.py first loads CUDA's by their paths.
 var ownLibraries = lazyregexp.New(`^lib(?:torch|c10)`)
 
-// unloadable is what the loader refuses of all that torch's extension module is linked to.
+// unloadable returns the loader's error about anything that torch's extension module is linked to.
 func unloadable(ctx context.Context, interpreter, torchDir, dir string) string {
-	modules, _ := filepath.Glob(filepath.Join(torchDir, "_C.*.so")) // the pattern is well-formed
+	modules, _ := filepath.Glob(filepath.Join(torchDir, "_C.*.so")) // the pattern is valid
 	if len(modules) == 0 {
 		return ""
 	}
 	return machine.Refused(ctx, machine.Linked{Program: interpreter, Object: modules[0], Dir: dir, Needed: ownLibraries})
 }
 
-// assignment is a line of torch/version.py: __version__ = '2.5.1+cu124' or
-// cuda: Optional[str] = '12.4'. A None does not match.
+// assignment matches a line of torch/version.py: __version__ = '2.5.1+cu124' or cuda: Optional[str]
+// = '12.4'. None does not match.
 var assignment = lazyregexp.New(`(?m)^(__version__|cuda|hip)\s*(?::[^=]*)?=\s*['"]([^'"]*)['"]`)
 
 func parseTorchVersion(text string) facts.Torch {
@@ -76,8 +75,8 @@ func parseTorchVersion(text string) facts.Torch {
 	return torch
 }
 
-// ncclRequirement is a Requires-Dist of torch's wheel, in both spellings that
-// wheels carry: "nvidia-nccl-cu12==2.21.5; …" and "nvidia-nccl-cu12 (==2.18.1) ; …".
+// ncclRequirement matches a Requires-Dist of torch's wheel, in both spellings that occur:
+// "nvidia-nccl-cu12==2.21.5; …" and "nvidia-nccl-cu12 (==2.18.1) ; …".
 var ncclRequirement = lazyregexp.New(`^nvidia-nccl-cu\d+\s*\(?==\s*([\d.]+)`)
 
 func parseNCCLRequirement(requirement string) string {
@@ -87,17 +86,17 @@ func parseNCCLRequirement(requirement string) string {
 	return ""
 }
 
-// torchLinks is how torch's library for GPUs finds NCCL, or RCCL.
+// torchLinks is how torch's GPU library finds NCCL, or RCCL.
 type torchLinks struct {
-	path  string // "" when this torch has no such library
-	needs string // the name it asks for; "": NCCL is linked into it, or it has none
-	// rpath and runpath are directories with $ORIGIN replaced. An object has
-	// one or the other: glibc ignores DT_RPATH beside a DT_RUNPATH.
+	path  string // "" if this torch has no such library
+	needs string // the name it requests; "" if NCCL is linked into it, or it has none
+	// rpath and runpath are directories with $ORIGIN replaced. An object has one of the two: glibc
+	// ignores DT_RPATH if there is a DT_RUNPATH.
 	rpath, runpath []string
 }
 
-// readTorchLinks reads the dynamic section of libtorch_cuda.so, or of the parts
-// it was split into by torch 1.10 to 1.12, and of its like in a torch for ROCm.
+// readTorchLinks reads the dynamic section of libtorch_cuda.so, of the parts into which torch 1.10
+// to 1.12 split it, or of its equivalent in a torch for ROCm.
 func readTorchLinks(torchDir string) torchLinks {
 	if torchDir == "" {
 		return torchLinks{}

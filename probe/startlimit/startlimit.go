@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package startlimit remembers the open-file limit this process was started
-// with. Package syscall raises the soft limit to the hard one before main runs
-// (go.dev/issue/46279) and tells nobody what it was, so a later look sees a
-// limit that no training process will get.
+// Package startlimit remembers the open-file limit with which this process was started. Package
+// syscall raises the soft limit to the hard one before main runs (go.dev/issue/46279) and does not
+// keep the old value, so a later query returns a limit that no training process will get.
 //
-// It must be the first to look: it imports nothing, and the linker starts
-// packages that are ready in the order of their paths, so this one before
-// syscall. It refuses to know any other limit, since Go leaves those alone.
+// It must be initialised first. It imports nothing, and the linker initialises packages that are
+// ready in the order of their paths, so this one before syscall. It handles no other limit, since
+// Go leaves those alone.
 package startlimit
 
 import _ "unsafe" // for go:linkname
@@ -18,12 +17,11 @@ type Limit struct {
 	Hard uint64
 }
 
-// NoFile is the limit on open files at the start of the process, nil when the
-// kernel did not say.
+// NoFile is the limit on open files at the start of the process, nil if the kernel did not report
+// it.
 var NoFile = openFiles()
 
-// noFile is RLIMIT_NOFILE of asm-generic/resource.h, the same on all
-// architectures a GPU node has.
+// noFile is RLIMIT_NOFILE of asm-generic/resource.h, the same on all architectures of GPU nodes.
 const noFile = 7
 
 func openFiles() *Limit {
@@ -34,7 +32,7 @@ func openFiles() *Limit {
 	return &old
 }
 
-// prlimit is syscall's, which keeps this name open for golang.org/x/sys.
+// prlimit is syscall's, which keeps this name accessible for golang.org/x/sys.
 //
 //go:linkname prlimit syscall.prlimit
 func prlimit(pid, resource int, set, old *Limit) error
