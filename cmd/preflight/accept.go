@@ -26,10 +26,10 @@ import (
 	"preflight/report"
 )
 
-// acceptance is which changes are taken into a baseline, and from which run.
+// acceptance holds which changes go into a baseline, and from which run they come.
 type acceptance struct {
 	names  []string // facts and topics
-	from   string   // a saved run, "" for a look of its own
+	from   string   // a saved run; "" to look at the nodes now
 	dryRun bool
 }
 
@@ -40,7 +40,7 @@ func (a *acceptance) flags(cmd *cobra.Command) {
 	flags.BoolVar(&a.dryRun, "dry-run", false, "with --accept: show the changes, but write nothing")
 }
 
-// accepting takes single changes into a baseline.
+// accepting runs `preflight snapshot --accept`: it takes single changes into a baseline.
 func accepting(cmd *cobra.Command, config Config, command []string, a acceptance) error {
 	scopes, err := scopesOf(a.names)
 	if err != nil {
@@ -52,7 +52,7 @@ func accepting(cmd *cobra.Command, config Config, command []string, a acceptance
 	}
 	snapshot, err := os.ReadFile(file.Path)
 	if err != nil {
-		return noRun("%s cannot be read: %w", file.Asked, usage.Reason(err))
+		return notASavedRun("%s cannot be read: %w", file.Asked, usage.Reason(err))
 	}
 	config.Baseline = file.Path
 	later, err := config.laterRun(cmd, command, a.from)
@@ -63,7 +63,7 @@ func accepting(cmd *cobra.Command, config Config, command []string, a acceptance
 	if err != nil {
 		return err
 	}
-	wanted, err := covered(agreement.Drifted(*was, later.Fleet, later.Launch), scopes, file.Path)
+	wanted, err := selectChanges(agreement.Drifted(*was, later.Fleet, later.Launch), scopes, file.Path)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func accepting(cmd *cobra.Command, config Config, command []string, a acceptance
 func scopesOf(names []string) (scopes []agreement.Scope, err error) {
 	for _, several := range names {
 		each := []string{several}
-		if !strings.Contains(several, "[") { // where a comma is one of a set of numbers
+		if !strings.Contains(several, "[") { // in brackets, a comma belongs to a set of numbers
 			each = strings.Split(several, ",")
 		}
 		for _, name := range each {
@@ -112,7 +112,7 @@ func scopesOf(names []string) (scopes []agreement.Scope, err error) {
 	return scopes, err
 }
 
-// accepts is the baseline that changes are taken into: the file of -o or --baseline.
+// accepts returns the baseline to update: the file of -o or of --baseline.
 func (c Config) accepts() (outputs.Output, error) {
 	all := c.outputs()
 	if len(c.Output) == 0 && c.Baseline != "" {
@@ -124,7 +124,7 @@ func (c Config) accepts() (outputs.Output, error) {
 	return all[0], nil
 }
 
-// laterRun is what shows the changes: a saved run, or a look of its own.
+// laterRun returns the run that shows the changes: the saved one, or a new look at the nodes.
 func (c Config) laterRun(cmd *cobra.Command, command []string, from string) (checks.Report, error) {
 	if from != "" {
 		saved, err := readReport(from)
@@ -143,7 +143,7 @@ func (c Config) laterRun(cmd *cobra.Command, command []string, from string) (che
 	return c.stamped(engine.Evaluate(nil, fleet, prediction, checks.Policy{}), job.Plan, began), nil
 }
 
-// onlyHosts leaves of a saved run the nodes of -w.
+// onlyHosts removes the nodes that -w does not name from a saved run.
 func (c Config) onlyHosts(saved *checks.Report) error {
 	if c.Hosts == "" {
 		return nil
@@ -162,13 +162,13 @@ func (c Config) onlyHosts(saved *checks.Report) error {
 		}
 	}
 	saved.Nodes = slices.DeleteFunc(saved.Nodes, func(node facts.Node) bool { return !hasHost(hosts, node.Name) })
-	saved.Launch.HostsFile = "" // whom it leaves out nobody misses
+	saved.Launch.HostsFile = "" // else drift would miss the removed nodes
 	return nil
 }
 
-// covered are the changes that are meant. A name that none has is refused: nothing is written
-// of what the others mean.
-func covered(changes []checks.Change, scopes []agreement.Scope, file string) (wanted []checks.Change, err error) {
+// selectChanges returns the changes that the scopes cover. A scope without a change is an error,
+// and then no change is accepted, not even those of the other scopes.
+func selectChanges(changes []checks.Change, scopes []agreement.Scope, file string) (wanted []checks.Change, err error) {
 	var names []string
 	for _, c := range changes {
 		names = append(names, cmp.Or(c.Fact, agreement.NodesTopic))
@@ -190,7 +190,7 @@ func covered(changes []checks.Change, scopes []agreement.Scope, file string) (wa
 	}), nil
 }
 
-// difference is what a baseline has taken, and what is left.
+// difference returns the changes that a baseline has taken, and those that are left.
 func (c Config) difference(was checks.Baseline, text []byte, later checks.Report) (taken []checks.Change, left report.Changed, err error) {
 	now, err := report.Read(bytes.NewReader(text))
 	if err != nil {

@@ -21,9 +21,9 @@ func TestAcceptRefused(t *testing.T) {
 	for want, changes := range map[string][]checks.Change{
 		"these have changed: nodes":              {{Node: "w4"}},
 		"these have changed: host.kernel, nodes": {{Node: "w4"}, {Node: "w1", Fact: "host.kernel"}},
-		"nothing has changed since":      nil,
+		"nothing has changed since":              nil,
 	} {
-		_, err := covered(changes, []agreement.Scope{scope}, "golden.json")
+		_, err := selectChanges(changes, []agreement.Scope{scope}, "golden.json")
 		if refused, is := errors.AsType[*usage.Error](err); !is || !strings.Contains(refused.Hint, want) {
 			t.Errorf("%v, want %q", err, want)
 		}

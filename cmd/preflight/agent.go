@@ -18,11 +18,12 @@ import (
 	"preflight/remote/meet"
 )
 
-// tokenVariable has the token that agents and their judge share, where no file has it. On a
-// command line everybody on the machine could read it.
+// tokenVariable holds the token that the agents and preflight share, if no file does. On a command
+// line, every user of the machine could read it.
 const tokenVariable = "PREFLIGHT_MEET_TOKEN"
 
-// meetToken is that of a file, or of the environment, where nobody whom we start finds it.
+// meetToken returns the token from a file, or from the environment. It removes the variable, so
+// that no program that preflight starts can read it.
 func meetToken(file string) (string, error) {
 	token := os.Getenv(tokenVariable)
 	os.Unsetenv(tokenVariable)
@@ -40,10 +41,11 @@ func meetToken(file string) (string, error) {
 	return token, meet.Checked(token)
 }
 
-// again is how often a judge is called that is not there yet.
-const again = time.Second
+// callInterval is the time between two calls to a preflight that does not listen yet.
+const callInterval = time.Second
 
-// agentCommand is of a node that calls its judge. Other agents are none of cobra's: see run.
+// agentCommand is the agent of --via meet, which connects to preflight by itself. run starts all
+// other agents without cobra.
 func agentCommand() *cobra.Command {
 	var address, node, file string
 	var patience time.Duration
@@ -90,7 +92,8 @@ Exit codes: 0 the launch may start, 1 it may not, 2 could not tell or could not 
 	return cmd
 }
 
-// call waits for a judge. No link is tried twice: until there is one, nobody has answered.
+// call connects to preflight and returns its verdict. It repeats the call only while nothing
+// listens there; it never repeats a call that got a connection.
 func call(ctx context.Context, address, node, token string, patience time.Duration) (meet.Verdict, error) {
 	enough := time.After(patience)
 	for told := false; ; told = true {
@@ -99,14 +102,14 @@ func call(ctx context.Context, address, node, token string, patience time.Durati
 			return verdict, err
 		}
 		if !told && err != nil {
-			fmt.Fprintln(os.Stderr, "preflight:", said(err.Error())+"; waiting")
+			fmt.Fprintln(os.Stderr, "preflight:", printable(err.Error())+"; waiting")
 		}
 		select {
 		case <-enough:
 			return verdict, fmt.Errorf("%w within %s", err, patience)
 		case <-ctx.Done():
 			return verdict, context.Cause(ctx)
-		case <-time.After(again):
+		case <-time.After(callInterval):
 		}
 	}
 }

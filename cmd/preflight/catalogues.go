@@ -19,8 +19,8 @@ import (
 	"preflight/report"
 )
 
-// documenting has a command print a catalogue in one of the formats: an entry of it where
-// its ID is given, else all of it.
+// documenting makes a command print a catalogue in one of the formats: one entry if an ID is given,
+// else all entries.
 func documenting(cmd *cobra.Command, ids func() []cobra.Completion, print func(format string, id []string, style report.Style) error, formats ...string) *cobra.Command {
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return ids(), cobra.ShellCompDirectiveNoFileComp

@@ -48,14 +48,13 @@ func cleanCommand() *cobra.Command {
 	return cmd
 }
 
-// showOnly hides a command's other flags. They are a launch's: taken, so that
-// its line can be used as it is, but they change nothing here.
+// showOnly hides the other flags of a command. They describe a launch. The command accepts them, so
+// that a user can reuse the command line of a run, but ignores them.
 func showOnly(cmd *cobra.Command, names ...string) {
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) { flag.Hidden = !slices.Contains(names, flag.Name) })
 }
 
-// cleanAll cleans every node. In hostfile order it returns what happened there, and
-// what went wrong.
+// cleanAll cleans every node. It returns, in hostfile order, what it removed and what went wrong.
 func cleanAll(ctx context.Context, job preflight.Job) (lines []string, failures []error) {
 	lines = make([]string, len(job.Plan.Prediction.Hosts))
 	failures = make([]error, len(lines))
@@ -91,12 +90,12 @@ func cleanAll(ctx context.Context, job preflight.Job) (lines []string, failures 
 	return lines, failures
 }
 
-// printCleaned prints what happened, and counts the nodes where it did not work.
+// printCleaned prints what was removed from each node, and returns the number of failed nodes.
 func printCleaned(lines []string, failures []error) (failed int) {
 	for i, err := range failures {
 		if err != nil {
 			failed++
-			fmt.Fprintf(os.Stderr, "preflight: %s\n", said(err.Error()))
+			fmt.Fprintf(os.Stderr, "preflight: %s\n", printable(err.Error()))
 			continue
 		}
 		fmt.Println(lines[i])

@@ -22,19 +22,18 @@ import (
 	"preflight/report/formats"
 )
 
-// The values that flags of a fixed choice take.
+// The values of flags with a fixed choice.
 var (
 	rendezvousModes = []string{launch.RendezvousDeepSpeed, launch.RendezvousStatic, launch.RendezvousC10d}
 	accelerators    = []string{"auto", "cuda", "cpu"}
 	smokeEngines    = []string{smokeNone, smokeAuto, smoke.Torch, smoke.Direct}
-	plainFormats    = []string{"text", "json"} // of what is no judgement on a fleet
+	plainFormats    = []string{"text", "json"} // formats of commands that do not check a fleet
 )
 
-// What --smoke is without an engine: not given, and given without one.
+// The values of --smoke if the flag is missing, and if it names no engine.
 const smokeNone, smokeAuto = "none", "auto"
 
-// formatFlag adds the flag of a command that prints in these formats: the first one unless
-// another is asked for.
+// formatFlag adds --format to a command that prints these formats. The first one is the default.
 func formatFlag(cmd *cobra.Command, names ...string) {
 	cmd.Flags().String("format", names[0], "print "+orList(names))
 	cmd.Flag("format").Annotations = map[string][]string{formatsKey: names}
@@ -52,14 +51,14 @@ func orList(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// writesReports is whether a command writes runs in every format, so that the output that
-// the configuration file or the environment asks for is meant of it.
+// writesReports reports whether a command writes runs in every format. Only for such a command do
+// the outputs in the configuration file and in the environment apply.
 func writesReports(cmd *cobra.Command) bool {
 	return slices.Contains([]string{"preflight", "judge", "demo"}, cmd.Name())
 }
 
-// completeFlags has every flag of a command complete its values: those of a fixed choice by
-// that, and files only where a file is meant.
+// completeFlags sets the completion of every flag of a command: the values of a fixed choice, and
+// files only for flags that take a file.
 func completeFlags(cmd *cobra.Command) {
 	known := rules()
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
@@ -82,10 +81,10 @@ func completeFlags(cmd *cobra.Command) {
 	})
 }
 
-// otherPaths are flags that take a file and are no settings, or not always a file.
+// otherPaths are the flags that take a file but are not settings, or do not always take a file.
 var otherPaths = []string{"from", "python"}
 
-// completions are those of flags whose values are many.
+// completions holds the completion of flags that have many values.
 var completions = map[string]cobra.CompletionFunc{
 	"hosts":         completeHosts(","),
 	"include":       completeHosts("@"),
@@ -100,7 +99,7 @@ var completions = map[string]cobra.CompletionFunc{
 	"output":        completeOutputs,
 }
 
-// checkIDs are the catalogue's IDs with their titles, as the shell shows them.
+// checkIDs returns the IDs of the catalogue with their titles, in the form that shells show.
 func checkIDs() []cobra.Completion {
 	var ids []cobra.Completion
 	for _, check := range catalogue.Catalogue {
@@ -109,9 +108,10 @@ func checkIDs() []cobra.Completion {
 	return ids
 }
 
-// another completes the last of several values by one that is not among them. Behind a separator
-// it gives no descriptions: bash quotes commas, and cobra's script then finds no described value.
-func another(typed, separator string, all []cobra.Completion) (values []cobra.Completion) {
+// completeLast completes the last of several values with one that is not there yet. After a
+// separator it gives no descriptions: bash quotes commas, and then cobra's script finds no
+// described value.
+func completeLast(typed, separator string, all []cobra.Completion) (values []cobra.Completion) {
 	before := typed[:strings.LastIndex(typed, separator)+1]
 	named := strings.Split(before, separator)
 	for _, value := range all {
@@ -127,23 +127,22 @@ func another(typed, separator string, all []cobra.Completion) (values []cobra.Co
 }
 
 func completeCheckList(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return another(typed, ",", checkIDs()), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	return completeLast(typed, ",", checkIDs()), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// completeFacts completes what a baseline takes: facts, and the topics that stand for several.
+// completeFacts completes what --accept takes: facts, and topics that stand for several facts.
 func completeFacts(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	names := agreement.TopicNames()
 	for _, fact := range agreement.Stateable() {
 		names = append(names, fact.Path)
 	}
-	return another(typed, ",", names), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	return completeLast(typed, ",", names), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// completeHosts completes hosts, with what parts them, by those that a launch from here
-// would take.
+// completeHosts completes a list of hosts with the hosts that a launch from here would use.
 func completeHosts(separator string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return another(typed, separator, hostsHere(cmd)), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+		return completeLast(typed, separator, hostsHere(cmd)), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
 }
 
@@ -151,7 +150,7 @@ func completeHost(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion,
 	return hostsHere(cmd), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeJob completes the kind, which a name stands behind that only the cluster knows.
+// completeJob completes the kind of KIND/NAME. Only the cluster knows the names.
 func completeJob(*cobra.Command, []string, string) (kinds []cobra.Completion, _ cobra.ShellCompDirective) {
 	for _, kind := range kubectl.Kinds() {
 		kinds = append(kinds, kind+"/")
@@ -159,7 +158,7 @@ func completeJob(*cobra.Command, []string, string) (kinds []cobra.Completion, _ 
 	return kinds, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// completeEndpoint completes HOST:PORT by the hosts with the port that DeepSpeed takes.
+// completeEndpoint completes HOST:PORT with the hosts and DeepSpeed's default port.
 func completeEndpoint(cmd *cobra.Command, args []string, _ string) (endpoints []cobra.Completion, _ cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		for _, host := range hostsHere(cmd) {
@@ -169,8 +168,8 @@ func completeEndpoint(cmd *cobra.Command, args []string, _ string) (endpoints []
 	return endpoints, cobra.ShellCompDirectiveNoFileComp
 }
 
-// hostsHere are the hosts of the hostfile on the line, else of the Slurm job, else of the
-// nearest hostfile.
+// hostsHere returns the hosts of the hostfile on the command line, else of the Slurm job, else of
+// the nearest hostfile.
 func hostsHere(cmd *cobra.Command) (names []string) {
 	named := ""
 	if flag := cmd.Flag("hostfile"); flag != nil {
@@ -178,10 +177,10 @@ func hostsHere(cmd *cobra.Command) (names []string) {
 	}
 	var hosts []hostfile.Host
 	if named == "" {
-		hosts, _ = hostfile.FromSlurm(srun.Own().Nodes, "") // none outside a job
+		hosts, _ = hostfile.FromSlurm(srun.Own().Nodes, "") // nil outside a job
 	}
 	if hosts == nil {
-		hosts, _, _ = hostfile.ReadFile(cmp.Or(named, nearestHostfile()), "") // none of one that is wrong
+		hosts, _, _ = hostfile.ReadFile(cmp.Or(named, nearestHostfile()), "") // nil if the hostfile has errors
 	}
 	for _, host := range hosts {
 		names = append(names, host.Name)
@@ -189,12 +188,11 @@ func hostsHere(cmd *cobra.Command) (names []string) {
 	return names
 }
 
-// completeOutputs completes the format of FORMAT=FILE; where none fits, the shell completes
-// a file.
+// completeOutputs completes the format of FORMAT=FILE. If none fits, the shell completes a file.
 func completeOutputs(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var pairs []cobra.Completion
 	for _, format := range formats.Names() {
 		pairs = append(pairs, format+"=")
 	}
-	return another(typed, ",", pairs), cobra.ShellCompDirectiveNoSpace
+	return completeLast(typed, ",", pairs), cobra.ShellCompDirectiveNoSpace
 }

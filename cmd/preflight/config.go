@@ -29,10 +29,9 @@ import (
 	"preflight/remote/srun"
 )
 
-// Config is everything a user may set. Later wins: preflight.yaml, PREFLIGHT_*
-// in the environment, flags. Names that may hold dots or capitals (hosts,
-// environment variables) are values, never keys: viper lower-cases keys and
-// splits them at dots.
+// Config holds all settings. The order of precedence is flags, PREFLIGHT_* variables,
+// preflight.yaml. Names that may hold dots or capitals (hosts, environment variables) are values,
+// never keys, because viper lower-cases keys and splits them at dots.
 type Config struct {
 	Hostfile    string        `mapstructure:"hostfile"`
 	Hosts       string        `mapstructure:"hosts"`
@@ -56,7 +55,7 @@ type Config struct {
 	DryRun      bool          `mapstructure:"dry_run"`
 	WriteEnv    string        `mapstructure:"write_env"`
 	Format      string        `mapstructure:"format"`
-	Output      []string      `mapstructure:"output"`     // see outputs
+	Output      []string      `mapstructure:"output"`     // read by outputs
 	GoodHosts   string        `mapstructure:"good_hosts"` // a file
 	BadHosts    string        `mapstructure:"bad_hosts"`  // a file
 	Baseline    string        `mapstructure:"baseline"`   // a file
@@ -94,16 +93,17 @@ type Config struct {
 	NodeReduceRate string `mapstructure:"node_reduce_rate"`
 	ReduceRate     string `mapstructure:"reduce_rate"`
 
-	Stated policyfile.Policy `mapstructure:"-"` // what the configuration file holds
+	Stated policyfile.Policy `mapstructure:"-"` // the content of the configuration file
 
-	slurm   srun.Job          // the one of --jobid, else the one this is typed in
-	pods    *kubectl.Carrier  // with --via kubectl, once the cluster was asked
+	slurm   srun.Job          // the job of --jobid, else the one that preflight runs in
+	pods    *kubectl.Carrier  // with --via kubectl, after askForPods
 	meeting *meet.Carrier     // with --via meet, once it listens
-	cleans  bool              // nodes run no agent
-	typed   asTyped           // the launch behind "--"
-	places  map[string]string // where each setting was set that was: "-w", "preflight.yaml:3: hosts"
-	// unread is why the launch command could not be read before the configuration, so
-	// that the file beside its hostfile was not looked for; nil where it could.
+	cleans  bool              // the run starts no agents
+	typed   typedLaunch       // the launch after "--"
+	places  map[string]string // where each setting was set: "-w", "preflight.yaml:3: hosts"
+	// unread is the error of reading the launch command before the configuration. Without the
+	// command preflight cannot look for the policy file next to its hostfile. It is nil if there
+	// was no error.
 	unread error
 }
 
@@ -138,15 +138,15 @@ func launchFlags(flags *pflag.FlagSet) {
 // noLimit is the value of --num_nodes and --num_gpus that selects all, as in deepspeed.
 const noLimit = -1
 
-// givenOnce is the value of a flag that must not be given twice: the first of two hostfiles
-// would be ignored silently.
+// givenOnce is the value of a flag that must not be given twice. Otherwise the first of two
+// hostfiles would be ignored silently.
 type givenOnce struct {
 	value   string
 	isGiven bool
 }
 
 func (g *givenOnce) Set(value string) error {
-	if g.isGiven && value != g.value { // the shell's completion parses a line twice
+	if g.isGiven && value != g.value { // the shell's completion parses the same line twice
 		return &givenTwiceError{g.value, value}
 	}
 	g.value, g.isGiven = value, true
@@ -210,8 +210,8 @@ func hostListFlags(flags *pflag.FlagSet) {
 	flags.String("bad-hosts", "", "write the names of the nodes with a problem")
 }
 
-// deepspeedSpelling lists the flags that deepspeed has too: they are shown
-// with its underscores. Ours are shown with hyphens. Either spelling works.
+// deepspeedSpelling lists the flags that deepspeed has, too. Help shows them with deepspeed's
+// underscores, and all others with hyphens. Both spellings work.
 var deepspeedSpelling = []string{"num_nodes", "num_gpus", "force_multi", "master_addr", "master_port", "ssh_port"}
 
 func bothSpellings(_ *pflag.FlagSet, name string) pflag.NormalizedName {
@@ -221,7 +221,7 @@ func bothSpellings(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
 }
 
-// policy turns the thresholds, and what the file states, into what checks understand.
+// policy converts the limits and the content of the configuration file for the checks.
 func (c Config) policy() (checks.Policy, error) {
 	policy := checks.Policy{
 		File: c.Stated.File, Today: time.Now().Format(time.DateOnly), Expect: c.Stated.Expect, Severities: c.Stated.Severities, Drift: c.Stated.Drift, Waivers: c.Stated.Waivers, Groups: c.Stated.Groups, KnownBad: c.Stated.KnownBad,
@@ -259,9 +259,9 @@ func (c Config) policy() (checks.Policy, error) {
 	return policy, err
 }
 
-// fileFor is --config, else preflight.yaml beside the hostfile of the launch, else the
-// one in the user's configuration directory, else none.
-func (c *Config) fileFor(flags *pflag.FlagSet, launch asTyped) (string, error) {
+// fileFor returns the configuration file: --config, else preflight.yaml next to the launch's
+// hostfile, else the one in the user's configuration directory. It returns "" if there is none.
+func (c *Config) fileFor(flags *pflag.FlagSet, launch typedLaunch) (string, error) {
 	if named, _ := flags.GetString("config"); named != "" {
 		return named, nil
 	}
@@ -274,7 +274,7 @@ func (c *Config) fileFor(flags *pflag.FlagSet, launch asTyped) (string, error) {
 	for _, file := range candidates {
 		switch _, err := os.Stat(file); {
 		case err == nil:
-			return file, keptFromOthers(file)
+			return file, refuseWritableByOthers(file)
 		case !errors.Is(err, os.ErrNotExist):
 			return "", policyfile.Unreadable(file, err)
 		}
@@ -282,12 +282,12 @@ func (c *Config) fileFor(flags *pflag.FlagSet, launch asTyped) (string, error) {
 	return "", nil
 }
 
-// besideHostfile is where the policy of a hostfile lies: in the current directory where
-// there is no hostfile.
+// besideHostfile returns the path of the policy file that belongs to a hostfile. Without a
+// hostfile, it is in the current directory.
 func besideHostfile(hosts string) string { return filepath.Join(filepath.Dir(hosts), "preflight.yaml") }
 
-// nearestHostfile is the one that nobody needs to name: hostfile in this directory, which
-// DeepSpeed does not look for, else DeepSpeed's own, be it there or not.
+// nearestHostfile returns the hostfile that users need not name: ./hostfile, which DeepSpeed does
+// not look for, else DeepSpeed's default path, whether it exists or not.
 func nearestHostfile() string {
 	const here = "hostfile"
 	if info, err := os.Stat(here); err == nil && info.Mode().IsRegular() {
@@ -296,10 +296,10 @@ func nearestHostfile() string {
 	return hostfile.DefaultPath
 }
 
-// launchHostfile is the hostfile that a launch will read, as far as that is known before
-// the configuration: that of -H or the environment, the command's own, or the nearest
-// where there is one. It is "" where hosts come from elsewhere.
-func launchHostfile(flags *pflag.FlagSet, launch asTyped) (string, error) {
+// launchHostfile returns the hostfile that a launch will read, as far as it is known before the
+// configuration is read: that of -H or the environment, the command's own, or the nearest one that
+// exists. It returns "" if the hosts come from elsewhere.
+func launchHostfile(flags *pflag.FlagSet, launch typedLaunch) (string, error) {
 	set := func(key string) string {
 		if flag := flags.Lookup(key); flag != nil && flag.Changed {
 			return flag.Value.String()
@@ -321,12 +321,13 @@ func launchHostfile(flags *pflag.FlagSet, launch asTyped) (string, error) {
 		return "", nil
 	}
 	if _, missing := os.Stat(hosts); hosts == hostfile.DefaultPath && errors.Is(missing, fs.ErrNotExist) {
-		return "", err // as DeepSpeed goes on without it
+		return "", err // DeepSpeed goes on without a hostfile, too
 	}
 	return hosts, err
 }
 
-// readFile reads the configuration file, if there is one. Its paths start in its directory.
+// readFile reads the configuration file, if there is one. Paths in it are relative to its
+// directory.
 func readFile(name string, all []setting) (policyfile.Policy, error) {
 	var known []policyfile.Setting
 	for _, s := range all {

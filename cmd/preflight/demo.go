@@ -17,8 +17,8 @@ import (
 	"preflight/report/formats"
 )
 
-// recordedRun is a run over the demo's cluster (preflight demo -o json=demo.json),
-// for machines that cannot raise one.
+// recordedRun is a run of the demo's cluster (preflight demo -o json=demo.json), for machines that
+// cannot start the hosts.
 //
 //go:embed demo.json
 var recordedRun []byte
@@ -37,7 +37,7 @@ that computes wrong results, and an NCCL that never finds the other ranks.`,
   preflight demo --smoke`,
 		Args: cobra.NoArgs,
 		RunE: configured(func(cmd *cobra.Command, config Config, _ []string) error {
-			// Lists that a configuration asks for are of the team's own cluster.
+			// Host lists that a configuration file asks for belong to the team's own cluster.
 			config.GoodHosts, config.BadHosts = cmd.Flag(formats.GoodHosts).Value.String(), cmd.Flag(formats.BadHosts).Value.String()
 			if err := config.writable(outputs.Run(), nil); err != nil {
 				return err

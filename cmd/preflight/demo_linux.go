@@ -27,26 +27,27 @@ type demoFault struct {
 	plant func(*testhosts.Node) (testhosts.Undo, error)
 }
 
-// scenario is what a demo shows.
+// scenario describes one kind of demo.
 type scenario struct {
 	faults  []demoFault
 	prepare func(*testhosts.Node) error
-	words   []string // of the main job
-	skip    []string // the checks that have nothing to say of such hosts
+	words   []string // arguments of preflight
+	skip    []string // checks that mean nothing on these hosts
 }
 
-var scenarios = map[bool]scenario{ // by whether ranks compute and talk
+var scenarios = map[bool]scenario{ // by whether --smoke is given
 	false: {demoFaults, equipped, []string{"--timeout", "10s"}, nil},
-	true:  {smokeFaults, withLibraries, []string{"--num_gpus", "1", "--smoke"}, []string{"gpu-copies", "collective-speed"}}, // all copy by one machine's processors
+	true:  {smokeFaults, withLibraries, []string{"--num_gpus", "1", "--smoke"}, []string{"gpu-copies", "collective-speed"}}, // one machine's processors do all the copying
 }
 
-// smokeFaults are two that no other check sees.
+// smokeFaults are two faults that no other check finds.
 var smokeFaults = []demoFault{
 	{"w3", "NCCL waits for the other ranks forever", twoGPUs("ncclCommInitRankConfig", "hang")},
 	{"w6", "a GPU computes wrong results", twoGPUs("cuLaunchKernel", "wrong")},
 }
 
-// twoGPUs come with stand-ins of libcuda and libnccl. A call fails of the first.
+// twoGPUs gives a node two GPUs with simulated libcuda and libnccl. One call fails on the first
+// GPU.
 func twoGPUs(call, how string) func(*testhosts.Node) (testhosts.Undo, error) {
 	machine := gpus.H100s(2)
 	machine.NCCL, machine.Cards[0].Trouble = true, map[string]string{call: how}
@@ -63,7 +64,7 @@ func withLibraries(node *testhosts.Node) error {
 	return err
 }
 
-// demoFaults are the ones people lose days to.
+// demoFaults are faults that cost people days.
 var demoFaults = []demoFault{
 	{"w1", "docker0 comes before the network card", (*testhosts.Node).AddDocker0First},
 	{"w2", "/dev/shm of 64 MiB, docker's default", func(n *testhosts.Node) (testhosts.Undo, error) {
@@ -89,9 +90,9 @@ var demoFaults = []demoFault{
 	}},
 }
 
-// raising are the programs that raising and breaking the hosts takes, and Debian's
-// packages of them: a released preflight has no testhosts/apt.sh beside it.
-var raising = []struct{ program, its string }{
+// demoPrograms are the programs that the demo needs, with their Debian packages. A released
+// preflight comes without testhosts/apt.sh, which installs them.
+var demoPrograms = []struct{ program, its string }{
 	{"/usr/sbin/sshd", "openssh-server"},
 	{"/usr/sbin/iptables", "iptables"},
 	{"/usr/bin/python3", "python3"},
@@ -102,7 +103,7 @@ func cannotRaise() string {
 	if os.Geteuid() != 0 {
 		return "starting hosts needs root (sudo preflight demo)"
 	}
-	for _, one := range raising {
+	for _, one := range demoPrograms {
 		if _, err := os.Stat(one.program); err != nil {
 			return "starting hosts needs " + one.program + " (apt-get install " + one.its + ")"
 		}
@@ -110,14 +111,14 @@ func cannotRaise() string {
 	return ""
 }
 
-// demo runs the main job on the head of a cluster it raises, breaks and takes
-// down again, also after Ctrl-C.
+// demo starts a cluster, breaks it, runs preflight on its launching machine and removes the cluster
+// again, also after Ctrl-C.
 func demo(ctx context.Context, config Config) (err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	// A reader that leaves (| head) must not leave the hosts running.
+	// If a reader such as head exits early, preflight must live on to remove the hosts.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	fmt.Fprintln(os.Stderr, "starting 8 hosts on this machine, each with its own network, /dev/shm and sshd")
 	cluster, err := testhosts.Raise(ctx, testhosts.Options{Name: "demo", Nodes: 8, Share: []string{filepath.Dir(self)}})
@@ -137,7 +138,7 @@ func demo(ctx context.Context, config Config) (err error) {
 		argv = append(argv, "--skip", strings.Join(shown.skip, ","))
 	}
 	fmt.Fprintf(os.Stderr, "\n# preflight %s\n\n", strings.Join(argv[1:], " "))
-	// Its report is written here: the hosts have a /tmp of their own.
+	// The report is written by this process, because the hosts have their own /tmp.
 	var found bytes.Buffer
 	main := cluster.OnHead(ctx, append(argv, "--format", "json")...)
 	main.Dir, main.Stdout, main.Stderr = "/root", &found, os.Stderr
@@ -158,7 +159,8 @@ func demo(ctx context.Context, config Config) (err error) {
 	if err != nil {
 		return fmt.Errorf("preflight: %w", err)
 	}
-	// A file has not all of a finding that the report draws by, so it is judged again.
+	// A saved run lacks parts of the findings that the report needs, so the facts are checked
+	// again.
 	policy := checks.DefaultPolicy()
 	policy.Skip = shown.skip
 	judged := rejudge(saved, policy)
@@ -166,15 +168,15 @@ func demo(ctx context.Context, config Config) (err error) {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "\npreflight exited with 1, as expected: %d hosts are broken\n", len(shown.faults))
-	return nil // which is what a demo is for
+	return nil // a report of faults is what the demo is for
 }
 
-// oddPackage is the node that gets another protobuf than the rest.
+// oddPackage is the node that gets another version of protobuf.
 const oddPackage = "w3"
 
-// equipped gives a node GPUs and a torch for them, and all but one the same protobuf.
+// equipped gives a node GPUs and a matching torch, and every node but one the same protobuf.
 func equipped(node *testhosts.Node) error {
-	if _, err := node.SetGPUs(8); err != nil { // as many as they have slots
+	if _, err := node.SetGPUs(8); err != nil { // one per slot
 		return err
 	}
 	if _, err := node.CUDATorch("2.5.1+cu124", "12.4"); err != nil {
@@ -187,7 +189,7 @@ func equipped(node *testhosts.Node) error {
 	return err
 }
 
-// breakCluster gives every node what it needs, and plants the faults.
+// breakCluster prepares every node and then breaks them.
 func breakCluster(cluster *testhosts.Cluster, shown scenario) error {
 	for _, node := range cluster.Nodes {
 		if err := shown.prepare(node); err != nil {

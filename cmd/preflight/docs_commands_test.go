@@ -289,7 +289,7 @@ func typed(args []string, ran func([]string) error) error {
 	if err := cmd.ValidateArgs(words); err != nil {
 		return err
 	}
-	if _, err := readConfig(cmd, asTyped{command: command}); err != nil || cmd.Flags().Lookup("hostfile") == nil || cmd.Flags().Changed("meet") {
+	if _, err := readConfig(cmd, typedLaunch{command: command}); err != nil || cmd.Flags().Lookup("hostfile") == nil || cmd.Flags().Changed("meet") {
 		return err
 	}
 	if !cmd.Flags().Changed("via") && !cmd.Flags().Changed("jobid") { // which asks Slurm, or a cluster

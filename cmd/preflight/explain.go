@@ -80,7 +80,7 @@ failed, 2 something failed for an unknown reason, or a log could not be read.`,
 	return cmd
 }
 
-// logs are the files to read, those of a directory in their order.
+// logs returns the logs to read. The files of a directory come in the order of their names.
 func logs(ctx context.Context, args []string) ([]explain.Source, error) {
 	if len(args) == 0 {
 		if term.IsTerminal(int(os.Stdin.Fd())) {
@@ -101,7 +101,7 @@ func logs(ctx context.Context, args []string) ([]explain.Source, error) {
 			continue
 		}
 		if info, err := os.Stat(arg); err != nil || !info.IsDir() {
-			sources = append(sources, logFile(ctx, filepath.Clean(arg))) // reading it says why it cannot be read
+			sources = append(sources, logFile(ctx, filepath.Clean(arg))) // if it cannot be read, reading it reports why
 			continue
 		}
 		files, err := textFiles(arg)
@@ -126,8 +126,8 @@ func logFile(ctx context.Context, path string) explain.Source {
 
 var errInterrupted = errors.New("interrupted: the result covers the log up to here")
 
-// source is a log that ends at Ctrl-C, even one that nothing comes from, so that what
-// was read is reported.
+// source returns a log that ends at Ctrl-C, even if nothing is written to it, so that explain can
+// report on what it has read.
 func source(ctx context.Context, name string, open func() (io.ReadCloser, error)) explain.Source {
 	return explain.Source{Name: name, Open: func() (io.ReadCloser, error) {
 		out, in := io.Pipe()
@@ -146,12 +146,12 @@ func source(ctx context.Context, name string, open func() (io.ReadCloser, error)
 	}}
 }
 
-// noLogs are what lies beside logs and is text, too: sources and settings speak of
-// errors that never happened.
-var noLogs = []string{".c", ".cc", ".cfg", ".conf", ".cpp", ".cu", ".csv", ".h", ".html", ".ini", ".ipynb", ".js", ".json", ".jsonl", ".md", ".py", ".rst", ".sbatch", ".sh", ".sub", ".toml", ".tsv", ".xml", ".yaml", ".yml"}
+// notLogs are the endings of text files that are often next to logs. Source code and settings
+// mention errors that never happened.
+var notLogs = []string{".c", ".cc", ".cfg", ".conf", ".cpp", ".cu", ".csv", ".h", ".html", ".ini", ".ipynb", ".js", ".json", ".jsonl", ".md", ".py", ".rst", ".sbatch", ".sh", ".sub", ".toml", ".tsv", ".xml", ".yaml", ".yml"}
 
-// textFiles are the files below a directory that can be logs: neither hidden nor
-// binary, so that a directory of checkpoints may be given as it is.
+// textFiles returns the files below a directory that can be logs. It skips hidden and binary files,
+// so that a user can name a directory with checkpoints.
 func textFiles(directory string) ([]string, error) {
 	var files []string
 	err := filepath.WalkDir(directory, func(path string, entry fs.DirEntry, err error) error {
@@ -172,10 +172,10 @@ func textFiles(directory string) ([]string, error) {
 	return files, err
 }
 
-// isLog reports whether a file is named and begins as a log can. A file that cannot be read
-// passes, so that reading it says why.
+// isLog reports whether a file has the name and the first bytes of a log. It returns true for a
+// file that cannot be read, so that reading it reports why.
 func isLog(path string) bool {
-	if slices.Contains(noLogs, filepath.Ext(path)) {
+	if slices.Contains(notLogs, filepath.Ext(path)) {
 		return false
 	}
 	file, err := os.Open(path)
@@ -188,8 +188,8 @@ func isLog(path string) bool {
 	return explain.Readable(start[:n])
 }
 
-// pointedTo runs the checks that the causes point to, on the nodes of a hostfile;
-// nil where they point to none.
+// pointedTo runs the checks that the causes point to, on the nodes of a hostfile. It returns nil if
+// the causes point to no check.
 func (c Config) pointedTo(cmd *cobra.Command, r explain.Report) (*checks.Report, error) {
 	var only []string
 	for _, cause := range r.Causes {
@@ -237,7 +237,7 @@ func (c Config) writeExplained(e report.Explained) error {
 	})
 }
 
-// exitStatus is the worse one of the logs and of the checks: 1 wins over 2.
+// exitStatus returns the worse exit code of the logs and of the checks: 1 wins over 2.
 func exitStatus(e report.Explained) int {
 	if e.Run != nil && (e.Report.ExitCode == exitPass || e.Run.ExitCode == exitFail) {
 		return e.Run.ExitCode

@@ -47,7 +47,7 @@ misconfigured, 2 could not tell, or no job was found.`,
 			closeJob()
 			secret.Within(&seen)
 			seen.Version, seen.Seconds = Version, time.Since(began).Seconds()
-			return answer(config.Format, seen, report.HangText, seen.ExitCode)
+			return printAnswer(config.Format, seen, report.HangText, seen.ExitCode)
 		}),
 	}
 	launchFlags(cmd.Flags())

@@ -26,11 +26,11 @@ import (
 //go:embed help/*.tmpl
 var helpTexts embed.FS
 
-// flagGroup is a group of flags in help, with the name of each value. All commands share the groups.
+// flagGroup is a group of flags in help. All commands share the groups.
 type flagGroup struct {
 	title string
-	topic string   // of `preflight help TOPIC`
-	flags []string // "hostfile FILE"
+	topic string   // the TOPIC of `preflight help TOPIC`
+	flags []string // with the name of the value: "hostfile FILE"
 }
 
 var flagGroups = []flagGroup{
@@ -45,7 +45,7 @@ var flagGroups = []flagGroup{
 // topicFlags is the topic that lists all flags. The other topics are about one group each.
 const topicFlags = "flags"
 
-// topics returns the names that `preflight help` takes apart from commands.
+// topics returns the names that `preflight help` accepts in addition to the commands.
 func topics() []string {
 	names := []string{topicFlags}
 	for _, group := range flagGroups {
@@ -65,10 +65,11 @@ func (g flagGroup) names() (names []string) {
 	return names
 }
 
-// briefly are the flags that a command's help shows although preflight itself has them too.
-var briefly = []string{"hostfile", "hosts", "include", "exclude", "via", "in", "timeout", "only", "skip", "strict", "baseline", "format", "output", "good-hosts", "bad-hosts", "verbose", "quiet"}
+// commandFlagNames are the flags that the help of a command shows although preflight itself has
+// them, too.
+var commandFlagNames = []string{"hostfile", "hosts", "include", "exclude", "via", "in", "timeout", "only", "skip", "strict", "baseline", "format", "output", "good-hosts", "bad-hosts", "verbose", "quiet"}
 
-// helpWidth is where lines of help are broken, as those of a report are.
+// helpWidth is the width of help in columns, the same as that of a report.
 const helpWidth = 100
 
 // flagLines returns the help of flags, one paragraph per flag, in the order of [flagGroups].
@@ -109,7 +110,7 @@ func flagLines(flags map[string]*pflag.Flag, groups ...flagGroup) string {
 	return lines.String()
 }
 
-// wrap breaks a text at blanks into lines of a width. No-break spaces become blanks.
+// wrap breaks a text into lines at blanks. width counts characters. No-break spaces become blanks.
 func wrap(text string, width int) (lines []string) {
 	line := ""
 	for word := range strings.SplitSeq(text, " ") {
@@ -188,8 +189,8 @@ func formatLines() string {
 	return lines.String()
 }
 
-// commandHelp writes the help of a command other than preflight itself. Of the flags that
-// describe a launch it shows those of [briefly] and says where the others are.
+// commandHelp writes the help of a command other than preflight itself. It shows few of the flags
+// that describe a launch (see [commandFlagNames]) and names the topics of the others.
 func commandHelp(w io.Writer, cmd *cobra.Command) {
 	fmt.Fprintf(w, "%s\n\nUsage:\n  %s\n", strings.TrimSpace(cmp.Or(cmd.Long, cmd.Short+".")), cmd.UseLine())
 	if cmd.HasAvailableSubCommands() {
@@ -204,12 +205,12 @@ func commandHelp(w io.Writer, cmd *cobra.Command) {
 		fmt.Fprintf(w, "\nExamples:\n%s\n", cmd.Example)
 	}
 	shown, folded := shownFlags(cmd), []string(nil)
-	delete(shown, "config") // which every command has
+	delete(shown, "config") // every command has it
 	var isNamed []string
 	for _, group := range flagGroups {
 		for _, name := range group.names() {
 			flag, same := shown[name], cmd.Root().Flags().Lookup(name)
-			if flag != nil && same != nil && same.Usage == flag.Usage && !slices.Contains(briefly, name) {
+			if flag != nil && same != nil && same.Usage == flag.Usage && !slices.Contains(commandFlagNames, name) {
 				delete(shown, name)
 				if topic := "preflight help " + group.topic; !slices.Contains(folded, topic) {
 					folded = append(folded, topic)
@@ -236,7 +237,7 @@ func commandHelp(w io.Writer, cmd *cobra.Command) {
 	}
 }
 
-// setHelp gives preflight and its commands their help, and adds the command help.
+// setHelp sets the help of preflight and its commands, and adds the command help.
 func setHelp(root *cobra.Command) {
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		if cmd == root {
@@ -318,8 +319,8 @@ func helpMarkdown(w io.Writer, root *cobra.Command) error {
 	return err
 }
 
-// manCommand writes the manual, one page per command that has help. Packages call it, so
-// help does not list it. cobra dates the pages with SOURCE_DATE_EPOCH where that is set, so
+// manCommand writes the manual, one page per command that has help. It is hidden because only
+// packaging calls it. cobra takes the date of the pages from SOURCE_DATE_EPOCH if that is set, so
 // that one commit makes the same pages every day.
 func manCommand() *cobra.Command {
 	return &cobra.Command{

@@ -54,9 +54,9 @@ Exit codes: 0 written, 2 not written.`,
 	return cmd
 }
 
-// policyPath is where the policy is to go: where a later run reads it, unless -o names another.
+// policyPath returns the file to write: the one that a later run reads, or that of -o.
 func (c Config) policyPath(flags *pflag.FlagSet) (string, error) {
-	hosts, err := launchHostfile(flags, asTyped{})
+	hosts, err := launchHostfile(flags, typedLaunch{})
 	path := besideHostfile(hosts)
 	switch {
 	case err != nil:
@@ -76,7 +76,7 @@ func thereAlready(path string) error {
 	return usage.WithHint(fmt.Errorf("%s already exists: init never overwrites a policy", path), "name another file with -o, and copy what you need")
 }
 
-// nodesNow are the nodes of the fleet, looked at now or in a saved run.
+// nodesNow returns the facts of the nodes, from a new look or from a saved run.
 func (c Config) nodesNow(cmd *cobra.Command, from string) ([]facts.Node, error) {
 	if from != "" {
 		saved, err := readReport(from)
@@ -130,10 +130,10 @@ func (c Config) writePolicy(path string, nodes []facts.Node) error {
 	return nil
 }
 
-// toCommit is what to do with a file that others go by.
+// toCommit is the advice for a file that a team shares.
 const toCommit = "; review and commit it"
 
-// reportWritten says to who reads along that a file was written, from how many of its nodes.
+// reportWritten reports on standard error which file was written, and from how many of its nodes.
 func (c Config) reportWritten(path string, reached, all int, next string) {
 	if c.Quiet {
 		return

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command preflight tells, before a distributed-training launch, whether it
-// can work, and on which node, why and what to type when it cannot.
+// Command preflight checks a distributed-training launch before it starts. It reports which node is
+// broken, why, and which command fixes it.
 //
-// This package holds flags, configuration, one file a subcommand, and exit
-// codes. It refuses to hold logic that deserves a test of its own: that lives
-// in the rooms.
+// This package holds flags, configuration, one file per subcommand, and exit codes. Logic that
+// deserves its own test belongs in another package.
 package main
 
 import (
@@ -33,7 +32,7 @@ import (
 	"preflight/report"
 )
 
-// Exit codes: a contract.
+// Exit codes. Scripts depend on them.
 const (
 	exitPass    = 0
 	exitFail    = 1 // a check failed, or two reports differ
@@ -47,13 +46,13 @@ func main() {
 	os.Exit(run(os.Args[1:]))
 }
 
-// run is one invocation; it returns the exit code.
+// run runs preflight with these arguments and returns the exit code.
 func run(args []string) int {
-	if len(args) > 0 && args[0] == "agent" && (len(args) == 1 || !strings.HasPrefix(args[1], "-")) { // a preflight that carries no agents is one
+	if len(args) > 0 && args[0] == "agent" && (len(args) == 1 || !strings.HasPrefix(args[1], "-")) { // a preflight without embedded agents sends itself to the nodes
 		return agent.Main(args[1:])
 	}
-	// The first Ctrl-C ends the wait for nodes or the drills, and the run prints what it knows.
-	// A second one kills at once, because stop restores the default.
+	// The first Ctrl-C ends the wait for nodes and tests, and the run prints what it has found. A
+	// second one kills the process, because stop restores the default.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
@@ -72,12 +71,12 @@ func run(args []string) int {
 	return exitTrouble
 }
 
-// mostErrors is how many errors are said at once: a hostfile that is wrong
-// everywhere is wrong in one way.
+// mostErrors is the number of errors to print. A hostfile with more errors usually has one mistake
+// in all lines.
 const mostErrors = 10
 
-// complain says what is wrong and the way out. Of a bad hostfile it says every
-// line, up to a number, and what DeepSpeed would have made of it.
+// complain prints an error and the way out. For a bad hostfile it prints the errors of all lines,
+// up to mostErrors, and DeepSpeed's own errors.
 func complain(w io.Writer, err error) {
 	if several, ok := errors.AsType[*multierror.Error](err); ok && len(several.Errors) > 0 {
 		for _, one := range several.Errors[:min(len(several.Errors), mostErrors)] {
@@ -88,35 +87,36 @@ func complain(w io.Writer, err error) {
 		}
 		return
 	}
-	fmt.Fprintf(w, "preflight: %s\n", said(err.Error()))
+	fmt.Fprintf(w, "preflight: %s\n", printable(err.Error()))
 	if line, ok := errors.AsType[*hostfile.LineError](err); ok && line.DeepSpeed != "" {
-		fmt.Fprintf(w, "  deepspeed would say: %s\n", said(line.DeepSpeed))
+		fmt.Fprintf(w, "  deepspeed would say: %s\n", printable(line.DeepSpeed))
 	}
 	if filter, ok := errors.AsType[*hostfile.FilterError](err); ok && filter.DeepSpeed != "" {
-		fmt.Fprintf(w, "  deepspeed would say: %s\n", said(filter.DeepSpeed))
+		fmt.Fprintf(w, "  deepspeed would say: %s\n", printable(filter.DeepSpeed))
 	}
 	if misused, ok := errors.AsType[*launch.UsageError](err); ok && misused.Original != "" {
-		fmt.Fprintf(w, "  %s would say: %s\n", misused.Program, said(misused.Original))
+		fmt.Fprintf(w, "  %s would say: %s\n", misused.Program, printable(misused.Original))
 	}
 	if hint, ok := errors.AsType[*usage.Error](err); ok {
 		fmt.Fprintf(w, "  %s\n", secret.Hide(hint.Hint))
 	}
 }
 
-// said is what an error says as it may be shown: errors quote what was typed, and nodes.
-func said(line string) string { return text.Escape(secret.Hide(line)) }
+// printable hides secrets in an error and escapes it, because errors quote arguments and texts from
+// nodes.
+func printable(line string) string { return text.Escape(secret.Hide(line)) }
 
-// exitCode ends the program after everything has been said already.
+// exitCode is an error that ends the program without a message.
 type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
-// versionOf is what a program asks before it reads anything else of ours.
+// versionOf is the JSON form of `preflight version`. Programs read it before any other output.
 type versionOf struct {
-	Schema  int    `json:"schema"` // of every JSON document
+	Schema  int    `json:"schema"` // of all JSON reports
 	Version string `json:"version"`
 	Go      string `json:"go"`
-	System  string `json:"system"` // as Go names it: linux/amd64
+	System  string `json:"system"` // in Go's form: linux/amd64
 }
 
 func versionCommand() *cobra.Command {

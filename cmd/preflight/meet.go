@@ -39,7 +39,7 @@ func (c *Config) meet(plan preflight.Plan) (*meet.Carrier, error) {
 	return c.meeting, nil
 }
 
-// conclude tells nodes that have called whether the launch may begin.
+// conclude tells the nodes that have called whether the launch may begin.
 func (c *Config) conclude(r checks.Report) {
 	if c.meeting == nil {
 		return

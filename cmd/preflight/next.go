@@ -22,26 +22,26 @@ import (
 	"preflight/report/formats"
 )
 
-// nobodyNamed is whether there is nothing to judge because nothing says which hosts.
-func nobodyNamed(err error) bool {
+// noHostsGiven reports whether there is nothing to check because nothing names any hosts.
+func noHostsGiven(err error) bool {
 	line, is := errors.AsType[*hostfile.LineError](err)
 	return is && line.File == hostfile.DefaultPath && errors.Is(line, fs.ErrNotExist)
 }
 
-// firstSteps tells whoever typed the bare name what to type.
+// firstSteps returns the error of a bare `preflight`, which shows what to type.
 func firstSteps() error {
 	return usage.WithHint(errors.New("no nodes: there is no ./hostfile and no "+hostfile.DefaultPath), `preflight -H /path/to/hostfile                                # the nodes of a DeepSpeed hostfile
   preflight -w 'node[01-16]'                                    # nodes by name
   preflight -- deepspeed --hostfile /path/to/hostfile train.py  # check this command, then start it`)
 }
 
-// nextCommand is what to type after a run: the checks that failed, once what they found is
-// mended; then all checks; then the launch. "" where that is not to be told from here.
+// nextCommand returns the command to type after a run: the failed checks, to run after the fixes;
+// then all checks; then the launch. It returns "" if the report does not determine the next step.
 //
-// It is the command that was typed with what differs. What a launch decides itself goes
-// behind the "--": see [ofTheCommand].
+// The result is the command that was typed, with changes. Options that belong to the launch go
+// after the "--": see [launchFlagNames].
 func nextCommand(cmd *cobra.Command, r checks.Report) string {
-	typed := words(cmd, func(flag *pflag.Flag) bool { return flag.Name != "only" && flag.Name != "skip" })
+	typed := typedFlags(cmd, func(flag *pflag.Flag) bool { return flag.Name != "only" && flag.Name != "skip" })
 	failed := failing(r)
 	partial := cmd.Flags().Changed("only") || cmd.Flags().Changed("skip")
 	switch {
@@ -50,20 +50,20 @@ func nextCommand(cmd *cobra.Command, r checks.Report) string {
 	case len(failed) > 0:
 		return fmt.Sprintf("preflight%s --only %s   # after the fixes: re-runs only the failed checks", typed, strings.Join(failed, ","))
 	case r.ExitCode == exitTrouble && !cmd.Flags().Changed("verbose"):
-		return fmt.Sprintf("preflight%s -v   # shows why each check is unknown", words(cmd, anyFlag))
+		return fmt.Sprintf("preflight%s -v   # shows why each check is unknown", typedFlags(cmd, anyFlag))
 	case r.ExitCode != exitPass:
 		return ""
 	case partial:
 		return fmt.Sprintf("preflight%s   # also runs the checks that were left out", typed)
 	case r.Launch.HostsFile == "" || r.Launch.Torchrun():
-		return "" // which program starts the ranks, nobody has said
+		return "" // the program that starts the ranks is unknown
 	}
-	before := words(cmd, func(flag *pflag.Flag) bool { return flag.Name != "hostfile" && !decidedByCommand(flag) })
-	behind := words(cmd, decidedByCommand)
+	before := typedFlags(cmd, func(flag *pflag.Flag) bool { return flag.Name != "hostfile" && !decidedByCommand(flag) })
+	behind := typedFlags(cmd, decidedByCommand)
 	return fmt.Sprintf("preflight%s -- deepspeed --hostfile %s%s train.py …   # checks this command, then starts it", before, text.Quote(r.Launch.HostsFile), behind)
 }
 
-// failing are the checks that fail a run, in the order of its report.
+// failing returns the checks that fail a run, in the order of its report.
 func failing(r checks.Report) (ids []string) {
 	for _, outcome := range r.Checks {
 		if outcome.Verdict == checks.Fail || r.Strict && outcome.Verdict == checks.Warn {
@@ -75,8 +75,8 @@ func failing(r checks.Report) (ids []string) {
 
 func anyFlag(*pflag.Flag) bool { return true }
 
-// words are the flags that were given, as they are typed, each behind a space.
-func words(cmd *cobra.Command, which func(*pflag.Flag) bool) string {
+// typedFlags returns the given flags as they were typed, each after a space.
+func typedFlags(cmd *cobra.Command, which func(*pflag.Flag) bool) string {
 	var all strings.Builder
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
 		if !which(flag) {
@@ -96,12 +96,12 @@ func words(cmd *cobra.Command, which func(*pflag.Flag) bool) string {
 	return all.String()
 }
 
-// offer prints the next command where a person reads the report. Whoever reads it later, or
-// asked for the findings alone, is not told.
+// offer prints the next command for a person who reads the report on a terminal. It prints nothing
+// with -q.
 func (c Config) offer(next string) {
 	toRead := func(o outputs.Output) bool { return o.Printed() && o.Format == formats.Text }
 	if next == "" || c.Quiet || !term.IsTerminal(int(os.Stdout.Fd())) || !slices.ContainsFunc(c.outputs(), toRead) {
 		return
 	}
-	fmt.Printf("\nnext          %s\n", said(next))
+	fmt.Printf("\nnext          %s\n", printable(next))
 }

@@ -14,14 +14,14 @@ import (
 	"preflight/cmd/preflight/internal/usage"
 )
 
-// keptFromOthers refuses a configuration file that nobody has named and that others than the
-// user and root may write, or put another one in place of: it says which program runs on
-// every node, and what a fix is.
-func keptFromOthers(file string) error {
+// refuseWritableByOthers returns an error if users other than this one and root can write or
+// replace a configuration file that was not named. The file decides which programs run on every
+// node.
+func refuseWritableByOthers(file string) error {
 	for _, path := range []string{file, filepath.Dir(file)} {
 		info, err := os.Stat(path)
 		if err != nil {
-			return nil // whoever reads it says so
+			return nil // reading it will report the error
 		}
 		if why := writers(info); why != "" {
 			return usage.WithHint(fmt.Errorf("refused policy file %s: %s %s, and the file can run commands on the nodes", file, path, why),
@@ -31,11 +31,12 @@ func keptFromOthers(file string) error {
 	return nil
 }
 
-// writers says who but us and root may write a file, or make files in a directory; "" for nobody.
+// writers describes who else, apart from this user and root, can write a file or create files in a
+// directory. It returns "" if nobody can.
 func writers(info fs.FileInfo) string {
 	mode := info.Mode()
 	if info.IsDir() && mode&fs.ModeSticky != 0 {
-		mode &^= 0o022 // theirs are told by their owner
+		mode &^= 0o022 // in a sticky directory, only the owner can replace a file, and the owner is checked
 	}
 	is, ok := info.Sys().(*syscall.Stat_t)
 	switch {
@@ -51,7 +52,8 @@ func writers(info fs.FileInfo) string {
 	return ""
 }
 
-// isOurAlone is whether a group is the user's own, which has their name, as distributions make them.
+// isOurAlone reports whether a group is the user's private group, which distributions name after
+// the user.
 func isOurAlone(gid uint32) bool {
 	if int(gid) != os.Getegid() {
 		return false

@@ -34,7 +34,7 @@ func TestConfigurationOfOthers(t *testing.T) {
 				}
 			}
 			got := ""
-			if err := keptFromOthers(file); err != nil {
+			if err := refuseWritableByOthers(file); err != nil {
 				got = err.Error()
 			}
 			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {

@@ -48,8 +48,8 @@ func (c Config) write(r checks.Report) error {
 	})
 }
 
-// envWritable refuses before the run a --write-env that could not be written
-// after it, or that would cost its user settings of another origin.
+// envWritable checks before the run that --write-env can be written after it, and that it does not
+// replace settings that did not come from preflight.
 func (c Config) envWritable() error {
 	if c.WriteEnv == "" {
 		return nil
@@ -71,8 +71,8 @@ func (c Config) envWritable() error {
 	return nil
 }
 
-// writeEnv writes the advised variables as a .deepspeed_env takes them: plain
-// NAME=VALUE lines, without a comment or a blank line, which would end a launch.
+// writeEnv writes the advised variables in the format of .deepspeed_env: NAME=VALUE lines. A
+// comment or a blank line would make DeepSpeed fail.
 func (c Config) writeEnv(advice checks.Advice) error {
 	if c.WriteEnv == "" {
 		return nil
@@ -94,13 +94,13 @@ func (c Config) writeEnv(advice checks.Advice) error {
 	return c.envFile().Put([]byte(text.String()))
 }
 
-// envFile is where the advised variables go. A launch takes whatever the file holds.
+// envFile returns the file for the advised variables. A launch uses every variable in it.
 func (c Config) envFile() outputs.Output {
 	return outputs.Output{Asked: c.origin("write_env") + " " + c.WriteEnv, Path: c.WriteEnv}
 }
 
-// answer prints what was asked, and is the exit code that it comes to.
-func answer[Report any](format string, seen Report, text func(io.Writer, Report, report.Style) error, code int) error {
+// printAnswer prints the result of a command and returns the exit code as an error.
+func printAnswer[Report any](format string, seen Report, text func(io.Writer, Report, report.Style) error, code int) error {
 	var err error
 	if format == "json" {
 		err = report.JSON(os.Stdout, seen)

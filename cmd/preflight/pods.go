@@ -25,8 +25,8 @@ func podFlags(flags *pflag.FlagSet) {
 	flags.String("container", "", "with --via kubectl: container that the ranks run in (default: the one that kubectl exec enters)")
 }
 
-// askForPods asks the cluster for the pods that the nodes are. They are also the hosts, where
-// nothing else names any.
+// askForPods asks the cluster for the pods. They are also the hosts of the launch, unless something
+// else names hosts.
 func (c *Config) askForPods(ctx context.Context) error {
 	if c.Via != kubectl.Name {
 		var given []string
@@ -47,7 +47,7 @@ func (c *Config) askForPods(ctx context.Context) error {
 	return nil
 }
 
-// podHosts are the pods as hosts.
+// podHosts returns the pods as hosts.
 func (c Config) podHosts() ([]hostfile.Host, error) {
 	if c.Selector == "" && c.Job == "" {
 		return nil, usage.WithHint(errors.New("--via kubectl: no pods selected"), "select them with --selector app=train or --job pytorchjob/NAME, or name them in a hostfile or with -w")

@@ -32,7 +32,7 @@ func TestPolicyDocs(t *testing.T) {
 		if err := root.ParseFlags([]string{"--config", path}); err != nil {
 			t.Fatal(err)
 		}
-		config, err := readConfig(root, asTyped{})
+		config, err := readConfig(root, typedLaunch{})
 		if err == nil {
 			_, err = config.policy()
 		}

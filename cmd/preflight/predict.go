@@ -40,7 +40,7 @@ Exit codes: 0 predicted, 2 DeepSpeed would refuse the launch, or it cannot be re
 			}
 			plan, err := preflight.NewPlan(cmd.Context(), intent)
 			if err == nil {
-				err = deadly(plan)
+				err = fatalEnvFiles(plan)
 			}
 			var prediction report.Prediction
 			switch {
@@ -73,9 +73,9 @@ Exit codes: 0 predicted, 2 DeepSpeed would refuse the launch, or it cannot be re
 	return cmd
 }
 
-// deadly is what DeepSpeed dies of in the files that it takes variables from,
-// which a prediction otherwise leaves to check launcher-env.
-func deadly(plan preflight.Plan) error {
+// fatalEnvFiles returns the errors with which DeepSpeed would fail on its files of variables. In a
+// run, the check launcher-env reports them.
+func fatalEnvFiles(plan preflight.Plan) error {
 	if plan.Head.Launcher == nil || len(plan.Prediction.Exports) == 0 {
 		return nil
 	}

@@ -50,7 +50,7 @@ Exit codes: 0 a store answers everywhere, 1 it does not, or ranks of the job are
 			closeJob()
 			secret.Within(&seen)
 			seen.Version, seen.Seconds = Version, time.Since(began).Seconds()
-			return answer(config.Format, seen, report.EndpointText, seen.ExitCode)
+			return printAnswer(config.Format, seen, report.EndpointText, seen.ExitCode)
 		}),
 	}
 	launchFlags(cmd.Flags())
@@ -61,7 +61,8 @@ Exit codes: 0 a store answers everywhere, 1 it does not, or ranks of the job are
 	return cmd
 }
 
-// callers is the job of the nodes to call from: none where none were named.
+// callers returns the job with the nodes that test the endpoint. It has no nodes if none were
+// named.
 func (c Config) callers(ctx context.Context) (preflight.Job, func(), error) {
 	if c.Hostfile != "" || c.Hosts != "" {
 		return c.job(ctx, nil)

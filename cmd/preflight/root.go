@@ -28,8 +28,8 @@ import (
 	"preflight/report/formats"
 )
 
-// throughputTime is how long --throughput has neighbours send to each other:
-// long enough for TCP to find its rate.
+// throughputTime is how long each node sends to its neighbour for --throughput. TCP needs that long
+// to reach its full rate.
 const throughputTime = 3 * time.Second
 
 func rootCommand() *cobra.Command {
@@ -77,7 +77,7 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 	})
 	setHelp(root)
 	if err := root.MarkPersistentFlagFilename("config", "yaml", "yml"); err != nil {
-		panic("preflight: " + err.Error()) // there is no such flag
+		panic("preflight: " + err.Error()) // cannot happen: the flag exists
 	}
 	for _, cmd := range append(root.Commands(), root) {
 		completeFlags(cmd)
@@ -85,8 +85,8 @@ Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 	return root
 }
 
-// noArguments refuses unexpected words with the likely reason: a command misspelt, the file to
-// write, or else a hostfile.
+// noArguments refuses arguments and suggests what was meant: a misspelt command, the file to write,
+// or else a hostfile.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -103,7 +103,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 		return usage.WithHint(fmt.Errorf("unknown command %q%s", args[0], near), "%s -h lists the commands; to check a hostfile: %s -H %s", usage.Words(cmd.CommandPath()), usage.Words(cmd.CommandPath()), args[0])
 	case cmd.Flags().Lookup("output") != nil && (formats.ByEnding(args[0]) != "" || slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(args[0]))):
 		typed := usage.Words(cmd.CommandPath() + " -H hostfile")
-		if cmd.Flags().Lookup("normalize") != nil { // a file that is kept to compare with is to hold what lasts
+		if cmd.Flags().Lookup("normalize") != nil { // a baseline needs values that last
 			typed += " --normalize"
 		}
 		return usage.WithHint(unexpected, "to write a file: %s -o %s", typed, args[0])
@@ -111,7 +111,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return usage.WithHint(unexpected, "to name a hostfile: %s -H %s", usage.Words(cmd.CommandPath()), args[0])
 }
 
-// arguments refuses too few and too many words, and says how they are given.
+// arguments refuses too few or too many arguments. rule says what the command needs.
 func arguments(least, most int, rule string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if least <= len(args) && len(args) <= most {
@@ -128,7 +128,7 @@ func judgeFleet(cmd *cobra.Command, config Config, command []string) error {
 	}
 	began := time.Now()
 	job, closeJob, err := config.job(cmd.Context(), command)
-	if nobodyNamed(err) {
+	if noHostsGiven(err) {
 		return firstSteps()
 	}
 	if err != nil {
@@ -146,7 +146,7 @@ func judgeFleet(cmd *cobra.Command, config Config, command []string) error {
 	config.conclude(report)
 	closeJob()
 	if len(command) > 0 && !config.DryRun && report.ExitCode == exitPass && !config.Verbose {
-		config.Quiet = true // what is wrong, if anything: the launch's own words follow
+		config.Quiet = true // print only problems, because the output of the launch follows
 	}
 	if err := errors.Join(config.write(report), config.writeEnv(report.Advice)); err != nil {
 		return err
@@ -160,22 +160,22 @@ func judgeFleet(cmd *cobra.Command, config Config, command []string) error {
 	case report.ExitCode != exitPass:
 		notLaunched(report)
 		return verdictCode(report)
-	case strange(report) != "":
+	case wrongMachine(report) != "":
 		notLaunched(report)
 		return exitCode(exitTrouble)
 	}
-	if cmd.Context().Err() != nil { // a Ctrl-C while the report was written
+	if cmd.Context().Err() != nil { // Ctrl-C while the report was written
 		return exitCode(exitTrouble)
 	}
-	return become(config.typed.words)
+	return startLaunch(config.typed.words)
 }
 
-// stamped is a report with what it is of: which hosts, when, and by which preflight.
+// stamped adds to a report what it is about: the hosts, the time, and the version of preflight.
 func (c Config) stamped(r checks.Report, plan preflight.Plan, began time.Time) checks.Report {
 	r.Version, r.Hostfile = Version, c.source(plan)
 	r.Began, r.Seconds = began.UTC().Format(time.RFC3339), time.Since(began).Seconds()
 	static := agents.Static()
-	if plan.Alone || c.meeting != nil { // this program is the agent
+	if plan.Alone || c.meeting != nil { // this program is also the agent
 		static = agents.OwnStatic()
 	}
 	if static {
@@ -191,9 +191,9 @@ func verdictCode(r checks.Report) error {
 	return exitCode(r.ExitCode)
 }
 
-// job turns the configuration into what a run needs, and shows how far that is until the
-// returned function ends it, which also closes the connections that outlive a node, such
-// as those to jump hosts.
+// job turns the configuration into the job of a run, and shows the progress of the run. The
+// returned function ends the progress and closes the connections that outlive a node, such as those
+// to jump hosts.
 func (c *Config) job(ctx context.Context, command []string) (preflight.Job, func(), error) {
 	if err := c.askForPods(ctx); err != nil {
 		return preflight.Job{}, nil, err
@@ -212,7 +212,7 @@ func (c *Config) job(ctx context.Context, command []string) (preflight.Job, func
 	if c.Hosts != "" && (c.Via == viaAuto || c.Via == sshName) {
 		c.warnOfTypos(ctx, intent.Options.Hosts)
 	}
-	if c.unread != nil { // this release takes it: a policy that is there must not be left out
+	if c.unread != nil { // DeepSpeed can read the launch, so a policy file may exist that was not looked for
 		return preflight.Job{}, nil, usage.WithHint(fmt.Errorf("cannot tell which policy applies: %w", c.unread), "write the option out in full, or name the policy: --config %s", besideHostfile(plan.Hostfile))
 	}
 	carrier, err := c.carrier(ctx, plan)
@@ -234,7 +234,7 @@ func (c *Config) job(ctx context.Context, command []string) (preflight.Job, func
 	return job, sync.OnceFunc(func() { shown.Stop(); client.Close() }), nil
 }
 
-// accelerator is DS_ACCELERATOR's where auto leaves it open, "" where that does too.
+// accelerator returns --accelerator, or DS_ACCELERATOR if that is auto. "" leaves the choice open.
 func (c Config) accelerator() string {
 	if c.Accelerator != "auto" {
 		return c.Accelerator
@@ -245,9 +245,9 @@ func (c Config) accelerator() string {
 	return ""
 }
 
-// intent is the launch: the command, or what the flags describe, on the hosts of
-// -w, else of the hostfile, else of the Slurm job, else of the nearest hostfile. A deepspeed command says itself which hosts, and a torchrun of a
-// single node needs nobody to say it.
+// intent returns the launch: the command, or what the flags describe. The hosts are those of -w,
+// else of the hostfile, else of the Slurm job, else of the nearest hostfile. A deepspeed command
+// names its hosts itself, and a torchrun command on a single node needs none.
 func (c Config) intent(command []string) (preflight.Intent, error) {
 	workDir, err := workingDirectory()
 	if err != nil {
@@ -269,7 +269,7 @@ func (c Config) intent(command []string) (preflight.Intent, error) {
 		err = errors.New("-H conflicts with -w: give one of them")
 	case c.Hosts != "":
 		intent.Options.Unlisted = true
-		intent.Options.Filter.ForceMulti = true // who names a single node asks about that one, not about this machine
+		intent.Options.Filter.ForceMulti = true // a single node of -w is meant, and not this machine
 		intent.Options.Hosts, err = hostfile.ParseHosts(c.Hosts)
 	case c.Hostfile == "" && c.pods != nil:
 		intent.Options.Unlisted = true
@@ -278,7 +278,7 @@ func (c Config) intent(command []string) (preflight.Intent, error) {
 	case c.Hostfile == "" && c.slurm.Named:
 		intent.Options.Unlisted = true
 		intent.Options.Filter.ForceMulti = true
-		intent.Options.Hosts, err = hostfile.FromSlurm(c.slurm.Nodes, "") // how many ranks it has on each is not asked
+		intent.Options.Hosts, err = hostfile.FromSlurm(c.slurm.Nodes, "") // the number of ranks per node is unknown
 	case c.Hostfile == "" && c.slurm.Nodes != "":
 		intent.Options.Hosts, err = hostfile.FromSlurm(c.slurm.Nodes, hostfile.SlurmSlots(os.Getenv, intent.Options.Accelerator == "cpu"))
 	case c.Hostfile != "" || len(command) == 0:
@@ -287,8 +287,9 @@ func (c Config) intent(command []string) (preflight.Intent, error) {
 	return intent, err
 }
 
-// workingDirectory is where the launch would be typed. One that was taken away, or that this
-// account may not enter, as after su or sudo -u, says so itself: nobody has named it.
+// workingDirectory returns the directory that the launch would start in. Its error explains a
+// directory that was removed, or that this account may not enter after su or sudo -u, because the
+// user named no directory.
 func workingDirectory() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -27,36 +27,36 @@ import (
 	"preflight/report/formats"
 )
 
-// readReport reads a saved run; - is standard input.
+// readReport reads a saved run. "-" is standard input.
 func readReport(path string) (checks.Report, error) {
 	in := os.Stdin
 	if path != "-" {
 		file, err := os.Open(path)
 		if err != nil {
-			return checks.Report{}, noRun("%s cannot be read: %w", path, usage.Reason(err))
+			return checks.Report{}, notASavedRun("%s cannot be read: %w", path, usage.Reason(err))
 		}
 		defer file.Close()
 		in = file
 	}
 	r, err := report.Read(in)
-	if _, unread := errors.AsType[*fs.PathError](err); unread { // as of a directory
-		return r, noRun("%s cannot be read: %w", path, usage.Reason(err))
+	if _, unread := errors.AsType[*fs.PathError](err); unread { // for example a directory
+		return r, notASavedRun("%s cannot be read: %w", path, usage.Reason(err))
 	}
 	if err != nil {
-		return r, noRun("%s: %w", path, err)
+		return r, notASavedRun("%s: %w", path, err)
 	}
-	if len(r.Nodes) == 0 { // as predict, explain and diff print it
-		return r, noRun("%s: not a saved run: it has no nodes", path)
+	if len(r.Nodes) == 0 { // the output of predict, explain or diff
+		return r, notASavedRun("%s: not a saved run: it has no nodes", path)
 	}
 	return r, nil
 }
 
-// noRun says why there is no saved run to read, and how one is made.
-func noRun(format string, args ...any) error {
+// notASavedRun returns an error that a file is not a saved run, with the commands that save one.
+func notASavedRun(format string, args ...any) error {
 	return usage.WithHint(fmt.Errorf(format, args...), "to save a run: preflight -H hostfile -o json=run.json; to save a baseline: preflight snapshot -H hostfile --normalize -o golden.json")
 }
 
-// readOnce refuses two saved runs that are both to come from standard input.
+// readOnce refuses to read two saved runs from standard input.
 func readOnce(one, other string) error {
 	if one == "-" && other == "-" {
 		return usage.WithHint(errors.New("- is given twice: standard input can only be read once"), "name a file for one of them")
@@ -68,8 +68,8 @@ func baselineFlag(flags *pflag.FlagSet) {
 	flags.String("baseline", "", "report what has changed since this snapshot (check drift)")
 }
 
-// baseline reads what drift compares with, nil where nobody named a file. Nodes that the
-// hostfile still lists and this launch leaves out are not missed in it.
+// baseline reads the file that drift compares with. It returns nil if no file is named. It leaves
+// out nodes that the hostfile lists but this launch excludes, so that drift does not miss them.
 func (c Config) baseline(p launch.Prediction) (*checks.Baseline, error) {
 	if c.Baseline == "" {
 		return nil, nil
@@ -81,7 +81,7 @@ func (c Config) baseline(p launch.Prediction) (*checks.Baseline, error) {
 	return c.baselineOf(saved, p), nil
 }
 
-// baselineOf is a saved run as drift compares with it.
+// baselineOf converts a saved run into the baseline that drift compares with.
 func (c Config) baselineOf(saved checks.Report, p launch.Prediction) *checks.Baseline {
 	baseline := &checks.Baseline{File: c.Baseline, Head: saved.Head, Nodes: saved.Nodes, NotTried: saved.NotTried}
 	if c.Via != viaAuto {
@@ -91,8 +91,8 @@ func (c Config) baselineOf(saved checks.Report, p launch.Prediction) *checks.Bas
 	if p.HostsFile == "" {
 		return baseline
 	}
-	// The launch has read it already. In judge it may lie on another machine, where a
-	// file of the same name would be another fleet's.
+	// A launch has already read this file without an error. judge may run on another machine, where
+	// a file with this name may list another fleet.
 	listed, _, err := hostfile.ReadFile(p.HostsFile, p.DeepSpeed)
 	if err != nil || slices.ContainsFunc(p.Hosts, func(host hostfile.Host) bool { return !hasHost(listed, host.Name) }) {
 		baseline.Unlisted = true
@@ -149,8 +149,8 @@ Exit codes: 0 ready, 1 a check failed, 2 could not tell.`,
 	return cmd
 }
 
-// rejudge judges the facts of a saved run by today's catalogue. That the run was
-// interrupted or is normalized stays true.
+// rejudge checks the facts of a saved run with today's catalogue. An interrupted run stays
+// interrupted, and a normalized one stays normalized.
 func rejudge(saved checks.Report, policy checks.Policy) checks.Report {
 	catalogue := catalogue.Catalogue
 	if saved.Normalized {
@@ -160,7 +160,7 @@ func rejudge(saved checks.Report, policy checks.Policy) checks.Report {
 	if saved.NotTried == nil {
 		saved.NotTried = map[facts.Section]string{}
 	}
-	for section, reason := range foreseen(saved) {
+	for section, reason := range reasonsForGaps(saved) {
 		if _, said := saved.NotTried[section]; !said && reason != "" {
 			saved.NotTried[section] = reason
 		}
@@ -172,15 +172,15 @@ func rejudge(saved checks.Report, policy checks.Policy) checks.Report {
 	return judged
 }
 
-// foreseen are the sections that a run cannot have that was saved before there were their
-// drills, each with why nobody misses it, "" where somebody does.
-func foreseen(saved checks.Report) map[facts.Section]string {
+// reasonsForGaps returns, for each section that older releases did not collect, why its absence
+// does not matter in this run. The reason is "" if the absence does matter.
+func reasonsForGaps(saved checks.Report) map[facts.Section]string {
 	smoke := ""
 	reached := slices.DeleteFunc(slices.Clone(saved.Nodes), func(node facts.Node) bool { return !node.Reached })
 	tells := func(node facts.Node) bool {
 		return node.Has(facts.SectionSmoke) || node.Missing[facts.SectionSmoke] != ""
 	}
-	// One that asked for it has it of whom it reached, unless it was interrupted.
+	// A complete run with --smoke has this section for every node that it reached.
 	if !saved.Interrupted && len(reached) > 0 && !slices.ContainsFunc(reached, tells) {
 		smoke = "the run was saved by a preflight without --smoke"
 	}

@@ -25,24 +25,25 @@ import (
 	"preflight/report/formats"
 )
 
-// rule is what the values of a setting are held to beyond their kind.
+// rule restricts the values of a setting beyond their kind.
 type rule struct {
-	choices []string           // all there are, nil where they are many
-	valid   func(string) error // of one value, nil for anything of the kind
-	// isPath makes what the configuration file says relative to that file.
+	choices []string           // all allowed values; nil if there are too many to list
+	valid   func(string) error // checks one value; nil allows any value of the kind
+	// isPath means that a path in the configuration file is relative to that file.
 	isPath bool
-	// ofReports: the file and the environment say it for the commands that write a
-	// report in every format. A flag is of its command, which says what that writes.
+	// ofReports means that the value in the file or the environment applies only to commands that
+	// write reports in every format. A flag always applies to its own command.
 	ofReports bool
-	// isLimit has the default hold for commands without the flag as well: they judge, too.
+	// isLimit means that the default also applies to commands without the flag, because they run
+	// checks, too.
 	isLimit bool
 }
 
-// rules are those of all settings that have any.
+// rules returns the rules by setting. A setting without a rule is missing.
 func rules() map[string]rule {
 	return map[string]rule{
-		"hostfile":          {isPath: true, valid: given("name the hostfile")},
-		"hosts":             {valid: given("name some hosts, as in 'node[01-16]'")},
+		"hostfile":          {isPath: true, valid: notEmpty("name the hostfile")},
+		"hosts":             {valid: notEmpty("name some hosts, as in 'node[01-16]'")},
 		"launcher":          {choices: launch.LauncherNames()},
 		"accelerator":       {valid: accelerator},
 		"rendezvous":        {choices: rendezvousModes},
@@ -69,8 +70,8 @@ func rules() map[string]rule {
 		"copy_rate":         {valid: readable(agreement.ReadBitRate)},
 		"node_reduce_rate":  {valid: readable(agreement.ReadBitRate)},
 		"reduce_rate":       {valid: readable(agreement.ReadBitRate)},
-		"baseline":          {isPath: true, valid: given("name the snapshot to compare with")},
-		"meet_token_file":   {isPath: true, valid: given("name the file, or leave it out for the environment's")},
+		"baseline":          {isPath: true, valid: notEmpty("name the snapshot to compare with")},
+		"meet_token_file":   {isPath: true, valid: notEmpty("name the file, or leave it out for the environment's")},
 		"write_env":         {isPath: true},
 		"good_hosts":        {isPath: true, ofReports: true},
 		"bad_hosts":         {isPath: true, ofReports: true},
@@ -79,15 +80,15 @@ func rules() map[string]rule {
 	}
 }
 
-// setting is one thing that a user may set: by a flag of the root command, by a variable or in
-// the configuration file.
+// setting is something that a flag of the root command, a variable or the configuration file can
+// set.
 type setting struct {
-	key  string      // "master_port", which the environment calls PREFLIGHT_MASTER_PORT
-	flag *pflag.Flag // the root command's, which has the kind and the default
+	key  string      // "master_port"; the variable is PREFLIGHT_MASTER_PORT
+	flag *pflag.Flag // the root command's flag, with the kind and the default
 	rule
 }
 
-// settings returns what the flags of the root command may set.
+// settings returns all settings. Each has a flag of the root command.
 func settings(root *cobra.Command) (all []setting) {
 	rules := rules()
 	root.LocalNonPersistentFlags().VisitAll(func(flag *pflag.Flag) {
@@ -107,7 +108,7 @@ func (s setting) isList() bool {
 	return is
 }
 
-// split returns the values in a text. Commas separate checks, but an output's commas may belong
+// split returns the values in a text. Commas separate checks, but a comma in an output may belong
 // to its path.
 func (s setting) split(text string) []string {
 	if s.flag.Value.Type() == "stringSlice" {
@@ -116,7 +117,7 @@ func (s setting) split(text string) []string {
 	return []string{text}
 }
 
-// wrong returns what is wrong with one value, nil for nothing.
+// wrong returns an error if a value is not allowed.
 func (s setting) wrong(text string) error {
 	if err := ofKind(s.flag.Value.Type(), text); err != nil {
 		return err
@@ -130,7 +131,7 @@ func (s setting) wrong(text string) error {
 	return nil
 }
 
-// check returns what is wrong with values that were set at a place, nil for nothing.
+// check returns an error that names the place for each value that is not allowed.
 func (s setting) check(place string, values []string) error {
 	var wrong *multierror.Error
 	for _, text := range values {
@@ -141,7 +142,7 @@ func (s setting) check(place string, values []string) error {
 	return wrong.ErrorOrNil()
 }
 
-// put adds the values of the setting to those that viper gets.
+// put adds the values of the setting to the map that viper gets.
 func (s setting) put(values []string, all map[string]any) {
 	if s.isList() {
 		all[s.key] = values
@@ -150,13 +151,13 @@ func (s setting) put(values []string, all map[string]any) {
 	}
 }
 
-// action is what a command does with its settings and its arguments.
+// action runs a command with its settings and arguments.
 type action func(cmd *cobra.Command, config Config, args []string) error
 
-// configured has a command read its settings first.
+// configured returns a command function that reads the settings and then calls act.
 func configured(act action) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		config, err := readConfig(cmd, asTyped{})
+		config, err := readConfig(cmd, typedLaunch{})
 		if err != nil {
 			return err
 		}
@@ -164,7 +165,7 @@ func configured(act action) func(*cobra.Command, []string) error {
 	}
 }
 
-// launching is configured of a command whose arguments are the launch.
+// launching is like [configured], for a command whose arguments are the launch.
 func launching(act action) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, words []string) error {
 		launch, err := readTyped(words)
@@ -183,14 +184,15 @@ func launching(act action) func(*cobra.Command, []string) error {
 	}
 }
 
-// readConfig reads the settings of a command: the configuration file, the environment, the
-// flags. Later wins. The launch after the command's "--" may say where the file is.
+// readConfig reads the settings of a command from the flags, the environment and the configuration
+// file, in this order of precedence. The launch after "--" may decide which configuration file
+// applies.
 //
-// viper holds the settings. It gets only values that were checked, because it changes a value
-// until it fits: 30 becomes 30 nanoseconds, 1.5 nodes become 1, and a comma splits a path. It
-// also ignores a misspelt variable and splits keys at dots. The errors name the place of every
-// wrong value, all at once.
-func readConfig(cmd *cobra.Command, launch asTyped) (Config, error) {
+// viper holds the settings. It gets only checked values, because it changes a value until it fits:
+// 30 becomes 30 nanoseconds, 1.5 nodes become 1, and a comma splits a path. It also ignores a
+// misspelt variable and splits keys at dots. readConfig reports all wrong values at once, each with
+// its place.
+func readConfig(cmd *cobra.Command, launch typedLaunch) (Config, error) {
 	all := settings(cmd.Root())
 	config := Config{places: map[string]string{}}
 	if err := knownEnvironment(all); err != nil {
@@ -227,7 +229,7 @@ func readConfig(cmd *cobra.Command, launch asTyped) (Config, error) {
 		}
 		if isTyped {
 			config.places[s.key] = spelled(flag)
-			if !s.ofReports { // the formats of the command are checked when it writes
+			if !s.ofReports { // the command checks its formats when it writes
 				problems = multierror.Append(problems, s.check(spelled(flag), flagValues(flag)))
 			}
 		}
@@ -239,7 +241,7 @@ func readConfig(cmd *cobra.Command, launch asTyped) (Config, error) {
 	return config, store.UnmarshalExact(&config)
 }
 
-// spelled is a flag as it is typed: the short way where there is one.
+// spelled returns a flag as users type it, in its short form if there is one.
 func spelled(flag *pflag.Flag) string {
 	if flag.Shorthand != "" {
 		return "-" + flag.Shorthand
@@ -254,11 +256,10 @@ func flagValues(flag *pflag.Flag) []string {
 	return []string{flag.Value.String()}
 }
 
-// origin is what a person set a setting by: the flag, the variable, or the line of the file.
+// origin returns where a setting was set: the flag, the variable, or the line of the file.
 func (c Config) origin(key string) string { return cmp.Or(c.places[key], "--"+key) }
 
-// knownEnvironment refuses a PREFLIGHT_ variable that is no setting: a misspelt one would
-// change nothing.
+// knownEnvironment refuses an unknown PREFLIGHT_ variable. A misspelt one would have no effect.
 func knownEnvironment(all []setting) error {
 	var keys []string
 	for _, s := range all {
@@ -280,7 +281,8 @@ func knownEnvironment(all []setting) error {
 	return nil
 }
 
-// relativeTo returns a value of a file in a directory, with its path as seen from here.
+// relativeTo returns a value from a configuration file. Paths in it are changed from relative to
+// dir, the directory of that file, to relative to the current directory.
 func (s setting) relativeTo(dir, value string) string {
 	switch {
 	case !s.isPath || dir == ".":
@@ -291,7 +293,7 @@ func (s setting) relativeTo(dir, value string) string {
 	return relative(dir, value)
 }
 
-// relative is a path as seen from a directory; - is no path, and "" none either.
+// relative joins a path to a directory. It leaves "-" and "" unchanged, because they are no paths.
 func relative(dir, path string) string {
 	if path == "" || path == "-" || filepath.IsAbs(path) {
 		return path

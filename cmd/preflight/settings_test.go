@@ -67,7 +67,7 @@ func TestNoValueIsBent(t *testing.T) {
 			if err := root.ParseFlags(append([]string{"--config", "p.yaml"}, c.flags...)); err != nil {
 				t.Fatal(err)
 			}
-			config, err := readConfig(root, asTyped{})
+			config, err := readConfig(root, typedLaunch{})
 			var got any
 			if err != nil {
 				var out strings.Builder
@@ -94,7 +94,7 @@ func TestDefaultsAreOfCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := readConfig(cmd, asTyped{})
+	config, err := readConfig(cmd, typedLaunch{})
 	if err != nil || config.SmokeTime != 0 || config.SHMHeadroom == "" || config.OpenFiles == 0 || config.Timeout == 0 {
 		t.Errorf("%v, %+v", err, config)
 	}
@@ -104,7 +104,7 @@ func TestDefaultsAreOfCommands(t *testing.T) {
 func defaults(t *testing.T) Config {
 	t.Helper()
 	t.Setenv("XDG_CONFIG_HOME", filepath.Join(t.TempDir(), "none"))
-	config, err := readConfig(rootCommand(), asTyped{})
+	config, err := readConfig(rootCommand(), typedLaunch{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func slurmFlags(flags *pflag.FlagSet) {
 	flags.String("container-workdir", "", "with --via srun: passed to srun (pyxis)")
 }
 
-// slurmJob is the rule of --jobid.
+// slurmJob checks the value of --jobid.
 func slurmJob(text string) error {
 	if !srun.IsJob(text) {
 		return errors.New("must be the number of a job, as squeue shows it: 118, or 118_3 for a task of an array")
@@ -32,7 +32,7 @@ func slurmJob(text string) error {
 	return nil
 }
 
-// callback is the rule of --callback.
+// callback checks the value of --callback.
 func callback(text string) error {
 	host, number, err := net.SplitHostPort(text)
 	if err != nil || host == "" {
@@ -41,7 +41,7 @@ func callback(text string) error {
 	return port(number)
 }
 
-// askForJob asks Slurm for the job that --jobid names.
+// askForJob asks Slurm for the job of --jobid.
 func (c *Config) askForJob(ctx context.Context, command []string) error {
 	if words := c.pyxis(); words != nil && c.Via != srun.Name {
 		return usage.WithHint(fmt.Errorf("%s needs --via srun", words[0]), "add --via srun, or use --in for other containers")
@@ -62,7 +62,7 @@ func (c *Config) askForJob(ctx context.Context, command []string) error {
 	return nil
 }
 
-// pyxis are the options of srun that say what steps run in, each one word.
+// pyxis returns the options for srun that select the container of a step, one word each.
 func (c Config) pyxis() (words []string) {
 	for _, option := range [][2]string{{"image", c.Image}, {"name", c.Kept}, {"mounts", c.Mounts}, {"workdir", c.Workdir}} {
 		if option[1] != "" {

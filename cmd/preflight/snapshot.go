@@ -90,7 +90,7 @@ Exit codes: 0 written, 2 not written, or some nodes are missing.`,
 	return cmd
 }
 
-// lacking is what a snapshot lacks that a whole one has, "" for nothing.
+// lacking describes what is missing from a snapshot. It returns "" for a complete one.
 func lacking(saved checks.Report) string {
 	lost := len(lostNodes(saved))
 	var lacks []string
@@ -106,9 +106,9 @@ func lacking(saved checks.Report) string {
 	return "the snapshot " + strings.Join(lacks, " and ")
 }
 
-// despite is the way out for who wants the file written anew all the same, as a fleet with
-// a node that is gone for good does.
-func despite(saved checks.Report, kept, partial string) string {
+// replaceHint returns the commands that replace the kept snapshot anyway, for example if a node is
+// gone for good.
+func replaceHint(saved checks.Report, kept, partial string) string {
 	way := "to replace it anyway: mv " + text.Quote(partial) + " " + text.Quote(kept)
 	if lost := lostNodes(saved); lost != nil {
 		way = "to leave these nodes out: --exclude " + text.Quote(strings.Join(lost, "@")) + "; " + way
@@ -116,7 +116,7 @@ func despite(saved checks.Report, kept, partial string) string {
 	return way
 }
 
-// lostNodes are those that were not reached, or lost midway.
+// lostNodes returns the nodes that were not reached, or lost during the run.
 func lostNodes(saved checks.Report) (names []string) {
 	for _, node := range saved.Nodes {
 		if !node.Reached || node.SSH != nil && node.SSH.Cause != "" {
@@ -128,8 +128,8 @@ func lostNodes(saved checks.Report) (names []string) {
 
 const partialEnding = ".partial"
 
-// save writes a snapshot. What it lacks an earlier one may have, which nobody could compare
-// with any more: such a file is kept, and this one goes beside it.
+// save writes a snapshot. An incomplete one does not replace an existing file, which may hold the
+// missing nodes. It goes to a file next to it.
 func (c Config) save(saved checks.Report, normalize bool) error {
 	all := c.outputs()
 	if lack := lacking(saved); lack != "" {
@@ -139,12 +139,12 @@ func (c Config) save(saved checks.Report, normalize bool) error {
 				all[i].Path += partialEnding
 				all[i].Asked = "-o " + all[i].Path
 				fmt.Fprintf(os.Stderr, "preflight: %s is unchanged; the incomplete snapshot goes to %s\n", o.Path, all[i].Path)
-				fmt.Fprintf(os.Stderr, "preflight: %s\n", despite(saved, o.Path, all[i].Path))
+				fmt.Fprintf(os.Stderr, "preflight: %s\n", replaceHint(saved, o.Path, all[i].Path))
 			}
 		}
 	}
 	render := report.JSON[checks.Report]
-	if normalize { // the same bytes until somebody changes a node
+	if normalize { // the same bytes as long as no node changes
 		render = report.Normalized
 	}
 	if err := outputs.Deliver(all, func(w io.Writer, _ string, _ report.Style) error { return render(w, saved) }); err != nil {
@@ -162,9 +162,9 @@ func (c Config) save(saved checks.Report, normalize bool) error {
 	return nil
 }
 
-// faults are the checks that fail on the nodes of a snapshot, with the nodes: "gpu-healthy
-// w5; shm-size w[2-3]". Those that judge by nothing that lasts do not count, for nobody
-// compares that later on, and of nodes that were lost [lacking] tells.
+// faults returns the checks that fail on the nodes of a snapshot, with the nodes: "gpu-healthy w5;
+// shm-size w[2-3]". It leaves out checks of values that do not last, because a baseline does not
+// compare them, and lost nodes, which [lacking] reports.
 func faults(fleet facts.Fleet, prediction launch.Prediction, policy checks.Policy) string {
 	catalogue := slices.DeleteFunc(slices.Clone(catalogue.Catalogue), func(check checks.Check) bool {
 		return !agreement.Lasts(check)
@@ -189,7 +189,7 @@ func faults(fleet facts.Fleet, prediction launch.Prediction, policy checks.Polic
 	return strings.Join(failing, "; ")
 }
 
-// inOrder are the nodes of a fleet that have been named, each once.
+// inOrder returns the named nodes in the order of the fleet, each once.
 func inOrder(fleet facts.Fleet, named []string) (names []string) {
 	for _, node := range fleet.Nodes {
 		if slices.Contains(named, node.Name) {

@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// mostLookups is how many names of -w are looked up to find misspelt ones.
+	// mostLookups limits the names of -w that are looked up to find misspelt ones.
 	mostLookups = 16
-	// lookupPatience limits all these lookups together.
+	// lookupPatience limits the time of all these lookups together.
 	lookupPatience = 2 * time.Second
 )
 
-// warnOfTypos names the nodes of -w that have no address, if a name that this machine knows is near.
+// warnOfTypos warns about nodes of -w that have no address, if a known name is near.
 func (c Config) warnOfTypos(ctx context.Context, hosts []hostfile.Host) {
 	known := knownNames()
 	ctx, cancel := context.WithTimeout(ctx, lookupPatience)
@@ -43,13 +43,13 @@ func (c Config) warnOfTypos(ctx context.Context, hosts []hostfile.Host) {
 }
 
 // knownNames returns the host names in the nearest hostfile, in the user's ssh configuration and
-// known_hosts (hashed ones are unreadable), and in /etc/hosts.
+// known_hosts, and in /etc/hosts. Hashed names in known_hosts cannot be read.
 func knownNames() (names []string) {
-	hosts, _, _ := hostfile.ReadFile(nearestHostfile(), "") // none of a hostfile that is wrong
+	hosts, _, _ := hostfile.ReadFile(nearestHostfile(), "") // nil if the hostfile has errors
 	for _, host := range hosts {
 		names = append(names, hostfile.Bare(host.Name))
 	}
-	home, _ := os.UserHomeDir() // "" reads no file
+	home, _ := os.UserHomeDir() // "" finds no file
 	for file, namesOf := range map[string]func(words []string) []string{
 		"/etc/hosts": func(words []string) []string { return words[1:] },
 		filepath.Join(home, ".ssh", "known_hosts"): func(words []string) []string {

@@ -20,7 +20,7 @@ import (
 	"preflight/internal/text"
 )
 
-// allowed says for a person what a kind of setting takes. Kinds have pflag's names.
+// allowed describes for each kind of setting which values it takes. The kinds have pflag's names.
 var allowed = map[string]string{
 	"bool":        "true or false",
 	"int":         "a whole number",
@@ -32,8 +32,8 @@ var allowed = map[string]string{
 	"stringArray": "a list of texts",
 }
 
-// ofKind refuses a text that is no value of the kind. A number with a leading zero is none:
-// viper reads 0022 as the octal 18.
+// ofKind returns an error if a text is not a value of the kind. It refuses numbers with a leading
+// zero, because viper reads 0022 as the octal number 18.
 func ofKind(kind, text string) error {
 	var err error
 	switch kind {
@@ -58,8 +58,7 @@ func ofKind(kind, text string) error {
 	return fmt.Errorf("%q is not %s", text, allowed[kind])
 }
 
-// flagError puts pflag's words for a wrong value into ours, and asks for the flag that was
-// meant by one that there is not.
+// flagError rewords pflag's error for a wrong value, and suggests a flag for an unknown one.
 func flagError(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		return fmt.Errorf("%w%s", err, text.DidYouMean(flagMeant(cmd, unknown)))
@@ -76,8 +75,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// flagMeant is the flag that was likely meant, "" for none. A long name with one hyphen is
-// taken for short ones.
+// flagMeant returns the flag that was likely meant, "" if none is near. pflag reads a long name
+// with one hyphen as several short flags.
 func flagMeant(cmd *cobra.Command, unknown *pflag.NotExistError) string {
 	var names []string
 	for _, flags := range []*pflag.FlagSet{cmd.LocalFlags(), cmd.InheritedFlags()} {
@@ -94,11 +93,11 @@ func flagMeant(cmd *cobra.Command, unknown *pflag.NotExistError) string {
 	return text.Meant("--"+word, names)
 }
 
-// formatsKey is the annotation of --format that holds the formats of its command.
+// formatsKey is the annotation of --format with the formats of its command.
 const formatsKey = "preflight_formats"
 
-// knownFormat refuses a format that the command does not print. It runs when the command begins,
-// because the shell completes the rest of a line whose format is not finished.
+// knownFormat refuses a format that the command does not print. It runs when the command starts,
+// and not while the flags are parsed: the shell also completes lines with an unfinished format.
 func knownFormat(cmd *cobra.Command, _ []string) error {
 	flag := cmd.Flags().Lookup("format")
 	if flag == nil {
@@ -110,9 +109,9 @@ func knownFormat(cmd *cobra.Command, _ []string) error {
 	return nil
 }
 
-// given refuses an empty value, as an unset shell variable makes it: the default would be
+// notEmpty refuses an empty value, which an unset shell variable produces. The default would mean
 // another launch, or no baseline.
-func given(wayOut string) func(string) error {
+func notEmpty(wayOut string) func(string) error {
 	return func(text string) error {
 		if strings.TrimSpace(text) == "" {
 			return errors.New("must not be empty: " + wayOut)
@@ -121,8 +120,8 @@ func given(wayOut string) func(string) error {
 	}
 }
 
-// accelerator refuses what is none of those there are. "gpu" is but a letter from "cpu",
-// and means the other one.
+// accelerator checks the value of --accelerator. For "gpu" it suggests cuda, although "cpu" is
+// nearer.
 func accelerator(name string) error {
 	if name == "gpu" {
 		return fmt.Errorf("%q is not one of %s%s", name, strings.Join(accelerators, ", "), text.DidYouMean("cuda"))
@@ -137,7 +136,7 @@ func port(text string) error {
 	return nil
 }
 
-// portOrDefault takes 0 as well: the port of ssh's own configuration.
+// portOrDefault also allows 0: the port from ssh's configuration.
 func portOrDefault(text string) error {
 	if text == "0" {
 		return nil
@@ -168,7 +167,7 @@ func atLeast(least time.Duration) func(string) error {
 	}
 }
 
-// check refuses what names no check and is no pattern of any.
+// check refuses a text that is neither a check nor a pattern that matches one.
 func check(pattern string) error {
 	if len(policyfile.ChecksNamed(pattern)) == 0 {
 		return usage.WithHint(errors.New(policyfile.NoCheck(pattern)), "preflight checks lists the checks")
@@ -176,7 +175,7 @@ func check(pattern string) error {
 	return nil
 }
 
-// readable refuses a text that a function of checks cannot read.
+// readable refuses a text that the function read cannot read.
 func readable[Value any](read func(string) (Value, error)) func(string) error {
 	return func(text string) error {
 		_, err := read(text)
@@ -185,7 +184,7 @@ func readable[Value any](read func(string) (Value, error)) func(string) error {
 }
 
 func share(text string) error {
-	if part, err := strconv.ParseFloat(text, 64); err != nil || !(part >= 0 && part <= 1) { // nor NaN
+	if part, err := strconv.ParseFloat(text, 64); err != nil || !(part >= 0 && part <= 1) { // also refuses NaN
 		return fmt.Errorf("must be between 0 and 1: %s", text)
 	}
 	return nil

@@ -26,21 +26,21 @@ import (
 	"preflight/remote/ssh"
 )
 
-// viaAuto is srun for a Slurm job of these nodes, where the launch goes that way, or goes not by
-// ssh either and one of the first refuses that; and ssh everywhere else: where ranks are
-// started by it, it is what is to be judged.
+// viaAuto is srun in a Slurm job that has all nodes of the launch, if the launch uses srun, or if
+// it does not use ssh and one of the first nodes refuses ssh. In all other cases it is ssh: a
+// launch that uses ssh needs ssh checked.
 const viaAuto = "auto"
 
-// triedFirst is how many nodes are tried for ssh before anything is started: nothing is
-// started twice to find out. firstPatience is for each.
+// sshProbes is the number of nodes on which autoCarrier tries ssh before the run. It starts nothing
+// on them. sshProbeTimeout is the time limit for each.
 const (
-	triedFirst    = 3
-	firstPatience = 3 * time.Second
+	sshProbes       = 3
+	sshProbeTimeout = 3 * time.Second
 )
 
-// automatic is the carrier that auto stands for, and what keeps it from being ssh where nobody had
-// to ask for another.
-func (c *Config) automatic(ctx context.Context, p launch.Prediction) (name string, refusal error) {
+// autoCarrier returns the carrier that auto stands for. refusal is the error because of which it is
+// not ssh; it is nil if the launch itself decides.
+func (c *Config) autoCarrier(ctx context.Context, p launch.Prediction) (name string, refusal error) {
 	if _, err := exec.LookPath(srun.Name); err != nil || !p.SlurmJob {
 		return sshName, nil
 	}
@@ -54,12 +54,12 @@ func (c *Config) automatic(ctx context.Context, p launch.Prediction) (name strin
 	case p.StartedBy().SSH:
 		return sshName, nil
 	}
-	by, err := ssh.New(ssh.Options{Port: p.SSHPort, Timeout: firstPatience})
-	if err != nil { // whoever goes by ssh is told
+	by, err := ssh.New(ssh.Options{Port: p.SSHPort, Timeout: sshProbeTimeout})
+	if err != nil { // the ssh carrier will report the error
 		return sshName, nil
 	}
 	defer by.Close()
-	for _, host := range p.Hosts[:min(len(p.Hosts), triedFirst)] {
+	for _, host := range p.Hosts[:min(len(p.Hosts), sshProbes)] {
 		if err := refuses(ctx, by, host.Name); err != nil {
 			return srun.Name, err
 		}
@@ -67,13 +67,13 @@ func (c *Config) automatic(ctx context.Context, p launch.Prediction) (name strin
 	return sshName, nil
 }
 
-// refusals are a node's own words that ssh is not for this account, or not at all. What is wrong with a
-// key, or goes unanswered, is found by going there.
+// refusals are errors with which a node refuses ssh for this account, or altogether. Other
+// problems with keys, and nodes that do not answer, are for the run to report.
 var refusals = []remote.Cause{remote.Refused, remote.NoJob, remote.AccountClosed, remote.KeysRefused, remote.PasswordOnly}
 
-// refuses is how a node refuses a login by ssh, nil where it does not.
+// refuses returns the error if a node refuses a login over ssh, nil if it does not.
 func refuses(ctx context.Context, by remote.Carrier, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, firstPatience)
+	ctx, cancel := context.WithTimeout(ctx, sshProbeTimeout)
 	defer cancel()
 	connection, _, err := by.Dial(ctx, name)
 	if err == nil {
@@ -87,13 +87,13 @@ func refuses(ctx context.Context, by remote.Carrier, name string) error {
 
 const sshName = "ssh"
 
-// carrier is a value of --via.
+// carrier is a value of --via and the function that opens it.
 type carrier struct {
 	name string
 	open func(*Config, preflight.Plan) (remote.Carrier, error)
 }
 
-// carriers are what can take us to the nodes.
+// carriers are the ways to reach the nodes.
 var carriers = []carrier{
 	{sshName, func(c *Config, plan preflight.Plan) (remote.Carrier, error) {
 		return ssh.New(ssh.Options{Port: plan.Prediction.SSHPort, Timeout: c.Timeout})
@@ -127,12 +127,12 @@ func viaNames() []string {
 	return names
 }
 
-// carrier is what --via names, whose value has been held to the choices.
+// carrier returns the carrier of --via. The value has been checked before.
 func (c *Config) carrier(ctx context.Context, plan preflight.Plan) (remote.Carrier, error) {
 	name := c.Via
 	if name == viaAuto || name == "" {
 		var refusal error
-		if name, refusal = c.automatic(ctx, plan.Prediction); refusal != nil && !c.Quiet {
+		if name, refusal = c.autoCarrier(ctx, plan.Prediction); refusal != nil && !c.Quiet {
 			fmt.Fprintf(os.Stderr, "preflight: using srun, as the launch does, because ssh failed: %v (to use ssh anyway: --via ssh)\n", refusal)
 		}
 	}
@@ -142,16 +142,16 @@ func (c *Config) carrier(ctx context.Context, plan preflight.Plan) (remote.Carri
 
 var viaUsage = "how to reach the nodes: " + strings.Join(viaNames(), ", ")
 
-// enterable is the rule of --in.
+// enterable checks the value of --in.
 func enterable(text string) error {
 	_, err := inside.Words(text)
 	return err
 }
 
-// inside is what the ranks run in on a node: what --in says, else what the file says of that
-// node, the last that does.
+// inside returns a function that gives the command which enters the container on a node. --in comes
+// first; of several entries in the configuration file, the last one that names the node applies.
 func (c Config) inside() func(node string) []string {
-	if words, _ := inside.Words(c.In); words != nil || c.places["in"] != "" { // held to its rule before
+	if words, _ := inside.Words(c.In); words != nil || c.places["in"] != "" { // checked before
 		return func(node string) []string { return inside.Of(words, node) }
 	}
 	return func(node string) []string {

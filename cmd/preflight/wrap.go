@@ -23,7 +23,7 @@ import (
 	"preflight/launch/args"
 )
 
-// commandOnly takes words behind a "--" only: they are the launch to judge.
+// commandOnly accepts arguments only after a "--". They are the launch to check.
 func commandOnly(cmd *cobra.Command, words []string) error {
 	before := words
 	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
@@ -33,7 +33,8 @@ func commandOnly(cmd *cobra.Command, words []string) error {
 		}
 	}
 	if len(before) > 0 && args.Begins(before[0]) {
-		// The options among the words were taken for ours, so they are shown as typed.
+		// pflag has read the options among these words as preflight's, so the hint shows the words
+		// as typed.
 		typed := secret.Arguments(os.Args[max(slices.Index(os.Args, before[0]), 0):])
 		for i, word := range typed {
 			typed[i] = text.Quote(word)
@@ -43,12 +44,13 @@ func commandOnly(cmd *cobra.Command, words []string) error {
 	return noArguments(cmd, before)
 }
 
-// assignment is a variable before a command, as a shell reads it.
+// assignment matches a variable before a command, as a shell reads it.
 var assignment = regexp.MustCompile(`^[A-Za-z_]\w*=`)
 
-// inEnvironment sets the variables that stand before a command, alone or behind env, and is
-// what follows them, and their names: they are what it would have found had they stood before preflight.
-func inEnvironment(words []string) (command, names []string) {
+// setAssignments sets the variables before a command, with or without env, and returns the command
+// that follows and the names of the variables. The effect is the same as that of variables before
+// preflight.
+func setAssignments(words []string) (command, names []string) {
 	command = words
 	if len(words) > 1 && words[0] == "env" && assignment.MatchString(words[1]) {
 		command = words[1:]
@@ -63,18 +65,18 @@ func inEnvironment(words []string) (command, names []string) {
 	return command, names
 }
 
-// asTyped is a launch as it was typed, and as it is judged.
-type asTyped struct {
-	words   []string // which become it
-	command []string // the launch itself, inside a script too
-	dir     string   // where a script goes before that, "" for nowhere else
-	set     []string // the names of the variables that the words or the script set for it
+// typedLaunch is a launch as it was typed, and the command that preflight checks.
+type typedLaunch struct {
+	words   []string // what preflight starts in the end
+	command []string // the launch command, also if a script starts it
+	dir     string   // the directory that a script changes to; "" if it does not
+	set     []string // names of the variables that the words or the script set
 }
 
-// readTyped sets the variables that stand before a command, or that a script exports which the words run, and is the
-// command that is left, of the script the one that it comes to.
-func readTyped(words []string) (t asTyped, err error) {
-	t.words, t.set = inEnvironment(words)
+// readTyped reads the words after "--". It sets the variables that stand before the command, or
+// that the script exports, and finds the launch command that the script starts.
+func readTyped(words []string) (t typedLaunch, err error) {
+	t.words, t.set = setAssignments(words)
 	t.command = t.words
 	around := args.Surroundings{Getenv: os.Getenv, ReadFile: os.ReadFile}
 	if around.WorkDir, err = workingDirectory(); err == nil {
@@ -88,7 +90,7 @@ func readTyped(words []string) (t asTyped, err error) {
 		return t, err
 	}
 	exports := []string(nil)
-	t.command, exports = inEnvironment(script.Typed)
+	t.command, exports = setAssignments(script.Typed)
 	t.set = append(t.set, exports...)
 	if script.Dir != around.WorkDir {
 		t.dir = script.Dir
@@ -96,16 +98,16 @@ func readTyped(words []string) (t asTyped, err error) {
 	return t, nil
 }
 
-// ofTheCommand are the flags that a launch command has too. It is read as it
-// stands, so that what is judged is what will run. Which hosts those of the flags
-// may be, only the command itself can tell.
-var ofTheCommand = []string{"include", "exclude", "num_nodes", "num_gpus", "force_multi", "master_addr", "master_port", "launcher", "ssh_port", "rendezvous", "rdzv_endpoint"}
+// launchFlagNames are the flags that a launch command has, too. preflight checks the command
+// exactly as it stands, so they must be options of the command. Only the command itself can decide
+// whether -H and -w apply.
+var launchFlagNames = []string{"include", "exclude", "num_nodes", "num_gpus", "force_multi", "master_addr", "master_port", "launcher", "ssh_port", "rendezvous", "rdzv_endpoint"}
 
 func decidedByCommand(flag *pflag.Flag) bool {
-	return slices.Contains(ofTheCommand, strings.ReplaceAll(flag.Name, "-", "_"))
+	return slices.Contains(launchFlagNames, strings.ReplaceAll(flag.Name, "-", "_"))
 }
 
-// commandDecides refuses flags that say of the launch what the command says.
+// commandDecides refuses flags that describe the launch if there is a launch command.
 func commandDecides(cmd *cobra.Command, command []string) error {
 	if len(command) == 0 {
 		if dry := cmd.Flags().Lookup("dry-run"); dry != nil && dry.Changed && !cmd.Flags().Changed("accept") {
@@ -126,10 +128,10 @@ func commandDecides(cmd *cobra.Command, command []string) error {
 	return err
 }
 
-// strange is why the command would start nothing useful here although it would
-// work: a command that is typed on every host starts the ranks of the machine it
-// is typed on. "" when there is nothing against it.
-func strange(r checks.Report) string {
+// wrongMachine explains why starting the command on this machine would be useless, although the
+// launch can work: the command must be started on every host, and this machine is none of them. It
+// returns "" if the command may start here.
+func wrongMachine(r checks.Report) string {
 	byHand := r.Launch.Torchrun() || r.Launch.NoSSH
 	if !byHand || len(r.Launch.Hosts) < 2 || r.LaunchedFrom != "" {
 		return ""
@@ -137,9 +139,9 @@ func strange(r checks.Report) string {
 	return fmt.Sprintf("this command must be started on each of the %d nodes, and this machine is none of them", len(r.Launch.Hosts))
 }
 
-// become replaces this process by the launch, arguments untouched. It returns
-// only when that fails.
-func become(command []string) error {
+// startLaunch replaces this process with the launch and does not change its arguments. It returns
+// only if that fails.
+func startLaunch(command []string) error {
 	path, err := exec.LookPath(command[0])
 	if err != nil {
 		return usage.WithHint(fmt.Errorf("%s not found: %w", command[0], errors.Unwrap(err)), "activate its environment, or write the full path")
@@ -148,9 +150,9 @@ func become(command []string) error {
 	return fmt.Errorf("%s cannot be started: %w", path, err)
 }
 
-// notLaunched says why the launch did not follow.
+// notLaunched reports why the launch was not started.
 func notLaunched(r checks.Report) {
-	why := strange(r)
+	why := wrongMachine(r)
 	switch r.ExitCode {
 	case exitFail:
 		why = "a check failed"

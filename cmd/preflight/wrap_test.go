@@ -20,12 +20,12 @@ func TestInsideScript(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := readTyped([]string{"ONE_OF_TEST=2", "bash", script})
-	want := asTyped{words: []string{"bash", script}, command: []string{"torchrun", "train.py"}, dir: dir, set: []string{"ONE_OF_TEST", "OTHER_OF_TEST"}}
+	want := typedLaunch{words: []string{"bash", script}, command: []string{"torchrun", "train.py"}, dir: dir, set: []string{"ONE_OF_TEST", "OTHER_OF_TEST"}}
 	if !reflect.DeepEqual(got, want) || err != nil || os.Getenv("OTHER_OF_TEST") != "1" {
 		t.Errorf("%+v (%v) with %q, want %+v", got, err, os.Getenv("OTHER_OF_TEST"), want)
 	}
 	words := []string{"deepspeed", "train.py"}
-	if got, err := readTyped(words); err != nil || !reflect.DeepEqual(got, asTyped{words: words, command: words}) {
+	if got, err := readTyped(words); err != nil || !reflect.DeepEqual(got, typedLaunch{words: words, command: words}) {
 		t.Errorf("%q became %+v (%v)", words, got, err)
 	}
 }
@@ -46,7 +46,7 @@ func TestVariablesBeforeTheCommand(t *testing.T) {
 	} {
 		t.Setenv("NNODES", "1")
 		t.Setenv("OTHER_OF_TEST", "")
-		if got, _ := inEnvironment(c.words); !slices.Equal(got, c.want) || os.Getenv("NNODES") != c.nodes {
+		if got, _ := setAssignments(c.words); !slices.Equal(got, c.want) || os.Getenv("NNODES") != c.nodes {
 			t.Errorf("%q is %q with NNODES=%s, want %q with %s", c.words, got, os.Getenv("NNODES"), c.want, c.nodes)
 		}
 	}
