@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command agent is what runs on a node: the wire, what is looked at there and what is tried.
+// Command agent is the program that runs on a node. It collects facts, runs tests and speaks
+// preflight's protocol.
 //
-// It refuses everything else, for each node is sent the whole of it and starts it in every
-// run: flags, configuration, judging and rendering are the launching machine's.
+// preflight copies it to every node and starts it in every run, so it stays small: flags,
+// configuration, checks and reports belong to the launching machine.
 package main
 
 import (
@@ -15,7 +16,7 @@ import (
 
 func main() {
 	args := os.Args[1:]
-	if len(args) > 0 && args[0] == "agent" { // as the whole preflight is called, where that is what was sent
+	if len(args) > 0 && args[0] == "agent" { // as preflight itself is called if it is its own agent
 		args = args[1:]
 	}
 	os.Exit(agent.Main(args))

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command pack compresses the agents in a directory for preflight to carry, and writes
-// what has a build embed them:
+// Command pack compresses the agents in a directory, and writes the overlay that makes a build
+// embed them in preflight:
 //
 //	go run ./cmd/agent/pack DIRECTORY
 //	go build -overlay DIRECTORY/overlay.json ./cmd/preflight
 //
-// It refuses what is no program for Linux. Of one agent it makes the same bytes, given the
-// same Go release.
+// It refuses files that are not programs for Linux. With the same Go release it turns the same
+// agent into the same bytes.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"preflight/remote"
 )
 
-// carried is what package agents embeds.
+// carried is the directory that package agents embeds.
 const carried = "cmd/preflight/internal/agents/carried"
 
 func main() {

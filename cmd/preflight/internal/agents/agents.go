@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agents carries the programs that nodes are sent. `make build` and `make cross`
-// compile cmd/agent for kinds of machines and embed what comes out here, so that one file
-// serves every node from whatever machine.
+// Package agents holds the programs that preflight copies to the nodes. `make build` and `make
+// cross` compile cmd/agent for several kinds of machines and embed the results here, so that one
+// preflight serves every node from any machine.
 //
-// What a build embeds it has just compiled: nothing of it is ever left in this tree, and a
-// plain `go build` embeds none. That makes a preflight which sends itself, and so serves
-// nodes that are like this machine.
+// A build embeds only what it has just compiled. No agent is ever left in this tree, and a plain
+// `go build` embeds none. Such a preflight sends itself, and serves only nodes like this machine.
 package agents
 
 import (
@@ -30,8 +29,8 @@ var own = sync.OnceValues(func() (set, error) {
 	return open(carried)
 })
 
-// Open returns the agent to send to nodes of a platform. The error wraps os.ErrNotExist when
-// there is none, and says how to build it.
+// Open returns the agent for a platform. If there is none, the error wraps os.ErrNotExist and says
+// how to build it.
 func Open(goos, arch string) (*remote.Binary, error) {
 	carried, err := own()
 	if err != nil {
@@ -40,11 +39,11 @@ func Open(goos, arch string) (*remote.Binary, error) {
 	return carried.of(goos, arch)
 }
 
-// Static is whether an agent that Open returns is static: such a program was built without
-// cgo, and can load no library of a driver.
+// Static reports whether an agent from Open is static. A static agent was built without cgo and
+// cannot load a driver's libraries.
 func Static() bool {
 	carried, err := own()
-	return err == nil && carried.static() // Open returns the error
+	return err == nil && carried.static() // Open will return the error
 }
 
 func (s set) static() bool {
@@ -59,16 +58,16 @@ func (s set) static() bool {
 	return false
 }
 
-// OwnStatic is Static for this program as its own agent.
+// OwnStatic is like Static, for this program as its own agent.
 func OwnStatic() bool {
 	own, err := remote.Own("linux", runtime.GOARCH)
 	return err == nil && own.Loader == ""
 }
 
-// set are agents by the names that cmd/agent/pack gives them.
+// set holds agents by the file names that cmd/agent/pack gives them.
 type set map[string]*remote.Binary
 
-// open reads of each agent what it is, once for all nodes, and the rest when one needs it.
+// open reads the header of every agent. The rest of an agent is read once, when a node needs it.
 func open(files fs.FS) (set, error) {
 	names, err := fs.Glob(files, "*.gz")
 	if err != nil {

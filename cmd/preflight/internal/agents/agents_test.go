@@ -16,7 +16,7 @@ import (
 	"preflight/remote"
 )
 
-// packed is this test's own program, in place of an agent.
+// packed returns this test's own program, packed like an agent.
 func packed(t *testing.T) *fstest.MapFile {
 	t.Helper()
 	text, err := remote.Pack("/proc/self/exe")
@@ -77,7 +77,7 @@ func TestStatic(t *testing.T) {
 	}
 }
 
-// What every node is asked for costs nothing that grows with what is carried.
+// Every node asks for an agent, so the cost must not grow with the number of agents.
 func TestOpenedOnce(t *testing.T) {
 	agent := packed(t)
 	all, err := open(fstest.MapFS{"linux-mips.gz": agent})
@@ -98,8 +98,8 @@ func TestOpenedOnce(t *testing.T) {
 	}
 }
 
-// What the tree holds is embedded by every build: an agent left in it would be sent by
-// builds of later sources.
+// Every build embeds what is in the tree. An agent left there would be sent by builds of later
+// sources.
 func TestNoneIsLeftInTheTree(t *testing.T) {
 	left, err := filepath.Glob("carried/*")
 	if want := []string{"carried/README.md"}; err != nil || !slices.Equal(left, want) {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inside reads the command that enters what the ranks run in on a node, as people
-// write it: docker exec -i train.
+// Package inside reads the command that enters a container on a node, such as docker exec -i train.
 //
-// It refuses what a shell would have to work out, such as $NAME, pipes and patterns: on the
-// nodes no shell reads these words, and here it would be the wrong machine's.
+// It refuses text that needs a shell, such as $NAME, pipes and patterns. On the nodes no shell
+// reads these words, and the shell of the launching machine would use the wrong machine's values.
 package inside
 
 import (
@@ -22,7 +21,7 @@ import (
 	"preflight/remote"
 )
 
-// Words are those of a command as a POSIX shell parts them; none of "".
+// Words splits a command into words as a POSIX shell does. It returns nil for "".
 func Words(text string) ([]string, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -37,7 +36,7 @@ func Words(text string) ([]string, error) {
 	return words, nil
 }
 
-// parted are the words of a simple command.
+// parted splits a simple command into words.
 func parted(text string) (words []string, err error) {
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangPOSIX)).Parse(strings.NewReader(text), "")
 	if wrong, is := errors.AsType[syntax.ParseError](err); is {
@@ -72,7 +71,7 @@ func parted(text string) (words []string, err error) {
 	return words, nil
 }
 
-// plain refuses the parts of a word that a shell would have to work out.
+// plain refuses the parts of a word that only a shell can expand.
 func plain(parts []syntax.WordPart) error {
 	for i, part := range parts {
 		switch part := part.(type) {
@@ -92,8 +91,8 @@ func plain(parts []syntax.WordPart) error {
 	return nil
 }
 
-// pattern is what a shell matches with files or makes several words of, where no backslash
-// stands before it.
+// pattern matches text that a shell would expand to files or to several words, without a backslash
+// before it.
 var pattern = regexp.MustCompile(`(^|[^\\])(\\\\)*([*?[]|\{[^}]*(,|\.\.))`)
 
 // nodePlaceholder stands for the node's name, without a user.
@@ -101,7 +100,8 @@ const nodePlaceholder = "{node}"
 
 var placeholder = regexp.MustCompile(`\{[a-z_]+\}`)
 
-// Of are the words for a node, nil for the node itself.
+// Of returns the words for a node, with its name in place of the placeholder. nil stays nil, which
+// means the node itself.
 func Of(words []string, node string) (of []string) {
 	for _, word := range words {
 		of = append(of, strings.ReplaceAll(word, nodePlaceholder, hostfile.Bare(node)))

@@ -19,18 +19,18 @@ import (
 	"preflight/report/formats"
 )
 
-// Product is what a command writes.
+// Product describes what a command writes.
 type Product struct {
 	Formats    []string
-	IsSnapshot bool // it is a normalized snapshot, which may replace an earlier one
+	IsSnapshot bool // a normalized snapshot, which may replace an earlier one
 }
 
-// Run is what the commands write that judge nodes.
+// Run returns the product of the commands that check nodes.
 func Run() Product { return Product{Formats: formats.Names()} }
 
-// Writable refuses before the run outputs that could not be written after it, that would
-// replace a file to keep, or whose format the command does not write. Those are
-// the files it reads, by what they are, such as "the hostfile"; a path may be "".
+// Writable checks the outputs before the run. It refuses outputs that could not be written after
+// it, that would replace a file worth keeping, or whose format the command does not write. those
+// maps what the command reads, such as "the hostfile", to the path, which may be "".
 func Writable(outputs []Output, written Product, those map[string]string, onTerminal bool) error {
 	for _, o := range outputs {
 		switch {
@@ -55,7 +55,7 @@ func Writable(outputs []Output, written Product, those map[string]string, onTerm
 	return nil
 }
 
-// unknownFormat says which formats there are, the likely one first.
+// unknownFormat returns an error that lists the known formats, or names the near one.
 func (o Output) unknownFormat(known []string) error {
 	if slices.Contains(formats.Names(), o.Format) {
 		return usage.WithHint(fmt.Errorf("%s: this command does not write %s", o.Asked, o.Format), "it writes only %s: -o %s=%s", usage.Words(strings.Join(known, ", ")), known[0], o.Path)
@@ -64,7 +64,7 @@ func (o Output) unknownFormat(known []string) error {
 		"formats are %s; for a file of this name: ./%s=%s", usage.Words(strings.Join(known, ", ")), o.Format, o.Path)
 }
 
-// writable is [Writable] of one output.
+// writable is [Writable] for one output.
 func (o Output) writable(those map[string]string, isSnapshot bool) error {
 	if o.Printed() {
 		return nil
@@ -87,7 +87,7 @@ func (o Output) writable(those map[string]string, isSnapshot bool) error {
 		}
 	}
 	if stream(info) != nil || !info.Mode().IsRegular() {
-		return nil // /dev/null, a pipe: nothing is lost there, and looking may block
+		return nil // /dev/null or a pipe holds nothing to lose, and reading it may block
 	}
 	if o.isAdded() {
 		return nil
@@ -95,8 +95,8 @@ func (o Output) writable(those map[string]string, isSnapshot bool) error {
 	return o.replaceable(isSnapshot)
 }
 
-// stream is our own standard output or error where a file is that: whoever redirected it
-// holds it open, and what is printed behind the report is to stand behind it.
+// stream returns standard output or standard error if the file is one of them, nil otherwise. The
+// shell holds such a file open, and later output must follow the report.
 func stream(info fs.FileInfo) *os.File {
 	for _, open := range []*os.File{os.Stdout, os.Stderr} {
 		if ours, err := open.Stat(); err == nil && os.SameFile(ours, info) {
@@ -106,8 +106,8 @@ func stream(info fs.FileInfo) *os.File {
 	return nil
 }
 
-// target is the file itself, behind any symbolic links: those are kept. Of a file that is
-// not there yet it is where that will be.
+// target returns the path behind any symbolic links, so that the links are kept. The file need not
+// exist yet.
 func (o Output) target() string {
 	path, err := filepath.Abs(o.Path)
 	if err != nil {
@@ -122,8 +122,8 @@ func (o Output) target() string {
 	return path
 }
 
-// Creatable makes a file beside the one to come, which only a try can tell, and takes it
-// away.
+// Creatable reports an error if the file cannot be created. To find out, it creates and removes
+// another file in the same directory.
 func (o Output) Creatable() error {
 	file, err := beside(o.Path)
 	if err != nil {
@@ -132,22 +132,22 @@ func (o Output) Creatable() error {
 	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
-// beside makes a new file in the directory of another. It has the other's name inside
-// its own and another ending, so that nobody who collects files by their ending meets it.
+// beside creates a temporary file in the directory of another file. Its name contains the other's
+// name but has another ending, so that programs which collect files by their ending ignore it.
 func beside(path string) (*os.File, error) {
 	name := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"."+rand.Text())
 	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 }
 
-// reportStart is how every report begins that preflight writes as JSON, snapshotStart how a
-// normalized snapshot does.
+// reportStart matches the start of every JSON report that preflight writes, and snapshotStart that
+// of a normalized snapshot.
 var (
 	reportStart   = regexp.MustCompile(`^\{\s*"schema"\s*:\s*\d`)
 	snapshotStart = regexp.MustCompile(`^\{\s*"schema"\s*:\s*\d+\s*,\s*"normalized"\s*:\s*true\b`)
 )
 
-// replaceable refuses to replace a .json file that is no report, such as a DeepSpeed
-// configuration, and to replace a normalized snapshot by anything but another one.
+// replaceable refuses to replace a .json file that is not a report, such as a DeepSpeed
+// configuration. It also refuses to replace a normalized snapshot with anything but another one.
 func (o Output) replaceable(isSnapshot bool) error {
 	file, err := os.OpenFile(o.Path, os.O_RDWR, 0)
 	if err != nil {
@@ -167,15 +167,15 @@ func (o Output) replaceable(isSnapshot bool) error {
 	return nil
 }
 
-// isAdded is whether the report goes where others stand: every command of a step of GitHub
-// Actions adds to the step's summary (docs.github.com, "Workflow commands", Adding a job
-// summary).
+// isAdded reports whether the report is appended to a file that holds other reports. On GitHub
+// Actions, every command of a step appends to the summary of the step (docs.github.com, "Workflow
+// commands", Adding a job summary).
 func (o Output) isAdded() bool {
 	path := os.Getenv(o.row().AddedTo)
 	return path != "" && !o.Printed() && o.isAlso(Output{Path: path})
 }
 
-// save puts the text where the output goes.
+// save writes the text to the output.
 func (o Output) save(text []byte) error {
 	if o.isAdded() {
 		return o.add(text)
@@ -183,9 +183,8 @@ func (o Output) save(text []byte) error {
 	return o.Put(text)
 }
 
-// Put has the text stand where the output goes, whole or not at all: it is written beside
-// and renamed, so that no collector, launch or CI reader meets half of it, not even after a
-// crash of the machine.
+// Put writes the text to the output atomically. It writes a temporary file and renames it, so that
+// no collector, launch or CI job reads half of it, even after a crash of the machine.
 func (o Output) Put(text []byte) error {
 	info, err := os.Stat(o.Path)
 	switch {
@@ -215,10 +214,10 @@ func (o Output) Put(text []byte) error {
 	return nil
 }
 
-// putInPlace writes over a file that nothing can be renamed to, and why: it is a mount
-// point, as the termination log of Kubernetes and the single files of docker -v are, or
-// its directory is not ours to write to. What it held is cut off last, so that a reader
-// may meet half of each report, and never none.
+// putInPlace overwrites a file that cannot be renamed to, because it is a mount point (the
+// termination log of Kubernetes, a single file of docker -v) or because its directory is not
+// writable. why is that error. putInPlace truncates the old content last, so that a reader may see
+// parts of both reports, but never an empty file.
 func (o Output) putInPlace(text []byte, there fs.FileInfo, why error) error {
 	if there == nil {
 		return o.cannot(why)
@@ -233,7 +232,7 @@ func (o Output) putInPlace(text []byte, there fs.FileInfo, why error) error {
 	return o.cannot(errors.Join(err, file.Close()))
 }
 
-// add puts the text behind what the file holds, as a paragraph of its own.
+// add appends the text to the file as a separate paragraph.
 func (o Output) add(text []byte) error {
 	file, err := os.OpenFile(o.Path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
 	if err != nil {
@@ -246,8 +245,8 @@ func (o Output) add(text []byte) error {
 	return o.cannot(errors.Join(err, file.Close()))
 }
 
-// feed writes to what is no file. Of a named pipe somebody must hold the other end
-// already: to wait for a reader who never comes would look like a run without an end.
+// feed writes to something that is not a regular file. A named pipe must already have a reader.
+// Waiting for one would look like a run that does not end.
 func (o Output) feed(text []byte) error {
 	file, err := os.OpenFile(o.Path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ENXIO) {
@@ -267,7 +266,8 @@ func (o Output) cannot(err error) error {
 	return CannotWrite(o.Asked, err)
 }
 
-// CannotWrite says which output, and the system's reason without a path of its own.
+// CannotWrite returns an error that names the output and the system's reason, without the path that
+// the system adds.
 func CannotWrite(asked string, err error) error {
 	cannot := fmt.Errorf("%s cannot be written: %w", asked, usage.Reason(err))
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {

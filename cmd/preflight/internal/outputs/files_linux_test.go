@@ -12,8 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// saved has a report saved over an earlier, longer one, which the output is told to be
-// fit for before.
+// saved saves a report over an earlier, longer one. It first checks that the output is writable.
 func saved(t *testing.T, path string) {
 	t.Helper()
 	o := Output{"-o nagios=" + path, "nagios", path}
@@ -34,7 +33,7 @@ func saved(t *testing.T, path string) {
 
 const earlier = "PREFLIGHT CRITICAL - this launch will not work: 1 problem on w2 | nodes=4\n"
 
-// TestSaveToMountPoint: nothing can be renamed to one.
+// TestSaveToMountPoint writes to a mount point, which no file can be renamed to.
 func TestSaveToMountPoint(t *testing.T) {
 	dir := t.TempDir()
 	behind, path := filepath.Join(dir, "behind"), filepath.Join(dir, "termination-log")
@@ -52,10 +51,10 @@ func TestSaveToMountPoint(t *testing.T) {
 		}
 	})
 	saved(t, path)
-	saved(t, behind) // a name of the same file, to which something can
+	saved(t, behind) // another name of the same file, which a file can be renamed to
 }
 
-// TestSaveWhereNothingIsMade: the file may be written, and its directory may not.
+// TestSaveWhereNothingIsMade writes to a writable file in a directory that is not writable.
 func TestSaveWhereNothingIsMade(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "report")
@@ -67,8 +66,8 @@ func TestSaveWhereNothingIsMade(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	defer os.Chmod(dir, 0o755) // so that it can be taken away
-	if os.Geteuid() == 0 {     // who may write everywhere: let the kernel take this thread for nobody
+	defer os.Chmod(dir, 0o755) // so that it can be removed
+	if os.Geteuid() == 0 {     // root may write everywhere, so this thread becomes the user nobody
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		if err := unix.Setfsuid(65534); err != nil {
@@ -83,7 +82,7 @@ func TestSaveWhereNothingIsMade(t *testing.T) {
 	}
 }
 
-// TestStrangeEndings: what is called by a format that there is not does not get text.
+// TestStrangeEndings checks that a file with the ending of an unknown format does not get text.
 func TestStrangeEndings(t *testing.T) {
 	dir := t.TempDir() + "/"
 	for value, refuse := range map[string]bool{
@@ -104,7 +103,7 @@ func TestStrangeEndings(t *testing.T) {
 	}
 }
 
-// TestNoPageOnATerminal: nobody reads HTML there.
+// TestNoPageOnATerminal checks that HTML is not printed to a terminal.
 func TestNoPageOnATerminal(t *testing.T) {
 	for _, c := range []struct {
 		format string

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package outputs writes a finished report to where a user asked for it, whole or not at all.
+// Package outputs writes a finished report to the files that a user asked for. A file is written
+// completely or not at all.
 //
-// It refuses to render, and to replace a .json file that is no report or a normalized snapshot.
+// The package does not render reports. It never replaces a .json file that is not a report, or a
+// normalized snapshot.
 package outputs
 
 import (
@@ -24,52 +26,51 @@ import (
 	"preflight/report/formats"
 )
 
-// Output is one rendering of a report and where it goes.
+// Output is one format of a report and the file it goes to.
 type Output struct {
-	Asked  string // how it was asked for: "-o junit=report.xml"
+	Asked  string // what the user typed: "-o junit=report.xml"
 	Format string
 	Path   string // "-" for standard output
 }
 
-// Printed is whether it goes to standard output.
+// Printed reports whether the output goes to standard output.
 func (o Output) Printed() bool { return o.Path == "-" }
 
-// row is the format's in the table, an empty one for a format that there is not.
+// row returns the format's row in the table, an empty row for an unknown format.
 func (o Output) row() formats.Format {
 	row, _ := formats.Of(o.Format)
 	return row
 }
 
-// formatWord is what stands before a = and names a format, rightly or not. A path that
-// looks so is written ./NAME=….
+// formatWord matches a word before "=" that is meant to be a format, known or not. A path of this
+// form must be written as ./NAME=….
 var formatWord = regexp.MustCompile(`^[A-Za-z]+$`)
 
-// followedByFormat is a comma that parts two outputs. Any other belongs to a path.
+// followedByFormat matches a comma between two outputs. Any other comma belongs to a path.
 var followedByFormat = regexp.MustCompile(`,[A-Za-z]+=`)
 
-// isBareFormat is whether a format was named where a file was to be.
+// isBareFormat reports whether the user gave a format instead of a file.
 func (o Output) isBareFormat() bool {
 	return !o.row().Hosts && strings.HasSuffix(o.Asked, " "+o.Path) && slices.Contains(formats.Names(), o.Path)
 }
 
-// textEndings are those of plain text, beside none at all.
+// textEndings are the endings of plain text. A name without an ending is plain text, too.
 var textEndings = []string{".txt", ".text", ".log", ".out"}
 
-// formatEnding is an ending by which a file is known for one of a format. A date or a number
-// is none.
+// formatEnding matches an ending that may stand for a format. A date or a number does not.
 var formatEnding = regexp.MustCompile(`^\.[A-Za-z]+$`)
 
-// hasStrangeEnding is whether a file's ending promises another format than the text it would
-// get for want of any that ends so: report.sarif.
+// hasStrangeEnding reports whether a file would get text although its ending stands for another,
+// unknown format: report.sarif.
 func (o Output) hasStrangeEnding() bool {
 	ending := strings.ToLower(filepath.Ext(o.Path))
 	return o.Format == formats.Text && strings.HasSuffix(o.Asked, " "+o.Path) && formatEnding.MatchString(ending) && !slices.Contains(textEndings, ending)
 }
 
-// Of are where a report goes: every -o, which names a path, to be written in the format
-// that its ending tells, else in --format, or FORMAT=PATH; the lists of hosts; and standard
-// output, in --format, unless one of those says where that goes or takes standard output
-// for itself. The place is where -o was said, as a person knows it.
+// Of returns the outputs of a report. Every -o is PATH or FORMAT=PATH. The ending of a PATH selects
+// the format; if it is unknown, the format is that of --format. lists are the host lists. Of adds
+// standard output, in the format of --format, unless another output has that format or goes to
+// standard output. place is where -o was set, in words for the user.
 func Of(format, place string, values []string, lists ...Output) (all []Output) {
 	for _, value := range values {
 		for _, one := range split(value) {
@@ -84,7 +85,7 @@ func Of(format, place string, values []string, lists ...Output) (all []Output) {
 		}
 	}
 	for i := range all {
-		if all[i].Path == "/dev/stdout" { // the same, by the system's name
+		if all[i].Path == "/dev/stdout" { // the system's name for standard output
 			all[i].Path = "-"
 		}
 	}
@@ -94,13 +95,13 @@ func Of(format, place string, values []string, lists ...Output) (all []Output) {
 	return all
 }
 
-// parse is the output that a text asks for, PATH or FORMAT=PATH, at a place such as -o.
+// parse returns the output for PATH or FORMAT=PATH, which was set at place.
 func parse(place, text, format string) Output {
 	o := Output{place + " " + text, cmp.Or(formats.ByEnding(text), format), text}
 	if format, path, isPair := strings.Cut(text, "="); isPair && formatWord.MatchString(format) {
 		o.Format, o.Path = format, path
 		if _, known := formats.Of(format); !known {
-			o.Format = cmp.Or(formats.ByEnding("."+format), format) // "prom" or "md"
+			o.Format = cmp.Or(formats.ByEnding("."+format), format) // an ending works like a name: "prom", "md"
 		}
 	}
 	return o
@@ -115,18 +116,18 @@ func split(text string) (parts []string) {
 	return append(parts, text[from:])
 }
 
-// Known refuses a text whose format there is not.
+// Known returns an error for outputs with an unknown format.
 func Known(text string) error {
 	for _, one := range split(text) {
 		if o := parse("", one, "text"); !slices.Contains(formats.Names(), o.Format) {
-			o.Asked = one // whoever asks says the place
+			o.Asked = one // the caller adds the place
 			return o.unknownFormat(formats.Names())
 		}
 	}
 	return nil
 }
 
-// Relative returns the outputs that a text asks for, with their paths moved. Each keeps its format.
+// Relative returns the text of outputs with their paths changed by move. The formats stay.
 func Relative(text string, move func(path string) string) string {
 	moved := split(text)
 	for i, one := range moved {
@@ -155,7 +156,7 @@ func distinct(outputs []Output) error {
 	return nil
 }
 
-// isAlso is whether two outputs go to one place, by whatever names.
+// isAlso reports whether two outputs go to the same file, even under different names.
 func (o Output) isAlso(other Output) bool {
 	if o.Printed() || other.Printed() {
 		return o.Path == other.Path
@@ -165,8 +166,8 @@ func (o Output) isAlso(other Output) bool {
 	return o.target() == other.target() || err == nil && unknown == nil && os.SameFile(info, known)
 }
 
-// Deliver has something rendered to each output, files first: whoever reads what is
-// printed may look for them. One that fails takes no other with it.
+// Deliver renders and writes every output, files first, because a reader of the printed report may
+// look for them. It goes on after an output that fails.
 func Deliver(outputs []Output, render func(io.Writer, string, report.Style) error) error {
 	var problems *multierror.Error
 	printed := slices.ContainsFunc(outputs, Output.Printed)
@@ -184,7 +185,7 @@ func Deliver(outputs []Output, render func(io.Writer, string, report.Style) erro
 		}
 		err := o.save(text.Bytes())
 		if err != nil && !printed && !o.row().Hosts {
-			printed = true // the run must not have been for nothing
+			printed = true // the user must not lose the report
 			print(o.Format)
 			err = fmt.Errorf("printed to standard output instead: %w", err)
 		}
@@ -198,8 +199,8 @@ func Deliver(outputs []Output, render func(io.Writer, string, report.Style) erro
 	return problems.ErrorOrNil()
 }
 
-// TerminalStyle fits text to a terminal. Anything else gets plain text of
-// the default width: colour only where a person looks, and never with NO_COLOR.
+// TerminalStyle returns the style for a file. Only a terminal gets colour (unless NO_COLOR is set)
+// and its own width.
 func TerminalStyle(file *os.File) report.Style {
 	if !term.IsTerminal(int(file.Fd())) {
 		return report.Style{}

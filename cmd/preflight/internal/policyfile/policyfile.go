@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policyfile reads preflight.yaml: the settings and what a team states of its fleet.
+// Package policyfile reads preflight.yaml: the settings, and the requirements of a team.
 //
-// It refuses to guess. Every mistake is an error that names its line, and Read returns all
-// of them at once, from the top of the file to its end. An unknown key is a mistake: a typo
-// would silently change nothing. The package reads YAML itself, because viper knows no
-// lines and changes the spelling of keys.
+// It does not guess. Every mistake is an error with its line, and Read returns all of them at once,
+// from the top of the file to its end. An unknown key is a mistake, because a typo would silently
+// change nothing. The package reads the YAML itself: viper knows no lines and changes the spelling
+// of keys.
 package policyfile
 
 import (
@@ -33,23 +33,23 @@ import (
 	"preflight/internal/text"
 )
 
-// mostOfFile is more than any policy takes: a file named by mistake is refused by its
-// size before it is read to its end, which a device has none of.
+// mostOfFile is larger than any policy. It protects against a large file or an endless device that
+// was named by mistake.
 const mostOfFile = 1 << 20
 
-// Setting is one that the file may set.
+// Setting describes a setting that the file may hold.
 type Setting struct {
 	Key   string
-	List  bool                  // it takes several values
-	Takes string                // what its values are, in words: "a duration like 30s or 2m"
-	Split func(string) []string // the values in one text
-	Wrong func(string) error    // what is wrong with one value, nil for nothing
+	List  bool                  // whether it takes several values
+	Takes string                // the kind of value, in words: "a duration like 30s or 2m"
+	Split func(string) []string // splits a text into values
+	Wrong func(string) error    // returns an error for a value that is not allowed
 }
 
-// Policy is what preflight.yaml holds: settings, what is expected of nodes, what checks
-// weigh, and which defects are known.
+// Policy is the content of preflight.yaml: settings, expectations, severities, waivers and known
+// defects.
 type Policy struct {
-	File       string           // "" where there is none
+	File       string           // "" if there is no file
 	Settings   map[string]Value // by key
 	Expect     []checks.Expectation
 	Off        []string // check IDs
@@ -61,19 +61,19 @@ type Policy struct {
 	In         []In
 }
 
-// In is what ranks run in on some nodes.
+// In is the container that the ranks run in, on some nodes.
 type In struct {
-	Nodes []string // nil for all
-	Words []string // of the command that enters it, nil for the node itself
+	Nodes []string // nil for all nodes
+	Words []string // the command that enters it; nil for the node itself
 }
 
-// Value is what the file says of one setting, and where.
+// Value holds the values of one setting in the file, and their place.
 type Value struct {
 	At     string // "preflight.yaml:3"
 	Values []string
 }
 
-// Read reads the configuration file, if there is one.
+// Read reads the configuration file. It returns an empty policy if name is "".
 func Read(name string, settings []Setting) (Policy, error) {
 	if name == "" {
 		return Policy{}, nil
@@ -110,14 +110,14 @@ func (f *file) settings(root *yaml.Node, all []Setting) map[string]Value {
 		case at < 0:
 			near := usage.Nearest(key.Value, keys)
 			f.fault(key, "unknown setting %q%s", key.Value, cmp.Or(near, ": settings are the long names of the flags, with underscores, and "+strings.Join(sections, ", ")))
-		case node.Tag != "!!null": // else as if it were not there
+		case node.Tag != "!!null": // an empty value counts as missing
 			set[all[at].Key] = Value{f.at(key), f.values(all[at], node)}
 		}
 	}
 	return set
 }
 
-// values returns the values of a setting, and reports those that are wrong.
+// values returns the values of a setting, and reports the ones that are not allowed.
 func (f *file) values(s Setting, node *yaml.Node) (all []string) {
 	nodes := []*yaml.Node{node}
 	if s.List && node.Kind == yaml.SequenceNode {
@@ -137,13 +137,13 @@ func (f *file) values(s Setting, node *yaml.Node) (all []string) {
 	return all
 }
 
-// small is what a file holds that is small enough to be a configuration.
+// small returns the content of a file, or an error if it is too large for a configuration.
 func small(name string) (string, error) {
 	open, err := os.Open(name)
 	if err != nil {
 		return "", Unreadable(name, err)
 	}
-	defer open.Close() // read only: nothing is lost
+	defer open.Close() // opened only for reading, so an error loses nothing
 	text, err := io.ReadAll(io.LimitReader(open, mostOfFile+1))
 	switch {
 	case err != nil:
@@ -154,12 +154,12 @@ func small(name string) (string, error) {
 	return string(text), nil
 }
 
-// Unreadable says in one line, with the file first, why it cannot be used.
+// Unreadable returns an error that names the file and the system's reason.
 func Unreadable(name string, err error) error {
 	return fmt.Errorf("configuration file %s: %w", name, usage.Reason(err))
 }
 
-// sections are the keys of a configuration file that are no settings.
+// sections are the keys of a configuration file that are not settings.
 var sections = []string{"expect", "groups", "known_bad", "severity", "waivers"}
 
 func (f *file) policy(document map[string]*yaml.Node) Policy {
@@ -185,7 +185,7 @@ func (f *file) policy(document map[string]*yaml.Node) Policy {
 	return s
 }
 
-// perNode is the setting that a list may say of single nodes.
+// perNode is the setting that a list may set differently for some nodes.
 const perNode = "in"
 
 func (e entry) inside() (in In) {
@@ -199,7 +199,7 @@ func (e entry) inside() (in In) {
 	return in
 }
 
-// readGroups reads names for node sets, in their order.
+// readGroups reads the groups, sorted by name.
 func (f *file) readGroups(node *yaml.Node) (groups []checks.Group) {
 	if node.Kind != yaml.MappingNode {
 		f.fault(node, "groups: must map names to node sets, as in training: 'gpu[01-16]'")
@@ -223,10 +223,10 @@ func (f *file) readGroups(node *yaml.Node) (groups []checks.Group) {
 	return groups
 }
 
-// groupName is a group in a node set, after the start, a comma or a blank.
+// groupName matches a group in a node set: after the start, a comma or a blank.
 var groupName = regexp.MustCompile(`(^|[,\s])@([A-Za-z0-9_-]+)`)
 
-// nodeSet returns the nodes of an entry's node sets, those of groups among them.
+// nodeSet returns the nodes of an entry's node sets, with groups replaced by their nodes.
 func (e entry) nodeSet(sets []string) []string {
 	node := e.keys["nodes"]
 	if node == nil {
@@ -262,13 +262,13 @@ func (e entry) expectation() (stated checks.Expectation) {
 	return stated
 }
 
-// Check is the check of the policy itself, which no pattern of it weighs.
+// Check is the check of the policy itself. Patterns do not change its severity.
 const Check = "policy"
 
-// weights are what a severity may be.
+// weights are the allowed severities.
 var weights = []string{string(checks.Error), string(checks.Warning), string(checks.Off)}
 
-// driftSeverities are what drift weighs of single facts, of what holds facts and of topics.
+// driftSeverities returns the severities of drift for single facts, groups of facts and topics.
 func (e entry) driftSeverities() (all []checks.DriftSeverity) {
 	pairs := []entry{e}
 	if severity := e.keys["severity"]; severity.Kind == yaml.MappingNode {
@@ -283,11 +283,10 @@ func (e entry) driftSeverities() (all []checks.DriftSeverity) {
 	return all
 }
 
-// severities sets what checks weigh, or that they are off. What is said of one by its
-// name holds before what is said of all that a pattern such as gpu-* means, and of two
-// patterns the later.
+// severities sets the severities of checks, or switches them off. An entry with a check's name wins
+// over a pattern such as gpu-*, and a later pattern wins over an earlier one.
 func (f *file) severities(entries []entry, s *Policy) {
-	weighs, named := map[string]checks.Severity{}, map[string]string{} // by check; where it is named
+	weighs, named := map[string]checks.Severity{}, map[string]string{} // severity by check; place of the entry with its name
 	for _, entry := range entries {
 		pattern := entry.text("check")
 		if pattern == checks.DriftID && (entry.keys["fact"] != nil || entry.keys["severity"].Kind == yaml.MappingNode) {
@@ -351,14 +350,14 @@ func (e entry) knownBad() (bad checks.KnownBad) {
 	return bad
 }
 
-// NoCheck says that there is no such check, and which was likely meant.
+// NoCheck returns the error text for an unknown check, with the check that was likely meant.
 func NoCheck(id string) string {
 	var ids []string
 	for _, check := range catalogue.Catalogue {
 		ids = append(ids, check.ID)
 	}
 	near := usage.Nearest(id, ids)
-	if near == "" && len(id) >= leastPart { // a part of the name, as people say it
+	if near == "" && len(id) >= leastPart { // people often use a part of the name
 		part := func(name string) bool { return slices.Contains(strings.Split(name, "-"), strings.ToLower(id)) }
 		if at := slices.IndexFunc(ids, part); at >= 0 {
 			near = text.DidYouMean(ids[at])
@@ -367,10 +366,10 @@ func NoCheck(id string) string {
 	return fmt.Sprintf("unknown check %q%s", id, near)
 }
 
-// leastPart is of how many letters the part of a name tells one.
+// leastPart is the minimum length of a part of a name that NoCheck recognises.
 const leastPart = 3
 
-// ChecksNamed are the IDs that a name or a pattern (gpu-*) means.
+// ChecksNamed returns the IDs that match a name or a pattern (gpu-*).
 func ChecksNamed(pattern string) []string {
 	var ids []string
 	for _, check := range catalogue.Catalogue {

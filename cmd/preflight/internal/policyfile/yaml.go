@@ -19,7 +19,7 @@ import (
 	"preflight/cmd/preflight/internal/usage"
 )
 
-// file reads a configuration file and gathers its problems.
+// file reads a configuration file and collects its problems.
 type file struct {
 	name     string
 	groups   map[string]string // name → node set
@@ -32,7 +32,8 @@ type problem struct {
 	err  error
 }
 
-// at returns the place of a node, "preflight.yaml:12", the file alone where the line is unknown.
+// at returns the place of a node, such as "preflight.yaml:12", or only the file if the line is
+// unknown.
 func (f *file) at(node *yaml.Node) string {
 	if node.Line == 0 {
 		return f.name
@@ -59,8 +60,8 @@ func (f *file) err() error {
 	return all.ErrorOrNil()
 }
 
-// document returns the root of a YAML text, an empty node for an empty text. It returns
-// nil where the text is not YAML, or where tidy refuses a node.
+// document returns the root of a YAML text, an empty node for an empty text. It returns nil if the
+// text is not YAML, or if tidy refuses a node.
 func (f *file) document(text string) *yaml.Node {
 	lines := strings.Split(text, "\n")
 	decoder := yaml.NewDecoder(strings.NewReader(text))
@@ -85,17 +86,17 @@ func (f *file) document(text string) *yaml.Node {
 	return &first
 }
 
-// sign matches a value that begins with one of YAML's own signs, outside brackets or within
-// them. yamlsOwn matches a tag or block scalar that is right in YAML. unclosed matches a
-// quote that does not end on its line.
+// sign matches a value that begins with one of YAML's own signs, inside or outside brackets.
+// yamlsOwn matches a tag or block scalar that is correct YAML. unclosed matches a quote that does
+// not end on its line.
 var (
 	sign     = regexp.MustCompile("^[^[{]*?(?:^|: |- )\\s*([>|!@%*`][^#]*?)\\s*(?:#|: |:?$)|(?:: |[,[{])\\s*([>|!@%*`][^,\\]}#:]*)")
 	yamlsOwn = regexp.MustCompile(`^(?:!!|[|>][-+]?\s*(?:#.*)?$)`)
 	unclosed = regexp.MustCompile(`: +("[^"\n#]*|'[^'\n#]*)(?:#[^"'\n]*)?$`)
 )
 
-// quoted reports a value of a line that needs quotes, and returns the line with them, ""
-// where there is none.
+// quoted reports a value that needs quotes, and returns the line with the quotes. It returns "" if
+// there is no such value.
 func (f *file) quoted(at *yaml.Node, line string) string {
 	found := sign.FindStringSubmatchIndex(line)
 	if found == nil {
@@ -110,8 +111,8 @@ func (f *file) quoted(at *yaml.Node, line string) string {
 	return line[:from] + strconv.Quote(value) + line[to:]
 }
 
-// notYAML reports an error of the parser. Where a value without quotes is the cause, it
-// reads the document again with the quotes, to find the other mistakes as well.
+// notYAML reports an error of the parser. If a value without quotes is the cause, it reads the
+// document again with the quotes, to find the other mistakes as well.
 func (f *file) notYAML(lines []string, err error) *yaml.Node {
 	said, at := strings.TrimPrefix(err.Error(), "yaml: "), &yaml.Node{}
 	if _, err := fmt.Sscanf(said, "line %d:", &at.Line); err == nil {
@@ -136,11 +137,11 @@ func (f *file) notYAML(lines []string, err error) *yaml.Node {
 	return nil
 }
 
-// tidy replaces every alias with a copy of its anchor. It refuses duplicate and merge keys,
-// and values that YAML reads in its own way: "!=550" is a tag in YAML, and ">5" is a block
-// scalar without text.
+// tidy replaces every alias with a copy of its anchor. It refuses duplicate and merge keys, and
+// values that YAML reads differently: "!=550" is a tag in YAML, and ">5" is a block scalar without
+// text.
 func (f *file) tidy(node *yaml.Node, lines []string) {
-	line := lines[min(node.Line, len(lines))-1] // YAML breaks lines at more than \n
+	line := lines[min(node.Line, len(lines))-1] // YAML also breaks lines at other characters than \n
 	emptyBlock := node.Style&(yaml.FoldedStyle|yaml.LiteralStyle) != 0 && node.Value == ""
 	switch tag, own := strings.CutPrefix(node.Tag, "!"); {
 	case emptyBlock && f.quoted(node, line) != "":
@@ -167,7 +168,7 @@ func (f *file) tidy(node *yaml.Node, lines []string) {
 	}
 }
 
-// values returns the values of a mapping by their keys.
+// values returns the values of a mapping by key.
 func values(mapping *yaml.Node) map[string]*yaml.Node {
 	all := map[string]*yaml.Node{}
 	for pair := range slices.Chunk(mapping.Content, 2) {
@@ -176,8 +177,8 @@ func values(mapping *yaml.Node) map[string]*yaml.Node {
 	return all
 }
 
-// single reports whether a node is one value. The value stays as it is written: a date
-// stays one, and 3.10 keeps its zero.
+// single reports whether a node is one value. The value keeps its spelling: a date stays a date,
+// and 3.10 keeps its zero.
 func (f *file) single(node *yaml.Node, where, must string) bool {
 	if node.Kind != yaml.ScalarNode || node.Tag == "!!null" {
 		f.fault(node, "%s: must be %s", where, must)
@@ -194,8 +195,8 @@ type entry struct {
 	keys map[string]*yaml.Node
 }
 
-// inShort holds what may be a mapping instead of a list of entries. A pair stands for the
-// first two keys of an entry: "shm.size: >=16GiB" is the fact and its value.
+// inShort lists the sections that may be a mapping instead of a list of entries. A pair stands for
+// the first two keys of an entry: "shm.size: >=16GiB" is the fact and its value.
 var inShort = []string{"expect", "severity", checks.DriftID, perNode}
 
 // entries returns the entries of a section that have all required keys and values of the
@@ -227,8 +228,8 @@ func (f *file) entries(list *yaml.Node, section string, known ...string) (all []
 	return slices.DeleteFunc(all, func(e entry) bool { return !e.valid(section, known, names) })
 }
 
-// valid reports whether an entry has the required keys, and values of the right kind. It
-// makes a list of one value where the key takes a list.
+// valid reports whether an entry has the required keys, and values of the right kind. It turns a
+// single value into a list if the key takes a list.
 func (e entry) valid(section string, known, names []string) bool {
 	before := len(e.problems)
 	for pair := range slices.Chunk(e.node.Content, 2) {
@@ -276,7 +277,7 @@ func (e entry) decode(into any) {
 	}
 }
 
-// text returns the text of a key, "" where the entry does not have it.
+// text returns the value of a key, "" if the entry does not have it.
 func (e entry) text(key string) string {
 	if node := e.keys[key]; node != nil {
 		return node.Value
@@ -284,7 +285,8 @@ func (e entry) text(key string) string {
 	return ""
 }
 
-// choose refuses a text that is none of the few that the key takes.
+// choose returns the value of a key that takes only the allowed values, and reports any other
+// value.
 func (e entry) choose(key string, allowed ...string) checks.Severity {
 	text := e.text(key)
 	if err := usage.Among(text, allowed); text != "" && err != nil {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package progress shows on standard error how far a run is.
+// Package progress shows the progress of a run on standard error.
 //
-// It refuses to delay the run, and to repeat what the report says.
+// It does not delay the run, and does not repeat what the report says.
 package progress
 
 import (
@@ -27,8 +27,8 @@ import (
 
 // The values of --progress, named as container builders name them.
 const (
-	Auto  = "auto"  // one line that changes, on a terminal only
-	Plain = "plain" // a new line for each step, for logs
+	Auto  = "auto"  // one live line, on a terminal only
+	Plain = "plain" // one line per step, for logs
 	None  = "none"
 )
 
@@ -41,45 +41,47 @@ const Cleaning fleet.Phase = "clean"
 const (
 	// tick is the time between two updates.
 	tick = 200 * time.Millisecond
-	// calm is how long a terminal stays empty: most runs end soon after, and the line would only flicker.
+	// calm is how long the terminal stays empty. Most runs end soon after, and the line would only
+	// flicker.
 	calm = 700 * time.Millisecond
 	// slowAfter is the time after which the line names a node that has not answered.
 	slowAfter = time.Second
-	// mostNamed is how many slow nodes the line names.
+	// mostNamed is the maximum number of slow nodes in the line.
 	mostNamed = 3
-	// mostLosses is how many lost nodes of a phase get a plain line each. The report names all.
+	// mostLosses is the maximum number of plain lines about lost nodes per phase. The report names
+	// all.
 	mostLosses = 10
 	// firstReminder is the age of a phase at which a plain line names the slow nodes. The age doubles before
 	// each further line.
 	firstReminder = 5 * time.Second
 )
 
-// Progress takes the steps of a run and shows them on standard error. Only its own goroutine writes, so a
-// terminal or a pipe that blocks does not delay the run.
+// Progress takes the steps of a run and shows them on standard error. Only its own goroutine
+// writes, so a blocked terminal or pipe does not delay the run.
 type Progress struct {
 	began time.Time
-	none  bool       // shows nothing
-	width func() int // of the terminal; nil for plain lines
+	none  bool       // show nothing
+	width func() int // width of the terminal; nil for plain lines
 	quit  chan struct{}
 	shown sync.WaitGroup
 
 	mu     sync.Mutex
-	phases []*phase // not over yet, in the order they began
-	lines  string   // plain lines that are not written yet
-	drawn  string   // the line on the terminal
+	phases []*phase // phases under way, in the order they began
+	lines  string   // plain lines that are not yet written
+	drawn  string   // the line that the terminal shows
 }
 
 type phase struct {
 	name     fleet.Phase
 	began    time.Time
 	reminder time.Duration // the age at which the next plain line names the slow nodes
-	nodes    int           // that may take part; 0 if the launching machine works alone
+	nodes    int           // number of nodes; 0 if only the launching machine works
 	done     int
 	lost     int
-	waits    []wait // the longest first
+	waits    []wait // longest first
 }
 
-// wait is a node at work.
+// wait is a node that has not answered yet.
 type wait struct {
 	node  string
 	since time.Time
@@ -98,7 +100,8 @@ func Start(mode string, quiet bool) *Progress {
 	return p
 }
 
-// terminalWidth returns 80 for serial lines and containers' terminals that do not report their width.
+// terminalWidth returns the width of the terminal. It returns 80 for serial lines and containers,
+// which may not report a width.
 func terminalWidth() int {
 	if width, _, err := term.GetSize(int(os.Stderr.Fd())); err == nil && width > 0 {
 		return width
@@ -106,7 +109,7 @@ func terminalWidth() int {
 	return 80
 }
 
-// Stop ends the progress and clears its line, so that the report starts on an empty one.
+// Stop ends the progress and clears its line, so that the report starts on an empty line.
 func (p *Progress) Stop() {
 	close(p.quit)
 	p.shown.Wait()
@@ -139,7 +142,7 @@ func (p *Progress) take(now time.Time, event fleet.Event) {
 	switch {
 	case event.Node == "" && event.Step == fleet.Began:
 		p.begin(now, event)
-	case i < 0: // the phase is over, or no node came to it
+	case i < 0: // the phase is over, or had no nodes
 	case event.Node != "" && event.Step == fleet.Began:
 		p.phases[i].waits = append(p.phases[i].waits, wait{event.Node, now})
 	default:
@@ -158,7 +161,7 @@ func (p *Progress) begin(now time.Time, event fleet.Event) {
 	}
 }
 
-// end takes the last step of a node, or of the phase.
+// end takes the last step of a node or of a phase.
 func (p *Progress) end(now time.Time, at *phase, event fleet.Event) {
 	at.waits = slices.DeleteFunc(at.waits, func(w wait) bool { return event.Node == "" || w.node == event.Node })
 	switch {
@@ -210,7 +213,7 @@ func (p *Progress) update(now time.Time, last bool) string {
 	return "\r" + line + "\x1b[K"
 }
 
-// state returns parts and how far the phase is. Names of nodes are escaped.
+// state returns the given parts and the state of the phase as one text. Node names are escaped.
 func (p *phase) state(now time.Time, parts ...string) string {
 	if p.nodes > 0 {
 		parts = append(parts, fmt.Sprintf("%d of %s", p.done, text.Plural(p.nodes, "node")))

@@ -17,10 +17,10 @@ import (
 	"preflight/remote"
 )
 
-// start is when the runs below begin.
+// start is the start time of the runs below.
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// at is so many seconds later.
+// at returns the time that many seconds after start.
 func at(seconds float64) time.Time {
 	return start.Add(time.Duration(seconds * float64(time.Second)))
 }
@@ -30,13 +30,13 @@ const (
 	pdshPhase fleet.Phase = "pdsh"
 )
 
-// moment is a step and when it is taken.
+// moment is a step and its time.
 type moment struct {
 	second float64
 	event  fleet.Event
 }
 
-// announced is the beginning of a phase, and node one of a node.
+// announced is the start of a phase. The function node below is a step of one node.
 func announced(second float64, name fleet.Phase, nodes int) moment {
 	return moment{second, fleet.Event{Phase: name, Step: fleet.Began, Nodes: nodes}}
 }
@@ -45,7 +45,7 @@ func node(second float64, name fleet.Phase, step fleet.Step, node string) moment
 	return moment{second, fleet.Event{Phase: name, Step: step, Node: node}}
 }
 
-// live returns the progress of a run on a terminal that is so wide.
+// live returns the progress of a run on a terminal of that width.
 func live(width int) *Progress {
 	return &Progress{began: start, width: func() int { return width }}
 }
@@ -99,7 +99,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// TestLineIsDrawnOnce: a line that has not changed is not written again, and the last update clears it.
+// TestLineIsDrawnOnce checks that an unchanged line is not written again, and that the last update
+// clears the line.
 func TestLineIsDrawnOnce(t *testing.T) {
 	p := live(80)
 	p.take(start, announced(0, fleet.Reaching, 1).event)
@@ -111,7 +112,7 @@ func TestLineIsDrawnOnce(t *testing.T) {
 	}
 }
 
-// TestDrillsHaveALabel: no two phases look the same.
+// TestDrillsHaveALabel checks that no two phases look the same.
 func TestDrillsHaveALabel(t *testing.T) {
 	seen := map[fleet.Phase]bool{}
 	phases := []fleet.Phase{fleet.Reaching, fleet.Looking, fleet.Asking, Cleaning}
@@ -167,7 +168,7 @@ preflight:  22.5 s  mesh: begins, 1 node
 	}
 }
 
-// TestPlainProgressOfALostFleet: a thousand lost nodes are not a thousand lines.
+// TestPlainProgressOfALostFleet checks that a thousand lost nodes do not make a thousand lines.
 func TestPlainProgressOfALostFleet(t *testing.T) {
 	p := &Progress{began: start}
 	p.take(start, announced(0, fleet.Reaching, 1000).event)
@@ -183,7 +184,7 @@ func TestPlainProgressOfALostFleet(t *testing.T) {
 	}
 }
 
-// TestNobodyLooks: progress keeps nothing that it does not show.
+// TestNobodyLooks checks that progress keeps nothing that it does not show.
 func TestNobodyLooks(t *testing.T) {
 	file, err := os.Create(t.TempDir() + "/stderr")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"preflight/fleet"
 )
 
-// terminal is a new pseudo-terminal, which has no size until somebody sets one.
+// terminal returns the two ends of a new pseudo-terminal, which has no size yet.
 func terminal(t *testing.T) (user, program *os.File) {
 	t.Helper()
 	user, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -37,8 +37,8 @@ func terminal(t *testing.T) (user, program *os.File) {
 	return user, program
 }
 
-// shown is all that a terminal of some size is told of a second in which one of two
-// nodes is reached.
+// shown returns everything that is written to a terminal of that size during one second, in which
+// one of two nodes is reached.
 func shown(t *testing.T, mode string, quiet bool, size *unix.Winsize) string {
 	t.Helper()
 	user, program := terminal(t)
@@ -67,10 +67,10 @@ func shown(t *testing.T, mode string, quiet bool, size *unix.Winsize) string {
 		}
 	}
 	if p.width != nil {
-		readTo("\x1b[K") // it is drawn
+		readTo("\x1b[K") // the line is drawn
 	}
 	p.Stop()
-	fmt.Fprint(program, "end") // so that reading ends too
+	fmt.Fprint(program, "end") // makes the reader stop
 	readTo("end")
 	return passed.ReplaceAllString(string(bytes.TrimSuffix(all, []byte("end"))), "0.0 s")
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package usage words what a user got wrong, each with the way out.
+// Package usage words the mistakes of users, each with the way out.
 //
-// It refuses to print, and to know any flag or file.
+// It does not print, and knows no flags or files.
 package usage
 
 import (
@@ -16,20 +16,20 @@ import (
 	"preflight/internal/text"
 )
 
-// Error is an error with the way out on a line of its own.
+// Error is an error with a hint, the way out, which is printed on its own line.
 type Error struct {
 	error
 	Hint string
 }
 
-// Unwrap is the error without its hint.
+// Unwrap returns the error without its hint.
 func (e *Error) Unwrap() error { return e.error }
 
-// Words are a program's own, which stand in a hint as they are.
+// Words is a text from preflight itself, which [WithHint] does not quote.
 type Words string
 
-// WithHint adds the way out to an error. Much of it is pasted, so that every text among the
-// arguments is quoted for a shell, but [Words].
+// WithHint adds a hint to an error. Users paste hints into a shell, so WithHint quotes all string
+// arguments except [Words].
 func WithHint(err error, format string, args ...any) error {
 	for i, arg := range args {
 		if line, is := arg.(string); is {
@@ -39,8 +39,7 @@ func WithHint(err error, format string, args ...any) error {
 	return &Error{err, fmt.Sprintf(format, args...)}
 }
 
-// Reason is the system's own word for what went wrong, without the path that whoever
-// says it has named already.
+// Reason returns the system's reason without the path, which the caller has already named.
 func Reason(err error) error {
 	if in, ok := errors.AsType[*fs.PathError](err); ok {
 		return in.Err
@@ -51,7 +50,7 @@ func Reason(err error) error {
 	return err
 }
 
-// Among refuses a value that is none of the allowed ones.
+// Among returns an error if value is not one of the choices.
 func Among(value string, choices []string) error {
 	if slices.Contains(choices, value) {
 		return nil
@@ -59,8 +58,8 @@ func Among(value string, choices []string) error {
 	return fmt.Errorf("%q is not one of %s%s", value, strings.Join(choices, ", "), Meant(value, choices))
 }
 
-// Nearest names the word that was likely meant, or all where they are few, with what leads
-// to it: the rest of a sentence.
+// Nearest returns the end of an error: the word that was likely meant, or all words if they are
+// few.
 func Nearest(word string, among []string) string {
 	if near := Meant(word, among); near != "" {
 		return near
@@ -71,7 +70,7 @@ func Nearest(word string, among []string) string {
 	return ""
 }
 
-// Meant asks for the word that was likely meant, as the rest of a sentence; "" where none is near.
+// Meant returns the end of an error with the word that was likely meant, "" if none is near.
 func Meant(word string, among []string) string {
 	return text.DidYouMean(text.Meant(word, among))
 }

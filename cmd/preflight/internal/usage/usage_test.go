@@ -12,15 +12,15 @@ import (
 	"preflight/testhosts/sandbox"
 )
 
-// TestHintsAreSafeToPaste pastes ways out whose arguments are hostile, also where they stand
-// inside of a command that is substituted.
+// TestHintsAreSafeToPaste pastes hints with hostile arguments into a shell, also inside a command
+// substitution.
 func TestHintsAreSafeToPaste(t *testing.T) {
 	for _, c := range sandbox.Classes {
 		err := WithHint(errors.New("no"), `true --config %s; true "$(echo %s)" %s`, c.Evil, c.Evil, Words("--help"))
 		dir := t.TempDir()
 		shell := exec.CommandContext(t.Context(), "bash", "-c", err.(*Error).Hint)
 		shell.Dir = dir
-		out, _ := shell.CombinedOutput() // whether it works shows in what it made
+		out, _ := shell.CombinedOutput() // only the files that it made matter
 		if made, _ := os.ReadDir(dir); len(made) > 0 {
 			t.Errorf("%s: %q made %v", c.Name, err.(*Error).Hint, made)
 		}
