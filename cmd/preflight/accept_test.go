@@ -12,7 +12,8 @@ import (
 	"preflight/cmd/preflight/internal/usage"
 )
 
-// TestAcceptRefused: what could have been meant is said, a node that is new by its topic.
+// TestAcceptRefused checks that the error of --accept lists what has changed. A new node appears
+// under its topic.
 func TestAcceptRefused(t *testing.T) {
 	scope, err := agreement.ReadScope("shm.size")
 	if err != nil {

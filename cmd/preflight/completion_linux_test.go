@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// completing has bash complete a line as its bash-completion does, without a terminal: the
-// line's end is where the cursor is, and what it would offer is printed.
+// completing makes bash complete a line as bash-completion does, but without a terminal. The cursor
+// is at the end of the line, and the script prints what bash would offer.
 const completing = `
 . /usr/share/bash-completion/bash_completion
 eval "$(preflight completion bash)"
@@ -23,7 +23,7 @@ __start_preflight preflight 2>&1
 printf '%s\n' "${COMPREPLY[@]}"
 `
 
-// TestBashCompletion: a list goes on behind a comma, which bash quotes.
+// TestBashCompletion checks that completion continues a list after a comma, which bash quotes.
 func TestBashCompletion(t *testing.T) {
 	if _, err := os.Stat("/usr/share/bash-completion/bash_completion"); err != nil {
 		t.Skip("NOT RUN: no bash-completion here: apt-get install bash-completion")
@@ -46,7 +46,7 @@ func TestBashCompletion(t *testing.T) {
 		"preflight judge --skip shm-size,clock":       `shm-size\,clock-skew`,
 		"preflight --only=ssh-reach,ssh-l":            `ssh-reach\,ssh-login`,
 		"preflight -w node01,node03,node0":            `node01\,node03\,node02`,
-		"preflight -o json=a,ju":                      `a\,junit=`, // the word begins behind the sign
+		"preflight -o json=a,ju":                      `a\,junit=`, // the word begins after the "="
 		"preflight -H hosts -i gpu1@gp":               "gpu1@gpu2",
 		"preflight predict -H hosts -e gpu2@gp":       "gpu2@gpu1",
 		"preflight snapshot --accept clock,host.kern": `clock\,host.kernel`,

@@ -16,8 +16,8 @@ import (
 	"preflight/report/formats"
 )
 
-// TestRecordedDemo: where no cluster can be raised, the recording still shows
-// every fault that the demo plants.
+// TestRecordedDemo checks that the recorded run shows every fault of the demo, for machines that
+// cannot start the hosts.
 func TestRecordedDemo(t *testing.T) {
 	saved, err := report.Read(bytes.NewReader(recordedRun))
 	if err != nil {
@@ -36,7 +36,7 @@ func TestRecordedDemo(t *testing.T) {
 	}
 }
 
-// TestDemoPartsItsHosts: what stands beside the demo in docs/ci.md works with it.
+// TestDemoPartsItsHosts checks that the demo writes the host lists that docs/ci.md describes.
 func TestDemoPartsItsHosts(t *testing.T) {
 	dir := t.TempDir()
 	cmd := demoCommand()

@@ -22,9 +22,9 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// TestDocumentedCommands: what a page tells to type can be typed. What needs no node runs, on
-// the recorded cluster; what would reach nodes is read and held to its rules, its launch is
-// predicted, and the recording is judged by its flags.
+// TestDocumentedCommands checks that every command on a page can be typed. Commands that contact no
+// node run on the recorded cluster. For the others the test reads the arguments, predicts the
+// launch, and checks the recorded run with the same flags.
 func TestDocumentedCommands(t *testing.T) {
 	documented := documentedCommands(t)
 	if len(documented) < 60 {
@@ -63,7 +63,7 @@ func TestPagesOpenWithACommand(t *testing.T) {
 	}
 }
 
-// TestDocumentedTargets: make is not told to make what it cannot.
+// TestDocumentedTargets checks that the Makefile has every target that a page names.
 func TestDocumentedTargets(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {
@@ -149,12 +149,12 @@ func pages(t *testing.T) map[string]string {
 var (
 	fenced = regexp.MustCompile("(?ms)^ *```(?:sh|text|yaml)?\n(.*?)^ *```")
 	inline = regexp.MustCompile("`([^`\n]+)`")
-	// typedHere is where a line of a block calls preflight: as it stands, behind a prompt,
-	// beside the cause that explain prints, or as what a container runs.
+	// typedHere matches a line of a block that calls preflight: as it is, after a prompt, next to
+	// the cause that explain prints, or as the command of a container.
 	typedHere = regexp.MustCompile(`^(?:\$ +| *before +)?((?:podman run .* |[A-Z_]+=\S+ |env -u \S+ )*(?:bin/)?preflight(?: .*)?)$`)
 )
 
-// documentedCommands are the calls of preflight on all pages, each with a page that has it.
+// documentedCommands returns the calls of preflight on all pages, each with one page that has it.
 func documentedCommands(t *testing.T) map[string]string {
 	all := map[string]string{}
 	for page, text := range pages(t) {
@@ -175,10 +175,10 @@ func documentedCommands(t *testing.T) map[string]string {
 	return all
 }
 
-// placeholder is a word that a reader is to replace.
+// placeholder matches a word that the reader must replace.
 var placeholder = regexp.MustCompile(`^[A-Z][A-Z_]+(:[A-Z_]+)?$`)
 
-// replaced is what a reader might put there.
+// replaced returns what a reader might type instead of a word.
 func replaced(word string) []string {
 	switch {
 	case word == "…" || word == "[-H" || word == "hostfile]":
@@ -193,7 +193,7 @@ func replaced(word string) []string {
 	return []string{word}
 }
 
-// calls are the arguments of each preflight on a line of shell.
+// calls returns the arguments of each call of preflight on a line of shell.
 func calls(t *testing.T, line string) (all [][]string) {
 	t.Helper()
 	file, err := syntax.NewParser().Parse(strings.NewReader(line), "")
@@ -203,7 +203,7 @@ func calls(t *testing.T, line string) (all [][]string) {
 	}
 	config := &expand.Config{
 		Env:      expand.ListEnviron("GITHUB_STEP_SUMMARY=summary.md"),
-		CmdSubst: func(w io.Writer, _ *syntax.CmdSubst) error { _, err := io.WriteString(w, "1000"); return err }, // $(id -u) and the like
+		CmdSubst: func(w io.Writer, _ *syntax.CmdSubst) error { _, err := io.WriteString(w, "1000"); return err }, // for example $(id -u)
 	}
 	syntax.Walk(file, func(node syntax.Node) bool {
 		call, is := node.(*syntax.CallExpr)
@@ -229,8 +229,8 @@ func calls(t *testing.T, line string) (all [][]string) {
 	return all
 }
 
-// desk is a directory with what the documented commands name, and an environment that says
-// nothing of this machine.
+// desk makes a directory with the files that the documented commands name, and an environment
+// without settings of this machine.
 func desk(t *testing.T) {
 	t.Helper()
 	hostfile, err := os.ReadFile("testdata/documented/hostfile")
@@ -259,18 +259,18 @@ func desk(t *testing.T) {
 	}
 }
 
-// offline are the commands that reach nobody. What demo raises is tested on hosts.
+// offline lists the commands that contact no node. demo has its own tests on hosts.
 var offline = []string{"judge", "diff", "explain", "checks", "facts", "causes", "predict", "completion", "version", "bash", "help"}
 
-// typed runs a call, or of one that would reach nodes as much as needs none.
+// typed runs a call. If the call would contact nodes, it runs only the parts that need none.
 func typed(args []string, ran func([]string) error) error {
 	root := rootCommand()
-	root.InitDefaultCompletionCmd() // as cobra does when root is executed
+	root.InitDefaultCompletionCmd() // as cobra does when it executes root
 	cmd, rest, err := root.Find(args)
 	if err != nil {
 		return err
 	}
-	if len(args) == 1 && (args[0] == "--help" || args[0] == "-h" || cmd.ValidateArgs(nil) != nil) { // a name in a sentence
+	if len(args) == 1 && (args[0] == "--help" || args[0] == "-h" || cmd.ValidateArgs(nil) != nil) { // only the name of a command, in a sentence
 		return nil
 	}
 	if slices.Contains(offline, cmd.Name()) && !slices.Contains(args, "-H") || cmd.Name() == "predict" {
@@ -292,7 +292,7 @@ func typed(args []string, ran func([]string) error) error {
 	if _, err := readConfig(cmd, typedLaunch{command: command}); err != nil || cmd.Flags().Lookup("hostfile") == nil || cmd.Flags().Changed("meet") {
 		return err
 	}
-	if !cmd.Flags().Changed("via") && !cmd.Flags().Changed("jobid") { // which asks Slurm, or a cluster
+	if !cmd.Flags().Changed("via") && !cmd.Flags().Changed("jobid") { // these ask Slurm or a cluster
 		predict := append([]string{"predict"}, takenBy("predict", cmd)...)
 		if command != nil {
 			predict = append(append(predict, "--"), command...)
@@ -307,7 +307,7 @@ func typed(args []string, ran func([]string) error) error {
 	return ran(append([]string{"judge", "recorded.json"}, takenBy("judge", cmd)...))
 }
 
-// takenBy are the flags of a call that another command has, too.
+// takenBy returns the flags of a call that another command has, too.
 func takenBy(other string, cmd *cobra.Command) (flags []string) {
 	takes, _, err := rootCommand().Find([]string{other})
 	if err != nil {
@@ -324,7 +324,7 @@ func takenBy(other string, cmd *cobra.Command) (flags []string) {
 	return flags
 }
 
-// onlyOnce has what many pages come down to run for the first of them.
+// onlyOnce caches the results of ran, because many pages lead to the same call.
 func onlyOnce(ran func([]string) error) func([]string) error {
 	known := map[string]error{}
 	return func(args []string) error {
@@ -336,7 +336,7 @@ func onlyOnce(ran func([]string) error) func([]string) error {
 	}
 }
 
-// ran runs a call here. It may come to any verdict, and must not have anything to complain of.
+// ran runs a call in this process. Any verdict is fine, but an error of preflight is an error.
 func ran(args []string) error {
 	out, complaints := os.Stdout, os.Stderr
 	defer func() { os.Stdout, os.Stderr = out, complaints }()

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestDocumentedProgram: what docs/go.md has for those who embed a run is a program, which judges a launch
-// on a host where nobody listens for ssh.
+// TestDocumentedProgram checks that the example in docs/go.md is a complete program. The program
+// checks a launch on a host where nothing listens for ssh.
 func TestDocumentedProgram(t *testing.T) {
 	page, err := os.ReadFile("../../docs/go.md")
 	if err != nil {

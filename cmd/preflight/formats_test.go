@@ -19,7 +19,7 @@ import (
 	"preflight/report/formats"
 )
 
-// TestANewFormat: a row of the table is all there is to write for one.
+// TestANewFormat checks that a new format needs only a row in the table.
 func TestANewFormat(t *testing.T) {
 	formats.All = append(slices.Clip(formats.All), formats.Format{
 		Name: "haiku", Is: "a poem", Endings: []string{"poem"}, Unread: true, AddedTo: "POEMS",
@@ -68,7 +68,7 @@ func TestANewFormat(t *testing.T) {
 		return root.Execute()
 	}
 	const poem = "autumn wind: fail\n"
-	for range 2 { // the second time over what the first has left
+	for range 2 { // the second time over the files of the first
 		if err := judge("-o", "haiku="+byName, "-o", byEnding, "-o", os.Getenv("POEMS"), "--format", "haiku"); err != exitCode(exitFail) {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestANewFormat(t *testing.T) {
 	}
 }
 
-// TestFormatsAreDocumented: the page on CI names every format and the ending of its files.
+// TestFormatsAreDocumented checks that docs/ci.md names every format and the ending of its files.
 func TestFormatsAreDocumented(t *testing.T) {
 	if undocumented := undocumentedFormats(t); undocumented != nil {
 		t.Errorf("docs/ci.md lacks %q", undocumented)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestInterruptedInit: a look that was broken off makes no policy, and says so.
+// TestInterruptedInit checks that an interrupted init writes no policy, and reports that.
 func TestInterruptedInit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "preflight.yaml")
 	interrupted, interrupt := context.WithCancel(t.Context())

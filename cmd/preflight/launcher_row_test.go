@@ -14,8 +14,8 @@ import (
 	"preflight/launch"
 )
 
-// TestMadeUpLauncher: a launcher is a row of a table, and whatever names launchers to a
-// user reads it there.
+// TestMadeUpLauncher checks that a new launcher needs only a row in the table, and appears
+// everywhere.
 func TestMadeUpLauncher(t *testing.T) {
 	before := launch.Launchers
 	t.Cleanup(func() { launch.Launchers = before })
@@ -60,7 +60,7 @@ func TestMadeUpLauncher(t *testing.T) {
 	}
 }
 
-// printed is what a function prints.
+// printed returns what a function prints.
 func printed(t *testing.T, do func() error) string {
 	file, err := os.Create(filepath.Join(t.TempDir(), "stdout"))
 	if err != nil {

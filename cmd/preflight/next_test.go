@@ -10,14 +10,15 @@ import (
 	"preflight/launch"
 )
 
-// TestNextCommand: what was typed stays, and what the launch decides itself goes behind the "--".
+// TestNextCommand checks that the next command keeps the typed flags, and puts those of the launch
+// after the "--".
 func TestNextCommand(t *testing.T) {
 	failed := []checks.Outcome{{Check: "shm-size", Verdict: checks.Fail}, {Check: "gpu-idle", Verdict: checks.Pass}, {Check: "clock-skew", Verdict: checks.Warn}}
 	launched := launch.Prediction{HostsFile: "my hosts", Rendezvous: launch.RendezvousDeepSpeed}
 	for _, c := range []struct {
 		typed  string
 		report checks.Report
-		want   string // up to its comment
+		want   string // without its comment
 	}{
 		{"-H hostfile", checks.Report{ExitCode: exitFail, Checks: failed}, "preflight -H hostfile --only shm-size"},
 		{"-H hostfile --strict", checks.Report{ExitCode: exitFail, Checks: failed, Strict: true}, "preflight -H hostfile --strict --only shm-size,clock-skew"},

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestConfigurationOfOthers: who else may write decides, and root may give files away to see the rest.
+// TestConfigurationOfOthers checks which owners and modes make a configuration file unsafe. Only
+// root can give files away for the test.
 func TestConfigurationOfOthers(t *testing.T) {
 	for name, c := range map[string]struct {
 		file, directory os.FileMode

@@ -11,8 +11,8 @@ import (
 	"preflight/checks"
 )
 
-// TestWriteEnvIsWhole: who reads the file while it is written anew, as a launch does, reads
-// all of the old one or all of the new, and so does whoever comes after a crash.
+// TestWriteEnvIsWhole checks that a reader sees the complete old file or the complete new one, also
+// if it reads while the file is written.
 func TestWriteEnvIsWhole(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, ".deepspeed_env")

@@ -12,8 +12,8 @@ import (
 	"preflight/checks/knownbad"
 )
 
-// TestPolicyDocs: the page's examples are policies that are taken, and it has every
-// setting, section, key and severity there is.
+// TestPolicyDocs checks that the examples in docs/policy.md are valid policies, and that the page
+// has every setting, section, key and severity.
 func TestPolicyDocs(t *testing.T) {
 	page, err := os.ReadFile("../../docs/policy.md")
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 	"preflight/report/formats"
 )
 
-// readPolicy reads a file that holds the text, and what is wrong with it, a line each.
+// readPolicy reads a policy file with this text. It returns the policy and one line for each
+// problem.
 func readPolicy(t *testing.T, text string) (policyfile.Policy, []string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "p")
@@ -93,7 +94,7 @@ waivers:
 	}
 }
 
-// TestFloors: what the smoke test is to measure at least is stated as people say it, bytes or bits.
+// TestFloors checks that the minimums for --smoke can be written in bytes or in bits.
 func TestFloors(t *testing.T) {
 	config := defaults(t)
 	config.ComputeRate, config.CopyRate, config.NodeReduceRate, config.ReduceRate = "600TFLOP/s", "20GB/s", "2.4Tbit/s", "45 GB/s"
@@ -107,7 +108,8 @@ func TestFloors(t *testing.T) {
 	}
 }
 
-// TestPolicyInShort: pairs say what lists of two keys do, and capitals and dots stay.
+// TestPolicyInShort checks that pairs mean the same as lists with two keys, and keep capitals and
+// dots.
 func TestPolicyInShort(t *testing.T) {
 	short, problems := readPolicy(t, "expect:\n  shm.size: '>=1GiB'\n  python.packages.PyYAML: [6, absent]\nseverity:\n  gpu-mode: off\n  clock-skew: error\n")
 	want := []checks.Expectation{
@@ -122,8 +124,8 @@ func TestPolicyInShort(t *testing.T) {
 	}
 }
 
-// TestSeverities: a name holds before a pattern, wherever it stands, and of two patterns
-// the later.
+// TestSeverities checks that a name wins over a pattern, in any order, and a later pattern over an
+// earlier one.
 func TestSeverities(t *testing.T) {
 	for text, want := range map[string]string{
 		"severity:\n  gpu-mode*: off\n  gpu-mode: error":                                   "error",
@@ -148,7 +150,7 @@ func TestSeverities(t *testing.T) {
 	}
 }
 
-// TestMistakenFiles: what is no policy is refused before it is read to its end.
+// TestMistakenFiles checks that a large file is refused before it is read to its end.
 func TestMistakenFiles(t *testing.T) {
 	long := strings.Repeat("# a log, by mistake\n", (1<<20)/20+1)
 	if _, problems := readPolicy(t, long); len(problems) != 1 || !strings.Contains(problems[0], "larger than 1 MiB") {
@@ -161,7 +163,7 @@ func TestMistakenFiles(t *testing.T) {
 	}
 }
 
-// TestPolicyProblems: every mistake is said with its line, and with what was meant.
+// TestPolicyProblems checks that every mistake is reported with its line and a suggestion.
 func TestPolicyProblems(t *testing.T) {
 	for text, want := range map[string]string{
 		"strictt: true": `p:1: unknown setting "strictt": did you mean "strict"?`,
@@ -257,8 +259,8 @@ func TestPolicyProblems(t *testing.T) {
 	}
 }
 
-// TestDriftSeverities: what single changes weigh is read by their names as they are written,
-// dots, capitals and stars among them, in short and in a list.
+// TestDriftSeverities checks the severities of single facts, in both forms. Their names keep dots,
+// capitals and stars.
 func TestDriftSeverities(t *testing.T) {
 	policy, problems := readPolicy(t, "severity:\n  drift:\n    '*': warning\n    env.vars.NCCL_IB_TC: error\n    driver: off\n")
 	if problems != nil {

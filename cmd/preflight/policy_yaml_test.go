@@ -9,9 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestMistakes: an error names the line of a value that YAML reads in its own way, and says
-// how to write it. A comparison without quotes hides no other mistake where the quotes make
-// the file YAML.
+// TestMistakes checks that an error names the line of a value that YAML reads differently, and how
+// to write it. A comparison without quotes must not hide other mistakes.
 func TestMistakes(t *testing.T) {
 	sign := func(sign string) string {
 		return " in quotes: " + sign + " at the start of a value means something else in YAML"
@@ -44,7 +43,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestNoMistakes: what YAML has a use for stays as it is.
+// TestNoMistakes checks that valid YAML is accepted unchanged.
 func TestNoMistakes(t *testing.T) {
 	for _, text := range []string{
 		"expect:\n- fact: gpu.driver\n  is: '>=550'\n  fix: >-\n    it's\n    @here\n",

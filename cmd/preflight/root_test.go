@@ -11,7 +11,7 @@ import (
 	"preflight/cmd/preflight/internal/usage"
 )
 
-// TestLostWorkingDirectory: a shell may stand in a directory that is no more there.
+// TestLostWorkingDirectory runs in a directory that has been removed.
 func TestLostWorkingDirectory(t *testing.T) {
 	gone := t.TempDir() + "/gone"
 	if err := os.Mkdir(gone, 0o700); err != nil {

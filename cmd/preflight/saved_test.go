@@ -10,8 +10,8 @@ import (
 	"preflight/facts"
 )
 
-// TestRejudgedStaysInterrupted: what was cut short does not become complete by
-// being judged again.
+// TestRejudgedStaysInterrupted checks that an interrupted run stays interrupted when it is checked
+// again.
 func TestRejudgedStaysInterrupted(t *testing.T) {
 	saved := checks.Report{Interrupted: true, Fleet: facts.Fleet{Nodes: []facts.Node{{
 		Name: "w1", Reached: true, Facts: facts.Facts{SSH: &facts.SSH{}},
@@ -22,7 +22,8 @@ func TestRejudgedStaysInterrupted(t *testing.T) {
 	}
 }
 
-// TestRejudgedIsNotMissedWhatItsLaunchDoesWithout: a run from before there was the drill.
+// TestRejudgedIsNotMissedWhatItsLaunchDoesWithout checks a run that was saved before the callback
+// test existed.
 func TestRejudgedIsNotMissedWhatItsLaunchDoesWithout(t *testing.T) {
 	for launcher, want := range map[string]checks.Verdict{"pdsh": checks.Skip, "openmpi": checks.Unknown} {
 		head := &facts.Node{Name: "head", Facts: facts.Facts{Launcher: &facts.Launcher{MPIRun: &facts.MPIRun{Options: facts.OptionsOpenMPI}}}}
@@ -36,7 +37,8 @@ func TestRejudgedIsNotMissedWhatItsLaunchDoesWithout(t *testing.T) {
 	}
 }
 
-// TestRejudgedIsNotMissedTheHub: a run from before anybody was sent there, of nodes that have what is named, and that lack it.
+// TestRejudgedIsNotMissedTheHub checks a run that was saved before the hub test existed, on nodes
+// that have the model and on nodes that lack it.
 func TestRejudgedIsNotMissedTheHub(t *testing.T) {
 	for commit, want := range map[string]checks.Verdict{"ab12c0de": checks.Skip, "": checks.Unknown} {
 		model := facts.Model{ModelNamed: facts.ModelNamed{Name: "org/model", Revision: "main"}, Commit: commit}
@@ -51,7 +53,8 @@ func TestRejudgedIsNotMissedTheHub(t *testing.T) {
 	}
 }
 
-// TestRejudgedIsNotMissedTheSmokeTest: a run from before there was one, and not one that asked for it.
+// TestRejudgedIsNotMissedTheSmokeTest checks a run that was saved before --smoke existed, and one
+// that used it.
 func TestRejudgedIsNotMissedTheSmokeTest(t *testing.T) {
 	only := []string{"gpu-computes", "gpu-copies", "collective-node", "collective", "collective-speed"}
 	dark := facts.Node{Name: "w2", Missing: map[facts.Section]string{facts.SectionSmoke: "not reached"}}

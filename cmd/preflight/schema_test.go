@@ -13,9 +13,9 @@ import (
 	"preflight/report"
 )
 
-// TestSchemaIsKept: a report that the first release with schema 1 has written is read, judged
-// and written again with every field that it has, each of its type, as docs/json.md promises.
-// The file is never recorded anew: a schema that cannot keep it has another number.
+// TestSchemaIsKept reads a report of the first release with schema 1, checks it again and writes
+// it. The result must have every field of that report with the same type, as docs/json.md promises.
+// The file is never recorded again: a schema that breaks it needs another number.
 func TestSchemaIsKept(t *testing.T) {
 	recorded, err := os.ReadFile("testdata/schema-1.json")
 	if err != nil {
@@ -43,7 +43,7 @@ func TestSchemaIsKept(t *testing.T) {
 	}
 }
 
-// TestSchemaTakesMore: what a later release adds is skipped.
+// TestSchemaTakesMore checks that fields of later releases are ignored.
 func TestSchemaTakesMore(t *testing.T) {
 	recorded, err := os.ReadFile("testdata/schema-1.json")
 	if err != nil {
@@ -59,7 +59,7 @@ func TestSchemaTakesMore(t *testing.T) {
 	}
 }
 
-// fieldsOf are the paths of all values of a document, each with its type.
+// fieldsOf returns the paths of all values of a document, each with its type.
 func fieldsOf(t *testing.T, text []byte) map[string]bool {
 	t.Helper()
 	var document any
@@ -79,7 +79,7 @@ func fieldsOf(t *testing.T, text []byte) map[string]bool {
 			for _, below := range value {
 				visit(below, path+"[]")
 			}
-		case nil: // not told, as any field may be
+		case nil: // unknown, which any field may be
 		default:
 			all[fmt.Sprintf("%s %T", path, value)] = true
 		}

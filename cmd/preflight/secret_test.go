@@ -16,8 +16,8 @@ import (
 	"preflight/testhosts/secrettest"
 )
 
-// TestNothingSecretIsWritten has preflight say all it can of what holds secrets: a saved run
-// in every format, a launch command with its files, a log, and what it refuses.
+// TestNothingSecretIsWritten makes preflight print as much as possible from inputs that hold
+// secrets: a saved run in every format, a launch command with its files, a log, and errors.
 func TestNothingSecretIsWritten(t *testing.T) {
 	var run checks.Report
 	if err := json.Unmarshal(recordedRun, &run); err != nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestNoValueIsBent sets values that viper changes until they fit, in each of the places that
-// set any. Each value arrives as it was written, or is an error that names its place.
+// TestNoValueIsBent sets values that viper would change until they fit, in every place that can set
+// them. Each value arrives unchanged, or is an error that names its place.
 func TestNoValueIsBent(t *testing.T) {
 	for _, c := range []struct {
 		file, variable string
 		flags          []string
 		got            func(Config) any
-		want           any // a string that begins with "error: " for an error
+		want           any // "error: " and the text, for an error
 	}{
 		{file: "timeout: 30", want: "error: p.yaml:1: timeout: 30 has no unit: write 30s"},
 		{file: "timeout: 30s", got: func(c Config) any { return c.Timeout }, want: 30 * time.Second},
@@ -84,8 +84,8 @@ func TestNoValueIsBent(t *testing.T) {
 	}
 }
 
-// TestDefaultsAreOfCommands: a command without the flags of a drill does not run it, whatever the
-// environment says, and one without those of limits has limits all the same.
+// TestDefaultsAreOfCommands checks that the environment does not make a command without --smoke run
+// it, and that a command without flags for limits still has limits.
 func TestDefaultsAreOfCommands(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("XDG_CONFIG_HOME", "none")
@@ -100,7 +100,7 @@ func TestDefaultsAreOfCommands(t *testing.T) {
 	}
 }
 
-// defaults returns the settings where nothing sets any.
+// defaults returns the settings if nothing sets any.
 func defaults(t *testing.T) Config {
 	t.Helper()
 	t.Setenv("XDG_CONFIG_HOME", filepath.Join(t.TempDir(), "none"))

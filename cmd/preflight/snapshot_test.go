@@ -32,8 +32,8 @@ func TestLacking(t *testing.T) {
 	}
 }
 
-// TestFaults: a snapshot's warning names what the run would fail, on which nodes, and
-// neither what it does not hold nor what it says otherwise.
+// TestFaults checks the warning of a snapshot. It names the checks that a run would fail, and their
+// nodes, but nothing that the snapshot does not hold or reports elsewhere.
 func TestFaults(t *testing.T) {
 	fleet := facts.Fleet{}
 	for _, name := range []string{"w1", "w2", "w3"} {

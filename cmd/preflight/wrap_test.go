@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestInsideScript is a script of the user's, which is judged as the command that it comes to, where it goes.
+// TestInsideScript checks that preflight finds the launch command in a user's script, and the
+// directory that the script changes to.
 func TestInsideScript(t *testing.T) {
 	t.Setenv("OTHER_OF_TEST", "")
 	t.Setenv("ONE_OF_TEST", "")
@@ -30,12 +31,12 @@ func TestInsideScript(t *testing.T) {
 	}
 }
 
-// TestVariablesBeforeTheCommand: they hold for it as if they stood before preflight, and nothing
-// else is taken for one.
+// TestVariablesBeforeTheCommand checks that they have the same effect as variables before
+// preflight, and that other words are not read as variables.
 func TestVariablesBeforeTheCommand(t *testing.T) {
 	for _, c := range []struct {
 		words, want []string
-		nodes       string // NNODES then
+		nodes       string // value of NNODES afterwards
 	}{
 		{[]string{"NNODES=2", "torchrun", "train.py"}, []string{"torchrun", "train.py"}, "2"},
 		{[]string{"env", "NNODES=4", "OTHER_OF_TEST=a=b", "torchrun", "A=b"}, []string{"torchrun", "A=b"}, "4"},
