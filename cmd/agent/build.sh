@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds the agents for Linux machines into a directory of their own, and what has a
-# build of preflight carry them:
+# Builds the agents for Linux into a directory, and the overlay that makes a build of preflight
+# embed them:
 #
 #   sh cmd/agent/build.sh DIRECTORY ARCH…
 #   go build -overlay DIRECTORY/overlay.json ./cmd/preflight
 #
-# There is one agent per architecture. It needs glibc and calls NVML; with NOCGO=1 it is
-# static and cannot. Agents do not say which commit they are built from, so a node keeps the
-# one that it has for as long as nothing in it changes.
+# There is one agent per architecture. It needs glibc and calls NVML. With NOCGO=1 it is static and
+# cannot call NVML. An agent does not hold the commit that it was built from, so a node keeps its
+# cached agent as long as the agent does not change.
 set -eu
 
 mkdir -p "$1"
