@@ -50,18 +50,18 @@ var NICAffinity = checks.Check{
 	},
 }
 
-// beside is a GPU of the launch, how far the nearest ports that NCCL takes are, and which.
+// beside is a GPU of the launch with the nearest ports that NCCL uses, and their distance.
 type beside struct {
 	card     *facts.Card
-	distance int // in distances
+	distance int // an index in distances
 	ports    []string
 }
 
-// distances are as [nccl.Distance] has them, nearest first.
+// distances are the values of [nccl.Distance], nearest first.
 var distances = []string{"PIX", "PXB", "PHB", "NODE", "SYS"}
 
-// besides are the GPUs of a node that ranks use, nil where the machine does not show how far all
-// of them are from all the ports, or is not asked.
+// besides returns the GPUs of a node that ranks use, each with its nearest ports. It returns nil if
+// the machine does not show all distances, or if a topology file replaces them.
 func besides(view checks.View, node *facts.Node, cards []*facts.Card) (all []beside) {
 	if ranks.Env(view, node).Get(facts.TopologyVariable).Value != "" {
 		return nil
@@ -86,13 +86,13 @@ func besides(view checks.View, node *facts.Node, cards []*facts.Card) (all []bes
 	return all
 }
 
-// distance is a place in distances, -1 where it is not to be seen.
+// distance returns an index in distances, -1 if the distance is not known.
 func distance(node *facts.Node, card *facts.Card, adapter facts.HCA) int {
 	return slices.Index(distances, nccl.Distance(node, placeOf(node, card), adapter))
 }
 
-// leftFar is a node whose NCCL_IB_HCA leaves out adapters like those that it names, nearer to GPUs
-// which it leaves none on their socket.
+// leftFar returns a finding on a node whose NCCL_IB_HCA leaves some GPUs without an adapter on
+// their socket, although the node has suitable adapters nearer to them.
 func leftFar(view checks.View, node *facts.Node, all []beside) []checks.Finding {
 	given, network := ranks.Env(view, node).Get("NCCL_IB_HCA"), ranks.NCCLNetwork(view, node)
 	if given.Value == "" {
@@ -135,11 +135,11 @@ func portNames(ports []nccl.HCAPort) []string {
 	return text.Map(ports, func(port nccl.HCAPort) string { return port.Name() })
 }
 
-// otherRails compares which ports the GPUs in use are next to, on machines of one build that
-// NCCL takes the same ports of.
+// otherRails compares the ports next to the GPUs in use, on machines of the same type on which NCCL
+// uses the same ports.
 //
-// Source: NVIDIA/nccl 2.30.7, graph/search.cc, ncclTopoSelectNets, takes those that are local to
-// GPUs first; graph/connect.cc joins nodes channel by channel.
+// Source: NVIDIA/nccl 2.30.7, graph/search.cc, ncclTopoSelectNets, prefers ports that are local to
+// GPUs; graph/connect.cc connects nodes channel by channel.
 func otherRails(view checks.View, nodes []*facts.Node, near map[*facts.Node][]beside) []checks.Finding {
 	rails := func(node *facts.Node) string {
 		var names []string

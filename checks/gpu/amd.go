@@ -12,8 +12,8 @@ import (
 	"preflight/facts"
 )
 
-// The rules of this package are of GPUs, whoever made them, in the words of NVIDIA's, which
-// most are. What is found of AMD's alone is put into AMD's words at the end, by two tables.
+// The rules of this package apply to all GPUs and are worded for NVIDIA's, which are the most
+// common. At the end, two tables translate findings on AMD GPUs.
 
 func isAMD(node *facts.Node) bool { return node.NVML.Source == facts.SourceAMD }
 
@@ -24,8 +24,8 @@ func maker(node *facts.Node) string {
 	return "NVIDIA"
 }
 
-// amdWords are what AMD and a torch for ROCm say in the place of NVIDIA and one for CUDA
-// (torch 2.5, torch/utils/hipify/cuda_to_hip_mappings.py, by which its sources are rewritten).
+// amdWords translates messages of NVIDIA and of torch for CUDA to those of AMD and of torch for
+// ROCm (torch 2.5, torch/utils/hipify/cuda_to_hip_mappings.py, which rewrites torch's sources).
 var amdWords = strings.NewReplacer(
 	noDriver, "RuntimeError: No HIP GPUs are available",
 	unknownCUDA, "RuntimeError: No HIP GPUs are available",
@@ -33,7 +33,7 @@ var amdWords = strings.NewReplacer(
 	"NVLinks", "XGMI links", "NVIDIA's", "AMD's", "NVIDIA drivers", "AMD drivers", "the driver nvidia", "the driver amdgpu",
 )
 
-// amdCommands are what is typed for AMD's GPUs in the place of a command for NVIDIA's.
+// amdCommands maps commands for NVIDIA GPUs to those for AMD GPUs.
 //
 // Source: AMD SMI 24.6 of ROCm 6.2, amd-smi --help of each command.
 var amdCommands = map[string]fix.Command{
@@ -62,7 +62,7 @@ func unroled(command fix.Command) string { return command.As(fix.Fix).String() }
 
 var amdLog = fix.On("sudo dmesg -T | grep -E 'amdgpu|kfd' | tail -20").As(fix.Look)
 
-// typedFor is a command as it is typed for the GPUs of a node.
+// typedFor returns the form of a command for the GPUs of a node.
 func typedFor(node *facts.Node, command fix.Command) fix.Command {
 	if other, known := amdCommands[unroled(command)]; known && isAMD(node) {
 		return other.As(command.Role())
@@ -70,8 +70,8 @@ func typedFor(node *facts.Node, command fix.Command) fix.Command {
 	return command
 }
 
-// spoken puts what a check has found of AMD's GPUs into AMD's words, and what it would have
-// ranks see by itself.
+// spoken translates the findings on AMD GPUs. wouldSee is the message of the check, for findings
+// that have none of their own.
 func spoken(view checks.View, wouldSee string, findings []checks.Finding) []checks.Finding {
 	amd := map[string]*facts.Node{}
 	for _, node := range view.Nodes {
@@ -101,7 +101,7 @@ func spoken(view checks.View, wouldSee string, findings []checks.Finding) []chec
 	return findings
 }
 
-// judgedNVIDIA is judgedGPUs for what AMD's GPUs do not have, or do not show.
+// judgedNVIDIA is judgedGPUs for facts that AMD GPUs do not have, or do not show.
 func judgedNVIDIA(view checks.View) (nodes []*facts.Node, found []checks.Finding) {
 	nodes, found = judgedGPUs(view)
 	nvidia := slices.DeleteFunc(slices.Clone(nodes), isAMD)
@@ -111,7 +111,7 @@ func judgedNVIDIA(view checks.View) (nodes []*facts.Node, found []checks.Finding
 	return nvidia, found
 }
 
-// amdModuleMissing is of GPUs on the bus that nobody drives.
+// amdModuleMissing returns the finding on GPUs on the bus without a loaded driver.
 func amdModuleMissing(node *facts.Node) checks.Finding {
 	f := checks.Finding{
 		Summary: "the kernel module of AMD's driver is not loaded", Want: "the module amdgpu", WouldSee: noDriver,
@@ -123,9 +123,9 @@ func amdModuleMissing(node *facts.Node) checks.Finding {
 	return f
 }
 
-// closedToROCm is of AMD's device nodes that are not there, which the module makes, or that
-// this session may not use: they are for the groups render and video, which takes a login
-// anew. A container has those that it was started with.
+// closedToROCm returns the findings on AMD device nodes that are missing or that this session may
+// not use. The module creates them, for the groups render and video; a new group needs a new login.
+// A container has the device nodes that it was started with.
 //
 // Source: ROCm 6.2, Installation prerequisites, "Setting permissions for groups".
 func closedToROCm(node *facts.Node, missing, refused []string) (findings []checks.Finding) {
@@ -147,8 +147,8 @@ func closedToROCm(node *facts.Node, missing, refused []string) (findings []check
 	return findings
 }
 
-// torchOfAnother is of a torch that was not built for AMD's GPUs, which are there. The wheels
-// of pytorch.org bring ROCm's libraries along, so that any of them will do that knows the GPUs.
+// torchOfAnother returns the finding on a torch that was not built for the AMD GPUs of the node.
+// Wheels from pytorch.org contain ROCm's libraries, so any wheel that supports the GPUs works.
 func torchOfAnother(view checks.View, node *facts.Node) checks.Finding {
 	torch := node.Python.Torch
 	f := checks.Finding{

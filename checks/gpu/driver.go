@@ -30,7 +30,7 @@ var DriverLoads = checks.Check{
 	},
 }
 
-// What torch says of a driver that does not work (c10/cuda/CUDAFunctions.cpp and
+// Messages of torch about a driver that does not work (c10/cuda/CUDAFunctions.cpp and
 // torch/csrc/cuda/Module.cpp, 2.5).
 const (
 	noGPUs       = "RuntimeError: No CUDA GPUs are available"
@@ -42,10 +42,10 @@ const (
 	waitsForGPU  = "no error: ranks on this node hang at their first GPU call, and all others in init_process_group until it times out"
 )
 
-// ofDriver is what a driver that does not answer leaves unlike a node's whose driver does.
+// ofDriver are the facts that differ from other nodes because the driver does not answer.
 var ofDriver = []string{"nvml", "gpu.devices", "gpu.doors", "gpu.fabric_manager", "gpu.libcuda", "gpu.module", "gpu.modules", "gpu.open_module"}
 
-// meantCPU is for a launch of which nobody said what it computes on.
+// meantCPU is for a launch whose accelerator is not known.
 var meantCPU = fix.Note("if the launch is meant to use the CPU, run preflight with --accelerator cpu")
 
 func judgeDrivers(view checks.View) []checks.Finding {
@@ -55,14 +55,14 @@ func judgeDrivers(view checks.View) []checks.Finding {
 	}
 	slotsOf := view.Launch.SlotsUsed()
 	var findings []checks.Finding
-	// A display's GPU in a cluster for the CPU is in the hands of the system's own driver.
+	// In a cluster without compute GPUs, the system's own driver holds the GPU of the display.
 	displays := !slices.ContainsFunc(nodes, func(n *facts.Node) bool { return !slices.Contains(busDrivers(n), "nouveau") })
 	for _, node := range nodes {
 		switch failure := node.NVML.Failure; {
 		case failure != nil:
 			f := driverFailure(node, *failure)
 			f.Covers = ofDriver
-			if view.Launch.Accelerator == "cpu" { // nobody said so
+			if view.Launch.Accelerator == "cpu" { // preflight assumed it
 				f.WouldSee, f.Remedy = takesCPU, append(f.Remedy, meantCPU)
 				if displays {
 					f.Verdict = checks.Warn
@@ -95,8 +95,8 @@ func driverFailure(node *facts.Node, failure facts.NVMLFailure) checks.Finding {
 	return f
 }
 
-// moduleUnreachable is where NVML finds no driver although its kernel module is loaded: by
-// its device nodes, if they are missing or refused.
+// moduleUnreachable returns the finding on a node where the kernel module is loaded but NVML finds
+// no driver, for example because device nodes are missing or closed.
 func moduleUnreachable(node *facts.Node) checks.Finding {
 	f := checks.Finding{
 		Summary: "NVIDIA's kernel module is loaded, but its device nodes are missing", Got: "module " + node.GPU.Module,
@@ -121,21 +121,20 @@ func moduleUnreachable(node *facts.Node) checks.Finding {
 	return f
 }
 
-// notThere is what the kernel says of a device node that is not there, or that is
-// and has no module behind it.
+// notThere are the kernel's errors for a device node that does not exist, or whose module is not
+// loaded.
 var notThere = []string{"no such file or directory", "no such device or address", "no such device"}
 
-// closedDevices are the device nodes that a rank cannot open although NVML answers.
-// NCCL since 2.23 and CUDA itself need /dev/nvidia-uvm, which nobody else does. CUDA
-// loads its module and makes the node on first use, where nvidia-modprobe is installed
-// with its rights; a container has no such help. The node of a GPU that NVML does
-// not show was not meant for us.
+// closedDevices returns the findings on device nodes that a rank cannot open although NVML answers.
+// Only NCCL since 2.23 and CUDA itself need /dev/nvidia-uvm. CUDA loads its module and creates the
+// node at first use if nvidia-modprobe is installed setuid root; in a container that does not work.
+// Device nodes of GPUs that NVML does not show belong to other jobs.
 //
 // Source: NVIDIA/nvidia-modprobe 550, modprobe-utils/nvidia-modprobe-utils.c.
 func closedDevices(node *facts.Node) (findings []checks.Finding) {
 	var missing, refused []string
 	if slices.Contains(node.GPU.Others, launch.WindowsGPUs) {
-		return nil // its libcuda goes through that door alone
+		return nil // its libcuda only uses that device
 	}
 	for _, door := range node.GPU.Doors {
 		switch {
@@ -170,13 +169,13 @@ func closedDevices(node *facts.Node) (findings []checks.Finding) {
 	return findings
 }
 
-// isOthersDevice is whether a device node is that of a GPU that NVML does not show.
+// isOthersDevice reports whether a device node belongs to a GPU that NVML does not show.
 func isOthersDevice(node *facts.Node, path string) bool {
 	if !slices.Contains(node.GPU.Devices, path) {
 		return false
 	}
-	number := path[strings.LastIndexFunc(path, unicode.IsLetter)+1:] // of /dev/nvidia3, of /dev/dri/renderD131
-	for i := range node.NVML.Cards {                                 // by index: a card is large, and large fleets have many
+	number := path[strings.LastIndexFunc(path, unicode.IsLetter)+1:] // from /dev/nvidia3 or /dev/dri/renderD131
+	for i := range node.NVML.Cards {                                 // by index, because a card is large and large fleets have many
 		if minor := node.NVML.Cards[i].Minor; minor == nil || number == strconv.Itoa(*minor) {
 			return false
 		}
@@ -194,8 +193,8 @@ func closedDeviceNames(node *facts.Node) string {
 	return strings.Join(names, ", ")
 }
 
-// lacksLibcuda is a node whose NVML answers and that has no CUDA driver for the
-// ranks, as a container with the capability utility alone.
+// lacksLibcuda returns the finding on a node where NVML answers but ranks find no libcuda, as in a
+// container that has only the capability utility.
 func lacksLibcuda(node *facts.Node) []checks.Finding {
 	if len(node.GPU.Libcuda) > 0 || isAMD(node) {
 		return nil
@@ -210,7 +209,7 @@ func lacksLibcuda(node *facts.Node) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// driverFailures says of each kind of failure what it is and what repairs it.
+// driverFailures maps each kind of failure to the function that describes it.
 var driverFailures = map[string]func(*facts.Node) checks.Finding{
 	facts.FailureNoDriver:     moduleMissing,
 	facts.FailureMismatch:     versionsDiffer,
@@ -248,7 +247,7 @@ var driverFailures = map[string]func(*facts.Node) checks.Finding{
 	}),
 }
 
-// always is of a failure that is the same on every node.
+// always returns a description that is the same on every node.
 func always(f checks.Finding) func(*facts.Node) checks.Finding {
 	return func(*facts.Node) checks.Finding { return f }
 }
@@ -259,9 +258,9 @@ var xidLog = fix.On("sudo dmesg -T | grep -i xid").As(fix.Look)
 
 var driverLog = fix.On("sudo dmesg -T | grep -E 'NVRM|Xid|nvidia' | tail -20").As(fix.Look)
 
-// failsUnexplained is NVML's error 999. Containers get it when systemd on their
-// machine reloads and writes their device cgroup anew (NVIDIA/nvidia-docker, issue
-// 1730; NVIDIA/nvidia-container-toolkit, issue 1227).
+// failsUnexplained describes NVML's error 999. Containers get it when systemd on their machine
+// reloads and rewrites their device cgroup (NVIDIA/nvidia-docker, issue 1730;
+// NVIDIA/nvidia-container-toolkit, issue 1227).
 func failsUnexplained(node *facts.Node) checks.Finding {
 	f := checks.Finding{Summary: "the driver fails with an unknown error", WouldSee: unknownCUDA}
 	container := ranks.ContainerOf(node)
@@ -277,7 +276,7 @@ func failsUnexplained(node *facts.Node) checks.Finding {
 	return f
 }
 
-// mayNotAsk is NVML's error 4.
+// mayNotAsk describes NVML's error 4, no permission.
 func mayNotAsk(node *facts.Node) checks.Finding {
 	return checks.Finding{
 		Summary: "this account cannot use NVIDIA's driver", Got: closedDeviceNames(node), Want: "device nodes that every rank may read and write", WouldSee: noGPUs,
@@ -285,13 +284,13 @@ func mayNotAsk(node *facts.Node) checks.Finding {
 	}
 }
 
-// openDevices are for device nodes that their mode closes: the module sets it.
+// openDevices open device nodes that their mode closes; the module sets the mode.
 var openDevices = []fix.Command{
 	fix.On("ls -l /dev/nvidia*; id; grep -rn NVreg_DeviceFile /etc/modprobe.d   # shows who may open them").As(fix.Look),
 	fix.On("sudo chmod a+rw /dev/nvidia*   # until the next boot; for good: NVreg_DeviceFileMode=0666 in /etc/modprobe.d, or add the account to their group"),
 }
 
-// holdsNoGPU is NVML's error 6, or a driver that counts none.
+// holdsNoGPU describes NVML's error 6, and a driver that reports no GPU.
 func holdsNoGPU(node *facts.Node) checks.Finding {
 	f := checks.Finding{
 		Summary: "the driver is loaded but finds no GPU", Want: "the GPUs of the machine", WouldSee: noGPUs,
@@ -326,7 +325,7 @@ func librariesMissing(node *facts.Node) checks.Finding {
 
 var nouveauOff = fix.On(`printf "blacklist nouveau\noptions nouveau modeset=0\n" | sudo tee /etc/modprobe.d/nouveau-off.conf && sudo update-initramfs -u   # on Red Hat: dracut --force`)
 
-// moduleMissing is NVML's error 9. Another driver on the GPUs keeps the module off them.
+// moduleMissing describes NVML's error 9. Another driver may be bound to the GPUs.
 func moduleMissing(node *facts.Node) checks.Finding {
 	if isAMD(node) {
 		return amdModuleMissing(node)
@@ -359,7 +358,7 @@ func busDrivers(node *facts.Node) []string {
 	return text.Map(valueOf(node.GPU).OnBus, func(gpu facts.PCIGPU) string { return gpu.Driver })
 }
 
-// versionsDiffer is NVML's error 18, which CUDA has as 803.
+// versionsDiffer describes NVML's error 18, which is CUDA's 803.
 func versionsDiffer(node *facts.Node) checks.Finding {
 	f := checks.Finding{
 		Summary:  fmt.Sprintf("driver: kernel module %s, libraries %s", compare.Shown(moduleVersion(node)), compare.Shown(libraryVersion(node))),
@@ -375,8 +374,8 @@ func versionsDiffer(node *facts.Node) checks.Finding {
 	return f
 }
 
-// reloadModule takes the old module out and the new one in, with all that was loaded
-// on top of it and what CUDA needs. Services that a machine lacks stay away.
+// reloadModule replaces the loaded module with the installed one, together with the modules that
+// depend on it or that CUDA needs. Services that a machine lacks are not started.
 func reloadModule(node *facts.Node) fix.Command {
 	services := fix.Code("nvidia-persistenced nvidia-fabricmanager nvidia-dcgm")
 	out, in := []string{"nvidia_drm", "nvidia_modeset"}, []string{"nvidia", "nvidia_uvm"}
@@ -393,7 +392,7 @@ func moduleVersion(node *facts.Node) string {
 	return cmp.Or(valueOf(node.GPU).Module, node.NVML.Driver)
 }
 
-// libraryVersion is that of NVML without the digits of its interface, else that of
+// libraryVersion returns the version of NVML without the number of its interface, otherwise that of
 // the libcuda next to it.
 func libraryVersion(node *facts.Node) string {
 	if parts := strings.Split(node.NVML.Library, "."); len(parts) > 3 {

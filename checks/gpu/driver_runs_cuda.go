@@ -44,7 +44,7 @@ func judgeCUDA(view checks.View) []checks.Finding {
 		case isAMD(node) && torch.HIP == "":
 			findings = append(findings, checks.OfNode(node, torchOfAnother(view, node))...)
 		case isAMD(node):
-		case torch.HIP != "", torch.CUDA == "" && !alike: // among others it is torch-same's finding
+		case torch.HIP != "", torch.CUDA == "" && !alike: // a CPU build among others is reported by torch-same
 			continue
 		case torch.CUDA == "":
 			findings = append(findings, checks.OfNode(node, cpuBuild(view, node, cardsOf(node)))...)
@@ -59,14 +59,14 @@ func judgeCUDA(view checks.View) []checks.Finding {
 	return findings
 }
 
-// cpuBuild is of a torch that cannot use the GPUs that are there. Where nobody said
-// that they are to be used, DeepSpeed goes on without, and hardly as it was meant.
+// cpuBuild returns the finding on a torch that cannot use the GPUs of the node. If the launch does
+// not name an accelerator, DeepSpeed runs on the CPU, which is hardly intended.
 func cpuBuild(view checks.View, node *facts.Node, cards []*facts.Card) checks.Finding {
 	f := checks.Finding{
 		Summary: "torch is built for CPUs only, but the node has GPUs", Got: "torch " + node.Python.Torch.Version, Want: "a build for CUDA",
 		WouldSee: "AssertionError: Torch not compiled with CUDA enabled", Remedy: otherTorch(view, node, cards),
 	}
-	if f.Remedy == nil { // the driver is older than every build
+	if f.Remedy == nil { // no build supports this old driver
 		f.Remedy = append(newerDriver(node, "12"), fix.Note("then run preflight again: it names the build of torch to install"))
 	}
 	if view.Launch.AcceleratorAssumed {
@@ -78,7 +78,7 @@ func cpuBuild(view checks.View, node *facts.Node, cards []*facts.Card) checks.Fi
 	return f
 }
 
-// runsTorch judges libcuda first, for nothing else is as it seems with a wrong one.
+// runsTorch checks libcuda first, because a wrong one makes all other results misleading.
 func runsTorch(view checks.View, node *facts.Node, cards []*facts.Card) []checks.Finding {
 	if found := judgeLibcuda(node); found != nil {
 		return found
@@ -144,10 +144,9 @@ func judgeGPUCode(view checks.View, node *facts.Node, cards []*facts.Card) []che
 	return nil
 }
 
-// otherTorch installs a build of torch that the driver of a node runs and that has
-// code for its GPUs, of the same release where there is one. pip takes the CUDA of a
-// build for a part of the version that says nothing, and leaves the one at hand
-// where it is not forced. It is nil where pytorch.org has none.
+// otherTorch returns the command that installs a build of torch that the node's driver supports and
+// that has code for its GPUs, in the same release if possible. pip ignores the CUDA label when it
+// compares versions, so it must be forced. otherTorch returns nil if pytorch.org has no such build.
 func otherTorch(view checks.View, node *facts.Node, cards []*facts.Card) []fix.Command {
 	var capabilities []string
 	for _, card := range cards {
@@ -182,7 +181,7 @@ func newerDriver(node *facts.Node, toolkit string) []fix.Command {
 	return []fix.Command{remedy.OnMachine(node, fix.On("sudo apt-get install -y %s   # Ubuntu; %s or later, then reboot", fix.List[fix.Name](" ", remedy.DriverPackages(node, least, remedy.ModuleKind(node))), fix.Text(least)))}
 }
 
-// firstLibcuda is the libcuda.so.1 that a rank gets, nil where none was seen.
+// firstLibcuda returns the libcuda.so.1 that a rank loads, nil if none was found.
 func firstLibcuda(node *facts.Node) *facts.DriverLibrary {
 	if node.GPU == nil || len(node.GPU.Libcuda) == 0 {
 		return nil
@@ -190,8 +189,8 @@ func firstLibcuda(node *facts.Node) *facts.DriverLibrary {
 	return &node.GPU.Libcuda[0]
 }
 
-// driverThatCounts is the version of a node's driver, "" where ranks bring a libcuda of
-// their own, so that the kernel module's CUDA no longer counts.
+// driverThatCounts returns the version of a node's driver, "" if ranks load a libcuda of another
+// version, because the kernel module's CUDA then does not matter.
 func driverThatCounts(node *facts.Node) string {
 	if bridged(node) {
 		return ""
@@ -199,20 +198,20 @@ func driverThatCounts(node *facts.Node) string {
 	return node.NVML.Driver
 }
 
-// bridged is whether ranks get a libcuda of another version than the kernel module.
-// The number in the file's name is the driver's only if it looks like one: WSL and
-// Jetson have a libcuda.so.1.1.
+// bridged reports whether ranks load a libcuda of another version than the kernel module. The
+// number in the file's name counts only if it looks like a driver version: WSL and Jetson have a
+// libcuda.so.1.1.
 func bridged(node *facts.Node) bool {
 	first := firstLibcuda(node)
 	return first != nil && node.GPU.Module != "" && first.Version != "" && !hostfile.Before(first.Version, "100") && first.Version != node.GPU.Module
 }
 
-// judgeLibcuda is of a libcuda that cannot work with the kernel module: CUDA's
+// judgeLibcuda returns the findings on a libcuda that does not work with the kernel module: CUDA's
 // errors 34, 803 and 804.
 //
-// Source: NVIDIA, CUDA Compatibility, r590, forward compatibility: a newer libcuda
-// works on data centre GPUs and some of the RTX line alone, and with the branches of drivers
-// that newer ones name themselves (facts.DriverLibrary).
+// Source: NVIDIA, CUDA Compatibility, r590, forward compatibility: a newer libcuda works only on
+// data centre GPUs and some of the RTX line, and only with the driver branches that newer libraries
+// name themselves (facts.DriverLibrary).
 func judgeLibcuda(node *facts.Node) []checks.Finding {
 	first := firstLibcuda(node)
 	if first == nil {
@@ -252,9 +251,9 @@ func judgeLibcuda(node *facts.Node) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// branchOf is the first number of a driver's version, 0 of none.
+// branchOf returns the first number of a driver's version, 0 if there is none.
 func branchOf(version string) int {
-	branch, _ := strconv.Atoi(hostfile.Release(version, 1)) // a version begins with one
+	branch, _ := strconv.Atoi(hostfile.Release(version, 1)) // a version begins with a number
 	return branch
 }
 
@@ -276,7 +275,7 @@ func hideLibcuda(library *facts.DriverLibrary) []fix.Command {
 	}
 }
 
-// consumer are the models that forward compatibility certainly leaves out.
+// consumer returns the models that certainly lack forward compatibility.
 func consumer(node *facts.Node) (models []string) {
 	for i := range node.NVML.Cards {
 		if card := &node.NVML.Cards[i]; isConsumer(card) {

@@ -38,7 +38,7 @@ var Fabric = checks.Check{
 			}
 			manager := managerFindings(node)
 			findings = append(append(findings, manager...), switchFaults(node)...)
-			if !slices.ContainsFunc(manager, func(f checks.Finding) bool { return f.Verdict == "" }) { // else the GPUs wait for it
+			if !slices.ContainsFunc(manager, func(f checks.Finding) bool { return f.Verdict == "" }) { // otherwise the GPUs wait for the manager
 				refused := firstOf(node, cardsOf(node), fabricRules)
 				for i := range refused {
 					if hiddenSwitches(node) {
@@ -55,9 +55,9 @@ var Fabric = checks.Check{
 
 var neededForFabric = essential{func(card *facts.Card) bool { return card.Fabric == nil }, []string{"nvmlDeviceGetGpuFabricInfo", "nvmlDeviceGetGpuFabricInfoV"}}
 
-// hasFabric is whether a node shows NVSwitches: on its bus, at the far end of its
-// links, or by what a GPU says of its fabric. Where the bus shows none, a GPU whose
-// registration has not started may as well have no fabric to register with.
+// hasFabric reports whether a node shows NVSwitches: on its bus, at the other end of its links, or
+// in the fabric state of a GPU. If the bus shows none, a GPU whose registration has not started may
+// have no fabric at all.
 func hasFabric(node *facts.Node) bool {
 	return ownsSwitches(node) || slices.ContainsFunc(node.NVML.Cards, func(card facts.Card) bool {
 		return card.NVLinks != nil && card.NVLinks.RemoteKind == "switch" ||
@@ -65,9 +65,9 @@ func hasFabric(node *facts.Node) bool {
 	})
 }
 
-// ownsSwitches is whether a machine has NVSwitches that its own fabric manager sets up: on its
-// bus, behind adapters or, where those do not tell it, by the model of its GPUs and a manager
-// that is installed. A virtual machine that was given such GPUs has none.
+// ownsSwitches reports whether a machine has NVSwitches that its own fabric manager sets up: on its
+// bus, or behind adapters. If the adapters do not show it, the GPU model and an installed manager
+// count. A virtual machine with such GPUs has no switches.
 func ownsSwitches(node *facts.Node) bool {
 	return node.GPU.NVSwitches > 0 || hiddenSwitches(node)
 }
@@ -87,11 +87,11 @@ func fabricIsUp(node *facts.Node) bool {
 	return slices.Equal(slices.Compact(states), []string{"completed"})
 }
 
-// managerFindings judges the service of a machine that has NVSwitches of its own.
+// managerFindings checks the fabric manager of a machine that has NVSwitches.
 //
-// Source: NVIDIA, Fabric Manager User Guide, r550: the service and the driver must be
-// of one version, else "fabric manager NVIDIA GPU driver interface version … don't
-// match with driver version …".
+// Source: NVIDIA, Fabric Manager User Guide, r550: the service and the driver must have the same
+// version, else "fabric manager NVIDIA GPU driver interface version … don't match with driver
+// version …".
 func managerFindings(node *facts.Node) []checks.Finding {
 	manager := node.GPU.FabricManager
 	if !ownsSwitches(node) || ranks.ContainerOf(node) != "" || manager == nil {
@@ -103,7 +103,7 @@ func managerFindings(node *facts.Node) []checks.Finding {
 	switch {
 	case !manager.Installed && !running:
 		if fabricIsUp(node) {
-			return nil // somebody else has done it
+			return nil // another machine has set it up
 		}
 		f.Summary = "the node has NVSwitches, but no fabric manager is installed"
 		f.Got = fmt.Sprintf("%d NVSwitches, driver %s", node.GPU.NVSwitches, driver)
@@ -131,8 +131,8 @@ func managerFindings(node *facts.Node) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// throughInfiniBand is what the manager of HGX B200 and B300 needs besides: it has the switches
-// managed by nvlsm, a subnet manager, which reaches them through InfiniBand.
+// throughInfiniBand are additional steps for HGX B200 and B300. There the subnet manager nvlsm
+// manages the switches and reaches them over InfiniBand.
 //
 // Source: NVIDIA, Fabric Manager User Guide, r570, HGX B200.
 var throughInfiniBand = []fix.Command{
@@ -140,8 +140,8 @@ var throughInfiniBand = []fix.Command{
 	fix.On("ibstat; pgrep -a nvlsm   # the manager needs the package nvlsm and ACTIVE ports of the adapters that manage the switches").As(fix.Look),
 }
 
-// switchFaults are the fatal errors of a node's NVSwitches: what goes through them fails until
-// the switches are reset, and GPUs with them.
+// switchFaults returns the findings on fatal errors of a node's NVSwitches. Traffic through them
+// fails until the switches and the GPUs are reset.
 //
 // Source: NVIDIA, Fabric Manager User Guide, r550, appendix D; NVIDIA/DCGM of 2026-07,
 // DcgmHealthWatch.cpp, DCGM_FI_DEV_SXID_FATAL_ERROR.
@@ -172,8 +172,8 @@ var (
 	restartManager = fix.On("sudo systemctl restart nvidia-fabricmanager   # when no process uses the GPUs; in a virtual machine, on its host")
 )
 
-// installManager installs the manager that belongs to a driver ("550.54.15"). What
-// follows the version is NVIDIA's ("-1") or the distribution's ("-0ubuntu0.24.04.1").
+// installManager installs the manager for a driver version such as "550.54.15". The package version
+// has a suffix from NVIDIA ("-1") or the distribution ("-0ubuntu0.24.04.1").
 func installManager(node *facts.Node, driver string) []fix.Command {
 	branch, _, _ := strings.Cut(driver, ".")
 	if branch == "" {
@@ -189,8 +189,8 @@ func installManager(node *facts.Node, driver string) []fix.Command {
 	return fix.Alternatives(ofBranch, fix.On("sudo dnf install -y nvidia-fabric-manager-%s", fix.Name(driver)).Remark("on Red Hat"))
 }
 
-// fabricRules are what GPUs say of their place in the fabric. Bandwidth that is
-// degraded because links are down is for gpu-links to say.
+// fabricRules check the fabric state that GPUs report. gpu-links reports bandwidth that is degraded
+// because links are down.
 var fabricRules = func() []cardRule {
 	show := fix.On("nvidia-smi -q -i {gpus}   # see Fabric").As(fix.Look)
 	restart := []fix.Command{show, restartManager, fix.On("sudo journalctl -u nvidia-fabricmanager -n 20").As(fix.Look)}
@@ -230,8 +230,8 @@ var fabricRules = func() []cardRule {
 	}}}
 }()
 
-// splitFabric finds GPUs of one machine in two domains, which is never meant.
-// Machines may well be in several: of racks, or by partitions.
+// splitFabric returns a finding on GPUs of one machine in two domains, which is never intended.
+// Several machines may be in several domains: those of racks, or partitions.
 func splitFabric(node *facts.Node, cards []*facts.Card) []checks.Finding {
 	place := func(card *facts.Card) string {
 		fabric := valueOf(card.Fabric)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gpu judges the GPUs of a launch and their driver, and whether the slots fit them.
+// Package gpu checks the GPUs of a launch and their driver, and whether the slots fit them.
 //
-// It refuses to judge a GPU that the launch does not use.
+// It does not check GPUs that the launch does not use.
 package gpu
 
 import (
@@ -23,11 +23,10 @@ import (
 	"preflight/hostfile"
 )
 
-// judgedGPUs are the nodes whose GPUs a check may judge: those whose driver showed
-// all of them. A node that shows nothing of NVIDIA or AMD is for slots-fit and gpu-count to
-// speak of. What is found of the others begins with the findings that come along:
-// the reason to skip where nothing is to be judged, and an unknown for each node
-// whose driver fails, which gpu-driver-loads explains unless it is switched off.
+// judgedGPUs returns the nodes whose GPUs a check can read, because their driver works. slots-fit
+// and gpu-count report nodes without GPUs of NVIDIA or AMD. found are findings that the check must
+// return as well: the reason to skip if there is no such node, and an unknown for each node whose
+// driver fails. gpu-driver-loads explains those, unless it is switched off.
 func judgedGPUs(view checks.View) (nodes []*facts.Node, found []checks.Finding) {
 	asked, reason := askedGPUs(view)
 	if reason != "" {
@@ -52,9 +51,9 @@ func judgedGPUs(view checks.View) (nodes []*facts.Node, found []checks.Finding) 
 	return nodes, found
 }
 
-// askedGPUs are the nodes that show something of NVIDIA or AMD, so that their driver was
-// asked, or the reason why GPUs are not what this launch is about. Where nobody said
-// so and it takes the CPU because no driver works, it may well be about them.
+// askedGPUs returns the nodes that show GPUs of NVIDIA or AMD, whose driver was therefore asked. If
+// the launch does not use GPUs, it returns the reason. A launch that uses the CPU only because no
+// driver works, and does not say so, may well be meant for GPUs.
 func askedGPUs(view checks.View) (nodes []*facts.Node, reason string) {
 	fails := func(n *facts.Node) bool { return n.NVML.Failure != nil }
 	if view.Launch.Accelerator == "cpu" && !(view.Launch.AcceleratorAssumed && slices.ContainsFunc(view.Nodes, fails)) {
@@ -75,17 +74,16 @@ func gpuName(card facts.Card) string {
 	return fmt.Sprintf("GPU %d (%s)", card.Index, cmp.Or(card.Address, "address unknown"))
 }
 
-// essential is a fact of a GPU that a check cannot do without: whether a GPU lacks it,
-// and the calls of NVML that would tell it, up to the number of their version.
+// essential is a fact of a GPU that a check needs: whether a GPU lacks it, and the NVML calls that
+// report it, without the suffix of their version.
 type essential struct {
 	missing func(*facts.Card) bool
 	calls   []string
 }
 
-// refusedFacts is an unknown of a node whose driver refused to tell essential facts of
-// GPUs, as it does to a session without the rights. What a GPU or its driver does not
-// have is no refusal, and lacks nothing. Calls that failed for another reason are
-// gpu-healthy's finding, unless it is switched off.
+// refusedFacts returns an unknown for a node whose driver refused to report essential facts of
+// GPUs, as it does without sufficient rights. Facts that a GPU or its driver does not support do
+// not count. gpu-healthy reports calls that failed for another reason, unless it is switched off.
 func refusedFacts(view checks.View, node *facts.Node, cards []*facts.Card, essentials ...essential) []checks.Finding {
 	explained := !view.Policy.SwitchesOff("gpu-healthy")
 	var calls []string
@@ -95,7 +93,7 @@ func refusedFacts(view checks.View, node *facts.Node, cards []*facts.Card, essen
 			lacks := func(fact essential) bool {
 				return fact.missing(card) && slices.Contains(fact.calls, withoutVersion(refusal.Call))
 			}
-			if card.MIG == "enabled" || !slices.ContainsFunc(essentials, lacks) { // MIG's instances have the facts, and their owners the rights
+			if card.MIG == "enabled" || !slices.ContainsFunc(essentials, lacks) { // with MIG, the instances have the facts, and their owners the rights
 				continue
 			}
 			explained = explained && refusal.Kind != facts.FailureNoPermission
@@ -125,21 +123,21 @@ var (
 
 var (
 	resetGPU = fix.On("sudo nvidia-smi --gpu-reset -i {gpus}   # when no process uses it; otherwise reboot the node")
-	// resetGPUs is what becomes of it where GPUs can be reset together only.
+	// resetGPUs replaces resetGPU where GPUs can only be reset together.
 	resetGPUs = fix.On("sudo nvidia-smi --gpu-reset   # all GPUs, because NVLink connects them, when no process uses any; otherwise reboot the node")
 
 	listGPUs = fix.On("nvidia-smi -L; lspci -d 10de:   # shows whether one is missing").As(fix.Look)
 	onBus    = fix.On("lspci -d 10de:   # shows whether the bus has any").As(fix.Look)
 
-	// rebootNode ends whatever runs on a node, and not only a launch of ours.
+	// rebootNode ends every job on the node, including those of other users.
 	rebootNode = fix.On("sudo reboot   # when no job runs there").As(fix.Or)
 )
 
-// stayedAway is the remark on a reboot for a GPU that the driver has lost.
+// stayedAway is the remark on a reboot that should bring back a lost GPU.
 const stayedAway = "; if the GPU stays away, switch the machine off and on"
 
-// resetTogether is whether a GPU can be reset only with all that NVLink joins it to:
-// before Ampere, and on Ampere behind NVSwitches whose fabric manager does not run.
+// resetTogether reports whether a GPU can only be reset together with the GPUs that NVLink connects
+// it to: before Ampere, and on Ampere with NVSwitches whose fabric manager does not run.
 //
 // Source: nvidia-smi(1), driver 550, --gpu-reset.
 func resetTogether(node *facts.Node, card *facts.Card) bool {
@@ -150,9 +148,9 @@ func resetTogether(node *facts.Node, card *facts.Card) bool {
 	return hostfile.Before(card.Capability, "8.0") || unmanaged && hostfile.Before(card.Capability, "9.0")
 }
 
-// usedCards are, by node, the GPUs that ranks of the launch will use and
-// that answer; all that answer where nothing says which ones. Those that do not are
-// for gpu-healthy alone to speak of.
+// usedCards returns a function that lists, for a node, the GPUs that answer and that ranks will
+// use. If the launch does not say which ones, it lists all that answer. gpu-healthy reports the
+// others.
 func usedCards(view checks.View) func(*facts.Node) []*facts.Card {
 	return checks.Remember(view, cardsKey{}, func() func(*facts.Node) []*facts.Card {
 		usedOf, found := view.Launch.GPUsUsed(), map[*facts.Node][]*facts.Card{}
@@ -174,8 +172,8 @@ func usedCards(view checks.View) func(*facts.Node) []*facts.Card {
 
 type cardsKey struct{}
 
-// placeOf is a GPU's place among its node's, by which slots count, and the tables of
-// what lies between GPUs; NVML's index counts those that it hides from this session too.
+// placeOf returns the position of a GPU among its node's GPUs. Slots and the topology tables count
+// by position; NVML's index also counts GPUs that it hides from this session.
 func placeOf(node *facts.Node, card *facts.Card) int {
 	place := 0
 	for &node.NVML.Cards[place] != card {
@@ -188,8 +186,8 @@ func usual(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card, value f
 	return usualOf(nodes, cardsOf, func(card *facts.Card) string { return card.Name }, value)
 }
 
-// usualOf is what most GPUs of a kind show of a value, the higher of two that are as
-// common, by kind. A value of 0 is unknown.
+// usualOf returns, by kind, the value that most GPUs of the kind have. Of two equally common values
+// it returns the higher. A value of 0 is unknown.
 func usualOf(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card, kind func(*facts.Card) string, value func(*facts.Card) int64) map[string]int64 {
 	type shows struct {
 		kind  string
@@ -211,15 +209,15 @@ func usualOf(nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card, kind 
 	return common
 }
 
-// cardRule is one thing that may be wrong with a GPU.
+// cardRule is a rule for a fault of a GPU.
 type cardRule struct {
-	// Finding is that of a node that has such GPUs. In its commands {gpus} becomes
-	// their indices, as nvidia-smi -i takes them, or their addresses for amd-smi.
+	// Finding is the finding on a node with such GPUs. In its commands {gpus} becomes their indices
+	// for nvidia-smi -i, or their addresses for amd-smi.
 	checks.Finding
-	wrong func(*facts.Node, *facts.Card) string // what a GPU shows of it, "" for nothing
+	wrong func(*facts.Node, *facts.Card) string // describes the fault of a GPU, "" for none
 }
 
-// judge is a finding of the node if any of its GPUs are so, and the others.
+// judge returns a finding if any GPU of the node has the fault, and the GPUs that do not have it.
 func (r *cardRule) judge(node *facts.Node, cards []*facts.Card) (findings []checks.Finding, others []*facts.Card) {
 	if !slices.ContainsFunc(cards, func(card *facts.Card) bool { return r.wrong(node, card) != "" }) {
 		return nil, cards
@@ -246,7 +244,7 @@ func (r *cardRule) judge(node *facts.Node, cards []*facts.Card) (findings []chec
 	f := r.Finding
 	f.Nodes, f.Got, f.Remedy = []string{node.Name}, strings.Join(shows, "; "), nil
 	gpus := map[string]fix.Arg{"gpus": fix.Name(strings.Join(numbers, ","))}
-	if isAMD(node) { // HIP and amd-smi need not count alike
+	if isAMD(node) { // HIP and amd-smi may count differently
 		gpus["gpus"] = fix.List[fix.Name](" ", addresses)
 	}
 	for _, command := range r.Remedy {
@@ -258,8 +256,8 @@ func (r *cardRule) judge(node *facts.Node, cards []*facts.Card) (findings []chec
 	return []checks.Finding{f}, others
 }
 
-// firstOf judges by several rules of which a GPU breaks the first one only: what
-// comes later is a part of the same trouble.
+// firstOf applies several rules. Only the first rule that a GPU breaks counts, because later faults
+// belong to the same trouble.
 func firstOf(node *facts.Node, cards []*facts.Card, lists ...[]cardRule) (findings []checks.Finding) {
 	for _, rules := range lists {
 		for i := range rules {
@@ -280,7 +278,7 @@ func eachOf(node *facts.Node, cards []*facts.Card, lists ...[]cardRule) (finding
 	return findings
 }
 
-// gpuNames are GPUs as a person looks for them, by address where they are few.
+// gpuNames returns a short text that names GPUs, with addresses if there are fewer than three.
 func gpuNames(cards []*facts.Card) string {
 	var names []string
 	var numbers []int
@@ -294,7 +292,7 @@ func gpuNames(cards []*facts.Card) string {
 	return "GPUs " + indices(numbers)
 }
 
-// counted is a number of things in words, "1 row", "3 rows".
+// counted prints a number with its noun: "1 row", "3 rows".
 type counted struct {
 	n    int64
 	noun string
@@ -304,12 +302,12 @@ func (c counted) String() string {
 	return fmt.Sprintf("%d %s", c.n, english.PluralWord(int(c.n), c.noun, ""))
 }
 
-// uptime is how long a driver may have counted at most, in seconds; a day where
-// that was not seen.
+// uptime returns the greatest time in seconds that a driver may have counted, a day if it is not
+// known.
 func uptime(node *facts.Node) float64 { return cmp.Or(valueOf(node.Host).Uptime, 86400) }
 
-// orStartWithGPUs is what helps on a machine; a container never gets what it was not given
-// when it was started.
+// orStartWithGPUs returns the commands for a machine. For a container it returns those that start
+// it again, because a container cannot get devices later.
 func orStartWithGPUs(node *facts.Node, onMachine ...fix.Command) []fix.Command {
 	if container := ranks.ContainerOf(node); container != "" {
 		if node.NVML != nil && isAMD(node) {
@@ -320,7 +318,7 @@ func orStartWithGPUs(node *facts.Node, onMachine ...fix.Command) []fix.Command {
 	return onMachine
 }
 
-// valueOf is a fact, the zero value where it is unknown.
+// valueOf returns a fact, its zero value if it is unknown.
 func valueOf[T any](fact *T) (value T) {
 	if fact != nil {
 		value = *fact
@@ -328,7 +326,7 @@ func valueOf[T any](fact *T) (value T) {
 	return value
 }
 
-// when is a text where something is so, else "".
+// when returns the formatted text if is is true, otherwise "".
 func when(is bool, format string, args ...any) string {
 	if !is {
 		return ""

@@ -35,8 +35,8 @@ func TestUsual(t *testing.T) {
 	}
 }
 
-// Slots, and the tables of what lies between GPUs, count those that NVML shows; its
-// indices count hidden ones too.
+// Slots and the topology tables count only the GPUs that NVML shows; NVML's indices also count
+// hidden ones.
 func TestGPUsBehindHiddenOnes(t *testing.T) {
 	fleet := fleettest.Healthy(2)
 	for i := range fleet.Nodes {

@@ -39,9 +39,9 @@ var neededForHealth = []essential{
 	{func(card *facts.Card) bool { return card.Retired == nil }, []string{"nvmlDeviceGetRetiredPages"}},
 }
 
-// whyUnusable is the failure that keeps ranks off a GPU, nil for none. One that cannot
-// even tell the size of its memory is no healthy one with a sick sensor, unless it is
-// our rights that lack.
+// whyUnusable returns the failure that keeps ranks from using a GPU, nil for none. A GPU that
+// cannot report the size of its memory is not just one with a broken sensor, unless the call failed
+// for lack of rights.
 func whyUnusable(card *facts.Card) *facts.NVMLFailure {
 	if card.Failure != nil {
 		return card.Failure
@@ -54,7 +54,7 @@ func whyUnusable(card *facts.Card) *facts.NVMLFailure {
 	return nil
 }
 
-// unusable finds GPUs that ranks cannot use, by what calls to the driver said.
+// unusable returns the findings on GPUs that ranks cannot use, by the results of driver calls.
 func unusable(node *facts.Node) []checks.Finding {
 	var failed []*facts.Card
 	for i := range node.NVML.Cards {
@@ -93,10 +93,9 @@ func unusable(node *facts.Node) []checks.Finding {
 	return findings
 }
 
-// refusedCalls is of a GPU that answers, and of which some call fails all the same: a
-// sensor, a counter, the record of its making. A power sensor does so now and then on
-// healthy GPUs, and a damaged infoROM keeps nobody from computing. What takes
-// rights of its own is nobody's trouble.
+// refusedCalls applies to a GPU that answers, but for which some call fails: for a sensor, a
+// counter or the infoROM. A power sensor sometimes fails on healthy GPUs, and a GPU with a damaged
+// infoROM still computes. Calls that need special rights do not count.
 //
 // Source: Azure/azhpc-diagnostics, issue 77.
 var refusedCalls = []cardRule{{checks.Finding{
@@ -122,15 +121,14 @@ func answerOf(failure facts.NVMLFailure) string {
 	return fmt.Sprintf("%s returned %q", cmp.Or(failure.Call, "the driver"), failure.Text)
 }
 
-// recoveryChanged is the Xid by which drivers since 555 say what a GPU needs now:
-// "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)". A GPU
-// that the module finds anew begins without a word: of a reset that cured it the
-// log says nothing, and what the driver answers when it is asked goes before.
+// recoveryChanged is the Xid with which drivers since 555 report the recovery action of a GPU: "GPU
+// recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)". After a reset the module
+// finds a new GPU and logs nothing, so the driver's present answer outweighs the log.
 //
 // Source: NVIDIA/open-gpu-kernel-modules 570, gpu.c, gpuPostConstruct.
 const recoveryChanged = 154
 
-// recoveryActions are what the driver may want done about a GPU.
+// recoveryActions describes the recovery actions that a driver may report for a GPU.
 //
 // Source: NVML of the drivers 570 to 615, nvmlDeviceGpuRecoveryAction_t.
 var recoveryActions = map[string]string{
@@ -144,8 +142,8 @@ var recoveryActions = map[string]string{
 	"other":           "an action that preflight does not know",
 }
 
-// recoveryRules judge GPUs by what the driver says when it is asked. One that is to
-// be reset once its work is done computes until then.
+// recoveryRules check the recovery action that the driver reports now. A GPU that needs a reset
+// only after its work is done still computes.
 var recoveryRules = []cardRule{
 	recovery("", "the driver reports that a GPU needs recovery", busyCUDA, []fix.Command{resetGPU, withoutNode}, "reset", "drain"),
 	recovery("", "the driver reports that a GPU needs a reboot of the node", busyCUDA, []fix.Command{rebootNode, withoutNode}, "reboot", "bus-reset", "system-reboot"),
@@ -170,21 +168,21 @@ func recovery(verdict checks.Verdict, summary, wouldSee string, remedy []fix.Com
 	}}
 }
 
-// retiredLimit is of how many retired pages NVIDIA wants to see the GPU; 64 is all
-// that its list holds.
+// retiredLimit is the number of retired pages from which NVIDIA accepts a GPU for repair. Its list
+// has room for 64.
 //
-// Source: NVIDIA/DCGM 3, dcgm_gpu_hardware_limits.h,
-// DCGM_LIMIT_MAX_RETIRED_PAGES; NVIDIA, Dynamic Page Retirement.
+// Source: NVIDIA/DCGM 3, dcgm_gpu_hardware_limits.h, DCGM_LIMIT_MAX_RETIRED_PAGES; NVIDIA, Dynamic
+// Page Retirement.
 const retiredLimit = 60
 
-// remappedLimit is of how many rows remapped for uncorrectable errors DCGM warns.
+// remappedLimit is the number of rows remapped for uncorrectable errors from which DCGM warns.
 //
 // Source: NVIDIA/DCGM of 2026-07, DcgmGPUHardwareLimits.h, DCGM_LIMIT_MAX_ROW_REMAP_UNCORRECTABLE;
 // Azure/azurehpc-health-checks fails above it.
 const remappedLimit = 512
 
-// A flood of corrected errors costs time, and often ends in one that cannot be
-// corrected: so many a day, and so many at least.
+// floodPerDay is the number of corrected errors per day, and in total, from which the check warns.
+// A flood of them costs time and often ends in an uncorrectable error.
 const floodPerDay = 10_000
 
 var (
@@ -193,11 +191,10 @@ var (
 	showFlood   = fix.On("nvidia-smi -q -d ECC -i {gpus}").As(fix.Look)
 )
 
-// memoryRules are in the order of their gravity. A row that waits to be remapped is
-// a warning only: until the reset the driver keeps its page from being used.
+// memoryRules are ordered by severity. A row that waits to be remapped is only a warning, because
+// the driver does not use its page until the reset.
 //
-// Source: NVIDIA, GPU Memory Error Management, r550; NVML 12,
-// nvmlDeviceGetRemappedRows.
+// Source: NVIDIA, GPU Memory Error Management, r550; NVML 12, nvmlDeviceGetRemappedRows.
 var memoryRules = []cardRule{{checks.Finding{
 	Summary:  "a GPU has no spare memory rows left to replace broken ones",
 	Want:     "no failed row remap",
@@ -251,8 +248,8 @@ var memoryRules = []cardRule{{checks.Finding{
 	return ""
 }}}
 
-// correctedFlood is by how long a machine runs, as the counters run since the driver was
-// loaded: not longer.
+// correctedFlood divides by the machine's uptime, because the counters run since the driver was
+// loaded, which cannot be longer.
 var correctedFlood = []cardRule{{checks.Finding{
 	Verdict:  checks.Warn,
 	Summary:  fmt.Sprintf("a GPU corrects more than %d memory errors a day", floodPerDay),
@@ -267,7 +264,7 @@ var correctedFlood = []cardRule{{checks.Finding{
 	return ""
 }}}
 
-// eccMode is 2 with error correction, 1 without, 0 where the GPU knows none.
+// eccMode returns 2 with ECC on, 1 with ECC off, 0 if the GPU has no ECC.
 func eccMode(card *facts.Card) int64 {
 	switch {
 	case card.ECC == nil:
@@ -278,8 +275,8 @@ func eccMode(card *facts.Card) int64 {
 	return 1
 }
 
-// eccRules are of error correction itself: off on some GPUs of a model, or about
-// to change. Off on all of them is a choice.
+// eccRules check ECC itself: off on some GPUs of a model only, or about to change. ECC that is off
+// on all of them is a choice.
 func eccRules(common map[string]int64) []cardRule {
 	return []cardRule{{checks.Finding{
 		Verdict:  checks.Warn,

@@ -15,16 +15,15 @@ import (
 	"preflight/internal/text"
 )
 
-// xidWindow is how long an Xid is news, in seconds.
+// xidWindow is the age in seconds up to which an Xid counts.
 const xidWindow = 86400
 
-// hardwareXids are the messages of the driver that mean the GPU, its links or its
-// firmware. Left out are those that mean the application that ran (13, 31, 43, 45 …),
-// those that NVIDIA says to ignore (92, 137 …), and those whose trouble a counter shows
-// for as long as it lasts (63, 94).
+// hardwareXids are the driver messages that mean a fault of the GPU, its links or its firmware. The
+// table leaves out Xids of applications (13, 31, 43, 45 …), those that NVIDIA says to ignore (92,
+// 137 …), and those whose fault a counter shows while it lasts (63, 94).
 //
-// Source: NVIDIA, Analyzing Xid Errors with the Xid Catalog, 2025, immediate action
-// RESET_GPU, RESTART_BM, CHECK_MECHANICALS or a workflow of hardware.
+// Source: NVIDIA, Analyzing Xid Errors with the Xid Catalog, 2025, immediate action RESET_GPU,
+// RESTART_BM, CHECK_MECHANICALS or a workflow of hardware.
 var hardwareXids = map[int]string{
 	46:  "the GPU stopped processing",
 	48:  "a double-bit memory error",
@@ -58,8 +57,8 @@ var hardwareXids = map[int]string{
 	172: "an uncorrectable SRAM error",
 }
 
-// gradedXids are Xids of NVLink 5 whose text says how grave they are, Fatal or Nonfatal:
-// a link that comes up may well report the latter.
+// gradedXids are Xids of NVLink 5 whose text contains Fatal or Nonfatal. A link that is coming up
+// may report Nonfatal.
 //
 // Source: as above, NVLink 5 Xids 144 to 150, severity.
 var gradedXids = []int{144, 145, 146, 147, 148, 149, 150}
@@ -68,19 +67,18 @@ func meansHardware(xid facts.Xid) bool {
 	return hardwareXids[xid.Code] != "" && (!slices.Contains(gradedXids, xid.Code) || slices.Contains(strings.Fields(xid.Text), "Fatal"))
 }
 
-// resetXids leave a GPU out of order until it is reset, or its machine started anew.
+// resetXids are Xids after which a GPU does not work until it is reset or its machine restarted.
 //
-// Source: as above, immediate action RESET_GPU and RESTART_BM, and workflow 48; NVIDIA/DCGM
-// of 2026-07, DcgmHealthWatch.cpp, BuildXidMappings, has 48, 79, 95, 119, 120 and 140 fail a
-// GPU whatever is watched.
+// Source: as above, immediate action RESET_GPU and RESTART_BM, and workflow 48; in NVIDIA/DCGM of
+// 2026-07, DcgmHealthWatch.cpp, BuildXidMappings, 48, 79, 95, 119, 120 and 140 always fail a GPU.
 var resetXids = []int{46, 48, 62, 64, 79, 95, 109, 110, 119, 120, 136, 140, 143, 158}
 
-// memoryXids are counted besides: where the driver tells that count, memoryRules judge it, and
-// a count that is 0 again is of a GPU that was reset.
+// memoryXids also have a counter. If the driver reports it, memoryRules check it instead, because a
+// counter of 0 means that the GPU was reset.
 var memoryXids = []int{48, 95, 140}
 
-// unreset are the Xids of a GPU that only a reset settles, where nothing tells of one: the log
-// does not, and drivers before 555 say of no GPU what it needs.
+// unreset returns the Xids of a GPU that only a reset clears, if nothing reports a reset: the log
+// does not, and drivers before 555 report no recovery action.
 func unreset(card *facts.Card, xids []facts.Xid) []facts.Xid {
 	if card.Recovery != "" {
 		return nil
@@ -92,11 +90,11 @@ func unreset(card *facts.Card, xids []facts.Xid) []facts.Xid {
 	})
 }
 
-// nvLinkError may be of a link that has come up again.
+// nvLinkError may concern a link that is up again.
 const nvLinkError = 74
 
-// xidRules judge a node's GPUs by its kernel log. Where a reset need not have been, or may
-// well have been, a warning.
+// xidRules check a node's GPUs by its kernel log. A fault that may need no reset, or that a reset
+// may have cleared, is a warning.
 func xidRules(node *facts.Node) []cardRule {
 	if len(node.GPU.Xids) == 0 {
 		return nil
@@ -124,10 +122,10 @@ func xidRules(node *facts.Node) []cardRule {
 	}, func(_ *facts.Node, card *facts.Card) string { return recentXids(recent[slotOf(card.Address)]) }}}
 }
 
-// xidsByGPU is, by PCI slot, the recovery action that the log leaves open (recoveryRules
-// have what the driver itself reports) and the Xids of today that mean the hardware. A
-// recovery that is over settles all that was before it: by the word of the log or, where
-// the driver reports that nothing is open now, because something was.
+// xidsByGPU returns, by PCI slot, the recovery action that the log leaves pending, and the recent
+// Xids that mean a hardware fault. recoveryRules check what the driver itself reports. A completed
+// recovery clears everything before it: either the log says so, or the driver reports that no
+// action is pending now.
 func xidsByGPU(node *facts.Node) (needs map[string]string, recent map[string][]facts.Xid) {
 	needs, recent = map[string]string{}, map[string][]facts.Xid{}
 	reported := map[string]string{}
@@ -170,7 +168,7 @@ func recentXids(xids []facts.Xid) string {
 	return strings.Join(words, "; ")
 }
 
-// slotOf is a PCI address without its function, which the kernel log leaves out.
+// slotOf returns a PCI address without its function, which the kernel log omits.
 func slotOf(address string) string {
 	slot, _, _ := strings.Cut(strings.ToLower(address), ".")
 	return slot

@@ -17,8 +17,8 @@ import (
 	"preflight/launch"
 )
 
-// muchMemory is what a context of CUDA alone does not take, and the driver's own
-// use neither, together with a share of the GPU's memory: bytes.
+// muchMemory is an amount in bytes that neither a CUDA context alone nor the driver itself uses.
+// Rules combine it with a share of the GPU's memory.
 const muchMemory = 1 << 30
 
 var Idle = checks.Check{
@@ -46,17 +46,17 @@ var (
 	showUnseen = fix.On("nvidia-smi   # run on the machine itself: the process belongs to another container or to the host").As(fix.Look)
 )
 
-// neededForUse is what shows that somebody uses a GPU. Processes of another kind may be known
-// where those that compute are not.
+// neededForUse are the facts that show whether a GPU is in use. Processes of another kind may be
+// known even if compute processes are not.
 var neededForUse = []essential{
 	{func(*facts.Card) bool { return true }, []string{"nvmlDeviceGetComputeRunningProcesses"}},
 	{func(card *facts.Card) bool { return card.MemoryUsed == nil }, neededForMemory.calls},
 }
 
-// hiddenUse is memory that is in use by nobody in sight: another container's
-// processes are not in our process table, nor are those that the driver lost. On
-// aarch64 the kernel may keep files in the memory of a GPU it shares (GH200), which
-// it gives back; a WSL shares its GPU with the desktop of Windows.
+// hiddenUse returns rules for memory that no visible process uses. The session sees neither
+// processes of other containers nor those that the driver lost. On aarch64 the kernel may keep
+// files in the memory of a GPU that it shares (GH200), which it frees on demand. WSL shares its GPU
+// with the Windows desktop.
 func hiddenUse(node *facts.Node, cards []*facts.Card) []cardRule {
 	if !slices.ContainsFunc(cards, func(card *facts.Card) bool { return unexplainedMemory(card) >= muchMemory }) {
 		return nil
@@ -91,7 +91,8 @@ func hiddenUse(node *facts.Node, cards []*facts.Card) []cardRule {
 	return []cardRule{rule(checks.Fail, 0.2), rule(checks.Warn, 0.05)}
 }
 
-// unexplainedMemory is what no process is known to use, 0 where use is unknown.
+// unexplainedMemory returns the bytes in use that belong to no known process, 0 if use is not
+// known.
 func unexplainedMemory(card *facts.Card) int64 {
 	unknown := func(p facts.GPUUser) bool { return p.Memory == nil }
 	if card.MIG == "enabled" || slices.ContainsFunc(card.Processes, unknown) {
@@ -111,8 +112,7 @@ func describe(p facts.GPUUser) string {
 	return text + when(p.Name == "", ", not visible in this session")
 }
 
-// verdictOn is how grave a process on a GPU that ranks will use is, "" for one that is in
-// nobody's way.
+// verdictOn returns the verdict on a process on a GPU that ranks will use, "" if it does no harm.
 func verdictOn(card *facts.Card, process facts.GPUUser) checks.Verdict {
 	large := process.Memory == nil && valueOf(card.MemoryUsed) >= muchMemory || valueOf(process.Memory) >= muchMemory
 	switch {
@@ -124,8 +124,8 @@ func verdictOn(card *facts.Card, process facts.GPUUser) checks.Verdict {
 	return checks.Warn
 }
 
-// usedBy is one finding for all processes on the GPUs of a node, and its verdict
-// the gravest of theirs.
+// usedBy returns one finding for all processes on the GPUs of a node, with the gravest of their
+// verdicts.
 func usedBy(node *facts.Node, cards []*facts.Card) []checks.Finding {
 	f := checks.Finding{
 		Verdict: checks.Warn,
@@ -138,7 +138,7 @@ func usedBy(node *facts.Node, cards []*facts.Card) []checks.Finding {
 	for _, card := range cards {
 		for _, process := range card.Processes {
 			verdict := verdictOn(card, process)
-			if verdict == "" || card.MIG == "enabled" { // gpu-mode speaks of it, and its processes are on instances
+			if verdict == "" || card.MIG == "enabled" { // gpu-mode reports MIG, and the processes belong to instances
 				continue
 			}
 			if verdict == checks.Fail {

@@ -45,12 +45,11 @@ var IMEX = checks.Check{
 	},
 }
 
-// closedChannels is a node on which no channel can be used. NCCL before 2.27.3 takes it for a
-// machine without NVLink to others, from 2.25 on.
+// closedChannels returns a finding on a node without a usable channel. NCCL 2.25 to before 2.27.3
+// then behaves as on a machine without NVLink to other machines.
 //
-// Source: NVIDIA/nccl 2.25.1, 2.27.3 and 2.30.7, mnnvl.cc, ncclMnnvlCheck; the nodes are made
-// by whoever sets the machine up, or by the module: NVIDIA/open-gpu-kernel-modules 560,
-// nvidia/nv-caps-imex.c.
+// Source: NVIDIA/nccl 2.25.1, 2.27.3 and 2.30.7, mnnvl.cc, ncclMnnvlCheck; the administrator or the
+// kernel module creates the nodes: NVIDIA/open-gpu-kernel-modules 560, nvidia/nv-caps-imex.c.
 func closedChannels(node *facts.Node) []checks.Finding {
 	var refused []string
 	for _, channel := range node.GPU.IMEX.Channels {
@@ -88,7 +87,7 @@ func closedChannels(node *facts.Node) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// idleIMEX is a machine whose service is seen to be down.
+// idleIMEX returns a finding on a machine whose service is not running.
 func idleIMEX(node *facts.Node) []checks.Finding {
 	seen := node.GPU.IMEX
 	if seen.Running || seen.State == "active" || ranks.ContainerOf(node) != "" {
@@ -105,8 +104,8 @@ func idleIMEX(node *facts.Node) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// unlikePeers judges the lists of machines that the services of one NVLink domain have: a
-// service compares its own with that of every other, and stays down where they differ.
+// unlikePeers compares the machine lists of the services of one NVLink domain. A service compares
+// its list with those of all others, and does not start if they differ.
 //
 // Source: NVIDIA, IMEX Service for NVLink Networks, Deployment Models, Constraints.
 func unlikePeers(nodes []*facts.Node) (findings []checks.Finding) {
@@ -132,7 +131,8 @@ func unlikePeers(nodes []*facts.Node) (findings []checks.Finding) {
 	return findings
 }
 
-// strangers are nodes of which the list of one has no address, as far as it is of addresses.
+// strangers returns the nodes that have no address in the list of a node. It returns nil if the
+// list contains names.
 func strangers(node *facts.Node, nodes []*facts.Node) (names []string) {
 	for _, peer := range node.GPU.IMEX.Peers {
 		if _, err := netip.ParseAddr(peer); err != nil {

@@ -41,9 +41,8 @@ const slowerWay = "no message: traffic between GPUs takes a slower path"
 
 var neededForWidth = essential{func(card *facts.Card) bool { return card.Link.Width == 0 }, []string{"nvmlDeviceGetCurrPcieLinkWidth"}}
 
-// linkedCards are the GPUs of the launch whose NVLinks and peers can be judged:
-// MIG takes both away, and so does a fabric that is not set up, of which gpu-fabric
-// speaks.
+// linkedCards returns a function that lists the GPUs of the launch whose NVLinks and peers can be
+// checked. MIG disables both, and so does a fabric that is not set up, which gpu-fabric reports.
 func linkedCards(view checks.View) func(*facts.Node) []*facts.Card {
 	cardsOf, unready := usedCards(view), view.Failing("gpu-fabric")
 	return func(node *facts.Node) []*facts.Card {
@@ -51,14 +50,14 @@ func linkedCards(view checks.View) func(*facts.Node) []*facts.Card {
 	}
 }
 
-// Errors of an NVLink since the driver was loaded that are more than the few every
-// link has: DCGM watches their rates, which a sum does not show. CRC errors are
-// corrected by replays, so that only replays and recoveries cost time.
+// Numbers of NVLink errors since the driver was loaded that exceed the few that every link has.
+// DCGM watches rates, which a sum does not show. Replays correct CRC errors, so only replays and
+// recoveries cost time.
 //
 // Source: NVIDIA/DCGM 3, dcgm_gpu_hardware_limits.h; the thresholds are ours.
 //
-// Of NVLinks of the fifth generation DCGM fails one whose packets have more than one bit in
-// 10^12 wrong (NVIDIA/DCGM of 2026-07, DcgmUtilities.cpp, IsEffectiveBerThresholdExceeded).
+// DCGM fails an NVLink of the fifth generation if more than one bit in 10^12 of its packets is
+// wrong (NVIDIA/DCGM of 2026-07, DcgmUtilities.cpp, IsEffectiveBerThresholdExceeded).
 const (
 	manyReplays    = 1000
 	manyRecoveries = 10
@@ -70,8 +69,8 @@ var (
 	showFaults = fix.On(`sudo dmesg -T | grep -iE "nvlink|xid"`).As(fix.Look)
 )
 
-// nvLinkRules are by what most GPUs of each model have, links that are up and
-// their speed in bit/s, and by whether the machine shows NVSwitches.
+// nvLinkRules check the NVLinks. up and speed (bit/s) are the values of most GPUs, by model. With
+// NVSwitches every link must be up.
 func nvLinkRules(up, speed map[string]int64) []cardRule {
 	return []cardRule{{checks.Finding{
 		Summary:  "NVLinks to the NVSwitches are down",
@@ -114,7 +113,7 @@ func nvLinkRules(up, speed map[string]int64) []cardRule {
 	}, func(_ *facts.Node, card *facts.Card) string { return linkErrors(card) }}}
 }
 
-// downLinks are the links that keep a GPU below so many active ones.
+// downLinks describes the links that are down if a GPU has fewer active links than wanted.
 func downLinks(card *facts.Card, want int64) string {
 	down := valueOf(card.NVLinks).Down
 	if len(down) == 0 || activeLinks(card) >= want {
@@ -136,7 +135,7 @@ func linkErrors(card *facts.Card) string {
 	return strings.Join(words, ", ")
 }
 
-// activeLinks is how many NVLinks of a GPU are up, 0 where none is known or wired.
+// activeLinks returns the number of NVLinks of a GPU that are up, 0 if none is known or wired.
 func activeLinks(card *facts.Card) int64 {
 	links := valueOf(card.NVLinks)
 	return int64(links.Count - len(links.Down))
@@ -148,16 +147,16 @@ func linkNames(links []int) string {
 	return english.PluralWord(len(links), "link", "") + " " + indices(links)
 }
 
-// leastReplays are more than the few that every PCIe link has, however long it is up.
+// leastReplays is more than the few replays that every PCIe link has, regardless of its uptime.
 const leastReplays = 1000
 
-// replaysPerMinute is how many a PCIe link may have: one wrong bit in 10^12, of what its lanes
-// carry at full speed.
+// replaysPerMinute returns the number of replays that a PCIe link may have: one wrong bit in 10^12
+// at full speed.
 //
-// Source: NVIDIA/DCGM of 2026-07, DcgmHealthWatch.cpp, GetExpectedPcieReplayRate; PCI Express
-// Base Specification, the bit error rate of a lane.
+// Source: NVIDIA/DCGM of 2026-07, DcgmHealthWatch.cpp, GetExpectedPcieReplayRate; PCI Express Base
+// Specification, the bit error rate of a lane.
 func replaysPerMinute(link facts.PCILink) float64 {
-	gigatransfers := []float64{2.5, 2.5, 5, 8, 16, 32, 64} // by generation, the first for none that is told
+	gigatransfers := []float64{2.5, 2.5, 5, 8, 16, 32, 64} // by generation; index 0 is for an unknown one
 	lane := gigatransfers[min(max(0, link.MaxGeneration), len(gigatransfers)-1)]
 	return math.Ceil(lane * 1e9 * 60 * 1e-12 * float64(max(1, link.Width)))
 }
@@ -189,7 +188,7 @@ func pcieRules(generation map[string]int64) []cardRule {
 	}}}
 }
 
-// replays is by how long a counter may have run.
+// replays compares the counter with the time that it may have run.
 var replays = cardRule{checks.Finding{
 	Verdict: checks.Warn,
 	Summary: "PCIe links of GPUs resend too many packets",

@@ -49,11 +49,11 @@ var prohibited = []cardRule{{checks.Finding{
 	return when(card.ComputeMode == "prohibited", "compute mode prohibited")
 }}}
 
-// MIG is judged by the number of ranks on the node, of which one finds one instance; where
-// nothing says there is one.
+// The rules for MIG depend on the number of ranks on the node, because one rank finds one instance.
+// An unknown number counts as one.
 //
-// Source: NVIDIA, Multi-Instance GPU User Guide, r550, CUDA device enumeration and
-// application considerations.
+// Source: NVIDIA, Multi-Instance GPU User Guide, r550, CUDA device enumeration and application
+// considerations.
 var migForSeveral, migForOne = migEnabled(false), migEnabled(true)
 
 func migEnabled(forOne bool) []cardRule {
@@ -98,16 +98,16 @@ var modeRules = []cardRule{{checks.Finding{
 	Remedy:   []fix.Command{fix.On("sudo nvidia-smi -pm 1   # until the next boot"), persistAtBoot.As(fix.Then)},
 	WouldSee: "no message: CUDA starts seconds later, and settings such as power limits are lost",
 }, func(_ *facts.Node, card *facts.Card) string {
-	isAwake := valueOf(card.Persistence) || len(card.Processes) > 0 // who uses it keeps it awake
+	isAwake := valueOf(card.Persistence) || len(card.Processes) > 0 // a process that uses the GPU keeps it awake
 	return when(card.Persistence != nil && !isAwake, "persistence mode off")
 }}}
 
-// persistAtBoot sets persistence mode whenever NVIDIA's daemon starts, whatever its unit
-// says: that of Ubuntu starts it with --no-persistence-mode, and by a rule of udev.
+// persistAtBoot sets persistence mode whenever NVIDIA's daemon starts, whatever its unit says.
+// Ubuntu's unit starts it with --no-persistence-mode, from a udev rule.
 var persistAtBoot = fix.On(`sudo mkdir -p /etc/systemd/system/nvidia-persistenced.service.d; printf '[Service]\nExecStartPost=+/usr/bin/nvidia-smi -pm 1\n' | sudo tee /etc/systemd/system/nvidia-persistenced.service.d/mode.conf; sudo systemctl daemon-reload; sudo systemctl enable nvidia-persistenced; sudo systemctl restart nvidia-persistenced   # also at every boot`)
 
-// appClocks are judged by the other GPUs of the model only: on many models the
-// default is below the maximum, and the GPU boosts beyond it all the same.
+// appClocks compares only with other GPUs of the model. On many models the default is below the
+// maximum, and the GPU still boosts beyond it.
 func appClocks(common map[string]int64) cardRule {
 	return cardRule{checks.Finding{
 		Verdict:  checks.Warn,
@@ -124,7 +124,7 @@ func appClocks(common map[string]int64) cardRule {
 	}}
 }
 
-// nearSlowdown is how close to its brake a GPU that nobody uses must not be, in °C.
+// nearSlowdown is the least distance in °C that an idle GPU must have to its slowdown temperature.
 const nearSlowdown = 5
 
 var Throttle = checks.Check{
@@ -146,8 +146,8 @@ var Throttle = checks.Check{
 	},
 }
 
-// boardOf is a model as its maker clocks and feeds it: GeForce and TITAN are built by
-// many, who have a VBIOS each.
+// boardOf returns the model of a board with equal clocks and power. Many makers build GeForce and
+// TITAN boards, each with its own VBIOS, so for those it includes the VBIOS.
 func boardOf(card *facts.Card) string {
 	if isConsumer(card) {
 		return card.Name + " " + card.VBIOS
@@ -155,8 +155,8 @@ func boardOf(card *facts.Card) string {
 	return card.Name
 }
 
-// neededForBrakes is what shows a brake. Temperature and power draw come by sensors, which
-// fail now and then, and the driver's reasons do not.
+// neededForBrakes are the facts that show throttling. Temperature and power draw come from sensors,
+// which sometimes fail; the driver's reasons do not.
 var neededForBrakes = []essential{
 	{func(card *facts.Card) bool { return card.Throttle == nil }, []string{"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"}},
 	{func(card *facts.Card) bool { return card.Power.Limit == 0 }, []string{"nvmlDeviceGetEnforcedPowerLimit"}},
@@ -201,7 +201,7 @@ func throttled(card *facts.Card, reasons ...string) bool {
 	return slices.ContainsFunc(reasons, func(reason string) bool { return slices.Contains(card.Throttle, reason) })
 }
 
-// hot is what happens to a GPU that is throttled for one of these reasons, and how warm it is.
+// hot returns what with the temperature if a GPU is throttled for one of the reasons, otherwise "".
 func hot(card *facts.Card, what string, reasons ...string) string {
 	if throttled(card, reasons...) && card.Temperature != nil {
 		return fmt.Sprintf("%s at %d °C", what, *card.Temperature)
@@ -212,8 +212,8 @@ func hot(card *facts.Card, what string, reasons ...string) string {
 	return ""
 }
 
-// powerLimit is of a node's GPUs whose limit is below what the factory or most GPUs of
-// the model have. Watts have fractions.
+// powerLimit returns a rule for a node's GPUs whose limit is below the default or below that of
+// most GPUs of the model. Limits in watts may be fractions.
 func powerLimit(common map[string]int64, cards []*facts.Card) []cardRule {
 	isLowered := func(card *facts.Card) bool {
 		watts, _ := rightLimit(card, common)
@@ -250,8 +250,8 @@ func powerLimit(common map[string]int64, cards []*facts.Card) []cardRule {
 	return []cardRule{rule}
 }
 
-// rightLimit is what the limit of a GPU is lowered from, in watts, and whose limit that
-// is; 0 where it is not lowered.
+// rightLimit returns the limit in watts that a GPU should have and where it comes from, 0 if its
+// own limit is not lower.
 func rightLimit(card *facts.Card, common map[string]int64) (watts float64, source string) {
 	limit, most := card.Power.Limit, float64(common[boardOf(card)])
 	switch {

@@ -40,18 +40,18 @@ func judgeNCCLCode(view checks.View) []checks.Finding {
 	return findings
 }
 
-// isLinked is whether NCCL is a part of torch's own library.
+// isLinked reports whether NCCL is part of torch's own library.
 func isLinked(node *facts.Node) bool {
 	torch := node.Python.Torch
 	return torch != nil && torch.CUDALibrary != "" && node.Python.NCCL[0].Path == torch.CUDALibrary
 }
 
-// hasNoCode is whether torch is known to have none for some of a node's GPUs.
+// hasNoCode reports whether torch is known to lack code for some of a node's GPUs.
 func hasNoCode(node *facts.Node) bool {
 	torch, judged := node.Python.Torch, ""
 	return torch != nil && slices.ContainsFunc(node.NVML.Cards, func(card facts.Card) bool {
 		if card.Capability == judged {
-			return false // as a rule all are alike
+			return false // usually all GPUs are equal
 		}
 		judged = card.Capability
 		code, _ := launch.TorchCode(*torch, valueOf(node.Host).Arch, card.Capability)
@@ -89,8 +89,8 @@ func lacksNCCLCode(view checks.View, node *facts.Node, cards []*facts.Card) []ch
 	return nil
 }
 
-// otherNCCL takes out of the way what comes before the library that torch brought. Where that
-// is the one without code, it is to be another.
+// otherNCCL returns how to remove the library that hides the one of torch. If torch's own library
+// lacks the code, another one must be installed.
 //
 // Source: the headers of NVIDIA's wheels of NCCL 2.18.1 to 2.32.3; NVIDIA/nccl, makefiles/common.mk
 // and README.md, for NVCC_GENCODE.

@@ -41,21 +41,20 @@ var PeerAccess = checks.Check{
 	},
 }
 
-// neededForPeers is asked of pairs, and a GPU may be refused some.
+// neededForPeers is asked for pairs, and the driver may refuse some pairs of a GPU.
 var neededForPeers = essential{func(*facts.Card) bool { return true }, []string{"nvmlDeviceGetP2PStatus"}}
 
 type pair struct {
 	a, b           *facts.Card
-	joined, status string // by what ("NV18", "PXB") and whether they reach each other ("ok")
+	joined, status string // connection ("NV18", "PXB") and peer access ("ok")
 }
 
-// alike is what makes pairs of GPUs comparable: their models and what joins them.
+// alike returns what makes pairs of GPUs comparable: their models and their connection.
 func (p pair) alike() [3]string {
 	return [3]string{min(p.a.Name, p.b.Name), max(p.a.Name, p.b.Name), p.joined}
 }
 
-// pairsOf are the pairs of GPUs of which the driver said whether they reach each
-// other.
+// pairsOf returns the pairs of GPUs for which the driver reported peer access.
 func pairsOf(node *facts.Node, cards []*facts.Card) iter.Seq[pair] {
 	return func(yield func(pair) bool) {
 		for i, a := range cards {
@@ -84,7 +83,7 @@ func refusedPeers(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Nod
 			findings = append(findings, checks.UnknownFor(node, "nvml: peer access between GPUs was not reported"))
 			continue
 		}
-		if !nccl.IsOn(ranks.Env(view, node).Get("NCCL_P2P_DISABLE").Value) { // of the switch env-sane speaks
+		if !nccl.IsOn(ranks.Env(view, node).Get("NCCL_P2P_DISABLE").Value) { // env-sane reports that switch
 			findings = append(findings, refusedPairs(node, pairsOf(node, cardsOf(node)), works)...)
 		}
 	}
@@ -133,14 +132,14 @@ func refusal(node *facts.Node, pairs []string, f checks.Finding) []checks.Findin
 	return []checks.Finding{f}
 }
 
-// detours finds what sends traffic between devices through the root complex. It
-// matters where such traffic takes PCIe: between GPUs that no NVLink joins, and
-// between GPUs and RDMA adapters.
+// detours returns a finding on a node that sends traffic between devices through the root complex.
+// It only matters for traffic over PCIe: between GPUs without NVLink, and between GPUs and RDMA
+// adapters.
 //
-// Source: NVIDIA/nccl 2.30, docs, troubleshooting, PCI Access Control Services:
-// "causing a significant performance reduction or even a hang".
+// Source: NVIDIA/nccl 2.30, docs, troubleshooting, PCI Access Control Services: "causing a
+// significant performance reduction or even a hang".
 func detours(view checks.View, node *facts.Node, cards []*facts.Card) (findings []checks.Finding) {
-	// Grace and other aarch64 machines translate and send peer traffic straight all the same.
+	// Grace and other aarch64 machines translate addresses and still send peer traffic directly.
 	translated := node.GPU.IOMMU == "translated" && (node.Host == nil || node.Host.Arch == "x86_64")
 	if !translated && len(node.GPU.Redirecting) == 0 {
 		return nil
@@ -180,8 +179,8 @@ func detours(view checks.View, node *facts.Node, cards []*facts.Card) (findings 
 	return []checks.Finding{f}
 }
 
-// pcieRoutes are the ways from the root complex to the GPUs of the launch and the
-// RDMA adapters that talk to each other over PCIe; none where nothing does.
+// pcieRoutes returns the paths from the root complex to the GPUs of the launch and the RDMA
+// adapters that exchange data over PCIe, nil if none do.
 func pcieRoutes(view checks.View, node *facts.Node, cards []*facts.Card) (routes [][]string) {
 	overPCIe := false
 	for p := range pairsOf(node, cards) {
@@ -208,12 +207,12 @@ func pcieRoutes(view checks.View, node *facts.Node, cards []*facts.Card) (routes
 	return append(routes, adapters...)
 }
 
-// onTheWay is whether a bridge is a port of a switch at which two ways part. What
-// parts at the root complex goes through it anyway.
+// onTheWay reports whether a bridge is a port of a switch at which two paths separate. Paths that
+// separate at the root complex go through it anyway.
 func onTheWay(bridge string, routes [][]string) bool {
 	for _, route := range routes {
 		at := slices.Index(route, bridge)
-		if at < 2 { // the root complex, and a port of its own
+		if at < 2 { // the root complex and its port
 			continue
 		}
 		parts := func(other []string) bool {
@@ -255,8 +254,8 @@ var Direct = checks.Check{
 	},
 }
 
-// judgeDirect is by what NCCL will find: first whether anything lets adapters register
-// GPU memory at all, then whether it goes for it on this node.
+// judgeDirect follows NCCL's decision: first whether adapters can register GPU memory at all, then
+// whether NCCL uses that on this node.
 func judgeDirect(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Node) []*facts.Card) []checks.Finding {
 	lacks := func(node *facts.Node) (what string, known bool) {
 		if node.IB.Peermem {
@@ -278,8 +277,8 @@ func judgeDirect(view checks.View, nodes []*facts.Node, cardsOf func(*facts.Node
 			return []checks.Finding{checks.UnknownFor(node, "ib: nvidia_peermem is not loaded, and whether DMA-BUF is available is not known")}
 		case what != "":
 			return []checks.Finding{withoutDirect(node, what, somewhere)}
-		case direct.By != "", direct.Why == "": // it works, or the distances are unknown
-		case level.Value != "": // the farthest that NCCL goes
+		case direct.By != "", direct.Why == "": // GPUDirect works, or the distances are unknown
+		case level.Value != "": // the greatest distance over which NCCL uses it
 			return []checks.Finding{{
 				Summary: "NCCL_NET_GDR_LEVEL disables GPUDirect RDMA: NCCL copies through host memory",
 				Got:     ranks.Origin(view, level),
@@ -314,8 +313,8 @@ func withoutDirect(node *facts.Node, lacks string, somewhere bool) checks.Findin
 	return f
 }
 
-// allFar is whether every adapter is on another socket than every GPU of the launch.
-// Nearer than that but behind a bridge of the processor is how many machines are built.
+// allFar reports whether every adapter is on another socket than every GPU of the launch. On many
+// machines adapters are nearer, but behind a bridge of the CPU.
 func allFar(node *facts.Node, cards []*facts.Card, ports []nccl.HCAPort) bool {
 	for _, card := range cards {
 		for _, port := range ports {

@@ -29,7 +29,8 @@ var SlotsFit = checks.Check{
 	},
 }
 
-// leftTo is of a node whose slots do not fit, or perhaps, and another check says why.
+// leftTo returns an unknown for a node whose slots do not fit, or may not fit, for a reason that
+// another check reports.
 func leftTo(check string, node *facts.Node) checks.Finding {
 	f := checks.UnknownFor(node, "the GPUs of "+node.Name+" are not all shown: see "+check)
 	f.Explained = true
@@ -38,7 +39,7 @@ func leftTo(check string, node *facts.Node) checks.Finding {
 
 func judgeSlots(view checks.View) []checks.Finding {
 	p := view.Launch
-	cpu := p.Accelerator == "cpu" // which nobody said
+	cpu := p.Accelerator == "cpu" // assumed, unless the launch says so
 	if cpu && !p.AcceleratorAssumed {
 		return checks.Skipped("accelerator cpu: a slot is a process")
 	}
@@ -50,7 +51,7 @@ func judgeSlots(view checks.View) []checks.Finding {
 	})
 	for _, node := range ranks.Nodes(view) {
 		slots := slotsOf(node)
-		forEach, forAny := p.PerNode == "gpu", p.PerNode == "auto" // torchrun's own count
+		forEach, forAny := p.PerNode == "gpu", p.PerNode == "auto" // torchrun counts the GPUs itself
 		asked = asked || len(slots) > 0 || noneAnywhere && (forEach || forAny)
 		count, known := launch.Accelerators(node)
 		there := count + notShown(view, node)
@@ -81,17 +82,18 @@ func judgeSlots(view checks.View) []checks.Finding {
 	return findings
 }
 
-// noneThere is for a fleet without accelerators.
+// noneThere is the remedy for a fleet without accelerators.
 var noneThere = []fix.Command{onBus, meantCPU}
 
-// perhapsCPU is of a node whose ranks would take the CPU.
+// perhapsCPU returns an unknown for a node whose ranks would use the CPU.
 func perhapsCPU(node *facts.Node) checks.Finding {
 	f := checks.UnknownFor(node, "no node has an accelerator, and whether the launch is meant to use the CPU is not known (--accelerator cpu)")
 	f.Remedy = noneThere
 	return f
 }
 
-// noneToCount is of a torchrun that is to start a rank for each GPU.
+// noneToCount returns the finding on a torchrun that starts one rank per GPU on a node without
+// GPUs.
 //
 // Source: torch/distributed/run.py, determine_local_world_size, 2.15.
 func noneToCount(node *facts.Node) checks.Finding {
@@ -102,13 +104,13 @@ func noneToCount(node *facts.Node) checks.Finding {
 	}
 }
 
-// driverFails is whether gpu-driver-loads says why a node's GPUs cannot be counted.
+// driverFails reports whether gpu-driver-loads explains why a node's GPUs cannot be counted.
 func driverFails(view checks.View, node *facts.Node) bool {
 	return node.NVML != nil && node.NVML.Failure != nil && !view.Policy.SwitchesOff("gpu-driver-loads")
 }
 
-// notShown is how many GPUs a machine has beyond those that the driver shows, each
-// of which another check speaks of.
+// notShown returns the number of GPUs that a machine has but the driver does not show. Another
+// check reports each of them.
 func notShown(view checks.View, node *facts.Node) (count int) {
 	if node.NVML == nil || !node.NVML.Asked || node.NVML.Failure != nil {
 		return 0
@@ -122,8 +124,8 @@ func notShown(view checks.View, node *facts.Node) (count int) {
 	return count
 }
 
-// hidden is of a node that has the accelerators, and on which a variable shows the ranks too
-// few of them. An empty value may hide all, so that it is looked at as it is.
+// hidden returns the finding on a node that has enough accelerators, but on which a variable hides
+// some from the ranks. An empty value may hide all of them, so it counts as a value.
 func hidden(view checks.View, node *facts.Node, slots []int, count int) []checks.Finding {
 	if node.NVML == nil || !node.NVML.Asked {
 		return nil
@@ -172,7 +174,7 @@ func tooFew(p launch.Prediction, machine *facts.Node, slots []int, count int) ch
 		f.Got += when(hasMIG, "; MIG is on, and CUDA shows a process only one instance")
 	}
 	if slots[0] >= count {
-		// CUDA stops reading CUDA_VISIBLE_DEVICES at the first index that is not there.
+		// CUDA stops reading CUDA_VISIBLE_DEVICES at the first index that does not exist.
 		f.WouldSee = "RuntimeError: No CUDA GPUs are available"
 	}
 	return f
@@ -190,7 +192,7 @@ func fewerSlots(p launch.Prediction, slots []int, count int) []fix.Command {
 	return []fix.Command{fix.Note("set slots=%s for {nodes} in {hostfile}, or use deepspeed --num_gpus %[1]s for all nodes", fix.Number(count))}
 }
 
-// indices are slots as a person reads them: "0 to 7" or "1, 7".
+// indices prints slots: "0 to 7" or "1, 7".
 func indices(slots []int) string {
 	first, last := slots[0], slots[len(slots)-1]
 	if len(slots) > 2 && last-first == len(slots)-1 {

@@ -42,7 +42,7 @@ var TopologyFile = checks.Check{
 	},
 }
 
-// topologyNamed is the variable that names a file, "" for none.
+// topologyNamed returns the variable that names a file, "" for none.
 func topologyNamed(view checks.View, node *facts.Node) string {
 	for _, variable := range []string{facts.TopologyVariable, facts.GraphVariable} {
 		if ranks.Env(view, node).Get(variable).Value != "" {
@@ -52,11 +52,11 @@ func topologyNamed(view checks.View, node *facts.Node) string {
 	return ""
 }
 
-// judgeTopology is by what NCCL makes of a file.
+// judgeTopology checks a file as NCCL reads it.
 //
 // Source: NVIDIA/nccl 2.12 to 2.30.7, graph/xml.cc, ncclTopoGetXmlFromFile,
-// ncclTopoGetXmlGraphFromFile and xmlLoadSub; graph/topo.cc, ncclTopoGetSystem, which drops what
-// no device of the machine is in.
+// ncclTopoGetXmlGraphFromFile and xmlLoadSub; graph/topo.cc, ncclTopoGetSystem, which drops entries
+// without a device on the machine.
 func judgeTopology(view checks.View, node *facts.Node, file facts.TopologyFile, cards []*facts.Card) []checks.Finding {
 	setting := ranks.Env(view, node).Get(file.Variable)
 	f := checks.Finding{Got: file.Path, Want: "the topology file of the vendor or the cloud for this machine type"}
@@ -104,7 +104,7 @@ func judgeTopology(view checks.View, node *facts.Node, file facts.TopologyFile, 
 	return []checks.Finding{f}
 }
 
-// unplacedGPUs are those that a file that has any leaves out.
+// unplacedGPUs returns the GPUs that a file with GPUs leaves out.
 func unplacedGPUs(file facts.TopologyFile, cards []*facts.Card) (addresses []string) {
 	for _, card := range cards {
 		if len(file.GPUs) > 0 && card.Address != "" && !slices.Contains(file.GPUs, card.Address) {
@@ -114,9 +114,9 @@ func unplacedGPUs(file facts.TopologyFile, cards []*facts.Card) (addresses []str
 	return addresses
 }
 
-// unplacedAdapters are those that NCCL takes, where a file has some and none of them: a port
-// beside them is often left out, as that of a virtual machine's own network. Which function of
-// a card NCCL goes by depends on how it merges ports, so buses are compared.
+// unplacedAdapters returns the adapters that NCCL uses if a file has adapters but none of these. A
+// single further port is often left out, such as that of a virtual machine's own network. Buses are
+// compared, because the function that NCCL uses depends on how it merges ports.
 //
 // Source: NVIDIA/nccl 2.30.7, transport/net_ib/init.cc, ncclIbGetPciPath.
 func unplacedAdapters(view checks.View, node *facts.Node, file facts.TopologyFile) (addresses []string) {
@@ -135,7 +135,7 @@ func unplacedAdapters(view checks.View, node *facts.Node, file facts.TopologyFil
 	return slices.Compact(addresses)
 }
 
-// gpuKinds are a node's GPUs by name: those of other types of machines have other files.
+// gpuKinds returns the names of a node's GPUs. Machines with other GPUs have other files.
 func gpuKinds(node *facts.Node) string {
 	names := make([]string, len(node.NVML.Cards))
 	for i, card := range node.NVML.Cards {
@@ -144,8 +144,8 @@ func gpuKinds(node *facts.Node) string {
 	return strings.Join(names, ", ")
 }
 
-// unlikeTopologies compares what NCCL reads on nodes of one type: each then goes by rings of its
-// own, and the slowest is everybody's.
+// unlikeTopologies compares the files on nodes of one type. With different files, nodes use
+// different rings, and the slowest limits all.
 func unlikeTopologies(nodes []*facts.Node) []checks.Finding {
 	digest := func(isGraph bool) func(*facts.Node) string {
 		return func(node *facts.Node) string {
