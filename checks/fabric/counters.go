@@ -21,24 +21,24 @@ var Counters = checks.Check{
 	Volatile: true,
 	Needs:    []facts.Section{facts.SectionNet},
 	Run: func(view checks.View) (findings []checks.Finding) {
-		told := compare.Without(view.Nodes, func(n *facts.Node) bool { return n.Net.Counters == nil })
-		if len(view.Nodes) > 0 && len(told) == 0 {
-			return checks.Skipped("no node told what its links have counted")
+		counting := compare.Without(view.Nodes, func(n *facts.Node) bool { return n.Net.Counters == nil })
+		if len(view.Nodes) > 0 && len(counting) == 0 {
+			return checks.Skipped("no node reported the counters of its links")
 		}
 		for _, node := range view.Nodes {
 			if node.Net.Counters == nil {
-				findings = append(findings, checks.UnknownFor(node, "net: what its links have counted was not told"))
+				findings = append(findings, checks.UnknownFor(node, "net: the counters of the links were not reported"))
 				continue
 			}
 			moving := movedCounters(node)
 			findings = append(findings, checks.OfNode(node, ofCounters(moving, checks.Finding{
-				Summary: "links counted errors while the nodes were looked at",
-				Want:    "counters that stand still: look at cable, module and slot",
+				Summary: "links counted errors during this run",
+				Want:    "no new errors during the run",
 			})...)...)
 			high := compare.Without(highCounters(node), func(text string) bool { return slices.ContainsFunc(moving, sameCounter(text)) })
 			findings = append(findings, checks.OfNode(node, ofCounters(high, checks.Finding{
 				Summary: "links have counted many errors",
-				Want:    "hardly any: look whether they go up, then at cable, module and slot",
+				Want:    "hardly any errors, and none in the next hour",
 			})...)...)
 		}
 		return findings
@@ -55,8 +55,9 @@ func ofCounters(counters []string, f checks.Finding) []checks.Finding {
 		f.Got += fmt.Sprintf("; and %d more", len(counters)-most)
 	}
 	f.Remedy = []fix.Command{
-		fix.On("grep -H . /sys/class/infiniband/*/ports/*/counters/* /sys/class/net/*/carrier_changes /sys/bus/pci/devices/*/aer_dev_*fatal 2>/dev/null | grep -v ':0$'   # again in an hour: which go up?"),
-		fix.On("sudo dmesg -T | grep -iE 'aer|link (is )?(up|down)|mlx5' | tail -20"),
+		fix.On("grep -H . /sys/class/infiniband/*/ports/*/counters/* /sys/class/net/*/carrier_changes /sys/bus/pci/devices/*/aer_dev_*fatal 2>/dev/null | grep -v ':0$'   # run it again in an hour, to see which go up").As(fix.Look),
+		fix.On("sudo dmesg -T | grep -iE 'aer|link (is )?(up|down)|mlx5' | tail -20").As(fix.Look),
+		fix.Note("check cable, module and slot of the links that still count errors"),
 	}
 	return []checks.Finding{f}
 }
@@ -69,7 +70,7 @@ func movedCounters(node *facts.Node) (moved []string) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(node.Mesh.Counters)) {
 		if more := node.Mesh.Counters[name] - node.Net.Counters[name]; more > 0 {
-			moved = append(moved, fmt.Sprintf("%s %d more, %d in all", name, more, node.Mesh.Counters[name]))
+			moved = append(moved, fmt.Sprintf("%s went up by %d to %d", name, more, node.Mesh.Counters[name]))
 		}
 	}
 	return moved

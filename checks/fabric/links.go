@@ -124,10 +124,13 @@ func (p ports) down() []checks.Finding {
 		}
 	}
 	return portFindings(p.nodes, down, ", ", checks.Finding{
-		Summary:  "ports are not up that are up on other nodes",
-		Want:     "ACTIVE LinkUp (Polling: cable or switch port; INIT: no subnet manager; Disabled: switched off)",
+		Summary:  "ports are down that are up on other nodes",
+		Want:     "ACTIVE LinkUp",
 		WouldSee: "NET/IB : Got async event : port error, or TCP from this node only",
-		Remedy:   []fix.Command{fix.On("ibstat")},
+		Remedy: []fix.Command{
+			fix.On("ibstat").As(fix.Look),
+			fix.Note("check the cable and the switch port (Polling), start a subnet manager (INIT), or enable the port (Disabled)"),
+		},
 	})
 }
 
@@ -149,16 +152,16 @@ func (p ports) slow() []checks.Finding {
 		}
 		for node, port := range p.on[name] {
 			if isActive(port) && port.Rate < common {
-				slow[node] = append(slow[node], fmt.Sprintf("%s %s (%s) of %s", name, text.BitRate(float64(port.Rate)), port.Width, text.BitRate(float64(common))))
+				slow[node] = append(slow[node], fmt.Sprintf("%s %s (%s), on most nodes %s", name, text.BitRate(float64(port.Rate)), port.Width, text.BitRate(float64(common))))
 			}
 		}
 	}
 	return portFindings(p.nodes, slow, ", ", checks.Finding{
 		Verdict:  checks.Warn,
 		Summary:  "ports are slower than on other nodes",
-		Want:     "the full number of lanes at full speed: see cable, module and switch port",
+		Want:     "all lanes at full speed",
 		WouldSee: "no message: every collective is as slow as its slowest port",
-		Remedy:   []fix.Command{fix.On("ibstatus")},
+		Remedy:   []fix.Command{fix.On("ibstatus").As(fix.Look), fix.Note("check cable, module and switch port")},
 	})
 }
 
@@ -185,18 +188,21 @@ func narrowSlots(networks map[*facts.Node]*nccl.Network, nodes []*facts.Node) []
 			switch usual := common[carried.adapter.Name]; {
 			case now == 0:
 			case now < most && now < float64(carried.rate):
-				narrow[node] = append(narrow[node], fmt.Sprintf("%s %s, where %s is possible and its ports carry %s", carried.adapter.Name, carried.adapter.PCIe, carried.adapter.MaxPCIe, text.BitRate(float64(carried.rate))))
+				narrow[node] = append(narrow[node], fmt.Sprintf("%s %s, but %s is possible and the ports carry %s", carried.adapter.Name, carried.adapter.PCIe, carried.adapter.MaxPCIe, text.BitRate(float64(carried.rate))))
 			case now < pcieRate(usual):
-				narrow[node] = append(narrow[node], fmt.Sprintf("%s %s, where other nodes have %s", carried.adapter.Name, carried.adapter.PCIe, usual))
+				narrow[node] = append(narrow[node], fmt.Sprintf("%s %s, on most nodes %s", carried.adapter.Name, carried.adapter.PCIe, usual))
 			}
 		}
 	}
 	return portFindings(nodes, narrow, "; ", checks.Finding{
 		Verdict:  checks.Warn,
-		Summary:  "adapters run on a narrower or slower PCIe link than they could",
-		Want:     "every lane of the slot: see how the card sits, its riser, and the slot's setting in the firmware",
+		Summary:  "the PCIe links of adapters are narrower or slower than possible",
+		Want:     "every lane of the slot at full speed",
 		WouldSee: "no message: every collective is as slow as its slowest adapter",
-		Remedy:   []fix.Command{fix.On(`sudo lspci -vv -d 15b3: | grep -E "^[0-9a-f]|LnkCap:|LnkSta:"`)},
+		Remedy: []fix.Command{
+			fix.On(`sudo lspci -vv -d 15b3: | grep -E "^[0-9a-f]|LnkCap:|LnkSta:"`).As(fix.Look),
+			fix.Note("reseat the card, check its riser, and check the slot's setting in the firmware"),
+		},
 	})
 }
 

@@ -28,33 +28,33 @@ func obstructed(view checks.View, node *facts.Node, network *nccl.Network, other
 		return []checks.Finding{{
 			Summary:  "NCCL_IB_HCA selects no adapter of this node",
 			Got:      ranks.Origin(view, network.Setting),
-			Want:     "some of " + ranks.DeviceNames(node),
+			Want:     "one or more of " + ranks.DeviceNames(node),
 			WouldSee: f.WouldSee,
 			Remedy:   ranks.TakeOut(view, network.Setting),
 		}}
 	case nccl.ObstacleInactive:
-		f.Summary, f.Got = "no InfiniBand or RoCE port is up, where other nodes have some", portStates(node)
-		f.Want, f.Remedy = "ACTIVE LinkUp", []fix.Command{fix.On("ibstat")}
+		f.Summary, f.Got = "no InfiniBand or RoCE port is up, but other nodes have some", portStates(node)
+		f.Want, f.Remedy = "ACTIVE LinkUp", []fix.Command{fix.On("ibstat").As(fix.Look)}
 		if !othersWork {
 			return unmanaged(node)
 		}
 	case nccl.ObstacleNoLibrary:
-		f.Summary, f.Want = "there are RDMA adapters, and no libibverbs.so.1 for NCCL to use them by", "libibverbs.so.1 in the loader's path"
+		f.Summary, f.Want = "the node has RDMA adapters, but NCCL finds no libibverbs.so.1", "libibverbs.so.1 in the loader's path"
 		f.Remedy = userspaceRDMA(view, node)
 	case nccl.ObstacleNoDriver:
-		f.Summary, f.Want = "libibverbs has no driver for the adapters of this node", "libmlx5.so.1 in the loader's path, and libibverbs' own part of it"
+		f.Summary, f.Want = "libibverbs has no driver for the adapters of this node", "libmlx5.so.1 in the loader's path, and its libibverbs plugin"
 		f.Remedy = userspaceRDMA(view, node)
 	case nccl.ObstacleNoVerbs:
-		f.Summary, f.Got = "there are RDMA adapters, and no /dev/infiniband/uverbs* to use them by", ranks.DeviceNames(node)
+		f.Summary, f.Got = "the node has RDMA adapters, but no /dev/infiniband/uverbs*", ranks.DeviceNames(node)
 		f.Remedy = openVerbs(node, fix.On("sudo modprobe ib_uverbs"))
 	case nccl.ObstacleRefused:
-		f.Summary, f.Got = "the ranks may not open /dev/infiniband/uverbs*", refusedVerbs(node)
-		f.Remedy = openVerbs(node, fix.On("sudo chmod 0666 /dev/infiniband/uverbs*   # until the next start; the udev rules of rdma-core make it so for good"))
+		f.Summary, f.Got = "the ranks cannot open /dev/infiniband/uverbs*", refusedVerbs(node)
+		f.Remedy = openVerbs(node, fix.On("sudo chmod 0666 /dev/infiniband/uverbs*   # until the next boot; for good, install the udev rules of rdma-core"))
 	default:
 		return nil
 	}
 	if !othersWork {
-		f.Verdict, f.WouldSee = checks.Warn, "NET/IB : No device found, and everything over TCP"
+		f.Verdict, f.WouldSee = checks.Warn, "NET/IB : No device found, and all traffic over TCP"
 	}
 	return []checks.Finding{f}
 }
@@ -78,8 +78,8 @@ func unmanaged(node *facts.Node) []checks.Finding {
 		Summary:  "no subnet manager has brought up the InfiniBand ports of any node",
 		Got:      strings.Join(waiting, ", "),
 		Want:     "ACTIVE: a subnet manager on a switch, or opensm on one machine of the fabric",
-		WouldSee: "NET/IB : No device found, and everything over TCP",
-		Remedy:   []fix.Command{fix.Console("sudo systemctl enable --now opensm   # typed there, on one of them only, where no switch manages the fabric")},
+		WouldSee: "NET/IB : No device found, and all traffic over TCP",
+		Remedy:   []fix.Command{fix.Console("sudo systemctl enable --now opensm   # on one machine only, if no switch manages the fabric").As(fix.Or)},
 	}}
 }
 
@@ -102,7 +102,7 @@ func userspaceRDMA(view checks.View, node *facts.Node) []fix.Command {
 	commands := fix.Install(fix.On, remedy.SystemOf(node), "libibverbs1 ibverbs-providers", "libibverbs")
 	if ranks.ContainerOf(node) != "" {
 		for i := range commands {
-			commands[i] = commands[i].Remark("and in the container's image, or it is gone with the container")
+			commands[i] = commands[i].Remark("also in the container image, or it is lost with the container")
 		}
 	}
 	return commands
@@ -117,7 +117,7 @@ func openVerbs(node *facts.Node, onMetal fix.Command) []fix.Command {
 	if container == "" {
 		return []fix.Command{onMetal}
 	}
-	return []fix.Command{fix.Note("start the container of {nodes} anew with /dev/infiniband of its machine")}
+	return []fix.Command{fix.Note("start the container of {nodes} again with its machine's /dev/infiniband")}
 }
 
 // unaddressable finds RoCE ports whose GID is not there: the one that NCCL_IB_GID_INDEX
@@ -132,33 +132,34 @@ func unaddressable(view checks.View, node *facts.Node, ports []nccl.HCAPort, has
 		device := port.Adapter.Name
 		f := checks.Finding{
 			WouldSee: "Call to ibv_modify_qp failed with error No data available (or Invalid argument, or Connection timed out)",
-			Remedy:   []fix.Command{fix.On("cat /sys/class/infiniband/%s/ports/%s/gid_attrs/types/*", fix.Name(device), fix.Number(port.Port))},
+			Remedy:   []fix.Command{fix.On("cat /sys/class/infiniband/%s/ports/%s/gid_attrs/types/*", fix.Name(device), fix.Number(port.Port)).As(fix.Look)},
 		}
 		wanted, isNumber := nccl.Number(index.Value)
 		switch given := isNumber && wanted >= 0; {
 		case given && !slices.ContainsFunc(port.GIDs, func(g facts.GID) bool { return int64(g.Index) == wanted }):
 			f.Summary = "NCCL_IB_GID_INDEX names an empty GID of " + device
-			f.Got = ranks.Origin(view, index) + "; there is " + gidIndexes(*port.IBPort)
-			f.Want = "an index that is there on this node, or the variable unset with NCCL 2.21 or newer"
+			f.Got = ranks.Origin(view, index) + "; the port has " + gidIndexes(*port.IBPort)
+			f.Want = "an index that exists on this node, or no NCCL_IB_GID_INDEX with NCCL 2.21 or newer"
+			f.Remedy = append(f.Remedy, ranks.TakeOut(view, index)...)
 		case given && pinnedBeside(view, node, port.IBPort) != "":
-			f.Verdict, f.WouldSee = checks.Warn, "nothing in one Ethernet segment; retry exceeded beyond a router"
-			f.Summary = "NCCL_IB_GID_INDEX picks an address of " + device + " that NCCL would not take"
-			f.Got = ranks.Origin(view, index) + ": " + takenGID(view, node, port.IBPort) + ", where it would find " + pinnedBeside(view, node, port.IBPort)
-			f.Want = "the variable unset: an index changes with the addresses of the interface"
+			f.Verdict, f.WouldSee = checks.Warn, "nothing within one Ethernet segment; retry exceeded across a router"
+			f.Summary = "NCCL_IB_GID_INDEX selects an address of " + device + " that NCCL would not choose"
+			f.Got = ranks.Origin(view, index) + ": " + takenGID(view, node, port.IBPort) + "; NCCL would choose " + pinnedBeside(view, node, port.IBPort)
+			f.Want = "no NCCL_IB_GID_INDEX: an index changes with the addresses of the interface"
 			f.Remedy = ranks.TakeOut(view, index)
 		case missesV2(view, node, port.IBPort):
 			f.Summary = device + " has no RoCE v2 GID"
 			f.Got = gidIndexes(*port.IBPort)
-			f.Want = "an IPv4 address on its interface " + port.NetDev
+			f.Want = "an IPv4 address on the interface " + port.NetDev
 			if slices.ContainsFunc(port.GIDs, nccl.IsRoCEv2) {
-				f.Summary = "NCCL will not take a RoCE v2 GID of " + device
-				f.Got = "it takes " + takenGID(view, node, port.IBPort) + "; there is " + f.Got
+				f.Summary = "NCCL does not choose the RoCE v2 GID of " + device
+				f.Got = "NCCL chooses " + takenGID(view, node, port.IBPort) + "; the port has " + f.Got
 				if hostfile.Before(nccl.Version(node), "2.21") {
-					f.Want = "NCCL_IB_GID_INDEX with the index of one that has an IPv4 address, or NCCL 2.21, which finds it"
+					f.Want = "NCCL_IB_GID_INDEX with the index of a GID with an IPv4 address, or NCCL 2.21, which finds it"
 				}
 			}
 			if !hasV2[port.Name()] {
-				f.Verdict, f.WouldSee = checks.Warn, "nothing in one Ethernet segment; Call to ibv_modify_qp failed, or retry exceeded, beyond a router"
+				f.Verdict, f.WouldSee = checks.Warn, "nothing within one Ethernet segment; Call to ibv_modify_qp failed, or retry exceeded, across a router"
 			}
 		default:
 			continue
@@ -233,7 +234,7 @@ func overIWARP(view checks.View, node *facts.Node, ports []nccl.HCAPort) []check
 		return nil
 	}
 	return []checks.Finding{{
-		Summary:  "NCCL would take adapters that speak iWARP, by which it cannot connect",
+		Summary:  "NCCL would use iWARP adapters, which cannot connect",
 		Got:      spelledPorts(ports, isIWARP),
 		Want:     "InfiniBand and RoCE only",
 		WouldSee: "Call to ibv_modify_qp failed",
@@ -252,9 +253,9 @@ func mixedLayers(view checks.View, node *facts.Node, ports []nccl.HCAPort) []che
 	}
 	return []checks.Finding{{
 		Verdict:  checks.Warn,
-		Summary:  "NCCL would take InfiniBand and RoCE ports, which cannot connect to each other",
+		Summary:  "NCCL would use InfiniBand and RoCE ports, which cannot connect to each other",
 		Got:      "InfiniBand " + spelledPorts(ports, isFabric) + ", RoCE " + spelledPorts(ports, isEthernet),
-		Want:     "ports of one link layer, chosen by NCCL_IB_HCA",
+		Want:     "ports of one link layer in NCCL_IB_HCA",
 		WouldSee: "NET/IB : Attempted to connect incompatible devices: [0]mlx5_0:1/IB and [1]mlx5_1:1/RoCE",
 		Remedy:   leaveOut(view, node, ports, isEthernet),
 	}}
@@ -274,14 +275,14 @@ func leaveOut(view checks.View, node *facts.Node, ports []nccl.HCAPort, is func(
 	others := spelledPorts(ports, func(port nccl.HCAPort) bool { return !is(port) })
 	value := "=" + strings.ReplaceAll(others, ", ", ",")
 	if others == "" {
-		return []fix.Command{ranks.ExportLine(view.Launch, "NCCL_IB_DISABLE", "1").Remark("nothing is left, and all nodes talk TCP")}
+		return []fix.Command{ranks.ExportLine(view.Launch, "NCCL_IB_DISABLE", "1").Remark("no port is left: all nodes then use TCP")}
 	}
 	if !text.IsPlain(value) {
-		return []fix.Command{fix.On("ls /sys/class/infiniband   # and name those that are meant in NCCL_IB_HCA")}
+		return []fix.Command{fix.On("ls /sys/class/infiniband").As(fix.Look), fix.Note("name the adapters for data in NCCL_IB_HCA")}
 	}
 	commands := []fix.Command{ranks.ExportLine(view.Launch, "NCCL_IB_HCA", value)}
 	if given := ranks.Env(view, node).Get("NCCL_IB_HCA"); given.Value != "" {
-		commands = append(ranks.TakeOut(view, given), commands...)
+		commands = fix.Steps(append(ranks.TakeOut(view, given), commands...)...)
 	}
 	return commands
 }
@@ -316,11 +317,11 @@ func takenByBeginning(view checks.View, node *facts.Node) []checks.Finding {
 	}
 	return []checks.Finding{{
 		Verdict:  checks.Warn,
-		Summary:  "NCCL_IB_HCA selects adapters that only begin like one that it names",
+		Summary:  "NCCL_IB_HCA also selects adapters whose names only begin like those listed",
 		Got:      ranks.Origin(view, given) + " selects " + strings.Join(besides, ", ") + " too",
-		Want:     "the list behind a =, which takes names as they are",
-		WouldSee: "NET/IB : Using … with an adapter that was not meant",
-		Remedy:   append(ranks.TakeOut(view, given), ranks.ExportLine(view.Launch, "NCCL_IB_HCA", exact)),
+		Want:     "a list that begins with =, which matches whole names only",
+		WouldSee: "NET/IB : Using … with an unintended adapter",
+		Remedy:   fix.Steps(append(ranks.TakeOut(view, given), ranks.ExportLine(view.Launch, "NCCL_IB_HCA", exact))...),
 	}}
 }
 
@@ -334,10 +335,10 @@ func managing(view checks.View, node *facts.Node, ports []nccl.HCAPort) []checks
 	}
 	return []checks.Finding{{
 		Verdict:  checks.Warn,
-		Summary:  "NCCL would take adapters that manage this machine's NVSwitches, and lead to no other node",
+		Summary:  "NCCL would use adapters that only manage this machine's NVSwitches",
 		Got:      spelledPorts(ports, isDoor),
 		Want:     "ports for data only, named in NCCL_IB_HCA",
-		WouldSee: "Got completion from peer … with status=12 (retry exceeded), where NCCL has a rank use one",
+		WouldSee: "Got completion from peer … with status=12 (retry exceeded), when a rank uses one",
 		Remedy:   leaveOut(view, node, ports, isDoor),
 	}}
 }

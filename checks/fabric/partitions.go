@@ -62,9 +62,12 @@ func (p ports) limitedMembers(view checks.View) []checks.Finding {
 		}
 	}
 	return portFindings(p.nodes, limited, ", ", checks.Finding{
-		Summary:  "ports are limited members of their partition, and cannot talk to each other",
-		Want:     "full membership, which the first bit of the key says (0xffff of 0x7fff): the subnet manager's partitions.conf grants it; or NCCL_IB_PKEY with the slot of such a key",
+		Summary:  "ports are limited members of their partition and cannot connect to each other",
+		Want:     "full membership, which sets the first bit of the key (0xffff, not 0x7fff)",
 		WouldSee: "Got completion from peer … with status=12 (retry exceeded)",
-		Remedy:   []fix.Command{fix.On("grep . /sys/class/infiniband/*/ports/*/pkeys/* | grep -v 0x0000")},
+		Remedy: []fix.Command{
+			fix.On("grep . /sys/class/infiniband/*/ports/*/pkeys/* | grep -v 0x0000").As(fix.Look),
+			fix.Note("grant full membership in the subnet manager's partitions.conf, or set NCCL_IB_PKEY to the slot of a full member's key"),
+		},
 	})
 }

@@ -52,17 +52,17 @@ func pausesOf(port *facts.IBPort) string {
 }
 
 func judgeQoS(view checks.View, all ports) (findings []checks.Finding) {
-	roce, told := map[*facts.Node][]*facts.IBPort{}, false
+	roce, reported := map[*facts.Node][]*facts.IBPort{}, false
 	for _, name := range all.names {
 		for _, node := range all.nodes {
 			if port := all.on[name][node]; isRoCE(port) {
 				roce[node] = append(roce[node], port)
-				told = told || port.QoS != nil
+				reported = reported || port.QoS != nil
 			}
 		}
 	}
 	if len(roce) == 0 {
-		return checks.Skipped("no port of RoCE is up on any node")
+		return checks.Skipped("no RoCE port is up on any node")
 	}
 	of := func(value func(*facts.IBPort) string) func(*facts.Node, *facts.IBPort) string {
 		return func(_ *facts.Node, port *facts.IBPort) string {
@@ -83,22 +83,22 @@ func judgeQoS(view checks.View, all ports) (findings []checks.Finding) {
 		value       func(*facts.Node, *facts.IBPort) string
 		command     fix.Command
 	}{
-		{" priority from", "the sources of RoCE's priorities", of(trustOf), fix.On("dcb app show dev %s   # entries of dscp-prio: sorted by DSCP; none: by VLAN", deviceOf(roce))},
-		{" paused priorities", "priorities that are paused", of(pausesOf), fix.On("dcb pfc show dev %s   # on, off, by priority", deviceOf(roce))},
-		{" MTU", "MTUs of RoCE's interfaces", mtu, fix.On("ip link show")},
+		{" priority from", "the sources of RoCE priorities", of(trustOf), fix.On("dcb app show dev %s   # with dscp-prio entries: by DSCP; without: by VLAN", deviceOf(roce)).As(fix.Look)},
+		{" paused priorities", "the paused priorities", of(pausesOf), fix.On("dcb pfc show dev %s   # on or off, by priority", deviceOf(roce)).As(fix.Look)},
+		{" MTU", "the MTUs of RoCE interfaces", mtu, fix.On("ip link show").As(fix.Look)},
 	} {
 		differences := onBothSides(compare.Differences(all.compared(compared.label, compared.value)...))
 		findings = append(findings, compare.Findings(compared.what, differences, checks.Finding{Remedy: []fix.Command{compared.command}})...)
 	}
 	for _, node := range all.nodes {
 		silent := func(port *facts.IBPort) bool { return port.QoS == nil }
-		if told && slices.ContainsFunc(roce[node], silent) {
-			findings = append(findings, checks.UnknownFor(node, "ib: how its ports of RoCE sort and pause was not told"))
+		if reported && slices.ContainsFunc(roce[node], silent) {
+			findings = append(findings, checks.UnknownFor(node, "ib: the priorities and pauses of the RoCE ports were not reported"))
 		}
 		findings = append(findings, checks.OfNode(node, append(unlikeRails(roce[node]), classAside(view, node, roce[node])...)...)...)
 	}
-	if !told && len(findings) == 0 {
-		return checks.Skipped("no node's driver tells how its ports of RoCE sort and pause")
+	if !reported && len(findings) == 0 {
+		return checks.Skipped("no node's driver reports the priorities and pauses of its RoCE ports")
 	}
 	return findings
 }
@@ -122,7 +122,7 @@ func unlikeRails(roce []*facts.IBPort) []checks.Finding {
 	values := map[string]bool{}
 	for _, port := range roce {
 		if port.QoS != nil {
-			value := fmt.Sprintf("by %s, pausing %s", port.QoS.Trust, pausesOf(port))
+			value := fmt.Sprintf("sorts by %s and pauses %s", port.QoS.Trust, pausesOf(port))
 			got, values[value] = append(got, port.NetDev+" "+value), true
 		}
 	}
@@ -130,10 +130,10 @@ func unlikeRails(roce []*facts.IBPort) []checks.Finding {
 		return nil
 	}
 	return []checks.Finding{{
-		Summary: "ports of RoCE of one node sort or pause unlike each other",
+		Summary: "RoCE ports of the node sort or pause packets differently",
 		Got:     strings.Join(got, "; "),
-		Want:    "all ports that NCCL takes alike, as NCCL_IB_TC is one for all",
-		Remedy:  []fix.Command{fix.On("for i in /sys/class/infiniband/*/ports/*/gid_attrs/ndevs/0; do dcb pfc show dev $(cat $i); dcb app show dev $(cat $i); done")},
+		Want:    "the same setting on all ports that NCCL uses, because NCCL_IB_TC applies to all",
+		Remedy:  []fix.Command{fix.On("for i in /sys/class/infiniband/*/ports/*/gid_attrs/ndevs/0; do dcb pfc show dev $(cat $i); dcb app show dev $(cat $i); done").As(fix.Look)},
 	}}
 }
 
@@ -155,18 +155,21 @@ func classAside(view checks.View, node *facts.Node, roce []*facts.IBPort) []chec
 		code := class >> 2
 		switch priority, known := port.QoS.Priorities[strconv.FormatInt(code, 10)]; {
 		case port.QoS.Trust == facts.TrustPCP:
-			got = append(got, fmt.Sprintf("%s sorts by the tag of a VLAN, and pauses %s", port.NetDev, pausesOf(port)))
+			got = append(got, fmt.Sprintf("%s sorts by the VLAN tag and pauses %s", port.NetDev, pausesOf(port)))
 		case known && !slices.Contains(port.QoS.Pauses, priority):
-			got = append(got, fmt.Sprintf("%s has DSCP %d in priority %d, and pauses %s", port.NetDev, code, priority, pausesOf(port)))
+			got = append(got, fmt.Sprintf("%s has DSCP %d in priority %d but pauses %s", port.NetDev, code, priority, pausesOf(port)))
 		}
 	}
 	if got == nil {
 		return nil
 	}
 	return []checks.Finding{{
-		Summary: "the traffic class that NCCL asks for is in no priority that is paused",
+		Summary: "NCCL's traffic class maps to a priority without PFC",
 		Got:     ranks.Origin(view, given) + ": " + strings.Join(got, "; "),
-		Want:    "a class whose DSCP is in a paused priority: NCCL_IB_TC is four times the DSCP",
-		Remedy:  []fix.Command{fix.On("dcb app show dev %s; dcb pfc show dev %[1]s", fix.Name(roce[0].NetDev))},
+		Want:    "a traffic class whose DSCP is in a paused priority",
+		Remedy: []fix.Command{
+			fix.On("dcb app show dev %s; dcb pfc show dev %[1]s", fix.Name(roce[0].NetDev)).As(fix.Look),
+			fix.Note("set NCCL_IB_TC to four times a DSCP that is in a paused priority"),
+		},
 	}}
 }

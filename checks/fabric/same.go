@@ -43,10 +43,10 @@ func judgeAdapters(view checks.View, nodes []*facts.Node) (findings []checks.Fin
 		if len(node.IB.Devices) == 0 {
 			findings = append(findings, checks.Finding{
 				Nodes:    []string{node.Name},
-				Summary:  "no RDMA adapter, where other nodes have some",
+				Summary:  "no RDMA adapter, but other nodes have some",
 				Want:     ranks.DeviceNames(some[0]) + ", as on " + some[0].Name,
 				WouldSee: "ncclSocketInit: connecting to address  with family 0 is neither AF_INET(2) nor AF_INET6(10)",
-				Remedy:   []fix.Command{fix.On(`lspci -nn | grep -iE "infiniband|mellanox"; lsmod | grep _ib`)},
+				Remedy:   []fix.Command{fix.On(`lspci -nn | grep -iE "infiniband|mellanox"; lsmod | grep _ib`).As(fix.Look)},
 			})
 		}
 	}
@@ -57,7 +57,7 @@ func judgeAdapters(view checks.View, nodes []*facts.Node) (findings []checks.Fin
 		layers = onBothSides(compare.Differences(compare.Among(alike, "link layer", func(n *facts.Node) string { return takenLayer(view, n) })))
 	}
 	report := func(differences []compare.Difference, what string, verdict checks.Verdict, wouldSee string, command fix.Command) {
-		common := checks.Finding{Verdict: verdict, WouldSee: wouldSee, Remedy: []fix.Command{command}}
+		common := checks.Finding{Verdict: verdict, WouldSee: wouldSee, Remedy: []fix.Command{command.As(fix.Look)}}
 		findings = append(findings, compare.Findings(what, differences, common)...)
 	}
 	unlike := func(label string, value func(*facts.Node, *facts.IBPort) string) []compare.Difference {
@@ -68,17 +68,17 @@ func judgeAdapters(view checks.View, nodes []*facts.Node) (findings []checks.Fin
 		fix.On("grep . /sys/class/infiniband/*/ports/*/pkeys/0"))
 	findings = append(findings, all.limitedMembers(view)...)
 	report(unlike(" subnet", subnetPrefix), "InfiniBand subnets", checks.Fail, "Call to ibv_modify_qp failed with error Connection timed out",
-		fix.On("grep . /sys/class/infiniband/*/ports/*/gids/0   # the first half is the subnet: another fabric, or a cable in another one's switch"))
+		fix.On("grep . /sys/class/infiniband/*/ports/*/gids/0   # the first half is the subnet; another one means another fabric, or a cable in the wrong switch"))
 	report(unlike(" address", gidKind(view)), "RoCE addresses", checks.Fail, "Call to ibv_modify_qp failed with error Connection timed out",
 		fix.On("grep . /sys/class/infiniband/*/ports/*/gid_attrs/types/* 2>/dev/null"))
 	findings = append(findings, all.crossedRails(view)...)
 	report(unlike(" subnet manager LID", managerLID), "subnet managers", checks.Warn, "nothing, if the ports are on one fabric", fix.On("sudo sminfo"))
 	report(onBothSides(compare.Differences(compare.Among(some, "adapters", ranks.DeviceNames))), "adapters", checks.Warn, "Detected mixed local Net device counts across ranks", fix.On("ibv_devinfo -l"))
 	report(unlikeCounts(view, some), "ports that NCCL uses", checks.Warn, "Detected mixed local Net device counts across ranks",
-		fix.On("ibv_devinfo -l   # and see NCCL_IB_HCA, and what of /dev/infiniband is there"))
-	report(unlikeDevices(view, some, " model", "type", func(d *facts.HCA) string { return d.Type }), "adapter models", checks.Warn, "nothing as a rule", fix.On("ibv_devinfo"))
+		fix.On("ibv_devinfo -l; ls /dev/infiniband   # compare with NCCL_IB_HCA"))
+	report(unlikeDevices(view, some, " model", "type", func(d *facts.HCA) string { return d.Type }), "adapter models", checks.Warn, "usually nothing", fix.On("ibv_devinfo"))
 	report(unlikeDevices(view, some, " firmware", "firmware", func(d *facts.HCA) string { return d.Firmware }), "firmware versions", checks.Warn,
-		"nothing as a rule; stalls and link errors that only some nodes show", fix.On("sudo mlxfwmanager --query"))
+		"usually nothing; stalls and link errors on some nodes only", fix.On("sudo mlxfwmanager --query"))
 	return findings
 }
 
@@ -270,16 +270,16 @@ func (p ports) crossedRails(view checks.View) []checks.Finding {
 		for _, node := range p.nodes {
 			subnet := subnets[name][node]
 			if rail := railOf[subnet]; rail != "" && usual[name] != "" && usual[name] != subnet {
-				crossed[node] = append(crossed[node], fmt.Sprintf("%s is in %s, where most nodes have %s", name, subnet, rail))
+				crossed[node] = append(crossed[node], fmt.Sprintf("%s is in %s, which most nodes have on %s", name, subnet, rail))
 			}
 		}
 	}
 	return portFindings(p.nodes, crossed, "; ", checks.Finding{
 		Verdict:  checks.Warn,
 		Summary:  "RoCE ports are in each other's subnets",
-		Want:     "every port in the subnet of its like on the other nodes",
-		WouldSee: "Call to ibv_modify_qp failed with error Connection timed out, or slow collectives where a router lies between",
-		Remedy:   []fix.Command{fix.On("ip -br addr; rdma link")},
+		Want:     "every port in the same subnet as on the other nodes",
+		WouldSee: "Call to ibv_modify_qp failed with error Connection timed out, or slow collectives if a router connects the subnets",
+		Remedy:   []fix.Command{fix.On("ip -br addr; rdma link").As(fix.Look), fix.Note("swap the cables or the addresses of these ports")},
 	})
 }
 
@@ -333,8 +333,9 @@ func unlikePlugins(view checks.View) (findings []checks.Finding) {
 		findings = append(findings, compare.Findings(plugin.what, compare.Differences(compare.Among(view.Nodes, "plugin", plugin.name)), checks.Finding{
 			WouldSee: "ncclSocketInit: connecting to address  with family 0 is neither AF_INET(2) nor AF_INET6(10), or a hang at the first collective",
 			Remedy: []fix.Command{
-				ranks.ExportLine(view.Launch, plugin.variable, "none").Remark("all ranks do without, or have it installed where it is not:"),
-				fix.On(`echo "$LD_LIBRARY_PATH"; ldconfig -p | grep libnccl-`),
+				ranks.ExportLine(view.Launch, plugin.variable, "none").Remark("no rank then uses the plugin"),
+				fix.On(`echo "$LD_LIBRARY_PATH"; ldconfig -p | grep libnccl-`).As(fix.Look),
+				fix.Note("or install the plugin on every node"),
 			},
 		})...)
 	}
