@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package advice says which environment and arguments this run has proven to work, and what
-// the ranks will talk by.
+// Package advice returns the environment variables and arguments that this run has proven to work,
+// and the transport that the ranks will use.
 //
-// It refuses to advise what no drill has tried; what merely follows from the facts is kept
-// apart from that.
+// It only advises settings that a test of this run has tried. Conclusions from facts alone are kept
+// separate.
 package advice
 
 import (
@@ -25,10 +25,9 @@ import (
 	"preflight/launch/nccl"
 )
 
-// Advise is what would make the launch work, as far as this run has proven it:
-// settings in the form that .deepspeed_env takes, and arguments. Of a fleet in
-// which any node was not seen, or any call on the addresses in question failed,
-// nothing is proven.
+// Advise returns settings and arguments that would make the launch work, as far as this run has
+// proven it. Settings have the form that .deepspeed_env accepts. If any node was not seen, or any
+// connection to the addresses in question failed, nothing is proven.
 func Advise(view checks.View) checks.Advice {
 	advice := checks.Advice{Env: []checks.AdvisedEnv{}, Args: []string{}}
 	view.Nodes = view.Everywhere()
@@ -37,7 +36,7 @@ func Advise(view checks.View) checks.Advice {
 	}
 	for _, env := range slices.Concat(adviseRails(view), adviseInterfaces(view), adviseCaches(view)) {
 		if slices.ContainsFunc(advice.Env, func(given checks.AdvisedEnv) bool { return given.Name == env.Name }) {
-			continue // the rails' interfaces hold the ranks' too
+			continue // the rails' interfaces include those of the ranks
 		}
 		if ranks.Exportable(env.Name, env.Value) {
 			advice.Env = append(advice.Env, env)
@@ -52,8 +51,8 @@ func Advise(view checks.View) checks.Advice {
 	return advice
 }
 
-// adviseRails has NCCL take the rails that answered where others did not, and keep its rings on their rails where
-// no rail answers another.
+// adviseRails makes NCCL use the rails that answered if others did not, and keeps its rings on one
+// rail if no rail answers another.
 func adviseRails(view checks.View) (advised []checks.AdvisedEnv) {
 	if !all(view.Nodes, func(n *facts.Node) bool { return n.Rails != nil }) {
 		return nil
@@ -63,21 +62,20 @@ func adviseRails(view checks.View) (advised []checks.AdvisedEnv) {
 	switch taking := ranks.TakingRails(view, answered); {
 	case taking.Value == "":
 	case len(answered) < len(proof.RailNames(view.Nodes)):
-		advised = append(advised, checks.AdvisedEnv{Name: taking.Name, Value: taking.Value, Why: on + ", and not on every other rail"})
+		advised = append(advised, checks.AdvisedEnv{Name: taking.Name, Value: taking.Value, Why: on + ", but not on every other rail"})
 	case taking.Name == "NCCL_SOCKET_IFNAME":
 		advised = append(advised, checks.AdvisedEnv{Name: taking.Name, Value: taking.Value, Why: on})
 	}
 	isFree := func(node *facts.Node) bool { return ranks.Env(view, node).Get("NCCL_CROSS_NIC").Value != "0" }
 	if proof.RailsApart(view.Nodes) && len(answered) > 0 && all(view.Nodes, isFree) {
 		advised = append(advised, checks.AdvisedEnv{Name: "NCCL_CROSS_NIC", Value: "0", Why: fmt.Sprintf(
-			"no rail of the %d nodes answers another one, and NCCL may lead rings from one to another", len(view.Nodes))})
+			"no rail of the %d nodes answers another rail, but NCCL may lead rings from one rail to another", len(view.Nodes))})
 	}
 	return advised
 }
 
-// adviseInterfaces names the interfaces on which all nodes reached each other:
-// those the ranks take by themselves where these will do, else those that lead
-// to the peers.
+// adviseInterfaces names the interfaces on which all nodes reached each other: those that the ranks
+// use by default if these work, otherwise those that lead to the peers.
 func adviseInterfaces(view checks.View) []checks.AdvisedEnv {
 	mesh := proof.RankMesh
 	pairs, proven := proof.MeshProof(view.Nodes, mesh)
@@ -101,21 +99,21 @@ func adviseInterfaces(view checks.View) []checks.AdvisedEnv {
 		exporting := ranks.Exporting(view.Launch, candidate.name, candidate.value)
 		leads := func(node *facts.Node) bool { return candidate.choose(exporting, node).Address == mesh(node).Address }
 		if !candidate.isRead || candidate.value == "" || !all(view.Nodes, leads) {
-			continue // it would lead to an address that nobody called
+			continue // the variable would lead to an address that was not tested
 		}
 		advised = append(advised, checks.AdvisedEnv{Name: candidate.name, Value: candidate.value, Why: fmt.Sprintf("%s on %s", pairs, spellInterfaces(view.Nodes, wanted))})
 	}
 	return advised
 }
 
-// adviseCaches moves what several nodes compile into one directory over NFS to a disk that each
-// was seen to have.
+// adviseCaches moves a directory over NFS that several nodes compile into to a local disk that each
+// of the nodes has.
 func adviseCaches(view checks.View) (advised []checks.AdvisedEnv) {
 	for _, crowd := range ranks.CrowdedCaches(view) {
 		isSaid := slices.ContainsFunc(advised, func(env checks.AdvisedEnv) bool { return env.Name == crowd.Variable })
 		if dir := crowd.Elsewhere(); dir != "" && !isSaid {
 			advised = append(advised, checks.AdvisedEnv{Name: crowd.Variable, Value: dir, Why: fmt.Sprintf(
-				"%d nodes would compile into %s, which they share by NFS; this is on a disk of each node's own", len(crowd.Nodes), crowd.Path)})
+				"%d nodes would compile into %s, which they share over NFS; this directory is on a local disk of each node", len(crowd.Nodes), crowd.Path)})
 		}
 	}
 	return advised
@@ -130,11 +128,11 @@ func spellInterfaces(nodes []*facts.Node, wanted func(*facts.Node) string) strin
 		return name
 	}
 	groups := compare.GroupBy(nodes, wanted)
-	return fmt.Sprintf("%s and %d other names of it", groups[0].Value, len(groups)-1)
+	return fmt.Sprintf("%s (%d other names on other nodes)", groups[0].Value, len(groups)-1)
 }
 
-// adviseMaster is the address at which all nodes met, where they did not at the
-// one that the launcher picks by itself.
+// adviseMaster returns the argument for the address at which all nodes connected, if they did not
+// at the launcher's default address.
 func adviseMaster(view checks.View) []string {
 	first, _ := names.NodeZero(view)
 	if first == nil || proof.Attended(view.All, proof.RendezvousOf).Together() || !proof.Attended(view.All, proof.PeerRendezvous).Proven() {
@@ -153,15 +151,14 @@ func adviseMaster(view checks.View) []string {
 		return serves == node.PeerRendezvous.Serves
 	}
 	if !text.IsPlain(host) || !text.IsPlain(port) || moved.EndpointHost() != host || fmt.Sprint(meeting.Port) != port || !all(view.Nodes, servesAsTried) {
-		return nil // the launcher would do something else than was tried
+		return nil // the launcher would not do what was tested
 	}
 	return []string{argument}
 }
 
-// adviseAdapters has NCCL leave ports aside that could not connect to the
-// others, and take the RoCE address it would find by itself in a newer release:
-// only where the adapters of all nodes are alike, and by themselves the ranks
-// would do otherwise.
+// adviseAdapters makes NCCL ignore ports that cannot connect to the others, and use the RoCE
+// address that a newer release would find by itself. It does so only if the adapters of all nodes
+// are equal and the default would be different.
 func adviseAdapters(view checks.View) []checks.AdvisedEnv {
 	if view.Launch.Accelerator == "cpu" || !all(view.Nodes, func(n *facts.Node) bool { return n.IB != nil && len(n.IB.Verbs) > 0 }) {
 		return nil
@@ -172,15 +169,16 @@ func adviseAdapters(view checks.View) []checks.AdvisedEnv {
 		return !nccl.KeptOffRDMA(env) && env.Get("NCCL_IB_HCA").Value == ""
 	}
 	if !strings.Contains(names, "/Ethernet") || !all(view.Nodes, isFree) {
-		return nil // InfiniBand ports alone need no advice
+		return nil // only InfiniBand ports: no advice needed
 	}
 	if advised := adviseHCA(view, names); advised != nil {
-		return advised // no Ethernet port is left that would need an index
+		return advised // no Ethernet port is left, so no index is needed
 	}
 	return adviseGID(view)
 }
 
-// activePorts leaves out those that manage NVSwitches, of which ib-links speaks.
+// activePorts returns the active ports, without those that manage NVSwitches, which ib-links
+// reports.
 func activePorts(view checks.View, node *facts.Node) string {
 	var ports []string
 	doors := ranks.SwitchDoors(node)
@@ -194,8 +192,8 @@ func activePorts(view checks.View, node *facts.Node) string {
 	return strings.Join(ports, " ")
 }
 
-// adviseHCA parts InfiniBand from Ethernet ports: those of one layer cannot
-// connect to those of the other, and NCCL takes both.
+// adviseHCA selects the InfiniBand ports if there are Ethernet ports too. Ports of different layers
+// cannot connect, and NCCL uses both by default.
 // Source: NVIDIA/nccl 2.30, transport/net_ib/connect.cc.
 func adviseHCA(view checks.View, ports string) []checks.AdvisedEnv {
 	var fabric, others []string
@@ -212,12 +210,12 @@ func adviseHCA(view checks.View, ports string) []checks.AdvisedEnv {
 		return nil
 	}
 	return []checks.AdvisedEnv{{Name: "NCCL_IB_HCA", Value: value, Why: fmt.Sprintf(
-		"these InfiniBand ports are active on all %d nodes; %s is Ethernet, which cannot connect to them, and NCCL would take it too",
+		"these InfiniBand ports are active on all %d nodes; %s is Ethernet, which cannot connect to them, but NCCL would use it too",
 		len(view.Nodes), strings.Join(others, ", "))}}
 }
 
-// adviseGID is the index that NCCL 2.21 and later finds on every RoCE port of
-// every node, where the ranks have an older one that takes the first.
+// adviseGID returns the index that NCCL 2.21 and later finds on every RoCE port of every node, if
+// the ranks have an older release, which uses index 0.
 func adviseGID(view checks.View) []checks.AdvisedEnv {
 	found, differs := map[int]bool{}, false
 	for _, node := range view.Nodes {
@@ -243,16 +241,16 @@ func adviseGID(view checks.View) []checks.AdvisedEnv {
 	}
 	for index := range found {
 		return []checks.AdvisedEnv{{Name: "NCCL_IB_GID_INDEX", Value: fmt.Sprint(index), Why: fmt.Sprintf(
-			"every active port of all %d nodes has its RoCE v2 address there, and this NCCL takes index 0 by itself", len(view.Nodes))}}
+			"every active port of all %d nodes has its RoCE v2 address at this index, but this NCCL release uses index 0 by default", len(view.Nodes))}}
 	}
 	return nil
 }
 
-// Interconnects groups the nodes by what NCCL will use there, the largest group first
-// and equal ones in hostfile order. A node that did not show enough is in none.
+// Interconnects groups the nodes by the transport that NCCL will use, the largest group first.
+// Groups of equal size keep hostfile order. A node that did not show enough is in no group.
 func Interconnects(nodes []facts.Node, prediction launch.Prediction) []checks.Interconnect {
 	if prediction.Accelerator == "cpu" {
-		return nil // gloo knows but one way
+		return nil // gloo has only one transport
 	}
 	var groups []checks.Interconnect
 	at := map[[2]nccl.Transport]int{}

@@ -19,7 +19,7 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// adviceOf is an advice in the words of a command line.
+// adviceOf returns advice in the form of a command line.
 func adviceOf(a checks.Advice) []string {
 	said := []string{}
 	for _, env := range a.Env {
@@ -34,8 +34,8 @@ func adviceOf(a checks.Advice) []string {
 	return said
 }
 
-// missed is a rendezvous that did not bring everybody together, and one at the
-// address that leads to the peers that did.
+// missed simulates a rendezvous that did not bring all nodes together, and one at the address that
+// leads to the peers that did.
 func missed(l *fleettest.Fleet, endpoint string) {
 	for i := range l.Nodes {
 		l.Nodes[i].PeerRendezvous = l.Nodes[i].Rendezvous
@@ -53,7 +53,8 @@ func roce(node *facts.Node, port int) {
 	}
 }
 
-// railed gives every node two ports of RoCE, each on a switch of its own, that answered but where failed says otherwise.
+// railed gives every node two RoCE ports, each on its own switch. All connections succeed, except
+// those for which failed returns true.
 func railed(l *fleettest.Fleet, failed func(from, to string, rail int) bool) {
 	for i := range l.Nodes {
 		node := &l.Nodes[i]
@@ -231,8 +232,8 @@ func TestAdviceSaysTheProof(t *testing.T) {
 	}
 }
 
-// TestAdviceIsProven plants random faults: whatever is advised, every node was
-// called by every other at the very address that the advice makes it take.
+// TestAdviceIsProven simulates random faults. For all advice, every node must have connected to
+// every other node at the very address that the advice selects.
 func TestAdviceIsProven(t *testing.T) {
 	given := 0
 	for seed := range uint64(3000) {

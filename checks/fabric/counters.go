@@ -62,8 +62,8 @@ func ofCounters(counters []string, f checks.Finding) []checks.Finding {
 	return []checks.Finding{f}
 }
 
-// movedCounters are those that went up between the first look and the end of the calls, each
-// with its name first.
+// movedCounters returns the counters that increased between the first reading and the end of the
+// connection tests. Each text begins with the name of the counter.
 func movedCounters(node *facts.Node) (moved []string) {
 	if node.Mesh == nil {
 		return nil
@@ -76,8 +76,9 @@ func movedCounters(node *facts.Node) (moved []string) {
 	return moved
 }
 
-// What is many: so many a day, and so many at least. They are ours; link_downed has 8 bits, and
-// stays at 255 (Linux 6.8, Documentation/ABI/stable/sysfs-class-infiniband).
+// many holds the limits for each counter: a number per day of uptime, and a minimum. They are ours.
+// link_downed has 8 bits and stays at 255 (Linux 6.8,
+// Documentation/ABI/stable/sysfs-class-infiniband).
 var many = map[string]struct{ perDay, least float64 }{
 	"symbol_error":          {100, 1000},
 	"port_rcv_errors":       {100, 1000},
@@ -94,8 +95,8 @@ var many = map[string]struct{ perDay, least float64 }{
 	"local_link_integrity_errors": {10, 100},
 }
 
-// highCounters are those that are high for as long as the machine is up, a day where that was
-// not seen.
+// highCounters returns the counters that are high for the uptime of the machine. An unknown uptime
+// counts as a day.
 func highCounters(node *facts.Node) (high []string) {
 	days := 1.0
 	if node.Host != nil {
@@ -112,7 +113,7 @@ func highCounters(node *facts.Node) (high []string) {
 	return high
 }
 
-// sameCounter is whether a text is of the counter that another one is of.
+// sameCounter returns a function that reports whether a text is about the same counter as other.
 func sameCounter(other string) func(string) bool {
 	name := func(text string) string {
 		words := strings.Fields(text)

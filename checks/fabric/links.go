@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fabric judges InfiniBand and RoCE as NCCL will use them: ports, addresses, drivers and
-// whether the adapters of all nodes fit each other.
+// Package fabric checks InfiniBand and RoCE as NCCL will use them: ports, addresses, drivers, and
+// whether the adapters of all nodes can connect to each other.
 //
-// It refuses to say that data passes: no drill sends any over it.
+// It cannot say that data passes, because no test sends any over RDMA.
 package fabric
 
 import (
@@ -48,7 +48,7 @@ func judgePorts(view checks.View) []checks.Finding {
 	for _, node := range nodes {
 		network := networks[node]
 		switch {
-		case network.Obstacle == nccl.ObstacleInactive && down[node.Name]: // reported
+		case network.Obstacle == nccl.ObstacleInactive && down[node.Name]: // already reported
 		case network.Obstacle != "":
 			findings = append(findings, checks.OfNode(node, obstructed(view, node, network, someWork)...)...)
 		default:
@@ -64,16 +64,16 @@ func judgePorts(view checks.View) []checks.Finding {
 	return findings
 }
 
-// ports are those of some nodes by their names ("mlx5_0:1").
+// ports holds the ports of some nodes by name, such as "mlx5_0:1".
 type ports struct {
 	nodes []*facts.Node
-	names []string // in the order they are met
+	names []string // in the order of the nodes
 	on    map[string]map[*facts.Node]*facts.IBPort
 }
 
 func isActive(port *facts.IBPort) bool { return port != nil && port.State == "ACTIVE" }
 
-// portsOf leaves out those that NCCL_IB_HCA does.
+// portsOf returns the ports of the nodes, without those that NCCL_IB_HCA excludes.
 func portsOf(view checks.View, nodes []*facts.Node) ports {
 	p := ports{nodes: nodes, on: map[string]map[*facts.Node]*facts.IBPort{}}
 	type place struct {
@@ -103,8 +103,8 @@ func portsOf(view checks.View, nodes []*facts.Node) ports {
 	return p
 }
 
-// down finds ports that are not ACTIVE although at least half of the
-// nodes' are: a port that is mostly down is not in use.
+// down returns findings on ports that are not ACTIVE here but are on at least half of the nodes. A
+// port that is down on most nodes is not in use.
 func (p ports) down() []checks.Finding {
 	down := map[*facts.Node][]string{}
 	for _, name := range p.names {
@@ -134,8 +134,8 @@ func (p ports) down() []checks.Finding {
 	})
 }
 
-// slow finds ACTIVE ports slower than the rate most of the nodes have on
-// them, the higher one of two that are as common.
+// slow returns findings on ACTIVE ports with a lower rate than most nodes have on that port. Of two
+// equally common rates the higher one counts.
 func (p ports) slow() []checks.Finding {
 	slow := map[*facts.Node][]string{}
 	for _, name := range p.names {
@@ -176,9 +176,9 @@ func portFindings(nodes []*facts.Node, got map[*facts.Node][]string, separator s
 	return findings
 }
 
-// narrowSlots warns of adapters whose PCIe link is narrower or slower than it could be
-// and, by that, than what their ports carry; and of those whose like on most nodes has
-// a faster one. A link that is as fast as adapter and slot can is nobody's fault.
+// narrowSlots warns about adapters whose PCIe link is below its maximum and carries less than their
+// ports do, and about adapters with a slower link than on most nodes. A link at the maximum of
+// adapter and slot is fine.
 func narrowSlots(networks map[*facts.Node]*nccl.Network, nodes []*facts.Node) []checks.Finding {
 	common := commonLinks(networks, nodes)
 	narrow := map[*facts.Node][]string{}
@@ -206,7 +206,7 @@ func narrowSlots(networks map[*facts.Node]*nccl.Network, nodes []*facts.Node) []
 	})
 }
 
-// carriage is an adapter and what its ports together carry in bit/s.
+// carriage is an adapter with the total rate of its ports in bit/s.
 type carriage struct {
 	adapter *facts.HCA
 	rate    int64
@@ -240,9 +240,9 @@ func commonLinks(networks map[*facts.Node]*nccl.Network, nodes []*facts.Node) ma
 	return common
 }
 
-// pcieRate is what a link "16.0 GT/s PCIe x8" carries one way in bit/s: one bit a
-// transfer and lane, less the line code, 8b/10b up to 5 GT/s and 128b/130b above (PCI
-// Express Base Specification 3.0). 0 for what is unknown.
+// pcieRate returns the rate of a link such as "16.0 GT/s PCIe x8" in one direction, in bit/s: one
+// bit per transfer and lane, minus the line code, which is 8b/10b up to 5 GT/s and 128b/130b above
+// (PCI Express Base Specification 3.0). It returns 0 if the text is not a link.
 func pcieRate(link string) float64 {
 	speed, lanes, _ := strings.Cut(link, " GT/s PCIe x")
 	transfers, err := strconv.ParseFloat(speed, 64)

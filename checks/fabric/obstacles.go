@@ -18,9 +18,9 @@ import (
 	"preflight/launch/nccl"
 )
 
-// obstructed is what keeps NCCL off the adapters of a node: the launch fails where
-// other nodes use theirs, and is slow where nobody can. Nodes without an adapter are
-// ib-same's to speak of.
+// obstructed returns the findings on an obstacle that keeps NCCL from using the adapters of a node.
+// The launch fails if other nodes can use theirs, and is only slow if no node can. ib-same reports
+// nodes without adapters.
 func obstructed(view checks.View, node *facts.Node, network *nccl.Network, othersWork bool) []checks.Finding {
 	f := checks.Finding{WouldSee: "NET/IB : No device found, and TCP from this node only"}
 	switch network.Obstacle {
@@ -59,8 +59,8 @@ func obstructed(view checks.View, node *facts.Node, network *nccl.Network, other
 	return []checks.Finding{f}
 }
 
-// unmanaged speaks of a fleet without any active port only where ports have a link, as
-// INIT and ARMED say, and wait for a subnet manager: others are taken for unused.
+// unmanaged returns a finding if no node has an active port, but some ports have a link and wait
+// for a subnet manager (INIT or ARMED). Other ports count as unused.
 func unmanaged(node *facts.Node) []checks.Finding {
 	var waiting []string
 	for _, device := range node.IB.Devices {
@@ -108,7 +108,8 @@ func userspaceRDMA(view checks.View, node *facts.Node) []fix.Command {
 	return commands
 }
 
-// openVerbs gives a container the adapters' device nodes; a machine has its own way.
+// openVerbs returns how to get the adapters' device nodes: a container must be started with them;
+// on a machine onMetal creates or opens them.
 func openVerbs(node *facts.Node, onMetal fix.Command) []fix.Command {
 	container := ranks.ContainerOf(node)
 	if commands := remedy.Anew(container, remedy.InfiniBand); commands != nil {
@@ -120,9 +121,9 @@ func openVerbs(node *facts.Node, onMetal fix.Command) []fix.Command {
 	return []fix.Command{fix.Note("start the container of {nodes} again with its machine's /dev/infiniband")}
 }
 
-// unaddressable finds RoCE ports whose GID is not there: the one that NCCL_IB_GID_INDEX
-// names, or one of RoCE v2 where NCCL looks for it, without which a port cannot connect to its
-// like on nodes that have one.
+// unaddressable returns findings on RoCE ports without the GID that NCCL needs: the one that
+// NCCL_IB_GID_INDEX names, or one of RoCE v2 if NCCL looks for that. Without it, a port cannot
+// connect to ports of nodes that have one.
 func unaddressable(view checks.View, node *facts.Node, ports []nccl.HCAPort, hasV2 map[string]bool) (findings []checks.Finding) {
 	index := ranks.Env(view, node).Get("NCCL_IB_GID_INDEX")
 	for _, port := range ports {
@@ -169,9 +170,9 @@ func unaddressable(view checks.View, node *facts.Node, ports []nccl.HCAPort, has
 	return findings
 }
 
-// missesV2 is whether NCCL looks for a GID of RoCE v2 on a port and takes another, as where
-// no interface has an IPv4 address: its walk then ends where it began, at the link-local
-// address of RoCE v1. Whoever gives the index or the version has chosen.
+// missesV2 reports whether NCCL looks for a RoCE v2 GID on a port but chooses another one. That
+// happens if no interface has an IPv4 address: the search then ends at the link-local address of
+// RoCE v1. An explicit index or version is the user's choice.
 func missesV2(view checks.View, node *facts.Node, port *facts.IBPort) bool {
 	env := ranks.Env(view, node)
 	index, isNumber := nccl.Number(env.Get("NCCL_IB_GID_INDEX").Value)
@@ -183,8 +184,9 @@ func missesV2(view checks.View, node *facts.Node, port *facts.IBPort) bool {
 	return !slices.ContainsFunc(port.GIDs, nccl.IsRoCEv2) || !found || gid.Type != "" && !nccl.IsRoCEv2(gid)
 }
 
-// pinnedBeside is the GID of RoCE v2 that NCCL would find on a port by itself where an index
-// that is given picks one of another kind, "" where it picks no worse or NCCL finds none.
+// pinnedBeside returns the RoCE v2 GID that NCCL would choose by itself, if NCCL_IB_GID_INDEX
+// selects another kind of GID. It returns "" if the selected one is no worse or NCCL would find
+// none.
 func pinnedBeside(view checks.View, node *facts.Node, port *facts.IBPort) string {
 	pinned, isThere := chosenGID(view, node, port)
 	free := view
@@ -224,8 +226,8 @@ func gidIndexes(port facts.IBPort) string {
 	return "GID " + strings.Join(parts, ", ")
 }
 
-// overIWARP finds ports that NCCL takes by their link layer and cannot connect: iWARP
-// has no GIDs to find a peer by, and NCCL does not ask what a port speaks.
+// overIWARP returns a finding on ports that NCCL selects by their link layer but cannot connect.
+// iWARP has no GIDs to find a peer with, and NCCL does not check a port's protocol.
 // Source: NVIDIA/nccl 2.30, transport/net_ib/init.cc, ncclIbInitDevices; Linux 6.8,
 // drivers/infiniband/core/sysfs.c, node_type_show.
 func overIWARP(view checks.View, node *facts.Node, ports []nccl.HCAPort) []checks.Finding {
@@ -242,8 +244,8 @@ func overIWARP(view checks.View, node *facts.Node, ports []nccl.HCAPort) []check
 	}}
 }
 
-// mixedLayers warns of a node that has NCCL take InfiniBand and Ethernet ports: which
-// of them meet is the topology's to decide, and those of two layers cannot connect.
+// mixedLayers warns if NCCL would use both InfiniBand and Ethernet ports of a node. The topology
+// decides which ports connect, and ports of different layers cannot.
 // Source: NVIDIA/nccl 2.30, transport/net_ib/connect.cc, ncclIbConnect.
 func mixedLayers(view checks.View, node *facts.Node, ports []nccl.HCAPort) []checks.Finding {
 	isEthernet := func(port nccl.HCAPort) bool { return port.LinkLayer == "Ethernet" && port.Adapter.Kind != "RNIC" }
@@ -287,8 +289,8 @@ func leaveOut(view checks.View, node *facts.Node, ports []nccl.HCAPort, is func(
 	return commands
 }
 
-// takenByBeginning warns of adapters that NCCL_IB_HCA selects only because their names begin
-// with the whole name of another: mlx5_10 with mlx5_1.
+// takenByBeginning warns about adapters that NCCL_IB_HCA selects only because their names begin
+// with a listed name: mlx5_10 begins with mlx5_1.
 // Source: NVIDIA/nccl 2.30.7, misc/utils.cc, matchIf.
 func takenByBeginning(view checks.View, node *facts.Node) []checks.Finding {
 	given := ranks.Env(view, node).Get("NCCL_IB_HCA")
@@ -325,8 +327,8 @@ func takenByBeginning(view checks.View, node *facts.Node) []checks.Finding {
 	}}
 }
 
-// managing warns of ports that lead to the machine's own NVSwitches and to no other node. NCCL
-// takes them like any other (NVIDIA/nccl 2.30.7, transport/net_ib/init.cc, ncclIbInitDevices).
+// managing warns about ports that only lead to the machine's own NVSwitches. NCCL uses them like
+// any other port (NVIDIA/nccl 2.30.7, transport/net_ib/init.cc, ncclIbInitDevices).
 func managing(view checks.View, node *facts.Node, ports []nccl.HCAPort) []checks.Finding {
 	doors := ranks.SwitchDoors(node)
 	isDoor := func(port nccl.HCAPort) bool { return slices.Contains(doors, port.Adapter.Name) }
@@ -343,7 +345,7 @@ func managing(view checks.View, node *facts.Node, ports []nccl.HCAPort) []checks
 	}}
 }
 
-// forData are the ports that do not manage switches.
+// forData returns the ports that do not manage switches.
 func forData(node *facts.Node, ports []nccl.HCAPort) []nccl.HCAPort {
 	doors := ranks.SwitchDoors(node)
 	return compare.Without(ports, func(port nccl.HCAPort) bool { return slices.Contains(doors, port.Adapter.Name) })

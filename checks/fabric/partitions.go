@@ -13,8 +13,8 @@ import (
 	"preflight/launch/nccl"
 )
 
-// partitionKey is the key that NCCL uses, the one in slot 0 unless NCCL_IB_PKEY names
-// another; "" where the slot is empty.
+// partitionKey returns the partition key that NCCL uses: the one in slot 0, or in the slot that
+// NCCL_IB_PKEY names; "" if the slot is empty.
 func partitionKey(view checks.View, node *facts.Node, port *facts.IBPort) string {
 	slot, _ := nccl.Number(ranks.Env(view, node).Get("NCCL_IB_PKEY").Value)
 	at := int(slot)
@@ -27,7 +27,8 @@ func partitionKey(view checks.View, node *facts.Node, port *facts.IBPort) string
 	return port.PKeys[at]
 }
 
-// partition is that of the key that NCCL uses, whether as a full member or not.
+// partition returns a function for the partition of NCCL's key, without the bit for full
+// membership.
 func partition(view checks.View) func(*facts.Node, *facts.IBPort) string {
 	return func(node *facts.Node, port *facts.IBPort) string {
 		spelled := partitionKey(view, node, port)
@@ -39,8 +40,8 @@ func partition(view checks.View) func(*facts.Node, *facts.IBPort) string {
 	}
 }
 
-// limitedMembers finds ports that are limited members of their partition on several nodes:
-// each reaches full members only.
+// limitedMembers returns findings on ports that are limited members of their partition on several
+// nodes. A limited member can only reach full members.
 func (p ports) limitedMembers(view checks.View) []checks.Finding {
 	limited := map[*facts.Node][]string{}
 	for _, name := range p.names {

@@ -33,7 +33,8 @@ var QoS = checks.Check{
 
 func isRoCE(port *facts.IBPort) bool { return isActive(port) && port.LinkLayer == "Ethernet" }
 
-// What is compared of a port of RoCE, "" for what was not told.
+// trustOf and pausesOf return properties of a RoCE port for comparison, "" if they were not
+// reported.
 func trustOf(port *facts.IBPort) string {
 	if port.QoS == nil {
 		return ""
@@ -103,7 +104,7 @@ func judgeQoS(view checks.View, all ports) (findings []checks.Finding) {
 	return findings
 }
 
-// deviceOf is the interface of one of the ports, for an example.
+// deviceOf returns the interface of one of the ports, as an example.
 func deviceOf(roce map[*facts.Node][]*facts.IBPort) fix.Name {
 	least := ""
 	for _, ports := range roce {
@@ -116,7 +117,8 @@ func deviceOf(roce map[*facts.Node][]*facts.IBPort) fix.Name {
 	return fix.Name(least)
 }
 
-// unlikeRails warns of ports of one node that do not sort or pause alike: whatever NCCL asks for is asked of all.
+// unlikeRails warns about ports of one node that sort or pause differently. NCCL uses the same
+// traffic class for all of them.
 func unlikeRails(roce []*facts.IBPort) []checks.Finding {
 	var got []string
 	values := map[string]bool{}
@@ -137,10 +139,10 @@ func unlikeRails(roce []*facts.IBPort) []checks.Finding {
 	}}
 }
 
-// classAside warns of a traffic class whose priority does not wait, where that of others does.
+// classAside warns about a traffic class whose priority has no PFC although other priorities have.
 //
-// Source: NVIDIA/nccl 2.30.7, transport/net_ib/connect.cc: NCCL_IB_TC is the traffic class of the packets; RFC 2474:
-// its upper six bits are the DSCP.
+// Source: NVIDIA/nccl 2.30.7, transport/net_ib/connect.cc: NCCL_IB_TC is the traffic class of the
+// packets; RFC 2474: its upper six bits are the DSCP.
 func classAside(view checks.View, node *facts.Node, roce []*facts.IBPort) []checks.Finding {
 	given := ranks.Env(view, node).Get("NCCL_IB_TC")
 	class, isNumber := nccl.Number(given.Value)

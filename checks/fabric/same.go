@@ -82,8 +82,8 @@ func judgeAdapters(view checks.View, nodes []*facts.Node) (findings []checks.Fin
 	return findings
 }
 
-// unlikeDevices compares a property of each adapter, a fact, among the nodes that are
-// as the policy states of it.
+// unlikeDevices compares a property of each adapter, which is a fact, between the nodes that meet
+// what the policy states about it.
 func unlikeDevices(view checks.View, nodes []*facts.Node, label, field string, value func(*facts.HCA) string) []compare.Difference {
 	var all []compare.Comparison
 	seen := map[string]bool{}
@@ -108,8 +108,9 @@ func unlikeDevices(view checks.View, nodes []*facts.Node, label, field string, v
 	return onBothSides(compare.Differences(all...))
 }
 
-// unlikeLayers compares the link layer of each port. Ports of two layers cannot connect
-// whatever a policy says, so it leaves out those that miss it and parts nobody.
+// unlikeLayers compares the link layer of each port. Ports of two layers cannot connect, whatever a
+// policy says. So nodes that miss the policy are left out, but the policy does not divide the
+// nodes.
 func (p ports) unlikeLayers(view checks.View) []compare.Difference {
 	const label = " link layer"
 	all := p.compared(label, func(_ *facts.Node, port *facts.IBPort) string { return port.LinkLayer })
@@ -120,8 +121,8 @@ func (p ports) unlikeLayers(view checks.View) []compare.Difference {
 	return onBothSides(compare.Differences(all...))
 }
 
-// onBothSides leaves out what one side does not have, which is reported with the adapters or
-// by ib-links; nil for none.
+// onBothSides drops deviations in which one side has no value, because ib-links or the comparison
+// of adapters reports those. It returns nil if none is left.
 func onBothSides(all []compare.Difference) (found []compare.Difference) {
 	for _, d := range all {
 		d.Deviations = slices.DeleteFunc(d.Deviations, func(dev compare.Deviation) bool {
@@ -134,7 +135,7 @@ func onBothSides(all []compare.Difference) (found []compare.Difference) {
 	return found
 }
 
-// compared compares something of each port.
+// compared returns a comparison of one property for each port.
 func (p ports) compared(label string, value func(*facts.Node, *facts.IBPort) string) (all []compare.Comparison) {
 	for _, name := range p.names {
 		all = append(all, compare.Among(p.nodes, name+label, func(n *facts.Node) string {
@@ -147,8 +148,8 @@ func (p ports) compared(label string, value func(*facts.Node, *facts.IBPort) str
 	return all
 }
 
-// takenLayer is the one link layer of the ports that NCCL takes, "" for none and for
-// two, which ib-links speaks of.
+// takenLayer returns the link layer of the ports that NCCL uses, "" for none and for several, which
+// ib-links reports.
 func takenLayer(view checks.View, node *facts.Node) string {
 	ports := ranks.NCCLNetwork(view, node).Ports
 	if len(ports) == 0 || slices.ContainsFunc(ports, func(port nccl.HCAPort) bool { return port.LinkLayer != ports[0].LinkLayer }) {
@@ -157,15 +158,15 @@ func takenLayer(view checks.View, node *facts.Node) string {
 	return ports[0].LinkLayer
 }
 
-// fullMember is the bit of a partition key by which two ports are to be told apart: of two
-// that lack it neither takes what the other sends.
+// fullMember is the bit of a partition key that marks a full member. If two ports both lack it,
+// neither accepts packets from the other.
 //
 // Source: InfiniBand Architecture Specification 1.4, volume 1, 10.9.3; Linux 6.8,
-// drivers/infiniband/core/cache.c, ib_find_cached_pkey, takes a full member first.
+// drivers/infiniband/core/cache.c, ib_find_cached_pkey, prefers a full member.
 const fullMember = 0x8000
 
-// subnetPrefix is the first half of an InfiniBand port's address. Ports of two subnets
-// meet through a router only, for which their addresses carry an FLID.
+// subnetPrefix returns the first half of an InfiniBand port's address. Ports of two subnets can
+// only connect through a router, which requires an FLID in their addresses.
 // Source: NVIDIA/nccl 2.30, transport/net_ib/connect.cc, ncclIbExtractFlid.
 func subnetPrefix(_ *facts.Node, port *facts.IBPort) string {
 	if port.LinkLayer != "InfiniBand" || port.State != "ACTIVE" || len(port.GIDs) == 0 || port.GIDs[0].Index != 0 {
@@ -175,7 +176,7 @@ func subnetPrefix(_ *facts.Node, port *facts.IBPort) string {
 	if raw := address.As16(); err != nil || raw[4] != 0 || raw[5] != 0 {
 		return ""
 	}
-	half, _ := address.Prefix(64) // fails for IPv4 only
+	half, _ := address.Prefix(64) // only fails for IPv4
 	return half.String()
 }
 
@@ -186,9 +187,9 @@ func managerLID(_ *facts.Node, port *facts.IBPort) string {
 	return fmt.Sprint(port.SMLID)
 }
 
-// unlikeCounts are nodes on which NCCL uses another number of ports although the same
-// adapters are up: NCCL_IB_HCA in a node's own files, or device nodes that a container
-// was not given.
+// unlikeCounts returns the nodes on which NCCL uses another number of ports although the same
+// adapters are up. The reason is NCCL_IB_HCA in a node's own files, or device nodes that a
+// container lacks.
 func unlikeCounts(view checks.View, nodes []*facts.Node) []compare.Difference {
 	up := func(node *facts.Node) string {
 		var ports []string
@@ -221,9 +222,8 @@ func chosenGID(view checks.View, node *facts.Node, port *facts.IBPort) (facts.GI
 	return port.GIDs[at], true
 }
 
-// gidKind is what both ends of a connection must have alike: the version of RoCE and
-// the family of the address. A port on which NCCL looks for RoCE v2 and does not find it is
-// ib-links' to speak of.
+// gidKind returns what both ends of a connection must share: the version of RoCE and the address
+// family. ib-links reports ports on which NCCL looks for RoCE v2 and does not find it.
 func gidKind(view checks.View) func(*facts.Node, *facts.IBPort) string {
 	return func(node *facts.Node, port *facts.IBPort) string {
 		gid, found := chosenGID(view, node, port)
@@ -234,7 +234,7 @@ func gidKind(view checks.View) func(*facts.Node, *facts.IBPort) string {
 	}
 }
 
-// gidWords is what kind of address a GID is, "RoCE v2 IPv4".
+// gidWords returns the kind of a GID, such as "RoCE v2 IPv4".
 func gidWords(gid facts.GID) string {
 	family := "IPv6"
 	if address, err := netip.ParseAddr(gid.GID); err == nil && address.Is4In6() {
@@ -243,16 +243,16 @@ func gidWords(gid facts.GID) string {
 	return strings.TrimPrefix(gid.Type, "IB/") + " " + family
 }
 
-// crossedRails warns of a port whose address is in the subnet that most nodes have on
-// another one of their ports: two cables that were swapped, or two addresses. Subnets
-// that merely differ are right where a fabric routes.
+// crossedRails warns about a port whose address is in the subnet that most nodes have on another
+// port: two cables or two addresses were swapped. Subnets that merely differ are right in a routed
+// fabric.
 func (p ports) crossedRails(view checks.View) []checks.Finding {
 	isEthernet := func(n *facts.Node) bool { return slices.ContainsFunc(n.IB.Devices, hasEthernet) }
 	if !slices.ContainsFunc(p.nodes, isEthernet) {
 		return nil
 	}
 	subnets := map[string]map[*facts.Node]string{}
-	usual, railOf := map[string]string{}, map[string]string{} // the subnet that most nodes have on a port, and the port by it
+	usual, railOf := map[string]string{}, map[string]string{} // the subnet of most nodes by port, and the port by subnet
 	for _, name := range p.names {
 		subnets[name] = map[*facts.Node]string{}
 		count := map[string]int{}
@@ -287,7 +287,7 @@ func hasEthernet(device facts.HCA) bool {
 	return slices.ContainsFunc(device.Ports, func(p facts.IBPort) bool { return p.LinkLayer == "Ethernet" })
 }
 
-// gidSubnet is the network that a RoCE port's IPv4 address is in by its interface.
+// gidSubnet returns the network of a RoCE port's IPv4 address, as configured on its interface.
 func gidSubnet(view checks.View, node *facts.Node, port *facts.IBPort) string {
 	gid, found := chosenGID(view, node, port)
 	address, err := netip.ParseAddr(gid.GID)
@@ -301,10 +301,9 @@ func gidSubnet(view checks.View, node *facts.Node, port *facts.IBPort) string {
 	return network.String()
 }
 
-// unlikePlugins finds libraries that NCCL loads by itself and that only some nodes
-// have: a network plugin speaks its own protocol, and ranks that have a tuner choose
-// other algorithms than those that have none. Where it is variables that differ,
-// env-same says so.
+// unlikePlugins returns findings on libraries that NCCL loads by itself and that only some nodes
+// have. A network plugin has its own protocol, and ranks with a tuner choose other algorithms than
+// ranks without. env-same reports variables that differ.
 // Source: NVIDIA/nccl 2.30, plugin/net.cc, ncclNetInit, and plugin/tuner.cc.
 func unlikePlugins(view checks.View) (findings []checks.Finding) {
 	if !ranks.UsesNCCL(view) || len(view.All) < 2 {

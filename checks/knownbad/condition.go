@@ -11,14 +11,14 @@ import (
 	"preflight/checks/compare"
 )
 
-// bound is one comparison of a condition: by an operator with a version, or without one with what
-// stands for it, a version that it begins with or a word in which "*" is any text.
+// bound is one comparison of a condition: an operator with a version, or without an operator a
+// version prefix or a word in which "*" matches any text.
 type bound struct {
 	operator, text string
 	edition        *compare.Edition
 }
 
-// read takes a condition apart, ">=2.28.3, <2.28.9": all that it says holds at once.
+// read parses a condition such as ">=2.28.3, <2.28.9". All of its comparisons must hold at once.
 func read(condition string) (bounds []bound, err error) {
 	for text := range strings.SplitSeq(condition, ",") {
 		operator, operand := compare.CutOperator(strings.TrimSpace(text))
@@ -28,7 +28,7 @@ func read(condition string) (bounds []bound, err error) {
 		case b.text == "":
 			return nil, fmt.Errorf("%q compares with nothing", condition)
 		case b.operator != "" && b.edition == nil:
-			return nil, fmt.Errorf("%q is no version to compare with", b.text)
+			return nil, fmt.Errorf("%q is not a version", b.text)
 		case badPattern != nil:
 			return nil, fmt.Errorf("%q: %w", b.text, badPattern)
 		}
@@ -37,14 +37,15 @@ func read(condition string) (bounds []bound, err error) {
 	return bounds, nil
 }
 
-// holds is whether a value is as it says; one that is no version is in no order.
+// holds reports whether a value satisfies the bound. A value that is not a version satisfies no
+// operator.
 func (b bound) holds(value string) bool {
 	edition := compare.ReadEdition(value)
 	switch {
 	case b.operator == "" && b.edition != nil && edition != nil:
 		return edition.Begins(b.edition)
 	case b.operator == "":
-		match, _ := path.Match(b.text, strings.ReplaceAll(value, "/", " ")) // a slash is a letter here like any other
+		match, _ := path.Match(b.text, strings.ReplaceAll(value, "/", " ")) // path.Match treats a slash specially
 		return match
 	case edition == nil:
 		return false
@@ -52,7 +53,7 @@ func (b bound) holds(value string) bool {
 	return compare.Takes(b.operator, edition.Compare(b.edition))
 }
 
-// anyIs is whether one of the values is all that a condition says.
+// anyIs reports whether one of the values satisfies all bounds.
 func anyIs(values []string, bounds []bound) bool {
 	return slices.ContainsFunc(values, func(value string) bool {
 		return !slices.ContainsFunc(bounds, func(b bound) bool { return !b.holds(value) })

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package knownbad holds nodes against versions, and combinations of them, that are known to
-// fail: a table of what others have found out, each entry with where it says so.
+// Package knownbad compares nodes with versions, and combinations of versions, that are known to
+// fail. Its table holds published findings, each with its source.
 //
-// It refuses to guess. An entry tells of what a node has shown to be, and of nothing else: where
-// one of its conditions was not seen and all others hold, the node is unknown.
+// It does not guess. An entry applies only to what a node has shown. If one of its conditions was
+// not seen and all others hold, the result for the node is unknown.
 package knownbad
 
 import (
@@ -38,42 +38,42 @@ var KnownBad = checks.Check{
 	},
 }
 
-// table is the entries that the nodes of a view are held against, and what came of those that were.
+// table holds the entries that apply to a view, and the results of the nodes compared so far.
 type table struct {
 	view     checks.View
 	entries  []judged
-	words    []named // that they are about, and each node has its own of
+	words    []named // words in the conditions whose values differ by node
 	values   map[string]seenValue
 	key      []byte
-	outcomes map[string]outcome // most nodes of a fleet have the same of all words
+	outcomes map[string]outcome // by all values: most nodes of a fleet are equal
 }
 
-// named is a word by its name.
+// named is a word with its name.
 type named struct {
 	name string
 	word
 }
 
-// judged is an entry whose conditions were read.
+// judged is an entry with its parsed conditions.
 type judged struct {
 	checks.KnownBad
-	words  []string // in order
+	words  []string // sorted
 	bounds map[string][]bound
 }
 
-// seenValue is what a word comes to, or why it was not seen.
+// seenValue holds the values of a word, or the reason why they were not seen.
 type seenValue struct {
 	all    []string
 	unseen string
 }
 
-// outcome is which entries hold, and which may.
+// outcome holds the entries that apply to a node, and names those that may apply.
 type outcome struct {
 	met    []met
 	unsure string
 }
 
-// met is an entry that holds, by what a node has.
+// met is an entry that applies, with the values of the node that satisfy it.
 type met struct {
 	judged
 	has string
@@ -85,7 +85,7 @@ func newTable(view checks.View) *table {
 	for _, entry := range entries(view) {
 		j := judged{entry, slices.Sorted(maps.Keys(entry.When)), map[string][]bound{}}
 		for name, condition := range entry.When {
-			j.bounds[name], _ = read(condition) // valid, or nobody would have taken it
+			j.bounds[name], _ = read(condition) // conditions were validated when they were read
 		}
 		t.entries, names = append(t.entries, j), append(names, j.words...)
 	}
@@ -101,7 +101,7 @@ func newTable(view checks.View) *table {
 	return t
 }
 
-// against is what comes of a node.
+// against returns the outcome for a node.
 func (t *table) against(node *facts.Node) outcome {
 	t.key = t.key[:0]
 	for _, w := range t.words {
@@ -136,7 +136,8 @@ func (t *table) judge() (came outcome) {
 	return came
 }
 
-// on is what a node has that meets the entry, or what of it was not seen while all else meets it.
+// on returns the values that satisfy the entry, or which value was not seen if all others satisfy
+// it.
 func (j judged) on(values map[string]seenValue) (met, unseen string) {
 	var has []string
 	for _, name := range j.words {
@@ -156,7 +157,7 @@ func (j judged) on(values map[string]seenValue) (met, unseen string) {
 	return strings.Join(has, ", "), ""
 }
 
-// spelled is what a word is on a node, of several values the first that meets the condition.
+// spelled returns a word with its value on a node, the first value that satisfies the bounds.
 func spelled(name string, values []string, bounds []bound) string {
 	at := slices.IndexFunc(values, func(value string) bool { return anyIs([]string{value}, bounds) })
 	return strings.TrimPrefix(strings.TrimPrefix(name, "pip:"), "env:") + " " + values[at]
@@ -166,8 +167,8 @@ func (j met) finding(node *facts.Node) checks.Finding {
 	f := checks.Finding{
 		Nodes:    []string{node.Name},
 		Verdict:  checks.Fail,
-		Summary:  fmt.Sprintf("%s: %s", j.ID, j.Says),
-		Got:      j.has,
+		Summary:  j.Says,
+		Got:      fmt.Sprintf("%s (entry %s)", j.has, j.ID),
 		WouldSee: j.WouldSee,
 		At:       j.At,
 	}
@@ -181,7 +182,7 @@ func (j met) finding(node *facts.Node) checks.Finding {
 		f.Remedy = append(f.Remedy, fix.Said(j.Cure))
 	}
 	if j.Source != "" {
-		f.Remedy = append(f.Remedy, fix.Said("said at "+j.Source))
+		f.Remedy = append(f.Remedy, fix.Said("source: "+j.Source))
 	}
 	return f
 }

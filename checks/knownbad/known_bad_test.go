@@ -10,7 +10,7 @@ import (
 	"preflight/testhosts/fleettest"
 )
 
-// TestList: an entry that could not be taken, or says not where it is from, helps nobody.
+// TestList checks that every entry is valid and names its source.
 func TestList(t *testing.T) {
 	seen := map[string]bool{}
 	for _, entry := range List() {
@@ -40,7 +40,7 @@ func TestConditions(t *testing.T) {
 	}{
 		{"<2.29.3", "2.28.9", true},
 		{"<2.29.3", "2.29.3", false},
-		{"<2.9", "2.10.1", false}, // by parts, not by letters
+		{"<2.9", "2.10.1", false}, // by number, not by letter
 		{">=2.28.3, <2.28.9", "2.28.3", true},
 		{">=2.28.3, <2.28.9", "2.28.9", false},
 		{"2.7.0", "2.7.0+cu128", true},
@@ -81,14 +81,14 @@ func TestValid(t *testing.T) {
 		t.Errorf("a good entry: %v", err)
 	}
 	for want, spoil := range map[string]func(*checks.KnownBad){
-		`id: "Our Kernel" is not of small letters`:            func(e *checks.KnownBad) { e.ID = "Our Kernel" },
-		"says: what happens is not said":                      func(e *checks.KnownBad) { e.Says = "" },
+		`id: "Our Kernel" must consist of lower-case letters, digits and dashes`:            func(e *checks.KnownBad) { e.ID = "Our Kernel" },
+		"says: must describe what happens":                      func(e *checks.KnownBad) { e.Says = "" },
 		`severity: "fatal" is neither error nor warning`:      func(e *checks.KnownBad) { e.Severity = "fatal" },
-		"when: without a condition it would hold everywhere":  func(e *checks.KnownBad) { e.When = nil },
+		"when: needs at least one condition":  func(e *checks.KnownBad) { e.When = nil },
 		`when: unknown word "kernal": did you mean "kernel"?`: func(e *checks.KnownBad) { e.When = map[string]string{"kernal": "6"} },
 		`when: unknown word "pip:"`:                           func(e *checks.KnownBad) { e.When = map[string]string{"pip:": "6"} },
 		`when: nccl: "<2.28," compares with nothing`:          func(e *checks.KnownBad) { e.When = map[string]string{"nccl": "<2.28,"} },
-		`when: nccl: "old" is no version to compare with`:     func(e *checks.KnownBad) { e.When = map[string]string{"nccl": "<old"} },
+		`when: nccl: "old" is not a version`:     func(e *checks.KnownBad) { e.When = map[string]string{"nccl": "<old"} },
 		`when: gpu: "[": syntax error in pattern`:             func(e *checks.KnownBad) { e.When = map[string]string{"gpu": "["} },
 	} {
 		entry := good()
@@ -99,7 +99,7 @@ func TestValid(t *testing.T) {
 	}
 }
 
-// TestEveryWord: each word has a value on a healthy node, or none, and says nothing of missing sections.
+// TestEveryWord checks that each word works on a healthy node and reports no missing section.
 func TestEveryWord(t *testing.T) {
 	fleet := fleettest.Healthy(2)
 	view := checks.View{All: fleet.Nodes, Head: fleet.Head, Launch: fleet.Launch, Policy: checks.DefaultPolicy()}

@@ -20,7 +20,7 @@ import (
 //go:embed list.yaml
 var list string
 
-// List is every entry that preflight knows itself, in the order of the file.
+// List returns the built-in entries in the order of the file.
 var List = sync.OnceValue(func() (all []checks.KnownBad) {
 	decoder := yaml.NewDecoder(strings.NewReader(list))
 	decoder.KnownFields(true)
@@ -32,17 +32,17 @@ var List = sync.OnceValue(func() (all []checks.KnownBad) {
 
 var kebab = regexp.MustCompile(`^[a-z0-9]+([.-][a-z0-9]+)*$`)
 
-// Valid says what is wrong with an entry, nil for nothing.
+// Valid returns what is wrong with an entry, nil if it is valid.
 func Valid(entry checks.KnownBad) error {
 	switch {
 	case !kebab.MatchString(entry.ID):
-		return fmt.Errorf("id: %q is not of small letters, digits and dashes", entry.ID)
+		return fmt.Errorf("id: %q must consist of lower-case letters, digits and dashes", entry.ID)
 	case entry.Says == "":
-		return errors.New("says: what happens is not said")
+		return errors.New("says: must describe what happens")
 	case entry.Severity != checks.Error && entry.Severity != checks.Warning:
 		return fmt.Errorf("severity: %q is neither error nor warning", entry.Severity)
 	case len(entry.When) == 0:
-		return errors.New("when: without a condition it would hold everywhere")
+		return errors.New("when: needs at least one condition")
 	}
 	for name, condition := range entry.When {
 		if _, known := lookUp(name); !known {
@@ -55,8 +55,8 @@ func Valid(entry checks.KnownBad) error {
 	return nil
 }
 
-// entries are those that a view is judged by: ours, and the team's, which take the place of ours
-// of the same ID.
+// entries returns the entries for a view: the team's, and the built-in ones whose ID the team does
+// not use.
 func entries(view checks.View) []checks.KnownBad {
 	all := slices.Clone(view.Policy.KnownBad)
 	for _, entry := range List() {

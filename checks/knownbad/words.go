@@ -14,16 +14,17 @@ import (
 	"preflight/launch/nccl"
 )
 
-// word is what a condition is about: its values on a node, none for what is not there, or why they
-// are not known.
+// word is a property that a condition can name. It returns the values of a node, none if the node
+// does not have it, or the reason why they are not known.
 type word struct {
-	Says string // for whoever writes an entry
+	Says string // documentation for authors of entries
 	of   func(view checks.View, node *facts.Node) (values []string, unseen string)
-	// launch is in place of it for what is the same on every node.
+	// launch replaces of for values that are the same on every node.
 	launch func(view checks.View) []string
 }
 
-// section has a word tell why its section is missing.
+// section returns the function of a word that reads one section. If the section is missing, the
+// function returns the reason.
 func section(s facts.Section, of func(checks.View, *facts.Node) []string) func(checks.View, *facts.Node) ([]string, string) {
 	return func(view checks.View, node *facts.Node) ([]string, string) {
 		if node.Has(s) {
@@ -36,7 +37,7 @@ func section(s facts.Section, of func(checks.View, *facts.Node) []string) func(c
 	}
 }
 
-// one is a single value, none where it is empty.
+// one returns a single value as a slice, nil if it is empty.
 func one(value string) []string {
 	if value == "" {
 		return nil
@@ -48,7 +49,7 @@ func host(of func(*facts.Host) string) func(checks.View, *facts.Node) ([]string,
 	return section(facts.SectionHost, func(_ checks.View, node *facts.Node) []string { return one(of(node.Host)) })
 }
 
-// card is of each GPU.
+// card returns the function of a word with a value for each GPU.
 func card(of func(facts.Card) string) func(checks.View, *facts.Node) ([]string, string) {
 	return section(facts.SectionNVML, func(_ checks.View, node *facts.Node) (values []string) {
 		for _, c := range node.NVML.Cards {
@@ -58,7 +59,7 @@ func card(of func(facts.Card) string) func(checks.View, *facts.Node) ([]string, 
 	})
 }
 
-// adapter is of each RDMA device.
+// adapter returns the function of a word with a value for each RDMA device.
 func adapter(of func(facts.HCA) string) func(checks.View, *facts.Node) ([]string, string) {
 	return section(facts.SectionIB, func(_ checks.View, node *facts.Node) (values []string) {
 		for _, device := range node.IB.Devices {
@@ -68,7 +69,7 @@ func adapter(of func(facts.HCA) string) func(checks.View, *facts.Node) ([]string
 	})
 }
 
-// unlike is how many different values the nodes of the launch have.
+// unlike returns the function of a word that counts the different values in the launch.
 func unlike(of func(*facts.Node) string) func(checks.View) []string {
 	return func(view checks.View) []string {
 		seen := map[string]bool{}
@@ -81,11 +82,11 @@ func unlike(of func(*facts.Node) string) func(checks.View) []string {
 	}
 }
 
-// Words are those that a condition may be about. What stands behind "pip:" is a python package,
-// and behind "env:" a variable of the ranks.
+// Words are the properties that a condition can name. In addition, "pip:NAME" is a Python package
+// and "env:NAME" is a variable of the ranks.
 var Words = map[string]word{
 	"nccl": {"the NCCL that torch loads", section(facts.SectionPython, func(view checks.View, node *facts.Node) []string {
-		isRCCL := len(node.Python.NCCL) > 0 && node.Python.NCCL[0].HIP != "" // with NCCL's numbers, and faults of its own
+		isRCCL := len(node.Python.NCCL) > 0 && node.Python.NCCL[0].HIP != "" // RCCL uses NCCL's version numbers but has other faults
 		if !ranks.UsesNCCL(view) || isRCCL {
 			return nil
 		}
@@ -101,25 +102,25 @@ var Words = map[string]word{
 	"kernel":        {"the kernel's release", host(func(h *facts.Host) string { return h.Kernel }), nil},
 	"arch":          {"the architecture: x86_64, aarch64", host(func(h *facts.Host) string { return h.Arch }), nil},
 	"os":            {"the name of the system", host(func(h *facts.Host) string { return h.OS }), nil},
-	"cpu":           {"the processor's name", host(func(h *facts.Host) string { return h.CPU.Model }), nil},
+	"cpu":           {"the name of the CPU", host(func(h *facts.Host) string { return h.CPU.Model }), nil},
 	"driver":        {"the loaded NVIDIA driver", section(facts.SectionNVML, nvidiaDriver), nil},
 	"gpu":           {"the name of a GPU", card(func(c facts.Card) string { return c.Name }), nil},
 	"capability":    {"the compute capability of a GPU", card(func(c facts.Card) string { return c.Capability }), nil},
-	"nvlink-domain": {"yes, where a GPU is in an NVLink domain of several nodes", card(inDomain), nil},
+	"nvlink-domain": {"yes, if a GPU is in an NVLink domain of several nodes", card(inDomain), nil},
 	"adapter":       {"the kernel driver of an RDMA device: mlx5_core, efa, irdma", adapter(func(d facts.HCA) string { return d.Driver }), nil},
 	"firmware":      {"the firmware of an RDMA device", adapter(func(d facts.HCA) string { return d.Firmware }), nil},
-	"link":          {"InfiniBand or Ethernet, of an active port of an RDMA device", section(facts.SectionIB, links), nil},
+	"link":          {"the link layer of an active RDMA port: InfiniBand or Ethernet", section(facts.SectionIB, links), nil},
 	"stack":         {"the soft limit on the stack in bytes, or unlimited", section(facts.SectionLimits, stack), nil},
-	"nodes":         {"how many nodes the launch has", nil, func(view checks.View) []string { return one(strconv.Itoa(len(view.All))) }},
-	"ranks":         {"how many ranks the launch has", nil, func(view checks.View) []string { return one(strconv.Itoa(view.Launch.WorldSize())) }},
-	"ranks-each":    {"how many ranks the node has", func(_ checks.View, node *facts.Node) ([]string, string) { return one(strconv.Itoa(node.Slots)), "" }, nil},
-	"program":       {"what starts the ranks: deepspeed, torchrun, accelerate", nil, func(view checks.View) []string { return one(view.Launch.Program) }},
-	"rendezvous":    {"how torchrun's nodes meet: static, c10d", nil, func(view checks.View) []string { return one(view.Launch.Rendezvous) }},
+	"nodes":         {"the number of nodes of the launch", nil, func(view checks.View) []string { return one(strconv.Itoa(len(view.All))) }},
+	"ranks":         {"the number of ranks of the launch", nil, func(view checks.View) []string { return one(strconv.Itoa(view.Launch.WorldSize())) }},
+	"ranks-each":    {"the number of ranks on the node", func(_ checks.View, node *facts.Node) ([]string, string) { return one(strconv.Itoa(node.Slots)), "" }, nil},
+	"program":       {"the program that starts the ranks: deepspeed, torchrun, accelerate", nil, func(view checks.View) []string { return one(view.Launch.Program) }},
+	"rendezvous":    {"torchrun's rendezvous: static, c10d", nil, func(view checks.View) []string { return one(view.Launch.Rendezvous) }},
 	"accelerator":   {"cuda or cpu", nil, func(view checks.View) []string { return one(view.Launch.Accelerator) }},
 	"zero":          {"the ZeRO stage of DeepSpeed's configuration", nil, zero},
-	"offload":       {"where ZeRO offloads to: cpu, nvme", nil, offload},
-	"unlike-cpus":   {"how many makers of processors the nodes have", nil, unlike(cpuMaker)},
-	"unlike-gpus":   {"how many kinds of GPU the nodes have", nil, unlike(firstGPU)},
+	"offload":       {"the device that ZeRO offloads to: cpu, nvme", nil, offload},
+	"unlike-cpus":   {"the number of different CPU makers among the nodes", nil, unlike(cpuMaker)},
+	"unlike-gpus":   {"the number of different GPU models among the nodes", nil, unlike(firstGPU)},
 }
 
 func inDomain(c facts.Card) string {
@@ -163,7 +164,7 @@ func offload(view checks.View) (devices []string) {
 	return devices
 }
 
-// nvidiaDriver is none where the driver is AMD's, which counts from somewhere else.
+// nvidiaDriver returns no value for AMD's driver, whose version numbers are unrelated.
 func nvidiaDriver(_ checks.View, node *facts.Node) []string {
 	if node.NVML.Source == facts.SourceAMD {
 		return nil
@@ -171,7 +172,7 @@ func nvidiaDriver(_ checks.View, node *facts.Node) []string {
 	return one(node.NVML.Driver)
 }
 
-// cpuMaker is the first word of a processor's name: AMD, Intel(R).
+// cpuMaker returns the first word of a CPU's name: AMD, Intel(R).
 func cpuMaker(node *facts.Node) string {
 	if node.Host == nil {
 		return ""
@@ -187,7 +188,7 @@ func firstGPU(node *facts.Node) string {
 	return node.NVML.Cards[0].Name
 }
 
-// lookUp finds a word, "pip:NAME" and "env:NAME" among them.
+// lookUp finds a word by name, including "pip:NAME" and "env:NAME".
 func lookUp(name string) (word, bool) {
 	if w, known := Words[name]; known {
 		return w, true
@@ -204,5 +205,5 @@ func lookUp(name string) (word, bool) {
 	return word{}, false
 }
 
-// names are all words, sorted.
+// names returns the names of all words, sorted.
 func names() []string { return slices.Sorted(maps.Keys(Words)) }

@@ -11,19 +11,19 @@ import (
 	"preflight/internal/text"
 )
 
-// share is how many attempts of one direction passed and failed at a node, and
-// those that are blamed on it.
+// share counts the attempts of one direction that passed and failed at a node, and holds those that
+// are blamed on it.
 type share struct {
 	passed, failed int
 	blamed         []Attempt
 }
 
-// compare puts the larger share of failures last.
+// compare orders shares by their ratio of failures, the largest last.
 func (s share) compare(other share) int {
 	return s.failed*(other.passed+other.failed) - other.failed*(s.passed+s.failed)
 }
 
-// blame gives every open attempt to one of its ends or to the direction.
+// blame assigns every open attempt to one of its ends, or to the direction.
 func (a *attribution) blame() []Suspect {
 	in, out := make([]share, len(a.names)), make([]share, len(a.names))
 	for _, each := range a.attempts {
@@ -71,8 +71,8 @@ func (a *attribution) blame() []Suspect {
 	return a.gather(found, single)
 }
 
-// atNode is the node as a suspect. One attempt alone says nothing of the node:
-// that is a direction.
+// atNode returns the node as a suspect. A single attempt proves nothing about the node, so it stays
+// a direction; then explains is false.
 func (a *attribution) atNode(node int, in, out share) (s Suspect, explains bool) {
 	failed := slices.Concat(in.blamed, out.blamed)
 	kind, all := Inbound, in.passed == 0
@@ -92,12 +92,11 @@ func (a *attribution) atNode(node int, in, out share) (s Suspect, explains bool)
 	return s, true
 }
 
-// manyAlike is how many suspects of one kind, each with peers of its own, are
-// told apart. More of them are no single nodes' fault.
+// manyAlike is the number of suspects of one kind with different peers that are reported one by
+// one. If there are more, the nodes are not the cause.
 const manyAlike = 3
 
-// gather joins suspects of one kind, and single directions by what became of
-// them.
+// gather joins suspects of one kind, and single directions with the same result.
 func (a *attribution) gather(found []Suspect, single []Attempt) []Suspect {
 	kind := func(s Suspect) string { return fmt.Sprint(s.Kind, s.How) }
 	alike := map[string]int{}
@@ -120,7 +119,7 @@ func (a *attribution) gather(found []Suspect, single []Attempt) []Suspect {
 	return append(kept, a.join(lone, func(s Suspect) string { return s.How })...)
 }
 
-// join makes one suspect of those with the same key.
+// join merges suspects with the same key.
 func (a *attribution) join(found []Suspect, key func(Suspect) string) []Suspect {
 	var joined []Suspect
 	for _, alike := range text.GroupBy(found, key) {
@@ -137,7 +136,7 @@ func (a *attribution) join(found []Suspect, key func(Suspect) string) []Suspect 
 	return joined
 }
 
-// Arrows writes failed attempts as "w1 → w2, w[3-4] → w5, w6 ↔ w7".
+// Arrows formats failed attempts as "w1 → w2, w[3-4] → w5, w6 ↔ w7".
 func Arrows(failed []Attempt) []string {
 	tried := map[[2]string]bool{}
 	for _, each := range failed {
@@ -157,8 +156,7 @@ func Arrows(failed []Attempt) []string {
 	return append(bundles(oneWay, " → "), bundles(mutual, " ↔ ")...)
 }
 
-// bundles joins pairs by what they have in common, the first or the second,
-// whichever makes fewer of them.
+// bundles merges pairs that share the first or the second node, whichever gives fewer lines.
 func bundles(pairs [][2]string, arrow string) []string {
 	fold := func(pairs [][2]string, end int) string {
 		return hostfile.Fold(text.Map(pairs, func(pair [2]string) string { return pair[end] }))

@@ -11,29 +11,32 @@ import (
 	"preflight/facts"
 )
 
-// Missed is how probable it is that a sampled mesh (facts.FullMesh) made no call from any of a nodes to any
-// of b others: so often does it miss that these cannot reach those. Of n nodes everybody calls
-// the next one in k = facts.SampledPeers cycles through all nodes: the hostfile and k-1 random orders.
+// Missed returns the probability that a sampled mesh (facts.FullMesh) contains no connection from
+// any of a nodes to any of b others. With this probability a run misses that they cannot reach each
+// other. Each of n nodes connects to the next node in k = facts.SampledPeers cycles through all
+// nodes: the order of the hostfile and k-1 random orders.
 //
-// In one random cycle, no node of A stands directly before one of B: the n-b that are not in B are put in a
-// circle, and the b of B one after the other behind any that is there, of which the first has n-b,
-// the next n-b+1 to choose from, and all of them a fewer to stay clear of A. So it is
+// Let A be the a nodes and B the b nodes. In one random cycle, the probability that no node of A
+// comes directly before a node of B follows from building the cycle: put the n-b nodes outside B in
+// a circle, then insert the nodes of B one after the other. The first has n-b places to choose
+// from, the next n-b+1, and so on. Of these, a places come directly after a node of A. So the
+// probability is
 //
 //	(1 - a/(n-b)) · (1 - a/(n-b+1)) · … · (1 - a/(n-1))
 //
-// and for the k-1 cycles that to the power of k-1; what the hostfile's own order adds depends on where the
-// nodes stand in it, and is left out. It is
+// and for k-1 cycles it is this to the power of k-1. The hostfile's own order is left out, because
+// its effect depends on where the nodes are in it. Special cases are
 //
-//	0                 for a + b = n: a part that cannot reach the rest, be it one node, is always found,
-//	                  in every cycle anew, and so is a part that the rest cannot reach
+//	0                 for a + b = n: a group that cannot reach the rest, even a single node, is
+//	                  found in every cycle, and so is a group that the rest cannot reach
 //	1 - (k-1)/(n-1)   about, for a = b = 1: one pair, in one direction
-//	exp(-(k-1)ab/n)   about, for parts much smaller than the fleet: two racks of 32 among 10,000
+//	exp(-(k-1)ab/n)   about, for groups much smaller than the fleet: two racks of 32 among 10,000
 //	                  nodes are missed in 54 of 100 runs, of 64 in 9, of 100 in 1 of 400
 //
-// As no two nodes are neighbours in two cycles, of all n(n-1) directed pairs n·k are called, and one drawn at
-// random is found with [PairFound]; of m such faults at least one with 1-(1-PairFound)^m, about.
-// Where neither direction works, either call shows it: that is twice as probable.
-// A run draws anew: r runs miss what one misses with the r-th power.
+// No two nodes are neighbours in two cycles, so n·k of all n(n-1) directed pairs are tested. One
+// pair drawn at random is found with [PairFound], and at least one of m such faults with about
+// 1-(1-PairFound)^m. If neither direction works, either connection shows it, which doubles the
+// probability. Each run draws new orders: r runs miss what one misses, to the power of r.
 func Missed(n, a, b int) float64 {
 	if a+b >= n {
 		return 0
@@ -45,20 +48,22 @@ func Missed(n, a, b int) float64 {
 	return math.Exp(cycle * (facts.SampledPeers - 1))
 }
 
-// PairFound is how probable it is that a sampled mesh of n nodes has called one directed pair, drawn at random.
+// PairFound returns the probability that a sampled mesh of n nodes connects one given directed
+// pair.
 func PairFound(n int) float64 { return facts.SampledPeers / float64(n-1) }
 
-// rack is how many nodes the example has that [Power] gives: those of one leaf switch, about.
+// rack is the number of nodes in the example of [Power], about those of one leaf switch.
 const rack = 32
 
-// Power says what a sampled mesh of n nodes finds, and how often.
+// Power describes which faults a sampled mesh of n nodes finds, and how often.
 func Power(n int) string {
-	return fmt.Sprintf("every node called %d of %s others: a node or a part of the fleet that is cut off is always found, in whichever direction; "+
-		"of single pairs %s that do not reach each other, %s where one direction fails; of %d nodes that do not reach %d others %s; another run calls others",
-		facts.SampledPeers, humanize.Comma(int64(n-1)), percent(2*PairFound(n)), percent(PairFound(n)), rack, rack, percent(1-Missed(n, rack, rack)))
+	return fmt.Sprintf("every node connected to %d of %s others. This always finds a node or a group that is cut off, in either direction. "+
+		"It finds %s of single pairs that cannot reach each other, %s of pairs that fail in one direction, and %s of cases in which %d nodes cannot reach %d others. "+
+		"Each run uses other pairs",
+		facts.SampledPeers, humanize.Comma(int64(n-1)), percent(2*PairFound(n)), percent(PairFound(n)), percent(1-Missed(n, rack, rack)), rack, rack)
 }
 
-// percent never says that what is probable is certain.
+// percent formats a probability, but never as 100 %.
 func percent(p float64) string {
 	if p > 0.99 {
 		return "more than 99 %"

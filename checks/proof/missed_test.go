@@ -4,13 +4,15 @@ package proof
 
 import "testing"
 
-// TestPower: what is said of a sample is what it finds (fleet's tests try that).
+// TestPower checks the stated power of a sample. The tests of package fleet check that it is true.
 func TestPower(t *testing.T) {
 	for n, want := range map[int]string{
-		10000: "every node called 7 of 9,999 others: a node or a part of the fleet that is cut off is always found, in whichever direction; " +
-			"of single pairs 0.14 % that do not reach each other, 0.07 % where one direction fails; of 32 nodes that do not reach 32 others 46 %; another run calls others",
-		200: "every node called 7 of 199 others: a node or a part of the fleet that is cut off is always found, in whichever direction; " +
-			"of single pairs 7 % that do not reach each other, 3.5 % where one direction fails; of 32 nodes that do not reach 32 others more than 99 %; another run calls others",
+		10000: "every node connected to 7 of 9,999 others. This always finds a node or a group that is cut off, in either direction. " +
+			"It finds 0.14 % of single pairs that cannot reach each other, 0.07 % of pairs that fail in one direction, and 46 % of cases in which 32 nodes cannot reach 32 others. " +
+			"Each run uses other pairs",
+		200: "every node connected to 7 of 199 others. This always finds a node or a group that is cut off, in either direction. " +
+			"It finds 7 % of single pairs that cannot reach each other, 3.5 % of pairs that fail in one direction, and more than 99 % of cases in which 32 nodes cannot reach 32 others. " +
+			"Each run uses other pairs",
 	} {
 		if got := Power(n); got != want {
 			t.Errorf("%d nodes:\n got %s\nwant %s", n, got, want)

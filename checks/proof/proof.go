@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package proof says what this run has tried between nodes, how much of it worked, and which
-// nodes the failures accuse.
+// Package proof evaluates the tests between nodes: how many connections worked, and which nodes
+// explain the failures.
 //
-// It refuses to accuse more nodes than explain what failed.
+// It accuses the smallest set of nodes that explains the failures.
 package proof
 
 import (
@@ -13,15 +13,15 @@ import (
 	"preflight/facts"
 )
 
-// RankMesh and PeerMesh are the two parts of the mesh drill: on the addresses
-// that the ranks will use, and on those that lead to the peers.
+// RankMesh and PeerMesh return the two parts of the mesh test: on the addresses that the ranks will
+// use, and on those that lead to the peers.
 func RankMesh(node *facts.Node) *facts.Mesh { return node.Mesh }
 
 func PeerMesh(node *facts.Node) *facts.Mesh { return node.PeerMesh }
 
-// MeshProof says how many pairs answered in one part, and whether that proves
-// that its addresses will do: every node listened there, no call failed, and everybody was
-// called by everybody or, in a large fleet, by somebody, all calling as many.
+// MeshProof returns how many pairs answered in one part, and whether that proves that its addresses
+// work. Every node must have listened, and no connection may have failed. All nodes must have
+// connected to every node or, in a large fleet, to the same number of nodes.
 func MeshProof(nodes []*facts.Node, mesh func(*facts.Node) *facts.Mesh) (pairs string, proven bool) {
 	answered, all := answeredPairs(nodes, mesh), len(nodes)*(len(nodes)-1)
 	isOdd := func(node *facts.Node) bool {
@@ -37,8 +37,8 @@ func MeshProof(nodes []*facts.Node, mesh func(*facts.Node) *facts.Mesh) (pairs s
 	return fmt.Sprintf("%d of %d pairs answered", answered, all), true
 }
 
-// answeredPairs returns how many pairs of different nodes answered in one part of the mesh drill; 0 where a node did
-// not listen, a call failed, or no other node called a node.
+// answeredPairs returns how many pairs of different nodes answered in one part of the mesh test. It
+// returns 0 if a node did not listen, a connection failed, or no other node connected to a node.
 func answeredPairs(nodes []*facts.Node, mesh func(*facts.Node) *facts.Mesh) (pairs int) {
 	called := map[string]bool{}
 	for _, node := range nodes {
@@ -59,17 +59,17 @@ func answeredPairs(nodes []*facts.Node, mesh func(*facts.Node) *facts.Mesh) (pai
 	return pairs
 }
 
-// RendezvousOf and PeerRendezvous are the two endpoints of the rendezvous drill.
+// RendezvousOf and PeerRendezvous return the results at the two endpoints of the rendezvous test.
 func RendezvousOf(node *facts.Node) *facts.Rendezvous { return node.Rendezvous }
 
 func PeerRendezvous(node *facts.Node) *facts.Rendezvous { return node.PeerRendezvous }
 
-// attendance is how many nodes took part in a rendezvous.
+// attendance counts the nodes that took part in a rendezvous.
 type attendance struct {
-	All     int // nodes of the fleet
-	Took    int // those it was tried on
-	Counted int // those that the store counted
-	Met     int // those that saw everybody
+	All     int // all nodes of the fleet
+	Took    int // nodes that tried
+	Counted int // nodes that the store counted
+	Met     int // nodes that saw all others
 }
 
 func Attended(nodes []facts.Node, drill func(*facts.Node) *facts.Rendezvous) attendance {
@@ -90,14 +90,13 @@ func Attended(nodes []facts.Node, drill func(*facts.Node) *facts.Rendezvous) att
 	return a
 }
 
-// Together is whether all nodes met that it was tried on.
+// Together reports whether all nodes that tried it met.
 func (a attendance) Together() bool { return a.Took > 1 && a.Met == a.Took }
 
-// Proven is whether the whole fleet did.
+// Proven reports whether the whole fleet met.
 func (a attendance) Proven() bool { return a.Together() && a.Took == a.All }
 
-// Common is the one name that is wanted on every node, "" when there are
-// several.
+// Common returns the value that wanted has on every node, "" if the values differ.
 func Common(nodes []*facts.Node, wanted func(*facts.Node) string) string {
 	if len(nodes) == 0 {
 		return ""
@@ -109,15 +108,15 @@ func Common(nodes []*facts.Node, wanted func(*facts.Node) string) string {
 	return first
 }
 
-// IsCounted is whether a node joined, met it all others or not.
+// IsCounted reports whether a node joined the rendezvous, even if it did not meet all others.
 func IsCounted(seen *facts.Rendezvous) bool {
 	return seen != nil && (seen.Failed == "" || seen.Failed == facts.HopWait && seen.Joined > 0)
 }
 
 func LosesPackets(path facts.Path) bool { return path.Outcome == facts.PathBlackhole }
 
-// HasFailed is whether a call to a peer failed in some way in a part of the mesh drill,
-// which may not have been looked at.
+// HasFailed reports whether a connection to a peer failed in a way that is accepts. mesh may be
+// nil.
 func HasFailed(mesh *facts.Mesh, peer string, is func(facts.Path) bool) bool {
 	return mesh != nil && slices.ContainsFunc(mesh.Failed, func(path facts.Path) bool { return path.Peer == peer && is(path) })
 }

@@ -8,7 +8,7 @@ import (
 	"preflight/facts"
 )
 
-// RailNamed is a node's rail of that name, nil where it has none.
+// RailNamed returns a node's rail by name, nil if it has none.
 func RailNamed(node *facts.Node, name string) *facts.Rail {
 	if node.Rails == nil {
 		return nil
@@ -20,7 +20,7 @@ func RailNamed(node *facts.Node, name string) *facts.Rail {
 	return &node.Rails.Rails[at]
 }
 
-// RailNames are those that any of the nodes has, in the order in which they are met.
+// RailNames returns the names of all rails, in the order of the nodes.
 func RailNames(nodes []*facts.Node) (names []string) {
 	seen := map[string]bool{}
 	for _, node := range nodes {
@@ -36,8 +36,8 @@ func RailNames(nodes []*facts.Node) (names []string) {
 	return names
 }
 
-// RailAnswered is whether every node has the rail and all that was called on it answered: everybody
-// by everybody or, in a large fleet, by as many.
+// RailAnswered reports whether every node has the rail and all connections on it succeeded: from
+// every node to every node or, in a large fleet, to the same number of nodes.
 func RailAnswered(nodes []*facts.Node, name string) bool {
 	peers := len(nodes) - 1
 	if len(nodes) > facts.RailCallers {
@@ -53,7 +53,7 @@ func RailAnswered(nodes []*facts.Node, name string) bool {
 	return answeredPairs(nodes, same) > 0
 }
 
-// RailsAnswered are the names of those that did.
+// RailsAnswered returns the names of the rails for which RailAnswered is true.
 func RailsAnswered(nodes []*facts.Node) (names []string) {
 	for _, name := range RailNames(nodes) {
 		if RailAnswered(nodes, name) {
@@ -63,9 +63,10 @@ func RailsAnswered(nodes []*facts.Node) (names []string) {
 	return names
 }
 
-// RailsApart is whether no port of an adapter answers one of another rail, as somebody on the way or on the
-// link said of each call. Of calls that got no answer at all it may be TCP alone that did not pass: a machine
-// that looks at which way packets come (net.ipv4.conf.*.rp_filter) throws these away, and adapters do not.
+// RailsApart reports whether no port of an adapter answers a port of another rail. Only an explicit
+// error from the network or the link counts. If a connection gets no answer at all, perhaps only
+// TCP is blocked: a machine with reverse path filtering (net.ipv4.conf.*.rp_filter) drops such
+// packets, but adapters do not.
 func RailsApart(nodes []*facts.Node) bool {
 	said, tried := []facts.PathOutcome{facts.PathUnresolved, facts.PathUnroutable, facts.PathRejected, facts.PathRefused}, 0
 	for _, node := range nodes {

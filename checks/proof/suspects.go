@@ -13,44 +13,45 @@ import (
 	"preflight/internal/text"
 )
 
-// Attempt is one node's try to get through to another.
+// Attempt is the attempt of one node to reach another.
 type Attempt struct {
 	From, To string
 	Failed   bool
-	How      string       // what became of it, "" when it passed
-	Path     *facts.Path  // the call, where it was one that failed
-	Login    *facts.Login // the login, where it was one that failed
+	How      string       // the result, "" if it passed
+	Path     *facts.Path  // the connection, if it is one that failed
+	Login    *facts.Login // the login, if it is one that failed
 
-	place, from, to int // its own among all attempts, and those of its ends in the hostfile
+	place, from, to int // index among all attempts, and indexes of its ends in the hostfile
 }
 
-// suspicion is the kind of place where a cause must be.
+// suspicion is the kind of place where the cause must be.
 type suspicion int
 
 const (
-	Everywhere suspicion = iota // nothing passes between any two of the nodes
-	Between                     // nothing passes between groups of nodes
-	Inbound                     // on the way into the nodes
-	Outbound                    // on the way out of them
-	BothWays                    // on both
+	Everywhere suspicion = iota // no attempt between any two nodes passes
+	Between                     // no attempt between groups of nodes passes
+	Inbound                     // into the nodes
+	Outbound                    // out of the nodes
+	BothWays                    // into and out of the nodes
 	Directions                  // between single nodes
 )
 
-// Suspect explains attempts that failed.
+// Suspect explains failed attempts.
 type Suspect struct {
 	Kind  suspicion
-	How   string     // what became of most of its attempts
-	Nodes []string   // whom it is about, in hostfile order
-	Sets  [][]string // of Between: the groups, the largest first
-	// All is whether nothing passed to or from the nodes at all; else Peers
-	// are those with whom it failed.
+	How   string     // the most common result of its attempts
+	Nodes []string   // the suspected nodes in hostfile order
+	Sets  [][]string // for Between: the groups, the largest first
+	// All means that no attempt to or from the nodes passed. Otherwise Peers are the nodes with
+	// which attempts failed.
 	All    bool
 	Peers  []string
 	Failed []Attempt
 }
 
-// Words holds two texts about suspects of each kind. The first is for a suspect to which nothing passed, or for several
-// directions. The second has a %s: for the peers with whom it failed, for the one direction, or for the groups.
+// Words holds two texts for each kind of suspect. The first is for a suspect with All set, and for
+// several directions. The second contains %s for the peers, for the one direction, or for the
+// groups.
 type Words [Directions + 1][2]string
 
 // Sentence returns the text about this suspect.
@@ -69,17 +70,16 @@ func (s Suspect) Sentence(words Words) string {
 	case s.Kind == Everywhere, s.All:
 		return all
 	}
-	return strings.Replace(some, "%s", names, 1) // what else the text holds, as an interface's name, is no format
+	return strings.Replace(some, "%s", names, 1) // no Sprintf: an interface's name may contain a percent sign
 }
 
-// Suspects explains all failed attempts by few suspects, in time linear in the
-// attempts. names are all nodes in hostfile order; a node's tries at itself are
-// not for here.
+// Suspects explains all failed attempts with few suspects, in time linear in the attempts. names
+// are all nodes in hostfile order. attempts must not contain a node's attempts to reach itself.
 //
-// An attempt is blamed on the end that fails in the larger share of its
-// attempts of that direction. A node whose firewall drops fails in all of them
-// as callee, its callers each in one of many. Where both ends fail alike, it is
-// blamed on what is blamed already, else on the direction.
+// An attempt is blamed on the end with the larger ratio of failures in that direction. A node whose
+// firewall drops packets fails in all attempts as callee, but each of its callers fails in only one
+// of many. If both ratios are equal, the attempt is blamed on an end that is already suspected,
+// otherwise on the direction.
 func Suspects(names []string, attempts []Attempt) []Suspect {
 	a := newAttribution(names, attempts)
 	if len(a.open) == 0 {
@@ -91,12 +91,11 @@ func Suspects(names []string, attempts []Attempt) []Suspect {
 	return append(a.partitions(), a.blame()...)
 }
 
-// attribution is the state of one search for suspects. Nodes are numbers here: their
-// places in the hostfile.
+// attribution is the state of one search for suspects. It uses the nodes' indexes in the hostfile.
 type attribution struct {
 	names    []string
 	attempts []Attempt
-	open     []Attempt // those that failed and that nothing explains yet
+	open     []Attempt // failed attempts without an explanation so far
 }
 
 func newAttribution(names []string, attempts []Attempt) *attribution {
@@ -115,7 +114,7 @@ func newAttribution(names []string, attempts []Attempt) *attribution {
 	return a
 }
 
-// nothingPasses is whether every node failed as caller and as callee in all it tried.
+// nothingPasses reports whether every attempt failed and every node was both caller and callee.
 func (a *attribution) nothingPasses() bool {
 	calls, called := map[int]bool{}, map[int]bool{}
 	for _, each := range a.attempts {
@@ -124,9 +123,9 @@ func (a *attribution) nothingPasses() bool {
 	return len(a.open) == len(a.attempts) && maps.Equal(calls, called)
 }
 
-// partitions finds groups of two and more nodes within which something passes and
-// between which nothing does, and takes what fails between them off the open
-// attempts. Of nodes that are cut off alone, their own attempts tell more.
+// partitions finds groups of at least two nodes that reach each other within the group but not
+// between groups, and removes the attempts between them from the open ones. Single nodes that are
+// cut off are left to blame, because their own attempts tell more.
 func (a *attribution) partitions() []Suspect {
 	leader := make([]int, len(a.names))
 	for i := range leader {
@@ -177,7 +176,7 @@ func (a *attribution) partitions() []Suspect {
 	return []Suspect{s}
 }
 
-// suspect puts nodes and the attempts they explain together.
+// suspect returns a suspect for the nodes and the attempts that they explain.
 func (a *attribution) suspect(kind suspicion, nodes []int, failed []Attempt) Suspect {
 	count := map[string]int{}
 	for _, each := range failed {
@@ -192,7 +191,7 @@ func (a *attribution) suspect(kind suspicion, nodes []int, failed []Attempt) Sus
 	return Suspect{Kind: kind, How: how, Nodes: a.namesOf(nodes), Failed: failed}
 }
 
-// ends are the nodes at both ends of attempts.
+// ends returns the nodes at both ends of the attempts.
 func ends(attempts []Attempt) []int {
 	var nodes []int
 	for _, each := range attempts {
@@ -201,7 +200,7 @@ func ends(attempts []Attempt) []int {
 	return nodes
 }
 
-// namesOf is nodes in hostfile order, each once.
+// namesOf returns the names of nodes in hostfile order, without duplicates.
 func (a *attribution) namesOf(nodes []int) []string {
 	return text.Map(slices.Compact(slices.Sorted(slices.Values(nodes))), func(node int) string { return a.names[node] })
 }
