@@ -40,15 +40,15 @@ func judgeBridges(view checks.View) (findings []checks.Finding) {
 				continue
 			}
 			for _, subnet := range networksOf(bridge) {
-				f := checks.Finding{Nodes: []string{node.Name}, Got: fmt.Sprintf("%s has %s", bridge.Name, subnet), Want: "subnets for containers that nobody else uses", Remedy: dockerPools(node)}
+				f := checks.Finding{Nodes: []string{node.Name}, Got: fmt.Sprintf("%s has %s", bridge.Name, subnet), Want: "container subnets that overlap no network of the cluster", Remedy: dockerPools(node)}
 				switch covered := addresses.within(subnet, node); {
 				case subnet.IsSingleIP(): // covers nobody else
 					continue
 				case covered != nil:
-					f.Summary = fmt.Sprintf("%s of a container engine covers the addresses of %s", bridge.Name, hostfile.Fold(covered))
+					f.Summary = fmt.Sprintf("the container network of %s covers the addresses of %s", bridge.Name, hostfile.Fold(covered))
 				case network.IsValid() && network.Overlaps(subnet):
 					f.Verdict = checks.Warn
-					f.Summary = fmt.Sprintf("%s of a container engine overlaps the network that the node is on", bridge.Name)
+					f.Summary = fmt.Sprintf("the container network of %s overlaps the node's own network", bridge.Name)
 					f.Got += fmt.Sprintf(", the node is on %s", network)
 					f.WouldSee = "nothing, until a node gets an address there: then No route to host"
 				default:
@@ -128,18 +128,18 @@ func judgePools(node *facts.Node, addresses heldByAll) []checks.Finding {
 		pools = dockersOwn
 	}
 	free := freeOf(pools, node.Net)
-	f := checks.Finding{Nodes: []string{node.Name}, Verdict: checks.Warn, Want: "subnets for containers that nobody else uses", Remedy: dockerPools(node)}
+	f := checks.Finding{Nodes: []string{node.Name}, Verdict: checks.Warn, Want: "container subnets that overlap no network of the cluster", Remedy: dockerPools(node)}
 	if len(free) == 0 {
-		f.Summary = "Docker has no subnet left: the next docker network create fails, and so does docker compose up"
-		f.Got = "every subnet of its address pools is taken"
+		f.Summary = "Docker has no free subnet left: docker network create and compose up will fail"
+		f.Got = "every subnet of its address pools is in use"
 		f.WouldSee = "Error response from daemon: all predefined address pools have been fully subnetted"
 		return []checks.Finding{f}
 	}
 	for _, subnet := range free {
 		if covered := addresses.within(subnet, node); covered != nil {
-			f.Summary = fmt.Sprintf("the pools of Docker overlap the addresses of %s: one of its next networks takes them", hostfile.Fold(covered))
+			f.Summary = fmt.Sprintf("one of Docker's next networks will cover the addresses of %s", hostfile.Fold(covered))
 			f.Got = subnet.String()
-			f.WouldSee = "nothing, until somebody makes that network: then No route to host"
+			f.WouldSee = "nothing, until that network is created: then No route to host"
 			return []checks.Finding{f}
 		}
 	}
@@ -174,7 +174,8 @@ func freeOf(pools []facts.AddressPool, seen *facts.Net) (free []netip.Prefix) {
 // dockerPools gives Docker subnets that are nobody's.
 func dockerPools(node *facts.Node) []fix.Command {
 	return []fix.Command{
-		remedy.OnMachine(node, fix.On("docker network ls && docker network prune   # removes those that no container uses")),
-		remedy.OnMachine(node, fix.On(`grep -s . /etc/docker/daemon.json; echo '{"bip": "10.255.0.1/24", "default-address-pools": [{"base": "10.255.0.0/16", "size": 24}]}'   # what to have there, with a network that is free at your site; then: sudo systemctl restart docker`)),
+		remedy.OnMachine(node, fix.On("docker network ls; cat /etc/docker/daemon.json")).As(fix.Look),
+		remedy.OnMachine(node, fix.On("docker network prune   # removes the networks that no container uses")),
+		remedy.OnMachine(node, fix.On(`echo '{"bip": "10.255.0.1/24", "default-address-pools": [{"base": "10.255.0.0/16", "size": 24}]}'   # add this to daemon.json, with a network that is free at your site; then: sudo systemctl restart docker`)).As(fix.Or),
 	}
 }

@@ -71,12 +71,12 @@ func wrongNames(r envOfRanks) []checks.Finding {
 			f.Want = instead
 			findings = append(findings, f)
 		case tables().Renamed[name] && torchIsNew:
-			f := r.finding(name, fmt.Sprintf("torch 2.2 renamed %s, and reads the old name for the time being", name))
+			f := r.finding(name, fmt.Sprintf("torch 2.2 renamed %s; it still reads the old name", name))
 			f.Want = "TORCH_" + name
 			f.WouldSee = fmt.Sprintf("Environment variable %s is deprecated; use TORCH_%s instead", name, name)
 			findings = append(findings, f)
 		case r.meant[name] != "":
-			f := r.finding(name, fmt.Sprintf("no library reads %s: a misspelling of %s", name, r.meant[name]))
+			f := r.finding(name, fmt.Sprintf("no library reads %s: did you mean %s?", name, r.meant[name]))
 			f.Want = r.meant[name]
 			findings = append(findings, f)
 		}
@@ -127,7 +127,7 @@ func wrongNumbers(r envOfRanks) []checks.Finding {
 		if _, isNumber := nccl.Number(s.Value); !tables().NCCLNumbers[s.Name] || isNumber {
 			continue
 		}
-		f := r.finding(s.Name, fmt.Sprintf("NCCL reads a number from %s, and this text counts as 0", s.Name))
+		f := r.finding(s.Name, fmt.Sprintf("%s must be a number: NCCL reads this text as 0", s.Name))
 		f.Want = "a number, such as 1"
 		findings = append(findings, f)
 	}

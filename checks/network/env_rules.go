@@ -28,28 +28,28 @@ var switches = []struct {
 	wouldSee string
 }{
 	{"NCCL_NET", func(node *facts.Node, value string) bool { return lacksRDMA(node) && strings.EqualFold(value, "IB") }, checks.Fail,
-		"NCCL_NET demands InfiniBand, and this node has no RDMA adapter", "Failed to initialize any NET plugin"},
+		"NCCL_NET=IB requires InfiniBand, but the node has no RDMA adapter", "Failed to initialize any NET plugin"},
 	{"NCCL_IB_DISABLE", func(node *facts.Node, value string) bool {
 		disabled, isNumber := nccl.Number(value)
 		return lacksRDMA(node) && isNumber && disabled == 0
-	}, "", "NCCL_IB_DISABLE=0 asks for InfiniBand, and this node has no RDMA adapter", "NET/IB : No device found, and everything over TCP"},
-	{"NCCL_P2P_DISABLE", isOn, "", "NCCL_P2P_DISABLE=1 takes the GPUs of a node off NVLink and PCIe peer access", slower},
-	{"NCCL_SHM_DISABLE", isOn, "", "NCCL_SHM_DISABLE=1 sends what stays on a node over the network", slower},
+	}, "", "NCCL_IB_DISABLE=0 requests InfiniBand, but the node has no RDMA adapter", "NET/IB : No device found, and everything over TCP"},
+	{"NCCL_P2P_DISABLE", isOn, "", "NCCL_P2P_DISABLE=1 disables NVLink and PCIe peer access between GPUs", slower},
+	{"NCCL_SHM_DISABLE", isOn, "", "NCCL_SHM_DISABLE=1 sends data between GPUs of one node over the network", slower},
 	{"NCCL_IB_DISABLE", func(node *facts.Node, value string) bool { return hasActivePort(node.IB) && nccl.IsOn(value) }, "",
-		"NCCL_IB_DISABLE=1 leaves working RDMA ports unused, and everything goes over TCP", slower},
+		"NCCL_IB_DISABLE=1 leaves working RDMA ports unused: all data goes over TCP", slower},
 	{"NCCL_NET", func(node *facts.Node, value string) bool {
 		return hasActivePort(node.IB) && strings.EqualFold(value, "Socket")
-	}, "", "NCCL_NET=Socket leaves working RDMA ports unused, and everything goes over TCP", slower},
+	}, "", "NCCL_NET=Socket leaves working RDMA ports unused: all data goes over TCP", slower},
 	{"CUDA_LAUNCH_BLOCKING", isOn, "", "CUDA_LAUNCH_BLOCKING=1 makes every kernel launch wait", slower},
 	{"TORCH_DISTRIBUTED_DEBUG", func(_ *facts.Node, value string) bool { return strings.EqualFold(value, "DETAIL") }, "",
-		"TORCH_DISTRIBUTED_DEBUG=DETAIL checks every collective with another one", slower},
+		"TORCH_DISTRIBUTED_DEBUG=DETAIL runs a second collective to check each one", slower},
 	// Set by torchrun for its own workers, it makes every rank a client of a store that nobody serves.
 	{"TORCHELASTIC_USE_AGENT_STORE", func(_ *facts.Node, value string) bool { return value == "True" }, checks.Fail,
 		"a variable of torchrun leaked into the launch: no rank will serve the store",
 		"The client socket has timed out … while trying to connect, on every node, rank 0 included"},
 }
 
-const slower = "no message: the run is slower than its machines"
+const slower = "no message: the run is slower than the hardware allows"
 
 func isOn(_ *facts.Node, value string) bool { return nccl.IsOn(value) }
 
@@ -88,11 +88,11 @@ func confFile(r envOfRanks) []checks.Finding {
 		return nil
 	}
 	if strings.HasPrefix(file, "~") {
-		findings = append(findings, r.finding(name, "NCCL does not expand ~ in a path, and reads no file"))
+		findings = append(findings, r.finding(name, "NCCL does not expand ~ in NCCL_CONF_FILE, so it reads no file"))
 	}
 	if file != "" && hostfile.Before(nccl.Version(r.node), "2.23") {
-		f := r.finding(name, "NCCL reads this variable since 2.23 only")
-		f.Want = "NCCL 2.23 or newer, or the settings in ~/.nccl.conf; here is " + nccl.Version(r.node)
+		f := r.finding(name, "NCCL reads NCCL_CONF_FILE only since 2.23")
+		f.Want = "NCCL 2.23 or newer (the node has " + nccl.Version(r.node) + "), or the settings in ~/.nccl.conf"
 		findings = append(findings, f)
 	}
 	return findings
@@ -113,11 +113,11 @@ func ncclInterfaces(r envOfRanks) []checks.Finding {
 	selected, chosen := nccl.MatchIfname(spec, usable)
 	switch {
 	case !chosen:
-		return []checks.Finding{r.finding(name, "NCCL takes NCCL_SOCKET_IFNAME shorter than two characters as not set")}
+		return []checks.Finding{r.finding(name, "NCCL ignores NCCL_SOCKET_IFNAME if it has fewer than two characters")}
 	case len(selected) > 0:
 		return nil
 	}
-	f := r.finding(name, "NCCL_SOCKET_IFNAME selects no interface of this node")
+	f := r.finding(name, "NCCL_SOCKET_IFNAME matches no interface of the node")
 	f.Verdict, f.WouldSee = r.fatal(name, "Bootstrap : no socket interface found")
 	f.Want = oneOf(outward(r.node.Net, usable))
 	if f.Verdict == checks.Fail { // taken out first, then set
@@ -129,7 +129,7 @@ func ncclInterfaces(r envOfRanks) []checks.Finding {
 // fatal is what a setting comes to that ends whoever reads it with a message.
 func (r envOfRanks) fatal(name, message string) (checks.Verdict, string) {
 	if unread := ranks.Unread(r.view, name); unread != "" {
-		return checks.Warn, fmt.Sprintf("nothing: %s; else %s", unread, message)
+		return checks.Warn, fmt.Sprintf("nothing: %s; otherwise %s", unread, message)
 	}
 	return checks.Fail, message
 }
@@ -150,9 +150,9 @@ func exactInterfaces(r envOfRanks) []checks.Finding {
 		if !isAny {
 			continue
 		}
-		f := r.finding(name, fmt.Sprintf("%s names no interface of this node: %q", name, item))
+		f := r.finding(name, fmt.Sprintf("%s: the node has no interface %q", name, item))
 		if strings.ContainsAny(item, "^=") {
-			f.Summary = name + " has no ^ or =, those are NCCL's: it takes whole interface names"
+			f.Summary = name + " takes whole interface names: ^ and = work only for NCCL"
 		}
 		f.Verdict, f.WouldSee = r.fatal(name, "Unable to find address for: "+item)
 		f.Want = oneOf(outward(r.node.Net, usable))
@@ -170,7 +170,7 @@ func outward(net *facts.Net, interfaces []string) []string {
 // oneOf is what of the node's interfaces will do.
 func oneOf(interfaces []string) string {
 	if len(interfaces) == 0 {
-		return "an interface that is up and has a carrier and an address: the node has none"
+		return "an interface that is up, with a carrier and an address; the node has none"
 	}
 	return "one of " + strings.Join(interfaces, ", ")
 }
@@ -179,7 +179,7 @@ func oneOf(interfaces []string) string {
 // to select the peers' network everywhere; else a person has to look.
 func setForAll(p launch.Prediction, name, value string) []fix.Command {
 	if value == "" {
-		return []fix.Command{fix.On("ip -br addr")}
+		return []fix.Command{fix.On("ip -br addr").As(fix.Look)}
 	}
 	line := ranks.ExportLine(p, name, value)
 	if strings.HasPrefix(value, "=") && ranks.Exportable(name, value) {

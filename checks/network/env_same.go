@@ -41,7 +41,7 @@ func judgeSameEnv(view checks.View) []checks.Finding {
 		if why := ranks.Unread(view, name); why != "" {
 			wouldSee = "nothing: " + why
 		} else if !tables().MustAgree[name] {
-			wouldSee = "nothing for certain: ranks that are set up differently"
+			wouldSee = "nothing for certain: the ranks have different settings"
 		}
 		value := compare.Among(view.Nodes, name, func(n *facts.Node) string { return ranks.Env(view, n).Get(name).Value })
 		settings[wouldSee] = append(settings[wouldSee], value)

@@ -89,10 +89,10 @@ func rareFiles(view checks.View, findings []checks.Finding) []checks.Finding {
 			found = append(found, checks.Finding{
 				Verdict:  checks.Warn,
 				Nodes:    []string{node.Name},
-				Summary:  "NCCL reads a configuration file here that most nodes do not have",
+				Summary:  "NCCL reads a configuration file that most nodes do not have",
 				Got:      path,
 				WouldSee: "settings on this node that no env command shows",
-				Remedy:   []fix.Command{fix.On("cat %s", fix.Path(path))},
+				Remedy:   []fix.Command{fix.On("cat %s", fix.Path(path)).As(fix.Look)},
 			})
 		}
 	}

@@ -27,7 +27,7 @@ func judgeGloo(view checks.View) (findings []checks.Finding) {
 	case len(view.All) == 1:
 		return checks.Skipped("a single node has no peers")
 	case !ranks.UsesNCCL(view):
-		return checks.Skipped("ranks on processors talk by gloo alone: see nic-choice")
+		return checks.Skipped("ranks on CPUs use only gloo: see nic-choice")
 	}
 	p := placementOf(view)
 	for _, node := range view.Nodes {
@@ -65,9 +65,9 @@ func (p *placement) glooFault(node *facts.Node, choice nccl.Choice) string {
 func (p *placement) glooFinding(node *facts.Node, choice nccl.Choice) checks.Finding {
 	f := checks.Finding{
 		Nodes:   []string{node.Name},
-		Summary: fmt.Sprintf("gloo will take %s, %s", choiceText(choice, nil), p.glooFault(node, choice)),
+		Summary: fmt.Sprintf("gloo will use %s, %s", choiceText(choice, nil), p.glooFault(node, choice)),
 		Got:     choice.Rule,
-		Want:    "an address that the other nodes can call",
+		Want:    "an address that the other nodes can reach",
 	}
 	switch {
 	case ranks.GlooMesh(p.view).Caller(node) == nil:
@@ -77,10 +77,10 @@ func (p *placement) glooFinding(node *facts.Node, choice nccl.Choice) checks.Fin
 	}
 	peer := nccl.PeerAddress(node)
 	if name := sharedName(p.view); name != "" {
-		f.Want = fmt.Sprintf("%s, by which the nodes were reached", name)
+		f.Want = fmt.Sprintf("%s, where preflight reached the nodes", name)
 		f.Remedy = setForAll(p.view.Launch, "GLOO_SOCKET_IFNAME", name)
 	} else if peer.Interface != "" {
-		f.Want = fmt.Sprintf("%s (%s), by which the node was reached", peer.Interface, peer.Address)
+		f.Want = fmt.Sprintf("%s (%s), where preflight reached the node", peer.Interface, peer.Address)
 		f.Remedy = []fix.Command{fix.On("echo GLOO_SOCKET_IFNAME=%s | sudo tee -a /etc/environment", fix.Name(peer.Interface)).Inside()}
 	}
 	f.Remedy = append(remedy.WithHostNetwork(node), f.Remedy...)

@@ -18,7 +18,7 @@ import (
 )
 
 // heldTwice is a fault of an address: who else holds it [alsoHeld] says.
-const heldTwice = "an address that other nodes hold too"
+const heldTwice = "an address that other nodes also have"
 
 // alsoHeld is heldTwice with those that hold the address beside some nodes.
 func alsoHeld(view checks.View, address string, beside []string) string {
@@ -32,9 +32,9 @@ func alsoHeld(view checks.View, address string, beside []string) string {
 	case 0:
 		return heldTwice
 	case 1:
-		return fmt.Sprintf("an address that %s holds too", others[0])
+		return fmt.Sprintf("an address that %s also has", others[0])
 	}
-	return fmt.Sprintf("an address that %s hold too", hostfile.Fold(others))
+	return fmt.Sprintf("an address that %s also have", hostfile.Fold(others))
 }
 
 func holders(view checks.View, address string) (nodes []*facts.Node) {

@@ -37,17 +37,17 @@ func judgeMasterAddress(view checks.View) []checks.Finding {
 	address, err := netip.ParseAddr(meeting.Host)
 	switch {
 	case view.Launch.HasExternalRendezvous():
-		return checks.Skipped("the ranks meet at a service of their own: " + view.Launch.Rendezvous)
+		return checks.Skipped("the ranks use an external rendezvous service: " + view.Launch.Rendezvous)
 	case isNoise(view, first):
-		return checks.Skipped("what the login of node 0 prints is taken for the address: see ssh-shell")
+		return checks.Skipped("DeepSpeed will use what the login of node 0 prints as the address: see ssh-shell")
 	case meeting.Error != "":
-		return []checks.Finding{m.finding("there is no address for the ranks to meet at", meeting.Error)}
+		return []checks.Finding{m.finding("the launch has no master address", meeting.Error)}
 	case len(view.All) == 1:
 		return nil
 	case err != nil && meeting.Host != "localhost":
 		return m.judgeName()
 	case err != nil || address.IsLoopback():
-		return []checks.Finding{m.finding(fmt.Sprintf("the ranks will meet at %s, where every node finds only itself", meeting.Host), "")}
+		return []checks.Finding{m.finding(fmt.Sprintf("ranks will meet at %s, where each node reaches only itself", meeting.Host), "")}
 	}
 	return m.judgeAddress(address.Unmap())
 }
@@ -74,10 +74,12 @@ func (m masterPlace) judgeAddress(address netip.Addr) []checks.Finding {
 	planned := proof.Attended(m.view.All, proof.RendezvousOf)
 	switch {
 	case shared:
-		f := m.finding(fmt.Sprintf("the ranks will meet at %s, %s", m.place(holder), alsoHeld(m.view, address.String(), []string{m.first.Name})), "each node calls itself there")
+		f := m.finding(fmt.Sprintf("ranks will meet at %s, %s", m.place(holder), alsoHeld(m.view, address.String(), []string{m.first.Name})), "each of these nodes calls itself there")
 		if nccl.PeerAddress(m.first).Address == m.Host {
 			f.Nodes = twins(m.view, m.Host, f.Nodes)
-			f.Remedy = append(f.Remedy, takeAway(m.view, m.Host)...)
+			for _, command := range takeAway(m.view, m.Host) {
+				f.Remedy = append(f.Remedy, command.As(fix.Or))
+			}
 		}
 		return []checks.Finding{f}
 	case holder != nil && holder != m.first && m.view.Launch.Rendezvous != launch.RendezvousC10d: // c10d lets any node serve
@@ -87,15 +89,15 @@ func (m masterPlace) judgeAddress(address netip.Addr) []checks.Finding {
 	}
 	switch cutOff, witnesses := m.cutOff(holder, address); {
 	case cutOff != "":
-		f := m.finding(fmt.Sprintf("the ranks will meet at %s, where %s", m.place(holder), cutOff), "")
+		f := m.finding(fmt.Sprintf("ranks will meet at %s, which %s", m.place(holder), cutOff), "")
 		f.Nodes = append(f.Nodes, witnesses...)
 		return []checks.Finding{f}
 	case holder == nil && planned.Took > 1:
-		holds := "holds"
+		node := "node"
 		if len(m.view.Nodes) < len(m.view.All) {
-			holds = "that was reached holds"
+			node = "reached node"
 		}
-		return []checks.Finding{m.finding(fmt.Sprintf("the ranks will meet at %s, which no node %s", m.Host, holds), "")}
+		return []checks.Finding{m.finding(fmt.Sprintf("ranks will meet at %s, which is not an address of any %s", m.Host, node), "")}
 	case planned.Took > 1, holder != nil && m.isNear(holder, address):
 		return nil // what else keeps the nodes apart there has a check of its own
 	}
@@ -117,20 +119,19 @@ func (m masterPlace) remedy() (want string, commands []fix.Command) {
 		address, _ = names.SplitEndpoint(seen.Endpoint)
 	}
 	if address == "" || address == m.Host {
-		return "an address of node 0 that the other nodes can call", []fix.Command{fix.On("ip -br addr"), meetAt(m.view, "ADDRESS", m.port())}
+		return "an address of node 0 that the other nodes can reach", []fix.Command{fix.On("ip -br addr").As(fix.Look), meetAt(m.view, "ADDRESS", m.port()).As(fix.Or)}
 	}
 	command := meetAt(m.view, address, m.port())
 	if m.view.Launch.RdzvEndpoint == launch.StandaloneEndpoint {
-		command = command.Remark("in place of --standalone")
+		command = command.Remark("replaces --standalone")
 	}
 	switch tried := proof.Attended(m.view.All, proof.PeerRendezvous); {
 	case tried.Proven():
-		return fmt.Sprintf("%s, where %d of %d nodes met", address, tried.Met, tried.All), []fix.Command{command}
+		return fmt.Sprintf("%s: %d of %d nodes met there", address, tried.Met, tried.All), []fix.Command{command}
 	case tried.Counted > 1:
-		return fmt.Sprintf("%s, where %d of %d nodes reached node 0", address, tried.Counted, tried.All),
-			[]fix.Command{command.Remark("proven for %s of %s nodes", fix.Number(tried.Counted), fix.Number(tried.All))}
+		return fmt.Sprintf("%s: %d of %d nodes reached node 0 there", address, tried.Counted, tried.All), []fix.Command{command}
 	}
-	return address + ", by which node 0 was reached", []fix.Command{command.Remark("not proven: no other node met node 0 there")}
+	return address + ": preflight reached node 0 there", []fix.Command{command.Remark("not tested from the other nodes")}
 }
 
 // port is the one that is meant, where the endpoint has none, or any, torch's own default.
@@ -157,7 +158,7 @@ func meetAt(view checks.View, address string, port int) fix.Command {
 	changed := view.Launch
 	changed.MasterAddr = address
 	if changed.EndpointHost() != address {
-		return fix.Here("deepspeed --launcher %s --master_addr=%s …   # --launcher %s passes no address on", fix.Name(launch.DefaultLauncher), fix.Host(address), fix.Text(changed.Launcher))
+		return fix.Here("deepspeed --launcher %s --master_addr=%s …   # --launcher %s does not pass an address on", fix.Name(launch.DefaultLauncher), fix.Host(address), fix.Text(changed.Launcher))
 	}
 	return fix.Here("deepspeed --master_addr=%s …", fix.Host(address))
 }
@@ -184,13 +185,13 @@ func (m masterPlace) cutOff(holder *facts.Node, address netip.Addr) (cutOff stri
 	}
 	switch {
 	case others > 0 && barred == others && (elsewhere != nil || m.leadsNowhere(holder, address)):
-		return "no other node reaches node 0", nil
+		return "no other node can reach", nil
 	case elsewhere == nil:
 		return "", nil
 	case 2*len(elsewhere) <= others:
 		witnesses = elsewhere
 	}
-	return hostfile.Fold(elsewhere) + " cannot reach node 0", witnesses
+	return hostfile.Fold(elsewhere) + " cannot reach", witnesses
 }
 
 // leadsNowhere is whether nothing but the address can be why nobody got there:
@@ -295,7 +296,7 @@ func (m masterPlace) isHostfileName() bool {
 func (m masterPlace) wrongName(node *facts.Node, lookup facts.Lookup, home *facts.Node) checks.Finding {
 	f := checks.Finding{
 		Nodes:    []string{node.Name},
-		Summary:  fmt.Sprintf("%s, where the ranks will meet, does not lead to node 0", m.Host),
+		Summary:  fmt.Sprintf("the master address %s does not lead to node 0", m.Host),
 		Got:      strings.Join(lookup.Addresses, " "),
 		WouldSee: timedOut(m.Host, m.Port),
 	}
@@ -303,9 +304,9 @@ func (m masterPlace) wrongName(node *facts.Node, lookup facts.Lookup, home *fact
 	if right := names.AddressesOf(home); len(right) > 0 {
 		f.Want = right[0].String()
 	}
-	f.Remedy = append(f.Remedy, names.LookUp(m.Host))
+	f.Remedy = append(f.Remedy, names.LookUp(m.Host).As(fix.Look))
 	if len(lookup.Addresses) == 0 {
-		f.Summary = fmt.Sprintf("%s, where the ranks will meet, does not resolve", m.Host)
+		f.Summary = fmt.Sprintf("the master address %s does not resolve", m.Host)
 		f.Got = lookup.Error
 		f.WouldSee = names.Unresolved(m.Host, m.Port)
 	}
@@ -314,14 +315,14 @@ func (m masterPlace) wrongName(node *facts.Node, lookup facts.Lookup, home *fact
 
 // untried warns of an address that nothing has proven.
 func (m masterPlace) untried() checks.Finding {
-	f := m.finding(fmt.Sprintf("the ranks will meet at %s, and whether all nodes reach node 0 there was not tried", m.Host), "")
+	f := m.finding(fmt.Sprintf("ranks will meet at %s, but no node has tested whether that leads to node 0", m.Host), "")
 	f.Verdict = checks.Warn
 	return f
 }
 
 // anothers is a meeting at another node than the one that will serve.
 func (m masterPlace) anothers(place string, holder *facts.Node) checks.Finding {
-	f := m.finding(fmt.Sprintf("the ranks will meet at %s, which is %s's address, and rank 0 runs on %s", place, holder.Name, m.first.Name), "nobody serves the store there")
+	f := m.finding(fmt.Sprintf("ranks will meet at %s, an address of %s, but rank 0 runs on %s", place, holder.Name, m.first.Name), "no store listens there")
 	first := fix.Note("or put %s first in the hostfile: rank 0 runs on its first host", fix.Host(holder.Name))
 	if m.view.Launch.Rendezvous == launch.RendezvousStatic {
 		first = fix.Note("or start torchrun with --node_rank=0 on %s", fix.Host(holder.Name))

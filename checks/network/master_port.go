@@ -30,7 +30,7 @@ func judgeMasterPort(view checks.View) []checks.Finding {
 	}
 	m := masterPlace{view, node, view.Launch.Endpoint(node)}
 	if m.Port == 0 {
-		return checks.Skipped("the launch names no master port")
+		return checks.Skipped("the launch has no master port")
 	}
 	role := "node 0"
 	if home := m.home(); home != nil && home != node {
@@ -46,20 +46,20 @@ func judgeMasterPort(view checks.View) []checks.Finding {
 func (m masterPlace) portHeld(node *facts.Node, role string, listener facts.Listener) checks.Finding {
 	f := checks.Finding{
 		Nodes:   []string{node.Name},
-		Summary: fmt.Sprintf("port %d is taken on %s", listener.Port, role),
+		Summary: fmt.Sprintf("port %d is already in use on %s", listener.Port, role),
 		Got:     fmt.Sprintf("a process of uid %d listens on %s", listener.UID, listener.Address),
 		Remedy: []fix.Command{
-			fix.On("sudo ss -tlnp sport = :%s", fix.Number(listener.Port)),
+			fix.On("sudo ss -tlnp sport = :%s", fix.Number(listener.Port)).As(fix.Look),
 			m.atPort(freePort(node.Net, listener.Port)),
 		},
 	}
 	isSSH := node.SSH != nil && node.SSH.Port == listener.Port
 	switch {
 	case listener.PID != 0 && isSSH: // the way in is nothing to end
-		f.Got = fmt.Sprintf("%q (pid %d) listens on %s: the way in", listener.Command, listener.PID, listener.Address)
+		f.Got = fmt.Sprintf("%q (pid %d) listens on %s: the SSH server", listener.Command, listener.PID, listener.Address)
 	case listener.PID != 0:
 		f.Got = fmt.Sprintf("%q (pid %d, uid %d) listens on %s", listener.Command, listener.PID, listener.UID, listener.Address)
-		f.Remedy = []fix.Command{fix.On("ps -fp %s", fix.Number(listener.PID)), fix.On("kill %s   # if it is left over from an earlier run", fix.Number(listener.PID)), f.Remedy[1].Remark("if it is to stay")}
+		f.Remedy = []fix.Command{fix.On("ps -fp %s", fix.Number(listener.PID)).As(fix.Look), f.Remedy[1], fix.On("kill %s   # if it is left over from an earlier run", fix.Number(listener.PID)).As(fix.Or)}
 	}
 	return f
 }
@@ -93,9 +93,9 @@ func (m masterPlace) portRange(node *facts.Node) []checks.Finding {
 		return []checks.Finding{{
 			Verdict: checks.Warn,
 			Nodes:   []string{node.Name},
-			Summary: fmt.Sprintf("port %d lies in the range the kernel takes outgoing ports from", port),
+			Summary: fmt.Sprintf("port %d is in the kernel's port range for outgoing connections", port),
 			Got:     fmt.Sprintf("net.ipv4.ip_local_port_range is %d to %d", low, high),
-			Remedy:  append(commands, fix.On("sudo sysctl -w net.ipv4.ip_local_reserved_ports=%s", fix.Number(port))),
+			Remedy:  append(commands, fix.On("sudo sysctl -w net.ipv4.ip_local_reserved_ports=%s", fix.Number(port)).As(fix.Or)),
 		}}
 	}
 	return nil

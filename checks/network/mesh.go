@@ -49,19 +49,19 @@ func (m *meshCalls) absent() []checks.Finding {
 		case check != "":
 			explained[check] = append(explained[check], node.Name)
 		case mesh.Error != "":
-			findings = append(findings, checks.UnknownFor(node, "mesh: did not listen: "+mesh.Error))
+			findings = append(findings, checks.UnknownFor(node, "mesh: the agent could not listen: "+mesh.Error))
 		case len(mesh.Reached)+len(mesh.Failed) == 0:
-			findings = append(findings, checks.UnknownFor(node, "mesh: called nobody"))
+			findings = append(findings, checks.UnknownFor(node, "mesh: called no other node"))
 		}
 	}
 	for _, by := range text.GroupBy(m.broken, caller) {
 		findings = append(findings, checks.UnknownFor(m.nodes[by.Key], fmt.Sprintf("mesh: could not call %s: %s", hostfile.Fold(calleesOf(by.All)), by.All[0].Path.Error)))
 	}
 	for _, lost := range text.GroupBy(m.crowded, func(c proof.Attempt) string { return m.full[c.Path] }) {
-		findings = append(findings, checks.Skipped(fmt.Sprintf("calls are lost to the neighbour table of %s: see %s", lost.Key, NeighbourTable.ID))...)
+		findings = append(findings, checks.Skipped(fmt.Sprintf("the full neighbour table of %s lost calls: see %s", lost.Key, NeighbourTable.ID))...)
 	}
 	for _, check := range slices.Sorted(maps.Keys(explained)) {
-		findings = append(findings, checks.Skipped(fmt.Sprintf("%s cannot be called where its ranks will listen: see %s", hostfile.Fold(explained[check]), check))...)
+		findings = append(findings, checks.Skipped(fmt.Sprintf("no node can reach the address at which ranks of %s will listen: see %s", hostfile.Fold(explained[check]), check))...)
 	}
 	return findings
 }
@@ -80,16 +80,16 @@ func (m *meshCalls) noRoutes() []checks.Finding {
 		call := alike.All[0]
 		f := checks.Finding{
 			Nodes:    callersOf(alike.All),
-			Summary:  fmt.Sprintf("has no route to %s, nor can it answer", lacks[call.From]),
+			Summary:  fmt.Sprintf("has no route to %s, so it cannot answer either", lacks[call.From]),
 			Got:      fmt.Sprintf("%s called %s: %s", call.From, where(call.Path), call.Path.Error),
 			WouldSee: m.wouldSee(call.Path),
-			Remedy:   []fix.Command{fix.On("ip route get %s", fix.Host(call.Path.To))},
+			Remedy:   []fix.Command{fix.On("ip route get %s", fix.Host(call.Path.To)).As(fix.Look)},
 		}
 		if network, device, known := strings.Cut(m.routeTo(call), " dev "); known {
-			f.Want = "a route to " + network + " by " + device
+			f.Want = "a route to " + network + " over " + device
 			f.Remedy = append(f.Remedy, fix.On("sudo ip route replace %s dev %s", fix.Name(network), fix.Name(device)))
 		}
-		f.Remedy = append(f.Remedy, fix.On("ip route show   # take out by `ip route del` what is unreachable, prohibit or blackhole there"))
+		f.Remedy = append(f.Remedy, fix.On("ip route show   # delete unreachable, prohibit and blackhole routes to it with `ip route del`").As(fix.Look))
 		findings = append(findings, f)
 	}
 	return findings
@@ -120,11 +120,11 @@ func (m *meshCalls) ownAddresses(found []proof.Suspect) []checks.Finding {
 		f := checks.Finding{
 			Nodes:    []string{call.To},
 			Summary:  fmt.Sprintf("cannot reach its own address on %s: a call to itself is %s", m.ports([]string{call.To}), call.How),
-			Want:     "the ranks of a node call each other at that address",
+			Want:     "calls to its own address pass: the ranks of one node call each other there",
 			WouldSee: m.wouldSee(call.Path),
 			Remedy: []fix.Command{
-				fix.On("sudo iptables -I INPUT -i lo -j ACCEPT   # until the next reload of the firewall"),
-				fix.On("ip route get %s   # local … dev lo, if the address is its own", fix.Host(call.Path.To)),
+				fix.On("sudo iptables -I INPUT -i lo -j ACCEPT   # until the firewall reloads"),
+				fix.On("ip route get %s   # must print: local … dev lo", fix.Host(call.Path.To)).As(fix.Look),
 			},
 		}
 		if lo := downLoopback(m.nodes[call.To]); lo != "" { // by which a node's calls to itself go, whatever their address
@@ -132,7 +132,7 @@ func (m *meshCalls) ownAddresses(found []proof.Suspect) []checks.Finding {
 			f.Remedy = []fix.Command{fix.On("sudo ip link set %s up", fix.Name(lo))}
 		}
 		if !m.isMade(call) {
-			f.Verdict, f.WouldSee = checks.Warn, "nothing: a single rank calls itself nowhere"
+			f.Verdict, f.WouldSee = checks.Warn, "nothing: a single rank does not call itself"
 		}
 		findings = append(findings, f)
 	}
@@ -219,7 +219,7 @@ func (m *meshCalls) callsOf(node *facts.Node) *facts.Mesh {
 func (m *meshCalls) weighed(f checks.Finding, calls []proof.Attempt) checks.Finding {
 	if !slices.ContainsFunc(calls, m.isMade) {
 		f.Verdict = checks.Warn
-		f.WouldSee = "nothing, by luck: of two gloo ranks the one with the larger address calls the other, and these calls would go the other way"
+		f.WouldSee = "nothing, by chance: the gloo rank with the larger address calls the other one, and these calls go the other way"
 	}
 	return f
 }

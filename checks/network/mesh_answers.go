@@ -56,16 +56,16 @@ func (m *meshCalls) wrongAnswers(s proof.Suspect) []checks.Finding {
 		answered := m.mostlyAnswered(calls)
 		f := checks.Finding{
 			Nodes:    []string{call.To},
-			Summary:  "its address is answered by a machine that is no node of this launch",
+			Summary:  "a machine outside this launch answers for its address",
 			Got:      fmt.Sprintf("%s called %s", hostfile.Fold(callersOf(calls)), where(call.Path)),
 			Want:     oneMachine,
 			WouldSee: m.wouldSee(call.Path),
-			Remedy:   append([]fix.Command{whoAnswers(call)}, fix.On("ip -br link   # and its own")),
+			Remedy:   append([]fix.Command{whoAnswers(call)}, fix.On("ip -br link   # the MAC addresses of the node itself").As(fix.Look)),
 		}
 		if answered != "" {
 			f.Nodes = append(f.Nodes, answered)
-			f.Summary = fmt.Sprintf("calls to %s are answered by %s: two machines hold the address, or it is translated", call.To, answered)
-			f.Remedy[1] = fix.On("ip -br addr")
+			f.Summary = fmt.Sprintf("%s answers calls to %s: both have the address, or it is translated", answered, call.To)
+			f.Remedy[1] = fix.On("ip -br addr").As(fix.Look)
 		}
 		findings = append(findings, m.weighed(f, calls))
 	}
@@ -75,7 +75,7 @@ func (m *meshCalls) wrongAnswers(s proof.Suspect) []checks.Finding {
 const oneMachine = "one machine for every address"
 
 func whoAnswers(call proof.Attempt) fix.Command {
-	return fix.On("ip neigh show %s   # the MAC address of who answers there", fix.Host(call.Path.To)).At(call.From)
+	return fix.On("ip neigh show %s   # the MAC address that answers there", fix.Host(call.Path.To)).At(call.From).As(fix.Look)
 }
 
 // mostlyAnswered is the node of this launch that at least two callers had an answer from, and most of them,
@@ -157,17 +157,17 @@ func (m *meshCalls) duplicate(calls []proof.Attempt) checks.Finding {
 	own := macsOf(node)[0]
 	f := checks.Finding{
 		Nodes:    []string{node.Name},
-		Got:      fmt.Sprintf("%s called %s and had %s of it, which is no MAC of the machine that was logged in to as %s", hostfile.Fold(callers), where(path), path.MAC, node.Name),
+		Got:      fmt.Sprintf("%s called %s and got the MAC address %s, which %s does not have", hostfile.Fold(callers), where(path), path.MAC, node.Name),
 		Want:     oneMachine,
 		WouldSee: m.wouldSee(path),
 		Remedy:   []fix.Command{whoAnswers(calls[0])},
 	}
 	if known {
 		own = cmp.Or(held.MAC, own)
-		f.Remedy = append(f.Remedy, fix.On("sudo arping -D -c 3 -I %s %s   # every other machine that answers", fix.Name(held.Name), address).At(node.Name))
+		f.Remedy = append(f.Remedy, fix.On("sudo arping -D -c 3 -I %s %s   # lists every other machine that answers", fix.Name(held.Name), address).At(node.Name).As(fix.Look))
 	}
-	other := fmt.Sprintf("a machine that is no node of this launch (MAC %s)", path.MAC)
-	takeAway := fix.Note("find the machine that is not to have the address by its MAC in the switch's table, and take the address away there: ip addr del")
+	other := fmt.Sprintf("a machine outside this launch (MAC %s)", path.MAC)
+	takeAway := fix.Note("find the other machine by its MAC address in the switch's table, and remove the address there: ip addr del")
 	if fellow := m.withMAC(node.Name, path.MAC); fellow != nil {
 		other = fmt.Sprintf("%s (MAC %s)", fellow.Name, path.MAC)
 		if len(callers) > 1 {
@@ -177,15 +177,15 @@ func (m *meshCalls) duplicate(calls []proof.Attempt) checks.Finding {
 		case also && known:
 			takeAway = fix.On("sudo ip addr del %s/%s dev %s   # until the next boot", address, fix.Number(network.Bits()), fix.Name(theirs.Name)).At(fellow.Name)
 		case !also:
-			takeAway = fix.On("ip neigh show proxy; sysctl -a -r 'proxy_(arp|ndp)'   # it does not have the address: it answers for others").At(fellow.Name)
+			takeAway = fix.On("ip neigh show proxy; sysctl -a -r 'proxy_(arp|ndp)'   # it does not have the address, but answers for others").At(fellow.Name).As(fix.Look)
 		}
 	}
 	f.Summary = fmt.Sprintf("two machines answer for %s: %s (MAC %s) and %s", path.To, node.Name, own, other)
 	if len(callers) == 1 {
 		f.Nodes = append(f.Nodes, callers[0])
-		f.Got += "; it alone says so"
+		f.Got += "; only this node reports it"
 	}
-	f.Remedy = append(f.Remedy, takeAway, fix.On("sudo ip neigh flush to %s   # then, for what was learned", address).At(callers...))
+	f.Remedy = append(f.Remedy, takeAway, fix.On("sudo ip neigh flush to %s   # clears what the callers have cached", address).At(callers...).As(fix.Then))
 	return f // whichever end calls: what the other sends back goes to the wrong machine
 }
 

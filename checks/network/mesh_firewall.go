@@ -24,13 +24,13 @@ import (
 func (m *meshCalls) openFirewall(s proof.Suspect) []fix.Command {
 	networks := m.networks()
 	if len(networks) == 0 {
-		return []fix.Command{fix.On("sudo iptables -S; sudo nft list ruleset   # look for DROP and REJECT")}
+		return []fix.Command{fix.On("sudo iptables -S; sudo nft list ruleset   # look for DROP and REJECT").As(fix.Look)}
 	}
 	var commands []fix.Command
 	if s.Kind == proof.Between {
 		first, other := s.Sets[0][0], s.Sets[1][0]
 		commands = append(commands, fix.On("ip route get %s", fix.Host(m.nodes[other].Mesh.Address)).At(first).
-			Remark("the way from %s to %s: what routes there must let TCP pass, both ways", fix.Host(first), fix.Host(other)))
+			Remark("routers on the way from %s to %s must let TCP pass in both directions", fix.Host(first), fix.Host(other)).As(fix.Look))
 	}
 	list, command := fix.Name(strings.Join(networks, ",")), fix.Code("iptables")
 	if strings.Contains(string(list), ":") {
@@ -40,15 +40,15 @@ func (m *meshCalls) openFirewall(s proof.Suspect) []fix.Command {
 	if s.Kind == proof.Directions && len(s.Failed) == 1 {
 		callers, callees = []string{s.Failed[0].From}, []string{s.Failed[0].To}
 	}
-	commands = append(commands, fix.On("sudo %s -I INPUT -p tcp -s %s -j ACCEPT   # until the next reload of the firewall", command, list).At(callees...))
+	commands = append(commands, fix.On("sudo %s -I INPUT -p tcp -s %s -j ACCEPT   # until the firewall reloads", command, list).At(callees...))
 	if s.Kind != proof.Inbound {
-		commands = append(commands, fix.On("sudo %s -I OUTPUT -p tcp -d %s -j ACCEPT   # where it also filters what goes out", command, list).At(callers...))
+		commands = append(commands, fix.On("sudo %s -I OUTPUT -p tcp -d %s -j ACCEPT   # needed only if the firewall also filters outgoing packets", command, list).At(callers...).As(fix.Then))
 	}
 	sources := text.Map(networks, func(network string) fix.Arg { return fix.Code("--add-source=%s", fix.Name(network)) })
 	allow := text.Map(networks, func(network string) fix.Arg { return fix.Code("sudo ufw allow proto tcp from %s", fix.Name(network)) })
 	return append(commands,
-		fix.On("sudo firewall-cmd --permanent --zone=trusted %s && sudo firewall-cmd --reload   # where firewalld rules", fix.Join(" ", sources...)).At(callees...),
-		fix.On("%s   # where ufw rules", fix.Join(" && ", allow...)).At(callees...),
+		fix.On("sudo firewall-cmd --permanent --zone=trusted %s && sudo firewall-cmd --reload   # if firewalld is active", fix.Join(" ", sources...)).At(callees...).As(fix.Or),
+		fix.On("%s   # if ufw is active", fix.Join(" && ", allow...)).At(callees...).As(fix.Or),
 	)
 }
 
@@ -103,14 +103,14 @@ func (m *meshCalls) partlyOpen() []checks.Finding {
 		got := text.Map(text.GroupBy(s.Failed, callee), func(to text.Group[string, proof.Attempt]) string { return openAndShut(to.All) })
 		f := checks.Finding{
 			Nodes:    s.Nodes,
-			Summary:  fmt.Sprintf("takes calls on some of %s only, on others they are %s: a firewall opens a part of the range", m.ports(s.Nodes), s.How),
+			Summary:  fmt.Sprintf("a firewall opens only some of %s: calls to the others are %s", m.ports(s.Nodes), s.How),
 			Got:      strings.Join(atMost(3, got, "%d more nodes"), "; ") + m.sampled(),
 			Want:     "the whole range open to the peers: NCCL and gloo listen on any port of it",
 			WouldSee: m.wouldSee(s.Failed[0].Path),
 			Remedy:   m.openFirewall(proof.Suspect{Kind: proof.Inbound, Nodes: s.Nodes}),
 		}
 		if s.Kind == proof.Directions {
-			f.Summary = fmt.Sprintf("%s gets through on some of %s only, on others it is %s: a firewall opens a part of the range",
+			f.Summary = fmt.Sprintf("%s passes on only some of %s and is %s on the others: a firewall",
 				strings.Join(atMost(3, proof.Arrows(s.Failed), "%d more"), ", "), m.ports(calleesOf(s.Failed)), s.How)
 		}
 		findings = append(findings, m.weighed(f, s.Failed))
@@ -125,7 +125,7 @@ func openAndShut(calls []proof.Attempt) string {
 		open = append(open, call.Path.Open...)
 		shut = append(append(shut, call.Path.Port), call.Path.Shut...)
 	}
-	return fmt.Sprintf("%s: %s open, %s shut", calls[0].To, listPorts(open), listPorts(shut))
+	return fmt.Sprintf("%s: %s open, %s closed", calls[0].To, listPorts(open), listPorts(shut))
 }
 
 func listPorts(ports []int) string {

@@ -37,30 +37,30 @@ func silenceOf(s proof.Suspect) silence {
 func (s silence) cause(of proof.Suspect) string {
 	firewall := ""
 	if s.asked != "ARP" {
-		firewall = ", or a firewall there drops ICMPv6"
+		firewall = ", or a firewall drops ICMPv6"
 	}
 	switch {
 	case s.gateway:
 		return fmt.Sprintf("the router %s does not answer %s", s.of, s.asked)
 	case of.Kind == proof.Outbound:
-		return fmt.Sprintf("what it asks by %s gets no answer: it is on another VLAN, or what it sends to all is filtered%s", s.asked, firewall)
+		return fmt.Sprintf("its %s requests get no answer: another VLAN, or filtered broadcasts%s", s.asked, firewall)
 	}
-	return fmt.Sprintf("nobody answers %s for the address: it is on another VLAN, or set not to answer%s", s.asked, firewall)
+	return fmt.Sprintf("no machine answers %s for the address: another VLAN, or answers are off%s", s.asked, firewall)
 }
 
 // explain says of a finding how to look for who does not answer: from the caller, and at the
 // suspects themselves.
 func (s silence) explain(m *meshCalls, f *checks.Finding) {
 	f.Want, f.WouldSee = fmt.Sprintf("an answer to %s for every address on the link", s.asked), m.wouldSee(s.call.Path)
-	f.Remedy = []fix.Command{fix.On("ip neigh show %s   # FAILED or INCOMPLETE: nobody has answered", fix.Host(s.of)).At(s.call.From)}
+	f.Remedy = []fix.Command{fix.On("ip neigh show %s   # FAILED or INCOMPLETE: no machine has answered", fix.Host(s.of)).At(s.call.From).As(fix.Look)}
 	switch device := m.nodes[s.call.From].Mesh.Interface; {
 	case s.asked != "ARP":
-		f.Remedy = append(f.Remedy, fix.On("sudo ip6tables -S; sudo nft list ruleset; ip -br link; bridge vlan   # ICMPv6 of types 133 to 136 must pass"))
+		f.Remedy = append(f.Remedy, fix.On("sudo ip6tables -S; sudo nft list ruleset; ip -br link; bridge vlan   # ICMPv6 types 133 to 136 must pass").As(fix.Look))
 	case s.gateway:
-		f.Remedy = append(f.Remedy, fix.On("sudo arping -c 3 -I %s %s", fix.Name(device), fix.Host(s.of)).At(s.call.From))
+		f.Remedy = append(f.Remedy, fix.On("sudo arping -c 3 -I %s %s", fix.Name(device), fix.Host(s.of)).At(s.call.From).As(fix.Look))
 	default:
-		f.Remedy = append(f.Remedy, fix.On("sudo arping -c 3 -I %s %s", fix.Name(device), fix.Host(s.of)).At(s.call.From),
-			fix.On("sysctl -a -r 'arp_(ignore|filter)$'; sudo nft list ruleset; ip -br link; bridge vlan   # what keeps it from answering"))
+		f.Remedy = append(f.Remedy, fix.On("sudo arping -c 3 -I %s %s", fix.Name(device), fix.Host(s.of)).At(s.call.From).As(fix.Look),
+			fix.On("sysctl -a -r 'arp_(ignore|filter)$'; sudo nft list ruleset; ip -br link; bridge vlan   # what keeps it from answering").As(fix.Look))
 	}
 }
 

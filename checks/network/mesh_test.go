@@ -73,23 +73,23 @@ func TestSuspects(t *testing.T) {
 		"nothing": {when(dropped, func(i, j int) bool { return false }), []int{1, 2, 4, 16, 300}, nil},
 		"nobody gets in": {
 			when(dropped, func(i, j int) bool { return j == 3 }), []int{3, 4, 16, 1000},
-			[]string{"w3: cannot be reached by anyone on ports 32768-60999, but port 22 answers: a host firewall drops"},
+			[]string{"w3: no other node reaches it on ports 32768-60999 (port 22 answers): its firewall drops"},
 		},
 		"nobody gets into two": {
 			when(refused, func(i, j int) bool { return j == 3 || j == 4 }), []int{4, 16, 300},
-			[]string{"w3 w4: cannot be reached by anyone"},
+			[]string{"w3 w4: no other node reaches it"},
 		},
 		"nobody gets into most": {
 			when(rejected, func(i, j int) bool { return j > 1 }), []int{4, 16},
-			[]string{"*: cannot be reached by anyone"},
+			[]string{"*: no other node reaches it"},
 		},
 		"nothing gets out": {
 			when(dropped, func(i, j int) bool { return i == 2 }), []int{3, 4, 16, 300},
-			[]string{"w2: reaches nobody on ports"},
+			[]string{"w2: reaches no other node on ports"},
 		},
 		"nothing gets out of two of three": {
 			when(dropped, func(i, j int) bool { return i > 1 }), []int{3},
-			[]string{"w2 w3: reaches nobody on ports"},
+			[]string{"w2 w3: reaches no other node on ports"},
 		},
 		"out to some": {
 			when(dropped, func(i, j int) bool { return i == 4 && j < 3 }), []int{4, 16},
@@ -97,19 +97,19 @@ func TestSuspects(t *testing.T) {
 		},
 		"both ways with some": {
 			when(dropped, func(i, j int) bool { return i == 4 && j < 3 || j == 4 && i < 3 }), []int{4, 16},
-			[]string{"w4: does not reach w[1-2] on"},
+			[]string{"w4: cannot reach w[1-2] on"},
 		},
 		"a node and a direction": {
 			when(dropped, func(i, j int) bool { return j == 3 || i == 1 && j == 2 }), []int{4, 16},
-			[]string{"w3: cannot be reached by anyone", "w1 w2: w2 → w1 passes, w1 → w2 is dropped"},
+			[]string{"w3: no other node reaches it", "w1 w2: w2 → w1 passes, w1 → w2 is dropped"},
 		},
 		"two causes": {
 			when(dropped, func(i, j int) bool { return i == 2 || j == 3 }), []int{4, 16, 300},
-			[]string{"w2: reaches nobody", "w3: cannot be reached by anyone"},
+			[]string{"w2: reaches no other node", "w3: no other node reaches it"},
 		},
 		"neither in nor out": {
 			when(silent, func(i, j int) bool { return i == 4 || j == 4 }), []int{4, 16, 300},
-			[]string{"w4: reaches nobody on ports 32768-60999 and is reached by nobody there"},
+			[]string{"w4: neither reaches other nodes nor is reached on ports 32768-60999"},
 		},
 		"out by its own words, in dropped": {
 			func(i, j int) facts.PathOutcome {
@@ -136,7 +136,7 @@ func TestSuspects(t *testing.T) {
 		},
 		"one way between two": {
 			when(dropped, func(i, j int) bool { return i == 2 && j == 1 }), []int{2, 3, 4, 16},
-			[]string{"w1 w2: w1 → w2 passes, w2 → w1 is dropped on ports 32768-60999, but port 22 answers"},
+			[]string{"w1 w2: w1 → w2 passes, w2 → w1 is dropped on ports 32768-60999 (port 22 answers)"},
 		},
 		"both ways between two": {
 			when(dropped, func(i, j int) bool { return i+j == 3 }), []int{4, 16},
@@ -151,23 +151,23 @@ func TestSuspects(t *testing.T) {
 					return dropped
 				}
 				return ""
-			}, []int{4, 16}, []string{"w1 w2: w1 ↔ w2 does not get through on ports 32768-60999, but port 22 answers: a firewall or router rejects"},
+			}, []int{4, 16}, []string{"w1 w2: w1 ↔ w2 does not get through on ports 32768-60999 (port 22 answers): a firewall or router rejects"},
 		},
 		"two single directions": {
 			when(dropped, func(i, j int) bool { return i == 2 && j == 1 || i == 3 && j == 4 }), []int{4, 16},
-			[]string{"w1 w2 w3 w4: calls between some nodes do not get through"},
+			[]string{"w1 w2 w3 w4: some nodes do not reach others"},
 		},
 		"some peers": {
 			when(dropped, func(i, j int) bool { return j == 4 && i < 3 }), []int{4, 16},
-			[]string{"w4: cannot be reached by w[1-2] on"},
+			[]string{"w4: w[1-2] cannot reach it on"},
 		},
 		"three with peers of their own": {
 			when(dropped, func(i, j int) bool { return j <= 3 && i > 4 && (i-5)/3 == j-1 }), []int{16},
-			[]string{"w1: cannot be reached by w[5-7] on", "w2: cannot be reached by w[8-10] on", "w3: cannot be reached by w[11-13] on"},
+			[]string{"w1: w[5-7] cannot reach it on", "w2: w[8-10] cannot reach it on", "w3: w[11-13] cannot reach it on"},
 		},
 		"many with peers of their own": {
 			when(dropped, func(i, j int) bool { return j <= 4 && i > 4 && (i-5)/3 == j-1 }), []int{16},
-			[]string{"*: calls between some nodes do not get through"},
+			[]string{"*: some nodes do not reach others"},
 		},
 		"one way between racks": {
 			when(dropped, func(i, j int) bool { return i < 3 && j > 2 }), []int{4},
@@ -199,7 +199,7 @@ func TestSuspects(t *testing.T) {
 					return refused
 				}
 				return ""
-			}, []int{4, 300}, []string{"w3: cannot be reached by anyone"},
+			}, []int{4, 300}, []string{"w3: no other node reaches it"},
 		},
 	} {
 		for _, n := range c.sizes {
@@ -294,7 +294,7 @@ func TestSampleIsSaid(t *testing.T) {
 			return ""
 		})
 		report := engine.Evaluate([]checks.Check{NodeMesh}, fleet.Fleet, fleet.Launch, checks.DefaultPolicy())
-		const sample = "a sample: 7,000 of 999,000 calls were tried"
+		const sample = "a sample of 7,000 of 999,000 calls"
 		if got := report.Findings[0].Got; strings.Contains(got, sample) != want {
 			t.Errorf("%d nodes: got %q", n, got)
 		}

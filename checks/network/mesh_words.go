@@ -35,27 +35,27 @@ func (m *meshCalls) finding(s proof.Suspect) checks.Finding {
 	case s.How == string(facts.PathUnresolved):
 		cause = silenceOf(s).cause(s)
 	case isWrongAnswer(facts.PathOutcome(s.How)) && s.Kind == proof.Outbound:
-		cause = "another machine answers wherever it calls, as it alone says: its calls are translated on their way, or its word is wrong"
+		cause = "another machine answers its calls, but only this node reports that"
 	case isWrongAnswer(facts.PathOutcome(s.How)):
-		cause = "another machine has the address, as the caller says, or the caller's calls are translated on their way: it is one of the two"
+		cause = "another machine has the address, or the caller's calls are translated"
 	case answers && s.Kind == proof.Inbound:
-		f.Summary += fmt.Sprintf(", but port %d answers", port)
+		f.Summary += fmt.Sprintf(" (port %d answers)", port)
 		cause = cmp.Or(said.hostOnly, cause)
 	case answers:
-		f.Summary += fmt.Sprintf(", but port %d answers", port)
+		f.Summary += fmt.Sprintf(" (port %d answers)", port)
 	case port != 0:
-		f.Summary += fmt.Sprintf(", and port %d does not answer either", port)
+		f.Summary += fmt.Sprintf(" (nor on port %d)", port)
 	}
 	f.Summary += ": " + cause
 	if isWrongAnswer(facts.PathOutcome(s.How)) {
-		f.Remedy = []fix.Command{whoAnswers(s.Failed[0]), fix.On("sudo iptables -t nat -S; sudo nft list ruleset   # look for DNAT and REDIRECT")}
+		f.Remedy = []fix.Command{whoAnswers(s.Failed[0]), fix.On("sudo iptables -t nat -S; sudo nft list ruleset   # look for DNAT and REDIRECT").As(fix.Look)}
 		f.Want = oneMachine
 	} else if s.How == string(facts.PathUnresolved) {
 		silenceOf(s).explain(m, &f)
 	} else if s.How == string(facts.PathOverflow) {
-		f.Want, f.Remedy = "room for everybody on the link", []fix.Command{fix.On("sysctl -a -r 'neigh.default.gc_thresh'; ip neigh | wc -l")}
+		f.Want, f.Remedy = "a neighbour table with room for every node on the link", []fix.Command{fix.On("sysctl -a -r 'neigh.default.gc_thresh'; ip neigh | wc -l").As(fix.Look)}
 	} else if networks := m.networks(); len(networks) > 0 && len(networks) <= 4 {
-		f.Want = fmt.Sprintf("TCP on %s open to %s, both ways", ports, strings.Join(networks, ", "))
+		f.Want = fmt.Sprintf("TCP %s open to %s, in both directions", ports, strings.Join(networks, ", "))
 	}
 	if m.sampled() != "" {
 		return f
@@ -70,15 +70,15 @@ var outcomeWords = map[facts.PathOutcome]struct {
 	cause    string // what must be in the way
 	hostOnly string // that, where another port of the callee does answer; "" for the same
 }{
-	facts.PathDropped: {"is dropped", "Connection timed out", "a firewall drops the calls or their answers", "a host firewall drops the calls"},
-	facts.PathRefused: {"is refused", "Connection refused", "a firewall answers with a reset, or the address is translated; the drill did listen there",
-		"a host firewall answers with a reset, or the address is translated; the drill did listen there"},
-	facts.PathRejected: {"is rejected", "No route to host", "a firewall or router rejects the calls, or no machine on the link has the address",
-		"a host firewall rejects the calls"},
-	facts.PathOverflow:    {"finds no room in the caller's neighbour table", "Connection timed out", "the caller's neighbour table has no room for the peer", ""},
-	facts.PathReset:       {"is reset", "", "calls are accepted and then reset, by a firewall or proxy that looks into them", ""},
-	facts.PathSilent:      {"gets no answer", "", "calls are accepted and then get no answer, by a proxy or a machine that hangs", ""},
-	facts.PathUnresolved:  {call: "finds nobody who answers for the address", error: "No route to host"},
+	facts.PathDropped: {"is dropped", "Connection timed out", "a firewall drops calls or answers", "its firewall drops calls"},
+	facts.PathRefused: {"is refused", "Connection refused", "a firewall resets calls, or the address is translated",
+		"its firewall resets calls, or the address is translated"},
+	facts.PathRejected: {"is rejected", "No route to host", "a firewall or router rejects calls, or no machine has the address",
+		"its firewall rejects calls"},
+	facts.PathOverflow:    {"finds no room in the caller's neighbour table", "Connection timed out", "the caller's neighbour table is full", ""},
+	facts.PathReset:       {"is reset", "", "a firewall or proxy that inspects calls resets them", ""},
+	facts.PathSilent:      {"gets no answer", "", "a proxy accepts calls without answering, or the node hangs", ""},
+	facts.PathUnresolved:  {call: "finds no machine that answers for the address", error: "No route to host"},
 	facts.PathStranger:    {call: "is answered by another machine"},
 	facts.PathMisdirected: {call: "is answered by another machine"},
 }
@@ -88,10 +88,10 @@ func unreached(s proof.Suspect, on string) string {
 	return s.Sentence(proof.Words{
 		proof.Everywhere: {"no node reaches another" + on},
 		proof.Between:    {"", "%s do not reach each other" + on},
-		proof.Inbound:    {"cannot be reached by anyone" + on, "cannot be reached by %s" + on + ", though others reach it"},
-		proof.Outbound:   {"reaches nobody" + on, "cannot reach %s" + on + ", though it reaches others"},
-		proof.BothWays:   {"reaches nobody" + on + " and is reached by nobody there", "does not reach %s" + on + ", nor do they reach it"},
-		proof.Directions: {"calls between some nodes do not get through" + on, "%s does not get through" + on},
+		proof.Inbound:    {"no other node reaches it" + on, "%s cannot reach it" + on + ", but others can"},
+		proof.Outbound:   {"reaches no other node" + on, "cannot reach %s" + on + ", but reaches others"},
+		proof.BothWays:   {"neither reaches other nodes nor is reached" + on, "cannot reach %s" + on + ", and they cannot reach it"},
+		proof.Directions: {"some nodes do not reach others" + on, "%s does not get through" + on},
 	})
 }
 
@@ -192,7 +192,7 @@ func (m *meshCalls) sampled() string {
 	if m.tried >= all {
 		return ""
 	}
-	return fmt.Sprintf("; a sample: %s of %s calls were tried", humanize.Comma(int64(m.tried)), humanize.Comma(int64(all)))
+	return fmt.Sprintf("; a sample of %s of %s calls", humanize.Comma(int64(m.tried)), humanize.Comma(int64(all)))
 }
 
 // atMost is the first of the parts, with a word on how many more there are.

@@ -30,7 +30,7 @@ var NeighbourTable = checks.Check{
 
 func judgeNeighbours(view checks.View) (findings []checks.Finding) {
 	if len(view.All) == 1 {
-		return checks.Skipped("one node has no peers")
+		return checks.Skipped("a single node has no peers")
 	}
 	s := newSubnets(view)
 	lost := map[string]int{}
@@ -125,7 +125,7 @@ func (s *subnets) crowdOf(node *facts.Node) (c crowd, notKnown string) {
 	c = crowd{node: node, meetsAll: !ranks.UsesNCCL(s.view) || node == s.first}
 	held, network, known := names.HolderOf(node, s.of[node])
 	if !known {
-		return c, "net: which address its ranks will have is not known"
+		return c, "net: the address of its ranks is unknown"
 	}
 	c.network, c.device = network, held.Name
 	name := "ndisc_cache"
@@ -134,7 +134,7 @@ func (s *subnets) crowdOf(node *facts.Node) (c crowd, notKnown string) {
 	}
 	at := slices.IndexFunc(node.Net.Neighbours, func(t facts.NeighbourTable) bool { return t.Name == name })
 	if at < 0 {
-		return c, "net: the kernel does not tell its table of neighbours"
+		return c, "net: the kernel does not show its neighbour table"
 	}
 	c.table = node.Net.Neighbours[at]
 	for device, entries := range c.table.Learned {
@@ -171,16 +171,16 @@ func (c crowd) overflows() (count int64) {
 func (c *crowd) weigh() {
 	switch needed := c.needed(); {
 	case c.lost > 0:
-		c.verdict, c.says = checks.Fail, "the neighbour table overflowed while the nodes called each other, and calls were lost"
+		c.verdict, c.says = checks.Fail, "the neighbour table overflowed when the nodes called each other: calls were lost"
 	case c.table.GCThresh3 == 0: // not known
 	case needed > c.table.GCThresh3 && c.meetsAll:
-		c.verdict, c.says = checks.Fail, "the neighbour table has no room for all peers on the subnet, and the ranks will talk to all of them"
+		c.verdict, c.says = checks.Fail, "the neighbour table is too small for the peers that the ranks will call"
 	case needed > c.table.GCThresh3:
-		c.verdict, c.says = checks.Warn, "the neighbour table has no room for all peers on the subnet: by luck NCCL's rings and trees need few of them at a time"
+		c.verdict, c.says = checks.Warn, "the neighbour table is smaller than the subnet; NCCL may get by with fewer peers"
 	case c.overflows() > 0:
-		c.verdict, c.says = checks.Warn, "the neighbour table overflowed while the nodes called each other, though no call was lost"
+		c.verdict, c.says = checks.Warn, "the neighbour table overflowed when the nodes called each other; no call was lost"
 	case needed > c.table.GCThresh2 && c.meetsAll:
-		c.verdict, c.says = checks.Warn, "the neighbour table has little room for all peers on the subnet: above the second threshold the kernel throws out who is silent for five seconds"
+		c.verdict, c.says = checks.Warn, "the neighbour table is nearly full: the kernel drops peers after 5 s of silence"
 	}
 }
 
@@ -213,7 +213,7 @@ func tooMany(crowds []crowd) checks.Finding {
 	}
 	count := func(n int) string { return humanize.Comma(int64(n)) }
 	plural := func(n int, of string) string { return count(n) + " " + english.PluralWord(n, of, "") }
-	f.Got = fmt.Sprintf("on %s gc_thresh3 is %s", worst.node.Name, count(worst.table.GCThresh3))
+	f.Got = fmt.Sprintf("gc_thresh3 is %[2]s on %[1]s", worst.node.Name, count(worst.table.GCThresh3))
 	if worst.network.IsValid() {
 		f.Got += fmt.Sprintf("; %s (%s) has %s", worst.network, worst.device, plural(worst.peers, "peer"))
 	}
@@ -224,7 +224,7 @@ func tooMany(crowds []crowd) checks.Finding {
 		f.Got += fmt.Sprintf("; %s on other interfaces", plural(worst.besides, "neighbour"))
 	}
 	if overflows := worst.overflows(); overflows > 0 {
-		f.Got += fmt.Sprintf("; no room %s while the nodes called each other, %s lost by that", plural(int(overflows), "time"), plural(worst.lost, "call"))
+		f.Got += fmt.Sprintf("; no room %s during the calls, %s lost", plural(int(overflows), "time"), plural(worst.lost, "call"))
 	}
 	enough := int64(worst.enough())
 	f.Want = fmt.Sprintf("gc_thresh1 of %s or more, gc_thresh2 twice and gc_thresh3 four times that", count(int(enough)))
@@ -234,7 +234,7 @@ func tooMany(crowds []crowd) checks.Finding {
 	f.Remedy = []fix.Command{remedy.OnMachine(worst.node, fix.On("sudo sysctl -w %s %s %s | sudo tee /etc/sysctl.d/90-neighbours.conf",
 		setting(3, 4), setting(2, 2), setting(1, 1)))}
 	if f.Verdict == checks.Warn {
-		f.WouldSee = "nothing, by luck; where more nodes have to be known at once: No route to host, or a hang"
+		f.WouldSee = "nothing, by chance; with more peers at a time: No route to host, or a hang"
 	}
 	return f
 }

@@ -78,12 +78,12 @@ func (p *placement) finding(group []misplacement) checks.Finding {
 	if fault == heldTwice {
 		fault = alsoHeld(p.view, first.choice.Address, f.Nodes)
 	}
-	f.Summary = fmt.Sprintf("%s will take %s, %s", p.library, choiceText(first.choice, addresses), fault)
+	f.Summary = fmt.Sprintf("%s will use %s, %s", p.library, choiceText(first.choice, addresses), fault)
 	if first.choice.Error != "" {
 		f.Summary, f.WouldSee = p.library+" finds no interface to use", first.choice.Error
 	}
 	if len(group) == 1 && first.callers != nil {
-		f.Got = strings.Trim(fmt.Sprintf("no answer to %s; %s", hostfile.Fold(first.callers), first.choice.Rule), "; ")
+		f.Got = strings.Trim(fmt.Sprintf("%s got no answer; %s", hostfile.Fold(first.callers), first.choice.Rule), "; ")
 	}
 	if len(group) == 1 && len(first.callers) == 1 { // one word against another
 		f.Nodes = append(f.Nodes, first.callers...)
@@ -122,16 +122,16 @@ func choiceText(choice nccl.Choice, addresses []string) string {
 // remedy is how to have the ranks listen where the peers call, and what speaks
 // for it.
 func (p *placement) remedy(node *facts.Node) (want string, commands []fix.Command) {
-	look := fix.On("ip -br addr")
+	look := fix.On("ip -br addr").As(fix.Look)
 	peer := nccl.PeerAddress(node)
-	want = peer.Interface + ", by which the node was reached"
+	want = peer.Interface + ", where preflight reached the node"
 	if pairs, proven := proof.MeshProof(p.view.Nodes, proof.PeerMesh); proven {
 		want = peer.Interface + ", where " + pairs
 	}
 	named := ranks.Exporting(p.view.Launch, "NCCL_SOCKET_IFNAME", "="+peer.Interface)
 	switch {
 	case peer.Interface == "", peer.Interface == p.choices[node].Interface:
-		return "an address of its own that the other nodes can call", []fix.Command{look}
+		return "an address that only this node has and that the others can reach", []fix.Command{look}
 	case p.library == "gloo", nccl.Bootstrap(named, node).Address == peer.Address:
 		return want, p.setInterface(peer.Interface)
 	}
@@ -142,7 +142,7 @@ func (p *placement) remedy(node *facts.Node) (want string, commands []fix.Comman
 		}
 	}
 	if commands == nil {
-		return want + ", once it is up and that address its first", []fix.Command{look}
+		return want + "; it must be up, with that address first", []fix.Command{look}
 	}
 	return want, commands
 }
@@ -172,7 +172,7 @@ func (p *placement) untried(node *facts.Node) []checks.Finding {
 	f := checks.Finding{
 		Verdict: checks.Warn,
 		Nodes:   []string{node.Name},
-		Summary: fmt.Sprintf("%s will take %s, and whether the other nodes get an answer there was not tried", p.library, choiceText(choice, nil)),
+		Summary: fmt.Sprintf("%s will use %s, which no other node has tested", p.library, choiceText(choice, nil)),
 		Got:     choice.Rule,
 	}
 	f.Want, f.Remedy = p.remedy(node)
@@ -205,7 +205,7 @@ func judgeInterfaces(view checks.View) []checks.Finding {
 		return checks.Skipped("a single node has no peers")
 	}
 	if !ranks.UsesNCCL(view) {
-		return checks.Skipped("accelerator cpu: gloo takes an address, and no part of a name")
+		return checks.Skipped("accelerator cpu: gloo selects an address, not an interface name")
 	}
 	var nodes []*facts.Node
 	var findings []checks.Finding
@@ -213,14 +213,14 @@ func judgeInterfaces(view checks.View) []checks.Finding {
 		switch {
 		case ranks.Env(view, node).Get("NCCL_SOCKET_IFNAME").Value != "":
 		case names.PeerInterface(node) == "":
-			findings = append(findings, checks.UnknownFor(node, "no interface has the address it was reached at, and no route to a peer names one"))
+			findings = append(findings, checks.UnknownFor(node, "no interface has the address that preflight reached, and no route leads to a peer"))
 		default:
 			nodes = append(nodes, node)
 		}
 	}
 	list := ifnameList(view)
 	for _, d := range compare.Differences(compare.Among(nodes, "interface", names.PeerInterface)) {
-		f := d.Finding("names of the interface to the peers")
+		f := d.Finding("interface names")
 		f.Remedy = setForAll(view.Launch, "NCCL_SOCKET_IFNAME", list)
 		if list == "" && !d.Split {
 			f.Remedy = onlyHere(d.Deviations[0].Got)

@@ -30,10 +30,10 @@ func judgeOverlays(view checks.View) (findings []checks.Finding) {
 	if !ranks.UsesNCCL(view) {
 		library = "GLOO_SOCKET_IFNAME"
 	}
-	want := "the network that the nodes' own adapters are on"
-	commands := []fix.Command{fix.On("ip -br addr"), fix.Note("where the nodes have another network among them, name it in the hostfile, and its interface by %s", fix.Variable(library))}
+	want := "a network of the nodes' own adapters"
+	commands := []fix.Command{fix.On("ip -br addr").As(fix.Look), fix.Note("if the nodes share another network, use its names in the hostfile and its interface in %s", fix.Variable(library))}
 	if name := adapter(view.Everywhere()); name != "" {
-		want = name + ", which all nodes have"
+		want = name + ", which every node has"
 		commands = []fix.Command{ranks.ExportLine(view.Launch, library, name)}
 	}
 	for _, node := range view.Nodes {
@@ -44,7 +44,7 @@ func judgeOverlays(view checks.View) (findings []checks.Finding) {
 		if held := names.InterfaceOf(node.Net, choice.Interface); held.Kind == "tunnel" {
 			findings = append(findings, checks.Finding{
 				Nodes:   []string{node.Name},
-				Summary: fmt.Sprintf("all that ranks tell each other will go through a tunnel: %s", held.Name),
+				Summary: fmt.Sprintf("the ranks will send all their data through the tunnel %s", held.Name),
 				Got:     fmt.Sprintf("%s, MTU %d", held.Name, held.MTU),
 				Want:    want,
 				Remedy:  commands,

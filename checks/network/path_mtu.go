@@ -62,9 +62,9 @@ func blackHoles(view checks.View) []checks.Finding {
 		first := s.Failed[0]
 		f := checks.Finding{
 			Nodes:   s.Nodes,
-			Summary: "full packets vanish, small ones pass: " + s.Sentence(vanishing),
+			Summary: "full packets are lost, small ones pass: " + s.Sentence(vanishing),
 			Got:     fmt.Sprintf("a segment of %d bytes is lost from %s to %s", first.Path.MSS, first.From, first.To),
-			Want:    "an MTU that the whole path carries, on both ends",
+			Want:    "an MTU on both ends that the whole path can carry",
 			Remedy:  []fix.Command{fullPing(seen[first.From], seen[first.To], first.Path.MSS)},
 		}
 		if at := meshInterface(seen[s.Nodes[0]]); at.MTU != 0 {
@@ -93,13 +93,13 @@ func unlikeMTUs(view checks.View) []checks.Finding {
 			f := d.Finding("MTUs on the network of the ranks")
 			f.Verdict = checks.Warn
 			f.WouldSee = "nothing over TCP; over RoCE, Got completion … with status=12 (retry exceeded)"
-			f.Remedy = []fix.Command{fix.On("ip link show")}
+			f.Remedy = []fix.Command{fix.On("ip link show").As(fix.Look)}
 			odd := compare.Without(networks[network], func(n *facts.Node) bool { return !slices.Contains(d.Nodes, n.Name) })
 			if name := proof.Common(odd, func(n *facts.Node) string { return n.Mesh.Interface }); !d.Split && name != "" {
 				got, want := d.Deviations[0].Got, d.Deviations[0].Want
 				set := fix.On("sudo ip link set dev %s mtu %s   # until the next boot", fix.Name(name), fix.Name(want))
 				if less(got, want) { // as it is after what is advised of a black hole, which would be back
-					set = set.Remark("where it was lowered because full packets vanish, lower the others to %s instead", fix.Text(got))
+					set = set.Remark("if it was lowered because full packets were lost, lower the others to %s instead", fix.Text(got))
 				}
 				f.Remedy = []fix.Command{set}
 			}
@@ -129,7 +129,7 @@ func fullPing(from, to *facts.Node, mss int) fix.Command {
 	}
 	payload := max(min(meshInterface(from).MTU, meshInterface(to).MTU)-headers, mss) // mss where an MTU was not seen
 	return fix.On("ping -c 1 -M do -s %s %s", fix.Number(payload), fix.Host(to.Mesh.Address)).At(from.Name).
-		Remark("lower -s until it passes: the MTU is %s more", fix.Number(headers))
+		Remark("lower -s until it passes: the MTU is %s more", fix.Number(headers)).As(fix.Look)
 }
 
 // narrower is what a path may carry that loses full packets: Ethernet's 1500
@@ -145,8 +145,8 @@ func narrower(mtu int) int {
 var vanishing = proof.Words{
 	proof.Everywhere: {"between all of the nodes"},
 	proof.Between:    {"", "between %s"},
-	proof.Inbound:    {"on the way in from any other node", "on the way in from %s"},
-	proof.Outbound:   {"on the way out to any other node", "on the way out to %s"},
-	proof.BothWays:   {"to and from any other node", "to and from %s"},
+	proof.Inbound:    {"from every other node", "from %s"},
+	proof.Outbound:   {"to every other node", "to %s"},
+	proof.BothWays:   {"to and from every other node", "to and from %s"},
 	proof.Directions: {"between some nodes", "%s"},
 }

@@ -149,7 +149,7 @@ func (p *placement) of(node *facts.Node) (m misplacement, notKnown string) {
 	m.fault = p.fault(node, m.choice)
 	// Most peers that reach the node otherwise get no answer at its rank address.
 	if m.fault == "" && len(p.unanswered[node.Name]) > p.answered[node.Name] && p.choices[node].Address != nccl.PeerAddress(node).Address {
-		m.fault, m.callers = fmt.Sprintf("where other nodes get no answer; on %s they do", names.PeerInterface(node)), p.unanswered[node.Name]
+		m.fault, m.callers = fmt.Sprintf("where other nodes get no answer (they do on %s)", names.PeerInterface(node)), p.unanswered[node.Name]
 	}
 	switch {
 	case m.fault == "":
@@ -174,15 +174,15 @@ func (p *placement) of(node *facts.Node) (m misplacement, notKnown string) {
 func (p *placement) fault(node *facts.Node, choice nccl.Choice) string {
 	address, err := netip.ParseAddr(choice.Address)
 	if choice.Error != "" || err != nil {
-		return "which is no address"
+		return "which is not an address"
 	}
 	at := names.InterfaceOf(node.Net, choice.Interface)
 	switch {
 	case address.IsLoopback():
-		return "which leads nowhere but to the node itself"
+		return "which leads only to the node itself"
 	case p.holdsOthers[node.Name] != nil:
 		others := slices.Sorted(maps.Values(p.holdsOthers[node.Name]))
-		return fmt.Sprintf("and the node holds the addresses of %s besides: what it sends them ends at itself", hostfile.Fold(others))
+		return fmt.Sprintf("but it also has the addresses of %s, so packets to them stay on it", hostfile.Fold(others))
 	case p.answered[node.Name] > 0 && node.Mesh != nil && node.Mesh.Address == choice.Address:
 		return ""
 	case at.Name != "" && !at.Up:
@@ -190,13 +190,13 @@ func (p *placement) fault(node *facts.Node, choice nccl.Choice) string {
 	case p.shared[address] > 1:
 		return heldTwice
 	case address.Is6() && address.IsLinkLocalUnicast():
-		return "which has a link-local address only"
+		return "which has only a link-local address"
 	case address.Is6() && !p.isIPv6:
-		return "which is IPv6 where the peers are not"
+		return "an IPv6 address; the peers use IPv4"
 	case !address.Is6() && p.isIPv6:
-		return "which is IPv4 where the peers are not"
+		return "an IPv4 address; the peers use IPv6"
 	case isInside(at) && !p.called[node.Name] && choice.Interface != names.PeerInterface(node):
-		return "a network inside the machine"
+		return "a network that exists only inside the node"
 	}
 	return ""
 }
@@ -260,7 +260,7 @@ func (p *placement) sideways() []checks.Finding {
 		got = append(got, uses.Key+" on "+hostfile.Fold(nodes))
 	}
 	f.Got = strings.Join(got[:min(4, len(got))], ", ")
-	f.Want = "only interfaces that every node can be called at"
+	f.Want = "only interfaces on which every node can be reached"
 	f.Remedy = setForAll(p.view.Launch, "NCCL_SOCKET_IFNAME", nccl.IfnameFor(p.view.Nodes, p.wanted))
 	return []checks.Finding{f}
 }

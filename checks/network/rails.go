@@ -12,6 +12,7 @@ import (
 	"preflight/checks/proof"
 	"preflight/checks/ranks"
 	"preflight/facts"
+	"preflight/internal/text"
 	"preflight/launch/nccl"
 )
 
@@ -93,52 +94,52 @@ func (r rail) finding(s proof.Suspect) checks.Finding {
 	f := checks.Finding{
 		Nodes:    s.Nodes,
 		Got:      r.got(s),
-		Want:     "every node answered by the others on " + r.name,
+		Want:     "answers from every node on rail " + r.name,
 		WouldSee: r.wouldSee(call.Path),
-		Remedy:   []fix.Command{fix.On("ip neigh show %s dev %s; ip -s link show dev %[2]s", fix.Host(call.Path.To), fix.Name(from.Same.Interface)).At(call.From)},
+		Remedy:   []fix.Command{fix.On("ip neigh show %s dev %s; ip -s link show dev %[2]s", fix.Host(call.Path.To), fix.Name(from.Same.Interface)).At(call.From).As(fix.Look)},
 	}
 	cause := outcomeWords[facts.PathOutcome(s.How)].cause
 	other := r.answersInstead(s)
 	switch {
 	case other != "" && s.Kind == proof.Everywhere:
-		cause = "a machine's interfaces answer ARP for each other's addresses, and packets for one port go to another"
-		f.Want = "every interface answering for its own addresses alone"
+		cause = "interfaces of one node answer ARP for each other, so packets reach the wrong port"
+		f.Want = "every interface answers only for its own addresses"
 		f.Remedy = append(f.Remedy, ownAddressesAlone)
 	case other != "":
-		cause = fmt.Sprintf("another port of the same machine answers, %s: the cables look crossed, or the addresses", other)
+		cause = fmt.Sprintf("port %s of the same node answers: cables or addresses look swapped", other)
 		f.Want = "each cable in the port of its rail"
-		f.Remedy = append(f.Remedy, fix.On("ip -br addr; lldpctl   # which switch port each is in"), fix.Note("swap the two cables, or the two addresses"))
+		f.Remedy = append(f.Remedy, fix.On("ip -br addr; lldpctl   # the switch port of each cable").As(fix.Look), fix.Note("swap the two cables, or the two addresses"))
 	case s.How == string(facts.PathUnresolved):
-		cause = "nobody on the rail answers for the address"
-		f.Remedy = append(f.Remedy, fix.On("sudo arping -c 3 -I %s %s", fix.Name(from.Same.Interface), fix.Host(call.Path.To)).At(call.From),
-			fix.On("ip -d link show dev %s; sysctl -a -r 'arp_(ignore|filter)'   # and its switch port: link, VLAN", fix.Name(to.Same.Interface)).At(call.To))
+		cause = "no machine on the rail answers for the address"
+		f.Remedy = append(f.Remedy, fix.On("sudo arping -c 3 -I %s %s", fix.Name(from.Same.Interface), fix.Host(call.Path.To)).At(call.From).As(fix.Look),
+			fix.On("ip -d link show dev %s; sysctl -a -r 'arp_(ignore|filter)'   # also check its switch port: link, VLAN", fix.Name(to.Same.Interface)).At(call.To).As(fix.Look))
 	case s.How == string(facts.PathBlackhole):
-		cause = "full packets vanish, small ones pass"
-		f.Remedy = append(f.Remedy, fix.On("ip link show dev %s   # its MTU is to be one that every switch on the way carries", fix.Name(from.Same.Interface)))
+		cause = "full packets are lost, small ones pass"
+		f.Remedy = append(f.Remedy, fix.On("ip link show dev %s   # every switch on the way must carry its MTU", fix.Name(from.Same.Interface)).As(fix.Look))
 	case s.How == string(facts.PathRefused) && from.Layer != "":
-		cause = "another port of the machine answers for this one with a reset, or a firewall does; the drill did listen there"
-		f.Remedy = append(f.Remedy, ownAddressesAlone, fix.On("sudo iptables -S; sudo nft list ruleset").At(call.To))
+		cause = "another port of the node, or a firewall, resets calls"
+		f.Remedy = append(f.Remedy, ownAddressesAlone, fix.On("sudo iptables -S; sudo nft list ruleset").At(call.To).As(fix.Look))
 	case s.How == string(facts.PathUnroutable):
 		cause = "the caller has no route there"
-		f.Remedy = append(f.Remedy, fix.On("ip route get %s oif %s", fix.Host(call.Path.To), fix.Name(from.Same.Interface)).At(call.From))
+		f.Remedy = append(f.Remedy, fix.On("ip route get %s oif %s", fix.Host(call.Path.To), fix.Name(from.Same.Interface)).At(call.From).As(fix.Look))
 	default:
-		f.Remedy = append(f.Remedy, fix.On("sudo iptables -S; sudo nft list ruleset   # what drops or rejects on %s", fix.Name(to.Same.Interface)).At(call.To))
+		f.Remedy = append(f.Remedy, fix.On("sudo iptables -S; sudo nft list ruleset   # what drops or rejects packets on %s", fix.Name(to.Same.Interface)).At(call.To).As(fix.Look))
 	}
 	f.Summary = r.summary(s) + ": " + cause
 	f.Remedy = append(f.Remedy, r.without()...)
 	isProof := s.How == string(facts.PathUnresolved) || s.How == string(facts.PathUnroutable) || other != ""
 	switch {
 	case from.Layer == nccl.LayerInfiniBand:
-		f.Verdict, f.WouldSee = checks.Warn, "nothing, where InfiniBand itself passes: NCCL's data take no IP there"
+		f.Verdict, f.WouldSee = checks.Warn, "nothing, if InfiniBand itself works: NCCL sends no data over IP there"
 	case from.Layer == nccl.LayerRoCE && !isProof:
-		f.Verdict, f.WouldSee = checks.Warn, "nothing, where TCP alone is stopped; else Got completion from peer … with status=12 (retry exceeded)"
+		f.Verdict, f.WouldSee = checks.Warn, "nothing, if only TCP is blocked; otherwise Got completion from peer … with status=12 (retry exceeded)"
 	}
 	return f
 }
 
 // ownAddressesAlone has every interface answer for its own addresses alone: Linux answers for all of a machine's by any
 // (Documentation/networking/ip-sysctl.rst, arp_ignore).
-var ownAddressesAlone = fix.On("sudo sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2   # until the next boot, where several ports are on one switch")
+var ownAddressesAlone = fix.On("sudo sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2   # until the next boot; for ports on one switch")
 
 func (r rail) summary(s proof.Suspect) string {
 	on := " on rail " + r.name
@@ -207,9 +208,9 @@ func (r rail) without() []fix.Command {
 	if r.taking.Value == "" {
 		return nil
 	}
-	takes := ranks.ExportLine(r.view.Launch, r.taking.Name, r.taking.Value).Remark("until it does, the rails that answered")
+	takes := ranks.ExportLine(r.view.Launch, r.taking.Name, r.taking.Value).Remark("until that is repaired: uses only the rails that answered").As(fix.Or)
 	if given := ranks.Env(r.view, r.nodes[r.names[0]]).Get(r.taking.Name); given.Value != "" {
-		return append(ranks.TakeOut(r.view, given), takes)
+		return append(text.Map(ranks.TakeOut(r.view, given), func(c fix.Command) fix.Command { return c.As(fix.Or) }), takes)
 	}
 	return []fix.Command{takes}
 }
@@ -227,9 +228,9 @@ func crossing(view checks.View) (findings []checks.Finding) {
 		}
 		findings = append(findings, checks.Finding{
 			Nodes:   []string{node.Name},
-			Summary: "NCCL is to lead its rings from one rail to another, and no rail answers another",
+			Summary: "NCCL_CROSS_NIC=1 joins rails that cannot reach each other",
 			Got:     ranks.Origin(view, given),
-			Want:    "rings that stay on their rail",
+			Want:    "rings that stay on one rail",
 			Remedy:  append(ranks.TakeOut(view, given), ranks.ExportLine(view.Launch, "NCCL_CROSS_NIC", "0")),
 		})
 	}

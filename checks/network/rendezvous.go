@@ -57,10 +57,10 @@ func ranksThere(view checks.View) (findings []checks.Finding) {
 		}
 		f := checks.Finding{
 			Verdict: checks.Warn, Nodes: nodes,
-			Summary:  fmt.Sprintf("a launch is meeting at %s already: ranks called there, and would join this launch as well if they still do by then", seen.Endpoint),
+			Summary:  fmt.Sprintf("ranks of another launch call %s and may join this launch", seen.Endpoint),
 			Got:      "calls of torch ranks from " + strings.Join(seen.Ranks, ", "),
-			Want:     "nobody there before this launch",
-			Remedy:   []fix.Command{callers},
+			Want:     "no calls to the port before this launch",
+			Remedy:   []fix.Command{callers.As(fix.Look)},
 			WouldSee: "Timed out initializing process group in store based barrier on rank 0, for key: … (world_size=…, num_workers_joined=…), with more joined than there are",
 		}
 		if server.Net != nil {

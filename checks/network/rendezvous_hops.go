@@ -33,13 +33,13 @@ func (g meeting) rejected(errno string) string {
 
 // unserved: no port could be bound, by what master-port-free did not see.
 func (g meeting) unserved() []checks.Finding {
-	look := fix.On("sudo ss -tlnp")
+	look := fix.On("sudo ss -tlnp").As(fix.Look)
 	if g.port != "" {
-		look = fix.On("sudo ss -tlnp sport = :%s", fix.Name(g.port))
+		look = fix.On("sudo ss -tlnp sport = :%s", fix.Name(g.port)).As(fix.Look)
 	}
 	return []checks.Finding{{
 		Nodes:    []string{g.server.Name},
-		Summary:  fmt.Sprintf("no store can be served for %s", g.endpoint()),
+		Summary:  fmt.Sprintf("the store cannot listen at %s", g.endpoint()),
 		Got:      g.part(g.server).Error,
 		Want:     "a port that can be bound on all addresses",
 		WouldSee: "The server socket has failed to listen on any local network address … EADDRINUSE",
@@ -51,7 +51,7 @@ func (g meeting) unserved() []checks.Finding {
 // port when it has left cannot be told before.
 func (g meeting) taken() checks.Finding {
 	seen := g.part(g.server)
-	return checks.UnknownFor(g.server, fmt.Sprintf("nobody met at %s, as after %.0f s of waiting the port was still %s: run again when that has ended", g.endpoint(), seen.Waited, seen.Error))
+	return checks.UnknownFor(g.server, fmt.Sprintf("no rendezvous at %s: after %.0f s the port was still %s; run preflight again when it is free", g.endpoint(), seen.Waited, seen.Error))
 }
 
 // noOneServer: in c10d mode every node decides by its own name whether it is
@@ -59,14 +59,14 @@ func (g meeting) taken() checks.Finding {
 func (g meeting) noOneServer() []checks.Finding {
 	f := checks.Finding{
 		Nodes:    checks.NamesOf(g.nodes),
-		Summary:  fmt.Sprintf("no node takes itself for the host of %s, so that nobody serves the store", g.endpoint()),
+		Summary:  fmt.Sprintf("no node recognises itself as the host of %s: none serves the store", g.endpoint()),
 		Got:      g.reasons(g.nodes),
-		Want:     "one node whose hostname is the endpoint's, or leads to it",
+		Want:     "exactly one node whose hostname is the endpoint or leads to it",
 		WouldSee: g.timedOut(),
-		Remedy:   []fix.Command{fix.On("hostname; getent ahosts $(hostname)")},
+		Remedy:   []fix.Command{fix.On("hostname; getent ahosts $(hostname)").As(fix.Look)},
 	}
 	if len(g.servers) > 1 {
-		f.Summary = fmt.Sprintf("%d nodes take themselves for the host of %s, and each waits for all others in a store of its own", len(g.servers), g.endpoint())
+		f.Summary = fmt.Sprintf("%d nodes each serve a store for %s and wait for the others", len(g.servers), g.endpoint())
 		f.Nodes, f.Got = checks.NamesOf(g.servers), g.reasons(g.servers)
 		f.WouldSee = "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError"
 	}
@@ -110,22 +110,22 @@ func (g meeting) stopped(nodes []*facts.Node) []checks.Finding {
 		f := checks.Finding{Nodes: []string{node.Name}, Got: seen.Error}
 		switch seen.Failed {
 		case facts.HopResolve:
-			f.Summary = fmt.Sprintf("%s, where the ranks will meet, does not resolve", g.host)
+			f.Summary = fmt.Sprintf("the master address %s does not resolve", g.host)
 			f.WouldSee = names.Unresolved(g.host, g.port)
-			f.Remedy = []fix.Command{names.LookUp(g.host)}
+			f.Remedy = []fix.Command{names.LookUp(g.host).As(fix.Look)}
 			if address := nccl.PeerAddress(g.server).Address; text.IsPlain(address) && text.IsPlain(g.host) {
 				f.Remedy = append(f.Remedy, fix.On("echo %s %s | sudo tee -a /etc/hosts", fix.Host(address), fix.Host(g.host)).Inside())
 			}
 		case facts.HopValidate:
-			f.Summary = fmt.Sprintf("at %s somebody else answers than the store on %s", g.endpoint(), g.server.Name)
+			f.Summary = fmt.Sprintf("another program than the store on %[2]s answers at %[1]s", g.endpoint(), g.server.Name)
 			f.Got = strings.Trim(seen.Address+": "+seen.Error, ": ")
-			f.Want = "the store: no second machine with this address, no proxy and no translation on the way"
+			f.Want = "an answer from the store: no second machine, proxy or translation on the way"
 			f.WouldSee = fmt.Sprintf("TCP client failed to connect/validate to host %s:%s - retrying", g.host, g.port)
-			f.Remedy = []fix.Command{fix.On("getent ahosts %s", fix.Host(g.host)), fix.On("sudo ss -tlnp sport = :%s", fix.Name(g.port)).At(g.server.Name)}
+			f.Remedy = []fix.Command{fix.On("getent ahosts %s", fix.Host(g.host)).As(fix.Look), fix.On("sudo ss -tlnp sport = :%s", fix.Name(g.port)).At(g.server.Name).As(fix.Look)}
 		case facts.HopJoin:
-			f.Summary = fmt.Sprintf("connects to the store on %s and is not counted there", g.server.Name)
+			f.Summary = fmt.Sprintf("connects to the store on %s, but the store does not count it", g.server.Name)
 			f.WouldSee = "Connection reset by peer, or a timeout of the store"
-			f.Remedy = []fix.Command{fix.On("ping -c 5 %s", fix.Host(g.host))}
+			f.Remedy = []fix.Command{fix.On("ping -c 5 %s", fix.Host(g.host)).As(fix.Look)}
 		}
 		findings = append(findings, f)
 	}
@@ -137,7 +137,7 @@ func (g meeting) stopped(nodes []*facts.Node) []checks.Finding {
 func (g meeting) tooFew() []checks.Finding {
 	took := checks.NamesOf(g.nodes)
 	absent := slices.DeleteFunc(checks.NamesOf(g.view.Everywhere()), func(name string) bool { return slices.Contains(took, name) })
-	return checks.Skipped(fmt.Sprintf("not all nodes met at %s: %s took no part", g.endpoint(), hostfile.Fold(absent)))
+	return checks.Skipped(fmt.Sprintf("not all nodes met at %s: %s did not take part", g.endpoint(), hostfile.Fold(absent)))
 }
 
 // unmet: everybody got through, and not everybody was seen.
@@ -156,18 +156,18 @@ func (g meeting) unmet(waiting []*facts.Node) []checks.Finding {
 	if len(said) > 1 && 2*len(said) > len(took)-1 { // their word against that of the one that serves
 		return []checks.Finding{{
 			Nodes:    []string{g.server.Name},
-			Summary:  fmt.Sprintf("%s were counted by the store on %s, as they all say, and it does not have them meet", hostfile.Fold(said), g.server.Name),
+			Summary:  fmt.Sprintf("the store on %[2]s counted %[1]s but does not let them continue", hostfile.Fold(said), g.server.Name),
 			Got:      g.part(waiting[0]).Error,
 			WouldSee: fmt.Sprintf("Timed out after … seconds waiting for clients. %d/%d clients joined.", len(g.nodes)-len(said), len(g.nodes)),
-			Remedy:   []fix.Command{fix.On("uptime")},
+			Remedy:   []fix.Command{fix.On("uptime").As(fix.Look)},
 		}}
 	}
 	return []checks.Finding{{
 		Nodes:    late,
-		Summary:  fmt.Sprintf("the store on %s is reached, and not all nodes were counted there within the time of the drill", g.server.Name),
+		Summary:  fmt.Sprintf("reached the store on %s, but was not counted there in time", g.server.Name),
 		Got:      g.part(waiting[0]).Error,
 		WouldSee: fmt.Sprintf("Timed out after … seconds waiting for clients. %d/%d clients joined.", len(g.nodes)-len(late), len(g.nodes)),
-		Remedy:   []fix.Command{fix.On("uptime"), fix.On("ping -c 5 %s", fix.Host(g.host))},
+		Remedy:   []fix.Command{fix.On("uptime").As(fix.Look), fix.On("ping -c 5 %s", fix.Host(g.host)).As(fix.Look)},
 	}}
 }
 
@@ -209,11 +209,11 @@ func (g meeting) unconnected(nodes []*facts.Node) []checks.Finding {
 func (g meeting) misled(node *facts.Node) checks.Finding {
 	return checks.Finding{
 		Nodes:    []string{node.Name},
-		Summary:  fmt.Sprintf("takes %s, where the ranks will meet, for another machine than %s", g.host, g.server.Name),
+		Summary:  fmt.Sprintf("resolves the master address %s to another machine than %s", g.host, g.server.Name),
 		Got:      strings.Join(g.part(node).Addresses, " "),
 		Want:     nccl.PeerAddress(g.server).Address,
 		WouldSee: g.timedOut(),
-		Remedy:   []fix.Command{names.LookUp(g.host), fix.On("sudoedit /etc/hosts")},
+		Remedy:   []fix.Command{names.LookUp(g.host).As(fix.Look), fix.On("sudoedit /etc/hosts   # correct the line with this name").As(fix.Or)},
 	}
 }
 
@@ -221,11 +221,11 @@ func (g meeting) misled(node *facts.Node) checks.Finding {
 func (g meeting) serverCutOff(outcome facts.PathOutcome) checks.Finding {
 	return checks.Finding{
 		Nodes:    []string{g.server.Name},
-		Summary:  fmt.Sprintf("serves the store and cannot call itself at %s", g.endpoint()),
+		Summary:  fmt.Sprintf("serves the store, but cannot reach it at %s itself", g.endpoint()),
 		Got:      cmp.Or(g.part(g.server).Error, string(outcome)),
-		Want:     "an answer from its own address: no firewall on it, no translation that only works from outside",
+		Want:     "an answer from its own address: no firewall, and no translation that works only from outside",
 		WouldSee: g.timedOut(),
-		Remedy:   []fix.Command{fix.On("ip route get %s", g.address(g.server)), fix.On("sudo iptables -S INPUT")},
+		Remedy:   []fix.Command{fix.On("ip route get %s", g.address(g.server)).As(fix.Look), fix.On("sudo iptables -S INPUT").As(fix.Look)},
 	}
 }
 
@@ -236,22 +236,22 @@ func (g meeting) cutOff(outcome facts.PathOutcome, callers []string) checks.Find
 		Nodes:    callers,
 		Summary:  fmt.Sprintf("no answer from the store on %s at %s", g.server.Name, g.endpoint()),
 		Got:      cmp.Or(g.otherPorts(callers), g.part(first).Error),
-		Want:     fmt.Sprintf("TCP port %s of %s open to these nodes too", g.port, g.server.Name),
+		Want:     fmt.Sprintf("TCP port %s of %s open to these nodes", g.port, g.server.Name),
 		WouldSee: g.timedOut(),
-		Remedy:   []fix.Command{fix.On("ip route get %s", g.address(first)), fix.On("sudo iptables -S OUTPUT"), fix.On("sudo iptables -S INPUT").At(g.server.Name)},
+		Remedy:   []fix.Command{fix.On("ip route get %s", g.address(first)).As(fix.Look), fix.On("sudo iptables -S OUTPUT").As(fix.Look), fix.On("sudo iptables -S INPUT").At(g.server.Name).As(fix.Look)},
 	}
 	switch outcome {
 	case facts.PathUnroutable:
-		f.Summary = fmt.Sprintf("has no route to %s, where the ranks will meet", g.host)
+		f.Summary = fmt.Sprintf("has no route to the master address %s", g.host)
 		f.Want, f.WouldSee, f.Remedy = "a route there", g.rejected("101 - Network is unreachable"), f.Remedy[:1]
 	case facts.PathUnresolved:
-		f.Summary = fmt.Sprintf("nobody on its link answers ARP for %s at %s, or for the router on the way", g.server.Name, g.endpoint())
-		f.Want, f.WouldSee, f.Remedy = "an answer to ARP", g.rejected("113 - No route to host"), []fix.Command{fix.On("ip neigh"), f.Remedy[0]}
+		f.Summary = fmt.Sprintf("no answer to ARP for %s at %s, or for the router to it", g.server.Name, g.endpoint())
+		f.Want, f.WouldSee, f.Remedy = "an answer to ARP", g.rejected("113 - No route to host"), []fix.Command{fix.On("ip neigh").As(fix.Look), f.Remedy[0]}
 	case facts.PathRejected:
-		f.Summary = fmt.Sprintf("is rejected on the way to the store on %s at %s", g.server.Name, g.endpoint())
+		f.Summary = fmt.Sprintf("a firewall rejects calls to the store on %s at %s", g.server.Name, g.endpoint())
 		f.WouldSee = g.rejected("113 - No route to host")
 	case facts.PathRefused, facts.PathReset:
-		f.Summary = fmt.Sprintf("is refused by the store on %s at %s, which listens", g.server.Name, g.endpoint())
+		f.Summary = fmt.Sprintf("the store on %s at %s refuses calls, although it listens", g.server.Name, g.endpoint())
 	}
 	return f
 }
@@ -290,13 +290,13 @@ func (g meeting) foreign(callers []*facts.Node) checks.Finding {
 	outcome := compare.GroupBy(callers, func(n *facts.Node) string { return string(g.part(n).Outcome) })[0].Value
 	f := checks.Finding{
 		Nodes:    []string{g.server.Name},
-		Summary:  fmt.Sprintf("the ranks will meet at %s, no address of %s, and nobody gets through to its store there", place, g.server.Name),
+		Summary:  fmt.Sprintf("ranks will meet at %s, which does not lead to the store on %s", place, g.server.Name),
 		Got:      fmt.Sprintf("calls to port %s there are %s", g.port, outcome),
 		WouldSee: g.timedOut(),
 	}
 	f.Want, f.Remedy = masterPlace{g.view, g.server, g.view.Launch.Endpoint(g.server)}.remedy()
 	if place != g.host {
-		f.Remedy = append(f.Remedy, names.LookUp(g.host))
+		f.Remedy = append(f.Remedy, names.LookUp(g.host).As(fix.Look))
 	}
 	return f
 }
@@ -312,16 +312,16 @@ func (g meeting) closed(outcome facts.PathOutcome, callers []string) checks.Find
 	}
 	switch outcome {
 	case facts.PathUnresolved:
-		f.Summary = "nobody answers ARP for its address: the other nodes find no machine there"
+		f.Summary = "no machine answers ARP for its address"
 		f.WouldSee = g.rejected("113 - No route to host")
-		f.Remedy = []fix.Command{fix.On("ip neigh show %s", g.address(g.caller(callers[0]))).At(callers[0]), fix.On("ip -br addr")}
+		f.Remedy = []fix.Command{fix.On("ip neigh show %s", g.address(g.caller(callers[0]))).At(callers[0]).As(fix.Look), fix.On("ip -br addr").As(fix.Look)}
 	case facts.PathRejected:
-		f.Summary = fmt.Sprintf("a firewall on it rejects what comes in on port %s", g.port)
+		f.Summary = fmt.Sprintf("its firewall rejects connections to port %s", g.port)
 		f.WouldSee = g.rejected("113 - No route to host")
 	case facts.PathRefused, facts.PathReset:
-		f.Summary = fmt.Sprintf("calls to port %s are reset on the way in, although a store listens there: a firewall on it, or a translated address", g.port)
+		f.Summary = fmt.Sprintf("port %s resets calls though the store listens: firewall or translation", g.port)
 	default:
-		f.Summary = fmt.Sprintf("a firewall on it does not open port %s: nobody else gets an answer there", g.port)
+		f.Summary = fmt.Sprintf("its firewall drops connections to port %s", g.port)
 	}
 	return f
 }
@@ -337,8 +337,8 @@ func (g meeting) open() []fix.Command {
 		}
 	}
 	return []fix.Command{
-		fix.On("sudo %s -I INPUT -p tcp%s --dport %s -j ACCEPT   # until the next reload of the firewall", command, from, fix.Name(g.port)),
-		fix.On("sudo firewall-cmd --permanent --add-port=%s/tcp && sudo firewall-cmd --reload   # where firewalld rules", fix.Name(g.port)),
-		fix.On("sudo ufw allow %s/tcp   # where ufw rules", fix.Name(g.port)),
+		fix.On("sudo %s -I INPUT -p tcp%s --dport %s -j ACCEPT   # until the firewall reloads", command, from, fix.Name(g.port)),
+		fix.On("sudo firewall-cmd --permanent --add-port=%s/tcp && sudo firewall-cmd --reload   # if firewalld is active", fix.Name(g.port)).As(fix.Or),
+		fix.On("sudo ufw allow %s/tcp   # if ufw is active", fix.Name(g.port)).As(fix.Or),
 	}
 }

@@ -34,7 +34,7 @@ func judgeLinks(view checks.View) []checks.Finding {
 			rates = append(rates, link.Rate)
 			measured[link.Peer] = node
 		case proof.HasFailed(node.Mesh, link.Peer, func(facts.Path) bool { return true }):
-			findings = append(findings, checks.Skipped("not measured where nodes do not reach each other: see node-mesh")...)
+			findings = append(findings, checks.Skipped("not measured between nodes that cannot reach each other: see node-mesh")...)
 		default:
 			findings = append(findings, checks.UnknownFor(node, "throughput: "+link.Error))
 		}
@@ -50,13 +50,13 @@ func judgeLinks(view checks.View) []checks.Finding {
 		peer := nodes[node.Throughput.Peer]
 		switch {
 		case isSlow(node) && isShared:
-			findings = append(findings, checks.UnknownFor(node, "another preflight measured on these nodes at the same time, which may be why a link looks slow: run one after the other"))
+			findings = append(findings, checks.UnknownFor(node, "another preflight was measuring on these nodes, which can make a link look slow: run it again"))
 		case slowNode(node):
-			findings = append(findings, slowLink(view, node, usual, "sends and receives slowly", node.Name))
+			findings = append(findings, slowLink(view, node, usual, "sends and receives at less than half of the usual rate", node.Name))
 		case isSlow(node) && peer != nil && slowNode(peer):
 			// the peer is to blame
 		case isSlow(node):
-			findings = append(findings, slowLink(view, node, usual, fmt.Sprintf("the link %s → %s is slow", node.Name, node.Throughput.Peer), node.Name, node.Throughput.Peer))
+			findings = append(findings, slowLink(view, node, usual, fmt.Sprintf("the link %s → %s has less than half of the usual rate", node.Name, node.Throughput.Peer), node.Name, node.Throughput.Peer))
 		case node.Throughput.Error == "" && !node.Throughput.Shared && node.Throughput.Rate < least(node, peer):
 			below = append(below, node)
 		}
@@ -93,12 +93,12 @@ func belowTheirSpeed(senders []*facts.Node) checks.Finding {
 	slowest := slices.MinFunc(senders, func(a, b *facts.Node) int { return cmp.Compare(a.Throughput.Rate, b.Throughput.Rate) })
 	link := slowest.Throughput
 	f := checks.Finding{
-		Summary: "links carry far less than their interfaces could, and are no slower than the others",
-		Got:     fmt.Sprintf("%s of %s by %s of %s, the slowest", text.BitRate(link.Rate), text.BitRate(float64(linkSpeed(slowest))), link.Interface, slowest.Name),
+		Summary: "all links carry less than half of the speed of their interfaces",
+		Got:     fmt.Sprintf("%s of %s on %s of %s, the slowest", text.BitRate(link.Rate), text.BitRate(float64(linkSpeed(slowest))), link.Interface, slowest.Name),
 		Want:    fmt.Sprintf("%s or more", text.BitRate(min(float64(linkSpeed(slowest)), easily)/2)),
 		Remedy: []fix.Command{
-			fix.On("ip -s -s link show dev %s; ip -d link show dev %[1]s | grep -o 'mtu [0-9]*'   # errors and drops; the MTU: 9000 where the switches have it", fix.Name(link.Interface)),
-			fix.On("ethtool --show-offload %s | grep -E 'segmentation|receive-offload'; sysctl net.ipv4.tcp_rmem net.ipv4.tcp_wmem", fix.Name(link.Interface)),
+			fix.On("ip -s -s link show dev %s; ip -d link show dev %[1]s | grep -o 'mtu [0-9]*'   # errors and drops; the MTU: 9000 if the switches allow it", fix.Name(link.Interface)).As(fix.Look),
+			fix.On("ethtool --show-offload %s | grep -E 'segmentation|receive-offload'; sysctl net.ipv4.tcp_rmem net.ipv4.tcp_wmem", fix.Name(link.Interface)).As(fix.Look),
 		},
 	}
 	for _, node := range senders {
@@ -124,15 +124,15 @@ func slowLink(view checks.View, node *facts.Node, usual float64, summary string,
 		Got:     fmt.Sprintf("%s from %s to %s", text.BitRate(node.Throughput.Rate), node.Name, node.Throughput.Peer),
 		Want:    fmt.Sprintf("about %s, as between most nodes", text.BitRate(usual)),
 		Remedy: []fix.Command{
-			fix.On("ethtool %s | grep -iE 'speed|duplex|link'", fix.Name(node.Throughput.Interface)),
-			fix.On("ip -s -s link show dev %s   # errors and drops", fix.Name(node.Throughput.Interface)),
+			fix.On("ethtool %s | grep -iE 'speed|duplex|link'", fix.Name(node.Throughput.Interface)).As(fix.Look),
+			fix.On("ip -s -s link show dev %s   # errors and drops", fix.Name(node.Throughput.Interface)).As(fix.Look),
 		},
 	}
 	own := linkSpeed(node)
 	for _, other := range view.All {
 		if speed := linkSpeed(&other); own != 0 && speed > own {
-			f.Got += fmt.Sprintf("; its %s is %s among %s", node.Throughput.Interface, text.BitRate(float64(own)), text.BitRate(float64(speed)))
-			f.Want += "; a cable, a port or an interface of the same speed"
+			f.Got += fmt.Sprintf("; its %s runs at %s, others at %s", node.Throughput.Interface, text.BitRate(float64(own)), text.BitRate(float64(speed)))
+			f.Want += "; interfaces, cables and ports of the same speed"
 			break
 		}
 	}

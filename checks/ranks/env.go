@@ -32,9 +32,9 @@ func Unread(view checks.View, name string) string {
 	case prefix == "NCCL" && !UsesNCCL(view) && !asksForGPUs:
 		return "NCCL is not used with accelerator cpu"
 	case prefix == "GLOO" && !UsesGloo(view):
-		return "gloo is not used unless the script makes a group of it"
+		return "gloo is used only if the script creates a gloo group"
 	case prefix == "TP":
-		return "tensorpipe is not used unless the script makes remote procedure calls"
+		return "tensorpipe is used only if the script uses RPC"
 	}
 	return ""
 }
@@ -61,7 +61,7 @@ func TakeOut(view checks.View, setting facts.Setting) []fix.Command {
 	export, isExported := Exported(view, name)
 	switch {
 	case isExported && export.Source == launch.ByCommand:
-		return []fix.Command{fix.Note("take %s out of what is typed on every node, or of the script that is", fix.Variable(name))}
+		return []fix.Command{fix.Note("remove %s from the command that you type on every node, or from the script that it runs", fix.Variable(name))}
 	case isExported && strings.Contains(export.Source, "/"):
 		return []fix.Command{fix.Here("sed -i '/^%s=/d' %s", fix.Variable(name), fix.Path(export.Source))}
 	case isExported:
@@ -82,7 +82,7 @@ func Exported(view checks.View, name string) (facts.Setting, bool) {
 
 // SearchSession finds the file that sets a variable in a session without login.
 func SearchSession(name string) fix.Command {
-	return fix.On("grep -ns %s /etc/environment ~/.bashrc ~/.profile ~/.ssh/environment", fix.Variable(name))
+	return fix.On("grep -ns %s /etc/environment ~/.bashrc ~/.profile ~/.ssh/environment   # which file sets it", fix.Variable(name)).As(fix.Look)
 }
 
 // Exporting is the launch with one more variable exported to every node.

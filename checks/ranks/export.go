@@ -51,9 +51,9 @@ func Exportable(variable, value string) bool {
 }
 
 const (
-	renamed = "the interface has a name that the shell on every node may read as more: give it another one, as by ip link set dev OLD name NEW, and " +
-		"by a .link file of systemd for the next boot"
-	byHand = "its value is none that the variable takes, and the shell on every node may read it as more: where it is meant, set it by hand on the nodes"
+	renamed = "a shell may misread the name of the interface. Rename it with ip link set dev OLD name NEW, and " +
+		"with a .link file of systemd for the next boot"
+	byHand = "a shell may misread its value, which is not valid for this variable. If the value is right, set it by hand on the nodes"
 )
 
 // NotExported says why a variable is not, and what to do instead.
@@ -67,9 +67,9 @@ func NotExported(variable string) string {
 // refused is that as a fix.
 func refused(variable string) fix.Command {
 	if NotExported(variable) == renamed {
-		return fix.Note("%s is not written down: "+renamed, fix.Variable(variable))
+		return fix.Note("no command sets %s: "+renamed, fix.Variable(variable))
 	}
-	return fix.Note("%s is not written down: "+byHand, fix.Variable(variable))
+	return fix.Note("no command sets %s: "+byHand, fix.Variable(variable))
 }
 
 // ExportLine sets a variable for every rank of the launch, where its value can be exported.
