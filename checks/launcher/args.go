@@ -83,18 +83,18 @@ var noteRules = map[string]noteRule{
 	"pdsh-rcmd":       {fatal: true, fix: portOut, wouldSee: `pdsh: No such rcmd module "…"`},
 
 	// Who takes part, and where.
-	"include-drops-host":          {inCommand: true, fix: command(fix.Here("deepspeed --include {include} …   # name the slots of every host"))},
-	"include-unchecked-slots":     {look: moreSlots(command(fix.Here("deepspeed --include 'NAME:0,1,…' …   # only slots that line {line} of the hostfile gives; they count from 0")))},
+	"include-drops-host":          {inCommand: true, fix: command(fix.Here("deepspeed --include {include} …   # names the slots of every host"))},
+	"include-unchecked-slots":     {look: moreSlots(command(fix.Here("deepspeed --include 'NAME:0,1,…' …   # only slots of line {line} of the hostfile; the first is 0").As(fix.Or)))},
 	"num-gpus-beyond-slots":       {look: moreSlots(fewestDevices)},
 	"num-nodes-beyond-hostfile":   {fix: command(fix.Here("deepspeed --num_nodes {host_count} …   # or add the missing hosts to the hostfile"))},
 	"single-host-runs-here":       {look: startsHere},
-	"hostfile-ignored":            {fix: command(fix.Here("deepspeed --launcher_args {nodelist} …")), wouldSee: "training on other hosts than the hostfile names"},
+	"hostfile-ignored":            {fix: command(fix.Here("deepspeed --launcher_args {nodelist} …")), wouldSee: "training on other hosts than those of the hostfile"},
 	"slurm-filter":                {fatal: true, fix: command(fix.Here("deepspeed --launcher_args {nodelist} …")), wouldSee: "srun: unrecognized option '--include'"},
-	"accelerate-uneven-processes": {inCommand: true, fix: command(fix.Here("accelerate launch --num_processes {slot_count} …")), wouldSee: "fewer ranks than were asked for"},
+	"accelerate-uneven-processes": {inCommand: true, fix: command(fix.Here("accelerate launch --num_processes {slot_count} …")), wouldSee: "fewer ranks than requested"},
 	"autotuning":                  {fix: command(fix.Here("deepspeed …   # without --autotuning"))},
 
 	// Where the ranks meet.
-	"master-addr-ignored": {fix: command(fix.Here("deepspeed --launcher=pdsh …   # it hands --master_addr on; or leave the option out"))},
+	"master-addr-ignored": {fix: command(fix.Here("deepspeed --launcher=pdsh …   # passes --master_addr on; or leave the option out"))},
 	"master-port-range":   {fatal: true, fix: command(fix.Here("deepspeed --master_port 29500 …")), wouldSee: "ValueError: port must have value from 0 to 65535"},
 	"no-ssh-asks-ssh":     {fix: command(fix.Here("deepspeed --no_ssh --master_addr {first_address} …   # the same on every node")), wouldSee: "CalledProcessError: Command '['ssh', …, 'hostname', '-I']' returned non-zero exit status 255."},
 	"rdzv-backend-unknown": {torchrun: true, look: func(v checks.View, note hostfile.Note) []checks.Finding {
@@ -107,11 +107,11 @@ var noteRules = map[string]noteRule{
 
 	// What gets lost or read again on the way.
 	"option-not-forwarded": {fix: command(fix.Here("deepspeed …   # without the options named above"))},
-	"argument-split":       {fix: command(fix.Here("pip install --upgrade deepspeed   # on every node; or take blanks and quotes out of the arguments"))},
+	"argument-split":       {fix: command(fix.Here("pip install --upgrade deepspeed   # on every node; or remove blanks and quotes from the arguments"))},
 	"argument-reread":      {look: rereadArguments},
 	"script-reread":        {fatal: true, fix: command(fix.Here("mv -- {script} {plain_script}   # on every node")), wouldSee: "python: can't open file '…': [Errno 2] No such file or directory"},
 	"workdir-reread":       {look: rereadWorkDir},
-	"interpreter-reread":   {fatal: true, fix: command(fix.Here("python3 -m venv ~/venv   # a python without blanks and signs in its path, on every node")), wouldSee: "bash: line 1: …: No such file or directory"},
+	"interpreter-reread":   {fatal: true, fix: command(fix.Here("python3 -m venv ~/venv   # on every node: a path without blanks and special characters")), wouldSee: "bash: line 1: …: No such file or directory"},
 	"venv-script-unended":  {fix: command(fix.Here("deepspeed --venv_script {ended_venv} …"))},
 	"ssh-port-append":      {fix: command(fix.Here("export PDSH_SSH_ARGS_APPEND=")), wouldSee: "KeyError: 'PDSH_SSH_ARGS_APPEND'"},
 
@@ -124,10 +124,10 @@ var noteRules = map[string]noteRule{
 	// What the ranks get to see.
 	"export-reread":         {exported: true, fix: takenOut},
 	"export-keeps-quotes":   {exported: true, fix: takenOut},
-	"exports-forgotten":     {exported: true, fix: command(fix.Here("pip install --upgrade deepspeed   # on every node")), wouldSee: "ranks without any variable of the launching machine"},
+	"exports-forgotten":     {exported: true, fix: command(fix.Here("pip install --upgrade deepspeed   # on every node")), wouldSee: "ranks without the variables of the launching machine"},
 	"timeout-no-number":     {exported: true, fatal: true, fix: takenOut, wouldSee: "ValueError: invalid literal for int() with base 10"},
 	"timeout-not-positive":  {exported: true, fatal: true, fix: takenOut, wouldSee: "DistNetworkError: The client socket has timed out after 0ms"},
-	"accelerate-writes-env": {exported: true, fix: command(fix.Here("mv --backup=numbered .deepspeed_env .deepspeed_env.old   # before each accelerate launch; what you wrote yourself goes into ~/.deepspeed_env, which it leaves alone")), wouldSee: "the PATH and LD_LIBRARY_PATH of the launching machine on every node"},
+	"accelerate-writes-env": {exported: true, fix: command(fix.Here("mv --backup=numbered .deepspeed_env .deepspeed_env.old   # before each accelerate launch; keep your own lines in ~/.deepspeed_env, which accelerate does not change")), wouldSee: "the PATH and LD_LIBRARY_PATH of the launching machine on every node"},
 }
 
 // command is a fix of one command, in which names in braces stand for what is of this launch.
@@ -196,9 +196,9 @@ func fullInclude(prediction launch.Prediction) string {
 // lookAtLine is for mistakes that only their author can put right.
 func lookAtLine(note hostfile.Note) []fix.Command {
 	if note.Line == 0 {
-		return []fix.Command{fix.Here("deepspeed --help   # change the option named above")}
+		return []fix.Command{fix.Here("deepspeed --help   # change the option that is named above").As(fix.Look)}
 	}
-	return []fix.Command{fix.Here("sed -n %sp {hostfile}   # change this line as said above", fix.Number(note.Line))}
+	return []fix.Command{fix.Here("sed -n %sp {hostfile}   # the line to change", fix.Number(note.Line)).As(fix.Look)}
 }
 
 // portOut takes a port out of a host's name and gives it to ssh.
@@ -213,7 +213,7 @@ func portOut(view checks.View, note hostfile.Note) []fix.Command {
 	}
 	return []fix.Command{
 		fix.Here("sed -i '%ss/:%s//' {hostfile}", fix.Number(note.Line), fix.Name(port)),
-		fix.Here("deepspeed --ssh_port %s …", fix.Name(port)).Remark("or Port %s for %s in ~/.ssh/config, where the others listen elsewhere", fix.Name(port), fix.Host(host)),
+		fix.Here("deepspeed --ssh_port %s …", fix.Name(port)).Remark("or set Port %s for %s in ~/.ssh/config, if other hosts use another port", fix.Name(port), fix.Host(host)).As(fix.Then),
 	}
 }
 
@@ -224,13 +224,13 @@ func rereadArguments(view checks.View, note hostfile.Note) []checks.Finding {
 	if !slices.ContainsFunc(view.Launch.Arguments, func(a string) bool { return handedOn(a) != a && !meant(a) }) {
 		return nil
 	}
-	f := noteRule{fatal: slices.ContainsFunc(sentArguments(view), breaksUp), wouldSee: "a script that gets other arguments than were typed"}.finding(view, note)
+	f := noteRule{fatal: slices.ContainsFunc(sentArguments(view), breaksUp), wouldSee: "a script that gets other arguments than you typed"}.finding(view, note)
 	if f.Verdict == checks.Fail {
-		f.WouldSee = "bash: -c: line 1: syntax error near unexpected token, or a part of the argument run as a command of its own"
+		f.WouldSee = "bash: -c: line 1: syntax error near unexpected token, or a part of the argument runs as a command"
 	}
 	f.Remedy = []fix.Command{fix.Here("deepspeed … %s %s", fix.Path(view.Launch.Script), fix.List[fix.Word](" ", retyped(view.Launch.Arguments)))}
 	if hostfile.Before(view.Launch.DeepSpeed, "0.12.5") { // which quotes by other rules
-		f.Remedy = []fix.Command{fix.Here("pip install --upgrade deepspeed   # on every node; or have the script read the value from a file")}
+		f.Remedy = []fix.Command{fix.Here("pip install --upgrade deepspeed   # on every node; or let the script read the value from a file")}
 	}
 	return []checks.Finding{f}
 }

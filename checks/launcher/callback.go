@@ -68,24 +68,24 @@ func judgeCallBack(view checks.View) (findings []checks.Finding) {
 func (c callers) misnamed(node *facts.Node, loopback string) checks.Finding {
 	name := node.CallBack.Name
 	f := checks.Finding{
-		Nodes: []string{node.Name}, Summary: fmt.Sprintf("does not resolve %s, the launching machine's name, by which mpirun has it call back", name),
+		Nodes: []string{node.Name}, Summary: fmt.Sprintf("does not resolve %s, the name of the launching machine for mpirun", name),
 		Want: "the name in DNS, or in /etc/hosts of every node", WouldSee: "a hang, after: HYDU_sock_connect: unable to get host address for " + name,
-		Remedy: []fix.Command{fix.On("echo ADDRESS %s | sudo tee -a /etc/hosts   # the launching machine's, as the nodes reach it", fix.Host(name)), byInterface},
+		Remedy: []fix.Command{fix.On("echo ADDRESS %s | sudo tee -a /etc/hosts   # ADDRESS: where the nodes reach the launching machine", fix.Host(name)).As(fix.Or), byInterface},
 	}
 	if loopback == "" {
 		lookup, _ := names.LookupOf(node, name)
 		f.Got = lookup.Error
 		return f
 	}
-	f.Summary = fmt.Sprintf("takes %s, the launching machine's name, by which mpirun has it call back, for its own loopback", name)
+	f.Summary = fmt.Sprintf("resolves %s, the name of the launching machine, to its own loopback", name)
 	f.Got = loopback
 	f.WouldSee = "a hang, after: unable to connect to server " + name
-	f.Remedy[0] = fix.On("sudoedit /etc/hosts   # %s leads to the launching machine", fix.Text(name))
+	f.Remedy[0] = fix.On("sudoedit /etc/hosts   # %s must lead to the launching machine", fix.Text(name)).As(fix.Or)
 	return f
 }
 
 // byInterface has Hydra hand out the address of an interface.
-var byInterface = fix.Here("deepspeed --launcher_args '-iface INTERFACE' …   # whose address is then handed out instead of the name")
+var byInterface = fix.Here("deepspeed --launcher_args '-iface INTERFACE' …   # mpirun then uses the address of that interface instead of the name").As(fix.Or)
 
 // waits is of a node that is answered at an address, after others at which it waits for an
 // answer until the kernel gives up: 127 s by Linux' default of net.ipv4.tcp_syn_retries.
@@ -102,10 +102,10 @@ func (c callers) waits(node *facts.Node) (findings []checks.Finding) {
 		}
 		findings = append(findings, checks.Finding{
 			Verdict: checks.Warn, Nodes: []string{node.Name},
-			Summary:  fmt.Sprintf("gets no answer from %s, the address of the launching machine that mpirun has it try first", path.To),
-			Got:      fmt.Sprintf("%s answers, and is tried after two minutes", answers),
-			Want:     "only addresses handed out that the nodes reach",
-			WouldSee: "mpirun that does nothing for two minutes",
+			Summary:  fmt.Sprintf("cannot reach %s, the launching machine's address that mpirun tries first", path.To),
+			Got:      fmt.Sprintf("%s answers, but mpirun tries it only after two minutes", answers),
+			Want:     "only addresses that the nodes can reach",
+			WouldSee: "nothing for two minutes, then mpirun continues",
 			Remedy:   []fix.Command{fix.Here("deepspeed --launcher_args '--mca oob_tcp_if_include %s' …", fix.Name(on))},
 		})
 		break
@@ -115,14 +115,14 @@ func (c callers) waits(node *facts.Node) (findings []checks.Finding) {
 
 // whyShut is what must be in the way, by what became of the call.
 var whyShut = map[facts.PathOutcome]string{
-	facts.PathDropped:    "a firewall drops the calls, there or on the way",
-	facts.PathRefused:    "a firewall answers with a reset, or the address is another machine's",
+	facts.PathDropped:    "a firewall drops the calls",
+	facts.PathRefused:    "a firewall resets the calls, or another machine has the address",
 	facts.PathRejected:   "a firewall or router rejects the calls",
-	facts.PathUnroutable: "it has no route there",
-	facts.PathUnresolved: "nobody on its link answers ARP for the address, or for its router's",
-	facts.PathReset:      "calls are accepted and then reset, by a firewall or proxy that looks into them",
-	facts.PathBlackhole:  "small messages pass, full packets do not: see path-mtu",
-	facts.PathStranger:   "another machine answers there",
+	facts.PathUnroutable: "no route",
+	facts.PathUnresolved: "no machine answers ARP for the address or its router",
+	facts.PathReset:      "a firewall or proxy that inspects the calls resets them",
+	facts.PathBlackhole:  "full packets are lost, see path-mtu",
+	facts.PathStranger:   "another machine answers",
 }
 
 // shut is of a node that reaches the launching machine nowhere, one of several.
@@ -145,9 +145,9 @@ func (c callers) shut(node *facts.Node, all []*facts.Node) checks.Finding {
 	var otherwise []fix.Command
 	f := checks.Finding{
 		Nodes:    []string{node.Name},
-		Summary:  fmt.Sprintf("cannot call the launching machine back at %s on %s, as mpirun has it do: %s", as, ports, cmp.Or(whyShut[first.Outcome], "the calls fail")),
+		Summary:  fmt.Sprintf("cannot call mpirun on the launching machine, %s, %s: %s", as, ports, cmp.Or(whyShut[first.Outcome], "the calls fail")),
 		Got:      strings.Join(got, ", "),
-		Want:     fmt.Sprintf("TCP on %s of the launching machine open to the nodes", ports),
+		Want:     fmt.Sprintf("TCP %s of the launching machine open to the nodes", ports),
 		WouldSee: "after two minutes: A process or daemon was unable to complete a TCP connection to another process … ORTE was unable to reliably start one or more daemons.",
 		Remedy:   c.open(all),
 	}
@@ -158,12 +158,12 @@ func (c callers) shut(node *facts.Node, all []*facts.Node) checks.Finding {
 	switch {
 	case partly:
 		f.Verdict = checks.Warn
-		f.Summary = fmt.Sprintf("reaches the launching machine at %s on some of %s only: whether mpirun is called back there is luck", as, ports)
+		f.Summary = fmt.Sprintf("reaches the launching machine, %s, on only some of %s", as, ports)
 	case first.Outcome == facts.PathUnroutable:
 		f.Want = "a route to the launching machine"
-		f.Remedy = []fix.Command{fix.On("ip route get %s", fix.Host(first.To))}
+		f.Remedy = []fix.Command{fix.On("ip route get %s", fix.Host(first.To)).As(fix.Look)}
 	}
-	f.Remedy = slices.Concat(f.Remedy, otherwise, []fix.Command{fix.Here("deepspeed --launcher=pdsh …   # which has no node call back")})
+	f.Remedy = slices.Concat(f.Remedy, otherwise, []fix.Command{fix.Here("deepspeed --launcher=pdsh …   # needs no calls from the nodes").As(fix.Or)})
 	return f
 }
 
@@ -190,13 +190,13 @@ func (c callers) open(nodes []*facts.Node) (commands []fix.Command) {
 		}
 		from := fix.Name(network.String())
 		commands = append(commands,
-			fix.Here("sudo %s -I INPUT -p tcp -s %s -j ACCEPT   # until the next reload of the firewall", program, from),
-			fix.Here("sudo firewall-cmd --permanent --zone=trusted --add-source=%s && sudo firewall-cmd --reload   # where firewalld rules", from),
-			fix.Here("sudo ufw allow proto tcp from %s   # where ufw rules", from),
+			fix.Here("sudo %s -I INPUT -p tcp -s %s -j ACCEPT   # until the firewall reloads", program, from),
+			fix.Here("sudo firewall-cmd --permanent --zone=trusted --add-source=%s && sudo firewall-cmd --reload   # if firewalld is active", from).As(fix.Or),
+			fix.Here("sudo ufw allow proto tcp from %s   # if ufw is active", from).As(fix.Or),
 		)
 	}
 	if commands == nil {
-		commands = append(commands, fix.Here("sudo iptables -S; sudo nft list ruleset   # look for DROP and REJECT"))
+		commands = append(commands, fix.Here("sudo iptables -S; sudo nft list ruleset   # look for DROP and REJECT").As(fix.Look))
 	}
 	return commands
 }

@@ -34,11 +34,11 @@ func judgeExports(view checks.View) []checks.Finding {
 	}
 	switch {
 	case view.Launch.Torchrun():
-		return checks.Skipped("torchrun exports nothing and reads no .deepspeed_env: its ranks have the environment it is started in")
+		return checks.Skipped("torchrun exports nothing and reads no .deepspeed_env: its ranks have torchrun's own environment")
 	case view.Launch.NoSSH && findings == nil:
-		return checks.Skipped("--no_ssh: every node is started by hand, in its own environment")
+		return checks.Skipped("--no_ssh: you start every node by hand, in its own environment")
 	case view.Launch.Local && findings == nil:
-		return checks.Skipped("one active host: its ranks have the environment the launch is typed in, and no .deepspeed_env is read")
+		return checks.Skipped("one active host: its ranks have the environment of the launch, and no .deepspeed_env is read")
 	case view.Launch.NoSSH, view.Launch.Local:
 		return findings
 	}
@@ -78,8 +78,8 @@ func tooLong(view checks.View) []checks.Finding {
 	longest := slices.MaxFunc(view.Launch.Exports, func(a, b facts.Setting) int { return len(a.Value) - len(b.Value) })
 	return []checks.Finding{{
 		Verdict:  checks.Fail,
-		Summary:  "the exported variables are longer than one argument of a program may be",
-		Got:      compare.Exactly(int64(length)) + ", the longest of them " + longest.Name,
+		Summary:  "the exported variables are longer than one argument of a program can be",
+		Got:      compare.Exactly(int64(length)) + "; the longest is " + longest.Name,
 		Want:     "less than " + compare.Exactly(longestArgument),
 		WouldSee: fmt.Sprintf("OSError: [Errno 7] Argument list too long: '%s'", by.Program()),
 		Remedy:   ranks.TakeOut(view, longest),
@@ -131,7 +131,7 @@ func envLines(view checks.View, file facts.EnvFile, problems []hostfile.LineErro
 		f.Verdict = checks.Fail
 		f.WouldSee = "nothing: no rank starts, and the launch ends with exit code 0"
 	default:
-		f.Remedy = []fix.Command{fix.Here("sed -n '%s' %s   # correct these names", fix.Join(";", shown...), fix.Path(file.Path))}
+		f.Remedy = []fix.Command{fix.Here("sed -n '%s' %s   # correct these names", fix.Join(";", shown...), fix.Path(file.Path)).As(fix.Look)}
 		f.WouldSee = "bash: line 1: export: not a valid identifier"
 	}
 	return f
@@ -151,10 +151,10 @@ func setTwice(view checks.View, file facts.EnvFile) []checks.Finding {
 			continue
 		}
 		findings = append(findings, checks.Finding{
-			Summary: fmt.Sprintf("%s sets %s more than once, and the last line wins", file.Path, s.Name),
+			Summary: fmt.Sprintf("%s sets %s more than once; the last line wins", file.Path, s.Name),
 			Got:     fmt.Sprintf("%s=%s after other values", s.Name, last[s.Name]),
-			Want:    "one line a name",
-			Remedy:  []fix.Command{fix.Here("grep -n '^%s=' %s   # keep the one that is meant", fix.Variable(s.Name), fix.Path(file.Path))},
+			Want:    "one line for each name",
+			Remedy:  []fix.Command{fix.Here("grep -n '^%s=' %s   # keep the line that you want", fix.Variable(s.Name), fix.Path(file.Path)).As(fix.Look)},
 		})
 	}
 	return findings // those of one name are alike, and folded
@@ -172,11 +172,11 @@ func ignored(view checks.View) []checks.Finding {
 		}
 		argument := strings.ToLower(setting.Name)
 		findings = append(findings, checks.Finding{
-			Summary:  setting.Name + " is set where the launch is typed, and DeepSpeed does not read it",
+			Summary:  setting.Name + " is set in the launching shell, but DeepSpeed does not read it",
 			Got:      setting.Value,
 			Want:     "--" + argument + " on the command line",
-			WouldSee: "ranks that meet at another address or port than the one set",
-			Remedy:   []fix.Command{fix.Here("deepspeed --%s=%s …", fix.Name(argument), fix.Host(setting.Value)), fix.Here("unset %s", fix.Variable(setting.Name))},
+			WouldSee: "ranks that meet at another address or port",
+			Remedy:   []fix.Command{fix.Here("deepspeed --%s=%s …", fix.Name(argument), fix.Host(setting.Value)), fix.Here("unset %s", fix.Variable(setting.Name)).As(fix.Or)},
 		})
 	}
 	return append(findings, ignoredDevices(view)...)
@@ -193,11 +193,11 @@ func ignoredDevices(view checks.View) []checks.Finding {
 		return nil
 	}
 	return []checks.Finding{{
-		Summary:  name + " is set where the launch is typed, and with a hostfile DeepSpeed puts the slots of each host in its place",
+		Summary:  name + " is set, but DeepSpeed replaces it with the slots of each host",
 		Got:      name + "=" + value,
-		Want:     "the devices as slots of --include",
-		WouldSee: "training on other devices than the variable names",
-		Remedy:   []fix.Command{fix.Here("deepspeed --include %s …   # every host so", fix.Word("HOST:"+value)), fix.Here("unset %s", fix.Variable(name))},
+		Want:     "the devices given as slots of --include",
+		WouldSee: "training on other devices than those of the variable",
+		Remedy:   []fix.Command{fix.Here("deepspeed --include %s …   # the same for every host", fix.Word("HOST:"+value)).As(fix.Or), fix.Here("unset %s   # if the slots of the hostfile are right", fix.Variable(name)).As(fix.Or)},
 	}}
 }
 
@@ -213,15 +213,15 @@ func namedEnvFile(view checks.View) []checks.Finding {
 	case name == "":
 		return nil
 	case hostfile.Before(view.Launch.DeepSpeed, "0.10.1"):
-		f.Summary = "DeepSpeed reads DS_ENV_FILE since 0.10.1 only"
+		f.Summary = "DeepSpeed reads DS_ENV_FILE only since 0.10.1"
 		f.Want = "a .deepspeed_env in the home or the working directory"
 		f.Remedy = []fix.Command{fix.Here("cat %s >> ~/.deepspeed_env", fix.Path(name))}
 	case isHome:
-		f.Summary = "DeepSpeed does not expand ~ in DS_ENV_FILE, and reads no file"
+		f.Summary = "DeepSpeed does not expand ~ in DS_ENV_FILE, so it reads no file"
 		f.Remedy = []fix.Command{fix.Here(`export DS_ENV_FILE="$HOME"/%s`, fix.Word(rest))}
 	case !slices.ContainsFunc(view.Head.Launcher.EnvFiles, found):
-		f.Summary = "DS_ENV_FILE names a file that is neither in the home nor in the working directory, and DeepSpeed silently goes without"
-		f.Remedy = []fix.Command{fix.Here("ls -l %s", fix.Path(name)), fix.Here("unset DS_ENV_FILE")}
+		f.Summary = "DeepSpeed silently ignores DS_ENV_FILE: the file is not in ~ or the working directory"
+		f.Remedy = []fix.Command{fix.Here("ls -l %s", fix.Path(name)).As(fix.Look), fix.Here("unset DS_ENV_FILE   # if you do not need it").As(fix.Or)}
 	default:
 		return nil
 	}
@@ -251,16 +251,16 @@ func unexported(view checks.View) []checks.Finding {
 		}
 		f := checks.Finding{
 			Nodes:   without,
-			Summary: setting.Name + " is set where the launch is typed, and the launch does not export it",
-			Got:     "not set, or not to this, on " + hostfile.Fold(without),
+			Summary: setting.Name + " is set in the launching shell, but the launch does not export it",
+			Got:     "not set, or to another value, on " + hostfile.Fold(without),
 			Want:    setting.Value,
 			Remedy:  []fix.Command{ranks.ExportLine(view.Launch, setting.Name, setting.Value)},
 		}
 		if lacking := withoutInterface(view, setting); lacking != nil { // there it would end the launch
 			f.Nodes = lacking
-			f.Summary += fmt.Sprintf("; and no interface here is called that: %s", setting.Value)
+			f.Summary += fmt.Sprintf("; the node has no interface %s", setting.Value)
 			f.Want = "an interface that every node has, or no " + setting.Name
-			f.Remedy = []fix.Command{fix.On("ip -br addr"), fix.Here("unset %s   # or take it out of what is typed", fix.Variable(setting.Name))}
+			f.Remedy = []fix.Command{fix.On("ip -br addr").As(fix.Look), fix.Here("unset %s   # or remove it from the command that you type", fix.Variable(setting.Name))}
 		}
 		findings = append(findings, f)
 	}

@@ -31,7 +31,7 @@ func TestTooLong(t *testing.T) {
 		if got := report.Checks[0].Verdict; got != c.want {
 			t.Errorf("%s, %d bytes: %s, want %s:\n%s", c.launcher, c.value, got, c.want, fleettest.Spelled(report.Findings))
 		}
-		if c.want == checks.Fail && !strings.Contains(report.Findings[0].Got, "the longest of them PYTHONPATH") {
+		if c.want == checks.Fail && !strings.Contains(report.Findings[0].Got, "the longest is PYTHONPATH") {
 			t.Errorf("which one is the longest? %q", report.Findings[0].Got)
 		}
 	}

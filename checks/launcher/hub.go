@@ -31,7 +31,7 @@ var HubReach = checks.Check{
 			case hub.Failed == "":
 				reaching = append(reaching, node)
 			case hub.Outcome == facts.PathUntried, hub.Outcome == facts.PathBroken:
-				findings = append(findings, checks.UnknownFor(node, fmt.Sprintf("could not go to %s: %s", through(hub), hub.Error)))
+				findings = append(findings, checks.UnknownFor(node, fmt.Sprintf("could not try %s: %s", through(hub), hub.Error)))
 			default:
 				shut = append(shut, node)
 			}
@@ -62,7 +62,7 @@ func through(hub *facts.Hub) string {
 func offTheHub(view checks.View, nodes []string, reaching []*facts.Node) checks.Finding {
 	first := slices.IndexFunc(view.Nodes, func(n *facts.Node) bool { return n.Name == nodes[0] })
 	hub := view.Nodes[first].Hub
-	f := checks.Finding{Nodes: nodes, Got: hub.Error, Want: hub.Endpoint + " reached"}
+	f := checks.Finding{Nodes: nodes, Got: hub.Error, Want: "a connection to " + hub.Endpoint}
 	host := hub.Endpoint
 	if endpoint, err := url.Parse(hub.Endpoint); err == nil {
 		host = cmp.Or(endpoint.Hostname(), host)
@@ -72,45 +72,45 @@ func offTheHub(view checks.View, nodes []string, reaching []*facts.Node) checks.
 	}
 	switch hub.Failed {
 	case facts.HopResolve:
-		f.Summary = "does not resolve the name of " + through(hub)
-		f.Remedy = []fix.Command{fix.On("getent hosts %s", fix.Host(host))}
+		f.Summary = "cannot resolve the name of " + through(hub)
+		f.Remedy = []fix.Command{fix.On("getent hosts %s", fix.Host(host)).As(fix.Look)}
 		if hub.Proxy != "" {
 			f.Remedy = []fix.Command{lookForProxy}
 		}
 	case facts.HopConnect:
 		why := whyShut[hub.Outcome]
 		if hub.Outcome == facts.PathRefused {
-			why = "nobody listens there, or a firewall answers with a reset"
+			why = "no server listens there, or a firewall resets calls"
 		}
-		f.Summary = fmt.Sprintf("does not get to %s: %s", through(hub), why)
+		f.Summary = fmt.Sprintf("cannot reach %s: %s", through(hub), why)
 		f.Remedy = []fix.Command{behindProxy}
 		if hub.Proxy != "" {
 			f.Remedy = []fix.Command{lookForProxy}
 		}
 	case facts.HopProxy:
-		f.Summary = fmt.Sprintf("the proxy %s does not connect it to %s", hub.Proxy, host)
-		f.Remedy = []fix.Command{fix.Note("have the proxy let %s through, or name another in HTTPS_PROXY", fix.Text(host))}
+		f.Summary = fmt.Sprintf("the proxy %s refuses connections to %s", hub.Proxy, host)
+		f.Remedy = []fix.Command{fix.Note("allow %s in the proxy, or set HTTPS_PROXY to another proxy", fix.Text(host))}
 		if strings.HasPrefix(hub.Error, "407") {
-			f.Remedy = []fix.Command{fix.Note("put the name and the password that the proxy asks for into HTTPS_PROXY")}
+			f.Remedy = []fix.Command{fix.Note("put the user and password of the proxy into HTTPS_PROXY")}
 		}
 	case facts.HopStore:
-		f.Summary = "cannot read the certificates that it is to trust the Hub by"
-		f.Got, f.Want = fmt.Sprintf("%s: %s", hub.Store, hub.Error), "a file of certificates, as PEM"
-		f.Remedy = []fix.Command{fix.On("ls -l %s", fix.Path(hub.Store))}
+		f.Summary = "cannot read the file of trusted certificates"
+		f.Got, f.Want = fmt.Sprintf("%s: %s", hub.Store, hub.Error), "a readable file of certificates in PEM format"
+		f.Remedy = []fix.Command{fix.On("ls -l %s", fix.Path(hub.Store)).As(fix.Look)}
 	case facts.HopTrust:
-		f.Summary = fmt.Sprintf("does not trust the certificate that %s shows", host)
-		f.Got, f.Want = fmt.Sprintf("%s, by %s", hub.Error, hub.Store), "a certificate signed by one that is trusted there"
-		f.Remedy = []fix.Command{fix.Note("where a proxy opens TLS, name a file that has its certificate, too, in %s of the ranks", trusts(hub))}
+		f.Summary = fmt.Sprintf("does not trust the certificate of %s", host)
+		f.Got, f.Want = fmt.Sprintf("%s, with the certificates of %s", hub.Error, hub.Store), "a certificate that is signed by a trusted one"
+		f.Remedy = []fix.Command{fix.Note("if a proxy decrypts TLS, set %s of the ranks to a file that also has the proxy's certificate", trusts(hub))}
 		f.WouldSee = "SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: " + hub.Error
 	default:
-		f.Summary = fmt.Sprintf("gets to %s, and no TLS comes of it: somebody on the way does not let it through", host)
+		f.Summary = fmt.Sprintf("reaches %s, but TLS fails: a firewall or proxy blocks it", host)
 		f.Remedy = []fix.Command{behindProxy}
 	}
 	f.Remedy = append(f.Remedy, cached(view))
 	if isFirst := func(n *facts.Node) bool { return n.Name == names.FirstHost(view) }; slices.ContainsFunc(reaching, isFirst) {
-		f.Summary += fmt.Sprintf("; %s, which has rank 0, gets there", names.FirstHost(view))
+		f.Summary += fmt.Sprintf("; %s, which has rank 0, can", names.FirstHost(view))
 	} else if reaching != nil {
-		f.Summary += fmt.Sprintf("; %s do", hostfile.Fold(checks.NamesOf(reaching)))
+		f.Summary += fmt.Sprintf("; %s can", hostfile.Fold(checks.NamesOf(reaching)))
 	}
 	return f
 }
@@ -124,12 +124,12 @@ func trusts(hub *facts.Hub) fix.Variable {
 }
 
 var (
-	behindProxy  = fix.Note("open the way out, or name the proxy of the site in HTTPS_PROXY, or a mirror in HF_ENDPOINT, of the ranks")
-	lookForProxy = fix.On("env | grep -i _proxy   # and correct the one that names it")
+	behindProxy  = fix.Note("allow the connection in the firewall, or set HTTPS_PROXY of the ranks to your proxy, or HF_ENDPOINT to a mirror")
+	lookForProxy = fix.On("env | grep -i _proxy   # correct the variable with this proxy").As(fix.Look)
 )
 
 // cached is the way out that needs no Hub.
 func cached(view checks.View) fix.Command {
 	all := text.Map(view.Launch.Models, func(named facts.ModelNamed) string { return named.Name })
-	return fix.Note("or bring %s into the nodes' cache before, from a machine that gets there", fix.Text(strings.Join(all, " and ")))
+	return fix.Note("or copy %s into the nodes' caches before the launch, from a machine that reaches the Hub", fix.Text(strings.Join(all, " and ")))
 }

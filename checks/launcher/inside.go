@@ -32,9 +32,9 @@ func judgeRunsInside(view checks.View) (findings []checks.Finding) {
 			if has == nil && (lacks == nil || !c.Unseen) {
 				continue
 			}
-			summary := fmt.Sprintf("the machine itself was looked at, and %s is only in a container of %s that runs there", strings.Join(has, ", "), c.Engine)
+			summary := fmt.Sprintf("preflight checked the machine, but %s is only in a %s container on it", strings.Join(has, ", "), c.Engine)
 			if has == nil {
-				summary = fmt.Sprintf("the machine itself was looked at, and %s may be in a container of %s that runs there: this account may not look into it", strings.Join(lacks, ", "), c.Engine)
+				summary = fmt.Sprintf("preflight checked the machine, but %s may be in a %s container that it may not enter", strings.Join(lacks, ", "), c.Engine)
 			}
 			// Their containers have names of their own, and it is one thing all the same.
 			if at := slices.IndexFunc(findings, func(f checks.Finding) bool { return f.Summary == summary }); at >= 0 {
@@ -43,16 +43,16 @@ func judgeRunsInside(view checks.View) (findings []checks.Finding) {
 			}
 			findings = append(findings, checks.Finding{
 				Nodes: []string{node.Name}, Summary: summary,
-				Want: "a look inside, where the ranks run in there",
+				Want: "a check inside the container, if the ranks run there",
 				Remedy: []fix.Command{
-					fix.Here("preflight -H {hostfile} --in '%s exec -i %s'   # with whatever else this run has; that is its name or id on {node}", fix.Name(c.Engine), fix.Name(c.Name)),
+					fix.Here("preflight -H {hostfile} --in '%s exec -i %s'   # add the options of this run; the last word is the container's name or ID on {node}", fix.Name(c.Engine), fix.Name(c.Name)),
 				},
 			})
 			break
 		}
 	}
 	if entered == len(view.Nodes) {
-		return checks.Skipped("the insides of containers were looked at")
+		return checks.Skipped("preflight checked inside the containers")
 	}
 	return findings
 }

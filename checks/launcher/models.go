@@ -23,7 +23,7 @@ var ModelCached = checks.Check{
 	Volatile: true,
 	Run: func(view checks.View) (findings []checks.Finding) {
 		if len(view.Launch.Models) == 0 {
-			return checks.Skipped("the command names nothing of the Hub")
+			return checks.Skipped("the command names no model or data set of the Hub")
 		}
 		for _, named := range view.Launch.Models {
 			findings = append(findings, judgeModel(view, named)...)
@@ -37,7 +37,7 @@ func judgeModel(view checks.View, named facts.ModelNamed) (findings []checks.Fin
 	for _, node := range view.Nodes {
 		switch model := launch.CachedModel(node, named); {
 		case model == nil:
-			findings = append(findings, checks.UnknownFor(node, fmt.Sprintf("files: %s was not looked for", named.Name)))
+			findings = append(findings, checks.UnknownFor(node, fmt.Sprintf("files: preflight did not look for %s", named.Name)))
 		case model.Problem != "":
 			findings = append(findings, checks.UnknownFor(node, fmt.Sprintf("files: %s in %s: %s", named.Name, model.Cache, model.Problem)))
 		case model.Local:
@@ -51,9 +51,9 @@ func judgeModel(view checks.View, named facts.ModelNamed) (findings []checks.Fin
 	if others := slices.Concat(has, lacking); local != nil && others != nil {
 		findings = append(findings, checks.Finding{
 			Nodes:   checks.NamesOf(others),
-			Summary: fmt.Sprintf("%s is the Hub's here, and a directory of the launch's on %s", named.Name, hostfile.Fold(checks.NamesOf(local))),
+			Summary: fmt.Sprintf("%s comes from the Hub here, but is a local directory on %s", named.Name, hostfile.Fold(checks.NamesOf(local))),
 			Want:    "the directory on every node, or on none",
-			Remedy:  []fix.Command{fix.On("ls -ld %s", fix.Path(view.Launch.WorkDir+"/"+named.Name))},
+			Remedy:  []fix.Command{fix.On("ls -ld %s", fix.Path(view.Launch.WorkDir+"/"+named.Name)).As(fix.Look)},
 		})
 		return findings
 	}
@@ -65,12 +65,12 @@ func judgeModel(view checks.View, named facts.ModelNamed) (findings []checks.Fin
 			continue // all fetch it as the launch begins
 		}
 		f := checks.Finding{
-			Nodes: []string{node.Name}, Summary: fmt.Sprintf("there is no %s in the cache, and %s keeps ranks from fetching it", named.Name, by),
-			Got: "nothing for " + named.Revision, Want: "one revision on every node", Remedy: []fix.Command{download(view, named)},
+			Nodes: []string{node.Name}, Summary: fmt.Sprintf("%s is not in the cache, and %s forbids the download", named.Name, by),
+			Got: "nothing for revision " + named.Revision, Want: "the same revision on every node", Remedy: []fix.Command{download(view, named)},
 		}
 		if by == "" {
 			f.Verdict = checks.Warn
-			f.Summary = fmt.Sprintf("there is no %s in the cache, as there is on other nodes, which wait while ranks fetch it", named.Name)
+			f.Summary = fmt.Sprintf("%s is not in the cache, so the other nodes wait for the download", named.Name)
 			f.WouldSee = "429 Client Error: Too Many Requests, or the watchdog's timeout of the first collective"
 		}
 		findings = append(findings, f)
@@ -84,11 +84,11 @@ func unlikeModels(view checks.View, named facts.ModelNamed, has []*facts.Node, i
 		compare.Among(has, named.Revision, func(n *facts.Node) string { return short(launch.CachedModel(n, named).Commit) }),
 		compare.Among(has, "files", func(n *facts.Node) string { return launch.CachedModel(n, named).Files }),
 	)
-	common := checks.Finding{WouldSee: "wrong results without a word, or a rank that finds a file missing", Remedy: []fix.Command{download(view, named)}}
+	common := checks.Finding{WouldSee: "wrong results without an error, or a rank that does not find a file", Remedy: []fix.Command{download(view, named)}}
 	if !isOffline {
-		common.Verdict, common.WouldSee = checks.Warn, "nothing where every node gets to the Hub; else wrong results without a word"
+		common.Verdict, common.WouldSee = checks.Warn, "nothing if every node reaches the Hub; otherwise wrong results without an error"
 	}
-	return compare.Findings("the caches' copies of "+named.Name, differences, common)
+	return compare.Findings("the cached copies of "+named.Name, differences, common)
 }
 
 // download brings what is named into the cache of {nodes}, where the Hub can be asked.
@@ -99,8 +99,8 @@ func download(view checks.View, named facts.ModelNamed) fix.Command {
 	}
 	if named.DataSet {
 		return fix.On("%s%s -c 'import sys, datasets; datasets.load_dataset(sys.argv[1])' %s", first, fix.Path(cmp.Or(view.Launch.Interpreter, "python3")), fix.Operand(named.Name)).
-			Remark("with its configuration, where it has several, and where the Hub can be asked")
+			Remark("add its configuration if it has several; needs access to the Hub")
 	}
 	return fix.On("hf download %s --revision %s%s", fix.Operand(named.Name), fix.Operand(named.Revision), last).
-		Remark("where the Hub can be asked; huggingface-cli download in releases before 0.34")
+		Remark("needs access to the Hub; before release 0.34: huggingface-cli download")
 }

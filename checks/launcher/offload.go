@@ -27,7 +27,7 @@ var OffloadPath = checks.Check{
 
 func judgeOffloadPath(view checks.View) []checks.Finding {
 	if view.Launch.Config == nil || !slices.ContainsFunc(view.Launch.Config.Offload, func(o dsconfig.Offload) bool { return o.Device == "nvme" }) {
-		return checks.Skipped("nothing is offloaded to NVMe")
+		return checks.Skipped("the launch offloads nothing to NVMe")
 	}
 	var findings []checks.Finding
 	for _, node := range view.Nodes {
@@ -39,7 +39,7 @@ func judgeOffloadPath(view checks.View) []checks.Finding {
 			}
 		}
 		if len(met) == 0 { // a path that hangs on where a rank happens to run
-			findings = append(findings, checks.UnknownFor(node, "disk: the directory that states are offloaded to was not looked at"))
+			findings = append(findings, checks.UnknownFor(node, "disk: preflight did not check the offload directory"))
 		}
 	}
 	return findings
@@ -47,27 +47,27 @@ func judgeOffloadPath(view checks.View) []checks.Finding {
 
 func judgeOffload(view checks.View, node *facts.Node, place facts.Place) []checks.Finding {
 	f := checks.Finding{Nodes: []string{node.Name}, Got: fmt.Sprintf("%s, %s on %s", place.Path, place.FSType, place.Source)}
-	at := fix.On("df -hT %s; ls -ld %[1]s", fix.Path(place.Path))
+	at := fix.On("df -hT %s; ls -ld %[1]s", fix.Path(place.Path)).As(fix.Look)
 	switch {
 	case place.Problem != "":
 		return []checks.Finding{checks.UnknownFor(node, fmt.Sprintf("disk: %s: %s", place.Path, place.Problem))}
 	case place.ReadOnly || !place.Writable:
-		f.Summary = "cannot be written: " + place.Path
+		f.Summary = "cannot write to the offload directory " + place.Path
 		if !place.Exists {
-			f.Summary += ", which is not there and cannot be made"
+			f.Summary += ", which does not exist"
 		}
-		f.Want = "a directory that the user who launches may write"
+		f.Want = "a directory that the user of the launch can write to"
 		f.WouldSee = fmt.Sprintf("PermissionError: [Errno 13] Permission denied: '%s/zero_stage_3'", place.Path)
 		f.Remedy = []fix.Command{fix.On("sudo mkdir -p %s && sudo chown $(id -u) %[1]s", fix.Path(place.Path))}
 	case slices.Contains(ranks.RemoteFS, place.FSType):
 		f.Verdict = checks.Warn
-		f.Summary = "states are offloaded to a network file system: " + place.Path
-		f.Want = "an NVMe disk of the node's own"
-		f.WouldSee = "steps that take many times as long; on a shared directory ranks of several nodes may write one file"
+		f.Summary = "the offload directory is on a network file system: " + place.Path
+		f.Want = "a local NVMe disk of the node"
+		f.WouldSee = "steps that take many times as long; in a shared directory, ranks of several nodes may write one file"
 		f.Remedy = []fix.Command{at}
 	case place.Free < view.Policy.DiskFree:
 		free, least := compare.Apart(place.Free, view.Policy.DiskFree)
-		f.Summary = "hardly any space left for offloaded states: " + place.Path
+		f.Summary = "the offload directory is nearly full: " + place.Path
 		f.Got = fmt.Sprintf("%s free of %s (%s)", free, humanize.IBytes(uint64(place.Total)), place.Source)
 		f.Want = "at least " + least
 		f.WouldSee = "OSError: [Errno 28] No space left on device, or a failed assertion in swap_out"
@@ -76,9 +76,9 @@ func judgeOffload(view checks.View, node *facts.Node, place facts.Place) []check
 		return nil
 	default:
 		f.Verdict = checks.Warn
-		f.Summary = place.Path + " is not there, and it is on other nodes: a disk that is not mounted?"
-		f.WouldSee = "states go to the disk below, which may be slow or small"
-		f.Remedy = []fix.Command{fix.On("lsblk; findmnt -T %s", fix.Path(place.Path))}
+		f.Summary = place.Path + " is missing here but exists on other nodes: is a disk not mounted?"
+		f.WouldSee = "offloaded states go to the root disk, which may be slow or small"
+		f.Remedy = []fix.Command{fix.On("lsblk; findmnt -T %s", fix.Path(place.Path)).As(fix.Look)}
 	}
 	return []checks.Finding{f}
 }

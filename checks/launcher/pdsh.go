@@ -32,9 +32,9 @@ func pdshFindings(view checks.View, pdsh *facts.PDSH) []checks.Finding {
 		})
 	case len(pdsh.Insecure) > 0:
 		f := checks.Finding{
-			Summary:  "pdsh refuses the directory of its modules",
+			Summary:  "pdsh refuses its module directory because of its owner or mode",
 			Got:      strings.Join(pdsh.Insecure, ", "),
-			Want:     "owned by root or the user, and writable to nobody else, up to /",
+			Want:     "every directory up to / owned by root or the user, and not writable by others",
 			WouldSee: fmt.Sprintf("module path %q insecure. … Couldn't load any pdsh modules", pdsh.ModuleDir),
 		}
 		for _, entry := range pdsh.Insecure {
@@ -47,7 +47,7 @@ func pdshFindings(view checks.View, pdsh *facts.PDSH) []checks.Finding {
 			Summary:  "pdsh cannot load its modules",
 			Got:      pdsh.Problem,
 			WouldSee: pdsh.Problem,
-			Remedy:   []fix.Command{fix.Here("%s -V", fix.Path(pdsh.Path))},
+			Remedy:   []fix.Command{fix.Here("%s -V", fix.Path(pdsh.Path)).As(fix.Look)},
 		})
 	case !slices.Contains(pdsh.Modules, "ssh"):
 		add(checks.Finding{
@@ -59,7 +59,7 @@ func pdshFindings(view checks.View, pdsh *facts.PDSH) []checks.Finding {
 	}
 	if hosts, most := len(view.Launch.Hosts), fanOut(view.Launch.LauncherArgs); hosts > most {
 		add(checks.Finding{
-			Summary:  fmt.Sprintf("pdsh starts on %d hosts at a time, and ranks do not end: the others never start", most),
+			Summary:  fmt.Sprintf("pdsh runs on only %d hosts at a time, so the others never start", most),
 			Got:      fmt.Sprintf("%d hosts", hosts),
 			Want:     fmt.Sprintf("at most %d", most),
 			WouldSee: "Timed out after … seconds waiting for clients. …/… clients joined",
@@ -103,10 +103,10 @@ var pdshVariables = []struct {
 }{
 	{"PDSH_COMMAND_TIMEOUT", "2.32", false, checks.Fail, nccl.IsOn, "PDSH_COMMAND_TIMEOUT ends the training after that many seconds", "HOST: command timeout"},
 	{"PDSH_CONNECT_TIMEOUT", "2.32", false, checks.Warn, func(v string) bool { n, isNumber := nccl.Number(v); return isNumber && n > 0 && n < 5 },
-		"PDSH_CONNECT_TIMEOUT leaves ssh less time than a busy node needs", "ssh: connect to host … port 22: Connection timed out"},
-	{"PDSH_SSH_ARGS", "", true, checks.Warn, isSet, "PDSH_SSH_ARGS replaces pdsh's own -2 -a -x for ssh, so that the launch logs in otherwise than preflight did",
-		"whatever ssh says with these options"},
-	{"DSHPATH", "", false, checks.Warn, isSet, "DSHPATH replaces PATH on every node, so that ranks find no compiler and no tools", "ninja, nvcc or gcc: command not found"},
+		"PDSH_CONNECT_TIMEOUT is shorter than a busy node needs", "ssh: connect to host … port 22: Connection timed out"},
+	{"PDSH_SSH_ARGS", "", true, checks.Warn, isSet, "PDSH_SSH_ARGS replaces pdsh's own ssh options -2 -a -x",
+		"any error of ssh with these options"},
+	{"DSHPATH", "", false, checks.Warn, isSet, "DSHPATH replaces PATH on every node, so ranks do not find compilers and tools", "ninja, nvcc or gcc: command not found"},
 }
 
 func isSet(value string) bool { return value != "" }
@@ -140,13 +140,13 @@ func rehearsalFindings(view checks.View) []checks.Finding {
 	case slices.ContainsFunc(view.Launch.Notes, func(n hostfile.Note) bool { return strings.HasPrefix(n.ID, "pdsh-") }):
 		return nil // launcher-args names the host that pdsh takes for others
 	case tried == nil && reached && reason != "":
-		return []checks.Finding{checks.UnknownFor(view.Head, "pdsh was not tried over the nodes: "+reason)}
+		return []checks.Finding{checks.UnknownFor(view.Head, "preflight did not test pdsh: "+reason)}
 	case tried == nil:
 		return nil
 	case len(tried.Complaints) > 0 && !slices.ContainsFunc(tried.Nodes, answers):
 		return []checks.Finding{{
-			Nodes: []string{view.Head.Name}, Summary: "pdsh does not get as far as any node",
-			Got: tried.Complaints[0], WouldSee: tried.Complaints[0], Remedy: []fix.Command{fix.Here("env | grep -E '^(PDSH|DSH|FANOUT|WCOLL)'"), fix.Here("pdsh -S -w %s echo %n   # with the --launcher_args of the launch", fix.Word(strings.Join(launch.HostNames(view.Launch.Hosts), ",")))},
+			Nodes: []string{view.Head.Name}, Summary: "pdsh fails before it reaches any node",
+			Got: tried.Complaints[0], WouldSee: tried.Complaints[0], Remedy: []fix.Command{fix.Here("env | grep -E '^(PDSH|DSH|FANOUT|WCOLL)'").As(fix.Look), fix.Here("pdsh -S -w %s echo %n   # add the --launcher_args of the launch", fix.Word(strings.Join(launch.HostNames(view.Launch.Hosts), ","))).As(fix.Look)},
 		}}
 	}
 	var findings []checks.Finding
@@ -167,23 +167,23 @@ func rehearsedNode(view checks.View, rank int, answer facts.RehearsalNode) []che
 	switch {
 	case i < 0:
 		f.Nodes = []string{view.Head.Name}
-		f.Summary = fmt.Sprintf("pdsh takes a name of the hostfile for %s, which is not in it", answer.Node)
+		f.Summary = fmt.Sprintf("pdsh reads a name of the hostfile as %s, which is not in it", answer.Node)
 		f.Got, f.Want = ranksOf(answer), "the hosts of the hostfile, in its order"
-		f.Remedy = []fix.Command{fix.Here("pdsh -R ssh -Q -w %s   # how pdsh reads them", names)}
+		f.Remedy = []fix.Command{fix.Here("pdsh -R ssh -Q -w %s   # how pdsh reads the names", names).As(fix.Look)}
 		f.WouldSee = "IndexError: list index out of range, on the node whose rank has no entry"
 	case len(answer.Ranks) == 0:
 		return []checks.Finding{noEcho(view, answer)}
 	case !slices.Equal(answer.Ranks, []int{rank}):
-		f.Summary = "pdsh numbers this node otherwise than the hostfile does"
+		f.Summary = "pdsh gives the node another rank than the hostfile does"
 		f.Got, f.Want = ranksOf(answer), fmt.Sprintf("node rank %d", rank)
-		f.Remedy = []fix.Command{fix.Here("pdsh -R ssh -Q -w %s   # how pdsh reads the names", names)}
-		f.WouldSee = "two nodes that start the same ranks, and a rendezvous that waits for others"
+		f.Remedy = []fix.Command{fix.Here("pdsh -R ssh -Q -w %s   # how pdsh reads the names", names).As(fix.Look)}
+		f.WouldSee = "two nodes that start the same ranks, and a rendezvous that waits for the missing ones"
 	case len(answer.Noise) > 0 && (view.All[i].SSH == nil || len(view.All[i].SSH.Noise) == 0):
 		f.Verdict = checks.Warn
-		f.Summary = "prints lines of its own when pdsh logs in, which it did not for preflight"
+		f.Summary = "prints lines when pdsh logs in, but not when preflight does"
 		f.Got = answer.Noise[0]
-		f.Remedy = []fix.Command{pdshLogin().Remark("anything printed here comes from start-up files")}
-		f.WouldSee = "these lines among those of the training"
+		f.Remedy = []fix.Command{pdshLogin().Remark("what this prints comes from start-up files")}
+		f.WouldSee = "these lines in the training log"
 	default:
 		return nil
 	}
@@ -204,17 +204,17 @@ var pdshRefusals = []struct {
 	summary string
 	fix     []fix.Command
 }{
-	{"Host key verification failed", "pdsh's ssh does not know its host key: pdsh has no terminal to ask on", []fix.Command{fix.Here("ssh {node} true   # asks, and writes the right entry where ~/.ssh/config gives HostName or ProxyJump")}},
-	{"REMOTE HOST IDENTIFICATION HAS CHANGED", "pdsh's ssh has another host key for it", []fix.Command{fix.Here("ssh-keygen -F {host}   # which file has which key")}},
-	{"Permission denied", "pdsh's ssh is refused the login", nil},
-	{"Too many authentication failures", "pdsh's ssh offers more keys than the server hears out", []fix.Command{fix.Here("ssh-add -l")}},
-	{"Could not resolve hostname", "pdsh's ssh does not know the name", []fix.Command{fix.Here("ssh -G {node} | grep -i ^hostname")}},
-	{"Connection refused", "pdsh's ssh knocks where no SSH server listens", []fix.Command{fix.Here("ssh -G {node} | grep -E '^(hostname|port) '")}},
-	{"timed out", "pdsh's ssh gets no answer in its 10 s", nil},
+	{"Host key verification failed", "the ssh of pdsh does not know the host key", []fix.Command{fix.Here("ssh {node} true   # asks, and saves the key under the right name if ~/.ssh/config sets HostName or ProxyJump")}},
+	{"REMOTE HOST IDENTIFICATION HAS CHANGED", "the ssh of pdsh has another host key for it", []fix.Command{fix.Here("ssh-keygen -F {host}   # which file has which key").As(fix.Look)}},
+	{"Permission denied", "the node refuses the login of pdsh's ssh", nil},
+	{"Too many authentication failures", "the ssh of pdsh offers more keys than the server accepts", []fix.Command{fix.Here("ssh-add -l").As(fix.Look)}},
+	{"Could not resolve hostname", "the ssh of pdsh cannot resolve the name", []fix.Command{fix.Here("ssh -G {node} | grep -i ^hostname").As(fix.Look)}},
+	{"Connection refused", "the ssh of pdsh connects to a port without an SSH server", []fix.Command{fix.Here("ssh -G {node} | grep -E '^(hostname|port) '").As(fix.Look)}},
+	{"timed out", "the ssh of pdsh gets no answer within its 10 s", nil},
 	{"Bad configuration option", "ssh does not understand its own configuration", nil},
-	{"Bad owner or permissions", "ssh refuses its own configuration", []fix.Command{fix.Here("chmod go-w ~/.ssh ~/.ssh/config")}},
-	{"No such rcmd module", "pdsh takes a part of the name for a module of its own", nil},
-	{"command timeout", "pdsh ended the command by its own time limit", []fix.Command{fix.Here("unset PDSH_COMMAND_TIMEOUT")}},
+	{"Bad owner or permissions", "ssh refuses its configuration file because of its owner or mode", []fix.Command{fix.Here("chmod go-w ~/.ssh ~/.ssh/config")}},
+	{"No such rcmd module", "pdsh reads a part of the name as one of its modules", nil},
+	{"command timeout", "pdsh ended the command at its own time limit", []fix.Command{fix.Here("unset PDSH_COMMAND_TIMEOUT")}},
 }
 
 // noEcho is a node that let us in and from which pdsh got no echo.
@@ -236,13 +236,13 @@ func noEcho(view checks.View, answer facts.RehearsalNode) checks.Finding {
 		}
 	}
 	if problem := view.Head.Rehearsal.Problem; problem != "" && !refused {
-		return checks.Finding{Verdict: checks.Unknown, Nodes: f.Nodes, Summary: fmt.Sprintf("whether pdsh gets an answer from it is not known (pdsh: %s)", problem)}
+		return checks.Finding{Verdict: checks.Unknown, Nodes: f.Nodes, Summary: fmt.Sprintf("preflight could not test pdsh on this node (pdsh: %s)", problem)}
 	}
 	f.Summary += ", although preflight logged in"
-	f.Remedy = append(f.Remedy, pdshLogin().Remark("what pdsh runs"))
+	f.Remedy = append(f.Remedy, pdshLogin().Remark("the command that pdsh runs"))
 	for _, name := range []string{"PDSH_SSH_ARGS", "PDSH_SSH_ARGS_APPEND"} {
 		if value, _ := launch.Lookup(view.Head.Env, name); value != "" {
-			f.Remedy = append(f.Remedy, fix.Here("unset %s   # it is %s", fix.Variable(name), fix.Word(value)))
+			f.Remedy = append(f.Remedy, fix.Here("unset %s   # its value is %s", fix.Variable(name), fix.Word(value)))
 		}
 	}
 	return f
@@ -268,5 +268,5 @@ func lastLine(errors []string) string {
 // pdshLogin is the login that pdsh's ssh module makes (pdsh 2.34,
 // modules/sshcmd.c), without the variables that change it.
 func pdshLogin() fix.Command {
-	return fix.Here("ssh -v -oConnectTimeout=10 {ssh_port}-2 -a -x {node} true")
+	return fix.Here("ssh -v -oConnectTimeout=10 {ssh_port}-2 -a -x {node} true").As(fix.Look)
 }

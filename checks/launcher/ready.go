@@ -37,12 +37,12 @@ func judgeLauncher(view checks.View) []checks.Finding {
 		if findings := programFindings(view); findings != nil {
 			return findings
 		}
-		return checks.Skipped("torchrun is started on every node: there is no launcher")
+		return checks.Skipped("you start torchrun on every node: there is no launcher")
 	}
 	findings := append(programFindings(view), sshClient(view)...)
 	switch by := view.Launch.StartedBy(); {
 	case view.Launch.NoSSH && findings == nil:
-		return checks.Skipped("--no_ssh: every node is started by hand, without a launcher")
+		return checks.Skipped("--no_ssh: you start every node by hand, without a launcher")
 	case view.Launch.Local && findings == nil:
 		return checks.Skipped("one active host: DeepSpeed starts the ranks itself, without a launcher")
 	case view.Launch.NoSSH, view.Launch.Local:
@@ -52,7 +52,7 @@ func judgeLauncher(view checks.View) []checks.Finding {
 		findings = append(findings, backendFindings(view, by)...)
 	default:
 		findings = append(findings, checks.Finding{
-			Summary:  fmt.Sprintf("DeepSpeed knows no launcher %q", view.Launch.Launcher),
+			Summary:  fmt.Sprintf("DeepSpeed has no launcher %q", view.Launch.Launcher),
 			Want:     "one of " + strings.Join(launch.LauncherNames(), ", "),
 			WouldSee: "NotImplementedError: Unknown launcher " + view.Launch.Launcher,
 			Remedy:   []fix.Command{fix.Here("deepspeed --launcher=%s …", fix.Name(launch.DefaultLauncher))},
@@ -61,7 +61,7 @@ func judgeLauncher(view checks.View) []checks.Finding {
 	elsewhere := view.Launch.Script == "" && view.Head.Launcher.DeepSpeed == ""
 	for i, f := range findings {
 		if elsewhere && f.Nodes == nil && f.Verdict != checks.Warn {
-			findings[i].Summary += "; nor is there a deepspeed: if the launch is typed on another machine, run preflight there, or with --skip launcher-ready here"
+			findings[i].Summary += " (no deepspeed here either: run preflight where you launch, or add --skip launcher-ready)"
 		}
 	}
 	return findings
@@ -76,7 +76,7 @@ func sshClient(view checks.View) []checks.Finding {
 		return nil
 	}
 	return []checks.Finding{{
-		Summary:  "there is no ssh client on the launching machine",
+		Summary:  "the launching machine has no ssh client",
 		WouldSee: "FileNotFoundError: [Errno 2] No such file or directory: 'ssh'",
 		Remedy:   fix.Install(fix.Here, remedy.SystemOf(view.Head), "openssh-client", "openssh-clients"),
 	}}
@@ -92,8 +92,8 @@ func programFindings(view checks.View) []checks.Finding {
 	if view.Head.Launcher.DeepSpeed == "" {
 		typed, distribution := p.Typed()
 		return []checks.Finding{{
-			Summary: fmt.Sprintf("there is no %s on the launching machine", typed), Want: "the environment active that has it",
-			WouldSee: fmt.Sprintf("bash: %s: command not found", typed), Remedy: []fix.Command{fix.Here("source VENV/bin/activate   # the environment that has %s", fix.Text(typed)), fix.Here("pip install %s", fix.Package(distribution))},
+			Summary: fmt.Sprintf("%s is not in PATH of the launching machine", typed), Want: "the active environment has it",
+			WouldSee: fmt.Sprintf("bash: %s: command not found", typed), Remedy: []fix.Command{fix.Here("source VENV/bin/activate   # the environment that has %s", fix.Text(typed)).As(fix.Or), fix.Here("pip install %s   # if no environment has it", fix.Package(distribution)).As(fix.Or)},
 		}}
 	}
 	if f, isOther := otherInterpreter(view); isOther {
@@ -101,8 +101,8 @@ func programFindings(view checks.View) []checks.Finding {
 	}
 	if python != nil && python.Found && python.Problem != "" {
 		return []checks.Finding{{
-			Nodes: []string{view.Head.Name}, Summary: python.Path + ", which " + p.Program + " runs under, is there and does not work", Got: python.Problem,
-			WouldSee: python.Problem, Remedy: []fix.Command{fix.Here("%s -V", fix.Path(python.Path)), fix.Here("env | grep ^PYTHON")},
+			Nodes: []string{view.Head.Name}, Summary: python.Path + ", the interpreter of " + p.Program + ", does not work", Got: python.Problem,
+			WouldSee: python.Problem, Remedy: []fix.Command{fix.Here("%s -V", fix.Path(python.Path)).As(fix.Look), fix.Here("env | grep ^PYTHON").As(fix.Look)},
 		}}
 	}
 	if python == nil || !python.Found || len(python.Packages) == 0 {
@@ -113,7 +113,7 @@ func programFindings(view checks.View) []checks.Finding {
 		return nil
 	}
 	return []checks.Finding{{
-		Summary: fmt.Sprintf("the launch's interpreter has no %s on the launching machine", strings.Join(lacks, ", no ")),
+		Summary: fmt.Sprintf("the interpreter of the launch lacks %s on the launching machine", strings.Join(lacks, ", ")),
 		Got:     python.Executable, WouldSee: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", lacks[0]),
 		Remedy: []fix.Command{fix.Here("%s -m pip install %s", fix.Path(python.Executable), fix.List[fix.Package](" ", lacks))},
 	}}
@@ -138,7 +138,7 @@ func otherInterpreter(view checks.View) (f checks.Finding, isOther bool) {
 		return f, false
 	}
 	return checks.UnknownFor(view.Head, fmt.Sprintf(
-		"%s runs under %s, and --python has %s looked at: leave --python out, or activate the environment that is meant", view.Launch.Program, its, named)), true
+		"%s uses %s, but --python makes preflight check %s: omit --python, or activate the right environment", view.Launch.Program, its, named)), true
 }
 
 // backendFindings judge the programs that DeepSpeed looks for, and what it then runs.
@@ -146,10 +146,10 @@ func backendFindings(view checks.View, by launch.Launcher) []checks.Finding {
 	for _, program := range by.Programs {
 		if view.Head.Launcher.Backends[program] == "" { // the others come with it
 			return []checks.Finding{{
-				Summary:  fmt.Sprintf("launcher %s needs %s, which is not in PATH of the launching machine", by.Name, program),
-				Want:     "its environment module loaded, or its directory in PATH",
+				Summary:  fmt.Sprintf("launcher %s needs %s in PATH of the launching machine", by.Name, program),
+				Want:     "its environment module is loaded, or its directory is in PATH",
 				WouldSee: fmt.Sprintf("RuntimeError: launcher '%s' not installed.", by.Name),
-				Remedy:   []fix.Command{fix.Here("command -v %s", fix.Name(program)), fix.Here("deepspeed --launcher=pdsh …")},
+				Remedy:   []fix.Command{fix.Here("command -v %s", fix.Name(program)).As(fix.Look), fix.Here("deepspeed --launcher=pdsh …   # needs only ssh").As(fix.Or)},
 			}}
 		}
 	}
@@ -167,28 +167,28 @@ func backendFindings(view checks.View, by launch.Launcher) []checks.Finding {
 func otherMPI(view checks.View, by launch.Launcher) []checks.Finding {
 	programs, mpirun := view.Head.Launcher.Backends, view.Head.Launcher.MPIRun
 	asked, path := by.Programs[0], programs["mpirun"]
-	f := checks.Finding{Got: path, Remedy: []fix.Command{fix.Here("%s --version", fix.Path(path)), fix.Here("deepspeed --launcher=pdsh …")}}
+	f := checks.Finding{Got: path, Remedy: []fix.Command{fix.Here("%s --version", fix.Path(path)).As(fix.Look), fix.Here("deepspeed --launcher=pdsh …   # needs only ssh").As(fix.Or)}}
 	switch {
 	case mpirun == nil:
-		return []checks.Finding{checks.UnknownFor(view.Head, "whose mpirun "+path+" is, was not asked")}
+		return []checks.Finding{checks.UnknownFor(view.Head, "preflight did not ask which MPI "+path+" belongs to")}
 	case mpirun.Options != "" && mpirun.Options != by.MPIRun:
-		f.Summary = fmt.Sprintf("mpirun is %s, and launcher %s gives it the options of %s", mpirun.Version, by.Name, by.MPIRun)
-		f.Want = "an mpirun first in PATH that takes the options of " + by.MPIRun
+		f.Summary = fmt.Sprintf("launcher %[2]s passes options of %[3]s, but mpirun is %[1]s", mpirun.Version, by.Name, by.MPIRun)
+		f.Want = "an mpirun that takes the options of " + by.MPIRun + ", first in PATH"
 		if by.MPIRun == facts.OptionsHydra {
-			f.Want += ": MPICH's, MVAPICH's or Intel MPI's"
+			f.Want += " (of MPICH, MVAPICH or Intel MPI)"
 		}
-		f.Remedy = append(otherMPIRun(by), fix.Here("mpirun --version   # whose it then is"))
+		f.Remedy = append(otherMPIRun(by), fix.Here("mpirun --version   # afterwards: which MPI is it?").As(fix.Look))
 		f.WouldSee = refusesOptions[mpirun.Options]
 	case mpirun.Options == "":
 		f.Verdict = checks.Warn
-		f.Summary = fmt.Sprintf("mpirun does not say that it takes the options of %s, which launcher %s gives it", by.MPIRun, by.Name)
-		f.Got += ", " + cmp.Or(mpirun.Version, "which does not say its version")
+		f.Summary = fmt.Sprintf("mpirun may not take the options of %s, which launcher %s passes", by.MPIRun, by.Name)
+		f.Got += ", " + cmp.Or(mpirun.Version, "of an unknown version")
 		f.WouldSee = "an mpirun that refuses DeepSpeed's options"
 	case directory(programs[asked]) != directory(path):
 		f.Verdict = checks.Warn
-		f.Summary = fmt.Sprintf("mpirun is not from where %s is: it may be another installation's", asked)
+		f.Summary = fmt.Sprintf("mpirun is in another directory than %s: another installation?", asked)
 		f.Want = directory(programs[asked]) + "mpirun"
-		f.WouldSee = "libraries of one MPI under the mpirun of another: ranks that each take themselves for the only one"
+		f.WouldSee = "ranks that each believe to be the only one, because mpirun and libraries are of different MPIs"
 	default:
 		return nil
 	}
@@ -204,7 +204,7 @@ var refusesOptions = map[string]string{
 
 // otherMPIRun puts another mpirun first, or takes a launcher that has options for this one.
 func otherMPIRun(by launch.Launcher) (commands []fix.Command) {
-	commands = append(commands, fix.Here("module avail mpi; update-alternatives --list mpirun   # which others there are"))
+	commands = append(commands, fix.Here("module avail mpi; update-alternatives --list mpirun   # other installations").As(fix.Look))
 	for _, other := range launch.Launchers {
 		if other.MPIRun != "" && other.MPIRun != by.MPIRun && other.Programs[0] != "mpiname" {
 			commands = append(commands, fix.Here("deepspeed --launcher=%s …", fix.Name(other.Name)))
@@ -234,9 +234,9 @@ func outsideAllocation(view checks.View, by launch.Launcher) []checks.Finding {
 	}
 	return []checks.Finding{{
 		Verdict: checks.Warn, Nodes: outside,
-		Summary:  "is not in the Slurm allocation that the launch is typed in",
+		Summary:  "is not in the Slurm allocation of this shell",
 		Got:      by.Allocation + "=" + hostfile.Fold(allocated),
-		Remedy:   []fix.Command{fix.Here(`scontrol show hostnames "$SLURM_JOB_NODELIST" | sed 's/$/ slots=8/' > hostfile.slurm   # with the slots of your nodes, and launch with it`)},
+		Remedy:   []fix.Command{fix.Here(`scontrol show hostnames "$SLURM_JOB_NODELIST" | sed 's/$/ slots=8/' > hostfile.slurm   # with the slots of your nodes; then launch with --hostfile hostfile.slurm`)},
 		WouldSee: "srun: error: Unable to create step for job …: Requested node configuration is not available",
 	}}
 }
@@ -266,10 +266,10 @@ func fewCPUs(view checks.View, by launch.Launcher) []checks.Finding {
 	}
 	return []checks.Finding{{
 		Nodes:    []string{view.Head.Name},
-		Summary:  "the Slurm job that the launch is typed in has fewer processors than the launch has ranks",
+		Summary:  "the Slurm job of this shell has fewer CPUs than the launch has ranks",
 		Got:      "SLURM_JOB_CPUS_PER_NODE=" + given,
 		Want:     fmt.Sprintf("%d, one for each rank", view.Launch.WorldSize()),
-		Remedy:   []fix.Command{fix.Here("salloc --ntasks-per-node=%s …   # as many as a node has slots", fix.Number(most))},
+		Remedy:   []fix.Command{fix.Here("salloc --ntasks-per-node=%s …   # one task for each slot of a node", fix.Number(most))},
 		WouldSee: "srun: error: Unable to create step for job …: More processors requested than permitted",
 	}}
 }
@@ -288,15 +288,15 @@ func openMPIInterface(view checks.View, note hostfile.Note) []checks.Finding {
 		switch {
 		case !node.Reached:
 		case node.Net == nil:
-			findings = append(findings, checks.UnknownFor(node, "whether it has an eth0, which DeepSpeed names to Open MPI, was not seen"))
+			findings = append(findings, checks.UnknownFor(node, "preflight did not see its interfaces, and DeepSpeed makes Open MPI use eth0"))
 		case !slices.ContainsFunc(node.Net.Interfaces, func(i facts.Interface) bool { return i.Name == "eth0" && i.Up }):
 			findings = append(findings, checks.Finding{
 				Verdict:  verdict,
 				Nodes:    []string{node.Name},
-				Summary:  "DeepSpeed has Open MPI use eth0, and no such interface is up here",
+				Summary:  "DeepSpeed makes Open MPI use eth0, but no such interface is up",
 				Got:      "--mca btl_tcp_if_include eth0",
-				Want:     "an interface of the network between the nodes, or that network itself",
-				Remedy:   []fix.Command{fix.Here("ssh {node} ip -br address"), fix.Here("deepspeed --launcher_args '--mca btl_tcp_if_include %s' …", fix.Name(peerNetwork(node)))},
+				Want:     "an interface of the network between the nodes, or that network",
+				Remedy:   []fix.Command{fix.Here("ssh {node} ip -br address").As(fix.Look), fix.Here("deepspeed --launcher_args '--mca btl_tcp_if_include %s' …", fix.Name(peerNetwork(node)))},
 				WouldSee: wouldSee,
 			})
 		}

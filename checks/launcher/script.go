@@ -42,7 +42,7 @@ func judgeScript(view checks.View) []checks.Finding {
 	findings = append(findings, scriptImports(view)...)
 	compared := comparisons(view, nodes)
 	if len(view.Launch.Files) == 0 && len(compared) == 0 {
-		return checks.Skipped(fmt.Sprintf("%s is named by no path, and lies in no repository: what is installed is compared by packages-same", view.Launch.Script))
+		return checks.Skipped(fmt.Sprintf("%s is an installed program outside a repository: packages-same compares those", view.Launch.Script))
 	}
 	return append(findings, unlike(view, nodes, compared)...)
 }
@@ -79,7 +79,7 @@ func unqualified(view checks.View, nodes []*facts.Node) []checks.Finding {
 		}
 		findings = append(findings, ranks.OfMachine(view, node, checks.Finding{
 			Nodes:    []string{node.Name},
-			Summary:  fmt.Sprintf("%s is looked for in PATH, where the one of the working directory is not", script),
+			Summary:  fmt.Sprintf("the ranks look for %s in PATH, not in the working directory", script),
 			Want:     "./" + script,
 			WouldSee: fmt.Sprintf("FileNotFoundError: [Errno 2] No such file or directory: '%s'", script),
 			Remedy:   []fix.Command{fix.Here("deepspeed --no_python … %s …", fix.Path("./"+script))},
@@ -92,12 +92,12 @@ func unqualified(view checks.View, nodes []*facts.Node) []checks.Finding {
 // those where it was not read.
 func unreadable(view checks.View, nodes []*facts.Node, named facts.LaunchFile) []checks.Finding {
 	var findings []checks.Finding
-	look := []fix.Command{fix.On("namei -l %s", fix.Path(named.Path))}
+	look := []fix.Command{fix.On("namei -l %s", fix.Path(named.Path)).As(fix.Look)}
 	for _, node := range nodes {
 		f := checks.Finding{Remedy: look}
 		switch file := ranks.FileAt(node, named); {
 		case file == nil:
-			findings = append(findings, checks.UnknownFor(node, named.Path+" was not looked at"))
+			findings = append(findings, checks.UnknownFor(node, "preflight did not check "+named.Path))
 			continue
 		case !file.Exists:
 			continue
@@ -113,14 +113,14 @@ func unreadable(view checks.View, nodes []*facts.Node, named facts.LaunchFile) [
 			f.WouldSee = fmt.Sprintf("bash: %s: Permission denied", named.Path)
 			f.Remedy = []fix.Command{fix.On("chmod +x %s", fix.Path(named.Path))}
 		case named.Role == facts.RoleScript && view.Launch.NoPython && !file.Exec:
-			f.Summary = named.Path + " is not executable, and --no_python runs it as a program"
+			f.Summary = named.Path + " is not executable, but --no_python runs it as a program"
 			f.WouldSee = fmt.Sprintf("PermissionError: [Errno 13] Permission denied: '%s'", view.Launch.Script)
 			f.Remedy = []fix.Command{fix.On("chmod +x %s", fix.Path(named.Path))}
 		case named.Role == facts.RoleScript && !view.Launch.NoPython && node.Python != nil && node.Python.ScriptError != "":
-			f.Summary = named.Path + " is no Python that the launch's interpreter reads"
+			f.Summary = named.Path + " has a syntax error for the interpreter of the launch"
 			f.Got = node.Python.ScriptError
 			f.WouldSee = "SyntaxError: " + node.Python.ScriptError
-			f.Remedy = []fix.Command{fix.On("%s -m py_compile %s", fix.Path(node.Python.Path), fix.Path(named.Path))}
+			f.Remedy = []fix.Command{fix.On("%s -m py_compile %s", fix.Path(node.Python.Path), fix.Path(named.Path)).As(fix.Look)}
 		default:
 			continue
 		}
@@ -156,17 +156,17 @@ func lackFile(view checks.View, nodes []*facts.Node, named facts.LaunchFile, exp
 	if named.Role == facts.RoleArgument && (!onHead || headIsNode) && 2*have <= len(nodes) {
 		return nil // what is yet to be written, or was by rank 0
 	}
-	want := "a path that is there"
+	want := "a path that exists"
 	switch {
 	case onHead && !view.Launch.Local:
-		want = "the launching machine's"
+		want = "the file of the launching machine"
 	case have > 0:
-		want = "the other nodes'"
+		want = "the file of the other nodes"
 	}
 	var findings []checks.Finding
 	for _, node := range lacking {
 		f := checks.Finding{
-			Summary:  "there is no " + named.Path,
+			Summary:  named.Path + " does not exist",
 			Got:      ranks.FileAt(node, named).Problem,
 			Want:     want,
 			WouldSee: missingError(view, named),
@@ -189,11 +189,11 @@ func missingError(view checks.View, named facts.LaunchFile) string {
 	case named.Role == facts.RoleConfig:
 		return "ValueError: Expected a string path to an existing deepspeed config, or a dictionary or a valid base64. Received: " + name
 	case named.Role == facts.RoleVenv:
-		return fmt.Sprintf("bash: line 1: %s: No such file or directory, and the ranks go on without that environment", name)
+		return fmt.Sprintf("bash: line 1: %s: No such file or directory, and the ranks run without that environment", name)
 	case named.Role == facts.RoleProgram:
-		return fmt.Sprintf("bash: %s: No such file or directory, where the command is typed", named.Path)
+		return fmt.Sprintf("bash: %s: No such file or directory, when you type the command", named.Path)
 	case named.Role == facts.RoleArgument:
-		return fmt.Sprintf("FileNotFoundError: [Errno 2] No such file or directory: '%s', where a rank of the node opens it", name)
+		return fmt.Sprintf("FileNotFoundError: [Errno 2] No such file or directory: '%s', when a rank of the node opens it", name)
 	case view.Launch.NoPython:
 		return fmt.Sprintf("FileNotFoundError: [Errno 2] No such file or directory: '%s'", name)
 	}
@@ -213,18 +213,18 @@ func bringFile(view checks.View, nodes []*facts.Node, named facts.LaunchFile) []
 		file = ranks.FileAt(from, named)
 	}
 	if file == nil {
-		return []fix.Command{fix.On("ls -la %s", fix.Path(path.Dir(named.Path)))}
+		return []fix.Command{fix.On("ls -la %s", fix.Path(path.Dir(named.Path))).As(fix.Look)}
 	}
 	name := named.Path
 	if file.Kind == "directory" {
 		if named.Role == facts.RoleArgument || isShared(view, name) {
-			return []fix.Command{fix.On("ls -la %s", fix.Path(path.Dir(name)))} // data and checkpoints are too much to send unasked
+			return []fix.Command{fix.On("ls -la %s", fix.Path(path.Dir(name))).As(fix.Look)} // data and checkpoints are too much to send unasked
 		}
 		name += "/"
 	}
 	commands := []fix.Command{fix.On("mkdir -p %s", fix.Path(path.Dir(named.Path)))}
 	if isThere(view.Head, named) {
-		return append(commands, fix.CopyTo(name))
+		return append(commands, fix.CopyTo(name).As(fix.Then))
 	}
-	return append(commands, fix.CopyFrom(from.Name, name))
+	return append(commands, fix.CopyFrom(from.Name, name).As(fix.Then))
 }

@@ -19,7 +19,7 @@ import (
 
 // The names of what is compared beside the files that are named.
 const (
-	sourcesAspect = "python files beside the script"
+	sourcesAspect = "Python files next to the script"
 	commitAspect  = "commit"
 	dirtyAspect   = "uncommitted changes"
 )
@@ -114,15 +114,15 @@ func unlike(view checks.View, nodes []*facts.Node, compared []compare.Comparison
 		}
 		var f checks.Finding
 		if found.Split {
-			f = d.finding("the nodes differ, and no version has a majority", "", found.Nodes[0])
-			f.Got, f.Want = found.Finding("").Got, "one version everywhere"
+			f = d.finding("nodes have different versions, none with a majority", "", found.Nodes[0])
+			f.Got, f.Want = found.Finding("").Got, "the same version on every node"
 		} else {
 			whose := "most nodes"
 			if d.right != nil && d.right == view.Head {
 				whose = "the launching machine"
 			}
 			d.tellSources(nodes[slices.IndexFunc(nodes, func(n *facts.Node) bool { return n.Name == found.Nodes[0] })])
-			f = d.finding("different from "+whose, whose, found.Nodes[0])
+			f = d.finding("differs from "+whose, whose, found.Nodes[0])
 		}
 		f.Nodes = found.Nodes
 		f.Verdict, f.WouldSee = d.weight()
@@ -161,12 +161,12 @@ func unlikeHead(view checks.View, compared []compare.Comparison) []checks.Findin
 		return nil
 	}
 	d.tellSources(odd)
-	f := d.finding("the nodes differ from the launching machine", "the launching machine", odd.Name)
+	f := d.finding("all nodes differ from the launching machine", "the launching machine", odd.Name)
 	for i := range f.Remedy[1:] { // the finding is the launching machine's
 		f.Remedy[i+1] = f.Remedy[i+1].At(launch.HostNames(view.Launch.Hosts)...)
 	}
 	f.Verdict, f.Nodes = checks.Warn, []string{view.Head.Name}
-	f.WouldSee = "training with what the nodes have: changes made here have no effect"
+	f.WouldSee = "training with the version of the nodes: your changes here have no effect"
 	return []checks.Finding{f}
 }
 
@@ -188,19 +188,19 @@ func (d difference) named(name string) facts.LaunchFile {
 
 // weight is how bad it is, by the worst of what differs.
 func (d difference) weight() (checks.Verdict, string) {
-	verdict, wouldSee := checks.Warn, "a hang or wrong results, if the ranks run what differs"
+	verdict, wouldSee := checks.Warn, "a hang or wrong results, if the ranks run the different code"
 	for _, one := range d.deviations {
 		switch d.named(one.Name).Role {
 		case facts.RoleScript:
 			if !d.sameCode(one) {
 				return checks.Fail, ""
 			}
-			wouldSee = "nothing, as long as it is comments and blank lines alone that differ"
+			wouldSee = "nothing, as long as only comments and blank lines differ"
 		case facts.RoleConfig:
-			verdict, wouldSee = checks.Fail, "ranks that disagree on batch sizes or ZeRO stages: a hang, or tensors of unlike shape in one collective"
+			verdict, wouldSee = checks.Fail, "ranks that disagree on batch sizes or ZeRO stages: a hang, or tensors of different shapes in one collective"
 		case facts.RoleArgument:
 			if verdict == checks.Warn {
-				wouldSee = "nothing where every node is to have its own; else ranks that train on other data than the rest"
+				wouldSee = "nothing if each node should have its own; otherwise ranks that train on other data than the rest"
 			}
 		}
 	}
@@ -284,9 +284,9 @@ func (d difference) look(odd string) fix.Command {
 	case name == sourcesAspect:
 		look = fix.On("ls -l %s", dir)
 	case d.right != nil && d.right == d.view.Head && d.named(name).Role != facts.RoleArgument:
-		look = fix.On("cat %s   # ending in | diff - %s it shows the difference", file, file)
+		look = fix.On("cat %s   # add | diff - %s to see the difference", file, file)
 	}
-	return look.At(odd)
+	return look.At(odd).As(fix.Look)
 }
 
 // copies bring what differs from the machine that is right: a few files by name, else the directory of

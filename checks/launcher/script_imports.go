@@ -27,8 +27,8 @@ func scriptImports(view checks.View) (findings []checks.Finding) {
 		}
 		f := checks.Finding{
 			Nodes: lacking.Nodes, Verdict: checks.Fail,
-			Summary:  fmt.Sprintf("the script imports %s, which python does not find", strings.Join(modules, ", ")),
-			Want:     "every package that the script imports, for the interpreter of the launch",
+			Summary:  fmt.Sprintf("the script imports %s, which Python does not find", strings.Join(modules, ", ")),
+			Want:     "every package that the script imports, in the interpreter of the launch",
 			WouldSee: fmt.Sprintf("ModuleNotFoundError: No module named '%s'", modules[0]),
 		}
 		var known []fix.Requirement // an index may have others by the names of modules
@@ -39,10 +39,10 @@ func scriptImports(view checks.View) (findings []checks.Finding) {
 				known = append(known, fix.Requirement{Name: name, Version: version})
 			}
 		}
-		f.Remedy = append(pip.Install(known), fix.On("%s -c 'import %s'", fix.Path(pip.Python), fix.List[fix.Module](", ", modules)))
+		f.Remedy = append(pip.Install(known), fix.On("%s -c 'import %s'", fix.Path(pip.Python), fix.List[fix.Module](", ", modules)).As(fix.Look))
 		if typedWithPythonPath(view) {
 			f.Verdict = checks.Warn
-			f.WouldSee += ", unless PYTHONPATH, which this shell has, is set where the command is typed there"
+			f.WouldSee += ", unless PYTHONPATH is set where you type the command, as in this shell"
 		}
 		findings = append(findings, f)
 	}

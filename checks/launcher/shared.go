@@ -29,16 +29,16 @@ var DataShared = checks.Check{
 func judgeShared(view checks.View) (findings []checks.Finding) {
 	switch {
 	case len(view.Launch.Places) == 0:
-		return checks.Skipped("the command names no directory that ranks leave something in for others")
+		return checks.Skipped("the command names no directory that ranks share files in")
 	case len(view.All) < 2:
-		return checks.Skipped("one node finds what it wrote itself")
+		return checks.Skipped("a single node shares nothing")
 	}
 	for _, named := range view.Launch.Places {
 		l := leaving{LaunchFile: named, view: view}
 		for _, node := range view.Nodes {
 			switch place := placeOf(node, named); {
 			case place == nil:
-				findings = append(findings, checks.UnknownFor(node, fmt.Sprintf("disk: %s was not looked at", named.Path)))
+				findings = append(findings, checks.UnknownFor(node, fmt.Sprintf("disk: preflight did not check %s", named.Path)))
 			case place.Problem != "":
 				findings = append(findings, checks.UnknownFor(node, fmt.Sprintf("disk: %s: %s", named.Path, place.Problem)))
 			default:
@@ -84,9 +84,9 @@ func (l leaving) judge() []checks.Finding {
 	switch {
 	case l.own != nil && l.shared != nil:
 		from := placeOf(l.shared[0], l.LaunchFile)
-		f := l.finding(l.own, fmt.Sprintf("%s is on the node's own disk, and on %s from %s", l.Path, hostfile.Fold(checks.NamesOf(l.shared)), from.Source))
+		f := l.finding(l.own, fmt.Sprintf("%s is on a local disk, but on %s it is on %s", l.Path, hostfile.Fold(checks.NamesOf(l.shared)), from.Source))
 		f.Want = fmt.Sprintf("%s on %s", from.FSType, from.Source)
-		f.Remedy = []fix.Command{fix.On("findmnt -T %s", fix.Path(l.Path)), fix.On("sudo mount -a   # where /etc/fstab names that mount")}
+		f.Remedy = []fix.Command{fix.On("findmnt -T %s", fix.Path(l.Path)).As(fix.Look), fix.On("sudo mount -a   # if /etc/fstab has that mount")}
 		return []checks.Finding{f}
 	case slices.Contains(leftBefore, l.Role):
 		return l.found()
@@ -102,21 +102,21 @@ func (l leaving) judge() []checks.Finding {
 func (l leaving) finding(nodes []*facts.Node, summary string) checks.Finding {
 	has := placeOf(nodes[0], l.LaunchFile)
 	f := checks.Finding{
-		Nodes: checks.NamesOf(nodes), Summary: summary, Got: fmt.Sprintf("%s on %s", has.FSType, has.Source), Want: "one share for all nodes",
-		Remedy: []fix.Command{fix.On("findmnt -T %s", fix.Path(l.Path)), fix.Note("mount one share there on all nodes, or name a directory that is on one")},
+		Nodes: checks.NamesOf(nodes), Summary: summary, Got: fmt.Sprintf("%s on %s", has.FSType, has.Source), Want: "one shared directory for all nodes",
+		Remedy: []fix.Command{fix.On("findmnt -T %s", fix.Path(l.Path)).As(fix.Look), fix.Note("mount one share there on all nodes, or use a directory that is on a share")},
 	}
 	switch l.Role {
 	case facts.RoleIndexCache:
 		f.WouldSee = fmt.Sprintf("FileNotFoundError: [Errno 2] No such file or directory: '%s/….npy', on all nodes but the first", l.Path)
 	case facts.RoleTokenized:
-		f.WouldSee = "the watchdog's timeout of a collective: ranks wait at the barrier before tokenizing for those that need not tokenize"
+		f.WouldSee = "the watchdog's timeout of a collective: some ranks wait at the barrier before tokenizing, and others skip it"
 	case facts.RoleCheckpoint:
 		f.WouldSee = "ValueError: Can't find a valid checkpoint at " + l.Path
 	case facts.RoleResume:
-		f.WouldSee = "WARNING: could not find the metadata file, and other weights than on the nodes that have it"
+		f.WouldSee = "WARNING: could not find the metadata file, and other weights than on the nodes that have the file"
 	case facts.RoleOutput:
 		f.Verdict = checks.Warn
-		f.WouldSee = "nothing, until somebody goes on from a checkpoint: ValueError: Can't find a valid checkpoint, or FileNotFoundError: …_optim_states.pt"
+		f.WouldSee = "nothing, until you resume from a checkpoint: ValueError: Can't find a valid checkpoint, or FileNotFoundError: …_optim_states.pt"
 	}
 	return f
 }
@@ -130,7 +130,7 @@ func (l leaving) indices() []checks.Finding {
 	if groups := compare.GroupBy(l.own, l.listingOf); len(groups) == 1 && groups[0].Value != "" && placeOf(l.own[0], l.LaunchFile).Exists {
 		return nil // brought there before
 	}
-	f := l.finding(others, fmt.Sprintf("rank 0 leaves the indices of its data in %s on %s, and not here", l.Path, names.FirstHost(l.view)))
+	f := l.finding(others, fmt.Sprintf("rank 0 writes its data indices to %s on %s, which is not shared", l.Path, names.FirstHost(l.view)))
 	return []checks.Finding{f}
 }
 
@@ -138,8 +138,8 @@ func (l leaving) outputs() []checks.Finding {
 	if l.view.Launch.NodeLocal {
 		return nil
 	}
-	f := l.finding(l.own, fmt.Sprintf("each node leaves its part of a checkpoint on its own disk: %s", l.Path))
-	f.Remedy = append(f.Remedy, fix.Note("or have every node keep it whole: save_on_each_node with the Trainer of transformers, use_node_local_storage below checkpoint in DeepSpeed's configuration"))
+	f := l.finding(l.own, fmt.Sprintf("each node writes its part of a checkpoint to its own disk: %s", l.Path))
+	f.Remedy = append(f.Remedy, fix.Note("or let every node write the whole checkpoint: save_on_each_node for the transformers Trainer, checkpoint.use_node_local_storage in DeepSpeed's configuration"))
 	return []checks.Finding{f}
 }
 
@@ -153,12 +153,12 @@ func (l leaving) found() []checks.Finding {
 	case len(lacking) == 0:
 		return l.unlike()
 	case len(has) > 0:
-		return []checks.Finding{l.finding(lacking, fmt.Sprintf("there is no %s, and there is on %s", l.Path, hostfile.Fold(checks.NamesOf(has))))}
+		return []checks.Finding{l.finding(lacking, fmt.Sprintf("%s is missing, but exists on %s", l.Path, hostfile.Fold(checks.NamesOf(has))))}
 	case l.Role != facts.RoleCheckpoint:
 		return nil // it is made, and rank 0 or all keep it
 	}
-	f := l.finding(lacking, "there is no "+l.Path)
-	f.Want, f.Remedy = "a checkpoint that is there", []fix.Command{fix.On("ls -la %s", fix.Path(path.Dir(l.Path)))}
+	f := l.finding(lacking, l.Path+" does not exist")
+	f.Want, f.Remedy = "a checkpoint that exists", []fix.Command{fix.On("ls -la %s", fix.Path(path.Dir(l.Path))).As(fix.Look)}
 	return []checks.Finding{f}
 }
 
@@ -169,7 +169,7 @@ func (l leaving) unlike() []checks.Finding {
 	if len(groups) < 2 {
 		return nil
 	}
-	f := l.finding(known, l.Path+" holds other files on some nodes than on others")
+	f := l.finding(known, l.Path+" has different files on different nodes")
 	listings := text.Map(groups, func(group compare.Group) string {
 		return fmt.Sprintf("listing %s on %s", group.Value, hostfile.Fold(group.Nodes))
 	})

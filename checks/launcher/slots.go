@@ -29,7 +29,7 @@ func moreSlots(commands func(checks.View, hostfile.Note) []fix.Command) func(che
 			wouldSee: "RuntimeError: CUDA error: invalid device ordinal",
 		}.finding(view, note)
 		if f.Verdict == checks.Warn {
-			f.WouldSee = "more ranks than the hostfile says"
+			f.WouldSee = "more ranks than the hostfile has slots"
 		}
 		return []checks.Finding{f}
 	}
@@ -68,9 +68,9 @@ func fewestDevices(view checks.View, _ hostfile.Note) []fix.Command {
 		}
 	}
 	if fewest == 0 {
-		return []fix.Command{fix.Here("deepspeed --num_gpus N …   # at most the slots of the host that has the fewest")}
+		return []fix.Command{fix.Here("deepspeed --num_gpus N …   # N: at most the slots of the smallest host").As(fix.Or)}
 	}
-	return []fix.Command{fix.Here("deepspeed --num_gpus %s …   # what the host with the fewest accelerators has", fix.Number(fewest))}
+	return []fix.Command{fix.Here("deepspeed --num_gpus %s …   # the accelerators of the smallest host", fix.Number(fewest))}
 }
 
 // zeroSlots: a host that runs nothing is only odd, unless it is the first one:
@@ -94,7 +94,7 @@ func startsHere(view checks.View, note hostfile.Note) []checks.Finding {
 	}
 	f := checks.Finding{
 		Summary:  note.Message,
-		Remedy:   []fix.Command{fix.Here("deepspeed --force_multi …   # or type the launch on that host")},
+		Remedy:   []fix.Command{fix.Here("deepspeed --force_multi …   # or launch from that host")},
 		WouldSee: "The client socket has timed out after 600000ms while trying to connect to the master address, where no rank runs",
 	}
 	host := view.All[0]
@@ -103,12 +103,12 @@ func startsHere(view checks.View, note hostfile.Note) []checks.Finding {
 	switch {
 	case meetsHere(view):
 		f.Verdict = checks.Warn
-		f.WouldSee = "training on the launching machine, while the host of the hostfile idles"
+		f.WouldSee = "training on the launching machine, while the host of the hostfile is idle"
 	case !host.Reached: // the way in is a finding of its own
 		f.Verdict = checks.Warn
 	case !here || !there:
 		return []checks.Finding{checks.UnknownFor(view.Head, fmt.Sprintf(
-			"%s is the only host, and DeepSpeed starts its ranks on the launching machine; whether the two are one is not known", host.Name))}
+			"DeepSpeed starts the ranks of a single host on the launching machine; preflight cannot tell whether that is %s", host.Name))}
 	default:
 		f.Verdict = checks.Fail
 	}
@@ -152,18 +152,18 @@ func torchrunNodes(view checks.View) []checks.Finding {
 	}
 	switch {
 	case hosts < least:
-		f.Summary = fmt.Sprintf("torchrun waits for %d nodes, and there are %d", least, hosts)
+		f.Summary = fmt.Sprintf("torchrun waits for %d nodes, but the launch has %d", least, hosts)
 		f.WouldSee = "torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError"
 	case most == 1 && hosts > 1:
-		f.Summary = fmt.Sprintf("torchrun is told of one node only: each of the %d hosts trains by itself", hosts)
-		f.WouldSee = "no message: as many trainings of one node as there are hosts"
+		f.Summary = fmt.Sprintf("--nnodes is 1, so each of the %d hosts trains alone", hosts)
+		f.WouldSee = "no message: every host runs a training of its own"
 	case hosts > most:
 		f.Verdict = checks.Warn
-		f.Summary = fmt.Sprintf("torchrun takes %d nodes, and there are %d: those that come last start no ranks", most, hosts)
+		f.Summary = fmt.Sprintf("torchrun takes only %d of the %d nodes; the last ones start no ranks", most, hosts)
 		if view.Launch.Rendezvous == launch.RendezvousStatic {
 			f.Verdict = checks.Fail
 		}
-		f.WouldSee = "nothing on the hosts that are left over: they wait for a place"
+		f.WouldSee = "nothing on the surplus hosts: they wait"
 	default:
 		return nil
 	}
@@ -199,7 +199,7 @@ func ownNodeRank(view checks.View, _ hostfile.Note) []fix.Command {
 	default:
 		typed = fix.Here("torchrun %s …", option)
 	}
-	return []fix.Command{typed.Remark("on %s, and the next number on each of the others", fix.Text(view.Launch.Hosts[0].Name))}
+	return []fix.Command{typed.Remark("on %s; use the next number on each other node", fix.Text(view.Launch.Hosts[0].Name))}
 }
 
 func span(least, most int) string {
@@ -221,7 +221,7 @@ func torchrunProcesses(view checks.View) []checks.Finding {
 		f := checks.Finding{
 			Nodes:  []string{host.Name},
 			Got:    fmt.Sprintf("--nproc-per-node %d, slots=%d", processes, slots),
-			Remedy: []fix.Command{fix.Here("torchrun --nproc_per_node gpu …   # as many as there are")},
+			Remedy: []fix.Command{fix.Here("torchrun --nproc_per_node gpu …   # one for each GPU")},
 		}
 		switch {
 		case host.Slots == nil || processes == slots:
@@ -236,7 +236,7 @@ func torchrunProcesses(view checks.View) []checks.Finding {
 			continue // a slot is no more than a process
 		default:
 			f.Summary = "torchrun starts fewer processes than the host has slots"
-			f.WouldSee = "no message: accelerators that idle"
+			f.WouldSee = "no message: some accelerators are idle"
 		}
 		findings = append(findings, f)
 	}
@@ -258,18 +258,18 @@ func brokenElastic(view checks.View) []checks.Finding {
 		switch {
 		case !node.Reached:
 		case !seen:
-			findings = append(findings, checks.UnknownFor(node, "which torch it has was not seen, and elastic training starts with torch before 2.3 only"))
+			findings = append(findings, checks.UnknownFor(node, "its torch version is unknown, and elastic training needs torch before 2.3"))
 		case version != "" && !hostfile.Before(version, "2.3"):
 			findings = append(findings, checks.Finding{
 				Verdict:  checks.Fail,
 				Nodes:    []string{node.Name},
-				Summary:  "DeepSpeed's elastic training does not start with torch 2.3 or newer",
+				Summary:  "DeepSpeed's elastic training needs torch before 2.3",
 				Got:      "torch " + version,
 				Want:     "torch before 2.3, or a launch without --elastic_training",
 				WouldSee: "TypeError: WorkerSpec.__init__() got an unexpected keyword argument 'redirects'",
 				Remedy: []fix.Command{
 					fix.Here("deepspeed …   # without --elastic_training, --min_elastic_nodes and --max_elastic_nodes"),
-					fix.Here("torchrun --nnodes MIN:MAX --rdzv_backend c10d --rdzv_endpoint HOST:PORT …   # torch's own elastic training, on every node"),
+					fix.Here("torchrun --nnodes MIN:MAX --rdzv_backend c10d --rdzv_endpoint HOST:PORT …   # torch's own elastic training, on every node").As(fix.Or),
 				},
 			})
 		}

@@ -27,11 +27,11 @@ func judgeWorkDir(view checks.View) []checks.Finding {
 	p := view.Launch
 	switch {
 	case p.WorkDir == "":
-		return checks.Skipped("nothing says which directory the launch is typed in")
+		return checks.Skipped("the working directory of the launch is unknown")
 	case p.Local:
-		return checks.Skipped("the ranks start on the launching machine, in the directory that the launch is typed in")
+		return checks.Skipped("the ranks start on the launching machine, in this directory")
 	case p.Torchrun() && p.Script == "":
-		return checks.Skipped("torchrun is typed on every node, in whichever directory the user is")
+		return checks.Skipped("you type torchrun on every node, in a directory of your choice")
 	}
 	nowhere := !slices.ContainsFunc(view.Nodes, func(n *facts.Node) bool { return n.Files.WorkDir.Exists })
 	var lacking, closed []checks.Finding
@@ -48,19 +48,19 @@ func judgeWorkDir(view checks.View) []checks.Finding {
 		f := checks.Finding{Verdict: workDirVerdict(p), Nodes: []string{node.Name}, Got: dir.Problem, WouldSee: workDirError(p, node, message)}
 		switch {
 		case dir.Exists && dir.Problem != "":
-			f.Summary, f.Want = p.WorkDir+" cannot be entered", "a directory that the user who launches may enter"
-			f.Remedy = []fix.Command{fix.On("namei -l %s", fix.Path(p.WorkDir))}
+			f.Summary, f.Want = p.WorkDir+" cannot be entered", "a directory that the user of the launch can enter"
+			f.Remedy = []fix.Command{fix.On("namei -l %s", fix.Path(p.WorkDir)).As(fix.Look)}
 			closed = append(closed, f)
 		case !dir.Exists && nowhere:
-			f.Summary, f.Want = p.WorkDir+", where the launch is typed, is on no node", "a directory that every node has at the same path"
+			f.Summary, f.Want = "no node has "+p.WorkDir+", the directory of the launch", "a directory that every node has at the same path"
 			f.Remedy = bringWorkDir(view)
 			if p.Script == "" { // the user may be elsewhere than the launch will be
 				f.Verdict = checks.Warn
-				f.Remedy = append([]fix.Command{fix.Here("cd …   # to where the launch will be typed, and run preflight from there")}, f.Remedy...)
+				f.Remedy = append([]fix.Command{fix.Here("cd …   # to the directory of the launch; then run preflight there").As(fix.Or)}, f.Remedy...)
 			}
 			lacking = append(lacking, f)
 		case !dir.Exists:
-			f.Summary, f.Want = "there is no "+p.WorkDir, "the directory that the launch is typed in"
+			f.Summary, f.Want = p.WorkDir+" does not exist", "the directory of the launch on every node"
 			f.Remedy = bringWorkDir(view)
 			lacking = append(lacking, f)
 		}
@@ -74,13 +74,13 @@ func bringWorkDir(view checks.View) []fix.Command {
 	dir := view.Launch.WorkDir
 	for _, node := range view.Nodes {
 		if node.Files.WorkDir.Exists && ranks.RemoteMount(node, "workdir") != "" {
-			return []fix.Command{fix.On("findmnt -T %s   # it has the directory from there", fix.Path(dir)).At(node.Name), fix.On("sudo mount -a   # where /etc/fstab names that mount")}
+			return []fix.Command{fix.On("findmnt -T %s   # this node has the mount", fix.Path(dir)).At(node.Name).As(fix.Look), fix.On("sudo mount -a   # if /etc/fstab has that mount")}
 		}
 	}
 	if isShared(view, dir) {
 		return bringNamed(view)
 	}
-	return []fix.Command{fix.On("mkdir -p %s", fix.Path(dir)), fix.CopyTo(dir + "/")}
+	return []fix.Command{fix.On("mkdir -p %s", fix.Path(dir)), fix.CopyTo(dir + "/").As(fix.Then)}
 }
 
 // workDirVerdict is Warn for a launch that starts wherever it is: it names
@@ -159,7 +159,7 @@ func bringNamed(view checks.View) []fix.Command {
 		if dir := path.Dir(named.Path); !slices.Contains(dirs, dir) {
 			dirs = append(dirs, dir)
 		}
-		copies = append(copies, fix.CopyTo(named.Path))
+		copies = append(copies, fix.CopyTo(named.Path).As(fix.Then))
 	}
 	return append([]fix.Command{fix.On("mkdir -p %s", fix.List[fix.Path](" ", dirs))}, copies...)
 }
