@@ -26,7 +26,7 @@ var Collective = checks.Check{
 	Run: func(view checks.View) []checks.Finding {
 		nodes, findings := took(view, collectiveID)
 		if len(view.All) < 2 {
-			return checks.Skipped("one node: see collective-node")
+			return checks.Skipped("a single node: see collective-node")
 		}
 		told := map[string]bool{} // which have been named together
 		for _, node := range nodes {
@@ -47,25 +47,25 @@ func apart(view checks.View, node *facts.Node, nodes []*facts.Node, told map[str
 				return []checks.Finding{leftTo(node, check)}
 			}
 		}
-		return []checks.Finding{checks.UnknownFor(node, "it fails by itself, and was not tried with others")}
+		return []checks.Finding{checks.UnknownFor(node, "fails without other nodes, so it was not tested with them")}
 	case facts.FaultNode:
-		return []checks.Finding{fault(view, []*facts.Node{node}, "fails to reduce with each of "+hostfile.Fold(node.Smoke.Against)+", who are well without it")}
+		return []checks.Finding{fault(view, []*facts.Node{node}, "all-reduce fails with each of "+hostfile.Fold(node.Smoke.Against)+", which work without it")}
 	case facts.FaultEdge:
 		var found []checks.Finding
 		for _, other := range node.Smoke.Against {
 			if pair := among(nodes, node.Name, other); isNew(told, pair) {
-				found = append(found, fault(view, pair, "fail to reduce with each other, and are well with others"))
+				found = append(found, fault(view, pair, "all-reduce fails between the two, but works with other nodes"))
 			}
 		}
 		return found
 	}
 	all := among(nodes, append([]string{node.Name}, node.Smoke.Against...)...)
-	summary := "fail to reduce together, and whose fault it is is not known"
+	summary := "all-reduce of these nodes fails; the faulty node is unknown"
 	if slices.Contains(node.Smoke.Untried, facts.SmokePair) || slices.Contains(node.Smoke.Untried, facts.SmokeHalf) {
-		summary += ": no time was left to try fewer"
+		summary += " (no time was left for smaller groups)"
 	}
 	if node.Smoke.Fault == facts.FaultCommon {
-		summary = "no two of them reduce with each other: the cause is common to all"
+		summary = "all-reduce fails between every two of these nodes: they have a common cause"
 		all = compare.Without(nodes, func(n *facts.Node) bool { return n.Smoke.Fault != facts.FaultCommon })
 	}
 	if !isNew(told, all) {
@@ -82,18 +82,18 @@ func untried(node *facts.Node) []checks.Finding {
 		}
 	}
 	if !slices.ContainsFunc(node.Smoke.Trials, func(trial facts.SmokeTrial) bool { return trial.Nodes > 1 && trial.Passed }) {
-		return []checks.Finding{checks.UnknownFor(node, "it was not tried with other nodes")}
+		return []checks.Finding{checks.UnknownFor(node, "was not tested with other nodes")}
 	}
 	return nil
 }
 
 var stageWords = map[facts.SmokeStage]string{
-	facts.SmokeNode: "the ranks of a node",
+	facts.SmokeNode: "the ranks of one node",
 	facts.SmokeOne:  "one rank of each node",
 	facts.SmokeAll:  "all ranks of all nodes",
 	facts.SmokePair: "pairs of nodes",
-	facts.SmokeHalf: "some of the nodes together",
-	facts.SmokeRail: "two nodes by each of their rails alone",
+	facts.SmokeHalf: "a group of nodes",
+	facts.SmokeRail: "two nodes over one rail at a time",
 }
 
 // among are the nodes of these names, in the order of the fleet.
@@ -110,7 +110,7 @@ func isNew(told map[string]bool, nodes []*facts.Node) bool {
 
 // fault is a finding of nodes that cannot, by the trial of fewest nodes that shows it.
 func fault(view checks.View, nodes []*facts.Node, summary string) checks.Finding {
-	f := checks.Finding{Nodes: checks.NamesOf(nodes), Summary: summary, Want: "the right sum on every rank, whoever takes part"}
+	f := checks.Finding{Nodes: checks.NamesOf(nodes), Summary: summary, Want: "the right sum on every rank"}
 	byName := slices.SortedFunc(slices.Values(nodes), func(a, b *facts.Node) int { return strings.Compare(a.Name, b.Name) })
 	node, trial := byName[0], facts.SmokeTrial{}
 	for _, each := range byName {
@@ -128,9 +128,9 @@ func fault(view checks.View, nodes []*facts.Node, summary string) checks.Finding
 		f.Remedy = cutOff(view, node)
 		return f
 	}
-	f.Got = fmt.Sprintf("%s by %s", stageWords[trial.Stage], node.Smoke.Backend)
+	f.Got = fmt.Sprintf("%s over %s", stageWords[trial.Stage], node.Smoke.Backend)
 	if len(trial.With) > 0 {
-		f.Got = fmt.Sprintf("%s with %s by %s", node.Name, hostfile.Fold(trial.With), node.Smoke.Backend)
+		f.Got = fmt.Sprintf("%s with %s over %s", node.Name, hostfile.Fold(trial.With), node.Smoke.Backend)
 	}
 	if len(trial.Failures) > 0 {
 		f.Got += ": " + allHappened(node, trial.Failures)

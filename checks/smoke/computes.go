@@ -39,13 +39,13 @@ func uncomputed(view checks.View, node *facts.Node) []checks.Finding {
 	}
 	switch {
 	case len(node.Smoke.Ranks) == 0:
-		return []checks.Finding{checks.UnknownFor(node, "no rank was started here")}
+		return []checks.Finding{checks.UnknownFor(node, "no rank was started on it")}
 	case areAbsent(failures):
 		return []checks.Finding{wayOut(view, node, failures)}
 	case len(failures) > 0:
 		f := checks.Finding{
 			Nodes:    []string{node.Name},
-			Summary:  "not every rank comes through by itself",
+			Summary:  "a rank fails to compute, even without other ranks",
 			Got:      allHappened(node, failures),
 			Want:     "the right answer from every rank",
 			WouldSee: wouldSee(failures, ""),
@@ -54,7 +54,7 @@ func uncomputed(view checks.View, node *facts.Node) []checks.Finding {
 	}
 	for _, rank := range node.Smoke.Ranks {
 		if rank.Rate == 0 {
-			return []checks.Finding{timeUp(node, "whether every rank computes")}
+			return []checks.Finding{timeUp(node, "every rank")}
 		}
 	}
 	return nil
@@ -65,7 +65,7 @@ func slowCompute(view checks.View, nodes []*facts.Node) (findings []checks.Findi
 	for _, node := range nodes {
 		f := checks.Finding{
 			Verdict: checks.Warn, Nodes: []string{node.Name},
-			Summary:  "computes slowly",
+			Summary:  "GPUs compute slowly",
 			Remedy:   slowness(view),
 			WouldSee: "no message: every step takes as long as the slowest GPU",
 		}
@@ -80,7 +80,7 @@ func slowCompute(view checks.View, nodes []*facts.Node) (findings []checks.Findi
 				wanted = stated(operations(view.Policy.ComputeRate), "compute_rate")
 			case rank.Rate < facts.SlowCompute*most:
 				got += ", " + share(rank.Rate, most)
-				wanted = fmt.Sprintf("at least %.0f %% of the %s of most of the model", 100*facts.SlowCompute, operations(most))
+				wanted = fmt.Sprintf("at least %.0f %% of the %s of most GPUs of the model", 100*facts.SlowCompute, operations(most))
 			default:
 				continue
 			}
@@ -99,9 +99,9 @@ func slowCompute(view checks.View, nodes []*facts.Node) (findings []checks.Findi
 
 func slowness(view checks.View) []fix.Command {
 	if !ranks.UsesNCCL(view) {
-		return []fix.Command{fix.On("uptime; cat /sys/fs/cgroup/cpu.max /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor   # who else computes, a quota, a governor that saves power")}
+		return []fix.Command{fix.On("uptime; cat /sys/fs/cgroup/cpu.max /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor   # other load, a CPU quota, a power-saving governor").As(fix.Look)}
 	}
-	return []fix.Command{fix.On("nvidia-smi -q -d PERFORMANCE,CLOCK,TEMPERATURE,POWER   # while it computes: what holds the clocks down")}
+	return []fix.Command{fix.On("nvidia-smi -q -d PERFORMANCE,CLOCK,TEMPERATURE,POWER   # during the test: what lowers the clocks").As(fix.Look)}
 }
 
 func operations(rate float64) string { return humanize.SIWithDigits(rate, 1, "op/s") }

@@ -20,7 +20,7 @@ var Copies = checks.Check{
 	Needs:    needs,
 	Run: func(view checks.View) []checks.Finding {
 		if !ranks.UsesNCCL(view) {
-			return checks.Skipped("accelerator cpu: nothing is copied to a GPU")
+			return checks.Skipped("accelerator cpu: no copies to a GPU")
 		}
 		nodes, findings := took(view, "gpu-copies")
 		for _, node := range nodes {
@@ -71,7 +71,7 @@ func slowCopies(node *facts.Node, usual []map[string]float64, least float64) (fi
 			case kind.crosses && rate < leastOfLink*link.rate():
 				wanted = fmt.Sprintf("%s: at least half of the %s of %s", kind.what, text.BitRate(link.rate()), link)
 			case rate < facts.SlowTraffic*most:
-				wanted = fmt.Sprintf("%s: at least %.0f %% of the %s of most of the model", kind.what, 100*facts.SlowTraffic, text.BitRate(most))
+				wanted = fmt.Sprintf("%s: at least %.0f %% of the %s of most GPUs of the model", kind.what, 100*facts.SlowTraffic, text.BitRate(most))
 			default:
 				continue
 			}
@@ -86,12 +86,12 @@ func slowCopies(node *facts.Node, usual []map[string]float64, least float64) (fi
 	}
 	return []checks.Finding{{
 		Nodes:   []string{node.Name},
-		Summary: "copies of a GPU are slow",
+		Summary: "copies to, from or within a GPU are slow",
 		Got:     strings.Join(slow, "; "),
 		Want:    strings.Join(want, "; "),
 		Remedy: []fix.Command{
-			fix.On("nvidia-smi --query-gpu=index,pcie.link.gen.current,pcie.link.width.current --format=csv   # while it copies"),
-			fix.On("nvidia-smi topo -m   # the processors that are near the GPU are those a rank is to be bound to"),
+			fix.On("nvidia-smi --query-gpu=index,pcie.link.gen.current,pcie.link.width.current --format=csv   # during the test").As(fix.Look),
+			fix.On("nvidia-smi topo -m   # bind each rank to the CPUs near its GPU").As(fix.Look),
 		},
 	}}
 }

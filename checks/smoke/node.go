@@ -26,7 +26,7 @@ var Node = checks.Check{
 			findings = append(findings, checks.OfNode(node, unreduced(view, node)...)...)
 		}
 		if !several && len(nodes) == len(view.Nodes) && len(nodes) > 0 {
-			return checks.Skipped("a node has one rank: see collective")
+			return checks.Skipped("each node has one rank: see collective")
 		}
 		return findings
 	},
@@ -38,7 +38,7 @@ func unreduced(view checks.View, node *facts.Node) []checks.Finding {
 	case i < 0 && isAlone(view, node):
 		return []checks.Finding{leftTo(node, computesID)}
 	case i < 0:
-		return []checks.Finding{timeUp(node, "the ranks of the node together")}
+		return []checks.Finding{timeUp(node, "all ranks of the node together")}
 	case node.Smoke.Trials[i].Passed:
 		return nil
 	}
@@ -48,8 +48,8 @@ func unreduced(view checks.View, node *facts.Node) []checks.Finding {
 	}
 	f := checks.Finding{
 		Nodes:    []string{node.Name},
-		Summary:  "its ranks do not reduce among themselves",
-		Got:      fmt.Sprintf("%d ranks by %s: %s", trial.Ranks, node.Smoke.Backend, allHappened(node, trial.Failures)),
+		Summary:  "all-reduce among the ranks of the node fails",
+		Got:      fmt.Sprintf("%d ranks over %s: %s", trial.Ranks, node.Smoke.Backend, allHappened(node, trial.Failures)),
 		Want:     "the right sum on every rank",
 		WouldSee: wouldSee(trial.Failures, ""),
 	}

@@ -32,15 +32,15 @@ func byRail(view checks.View, node *facts.Node, with []string) (words string, wa
 	case len(fail)+len(pass) == 0:
 		return "", nil
 	case len(fail) == 0:
-		words = fmt.Sprintf("by each rail alone all is right (%s)", strings.Join(pass, ", "))
+		words = fmt.Sprintf("each rail works alone (%s)", strings.Join(pass, ", "))
 	case len(pass) == 0:
-		words = fmt.Sprintf("by each rail alone too (%s)", strings.Join(fail, ", "))
+		words = fmt.Sprintf("each rail also fails alone (%s)", strings.Join(fail, ", "))
 	default:
-		words = fmt.Sprintf("by %s alone too, while by %s all is right", strings.Join(fail, ", "), others(pass))
+		words = fmt.Sprintf("%s also fails alone, but %s works", strings.Join(fail, ", "), others(pass))
 		way = seeRails(view, node, fail)
 	}
 	if slices.Contains(node.Smoke.Untried, facts.SmokeRail) {
-		words += ", and not all were tried"
+		words += "; not all rails were tested"
 	}
 	return words, way
 }
@@ -48,22 +48,22 @@ func byRail(view checks.View, node *facts.Node, with []string) (words string, wa
 // others are the rails beside those that were named.
 func others(rails []string) string {
 	if len(rails) == 1 {
-		return rails[0] + " alone"
+		return rails[0]
 	}
-	return fmt.Sprintf("each of the other %d alone", len(rails))
+	return fmt.Sprintf("each of the other %d", len(rails))
 }
 
 // seeRails looks at those that fail. A launch that chooses no ports can do without some until they are mended.
 func seeRails(view checks.View, node *facts.Node, rails []string) (way []fix.Command) {
 	for _, rail := range rails {
 		if adapter, _, isPort := strings.Cut(rail, ":"); isPort {
-			way = append(way, fix.On("ibstat %s; show_gids %s   # its port, cable and switch", fix.Name(adapter), fix.Name(adapter)))
+			way = append(way, fix.On("ibstat %s; show_gids %s   # check its port, cable and switch", fix.Name(adapter), fix.Name(adapter)).As(fix.Look))
 		} else {
-			way = append(way, fix.On("ip -s -s link show dev %s; ethtool %s   # its port, cable and switch", fix.Name(rail), fix.Name(rail)))
+			way = append(way, fix.On("ip -s -s link show dev %s; ethtool %s   # check its port, cable and switch", fix.Name(rail), fix.Name(rail)).As(fix.Look))
 		}
 	}
 	if _, chosen := launch.RankEnv(node.Env, view.Launch.Exports).Lookup("NCCL_IB_HCA"); !chosen && strings.Contains(rails[0], ":") {
-		way = append(way, ranks.ExportLine(view.Launch, "NCCL_IB_HCA", "^="+strings.Join(rails, ",")))
+		way = append(way, ranks.ExportLine(view.Launch, "NCCL_IB_HCA", "^="+strings.Join(rails, ",")).Remark("until that is repaired: NCCL then avoids these ports").As(fix.Or))
 	}
 	return way
 }
@@ -79,11 +79,11 @@ func slowRails(node *facts.Node) string {
 	var slow []string
 	for _, trial := range node.Smoke.Trials {
 		if trial.Stage == facts.SmokeRail && trial.Passed && trial.Rate < facts.SlowTraffic*facts.Usual(rates) {
-			slow = append(slow, fmt.Sprintf("%s by %s alone", text.BitRate(trial.Rate), trial.Rail))
+			slow = append(slow, fmt.Sprintf("%s over %s alone", text.BitRate(trial.Rate), trial.Rail))
 		}
 	}
 	if slow == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s, %s by most rails alone", strings.Join(slow, ", "), text.BitRate(facts.Usual(rates)))
+	return fmt.Sprintf("%s; %s over most rails", strings.Join(slow, ", "), text.BitRate(facts.Usual(rates)))
 }

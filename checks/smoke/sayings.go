@@ -30,41 +30,41 @@ type saying struct {
 // (2.36, sysdeps/gnu/errlist.h), which libraries put behind their own.
 var sayings = []saying{
 	// NCCL 2.30.7, src/os/linux.cc, before that src/misc/shmutils.cc: the file's name, or "shared memory segment".
-	{[]string{"/dev/shm", "shared memory"}, "shared memory cannot be had", []string{"shm-size", "shm-writable"}, only(
-		fix.On("df -h /dev/shm; ls -l /dev/shm   # full, or not to be written to"),
+	{[]string{"/dev/shm", "shared memory"}, "no shared memory", []string{"shm-size", "shm-writable"}, only(
+		fix.On("df -h /dev/shm; ls -l /dev/shm   # is it full, or not writable?").As(fix.Look),
 	)},
 	// NCCL 2.30.7, src/misc/ibvwrap.cc: "Call to ibv_reg_mr failed"; libibverbs 44, init.c, warns of a low RLIMIT_MEMLOCK.
 	{[]string{"ibv_reg_mr", "ibv_create_cq", "memlock"}, "memory cannot be locked", []string{"memlock-limit"}, ofNode(remedy.RaiseMemlock)},
 	// EMFILE, of whatever opens.
-	{[]string{"too many open files"}, "too few files can be open", []string{"open-files-limit"}, ofNode(remedy.RaiseOpenFiles)},
+	{[]string{"too many open files"}, "the limit on open files is too low", []string{"open-files-limit"}, ofNode(remedy.RaiseOpenFiles)},
 	// NCCL 2.30.7, src/bootstrap.cc, src/transport/net_socket.cc and net_ib/init.cc ("NET/IB : No IP interface found.", which is
 	// of the sockets that connections begin with); gloo cc441984, gloo/transport/tcp/device.cc; torch 2.4 and 2.15,
 	// ProcessGroupGloo.cpp.
-	{[]string{"no socket interface found", "no interface found", "no ip interface found", "no usable listening interface", "unable to find address", "unable to resolve hostname"}, "no interface is found to talk by", []string{"nic-choice", "nic-same"}, only(
-		fix.On("ip -br address; env | grep SOCKET_IFNAME"),
+	{[]string{"no socket interface found", "no interface found", "no ip interface found", "no usable listening interface", "unable to find address", "unable to resolve hostname"}, "no usable network interface", []string{"nic-choice", "nic-same"}, only(
+		fix.On("ip -br address; env | grep SOCKET_IFNAME").As(fix.Look),
 	)},
 	// NCCL 2.30.7, src/misc/ibvwrap.cc for calls, src/transport/net_ib/p2p.cc for completions: "NET/IB: Got completion from peer".
-	{[]string{"ibv_", "net/ib"}, "the way over InfiniBand or RoCE does not carry", []string{"ib-links", "ib-same"}, only(
-		fix.On("ibstat; show_gids   # the port, its GID and what link layer it has"),
-		fix.On(`sudo dmesg -T | grep -iE "mlx5|infiniband"`),
+	{[]string{"ibv_", "net/ib"}, "InfiniBand or RoCE fails", []string{"ib-links", "ib-same"}, only(
+		fix.On("ibstat; show_gids   # the port, its GID and its link layer").As(fix.Look),
+		fix.On(`sudo dmesg -T | grep -iE "mlx5|infiniband"`).As(fix.Look),
 	)},
 	// The texts of CUDA's errors 214, 700, 715, 719 and their names in cuda.h 12; "illegal instruction" alone is what ends a
 	// process, by SIGILL, for which no GPU is to blame.
-	{[]string{"uncorrectable", "unspecified launch failure", "illegal memory access", "illegal instruction was encountered", "error_illegal_instruction"}, "the GPU is broken, or its memory is", []string{"gpu-healthy"}, only(
-		fix.On(`sudo dmesg -T | grep -iE "nvlink|xid"`),
-		fix.On("nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT"),
+	{[]string{"uncorrectable", "unspecified launch failure", "illegal memory access", "illegal instruction was encountered", "error_illegal_instruction"}, "the GPU or its memory is broken", []string{"gpu-healthy"}, only(
+		fix.On(`sudo dmesg -T | grep -iE "nvlink|xid"`).As(fix.Look),
+		fix.On("nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT").As(fix.Look),
 	)},
 	// CUDA's error 802.
 	{[]string{"system not yet initialized", "system_not_ready"}, "the NVSwitches are not set up", []string{"gpu-fabric"}, only(
-		fix.On("systemctl status nvidia-fabricmanager"),
+		fix.On("systemctl status nvidia-fabricmanager").As(fix.Look),
 	)},
 	// CUDA's error 2, and torch's of its allocator.
-	{[]string{"out of memory"}, "memory has run out", []string{"gpu-idle", "memory-available"}, only(
-		fix.On("nvidia-smi; free -h; sudo dmesg -T | grep -i 'out of memory'"),
+	{[]string{"out of memory"}, "out of memory", []string{"gpu-idle", "memory-available"}, only(
+		fix.On("nvidia-smi; free -h; sudo dmesg -T | grep -i 'out of memory'").As(fix.Look),
 	)},
 	// CUDA's error 209.
 	{[]string{"no kernel image", "no_binary_for_gpu"}, "the libraries have no code for this GPU", []string{"torch-same"}, only(
-		fix.On("nvidia-smi --query-gpu=name,compute_cap --format=csv   # a torch that is built for it is wanted"),
+		fix.On("nvidia-smi --query-gpu=name,compute_cap --format=csv   # install a torch that is built for it").As(fix.Look),
 	)},
 	// glibc 2.36, elf/dl-load.c and elf/dl-lookup.c, which Python's ImportError quotes; ModuleNotFoundError is CPython's own.
 	{[]string{"cannot open shared object file", "undefined symbol", "importerror", "modulenotfounderror", "symbol lookup error"}, "a library cannot be loaded", []string{"python-same", "torch-same", "packages-same", "nccl-loaded"}, importTorch},
@@ -72,7 +72,7 @@ var sayings = []saying{
 	// gloo cc441984, gloo/transport/tcp/pair.cc ("Read error …", "Connection closed by peer"), unbound_buffer.cc ("Timed out
 	// waiting …ms for recv") and helpers.h ("timed out connecting"); torch 2.4 and 2.15: "Gloo connectFullMesh failed", and of TCPStore
 	// "The client socket has timed out" and "wait timeout after".
-	{[]string{"connection reset", "connection closed", "connection refused", "connection timed out", "no route to host", "connectfullmesh", "broken pipe", "timed out", "timeout"}, "the connection does not carry what is sent", []string{"node-mesh", "path-mtu"}, cutOff},
+	{[]string{"connection reset", "connection closed", "connection refused", "connection timed out", "no route to host", "connectfullmesh", "broken pipe", "timed out", "timeout"}, "data sent over the connection is lost", []string{"node-mesh", "path-mtu"}, cutOff},
 }
 
 // looking are the checks that sayings leave a finding to.
@@ -95,14 +95,14 @@ func importTorch(view checks.View, _ *facts.Node) []fix.Command {
 	if view.Launch.Interpreter == "" {
 		return nil
 	}
-	return []fix.Command{fix.On("%s -X importtime -c 'import torch; print(torch.ones(1), torch.__file__)'   # which library, and where torch is looked for", fix.Path(view.Launch.Interpreter))}
+	return []fix.Command{fix.On("%s -X importtime -c 'import torch; print(torch.ones(1), torch.__file__)'   # which library fails, and where Python looks for torch", fix.Path(view.Launch.Interpreter)).As(fix.Look)}
 }
 
 // cutOff looks for what lets a connection through and not what is sent over it.
 func cutOff(_ checks.View, node *facts.Node) []fix.Command {
 	return append(remedy.WithHostNetwork(node),
-		fix.On("sudo iptables -S; sudo nft list ruleset   # DROP and REJECT, also by size or number: quota, connbytes, limit"),
-		fix.On("ip -s -s link   # errors and drops of the interface that is used"),
+		fix.On("sudo iptables -S; sudo nft list ruleset   # look for DROP and REJECT, also by size or number: quota, connbytes, limit").As(fix.Look),
+		fix.On("ip -s -s link   # errors and drops of the interface in use").As(fix.Look),
 	)
 }
 
@@ -186,8 +186,8 @@ func wouldSee(failures []facts.SmokeFailure, otherwise string) string {
 func ofItself(failures []facts.SmokeFailure) saying {
 	if have(failures, facts.SmokeHang, facts.SmokeStuck) {
 		return saying{fix: only(
-			fix.On("ps -eo pid,stat,wchan:32,args | grep -E ' D[a-zA-Z<+]* '   # who waits in the kernel: for a file system that hangs, or a driver"),
-			fix.On("sudo dmesg -T | tail -50"),
+			fix.On("ps -eo pid,stat,wchan:32,args | grep -E ' D[a-zA-Z<+]* '   # processes that wait for a file system or a driver").As(fix.Look),
+			fix.On("sudo dmesg -T | tail -50").As(fix.Look),
 		)}
 	}
 	return saying{fix: diagnose}
@@ -209,21 +209,21 @@ func wordless(view checks.View, node *facts.Node) (way []fix.Command) {
 // between is what two nodes show of the way from one to the other.
 func between(view checks.View, node, peer *facts.Node) (way []fix.Command) {
 	if ranks.UsesNCCL(view) {
-		way = append(way, fix.Here("NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET preflight -H {hostfile} --include %s --smoke -o json=smoke.json   # by which interface or port either goes: in the log of its trials", fix.Join("@", fix.Host(hostfile.Bare(node.Name)), fix.Host(hostfile.Bare(peer.Name)))))
+		way = append(way, fix.Here("NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET preflight -H {hostfile} --include %s --smoke -o json=smoke.json   # the log of the trials names the interface or port of each node", fix.Join("@", fix.Host(hostfile.Bare(node.Name)), fix.Host(hostfile.Bare(peer.Name)))).As(fix.Look))
 	} else {
-		way = append(way, fix.On("getent ahosts $(hostname); env | grep GLOO_SOCKET_IFNAME   # gloo takes the address of the machine's own name, where no variable names an interface"))
+		way = append(way, fix.On("getent ahosts $(hostname); env | grep GLOO_SOCKET_IFNAME   # without the variable, gloo uses the address of the node's own name").As(fix.Look))
 	}
 	address := nccl.PeerAddress(peer).Address
 	if address == "" || node.Net == nil {
 		return way
 	}
-	way = append(way, fix.On("ip route get %s   # by the same interface, and not by docker's", fix.Host(address)).At(node.Name))
+	way = append(way, fix.On("ip route get %s   # must use the right interface, not docker's", fix.Host(address)).At(node.Name).As(fix.Look))
 	headers := 28 // of IP and ICMP
 	if strings.Contains(address, ":") {
 		headers = 48
 	}
 	if mtu := names.InterfaceOf(node.Net, interfaceOf(node)).MTU; mtu > headers {
-		way = append(way, fix.On("ping -c 3 -M do -s %s %s   # lost where a smaller -s passes: the MTU on the way is less than that of the interface", fix.Number(mtu-headers), fix.Host(address)).At(node.Name))
+		way = append(way, fix.On("ping -c 3 -M do -s %s %s   # if this is lost and a smaller -s passes, the MTU of the path is too small", fix.Number(mtu-headers), fix.Host(address)).At(node.Name).As(fix.Look))
 	}
 	return way
 }
@@ -231,7 +231,7 @@ func between(view checks.View, node, peer *facts.Node) (way []fix.Command) {
 // diagnose are commands that show what gives wrong answers.
 func diagnose(view checks.View, _ *facts.Node) []fix.Command {
 	if !ranks.UsesNCCL(view) {
-		return []fix.Command{fix.On("sudo dmesg -T | grep -iE 'mce|edac|hardware error'   # processor and memory")}
+		return []fix.Command{fix.On("sudo dmesg -T | grep -iE 'mce|edac|hardware error'   # CPU and memory errors").As(fix.Look)}
 	}
-	return []fix.Command{fix.On("dcgmi diag -r 3   # loads the GPUs for some minutes"), fix.On(`sudo dmesg -T | grep -iE "nvlink|xid"`)}
+	return []fix.Command{fix.On("dcgmi diag -r 3   # loads the GPUs for some minutes").As(fix.Look), fix.On(`sudo dmesg -T | grep -iE "nvlink|xid"`).As(fix.Look)}
 }

@@ -40,7 +40,7 @@ var Speed = checks.Check{
 			}
 		}
 		if !measured && len(nodes) > 0 && len(findings) == 0 {
-			return checks.Skipped("no group of ranks came through: see collective")
+			return checks.Skipped("no all-reduce succeeded: see collective")
 		}
 		return findings
 	},
@@ -57,11 +57,11 @@ type way struct {
 
 // ways are from within a node outwards: what is slow there is slow everywhere.
 var ways = []way{
-	{[]facts.SmokeStage{facts.SmokeNode}, "among its own ranks", nvLinks, func(view checks.View, _ *facts.Node) []fix.Command {
+	{[]facts.SmokeStage{facts.SmokeNode}, "among the ranks of the node", nvLinks, func(view checks.View, _ *facts.Node) []fix.Command {
 		if !ranks.UsesNCCL(view) {
 			return slowness(view)
 		}
-		return []fix.Command{fix.On("nvidia-smi topo -m; nvidia-smi nvlink -s"), fix.On(`sudo dmesg -T | grep -iE "nvlink|xid"`)}
+		return []fix.Command{fix.On("nvidia-smi topo -m; nvidia-smi nvlink -s").As(fix.Look), fix.On(`sudo dmesg -T | grep -iE "nvlink|xid"`).As(fix.Look)}
 	}},
 	{[]facts.SmokeStage{facts.SmokePair}, "with another node", network, seeNetwork},
 	{[]facts.SmokeStage{facts.SmokeOne}, "with one rank of each node", network, seeNetwork},
@@ -118,7 +118,7 @@ func slowWay(view checks.View, node *facts.Node, kind way, rates map[group][]flo
 	g, rate := fastest(node, kind.stages)
 	link, name := kind.link(view, node)
 	f = checks.Finding{
-		Nodes: []string{node.Name}, Summary: "reduces slowly " + kind.among,
+		Nodes: []string{node.Name}, Summary: "all-reduce is slow " + kind.among,
 		Got: text.BitRate(rate), Remedy: kind.fix(view, node),
 	}
 	least, setting := leastStated(view.Policy, node, g.stage)
@@ -182,12 +182,12 @@ func network(view checks.View, node *facts.Node) (least float64, name string) {
 
 func seeNetwork(view checks.View, node *facts.Node) []fix.Command {
 	if len(rails(view, node)) > 0 {
-		return []fix.Command{fix.On("ibstat; perfquery -x   # rate, width and errors of the ports")}
+		return []fix.Command{fix.On("ibstat; perfquery -x   # rate, width and errors of the ports").As(fix.Look)}
 	}
 	name := interfaceOf(node)
 	return []fix.Command{
-		fix.On("ethtool %s | grep -iE 'speed|duplex|link'", fix.Name(name)),
-		fix.On("ip -s -s link show dev %s   # errors and drops", fix.Name(name)),
+		fix.On("ethtool %s | grep -iE 'speed|duplex|link'", fix.Name(name)).As(fix.Look),
+		fix.On("ip -s -s link show dev %s   # errors and drops", fix.Name(name)).As(fix.Look),
 	}
 }
 

@@ -32,7 +32,7 @@ func took(view checks.View, check string) (nodes []*facts.Node, found []checks.F
 			nodes = append(nodes, node)
 			continue
 		}
-		f := checks.UnknownFor(node, "the smoke test did not run here: "+node.Smoke.Refused)
+		f := checks.UnknownFor(node, "the smoke test did not run: "+node.Smoke.Refused)
 		f.Explained = check != computesID && !view.Policy.SwitchesOff(computesID)
 		found = append(found, f)
 	}
@@ -41,15 +41,15 @@ func took(view checks.View, check string) (nodes []*facts.Node, found []checks.F
 
 // leftTo is an unknown whose cause another check reports.
 func leftTo(node *facts.Node, check string) checks.Finding {
-	f := checks.UnknownFor(node, "it did not get as far: see "+check)
+	f := checks.UnknownFor(node, "the test did not get that far: see "+check)
 	f.Explained = true
 	return f
 }
 
 // timeUp is what is said of what there was no time for.
 func timeUp(node *facts.Node, what string) checks.Finding {
-	f := checks.UnknownFor(node, "no time was left to try "+what)
-	f.Remedy = []fix.Command{fix.Note("give the smoke test more of it, as in --smoke-time=120s")}
+	f := checks.UnknownFor(node, "no time was left to test "+what)
+	f.Remedy = []fix.Command{fix.Note("give the smoke test more time, for example --smoke-time=120s")}
 	return f
 }
 
@@ -60,7 +60,7 @@ func ranked(node *facts.Node, local int) string {
 		return fmt.Sprintf("local rank %d", local)
 	}
 	rank := node.Smoke.Ranks[i]
-	return fmt.Sprintf("GPU %d (%s)", rank.Device, cmp.Or(rank.Address, "of no known address"))
+	return fmt.Sprintf("GPU %d (%s)", rank.Device, cmp.Or(rank.Address, "address unknown"))
 }
 
 // happened is what a rank met, with the line of the library's log that tells most of it.
@@ -70,7 +70,7 @@ func happened(failure facts.SmokeFailure) string {
 	case facts.SmokeHang:
 		text = "hangs in " + text
 	case facts.SmokeStuck:
-		text = "is stuck in " + text + ", where no signal reaches it"
+		text = "is stuck in " + text + " and ignores signals"
 	case facts.SmokeCrash:
 		text = "ended in " + text
 	case facts.SmokeWrong:
@@ -126,14 +126,14 @@ func areAbsent(failures []facts.SmokeFailure) bool {
 
 // wayOut is how what is absent can be tried all the same.
 func wayOut(view checks.View, node *facts.Node, failures []facts.SmokeFailure) checks.Finding {
-	f := checks.UnknownFor(node, "nothing to try it with: "+failures[0].Call+": "+failures[0].Message)
+	f := checks.UnknownFor(node, "cannot run the test: "+failures[0].Call+": "+failures[0].Message)
 	switch {
 	case node.Smoke.Engine == "direct":
-		f.Remedy = []fix.Command{fix.Note("let the other engine try, by --smoke=torch, in the interpreter of the launch, which --python names")}
+		f.Remedy = []fix.Command{fix.Note("use the other engine with --smoke=torch, and name the interpreter of the launch with --python")}
 	case view.Launch.Accelerator == "cpu": // the other has nothing but libraries of GPUs
-		f.Remedy = []fix.Command{fix.Note("name the interpreter of the launch by --python")}
+		f.Remedy = []fix.Command{fix.Note("name the interpreter of the launch with --python")}
 	default:
-		f.Remedy = []fix.Command{fix.Note("let the other engine try, by --smoke=direct, or name the interpreter of the launch by --python")}
+		f.Remedy = []fix.Command{fix.Note("use the other engine with --smoke=direct, or name the interpreter of the launch with --python")}
 	}
 	return f
 }
