@@ -241,7 +241,7 @@ func (c Check) Missing(node *facts.Node) string {
 		if reason := node.Missing[section]; reason != "" {
 			return fmt.Sprintf("%s: %s", section, reason)
 		}
-		return fmt.Sprintf("%s: not looked at", section)
+		return fmt.Sprintf("%s: not checked", section)
 	}
 	return ""
 }

@@ -52,14 +52,14 @@ func drifts(cluster *testhosts.Cluster) []drift {
 			Got: "nvml.cards.3.failure.kind lost", Want: "nvml.cards.3.failure.kind absent",
 		}},
 		{"package upgraded", upgradePackage, checks.Finding{
-			Verdict: checks.Fail, Fact: "python.packages.protobuf", Summary: "the python environment changed since the baseline",
+			Verdict: checks.Fail, Fact: "python.packages.protobuf", Summary: "the Python environment changed since the baseline",
 			Got:  "python.packages.protobuf 5.29.1, python.protobuf.runtime 5.29.1",
 			Want: "python.packages.protobuf 4.25.3, python.protobuf.runtime 4.25.3",
 		}},
 		{"node replaced", func(n *testhosts.Node) (testhosts.Undo, error) {
 			return replaceNode(cluster, n)
 		}, checks.Finding{
-			Verdict: checks.Fail, Fact: "host.machine_id", Summary: "another machine than the baseline's, under the same name",
+			Verdict: checks.Fail, Fact: "host.machine_id", Summary: "another machine than in the baseline, under the same name",
 			Got: "host.machine_id " + newMachineID + ", shm.size 1.0 GiB", Want: "host.machine_id OLD, shm.size LARGE",
 		}},
 	}
@@ -175,7 +175,7 @@ func TestDrift(t *testing.T) {
 		snapshot(t, cluster, "renamed.json")
 		asOther(t, "renamed.json", "w4", "x4")
 		find(t, since(t, "renamed.json"), checks.Finding{
-			Verdict: checks.Warn, Nodes: []string{"w4"}, Summary: "another name than the baseline has for the same machine", Got: "w4", Want: "x4",
+			Verdict: checks.Warn, Nodes: []string{"w4"}, Summary: "the baseline has the same machine under another name", Got: "w4", Want: "x4",
 		})
 	})
 	t.Run("node added", func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestDrift(t *testing.T) {
 			t.Fatal(err)
 		}
 		find(t, since(t, "golden.json", "-H", "/root/three"), checks.Finding{
-			Verdict: checks.Warn, Nodes: []string{"w4"}, Summary: "in the baseline, and in the hostfile no more",
+			Verdict: checks.Warn, Nodes: []string{"w4"}, Summary: "in the baseline, but no longer in the hostfile",
 			Got: "not in the hostfile", Want: "in the baseline",
 		})
 	})

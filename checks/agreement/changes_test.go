@@ -184,7 +184,7 @@ func TestUnseen(t *testing.T) {
 		"nothing":               {nil, nil, []NotCompared{}},
 		"the driver hangs":      {nil, hung, []NotCompared{{Node: "w2", Section: "nvml", Reason: "timed out"}}},
 		"the driver hung":       {hung, nil, []NotCompared{{Node: "w2", Section: "nvml", Reason: "timed out", Earlier: true}}},
-		"gone without a reason": {nil, func(f *fleettest.Fleet) { f.Nodes[0].Python = nil }, []NotCompared{{Node: "w1", Section: "python", Reason: "not looked at"}}},
+		"gone without a reason": {nil, func(f *fleettest.Fleet) { f.Nodes[0].Python = nil }, []NotCompared{{Node: "w1", Section: "python", Reason: "not checked"}}},
 		"not to look at it then": {cpu, nil, []NotCompared{
 			{Node: "w1", Section: "nvml", Reason: "accelerator cpu", Earlier: true, ByChoice: true},
 			{Node: "w2", Section: "nvml", Reason: "accelerator cpu", Earlier: true, ByChoice: true},
@@ -195,10 +195,10 @@ func TestUnseen(t *testing.T) {
 		"compilers for another launch": {nil, noCompilers, []NotCompared{{Node: "w1", Section: "toolchain", Reason: "no op", ByChoice: true}}},
 		"of one moment":                {nil, func(f *fleettest.Fleet) { f.Nodes[0].Mesh, f.Nodes[0].Clock = nil, nil }, []NotCompared{}},
 		"reached once":                 {nil, lost, []NotCompared{}},
-		"reached in neither":           {lost, lost, []NotCompared{{Node: "w1", Reason: "not reached: timed-out, and not before"}}},
+		"reached in neither":           {lost, lost, []NotCompared{{Node: "w1", Reason: "not reached: timed-out, now and before"}}},
 		"new":                          {func(f *fleettest.Fleet) { f.Nodes = f.Nodes[1:] }, nil, []NotCompared{}},
 		"the launching machine": {nil, func(f *fleettest.Fleet) { f.Head.Launcher, f.Head.Python = nil, nil }, []NotCompared{
-			{Node: "launching machine", Section: "launcher", Reason: "not looked at"},
+			{Node: "launching machine", Section: "launcher", Reason: "not checked"},
 		}},
 		"no id tells that it is the same": {
 			func(f *fleettest.Fleet) { f.Head.Host.MachineID = "" },

@@ -48,7 +48,7 @@ func canBeUnlimited(path string) bool {
 	return strings.HasPrefix(path, string(facts.SectionLimits)+".")
 }
 
-var errNoVersion = errors.New("is no version")
+var errNoVersion = errors.New("is not a version")
 
 // met is whether a value, in JSON and "" for none, is as stated. An error says
 // that it cannot be compared.
@@ -129,7 +129,7 @@ func (c constraint) possible(about facts.Description) error {
 				return err
 			}
 		}
-		return fmt.Errorf("%q cannot be: %s is true or false", c.text, about.Path)
+		return fmt.Errorf("%q is impossible: %s is true or false", c.text, about.Path)
 	}
 	return nil
 }
@@ -145,9 +145,9 @@ func (c constraint) possibleNumber(about facts.Description) error {
 	case low <= high && !excluded && !beyond:
 		return nil
 	case whole:
-		return fmt.Errorf("%q cannot be: no whole number from %v on is so", c.text, leastOf(about))
+		return fmt.Errorf("%q is impossible: no whole number from %v on fits", c.text, leastOf(about))
 	}
-	return fmt.Errorf("%q cannot be: no number from %v on is so", c.text, leastOf(about))
+	return fmt.Errorf("%q is impossible: no number from %v on fits", c.text, leastOf(about))
 }
 
 // span is from the least to the greatest number that the bounds let through.
@@ -198,7 +198,7 @@ func (c constraint) contradiction() error {
 			switch {
 			case strings.Contains("> >= ==", low.op) && strings.Contains("< <= ==", high.op) && (order > 0 || order == 0 && !(meets && allows)),
 				low.op == "==" && high.op == "!=" && order == 0:
-				return fmt.Errorf("%q cannot be: nothing is %s%s and %s%s", c.text, low.op, low.text, high.op, high.text)
+				return fmt.Errorf("%q is impossible: nothing is both %s%s and %s%s", c.text, low.op, low.text, high.op, high.text)
 			}
 		}
 	}

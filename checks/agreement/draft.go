@@ -31,14 +31,14 @@ type draftedFact struct{ path, op, about string }
 // draftedFacts are what teams standardise, and how much of it a node may have more.
 // What the launch brings itself and what a single drill shows is not among them.
 var draftedFacts = []draftedFact{
-	{"host.os", "", "A node that was installed otherwise, or not updated with the others."},
-	{"host.kernel", "", "One that runs an older kernel shows here before its drivers do; after updates, \">=…\"."},
-	{"gpu.driver", "", "The NVIDIA driver; \">=…\" lets newer ones in."},
-	{"gpu.open_module", "", "NVIDIA's open kernel module, or the closed one (false)."},
+	{"host.os", "", "Finds a node with another installation, or without the latest updates."},
+	{"host.kernel", "", "Finds a node with an older kernel before its drivers show it. After updates, use \">=…\"."},
+	{"gpu.driver", "", "The NVIDIA driver. \">=…\" also allows newer ones."},
+	{"gpu.open_module", "", "NVIDIA's open kernel module (true) or the proprietary one (false)."},
 	{"python.version", "", "The interpreter that the launch uses."},
-	{"python.packages.*", "", "What ranks compute and talk with. Take out what may differ; \"<4\" and \">=2.4, <2.6\" leave room."},
+	{"python.packages.*", "", "Packages of the ranks. Remove those that may differ. \"<4\" and \">=2.4, <2.6\" state ranges."},
 	{"shm.size", ">=", "/dev/shm, which NCCL and DataLoader workers share."},
-	{"limits.memlock.soft", ">=", "Memory that ranks may lock: InfiniBand and RoCE want \"unlimited\"."},
+	{"limits.memlock.soft", ">=", "Memory that ranks may lock. InfiniBand and RoCE need \"unlimited\"."},
 	{"limits.nofile.hard", ">=", "Files and connections that a rank may have open."},
 	{peersMTU, "", "The MTU of the interface that leads to the other nodes."},
 	{"ib.devices.*.firmware", "", "The firmware of each RDMA adapter."},

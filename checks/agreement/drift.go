@@ -44,14 +44,14 @@ func Drifted(b checks.Baseline, fleet facts.Fleet, launch launch.Prediction) []c
 
 func drifted(view checks.View) []checks.Finding {
 	if view.Policy.Baseline == nil {
-		return checks.Skipped("only with --baseline")
+		return checks.Skipped("runs only with --baseline")
 	}
 	baseline := baseline{view.Policy.Baseline}
 	var findings []checks.Finding
 	was := earlier(baseline.Nodes, view.All)
 	if len(was) == 0 {
 		for _, node := range view.Nodes {
-			findings = append(findings, checks.UnknownFor(node, "the baseline knows no node of this launch: is it that of another fleet?"))
+			findings = append(findings, checks.UnknownFor(node, "the baseline has no node of this launch: does it belong to another fleet?"))
 		}
 		return findings
 	}
@@ -62,10 +62,10 @@ func drifted(view checks.View) []checks.Finding {
 		case before == nil:
 			findings = append(findings, nodeFinding(view, checks.Finding{
 				Nodes: []string{node.Name}, Summary: "new since the baseline", Changes: []checks.Change{newNode(node.Name)},
-				Got: "in the fleet", Want: "not in the baseline", Remedy: []fix.Command{baseline.anew(view)},
+				Got: "in the fleet", Want: "in the baseline", Remedy: []fix.Command{baseline.anew(view)},
 			})...)
 		case !before.Reached:
-			findings = append(findings, checks.UnknownFor(node, "the baseline has not seen this node: it was not reached then"))
+			findings = append(findings, checks.UnknownFor(node, "the baseline has no facts of this node, which was not reached at that time"))
 		default:
 			findings = append(findings, left.add(unseenOf(before, node, baseline.NotTried, view.NotTried), node)...)
 			findings = append(findings, baseline.changed(view, before, node, &left)...)
@@ -84,11 +84,11 @@ func (b baseline) changed(view checks.View, before, node *facts.Node, left *unco
 	if slices.ContainsFunc(changes, isAnotherMachine) {
 		f := b.finding(view, node, changes)
 		f.Changes = f.Changes[:1]
-		f.Summary = "another machine than the baseline's, under the same name"
+		f.Summary = "another machine than in the baseline, under the same name"
 		if former := b.who(idOf(node)); former != "" {
-			f.Summary = "the machine that was " + former + " in the baseline is under this name"
+			f.Summary = "this is the machine that the baseline calls " + former
 		}
-		f.Remedy = slices.Concat([]fix.Command{fix.On("hostnamectl   # is it the machine that should be there?")}, f.Remedy, []fix.Command{b.anew(view)})
+		f.Remedy = slices.Concat([]fix.Command{fix.On("hostnamectl   # is this the right machine?").As(fix.Look)}, f.Remedy, []fix.Command{b.anew(view)})
 		return []checks.Finding{f}
 	}
 	for _, t := range topicsOf(node) {
@@ -123,7 +123,7 @@ func (b baseline) ofTopic(d topicChange, t topic, cause string) checks.Finding {
 	switch {
 	case cause != "":
 		found, _ := d.view.Reported(cause, d.node.Name)
-		see := fix.Note("see %s in this report first: until that is repaired, a new baseline takes the fault for what is good", fix.Text(cause))
+		see := fix.Note("repair %s in this report first: a new baseline would record the fault as the normal state", fix.Text(cause))
 		f.Remedy = slices.Concat([]fix.Command{see}, found.Remedy, f.Remedy)
 	case t.undo != nil:
 		f.Remedy = append(t.undo(d), f.Remedy...)
@@ -146,7 +146,7 @@ func (b baseline) headChanged(view checks.View, left *uncompared) []checks.Findi
 		}
 		summary := fmt.Sprintf("launching machine: %s: %s", u.Section, u.Reason)
 		if u.Earlier {
-			summary = "the baseline has not seen this of the " + summary
+			summary = "not recorded in the baseline: " + summary
 		}
 		return []checks.Finding{{Verdict: checks.Unknown, Summary: summary}}
 	}
@@ -172,7 +172,7 @@ func (b baseline) renamed(view checks.View, was map[string]*facts.Node) []checks
 		return nil
 	}
 	return nodeFinding(view, checks.Finding{
-		Nodes: names, Summary: "another name than the baseline has for the same machine", Changes: changes,
+		Nodes: names, Summary: "the baseline has the same machine under another name", Changes: changes,
 		Got: text.List(now), Want: text.List(then), Remedy: []fix.Command{b.anew(view)},
 	})
 }
@@ -191,15 +191,15 @@ func (b baseline) lost(view checks.View, was map[string]*facts.Node) []checks.Fi
 	case b.Unlisted:
 		return []checks.Finding{{
 			Verdict: checks.Unknown, Nodes: names,
-			Summary: "in the baseline and not in this run, and its hostfile, which cannot be read here, would say whether it was left out or is gone",
+			Summary: "in the baseline but not in this run; whether you excluded it is unknown, because the hostfile cannot be read",
 		}}
 	}
 	return nodeFinding(view, checks.Finding{
-		Nodes: names, Summary: "in the baseline, and in the hostfile no more", Changes: text.Map(names, goneNode),
-		Got: "not in the hostfile", Want: "in the baseline",
+		Nodes: names, Summary: "in the baseline, but no longer in the hostfile", Changes: text.Map(names, goneNode),
+		Got: "not in the hostfile", Want: "in the hostfile, as in the baseline",
 		Remedy: []fix.Command{
-			fix.Note("left out on purpose, as --good-hosts does: nothing to be done; or judge the whole hostfile with --exclude %s", fix.Word(strings.Join(names, "@"))),
-			fix.Here("$EDITOR {hostfile}   # missing by mistake: add %s", fix.Text(hostfile.Fold(names))),
+			fix.Note("if you removed it on purpose (as --good-hosts does), do nothing, or use the whole hostfile with --exclude %s", fix.Word(strings.Join(names, "@"))),
+			fix.Here("$EDITOR {hostfile}   # if it is missing by mistake: add %s", fix.Text(hostfile.Fold(names))).As(fix.Or),
 			b.anew(view),
 		},
 	})
@@ -232,9 +232,9 @@ func (b baseline) accept(view checks.View, findings []checks.Finding) {
 	}
 	slices.Sort(changed)
 	changed = slices.Compact(changed)
-	way := fix.Here("preflight snapshot %s%s --accept FACT -o %s   # for each FACT that was meant to change", b.hosts(view), remedy.Again(view), fix.Path(b.File))
+	way := fix.Here("preflight snapshot %s%s --accept FACT -o %s   # for each FACT that you changed on purpose", b.hosts(view), remedy.Again(view), fix.Path(b.File)).As(fix.Or)
 	if len(changed) == 1 && !strings.ContainsAny(changed[0], "[*,") { // by which --accept means several
-		way = fix.Here("preflight snapshot %s%s --accept %s -o %s   # if this was meant", b.hosts(view), remedy.Again(view), fix.Word(changed[0]), fix.Path(b.File))
+		way = fix.Here("preflight snapshot %s%s --accept %s -o %s   # if you changed it on purpose", b.hosts(view), remedy.Again(view), fix.Word(changed[0]), fix.Path(b.File)).As(fix.Or)
 	}
 	for i := range findings {
 		if isOfFacts(findings[i]) {
@@ -245,7 +245,7 @@ func (b baseline) accept(view checks.View, findings []checks.Finding) {
 
 // anew is the way out where all of it was meant: it writes the baseline again.
 func (b baseline) anew(view checks.View) fix.Command {
-	return fix.Here("preflight snapshot %s%s --normalize -o %s   # if this was meant", b.hosts(view), remedy.Again(view), fix.Path(b.File))
+	return fix.Here("preflight snapshot %s%s --normalize -o %s   # if you changed it on purpose: records a new baseline", b.hosts(view), remedy.Again(view), fix.Path(b.File)).As(fix.Or)
 }
 
 // hosts are the options that name the same nodes.
@@ -283,7 +283,7 @@ func (l *uncompared) add(unseen []NotCompared, node *facts.Node) (findings []che
 			l.note(fmt.Sprintf("%s (%s)", u.Section, u.Reason))
 			continue
 		case u.Earlier:
-			reason = "the baseline has not seen " + reason
+			reason = "not recorded in the baseline: " + reason
 		}
 		findings = append(findings, checks.UnknownFor(node, reason))
 	}

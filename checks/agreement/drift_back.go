@@ -34,7 +34,7 @@ func undoGPUs(d topicChange) []fix.Command {
 	if !slices.ContainsFunc(d.changes, failed) {
 		return nil
 	}
-	return []fix.Command{fix.Here("preflight checks gpu-healthy   # what finds and repairs it: until then a new baseline takes the fault for what is good")}
+	return []fix.Command{fix.Here("preflight checks gpu-healthy   # how to repair it; before that, a new baseline would record the fault as normal").As(fix.Look)}
 }
 
 func undoPackages(d topicChange) []fix.Command {
@@ -91,15 +91,15 @@ func undoInterfaces(d topicChange) (commands []fix.Command) {
 			return !interfaceNamed(d.before.Net, i.Name) && oneInterface(old, i)
 		})
 		if at < 0 {
-			commands = append(commands, fix.On("ip -br link; lspci | grep -i net   # is %s there by another name, and its adapter at all?", fix.Text(remedy.WordOr(old.Name, "it"))))
+			commands = append(commands, fix.On("ip -br link; lspci | grep -i net   # does %s exist under another name, and is its adapter present?", fix.Text(remedy.WordOr(old.Name, "it"))).As(fix.Look))
 			continue
 		}
 		now := d.node.Net.Interfaces[at].Name
-		commands = append(commands, fix.On("sudo ip link set dev %s name %s", fix.Name(now), fix.Name(old.Name)).Remark("until the next boot; before Linux 6.2 with the interface down, so not by ssh over it"))
+		commands = append(commands, fix.On("sudo ip link set dev %s name %s", fix.Name(now), fix.Name(old.Name)).Remark("until the next boot; before Linux 6.2 the interface must be down, so do not use ssh over it"))
 		renamed = true
 	}
 	if renamed {
-		commands = append(commands, fix.Note("for good: a rule of udev, a systemd.link file or netplan's match and set-name, by the MAC address; then see that what configures the address names the same"))
+		commands = append(commands, fix.Note("to make it permanent, use a udev rule, a systemd.link file or netplan's match and set-name with the MAC address, and the same name where the address is configured"))
 	}
 	return commands
 }

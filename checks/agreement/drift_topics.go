@@ -42,7 +42,7 @@ const NodesTopic = "nodes"
 var topics = []topic{
 	{"driver", "the NVIDIA driver", driverFact, undoDriver},
 	{"gpus", "the GPUs", regexp.MustCompile(`^(gpu|nvml)\.`), undoGPUs},
-	{"python", "the python environment", regexp.MustCompile(`^python\.`), undoPackages},
+	{"python", "the Python environment", regexp.MustCompile(`^python\.`), undoPackages},
 	{"mtu", "the MTU", mtuFact, undoMTU},
 	{"interfaces", "the network interfaces", regexp.MustCompile(`^net\.interfaces`), undoInterfaces},
 	{"network", "the network settings", regexp.MustCompile(`^net\.`), nil},
@@ -55,7 +55,7 @@ var topics = []topic{
 	{"disks", "the file systems", regexp.MustCompile(`^disk\.`), nil},
 	{"environment", "the environment", regexp.MustCompile(`^env\.`), nil},
 	{"compilers", "the compilers", regexp.MustCompile(`^toolchain\.`), nil},
-	{"ssh", "the way in by ssh", regexp.MustCompile(`^ssh\.`), nil},
+	{"ssh", "the ssh login", regexp.MustCompile(`^ssh\.`), nil},
 	{"launcher", "the launching machine", regexp.MustCompile(`^launcher\.`), nil},
 	{NodesTopic, "the nodes", regexp.MustCompile(`^(name)?$`), nil},
 	{"others", "something else", regexp.MustCompile(``), nil},
@@ -63,7 +63,7 @@ var topics = []topic{
 
 // silent is the topic of all that a driver out of order no longer shows.
 var silent = topic{"driver", "the NVIDIA driver", regexp.MustCompile(`^(gpu|nvml)\.`), func(topicChange) []fix.Command {
-	return []fix.Command{fix.Here("preflight checks gpu-driver-loads   # what it takes to get it back")}
+	return []fix.Command{fix.Here("preflight checks gpu-driver-loads   # how to repair the driver").As(fix.Look)}
 }}
 
 type shared struct {
@@ -223,7 +223,7 @@ func (b baseline) finding(view checks.View, node *facts.Node, changes []checks.C
 		got, want = append(got, c.Fact+" "+now), append(want, c.Fact+" "+then)
 	}
 	if len(got) > text.MostListed {
-		f.Remedy = []fix.Command{fix.Here("preflight diff %s run.json   # all of it, where run.json is what -o json=run.json writes", fix.Path(b.File))}
+		f.Remedy = []fix.Command{fix.Here("preflight diff %s run.json   # lists all changes; -o json=run.json writes run.json", fix.Path(b.File)).As(fix.Look)}
 	}
 	f.Got, f.Want = text.List(got), text.List(want)
 	return f

@@ -18,7 +18,7 @@ import (
 )
 
 // NoPolicy is why the checks of a policy skip where it has nothing for them.
-const NoPolicy = "no policy file asks for it"
+const NoPolicy = "no policy file requires it"
 
 var Expectation = checks.Check{
 	ID:         checks.ExpectationID,
@@ -47,7 +47,7 @@ func judgeExpectations(view checks.View) []checks.Finding {
 	case left != nil:
 		return checks.Skipped(left[0].Summary) // and nothing else was judged, which is no pass
 	}
-	return checks.Skipped("the policy states nothing of what was looked at on these nodes")
+	return checks.Skipped("the policy has no expectation for what preflight checked on these nodes")
 }
 
 func (s *statement) findings(view checks.View) []checks.Finding {
@@ -61,7 +61,7 @@ func (s *statement) findings(view checks.View) []checks.Finding {
 	if s.notTried != "" && s.demanded() {
 		for i := range view.All {
 			if node := &view.All[i]; s.names(node.Name) {
-				findings = append(findings, checks.UnknownFor(node, "nobody was to look at "+s.wanted()+": "+s.notTried))
+				findings = append(findings, checks.UnknownFor(node, "preflight did not check "+s.wanted()+": "+s.notTried))
 			}
 		}
 	}
@@ -71,7 +71,7 @@ func (s *statement) findings(view checks.View) []checks.Finding {
 			Nodes:   []string{m.node},
 			Fact:    m.fact,
 			At:      s.At,
-			Summary: s.Fact + " is not what the policy states",
+			Summary: s.Fact + " does not meet the policy",
 			Got:     m.got,
 			Want:    s.wanted(),
 			Remedy:  append(s.fix(view, m), s.otherwise()),
@@ -94,7 +94,7 @@ func (s *statement) otherwise() fix.Command {
 	if at := strings.LastIndex(s.At, ":"); at >= 0 {
 		file, line = s.At[:at], s.At[at:]
 	}
-	return fix.Here("$EDITOR %s   # if this was meant: change what %s states", fix.Path(file), fix.Text(file+line))
+	return fix.Here("$EDITOR %s   # if the node is right: change %s", fix.Path(file), fix.Text(file+line)).As(fix.Or)
 }
 
 // fix is the policy's own, else what gives the fact such a value, else where a command would
@@ -108,7 +108,7 @@ func (s *statement) fix(view checks.View, m miss) []fix.Command {
 		way = s.give(&view.All[at], m.fact)
 	}
 	if way == nil {
-		return []fix.Command{fix.Note("no command is known; a fix: at %s would stand here", fix.Text(s.At))}
+		return []fix.Command{fix.Note("preflight knows no command for this; add your own as fix: at %s", fix.Text(s.At))}
 	}
 	return way
 }

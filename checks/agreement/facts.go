@@ -47,10 +47,10 @@ func PathPattern(path, star string) *regexp.Regexp {
 // ("gpu.driver" for nvml.driver) before one that is spelt alike.
 func unknownFact(path string) error {
 	if path == string(facts.SectionSmoke) || strings.HasPrefix(path, string(facts.SectionSmoke)+".") {
-		return &UnknownFactError{fmt.Sprintf("%q is of one run alone: compute_rate, copy_rate, node_reduce_rate and reduce_rate say the least that --smoke is to measure", path)}
+		return &UnknownFactError{fmt.Sprintf("%q belongs to one run: set minimum rates for --smoke with compute_rate, copy_rate, node_reduce_rate and reduce_rate", path)}
 	}
 	if slices.ContainsFunc(OwnFacts(), func(own string) bool { return patternsMeet(path, own) }) {
-		return &UnknownFactError{fmt.Sprintf("%q is each node's own, so that nothing can be stated of it: --baseline holds every node to what it had", path)}
+		return &UnknownFactError{fmt.Sprintf("%q differs on every node, so an expectation cannot state it: --baseline compares each node with its earlier value", path)}
 	}
 	paths, namesakes := slices.Collect(maps.Keys(shorthands)), []string{}
 	last := path[strings.LastIndexByte(path, '.')+1:]
@@ -183,13 +183,13 @@ func ValidWaiver(w checks.Waiver) error {
 	ofFacts := w.Check == checks.ExpectationID || w.Check == checks.DriftID
 	switch {
 	case w.Check == checks.PolicyID:
-		return fmt.Errorf("%s watches over the waivers, so none covers it: repair what it finds", w.Check)
+		return fmt.Errorf("%s checks the waivers itself and cannot be waived: repair what it finds", w.Check)
 	case !ofFacts && w.Fact != "":
-		return fmt.Errorf("findings of %s are not of single facts: those of %s and %s are", w.Check, checks.ExpectationID, checks.DriftID)
+		return fmt.Errorf("only findings of %[2]s and %[3]s name a fact, not those of %[1]s", w.Check, checks.ExpectationID, checks.DriftID)
 	case !ofFacts, w.Fact == everyFact:
 		return nil
 	case w.Fact == "":
-		return fmt.Errorf("%s finds many things, and a waiver of it says which: add fact: shm.size, or fact: \"%s\" for whatever it finds", w.Check, everyFact)
+		return fmt.Errorf("a waiver of %s must name a fact: add fact: shm.size, or fact: \"%s\" for all of them", w.Check, everyFact)
 	}
 	path := InFull(w.Fact)
 	if isFact(path) || w.Check == checks.DriftID && isOfDrift(path) {

@@ -23,7 +23,7 @@ func readConstraint(text string, about facts.Description) (constraint, error) {
 		return c, nil
 	}
 	if about.Kind == facts.List {
-		return c, fmt.Errorf("%s is a list, of which nothing but %q can be expected", about.Path, absentWord)
+		return c, fmt.Errorf("%s is a list: only %q can be expected of it", about.Path, absentWord)
 	}
 	parts := []string{text}
 	if isComparison(text) {
@@ -54,13 +54,13 @@ func readBound(text string, about facts.Description) (bound, error) {
 	ordered := b.op != "==" && b.op != "!="
 	switch {
 	case b.text == "":
-		return b, fmt.Errorf("%q compares with nothing", text)
+		return b, fmt.Errorf("%q has no value after the operator", text)
 	case strings.ContainsAny(b.text[:1], "=<>!~^"):
-		return b, fmt.Errorf("%q begins with no comparison: there are %s", text, strings.Join(compare.Operators, " "))
+		return b, fmt.Errorf("%q has an unknown operator: use one of %s", text, strings.Join(compare.Operators, " "))
 	case about.Kind == facts.Text && strings.HasSuffix(b.text, ".*"):
-		return b, fmt.Errorf("%q: a * stands for nothing in a value: write a range, as in \">=3, <4\"", text)
+		return b, fmt.Errorf("%q: * is not allowed in a value: use a range such as \">=3, <4\"", text)
 	case stated && b.text == absentWord:
-		return b, fmt.Errorf("%q compares with no value: write %q alone", text, absentWord)
+		return b, fmt.Errorf("%q: write %q without an operator", text, absentWord)
 	}
 	switch about.Kind {
 	case facts.Number:
@@ -69,13 +69,13 @@ func readBound(text string, about facts.Description) (bound, error) {
 		return b, err
 	case facts.Truth:
 		if ordered || b.text != "true" && b.text != "false" {
-			return b, fmt.Errorf("%q: %s is true or false", text, about.Path)
+			return b, fmt.Errorf("%q: %s must be true or false", text, about.Path)
 		}
 	default:
 		b.version = compare.ReadEdition(b.text)
 		switch {
 		case ordered && b.version == nil:
-			return b, fmt.Errorf("%q: %q is no version, and nothing else has an order", text, b.text)
+			return b, fmt.Errorf("%q: %q is not a version, and only versions can be ordered", text, b.text)
 		case !stated && b.version != nil:
 			b.op = begins
 		}
@@ -100,7 +100,7 @@ func readNumber(text string, about facts.Description) (float64, error) {
 	case "bit/s":
 		return ReadBitRate(text)
 	}
-	return 0, fmt.Errorf("%q is no number, and %s is one", text, about.Path)
+	return 0, fmt.Errorf("%q is not a number, but %s is one", text, about.Path)
 }
 
 // ReadSize is how many bytes a size such as 512MiB means. A number without a unit is
@@ -108,7 +108,7 @@ func readNumber(text string, about facts.Description) (float64, error) {
 func ReadSize(text string) (int64, error) {
 	size, err := humanize.ParseBytes(text)
 	if err != nil || size > math.MaxInt64 {
-		return 0, fmt.Errorf("%q is no size: sizes look like 512MiB or 16GiB", text)
+		return 0, fmt.Errorf("%q is not a size: use a size such as 512MiB or 16GiB", text)
 	}
 	if _, err := strconv.ParseFloat(text, 64); err == nil && size > 0 && size < 1024 {
 		return 0, fmt.Errorf("%s has no unit: write %sGiB, or %sB for bytes", text, text, text)
@@ -120,7 +120,7 @@ func ReadSize(text string) (int64, error) {
 func ReadBitRate(text string) (float64, error) {
 	rate, is := inUnits(text, map[string]float64{"bit/s": 1, "B/s": 8})
 	if !is {
-		return 0, fmt.Errorf("%q is no rate: rates look like 100Gbit/s or 12.5GB/s", text)
+		return 0, fmt.Errorf("%q is not a rate: use a rate such as 100Gbit/s or 12.5GB/s", text)
 	}
 	return rate, nil
 }
@@ -130,7 +130,7 @@ func ReadBitRate(text string) (float64, error) {
 func ReadComputeRate(text string) (float64, error) {
 	rate, is := inUnits(text, map[string]float64{"op/s": 1, "FLOP/s": 1, "FLOPS": 1})
 	if !is {
-		return 0, fmt.Errorf("%q is no rate of computing: rates look like 600TFLOP/s or 600Top/s", text)
+		return 0, fmt.Errorf("%q is not a compute rate: use a rate such as 600TFLOP/s or 600Top/s", text)
 	}
 	return rate, nil
 }

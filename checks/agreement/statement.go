@@ -58,7 +58,7 @@ func readExpectation(e checks.Expectation) (statement, error) {
 	}
 	s.about = about
 	if len(e.Is) == 0 {
-		return s, errors.New("it does not say what is expected")
+		return s, errors.New("it does not state the expected value")
 	}
 	for _, text := range e.Is {
 		c, err := readConstraint(text, s.about)
@@ -177,7 +177,7 @@ func (s *statement) judge(node *facts.Node, section facts.Section) holding {
 			return holding{verdict: checks.Unknown, reason: reason, explained: true}
 		}
 		if s.Fact == peersMTU {
-			return holding{verdict: checks.Unknown, reason: "it is not known which interface leads to the other nodes"}
+			return holding{verdict: checks.Unknown, reason: "preflight does not know which interface leads to the other nodes"}
 		}
 		values[full] = ""
 	}
@@ -202,7 +202,7 @@ func (s *statement) judge(node *facts.Node, section facts.Section) holding {
 	case wrong != nil:
 		return holding{verdict: checks.Fail, fact: fact, reason: strings.Join(wrong, ", ")}
 	case unclear != nil:
-		return holding{verdict: checks.Unknown, reason: strings.Join(unclear, ", ") + ", so it cannot be held against " + s.wanted()}
+		return holding{verdict: checks.Unknown, reason: strings.Join(unclear, ", ") + ", so preflight cannot compare it with " + s.wanted()}
 	}
 	return holding{verdict: checks.Pass}
 }

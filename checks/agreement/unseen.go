@@ -34,7 +34,7 @@ func Unseen(before, after facts.Fleet) []NotCompared {
 		switch {
 		case old == nil, standing(old) != standing(node):
 		case !node.Reached:
-			all = append(all, NotCompared{Node: node.Name, Reason: standing(node) + ", and not before"})
+			all = append(all, NotCompared{Node: node.Name, Reason: standing(node) + ", now and before"})
 		default:
 			all = append(all, unseenOf(old, node, before.NotTried, after.NotTried)...)
 		}
@@ -61,7 +61,7 @@ func unseenOf(was, is *facts.Node, notTriedThen, notTriedNow map[facts.Section]s
 		}
 		_, chosen := notTried[section]
 		u.ByChoice = chosen && (u.Earlier || section == facts.SectionToolchain)
-		u.Reason = cmp.Or(missing[section], notTried[section], "not looked at")
+		u.Reason = cmp.Or(missing[section], notTried[section], "not checked")
 		unseen = append(unseen, u)
 	}
 	return unseen

@@ -306,7 +306,7 @@ func conclude(findings []checks.Finding, sight checks.Sight) (checks.Verdict, st
 		reasons = append(reasons, hostfile.Fold(sight.Unreached)+" not reached")
 	}
 	if len(sight.Nodes) == 0 && len(reasons) == 0 {
-		reasons = append(reasons, "there is no node to look at")
+		reasons = append(reasons, "there is no node to check")
 	}
 	if len(reasons) > 0 && checks.Gravity(checks.Unknown) < checks.Gravity(verdict) {
 		verdict = checks.Unknown

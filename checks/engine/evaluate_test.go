@@ -70,10 +70,10 @@ func TestOutcome(t *testing.T) {
 		"a failure outranks it":    {blind, fleettest.Says("x", checks.Finding{Nodes: []string{"w1"}, Summary: "bad"}), checks.Outcome{Verdict: checks.Fail}, 2},
 		"not reached: no finding":  {gone, fleettest.Says("x"), checks.Outcome{Verdict: checks.Unknown, Reason: "w3 not reached"}, 0},
 		"lost later: no finding":   {lost, fleettest.Says("x"), checks.Outcome{Verdict: checks.Unknown, Reason: "w3 not reached"}, 0},
-		"no node at all":           {fleettest.Healthy(0), fleettest.Says("x"), checks.Outcome{Verdict: checks.Unknown, Reason: "there is no node to look at"}, 0},
+		"no node at all":           {fleettest.Healthy(0), fleettest.Says("x"), checks.Outcome{Verdict: checks.Unknown, Reason: "there is no node to check"}, 0},
 		"a skip after a finding":   {fleettest.Healthy(3), fleettest.Says("x", append([]checks.Finding{{Nodes: []string{"w1"}, Summary: "bad"}}, checks.Skipped("eh")...)...), checks.Outcome{Verdict: checks.Fail}, 1},
-		"the head was not seen":    {fleettest.Fleet{Fleet: facts.Fleet{Nodes: fleettest.Healthy(1).Nodes}}, checks.Check{ID: "x", OnHead: true}, checks.Outcome{Verdict: checks.Unknown, Reason: "the launching machine was not looked at"}, 0},
-		"the head lacks a section": {fleettest.Healthy(1), checks.Check{ID: "x", OnHead: true, Needs: []facts.Section{facts.SectionIB}}, checks.Outcome{Verdict: checks.Unknown, Reason: "launching machine: ib: not looked at"}, 0},
+		"the head was not seen":    {fleettest.Fleet{Fleet: facts.Fleet{Nodes: fleettest.Healthy(1).Nodes}}, checks.Check{ID: "x", OnHead: true}, checks.Outcome{Verdict: checks.Unknown, Reason: "the launching machine was not checked"}, 0},
+		"the head lacks a section": {fleettest.Healthy(1), checks.Check{ID: "x", OnHead: true, Needs: []facts.Section{facts.SectionIB}}, checks.Outcome{Verdict: checks.Unknown, Reason: "launching machine: ib: not checked"}, 0},
 		"a head check has all nodes": {gone, checks.Check{ID: "x", OnHead: true, Severity: checks.Warning, Run: func(v checks.View) []checks.Finding {
 			return []checks.Finding{{Nodes: []string{v.Nodes[2].Name}, Summary: "seen"}}
 		}}, checks.Outcome{Verdict: checks.Warn, Severity: checks.Warning}, 1},

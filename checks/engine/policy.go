@@ -29,9 +29,9 @@ func judgePolicy(view checks.View) []checks.Finding {
 	case view.Policy.File == "" && len(view.Policy.Waivers) == 0:
 		return checks.Skipped(agreement.NoPolicy)
 	case len(view.Policy.Waivers) == 0 && findings == nil:
-		return checks.Skipped("the policy waives nothing")
+		return checks.Skipped("the policy has no waivers")
 	case len(view.Policy.Waivers) > 0 && view.Policy.Today == "":
-		return append(findings, checks.Finding{Verdict: checks.Unknown, Summary: "the date of today is not known, so no waiver was applied"})
+		return append(findings, checks.Finding{Verdict: checks.Unknown, Summary: "today's date is unknown, so no waiver was applied"})
 	}
 	all := checks.Remember(view, waiversKey{}, func() *waivers { return newWaivers(view.Policy) })
 	for _, w := range all.each {
@@ -50,10 +50,10 @@ func judgePolicy(view checks.View) []checks.Finding {
 func (w waiver) ended(today string) checks.Finding {
 	return checks.Finding{
 		At:      w.At,
-		Summary: fmt.Sprintf("the waiver of %s ended on %s, and what it covered counts again", w.whose(), w.Until),
+		Summary: fmt.Sprintf("the waiver for %s ended on %s: its findings count again", w.whose(), w.Until),
 		Got:     w.basis(),
-		Want:    "a date that is not over (today is " + today + "), or no waiver",
-		Remedy:  []fix.Command{fix.Note("repair what it covered, then take the waiver out of %s", fix.Text(w.At)), fix.Note("or agree on a new date: until: in %s", fix.Text(w.At))},
+		Want:    "an end date in the future (today is " + today + "), or no waiver",
+		Remedy:  []fix.Command{fix.Note("repair what it covered, then remove the waiver at %s", fix.Text(w.At)), fix.Note("or agree on a new date, and set until: at %s", fix.Text(w.At))},
 	}
 }
 
@@ -61,9 +61,9 @@ func (w waiver) unused() checks.Finding {
 	return checks.Finding{
 		Verdict: checks.Warn,
 		At:      w.At,
-		Summary: fmt.Sprintf("the waiver of %s covers nothing any more: %s finds nothing of it there", w.whose(), w.Check),
+		Summary: fmt.Sprintf("the waiver for %s is no longer needed: %s finds nothing that it covers", w.whose(), w.Check),
 		Got:     w.basis(),
-		Remedy:  []fix.Command{fix.Note("take the waiver out of %s, so that the defect is seen when it comes back", fix.Text(w.At))},
+		Remedy:  []fix.Command{fix.Note("remove the waiver at %s, so that preflight reports the defect if it returns", fix.Text(w.At))},
 	}
 }
 
@@ -85,10 +85,10 @@ func (w waiver) tooShort() checks.Finding {
 	return checks.Finding{
 		Verdict: checks.Warn,
 		At:      w.At,
-		Summary: fmt.Sprintf("the waiver of %s does not cover all that %s finds on %s, which counts", w.whose(), w.Check, on),
+		Summary: fmt.Sprintf("the waiver for %s covers only part of the %s finding on %s", w.whose(), w.Check, on),
 		Got:     w.basis(),
-		Want:    "a waiver that covers this as well: " + others,
-		Remedy:  []fix.Command{fix.Note("where that was agreed, too, waive at %s what is left: %s", fix.Text(w.At), fix.Text(others))},
+		Want:    "a waiver that also covers " + others,
+		Remedy:  []fix.Command{fix.Note("if that was agreed too, add to the waiver at %s: %s", fix.Text(w.At), fix.Text(others))},
 	}
 }
 

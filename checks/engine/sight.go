@@ -17,7 +17,7 @@ func (e *evaluation) sightOf(check checks.Check) checks.Sight {
 	}
 	sight := checks.Sight{Nodes: e.view.Everywhere()}
 	if e.fleet.Head == nil {
-		sight.Head = "the launching machine was not looked at"
+		sight.Head = "the launching machine was not checked"
 	} else if reason := check.Missing(e.fleet.Head); reason != "" {
 		sight.Head = "launching machine: " + reason
 	}

@@ -113,7 +113,7 @@ func TestNamesUnlisted(t *testing.T) {
 		t.Errorf("without a waiver: %q, want %q", got, want)
 	}
 	fleet.Launch.HostsFile = ""
-	if got, want := outcome(policy), "skip the policy waives nothing"; got != want {
+	if got, want := outcome(policy), "skip the policy has no waivers"; got != want {
 		t.Errorf("without a hostfile: %q, want %q", got, want)
 	}
 }
@@ -140,10 +140,10 @@ func TestWaiverInPart(t *testing.T) {
 	got := r.Findings[len(r.Findings)-1]
 	want := checks.Finding{
 		Check: PolicyInForce.ID, Verdict: checks.Warn, Nodes: []string{}, At: "p:1",
-		Summary:  "the waiver of x for shm.size does not cover all that x finds on w[1-2], which counts",
+		Summary:  "the waiver for x for shm.size covers only part of the x finding on w[1-2]",
 		Got:      "known, stated at p:1",
-		Want:     "a waiver that covers this as well: shm.mode",
-		Notes:    []string{"where that was agreed, too, waive at p:1 what is left: shm.mode"},
+		Want:     "a waiver that also covers shm.mode",
+		Notes:    []string{"if that was agreed too, add to the waiver at p:1: shm.mode"},
 		WouldSee: PolicyInForce.Text().WouldSee,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -30,7 +30,7 @@ func TestMistakes(t *testing.T) {
 		"expect:\n\tgpu.driver: 550":                                                                  `p:2: indented with a tab: YAML needs spaces`,
 		"expect:\n  gpu.driver: \">=550 # new\n  net.mtu: \"9000\"":                                   `p:2: unclosed quote in ">=550: write ">=550"`,
 		"expect:\n  gpu.driver: '>=550":                                                               `p:2: unclosed quote in '>=550: write '>=550'`,
-		"expect:\n  gpu.driver: >=lots\nstrictt: true\ntimeout: 12":                                   `p:2: write ">=lots"` + sign(">") + "\n" + `p:2: ">=lots": "lots" is no version, and nothing else has an order` + "\n" + `p:3: unknown setting "strictt": did you mean "strict"?` + "\n" + `p:4: timeout: 12 has no unit: write 12s`,
+		"expect:\n  gpu.driver: >=lots\nstrictt: true\ntimeout: 12":                                   `p:2: write ">=lots"` + sign(">") + "\n" + `p:2: ">=lots": "lots" is not a version, and only versions can be ordered` + "\n" + `p:3: unknown setting "strictt": did you mean "strict"?` + "\n" + `p:4: timeout: 12 has no unit: write 12s`,
 		"expect:\n  gpu.driver: >=550\n  net.mtu: a: b":                                               `p:2: write ">=550"` + sign(">") + "\np:3: not YAML: mapping values are not allowed in this context",
 		"expect:\n- fact: gpu.driver\n  is: !=5\n  fix: |\n    it's > 5\n    - '>=\n":                 `p:3: write "!=5"` + sign("!"),
 		"a: [":         "p:1: not YAML: did not find expected node content",
