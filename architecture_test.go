@@ -103,7 +103,7 @@ var rules = []rule{
 		"a run gathers facts: the checks and the report must not decide which facts"},
 	{"agent", 383, []string{"drill/...", "facts", "internal/hostsys", "probe", "diagnose/jobs", "probe/nvml", "remote", "remote/meet"}, nil, "it runs on nodes, which need no code for launches, checks and reports"},
 
-	{"checks", 737, []string{"checks/fix", "facts", "hostfile", "launch", "launch/nccl"}, clock, "the types that every family of checks and every report share"},
+	{"checks", 760, []string{"checks/fix", "facts", "hostfile", "launch", "launch/nccl"}, clock, "the types that every family of checks and every report share"},
 	{"checks/compare", 787, []string{"checks", "facts", "hostfile"}, clock, leaf},
 	{"checks/fix", 1058, []string{"hostfile"}, clock, "commands are values that quote themselves; this package does not know what they repair"},
 	{"checks/names", 367, []string{"checks", "checks/compare", "checks/fix", "checks/ranks", "facts", "hostfile", "launch", "launch/nccl"}, clock, leaf},
@@ -188,7 +188,7 @@ var programs = []programRule{
 // testOnly are the packages that only tests import, with their lines as in rule.
 var testOnly = map[string]int{
 	"testhosts/sandbox":     113,
-	"testhosts/fleettest":   643,
+	"testhosts/fleettest":   644,
 	"testhosts/launchtest":  54,
 	"testhosts/probetest":   127,
 	"testhosts/carriertest": 297,

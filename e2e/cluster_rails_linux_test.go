@@ -48,14 +48,14 @@ func TestRails(t *testing.T) {
 	}{
 		{"RoCE, a switch for each rail", nil, true, nil, "", nil, "", append([]string{"NCCL_CROSS_NIC=0"}, toEth0...)},
 		{"RoCE, a switch for each rail, and rings that cross", nil, true, nil, "NCCL_CROSS_NIC=1",
-			[]string{"fail rail-mesh [w1 w2 w3 w4]"}, "no rail answers another", append([]string{"NCCL_CROSS_NIC=0"}, toEth0...)},
+			[]string{"fail rail-mesh [w1 w2 w3 w4]"}, "joins rails that cannot reach each other", append([]string{"NCCL_CROSS_NIC=0"}, toEth0...)},
 		{"RoCE, a node without ARP on one rail", nil, true, deaf, "",
-			[]string{"fail rail-mesh [w3]"}, "on rail mlx5_1:1 (rail1) and is reached by nobody there: nobody on the rail answers", append([]string{"NCCL_IB_HCA==mlx5_0:1"}, toEth0...)},
+			[]string{"fail rail-mesh [w3]"}, "neither reaches other nodes nor is reached on rail mlx5_1:1 (rail1): no machine on the rail answers", append([]string{"NCCL_IB_HCA==mlx5_0:1"}, toEth0...)},
 		{"RoCE, a node with crossed cables", map[string][]string{"w3": {"leaf1", "leaf0"}}, true, nil, "",
-			[]string{"fail rail-mesh [w3]", "fail rail-mesh [w3]"}, "cables look crossed", toEth0},
+			[]string{"fail rail-mesh [w3]", "fail rail-mesh [w3]"}, "cables or addresses look swapped", toEth0},
 		{"sockets", nil, false, nil, "NCCL_SOCKET_IFNAME=eth0,rail", nil, "", []string{"NCCL_SOCKET_IFNAME==eth0,rail0,rail1", gloo}},
 		{"sockets, a node without ARP on one rail", nil, false, deaf, "NCCL_SOCKET_IFNAME=eth0,rail",
-			[]string{"fail rail-mesh [w3]"}, "on rail rail1 and is reached by nobody there: nobody on the rail answers", []string{"NCCL_SOCKET_IFNAME==eth0,rail0", gloo}},
+			[]string{"fail rail-mesh [w3]"}, "neither reaches other nodes nor is reached on rail rail1: no machine on the rail answers", []string{"NCCL_SOCKET_IFNAME==eth0,rail0", gloo}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, node := range cluster.Nodes {

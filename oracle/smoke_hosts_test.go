@@ -39,21 +39,21 @@ var smoked = []struct {
 	},
 	{
 		name: "one is cut off", steps: change("w3", cutOff), unseen: true, fails: []string{"collective w3"},
-		got: `^w3 with w\d by gloo: .*all_reduce: .*Timed out waiting \d+ms`,
+		got: `^w3 with w\d over gloo: .*all_reduce: .*Timed out waiting \d+ms`,
 	},
 	{
 		// Eight torches need a while to load on a few processors.
 		name: "two of eight are cut off", hosts: 8, steps: append(change("w3", cutOff), change("w6", cutOff)...), options: []string{"--smoke-time", "2m"},
-		fails: []string{"collective w3", "collective w6"}, got: `^w[36] with w\d by gloo: .*all_reduce: .*Timed out waiting \d+ms`,
+		fails: []string{"collective w3", "collective w6"}, got: `^w[36] with w\d over gloo: .*all_reduce: .*Timed out waiting \d+ms`,
 	},
 	{
 		// This node's own computation is right, so only collective can find the fault.
 		name: "a wrong sum", steps: change("w2", addWrongly), fails: []string{"collective w2"},
-		got: `^w2 with w\d by gloo: .*: element 1048575 is 4 and should be 3: .* 1 of 1048576 are wrong`,
+		got: `^w2 with w\d over gloo: .*: element 1048575 is 4 and should be 3: .* 1 of 1048576 are wrong`,
 	},
 	{
 		name: "torch cannot be loaded", steps: change("w4", hideTorch), fails: []string{"torch-same w4"}, got: "^libtorch_cpu.so.*: cannot open shared object file",
-		outcomes: map[string]string{"gpu-computes": "unknown: not every rank comes through by itself: see torch-same"},
+		outcomes: map[string]string{"gpu-computes": "unknown: a rank fails to compute, even without other ranks: see torch-same"},
 	},
 	{
 		name: "torch cannot be loaded, and only ranks try", steps: change("w4", hideTorch), options: []string{"--skip", "torch-same"}, fails: []string{"gpu-computes w4"},

@@ -63,7 +63,18 @@ func Check(w io.Writer, check checks.Check, style Style) error {
 	for _, part := range about.Parts {
 		p.line("")
 		p.line("%s", part.Heading)
-		p.wrapped("  ", part.Body)
+		for paragraph := range strings.SplitSeq(part.Body, "\n") {
+			item, isItem := strings.CutPrefix(paragraph, "- ")
+			for i, line := range p.split(item, 4) {
+				switch {
+				case isItem && i == 0:
+					line = "- " + line
+				case isItem:
+					line = "  " + line
+				}
+				p.line("%s", strings.TrimRight("  "+line, " "))
+			}
+		}
 	}
 	p.line("")
 	reads := text.Map(check.Needs, func(section facts.Section) string { return string(section) })
