@@ -12,7 +12,7 @@ import (
 )
 
 // LeftOut is why a check does not judge a normalized snapshot.
-const LeftOut = "a normalized snapshot does not have the facts for this check"
+const LeftOut = "a normalized snapshot leaves out the facts that this check needs"
 
 // Lasting is a catalogue for normalized snapshots. What a check would judge by facts that
 // were left out it cannot tell, and no node is to blame.
