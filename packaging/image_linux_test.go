@@ -76,7 +76,7 @@ func TestImage(t *testing.T) {
 	// The nodes have no GPUs, and may have no torch.
 	said, status := typed(judge + ",torch-same --accelerator cpu")
 	t.Logf("from make image to the first report: %.0f s", time.Since(began).Seconds())
-	if status != 0 || !strings.HasPrefix(said, "PASS  ready to launch\n2 nodes, 2 ranks, ") {
+	if status != 0 || !strings.HasPrefix(said, "2 nodes, 2 ranks, ") || !strings.Contains(said, "\n\nPASS  ready to launch\n") {
 		t.Errorf("%s\nends with %d, and two nodes are well:\n%.3000s", judge, status, said)
 	}
 	if said, status := typed("echo 'RuntimeError: NCCL communicator was aborted' >train.log; " + explain); status > 2 || !strings.Contains(said, "standard input:1") {

@@ -88,7 +88,7 @@ func Check(w io.Writer, check checks.Check, style Style) error {
 	p.entries([][]string{
 		{"severity", string(check.Severity)},
 		{"reads", strings.Join(reads, ", ") + " " + where},
-		{"would see", about.WouldSee},
+		{LabelWouldSee, about.WouldSee},
 	})
 	return p.writeTo(w)
 }
@@ -114,7 +114,7 @@ func Cause(w io.Writer, c *explain.Catalogue, cause explain.Cause, style Style) 
 	p.line("")
 	p.field("checks", strings.Join(cause.Checks, ", "))
 	p.commands("fix", explain.Plain(cause.Fix))
-	p.commands("symptom", text.Map(signaturesOf(c, cause.ID), func(s *explain.Signature) string { return s.Examples[0] }))
+	p.commands("log lines", text.Map(signaturesOf(c, cause.ID), func(s *explain.Signature) string { return s.Examples[0] }))
 	return p.writeTo(w)
 }
 
@@ -241,7 +241,7 @@ func KnownBad(w io.Writer, entries []checks.KnownBad, style Style) error {
 		p.field("when", strings.Join(when, ", "))
 		p.field("fixed in", entry.Fixed)
 		p.field("or", entry.Cure)
-		p.field("symptom", entry.WouldSee)
+		p.field(LabelWouldSee, entry.WouldSee)
 		p.field("said at", entry.Source)
 	}
 	return p.writeTo(w)

@@ -83,43 +83,44 @@ func (w Words) Drift(all bool) (d Drift, at int) {
 	first := w.report.Findings[at]
 	d.Check, d.Verdict, d.WouldSee = first.Check, first.Verdict, first.WouldSee
 	var rows []Row
-	var fixes []string
+	var steps []Step
 	for _, f := range w.report.Findings {
 		if !HasChanges(f) {
 			continue
 		}
 		rows = append(rows, driftRows(f, all)...)
 		d.Nodes, d.Changes = union(d.Nodes, f.Nodes), append(d.Changes, f.Changes...)
-		if f.SharesCause == "" {
-			fixes, d.Notes = append(fixes, f.Fix...), union(d.Notes, f.Notes)
-		} else { // the others stand with the cause; what is no text to paste is none of them
-			fixes = append(fixes, f.Fix[max(0, len(f.Fix)-1):]...) // how it is accepted
+		if own := Steps(f); f.SharesCause == "" {
+			steps, d.Notes = append(steps, own...), union(d.Notes, f.Notes)
+		} else { // the others are shown with the cause; only the last one accepts the change
+			steps = append(steps, own[max(0, len(own)-1):]...)
 		}
 	}
 	d.Rows = folded(rows)
 	slices.SortStableFunc(d.Rows, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(checks.Gravity(a.Verdict), checks.Gravity(b.Verdict)), cmp.Compare(w.place(a), w.place(b)))
 	})
-	slices.Reverse(fixes)
-	fixes = text.Map(text.GroupBy(fixes, func(fix string) string { return fix }), func(g text.Group[string, string]) string { return g.Key })
-	slices.Reverse(fixes) // the last of those alike stays
-	d.Fix, d.Summary = fixes, text.Plural(len(d.Rows), "change")+" since the baseline"
+	slices.Reverse(steps)
+	steps = union(nil, steps)
+	slices.Reverse(steps) // of the same commands the last one stays
+	setSteps(&d.Finding, steps)
+	d.Summary = text.Plural(len(d.Rows), "change") + " since the baseline"
 	return d, at
 }
 
-// drift writes it as one table.
-func (p *page) drift(d Drift) {
-	p.line("\n%s  %s  %s", p.colored(d.Verdict, Word(d.Verdict)), d.Check, d.Summary)
-	shown := d.Rows
+// drift writes what changed since the baseline as one table.
+func (p *page) drift(one Problem) {
+	p.heading(one.Mark, one.Verdict, one.Check+"  "+one.Summary)
+	shown := one.Changes
 	if !p.style.Verbose {
 		shown = shown[:min(len(shown), MostChanges)]
 	}
 	p.changes(shown)
-	if hidden := len(d.Rows) - len(shown); hidden > 0 {
+	if hidden := len(one.Changes) - len(shown); hidden > 0 {
 		p.line("%s", p.faint(text.Plural(hidden, "more change")+": -v shows them"))
 	}
-	p.wayOut(d.Fix, d.Notes)
-	p.field("symptom", d.WouldSee)
+	p.wayOut(one.Finding)
+	p.faintField(LabelWouldSee, one.WouldSee)
 }
 
 // place is that of a row's first node in the fleet; what is in no fleet comes last.

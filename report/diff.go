@@ -30,23 +30,50 @@ const (
 	longestValue = 48
 )
 
-// diff writes the facts on which the nodes differ, the majority first.
-func (p *page) diff(diffs []checks.FactDiff) {
-	if len(diffs) == 0 {
-		return
+// differences writes the facts on which the nodes differ and that no problem shows. Verbosely none
+// is folded, and the others are counted.
+func (p *page) differences() {
+	diffs := p.Unshown()
+	if p.style.Verbose {
+		diffs = p.unexplained()
 	}
 	shown := diffs
 	if !p.style.Verbose {
 		shown = diffs[:min(len(diffs), MostDifferences)]
 	}
-	var rows [][]string
-	for _, d := range shown {
-		rows = append(rows, append([]string{text.Escape(d.Fact)}, p.Parties(d, p.style.Verbose)...))
+	if len(shown) > 0 {
+		header, rows := p.DifferenceTable(shown, p.style.Verbose)
+		p.line("\n%s", p.table(header, nil, rows))
 	}
-	p.line("\n%s", p.table([]string{"differs", "most nodes", "others"}, nil, rows))
 	if hidden := len(diffs) - len(shown); hidden > 0 {
-		p.line("%s", p.faint(text.Plural(hidden, "more difference")+": -v has them all"))
+		p.line("%s", p.faint(text.Plural(hidden, "more difference")+": -v shows them"))
 	}
+	if explained := len(p.report.Diff) - len(diffs); p.style.Verbose && explained > 0 {
+		p.line("\n%s", p.faint(text.Plural(explained, "more difference")+" come from the problems above: the JSON report has them"))
+	}
+}
+
+// DifferenceTable returns a row for each fact: what most nodes have, and the others. Of two nodes
+// each has its own column. whole is for values that are not cut.
+func (w Words) DifferenceTable(diffs []checks.FactDiff, whole bool) (header []string, rows [][]string) {
+	if w.fleet != 2 || slices.ContainsFunc(diffs, func(d checks.FactDiff) bool { return len(d.Groups) != 2 }) {
+		return differenceHeader, text.Map(diffs, func(d checks.FactDiff) []string {
+			return append([]string{text.Escape(d.Fact)}, w.Parties(d, whole)...)
+		})
+	}
+	first, second := w.report.Nodes[0].Name, w.report.Nodes[1].Name
+	return []string{differenceHeader[0], text.Escape(first), text.Escape(second)}, text.Map(diffs, func(d checks.FactDiff) []string {
+		a, b := d.Groups[0], d.Groups[1]
+		if slices.Contains(b.Nodes, first) {
+			a, b = b, a
+		}
+		return []string{text.Escape(d.Fact), cutValue(d.Fact, a, b, whole), cutValue(d.Fact, b, a, whole)}
+	})
+}
+
+// unexplained are the differences that no finding explains, not folded.
+func (w Words) unexplained() []checks.FactDiff {
+	return slices.DeleteFunc(slices.Clone(w.report.Diff), w.isCovered)
 }
 
 // Unshown are the differences between the nodes that no finding shows, folded for a person.
@@ -178,9 +205,14 @@ func (w Words) Parties(d checks.FactDiff, whole bool) []string {
 	return []string{w.party(d.Fact, d.Groups[0], d.Groups[1], whole), strings.Join(others, "; ")}
 }
 
-// party is one value and the nodes that have it. Of a list that is too long for its place
-// only what another group's lacks is shown, unless the whole is asked for.
+// party is one value and the nodes that have it.
 func (w Words) party(fact string, g, other checks.FactGroup, whole bool) string {
+	return fmt.Sprintf("%s (%s)", cutValue(fact, g, other, whole), w.Nodes(g.Nodes))
+}
+
+// cutValue is the value of a group of nodes. Of a list that is too long for its place only what
+// another group's lacks is shown, unless the whole is asked for.
+func cutValue(fact string, g, other checks.FactGroup, whole bool) string {
 	value := Value(fact, g.Value)
 	if own, ok := Beyond(g, other); ok && len(value) > longestValue && !whole {
 		value = own
@@ -188,7 +220,7 @@ func (w Words) party(fact string, g, other checks.FactGroup, whole bool) string 
 	if runes := []rune(value); len(runes) > longestValue && !whole {
 		value = string(runes[:longestValue]) + "…"
 	}
-	return fmt.Sprintf("%s (%s)", value, w.Nodes(g.Nodes))
+	return value
 }
 
 // table draws rows under a header, columns two blanks apart; where the page is

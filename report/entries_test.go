@@ -133,21 +133,26 @@ func TestDriftIsOneTable(t *testing.T) {
 	if err := Text(&out, r, Style{Quiet: true}); err != nil {
 		t.Fatal(err)
 	}
-	want := `FAIL  this launch will not work: 1 problem on w1; not as agreed: 1 problem on w2
-3 nodes, 1 check failed
+	want := `3 nodes, 1 check failed
 
-FAIL  gpu-driver-same  w1: drivers differ
-      fix  the fix
+FAIL  this launch will not work: 1 problem on w1; not as agreed: 1 problem on w2
 
-FAIL  drift  4 changes since the baseline
+     CHECK            NODES        PROBLEM
+  1  gpu-driver-same  w1           drivers differ
+  2  drift            all 3 nodes  4 changes since the baseline
+
+1  FAIL  gpu-driver-same  w1: drivers differ
+   fix        the fix
+
+2  FAIL  drift  4 changes since the baseline
       nodes   fact           before     after      see
 FAIL  w[1,3]  nvml.driver    550.54.15  570.86.15  gpu-driver-same
 FAIL  w2      shm.size       16 GiB     1.0 GiB
 WARN  w2      host.hostname  w2         w2-old
 WARN  w2      shm.mode       1777       0777
-      fix  ssh w2 hostnamectl
-           remount
-           preflight snapshot -H hostfile --accept FACT -o golden.json
+   fix        ssh w2 hostnamectl
+              remount
+              preflight snapshot -H hostfile --accept FACT -o golden.json
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

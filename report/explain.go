@@ -145,15 +145,15 @@ func (p *page) cause(f explain.Finding) {
 
 func (p *page) evidence(lines []explain.Evidence, count int) {
 	for i, e := range lines {
-		p.line("  %7s  %s", firstOnly(i, "read"), p.faint(text.Escape(place(e))))
+		p.labelled(firstOnly(i, "read"), p.faint(text.Escape(place(e))))
 		for _, said := range append([]string{e.Text}, e.More...) {
-			for _, text := range p.split(said, 11) {
-				p.line("  %7s  %s", "", text)
+			for _, text := range p.split(said, valueColumn) {
+				p.labelled("", text)
 			}
 		}
 	}
 	if count > len(lines) {
-		p.line("  %7s  %s", "", p.faint(fmt.Sprintf("and %s more of the kind", text.Plural(count-len(lines), "line"))))
+		p.labelled("", p.faint(fmt.Sprintf("and %s more of the kind", text.Plural(count-len(lines), "line"))))
 	}
 }
 

@@ -14,10 +14,10 @@ import (
 func TestSummaryNamesTheInside(t *testing.T) {
 	for want, inside := range map[string][][]string{
 		"2 nodes": {nil, nil},
-		"2 nodes, seen inside docker exec -i train (but for what is said of ssh)":            {{"docker", "exec", "-i", "train"}, {"docker", "exec", "-i", "train"}},
-		"2 nodes, seen inside docker exec -i 'train-{node}' (but for what is said of ssh)":   {{"docker", "exec", "-i", "train-w1"}, {"docker", "exec", "-i", "train-w2"}},
-		"2 nodes, seen inside podman exec -i 'it'\\''s' on w2 (but for what is said of ssh)": {nil, {"podman", "exec", "-i", "it's"}},
-		"2 nodes, seen inside a on w1, seen inside b on w2 (but for what is said of ssh)":    {{"a"}, {"b"}},
+		"2 nodes, facts from inside docker exec -i train (except those about ssh)":               {{"docker", "exec", "-i", "train"}, {"docker", "exec", "-i", "train"}},
+		"2 nodes, facts from inside docker exec -i 'train-{node}' (except those about ssh)":      {{"docker", "exec", "-i", "train-w1"}, {"docker", "exec", "-i", "train-w2"}},
+		"2 nodes, facts from inside podman exec -i 'it'\\''s' on w2 (except those about ssh)":    {nil, {"podman", "exec", "-i", "it's"}},
+		"2 nodes, facts from inside a on w1, facts from inside b on w2 (except those about ssh)": {{"a"}, {"b"}},
 	} {
 		var r checks.Report
 		for i, words := range inside {
@@ -50,8 +50,8 @@ func TestSummaryBeginsWithWhatTheBuildCannotSee(t *testing.T) {
 // TestSummaryNamesTheContainer: a pod has several, of which one was entered.
 func TestSummaryNamesTheContainer(t *testing.T) {
 	for want, containers := range map[string][2]string{
-		"2 nodes, looked at by kubectl in container train":       {"train", "train"},
-		"2 nodes, looked at by kubectl in container main, train": {"main", "train"},
+		"2 nodes, over kubectl in container train":       {"train", "train"},
+		"2 nodes, over kubectl in container main, train": {"main", "train"},
 	} {
 		var r checks.Report
 		for i, name := range containers {
@@ -68,8 +68,8 @@ func TestSummaryNamesTheContainer(t *testing.T) {
 // TestSummaryNamesPyxis: the job is no container.
 func TestSummaryNamesPyxis(t *testing.T) {
 	for want, options := range map[string][]string{
-		"1 node, looked at by srun": {"--jobid=118"},
-		"1 node, looked at by srun, seen inside srun --container-image=a.sqsh": {"--jobid=118", "--container-image=a.sqsh"},
+		"1 node, over srun": {"--jobid=118"},
+		"1 node, over srun, facts from inside srun --container-image=a.sqsh": {"--jobid=118", "--container-image=a.sqsh"},
 	} {
 		var r checks.Report
 		r.Nodes = []facts.Node{{Name: "w1", Reached: true, Facts: facts.Facts{SSH: &facts.SSH{Carrier: "srun", Options: options}}}}

@@ -177,13 +177,13 @@ func (f Prediction) program() string {
 func (f Prediction) started() string {
 	switch {
 	case f.prediction.Torchrun():
-		return "started on every node by itself"
+		return "started on each node"
 	case f.prediction.NoSSH:
-		return "started on every node by hand (--no_ssh)"
+		return "started on each node by hand (--no_ssh)"
 	case f.Local:
-		return "started here without a launcher"
+		return "started on the launching machine without a launcher"
 	}
-	return "by " + f.Launcher
+	return "over " + f.Launcher
 }
 
 // placement says which ranks run where, one row a node; of many nodes the first

@@ -21,6 +21,7 @@ import (
 	"charm.land/lipgloss/v2"
 
 	"preflight/checks"
+	"preflight/checks/fix"
 	"preflight/internal/text"
 )
 
@@ -32,114 +33,132 @@ type Style struct {
 	Quiet   bool // verdict and findings only
 }
 
-// Text writes the report for a person: the verdict, one block a root cause, the settings
-// that were proven, what differs between the nodes and no finding has shown, and a line for
-// the checks of each other outcome. Verbose has what these lines count.
+// Text writes the report for a person: what was looked at, the verdict, a table of the problems and
+// a block for each, then counts, the reason of what is unknown, what was not tested, the nodes that
+// are usable now, and the verdict again. Verbose lists what is counted otherwise. Quiet ends with
+// the blocks.
 func Text(w io.Writer, r checks.Report, style Style) error {
 	p := &page{Words: WordsOf(r), style: style}
-	p.line("%s  %s", p.colored(r.Verdict, Word(r.Verdict)), p.Conclusion())
-	summary := p.Summary()
-	if !style.Quiet && !style.Verbose {
-		summary = p.summary(p.launched()...) // the checks are counted below
+	summary := p.summary(p.launched()...)
+	if style.Quiet {
+		summary = p.counted() // nothing below counts the checks
 	}
-	for _, line := range p.split(summary, 0) {
-		p.line("%s", p.faint(line))
+	for _, line := range append([]string{summary}, p.Remarks()...) {
+		p.wrappedFaint(line)
 	}
-	p.findings(r.Findings)
+	p.line("")
+	p.verdict()
+	problems := p.Problems(style.Verbose)
+	if len(problems) == 1 {
+		problems[0].Mark = "" // its block says it all
+	} else if len(problems) > 1 {
+		p.problems(problems)
+	}
+	for _, one := range problems {
+		p.problem(one)
+	}
 	p.waived(r.Waived)
-	switch {
-	case style.Verbose && !style.Quiet:
-		p.advice(r)
-		p.diff(r.Diff)
-		p.everything(r)
-	case !style.Quiet:
-		p.advice(r)
-		p.diff(p.Unshown())
-		p.inBrief(r)
-	case r.Verdict == checks.Unknown: // no exit code is without a reason
-		if undecided := p.Undecided(); len(undecided) > 0 {
+	if style.Quiet {
+		if undecided := p.Undecided(); r.Verdict == checks.Unknown && len(undecided) > 0 { // no exit code is without a reason
 			p.line("")
 			p.reasons(undecided)
 		}
+		return p.writeTo(w)
+	}
+	p.advice(r)
+	p.differences()
+	if style.Verbose {
+		p.topologies(r.Nodes)
+	}
+	p.line("")
+	if style.Verbose {
+		p.everything(r)
+	} else {
+		p.inBrief(r)
+	}
+	if len(problems) > 0 { // else it is in sight
+		p.line("")
+		p.verdict()
 	}
 	return p.writeTo(w)
 }
 
-// everything is what a run has shown besides its findings.
+// verdict writes the verdict as a line of its own.
+func (p *page) verdict() {
+	p.line("%s  %s", p.colored(p.report.Verdict, Word(p.report.Verdict)), p.Conclusion())
+}
+
+// everything is what a run has shown besides its problems.
 func (p *page) everything(r checks.Report) {
-	p.line("")
 	p.list("launch", Launched(r))
 	p.interconnect(r)
 	p.wire(r)
 	p.throughput(r.Nodes)
 	p.smoke(r.Nodes)
+	p.list(labelChecks, p.tally())
 	p.reasons(p.Others())
-	p.list("not covered", p.NotCovered())
-	p.topologies(r.Nodes)
+	p.closing()
 }
 
-// inBrief has a line for the checks of each outcome that no finding tells of: how many they
-// are, where it is not the reason that matters. It is the reason of a remark and, where the
-// verdict is unknown, of that.
+// inBrief counts the checks and says why some of them are unknown; of few checks it names each.
 func (p *page) inBrief(r checks.Report) {
-	p.line("")
-	p.throughput(r.Nodes) // which was asked for
+	p.throughput(r.Nodes) // somebody asked for it
 	p.smoke(r.Nodes)
-	type row struct{ label, text string }
-	rows := []row{{labels[checks.Pass], ""}}
+	p.list(labelChecks, p.tally())
+	if len(r.Checks)-len(SwitchedOff(r)) <= mostNamed {
+		p.reasons(slices.DeleteFunc(p.Others(), func(reason Reason) bool { return reason.Text == checks.SwitchedOff }))
+		p.closing()
+		return
+	}
+	p.reasons(p.open())
+	p.list(labelUnreached, p.withoutUnreached())
 	for _, passed := range p.Reasons(checks.Pass) {
-		if passed.Text == "" {
-			rows[0].text = tally([]Reason{passed})
-		} else {
-			rows = append(rows, row{"passed, but", p.because(passed)})
+		if passed.Text = p.besidesUnreached(passed.Text); passed.Text != "" {
+			p.list(labelRemark, p.because(passed))
 		}
 	}
-	unknown, skipped, off := p.Reasons(checks.Unknown), []Reason{}, []Reason{}
-	for _, reason := range p.Reasons(checks.Skip) {
-		switch {
-		case reason.Text == checks.SwitchedOff:
-			off = append(off, reason)
-		case reason.Text != checks.AllWaived:
-			skipped = append(skipped, reason)
-		}
-	}
-	told := map[string]bool{} // above, with nodes and what to do
+	p.closing()
+}
+
+// open returns why checks are unknown that no block tells of, and where nothing was judged why not.
+func (p *page) open() []Reason {
+	told := map[string]bool{}
 	for _, unknown := range p.Unknowns() {
-		told[unknown.Reason] = true
+		told[unknown.Summary] = true
 	}
-	switch undecided := p.Undecided(); {
-	case r.Verdict == checks.Unknown:
-		for _, reason := range undecided {
-			if told[reason.Text] {
-				reason.Text = ""
-			}
-			rows = append(rows, row{reason.Label(), p.because(reason)})
-			if reason.Verdict == checks.Skip {
-				skipped, off = nil, nil // told with their reasons
-			}
+	all := p.Reasons(checks.Unknown)
+	if p.report.Verdict == checks.Unknown {
+		all = p.Undecided()
+	}
+	for i, reason := range all {
+		all[i].Text = cmp.Or(p.besidesUnreached(reason.Text), reason.Text)
+		if told[reason.Text] {
+			all[i].Text = "the same reason as above"
 		}
-	case len(unknown) == 1:
-		rows = append(rows, row{labels[checks.Unknown], p.because(unknown[0])})
-	default:
-		rows = append(rows, row{labels[checks.Unknown], tally(unknown)})
 	}
-	rows = append(rows, row{labels[checks.Skip], tally(skipped)}, row{checks.SwitchedOff, tally(off)})
-	if r.Verdict == checks.Pass || r.Verdict == checks.Warn { // else nothing is promised
-		rows = append(rows, row{"not covered", p.NotCovered()})
+	return all
+}
+
+// closing ends every report that is not quiet: what nothing has tested, which nodes are usable, and
+// how to read more.
+func (p *page) closing() {
+	p.list(LabelNotTested, p.NotCovered())
+	p.list(labelUsable, p.Usable())
+	more := ""
+	if ids := p.failingChecks(); len(ids) > 0 {
+		more = "preflight checks " + ids[0] + " explains a check"
 	}
-	rows = slices.DeleteFunc(rows, func(one row) bool { return one.text == "" })
-	for i, one := range rows {
-		if i == len(rows)-1 {
-			one.text += " (-v has the rest)"
-		}
-		p.list(one.label, one.text)
+	if !p.style.Verbose {
+		more = strings.TrimPrefix(more+"; -v lists every check", "; ")
 	}
+	p.list(labelMore, more)
 }
 
 type page struct {
 	Words
 	out   strings.Builder
 	style Style
+	flush bool // labels are not aligned: the reader is no terminal
 }
 
 // writeTo hands the page out when it is complete: only then it shows what a line begins
@@ -173,50 +192,71 @@ func (p *page) faint(text string) string {
 
 func (p *page) width() int { return cmp.Or(p.style.Width, 100) }
 
-func (p *page) findings(all []checks.Finding) {
-	drift, at := p.Drift(p.style.Verbose)
-	for i, f := range all {
-		switch {
-		case i == at:
-			p.drift(drift)
-		case f.Verdict != checks.Unknown && !HasChanges(f):
-			p.finding(f)
-		}
-	}
-	for _, unknown := range p.Unknowns() {
-		p.line("\n%s  could not look  %s", p.colored(checks.Unknown, Word(checks.Unknown)), unknown.Nodes)
-		p.field("because", unknown.Reason)
-		p.field("for", p.named(unknown.Checks))
-		p.wayOut(unknown.Fix, unknown.Notes)
+// problem writes the block of one row of the table.
+func (p *page) problem(one Problem) {
+	switch {
+	case one.Checks != nil:
+		p.heading(one.Mark, one.Verdict, p.Nodes(one.Nodes))
+		p.field(LabelReason, one.Summary)
+		p.field(LabelAffects, p.named(one.Checks))
+		p.wayOut(one.Finding)
+	case one.Changes != nil:
+		p.drift(one)
+	default:
+		p.finding(one.Mark, one.Finding)
 	}
 }
 
-func (p *page) finding(f checks.Finding) {
+// finding writes a block. Its mark is "" outside of a table of problems.
+func (p *page) finding(mark string, f checks.Finding) {
 	heading := fmt.Sprintf("%s  %s", text.Escape(f.Check), p.Whom(f))
 	if f.Summary != "" {
-		heading += ": " + text.Escape(strings.Join(strings.Fields(f.Summary), " "))
+		heading += ": " + text.Escape(oneLine(f.Summary))
 	}
-	for i, line := range wrap(heading, p.width()-6) {
-		if i == 0 {
-			p.line("\n%s  %s", p.colored(f.Verdict, Word(f.Verdict)), line)
-		} else {
-			p.line("      %s", line)
-		}
+	p.heading(mark, f.Verdict, heading)
+	if f.SharesCause != "" && p.countsElsewhere(f) {
+		p.field(LabelCause, f.SharesCause)
 	}
 	p.details(f)
 }
 
-// details is a finding without its heading.
-func (p *page) details(f checks.Finding) {
-	p.field("got", f.Got)
-	p.field("want", f.Want)
-	p.wayOut(f.Fix, f.Notes)
-	p.field("symptom", f.WouldSee)
+// heading begins a block: its mark, its verdict and what it is about.
+func (p *page) heading(mark string, verdict checks.Verdict, about string) {
+	start := Word(verdict)
+	if mark != "" {
+		start = mark + "  " + start
+	}
+	for i, line := range wrap(about, p.width()-len(start)-2) {
+		if i == 0 {
+			p.line("\n%s  %s", p.colored(verdict, start), line)
+		} else {
+			p.line("%s%s", strings.Repeat(" ", len(start)+2), line)
+		}
+	}
 }
 
-func (p *page) wayOut(commands, notes []string) {
-	p.commands("fix", commands)
-	p.field("note", strings.Join(notes, "\n"))
+// oneLine returns text without its line breaks.
+func oneLine(words string) string { return strings.Join(strings.Fields(words), " ") }
+
+// details is a finding without its heading.
+func (p *page) details(f checks.Finding) {
+	p.field(LabelGot, f.Got)
+	p.field(LabelWant, f.Want)
+	p.wayOut(f)
+	p.faintField(LabelWouldSee, f.WouldSee)
+}
+
+// wayOut writes the commands of a finding, each under what it is for, and what else to do.
+func (p *page) wayOut(f checks.Finding) {
+	steps := Steps(f)
+	for i, step := range steps {
+		label := step.Label()
+		if !p.flush && i > 0 && step.Role == steps[i-1].Role && (step.Role == fix.Look || step.Role == fix.Fix) {
+			label = ""
+		}
+		p.labelled(label, text.Escape(step.Command)) // never wrapped: it is for pasting
+	}
+	p.field(LabelNote, strings.Join(f.Notes, "\n"))
 }
 
 // waived has a line for each finding that a policy does not count: out of the
@@ -227,7 +267,7 @@ func (p *page) waived(all []checks.Waived) {
 	}
 	for _, w := range all {
 		line := fmt.Sprintf("%s  %s: %s (%s)", w.Check, p.Nodes(w.Nodes), w.Summary, Promise(w))
-		p.line("%s  %s", p.faint("waived"), text.Escape(strings.Join(strings.Fields(line), " ")))
+		p.line("%s  %s", p.faint(labelWaived), text.Escape(oneLine(line)))
 	}
 }
 
@@ -236,7 +276,7 @@ const unwrapped = 1 << 16
 
 // Details are a finding as text has it, without its heading, not wrapped and not indented.
 func Details(f checks.Finding) string {
-	p := &page{style: Style{Width: unwrapped}}
+	p := &page{style: Style{Width: unwrapped}, flush: true}
 	p.wrapped("", f.Summary)
 	p.details(f)
 	return strings.Join(text.Map(strings.Split(strings.Trim(p.out.String(), "\n"), "\n"), strings.TrimSpace), "\n")
@@ -246,27 +286,61 @@ func Details(f checks.Finding) string {
 func (w Words) Blocks(findings []checks.Finding, waived []checks.Waived) string {
 	p := &page{Words: w, style: Style{Width: unwrapped}}
 	for _, f := range findings {
-		p.finding(f)
+		p.finding("", f)
 	}
 	p.waived(waived)
 	return p.out.String()
 }
 
-// field writes a labelled value whose further lines are indented below it.
+// The columns of a block: labels are indented, and values stand below each other.
+const (
+	blockIndent = 3
+	labelWidth  = len(LabelWouldSee)
+	valueColumn = blockIndent + labelWidth + 2
+)
+
+// field writes a labelled value, whose further lines are indented below it.
 func (p *page) field(label, value string) {
 	if value == "" {
 		return
 	}
-	for i, line := range p.split(value, 11) {
-		p.line("  %7s  %s", firstOnly(i, label), line)
+	for i, line := range p.split(value, valueColumn) {
+		p.labelled(firstOnly(i, label), line)
 	}
 }
 
-// commands writes what is for pasting: it is never wrapped.
+// faintField is field in faint colour: for what is read last.
+func (p *page) faintField(label, value string) {
+	if value == "" {
+		return
+	}
+	for i, line := range p.split(value, valueColumn) {
+		p.labelled(p.faint(padded(firstOnly(i, label), labelWidth)), p.faint(line))
+	}
+}
+
+// labelled writes one line of a block.
+func (p *page) labelled(label, line string) {
+	if p.flush {
+		p.line("%s  %s", label, line)
+		return
+	}
+	p.line("%s%s  %s", strings.Repeat(" ", blockIndent), padded(label, labelWidth), line)
+}
+
+// commands writes lines for pasting, which are never wrapped.
 func (p *page) commands(label string, all []string) {
 	for i, command := range all {
-		p.line("  %7s  %s", firstOnly(i, label), text.Escape(command))
+		p.labelled(firstOnly(i, label), text.Escape(command))
 	}
+}
+
+// columnsOf returns how many columns of a terminal text takes.
+func columnsOf(text string) int { return lipgloss.Width(text) }
+
+// padded fills text with blanks to a width in columns.
+func padded(text string, width int) string {
+	return text + strings.Repeat(" ", max(0, width-columnsOf(text)))
 }
 
 // firstOnly is the label on a field's first line and blank below it.
@@ -280,6 +354,13 @@ func firstOnly(i int, label string) string {
 func (p *page) wrapped(indent, text string) {
 	for _, line := range p.split(text, len(indent)) {
 		p.line("%s%s", indent, line)
+	}
+}
+
+// wrappedFaint writes a paragraph in faint colour.
+func (p *page) wrappedFaint(words string) {
+	for _, line := range p.split(words, 0) {
+		p.line("%s", p.faint(line))
 	}
 }
 
@@ -341,15 +422,6 @@ func named(ids []string) string {
 		return text.Plural(len(ids), "check")
 	}
 	return strings.Join(ids, ", ")
-}
-
-// tally is the checks of some reasons, named where they are few, "" for none.
-func tally(all []Reason) string {
-	var ids []string
-	for _, r := range all {
-		ids = append(ids, r.Checks...)
-	}
-	return named(ids)
 }
 
 // list writes a label and lines of text beside it, each of which may be wrapped.

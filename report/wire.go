@@ -143,7 +143,7 @@ func (p *page) throughput(nodes []facts.Node) {
 	if slices.ContainsFunc(sent, func(node facts.Node) bool { return node.Throughput.Shared }) {
 		rates += ", while another preflight measured too"
 	}
-	p.list("throughput", rates)
+	p.list(labelThroughput, rates)
 }
 
 // wireChecks are those whose findings the advice is about.
@@ -167,9 +167,9 @@ func (p *page) advice(r checks.Report) {
 		}
 	}
 	if concerns || p.style.Verbose {
-		list("proven to work by this run", r.Advice.Env, r.Advice.Args)
+		list(headingProven, r.Advice.Env, r.Advice.Args)
 		if len(r.Advice.Refused) > 0 {
-			p.line("\n%s", p.faint("proven to work, and not to be written down"))
+			p.line("\n%s", p.faint(headingRefused))
 		}
 		for _, env := range r.Advice.Refused {
 			p.line("  %s", env.Name)
@@ -177,7 +177,7 @@ func (p *page) advice(r checks.Report) {
 		}
 	}
 	if p.style.Verbose {
-		list("derived from what was seen, not tried", r.Advice.Seen, nil)
+		list(headingDerived, r.Advice.Seen, nil)
 	}
 }
 
@@ -210,7 +210,7 @@ func EndpointText(w io.Writer, r rendezvous.Report, style Style) error {
 		p.list("by its count", rolled(*r.Roll))
 	}
 	for _, f := range r.Findings {
-		p.finding(f)
+		p.finding("", f)
 	}
 	if r.Job != nil {
 		p.line("")
@@ -243,7 +243,7 @@ func (p *page) hang(r hang.Report) {
 		left = p.stacks(left, wait.Nodes)
 	}
 	for _, f := range r.Findings {
-		p.finding(f)
+		p.finding("", f)
 		left = p.stacks(left, f.Nodes)
 	}
 	for len(left) > 0 {
@@ -265,7 +265,7 @@ func (p *page) stacks(all []hang.Named, nodes []string) (left []hang.Named) {
 	for _, stack := range stacks {
 		p.field("stack", strings.Join(stack.nodes, ", "))
 		for line := range strings.SplitSeq(stack.text, "\n") {
-			p.line("           %s", text.Escape(line))
+			p.labelled("", text.Escape(line))
 		}
 	}
 	return left

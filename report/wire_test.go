@@ -22,7 +22,7 @@ func TestAdviceTellsTriedFromSeen(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := got.String()
-		if strings.Count(text, "NCCL_IB_GID_INDEX=3") != want || strings.Count(text, "derived from what was seen, not tried") != want {
+		if strings.Count(text, "NCCL_IB_GID_INDEX=3") != want || strings.Count(text, headingDerived) != want {
 			t.Errorf("verbose %v: want what was seen %d times:\n%s", verbose, want, text)
 		}
 		if !strings.Contains(text, "  torchrun --rdzv_endpoint=10.0.0.1:29500 …") {

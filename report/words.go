@@ -14,6 +14,7 @@ import (
 	"preflight/facts"
 	"preflight/hostfile"
 	"preflight/internal/text"
+	"preflight/launch"
 )
 
 // Words is what every format says of one report in the same words: the verdict as a
@@ -44,14 +45,6 @@ func WordsOf(r checks.Report) Words {
 	}
 	return w
 }
-
-// verdicts are the words for them, each in capitals, so that logs can be searched.
-var verdicts = map[checks.Verdict]string{
-	checks.Fail: "FAIL", checks.Warn: "WARN", checks.Unknown: "UNKNOWN", checks.Pass: "PASS", checks.Skip: "SKIP",
-}
-
-// Word is a verdict in capitals: "FAIL".
-func Word(v checks.Verdict) string { return verdicts[v] }
 
 // Nodes folds a node set for a heading.
 func (w Words) Nodes(names []string) string {
@@ -93,6 +86,15 @@ func (w Words) briefly(names []string) string {
 	return cmp.Or(w.Share(names), text)
 }
 
+// shortWhom is Whom for a column of a table.
+func (w Words) shortWhom(f checks.Finding) string {
+	whom := w.Whom(f)
+	if len(whom) > longestWhom/2 {
+		whom = cmp.Or(w.Share(f.Nodes), whom)
+	}
+	return whom
+}
+
 // Conclusion is the verdict as a sentence, and whom it is about.
 func (w Words) Conclusion() string {
 	r := w.report
@@ -127,16 +129,26 @@ func (w Words) Conclusion() string {
 			line += ", with " + text.Plural(count[checks.Warn], "warning")
 		}
 	}
-	if len(r.StoodStill) == 1 {
-		line += fmt.Sprintf(" (the launching machine stood still for %s meanwhile: this is of a second look)", text.Duration(r.StoodStill[0]))
-	}
-	if r.Behind > 0 {
-		line += fmt.Sprintf(" (the launching machine is busy: it came late to its own work by %s in all, and what only did not answer in time is unknown)", text.Duration(r.Behind))
-	}
 	if r.Interrupted {
 		line += " (interrupted: this is what is known so far)"
 	}
 	return line
+}
+
+// Remarks returns what to know of the run itself: what this build of preflight cannot see, and
+// whether the launching machine kept up.
+func (w Words) Remarks() (all []string) {
+	r := w.report
+	if r.CannotSee != "" {
+		all = append(all, r.CannotSee)
+	}
+	if len(r.StoodStill) == 1 {
+		all = append(all, fmt.Sprintf("The launching machine stood still for %s during the run, so preflight looked at all nodes a second time. This is the second result.", text.Duration(r.StoodStill[0])))
+	}
+	if r.Behind > 0 {
+		all = append(all, fmt.Sprintf("The launching machine was busy: preflight's own work was %s late in total. What only did not answer in time is unknown.", text.Duration(r.Behind)))
+	}
+	return all
 }
 
 // Counted is how many findings there are of each verdict, one cause counted once.
@@ -172,9 +184,14 @@ func (w Words) problems(found []checks.Finding) string {
 	return text
 }
 
-// Summary counts nodes, checks and what is waived, and says how long the run took and
-// when it was.
+// Summary says what was looked at in one line: nodes, checks by their outcome, what is waived, how
+// long the run took and when it began. It begins with what this build of preflight cannot see.
 func (w Words) Summary() string {
+	return strings.TrimPrefix(w.report.CannotSee+"; ", "; ") + w.counted()
+}
+
+// counted is the summary with the checks counted.
+func (w Words) counted() string {
 	var counts []string
 	for _, v := range Counted {
 		if n := len(Outcomes(w.report, v.Verdict)); n > 0 {
@@ -193,26 +210,37 @@ func (w Words) launched() (parts []string) {
 	if p.WorldSize > 0 {
 		parts = append(parts, text.Plural(p.WorldSize, "rank"))
 	}
-	if p.Program != "" {
+	if ProgramInSight(w.report) {
 		parts = append(parts, strings.TrimSpace(p.program()+" "+w.report.Launch.Script)+" "+p.started())
 	}
 	return parts
 }
 
-// summary says what this build of preflight cannot see, counts the nodes and says what is
-// given besides.
+// ProgramInSight reports whether anything shows which program starts the launch. DeepSpeed is
+// assumed where nobody says, and a reader who does not use it would wonder.
+func ProgramInSight(r checks.Report) bool {
+	p := r.Launch
+	switch {
+	case p.Program != launch.ProgramDeepSpeed:
+		return p.Program != ""
+	case p.Script != "", p.DeepSpeed != "", p.Config != nil, p.NoSSH:
+		return true
+	case r.Head != nil && r.Head.Launcher != nil && r.Head.Launcher.DeepSpeed != "":
+		return true
+	}
+	has := func(node facts.Node) bool { return node.Python != nil && node.Python.Packages["deepspeed"] != "" }
+	return r.Head != nil && has(*r.Head) || slices.ContainsFunc(r.Nodes, has)
+}
+
+// summary counts the nodes and says what is given besides.
 func (w Words) summary(more ...string) string {
 	r := w.report
-	blind := ""
-	if r.CannotSee != "" {
-		blind = r.CannotSee + "; "
-	}
 	parts := []string{text.Plural(len(r.Nodes), "node")}
-	if by := carriedBy(r.Nodes); by != "" {
-		parts = append(parts, "looked at by "+by)
-	}
 	if reached := Reached(r); reached < len(r.Nodes) {
 		parts = append(parts, fmt.Sprintf("%d reached", reached))
+	}
+	if carrier := carriedBy(r.Nodes); carrier != "" {
+		parts = append(parts, "over "+carrier)
 	}
 	parts = append(parts, more...)
 	parts = append(parts, w.inside()...)
@@ -220,7 +248,7 @@ func (w Words) summary(more ...string) string {
 		parts = append(parts, text.Plural(n, "finding")+" waived")
 	}
 	if n := r.LeftOut.Differences; n > 0 {
-		parts = append(parts, "no room for "+text.Plural(n, "difference")+" between nodes")
+		parts = append(parts, text.Plural(n, "difference")+" between nodes left out")
 	}
 	if r.Seconds > 0 {
 		parts = append(parts, text.Duration(r.Seconds))
@@ -231,14 +259,96 @@ func (w Words) summary(more ...string) string {
 	if r.Policy != "" { // in every text: a file that was not found leaves no other trace
 		parts = append(parts, "policy "+r.Policy)
 	}
-	return blind + strings.Join(parts, ", ")
+	return strings.Join(parts, ", ")
 }
 
-// Counted are the verdicts whose checks are counted, in their order.
-var Counted = []struct {
-	Verdict checks.Verdict
-	Word    string
-}{{checks.Pass, "passed"}, {checks.Fail, "failed"}, {checks.Warn, "warned"}, {checks.Unknown, "unknown"}}
+// tally counts the checks by their outcome: "7 failed, 38 passed, 29 do not apply".
+func (w Words) tally() string {
+	var counts []string
+	count := func(n int, words string) {
+		if n > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", n, words))
+		}
+	}
+	for _, v := range []checks.Verdict{checks.Fail, checks.Warn, checks.Pass, checks.Unknown} {
+		for _, counted := range Counted {
+			if counted.Verdict == v {
+				count(len(Outcomes(w.report, v)), counted.Word)
+			}
+		}
+	}
+	off, waived := len(SwitchedOff(w.report)), 0
+	for _, o := range w.report.Checks {
+		if o.Verdict == checks.Skip && o.Reason == checks.AllWaived {
+			waived++
+		}
+	}
+	idle := len(Outcomes(w.report, checks.Skip)) - off - waived
+	count(idle, map[bool]string{true: "does not apply", false: "do not apply"}[idle == 1])
+	count(off, checks.SwitchedOff)
+	count(waived, "waived")
+	return strings.Join(counts, ", ")
+}
+
+// unreached returns the nodes that were not reached.
+func (w Words) unreached() (names []string) {
+	for _, node := range w.report.Nodes {
+		if !node.Reached {
+			names = append(names, node.Name)
+		}
+	}
+	return names
+}
+
+// besidesUnreached returns a reason without the nodes that were not reached, which a report names once.
+func (w Words) besidesUnreached(reason string) string {
+	return strings.Join(slices.DeleteFunc(strings.Split(reason, "; "), func(part string) bool {
+		nodes, isIt := strings.CutSuffix(part, " not reached")
+		return isIt && nodes == hostfile.Fold(w.unreached())
+	}), "; ")
+}
+
+// withoutUnreached says for how many nodes the checks hold that passed although some nodes were not
+// reached, "" where all were.
+func (w Words) withoutUnreached() string {
+	names := w.unreached()
+	passed := 0
+	for _, o := range w.report.Checks {
+		if o.Verdict == checks.Pass && w.besidesUnreached(o.Reason) != o.Reason {
+			passed++
+		}
+	}
+	if len(names) == 0 || passed == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s: %s passed on the other %s only", w.briefly(names), text.Plural(passed, "check"), text.Plural(w.fleet-len(names), "node"))
+}
+
+// Usable returns the nodes that a launch could use now, as --good-hosts lists them, "" where the
+// verdict says that all can be used.
+func (w Words) Usable() string {
+	if w.fleet < 2 || w.report.Verdict == checks.Pass || w.report.Verdict == checks.Warn {
+		return ""
+	}
+	nodes := catalogue.PartitionOf(w.report)
+	switch {
+	case nodes.Whole != nil:
+		return "none, because " + strings.Join(nodes.Whole, ", ") + " fails for the whole launch"
+	case nodes.Good == nil:
+		return "none"
+	}
+	return w.briefly(nodes.Good) + " (--good-hosts FILE writes a hostfile of them)"
+}
+
+// failingChecks returns the checks of the problems, the first first.
+func (w Words) failingChecks() (ids []string) {
+	for _, p := range w.Problems(false) {
+		if p.Verdict != checks.Unknown {
+			ids = append(ids, p.Check)
+		}
+	}
+	return ids
+}
 
 // Reached is how many nodes were.
 func Reached(r checks.Report) (reached int) {
@@ -324,14 +434,14 @@ func (w Words) inside() (parts []string) {
 		}
 	}
 	for _, way := range ways {
-		part := "seen inside " + way.text
+		part := "facts from inside " + way.text
 		if len(way.nodes) < w.fleet {
 			part += " on " + w.briefly(way.nodes)
 		}
 		parts = append(parts, part)
 	}
 	if apart {
-		parts[len(parts)-1] += " (but for what is said of ssh)"
+		parts[len(parts)-1] += " (except those about ssh)"
 	}
 	return parts
 }
@@ -358,31 +468,33 @@ func wayInside(node *facts.Node) string {
 	return strings.Join(words, " ")
 }
 
-// Unknown is checks that could not look at the same nodes for one and the same reason:
-// one block of a report, not one a check.
+// Unknown is checks that are unknown on the same nodes for the same reason: one block of a report,
+// not one for each check. Its Summary is the reason, and its commands are those of all of them.
 type Unknown struct {
-	Reason     string
-	Nodes      string // folded
-	Checks     []string
-	Fix, Notes []string
+	checks.Finding
+	Names  string // the nodes, folded
+	Checks []string
 }
 
-// Unknowns are the findings of checks that could not look, those alike in one.
+// Unknowns returns what is unknown, one entry for the same nodes and reason.
 func (w Words) Unknowns() (all []Unknown) {
 	unknown := slices.DeleteFunc(slices.Clone(w.report.Findings), func(f checks.Finding) bool { return f.Verdict != checks.Unknown })
-	for _, alike := range text.GroupBy(unknown, func(f checks.Finding) [2]string { return [2]string{f.Summary, w.Nodes(f.Nodes)} }) {
-		one := Unknown{Reason: alike.Key[0], Nodes: alike.Key[1]}
-		for _, f := range alike.All {
+	for _, same := range text.GroupBy(unknown, func(f checks.Finding) [2]string { return [2]string{f.Summary, w.Nodes(f.Nodes)} }) {
+		one := Unknown{Finding: same.All[0], Names: same.Key[1]}
+		var steps []Step
+		one.Notes = nil
+		for _, f := range same.All {
 			one.Checks = append(one.Checks, f.Check)
-			one.Fix, one.Notes = union(one.Fix, f.Fix), union(one.Notes, f.Notes)
+			steps, one.Notes = union(steps, Steps(f)), union(one.Notes, f.Notes)
 		}
+		setSteps(&one.Finding, steps)
 		all = append(all, one)
 	}
 	return all
 }
 
 // union adds those that are not there.
-func union(all, more []string) []string {
+func union[T comparable](all, more []T) []T {
 	for _, one := range more {
 		if !slices.Contains(all, one) {
 			all = append(all, one)
@@ -400,8 +512,6 @@ type Reason struct {
 
 // Label is what a reason's verdict is called in a list.
 func (r Reason) Label() string { return labels[r.Verdict] }
-
-var labels = map[checks.Verdict]string{checks.Pass: "passed", checks.Unknown: "unknown", checks.Skip: "skipped"}
 
 // Reasons are why checks came to a verdict, leaving out those whose findings are shown.
 func (w Words) Reasons(v checks.Verdict) (all []Reason) {

@@ -31,7 +31,7 @@ func TestMadeUpLauncher(t *testing.T) {
 	for _, c := range []struct{ words, want string }{
 		{"help launch", "mvapich, slurm, armada"},
 		{"__complete --launcher arm", "armada"},
-		{"predict -H hostfile --launcher armada", "by armada"},
+		{"predict -H hostfile --launcher armada", "over armada"},
 		{"predict --format json -- deepspeed -H hostfile --launcher armada train.py", `"launcher": "armada"`},
 	} {
 		root := rootCommand()

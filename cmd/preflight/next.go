@@ -6,19 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
-
 	"preflight/checks"
 	"preflight/cmd/preflight/internal/outputs"
 	"preflight/cmd/preflight/internal/usage"
 	"preflight/hostfile"
 	"preflight/internal/text"
+	"preflight/report"
 	"preflight/report/formats"
 )
 
@@ -55,7 +53,7 @@ func nextCommand(cmd *cobra.Command, r checks.Report) string {
 		return ""
 	case partial:
 		return fmt.Sprintf("preflight%s   # also runs the checks that were left out", typed)
-	case r.Launch.HostsFile == "" || r.Launch.Torchrun():
+	case r.Launch.HostsFile == "" || r.Launch.Torchrun() || !report.ProgramInSight(r):
 		return "" // the program that starts the ranks is unknown
 	}
 	before := typedFlags(cmd, func(flag *pflag.Flag) bool { return flag.Name != "hostfile" && !decidedByCommand(flag) })
@@ -96,12 +94,11 @@ func typedFlags(cmd *cobra.Command, which func(*pflag.Flag) bool) string {
 	return all.String()
 }
 
-// offer prints the next command for a person who reads the report on a terminal. It prints nothing
-// with -q.
+// offer prints the next command below a report that is printed as text, except in quiet mode.
 func (c Config) offer(next string) {
 	toRead := func(o outputs.Output) bool { return o.Printed() && o.Format == formats.Text }
-	if next == "" || c.Quiet || !term.IsTerminal(int(os.Stdout.Fd())) || !slices.ContainsFunc(c.outputs(), toRead) {
+	if next == "" || c.Quiet || !slices.ContainsFunc(c.outputs(), toRead) {
 		return
 	}
-	fmt.Printf("\nnext          %s\n", printable(next))
+	fmt.Printf("next          %s\n", printable(next))
 }

@@ -14,7 +14,7 @@ import (
 // after the "--".
 func TestNextCommand(t *testing.T) {
 	failed := []checks.Outcome{{Check: "shm-size", Verdict: checks.Fail}, {Check: "gpu-idle", Verdict: checks.Pass}, {Check: "clock-skew", Verdict: checks.Warn}}
-	launched := launch.Prediction{HostsFile: "my hosts", Rendezvous: launch.RendezvousDeepSpeed}
+	launched := launch.Prediction{HostsFile: "my hosts", Program: launch.ProgramDeepSpeed, DeepSpeed: "0.16.4", Rendezvous: launch.RendezvousDeepSpeed}
 	for _, c := range []struct {
 		typed  string
 		report checks.Report

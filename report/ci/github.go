@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -50,8 +49,8 @@ func GitHub(w io.Writer, r checks.Report) error {
 		}
 	}
 	for _, unknown := range words.Unknowns() {
-		errors = append(errors, annotation{"preflight: could not look at " + unknown.Nodes,
-			strings.Join(slices.Concat([]string{unknown.Reason, "for " + strings.Join(unknown.Checks, ", ")}, text.Map(unknown.Fix, func(c string) string { return "fix  " + c }), unknown.Notes), "\n"), ""})
+		errors = append(errors, annotation{"preflight: unknown on " + unknown.Names,
+			report.Details(unknown.Finding) + "\n" + report.LabelAffects + "  " + strings.Join(unknown.Checks, ", "), ""})
 	}
 	if r.ExitCode != 0 && len(errors) == 0 { // else the mildest annotation alone would say so
 		errors = append(errors, annotation{title: "preflight", text: words.Conclusion() + "\n" + words.Unfinished()})

@@ -36,14 +36,14 @@ func readCommands(t *testing.T, text string) (all []read) {
 func TestGitHub(t *testing.T) {
 	for name, want := range map[string][]string{
 		"failing": {"notice preflight", "error preflight: ssh-reach on w4", "error preflight: shm-size on w[2-3]",
-			"error preflight: could not look at w1", "warning preflight: env-sane on all 4 nodes"},
+			"error preflight: unknown on w1", "warning preflight: env-sane on all 4 nodes"},
 		"passing":     {"notice preflight"},
 		"strict":      {"notice preflight", "error preflight: env-sane on all 4 nodes"},
 		"interrupted": {"notice preflight", "error preflight"},
 		"undecided":   {"notice preflight", "error preflight"},
 		"orphaned":    {"notice preflight", "error preflight: drift on w1"},
 		"waiving": {"notice preflight", "error preflight: ssh-reach on w4", "error preflight: shm-size on w[2-3]",
-			"error file=preflight.yaml,line=12, preflight: expectation on w3", "error preflight: could not look at w1",
+			"error file=preflight.yaml,line=12, preflight: expectation on w3", "error preflight: unknown on w1",
 			"warning preflight: env-sane on all 4 nodes", "notice file=preflight.yaml,line=31, preflight: waived: shm-size on w1",
 			"notice preflight: waived: path-mtu on w[2-3]"},
 	} {

@@ -138,7 +138,7 @@ func (s *summary) table(findings []checks.Finding) {
 		}
 	}
 	for _, unknown := range s.Unknowns() {
-		rows = append(rows, row(report.Word(checks.Unknown), element(strings.Join(unknown.Checks, ", ")), prose(unknown.Nodes), prose(unknown.Reason), "could not look", ""))
+		rows = append(rows, row(report.Word(checks.Unknown), element(strings.Join(unknown.Checks, ", ")), prose(unknown.Names), prose(unknown.Summary), "", ""))
 	}
 	s.rows(rows)
 }

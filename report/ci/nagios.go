@@ -68,7 +68,7 @@ func causes(words report.Words, r checks.Report) (all []string) {
 			continue
 		}
 		for _, u := range unknowns {
-			all = append(all, told(u.Nodes, u.Reason, strings.Join(u.Checks, ", ")))
+			all = append(all, told(u.Names, u.Summary, strings.Join(u.Checks, ", ")))
 		}
 		unknowns = nil
 	}

@@ -190,7 +190,7 @@ func anchor(w report.Words, unknowns []report.Unknown, number int, f checks.Find
 		return findingAnchor(number)
 	}
 	nodes := w.Nodes(f.Nodes)
-	return unknownAnchor(slices.IndexFunc(unknowns, func(u report.Unknown) bool { return u.Reason == f.Summary && u.Nodes == nodes }))
+	return unknownAnchor(slices.IndexFunc(unknowns, func(u report.Unknown) bool { return u.Summary == f.Summary && u.Names == nodes }))
 }
 
 // foldRows makes one row of the nodes whose cells are alike, in hostfile order of
