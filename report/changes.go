@@ -70,7 +70,8 @@ func HasChanges(f checks.Finding) bool { return len(f.Changes) > 0 }
 // are the first one's.
 type Drift struct {
 	checks.Finding
-	Rows []Row // the gravest first, as a diff of two runs has them; folded unless all are asked for
+	Parts []checks.Finding
+	Rows  []Row // the gravest first, as a diff of two runs has them; folded unless all are asked for
 }
 
 // Drift is at which place of the findings it is told, -1 for none. Each of its rows may have
@@ -88,7 +89,7 @@ func (w Words) Drift(all bool) (d Drift, at int) {
 		if !HasChanges(f) {
 			continue
 		}
-		rows = append(rows, driftRows(f, all)...)
+		rows, d.Parts = append(rows, driftRows(f, all)...), append(d.Parts, f)
 		d.Nodes, d.Changes = union(d.Nodes, f.Nodes), append(d.Changes, f.Changes...)
 		if own := Steps(f); f.SharesCause == "" {
 			steps, d.Notes = append(steps, own...), union(d.Notes, f.Notes)

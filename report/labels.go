@@ -18,11 +18,12 @@ const (
 	LabelAffects  = "affects"   // the checks that are unknown for it
 	LabelCause    = "cause"     // the check that finds what a finding comes from
 
+	LabelNotTested = "not tested" // what can end the launch and no check of this run has tried
+	LabelUsable    = "usable now" // the nodes that a launch could use
+
 	labelChecks     = "checks"
 	labelUnreached  = "unreached"
 	labelRemark     = "remark"
-	labelNotTested  = "not tested"
-	labelUsable     = "usable now"
 	labelMore       = "more"
 	labelWaived     = "waived"
 	labelThroughput = "throughput"
@@ -31,9 +32,6 @@ const (
 	headingRefused = "proven to work, but do not write these down"
 	headingDerived = "derived from the facts, not tried"
 )
-
-// LabelNotTested heads what can end the launch and no check of this run has tried.
-const LabelNotTested = labelNotTested
 
 // RoleLabels are what commands are called by what they are for.
 var RoleLabels = map[fix.Role]string{fix.Look: "look", fix.Fix: "fix", fix.Then: "then", fix.Or: "or"}

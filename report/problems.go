@@ -47,6 +47,27 @@ func Cure(steps []Step) (commands []string) {
 	return commands
 }
 
+// Paste is commands to copy together.
+type Paste struct {
+	Label    string // "look", "fix" or "or"
+	Commands []string
+}
+
+// Pastes returns the commands of steps as they are copied: what cures a finding in one piece, each
+// alternative in one of its own.
+func Pastes(steps []Step) (pastes []Paste) {
+	for i, step := range steps {
+		cures := func(step Step) bool { return step.Role == fix.Fix || step.Role == fix.Then }
+		goesOn := i > 0 && (cures(step) && cures(steps[i-1]) || step.Role == fix.Look && steps[i-1].Role == fix.Look)
+		if !goesOn {
+			pastes = append(pastes, Paste{Label: step.Label()})
+		}
+		last := &pastes[len(pastes)-1]
+		last.Commands = append(last.Commands, step.Command)
+	}
+	return pastes
+}
+
 // setSteps makes these the commands of a finding.
 func setSteps(f *checks.Finding, steps []Step) {
 	f.Fix, f.Roles = nil, nil
@@ -65,8 +86,9 @@ type Problem struct {
 	// Index is the place of the finding in the report, of a drift that of the first one; of an
 	// unknown its place among [Words.Unknowns].
 	Index   int
-	Changes []Row    // of a drift, nil elsewhere
-	Checks  []string // of an unknown: the checks that it affects
+	Changes []Row            // of a drift, nil elsewhere
+	Checks  []string         // of an unknown: the checks that it affects
+	Parts   []checks.Finding // of a drift and of an unknown: the findings that are one here
 }
 
 // wholeLaunch are the checks whose findings concern all ranks, though they name the node to mend.
@@ -80,13 +102,13 @@ func (w Words) Problems(all bool) (problems []Problem) {
 	for i, f := range w.report.Findings {
 		switch {
 		case i == at:
-			problems = append(problems, Problem{Finding: drift.Finding, Index: i, Changes: drift.Rows})
+			problems = append(problems, Problem{Finding: drift.Finding, Index: i, Changes: drift.Rows, Parts: drift.Parts})
 		case f.Verdict != checks.Unknown && !HasChanges(f):
 			problems = append(problems, Problem{Finding: f, Index: i})
 		}
 	}
 	for i, u := range w.Unknowns() {
-		problems = append(problems, Problem{Finding: u.Finding, Index: i, Checks: u.Checks})
+		problems = append(problems, Problem{Finding: u.Finding, Index: i, Checks: u.Checks, Parts: u.Parts})
 	}
 	slices.SortStableFunc(problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(checks.Gravity(a.Verdict), checks.Gravity(b.Verdict)), cmp.Compare(w.reach(a), w.reach(b)))
@@ -96,7 +118,7 @@ func (w Words) Problems(all bool) (problems []Problem) {
 		switch p := &problems[i]; {
 		case p.Verdict == checks.Unknown:
 			p.Mark = "?"
-		case w.countsElsewhere(p.Finding):
+		case w.countsElsewhere(p.Finding), p.Changes != nil && !slices.ContainsFunc(p.Parts, w.countsItself):
 		case p.Verdict == checks.Warn:
 			p.Mark = "!"
 		default:

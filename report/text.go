@@ -41,7 +41,7 @@ func Text(w io.Writer, r checks.Report, style Style) error {
 	p := &page{Words: WordsOf(r), style: style}
 	summary := p.summary(p.launched()...)
 	if style.Quiet {
-		summary = p.counted() // nothing below counts the checks
+		summary = p.Overview() // nothing below counts the checks
 	}
 	for _, line := range append([]string{summary}, p.Remarks()...) {
 		p.wrappedFaint(line)
@@ -143,7 +143,7 @@ func (p *page) open() []Reason {
 // how to read more.
 func (p *page) closing() {
 	p.list(LabelNotTested, p.NotCovered())
-	p.list(labelUsable, p.Usable())
+	p.list(LabelUsable, p.Usable())
 	more := ""
 	if ids := p.failingChecks(); len(ids) > 0 {
 		more = "preflight checks " + ids[0] + " explains a check"

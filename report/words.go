@@ -169,6 +169,8 @@ func (w Words) countsElsewhere(f checks.Finding) bool {
 	})
 }
 
+func (w Words) countsItself(f checks.Finding) bool { return !w.countsElsewhere(f) }
+
 // problems says how many there are, and on which of the fleet's nodes.
 func (w Words) problems(found []checks.Finding) string {
 	var names []string
@@ -187,11 +189,11 @@ func (w Words) problems(found []checks.Finding) string {
 // Summary says what was looked at in one line: nodes, checks by their outcome, what is waived, how
 // long the run took and when it began. It begins with what this build of preflight cannot see.
 func (w Words) Summary() string {
-	return strings.TrimPrefix(w.report.CannotSee+"; ", "; ") + w.counted()
+	return strings.TrimPrefix(w.report.CannotSee+"; ", "; ") + w.Overview()
 }
 
-// counted is the summary with the checks counted.
-func (w Words) counted() string {
+// Overview is Summary without what this build cannot see, which [Words.Remarks] has.
+func (w Words) Overview() string {
 	var counts []string
 	for _, v := range Counted {
 		if n := len(Outcomes(w.report, v.Verdict)); n > 0 {
@@ -474,13 +476,14 @@ type Unknown struct {
 	checks.Finding
 	Names  string // the nodes, folded
 	Checks []string
+	Parts  []checks.Finding
 }
 
 // Unknowns returns what is unknown, one entry for the same nodes and reason.
 func (w Words) Unknowns() (all []Unknown) {
 	unknown := slices.DeleteFunc(slices.Clone(w.report.Findings), func(f checks.Finding) bool { return f.Verdict != checks.Unknown })
 	for _, same := range text.GroupBy(unknown, func(f checks.Finding) [2]string { return [2]string{f.Summary, w.Nodes(f.Nodes)} }) {
-		one := Unknown{Finding: same.All[0], Names: same.Key[1]}
+		one := Unknown{Finding: same.All[0], Names: same.Key[1], Parts: same.All}
 		var steps []Step
 		one.Notes = nil
 		for _, f := range same.All {

@@ -37,20 +37,24 @@ const (
 func GitHub(w io.Writer, r checks.Report) error {
 	words := report.WordsOf(r)
 	var errors, warnings []annotation
-	for _, f := range r.Findings {
-		if f.Verdict == checks.Unknown {
-			continue
-		}
-		one := annotation{fmt.Sprintf("preflight: %s on %s", f.Check, words.Whom(f)), report.Details(f), f.At}
-		if f.Verdict == checks.Fail || r.Strict {
+	add := func(f checks.Finding, title, details string) {
+		if one := (annotation{"preflight: " + title + " on " + words.Whom(f), details, f.At}); f.Verdict != checks.Warn || r.Strict {
 			errors = append(errors, one)
 		} else {
 			warnings = append(warnings, one)
 		}
 	}
-	for _, unknown := range words.Unknowns() {
-		errors = append(errors, annotation{"preflight: unknown on " + unknown.Names,
-			report.Details(unknown.Finding) + "\n" + report.LabelAffects + "  " + strings.Join(unknown.Checks, ", "), ""})
+	for _, p := range words.Problems(false) {
+		switch {
+		case p.Checks != nil:
+			add(p.Finding, "unknown", report.Details(p.Finding)+"\n"+report.LabelAffects+"  "+strings.Join(p.Checks, ", "))
+		case p.Changes != nil: // no table can be shown, and each part tells of its changes
+			for _, f := range p.Parts {
+				add(f, f.Check, report.Details(f))
+			}
+		default:
+			add(p.Finding, p.Check, report.Details(p.Finding))
+		}
 	}
 	if r.ExitCode != 0 && len(errors) == 0 { // else the mildest annotation alone would say so
 		errors = append(errors, annotation{title: "preflight", text: words.Conclusion() + "\n" + words.Unfinished()})

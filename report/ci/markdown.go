@@ -40,22 +40,21 @@ const (
 // or a mention of somebody, or be taken for HTML.
 func Markdown(w io.Writer, r checks.Report) error {
 	s := &summary{Words: report.WordsOf(r)}
-	s.add(markdownMark + "\n## " + report.Word(r.Verdict) + ": " + prose(s.Conclusion()) + "\n\n" + prose(s.Summary()) + "\n")
-	drift, at := s.Drift(false)
-	findings := slices.DeleteFunc(slices.Clone(r.Findings), report.HasChanges)
-	if at >= 0 {
-		findings = slices.Insert(findings, at, drift.Finding)
+	s.add(markdownMark + "\n## " + report.Word(r.Verdict) + ": " + prose(s.Conclusion()) + "\n\n" + prose(s.Overview()) + "\n")
+	for _, remark := range s.Remarks() {
+		s.add("\n" + prose(remark) + "\n")
 	}
-	s.table(findings)
-	for i, f := range findings {
-		if i == at {
-			s.add("\n**" + entities(f.Check) + "**: " + f.Summary + "\n\n")
-			s.changes(drift.Rows[:min(len(drift.Rows), report.MostChanges)])
-			if more := len(drift.Rows) - report.MostChanges; more > 0 {
+	problems := s.Problems(false)
+	s.table(problems)
+	for _, p := range problems {
+		if p.Changes != nil {
+			s.add("\n**" + entities(p.Check) + "**: " + p.Summary + "\n\n")
+			s.changes(p.Changes[:min(len(p.Changes), report.MostChanges)])
+			if more := len(p.Changes) - report.MostChanges; more > 0 {
 				s.add(fmt.Sprintf("\nand %d more: the report as text or JSON has them all\n", more))
 			}
 		}
-		s.remedy(f)
+		s.remedy(p)
 	}
 	s.waivers(r.Waived)
 	s.differences(s.Unshown())
@@ -125,22 +124,19 @@ func (s *summary) add(part string) {
 	s.out.WriteString(part)
 }
 
-// table is one row a finding; checks that could not look for one reason share one.
-func (s *summary) table(findings []checks.Finding) {
-	if len(findings) == 0 {
+// table is one row for each problem.
+func (s *summary) table(problems []report.Problem) {
+	if len(problems) == 0 {
 		return
 	}
-	s.add("\n" + row("", "check", "nodes", "what", "got", "want") + row("---", "---", "---", "---", "---", "---"))
-	var rows []string
-	for _, f := range findings {
-		if f.Verdict != checks.Unknown {
-			rows = append(rows, row(report.Word(f.Verdict), code(f.Check), prose(s.Whom(f)), prose(f.Summary), prose(f.Got), prose(f.Want)))
+	s.add("\n" + row("", "check", "nodes", "problem", "got", "want") + row("---", "---", "---", "---", "---", "---"))
+	s.rows(text.Map(problems, func(p report.Problem) string {
+		check := code(p.Check)
+		if p.Checks != nil {
+			check = element(strings.Join(p.Checks, ", "))
 		}
-	}
-	for _, unknown := range s.Unknowns() {
-		rows = append(rows, row(report.Word(checks.Unknown), element(strings.Join(unknown.Checks, ", ")), prose(unknown.Names), prose(unknown.Summary), "", ""))
-	}
-	s.rows(rows)
+		return row(report.Word(p.Verdict), check, prose(s.Whom(p.Finding)), prose(p.Summary), prose(p.Got), prose(p.Want))
+	}))
 }
 
 // rows ends a table, with a remark where there are more than a page should have.
@@ -164,25 +160,35 @@ func (s *summary) waivers(all []checks.Waived) {
 	}))
 }
 
-// remedy is the commands that fix what was found, to be copied, what else is to be done, and
-// what training would say without them.
-func (s *summary) remedy(f checks.Finding) {
-	if len(f.Fix)+len(f.Notes) == 0 && f.WouldSee == "" {
+// remedy is the commands of a problem, to be copied, what else is to be done, and what training
+// would print. What cures it together is one block, each alternative a block of its own.
+func (s *summary) remedy(p report.Problem) {
+	if len(p.Fix)+len(p.Notes) == 0 && p.WouldSee == "" {
 		return
 	}
-	md := "\n**" + entities(f.Check) + "** on " + prose(s.Whom(f)) + ":\n"
-	if len(f.Fix) > 0 {
-		commands, left := wholeCommands(f.Fix)
-		md += "\n" + block(strings.Join(commands, "\n"))
-		if left > 0 {
-			md += fmt.Sprintf("\nand %s more: the report as text or JSON has them all\n", text.Plural(left, "command"))
+	md := "\n**" + entities(p.Name()) + "** on " + prose(s.Whom(p.Finding)) + ":\n"
+	room, left := mostInBlock, 0
+	for _, paste := range report.Pastes(report.Steps(p.Finding)) {
+		fitting := 0
+		for fitting < len(paste.Commands) && len(paste.Commands[fitting]) <= room {
+			room -= len(paste.Commands[fitting])
+			fitting++
+		}
+		if fitting > 0 {
+			md += "\n" + paste.Label + ":\n\n" + block(strings.Join(paste.Commands[:fitting], "\n"))
+		}
+		if fitting < len(paste.Commands) { // half a command would be run like a whole one
+			room, left = 0, left+len(paste.Commands)-fitting
 		}
 	}
-	for _, note := range f.Notes {
-		md += "\nnote: " + prose(note) + "\n"
+	if left > 0 {
+		md += fmt.Sprintf("\nand %s more: the report as text or JSON has them all\n", text.Plural(left, "command"))
 	}
-	if f.WouldSee != "" {
-		md += "\nsymptom: " + code(f.WouldSee) + "\n"
+	for _, note := range p.Notes {
+		md += "\n" + report.LabelNote + ": " + prose(note) + "\n"
+	}
+	if p.WouldSee != "" {
+		md += "\n" + report.LabelWouldSee + ": " + code(p.WouldSee) + "\n"
 	}
 	s.add(md)
 }
@@ -193,11 +199,11 @@ func (s *summary) differences(diffs []checks.FactDiff) {
 	if len(diffs) == 0 {
 		return
 	}
+	header, rows := s.DifferenceTable(diffs[:min(len(diffs), report.MostDifferences)], false)
 	text := details(text.Plural(len(diffs), "difference")+" between the nodes that no finding shows") +
-		row("fact", "most nodes", "others") + row("---", "---", "---")
-	for _, d := range diffs[:min(len(diffs), report.MostDifferences)] {
-		parties := s.Parties(d, false)
-		text += row(code(d.Fact), prose(parties[0]), prose(parties[1]))
+		row(text.Map(header, prose)...) + row("---", "---", "---")
+	for _, cells := range rows {
+		text += row(code(cells[0]), prose(cells[1]), prose(cells[2]))
 	}
 	if more := len(diffs) - report.MostDifferences; more > 0 {
 		text += fmt.Sprintf("\nand %d more\n", more)
@@ -216,8 +222,11 @@ func (s *summary) others() {
 		}
 		lines = append(lines, line)
 	}
+	if usable := s.Usable(); usable != "" {
+		lines = append(lines, "- "+report.LabelUsable+": "+prose(usable))
+	}
 	if left := s.NotCovered(); left != "" {
-		lines = append(lines, "- not covered: "+prose(left))
+		lines = append(lines, "- "+report.LabelNotTested+": "+prose(left))
 	}
 	s.add(details("the other checks") + strings.Join(lines, "\n") + "\n" + detailsEnd)
 }
@@ -320,18 +329,6 @@ func isMarkup(line []rune, i int) bool {
 
 // isWordly is whether a character is neither a blank nor punctuation to anybody.
 func isWordly(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
-
-// wholeCommands are commands to copy, as far as they fit, and how many do not: half of one
-// would be run like a whole one.
-func wholeCommands(commands []string) (fitting []string, left int) {
-	room := mostInBlock
-	for i, command := range commands {
-		if room -= len(command); room < 0 {
-			return commands[:i], len(commands) - i
-		}
-	}
-	return commands, 0
-}
 
 // block is commands in a fence that is longer than any run of backticks in them.
 func block(text string) string {

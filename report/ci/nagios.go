@@ -61,16 +61,17 @@ func Nagios(w io.Writer, r checks.Report) error {
 // causes are a line's words for each finding, and where there is none for why nothing could
 // be told.
 func causes(words report.Words, r checks.Report) (all []string) {
-	unknowns := words.Unknowns()
-	for _, f := range r.Findings {
-		if f.Verdict != checks.Unknown {
-			all = append(all, told(words.Whom(f), strings.TrimSuffix(f.Summary+": "+f.Got, ": "), f.Check))
-			continue
+	for _, p := range words.Problems(false) {
+		check, parts := p.Check, []checks.Finding{p.Finding}
+		switch {
+		case p.Checks != nil:
+			check = strings.Join(p.Checks, ", ")
+		case p.Changes != nil:
+			parts = p.Parts
 		}
-		for _, u := range unknowns {
-			all = append(all, told(u.Names, u.Summary, strings.Join(u.Checks, ", ")))
+		for _, f := range parts {
+			all = append(all, told(words.Whom(f), strings.TrimSuffix(f.Summary+": "+f.Got, ": "), check))
 		}
-		unknowns = nil
 	}
 	if unfinished := words.Unfinished(); len(all) == 0 && r.ExitCode != 0 && unfinished != "" {
 		return strings.Split(unfinished, "\n")

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"preflight/checks"
+	"preflight/checks/fix"
+	"preflight/facts"
+	"preflight/launch"
+	"preflight/testhosts/reporttest"
+)
+
+func textOf(t *testing.T, r checks.Report, style Style) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := Text(&out, r, style); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// fleetOf is a report of nodes that were reached, but for those named after them.
+func fleetOf(names, unreached string) checks.Report {
+	r := checks.Report{Verdict: checks.Fail, ExitCode: 1}
+	for name := range strings.FieldsSeq(names) {
+		r.Nodes = append(r.Nodes, facts.Node{Name: name, Reached: !strings.Contains(" "+unreached+" ", " "+name+" ")})
+	}
+	return r
+}
+
+// TestCommandsStandUnderTheirRoles: what cures a finding is labelled fix and then, every
+// alternative has its own label, and a command without a role counts as a fix.
+func TestCommandsStandUnderTheirRoles(t *testing.T) {
+	f := checks.Finding{
+		Check: "shm-size", Verdict: checks.Fail, Nodes: []string{"w2"}, Summary: "too small",
+		Fix:   []string{"df", "du", "mount", "fstab", "mkdir", "reboot", "docker", "no role"},
+		Roles: []fix.Role{fix.Look, fix.Look, fix.Fix, fix.Then, fix.Then, fix.Or, fix.Or},
+	}
+	r := fleetOf("w1 w2", "")
+	r.Findings = []checks.Finding{f}
+	want := `FAIL  shm-size  w2: too small
+   look       df
+              du
+   fix        mount
+   then       fstab
+   then       mkdir
+   or         reboot
+   or         docker
+   fix        no role
+`
+	if text := textOf(t, r, Style{Quiet: true}); !strings.HasSuffix(text, want) {
+		t.Errorf("want\n%s\ngot\n%s", want, text)
+	}
+	if diff := cmp.Diff([]string{"mount", "fstab", "mkdir", "no role"}, Cure(Steps(f))); diff != "" {
+		t.Errorf("the cure (-want +got):\n%s", diff)
+	}
+	pastes := []Paste{{"look", []string{"df", "du"}}, {"fix", []string{"mount", "fstab", "mkdir"}}, {"or", []string{"reboot"}}, {"or", []string{"docker"}}, {"fix", []string{"no role"}}}
+	if diff := cmp.Diff(pastes, Pastes(Steps(f))); diff != "" {
+		t.Errorf("what is copied together (-want +got):\n%s", diff)
+	}
+}
+
+// TestUnitedFindingsKeepTheRoles of their commands, of unknowns and of changes since a baseline.
+func TestUnitedFindingsKeepTheRoles(t *testing.T) {
+	unknown := func(check string, commands []string, roles ...fix.Role) checks.Finding {
+		return checks.Finding{Check: check, Verdict: checks.Unknown, Nodes: []string{"w1"}, Summary: "no answer", Fix: commands, Roles: roles}
+	}
+	drift := func(shares string, commands []string, roles ...fix.Role) checks.Finding {
+		return checks.Finding{Check: "drift", Verdict: checks.Fail, Nodes: []string{"w1"}, SharesCause: shares, Changes: []checks.Change{{Node: "w1", Fact: "shm.size"}}, Fix: commands, Roles: roles}
+	}
+	r := fleetOf("w1 w2", "")
+	r.Findings = []checks.Finding{
+		unknown("a", []string{"ping", "restart"}, fix.Look, fix.Fix), unknown("b", []string{"ping", "reboot"}, fix.Look, fix.Or),
+		drift("", []string{"mount", "accept"}, fix.Fix, fix.Or), drift("shm-size", []string{"again", "accept"}, fix.Fix, fix.Or),
+	}
+	var got [][]Step
+	for _, p := range WordsOf(r).Problems(false) {
+		got = append(got, Steps(p.Finding))
+	}
+	want := [][]Step{{{fix.Fix, "mount"}, {fix.Or, "accept"}}, {{fix.Look, "ping"}, {fix.Fix, "restart"}, {fix.Or, "reboot"}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestProblemsAreSorted: what concerns the whole launch comes before nodes that were not reached, those
+// before other nodes, and failures before what is unknown before warnings.
+func TestProblemsAreSorted(t *testing.T) {
+	r := fleetOf("w1 w2 w3", "w2")
+	r.Head = &facts.Node{Name: "launching machine"}
+	found := func(check string, verdict checks.Verdict, nodes ...string) {
+		r.Findings = append(r.Findings, checks.Finding{Check: check, Verdict: verdict, Nodes: nodes, Summary: check})
+	}
+	found("ssh-shell", checks.Warn, "w1")
+	found("torch-same", checks.Unknown, "w3")
+	found("shm-size", checks.Fail, "w1")
+	found("ssh-reach", checks.Fail, "w2")
+	found("launcher-ready", checks.Fail, "launching machine")
+	found("clock-skew", checks.Warn, "w1", "w2", "w3")
+	found("master-address", checks.Fail, "w1")
+	found("policy", checks.Fail)
+	r.Findings = append(r.Findings, checks.Finding{Check: "drift", Verdict: checks.Fail, Nodes: []string{"w1"}, SharesCause: "shm-size", Changes: []checks.Change{{Node: "w1", Fact: "shm.size"}}})
+	var got []string
+	for _, p := range WordsOf(r).Problems(false) {
+		got = append(got, p.Mark+" "+p.Check)
+	}
+	want := []string{"1 launcher-ready", "2 master-address", "3 policy", "4 ssh-reach", "5 shm-size", " drift", "? torch-same", "! clock-skew", "! ssh-shell"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, line := range strings.Split(textOf(t, r, Style{Width: 60}), "\n") {
+		if strings.HasPrefix(line, "  5  ") && line != "  5  shm-size        w1                     shm-size" {
+			t.Errorf("a row of the table is %q", line)
+		}
+	}
+}
+
+// TestTheTableIsCutToThePage, each problem being one row of it.
+func TestTheTableIsCutToThePage(t *testing.T) {
+	r := reporttest.Failing()
+	for i := range r.Findings {
+		r.Findings[i].Summary = strings.Repeat("a long story\n", 20)
+	}
+	for line := range strings.Lines(strings.SplitN(textOf(t, r, Style{Width: 70}), "\n\n", 4)[2]) {
+		if n := columnsOf(strings.TrimSuffix(line, "\n")); n > 70 {
+			t.Errorf("%d columns: %q", n, line)
+		}
+	}
+}
+
+// TestTwoNodesHaveTheirOwnColumns: of two nodes neither is most.
+func TestTwoNodesHaveTheirOwnColumns(t *testing.T) {
+	r := fleetOf("w1 w2", "")
+	r.Diff = []checks.FactDiff{
+		{Fact: "host.kernel", Groups: []checks.FactGroup{group(`"6.8"`, "w2"), group(`"6.1"`, "w1")}},
+		{Fact: "shm.size", Groups: []checks.FactGroup{group("67108864", "w1"), group("null", "w2")}},
+	}
+	want := "differs      w1      w2\nhost.kernel  6.1     6.8\nshm.size     64 MiB  absent\n"
+	if text := textOf(t, r, Style{}); !strings.Contains(text, want) {
+		t.Errorf("no\n%s\nin\n%s", want, text)
+	}
+}
+
+// TestBusyMachineIsARemark on line 2, and no part of the verdict.
+func TestBusyMachineIsARemark(t *testing.T) {
+	r := reporttest.Passing()
+	r.Behind, r.StoodStill = 2.5, []float64{40}
+	lines := strings.Split(textOf(t, r, Style{Width: 300}), "\n")
+	if !strings.Contains(lines[1], "stood still for 40 s") || !strings.Contains(lines[2], "was busy") || !strings.Contains(lines[2], "2.5 s late") {
+		t.Errorf("lines 2 and 3 are %q", lines[1:3])
+	}
+	if got := WordsOf(r).Conclusion(); got != "ready to launch" {
+		t.Errorf("the verdict is %q", got)
+	}
+}
+
+// TestDeepSpeedIsNamedWhereItIsInSight: it is assumed where nobody says what starts the ranks.
+func TestDeepSpeedIsNamedWhereItIsInSight(t *testing.T) {
+	installed := facts.Node{Name: "w1", Facts: facts.Facts{Python: &facts.Python{Packages: map[string]string{"deepspeed": "0.16.4"}}}}
+	for name, c := range map[string]struct {
+		change func(*checks.Report)
+		want   bool
+	}{
+		"nothing shows it":  {func(*checks.Report) {}, false},
+		"a script":          {func(r *checks.Report) { r.Launch.Script = "train.py" }, true},
+		"a release":         {func(r *checks.Report) { r.Launch.DeepSpeed = "0.16.4" }, true},
+		"a node has it":     {func(r *checks.Report) { r.Nodes[0] = installed }, true},
+		"the launching one": {func(r *checks.Report) { r.Head = &installed }, true},
+		"its launcher": {func(r *checks.Report) {
+			r.Head = &facts.Node{Facts: facts.Facts{Launcher: &facts.Launcher{DeepSpeed: "/usr/bin/deepspeed"}}}
+		}, true},
+		"torchrun was typed":  {func(r *checks.Report) { r.Launch.Program, r.Launch.Rendezvous = "torchrun", launch.RendezvousStatic }, true},
+		"no launch was named": {func(r *checks.Report) { r.Launch.Program = "" }, false},
+	} {
+		r := fleetOf("w1 w2", "")
+		r.Launch = launch.Prediction{Program: launch.ProgramDeepSpeed, Launcher: "pdsh"}
+		c.change(&r)
+		if got := ProgramInSight(r); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+		if line, _, _ := strings.Cut(textOf(t, r, Style{}), "\n"); strings.Contains(line, "pdsh") != (c.want && r.Launch.Program == launch.ProgramDeepSpeed) {
+			t.Errorf("%s: line 1 is %q", name, line)
+		}
+	}
+}
+
+// TestUsableNodes are those that --good-hosts lists.
+func TestUsableNodes(t *testing.T) {
+	r := fleetOf("w1 w2 w3", "")
+	r.Findings = []checks.Finding{{Check: "shm-size", Verdict: checks.Fail, Nodes: []string{"w2"}}}
+	words := func() string { return WordsOf(r).Usable() }
+	if got := words(); !strings.HasPrefix(got, "w[1,3] ") {
+		t.Errorf("usable are %q", got)
+	}
+	r.Findings[0].Nodes = []string{"w1", "w2", "w3"}
+	if got := words(); got != "none" {
+		t.Errorf("usable are %q", got)
+	}
+	r.Findings[0] = checks.Finding{Check: "policy", Verdict: checks.Fail}
+	if got := words(); got != "none, because policy fails for the whole launch" {
+		t.Errorf("usable are %q", got)
+	}
+	r.Verdict = checks.Pass
+	if got := words(); got != "" {
+		t.Errorf("all are usable, and it says %q", got)
+	}
+}
