@@ -66,8 +66,8 @@ func folded(each []Row) (rows []Row) {
 // HasChanges is whether a finding tells of changes since a baseline.
 func HasChanges(f checks.Finding) bool { return len(f.Changes) > 0 }
 
-// Drift is what all the findings say that tell of changes, as one: the check and the verdict
-// are the first one's.
+// Drift is what all the findings say that tell of changes, as one. Its verdict is the gravest of
+// those that no other finding is the cause of.
 type Drift struct {
 	checks.Finding
 	Parts []checks.Finding
@@ -83,15 +83,23 @@ func (w Words) Drift(all bool) (d Drift, at int) {
 	}
 	first := w.report.Findings[at]
 	d.Check, d.Verdict, d.WouldSee = first.Check, first.Verdict, first.WouldSee
+	own := slices.DeleteFunc(slices.Clone(w.report.Findings), func(f checks.Finding) bool { return !HasChanges(f) || w.countsElsewhere(f) })
+	if len(own) > 0 {
+		d.Verdict = slices.MinFunc(own, func(a, b checks.Finding) int {
+			return cmp.Compare(checks.Gravity(a.Verdict), checks.Gravity(b.Verdict))
+		}).Verdict
+	}
 	var rows []Row
 	var steps []Step
 	for _, f := range w.report.Findings {
 		if !HasChanges(f) {
 			continue
 		}
-		rows, d.Parts = append(rows, driftRows(f, all)...), append(d.Parts, f)
+		rows, d.Parts = append(rows, w.driftRows(f, all)...), append(d.Parts, f)
 		d.Nodes, d.Changes = union(d.Nodes, f.Nodes), append(d.Changes, f.Changes...)
-		if own := Steps(f); f.SharesCause == "" {
+		elsewhere := func(c checks.Change) bool { return f.SharesCause != "" || w.breaksPolicy(c) }
+		mine := func(c checks.Change) bool { return !elsewhere(c) }
+		if own := Steps(f); slices.ContainsFunc(f.Changes, mine) {
 			steps, d.Notes = append(steps, own...), union(d.Notes, f.Notes)
 		} else { // the others are shown with the cause; only the last one accepts the change
 			steps = append(steps, own[max(0, len(own)-1):]...)
@@ -137,7 +145,7 @@ func (w Words) place(r Row) int {
 const MostChanges = 30
 
 // driftRows are those of one finding, each with its weight.
-func driftRows(f checks.Finding, all bool) (rows []Row) {
+func (w Words) driftRows(f checks.Finding, all bool) (rows []Row) {
 	changes := f.Changes
 	if !all {
 		changes = nil
@@ -145,11 +153,18 @@ func driftRows(f checks.Finding, all bool) (rows []Row) {
 			changes = append(changes, agreement.WithoutEchoes(node.All)...)
 		}
 	}
-	for _, alike := range text.GroupBy(changes, func(c checks.Change) bool { return f.Facts == nil || slices.Contains(f.Facts, c.Fact) }) {
-		for _, row := range rowsOf(alike.All, all) {
+	type kind struct{ weighs, breaksPolicy bool }
+	kindOf := func(c checks.Change) kind {
+		return kind{f.Facts == nil || slices.Contains(f.Facts, c.Fact), w.breaksPolicy(c)}
+	}
+	for _, same := range text.GroupBy(changes, kindOf) {
+		for _, row := range rowsOf(same.All, all) {
 			row.Verdict, row.Cause = f.Verdict, f.SharesCause
-			if !alike.Key {
+			if !same.Key.weighs {
 				row.Verdict = checks.Warn
+			}
+			if same.Key.breaksPolicy && row.Cause == "" {
+				row.Cause = agreement.Expectation.ID
 			}
 			rows = append(rows, row)
 		}

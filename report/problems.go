@@ -130,7 +130,7 @@ func (w Words) Problems(all bool) (problems []Problem) {
 }
 
 // reach orders problems by what they concern: 0 the whole launch, 1 nodes that were not reached, 2
-// other nodes. Changes since a baseline follow their causes.
+// other nodes, 3 changes since a baseline, whose causes come first.
 func (w Words) reach(p Problem) int {
 	f := p.Finding
 	missed := func(name string) bool {
@@ -140,7 +140,7 @@ func (w Words) reach(p Problem) int {
 	head := w.report.Head != nil && slices.Equal(f.Nodes, []string{w.report.Head.Name})
 	switch {
 	case p.Changes != nil:
-		return 2
+		return 3
 	case len(f.Nodes) == 0, head, len(f.Nodes) == w.fleet && w.fleet > 1, slices.Contains(wholeLaunch, f.Check):
 		return 0
 	case !slices.ContainsFunc(f.Nodes, reached):

@@ -121,6 +121,38 @@ func TestProblemsAreSorted(t *testing.T) {
 	}
 }
 
+// TestChangeThatBreaksThePolicyIsOneProblem: what an expectation finds of a fact counts there, though the
+// fact has changed since the baseline.
+func TestChangeThatBreaksThePolicyIsOneProblem(t *testing.T) {
+	r := fleetOf("w1 w2", "")
+	change := checks.Change{Node: "w2", Fact: "shm.size", Before: []byte("68719476736"), After: []byte("67108864")}
+	drift := checks.Finding{Check: "drift", Verdict: checks.Fail, Nodes: []string{"w2"}, Fix: []string{"remount", "accept"}, Changes: []checks.Change{change}}
+	stated := checks.Finding{Check: "expectation", Verdict: checks.Fail, Nodes: []string{"w2"}, Fact: "shm.size", Summary: "too small"}
+	elsewhere := stated
+	elsewhere.Nodes = []string{"w1"}
+	for name, c := range map[string]struct {
+		findings []checks.Finding
+		want     []string
+		says     string
+	}{
+		"both":         {[]checks.Finding{drift, stated}, []string{"1 expectation", " drift"}, "not as agreed: 1 problem on w2"},
+		"another node": {[]checks.Finding{drift, elsewhere}, []string{"1 expectation", "2 drift"}, "not as agreed: 2 problems on w[1-2]"},
+	} {
+		r.Findings = c.findings
+		w := WordsOf(r)
+		var got []string
+		for _, p := range w.Problems(false) {
+			got = append(got, p.Mark+" "+p.Check)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" || w.Conclusion() != c.says {
+			t.Errorf("%s: %q (-want +got):\n%s", name, w.Conclusion(), diff)
+		}
+		if says := strings.Contains(textOf(t, r, Style{}), "64 GiB  64 MiB  expectation"); says != (name == "both") {
+			t.Errorf("%s: the row of the fact leads to the expectation: %t", name, says)
+		}
+	}
+}
+
 // TestTheTableIsCutToThePage, each problem being one row of it.
 func TestTheTableIsCutToThePage(t *testing.T) {
 	r := reporttest.Failing()

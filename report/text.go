@@ -214,8 +214,8 @@ func (p *page) finding(mark string, f checks.Finding) {
 		heading += ": " + text.Escape(oneLine(f.Summary))
 	}
 	p.heading(mark, f.Verdict, heading)
-	if f.SharesCause != "" && p.countsElsewhere(f) {
-		p.field(LabelCause, f.SharesCause)
+	if p.countsElsewhere(f) {
+		p.field(LabelCause, p.causeOf(f))
 	}
 	p.details(f)
 }

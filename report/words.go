@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"preflight/checks"
+	"preflight/checks/agreement"
 	"preflight/checks/catalogue"
 	"preflight/facts"
 	"preflight/hostfile"
@@ -164,8 +165,30 @@ func (w Words) Counted() map[checks.Verdict]int {
 
 // countsElsewhere is whether another finding tells of the cause of one, and is as grave.
 func (w Words) countsElsewhere(f checks.Finding) bool {
-	return f.SharesCause != "" && slices.ContainsFunc(w.report.Findings, func(other checks.Finding) bool {
-		return other.Check == f.SharesCause && checks.Gravity(other.Verdict) <= checks.Gravity(f.Verdict)
+	cause := w.causeOf(f)
+	return cause != "" && slices.ContainsFunc(w.report.Findings, func(other checks.Finding) bool {
+		return other.Check == cause && checks.Gravity(other.Verdict) <= checks.Gravity(f.Verdict)
+	})
+}
+
+// causeOf returns the check that finds what a finding comes from, "" for none. A change since a
+// baseline that breaks an expectation of the policy is one problem, the expectation's.
+func (w Words) causeOf(f checks.Finding) string {
+	weighs := func(c checks.Change) bool { return f.Facts == nil || slices.Contains(f.Facts, c.Fact) }
+	counts := func(c checks.Change) bool { return weighs(c) && !w.breaksPolicy(c) }
+	switch {
+	case f.SharesCause != "", !HasChanges(f):
+		return f.SharesCause
+	case slices.ContainsFunc(f.Changes, weighs) && !slices.ContainsFunc(f.Changes, counts):
+		return agreement.Expectation.ID
+	}
+	return ""
+}
+
+// breaksPolicy reports whether a finding says that the policy states another value than the node has now.
+func (w Words) breaksPolicy(c checks.Change) bool {
+	return c.Fact != "" && slices.ContainsFunc(w.report.Findings, func(f checks.Finding) bool {
+		return f.Check == agreement.Expectation.ID && slices.Contains(f.Nodes, c.Node) && (f.Fact == c.Fact || slices.Contains(f.Facts, c.Fact))
 	})
 }
 
@@ -378,17 +401,23 @@ func Launched(r checks.Report) string {
 	if len(r.Launch.Hosts) == 0 {
 		return ""
 	}
-	text := NewPrediction(r.Launch, nil).headline()
+	line := NewPrediction(r.Launch, nil).headline()
+	if !ProgramInSight(r) {
+		line = text.Plural(len(r.Launch.Hosts), "node")
+		if size := r.Launch.WorldSize(); size > 0 {
+			line += ", " + text.Plural(size, "rank")
+		}
+	}
 	if r.Launch.Script != "" {
-		text += ": " + r.Launch.Script
+		line += ": " + r.Launch.Script
 	}
 	switch {
 	case r.LaunchedFrom != "":
-		text += "; typed on " + r.LaunchedFrom + ", one of the nodes"
+		line += "; launched from " + r.LaunchedFrom + ", one of the nodes"
 	case r.Head != nil && r.Head.Host != nil && !r.Launch.Local:
-		text += "; typed on " + r.Head.Host.Hostname + ", none of the nodes"
+		line += "; launched from " + r.Head.Host.Hostname + ", which is none of the nodes"
 	}
-	return text
+	return line
 }
 
 // Promise is how long a finding is waived, by whom and why.
