@@ -47,9 +47,9 @@ func TestMarkdownOnGitHub(t *testing.T) {
 			t.Errorf("%s: GitHub would make something of a word in %q", name, page.prose)
 		}
 		var want []string
-		for _, f := range r.Findings {
-			if len(f.Fix) > 0 {
-				want = append(want, report.EscapeLines(strings.Join(f.Fix, "\n"))+"\n")
+		for _, p := range report.WordsOf(r).Problems(false) {
+			for _, paste := range report.Pastes(report.Steps(p.Finding)) {
+				want = append(want, report.EscapeLines(strings.Join(paste.Commands, "\n"))+"\n")
 			}
 		}
 		if diff := cmp.Diff(want, page.blocks); diff != "" {

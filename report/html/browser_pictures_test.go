@@ -35,10 +35,11 @@ func scenes(t *testing.T) []scene {
 	interrupted := reporttest.Recorded(t)
 	interrupted.Interrupted = true
 	return []scene{
-		{name: "light", report: reporttest.Recorded(t)},
-		{name: "dark", report: reporttest.Recorded(t), dark: true},
+		{name: "light", report: reporttest.Recorded(t), width: 1400},
+		{name: "dark", report: reporttest.Recorded(t), width: 1400, dark: true},
 		{name: "zoomed", report: reporttest.Recorded(t), zoom: 2},
-		{name: "phone", report: reporttest.Recorded(t), width: 390},
+		{name: "phone", report: reporttest.Recorded(t), width: 420},
+		{name: "phone-dark", report: reporttest.Recorded(t), width: 420, dark: true},
 		{name: "narrow", report: everything(), width: 320},
 		{name: "print", report: reporttest.Recorded(t), width: 800, media: "print"},
 		{name: "parts", report: everything()},

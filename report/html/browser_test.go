@@ -158,6 +158,19 @@ func TestBrowserCopies(t *testing.T) {
 	b.do(chromedp.Click(in(".copyable button")))
 	b.until(`document.querySelector(".copyable button").textContent.startsWith("Selected")`)
 	await(b, `getSelection().toString()`, is(command))
+	b = browse(t, everything())
+	b.have(`window.copied = []; Object.defineProperty(navigator, "clipboard", { value: { writeText: async (text) => { copied.push(text); } } });
+		document.querySelectorAll(".steps-head button").forEach((button) => button.click())`)
+	await(b, `copied`, is([]string{"pdsh -R ssh -w 'w[2-3]' 'sudo mount -o remount,size=16G /dev/shm'\npdsh -R ssh -w 'w[2-3]' 'sudo systemctl restart slurmd'\n"}))
+}
+
+// TestBrowserExplainsOnlyCellsThatAreDrawn: the legend has no entry for what no cell shows.
+func TestBrowserExplainsOnlyCellsThatAreDrawn(t *testing.T) {
+	b := browse(t, everything())
+	const shown = `[...document.querySelectorAll("#matrix-legend > div")].filter((e) => !e.hidden).map((e) => e.querySelector("dt").textContent)`
+	await(b, shown, func(signs []string) bool { return !slices.Contains(signs, "–") && slices.Contains(signs, "×") })
+	b.do(chromedp.Click(in("#matrix-all")))
+	await(b, shown, func(signs []string) bool { return slices.Contains(signs, "–") })
 }
 
 // TestBrowserTakesNothingForCode: what nodes say is shown and never run, also where
@@ -221,7 +234,7 @@ const contrastScript = `(() => {
 func TestBrowserWithoutScript(t *testing.T) {
 	b := browse(t, reporttest.Recorded(t), chromedp.Flag("blink-settings", "scriptEnabled=false"))
 	text := get(b, chromedp.Text(in("body")))
-	for _, part := range []string{"this launch will not work", "ssh w2 mount -o remount,size=1G /dev/shm", "535.161.08", "needs JavaScript", "failed here"} {
+	for _, part := range []string{"this launch will not work", "deepspeed --master_addr=10.77.1.1", "gpu-driver-loads", "needs JavaScript", "failed here"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("without JavaScript there is no %q", part)
 		}

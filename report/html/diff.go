@@ -43,7 +43,7 @@ type way struct {
 }
 
 func differences(w report.Words, diffs []checks.FactDiff) (all []difference) {
-	for _, d := range report.Folded(diffs) {
+	for _, d := range diffs {
 		row := difference{Fact: text.Escape(d.Fact)}
 		total, from := 0, 0
 		for _, g := range d.Groups {
@@ -113,7 +113,7 @@ const mostOddOnes = 8
 // them; more is how many further sets there are.
 func oddOnes(w report.Words, diffs []checks.FactDiff) (all []oddNodes, more int) {
 	var odd []string // each as often as it is
-	for _, d := range report.Folded(diffs) {
+	for _, d := range diffs {
 		for _, g := range d.Groups {
 			if isOdd(d, g) {
 				odd = append(odd, g.Nodes...)

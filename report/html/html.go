@@ -2,8 +2,7 @@
 
 // Package html renders a finished report as one page that needs no other file and no network.
 //
-// It refuses to let in any script, style or picture but its own, and to fold away what
-// fails.
+// It refuses to let in any script, style or picture but its own, and to fold away which checks fail.
 package html
 
 import (
@@ -101,8 +100,8 @@ type sheet struct {
 	Summary      string
 	Launched     string
 	Tally        []tally
-	Shown        []finding
-	Unknowns     []unknown
+	Remarks      []string
+	Problems     []problem
 	Waivers      []waiver
 	Differences  []difference
 	Odd          []oddNodes
@@ -114,6 +113,7 @@ type sheet struct {
 	MoreMachines int
 	Links        []machine // by what the ranks of some nodes talk, and no more of these
 	NotCovered   string
+	Usable       string
 	Data, Facts  template.JS
 }
 
@@ -126,11 +126,12 @@ func newSheet(r checks.Report) (*sheet, error) {
 	s := &sheet{
 		Report: r,
 		Style:  template.CSS(pageStyle), Script: template.JS(pageScript), Policy: pagePolicy,
-		Sentence: w.Conclusion(), Summary: text.Escape(w.Summary()), Launched: text.Escape(report.Launched(r)),
-		Differences: differences(w, r.Diff),
+		Sentence: w.Conclusion(), Summary: text.Escape(w.Overview()), Remarks: text.Map(w.Remarks(), text.Escape), Launched: text.Escape(report.Launched(r)),
+		Differences: differences(w, w.Unshown()),
 		Meetings:    meetings(w, r.Nodes),
 		Smoke:       newSmoke(r.Nodes),
 		NotCovered:  w.NotCovered(),
+		Usable:      w.Usable(),
 	}
 	if s.Data, err = inScript(newPageData(r)); err != nil {
 		return nil, err
@@ -138,12 +139,12 @@ func newSheet(r checks.Report) (*sheet, error) {
 	if s.Facts, err = inScript(table); err != nil {
 		return nil, err
 	}
-	s.Shown, s.Unknowns = shown(w, r.Findings)
+	s.Problems = problemsOf(w)
 	for i, one := range r.Waived {
 		s.Waivers = append(s.Waivers, waiver{one, waiverAnchor(i), nodesOf(w, one.Finding)})
 	}
-	s.Tally = tallied(w, s.Unknowns)
-	s.Odd, s.MoreOdd = oddOnes(w, r.Diff)
+	s.Tally = tallied(w)
+	s.Odd, s.MoreOdd = oddOnes(w, w.Unshown())
 	s.Meshes = meshes(w, r.Nodes)
 	s.Machines, s.MoreMachines = machines(w, r)
 	s.Links = talking(w, r.Interconnect)
@@ -174,9 +175,9 @@ type tally struct {
 	Words   string // "7 problems"
 }
 
-func tallied(w report.Words, unknowns []unknown) (all []tally) {
+func tallied(w report.Words) (all []tally) {
 	count := w.Counted()
-	count[checks.Unknown] = len(unknowns)
+	count[checks.Unknown] = len(w.Unknowns())
 	for _, v := range []struct {
 		verdict checks.Verdict
 		noun    string
@@ -188,25 +189,23 @@ func tallied(w report.Words, unknowns []unknown) (all []tally) {
 	return all
 }
 
-// mostOpen is how many findings are laid open when the page is: further ones
-// that do not fail are a line each.
-const mostOpen = 12
-
-type finding struct {
-	checks.Finding
+// problem is one row of the text's table, with all that the page says of it.
+type problem struct {
+	report.Problem
 	Anchor string
 	Nodes  set
-	Open   bool
+	Open   bool // the first is, the others are a line each
+	Steps  []step
 
-	// Header and Rows are the table of what has changed, nil of what tells of no change.
+	// Header and Rows are the table of what has changed, nil where nothing did.
 	Header []string
 	Rows   [][]string
 }
 
-// unknown is checks that could not look, for one reason.
-type unknown struct {
-	report.Unknown
-	Anchor string
+// step is one command. The page copies those that cure together.
+type step struct {
+	report.Step
+	Cures bool
 }
 
 // findingAnchor, unknownAnchor and waiverAnchor are where on the page the i-th finding, the
@@ -217,25 +216,22 @@ func unknownAnchor(i int) string { return fmt.Sprintf("unknown-%d", i+1) }
 
 func waiverAnchor(i int) string { return fmt.Sprintf("waived-%d", i+1) }
 
-// shown is what the page says of the findings, and of those that could not look.
-func shown(w report.Words, findings []checks.Finding) (all []finding, unknowns []unknown) {
-	drift, at := w.Drift(false)
-	for i, f := range findings {
-		one := finding{Finding: f, Anchor: findingAnchor(i)}
-		switch {
-		case i == at:
-			one.Finding = drift.Finding
-			one.Header, one.Rows = w.ChangeTable(drift.Rows)
-		case f.Verdict == checks.Unknown, report.HasChanges(f):
-			continue
+// problemsOf returns the problems in the order of the text.
+func problemsOf(w report.Words) (all []problem) {
+	for i, p := range w.Problems(false) {
+		one := problem{Problem: p, Anchor: findingAnchor(p.Index), Nodes: nodesOf(w, p.Finding), Open: i == 0}
+		if p.Checks != nil {
+			one.Anchor = unknownAnchor(p.Index)
 		}
-		one.Nodes, one.Open = nodesOf(w, one.Finding), one.Verdict == checks.Fail || len(findings) <= mostOpen
+		if p.Changes != nil {
+			one.Header, one.Rows = w.ChangeTable(p.Changes)
+		}
+		for _, s := range report.Steps(p.Finding) {
+			one.Steps = append(one.Steps, step{s, len(report.Cure([]report.Step{s})) > 0})
+		}
 		all = append(all, one)
 	}
-	for i, u := range w.Unknowns() {
-		unknowns = append(unknowns, unknown{u, unknownAnchor(i)})
-	}
-	return all, unknowns
+	return all
 }
 
 // policyCheck judges the policy, and no node.

@@ -70,7 +70,7 @@ func TestHTML(t *testing.T) {
 func TestHTMLTellsTriedFromSeen(t *testing.T) {
 	page := htmlOf(t, everything())
 	_, after, found := strings.Cut(page, "Proven to work by this run")
-	proven, seen, told := strings.Cut(after, "Derived from what was seen, not tried")
+	proven, seen, told := strings.Cut(after, "Derived from the facts, not tried")
 	env := everything().Advice.Env[0]
 	if !found || !told || !strings.Contains(proven, env.Name+"="+env.Value) || strings.Contains(proven, "NCCL_IB_GID_INDEX") || !strings.Contains(seen, "NCCL_IB_GID_INDEX=3") {
 		t.Errorf("proven is %.600q", proven)

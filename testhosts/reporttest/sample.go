@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"preflight/checks"
+	"preflight/checks/fix"
 	"preflight/facts"
 	"preflight/launch/nccl"
 )
@@ -64,7 +65,8 @@ func Failing() checks.Report {
 			{Check: "shm-size", Verdict: checks.Fail, Nodes: []string{"w2", "w3"},
 				Summary: "/dev/shm is too small for the ranks on this node, so NCCL cannot make its shared memory segments",
 				Got:     "64 MiB", Want: "at least 517 MiB: 8 ranks × 1 communicator × 32.6 MiB (NCCL 2.28-2.30) + 256 MiB headroom",
-				Fix:      []string{"pdsh -R ssh -w 'w[2-3]' 'sudo mount -o remount,size=16G /dev/shm'", "docker run --shm-size=16g …"},
+				Fix:      []string{"df -h /dev/shm", "pdsh -R ssh -w 'w[2-3]' 'sudo mount -o remount,size=16G /dev/shm'", "pdsh -R ssh -w 'w[2-3]' 'sudo systemctl restart slurmd'", "docker run --shm-size=16g …"},
+				Roles:    []fix.Role{fix.Look, fix.Fix, fix.Then, fix.Or},
 				WouldSee: "Error: failed to extend /dev/shm/nccl-AbCdEf to 34210180 bytes, error: No space left on device (28)"},
 			{Check: "python-same", Verdict: checks.Unknown, Nodes: []string{"w1"}, Summary: "python: no answer within 5s"},
 			{Check: "torch-same", Verdict: checks.Unknown, Nodes: []string{"w1"}, Summary: "python: no answer within 5s"},

@@ -1,5 +1,5 @@
-// copyText puts text on the clipboard, also where a page may not do so by itself:
-// then a selection is copied, or at least made.
+// copyText puts text on the clipboard. Where the page may not do that, it selects the source, which
+// holds the same text, and copies the selection or leaves it to the reader.
 async function copyText(text, source) {
   try {
     await navigator.clipboard.writeText(text);
@@ -16,12 +16,12 @@ async function copyText(text, source) {
   return "Selected: press Ctrl+C";
 }
 
-function copyButton(source, label) {
-  const button = element("button", { type: "button", "aria-label": label }, "Copy");
+function copyButton(source, label, word = "Copy") {
+  const button = element("button", { type: "button", "aria-label": label }, word);
   button.addEventListener("click", async () => {
     button.textContent = await copyText(source.textContent, source);
     announce(button.textContent);
-    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+    setTimeout(() => { button.textContent = word; }, 2000);
   });
   return button;
 }
@@ -29,6 +29,17 @@ function copyButton(source, label) {
 for (const line of document.querySelectorAll(".copyable")) {
   const code = line.querySelector("code");
   line.append(copyButton(code, "Copy: " + code.textContent));
+}
+
+// A problem with several commands has a button that copies those that fix it, in their order: not
+// those that only look, and no alternatives.
+for (const problem of document.querySelectorAll(".finding")) {
+  const lines = [...problem.querySelectorAll("[data-cures] code")].map((code) => code.textContent);
+  if (lines.length === 0 || problem.querySelectorAll(".steps .copyable").length < 2) continue;
+  const all = element("pre", { class: "all-lines" }, lines.join("\n") + "\n");
+  const button = copyButton(all, "Copy all fix and then commands of " + problem.querySelector("h3").textContent.trim(), "Copy all");
+  button.title = count(lines.length, "command") + ": fix and then";
+  problem.querySelector(".steps-head").append(button, all);
 }
 
 // Findings open and close together, and open when they are led to or printed.

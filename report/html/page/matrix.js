@@ -1,8 +1,8 @@
 // Nodes by checks. Rows that are alike are one, with the folded node set.
 const cells = {
-  f: { sign: "×", word: "fail" }, w: { sign: "!", word: "warn" }, u: { sign: "?", word: "could not look" },
-  p: { sign: "✓", word: "passed" }, c: { sign: "·", word: "nothing found here, but elsewhere" },
-  v: { sign: "~", word: "waived" }, n: { sign: "…", word: "the check is unknown" }, s: { sign: "–", word: "does not apply" },
+  f: { sign: "×", word: "fail" }, w: { sign: "!", word: "warn" }, u: { sign: "?", word: "unknown" },
+  p: { sign: "✓", word: "passed" }, c: { sign: "·", word: "fine here, not on other nodes" },
+  v: { sign: "~", word: "waived" }, n: { sign: "…", word: "not decided" }, s: { sign: "–", word: "does not apply" },
   o: { sign: "", word: "judged elsewhere" },
 };
 const mostRows = 200; // that are drawn at once
@@ -93,6 +93,8 @@ const matrix = {
     const nodes = new Set(rows.flatMap((row) => row.nodes)).size;
     byId("matrix-count").textContent = count(nodes, "node") + " in " + count(rows.length, "row") + ", " +
       columns.length + " of " + count(data.checks.length, "check");
+    const drawn = new Set(rows.flatMap((row) => columns.map((c) => row.cells[c])));
+    for (const entry of byId("matrix-legend").children) entry.hidden = !drawn.has(entry.querySelector("dt").classList.item(1));
     const more = byId("matrix-more");
     more.hidden = rows.length <= this.shown;
     more.textContent = "Show " + Math.min(mostRows, rows.length - this.shown) + " more of " + rows.length + " rows";
