@@ -11,6 +11,7 @@ import (
 	"preflight/checks/compare"
 	"preflight/checks/fix"
 	"preflight/checks/ranks"
+	"preflight/checks/remedy"
 	"preflight/facts"
 	"preflight/hostfile"
 )
@@ -85,6 +86,15 @@ func settingFindings(view checks.View, all []compare.Comparison) []checks.Findin
 		f := d.Finding("settings")
 		slices.SortFunc(commands, fix.Compare)
 		f.Remedy = slices.CompactFunc(commands, fix.Command.Is)
+		either := remedy.EitherWay(d, func(d compare.Difference) (commands []fix.Command) {
+			for _, dev := range d.Deviations {
+				commands = append(commands, settingFix(view, ranks.Env(view, byName[d.Nodes[0]]).Get(dev.Name), dev)...)
+			}
+			return commands
+		})
+		if either != nil {
+			f.Remedy = either
+		}
 		findings = append(findings, f)
 	}
 	return findings

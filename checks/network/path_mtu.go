@@ -14,6 +14,7 @@ import (
 	"preflight/checks/fix"
 	"preflight/checks/names"
 	"preflight/checks/proof"
+	"preflight/checks/remedy"
 	"preflight/facts"
 )
 
@@ -94,19 +95,31 @@ func unlikeMTUs(view checks.View) []checks.Finding {
 			f.Verdict = checks.Warn
 			f.WouldSee = "nothing over TCP; over RoCE, Got completion … with status=12 (retry exceeded)"
 			f.Remedy = []fix.Command{fix.On("ip link show").As(fix.Look)}
-			odd := compare.Without(networks[network], func(n *facts.Node) bool { return !slices.Contains(d.Nodes, n.Name) })
-			if name := proof.Common(odd, func(n *facts.Node) string { return n.Mesh.Interface }); !d.Split && name != "" {
-				got, want := d.Deviations[0].Got, d.Deviations[0].Want
-				set := fix.On("sudo ip link set dev %s mtu %s   # until the next boot", fix.Name(name), fix.Name(want))
-				if less(got, want) { // as it is after what is advised of a black hole, which would be back
-					set = set.Remark("if it was lowered because full packets were lost, lower the others to %s instead", fix.Text(got))
+			if either := remedy.EitherWay(d, func(d compare.Difference) []fix.Command { return setMTU(networks[network], d) }); either != nil {
+				f.Remedy = append(f.Remedy, either...)
+			}
+			if set := setMTU(networks[network], d); !d.Split && set != nil {
+				got := d.Deviations[0].Got
+				if less(got, d.Deviations[0].Want) { // the fix of lost full packets lowers the MTU: raising it would bring them back
+					set[0] = set[0].Remark("if it was lowered because full packets were lost, lower the others to %s instead", fix.Text(got))
 				}
-				f.Remedy = []fix.Command{set}
+				f.Remedy = set
 			}
 			findings = append(findings, f)
 		}
 	}
 	return findings
+}
+
+// setMTU returns the command that gives the nodes of d the MTU that d wants, nil if their interfaces
+// have different names.
+func setMTU(nodes []*facts.Node, d compare.Difference) []fix.Command {
+	odd := compare.Without(nodes, func(n *facts.Node) bool { return !slices.Contains(d.Nodes, n.Name) })
+	name := proof.Common(odd, func(n *facts.Node) string { return n.Mesh.Interface })
+	if name == "" {
+		return nil
+	}
+	return []fix.Command{fix.On("sudo ip link set dev %s mtu %s   # until the next boot", fix.Name(name), fix.Name(d.Deviations[0].Want))}
 }
 
 func less(mtu, other string) bool {

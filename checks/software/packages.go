@@ -145,7 +145,7 @@ func pipFix(view checks.View, d compare.Difference) []fix.Command {
 	if !d.Split {
 		return install(d)
 	}
-	if either := eitherWay(d, install); either != nil {
+	if either := remedy.EitherWay(d, install); either != nil {
 		return either
 	}
 	return []fix.Command{listed(view)}
@@ -249,7 +249,7 @@ func (r required) findings(view checks.View, nodes []*facts.Node) (absent, unlik
 		f.Remedy = look
 		switch {
 		case d.Split:
-			either := eitherWay(d, func(d compare.Difference) []fix.Command {
+			either := remedy.EitherWay(d, func(d compare.Difference) []fix.Command {
 				return []fix.Command{r.Install(remedy.Pip(view), d.Deviations[0].Want)}
 			})
 			if either != nil {

@@ -88,7 +88,7 @@ func unlikeTorch(view checks.View, nodes []*facts.Node) []checks.Finding {
 		}
 		f.Remedy = []fix.Command{listed(view)}
 		if d.Split {
-			either := eitherWay(d, func(d compare.Difference) []fix.Command {
+			either := remedy.EitherWay(d, func(d compare.Difference) []fix.Command {
 				return []fix.Command{installTorch(remedy.Pip(view), nodes, d.Deviations[0].Want)}
 			})
 			if either != nil {

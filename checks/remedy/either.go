@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package software
+package remedy
 
 import (
 	"slices"
@@ -10,11 +10,11 @@ import (
 	"preflight/hostfile"
 )
 
-// eitherWay returns the remedies of a difference between two groups of nodes of equal size: one
+// EitherWay returns the remedies of a difference between two groups of nodes of equal size: one
 // alternative for each group that may be right. install returns the commands that give the nodes of a
-// difference the values in its Want fields. eitherWay returns nil if there are more than two groups,
+// difference the values in its Want fields. EitherWay returns nil if there are more than two groups,
 // or if install knows no command.
-func eitherWay(d compare.Difference, install func(compare.Difference) []fix.Command) (commands []fix.Command) {
+func EitherWay(d compare.Difference, install func(compare.Difference) []fix.Command) (commands []fix.Command) {
 	groups := d.Deviations[0].Groups
 	for right := range groups {
 		if len(groups) != 2 {
