@@ -193,7 +193,7 @@ var testOnly = map[string]int{
 	"testhosts/probetest":   127,
 	"testhosts/carriertest": 297,
 	"testhosts/remotetest":  311,
-	"testhosts/reporttest":  321,
+	"testhosts/reporttest":  323,
 	"testhosts/secrettest":  393,
 }
 

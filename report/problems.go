@@ -157,6 +157,10 @@ func (p Problem) Name() string {
 	return p.Check
 }
 
+// widestTable is how many columns the table has where nobody says how many the page has: a file cuts
+// no line, and its reader scrolls.
+const widestTable = 120
+
 // leastProblem is how many characters of a problem the table shows at least.
 const leastProblem = 24
 
@@ -171,7 +175,7 @@ func (p *page) problems(all []Problem) {
 			widths[i] = max(widths[i], columnsOf(cell))
 		}
 	}
-	left := max(p.width()-widths[0]-widths[1]-widths[2]-2*4, leastProblem)
+	left := max(cmp.Or(p.style.Width, widestTable)-widths[0]-widths[1]-widths[2]-2*4, leastProblem)
 	line := func(row []string) string {
 		return fmt.Sprintf("%*s  %s  %s  %s", widths[0]+2, row[0], padded(row[1], widths[1]), padded(row[2], widths[2]), Shorten(row[3], left))
 	}

@@ -131,9 +131,9 @@ var Catalogue = []checks.Check{
 	engine.PolicyInForce, // the last: it tells which waivers nothing needed
 }
 
-// NotCovered is what can end a launch and no check of a run has looked at, "" for nothing: a
-// pass says nothing of it, and the report says so. Ranks that computed and talked as they will
-// have done so over whatever carries them.
+// NotCovered returns what can end a launch and was not tested by any check of a run, with the flag that
+// tests it, and "" for nothing. The smoke test sends over the network that the ranks will use, so it
+// covers InfiniBand and RoCE.
 func NotCovered(outcomes []checks.Outcome) string {
 	tried := func(check checks.Check) bool {
 		return slices.ContainsFunc(outcomes, func(o checks.Outcome) bool {
@@ -142,17 +142,17 @@ func NotCovered(outcomes []checks.Outcome) string {
 	}
 	var left []string
 	if !tried(smoke.Collective) {
-		left = append(left, "traffic over InfiniBand or RoCE")
+		left = append(left, "InfiniBand and RoCE traffic")
 	}
 	if !tried(smoke.Computes) {
-		left = append(left, "whether a GPU computes")
+		left = append(left, "GPU compute")
 	}
 	var all []string
 	if left != nil {
-		all = append(all, strings.Join(left, "; ")+": --smoke tries it")
+		all = append(all, strings.Join(left, ", ")+" (--smoke)")
 	}
 	if slices.ContainsFunc(outcomes, notMeasured) {
-		all = append(all, "how fast links are: --throughput measures it")
+		all = append(all, "link speed (--throughput)")
 	}
 	return strings.Join(all, "; ")
 }
