@@ -280,7 +280,7 @@ type Changed struct {
 // Unchanged is what may be said where there is no change to list.
 func (c Changed) Unchanged() string {
 	if len(c.NotCompared) > 0 {
-		return "nothing changed of what could be compared"
+		return "nothing changed in the facts that could be compared"
 	}
 	return "nothing changed"
 }

@@ -37,7 +37,7 @@ func Explanation(w io.Writer, r explain.Report, style Style) error {
 		p.program(*r.Program)
 	}
 	if r.Unexplained != nil {
-		p.line("\n%s  lines that look like a failure, and nothing that preflight knows explains them", p.colored(checks.Unknown, Word(checks.Unknown)))
+		p.line("\n%s  these lines look like a failure, but preflight does not know what they mean", p.colored(checks.Unknown, Word(checks.Unknown)))
 		p.evidence(r.Unexplained.Evidence, r.Unexplained.Count)
 	}
 	if !style.Quiet {
@@ -52,7 +52,7 @@ func Explanation(w io.Writer, r explain.Report, style Style) error {
 }
 
 // Now stands between what a log shows and what the checks it points to say.
-const Now = "what the checks that would have said so find now:"
+const Now = "what the checks for these causes find now:"
 
 func (p *page) explanationHead(r explain.Report) {
 	verdict := []checks.Verdict{checks.Pass, checks.Fail, checks.Unknown}[r.ExitCode]
@@ -69,7 +69,7 @@ func (p *page) explanationHead(r explain.Report) {
 			headline += ", and " + text.Plural(more, "other cause")
 		}
 	case r.Program != nil:
-		headline = "the program failed by itself" + on(*r.Program) + ", nothing in the log blames the cluster"
+		headline = "the program failed" + on(*r.Program) + "; nothing in the log points to the cluster"
 	case len(r.Unread) > 0:
 		headline = unread(r.Unread)
 	case r.Lines == 0:
@@ -78,19 +78,19 @@ func (p *page) explanationHead(r explain.Report) {
 			headline = "all logs are empty"
 		}
 	case r.Unexplained != nil && len(r.Consequences) == 0:
-		headline = "something failed" + on(*r.Unexplained) + ", and preflight does not know what it means: the lines are below"
+		headline = "something failed" + on(*r.Unexplained) + ", but preflight does not know the messages: they are below"
 	case verdict == checks.Unknown:
-		headline = "ranks failed, and the log does not say why: give the log of every rank or node"
+		headline = "ranks failed, but the log does not say why: give the logs of all ranks or nodes"
 	default:
 		headline = "nothing in the log looks like a failure"
 	}
 	p.line("%s  %s", p.colored(verdict, Word(verdict)), text.Escape(headline))
 	read := text.Plural(r.Files, "file") + ", " + text.Plural(r.Lines, "line")
 	if r.Nameless > 0 {
-		read += fmt.Sprintf(", %d of them counted without who wrote them: give the log of one rank or node for that", r.Nameless)
+		read += fmt.Sprintf(", %d of them counted without their rank or node: give the log of one rank or node to see it", r.Nameless)
 	}
 	if n := len(r.Empty); n > 0 && n < r.Files {
-		read += ", nothing in " + text.Some(r.Empty, shownEmpty)
+		read += ", empty: " + text.Some(r.Empty, shownEmpty)
 	}
 	p.line("%s", p.faint(text.Escape(read)))
 }
@@ -120,8 +120,8 @@ func on(f explain.Finding) string {
 }
 
 func (p *page) program(f explain.Finding) {
-	p.line("\n%s  the program's own%s", p.colored(checks.Fail, Word(checks.Fail)), text.Escape(on(f)))
-	p.wrapped("      ", "This came first, and it is nothing of the network, the driver or a launcher.")
+	p.line("\n%s  program error%s", p.colored(checks.Fail, Word(checks.Fail)), text.Escape(on(f)))
+	p.wrapped("      ", "This came first, and it is no error of the network, the driver or a launcher.")
 	if f.Summary != f.Evidence[0].Text {
 		p.wrapped("      ", f.Summary)
 	}
@@ -139,7 +139,7 @@ func (p *page) cause(f explain.Finding) {
 	p.commands("fix", f.Fix)
 	p.commands("where", f.Where)
 	if f.Command != "" {
-		p.commands("before", []string{f.Command + "   # says so before the launch"})
+		p.commands("before", []string{f.Command + "   # finds this before the launch"})
 	}
 }
 
@@ -153,7 +153,7 @@ func (p *page) evidence(lines []explain.Evidence, count int) {
 		}
 	}
 	if count > len(lines) {
-		p.labelled("", p.faint(fmt.Sprintf("and %s more of the kind", text.Plural(count-len(lines), "line"))))
+		p.labelled("", p.faint(fmt.Sprintf("and %s like these", text.Plural(count-len(lines), "more line"))))
 	}
 }
 
@@ -209,7 +209,7 @@ func (p *page) timeline(deaths []explain.Death) {
 		if d.Rank != "" {
 			who = strings.TrimSpace(who + " rank " + d.Rank)
 		}
-		texts = append(texts, fmt.Sprintf("%s  %s  %s (%s:%d)", d.Time, who, cmp.Or(d.Cause, "its program"), d.File, d.Line))
+		texts = append(texts, fmt.Sprintf("%s  %s  %s (%s:%d)", d.Time, who, cmp.Or(d.Cause, "program error"), d.File, d.Line))
 	}
 	p.list("first failed", texts...)
 }

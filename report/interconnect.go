@@ -81,7 +81,7 @@ func (p *page) inventory(nodes []facts.Node) (groups []alike) {
 		case nvml == nil:
 			continue
 		case len(nvml.Cards) == 0:
-			groups = add(groups, "none that a driver reports", nodes[i].Name)
+			groups = add(groups, "none reported by a driver", nodes[i].Name)
 			continue
 		}
 		text := Models(nvml.Cards)
@@ -121,7 +121,7 @@ func (p *page) topologies(nodes []facts.Node) {
 		p.out.WriteString("\n")
 	}
 	if len(kinds) > 0 {
-		p.line("  %s", p.faint("NV# links of NVLink, PIX one PCIe switch, PXB several, PHB the processor's own bridge, NODE one NUMA node, SYS another"))
+		p.line("  %s", p.faint("NV#: number of NVLink links, PIX: one PCIe switch, PXB: several PCIe switches, PHB: the CPU's host bridge, NODE: one NUMA node, SYS: another NUMA node"))
 	}
 }
 

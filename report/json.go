@@ -103,7 +103,7 @@ func Read(in io.Reader) (checks.Report, error) {
 	r := file.Report
 	switch {
 	case r.Schema > checks.Schema, err == nil && r.Schema != checks.Schema:
-		return r, fmt.Errorf("its schema is %d, this preflight reads schema %d", r.Schema, checks.Schema)
+		return r, fmt.Errorf("its schema is %d, but this preflight reads schema %d", r.Schema, checks.Schema)
 	case err != nil:
 		err = cmp.Or(json.Unmarshal(content, &file.Report), err) // the first counts lines from the beginning of the text
 		return r, fmt.Errorf("not a preflight report: %w", plain(err, content))

@@ -21,8 +21,8 @@ func TestLaunchersOfRun(t *testing.T) {
 		Waiting: []facts.Gatherer{heard("w3\x1b[2J", 7, 95)},
 		Spare:   []facts.Gatherer{heard("w4", 9, -3)},
 	}}, Style{})
-	want := "run run7 round 3, 2 launchers joined: w1 (pid 4242, heard 2.3 s ago), w2 (pid 70000); complete, so that ranks have been started; " +
-		`waiting for the next round: w3\x1b[2J (pid 7, heard 95 s ago); more than the run takes: w4 (pid 9, heard 0 s ago)`
+	want := "run run7 round 3, 2 launchers joined: w1 (pid 4242, last heard 2.3 s ago), w2 (pid 70000); complete: the ranks have been started; " +
+		`waiting for the next round: w3\x1b[2J (pid 7, last heard 95 s ago); surplus: w4 (pid 9, last heard 0 s ago)`
 	if got := strings.Join(strings.Fields(out.String()), " "); err != nil || !strings.Contains(got, want) {
 		t.Errorf("%v\n got %s\nwant %s", err, got, want)
 	}
@@ -32,8 +32,8 @@ func TestLaunchersOfRun(t *testing.T) {
 func TestRoll(t *testing.T) {
 	joined, ranks := 1, 5
 	for want, roll := range map[string]*facts.Roll{
-		"by its count 1 client joined; 5 ranks at the barrier of init_process_group": {Joined: &joined, Barrier: &ranks},
-		"by its count torchrun came of nodes 0, 2; none of node 1":                   {Came: []int{0, 2}, Absent: []int{1}},
+		"store count 1 client joined; 5 ranks at the barrier of init_process_group": {Joined: &joined, Barrier: &ranks},
+		"store count torchrun joined on nodes 0, 2; missing: node 1":                   {Came: []int{0, 2}, Absent: []int{1}},
 	} {
 		var out strings.Builder
 		err := EndpointText(&out, rendezvous.Report{Roll: roll}, Style{})

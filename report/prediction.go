@@ -143,7 +143,7 @@ func PredictionText(w io.Writer, f Prediction, style Style) error {
 	}
 	p.list("files", text.Map(f.Files, func(file facts.File) string {
 		if !file.Exists {
-			return file.Path + "  " + file.Role + ", not there"
+			return file.Path + "  " + file.Role + ", not found"
 		}
 		return file.Path + "  " + file.Role
 	})...)

@@ -71,7 +71,7 @@ func TestLongListsShowWhatTheOthersLack(t *testing.T) {
 	if err := Text(&out, r, Style{}); err != nil {
 		t.Fatal(err)
 	}
-	if want := "python.sys_path  without those (w[1-2])  with /root/.local/lib (w3)"; !strings.Contains(out.String(), want) {
+	if want := "python.sys_path  none of these (w[1-2])  with /root/.local/lib (w3)"; !strings.Contains(out.String(), want) {
 		t.Errorf("no %q in:\n%s", want, out.String())
 	}
 }

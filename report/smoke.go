@@ -36,22 +36,22 @@ func SmokeWords(nodes []facts.Node) string {
 	if len(well) == len(took) {
 		slices.SortStableFunc(well, func(a, b SmokeRate) int { return cmp.Compare(a.Rate, b.Rate) })
 		usual := well[len(well)/2].Rate
-		line += ", all-reduce right, " + text.BitRate(usual)
+		line += ", all-reduce correct, " + text.BitRate(usual)
 		if well[0].Rate < usual {
 			line += fmt.Sprintf(", slowest %s at %.0f %%", well[0].Of, 100*well[0].Rate/usual)
 		}
 		return line
 	}
-	line += ", all-reduce not right"
+	line += ", all-reduce failed"
 	if len(alone) > 0 {
-		line += ": not by themselves: " + text.Some(alone, 2*slowestNamed)
+		line += "; failed alone: " + text.Some(alone, 2*slowestNamed)
 	}
 	passed, failed := SmokePairs(took)
 	if pairs := len(passed) + len(failed); pairs > 0 {
-		line += fmt.Sprintf("; %d of %s right", len(passed), text.Plural(pairs, "pair"))
+		line += fmt.Sprintf("; %d of %s passed", len(passed), text.Plural(pairs, "pair"))
 	}
 	if len(failed) > 0 {
-		line += ", not " + text.Some(text.Map(failed, func(pair SmokeRate) string { return pair.Of }), 2*slowestNamed)
+		line += ", failed: " + text.Some(text.Map(failed, func(pair SmokeRate) string { return pair.Of }), 2*slowestNamed)
 	}
 	return line
 }
@@ -166,7 +166,7 @@ func rowOfPair(node string, trial facts.SmokeTrial) smokeRow {
 		row.cells[1] = text.BitRate(trial.Rate)
 	}
 	if trial.Rail != "" {
-		row.cells[0] += " by " + trial.Rail
+		row.cells[0] += " over " + trial.Rail
 	}
 	return row
 }

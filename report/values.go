@@ -73,7 +73,7 @@ func Beyond(g, other checks.FactGroup) (line string, ok bool) {
 	}
 	extra := slices.DeleteFunc(own, func(entry string) bool { return slices.Contains(theirs, entry) })
 	if len(extra) == 0 {
-		return "without those", true
+		return "none of these", true
 	}
 	return "with " + text.Escape(strings.Join(extra, ", ")), true
 }

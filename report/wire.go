@@ -61,15 +61,15 @@ func MeshWords(nodes []facts.Node, part func(*facts.Node) *facts.Mesh) string {
 	if called == 0 {
 		return ""
 	}
-	line := fmt.Sprintf("%d of %s answer on %s", len(answered), text.Plural(called, "call"), strings.Join(interfaces, ", "))
+	line := fmt.Sprintf("%d of %s answered on %s", len(answered), text.Plural(called, "call"), strings.Join(interfaces, ", "))
 	if pairs := len(nodes) * (len(nodes) - 1); called < pairs {
-		line += fmt.Sprintf(" (%d calls would be all)", pairs)
+		line += fmt.Sprintf(" (a full mesh has %d)", pairs)
 	}
 	if len(answered) > 0 {
 		slowest := slices.MaxFunc(answered, func(a, b call) int {
 			return cmp.Or(cmp.Compare(a.seconds, b.seconds), cmp.Compare(b.from+" "+b.to, a.from+" "+a.to))
 		})
-		line += fmt.Sprintf(", the slowest %s → %s in %s", slowest.from, slowest.to, text.Duration(slowest.seconds))
+		line += fmt.Sprintf(", slowest %s → %s in %s", slowest.from, slowest.to, text.Duration(slowest.seconds))
 	}
 	return line
 }
@@ -110,10 +110,10 @@ func MeetingOf(nodes []facts.Node, part func(*facts.Node) *facts.Rendezvous) (m 
 	}
 	m.Words = fmt.Sprintf("%d of %s joined", len(m.Joined), text.Plural(len(nodes), "node"))
 	if complete > 0 && complete == len(nodes) {
-		m.Words += ", all together after " + text.Duration(together)
+		m.Words += ", complete after " + text.Duration(together)
 	}
 	if waited > 0 && len(m.Joined) > 0 {
-		m.Words += fmt.Sprintf(", having waited %s for another preflight to leave the port", text.Duration(waited))
+		m.Words += fmt.Sprintf(", after waiting %s for another preflight to release the port", text.Duration(waited))
 	}
 	return m
 }
@@ -141,7 +141,7 @@ func (p *page) throughput(nodes []facts.Node) {
 		return fmt.Sprintf("%s → %s %s", node.Name, node.Throughput.Peer, text.BitRate(node.Throughput.Rate))
 	}), ", ")
 	if slices.ContainsFunc(sent, func(node facts.Node) bool { return node.Throughput.Shared }) {
-		rates += ", while another preflight measured too"
+		rates += " (another preflight was measuring at the same time)"
 	}
 	p.list(labelThroughput, rates)
 }
@@ -187,9 +187,9 @@ func EndpointText(w io.Writer, r rendezvous.Report, style Style) error {
 	p := &page{Words: Words{fleet: len(r.Nodes)}, style: style}
 	headline := map[checks.Verdict]string{
 		checks.Pass:    "a store answers at ",
-		checks.Warn:    "a store answers, perhaps not the same for all, at ",
+		checks.Warn:    "a store answers, but perhaps not the same one on every node, at ",
 		checks.Fail:    "this rendezvous cannot work: ",
-		checks.Unknown: "cannot tell for all nodes: ",
+		checks.Unknown: "unknown for some nodes: ",
 	}[r.Verdict]
 	p.line("%s  %s%s", p.colored(r.Verdict, Word(r.Verdict)), headline, text.Escape(r.Endpoint))
 	p.line("")
@@ -207,7 +207,7 @@ func EndpointText(w io.Writer, r rendezvous.Report, style Style) error {
 		p.list("run "+text.Escape(r.Gathering.RunID), gathered(*r.Gathering))
 	}
 	if r.Roll != nil {
-		p.list("by its count", rolled(*r.Roll))
+		p.list("store count", rolled(*r.Roll))
 	}
 	for _, f := range r.Findings {
 		p.finding("", f)
@@ -259,7 +259,7 @@ func (p *page) stacks(all []hang.Named, nodes []string) (left []hang.Named) {
 			left = append(left, n)
 			continue
 		}
-		stack := cmp.Or(strings.Join(n.Stack.Lines, "\n"), n.Stack.Problem, "py-spy says nothing")
+		stack := cmp.Or(strings.Join(n.Stack.Lines, "\n"), n.Stack.Problem, "py-spy printed nothing")
 		stacks = add(stacks, stack, fmt.Sprintf("%s on %s (pid %d)", n.Member, n.Node, n.PID))
 	}
 	for _, stack := range stacks {
@@ -277,7 +277,7 @@ func gathered(g facts.Gathering) string {
 		return strings.Join(text.Map(all, func(one facts.Gatherer) string {
 			heard := ""
 			if one.Silent != nil {
-				heard = ", heard " + text.Duration(max(0, *one.Silent)) + " ago" // what is less is a clock that is ahead
+				heard = ", last heard " + text.Duration(max(0, *one.Silent)) + " ago" // what is less is a clock that is ahead
 			}
 			return fmt.Sprintf("%s (pid %d%s)", one.Address, one.PID, heard)
 		}), ", ")
@@ -285,15 +285,15 @@ func gathered(g facts.Gathering) string {
 	text := fmt.Sprintf("round %d, %s joined: %s", g.Round, text.Plural(len(g.Joined), "launcher"), names(g.Joined))
 	switch {
 	case g.Closed:
-		text += "; closed, nobody may join any more"
+		text += "; closed: no launcher can join any more"
 	case g.Complete:
-		text += "; complete, so that ranks have been started"
+		text += "; complete: the ranks have been started"
 	}
 	if len(g.Waiting) > 0 {
 		text += "; waiting for the next round: " + names(g.Waiting)
 	}
 	if len(g.Spare) > 0 {
-		text += "; more than the run takes: " + names(g.Spare)
+		text += "; surplus: " + names(g.Spare)
 	}
 	return text
 }
@@ -308,10 +308,10 @@ func rolled(r facts.Roll) string {
 		parts = append(parts, text.Plural(*r.Barrier, "rank")+" at the barrier of init_process_group")
 	}
 	if len(r.Came) > 0 {
-		parts = append(parts, "torchrun came of "+numbered(r.Came))
+		parts = append(parts, "torchrun joined on "+numbered(r.Came))
 	}
 	if len(r.Absent) > 0 {
-		parts = append(parts, "none of "+numbered(r.Absent))
+		parts = append(parts, "missing: "+numbered(r.Absent))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -330,14 +330,14 @@ func sighted(e facts.Endpoint) string {
 	case e.Address == "" && len(e.Addresses) > 0:
 		way = " at " + strings.Join(e.Addresses, ", ")
 	case e.Address != "":
-		way = fmt.Sprintf(" at %s by %s", e.Address, cmp.Or(e.Interface, "an unknown interface"))
+		way = fmt.Sprintf(" at %s through %s", e.Address, cmp.Or(e.Interface, "an unknown interface"))
 	}
 	if e.Waited > 0 {
-		way += fmt.Sprintf(", having waited %s for another preflight to leave the port", text.Duration(e.Waited))
+		way += fmt.Sprintf(", after waiting %s for another preflight to release the port", text.Duration(e.Waited))
 	}
 	switch {
 	case e.Preflight:
-		return "another preflight's own store" + way
+		return "the store of another preflight" + way
 	case e.Store != "":
 		return fmt.Sprintf("a store of torch %s with %s%s", e.Store, text.Plural(int(e.Keys), "key"), way)
 	case e.Greeting != "":

@@ -77,7 +77,7 @@ type annotation struct{ title, text, at string }
 func annotate(out *strings.Builder, level string, all []annotation, most int) {
 	if more := len(all) - most; more > 0 {
 		all = append(all[:most-1:most-1], annotation{"preflight",
-			fmt.Sprintf("and %s more: GitHub shows no more than %d, the report has them all", text.Plural(more+1, level), mostAnnotations), ""})
+			fmt.Sprintf("and %s: GitHub shows at most %d, the report has all of them", text.Plural(more+1, "more "+level), mostAnnotations), ""})
 	}
 	for _, one := range all {
 		fmt.Fprintf(out, "::%s %stitle=%s::%s\n", level, inCheckout(one.at), commandProperty(report.Shorten(one.title, longestTitle)), commandData(one.text))

@@ -106,8 +106,8 @@ func TestGitHubShowsNoMoreThanGitHubDoes(t *testing.T) {
 		last  string
 	}{
 		10: {10, "number 9"},
-		11: {10, "and 2 errors more"},
-		99: {10, "and 90 errors more"},
+		11: {10, "and 2 more errors"},
+		99: {10, "and 90 more errors"},
 	} {
 		r := reporttest.Passing()
 		r.Verdict, r.ExitCode = checks.Fail, 1

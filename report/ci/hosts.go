@@ -38,13 +38,13 @@ func GoodHosts(w io.Writer, r checks.Report) error {
 		return err
 	}
 	if slices.ContainsFunc(good, someSlots) {
-		return fmt.Errorf("a hostfile cannot say which slots of a node are used: launch with the hostfile that was judged and --include='%s'", included(good))
+		return fmt.Errorf("a hostfile cannot say which slots of a node are used: launch with the hostfile that preflight read and --include='%s'", included(good))
 	}
 	var out strings.Builder
 	if !hostfile.Before(r.Launch.DeepSpeed, "0.8.0") {
 		fmt.Fprintln(&out, "# good hosts, by preflight: "+shareOf(r, good, split.Unknown))
 		if split.Whole != nil {
-			fmt.Fprintf(&out, "# no hosts would help: the launch as a whole fails %s\n", text.Escape(strings.Join(split.Whole, ", ")))
+			fmt.Fprintf(&out, "# no node can be used: %s fails for the whole launch\n", text.Escape(strings.Join(split.Whole, ", ")))
 		}
 	}
 	for _, host := range good {
@@ -90,7 +90,7 @@ func shareOf(r checks.Report, listed []hostfile.Host, unknown []string) string {
 func hosts(r checks.Report, names []string) ([]hostfile.Host, error) {
 	for _, node := range r.Nodes { // those that are not listed stand in a comment
 		if !isWord(node.Name) {
-			return nil, fmt.Errorf("%q cannot stand in a list of hosts: name the node in one word", text.Escape(node.Name))
+			return nil, fmt.Errorf("%q cannot be written to a list of hosts: its name must be one word", text.Escape(node.Name))
 		}
 	}
 	slots := map[string][]int{}

@@ -51,7 +51,7 @@ func Markdown(w io.Writer, r checks.Report) error {
 			s.add("\n**" + entities(p.Check) + "**: " + p.Summary + "\n\n")
 			s.changes(p.Changes[:min(len(p.Changes), report.MostChanges)])
 			if more := len(p.Changes) - report.MostChanges; more > 0 {
-				s.add(fmt.Sprintf("\nand %d more: the report as text or JSON has them all\n", more))
+				s.add(fmt.Sprintf("\nand %d more, in the text and JSON reports\n", more))
 			}
 		}
 		s.remedy(p)
@@ -59,7 +59,7 @@ func Markdown(w io.Writer, r checks.Report) error {
 	s.waivers(r.Waived)
 	s.differences(s.Unshown())
 	s.others()
-	return s.writeTo(w, "part", "this report", "the report as text or JSON has them all")
+	return s.writeTo(w, "part", "this report", "the text and JSON reports have all of them")
 }
 
 // ChangesMarkdown is [report.ChangesText] as a table of GitHub Flavored Markdown, in which nothing
@@ -82,7 +82,7 @@ func ChangesMarkdown(w io.Writer, c report.Changed) error {
 			s.add(row(prose(s.Nodes(u.Nodes)), prose(u.What), prose(u.Why)))
 		}
 	}
-	return s.writeTo(w, "row", "these changes", "preflight diff prints them all")
+	return s.writeTo(w, "row", "these changes", "preflight diff prints all of them")
 }
 
 // changes is one row a change.
@@ -143,7 +143,7 @@ func (s *summary) table(problems []report.Problem) {
 func (s *summary) rows(rows []string) {
 	for i, one := range rows {
 		if s.out.Len()+len(one) > mostForTables {
-			s.add(fmt.Sprintf("\nand %d more: the report as text or JSON has them all\n", len(rows)-i))
+			s.add(fmt.Sprintf("\nand %d more, in the text and JSON reports\n", len(rows)-i))
 			return
 		}
 		s.add(one)
@@ -154,7 +154,7 @@ func (s *summary) waivers(all []checks.Waived) {
 	if len(all) == 0 {
 		return
 	}
-	s.add("\nWaived: these are known, and do not count.\n\n" + row("check", "nodes", "what", "why", "owner", "until") + row("---", "---", "---", "---", "---", "---"))
+	s.add("\nWaived: these findings are known and do not count.\n\n" + row("check", "nodes", "problem", "why it is waived", "owner", "until") + row("---", "---", "---", "---", "---", "---"))
 	s.rows(text.Map(all, func(w checks.Waived) string {
 		return row(code(w.Check), prose(s.Nodes(w.Nodes)), prose(w.Summary), prose(w.Reason), prose(w.Owner), prose(w.Until))
 	}))
@@ -182,7 +182,7 @@ func (s *summary) remedy(p report.Problem) {
 		}
 	}
 	if left > 0 {
-		md += fmt.Sprintf("\nand %s more: the report as text or JSON has them all\n", text.Plural(left, "command"))
+		md += fmt.Sprintf("\nand %s, in the text and JSON reports\n", text.Plural(left, "more command"))
 	}
 	for _, note := range p.Notes {
 		md += "\n" + report.LabelNote + ": " + prose(note) + "\n"
@@ -200,7 +200,7 @@ func (s *summary) differences(diffs []checks.FactDiff) {
 		return
 	}
 	header, rows := s.DifferenceTable(diffs[:min(len(diffs), report.MostDifferences)], false)
-	text := details(text.Plural(len(diffs), "difference")+" between the nodes that no finding shows") +
+	text := details(text.Plural(len(diffs), "difference")+" between the nodes that no problem explains") +
 		row(text.Map(header, prose)...) + row("---", "---", "---")
 	for _, cells := range rows {
 		text += row(code(cells[0]), prose(cells[1]), prose(cells[2]))

@@ -122,7 +122,7 @@ func TestNothingIsHalfThere(t *testing.T) {
 	if !strings.Contains(text, "a-long-check-58, a-long-check-59\n") {
 		t.Error("the list of what passed is cut")
 	}
-	if want := "```sh\nssh w1 true\n```\n\nand 2 commands more: the report as text or JSON has them all\n"; !strings.Contains(text, want) {
+	if want := "```sh\nssh w1 true\n```\n\nand 2 more commands, in the text and JSON reports\n"; !strings.Contains(text, want) {
 		t.Errorf("no whole commands:\n%.300s", text)
 	}
 }
@@ -143,10 +143,10 @@ func TestMarkdownFits(t *testing.T) {
 	if len(text) > 65_536 {
 		t.Errorf("%d bytes, a comment takes 65,536 characters", len(text))
 	}
-	if !strings.Contains(text, "**Cut here:** ") || !strings.Contains(text, " more: the report as text or JSON has them all") {
+	if !strings.Contains(text, "**Cut here:** ") || !strings.Contains(text, " more, in the text and JSON reports") {
 		t.Error("nothing says that something is missing")
 	}
-	if ends := strings.Index(text, " more: the report"); ends > 41_000 {
+	if ends := strings.Index(text, " more, in the text"); ends > 41_000 {
 		t.Errorf("the table takes %d bytes, which leaves no room for what mends the first findings", ends)
 	}
 	if strings.Contains(reporttest.Rendered(t, Markdown, reporttest.Failing()), "Cut here") {

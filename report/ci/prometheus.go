@@ -47,16 +47,16 @@ func Prometheus(w io.Writer, r checks.Report) error {
 	for _, one := range judgements(r) {
 		add(check, 1, "check", one.Check, "verdict", string(one.Verdict))
 	}
-	finding := gauge("preflight_finding", "How many findings of a check name a node; no node is the launch as a whole.")
+	finding := gauge("preflight_finding", "How many findings of a check name a node; an empty node means the whole launch.")
 	countByNode(finding, r.Findings)
-	waived := gauge("preflight_waived", "How many findings of a check that name a node are waived by the policy.")
+	waived := gauge("preflight_waived", "How many findings of a check that name a node the policy waives.")
 	countByNode(waived, text.Map(r.Waived, func(w checks.Waived) checks.Finding { return w.Finding }))
 	reached := gauge("preflight_node_reached", "Whether the agent answered on the node.")
 	for _, same := range text.GroupBy(r.Nodes, func(node facts.Node) string { return node.Name }) {
 		add(reached, oneIf(same.All[0].Reached), "node", same.Key)
 	}
-	computed := gauge("preflight_smoke_ops_per_second", "What a rank computed under load in the smoke test.")
-	carried := gauge("preflight_smoke_bits_per_second", "What went over the link of each rank in the smoke test, in the last trial of a stage that passed.")
+	computed := gauge("preflight_smoke_ops_per_second", "Operations per second that a rank computed under load in the smoke test.")
+	carried := gauge("preflight_smoke_bits_per_second", "Bits per second over the link of each rank in the smoke test, in the last trial of a stage that passed.")
 	for _, same := range text.GroupBy(report.Smoked(r.Nodes), func(node facts.Node) string { return node.Name }) {
 		addSmoke(computed, carried, same.Key, same.All[0].Smoke)
 	}

@@ -71,7 +71,7 @@ func TestChangesFormats(t *testing.T) {
 	if err := report.ChangesText(&out, unseen, report.Style{}); err != nil {
 		t.Fatal(err)
 	}
-	want := `nothing changed of what could be compared
+	want := `nothing changed in the facts that could be compared
 
 not compared: gpu, nvml on w[1-2]: not seen after: ` + text.Escape(hostile) + `
 

@@ -39,8 +39,8 @@ func meshes(w report.Words, nodes []facts.Node) (all []mesh) {
 		title   string
 		part    func(*facts.Node) *facts.Mesh
 	}{
-		{facts.SectionMesh, "Who reaches whom, on the addresses the ranks will use", func(n *facts.Node) *facts.Mesh { return n.Mesh }},
-		{facts.SectionPeerMesh, "The same on the addresses that lead to the peers", func(n *facts.Node) *facts.Mesh { return n.PeerMesh }},
+		{facts.SectionMesh, "Calls between nodes on the addresses that the ranks will use", func(n *facts.Node) *facts.Mesh { return n.Mesh }},
+		{facts.SectionPeerMesh, "Calls between nodes on the addresses with a route to the peers", func(n *facts.Node) *facts.Mesh { return n.PeerMesh }},
 	} {
 		if line := report.MeshWords(nodes, drill.part); line != "" {
 			failed := callsThatFailed(w, nodes, drill.part)
@@ -81,7 +81,7 @@ func callsThatFailed(w report.Words, nodes []facts.Node, part func(*facts.Node) 
 type meeting struct {
 	Title    string
 	Endpoint string
-	Words    string // "6 of 8 nodes joined, all together after 4 ms"
+	Words    string // "6 of 8 nodes joined, complete after 4 ms"
 	Longest  string // at the right end of the time line
 	Joined   []joinedNodes
 	Failed   []turnedAway
@@ -117,9 +117,9 @@ func meetings(w report.Words, nodes []facts.Node) (all []meeting) {
 		title string
 		part  func(*facts.Node) *facts.Rendezvous
 	}{
-		{"At the endpoint that the ranks are given", func(n *facts.Node) *facts.Rendezvous { return n.Rendezvous }},
-		{"Then where group rank 0 publishes", func(n *facts.Node) *facts.Rendezvous { return next(n.Rendezvous) }},
-		{"The same on the addresses that lead to the peers", func(n *facts.Node) *facts.Rendezvous { return n.PeerRendezvous }},
+		{"At the endpoint that the ranks get", func(n *facts.Node) *facts.Rendezvous { return n.Rendezvous }},
+		{"Then at the endpoint that group rank 0 publishes", func(n *facts.Node) *facts.Rendezvous { return next(n.Rendezvous) }},
+		{"On the addresses with a route to the peers", func(n *facts.Node) *facts.Rendezvous { return n.PeerRendezvous }},
 		{"Then there", func(n *facts.Node) *facts.Rendezvous { return next(n.PeerRendezvous) }},
 	} {
 		if m, held := newMeeting(w, nodes, drill.part); held {
