@@ -79,14 +79,14 @@ func accepting(cmd *cobra.Command, config Config, command []string, a acceptance
 	if err := report.ChangesText(os.Stdout, changed, outputs.TerminalStyle(os.Stdout)); err != nil {
 		return err
 	}
-	said := "accepted"
+	outcome := "accepted"
 	if a.dryRun {
-		said = "would be accepted"
+		outcome = "would be accepted"
 	} else if err := file.Put(accepted); err != nil {
 		return err
 	}
 	if !config.Quiet {
-		fmt.Fprintf(os.Stderr, "preflight: %s: %s %s, %d left\n", text.Escape(file.Path), text.Plural(len(changed.Rows(false)), "change"), said, len(left.Rows(false)))
+		fmt.Fprintf(os.Stderr, "preflight: %s: %s %s, %d left\n", text.Escape(file.Path), text.Plural(len(changed.Rows(false)), "change"), outcome, len(left.Rows(false)))
 	}
 	if lost := lostNodes(later); lost != nil {
 		fmt.Fprintf(os.Stderr, "preflight: not updated: %s (not reached, or lost during the run)\n", text.Escape(hostfile.Fold(lost)))

@@ -96,12 +96,12 @@ Exit codes: 0 the launch may start, 1 it may not, 2 could not tell or could not 
 // listens there; it never repeats a call that got a connection.
 func call(ctx context.Context, address, node, token string, patience time.Duration) (meet.Verdict, error) {
 	enough := time.After(patience)
-	for told := false; ; told = true {
+	for announced := false; ; announced = true {
 		verdict, err := meet.Call(ctx, address, node, token, func(in io.Reader, out io.Writer) error { return agent.Run(ctx, in, out) })
 		if !errors.Is(err, meet.ErrNotYet) {
 			return verdict, err
 		}
-		if !told && err != nil {
+		if !announced && err != nil {
 			fmt.Fprintln(os.Stderr, "preflight:", printable(err.Error())+"; waiting")
 		}
 		select {

@@ -352,9 +352,9 @@ func ran(args []string) error {
 	defer os.Stdout.Close()
 	os.Stderr = file
 	code := run(args)
-	said, err := os.ReadFile(file.Name())
-	if err == nil && bytes.HasPrefix(said, []byte("preflight: ")) {
-		err = fmt.Errorf("preflight %q exits with %d:\n%s", args, code, said)
+	errorOutput, err := os.ReadFile(file.Name())
+	if err == nil && bytes.HasPrefix(errorOutput, []byte("preflight: ")) {
+		err = fmt.Errorf("preflight %q exits with %d:\n%s", args, code, errorOutput)
 	}
 	return err
 }

@@ -25,13 +25,13 @@ func readPolicy(t *testing.T, text string) (policyfile.Policy, []string) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	said, err := readFile(path, settings(rootCommand()))
+	policy, err := readFile(path, settings(rootCommand()))
 	if err == nil {
-		return said, nil
+		return policy, nil
 	}
 	var out strings.Builder
 	complain(&out, err)
-	return said, strings.Split(strings.TrimSpace(strings.NewReplacer("preflight: ", "", path, "p").Replace(out.String())), "\n")
+	return policy, strings.Split(strings.TrimSpace(strings.NewReplacer("preflight: ", "", path, "p").Replace(out.String())), "\n")
 }
 
 func TestPolicy(t *testing.T) {

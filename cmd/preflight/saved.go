@@ -161,7 +161,7 @@ func rejudge(saved checks.Report, policy checks.Policy) checks.Report {
 		saved.NotTried = map[facts.Section]string{}
 	}
 	for section, reason := range reasonsForGaps(saved) {
-		if _, said := saved.NotTried[section]; !said && reason != "" {
+		if _, isNoted := saved.NotTried[section]; !isNoted && reason != "" {
 			saved.NotTried[section] = reason
 		}
 	}

@@ -87,25 +87,25 @@ func TestNothingSecretIsWritten(t *testing.T) {
 		cmd := exec.Command(os.Args[0], args...)
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "BE_PREFLIGHT=1", "HOME="+dir)
-		said, err := cmd.CombinedOutput()
-		if _, ended := err.(*exec.ExitError); err != nil && !ended || len(said) == 0 && args[len(args)-1] != judge[len(judge)-1] {
-			t.Fatalf("%.60q: %v, %s", args, err, said)
+		output, err := cmd.CombinedOutput()
+		if _, ended := err.(*exec.ExitError); err != nil && !ended || len(output) == 0 && args[len(args)-1] != judge[len(judge)-1] {
+			t.Fatalf("%.60q: %v, %s", args, err, output)
 		}
-		tells(t, &planted, args[0], said)
+		reportLeaks(t, &planted, args[0], output)
 	}
 	for _, path := range written {
 		text, err := os.ReadFile(filepath.Join(dir, path))
 		if err != nil {
 			t.Fatal(err)
 		}
-		tells(t, &planted, path, text)
+		reportLeaks(t, &planted, path, text)
 	}
 }
 
-func tells(t *testing.T, planted *secrettest.Planting, what string, text []byte) {
+func reportLeaks(t *testing.T, planted *secrettest.Planting, what string, text []byte) {
 	t.Helper()
-	told := planted.Found(string(text))
-	for i := range min(len(told), 5) {
-		t.Errorf("%s, 1 of %d: %s", what, len(told), told[i])
+	leaked := planted.Found(string(text))
+	for i := range min(len(leaked), 5) {
+		t.Errorf("%s, 1 of %d: %s", what, len(leaked), leaked[i])
 	}
 }

@@ -45,19 +45,19 @@ func TestFaults(t *testing.T) {
 	}
 	policy := checks.DefaultPolicy()
 	policy.Only = []string{"shm-writable", "clock-skew", "ssh-reach"}
-	told := func() string { return faults(fleet, launch.Prediction{}, policy) }
-	if got := told(); got != "" {
+	warning := func() string { return faults(fleet, launch.Prediction{}, policy) }
+	if got := warning(); got != "" {
 		t.Errorf("of healthy nodes: %q", got)
 	}
 	fleet.Nodes[2].SHM.Writable, fleet.Nodes[1].SHM.Writable = false, false
 	fleet.Nodes[0].Clock.Offset = 3600
 	policy.Severities = map[string]checks.Severity{"clock-skew": checks.Error}
 	fleet.Nodes = append(fleet.Nodes, facts.Node{Name: "w4", Facts: facts.Facts{SSH: &facts.SSH{Stage: "tcp", Cause: "timed-out"}}})
-	if got := told(); got != "shm-writable w[2-3]" {
+	if got := warning(); got != "shm-writable w[2-3]" {
 		t.Errorf("two cannot write there, one's clock is off, one is not reached: %q", got)
 	}
 	policy.Severities["shm-writable"] = checks.Warning
-	if got := told(); got != "" {
+	if got := warning(); got != "" {
 		t.Errorf("what the policy only warns of: %q", got)
 	}
 }

@@ -26,7 +26,7 @@ func Words(text string) ([]string, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
 	}
-	words, err := parted(text)
+	words, err := splitWords(text)
 	if err == nil {
 		err = remote.Enterable(words)
 	}
@@ -36,8 +36,8 @@ func Words(text string) ([]string, error) {
 	return words, nil
 }
 
-// parted splits a simple command into words.
-func parted(text string) (words []string, err error) {
+// splitWords splits a simple command into words.
+func splitWords(text string) (words []string, err error) {
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangPOSIX)).Parse(strings.NewReader(text), "")
 	if wrong, is := errors.AsType[syntax.ParseError](err); is {
 		return nil, errors.New(wrong.Text)
@@ -54,7 +54,7 @@ func parted(text string) (words []string, err error) {
 		return nil, errors.New("it must be a program and its arguments")
 	}
 	for _, word := range call.Args {
-		if err := plain(word.Parts); err != nil {
+		if err := refuseExpansion(word.Parts); err != nil {
 			return nil, err
 		}
 		literal, err := expand.Fields(nil, word)
@@ -71,8 +71,8 @@ func parted(text string) (words []string, err error) {
 	return words, nil
 }
 
-// plain refuses the parts of a word that only a shell can expand.
-func plain(parts []syntax.WordPart) error {
+// refuseExpansion refuses the parts of a word that only a shell can expand.
+func refuseExpansion(parts []syntax.WordPart) error {
 	for i, part := range parts {
 		switch part := part.(type) {
 		case *syntax.SglQuoted:

@@ -78,7 +78,7 @@ func Read(name string, settings []Setting) (Policy, error) {
 	if name == "" {
 		return Policy{}, nil
 	}
-	text, err := small(name)
+	text, err := readSmall(name)
 	if err != nil {
 		return Policy{}, err
 	}
@@ -137,8 +137,8 @@ func (f *file) values(s Setting, node *yaml.Node) (all []string) {
 	return all
 }
 
-// small returns the content of a file, or an error if it is too large for a configuration.
-func small(name string) (string, error) {
+// readSmall returns the content of a file, or an error if it is too large for a configuration.
+func readSmall(name string) (string, error) {
 	open, err := os.Open(name)
 	if err != nil {
 		return "", Unreadable(name, err)

@@ -114,9 +114,9 @@ func (f *file) quoted(at *yaml.Node, line string) string {
 // notYAML reports an error of the parser. If a value without quotes is the cause, it reads the
 // document again with the quotes, to find the other mistakes as well.
 func (f *file) notYAML(lines []string, err error) *yaml.Node {
-	said, at := strings.TrimPrefix(err.Error(), "yaml: "), &yaml.Node{}
-	if _, err := fmt.Sscanf(said, "line %d:", &at.Line); err == nil {
-		_, said, _ = strings.Cut(said, ": ")
+	message, at := strings.TrimPrefix(err.Error(), "yaml: "), &yaml.Node{}
+	if _, err := fmt.Sscanf(message, "line %d:", &at.Line); err == nil {
+		_, message, _ = strings.Cut(message, ": ")
 	}
 	n := min(max(at.Line, 1), len(lines)) - 1
 	if line := f.quoted(at, lines[n]); line != "" {
@@ -132,7 +132,7 @@ func (f *file) notYAML(lines []string, err error) *yaml.Node {
 		value := strings.TrimSpace(unclosed.FindStringSubmatch(lines[open])[1])
 		f.fault(&yaml.Node{Line: open + 1}, "unclosed quote in %s: write %s%c", value, value, value[0])
 	default:
-		f.fault(at, "not YAML: %s", said)
+		f.fault(at, "not YAML: %s", message)
 	}
 	return nil
 }
