@@ -43,7 +43,7 @@ func TestNoWords(t *testing.T) {
 		"A=1 docker exec -i a":           "a program and its arguments",
 		"docker exec -i 'a":              "quote",
 		"docker exec -i ''":              "an empty word",
-		"docker exec -i 'a\nb'":          "no line of text",
+		"docker exec -i 'a\nb'":          "one line of text",
 		"docker exec -i {nodes}":         "unknown placeholder {nodes}",
 		"docker exec -i {a,b}":           "no shell expands",
 		"# docker exec":                  "single command",
