@@ -31,10 +31,10 @@ func explainCommand() *cobra.Command {
 		Short: "Find the cause in the log of a job that died",
 		Long: `Read the log of a job that died and find the cause. explain prints the root cause first,
 with the lines that show it, what to do, and the check that finds it before the next
-launch. It lists errors that only followed, and harmless messages, separately.
+launch. It lists follow-up errors and harmless messages separately.
 
 Give one file, one file per node or rank, or a directory of logs. Files may be compressed
-with gzip, bzip2, xz or zstd. With -H or -w, explain also runs those checks on the nodes.
+with gzip, bzip2, xz or zstd. With -H or -w, explain also runs the checks that it names.
 
 Exit codes: 0 no known failure found, 1 a known cause was found or the program itself
 failed, 2 something failed for an unknown reason, or a log could not be read.`,

@@ -33,8 +33,8 @@ rendezvous reads how many ranks have joined, according to torch's own counters, 
 each torchrun launcher last reported. It never changes the store. If another preflight is
 using the port, it waits for that one to finish.
 
-Exit codes: 0 a store answers everywhere, 1 it does not, or ranks of the job are missing,
-2 could not tell.`,
+Exit codes: 0 a store answers everywhere, 1 it does not answer everywhere or ranks of the
+job are missing, 2 could not tell.`,
 		Example: `  preflight rendezvous w1:29500
   preflight rendezvous w1:29500 -H hostfile`,
 		ValidArgsFunction: completeEndpoint,

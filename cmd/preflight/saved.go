@@ -201,8 +201,8 @@ func diffCommand() *cobra.Command {
 that has changed. diff leaves out values that change by themselves, such as load and free
 memory. It names the facts that only one of the runs has, and does not compare them.
 
-Exit codes: 0 nothing changed, 1 something changed, 2 could not compare: a file is no
-saved run, or some facts are missing and the others have not changed. Facts that the first
+Exit codes: 0 nothing changed, 1 something changed, 2 could not compare: a file is not
+a saved run, or some facts are missing and the others have not changed. Facts that the first
 run did not look for (GPUs, with --accelerator cpu) do not count as missing.`,
 		Args: arguments(2, 2, "needs two files"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -39,7 +39,7 @@ With --accept, the file of -o is an existing baseline. snapshot updates only the
 that you name, on the nodes of this command (-w, -i), shows each value before and after,
 and writes the file normalized. If one of the facts has not changed, it writes nothing.
 --accept takes a fact (host.kernel), a group of facts (net.interfaces.eth0) or a topic:
-` + strings.Join(wrap(strings.Join(agreement.TopicNames(), ", "), 88), "\n") + `
+` + strings.Join(wrap(strings.Join(agreement.TopicNames(), ", "), 88), "\n") + `.
 
 Exit codes: 0 written, 2 not written, or some nodes are missing.`,
 		Args: commandOnly,
