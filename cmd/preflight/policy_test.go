@@ -223,7 +223,7 @@ func TestPolicyProblems(t *testing.T) {
 		"expect:\n- fact: shm.size\n  is: 1GiB\n  nodes: '@a'":                `p:4: nodes: unknown group "a"`,
 		"expect:\n- fact: shm.size\n  is: 1GiB\n  severity: warn":             `p:4: severity: "warn" is not one of error, warning`,
 		"groups: {a: w1}\nexpect:\n- {fact: shm.size, is: 1GiB, nodes: '@b'}": `p:3: nodes: unknown group "b": there are a`,
-		"groups: [a]":           `p:1: groups: must map names to node sets, as in training: 'gpu[01-16]'`,
+		"groups: [a]":           `p:1: groups: must map names to node sets, such as training: 'gpu[01-16]'`,
 		"groups:\n  a: 'w[1-2'": `p:2: groups: a: node set "w[1-2": "[" without "]"`,
 		"severity:\n- {check: shm-sise, severity: off}":                                  `p:2: unknown check "shm-sise": did you mean "shm-size"?`,
 		"severity:\n- {check: shm-size, severity: none}":                                 `p:2: severity: "none" is not one of error, warning, off`,

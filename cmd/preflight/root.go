@@ -37,8 +37,9 @@ func rootCommand() *cobra.Command {
 		Use:   "preflight [-H hostfile | -- deepspeed … train.py …]",
 		Short: "Check a multi-node training launch before you start it",
 		Long: `preflight checks the nodes of a multi-node launch and reports which node is broken,
-why, and how to fix it. Without arguments it checks ./hostfile or /job/hostfile.
-With a command after "--" it checks exactly that command, and starts it if all is well.
+why, and how to fix it. Without arguments it checks the nodes of the Slurm job, of
+./hostfile or of /job/hostfile. With a command after "--" it checks exactly that command,
+and starts it if all is well.
 
 Exit codes: 0 ready (warnings allowed unless --strict), 1 a check failed,
 2 could not tell or could not run.`,

@@ -43,7 +43,7 @@ type rule struct {
 func rules() map[string]rule {
 	return map[string]rule{
 		"hostfile":          {isPath: true, valid: notEmpty("name the hostfile")},
-		"hosts":             {valid: notEmpty("name some hosts, as in 'node[01-16]'")},
+		"hosts":             {valid: notEmpty("name some nodes, such as 'node[01-16]'")},
 		"launcher":          {choices: launch.LauncherNames()},
 		"accelerator":       {valid: accelerator},
 		"rendezvous":        {choices: rendezvousModes},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -44,7 +45,7 @@ func callback(text string) error {
 // askForJob asks Slurm for the job of --jobid.
 func (c *Config) askForJob(ctx context.Context, command []string) error {
 	if words := c.pyxis(); words != nil && c.Via != srun.Name {
-		return usage.WithHint(fmt.Errorf("%s needs --via srun", words[0]), "add --via srun, or use --in for other containers")
+		return usage.WithHint(fmt.Errorf("needs --via srun: %s", strings.Join(words, ", ")), "add --via srun, or use --in for other containers")
 	}
 	switch {
 	case c.JobID == "":

@@ -115,17 +115,16 @@ func commandDecides(cmd *cobra.Command, command []string) error {
 		}
 		return nil
 	}
-	var err error
+	var given []string
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
-		if decidedByCommand(flag) && err == nil {
-			name := "--" + flag.Name
-			if flag.Shorthand != "" {
-				name = "-" + flag.Shorthand + "/" + name
-			}
-			err = usage.WithHint(fmt.Errorf(`%s conflicts with the launch command after "--"`, name), `give it to %s, after the "--"`, filepath.Base(command[0]))
+		if decidedByCommand(flag) {
+			given = append(given, spelled(flag))
 		}
 	})
-	return err
+	if given == nil {
+		return nil
+	}
+	return usage.WithHint(fmt.Errorf(`conflicts with the launch command after "--": %s`, strings.Join(given, ", ")), `give it to %s, after the "--"`, filepath.Base(command[0]))
 }
 
 // wrongMachine explains why starting the command on this machine would be useless, although the

@@ -202,7 +202,7 @@ func (e entry) inside() (in In) {
 // readGroups reads the groups, sorted by name.
 func (f *file) readGroups(node *yaml.Node) (groups []checks.Group) {
 	if node.Kind != yaml.MappingNode {
-		f.fault(node, "groups: must map names to node sets, as in training: 'gpu[01-16]'")
+		f.fault(node, "groups: must map names to node sets, such as training: 'gpu[01-16]'")
 		return nil
 	}
 	for pair := range slices.Chunk(node.Content, 2) {
