@@ -15,9 +15,8 @@ import (
 // standardLauncher is accelerate's name for torchrun, started on every machine.
 const standardLauncher = "standard"
 
-// parseAccelerate reads what follows `accelerate launch`, and then the command
-// that accelerate builds of it: deepspeed's over ssh or without, or torchrun's,
-// which it is itself.
+// parseAccelerate reads the words after "accelerate launch", and then the command that accelerate
+// builds from them: deepspeed's, over ssh or without, or torchrun's, which accelerate runs itself.
 //
 // Source: huggingface/accelerate 1.14, commands/launch.py, launch_command.
 func parseAccelerate(p program, deepspeed string, around Surroundings) (Typed, error) {
@@ -53,9 +52,8 @@ func refuseAccelerate(original, format string, values ...any) *launch.UsageError
 	return &launch.UsageError{Program: launch.ProgramAccelerate, Original: original, Message: fmt.Sprintf(format, values...)}
 }
 
-// isSimple is whether accelerate starts the script by itself, without torchrun. A
-// machine of many accelerators gets torchrun unasked where no configuration says
-// otherwise.
+// isSimple reports whether accelerate starts the script itself, without torchrun. Without a
+// configuration, a machine with several accelerators gets torchrun automatically.
 func (a *accelerateArgs) isSimple() bool {
 	if a.useDeepSpeed || a.useFSDP || a.useMegatron || a.multiGPU || a.tpu {
 		return false
@@ -78,13 +76,12 @@ func (a *accelerateArgs) perMachine() (int, error) {
 	}
 	n := *a.processes / a.machines()
 	if *a.processes < n*a.machines() {
-		n-- // Python divides downwards
+		n-- // Python's division rounds down
 	}
 	return n, nil
 }
 
-// deepSpeed is the deepspeed command that accelerate starts, read as DeepSpeed
-// reads it.
+// deepSpeed returns the deepspeed command that accelerate starts, parsed as DeepSpeed parses it.
 //
 // Source: huggingface/accelerate 1.14, utils/launch.py, prepare_deepspeed_cmd_env.
 func (a *accelerateArgs) deepSpeed(deepspeed string, around Surroundings) (Typed, error) {
@@ -137,8 +134,8 @@ func (a *accelerateArgs) deepSpeed(deepspeed string, around Surroundings) (Typed
 	return t, err
 }
 
-// masterPort is what accelerate takes for --main_process_port; 0 is any free one,
-// which is looked for when the launch begins.
+// masterPort returns accelerate's value for --main_process_port. 0 means any free port, which is
+// chosen when the launch begins.
 func (a *accelerateArgs) masterPort() int { return orElse(a.port, launch.DefaultMasterPort) }
 
 func (a *accelerateArgs) refused() error {
@@ -153,8 +150,7 @@ func (a *accelerateArgs) refused() error {
 	return nil
 }
 
-// torchrun is what accelerate hands to torch.distributed.run, which it calls as a
-// function.
+// torchrun returns what accelerate passes to torch.distributed.run, which it calls as a function.
 //
 // Source: huggingface/accelerate 1.14, utils/launch.py, prepare_multi_gpu_env and
 // prepare_deepspeed_cmd_env, which agree.
@@ -162,7 +158,7 @@ func (a *accelerateArgs) torchrun(around Surroundings) (Typed, error) {
 	if err := a.refused(); err != nil {
 		return Typed{}, err
 	}
-	each := "gpu" // as many as there are
+	each := "gpu" // one per GPU of the node
 	if a.processes != nil || a.machines() > 1 {
 		n, err := a.perMachine()
 		if err != nil {
@@ -191,12 +187,11 @@ func (a *accelerateArgs) torchrun(around Surroundings) (Typed, error) {
 	return t, nil
 }
 
-// accelerateLaunch is how accelerate-launch calls itself.
+// accelerateLaunch is the name that accelerate-launch uses in its own messages.
 const accelerateLaunch = "Accelerate launch command"
 
-// accelerateArgs is what accelerate's parser fills in, and then its
-// configuration, as far as it matters here. A number is nil until somebody gives
-// it, a text "".
+// accelerateArgs holds the relevant results of accelerate's parser and then of its configuration. A
+// number is nil and a text "" until it is given.
 type accelerateArgs struct {
 	configFile                     string
 	configured                     bool // a configuration was read
@@ -214,11 +209,11 @@ type accelerateArgs struct {
 	arguments                      []string
 }
 
-// options are accelerate's. Those that change nothing that is predicted are
-// read and forgotten.
+// options returns accelerate's options. Options that do not affect the prediction are read and
+// ignored.
 //
-// Source: huggingface/accelerate 1.14, commands/launch.py, launch_command_parser,
-// and commands/utils.py for the hyphens.
+// Source: huggingface/accelerate 1.14, commands/launch.py, launch_command_parser, and
+// commands/utils.py for the hyphens.
 func (a *accelerateArgs) options() []option {
 	options := []option{
 		{names: []string{"-h", "--help"}},
@@ -263,7 +258,7 @@ func (a *accelerateArgs) options() []option {
 	return options
 }
 
-// What accelerate takes and preflight does not look at.
+// Options that accelerate accepts and preflight ignores.
 var forgottenChoices = map[string][]string{
 	"--mixed_precision":               {"no", "fp16", "bf16", "fp8"},
 	"--fsdp_version":                  {"1", "2"},

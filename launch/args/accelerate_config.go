@@ -16,27 +16,25 @@ import (
 	"preflight/hostfile"
 )
 
-// accelerateConfig is a configuration of accelerate's, which its options win
-// over. JSON is YAML.
+// accelerateConfig is a configuration file of accelerate. Options on the command line override it.
+// JSON is read as YAML.
 //
-// Source: huggingface/accelerate 1.14, commands/config/config_args.py,
-// ClusterConfig.
+// Source: huggingface/accelerate 1.14, commands/config/config_args.py, ClusterConfig.
 type accelerateConfig struct {
 	path   string
 	values map[string]any
 }
 
-// configKeys are all that a configuration may hold.
+// configKeys are all keys that a configuration may contain.
 var configKeys = strings.Fields(`compute_environment distributed_type mixed_precision use_cpu debug num_processes machine_rank num_machines gpu_ids
 	main_process_ip main_process_port rdzv_backend same_network main_training_function enable_cpu_affinity fp8_config deepspeed_config fsdp_config
 	parallelism_config megatron_lm_config mpirun_config downcast_bf16 tpu_name tpu_zone tpu_use_cluster tpu_use_sudo command_file commands tpu_vm tpu_env
 	dynamo_config dynamo_backend fp16`)
 
-// configure fills in what the command line left open. Without a configuration
-// accelerate asks the machine instead.
+// configure fills in options that the command line does not set. Without a configuration,
+// accelerate inspects the machine instead.
 //
-// Source: huggingface/accelerate 1.14, commands/launch.py,
-// _validate_launch_command.
+// Source: huggingface/accelerate 1.14, commands/launch.py, _validate_launch_command.
 func (a *accelerateArgs) configure(around Surroundings) error {
 	chosen := 0
 	for _, one := range []bool{a.multiGPU, a.cpu, a.tpu, a.useDeepSpeed, a.useFSDP} {
@@ -64,18 +62,17 @@ func (a *accelerateArgs) configure(around Surroundings) error {
 	return a.fill(config)
 }
 
-// fill takes from the configuration what the command line left open. Its
-// same_network and rdzv_backend never come in, because their options have
-// defaults.
+// fill copies options from the configuration that the command line does not set. same_network and
+// rdzv_backend are never copied, because their options have defaults.
 func (a *accelerateArgs) fill(config *accelerateConfig) error {
-	oneProcess := -1 // of ClusterConfig, for none
+	oneProcess := -1 // ClusterConfig's value for "not given"
 	if config.text("distributed_type") == "NO" {
 		oneProcess = 1
 	}
 	for _, number := range []struct {
 		key      string
 		into     **int
-		standard *int // of ClusterConfig
+		standard *int // the default in ClusterConfig
 	}{
 		{"num_processes", &a.processes, &oneProcess}, {"num_machines", &a.numMachines, new(1)},
 		{"machine_rank", &a.machineRank, new(0)}, {"main_process_port", &a.port, nil},
@@ -146,7 +143,7 @@ func (a *accelerateArgs) readConfig(around Surroundings) (*accelerateConfig, err
 	return config, config.check()
 }
 
-// defaultConfig is where accelerate config writes to.
+// defaultConfig returns the path to which "accelerate config" writes.
 //
 // Source: huggingface/accelerate 1.14, commands/config/config_args.py.
 func defaultConfig(getenv func(string) string) string {
@@ -164,7 +161,7 @@ func defaultConfig(getenv func(string) string) string {
 	return path.Join(home, "accelerate", "default_config.yaml")
 }
 
-// check refuses what accelerate does not take, and what preflight cannot judge.
+// check refuses configurations that accelerate rejects or that preflight does not support.
 func (c *accelerateConfig) check() error {
 	if where := c.text("compute_environment"); where != "" && where != "LOCAL_MACHINE" {
 		return refuseAccelerate("", "%s has compute_environment %s, which preflight does not support: name another configuration with --config_file", c.path, where)
@@ -192,7 +189,7 @@ func (c *accelerateConfig) section(name string) *accelerateConfig {
 	return &accelerateConfig{c.path, values}
 }
 
-// text is a value as Python's str() has it, "" for none.
+// text returns a value as Python's str() prints it, "" for none.
 func (c *accelerateConfig) text(key string) string {
 	if value := c.values[key]; value != nil {
 		return fmt.Sprint(value)

@@ -13,38 +13,36 @@ import (
 	"preflight/launch"
 )
 
-// argumentParser is one of Python's argparse parsers, of the kind that launchers
-// have: options, then a script, and whatever follows is the script's.
+// argumentParser imitates a parser of Python's argparse, of the kind that launchers use: options,
+// then a script, and all following words belong to the script.
 //
-// Source: CPython 3.11, Lib/argparse.py, _parse_known_args, with the one
-// positional and the one REMAINDER that all these parsers end on.
+// Source: CPython 3.11, Lib/argparse.py, _parse_known_args, with one positional and one REMAINDER
+// at the end, as in all these parsers.
 type argumentParser struct {
-	program    string   // for a person: deepspeed
-	prog       string   // how its messages begin
-	outer      string   // the parser that calls this one a subcommand, "" for none
-	options    []option // in the order in which the real one adds them
-	absent     []option // those of other releases
+	program    string   // name in messages for people: deepspeed
+	prog       string   // the beginning of its messages
+	outer      string   // the parser of which this one is a subcommand, "" for none
+	options    []option // in the order in which the real parser adds them
+	absent     []option // options of other releases
 	abbreviate bool     // allow_abbrev
-	required   string   // the names of the positionals
-	// checksRemainder is whether an ambiguous option is refused even where it is the
-	// script's.
+	required   string   // names of the positionals
+	// checksRemainder means that an ambiguous option is refused even among the script's arguments.
 	checksRemainder bool
 }
 
 type option struct {
 	names   []string
-	into    any // *string, *int, **int, *float64 or *bool; nil prints the help
+	into    any // *string, *int, **int, *float64 or *bool; nil for the help option
 	choices []string
-	// since and until are the first release that has the option and the first that
-	// no longer has it, "" for none.
+	// since and until are the first release with the option and the first without it, "" for none.
 	since, until string
-	// preset is a text that stands in where no word gives the option.
+	// preset is the value that applies if no word gives the option.
 	preset string
 }
 
 func (o option) name() string { return strings.Join(o.names, "/") }
 
-// long is its name for a way out.
+// long returns the option's long name, for error messages.
 func (o option) long() string {
 	i := slices.IndexFunc(o.names, func(name string) bool { return strings.HasPrefix(name, "--") })
 	return o.names[i]
@@ -59,15 +57,15 @@ type reading struct {
 	argumentParser
 	words []string
 	kinds []kindOfWord
-	taken map[int]match // by index, what a word that looks like an option stands for
+	taken map[int]match // by index: the option that a word stands for
 	given map[string]bool
-	extra []string // what nobody knows
+	extra []string // unknown options
 
 	script    string
-	arguments []string // of the script
+	arguments []string // arguments of the script
 }
 
-// kindOfWord is what a word is by itself.
+// kindOfWord classifies a single word.
 type kindOfWord byte
 
 const (
@@ -76,12 +74,12 @@ const (
 	isDivider  kindOfWord = '-' // the first "--"
 )
 
-// parse fills in the options and says what else the command line holds.
+// parse sets the options and returns the rest of the command line.
 func (p argumentParser) parse(words []string) (*reading, error) {
 	r := &reading{argumentParser: p, words: words, taken: map[int]match{}, given: map[string]bool{}}
 	err := r.classify()
-	// Options come first, and the first argument ends them: the script takes the
-	// rest, options and all.
+	// Options come first. The first argument ends them; all words after it belong to the script,
+	// including options.
 	at := 0
 	for err == nil && at < len(words) && r.kinds[at] == isOption {
 		at, err = r.takeOption(at)
@@ -125,8 +123,8 @@ func (r *reading) classify() error {
 	return nil
 }
 
-// takePositionals matches "-*A-*" and then everything: the divider disappears
-// before the script and right behind it.
+// takePositionals matches "-*A-*" and then everything: "--" disappears before the script and
+// directly after it.
 func (r *reading) takePositionals(at int) (found bool) {
 	if at < len(r.words) && r.kinds[at] == isDivider {
 		at++
@@ -142,8 +140,8 @@ func (r *reading) takePositionals(at int) (found bool) {
 	return true
 }
 
-// takeOption reads the option at an index with its value and says where the next
-// word is. In one word there may be several: -qH is -q -H.
+// takeOption reads the option at an index with its value and returns the index of the next word.
+// One word may hold several options: -qH is -q -H.
 func (r *reading) takeOption(at int) (next int, err error) {
 	m := r.taken[at]
 	if m.could != nil {
@@ -211,8 +209,8 @@ func (r *reading) take(o option, value string) error {
 	return nil
 }
 
-// takePresets converts what stands in for options that were not given. Choices
-// are not looked at.
+// takePresets converts the presets of options that were not given. argparse does not check them
+// against the choices.
 func (r *reading) takePresets() error {
 	for _, o := range r.options {
 		if o.preset == "" || r.given[o.name()] {
@@ -234,7 +232,7 @@ func (r *reading) convert(o option, value string) error {
 		*into = value
 	case *float64:
 		number, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-		if err != nil || strings.ContainsAny(value, "xX") { // Python knows no hexadecimal ones
+		if err != nil || strings.ContainsAny(value, "xX") { // Python accepts no hexadecimal numbers here
 			return invalid("float", "a number")
 		}
 		*into = number
@@ -256,28 +254,28 @@ func (r *reading) convert(o option, value string) error {
 	return nil
 }
 
-// match is what a word that looks like an option stands for.
+// match is the option that a word stands for.
 type match struct {
-	option   *option // nil when there is none of that name
-	typed    string  // the name, as it was given or meant
-	value    string  // what the word itself gives the option
+	option   *option // nil if no option has that name
+	typed    string  // the name, as typed or completed
+	value    string  // the value inside the same word
 	hasValue bool
-	could    []string // the names that it may be short for, when there are several
+	could    []string // the possible names, if the abbreviation is ambiguous
 }
 
-// checksRemainder is whether a Python refuses an ambiguous option among the script's
-// own arguments too, "" being one that does.
+// checksRemainder reports whether this Python version refuses an ambiguous option among the
+// script's arguments too. "" counts as a version that does.
 //
 // Source: python/cpython, issue 58573, fixed in 3.12.8 and 3.13.1.
 func checksRemainder(python string) bool {
 	return python == "" || hostfile.Before(python, "3.12.8") || hostfile.Before(python, "3.13.1") && !hostfile.Before(python, "3.13.0")
 }
 
-// negativeNumber is argparse's: a word like that is no option.
+// negativeNumber is argparse's pattern: a word that matches is not an option.
 var negativeNumber = regexp.MustCompile(`^-([0-9]+|[0-9]*\.[0-9]+)\n?$`)
 
-// match reads one word as an option where it looks like one: by its whole name,
-// by what it begins with, or by a single letter that its value follows.
+// match reads a word as an option if it looks like one: by its full name, by an abbreviation, or by
+// a single letter followed by the value.
 //
 // Source: CPython 3.11, Lib/argparse.py, _parse_optional and _get_option_tuples.
 func (p argumentParser) match(word string) (m match, looksLikeOne bool) {
@@ -329,8 +327,7 @@ func (p argumentParser) named(name string) *option {
 	return &p.options[i]
 }
 
-// abbreviated is all names that begin like this one, two of one option counting
-// twice.
+// abbreviated returns all names with this prefix. Two names of the same option count twice.
 func (p argumentParser) abbreviated(prefix, value string, hasValue bool) []match {
 	if !p.abbreviate {
 		return nil
@@ -346,7 +343,7 @@ func (p argumentParser) abbreviated(prefix, value string, hasValue bool) []match
 	return found
 }
 
-// refuse is what argparse would say behind its usage, and what to do instead.
+// refuse returns an error with argparse's own message and the way out.
 func (p argumentParser) refuse(original, format string, values ...any) *launch.UsageError {
 	return &launch.UsageError{Program: p.program, Message: fmt.Sprintf(format, values...), Original: p.prog + ": error: " + original}
 }

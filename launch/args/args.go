@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package args reads the command lines of deepspeed, torchrun and accelerate as these
-// programs do: Python's argparse with its abbreviations, each program's own options by
-// release, and what the programs refuse of them.
+// Package args parses the command lines of deepspeed, torchrun and accelerate as these programs do:
+// with Python's argparse and its abbreviations, each program's options by release, and the
+// programs' own refusals.
 //
-// It looks at nothing but the words and the [Surroundings] it is handed, and predicts
-// nothing: what becomes of the options is for package launch.
+// It uses only the words and the [Surroundings] that it gets. It predicts nothing; package launch
+// does that with the options.
 package args
 
 import (
@@ -21,55 +21,54 @@ import (
 	"preflight/launch"
 )
 
-// Typed is a launch command as its own program reads it.
+// Typed is a launch command as its own program parses it.
 type Typed struct {
-	// Options are everything but Hosts, which the hostfile says. Notes are the
-	// traps of the command alone.
+	// Options holds everything except Hosts, which come from the hostfile. Its notes are about the
+	// command alone.
 	launch.Options
-	// Hostfile is the path that will be read, "" for a program that reads none.
-	// HostfileGiven is whether the command names it.
+	// Hostfile is the path that will be read, "" for a program that reads none. HostfileGiven means
+	// that the command names it.
 	Hostfile      string
 	HostfileGiven bool
 }
 
-// Surroundings is what a program looks at beside its command line.
+// Surroundings is what a program uses in addition to its command line.
 type Surroundings struct {
 	Getenv   func(name string) string
 	ReadFile func(path string) ([]byte, error)
-	// Python is the version of the interpreter that reads the command line, "" for
-	// 3.11: later ones take abbreviations less far.
+	// Python is the version of the interpreter that parses the command line, "" for 3.11. Later
+	// versions accept fewer abbreviations.
 	Python string
-	// WorkDir is where the command is typed, and Hostname what that machine calls itself; only a
-	// shell script asks for them.
+	// WorkDir is the directory in which the command is typed, Hostname the name of that machine.
+	// Only shell scripts use them.
 	WorkDir, Hostname string
 }
 
 type program struct {
-	is     string // one of the Program constants
-	prog   string // how its messages begin
-	legacy bool   // torch.distributed.launch rather than run
-	outer  string // accelerate's own parser, where launch is a subcommand of it
+	kind     string // one of the Program constants
+	prog   string // the beginning of its messages
+	legacy bool   // torch.distributed.launch instead of torch.distributed.run
+	outer  string // accelerate's main parser, of which launch is a subcommand
 	words  []string
-	module bool // run by python -m
+	module bool // started with python -m
 }
 
-// understood is for the error about all that is not.
+// understood lists the supported commands, for error messages.
 const understood = "deepspeed, torchrun or accelerate launch, also with python -m"
 
-// Begins is whether a word begins a launch command.
+// Begins reports whether a word begins a launch command.
 func Begins(word string) bool {
 	name := path.Base(word)
 	return slices.Contains(launch.Programs, name) || slices.ContainsFunc(frameworks, func(f framework) bool { return slices.Contains(f.names, name) })
 }
 
-// Parse reads a launch command as its program would: deepspeed, torchrun or
-// accelerate, by whatever path, or python -m with the module behind one of them;
-// a framework's as the command that it starts.
-// The version is DeepSpeed's, "" for the newest. An error is, or holds, a
+// Parse parses a launch command as its program would: deepspeed, torchrun or accelerate, with any
+// path, or python -m with one of their modules. A framework's command is replaced by the command
+// that it starts. deepspeed is DeepSpeed's version, "" for the newest. An error is or wraps a
 // [*UsageError].
 //
-// The rules of Python's argparse are those of CPython 3.11, and its words too
-// where a later one says the same otherwise.
+// The rules of Python's argparse are those of CPython 3.11. Errors have its words too, where later
+// versions only changed the words.
 func Parse(words []string, deepspeed string, around Surroundings) (Typed, error) {
 	if len(words) == 0 {
 		return Typed{}, &launch.UsageError{Program: "preflight", Message: "no launch command given: begin it with " + understood}
@@ -91,7 +90,7 @@ func Parse(words []string, deepspeed string, around Surroundings) (Typed, error)
 		return Typed{}, err
 	}
 	var typed Typed
-	switch p.is {
+	switch p.kind {
 	case launch.ProgramTorchrun:
 		typed, err = parseTorchrun(p, around)
 	case launch.ProgramAccelerate:
@@ -105,33 +104,33 @@ func Parse(words []string, deepspeed string, around Surroundings) (Typed, error)
 	typed.DeepSpeed, typed.ByModule = deepspeed, p.module
 	config := configuredBy(typed.Arguments, around)
 	typed.ConfigFile, typed.Reads, typed.Configured = cmp.Or(typed.ConfigFile, config.deepspeed), config.paths, config.options
-	// Accelerate starts whatever deepspeed is in PATH.
-	if typed.Hostfile == "" || p.is == launch.ProgramDeepSpeed {
+	// Accelerate starts the deepspeed that is in PATH, so the interpreter is not known from here.
+	if typed.Hostfile == "" || p.kind == launch.ProgramDeepSpeed {
 		typed.Interpreter = cmp.Or(typed.Interpreter, interpreter)
 	}
 	return typed, nil
 }
 
-// quotedWhole refuses a command that is one word, because it stands in quotes: no program has that name.
+// quotedWhole refuses a command that is a single quoted word, because no program has that name.
 func quotedWhole(word string) error {
 	fields := strings.Fields(word)
 	for len(fields) > 1 && strings.Contains(fields[0], "=") {
 		fields = fields[1:]
 	}
 	if len(fields) < 2 || !Begins(fields[0]) && !pythonName.MatchString(path.Base(fields[0])) && !slices.Contains(shells, path.Base(fields[0])) {
-		return nil // a path may have blanks in it
+		return nil // a path may contain blanks
 	}
 	return &launch.UsageError{Program: path.Base(fields[0]), Message: fmt.Sprintf("the whole command is one word, %q, and no program has that name: remove the quotes", word),
 		Original: fmt.Sprintf("bash: %s: command not found", word)}
 }
 
-// anyRelease stands for all of DeepSpeed's at once: every option that one of them has.
+// anyRelease stands for all DeepSpeed releases at once: every option that any of them has.
 const anyRelease = "any"
 
-// HostfileOf is the path of the hostfile that a command will read, "" for a program that
-// reads none. It asks for no release of DeepSpeed: what names one may lie beside that very
-// file. An error is, or holds, a [*UsageError]; a release may still take such a command,
-// where an abbreviation means one option in it and several in all of them.
+// HostfileOf returns the path of the hostfile that a command will read, "" for a program that reads
+// none. It needs no DeepSpeed release, because the file that names the release may be in the
+// hostfile's directory. An error is or wraps a [*UsageError]. A specific release may still accept
+// such a command, if an abbreviation is unique in it but ambiguous over all.
 func HostfileOf(words []string, around Surroundings) (string, error) {
 	typed, err := Parse(words, anyRelease, around)
 	return typed.Hostfile, err
@@ -166,13 +165,13 @@ func recognise(words []string) (p program, interpreter string, err error) {
 func script(name string, words []string) (program, error) {
 	switch name {
 	case "deepspeed", "deepspeed.pt", "ds":
-		return program{is: launch.ProgramDeepSpeed, prog: name, words: words}, nil
+		return program{kind: launch.ProgramDeepSpeed, prog: name, words: words}, nil
 	case "torchrun":
-		return program{is: launch.ProgramTorchrun, prog: name, words: words}, nil
+		return program{kind: launch.ProgramTorchrun, prog: name, words: words}, nil
 	case "accelerate":
 		return subcommand(words)
 	case "accelerate-launch":
-		return program{is: launch.ProgramAccelerate, prog: accelerateLaunch, words: words}, nil
+		return program{kind: launch.ProgramAccelerate, prog: accelerateLaunch, words: words}, nil
 	case "ray":
 		return program{}, &launch.UsageError{Program: name, Message: "it starts no ranks itself: Ray runs what it is handed on a node of its own choice, whose workers then start where Ray has room: judge the hosts alone, without a command, and leave no other job there"}
 	case "env":
@@ -181,11 +180,10 @@ func script(name string, words []string) (program, error) {
 	return program{}, &launch.UsageError{Program: name, Message: "preflight does not know what this starts" + wayOut(name)}
 }
 
-// containerEngines begin commands that run others in a container.
+// containerEngines are programs that run other commands in a container.
 var containerEngines = []string{"docker", "podman", "nerdctl", "apptainer", "singularity", "enroot", "nsenter"}
 
-// wayOut is what to type in place of a program that is not understood, as the rest of a
-// sentence.
+// wayOut returns what to type instead of a program that is not supported, as the end of a sentence.
 func wayOut(name string) string {
 	var launchers []string
 	for _, l := range launch.Launchers {
@@ -214,13 +212,13 @@ func wayOut(name string) string {
 func module(python, name string, words []string) (program, error) {
 	switch name {
 	case "deepspeed.launcher.runner":
-		return program{is: launch.ProgramDeepSpeed, prog: "runner.py", words: words}, nil
+		return program{kind: launch.ProgramDeepSpeed, prog: "runner.py", words: words}, nil
 	case "torch.distributed.run":
-		return program{is: launch.ProgramTorchrun, prog: "run.py", words: words}, nil
+		return program{kind: launch.ProgramTorchrun, prog: "run.py", words: words}, nil
 	case "torch.distributed.launch":
-		return program{is: launch.ProgramTorchrun, prog: "launch.py", legacy: true, words: words}, nil
+		return program{kind: launch.ProgramTorchrun, prog: "launch.py", legacy: true, words: words}, nil
 	case "accelerate.commands.launch":
-		return program{is: launch.ProgramAccelerate, prog: accelerateLaunch, words: words}, nil
+		return program{kind: launch.ProgramAccelerate, prog: accelerateLaunch, words: words}, nil
 	case "accelerate.commands.accelerate_cli":
 		return subcommand(words)
 	case "deepspeed", "accelerate":
@@ -235,11 +233,11 @@ func subcommand(words []string) (program, error) {
 	if len(words) == 0 || words[0] != "launch" {
 		return program{}, &launch.UsageError{Program: launch.ProgramAccelerate, Message: "only accelerate launch starts a training: write accelerate launch …"}
 	}
-	return program{is: launch.ProgramAccelerate, prog: "accelerate <command> [<args>] launch", outer: "Accelerate CLI tool", words: words[1:]}, nil
+	return program{kind: launch.ProgramAccelerate, prog: "accelerate <command> [<args>] launch", outer: "Accelerate CLI tool", words: words[1:]}, nil
 }
 
-// pythonRuns finds what a python is to run among its own options, and what
-// it hands to that. Nothing at all is "".
+// pythonRuns finds what a python will run among its own options, and the arguments for it. what is
+// "" if there is nothing.
 //
 // Source: CPython 3.11, Python/getopt.c, SHORT_OPTS.
 func pythonRuns(words []string) (isModule bool, what string, rest []string) {

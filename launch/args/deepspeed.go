@@ -7,7 +7,7 @@ import (
 	"preflight/launch"
 )
 
-// unasked is DeepSpeed's default of a number of nodes, devices or ranks.
+// unasked is DeepSpeed's default for a number of nodes, devices or ranks.
 const unasked = -1
 
 type deepSpeedArgs struct {
@@ -18,8 +18,8 @@ type deepSpeedArgs struct {
 	sshPort     *int
 }
 
-// parseDeepSpeed reads what follows `deepspeed`, with the options that the
-// release has. The script's arguments are left as they are typed.
+// parseDeepSpeed parses the words after "deepspeed", with the options of the release. The script's
+// arguments stay as typed.
 func parseDeepSpeed(prog string, words []string, deepspeed string, around Surroundings) (Typed, error) {
 	a := deepSpeedArgs{hostfile: hostfile.DefaultPath, nodes: unasked, gpus: unasked, masterPort: launch.DefaultMasterPort}
 	a.Program, a.NodeRank, a.MinElastic, a.MaxElastic = launch.ProgramDeepSpeed, unasked, unasked, unasked
@@ -46,8 +46,7 @@ func parseDeepSpeed(prog string, words []string, deepspeed string, around Surrou
 	return Typed{Options: a.Options, Hostfile: a.hostfile, HostfileGiven: r.given["-H/--hostfile"]}, nil
 }
 
-// options are those of all releases, in the order of add_argument, which never
-// changed.
+// options returns the options of all releases, in the order of add_argument, which never changed.
 //
 // Source: deepspeed/launcher/runner.py, parse_args, v0.3.0 to 0.19.8.
 func (a *deepSpeedArgs) options(deepspeed string) []option {
@@ -88,8 +87,8 @@ func (a *deepSpeedArgs) options(deepspeed string) []option {
 	}
 }
 
-// ports takes over the ports. DeepSpeed accepts 0, with which no rank finds
-// another and no ssh a host.
+// ports sets the ports. DeepSpeed accepts 0, but with it the ranks do not find each other and ssh
+// finds no host.
 func (a *deepSpeedArgs) ports() error {
 	if a.masterPort == 0 {
 		return launch.DeepSpeedRefuses("", "--master_port 0 means any free port, which the other ranks would not know: give a port, like %d", launch.DefaultMasterPort)
@@ -105,8 +104,8 @@ func (a *deepSpeedArgs) ports() error {
 	return nil
 }
 
-// empty refuses words that are there and say nothing. DeepSpeed goes on with most
-// of them, and its launcher or the nodes make something else of the command.
+// empty refuses options with an empty value. DeepSpeed accepts most of them, but its launcher or
+// the nodes then run a different command.
 func (a *deepSpeedArgs) empty(r *reading) error {
 	if r.given["--launcher"] && a.Launcher == "" {
 		return launch.DeepSpeedRefuses("NotImplementedError: Unknown launcher ", "--launcher is empty: leave it out for %s", launch.DefaultLauncher)

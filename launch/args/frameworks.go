@@ -17,15 +17,15 @@ import (
 	"preflight/launch"
 )
 
-// framework is a program that starts torchrun or accelerate in turn.
+// framework is a program that starts torchrun or accelerate.
 type framework struct {
-	names  []string // of the program
-	module string   // that python -m runs instead
-	// starts is the command that it starts, of what follows its name.
+	names  []string // names of the program
+	module string   // its module for python -m
+	// starts returns the command that it starts, given the words after its name.
 	starts func(words []string, around Surroundings) ([]string, error)
 }
 
-// frameworks are those that preflight knows.
+// frameworks are the supported ones.
 //
 // Source: hiyouga/LLaMA-Factory ff6d4d12 (2026-08), src/llamafactory/launcher.py, launch;
 // axolotl-ai-cloud/axolotl 067b021c (2026-07), src/axolotl/cli/main.py and cli/utils/train.py;
@@ -41,8 +41,8 @@ var frameworks = []framework{
 	}},
 }
 
-// started is the command that the words come to where a framework begins them, the framework's name,
-// and the interpreter that it was given; nil where none does.
+// started returns the command that a framework's words start, the framework's name, and the
+// interpreter that it was given. command is nil if the words do not begin with a framework.
 func started(words []string, around Surroundings) (command []string, by, interpreter string, err error) {
 	name, rest := path.Base(words[0]), words[1:]
 	isModule := false
@@ -71,13 +71,13 @@ func refuseFramework(program, format string, values ...any) error {
 	return &launch.UsageError{Program: program, Message: fmt.Sprintf(format, values...)}
 }
 
-// isOn is how LLaMA-Factory reads a switch of the environment.
+// isOn reports whether LLaMA-Factory treats a variable's value as on.
 func isOn(value string) bool {
 	return slices.Contains([]string{"true", "y", "1"}, strings.ToLower(value))
 }
 
-// llamaFactory starts torchrun where it is told to, or sees several devices. What it counts
-// is left to torchrun here, which counts the same.
+// llamaFactory starts torchrun if it is told to or sees several devices. The number of devices is
+// left to torchrun, which counts them in the same way.
 func llamaFactory(words []string, around Surroundings) ([]string, error) {
 	const program = "llamafactory-cli"
 	env := around.Getenv
@@ -106,7 +106,7 @@ func llamaFactory(words []string, around Surroundings) ([]string, error) {
 			"--max-restarts", cmp.Or(env("MAX_RESTARTS"), "0"))
 	} else {
 		command = append(command, "--nnodes", nodes)
-		if rank := env("NODE_RANK"); rank != "" { // where it is not set, 0 is handed on, which is torchrun's own
+		if rank := env("NODE_RANK"); rank != "" { // if it is not set, LLaMA-Factory passes 0, which is torchrun's default
 			command = append(command, "--node_rank", rank)
 		}
 		command = append(command, "--master_addr", address)
@@ -117,7 +117,8 @@ func llamaFactory(words []string, around Surroundings) ([]string, error) {
 	return append(append(command, "-m", "llamafactory.launcher"), words[1:]...), nil
 }
 
-// axolotl hands what is behind its own "--" to what it starts, and its other options to the ranks.
+// axolotl passes the words after its own "--" to the program that it starts, and its other options
+// to the ranks.
 func axolotl(words []string, _ Surroundings) ([]string, error) {
 	if len(words) == 0 || words[0] != "train" {
 		return nil, refuseFramework("axolotl", "only axolotl train starts a training: write axolotl train config.yaml")
@@ -166,8 +167,8 @@ func axolotl(words []string, _ Surroundings) ([]string, error) {
 	return append(append(command, "-m", "axolotl.cli.train"), others...), nil
 }
 
-// swift starts torchrun where NPROC_PER_NODE or NNODES is set, by its configuration too, whose
-// entries become options in their order.
+// swift starts torchrun if NPROC_PER_NODE or NNODES is set, in the environment or in its
+// configuration. The entries of the configuration become options in the same order.
 func swift(program, modules string, methods, words []string, around Surroundings) ([]string, error) {
 	if len(words) == 0 || !slices.Contains(methods, strings.ReplaceAll(words[0], "_", "-")) {
 		return nil, refuseFramework(program, "preflight checks only the trainings of %s: write %[1]s %s …", program, strings.Join(methods, ", or "+program+" "))
@@ -189,8 +190,8 @@ func swift(program, modules string, methods, words []string, around Surroundings
 	return append(append(command, "-m", modules+strings.ReplaceAll(words[0], "-", "_")), arguments...), nil
 }
 
-// spelledOut puts the entries of a configuration that comes first in its place, as options.
-// Those below ENV are variables.
+// spelledOut replaces a configuration file at the start of the words by its entries, as options.
+// Entries below ENV become variables.
 func spelledOut(program string, words []string, around Surroundings) (arguments []string, env map[string]string, err error) {
 	if len(words) == 0 || !isConfiguration(words[0]) {
 		return words, nil, nil
@@ -227,14 +228,14 @@ func spelledOut(program string, words []string, around Surroundings) (arguments 
 	return append(arguments, words[1:]...), env, nil
 }
 
-// isConfiguration is whether a word is what frameworks take for the file of their settings.
+// isConfiguration reports whether frameworks would read a word as the name of their settings file.
 func isConfiguration(word string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(word))
 }
 
 var errNoMapping = errors.New("it is not a mapping of names to values")
 
-// readConfiguration reads a file of settings; JSON is YAML.
+// readConfiguration reads a settings file. JSON is read as YAML.
 func readConfiguration(name string, around Surroundings) (*yaml.Node, error) {
 	text, err := around.ReadFile(name)
 	switch {
@@ -253,19 +254,19 @@ func readConfiguration(name string, around Surroundings) (*yaml.Node, error) {
 	return document.Content[0], nil
 }
 
-// places are entries of a trainer's configuration that name a file or a directory, however
-// short the name: saves/qwen could be a model on a hub elsewhere.
+// places are entries of a trainer's configuration that always name a file or directory, even a
+// short one: saves/qwen could otherwise be a model on a hub.
 var places = []string{"output_dir", "dataset_dir", "dataset_prepared_path", "logging_dir", "run_dir", "tokenized_path"}
 
-// configured is what a configuration says that a script is handed.
+// configured is the content of the configuration file that a script gets.
 type configured struct {
-	deepspeed string   // the configuration of DeepSpeed that it names
-	paths     []string // what else may be paths
+	deepspeed string   // the DeepSpeed configuration that it names
+	paths     []string // other possible paths
 	options   []string // its plain entries, as options of the script
 }
 
-// configuredBy reads the configuration that a trainer is handed. One that cannot be read is
-// the script's affair.
+// configuredBy reads the configuration file that a trainer gets. A file that cannot be read is left
+// to the script.
 func configuredBy(arguments []string, around Surroundings) (said configured) {
 	if len(arguments) == 0 || !isConfiguration(arguments[0]) || around.ReadFile == nil {
 		return said
@@ -283,7 +284,7 @@ func configuredBy(arguments []string, around Surroundings) (said configured) {
 		if value.Kind == yaml.ScalarNode {
 			said.options = append(said.options, "--"+key+"="+value.Value)
 		}
-		if key == "datasets" { // axolotl's, each with where it lies
+		if key == "datasets" { // axolotl's data sets, each with its path
 			said.options = append(said.options, dataSets(value)...)
 		}
 		for _, text := range texts(value) {
@@ -296,7 +297,7 @@ func configuredBy(arguments []string, around Surroundings) (said configured) {
 	return said
 }
 
-// dataSets are the paths of a list of data sets, as an option with so many values.
+// dataSets returns the paths of a list of data sets, as one option with several values.
 //
 // Source: axolotl-ai-cloud/axolotl 0.12, utils/schemas/datasets.py.
 func dataSets(list *yaml.Node) (option []string) {
@@ -313,7 +314,7 @@ func dataSets(list *yaml.Node) (option []string) {
 	return option
 }
 
-// texts are the plain values in a part of a configuration.
+// texts returns the plain values in a part of a configuration.
 func texts(node *yaml.Node) (all []string) {
 	switch node.Kind {
 	case yaml.ScalarNode:

@@ -19,30 +19,30 @@ import (
 	"preflight/launch"
 )
 
-// shells run a script of commands, and quiet are commands in one that change nothing of what
-// comes behind them.
+// shells are programs that run a script. quiet are commands in a script that do not change what the
+// following commands do.
 var (
 	shells = []string{"bash", "sh", "dash"}
 	quiet  = []string{"set", "echo", "printf", "mkdir", "date", "sleep", "true", ":"}
 )
 
-// Script is what a shell script comes to.
+// Script is the result of reading a shell script.
 type Script struct {
-	// Typed is what to type in its place: NAME=value for what it exports, and its launch command. It
-	// is nil where no script is run.
+	// Typed is the equivalent command line: NAME=value for exported variables, then the launch
+	// command. It is nil if the words run no script.
 	Typed []string
-	Dir   string // where it has gone before that
+	Dir   string // directory to which the script has changed before that
 }
 
-// shellScript is a script as far as it was read.
+// shellScript is a partly read script.
 type shellScript struct {
 	Surroundings
 	name      string
 	line      uint
 	dir       string
 	arguments []string
-	set       []variable // its own, in the order in which they were set first
-	empty     []string   // the variables of one command that come to nothing: $NNODES of run.sh:2
+	set       []variable // the script's own variables, in the order in which they were first set
+	empty     []string   // variables of the current command that are empty: $NNODES of run.sh:2
 }
 
 type variable struct {
@@ -50,8 +50,9 @@ type variable struct {
 	name string
 }
 
-// OfScript is what a shell script comes to that words run, if it is plain: assignments, cd, and then
-// a launch command. An error is a [*launch.UsageError], and says which line is not plain.
+// OfScript returns the launch command of the shell script that the words run. The script must be
+// plain: assignments, cd and then a launch command. An error is a [*launch.UsageError] that names
+// the line that is not plain.
 func OfScript(words []string, around Surroundings) (Script, error) {
 	name, arguments := scriptOf(words)
 	if name == "" {
@@ -85,7 +86,7 @@ func OfScript(words []string, around Surroundings) (Script, error) {
 	return Script{}, s.notPlain("it starts no launch that preflight knows")
 }
 
-// scriptOf is the script that words have a shell run, "" for none, and what it is handed.
+// scriptOf returns the script that the words run in a shell, "" for none, and its arguments.
 func scriptOf(words []string) (name string, arguments []string) {
 	switch {
 	case len(words) == 0:
@@ -104,7 +105,7 @@ func scriptOf(words []string) (name string, arguments []string) {
 	return words[0], words[1:]
 }
 
-// notPlain is why nobody can tell what a script starts, with the way out.
+// notPlain returns an error that says why it is unknown what a script starts, with the way out.
 func (s *shellScript) notPlain(why string) error {
 	at := s.name
 	if s.line > 0 {
@@ -113,7 +114,8 @@ func (s *shellScript) notPlain(why string) error {
 	return &launch.UsageError{Program: at, Message: why + `: write "preflight --" before the launch command inside the script, where the shell has already expanded it`}
 }
 
-// emptied is what a launch command lacks where variables come to nothing in it, which they may.
+// emptied returns an error that names the empty variables of a launch command, if the command is
+// otherwise incomplete.
 func (s *shellScript) emptied(command []string) error {
 	if s.empty == nil {
 		return nil
@@ -135,13 +137,13 @@ func (s *shellScript) emptied(command []string) error {
 	return &refused
 }
 
-// run takes one statement. It is a command where the launch begins.
+// run reads one statement. It returns the launch command if the statement contains it.
 func (s *shellScript) run(stmt *syntax.Stmt) ([]string, error) {
 	s.line = stmt.Pos().Line()
 	if stmt.Background || stmt.Negated || stmt.Coprocess || stmt.Disown {
 		return nil, s.notPlain("a command after \"!\", or before \"&\", does more than run one command")
 	}
-	for _, redirect := range stmt.Redirs { // a log is nothing to the launch
+	for _, redirect := range stmt.Redirs { // redirecting output to a log does not affect the launch
 		if !slices.Contains([]syntax.RedirOperator{syntax.RdrOut, syntax.AppOut, syntax.DplOut, syntax.RdrClob, syntax.RdrAll, syntax.AppAll}, redirect.Op) {
 			return nil, s.notPlain(fmt.Sprintf("%q makes the shell do more than run one command", redirect.Op))
 		}
@@ -155,7 +157,7 @@ func (s *shellScript) run(stmt *syntax.Stmt) ([]string, error) {
 		if command.Variant.Value == "export" {
 			return nil, s.assign(command.Args, true)
 		}
-	case *syntax.BinaryCmd: // what comes first is taken to go well, and what a pipe leads to for a log
+	case *syntax.BinaryCmd: // the first command is assumed to succeed, and a pipe to lead to a log
 		first, err := s.run(command.X)
 		if first == nil && err == nil && command.Op == syntax.AndStmt {
 			return s.run(command.Y)
@@ -165,7 +167,7 @@ func (s *shellScript) run(stmt *syntax.Stmt) ([]string, error) {
 	return nil, s.notPlain("this makes the shell do more than run one command")
 }
 
-// call takes a command with the variables before it.
+// call reads a command with the variables before it.
 func (s *shellScript) call(call *syntax.CallExpr) ([]string, error) {
 	s.empty = nil
 	words, err := s.fields(call.Args...)
@@ -180,7 +182,7 @@ func (s *shellScript) call(call *syntax.CallExpr) ([]string, error) {
 		return nil, s.assign(call.Assigns, false)
 	case words[0] == "cd" && len(words) == 2 && !strings.HasPrefix(words[1], "-"):
 		s.dir = s.in(words[1])
-	case slices.Contains(quiet, words[0]) && !slices.Contains(words, "--"): // by which set changes what $1 is
+	case slices.Contains(quiet, words[0]) && !slices.Contains(words, "--"): // "set --" would change $1
 	case Begins(words[0]) || pythonName.MatchString(path.Base(words[0])):
 		return words, s.assign(call.Assigns, true)
 	default:
@@ -189,7 +191,7 @@ func (s *shellScript) call(call *syntax.CallExpr) ([]string, error) {
 	return nil, nil
 }
 
-// in is a path as the script means it where it is.
+// in resolves a path in the script's current directory.
 func (s *shellScript) in(name string) string {
 	if path.IsAbs(name) {
 		return path.Clean(name)
@@ -197,7 +199,7 @@ func (s *shellScript) in(name string) string {
 	return path.Join(s.dir, name)
 }
 
-// assign sets variables: to a text, or to a list of words.
+// assign sets variables to a text or to a list of words.
 func (s *shellScript) assign(all []*syntax.Assign, exports bool) (err error) {
 	for _, one := range all {
 		if one.Name == nil || one.Index != nil {
@@ -245,7 +247,7 @@ func (s *shellScript) put(name string, v expand.Variable) {
 	s.set = append(s.set, variable{v, name})
 }
 
-// exports are what the launch will find in its environment by the script's word.
+// exports returns the variables that the script exports to the launch.
 func (s *shellScript) exports() (all []string) {
 	for _, one := range s.set {
 		if one.Exported && one.Kind == expand.String {
@@ -255,7 +257,7 @@ func (s *shellScript) exports() (all []string) {
 	return all
 }
 
-// Get is a variable as the shell has it.
+// Get returns a variable as the shell sees it.
 func (s *shellScript) Get(name string) expand.Variable {
 	text := func(value string, exported bool) expand.Variable {
 		return expand.Variable{Set: value != "", Exported: exported, Kind: expand.String, Str: value}
@@ -284,10 +286,10 @@ func (s *shellScript) Get(name string) expand.Variable {
 	return text(value, value != "")
 }
 
-// Each is for ${!prefix*}, which is not plain.
+// Each is only used for ${!prefix*}, which is not plain.
 func (s *shellScript) Each(func(string, expand.Variable) bool) {}
 
-// fields are the words that the shell makes of some.
+// fields returns the words that the shell makes from some words.
 func (s *shellScript) fields(words ...*syntax.Word) ([]string, error) {
 	for _, word := range words {
 		if err := s.plain(word); err != nil {
@@ -298,7 +300,7 @@ func (s *shellScript) fields(words ...*syntax.Word) ([]string, error) {
 	return fields, s.blamed(err)
 }
 
-// text is what the shell makes of a word where it takes nothing apart.
+// text returns a word as the shell expands it, without splitting it.
 func (s *shellScript) text(word *syntax.Word) (string, error) {
 	if err := s.plain(word); err != nil {
 		return "", err
@@ -311,7 +313,7 @@ func (s *shellScript) expanding() *expand.Config {
 	return &expand.Config{Env: s, CmdSubst: s.substitute}
 }
 
-// blamed is what keeps an expansion from being known, at its line.
+// blamed returns an expansion error as a usage error with its line.
 func (s *shellScript) blamed(err error) error {
 	if usage := (*launch.UsageError)(nil); err == nil || errors.As(err, &usage) {
 		return err
@@ -319,13 +321,13 @@ func (s *shellScript) blamed(err error) error {
 	return s.notPlain(err.Error())
 }
 
-// moving are variables that have another value each time, or wherever they are read.
+// moving are variables whose value changes with time or place.
 var moving = strings.Fields("RANDOM SRANDOM SECONDS EPOCHSECONDS EPOCHREALTIME LINENO BASHPID PPID UID EUID FUNCNAME DIRSTACK $ ? ! - _")
 
-// pattern is what a shell matches with the files that there are.
+// pattern matches words that a shell would replace by file names.
 var pattern = regexp.MustCompile(`(^|[^\\])(\\\\)*[*?[]`)
 
-// plain refuses a word of which only a shell, or the files that there are, can tell what it comes to.
+// plain refuses a word whose value only a shell or the existing files can tell.
 func (s *shellScript) plain(word *syntax.Word) (err error) {
 	for _, part := range word.Parts {
 		if text, isText := part.(*syntax.Lit); isText && pattern.MatchString(text.Value) {
@@ -349,7 +351,7 @@ func (s *shellScript) plain(word *syntax.Word) (err error) {
 	return err
 }
 
-// noteEmpty remembers a variable that comes to nothing, and has no text that stands in for it.
+// noteEmpty records a variable that is empty and has no default text.
 func (s *shellScript) noteEmpty(of *syntax.ParamExp) {
 	if of.Param == nil || of.Exp != nil || of.Length {
 		return
@@ -359,7 +361,8 @@ func (s *shellScript) noteEmpty(of *syntax.ParamExp) {
 	}
 }
 
-// substitute is what a command prints that says where one is: dirname, basename, pwd, hostname, behind cd.
+// substitute prints the output of commands that name the current place: dirname, basename, pwd and
+// hostname, after cd.
 func (s *shellScript) substitute(w io.Writer, of *syntax.CmdSubst) error {
 	inner := *s
 	var printed string

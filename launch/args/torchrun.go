@@ -18,17 +18,17 @@ type torchrunArgs struct {
 	nnodes, perNode         string
 	backend, endpoint, conf string
 	standalone              bool
-	redirects, tee, shown   string // what becomes of the ranks' output
+	redirects, tee, shown   string // where the ranks' output goes
 	maxRestarts             int
-	nodeRank                *int // nil where nobody gives it
+	nodeRank                *int // nil if not given
 	masterAddr              string
 	masterPort              *int
 	isModule, noPython      bool
 	runPath, useEnv         bool
 }
 
-// parseTorchrun reads what follows `torchrun`. Options that are not given are
-// taken from the environment.
+// parseTorchrun parses the words after "torchrun". Options that are not given come from the
+// environment.
 func parseTorchrun(p program, around Surroundings) (Typed, error) {
 	a := torchrunArgs{nnodes: "1:1", perNode: "1", backend: launch.RendezvousStatic, redirects: "0", tee: "0"}
 	parser := argumentParser{program: launch.ProgramTorchrun, prog: p.prog, options: a.options(p.legacy), abbreviate: true,
@@ -51,8 +51,8 @@ func parseTorchrun(p program, around Surroundings) (Typed, error) {
 	return t, nil
 }
 
-// ranksPython is the interpreter that torchrun starts instead of its own, "" for
-// its own; a name without a path is looked up on every node.
+// ranksPython returns the interpreter that torchrun starts instead of its own, "" for its own. A
+// name without a path is looked up on every node.
 //
 // Source: torch/distributed/run.py, config_from_args, 2.15.
 func ranksPython(around Surroundings) string {
@@ -66,11 +66,10 @@ func refuseTorchrun(original, format string, values ...any) *launch.UsageError {
 	return &launch.UsageError{Program: launch.ProgramTorchrun, Original: original, Message: fmt.Sprintf(format, values...)}
 }
 
-// options are torchrun's. Those that change nothing that is predicted are
-// read and forgotten.
+// options returns torchrun's options. Options that do not affect the prediction are read and
+// ignored.
 //
-// Source: torch/distributed/run.py, get_args_parser, 2.15, and launch.py,
-// parse_args.
+// Source: torch/distributed/run.py, get_args_parser, 2.15, and launch.py, parse_args.
 func (a *torchrunArgs) options(legacy bool) []option {
 	forgotten := new(string)
 	options := []option{
@@ -114,7 +113,7 @@ func (a *torchrunArgs) options(legacy bool) []option {
 	return options
 }
 
-// spellings are a name and the same with underscores for hyphens, or the other way round.
+// spellings returns a name, and the name with hyphens and underscores exchanged.
 func spellings(name string) []string {
 	for _, mark := range []struct{ old, new string }{{"_", "-"}, {"-", "_"}} {
 		if words := name[2:]; strings.Contains(words, mark.old) {
@@ -124,10 +123,10 @@ func spellings(name string) []string {
 	return []string{name}
 }
 
-// unset are the options that no variable stands in for.
+// unset are the options without a corresponding variable.
 var unset = []string{"-h", "--logs-specs", "--numa-binding", "--print-completion", "--use-env"}
 
-// preset has the environment stand in for options that are not given.
+// preset takes options that are not given from the environment.
 //
 // Source: torch/distributed/argparse_util.py, env and check_env, 2.15.
 func (p argumentParser) preset(around Surroundings) error {
@@ -154,14 +153,14 @@ func (p argumentParser) preset(around Surroundings) error {
 	return nil
 }
 
-// typed is what torchrun makes of its options before it starts anything.
+// typed checks and converts the options as torchrun does before it starts anything.
 //
 // Source: torch/distributed/run.py, run and config_from_args, 2.15.
 func (a *torchrunArgs) typed() (Typed, error) {
 	var t Typed
 	t.Program, t.Rendezvous, t.RdzvEndpoint = launch.ProgramTorchrun, a.backend, a.endpoint
 	t.MasterAddr, t.NodeRank = a.masterAddr, orElse(a.nodeRank, 0)
-	if !a.runPath { // which has the agents read the script themselves
+	if !a.runPath { // with --run-path the agents read the script themselves
 		t.Module, t.NoPython = a.isModule, a.noPython
 	}
 	if a.standalone {
@@ -195,7 +194,7 @@ func (a *torchrunArgs) typed() (Typed, error) {
 	switch t.Rendezvous {
 	case "":
 		return Typed{}, refuseTorchrun("ValueError: The rendezvous backend name must be a non-empty string.", "--rdzv-backend is empty: leave it out for static, or use c10d")
-	case launch.RendezvousDeepSpeed: // our own word for no torchrun at all
+	case launch.RendezvousDeepSpeed: // preflight's own word for a launch without torchrun
 		return Typed{}, refuseTorchrun("ValueError: The rendezvous backend 'deepspeed' is not registered. Did you forget to call `register`?", "torchrun has no rendezvous backend deepspeed: use static or c10d")
 	}
 	t.Notes = a.rankNotes(t)
@@ -206,11 +205,11 @@ func (a *torchrunArgs) typed() (Typed, error) {
 	return t, nil
 }
 
-// rankNotes are of the number that the static backend takes for the node it is typed on: with one
-// that is none of theirs, or with one number on all, the nodes wait for the one that is missing.
+// rankNotes warns about node ranks of the static backend. If a rank is out of range, or all nodes
+// have the same rank, the nodes wait for the rank that is missing.
 //
-// Source: torch/distributed/run.py, get_args_parser, and elastic/rendezvous/static_tcp_rendezvous.py,
-// 1.13 to 2.15.
+// Source: torch/distributed/run.py, get_args_parser, and
+// elastic/rendezvous/static_tcp_rendezvous.py, 1.13 to 2.15.
 func (a *torchrunArgs) rankNotes(t Typed) []hostfile.Note {
 	switch rank := orElse(a.nodeRank, 0); {
 	case t.Rendezvous != launch.RendezvousStatic:
@@ -225,7 +224,7 @@ func (a *torchrunArgs) rankNotes(t Typed) []hostfile.Note {
 	return nil
 }
 
-// nodeRange is --nnodes, N or MIN:MAX.
+// nodeRange reads --nnodes, N or MIN:MAX.
 func nodeRange(text string) (least, most int, err error) {
 	bounds := strings.Split(text, ":")
 	if len(bounds) > 2 {
@@ -248,13 +247,13 @@ func nodeRange(text string) (least, most int, err error) {
 	return least, most, nil
 }
 
-// perNode is --nproc-per-node: a number, or what torchrun counts by itself.
+// perNode reads --nproc-per-node: a number, or a word for what torchrun counts itself.
 //
 // Source: torch/distributed/run.py, determine_local_world_size, 2.15.
 func perNode(text string) (string, error) {
 	if digits, ok := hostfile.PythonInt(text); ok {
 		if n, err := strconv.Atoi(digits); err == nil {
-			digits = strconv.Itoa(n) // without zeros before it
+			digits = strconv.Itoa(n) // without leading zeros
 		}
 		return digits, nil
 	}
@@ -264,7 +263,8 @@ func perNode(text string) (string, error) {
 	return text, nil
 }
 
-// streams are which of a rank's streams go to a file: all ranks', or each one's.
+// streams matches the value that selects which streams of the ranks go to a file: for all ranks or
+// for each.
 var streams = regexp.MustCompile(`^([0-3]|([0-9]:[0-3],)*[0-9]:[0-3])$`)
 
 // checkOutput reads --local-ranks-filter, --redirects and --tee.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dsconfig reads a DeepSpeed configuration as a release of DeepSpeed does: its
-// Hjson, the settings that the release knows, what pydantic refuses of their values, the
-// rules between them, and the extensions that it has DeepSpeed compile.
+// Package dsconfig reads a DeepSpeed configuration as a release of DeepSpeed does: its Hjson, the
+// settings that the release knows, the values that pydantic refuses, the rules between settings,
+// and the extensions that DeepSpeed will compile.
 //
-// It is handed text and opens no file. Whether a finding matters is for checks.
+// It gets the text and opens no file. The checks decide whether a problem matters.
 package dsconfig
 
 import (
@@ -15,54 +15,53 @@ import (
 	"preflight/hostfile"
 )
 
-// Config is what a DeepSpeed configuration means for the launch. Numbers are nil
-// where it does not say, or says "auto".
+// Config is what a DeepSpeed configuration means for the launch. Numbers are nil if they are
+// missing or "auto".
 type Config struct {
 	Path string `json:"path"`
-	// Problems end the launch or the training, in DeepSpeed's own order.
+	// Problems end the launch or the training, or are settings without effect, in DeepSpeed's own
+	// order.
 	Problems     []Problem `json:"problems,omitempty"`
 	TrainBatch   *int      `json:"train_batch_size,omitempty"`
 	MicroBatch   *int      `json:"train_micro_batch_size_per_gpu,omitempty"`
 	Accumulation *int      `json:"gradient_accumulation_steps,omitempty"`
 	ZeroStage    int       `json:"zero_stage"`
-	// Offload are the places that ZeRO moves states to.
+	// Offload lists the places to which ZeRO moves states.
 	Offload []Offload `json:"offload,omitempty"`
 	// NodeLocal is checkpoint.use_node_local_storage: each node keeps its own checkpoints.
 	NodeLocal bool `json:"node_local,omitempty"`
-	// Ops are the extensions that DeepSpeed compiles for it on first use, by
-	// DeepSpeed's names: cpu_adam, fused_adam, async_io.
+	// Ops are the extensions that DeepSpeed compiles on first use, by its names: cpu_adam,
+	// fused_adam, async_io.
 	Ops []string `json:"ops,omitempty"`
 }
 
-// Offload is one place of ZeRO-Offload or ZeRO-Infinity.
+// Offload is one target of ZeRO-Offload or ZeRO-Infinity.
 type Offload struct {
 	What   string `json:"what"`   // optimizer or param
 	Device string `json:"device"` // cpu or nvme
-	// Path is nvme's directory as it is written: a relative one hangs on where each
-	// rank runs.
+	// Path is the directory for nvme, as written. A relative path depends on the directory of each
+	// rank.
 	Path string `json:"path,omitempty"`
 }
 
-// Problem is something in a DeepSpeed configuration that will not do what
-// it seems to.
+// Problem is a setting of a DeepSpeed configuration that does not do what it seems to do.
 type Problem struct {
 	Key      string `json:"key"`   // "zero_optimization.stage", "" for the file as a whole
-	Fatal    bool   `json:"fatal"` // training ends on it; otherwise it is silently ignored
+	Fatal    bool   `json:"fatal"` // the training fails; otherwise the setting is silently ignored
 	Message  string `json:"message"`
-	Original string `json:"said,omitempty"` // what DeepSpeed itself would say
+	Original string `json:"said,omitempty"` // DeepSpeed's own message
 }
 
-// Read reads a DeepSpeed configuration as the given release does, "" for
-// the newest. worldSize is the number of ranks, 0 when it is not known; batch
-// sizes are then not judged, nor where the configuration itself splits the model.
-// A file that cannot be read as a whole has one problem and nothing else. Read
-// returns nil where it is not known what the release reads in the file.
+// Read reads a DeepSpeed configuration as the given release does, "" for the newest. worldSize is
+// the number of ranks, 0 if unknown; then batch sizes are not checked. They are not checked either
+// if the configuration splits the model. A file that cannot be read has one problem and nothing
+// else. Read returns nil if it is unknown what the release reads from the file.
 //
-// "auto" is what Hugging Face's Trainer and accelerate fill in before DeepSpeed
-// sees it. It is not judged.
+// Hugging Face's Trainer and accelerate replace "auto" before DeepSpeed sees it, so it is not
+// checked.
 //
-// Source: deepspeed/runtime/config.py, DeepSpeedConfig, 0.7.0 to 0.19.8, and
-// runtime/engine.py, _configure_optimizer.
+// Source: deepspeed/runtime/config.py, DeepSpeedConfig, 0.7.0 to 0.19.8, and runtime/engine.py,
+// _configure_optimizer.
 func Read(file File, deepspeed string, worldSize int) *Config {
 	read := &reader{release: deepspeed, worldSize: worldSize, config: &Config{Path: file.Path}}
 	root, problem := parse(file, deepspeed)
@@ -85,9 +84,8 @@ func Read(file File, deepspeed string, worldSize int) *Config {
 	return read.config
 }
 
-// reader goes through one configuration in DeepSpeed's order. Each step
-// reports on its own keys, also where an earlier one would have ended DeepSpeed:
-// so that they can be fixed all at once.
+// reader goes through a configuration in DeepSpeed's order. Each step reports its own keys even if
+// an earlier step would have ended DeepSpeed, so that users can fix all problems at once.
 type reader struct {
 	release   string
 	worldSize int
@@ -95,17 +93,17 @@ type reader struct {
 	config    *Config
 }
 
-// fatal notes what training ends on; original is the exception as Python prints it.
+// fatal adds a problem that ends the training. original is the exception as Python prints it.
 func (r *reader) fatal(key, original, format string, values ...any) {
 	r.config.Problems = append(r.config.Problems, Problem{Key: key, Fatal: true, Message: fmt.Sprintf(format, values...), Original: original})
 }
 
-// ignored notes what is read and does nothing.
+// ignored adds a setting that has no effect.
 func (r *reader) ignored(key, format string, values ...any) {
 	r.config.Problems = append(r.config.Problems, Problem{Key: key, Message: fmt.Sprintf(format, values...)})
 }
 
-// failed is whether a key, or one below it, has ended DeepSpeed already.
+// failed reports whether a key, or one below it, has already ended DeepSpeed.
 func (r *reader) failed(key string) bool {
 	return slices.ContainsFunc(r.config.Problems, func(p Problem) bool {
 		return p.Fatal && (p.Key == key || len(p.Key) > len(key) && p.Key[:len(key)+1] == key+".")
@@ -114,7 +112,8 @@ func (r *reader) failed(key string) bool {
 
 func (r *reader) since(release string) bool { return !hostfile.Before(r.release, release) }
 
-// removedKeys are refused by name since DeepSpeed 0.19.7, before anything else is read.
+// removedKeys reports keys that DeepSpeed refuses by name since 0.19.7, before it reads anything
+// else.
 func (r *reader) removedKeys() {
 	for _, gone := range tables().Removed {
 		section, key := r.root, gone.Name
@@ -128,8 +127,8 @@ func (r *reader) removedKeys() {
 	}
 }
 
-// elasticity takes the batch sizes over where it is enabled, and refuses to find
-// any (elasticity was removed in 0.19.8).
+// elasticity reports batch sizes that conflict with the elasticity section, which sets them itself
+// (removed in 0.19.8).
 func (r *reader) elasticity() {
 	section := r.root.object("elasticity")
 	if r.since("0.19.8") || section.get("enabled") != true || section.get("ignore_non_elastic_batch_info") == true {
@@ -146,7 +145,8 @@ func (r *reader) elasticity() {
 	}
 }
 
-// offload are the places states are moved to, and those that are named in vain.
+// offload records the places to which states are moved, and reports settings for them without
+// effect.
 func (r *reader) offload() {
 	zero := r.root.object("zero_optimization")
 	stage := r.config.ZeroStage
@@ -188,8 +188,7 @@ func (r *reader) nvmePath(section *object, where string) string {
 	return path.Clean(named)
 }
 
-// offloadDevice is cpu, nvme or "": by the section, or by the flag of old that
-// stands for it.
+// offloadDevice returns cpu, nvme or "", from the section or from the older flag for it.
 func offloadDevice(zero *object, what string) string {
 	old := map[string]string{"optimizer": "cpu_offload", "param": "cpu_offload_param"}[what]
 	if zero.get(old) == true {

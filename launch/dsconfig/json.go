@@ -17,16 +17,19 @@ import (
 // File is a DeepSpeed configuration as the launching machine has it.
 type File struct {
 	Path string
-	JSON string // the text of the file or, of a file that is no JSON, what Python's hjson reads in it; "" where that is not known
-	// Hjson is whether the file is no JSON, and Refused the exception that hjson raises, "" for none.
+	JSON string // text of the file or, if it is not JSON, what Python's hjson reads from it; "" if unknown
+	// Hjson means that the file is not JSON. Refused is the exception that hjson raises, "" for
+	// none.
 	Hjson   bool
 	Refused string
 }
 
-// parse reads the file as far as a dictionary, which is nil without a problem where it is not known what DeepSpeed reads
-// in the file. DeepSpeed takes Hjson from 0.8.1 on and only JSON before. It refuses keys that are there twice.
+// parse reads the file as a dictionary. The result is nil without a problem if it is unknown what
+// DeepSpeed reads from the file. DeepSpeed accepts Hjson since 0.8.1, and only JSON before. It
+// refuses duplicate keys.
 //
-// Source: deepspeed/runtime/config.py, DeepSpeedConfig.__init__; config_utils.py, dict_raise_error_on_duplicate_keys.
+// Source: deepspeed/runtime/config.py, DeepSpeedConfig.__init__; config_utils.py,
+// dict_raise_error_on_duplicate_keys.
 func parse(file File, release string) (*object, *Problem) {
 	if file.Hjson && hostfile.Before(release, "0.8.1") {
 		return nil, &Problem{Fatal: true, Original: "json.decoder.JSONDecodeError",
@@ -57,14 +60,14 @@ func unreadable(exception string) *Problem {
 	return &Problem{Fatal: true, Original: exception, Message: "the file cannot be read: " + strings.TrimPrefix(exception, "hjson.scanner.HjsonDecodeError: ")}
 }
 
-// object is a JSON object in the order of the file. Its values are nil, bool,
-// int, float64, string, []any and *object.
+// object is a JSON object in the order of the file. Its values are nil, bool, int, float64, string,
+// []any and *object.
 type object struct {
 	names  []string
 	values map[string]any
 }
 
-// What is not there has nothing in it: each of these takes nil.
+// The methods of object accept nil, which stands for a missing object without entries.
 
 func (o *object) has(name string) bool {
 	if o == nil {
@@ -145,7 +148,7 @@ func decodeList(from *json.Decoder) ([]any, error) {
 	return made, err
 }
 
-// pythonNumber returns an int where hjson makes one: 5e8 is 500000000.
+// pythonNumber returns an int if hjson would: 5e8 is 500000000.
 func pythonNumber(text string) (any, error) {
 	if n, err := strconv.Atoi(text); err == nil {
 		return n, nil

@@ -14,11 +14,11 @@ import (
 	"preflight/hostfile"
 )
 
-// kind returns what is wrong with a value in the words of pydantic 1 and 2, both "" when nothing
-// is. A nil kind accepts anything.
+// kind returns what is wrong with a value in the words of pydantic 1 and 2, "" for both if it is
+// valid. A nil kind accepts anything.
 type kind func(value any) (old, new string)
 
-// kinds are what settings may be, by their names in deepspeed.yaml.
+// kinds maps the names in deepspeed.yaml to the checks of settings.
 var kinds = map[string]kind{
 	"flag":              checkFlag,
 	"text":              checkText,
@@ -64,7 +64,7 @@ func is[T any](value any) bool {
 
 func isDevice(value any) bool { return value == "none" || value == "cpu" || value == "nvme" }
 
-// checkDict: pydantic 1 makes a dictionary of an empty list.
+// checkDict accepts a dictionary. pydantic 1 converts an empty list to one.
 func checkDict(value any) (old, new string) {
 	switch v := value.(type) {
 	case *object:
@@ -102,7 +102,7 @@ func parseFlag(value any) (on, isFlag bool) {
 	return false, false
 }
 
-// checkText: pydantic 1 makes texts of numbers.
+// checkText accepts a text. pydantic 1 converts numbers to texts.
 func checkText(value any) (old, new string) {
 	switch value.(type) {
 	case string:
@@ -126,7 +126,7 @@ var (
 	below1 = bound{"less than", 1, func(n float64) bool { return n < 1 }}
 )
 
-// number accepts what pydantic makes a number of, within bounds.
+// number accepts values that pydantic converts to a number within bounds.
 func number(isWhole bool, bounds ...bound) kind {
 	return func(value any) (old, new string) {
 		n, old, new := parseNumber(value, isWhole)
@@ -149,9 +149,8 @@ func number(isWhole bool, bounds ...bound) kind {
 	}
 }
 
-// parseNumber is the number that a value stands for: true is 1, "3" is 3.
-// Pydantic 1 cuts fractions off, pydantic 2 refuses them where a whole number is
-// wanted.
+// parseNumber returns the number that a value stands for: true is 1, "3" is 3. For whole numbers,
+// pydantic 1 cuts off fractions and pydantic 2 refuses them.
 func parseNumber(value any, isWhole bool) (n float64, old, new string) {
 	old, new, as := "value is not a valid float", "Input should be a valid number", "a number"
 	if isWhole {
@@ -177,8 +176,8 @@ func parseNumber(value any, isWhole bool) (n float64, old, new string) {
 	return 0, old, new
 }
 
-// checkStage: an enumeration of numbers, whose last one has two names. Pydantic 2
-// makes numbers of texts for it, pydantic 1 does not.
+// checkStage accepts the numbers of an enumeration, whose last one has two names. Pydantic 2
+// converts texts to numbers for it, pydantic 1 does not.
 func checkStage(value any) (old, new string) {
 	const wantOld, wantNew = "value is not a valid enumeration member; permitted: 0, 1, 2, 3", "Input should be 0, 1, 2, 3 or 3"
 	n, problem, _ := parseNumber(value, false)
@@ -191,10 +190,10 @@ func checkStage(value any) (old, new string) {
 	return "", ""
 }
 
-// checkLossScale and checkScaleStep are stricter than numbers are.
+// checkLossScale and checkScaleStep are stricter than the checks for numbers.
 //
-// Source: deepspeed/runtime/precision_config.py, the validators of
-// DeepSpeedFP16Config, since 0.18.8 and 0.19.3.
+// Source: deepspeed/runtime/precision_config.py, the validators of DeepSpeedFP16Config, since
+// 0.18.8 and 0.19.3.
 func checkLossScale(value any) (old, new string) {
 	n, problem, _ := parseNumber(value, false)
 	_, isFlag := value.(bool)

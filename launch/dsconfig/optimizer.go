@@ -9,8 +9,8 @@ import (
 	"preflight/hostfile"
 )
 
-// optimizer judges the optimizer by its name; a script may hand DeepSpeed one of
-// its own instead, and then none of this happens.
+// optimizer checks the optimizer by its name. If the script creates its own optimizer, this section
+// is not used.
 func (r *reader) optimizer() {
 	section := r.root.object("optimizer")
 	name, isText := section.get("type").(string)
@@ -47,11 +47,11 @@ func (r *reader) made(name string) (optimizer, bool) {
 	return optimizer{}, false
 }
 
-// ops are what DeepSpeed compiles when it first needs it, where the installed
-// package does not bring it compiled.
+// ops records what DeepSpeed compiles on first use, unless the installed package contains it
+// already compiled.
 //
-// Source: deepspeed/runtime/engine.py, zero/, swap_tensor/ and op_builder/, every
-// release from 0.7.0 to 0.19.8.
+// Source: deepspeed/runtime/engine.py, zero/, swap_tensor/ and op_builder/, every release from
+// 0.7.0 to 0.19.8.
 func (r *reader) ops() {
 	var ops []string
 	need := func(needed bool, op string) {
@@ -76,9 +76,8 @@ func (r *reader) ops() {
 	r.config.Ops = ops
 }
 
-// optimizerOp is the op that the optimizer computes with. Without an optimizer
-// in the file an offloaded one must be DeepSpeed's for the CPU, which the script
-// or accelerate then brings.
+// optimizerOp returns the op of the optimizer. If the file has no optimizer, an offloaded one must
+// be DeepSpeed's CPU optimizer, which the script or accelerate creates.
 func (r *reader) optimizerOp(offloaded bool) string {
 	section := r.root.object("optimizer")
 	if section == nil {

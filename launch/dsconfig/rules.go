@@ -36,8 +36,8 @@ func (r *reader) checkpoint(section *object) {
 	}
 }
 
-// profiler switches the wall clock on with itself, by an operator that texts and
-// fractions do not have.
+// profiler checks that flops_profiler.enabled is a flag: DeepSpeed combines it with the wall clock
+// setting with an operator that texts and fractions do not have.
 func (r *reader) profiler(section *object) {
 	switch value := section.values["enabled"].(type) {
 	case bool, int:
@@ -49,8 +49,8 @@ func (r *reader) profiler(section *object) {
 	}
 }
 
-// masterWeights are weights and gradients kept in half precision, which only some
-// stages of ZeRO can; the rule was stage 2 alone up to 0.18.2.
+// masterWeights checks weights and gradients in half precision, which only some stages of ZeRO
+// support. Until 0.18.2 it was stage 2 only.
 func (r *reader) masterWeights() {
 	if r.failed("fp16") || r.failed("bf16") || r.failed("zero_optimization") {
 		return
@@ -85,11 +85,11 @@ func (r *reader) masterWeights() {
 	}
 }
 
-// batch judges the three batch sizes: two make the third, by division without
-// rest or not, and the product must be right.
+// batch checks the three batch sizes. Two of them determine the third, by division that may or may
+// not leave a remainder, and their product must be right.
 //
-// Source: deepspeed/runtime/config.py, _set_batch_related_parameters and
-// _batch_assertion, the same from 0.7.0 to 0.19.8.
+// Source: deepspeed/runtime/config.py, _set_batch_related_parameters and _batch_assertion, the same
+// from 0.7.0 to 0.19.8.
 func (r *reader) batch() {
 	if r.takenOver() {
 		return
@@ -106,7 +106,7 @@ func (r *reader) batch() {
 			}
 			return
 		default:
-			return // a fraction: no rule of DeepSpeed's own
+			return // DeepSpeed has no rule for fractions
 		}
 	}
 	r.config.TrainBatch, r.config.MicroBatch, r.config.Accumulation = numbers[0], numbers[1], numbers[2]
@@ -120,15 +120,15 @@ func (r *reader) batch() {
 	}
 }
 
-// takenOver is whether somebody else says the batch sizes: elasticity, or a
-// trainer that fills in "auto".
+// takenOver reports whether something else sets the batch sizes: elasticity, or a trainer that
+// replaces "auto".
 func (r *reader) takenOver() bool {
 	return r.root.object("elasticity").get("enabled") == true ||
 		slices.ContainsFunc(batchKeys, func(key string) bool { return r.root.values[key] == "auto" })
 }
 
-// splitsModel is whether several ranks share one batch: the world size of the
-// rule is then a part of the launch's.
+// splitsModel reports whether several ranks share one batch. The world size in the rule is then
+// only a part of the launch's.
 func (r *reader) splitsModel() bool {
 	more := func(value any) bool {
 		n, _, _ := parseNumber(value, true)
@@ -176,7 +176,7 @@ func (r *reader) product(numbers [3]*int, world int) {
 			continue
 		}
 		key, message := batchKeys[i], fmt.Sprintf("%s is %d", batchKeys[i], n.value)
-		if !given[i] { // what it came from is what can be changed
+		if !given[i] { // report the given value, which the user can change
 			key = batchKeys[slices.Index(given[:], true)]
 			message = fmt.Sprintf("train_batch_size %d is too small for %d ranks: %s would be %d", train, world, batchKeys[i], n.value)
 		}
@@ -195,7 +195,7 @@ func (r *reader) dividesByZero(key string) {
 	r.fatal(key, "ZeroDivisionError: integer division or modulo by zero", "%s is 0", key)
 }
 
-// floor is Python's //, which rounds down.
+// floor divides like Python's //, which rounds down.
 func floor(a, b int) int {
 	n := a / b
 	if a%b != 0 && (a < 0) != (b < 0) {

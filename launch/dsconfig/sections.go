@@ -12,14 +12,14 @@ import (
 	"preflight/hostfile"
 )
 
-// violation is one line of pydantic's complaint; key is "" for the whole section.
+// violation is one line of pydantic's error. key is "" for the whole section.
 type violation struct {
 	key, text string
-	message   string // for a person
+	message   string // for people
 }
 
-// sections goes through the sections of the file in DeepSpeed's order: one mistake
-// in those that pydantic reads ends it.
+// sections checks the sections of the file in DeepSpeed's order. The first mistake in a section
+// that pydantic reads ends DeepSpeed.
 func (r *reader) sections() {
 	for _, top := range tables().Settings {
 		value, given := r.root.values[top.Name]
@@ -50,8 +50,8 @@ func (r *reader) sections() {
 	}
 }
 
-// normalized is a section as DeepSpeed takes it: zero_optimization may be true
-// or false, and null is no section to a few.
+// normalized returns a section as DeepSpeed reads it: zero_optimization may be true or false, and
+// for some sections null means no section.
 func normalized(name string, value any) (section any, given bool) {
 	if enabled, isFlag := value.(bool); name == "zero_optimization" && isFlag {
 		return &object{names: []string{"stage"}, values: map[string]any{"stage": map[bool]int{true: 1}[enabled]}}, true
@@ -68,21 +68,21 @@ func (r *reader) noObject(top setting, value any) {
 	r.fatal(top.Name, original, "%s must be an object: write %q: { … }", top.Name, top.Name)
 }
 
-// isStrict is whether the release refuses what the section does not know.
+// isStrict reports whether the release refuses unknown settings of the section.
 func (r *reader) isStrict(s *section) bool {
 	return s.Model != "" && (s.Strict == "" || r.since(s.Strict))
 }
 
 func (r *reader) knows(s setting) bool { return hostfile.Within(r.release, s.Since, s.Until) }
 
-// refuse reports what pydantic says of a section: all of it in one exception.
+// refuse reports pydantic's error for a section, all mistakes in one exception.
 func (r *reader) refuse(name string, s *section, o *object) {
 	mistakes := r.violations(s, o, "")
 	if len(mistakes) == 0 {
 		mistakes = r.contradictions(s, o)
 	}
 	if s.Monitor && len(mistakes) > 0 && r.pydantic1() && r.since("0.8.1") {
-		// The class above them all goes on after the error, and fails.
+		// Here DeepSpeed's parent class continues after pydantic's error and fails later.
 		r.fatal(name, "AttributeError: 'NoneType' object has no attribute 'enabled'", "%s.%s: %s", name, mistakes[0].key, mistakes[0].message)
 		return
 	}
@@ -107,12 +107,12 @@ func (r *reader) refuse(name string, s *section, o *object) {
 	}
 }
 
-// pydantic1 is whether the release speaks as pydantic 1 does, by itself or by the
+// pydantic1 reports whether the release prints pydantic 1's errors, from pydantic 1 or from the
 // copy in pydantic 2.
 func (r *reader) pydantic1() bool { return hostfile.Before(r.release, "0.15.0") }
 
-// violations are those of the known settings in their own order, then the unknown
-// ones: in the file's order, or with pydantic 1 sorted.
+// violations returns those of the known settings in their own order, then the unknown settings: in
+// the order of the file, or sorted with pydantic 1.
 func (r *reader) violations(s *section, o *object, at string) []violation {
 	var found []violation
 	known := map[string]bool{}
@@ -127,7 +127,7 @@ func (r *reader) violations(s *section, o *object, at string) []violation {
 				continue
 			}
 			if r.pydantic1() {
-				name = setting.Name // it tells the alias, whatever was written
+				name = setting.Name // the error names the alias, even if another name was written
 			}
 			found = append(found, r.violationsOf(setting, at+name, value)...)
 			break
@@ -177,11 +177,11 @@ func (r *reader) violationsOf(s setting, at string, value any) []violation {
 	return []violation{{at, original, "the value " + pythonRepr(value) + " is refused (" + original + ")"}}
 }
 
-// contradictions are what a section as a whole is refused for once each of its
-// settings is in order, the first of them.
+// contradictions returns the first error of a section as a whole, after all of its settings are
+// valid.
 //
-// Source: deepspeed/runtime/zero/config.py and precision_config.py, the validators
-// of whole classes (that of 0.14 and before never struck).
+// Source: deepspeed/runtime/zero/config.py and precision_config.py, the validators of whole classes
+// (that of 0.14 and before never applied).
 func (r *reader) contradictions(s *section, o *object) []violation {
 	at := stageOf(o)
 	switch {
@@ -206,8 +206,8 @@ func (r *reader) contradictions(s *section, o *object) []violation {
 	return nil
 }
 
-// on is whether a flag is set: as pydantic takes it where the section is of a
-// class, else by Python's idea of truth.
+// on reports whether a flag is set: with pydantic's rules if the section is a class, otherwise with
+// Python's truth rules.
 func (r *reader) on(s *section, o *object, name string) bool {
 	value := o.get(name)
 	if r.isStrict(s) {
@@ -228,8 +228,8 @@ func stageOf(zero *object) int {
 	return int(n)
 }
 
-// zero takes the stage in, and refuses a key of old beside the one that replaced
-// it (config_utils.py, _process_deprecated_field).
+// zero reads the stage, and reports a deprecated key that is given together with its replacement
+// (config_utils.py, _process_deprecated_field).
 func (r *reader) zero(o *object) {
 	if r.failed("zero_optimization") {
 		return
@@ -247,7 +247,7 @@ func (r *reader) zero(o *object) {
 	}
 }
 
-// precision: one half precision at a time.
+// precision reports if both half precisions are enabled.
 func (r *reader) precision(bf16 *object) {
 	if r.on(sectionNamed("fp16"), r.root.object("fp16"), "enabled") && r.on(sectionNamed("bf16"), bf16, "enabled") && !r.failed("fp16") && !r.failed("bf16") {
 		r.fatal("bf16.enabled", "AssertionError: bfloat16 and fp16 modes cannot be simultaneously enabled",
@@ -255,8 +255,8 @@ func (r *reader) precision(bf16 *object) {
 	}
 }
 
-// unknownKeys are what DeepSpeed silently ignores: a spelling mistake as
-// a rule, or a key of another release. Keys that look like comments are meant so.
+// unknownKeys reports keys that DeepSpeed silently ignores: usually spelling mistakes or keys of
+// another release. Keys that look like comments are not reported.
 func (r *reader) unknownKeys() {
 	r.ignoredKeys(tables().Settings, r.root, "")
 	for _, top := range tables().Settings {

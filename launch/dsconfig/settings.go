@@ -15,7 +15,7 @@ import (
 //go:embed deepspeed.yaml
 var deepspeed []byte
 
-// table is what deepspeed.yaml holds, which explains the fields.
+// table is the content of deepspeed.yaml, which explains the fields.
 type table struct {
 	Settings        []setting
 	Removed         []removedSetting
@@ -53,7 +53,7 @@ type optimizer struct {
 	Refuses      string
 }
 
-// tables returns what deepspeed.yaml holds.
+// tables returns the content of deepspeed.yaml.
 var tables = sync.OnceValue(func() (all table) {
 	decoder := yaml.NewDecoder(bytes.NewReader(deepspeed))
 	decoder.KnownFields(true)
@@ -64,7 +64,7 @@ var tables = sync.OnceValue(func() (all table) {
 	return all
 })
 
-// eachAlone returns a row for each name of rows that may have several.
+// eachAlone returns one row per name, for rows that have several names.
 func eachAlone(rows []setting) (settings []setting) {
 	for _, row := range rows {
 		if row.Holds != nil {
@@ -78,11 +78,11 @@ func eachAlone(rows []setting) (settings []setting) {
 	return settings
 }
 
-// sectionNamed returns a section at the top of the file.
+// sectionNamed returns a section of the top level of the file.
 func sectionNamed(name string) *section {
 	all := tables().Settings
 	return all[slices.IndexFunc(all, func(s setting) bool { return s.Name == name })].Holds
 }
 
-// batchKeys are the three numbers of which two make the third.
+// batchKeys are the three numbers of which any two determine the third.
 var batchKeys = []string{"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}

@@ -13,18 +13,17 @@ import (
 	"preflight/launch"
 )
 
-// Choice is the interface and address that a library will take on one node.
-// Where neither Address nor Error is set the choice is not known, because what
-// it hangs on was not seen; Rule says what.
+// Choice is the interface and address that a library will use on a node. If both Address and Error
+// are empty, the choice is unknown because a fact is missing; Rule says which.
 type Choice struct {
-	Interface string // "" when the rule names an address of no known interface
+	Interface string // "" if the address belongs to no known interface
 	Address   string // an IP address without a prefix length
-	Rule      string // why this one, for a person: "NCCL_SOCKET_IFNAME=eth0 from /etc/nccl.conf"
-	Error     string // what the library will die with where it can choose nothing, else ""
+	Rule      string // why it was chosen, as text for people: "NCCL_SOCKET_IFNAME=eth0 from /etc/nccl.conf"
+	Error     string // the library's error if it can choose nothing, otherwise ""
 }
 
-// RankAddress is where the ranks of the node will listen for the others: NCCL's
-// choice, or gloo's where a slot is a process.
+// RankAddress returns the address on which the node's ranks will listen for the others: NCCL's
+// choice, or gloo's if a slot is a process.
 func RankAddress(p launch.Prediction, node *facts.Node) Choice {
 	if p.Accelerator == "cpu" {
 		return Gloo(p, node)
@@ -32,7 +31,7 @@ func RankAddress(p launch.Prediction, node *facts.Node) Choice {
 	return Bootstrap(p, node)
 }
 
-// unseenNet is the choice of whoever chooses among interfaces that nobody saw.
+// unseenNet is the choice if the node's interfaces are unknown.
 var unseenNet = Choice{Rule: "not known: the node's interfaces were not seen"}
 
 func choiceOf(a launch.HeldAddress, rule string) Choice {
@@ -48,7 +47,7 @@ func holder(held []launch.HeldAddress, address netip.Addr) (*facts.Interface, bo
 	return held[at].Interface, true
 }
 
-// cite is a setting with the place where its author would look for it.
+// cite returns a setting with the place where it was set.
 func cite(env launch.Env, setting facts.Setting) string {
 	from := setting.Source
 	exported := env.Exports(setting.Name)
@@ -61,9 +60,8 @@ func cite(env launch.Env, setting facts.Setting) string {
 	return fmt.Sprintf("%s=%s from %s", setting.Name, setting.Value, from)
 }
 
-// Bootstrap is the interface that NCCL's bootstrap will use on the node: exactly one,
-// in the subnet of NCCL_COMM_ID where that is set, else the first that NET/Socket
-// would use.
+// Bootstrap returns the single interface that NCCL's bootstrap will use on the node: one in the
+// subnet of NCCL_COMM_ID if that is set, otherwise the first that NET/Socket would use.
 //
 // Source: NVIDIA/nccl 2.30.7, bootstrap.cc, bootstrapNetInit and netGetDevice.
 func Bootstrap(p launch.Prediction, node *facts.Node) Choice {
@@ -83,10 +81,9 @@ func Bootstrap(p launch.Prediction, node *facts.Node) Choice {
 	return choice
 }
 
-// Sockets are the interfaces that NCCL's NET/Socket will use on the node
-// where it uses sockets at all, as its devices are numbered: at most 16, and
-// without NCCL_COMM_ID bootstrap's first. Where it finds none the only entry has
-// an Error.
+// Sockets returns the interfaces that NCCL's NET/Socket will use on the node if it uses sockets, in
+// the order of NCCL's devices: at most 16, and without NCCL_COMM_ID bootstrap's interface first. If
+// there are none, the only entry has an Error.
 //
 // Source: NVIDIA/nccl 2.30.7, transport/net_socket.cc, ncclNetSocketInit.
 func Sockets(p launch.Prediction, node *facts.Node) []Choice {
@@ -99,8 +96,8 @@ func Sockets(p launch.Prediction, node *facts.Node) []Choice {
 	return []Choice{{Error: "NET/Socket : no interface found"}}
 }
 
-// Candidates are the interfaces that NCCL_SOCKET_IFNAME selects from on the
-// node, in the kernel's order, each with the address that NCCL would take there.
+// Candidates returns the interfaces from which NCCL_SOCKET_IFNAME selects on the node, in the
+// kernel's order, each with the address that NCCL would use.
 func Candidates(p launch.Prediction, node *facts.Node) []Choice {
 	if node.Net == nil {
 		return nil
@@ -108,7 +105,7 @@ func Candidates(p launch.Prediction, node *facts.Node) []Choice {
 	return newSearch(p, node).candidates
 }
 
-// search is one node as NCCL sees it when it looks for interfaces.
+// search holds what NCCL sees of a node when it looks for interfaces.
 type search struct {
 	node       *facts.Node
 	held       []launch.HeldAddress
@@ -123,13 +120,13 @@ func newSearch(p launch.Prediction, node *facts.Node) search {
 	return s
 }
 
-// eligible leaves out what NCCL never takes: interfaces without a carrier
-// since 2.28.3, the family that NCCL_SOCKET_FAMILY did not ask for, ::1. An
-// interface comes once, with its first address. IPv6 link-local addresses are
-// not left out, although nobody can connect to one.
+// eligible returns the interfaces that NCCL may use. It excludes interfaces without a carrier
+// (since 2.28.3), the family that NCCL_SOCKET_FAMILY does not select, and ::1. Each interface
+// appears once, with its first address. IPv6 link-local addresses are included, although nothing
+// can connect to them.
 //
-// Source: NVIDIA/nccl, misc/socket.cc, findInterfaces, 2.4.2 to 2.27.7;
-// os/linux.cc, ncclOsFindInterfaces, 2.28.3 to 2.30.7.
+// Source: NVIDIA/nccl, misc/socket.cc, findInterfaces, 2.4.2 to 2.27.7; os/linux.cc,
+// ncclOsFindInterfaces, 2.28.3 to 2.30.7.
 func (s search) eligible() []Choice {
 	family := s.env.Get("NCCL_SOCKET_FAMILY").Value
 	wantsCarrier := !hostfile.Before(s.version, "2.28.3")
@@ -145,12 +142,11 @@ func (s search) eligible() []Choice {
 	return found
 }
 
-// find is what NCCL's search takes, at most 16 interfaces: what
-// NCCL_SOCKET_IFNAME selects and nothing else where that is set, else what the
-// first of its defaults finds that finds anything.
+// find returns the interfaces that NCCL's search finds, at most 16: those that NCCL_SOCKET_IFNAME
+// selects if it is set, otherwise those of the first default rule that finds any.
 //
-// Source: NVIDIA/nccl, misc/socket.cc, ncclFindInterfaces: the order since 2.4.2,
-// virbr a default of its own since 2.28.3.
+// Source: NVIDIA/nccl, misc/socket.cc, ncclFindInterfaces: the order since 2.4.2, virbr as a
+// separate default since 2.28.3.
 func (s search) find() []Choice {
 	if given, set := s.env.Lookup("NCCL_SOCKET_IFNAME"); set {
 		if found, chosen := s.matching(given.Value, cite(s.env, given)); chosen {
@@ -190,9 +186,8 @@ func (s search) matching(spec, rule string) (found []Choice, chosen bool) {
 	return found, len(spec) >= leastIfname
 }
 
-// inSubnetOf is the first address in the subnet of NCCL_COMM_ID, a link-local
-// one only where the id names its interface. What else decides about interfaces
-// does not count here, a carrier no more than a name.
+// inSubnetOf returns the first address in the subnet of NCCL_COMM_ID; a link-local one only if the
+// ID names its interface. NCCL ignores all other rules here, such as carrier and name.
 //
 // Source: NVIDIA/nccl 2.30.7, os/linux.cc, ncclFindInterfaceMatchSubnet.
 func (s search) inSubnetOf(id facts.Setting) Choice {
@@ -212,8 +207,8 @@ func (s search) inSubnetOf(id facts.Setting) Choice {
 	return Choice{Error: "NET/Socket : No usable listening interface found"}
 }
 
-// commID reads NCCL_COMM_ID, "10.0.0.1:4000", "[fd00::1]:4000" or "w1:4000". A
-// name leads to the first address it has on the node.
+// commID reads NCCL_COMM_ID, "10.0.0.1:4000", "[fd00::1]:4000" or "w1:4000". A name stands for the
+// first address to which it resolves on the node.
 //
 // Source: NVIDIA/nccl 2.30.7, misc/socket.cc, ncclSocketGetAddrFromString.
 func (s search) commID(id facts.Setting) (address netip.Addr, problem Choice) {
@@ -241,9 +236,9 @@ func (s search) commID(id facts.Setting) (address netip.Addr, problem Choice) {
 	return addresses[0], Choice{}
 }
 
-// ringFailure is what ends NCCL where its ring of ranks is to be built over
-// NET/Socket's devices and NCCL_OOB_NET_IFNAME selects none of them. Over other
-// networks the names are those of adapters, and a plugin's own.
+// ringFailure returns NCCL's error if its ring of ranks uses NET/Socket's devices and
+// NCCL_OOB_NET_IFNAME selects none of them, otherwise "". For other networks the names are those of
+// adapters or of a plugin.
 //
 // Source: NVIDIA/nccl, bootstrap.cc, netGetDevice, 2.23.4 to 2.30.7.
 func (s search) ringFailure() string {
@@ -259,11 +254,10 @@ func (s search) ringFailure() string {
 	return fmt.Sprintf("no device found matching %s, verify NCCL_OOB_NET_IFNAME", spec)
 }
 
-// PeerAddress is the interface and address that lead to the peers: the address
-// the node was reached at, where one of its interfaces holds it. Behind a
-// translated address, or on the launching machine itself, it is the interface
-// that its routes to the peers leave by, where they agree, with the address they
-// leave from. Address is "" where neither tells.
+// PeerAddress returns the interface and address that lead to the peers: the address at which the
+// node was reached, if one of its interfaces has it. Behind address translation, and on the
+// launching machine itself, it is the interface of the routes to the peers, if they agree, with
+// their source address. Address is "" if neither is known.
 func PeerAddress(node *facts.Node) Choice {
 	if node.Net == nil {
 		return unseenNet
@@ -283,7 +277,7 @@ func PeerAddress(node *facts.Node) Choice {
 		case route.Interface != way.Interface:
 			return Choice{Rule: "not known: its routes to the peers use several interfaces, and none has the address at which preflight reached it"}
 		case route.Source != way.Source:
-			way.Source = "" // the interface's own first address will do
+			way.Source = "" // the interface's own first address is used
 		}
 	}
 	if way.Interface == "" {

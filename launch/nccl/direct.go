@@ -12,24 +12,23 @@ import (
 	"preflight/launch"
 )
 
-// GPUDirect is whether adapters read and write the memory of GPUs themselves, and
-// not by way of the processor's. By and Why both "" is not known.
+// GPUDirect is whether adapters read and write GPU memory themselves, without the processor. If By
+// and Why are both "", it is unknown.
 type GPUDirect struct {
-	By  string // "nvidia_peermem" or "DMA-BUF"; "" where it does not work, for the reason in Why
+	By  string // "nvidia_peermem" or "DMA-BUF"; "" if it does not work, for the reason in Why
 	Why string
 }
 
-// GPUDirect is what NCCL will find on a node whose ranks use the ports of a network:
-// GPUs that take it, a kernel module that lets adapters register their memory or
-// buffers that the kernel shares between drivers, and a GPU close enough to an adapter.
-// The other GPUs reach that one by NVLink since 2.12. How close they are is not known
-// where a file of NCCL_TOPO_FILE says it, or the machine does not.
+// GPUDirect returns what NCCL will find on a node whose ranks use the ports of a network. It needs
+// GPUs that allow it, a kernel module through which adapters register their memory or DMA-BUF, and
+// a GPU close enough to an adapter. Since 2.12 the other GPUs reach that one over NVLink. The
+// distance is unknown if NCCL_TOPO_FILE sets it or the machine does not show it.
 //
 // Source: NVIDIA/nccl 2.30.7, transport/net_ib/gdr.cc; plugin/net.cc, ncclGpuGdrSupport;
 // graph/paths.cc, ncclTopoCheckGdr; graph/topo.cc, ncclTopoGetSystem.
 func (n Network) GPUDirect(node *facts.Node) GPUDirect {
 	if node.NVML != nil && node.NVML.Source == facts.SourceAMD {
-		return GPUDirect{} // what RCCL makes of it is not told here
+		return GPUDirect{} // RCCL's rules are not implemented
 	}
 	direct := GPUDirect{By: "nvidia_peermem"}
 	if node.IB == nil || !node.IB.Peermem {
@@ -70,11 +69,11 @@ func (n Network) GPUDirect(node *facts.Node) GPUDirect {
 	return GPUDirect{Why: fmt.Sprintf("GPUs and adapters are %s apart at best: %s", nearest, rule)}
 }
 
-// distance is [Distance] to NCCL, which has a GPU on NVLink-C2C reach the adapters of
-// its processor by that link: if NCCL_NET_GDR_C2C asks for it since 2.26, by itself since 2.27.
+// distance returns [Distance] as NCCL sees it. With NVLink-C2C, a GPU reaches the adapters of its
+// processor over that link: since 2.26 if NCCL_NET_GDR_C2C is set, since 2.27 by default.
 //
 // Source: NVIDIA/nccl 2.26.2 to 2.30.7, graph/paths.cc, ncclTopoCheckGdr and, since 2.27,
-// ncclTopoComputePaths; as far as C2C up to 2.28, as P2C since 2.29.
+// ncclTopoComputePaths; called C2C up to 2.28, P2C since 2.29.
 func (n Network) distance(node *facts.Node, card int, adapter facts.HCA) string {
 	distance := Distance(node, card, adapter)
 	wanted, asked := Number(n.env.Get("NCCL_NET_GDR_C2C").Value)
@@ -88,20 +87,19 @@ func (n Network) distance(node *facts.Node, card int, adapter facts.HCA) string 
 	return "P2C"
 }
 
-// hasC2C is whether a GPU is joined to its processor by NVLink-C2C, which none of the
-// facts tells: NVIDIA's superchips of Grace with Hopper or Blackwell.
+// hasC2C reports whether NVLink-C2C connects a GPU to its processor. No fact shows that, so it goes
+// by name: NVIDIA's superchips of Grace with Hopper or Blackwell.
 //
 // Source: NVIDIA, Grace Performance Tuning Guide; NVIDIA GB200 and GB300 NVL72 data sheets.
 func hasC2C(card facts.Card) bool {
 	return slices.ContainsFunc([]string{"GH200", "GB200", "GB300"}, func(chip string) bool { return strings.Contains(card.Name, chip) })
 }
 
-// TakesRDMA is whether a GPU is of a kind whose memory other devices may reach.
+// TakesRDMA reports whether other devices may access the memory of GPUs of this model.
 //
-// Source: NVIDIA, GPUDirect RDMA documentation for CUDA 12.8: data centre and
-// professional cards. The GB10 of DGX Spark has its memory in common with the processor, and
-// devices reach it neither by nvidia_peermem nor by DMA-BUF: NVIDIA's developer forum, DGX
-// Spark, "GPUDirect RDMA", 2025.
+// Source: NVIDIA, GPUDirect RDMA documentation for CUDA 12.8: data centre and professional cards.
+// The GB10 of DGX Spark shares its memory with the processor, and devices reach it neither by
+// nvidia_peermem nor by DMA-BUF: NVIDIA's developer forum, DGX Spark, "GPUDirect RDMA", 2025.
 func TakesRDMA(card facts.Card) bool {
 	return !slices.ContainsFunc([]string{"GeForce", "TITAN", "GB10"}, func(kind string) bool { return strings.Contains(card.Name, kind) })
 }
@@ -117,13 +115,12 @@ func byDMABuf(node *facts.Node, network Network) GPUDirect {
 	return GPUDirect{By: "DMA-BUF"}
 }
 
-// LacksForDMABuf is what a node lacks for NCCL of a version ("" for the newest) to
-// register GPU memory by DMA-BUF where NCCL_DMABUF_ENABLE has a value; "" for nothing.
-// It is not known where the kernel module was not seen, nor with Red Hat's 4.18, which
-// has parts of later kernels that its number does not tell.
+// LacksForDMABuf returns what a node lacks for NCCL of a version ("" for the newest) to register
+// GPU memory with DMA-BUF; "" if nothing. enable is the value of NCCL_DMABUF_ENABLE. known is false
+// if the kernel module was not seen, and for Red Hat's 4.18, which contains parts of later kernels.
 //
-// Source: NVIDIA/nccl 2.13 to 2.30, init.cc, dmaBufSupported; Linux 5.12,
-// ib_umem_dmabuf_get; NVIDIA, GPU Operator 24.9, GPUDirect RDMA: open kernel module.
+// Source: NVIDIA/nccl 2.13 to 2.30, init.cc, dmaBufSupported; Linux 5.12, ib_umem_dmabuf_get;
+// NVIDIA, GPU Operator 24.9, GPUDirect RDMA: open kernel module.
 func LacksForDMABuf(node *facts.Node, enable, nccl string) (lacks string, known bool) {
 	switch {
 	case enable != "" && isZero(facts.Setting{Value: enable}):

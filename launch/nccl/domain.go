@@ -12,21 +12,21 @@ import (
 	"preflight/launch"
 )
 
-// nvlinkDomains are the nodes whose GPUs NVLink joins, as in NVIDIA's racks of 72.
+// nvlinkDomains are groups of nodes whose GPUs NVLink connects, as in NVIDIA's racks of 72.
 type nvlinkDomains struct {
-	nodes map[string]int // of each domain; nil where NVLink ends at a node
+	nodes map[string]int // number of nodes by domain; nil if NVLink does not leave the nodes
 	seen  int            // nodes whose domain is known
-	// altered is whether a variable has NCCL take other domains than the driver reports.
+	// altered means that a variable makes NCCL use other domains than the driver reports.
 	altered bool
 }
 
-// findDomains are the domains that NCCL will use: since 2.21 and unless
-// NCCL_MNNVL_ENABLE is 0, if every GPU of the launch has its place in a fabric with a
-// name. One without keeps NCCL from it everywhere. A node that reports nothing is taken to
-// be like the others. A machine that is its own fabric, as of eight GPUs, has no name.
+// findDomains returns the domains that NCCL will use: since 2.21, unless NCCL_MNNVL_ENABLE is 0,
+// and only if every GPU of the launch belongs to a named fabric. A node that reports nothing is
+// assumed to be like the others. A machine that is its own fabric, such as one with eight GPUs, has
+// no name.
 //
-// Source: NVIDIA/nccl 2.30.7, mnnvl.cc, ncclMnnvlCheck; init.cc, initTransportsRank and
-// fillInfo; 2.21 to 2.24, init.cc, checkMNNVL.
+// Source: NVIDIA/nccl 2.30.7, mnnvl.cc, ncclMnnvlCheck; init.cc, initTransportsRank and fillInfo;
+// 2.21 to 2.24, init.cc, checkMNNVL.
 func (t Transports) findDomains(nodes []facts.Node) nvlinkDomains {
 	found := nvlinkDomains{nodes: map[string]int{}}
 	for i := range nodes {
@@ -48,8 +48,8 @@ func (t Transports) findDomains(nodes []facts.Node) nvlinkDomains {
 	return found
 }
 
-// domainOf is the name of the domain that all GPUs of a node are in which the launch
-// uses: cluster and clique, "" where they are in none or several.
+// domainOf returns the domain (cluster and clique) of all GPUs that the launch uses on a node, ""
+// if they are in none or in several.
 func (t Transports) domainOf(node *facts.Node) string {
 	domain := ""
 	for _, place := range t.gpusUsed(node) {
@@ -72,9 +72,9 @@ func (t Transports) leavesNode(node *facts.Node) bool {
 	return !hostfile.Before(Version(node), "2.21") && !isZero(env.Get("NCCL_MNNVL_ENABLE")) && !isZero(env.Get("NCCL_CUMEM_ENABLE")) && farthest >= slices.Index(pathTypes, "NVL")
 }
 
-// Domain is the NVLink domain by which NCCL has the ranks of a node share memory with those
-// of other nodes, "" where it will not, or where a variable has it take another one than the
-// driver reports.
+// Domain returns the NVLink domain over which NCCL shares memory between the ranks of a node and
+// those of other nodes. It returns "" if there is none, or if a variable makes NCCL use another one
+// than the driver reports.
 func (t Transports) Domain(node *facts.Node) string {
 	if len(t.Hosts) < 2 || t.Accelerator == "cpu" || t.domains.altered || t.domains.nodes == nil || node.NVML == nil || node.NVML.Failure != nil {
 		return ""

@@ -11,15 +11,14 @@ import (
 	"preflight/launch"
 )
 
-// GIDIndex is the index of the GID that NCCL will use on a port. For RoCE it is
-// NCCL_IB_GID_INDEX where that is set and not negative, 0 by default before
-// 2.21, and since then found by a walk through the table that as a rule ends at
-// the first IPv4 address of RoCE v2. For InfiniBand it is 0, or since 2.22 the
-// one with a routable FLID. env is what the ranks see; nccl is a version, "" for
-// the newest.
+// GIDIndex returns the index of the GID that NCCL will use on a port. For RoCE it is
+// NCCL_IB_GID_INDEX if that is set and not negative. Otherwise it is 0 before 2.21; since then NCCL
+// searches the table and usually takes the first IPv4 address of RoCE v2. For InfiniBand it is 0,
+// or since 2.22 the one with a routable FLID. env is the ranks' environment; nccl is a version, ""
+// for the newest.
 //
 // Source: NVIDIA/nccl 2.30.7, transport/net_ib/connect.cc, ncclIbGetGidIndex and
-// ncclUpdateGidIndex, the walk alike since 2.21.5; 2.20.5, transport/net_ib.cc.
+// ncclUpdateGidIndex, the same search since 2.21.5; 2.20.5, transport/net_ib.cc.
 func GIDIndex(port facts.IBPort, env launch.Env, nccl string) int {
 	if port.LinkLayer == "InfiniBand" {
 		return flidIndex(port, env, nccl)
@@ -43,7 +42,7 @@ func GIDIndex(port facts.IBPort, env launch.Env, nccl string) int {
 	return current.index
 }
 
-// flidIndex is the rule for InfiniBand. Bytes 4 and 5 of a GID are its FLID.
+// flidIndex applies the rule for InfiniBand. Bytes 4 and 5 of a GID are its FLID.
 func flidIndex(port facts.IBPort, env launch.Env, nccl string) int {
 	routable := int64(1)
 	if given, set := parameter(env.Get("NCCL_IB_ROUTABLE_FLID_GID_INDEX")); set {
@@ -60,14 +59,14 @@ func flidIndex(port facts.IBPort, env launch.Env, nccl string) int {
 	return 0
 }
 
-// IsRoCEv2 is whether a GID is one of RoCE v2, which routers forward.
+// IsRoCEv2 reports whether a GID is of RoCE v2, which routers forward.
 func IsRoCEv2(gid facts.GID) bool { return gid.Type == "RoCE v2" }
 
-// gidEntry is a slot of the GID table. The zero value is an empty one.
+// gidEntry is an entry of the GID table. The zero value is an empty entry.
 type gidEntry struct {
 	index   int
 	address netip.Addr
-	version int64 // of RoCE, 0 where the kernel does not tell
+	version int64 // of RoCE, 0 if the kernel does not report it
 }
 
 func newGIDEntry(gid facts.GID) gidEntry {
@@ -90,11 +89,11 @@ func (e gidEntry) isValid() bool {
 	return e.address.IsValid() && !e.address.IsUnspecified() && !e.address.IsLinkLocalUnicast()
 }
 
-// gidWalk is what NCCL looks for in a GID table.
+// gidWalk holds what NCCL looks for in a GID table.
 type gidWalk struct {
 	wantsIPv4 bool
 	version   int64
-	within    netip.Prefix // the zero value is anywhere
+	within    netip.Prefix // the zero value means any
 }
 
 func (w gidWalk) improves(current, next gidEntry) bool {
@@ -103,16 +102,16 @@ func (w gidWalk) improves(current, next gidEntry) bool {
 	case !fits:
 		return false
 	case current.isIPv4() != next.isIPv4():
-		return true // the right family, whatever the version
+		return true // the right family, with any version
 	}
 	return next.isValid() && next.version == w.version && (current.version != next.version || !current.isValid())
 }
 
-// addressRange reads NCCL_IB_ADDR_RANGE, "10.0.0.0/16". What NCCL cannot read, or
-// is of the other family, it ignores.
+// addressRange reads NCCL_IB_ADDR_RANGE, "10.0.0.0/16". NCCL ignores values that it cannot read or
+// that are of the other family.
 func addressRange(text string, isIPv4 bool) netip.Prefix {
 	base, bits, _ := strings.Cut(text, "/")
-	address, _ := netip.ParseAddr(base) // the zero address makes an invalid prefix
+	address, _ := netip.ParseAddr(base) // the zero address makes the prefix invalid
 	if address.Is4() != isIPv4 {
 		return netip.Prefix{}
 	}

@@ -13,9 +13,9 @@ import (
 	"preflight/launch"
 )
 
-// Gloo is the address that gloo's first device will use on the node. Every name
-// of GLOO_SOCKET_IFNAME must be an interface that holds an address; whether it
-// is up does not matter. Without the variable the node's own name decides.
+// Gloo returns the address that gloo's first device will use on the node. Every name in
+// GLOO_SOCKET_IFNAME must be an interface with an address; it need not be up. Without the variable
+// the node's own name decides.
 //
 // Source: pytorch/pytorch 2.7, ProcessGroupGloo.cpp, Options::create_default;
 // facebookincubator/gloo, transport/tcp/device.cc, lookupAddrForIface.
@@ -43,9 +43,8 @@ func Gloo(p launch.Prediction, node *facts.Node) Choice {
 	return first
 }
 
-// ownName is the first address of the node's own hostname that can be bound
-// there. A loopback address can, and is taken silently: that is what
-// Debian's line "127.0.1.1 hostname" does.
+// ownName returns the first address of the node's own host name that can be bound there. A loopback
+// address can be bound and is silently accepted, as with Debian's line "127.0.1.1 hostname".
 //
 // Source: pytorch/pytorch 2.7, ProcessGroupGloo.cpp, createDefaultDevice.
 func ownName(node *facts.Node) Choice {
@@ -71,7 +70,7 @@ func ownName(node *facts.Node) Choice {
 		Rule: fmt.Sprintf("its own name %s resolves to no address of the node, so gloo falls back to the loopback", own)}
 }
 
-// unanswered is why a node got no answer for a name, as what follows a statement.
+// unanswered returns why a node got no answer for a name, as the end of a sentence.
 func unanswered(names *facts.Names, host string) string {
 	for _, lookup := range names.Lookups {
 		if hostfile.Bare(lookup.Name) == host && lookup.Unanswered && lookup.Error != "" {
@@ -89,16 +88,16 @@ func loopbackName(net *facts.Net) string {
 	return net.Interfaces[at].Name
 }
 
-// GlooMesh is who of gloo's ranks calls whom. Every pair has one connection, and the
-// order of the two addresses decides which side makes it: an address where nobody else can
-// be answered does no harm to those who do all the calling themselves.
+// GlooMesh knows which of gloo's ranks connect to which others. Every pair has one connection, and
+// the order of the two addresses decides which side opens it. A node with an unreachable address
+// does no harm if it opens all its connections itself.
 type GlooMesh struct {
 	at            map[*facts.Node]netip.Addr
-	least, second *facts.Node // by address
+	least, second *facts.Node // sorted by address
 	most, next    *facts.Node
 }
 
-// NewGlooMesh is of the nodes whose address is known.
+// NewGlooMesh returns the mesh of the nodes whose address is known.
 func NewGlooMesh(nodes []*facts.Node, choice func(*facts.Node) Choice) GlooMesh {
 	m := GlooMesh{at: map[*facts.Node]netip.Addr{}}
 	var order []*facts.Node
@@ -115,21 +114,22 @@ func NewGlooMesh(nodes []*facts.Node, choice func(*facts.Node) Choice) GlooMesh 
 	return m
 }
 
-// Calls is whether ranks of one node may have to call those of another: the larger
-// address calls the smaller one, byte for byte. Of two that are alike the larger port does,
-// which nobody knows beforehand, and two families end it on both sides.
+// Calls reports whether ranks of one node may have to connect to ranks of another: the larger
+// address connects to the smaller one, compared byte by byte. If the addresses are equal, the
+// larger port connects, which is unknown in advance. Addresses of two families make both sides
+// fail.
 //
-// Source: facebookincubator/gloo, transport/tcp/pair.cc, Pair::connect, from 2017 to May
-// 2023, and since then transport/tcp/device.cc, isInitiator, and transport/uv/device.cc:
-// the same order in all that pytorch ever had.
+// Source: facebookincubator/gloo, transport/tcp/pair.cc, Pair::connect, from 2017 to May 2023, and
+// since then transport/tcp/device.cc, isInitiator, and transport/uv/device.cc: the same order in
+// all releases of pytorch.
 func (m GlooMesh) Calls(from, to *facts.Node) bool {
 	caller, known := m.at[from]
 	callee, isToo := m.at[to]
 	return known && isToo && from != to && (caller.BitLen() != callee.BitLen() || caller.Compare(callee) >= 0)
 }
 
-// Caller is one of the nodes whose ranks may have to call those of this one, that with the
-// largest address; nil where the node's own ranks make all their connections.
+// Caller returns the node with the largest address whose ranks may have to connect to this node;
+// nil if the node's own ranks open all their connections.
 func (m GlooMesh) Caller(node *facts.Node) *facts.Node {
 	for _, other := range []*facts.Node{m.most, m.next, m.least, m.second} {
 		if m.Calls(other, node) {

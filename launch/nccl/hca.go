@@ -13,24 +13,23 @@ import (
 	"preflight/launch"
 )
 
-// HCAPort is one port of an RDMA adapter as NCCL's NET/IB takes it.
+// HCAPort is a port of an RDMA adapter that NCCL's NET/IB uses.
 type HCAPort struct {
 	Adapter *facts.HCA
 	*facts.IBPort
 }
 
-// Name is the port as NCCL_IB_HCA and NCCL's log spell it: "mlx5_0:1".
+// Name returns the port's name as in NCCL_IB_HCA and NCCL's log: "mlx5_0:1".
 func (h HCAPort) Name() string { return fmt.Sprintf("%s:%d", h.Adapter.Name, h.Port) }
 
-// HCAPorts are the ports of a node that the ranks would have NET/IB take, whether or
-// not anything keeps it from opening them (see [NetworkOf] for that):
-// ACTIVE, of link layer InfiniBand or Ethernet, selected by NCCL_IB_HCA, at most 32
-// of them (16 before 2.18.5). Since 2.29.7 they come in the order of their PCI
-// addresses, unless NCCL_IB_DEVICE_PCI_ORDER is 0, before that in the one of libibverbs,
-// which by and large is that of their names.
+// HCAPorts returns the ports of a node that the ranks want NET/IB to use, even if something keeps
+// it from opening them (see [NetworkOf] for that). They are ACTIVE, of link layer InfiniBand or
+// Ethernet, and selected by NCCL_IB_HCA, at most 32 (16 before 2.18.5). Since 2.29.7 they are
+// sorted by PCI address, unless NCCL_IB_DEVICE_PCI_ORDER is 0. Before, they have libibverbs' order,
+// which is mostly that of their names.
 //
-// Source: NVIDIA/nccl 2.30.7, transport/net_ib/init.cc, ncclIbInitDevices and
-// ncclIbCompareDevs; 2.12 to 2.28, transport/net_ib.cc, ncclIbInit.
+// Source: NVIDIA/nccl 2.30.7, transport/net_ib/init.cc, ncclIbInitDevices and ncclIbCompareDevs;
+// 2.12 to 2.28, transport/net_ib.cc, ncclIbInit.
 func HCAPorts(p launch.Prediction, node *facts.Node) []HCAPort {
 	if node.IB == nil {
 		return nil
@@ -60,7 +59,7 @@ func hcaPorts(ib *facts.IB, env launch.Env, nccl string) []HCAPort {
 	return ports
 }
 
-// byNumber are the adapters by their names, mlx5_2 before mlx5_10.
+// byNumber returns the adapters sorted by name, mlx5_2 before mlx5_10.
 func byNumber(devices []facts.HCA) []*facts.HCA {
 	sorted := make([]*facts.HCA, len(devices))
 	for i := range devices {
@@ -73,23 +72,23 @@ func byNumber(devices []facts.HCA) []*facts.HCA {
 	return sorted
 }
 
-// byPCIAddress puts what is on no PCI bus last.
+// byPCIAddress sorts adapters that are on no PCI bus last.
 func byPCIAddress(a, b *facts.HCA) int {
 	if len(a.Path) == 0 || len(b.Path) == 0 {
 		return cmp.Compare(len(b.Path), len(a.Path))
 	}
 	one, other := a.Path[len(a.Path)-1], b.Path[len(b.Path)-1]
-	return cmp.Or(cmp.Compare(len(one), len(other)), cmp.Compare(one, other)) // a longer one has a higher domain
+	return cmp.Or(cmp.Compare(len(one), len(other)), cmp.Compare(one, other)) // a longer address has a higher domain
 }
 
-// nics are the ports as NCCL puts them together: since 2.20 those of one card and one
-// link layer are a network device of their own, two at most, and four since 2.24;
-// NCCL_IB_MERGE_NICS=0 and, since 2.22, NCCL_NET_MERGE_LEVEL=LOC leave each by itself.
-// What tells a card apart is its PCI address without the function, and without the
-// device too where NCCL_IB_MERGE_VFS is not 0, which takes virtual functions together.
+// nics returns the ports as NCCL merges them. Since 2.20 the ports of one card and link layer form
+// one network device, at most two ports, and four since 2.24. NCCL_IB_MERGE_NICS=0 and, since 2.22,
+// NCCL_NET_MERGE_LEVEL=LOC keep them separate. A card is identified by its PCI address without the
+// function, and also without the device unless NCCL_IB_MERGE_VFS is 0, which merges virtual
+// functions.
 //
-// Source: NVIDIA/nccl 2.20.5, transport/net_ib.cc, ncclIbFindMatchingDev; 2.30.7,
-// graph/topo.cc, ncclTopoAutoMerge, and transport/net_ib/init.cc, ncclIbGetPciPath.
+// Source: NVIDIA/nccl 2.20.5, transport/net_ib.cc, ncclIbFindMatchingDev; 2.30.7, graph/topo.cc,
+// ncclTopoAutoMerge, and transport/net_ib/init.cc, ncclIbGetPciPath.
 func (n Network) nics() [][]HCAPort {
 	merges := !hostfile.Before(n.nccl, "2.20") && !isZero(n.env.Get("NCCL_IB_MERGE_NICS")) && (hostfile.Before(n.nccl, "2.22") || n.env.Get("NCCL_NET_MERGE_LEVEL").Value != "LOC")
 	withVFs, most := !isZero(n.env.Get("NCCL_IB_MERGE_VFS")), 4
@@ -111,8 +110,8 @@ func (n Network) nics() [][]HCAPort {
 	return nics
 }
 
-// cardOf is the PCI address of an adapter's card, "0000:4e:00." or, with virtual
-// functions, "0000:4e:"; "" for what is on no PCI bus.
+// cardOf returns the PCI address of an adapter's card, "0000:4e:00." or, with virtual functions,
+// "0000:4e:"; "" for an adapter on no PCI bus.
 func cardOf(adapter *facts.HCA, withVFs bool) string {
 	if len(adapter.Path) == 0 {
 		return ""
@@ -130,8 +129,8 @@ func isZero(setting facts.Setting) bool {
 	return set && value == 0
 }
 
-// Version is the version of the NCCL that the ranks of a node get, "" for not known,
-// which every rule takes for the newest.
+// Version returns the NCCL version that the ranks of a node load. "" means unknown, which every
+// rule treats as the newest.
 func Version(node *facts.Node) string {
 	if node.Python == nil || len(node.Python.NCCL) == 0 {
 		return ""

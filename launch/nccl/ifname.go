@@ -10,34 +10,33 @@ import (
 	"preflight/facts"
 )
 
-// Device is one port of an RDMA adapter, as NCCL_IB_HCA selects them.
+// Device is one port of an RDMA adapter, the unit that NCCL_IB_HCA selects.
 type Device struct {
 	Name string // "mlx5_0"
 	Port int    // from 1
 }
 
-// How many items of a list NCCL reads, and how many interfaces or adapters it
-// takes; it silently drops the others.
+// The maximum number of list items that NCCL reads, and of interfaces or adapters that it uses. It
+// silently drops the rest.
 // Source: NVIDIA/nccl 2.30, MAX_IFS in socket.h and MAX_IB_DEVS in net_ib/common.h.
 const (
 	maxIfs  = 16
 	maxHCAs = 32
-	// leastIfname is how long a list of interfaces is at least.
+	// leastIfname is the minimum length of a list of interfaces.
 	leastIfname = 2
 )
 
-// MatchIfname applies NCCL_SOCKET_IFNAME (and NCCL_OOB_NET_IFNAME, which is
-// read alike) to the interfaces of one node. It returns the names selected, in
-// the order given, which should be the kernel's: NCCL takes the first one for
-// bootstrap. A value shorter than two characters is no choice to NCCL; chosen
-// is then false and its defaults apply.
+// MatchIfname applies NCCL_SOCKET_IFNAME (or NCCL_OOB_NET_IFNAME, which has the same grammar) to
+// the interfaces of a node. It returns the selected names in the given order, which should be the
+// kernel's: NCCL uses the first one for bootstrap. NCCL ignores a value of less than two
+// characters; chosen is then false and its defaults apply.
 //
-// The grammar: an optional ^ (all but these), then an optional = (whole names),
-// both at the very start and for the whole list; then names separated by
-// commas, prefixes unless = was given, without trimming of blanks.
+// The grammar: an optional ^ (all but these), then an optional = (whole names), both at the very
+// start and for the whole list; then names separated by commas, prefixes unless = was given,
+// without trimming of blanks.
 //
-// Source: NVIDIA/nccl 2.30, parseStringList and matchIfList in misc/utils.cc,
-// ncclFindInterfaces in misc/socket.cc; unchanged since 2.4.
+// Source: NVIDIA/nccl 2.30, parseStringList and matchIfList in misc/utils.cc, ncclFindInterfaces in
+// misc/socket.cc; unchanged since 2.4.
 func MatchIfname(spec string, names []string) (selected []string, chosen bool) {
 	if len(spec) < leastIfname {
 		return nil, false
@@ -51,9 +50,9 @@ func MatchIfname(spec string, names []string) (selected []string, chosen bool) {
 	return selected, true
 }
 
-// MatchHCA applies NCCL_IB_HCA to the ports of a node's RDMA adapters, in the
-// order given. The grammar is that of MatchIfname with an optional port after
-// a colon; an empty value selects everything.
+// MatchHCA applies NCCL_IB_HCA to the ports of a node's RDMA adapters, in the given order. The
+// grammar is that of MatchIfname, with an optional port after a colon. An empty value selects
+// everything.
 //
 // Source: NVIDIA/nccl 2.30, transport/net_ib/init.cc.
 func MatchHCA(spec string, devices []Device) []Device {
@@ -67,8 +66,8 @@ func MatchHCA(spec string, devices []Device) []Device {
 	return selected
 }
 
-// nameFilter is an NCCL name list, of which so many items count. It is read item by item
-// wherever it is asked: there are nodes by the thousand, and of items a few.
+// nameFilter is an NCCL name list with a maximum number of items. It is parsed on every use,
+// because lists are short, and keeping the result for thousands of nodes is not worth it.
 type nameFilter struct {
 	exclude, exact bool
 	list           string
@@ -82,7 +81,7 @@ func parseNameFilter(spec string, limit int) nameFilter {
 	return f
 }
 
-// items are what the list names. A Port of -1 stands for any.
+// items iterates over the items of the list. A Port of -1 means any port.
 func (f nameFilter) items(yield func(Device) bool) {
 	count := 0
 	for item := range strings.SplitSeq(f.list, ",") {
@@ -90,7 +89,7 @@ func (f nameFilter) items(yield func(Device) bool) {
 		if name == "" {
 			continue
 		}
-		port, _, _ := strings.Cut(rest, ":") // rail and plane select nothing
+		port, _, _ := strings.Cut(rest, ":") // rail and plane do not affect the selection
 		device := Device{Name: name, Port: -1}
 		if port != "" {
 			device.Port = leadingInt(port)
@@ -101,8 +100,8 @@ func (f nameFilter) items(yield func(Device) bool) {
 	}
 }
 
-// selects says whether the filter leaves the device in. An empty list matches
-// everything, so a lone ^ selects nothing.
+// selects reports whether the filter selects the device. An empty list matches everything, so a
+// lone ^ selects nothing.
 func (f nameFilter) selects(device Device) bool {
 	empty, matches := true, false
 	for item := range f.items {
@@ -113,7 +112,7 @@ func (f nameFilter) selects(device Device) bool {
 	return (empty || matches) != f.exclude
 }
 
-// leadingInt is C's atoi: the number the text starts with, else 0.
+// leadingInt works like C's atoi: it returns the number at the start of the text, otherwise 0.
 func leadingInt(text string) int {
 	digits := len(text) - len(strings.TrimLeft(text, "0123456789"))
 	n, err := strconv.Atoi(text[:digits])
@@ -123,10 +122,10 @@ func leadingInt(text string) int {
 	return n
 }
 
-// IfnameFor is the shortest value of NCCL_SOCKET_IFNAME that by NCCL's rules
-// selects exactly the wanted interface on every node: one name, a prefix that
-// differing names share ("enp"), or "=" and the list of them. "" when none does,
-// when a node's interfaces were not seen, or nothing is wanted of it.
+// IfnameFor returns the shortest value of NCCL_SOCKET_IFNAME that selects exactly the wanted
+// interface on every node: one name, a prefix that the names share ("enp"), or "=" and a list of
+// names. It returns "" if there is none, if a node's interfaces were not seen, or if no interface
+// is wanted on a node.
 //
 // Interfaces that are down count as selected: they may be up next time.
 func IfnameFor(nodes []*facts.Node, wanted func(*facts.Node) string) string {
@@ -143,7 +142,7 @@ func IfnameFor(nodes []*facts.Node, wanted func(*facts.Node) string) string {
 	exact := "=" + strings.Join(names, ",")
 	candidates := []string{names[0], exact}
 	if len(names) > 1 {
-		shared := sharedPrefix(names[0], names[len(names)-1]) // sorted: of all
+		shared := sharedPrefix(names[0], names[len(names)-1]) // the names are sorted, so this is the prefix of all
 		candidates = []string{strings.TrimRight(shared, "0123456789"), shared, exact}
 	}
 	for _, value := range candidates {
@@ -167,7 +166,7 @@ func sharedPrefix(a, b string) string {
 	return a[:end]
 }
 
-// Addressed is the interfaces that hold an address.
+// Addressed returns the interfaces that have an address.
 func Addressed(net *facts.Net) []string {
 	var names []string
 	for _, i := range net.Interfaces {

@@ -14,13 +14,13 @@ import (
 	"preflight/launch"
 )
 
-// Inside is what NCCL will use between the GPUs of a node that the launch uses:
-// NVLink or PCIe where they may access each other's memory, else shared memory.
-// Where an adapter beside two GPUs is faster than what lies between them, NCCL goes
-// by that; which is so, speeds decide that nobody has measured.
+// Inside returns what NCCL will use between the GPUs of a node that the launch uses: NVLink or PCIe
+// if they may access each other's memory, otherwise shared memory. If an adapter near two GPUs is
+// faster than their own path, NCCL uses the adapter; that depends on speeds that preflight does not
+// measure.
 //
-// Source: NVIDIA/nccl 2.30.7, graph/paths.cc, ncclTopoCheckP2p; transport/p2p.cc,
-// p2pCanConnect; transport/shm.cc, shmCanConnect.
+// Source: NVIDIA/nccl 2.30.7, graph/paths.cc, ncclTopoCheckP2p; transport/p2p.cc, p2pCanConnect;
+// transport/shm.cc, shmCanConnect.
 func (t Transports) Inside(node *facts.Node) Transport {
 	if t.Accelerator == "cpu" || node.NVML == nil || node.NVML.Failure != nil {
 		return Transport{}
@@ -45,14 +45,14 @@ type matrix struct {
 	env           launch.Env
 	nvml          *facts.NVML
 	cards         []int
-	farthest      int           // in pathTypes, that NCCL goes for peer access
-	by            facts.Setting // what says so, zero for NCCL's own rule
+	farthest      int           // index into pathTypes up to which NCCL uses peer access
+	by            facts.Setting // the setting with this limit, zero for NCCL's default
 	noNVB         bool
-	fromFile      bool   // whether a file says how far GPUs without NVLink are apart
-	rest, restWhy string // what pairs without peer access use
+	fromFile      bool   // a file sets the distance of GPUs without NVLink
+	rest, restWhy string // transport of pairs without peer access
 }
 
-// The ways between two GPUs, best first.
+// The kinds of paths between two GPUs, the best first.
 const (
 	overNVLink = iota
 	overPCIe
@@ -128,7 +128,7 @@ func (m matrix) transport() Transport {
 	return t
 }
 
-// pairs are those of GPUs that go one way.
+// pairs iterates over the pairs of GPUs with this kind of path.
 func (m matrix) pairs(over int) iter.Seq[[2]int] {
 	return func(yield func([2]int) bool) {
 		for a, i := range m.cards {
@@ -141,8 +141,8 @@ func (m matrix) pairs(over int) iter.Seq[[2]int] {
 	}
 }
 
-// labels are the kinds of connection of the pairs that go one way: "NV18", "PIX to PHB". Of
-// pairs that have NVLink by way of a third GPU only the others are named.
+// labels returns the connections of the pairs with this kind of path: "NV18", "PIX to PHB". Pairs
+// that use NVLink through a third GPU are only named if there are no others.
 func (m matrix) labels(over int) string {
 	var kinds []string
 	for pair := range m.pairs(over) {
@@ -164,8 +164,8 @@ func (m matrix) labels(over int) string {
 	return kinds[0] + " to " + kinds[len(kinds)-1]
 }
 
-// islands are the groups of GPUs in which every pair is among the given ones,
-// "within GPUs 0,1 and 2,3", or where they make no such groups their number.
+// islands describes the groups of GPUs in which every pair is among the given ones, "within GPUs
+// 0,1 and 2,3". If there are no such groups, it returns the number of pairs.
 func (m matrix) islands(pairs [][2]int) string {
 	inside := 0
 	var islands []string
@@ -182,7 +182,7 @@ func (m matrix) islands(pairs [][2]int) string {
 			inside += len(members) * (len(members) - 1) / 2
 		}
 	}
-	if inside != len(pairs) { // some are in several
+	if inside != len(pairs) { // some pairs are in several groups
 		return fmt.Sprintf("between %d of %d pairs of GPUs", len(pairs), len(m.cards)*(len(m.cards)-1)/2)
 	}
 	return "within GPUs " + strings.Join(islands, " and ")

@@ -11,14 +11,13 @@ import (
 	"preflight/launch"
 )
 
-// Distance is how far a GPU is from an RDMA adapter of its machine, in the words
-// of nvidia-smi topo -m, nearest first: PIX (one PCIe switch), PXB (several), PHB
-// (the processor's own bridge), NODE (within a NUMA node) and SYS (another one);
-// "" when the machine did not show both on its bus, or neither a bridge that both
-// are under nor both NUMA nodes, as virtual machines do not.
+// Distance returns how far a GPU is from an RDMA adapter of its machine, in the words of nvidia-smi
+// topo -m, nearest first: PIX (one PCIe switch), PXB (several), PHB (the processor's own bridge),
+// NODE (within a NUMA node) and SYS (another NUMA node). It returns "" if the machine does not show
+// both on its bus, or shows neither a common bridge nor both NUMA nodes, as in virtual machines.
 //
-// Source: the legend of nvidia-smi topo -m (driver 550); NVIDIA/nccl 2.30, graph/topo.h,
-// PATH_PIX to PATH_SYS.
+// Source: the legend of nvidia-smi topo -m (driver 550); NVIDIA/nccl 2.30, graph/topo.h, PATH_PIX
+// to PATH_SYS.
 func Distance(node *facts.Node, card int, adapter facts.HCA) string {
 	if node.GPU == nil || node.NVML == nil || card >= len(node.NVML.Cards) {
 		return ""
@@ -36,7 +35,7 @@ func Distance(node *facts.Node, card int, adapter facts.HCA) string {
 	for shared < min(len(gpu.Path), len(adapter.Path)) && gpu.Path[shared] == adapter.Path[shared] {
 		shared++
 	}
-	// Below what both share, one switch leaves a port and the device itself.
+	// With one switch, only a port and the device itself are left after the common part.
 	apart := max(len(gpu.Path), len(adapter.Path)) - shared
 	switch {
 	case shared > 1 && apart <= 2:
@@ -53,15 +52,15 @@ func Distance(node *facts.Node, card int, adapter facts.HCA) string {
 	return "SYS"
 }
 
-// pathTypes are how far two devices of a machine are from each other, nearest first,
-// as NCCL_P2P_LEVEL and NCCL_NET_GDR_LEVEL spell it.
+// pathTypes are the distances between two devices of a machine, nearest first, as written in
+// NCCL_P2P_LEVEL and NCCL_NET_GDR_LEVEL.
 //
 // Source: NVIDIA/nccl 2.30.7, graph/topo.cc, topoPathTypeStr; C2C and P2C since 2.27.
 var pathTypes = []string{"LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "DIS"}
 
-// pathType is the place in pathTypes of what nvidia-smi topo -m calls a connection,
-// -1 for unknown. What nvidia-smi calls NODE goes through the processors'
-// bridges of one NUMA node, which to NCCL is one host bridge.
+// pathType returns the index in pathTypes of a connection named by nvidia-smi topo -m, -1 if
+// unknown. nvidia-smi's NODE crosses the host bridges of one NUMA node, which NCCL treats as one
+// host bridge.
 func pathType(topology string) int {
 	switch {
 	case ByNVLink(topology):
@@ -72,8 +71,8 @@ func pathType(topology string) int {
 	return slices.Index(pathTypes, topology)
 }
 
-// level is the farthest path type that a variable allows, or its old numbers; set is
-// false where NCCL reads nothing of it and its default holds.
+// level returns the farthest path type that a variable allows, as a name or an old number. set is
+// false if NCCL cannot read the value and uses its default.
 //
 // Source: NVIDIA/nccl 2.30.7, graph/paths.cc, ncclGetLevel.
 func level(setting facts.Setting) (farthest int, set bool) {
@@ -89,9 +88,9 @@ func level(setting facts.Setting) (farthest int, set bool) {
 	return slices.Index(pathTypes, old[min(number, int64(len(old)-1))]), true
 }
 
-// peerLevel is how far apart two GPUs may be for NCCL to have them access each
-// other's memory, and the variable that says so, if one does. Up to 2.22 the
-// processor decided alone: AMD's and IBM's pass such traffic on.
+// peerLevel returns how far apart two GPUs may be for NCCL to use peer access, and the variable
+// that sets it, if any. Up to 2.22 the processor alone decided: AMD's and IBM's forward such
+// traffic.
 //
 // Source: NVIDIA/nccl, graph/paths.cc, ncclTopoCheckP2p, 2.12 to 2.22 and 2.23 to 2.30.
 func peerLevel(node *facts.Node, env launch.Env, gpus int) (farthest int, by facts.Setting) {
@@ -113,13 +112,13 @@ func peerLevel(node *facts.Node, env launch.Env, gpus int) (farthest int, by fac
 	return near, facts.Setting{}
 }
 
-// Joined is what joins two GPUs of a node, by their places among its cards, as
-// nvidia-smi topo -m prints it; "" for unknown.
+// Joined returns what connects two GPUs of a node, by their indexes among its cards, as nvidia-smi
+// topo -m prints it; "" if unknown.
 func Joined(nvml *facts.NVML, a, b int) string { return cell(nvml.Topology, a, b) }
 
-// PeerAccess is what the driver says of whether two GPUs of a node, by their places
-// among its cards, reach each other's memory: "ok", or the reason why one of them does
-// not. "" is unknown; what it says of one way alone holds for both.
+// PeerAccess returns whether two GPUs of a node, by their indexes among its cards, reach each
+// other's memory according to the driver: "ok", or the reason of the direction that fails; "" if
+// unknown. If only one direction is known, it counts for both.
 func PeerAccess(nvml *facts.NVML, a, b int) string {
 	there, back := cell(nvml.Peers, a, b), cell(nvml.Peers, b, a)
 	if there == "" || there == "ok" && back != "" {
@@ -128,7 +127,7 @@ func PeerAccess(nvml *facts.NVML, a, b int) string {
 	return there
 }
 
-// ByNVLink is whether what joins two GPUs is NVLink: "NV18".
+// ByNVLink reports whether a connection between two GPUs is NVLink, such as "NV18".
 func ByNVLink(joined string) bool { return strings.HasPrefix(joined, "NV") }
 
 func cell(table [][]string, row, column int) string {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nccl predicts what NCCL and gloo choose on a node: interfaces and addresses,
-// RDMA ports and their GIDs, the transport between GPUs and between nodes, and the shared
-// memory that NCCL takes. Each rule names the release it was read from.
+// Package nccl predicts what NCCL and gloo choose on a node: interfaces and addresses, RDMA ports
+// and their GIDs, the transport between GPUs and between nodes, and the shared memory that NCCL
+// uses. Each rule names the release it was read from.
 //
-// It goes by the facts of a node and the environment of its ranks alone, opens no device
-// and measures nothing; whether a choice is a good one is for checks.
+// It uses only the facts of a node and the environment of its ranks. It opens no device and
+// measures nothing. The checks decide whether a choice is good.
 package nccl
 
 import (
@@ -16,43 +16,42 @@ import (
 	"preflight/launch"
 )
 
-// What keeps NCCL's NET/IB from having a device on a node.
+// Reasons why NCCL's NET/IB has no device on a node.
 const (
 	ObstacleDisabled  = "disabled"    // NCCL_IB_DISABLE, or NCCL_NET names another network
 	ObstacleNoAdapter = "no-adapter"  // the kernel shows none
 	ObstacleNoLibrary = "no-library"  // libibverbs.so.1 is not in the loader's path
 	ObstacleNoDriver  = "no-provider" // libibverbs has no driver for the adapters
-	ObstacleNoVerbs   = "no-verbs"    // no /dev/infiniband/uverbs* leads to them
-	ObstacleRefused   = "refused"     // it is there, and this session may not open it
+	ObstacleNoVerbs   = "no-verbs"    // the adapters have no /dev/infiniband/uverbs*
+	ObstacleRefused   = "refused"     // the device exists, but this session may not open it
 	ObstacleInactive  = "inactive"    // no port is ACTIVE
-	ObstacleHCA       = "hca"         // NCCL_IB_HCA selects none of those that are
+	ObstacleHCA       = "hca"         // NCCL_IB_HCA selects no active port
 )
 
-// Network is what NCCL's ranks on a node reach other nodes by. The first that has a
-// device is taken: a network plugin, InfiniBand and RoCE, and TCP sockets.
+// Network is what NCCL's ranks on a node use to reach other nodes. The first one with a device is
+// used: a network plugin, InfiniBand and RoCE, TCP sockets.
 type Network struct {
-	// Plugin is the plugin's library where one will be asked first: the name of a file
-	// in the loader's path, or the path that NCCL_NET_PLUGIN gives. Whether it finds a
-	// device is not known before it runs.
+	// Plugin is the plugin's library, if NCCL tries one first: a file name in the loader's path, or
+	// the path in NCCL_NET_PLUGIN. It is unknown in advance whether the plugin finds a device.
 	Plugin string
-	// Ports are those that NET/IB opens, in its order; none where there is an Obstacle.
+	// Ports are those that NET/IB opens, in its order. It is empty if there is an Obstacle.
 	Ports []HCAPort
-	// Obstacle is one of the ObstacleXxx words, and Setting the variable that makes it
-	// one; both zero where NET/IB has devices.
+	// Obstacle is one of the ObstacleXxx words, and Setting is the variable that causes it. Both
+	// are zero if NET/IB has devices.
 	Obstacle string
 	Setting  facts.Setting
-	// Demanded is whether NCCL_NET=IB rules sockets out.
+	// Demanded means that NCCL_NET=IB rules out sockets.
 	Demanded bool
 
-	env  launch.Env // what the ranks see
-	nccl string     // their version
+	env  launch.Env // the ranks' environment
+	nccl string     // the ranks' NCCL version
 }
 
-// NetworkOf is what the ranks of a node will use, by its InfiniBand section, which must
-// have been seen. What an older probe did not tell is taken to be there.
+// NetworkOf returns what the ranks of a node will use. The node's InfiniBand facts must exist. What
+// an older probe did not report is assumed to exist.
 //
-// Source: NVIDIA/nccl 2.30.7, plugin/net.cc, ncclNetInit, plugin/plugin_open.cc,
-// openPluginLib, and transport/net_ib/init.cc, ncclIbInitDevices; 2.12 to 2.26, net.cc.
+// Source: NVIDIA/nccl 2.30.7, plugin/net.cc, ncclNetInit, plugin/plugin_open.cc, openPluginLib, and
+// transport/net_ib/init.cc, ncclIbInitDevices; 2.12 to 2.26, net.cc.
 func NetworkOf(p launch.Prediction, node *facts.Node) Network {
 	env := launch.RankEnv(node.Env, p.Exports)
 	wanted := env.Get("NCCL_NET")
@@ -78,14 +77,13 @@ func NetworkOf(p launch.Prediction, node *facts.Node) Network {
 	return n
 }
 
-// KeptOffRDMA is whether what ranks see has NCCL leave adapters alone.
+// KeptOffRDMA reports whether the ranks' environment makes NCCL ignore RDMA adapters.
 func KeptOffRDMA(env launch.Env) bool {
 	return IsOn(env.Get("NCCL_IB_DISABLE").Value) || strings.EqualFold(env.Get("NCCL_NET").Value, "Socket")
 }
 
-// netPlugin is the first network plugin that is there of those that NCCL asks:
-// libnccl-net.so, or what NCCL_NET_PLUGIN lists, each as it stands or as the middle of
-// libnccl-net-NAME.so; "none" is none of them.
+// netPlugin returns the first existing network plugin that NCCL tries: libnccl-net.so, or the names
+// in NCCL_NET_PLUGIN, each as it is or as the NAME in libnccl-net-NAME.so. "none" means no plugin.
 func netPlugin(ib *facts.IB, list string) string {
 	has := func(name string) bool {
 		return slices.ContainsFunc(ib.Libraries, func(l facts.RDMALibrary) bool { return l.Name == name })
@@ -104,8 +102,8 @@ func netPlugin(ib *facts.IB, list string) string {
 	return ""
 }
 
-// obstacle is the first thing that stands in the way of the ports that NET/IB would
-// take, "" for none. What cannot be opened is not there for NCCL_IB_HCA to select.
+// obstacle returns the first reason why NET/IB cannot use its ports, "" for none. NCCL_IB_HCA
+// cannot select ports that cannot be opened.
 func obstacle(ib *facts.IB, ports []HCAPort, env launch.Env) string {
 	lacks := func(library string) bool {
 		listed := ib.Libraries != nil && env.Get("NCCL_IBVERBS_LIB").Value == ""
@@ -144,8 +142,8 @@ func closed(ib *facts.IB, ports []HCAPort) string {
 	return reason
 }
 
-// opens is why an adapter cannot be opened from this session, "" when it can. Where
-// the kernel does not tell which device node is an adapter's, any will do.
+// opens returns why an adapter cannot be opened in this session, "" if it can. If the kernel does
+// not show which device node belongs to an adapter, any of them counts.
 func opens(ib *facts.IB, adapter *facts.HCA) string {
 	leads := func(path string) bool { return adapter.Verbs == "" || path == adapter.Verbs }
 	isRefused := func(path string) bool {

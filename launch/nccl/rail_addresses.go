@@ -10,8 +10,7 @@ import (
 	"preflight/launch"
 )
 
-// RailAddress is an IP address by which NCCL carries data, or that is on the same port as what
-// carries them.
+// RailAddress is an IP address over which NCCL carries data, or an IP address of the same port.
 type RailAddress struct {
 	Name      string // of the port or the interface: "mlx5_2:1", "eth1"
 	Layer     string // RoCE or InfiniBand, "" for sockets
@@ -19,19 +18,20 @@ type RailAddress struct {
 	Address   string
 }
 
-// The layers of rails that are adapters' ports.
+// The layers of rails that are ports of adapters.
 const (
 	LayerRoCE       = "RoCE"
 	LayerInfiniBand = "InfiniBand"
 )
 
-// RailAddresses are the ways of a node to the others, in NCCL's order: of RoCE ports the address of the
-// GID that NCCL takes, of InfiniBand ports that of IP over InfiniBand, where there is one; where NCCL talks
-// by sockets, all interfaces that NCCL_SOCKET_IFNAME names, if these are several. A port whose address no
-// interface of the node holds has none that could be called.
+// RailAddresses returns a node's addresses towards the other nodes, in NCCL's order: for RoCE ports
+// the address of the GID that NCCL uses, for InfiniBand ports that of IP over InfiniBand, if any,
+// and for sockets all interfaces that NCCL_SOCKET_IFNAME selects, if there are several. A port is
+// left out if no interface of the node has its address.
 //
-// Source: NVIDIA/nccl 2.30.7, transport/net_ib/connect.cc, ncclIbConnect: the GID of each port; transport/net_socket.cc,
-// ncclNetSocketConnect and ncclNetSocketListen: a peer is called at the address of its device, and from wherever the kernel sees fit.
+// Source: NVIDIA/nccl 2.30.7, transport/net_ib/connect.cc, ncclIbConnect: the GID of each port;
+// transport/net_socket.cc, ncclNetSocketConnect and ncclNetSocketListen: NCCL connects to the
+// address of a peer's device, from a source address that the kernel chooses.
 func RailAddresses(p launch.Prediction, node *facts.Node) (rails []RailAddress) {
 	if p.Accelerator == "cpu" || node.Net == nil || node.IB == nil {
 		return nil
@@ -82,8 +82,9 @@ func railOf(held []launch.HeldAddress, port HCAPort, index int) (rail RailAddres
 	return RailAddress{port.Name(), LayerRoCE, by.Name, address.String()}, true
 }
 
-// SameRail is which of a peer's rails is cabled like one of a node's: the one of its name or, where the two have no
-// name in common and as many rails, of its place; -1 for none. A port that is down moves the places of those behind it.
+// SameRail returns the index of the peer's rail that should be cabled like a node's rail: the one
+// with the same name or, if they share no name and have the same number of rails, with the same
+// index; -1 for none. A port that is down shifts the indexes after it.
 func SameRail(rails, peers []RailAddress, at int) int {
 	named := func(name string) int {
 		return slices.IndexFunc(peers, func(p RailAddress) bool { return p.Name == name })

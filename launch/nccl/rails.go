@@ -9,23 +9,26 @@ import (
 	"preflight/launch"
 )
 
-// Rail is one of several ways between two nodes, with what has ranks take it and no other.
+// Rail is one of several paths between two nodes, with the settings that make ranks use only this
+// path.
 type Rail struct{ Ends [2]RailEnd }
 
-// RailEnd is a rail as one of its nodes has it.
+// RailEnd is one node's end of a rail.
 type RailEnd struct {
 	Name string          // of the port or interface: "mlx5_2:1", "eth1"
-	Env  []facts.Setting // of a rank there
-	// Address is the node's on the rail, "" where the rail is none of IP: there ranks meet as always.
+	Env  []facts.Setting // settings for a rank on this node
+	// Address is the node's address on the rail. It is "" if the rail has no IP address; then the
+	// ranks use the usual rendezvous.
 	Address string
 }
 
-// Rails are the ways between two nodes by which their ranks can talk: the ports that NCCL takes on both, of which
-// those of one index are cabled to one switch where rails are, else interfaces with an address in one subnet. One
-// rail alone tells nothing, and so is none.
+// Rails returns the paths between two nodes over which their ranks can communicate: the ports that
+// NCCL uses on both, of which those with the same index should be connected to one switch,
+// otherwise interfaces with addresses in one subnet. A single rail allows no comparison, so the
+// result is then empty.
 //
-// Source: NVIDIA/nccl 2.30.7, transport/net_ib/init.cc and transport/net_socket.cc: a "=" has a name taken as it is;
-// pytorch/pytorch 2.7, ProcessGroupGloo.cpp, Options::create_default: names as they are.
+// Source: NVIDIA/nccl 2.30.7, transport/net_ib/init.cc and transport/net_socket.cc: "=" selects
+// exact names; pytorch/pytorch 2.7, ProcessGroupGloo.cpp, Options::create_default: exact names.
 func Rails(p launch.Prediction, a, b *facts.Node) []Rail {
 	rails := subnetRails(a, b)
 	if p.Accelerator != "cpu" && a.IB != nil && b.IB != nil {
@@ -49,7 +52,7 @@ func portRails(a, b []HCAPort) (rails []Rail) {
 	return rails
 }
 
-// subnetRails leave out the bridge of a container engine, which has one address on all nodes.
+// subnetRails leaves out the bridge of a container engine, which has the same address on all nodes.
 func subnetRails(a, b *facts.Node) (rails []Rail) {
 	carries := func(held launch.HeldAddress) bool {
 		return held.Up && held.Running && !held.Loopback && held.Addr().Is4()

@@ -20,8 +20,8 @@ type opPool struct {
 	bytes int64
 }
 
-// opPools are sizeof(struct ncclProxyOpsPool) of src/include/proxy.h, newest
-// first, at NVIDIA/nccl's tags from v2.14.3-1 to v2.30.7-1.
+// opPools are the sizes of struct ncclProxyOpsPool in src/include/proxy.h, newest first, at
+// NVIDIA/nccl's tags from v2.14.3-1 to v2.30.7-1.
 var opPools = []opPool{
 	{"2.28", "2.28-2.30", 34210176},
 	{"2.26", "2.26-2.27", 33030528},
@@ -34,47 +34,43 @@ var opPools = []opPool{
 }
 
 const (
-	// beyondPools is the first release that opPools says nothing of.
+	// beyondPools is the first release that opPools does not cover.
 	beyondPools = "2.31"
-	// shmReference is the counter that NCCL appends to every file in /dev/shm
+	// shmReference is the size of the counter that NCCL appends to every file in /dev/shm
 	// (misc/shmutils.cc, ncclShmOpen).
 	shmReference = 4
-	// shmDirection is what one direction of one channel takes between two
-	// GPUs that cannot reach each other directly: a sender's page, and the
-	// receiver's page and its LL, LL128 and SIMPLE buffers, at NCCL's default
-	// buffer sizes (transport/shm.cc, 2.12.7 to 2.30.7).
+	// shmDirection is the size of one direction of one channel between two GPUs without peer
+	// access: a sender's page, and the receiver's page and its LL, LL128 and SIMPLE buffers, at
+	// NCCL's default buffer sizes (transport/shm.cc, 2.12.7 to 2.30.7).
 	shmDirection = 4096 + shmReference + 4096 + 524288 + 4915200 + 4194304 + shmReference
-	// leastChannels: NCCL doubles the rings it found, and it finds at least
-	// one (graph/connect.cc, ncclTopoPostset, 2.30.7).
+	// leastChannels is 2, because NCCL doubles the rings that it finds, and it finds at least one
+	// (graph/connect.cc, ncclTopoPostset, 2.30.7).
 	leastChannels = 2
 )
 
-// shmUse is what NCCL reserves in one node's /dev/shm.
+// shmUse is what NCCL reserves in a node's /dev/shm, in bytes.
 type shmUse struct {
-	// Bytes are certain: no launch takes less. 0 for a job on one node, whose
-	// only use is Segments.
+	// Bytes is the guaranteed minimum. It is 0 for a job on one node, which only uses Segments.
 	Bytes int64
-	// Block is one op pool as NCCL asks for it and names it when there is no
-	// room; 0 where there is none.
+	// Block is the size of one op pool, which NCCL names in its error if there is no space; 0 if
+	// there is none.
 	Block int64
-	// Segments come on top where the node's GPUs cannot reach each other
-	// directly (no NVLink or peer access, NCCL_P2P_DISABLE) and NCCL does not
-	// use cuMem host memory: two channels of rings over all ranks, which is
-	// again the least it takes.
+	// Segments is needed in addition if the node's GPUs cannot reach each other directly (no NVLink
+	// or peer access, NCCL_P2P_DISABLE) and NCCL does not use cuMem host memory: two channels of
+	// rings over all ranks, again a minimum.
 	Segments int64
-	// Arithmetic says how Bytes came about, for a person to check.
+	// Arithmetic shows how Bytes was calculated, so that people can check it.
 	Arithmetic string
 }
 
-// SHMNeed is what NCCL of a version reserves in /dev/shm of a node with so
-// many ranks, in a job of so many nodes. The proxy of every rank and
-// communicator has a pool of operations there as soon as it talks to another
-// node. 0 communicators is taken for 1, that of the default process group;
-// every further group that works on GPUs (tensor, pipeline, expert parallelism)
-// adds one on its ranks.
+// SHMNeed returns what NCCL of a version reserves in the /dev/shm of a node with this number of
+// ranks, in a job of this number of nodes. The proxy of every rank and communicator has a pool of
+// operations there as soon as it connects to another node. 0 communicators count as 1, the default
+// process group. Every further group on GPUs (tensor, pipeline, expert parallelism) adds one on its
+// ranks.
 //
-// A version that is unknown or newer than the table gets its newest row, and
-// one before 2.14 its oldest; the arithmetic says so.
+// A version that is unknown or newer than the table gets the newest row, and one before 2.14 the
+// oldest. The arithmetic says so.
 //
 // Source: NVIDIA/nccl, proxy.cc, proxyProgressInit, v2.14.3-1 to v2.30.7-1.
 func SHMNeed(nccl string, ranks, nodes, communicators int) shmUse {
@@ -121,18 +117,16 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// CuMemHostProbed is whether every process of such a library tries for itself
-// whether cuMem host memory works, on the NUMA node of its own GPU. Ranks of
-// one machine whose NUMA nodes are not alike then choose different transports.
+// CuMemHostProbed reports whether every process with this library tests for itself whether cuMem
+// host memory works, on the NUMA node of its own GPU. If a machine's NUMA nodes differ, its ranks
+// then choose different transports.
 //
-// driverCUDA is the CUDA version of the driver ("12.6"). What is "" is not
-// known and taken for the newest, so that the trial is not ruled out. env is
-// what the ranks see.
+// driverCUDA is the CUDA version of the driver ("12.6"). "" means unknown and counts as the newest,
+// so that the test is not ruled out. env is the ranks' environment.
 //
-// Source: NVIDIA/nccl, misc/cudawrap.cc, ncclCuMemHostEnable: the trial is in
-// v2.26.3-1 and later (issue 2190, PR 2059), in builds by CUDA 12.2 or later,
-// by default with drivers of CUDA 12.6 or later; transport/shm.cc asks
-// NCCL_CUMEM_ENABLE first.
+// Source: NVIDIA/nccl, misc/cudawrap.cc, ncclCuMemHostEnable: the test is in v2.26.3-1 and later
+// (issue 2190, PR 2059), in builds with CUDA 12.2 or later, by default with drivers of CUDA 12.6 or
+// later; transport/shm.cc reads NCCL_CUMEM_ENABLE first.
 func CuMemHostProbed(library facts.NCCLLibrary, driverCUDA string, env launch.Env) bool {
 	if hostfile.Before(library.Version, "2.26.3") || hostfile.Before(library.CUDA, "12.2") || hostfile.Before(driverCUDA, "12.2") {
 		return false
@@ -146,17 +140,16 @@ func CuMemHostProbed(library facts.NCCLLibrary, driverCUDA string, env launch.En
 	return !hostfile.Before(driverCUDA, "12.6")
 }
 
-// parameter is the value of a numeric variable as NCCL reads it: 0 where it is no number.
+// parameter returns the value of a numeric variable as NCCL reads it: 0 if it is not a number.
 func parameter(setting facts.Setting) (value int64, set bool) {
 	value, _ = Number(setting.Value)
 	return value, setting.Value != ""
 }
 
-// Number is what NCCL makes of a numeric variable, by strtoll with base 0
-// (misc/param.cc, ncclLoadParam), and whether the text starts with a number at
-// all; what follows the number does not matter to it.
+// Number returns a numeric variable as NCCL reads it, with strtoll and base 0 (misc/param.cc,
+// ncclLoadParam), and whether the text starts with a number. NCCL ignores what follows the number.
 func Number(text string) (value int64, isNumber bool) {
-	const longest = 80 // of all ways to write 64 bits
+	const longest = 80 // longest notation of a 64-bit number
 	text = strings.TrimLeft(text, " \t\n\v\f\r")
 	text = text[:min(len(text), longest)]
 	for end := len(text); end > 0; end-- {
@@ -167,7 +160,7 @@ func Number(text string) (value int64, isNumber bool) {
 	return 0, false
 }
 
-// IsOn is whether a switch is on: whether it is a number other than 0.
+// IsOn reports whether a variable turns a setting on: any number except 0.
 func IsOn(value string) bool {
 	n, _ := Number(value)
 	return n != 0

@@ -12,32 +12,33 @@ import (
 	"preflight/launch"
 )
 
-// Transport is the way in which ranks talk to each other, and why it is that one.
+// Transport is what ranks use to communicate, and why.
 type Transport struct {
-	// Name is NVLink, PCIe, shared memory, InfiniBand, RoCE, sockets or a network
-	// plugin's own; "" where there is nobody to talk to or nothing was seen.
+	// Name is NVLink, PCIe, shared memory, InfiniBand, RoCE, sockets or the name of a network
+	// plugin; "" if there is no other rank, or nothing is known.
 	Name string `json:"name"`
-	// Detail is what of it: "NV18 between all 8 GPUs", "mlx5_0 … mlx5_7, 8 × 400 Gbit/s, GPUDirect".
+	// Detail describes it further: "NV18 between all 8 GPUs", "mlx5_0 … mlx5_7, 8 × 400 Gbit/s,
+	// GPUDirect".
 	Detail string `json:"detail,omitempty"`
 	Why    string `json:"why,omitempty"`
 }
 
-// Transports tells of the nodes of a fleet by what their ranks will talk.
+// Transports predicts what the ranks of a fleet's nodes use to communicate.
 type Transports struct {
 	launch.Prediction
 	gpusUsed func(*facts.Node) []int
 	domains  nvlinkDomains
 }
 
-// NewTransports looks at the whole fleet first: NVLink may join GPUs of several nodes.
+// NewTransports looks at the whole fleet first, because NVLink may connect GPUs of several nodes.
 func NewTransports(p launch.Prediction, nodes []facts.Node) Transports {
 	t := Transports{Prediction: p, gpusUsed: p.GPUsUsed()}
 	t.domains = t.findDomains(nodes)
 	return t
 }
 
-// Between is what the ranks of a node will use to reach the others: NCCL's choice, or
-// gloo's sockets where they compute on the processor.
+// Between returns what the ranks of a node will use to reach the others: NCCL's choice, or gloo's
+// sockets if they compute on the CPU.
 func (t Transports) Between(node *facts.Node) Transport {
 	switch {
 	case len(t.Hosts) < 2:
@@ -58,7 +59,7 @@ func overNetwork(p launch.Prediction, node *facts.Node) Transport {
 	network := NetworkOf(p, node)
 	switch {
 	case network.Plugin != "":
-		path := "" // not known of one that is named by its path
+		path := "" // unknown for a plugin that is named by its path
 		if at := slices.IndexFunc(node.IB.Libraries, func(l facts.RDMALibrary) bool { return l.Name == network.Plugin }); at >= 0 {
 			path = node.IB.Libraries[at].Path
 		}
@@ -66,7 +67,7 @@ func overNetwork(p launch.Prediction, node *facts.Node) Transport {
 	case len(network.Ports) > 0:
 		return overPorts(node, network)
 	case network.Demanded:
-		return Transport{} // it ends there: a check says so
+		return Transport{} // NCCL fails there, which a check reports
 	}
 	return sockets(node, Sockets(p, node), network.whyNot())
 }
@@ -95,7 +96,7 @@ func layerName(linkLayer string) string {
 	return "InfiniBand"
 }
 
-// spelledPorts are NICs and what they carry: "mlx5_0 … mlx5_7, 8 × 400 Gbit/s".
+// spelledPorts describes NICs and their speed: "mlx5_0 … mlx5_7, 8 × 400 Gbit/s".
 func spelledPorts(nics [][]HCAPort) string {
 	var names []string
 	var rates []int64
@@ -114,7 +115,7 @@ func spelledPorts(nics [][]HCAPort) string {
 	return text + ", " + spelledRates(rates)
 }
 
-// spelledRates sums up rates in bit/s: "8 × 400 Gbit/s", "100 to 400 Gbit/s".
+// spelledRates summarises rates in bit/s: "8 × 400 Gbit/s", "100 to 400 Gbit/s".
 func spelledRates(rates []int64) string {
 	least, most := slices.Min(rates), slices.Max(rates)
 	switch {
@@ -133,13 +134,13 @@ func withoutPlugin(n Network) string {
 	return layerName(n.Ports[0].LinkLayer)
 }
 
-// sockets are TCP over the chosen interfaces. Addresses differ from node to node,
-// and are left out.
+// sockets describes TCP over the chosen interfaces, without addresses, because those differ from
+// node to node.
 func sockets(node *facts.Node, choices []Choice, why string) Transport {
 	var parts []string
 	for _, choice := range choices {
 		if choice.Interface == "" {
-			return Transport{} // not seen, or an error, of which checks speak
+			return Transport{} // not seen, or an error that checks report
 		}
 		part := choice.Interface
 		at := slices.IndexFunc(node.Net.Interfaces, func(i facts.Interface) bool { return i.Name == choice.Interface })
