@@ -22,45 +22,44 @@ import (
 )
 
 const (
-	// MaxOutput caps what is kept of each of a child's two streams; the rest is
-	// read and dropped, so that a chatty child cannot block or fill us.
+	// MaxOutput limits what is kept of each of a child's two streams. The rest is read and dropped,
+	// so that a child that prints much neither blocks nor fills our memory.
 	MaxOutput = 256 << 10
-	// Grace is how long the pipes of a child that has ended may stay open, in case a
-	// grandchild of another process group holds them.
+	// Grace is how long the pipes of an ended child may stay open, in case a grandchild of another
+	// process group holds them.
 	Grace = 200 * time.Millisecond
-	// mostTries is how often a child is started that this machine has nothing left for, and tryAgain
-	// how long it is waited between.
+	// mostTries is how often a child is started if this machine lacks resources for it, and
+	// tryAgain the pause between two tries.
 	mostTries = 50
 	tryAgain  = 20 * time.Millisecond
-	// pipeSize is the most that lies in a pipe unread: pipe(7), and as much on macOS.
+	// pipeSize is the maximum unread content of a pipe: pipe(7), the same on macOS.
 	pipeSize = 64 << 10
 )
 
-// Child is a program that must be run because only it knows the answer. Its
-// arguments never pass through a shell.
+// Child is a program that must be run because only it knows the answer. Its arguments never pass
+// through a shell.
 type Child struct {
 	Path string
 	Args []string
-	Name string   // what it is called by; "" means its path
-	Dir  string   // "" means our own
-	Env  []string // nil means our own
+	Name string   // its argv[0]; "" means its path
+	Dir  string   // working directory; "" means our own
+	Env  []string // environment; nil means our own
 
-	Limit time.Duration // after which it is killed as at the end of the context; 0 means no limit
+	Limit time.Duration // time after which it is killed, as at the end of the context; 0 means no limit
 }
 
-// Run starts the child in a process group of its own, kills that whole group
-// when ctx ends and returns what was printed, MaxOutput bytes of each stream at
-// most. Standard input is empty.
+// Run starts the child in its own process group, kills that whole group when ctx ends, and returns
+// its output, at most MaxOutput bytes of each stream. Standard input is empty.
 //
-// The error says how the child ended; when ctx ended first it is ctx's. Where this machine has nothing
-// left to start one with, that is tried for a second, and the error says so.
+// The error says how the child ended; if ctx ended first, it is ctx's error. If this machine lacks
+// resources to start the child, Run tries for a second and then reports that.
 func (c Child) Run(ctx context.Context) (stdout, stderr string, err error) {
 	var out output
 	stderr, err = c.Stream(ctx, &out)
 	return out.String(), stderr, err
 }
 
-// Stream is Run for a child whose standard output is wanted as it comes.
+// Stream is Run for a child whose standard output is needed while it runs.
 func (c Child) Stream(ctx context.Context, stdout io.Writer) (stderr string, err error) {
 	if c.Limit > 0 {
 		var cancel context.CancelFunc
@@ -77,7 +76,7 @@ func (c Child) Stream(ctx context.Context, stdout io.Writer) (stderr string, err
 		if err = Run(cmd); cmd.Process != nil || Shortage(err) == "" || tries == mostTries {
 			break
 		}
-		select { // what else runs beside it gives back what it has
+		select { // other goroutines may free resources meanwhile
 		case <-time.After(tryAgain):
 		case <-ctx.Done():
 			return "", err
@@ -89,13 +88,13 @@ func (c Child) Stream(ctx context.Context, stdout io.Writer) (stderr string, err
 	return errs.String(), err
 }
 
-// Run is [exec.Cmd.Run] for a program that dies with us even when we are killed
-// (on Linux; elsewhere only its closed pipes tell it). It leads a process group
-// of its own, or a session where its SysProcAttr asks for one.
+// Run is [exec.Cmd.Run] for a program that ends with us even if we are killed (on Linux; elsewhere
+// only its closed pipes stop it). It leads its own process group, or a session if its SysProcAttr
+// asks for one.
 //
-// All that it has written is read, however late we come to it; [exec.ErrWaitDelay]
-// says that somebody else still held its pipes after Grace. What exec.Cmd has for
-// that, WaitDelay, loses what is unread by then.
+// All of its output is read, even if we read late. [exec.ErrWaitDelay] means that another process
+// still held its pipes after Grace. exec.Cmd's own WaitDelay would lose output that is unread by
+// then.
 func Run(cmd *exec.Cmd) error {
 	var read errgroup.Group
 	var ours, theirs []*os.File
@@ -117,8 +116,8 @@ func Run(cmd *exec.Cmd) error {
 		ours, theirs = append(ours, from), append(theirs, into)
 		read.Go(func() error { return readOut(from, to) })
 	}
-	// Linux kills the child when the thread that forked it ends, so that thread
-	// has to outlive the child.
+	// Linux kills the child when the thread that forked it ends, so this thread must outlive the
+	// child.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err := start(cmd)
@@ -129,13 +128,13 @@ func Run(cmd *exec.Cmd) error {
 		err = cmd.Wait()
 	}
 	for _, file := range ours {
-		_ = file.SetReadDeadline(time.Now().Add(Grace)) // of a pipe, it can be set
+		_ = file.SetReadDeadline(time.Now().Add(Grace)) // pipes support deadlines
 	}
 	return cmp.Or(err, read.Wait())
 }
 
-// readOut copies a program's pipe to its end, or to where it was when the deadline
-// came that is set once the program has ended.
+// readOut copies a program's pipe to its end, or to what it holds at the deadline that is set after
+// the program has ended.
 func readOut(pipe *os.File, to io.Writer) error {
 	_, err := io.Copy(to, pipe)
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -170,8 +169,8 @@ func readOut(pipe *os.File, to io.Writer) error {
 	return exec.ErrWaitDelay
 }
 
-// Start is Run for a program that goes on beside us. The channel is closed when
-// it has ended and been waited for.
+// Start is Run for a program that runs in parallel. The channel is closed when the program has
+// ended and was waited for.
 func Start(cmd *exec.Cmd) (ended <-chan struct{}, err error) {
 	started, end := make(chan error), make(chan struct{})
 	go func() {
@@ -201,8 +200,8 @@ func start(cmd *exec.Cmd) error {
 	return err
 }
 
-// KillGroup ends a program of Run or Start and whatever it started, as long as
-// it has not been waited for.
+// KillGroup kills a program of Run or Start and all processes that it started, as long as it was
+// not waited for.
 func KillGroup(cmd *exec.Cmd) error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 
 func ownGroup(cmd *exec.Cmd) {
@@ -212,7 +211,7 @@ func ownGroup(cmd *exec.Cmd) {
 	dieWithUs(cmd.SysProcAttr)
 }
 
-// Complaint is why a child failed: its own last line, or how it ended.
+// Complaint returns why a child failed: its own last line, or how it ended.
 func Complaint(stderr string, err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "no answer in time; it was killed"
@@ -227,8 +226,8 @@ func Complaint(stderr string, err error) string {
 	return err.Error()
 }
 
-// output keeps the first MaxOutput bytes of what is written to it, and swallows the
-// rest. It does not embed its buffer, whose ReadFrom io.Copy would prefer to Write.
+// output keeps the first MaxOutput bytes that are written to it and drops the rest. It does not
+// embed its buffer, because io.Copy would prefer the buffer's ReadFrom to Write.
 type output struct{ kept bytes.Buffer }
 
 func (o *output) Write(p []byte) (int, error) {
@@ -236,11 +235,11 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String is what was kept.
+// String returns what was kept.
 func (o *output) String() string { return o.kept.String() }
 
-// Lines is a writer that hands on what is written to it line by line, each without its end and cut
-// at Most bytes. A line is good until Take returns.
+// Lines is a writer that passes on its input line by line, each without its line end and cut at
+// Most bytes. A line is valid until Take returns.
 type Lines struct {
 	Most int
 	Take func(line []byte)
@@ -258,14 +257,14 @@ func (l *Lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush hands on a line that has no end.
+// Flush passes on a last line without a line end.
 func (l *Lines) Flush() {
 	l.Take(l.line)
 	l.line = l.line[:0]
 }
 
-// shortages are what a system call fails with when the machine it is made on has run out
-// of something, whoever was to be reached: socket(2), connect(2), accept(2), fork(2).
+// shortages are the errors of a system call if its own machine has run out of something, regardless
+// of the peer: socket(2), connect(2), accept(2), fork(2).
 var shortages = []struct {
 	errno syscall.Errno
 	of    string
@@ -278,8 +277,8 @@ var shortages = []struct {
 	{syscall.EADDRNOTAVAIL, "addresses and ports to call from"},
 }
 
-// Shortage is what this machine has too little of where that is what failed, "" where
-// it is not. Of what a resolver asked in vain only the words are left.
+// Shortage returns what this machine lacks if err says so, otherwise "". A resolver's error keeps
+// only the text of the system's error.
 func Shortage(err error) string {
 	dns, isDNS := errors.AsType[*net.DNSError](err)
 	for _, short := range shortages {
@@ -290,9 +289,9 @@ func Shortage(err error) string {
 	return ""
 }
 
-// OpenFiles is how many files this process has open, and how many it may have: the hard
-// limit, as Go raises the soft one to it when a program starts (package os). ok is false
-// where the system does not tell.
+// OpenFiles returns how many files this process has open, and how many it may open: the hard limit,
+// because Go raises the soft limit to it at the start of a program (package os). ok is false if the
+// system does not report it.
 func OpenFiles() (open, most int, ok bool) {
 	var limit syscall.Rlimit
 	listed, err := os.ReadDir("/dev/fd")
@@ -300,5 +299,5 @@ func OpenFiles() (open, most int, ok bool) {
 		return 0, 0, false
 	}
 	const unlimited = 1 << 30
-	return len(listed) - 1, int(min(limit.Cur, unlimited)), true // one of them was the list's own
+	return len(listed) - 1, int(min(limit.Cur, unlimited)), true // one of them was the directory that was listed
 }

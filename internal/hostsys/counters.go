@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// portErrors are counters of an RDMA port that stand still on a sound link, whatever passes. What
-// adaptive routing and congestion move, as out_of_sequence, is none of them.
+// portErrors are counters of an RDMA port that do not change on a healthy link under any traffic.
+// It leaves out counters that adaptive routing and congestion change, such as out_of_sequence.
 //
 // Source: Linux 6.8, Documentation/ABI/stable/sysfs-class-infiniband; NVIDIA, MLNX_OFED,
 // Understanding mlx5 Linux counters.
@@ -21,15 +21,15 @@ var portErrors = []string{
 	"hw_counters/local_ack_timeout_err", "hw_counters/rnr_nak_retry_err", "hw_counters/rx_icrc_encapsulated",
 }
 
-// interfaceErrors are those of a network interface.
+// interfaceErrors are such counters of a network interface.
 //
 // Source: Linux 6.8, Documentation/ABI/testing/sysfs-class-net and -statistics.
 var interfaceErrors = []string{"carrier_changes", "statistics/rx_crc_errors"}
 
-// LinkCounters are the errors that a machine's links have counted since they came up, by what
-// and where: "mlx5_0:1 symbol_error", "eth0 carrier_changes", "0000:4e:00.0 aer_fatal". Those
-// at zero are left out; nil where sysfs does not show. Everybody may read them. root is where
-// the machine's file system is: "/".
+// LinkCounters returns the errors that a machine's links have counted since they came up, by
+// counter and link: "mlx5_0:1 symbol_error", "eth0 carrier_changes", "0000:4e:00.0 aer_fatal".
+// Counters at zero are left out. It returns nil if sysfs is missing. Every user may read the
+// counters. root is the directory of the machine's file system: "/".
 func LinkCounters(root string) map[string]int64 {
 	if _, err := os.Stat(filepath.Join(root, "sys/class/net")); err != nil {
 		return nil
@@ -46,7 +46,7 @@ func LinkCounters(root string) map[string]int64 {
 			add(where, filepath.Join(port, name))
 		}
 	}
-	for _, hardware := range glob(root, "sys/class/net/*/device") { // what is of software has none
+	for _, hardware := range glob(root, "sys/class/net/*/device") { // software interfaces have no device
 		dir := filepath.Dir(hardware)
 		for _, name := range interfaceErrors {
 			add(filepath.Base(dir), filepath.Join(dir, name))
@@ -66,19 +66,20 @@ func LinkCounters(root string) map[string]int64 {
 	return found
 }
 
-// isNVIDIA is whether a PCI device is a GPU, a switch or an adapter: of NVIDIA or Mellanox.
+// isNVIDIA reports whether a PCI device is made by NVIDIA or Mellanox, such as a GPU, a switch or
+// an adapter.
 func isNVIDIA(device string) bool {
-	vendor, _ := ReadFile(filepath.Join(device, "vendor")) // none is nobody's
+	vendor, _ := ReadFile(filepath.Join(device, "vendor")) // without the file, it is not
 	text := strings.TrimSpace(string(vendor))
 	return text == "0x10de" || text == "0x15b3"
 }
 
-// pcieErrors sums up what PCI Express reported of a device, without requests that it does not
-// support, which looking for devices makes of every one.
+// pcieErrors sums the PCI Express errors of a device. It leaves out unsupported requests, which
+// searching for devices causes on every device.
 //
 // Source: Linux 6.8, Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats: "DLP 0".
 func pcieErrors(file string) (sum int64) {
-	text, _ := ReadFile(file) // older kernels have none
+	text, _ := ReadFile(file) // older kernels do not have it
 	for line := range strings.Lines(string(text)) {
 		name, count, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if n, err := strconv.ParseInt(count, 10, 64); err == nil && name != "UnsupReq" && !strings.HasPrefix(name, "TOTAL") {
@@ -89,19 +90,19 @@ func pcieErrors(file string) (sum int64) {
 }
 
 func glob(root, pattern string) []string {
-	found, _ := filepath.Glob(filepath.Join(root, pattern)) // the pattern is sound
+	found, _ := filepath.Glob(filepath.Join(root, pattern)) // the pattern is valid
 	return found
 }
 
 func number(file string) int64 {
-	text, _ := ReadFile(file) // what a driver does not count is not there
+	text, _ := ReadFile(file) // the file is missing if the driver does not count this
 	n, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 	return n
 }
 
-// ReadFile is [os.ReadFile] for the small files in which a kernel says something. Package os
-// asks of every file it opens to be told when there is more to read, and how long it is:
-// more than half of what reading such a file takes, and a node has hundreds read.
+// ReadFile is [os.ReadFile] for the small files in which a kernel reports something. Package os
+// registers every file for polling and asks for its length, which is more than half of the time for
+// such a file, and a node has hundreds of them.
 func ReadFile(path string) ([]byte, error) {
 	file, err := again(func() (int, error) { return syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0) })
 	if err != nil {
@@ -123,7 +124,7 @@ func ReadFile(path string) ([]byte, error) {
 	}
 }
 
-// again calls until no signal comes between.
+// again repeats a call that a signal interrupts.
 func again(call func() (int, error)) (n int, err error) {
 	for {
 		if n, err = call(); err != syscall.EINTR {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hostsys is what preflight needs of the machine it runs on, whichever
-// part of it runs there: a name resolved as the C library of the machine would
-// ([Names]), and a program that ends when we do ([Child], [Run], [Start]).
+// Package hostsys contains what preflight needs from the machine it runs on: name resolution as in
+// the machine's C library ([Names]), and programs that end when preflight ends ([Child], [Run],
+// [Start]).
 //
-// It refuses to know why it is asked: no node, no launch and no fact is known
-// here, and it imports nothing of ours.
+// It knows nothing about nodes, launches and facts, and imports no other package of preflight.
 package hostsys
 
 import (
@@ -23,25 +22,22 @@ import (
 )
 
 const (
-	// lookupsAtOnce is how many names may be asked for at once where each costs
-	// packets: enough that a dead name server costs a few time limits and not one
-	// for every name.
+	// lookupsAtOnce is the number of simultaneous lookups if each one sends packets. With a dead
+	// name server, all names then cost a few timeouts instead of one each.
 	lookupsAtOnce = 128
-	// childrenAtOnce is the same where each lookup is a process.
+	// childrenAtOnce is the same if each lookup starts a process.
 	childrenAtOnce = 8
 	// notFound is the exit status of getent(1) for a key that no source has.
 	notFound = 2
 )
 
-// Names resolves host names as getaddrinfo of this machine's C library does,
-// which is what ssh, torch and gloo call: nsswitch.conf(5) says where names come
-// from.
+// Names resolves host names like getaddrinfo of this machine's C library, which ssh, torch and gloo
+// call. nsswitch.conf(5) defines where names come from.
 //
-// What stands in /etc/hosts once is answered from there, and what Go's resolver
-// answers alike is asked of it (files and dns, combined as usual). Everything
-// else (sss, ldap, resolve, an action in brackets) only a program linked with
-// the C library can ask: getent(1). Where there is no getent, or it does not
-// work, Go's resolver is the next best.
+// Names that occur once in /etc/hosts are answered from it. Names for which Go's resolver gives the
+// same answer (files and dns, combined as usual) are resolved with it. Everything else (sss, ldap,
+// resolve, an action in brackets) needs a program that is linked with the C library: getent(1). If
+// getent is missing or fails, Go's resolver is used.
 //
 // A Names is safe for concurrent use and sees the files as they were when it was made.
 type Names struct {
@@ -49,30 +45,28 @@ type Names struct {
 	Hosts   []HostsLine // of /etc/hosts
 
 	sources []source
-	byName  map[string][]HostsLine // lower-case name → its lines, one for an address
+	byName  map[string][]HostsLine // lower-case name → its lines, one per address
 	own     string                 // this machine's name
 	getent  string                 // its path, "" for none
 }
 
-// HostsLine is one line of /etc/hosts: an address and its names, the first of
-// which is the canonical one.
+// HostsLine is one line of /etc/hosts: an address and its names, the canonical name first.
 type HostsLine struct {
 	Address netip.Addr
 	Names   []string
 }
 
-// source is where names come from, and what the brackets behind it say.
+// source is one source of names and the actions in brackets after it.
 type source struct{ name, actions string }
 
-// NewNames reads how names are resolved on the machine whose files lie below
-// root, "" for this one. A missing file is normal: musl has no nsswitch.conf, and
-// a hosts file that is not there gives no names.
+// NewNames reads how names are resolved on the machine whose files are below root, "" for this one.
+// A missing file is normal: musl has no nsswitch.conf, and a missing hosts file means no names.
 func NewNames(root string) *Names {
 	nsswitch, _ := os.ReadFile(filepath.Join("/", root, "etc/nsswitch.conf"))
 	hosts, _ := os.ReadFile(filepath.Join("/", root, "etc/hosts"))
 	n := &Names{Hosts: parseHosts(string(hosts)), byName: map[string][]HostsLine{}}
 	n.Sources, n.sources = parseNSSwitch(string(nsswitch))
-	n.own, _ = os.Hostname()              // without it, no name is our own
+	n.own, _ = os.Hostname()              // on an error, no name counts as our own
 	n.getent, _ = exec.LookPath("getent") // "" with an error
 	for _, line := range n.Hosts {
 		for _, name := range line.Names {
@@ -86,7 +80,7 @@ func NewNames(root string) *Names {
 	return n
 }
 
-// AtOnce is how many lookups may be under way at once without harm.
+// AtOnce returns the number of lookups that may run at the same time without harm.
 func (n *Names) AtOnce() int {
 	if n.getent != "" && !n.plain("any name") {
 		return childrenAtOnce
@@ -94,11 +88,10 @@ func (n *Names) AtOnce() int {
 	return lookupsAtOnce
 }
 
-// LookupNetIP returns the addresses of a name in the order getaddrinfo gives
-// them (RFC 6724), without IPv4-mapped ones. network is "ip", "ip4" or "ip6"; an
-// address is its own answer. The error is a [*net.DNSError] where the name is
-// known to nobody or a name server failed, that of ctx when it ended first, and
-// otherwise what getent complained of.
+// LookupNetIP returns the addresses of a name in getaddrinfo's order (RFC 6724), without
+// IPv4-mapped ones. network is "ip", "ip4" or "ip6". An address is returned unchanged. The error is
+// a [*net.DNSError] if the name is unknown or a name server failed, ctx's error if it ended first,
+// and otherwise getent's message.
 func (n *Names) LookupNetIP(ctx context.Context, network, name string) ([]netip.Addr, error) {
 	if address, err := netip.ParseAddr(name); err == nil {
 		return []netip.Addr{address}, nil
@@ -119,8 +112,8 @@ func (n *Names) LookupNetIP(ctx context.Context, network, name string) ([]netip.
 	return addresses, err
 }
 
-// Canonical returns the name by which the resolver calls a name that has
-// addresses, as `hostname -f` prints it; name itself when it has no other.
+// Canonical returns the canonical name of a name that has addresses, as "hostname -f" prints it;
+// name itself if it has no other.
 func (n *Names) Canonical(ctx context.Context, name string) string {
 	canonical := ""
 	if lines := n.inHosts(name); len(lines) == 1 {
@@ -136,9 +129,9 @@ func (n *Names) Canonical(ctx context.Context, name string) string {
 	return canonical
 }
 
-// inHosts are the lines of /etc/hosts that answer for a name, none where it is
-// not asked first and alone. A name with several is for getaddrinfo to sort: it
-// does not keep their order.
+// inHosts returns the lines of /etc/hosts for a name, none unless nsswitch.conf asks that file
+// first and without actions. A name with several lines is left to getaddrinfo, which does not keep
+// their order.
 func (n *Names) inHosts(name string) []HostsLine {
 	if len(n.sources) == 0 || n.sources[0] != (source{name: "files"}) {
 		return nil
@@ -146,9 +139,9 @@ func (n *Names) inHosts(name string) []HostsLine {
 	return n.byName[strings.ToLower(name)]
 }
 
-// plain is whether Go's resolver answers for a name as the C library does. Two
-// modules are known to have an answer for few names: myhostname for the machine
-// itself (nss-myhostname(8)), mdns for what ends in .local (RFC 6762, section 3).
+// plain reports whether Go's resolver gives the same answer for a name as the C library. Two
+// modules answer only for a few names: myhostname for the machine itself (nss-myhostname(8)), mdns
+// for names below .local (RFC 6762, section 3).
 func (n *Names) plain(name string) bool {
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	for _, from := range n.sources {
@@ -170,8 +163,8 @@ func (n *Names) plain(name string) bool {
 	return true
 }
 
-// goResolver reads nsswitch.conf, hosts and resolv.conf itself on Linux, where we
-// know when that is not enough. Other systems are asked by their own library.
+// goResolver returns Go's own resolver on Linux, which reads nsswitch.conf, hosts and resolv.conf;
+// plain knows when that is not enough. Other systems use their own library.
 func goResolver() *net.Resolver {
 	system := net.DefaultResolver
 	return &net.Resolver{PreferGo: system.PreferGo || runtime.GOOS == "linux", Dial: system.Dial}
@@ -185,7 +178,7 @@ func (n *Names) lookupGo(ctx context.Context, network, name string) ([]netip.Add
 	return addresses, err
 }
 
-// getentTrouble is a getent that did not get as far as an answer.
+// getentTrouble is the error of a getent that gave no answer.
 type getentTrouble struct{ complaint string }
 
 func (t *getentTrouble) Error() string { return "getent: " + t.complaint }
@@ -251,8 +244,7 @@ func isOf(network string, address netip.Addr) bool {
 	return true
 }
 
-// parseNSSwitch returns the hosts line of nsswitch.conf with single blanks, and
-// taken apart.
+// parseNSSwitch returns the hosts line of nsswitch.conf with single blanks, and its sources.
 func parseNSSwitch(text string) (line string, sources []source) {
 	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(line, "#")
@@ -281,8 +273,7 @@ func parseNSSwitch(text string) (line string, sources []source) {
 	return "", nil
 }
 
-// parseHosts reads /etc/hosts. Lines without a valid address are left out, as
-// every resolver does.
+// parseHosts reads /etc/hosts. Lines without a valid address are skipped, as in every resolver.
 func parseHosts(text string) []HostsLine {
 	var lines []HostsLine
 	for line := range strings.Lines(text) {

@@ -14,27 +14,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NeighbourTable is one of the kernel's tables of who is at which address of its links. There
-// is one for IPv4 and one for IPv6, for all network namespaces of a machine together.
+// NeighbourTable is one of the kernel's tables that map the addresses of its links to machines.
+// There is one for IPv4 and one for IPv6, each for all network namespaces of a machine together.
 type NeighbourTable struct {
 	Name string // arp_cache for IPv4, ndisc_cache for IPv6
-	// Thresholds are gc_thresh1 to gc_thresh3: how many entries are left alone, how many are
-	// put up with for five seconds, and how many there may be.
+	// Thresholds are gc_thresh1 to gc_thresh3: the number of entries that are never removed, the
+	// number that is tolerated for five seconds, and the maximum.
 	Thresholds [3]int
-	// Entries are all there are, those too that no threshold counts (see [Learned]).
+	// Entries counts all entries, also those that do not count towards the thresholds (see
+	// [Learned]).
 	Entries int
-	// Overflows is how often since boot there was no room for a neighbour, nil where the
-	// kernel does not count that.
+	// Overflows is how often since boot the table had no space for a neighbour, nil if the kernel
+	// does not count that.
 	Overflows *int64
 }
 
-// The tables' names.
+// The names of the tables.
 const (
 	ARPTable   = "arp_cache"
 	NDiscTable = "ndisc_cache"
 )
 
-// TableOf is the name of the table that an address belongs into.
+// TableOf returns the name of the table for an address.
 func TableOf(address netip.Addr) string {
 	if address.Unmap().Is4() {
 		return ARPTable
@@ -42,34 +43,34 @@ func TableOf(address netip.Addr) string {
 	return NDiscTable
 }
 
-// Learned counts the entries of this network namespace that the thresholds are about, by
-// table and interface.
+// Learned counts the entries of this network namespace that count towards the thresholds, by table
+// and interface.
 type Learned map[string]map[string]int
 
-// NextHop is who a packet is handed to on its way to an address, on one of the own links.
+// NextHop is the machine on a local link to which a packet for an address is sent.
 type NextHop struct {
 	Address netip.Addr // the address itself, or that of a gateway
-	// Known is whether the kernel has an entry of it, and Unanswered whether that says that
-	// nobody has answered for the address.
+	// Known means that the kernel has an entry for it, Unanswered that according to the entry no
+	// machine has answered for the address.
 	Known, Unanswered bool
 }
 
-// What a message of RTM_GETNEIGHTBL is made of (include/uapi/linux/neighbour.h, Linux 6.18).
+// Layout of an RTM_GETNEIGHTBL message (include/uapi/linux/neighbour.h, Linux 6.18).
 const (
 	tableHeader  = 4 // struct ndtmsg
 	tableName    = 1 // NDTA_NAME
-	tableThresh1 = 2 // NDTA_THRESH1, the other two follow
+	tableThresh1 = 2 // NDTA_THRESH1, followed by the other two
 	tableConfig  = 5 // NDTA_CONFIG, a struct ndt_config
 	tableStats   = 7 // NDTA_STATS, a struct ndt_stats
 
-	configEntries  = 4  // of ndt_config.ndtc_entries
-	statsOverflows = 80 // of ndt_stats.ndts_table_fulls, which is there from Linux 4.3 on
+	configEntries  = 4  // offset of ndt_config.ndtc_entries
+	statsOverflows = 80 // offset of ndt_stats.ndts_table_fulls, which exists since Linux 4.3
 )
 
-// NeighbourTables are the kernel's two.
+// NeighbourTables returns the kernel's two tables.
 //
-// Netlink tells of them in every network namespace. /proc/sys/net/ipv4/neigh/default and
-// /proc/net/stat/arp_cache are there in the first one only, where containers are not.
+// Netlink reports them in every network namespace. /proc/sys/net/ipv4/neigh/default and
+// /proc/net/stat/arp_cache only exist in the first namespace, in which containers do not run.
 // Source: neightbl_dump_info and neigh_proc_init in net/core/neighbour.c, arp_init in
 // net/ipv4/arp.c, Linux 6.18.
 func NeighbourTables() ([]NeighbourTable, error) {
@@ -88,8 +89,8 @@ func NeighbourTables() ([]NeighbourTable, error) {
 	return tables, nil
 }
 
-// parseTable reads what is said of a table. After that come its settings for each interface,
-// which say nothing of the table itself.
+// parseTable reads the message about a table. isOne is false for messages with a table's settings
+// for an interface, which follow.
 func parseTable(message []byte) (table NeighbourTable, isOne bool) {
 	if len(message) < tableHeader {
 		return table, false
@@ -115,11 +116,11 @@ func parseTable(message []byte) (table NeighbourTable, isOne bool) {
 	return table, isOne
 }
 
-// LearnedNeighbours counts what is in the tables. An entry that somebody has written there to
-// stay or looks after, as overlay networks do, does not count.
+// LearnedNeighbours counts the entries in the tables, without permanent entries and entries that
+// another program manages, as overlay networks do.
 //
-// Source: neigh_alloc and neigh_update_gc_list in net/core/neighbour.c, Linux 5.0 to 6.18.
-// Before 5.0 all entries counted.
+// Source: neigh_alloc and neigh_update_gc_list in net/core/neighbour.c, Linux 5.0 to 6.18. Before
+// 5.0 all entries counted.
 func LearnedNeighbours() (Learned, error) {
 	learned := Learned{}
 	for table, family := range map[string]int{ARPTable: unix.AF_INET, NDiscTable: unix.AF_INET6} {
@@ -127,7 +128,7 @@ func LearnedNeighbours() (Learned, error) {
 		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 			return nil, fmt.Errorf("neighbours: %w", err)
 		}
-		counted := map[int]int{} // by the interface's number
+		counted := map[int]int{} // by index of the interface
 		for _, entry := range entries {
 			if entry.State&netlink.NUD_PERMANENT == 0 && entry.Flags&netlink.NTF_EXT_LEARNED == 0 {
 				counted[entry.LinkIndex]++
@@ -135,7 +136,7 @@ func LearnedNeighbours() (Learned, error) {
 		}
 		learned[table] = map[string]int{}
 		for index, count := range counted {
-			name := fmt.Sprintf("interface %d", index) // gone since
+			name := fmt.Sprintf("interface %d", index) // the interface has disappeared
 			if link, err := net.InterfaceByIndex(index); err == nil {
 				name = link.Name
 			}
@@ -145,8 +146,8 @@ func LearnedNeighbours() (Learned, error) {
 	return learned, nil
 }
 
-// NextHopTo asks the routing table and the table of neighbours, without a packet, for the way by an
-// interface or, with none, for the one that the kernel takes.
+// NextHopTo reads the next hop to an address from the routing and neighbour tables, without sending
+// a packet: over the interface by or, if it is "", over the interface that the kernel selects.
 func NextHopTo(to netip.Addr, by string) (NextHop, error) {
 	to = to.Unmap()
 	routes, err := netlink.RouteGetWithOptions(to.AsSlice(), &netlink.RouteGetOptions{Oif: by})
@@ -168,7 +169,7 @@ func NextHopTo(to netip.Addr, by string) (NextHop, error) {
 	return hop, nil
 }
 
-// neighbour is the entry of an address on a link, nil where there is none.
+// neighbour returns the entry of an address on a link, nil if there is none.
 func neighbour(address netip.Addr, link int) (*netlink.Neigh, error) {
 	family := unix.AF_INET6
 	if address.Is4() {
@@ -184,7 +185,7 @@ func neighbour(address netip.Addr, link int) (*netlink.Neigh, error) {
 	case err == nil && len(messages) > 0:
 		return netlink.NeighDeserialize(messages[0])
 	}
-	// Before 5.0 the kernel tells of all or none.
+	// Before 5.0 the kernel can only report all entries.
 	entries, err := netlink.NeighList(link, family)
 	for i := range entries {
 		if is, isAddress := netip.AddrFromSlice(entries[i].IP); isAddress && is.Unmap() == address.WithZone("") {

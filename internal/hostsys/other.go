@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// What other systems than Linux cannot do, or do not tell: nodes run Linux.
+// Functions that other systems than Linux do not support. Nodes run Linux.
 
-// holder knows nobody.
+// holder returns an empty Taken: the holder is unknown.
 func holder(net.Conn) *Taken { return &Taken{} }
 
-// dieWithUs does nothing: a child outlives us if it wants to.
+// dieWithUs does nothing: a child can outlive us.
 func dieWithUs(*syscall.SysProcAttr) {}
 
 // NextHop is as on Linux.
@@ -30,5 +30,5 @@ func NextHopTo(netip.Addr, string) (NextHop, error) {
 
 func sinceBoot() time.Duration { return time.Since(started) }
 
-// active returns a time in which this process wanted to run all the time: whether it did is not known here.
+// active returns the time since the start, because it is unknown when this process wanted to run.
 func active() time.Duration { return time.Since(started) }

@@ -10,30 +10,30 @@ import (
 )
 
 const (
-	// standTick is how often a standstill looks whether time has passed this process by.
+	// standTick is how often a standstill checks whether this process was stopped.
 	standTick = 250 * time.Millisecond
-	// standTime is how late a look has to come for that.
+	// standTime is how late a check must be to count as a standstill.
 	standTime = 2 * time.Second
-	// standPart is the part of that time, as a divisor, in which a process that was stopped can have wanted to run:
-	// before it was, and after. One that other processes keep from running wants to all the time.
+	// standPart limits, as a divisor of the late time, how long a stopped process can have wanted
+	// to run: before and after the stop. A process that only waits for processors wants to run all
+	// the time.
 	standPart = 4
 )
 
-// started is a moment to count from where the system has none.
+// started is a reference time for systems without their own.
 var started = time.Now()
 
-// StoodStill is why the context of [Anew] ends when this process was stopped, or its
-// machine slept or was held: every wait is over then, and whoever was waited for may have
-// answered long before.
+// StoodStill is why the context of [Anew] ends if this process was stopped, or its machine slept or
+// was paused. All timeouts have then expired, although the peers may have answered in time.
 type StoodStill struct{ For time.Duration }
 
 func (s *StoodStill) Error() string {
 	return fmt.Sprintf("this machine stood still for %s", s.For.Round(100*time.Millisecond))
 }
 
-// Anew is what comes of work, which is done once more where this machine stood still
-// meanwhile: what it waited for in vain says nothing then. stood is for how long, each
-// time; of two, the second has spoilt what is returned.
+// Anew returns the result of work. It repeats work once if this machine stood still meanwhile,
+// because timeouts during a standstill mean nothing. stood holds the length of each standstill;
+// with two of them, the second one has affected the result.
 func Anew[T any](ctx context.Context, work func(context.Context) T) (result T, stood []*StoodStill) {
 	return anew(ctx, sinceBoot, work)
 }
@@ -54,7 +54,7 @@ func anew[T any](ctx context.Context, clock func() time.Duration, work func(cont
 	return result, stood
 }
 
-// standstill is a watch over the time that passes.
+// standstill watches for times in which this process did not run.
 type standstill struct {
 	ctx    context.Context // ends when this machine has stood still
 	cancel context.CancelCauseFunc
@@ -63,9 +63,9 @@ type standstill struct {
 	over   chan struct{}
 
 	mu     sync.Mutex
-	last   time.Duration // when it was looked last, by the clock
-	awake  time.Duration // and by Go's own
-	active time.Duration // until then, as active returns it
+	last   time.Duration // time of the last check, by the clock
+	awake  time.Duration // the same by Go's clock
+	active time.Duration // the value of active() at the last check
 	found  *StoodStill
 }
 
@@ -85,9 +85,8 @@ func watchStandstill(ctx context.Context, clock func() time.Duration) *standstil
 	return w
 }
 
-// look ends the work when time has passed this process by since the last look: the machine was asleep, in which
-// Go's own clock stands still, or the process was stopped, in which it did not even
-// want to run.
+// look ends the work if this process stood still since the last check: the machine slept, during
+// which Go's clock stops, or the process was stopped, during which it did not even want to run.
 func (w *standstill) look() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -101,10 +100,10 @@ func (w *standstill) look() {
 		w.found = &StoodStill{For: still.Round(time.Millisecond)}
 		w.cancel(w.found)
 	}
-	w.last, w.awake, w.active = w.clock(), time.Since(started), active // to read active takes time on a busy machine
+	w.last, w.awake, w.active = w.clock(), time.Since(started), active // reading active takes time on a busy machine
 }
 
-// end looks for the last time.
+// end makes the last check and stops watching.
 func (w *standstill) end() *StoodStill {
 	w.look()
 	w.ticks.Stop()

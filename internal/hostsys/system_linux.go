@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sinceBoot is the time since this machine was started, in which it may have slept: Go's
-// own clock, CLOCK_MONOTONIC, stands still meanwhile (clock_gettime(2)).
+// sinceBoot returns the time since the machine started, including sleep. Go's own clock,
+// CLOCK_MONOTONIC, stops during sleep (clock_gettime(2)).
 func sinceBoot() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
@@ -27,13 +27,13 @@ func sinceBoot() time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// active returns for how long the threads of this process have run, or waited for a processor, all of them together
-// (Documentation/scheduler/sched-stats.rst). A kernel without CONFIG_SCHED_INFO counts neither: then it is not known
-// whether a process was stopped, and it counts as active all the time.
+// active returns how long the threads of this process have run or waited for a processor, in total
+// (Documentation/scheduler/sched-stats.rst). A kernel without CONFIG_SCHED_INFO counts neither.
+// Then it is unknown whether the process was stopped, and it counts as always active.
 func active() (all time.Duration) {
 	threads, _ := filepath.Glob("/proc/self/task/*/schedstat") // the pattern is well-formed
 	for _, thread := range threads {
-		text, _ := ReadFile(thread) // nothing, if the thread has ended
+		text, _ := ReadFile(thread) // empty if the thread has ended
 		for i, number := range strings.Fields(string(text)) {
 			if nanoseconds, err := strconv.ParseInt(number, 10, 64); err == nil && i < 2 {
 				all += time.Duration(nanoseconds)
@@ -48,14 +48,14 @@ func active() (all time.Duration) {
 
 func dieWithUs(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
-// holder is who listened at the other end of a call.
+// holder returns the process that listens at the other end of a connection.
 func holder(call net.Conn) *Taken {
 	raw, err := call.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return &Taken{}
 	}
 	taken := &Taken{}
-	_ = raw.Control(func(fd uintptr) { // of an open socket of this family, the kernel always tells
+	_ = raw.Control(func(fd uintptr) { // for an open socket of this family, the kernel always reports it
 		if peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
 			taken.PID, taken.UID = int(peer.Pid), int(peer.Uid)
 		}
@@ -63,15 +63,15 @@ func holder(call net.Conn) *Taken {
 	return taken
 }
 
-// EachMapped calls each with the inode of every file of a device that a process has mapped, by the
-// process's directory in /proc.
+// EachMapped calls each with the inode of every file of a device that a process has mapped. process
+// is its directory in /proc.
 func EachMapped(process string, device uint64, each func(inode uint64)) error {
 	file, err := os.Open(filepath.Join(process, "maps"))
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	// Most mappings are of libraries: a look at the device spares parsing them.
+	// Most mappings are libraries. Comparing the device first avoids parsing them.
 	mark := fmt.Appendf(nil, " %02x:%02x ", unix.Major(device), unix.Minor(device))
 	rows := bufio.NewScanner(file)
 	for rows.Scan() {

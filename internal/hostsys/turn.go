@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Taken is the error of a turn that another preflight has.
+// Taken is the error if another preflight holds the lock.
 type Taken struct {
-	PID int `json:"pid,omitempty"` // 0 when it cannot be seen from here
+	PID int `json:"pid,omitempty"` // 0 if it cannot be seen from here
 	UID int `json:"uid"`
 }
 
@@ -25,30 +25,28 @@ func (t *Taken) Error() string {
 	return fmt.Sprintf("taken by another preflight (pid %d, uid %d)", t.PID, t.UID)
 }
 
-// TurnAtThroughput is the turn of whoever sends from a machine as fast as it goes.
+// TurnAtThroughput is the lock for sending from a machine at full speed.
 const TurnAtThroughput = "throughput"
 
-// TurnAtMeasuring is the turn of a run whose nodes all send, on the first of them.
+// TurnAtMeasuring is the lock for a run in which all nodes send; the first node holds it.
 const TurnAtMeasuring = "measuring"
 
-// TurnAtPort is the turn of whoever listens on a TCP port, on all addresses.
+// TurnAtPort returns the lock for listening on a TCP port, on all addresses.
 func TurnAtPort(port int) string { return "port/" + strconv.Itoa(port) }
 
-// Turn is the right to what only one preflight can have at a time on a machine.
+// Turn is a lock on something that only one preflight on a machine can use at a time.
 //
-// It is a listening socket of the abstract namespace (unix(7)), of which nobody
-// takes a call: there is one of a name in a network namespace, as with ports, for
-// all users and containers there; its holder is vouched for by the kernel; and it
-// ends with its process, leaving nothing in any file system.
+// It is a listening socket of the abstract namespace (unix(7)) that accepts no connections. A name
+// exists once per network namespace, as with ports, for all users and containers there. The kernel
+// reports its holder. It ends with its process and leaves nothing in any file system.
 type Turn struct{ socket net.Listener }
 
-// retakeTime is the pause before a turn is asked for again that was neither free
-// nor to be waited for: it ended between the two, or too many wait for it.
+// retakeTime is the pause before another try if the lock was held but could not be waited for: it
+// was released in between, or too many processes wait for it.
 const retakeTime = 5 * time.Millisecond
 
-// TakeTurn waits for a turn, until ctx ends: the error is a *Taken then. waited is
-// 0 where nobody had it. Where the machine allows no such sockets everybody has the
-// turn.
+// TakeTurn waits for a lock until ctx ends; the error is then a *Taken. waited is 0 if the lock was
+// free. If the machine does not allow such sockets, every process gets the lock.
 func TakeTurn(ctx context.Context, of string) (turn *Turn, waited time.Duration, err error) {
 	began := time.Now()
 	for {
@@ -64,8 +62,8 @@ func TakeTurn(ctx context.Context, of string) (turn *Turn, waited time.Duration,
 	}
 }
 
-// TryTurn takes a turn, or says who has it, without waiting; whoever has it can tell
-// that it was asked for.
+// TryTurn takes a lock, or returns its holder, without waiting. The holder can see that it was
+// asked for.
 func TryTurn(of string) (*Turn, *Taken) {
 	socket, err := net.Listen("unix", turnName(of))
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -74,19 +72,19 @@ func TryTurn(of string) (*Turn, *Taken) {
 	return &Turn{socket}, nil
 }
 
-// End gives the turn to whoever waits for it.
+// End releases the lock.
 func (t *Turn) End() {
 	if t.socket != nil {
 		t.socket.Close()
 	}
 }
 
-// WasAskedFor is whether another preflight has wanted the turn meanwhile.
+// WasAskedFor reports whether another preflight has asked for the lock meanwhile.
 func (t *Turn) WasAskedFor() bool {
 	if t.socket == nil {
 		return false
 	}
-	_ = t.socket.(*net.UnixListener).SetDeadline(time.Now().Add(time.Millisecond)) // a time in the past would not look at all
+	_ = t.socket.(*net.UnixListener).SetDeadline(time.Now().Add(time.Millisecond)) // with a time in the past, Accept would not check at all
 	call, err := t.socket.Accept()
 	if err != nil {
 		return false
@@ -95,7 +93,7 @@ func (t *Turn) WasAskedFor() bool {
 	return true
 }
 
-// HasTurn is the preflight that has a turn, nil for none.
+// HasTurn returns the preflight that holds a lock, nil for none.
 func HasTurn(of string) *Taken {
 	call, err := net.Dial("unix", turnName(of))
 	if err != nil {
@@ -107,7 +105,7 @@ func HasTurn(of string) *Taken {
 
 func turnName(of string) string { return "@preflight/" + of }
 
-// awaitTurn returns when the holder of a turn, which it names, has ended it.
+// awaitTurn waits until the holder of a lock has released it, and returns the holder.
 func awaitTurn(ctx context.Context, of string) *Taken {
 	var dialer net.Dialer
 	call, err := dialer.DialContext(ctx, "unix", turnName(of))
@@ -121,6 +119,6 @@ func awaitTurn(ctx context.Context, of string) *Taken {
 	defer call.Close()
 	taken := holder(call)
 	defer context.AfterFunc(ctx, func() { call.Close() })()
-	_, _ = call.Read(make([]byte, 1)) // nothing is sent: it fails at the end
+	_, _ = call.Read(make([]byte, 1)) // the holder sends nothing: Read fails when it ends
 	return taken
 }

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// watchTick is how often the watchdog wants to run.
+// watchTick is the interval of the watchdog.
 const watchTick = 50 * time.Millisecond
 
-// watchdog adds up how late a goroutine runs that wants to run every watchTick. It is late when other processes
-// have the processors, when this process has more to do than they can, and when this process was stopped.
+// watchdog adds up the delays of a goroutine that should run every watchTick. It is late if other
+// processes use the processors, if this process has too much to do, or if it was stopped.
 var watchdog struct {
 	mu    sync.Mutex
 	users int
 	end   chan struct{} // closed when the last user leaves
-	due   time.Time     // of the next tick
-	late  time.Duration // up to the last tick
+	due   time.Time     // time of the next tick
+	late  time.Duration // total up to the last tick
 }
 
 // Watch keeps the watchdog running until the caller calls end.
@@ -50,7 +50,7 @@ func watch(end <-chan struct{}) {
 			return
 		case <-ticks.C:
 		}
-		runtime.Gosched() // Go's scheduler prefers a timer to a goroutine that has something to read
+		runtime.Gosched() // otherwise Go's scheduler prefers the timer to a goroutine that has something to read
 		w.mu.Lock()
 		w.late += max(0, time.Since(w.due))
 		w.due = time.Now().Add(watchTick)
@@ -58,7 +58,7 @@ func watch(end <-chan struct{}) {
 	}
 }
 
-// Late returns for how long this process came late to its work so far, as far as the watchdog was running.
+// Late returns the total delay of this process so far, as far as the watchdog was running.
 func Late() time.Duration {
 	w := &watchdog
 	w.mu.Lock()
@@ -69,10 +69,10 @@ func Late() time.Duration {
 	return w.late + max(0, time.Since(w.due))
 }
 
-// Wait is a time in which this process waits for another one.
+// Wait is a period in which this process waits for another one.
 type Wait struct {
 	began time.Time
-	late  time.Duration // before it began
+	late  time.Duration // total delay before it began
 }
 
 // BeginWait returns a Wait that begins now.
@@ -82,14 +82,15 @@ func BeginWait() Wait { return Wait{time.Now(), Late()} }
 func (w Wait) Took() time.Duration { return time.Since(w.began) }
 
 const (
-	// busyPart is the part of a wait, as a divisor, that a process must be late to be busy.
+	// busyPart is the part of a wait, as a divisor, that a process must be late to count as busy.
 	busyPart = 4
-	// busyTime is how late it must be at least: a short wait that has ended says nothing of how long others had.
+	// busyTime is the minimum delay of a busy process, because a short wait shows nothing about the
+	// time that others had.
 	busyTime = 200 * time.Millisecond
 )
 
-// Busy returns for how long this process came late to its work during the wait. It returns 0 when that is too little
-// to explain that nothing came in time.
+// Busy returns by how much this process was late during the wait. It returns 0 if the delay is too
+// small to explain a missing answer.
 func (w Wait) Busy() time.Duration {
 	if late := Late() - w.late; late >= max(w.Took()/busyPart, busyTime) {
 		return late
@@ -97,8 +98,8 @@ func (w Wait) Busy() time.Duration {
 	return 0
 }
 
-// Excuse returns why it says nothing about others that nothing came in time: this process was busy. who is its machine,
-// as the reader knows it. Excuse returns "" if the process had the time.
+// Excuse returns why a missing answer proves nothing about the other side: this process was busy.
+// who is its machine, as the reader knows it. Excuse returns "" if the process had enough time.
 func (w Wait) Excuse(who string) string {
 	late := w.Busy()
 	if late == 0 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lazyregexp is package regexp for variables of packages: an expression is compiled
-// when it is first used. An agent is started on every node in every run and uses few of
-// those it holds; compiling all was a fifth of its start. It is Go's own internal/lazyregexp
-// (src/internal/lazyregexp, Go 1.26) with the methods that are called here.
+// Package lazyregexp compiles the regular expressions of package variables when they are first
+// used. An agent starts on every node in every run and uses few of its expressions; compiling all
+// of them took a fifth of its start. It is Go's own internal/lazyregexp (src/internal/lazyregexp,
+// Go 1.26) with the methods that preflight calls.
 //
-// It refuses expressions that are not constant: regexp.Compile is for those.
+// It accepts only constant expressions; use regexp.Compile for others.
 package lazyregexp
 
 import (
@@ -15,13 +15,13 @@ import (
 	"sync"
 )
 
-// Regexp is a [regexp.Regexp] to be. It is safe for concurrent use.
+// Regexp is a [regexp.Regexp] that is compiled on first use. It is safe for concurrent use.
 type Regexp struct{ compiled func() *regexp.Regexp }
 
-// inTest has tests find out what does not compile, used or not.
+// inTest makes tests compile all expressions at once, so that they find invalid ones.
 var inTest = len(os.Args) > 0 && strings.HasSuffix(os.Args[0], ".test")
 
-// New is regexp.MustCompile, later.
+// New is regexp.MustCompile, but compiles later.
 func New(expression string) *Regexp {
 	r := &Regexp{sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })}
 	if inTest {

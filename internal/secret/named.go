@@ -9,8 +9,8 @@ import (
 	"preflight/internal/lazyregexp"
 )
 
-// hideNamed hides what follows the name of a secret and "=" or ":" — in an assignment, a
-// query, JSON or YAML, a header, and in a sentence what looks like one.
+// hideNamed hides what follows the name of a secret and "=" or ":" in an assignment, a query, JSON,
+// YAML or a header. In a sentence it hides only values that look like secrets.
 func hideNamed(text string) string {
 	var out strings.Builder
 	done := 0
@@ -37,7 +37,7 @@ func hideNamed(text string) string {
 	return out.String() + text[done:]
 }
 
-// nameBefore is the name that a text ends with, and whether it stands in quotes.
+// nameBefore returns the name at the end of a text, and whether it is quoted.
 func nameBefore(text string) (name string, quoted bool) {
 	text = strings.TrimRight(text, " \t:=")
 	bare := strings.TrimRight(strings.TrimRight(text, `]`), `"'\`)
@@ -60,12 +60,12 @@ func isAlnum(c byte) bool {
 
 type span struct{ from, to int }
 
-// valueAfter is what to hide of the value that follows a name and the sign at text[at],
-// nothing where that is no secret.
+// valueAfter returns the part to hide of the value after a name and the sign at text[at], an empty
+// span if it is no secret.
 func valueAfter(text string, at int, name string, quoted bool) (none span) {
 	from := at + 1
 	for from < len(text) && strings.IndexByte(" \t=:>", text[from]) >= 0 && !strings.HasPrefix(text[from:], "://") {
-		from++ // also of ":=", "=>" and "::"
+		from++ // for ":=", "=>" and "::" too
 	}
 	rest := text[from:]
 	if rest == "" || strings.HasPrefix(rest, Hidden) || strings.HasPrefix(rest, "//") {
@@ -104,14 +104,15 @@ func valueAfter(text string, at int, name string, quoted bool) (none span) {
 	return span{from, from + end}
 }
 
-// complaints are how it goes on where something is said of a name, and not what it is.
+// complaints are words that follow a name if a sentence says something about it and does not give
+// its value.
 var complaints = []string{
 	"the", "a", "an", "it", "this", "is", "are", "was", "has", "not", "no", "of", "in", "to", "for", "by", "must", "should", "cannot", "can", "could",
 	"extra", "input", "inputs", "field", "value", "key", "name", "type", "expected", "invalid", "missing", "required", "unknown", "unexpected",
 	"wrong", "empty", "unset", "set", "failed", "refused", "permission", "file", "please", "use", "string",
 }
 
-// header is whether a name is that of a header whose value is a sentence by itself.
+// header reports whether a name is a header whose value looks like a sentence.
 func header(name string) bool {
 	words := nameWords(name)
 	return len(words) > 0 && slices.Contains([]string{"authorization", "cookie"}, words[len(words)-1])
@@ -119,8 +120,8 @@ func header(name string) bool {
 
 var scheme = lazyregexp.New(`(?i)^(?:basic|bearer|token|digest|negotiate|apikey|aws4-hmac-sha256)\s+\S`)
 
-// quotedValue is where the inside of a quoted value begins and ends; a backslash before the
-// quotes is that of a text inside another.
+// quotedValue returns the start and end of the text inside quotes. A backslash before the quotes
+// belongs to a text inside another text.
 func quotedValue(text string) (from, to int, is bool) {
 	quote := text[:1]
 	if text[0] == '\\' && len(text) > 1 {
@@ -155,7 +156,7 @@ func valueEnd(text string) int {
 
 var parameter = lazyregexp.New(`[&?][\w.-]+=`)
 
-// noSecret is what no secret is, whatever its name promises.
+// noSecret reports whether a value cannot be a secret, whatever its name is.
 func noSecret(value string) bool {
 	switch strings.ToLower(value) {
 	case "", "true", "false", "null", "none", "yes", "no", "nil":
@@ -164,8 +165,8 @@ func noSecret(value string) bool {
 	return strings.Trim(value, "*xX.") == "" || strings.HasPrefix(value, Hidden)
 }
 
-// looksSecret is whether a word of a sentence is no word of the language: letters in both
-// cases, or digits or signs among them.
+// looksSecret reports whether a word of a sentence is not a natural word: it has letters of both
+// cases, digits or signs.
 func looksSecret(value string) bool {
 	value = strings.TrimRight(value, ".,;:!?)")
 	if len(value) < shortest {
@@ -176,8 +177,8 @@ func looksSecret(value string) bool {
 	return lower && upper || strings.ContainsAny(value, "0123456789") || strings.ContainsAny(value, "!$%^*+~#")
 }
 
-// hideOptions hides the word behind an option that promises a secret, or behind what names
-// none and takes one: curl's user, sshpass' password, a line of netrc.
+// hideOptions hides the word after an option that names a secret, or after words that take one
+// without naming it: curl's user, sshpass's password, a line of netrc.
 func hideOptions(text string) string {
 	if strings.Contains(text, "-") && strings.ContainsAny(text, " \t\n") {
 		text = option.ReplaceAllStringFunc(text, func(found string) string {
@@ -202,7 +203,8 @@ func hideOptions(text string) string {
 	return text
 }
 
-// spokenAtEnd is how much of the end of a text is a secret behind what names none.
+// spokenAtEnd returns the length of a secret at the end of a text that follows words which take one
+// without naming it.
 func spokenAtEnd(text string) int {
 	for _, spoken := range spoken {
 		if !strings.Contains(text, spoken.literal) {
@@ -221,8 +223,8 @@ func spokenAtEnd(text string) int {
 
 var option = lazyregexp.New(`(^|[^\w-])(--?[A-Za-z][\w.-]*)(\s+["']?)([^\s"'\-\\][^\s"'\\]*)`)
 
-// hidesNext is whether a word behind an option is the secret that the option promises: not
-// a name for it in capitals, as help has.
+// hidesNext reports whether the word after an option is the secret that the option names. A
+// placeholder in capitals, as in help texts, is not.
 func hidesNext(option, value string) bool {
 	placeholder := strings.ToUpper(value) == value && strings.Trim(value, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == ""
 	switch {
@@ -232,7 +234,7 @@ func hidesNext(option, value string) bool {
 		return !strings.Contains(value, "://") && looksSecret(value) && !number.MatchString(value)
 	case option == "-u", option == "--user", option == "-U", option == "--proxy-user":
 		user, password, both := strings.Cut(value, ":")
-		return both && user+password != "" && strings.Trim(user+password, "0123456789") != "" // not ids of user and group
+		return both && user+password != "" && strings.Trim(user+password, "0123456789") != "" // user and group IDs are not secrets
 	}
 	return Named(option)
 }
@@ -242,7 +244,7 @@ var number = lazyregexp.New(`^[-+]?[0-9][0-9._]*(?:[eE][-+]?[0-9]+)?$`)
 var spoken = []struct {
 	literal string
 	pattern *lazyregexp.Regexp
-	any     bool // whatever the word looks like
+	any     bool // for any word
 }{
 	{"sshpass", lazyregexp.New(`(sshpass\s+(?:-[a-oq-z]\s+)*-p\s*["']?)([^\s"'\\]+)`), true},
 	{"login", lazyregexp.New(`(login\s+\S+\s+password\s+)([^\s"'\\]+)`), true},
@@ -250,8 +252,8 @@ var spoken = []struct {
 	{"asic ", lazyregexp.New(`([Bb]asic\s+)([\w+/=-]{8,})`), false},
 }
 
-// Arguments are the words of a command as a report may show them: reports are kept and
-// passed around. What is started is what was typed.
+// Arguments returns the words of a command without secrets, for reports, which are kept and shared.
+// The command that is started is not changed.
 func Arguments(words []string) []string {
 	shown := slices.Clone(words)
 	for i, word := range words {
@@ -268,8 +270,8 @@ func Arguments(words []string) []string {
 	return shown
 }
 
-// announces is whether the next word is the value of a secret: of an option, of a header,
-// or of a variable that the launchers of MPICH take as two words.
+// announces reports whether the next word is a secret: the value of an option, of a header, or of a
+// variable that MPICH's launchers take as two words.
 func announces(before []string, next string) bool {
 	name := before[len(before)-1]
 	if variable := len(before) > 1 && slices.Contains([]string{"-env", "-genv"}, before[len(before)-2]); variable {
@@ -284,8 +286,8 @@ func announces(before []string, next string) bool {
 	return Named(name) || next != "" && hidesNext(name, next)
 }
 
-// hideWord hides all that follows the first secret of a word: a word may be a
-// setting or a list of them, an address with a query, a header, or JSON.
+// hideWord hides everything after the first secret of a word. A word may be a setting or a list of
+// settings, an address with a query, a header, or JSON.
 func hideWord(word string) string {
 	from := 0
 	for i, r := range word {

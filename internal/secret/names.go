@@ -8,8 +8,8 @@ import (
 	"unicode"
 )
 
-// Named is whether a name promises a secret: of a key, a variable, an option, a header or a
-// parameter of an address, in any spelling.
+// Named reports whether a name belongs to a secret: a key, variable, option, header or address
+// parameter, in any spelling.
 func Named(name string) bool {
 	words := nameWords(name)
 	for i := range words {
@@ -20,15 +20,15 @@ func Named(name string) bool {
 	return false
 }
 
-// NamedThroughout is whether a name promises nothing but secrets, by its last
-// word: credentials, but not key_of.
+// NamedThroughout reports whether a name only belongs to secrets, by its last word: credentials,
+// but not key_of.
 func NamedThroughout(name string) bool {
 	words := nameWords(name)
 	return len(words) > 0 && secretAt(words, len(words)-1)
 }
 
-// nameWords are the words that a name is made of: "wandbApiKey" as "WANDB_API_KEY". There
-// are none in the name of what a shell calls its directory.
+// nameWords returns the words of a name: "wandbApiKey" gives the same as "WANDB_API_KEY". It
+// returns none for the variables with a shell's directory.
 func nameWords(name string) []string {
 	if name == "PWD" || name == "OLDPWD" {
 		return nil
@@ -46,8 +46,8 @@ func nameWords(name string) []string {
 }
 
 var (
-	// plainWords are secrets only to a machine: before a colon in a sentence they are
-	// something else ("host key: …", "pass: 3").
+	// plainWords name secrets in configurations, but in a sentence they mean something else before
+	// a colon ("host key: …", "pass: 3").
 	plainWords  = []string{"key", "pass", "pat", "auth", "cred", "creds", "sig", "signature", "bearer"}
 	secretWords = []string{"pwd", "webhook", "webhooks", "jwt", "cookie", "cookies"}
 	endings     = []string{
@@ -55,12 +55,12 @@ var (
 		"apikey", "apikeys", "accesskey", "accesskeys", "secretkey", "secretkeys", "authkey", "accountkey", "privatekey", "sharedkey",
 		"authtokens", "accesstokens",
 	}
-	// openers are what comes before keys and tokens that open something.
+	// openers are the words before keys and tokens that give access.
 	openers = []string{"access", "api", "auth", "private", "secret"}
 )
 
-// secretAt is whether one word of a name promises a secret. Tokens and keys by
-// themselves are what a model has.
+// secretAt reports whether a word of a name names a secret. Tokens and keys alone are parts of a
+// model.
 func secretAt(words []string, i int) bool {
 	word := words[i]
 	if word == "keys" || word == "tokens" {
@@ -70,7 +70,7 @@ func secretAt(words []string, i int) bool {
 		slices.ContainsFunc(endings, func(ending string) bool { return strings.HasSuffix(word, ending) })
 }
 
-// plainly is whether a name is a plain word: in a sentence it promises nothing.
+// plainly reports whether a name is a plain word, which names no secret in a sentence.
 func plainly(name string) bool {
 	words := nameWords(name)
 	if len(words) == 0 || !slices.Contains(plainWords, words[len(words)-1]) {

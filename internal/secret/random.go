@@ -9,10 +9,10 @@ import (
 	"preflight/internal/lazyregexp"
 )
 
-// leastRandom is how many characters a word needs. Shorter names and versions look random too.
+// leastRandom is the minimum length of a random word. Shorter names and versions look random too.
 const leastRandom = 40
 
-// hideRandom hides the words that look as if a generator made them.
+// hideRandom hides words that look machine-generated.
 func hideRandom(text string) string {
 	var out strings.Builder
 	done, from := 0, 0
@@ -51,12 +51,13 @@ func words(text string, from, to int) (all []span) {
 	return all
 }
 
-// isWord reports whether a part of a path is a word that a person wrote.
+// isWord reports whether a part of a path is a natural word.
 func isWord(part string) bool {
 	return len(part) >= 3 && strings.Trim(part[1:], "abcdefghijklmnopqrstuvwxyz-_") == ""
 }
 
-// random reports whether a word changes between lower case, upper case and digits as only generated ones do.
+// random reports whether a word changes between lower case, upper case and digits as only generated
+// words do.
 func random(before, word string) bool {
 	for _, known := range []string{"SHA256:", "SHA512:", "world_info="} { // fingerprints, and DeepSpeed's list of hosts
 		if strings.HasSuffix(before, known) {
@@ -68,7 +69,7 @@ func random(before, word string) bool {
 			return false
 		}
 	}
-	word = uuid.ReplaceAllString(word, "") // also of GPUs and their parts
+	word = uuid.ReplaceAllString(word, "") // UUIDs, also those of GPUs and their parts
 	made := makeup(word)
 	return len(word) >= leastRandom && min(made.lower, made.upper, made.digits) > 0 &&
 		5*made.turns >= 2*(made.lower+made.upper+made.digits)
@@ -76,8 +77,7 @@ func random(before, word string) bool {
 
 var uuid = lazyregexp.New(`[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`)
 
-// characteristics are how many characters of a word are what, and how often one is followed
-// by another kind.
+// characteristics counts the characters of a word by kind, and how often the kind changes.
 type characteristics struct{ lower, upper, digits, turns int }
 
 func makeup(text string) (made characteristics) {

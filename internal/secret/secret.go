@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package secret says what in a text may be a secret, and puts "…" in its place: by the name
-// it is given ("--pat", "X-Amz-Signature", "db_password"), by the shape of the tokens that are
-// handed out (ghp_…, AKIA…, JSON Web Tokens, private keys), and because it is a word of 40 or more
-// characters that looks random.
+// Package secret replaces possible secrets in a text by "…". It recognises them by their name
+// ("--pat", "X-Amz-Signature", "db_password"), by the form of known tokens (ghp_…, AKIA…, JSON Web
+// Tokens, private keys), and as words of 40 or more characters that look random.
 //
-// What is collected goes through it before it leaves a node, and whatever is kept or shown
-// goes through it again where it is written. A text that went through it once stays as it is.
+// Collected text passes through it before it leaves a node, and everything that is kept or shown
+// passes through it again when it is written. A second pass changes nothing.
 //
-// It refuses to hide what reports are read for, though it is as random: digests, commits,
-// fingerprints, UUIDs, serial numbers, paths and symbols. It refuses to know who has what in
-// which field: whoever collects a variable says by its own list whether it may be brought.
+// It does not hide what reports are read for, although it looks random: digests, commits,
+// fingerprints, UUIDs, serial numbers, paths and symbols. It knows no fields: the code that
+// collects a variable decides by its own list whether the variable may be sent.
 package secret
 
 import (
@@ -19,13 +18,13 @@ import (
 	"preflight/internal/lazyregexp"
 )
 
-// Hidden stands in the place of what may be a secret.
+// Hidden replaces a possible secret.
 const Hidden = "…"
 
-// shortest is the length of a text in which something is looked for.
+// shortest is the minimum length of a text that is searched.
 const shortest = 4
 
-// Hide is the text without what may be a secret.
+// Hide returns the text without possible secrets.
 func Hide(text string) string {
 	if len(text) < shortest || !strings.ContainsAny(text, "=:@- ") && !holdsToken(text) {
 		return text
@@ -38,7 +37,7 @@ func Hide(text string) string {
 	return hideRandom(text)
 }
 
-// hideKeys hides what is inside of private keys, with line breaks or "\n" for them.
+// hideKeys hides the content of private keys, with line breaks or "\n".
 func hideKeys(text string) string {
 	if !strings.Contains(text, "PRIVATE KEY") {
 		return text
@@ -48,8 +47,7 @@ func hideKeys(text string) string {
 
 var privateKey = lazyregexp.New(`(?s)(-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----).+?(-----END [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----|$)`)
 
-// HideUsers replaces who logs in, with or without a password, in every address of
-// a text: a token may be either.
+// HideUsers hides the user and password in every address of a text, because either may be a token.
 func HideUsers(text string) string {
 	if !strings.Contains(text, "@") {
 		return text
@@ -68,6 +66,6 @@ func HideUsers(text string) string {
 
 var (
 	userInfo = lazyregexp.New(`//[^/?#\s"']+@`)
-	// Without a scheme there are a name and a password: as proxies are given to nc.
+	// Without a scheme there must be a name and a password, as proxies are given to nc.
 	userAndPassword = lazyregexp.New(`(?:^|[\s"'=,(])[\w.+%-]+:[^\s"'/:]+@[\w.\[]`)
 )

@@ -33,21 +33,21 @@ func (c *characters) and(more string) *characters {
 	return &both
 }
 
-// shape is how the tokens of a kind are made: what they begin with, which stays readable to
-// tell which one it was, and at least so many characters.
+// shape describes a kind of token: a prefix, which stays readable to identify the token, and a
+// minimum number of characters.
 type shape struct {
 	prefix string
 	of     *characters
 	least  int
-	wordy  bool // words begin like this, too: it is one unless there are digits, or capitals inside
+	wordy  bool // natural words begin like this too: it is a token only with digits, or capitals inside
 }
 
-// shapes are what is handed out with a beginning of its own.
+// shapes are the tokens with a known prefix.
 //
-// Source: the rules of gitleaks (gitleaks/gitleaks, commit b58d3f1, config/gitleaks.toml),
-// lengths rounded down: what is a little short is no reason to show it.
+// Source: the rules of gitleaks (gitleaks/gitleaks, commit b58d3f1, config/gitleaks.toml), with
+// lengths rounded down, because a slightly shorter token should be hidden too.
 var shapes = []shape{
-	// Where code and artifacts are kept.
+	// Hosts of code and artifacts.
 	{"ghp_", alnum, 20, false}, {"gho_", alnum, 20, false}, {"ghu_", alnum, 20, false}, {"ghs_", alnum, 20, false}, {"ghr_", alnum, 20, false},
 	{"github_pat_", word, 22, false},
 	{"glpat-", dotted, 18, false}, {"gldt-", word, 18, false}, {"glcbt-", word, 18, false}, {"glptt-", hex, 32, false}, {"glft-", word, 18, false},
@@ -70,13 +70,13 @@ var shapes = []shape{
 	{"hvs.", word, 20, false}, {"hvb.", word, 40, false}, {"hvr.", word, 20, false}, {"s.", alnum, 24, true},
 	{"pul-", hex, 32, false}, {"ico-", alnum, 32, true}, {"dp.pt.", alnum, 36, false}, {"dp.st.", dotted, 36, false}, {"tskey-", word, 20, false},
 	{"dnkey-", b64, 40, false}, {"ops_eyJ", b64, 40, false}, {"AGE-SECRET-KEY-1", alnum, 40, false}, {"PMAK-", word, 40, false},
-	// Models and their data.
+	// Models and data sets.
 	{"hf_", alnum, 30, false}, {"api_org_", alnum, 30, false}, {"sk-", word, 20, true}, {"pk-lf-", word, 30, false}, {"sess-", alnum, 32, false},
 	{"gsk_", alnum, 40, false}, {"xai-", alnum, 40, false}, {"pplx-", alnum, 40, false}, {"r8_", alnum, 30, false}, {"nvapi-", word, 40, false},
 	{"tgp_v1_", word, 30, false}, {"fw_", alnum, 22, true}, {"esecret_", alnum, 20, false}, {"wandb_v1_", word, 30, false}, {"local-", hex, 40, false},
 	{"lsv2_pt_", word, 30, false}, {"lsv2_sk_", word, 30, false}, {"ls__", alnum, 30, false}, {"pcsk_", word, 30, false}, {"jina_", alnum, 40, false},
 	{"dapi", hex, 32, false}, {"KGAT_", hex, 30, false}, {"rpa_", alnum, 40, false}, {"pnu_", alnum, 30, false}, {"astro", word, 60, true}, {"csk-", alnum, 40, false},
-	// Talking to people, and being paid.
+	// Messaging and payment.
 	{"xoxb-", word, 18, false}, {"xoxp-", word, 18, false}, {"xoxa-", word, 8, true}, {"xoxr-", word, 8, true}, {"xoxs-", word, 18, false}, {"xoxo-", word, 18, false},
 	{"xoxe-", word, 18, false}, {"xoxe.xox", word, 30, false}, {"xapp-", word, 18, false}, {"SG.", dotted, 50, false}, {"xkeysib-", word, 60, false},
 	{"key-", hex, 32, false}, {"SK", hex, 32, false}, {"sk_live_", alnum, 10, false}, {"sk_test_", alnum, 10, false}, {"sk_prod_", alnum, 10, false},
@@ -85,7 +85,7 @@ var shapes = []shape{
 	{"shpat_", hex, 30, false}, {"shpca_", hex, 30, false}, {"shppa_", hex, 30, false}, {"shpss_", hex, 30, false}, {"shippo_live_", hex, 36, false}, {"shippo_test_", hex, 36, false},
 	{"FLWSECK_TEST-", word, 12, false}, {"FLWSECK-", word, 12, false}, {"EZAK", alnum, 50, false}, {"EZTK", alnum, 50, false},
 	{"duffel_live_", b64, 36, false}, {"duffel_test_", b64, 36, false}, {"access-production-", word, 36, false}, {"access-sandbox-", word, 36, false},
-	// What watches, plans and writes.
+	// Monitoring, planning and writing.
 	{"glc_", b64, 32, false}, {"glsa_", word, 32, false}, {"NRAK-", alnum, 24, false}, {"NRII-", word, 30, false}, {"NRJS-", hex, 16, false}, {"NRRA-", alnum, 30, false},
 	{"sntrys_", b64, 40, false}, {"sntryu_", hex, 40, false}, {"dt0c01.", dotted, 60, false}, {"dt0s16.", dotted, 60, false},
 	{"lin_api_", alnum, 36, false}, {"ntn_", alnum, 40, false}, {"secret_", alnum, 40, false}, {"figd_", word, 30, false}, {"tfp_", dotted, 50, false},
@@ -94,7 +94,7 @@ var shapes = []shape{
 	{"AAAAAAAAAAAAAAAAAAAAAA", dotted, 60, false}, {"dsapi_", alnum, 30, false}, {"phx_", alnum, 30, false}, {"phc_", alnum, 30, false},
 }
 
-// byFirst are the shapes by the first byte of what they begin with.
+// byFirst holds the shapes by the first byte of their prefix.
 var byFirst = func() (first [256][]shape) {
 	for _, s := range shapes {
 		first[s.prefix[0]] = append(first[s.prefix[0]], s)
@@ -102,7 +102,7 @@ var byFirst = func() (first [256][]shape) {
 	return first
 }()
 
-// hideShapes hides the tokens in a text of which the beginning or the make is known.
+// hideShapes hides tokens with a known prefix or form.
 func hideShapes(text string) string {
 	for _, m := range made {
 		if len(text) >= shortestMade && strings.Contains(text, m.literal) {
@@ -128,7 +128,8 @@ func hideShapes(text string) string {
 	return out.String() + text[done:]
 }
 
-// token is how long the token is that a text begins with, and what is no secret of it.
+// token returns the length of the token at the start of a text, and the length of its readable
+// prefix.
 func token(text string) (length, body int) {
 	for _, s := range byFirst[text[0]] {
 		if !strings.HasPrefix(text, s.prefix) {
@@ -149,10 +150,10 @@ func token(text string) (length, body int) {
 
 const shortestMade = 24
 
-// made are the tokens that begin with nothing of their own. Each has a literal somewhere, by
-// which it is looked for; what matches the first group stays readable.
+// made are tokens without a prefix of their own. Each contains a literal by which it is found. The
+// match of the first group stays readable.
 //
-// Source: as that of shapes, and RFC 7519 for tokens of JSON.
+// Source: as for shapes, and RFC 7519 for JSON Web Tokens.
 var made = []struct {
 	literal string
 	pattern *lazyregexp.Regexp
@@ -172,7 +173,8 @@ var made = []struct {
 	{"webhook.office.com", lazyregexp.New(`(webhook\.office\.com/)[^\s"'\\…]+`)},
 }
 
-// holdsToken is whether a text without signs may be, or hold, a token: it has a word as long.
+// holdsToken reports whether a text without signs may contain a token, because it has a word that
+// is long enough.
 func holdsToken(text string) bool {
 	run := 0
 	for i := range len(text) {

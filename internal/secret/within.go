@@ -11,14 +11,15 @@ import (
 	"unsafe"
 )
 
-// Within hides in every text that a value holds, also of what it points to and of the keys
-// of its maps. The value of what has a Name goes by that. All of it must be the caller's.
+// Within hides secrets in every text of a value, including values that it points to and the keys of
+// its maps. In a struct with a Name and a Value, the Name decides. The caller must own the whole
+// value.
 func Within[Value any](value *Value) {
 	w := walk{}
 	w.within(reflect.ValueOf(value).Elem())
 }
 
-// walk knows what it has been at: what many share is looked through once.
+// walk records visited values, so that shared ones are searched once.
 type walk map[visit]bool
 
 type visit struct {
@@ -72,10 +73,10 @@ func (w walk) within(v reflect.Value) {
 	}
 }
 
-// plain is whether values of a kind hold no text.
+// plain reports whether values of a kind contain no text.
 func plain(kind reflect.Kind) bool { return kind >= reflect.Bool && kind <= reflect.Complex128 }
 
-// withinSetting hides the value of a variable whose name says what it is.
+// withinSetting hides the value of a variable whose name belongs to a secret.
 func withinSetting(v reflect.Value) {
 	name, value := v.FieldByName("Name"), v.FieldByName("Value")
 	if !name.IsValid() || !value.IsValid() || name.Kind() != reflect.String || value.Kind() != reflect.String || !value.CanSet() {
@@ -103,7 +104,7 @@ func (w walk) withinMap(v reflect.Value) {
 	}
 }
 
-// HideJSON hides in every text of a JSON value.
+// HideJSON hides secrets in every text of a JSON value.
 func HideJSON(text []byte) []byte {
 	var out bytes.Buffer
 	done := 0
@@ -118,7 +119,7 @@ func HideJSON(text []byte) []byte {
 			}
 		}
 		if i >= len(text) {
-			break // no JSON
+			break // not JSON
 		}
 		plain := string(text[from+1 : i])
 		if strings.Contains(plain, `\`) && json.Unmarshal(text[from:i+1], &plain) != nil {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package text turns values into words that people read or paste: quoted, escaped, counted, listed.
+// Package text turns values into words that people read or paste: quoted, escaped, counted or
+// listed.
 package text
 
 import (
@@ -18,14 +19,14 @@ import (
 	"preflight/internal/lazyregexp"
 )
 
-// Nearest is the word that is the fewest letters away, missing, added or changed, the
-// first of equals; "" when none is within so many.
+// Nearest returns the word with the smallest number of missing, added or changed letters, the first
+// of several; "" if none is within most changes.
 func Nearest(word string, among []string, most int) string {
 	nearest, least := "", most+1
 	size := utf8.RuneCountInString(word)
 	for _, other := range among {
 		if apart := size - utf8.RuneCountInString(other); max(apart, -apart) >= least {
-			continue // by its length alone
+			continue // the lengths alone differ too much
 		}
 		if d := levenshtein.ComputeDistance(word, other); d < least {
 			nearest, least = other, d
@@ -48,7 +49,7 @@ func Meant(word string, among []string) string {
 	return Nearest(word, among, min(max(2, len(word)/3), len(word)-1))
 }
 
-// DidYouMean asks for a word that is near, as the rest of a sentence; "" for none.
+// DidYouMean returns the question "did you mean" for a word, as the end of a sentence; "" for none.
 func DidYouMean(near string) string {
 	if near == "" {
 		return ""
@@ -63,7 +64,7 @@ func List(parts []string) string {
 	return strings.Join(parts, ", ")
 }
 
-// Some names the first of many: "w1, w2 and 7 more".
+// Some returns the first names and the number of the rest: "w1, w2 and 7 more".
 func Some(names []string, most int) string {
 	if more := len(names) - most; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
@@ -71,10 +72,10 @@ func Some(names []string, most int) string {
 	return strings.Join(names, ", ")
 }
 
-// MostListed is how many facts of one cause are listed.
+// MostListed is the maximum number of facts that are listed for one cause.
 const MostListed = 8
 
-// Plural counts things: "1 node", "3 nodes".
+// Plural returns a number with its noun: "1 node", "3 nodes".
 func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -82,7 +83,7 @@ func Plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Quote quotes a word for a person to paste into a POSIX shell.
+// Quote quotes a word for pasting into a POSIX shell.
 func Quote(word string) string {
 	if IsPlain(word) {
 		return word
@@ -90,8 +91,8 @@ func Quote(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// IsPlain reports whether a shell takes the word as it stands, however often it is parsed:
-// what goes through ssh is parsed once here and once there.
+// IsPlain reports whether a shell leaves the word unchanged, however often it is parsed. Text that
+// goes through ssh is parsed on both machines.
 func IsPlain(word string) bool {
 	special := func(r rune) bool {
 		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
@@ -100,7 +101,7 @@ func IsPlain(word string) bool {
 	return word != "" && strings.IndexFunc(word, special) < 0
 }
 
-// Map returns what each of some values is turned into.
+// Map returns the results of a function for each value.
 func Map[V, T any](values []V, into func(V) T) (all []T) {
 	for _, value := range values {
 		all = append(all, into(value))
@@ -108,13 +109,13 @@ func Map[V, T any](values []V, into func(V) T) (all []T) {
 	return all
 }
 
-// Group holds the values that have one key.
+// Group holds the values with the same key.
 type Group[K comparable, V any] struct {
 	Key K
 	All []V
 }
 
-// GroupBy puts the values that have one key together, in the order in which the keys come.
+// GroupBy groups values with the same key, in the order in which the keys first occur.
 func GroupBy[K comparable, V any](values []V, key func(V) K) (groups []Group[K, V]) {
 	at := map[K]int{}
 	for _, value := range values {
@@ -130,11 +131,12 @@ func GroupBy[K comparable, V any](values []V, key func(V) K) (groups []Group[K, 
 	return groups
 }
 
-// markCommand is a command that runners of CI obey wherever a step prints it: GitHub's ##[NAME], Azure's ##vso[NAME]
-// and TeamCity's ##teamcity[NAME]. A package's version could switch the rest of a log off.
+// markCommand matches the start of a command that CI runners obey wherever a step prints it:
+// GitHub's ##[NAME], Azure's ##vso[NAME] and TeamCity's ##teamcity[NAME]. A package's version could
+// otherwise turn off the rest of a log.
 //
-// Source: actions/runner, commit 079cdb1, src/Runner.Common/ActionCommand.cs, TryParse; Azure Pipelines, "Logging
-// commands"; TeamCity, "Service Messages".
+// Source: actions/runner, commit 079cdb1, src/Runner.Common/ActionCommand.cs, TryParse; Azure
+// Pipelines, "Logging commands"; TeamCity, "Service Messages".
 var markCommand = lazyregexp.New(`##(\w*\[)`)
 
 // Escape makes text from a node harmless on a terminal. Control characters and the invisible ones that reorder or
@@ -146,7 +148,7 @@ func Escape(text string) string {
 		switch {
 		case r == unicode.ReplacementChar, unicode.IsPrint(r):
 			out.WriteRune(r)
-		case r == '\t', r == '\n': // a caller that means lines has split them
+		case r == '\t', r == '\n': // callers that need lines have split them
 			out.WriteByte(' ')
 		case r < 0x100:
 			fmt.Fprintf(&out, `\x%02x`, r)
@@ -160,15 +162,15 @@ func Escape(text string) string {
 	return out.String()
 }
 
-// Duration says seconds in the unit that people use for so many of them: "840 µs", "3.4 ms",
-// "1.7 s", "30 min". As long as a computer runs, hours say more than a number of six digits.
-// counted.js of the HTML report says the same.
+// Duration returns seconds in the usual unit for their size: "840 µs", "3.4 ms", "1.7 s", "30 min".
+// Uptimes are in hours or days, because those say more than a number of six digits. counted.js of
+// the HTML report has the same rules.
 func Duration(seconds float64) string {
 	const minute, hour, day = 60, 60 * 60, 24 * 60 * 60
 	switch long := math.Abs(seconds); {
 	case long == 0:
 		return "0 s"
-	case long < 0.9995e-3: // what rounds to a thousand is one of the next unit
+	case long < 0.9995e-3: // values that round to a thousand use the next unit
 		return brief(seconds*1e6) + " µs"
 	case long < 0.9995:
 		return brief(seconds*1e3) + " ms"
@@ -183,7 +185,7 @@ func Duration(seconds float64) string {
 	}
 }
 
-// brief is a number with one digit behind the point, and from 10 on with none.
+// brief returns a number with one decimal, and without decimals from 10 on.
 func brief(number float64) string {
 	if math.Abs(number) < 9.95 {
 		return strconv.FormatFloat(math.Round(number*10)/10, 'f', -1, 64)
@@ -191,5 +193,5 @@ func brief(number float64) string {
 	return strconv.FormatFloat(math.Round(number), 'f', -1, 64)
 }
 
-// BitRate says a rate in bit/s: "9.4 Gbit/s".
+// BitRate returns a rate in bit/s: "9.4 Gbit/s".
 func BitRate(rate float64) string { return humanize.SIWithDigits(rate, 1, "bit/s") }

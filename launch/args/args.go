@@ -45,7 +45,7 @@ type Surroundings struct {
 }
 
 type program struct {
-	kind     string // one of the Program constants
+	kind   string // one of the Program constants
 	prog   string // the beginning of its messages
 	legacy bool   // torch.distributed.launch instead of torch.distributed.run
 	outer  string // accelerate's main parser, of which launch is a subcommand

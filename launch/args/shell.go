@@ -114,8 +114,8 @@ func (s *shellScript) notPlain(why string) error {
 	return &launch.UsageError{Program: at, Message: why + `: write "preflight --" before the launch command inside the script, where the shell has already expanded it`}
 }
 
-// emptied returns an error that names the empty variables of a launch command, if the command is
-// otherwise incomplete.
+// emptied returns an error that names the empty variables of a launch command, if the command does
+// not parse.
 func (s *shellScript) emptied(command []string) error {
 	if s.empty == nil {
 		return nil
