@@ -9,10 +9,9 @@ import (
 	"testing"
 )
 
-// BenchmarkExplain reads 100 MB as ranks write them: progress bars, losses, NCCL's
-// own account of its channels and, now and then, a traceback; 100 MB of one
-// complaint; and 100 MB of nothing but failures that nobody knows, each another one, by
-// the line and by the traceback.
+// BenchmarkExplain reads three logs of 100 MB: one as ranks write it, with progress bars, losses,
+// NCCL's lines about its channels and some tracebacks; one with the same failure repeated; and one
+// with only unknown failures, all different, as lines and as tracebacks.
 func BenchmarkExplain(b *testing.B) {
 	b.Run("training", func(b *testing.B) { benchmark(b, training()) })
 	b.Run("complaint", func(b *testing.B) {

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestBlanks: of every word that a command has for what no message told it is said what to put there.
+// TestBlanks: every placeholder that stays in a command is explained.
 func TestBlanks(t *testing.T) {
 	c := signatures(t)
 	fixes := [][]string{}
@@ -41,7 +41,7 @@ func TestBlanks(t *testing.T) {
 	}
 }
 
-// TestWhere: what to put is said once, and only of what the log does not tell.
+// TestWhere: each placeholder is explained once, and only if the log does not have its value.
 func TestWhere(t *testing.T) {
 	const full = "RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
 	for log, want := range map[string][]string{

@@ -13,11 +13,11 @@ import (
 	"unicode/utf8"
 )
 
-// longestText is what no string of a report may exceed, whatever a log says.
+// longestText is the maximum length of a string in a report, for any log.
 const longestText = 2000
 
-// FuzzExplain: no log can crash it, hang it, or make it say without end; and what
-// it says is text. The log is read once alone and once as those of two nodes.
+// FuzzExplain: no log makes explain crash, hang or produce endless output, and all output is text.
+// The log is read once alone and once as the logs of two nodes.
 func FuzzExplain(f *testing.F) {
 	c := signatures(f)
 	var all strings.Builder
@@ -49,8 +49,8 @@ func FuzzExplain(f *testing.F) {
 	})
 }
 
-// worked is how long this process has had a processor: how much else a machine does shows in
-// every other time.
+// worked returns how long this process has had a processor. Other times also depend on what else
+// the machine does.
 func worked(t *testing.T) time.Duration {
 	t.Helper()
 	var usage syscall.Rusage
@@ -68,7 +68,7 @@ func sourcesOf(logs [][]byte) []Source {
 	return sources
 }
 
-// texts holds every string of a report to what a reader can rely on.
+// texts checks every string of a report: its length and that it is valid text.
 func texts(t *testing.T, where string, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
@@ -92,11 +92,11 @@ func texts(t *testing.T, where string, v reflect.Value) {
 		for i := range v.NumField() {
 			texts(t, where+"."+v.Type().Field(i).Name, v.Field(i))
 		}
-	default: // numbers and truths
+	default: // numbers and booleans
 	}
 }
 
-// TestHostile: logs made to cost time or memory take little of either.
+// TestHostile: logs that are made to cost time or memory cost little of either.
 func TestHostile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads megabytes")

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestHomes: what launchers tell of a rank's node holds for the failures that tell only the rank.
+// TestHomes: if launchers name the node of a rank, failures that only name the rank get that node.
 func TestHomes(t *testing.T) {
 	const (
 		oom   = "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 1 has\n"
@@ -27,11 +27,11 @@ func TestHomes(t *testing.T) {
 	for log, want := range map[string]string{
 		oom:         "",
 		oom + table: "gpu-17.cluster.local",
-		oom + table + strings.ReplaceAll(table, "gpu-17", "gpu-18"):            "", // started anew, elsewhere
+		oom + table + strings.ReplaceAll(table, "gpu-17", "gpu-18"):            "", // restarted on another node
 		library + "srun: error: cn7: task 3: Exited with exit code 127\n":      "cn7",
 		library + "srun: error: cn7: tasks 0-2,3: Exited with exit code 127\n": "cn7",
 		library + "srun: error: cn7: tasks 4-7: Exited with exit code 127\n":   "",
-		agent + oom + "srun: error: cn7: task 3: Exited with exit code 1\n":    "", // a task is an agent with many ranks
+		agent + oom + "srun: error: cn7: task 3: Exited with exit code 1\n":    "", // a task is an agent with several ranks
 		"(raylet) 3 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons at node (ID: 7ab1, IP: 10.0.0.3) over the last time period.\n": "10.0.0.3",
 		"Node:             gpu-node-7/10.0.0.7\n      Reason:       OOMKilled\n":                                                                                                        "gpu-node-7",
 		"Node: n1/10.0.0.7\nNode: n2/10.0.0.8\n      Reason:       OOMKilled\n":                                                                                                         "",

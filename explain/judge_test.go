@@ -18,8 +18,8 @@ import (
 	"github.com/ulikunitz/xz"
 )
 
-// small is a catalogue of one message a kind, so that what is tested is how they
-// are weighed and not what they say.
+// small returns a catalogue with one message of each kind, so that tests check how messages are
+// weighed and not their texts.
 func small(t *testing.T) *Catalogue {
 	t.Helper()
 	const causes = `
@@ -73,7 +73,7 @@ func explained(t *testing.T, logs ...string) Report {
 	return small(t).Explain(sources)
 }
 
-// short is a report as cause or summary, one a finding.
+// short returns the cause, or else the summary, of each finding.
 func short(findings []Finding) string {
 	var all []string
 	for _, f := range findings {
@@ -186,8 +186,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestEvidence: what is told of a cause is where and by whom it was said, and what
-// to do with what was said filled in.
+// TestEvidence: a finding shows the lines and their speakers, and its fixes contain the values of
+// the messages.
 func TestEvidence(t *testing.T) {
 	r := explained(t, "[2024-01-01 10:00:00] fine\n[rank3]: no room for /dev/shm/x\n[rank3]: no room for /dev/shm/x\n", "w9: no room for $(reboot)\n")
 	want := []Finding{{
@@ -209,8 +209,8 @@ func TestEvidence(t *testing.T) {
 	}
 }
 
-// TestProgressElsewhere: ranks write their logs apart, and where any of them goes on
-// what was tried again did work.
+// TestProgressElsewhere: ranks write separate logs, and progress in any of them shows that a retry
+// succeeded.
 func TestProgressElsewhere(t *testing.T) {
 	r := explained(t, "call refused, trying again\n", "all have met\n")
 	if len(r.Causes) > 0 || short(r.Noise) != "it called again" {
@@ -226,7 +226,7 @@ func TestProgressElsewhere(t *testing.T) {
 	}
 }
 
-// TestOrder: what is no failure cannot disturb the order of time.
+// TestOrder: messages that are not failures do not disturb the order by time.
 func TestOrder(t *testing.T) {
 	r := explained(t, "[2024-01-01 10:00:05] collective is late\n", "address family 97\n[2024-01-01 10:00:01] timed out waiting for w1 after 60 seconds\n")
 	if short(r.Causes) != "unreachable" {
@@ -234,7 +234,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestTimeline: of the logs of several nodes, the node that failed first is first.
+// TestTimeline: with logs of several nodes, the node that failed first comes first.
 func TestTimeline(t *testing.T) {
 	r := explained(t, "[2024-01-01 10:00:09] connection closed\n", "[2024-01-01 10:00:02] collective is late\n[2024-01-01 10:00:03] no room for x\n")
 	want := []Death{
@@ -249,7 +249,7 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded: a log in which everybody is somebody else is still told.
+// TestMemoryIsBounded: a log with an endless number of speakers still gives a result.
 func TestMemoryIsBounded(t *testing.T) {
 	var log strings.Builder
 	for i := range 2 * mostOccurrences {
@@ -272,7 +272,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestLoadRefuses: what would silently never match is an error, and what leads nowhere is a mistake.
+// TestLoadRefuses: a signature that could never match, or that refers to nothing, is an error.
 func TestLoadRefuses(t *testing.T) {
 	for name, signature := range map[string]string{
 		"no such cause":     "{id: a, kind: cause, cause: nowhere, says: [words]}",
@@ -298,8 +298,8 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// TestWrappedKeepsItsSpeaker: each line of a broken message has a prefix, and the
-// first one counts.
+// TestWrappedKeepsItsSpeaker: each line of a broken message has a prefix, and the first prefix
+// counts.
 func TestWrappedKeepsItsSpeaker(t *testing.T) {
 	r := explained(t, "w1: [rank3]: timed out waiting for w2 after\nw1: [rank3]: 60 seconds\n")
 	if f := r.Causes[0]; !cmp.Equal(f.Nodes, []string{"w1"}) || !cmp.Equal(f.Ranks, []string{"3"}) || f.Evidence[0].Line != 1 {
@@ -307,7 +307,7 @@ func TestWrappedKeepsItsSpeaker(t *testing.T) {
 	}
 }
 
-// TestCompressed: a log is read however it was compressed.
+// TestCompressed: logs in all supported compressions are read.
 func TestCompressed(t *testing.T) {
 	for name, writer := range map[string]func(io.Writer) (io.WriteCloser, error){
 		"gzip": func(w io.Writer) (io.WriteCloser, error) { return gzip.NewWriter(w), nil },
@@ -327,7 +327,7 @@ func TestCompressed(t *testing.T) {
 	}
 }
 
-// TestUnread: what could not be read is told, and is no sign of health.
+// TestUnread: logs that cannot be read are listed and do not count as healthy.
 func TestUnread(t *testing.T) {
 	var packed bytes.Buffer
 	gz := gzip.NewWriter(&packed)
@@ -347,7 +347,7 @@ func TestUnread(t *testing.T) {
 		squeezed("PK\x03\x04"):                                           "the compressed content is an archive",
 		squeezed("w1.log" + strings.Repeat("\x00", 251) + "ustar\x0000"): "the compressed content is an archive",
 		"\xfd7zXZ\x00": "EOF", "\x28\xb5\x2f\xfd": "EOF", "PK\x03\x04": "unzip", "\x7fELF\x02\x01\x01\x00\x03": "the file is not text", "\x00\x00\x00": "the file is not text",
-		// As torch 2.15's flight recorder begins its dumps, as a pickle and as JSON.
+		// The start of dumps of torch 2.15's flight recorder, as a pickle and as JSON.
 		"\x80\x02}(X\x07\x00\x00\x00versionq\x00X\x04\x00\x00\x002.10q\x01X\x09\x00\x00\x00pg_configq\x02}(": "torchfrtrace",
 		`{"comm_lib_version":"","entries":[{"collective_seq_id":1,"input_dtypes":["Float"],`:                 "torchfrtrace",
 	} {
@@ -369,7 +369,7 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// TestEmpty: a log with nothing in it is told, and is no sign of failure beside others.
+// TestEmpty: an empty log is listed, but is not a failure if there are other logs.
 func TestEmpty(t *testing.T) {
 	r := small(t).Explain([]Source{read("w1.log", "fine\n"), read("w2.log", ""), read("w3.log", "\n")})
 	if !cmp.Equal(r.Empty, []string{"w2.log"}) || r.ExitCode != 0 {
@@ -377,8 +377,8 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-// TestLongLogTakesLittle: what is kept of lines is no more than is shown of them, and what is
-// only counted is said to be.
+// TestLongLogTakesLittle: only the shown part of lines is kept, and messages without a recorded
+// speaker are counted.
 func TestLongLogTakesLittle(t *testing.T) {
 	const lines, width = 2 * mostTimes, 10_000
 	tail := strings.Repeat("x", width)
@@ -411,8 +411,8 @@ func TestLongLogTakesLittle(t *testing.T) {
 	}
 }
 
-// TestManyRepeats: a message that was repeated more often than is looked at closely still
-// names the nodes that say so later.
+// TestManyRepeats: a message that came more often than mostTimes still names nodes that log it
+// later.
 func TestManyRepeats(t *testing.T) {
 	var log strings.Builder
 	for n := range 2 * mostTimes {
@@ -423,7 +423,7 @@ func TestManyRepeats(t *testing.T) {
 	}
 }
 
-// TestJSONLines: collectors tell rank and pod in fields of their own.
+// TestJSONLines: collectors put rank and pod into separate fields.
 func TestJSONLines(t *testing.T) {
 	r := explained(t, `{"log":"connection closed\n","kubernetes":{"pod_name":"train-worker-3"},"rank":7}`+"\n")
 	if f := r.Causes[0]; !cmp.Equal(f.Nodes, []string{"train-worker-3"}) || !cmp.Equal(f.Ranks, []string{"7"}) {
@@ -431,8 +431,8 @@ func TestJSONLines(t *testing.T) {
 	}
 }
 
-// TestOrderOfCauses: where several messages name a cause, the one behind the others is told,
-// in its own words.
+// TestOrderOfCauses: if several messages name a cause, the finding uses the deepest one with its
+// own words.
 func TestOrderOfCauses(t *testing.T) {
 	for log, want := range map[string]string{
 		"Failed to initialize NVML: Unknown Error\nUnable to determine the device handle for GPU 0000:81:00.0: Unknown Error\n":                                                                                       "gpu-lost: A GPU of this node (0000:81:00.0) no longer answers",
@@ -455,7 +455,7 @@ func TestOrderOfCauses(t *testing.T) {
 	}
 }
 
-// TestTable: torchrun's table tells of a rank in several lines.
+// TestTable: torchrun's table describes a rank on several lines.
 func TestTable(t *testing.T) {
 	const log = `Root Cause (first observed failure):
 [0]:

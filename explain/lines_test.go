@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// numbered are the lines of a log behind their numbers.
+// numbered returns the lines of a log by their numbers.
 func numbered(t *testing.T, in io.Reader) map[int][]string {
 	t.Helper()
 	lines := map[int][]string{}
@@ -62,7 +62,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestLinesLong: a line of any length is read in pieces of one number.
+// TestLinesLong: a very long line is read in pieces with the same number.
 func TestLinesLong(t *testing.T) {
 	got := numbered(t, strings.NewReader("a\n"+strings.Repeat("é", longest)+"\nb\n"))
 	length := 0
@@ -88,7 +88,7 @@ func TestLinesBroken(t *testing.T) {
 	}
 }
 
-// TestBefore: what was read stays to look back at, as much as is promised.
+// TestBefore: recent keeps the promised number of lines.
 func TestBefore(t *testing.T) {
 	var r recent
 	for n := 1; n <= 3*remembered; n++ {

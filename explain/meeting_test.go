@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestMeeting: of ranks that gave up on one collective it is told which was not there, and
-// where they were in different ones that is the cause.
+// TestMeeting: if ranks gave up on a collective, the report names the missing rank. If they were in
+// different calls, that is the cause.
 func TestMeeting(t *testing.T) {
 	gaveUp := func(group string, rank, seq int, op string, elements int) string {
 		return fmt.Sprintf("[rank%d]:[E626 06:24:44.903881913 ProcessGroupNCCL.cpp:616] %s[Rank %d] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=%d, OpType=%s, NumelIn=%d, NumelOut=%d, Timeout(ms)=600000) ran for 600020 milliseconds before timing out.\n",

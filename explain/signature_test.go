@@ -27,7 +27,7 @@ func signatures(t testing.TB) *Catalogue {
 	return c
 }
 
-// byID are all signatures of a catalogue.
+// byID returns all signatures of a catalogue by their ID.
 func byID(c *Catalogue) map[string]*Signature {
 	all := map[string]*Signature{}
 	for _, family := range c.Families {
@@ -38,12 +38,12 @@ func byID(c *Catalogue) map[string]*Signature {
 	return all
 }
 
-// read is one log from memory.
+// read returns a log in memory as a Source.
 func read(name, text string) Source {
 	return Source{name, func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil }}
 }
 
-// heard are the signatures of a log, as the whole reader finds them.
+// found returns the signatures that the whole reader finds in a log.
 func found(t testing.TB, text string) []string {
 	t.Helper()
 	seen := newTally(1)
@@ -62,13 +62,13 @@ func found(t testing.TB, text string) []string {
 		}
 	}
 	if len(ids) == 0 {
-		return alarms // beside what is known they change nothing
+		return alarms // next to known messages they change nothing
 	}
 	return ids
 }
 
-// TestExamples: every signature has messages as programs write them, is found in
-// each of them, and is found in none before a more telling one.
+// TestExamples: every signature has examples from real programs and is found in each of them, and
+// no more specific signature comes after it.
 func TestExamples(t *testing.T) {
 	for _, family := range signatures(t).Families {
 		for _, s := range family.Signatures {
@@ -92,14 +92,13 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// matchesPart is whether the pattern is in an example with or without its decoration.
+// matchesPart reports whether the pattern matches an example with or without its prefix.
 func (p *pattern) matchesPart(example string) bool {
 	message, _ := peel(example)
 	return p.says.MatchString(example) || p.says.MatchString(message)
 }
 
-// TestSummaries: a sentence begins as one, whether or not a value is known, and has
-// no full stop.
+// TestSummaries: a summary begins like a sentence, with and without values, and has no full stop.
 func TestSummaries(t *testing.T) {
 	program := regexp.MustCompile(`^(?:ssh|pdsh|torchrun|torch|gloo|mpirun|srun|sshd|pip|rank|nvidia-smi|libcuda|protobuf|bash|orted|docker|conda|git|glibc|tensorpipe|deepspeed|accelerate|nvidia_\w+|slurmd|systemd)\b`)
 	for _, family := range signatures(t).Families {
@@ -118,8 +117,8 @@ func TestSummaries(t *testing.T) {
 	}
 }
 
-// TestFixesCanBeFilled: what a fix leaves a place for is told by some message of its
-// cause, or by one beside it.
+// TestFixesCanBeFilled: every placeholder of a fix is a value of a message with that cause, or of a
+// message that changes its meaning.
 func TestFixesCanBeFilled(t *testing.T) {
 	c := signatures(t)
 	groups := map[string]map[string]bool{}
@@ -162,8 +161,8 @@ func TestFixesCanBeFilled(t *testing.T) {
 	}
 }
 
-// TestCauses: every cause can be told, points to checks that exist, and has a fix
-// that stands without anything having been told.
+// TestCauses: every cause has a message, names existing checks, and has a fix that needs no value
+// from the log.
 func TestCauses(t *testing.T) {
 	c := signatures(t)
 	values := map[string]bool{}
@@ -197,7 +196,7 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// TestEveryFileIsRead: a file that is not among the families would be none.
+// TestEveryFileIsRead: a file that is missing in families would be ignored.
 func TestEveryFileIsRead(t *testing.T) {
 	files, err := fs.Glob(data, "signatures/*.yaml")
 	if err != nil {
@@ -226,14 +225,15 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// TestCatalogueHasNoMistakes: whatever a signature names is there.
+// TestCatalogueHasNoMistakes: everything that a signature refers to exists.
 func TestCatalogueHasNoMistakes(t *testing.T) {
 	if err := mistakes(signatures(t)); err != nil {
 		t.Error(err)
 	}
 }
 
-// mistakes are IDs that are there twice, and kinds, causes, groups and signatures that are not there.
+// mistakes returns duplicate IDs, and references to kinds, causes, groups and signatures that do
+// not exist.
 func mistakes(c *Catalogue) (all error) {
 	wrong := func(id, format string, values ...any) {
 		all = errors.Join(all, fmt.Errorf("%s: %s", id, fmt.Sprintf(format, values...)))

@@ -141,8 +141,7 @@ func TestTorchFor(t *testing.T) {
 	}
 }
 
-// TestTorchForHasTheCode holds the cure against the judgement: what is to be
-// installed is not found to be without code again.
+// TestTorchForHasTheCode: the proposed wheel is never reported as lacking code for the GPU.
 func TestTorchForHasTheCode(t *testing.T) {
 	for _, capability := range []string{"3.7", "5.2", "6.1", "7.0", "7.5", "8.0", "8.9", "9.0", "10.0", "10.3", "12.0", "12.1"} {
 		for _, driver := range []struct{ version, cuda string }{{"470.256.02", "11.4"}, {"550.54.15", "12.4"}, {"570.124.06", "12.8"}, {"580.65.06", "13.0"}, {"590.44.01", "13.1"}} {

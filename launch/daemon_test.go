@@ -11,7 +11,7 @@ import (
 	"preflight/hostfile"
 )
 
-// TestWhatMPIRunStarts: what mpirun starts on the nodes, and whom it has them call.
+// TestWhatMPIRunStarts checks what mpirun starts on the nodes and what that connects to.
 func TestWhatMPIRunStarts(t *testing.T) {
 	hydra := facts.MPIRun{Version: "Hydra 4.0.2", Options: facts.OptionsHydra, Daemon: "/usr/bin/hydra_pmi_proxy"}
 	openMPI := facts.MPIRun{Version: "Open MPI 4.1.4", Options: facts.OptionsOpenMPI, Daemon: "orted"}
@@ -19,7 +19,7 @@ func TestWhatMPIRunStarts(t *testing.T) {
 		launcher         string
 		mpirun           facts.MPIRun
 		args             []string
-		variable         string // that is set where the launch is typed
+		variable         string // set where the launch is typed
 		change           func(*Prediction)
 		daemon, callBack string
 	}{
@@ -54,7 +54,7 @@ func TestWhatMPIRunStarts(t *testing.T) {
 	}
 }
 
-// TestCallBack: what the nodes are handed, and on what ports it is listened there.
+// TestCallBack checks the addresses that the nodes get, and the ports on which mpirun listens.
 func TestCallBack(t *testing.T) {
 	hydra, openMPI := facts.MPIRun{Options: facts.OptionsHydra}, facts.MPIRun{Options: facts.OptionsOpenMPI}
 	net := &facts.Net{EphemeralLow: 40000, EphemeralHigh: 50000, Interfaces: []facts.Interface{

@@ -53,7 +53,7 @@ func TestVisible(t *testing.T) {
 	}{
 		{"0,1,2", cards, []int{0, 1, 2}, true},
 		{"2, 0", cards, []int{2, 0}, true},
-		{"0,3,1", cards, []int{0}, true}, // the first that is not there ends the list
+		{"0,3,1", cards, []int{0}, true}, // the first index that does not exist ends the list
 		{"-1", cards, nil, true},
 		{"", cards, nil, true},
 		{"none", cards, nil, true},
@@ -71,7 +71,7 @@ func TestVisible(t *testing.T) {
 	}
 }
 
-// What a rank is given hangs on the machine that the launch is typed on.
+// The exports depend on the machine on which the launch is typed.
 func TestExportsOfALoginNode(t *testing.T) {
 	machine := func(gpu *facts.GPU) *facts.Node {
 		head := seen("NCCL_DEBUG=INFO")

@@ -15,7 +15,7 @@ import (
 	"preflight/testhosts/launchtest"
 )
 
-// shown is "NAME=VALUE" of every setting.
+// shown returns "NAME=VALUE" for every setting.
 func shown(settings []facts.Setting) []string {
 	var all []string
 	for _, s := range settings {
@@ -110,7 +110,7 @@ func TestParseEnvFile(t *testing.T) {
 	const dies = "ValueError: not enough values to unpack (expected 2, got 1)"
 	for _, c := range []struct {
 		line      string
-		want      string // "" when the line sets nothing
+		want      string // "" if the line sets nothing
 		deepspeed string
 		problem   string
 	}{
@@ -186,8 +186,7 @@ func TestRankEnv(t *testing.T) {
 	}
 }
 
-// What each release exports: the last that does a thing, and the first that does
-// it otherwise.
+// The exports of each release: the last release before a change, and the first after it.
 func TestExportsByRelease(t *testing.T) {
 	vars := launchtest.Env("", "AISC_JOB_NAME=x", "AZUREML_RUN_ID=1", "MASTER_HOST=h", "MLFLOW_URI=u", "NCCL_IB_HCA=m", "UCX_TLS=rc")
 	home := facts.EnvFile{Path: "/home/u/.deepspeed_env", Lines: []string{"A=home"}}
@@ -233,8 +232,7 @@ func TestExportsByRelease(t *testing.T) {
 	}
 }
 
-// A value that was not collected is exported all the same, and nothing is said of
-// what becomes of it.
+// A value that was not collected is exported too, without notes about it.
 func TestExportsOfWithheldValues(t *testing.T) {
 	head := &facts.Env{Withheld: []string{"MLFLOW_TRACKING_TOKEN", "UCX_KEY"}}
 	for _, launcher := range []string{"pdsh", "openmpi"} {
@@ -255,7 +253,7 @@ func TestExportsOfWithheldValues(t *testing.T) {
 	}
 }
 
-// As add_export and, before 0.6.2, shlex.quote write them.
+// The results of add_export and, before 0.6.2, of shlex.quote.
 func TestQuoted(t *testing.T) {
 	for _, c := range []struct{ release, value, want string }{
 		{"0.6.1", "a", "a"},
@@ -308,7 +306,8 @@ func TestAccelerateExports(t *testing.T) {
 	}
 }
 
-// TestSetByCommand: what is typed on every node with torchrun the ranks have there; DeepSpeed exports by rules of its own.
+// TestSetByCommand: variables set before torchrun on every node reach the ranks; DeepSpeed has its
+// own rules for exports.
 func TestSetByCommand(t *testing.T) {
 	head := &facts.Node{Facts: facts.Facts{Env: &facts.Env{Vars: []facts.Setting{{Name: "NCCL_DEBUG", Value: "INFO"}, {Name: "PATH", Value: "/bin"}}}}}
 	o := Options{Program: ProgramTorchrun, Rendezvous: RendezvousC10d, RdzvEndpoint: "w1", Hosts: hosts(8, 8), Set: []string{"NCCL_DEBUG", "HF_TOKEN", "NCCL_DEBUG"}}

@@ -65,8 +65,8 @@ func named(files []facts.LaunchFile) string {
 	return strings.Join(all, ", ")
 }
 
-// TestFilesNamedAtMost is that a command of many files is not looked at for ever,
-// and that its configuration comes before what is left out.
+// TestFilesNamedAtMost: of a command with many files only some are returned, and the configuration
+// is among them.
 func TestFilesNamedAtMost(t *testing.T) {
 	o := Options{WorkDir: "/w", Script: "train.py"}
 	for i := range 40 {

@@ -8,13 +8,13 @@ import (
 	"preflight/facts"
 )
 
-// TestToFetch: what the ranks of a node have to get from the Hub, and whether anybody has to go there.
+// TestToFetch checks what the ranks of a node must get from the Hub, and whether any node needs it.
 func TestToFetch(t *testing.T) {
 	named := facts.ModelNamed{Name: "org/model", Revision: "main"}
 	const cached = "no node has to download anything from the Hub"
 	for name, c := range map[string]struct {
 		change func(*Prediction, *facts.Node)
-		none   string // why nothing is to be fetched, "" where it is
+		none   string // why no node fetches anything, "" if one does
 	}{
 		"cold":             {func(*Prediction, *facts.Node) {}, ""},
 		"cached":           {func(_ *Prediction, n *facts.Node) { n.Files.Models[0].Commit = "ab12c0de" }, cached},

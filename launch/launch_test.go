@@ -14,7 +14,7 @@ import (
 	"preflight/testhosts/launchtest"
 )
 
-// hosts are w1, w2, … with that many slots each.
+// hosts returns w1, w2, … with these numbers of slots.
 func hosts(slots ...int) []hostfile.Host {
 	var all []hostfile.Host
 	for i, n := range slots {
@@ -81,7 +81,7 @@ func TestPredict(t *testing.T) {
 		if diff := cmp.Diff(c.traps, traps(got.Notes)); diff != "" {
 			t.Errorf("%s: notes (-want +got)\n%s", c.name, diff)
 		}
-		got.Notes, got.CommandEnv, got.Timeout, got.TimeoutFrom = nil, nil, 0, "" // have tests of their own
+		got.Notes, got.CommandEnv, got.Timeout, got.TimeoutFrom = nil, nil, 0, "" // these have their own tests
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", c.name, diff)
 		}
@@ -98,7 +98,7 @@ func TestPredictLeavesOptionsAlone(t *testing.T) {
 	}
 }
 
-// A note about a launcher that will not read the line concerns nobody.
+// A note about a launcher that does not read the line is left out.
 func TestPredictKeepsWhatConcernsTheLaunch(t *testing.T) {
 	noted := []hostfile.Note{{ID: "pdsh-range"}, {ID: "comment-in-name"}}
 	for _, c := range []struct {
@@ -139,8 +139,7 @@ func TestPredictReadsTheConfiguration(t *testing.T) {
 	}
 }
 
-// torchrun needs no launcher and exports nothing, whichever backend keeps its
-// rendezvous.
+// torchrun needs no launcher and exports nothing, with any rendezvous backend.
 func TestPredictTorchrun(t *testing.T) {
 	head := &facts.Node{Facts: facts.Facts{Env: &facts.Env{Vars: launchtest.Env("environment", "NCCL_DEBUG=INFO")},
 		Launcher: &facts.Launcher{DeepSpeed: "/usr/bin/deepspeed", Interpreter: "/usr/bin/python3"}}}
@@ -155,7 +154,7 @@ func TestPredictTorchrun(t *testing.T) {
 	}
 }
 
-// TestLeftOut: what a filter leaves out is in the hostfile all the same.
+// TestLeftOut: a host that a filter leaves out is still part of the hostfile.
 func TestLeftOut(t *testing.T) {
 	all := hosts(2, 2, 2)
 	for _, c := range []struct {

@@ -23,7 +23,7 @@ func TestTraps(t *testing.T) {
 		name, release, launcher string
 		change                  func(*Options)
 		want                    []string
-		says                    string // in the last note
+		says                    string // part of the last note
 	}{
 		{"none", "", "pdsh", nil, nil, ""},
 		{"autotuning", "", "pdsh", func(o *Options) { o.Autotuning = "tune" }, []string{"autotuning"}, "one per experiment"},
@@ -106,7 +106,7 @@ func TestTraps(t *testing.T) {
 	}
 }
 
-// A trap of the environment is one only where the environment was not seen.
+// A trap that depends on the environment is only reported if the environment was not seen.
 func TestTrapsOfAnUnseenMachine(t *testing.T) {
 	o := job("pdsh", func(o *Options) { o.DeepSpeed, o.SSHPort = "0.14.0", 22 })
 	p, err := Predict(o, seen("PDSH_SSH_ARGS_APPEND=-v"))

@@ -41,7 +41,8 @@ func TestPlacesNamed(t *testing.T) {
 	}
 }
 
-// TestNodeLocal is where every node keeps whole checkpoints, by the script's word or DeepSpeed's.
+// TestNodeLocal checks whether every node keeps complete checkpoints, through the script's or
+// DeepSpeed's setting.
 func TestNodeLocal(t *testing.T) {
 	local := &dsconfig.File{Path: "ds.json", JSON: `{"train_batch_size": 1, "checkpoint": {"use_node_local_storage": true}}`}
 	for _, c := range []struct {

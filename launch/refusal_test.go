@@ -10,7 +10,7 @@ import (
 	"preflight/hostfile"
 )
 
-// saidOf is what DeepSpeed would say of a command, "" when it takes it.
+// saidOf returns DeepSpeed's error for a command, "" if it accepts it.
 func saidOf(t *testing.T, o Options, head *facts.Node) string {
 	t.Helper()
 	_, err := Predict(o, head)
@@ -136,7 +136,7 @@ func TestPredictRefuses(t *testing.T) {
 		{"the last in the other quotes", "0.12.4", "pdsh", arguments(`say "`), seen(), openQuote},
 		{"arguments left alone", "0.12.5", "pdsh", arguments(`say "`), seen(), ""},
 
-		// Not the runner but launch.py refuses these, on every node.
+		// launch.py refuses these on every node, not the runner.
 		{"a module and a program", "", "pdsh", func(o *Options) { o.Module, o.NoPython = true, true }, seen(), noPython},
 		{"a module and a program, openmpi", "", "openmpi", func(o *Options) { o.Module, o.NoPython = true, true }, seen(), ""},
 	} {
@@ -148,7 +148,7 @@ func TestPredictRefuses(t *testing.T) {
 	}
 }
 
-// torchrun has rules of its own.
+// torchrun has its own rules.
 func TestPredictRefusesNothingOfTorchrun(t *testing.T) {
 	o := job("ssh", func(o *Options) { o.Rendezvous, o.Elastic, o.MasterAddr = RendezvousStatic, true, "" })
 	if got := saidOf(t, o, nil); got != "" {

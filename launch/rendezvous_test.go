@@ -57,8 +57,8 @@ func TestDeepSpeedMeeting(t *testing.T) {
 	}
 }
 
-// Debian's hostname 3.23 printed this line on these interfaces, added in another
-// order than their names and their indexes.
+// Debian's hostname 3.23 printed this line with these interfaces, which were added in a different
+// order than their names and indexes.
 func TestHostnameI(t *testing.T) {
 	net := launchtest.Net(
 		"lo 127.0.0.1/8 10.0.0.9/32 ::1/128",
@@ -143,7 +143,7 @@ const (
 	badHost = "ValueError: The hostname of the rendezvous endpoint '%s' must be a dot-separated list of labels, an IPv4 address, or an IPv6 address"
 )
 
-// pytorch/pytorch, parse_rendezvous_endpoint; every row was given to that of 2.15.
+// pytorch/pytorch, parse_rendezvous_endpoint; every row was also run with 2.15.
 func TestParseEndpoint(t *testing.T) {
 	for _, c := range []struct {
 		endpoint string
@@ -164,7 +164,7 @@ func TestParseEndpoint(t *testing.T) {
 		{"w1:00001", "w1 1"},
 		{"[fd00::1]", "fd00::1 29400"},
 		{"[fd00::1]:29500", "fd00::1 29500"},
-		{"fd00::1", "fd00: 1"}, // the trap of a missing bracket
+		{"fd00::1", "fd00: 1"}, // the trap of missing brackets
 		{"fd00::1:29500", "fd00::1 29500"},
 		{"fd00::", badPort},
 		{"[]", badHost},
@@ -191,8 +191,8 @@ func TestParseEndpoint(t *testing.T) {
 	}
 }
 
-// What is accepted has a host of the allowed characters and a port in range, and
-// reads the same when it is written in full.
+// An accepted endpoint has a host of the allowed characters and a port in range, and is read the
+// same way when it is written in full.
 func FuzzParseEndpoint(f *testing.F) {
 	for _, seed := range []string{"", "w1", "w1:29500", "[fd00::1]:1", "[fd00::1]", "fd00::1", "a:b:c", "[[a]]", "w1:65536", ":1", "[", "]:1"} {
 		f.Add(seed)

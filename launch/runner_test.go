@@ -13,7 +13,7 @@ import (
 	"preflight/testhosts/launchtest"
 )
 
-// job is a command of two hosts that leaves nothing open.
+// job returns a complete command for two hosts.
 func job(by string, change func(*Options)) Options {
 	o := Options{Hosts: hosts(2, 2), HostsFile: "hosts", Launcher: by, MasterAddr: "10.0.0.1", WorkDir: "/job", Interpreter: "/py",
 		Script: "train.py", Arguments: []string{"--lr", "1"}, NodeRank: -1, MinElastic: -1, MaxElastic: -1}
@@ -23,12 +23,12 @@ func job(by string, change func(*Options)) Options {
 	return o
 }
 
-// seen is a launching machine with that environment.
+// seen returns a launching machine with this environment.
 func seen(pairs ...string) *facts.Node {
 	return &facts.Node{Facts: facts.Facts{Env: &facts.Env{Vars: launchtest.Env("environment", pairs...)}}}
 }
 
-// commandOf is the words of a predicted command between bars.
+// commandOf returns the words of a predicted command, separated by bars.
 func commandOf(t *testing.T, o Options, head *facts.Node) string {
 	t.Helper()
 	p, err := Predict(o, head)
@@ -38,8 +38,8 @@ func commandOf(t *testing.T, o Options, head *facts.Node) string {
 	return strings.Join(p.Command, " | ")
 }
 
-// commandCase is a command that a release builds. Each of them was also built by
-// the real runner.py and multinode_runner.py of that release.
+// commandCase is the command that a release builds. Each one was also built by the real runner.py
+// and multinode_runner.py of that release.
 type commandCase struct {
 	name, release, launcher string
 	change                  func(*Options)
@@ -110,7 +110,7 @@ func TestCommandIsNotKnown(t *testing.T) {
 	}
 }
 
-// As json.dumps of Python 3.11 writes them.
+// The results of json.dumps of Python 3.11.
 func TestJSONString(t *testing.T) {
 	for text, want := range map[string]string{
 		"w1":               `"w1"`,
@@ -124,7 +124,7 @@ func TestJSONString(t *testing.T) {
 	}
 }
 
-// ">?" is "+/" in any other Base64 than that of URLs.
+// Only URL-safe Base64 does not write ">?" as "+/".
 func TestWorldInfo(t *testing.T) {
 	got := worldInfo([]hostfile.Host{{Name: "?>?>", Slots: []int{3, 0}}, {Name: "b", Slots: []int{}}})
 	if want := "eyI_Pj8-IjogWzMsIDBdLCAiYiI6IFtdfQ=="; got != want {

@@ -19,7 +19,7 @@ func TestStartTimeout(t *testing.T) {
 		name    string
 		p       Prediction
 		seconds float64
-		from    string // how it begins
+		from    string // the beginning of the rule
 		traps   []string
 	}{
 		{"newest", Prediction{}, 600, "DeepSpeed's default since 0.19.6, unless", nil},

@@ -51,8 +51,8 @@ func TestSplitWords(t *testing.T) {
 	}
 }
 
-// What bash 5.2 and pdsh 2.34 leave alone. That nothing which survives here is
-// changed by bash was tried with some ten thousand random words.
+// Words that bash 5.2 and pdsh 2.34 leave unchanged. That bash changes nothing that survives here
+// was tried with about ten thousand random words.
 func TestSurvives(t *testing.T) {
 	for _, c := range []struct {
 		value, word string
@@ -107,7 +107,7 @@ func TestSurvives(t *testing.T) {
 	}
 }
 
-// No launcher's prediction, and no note in it, tells a secret of the command line.
+// No launcher's prediction, including its notes, contains a secret of the command line.
 func TestPredictionTellsNoSecret(t *testing.T) {
 	for _, launcher := range LauncherNames() {
 		for _, release := range []string{"", "0.10.2"} {

@@ -26,9 +26,8 @@ func script(t *testing.T, name, body string) string {
 	return path
 }
 
-// writeProgram writes a file that can be run at once. A process forked by
-// another test while the file is open would hold it open for writing, and the
-// kernel refuses to run such a file.
+// writeProgram writes a file that can be executed at once. A process that another test forks while
+// the file is open would keep it open for writing, and the kernel refuses to execute such a file.
 func writeProgram(t *testing.T, path, text string) {
 	t.Helper()
 	syscall.ForkLock.RLock()
@@ -38,8 +37,7 @@ func writeProgram(t *testing.T, path, text string) {
 	}
 }
 
-// alive is whether a process runs, or at least is not merely waiting to be
-// reaped by whoever adopted it.
+// alive reports whether a process runs and is not just a zombie that waits for its parent.
 func alive(pid string) bool {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	return err == nil && !strings.Contains(string(stat), ") Z ")
@@ -65,7 +63,7 @@ func TestChildIsKilledWithItsChildren(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// SIGKILL has been sent to the group; the kernel takes a moment to act.
+	// The group has been sent SIGKILL; the kernel needs a moment.
 	pid := strings.TrimSpace(string(grandchild))
 	for end := time.Now().Add(10 * time.Second); alive(pid); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -91,7 +89,7 @@ func TestChildIsHeardWhileItSpeaks(t *testing.T) {
 	}
 }
 
-// late takes a while before it takes anything.
+// late waits before it reads anything.
 type late struct{ output }
 
 func (l *late) Write(p []byte) (int, error) {
@@ -101,8 +99,8 @@ func (l *late) Write(p []byte) (int, error) {
 	return l.output.Write(p)
 }
 
-// What a child said is heard, though it ended long before we came to it; who goes on
-// holding its pipes is not waited for.
+// The output of a child that ended long before we read it is complete. A process that still holds
+// its pipes is not waited for.
 func TestChildIsHeardLate(t *testing.T) {
 	for left, want := range map[string]error{"": nil, "setsid sleep 300 & echo $! >&2; ": exec.ErrWaitDelay} {
 		var out late
@@ -158,7 +156,7 @@ func TestComplaint(t *testing.T) {
 	}
 }
 
-// A program that goes on beside us leads its group, and ends with it.
+// A program that runs in parallel leads its own group, and ends with it.
 func TestStart(t *testing.T) {
 	if _, err := Start(exec.Command("/there/is/no/such/program")); err == nil {
 		t.Error("a program that is not there has started")

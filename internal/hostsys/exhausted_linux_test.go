@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// TestChildOfWhoHasNoFileLeft: a child is started when others have given back what they had, and where
-// nobody does it is this machine that lacks something. In a process of its own, whose files are all taken.
+// TestChildOfWhoHasNoFileLeft: a child is started once other goroutines have closed files. If none
+// does, the error names this machine's shortage. It runs in a separate process that has opened all
+// files it may.
 func TestChildOfWhoHasNoFileLeft(t *testing.T) {
 	const role = "PREFLIGHT_TEST_NO_FILES"
 	if os.Getenv(role) == "" {

@@ -183,9 +183,8 @@ type getentTrouble struct{ complaint string }
 
 func (t *getentTrouble) Error() string { return "getent: " + t.complaint }
 
-// askGetent asks the C library, whose modules only a program linked with it can
-// load. One child for one name: with several, a name without an answer could not
-// be told apart.
+// askGetent asks the C library, whose modules only a program linked with it can load. It starts one
+// child per name, because with several names it is unknown which one had no answer.
 func (n *Names) askGetent(ctx context.Context, network, name string) ([]netip.Addr, string, error) {
 	database := map[string]string{"ip": "ahosts", "ip4": "ahostsv4", "ip6": "ahostsv6"}[network]
 	stdout, stderr, err := Child{
@@ -209,8 +208,8 @@ func (n *Names) askGetent(ctx context.Context, network, name string) ([]netip.Ad
 	return addresses, canonical, nil
 }
 
-// parseAhosts reads the output of `getent ahosts NAME`: a line for an address
-// and each socket type, the canonical name beside the first.
+// parseAhosts reads the output of "getent ahosts NAME": one line per address and socket type, with
+// the canonical name on the first.
 //
 //	10.0.0.1        STREAM w1.example.org
 //	10.0.0.1        DGRAM
@@ -232,8 +231,8 @@ func parseAhosts(network, output string) (addresses []netip.Addr, canonical stri
 	return addresses, canonical
 }
 
-// isOf is whether an address is one of a network. getent ahostsv6 gives IPv4
-// addresses as mapped ones.
+// isOf reports whether an address belongs to a network. getent ahostsv6 prints IPv4 addresses as
+// mapped ones.
 func isOf(network string, address netip.Addr) bool {
 	switch network {
 	case "ip4":

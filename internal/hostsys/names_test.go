@@ -18,9 +18,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// machine is the root of one with the hosts line of nsswitch.conf ("" for no such
-// file), a hosts file and a getent, whose script finds the name in $3. It has no
-// name server. The function tells what getent was started with.
+// machine returns the root of a machine with this hosts line in nsswitch.conf ("" for no such
+// file), a hosts file, and a getent whose script finds the name in $3. It has no name server. The
+// function returns the arguments of getent.
 func machine(t *testing.T, sources, hosts, getent string) (n *Names, asked func() string) {
 	t.Helper()
 	root := t.TempDir()
@@ -54,15 +54,15 @@ func machine(t *testing.T, sources, hosts, getent string) (n *Names, asked func(
 		return nil, errors.New("no name server here")
 	}}
 	return NewNames(root), func() string {
-		text, _ := os.ReadFile(log) // none was started
+		text, _ := os.ReadFile(log) // getent was not started
 		return string(text)
 	}
 }
 
-// both prints what getent does for a name of two families.
+// both prints getent's output for a name with two families.
 const both = "printf '::1 STREAM w9.lan\\n::1 DGRAM\\n::1 RAW\\n127.0.0.1 STREAM\\n127.0.0.1 DGRAM\\n127.0.0.9 RAW\\n'"
 
-// Who is asked for a name, and what comes of it.
+// Which source is asked for a name, and the result.
 func TestLookupNetIP(t *testing.T) {
 	const (
 		hosts  = "10.0.0.1 w1.cluster w1\nfd00::1 W1\n10.0.0.1 w1\n10.0.0.5 login # the door\n"
@@ -73,9 +73,9 @@ func TestLookupNetIP(t *testing.T) {
 		name, sources, network, asked, getent string
 
 		want string // the addresses, or part of the error
-		args string // of getent, "" where it must not be started
+		args string // arguments of getent, "" if it must not be started
 	}{
-		// Of the hosts file.
+		// Answered from the hosts file.
 		{"once in the hosts file", "hosts: files sss", "ip", "LOGIN", both, "[10.0.0.5]", ""},
 		{"twice, to be sorted", "hosts: files dns", "ip", "w1", resort, "[fd00::1 10.0.0.1]", "ahosts -- w1"},
 		{"once in its family", "hosts: files dns", "ip4", "w1", resort, "[10.0.0.1]", ""},
@@ -83,7 +83,7 @@ func TestLookupNetIP(t *testing.T) {
 		{"hosts file merged", "hosts: files [SUCCESS=merge] dns", "ip", "login", both, "[::1 127.0.0.1]", "ahosts -- login"},
 		{"an address", "hosts: sss", "ip", "fd00::7", both, "[fd00::7]", ""},
 
-		// What Go's resolver answers alike.
+		// Answered by Go's resolver, which agrees.
 		{"files and dns", "hosts: files dns", "ip", "w9", both, byGo, ""},
 		{"dns and files", "hosts:dns files # sss", "ip", "w9", both, byGo, ""},
 		{"no nsswitch.conf", "", "ip", "w9", both, byGo, ""},
@@ -92,7 +92,7 @@ func TestLookupNetIP(t *testing.T) {
 		{"mdns without .local", "hosts: files mdns4_minimal [NOTFOUND=return] dns", "ip", "w9", both, byGo, ""},
 		{"myhostname of another", " hosts : files\tdns  myhostname", "ip", "w9", both, byGo, ""},
 
-		// What only the C library can ask.
+		// Only the C library can answer these.
 		{"resolve", "hosts: files resolve [!UNAVAIL=return] dns", "ip", "w9", both, "[::1 127.0.0.1]", "ahosts -- w9"},
 		{"resolve alone", "hosts: files resolve", "ip", "w9", both, "[::1 127.0.0.1]", "ahosts -- w9"},
 		{"sss", "hosts: files sss dns", "ip", "w9", both, "[::1 127.0.0.1]", "ahosts -- w9"},
@@ -104,7 +104,7 @@ func TestLookupNetIP(t *testing.T) {
 		{"myhostname of its own", "hosts: files dns myhostname", "ip", "_gateway", both, "[::1 127.0.0.1]", "ahosts -- _gateway"},
 		{"a name for no shell", "hosts: sss", "ip", "w9;touch x", both, "[::1 127.0.0.1]", "ahosts -- w9;touch x"},
 
-		// A getent without an answer.
+		// getent gives no answer.
 		{"not known to it", "hosts: sss", "ip", "w9", "echo bad >&2; exit 2", "lookup w9: no such host", "ahosts -- w9"},
 		{"broken", "hosts: sss", "ip", "w9", "echo cannot load a module >&2; exit 127", "getent: cannot load a module", "ahosts -- w9"},
 		{"broken without words", "hosts: sss", "ip", "w9", both + "; exit 1", "getent: ended with exit status 1", "ahosts -- w9"},

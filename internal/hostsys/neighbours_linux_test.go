@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The tables are told of in any network namespace, as /proc has them in the first one.
+// In any network namespace, netlink reports the tables that /proc shows in the first one.
 func TestNeighbourTables(t *testing.T) {
 	tables, err := NeighbourTables()
 	if err != nil {
@@ -31,7 +31,7 @@ func TestNeighbourTables(t *testing.T) {
 				t.Errorf("%s has threshold %d of %d, and %s in /proc", table.Name, i+1, threshold, text)
 			}
 		}
-		if table.Overflows == nil { // which is there from Linux 4.3 on
+		if table.Overflows == nil { // exists since Linux 4.3
 			t.Errorf("%s does not count overflows", table.Name)
 		}
 		delete(known, table.Name)
@@ -41,7 +41,7 @@ func TestNeighbourTables(t *testing.T) {
 	}
 }
 
-// What a kernel says that is older, or lies, is no table.
+// A message that is too short or invalid is not a table.
 func TestParseTable(t *testing.T) {
 	attribute := func(kind byte, value ...byte) []byte {
 		padded := append([]byte{byte(4 + len(value)), 0, kind, 0}, value...)
@@ -68,13 +68,13 @@ func TestParseTable(t *testing.T) {
 	}
 }
 
-// An address that nobody answers for, one whose MAC is written down, one that nobody asked
-// for, and one behind a router, in a namespace of our own.
+// Four addresses in our own namespace: one that no machine answers for, one with a permanent MAC
+// address, one that was never asked for, and one behind a router.
 func TestNextHopTo(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("NOT RUN: a network namespace needs root")
 	}
-	runtime.LockOSThread() // for good: the thread ends with the goroutine
+	runtime.LockOSThread() // never undone: the thread ends with the goroutine
 	if _, err := netns.New(); err != nil {
 		t.Fatal(err)
 	}
@@ -115,12 +115,13 @@ func TestNextHopTo(t *testing.T) {
 		t.Errorf("without a route: %+v", hop)
 	}
 	learned, err := LearnedNeighbours()
-	if err != nil || learned[ARPTable]["near"] != 2 { // .9 and the router; what was written down does not count
+	if err != nil || learned[ARPTable]["near"] != 2 { // .9 and the router; the permanent entry does not count
 		t.Errorf("learned %v %v", learned, err)
 	}
 }
 
-// wire makes a link "near" with addresses, at whose other end nobody is, and a route by a router.
+// wire creates a link "near" with addresses and no machine at its other end, and a route through a
+// router.
 func wire(t *testing.T, addresses ...string) {
 	t.Helper()
 	near := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "near"}, PeerName: "far"}

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// TestAnew: what is waited for while this machine stands still is waited for once more, and
-// what comes of it is kept where it does not stand still again. Time is the test's.
+// TestAnew: work during a standstill is repeated, and its result is kept if there is no second
+// standstill. The test controls the time.
 func TestAnew(t *testing.T) {
 	const sleep = 30 * time.Second
-	for name, sleeps := range map[string][]bool{ // of each time that the work is done
+	for name, sleeps := range map[string][]bool{ // one entry per run of the work
 		"awake": {false}, "asleep once": {true, false}, "asleep twice": {true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -24,7 +24,7 @@ func TestAnew(t *testing.T) {
 			result, stood := anew(t.Context(), func() time.Duration { return time.Since(started) + time.Duration(now.Load()) }, func(ctx context.Context) int {
 				if sleeps[times] {
 					now.Add(int64(sleep))
-					<-ctx.Done() // as whatever waits
+					<-ctx.Done() // like any wait
 				}
 				times++
 				return times
@@ -43,7 +43,7 @@ func TestAnew(t *testing.T) {
 			}
 		})
 	}
-	t.Run("seen at the end", func(t *testing.T) { // every wait is over at once, before anybody looks
+	t.Run("seen at the end", func(t *testing.T) { // all waits end at once, before the next check
 		var now atomic.Int64
 		times := 0
 		_, stood := anew(t.Context(), func() time.Duration { return time.Since(started) + time.Duration(now.Load()) }, func(context.Context) any {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// ofOneTest is a turn that no other test wants, in whichever checkout it runs.
+// ofOneTest returns a lock name that no other test uses, in any checkout.
 func ofOneTest(t *testing.T) string { return t.TempDir() }
 
 func TestOnePreflightHasTheTurn(t *testing.T) {
@@ -40,7 +40,7 @@ func TestOnePreflightHasTheTurn(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		})
 	}
-	for !first.WasAskedFor() { // by one at least: who comes when is up to the scheduler
+	for !first.WasAskedFor() { // by at least one: the scheduler decides the order
 	}
 	if had.Load() != 0 {
 		t.Error("the turn was had before it ended")

@@ -4,7 +4,7 @@ package lazyregexp
 
 import "testing"
 
-// What does not compile must not wait for the node that needs it.
+// An invalid expression must fail in tests, not on the node that first uses it.
 func TestTestsCompileAtOnce(t *testing.T) {
 	defer func() {
 		if recover() == nil {

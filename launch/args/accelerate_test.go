@@ -12,15 +12,15 @@ import (
 	"preflight/launch"
 )
 
-// Configurations of accelerate's.
+// Configurations of accelerate.
 const (
 	twoMachines = "distributed_type: DEEPSPEED\nnum_machines: 2\nnum_processes: 16\n"
 	twoOfMany   = "distributed_type: MULTI_GPU\nnum_machines: 2\nnum_processes: 16\nmachine_rank: 1\nmain_process_ip: h\nmain_process_port: 29501\n"
 )
 
-// accelerateCommands are what accelerate 1.14.0 made of its configuration and its
-// arguments under CPython 3.11: the command that it starts, or what it hands to
-// torchrun in the words of that table, or the last line of the refusal.
+// accelerateCommands are the results of accelerate 1.14.0 for a configuration and arguments under
+// CPython 3.11: the command that it starts, or what it passes to torchrun in the notation of that
+// table, or the last line of the refusal.
 var accelerateCommands = []struct{ config, words, want string }{
 	{"", `--use_deepspeed --num_machines 2 --machine_rank 0 --num_processes 16 --deepspeed_hostfile hostfile train.py --lr 1`, `deepspeed --hostfile hostfile --no_local_rank --launcher pdsh --num_gpus 8 --master_port 29500 train.py --lr 1`},
 	{"", `--use-deepspeed --num-machines=2 --machine-rank=0 --num-processes=16 --deepspeed-hostfile=hostfile --main_process_ip h --main_process_port 29501 -m pkg.mod`, `deepspeed --hostfile hostfile --no_local_rank --launcher pdsh --num_gpus 8 --master_addr h --master_port 29501 --module pkg.mod`},

@@ -11,7 +11,7 @@ import (
 	"preflight/launch"
 )
 
-// TestParsePrograms is which program a command starts, and with which interpreter.
+// TestParsePrograms checks which program a command starts, and with which interpreter.
 func TestParsePrograms(t *testing.T) {
 	for _, c := range []struct{ command, program, interpreter, script string }{
 		{"deepspeed train.py", launch.ProgramDeepSpeed, "", "train.py"},
@@ -29,7 +29,7 @@ func TestParsePrograms(t *testing.T) {
 		{"accelerate-launch --num_processes 2 train.py", launch.ProgramAccelerate, "", "train.py"},
 		{"/usr/bin/python3 -m accelerate.commands.launch --num_processes 2 train.py", launch.ProgramAccelerate, "/usr/bin/python3", "train.py"},
 		{"/usr/bin/python3 -m accelerate.commands.accelerate_cli launch --num_processes 2 train.py", launch.ProgramAccelerate, "/usr/bin/python3", "train.py"},
-		// Accelerate starts the deepspeed in PATH, whatever python it runs with.
+		// Accelerate starts the deepspeed in PATH, regardless of its own python.
 		{"/usr/bin/python3 -m accelerate.commands.launch --use_deepspeed --num_machines 2 --machine_rank 0 --num_processes 4 --deepspeed_hostfile h train.py", launch.ProgramAccelerate, "", "train.py"},
 	} {
 		got, err := Parse(split(t, c.command), "0.19.8", bare)
@@ -39,7 +39,8 @@ func TestParsePrograms(t *testing.T) {
 	}
 }
 
-// TestParseRefusesPrograms is what preflight cannot judge, with the way out.
+// TestParseRefusesPrograms checks the errors for commands that preflight does not support, with the
+// way out.
 func TestParseRefusesPrograms(t *testing.T) {
 	for _, c := range []struct{ command, want string }{
 		{"", "preflight: no launch command given: begin it with "},
@@ -67,7 +68,7 @@ func TestParseRefusesPrograms(t *testing.T) {
 	}
 }
 
-// TestRanksPython is torchrun's PYTHON_EXEC.
+// TestRanksPython checks torchrun's PYTHON_EXEC.
 func TestRanksPython(t *testing.T) {
 	for value, want := range map[string]string{"": "/usr/bin/python3", "/e/python": "/e/python", "python3.12": "/usr/bin/python3"} {
 		got, err := Parse(split(t, "/usr/bin/python3 -m torch.distributed.run train.py"), "", surroundings(map[string]string{"PYTHON_EXEC": value}, nil))
@@ -77,7 +78,7 @@ func TestRanksPython(t *testing.T) {
 	}
 }
 
-// TestHostfileOf: no release has to be known, and what one alone takes is read.
+// TestHostfileOf: the release need not be known, and options of single releases are accepted.
 func TestHostfileOf(t *testing.T) {
 	for line, want := range map[string]string{
 		"deepspeed train.py": hostfile.DefaultPath,
@@ -92,13 +93,13 @@ func TestHostfileOf(t *testing.T) {
 			t.Errorf("%s: %q (%v), want %q", line, got, err, want)
 		}
 	}
-	// An abbreviation of --save_pid until 0.10.2, and after it of --ssh_port as well.
+	// An abbreviation of --save_pid until 0.10.2, and later also of --ssh_port.
 	if got, err := HostfileOf(strings.Fields("deepspeed --s --hostfile h train.py"), Surroundings{}); err == nil {
 		t.Errorf("an option that may be two is taken: %q", got)
 	}
 }
 
-// Refused tells before the hosts are known, and nothing of what torchrun starts.
+// Refused reports errors before the hosts are known, and none for torchrun.
 func TestRefused(t *testing.T) {
 	for _, c := range []struct {
 		command, release string

@@ -14,9 +14,9 @@ import (
 	"preflight/launch"
 )
 
-// deepSpeedCommands are what the real parse_args of these releases made of their
-// arguments under CPython 3.11, "" being 0.19.8: the options that are not at their
-// defaults, then the script and its arguments, or the last line of the refusal.
+// deepSpeedCommands are the results of the real parse_args of these releases under CPython 3.11,
+// where "" is 0.19.8: the options with other values than their defaults, then the script and its
+// arguments, or the last line of the refusal.
 var deepSpeedCommands = []struct{ release, words, want string }{
 	{"", `train.py`, `| train.py`},
 	{"", `-H hostfile train.py --deepspeed ds.json`, `hostfile=hostfile | train.py <--deepspeed> <ds.json>`},
@@ -111,7 +111,7 @@ func TestParseDeepSpeed(t *testing.T) {
 	}
 }
 
-// bare is a place with no variables and no files.
+// bare has no variables and no files.
 var bare = surroundings(nil, nil)
 
 func surroundings(env, files map[string]string) Surroundings {
@@ -135,7 +135,7 @@ func split(t *testing.T, text string) []string {
 	return words
 }
 
-// deepSpeedText is a command as the table has it.
+// deepSpeedText returns a command in the notation of the table.
 func deepSpeedText(t Typed, err error) string {
 	if usage, ok := errors.AsType[*launch.UsageError](err); ok {
 		return usage.Original
@@ -173,7 +173,7 @@ func deepSpeedText(t Typed, err error) string {
 	return strings.ReplaceAll(strings.Join(text, " "), "=true", "=True")
 }
 
-// TestDeepSpeedHostfile is whether the hostfile that will be read was asked for.
+// TestDeepSpeedHostfile checks whether the command names the hostfile that will be read.
 func TestDeepSpeedHostfile(t *testing.T) {
 	for _, c := range []struct {
 		words string
@@ -188,7 +188,7 @@ func TestDeepSpeedHostfile(t *testing.T) {
 	}
 }
 
-// TestWaysOut are the messages for a person.
+// TestWaysOut checks the messages for people.
 func TestWaysOut(t *testing.T) {
 	for _, c := range []struct{ release, words, want string }{
 		{"", "--num-gpus 2 train.py", "deepspeed: there is no option --num-gpus: write --num_gpus"},
@@ -219,8 +219,8 @@ func TestWaysOut(t *testing.T) {
 	}
 }
 
-// TestAmbiguityBehindTheScript is CPython's issue 58573, as 3.11.7, 3.12.1, 3.12.10
-// and 3.13.0 were seen to have it.
+// TestAmbiguityBehindTheScript checks CPython's issue 58573, as observed in 3.11.7, 3.12.1, 3.12.10
+// and 3.13.0.
 func TestAmbiguityBehindTheScript(t *testing.T) {
 	const ambiguous = "deepspeed: error: ambiguous option: --num could match --num_nodes, --num_gpus, --num_accelerators"
 	for _, c := range []struct{ python, words, want string }{

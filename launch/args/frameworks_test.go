@@ -22,7 +22,7 @@ model_name_or_path: Qwen/Qwen3-4B
 cutoff_len: 2048
 `
 
-// What llamaYAML names and says.
+// The paths and options in llamaYAML.
 var (
 	llamaPaths   = []string{"sft", "identity,alpaca_en_demo", "./data", "./saves/qwen3-4b", "Qwen/Qwen3-4B"}
 	llamaOptions = []string{"--stage=sft", "--dataset=identity,alpaca_en_demo", "--dataset_dir=data", "--output_dir=saves/qwen3-4b",
@@ -39,7 +39,7 @@ model_kwargs: {max: 1}
 output_dir: output
 `
 
-// TestFrameworks is what each starts, as its program would.
+// TestFrameworks checks the command that each framework starts.
 func TestFrameworks(t *testing.T) {
 	files := map[string]string{"sft.yaml": llamaYAML, "swift.yaml": swiftYAML}
 	torchrun := launch.Options{Program: launch.ProgramTorchrun, Rendezvous: launch.RendezvousStatic, MinNodes: 1, MaxNodes: 1, PerNode: "gpu", Module: true}
@@ -105,7 +105,8 @@ func TestFrameworks(t *testing.T) {
 	}
 }
 
-// TestFrameworksRefused is what would start something else than the nodes meeting, with the way out.
+// TestFrameworksRefused checks commands that would not start a training over all nodes, with the
+// way out.
 func TestFrameworksRefused(t *testing.T) {
 	for _, c := range []struct {
 		command string
@@ -131,7 +132,7 @@ func TestFrameworksRefused(t *testing.T) {
 	}
 }
 
-// TestDataSetsOfConfiguration: axolotl's are a list of where each lies.
+// TestDataSetsOfConfiguration: axolotl's data sets are a list of paths.
 func TestDataSetsOfConfiguration(t *testing.T) {
 	const text = "base_model: org/model\ndatasets:\n  - path: org/data\n    type: alpaca\n  - {path: json, data_files: [a.jsonl]}\n  - org/word\noutput_dir: out\n"
 	got := configuredBy([]string{"axolotl.yaml"}, surroundings(nil, map[string]string{"axolotl.yaml": text}))

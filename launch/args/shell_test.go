@@ -11,7 +11,7 @@ import (
 	"preflight/launch"
 )
 
-// ran is what a script comes to when words run it: its exports, and the command by its words.
+// ran returns the result of a script that the words run: its exports and the words of the command.
 func ran(words, text string) (string, error) {
 	around := Surroundings{
 		Getenv: func(name string) string { return map[string]string{"WORLD": "16"}[name] },
@@ -48,7 +48,7 @@ func TestOfScript(t *testing.T) {
 		{"bash run.sh", "torchrun --rdzv_endpoint $(hostname):29400 --log_dir `basename $0` train.py $HOSTNAME", "torchrun|--rdzv_endpoint|w1.site:29400|--log_dir|run.sh|train.py|w1.site"},
 		{"bash run.sh", "ARGS=(--nnodes 2\n  --tag \"a b\" # why\n)\nARGS+=(\"$1\")\ntorchrun \"${ARGS[@]}\" train.py ${#ARGS[@]} ${ARGS[1]}", "torchrun|--nnodes|2|--tag|a b||train.py|5|2"},
 		{"bash run.sh 4", "N=$(( $1 * 2 ))\nexport OPTS=a\nOPTS+=b\ntorchrun --nnodes $N ${OPTS%b} train.py && echo done", "OPTS=ab|torchrun|--nnodes|8|a|train.py"},
-		{"bash run.sh", "WORLD=32\ntorchrun train.py", "WORLD=32|torchrun|train.py"}, // exported before, and so it stays
+		{"bash run.sh", "WORLD=32\ntorchrun train.py", "WORLD=32|torchrun|train.py"}, // exported before, so it stays exported
 		{"bash run.sh", "echo 'a\nb' >> log\ntorchrun train.py", "torchrun|train.py"},
 		{"torchrun run.sh", "", ""},
 		{"bash -c run.sh", "", ""},
@@ -59,19 +59,20 @@ func TestOfScript(t *testing.T) {
 	}
 }
 
-// TestScriptWithEmptyVariables: they may be, unless the launch then lacks what they were to say.
+// TestScriptWithEmptyVariables: variables may be empty, unless the launch command then lacks
+// something.
 func TestScriptWithEmptyVariables(t *testing.T) {
 	for _, c := range []struct{ script, want string }{
 		{"set -x\ntorchrun --nnodes $NNODES --nproc_per_node 2 train.py", "torchrun: --nnodes needs a value; write a value that begins with a hyphen as --nnodes=-…; $NNODES of run.sh:2 is empty"},
 		{"torchrun \\\n  --nnodes $NNODES \\\n  --max-restarts 2 train.py", "torchrun: --nnodes needs a value; write a value that begins with a hyphen as --nnodes=-…; $NNODES of run.sh:2 is empty"},
 		{"A=$B\ntorchrun --nnodes=$A --node_rank=$RANK train.py", `torchrun: --node-rank/--node_rank takes a whole number, not ""; $A of run.sh:2, $RANK of run.sh:2 are empty`},
-		{"M=$NONE\ntorchrun --nope train.py", ""}, // it is told of where the command is read
+		{"M=$NONE\ntorchrun --nope train.py", ""}, // the error is reported when the command is parsed
 		{"ENDS=(1)\nENDS+=x torchrun train.py", `run.sh:2: it appends a string to a list: write "preflight --" before the launch command inside the script, where the shell has already expanded it`},
 		{"NNODES=2\nexport NNODES\nswift sft $MORE --model x", ""},
 	} {
 		come, err := ran("bash run.sh", c.script)
 		got := ""
-		if (err == nil) == (come == "") { // who is told of an error goes by what it comes to
+		if (err == nil) == (come == "") { // callers check the error by the result
 			t.Errorf("%s\ncomes to %q, and %v", c.script, come, err)
 		}
 		if err != nil {
@@ -83,7 +84,7 @@ func TestScriptWithEmptyVariables(t *testing.T) {
 	}
 }
 
-// TestScriptIsNotPlain is where only a shell can tell, with the line and the way out.
+// TestScriptIsNotPlain checks scripts that only a shell can read, with the line and the way out.
 func TestScriptIsNotPlain(t *testing.T) {
 	for _, c := range []struct{ script, want string }{
 		{"source env.sh\ntorchrun train.py", "run.sh:1: preflight does not know what source does before the launch"},

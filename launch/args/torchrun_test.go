@@ -12,9 +12,9 @@ import (
 	"preflight/launch"
 )
 
-// torchrunCommands are what torch 2.15 made of its arguments under CPython 3.11:
-// MIN:MAX nodes x processes, where they meet, and the script; or the last line of
-// the refusal. In how are variables, and "launch" is torch.distributed.launch.
+// torchrunCommands are the results of torch 2.15 for its arguments under CPython 3.11: MIN:MAX
+// nodes x processes, the rendezvous, and the script; or the last line of the refusal. how holds
+// variables; "launch" there means torch.distributed.launch.
 var torchrunCommands = []struct{ how, words, want string }{
 	{"", `train.py`, `1:1 x 1, static | train.py`},
 	{"", `--nnodes 4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint h:29400 train.py --lr 1`, `4:4 x 8, c10d at h:29400 | train.py <--lr> <1>`},
@@ -94,7 +94,7 @@ func TestParseTorchrun(t *testing.T) {
 	}
 }
 
-// torchrunText is a command as the table has it.
+// torchrunText returns a command in the notation of the table.
 func torchrunText(t Typed, err error) string {
 	if usage, ok := errors.AsType[*launch.UsageError](err); ok {
 		return usage.Original
@@ -118,7 +118,7 @@ func torchrunText(t Typed, err error) string {
 	return text
 }
 
-// TestTorchrunBackends is what preflight cannot judge.
+// TestTorchrunBackends checks the note about backends that preflight does not know.
 func TestTorchrunBackends(t *testing.T) {
 	for backend, want := range map[string]string{"static": "", "c10d": "", "etcd": "rdzv-backend-unknown", "etcd-v2": "rdzv-backend-unknown"} {
 		got, err := Parse([]string{"torchrun", "--rdzv-backend", backend, "train.py"}, "", bare)
@@ -135,7 +135,7 @@ func TestTorchrunBackends(t *testing.T) {
 	}
 }
 
-// TestNodeRanks: the static backend takes the number that it is given, whatever it is, and c10d none.
+// TestNodeRanks: the static backend uses any node rank that it is given, c10d uses none.
 func TestNodeRanks(t *testing.T) {
 	nodes := map[string]string{"NNODES": "2", "MASTER_ADDR": "w1", "MASTER_PORT": "29500", "FORCE_TORCHRUN": "1"}
 	ranked := func(rank string) map[string]string {

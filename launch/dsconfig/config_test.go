@@ -9,8 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// spelled is a problem on one line: ! for what training ends on, the key, and
-// what is said of it.
+// spelled returns each problem on one line: ! if the training ends, the key, and the message.
 func spelled(config *Config) []string {
 	all := []string{}
 	for _, p := range config.Problems {
@@ -23,11 +22,11 @@ func spelled(config *Config) []string {
 	return all
 }
 
-// batch is a configuration without a problem of its own, to put others in.
+// batch is a valid configuration to which tests add settings.
 const batch = `"train_micro_batch_size_per_gpu": 2`
 
-// The messages are DeepSpeed's own: oracle/dsconfig_test.go compares them with
-// those of many releases.
+// The messages are DeepSpeed's own: oracle/dsconfig_test.go compares them with those of many
+// releases.
 func TestReadConfigProblems(t *testing.T) {
 	const validation, old = "pydantic_core._pydantic_core.ValidationError: ", "pydantic.error_wrappers.ValidationError: "
 	for _, c := range []struct {
@@ -118,7 +117,7 @@ func TestReadConfigProblems(t *testing.T) {
 	}
 }
 
-// TestReadHjson: of a file that is no JSON, what the launch's interpreter made of it is judged.
+// TestReadHjson: for a file that is not JSON, the result of the launch's own interpreter counts.
 func TestReadHjson(t *testing.T) {
 	const noJSON = "!  | the file is not JSON, and DeepSpeed reads Hjson (comments, extra commas) only since 0.8.1: check it with `python3 -m json.tool FILE` | json.decoder.JSONDecodeError"
 	const refused = "hjson.scanner.HjsonDecodeError: Bad key name (eof): line 1 column 8 (char 7)"
@@ -126,7 +125,7 @@ func TestReadHjson(t *testing.T) {
 		name      string
 		file      File
 		deepspeed string
-		want      []string // nil where nothing is known
+		want      []string // nil if nothing is known
 	}{
 		{"read", File{JSON: "{" + batch + "}", Hjson: true}, "", []string{}},
 		{"refused", File{Hjson: true, Refused: refused}, "", []string{"!  | the file cannot be read: Bad key name (eof): line 1 column 8 (char 7) | " + refused}},
@@ -149,7 +148,7 @@ func TestReadConfigBatch(t *testing.T) {
 	for _, c := range []struct {
 		text  string
 		world int
-		want  string // what DeepSpeed dies with
+		want  string // DeepSpeed's exception
 	}{
 		{`"train_batch_size": 32, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2`, 8, ""},
 		{`"train_batch_size": 32, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2`, 16, mismatch + "32 != 2 * 2 * 16"},
@@ -223,8 +222,8 @@ func TestPythonRepr(t *testing.T) {
 	}
 }
 
-// TestKeyOfADerivedSize: a size that the file does not give follows from one that it does, which
-// is the one to change.
+// TestKeyOfADerivedSize: a size that the file does not give is derived from one that it gives, and
+// that key is reported.
 func TestKeyOfADerivedSize(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"train_batch_size": 30, "train_micro_batch_size_per_gpu": 1}`: "train_batch_size",

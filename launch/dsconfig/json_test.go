@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// plain makes maps of objects, so that they compare.
+// plain converts objects to maps, so that they can be compared.
 func plain(value any) any {
 	switch v := value.(type) {
 	case *object:
@@ -28,7 +28,7 @@ func plain(value any) any {
 	return value
 }
 
-// TestParse: what Python's hjson 3.1.0 makes of the same texts.
+// TestParse compares with the results of Python's hjson 3.1.0.
 func TestParse(t *testing.T) {
 	for _, c := range []struct {
 		text string
@@ -55,7 +55,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// FuzzReadConfig: whatever object a file holds, its settings are read.
+// FuzzReadConfig: the settings of any object are read without a crash.
 func FuzzReadConfig(f *testing.F) {
 	for _, text := range []string{`{"train_batch_size": 8, "zero_optimization": {"stage": 3}}`, `{"a": [1, {"b": -1.5e3}]}`, `{"a": "\ud83d", "a": 1}`} {
 		f.Add(text)

@@ -12,8 +12,8 @@ import (
 	"preflight/hostfile"
 )
 
-// TestTables reads deepspeed.yaml as a whole: every row has a name, releases are releases in their
-// order, and no release knows a setting twice.
+// TestTables checks deepspeed.yaml as a whole: every row has a name, releases are valid and in
+// order, and no release has a setting twice.
 func TestTables(t *testing.T) {
 	checkRows(t, "", tables().Settings)
 	for _, gone := range tables().Removed {
@@ -37,7 +37,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// oldest is the first release that the tables tell of.
+// oldest is the first release in the tables.
 const oldest = "0.7.0"
 
 func checkRows(t *testing.T, at string, settings []setting) {
@@ -63,7 +63,7 @@ func checkRows(t *testing.T, at string, settings []setting) {
 	}
 }
 
-// checkReleases reports releases that are none, or that are not in their order; "" is left out.
+// checkReleases reports invalid releases and releases out of order; "" is skipped.
 func checkReleases(t *testing.T, name string, releases ...string) {
 	t.Helper()
 	before := ""

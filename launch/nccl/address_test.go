@@ -20,9 +20,9 @@ const (
 	badCommID   = "Invalid NCCL_COMM_ID, please use format: <ipv4>:<port> or [<ipv6>]:<port> or <hostname>:<port>"
 )
 
-// The source of the rules stands beside the rows. Those marked "seen" were also
-// compared with the real library (ncclGetUniqueId of NCCL 2.20.5 and 2.30.7) over
-// random interfaces and environments in network namespaces.
+// The rows name the source of their rule. Rows marked "seen" were also compared with the real
+// library (ncclGetUniqueId of NCCL 2.20.5 and 2.30.7) over random interfaces and environments in
+// network namespaces.
 func TestNCCL(t *testing.T) {
 	plain := launchtest.Net("lo 127.0.0.1/8 ::1/128", "eth0 10.0.0.1/24 fe80::1/64", "eth1 10.1.0.1/24")
 	docker := launchtest.Net("lo 127.0.0.1/8", "docker0 172.17.0.1/16", "eth0 10.0.0.1/24")
@@ -48,7 +48,7 @@ func TestNCCL(t *testing.T) {
 		{"bridges of compose and tunnels are not avoided", launchtest.Net("br-12 172.18.0.1/16", "eth0 10.0.0.1/24"), "", nil, "br-12 172.18.0.1"},
 		{"nothing at all", launchtest.Net("eth0", "lo"), "", nil, noBootstrap},
 
-		// os/linux.cc, ncclOsFindInterfaces: who is a candidate (seen)
+		// os/linux.cc, ncclOsFindInterfaces: which interfaces are candidates (seen)
 		{"all IPv4 before any IPv6", launchtest.Net("eth0 fd00::1/64", "eth1 10.1.0.1/24"), "", nil, "eth1 10.1.0.1"},
 		{"an interface's first address", launchtest.Net("eth0 10.0.0.1/24 10.0.0.2/24"), "", nil, "eth0 10.0.0.1"},
 		{"by index, not by position", &facts.Net{Interfaces: []facts.Interface{
@@ -63,7 +63,7 @@ func TestNCCL(t *testing.T) {
 		{"another family is no family", launchtest.Net("ib0 fd00::1/64", "eth0 10.0.0.1/24"), "", []string{"NCCL_SOCKET_FAMILY=inet"}, "ib0 fd00::1"},
 		{"::1 never", launchtest.Net("lo ::1/128"), "", []string{"NCCL_SOCKET_FAMILY=AF_INET6"}, noBootstrap},
 
-		// the value of NCCL_SOCKET_IFNAME (seen; the grammar is TestMatchIfname's)
+		// the value of NCCL_SOCKET_IFNAME (seen; TestMatchIfname covers the grammar)
 		{"a prefix", plain, "", []string{"NCCL_SOCKET_IFNAME=eth1"}, "eth1 10.1.0.1"},
 		{"several, in the kernel's order", plain, "", []string{"NCCL_SOCKET_IFNAME=eth1,eth0"}, "eth0 10.0.0.1"},
 		{"no fallback", plain, "", []string{"NCCL_SOCKET_IFNAME=enp"}, noBootstrap},
@@ -231,7 +231,7 @@ func BenchmarkNCCL(b *testing.B) {
 	}
 }
 
-// place is interface and address, or the error, of a choice.
+// place returns interface and address of a choice, or its error.
 func place(c Choice) string {
 	switch {
 	case c.Error != "":

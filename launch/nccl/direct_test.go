@@ -47,12 +47,12 @@ func TestGPUDirect(t *testing.T) {
 	}
 }
 
-// One GPU that is near enough to one adapter will do.
+// One GPU near one adapter is enough.
 func TestGPUDirectByDistance(t *testing.T) {
 	const own = " from the ssh session's environment"
 	for _, c := range []struct {
 		name string
-		gpus []string // PCI roots of GPUs, all of another NUMA node than the adapter on pci0000:00
+		gpus []string // PCI roots of GPUs, all on a different NUMA node than the adapter on pci0000:00
 		env  []string
 		card string
 		want GPUDirect
@@ -93,7 +93,8 @@ func TestGPUDirectByDistance(t *testing.T) {
 	}
 }
 
-// GPUs on NVLink-C2C reach the adapters of their processor by it, by version and wish.
+// GPUs on NVLink-C2C reach the adapters of their processor over it, depending on version and
+// settings.
 func TestGPUDirectByC2C(t *testing.T) {
 	far := func(why string) GPUDirect { return GPUDirect{Why: "GPUs and adapters are " + why} }
 	const byItself = "NODE apart at best: NCCL's default limit is PXB"
@@ -126,7 +127,7 @@ func TestGPUDirectByC2C(t *testing.T) {
 	}
 }
 
-// Of AMD's GPUs nothing is told: neither that they take it nor that they do not.
+// For AMD's GPUs the result is unknown.
 func TestGPUDirectOfAMD(t *testing.T) {
 	node := &facts.Node{Facts: facts.Facts{IB: &facts.IB{Peermem: true}, NVML: &facts.NVML{Source: facts.SourceAMD, Cards: []facts.Card{{Name: "AMD Instinct MI300X OAM"}}}}}
 	if got := (Network{}).GPUDirect(node); got != (GPUDirect{}) {

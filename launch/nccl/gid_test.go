@@ -12,7 +12,7 @@ import (
 	"preflight/testhosts/launchtest"
 )
 
-// gids makes a table of "index type address", type 1 or 2 of RoCE, ? for none.
+// gids returns a table for "index type address", type 1 or 2 for RoCE versions, ? for none.
 func gids(entries ...string) (table []facts.GID) {
 	types := map[string]string{"1": "IB/RoCE v1", "2": "RoCE v2", "?": ""}
 	for _, entry := range entries {

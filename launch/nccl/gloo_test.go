@@ -10,14 +10,13 @@ import (
 	"preflight/facts"
 )
 
-// TestGlooMesh has the rows of a source that reads, in facebookincubator/gloo,
-// transport/tcp/device.cc, isInitiator: "return rv > 0", rv being the memcmp of the two
-// addresses, then the difference of the ports.
+// TestGlooMesh follows facebookincubator/gloo, transport/tcp/device.cc, isInitiator: "return rv >
+// 0", where rv is the memcmp of the two addresses, then the difference of the ports.
 func TestGlooMesh(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		addresses []string
-		called    []bool // whether anybody calls it
+		called    []bool // whether other nodes connect to it
 	}{
 		{"the last is called by nobody", []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"}, []bool{true, true, false}},
 		{"in whatever order they stand", []string{"10.0.0.3", "10.0.0.1", "10.0.0.2"}, []bool{false, true, true}},
@@ -43,7 +42,7 @@ func TestGlooMesh(t *testing.T) {
 	}
 }
 
-// TestGlooCallers has Caller, which looks at few, agree with asking everybody.
+// TestGlooCallers: Caller, which checks few nodes, agrees with checking all of them.
 func TestGlooCallers(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {

@@ -23,14 +23,14 @@ func TestMatchIfname(t *testing.T) {
 		{"=eth1", []string{"eth1"}},
 		{"^docker0,lo", []string{"eth0", "eth1", "eth10", "ib0", "^eth0"}},
 		{"^=eth1,lo", []string{"eth0", "eth10", "ib0", "docker0", "^eth0"}},
-		{"=^eth0", []string{"^eth0"}},            // = first makes ^ a letter
-		{"ib0,=eth0", []string{"ib0"}},           // a mark counts at the start only
+		{"=^eth0", []string{"^eth0"}},            // after = a ^ is a normal character
+		{"ib0,=eth0", []string{"ib0"}},           // = only counts at the start
 		{" eth1", nil},                           // blanks are not trimmed
 		{"ib0, eth0", []string{"ib0"}},           //
 		{"ib0,,lo", []string{"lo", "ib0"}},       // in kernel order, empty items dropped
-		{"eth0:9", []string{"eth0"}},             // a port means nothing to an interface
-		{"^=", nil},                              // all but everything
-		{"=,", kernel},                           // an empty list is everything
+		{"eth0:9", []string{"eth0"}},             // interfaces have no ports
+		{"^=", nil},                              // everything is excluded
+		{"=,", kernel},                           // an empty list matches everything
 		{"eth7", nil},                            //
 		{strings.Repeat("x,", 16) + "eth0", nil}, // the seventeenth is not read
 		{strings.Repeat("x,", 15) + "eth0", []string{"eth0"}},
@@ -62,7 +62,7 @@ func TestMatchHCA(t *testing.T) {
 		{"=mlx5_1", ports[1:3]},
 		{"=mlx5_1:2", ports[2:3]},
 		{"=mlx5_1:2:0:1", ports[2:3]}, // rail and plane follow the port
-		{"=mlx5_1::3", ports[1:3]},    // an empty port is any port
+		{"=mlx5_1::3", ports[1:3]},    // an empty port means any port
 		{"^mlx5_1:1", []Device{ports[0], ports[2]}},
 		{"mlx4", nil},
 	} {
@@ -100,7 +100,7 @@ func TestIfnameFor(t *testing.T) {
 			for i, name := range strings.Fields(n.names) {
 				net.Interfaces = append(net.Interfaces, facts.Interface{Name: name, Addresses: []string{fmt.Sprintf("10.%d.0.1/24", i)}})
 			}
-			net.Interfaces = append(net.Interfaces, facts.Interface{Name: n.wanted + "9"}) // without an address it counts for nothing
+			net.Interfaces = append(net.Interfaces, facts.Interface{Name: n.wanted + "9"}) // without an address it does not count
 			nodes = append(nodes, &facts.Node{Facts: facts.Facts{Net: net}})
 			wanted[nodes[len(nodes)-1]] = n.wanted
 		}
@@ -113,7 +113,7 @@ func TestIfnameFor(t *testing.T) {
 	}
 }
 
-// NCCL reads sixteen names and no more.
+// NCCL reads at most sixteen names.
 func TestIfnameForManyNames(t *testing.T) {
 	var nodes []*facts.Node
 	for i := range 17 {

@@ -17,7 +17,7 @@ func libraries(names ...string) []facts.RDMALibrary {
 	return all
 }
 
-// What stands in the way of NET/IB, and the plugin that comes before it.
+// Reasons why NET/IB has no device, and the plugin that comes before it.
 func TestNetwork(t *testing.T) {
 	const verbs, mlx5 = "libibverbs.so.1", "libmlx5.so.1"
 	tests := []struct {
