@@ -232,10 +232,10 @@ func (x exporter) delivered(all map[string]facts.Setting) ([]facts.Setting, []ho
 	return settings, notes
 }
 
-// quoted is a value as it stands in the command: since v0.16.5 in double quotes
-// when it holds anything but word characters and @%+=:,./-, from v0.15.2 on
-// always, before as it is, and before v0.6.2 quoted for a shell. One that is not
-// known is taken for a plain one.
+// quoted returns a value as it appears in the command. Since v0.16.5 it is in double quotes if it
+// contains anything but word characters and @%+=:,./-. Since v0.15.2 it was always in double
+// quotes, before that unchanged, and before v0.6.2 quoted for a shell. An unknown value is treated
+// as a plain one.
 //
 // Source: multinode_runner.py, add_export and get_cmd.
 func (x exporter) quoted(value string) string {
@@ -254,13 +254,13 @@ func (x exporter) quoted(value string) string {
 	return value
 }
 
-// ParseEnvFile reads a .deepspeed_env as DeepSpeed does: every line is
-// NAME=VALUE, split at the first "=", both sides stripped, and there are no
-// comments and no blank lines. The problems are lines that end the launch or
-// do something else than they seem to; the settings are all that can be read.
+// ParseEnvFile reads a .deepspeed_env as DeepSpeed does: every line is NAME=VALUE, split at the
+// first "=" and stripped on both sides. There are no comments and no blank lines. The problems are
+// lines that end the launch or do something other than they seem to; the settings are all that can
+// be read.
 //
-// Source: runner.py, main, v0.6.0 and later. What a line does in the remote
-// shell was seen with bash 5.2 and dash 0.5.12.
+// Source: runner.py, main, v0.6.0 and later. The effect of a line in the remote shell was tried
+// with bash 5.2 and dash 0.5.12.
 func ParseEnvFile(file facts.EnvFile) ([]facts.Setting, []hostfile.LineError) {
 	var settings []facts.Setting
 	var problems []hostfile.LineError
@@ -289,30 +289,28 @@ func ParseEnvFile(file facts.EnvFile) ([]facts.Setting, []hostfile.LineError) {
 	return settings, problems
 }
 
-// withoutExport is the variable that a line "export NAME=VALUE" of a file sets:
-// under pdsh it becomes `export export NAME=VALUE;`, and a word too many is
-// harmless there.
+// withoutExport returns the variable that a line "export NAME=VALUE" of a file sets. With pdsh the
+// line becomes "export export NAME=VALUE;", and the extra word is harmless.
 func withoutExport(name string) string {
 	return strings.TrimSpace(strings.TrimPrefix(name, "export "))
 }
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// Env is variables by name, from several places of which some go before others. It
-// copies none of them: there is one for every node, and most is never asked for.
+// Env holds variables by name, from several sources with priorities. It copies none of them,
+// because there is one Env for every node and most variables are never read.
 type Env struct {
 	over, session, files []facts.Setting
-	instead              string // of the node's own NCCL configuration, what NCCL_CONF_FILE names
+	instead              string // files of the node's own NCCL configuration that NCCL_CONF_FILE names
 	isNamed              bool
 }
 
-// RankEnv is what a rank on a node will really see of the allow-listed
-// variables, by name: the node's own session, what the launcher exports
-// over it, and below both NCCL's configuration files, which never override the
-// environment (NVIDIA/nccl 2.30, misc/param.cc, initEnv).
+// RankEnv returns what a rank on a node really sees of the allow-listed variables, by name: the
+// node's own session, overridden by the launcher's exports. Below both are NCCL's configuration
+// files, which never override the environment (NVIDIA/nccl 2.30, misc/param.cc, initEnv).
 //
-// An exported NCCL_CONF_FILE replaces the file of the node's home. What that
-// file says is known only when the node looked at the same one.
+// An exported NCCL_CONF_FILE replaces the file in the node's home directory. Its content is only
+// known if the node read the same file.
 func RankEnv(node *facts.Env, exports []facts.Setting) Env {
 	e := Env{over: exports}
 	if node != nil {
@@ -323,7 +321,7 @@ func RankEnv(node *facts.Env, exports []facts.Setting) Env {
 	return e
 }
 
-// Lookup finds a variable by its name. Of an environment the last entry of a name counts, of
+// Lookup returns a variable by its name. In an environment the last entry of a name counts, in
 // configuration files the first.
 func (e Env) Lookup(name string) (setting facts.Setting, set bool) {
 	for _, from := range [][]facts.Setting{e.over, e.session} {
@@ -346,18 +344,18 @@ func (e Env) reads(s *facts.Setting) bool {
 	return !replaced && s.Source != "environment"
 }
 
-// Exports is whether the launcher exports a variable.
+// Exports reports whether the launcher exports a variable.
 func (e Env) Exports(name string) bool {
 	return slices.ContainsFunc(e.over, func(s facts.Setting) bool { return s.Name == name })
 }
 
-// Get is a variable, with an empty value where it is not set.
+// Get returns a variable, with an empty value if it is not set.
 func (e Env) Get(name string) facts.Setting {
 	setting, _ := e.Lookup(name)
 	return setting
 }
 
-// All are the variables, sorted by name.
+// All returns the variables, sorted by name.
 func (e Env) All() []facts.Setting {
 	all := slices.Concat(e.over, e.session, e.files)
 	slices.SortStableFunc(all, byName)
@@ -371,16 +369,16 @@ func (e Env) All() []facts.Setting {
 	return kept
 }
 
-// byAccelerate is how the rest of the environment reaches the nodes where accelerate
-// starts deepspeed.
+// byAccelerate is the source of variables that reach the nodes only because accelerate starts
+// deepspeed.
 const byAccelerate = "accelerate, by .deepspeed_env"
 
-// inherited is the environment that deepspeed is started with, where accelerate
-// starts it: PYTHONPATH then ends with the working directory. What accelerate tells
-// its own library beside that, ACCELERATE_…, is left out.
+// inherited returns the environment with which deepspeed is started. If accelerate starts it,
+// PYTHONPATH ends with the working directory. The variables that accelerate sets for its own
+// library, ACCELERATE_…, are left out.
 //
-// Source: huggingface/accelerate 1.14, utils/launch.py, prepare_deepspeed_cmd_env
-// and env_var_path_add.
+// Source: huggingface/accelerate 1.14, utils/launch.py, prepare_deepspeed_cmd_env and
+// env_var_path_add.
 func (o Options) inherited(env *facts.Env) *facts.Env {
 	if o.Program != ProgramAccelerate || env == nil {
 		return env
@@ -394,9 +392,9 @@ func (o Options) inherited(env *facts.Env) *facts.Env {
 	return &changed
 }
 
-// accelerateExports is what accelerate writes to the end of .deepspeed_env before it starts
-// deepspeed, which so exports it over the lines of every file: the environment, but
-// for what is empty or has a character in it that accelerate takes for dangerous.
+// accelerateExports returns what accelerate appends to .deepspeed_env before it starts deepspeed,
+// which then exports it over the lines of every file: the environment, without empty variables and
+// values with characters that accelerate treats as dangerous.
 //
 // Source: huggingface/accelerate 1.14, commands/launch.py, deepspeed_launcher, and
 // utils/environment.py, convert_dict_to_env_variables.

@@ -173,10 +173,10 @@ var Launchers = []Launcher{
 	},
 }
 
-// Program is what it runs.
+// Program returns the program that it runs.
 func (l Launcher) Program() string { return l.Programs[len(l.Programs)-1] }
 
-// LauncherNames are the values of --launcher.
+// LauncherNames returns the values of --launcher.
 func LauncherNames() []string { return launcherNames(Launchers) }
 
 func launcherNames(launchers []Launcher) (names []string) {
@@ -186,7 +186,8 @@ func launcherNames(launchers []Launcher) (names []string) {
 	return names
 }
 
-// LauncherPrograms are the programs of all launchers but pdsh, of which facts say more.
+// LauncherPrograms returns the programs of all launchers except pdsh, for which there are separate
+// facts.
 func LauncherPrograms() []string {
 	var programs []string
 	for _, l := range Launchers {
@@ -205,8 +206,8 @@ func launcherNamed(name string) Launcher {
 	return Launcher{}
 }
 
-// StartedBy is the launcher of the ranks, the zero value where every node is started by
-// hand or by torchrun.
+// StartedBy returns the launcher of the ranks, the zero value if every node is started by hand or
+// by torchrun.
 func (p Prediction) StartedBy() Launcher {
 	if p.NoSSH || p.Torchrun() {
 		return Launcher{}
@@ -218,8 +219,8 @@ func (p Prediction) StartedBy() Launcher {
 	return by
 }
 
-// NodesStartOthers is whether the hosts are more than the launching machine starts by
-// itself, so that some nodes reach for others.
+// NodesStartOthers reports whether there are more hosts than the launching machine starts itself,
+// so that some nodes connect to others.
 func (p Prediction) NodesStartOthers() bool {
 	by := p.StartedBy()
 	tree := by.Tree
@@ -231,8 +232,7 @@ func (p Prediction) NodesStartOthers() bool {
 	return tree > 0 && len(p.Hosts) > tree
 }
 
-// WithoutSSH is why ranks start on a node though nobody could log in there by ssh, "" where
-// they do not.
+// WithoutSSH returns why ranks can start on a node without an ssh login, "" if they cannot.
 func (p Prediction) WithoutSSH(node string) string {
 	switch by := p.StartedBy(); {
 	case p.NoSSH, p.Torchrun():
@@ -246,8 +246,8 @@ func (p Prediction) WithoutSSH(node string) string {
 	}
 }
 
-// isIrrelevant is whether a note is about a launcher that this launch does not use,
-// by whose name it then begins, or about ranks that are started by hand.
+// isIrrelevant reports whether a note is about a launcher that this launch does not use (its text
+// then begins with that name), or about a launcher although ranks are started by hand.
 func (p Prediction) isIrrelevant(note hostfile.Note) bool {
 	if note.ID == "single-host-runs-here" {
 		return p.NoSSH || p.Torchrun()

@@ -64,15 +64,15 @@ func isPlace(value string) bool {
 	return !isWord && !isFile && !strings.ContainsAny(value, "*?[]{}$`<>|\"':,; \n\t") && !strings.HasPrefix(value, "~")
 }
 
-// isMegatron is by two options that Megatron does not start without.
+// isMegatron recognises Megatron by two options without which it does not start.
 func isMegatron(settings []setting) bool {
 	_, hasBatch := lastOf(settings, "micro_batch_size")
 	_, hasLength := lastOf(settings, "seq_length")
 	return hasBatch && hasLength
 }
 
-// savesOnEachNode is whether the first rank of every node writes what else rank 0 alone writes.
-// DeepSpeed calls it use_node_local_storage.
+// savesOnEachNode reports whether the first rank of every node writes files that otherwise only
+// rank 0 writes. DeepSpeed calls this use_node_local_storage.
 //
 // Source: huggingface/transformers 4.57, training_args.py, save_on_each_node.
 func (o Options) savesOnEachNode() bool {
@@ -80,15 +80,15 @@ func (o Options) savesOnEachNode() bool {
 	return isTold && (len(said) == 0 || slices.Contains([]string{"true", "1", "yes"}, strings.ToLower(said[0])))
 }
 
-// megatronCache is where Megatron's rank 0 keeps the indices of its data where no option says:
-// beside the first data set.
+// megatronCache returns the default directory in which Megatron's rank 0 keeps the indices of its
+// data: next to the first data set.
 //
 // Source: NVIDIA/Megatron-LM 002398e7, megatron/core/datasets/gpt_dataset.py,
 // _build_document_sample_shuffle_indices.
 func megatronCache(settings []setting) []string {
 	words, _ := lastOf(settings, "data_path", "train_data_path")
 	for _, word := range words {
-		if isPlace(word) && !isNumbers.MatchString(word) { // which is how much of the next one
+		if isPlace(word) && !isNumbers.MatchString(word) { // the share of the next data set
 			return []string{path.Join(word, "cache")}
 		}
 	}

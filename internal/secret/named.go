@@ -141,8 +141,8 @@ func quotedValue(text string) (from, to int, is bool) {
 	return len(quote), len(text), true
 }
 
-// valueEnd is where a value without quotes ends: at a blank, a quote or the next parameter
-// of an address. What closes the sentence around it is not its own.
+// valueEnd returns where an unquoted value ends: at a blank, a quote or the next parameter of an
+// address. Punctuation that closes the surrounding sentence is not part of it.
 func valueEnd(text string) int {
 	end := strings.IndexAny(text, " \t\r\n\"'`<>\\")
 	if end < 0 {

@@ -79,8 +79,8 @@ func TestParseAccelerate(t *testing.T) {
 	}
 }
 
-// TestAccelerateOwnRefusals are commands that accelerate would run into the
-// ground, or that preflight cannot judge.
+// TestAccelerateOwnRefusals checks commands with which accelerate would fail later, or that
+// preflight does not support.
 func TestAccelerateOwnRefusals(t *testing.T) {
 	const two = "--num_machines 2 --machine_rank 0 --num_processes 16 "
 	for _, c := range []struct{ config, words, want string }{
@@ -113,7 +113,7 @@ func TestAccelerateOwnRefusals(t *testing.T) {
 	}
 }
 
-// TestAccelerateTraps are what it does that nobody asked for.
+// TestAccelerateTraps checks the notes about surprising things that accelerate does.
 func TestAccelerateTraps(t *testing.T) {
 	for _, c := range []struct {
 		words string
@@ -136,8 +136,8 @@ func TestAccelerateTraps(t *testing.T) {
 	}
 }
 
-// TestAccelerateConfigFile is where the configuration is looked for, and what it
-// says of DeepSpeed's.
+// TestAccelerateConfigFile checks where the configuration is searched, and the DeepSpeed
+// configuration that it names.
 func TestAccelerateConfigFile(t *testing.T) {
 	const text = `{"distributed_type": "DEEPSPEED", "num_processes": 8, "deepspeed_config": {"deepspeed_config_file": "FILE"}}`
 	env := map[string]string{"HOME": "/home/u"}
