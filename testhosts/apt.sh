@@ -17,8 +17,8 @@
 #   procps           ps, pkill and free inside the hosts
 #   zsh tcsh fish    login shells that are not POSIX, which a node may have
 #   libxml2-utils    xmllint, which checks JUnit reports against a schema
-#   cmark-gfm        GitHub's Markdown parser, for our pages
-#   shellcheck       checks our shell scripts and those of the examples
+#   cmark-gfm shellcheck   GitHub's Markdown parser, for our pages; a checker for our shell
+#                    scripts and those of the examples
 #   groff-base man-db   format the manual pages and report mistakes in them
 #   bash-completion  the library that bash completions need
 #
