@@ -91,7 +91,7 @@ func differAccelerate(want accelerateOutcome, c accelerateCommand) (outcome, kin
 	})
 	refused := ""
 	if err != nil {
-		refused = said(err)
+		refused = deepspeedMessage(err)
 	}
 	sides := fmt.Sprintf("-want %+v\n+got  %s", want, refused)
 	switch {
@@ -102,8 +102,8 @@ func differAccelerate(want accelerateOutcome, c accelerateCommand) (outcome, kin
 	case refused != "":
 		return "refused", "", ""
 	case want.Torchrun != nil:
-		if got := torchOf(typed, want.Torchrun); !alike(want.Torchrun, got) {
-			kind, diff = different("torchrun", want.Torchrun, got)
+		if got := torchOf(typed, want.Torchrun); !equal(want.Torchrun, got) {
+			kind, diff = difference("torchrun", want.Torchrun, got)
 		}
 		return "torchrun", kind, diff
 	}
@@ -116,8 +116,8 @@ func differAccelerate(want accelerateOutcome, c accelerateCommand) (outcome, kin
 	}
 	// Fields that the command itself does not contain.
 	started.Program, started.Notes, started.ConfigFile = typed.Program, typed.Notes, typed.ConfigFile
-	if !alike(started, typed) {
-		kind, diff = different("deepspeed", started, typed)
+	if !equal(started, typed) {
+		kind, diff = difference("deepspeed", started, typed)
 	}
 	return "deepspeed", kind, diff
 }

@@ -52,7 +52,7 @@ func TestRanksAreMet(t *testing.T) {
 					t.Errorf("the job met %d, %v", sum, err)
 				}
 				var sum int
-				if err := rank.hear(&sum); err != nil || sum != 1 {
+				if err := rank.receive(&sum); err != nil || sum != 1 {
 					t.Errorf("the rank that came early: %d, %v", sum, err)
 				}
 			})

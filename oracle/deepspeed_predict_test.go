@@ -65,17 +65,17 @@ func (p predictor) predict(c command) outcome {
 	var o outcome
 	typed, err := args.Parse(append([]string{"deepspeed"}, c.Argv...), p.version, args.Surroundings{Getenv: os.Getenv, ReadFile: os.ReadFile})
 	if err != nil {
-		o.Refused = said(err)
+		o.Refused = deepspeedMessage(err)
 		return o
 	}
 	o.Parsed = parsedOf(typed)
 	head := p.look(c)
 	if problem := envFileProblem(launch.AppliedEnvFiles(head.Launcher.EnvFiles, p.version)); problem != nil {
-		o.EnvFile = said(problem)
+		o.EnvFile = deepspeedMessage(problem)
 	}
 	prediction, err := p.launch(typed, c, head)
 	if err != nil {
-		o.Refused = said(err)
+		o.Refused = deepspeedMessage(err)
 		return o
 	}
 	if len(prediction.Command) > 0 && prediction.Command[0] != c.Python {
@@ -171,9 +171,9 @@ func (p predictor) plant(files map[string][]byte) {
 	}
 }
 
-// said returns DeepSpeed's own first message for an error, or preflight's message if DeepSpeed
+// deepspeedMessage returns DeepSpeed's own first message for an error, or preflight's message if DeepSpeed
 // would continue.
-func said(err error) string {
+func deepspeedMessage(err error) string {
 	if many, ok := errors.AsType[*multierror.Error](err); ok {
 		err = many.Errors[0]
 		// Python decodes the whole file before it reads a line.

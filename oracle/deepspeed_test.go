@@ -183,7 +183,7 @@ func (r runnerRelease) compare(t *testing.T, a answered) {
 		want, got := a.said[i].withheld(), p.predict(c).withheld()
 		want.Local = len(want.Command) > 0 && want.Command[0] == c.Python
 		tally.count(want)
-		if kind, diff := differ(want, got); kind != "" {
+		if kind, diff := outcomeDifference(want, got); kind != "" {
 			disputes.add(kind, c, diff)
 		}
 	}
@@ -231,35 +231,35 @@ const (
 	noHosts = "IndexError: list index out of range"
 )
 
-// differ returns the kind of difference between two outcomes, and the difference.
-func differ(want, got outcome) (kind, diff string) {
+// outcomeDifference returns the kind of difference between two outcomes, and the difference.
+func outcomeDifference(want, got outcome) (kind, diff string) {
 	switch {
-	case want.Parsed != nil && got.Parsed != nil && !alike(want.Parsed, got.Parsed):
-		return different("parsed", want.Parsed, got.Parsed)
+	case want.Parsed != nil && got.Parsed != nil && !equal(want.Parsed, got.Parsed):
+		return difference("parsed", want.Parsed, got.Parsed)
 	case want.Refused != "" || got.Refused != "":
-		if refusedAlike(want, got) {
+		if sameRefusal(want, got) {
 			return "", ""
 		}
 		return "refused: " + want.Refused + " / " + got.Refused, fmt.Sprintf("-want %s\n+got  %s", want.Refused, got.Refused)
 	case want.Parsed.Autotuning != "": // the tuner then launches commands of its own choice
 		return "", ""
 	case want.Local != got.Local:
-		return different("local", want.Local, got.Local)
-	case !alike(want.Hosts, got.Hosts):
-		return different("hosts", want.Hosts, got.Hosts)
-	case !alike(want.Command, got.Command):
-		return different("command "+want.Command[0], want.Command, got.Command)
-	case !alike(want.Changed, got.Changed):
-		return different("environment", want.Changed, got.Changed)
+		return difference("local", want.Local, got.Local)
+	case !equal(want.Hosts, got.Hosts):
+		return difference("hosts", want.Hosts, got.Hosts)
+	case !equal(want.Command, got.Command):
+		return difference("command "+want.Command[0], want.Command, got.Command)
+	case !equal(want.Changed, got.Changed):
+		return difference("environment", want.Changed, got.Changed)
 	}
 	return "", ""
 }
 
 var exceptionClass = regexp.MustCompile(`^\w+(Error|Exception): `)
 
-// refusedAlike reports whether two outcomes, at least one of which is a refusal, are equal except
+// sameRefusal reports whether two outcomes, at least one of which is a refusal, are equal except
 // for intended differences.
-func refusedAlike(want, got outcome) bool {
+func sameRefusal(want, got outcome) bool {
 	switch {
 	case want.Refused == got.Refused, want.Refused != "" && exceptionClass.ReplaceAllString(want.Refused, "") == got.Refused:
 		return true

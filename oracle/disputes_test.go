@@ -17,11 +17,11 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// alike reports whether two values are equal; nil and empty are equal.
-func alike(want, got any) bool { return gocmp.Equal(want, got, cmpopts.EquateEmpty()) }
+// equal reports whether two values are equal; nil and empty are equal.
+func equal(want, got any) bool { return gocmp.Equal(want, got, cmpopts.EquateEmpty()) }
 
-// different returns the difference between two values, and as its kind the first line of it.
-func different(what string, want, got any) (kind, diff string) {
+// difference returns the difference between two values, and as its kind the first line of it.
+func difference(what string, want, got any) (kind, diff string) {
 	diff = gocmp.Diff(want, got, cmpopts.EquateEmpty())
 	for line := range strings.Lines(diff) {
 		if line[0] == '-' || line[0] == '+' {

@@ -50,7 +50,7 @@ func TestDeepSpeedConfig(t *testing.T) {
 			}
 			refused := 0
 			for i, want := range all {
-				got := dies(dsconfig.Read(read(t, filepath.Join(home, python, "bin/python"), configs[i].Text), release, configs[i].World))
+				got := readErrors(dsconfig.Read(read(t, filepath.Join(home, python, "bin/python"), configs[i].Text), release, configs[i].World))
 				got = got[:min(len(got), max(1, len(want)))]
 				for j := range got { // if the refusal is long, ours is its beginning
 					if j < len(want) && got[j] != "" && strings.HasPrefix(classPath.ReplaceAllString(want[j], "$1"), got[j]) {
@@ -92,9 +92,9 @@ func read(t *testing.T, python, text string) dsconfig.File {
 // classPath matches the module of a class, which Python names in some messages.
 var classPath = regexp.MustCompile(`\b(?:deepspeed\.[a-z_.]+)(\w+\(\) argument)`)
 
-// dies returns the errors that end DeepSpeed's reading of the file. Later errors of its engine are
+// readErrors returns the errors that end DeepSpeed's reading of the file. Later errors of its engine are
 // not tested here.
-func dies(config *dsconfig.Config) []string {
+func readErrors(config *dsconfig.Config) []string {
 	all := []string{}
 	for _, problem := range config.Problems {
 		if problem.Fatal && !strings.HasPrefix(problem.Key, "optimizer.") && !strings.HasPrefix(problem.Original, "TypeError: expected str") {

@@ -42,7 +42,7 @@ func TestGathering(t *testing.T) {
 		first := launch()
 		awaitListener(t, port)
 		gathering := awaitGathering(t, port)
-		if len(gathering.Joined) != 1 || gathering.Joined[0].PID != first.Process.Pid || gathering.Complete || !beats(gathering.Joined[0]) {
+		if len(gathering.Joined) != 1 || gathering.Joined[0].PID != first.Process.Pid || gathering.Complete || !isAlive(gathering.Joined[0]) {
 			t.Errorf("one launcher waits, pid %d: %+v", first.Process.Pid, gathering)
 		}
 		if told := placeOf(t, first.Process.Pid); told.RunID != "run7" || told.Port != port || told.Nodes != "2" || told.Backend != "c10d" {
@@ -118,9 +118,11 @@ func awaitGathering(t *testing.T, port int) facts.Gathering {
 // Debian's 1.13 does with Python 3.11.
 func failsAnyway(r release) bool { return r.generation == facts.GenerationLegacy }
 
-// beats reports whether a launcher has recently updated the store, which it does every five
+// isAlive reports whether a launcher has recently updated the store, which it does every five
 // seconds.
-func beats(who facts.Gatherer) bool { return who.Silent != nil && *who.Silent >= 0 && *who.Silent < 10 }
+func isAlive(who facts.Gatherer) bool {
+	return who.Silent != nil && *who.Silent >= 0 && *who.Silent < 10
+}
 
 // placeOf returns where a launcher on this machine was told to meet, and its node rank.
 func placeOf(t *testing.T, pid int) facts.Meeting {

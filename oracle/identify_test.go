@@ -188,7 +188,7 @@ func meetOther(t *testing.T, client *torch, port int) (outcome, words string) {
 	if err == nil {
 		client.send(order{"do": "add", "key": "n", "delta": 0})
 		answered := make(chan error, 1)
-		go func() { answered <- client.hear(new(any)) }()
+		go func() { answered <- client.receive(new(any)) }()
 		select {
 		case err = <-answered:
 		case <-time.After(connecting):

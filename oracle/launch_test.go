@@ -246,7 +246,7 @@ func (a attempt) launch(t *testing.T, c *testhosts.Cluster) ended {
 	case err != nil:
 		end.trouble = err.Error()
 	default:
-		end.trouble = a.unlike(ranks)
+		end.trouble = a.rankDifference(ranks)
 	}
 	return end
 }
@@ -268,8 +268,8 @@ func ranksIn(t *testing.T, log string) []trained {
 	return all
 }
 
-// unlike returns how the ranks differ from the intended ones.
-func (a attempt) unlike(ranks []trained) string {
+// rankDifference returns how the ranks differ from the intended ones.
+func (a attempt) rankDifference(ranks []trained) string {
 	var hosts []string
 	for _, rank := range ranks {
 		hosts = append(hosts, rank.Host)

@@ -25,8 +25,8 @@ type planted struct {
 
 	// The launchers with which the training works, and those with which it dies.
 	trains, dies string
-	// untold is the reason why preflight may end with 2 for this fault.
-	untold string
+	// mayBeUnknown is the reason why preflight may end with 2 for this fault.
+	mayBeUnknown string
 }
 
 // step is a part of a fault.
@@ -130,11 +130,11 @@ var faults = []planted{
 
 	{name: "head-only", steps: change("nodes", (*testhosts.Node).AdmitHeadOnly), trains: "pdsh openmpi mpich"},
 	{name: "no-key", steps: change("w2", (*testhosts.Node).RemoveAuthorizedKey), dies: "openmpi mpich"},
-	{name: "no-key-needed", steps: change("w2", (*testhosts.Node).RemoveAuthorizedKey), trains: "c10d", untold: "nothing is seen of w2, and no login is needed there"},
+	{name: "no-key-needed", steps: change("w2", (*testhosts.Node).RemoveAuthorizedKey), trains: "c10d", mayBeUnknown: "nothing is seen of w2, and no login is needed there"},
 	{name: "launching-machine-unknown", steps: sh("nodes", "echo hosts: files >/etc/nsswitch.conf; sed -i /-head/d /etc/hosts"), trains: "openmpi", dies: "mpich"},
 	// The programs that mpirun starts on the nodes call it back.
 	{name: "head-firewalled", steps: change("head", drop("1024:65535")), trains: "pdsh", dies: "openmpi mpich"},
-	{name: "sshd-stopped", steps: change("w2", (*testhosts.Node).StopSSHD), trains: "c10d", dies: "pdsh", untold: "nothing is seen of w2, and no login is needed there"},
+	{name: "sshd-stopped", steps: change("w2", (*testhosts.Node).StopSSHD), trains: "c10d", dies: "pdsh", mayBeUnknown: "nothing is seen of w2, and no login is needed there"},
 	{name: "frozen", steps: change("w2", (*testhosts.Node).Freeze), dies: "pdsh"},
 	{name: "host-key-changed", steps: change("w2", (*testhosts.Node).ChangeHostKey), dies: "pdsh"},
 	{name: "shell-exits", steps: sh("w2", "echo exit >>/root/.bashrc"), dies: "pdsh openmpi"},
@@ -231,7 +231,7 @@ var faults = []planted{
 	{name: "compiled-locked", steps: append(slices.Clone(sharedExtensions), sh("w2", `mkdir -p "$dir/extensions/cpu_adam"; touch "$dir/extensions/cpu_adam/lock"`)...), files: offload, arguments: compiles, trains: "pdsh"},
 
 	{name: "loopback-down-on-one", steps: sh("w2", "ip link set lo down"), trains: "pdsh c10d", dies: "openmpi"},
-	{name: "null-read-only", steps: sh("w2", "touch /root/null; mount --bind /root/null /dev/null; mount -o remount,ro,bind /dev/null"), trains: "c10d", dies: "pdsh", untold: "nothing is seen of w2, and no login is needed there"},
+	{name: "null-read-only", steps: sh("w2", "touch /root/null; mount --bind /root/null /dev/null; mount -o remount,ro,bind /dev/null"), trains: "c10d", dies: "pdsh", mayBeUnknown: "nothing is seen of w2, and no login is needed there"},
 	{name: "processes-hidden", steps: sh("w2", "mount -o remount,hidepid=2 /proc"), trains: "pdsh"},
 	{name: "proxies", steps: sh("nodes", "echo export http_proxy=http://10.77.250.1:3128 https_proxy=http://10.77.250.1:3128 >>/root/.bashrc"), trains: "pdsh"},
 	{name: "stale-ranks", steps: sh("w2", "echo export RANK=7 WORLD_SIZE=9 MASTER_ADDR=10.77.250.1 >>/root/.bashrc"), trains: "pdsh"},

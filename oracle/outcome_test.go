@@ -84,7 +84,7 @@ func (o *rehearsal) run(t *testing.T) {
 	if trained != o.trains {
 		t.Errorf("the training works: %v, want %v\n%s", trained, o.trains, log)
 	}
-	agrees := verdict.ExitCode == 2 && o.untold != "" || verdict.ExitCode != 2 && trained == (verdict.ExitCode == 0)
+	agrees := verdict.ExitCode == 2 && o.mayBeUnknown != "" || verdict.ExitCode != 2 && trained == (verdict.ExitCode == 0)
 	if !agrees {
 		t.Errorf("the training works: %v, and preflight ends with %d: %s %+v", trained, verdict.ExitCode, verdict.complaint, verdict.Findings)
 	}

@@ -136,7 +136,7 @@ func meet(t *testing.T, r release, job order, meanwhile func()) {
 	begin(2)
 	for rank, p := range ranks {
 		var sum int
-		if err := p.hear(&sum); err != nil || sum != 3 {
+		if err := p.receive(&sum); err != nil || sum != 3 {
 			t.Errorf("rank %d: the ranks add up to %d, want 3: %v", rank, sum, err)
 		}
 	}

@@ -126,8 +126,8 @@ func (p *torch) send(o order) {
 	}
 }
 
-// hear waits for the answer to the oldest unanswered order.
-func (p *torch) hear(into any) error {
+// receive waits for the answer to the oldest unanswered order.
+func (p *torch) receive(into any) error {
 	p.t.Helper()
 	if !p.answers.Scan() {
 		return fmt.Errorf("the process ended: %w", cmp.Or(p.answers.Err(), io.EOF))
@@ -149,7 +149,7 @@ func ask[Answer any](p *torch, o order) (Answer, error) {
 	p.t.Helper()
 	var answer Answer
 	p.send(o)
-	err := p.hear(&answer)
+	err := p.receive(&answer)
 	return answer, err
 }
 

@@ -89,17 +89,17 @@ func differTorchrun(want, got torchrunOutcome, newest bool) (kind, diff string) 
 	if want.Parsed.Nodes == [2]int{1, 1} { // a single node meets itself; how it does depends on the release
 		want.Parsed.Backend, want.Parsed.Endpoint = got.Parsed.Backend, got.Parsed.Endpoint
 	}
-	if alike(want.Parsed, got.Parsed) {
+	if equal(want.Parsed, got.Parsed) {
 		return "", ""
 	}
-	return different("parsed", want.Parsed, got.Parsed)
+	return difference("parsed", want.Parsed, got.Parsed)
 }
 
 func readTorchrun(c torchrunCommand) torchrunOutcome {
 	around := args.Surroundings{Getenv: func(name string) string { return c.Env[name] }}
 	typed, err := args.Parse(append([]string{"torchrun"}, c.Argv...), "", around)
 	if err != nil {
-		return torchrunOutcome{Refused: said(err)}
+		return torchrunOutcome{Refused: deepspeedMessage(err)}
 	}
 	endpoint := typed.RdzvEndpoint
 	if typed.Rendezvous == launch.RendezvousStatic && endpoint == "" {
