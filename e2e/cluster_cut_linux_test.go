@@ -84,5 +84,5 @@ func awaitOurs(t *testing.T, node *testhosts.Node, what string, right func(liste
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	t.Errorf("%s: waited in vain for %s:\n%s%s", node.Name, what, listeners, agents)
+	t.Errorf("%s: timed out waiting for %s:\n%s%s", node.Name, what, listeners, agents)
 }

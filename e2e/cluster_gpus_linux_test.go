@@ -120,7 +120,7 @@ func TestGPUs(t *testing.T) {
 		}
 		for _, node := range report.Nodes {
 			if node.NVML == nil || node.NVML.Source != "nvml" || len(node.NVML.Cards) != 8 || node.NVML.Cards[7].Name != "NVIDIA H100 80GB HBM3" {
-				t.Errorf("%s told %+v", node.Name, node.NVML)
+				t.Errorf("%s reported %+v", node.Name, node.NVML)
 			}
 		}
 	})
@@ -136,7 +136,7 @@ func TestGPUs(t *testing.T) {
 		}
 		for _, node := range report.Nodes {
 			if node.NVML != nil || node.Missing[facts.SectionNVML] != nvml.WithoutCgo {
-				t.Errorf("%s told %+v, misses %q", node.Name, node.NVML, node.Missing[facts.SectionNVML])
+				t.Errorf("%s reported %+v, misses %q", node.Name, node.NVML, node.Missing[facts.SectionNVML])
 			}
 		}
 	})

@@ -230,11 +230,11 @@ func startPart(t *testing.T, cluster *testhosts.Cluster, c jobPart) (end func())
 	lines.Scan()
 	pid := lines.Text()
 	if _, err := strconv.Atoi(pid); err != nil {
-		t.Fatalf("the launcher of %s says %q", node.Name, pid)
+		t.Fatalf("the launcher of %s printed %q", node.Name, pid)
 	}
 	for _, mode := range strings.Fields(strings.TrimPrefix(c.lead, "stop") + " " + c.modes) {
 		if mode != "none" && !lines.Scan() {
-			t.Fatalf("a rank of %s that was to %s says nothing", node.Name, mode)
+			t.Fatalf("a rank of %s in mode %s printed nothing", node.Name, mode)
 		}
 	}
 	if strings.Contains(c.modes, "leave") || c.lead == "stop" {

@@ -86,7 +86,7 @@ func TestHub(t *testing.T) {
 		_ = hub.Process.Kill()
 		_ = hub.Wait()
 		if told := strings.ReplaceAll(strings.TrimPrefix(said.String(), "ready\n"), "b''\n", ""); told != "" {
-			t.Errorf("the Hub was told %s", told)
+			t.Errorf("the Hub received %s", told)
 		}
 	}()
 	endpoint := fmt.Sprintf("HF_ENDPOINT=https://%s:8443\n", cluster.Head.Name)

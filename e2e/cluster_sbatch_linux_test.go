@@ -176,5 +176,5 @@ func awaitSlurm(t *testing.T, cluster *testhosts.Cluster, command string, words 
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	t.Fatalf("%s never said %q, and last: %s", command, words, said)
+	t.Fatalf("%s never printed %q; its last output: %s", command, words, said)
 }

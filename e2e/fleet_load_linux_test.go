@@ -71,7 +71,7 @@ func TestUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := fleet.Start(); errors.Is(err, syscall.EPERM) {
-		t.Skip("NOT RUN: a network of its own needs root: ", err)
+		t.Skip("NOT RUN: a separate network needs root: ", err)
 	} else if err != nil {
 		t.Fatal(err)
 	}

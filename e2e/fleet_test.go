@@ -127,7 +127,7 @@ func TestEverySectionIsSeenOrMissingWithAReason(t *testing.T) {
 	}
 	for _, node := range look.Nodes {
 		if node.SSH == nil {
-			t.Errorf("%s: nothing is known of its login", node.Name)
+			t.Errorf("%s: no facts about its login", node.Name)
 		}
 		for _, section := range everySection {
 			if look.NotTried[section] != "" {
@@ -214,7 +214,7 @@ func TestHungSectionCostsItselfOnly(t *testing.T) {
 		t.Fatalf("the node is given up for one section: %+v", node.SSH)
 	}
 	if node.Python == nil || node.Python.Problem == "" {
-		t.Errorf("python %+v, missing %q: nothing says that it hangs", node.Python, node.Missing[facts.SectionPython])
+		t.Errorf("python %+v, missing %q: no error says that it hangs", node.Python, node.Missing[facts.SectionPython])
 	}
 	if node.Host == nil || node.Net == nil {
 		t.Errorf("other sections are missing too: %v", node.Missing)
@@ -237,7 +237,7 @@ func TestInterruptedRunTellsWhatItKnows(t *testing.T) {
 		t.Errorf("interrupted %v, exit code %d", report.Interrupted, report.ExitCode)
 	}
 	if !report.Nodes[0].Reached || report.Nodes[0].Host == nil {
-		t.Error("what w1 told is lost")
+		t.Error("the facts of w1 are lost")
 	}
 	if report.Nodes[1].Reached {
 		t.Error("w2 was never reached")

@@ -54,7 +54,7 @@ func TestAnsible(t *testing.T) {
 	strictly(t, "ansible/preflight.yml", &plays)
 	task := plays[0].Tasks[0]
 	if !task.Once || task.Delegate != "localhost" || task.FailedWhen != task.Register+".rc != 0" {
-		t.Errorf("it judges on every node, or fails nobody: %+v", task)
+		t.Errorf("it runs on every node, or never fails: %+v", task)
 	}
 	for name, gate := range gates {
 		d := newDesk(t, gate.fleet, "hostfile")

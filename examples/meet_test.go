@@ -130,7 +130,7 @@ func meetingOf(t *testing.T, file string) (judge []string, agents [][]string) {
 		commands(document)
 	}
 	if judge == nil || agents == nil {
-		t.Fatalf("%s has no judge, or nobody who calls it", file)
+		t.Fatalf("%s has no judge, or no agent that calls it", file)
 	}
 	return judge, agents
 }

@@ -92,7 +92,7 @@ func TestSlurmHooks(t *testing.T) {
 				t.Errorf("exit code %d, want %d; it printed %q", code, c.code, out)
 			}
 			if !strings.Contains(calls, c.said) || c.said == "" && calls != "" {
-				t.Errorf("%q was not told: %s", c.said, calls)
+				t.Errorf("%q is not in the calls: %s", c.said, calls)
 			}
 			if drained := strings.Contains(calls, "scontrol"); drained != (c.drained != "") || drained && !strings.Contains(calls, c.drained+"\n") {
 				t.Errorf("want %q, called: %s", c.drained, calls)

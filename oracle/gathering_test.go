@@ -46,7 +46,7 @@ func TestGathering(t *testing.T) {
 			t.Errorf("one launcher waits, pid %d: %+v", first.Process.Pid, gathering)
 		}
 		if told := placeOf(t, first.Process.Pid); told.RunID != "run7" || told.Port != port || told.Nodes != "2" || told.Backend != "c10d" {
-			t.Errorf("its place: %+v", told)
+			t.Errorf("node rank and endpoint: %+v", told)
 		}
 		second := launch()
 		for _, cmd := range []*exec.Cmd{first, second} {
@@ -110,7 +110,7 @@ func awaitGathering(t *testing.T, port int) facts.Gathering {
 			return *gathering
 		}
 	}
-	t.Fatal("nobody has joined")
+	t.Fatal("no launcher has joined")
 	return facts.Gathering{}
 }
 

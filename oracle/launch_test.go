@@ -47,7 +47,7 @@ func runners(t *testing.T) map[string]runner {
 			"import torch, deepspeed.launcher.launch; print(deepspeed.__version__)").Output()
 		words := strings.Fields(string(out))
 		if err != nil || len(words) == 0 {
-			t.Fatalf("DeepSpeed beside torch %s is needed: run oracle/setup.sh: %v", name, err)
+			t.Fatalf("DeepSpeed for torch %s is missing: run oracle/setup.sh: %v", name, err)
 		}
 		// Nodes that share this machine import torch one after another.
 		version := words[len(words)-1]
@@ -107,7 +107,7 @@ func TestLaunchOverhead(t *testing.T) {
 	for _, times := range [][]time.Duration{bare, judged, wrapped, more} {
 		slices.Sort(times)
 	}
-	t.Logf("four nodes: %v by itself, %v through preflight; %v more, and %v for judging alone", bare, wrapped, more, judged)
+	t.Logf("four nodes: %v without preflight, %v with it: %v more; the checks alone take %v", bare, wrapped, more, judged)
 	// The difference mostly comes from how long Python takes to import torch. preflight itself
 	// takes the same time.
 	if median := judged[1]; median > overhead {

@@ -48,7 +48,7 @@ func TestModels(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(lasting(&want), lasting(folded(t, told))); diff != "" {
-				t.Errorf("(-recorded +told):\n%s", diff)
+				t.Errorf("(-recorded +reported):\n%s", diff)
 			}
 		})
 	}

@@ -147,7 +147,7 @@ func TestSmokeOnHosts(t *testing.T) {
 				// The speed of hosts that share the processors of one machine is not tested.
 				case f.Verdict == "warn" && slices.Contains([]string{"gpu-computes", "collective-speed"}, f.Check):
 				case f.Verdict != "fail":
-					t.Errorf("besides: %+v", f)
+					t.Errorf("unexpected finding: %+v", f)
 				}
 			}
 			outcomes := map[string]string{}

@@ -142,19 +142,19 @@ func TestSmoke(t *testing.T) {
 			got := reduce(t, smokers(t, r, "import time; time.sleep(1000)"), "", 12*time.Second)
 			// gloo gives up before its time limit and reports this.
 			if failure := of(got, 0); failure == nil || failure.Kind != facts.SmokeError || failure.Call != "torch.distributed.all_reduce" {
-				t.Errorf("who waits: %+v", got)
+				t.Errorf("rank that waits: %+v", got)
 			}
 			if failure := of(got, 1); failure == nil || failure.Kind != facts.SmokeHang || failure.Call != "torch.distributed.all_reduce" {
-				t.Errorf("who hangs: %+v", got)
+				t.Errorf("rank that hangs: %+v", got)
 			}
 		})
 		t.Run("refused", func(t *testing.T) {
 			got := reduce(t, smokers(t, r, ""), "127.0.0.1:1", 3*patience) // torch tries again until its time limit, and then names its stack frames one by one
 			if failure := of(got, 1); failure == nil || failure.Kind != facts.SmokeError || failure.Call != "torch.distributed.TCPStore" || !strings.Contains(failure.Message, "127.0.0.1, 1") {
-				t.Errorf("who is refused: %+v", got)
+				t.Errorf("rank that is refused: %+v", got)
 			}
 			if of(got, 0) == nil {
-				t.Errorf("who waits for it: %+v", got)
+				t.Errorf("rank that waits for it: %+v", got)
 			}
 		})
 	})

@@ -105,7 +105,7 @@ func (l *logged) Write(p []byte) (int, error) {
 	if l.said.Len() == 0 {
 		l.t.Cleanup(func() {
 			if l.t.Failed() {
-				l.t.Logf("stderr of a torch:\n%s", &l.said)
+				l.t.Logf("stderr of torch:\n%s", &l.said)
 			}
 		})
 	}

@@ -113,9 +113,9 @@ func newCluster(options *Options) (*Cluster, error) {
 	case os.Geteuid() != 0:
 		return nil, errors.New("namespace hosts need root: run this with sudo")
 	case options.Nodes < 1 || options.Nodes > 2000:
-		return nil, fmt.Errorf("a cluster of %d nodes cannot be raised: ask for 1 to 2000", options.Nodes)
+		return nil, fmt.Errorf("number of nodes %d: must be 1 to 2000", options.Nodes)
 	case !filepath.IsLocal(options.Name) || filepath.Base(options.Name) != options.Name || options.Name == ".":
-		return nil, fmt.Errorf("%q cannot name a cluster: use letters, digits and hyphens", options.Name)
+		return nil, fmt.Errorf("cluster name %q: use letters, digits and hyphens", options.Name)
 	}
 	for _, tool := range []string{"/usr/sbin/sshd", "/bin/mount"} {
 		if _, err := os.Stat(tool); err != nil {
@@ -284,7 +284,7 @@ func (c *Cluster) Down() error {
 // there is none.
 func Remove(name string) error {
 	if !filepath.IsLocal(name) || filepath.Base(name) != name {
-		return fmt.Errorf("%q cannot name a cluster", name)
+		return fmt.Errorf("cluster name %q: use letters, digits and hyphens", name)
 	}
 	dir := filepath.Join(stateRoot, name)
 	// Repeat this, because a Raise that is being killed may have started a process while we looked.
@@ -297,7 +297,7 @@ func Remove(name string) error {
 			break
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("take down %s: %d nodes do not die", name, len(running))
+			return fmt.Errorf("take down %s: %d nodes did not end", name, len(running))
 		}
 		for _, pid := range running {
 			if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
@@ -323,7 +323,7 @@ var raised atomic.Int64
 func RaiseFor(t testing.TB, options Options) *Cluster {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skipf("NOT RUN: %s raises namespace hosts, which needs root", t.Name())
+		t.Skipf("NOT RUN: %s starts namespace hosts, which needs root", t.Name())
 	}
 	options.Name = fmt.Sprintf("%s%d-%d", options.Name, os.Getpid(), raised.Add(1))
 	options.LightLogins = true

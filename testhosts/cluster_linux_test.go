@@ -25,7 +25,7 @@ import (
 func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		fmt.Fprintf(os.Stderr, "NOT RUN: %s raises namespace hosts, which needs root; run the tests with sudo\n", t.Name())
+		fmt.Fprintf(os.Stderr, "NOT RUN: %s starts namespace hosts, which needs root; run the tests with sudo\n", t.Name())
 		t.Skip("needs root")
 	}
 }

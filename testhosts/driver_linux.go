@@ -38,7 +38,7 @@ func (n *Node) SetDriver(scenario gpus.Machine) (Undo, error) {
 // SetGPUs calls [Node.SetDriver] for a machine with this many healthy H100, at most 8.
 func (n *Node) SetGPUs(count int) (Undo, error) {
 	if count < 1 || count > 8 {
-		return nil, fmt.Errorf("%s: %d GPUs cannot be shown: 1 to 8", n.Name, count)
+		return nil, fmt.Errorf("%s: number of GPUs %d: must be 1 to 8", n.Name, count)
 	}
 	return n.SetDriver(gpus.H100s(count))
 }

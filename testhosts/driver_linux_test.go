@@ -162,7 +162,7 @@ func TestScenariosLeaveNothing(t *testing.T) {
 func TestSetGPUsKnowsItsMachine(t *testing.T) {
 	w1 := &testhosts.Node{Name: "w1"}
 	for _, count := range []int{0, 9, -1} {
-		if _, err := w1.SetGPUs(count); err == nil || !strings.Contains(err.Error(), "GPUs cannot be shown: 1 to 8") {
+		if _, err := w1.SetGPUs(count); err == nil || !strings.Contains(err.Error(), "must be 1 to 8") {
 			t.Errorf("%d GPUs: %v", count, err)
 		}
 	}

@@ -45,7 +45,7 @@ func lay(scratch, dir string, change func(upper string) error) error {
 	upper, work := filepath.Join(scratch, "upper"), filepath.Join(scratch, "work")
 	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", dir, upper, work)
 	if strings.ContainsAny(dir, `:,\`) {
-		return errors.New("a name with a colon, a comma or a backslash cannot be an overlay's")
+		return errors.New("an overlay needs a path without colon, comma and backslash")
 	}
 	if err := errors.Join(likeDirectory(upper, dir), os.Mkdir(work, 0o700), change(upper)); err != nil {
 		return err

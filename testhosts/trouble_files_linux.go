@@ -216,7 +216,7 @@ func (c *Cluster) Put(path string, text []byte, mode fs.FileMode) error {
 	if !slices.ContainsFunc(ownDirectories, func(own struct{ path, options string }) bool {
 		return strings.HasPrefix(filepath.Clean(path), own.path+"/")
 	}) {
-		return fmt.Errorf("put %s: that is this machine's own, not the nodes'", path)
+		return fmt.Errorf("put %s: the nodes share this directory with the machine", path)
 	}
 	for _, n := range c.Machines() {
 		if err := n.WriteFile(path, text, mode); err != nil {
@@ -229,7 +229,7 @@ func (c *Cluster) Put(path string, text []byte, mode fs.FileMode) error {
 // Hide hides a file or a directory from the node, even if all machines share it.
 func (n *Node) Hide(path string) (Undo, error) {
 	if !n.has(path) {
-		return nil, fmt.Errorf("%s: there is no %s to hide", n.Name, path)
+		return nil, fmt.Errorf("%s: %s does not exist", n.Name, path)
 	}
 	return n.layer(filepath.Dir(path), func(upper string) error { return whiteout(upper, filepath.Base(path)) })
 }

@@ -85,7 +85,7 @@ func (b *bench) measureAt(ctx context.Context, where place, rows []promise, outc
 			continue
 		}
 		if size := where.size(b); here == nil && size > 0 {
-			fmt.Fprintf(os.Stderr, "bench: raising %d hosts\n", size)
+			fmt.Fprintf(os.Stderr, "bench: starting %d hosts\n", size)
 			if here, err = b.raise(ctx, where.name, size); err != nil {
 				return err
 			}

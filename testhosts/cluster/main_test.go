@@ -32,7 +32,7 @@ func cluster(args ...string) (output string, status int) {
 // when people use it.
 func TestLife(t *testing.T) {
 	if os.Geteuid() != 0 {
-		fmt.Fprintf(os.Stderr, "NOT RUN: %s raises namespace hosts, which needs root; run the tests with sudo\n", t.Name())
+		fmt.Fprintf(os.Stderr, "NOT RUN: %s starts namespace hosts, which needs root; run the tests with sudo\n", t.Name())
 		t.Skip("needs root")
 	}
 	name := fmt.Sprintf("life%d", os.Getpid())

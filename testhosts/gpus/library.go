@@ -88,7 +88,7 @@ func (l standIn) compiled(without []string) ([]byte, error) {
 }
 
 // ErrNoCompiler means that there is no C compiler to build the library with.
-var ErrNoCompiler = errors.New("there is no C compiler, cc: install gcc and libc6-dev, as testhosts/apt.sh does")
+var ErrNoCompiler = errors.New("no C compiler (cc): install gcc and libc6-dev, as testhosts/apt.sh does")
 
 func (l standIn) compile(without []string) (binary []byte, err error) {
 	cc, err := exec.LookPath("cc")

@@ -292,7 +292,7 @@ func TestBuildNVMLSaysWhatIsMissing(t *testing.T) {
 	scenario := gpus.L4s(1)
 	scenario.Without = []string{"nvmlShutdown"} // no other test builds this variant
 	_, err := gpus.BuildNVML(t.TempDir(), scenario)
-	if err == nil || !strings.Contains(err.Error(), "there is no C compiler, cc: install gcc and libc6-dev") {
+	if err == nil || !strings.Contains(err.Error(), "no C compiler (cc): install gcc and libc6-dev") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -34,7 +34,7 @@ func TestTheSandboxTells(t *testing.T) {
 		ran := &failures{TB: t}
 		lines.Paste(ran)
 		if len(ran.met) == 0 {
-			t.Errorf("nothing is said of %s", line)
+			t.Errorf("%s was not reported", line)
 		}
 	}
 	var lines Lines
