@@ -171,8 +171,8 @@ func (p predictor) plant(files map[string][]byte) {
 	}
 }
 
-// deepspeedMessage returns DeepSpeed's own first message for an error, or preflight's message if DeepSpeed
-// would continue.
+// deepspeedMessage returns the first message that DeepSpeed itself prints for an error, or
+// preflight's message if DeepSpeed would continue.
 func deepspeedMessage(err error) string {
 	if many, ok := errors.AsType[*multierror.Error](err); ok {
 		err = many.Errors[0]

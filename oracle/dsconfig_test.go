@@ -92,8 +92,8 @@ func read(t *testing.T, python, text string) dsconfig.File {
 // classPath matches the module of a class, which Python names in some messages.
 var classPath = regexp.MustCompile(`\b(?:deepspeed\.[a-z_.]+)(\w+\(\) argument)`)
 
-// readErrors returns the errors that end DeepSpeed's reading of the file. Later errors of its engine are
-// not tested here.
+// readErrors returns the errors that end DeepSpeed's reading of the file. Its engine may report
+// more errors later, which are not tested here.
 func readErrors(config *dsconfig.Config) []string {
 	all := []string{}
 	for _, problem := range config.Problems {
