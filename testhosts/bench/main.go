@@ -23,8 +23,8 @@ import (
 
 func main() {
 	var b bench
-	flag.IntVar(&b.nodes, "n", 128, "hosts to raise")
-	flag.IntVar(&b.most, "rounds", 8, "rounds at most")
+	flag.IntVar(&b.nodes, "n", 128, "number of hosts")
+	flag.IntVar(&b.most, "rounds", 8, "maximum number of rounds")
 	only := flag.String("only", "", "measure the rows whose names match this expression")
 	floorOf := flag.String("floor", "", "") // set in the process of the floor only
 	flag.Parse()

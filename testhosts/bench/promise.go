@@ -77,14 +77,14 @@ func chosen(only string) ([]promise, error) {
 // printPromises prints the table and reports whether all targets are met.
 func printPromises(rows []promise, outcomes []outcome) bool {
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(out, "\n\tonce\tto hold\tmeasured\t")
+	fmt.Fprintln(out, "\n\tbefore\ttarget\tmeasured\t")
 	whole := true
 	for i, row := range rows {
 		got, verdict := outcomes[i].notRun, "NOT RUN"
 		if got == "" {
-			got, verdict = outcomes[i].text(2), "kept"
+			got, verdict = outcomes[i].text(2), "met"
 			if outcomes[i].median() > row.hold {
-				verdict, whole = "BROKEN", false
+				verdict, whole = "MISSED", false
 			}
 		}
 		fmt.Fprintf(out, "%s\t%s\t≤ %g\t%s\t%s\n", unitOf(row), row.today, row.hold, got, verdict)

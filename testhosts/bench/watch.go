@@ -39,10 +39,10 @@ func (w *watch) look() {
 // words returns a sentence on how reliable the values are.
 func (w *watch) words() string {
 	const idle = 0.1 // of each processor
-	text := fmt.Sprintf("Load average and run queue before: %s; load average in between: %.1f at most. Others kept %.1f of %d processors busy, %.1f at most.",
+	text := fmt.Sprintf("Load average and run queue before: %s; load average in between: %.1f at most. Other programs kept %.1f of %d processors busy, %.1f at most.",
 		w.before, slices.Max(w.queue), w.busy.median(), runtime.NumCPU(), slices.Max(w.busy))
 	if slices.Max(w.busy) > idle*float64(runtime.NumCPU()) {
-		text += "\nThe machine was not idle: who waits longer for a processor than who suffers from it, so ratios of seconds mean little, and seconds nothing."
+		text += "\nThe machine was not idle, so programs had to wait for processors. Ratios of times mean little, and times nothing."
 	}
 	return text
 }
