@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-# How far this machine gets to the Hub of Hugging Face, by the proxies and the certificates that
-# huggingface_hub would go by. What is known so far is a line of JSON, each complete: whoever waits
-# no longer takes the last. Nothing is asked of the Hub, and no file is read but certificates.
+# Tests how far this machine gets towards the Hugging Face Hub, with the proxies and certificates
+# that huggingface_hub would use. After each step it prints everything known so far as one line of
+# JSON: if it is ended early, the last line counts. It sends the Hub no request, and reads no files
+# except certificates.
 #
 # Source: huggingface_hub 0.36, constants.py, and 1.0, utils/_http.py; requests 2.32, sessions.py,
 # merge_environment_settings, and utils.py, get_environ_proxies and select_proxy; httpx 0.28, _config.py,
 # create_ssl_context, and _utils.py, get_environment_proxies; urllib3 2.5, util/connection.py.
 import sys
 
-sys.path = [place for place in sys.path if place]  # what lies where this runs is not to run
+sys.path = [place for place in sys.path if place]  # do not import files from the current directory
 
 import base64
 import errno
@@ -19,10 +20,10 @@ import time
 import urllib.parse
 import urllib.request
 
-# An address that does not answer leaves some time for the next.
+# An address that does not answer must leave some time for the next.
 ONE_ADDRESS = 2.0
 
-# As the calls between nodes name what became of one.
+# The outcomes of facts.PathOutcome.
 OUTCOMES = {
     errno.ECONNREFUSED: "refused", errno.ECONNRESET: "reset", errno.ENETUNREACH: "unroutable", errno.EADDRNOTAVAIL: "unroutable",
     errno.EHOSTUNREACH: "rejected", errno.EACCES: "rejected", errno.EPERM: "rejected", errno.ENOPROTOOPT: "rejected",
@@ -52,7 +53,7 @@ def client():
         from importlib.metadata import version
 
         return "httpx" if int(version("huggingface_hub").split(".")[0]) >= 1 else "requests"
-    except Exception:  # it is not installed, or python is older than 3.8 and so is it
+    except Exception:  # not installed, or Python is older than 3.8 and the library too
         return "requests"
 
 
@@ -72,7 +73,7 @@ def proxy_for(url):
 
 
 def store():
-    """The certificates that are trusted, and who says so; None for python's own."""
+    """The trusted certificates and the variable that sets them; None for Python's own."""
     of_requests = seen["client"] == "requests"
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE") if of_requests else ("SSL_CERT_FILE", "SSL_CERT_DIR"):
         if os.environ.get(name):
@@ -111,7 +112,7 @@ def connect(host, port):
 
 
 def tunnel(call, host, port, proxy):
-    """Has the proxy connect, with the name and the password that its own variable has."""
+    """Makes the proxy connect, with the name and password from its own variable."""
     say(failed="proxy", error="no answer in time", outcome="")
     to = "%s:%d" % ("[%s]" % host if ":" in host else host, port)
     ask = "CONNECT %s HTTP/1.1\r\nHost: %s\r\n" % (to, to)
@@ -152,7 +153,7 @@ def handshake(call, host):
             context = ssl.create_default_context(capath=path)
         else:
             context = ssl.create_default_context(cafile=path)
-    except OSError as e:  # ssl.SSLError is one
+    except OSError as e:  # includes ssl.SSLError
         fail("store", "%s%s" % (by + ": " if by else "", e.strerror or e))
     say(failed="handshake", error="no answer in time")
     call.settimeout(left())

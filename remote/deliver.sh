@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-# Finds our binary on the node and becomes it, or asks for it. Runs after
-# common.sh. What is said and what is read is described in deliver.go.
+# Finds the agent on the node and becomes it, or asks for it. Runs after common.sh.
+# deliver.go describes the dialogue.
 
 set -f;
 
-# It would resolve symbols of drivers that are not there, and nothing of ours
-# would start.
+# With it the loader would resolve symbols of missing drivers, and the agent would not start.
 unset LD_BIND_NOW;
 
-# A terminal would repeat, cut and alter what is said through it.
+# A terminal would echo, truncate and alter the dialogue.
 [ -t 0 ] && { say terminal; exit 1; };
 
-# tag makes names unique among nodes that share a home; offers are the binaries
-# at hand, one per machine, as x86_64:SHA256:BYTES.
+# tag makes file names unique among nodes that share a home; offers are the available
+# binaries, one per machine, as x86_64:SHA256:BYTES.
 read -r tag offers || exit 1;
 say heard;
 case $offers in any:*) m=any ;; *) m=$(uname -m) ;; esac;
@@ -21,12 +20,12 @@ case $offers in any:*) m=any ;; *) m=$(uname -m) ;; esac;
 h=-; z=;
 for o in $offers; do case $o in "$m:"*) z=${o##*:}; h=${o#*:}; h=${h%:*} ;; esac; done;
 
-# image is the file that descriptor 9 has open, whatever has become of its name. What
-# was looked at is what runs: no name is asked for twice.
+# image is the file that descriptor 9 has open, even if its name has been replaced. So the
+# file that was checked is the one that runs: no name is used twice.
 image=/proc/self/fd/9;
 
-# become: two threads are plenty, and the agent ends before it needs a garbage
-# collection. Its file, $1, is for whoever lists processes.
+# become starts the agent. Two threads are enough, and the agent ends before it needs a
+# garbage collection. Its file, $1, only shows in process lists.
 become() {
 	[ -e "${t:-}" ] && rm -f "$t";
 	GOMAXPROCS=2; GOGC=off; GOMEMLIMIT=256MiB;
@@ -35,12 +34,12 @@ become() {
 	exec $image agent "$@";
 };
 
-# faults: makes e what is wrong with the image, in directory $1. Nothing, if it has the
-# size of the binary of hash h and none but us has a hand in it: a second name may lie in
-# anybody's directory. Its content was verified when it was installed. This costs every
-# start one process.
+# faults sets e to what is wrong with the image in directory $1. e is empty if the image has
+# the size of the binary of hash h and no other user can change it; a second hard link could
+# be in any directory. The content was verified when it was installed. This costs every start
+# one process.
 faults() {
-	[ -f $image ] && [ -O $image ] || { e="not a file of ours"; return; };
+	[ -f $image ] && [ -O $image ] || { e="not our own file"; return; };
 	e=$(cd "$1" && unset TIME_STYLE && LC_ALL=C && export LC_ALL && exec ls -ldnL . /proc/self/fd/0 <$image 2>&1);
 	set -- $e; e="$*";
 	case $e in
@@ -52,11 +51,11 @@ faults() {
 		"-rwx------ 1"|"-rwx------. 1") ;;
 		*) e="not a private file: $1, $2 names"; return ;;
 	esac;
-	e=; [ "$5" = "$z" ] || e="altered: it has $5 bytes and not $z";
+	e=; [ "$5" = "$z" ] || e="altered: it has $5 bytes, not $z";
 };
 
-# look: becomes the binary in directory $1 if it is what it should be, and says otherwise
-# what it is instead. Then it is delivered again, as where a mount lets no program run.
+# look becomes the binary in directory $1 if it is the right one, and otherwise reports what
+# is wrong with it. Then it is delivered again, as on a mount that allows no programs.
 look() {
 	f=$1/$p-$h;
 	mine "$1" && [ -f "$f" ] || return;
@@ -70,19 +69,20 @@ look() {
 look "${c:+$c/$p}";
 each look;
 
-# An agent that is to call us is one of many that one program starts: to each that lacks it, it is sent apart.
+# With this tag one program starts many agents that call back. A node without the agent ends
+# here and gets it separately.
 [ "$tag" = call ] && { say lacks; exit 0; };
 
 if command -v gzip >/dev/null; then how=gzip; unpacker="gzip -dc"; else how=cat; unpacker=cat; fi;
 command -v head >/dev/null || how=none;
 
-# claim: makes directory $1 unless it is there, and tries whether it is private,
-# can be written to and lets programs run. Never makes a missing home, takes
-# back a directory that will not do, and keeps out of where anybody may move it away.
+# claim creates directory $1 if needed, and tests whether it is private, writable and allows
+# programs to run. It never creates a missing home, removes a directory that fails the test,
+# and avoids parent directories in which other users could move it away.
 claim() {
 	LC_ALL=C; export LC_ALL; umask 077;
 	case $1 in "${c:-.}/"*) [ -d "$c" ] || mkdir "$c" || [ -d "$c" ] || return 1 ;; esac;
-	case $(ls -ldnL "${1%/*}") in d????????[tT]*) ;; d???????w*) echo "(anybody may write beside it)"; return 1 ;; esac;
+	case $(ls -ldnL "${1%/*}") in d????????[tT]*) ;; d???????w*) echo "(others may write to its parent)"; return 1 ;; esac;
 	[ -e "$1" ] || [ -L "$1" ] || mkdir "$1" || [ -d "$1" ] || return 1;
 	mine "$1" || { set -- $(ls -ld "$1"); echo "(taken: $1 of $3)"; return 1; };
 	case $(ls -ldn "$1") in "drwx------ "*|"drwx------. "*) ;; *) echo "(mode is not 0700)"; return 1 ;; esac;
@@ -91,8 +91,8 @@ claim() {
 	s=$?; rm -f "$t"; [ $s = 0 ] || rmdir "$1" 2>/dev/null; return $s;
 };
 
-# unpack: portions of l bytes, the next of which is asked for by descriptor 3. The last cat drains
-# what a failed unpacker leaves, so that the next line read is the next line sent.
+# unpack reads portions of l bytes, and requests the next one on descriptor 3. The last cat
+# drains what a failed unpacker leaves, so that the next line read is the next line sent.
 unpack() {
 	LC_ALL=C; export LC_ALL; umask 077;
 	{
@@ -101,9 +101,9 @@ unpack() {
 	} | { $unpacker >"$t" && chmod 700 "$t"; s=$?; cat >/dev/null; exit $s; };
 };
 
-# overdue ends a delivery of which nothing more arrives, for a head that is cut off sends
-# no end: the file neither grows nor may run yet. A group is ended only if it is ours:
-# some servers (dropbear) start us in their own.
+# overdue ends a delivery that has stopped, because a launching machine that is cut off sends
+# no end: the file neither grows nor becomes executable. It signals the process group only if
+# that is ours: some servers (dropbear) start us in theirs.
 overdue() {
 	exec >/dev/null 2>&1 </dev/null;
 	n=0; was=;
@@ -120,11 +120,11 @@ overdue() {
 stalled() { say stalled; exit 1; };
 trap stalled USR1;
 
-# Told to end, we end where nothing more is read, which removes our file.
+# On SIGTERM the script ends where it reads nothing more, which removes its file.
 trap : TERM;
 
-# beside: b is the tags of the deliveries to directory $1 that others make, behind a -. The
-# first few do: see homes in share.go.
+# beside sets b to the tags of other deliveries to directory $1, after a -. The first few are
+# enough: see homes in share.go.
 beside() {
 	b=-;
 	set +f; set -- "$1/$p-$h."*; set -f;
@@ -134,28 +134,28 @@ beside() {
 	done;
 };
 
-# again: looks into directory $1 once more. What makes a file there is told by an NFS server
-# what others have made since.
+# again looks into directory $1 once more. Creating a file there makes an NFS client see what
+# other nodes have created in the meantime.
 again() {
 	(umask 077; : >"$t"0) 2>/dev/null; rm -f "$t"0;
 	look "$1";
 };
 
-# ask: h and n are what is sent, in portions of l.
+# ask requests the binary. h is the hash that will be sent, n its size, l the portion.
 ask() {
 	say need "$(uname -s)" "$(uname -m)" $how $h "$b" "$1";
 	read -r h n l || { rm -f "$t"; exit 1; };
 };
 
-# arrive: t is what was sent, or what our carrier has put beside it.
+# arrive fills file t with the sent bytes, or with the file that the carrier has put next to it.
 arrive() {
 	[ "$n" = brought ] || { unpack; return; };
 	umask 077;
 	$unpacker <"$1/$p-$h.0" >"$t" && chmod 700 "$t" && rm -f "$1/$p-$h.0";
 };
 
-# deliver: between the first look and the file that shows us to others, one of these may
-# have come and gone, so there is another look behind it.
+# deliver gets the binary into directory $1. Another delivery may have finished between the
+# first look and the creation of our own file, so it looks once more after that.
 deliver() {
 	e=$(claim "$1" 2>&1) || { say tried "$1:" $e; return; };
 	t=$1/$p-$h.$tag;

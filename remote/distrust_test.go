@@ -56,7 +56,7 @@ func TestWhatIsNotOursIsDeliveredAgain(t *testing.T) {
 		}, "altered: it has ", false},
 		"empty": {func(path string) {
 			rewrite(path, func([]byte) []byte { return nil })
-		}, "altered: it has 0 bytes and not ", false},
+		}, "altered: it has 0 bytes, not ", false},
 		"longer": {func(path string) {
 			rewrite(path, func(b []byte) []byte { return append(b, 0) })
 		}, "altered: it has ", false},

@@ -275,7 +275,7 @@ const noexecMark = "(noexec)"
 
 // looseMarks are its marks for a directory that others may change. In this case the mount is not to
 // blame.
-var looseMarks = []string{"(mode is not 0700)", "(anybody may write beside it)"}
+var looseMarks = []string{"(mode is not 0700)", "(others may write to its parent)"}
 
 func containsAny(text string, words []string) bool {
 	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(text, word) })

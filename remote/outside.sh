@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Enters what the ranks run in on this node, and becomes our command, $1, in there. Runs
-# after say.sh. How to enter is read and never parsed: a word a line, and an empty one
-# behind the last. The shell reads these byte by byte, so that what follows is left to what
-# it becomes.
+# Enters the ranks' container on this node, and becomes our command, $1, inside. Runs after
+# say.sh. The words that enter it are read and never parsed: one per line, then an empty line.
+# The shell reads them byte by byte, so that the rest of the input is left to the command.
 
 inner=$1; set --;
 while IFS= read -r word && [ -n "$word" ]; do set -- "$@" "$word"; done;

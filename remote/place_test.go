@@ -149,7 +149,7 @@ func TestSquattedDirectories(t *testing.T) {
 		t.Fatal("it worked")
 	}
 	tried := strings.Split(err.Detail["tried"], "; ")
-	want := []string{"/root/.cache/preflight: ", "/var/tmp/preflight-0: (taken: drwx------ of daemon)", "/tmp/preflight-0: (anybody may write beside it)", "/dev/shm/preflight-0: "}
+	want := []string{"/root/.cache/preflight: ", "/var/tmp/preflight-0: (taken: drwx------ of daemon)", "/tmp/preflight-0: (others may write to its parent)", "/dev/shm/preflight-0: "}
 	for i, prefix := range want {
 		if i >= len(tried) || !strings.HasPrefix(tried[i], prefix) || strings.HasSuffix(prefix, " ") != strings.Contains(tried[i], noexecMark) {
 			t.Errorf("tried %q, want %q", tried, want)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rank of preflight's smoke test, by the torch that training will import.
+"""One rank of preflight's smoke test, with the torch that training will import.
 
 usage: PYTHON -B -c THIS ACCELERATOR
 
 Orders come as lines of JSON on standard input, words go out as lines of JSON on standard
-output; smoke.go says what they are. It runs wherever training does: Python 3.6, torch 1.9.
+output; smoke.go describes them. It must run wherever training does: Python 3.6, torch 1.9.
 """
 
 import datetime
@@ -15,9 +15,9 @@ import os
 import sys
 import time
 
-# Libraries print what they like, and read what they find: neither is part of the conversation.
+# Libraries may print and read anything; keep that out of the conversation.
 words = os.fdopen(os.dup(1), "w")
-words.write("\n")  # what was printed before us may lack an end
+words.write("\n")  # earlier output may lack a newline
 os.dup2(2, 1)
 orders = os.fdopen(os.dup(0), "r")
 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -37,7 +37,7 @@ def at(what):
 
 
 class Wrong(Exception):
-    """An answer that is not what it must be."""
+    """A wrong result."""
 
     def __init__(self, tensor, wrong, want):
         super().__init__()
@@ -50,7 +50,7 @@ class Wrong(Exception):
 
 
 class Absent(Exception):
-    """There is nothing to do it with."""
+    """Something that is needed is missing."""
 
 
 def number(value):
@@ -58,14 +58,14 @@ def number(value):
 
 
 def verify(tensor, want):
-    """Looks at every element; a NaN is unequal to anything."""
+    """Verifies every element; a NaN is unequal to anything."""
     wrong = tensor != want
     if bool(wrong.any()):
         raise Wrong(tensor, wrong, want)
 
 
-# The accelerators that are no CUDA: what torch calls them, what has to be imported where it is
-# installed, and by what they talk. XPU has its own backend in torch from 2.8 on.
+# Accelerators other than CUDA: torch's name, the plugins to import if installed, and the backend.
+# XPU has its own backend in torch from 2.8 on.
 OTHERS = (
     ("npu", ("torch_npu",), "hccl"),
     ("hpu", ("habana_frameworks.torch.core", "habana_frameworks.torch.distributed.hccl"), "hccl"),
@@ -144,7 +144,7 @@ class Product:
         self.result = torch.empty_like(self.want)
 
     def compute(self):
-        """How long it took."""
+        """Returns how long it took, in seconds."""
         self.result.zero_()
         synchronize()
         begun = time.perf_counter()
@@ -156,12 +156,12 @@ class Product:
 
 
 def kind_of_load():
-    """The size and type of the matrices. What bfloat16 is to GPUs before compute capability 8.0,
-    float16 is."""
+    """The size and type of the matrices. GPUs before compute capability 8.0 use float16 instead
+    of bfloat16."""
     if not accelerator:
-        return 512, torch.float32  # which a library without a kernel of its own for it multiplies in half a second
+        return 512, torch.float32  # half a second in a library without an optimised kernel
     for name in ("bf16", "fp16"):
-        # Sums in less than float32 are rounded on the way.
+        # Otherwise intermediate sums would be rounded to less than float32.
         setattr(torch.backends.cuda.matmul, "allow_%s_reduced_precision_reduction" % name, False)
     old = device.type == "cuda" and torch.cuda.get_device_capability(device)[0] < 8
     return 8192, torch.float16 if old else torch.bfloat16
@@ -174,7 +174,7 @@ def compute(order):
     verify(total, count * (count - 1) // 2)
     at("torch.matmul")
     product = Product(*kind_of_load())
-    product.compute()  # libraries choose their kernels at the first
+    product.compute()  # libraries choose their kernels on the first call
     took, times, begun = 0.0, 0, time.monotonic()
     while not times or time.monotonic() - begun < order["seconds"]:
         took += product.compute()
@@ -189,7 +189,7 @@ COPIED = 64 << 20
 
 
 def copies():
-    """Bits a second between the host and the device, and within the device."""
+    """Bits per second between the host and the device, and within the device."""
     at("torch.Tensor.pin_memory")
     pattern = torch.arange(COPIED // 4, dtype=torch.int32)
     back = torch.empty_like(pattern)
@@ -217,13 +217,13 @@ store, meeting = None, ""
 
 
 def patience(deadline):
-    """Of a library, so that it says itself what it waits for before our time is up."""
+    """A library's timeout, shorter than ours, so that it reports what it was waiting for."""
     return datetime.timedelta(seconds=max(0.8 * (deadline - time.monotonic()), 0.1))
 
 
 def meet(order):
     global store, meeting
-    store, meeting = None, ""  # ends the one before
+    store, meeting = None, ""  # ends the previous one
     host = order.get("meet") or "127.0.0.1"
     at("torch.distributed.TCPStore")
     store = dist.TCPStore(host, 0, order["size"], True, timeout=patience(time.monotonic() + order["seconds"]), wait_for_workers=False)
@@ -232,7 +232,7 @@ def meet(order):
 
 
 def addend(rank, size):
-    """What a rank adds: rank+1, as long as float32 counts the sum exactly, and from then on less."""
+    """What a rank adds: rank+1 while float32 represents the sum exactly, less for larger groups."""
     return rank + 1 if size <= 4096 else rank % TILE + 1
 
 
@@ -248,11 +248,11 @@ def reduce(order):
     dist.init_process_group(backend, store=mine, rank=rank, world_size=size, timeout=patience(deadline))
 
     def all_reduce(tensor, op=dist.ReduceOp.SUM):
-        """How long it took."""
+        """Returns how long it took, in seconds."""
         synchronize()
         begun = time.perf_counter()
         work = dist.all_reduce(tensor, op, async_op=True)
-        # A device is only told to wait, by NCCL's wait and its like.
+        # The wait of NCCL and similar backends only blocks the device, not this process.
         while accelerator and not work.is_completed():
             if time.monotonic() > deadline:
                 raise TimeoutError("not complete in time")
@@ -274,7 +274,7 @@ def reduce(order):
     once()  # connects
     slowest = torch.tensor([once()], dtype=torch.float32, device=device)
     all_reduce(slowest, dist.ReduceOp.MAX)
-    # All ranks must make as many, and of nothing but zeros the sum stays known, however often it is made.
+    # All ranks must run the same number. The sum of zeros stays known, however often it is computed.
     times = int(min(max(0.5 / max(float(slowest), 1e-6), 1), 20))
     tensor.zero_()
     took = sum(all_reduce(tensor) for _ in range(times))
@@ -294,7 +294,7 @@ def answer(work):
         say(failed=dict(failed, call=call))
     except Exception as e:
         text = str(e).strip()
-        sys.stderr.write(text + "\n")  # all of it, into the log
+        sys.stderr.write(text + "\n")  # the full text, into the log
         sys.stderr.flush()
         absent = isinstance(e, Absent) or isinstance(e, ModuleNotFoundError) and e.name == "torch"
         message = text if isinstance(e, Absent) else "%s: %s" % (type(e).__name__, text.split("\n")[0])
@@ -306,4 +306,4 @@ DO = {"compute": compute, "meet": meet, "reduce": reduce}
 for line in orders:
     order = json.loads(line)
     answer(lambda: DO[order["do"]](order))
-os._exit(0)  # without what libraries do at their end, which may hang
+os._exit(0)  # skip the libraries' exit handlers, which may hang

@@ -28,8 +28,7 @@ import (
 )
 
 const (
-	// grace is how long a program may take to end when it is told to, and how long its pipes may
-	// stay open afterwards.
+	// grace is how long a program may take to end, and its pipes to close after that.
 	grace = time.Second
 	// maxAsked is more lines than any program needs to report why it will not start the command.
 	maxAsked = 1000
@@ -49,8 +48,7 @@ type Engine struct {
 	// Explain returns why the program has come no further, from its own messages and those of a
 	// command that had begun; nil if they do not say.
 	Explain func(said string, came State) *remote.Error
-	// Hangs is set if the program may run forever after reporting why it will not start the
-	// command.
+	// Hangs is set if the program may run forever after it has reported its failure.
 	Hangs bool
 	// Silent is the likely reason if the program never starts the command and prints nothing, ""
 	// for none in particular.
