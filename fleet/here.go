@@ -27,7 +27,7 @@ func (job Job) smokeHere(ctx context.Context, fleet *facts.Fleet) (notTried stri
 	if why := r.switchedOff(d); why != "" {
 		return why
 	}
-	client := remote.New(here{}, remote.Options{Timeout: job.Timeout, Nodes: 1})
+	client := remote.New(localCarrier{}, remote.Options{Timeout: job.Timeout, Nodes: 1})
 	defer client.Close()
 	talking, _, err := client.Reach(ctx, fleet.Nodes[0].Name)
 	if err != nil {
@@ -41,17 +41,17 @@ func (job Job) smokeHere(ctx context.Context, fleet *facts.Fleet) (notTried stri
 	return ""
 }
 
-// here connects to this machine, where the agent is a part of this process.
-type here struct{}
+// localCarrier connects to this machine, where the agent is a part of this process.
+type localCarrier struct{}
 
-func (here) Dial(context.Context, string) (remote.Connection, *remote.Trace, error) {
+func (localCarrier) Dial(context.Context, string) (remote.Connection, *remote.Trace, error) {
 	ours, theirs := net.Pipe()
 	return &talk{ours, theirs, make(chan struct{})}, &remote.Trace{}, nil
 }
 
-func (here) Files([]string) int { return 0 }
+func (localCarrier) Files([]string) int { return 0 }
 
-func (here) Close() error { return nil }
+func (localCarrier) Close() error { return nil }
 
 // talk is the connection to an agent in this process.
 type talk struct {

@@ -53,7 +53,7 @@ func (job Job) probing() ([]facts.Section, probe.Options) {
 	}
 	if config := prediction.Config; config != nil {
 		for _, offload := range config.Offload {
-			if filepath.IsAbs(offload.Path) { // where another one lies is the script's business
+			if filepath.IsAbs(offload.Path) { // the script decides where a relative one is
 				options.Places["offload-"+offload.What] = offload.Path
 			}
 		}
@@ -62,7 +62,7 @@ func (job Job) probing() ([]facts.Section, probe.Options) {
 	return slices.DeleteFunc(probe.Of(probe.Nodes), func(s facts.Section) bool { return unneeded[s] != "" }), options
 }
 
-// scriptImports are what the script imports, as the launching machine has it.
+// scriptImports returns what the script imports, as read on the launching machine.
 func (job Job) scriptImports() []string {
 	if job.Head == nil || job.Head.Files == nil {
 		return nil
@@ -75,8 +75,8 @@ func (job Job) scriptImports() []string {
 	return nil
 }
 
-// possibleOps are what DeepSpeed may have to compile: where nobody has said which accelerator is
-// meant, the nodes may turn out to have none, and the CPU's collectives are compiled then.
+// possibleOps returns what DeepSpeed may have to compile. If the user has set no accelerator, the
+// nodes may turn out to have none, and then the CPU's collectives are compiled.
 func (job Job) possibleOps() []string {
 	p := job.Prediction
 	if p.AcceleratorAssumed {
@@ -85,20 +85,19 @@ func (job Job) possibleOps() []string {
 	return p.Ops()
 }
 
-// unneeded are the sections that say nothing about this launch, each with why.
+// unneeded returns the sections that do not matter for this launch, with the reason.
 func (job Job) unneeded() map[facts.Section]string {
 	not := map[facts.Section]string{}
 	if len(job.possibleOps()) == 0 {
 		not[facts.SectionToolchain] = "the launch is not known to need any DeepSpeed op"
 	}
 	if job.Prediction.Accelerator == "cpu" && !job.Prediction.AcceleratorAssumed {
-		not[facts.SectionNVML] = "accelerator cpu: the GPU driver is not asked" // which may hang
+		not[facts.SectionNVML] = "accelerator cpu: the GPU driver is not asked" // the driver may hang
 	}
 	return not
 }
 
-// probe has a node report its sections, and notes of each that is
-// missing why.
+// probe makes a node report its sections, and records why a section is missing.
 func (job Job) probe(ctx context.Context, at *remote.Agent, node *facts.Node, probing agent.Probing) error {
 	err := agent.Probe(ctx, at, probing, func(part string, body json.RawMessage) {
 		job.alike.take(node, facts.Section(part), body)
@@ -111,8 +110,7 @@ func (job Job) probe(ctx context.Context, at *remote.Agent, node *facts.Node, pr
 	return err
 }
 
-// take files one answered section. An answer that does not hold its section leaves it
-// missing.
+// take stores one answered section. If an answer lacks its section, the section is missing.
 func (told *alike) take(node *facts.Node, section facts.Section, body json.RawMessage) {
 	answer, err := told.decode(section, body)
 	switch {
@@ -127,8 +125,7 @@ func (told *alike) take(node *facts.Node, section facts.Section, body json.RawMe
 	}
 }
 
-// LookHere looks at the launching machine as the one node of a launch that
-// stays there, and needs no ssh.
+// LookHere probes the launching machine as the only node of a launch that stays there, without ssh.
 func LookHere(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
 	return job.anew(ctx, Job.lookHere)
 }
@@ -159,7 +156,7 @@ func (job Job) lookHere(ctx context.Context) (facts.Fleet, launch.Prediction) {
 	return fleet, job.Prediction.Resolved(fleet.Nodes)
 }
 
-// ProbeHere has this machine looked at by this process. options.Deadline bounds it.
+// ProbeHere probes this machine in this process. options.Deadline limits it.
 func ProbeHere(ctx context.Context, node *facts.Node, options probe.Options, sections []facts.Section) {
 	probe.Run(ctx, options, sections, func(section facts.Section, seen facts.Facts, missing string) {
 		if missing != "" {
@@ -170,11 +167,12 @@ func ProbeHere(ctx context.Context, node *facts.Node, options probe.Options, sec
 	})
 }
 
-// startersNames is the share of a launcher whose nodes start each other, for which they look up names.
+// startersNames is how many names each node looks up for a launcher whose nodes start each other.
 const startersNames = 512
 
-// asking is what each node is asked, by its place: what all are, and its share of the names. Where these
-// lead is found out while nodes are reached: a name server may be slow.
+// asking returns what each node is asked, by position: the common part, and its share of the names.
+// The names' addresses are resolved while nodes are being reached, because a name server may be
+// slow.
 func (job Job) asking(ctx context.Context) func(i int) agent.Probing {
 	names := job.Prediction.HostNames()
 	addresses := sync.OnceValue(func() map[string]string { return peerAddresses(ctx, names) })
@@ -199,16 +197,16 @@ func (job Job) asking(ctx context.Context) func(i int) agent.Probing {
 }
 
 const (
-	// peerTime bounds how long the nodes' names are looked up before the nodes are
-	// asked. A name that takes longer is asked no route for; how every node
-	// resolves every name is a section of its own.
+	// peerTime limits the lookups of the nodes' names before the nodes are asked. For a name that
+	// takes longer, nodes report no route; how every node resolves every name is a section of its
+	// own.
 	peerTime = 500 * time.Millisecond
 	// lookupsAtOnce keeps thousands of names from flooding a name server.
 	lookupsAtOnce = 64
 )
 
-// peerAddresses is the first address of every name that resolves here, so that
-// the nodes can say by which interface they would reach it.
+// peerAddresses returns the first address of every name that resolves on this machine, so that the
+// nodes can report through which interface they would reach it.
 func peerAddresses(ctx context.Context, names []string) map[string]string {
 	ctx, cancel := context.WithTimeout(ctx, peerTime)
 	defer cancel()

@@ -284,10 +284,9 @@ func maskValue(value string) string {
 	return text.String()
 }
 
-// maskLines keeps every line, since each one matters to DeepSpeed, but nothing
-// that may be a secret: neither the values of names that are not allow-listed
-// nor what stands in comments and in lines that are no assignment. A carriage
-// return ends a line too, as it does for Python.
+// maskLines keeps every line, since each one matters to DeepSpeed, but no possible secret: it hides
+// the values of names that are not on the allow-list, comments, and lines that are no assignment. A
+// carriage return ends a line too, as it does for Python.
 func maskLines(text string) []string {
 	lines := []string{}
 	for line := range strings.Lines(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)) {
@@ -299,7 +298,7 @@ func maskLines(text string) []string {
 		case isAssignment && !strings.HasPrefix(line, "#"):
 			line = name + "=" + maskValue(line[len(name)+1:])
 		case isAssignment:
-			line = "#…=…" // to DeepSpeed an assignment like any other
+			line = "#…=…" // DeepSpeed treats it as an assignment
 		case strings.HasPrefix(line, "#"):
 			line = "#…"
 		default:

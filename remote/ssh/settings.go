@@ -183,8 +183,8 @@ func unsafeInShell(words ...string) string {
 	return ""
 }
 
-// parseJump reads a ProxyJump list. Its last host leads to the target; those
-// before it are the way to that one.
+// parseJump parses a ProxyJump list. Its last host is the one that leads to the target; those
+// before it lead to that host.
 func parseJump(list string) (*hop, error) {
 	before, last := "", list
 	if i := strings.LastIndexByte(list, ','); i >= 0 {
@@ -214,14 +214,13 @@ func parseJump(list string) (*hop, error) {
 	return &h, nil
 }
 
-// userAndHost takes user@host apart; the user is "" when the name has none.
+// userAndHost splits user@host; the user is "" if the name has none.
 func userAndHost(name string) (user, host string) {
 	host = hostfile.Bare(name)
 	return strings.TrimSuffix(name[:len(name)-len(host)], "@"), host
 }
 
-// differences names what is in effect for this host and would have ssh do
-// something that we do not.
+// differences records the settings in effect for this host with which ssh would behave differently.
 func (e *evaluation) differences(t *target) {
 	on := func(keyword string) bool { return e.is(keyword, "yes", "true", "always") }
 	set := func(keyword string) bool { return e.has(keyword) && !e.is(keyword, "none", "no", "false") }
