@@ -58,7 +58,7 @@ func (l Logins) Run(ctx context.Context) facts.Logins {
 	all.Wait()
 	for i, peer := range l.Peers {
 		switch {
-		case !tries[i].over:
+		case !tries[i].isKnown:
 			result.Untried = append(result.Untried, peer)
 		case tries[i].failure != nil:
 			result.Failed = append(result.Failed, *tries[i].failure)
@@ -70,7 +70,7 @@ func (l Logins) Run(ctx context.Context) facts.Logins {
 }
 
 type try struct {
-	over    bool         // false if our time limit ended it before the result was known
+	isKnown bool         // false if our time limit ended it before the result was known
 	failure *facts.Login // nil if it passed
 }
 
@@ -83,17 +83,17 @@ func (l Logins) logIn(ctx context.Context, ssh, peer string) try {
 	_, complaint, err := inEnglish(ssh, args...).Run(ctx)
 	took := w.Took()
 	if err == nil {
-		return try{over: true}
+		return try{isKnown: true}
 	}
 	failure := &facts.Login{Peer: peer, Seconds: took.Seconds()}
 	if ctx.Err() == nil {
 		failure.Cause, failure.Message = loginCause(complaint, err)
-		return try{over: failure.Cause != "timeout" || w.Busy() == 0, failure: failure}
+		return try{isKnown: failure.Cause != "timeout" || w.Busy() == 0, failure: failure}
 	}
 	line := lastLine(complaint)
 	failure.Cause = cmp.Or(causeSaid(complaint), "timeout")
 	failure.Message = cmp.Or(line, "no answer within "+text.Duration(failure.Seconds))
-	return try{over: line != "" || took >= loginConnect && w.Busy() == 0, failure: failure}
+	return try{isKnown: line != "" || took >= loginConnect && w.Busy() == 0, failure: failure}
 }
 
 // inEnglish returns a program whose messages are evaluated.
@@ -142,7 +142,7 @@ func unwritten(settings string) []string {
 
 // loginCauses maps ssh's messages to causes (OpenSSH, sshconnect.c, sshconnect2.c, packet.c and the
 // C library's errors); the first match counts.
-var loginCauses = []struct{ says, cause string }{
+var loginCauses = []struct{ pattern, cause string }{
 	{"could not resolve hostname", "name"},
 	{"host key verification failed", "host-key"},
 	{"host key is known for", "host-key"},
@@ -183,7 +183,7 @@ func loginCause(stderr string, err error) (cause, message string) {
 func causeSaid(stderr string) string {
 	stderr = strings.ToLower(stderr)
 	for _, known := range loginCauses {
-		if strings.Contains(stderr, known.says) {
+		if strings.Contains(stderr, known.pattern) {
 			return known.cause
 		}
 	}

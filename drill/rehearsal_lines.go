@@ -82,13 +82,13 @@ func (r *rehearsed) output(line string) {
 	place := r.place(label, rank)
 	switch {
 	case place < 0:
-		keep(&r.complaints, line)
+		appendLimited(&r.complaints, line)
 		return
 	case echoed && !slices.Contains(r.nodes[place].Ranks, rank) && len(r.nodes[place].Ranks) < keptLines:
 		r.nodes[place].Ranks = append(r.nodes[place].Ranks, rank)
 	}
 	if before != "" {
-		keep(&r.nodes[place].Noise, before)
+		appendLimited(&r.nodes[place].Noise, before)
 	}
 }
 
@@ -134,14 +134,14 @@ func (r *rehearsed) complaint(line string) {
 		label, text = splitLabel(text)
 	}
 	if r.named[label] == nil {
-		keep(&r.complaints, line)
+		appendLimited(&r.complaints, line)
 		return
 	}
 	if text == "" {
 		return
 	}
 	for _, place := range r.named[label] {
-		keep(&r.nodes[place].Errors, text)
+		appendLimited(&r.nodes[place].Errors, text)
 	}
 }
 
@@ -154,8 +154,8 @@ func splitLabel(line string) (label, text string) {
 	return label, strings.TrimSpace(text)
 }
 
-// keep adds a line to a list; a full list ends with "…".
-func keep(lines *[]string, line string) {
+// appendLimited adds a line to a list; a full list ends with "…".
+func appendLimited(lines *[]string, line string) {
 	switch {
 	case len(*lines) < keptLines:
 		*lines = append(*lines, line)

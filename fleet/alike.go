@@ -23,15 +23,15 @@ type alike struct {
 }
 
 // decode returns what a node reported about a section. The caller must not change it.
-func (told *alike) decode(section facts.Section, body json.RawMessage) (*agent.Probed, error) {
+func (a *alike) decode(section facts.Section, body json.RawMessage) (*agent.Probed, error) {
 	key := [sha256.Size]byte{}
 	hash := sha256.New()
 	_, _ = io.WriteString(hash, string(section)+" ")
 	_, _ = hash.Write(body)
 	hash.Sum(key[:0])
-	told.mu.RLock()
-	known := told.sections[key]
-	told.mu.RUnlock()
+	a.mu.RLock()
+	known := a.sections[key]
+	a.mu.RUnlock()
 	if known != nil {
 		return known, nil
 	}
@@ -39,11 +39,11 @@ func (told *alike) decode(section facts.Section, body json.RawMessage) (*agent.P
 	if err := faster.Unmarshal(body, &answer); err != nil {
 		return nil, err
 	}
-	told.mu.Lock()
-	defer told.mu.Unlock()
-	if told.sections == nil {
-		told.sections = map[[sha256.Size]byte]*agent.Probed{}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.sections == nil {
+		a.sections = map[[sha256.Size]byte]*agent.Probed{}
 	}
-	told.sections[key] = &answer
+	a.sections[key] = &answer
 	return &answer, nil
 }

@@ -21,8 +21,8 @@ func TestAlikeIsKeptOnce(t *testing.T) {
 	told, nodes := &alike{}, make([]facts.Node, 3)
 	for i := range nodes {
 		nodes[i].Missing = map[facts.Section]string{}
-		told.take(&nodes[i], facts.SectionSHM, json.RawMessage(`{"seen":{"shm":{"exists":true,"fstype":"tmpfs"}}}`))
-		told.take(&nodes[i], facts.SectionNet, json.RawMessage(net(fmt.Sprintf("10.0.0.%d/16", i))))
+		told.store(&nodes[i], facts.SectionSHM, json.RawMessage(`{"seen":{"shm":{"exists":true,"fstype":"tmpfs"}}}`))
+		told.store(&nodes[i], facts.SectionNet, json.RawMessage(net(fmt.Sprintf("10.0.0.%d/16", i))))
 	}
 	if nodes[0].SHM == nil || nodes[0].SHM != nodes[1].SHM || nodes[1].SHM != nodes[2].SHM {
 		t.Error("the same bytes are not one value")

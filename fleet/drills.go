@@ -45,9 +45,9 @@ type Drill struct {
 // launching is what users know this machine as.
 const launching = "the launching machine"
 
-// patience is how long most drills wait for the one before them. In a healthy fleet that one then
-// measures the network and not nodes busy with other drills, while a drill that waits for a sick
-// node delays no other. It costs a healthy fleet nothing: eight nodes meet and call each other in
+// patience is how long most drills wait for the drill before them. In a healthy fleet, the earlier
+// drill then measures an idle network; the later one still starts soon if a sick node keeps the
+// earlier one busy. The wait costs a healthy fleet nothing: eight nodes meet and call each other in
 // 0.1 s and log in to each other in seconds.
 const patience = 500 * time.Millisecond
 
@@ -109,7 +109,7 @@ type run struct {
 }
 
 func (job Job) newRun(fleet *facts.Fleet) *run {
-	if head := job.Head; head != nil { // results of an earlier, spoilt attempt must not stay
+	if head := job.Head; head != nil { // an earlier, spoilt attempt may have left results
 		head.Rehearsal = nil
 		delete(head.Missing, facts.SectionRehearsal)
 	}

@@ -25,7 +25,7 @@ func membersFor(n int) members {
 	for i := range n {
 		all = append(all, &member{
 			agent: &remote.Agent{}, Node: &facts.Node{Name: fmt.Sprintf("w%d", i+1), Missing: map[facts.Section]string{}},
-			turn: i,
+			position: i,
 		})
 	}
 	return all

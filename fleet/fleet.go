@@ -68,12 +68,12 @@ type Job struct {
 // the drills. Results keep hostfile order. The prediction is the job's, completed with what the
 // nodes reported.
 func Look(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
-	return job.anew(ctx, Job.look)
+	return job.withRetry(ctx, Job.look)
 }
 
-// anew calls look, and calls it again if this machine stood still in between. If that happens
+// withRetry calls look, and calls it again if this machine stood still in between. If that happens
 // twice, it reports nothing about any node, because the answers cannot be trusted.
-func (job Job) anew(ctx context.Context, look func(Job, context.Context) (facts.Fleet, launch.Prediction)) (facts.Fleet, launch.Prediction) {
+func (job Job) withRetry(ctx context.Context, look func(Job, context.Context) (facts.Fleet, launch.Prediction)) (facts.Fleet, launch.Prediction) {
 	prediction, w := job.Prediction, hostsys.BeginWait()
 	fleet, stood := hostsys.Anew(ctx, func(ctx context.Context) (fleet facts.Fleet) {
 		fleet, prediction = look(job, ctx)
@@ -148,7 +148,7 @@ func (job Job) lookAtAll(ctx, agents context.Context, nodes []facts.Node) (came 
 	job.emit(Event{Phase: Looking, Step: Ended})
 	for i, at := range talking {
 		if at != nil {
-			came = append(came, &member{Node: &nodes[i], agent: at, turn: len(came)})
+			came = append(came, &member{Node: &nodes[i], agent: at, position: len(came)})
 		}
 	}
 	return came

@@ -46,45 +46,45 @@ type localCarrier struct{}
 
 func (localCarrier) Dial(context.Context, string) (remote.Connection, *remote.Trace, error) {
 	ours, theirs := net.Pipe()
-	return &talk{ours, theirs, make(chan struct{})}, &remote.Trace{}, nil
+	return &localConnection{ours, theirs, make(chan struct{})}, &remote.Trace{}, nil
 }
 
 func (localCarrier) Files([]string) int { return 0 }
 
 func (localCarrier) Close() error { return nil }
 
-// talk is the connection to an agent in this process.
-type talk struct {
+// localConnection is the connection to an agent in this process.
+type localConnection struct {
 	net.Conn // our end
-	theirs   net.Conn
-	over     chan struct{} // closed when the agent has ended
+	agentEnd net.Conn
+	ended    chan struct{} // closed when the agent has ended
 }
 
-func (t *talk) Start(string, io.Writer) (*remote.Process, *remote.Error) {
+func (t *localConnection) Start(string, io.Writer) (*remote.Process, *remote.Error) {
 	status := 0
 	go func() {
-		defer close(t.over)
-		defer t.theirs.Close()
-		if agent.Run(context.Background(), t.theirs, t.theirs) != nil { // returns when the connection ends
+		defer close(t.ended)
+		defer t.agentEnd.Close()
+		if agent.Run(context.Background(), t.agentEnd, t.agentEnd) != nil { // returns when the connection ends
 			status = 1
 		}
 	}()
 	return &remote.Process{Running: true, Stdin: t.Conn, Stdout: t.Conn, Wait: func() remote.Exit {
-		<-t.over
+		<-t.ended
 		return remote.Exit{Status: status}
 	}}, nil
 }
 
-func (t *talk) Wait() error {
-	<-t.over
+func (t *localConnection) Wait() error {
+	<-t.ended
 	return nil
 }
 
-func (t *talk) Alive() bool { return true }
+func (t *localConnection) Alive() bool { return true }
 
-func (t *talk) Broken() *remote.Error { return nil }
+func (t *localConnection) Broken() *remote.Error { return nil }
 
-func (t *talk) LookOut(context.Context) remote.Lookout { return noLookout{} }
+func (t *localConnection) LookOut(context.Context) remote.Lookout { return noLookout{} }
 
 // noLookout does nothing: there is no other machine to watch.
 type noLookout struct{}

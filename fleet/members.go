@@ -18,8 +18,8 @@ import (
 // member is a node whose agent takes part in the drills.
 type member struct {
 	*facts.Node
-	agent *remote.Agent
-	turn  int // its position among the members
+	agent    *remote.Agent
+	position int // its position among the members
 
 	mu    sync.Mutex // guards the node's sections, their missing reasons, and ranks
 	ranks []string   // addresses from which ranks of a real launch called its store

@@ -195,7 +195,7 @@ func (r *run) call(ctx context.Context, plan *addressPlan, callees [][]int, d Dr
 			return nil
 		}
 		var called members
-		for _, i := range callees[m.turn] {
+		for _, i := range callees[m.position] {
 			called = append(called, r.members[i])
 		}
 		seen, err := r.callFrom(ctx, w, m, at, mesh.Calls{Peers: r.peers(plan, called), AllPorts: len(r.members) <= allPorts, Deadline: d.Limit})

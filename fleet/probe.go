@@ -100,7 +100,7 @@ func (job Job) unneeded() map[facts.Section]string {
 // probe makes a node report its sections, and records why a section is missing.
 func (job Job) probe(ctx context.Context, at *remote.Agent, node *facts.Node, probing agent.Probing) error {
 	err := agent.Probe(ctx, at, probing, func(part string, body json.RawMessage) {
-		job.alike.take(node, facts.Section(part), body)
+		job.alike.store(node, facts.Section(part), body)
 	})
 	for _, section := range probing.Sections {
 		if !node.Has(section) && node.Missing[section] == "" {
@@ -110,9 +110,9 @@ func (job Job) probe(ctx context.Context, at *remote.Agent, node *facts.Node, pr
 	return err
 }
 
-// take stores one answered section. If an answer lacks its section, the section is missing.
-func (told *alike) take(node *facts.Node, section facts.Section, body json.RawMessage) {
-	answer, err := told.decode(section, body)
+// store stores one answered section. If an answer lacks its section, the section is missing.
+func (a *alike) store(node *facts.Node, section facts.Section, body json.RawMessage) {
+	answer, err := a.decode(section, body)
 	switch {
 	case err != nil:
 		node.Missing[section] = fmt.Sprintf("the agent's answer is malformed: %v", err)
@@ -127,7 +127,7 @@ func (told *alike) take(node *facts.Node, section facts.Section, body json.RawMe
 
 // LookHere probes the launching machine as the only node of a launch that stays there, without ssh.
 func LookHere(ctx context.Context, job Job) (facts.Fleet, launch.Prediction) {
-	return job.anew(ctx, Job.lookHere)
+	return job.withRetry(ctx, Job.lookHere)
 }
 
 func (job Job) lookHere(ctx context.Context) (facts.Fleet, launch.Prediction) {

@@ -32,7 +32,7 @@ func TestTake(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := facts.Node{Missing: map[facts.Section]string{}}
-			(&alike{}).take(&node, facts.SectionHost, []byte(test.body))
+			(&alike{}).store(&node, facts.SectionHost, []byte(test.body))
 			if node.Has(facts.SectionHost) != test.seen || (node.Missing[facts.SectionHost] == "") != test.seen || node.Net != nil {
 				t.Errorf("host seen %v, missing %q, net %v", node.Has(facts.SectionHost), node.Missing[facts.SectionHost], node.Net)
 			}

@@ -40,21 +40,21 @@ func (r *run) rails(ctx context.Context, d Drill) {
 	ends := r.listenByRail(ctx)
 	callees := r.railCallees()
 	r.each(ctx, d.Phase, r.members, d.Limit, func(ctx context.Context, m *member) error {
-		told := facts.Rails{Rails: make([]facts.Rail, len(ends[m.turn]))}
+		told := facts.Rails{Rails: make([]facts.Rail, len(ends[m.position]))}
 		errs := make([]error, len(told.Rails))
 		var all sync.WaitGroup
 		for at := range told.Rails {
-			own, rail := ends[m.turn][at], &told.Rails[at]
+			own, rail := ends[m.position][at], &told.Rails[at]
 			rail.Name, rail.Layer = own.Name, own.Layer
 			by := railCalls{run: r, drill: d, caller: m, own: own}
 			all.Go(func() {
-				rail.Same, errs[at] = by.call(ctx, ends, callees[m.turn], func(peer []end, _ int) int { return sameRail(ends[m.turn], peer, at) })
+				rail.Same, errs[at] = by.call(ctx, ends, callees[m.position], func(peer []end, _ int) int { return sameRail(ends[m.position], peer, at) })
 			})
 			if own.Layer == "" || own.unfit != "" || len(told.Rails) < 2 {
 				continue
 			}
 			all.Go(func() {
-				across, err := by.call(ctx, ends, callees[m.turn], func(peer []end, turn int) int { return otherRail(ends[m.turn], peer, at, turn) })
+				across, err := by.call(ctx, ends, callees[m.position], func(peer []end, turn int) int { return otherRail(ends[m.position], peer, at, turn) })
 				if err == nil && len(across.Reached)+len(across.Failed) > 0 {
 					rail.Across = &across
 				}
@@ -107,7 +107,7 @@ func (r *run) listenByRail(ctx context.Context) [][]end {
 			if rail.Layer != "" {
 				bound[rail.Address] = rail.Interface
 			}
-			ends[m.turn], places = append(ends[m.turn], end{rail, at}), append(places, at)
+			ends[m.position], places = append(ends[m.position], end{rail, at}), append(places, at)
 		}
 		r.listenAt(ctx, m, places, bound)
 	})
@@ -128,7 +128,7 @@ func (c railCalls) call(ctx context.Context, ends [][]end, callees []int, to fun
 	plan := &addressPlan{places: map[*member]*place{}}
 	var called members
 	for turn, i := range callees {
-		if at := to(ends[i], turn); i != c.caller.turn && at >= 0 {
+		if at := to(ends[i], turn); i != c.caller.position && at >= 0 {
 			called = append(called, c.members[i])
 			plan.places[c.members[i]] = ends[i][at].place
 		}

@@ -117,7 +117,7 @@ func (r *run) serve(ctx context.Context, a attempt, first *facts.Node, already [
 	known = make([]facts.Rendezvous, len(r.members))
 	losses := make([]error, len(r.members))
 	r.members.each(func(m *member) {
-		i := m.turn
+		i := m.position
 		serves, why := r.Prediction.Serves(a.Endpoint, m.Node, first)
 		known[i] = facts.Rendezvous{Serves: serves, ServesWhy: why, Generation: generation}
 		if !serves || already != nil && already[i].Serves {
@@ -173,22 +173,22 @@ func unserved(stores []facts.Rendezvous) bool {
 // join makes all members join at one endpoint, once the stores are known, and reports whether all
 // met.
 func (r *run) join(ctx context.Context, stores []facts.Rendezvous, a attempt) (met bool) {
-	hosts := r.members.only(func(m *member) bool { return stores[m.turn].Serves })
+	hosts := r.members.only(func(m *member) bool { return stores[m.position].Serves })
 	seen, lost, w := make([]facts.Rendezvous, len(r.members)), make([]error, len(r.members)), hostsys.BeginWait()
 	nowhere := unserved(stores)
 	r.each(ctx, a.phase, r.members, a.limit, func(ctx context.Context, m *member) error {
-		store, joined := stores[m.turn], &seen[m.turn]
+		store, joined := stores[m.position], &seen[m.position]
 		if nowhere {
 			// Another process has the port. It may be a running job, so preflight does not call it.
 			if *joined = store; store.Failed == "" {
 				joined.Failed, joined.Error = facts.HopWait, "the store could not be served"
 			}
 		} else {
-			*joined, lost[m.turn] = r.joinFrom(ctx, m, a, store.Generation, r.storesFor(m, hosts))
+			*joined, lost[m.position] = r.joinFrom(ctx, m, a, store.Generation, r.storesFor(m, hosts))
 			joined.Serves, joined.ServesWhy, joined.Waited = store.Serves, store.ServesWhy, store.Waited
 		}
 		joined.Endpoint, joined.Generation = a.endpoint(), store.Generation
-		return lost[m.turn]
+		return lost[m.position]
 	})
 	met = true
 	var missing []string // those for which the servers waited

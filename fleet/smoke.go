@@ -48,10 +48,10 @@ type smokeTest struct {
 	crews members          // those whose ranks are up and have not failed alone
 	down  map[*member]bool // those with ranks that were ended and must be loaded again
 	tried map[Phase]int
-	// doubts are the pairs to test rail by rail. by has the only rail that a member's ranks may
+	// doubts are the pairs to test rail by rail. onlyRail has the only rail that a member's ranks may
 	// use.
-	doubts [][2]*member
-	by     map[*member]nccl.RailEnd
+	doubts   [][2]*member
+	onlyRail map[*member]nccl.RailEnd
 }
 
 // smoke makes the ranks of the launch compute and then communicate: those of each node, then one
@@ -66,7 +66,7 @@ func (r *run) smoke(ctx context.Context, d Drill) {
 			s.ranks[m] = append(s.ranks[m], rank)
 		}
 	}
-	s.muster(d.Section)
+	s.startRanks(d.Section)
 	s.compute()
 	s.alone()
 	if s.together(facts.SmokeOne, firstRank) && s.together(facts.SmokeAll, everyRank) {
@@ -99,7 +99,7 @@ func (s *smokeTest) ask(m *member, orders map[int]smoke.Order, limit time.Durati
 	w := hostsys.BeginWait()
 	ctx, cancel := within(s.ctx, limit)
 	defer cancel()
-	outcome, err := agent.Command.Ask(ctx, m.agent, smoke.Orders{Token: s.token, Of: orders, Env: s.by[m].Env, Limit: limit})
+	outcome, err := agent.Command.Ask(ctx, m.agent, smoke.Orders{Token: s.token, Of: orders, Env: s.onlyRail[m].Env, Limit: limit})
 	m.lose(err)
 	if err != nil {
 		outcome = smoke.Outcome{}

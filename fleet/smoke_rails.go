@@ -29,14 +29,14 @@ func (s *smokeTest) byRail() {
 		rails, counts = append(rails, between), append(counts, len(between))
 	}
 	left := smoke.ByRail(pairs, counts, func(round []smoke.RailTrial) bool {
-		s.by = map[*member]nccl.RailEnd{}
+		s.onlyRail = map[*member]nccl.RailEnd{}
 		var trials []members
 		for _, trial := range round {
 			var who members
 			for i, number := range pairs[trial.Pair] {
 				m := s.members[number]
 				who = append(who, m)
-				s.by[m], s.down[m] = rails[trial.Pair][trial.Rail].Ends[i], true // loaded again before the trial
+				s.onlyRail[m], s.down[m] = rails[trial.Pair][trial.Rail].Ends[i], true // loaded again before the trial
 			}
 			trials = append(trials, who)
 		}

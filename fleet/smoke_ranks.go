@@ -27,8 +27,8 @@ const (
 	freeMemory = 4 << 30
 )
 
-// muster makes every node start its ranks.
-func (s *smokeTest) muster(section facts.Section) {
+// startRanks makes every node start its ranks.
+func (s *smokeTest) startRanks(section facts.Section) {
 	limit := s.Smoke.Time / 2
 	engine := cmp.Or(s.Smoke.Engine, s.fitting())
 	s.each(s.ctx, s.named(facts.SmokeLoad), s.members, limit, func(ctx context.Context, m *member) error {
@@ -36,7 +36,7 @@ func (s *smokeTest) muster(section facts.Section) {
 		var err error
 		if seen.Refused == "" {
 			var up smoke.Mustered
-			crew := s.crew(m, engine, limit)
+			crew := s.crewOf(m, engine, limit)
 			up, err = agent.Muster.Start(s.ctx, m.agent, crew, limit+answerTime, nil)
 			seen.Backend, seen.Ranks, seen.Refused = up.Backend, up.Ranks, up.Refused
 			if err == nil && seen.Refused == "" && !slices.EqualFunc(crew.Ranks, seen.Ranks, func(p smoke.Place, r facts.SmokeRank) bool { return p.LocalRank == r.LocalRank }) {
@@ -47,7 +47,7 @@ func (s *smokeTest) muster(section facts.Section) {
 		return err
 	})
 	s.crews = s.members.only(func(m *member) bool { return m.Smoke != nil && m.Smoke.Refused == "" })
-	s.leave()
+	s.dropFailed()
 }
 
 // fitting returns the engine that all nodes support, since their ranks must communicate.
@@ -97,8 +97,8 @@ func (s *smokeTest) refused(m *member, engine string) string {
 	return ""
 }
 
-// crew returns how a node's ranks are started.
-func (s *smokeTest) crew(m *member, engine string, limit time.Duration) smoke.Crew {
+// crewOf returns how a node's ranks are started.
+func (s *smokeTest) crewOf(m *member, engine string, limit time.Duration) smoke.Crew {
 	crew := smoke.Crew{
 		Token: s.token, Engine: engine, WorkDir: s.Prediction.WorkDir, Accelerator: s.Prediction.Accelerator,
 		Env: s.Prediction.Exports, Limit: limit,
@@ -132,8 +132,8 @@ func (s *smokeTest) crew(m *member, engine string, limit time.Duration) smoke.Cr
 	return crew
 }
 
-// leave removes the members with a rank that failed by itself.
-func (s *smokeTest) leave() {
+// dropFailed removes the members with a rank that failed by itself.
+func (s *smokeTest) dropFailed() {
 	hasFailed := func(rank facts.SmokeRank) bool { return rank.Failure != nil }
 	for _, m := range s.crews {
 		if slices.ContainsFunc(m.Smoke.Ranks, hasFailed) {
@@ -149,8 +149,8 @@ func (s *smokeTest) compute() {
 	for _, m := range s.crews {
 		all[m] = m.Smoke.Ranks
 	}
-	s.have(all)
-	s.leave()
+	s.computeOn(all)
+	s.dropFailed()
 	rates := map[string][]float64{} // by the device that computes
 	for _, m := range s.crews {
 		for _, rank := range m.Smoke.Ranks {
@@ -165,12 +165,12 @@ func (s *smokeTest) compute() {
 			}
 		}
 	}
-	s.have(slow)
-	s.leave()
+	s.computeOn(slow)
+	s.dropFailed()
 }
 
-// have makes some ranks compute. The best result of each rank counts.
-func (s *smokeTest) have(ranks map[*member][]facts.SmokeRank) {
+// computeOn makes some ranks compute. The best result of each rank counts.
+func (s *smokeTest) computeOn(ranks map[*member][]facts.SmokeRank) {
 	who := s.crews.only(func(m *member) bool { return len(ranks[m]) > 0 })
 	if len(who) == 0 {
 		return

@@ -142,7 +142,7 @@ func (s *smoking) carriedOut(ctx context.Context, name string, orders smoke.Orde
 			came.Done[local] = smoke.Done{BitRate: s.rate(done.BitRate, m.nodes...)}
 		}
 	}
-	if s.isBy(rail) && !s.talk(m.nodes) {
+	if s.isBy(rail) && !s.communicate(m.nodes) {
 		if s.hangs {
 			time.Sleep(time.Duration(orders.Of[0].Seconds * float64(time.Second)))
 		}
@@ -161,7 +161,7 @@ func (s *smoking) rate(usual float64, nodes ...string) float64 {
 // isBy reports whether the model's faults apply to a rail; "" stands for all rails.
 func (s *smoking) isBy(rail string) bool { return rail == "" || s.rail == "" || rail == s.rail }
 
-func (s *smoking) talk(nodes []string) bool {
+func (s *smoking) communicate(nodes []string) bool {
 	if len(nodes) == 1 {
 		return !s.unequal[nodes[0]]
 	}

@@ -43,7 +43,7 @@ func (s *smokeTest) alone() {
 			trials[i][0].Smoke.Fault = facts.FaultAlone
 		}
 	}
-	s.leave()
+	s.dropFailed()
 }
 
 // together makes ranks of all nodes reduce. If that fails, it isolates the nodes that cause it. It
@@ -224,7 +224,7 @@ func (s *smokeTest) reduce(phase Phase, stage facts.SmokeStage, who members, ran
 		passed = passed && len(met[i].Failures) == 0 && len(met[i].Done) == len(ranks(m))
 	}
 	for i, m := range who {
-		trial := facts.SmokeTrial{Stage: stage, Nodes: len(who), Ranks: size, Rail: s.by[m].Name, Passed: passed, Seconds: time.Since(began).Seconds(), Failures: met[i].Failures}
+		trial := facts.SmokeTrial{Stage: stage, Nodes: len(who), Ranks: size, Rail: s.onlyRail[m].Name, Passed: passed, Seconds: time.Since(began).Seconds(), Failures: met[i].Failures}
 		for _, other := range who {
 			if other != m && len(who) <= fewNodes && stage != facts.SmokeOne && stage != facts.SmokeAll {
 				trial.With = append(trial.With, other.Name)
@@ -248,7 +248,7 @@ func (s *smokeTest) meetAt(who members) string {
 	if len(who) == 1 {
 		return "127.0.0.1"
 	}
-	return cmp.Or(s.by[who[0]].Address, nccl.PeerAddress(who[0].Node).Address, who[0].Address, hostfile.Bare(who[0].Name))
+	return cmp.Or(s.onlyRail[who[0]].Address, nccl.PeerAddress(who[0].Node).Address, who[0].Address, hostfile.Bare(who[0].Name))
 }
 
 // blame stores the result of isolating a fault.

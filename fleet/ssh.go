@@ -63,7 +63,7 @@ func forgive(seen *facts.Logins) {
 // loginPeers returns the nodes that a member logs in to.
 func (r *run) loginPeers(m *member) (peers []string) {
 	n := len(r.members)
-	ahead := func(by int) string { return r.members[(m.turn+by)%n].Name }
+	ahead := func(by int) string { return r.members[(m.position+by)%n].Name }
 	if n > allLogins {
 		return []string{ahead(1), ahead(2 + rand.IntN(n-2))}
 	}

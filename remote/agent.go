@@ -50,8 +50,8 @@ type Agent struct {
 // call is a request that is waiting for its answer. parts has no buffer, so that a slow caller
 // slows the node down instead of filling our memory.
 type call struct {
-	parts chan answer
-	gone  chan struct{} // closed when the caller no longer listens
+	parts     chan answer
+	abandoned chan struct{} // closed when the caller no longer listens
 }
 
 // ErrNoAnswer is the error of a call to an agent that sends heartbeats but has not answered in
@@ -160,7 +160,7 @@ func (a *Agent) Call(ctx context.Context, method string, params any, each func(p
 	w := hostsys.BeginWait()
 	lookout := a.command.client.LookOut(ctx)
 	defer lookout.Dismiss()
-	c := &call{parts: make(chan answer), gone: make(chan struct{})}
+	c := &call{parts: make(chan answer), abandoned: make(chan struct{})}
 	id := a.register(c)
 	defer a.unregister(id)
 	a.write(ctx, request{ID: id, Method: method, Params: body})
@@ -217,7 +217,7 @@ func (a *Agent) unregister(id uint64) {
 	defer a.mu.Unlock()
 	if c := a.calls[id]; c != nil {
 		delete(a.calls, id)
-		close(c.gone)
+		close(c.abandoned)
 	}
 }
 
@@ -307,7 +307,7 @@ func (a *Agent) dispatch(line []byte, e *ending) error {
 	}
 	select {
 	case c.parts <- got:
-	case <-c.gone:
+	case <-c.abandoned:
 	case <-a.quit:
 	}
 	return nil
@@ -315,7 +315,7 @@ func (a *Agent) dispatch(line []byte, e *ending) error {
 
 // conclude returns why the agent ended, after reading failed with err.
 func (a *Agent) conclude(err error, e ending) *Error {
-	e.exit = a.command.leave(err)
+	e.exit = a.command.collectExit(err)
 	e.noise = a.command.stdout.noise.kept()
 	a.mu.Lock()
 	cut, leaving := a.cut, a.leaving

@@ -50,7 +50,7 @@ func beatOf(nodes int) time.Duration {
 type ear struct {
 	in        io.Reader
 	patience  int          // in heartbeats
-	came      atomic.Int64 // bytes
+	received  atomic.Int64 // bytes
 	last      atomic.Int64 // when bytes last came, as the time since loaded; 0 before
 	listening atomic.Bool
 
@@ -67,7 +67,7 @@ func (e *ear) Read(p []byte) (int, error) {
 	e.listening.Store(true)
 	n, err := e.in.Read(p)
 	e.listening.Store(false)
-	e.came.Add(int64(n))
+	e.received.Add(int64(n))
 	if n > 0 {
 		e.last.Store(int64(time.Since(loaded)))
 	}
@@ -84,7 +84,7 @@ func (e *ear) heard(w hostsys.Wait, every time.Duration) bool {
 // beat is called once per interval and reports whether too many have passed in silence. It counts
 // intervals instead of time, so that a suspended process misses only one.
 func (e *ear) beat(every time.Duration) (silent bool) {
-	came, late := e.came.Load(), hostsys.Late()
+	came, late := e.received.Load(), hostsys.Late()
 	switch {
 	case came > e.before || !e.listening.Load():
 		e.missed = 0

@@ -56,7 +56,7 @@ type cleaning struct {
 
 // run cleans the node at the other end of a connection, and closes the connection.
 func (s *cleaning) run(client Connection) *Error {
-	raw, told := s.of(cleanCommand, cleanInside)
+	raw, told := s.commandFor(cleanCommand, cleanInside)
 	command, failure := run(client, s.host, raw)
 	if failure != nil {
 		return failure
@@ -67,7 +67,7 @@ func (s *cleaning) run(client Connection) *Error {
 	for {
 		line, err := command.stdout.next()
 		if err != nil {
-			s.exit = command.leave(err)
+			s.exit = command.collectExit(err)
 			s.noise = command.stdout.noise.kept()
 			if done && errors.Is(err, io.EOF) {
 				return nil
@@ -78,7 +78,7 @@ func (s *cleaning) run(client Connection) *Error {
 		switch verb {
 		case "shell", "enters", "absent":
 			s.spoke = true
-			s.heard(verb)
+			s.handleLine(verb)
 			s.acknowledged = s.entered // clean.sh reads nothing
 		case "removed":
 			s.removed = append(s.removed, text.Escape(rest))

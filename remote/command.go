@@ -100,9 +100,9 @@ type exit struct {
 	stderr string // the end of its output, escaped
 }
 
-// leave collects how the command ended, after reading its stdout failed with err. It closes the
+// collectExit collects how the command ended, after reading its stdout failed with err. It closes the
 // connection.
-func (c *command) leave(err error) exit {
+func (c *command) collectExit(err error) exit {
 	defer c.client.Close()
 	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		c.client.Close()

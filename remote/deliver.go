@@ -64,10 +64,10 @@ const portion = 768 << 10
 type delivery struct {
 	*command
 	ending
-	tag   string
-	wrote time.Time // when our last write began
-	needs int       // how often it asked for the binary
-	again int       // how often it distrusted a cached binary
+	tag       string
+	wrote     time.Time // when our last write began
+	needs     int       // how often it asked for the binary
+	distrusts int       // how often it distrusted a cached binary
 
 	homes  *homes
 	dir    string    // the directory for which it last needed the binary
@@ -86,7 +86,7 @@ func (c *Client) bootstrap(ctx context.Context, client Connection, name string, 
 	defer dog.dismiss()
 	d := &delivery{ending: ending{host: name, entrance: c.entrance(name)}, tag: tag(), homes: &c.homes, binary: c.options.Binary}
 	defer d.homes.enter(d.tag)()
-	line, told := d.of(deliverCommand, deliverInside)
+	line, told := d.commandFor(deliverCommand, deliverInside)
 	trace.Inside = d.words
 	running, failure := run(client, name, line)
 	if failure != nil {
@@ -119,7 +119,7 @@ func (c *Client) bootstrap(ctx context.Context, client Connection, name string, 
 		client.Close()
 		return nil, failure
 	}
-	d.exit = d.leave(err)
+	d.exit = d.collectExit(err)
 	d.noise = d.stdout.noise.kept()
 	if late := d.overdue(ctx, dog, d.tag, began); late != nil {
 		return nil, late
@@ -162,13 +162,13 @@ func (d *delivery) dialogue(ctx context.Context) (Hello, error) {
 		switch {
 		case verb == "shell", verb == "enters", verb == "absent":
 			d.spoke = true
-			d.heard(verb)
+			d.handleLine(verb)
 		case verb == "terminal":
 			return Hello{}, d.fail(d.stage(), GivenTerminal, nil, errors.New("preflight's command was given a terminal, which changes the bytes that pass through it"))
 		case verb == "heard":
 			d.acknowledged = true
-		case verb == "distrusted" && d.again < 2*maxPlaces:
-			d.again++
+		case verb == "distrusted" && d.distrusts < 2*maxPlaces:
+			d.distrusts++
 			d.distrusted = cmp.Or(d.distrusted, text.Escape(rest[:min(len(rest), maxTail)]))
 		case verb == "tried" && len(d.tried) < maxPlaces:
 			d.tried = append(d.tried, text.Escape(rest))
@@ -235,7 +235,7 @@ func (d *delivery) supply(ctx context.Context, need []string) error {
 	}
 	d.homes.meet(d.tag, strings.Split(need[4], ","))
 	if !d.looked {
-		if d.copy = d.homes.turn(ctx, d.tag, hash); d.copy == nil {
+		if d.copy = d.homes.awaitCopy(ctx, d.tag, hash); d.copy == nil {
 			d.looked = true
 			d.write(hash + " shared\n")
 			return nil

@@ -52,16 +52,16 @@ func (c *Client) entrance(name string) entrance {
 	return entrance{words: c.options.In(name)}
 }
 
-// of returns which of two commands to run, and what to send it before anything else.
-func (e entrance) of(direct, behind string) (command, told string) {
+// commandFor returns which of two commands to run, and what to send it before anything else.
+func (e entrance) commandFor(direct, behind string) (command, told string) {
 	if e.words == nil {
 		return direct, ""
 	}
 	return behind, strings.Join(e.words, "\n") + "\n\n"
 }
 
-// heard handles a line of outside.sh, or the first line from the container.
-func (e *entrance) heard(verb string) {
+// handleLine handles a line of outside.sh, or the first line from the container.
+func (e *entrance) handleLine(verb string) {
 	switch verb {
 	case "shell":
 		e.entered = e.passed || e.words == nil
@@ -86,7 +86,7 @@ func (e *ending) explainEntrance() *Error {
 		return fail(NoEngine, "the node has no "+program)
 	}
 	for _, known := range entranceWords {
-		if known.says.MatchString(said) {
+		if known.pattern.MatchString(said) {
 			return fail(known.cause, known.text)
 		}
 	}
@@ -103,9 +103,9 @@ func (e *ending) explainEntrance() *Error {
 // apptainer 1.2, internal/pkg/runtime/launch and pkg/image/sif.go; NVIDIA/enroot 3.4,
 // src/runtime.sh; util-linux 2.38, sys-utils/nsenter.c; sudo 1.9, plugins/sudoers/auth/sudo_auth.c.
 var entranceWords = []struct {
-	cause Cause
-	text  string
-	says  *lazyregexp.Regexp
+	cause   Cause
+	text    string
+	pattern *lazyregexp.Regexp
 }{
 	{GivenTerminal, "it is set to give preflight's command a terminal, and there is none",
 		lazyregexp.New(`(?i)input device is not a TTY|stdin is not a terminal|provided file is not a console`)},

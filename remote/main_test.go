@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	}
 	var err error
 	if len(os.Args) == 5 && os.Args[2] == "install" {
-		if os.Getenv("CLEANED") != "" { // just now
+		if os.Getenv("CLEANED") != "" { // as if preflight clean had just run
 			_ = os.RemoveAll(os.Args[3])
 		}
 		err = Install(os.Args[3], os.Args[4])

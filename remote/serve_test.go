@@ -210,7 +210,7 @@ func TestEar(t *testing.T) {
 		t.Errorf("not silent after exactly %d beats", patience)
 	}
 	io.WriteString(out, "x")
-	for e.came.Load() == 0 || !e.listening.Load() {
+	for e.received.Load() == 0 || !e.listening.Load() {
 		runtime.Gosched()
 	}
 	if beats(patience) || !beats(1) {

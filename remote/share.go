@@ -107,10 +107,10 @@ func (s *homes) meet(tag string, seen []string) {
 	}
 }
 
-// turn waits until a copy has arrived in the delivery's directory and returns nil: the node must
+// awaitCopy waits until a copy has arrived in the delivery's directory and returns nil: the node must
 // look again. Otherwise it returns the copy that this node is sent. The caller must then report its
 // progress and its end.
-func (s *homes) turn(ctx context.Context, tag, hash string) *sent {
+func (s *homes) awaitCopy(ctx context.Context, tag, hash string) *sent {
 	patience := cmp.Or(s.longestWait, longestWait)
 	if deadline, limited := ctx.Deadline(); limited {
 		patience = min(patience, time.Until(deadline)/2)

@@ -23,7 +23,7 @@ import (
 func (s *homes) asks(t *testing.T, tag string, seen ...string) <-chan *sent {
 	s.meet(tag, seen)
 	turn := make(chan *sent, 1)
-	go func() { turn <- s.turn(t.Context(), tag, "h") }()
+	go func() { turn <- s.awaitCopy(t.Context(), tag, "h") }()
 	synctest.Wait()
 	return turn
 }
@@ -148,7 +148,7 @@ func TestOneCopyForAHome(t *testing.T) {
 			defer cancel()
 			s.meet("b", []string{"a"})
 			began := time.Now()
-			if one := s.turn(ctx, "b", "h"); one == nil || time.Since(began) != time.Second {
+			if one := s.awaitCopy(ctx, "b", "h"); one == nil || time.Since(began) != time.Second {
 				t.Errorf("after %s it is sent %+v", time.Since(began), one)
 			}
 		},

@@ -138,7 +138,7 @@ func hear(said io.Reader, size int) heard {
 		calls:   map[uint64]*call{}, last: givesUp, quit: make(chan struct{}),
 	}
 	for id := uint64(1); id <= givesUp; id++ {
-		a.calls[id] = &call{parts: make(chan answer, 1), gone: make(chan struct{})}
+		a.calls[id] = &call{parts: make(chan answer, 1), abandoned: make(chan struct{})}
 	}
 	calls := map[uint64]*call{}
 	for id, c := range a.calls {

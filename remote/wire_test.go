@@ -76,7 +76,7 @@ func FuzzAgentLines(f *testing.F) {
 	f.Fuzz(func(t *testing.T, said []byte) {
 		a := &Agent{
 			command: &command{host: "w1", stdout: &lineReader{in: bufio.NewReaderSize(bytes.NewReader(said), 16), noise: &noise{}}},
-			calls:   map[uint64]*call{1: {parts: make(chan answer, len(said)), gone: make(chan struct{})}},
+			calls:   map[uint64]*call{1: {parts: make(chan answer, len(said)), abandoned: make(chan struct{})}},
 			last:    1,
 			quit:    make(chan struct{}),
 		}

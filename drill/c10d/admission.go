@@ -30,13 +30,13 @@ const proofTime = 5 * time.Second
 // server that is not up yet and calls again, so that it finds its real store later. met is not
 // called for other callers.
 func (s *Server) AdmitOnly(key string, met func(from netip.Addr)) {
-	s.admission = &admission{key: key, met: met}
+	s.admission = &admission{key: key, onRank: met}
 }
 
 // admission decides which callers may use a store.
 type admission struct {
-	key string
-	met func(from netip.Addr)
+	key    string
+	onRank func(from netip.Addr)
 }
 
 func caller(conn net.Conn) netip.Addr {
@@ -55,7 +55,7 @@ func (s *Server) admit(ctx context.Context, conn net.Conn, from *bufio.Reader) b
 	}
 	if s.generation != facts.GenerationLegacy {
 		if first, _ := from.Peek(1); query(first[0]) != queryValidate {
-			a.hear(conn, from, s.generation)
+			a.reportRank(conn, from, s.generation)
 			return false
 		}
 		if readGreeting(from) != nil {
@@ -67,7 +67,7 @@ func (s *Server) admit(ctx context.Context, conn net.Conn, from *bufio.Reader) b
 		first, err := from.Peek(1)
 		if err != nil {
 			if errors.Is(err, os.ErrDeadlineExceeded) && s.generation != facts.GenerationLegacy && !known {
-				a.met(caller(conn)) // only ranks send VALIDATE and nothing else
+				a.onRank(caller(conn)) // only ranks send VALIDATE and nothing else
 			}
 			return false
 		}
@@ -77,10 +77,10 @@ func (s *Server) admit(ctx context.Context, conn net.Conn, from *bufio.Reader) b
 		case known:
 			return false
 		case s.generation == facts.GenerationLegacy:
-			a.hear(conn, from, s.generation)
+			a.reportRank(conn, from, s.generation)
 			return false
 		default:
-			a.met(caller(conn))
+			a.onRank(caller(conn))
 			return false
 		}
 		known = true
@@ -94,13 +94,13 @@ func (s *Server) admit(ctx context.Context, conn net.Conn, from *bufio.Reader) b
 	}
 }
 
-// hear reports a rank whose torch uses another protocol generation than this store. For other
+// reportRank reports a rank whose torch uses another protocol generation than this store. For other
 // callers it behaves as torch's server of this generation: libuv's reads on without an answer, an
 // older one closes the connection.
-func (a *admission) hear(conn net.Conn, from *bufio.Reader, g facts.Generation) {
+func (a *admission) reportRank(conn net.Conn, from *bufio.Reader, g facts.Generation) {
 	switch {
 	case isRank(from):
-		a.met(caller(conn))
+		a.onRank(caller(conn))
 	case g == facts.GenerationPings:
 		_, _ = io.Copy(io.Discard, from)
 	}

@@ -131,7 +131,7 @@ func (m *unpickler) recall(at uint64) {
 	m.push(m.memo[at])
 }
 
-func (m *unpickler) keep(at uint64) {
+func (m *unpickler) memoize(at uint64) {
 	if at != uint64(len(m.memo)) { // every pickler numbers them in order
 		m.err = errors.New("the pickle's memo entries are out of order")
 		return
@@ -224,9 +224,9 @@ func (m *unpickler) step(op byte) {
 			into.keys, into.values = with.keys, with.values
 		}
 	case 0x94: // MEMOIZE
-		m.keep(uint64(len(m.memo)))
+		m.memoize(uint64(len(m.memo)))
 	case 'q', 'r': // BINPUT, LONG_BINPUT
-		m.keep(m.length(map[byte]uint64{'q': 1, 'r': 4}[op]))
+		m.memoize(m.length(map[byte]uint64{'q': 1, 'r': 4}[op]))
 	case 'h', 'j': // BINGET, LONG_BINGET
 		m.recall(m.length(map[byte]uint64{'h': 1, 'j': 4}[op]))
 	default:

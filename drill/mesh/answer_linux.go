@@ -15,12 +15,12 @@ import (
 )
 
 type caller struct {
-	fd     int
-	hello  []byte // as far as it has arrived, while it is incomplete
-	known  bool   // its hello was valid
-	served bool   // everything was sent; the caller ends the call when it has received it
-	theirs int    // bytes of the caller's payload that are still missing
-	unsent []byte // bytes that we still have to send
+	fd        int
+	hello     []byte // as far as it has arrived, while it is incomplete
+	known     bool   // its hello was valid
+	served    bool   // everything was sent; the caller ends the call when it has received it
+	toReceive int    // bytes of the caller's payload that are still missing
+	unsent    []byte // bytes that we still have to send
 }
 
 func (l *Listener) accept(ctx context.Context, socket int) {
@@ -75,7 +75,7 @@ func (l *Listener) attend(ctx context.Context, c *caller) {
 		l.hangUp(c)
 		return
 	}
-	for c.theirs > 0 || !c.known {
+	for c.toReceive > 0 || !c.known {
 		n, err := unix.Read(c.fd, l.buffer)
 		if err == unix.EAGAIN || err == unix.EINTR {
 			return
@@ -124,16 +124,16 @@ func (l *Listener) receive(ctx context.Context, c *caller, b []byte) bool {
 			l.handOver(ctx, c, time.Duration(hello.amount))
 			return false
 		}
-		c.theirs = int(min(hello.amount, maxPayload))
-		c.unsent = bytes.Clone(l.answer.of(segment(c.fd)))
-		if len(b) >= c.theirs {
-			c.theirs = 0
+		c.toReceive = int(min(hello.amount, maxPayload))
+		c.unsent = bytes.Clone(l.answer.forSegment(segment(c.fd)))
+		if len(b) >= c.toReceive {
+			c.toReceive = 0
 			return true
 		}
-		head := l.answer.head
+		head := l.answer.prefixLength
 		due, c.unsent = c.unsent[:head:head], c.unsent[head+1:]
 	}
-	if c.theirs -= len(b); c.theirs <= 0 {
+	if c.toReceive -= len(b); c.toReceive <= 0 {
 		due = append(due, received)
 	}
 	// A packet of its own, and one of the first two of the connection, for which there is always

@@ -152,10 +152,10 @@ func (c *call) ready(calls *calling, events uint32) {
 // established yet nothing is sent, which is no error.
 func (c *call) speak(calls *calling) error {
 	mss := segment(c.fd)
-	text := calls.opening.of(mss)
+	text := calls.opening.forSegment(mss)
 	c.unsent = nil
 	if c.doubted != nil {
-		text, c.unsent = text[:calls.opening.head], text[calls.opening.head:]
+		text, c.unsent = text[:calls.opening.prefixLength], text[calls.opening.prefixLength:]
 	}
 	n, err := unix.Write(c.fd, text)
 	if err == unix.EAGAIN || err == unix.EINTR {

@@ -87,7 +87,7 @@ func (c *calling) run(ctx context.Context) {
 // begin calls a peer, at one port in rotation or at all ports.
 func (c *calling) begin(at, turn int) {
 	peer := c.Peers[at]
-	r := &reach{peer: peer, turn: turn, paths: make([]facts.Path, len(peer.Ports))}
+	r := &reach{peer: peer, firstPort: turn, paths: make([]facts.Path, len(peer.Ports))}
 	c.reaches[at] = r
 	for i := range peer.Ports {
 		if i == 0 || c.AllPorts {
@@ -238,21 +238,21 @@ func (c *calling) mesh() facts.Mesh {
 
 // reach is the result of calling one peer.
 type reach struct {
-	peer    Peer
-	turn    int          // which of its ports is called first
-	paths   []facts.Path // by port; without Port, it was not called
-	widened bool         // other ports are being tried, because one failed
-	control *bool        // whether its ssh port accepts connections
+	peer      Peer
+	firstPort int          // which of its ports is called first
+	paths     []facts.Path // by port; without Port, it was not called
+	widened   bool         // other ports are being tried, because one failed
+	control   *bool        // whether its ssh port accepts connections
 }
 
-func (r *reach) port(i int) int { return r.peer.Ports[(r.turn+i)%len(r.peer.Ports)] }
+func (r *reach) port(i int) int { return r.peer.Ports[(r.firstPort+i)%len(r.peer.Ports)] }
 
 // conclude returns the first call that failed, with what the others show, or the first call if none
 // failed.
 func (r *reach) conclude() facts.Path {
 	var result facts.Path
 	for i := range r.paths {
-		path := r.paths[(r.turn+i)%len(r.paths)]
+		path := r.paths[(r.firstPort+i)%len(r.paths)]
 		if path.Port != 0 && (result.Port == 0 || result.Outcome == "" && path.Outcome != "") {
 			result = path
 		}

@@ -84,7 +84,7 @@ func TestEveryPortIsCalled(t *testing.T) {
 		for peer := range nodes {
 			var called []int
 			for caller := range nodes {
-				r := reach{peer: Peer{Ports: []int{0, 1, 2}}, turn: caller + peer}
+				r := reach{peer: Peer{Ports: []int{0, 1, 2}}, firstPort: caller + peer}
 				called = append(called, r.port(0))
 			}
 			slices.Sort(called)

@@ -107,21 +107,21 @@ const (
 // speech is a hello with the payload that follows it, or an answer with received and the payload. A
 // node sends the same to all its peers as long as their segment sizes are the same.
 type speech struct {
-	kind byte
-	key  key
-	node string
-	mss  int
-	head int // length of the hello or the answer
-	text []byte
+	kind         byte
+	key          key
+	node         string
+	mss          int
+	prefixLength int // length of the hello or the answer
+	text         []byte
 }
 
-// of returns the speech for a connection with this maximum segment size. The caller must not change
+// forSegment returns the speech for a connection with this maximum segment size. The caller must not change
 // it.
-func (s *speech) of(mss int) []byte {
+func (s *speech) forSegment(mss int) []byte {
 	if s.text == nil || s.mss != mss {
 		payload := payloadFor(mss)
 		text := message{kind: s.kind, amount: uint64(len(payload)), name: s.node}.encode(s.key)
-		s.mss, s.head = mss, len(text)
+		s.mss, s.prefixLength = mss, len(text)
 		if s.kind == meshAnswer {
 			text = append(text, received)
 		}

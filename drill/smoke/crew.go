@@ -107,15 +107,15 @@ func (c Crew) Hold(ctx context.Context, ready func(Mustered) error) error {
 		delete(crews.of, c.Token)
 		crews.Unlock()
 	}()
-	if err := ready(crew.muster()); err != nil {
+	if err := ready(crew.loadAll()); err != nil {
 		return err
 	}
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// muster loads all ranks at the same time.
-func (c *crew) muster() Mustered {
+// loadAll loads all ranks at the same time.
+func (c *crew) loadAll() Mustered {
 	mustered := Mustered{Ranks: make([]facts.SmokeRank, len(c.members))}
 	backends := make([]string, len(c.members))
 	var loading sync.WaitGroup

@@ -40,7 +40,7 @@ type Verdict struct {
 // Then the rest is tried together. If that fails although its pairs pass, the group is halved. An
 // edge is found in 2·log₂N rounds, and a node that is bad only in large groups in about as many.
 func Isolate(nodes []int, try func(round []Trial) (passed []bool, more bool)) Verdict {
-	p := isolation{nodes: nodes, try: try, passed: map[string]bool{key(nodes): false}, well: map[int]bool{}, more: true}
+	p := isolation{nodes: nodes, try: try, passed: map[string]bool{key(nodes): false}, well: map[int]bool{}, hasTime: true}
 	if len(nodes) > 2 {
 		p.pair()
 		p.together()
@@ -52,12 +52,12 @@ func Isolate(nodes []int, try func(round []Trial) (passed []bool, more bool)) Ve
 
 // isolation is what is known so far.
 type isolation struct {
-	nodes  []int
-	try    func([]Trial) ([]bool, bool)
-	more   bool            // there is time
-	passed map[string]bool // of every group that was tried
-	well   map[int]bool    // nodes that passed in a pair
-	failed [][2]int        // pairs, in the order in which they were tried
+	nodes   []int
+	try     func([]Trial) ([]bool, bool)
+	hasTime bool            // there is time
+	passed  map[string]bool // of every group that was tried
+	well    map[int]bool    // nodes that passed in a pair
+	failed  [][2]int        // pairs, in the order in which they were tried
 	// bad are nodes that fail only in larger groups. without are further nodes that are left out to
 	// see how the others do.
 	bad, without []int
@@ -259,8 +259,8 @@ func (p *isolation) tryAll(stage facts.SmokeStage, groups [][]int) bool {
 		return false
 	}
 	var passed []bool
-	if p.more {
-		passed, p.more = p.try(round)
+	if p.hasTime {
+		passed, p.hasTime = p.try(round)
 	}
 	for i, passed := range passed {
 		nodes := round[i].Nodes

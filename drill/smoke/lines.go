@@ -22,11 +22,11 @@ const (
 // transcript is what a rank has printed: the words that are for us, and the last lines that
 // libraries print. It reuses its memory, because an agent avoids garbage collection.
 type transcript struct {
-	mu     sync.Mutex
-	at     string
-	answer chan Word // receives the answer that is due, nil if none is
-	log    [maxLog][]byte
-	logged int
+	mu          sync.Mutex
+	currentCall string
+	answer      chan Word // receives the answer that is due, nil if none is
+	log         [maxLog][]byte
+	logged      int
 }
 
 // expect returns the channel for the next answer. Until the rank announces a call, at counts as its
@@ -34,7 +34,7 @@ type transcript struct {
 func (t *transcript) expect(at string) <-chan Word {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.at, t.answer = at, make(chan Word, 1)
+	t.currentCall, t.answer = at, make(chan Word, 1)
 	return t.answer
 }
 
@@ -45,12 +45,12 @@ func (t *transcript) word(line []byte) {
 	var word Word
 	switch {
 	case t.answer == nil || !bytes.HasPrefix(line, []byte("{")) || json.Unmarshal(line, &word) != nil:
-		t.keep(line)
+		t.keepLine(line)
 	case word.Done != nil || word.Failed != nil:
 		t.answer <- word
 		t.answer = nil
 	case word.At != "":
-		t.at = clip(word.At)
+		t.currentCall = clip(word.At)
 	}
 }
 
@@ -58,10 +58,10 @@ func (t *transcript) word(line []byte) {
 func (t *transcript) complaint(line []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.keep(line)
+	t.keepLine(line)
 }
 
-func (t *transcript) keep(line []byte) {
+func (t *transcript) keepLine(line []byte) {
 	if line = bytes.TrimSpace(line); len(line) == 0 {
 		return
 	}
@@ -77,7 +77,7 @@ func (t *transcript) last() (at string, log []string) {
 	for i := max(t.logged-maxLog, 0); i < t.logged; i++ {
 		log = append(log, strings.ToValidUTF8(string(t.log[i%maxLog]), "�"))
 	}
-	return t.at, log
+	return t.currentCall, log
 }
 
 // clip shortens a text to the length that is kept.

@@ -23,19 +23,19 @@ const endTime = time.Second
 
 // rank is a process that carries out one order after another.
 type rank struct {
-	cmd   *exec.Cmd
-	said  *transcript
-	pipes [3]*os.File     // our ends of its standard input, output and error
-	ended <-chan struct{} // closed when it has ended
-	heard chan struct{}   // closed when everything that it printed has been read
-	stuck bool            // it was killed, and still exists after endTime
+	cmd        *exec.Cmd
+	output     *transcript
+	pipes      [3]*os.File     // our ends of its standard input, output and error
+	ended      <-chan struct{} // closed when it has ended
+	outputRead chan struct{}   // closed when everything that it printed has been read
+	stuck      bool            // it was killed, and still exists after endTime
 }
 
 const stdin, stdout, stderr = 0, 1, 2
 
 // start starts a program as a rank. Its first answer says that it has loaded.
 func start(cmd *exec.Cmd) (_ *rank, loaded <-chan Word, err error) {
-	r := &rank{cmd: cmd, said: &transcript{}, heard: make(chan struct{})}
+	r := &rank{cmd: cmd, output: &transcript{}, outputRead: make(chan struct{})}
 	var theirs [3]*os.File
 	defer func() {
 		for _, file := range theirs {
@@ -60,13 +60,13 @@ func start(cmd *exec.Cmd) (_ *rank, loaded <-chan Word, err error) {
 		return nil, nil, err
 	}
 	leaveNoCore(cmd.Process.Pid)
-	loaded = r.said.expect("exec " + cmd.Path)
+	loaded = r.output.expect("exec " + cmd.Path)
 	var reading sync.WaitGroup
-	reading.Go(func() { eachLine(r.pipes[stdout], r.said.word) })
-	reading.Go(func() { eachLine(r.pipes[stderr], r.said.complaint) })
+	reading.Go(func() { eachLine(r.pipes[stdout], r.output.word) })
+	reading.Go(func() { eachLine(r.pipes[stderr], r.output.complaint) })
 	go func() {
 		reading.Wait()
-		close(r.heard)
+		close(r.outputRead)
 	}()
 	return r, loaded, nil
 }
@@ -83,7 +83,7 @@ func (r *rank) do(ctx context.Context, order Order, limit time.Duration) (Done, 
 	if err != nil {
 		return Done{}, nil, err
 	}
-	answer := r.said.expect(order.Do)
+	answer := r.output.expect(order.Do)
 	return r.await(ctx, answer, limit, func() { _, _ = r.pipes[stdin].Write(append(line, '\n')) }) // if the process has ended, its end shows that
 }
 
@@ -110,7 +110,7 @@ func (r *rank) await(ctx context.Context, answer <-chan Word, limit time.Duratio
 	default:
 	}
 	failure := &facts.SmokeFailure{}
-	failure.Call, failure.Log = r.said.last()
+	failure.Call, failure.Log = r.output.last()
 	switch {
 	case ctx.Err() != nil:
 		return Done{}, nil, ctx.Err()
@@ -144,7 +144,7 @@ func (r *rank) end() (gone bool) {
 		r.stuck = true
 	}
 	select {
-	case <-r.heard:
+	case <-r.outputRead:
 	case <-time.After(hostsys.Grace): // another process holds its pipes
 	}
 	r.close()

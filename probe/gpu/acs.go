@@ -103,7 +103,7 @@ func redirects(config string) (set, readable bool) {
 	}
 	var word [4]byte
 	read := func(at int64) (uint32, bool) {
-		n, _ := f.ReadAt(word[:], at) // a short read is detected below
+		n, _ := f.ReadAt(word[:], at) // the second result reports a short read
 		return binary.LittleEndian.Uint32(word[:]), n == len(word)
 	}
 	const most = 0x1000 / 8 // capabilities have at least 8 bytes; a longer list is a cycle

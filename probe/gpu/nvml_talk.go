@@ -45,7 +45,7 @@ type childReport struct {
 
 func newChildOutput(onLine func(done bool)) *childOutput {
 	t := &childOutput{onLine: onLine, childReport: childReport{seen: facts.NVML{Cards: []facts.Card{}}, last: time.Now()}}
-	t.lines = hostsys.Lines{Most: maxLine, Take: t.hear}
+	t.lines = hostsys.Lines{Most: maxLine, Take: t.handleLine}
 	return t
 }
 
@@ -59,11 +59,11 @@ func (t *childOutput) Write(p []byte) (int, error) {
 	return t.lines.Write(p)
 }
 
-// hear handles a line. Lines that are not the child's are output of the library.
-func (t *childOutput) hear(text []byte) {
+// handleLine handles a line. Lines that are not the child's are output of the library.
+func (t *childOutput) handleLine(text []byte) {
 	var line nvml.Line
 	if json.Unmarshal(text, &line) == nil {
-		t.take(line)
+		t.addLine(line)
 		t.onLine(t.done)
 	}
 }
@@ -76,8 +76,8 @@ func (t *childOutput) close() *childReport {
 	return &t.childReport
 }
 
-// take adds one line to the facts.
-func (w *childReport) take(line nvml.Line) {
+// addLine adds one line to the facts.
+func (w *childReport) addLine(line nvml.Line) {
 	w.last = time.Now()
 	switch {
 	case line.Call != "":

@@ -36,8 +36,8 @@ type shmFile struct {
 
 // visibility says which of the machine's processes a scan could see.
 type visibility struct {
-	all  bool
-	ours bool // at least those of our own user
+	all     bool
+	ownUser bool // at least those of our own user
 }
 
 // segments lists the regular files directly in the directory, largest first, and determines which
@@ -64,7 +64,7 @@ func segments(ctx context.Context, o machine.Options, dir string) ([]facts.Segme
 		}
 		f.Owner = owners[f.uid]
 		used := !unused[f.inode]
-		if used || seen.all || seen.ours && f.private && f.uid == us {
+		if used || seen.all || seen.ownUser && f.private && f.uid == us {
 			f.Mapped = &used
 		}
 		listed = append(listed, f.Segment)
@@ -124,7 +124,7 @@ func findUsers(ctx context.Context, o machine.Options, device uint64, unused map
 			seen.all = false
 			var s unix.Stat_t
 			if unix.Stat(process, &s) == nil && s.Uid == uint32(os.Geteuid()) {
-				seen.ours = false
+				seen.ownUser = false
 			}
 		}
 	}
@@ -149,7 +149,7 @@ func processesListed(o machine.Options) visibility {
 		return visibility{}
 	}
 	hide := cmp.Or(proc.SuperOptions["hidepid"], "0")
-	return visibility{all: hide == "0" || hide == "off" || os.Geteuid() == 0, ours: true}
+	return visibility{all: hide == "0" || hide == "off" || os.Geteuid() == 0, ownUser: true}
 }
 
 // mapsShared reports whether a process whose files we may not read could have any shared memory

@@ -179,10 +179,10 @@ func TestProcessesListed(t *testing.T) {
 	const table = "60 1 253:0 / / rw - xfs /dev/sda rw\n61 60 0:9 / /proc rw - proc proc rw"
 	root := os.Geteuid() == 0
 	for options, want := range map[string]visibility{
-		"":                          {all: true, ours: true},
-		",hidepid=0":                {all: true, ours: true},
-		",hidepid=2":                {all: root, ours: true},
-		",gid=4,hidepid=ptraceable": {all: root, ours: true},
+		"":                          {all: true, ownUser: true},
+		",hidepid=0":                {all: true, ownUser: true},
+		",hidepid=2":                {all: root, ownUser: true},
+		",gid=4,hidepid=ptraceable": {all: root, ownUser: true},
 	} {
 		o := probetest.Write(t, machine.Options{}, map[string]string{"/proc/self/mountinfo": table + options + "\n"})
 		if got := processesListed(o); got != want {

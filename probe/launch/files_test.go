@@ -38,7 +38,7 @@ func TestWorkDir(t *testing.T) {
 		"/srv/job":      {Exists: true},
 		"/srv/none":     {},
 		"/srv/job/file": {Exists: true, Problem: "is a file"},
-		"/srv/link":     {Problem: "symbolic link to gone, which is not there"},
+		"/srv/link":     {Problem: "symbolic link to gone, which does not exist"},
 		"/srv/loop":     {Exists: true, Problem: "too many levels of symbolic links"},
 	} {
 		o.WorkDir, want.Path = path, path
@@ -100,7 +100,7 @@ func TestCollectFiles(t *testing.T) {
 			{LaunchFile: o.Files[3], Exists: true, Kind: "directory"},
 			{LaunchFile: o.Files[4]},
 			{LaunchFile: o.Files[5]},
-			{LaunchFile: o.Files[6], Problem: "symbolic link to nowhere, which is not there"},
+			{LaunchFile: o.Files[6], Problem: "symbolic link to nowhere, which does not exist"},
 			{LaunchFile: o.Files[7], Exists: true, Kind: "other"},
 			{LaunchFile: o.Files[8], Exists: true, Kind: "file", Size: digestSize + 1},
 		},

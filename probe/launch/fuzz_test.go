@@ -31,7 +31,7 @@ func FuzzReadNCCLXML(f *testing.F) {
 	f.Add("<graphs version='1'><graph id=\"0\"/></graphs>")
 	f.Fuzz(func(t *testing.T, text string) {
 		seen := machineInXML{}
-		found, err := readNCCLXML([]byte(text), "system", seen.take)
+		found, err := readNCCLXML([]byte(text), "system", seen.addDevice)
 		if slices.Contains(append(seen.gpus, seen.nics...), "") || !found && len(seen.gpus) > 0 || err != nil && !strings.HasPrefix(err.Error(), "line ") {
 			t.Errorf("%q: %v, %v, %v", text, found, seen, err)
 		}

@@ -99,7 +99,7 @@ func parseSSHVersion(banner string) string {
 // mpiruns are the MPIs whose mpirun is recognised by the output of `mpirun --version`. All of these
 // were run except MVAPICH's, whose process manager is MPICH's.
 var mpiruns = []struct {
-	says          *lazyregexp.Regexp // with the version
+	pattern       *lazyregexp.Regexp // with the version
 	name, options string
 }{
 	{lazyregexp.New(`^\S+ \((?:Open MPI|OpenRTE)\) (\S+)`), "Open MPI", facts.OptionsOpenMPI},
@@ -110,7 +110,7 @@ var mpiruns = []struct {
 func parseMPIRun(output string) *facts.MPIRun {
 	output = strings.TrimSpace(output)
 	for _, mpirun := range mpiruns {
-		if match := mpirun.says.FindStringSubmatch(output); match != nil {
+		if match := mpirun.pattern.FindStringSubmatch(output); match != nil {
 			return &facts.MPIRun{Version: mpirun.name + " " + match[1], Options: mpirun.options}
 		}
 	}

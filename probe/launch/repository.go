@@ -36,7 +36,7 @@ func repository(ctx context.Context, o machine.Options, dir string) *facts.Repos
 		if gitDir := gitDirectory(o, filepath.Join(dir, ".git")); gitDir != "" {
 			seen := &facts.Repository{Root: dir}
 			seen.Commit, seen.Branch = gitHead(o, gitDir)
-			if ours(o.At(dir)) && ours(o.At(gitDir)) {
+			if isOwn(o.At(dir)) && isOwn(o.At(gitDir)) {
 				seen.Dirty = changedFiles(ctx, o.At(dir))
 			}
 			return seen
@@ -45,10 +45,10 @@ func repository(ctx context.Context, o machine.Options, dir string) *facts.Repos
 	return nil
 }
 
-// ours reports whether we own the file at a path. In another user's tree, git would run the
+// isOwn reports whether we own the file at a path. In another user's tree, git would run the
 // programs that its owner configured. safe.directory, with which git refuses that, is often
 // disabled in containers, and does not exist before 2.35.2.
-func ours(path string) bool {
+func isOwn(path string) bool {
 	var stat unix.Stat_t
 	return unix.Stat(path, &stat) == nil && int(stat.Uid) == os.Geteuid()
 }

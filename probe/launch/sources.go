@@ -97,15 +97,15 @@ func (t *sourceTree) walk(ctx context.Context, dir string, entries []os.DirEntry
 			if !t.walk(ctx, name, below) {
 				return false
 			}
-		case strings.HasSuffix(name, ".py") && !t.take(ctx, name, path):
+		case strings.HasSuffix(name, ".py") && !t.addFile(ctx, name, path):
 			return false
 		}
 	}
 	return true
 }
 
-// take reads one file. It returns false if a limit is reached.
-func (t *sourceTree) take(ctx context.Context, name, path string) bool {
+// addFile reads one file. It returns false if a limit is reached.
+func (t *sourceTree) addFile(ctx context.Context, name, path string) bool {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
 		return true // a dangling link: an import fails on it as on a missing file

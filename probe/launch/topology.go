@@ -80,8 +80,8 @@ func readTopology(o machine.Options, file facts.TopologyFile) facts.TopologyFile
 		root = "graphs"
 	}
 	seen := machineInXML{}
-	found, err := readNCCLXML(text, root, seen.take)
-	file.GPUs, file.NICs = told(seen.gpus), told(seen.nics)
+	found, err := readNCCLXML(text, root, seen.addDevice)
+	file.GPUs, file.NICs = shortened(seen.gpus), shortened(seen.nics)
 	switch {
 	case err != nil:
 		file.Malformed = err.Error()
@@ -91,7 +91,7 @@ func readTopology(o machine.Options, file facts.TopologyFile) facts.TopologyFile
 	return file
 }
 
-func told(addresses []string) []string {
+func shortened(addresses []string) []string {
 	addresses = addresses[:min(len(addresses), topologyMost)]
 	for i, address := range addresses {
 		addresses[i] = machine.Clipped(address)
@@ -103,7 +103,7 @@ func told(addresses []string) []string {
 // child elements, as in those that NCCL writes.
 type machineInXML struct{ gpus, nics []string }
 
-func (m *machineInXML) take(of, parent *ncclElement) {
+func (m *machineInXML) addDevice(of, parent *ncclElement) {
 	class, address := of.attributes["class"], of.attributes["busid"]
 	if of.name == "gpu" || of.name == "nic" {
 		class, address = map[string]string{"gpu": "0x03", "nic": "0x02"}[of.name], parent.attributes["busid"]

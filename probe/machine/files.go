@@ -120,7 +120,7 @@ func Reason(err error) string {
 // BrokenLink returns where a dangling link leads, "" if it is not a link.
 func BrokenLink(path string) string {
 	if target, err := os.Readlink(path); err == nil {
-		return fmt.Sprintf("symbolic link to %s, which is not there", target)
+		return fmt.Sprintf("symbolic link to %s, which does not exist", target)
 	}
 	return ""
 }

@@ -211,7 +211,7 @@ func listenersOf(family byte) []byte {
 // parseDiagnosis parses a struct inet_diag_msg.
 func parseDiagnosis(message []byte) (*socket, error) {
 	if len(message) < sizeOfDiagnosis {
-		return nil, fmt.Errorf("the kernel tells of a socket in %d bytes", len(message))
+		return nil, fmt.Errorf("the kernel described a socket in only %d bytes", len(message))
 	}
 	address := netip.AddrFrom16([16]byte(message[8:24]))
 	if message[0] == unix.AF_INET {

@@ -67,8 +67,8 @@ func both[T any](call func() (T, T, nvml.Return)) func() (pair[T], nvml.Return) 
 	}
 }
 
-// of binds the argument of a call.
-func of[A, T any](call func(A) (T, nvml.Return), argument A) func() (T, nvml.Return) {
+// bind binds the argument of a call.
+func bind[A, T any](call func(A) (T, nvml.Return), argument A) func() (T, nvml.Return) {
 	return func() (T, nvml.Return) { return call(argument) }
 }
 
@@ -105,7 +105,7 @@ const (
 // place sets the CPUs and the NUMA node near the GPU. It does not use nvmlDeviceGetNumaNodeId,
 // which returns the GPU's own node if its memory is a NUMA node, as on Grace Hopper.
 func (c *card) place() {
-	if mask, ok := result(c.caller, of(c.device.GetCpuAffinity, mostCPUs), "nvmlDeviceGetCpuAffinity"); ok {
+	if mask, ok := result(c.caller, bind(c.device.GetCpuAffinity, mostCPUs), "nvmlDeviceGetCpuAffinity"); ok {
 		c.seen.CPUs = facts.Ranges(members(mask))
 	}
 	nodes := func() ([]uint, nvml.Return) { return c.device.GetMemoryAffinity(mostNodes, affinityNode) }
@@ -150,7 +150,7 @@ func (c *card) pcie() {
 
 func (c *card) clocks() {
 	megahertz := func(name string, call func(nvml.ClockType) (uint32, nvml.Return), clock nvml.ClockType) int {
-		value, _ := result(c.caller, of(call, clock), name)
+		value, _ := result(c.caller, bind(call, clock), name)
 		return int(value)
 	}
 	clock := &c.seen.Clock
@@ -214,8 +214,8 @@ func (c *card) temperature() {
 		}
 		return new(int(celsius))
 	}
-	c.seen.Temperature = degrees(result(c.caller, of(c.device.GetTemperature, nvml.TEMPERATURE_GPU), "nvmlDeviceGetTemperature"))
-	c.seen.SlowdownAt = degrees(result(c.caller, of(c.device.GetTemperatureThreshold, nvml.TEMPERATURE_THRESHOLD_SLOWDOWN), "nvmlDeviceGetTemperatureThreshold"))
+	c.seen.Temperature = degrees(result(c.caller, bind(c.device.GetTemperature, nvml.TEMPERATURE_GPU), "nvmlDeviceGetTemperature"))
+	c.seen.SlowdownAt = degrees(result(c.caller, bind(c.device.GetTemperatureThreshold, nvml.TEMPERATURE_THRESHOLD_SLOWDOWN), "nvmlDeviceGetTemperatureThreshold"))
 	if busy, ok := result(c.caller, c.device.GetUtilizationRates, "nvmlDeviceGetUtilizationRates"); ok {
 		c.seen.Utilization = new(int(busy.Gpu))
 	}

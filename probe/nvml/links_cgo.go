@@ -35,7 +35,7 @@ func (c *card) nvlinks() {
 	speeds := c.linkSpeeds(count)
 	for index := range count {
 		one := link{}
-		state, ok := result(c.caller, of(c.device.GetNvLinkState, index), linkState)
+		state, ok := result(c.caller, bind(c.device.GetNvLinkState, index), linkState)
 		if !ok && index == 0 {
 			return // links that cannot be asked count as none
 		}
@@ -53,11 +53,11 @@ func (c *card) nvlinks() {
 // linkCount returns the number of links. If the driver is too old to report it, linkCount counts
 // the links whose state the driver reports.
 func (c *card) linkCount() int {
-	if values := c.fields(field(nvml.FI_DEV_NVLINK_LINK_COUNT, 0)); values != nil && values[0].told {
+	if values := c.fields(field(nvml.FI_DEV_NVLINK_LINK_COUNT, 0)); values != nil && values[0].reported {
 		return min(int(values[0].value), nvml.NVLINK_MAX_LINKS)
 	}
 	for index := range nvml.NVLINK_MAX_LINKS {
-		if _, ok := result(c.caller, of(c.device.GetNvLinkState, index), linkState); !ok {
+		if _, ok := result(c.caller, bind(c.device.GetNvLinkState, index), linkState); !ok {
 			return index
 		}
 	}
@@ -86,7 +86,7 @@ func (c *card) linkSpeeds(count int) []int64 {
 	for index := range speeds {
 		own, old, common := values[1+2*index], values[2+2*index], values[0]
 		for _, value := range []fieldValue{own, old, common} {
-			if value.told && value.value > 0 {
+			if value.reported && value.value > 0 {
 				speeds[index] = value.value * 8_000_000 // megabytes per second
 				break
 			}
@@ -97,7 +97,7 @@ func (c *card) linkSpeeds(count int) []int64 {
 
 // farEnd returns what is at the other end of a link.
 func (c *card) farEnd(index int) (kind, remote string) {
-	if device, ok := result(c.caller, of(c.device.GetNvLinkRemoteDeviceType, index), "nvmlDeviceGetNvLinkRemoteDeviceType"); ok {
+	if device, ok := result(c.caller, bind(c.device.GetNvLinkRemoteDeviceType, index), "nvmlDeviceGetNvLinkRemoteDeviceType"); ok {
 		switch device {
 		case nvml.NVLINK_DEVICE_TYPE_GPU:
 			kind = "gpu"
@@ -107,7 +107,7 @@ func (c *card) farEnd(index int) (kind, remote string) {
 			kind = "other"
 		}
 	}
-	if pci, ok := result(c.caller, of(c.device.GetNvLinkRemotePciInfo, index), "nvmlDeviceGetNvLinkRemotePciInfo_v2", "nvmlDeviceGetNvLinkRemotePciInfo"); ok {
+	if pci, ok := result(c.caller, bind(c.device.GetNvLinkRemotePciInfo, index), "nvmlDeviceGetNvLinkRemotePciInfo_v2", "nvmlDeviceGetNvLinkRemotePciInfo"); ok {
 		remote = address(pci)
 	}
 	return kind, remote
@@ -122,7 +122,7 @@ func (c *card) linkErrors(index int, seen *facts.NVLinks) {
 		return int64(count)
 	}
 	errors := facts.NVLinkErrors{Link: index}
-	if values := c.fields(linkFiveCounters(index)...); values != nil && values[0].told {
+	if values := c.fields(linkFiveCounters(index)...); values != nil && values[0].reported {
 		seen.Counted = true
 		errors.Recoveries, errors.FailedRecoveries, errors.Effective, errors.Symbol = values[0].value, values[1].value, values[2].value, values[3].value
 		errors.EffectiveBER = bitErrorRate(values[4])
@@ -153,7 +153,7 @@ func linkFiveCounters(index int) []nvml.FieldValue {
 // NvmlBerParser and IsEffectiveBerThresholdExceeded.
 func bitErrorRate(packed fieldValue) float64 {
 	exponent, mantissa := packed.value&0xff, packed.value>>8&0xf
-	if !packed.told || exponent == 0xff && mantissa == 0xf {
+	if !packed.reported || exponent == 0xff && mantissa == 0xf {
 		return 0
 	}
 	return float64(mantissa) * math.Pow10(-int(exponent))
@@ -211,8 +211,8 @@ func (c *card) recognise(cards []*card) {
 
 // fieldValue is the value of one of NVML's numbered fields.
 type fieldValue struct {
-	value int64
-	told  bool
+	value    int64
+	reported bool
 }
 
 func field(id uint32, scope int) nvml.FieldValue {
@@ -230,7 +230,7 @@ func (c *card) fields(asked ...nvml.FieldValue) []fieldValue {
 		if nvml.Return(answer.NvmlReturn) != nvml.SUCCESS {
 			continue
 		}
-		values[i] = fieldValue{told: true}
+		values[i] = fieldValue{reported: true}
 		switch nvml.ValueType(answer.ValueType) {
 		case nvml.VALUE_TYPE_UNSIGNED_INT, nvml.VALUE_TYPE_SIGNED_INT:
 			values[i].value = int64(binary.NativeEndian.Uint32(answer.Value[:]))
@@ -344,7 +344,7 @@ func topology(cards []*card) [][]string {
 		if from.wasRefused(linkState) || to.wasRefused(linkState) {
 			return ""
 		}
-		level, ok := result(from.caller, of(from.device.GetTopologyCommonAncestor, to.device), "nvmlDeviceGetTopologyCommonAncestor")
+		level, ok := result(from.caller, bind(from.device.GetTopologyCommonAncestor, to.device), "nvmlDeviceGetTopologyCommonAncestor")
 		if !ok {
 			return ""
 		}

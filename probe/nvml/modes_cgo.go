@@ -46,7 +46,7 @@ var recoveries = map[int64]string{
 }
 
 func (c *card) recovery() {
-	if values := c.fields(field(nvml.FI_DEV_GET_GPU_RECOVERY_ACTION, 0)); values != nil && values[0].told {
+	if values := c.fields(field(nvml.FI_DEV_GET_GPU_RECOVERY_ACTION, 0)); values != nil && values[0].reported {
 		c.seen.Recovery = cmp.Or(recoveries[values[0].value], "other")
 	}
 }
@@ -102,7 +102,7 @@ func (c *card) processes() {
 	known := map[uint32]bool{}
 	refused := len(c.refused)
 	for _, users := range userKinds {
-		running, ok := result(c.caller, of(users.ask, c.device), users.call+"_v3", users.call+"_v2", users.call)
+		running, ok := result(c.caller, bind(users.ask, c.device), users.call+"_v3", users.call+"_v2", users.call)
 		if !ok {
 			continue
 		}
@@ -153,11 +153,11 @@ func (c *card) ecc() {
 
 // retired pages are reported only by GPUs before Ampere.
 func (c *card) retired() {
-	single, ok := result(c.caller, of(c.device.GetRetiredPages, nvml.PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS), "nvmlDeviceGetRetiredPages")
+	single, ok := result(c.caller, bind(c.device.GetRetiredPages, nvml.PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS), "nvmlDeviceGetRetiredPages")
 	if !ok {
 		return
 	}
-	double, _ := result(c.caller, of(c.device.GetRetiredPages, nvml.PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR), "nvmlDeviceGetRetiredPages")
+	double, _ := result(c.caller, bind(c.device.GetRetiredPages, nvml.PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR), "nvmlDeviceGetRetiredPages")
 	pending, _ := result(c.caller, c.device.GetRetiredPagesPendingStatus, "nvmlDeviceGetRetiredPagesPendingStatus")
 	c.seen.Retired = &facts.Retired{SingleBit: len(single), DoubleBit: len(double), Pending: pending == nvml.FEATURE_ENABLED}
 }

@@ -209,7 +209,7 @@ func TestInterpreterThatDoesNotAnswer(t *testing.T) {
 		problem           string
 	}{
 		{"absent", "/opt/gone/bin/python", false, ""},
-		{"link to nowhere", dangling, false, "symbolic link to /opt/gone/bin/python3.11, which is not there"},
+		{"link to nowhere", dangling, false, "symbolic link to /opt/gone/bin/python3.11, which does not exist"},
 		{"no execute bit", locked, true, "not executable for this user"},
 		{"broken installation", probetest.Script(t, "python", "echo \"ModuleNotFoundError: No module named 'encodings'\" >&2; exit 1"), true, "ModuleNotFoundError: No module named 'encodings'"},
 		{"not a python", probetest.Script(t, "python", "echo hello"), true, "it ran and printed nothing that was asked"},

@@ -90,18 +90,18 @@ type connection struct {
 	once   sync.Once
 	closed chan struct{}
 
-	mu     sync.Mutex
-	cmd    *exec.Cmd // nil before Start
-	ended  <-chan struct{}
-	pipes  []io.Closer
-	stderr io.Writer   // the command's standard error
-	said   remote.Tail // the program's own messages
-	begun  bool        // the command has begun
-	status string      // of the command, "" before it ends
-	asked  int         // lines of the command that may say why
-	why    *remote.Error
-	cut    bool   // we ended it
-	before string // the program's messages until then
+	mu       sync.Mutex
+	cmd      *exec.Cmd // nil before Start
+	ended    <-chan struct{}
+	pipes    []io.Closer
+	stderr   io.Writer   // the command's standard error
+	messages remote.Tail // the program's own messages
+	begun    bool        // the command has begun
+	status   string      // of the command, "" before it ends
+	asked    int         // lines of the command that may say why
+	why      *remote.Error
+	cut      bool   // we ended it
+	before   string // the program's messages until then
 }
 
 // Connect returns the connection to a node. The program starts together with the command.
@@ -153,7 +153,7 @@ func (c *connection) Start(command string, stderr io.Writer) (*remote.Process, *
 	}
 	defer theirOut.Close()
 	c.pipes, c.stderr = []io.Closer{stdin, stdout}, stderr
-	c.said.Full = func() {} // the caller's stderr has a limit
+	c.messages.Full = func() {} // the caller's stderr has a limit
 	first := ""
 	if len(c.engine.Sheds) > 0 {
 		first = "unset " + strings.Join(c.engine.Sheds, " ") + "; "
@@ -163,7 +163,7 @@ func (c *connection) Start(command string, stderr io.Writer) (*remote.Process, *
 		argv, input = []string{"/bin/sh", "-c", first + typed + script}, command+"\n"
 	}
 	cmd := c.engine.Program(c.node, argv)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = theirIn, theirOut, &lines{each: c.hear}, grace
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = theirIn, theirOut, &lines{each: c.readStderr}, grace
 	ended, err := hostsys.Start(cmd)
 	if err == nil {
 		_, err = io.WriteString(stdin, input) // less than a pipe holds
@@ -178,14 +178,14 @@ func (c *connection) Start(command string, stderr io.Writer) (*remote.Process, *
 	return &remote.Process{Stdin: stdin, Stdout: stdout, Wait: c.exit}, nil
 }
 
-// hear reads lines of standard error: the program's, and between our two marks the command's.
-func (c *connection) hear(said string) {
+// readStderr reads lines of standard error: the program's, and between our two marks the command's.
+func (c *connection) readStderr(said string) {
 	// The reader may close the connection if there is too much.
-	_, _ = io.WriteString(c.stderr, c.heard(said))
+	_, _ = io.WriteString(c.stderr, c.withoutMarks(said))
 }
 
-// heard returns the lines without our marks.
-func (c *connection) heard(said string) string {
+// withoutMarks returns the lines without our marks.
+func (c *connection) withoutMarks(said string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if before, rest, found := strings.Cut(said, begins+"begins here\n"); found && !c.begun {
@@ -196,9 +196,9 @@ func (c *connection) heard(said string) string {
 		c.status, rest, _ = strings.Cut(rest, "\n")
 		said = before + rest
 	}
-	_, _ = io.WriteString(&c.said, said) // never fails
+	_, _ = io.WriteString(&c.messages, said) // never fails
 	if c.asked++; c.engine.Hangs && c.asked < maxAsked && !c.begun && c.why == nil && !c.cut {
-		if c.why = c.engine.Explain(c.said.Text(), Going); c.why != nil {
+		if c.why = c.engine.Explain(c.messages.Text(), Going); c.why != nil {
 			go c.Close()
 		}
 	}
@@ -266,9 +266,9 @@ func (c *connection) Broken() *remote.Error {
 		return nil
 	}
 	if c.begun {
-		return c.engine.Explain(c.said.Text(), Broke)
+		return c.engine.Explain(c.messages.Text(), Broke)
 	}
-	return c.engine.Explain(c.said.Text(), Failed)
+	return c.engine.Explain(c.messages.Text(), Failed)
 }
 
 // LookOut watches a program that keeps waiting. Its messages so far may say why.
@@ -332,7 +332,7 @@ func (c *connection) Close() error {
 			return
 		default:
 		}
-		c.cut, c.before = true, c.said.Text()
+		c.cut, c.before = true, c.messages.Text()
 		go func() {
 			for _, end := range []func(){
 				func() { _ = c.cmd.Process.Signal(unix.SIGTERM) },

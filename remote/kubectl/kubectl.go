@@ -63,7 +63,7 @@ func New(ctx context.Context, o Options) (*Carrier, error) {
 		words = []string{"--selector=" + selector}
 	}
 	c.pods, c.failure = c.list(ctx, append([]string{"get", "pods", "--output=json"}, append(words, c.where()...)...))
-	c.pods = chosen.of(c.pods)
+	c.pods = chosen.podsOf(c.pods)
 	return c, nil
 }
 
@@ -191,7 +191,7 @@ func (c *Carrier) Dial(ctx context.Context, name string) (remote.Connection, *re
 			return fail(remote.Error{Stage: remote.StageResolve, Cause: remote.NoPod, Detail: detail, Err: fmt.Errorf("no pod has this name%s", c.among())})
 		}
 		detail["namespace"], detail["container"] = pod.Metadata.Namespace, pod.container(c.options.Container)
-		trace.Address, trace.Banner = pod.Status.PodIP, pod.told(detail["container"])
+		trace.Address, trace.Banner = pod.Status.PodIP, pod.describe(detail["container"])
 		if stopped := pod.stopped(detail["container"]); stopped != nil {
 			for key, value := range detail {
 				stopped.Detail[key] = value

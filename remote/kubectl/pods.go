@@ -117,8 +117,8 @@ func (c chosen) selector() string {
 	return strings.Trim(c.kind.labels+"="+c.name+","+c.kind.also, ",")
 }
 
-// of returns its pods from a list, sorted by rank, without those that were replaced.
-func (c chosen) of(pods []pod) []pod {
+// podsOf returns its pods from a list, sorted by rank, without those that were replaced.
+func (c chosen) podsOf(pods []pod) []pod {
 	pods = slices.DeleteFunc(pods, func(p pod) bool {
 		if !podName.MatchString(p.Metadata.Name) {
 			return true
@@ -130,7 +130,7 @@ func (c chosen) of(pods []pod) []pod {
 	})
 	var kept []pod
 	for _, p := range pods {
-		replaced := p.over() && p.isPlaced() && slices.ContainsFunc(pods, func(other pod) bool { return !other.over() && slices.Equal(p.place(), other.place()) })
+		replaced := p.hasEnded() && p.isPlaced() && slices.ContainsFunc(pods, func(other pod) bool { return !other.hasEnded() && slices.Equal(p.place(), other.place()) })
 		if !replaced {
 			kept = append(kept, p)
 		}
@@ -179,8 +179,8 @@ func natural(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// over reports whether the pod has ended or is being deleted.
-func (p pod) over() bool {
+// hasEnded reports whether the pod has ended or is being deleted.
+func (p pod) hasEnded() bool {
 	return p.Status.Phase == "Succeeded" || p.Status.Phase == "Failed" || p.Metadata.DeletionTimestamp != ""
 }
 
@@ -217,8 +217,8 @@ func (p pod) containers() (names []string) {
 	return names
 }
 
-// told describes which container was entered, and out of how many.
-func (p pod) told(container string) string {
+// describe describes which container was entered, and out of how many.
+func (p pod) describe(container string) string {
 	line := "container " + container
 	if len(p.Spec.Containers) > 1 {
 		line += " of " + strings.Join(p.containers()[:len(p.Spec.Containers)], ", ")
@@ -245,7 +245,7 @@ func (p pod) stopped(container string) *remote.Error {
 		why := text.Escape(strings.Join(slices.DeleteFunc(words, func(word string) bool { return word == "" }), ": "))
 		return &remote.Error{Stage: remote.StageConnect, Cause: cause, Detail: map[string]string{"reason": cmp.Or(why, "no reason given")}, Err: errors.New(cmp.Or(why, string(cause)))}
 	}
-	if p.over() {
+	if p.hasEnded() {
 		phase := p.Status.Phase
 		if phase == "Running" || phase == "Pending" {
 			phase = "it is being deleted"

@@ -22,8 +22,8 @@ import (
 // pkg/kubelet/kubelet_pods.go and pkg/registry/core/pod/strategy.go; opencontainers/runc 1.1,
 // libcontainer/init_linux.go; containers/crun 1.8, src/libcrun/container.c.
 var words = []struct {
-	cause remote.Cause
-	says  *lazyregexp.Regexp
+	cause   remote.Cause
+	pattern *lazyregexp.Regexp
 }{
 	{remote.NoShell, lazyregexp.New(`exec: "?/bin/sh"?: (stat /bin/sh: )?no such file|executable file "?.?/bin/sh"? not found|exec: "/bin/sh": permission denied`)},
 	{remote.NotLoggedIn, lazyregexp.New(`\(Unauthorized\)|You must be logged in|provide credentials|Please enter (Username|Password)|getting credentials: |no Auth Provider found|exec plugin`)},
@@ -41,7 +41,7 @@ var words = []struct {
 // known returns the cause that kubectl's message matches, nil for none.
 func known(said string) *remote.Error {
 	for _, w := range words {
-		if w.says.MatchString(said) {
+		if w.pattern.MatchString(said) {
 			return &remote.Error{Cause: w.cause, Detail: map[string]string{}, Err: errors.New(complaint(said))}
 		}
 	}

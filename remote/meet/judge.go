@@ -80,7 +80,7 @@ func (c *Carrier) accept() {
 		case c.places <- struct{}{}:
 			c.calls.Go(func() {
 				defer func() { <-c.places }()
-				c.take(conn)
+				c.authenticate(conn)
 			})
 		default: // no run has this many nodes calling at the same moment
 			conn.Close()
@@ -88,8 +88,8 @@ func (c *Carrier) accept() {
 	}
 }
 
-// take authenticates a caller. It assigns the caller to its seat or closes the connection.
-func (c *Carrier) take(conn net.Conn) {
+// authenticate authenticates a caller. It assigns the caller to its seat or closes the connection.
+func (c *Carrier) authenticate(conn net.Conn) {
 	l := newLine(conn)
 	_ = conn.SetDeadline(time.Now().Add(callTime))
 	if !c.seated(l) {
@@ -102,29 +102,29 @@ func (c *Carrier) take(conn net.Conn) {
 
 func (c *Carrier) seated(l *line) bool {
 	var h hello
-	if l.hear(&h) != nil {
+	if l.receive(&h) != nil {
 		return false
 	}
 	if h.Wire != wire {
-		_ = l.say(challenge{Wire: wire, Refused: fmt.Sprintf("this preflight uses protocol %d, and the node uses %d: run the same release on both", wire, h.Wire)})
+		_ = l.send(challenge{Wire: wire, Refused: fmt.Sprintf("this preflight uses protocol %d, and the node uses %d: run the same release on both", wire, h.Wire)})
 		return false
 	}
 	from := l.RemoteAddr().String()
 	ours := challenge{Wire: wire, Nonce: nonce()}
 	var theirs proof
-	if l.say(ours) != nil || l.hear(&theirs) != nil {
+	if l.send(ours) != nil || l.receive(&theirs) != nil {
 		return false
 	}
 	at := c.seats[h.Node] // the map does not change
-	if !theirs.is(proofOf(c.token, "node", h, ours)) {
+	if !theirs.equals(proofOf(c.token, "node", h, ours)) {
 		if at != nil {
 			at.note(&at.wrong, from)
 		}
-		_ = l.say(proof{Refused: "the tokens differ: use the same token on the node and on the launching machine"})
+		_ = l.send(proof{Refused: "the tokens differ: use the same token on the node and on the launching machine"})
 		return false
 	}
 	if at == nil {
-		_ = l.say(proof{Refused: fmt.Sprintf("%s is not a host of this run: --node must be a name from its list of hosts", h.Node)})
+		_ = l.send(proof{Refused: fmt.Sprintf("%s is not a host of this run: --node must be a name from its list of hosts", h.Node)})
 		return false
 	}
 	at.mu.Lock()
@@ -133,10 +133,10 @@ func (c *Carrier) seated(l *line) bool {
 		if !at.over {
 			at.twice = from
 		}
-		_ = l.say(proof{Refused: "another node has used this name, or the run is over: give every node its own --node"})
+		_ = l.send(proof{Refused: "another node has used this name, or the run is over: give every node its own --node"})
 		return false
 	}
-	if l.say(proof{Proof: proofOf(c.token, "judge", h, ours)}) != nil || l.SetDeadline(time.Time{}) != nil {
+	if l.send(proof{Proof: proofOf(c.token, "judge", h, ours)}) != nil || l.SetDeadline(time.Time{}) != nil {
 		return false
 	}
 	at.line = l
@@ -251,7 +251,7 @@ type visit struct {
 // Start only starts the conversation. If that cannot be sent, it shows up where answers are read.
 func (v *visit) Start(string, io.Writer) (*remote.Process, *remote.Error) {
 	_, _ = io.WriteString(v.line, look)
-	return &remote.Process{Running: true, Stdin: requests{v}, Stdout: heard{v}, Wait: v.exit}, nil
+	return &remote.Process{Running: true, Stdin: requests{v}, Stdout: agentOutput{v}, Wait: v.exit}, nil
 }
 
 // exit returns how the agent ended. An agent that ends by itself reports no status.
@@ -284,10 +284,10 @@ func (v *visit) finish() error {
 	return err
 }
 
-// heard is the agent's output. Its end is the end of the visit.
-type heard struct{ visit *visit }
+// agentOutput is the agent's output. Its end is the end of the visit.
+type agentOutput struct{ visit *visit }
 
-func (h heard) Read(p []byte) (int, error) {
+func (h agentOutput) Read(p []byte) (int, error) {
 	n, err := h.visit.line.in.Read(p)
 	if err != nil {
 		h.visit.end(errors.Is(err, io.EOF))

@@ -83,8 +83,8 @@ func proofOf(token, side string, h hello, c challenge) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// is compares proofs in constant time.
-func (p proof) is(want string) bool { return hmac.Equal([]byte(p.Proof), []byte(want)) }
+// equals compares proofs in constant time.
+func (p proof) equals(want string) bool { return hmac.Equal([]byte(p.Proof), []byte(want)) }
 
 // line is one end of a connection.
 type line struct {
@@ -94,7 +94,7 @@ type line struct {
 
 func newLine(conn net.Conn) *line { return &line{conn, bufio.NewReaderSize(conn, maxCall)} }
 
-func (l *line) say(message any) error {
+func (l *line) send(message any) error {
 	text, err := json.Marshal(message)
 	if err == nil {
 		_, err = l.Write(append(text, '\n'))
@@ -102,7 +102,7 @@ func (l *line) say(message any) error {
 	return err
 }
 
-func (l *line) hear(message any) error {
+func (l *line) receive(message any) error {
 	text, err := l.in.ReadSlice('\n')
 	switch {
 	case errors.Is(err, bufio.ErrBufferFull):

@@ -226,10 +226,10 @@ func TestFalseJudge(t *testing.T) {
 		l := newLine(conn)
 		var h hello
 		var p proof
-		_ = l.hear(&h)
-		_ = l.say(challenge{Wire: wire, Nonce: "n"})
-		_ = l.hear(&p)
-		_ = l.say(p) // the node's own proof, sent back
+		_ = l.receive(&h)
+		_ = l.send(challenge{Wire: wire, Nonce: "n"})
+		_ = l.receive(&p)
+		_ = l.send(p) // the node's own proof, sent back
 		_, _ = io.Copy(io.Discard, conn)
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -73,10 +73,10 @@ func (l *line) introduce(node, token string) error {
 	h := hello{Wire: wire, Node: node, Nonce: nonce()}
 	var theirs challenge
 	var known proof
-	if err := l.say(h); err != nil {
+	if err := l.send(h); err != nil {
 		return err
 	}
-	switch err := l.hear(&theirs); {
+	switch err := l.receive(&theirs); {
 	case err != nil:
 		return err
 	case theirs.Refused != "":
@@ -84,15 +84,15 @@ func (l *line) introduce(node, token string) error {
 	case theirs.Wire != wire:
 		return fmt.Errorf("it uses protocol %d of preflight, and this node uses %d: run the same release on both", theirs.Wire, wire)
 	}
-	if err := l.say(proof{Proof: proofOf(token, "node", h, theirs)}); err != nil {
+	if err := l.send(proof{Proof: proofOf(token, "node", h, theirs)}); err != nil {
 		return err
 	}
-	switch err := l.hear(&known); {
+	switch err := l.receive(&known); {
 	case err != nil:
 		return err
 	case known.Refused != "":
 		return errors.New(text.Escape(known.Refused))
-	case !known.is(proofOf(token, "judge", h, theirs)):
+	case !known.equals(proofOf(token, "judge", h, theirs)):
 		return errors.New("it does not know the token, so another program answers there; this node sent it nothing about itself")
 	}
 	return l.SetDeadline(time.Time{})

@@ -12,9 +12,9 @@ import (
 // kind is an implementation of mpirun.
 type kind struct {
 	version *regexp.Regexp // matches the beginning of the output of mpirun --version
-	// ways are the launch's options that say how daemons start and call back, with the number of
+	// daemonOptions are the launch's options that say how daemons start and call back, with the number of
 	// words that follow each. All other options concern the ranks.
-	ways map[string]int
+	daemonOptions map[string]int
 	// parameters are the names that do so in an option with a name and a value.
 	parameters *regexp.Regexp
 	argv       func(node string, ways, argv []string) []string
@@ -28,16 +28,16 @@ type kind struct {
 // failed and then waits forever.
 var kinds = []kind{
 	{
-		version:    regexp.MustCompile(`^\S+ \((?:Open MPI|OpenRTE|PRRTE)\)`),
-		ways:       map[string]int{"--mca": 2, "-mca": 2, "--prtemca": 2, "--prefix": 1, "-prefix": 1, "--allow-run-as-root": 0, "-allow-run-as-root": 0, "--tmpdir": 1},
-		parameters: regexp.MustCompile(`^(plm|oob|orte|prte|routed|ras|rml)_`),
-		argv:       openMPI,
+		version:       regexp.MustCompile(`^\S+ \((?:Open MPI|OpenRTE|PRRTE)\)`),
+		daemonOptions: map[string]int{"--mca": 2, "-mca": 2, "--prtemca": 2, "--prefix": 1, "-prefix": 1, "--allow-run-as-root": 0, "-allow-run-as-root": 0, "--tmpdir": 1},
+		parameters:    regexp.MustCompile(`^(plm|oob|orte|prte|routed|ras|rml)_`),
+		argv:          openMPI,
 	},
 	{
-		version:  regexp.MustCompile(`^(HYDRA build details:|Intel\(R\) MPI Library)`),
-		ways:     map[string]int{"-launcher": 1, "-launcher-exec": 1, "-bootstrap": 1, "-bootstrap-exec": 1, "-iface": 1, "-rmk": 1, "-localhost": 1},
-		argv:     hydra,
-		sshWords: []string{"HYDRA_LAUNCHER_EXTRA_ARGS", "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS"},
+		version:       regexp.MustCompile(`^(HYDRA build details:|Intel\(R\) MPI Library)`),
+		daemonOptions: map[string]int{"-launcher": 1, "-launcher-exec": 1, "-bootstrap": 1, "-bootstrap-exec": 1, "-iface": 1, "-rmk": 1, "-localhost": 1},
+		argv:          hydra,
+		sshWords:      []string{"HYDRA_LAUNCHER_EXTRA_ARGS", "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS"},
 	},
 }
 
@@ -50,10 +50,10 @@ func kindOf(said string) *kind {
 	return &kinds[i]
 }
 
-// kept returns those of a launch's options that say how daemons start.
-func (k *kind) kept(words []string) (kept []string) {
+// daemonArgs returns those of a launch's options that say how daemons start.
+func (k *kind) daemonArgs(words []string) (kept []string) {
 	for i := 0; i < len(words); i++ {
-		follow, way := k.ways[words[i]]
+		follow, way := k.daemonOptions[words[i]]
 		if !way || i+follow >= len(words) {
 			continue
 		}

@@ -57,7 +57,7 @@ func New(words []string) (*Carrier, error) {
 	if me, err := user.Current(); err == nil {
 		c.user = me.Username
 	}
-	ways := by.kept(words)
+	ways := by.daemonArgs(words)
 	c.engine = engine.Engine{
 		Name: Name,
 		Program: func(node string, argv []string) *exec.Cmd {

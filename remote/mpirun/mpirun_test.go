@@ -82,9 +82,9 @@ func TestWords(t *testing.T) {
 		got  []string
 		want string
 	}{
-		{"ranks' words", open.kept([]string{"--bind-to", "core", "--mca", "btl", "^openib", "-x", "A", "--mca"}), ""},
-		{"daemons' words", open.kept([]string{"--mca", "oob_tcp_if_include", "eth1", "--mca", "btl", "tcp", "--prefix", "/opt/ompi", "--allow-run-as-root"}), "--mca oob_tcp_if_include eth1 --prefix /opt/ompi --allow-run-as-root"},
-		{"hydra's", hydra.kept([]string{"-genv", "A", "b", "-iface", "eth1"}), "-iface eth1"},
+		{"ranks' words", open.daemonArgs([]string{"--bind-to", "core", "--mca", "btl", "^openib", "-x", "A", "--mca"}), ""},
+		{"daemons' words", open.daemonArgs([]string{"--mca", "oob_tcp_if_include", "eth1", "--mca", "btl", "tcp", "--prefix", "/opt/ompi", "--allow-run-as-root"}), "--mca oob_tcp_if_include eth1 --prefix /opt/ompi --allow-run-as-root"},
+		{"hydra's", hydra.daemonArgs([]string{"-genv", "A", "b", "-iface", "eth1"}), "-iface eth1"},
 		{"of one node", openMPI("w1", nil, []string{"true"}), "--mca plm_rsh_args -p 2222 -o BatchMode=yes -o ConnectTimeout=5 --bind-to none --host w1:1 -n 1 --wdir / true"},
 		{"of the launch", openMPI("w1", []string{"--mca", "plm_rsh_args", "-p 2200"}, []string{"true"}), "--mca plm_rsh_args -p 2200 -o BatchMode=yes -o ConnectTimeout=5 --bind-to none --host w1:1 -n 1 --wdir / true"},
 	} {

@@ -101,7 +101,7 @@ func (c *group) gather() {
 		}
 		called, silent := m.await(c.ctx, c.patience)
 		for node, word := range m.words {
-			if isClosed(word.said) && word.why != "" {
+			if isClosed(word.reported) && word.why != "" {
 				c.uncalled[node] = word.why
 			}
 		}
@@ -149,8 +149,8 @@ type groupStep struct {
 
 // word is the report of a node that does not call.
 type word struct {
-	said chan struct{} // closed when the node has reported
-	why  string        // "" if the node lacks the agent
+	reported chan struct{} // closed when the node has reported
+	why      string        // "" if the node lacks the agent
 }
 
 // start starts one srun for these nodes.
@@ -171,7 +171,7 @@ func (c *group) start(nodes []string) (*groupStep, error) {
 	m := &groupStep{nodes: nodes, at: back.To, words: map[string]*word{}, ended: make(chan struct{})}
 	called := map[string]string{}
 	for _, node := range nodes {
-		called[node], m.words[node] = node, &word{said: make(chan struct{})}
+		called[node], m.words[node] = node, &word{reported: make(chan struct{})}
 	}
 	m.judge = meet.Listen(listener, back.Token, called)
 	line, err := json.Marshal(back)
@@ -191,7 +191,7 @@ func (c *group) start(nodes []string) (*groupStep, error) {
 		m.judge.Close()
 		return nil, failure
 	}
-	go m.hear(process.Stdout)
+	go m.readReports(process.Stdout)
 	return m, nil
 }
 
@@ -214,8 +214,8 @@ func exported(env []string, value string) []string {
 	return append(env, variable+"="+value)
 }
 
-// hear records which nodes report that they do not call. It reads until srun ends.
-func (m *groupStep) hear(stdout io.Reader) {
+// readReports records which nodes report that they do not call. It reads until srun ends.
+func (m *groupStep) readReports(stdout io.Reader) {
 	defer close(m.ended)
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
@@ -226,9 +226,9 @@ func (m *groupStep) hear(stdout io.Reader) {
 			continue
 		}
 		verb, why, _ := strings.Cut(said, " ")
-		if w := m.words[m.nodes[task]]; !isClosed(w.said) && (verb == "lacks" || verb == "uncalled") {
+		if w := m.words[m.nodes[task]]; !isClosed(w.reported) && (verb == "lacks" || verb == "uncalled") {
 			w.why = text.Escape(why)
-			close(w.said)
+			close(w.reported)
 		}
 	}
 	_, _ = io.Copy(io.Discard, stdout) // so that srun does not block
@@ -244,7 +244,7 @@ func (m *groupStep) await(ctx context.Context, patience time.Duration) (called, 
 		if waits {
 			select {
 			case <-m.judge.Came(node):
-			case <-m.words[node].said:
+			case <-m.words[node].reported:
 			case <-late.C:
 				waits = false
 			case <-m.ended:
@@ -256,7 +256,7 @@ func (m *groupStep) await(ctx context.Context, patience time.Duration) (called, 
 		switch {
 		case isClosed(m.judge.Came(node)):
 			called = append(called, node)
-		case !isClosed(m.words[node].said):
+		case !isClosed(m.words[node].reported):
 			silent = append(silent, node)
 		}
 	}

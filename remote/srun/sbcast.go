@@ -56,7 +56,7 @@ type batch struct {
 	nodes   []string
 	timer   *time.Timer
 	done    chan struct{}
-	came    bool // the file arrived; set before done is closed
+	arrived bool // the file arrived; set before done is closed
 }
 
 // holding is a step through which a file is sent.
@@ -96,7 +96,7 @@ func (s *sbcast) bring(ctx context.Context, node, path string, content []byte) b
 	s.mu.Unlock()
 	select {
 	case <-b.done:
-		return b.came
+		return b.arrived
 	case <-ctx.Done():
 		return false
 	}
@@ -114,7 +114,7 @@ func (s *sbcast) send(b *batch) {
 	}
 	s.mu.Unlock()
 	if waits {
-		b.came = len(b.nodes) > 1 && s.run(b)
+		b.arrived = len(b.nodes) > 1 && s.run(b)
 		close(b.done)
 	}
 }

@@ -70,7 +70,7 @@ func TestConfigAgainstSSH(t *testing.T) {
 				if err != nil {
 					t.Fatalf("resolve %s: %v", host, err)
 				}
-				if diff := cmp.Diff(oracle(string(out), home), told(got, c)); diff != "" {
+				if diff := cmp.Diff(oracle(string(out), home), resolvedText(got, c)); diff != "" {
 					t.Errorf("%s: ssh (-) and we (+) differ:\n%s", host, diff)
 				}
 			}
@@ -100,8 +100,8 @@ func configured(t *testing.T, files map[string]string) (home string, c *Carrier)
 	return home, c
 }
 
-// told returns our result in the format of ssh -G.
-func told(g *target, c *Carrier) map[string]string {
+// resolvedText returns our result in the format of ssh -G.
+func resolvedText(g *target, c *Carrier) map[string]string {
 	jump := ""
 	if g.jump != nil {
 		jump = g.jump.name

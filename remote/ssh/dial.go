@@ -114,7 +114,7 @@ type attempt struct {
 
 	shakenHands func() bool // ends the handshake's own deadline
 
-	again func(context.Context) (net.Conn, error) // connects again; nil for jump hosts and ProxyCommands
+	reconnect func(context.Context) (net.Conn, error) // connects again; nil for jump hosts and ProxyCommands
 }
 
 // run connects and logs in. ConnectTimeout limits everything up to the host key, as in OpenSSH.
@@ -159,8 +159,8 @@ func (a *attempt) watch(conn net.Conn) *path {
 		return nil
 	}
 	a.connection.path = &path{
-		conn:  tcp,
-		again: a.again,
+		conn:      tcp,
+		reconnect: a.reconnect,
 		login: func(ctx context.Context) (*connection, error) {
 			second, _, failure := a.client.dialHop(ctx, a.hop, nil)
 			if failure != nil {
@@ -245,7 +245,7 @@ func (a *attempt) connectTo(ctx context.Context, addresses []netip.Addr) (net.Co
 		conn, err := dialer.DialContext(part, a.target.network, endpoint.String())
 		cancel()
 		if err == nil {
-			a.again = func(ctx context.Context) (net.Conn, error) {
+			a.reconnect = func(ctx context.Context) (net.Conn, error) {
 				return dialer.DialContext(ctx, a.target.network, endpoint.String())
 			}
 			for _, failed := range errs {

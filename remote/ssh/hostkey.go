@@ -103,11 +103,11 @@ func (v *verifier) check(server net.Addr, shown ssh.PublicKey) *remote.Error {
 		}
 		shown = cert.Key
 	}
-	return v.plain(shown)
+	return v.checkPlain(shown)
 }
 
-// plain checks a key that is not a certificate.
-func (v *verifier) plain(shown ssh.PublicKey) *remote.Error {
+// checkPlain checks a key that is not a certificate.
+func (v *verifier) checkPlain(shown ssh.PublicKey) *remote.Error {
 	same := func(k knownKey) bool { return k.marker == "" && equalKeys(k.key, shown) }
 	if slices.ContainsFunc(v.known, same) || len(v.plainKnown()) == 0 && slices.ContainsFunc(v.portless, same) {
 		return nil

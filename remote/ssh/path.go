@@ -45,14 +45,14 @@ func (c *connection) LookOut(ctx context.Context) remote.Lookout {
 			defer cancel()
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			l.seen, l.unreached = c.path.look(ctx)
+			l.seen, l.unreached = c.path.tryConnection(ctx)
 		})
 	}
 	return l
 }
 
-// look returns what happens to a new connection, and whether the node could not be reached at all.
-func (p *path) look(ctx context.Context) (seen string, unreached bool) {
+// tryConnection returns what happens to a new connection, and whether the node could not be reached at all.
+func (p *path) tryConnection(ctx context.Context) (seen string, unreached bool) {
 	began := time.Now()
 	conn, err := p.greeting(ctx)
 	switch {
@@ -110,10 +110,10 @@ type connection struct {
 // read and to answer.
 type path struct {
 	conn *net.TCPConn
-	// again makes another connection to the same address, and login logs in there.
-	again func(context.Context) (net.Conn, error)
-	login func(context.Context) (*connection, error)
-	idle  time.Duration // how long nothing may move before a proof is tried
+	// reconnect makes another connection to the same address, and login logs in there.
+	reconnect func(context.Context) (net.Conn, error)
+	login     func(context.Context) (*connection, error)
+	idle      time.Duration // how long nothing may move before a proof is tried
 
 	life context.Context
 	end  context.CancelFunc

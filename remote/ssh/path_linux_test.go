@@ -162,7 +162,7 @@ func TestBlackHoleOnTheWayBack(t *testing.T) {
 	defer agent.Close()
 	was := kept.last.path
 	was.close()
-	watched := &path{conn: was.conn, again: was.again, idle: 400 * time.Millisecond, login: func(ctx context.Context) (*connection, error) {
+	watched := &path{conn: was.conn, reconnect: was.reconnect, idle: 400 * time.Millisecond, login: func(ctx context.Context) (*connection, error) {
 		second, err := was.login(ctx)
 		if err == nil {
 			narrowConn(t, second.path.conn)
@@ -236,7 +236,7 @@ func TestBlackHoleIsProven(t *testing.T) {
 			if _, err := conn.Write(make([]byte, 3*narrowest)); err != nil {
 				t.Fatal(err)
 			}
-			watched := &path{conn: conn, again: test.again, login: login, idle: time.Hour}
+			watched := &path{conn: conn, reconnect: test.again, login: login, idle: time.Hour}
 			watched.watch()
 			defer watched.close()
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

@@ -97,7 +97,7 @@ var errNotGreeted = errors.New("connected, but the server sent no greeting")
 
 // greeting makes a new connection and waits for the server's first line.
 func (p *path) greeting(ctx context.Context) (*net.TCPConn, error) {
-	conn, err := p.again(ctx)
+	conn, err := p.reconnect(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -26,11 +26,11 @@ func TestLookout(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed.Close()
-	cut := &connection{path: &path{again: func(context.Context) (net.Conn, error) {
+	cut := &connection{path: &path{reconnect: func(context.Context) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 22}, Err: os.ErrDeadlineExceeded}
 	}}}
 	at := func(address string) *connection {
-		return &connection{path: &path{again: func(ctx context.Context) (net.Conn, error) {
+		return &connection{path: &path{reconnect: func(ctx context.Context) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		}}}
 	}

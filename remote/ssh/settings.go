@@ -65,9 +65,9 @@ var oneArgument = strings.Fields(`
 func (e *evaluation) connection(t *target, _ expander) error {
 	t.network = "tcp"
 	switch {
-	case e.is("addressfamily", "inet"):
+	case e.isOneOf("addressfamily", "inet"):
 		t.network = "tcp4"
-	case e.is("addressfamily", "inet6"):
+	case e.isOneOf("addressfamily", "inet6"):
 		t.network = "tcp6"
 	}
 	t.bindAddress = e.first("bindaddress")
@@ -84,14 +84,14 @@ func (e *evaluation) connection(t *target, _ expander) error {
 // verification determines which key the host must show.
 func (e *evaluation) verification(t *target, expand expander) error {
 	switch {
-	case e.is("stricthostkeychecking", "yes", "true"):
+	case e.isOneOf("stricthostkeychecking", "yes", "true"):
 		t.strict = "yes"
-	case e.is("stricthostkeychecking", "accept-new"):
+	case e.isOneOf("stricthostkeychecking", "accept-new"):
 		t.strict = "accept-new"
-	case e.is("stricthostkeychecking", "no", "off", "false"):
+	case e.isOneOf("stricthostkeychecking", "no", "off", "false"):
 		t.strict = "no"
 	}
-	t.trustLocalhost = e.is("nohostauthenticationforlocalhost", "yes", "true")
+	t.trustLocalhost = e.isOneOf("nohostauthenticationforlocalhost", "yes", "true")
 	// find_host_key_name and get_hostfile_hostname_ipaddr (sshconnect.c): an alias replaces host
 	// and port together.
 	t.keyName = strings.ToLower(e.first("hostkeyalias"))
@@ -107,18 +107,18 @@ func (e *evaluation) verification(t *target, expand expander) error {
 		}
 	}
 	if d, ok := e.values["globalknownhostsfile"]; ok {
-		t.globalKnown, err = e.paths(d.args, plain)
+		t.globalKnown, err = e.paths(d.args, noTokens)
 	}
 	return err
 }
 
 // login determines the user and the keys.
 func (e *evaluation) login(t *target, expand expander) error {
-	t.publicKey = !e.is("pubkeyauthentication", "no", "false")
+	t.publicKey = !e.isOneOf("pubkeyauthentication", "no", "false")
 	if methods := e.first("preferredauthentications"); methods != "" {
 		t.publicKey = t.publicKey && slices.Contains(strings.Split(methods, ","), "publickey")
 	}
-	t.identitiesOnly = e.is("identitiesonly", "yes", "true")
+	t.identitiesOnly = e.isOneOf("identitiesonly", "yes", "true")
 	var err error
 	if t.identities, err = e.paths(e.identities, expand); err != nil {
 		return err
@@ -222,8 +222,8 @@ func userAndHost(name string) (user, host string) {
 
 // differences records the settings in effect for this host with which ssh would behave differently.
 func (e *evaluation) differences(t *target) {
-	on := func(keyword string) bool { return e.is(keyword, "yes", "true", "always") }
-	set := func(keyword string) bool { return e.has(keyword) && !e.is(keyword, "none", "no", "false") }
+	on := func(keyword string) bool { return e.isOneOf(keyword, "yes", "true", "always") }
+	set := func(keyword string) bool { return e.isSet(keyword) && !e.isOneOf(keyword, "none", "no", "false") }
 	for _, other := range []struct {
 		holds    bool
 		sentence string
@@ -233,8 +233,8 @@ func (e *evaluation) differences(t *target) {
 		{on("checkhostip"), "CheckHostIP is on: ssh would also compare the key known for the address; preflight checks only the name"},
 		{set("controlpath"), "ControlPath is set: ssh uses an open master connection, if there is one, and does not log in again"},
 		{set("remotecommand"), "RemoteCommand is set: ssh refuses to run the launcher's command as well"},
-		{e.is("sessiontype", "none", "subsystem"), fmt.Sprintf("SessionType is %s: ssh would not run the launcher's command", e.first("sessiontype"))},
-		{!e.is("connectionattempts", "", "1"), fmt.Sprintf("ssh would try to connect %s times (ConnectionAttempts); preflight tries once", e.first("connectionattempts"))},
+		{e.isOneOf("sessiontype", "none", "subsystem"), fmt.Sprintf("SessionType is %s: ssh would not run the launcher's command", e.first("sessiontype"))},
+		{!e.isOneOf("connectionattempts", "", "1"), fmt.Sprintf("ssh would try to connect %s times (ConnectionAttempts); preflight tries once", e.first("connectionattempts"))},
 		{set("bindinterface"), "BindInterface is set: ssh would connect from that interface's address; preflight lets the kernel choose"},
 		{set("knownhostscommand"), "KnownHostsCommand is set: ssh would run it for host keys; preflight does not"},
 		{set("revokedhostkeys"), "RevokedHostKeys is set: ssh would refuse the keys listed there; preflight does not read it"},
@@ -246,6 +246,6 @@ func (e *evaluation) differences(t *target) {
 			e.note("%s", other.sentence)
 		}
 	}
-	t.gssapi = e.is("gssapiauthentication", "yes", "true")
-	t.hostbased = e.is("hostbasedauthentication", "yes", "true")
+	t.gssapi = e.isOneOf("gssapiauthentication", "yes", "true")
+	t.hostbased = e.isOneOf("hostbasedauthentication", "yes", "true")
 }

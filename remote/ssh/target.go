@@ -174,15 +174,15 @@ func (e *evaluation) set(d directive) {
 		e.identities = added(e.identities)
 	case d.keyword == "certificatefile":
 		e.certificates = added(e.certificates)
-	case e.has(d.keyword):
+	case e.isSet(d.keyword):
 	// The first of these two excludes the other.
-	case d.keyword == "proxyjump" && e.has("proxycommand"), d.keyword == "proxycommand" && e.has("proxyjump"):
+	case d.keyword == "proxyjump" && e.isSet("proxycommand"), d.keyword == "proxycommand" && e.isSet("proxyjump"):
 	default:
 		e.values[d.keyword] = d
 	}
 }
 
-func (e *evaluation) has(keyword string) bool {
+func (e *evaluation) isSet(keyword string) bool {
 	_, ok := e.values[keyword]
 	return ok
 }
@@ -195,8 +195,8 @@ func (e *evaluation) first(keyword string) string {
 	return ""
 }
 
-// is reports whether the keyword's first argument is one of the words.
-func (e *evaluation) is(keyword string, words ...string) bool {
+// isOneOf reports whether the keyword's first argument is one of the words.
+func (e *evaluation) isOneOf(keyword string, words ...string) bool {
 	return slices.Contains(words, strings.ToLower(e.first(keyword)))
 }
 
@@ -233,8 +233,8 @@ func (e *evaluation) port(given int) int {
 // expander replaces the %-tokens of ssh_config(5) in a value.
 type expander func(value string) (string, error)
 
-// plain is for keywords without tokens.
-func plain(value string) (string, error) { return value, nil }
+// noTokens is for keywords without tokens.
+func noTokens(value string) (string, error) { return value, nil }
 
 // tokens returns the expander for one host. An unknown token is an error, because ssh refuses the
 // whole connection for it.

@@ -125,7 +125,7 @@ func (r *rank) compare(words []uint32, became affine, call string) {
 		return
 	}
 	for i, got := range words {
-		if want := became.of(pattern(i)); got != want {
+		if want := became.apply(pattern(i)); got != want {
 			r.failure = wrong(call, i, float64(got), float64(want), fmt.Sprintf("word %d is %#08x, not %#08x", i, got, want))
 			return
 		}
@@ -165,10 +165,10 @@ type affine struct{ times, plus uint32 }
 // Lewis). Its factor is odd, so no two words become equal.
 var step = affine{1664525, 1013904223}
 
-func (a affine) of(x uint32) uint32 { return a.times*x + a.plus }
+func (a affine) apply(x uint32) uint32 { return a.times*x + a.plus }
 
 // then returns the function that applies a, then b.
-func (a affine) then(b affine) affine { return affine{a.times * b.times, b.of(a.plus)} }
+func (a affine) then(b affine) affine { return affine{a.times * b.times, b.apply(a.plus)} }
 
 // repeated returns a applied this many times.
 func (a affine) repeated(count int) affine {

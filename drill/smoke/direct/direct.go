@@ -24,13 +24,13 @@ import (
 // the parent sees the end of the stream.
 type words struct {
 	sync.Mutex
-	out  io.Writer
-	call string // the last one announced
-	over bool   // the last word is being written; no other may follow
+	out         io.Writer
+	call        string // the last one announced
+	lastWritten bool   // the last word is being written; no other may follow
 }
 
-// at announces a call; repeated calls are announced once.
-func (w *words) at(call string) {
+// announce announces a call; repeated calls are announced once.
+func (w *words) announce(call string) {
 	w.Lock()
 	defer w.Unlock()
 	if call != w.call {
@@ -56,12 +56,12 @@ func (w *words) failed(failure facts.SmokeFailure) {
 func (w *words) last() (call string, mine bool) {
 	w.Lock()
 	defer w.Unlock()
-	mine, w.over = !w.over, true
+	mine, w.lastWritten = !w.lastWritten, true
 	return w.call, mine
 }
 
 func (w *words) send(word smoke.Word) {
-	if !w.over {
+	if !w.lastWritten {
 		w.write(word)
 	}
 }

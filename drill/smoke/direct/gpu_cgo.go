@@ -48,8 +48,8 @@ func (r *rank) load(device int, library string) smoke.Done {
 
 	r.cuda("cuInit", func() C.CUresult { return C.cuInit(0) })
 	r.cuda("cuDeviceGet", func() C.CUresult { return C.cuDeviceGet(&r.device, C.int(device)) })
-	name := r.told("cuDeviceGetName", func(text *C.char, size C.int) C.CUresult { return C.cuDeviceGetName(text, size, r.device) })
-	address := r.told("cuDeviceGetPCIBusId", func(text *C.char, size C.int) C.CUresult {
+	name := r.textOf("cuDeviceGetName", func(text *C.char, size C.int) C.CUresult { return C.cuDeviceGetName(text, size, r.device) })
+	address := r.textOf("cuDeviceGetPCIBusId", func(text *C.char, size C.int) C.CUresult {
 		return C.cuDeviceGetPCIBusId(text, size, r.device)
 	})
 	if r.attribute(C.CU_DEVICE_ATTRIBUTE_MPS_ENABLED) == 1 && r.failure == nil {
@@ -84,7 +84,7 @@ func (r *rank) open(path string, needed *C.struct_symbol, more ...*C.struct_symb
 		return
 	}
 	call := "dlopen " + path
-	r.at(call) // this hangs on a hung mount
+	r.announce(call) // this hangs on a hung mount
 	text := C.CString(path)
 	defer C.free(unsafe.Pointer(text))
 	library := C.dlopen(text, C.RTLD_LAZY|C.RTLD_GLOBAL)
@@ -106,7 +106,7 @@ func (r *rank) cuda(name string, call func() C.CUresult) {
 	if r.failure != nil {
 		return
 	}
-	r.at(name)
+	r.announce(name)
 	if result := call(); result != C.CUDA_SUCCESS {
 		r.fail(name, result)
 	}
@@ -128,8 +128,8 @@ func (r *rank) fail(call string, result C.CUresult) {
 	r.failure = &facts.SmokeFailure{Kind: kind, Call: call, Message: message}
 }
 
-// told returns a text that a call writes.
-func (r *rank) told(name string, call func(text *C.char, size C.int) C.CUresult) string {
+// textOf returns a text that a call writes.
+func (r *rank) textOf(name string, call func(text *C.char, size C.int) C.CUresult) string {
 	var text [256]C.char
 	r.cuda(name, func() C.CUresult { return call(&text[0], C.int(len(text))) })
 	return C.GoString(&text[0])

@@ -24,7 +24,7 @@ func TestKernel(t *testing.T) {
 			thread{t: t, words: words, n: 8, special: map[string]uint32{"%ctaid.x": uint32(i / threads), "%ntid.x": threads, "%tid.x": uint32(i % threads)}}.run()
 		}
 		for i, got := range words {
-			if want := step.repeated(8 * (launch + 1)).of(pattern(i)); got != want {
+			if want := step.repeated(8 * (launch + 1)).apply(pattern(i)); got != want {
 				t.Fatalf("launch %d: word %d is %#x, not %#x", launch, i, got, want)
 			}
 		}
@@ -37,10 +37,10 @@ func TestKernel(t *testing.T) {
 func TestRepeated(t *testing.T) {
 	x := uint32(7)
 	for count := range 100 {
-		if got := step.repeated(count).of(7); got != x {
+		if got := step.repeated(count).apply(7); got != x {
 			t.Fatalf("%d steps make %d, not %d", count, got, x)
 		}
-		x = step.of(x)
+		x = step.apply(x)
 	}
 }
 

@@ -117,7 +117,7 @@ func (r *rank) reduce(order smoke.Order) smoke.Done {
 	r.settle(true)
 	seconds := time.Since(begun).Seconds()
 	look()
-	r.leave()
+	r.leaveGroup()
 	if found != nil { // from which point on nothing else is more informative
 		r.failure = found
 	}
@@ -229,8 +229,8 @@ func (r *rank) settle(streaming bool) {
 	}
 }
 
-// leave destroys the communicator of a group whose ranks are all well.
-func (r *rank) leave() {
+// leaveGroup destroys the communicator of a group whose ranks are all well.
+func (r *rank) leaveGroup() {
 	if C.found_ncclCommFinalize != nil {
 		r.call("ncclCommFinalize", func() C.ncclResult_t { return C.ncclCommFinalize(*r.comm.Load()) })
 		r.settle(false)
@@ -260,11 +260,11 @@ func (r *rank) end(failure facts.SmokeFailure) {
 		failure.Message += "; ncclCommAbort does not return either"
 	}
 	r.write(smoke.Word{Failed: &failure})
-	r.over <- nil
+	r.finished <- nil
 }
 
 func (r *rank) hang(call string) facts.SmokeFailure {
-	return facts.SmokeFailure{Kind: facts.SmokeHang, Call: call, Message: fmt.Sprintf("it did not finish within %.1f s%s", r.limit.Seconds(), r.said())}
+	return facts.SmokeFailure{Kind: facts.SmokeHang, Call: call, Message: fmt.Sprintf("it did not finish within %.1f s%s", r.limit.Seconds(), r.lastError())}
 }
 
 // call is [rank.cuda] for NCCL, where continuing in the background is no failure.
@@ -272,7 +272,7 @@ func (r *rank) call(name string, call func() C.ncclResult_t) {
 	if r.failure != nil {
 		return
 	}
-	r.at(name)
+	r.announce(name)
 	if result := call(); result != C.ncclSuccess && result != C.ncclInProgress {
 		r.broke(result)
 	}
@@ -280,11 +280,11 @@ func (r *rank) call(name string, call func() C.ncclResult_t) {
 
 // broke records that the last announced call failed.
 func (r *rank) broke(result C.ncclResult_t) {
-	r.failure = &facts.SmokeFailure{Kind: facts.SmokeError, Call: r.words.call, Message: C.GoString(C.ncclGetErrorString(result)) + r.said()}
+	r.failure = &facts.SmokeFailure{Kind: facts.SmokeError, Call: r.words.call, Message: C.GoString(C.ncclGetErrorString(result)) + r.lastError()}
 }
 
-// said returns NCCL's own text about its last error, in a form to append to a message.
-func (r *rank) said() string {
+// lastError returns NCCL's own text about its last error, in a form to append to a message.
+func (r *rank) lastError() string {
 	if C.found_ncclGetLastError == nil {
 		return ""
 	}

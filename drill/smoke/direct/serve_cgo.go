@@ -51,7 +51,7 @@ func Serve(device int, library string) error {
 	os.Setenv("NCCL_COMM_BLOCKING", "0")
 
 	orders, over := make(chan smoke.Order), make(chan error, 2)
-	r := &rank{words: words{out: out}, over: over}
+	r := &rank{words: words{out: out}, finished: over}
 	go r.work(device, library, orders)
 	go func() { over <- read(os.Stdin, orders) }()
 	return <-over
@@ -83,7 +83,7 @@ func read(in io.Reader, orders chan<- smoke.Order) error {
 // rank is the process: one GPU, one libnccl, one order after another.
 type rank struct {
 	words
-	over chan<- error // buffered; the last word has been written
+	finished chan<- error // buffered; the last word has been written
 	gpu
 	nccl
 }
@@ -93,7 +93,7 @@ func (r *rank) work(device int, library string, orders <-chan smoke.Order) {
 	runtime.LockOSThread()
 	r.answer(r.load(device, library))
 	if r.failure != nil {
-		r.over <- nil
+		r.finished <- nil
 		return
 	}
 	for order := range orders {
@@ -110,7 +110,7 @@ func (r *rank) work(device int, library string, orders <-chan smoke.Order) {
 				r.end(*r.failure)
 			}
 		default:
-			r.over <- fmt.Errorf("a rank does not understand the order %q", order.Do)
+			r.finished <- fmt.Errorf("a rank does not understand the order %q", order.Do)
 		}
 	}
 }
