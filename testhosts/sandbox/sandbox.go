@@ -17,8 +17,7 @@ import (
 	"unicode"
 )
 
-// Class is one way in which data becomes code. Each would touch the file pwned, or make a program
-// do it.
+// Class is one way in which data becomes code: Evil would create the file pwned.
 type Class struct {
 	Name  string
 	Evil  string
