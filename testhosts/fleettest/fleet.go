@@ -23,8 +23,7 @@ type Fleet struct {
 	Launch launch.Prediction `json:"launch"`
 }
 
-// Healthy returns n equal machines with eight GPUs and two InfiniBand ports each. Every check
-// passes on them.
+// Healthy returns n machines with eight GPUs and two InfiniBand ports, on which all checks pass.
 func Healthy(n int) Fleet {
 	fleet := Fleet{Launch: launch.Prediction{
 		Launcher: "pdsh", MasterPort: 29500, Accelerator: "cuda", WorkDir: "/home/train/job",

@@ -171,9 +171,8 @@ func healthyFiles() *facts.Files {
 	}
 }
 
-// healthyMesh returns calls between all nodes up to 128 nodes. In larger fleets each node calls the
-// next one and six others. Their distances are chosen so that the size of no test fleet is a
-// multiple of them.
+// healthyMesh returns calls between all nodes. Above 128 nodes each calls the next one and six
+// others, at distances of which no test's fleet size is a multiple.
 func healthyMesh(i int, names []string) *facts.Mesh {
 	seen := &facts.Mesh{Interface: "eth0", Address: Address(i), Ports: []int{35007, 44111, 58123}, Reached: map[string]float64{names[i]: 0.0001}, MSS: 8948, Counters: map[string]int64{"eth0 carrier_changes": 2}}
 	if len(names) <= 128 {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reporttest provides reports for the tests of renderers, and compares their output. Only
-// tests import it.
+// Package reporttest provides reports for the tests of renderers. Only tests import it.
 package reporttest
 
 import (
@@ -25,8 +24,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// Recorded returns the run that `preflight demo` shows if it cannot start a cluster: eight nodes
-// with one fault each.
+// Recorded returns the recorded run of `preflight demo`: eight nodes with one fault each.
 func Recorded(t testing.TB) checks.Report {
 	t.Helper()
 	root := "." // of the module; tests run in the directory of their package

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package secrettest creates tokens of every known format, to test that programs hide them. Only
-// tests import it.
+// Package secrettest creates tokens of every known format. Only tests import it.
 package secrettest
 
 import (
